@@ -1,10 +1,11 @@
 /*
  * binomial.c - reduce and broadcast along a binomial tree: log2 n steps, for small messages
  *
- * Ranks are counted from the root. Rank v has the children v + 1, v + 2, v + 4 ... below its own
- * lowest set bit (the root: below n); with their children they are v + 1, then 2 ranks, then 4 ...
- * A rank combines itself and its children in that order in one step and sends the result to v
- * without its lowest bit. Broadcast goes the same way down, the largest subtree first.
+ * Ranks are counted from the root. Rank v has the children v + 1, v + 2, v + 4 ..., as far as the
+ * distance is below the lowest set bit of v (the root: below n); their subtrees have 1, 2, 4 ...
+ * ranks. A rank combines its own value and its children's, in that order, in one step, and sends
+ * the result to its parent: v without its lowest set bit. Broadcast runs down the same tree, the
+ * largest subtree first.
  *
  *   n = 4:        0          reduce: 2: g2+g3;  0: g0 + g1 + (g2+g3)
  *                / \
@@ -15,19 +16,19 @@
  *   steps          log2 n, rounded up
  *   bytes          reduce: each rank but the root sends S; broadcast: each sends S to each of its
  *                  children
- *   order of sums  rank order, counted from the root; one rounding a node
+ *   order of sums  rank order, counted from the root; one rounding per node
  *   restrictions   none
  *   source         Thakur, Rabenseifner and Gropp 2005: Optimization of collective communication
  *                  operations in MPICH
  */
 #include "algorithms/forms.h"
 
-/* ranks of the group; child: small subtrees first */
-struct node { int v, parent, nchildren, child[31]; };
+/* Node of the tree, in ranks of the group; child: small subtrees first. */
+struct binomial_node { int v, parent, nchildren, child[31]; };
 
-static struct node node_of(const struct tt_builder *b)
+static struct binomial_node node_of(const struct tt_builder *b)
 {
-	struct node node = { .v = (b->rank - b->root + b->n) % b->n };
+	struct binomial_node node = { .v = (b->rank - b->root + b->n) % b->n };
 
 	for (int bit = 1; node.v + bit < b->n && !(node.v & bit); bit *= 2)
 		node.child[node.nchildren++] = (node.v + bit + b->root) % b->n;
@@ -37,7 +38,7 @@ static struct node node_of(const struct tt_builder *b)
 
 void tt_binomial_reduce(struct tt_builder *b)
 {
-	struct node node = node_of(b);
+	struct binomial_node node = node_of(b);
 	int ranks[32] = { b->rank };
 
 	for (int i = 0; i < node.nchildren; i++)
@@ -49,7 +50,7 @@ void tt_binomial_reduce(struct tt_builder *b)
 
 void tt_binomial_broadcast(struct tt_builder *b)
 {
-	struct node node = node_of(b);
+	struct binomial_node node = node_of(b);
 
 	if (node.v)
 		tt_step_recv(b, node.parent, tt_all(b));

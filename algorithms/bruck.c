@@ -1,12 +1,12 @@
 /*
  * bruck.c - allgather in log2 n steps for any n
  *
- * In step k every rank sends the blocks it has, at most 2^k of them from its own on, to rank - 2^k,
- * and takes as many from rank + 2^k: it then has twice as many, its own and those of the ranks
- * behind it. Blocks lie at their final places from the start, so there is nothing to rotate at the
- * end; where the blocks of a step run over the end of the buffer they travel as two messages.
+ * In step k every rank sends its first 2^k blocks or fewer, its own block first, to rank - 2^k, and
+ * receives as many from rank + 2^k. After the step a rank has twice as many blocks: its own and
+ * those of the next ranks. Blocks are received into their final position, so no rotation is needed
+ * at the end; blocks of a step that wrap around the end of the buffer are two messages.
  *
- *   n = 4, what rank 1 has:   1  |  1 2 (from 2)  |  1 2 3 0 (from 3: 3, and 0)
+ *   n = 4, blocks of rank 1:  1  |  1 2 (from 2)  |  1 2 3 0 (from 3: 3, and 0)
  *
  *   steps          log2 n, rounded up
  *   bytes          each rank sends n-1 blocks
@@ -16,15 +16,15 @@
  */
 #include "algorithms/forms.h"
 
-typedef void verb(struct tt_builder *b, int peer, struct tt_span s);
+typedef void step_fn(struct tt_builder *b, int peer, struct tt_span s);
 
-/* Moves `count` blocks from `first` on, counted round. */
-static void move(struct tt_builder *b, verb *v, int peer, int first, int count)
+/* Sends or receives `count` blocks from `first` on, modulo n. */
+static void move(struct tt_builder *b, step_fn *step, int peer, int first, int count)
 {
-	int gdr = first + count <= b->n ? count : b->n - first;
+	int before_end = first + count <= b->n ? count : b->n - first;
 
-	v(b, peer, tt_parts(b, (uint32_t)first, (uint32_t)gdr));
-	v(b, peer, tt_parts(b, 0, (uint32_t)(count - gdr)));
+	step(b, peer, tt_parts(b, (uint32_t)first, (uint32_t)before_end));
+	step(b, peer, tt_parts(b, 0, (uint32_t)(count - before_end)));
 }
 
 static void build(struct tt_builder *b, const char *argument)

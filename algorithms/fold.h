@@ -1,9 +1,9 @@
 /*
- * fold.h - any number of ranks for algorithms that want a power of two
+ * fold.h - any number of ranks for algorithms that need a power of two
  *
- * p2 is the largest power of two in n. Of the first 2 (n - p2) ranks the even ones are folded: each
- * hands what it has to its odd neighbour and is out until the end. The rest are members 0 .. p2-1
- * in rank order.
+ * p2 is the largest power of two not above n. Of the first 2 (n - p2) ranks, the even ones are
+ * folded: each sends its values to its odd neighbor and is idle until the end. The other ranks are
+ * members 0 .. p2-1, in rank order.
  */
 #ifndef TT_FOLD_H
 #define TT_FOLD_H
@@ -13,7 +13,7 @@
 struct tt_fold {
 	int p2, extra;           /* extra: n - p2 pairs */
 	int me;                  /* member of this rank, -1: folded into rank + 1 */
-	bool paired;             /* has taken in rank - 1 */
+	bool paired;             /* rank - 1 is folded into this rank */
 };
 
 static inline struct tt_fold tt_fold_of(int n, int rank)
@@ -31,13 +31,13 @@ static inline struct tt_fold tt_fold_of(int n, int rank)
 	return f;
 }
 
-/* The rank of a member. */
+/* Rank of a member. */
 static inline int tt_fold_rank(const struct tt_fold *f, int member)
 {
 	return member < f->extra ? 2 * member + 1 : member + f->extra;
 }
 
-/* The lowest rank a member speaks for (itself, or the one folded into it); of p2: n. */
+/* Lowest rank that a member stands for (itself, or the rank folded into it); of member p2: n. */
 static inline int tt_fold_first(const struct tt_fold *f, int member)
 {
 	return member < f->extra ? 2 * member : member + f->extra;

@@ -1,15 +1,15 @@
 /*
- * forms.h - the halves that algorithms are made of
+ * forms.h - building blocks of algorithms: one collective of the builder's current group
  *
- * Each speaks for the builder's current group. reduce_scatter: afterwards rank r has the result of
- * part r (as many parts as ranks). allgather: the reverse. reduce: the group's root has the result
- * of all parts. broadcast: the reverse. ring.c, halving_doubling.c, linear.c and binomial.c define
- * them; the allreduce algorithms and hierarchical.c join them.
+ * reduce_scatter: rank r ends with the result of part r (as many parts as ranks). allgather: the
+ * reverse. reduce: the group's root ends with the result of all parts. broadcast: the reverse.
+ * Defined by ring.c, halving_doubling.c, linear.c and binomial.c; called by the allreduce
+ * algorithms and hierarchical.c.
  */
 #ifndef TT_FORMS_H
 #define TT_FORMS_H
 
-#include "algorithms/algorithm.h"
+#include "plan/algorithm.h"
 
 void tt_ring_reduce_scatter(struct tt_builder *b);
 void tt_ring_allgather(struct tt_builder *b);
@@ -23,7 +23,7 @@ void tt_binomial_broadcast(struct tt_builder *b);
 void tt_linear_reduce(struct tt_builder *b);
 void tt_linear_broadcast(struct tt_builder *b);
 
-/* A buffer cut into one block a rank. */
+/* Cut of a buffer into one block per rank. */
 static inline struct tt_cut tt_cut_by_ranks(const struct tt_shape *shape, const char *argument)
 {
 	(void)argument;

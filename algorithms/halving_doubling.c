@@ -1,12 +1,11 @@
 /*
- * halving_doubling.c - Rabenseifner's algorithm:
- * the bytes of the ring in the steps of recursive doubling
+ * halving_doubling.c - Rabenseifner's algorithm: bytes of the ring, steps of recursive doubling
  *
- * Reduce-scatter by halving: a rank and its partner at distance p/2 split the
- * parts they share, each sends the other's half and adds what it gets to its own;
- * then at distance p/4 with half of that, and so on. Allgather by doubling goes
- * the same way back. p is the largest power of two in n; of the first 2(n-p) ranks
- * the even ones are folded into the odd ones before and get the result after.
+ * Reduce-scatter by recursive halving: a rank and its partner at distance p/2 split the parts that
+ * they share; each sends the partner's half and adds the received half to its own; then the same at
+ * distance p/4 with half the parts, and so on. Allgather by recursive doubling reverses these
+ * steps. p is the largest power of two not above n; of the first 2(n-p) ranks the even ones are
+ * folded into the odd ones before and get the result after.
  *
  *   n = 4, parts a b c d:
  *      rank 0   abcd --cd-> 2, +ab --b-> 1, +a | --a-> 1, ab --ab-> 2, abcd
@@ -16,7 +15,7 @@
  *
  *   steps          allreduce 2 log2 p, and 2 if n is not p; reduce_scatter (halving), allgather
  *                  (recursive-doubling): half
- *   bytes          a member sends 2(p-1)/p S; a folded rank S, its neighbour S more;
+ *   bytes          a member sends 2(p-1)/p S; a folded rank S, its neighbor S more;
  *                  reduce_scatter, allgather of n = p: n-1 blocks
  *   order of sums  a binary tree over the members, in rank order
  *   restrictions   none
@@ -25,7 +24,7 @@
 #include "algorithms/forms.h"
 #include "algorithms/fold.h"
 
-/* The parts of members from..to-1, when the group has a part a member, or a part a rank. */
+/* Parts of members from..to-1; the group has one part per member, or one part per rank. */
 static struct tt_span parts_of(struct tt_builder *b, const struct tt_fold *f, int from, int to)
 {
 	bool by_member = b->parts == (uint32_t)f->p2;
@@ -94,7 +93,7 @@ static void allreduce(struct tt_builder *b, const char *argument)
 		tt_step_send(b, b->rank - 1, tt_all(b));
 }
 
-/* A member ends with its own part, and with that of the rank it took in, which it hands over. */
+/* A member ends with its own part and the part of the rank folded into it, which it sends there. */
 void tt_halving_reduce_scatter(struct tt_builder *b)
 {
 	struct tt_fold f = tt_fold_of(b->n, b->rank);
@@ -108,7 +107,7 @@ void tt_halving_reduce_scatter(struct tt_builder *b)
 		tt_step_send(b, b->rank - 1, tt_part(b, b->rank - 1));
 }
 
-/* The same backwards: a folded rank hands its part in, and gets all others. */
+/* The same in reverse: a folded rank sends its part, and receives all others. */
 void tt_doubling_allgather(struct tt_builder *b)
 {
 	struct tt_fold f = tt_fold_of(b->n, b->rank);

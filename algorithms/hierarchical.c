@@ -1,14 +1,14 @@
 /*
- * hierarchical.c - one algorithm inside every host,
- * another between the hosts: few bytes on the slow links
+ * hierarchical.c - one algorithm within every host, another between hosts: few bytes on slow links
  *
- * hierarchical:INNER/OUTER. An inner algorithm that has a reduce-scatter (ring, two-shot,
- * halving-doubling) uses rails: each host reduce-scatters among its first g ranks, g the size of
- * the smallest host; the i-th ranks of all hosts allreduce part i between them; each host
- * allgathers. Ranks beyond g hand theirs to one of the g before and get the result after. Other
- * inner algorithms reduce to the host's first rank, these allreduce, and broadcast. One host: where
- * its ranks are bound to different parts of it, these groups are the hosts; else the inner
- * algorithm alone. One rank a host: the outer alone. A host's ranks need not be neighbours.
+ * hierarchical:INNER/OUTER. An inner algorithm with a reduce-scatter (ring, two-shot,
+ * halving-doubling) uses rails: each host reduce-scatters among its first g ranks, g being the size
+ * of the smallest host; the i-th ranks of all hosts allreduce part i; each host allgathers. Ranks
+ * beyond g send their values to one of the g first ranks before, and get the result after. Other
+ * inner algorithms reduce to the host's first rank, the first ranks allreduce, and broadcast within
+ * their hosts. One host: if its ranks are bound to different parts of the host, these groups are
+ * taken for hosts; else only the inner algorithm runs. One rank per host: only the outer algorithm
+ * runs. Ranks of a host need not be consecutive.
  *
  *   n = 4 on hosts (0 1) (2 3), two-shot/ring:
  *
@@ -19,7 +19,7 @@
  *   steps          inner reduce-scatter + outer allreduce of n/g hosts + inner allgather
  *   bytes          m hosts of g ranks, ring outside: 2(m-1) S in all between hosts (flat ring:
  *                  2m(mg-1)/(mg) S)
- *   order of sums  the host's by the inner algorithm, then the hosts' by the outer
+ *   order of sums  within a host by the inner algorithm, then over hosts by the outer
  *   restrictions   INNER and OUTER: any allreduce algorithm but this one
  *   source         Cho et al. 2019: BlueConnect; Jia et al. 2018: Highly scalable deep learning
  *                  training system
@@ -27,11 +27,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "algorithms/algorithms.h"
 #include "algorithms/forms.h"
 
-/* What an inner algorithm does before and after the hosts talk; others than these reduce and
- * broadcast directly. */
-static const struct form {
+/* Steps of an inner algorithm before and after the exchange between hosts. Last entry: all other
+ * algorithms. */
+static const struct inner_form {
 	const char *name;
 	bool rails;
 	void (*before)(struct tt_builder *b);
@@ -48,7 +49,7 @@ static const struct form {
 /* One side of INNER/OUTER. */
 struct half {
 	char name[64];
-	const struct tt_algorithm *row;
+	const struct tt_algorithm *algorithm;
 	const char *argument;
 };
 
@@ -58,9 +59,9 @@ static bool read_half(struct half *h, const char *text, size_t length)
 		return false;
 	memcpy(h->name, text, length);
 	h->name[length] = '\0';
-	h->row = tt_algorithm_look(TT_ALLREDUCE, h->name);
-	return h->row && strcmp(h->row->name, "hierarchical") &&
-	       !tt_algorithm_argument(h->row, h->name, &h->argument);
+	h->algorithm = tt_algorithm_look(TT_ALLREDUCE, h->name);
+	return h->algorithm && strcmp(h->algorithm->name, "hierarchical") &&
+	       !tt_algorithm_argument(h->algorithm, h->name, &h->argument);
 }
 
 static bool read_both(const char *argument, struct half *inner, struct half *outer)
@@ -78,7 +79,7 @@ static bool takes(const char *argument)
 	return read_both(argument, &inner, &outer);
 }
 
-/* Names the half that is wrong. */
+/* Reports the half that is wrong. */
 static void explain(const char *argument)
 {
 	const char *slash = strchr(argument, '/');
@@ -90,7 +91,7 @@ static void explain(const char *argument)
 	tt_algorithm_names(TT_ALLREDUCE, names);
 	if (!slash) {
 		tt_fail(TT_ARG,
-			"algorithm \"hierarchical:%s\": want hierarchical:INNER/OUTER, as in "
+			"algorithm \"hierarchical:%s\": use hierarchical:INNER/OUTER, as in "
 			"hierarchical:two-shot/ring, of%s",
 			argument, names + 1);
 		return;
@@ -104,18 +105,18 @@ static void explain(const char *argument)
 		names + 1);
 }
 
-static const struct form *form_of(const struct tt_algorithm *row)
+static const struct inner_form *form_of(const struct tt_algorithm *inner)
 {
-	const struct form *f = forms;
+	const struct inner_form *f = forms;
 
-	while (f->name && strcmp(f->name, row->name))
+	while (f->name && strcmp(f->name, inner->name))
 		f++;
 	return f;
 }
 
 /* ---- the hosts ------------------------------------------------------------------------------- */
 
-/* The hosts, or the groups of the only one. */
+/* The hosts, or the groups of a single host. */
 static const struct tt_topology *level_of(const struct tt_shape *shape)
 {
 	const struct tt_topology *t = shape->topology;
@@ -128,13 +129,13 @@ static int hosts_of(const struct tt_shape *shape)
 	return level_of(shape) ? level_of(shape)->nhosts : 1;
 }
 
-/* How many ranks of a host talk to other hosts: as many as the smallest host has. */
-static int rails_of(const struct tt_topology *t, const struct form *form)
+/* Number of rails (ranks of a host that exchange with other hosts): size of the smallest host. */
+static int rails_of(const struct tt_topology *t, const struct inner_form *form)
 {
 	int *size = form->rails ? calloc((size_t)t->nhosts, sizeof(*size)) : NULL,
 	    rails = t->nranks;
 
-	/* without rails, or without memory: building will say so */
+	/* no rails; or no memory, which build reports */
 	if (!size)
 		return 1;
 	for (int r = 0; r < t->nranks; r++)
@@ -149,7 +150,8 @@ static struct tt_cut outer_cut(const struct half *outer, int nhosts)
 {
 	struct tt_shape shape = { .collective = TT_ALLREDUCE, .nranks = nhosts };
 
-	return outer->row->cut ? outer->row->cut(&shape, outer->argument) : (struct tt_cut){ 1, 1 };
+	return outer->algorithm->cut ? outer->algorithm->cut(&shape, outer->argument)
+				     : (struct tt_cut){ 1, 1 };
 }
 
 static struct tt_cut cut(const struct tt_shape *shape, const char *argument)
@@ -161,25 +163,25 @@ static struct tt_cut cut(const struct tt_shape *shape, const char *argument)
 	if (!read_both(argument, &inner, &outer))
 		return c;
 	if (nhosts == 1)
-		return inner.row->cut ? inner.row->cut(shape, inner.argument) : c;
+		return inner.algorithm->cut ? inner.algorithm->cut(shape, inner.argument) : c;
 	c = outer_cut(&outer, nhosts);
 	if (nhosts < shape->nranks)
-		c.blocks *= (uint32_t)rails_of(level_of(shape), form_of(inner.row));
+		c.blocks *= (uint32_t)rails_of(level_of(shape), form_of(inner.algorithm));
 	return c;
 }
 
 /* ---- the plan -------------------------------------------------------------------------------- */
 
-/* This rank's place. */
-struct seat {
-	const struct form *form;
+/* This rank's host: its ranks, its rails, and this rank's index. */
+struct host_group {
+	const struct inner_form *form;
 	int size, index, rails;
 	int *local;              /* [size] the ranks of this host */
 	int *across;             /* [nhosts] the index-th ranks of all hosts; index < rails */
 };
 
-/* Fills local, size and index: one look at every rank. */
-static void sit_down(struct tt_builder *b, struct seat *s)
+/* Fills local, size and index in one pass over all ranks. */
+static void find_local(struct tt_builder *b, struct host_group *s)
 {
 	const struct tt_topology *t = level_of(b->shape);
 
@@ -192,15 +194,15 @@ static void sit_down(struct tt_builder *b, struct seat *s)
 	}
 }
 
-/* The index-th rank of every host. seen: [nhosts] zeros */
-static void find_across(const struct tt_topology *t, struct seat *s, int *seen)
+/* Fills across: the index-th rank of every host. seen: [nhosts] zeros. */
+static void find_across(const struct tt_topology *t, struct host_group *s, int *seen)
 {
 	for (int r = 0; r < t->nranks; r++)
 		if (seen[t->host_of[r]]++ == s->index)
 			s->across[t->host_of[r]] = r;
 }
 
-static bool take_seat(struct tt_builder *b, struct seat *s)
+static bool host_group_open(struct tt_builder *b, struct host_group *s)
 {
 	const struct tt_topology *t = level_of(b->shape);
 	int *seen = calloc((size_t)t->nhosts, sizeof(*seen));
@@ -213,15 +215,15 @@ static bool take_seat(struct tt_builder *b, struct seat *s)
 		return false;
 	}
 	s->across = s->local + t->nranks;
-	sit_down(b, s);
+	find_local(b, s);
 	if (s->index < s->rails)
 		find_across(t, s, seen);
 	free(seen);
 	return true;
 }
 
-/* Ranks beyond the rails hand what they have to one of them. */
-static void fold_in(struct tt_builder *b, const struct seat *s)
+/* Ranks beyond the rails send their values to a rank of a rail. */
+static void fold_in(struct tt_builder *b, const struct host_group *s)
 {
 	struct tt_group outer = tt_group_enter(b, s->local, s->size, tt_all(b), 1);
 
@@ -232,7 +234,7 @@ static void fold_in(struct tt_builder *b, const struct seat *s)
 	tt_group_leave(b, &outer);
 }
 
-static void fold_out(struct tt_builder *b, const struct seat *s)
+static void fold_out(struct tt_builder *b, const struct host_group *s)
 {
 	struct tt_group outer = tt_group_enter(b, s->local, s->size, tt_all(b), 1);
 
@@ -243,18 +245,19 @@ static void fold_out(struct tt_builder *b, const struct seat *s)
 	tt_group_leave(b, &outer);
 }
 
-/* What the ranks of a host do among themselves. */
-static void inside(struct tt_builder *b, const struct seat *s, void (*what)(struct tt_builder *b))
+/* Steps within a host. */
+static void inside(struct tt_builder *b, const struct host_group *s,
+		   void (*steps)(struct tt_builder *b))
 {
 	struct tt_group outer = tt_group_enter(b, s->local, s->form->rails ? s->rails : s->size,
 					       tt_all(b), (uint32_t)s->rails);
 
-	what(b);
+	steps(b);
 	tt_group_leave(b, &outer);
 }
 
-/* What the index-th ranks of all hosts do with part index. */
-static void between(struct tt_builder *b, const struct seat *s, const struct half *outer,
+/* Steps of the index-th ranks of all hosts, with part index. */
+static void between(struct tt_builder *b, const struct host_group *s, const struct half *outer,
 		    int nhosts)
 {
 	struct tt_span all = tt_all(b), mine;
@@ -263,11 +266,11 @@ static void between(struct tt_builder *b, const struct seat *s, const struct hal
 	mine.count = all.count / (uint32_t)s->rails;
 	mine.first = all.first + (uint32_t)s->index * mine.count;
 	whole = tt_group_enter(b, s->across, nhosts, mine, outer_cut(outer, nhosts).blocks);
-	outer->row->build(b, outer->argument);
+	outer->algorithm->build(b, outer->argument);
 	tt_group_leave(b, &whole);
 }
 
-static void two_levels(struct tt_builder *b, struct seat *s, const struct half *outer)
+static void two_levels(struct tt_builder *b, struct host_group *s, const struct half *outer)
 {
 	if (s->form->rails)
 		fold_in(b, s);
@@ -284,19 +287,19 @@ static void two_levels(struct tt_builder *b, struct seat *s, const struct half *
 static void build(struct tt_builder *b, const char *argument)
 {
 	struct half inner, outer;
-	struct seat seat = { 0 };
+	struct host_group host = { 0 };
 
 	if (!read_both(argument, &inner, &outer)) {
 		tt_builder_fail(b, TT_ARG, "hierarchical does not take \"%s\"", argument);
 	} else if (hosts_of(b->shape) == 1) {
-		inner.row->build(b, inner.argument);
+		inner.algorithm->build(b, inner.argument);
 	} else if (hosts_of(b->shape) == b->n) {
-		outer.row->build(b, outer.argument);
+		outer.algorithm->build(b, outer.argument);
 	} else {
-		seat.form = form_of(inner.row);
-		if (take_seat(b, &seat))
-			two_levels(b, &seat, &outer);
-		free(seat.local);
+		host.form = form_of(inner.algorithm);
+		if (host_group_open(b, &host))
+			two_levels(b, &host, &outer);
+		free(host.local);
 	}
 }
 

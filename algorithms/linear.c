@@ -1,18 +1,19 @@
 /*
- * linear.c - everyone talks to everyone concerned, one message a pair: fewest steps, for few ranks
+ * linear.c - one message per pair of ranks that share data: fewest steps, for few ranks
  *
- * Messages leave in rotated order, to rank + 1 first, so that no rank is everybody's first peer.
- * Sums are taken in rank order, ((g0 + g1) + g2) + ..., gdr from the messages.
+ * Users select these algorithms by the name "direct". Messages are sent in rotated order, to
+ * rank + 1 first, so that no rank is the first peer of all. Sums are taken in rank order,
+ * ((g0 + g1) + g2) + ..., directly from the messages.
  *
  *   n = 4, reduce_scatter:   rank 1 sends in[2] to 2, in[3] to 3, in[0] to 0,
  *                            then out = in[1] of 0 + own in[1] + in[1] of 2 + in[1] of 3
- *          allgather, alltoall: the same sends, then takes from 0, 3, 2
+ *          allgather, alltoall: the same sends, then receives from 0, 3, 2
  *          reduce, gather:   0 <- 1, 2, 3            broadcast, scatter:   0 -> 1, 2, 3
  *
  *   steps    1; a reduction has one rounding for the first eight ranks and one more for each
  *            further seven
  *   bytes    allgather, reduce_scatter, alltoall: each rank sends n-1 blocks; reduce, gather: S,
- *            the root takes (n-1) S; broadcast, scatter: the root sends (n-1) S
+ *            the root receives (n-1) S; broadcast, scatter: the root sends (n-1) S
  *   restrictions   none
  *   source   Thakur, Rabenseifner and Gropp 2005: Optimization of collective communication
  *            operations in MPICH
@@ -101,13 +102,13 @@ static void scatter(struct tt_builder *b, const char *argument)
 
 #define SOURCE "Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH"
 
-const struct tt_algorithm tt_reduce_scatter_direct = {
+const struct tt_algorithm tt_reduce_scatter_linear = {
 	.collective = TT_REDUCE_SCATTER, .name = "direct", .in_place = true,
 	.help = "few ranks: one step, sums in rank order",
 	.source = SOURCE, .build = reduce_scatter,
 };
 
-const struct tt_algorithm tt_allgather_direct = {
+const struct tt_algorithm tt_allgather_linear = {
 	.collective = TT_ALLGATHER,
 	.name = "direct",
 	.help = "few ranks: one step",
@@ -115,7 +116,7 @@ const struct tt_algorithm tt_allgather_direct = {
 	.build = allgather,
 };
 
-const struct tt_algorithm tt_broadcast_direct = {
+const struct tt_algorithm tt_broadcast_linear = {
 	.collective = TT_BROADCAST,
 	.name = "direct",
 	.help = "few ranks: one step",
@@ -123,7 +124,7 @@ const struct tt_algorithm tt_broadcast_direct = {
 	.build = broadcast,
 };
 
-const struct tt_algorithm tt_alltoall_direct = {
+const struct tt_algorithm tt_alltoall_linear = {
 	.collective = TT_ALLTOALL,
 	.name = "direct",
 	.help = "every pair exchanges its blocks",
@@ -131,7 +132,7 @@ const struct tt_algorithm tt_alltoall_direct = {
 	.build = alltoall,
 };
 
-const struct tt_algorithm tt_gather_direct = {
+const struct tt_algorithm tt_gather_linear = {
 	.collective = TT_GATHER,
 	.name = "direct",
 	.help = "every rank sends to the root",
@@ -139,7 +140,7 @@ const struct tt_algorithm tt_gather_direct = {
 	.build = gather,
 };
 
-const struct tt_algorithm tt_scatter_direct = {
+const struct tt_algorithm tt_scatter_linear = {
 	.collective = TT_SCATTER,
 	.name = "direct",
 	.help = "the root sends to every rank",

@@ -1,11 +1,11 @@
 /*
- * one_shot.c - everyone sends everything to everyone: one step, for small messages and few ranks
+ * one_shot.c - every rank sends its buffer to all others: one step, small messages, few ranks
  *
- * Each rank sums all contributions itself, in rank order, gdr from
- * the messages; so all get the same bits without a second step. n = 2:
- * an exchange, which moves no more bytes than any other algorithm.
+ * Each rank sums all contributions itself, in rank order, directly from the messages, so all ranks
+ * get the same bits without a second step. n = 2: an exchange, which moves no more bytes than any
+ * other algorithm.
  *
- *   n = 4:   rank 1 sends its buffer to 2, 3, 0; then out = of 0 + own + of 2 + of 3
+ *   n = 4:   rank 1 sends its buffer to 2, 3, 0; then out = g0 + own + g2 + g3
  *
  *   steps          1
  *   bytes          each rank sends (n-1) S
@@ -13,8 +13,8 @@
  *                  and one more for each further seven
  *   restrictions   none
  *   source         Thakur, Rabenseifner and Gropp 2005: Optimization of collective communication
- *                  operations in MPICH; the name is from NVIDIA TensorRT-LLM and vLLM, which use it
- *                  between GPUs
+ *                  operations in MPICH; name from NVIDIA TensorRT-LLM and vLLM, which use the
+ *                  algorithm between GPUs
  */
 #include "algorithms/forms.h"
 
@@ -29,7 +29,7 @@ static void build(struct tt_builder *b, const char *argument)
 const struct tt_algorithm tt_allreduce_one_shot = {
 	.collective = TT_ALLREDUCE,
 	.name = "one-shot",
-	.help = "small messages, few ranks: one step, all with all",
+	.help = "small messages, few ranks: one step, all to all",
 	.source =
 		"Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH",
 	.build = build,

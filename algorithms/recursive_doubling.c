@@ -1,11 +1,11 @@
 /*
- * recursive_doubling.c - exchange everything with a partner, at doubling distances: fewest steps
- * for small messages
+ * recursive_doubling.c - exchange of the whole buffer with partners at doubling distances: fewest
+ * steps for small messages
  *
- * In step k a rank and the one whose number differs in bit k exchange what they have and both add,
- * the lower rank's operand first; so both hold the same bits of twice as many ranks. Other n than
- * powers of two: of the first 2(n - 2^k) ranks the even ones hand theirs to the odd ones before,
- * and get the result after.
+ * In step k, a rank and the rank whose number differs in bit k exchange their sums and both add,
+ * the lower rank's operand first, so both hold the same bits of twice as many ranks. n not a power
+ * of two, p the largest power of two below n: of the first 2(n - p) ranks, the even ones send their
+ * values to the odd ones before, and get the result after.
  *
  *   n = 4:     0   1   2   3          0: (g0+g1) + (g2+g3)
  *              |<->|   |<->|          and the same on 1, 2, 3
@@ -14,7 +14,7 @@
  *
  *   steps          log2 n, and 2 for n not a power of two (log2 n rounded down)
  *   bytes          each rank sends S log2 n; n not a power of two: a folded rank sends S, its
- *                  neighbour S (log2 + 1)
+ *                  neighbor S (log2 p + 1)
  *   order of sums  a binary tree over the ranks, in rank order
  *   restrictions   none
  *   source         Thakur, Rabenseifner and Gropp 2005: Optimization of collective communication
@@ -58,7 +58,7 @@ static void build(struct tt_builder *b, const char *argument)
 const struct tt_algorithm tt_allreduce_recursive_doubling = {
 	.collective = TT_ALLREDUCE,
 	.name = "recursive-doubling",
-	.help = "small messages: log2 n exchanges of everything",
+	.help = "small messages: log2 n exchanges of the whole buffer",
 	.source =
 		"Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH",
 	.build = build,

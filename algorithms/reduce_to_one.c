@@ -1,17 +1,16 @@
 /*
- * reduce_to_one.c - one rank sums everything in rank order and sends the sum to everyone
+ * reduce_to_one.c - one rank sums all buffers in rank order and sends the sum to all ranks
  *
- * The simplest reduction, ((g0 + g1) + g2) + ..., as a parameter server or "reduction to one
- * device" does it. Rank 0 is the one; with reduce-to-one:rotate the buffer is cut into n blocks and
- * block r is summed at rank r, so that the work and the bytes are spread (the exchange is then that
- * of two-shot).
+ * The simplest reduction, ((g0 + g1) + g2) + ..., as in a parameter server or "reduction to one
+ * device". Rank 0 sums; with reduce-to-one:rotate the buffer is cut into n blocks and rank r sums
+ * block r, so work and bytes are spread over the ranks (by the exchange of two-shot).
  *
  *   n = 4:        1 --\               /--> 1
  *                 2 ---> 0: g0+g1+g2+g3 ---> 2
  *                 3 --/               \--> 3
  *
  *   steps          2
- *   bytes          rank 0 takes and sends (n-1) S, the others send S; rotate: each rank sends
+ *   bytes          rank 0 receives and sends (n-1) S, the others send S; rotate: each rank sends
  *                  2(n-1)/n S
  *   order of sums  rank order; one rounding for the first eight ranks
  *                  and one more for each further seven

@@ -1,12 +1,12 @@
 /*
- * ring.c - every rank talks to its two neighbours only: bandwidth-optimal, for large messages
+ * ring.c - every rank exchanges with its two neighbors only: bandwidth-optimal, for large messages
  *
  * Allreduce is reduce-scatter, then allgather. The buffer is cut into n parts. In n - 1 steps each
- * rank hands the sum of one part on to the next, who adds its own; after them rank r has the whole
- * sum of part r. In n - 1 more steps the sums go round. Reduce and broadcast are the ring cut open
- * at the root: a chain through which tiles flow.
+ * rank sends the sum of one part to the next rank, which adds its own values; then rank r has the
+ * whole sum of part r. In n - 1 more steps the sums travel around the ring. Reduce and broadcast
+ * cut the ring open at the root: a chain through which tiles are pipelined.
  *
- *   n = 4, what rank 0 does, part by part (s: sends, +: receives and adds, r: receives):
+ *   n = 4, steps of rank 0 by part (s: sends, +: receives and adds, r: receives):
  *
  *        0 --> 1          step   1    2    3  |  4    5    6
  *        ^     |          sends  s3   s2   s1 |  s0   s3   s2
@@ -16,7 +16,7 @@
  *   allreduce        2(n-1) steps, each rank sends 2(n-1)/n S
  *   reduce_scatter, allgather   n-1 steps, each rank sends n-1 blocks
  *   reduce, broadcast           n-1 steps, each rank but the last of the chain sends S
- *   order of sums    part r: rank r+1, r+2, ... and r last; reduce: the rank behind the root first,
+ *   order of sums    part r: rank r+1, r+2, ... and r last; reduce: the rank after the root first,
  *                    the root last
  *   restrictions     none
  *   source           Patarasuk and Yuan 2009: Bandwidth optimal all-reduce algorithms for clusters
@@ -94,7 +94,7 @@ static void broadcast(struct tt_builder *b, const char *argument)
 const struct tt_algorithm tt_allreduce_ring = {
 	.collective = TT_ALLREDUCE,
 	.name = "ring",
-	.help = "large messages: moves the fewest bytes, to neighbours only",
+	.help = "large messages: moves the fewest bytes, between neighbors only",
 	.source = SOURCE,
 	.cut = tt_cut_by_ranks,
 	.build = allreduce,
@@ -103,13 +103,13 @@ const struct tt_algorithm tt_allreduce_ring = {
 const struct tt_algorithm tt_reduce_scatter_ring = {
 	.collective = TT_REDUCE_SCATTER,
 	.name = "ring",
-	.help = "large messages: to neighbours only",
+	.help = "large messages: between neighbors only",
 	.source = SOURCE,
 	.build = reduce_scatter,
 };
 
 const struct tt_algorithm tt_allgather_ring = {
-	.collective = TT_ALLGATHER, .name = "ring", .help = "large messages: to neighbours only",
+	.collective = TT_ALLGATHER, .name = "ring", .help = "large messages: between neighbors only",
 	.source = SOURCE, .build = allgather,
 };
 

@@ -1,13 +1,14 @@
 /*
- * tree.c - two binary trees at once: every rank is a leaf of
- * one and inner in the other, so all links work
+ * tree.c - double binary tree: every rank is a leaf of one tree and an inner node of the other, so
+ * all links are used
  *
- * Each half of the buffer has a tree of its own, in a lane of its own. A node combines its lower
- * subtree, itself and its upper subtree in one step, sends that up, and hands the result down. The
- * trees number places, not ranks: place 0 is on top with one child; below it, place p has its
- * children at p -+ half its lowest set bit (nearer, where that is beyond n - 1), so odd places are
- * leaves. In the first tree rank r sits at place r; in the second the ranks are mirrored (n even)
- * or moved by one (n odd), so that even ranks are the leaves. For n odd one rank is inner in both.
+ * Each half of the buffer has its own tree, in its own lane. A node combines its lower subtree, its
+ * own value and its upper subtree in one step, sends the sum to its parent, and later sends the
+ * result to its children. The trees number nodes, not ranks: node 0 is the root, with one child;
+ * below, node v has its children at v -+ half its lowest set bit (nearer, if that is beyond n - 1),
+ * so odd nodes are leaves. In the first tree rank r is node r; in the second the ranks are mirrored
+ * (n even) or shifted by one (n odd), so even ranks are leaves. For n odd one rank is an inner node
+ * of both trees.
  *
  *   n = 4:   half 0:   0          half 1:   3
  *                       \                  /
@@ -16,61 +17,61 @@
  *                      1   3            2   0
  *
  *   steps          about 2 log2 n; tiles are pipelined through them
- *   bytes          in all 2(n-1) S, a rank at most 2 S
- *   order of sums  places in order: half 0 in rank order; one rounding a node
+ *   bytes          2(n-1) S in total, at most 2 S per rank
+ *   order of sums  order of nodes: half 0 in rank order; one rounding per node
  *   restrictions   none
  *   source         Sanders, Speck and Traff 2009: Two-tree algorithms for full bandwidth broadcast,
  *                  reduction and scan
  */
 #include "algorithms/forms.h"
 
-static int rank_at(int place, int tree, int n)
+static int rank_at(int node, int tree, int n)
 {
 	if (tree == 0)
-		return place;
-	return n % 2 ? (place + 1) % n : n - 1 - place;
+		return node;
+	return n % 2 ? (node + 1) % n : n - 1 - node;
 }
 
-static int place_of(int rank, int tree, int n)
+static int node_of(int rank, int tree, int n)
 {
 	if (tree == 0)
 		return rank;
 	return n % 2 ? (rank + n - 1) % n : n - 1 - rank;
 }
 
-static int parent_of(int place, int n)
+static int parent_of(int node, int n)
 {
-	int bit = place & -place, above = (place ^ bit) | bit << 1;
+	int bit = node & -node, above = (node ^ bit) | bit << 1;
 
-	return above < n ? above : place ^ bit;
+	return above < n ? above : node ^ bit;
 }
 
-/* The child among higher places, -1: none. */
-static int upper_child(int place, int n)
+/* The child with a higher number, -1: none. */
+static int upper_child(int node, int n)
 {
-	int step = place & -place;
+	int step = node & -node;
 
-	for (step = place ? step / 2 : 1 << 30; step && place + step >= n;)
+	for (step = node ? step / 2 : 1 << 30; step && node + step >= n;)
 		step /= 2;
-	return step ? place + step : -1;
+	return step ? node + step : -1;
 }
 
 static void up_and_down(struct tt_builder *b, int tree)
 {
-	int n = b->n, place = place_of(b->rank, tree, n), half = (place & -place) / 2,
-	    upper = upper_child(place, n);
+	int n = b->n, node = node_of(b->rank, tree, n), half = (node & -node) / 2,
+	    upper = upper_child(node, n);
 	int ranks[3], count = 0, me;
 	struct tt_span s = tt_part(b, tree);
 
 	if (half)
-		ranks[count++] = rank_at(place - half, tree, n);
+		ranks[count++] = rank_at(node - half, tree, n);
 	me = count;
 	ranks[count++] = b->rank;
 	if (upper >= 0)
 		ranks[count++] = rank_at(upper, tree, n);
 	tt_step_reduce(b, ranks, count, s);
-	if (place) {
-		int parent = rank_at(parent_of(place, n), tree, n);
+	if (node) {
+		int parent = rank_at(parent_of(node, n), tree, n);
 
 		tt_step_send(b, parent, s);
 		tt_step_recv(b, parent, s);
@@ -80,8 +81,8 @@ static void up_and_down(struct tt_builder *b, int tree)
 			tt_step_send(b, ranks[i], s);
 }
 
-/* The second lane starts with what the first has done so far,
- * and the first goes on when both are through. */
+/* The second lane starts after the steps so far of the first; later steps of the first lane wait
+ * for both trees. */
 static void build(struct tt_builder *b, const char *argument)
 {
 	uint32_t lane = b->lane;
@@ -105,7 +106,7 @@ static struct tt_cut cut(const struct tt_shape *shape, const char *argument)
 const struct tt_algorithm tt_allreduce_tree = {
 	.collective = TT_ALLREDUCE,
 	.name = "tree",
-	.help = "middle messages, many ranks: two binary trees, pipelined",
+	.help = "middle messages, many ranks: double binary tree, pipelined",
 	.source =
 		"Sanders, Speck and Traff 2009, Two-tree algorithms for full bandwidth broadcast, reduction and scan",
 	.cut = cut,

@@ -1,15 +1,15 @@
 /*
- * two_shot.c - reduce-scatter and allgather, each in one step of all with all: for few ranks that
- * share memory
+ * two_shot.c - reduce-scatter and allgather in one all-to-all step each: for few ranks that share
+ * memory
  *
  * The buffer is cut into n parts. Every rank sends part p to rank p; rank p sums part p in rank
- * order, gdr from the messages, and sends the sum to everyone. As few bytes as the ring, two
- * steps whatever n is, but n-1 peers at once.
+ * order, directly from the messages, and sends the sum to all ranks. As few bytes as the ring, two
+ * steps for any n, but n-1 peers at once.
  *
  *   n = 4:   1st   rank 1 sends part 2 to 2, part 3 to 3, part 0 to 0;
- *                  takes part 1 of 0, 2, 3 and sums
+ *                  receives part 1 from 0, 2, 3 and sums
  *            2nd   rank 1 sends the sum of part 1 to 2, 3, 0;
- *                  takes part 0 of 0, part 3 of 3, part 2 of 2
+ *                  receives part 0 from 0, part 3 from 3, part 2 from 2
  *
  *   steps          2
  *   bytes          each rank sends 2(n-1)/n S
@@ -17,7 +17,7 @@
  *                  and one more for each further seven
  *   restrictions   none
  *   source         Barnett et al. 1994: Interprocessor collective communication library (InterCom);
- *                  the name is from NVIDIA TensorRT-LLM and vLLM, which use it between GPUs
+ *                  name from NVIDIA TensorRT-LLM and vLLM, which use the algorithm between GPUs
  */
 #include "algorithms/forms.h"
 
@@ -30,7 +30,7 @@ static void build(struct tt_builder *b, const char *argument)
 
 const struct tt_algorithm tt_allreduce_two_shot = {
 	.collective = TT_ALLREDUCE, .name = "two-shot", .in_place = true,
-	.help = "few ranks, middle and large messages: two steps, all with all",
+	.help = "few ranks, middle and large messages: two steps, all to all",
 	.source = "Barnett et al. 1994, Interprocessor collective communication library (InterCom)",
 	.cut = tt_cut_by_ranks, .build = build,
 };

@@ -1,31 +1,35 @@
 /*
  * tutti.h - collective communication: combine and move arrays between the ranks of a communicator
  *
- * The one installed header; its comments are the contract. The shapes are NCCL's with the prefix
- * changed, so a program is ported by replacing `nccl` with `tutti`. Beyond NCCL: host memory, ranks
- * that are threads of one process, deadlines, and errors in words (tuttiGetLastError).
+ * tutti.h is the only installed header. Its comments are the contract. Functions have NCCL's
+ * signatures with another prefix: a program is ported by replacing `nccl` with `tutti`. Tutti adds
+ * host memory, ranks that are threads of one process, deadlines, and error messages with the cause
+ * (tuttiGetLastError).
  *
- * Words   rank, nranks: position in, and size of, a communicator. count: elements, not bytes,
- *         unless said.
- * Memory  host memory of any alignment. In place means sendbuff == recvbuff, except where a call
- *         says otherwise; buffers that overlap partly are refused (tuttiInvalidArgument). A rank
- *         that joins while a CUDA context is current in its thread may also give memory of that
- *         device (cuMemAlloc, managed, virtual).
- * Streams NULL: the call returns when the operation is complete here. A stream of
- *         tuttiStreamCreate: the call returns at once, the operation runs behind the caller in call
- *         order, tuttiStreamSynchronize waits. A CUDA stream, on a rank with a device: the call
- *         returns at once, the operation runs when the stream comes to it, and may be captured into
- *         a graph, on all ranks alike. (void *)1 is CUDA's default stream.
- * Calls   every rank of a communicator makes the same collective calls in the same order with the
- *         same count, datatype, op and root. Differences are found and become tuttiInvalidUsage on
- *         every rank, not a hang.
- * Errors  every function returns a tuttiResult_t. After tuttiRemoteError, tuttiTimeout or
- *         tuttiInvalidUsage out of a collective the communicator is broken: every later call on it
- *         returns the same error, and only tuttiCommShrink, messages, tuttiCommAbort and
- *         tuttiCommDestroy remain. sendbuff is intact (out of place), recvbuff is undefined.
- * Threads different communicators: any threads at once. One communicator: one caller at a time,
- *         but tuttiCommAbort, tuttiCommGetAsyncError and tuttiGetLastError: from any thread.
- * Silence the library prints nothing unless TUTTI_LOG asks, never exits, and installs no signal
+ * Words   rank, nranks: position in a communicator, and its size. count: elements; bytes where a
+ *         contract says bytes. timeout: deadline of an operation, in ms without progress
+ *         (timeout_ms of the communicator, or TUTTI_TIMEOUT_MS).
+ * Memory  Buffers are host memory of any alignment. In place means sendbuff == recvbuff, except
+ *         where a contract says otherwise. Partly overlapping buffers are tuttiInvalidArgument.
+ *         A rank that joins while a CUDA context is current in its thread may also pass memory of
+ *         that device (cuMemAlloc, managed, virtual).
+ * Streams NULL: the call returns when the operation is complete on this rank.
+ *         A host stream (tuttiStreamCreate): the call returns at once; a thread of the stream runs
+ *         the operations in call order; tuttiStreamSynchronize waits for them.
+ *         A CUDA stream, on a rank with a device: the call returns at once; the operation runs in
+ *         stream order, and may be captured into a graph if all ranks capture it. (void *)1 is
+ *         CUDA's default stream.
+ * Calls   Every rank of a communicator makes the same collective calls in the same order, with the
+ *         same count, datatype, op and root. A mismatch is detected: every rank returns
+ *         tuttiInvalidUsage instead of hanging.
+ * Errors  Every function returns a tuttiResult_t. tuttiRemoteError, tuttiTimeout and
+ *         tuttiInvalidUsage from a collective break the communicator: every later call on it
+ *         returns the same error; only tuttiCommShrink, messages, tuttiCommAbort and
+ *         tuttiCommDestroy remain usable. sendbuff is intact (out of place), recvbuff is undefined.
+ * Threads Different communicators: any threads concurrently. One communicator: one caller at a
+ *         time ("as calls" in the contracts). Any thread at any time may call tuttiCommAbort,
+ *         tuttiCommGetAsyncError, tuttiGetLastError, and functions whose contract says so.
+ * Silence The library prints nothing unless TUTTI_LOG is set, never exits, and installs no signal
  *         handler.
  */
 #ifndef TUTTI_H
@@ -49,22 +53,24 @@ extern "C" {
 #define TUTTI_API
 #endif
 
-/* What a function returns. The names up to tuttiInProgress have NCCL's numbers. */
+/* Result codes of all functions. Codes up to tuttiInProgress have NCCL's numbers. */
 typedef enum {
-	tuttiSuccess = 0,            /* done, or (with a stream) accepted */
+	tuttiSuccess = 0,            /* complete, or (with a stream) accepted */
 	tuttiUnhandledCudaError = 1, /* a CUDA call failed */
 	tuttiSystemError = 2,        /* a system call failed: memory, descriptors, ports, ... */
-	tuttiInternalError = 3,      /* a defect of Tutti itself */
-	tuttiInvalidArgument = 4,    /* an impossible value of an argument or TUTTI_ variable */
-	tuttiInvalidUsage = 5,       /* arguments at odds with each other or other ranks' */
+	tuttiInternalError = 3,      /* a defect of Tutti */
+	tuttiInvalidArgument = 4,    /* an argument or a TUTTI_ variable has an impossible value */
+	/* arguments contradict each other or another rank's arguments */
+	tuttiInvalidUsage = 5,
 	tuttiRemoteError = 6,        /* another rank died, left or aborted */
-	tuttiInProgress = 7,         /* not an error: work is still running */
-	tuttiTimeout = 8,            /* the deadline passed; the text names who is missing */
+	tuttiInProgress = 7,         /* not an error: the operation is still running */
+	/* the timeout expired; the error text names the missing ranks */
+	tuttiTimeout = 8,
 	tuttiNumResults = 9
 } tuttiResult_t;
 
-/* Element types, with NCCL's numbers. Half types and fp8 are combined in float and rounded once, to
- * nearest even; fp8 saturates on overflow. */
+/* Element types, with NCCL's numbers. Sums of float16, bfloat16 and fp8 are computed in float32 and
+ * rounded once, to nearest even; fp8 saturates on overflow. */
 typedef enum {
 	tuttiInt8 = 0, tuttiChar = 0,
 	tuttiUint8 = 1,
@@ -81,12 +87,12 @@ typedef enum {
 	tuttiNumTypes = 12
 } tuttiDataType_t;
 
-/* Reductions. Integers wrap. Min and max of floats give NaN when any operand is NaN; a NaN's
- * payload is unspecified. Avg divides the sum by nranks (integers: towards zero, after wrapping;
- * bfloat16, float32 and float64 overflow as their sum does). For float16 and fp8, whose sums
- * overflow easily, inputs are divided by a power of two >= nranks before they are summed: what
- * falls below the least denormal is rounded off. Band, bor, bxor: integers only. Numbers from
- * tuttiNumOps on come from tuttiRedOpCreatePreMulSum. */
+/* Reduction operations. Integers wrap. Min and max of floats return NaN if any operand is NaN; the
+ * payload of a NaN is unspecified. Avg divides the sum by nranks (integers: toward zero, after
+ * wrapping; bfloat16, float32 and float64 overflow where their sum overflows). For float16 and fp8,
+ * whose sums overflow easily, avg divides the inputs by a power of two >= nranks before the sum:
+ * bits below the smallest denormal are rounded off. Band, bor and bxor: integers only. Numbers from
+ * tuttiNumOps on are made by tuttiRedOpCreatePreMulSum. */
 typedef enum {
 	tuttiSum = 0,
 	tuttiProd = 1,
@@ -100,7 +106,7 @@ typedef enum {
 	tuttiMaxRedOp = 0x7fffffff
 } tuttiRedOp_t;
 
-/* Where the scalar of a pre-multiplied sum lives: read at every call, or once at creation. */
+/* Residence of a pre-multiplied sum's scalar: read at every call, or once at creation. */
 typedef enum { tuttiScalarDevice = 0, tuttiScalarHostImmediate = 1 } tuttiScalarResidence_t;
 
 typedef struct tuttiComm *tuttiComm_t;
@@ -109,131 +115,143 @@ typedef void *tuttiStream_t;
 #define TUTTI_UNIQUE_ID_BYTES 128
 typedef struct { char internal[TUTTI_UNIQUE_ID_BYTES]; } tuttiUniqueId;
 
-/* Options of a communicator. Start from TUTTI_CONFIG_INITIALIZER; 0 and NULL mean: choose for me. A
- * field that is set wins over its environment variable. */
+/* Options of a communicator. Initialize with TUTTI_CONFIG_INITIALIZER; 0 and NULL mean: the library
+ * chooses. A field that is set overrides its environment variable. */
 typedef struct {
 	size_t size;            /* sizeof(tuttiConfig_t), set by the initializer */
 	unsigned magic;
 	unsigned version;
-	/* deadline of every operation: so long without progress (TUTTI_TIMEOUT_MS) */
+	/* deadline of every operation, in ms without progress (TUTTI_TIMEOUT_MS) */
 	int timeout_ms;
 	const char *transport;  /* auto, shm, verbs, tcp, self (TUTTI_TRANSPORT) */
-	const char *algo;       /* an algorithm's name or auto (TUTTI_ALGO) */
-	const char *name;       /* of the communicator, for messages and logs */
+	const char *algo;       /* name of an algorithm, or auto (TUTTI_ALGO) */
+	const char *name;       /* name of the communicator, for messages and logs */
 } tuttiConfig_t;
 
 #define TUTTI_CONFIG_MAGIC 0x54555454u
 #define TUTTI_CONFIG_INITIALIZER \
 	{ sizeof(tuttiConfig_t), TUTTI_CONFIG_MAGIC, TUTTI_VERSION_CODE, 0, NULL, NULL, NULL }
 
-/* Counters of one rank of a communicator since it was made; tests and tools read them. */
+/* Counters of one rank since its communicator was made. Read by tests and tools. */
 typedef struct {
 	size_t size;               /* in: sizeof(tuttiCounters_t) */
-	uint64_t operations;       /* collectives and point-to-point calls completed */
-	uint64_t sent_bytes;       /* payload given to transports, all peers */
-	uint64_t sent_bytes_shm;   /* ... of which by shared memory */
-	uint64_t sent_bytes_tcp;   /* ... of which by TCP */
+	uint64_t operations;       /* completed collectives and point-to-point calls */
+	uint64_t sent_bytes;       /* payload passed to transports, all peers */
+	uint64_t sent_bytes_shm;   /* part of sent_bytes: shared memory */
+	uint64_t sent_bytes_tcp;   /* part of sent_bytes: TCP */
 	uint64_t messages;         /* payload messages sent */
-	uint64_t sleeps;           /* times a wait gave its processor back and slept */
-	uint64_t allocations;      /* memory the library allocated on the way of a call */
-	uint64_t memory_bytes;     /* memory held now: tuttiMemTotal of tuttiCommMemStats */
-	uint64_t read_bytes;       /* payload read where it lies, in memory of other ranks */
-	uint64_t sent_bytes_verbs; /* of sent_bytes, by the transport verbs */
+	uint64_t sleeps;           /* waits that yielded the CPU and slept */
+	uint64_t allocations;      /* memory allocations inside calls */
+	uint64_t memory_bytes;     /* bytes held now: tuttiMemTotal of tuttiCommMemStats */
+	uint64_t read_bytes;       /* payload read by single copy from memory of other ranks */
+	uint64_t sent_bytes_verbs; /* part of sent_bytes: verbs */
 } tuttiCounters_t;
 
 /* ---- version and errors ---------------------------------------------------------------------- */
 
-/* tuttiGetVersion - the version of the library that is running, as TUTTI_VERSION_CODE
+/* tuttiGetVersion - get the version of the running library, encoded as TUTTI_VERSION_CODE
  *   Returns    tuttiSuccess | tuttiInvalidArgument (version is NULL)
  *   Thread     any     Blocks   no */
 TUTTI_API tuttiResult_t tuttiGetVersion(int *version);
 
-/* tuttiGetErrorString - what a result code means, in a few words; never NULL. Thread: any. */
+/* tuttiGetErrorString - describe a result code in a few words
+ *   Returns    a static string, never NULL ("unknown result code" for other numbers)
+ *   Thread     any     Blocks   no */
 TUTTI_API const char *tuttiGetErrorString(tuttiResult_t result);
 
-/* tuttiGetLastError - the sentence that tells what went wrong last: on comm,
- * or in this thread when comm is NULL
- *   Owns       the library; valid until the next failing call of this thread. Never NULL, "" when
- *              nothing failed.
+/* tuttiGetLastError - get the text of the last error: of comm, or of this thread if comm is NULL
+ *   Owns       the library owns the text; valid until the next failing call of this thread
+ *   Returns    the text, one sentence; "" if nothing failed; never NULL
  *   Thread     any     Blocks   no */
 TUTTI_API const char *tuttiGetLastError(tuttiComm_t comm);
 
 /* ---- communicators --------------------------------------------------------------------------- */
 
-/* tuttiGetUniqueId - make the name and the secret of a new communicator
+/* tuttiGetUniqueId - create the id and the secret of a new communicator
  *
- *   uniqueId   128 bytes, to be handed to every rank by any private means. Call it once, in the
- *              process that will be rank 0 or in one on the same host (a parent that forks the
- *              ranks is fine: no thread is started). It holds this host's addresses and the secret
- *              that keeps strangers out.
- *   Returns    tuttiSuccess | tuttiInvalidArgument
- *              tuttiSystemError  no usable address or port, no randomness
+ *   uniqueId   [128 bytes] set on success: addresses of this host, a port, and a secret that keeps
+ *              unauthenticated connections out. Pass it to every rank over a private channel.
+ *   Call       once, in the process of rank 0 or in a process on the same host. A parent may call
+ *              before it forks the ranks: no thread is started.
+ *   Returns    tuttiSuccess
+ *              tuttiInvalidArgument  uniqueId is NULL, or a TUTTI_ variable is bad
+ *              tuttiSystemError      no usable address or port, no random bytes
  *   Thread     any     Blocks   no */
 TUTTI_API tuttiResult_t tuttiGetUniqueId(tuttiUniqueId *uniqueId);
 
-/* tuttiCommInitRank - join a communicator of nranks ranks as rank
+/* tuttiCommInitRank - join a communicator of nranks ranks as rank `rank`
  *
  *   comm       set on success; free with tuttiCommDestroy or tuttiCommAbort
- *   Call       by nranks threads or processes with the same id and different ranks; returns when
- *              all have joined. Inside a group the joins of one thread run together, at
- *              tuttiGroupEnd.
+ *   nranks     1 or more
+ *   commId     id of tuttiGetUniqueId, equal on all ranks
+ *   rank       0..nranks-1, different on every rank
+ *   Call       by nranks threads or processes; returns when all ranks have joined. Inside a group
+ *              the joins of one thread run concurrently, at tuttiGroupEnd.
  *   Returns    tuttiSuccess
  *              tuttiInvalidArgument  rank or nranks out of range, bad TUTTI_ variable, not an id of
  *                                    tuttiGetUniqueId
- *              tuttiInvalidUsage     the same rank twice, or settings that differ between ranks
+ *              tuttiInvalidUsage     two ranks have one number, or settings differ between ranks
  *              tuttiRemoteError      wrong secret, or a rank died while joining
- *              tuttiTimeout          the text names the ranks that never came
- *              tuttiSystemError      sockets, memory, descriptors, the port is in use
- *   Thread     any     Blocks   yes, at most the time-out */
+ *              tuttiTimeout          some ranks did not join in time; the text names them
+ *              tuttiSystemError      sockets, memory, descriptors, port already in use
+ *   Thread     any     Blocks   yes, at most the timeout */
 TUTTI_API tuttiResult_t tuttiCommInitRank(tuttiComm_t *comm, int nranks, tuttiUniqueId commId,
 					  int rank);
 
-/* tuttiCommInitRankConfig - tuttiCommInitRank with options (config may be NULL)
- *   Returns    as tuttiCommInitRank; tuttiInvalidArgument also for a config not made by the
- *              initializer */
+/* tuttiCommInitRankConfig - tuttiCommInitRank with options
+ *   config     options, NULL: defaults; copied before the call returns
+ *   Returns    as tuttiCommInitRank; tuttiInvalidArgument also if config was not made by the
+ *              initializer
+ *   Otherwise  as tuttiCommInitRank */
 TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t *comm, int nranks, tuttiUniqueId commId,
 						int rank, tuttiConfig_t *config);
 
-/* tuttiCommInitEnv - join the communicator of the ranks that a launcher started; tutti_launch(7)
- * has all of it
+/* tuttiCommInitEnv - join the communicator of the job that a launcher started (tutti_launch(7))
  *
- *   Environment  the first of these that is complete: TUTTI_RANK, TUTTI_NRANKS, TUTTI_ROOT
- *                (host:port where rank 0 listens) and TUTTI_SECRET; torchrun's; PMIx's (mpirun of
- *                Open MPI); PMI-1's (mpiexec of MPICH); Slurm's; an indexed Job's of Kubernetes.
- *                Two that disagree, and a half-set one, are tuttiInvalidUsage; TUTTI_LAUNCH
- *                decides. None: a communicator of one rank.
- *   Otherwise as tuttiCommInitRankConfig. With PMI-1 not beside another thread's MPI_Init or
- *   MPI_Finalize. */
+ *   Environment  the first complete set of variables wins: TUTTI_RANK, TUTTI_NRANKS, TUTTI_ROOT
+ *                (host:port where rank 0 listens) and TUTTI_SECRET; torchrun; PMIx (mpirun of Open
+ *                MPI); PMI-1 (mpiexec of MPICH); Slurm; an indexed Job of Kubernetes. TUTTI_LAUNCH
+ *                names the launcher where two sets contradict each other. No set: a communicator
+ *                of one rank.
+ *   Returns    as tuttiCommInitRankConfig; tuttiInvalidUsage also if two sets contradict each
+ *              other or one set is incomplete
+ *   Thread     any; with PMI-1 not while another thread is inside MPI_Init or MPI_Finalize
+ *   Otherwise  as tuttiCommInitRankConfig */
 TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t *comm, tuttiConfig_t *config);
 
-/* A key-value store that all ranks of a program reach, and nobody else: it carries the secret.
- * Functions return 0, or anything else for a failure. Keys and values are text without blanks,
- * values at most 511 bytes. */
+/* Key-value store of the program. All ranks reach the store, and nobody else: it carries the
+ * secret. Functions return 0 on success, any other value on failure. Keys and values are text
+ * without blanks; values have at most 511 bytes. */
 typedef struct {
 	size_t size;            /* sizeof(tuttiStore_t) */
 	int rank, nranks;
-	/* under which rank 0 puts; alike on all ranks, and another one for each join */
+	/* key that rank 0 puts; equal on all ranks, different for each join */
 	const char *key;
-	void *ctx;              /* for the functions */
+	void *ctx;              /* first argument of the functions */
 	int (*put)(void *ctx, const char *key, const char *value);
-	/* with its NUL; waits for it */
+	/* waits for the key, writes the value with its NUL; bytes: size of value */
 	int (*get)(void *ctx, const char *key, char *value, size_t bytes, int timeout_ms);
-	int (*fence)(void *ctx, int timeout_ms);        /* waits for all; NULL: get waits itself */
-	/* rank 0 cannot join, so nobody can; NULL: it is put for the others */
+	int (*fence)(void *ctx, int timeout_ms);        /* waits for all ranks; NULL: get waits */
+	/* rank 0 cannot join, so no rank can; NULL: the reason is put under the key instead */
 	void (*abort)(void *ctx, const char *why);
 } tuttiStore_t;
 
-/* tuttiCommInitStore - join by the program's own store (of MPI, Redis, etcd, torch):
- * rank 0 puts, the others get
+/* tuttiCommInitStore - join through the program's key-value store (MPI, Redis, etcd, torch)
+ *
+ *   store      rank 0 puts one value of 256 bytes under store->key, the other ranks get it
  *   Call       by every rank, with the same key; not inside a group
- *   Returns    as tuttiCommInitRankConfig; tuttiSystemError also when the store fails, tuttiTimeout
- *              when fence or get do */
+ *   Owns       the caller keeps store; unused after return
+ *   Returns    as tuttiCommInitRankConfig, and
+ *              tuttiInvalidUsage     inside a group
+ *              tuttiSystemError      a function of the store failed
+ *              tuttiTimeout          fence or get timed out
+ *   Thread     any     Blocks   yes, at most the timeout */
 TUTTI_API tuttiResult_t tuttiCommInitStore(tuttiComm_t *comm, const tuttiStore_t *store,
 					   tuttiConfig_t *config);
 
-/* An allgather of the program's, with the members of UCC's ucc_oob_coll_t,
- * so that its address may be cast to this: begins to gather size bytes of
- * each rank, req_test says 0 done, > 0 not yet, < 0 failed. */
+/* Allgather of the program, with the members of UCC's ucc_oob_coll_t (a pointer to that type may be
+ * passed). allgather starts to gather `size` bytes of each rank; req_test returns 0 when complete,
+ * > 0 while in progress, < 0 on failure; req_free frees the request. */
 typedef struct {
 	int (*allgather)(void *src, void *recv, size_t size, void *coll_info, void **request);
 	int (*req_test)(void *request);
@@ -243,179 +261,200 @@ typedef struct {
 	uint32_t oob_ep;        /* rank */
 } tuttiOob_t;
 
-/* tuttiCommInitOob - the same by an allgather */
+/* tuttiCommInitOob - join through an allgather of the program (UCC's out-of-band collective)
+ *   Otherwise  as tuttiCommInitStore */
 TUTTI_API tuttiResult_t tuttiCommInitOob(tuttiComm_t *comm, const tuttiOob_t *oob,
 					 tuttiConfig_t *config);
 
-/* tuttiCommInitAll - n communicators of one clique, ranks 0..n-1, all in this process
- *   comms      [ndev]; devlist is for devices and may be NULL
- *   Returns    as tuttiCommInitRank     Thread   any     Blocks   yes */
+/* tuttiCommInitAll - create ndev communicators, ranks 0..ndev-1 of one clique, in this process
+ *   comms      [ndev] set on success
+ *   devlist    ignored, may be NULL
+ *   Returns    as tuttiCommInitRank     Thread   any     Blocks   yes, at most the timeout */
 TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t *comms, int ndev, const int *devlist);
 
-/* tuttiCommSplit - make communicators of the ranks with equal color,
- * ordered by key, then by rank in comm
+/* tuttiCommSplit - split comm: ranks with equal color form a new communicator
  *
- *   color      >= 0, or TUTTI_SPLIT_NOCOLOR: this rank takes part in the split but gets *newcomm =
- *              NULL
- *   Call       by every rank of comm, in order with its other calls, also by one whose arguments
- *              are wrong
- *   Returns    as tuttiCommInitRank; tuttiInvalidArgument for a negative color. All ranks of comm
- *              get their communicators, or all fail: the others with tuttiRemoteError and the
- *              sentence of the rank that could not. comm goes on.
- *   Blocks     yes */
+ *   color      >= 0, or TUTTI_SPLIT_NOCOLOR: this rank takes part and gets *newcomm = NULL
+ *   key        order of the ranks in the new communicator; ties in order of the rank in comm
+ *   newcomm    set on success
+ *   config     options; NULL and unset fields: the settings of comm
+ *   Call       by every rank of comm, in order with its other calls, even with wrong arguments
+ *   Returns    as tuttiCommInitRank; tuttiInvalidArgument also for another negative color.
+ *              All ranks succeed or all fail: the failing rank gets its error, the others
+ *              tuttiRemoteError with its text. comm stays usable.
+ *   Thread     as calls     Blocks   yes, at most the timeout */
 #define TUTTI_SPLIT_NOCOLOR (-1)
 TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t *newcomm,
 				       tuttiConfig_t *config);
 
-/* tuttiCommFinalize - wait until every operation given to comm is complete;
- * no further one is accepted
- *   Returns    tuttiSuccess | the communicator's error
- *   Blocks     yes, at most the time-outs of what is queued */
+/* tuttiCommFinalize - wait for every operation of comm; later operations are tuttiInvalidUsage
+ *   Returns    tuttiSuccess | the error that broke the communicator
+ *   Thread     as calls     Blocks   yes, at most the timeouts of the queued operations */
 TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm);
 
-/* tuttiCommDestroy - finalize, say goodbye to the other ranks, free. NULL is ignored.
- *   Owns       comm is gone afterwards whatever is returned     Blocks   as tuttiCommFinalize */
+/* tuttiCommDestroy - finalize, say goodbye to the other ranks, free
+ *   comm       NULL is ignored
+ *   Owns       comm is freed, whatever the result; exception: tuttiInvalidArgument (not a live
+ *              communicator of this process)
+ *   Returns    as tuttiCommFinalize     Thread   as calls     Blocks   as tuttiCommFinalize */
 TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm);
 
-/* tuttiCommAbort - end every running operation with an error, here and on every other rank,
- * then free
- *   Owns       comm is gone afterwards. A thread inside a call on comm gets tuttiRemoteError and
- *              must not use comm again.
- *   Thread     any     Blocks   until the calls inside comm have returned, some milliseconds */
+/* tuttiCommAbort - fail every running operation on this and all other ranks, then free
+ *   comm       NULL is ignored
+ *   Owns       comm is freed. A thread inside a call on comm gets tuttiRemoteError and must not use
+ *              comm again.
+ *   Returns    tuttiSuccess | tuttiInvalidArgument (not a live communicator of this process)
+ *   Thread     any, at any time     Blocks   until the calls inside comm return, a few ms */
 TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm);
 
-/* tuttiCommGetAsyncError - *asyncError: tuttiSuccess, or what broke the communicator. Thread: any.
- * Blocks: no. */
+/* tuttiCommGetAsyncError - get the error that broke the communicator
+ *   asyncError set to tuttiSuccess while comm is not broken
+ *   Returns    tuttiSuccess | tuttiInvalidArgument     Thread   any     Blocks   no */
 TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t *asyncError);
 
-/* tuttiCommCount, tuttiCommUserRank, tuttiCommCuDevice - nranks; this rank; its CUDA device, -1 for
- * host memory */
+/* tuttiCommCount, tuttiCommUserRank, tuttiCommCuDevice - get nranks; the rank; the CUDA device of
+ * this rank (-1: host memory only)
+ *   Returns    tuttiSuccess | tuttiInvalidArgument     Thread   any     Blocks   no */
 TUTTI_API tuttiResult_t tuttiCommCount(const tuttiComm_t comm, int *count);
 TUTTI_API tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int *rank);
 TUTTI_API tuttiResult_t tuttiCommCuDevice(const tuttiComm_t comm, int *device);
 
-/* tuttiCommGetCounters - copy this rank's counters; counters->size says how much the caller knows.
- * Thread: as calls. */
+/* tuttiCommGetCounters - copy the counters of this rank
+ *   counters   in: counters->size, the size that the caller knows; out: the counters up to there
+ *   Returns    tuttiSuccess | tuttiInvalidArgument     Thread   as calls     Blocks   no */
 TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *counters);
 
-/* What tuttiCommMemStats can tell. */
+/* Kinds of memory that tuttiCommMemStats reports. */
 typedef enum {
-	tuttiMemTotal = 0,     /* the sum of the others */
-	tuttiMemShared = 1,    /* this rank's part of the memory that its host's ranks share */
+	tuttiMemTotal = 0,     /* sum of the kinds below */
+	tuttiMemShared = 1,    /* this rank's part of the shared memory of its host */
 	tuttiMemStages = 2,    /* private buffers and records of links */
-	tuttiMemScratch = 3,   /* intermediate results, as large as any call needed */
+	tuttiMemScratch = 3,   /* intermediate results; the size of the largest call so far */
 	tuttiMemPlans = 4,     /* plans of the calls so far */
 	tuttiMemControl = 5,   /* records of ranks, control connections and their queues */
 	tuttiNumMemStats = 6
 } tuttiCommMemStat_t;
 
-/* tuttiCommMemStats - *value: bytes of memory that this rank of comm holds now. Stacks of threads,
- * and what the kernel holds for sockets, are not counted.
+/* tuttiCommMemStats - get the bytes of memory that this rank of comm holds
+ *   value      bytes, without thread stacks and kernel socket buffers
  *   Returns    tuttiSuccess | tuttiInvalidArgument     Thread   as calls     Blocks   no */
 TUTTI_API tuttiResult_t tuttiCommMemStats(tuttiComm_t comm, tuttiCommMemStat_t stat,
 					  uint64_t *value);
 
-/* tuttiCommDescribe - one line: what a call would use: algorithm, transport, tile
- *   text       [bytes], always ended by NUL; count is per rank as in the call; op decides nothing
- *   Returns    tuttiSuccess | tuttiInvalidArgument */
+/* tuttiCommDescribe - write one line: the algorithm, transport and tile size of a call
+ *   collective name such as "allreduce"
+ *   count      elements per rank, as in the call; op has no influence
+ *   text       [bytes] always ends with NUL
+ *   Returns    tuttiSuccess | tuttiInvalidArgument     Thread   as calls     Blocks   no */
 TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collective, size_t count,
 					  tuttiDataType_t datatype, char *text, size_t bytes);
 
 /* ---- collectives ------------------------------------------------------------------------------ *
- * Common to all:
+ * All collectives share this contract:
  *   Call       by every rank of comm, in the same order, with the same count, datatype, op and root
  *              (checked)
- *   Owns       the caller keeps both buffers until the stream reaches this point (NULL stream:
- *              until return)
- *   Returns    tuttiSuccess          done, or accepted by the stream
+ *   Owns       the caller leaves both buffers untouched until the stream reaches this point (NULL
+ *              stream: until return)
+ *   Returns    tuttiSuccess          complete, or accepted by the stream
  *              tuttiInvalidArgument  NULL or partly overlapping buffer, unknown datatype or op,
- *                                    root out of range, comm NULL, destroyed or used in a forked
- *                                    child
+ *                                    root out of range; comm is NULL, destroyed or used in a
+ *                                    forked child
  *              tuttiInvalidUsage     another rank made a different call; the text names both
  *              tuttiRemoteError      another rank died, left or aborted; the text names it
- *              tuttiTimeout          nothing moved for the time-out; the text names who is missing
- *                                    and its last operation
+ *              tuttiTimeout          no progress for the timeout; the text names the missing ranks
+ *                                    and their last operations
  *              tuttiSystemError      memory, descriptors, network
- *   Thread     any; one caller at a time per comm     Blocks   NULL stream: yes, at most the
- *              time-out without progress
- * count 0 is ordinary: no element moves, and the buffers may be NULL; a send of 0 elements needs
- * its receive of 0. Algorithms and their sources: tutti_algorithms(7).
- */
+ *              tuttiUnhandledCudaError  a CUDA call or kernel failed (CUDA memory)
+ *   Thread     any; one caller at a time per comm
+ *   Blocks     NULL stream: yes, at most the timeout without progress
+ * A count of 0 is valid: no element moves, and buffers may be NULL. A send of 0 elements needs a
+ * receive of 0 elements. Algorithms and their sources: tutti_algorithms(7). */
 
-/* tuttiAllReduce - combine sendbuff of every rank with op; every rank gets the result in recvbuff.
- * Both [count]. */
+/* tuttiAllReduce - combine the sendbuffs of all ranks with op; every rank gets the result
+ *   sendbuff, recvbuff   [count] elements of datatype. In place: sendbuff == recvbuff */
 TUTTI_API tuttiResult_t tuttiAllReduce(const void *sendbuff, void *recvbuff, size_t count,
 				       tuttiDataType_t datatype, tuttiRedOp_t op, tuttiComm_t comm,
 				       tuttiStream_t stream);
 
-/* tuttiReduce - as tuttiAllReduce, but only root gets the result;
- * recvbuff may be NULL elsewhere. */
+/* tuttiReduce - combine the sendbuffs of all ranks with op; root gets the result
+ *   sendbuff   [count]
+ *   recvbuff   [count] at root; may be NULL elsewhere. In place: sendbuff == recvbuff */
 TUTTI_API tuttiResult_t tuttiReduce(const void *sendbuff, void *recvbuff, size_t count,
 				    tuttiDataType_t datatype, tuttiRedOp_t op, int root,
 				    tuttiComm_t comm, tuttiStream_t stream);
 
-/* tuttiBroadcast - copy root's sendbuff [count] to recvbuff [count] of every rank; sendbuff may be
- * NULL elsewhere. */
+/* tuttiBroadcast - copy root's sendbuff to every rank
+ *   sendbuff   [count] at root; may be NULL elsewhere
+ *   recvbuff   [count]. In place: sendbuff == recvbuff */
 TUTTI_API tuttiResult_t tuttiBroadcast(const void *sendbuff, void *recvbuff, size_t count,
 				       tuttiDataType_t datatype, int root, tuttiComm_t comm,
 				       tuttiStream_t stream);
 
-/* tuttiBcast - tuttiBroadcast in place */
+/* tuttiBcast - tuttiBroadcast in place: buff [count] */
 TUTTI_API tuttiResult_t tuttiBcast(void *buff, size_t count, tuttiDataType_t datatype, int root,
 				   tuttiComm_t comm, tuttiStream_t stream);
 
-/* tuttiAllGather - recvbuff [nranks * sendcount] of every rank gets all sendbuffs [sendcount] in
- * rank order.
- * In place: sendbuff == recvbuff + rank * sendcount. */
+/* tuttiAllGather - concatenate the sendbuffs of all ranks, in rank order, on every rank
+ *   sendbuff   [sendcount]
+ *   recvbuff   [nranks * sendcount]. In place: sendbuff == recvbuff + rank * sendcount */
 TUTTI_API tuttiResult_t tuttiAllGather(const void *sendbuff, void *recvbuff, size_t sendcount,
 				       tuttiDataType_t datatype, tuttiComm_t comm,
 				       tuttiStream_t stream);
 
-/* tuttiReduceScatter - combine sendbuffs [nranks * recvcount]; rank r gets part r in recvbuff
- * [recvcount].
- * In place: recvbuff == sendbuff + rank * recvcount. */
+/* tuttiReduceScatter - combine the sendbuffs of all ranks with op; rank r gets part r
+ *   sendbuff   [nranks * recvcount]
+ *   recvbuff   [recvcount]. In place: recvbuff == sendbuff + rank * recvcount */
 TUTTI_API tuttiResult_t tuttiReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
 					   tuttiDataType_t datatype, tuttiRedOp_t op,
 					   tuttiComm_t comm, tuttiStream_t stream);
 
-/* tuttiAlltoAll - part p of sendbuff [nranks * count] goes to rank p,
- * into part `rank` of its recvbuff. */
+/* tuttiAlltoAll - send part p of sendbuff to rank p, which stores it as part `rank` of recvbuff
+ *   sendbuff, recvbuff   [nranks * count]. In place: sendbuff == recvbuff */
 TUTTI_API tuttiResult_t tuttiAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
 				      tuttiDataType_t datatype, tuttiComm_t comm,
 				      tuttiStream_t stream);
 
-/* tuttiGather - root's recvbuff [nranks * count] gets all sendbuffs [count]; recvbuff may be NULL
- * elsewhere.
- * In place at root: sendbuff == recvbuff + root * count. */
+/* tuttiGather - concatenate the sendbuffs of all ranks, in rank order, at root
+ *   sendbuff   [count]
+ *   recvbuff   [nranks * count] at root; may be NULL elsewhere. In place at root: sendbuff ==
+ *              recvbuff + root * count */
 TUTTI_API tuttiResult_t tuttiGather(const void *sendbuff, void *recvbuff, size_t count,
 				    tuttiDataType_t datatype, int root, tuttiComm_t comm,
 				    tuttiStream_t stream);
 
-/* tuttiScatter - part r of root's sendbuff [nranks * count] goes to recvbuff [count] of rank r;
- * sendbuff may be NULL elsewhere. In place at root: recvbuff == sendbuff + root * count. */
+/* tuttiScatter - send part r of root's sendbuff to rank r
+ *   sendbuff   [nranks * count] at root; may be NULL elsewhere
+ *   recvbuff   [count]. In place at root: recvbuff == sendbuff + root * count */
 TUTTI_API tuttiResult_t tuttiScatter(const void *sendbuff, void *recvbuff, size_t count,
 				     tuttiDataType_t datatype, int root, tuttiComm_t comm,
 				     tuttiStream_t stream);
 
-/* tuttiBarrier - returns (NULL stream) when every rank has called it */
+/* tuttiBarrier - return (NULL stream) after every rank has called tuttiBarrier */
 TUTTI_API tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream);
 
-/* tuttiSend, tuttiRecv - point to point; the k-th Send from a to b meets the k-th Recv of b from a,
- * with equal count and datatype (checked). Sends and receives that must run at once belong between
- * GroupStart and GroupEnd.
- *   peer       any rank, also this one (then within one group)
- *   Blocks     NULL stream: yes, Send until buff may be reused, Recv until the data has come */
+/* tuttiSend, tuttiRecv - point to point: the k-th tuttiSend from a to b matches the k-th tuttiRecv
+ * of b from a, with equal count and datatype (checked)
+ *   sendbuff, recvbuff   [count] elements of datatype
+ *   peer       any rank; this rank itself only with send and receive in one group
+ *   Call       sends and receives that must progress together: between tuttiGroupStart and
+ *              tuttiGroupEnd
+ *   Blocks     NULL stream: yes, tuttiSend until sendbuff may be reused, tuttiRecv until the data
+ *              has arrived */
 TUTTI_API tuttiResult_t tuttiSend(const void *sendbuff, size_t count, tuttiDataType_t datatype,
 				  int peer, tuttiComm_t comm, tuttiStream_t stream);
 TUTTI_API tuttiResult_t tuttiRecv(void *recvbuff, size_t count, tuttiDataType_t datatype, int peer,
 				  tuttiComm_t comm, tuttiStream_t stream);
 
-/* tuttiRedOpCreatePreMulSum - an op that multiplies each rank's input by its scalar, then sums
- *   scalar     one element of datatype; each rank may have its own. tuttiScalarHostImmediate: read
- *              now; tuttiScalarDevice: memory read at every call; CUDA's, once the call's stream
- *              has come so far, for which the call waits: not while the stream is captured
- *   Returns    tuttiSuccess | tuttiInvalidArgument
- * tuttiRedOpDestroy - forget it; operations already given to a stream keep it. */
+/* tuttiRedOpCreatePreMulSum - create an op that multiplies the input of each rank by its scalar,
+ * then sums
+ *   op         set on success; valid on comm until tuttiRedOpDestroy
+ *   scalar     one element of datatype; may differ between ranks. tuttiScalarHostImmediate: read
+ *              now. tuttiScalarDevice: read at every call; CUDA memory is read when the stream of
+ *              the call gets there, and the call waits for that (so not while the stream is
+ *              captured).
+ *   Returns    tuttiSuccess | tuttiInvalidArgument | tuttiSystemError (no memory)
+ *   Thread     as calls     Blocks   no
+ * tuttiRedOpDestroy - free the op; operations already given to a stream keep it. */
 TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar,
 						  tuttiDataType_t datatype,
 						  tuttiScalarResidence_t residence,
@@ -424,53 +463,55 @@ TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* tuttiGroupStart, tuttiGroupEnd - calls of this thread between the two are collected and run
- * together at the end: sends and receives at once, communicators at once, collectives of one
- * communicator in call order. Groups nest; only the outermost end runs.
+/* tuttiGroupStart, tuttiGroupEnd - collect the calls of this thread, run them together at the end
+ *   Order      sends and receives run concurrently, joins run concurrently, collectives of one
+ *              communicator run in call order. Groups nest; only the outermost end runs.
  *   Returns    tuttiSuccess | the first error of the group | tuttiInvalidUsage (end without start)
- *   Thread     each thread has its own group     Blocks   End: as the calls inside */
+ *   Thread     each thread has its own group     Blocks   tuttiGroupEnd: as the calls inside */
 TUTTI_API tuttiResult_t tuttiGroupStart(void);
 TUTTI_API tuttiResult_t tuttiGroupEnd(void);
 
 /* ---- after a failure -------------------------------------------------------------------------- *
- * A death breaks a communicator for its collectives. Messages and quorums below go on without the
- * dead; and the ranks that are left can make a new communicator of themselves.
- */
+ * The death of a rank breaks a communicator for collectives. Messages and quorum allreduces (below)
+ * continue without the dead rank, and the surviving ranks can create a new communicator. */
 
-/* What this rank knows of another one. */
+/* State of a rank, as known to this rank. */
 typedef enum {
-	tuttiRankAlive = 0,    /* nothing else is known */
+	tuttiRankAlive = 0,    /* no death or departure is known */
 	tuttiRankLeft = 1,     /* destroyed or aborted its communicator */
 	tuttiRankDead = 2      /* died */
 } tuttiRankState_t;
 
-/* tuttiCommRankState - *state: is that rank still there? Deaths are known within 2 s.
+/* tuttiCommRankState - get the state of a rank: alive, left or dead. A death is known within 2 s.
  *   Returns    tuttiSuccess | tuttiInvalidArgument     Thread   any     Blocks   no */
 TUTTI_API tuttiResult_t tuttiCommRankState(tuttiComm_t comm, int rank, tuttiRankState_t *state);
 
-/* tuttiCommShrink - a new communicator, with an epoch of its own, of the ranks of comm that are
- * left, in their order
+/* tuttiCommShrink - create a new communicator of the surviving ranks of comm, in their order, with
+ * an epoch of its own
  *
- *   excludeRanksList  [excludeRanksCount] ranks that shall not be in it, the same list on every
- *              rank that calls. Count 0: the callers find out who is there: whoever is dead, has
- *              left, or does not call within half the time-out is out; a rank that is out and calls
- *              later is refused.
- *   config     as in tuttiCommInitRankConfig, NULL: comm's settings
- *   shrinkFlags  TUTTI_SHRINK_DEFAULT, or TUTTI_SHRINK_ABORT: first end what runs on comm,
- *              everywhere, with an error
- *   Call       by every rank that shall be in it, after a failure or before any; one that is on the
- *              list must not. comm stays as it is (broken or not) and is to be destroyed as ever:
- *              once a call on newcomm has succeeded, since until then it answers ranks that a death
- *              in the last moment kept behind (else these are refused).
+ *   excludeRanksList  [excludeRanksCount] ranks to exclude; the same list on every calling rank.
+ *              Count 0: the callers detect the survivors. Excluded are ranks that are dead, have
+ *              left, or do not call within half the timeout; an excluded rank that calls later is
+ *              refused.
+ *   newcomm    set on success
+ *   config     as in tuttiCommInitRankConfig; NULL: the settings of comm
+ *   shrinkFlags  TUTTI_SHRINK_DEFAULT, or TUTTI_SHRINK_ABORT: first fail the running operations of
+ *              comm on all ranks
+ *   Call       by every rank of the new communicator, after a failure or before any; not by ranks
+ *              on the list
+ *   Owns       comm stays as it is (broken or not); the caller destroys it. Destroy comm after the
+ *              first successful call on newcomm: until then comm answers ranks that a late death
+ *              delayed. Destroyed earlier, these ranks are refused.
  *   Returns    tuttiSuccess
- *              tuttiInvalidArgument  a rank on the list that comm has not, or all of them; this
- *                                    rank is on it; newcomm NULL
- *              tuttiInvalidUsage     the callers' lists differ
- *              tuttiRemoteError      the others went on without this rank; or a rank that is not on
- *                                    the list is dead
- *              tuttiTimeout          the text names who did not come
+ *              tuttiInvalidArgument  the list has a rank outside comm, this rank, or all ranks;
+ *                                    newcomm is NULL
+ *              tuttiInvalidUsage     the lists of the callers differ
+ *              tuttiRemoteError      the others continued without this rank; or a rank that is not
+ *                                    on the list is dead
+ *              tuttiTimeout          ranks did not call in time; the text names them
  *              tuttiSystemError      sockets, memory, descriptors
- *   Blocks     yes, at most twice the time-out, and once more for each rank that dies meanwhile */
+ *   Thread     as calls
+ *   Blocks     yes, at most twice the timeout, and once more for each rank that dies meanwhile */
 #define TUTTI_SHRINK_DEFAULT 0
 #define TUTTI_SHRINK_ABORT 1
 TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList,
@@ -478,112 +519,132 @@ TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList,
 					tuttiConfig_t *config, int shrinkFlags);
 
 /* ---- messages --------------------------------------------------------------------------------- *
- * Bytes with a tag and a version, from any rank to any rank of comm, beside the collectives and in
- * no order with them. Between two ranks they arrive in the order in which one thread sent them.
- * They need no stream and no group; calls inside a group are made at once.
- *   Memory     what has come and is not received is kept here, up to 64 MiB a rank; what is beyond
- *              waits at its sender, whose call waits with it.
- *   Deaths     break nothing: a call that needs the dead rank gets tuttiRemoteError, all others go
- *              on, also in a communicator whose collectives are broken.
- *   Thread     any, several at once: a server may receive in one thread and send in another */
+ * Messages carry bytes with a tag and a version from any rank to any rank of comm. Messages are
+ * independent of the collectives and have no order with them. Messages between two ranks arrive in
+ * the order in which one thread sent them. Calls need no stream; calls inside a group run at once.
+ *   Memory     a rank buffers up to 64 MiB of unexpected messages (arrived, not yet received).
+ *              Beyond that, messages stay at their senders, whose calls wait (back-pressure).
+ *   Deaths     a death breaks nothing: a call that needs the dead rank gets tuttiRemoteError, all
+ *              other calls continue, even if collectives of the communicator are broken
+ *   Thread     any, several concurrently: a server may receive in one thread and send in another */
 #define TUTTI_ANY (-1)
 
 typedef struct {
-	int source;            /* the rank that sent it */
+	int source;            /* rank of the sender */
 	int tag;
 	uint64_t version;
 	size_t bytes;
 } tuttiMsg_t;
 
-/* tuttiMsgSend - send bytes of buff to peer (also this rank), under tag (>= 0) and version,
- * which is the caller's to use
- *   Returns    tuttiSuccess  buff may be used again; the message is on its way or there
- *              tuttiInvalidArgument | tuttiSystemError
- *              tuttiRemoteError  peer is dead or has left
- *              tuttiTimeout      for the time-out, peer took nothing; the message may still arrive
- *   Blocks     until buff may be used again */
+/* tuttiMsgSend - send a message
+ *
+ *   buff       [bytes] host memory
+ *   peer       any rank, also this rank
+ *   tag        >= 0
+ *   version    any value; meaning defined by the caller
+ *   Returns    tuttiSuccess          buff may be reused; the message is on its way or has arrived
+ *              tuttiInvalidArgument  buff is NULL with bytes > 0, or CUDA memory; peer or tag
+ *                                    out of range
+ *              tuttiInvalidUsage     after tuttiCommFinalize
+ *              tuttiSystemError      memory, descriptors, threads
+ *              tuttiRemoteError      peer is dead or has left
+ *              tuttiTimeout          peer accepted no byte for the timeout; the message may still
+ *                                    arrive
+ *   Thread     any     Blocks   until buff may be reused */
 TUTTI_API tuttiResult_t tuttiMsgSend(const void *buff, size_t bytes, int peer, int tag,
 				     uint64_t version, tuttiComm_t comm);
 
-/* tuttiMsgRecv - the oldest message from source with tag (TUTTI_ANY: whichever), into buff
- *   bytes      room in buff; a larger message is tuttiInvalidArgument and stays to be received
- *   timeout_ms 0: only look; -1: the communicator's time-out
- *   msg        what came; NULL: not wanted
- *   Returns    tuttiSuccess | tuttiInvalidArgument
- *              tuttiInProgress   nothing came in that time, or tuttiMsgCancel ended the wait. Not
- *                                an error.
- *              tuttiRemoteError  source (TUTTI_ANY: every other rank) is dead or has left, and
- *                                nothing of it is left
- *   Blocks     at most timeout_ms */
+/* tuttiMsgRecv - receive the oldest message that matches source and tag
+ *
+ *   buff       [bytes] host memory; a larger message is tuttiInvalidArgument and stays queued
+ *   source, tag  TUTTI_ANY matches any
+ *   timeout_ms 0: do not wait; -1: the communicator's timeout
+ *   msg        set on success: source, tag, version and bytes of the message; NULL: not wanted
+ *   Returns    tuttiSuccess | tuttiInvalidArgument | tuttiInvalidUsage (after tuttiCommFinalize)
+ *              tuttiInProgress   no message arrived in time, or tuttiMsgCancel ended the wait; not
+ *                                an error
+ *              tuttiRemoteError  source (TUTTI_ANY: every other rank) is dead or has left, and no
+ *                                message from it is queued
+ *   Thread     any     Blocks   at most timeout_ms */
 TUTTI_API tuttiResult_t tuttiMsgRecv(void *buff, size_t bytes, int source, int tag, int timeout_ms,
 				     tuttiComm_t comm, tuttiMsg_t *msg);
 
-/* tuttiMsgProbe - the same, but the message stays: msg tells who sent it and how large it is */
+/* tuttiMsgProbe - as tuttiMsgRecv, but the message stays queued: msg tells source, tag, version
+ * and bytes */
 TUTTI_API tuttiResult_t tuttiMsgProbe(int source, int tag, int timeout_ms, tuttiComm_t comm,
 				      tuttiMsg_t *msg);
 
-/* tuttiMsgCancel - drop messages from source with tag (TUTTI_ANY: whichever) that have come and
- * have a version below `version` (UINT64_MAX: any), and end the waits of other threads for
- * exactly this source and tag
- *   dropped    how many; NULL: not wanted     Blocks   no */
+/* tuttiMsgCancel - drop queued messages and end waits
+ *
+ *   source, tag  TUTTI_ANY matches any
+ *   version    messages with a lower version are dropped; UINT64_MAX: all. Waits of other threads
+ *              for exactly this source and tag end with tuttiInProgress.
+ *   dropped    set to the number of dropped messages; NULL: not wanted
+ *   Returns    tuttiSuccess | tuttiInvalidArgument | tuttiInvalidUsage (after tuttiCommFinalize)
+ *   Thread     any     Blocks   no */
 TUTTI_API tuttiResult_t tuttiMsgCancel(int source, int tag, uint64_t version, tuttiComm_t comm,
 				       uint64_t *dropped);
 
 /* ---- quorum allreduce ------------------------------------------------------------------------- *
- * Host memory only, as messages.
- */
+ * Quorum allreduce works on host memory only, like messages. */
 
 #define TUTTI_QUORUM_RANKS 1024
 #define TUTTI_QUORUM_KEPT 16
 
-/* What became of this rank's contribution. */
+/* Outcome of this rank's contribution. */
 typedef enum {
-	tuttiQuorumIn = 0,     /* it is in the result of operation `sequence` */
-	tuttiQuorumLate = 1,   /* complete before it came: dropped, or handed back in carry */
-	tuttiQuorumNone = 2    /* sendbuff was NULL */
+	tuttiQuorumIn = 0,     /* part of the result of operation `sequence` */
+	tuttiQuorumLate = 1,   /* arrived after completion: dropped, or copied to carry */
+	tuttiQuorumNone = 2    /* sendbuff was NULL: no contribution */
 } tuttiQuorumMine_t;
 
-/* How an operation went. Start from TUTTI_QUORUM_INITIALIZER. */
+/* Result of a quorum allreduce. Initialize with TUTTI_QUORUM_INITIALIZER. */
 typedef struct {
 	size_t size;           /* in: sizeof(tuttiQuorum_t) */
-	void *carry;           /* in: [count] gets a late contribution; NULL: dropped */
-	/* in: 1: a late rank gets the results one by one, while they are kept; 0: the newest */
+	void *carry;           /* in: [count] receives a late contribution; NULL: drop it */
+	/* in: results for a late rank: 0: the newest; 1: one after the other, while rank 0 keeps
+	 * them */
 	int every;
-	int count;             /* out: contributions in the result */
+	int count;             /* out: number of contributions in the result */
 	tuttiQuorumMine_t mine;
-	uint64_t sequence;     /* out: the operation whose result is in recvbuff, from 1 */
-	uint64_t newest;       /* out: the newest one that was complete */
+	uint64_t sequence;     /* out: number of the operation in recvbuff, from 1 */
+	uint64_t newest;       /* out: number of the newest complete operation */
 	/* out: bit r % 64 of mask[r / 64]: rank r is in the result */
 	uint64_t mask[TUTTI_QUORUM_RANKS / 64];
 } tuttiQuorum_t;
 #define TUTTI_QUORUM_INITIALIZER { sizeof(tuttiQuorum_t), NULL, 0, 0, tuttiQuorumIn, 0, 0, { 0 } }
 
-/* tuttiAllReduceQuorum - combine the first k contributions that come;
- * every rank gets that one result
+/* tuttiAllReduceQuorum - combine the first k contributions; every rank gets that result
  *
- *   k          1..nranks: contributions after which the operation is complete. Also when
- *              deadline_ms (0: the time-out) have passed since the first one, or every rank that is
- *              alive has contributed: then with fewer.
- *   quorum     how it went; NULL: not wanted. Everybody who gets the result of one operation has
- *              the same bits, count and mask. The sum runs in rank order over the mask, so its bits
- *              depend only on who was in time; with all n in it they are those of the algorithm
- *              reduce-to-one. Avg divides by count.
- *   sendbuff   NULL: contribute nothing, get the next result this rank has not seen
- *   Call       an operation's number is this rank's last one plus 1; rank 0's library adds up,
- *              whether or not rank 0 is in a call. A rank that comes when its operation is over
- *              gets a result at once: the newest (it goes on from there), or with `every` that of
- *              its own operation if it is among the TUTTI_QUORUM_KEPT newest and their memory is
- *              below 64 MiB. Beside the collectives, in no order with them.
+ *   sendbuff   [count] host memory. NULL: contribute nothing, get the next result that this rank
+ *              has not got
+ *   recvbuff   [count] host memory
+ *   k          1..nranks: an operation completes with k contributions. An operation also completes,
+ *              with fewer, deadline_ms after the first contribution or when every live rank has
+ *              contributed.
+ *   deadline_ms  0: the timeout
+ *   quorum     in: carry, every; out: the result's number, count and mask; NULL: not wanted. All
+ *              ranks that get the result of one operation get the same bits, count and mask. The
+ *              sum runs in rank order over the mask, so its bits depend only on the mask; with all
+ *              ranks in the mask they equal those of algorithm reduce-to-one. Avg divides by count.
+ *   Call       The number of an operation is the number of this rank's last result plus 1. The
+ *              library of rank 0 computes the sum, whether or not rank 0 is inside a call. A late
+ *              rank (its operation is complete) gets a result at once: the newest, and continues
+ *              from there; or with `every` the result of its own operation, if that is among the
+ *              TUTTI_QUORUM_KEPT newest and their memory is below 64 MiB. Quorum operations have no
+ *              order with collectives.
+ *   Owns       the caller leaves the buffers untouched until the stream reaches this point (NULL
+ *              stream: until return); with a stream, *quorum must live as long
  *   Returns    tuttiSuccess
  *              tuttiInvalidArgument  as tuttiAllReduce; an op of tuttiRedOpCreatePreMulSum; k out
  *                                    of range; more than TUTTI_QUORUM_RANKS ranks
- *              tuttiInvalidUsage     count, datatype, op or k differ from the other ranks'; in a
+ *              tuttiInvalidUsage     count, datatype, op or k differ from another rank's; in a
  *                                    group
- *              tuttiRemoteError      rank 0 died or left. Deaths of other ranks cost nothing but
- *                                    their places.
- *              tuttiTimeout          rank 0 did not answer for deadline_ms and the time-out
- *   Thread     as calls     Blocks   NULL stream: until complete; a stream: quorum must live until
- *              it is reached */
+ *              tuttiRemoteError      rank 0 died or left. The death of another rank only removes
+ *                                    its contribution.
+ *              tuttiTimeout          no answer of rank 0 for deadline_ms plus the timeout
+ *              tuttiSystemError      memory, descriptors, threads
+ *   Thread     as calls     Blocks   NULL stream: until the operation is complete */
 TUTTI_API tuttiResult_t tuttiAllReduceQuorum(const void *sendbuff, void *recvbuff, size_t count,
 					     tuttiDataType_t datatype, tuttiRedOp_t op, int k,
 					     int deadline_ms, tuttiComm_t comm,
@@ -591,33 +652,43 @@ TUTTI_API tuttiResult_t tuttiAllReduceQuorum(const void *sendbuff, void *recvbuf
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* tuttiMemAlloc - page-aligned zeroed memory that ranks of the same host read in place: the fastest
- * for large calls. Free with tuttiMemFree. A forked child shares it with its parent (it is mapped
- * MAP_SHARED).
- *   Returns    tuttiSuccess | tuttiInvalidArgument (ptr NULL, not from tuttiMemAlloc)
- *              tuttiSystemError (no memory) */
+/* tuttiMemAlloc - allocate page-aligned, zeroed memory that ranks of the same host can map: large
+ * calls read it by single copy, the fastest way
+ *   ptr        set on success; free with tuttiMemFree
+ *   size       bytes
+ *   Owns       a forked child shares the memory with its parent (MAP_SHARED)
+ *   Returns    tuttiSuccess | tuttiInvalidArgument (ptr is NULL) | tuttiSystemError (no memory)
+ * tuttiMemFree - free memory of tuttiMemAlloc; NULL is ignored
+ *   Returns    tuttiSuccess | tuttiInvalidArgument (ptr is not of tuttiMemAlloc)
+ *   Thread     any     Blocks   no */
 TUTTI_API tuttiResult_t tuttiMemAlloc(void **ptr, size_t size);
 TUTTI_API tuttiResult_t tuttiMemFree(void *ptr);
 
-/* tuttiCommRegister - tell comm that buff [size bytes] will be used often;
- * a hint, never required, changes no result
- *   buff       stays mapped until the handle is given back: cards may keep it registered and read
- *              and write there
- *   handle     for tuttiCommDeregister; freed with comm at the latest; NULL where size is 0
+/* tuttiCommRegister - register a buffer that later calls on comm will use often: a hint, never
+ * required, without influence on results
+ *   buff       [size bytes] stays mapped until the handle is deregistered: NICs may keep it
+ *              registered, and read and write it
+ *   handle     set on success (NULL if size is 0), for tuttiCommDeregister; freed with comm at the
+ *              latest
  *   Returns    tuttiSuccess | tuttiSystemError (no memory)
- *              tuttiInvalidArgument  handle or buff NULL; not a handle of comm, or given back
- *   Thread     any     Blocks   no */
+ *              tuttiInvalidArgument  handle or buff is NULL
+ *   Thread     any     Blocks   no
+ * tuttiCommDeregister - end a registration; a NULL handle is ignored
+ *   Returns    tuttiSuccess | tuttiInvalidArgument (not a live handle of comm) */
 TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void *buff, size_t size,
 					  void **handle);
 TUTTI_API tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void *handle);
 
 /* ---- host streams ---------------------------------------------------------------------------- */
 
-/* tuttiStreamCreate - a queue with a thread of its own that runs what is given to it in order
- * tuttiStreamSynchronize - wait for all of it:
- *              tuttiSuccess, or the first error since the last synchronize
- * tuttiStreamQuery - tuttiSuccess: nothing left to do | tuttiInProgress | the error, as synchronize
+/* tuttiStreamCreate - create a host stream: a queue with a thread that runs its operations in order
+ * tuttiStreamSynchronize - wait for all operations
+ * tuttiStreamQuery - check for completion
  * tuttiStreamDestroy - synchronize, then free
+ *   Returns    Create: tuttiSuccess | tuttiInvalidArgument (stream is NULL) | tuttiSystemError
+ *              Synchronize, Destroy: tuttiSuccess | the first error since the last synchronize
+ *              Query: tuttiSuccess (all complete) | tuttiInProgress | the error, as Synchronize
+ *              all but Create: tuttiInvalidArgument (not a live host stream of this process)
  *   Thread     any
  *   Blocks     Synchronize, Destroy: until the queue is empty (every operation has its deadline) */
 TUTTI_API tuttiResult_t tuttiStreamCreate(tuttiStream_t *stream);

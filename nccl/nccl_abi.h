@@ -1,11 +1,11 @@
 /*
- * nccl_abi.h - the binary interface of libnccl.so.2 as of 2.28.9: what a program compiled with that
- * nccl.h hands over
+ * nccl_abi.h - the binary interface of libnccl.so.2 as of 2.28.9: names, numbers and layouts that a
+ * program compiled with that nccl.h uses
  *
- * Numbers, names and layouts only, found by looking at what compiled programs pass; the assertions
- * at the end hold them. A program may be compiled with this header instead of the vendor's: it
- * needs no CUDA header, a stream is a pointer. What each call does here, and what is not built:
- * tutti-nccl(7).
+ * The numbers and layouts were found by examining the arguments of compiled programs; the
+ * assertions of nccl_facts.h check them. A program may be compiled with this header instead of the
+ * vendor's: the header needs no CUDA header, and a stream is a pointer. tutti-nccl(7) describes
+ * each call, and the calls that are not built.
  */
 #ifndef TT_NCCL_ABI_H
 #define TT_NCCL_ABI_H
@@ -78,8 +78,9 @@ typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarRes
 #define NCCL_WIN_DEFAULT 0
 #define NCCL_WIN_COLL_SYMMETRIC 1
 
-/* It only ever grew. `size` and `version` are those of the header that the caller was compiled
- * with; what lies behind the last member of that version may be padding, full of anything. */
+/* New versions only append members. `size` and `version` are those of the header that the caller
+ * was compiled with; bytes behind the last member of that version may be padding with any
+ * content. */
 typedef struct {
 	size_t size;
 	unsigned magic, version;

@@ -1,10 +1,9 @@
 /*
- * nccl_collectives.c - the calls that move data: the handle's communicator does them
+ * nccl_collectives.c - the calls that move data, passed to the handle's communicator
  *
- * Called by users. Types and operations have the same numbers on both sides; what only tutti.h has
- * is not let through.
+ * Called by users; calls tutti.h. Types and operations have the same numbers in NCCL and tutti.h;
+ * operations that only tutti.h has are refused.
  */
-#include "mem/reduce.h"
 #include "nccl/nccl_layer.h"
 
 #define EQUAL(name) _Static_assert((int)nccl##name == (int)tutti##name, #name)
@@ -31,8 +30,8 @@ EQUAL(ScalarHostImmediate);
 EQUAL(RemoteError);
 EQUAL(InProgress);
 
-/* The communicator of a call, in which rank, op and types are checked by tutti; 5..7 are operations
- * that only tutti has. NULL: *ret_result says why not. */
+/* The communicator of a call. tutti.h's calls check ranks, ops and types, but ops 5..7 exist only
+ * there, so they are refused here. NULL: *ret_result is the error. */
 static tuttiComm_t enter(ncclComm_t comm, ncclRedOp_t op, const char *call,
 			 ncclResult_t *ret_result)
 {
@@ -119,8 +118,8 @@ NCCL_CALL(ncclResult_t, ncclReduceScatter, const void *sendbuff, void *recvbuff,
 		 : result;
 }
 
-/* What kernels cannot do in place, messages can:
- * all are copied out before the first is copied in. */
+/* Kernels cannot run alltoall in place, messages can: all sends are copied out before the first
+ * receive is copied in. */
 static tuttiResult_t exchange_in_place(char *buff, size_t bytes, int nranks, tuttiComm_t t,
 				       tuttiStream_t stream)
 {
@@ -143,9 +142,9 @@ NCCL_CALL(ncclResult_t, ncclAlltoAll, const void *sendbuff, void *recvbuff, size
 	int n;
 
 	if (t && sendbuff == recvbuff && count && (unsigned)datatype < ncclNumTypes &&
-	    !tuttiCommCount(t, &n) && count <= SIZE_MAX / tt_type_bytes(TYPE) / (size_t)n &&
+	    !tuttiCommCount(t, &n) && count <= SIZE_MAX / tt_nccl_type_bytes(TYPE) / (size_t)n &&
 	    nccl_on_device(sendbuff))
-		return leave(exchange_in_place(recvbuff, count * tt_type_bytes(TYPE), n, t,
+		return leave(exchange_in_place(recvbuff, count * tt_nccl_type_bytes(TYPE), n, t,
 					       STREAM(sendbuff, recvbuff)));
 	return t ? leave(tuttiAlltoAll(sendbuff, recvbuff, count, TYPE, t,
 				       STREAM(sendbuff, recvbuff)))

@@ -1,8 +1,8 @@
 /*
- * nccl_comms.c - handles: ask them, finalize, destroy, abort
+ * nccl_comms.c - communicator handles: queries, finalize, destroy, abort
  *
- * Called by users. A handle answers from its own few words, so that a watchdog may ask at any time,
- * also while another thread joins, works or aborts.
+ * Called by users; calls tutti.h and nccl_jobs.c. Queries read atomic fields of the handle, so a
+ * watchdog may call them at any time, also while another thread joins, works or aborts.
  */
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static int check_handle(ncclComm_t c, const char *call)
 	if (!c)
 		return tt_fail(TT_ARG, "%s: the communicator is NULL", call);
 	if (atomic_load_explicit(&c->magic, memory_order_relaxed) != NC_MAGIC)
-		return tt_fail(TT_ARG, "%s: the communicator was destroyed or aborted, or is none",
+		return tt_fail(TT_ARG, "%s: the communicator was destroyed or aborted, or is not a communicator",
 			       call);
 	return 0;
 }
@@ -45,15 +45,15 @@ int nccl_comm_check(ncclComm_t c, const char *call, tuttiComm_t *ret_tutti)
 	tutti = atomic_load_explicit(&c->tutti, memory_order_relaxed);
 	if (tt_unlikely(state == ncclInProgress))
 		return tt_fail(TT_ARG,
-			"%s: the communicator is still in progress; ask ncclCommGetAsyncError until it says "
-			"otherwise", call);
+			"%s: the communicator is still in progress; call ncclCommGetAsyncError until it returns "
+			"another result", call);
 	if (tt_unlikely(!tutti))
 		return tt_fail(TT_ARG, "%s: the communicator has never joined: %s", call, c->text);
 	*ret_tutti = tutti;
 	return 0;
 }
 
-/* Fails only for what is no communicator; what became of it is the answer. */
+/* Fails only for an invalid handle. The state of the communicator is stored in *asyncError. */
 NCCL_CALL(ncclResult_t, ncclCommGetAsyncError, ncclComm_t comm, ncclResult_t *asyncError)
 {
 	tuttiResult_t broken = tuttiSuccess;
@@ -66,7 +66,7 @@ NCCL_CALL(ncclResult_t, ncclCommGetAsyncError, ncclComm_t comm, ncclResult_t *as
 		return nccl_result(rc);
 	state = atomic_load(&comm->state);
 	tutti = atomic_load(&comm->tutti);
-	/* aborted meanwhile: that was a zero */
+	/* aborted meanwhile: the fields were read as zeros */
 	if ((rc = check_handle(comm, "ncclCommGetAsyncError")))
 		return nccl_result(rc);
 	if (tutti && (state == ncclSuccess || state == ncclInProgress) &&
@@ -76,30 +76,30 @@ NCCL_CALL(ncclResult_t, ncclCommGetAsyncError, ncclComm_t comm, ncclResult_t *as
 	return ncclSuccess;
 }
 
-static ncclResult_t give(ncclComm_t comm, const char *call, int *to,
+static ncclResult_t query(ncclComm_t comm, const char *call, int *to,
 			 tuttiResult_t (*ask)(const tuttiComm_t, int *))
 {
 	tuttiComm_t tutti;
 	int rc = nccl_comm_check(comm, call, &tutti);
 
 	if (!rc && !to)
-		rc = tt_fail(TT_ARG, "%s: the place for the answer is NULL", call);
+		rc = tt_fail(TT_ARG, "%s: the pointer for the result is NULL", call);
 	return nccl_result(rc ? rc : nccl_code(ask(tutti, to)));
 }
 
 NCCL_CALL(ncclResult_t, ncclCommCount, const ncclComm_t comm, int *count)
 {
-	return give(comm, "ncclCommCount", count, tuttiCommCount);
+	return query(comm, "ncclCommCount", count, tuttiCommCount);
 }
 
 NCCL_CALL(ncclResult_t, ncclCommUserRank, const ncclComm_t comm, int *rank)
 {
-	return give(comm, "ncclCommUserRank", rank, tuttiCommUserRank);
+	return query(comm, "ncclCommUserRank", rank, tuttiCommUserRank);
 }
 
 NCCL_CALL(ncclResult_t, ncclCommCuDevice, const ncclComm_t comm, int *device)
 {
-	return give(comm, "ncclCommCuDevice", device, tuttiCommCuDevice);
+	return query(comm, "ncclCommCuDevice", device, tuttiCommCuDevice);
 }
 
 static int run_finalize(struct nccl_job *job)
@@ -124,8 +124,8 @@ NCCL_CALL(ncclResult_t, ncclCommFinalize, ncclComm_t comm)
 	return nccl_result(job ? nccl_jobs_run(job) : TT_SYSTEM);
 }
 
-/* One that is still joining is waited for, so that the
- * others do not lose a rank in the middle of it. */
+/* Waits for a join that is still in progress, so that the other ranks do not lose a rank in the
+ * middle of it. */
 NCCL_CALL(ncclResult_t, ncclCommDestroy, ncclComm_t comm)
 {
 	tuttiComm_t tutti = NULL;

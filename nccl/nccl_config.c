@@ -1,9 +1,9 @@
 /*
  * nccl_config.c - read an ncclConfig_t of any version since 2.14
  *
- * Called by nccl_init.c. A field is looked at only when the caller's header had it: what a shorter
- * config leaves in its padding is nobody's choice. What steers kernels and channels of NCCL is
- * checked and has no effect here.
+ * Called by nccl_init.c. A field is read only if the caller's header had it, since the padding of a
+ * shorter config has any content. Fields that control NCCL's kernels and channels are checked and
+ * have no effect.
  */
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static int check_fields(const ncclConfig_t *c)
 	return 0;
 }
 
-/* The environment wins over the config, as with NCCL. */
+/* The environment overrides the config, as with NCCL. */
 int nccl_config_read(const ncclConfig_t *config, struct nccl_options *ret_options)
 {
 	ncclConfig_t c = NCCL_CONFIG_INITIALIZER;

@@ -1,11 +1,10 @@
 /*
- * nccl_device.c - the CUDA context of a rank; memory of its device; what a NULL stream is
+ * nccl_device.c - CUDA contexts of ranks, memory of their devices, the meaning of a NULL stream
  *
- * Called by nccl_init.c for each join, by nccl_jobs.c in the thread that runs it, and by nccl_collectives.c. A
- * process that has not loaded CUDA has none.
+ * Called by nccl_init.c for each join, by nccl_jobs.c in the thread of a job, by nccl_collectives.c
+ * and by users (ncclMemAlloc, ncclMemFree); calls the driver's table. A process that has not loaded
+ * CUDA has no context.
  */
-#include "gpu/gpu.h"
-#include "gpu/cuda.h"
 #include "nccl/nccl_layer.h"
 
 #define CU_INVALID_DEVICE 101
@@ -30,7 +29,7 @@ int nccl_context_of_device(int device, void **ret_context)
 	return 0;
 }
 
-/* With none current it is device 0's: a program that never chose a device works on that one. */
+/* Without a current context, device 0's: a program that never chose a device uses device 0. */
 void *nccl_context_of_caller(void)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
@@ -47,8 +46,8 @@ void nccl_context_enter(void *context)
 		tt_cuda_here()->ctx_set(context);
 }
 
-/* The driver answers only who has a context, which the caller's thread may not. *ret_mem: the
- * host's where it says nothing */
+/* The driver answers only threads with a context, and the caller's thread may have none. *ret_mem:
+ * host memory where the driver does not know ptr */
 static int classify(const struct tt_cuda *cu, const void *ptr, struct tt_mem *ret_mem)
 {
 	void *context;
@@ -77,9 +76,9 @@ bool nccl_on_device(const void *ptr)
 	return !classify(cu, ptr, &m) && m.kind >= TT_MEM_DEVICE;
 }
 
-/* With tutti.h a NULL stream makes the call wait; programs of NCCL mean the default stream, unless
- * all is host memory. A call without memory, of no elements, goes with the others of its group: on
- * a rank with a device those are most likely of its memory. */
+/* With tutti.h a call with a NULL stream waits. Programs of NCCL mean CUDA's default stream, unless
+ * all buffers are host memory. A call of no elements, without buffers, takes the stream that the
+ * other calls of its group most likely take: on a rank with a device, the default stream. */
 tuttiStream_t nccl_stream(tuttiComm_t tutti, cudaStream_t stream, const void *in, const void *out)
 {
 	const struct tt_cuda *cu = stream ? NULL : tt_cuda_here();
@@ -92,7 +91,7 @@ tuttiStream_t nccl_stream(tuttiComm_t tutti, cudaStream_t stream, const void *in
 	return of_cuda(cu, in) || of_cuda(cu, out) ? TT_CU_LEGACY : stream;
 }
 
-/* Memory of the current device; of the host where there is none. */
+/* Allocates memory of the current device, or of the host if there is none. */
 NCCL_CALL(ncclResult_t, ncclMemAlloc, void **ptr, size_t size)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
@@ -102,9 +101,9 @@ NCCL_CALL(ncclResult_t, ncclMemAlloc, void **ptr, size_t size)
 
 	if (!ptr || !context)
 		return nccl_result(nccl_code(tuttiMemAlloc(ptr, size)));
-	mode = tt_gpu_enter(context);          /* pools grow while graphs are captured */
+	mode = tt_cuda_enter(context);          /* memory pools grow during captures too */
 	rc = cu->mem_alloc(&device, size ? size : 1);
-	tt_gpu_leave(context, mode);
+	tt_cuda_leave(context, mode);
 	if (rc)
 		return nccl_result(tt_cuda_fail(rc, "ncclMemAlloc: %zu bytes", size));
 	*ptr = (void *)(uintptr_t)device;
@@ -121,8 +120,8 @@ NCCL_CALL(ncclResult_t, ncclMemFree, void *ptr)
 	if (rc || m.kind < TT_MEM_DEVICE)
 		return nccl_result(rc ? rc : nccl_code(tuttiMemFree(ptr)));
 	context = nccl_context_of_caller();
-	mode = tt_gpu_enter(context);
+	mode = tt_cuda_enter(context);
 	rc = cu->mem_free((tt_cuptr)(uintptr_t)ptr);
-	tt_gpu_leave(context, mode);
+	tt_cuda_leave(context, mode);
 	return nccl_result(rc ? tt_cuda_fail(rc, "ncclMemFree: %p", ptr) : 0);
 }

@@ -1,9 +1,9 @@
 /*
- * nccl_environment.c - what NCCL_ variables mean to Tutti
+ * nccl_environment.c - translate NCCL_ variables
  *
- * Called by nccl_init.c and nccl_config.c; base/env.c asks for what stands in for a TUTTI_ variable that is
- * not set. Those without a counterpart are named once, in one line of the log's level info, and
- * have no effect. The environment itself is not changed.
+ * Called by nccl_init.c and nccl_config.c; base/env.c calls fallback for the value of a TUTTI_
+ * variable that is not set. NCCL_ variables without a counterpart are named once, in one line of
+ * the log's level info, and have no effect. The environment itself is not changed.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -14,13 +14,13 @@
 
 #include "nccl/nccl_layer.h"
 
-/* Training programs wait for each other for minutes (data, checkpoints, compilers) and have
- * watchdogs of their own; NCCL waits for ever. */
-#define PATIENCE_MS 1800000
+/* The time-out if TUTTI_TIMEOUT_MS is not set: training programs wait for each other for minutes
+ * (data, checkpoints, compilers) and have their own watchdogs; NCCL never times out. */
+#define TIMEOUT_MS 1800000
 
 static struct nccl_environment values;
 
-/* What is not a number of that range is not handed on: NCCL takes its default then. */
+/* Values outside the range are ignored: NCCL takes its default then, too. */
 static const struct { const char *ours, *theirs; long low, high;
 } numbers[] = {
 	{ "TUTTI_IB_GID_INDEX", "NCCL_IB_GID_INDEX", 0, 255 },
@@ -59,15 +59,15 @@ static const char *number_for(const char *name)
 	return NULL;
 }
 
-/* Cards by name; with NCCL a port may follow each, here every port is used. */
-static const char *cards(void)
+/* NCCL_IB_HCA without ports: NCCL takes a port behind each name, Tutti uses every port. */
+static const char *hca_names(void)
 {
 	static __thread char names[256];
 	const char *from = text_of("NCCL_IB_HCA");
 	size_t n = 0;
 
 	if (is("NCCL_IB_DISABLE", "1") || is("NCCL_NET", "Socket"))
-		return "=none";                /* no card has that name */
+		return "=none";                /* no HCA has that name */
 	if (!from || strlen(from) >= sizeof(names))
 		return NULL;
 	for (; *from; from += *from == ':' ? strcspn(from, ",") : 1)
@@ -82,23 +82,23 @@ static const char *fallback(const char *name)
 	if (!strcmp(name, "TUTTI_SOCKET_IFNAME"))
 		return text_of("NCCL_SOCKET_IFNAME");
 	if (!strcmp(name, "TUTTI_IB_HCA"))
-		return cards();
+		return hca_names();
 	if (!strcmp(name, "TUTTI_GPU"))
 		return is("NCCL_P2P_DISABLE", "1") || is("NCCL_P2P_LEVEL", "LOC") ? "staged" : NULL;
 	return number_for(name);
 }
 
-/* People ask NCCL_DEBUG=VERSION which file they really run. */
-static void tell_version(void)
+/* With NCCL_DEBUG=VERSION users find out which file they really run. */
+static void log_version(void)
 {
 	Dl_info here = { 0 };
 
-	tt_log(TT_LOG_INFO, "NCCL version %d.%d.%d is answered by Tutti %d.%d.%d, %s", NCCL_MAJOR,
+	tt_log(TT_LOG_INFO, "NCCL version %d.%d.%d is provided by Tutti %d.%d.%d, %s", NCCL_MAJOR,
 	       NCCL_MINOR, NCCL_PATCH, TUTTI_MAJOR, TUTTI_MINOR, TUTTI_PATCH,
 	       dladdr(&values, &here) && here.dli_fname ? here.dli_fname : "in this program");
 }
 
-/* NCCL_DEBUG in TUTTI_LOG's levels. With each of NCCL's own levels the version is told. */
+/* Translates NCCL_DEBUG into a level of TUTTI_LOG. Each of NCCL's levels logs the version. */
 static void set_log(void)
 {
 	static const struct { const char *name; int level;
@@ -116,7 +116,7 @@ static void set_log(void)
 			level = levels[i].level;
 	if (level >= 0)
 		tt_log_set(TT_LOG_INFO);
-	tell_version();
+	log_version();
 	if (level >= 0)
 		tt_log_set(level);
 }
@@ -137,8 +137,9 @@ static bool has_meaning(const char *name, size_t length)
 	return found;
 }
 
-/* In one line, since there may be dozens of them and one of each rank. */
-static void tell_ignored(void)
+/* Names all ignored variables in one line, since there may be dozens of them on each of many
+ * ranks. */
+static void log_ignored(void)
 {
 	char names[1000] = "";
 	size_t n = 0;
@@ -153,26 +154,26 @@ static void tell_ignored(void)
 				      (int)length, *entry);
 	}
 	if (n)
-		tt_log(TT_LOG_INFO, "not read by Tutti: %s (tutti-nccl(7) has those that are)",
+		tt_log(TT_LOG_INFO, "not read by Tutti: %s (tutti-nccl(7) lists the variables that are)",
 		       names);
 }
 
-static void look(void)
+static void read_once(void)
 {
 	values.blocking = is("NCCL_COMM_BLOCKING", "0")	  ? 0
 			  : is("NCCL_COMM_BLOCKING", "1") ? 1
 							  : -1;
 	values.root = text_of("NCCL_COMM_ID");
-	values.timeout_ms = getenv("TUTTI_TIMEOUT_MS") ? 0 : PATIENCE_MS;
+	values.timeout_ms = getenv("TUTTI_TIMEOUT_MS") ? 0 : TIMEOUT_MS;
 	tt_env_fallback = fallback;
 	set_log();
-	tell_ignored();
+	log_ignored();
 }
 
 const struct nccl_environment *nccl_environment(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	pthread_once(&once, look);
+	pthread_once(&once, read_once);
 	return &values;
 }

@@ -1,9 +1,9 @@
 /*
- * nccl_errors.c - result codes, and the sentences behind them
+ * nccl_errors.c - result codes and error texts
  *
- * Called by users and by every file of this floor. NCCL's users ask for the last sentence in
- * another thread than the one that failed (a watchdog asks), so the last one of the process is kept
- * beside that of each thread.
+ * Called by users and by every file of nccl/. NCCL's users call ncclGetLastError in another thread
+ * than the one that failed (a watchdog does), so the last error text of the process is stored,
+ * besides the last text of each thread.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -21,8 +21,8 @@ static void keep(const char *text)
 	pthread_mutex_unlock(&lock);
 }
 
-/* 2.28 has no code for a deadline that passed;
- * that ranks are missing is what its users can act on. */
+/* NCCL 2.28 has no code for a time-out. The code for a failed rank fits best, since its users can
+ * act on missing ranks. */
 ncclResult_t nccl_result(int code)
 {
 	if (code >= 0)
@@ -75,7 +75,7 @@ NCCL_CALL(const char *, ncclGetLastError, ncclComm_t comm)
 	return text;
 }
 
-/* Debug output is TUTTI_LOG's business; programs still call this. */
+/* TUTTI_LOG controls debug output; programs still call this function. */
 NCCL_CALL(void, ncclResetDebugInit, void)
 {
 }

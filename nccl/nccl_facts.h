@@ -1,10 +1,10 @@
 /*
- * nccl_facts.h - assertions about nccl_abi.h or, included behind it,
- * about the vendor's own nccl.h of 2.28
+ * nccl_facts.h - assertions about the layouts and numbers of nccl_abi.h, or of the vendor's nccl.h
+ * of 2.28
  *
- * Included by nccl_layer.h, so that the library cannot be compiled against a wrong layout, and by
- * tests/scripts/check_nccl.sh, which compiles it behind the vendor's header where that is installed. Uses
- * only names that both headers have.
+ * Included by nccl_layer.h after nccl_abi.h, so that the library cannot be compiled with a wrong
+ * layout, and by tests/scripts/check_nccl.sh after the vendor's header, where that header is
+ * installed. Uses only names that both headers have.
  */
 #define AT(member, offset) _Static_assert(offsetof(ncclConfig_t, member) == (offset), "ncclConfig_t." #member)
 AT(size, 0);

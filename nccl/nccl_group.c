@@ -1,18 +1,18 @@
 /*
- * nccl_group.c - ncclGroupStart and ncclGroupEnd:
- * what a thread calls in between runs together at the end
+ * nccl_group.c - ncclGroupStart and ncclGroupEnd: the calls of a thread in between run together at
+ * the end
  *
- * Called by users and by nccl_init.c. Collectives are collected by tutti's own group; joins and splits
- * are kept here, because those of a nonblocking communicator go on after the end.
+ * Called by users and by nccl_init.c; calls nccl_jobs.c and tutti.h. tutti.h's own group collects
+ * the collectives. Joins and splits are collected here, because those of a nonblocking communicator
+ * continue after the end of the group.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
 #include "nccl/nccl_layer.h"
 
-static __thread struct group {
+static __thread struct nccl_group {
 	int depth, error;
 	char text[1024];
 	struct nccl_job *first, **last;
@@ -44,7 +44,7 @@ NCCL_CALL(ncclResult_t, ncclGroupStart, void)
 	return nccl_result(nccl_code(tuttiGroupStart()));
 }
 
-/* A group that failed while it was filled: its joins never start, their handles are gone. */
+/* A call of the group failed before its end: the joins never start, and their handles are freed. */
 static void discard(struct nccl_job *first)
 {
 	for (struct nccl_job *next; first; first = next) {
@@ -55,7 +55,7 @@ static void discard(struct nccl_job *first)
 
 NCCL_CALL(ncclResult_t, ncclGroupEnd, void)
 {
-	struct group g = group;
+	struct nccl_group g = group;
 	int rc = 0, joined = 0;
 
 	if (!g.depth)
@@ -71,27 +71,28 @@ NCCL_CALL(ncclResult_t, ncclGroupEnd, void)
 		snprintf(g.text, sizeof(g.text), "%s", tt_error_text());
 	rc = g.error ? g.error : joined < 0 ? joined : 0;
 	if (rc)
-		/* tutti's group runs nothing then */
-		tt_group_fail(tt_fail(rc, "%s", g.text));
+		/* tutti.h's group runs nothing then */
+		tt_nccl_group_fail(tt_fail(rc, "%s", g.text));
 	rc = nccl_code(tuttiGroupEnd());
 	return nccl_result(rc ? rc : joined);
 }
 
-/* There is no model of time to ask. The group is closed, and nothing of it runs. */
+/* NCCL estimates the time of the group; Tutti does not. The group is closed, and none of its calls
+ * runs. */
 NCCL_CALL(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t *info)
 {
-	struct group g = group;
+	struct nccl_group g = group;
 
 	(void)info;
 	if (!g.depth)
 		return nccl_result(tt_fail(TT_USAGE, "ncclGroupSimulateEnd without ncclGroupStart"));
-	tt_group_fail(tt_fail(TT_USAGE, "ncclGroupSimulateEnd is not built"));
+	tt_nccl_group_fail(tt_fail(TT_USAGE, "ncclGroupSimulateEnd is not built"));
 	if (!--group.depth) {
 		memset(&group, 0, sizeof(group));
 		discard(g.first);
 	}
 	tuttiGroupEnd();
 	return nccl_result(tt_fail(TT_USAGE,
-		"ncclGroupSimulateEnd is not built: nothing tells how long a group would take; "
+		"ncclGroupSimulateEnd is not built: the time of a group cannot be estimated; "
 		"the group was closed and not run"));
 }

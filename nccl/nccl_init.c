@@ -1,20 +1,19 @@
 /*
- * nccl_init.c - make communicators: from an id, all in one process, by splitting and shrinking
+ * nccl_init.c - make communicators: from an id, all ranks in one process, by split, by shrink
  *
- * Called by users. Each becomes a job (nccl_jobs.c) that calls the function of tutti.h with the same
- * name; the handle exists at once.
+ * Called by users. Each call becomes a job (nccl_jobs.c) that calls the function of tutti.h with
+ * the same name; the handle exists at once.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "control/control.h"
 #include "nccl/nccl_layer.h"
 
 _Static_assert(sizeof(ncclUniqueId) == sizeof(tuttiUniqueId),
-	       "an id of the one is an id of the other");
+	       "both libraries have identifiers of the same size");
 
-/* NCCL_COMM_ID says where rank 0 listens, so that every process can make the same id;
- * strangers must not. */
+/* NCCL_COMM_ID is the address where rank 0 listens, from which every process makes the same id. The
+ * secret keeps foreign processes from joining. */
 static int id_from_environment(const char *root, tuttiUniqueId *ret_id)
 {
 	const char *secret = getenv("TUTTI_SECRET");
@@ -22,8 +21,8 @@ static int id_from_environment(const char *root, tuttiUniqueId *ret_id)
 	if (!secret || !*secret)
 		return tt_fail(TT_USAGE,
 			"NCCL_COMM_ID is %s; then TUTTI_SECRET must be set as well, to the same text for all "
-			"ranks, since anybody can know an address", root);
-	return tt_id_from_root(root, secret, ret_id);
+			"ranks, since an address is no secret", root);
+	return tt_nccl_id_from_root(root, secret, ret_id);
 }
 
 NCCL_CALL(ncclResult_t, ncclGetUniqueId, ncclUniqueId *uniqueId)
@@ -73,7 +72,7 @@ static int run_shrink(struct nccl_job *job)
 				       job->nexcluded, &job->made, &config, job->flags));
 }
 
-/* Ready to run; *comm is the handle from now on. */
+/* Makes a join that is ready to run, and its handle in *comm. 0 | TT_SYSTEM */
 static int new_join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int rank,
 		    const struct nccl_options *options, void *context, struct nccl_job **ret_job)
 {
@@ -89,8 +88,8 @@ static int new_join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int ra
 	job->rank = rank;
 	job->options = *options;
 	job->context = context;
-	job->place = comm;
-	nccl_place(comm, handle);
+	job->variable = comm;
+	nccl_comm_store(comm, handle);
 	*ret_job = job;
 	return 0;
 }
@@ -105,7 +104,7 @@ static ncclResult_t join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, i
 	if (!comm)
 		rc = tt_fail(TT_ARG, "ncclCommInitRank: comm is NULL");
 	else
-		nccl_place(comm, NULL);
+		nccl_comm_store(comm, NULL);
 	if (!rc && (nranks < 1 || rank < 0 || rank >= nranks))
 		rc = tt_fail(TT_ARG,
 			"ncclCommInitRank: rank %d of %d: nranks must be at least 1 and rank within 0..nranks-1",
@@ -127,8 +126,8 @@ NCCL_CALL(ncclResult_t, ncclCommInitRank, ncclComm_t *comm, int nranks, ncclUniq
 	return join(comm, nranks, &commId, rank, NULL);
 }
 
-/* Several ids spread the work of rank 0 over several roots; here connections form a tree anyway, so
- * one is enough. */
+/* Several ids distribute NCCL's bootstrap over several roots. Tutti's bootstrap is a tree anyway,
+ * so the first id is enough. */
 NCCL_CALL(ncclResult_t, ncclCommInitRankScalable, ncclComm_t *comm, int nranks, int rank, int nids,
 	  ncclUniqueId *ids, ncclConfig_t *config)
 {
@@ -172,8 +171,8 @@ NCCL_CALL(ncclResult_t, ncclCommInitAll, ncclComm_t *comms, int ndev, const int 
 	return nccl_result(rc);
 }
 
-/* A communicator out of comm: the handle, NULL for a rank
- * that will not be in it, and the job to be run. */
+/* Makes the job of a split or shrink of comm, and the handle of the new communicator in *newcomm
+ * (NULL for a rank that is no member). 0 | TT_ARG | TT_SYSTEM */
 static int derive(ncclComm_t comm, const char *call, int (*run)(struct nccl_job *), bool member,
 		  ncclComm_t *newcomm, const ncclConfig_t *config, struct nccl_job **ret_job)
 {
@@ -194,14 +193,14 @@ static int derive(ncclComm_t comm, const char *call, int (*run)(struct nccl_job 
 	handle = member ? nccl_comm_new(options.blocking) : NULL;
 	if (handle || !member)
 		job = nccl_job_new(run, handle, comm, options.blocking);
-	nccl_place(newcomm, job ? handle : NULL);
+	nccl_comm_store(newcomm, job ? handle : NULL);
 	if (!job) {
 		nccl_comm_drop(handle);
 		return TT_SYSTEM;
 	}
 	job->options = options;
 	job->context = nccl_context_of_caller();
-	job->place = newcomm;
+	job->variable = newcomm;
 	*ret_job = job;
 	return 0;
 }
@@ -220,8 +219,8 @@ NCCL_CALL(ncclResult_t, ncclCommSplit, ncclComm_t comm, int color, int key, nccl
 	return nccl_group_job(job);
 }
 
-/* Who is missing must be said: to find it out, as tuttiCommShrink can, would take half of a long
- * deadline here. */
+/* The list of excluded ranks is required: finding the missing ranks, as tuttiCommShrink can, would
+ * take half of the long time-out of nccl_environment.c. */
 NCCL_CALL(ncclResult_t, ncclCommShrink, ncclComm_t comm, int *excluded, int nexcluded,
 	  ncclComm_t *newcomm, ncclConfig_t *config, int flags)
 {

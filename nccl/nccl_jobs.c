@@ -1,10 +1,11 @@
 /*
- * nccl_jobs.c - what may take long: joins, splits, finalizing. Each runs in a thread of its own
+ * nccl_jobs.c - joins, splits, shrinks and finalizing, each in a thread of its own
  *
- * Called by nccl_init.c and nccl_comms.c, through nccl_group.c. The ranks of one thread that join in a group need
- * each other, so they must run at once; a nonblocking communicator returns before they end; and a
- * thread that waits for one can be freed by ncclCommAbort of another thread, while the join itself
- * ends in its own time, at the latest at its deadline.
+ * Called by nccl_init.c and nccl_comms.c, also through nccl_group.c. Threads are needed for three
+ * reasons. The ranks that one thread joins in a group need each other, so their joins must run at
+ * the same time. A call on a nonblocking communicator returns before the job ends. ncclCommAbort in
+ * another thread ends the wait for a job, while the join itself ends later, at its deadline at the
+ * latest.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -14,11 +15,11 @@
 
 #include "nccl/nccl_layer.h"
 
-/* guards handles and jobs of the process */
+/* guards the handles and jobs of the process */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
-/* A user of the handle less; under lock. */
+/* Drops one user of the handle; under lock. */
 static void drop(ncclComm_t c)
 {
 	if (c && --c->users == 0)
@@ -72,8 +73,8 @@ struct nccl_job *nccl_job_new(int (*run)(struct nccl_job *), ncclComm_t comm, nc
 	return job;
 }
 
-/* A caller that waits for the job uses the parent for nothing else,
- * and its watchdog must see no change. */
+/* The state of the parent of a blocking job stays: its caller makes no other call meanwhile, and a
+ * watchdog must see no change. */
 static void begin(struct nccl_job *job, ncclComm_t c)
 {
 	if (!c)
@@ -81,22 +82,22 @@ static void begin(struct nccl_job *job, ncclComm_t c)
 	c->jobs++;
 	c->users++;
 	if (c == job->parent)
-		job->turn = c->begun++;
+		job->ticket = c->begun++;
 	if (c == job->comm || !job->blocking)
 		atomic_store(&c->state, ncclInProgress);
 }
 
-/* Two splits of one communicator would take each other's answers. */
-static void await_turn(struct nccl_job *job)
+/* Two splits of one communicator must not run at once: they would receive each other's messages. */
+static void await_ticket(struct nccl_job *job)
 {
 	pthread_mutex_lock(&lock);
-	while (job->parent && job->parent->ended != job->turn)
+	while (job->parent && job->parent->ended != job->ticket)
 		pthread_cond_wait(&changed, &lock);
 	pthread_mutex_unlock(&lock);
 }
 
-/* The last job decides the state of its communicator;
- * a parent goes on whatever became of its child. */
+/* The last job of a communicator sets its state. A failed job does not change the parent's
+ * state. */
 static void end(struct nccl_job *job, ncclComm_t c)
 {
 	int result = c == job->comm && job->result ? (int)nccl_result(job->result) : ncclSuccess;
@@ -114,7 +115,7 @@ static void end(struct nccl_job *job, ncclComm_t c)
 
 static void release(struct nccl_job *job)
 {
-	if (--job->holders)
+	if (--job->references)
 		return;
 	free(job->excluded);
 	free(job);
@@ -122,8 +123,8 @@ static void release(struct nccl_job *job)
 
 void nccl_job_discard(struct nccl_job *job)
 {
-	if (job->place)
-		nccl_place(job->place, NULL);
+	if (job->variable)
+		nccl_comm_store(job->variable, NULL);
 	if (job->comm && nccl_comm_take(job->comm, true, &(tuttiComm_t){ NULL }))
 		nccl_comm_drop(job->comm);
 	free(job->excluded);
@@ -155,13 +156,13 @@ static void *job_thread(void *arg)
 	struct nccl_job *job = arg;
 
 	nccl_context_enter(job->context);
-	await_turn(job);
+	await_ticket(job);
 	job->result = job->run(job);
 	finish(job);
 	return NULL;
 }
 
-/* The job is held twice: by its thread, and by who started it. */
+/* A job has two references: of its thread and of its caller. */
 static void start(struct nccl_job *job)
 {
 	sigset_t all, old;
@@ -169,11 +170,11 @@ static void start(struct nccl_job *job)
 	int failed;
 
 	pthread_mutex_lock(&lock);
-	job->holders = 2;
+	job->references = 2;
 	begin(job, job->comm);
 	begin(job, job->parent);
 	pthread_mutex_unlock(&lock);
-	/* signals are the program's business, not this thread's */
+	/* the thread blocks all signals, which the program handles */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	failed = pthread_create(&thread, NULL, job_thread, job);
@@ -186,7 +187,7 @@ static void start(struct nccl_job *job)
 	finish(job);
 }
 
-/* How a job ended: 0 | 1 still running | code. A blocking one is waited for. */
+/* The result of a job: 0 | 1 still running | code. Waits for a blocking job. */
 static int outcome(struct nccl_job *job)
 {
 	ncclComm_t failed = NULL;
@@ -201,9 +202,9 @@ static int outcome(struct nccl_job *job)
 		rc = job->blocking ? tt_fail(TT_REMOTE,
 					     "the communicator was aborted while it was joining")
 				   : 1;
-	if (rc < 0 && job->blocking && job->place && job->done) {
+	if (rc < 0 && job->blocking && job->variable && job->done) {
 		failed = job->comm;
-		nccl_place(job->place, NULL);
+		nccl_comm_store(job->variable, NULL);
 	}
 	release(job);
 	pthread_mutex_unlock(&lock);

@@ -1,7 +1,7 @@
 /*
- * nccl_register.c - tell a communicator of buffers that will be used often; there are no windows
+ * nccl_register.c - registration of user buffers; windows, which Tutti does not have
  *
- * Called by users.
+ * Called by users; calls tutti.h.
  */
 #include "nccl/nccl_layer.h"
 
@@ -22,9 +22,8 @@ NCCL_CALL(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void *handle)
 	return nccl_result(rc ? rc : nccl_code(tuttiCommDeregister(tutti, handle)));
 }
 
-/* Where NCCL has no faster way for windows than for other memory, the call succeeds and there is no
- * window; programs look for that before they give one to kernels of their own, which would read it.
- * So it is here. */
+/* Succeeds with a NULL window, as NCCL does where windows have no faster path than other memory.
+ * Programs check for NULL before they pass a window to their own kernels, which would read it. */
 NCCL_CALL(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void *buff, size_t size,
 	  ncclWindow_t *win, int winFlags)
 {

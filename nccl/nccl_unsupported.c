@@ -1,9 +1,9 @@
 /*
- * nccl_unsupported.c - calls of libnccl.so.2 that are exported and not built: each says so
+ * nccl_unsupported.c - calls of libnccl.so.2 that are exported but not built: each returns an error
  *
- * Programs are loaded with all their symbols bound at once: one that is missing and the program
- * does not start, though it would never call it. Those of the headers of 2.28 are followed by those
- * of later versions, up to 2.31.
+ * Called by users. The calls are exported because many programs bind all symbols when they are
+ * loaded: a program with a missing symbol does not start, even if it never calls the function. The
+ * calls of 2.28's headers come first, then those of later versions up to 2.31.
  */
 #include "nccl/nccl_layer.h"
 
@@ -13,7 +13,7 @@ static ncclResult_t unbuilt(const char *call, const char *instead)
 				     instead));
 }
 
-/* Whatever arguments it is called with, in registers or on the stack: it looks at none. */
+/* The function ignores its arguments, in registers or on the stack, whatever their number is. */
 #define UNBUILT(name, instead) \
 	NCCL_CALL(ncclResult_t, name, void) { return unbuilt(#name, instead); }
 
@@ -44,23 +44,23 @@ UNBUILT(ncclPutSignal, PAIR)
 UNBUILT(ncclSignal, PAIR)
 UNBUILT(ncclWaitSignal, PAIR)
 
-#define BARE "the call without Config does the same"
-UNBUILT(ncclAllReduceConfig, BARE)
-UNBUILT(ncclBroadcastConfig, BARE)
-UNBUILT(ncclReduceConfig, BARE)
-UNBUILT(ncclAllGatherConfig, BARE)
-UNBUILT(ncclReduceScatterConfig, BARE)
-UNBUILT(ncclAlltoAllConfig, BARE)
-UNBUILT(ncclGatherConfig, BARE)
-UNBUILT(ncclScatterConfig, BARE)
+#define NO_CONFIG "the call without Config does the same"
+UNBUILT(ncclAllReduceConfig, NO_CONFIG)
+UNBUILT(ncclBroadcastConfig, NO_CONFIG)
+UNBUILT(ncclReduceConfig, NO_CONFIG)
+UNBUILT(ncclAllGatherConfig, NO_CONFIG)
+UNBUILT(ncclReduceScatterConfig, NO_CONFIG)
+UNBUILT(ncclAlltoAllConfig, NO_CONFIG)
+UNBUILT(ncclGatherConfig, NO_CONFIG)
+UNBUILT(ncclScatterConfig, NO_CONFIG)
 
-#define NOTHING "nothing stands in for it"
-UNBUILT(ncclCommQueryProperties, NOTHING)
-UNBUILT(ncclCommMemStats, NOTHING)
-UNBUILT(ncclCommSuspend, NOTHING)
-UNBUILT(ncclCommResume, NOTHING)
+#define NO_REPLACEMENT "Tutti has no replacement"
+UNBUILT(ncclCommQueryProperties, NO_REPLACEMENT)
+UNBUILT(ncclCommMemStats, NO_REPLACEMENT)
+UNBUILT(ncclCommSuspend, NO_REPLACEMENT)
+UNBUILT(ncclCommResume, NO_REPLACEMENT)
 
-#define TUTTI7 "tutti(7) lists the variables that steer it"
+#define TUTTI7 "tutti(7) lists the variables for settings"
 UNBUILT(ncclParamBind, TUTTI7)
 UNBUILT(ncclParamGet, TUTTI7)
 UNBUILT(ncclParamGetAllParameterKeys, TUTTI7)
@@ -80,38 +80,38 @@ NCCL_CALL(void, ncclParamDumpAll, void)
 	unbuilt("ncclParamDumpAll", TUTTI7);
 }
 
-/* Those that return no result: an empty team, nobody's rank, no slots. */
-struct team { int nranks, rank, stride; };
+/* Calls without a result code return an empty team, rank -1, or 0 slots. */
+struct nccl_team { int nranks, rank, stride; };
 
-NCCL_CALL(struct team, ncclTeamWorld, ncclComm_t comm)
+NCCL_CALL(struct nccl_team, ncclTeamWorld, ncclComm_t comm)
 {
 	(void)comm;
 	unbuilt("ncclTeamWorld", HOST);
-	return (struct team){ 0, 0, 0 };
+	return (struct nccl_team){ 0, 0, 0 };
 }
 
-NCCL_CALL(struct team, ncclTeamLsa, ncclComm_t comm)
+NCCL_CALL(struct nccl_team, ncclTeamLsa, ncclComm_t comm)
 {
 	(void)comm;
 	unbuilt("ncclTeamLsa", HOST);
-	return (struct team){ 0, 0, 0 };
+	return (struct nccl_team){ 0, 0, 0 };
 }
 
-NCCL_CALL(struct team, ncclTeamRail, ncclComm_t comm)
+NCCL_CALL(struct nccl_team, ncclTeamRail, ncclComm_t comm)
 {
 	(void)comm;
 	unbuilt("ncclTeamRail", HOST);
-	return (struct team){ 0, 0, 0 };
+	return (struct nccl_team){ 0, 0, 0 };
 }
 
-NCCL_CALL(int, ncclTeamRankToWorld, ncclComm_t comm, struct team team, int rank)
+NCCL_CALL(int, ncclTeamRankToWorld, ncclComm_t comm, struct nccl_team team, int rank)
 {
 	(void)comm, (void)team, (void)rank;
 	unbuilt("ncclTeamRankToWorld", HOST);
 	return -1;
 }
 
-NCCL_CALL(int, ncclTeamRankToLsa, ncclComm_t comm, struct team team, int rank)
+NCCL_CALL(int, ncclTeamRankToLsa, ncclComm_t comm, struct nccl_team team, int rank)
 {
 	(void)comm, (void)team, (void)rank;
 	unbuilt("ncclTeamRankToLsa", HOST);

@@ -1,14 +1,15 @@
 #!/bin/bash
-# shaped.sh - allreduce over a rate-limited link: two network namespaces are two hosts, joined by a shaped veth pair
+# shaped.sh - allreduce over a rate-limited link: two network namespaces act as hosts, joined by a shaped veth pair
 #
-#   perf/shaped.sh [RANKS_A_SIDE...]          default: 1 2; as root, after the build, from the folder of the build
-#   RATE=1gbit SIZES="4M 16M 64M" ALGO=auto   what `tc` and allreduce_perf take
-#   TUTTI=./perf/tutti                        predicts, too; empty: does not
-#   CC=                                       congestion control in both namespaces; empty: the system's
+#   perf/shaped.sh [RANKS_PER_HOST...]        default: 1 2; run as root, after the build, in the build folder
+#   RATE=1gbit SIZES="4M 16M 64M" ALGO=auto   arguments of `tc` and allreduce_perf
+#   TUTTI=./perf/tutti                        program for predictions; empty: no predictions
+#   CC=                                       congestion control in both namespaces; empty: the system's default
 #
-# Each direction of the link is shaped by `tc tbf`. Whatever the ranks a side, hosts exchange 2S bytes of payload for a
-# message of S bytes (each its reduced half and the other's result), S in each direction: so the algorithm bandwidth, S over
-# time, compares directly with the rate of one direction. Packets' heads leave 0.956 of the rate for payload.
+# `tc tbf` shapes each direction of the link. For any number of ranks per host, the hosts exchange 2S bytes of payload for a
+# message of S bytes, S in each direction (each host sends its reduced half and the result of the other half). So the
+# algorithm bandwidth, S divided by time, is comparable with the rate of one direction. Packet headers leave 0.956 of the
+# rate for payload.
 set -u
 perf=${PERF:-./perf/allreduce_perf} tutti=${TUTTI-./perf/tutti}
 rate=${RATE:-1gbit} sizes=${SIZES:-4M 16M 64M} algo=${ALGO:-auto}
@@ -27,10 +28,10 @@ done
 # line_rate: bytes per second of RATE
 line_rate() { echo "$rate" | awk '{ u = /gbit/ ? 1e9 : /mbit/ ? 1e6 : 1; printf "%.0f", ($1 + 0) * u / 8 }'; }
 
-# calls_of SIZE: 1 GiB in all, which takes 9 s at 1gbit: congestion control wants seconds to find its rate
+# calls_of SIZE: number of calls for 1 GiB in total (9 s at 1gbit), since congestion control needs seconds to converge
 calls_of() { echo $((2 ** 30 / $(numfmt --from=iec "$1"))); }
 
-# everywhere RANKS_A_SIDE COMMAND...: on every rank; what rank 0 says is in $out/0 then
+# everywhere RANKS_PER_HOST COMMAND...: runs the command on every rank; the output of rank 0 goes to $out/0
 everywhere() {
 	local n=$((2 * $1)) r host pids=()
 	for ((r = 0; r < n; r++)); do
@@ -42,14 +43,14 @@ everywhere() {
 	for r in "${pids[@]}"; do wait "$r" || { cat "$out"/err.* >&2; die "$n ranks: ${*:2}: failed"; }; done
 }
 
-# run RANKS_A_SIDE SIZE CALLS: a line of the table
+# run RANKS_PER_HOST SIZE CALLS: prints a row of the table
 run() {
 	everywhere "$1" "$perf" -b "$2" -e "$2" -n "$3" -w 5 -c 1 --algo "$algo" --place out
 	awk -v a="$1" -v line="$(line_rate)" '$3 == "float" { printf "| %d | %s | %.2f | %.1f | %.3f | %s |\n",
 		a, $1, $6 / 1000, $1 / $6, $1 / $6 * 1e6 / line, $NF }' "$out/0"
 }
 
-# predict RANKS_A_SIDE: every algorithm, as the model has it for a link of this rate and as it is
+# predict RANKS_PER_HOST: prints predicted (model with a link of this rate) and measured times of every algorithm
 predict() {
 	line_rate | awk '{ g = $1 * 0.956 / 1e9; print "hosts.link_gbps", g; print "hosts.host_gbps", g }' >"$out/links"
 	everywhere "$1" "$tutti" tune --check --links "$out/links" -b 4K -e 4M -f 32 --repeats 3

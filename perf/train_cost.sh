@@ -1,9 +1,9 @@
 #!/bin/bash
-# train_cost.sh - what the same bits for any number of ranks cost: the time of a step by --canonical
+# train_cost.sh - cost of bit-identical results for any number of ranks: time of a training step by --canonical mode
 #
-#   perf/train_cost.sh            from the folder of the build; ROUNDS=7 RANKS="1 2 8" STEPS=100 DATA=fashion
+#   perf/train_cost.sh            in the build folder; ROUNDS=7 RANKS="1 2 8" STEPS=100 DATA=fashion
 #
-# In each round every mode has its turn, so that the machine's moods meet all; medians over the rounds.
+# Every round runs every mode once, so that noise of the machine affects all modes equally; medians over the rounds.
 set -u
 train=${TRAIN:-./trainer/tutti-train}
 rounds=${ROUNDS:-7} ranks=${RANKS:-1 2 8} steps=${STEPS:-100} data=${DATA:-fashion}

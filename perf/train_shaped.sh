@@ -1,12 +1,12 @@
 #!/bin/bash
-# train_shaped.sh - synchronising seldom over a slow link: time to an accuracy, mirrored beside local SGD
+# train_shaped.sh - training over a slow link: time to an accuracy, synchronous SGD (mirrored) and local SGD (average)
 #
-#   perf/train_shaped.sh [--svg FILE]         as root, after the build, from the folder of the build
-#   perf/train_shaped.sh --overlap            instead: how much of communication is hidden behind computing
+#   perf/train_shaped.sh [--svg FILE]         as root, after the build, in the build folder; FILE: plot of the accuracy
+#   perf/train_shaped.sh --overlap            instead: share of communication hidden by overlap with computation
 #   RATE=100mbit H=16 REACH=0.80 STEPS=480
 #
-# Two ranks in two network namespaces, joined by a veth pair whose directions are shaped by `tc tbf`. Time is that of the
-# steps; both measure the accuracy every 32 steps, when averaging is due anyway, and that time does not count.
+# Two ranks in two network namespaces, joined by a veth pair whose directions are shaped by `tc tbf`. Times cover the steps
+# only. Both strategies measure the accuracy every 32 steps, at steps that average anyway; this time is excluded.
 set -u
 train=${TRAIN:-./trainer/tutti-train}
 rate=${RATE:-100mbit} h=${H:-16} reach=${REACH:-0.80} steps=${STEPS:-480}
@@ -21,7 +21,7 @@ die() { echo "train_shaped.sh: $1" >&2; exit 1; }
 [ -x "$train" ] || die "no $train; build, or set TRAIN"
 two_hosts 10.79.0 && shape "$rate" || die "$lacks"
 
-run() {   # NAME ARGUMENT...: $out/NAME gets lines SECONDS ACCURACY
+run() {   # NAME ARGUMENT...: writes lines SECONDS ACCURACY to $out/NAME
 	local name=$1 r host
 	shift
 	for r in 1 0; do
@@ -36,9 +36,10 @@ run() {   # NAME ARGUMENT...: $out/NAME gets lines SECONDS ACCURACY
 seconds() { awk -v least="$reach" '$2 >= least { print $1; exit }' "$out/$1"; }
 total() { tail -n 1 "$out/$1"; }
 
-# Gradients of 1.3 MB that take 30 ms, of which two thirds are the backward pass: in buckets, and all at once after it.
+# Gradients of 1.3 MB; computation of 30 ms per step, two thirds of it backward pass. Communication in buckets during the
+# backward pass, and in one call after the backward pass.
 field() { sed -n "s/.*\"$1\":\([0-9.]*\),.*/\1/p" "$out/log.0" | tail -n 1; }
-exposed() {   # CANONICAL BUCKET_KB: milliseconds of a step in which rank 0 only waits, to $out/exposed; a row
+exposed() {   # CANONICAL BUCKET_KB: writes "ms per step, ms per step in which rank 0 only waits" to $out/exposed
 	run "$1" --model mlp:256,256,256 --canonical "$1" --bucket-kb "$2" --sim-compute-ms 30 --eval-every 100000
 	awk -v s="$(field exposed_comm_share)" -v t="$(field step_ms)" 'BEGIN { printf "%.1f %.1f\n", t, s * t }' >"$out/exposed"
 }

@@ -1,5 +1,7 @@
 /*
- * cuda_device.c - the GPU that a tool's rank uses (cuda_device.h)
+ * cuda_device.c - the GPU of a tool's rank (cuda_device.h): context, facts, copy bandwidth
+ *
+ * Called by perf/bench/rank_records.c and the trainer. Calls the CUDA driver (gpu/cuda.h).
  */
 #include "tools/cuda_device.h"
 
@@ -54,30 +56,30 @@ int tool_cuda_device_take(int ordinal, int local_rank, struct tool_cuda_device *
 		return TT_CUDA;
 	rc = d.cu->device_count(&d.devices);
 	if (rc)
-		return tt_cuda_fail(rc, "the number of devices");
+		return tt_cuda_fail(rc, "count the devices");
 	if (d.devices < 1 || ordinal >= d.devices)
 		return tt_fail(TT_CUDA,
-			"cuda:%d: this host has %d CUDA device%s; use cuda:0 or another of them",
+			"cuda:%d: this host has %d CUDA device%s; use cuda:0 or another existing device",
 			ordinal < 0 ? 0 : ordinal, d.devices, d.devices == 1 ? "" : "s");
 	d.ordinal = ordinal < 0 ? local_rank % d.devices : ordinal;
 	rc = describe(&d);
 	if (rc)
-		return tt_cuda_fail(rc, "a context on device %d", d.ordinal);
+		return tt_cuda_fail(rc, "create a context on device %d", d.ordinal);
 	*ret = d;
 	return 0;
 }
 
-/* ---- what a copy can do ---------------------------------------------------------------------- */
+/* ---- copy bandwidth -------------------------------------------------------------------------- */
 
-struct copying {
+struct copy_test {
 	tt_cuptr from, to;
 	size_t bytes;
 	tt_custream stream;
 	tt_cuevent begin, end;
 };
 
-/* Two buffers of at most so many bytes, less if there is no room. */
-static int copying_open(const struct tt_cuda *cu, struct copying *c, size_t most)
+/* Allocates two buffers of `most` bytes; halves the size while memory does not suffice. */
+static int copy_test_open(const struct tt_cuda *cu, struct copy_test *c, size_t most)
 {
 	int rc = 0;
 
@@ -90,7 +92,7 @@ static int copying_open(const struct tt_cuda *cu, struct copying *c, size_t most
 		c->from = 0;
 	}
 	if (!rc)
-		rc = cu->stream_create(&c->stream, TT_CU_STREAM_APART);
+		rc = cu->stream_create(&c->stream, TT_CU_STREAM_NON_BLOCKING);
 	if (!rc)
 		rc = cu->event_create(&c->begin, 0);
 	if (!rc)
@@ -98,7 +100,7 @@ static int copying_open(const struct tt_cuda *cu, struct copying *c, size_t most
 	return rc ? rc : cu->memset8_async(c->from, 0x3c, c->bytes, c->stream);
 }
 
-static void copying_close(const struct tt_cuda *cu, struct copying *c)
+static void copy_test_close(const struct tt_cuda *cu, struct copy_test *c)
 {
 	if (c->end)
 		cu->event_destroy(c->end);
@@ -112,7 +114,7 @@ static void copying_close(const struct tt_cuda *cu, struct copying *c)
 		cu->mem_free(c->from);
 }
 
-static int copy_round(const struct tt_cuda *cu, const struct copying *c, float *ret_ms)
+static int copy_round(const struct tt_cuda *cu, const struct copy_test *c, float *ret_ms)
 {
 	int rc = cu->event_record(c->begin, c->stream);
 
@@ -127,7 +129,7 @@ static int copy_round(const struct tt_cuda *cu, const struct copying *c, float *
 
 int tool_cuda_device_copy_gbps(const struct tool_cuda_device *d, double *ret_gbps, size_t *ret_bytes)
 {
-	struct copying c = { .from = 0 };
+	struct copy_test c = { .from = 0 };
 	float ms, best = 0;
 	int device, cache = 0, rc;
 
@@ -135,16 +137,16 @@ int tool_cuda_device_copy_gbps(const struct tool_cuda_device *d, double *ret_gbp
 	if (!rc)
 		rc = d->cu->device_attribute(&cache, TT_CU_ATTR_L2_BYTES, device);
 	if (!rc)
-		rc = copying_open(d->cu, &c,
-				  (size_t)cache * 8 > COPY_LEAST ? (size_t)cache * 8 : COPY_LEAST);
+		rc = copy_test_open(d->cu, &c,
+				    (size_t)cache * 8 > COPY_LEAST ? (size_t)cache * 8 : COPY_LEAST);
 	for (int i = 0; i < COPY_ROUNDS && !rc; i++) {
 		rc = copy_round(d->cu, &c, &ms);
-		if (i == 1 || (i && ms < best))        /* the first one warms up */
+		if (i == 1 || (i && ms < best))        /* round 0 is the warm-up */
 			best = ms;
 	}
-	copying_close(d->cu, &c);
+	copy_test_close(d->cu, &c);
 	if (rc)
-		return tt_cuda_fail(rc, "the bandwidth of copies on device %d", d->ordinal);
+		return tt_cuda_fail(rc, "measure the copy bandwidth of device %d", d->ordinal);
 	*ret_gbps = best > 0 ? 2.0 * COPIES * (double)c.bytes / ((double)best * 1e6) : 0;
 	*ret_bytes = c.bytes;
 	return 0;

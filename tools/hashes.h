@@ -1,24 +1,24 @@
 /*
- * hashes.h - hashes of the parameters after every step, for `tutti hashdiff`
+ * hashes.h - format of the file of parameter hashes: tutti-train writes, `tutti hashdiff` compares
  *
- * A file of records: header, then for each step its number and a hash for each
- * bucket, and after the step of --hash-values the parameters themselves. All in
- * this machine's byte order. Rank 0 writes (train.c), perf/commands/cmd_hashdiff.c reads.
+ * The file begins with a header. Each training step adds one record: step number, one hash per
+ * bucket of parameters, and for the step of --hash-values the parameters. Byte order: the host's.
+ * Rank 0 of the trainer writes the file; perf/commands/cmd_hashdiff.c reads two files.
  */
-#ifndef TOOL_TRAINER_HASHES_H
-#define TOOL_TRAINER_HASHES_H
+#ifndef TOOL_HASHES_H
+#define TOOL_HASHES_H
 
 #include <stdint.h>
 
 #define TOOL_HASHES_MAGIC UINT64_C(0x3148534854545554) /* "TUTTHSH1" */
 
-enum { TOOL_HASHES_BUCKET = 4096 }; /* parameters with one hash */
+enum { TOOL_HASHES_BUCKET = 4096 }; /* parameters per hash */
 
 struct tool_hashes_header {
 	uint64_t magic, parameters, bucket;
 };
 
-/* Followed by the hashes, one for each bucket, and with values: by the parameters. */
+/* The hashes follow, one per bucket; with values != 0 the parameters follow the hashes. */
 struct tool_hashes_step {
 	uint64_t step, values;
 };

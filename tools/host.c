@@ -1,7 +1,7 @@
 /*
- * host.c - the processor's name and free memory, from /proc and the control groups
+ * host.c - processor name and free memory, read from /proc and the control groups (host.h)
  *
- * Called by bench_thread.c and cmd_info.c.
+ * Called by perf/bench/rank_records.c and perf/commands/cmd_info.c.
  */
 #include "tools/host.h"
 
@@ -29,8 +29,8 @@ void tool_host_cpu(char *text, size_t bytes)
 		fclose(f);
 }
 
-/* The number behind key in a file of a control group, or the first when key is NULL; UINT64_MAX for
- * "max" and none. */
+/* Returns the number after key in a control group's file (key NULL: the first number of the file);
+ * UINT64_MAX for "max" or a missing number. */
 static uint64_t read_number(const char *folder, const char *name, const char *key)
 {
 	unsigned long long value = UINT64_MAX;
@@ -51,8 +51,9 @@ static uint64_t read_number(const char *folder, const char *name, const char *ke
 	return value;
 }
 
-/* A group's use counts cached files, which give way. */
-static uint64_t left_in_group(const char *folder)
+/* Free bytes within one group's limit. Inactive file cache counts as free: the kernel reclaims the
+ * cache before memory runs out. */
+static uint64_t group_free_bytes(const char *folder)
 {
 	uint64_t limit = read_number(folder, "memory.max", NULL),
 		 used = read_number(folder, "memory.current", NULL);
@@ -65,8 +66,8 @@ static uint64_t left_in_group(const char *folder)
 	return limit > used ? limit - used : 0;
 }
 
-/* Each group from ours up to the root may have a limit. */
-static uint64_t left_in_groups(void)
+/* Minimum over all groups from this process's group up to the root. */
+static uint64_t groups_free_bytes(void)
 {
 	FILE *f = fopen("/proc/self/cgroup", "r");
 	uint64_t least = UINT64_MAX;
@@ -78,7 +79,7 @@ static uint64_t left_in_groups(void)
 		line[strcspn(line, "\n")] = '\0';
 		snprintf(folder, sizeof(folder), "/sys/fs/cgroup%s", line + 3);
 		while (strlen(folder) >= strlen("/sys/fs/cgroup")) {
-			uint64_t left = left_in_group(folder);
+			uint64_t left = group_free_bytes(folder);
 
 			least = left < least ? left : least;
 			*strrchr(folder, '/') = '\0';
@@ -93,7 +94,7 @@ uint64_t tool_host_free_bytes(void)
 {
 	FILE *f = fopen("/proc/meminfo", "r");
 	unsigned long long kb;
-	uint64_t left = left_in_groups(), free_bytes = UINT64_MAX;
+	uint64_t left = groups_free_bytes(), free_bytes = UINT64_MAX;
 	char line[128];
 
 	while (f && fgets(line, sizeof(line), f))

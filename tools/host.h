@@ -1,15 +1,15 @@
-/* host.h - facts about this host that the tools print or count on */
+/* host.h - processor name and free memory of this host */
 #ifndef TOOL_HOST_H
 #define TOOL_HOST_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The processor's name as the kernel tells it. */
+/* Writes the processor name of /proc/cpuinfo; without a name there, the machine name of uname. */
 void tool_host_cpu(char *text, size_t bytes);
 
-/* Memory that can be had without swapping, within the limits of the control group.
- * UINT64_MAX when unknown. */
+/* Returns the memory available without swapping, within the limits of the control groups;
+ * UINT64_MAX: unknown. */
 uint64_t tool_host_free_bytes(void);
 
 #endif

@@ -1,7 +1,8 @@
 /*
- * options.c - read a command line by a table of options, and print the table as help
+ * options.c - parse a command line by a table of options; print the table as help (options.h)
  *
- * Called by the mains of the tools. getopt_long splits the line; everything else is here.
+ * Called by the main functions of the tools. getopt_long splits the arguments; options.c parses
+ * values, checks ranges and words the errors.
  */
 #include "tools/options.h"
 
@@ -54,7 +55,7 @@ int tool_parse_number(const char **text, int min, int max)
 	return (int)value;
 }
 
-/* Does one of the |-separated spellings in word[0..length) equal text? */
+/* Compares text with the |-separated spellings in word[0..length). */
 static bool spells(const char *word, size_t length, const char *text)
 {
 	size_t n = strlen(text);
@@ -161,7 +162,7 @@ static const char *read_real(const struct tool_option *o, const char *text, doub
 	return in_range(o, *field) ? NULL : "out of range";
 }
 
-/* Returns NULL, or what is wrong with the text. */
+/* Returns NULL, or the reason why text is no value of the option. */
 static const char *read_value(const struct tool_option *o, const char *text, void *values)
 {
 	char *field = (char *)values + o->offset;
@@ -183,9 +184,9 @@ static const char *read_value(const struct tool_option *o, const char *text, voi
 		return *text ? NULL : "empty";
 	case TOOL_OPT_CHOICE:
 		*(int *)field = tool_find_word(o->words, text);
-		return *(int *)field >= 0 ? NULL : "not one of them";
+		return *(int *)field >= 0 ? NULL : "unknown word";
 	}
-	return "of unknown kind";
+	return "unknown kind of option";
 }
 
 static void set_defaults(const struct tool_option *options, void *values)
@@ -204,9 +205,9 @@ static void set_defaults(const struct tool_option *options, void *values)
 	}
 }
 
-/* ---- help and complaints --------------------------------------------------------------------- */
+/* ---- help and error messages ----------------------------------------------------------------- */
 
-/* What may stand behind the option, in words. */
+/* Prints the values that the option accepts. */
 static void print_domain(const struct tool_option *o, FILE *to)
 {
 	switch (o->kind) {
@@ -226,7 +227,7 @@ static void print_domain(const struct tool_option *o, FILE *to)
 		fprintf(to, "one of: %s", o->words);
 		break;
 	default:
-		fprintf(to, "--%s %s is meant", o->name, o->argument);
+		fprintf(to, "use --%s %s", o->name, o->argument);
 	}
 }
 
@@ -237,8 +238,8 @@ static void print_help(const struct tool_usage *usage)
 		char left[64];
 		const char *line = o->help;
 
-		snprintf(left, sizeof(left), "%c%c%s--%s%s%s", o->letter ? '-' : ' ',
-			 o->letter ? o->letter : ' ', o->letter ? ", " : "  ", o->name,
+		snprintf(left, sizeof(left), "%c%c%s--%s%s%s", o->short_name ? '-' : ' ',
+			 o->short_name ? o->short_name : ' ', o->short_name ? ", " : "  ", o->name,
 			 o->argument ? " " : "", o->argument ? o->argument : "");
 		for (bool first = true; line; first = false) {
 			int length = (int)strcspn(line, "\n");
@@ -250,8 +251,8 @@ static void print_help(const struct tool_usage *usage)
 			printf("\n");
 		}
 	}
-	printf("  %-30s  this list; defaults are in parentheses\n", "-h, --help");
-	printf("  %-30s  the version\n", "    --version");
+	printf("  %-30s  print this list; defaults are in parentheses\n", "-h, --help");
+	printf("  %-30s  print the version\n", "    --version");
 }
 
 void tool_print_version(const char *tool)
@@ -276,15 +277,16 @@ static int complain(const struct tool_usage *usage, const struct tool_option *o,
 	return 2;
 }
 
-/* getopt could not place this argument. */
-static int complain_unknown(const struct tool_usage *usage, const char *text, int letter)
+/* Reports an argument that getopt does not know; suggests the long option with the smallest edit
+ * distance below 3 (words of up to 6 characters: below 2). */
+static int complain_unknown(const struct tool_usage *usage, const char *text, int short_name)
 {
 	const struct tool_option *nearest = NULL;
 	int best = (int)strlen(text) > 6 ? 3 : 2;
 
-	if (letter && letter < LONG_ONLY) {
+	if (short_name && short_name < LONG_ONLY) {
 		fprintf(stderr, "%s: -%c: unknown option; %s --help lists them\n", usage->tool,
-			letter, usage->tool);
+			short_name, usage->tool);
 		return 2;
 	}
 	for (const struct tool_option *o = usage->options; o->name; o++) {
@@ -307,29 +309,30 @@ static int complain_unknown(const struct tool_usage *usage, const char *text, in
 	return 2;
 }
 
-/* ---- the line -------------------------------------------------------------------------------- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
-/* The table in getopt's forms. An option's value is its letter, or LONG_ONLY + its row. */
-static void make_tables(const struct tool_option *options, char *letters, struct option *longs)
+/* Converts the table into getopt's forms. getopt returns an option's short name as value, or
+ * LONG_ONLY + the row's number. */
+static void make_tables(const struct tool_option *options, char *shorts, struct option *longs)
 {
 	int n = 0;
 
-	*letters++ = ':';
-	*letters++ = 'h';
+	*shorts++ = ':';
+	*shorts++ = 'h';
 	for (; options[n].name; n++) {
 		const struct tool_option *o = &options[n];
 
 		longs[n] = (struct option){ o->name, o->kind != TOOL_OPT_FLAG, NULL, LONG_ONLY + n };
-		if (!o->letter)
+		if (!o->short_name)
 			continue;
-		*letters++ = o->letter;
+		*shorts++ = o->short_name;
 		if (o->kind != TOOL_OPT_FLAG)
-			*letters++ = ':';
+			*shorts++ = ':';
 	}
 	longs[n++] = (struct option){ "help", 0, NULL, 'h' };
 	longs[n++] = (struct option){ "version", 0, NULL, VERSION };
 	longs[n] = (struct option){ NULL, 0, NULL, 0 };
-	*letters = '\0';
+	*shorts = '\0';
 }
 
 static const struct tool_option *find_option(const struct tool_option *options, int value)
@@ -337,7 +340,7 @@ static const struct tool_option *find_option(const struct tool_option *options, 
 	if (value >= LONG_ONLY)
 		return &options[value - LONG_ONLY];
 	for (const struct tool_option *o = options; o->name; o++)
-		if (o->letter == value)
+		if (o->short_name == value)
 			return o;
 	return NULL;
 }
@@ -345,14 +348,14 @@ static const struct tool_option *find_option(const struct tool_option *options, 
 int tool_options_read(const struct tool_usage *usage, int argc, char **argv, void *values)
 {
 	struct option longs[MAX_OPTIONS + 3];
-	char letters[2 * MAX_OPTIONS + 3];
+	char shorts[2 * MAX_OPTIONS + 3];
 	int value;
 
-	make_tables(usage->options, letters, longs);
+	make_tables(usage->options, shorts, longs);
 	set_defaults(usage->options, values);
 	opterr = 0;
 	optind = 0;
-	while ((value = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
+	while ((value = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
 		const struct tool_option *o;
 		const char *wrong;
 

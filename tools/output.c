@@ -1,5 +1,5 @@
-/* output.c - the beginning and the end of a tool's standard output (output.h);
- * called by the mains of perf/ and trainer/ */
+/* output.c - standard output of a tool: set up, flush, report write errors (output.h);
+ * called by the main functions of perf/ and trainer/ */
 #include "tools/output.h"
 
 #include <errno.h>
@@ -13,8 +13,8 @@ void tool_output_begin(void)
 {
 	signal(SIGPIPE, SIG_DFL);
 	signal(SIGXFSZ, SIG_IGN);
-	/* in this order each gets the number that is free; what cannot be written is told
-	 * at the end */
+	/* open returns the lowest free number, so each closed descriptor gets its own number; stdout
+	 * is opened read-only, so that tool_output_end detects the failed writes */
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
 		if (fcntl(fd, F_GETFD) < 0)
 			open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_RDWR);
@@ -26,6 +26,6 @@ int tool_output_end(const char *tool, int status)
 	if ((fflush(stdout) == 0 && !ferror(stdout)) || status)
 		return status;
 	fprintf(stderr, "%s: standard output: %s\n", tool,
-		errno ? strerror(errno) : "lines of it could not be written; is the disk full, or was it closed?");
+		errno ? strerror(errno) : "some lines could not be written; is the disk full, or the descriptor closed?");
 	return 1;
 }

@@ -1,14 +1,14 @@
-/* output.h - a tool's standard output: what could not be written must not pass for a result */
+/* output.h - standard output of a tool: a tool whose output is incomplete must not exit with 0 */
 #ifndef TOOL_OUTPUT_H
 #define TOOL_OUTPUT_H
 
-/* First of all in main. A reader that has gone away ends the tool, quietly, whatever SIGPIPE was;
- * a standard descriptor that is closed stays useless instead of becoming a socket's number; a file
- * beyond ulimit -f is one that cannot be written, not a death. */
+/* Call first in main. Restores SIGPIPE, so a closed pipe ends the tool without a message; opens
+ * closed standard descriptors on /dev/null, so no socket gets their numbers; ignores SIGXFSZ, so a
+ * file beyond ulimit -f is a write error and does not kill the tool. */
 void tool_output_begin(void);
 
-/* Writes out what is left of standard output. Returns status; when not everything could be written
- * and status was 0: a sentence on stderr, and 1. */
+/* Flushes standard output. Returns status; if status is 0 and output was lost, prints a sentence to
+ * stderr and returns 1. */
 int tool_output_end(const char *tool, int status);
 
 #endif

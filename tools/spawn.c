@@ -1,8 +1,8 @@
 /*
- * spawn.c - fork the ranks of a tool, pass signals on, gather exit statuses
+ * spawn.c - fork the ranks of a tool, forward signals, collect exit statuses (spawn.h)
  *
- * Called by the mains of perf/ and trainer/. No signal handler: the signals that matter are blocked
- * and fetched.
+ * Called by the main functions of perf/ and trainer/. The parent has no signal handlers: signals are
+ * blocked and fetched by sigtimedwait.
  */
 #include "tools/spawn.h"
 
@@ -21,18 +21,18 @@
 
 enum { GRACE_MS = 5000, GRACE_SIGNAL_MS = 3000 };
 
-struct fleet {
+struct process_fleet {
 	const struct tool_spawn *launch;
-	pid_t *pids;            /* 0: has ended */
+	pid_t *pids;            /* [processes]; 0: ended */
 	int alive;
-	int status;             /* of the first that failed */
-	int ended;              /* processes that ended by themselves */
-	int signal;             /* that ends us; SIGKILL: the ranks, and not us; or 0 */
-	uint64_t kill_at_ns;    /* when those that are left are killed; 0: never */
+	int status;             /* exit status of the first failed process */
+	int ended;              /* number of processes that called exit */
+	int signal;             /* signal that ends ranks and parent; SIGKILL: ranks only; 0: none */
+	uint64_t kill_at_ns;    /* time at which the remaining ranks are killed; 0: never */
 	sigset_t watched, before;
 };
 
-static void print_who(const struct fleet *f, int process)
+static void print_ranks(const struct process_fleet *f, int process)
 {
 	int first = process * f->launch->ranks_each, last = first + f->launch->ranks_each - 1;
 
@@ -42,15 +42,15 @@ static void print_who(const struct fleet *f, int process)
 		fprintf(stderr, "%s: ranks %d to %d: ", f->launch->tool, first, last);
 }
 
-static void send_all(const struct fleet *f, int signal)
+static void send_all(const struct process_fleet *f, int signal)
 {
 	for (int i = 0; i < f->launch->processes; i++)
 		if (f->pids[i])
 			kill(f->pids[i], signal);
 }
 
-/* All stand still before one ends: nobody wants to read what ranks say of each other's deaths. */
-static void freeze_all(const struct fleet *f)
+/* Stops all ranks before the first one ends, so that no rank reports the deaths of the others. */
+static void freeze_all(const struct process_fleet *f)
 {
 	siginfo_t how;
 
@@ -60,7 +60,7 @@ static void freeze_all(const struct fleet *f)
 			waitid(P_PID, (id_t)f->pids[i], &how, WSTOPPED | WEXITED | WNOWAIT);
 }
 
-static void kill_within(struct fleet *f, uint32_t ms)
+static void kill_within(struct process_fleet *f, uint32_t ms)
 {
 	uint64_t at = tt_deadline_ns(ms);
 
@@ -68,8 +68,9 @@ static void kill_within(struct fleet *f, uint32_t ms)
 		f->kill_at_ns = at;
 }
 
-/* A terminal sends its signal to all of us, and a rank may be the first that gets it. */
-static bool is_for_all(const struct fleet *f, int signal)
+/* A terminal sends its signal to the whole process group, and a rank may die of the signal before
+ * the parent receives it: wait up to 100 ms for the parent's own copy. */
+static bool is_for_all(const struct process_fleet *f, int signal)
 {
 	struct timespec moment = { .tv_nsec = 100 * 1000 * 1000 };
 	sigset_t only;
@@ -79,7 +80,7 @@ static bool is_for_all(const struct fleet *f, int signal)
 	return sigismember(&f->watched, signal) && sigtimedwait(&only, NULL, &moment) == signal;
 }
 
-static void take_signal(struct fleet *f, int signal)
+static void take_signal(struct process_fleet *f, int signal)
 {
 	f->signal = signal;
 	freeze_all(f);
@@ -88,7 +89,7 @@ static void take_signal(struct fleet *f, int signal)
 	kill_within(f, GRACE_SIGNAL_MS);
 }
 
-static void note_end(struct fleet *f, int process, int how)
+static void note_end(struct process_fleet *f, int process, int how)
 {
 	int status = WIFEXITED(how) ? WEXITSTATUS(how) : !f->launch->lenient;
 
@@ -98,7 +99,7 @@ static void note_end(struct fleet *f, int process, int how)
 	if (WIFSIGNALED(how) && !f->signal && is_for_all(f, WTERMSIG(how)))
 		take_signal(f, WTERMSIG(how));
 	if (WIFSIGNALED(how) && !f->signal) {
-		print_who(f, process);
+		print_ranks(f, process);
 		fprintf(stderr, "died of signal %d (%s)\n", WTERMSIG(how),
 			strsignal(WTERMSIG(how)));
 	}
@@ -108,7 +109,7 @@ static void note_end(struct fleet *f, int process, int how)
 	}
 }
 
-static void reap(struct fleet *f)
+static void reap(struct process_fleet *f)
 {
 	for (int i = 0; i < f->launch->processes; i++) {
 		int how;
@@ -118,7 +119,7 @@ static void reap(struct fleet *f)
 	}
 }
 
-static void wait_all(struct fleet *f)
+static void wait_all(struct process_fleet *f)
 {
 	while (f->alive) {
 		struct timespec pause = { .tv_nsec = 200 * 1000 * 1000 };
@@ -131,38 +132,38 @@ static void wait_all(struct fleet *f)
 			for (int i = 0; i < f->launch->processes && !f->signal; i++) {
 				if (!f->pids[i])
 					continue;
-				print_who(f, i);
-				fprintf(stderr, "still there %d s after a rank failed: killed\n",
+				print_ranks(f, i);
+				fprintf(stderr, "still running %d s after a rank failed: killed\n",
 					GRACE_MS / 1000);
 			}
 			send_all(f, SIGKILL);
-			f->signal = f->signal ? f->signal : SIGKILL;     /* which was said above */
+			f->signal = f->signal ? f->signal : SIGKILL;     /* deaths reported above */
 			f->kill_at_ns = 0;
 		}
 	}
 }
 
-/* Who reads the output of this rank has gone away: the launcher ends all, this one too. */
-static void give_in(int signal)
+/* SIGPIPE handler of a rank, whose output has no reader: the parent ends all ranks, this one too. */
+static void end_with_parent(int signal)
 {
 	kill(getppid(), signal);
 	for (;;)
 		pause();
 }
 
-/* In the child: die with the parent, take signals again, be the rank. */
-static _Noreturn void become(struct fleet *f, int process, pid_t parent)
+/* Child: die with the parent, unblock signals, run the rank's main. */
+static _Noreturn void run_child(struct process_fleet *f, int process, pid_t parent)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(1);
-	signal(SIGPIPE, give_in);
+	signal(SIGPIPE, end_with_parent);
 	sigprocmask(SIG_SETMASK, &f->before, NULL);
 	free(f->pids);
 	exit(f->launch->main(process, f->launch->ctx));
 }
 
-static void start_all(struct fleet *f)
+static void start_all(struct process_fleet *f)
 {
 	pid_t parent = getpid();
 
@@ -171,9 +172,9 @@ static void start_all(struct fleet *f)
 		pid_t pid = fork();
 
 		if (pid == 0)
-			become(f, i, parent);
+			run_child(f, i, parent);
 		if (pid < 0) {
-			print_who(f, i);
+			print_ranks(f, i);
 			fprintf(stderr,
 				"fork: %s; use a smaller --np, or raise the limit of processes\n",
 				strerror(errno));
@@ -189,7 +190,7 @@ static void start_all(struct fleet *f)
 
 int tool_spawn(const struct tool_spawn *launch)
 {
-	struct fleet f = { .launch = launch };
+	struct process_fleet f = { .launch = launch };
 
 	f.pids = calloc((size_t)launch->processes, sizeof(*f.pids));
 	if (!f.pids) {
@@ -205,7 +206,7 @@ int tool_spawn(const struct tool_spawn *launch)
 	sigaddset(&f.watched, SIGPIPE);
 	sigprocmask(SIG_BLOCK, &f.watched, &f.before);
 	start_all(&f);
-	setvbuf(stderr, NULL, _IOLBF, BUFSIZ);  /* a line is one write: ranks write there as well */
+	setvbuf(stderr, NULL, _IOLBF, BUFSIZ);  /* one write per line: ranks share this stderr */
 	wait_all(&f);
 	fflush(stderr);
 	free(f.pids);
@@ -219,7 +220,7 @@ int tool_spawn(const struct tool_spawn *launch)
 
 /* ---- pinning --------------------------------------------------------------------------------- */
 
-/* How many hardware threads of cpu's core have a smaller number: 0 for the first of each core. */
+/* Counts the hardware threads of cpu's core with a smaller number; 0: first thread of the core. */
 static int sibling_number(int cpu)
 {
 	char path[96], text[256] = "";

@@ -1,4 +1,4 @@
-/* checkpoint.c - a training on disk (checkpoint.h) */
+/* checkpoint.c - write and read checkpoints (checkpoint.h) */
 #include "trainer/checkpoint.h"
 
 #include "trainer/replicas.h"
@@ -16,19 +16,19 @@
 
 static const char magic[8] = "TUTTICK1";
 
-/* What the numbers in the file mean only together with. */
-struct header {
+/* The settings that the values of the file belong to. */
+struct checkpoint_header {
 	char magic[8];
 	uint64_t step, parameters, seed, batch, leaf;
 	uint64_t canonical, adagrad;
 	char model[64], data[16];
-	uint64_t hash; /* of the header with 0 here, and of what follows */
+	uint64_t hash; /* of the header with hash = 0, and of the values */
 };
 
-static struct header describe(const struct train_rank *t, uint64_t step)
+static struct checkpoint_header make_header(const struct train_rank *t, uint64_t step)
 {
 	const struct train_config *c = t->config;
-	struct header h = {
+	struct checkpoint_header h = {
 		.step = step,
 		.parameters = t->model.parameters,
 		.seed = (uint64_t)c->seed,
@@ -44,19 +44,19 @@ static struct header describe(const struct train_rank *t, uint64_t step)
 	return h;
 }
 
-/* numbers: parameters, then state */
-static uint64_t hash_of(struct header h, const float *numbers)
+/* values: parameters, then optimizer state */
+static uint64_t hash_of(struct checkpoint_header h, const float *values)
 {
 	h.hash = 0;
-	return train_hash(&h, sizeof(h)) ^ train_hash(numbers, 2 * h.parameters * sizeof(*numbers));
+	return train_hash(&h, sizeof(h)) ^ train_hash(values, 2 * h.parameters * sizeof(*values));
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static int write_file(FILE *f, const struct header *h, const float *numbers)
+static int write_file(FILE *f, const struct checkpoint_header *h, const float *values)
 {
 	bool bad = fwrite(h, sizeof(*h), 1, f) != 1 ||
-		   fwrite(numbers, sizeof(*numbers), 2 * h->parameters, f) != 2 * h->parameters ||
+		   fwrite(values, sizeof(*values), 2 * h->parameters, f) != 2 * h->parameters ||
 		   fflush(f) || fsync(fileno(f));
 	int error = bad ? errno : 0;
 
@@ -66,8 +66,8 @@ static int write_file(FILE *f, const struct header *h, const float *numbers)
 	return error ? -1 : 0;
 }
 
-/* The name in its folder is what a crash must not lose. */
-static void sync_folder(const char *path)
+/* Makes the rename durable, so that a crash does not lose the file's name. */
+static void sync_directory(const char *path)
 {
 	char copy[4096];
 	int fd;
@@ -80,95 +80,95 @@ static void sync_folder(const char *path)
 	close(fd);
 }
 
-/* Where it is written. A device, a pipe or a folder is not to be replaced by a file. */
-static int open_aside(const char *path, char aside[4096], FILE **ret_file)
+/* Opens the temporary file. A device, a pipe or a directory must not be replaced by a file. */
+static int open_temporary(const char *path, char temporary[4096], FILE **ret_file)
 {
 	struct stat st;
 
-	snprintf(aside, 4096, "%s.%d", path, (int)getpid());
+	snprintf(temporary, 4096, "%s.%d", path, (int)getpid());
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
 		return train_fail(TRAIN_USAGE,
-			"--save %s: that is no file, and a checkpoint replaces what it was; give a file",
+			"--save %s: that is no file, and a checkpoint would replace it; give a file",
 			path);
-	*ret_file = fopen(aside, "we");
+	*ret_file = fopen(temporary, "we");
 	return TRAIN_OK;
 }
 
 int train_checkpoint_check(const struct train_config *config)
 {
-	char aside[4096];
+	char temporary[4096];
 	FILE *f;
 	int rc;
 
 	if (!config->save)
 		return TRAIN_OK;
-	rc = open_aside(config->save, aside, &f);
+	rc = open_temporary(config->save, temporary, &f);
 	if (rc)
 		return rc;
 	if (!f)
 		return train_fail(TRAIN_USAGE, "--save %s: %m; give a file that can be written",
 				     config->save);
 	fclose(f);
-	unlink(aside);
+	unlink(temporary);
 	return TRAIN_OK;
 }
 
-static int write_checkpoint(const char *path, const struct header *h, const float *numbers)
+static int replace_file(const char *path, const struct checkpoint_header *h, const float *values)
 {
-	char aside[4096];
+	char temporary[4096];
 	FILE *f;
-	int rc = open_aside(path, aside, &f);
+	int rc = open_temporary(path, temporary, &f);
 
 	if (rc)
 		return rc;
-	if (!f || write_file(f, h, numbers) || rename(aside, path)) {
+	if (!f || write_file(f, h, values) || rename(temporary, path)) {
 		int error = errno;
 
-		unlink(aside);
+		unlink(temporary);
 		errno = error;
 		return train_fail(TRAIN_FAILED,
-			"--save %s: cannot be written: %m; the checkpoint before it is whole",
+			"--save %s: cannot be written: %m; the previous checkpoint is intact",
 			path);
 	}
-	sync_folder(path);
+	sync_directory(path);
 	return TRAIN_OK;
 }
 
-static int gather_numbers(struct train_rank *t, float *numbers)
+static int gather_values(struct train_rank *t, float *values)
 {
 	size_t n = t->model.parameters;
 
-	memcpy(numbers, train_parameters_out(t), n * sizeof(*numbers));
+	memcpy(values, train_parameters_download(t), n * sizeof(*values));
 	if (t->strategy->state)
-		return t->strategy->state(t, numbers + n);
-	t->device.ops->get(&t->device, numbers + n, t->velocity, n * sizeof(*numbers));
+		return t->strategy->state(t, values + n);
+	t->device.ops->get(&t->device, values + n, t->velocity, n * sizeof(*values));
 	return TRAIN_OK;
 }
 
 int train_checkpoint_save(struct train_rank *t, const char *path, uint64_t step)
 {
-	struct header h = describe(t, step);
-	float *numbers;
+	struct checkpoint_header h = make_header(t, step);
+	float *values;
 	int rc;
 
 	if (t->rank)
 		return TRAIN_OK;
-	numbers = malloc(2 * h.parameters * sizeof(*numbers));
-	if (!numbers)
+	values = malloc(2 * h.parameters * sizeof(*values));
+	if (!values)
 		return train_fail(TRAIN_FAILED, "no memory for a checkpoint of %" PRIu64
 				     " parameters", h.parameters);
-	rc = gather_numbers(t, numbers);
-	h.hash = hash_of(h, numbers);
+	rc = gather_values(t, values);
+	h.hash = hash_of(h, values);
 	if (!rc)
-		rc = write_checkpoint(path, &h, numbers);
-	free(numbers);
+		rc = replace_file(path, &h, values);
+	free(values);
 	return rc;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Which option differs from this training's, and what it was; false: none does. */
-static bool differs(const struct header *got, const struct header *want, char text[128])
+/* text = the first option that differs, with the file's value. Returns false if none differs. */
+static bool find_difference(const struct checkpoint_header *got, const struct checkpoint_header *want, char text[128])
 {
 	static const char *const canonical[] = { "off", "tree", "chain", "fixed64" };
 	bool leaves = got->canonical != TRAIN_CANONICAL_OFF;
@@ -193,72 +193,72 @@ static bool differs(const struct header *got, const struct header *want, char te
 	return true;
 }
 
-static int judge(const char *path, FILE *f, const struct header *want, struct header *h,
-		 float *numbers)
+static int validate(const char *path, FILE *f, const struct checkpoint_header *want, struct checkpoint_header *h,
+		 float *values)
 {
 	char option[128];
 
 	if (fread(h, sizeof(*h), 1, f) != 1 || memcmp(h->magic, magic, sizeof(magic)))
-		return train_fail(TRAIN_USAGE, "--resume %s: is no checkpoint of tutti-train",
+		return train_fail(TRAIN_USAGE, "--resume %s: no checkpoint of tutti-train",
 				     path);
-	if (differs(h, want, option))
+	if (find_difference(h, want, option))
 		return train_fail(TRAIN_USAGE,
-				     "--resume %s: that training had %s; give the same", path,
+				     "--resume %s: the checkpoint was written with %s; use the same value", path,
 				     option);
-	if (fread(numbers, sizeof(*numbers), 2 * h->parameters, f) != 2 * h->parameters ||
-	    fgetc(f) != EOF || h->hash != hash_of(*h, numbers))
+	if (fread(values, sizeof(*values), 2 * h->parameters, f) != 2 * h->parameters ||
+	    fgetc(f) != EOF || h->hash != hash_of(*h, values))
 		return train_fail(TRAIN_USAGE,
-				     "--resume %s: is damaged; use an older checkpoint", path);
+				     "--resume %s: the file is damaged; use an older checkpoint", path);
 	return TRAIN_OK;
 }
 
 static int read_checkpoint(struct train_rank *t, uint64_t *ret_step)
 {
-	struct header want = describe(t, 0), h;
+	struct checkpoint_header want = make_header(t, 0), h;
 	size_t n = want.parameters;
-	float *numbers = malloc(2 * n * sizeof(*numbers));
+	float *values = malloc(2 * n * sizeof(*values));
 	FILE *f = fopen(t->config->resume, "re");
 	int rc;
 
-	t->resumed = calloc(n, sizeof(*t->resumed));
+	t->resumed_state = calloc(n, sizeof(*t->resumed_state));
 	if (!f)
 		rc = train_fail(TRAIN_USAGE, "--resume %s: %m", t->config->resume);
-	else if (!numbers || !t->resumed)
+	else if (!values || !t->resumed_state)
 		rc = train_fail(TRAIN_FAILED, "no memory for a checkpoint of %zu parameters",
 				   n);
 	else
-		rc = judge(t->config->resume, f, &want, &h, numbers);
+		rc = validate(t->config->resume, f, &want, &h, values);
 	if (f)
 		fclose(f);
 	if (!rc) {
-		train_parameters_adopt(t, numbers);
-		memcpy(t->resumed, numbers + n, n * sizeof(*numbers));
+		train_parameters_set_host(t, values);
+		memcpy(t->resumed_state, values + n, n * sizeof(*values));
 		if (t->velocity)
-			t->device.ops->put(&t->device, t->velocity, t->resumed, n * sizeof(float));
+			t->device.ops->put(&t->device, t->velocity, t->resumed_state, n * sizeof(float));
 		*ret_step = h.step;
 	}
-	free(numbers);
+	free(values);
 	return rc;
 }
 
 int train_checkpoint_resume(struct train_rank *t)
 {
-	int64_t said[2] = { 0, 0 }; /* result, step */
+	int64_t result[2] = { 0, 0 }; /* result, step */
 	uint64_t step = 0;
-	int rc = TRAIN_OK, told;
+	int rc = TRAIN_OK, sent;
 
 	if (!t->config->resume)
 		return TRAIN_OK;
 	if (t->world_rank == 0) {
 		rc = read_checkpoint(t, &step);
-		said[0] = rc;
-		said[1] = (int64_t)step;
+		result[0] = rc;
+		result[1] = (int64_t)step;
 	}
-	told = train_library(tuttiBcast(said, 2, tuttiInt64, 0, t->world, NULL), t->world);
-	if (rc || told)
-		return rc ? rc : told;
-	t->first_step = (uint64_t)said[1];
-	if (!said[0])
+	sent = train_check(tuttiBcast(result, 2, tuttiInt64, 0, t->world, NULL), t->world);
+	if (rc || sent)
+		return rc ? rc : sent;
+	t->first_step = (uint64_t)result[1];
+	if (!result[0])
 		return TRAIN_OK;
-	return train_fail((int)said[0], "--resume %s: rank 0 cannot read it", t->config->resume);
+	return train_fail((int)result[0], "--resume %s: rank 0 cannot read it", t->config->resume);
 }

@@ -1,27 +1,29 @@
 /*
- * checkpoint.h - a training on disk, from which it goes on with any number of ranks
+ * checkpoint.h - checkpoints: save a training, resume it with any number of ranks
  *
- * One file: a header, the parameters, the optimizer's state, and a hash of it
- * all. It is written beside its place, synced and renamed, so whoever dies
- * leaves a whole checkpoint, the new or the old one. Nothing in it depends on
- * the number of ranks or servers. Called by train_main.c, trainer.c, train.c.
+ * A checkpoint is one file: a header, the parameters, the optimizer state, and a hash of all of
+ * them. It is written to a temporary file, synced and renamed, so a death at any time leaves a
+ * complete checkpoint, the new or the old one. The content does not depend on the number of
+ * ranks or servers. Called by train_main.c, trainer.c, train.c.
  */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
 
-#include "trainer/trainer.h"
+#include "trainer/rank/rank.h"
 
-/* Can --save be written? A training may take hours. Called before ranks are started. Returns 0 |
- * TRAIN_USAGE. */
+/* Checks that --save can be written, before a training that may take hours. Called before ranks are
+ * started. Returns 0 | TRAIN_USAGE. */
 int train_checkpoint_check(const struct train_config *config);
 
-/* --resume: rank 0 gets parameters and state, all ranks t->first_step. Does nothing without the
- * option. Called by all ranks of world.
- * Returns 0 | TRAIN_USAGE (no such file, another model, ...) | TRAIN_FAILED. */
+/* train_checkpoint_resume - --resume: load the checkpoint
+ *
+ *   Call      by all ranks of world; does nothing without the option
+ *   Result    parameters and optimizer state on rank 0, t->first_step on all ranks
+ *   Returns   0 | TRAIN_USAGE (no such file, another model, ...) | TRAIN_FAILED */
 int train_checkpoint_resume(struct train_rank *t);
 
-/* Rank 0 writes what the training is after `step`. Called by all workers, which have the same
- * parameters. Returns 0 | TRAIN_FAILED. */
+/* Rank 0 writes the training's state after `step`. Call by all workers, with equal parameters.
+ * Returns 0 | TRAIN_FAILED. */
 int train_checkpoint_save(struct train_rank *t, const char *path, uint64_t step);
 
 #endif

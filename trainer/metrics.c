@@ -1,4 +1,4 @@
-/* metrics.c - what rank 0 tells while it trains (metrics.h) */
+/* metrics.c - rank 0's output during the training (metrics.h) */
 #include "trainer/metrics.h"
 
 #include "tools/hashes.h"
@@ -22,7 +22,7 @@ static const char *path_of(const struct train_config *c, int file)
 
 /* ---- open and close ------------------------------------------------------------------------- */
 
-static void introduce(const struct train_rank *t)
+static void print_setup(const struct train_rank *t)
 {
 	const struct train_config *c = t->config;
 	size_t steps = train_sampler_steps(&t->sampler);
@@ -41,7 +41,7 @@ static void introduce(const struct train_rank *t)
 	printf(": %s\n", plan);
 	printf("epoch     %zu steps of %zu samples", steps, t->sampler.batch);
 	if (t->sampler.samples % t->sampler.batch)
-		printf("; the %zu left over rest", t->sampler.samples % t->sampler.batch);
+		printf("; %zu left-over samples are not used", t->sampler.samples % t->sampler.batch);
 	printf("\n");
 	if (t->first_step)
 		printf("resumed   after step %" PRIu64 "\n", t->first_step);
@@ -79,7 +79,7 @@ int train_metrics_check(const struct train_config *config)
 	return TRAIN_OK;
 }
 
-int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool heir)
+int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool append)
 {
 	struct tool_hashes_header head = { TOOL_HASHES_MAGIC, t->model.parameters, TOOL_HASHES_BUCKET };
 	int rc = TRAIN_OK;
@@ -89,17 +89,17 @@ int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool
 		return TRAIN_OK;
 	m->terminal = isatty(STDERR_FILENO);
 	for (int i = 0; i < TRAIN_FILES && !rc; i++) {
-		rc = open_file(t->config, i, heir ? "ae" : "we", &m->file[i]);
-		if (m->file[i]) /* who is killed leaves the lines so far */
+		rc = open_file(t->config, i, append ? "ae" : "we", &m->file[i]);
+		if (m->file[i]) /* a killed rank leaves complete lines */
 			setvbuf(m->file[i], NULL, i == TRAIN_FILE_HASHES ? _IOFBF : _IOLBF, 1 << 16);
 	}
-	if (rc || heir)
+	if (rc || append)
 		return rc;
 	if (m->file[TRAIN_FILE_CSV])
 		fprintf(m->file[TRAIN_FILE_CSV], "step,epoch,loss,samples_per_s,accuracy,test_loss\n");
 	if (m->file[TRAIN_FILE_HASHES])
 		fwrite(&head, sizeof(head), 1, m->file[TRAIN_FILE_HASHES]);
-	introduce(t);
+	print_setup(t);
 	return TRAIN_OK;
 }
 
@@ -112,7 +112,7 @@ int train_metrics_close(struct train_metrics *m, const struct train_config *conf
 	for (int i = 0; i < TRAIN_FILES; i++)
 		if (m->file[i] && (ferror(m->file[i]) | fclose(m->file[i])))
 			rc = train_fail(TRAIN_FAILED,
-					   "--%s %s: cannot be written to its end: %s", options[i],
+					   "--%s %s: cannot be written completely: %s", options[i],
 					   path_of(config, i), strerror(errno));
 	memset(m, 0, sizeof(*m));
 	return rc;
@@ -120,39 +120,39 @@ int train_metrics_close(struct train_metrics *m, const struct train_config *conf
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-static void show_progress(struct train_metrics *m, const struct train_note *n)
+static void show_progress(struct train_metrics *m, const struct train_step_record *r)
 {
 	uint64_t now = train_time_ns();
 
-	if (n->evaluated)
+	if (r->evaluated)
 		fprintf(stderr, "\r\033[K");
 	else if (now - m->shown_ns > SHOW_EVERY_MS * UINT64_C(1000000)) {
 		fprintf(stderr,
 			"\rstep %" PRIu64 " of %" PRIu64 "  epoch %" PRIu64 " of %" PRIu64
 			"  loss %.4f  %.0f samples/s\033[K",
-			n->step, n->steps, n->epoch, n->epochs, n->loss, n->mean_samples_per_s);
+			r->step, r->steps, r->epoch, r->epochs, r->loss, r->mean_samples_per_s);
 		m->shown_ns = now;
 	}
 }
 
-static void write_csv(FILE *to, const struct train_note *n)
+static void write_csv(FILE *to, const struct train_step_record *r)
 {
-	fprintf(to, "%" PRIu64 ",%" PRIu64 ",%.9g,%.0f", n->step, n->epoch, n->loss,
-		n->samples_per_s);
-	if (n->evaluated)
-		fprintf(to, ",%.6f,%.9g\n", n->accuracy, n->test_loss);
+	fprintf(to, "%" PRIu64 ",%" PRIu64 ",%.9g,%.0f", r->step, r->epoch, r->loss,
+		r->samples_per_s);
+	if (r->evaluated)
+		fprintf(to, ",%.6f,%.9g\n", r->accuracy, r->test_loss);
 	else
 		fprintf(to, ",,\n");
 }
 
-static void write_json(FILE *to, const struct train_note *n)
+static void write_json(FILE *to, const struct train_step_record *r)
 {
 	fprintf(to,
 		"{\"step\":%" PRIu64 ",\"epoch\":%" PRIu64 ",\"loss\":%.9g,\"rate\":%.9g,"
 		"\"samples_per_s\":%.0f,\"step_ms\":%.3f,\"exposed_ms\":%.3f",
-		n->step, n->epoch, n->loss, n->rate, n->samples_per_s, n->step_ms, n->exposed_ms);
-	if (n->evaluated)
-		fprintf(to, ",\"accuracy\":%.6f,\"test_loss\":%.9g", n->accuracy, n->test_loss);
+		r->step, r->epoch, r->loss, r->rate, r->samples_per_s, r->step_ms, r->exposed_ms);
+	if (r->evaluated)
+		fprintf(to, ",\"accuracy\":%.6f,\"test_loss\":%.9g", r->accuracy, r->test_loss);
 	fprintf(to, "}\n");
 }
 
@@ -160,7 +160,7 @@ static void write_hashes(FILE *to, struct train_rank *t, uint64_t step)
 {
 	struct tool_hashes_step head = { step, step == (uint64_t)t->config->hash_values };
 	size_t count = t->model.parameters;
-	const float *at = train_parameters_out(t);
+	const float *at = train_parameters_download(t);
 
 	fwrite(&head, sizeof(head), 1, to);
 	for (size_t i = 0; i < count; i += TOOL_HASHES_BUCKET) {
@@ -174,23 +174,23 @@ static void write_hashes(FILE *to, struct train_rank *t, uint64_t step)
 	fflush(to);
 }
 
-void train_metrics_note(struct train_metrics *m, struct train_rank *t, const struct train_note *n)
+void train_metrics_write(struct train_metrics *m, struct train_rank *t, const struct train_step_record *r)
 {
 	if (!m->on)
 		return;
 	if (m->terminal)
-		show_progress(m, n);
+		show_progress(m, r);
 	if (m->file[TRAIN_FILE_CSV])
-		write_csv(m->file[TRAIN_FILE_CSV], n);
+		write_csv(m->file[TRAIN_FILE_CSV], r);
 	if (m->file[TRAIN_FILE_JSONL])
-		write_json(m->file[TRAIN_FILE_JSONL], n);
+		write_json(m->file[TRAIN_FILE_JSONL], r);
 	if (m->file[TRAIN_FILE_HASHES])
-		write_hashes(m->file[TRAIN_FILE_HASHES], t, n->step);
-	if (!n->evaluated)
+		write_hashes(m->file[TRAIN_FILE_HASHES], t, r->step);
+	if (!r->evaluated)
 		return;
 	printf("step %" PRIu64 "  epoch %" PRIu64 " of %" PRIu64
 	       "  loss %.4f  accuracy %.4f  %.0f samples/s\n",
-	       n->step, n->epoch, n->epochs, n->test_loss, n->accuracy, n->mean_samples_per_s);
+	       r->step, r->epoch, r->epochs, r->test_loss, r->accuracy, r->mean_samples_per_s);
 	fflush(stdout);
 	for (int i = 0; i < TRAIN_FILES; i++)
 		if (m->file[i])

@@ -1,31 +1,31 @@
 /*
- * metrics.h - what rank 0 tells while it trains: lines on stdout, progress on a terminal, CSV, JSON
- * lines, hashes
+ * metrics.h - rank 0's output during the training: lines on stdout, progress on a terminal, CSV,
+ * JSON lines, hashes
  *
  * Called by train.c; on other ranks every call does nothing.
  */
 #ifndef TRAIN_METRICS_H
 #define TRAIN_METRICS_H
 
-#include "trainer/trainer.h"
+#include "trainer/rank/rank.h"
 
 #include <stdio.h>
 
-/* Files that rank 0 writes as it goes. */
+/* Files that rank 0 writes during the training. */
 enum { TRAIN_FILE_CSV, TRAIN_FILE_JSONL, TRAIN_FILE_HASHES, TRAIN_FILES };
 
 struct train_metrics {
 	bool on;       /* rank 0 */
-	bool terminal; /* stderr is one: show progress */
-	FILE *file[TRAIN_FILES]; /* NULL: not asked for */
-	uint64_t shown_ns;    /* when progress was shown last */
+	bool terminal; /* stderr is a terminal: show progress */
+	FILE *file[TRAIN_FILES]; /* NULL: not requested */
+	uint64_t shown_ns;       /* time of the last progress line */
 };
 
-/* One step, or its evaluation too. */
-struct train_note {
-	uint64_t step, steps;   /* from 1; of the whole training */
+/* The metrics of one step, and of its evaluation if there was one. */
+struct train_step_record {
+	uint64_t step, steps;   /* from 1; number of steps of the training */
 	uint64_t epoch, epochs; /* from 1 */
-	double loss;            /* of the step's batch */
+	double loss;            /* mean loss of the step's batch */
 	double samples_per_s;   /* of the step */
 	double step_ms, exposed_ms, rate;
 	bool evaluated;
@@ -33,15 +33,16 @@ struct train_note {
 	double mean_samples_per_s;  /* of the training so far */
 };
 
-/* Can the files be written? Asked before ranks are started. Returns 0 | TRAIN_USAGE. */
+/* Checks that the files can be written, before ranks are started. Returns 0 | TRAIN_USAGE. */
 int train_metrics_check(const struct train_config *config);
 
-/* heir: another rank wrote before and died: go on in its files. Returns 0 | TRAIN_USAGE (a file
- * cannot be written). */
-int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool heir);
-void train_metrics_note(struct train_metrics *m, struct train_rank *t, const struct train_note *note);
+/* append: continue the files of a former rank 0, which died. Returns 0 | TRAIN_USAGE (a file cannot
+ * be written). */
+int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool append);
+void train_metrics_write(struct train_metrics *m, struct train_rank *t,
+			 const struct train_step_record *record);
 
-/* Returns 0 | TRAIN_FAILED (a file could not be written to its end). */
+/* Returns 0 | TRAIN_FAILED (a file could not be written completely). */
 int train_metrics_close(struct train_metrics *m, const struct train_config *config);
 
 #endif

@@ -1,48 +1,49 @@
-/* option_check.c - options that mean nothing beside others (option_check.h) */
+/* option_check.c - refuse options without effect (option_check.h) */
 #include "trainer/option_check.h"
 
-#include "trainer/fail.h"
+#include "trainer/base/fail.h"
+#include "trainer/train_config.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-struct own {
+struct strategy_option {
 	const char *option;
 	size_t at, bytes;       /* in struct train_config */
-	const char *strategies; /* that it means something to */
+	const char *strategies; /* that use the option */
 };
 
-#define OWN(option, field, strategies)								\
+#define OPTION(option, field, strategies)								\
 	{ option, offsetof(struct train_config, field), sizeof(((struct train_config *)0)->field),	\
 			strategies }
 
-static const struct own owned[] = {
-	OWN("ps", servers, "ps-sync ps-async ps-strategy downpour"),
-	OWN("devices", devices, "ps-strategy"),
-	OWN("k", k, "spare"),
-	OWN("ssp", ssp, "ps-async"),
-	OWN("stale-drop", stale_drop, "ps-async"),
-	OWN("stale-scale", stale_scale, "ps-async"),
-	OWN("record", record, "ps-async spare"),
-	OWN("replay", replay, "ps-async spare"),
-	OWN("H", local_steps, "average"),
-	OWN("average", average, "average"),
-	OWN("alpha", alpha, "average"),
-	OWN("outer-lr", outer_lr, "average"),
-	OWN("outer-momentum", outer_momentum, "average"),
-	OWN("n-fetch", n_fetch, "downpour"),
-	OWN("n-push", n_push, "downpour"),
-	OWN("adagrad", adagrad, "downpour"),
+static const struct strategy_option strategy_options[] = {
+	OPTION("ps", servers, "ps-sync ps-async ps-strategy downpour"),
+	OPTION("devices", devices, "ps-strategy"),
+	OPTION("k", k, "spare"),
+	OPTION("ssp", ssp, "ps-async"),
+	OPTION("stale-drop", stale_drop, "ps-async"),
+	OPTION("stale-scale", stale_scale, "ps-async"),
+	OPTION("record", record, "ps-async spare"),
+	OPTION("replay", replay, "ps-async spare"),
+	OPTION("H", local_steps, "average"),
+	OPTION("average", average, "average"),
+	OPTION("alpha", alpha, "average"),
+	OPTION("outer-lr", outer_lr, "average"),
+	OPTION("outer-momentum", outer_momentum, "average"),
+	OPTION("n-fetch", n_fetch, "downpour"),
+	OPTION("n-push", n_push, "downpour"),
+	OPTION("adagrad", adagrad, "downpour"),
 };
 
 static bool was_given(const struct train_config *c, const struct train_config *defaults,
-		      const struct own *o)
+		      const struct strategy_option *o)
 {
 	return memcmp((const char *)c + o->at, (const char *)defaults + o->at, o->bytes) != 0;
 }
 
-static bool is_word(const char *words, const char *word)
+static bool contains_word(const char *words, const char *word)
 {
 	size_t length = strlen(word);
 
@@ -52,7 +53,7 @@ static bool is_word(const char *words, const char *word)
 	return false;
 }
 
-/* Options that only go with another one. */
+/* Options that require another one. */
 static int check_pairs(const struct train_config *c, const struct train_config *d)
 {
 	const struct {
@@ -65,7 +66,7 @@ static int check_pairs(const struct train_config *c, const struct train_config *
 		  c->average == TRAIN_AVERAGE_DILOCO },
 		{ "outer-momentum", "--average diloco", c->outer_momentum != d->outer_momentum,
 		  c->average == TRAIN_AVERAGE_DILOCO },
-		{ "jitter", "--sim-compute-ms, of which it is a part", c->jitter > 0.0,
+		{ "jitter", "--sim-compute-ms, which it scales", c->jitter > 0.0,
 		  c->sim_compute_ms > 0.0 },
 		{ "save-every", "--save", c->save_every != 0, c->save != NULL },
 		{ "hash-values", "--hashes", c->hash_values != 0, c->hashes != NULL },
@@ -74,7 +75,7 @@ static int check_pairs(const struct train_config *c, const struct train_config *
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
 		if (pairs[i].given && !pairs[i].has)
 			return train_fail(TRAIN_USAGE,
-				"--%s: does nothing by itself; add %s, or leave it out",
+				"--%s: has no effect alone; add %s, or omit the option",
 				pairs[i].option, pairs[i].wants);
 	return TRAIN_OK;
 }
@@ -84,12 +85,12 @@ int train_option_check(const struct train_config *c)
 	struct train_config defaults;
 
 	train_config_defaults(&defaults);
-	for (size_t i = 0; i < sizeof(owned) / sizeof(owned[0]); i++)
-		if (was_given(c, &defaults, &owned[i]) &&
-		    !is_word(owned[i].strategies, c->strategy))
+	for (size_t i = 0; i < sizeof(strategy_options) / sizeof(strategy_options[0]); i++)
+		if (was_given(c, &defaults, &strategy_options[i]) &&
+		    !contains_word(strategy_options[i].strategies, c->strategy))
 			return train_fail(TRAIN_USAGE,
-				"--%s: means nothing to --strategy %s; leave it out, or "
-				"use one of: %s", owned[i].option, c->strategy,
-				owned[i].strategies);
+				"--%s: has no effect with --strategy %s; omit the option, or "
+				"use one of: %s", strategy_options[i].option, c->strategy,
+				strategy_options[i].strategies);
 	return check_pairs(c, &defaults);
 }

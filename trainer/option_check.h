@@ -1,14 +1,14 @@
 /*
- * option_check.h - options that mean nothing beside others are refused, not ignored
+ * option_check.h - refuse options that have no effect in combination with the others
  *
  * Called by train_main.c before ranks are started.
  */
-#ifndef TRAIN_SENSE_H
-#define TRAIN_SENSE_H
+#ifndef TRAIN_OPTION_CHECK_H
+#define TRAIN_OPTION_CHECK_H
 
-#include "trainer/train_config.h"
+#include "trainer/rank/config.h"
 
-/* Returns 0 | TRAIN_USAGE: the sentence names the option and what it wants. */
+/* Returns 0 | TRAIN_USAGE: the error names the option and its requirement. */
 int train_option_check(const struct train_config *config);
 
 #endif

@@ -1,4 +1,4 @@
-/* replicas.c - are the parameters of all ranks the same, bit for bit? (replicas.h) */
+/* replicas.c - check that the parameters of all ranks are equal (replicas.h) */
 #include "trainer/replicas.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@ uint64_t train_hash(const void *data, size_t bytes)
 		uint32_t word;
 
 		memcpy(&word, at + i, sizeof(word));
-		hash = (hash ^ word) * 0x9E3779B97F4A7C15u;    /* odd: no two words give the same */
+		hash = (hash ^ word) * 0x9E3779B97F4A7C15u;    /* odd factor: a bijection */
 		hash ^= hash >> 32;
 	}
 	return hash;
@@ -35,7 +35,7 @@ static void flip_if_asked(const struct train_rank *t, uint64_t step, float *para
 	memcpy(parameters, &bits, sizeof(bits));
 }
 
-/* The sentence for ranks whose hashes differ. Collective. */
+/* Sets the error that names the ranks with different hashes. Collective. */
 static int name_ranks(struct train_rank *t, uint64_t step, uint64_t own)
 {
 	uint64_t *all = calloc((size_t)t->nranks, sizeof(*all));
@@ -46,7 +46,7 @@ static int name_ranks(struct train_rank *t, uint64_t step, uint64_t own)
 	if (!all)
 		return train_fail(TRAIN_FAILED,
 				     "step %" PRIu64 ": the parameters differ between ranks", step);
-	rc = train_library(tuttiAllGather(&own, all, 1, tuttiUint64, t->comm, NULL), t->comm);
+	rc = train_check(tuttiAllGather(&own, all, 1, tuttiUint64, t->comm, NULL), t->comm);
 	for (int r = 1; r < t->nranks && used < sizeof(text) - 16; r++)
 		if (all[r] != all[0])
 			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%d",
@@ -56,7 +56,7 @@ static int name_ranks(struct train_rank *t, uint64_t step, uint64_t own)
 		return rc;
 	return train_fail(TRAIN_FAILED,
 			     "step %" PRIu64 ": the parameters of rank %s differ from those of "
-			     "rank 0: the replicas are no longer the same",
+			     "rank 0: the replicas have diverged",
 			     step, text);
 }
 
@@ -76,7 +76,7 @@ int train_replicas_check(struct train_rank *t, uint64_t step, uint64_t *ret_hash
 	free(host);
 	most[0] = hash; /* the maximum of the complements is the complement of the minimum */
 	most[1] = ~hash;
-	rc = train_library(tuttiAllReduce(most, most, 2, tuttiUint64, tuttiMax, t->comm, NULL),
+	rc = train_check(tuttiAllReduce(most, most, 2, tuttiUint64, tuttiMax, t->comm, NULL),
 			t->comm);
 	if (!rc && most[0] != ~most[1])
 		rc = name_ranks(t, step, hash);

@@ -1,11 +1,11 @@
-/* train.c - the training from its first step to its last (train.h) */
+/* train.c - the training loop (train.h) */
 #include "trainer/train.h"
 
 #include "trainer/checkpoint.h"
-#include "trainer/fault.h"
 #include "trainer/metrics.h"
+#include "trainer/rank/fault.h"
+#include "trainer/rank/schedule.h"
 #include "trainer/replicas.h"
-#include "trainer/schedule.h"
 #include "trainer/strategy/strategy.h"
 #include "trainer/strategy/survive.h"
 
@@ -15,17 +15,17 @@
 
 volatile sig_atomic_t train_stop_signal;
 
-struct progress {
+struct train_progress {
 	struct train_metrics metrics;
-	uint64_t per_epoch, steps; /* of an epoch; in all */
-	uint64_t training_ns;      /* spent in steps, without evaluations and checks */
-	uint64_t taken;            /* steps, in this run */
+	uint64_t per_epoch, steps; /* steps of an epoch; of the training */
+	uint64_t training_ns;      /* time in steps, without evaluations and checks */
+	uint64_t taken;            /* steps of this run */
 };
 
-/* Does this step (from 1) end a period? 0: no periods. */
+/* True if step (from 1) ends a period; period 0: never. */
 static bool due(uint64_t step, int64_t period) { return period && step % (uint64_t)period == 0; }
 
-/* Adds what has been moved for t since the last call, if `count`. */
+/* Reads the counters; if `count`, adds the bytes since the last call to result. */
 static void count_bytes(const struct train_rank *t, struct train_result *result, bool count)
 {
 	uint64_t *sent = &result->sent_before, *read = &result->read_before;
@@ -34,7 +34,7 @@ static void count_bytes(const struct train_rank *t, struct train_result *result,
 	if (tuttiCommGetCounters(t->comm, &now) != tuttiSuccess)
 		return;
 	now.sent_bytes += t->message_bytes;
-	/* else comm is a new one */
+	/* smaller counters belong to a new communicator */
 	if (count && now.sent_bytes >= *sent && now.read_bytes >= *read) {
 		result->sent_bytes += now.sent_bytes - *sent;
 		result->read_bytes += now.read_bytes - *read;
@@ -45,17 +45,17 @@ static void count_bytes(const struct train_rank *t, struct train_result *result,
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-static int note_step(struct train_rank *t, struct progress *p, const struct train_batch *batch,
+static int record_step(struct train_rank *t, struct train_progress *p, const struct train_batch *batch,
 		     const float tail[TRAIN_TAIL], uint64_t before, uint64_t took,
-		     struct train_note *note)
+		     struct train_step_record *record)
 {
 	double all = (double)t->leaves.batch;
-	double of = t->strategy->own_pace ? (double)batch->rows : all;
-	uint64_t step = t->step, steps = step - before; /* spare may have taken several */
+	double of = t->strategy->local_replicas ? (double)batch->rows : all;
+	uint64_t step = t->step, steps = step - before; /* more than one in spare */
 
 	p->training_ns += took;
 	p->taken += steps;
-	*note = (struct train_note){
+	*record = (struct train_step_record){
 		.step = step,
 		.steps = p->steps,
 		.epoch = (step - 1) / p->per_epoch + 1,
@@ -66,16 +66,16 @@ static int note_step(struct train_rank *t, struct progress *p, const struct trai
 		.samples_per_s = (double)steps * all * 1e9 / (double)took,
 		.mean_samples_per_s = (double)p->taken * all * 1e9 / (double)p->training_ns,
 	};
-	if (isfinite(note->loss))
+	if (isfinite(record->loss))
 		return TRAIN_OK;
 	return train_fail(TRAIN_FAILED,
-			     "step %" PRIu64 ": the loss is %g: the training diverged; use "
+			     "step %" PRIu64 ": the loss is %g, the training diverged; use "
 			     "a smaller --lr",
-			     step, note->loss);
+			     step, record->loss);
 }
 
-/* One step; fills in the note. result->stopped: some rank was asked to end. */
-static int take_step(struct train_rank *t, struct progress *p, uint64_t step, struct train_note *note,
+/* Takes one step and fills record. result->stopped: a rank received a stop signal. */
+static int take_step(struct train_rank *t, struct train_progress *p, uint64_t step, struct train_step_record *record,
 		     struct train_result *result)
 {
 	uint64_t begin = train_time_ns(), exposed = t->exposed_ns;
@@ -94,118 +94,118 @@ static int take_step(struct train_rank *t, struct progress *p, uint64_t step, st
 	if (rc)
 		return rc;
 	count_bytes(t, result, true);
-	train_tail(t, tail);
-	result->stopped = t->strategy->own_pace ? t->stopping : tail[TRAIN_TAIL_STOP] > 0.0f;
-	rc = note_step(t, p, &batch, tail, step - 1, train_time_ns() - begin, note);
-	note->exposed_ms = (double)(t->exposed_ns - exposed) / 1e6;
+	train_read_tail(t, tail);
+	result->stopped = t->strategy->local_replicas ? t->stopping : tail[TRAIN_TAIL_STOP] > 0.0f;
+	rc = record_step(t, p, &batch, tail, step - 1, train_time_ns() - begin, record);
+	record->exposed_ms = (double)(t->exposed_ns - exposed) / 1e6;
 	return rc;
 }
 
-/* What is done between steps, when it is due. */
-static int look_back(struct train_rank *t, struct progress *p, bool last, struct train_note *note,
+/* The periodic work between steps: checks, evaluations, checkpoints, metrics. */
+static int between_steps(struct train_rank *t, struct train_progress *p, bool last, struct train_step_record *record,
 		     struct train_result *result)
 {
 	const struct train_config *c = t->config;
-	bool own = t->strategy->own_pace;
+	bool local = t->strategy->local_replicas;
 	bool evaluate =
-		last || due(note->step, c->eval_every ? c->eval_every : (int64_t)p->per_epoch);
-	bool save = c->save && (last || due(note->step, c->save_every));
+		last || due(record->step, c->eval_every ? c->eval_every : (int64_t)p->per_epoch);
+	bool save = c->save && (last || due(record->step, c->save_every));
 	int rc = TRAIN_OK;
 
 	count_bytes(t, result, false);
 	if (t->strategy->settle && (evaluate || save))
 		rc = t->strategy->settle(t, last);
 	count_bytes(t, result, true);
-	if (!rc && (last || (!own && due(note->step, c->check_replicas)) || (own && evaluate)))
-		rc = train_replicas_check(t, note->step, &result->hash);
+	if (!rc && (last || (!local && due(record->step, c->check_replicas)) || (local && evaluate)))
+		rc = train_replicas_check(t, record->step, &result->hash);
 	if (!rc && evaluate) {
-		note->evaluated = true;
-		rc = train_evaluate(t, &note->accuracy, &note->test_loss);
+		record->evaluated = true;
+		rc = train_evaluate(t, &record->accuracy, &record->test_loss);
 	}
 	if (!rc && save)
-		rc = train_checkpoint_save(t, c->save, note->step);
+		rc = train_checkpoint_save(t, c->save, record->step);
 	if (!rc)
-		train_metrics_note(&p->metrics, t, note);
+		train_metrics_write(&p->metrics, t, record);
 	return rc;
 }
 
 /* ---- all steps ------------------------------------------------------------------------------ */
 
-/* Adds to the sentence what could be done. */
-static int hint(void)
+/* Appends advice to the error text. */
+static int suggest_shrink(void)
 {
 	char text[900];
 
 	snprintf(text, sizeof(text), "%s", train_error());
-	return train_fail(TRAIN_FAILED, "%s; with --on-failure shrink the others go on",
+	return train_fail(TRAIN_FAILED, "%s; with --on-failure shrink the others continue",
 			     text);
 }
 
-/* After a failure in the step after `done`:
- * may the others go on? *ret_done: what they have done. */
-static int go_on(struct train_rank *t, struct progress *p, uint64_t done, struct train_note *note,
+/* After a failure in step done + 1: recovers with the survivors if possible. *ret_done: steps of
+ * the common state. */
+static int recover(struct train_rank *t, struct train_progress *p, uint64_t done, struct train_step_record *record,
 		 struct train_result *result, uint64_t *ret_done)
 {
-	bool was_first = t->rank == 0;
+	bool was_rank0 = t->rank == 0;
 	int rc;
 
-	if (!train_can_survive(t->comm))
+	if (!train_is_recoverable(t->comm))
 		return TRAIN_FAILED;
 	if (t->config->on_failure != TRAIN_FAILURE_SHRINK)
-		return t->strategy->no_shrink ? TRAIN_FAILED : hint();
+		return t->strategy->no_shrink ? TRAIN_FAILED : suggest_shrink();
 	count_bytes(t, result, false);
-	rc = train_survive(t, done, ret_done);
-	if (!rc && t->rank == 0 && !was_first)
+	rc = train_recover(t, done, ret_done);
+	if (!rc && t->rank == 0 && !was_rank0)
 		rc = train_metrics_open(&p->metrics, t, true);
 	count_bytes(t, result, false);
 	if (rc || *ret_done < p->steps)
 		return rc;
-	note->step = *ret_done; /* it was the last step, and some rank had taken it */
-	return look_back(t, p, true, note, result);
+	record->step = *ret_done; /* a survivor had completed the last step */
+	return between_steps(t, p, true, record, result);
 }
 
-static void conclude(const struct train_rank *t, const struct progress *p,
-		     const struct train_note *note, struct train_result *result)
+static void fill_result(const struct train_rank *t, const struct train_progress *p,
+		     const struct train_step_record *record, struct train_result *result)
 {
-	result->steps = note->step;
-	result->accuracy = note->accuracy;
-	result->loss = note->test_loss;
-	result->samples_per_s = note->mean_samples_per_s;
+	result->steps = record->step;
+	result->accuracy = record->accuracy;
+	result->loss = record->test_loss;
+	result->samples_per_s = record->mean_samples_per_s;
 	result->step_ms = (double)p->training_ns / 1e6 / (double)p->taken;
 	result->exposed_share = (double)t->exposed_ns / (double)p->training_ns;
 }
 
-static int all_steps(struct train_rank *t, struct progress *p, struct train_result *result)
+static int all_steps(struct train_rank *t, struct train_progress *p, struct train_result *result)
 {
-	struct train_note note = { 0 };
+	struct train_step_record record = { 0 };
 
 	for (uint64_t done = t->first_step; done < p->steps && !result->stopped;) {
-		int rc = take_step(t, p, done + 1, &note, result);
+		int rc = take_step(t, p, done + 1, &record, result);
 
 		if (!rc)
-			rc = look_back(t, p, t->step >= p->steps || result->stopped, &note, result);
+			rc = between_steps(t, p, t->step >= p->steps || result->stopped, &record, result);
 		if (!rc)
 			done = t->step;
-		else if (go_on(t, p, done, &note, result, &done))
+		else if (recover(t, p, done, &record, result, &done))
 			return TRAIN_FAILED;
 	}
-	conclude(t, p, &note, result);
+	fill_result(t, p, &record, result);
 	return TRAIN_OK;
 }
 
 int train_run(struct train_rank *t, struct train_result *ret_result)
 {
-	struct progress p = { .per_epoch = train_sampler_steps(&t->sampler) };
+	struct train_progress p = { .per_epoch = train_sampler_steps(&t->sampler) };
 	struct train_result result = { 0 };
 	int rc, closed;
 
 	p.steps = train_schedule_steps(t);
 	if (t->first_step >= p.steps)
 		return train_fail(TRAIN_USAGE,
-				     "--resume %s: that training has taken %" PRIu64 " steps, and "
-				     "%" PRIu64 " were asked for; use a larger --steps or --epochs",
+				     "--resume %s: that training has done %" PRIu64 " steps, and "
+				     "%" PRIu64 " were requested; use a larger --steps or --epochs",
 				     t->config->resume, t->first_step, p.steps);
-	/* train_main.c has looked where it started the ranks; here others did */
+	/* with --np, train_main.c has already checked the file */
 	rc = t->rank == 0 && !t->config->np ? train_checkpoint_check(t->config) : TRAIN_OK;
 	if (!rc)
 		rc = train_metrics_open(&p.metrics, t, false);

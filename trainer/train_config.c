@@ -1,29 +1,29 @@
 /* train_config.c - the table of tutti-train's options (train_config.h); tools/options.c reads it */
 #include "trainer/train_config.h"
 
+#include "tools/options.h"
 #include "trainer/data/data.h"
 #include "trainer/device/device.h"
 #include "trainer/model/model.h"
-#include "tools/options.h"
 #include "trainer/strategy/strategy.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* What the tables of data sources, models, strategies and devices hold, as help. */
+/* Help texts made from the tables of data sources, models, strategies and devices. */
 static char data_help[1024], model_help[1024], strategy_help[1024], device_help[1024];
 
 #define AT(field) offsetof(struct train_config, field)
 
 static const struct tool_option options[] = {
 	{ .name = "np", .kind = TOOL_OPT_INT, .argument = "P", .offset = AT(np), .min = 1,
-	  .max = 4096, .help = "start P workers on this host; without: join the ranks that\n"
-		  "mpirun, srun, torchrun or TUTTI_RANK started, or train alone" },
+	  .max = 4096, .help = "start P workers on this host; without it: join the ranks\n"
+		  "of mpirun, srun, torchrun or TUTTI_RANK, or train alone" },
 	{ .name = "data", .kind = TOOL_OPT_TEXT, .argument = "NAME", .offset = AT(data),
 	  .fallback = "auto", .help = data_help },
 	{ .name = "data-dir", .kind = TOOL_OPT_TEXT, .argument = "DIR", .offset = AT(data_dir),
 	  .fallback = "/usr/share/datasets/fashion-mnist",
-	  .help = "where the IDX files of fashion are" },
+	  .help = "directory of fashion's IDX files" },
 	{ .name = "model", .kind = TOOL_OPT_TEXT, .argument = "MODEL", .offset = AT(model),
 	  .fallback = "mlp:256", .help = model_help },
 	{ .name = "strategy", .kind = TOOL_OPT_TEXT, .argument = "NAME", .offset = AT(strategy),
@@ -36,143 +36,144 @@ static const struct tool_option options[] = {
 	  .fallback = "auto", .help = "auto, shm, verbs or tcp" },
 	{ .name = "global-batch", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(global_batch),
 	  .fallback = "256", .min = 1, .max = 1 << 24,
-	  .help = "samples of one step, over all ranks" },
+	  .help = "samples of a step, over all ranks" },
 	{ .name = "epochs", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(epochs),
 	  .fallback = "5", .min = 1, .max = 1 << 20, .help = "passes over the training set" },
 	{ .name = "steps", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(steps), .min = 1,
 	  .max = 1 << 30, .help = "end after N steps instead of after --epochs" },
 	{ .name = "lr", .kind = TOOL_OPT_REAL, .argument = "RATE", .offset = AT(lr),
 	  .fallback = "0.05", .min = 1e-9, .max = 1e3,
-	  .refusal = "a rate is above 0 and at most 1000", .help = "learning rate" },
+	  .refusal = "a rate must be above 0 and at most 1000", .help = "learning rate" },
 	{ .name = "momentum", .kind = TOOL_OPT_REAL, .argument = "M", .offset = AT(momentum),
 	  .fallback = "0.9", .min = 0, .max = 0.9999,
-	  .refusal = "momentum is at least 0 and below 1, such as 0.9",
-	  .help = "of the gradient descent" },
+	  .refusal = "momentum must be at least 0 and below 1, such as 0.9",
+	  .help = "momentum of the gradient descent" },
 	{ .name = "schedule", .kind = TOOL_OPT_CHOICE, .argument = "NAME", .offset = AT(schedule),
 	  .fallback = "constant", .words = "constant step linear cosine",
-	  .help = "the rate: constant; step: a tenth after half and after three\n"
-		  "quarters; linear or cosine: down to 0 at the end" },
+	  .help = "learning rate schedule: constant; step: divided by 10 after half\n"
+		  "and after three quarters; linear or cosine: decay to 0" },
 	{ .name = "warmup", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(warmup),
 	  .fallback = "0", .min = 0, .max = 1 << 30,
-	  .help = "steps in which the rate rises to --lr" },
+	  .help = "warmup steps, in which the rate rises to --lr" },
 	{ .name = "seed", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(seed),
 	  .fallback = "1", .min = 0, .max = 0x1p53,
-	  .help = "of the first parameters, the order of the samples, synth" },
+	  .help = "seed of initial parameters, order of samples and synth" },
 	{ .name = "canonical", .kind = TOOL_OPT_CHOICE, .argument = "NAME", .offset = AT(canonical),
 	  .fallback = "off", .words = "off tree chain fixed64",
-	  .help = "add gradients up over leaves by one fixed expression: the same\n"
-		  "parameters for any number of ranks" },
+	  .help = "sum gradients over leaves in one fixed order: the same parameters\n"
+		  "for any number of ranks" },
 	{ .name = "leaf", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(leaf),
 	  .fallback = "32", .min = 1, .max = 1 << 16, .help = "samples of a leaf" },
 	{ .name = "bucket-kb", .kind = TOOL_OPT_INT, .argument = "KIB", .offset = AT(bucket_kb),
 	  .fallback = "1024", .min = 1, .max = 1 << 20,
-	  .help = "gradients that are sent together" },
+	  .help = "size of a gradient bucket" },
 	{ .name = "on-failure", .kind = TOOL_OPT_CHOICE, .argument = "WHAT",
 	  .offset = AT(on_failure), .fallback = "stop", .words = "stop shrink",
-	  .help = "when a rank dies: stop, or go on with those that are left" },
+	  .help = "when a rank dies: stop, or shrink to the survivors" },
 	{ .name = "ps", .kind = TOOL_OPT_INT, .argument = "S", .offset = AT(servers),
 	  .fallback = "1", .min = 1, .max = 1024,
 	  .help = "parameter servers of ps-sync, ps-async, ps-strategy, downpour" },
 	{ .name = "devices", .kind = TOOL_OPT_INT, .argument = "D", .offset = AT(devices),
-	  .fallback = "1", .min = 1, .max = 4096, .help = "ps-strategy: ranks that make a worker" },
+	  .fallback = "1", .min = 1, .max = 4096, .help = "ps-strategy: ranks of a worker" },
 	{ .name = "k", .kind = TOOL_OPT_INT, .argument = "K", .offset = AT(k), .fallback = "0",
 	  .min = 0, .max = 1024,
-	  .help = "spare: the first K gradients make a step; 0: nine in ten" },
+	  .help = "spare: gradients of a step; 0: nine in ten" },
 	{ .name = "ssp", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(ssp),
 	  .fallback = "none", .min = 0, .max = 1 << 30, .words = "none",
-	  .help = "ps-async: no worker is more than N steps ahead of the slowest" },
+	  .help = "ps-async: staleness bound: a worker that is more than N steps\n"
+		  "ahead of the slowest waits" },
 	{ .name = "stale-drop", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(stale_drop),
 	  .fallback = "none", .min = 0, .max = 1 << 30, .words = "none",
-	  .help = "ps-async: drop gradients that more than N others overtook" },
+	  .help = "ps-async: drop gradients with a staleness above N" },
 	{ .name = "stale-scale", .kind = TOOL_OPT_FLAG, .offset = AT(stale_scale),
-	  .help = "ps-async: divide gradients by 1 + how many overtook them" },
+	  .help = "ps-async: divide gradients by 1 + staleness" },
 	{ .name = "record", .kind = TOOL_OPT_TEXT, .argument = "FILE", .offset = AT(record),
-	  .help = "ps-async: server s writes the order of arrivals to FILE.s;\n"
-		  "spare: rank 0 writes who was in time to FILE" },
+	  .help = "ps-async: server s writes the order of messages to FILE.s;\n"
+		  "spare: rank 0 writes the ranks in time to FILE" },
 	{ .name = "replay", .kind = TOOL_OPT_TEXT, .argument = "FILE", .offset = AT(replay),
-	  .help = "take gradients as FILE says" },
+	  .help = "use gradients in the order of a record" },
 	{ .name = "H", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(local_steps),
 	  .fallback = "1", .min = 1, .max = 1 << 30,
 	  .help = "average: steps between two averages" },
 	{ .name = "average", .kind = TOOL_OPT_CHOICE, .argument = "HOW", .offset = AT(average),
 	  .fallback = "allreduce", .words = "allreduce supervisor easgd diloco",
-	  .help = "average: by allreduce, by rank 0, elastic, or an outer step" },
+	  .help = "average: by allreduce, by rank 0, elastic, or by an outer step" },
 	{ .name = "alpha", .kind = TOOL_OPT_REAL, .argument = "A", .offset = AT(alpha),
-	  .fallback = "0.1", .min = 1e-6, .max = 1, .refusal = "alpha is above 0 and at most 1",
-	  .help = "easgd: how far ranks and centre move to each other" },
+	  .fallback = "0.1", .min = 1e-6, .max = 1, .refusal = "alpha must be above 0 and at most 1",
+	  .help = "easgd: fraction by which ranks and center approach each other" },
 	{ .name = "outer-lr", .kind = TOOL_OPT_REAL, .argument = "RATE", .offset = AT(outer_lr),
 	  .fallback = "0.7", .min = 1e-6, .max = 100,
-	  .refusal = "a rate is above 0 and at most 100",
-	  .help = "diloco: rate of the outer step" },
+	  .refusal = "a rate must be above 0 and at most 100",
+	  .help = "diloco: learning rate of the outer step" },
 	{ .name = "outer-momentum", .kind = TOOL_OPT_REAL, .argument = "M",
 	  .offset = AT(outer_momentum), .fallback = "0.9", .min = 0, .max = 0.9999,
-	  .refusal = "momentum is at least 0 and below 1, such as 0.9",
-	  .help = "diloco: momentum of the outer step" },
+	  .refusal = "momentum must be at least 0 and below 1, such as 0.9",
+	  .help = "diloco: Nesterov momentum of the outer step" },
 	{ .name = "n-fetch", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(n_fetch),
 	  .fallback = "5", .min = 1, .max = 1 << 20,
-	  .help = "downpour: steps between two fetches of parameters" },
+	  .help = "downpour: steps between two fetches" },
 	{ .name = "n-push", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(n_push),
 	  .fallback = "5", .min = 1, .max = 1 << 20, .help = "downpour: steps between two pushes" },
 	{ .name = "adagrad", .kind = TOOL_OPT_FLAG, .offset = AT(adagrad),
-	  .help = "downpour: servers scale every parameter by its history" },
+	  .help = "downpour: servers use Adagrad" },
 	{ .name = "sim-compute-ms", .kind = TOOL_OPT_REAL, .argument = "T",
 	  .offset = AT(sim_compute_ms), .fallback = "0", .min = 0, .max = 1e6,
-	  .help = "a gradient takes at least T ms" },
+	  .help = "minimum time of a gradient in ms; the rest is slept" },
 	{ .name = "jitter", .kind = TOOL_OPT_REAL, .argument = "F", .offset = AT(jitter),
 	  .fallback = "0", .min = 0, .max = 100,
-	  .help = "and up to F times T longer, at random, from --seed" },
+	  .help = "additional time, up to F times T, at random, from --seed" },
 	{ .name = "slow", .kind = TOOL_OPT_TEXT, .argument = "R:F,..", .offset = AT(slow),
-	  .help = "rank R takes F times as long to compute" },
+	  .help = "rank R computes F times slower" },
 	{ .name = "kill", .kind = TOOL_OPT_TEXT, .argument = "R@STEP,..", .offset = AT(kill),
 	  .help = "rank R kills itself in step STEP" },
 	{ .name = "check-replicas", .kind = TOOL_OPT_INT, .argument = "K",
 	  .offset = AT(check_replicas), .fallback = "100", .min = 0, .max = 1 << 30,
-	  .help = "every K steps and at the end: are the parameters equal\n"
-		  "on all ranks? 0: at the end only" },
+	  .help = "check every K steps and at the end that all ranks have equal\n"
+		  "parameters; 0: at the end only" },
 	{ .name = "eval-every", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(eval_every),
 	  .fallback = "0", .min = 0, .max = 1 << 30,
-	  .help = "measure the accuracy every N steps; 0: after each epoch" },
+	  .help = "evaluate on the test set every N steps; 0: after each epoch" },
 	{ .name = "metrics", .kind = TOOL_OPT_TEXT, .argument = "FILE", .offset = AT(metrics),
-	  .help = "write a line of CSV for every step" },
+	  .help = "write a CSV line for every step" },
 	{ .name = "jsonl", .kind = TOOL_OPT_TEXT, .argument = "FILE", .offset = AT(jsonl),
-	  .help = "write a line of JSON for every step" },
+	  .help = "write a JSON line for every step" },
 	{ .name = "timeline", .kind = TOOL_OPT_TEXT, .argument = "FILE", .offset = AT(timeline),
-	  .help = "write what every rank did when, for chrome://tracing" },
+	  .help = "write time spans of every rank, for chrome://tracing" },
 	{ .name = "hashes", .kind = TOOL_OPT_TEXT, .argument = "FILE", .offset = AT(hashes),
 	  .help = "write hashes of the parameters for every step; see\n"
 		  "tutti hashdiff" },
 	{ .name = "hash-values", .kind = TOOL_OPT_INT, .argument = "STEP",
 	  .offset = AT(hash_values), .fallback = "0", .min = 0, .max = 1 << 30,
-	  .help = "and the parameters themselves after STEP" },
+	  .help = "write the parameters after STEP to --hashes as well" },
 	{ .name = "save", .kind = TOOL_OPT_TEXT, .argument = "FILE", .offset = AT(save),
 	  .help = "write a checkpoint at the end, and every --save-every steps" },
 	{ .name = "save-every", .kind = TOOL_OPT_INT, .argument = "N", .offset = AT(save_every),
-	  .fallback = "0", .min = 0, .max = 1 << 30, .help = "0: at the end only" },
+	  .fallback = "0", .min = 0, .max = 1 << 30, .help = "steps between checkpoints; 0: at the end only" },
 	{ .name = "resume", .kind = TOOL_OPT_TEXT, .argument = "FILE", .offset = AT(resume),
-	  .help = "go on from a checkpoint, with any number of ranks" },
+	  .help = "resume from a checkpoint, with any number of ranks" },
 	{ 0 }
 };
 
 static const struct tool_usage usage = {
 	.tool = "tutti-train",
-	.help = "Trains a network on images, data-parallel: every rank works on its share of a batch.\n"
-		"Every way to do so is a strategy; tutti-strategies(7) tells about them.",
+	.help = "Trains a network on images, data-parallel: every rank computes its share of a batch.\n"
+		"tutti-strategies(7) describes the strategies.",
 	.options = options,
 };
 
-/* One more line, "NAME: WHAT". */
-static void add_line(char help[1024], const char *name, const char *what)
+/* Appends the line "NAME: TEXT". */
+static void add_line(char help[1024], const char *name, const char *text)
 {
 	size_t used = strlen(help);
 
-	snprintf(help + used, 1024 - used, "%s%s: %s", used ? "\n" : "", name, what);
+	snprintf(help + used, 1024 - used, "%s%s: %s", used ? "\n" : "", name, text);
 }
 
 static void list_tables(void)
 {
 	for (size_t i = 0; train_data_sources[i]; i++)
 		add_line(data_help, train_data_sources[i]->name, train_data_sources[i]->help);
-	add_line(data_help, "auto", "the first of these that is there");
+	add_line(data_help, "auto", "the first of these that is installed");
 	for (size_t i = 0; train_models[i]; i++)
 		add_line(model_help, train_models[i]->syntax, train_models[i]->help);
 	for (size_t i = 0; train_strategies[i]; i++)

@@ -1,54 +1,18 @@
 /*
- * train_config.h - what the command line of tutti-train says
+ * train_config.h - the command line of tutti-train
  *
- * The table of options in train_config.c is the only place that knows them: parser, defaults, ranges and
- * --help come from it.
+ * The table of options in train_config.c is the only list of options: parser, defaults, ranges and
+ * --help are derived from the table. Called by train_main.c and option_check.c.
  */
 #ifndef TRAIN_CONFIG_H
 #define TRAIN_CONFIG_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "trainer/rank/config.h"
 
-enum { TRAIN_FAILURE_STOP, TRAIN_FAILURE_SHRINK };
-enum { TRAIN_SCHEDULE_CONSTANT, TRAIN_SCHEDULE_STEP, TRAIN_SCHEDULE_LINEAR, TRAIN_SCHEDULE_COSINE };
-enum { TRAIN_AVERAGE_ALLREDUCE, TRAIN_AVERAGE_SUPERVISOR, TRAIN_AVERAGE_EASGD, TRAIN_AVERAGE_DILOCO };
-
-struct train_config {
-	int64_t np; /* workers to start here; 0: join what the environment describes */
-	const char *data, *data_dir, *model, *strategy, *device, *algo, *transport;
-	int64_t global_batch, epochs, steps, seed, bucket_kb;
-	double lr, momentum;
-	int schedule;           /* TRAIN_SCHEDULE_ */
-	int64_t warmup;         /* steps */
-	int canonical;          /* enum train_canonical */
-	int64_t leaf;           /* samples of one */
-	int on_failure;         /* TRAIN_FAILURE_ */
-	int64_t servers;        /* ranks that serve, behind the workers */
-	int64_t devices;        /* ps-strategy: ranks of a worker */
-	int64_t k;              /* spare: contributions of a step; 0: nine in ten */
-	int64_t ssp;            /* -1: unbounded */
-	int64_t stale_drop;     /* -1: none is dropped */
-	bool stale_scale;
-	int64_t local_steps;    /* average: H */
-	int average;            /* TRAIN_AVERAGE_ */
-	double alpha, outer_lr, outer_momentum;
-	int64_t n_fetch, n_push;
-	bool adagrad;
-	const char *record, *replay;
-	double sim_compute_ms, jitter;
-	const char *slow, *kill;
-	int64_t check_replicas, eval_every;
-	const char *metrics, *jsonl, *timeline, *hashes; /* paths, or NULL */
-	int64_t hash_values;    /* step whose parameters go into hashes; 0: none */
-	const char *save, *resume;
-	int64_t save_every;
-};
-
-/* Returns 0: go on | 1: help was printed | 2: a sentence went to stderr. */
+/* Returns 0: options parsed | 1: help was printed | 2: an error was printed on stderr. */
 int train_config_read(int argc, char **argv, struct train_config *ret_config);
 
-/* What it says when nothing is said. */
+/* The values of an empty command line. */
 void train_config_defaults(struct train_config *ret_config);
 
 #endif

@@ -1,23 +1,24 @@
 /*
  * train_main.c - tutti-train: read the options, load the data, start the ranks, train
  *
- * The data is loaded before ranks are forked, so that it is read and judged once and lies in memory
- * once. Exit status: 0 right, 1 failed, 2 bad usage or value; killed by the signal that asked it to
- * stop, once it has stopped.
+ * The data is loaded and validated once, before ranks are forked, so local ranks share its
+ * memory. Exit status: 0 success, 1 failure, 2 bad usage or value. A training ended by a signal
+ * finishes its step, then dies of that signal.
  */
-#include "trainer/strategy/arrival_order.h"
+#include "tools/output.h"
+#include "tools/spawn.h"
+#include "trainer/base/fail.h"
 #include "trainer/checkpoint.h"
-#include "trainer/train_config.h"
 #include "trainer/data/data.h"
 #include "trainer/device/device.h"
-#include "trainer/fail.h"
-#include "trainer/fault.h"
 #include "trainer/metrics.h"
-#include "tools/spawn.h"
-#include "tools/output.h"
 #include "trainer/option_check.h"
+#include "trainer/rank/fault.h"
+#include "trainer/strategy/arrival_order.h"
 #include "trainer/strategy/strategy.h"
 #include "trainer/train.h"
+#include "trainer/train_config.h"
+#include "trainer/trainer.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -28,35 +29,35 @@
 
 #define TOOL "tutti-train"
 
-struct job {
+struct train_job {
 	struct train_config config;
 	struct train_data data;
-	tuttiUniqueId id; /* when --np starts the ranks */
-	int ranks;        /* that --np starts: workers and servers */
-	bool lenient;     /* a rank that is killed does not end the others */
+	tuttiUniqueId id; /* of the ranks that --np starts */
+	int ranks;        /* number of ranks that --np starts: workers and servers */
+	bool lenient;     /* a killed rank does not end the others */
 };
 
-/* rank < 0: not known, or not of one rank. Gives the exit status. */
-static int complain(int code, int rank)
+/* Prints the error text. rank < 0: unknown, or an error of all ranks. Returns the exit status. */
+static int print_error(int code, int rank)
 {
 	const char *text = train_error();
-	char who[32] = "";
+	char prefix[32] = "";
 
 	if (rank >= 0)
-		snprintf(who, sizeof(who), "rank %d: ", rank);
-	if (!strncmp(text, who, strlen(who)))    /* the library names its rank itself */
-		who[0] = '\0';
-	fprintf(stderr, TOOL ": %s%s\n", who, text);
+		snprintf(prefix, sizeof(prefix), "rank %d: ", rank);
+	if (!strncmp(text, prefix, strlen(prefix)))    /* the library's texts name the rank */
+		prefix[0] = '\0';
+	fprintf(stderr, TOOL ": %s%s\n", prefix, text);
 	return -code;
 }
 
 /* ---- one rank ------------------------------------------------------------------------------- */
 
-static void note_signal(int number) { train_stop_signal = number; }
+static void on_signal(int number) { train_stop_signal = number; }
 
 static void catch_signals(void)
 {
-	struct sigaction action = { .sa_handler = note_signal, .sa_flags = SA_RESTART };
+	struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 
 	sigemptyset(&action.sa_mask);
 	sigaction(SIGINT, &action, NULL);
@@ -64,14 +65,14 @@ static void catch_signals(void)
 	sigaction(SIGHUP, &action, NULL);
 }
 
-static int passed_on(tuttiResult_t result)
+static int checked(tuttiResult_t result)
 {
-	int code = train_library(result, NULL);
+	int code = train_check(result, NULL);
 
 	return code && result == tuttiInvalidArgument ? TRAIN_USAGE : code;
 }
 
-/* How many ranks of its host are before this one? */
+/* The number of lower ranks on this rank's host. */
 static int find_local_rank(tuttiComm_t comm, int *ret_rank)
 {
 	char mine[64] = "", (*all)[64];
@@ -84,7 +85,7 @@ static int find_local_rank(tuttiComm_t comm, int *ret_rank)
 	if (!all)
 		return train_fail(TRAIN_FAILED, "no memory for the hosts of %d ranks",
 				     nranks);
-	rc = passed_on(tuttiAllGather(mine, all, sizeof(mine), tuttiInt8, comm, NULL));
+	rc = checked(tuttiAllGather(mine, all, sizeof(mine), tuttiInt8, comm, NULL));
 	*ret_rank = 0;
 	for (int r = 0; r < rank; r++)
 		*ret_rank += !strcmp(all[r], mine);
@@ -92,25 +93,25 @@ static int find_local_rank(tuttiComm_t comm, int *ret_rank)
 	return rc;
 }
 
-/* Ranks that something else started join, learn their place on the host, take their devices, and
- * then join with them. */
+/* Ranks started by a launcher: join, determine the rank on the host, select the device, and
+ * create the communicator that uses it. */
 static int join_env(const struct train_device_ops *device, const char *name, tuttiConfig_t *config,
 		    tuttiComm_t *ret_comm)
 {
 	tuttiComm_t first;
-	int rank, place = 0, rc;
+	int rank, local_rank = 0, rc;
 
-	if (!device || !device->take)
-		return passed_on(tuttiCommInitEnv(ret_comm, config));
-	rc = passed_on(tuttiCommInitEnv(&first, config));
+	if (!device || !device->select)
+		return checked(tuttiCommInitEnv(ret_comm, config));
+	rc = checked(tuttiCommInitEnv(&first, config));
 	if (rc)
 		return rc;
 	tuttiCommUserRank(first, &rank);
-	rc = find_local_rank(first, &place);
+	rc = find_local_rank(first, &local_rank);
 	if (!rc)
-		rc = device->take(name, place);
+		rc = device->select(name, local_rank);
 	if (!rc)
-		rc = passed_on(tuttiCommSplit(first, 0, rank, ret_comm, config));
+		rc = checked(tuttiCommSplit(first, 0, rank, ret_comm, config));
 	if (rc)
 		tuttiCommAbort(first);
 	else
@@ -118,7 +119,7 @@ static int join_env(const struct train_device_ops *device, const char *name, tut
 	return rc;
 }
 
-static int join(const struct job *job, int rank, tuttiComm_t *ret_comm)
+static int join(const struct train_job *job, int rank, tuttiComm_t *ret_comm)
 {
 	const struct train_device_ops *device = train_device_find(job->config.device);
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
@@ -129,11 +130,11 @@ static int join(const struct job *job, int rank, tuttiComm_t *ret_comm)
 	config.name = TOOL;
 	if (!job->config.np)
 		return join_env(device, job->config.device, &config, ret_comm);
-	if (device && device->take)
-		rc = device->take(job->config.device, rank);
+	if (device && device->select)
+		rc = device->select(job->config.device, rank);
 	if (rc)
 		return rc;
-	return passed_on(tuttiCommInitRankConfig(ret_comm, job->ranks, job->id, rank, &config));
+	return checked(tuttiCommInitRankConfig(ret_comm, job->ranks, job->id, rank, &config));
 }
 
 static void print_result(const struct train_rank *t, const struct train_result *r)
@@ -149,8 +150,8 @@ static void print_result(const struct train_rank *t, const struct train_result *
 	       t->device.put_bytes, t->device.get_bytes);
 	printf("\"hash\":\"%016" PRIx64 "\",\"steps\":%" PRIu64 ",\"died\":%d,", r->hash, r->steps,
 	       t->first_server - t->nranks);
-	if (t->strategy->tell)
-		t->strategy->tell(t);
+	if (t->strategy->report)
+		t->strategy->report(t);
 	printf("\"np\":%d,\"ps\":%d,\"algo\":\"%s\",\"transport\":\"%s\",", t->nranks, t->servers,
 	       c->algo, c->transport);
 	printf("\"canonical\":\"%s\",\"data\":\"%s\",\"model\":\"%s\",\"strategy\":\"%s\",",
@@ -158,20 +159,20 @@ static void print_result(const struct train_rank *t, const struct train_result *
 	printf("\"device\":\"%s\"}\n", t->device.ops->name);
 }
 
-/* Trains or serves as one rank of world, which is gone afterwards; gives the exit status. */
-static int train(const struct job *job, tuttiComm_t world)
+/* Trains or serves as one rank of world, and destroys world. Returns the exit status. */
+static int train(const struct train_job *job, tuttiComm_t world)
 {
 	struct train_rank t;
 	struct train_result result = { 0 };
 	int rc = train_rank_open(&t, &job->config, &job->data, world);
 
 	if (!rc)
-		rc = train_serves(&t) ? t.strategy->serve(&t) : train_run(&t, &result);
+		rc = train_is_server(&t) ? t.strategy->serve(&t) : train_run(&t, &result);
 	if (result.steps && t.rank == 0)
 		print_result(&t, &result);
-	/* the ranks that --np starts find the same fault in the same values: it is said once */
+	/* ranks of one --np have the same usage error: rank 0 prints it once */
 	if (rc && (rc != TRAIN_USAGE || !job->config.np || t.rank == 0))
-		complain(rc, rc == TRAIN_USAGE ? -1 : t.rank);
+		print_error(rc, rc == TRAIN_USAGE ? -1 : t.rank);
 	rc = t.rank == 0 ? tool_output_end(TOOL, -rc) : -rc;
 	train_rank_close(&t);
 	return rc;
@@ -179,7 +180,7 @@ static int train(const struct job *job, tuttiComm_t world)
 
 static int rank_main(int rank, void *ctx)
 {
-	const struct job *job = ctx;
+	const struct train_job *job = ctx;
 	tuttiComm_t comm;
 	int rc, status;
 
@@ -188,7 +189,7 @@ static int rank_main(int rank, void *ctx)
 	if (rc == TRAIN_USAGE && rank > 0)
 		return -rc;
 	if (rc)
-		return complain(rc, rc == TRAIN_USAGE || !job->config.np ? -1 : rank);
+		return print_error(rc, rc == TRAIN_USAGE || !job->config.np ? -1 : rank);
 	status = train(job, comm);
 	if (train_stop_signal && !status) {
 		fflush(NULL);
@@ -200,8 +201,8 @@ static int rank_main(int rank, void *ctx)
 
 /* ---- the job -------------------------------------------------------------------------------- */
 
-/* What can be found wrong without ranks. */
-static int check(struct job *job)
+/* Checks the options as far as possible before ranks are started. */
+static int check(struct train_job *job)
 {
 	struct train_rank t = { .config = &job->config };
 	int rc = train_fault_check(&job->config);
@@ -219,27 +220,27 @@ static int check(struct job *job)
 	if (!rc && job->config.np) {
 		job->ranks =
 			(int)job->config.np + (t.strategy->serve ? (int)job->config.servers : 0);
-		job->lenient = t.strategy->survives || job->config.on_failure == TRAIN_FAILURE_SHRINK;
-		rc = train_library(tuttiGetUniqueId(&job->id), NULL);
+		job->lenient = t.strategy->fault_tolerant || job->config.on_failure == TRAIN_FAILURE_SHRINK;
+		rc = train_check(tuttiGetUniqueId(&job->id), NULL);
 	}
 	return rc;
 }
 
-static int start_ranks(struct job *job)
+static int start_ranks(struct train_job *job)
 {
-	struct tool_spawn launch = { TOOL, 0, 1, rank_main, job, false };
+	struct tool_spawn spawn = { TOOL, 0, 1, rank_main, job, false };
 	int rc = check(job);
 
 	if (rc)
-		return complain(rc, -1);
-	launch.processes = job->ranks;
-	launch.lenient = job->lenient;
-	return job->ranks < 2 ? rank_main(0, job) : tool_spawn(&launch);
+		return print_error(rc, -1);
+	spawn.processes = job->ranks;
+	spawn.lenient = job->lenient;
+	return job->ranks < 2 ? rank_main(0, job) : tool_spawn(&spawn);
 }
 
 int main(int argc, char **argv)
 {
-	struct job job = { 0 };
+	struct train_job job = { 0 };
 	int rc;
 
 	tool_output_begin();
@@ -249,7 +250,7 @@ int main(int argc, char **argv)
 	rc = train_data_load(job.config.data, job.config.data_dir, (uint64_t)job.config.seed,
 			  &job.data);
 	if (rc)
-		return complain(rc, -1);
+		return print_error(rc, -1);
 	rc = start_ranks(&job);
 	train_data_free(&job.data);
 	return rc;

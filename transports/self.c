@@ -1,21 +1,21 @@
 /*
  * self.c - messages of a rank to itself: the receiver gets the sender's own pointer
  *
- * Called through tt_self by comm and run. Nothing is copied: a post is a note of where the bytes
- * lie, and it is complete when the same rank releases what it peeked.
+ * Called through tt_self by comm and run. Nothing is copied: a post records the buffer, and
+ * completes when the same rank releases the peeked message.
  */
 #include <stdlib.h>
 
-#include "transports/shm/futex.h"
+#include "base/futex.h"
 #include "transports/transport.h"
 
-#define DEPTH 64     /* posts under way on a channel */
+#define DEPTH 64     /* most posts in flight on a channel */
 
-struct note { const void *buf; size_t bytes; uint32_t stamp; };
+struct posted_buffer { const void *buf; size_t bytes; uint32_t stamp; };
 
 struct self_link {
 	struct tt_link base;
-	struct note notes[DEPTH];
+	struct posted_buffer posts[DEPTH];
 };
 
 struct self_ep {
@@ -83,7 +83,7 @@ static int self_post(struct tt_link *l, const void *buf, size_t bytes, uint32_t 
 
 	if (l->posted - l->completed == DEPTH)
 		return 0;
-	self->notes[l->posted % DEPTH] = (struct note){ buf, bytes, stamp };
+	self->posts[l->posted % DEPTH] = (struct posted_buffer){ buf, bytes, stamp };
 	l->posted++;
 	l->messages++;
 	l->sent_bytes += bytes;
@@ -92,15 +92,15 @@ static int self_post(struct tt_link *l, const void *buf, size_t bytes, uint32_t 
 
 static int self_peek(struct tt_link *l, size_t bytes, uint32_t stamp, const void **ret_data)
 {
-	const struct note *note = &((struct self_link *)l)->notes[l->completed % DEPTH];
+	const struct posted_buffer *post = &((struct self_link *)l)->posts[l->completed % DEPTH];
 
 	if (l->posted == l->completed)
 		return 0;
-	if (note->bytes != bytes || note->stamp != stamp)
+	if (post->bytes != bytes || post->stamp != stamp)
 		return tt_fail(TT_USAGE,
 			"rank %d sent itself %zu bytes of call %08x, but receives %zu bytes of call %08x",
-			l->peer, note->bytes, note->stamp, bytes, stamp);
-	*ret_data = note->buf;
+			l->peer, post->bytes, post->stamp, bytes, stamp);
+	*ret_data = post->buf;
 	return 1;
 }
 

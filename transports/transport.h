@@ -1,50 +1,57 @@
 /*
  * transport.h - the contract of a transport: how bytes move between two ranks
  *
- * One const struct tt_transport a file, one row in transports.c, one conformance suite
- * (tests/conformance/test_transports.c) that every row runs. Called by run (data) and comm (open, connect,
- * close). A transport knows ranks and bytes; it does not know plans, types or calls, but for the
- * 32-bit stamp of a call, which it carries so that mismatches show.
+ * A transport is one const struct tt_transport, one row in transports.c, and passes one conformance
+ * suite (tests/conformance/test_transports.c). Called by comm (open, connect, close), run
+ * (messages) and local (slots, peer memory). A transport knows ranks and bytes. It does not know
+ * plans, types or calls, except for the 32-bit stamp of a call, which it carries so that mismatches
+ * show.
  *
- * Locks: none is held. All functions of one endpoint are called by one
- * thread at a time (whoever drives the communicator), except where
- * "Thread: any" stands. Nothing blocks except open, doze and close.
+ *   struct tt_transport          core: links and messages; every transport has it
+ *   struct tt_slot_ops           optional: slots in shared memory, written by one rank, read by all
+ *   struct tt_peer_memory_ops    optional: single copy out of a peer's memory
+ *   struct tt_zcopy_ops          optional: messages without the copies at the sender and receiver
+ *   struct tt_fault_ops          optional: diagnosis after a failure
+ *
+ * Locks: the caller holds none. One thread at a time (the thread that drives the communicator)
+ * calls the operations of one endpoint, except operations marked "Thread: any". Nothing blocks
+ * except open, doze, close, and attach of peer memory.
  */
 #ifndef TT_TRANSPORT_H
 #define TT_TRANSPORT_H
 
 #include "base/base.h"
 
-/* TUTTI_IB_...; -1: choose */
+/* TUTTI_IB_... settings; -1: choose */
 struct tt_verbs_settings {
 	const char *devices;             /* as TUTTI_SOCKET_IFNAME; "" all */
 	int gid_index, timeout, retries, service_level, traffic_class;
-	int registrations;               /* of callers' memory that are kept; 0: none is made */
-	size_t registered_bytes;         /* of those together; 0: any number */
+	int registrations;               /* limit of the registration cache, entries; 0: no cache */
+	size_t registered_bytes;         /* limit of the registration cache, bytes; 0: none */
 };
 
-/* What comm can_zcopy to a transport; the tests lend their own. Valid until close. */
+/* Facts and services that a transport gets from comm, or from a test. Valid until close. */
 struct tt_world {
 	int rank, nranks;
-	const int *host_of;              /* [nranks] equal numbers: ranks that share a host */
-	size_t message_bytes;            /* no message is larger; equal on all ranks */
+	const int *host_of;              /* [nranks] host number; ranks of one host share it */
+	size_t message_bytes;            /* largest message; equal on all ranks */
 	int nchannels;                   /* channels are 0..nchannels-1 */
-	bool crowded;                    /* more ranks than cores: they will sleep often */
+	bool crowded;                    /* more ranks than cores on this host: ranks sleep often */
 	enum { TT_CMA_AUTO, TT_CMA_ON, TT_CMA_OFF } cma;     /* TUTTI_CMA */
-	bool insist;                     /* the transport was asked for by name */
-	bool software;                   /* what is emulated by software may be of use, too */
+	bool insist;                     /* the user named this transport */
+	bool software;                   /* software NICs may be used, too */
 	const struct tt_verbs_settings *ib; /* NULL: the defaults */
 	uint64_t deadline_ns;            /* for open */
-	/* A connected, authenticated, blocking stream socket to the peer for (peer, channel); the
-	 * lower rank dials, the higher takes what was dialled. dial blocks until the deadline at
-	 * most. take: 1 and a socket | 0 not yet | < 0. The caller owns the socket. */
+	/* A connected, authenticated, blocking stream socket to the peer for (peer, channel). The
+	 * lower rank calls dial, which blocks, at most until the deadline. The higher rank calls
+	 * take. take returns 1 and a socket | 0 not yet | < 0. The caller owns the socket. */
 	int (*dial)(void *ctx, int peer, int channel, int *ret_fd);
 	int (*take)(void *ctx, int peer, int channel, int *ret_fd);
-	/* Collective among all ranks, only during open: all[r * bytes] = mine of rank r.
-	 * Blocks. 0 | < 0. */
+	/* Allgather among all ranks, only during open: all[r * bytes] = mine of rank r.
+	 * Blocks. Returns 0 | < 0. */
 	int (*allgather)(void *ctx, const void *mine, size_t bytes, void *all);
-	/* Copy bytes of the caller's that may lie in device memory; NULL: all memory is the host's.
-	 * 0 | TT_CUDA */
+	/* Copy from the caller's buffer, which may be device memory, to host memory; NULL: all
+	 * buffers are host memory. Returns 0 | TT_CUDA */
 	int (*fetch)(void *ctx, void *to, const void *from, size_t bytes);
 	void *ctx;
 };
@@ -52,189 +59,235 @@ struct tt_world {
 /* One rank's side of a transport in one communicator. Transports embed it first. */
 struct tt_endpoint {
 	const struct tt_transport *t;
+	/* t's tables of these names, cached here because small calls use them */
+	const struct tt_slot_ops *slot_ops;
+	const struct tt_peer_memory_ops *peer_memory_ops;
 	const struct tt_world *world;
-	/* so far; read: also what was used where it lies (counted by run) */
+	/* bytes posted to slots so far; bytes of peers' memory read so far, by pointer or by read
+	 * (run counts them) */
 	uint64_t slot_bytes, read_bytes;
 };
 
-/* One (peer, channel): an ordered stream of messages each way. Transports embed it first. */
+/* One (peer, channel): ordered messages in each direction. Transports embed it first. */
 struct tt_link {
 	const struct tt_transport *t;
 	struct tt_endpoint *ep;
 	int peer, channel;
-	/* over which the channels of this pair go in turn, on both sides; 0: one way only */
+	/* number of port pairs over which the channels of this rank pair are spread round robin, on
+	 * both sides; 0: one path */
 	int ports;
-	/* posts accepted, posts whose bytes may be overwritten; monotone */
+	/* posts accepted; posts whose buffer may be overwritten; both monotone */
 	uint64_t posted, completed;
-	uint64_t sent_bytes, messages;   /* payload committed or posted so far */
-	/* bytes taken from the network, also of messages that are not complete */
+	uint64_t sent_bytes, messages;   /* payload bytes and messages committed or posted so far */
+	/* bytes received from the network, also of incomplete messages */
 	uint64_t arrived;
-	/* messages released or received so far: "when was it last last_received" */
+	/* messages released or received so far */
 	uint64_t received;
 };
 
-#define TT_NO_SLOT (-2)         /* there is nothing to read */
+#define TT_NO_SLOT (-2)         /* no memory to read */
 
-/* Where a piece of a rank's memory is, for the ranks of its host:
- * made by describe, carried to them in a cast. */
+/* Location of a buffer, for the ranks of its host. describe makes it; a slot carries it to the
+ * peers. */
 struct tt_peer_memory {
-	uint64_t at;                     /* address in its process */
-	uint64_t offset, window_bytes, inode;    /* in a window, and of it */
+	uint64_t at;                     /* address in the owner's process */
+	/* offset in a window; the window's size and inode */
+	uint64_t offset, window_bytes, inode;
 	int32_t fd;
-	/* of a window, among those its rank has shown; -1: ordinary memory; TT_NO_SLOT */
-	int16_t place;
-	bool fresh;                      /* shown for the first time: peers must reach it first */
+	/* window's slot in the owner's table of described windows; -1: ordinary memory;
+	 * TT_NO_SLOT */
+	int16_t slot;
+	/* first description of this window: peers attach it first */
+	bool fresh;
 };
 
 enum {
 	TT_T_RESERVE = 1,    /* sends by reserve + commit */
-	TT_T_POST = 2        /* sends by post; exactly one of the two, but see can_zcopy */
+	TT_T_POST = 2        /* sends by post; a transport has exactly one flag, but see zcopy_ops */
 };
 
-#define TT_SLOT_LINE 56        /* bytes of a small cast in each cache line */
+#define TT_SLOT_LINE 56        /* bytes of a small post in each cache line */
 #define TT_SLOT_SMALL (6 * TT_SLOT_LINE)
 #define TT_SLOT_BYTES (64u << 10)
-#define TT_SLOT_RANKS 8        /* that can cast more than TT_SLOT_SMALL */
+/* most ranks of a host for posts of more than TT_SLOT_SMALL bytes */
+#define TT_SLOT_RANKS 8
+
+/* ---- core ------------------------------------------------------------------------------------ */
 
 struct tt_transport {
 	const char *name, *help;
 	unsigned flags;
-	/* looks in vain, after which a rank with a core of its own lets others have it */
+	/* fruitless polls after which a rank with a core of its own yields the core */
 	uint32_t spins;
 
-	/* Is it on this host? 1 | 0 with the reason in why. Thread: any. */
+	/* optional tables; NULL: the transport has none of the table's operations */
+	const struct tt_slot_ops *slot_ops;
+	const struct tt_peer_memory_ops *peer_memory_ops;
+	const struct tt_zcopy_ops *zcopy_ops;
+	const struct tt_fault_ops *fault_ops;
+
+	/* Does this host have the transport? 1 | 0 with the reason in why. Thread: any. */
 	int (*probe)(char *why, size_t bytes);
 
-	/* Make this rank's endpoint. Collective: every rank of the world calls it, in the same
+	/* Make this rank's endpoint. Collective: every rank of the world calls open, in the same
 	 * order of transports. Blocks: until deadline_ns.
 	 * Returns 0 | TT_SYSTEM, TT_TIMEOUT, TT_REMOTE. */
 	int (*open)(const struct tt_world *world, struct tt_endpoint **ret_ep);
 
-	/* Can this endpoint reach that rank? Both sides give the same answer. */
+	/* Can this endpoint reach the peer? Both sides give the same answer. */
 	bool (*reaches)(struct tt_endpoint *ep, int peer);
 
-	/* Optional: is that done by a card that software emulates, so that other transports may be
-	 * quicker? Both sides give the same answer. */
+	/* Optional: does a software-emulated NIC carry the pair, so that other transports may be
+	 * faster? Both sides give the same answer. */
 	bool (*emulated)(const struct tt_endpoint *ep, int peer);
 
-	/* The link to (peer, channel), made on first use and owned by ep. The peer does the same in
-	 * its own time. Returns 0 | TT_SYSTEM, TT_REMOTE, TT_TIMEOUT. */
+	/* The link to (peer, channel), made on first use and owned by ep. The peer calls connect
+	 * for its side independently. Returns 0 | TT_SYSTEM, TT_REMOTE, TT_TIMEOUT. */
 	int (*connect)(struct tt_endpoint *ep, int peer, int channel, struct tt_link **ret_link);
 
-	/* 1: data may flow (the functions below may be called) | 0: not yet, call again | < 0 */
+	/* 1: the link is connected (the operations below may be called) | 0: not yet, call again |
+	 * < 0 */
 	int (*ready)(struct tt_link *l);
 
-	/* RESERVE: room for one message of bytes, 64-byte aligned, or NULL: the peer has not
-	 * drained enough. The same room until commit. bytes <= message_bytes. */
+	/* RESERVE: a 64-byte aligned buffer for one message of bytes, or NULL: the peer has not
+	 * released enough. The same buffer until commit. bytes <= message_bytes. */
 	void *(*reserve)(struct tt_link *l, size_t bytes);
-	/* Publish what was written there; bytes and order as reserved. Wakes a dozing peer. */
+	/* Send the reserved buffer; bytes and order as reserved. Wakes a dozing peer. */
 	void (*commit)(struct tt_link *l, size_t bytes, uint32_t stamp);
 
-	/* POST: queue buf. 1 taken: the caller keeps buf unchanged until completed reaches the
-	 * value posted has now | 0 queue full, nothing taken | < 0 TT_REMOTE (peer gone). May send
-	 * at once. */
+	/* POST: queue buf. 1 queued: the caller keeps buf unchanged until completed reaches the
+	 * present value of posted | 0 queue full, nothing queued | < 0 TT_REMOTE (peer gone). May
+	 * send at once. */
 	int (*post)(struct tt_link *l, const void *buf, size_t bytes, uint32_t stamp);
 
-	/* RESERVE, optional: can these bytes be sent from where they lie? Then post may be used for
-	 * this message instead of reserve and commit; its order among them is that of the calls.
-	 * post copies what it cannot lend. */
-	bool (*can_zcopy)(struct tt_link *l, const void *buf, size_t bytes);
-
-	/* RESERVE, optional: a hint that message number `ahead` from the next on has so many bytes
-	 * and is to be copied to dst, which nobody reads or writes until it has come: then peek may
-	 * find it there, and give dst itself. May be repeated. It may leave with the next message,
-	 * or the next look for one.
-	 * False: it is of no use for this dst. */
-	bool (*expect)(struct tt_link *l, uint32_t ahead, void *dst, size_t bytes, uint32_t stamp);
-	/* RESERVE with both of these, optional: will they take this device memory, of the
-	 * allocation with that id? Asked before each call, since other memory may have come to lie
-	 * there. False: it must be copied; why is told once. Thread: any. */
-	bool (*device)(struct tt_endpoint *ep, const void *p, size_t bytes, uint64_t id);
-	/* With either of these: an operation has failed and nothing more will be called for its
-	 * messages but close. On return no memory of the caller is read or written any more.
-	 * Blocks: no. */
-	void (*abandon)(struct tt_endpoint *ep);
-
-	/* The next message, which has exactly this many bytes. 1: *ret_data points at it, readable
-	 * until release | 0: not all there | TT_USAGE: what came has another stamp or length (the
+	/* The next message, of exactly this length. 1: *ret_data points at the message, readable
+	 * until release | 0: incomplete | TT_USAGE: the message has another stamp or length (the
 	 * peer is in another call) | TT_REMOTE */
 	int (*peek)(struct tt_link *l, size_t bytes, uint32_t stamp, const void **ret_data);
 	void (*release)(struct tt_link *l);
 
-	/* Optional: the next message gdr into dst. Called again with the same arguments until
-	 * it is all there; dst may be half written meanwhile. Results as peek; no release. */
+	/* Optional: receive the next message into dst, without peek and release. The caller repeats
+	 * the call with the same arguments until the message is complete; dst may be half written
+	 * meanwhile. Results as peek. */
 	int (*recv)(struct tt_link *l, void *dst, size_t bytes, uint32_t stamp);
 
-	/* Optional: the same bytes (1..TT_SLOT_BYTES; TT_SLOT_SMALL where more than TT_SLOT_RANKS
-	 * take part) to every rank that this endpoint reaches, at once. number counts the slot_posts of
-	 * the endpoint from 1; every rank slot_posts every number, the same length, and only when it has
-	 * seen the number before of all the others. Wakes dozing peers. seen: 1 it is there:
-	 * *ret_data are its bytes; up to TT_SLOT_SMALL they are lines, TT_SLOT_LINE bytes in each
-	 * 64; readable until this rank slot_posts the next | 0 not yet | TT_USAGE: what came has another
-	 * stamp or length. */
-	void (*cast)(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
-		     uint32_t stamp);
-	int (*seen)(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp,
-		    const void **ret_data);
-
-	/* Optional, with cast: read what a peer has in its memory, while it waits (local/single_copy.c
-	 * says when). describe: this rank's memory for the others.
-	 * reach: can this rank read it, and does that pay? Once for each fresh window, once for
-	 * ordinary memory. Blocks: some 100 us.
-	 * at: a pointer to it, readable as long as the peer keeps it, or NULL: only by read, which
-	 * copies memory of any kind where ordinary memory can be. read: 0 | TT_REMOTE */
-	void (*describe)(struct tt_endpoint *ep, const void *p, size_t bytes,
-			 struct tt_peer_memory *ret);
-	bool (*reach)(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote);
-	const void *(*at)(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote,
-			  size_t bytes);
-	int (*read)(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_t bytes);
-
-	/* Optional, with describe: the same without a cast of everybody. offer: this memory is to
-	 * be read in call `number`, by whom the call says; the next offer comes only when all of
-	 * them have left. offered: 1 | 0 not yet | TT_USAGE: for another call. leave: this rank
-	 * reads nothing any more of call `number` or one before. left: has peer? */
-	void (*offer)(struct tt_endpoint *ep, const struct tt_peer_memory *mine, uint64_t number,
-		      uint32_t stamp);
-	int (*offered)(struct tt_endpoint *ep, int peer, uint64_t number, uint32_t stamp,
-		       struct tt_peer_memory *ret);
-	void (*leave)(struct tt_endpoint *ep, uint64_t number);
-	bool (*left)(struct tt_endpoint *ep, int peer, uint64_t number);
-
-	/* Optional: move posts along. Called while posts are unfinished, and when reserve gave no
-	 * room, which may be because the transport has failed. > 0 something moved | 0 | < 0 */
+	/* Optional: continue unfinished posts. Called while posts are unfinished, and after reserve
+	 * returned NULL, which may mean that the transport failed. > 0 some progress | 0 none |
+	 * < 0 */
 	int (*progress)(struct tt_endpoint *ep);
 
-	/* Optional: what this host's side of the network has to say for itself, which explains what
-	 * others only suffer from: a port that is down, a card that is gone, a network without a
-	 * route; of that alone over which links of this endpoint run. broken: something has failed,
-	 * and this is asked before another rank's word is taken for the cause: what may explain it?
-	 * Else messages are waited for: can none come any more? 0 nothing | < 0 with the sentence,
-	 * now and later */
-	int (*fault)(struct tt_endpoint *ep, bool broken);
-
-	/* Optional: have messages to peer been lost without any call having noticed, because this
-	 * rank is in none that sends there? True with the sentence. Thread: any. Asked when the
-	 * peer waits long for this rank. */
-	bool (*lost)(struct tt_endpoint *ep, int peer, char *text, size_t bytes);
-
-	/* Sleeping. arm announces it and gives a ticket; the caller looks at its
-	 * links once more (peek or recv, refused reserves, progress), then dozes:
-	 * until a peer commits or makes room that was refused, a socket is readable
-	 * (or writable while posts are unfinished), wake, or timeout_us. Spurious
-	 * returns are fine. disarm ends it, also when doze was skipped. */
+	/* Sleeping. arm announces the sleep and returns a ticket. The caller then polls its links
+	 * once more (peek or recv, refused reserves, progress) and dozes: until a peer commits or
+	 * frees a buffer that was refused, a socket is readable (or writable while posts are
+	 * unfinished), wake, or timeout_us. Spurious returns are fine. disarm ends the sleep, also
+	 * when the caller skipped doze. */
 	uint32_t (*arm)(struct tt_endpoint *ep);
 	void (*doze)(struct tt_endpoint *ep, uint32_t ticket, uint32_t timeout_us);
 	void (*disarm)(struct tt_endpoint *ep);
 	/* End another thread's doze on this endpoint now. Thread: any. */
 	void (*wake)(struct tt_endpoint *ep);
 
-	/* Bytes this endpoint holds (segments, stages). Thread: any. */
+	/* Memory of this endpoint in bytes (segments, buffers). Thread: any. */
 	size_t (*memory)(struct tt_endpoint *ep);
 
 	/* Free the endpoint and its links. Messages committed or completed before still reach the
-	 * peer. Blocks: no. */
+	 * peer. Blocks: as long as the peers' NICs take to acknowledge, at most a second. */
 	void (*close)(struct tt_endpoint *ep);
+};
+
+/* ---- slots ----------------------------------------------------------------------------------- */
+
+/* Shared-memory slots: each rank writes its own slot, every reachable rank of the host reads it. */
+struct tt_slot_ops {
+	/* Post bytes (1..TT_SLOT_BYTES; at most TT_SLOT_SMALL where more than TT_SLOT_RANKS ranks
+	 * take part) to this rank's slot. number counts the endpoint's posts from 1. Every rank
+	 * posts every number, with the same length, and posts a number only after it has polled the
+	 * previous number of all other ranks. Wakes dozing peers. */
+	void (*post)(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
+		     uint32_t stamp);
+	/* Poll the slot of peer. 1: posted; *ret_data are the bytes: up to TT_SLOT_SMALL as lines,
+	 * TT_SLOT_LINE bytes in each 64; readable until this rank posts the next number | 0: not
+	 * posted yet | TT_USAGE: the post has another stamp or length. */
+	int (*poll)(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number,
+		    uint32_t stamp, const void **ret_data);
+};
+
+/* ---- peer memory ----------------------------------------------------------------------------- */
+
+/* Single copy: a rank reads a peer's buffer while the peer waits (local/single_copy.c has the
+ * protocol). A transport with this table has slot_ops as well. */
+struct tt_peer_memory_ops {
+	/* Describe this rank's buffer for the peers. */
+	void (*describe)(struct tt_endpoint *ep, const void *p, size_t bytes,
+			 struct tt_peer_memory *ret);
+	/* Can this rank read the described memory? For a window: map it, once for each fresh
+	 * window. For ordinary memory: try to read, once. Blocks: some 100 us. */
+	bool (*attach)(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote);
+	/* A pointer to the described memory, readable as long as the peer keeps the buffer, or
+	 * NULL: the memory can only be read by read. */
+	const void *(*pointer)(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote,
+			       size_t bytes);
+	/* Copy bytes at address `from` of peer. Works for memory of any kind where ordinary memory
+	 * can be attached. Returns 0 | TT_REMOTE */
+	int (*read)(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_t bytes);
+
+	/* Synchronization of owners and readers, as MPI's post, start, complete, wait (PSCW),
+	 * without a slot post of every rank. post: expose this buffer in call `number`; the call
+	 * says which ranks read it; the next post comes only after all readers have completed. */
+	void (*post)(struct tt_endpoint *ep, const struct tt_peer_memory *mine, uint64_t number,
+		     uint32_t stamp);
+	/* Has peer exposed its buffer? 1: *ret describes it | 0 not yet | TT_USAGE: for another
+	 * call */
+	int (*test_start)(struct tt_endpoint *ep, int peer, uint64_t number, uint32_t stamp,
+			  struct tt_peer_memory *ret);
+	/* This rank has finished all reads of call `number` and of earlier calls. */
+	void (*complete)(struct tt_endpoint *ep, uint64_t number);
+	/* Has peer completed call `number`? */
+	bool (*test_complete)(struct tt_endpoint *ep, int peer, uint64_t number);
+};
+
+/* ---- zero copy ------------------------------------------------------------------------------- */
+
+/* Messages that the NIC reads from the sender's buffer, or writes to the receiver's buffer. For
+ * transports with TT_T_RESERVE; they have post as well. */
+struct tt_zcopy_ops {
+	/* Can the NIC send these bytes from the caller's buffer? Then the caller may use post for
+	 * this message instead of reserve and commit; messages keep the order of the calls. post
+	 * copies a message that it cannot send in place. */
+	bool (*can_send)(struct tt_link *l, const void *buf, size_t bytes);
+
+	/* Prepost a receive: a hint that message number `ahead` from the next one on has this
+	 * length and belongs into dst, which the caller neither reads nor writes until the message has arrived. The
+	 * transport may send an early RTR (ready to receive) to the peer, with its next message or
+	 * its next poll. Then peek may find the message in dst, and returns dst itself. The caller
+	 * may repeat the hint. False: useless for this dst. */
+	bool (*prepost)(struct tt_link *l, uint32_t ahead, void *dst, size_t bytes, uint32_t stamp);
+
+	/* Do can_send and prepost accept this device memory, of the allocation with that id? The
+	 * caller asks before each call, because the address may belong to another allocation by
+	 * now. False: the memory must be copied; the reason is logged once. Thread: any. */
+	bool (*takes_device)(struct tt_endpoint *ep, const void *p, size_t bytes, uint64_t id);
+
+	/* An operation has failed; the caller makes no further call for its messages but close. On
+	 * return the NIC neither reads nor writes memory of the caller any more. Blocks: no. */
+	void (*abandon)(struct tt_endpoint *ep);
+};
+
+/* ---- faults ---------------------------------------------------------------------------------- */
+
+struct tt_fault_ops {
+	/* Does this host's side of the network have a fault that explains failures of other ranks:
+	 * a port that is down, a NIC that is gone, a network without a route? Only NICs and ports
+	 * that carry links of this endpoint count. broken: an operation has failed, and this
+	 * question precedes another rank's report; which fault may explain the failure? Otherwise
+	 * the rank waits for messages: is it certain that none can come any more? 0 no fault | < 0
+	 * with the sentence, now and later */
+	int (*local)(struct tt_endpoint *ep, bool broken);
+
+	/* Optional: have messages to peer been lost unnoticed, because this rank is in no call that
+	 * sends to peer? True with the sentence. Asked when the peer waits long for this rank.
+	 * Thread: any. */
+	bool (*lost)(struct tt_endpoint *ep, int peer, char *text, size_t bytes);
 };
 
 extern const struct tt_transport tt_self, tt_shm, tt_verbs, tt_tcp;

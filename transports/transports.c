@@ -1,4 +1,4 @@
-/* transports.c - the table of transports, in order of preference: the first that reaches a peer
+/* transports.c - the table of transports in order of preference: the first that reaches a peer
  * carries the pair */
 #include "transports/transport.h"
 

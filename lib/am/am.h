@@ -1,96 +1,104 @@
 /*
- * am.h - letters between any two ranks of a communicator, beside its collectives: what messages,
- * quorums and shrinking are made of
+ * am.h - active messages between any two ranks of a communicator, independent of its collectives
  *
- * A pair that exchanges letters has one authenticated socket of its own, or two where both sides
- * dialled at once. One service thread a rank, made with the first letter, reads all of them and
- * writes what did not go out at once. Deaths break nothing here: who is gone is known rank by rank,
- * and all others go on.
+ * Users: messages (tuttiMsgSend ...), quorum allreduce, shrink. A pair of ranks that exchanges
+ * messages has one authenticated socket of its own, or two if both sides dialed at the same time.
+ * One service thread per rank, started with the first message, reads all sockets and writes the
+ * bytes that a send could not write at once. A death breaks nothing: the state of each rank is
+ * known separately, and all other pairs continue.
  *
- *   called by    comm (make, close), api (messages), quorum_coordinator.c and shrink.c
- *   calls        control (dial, who is gone, sockets that others dialled)
+ *   called by    comm (make, close), api (messages), quorum_call.c, quorum_coordinator.c, shrink.c
+ *   calls        control (dial, states of ranks, sockets that other ranks dialed)
  *
- * Locks: control's before mail's, never the other way round.
- * No call of a user holds the lock while it waits.
+ * Locks: control's lock before am->lock, never the other way round. A user's call does not hold the
+ * lock while it waits.
  *
- *   am.c       make, thread, who is gone, close
- *   am_connection.c  sockets: letters out and in
- *   am_send.c  a caller's letter, dialling
- *   am_unexpected.c   letters that have come
- *   am_recv.c  who waits for them
+ *   am.c               make, service thread, states of ranks, close
+ *   am_connection.c    sockets: outgoing and incoming messages
+ *   am_send.c          send of a caller, dialing
+ *   am_unexpected.c    matching of incoming messages, unexpected queue
+ *   am_recv.c          receive of a caller: posted receives
  */
 #ifndef TT_AM_H
 #define TT_AM_H
 
 #include "control/control.h"
 
-/* bytes of letters that are kept, beyond which they wait at their sender */
+/* limit of the unexpected queue in bytes of user messages; beyond it, messages stay at their
+ * senders */
 #define TT_AM_UNEXPECTED_BYTES (64u << 20)
 
 enum tt_am_kind {
-	TT_AM_MESSAGE = 1,                /* a user's */
-	TT_AM_OFFER, TT_AM_DECISION,       /* shrink.c: to its chair; of its chair, or a standing */
-	TT_AM_GIVE,                       /* to rank 0: contribution or rtr for a result: quorum */
-	TT_AM_VERDICT, TT_AM_RESULT,       /* rank 0's answer: who was in it; the bytes */
-	TT_AM_BYE,                        /* this rank leaves */
+	TT_AM_USER_MESSAGE = 1,                /* of the user */
+	/* shrink.c: to the coordinator; from the coordinator, or a standing decision */
+	TT_AM_PROPOSAL, TT_AM_DECISION,
+	/* quorum: to rank 0: contribution, or request for a result only */
+	TT_AM_CONTRIBUTION,
+	/* quorum: from rank 0: outcome of the contribution; bytes of the result */
+	TT_AM_OUTCOME, TT_AM_RESULT,
+	TT_AM_GOODBYE,                        /* this rank leaves */
 	TT_AM_KINDS
 };
 
 struct tt_am_header {
 	enum tt_am_kind kind;
-	int tag;                         /* MESSAGE: the user's */
-	/* ... as well; quorums: number of the operation; shrink.c: its number */
+	/* USER_MESSAGE: the user's tag; quorum: number of the call */
+	int tag;
+	/* USER_MESSAGE: the user's version; quorum: number of the operation; shrink: number of the
+	 * shrink */
 	uint64_t version;
-	uint64_t bytes;                  /* that follow */
-	uint32_t call[4];                /* GIVE: type, op, k, deadline */
-	int source;                      /* not on the wire: the connection tells */
+	uint64_t bytes;                  /* size of the body */
+	/* CONTRIBUTION: type and flags, op, k, deadline_ms; OUTCOME: see quorum_internal.h */
+	uint32_t call[4];
+	int source;                      /* known from the connection, not sent */
 };
 
 struct tt_am;
 
-/* The mail of a control, without a thread yet; from now on it takes what other ranks dial.
- * 0 | TT_SYSTEM */
+/* Creates the active messages of a control, without a thread. From now on sockets that other ranks
+ * dial are accepted. 0 | TT_SYSTEM */
 int tt_am_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms,
-		 struct tt_am **ret_mail);
-/* Tell all who have a connection, and wait until their hosts have what was for them (as
- * tt_control_leave); free. */
-void tt_am_close(struct tt_am *mail);
-/* Every wait ends with TT_REMOTE, now and later; tuttiCommAbort. Thread: any. */
-void tt_am_cut(struct tt_am *mail);
+		 struct tt_am **ret_am);
+/* Sends goodbye on every connection, waits until the peers' hosts have received everything (as
+ * tt_control_leave), frees. */
+void tt_am_close(struct tt_am *am);
+/* Ends every wait with TT_REMOTE, now and later, for tuttiCommAbort. Thread: any. */
+void tt_am_abort(struct tt_am *am);
 
-/* Send; head->bytes of data follow. Blocks until data may be used again, at most until deadline_ns.
- * 0 | TT_REMOTE (peer is gone) | TT_TIMEOUT | TT_SYSTEM. Thread: any. */
-int tt_am_send(struct tt_am *mail, int peer, const struct tt_am_header *head,
+/* Sends a message with a body of head->bytes from data. Blocks until data may be reused, at most
+ * until deadline_ns. 0 | TT_REMOTE (peer is gone) | TT_TIMEOUT | TT_SYSTEM. Thread: any. */
+int tt_am_send(struct tt_am *am, int peer, const struct tt_am_header *head,
 		 const void *data, uint64_t deadline_ns);
 
-/* What a receiver wants. */
+/* Criteria and buffer of a receive. */
 struct tt_am_match {
 	enum tt_am_kind kind;
 	int source, tag;                 /* -1: any */
-	bool look;                       /* the letter stays */
+	bool probe;                       /* the message stays queued */
 	void *to;
 	size_t room;
 };
-/* 0, and the head of what came | 1 nothing came until deadline_ns (0: only look), or the wait was
- * cancelled | TT_REMOTE source is gone and nothing of it is left | TT_ARG too large for room;
- * stays. Thread: any. */
-int tt_am_recv(struct tt_am *mail, const struct tt_am_match *want, uint64_t deadline_ns,
+/* Receives a message and its header. 0 | 1 nothing matched until deadline_ns (0: do not wait), or
+ * the wait was canceled | TT_REMOTE source is gone and no message from it is queued | TT_ARG the
+ * message is larger than room and stays queued. Thread: any. */
+int tt_am_recv(struct tt_am *am, const struct tt_am_match *want, uint64_t deadline_ns,
 		 struct tt_am_header *ret_head);
-/* Drop messages that have come with a version below `version` (UINT64_MAX: any) and end waits for
- * exactly these. */
-uint64_t tt_am_cancel(struct tt_am *mail, int source, int tag, uint64_t version);
+/* Drops queued user messages with a version below `version` (UINT64_MAX: all) and ends waits for
+ * exactly this source and tag. Returns the number of dropped messages. */
+uint64_t tt_am_cancel(struct tt_am *am, int source, int tag, uint64_t version);
 
-/* Drop what has come of this kind. */
-void tt_am_forget(struct tt_am *mail, enum tt_am_kind kind);
-/* From now on offers up to this version are answered by this decision, whether or not anybody is in
- * a call. NULL: no more. Thread: any. */
-void tt_am_decide(struct tt_am *mail, uint64_t version, const void *decision, size_t bytes);
+/* Drops queued messages of this kind. */
+void tt_am_drop(struct tt_am *am, enum tt_am_kind kind);
+/* Standing decision of shrink.c: from now on, proposals with a version up to this one are answered
+ * with this decision, whether or not a shrink call is running. decision NULL: no longer. Thread:
+ * any. */
+void tt_am_set_decision(struct tt_am *am, uint64_t version, const void *decision, size_t bytes);
 
-/* Alive, left or dead, as known here. */
-tuttiRankState_t tt_am_state(struct tt_am *mail, int rank);
+/* State of a rank (alive, left or dead), as known to this rank. */
+tuttiRankState_t tt_am_state(struct tt_am *am, int rank);
 
-/* Bytes held; payload bytes and letters sent so far. */
-size_t tt_am_memory(struct tt_am *mail);
-void tt_am_sent(struct tt_am *mail, uint64_t *ret_bytes, uint64_t *ret_letters);
+/* Bytes of memory held; payload bytes and messages sent so far. */
+size_t tt_am_memory(struct tt_am *am);
+void tt_am_sent(struct tt_am *am, uint64_t *ret_bytes, uint64_t *ret_messages);
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * am_connection.c - the sockets of mail: letters out, letters in
+ * am_connection.c - the sockets of active messages: outgoing and incoming messages
  *
- * Called by am_send.c, quorum_coordinator.c and the service thread. A letter is a head of 48 bytes and its
- * body. What the kernel does not take at once is written by the service thread, from where it lies.
+ * Called by am_send.c, quorum_coordinator.c and the service thread. A message is a header of 48
+ * bytes and a body. The sender writes as many bytes as the kernel takes; the service thread writes
+ * the rest, directly from the caller's buffer.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,15 +16,16 @@
 #include "am/am_internal.h"
 #include "control/frame.h"
 
-#define READ_AT_ONCE (1u << 20)          /* of one socket, before others have their turn */
+/* limit of bytes read from one socket before the next socket */
+#define READ_AT_ONCE (1u << 20)
 
-/* ---- heads ----------------------------------------------------------------------------------- */
+/* ---- headers --------------------------------------------------------------------------------- */
 
-void tt_am_header_put(const struct tt_am_header *h, uint8_t ret_raw[TT_HEAD_BYTES])
+void tt_am_header_put(const struct tt_am_header *h, uint8_t ret_raw[TT_AM_HEADER_BYTES])
 {
-	struct tt_writer w = { .data = ret_raw, .room = TT_HEAD_BYTES };
+	struct tt_writer w = { .data = ret_raw, .room = TT_AM_HEADER_BYTES };
 
-	memset(ret_raw, 0, TT_HEAD_BYTES);
+	memset(ret_raw, 0, TT_AM_HEADER_BYTES);
 	tt_put(&w, h->kind, 4);
 	tt_put(&w, (uint32_t)h->tag, 4);
 	tt_put(&w, h->version, 8);
@@ -32,9 +34,9 @@ void tt_am_header_put(const struct tt_am_header *h, uint8_t ret_raw[TT_HEAD_BYTE
 		tt_put(&w, h->call[i], 4);
 }
 
-static bool get_head(const uint8_t raw[TT_HEAD_BYTES], struct tt_am_header *ret_head)
+static bool header_get(const uint8_t raw[TT_AM_HEADER_BYTES], struct tt_am_header *ret_head)
 {
-	struct tt_reader r = { .at = raw, .left = TT_HEAD_BYTES };
+	struct tt_reader r = { .at = raw, .left = TT_AM_HEADER_BYTES };
 
 	ret_head->kind = (enum tt_am_kind)tt_get_upto(&r, 4, TT_AM_KINDS - 1);
 	ret_head->tag = (int)tt_get_upto(&r, 4, INT32_MAX);
@@ -47,87 +49,87 @@ static bool get_head(const uint8_t raw[TT_HEAD_BYTES], struct tt_am_header *ret_
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-struct tt_am_conn *tt_am_live(const struct tt_am *mail, int peer)
+struct tt_am_conn *tt_am_conn_find(const struct tt_am *am, int peer)
 {
-	struct tt_am_conn *c = mail->conns;
+	struct tt_am_conn *c = am->conns;
 
 	while (c && (c->dead || c->peer != peer))
 		c = c->next;
 	return c;
 }
 
-void tt_am_conn_watch(struct tt_am *mail, struct tt_am_conn *c)
+void tt_am_conn_watch(struct tt_am *am, struct tt_am_conn *c)
 {
-	struct epoll_event ev = { .events = (c->held ? 0u : EPOLLIN) | (c->out ? EPOLLOUT : 0u),
+	struct epoll_event ev = { .events = (c->stalled ? 0u : EPOLLIN) | (c->sendq ? EPOLLOUT : 0u),
 				  .data.ptr = c };
 
 	if (c->dead || (c->watched && c->events == ev.events))
 		return;
 	c->events = ev.events;
-	epoll_ctl(mail->epoll, c->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, c->fd, &ev);
+	epoll_ctl(am->epoll, c->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, c->fd, &ev);
 	c->watched = true;
 }
 
-int tt_am_conn_add(struct tt_am *mail, int peer, int fd)
+int tt_am_conn_add(struct tt_am *am, int peer, int fd)
 {
 	struct tt_am_conn *c = calloc(1, sizeof(*c));
 
 	if (!c) {
 		tt_sock_close(fd);
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a connection with rank %d",
-			       mail->rank, peer);
+			       am->rank, peer);
 	}
 	tt_sock_set_blocking(fd, false);
 	c->fd = fd;
 	c->peer = peer;
-	c->out_last = &c->out;
-	c->next = mail->conns;
-	mail->conns = c;
-	if (!mail->out[peer])
-		mail->out[peer] = c;
-	tt_am_conn_watch(mail, c);
-	pthread_cond_broadcast(&mail->changed);
+	c->sendq_last = &c->sendq;
+	c->next = am->conns;
+	am->conns = c;
+	if (!am->send_conn[peer])
+		am->send_conn[peer] = c;
+	tt_am_conn_watch(am, c);
+	pthread_cond_broadcast(&am->changed);
 	return 0;
 }
 
-static void finish(struct tt_am *mail, struct tt_am_outgoing *p, int rc)
+static void complete_send(struct tt_am *am, struct tt_am_outgoing *m, int rc)
 {
-	if (p->shared)
-		tt_am_payload_drop(p->shared);
-	if (!p->callers) {
-		free(p);
+	if (m->payload)
+		tt_am_payload_drop(m->payload);
+	if (!m->from_caller) {
+		free(m);
 		return;
 	}
-	p->rc = rc;
-	p->done = true;
-	pthread_cond_broadcast(&mail->changed);
+	m->rc = rc;
+	m->done = true;
+	pthread_cond_broadcast(&am->changed);
 }
 
-void tt_am_conn_end(struct tt_am *mail, struct tt_am_conn *c, tuttiRankState_t how)
+void tt_am_conn_end(struct tt_am *am, struct tt_am_conn *c, tuttiRankState_t how)
 {
-	struct tt_am_outgoing *p;
+	struct tt_am_outgoing *m;
 
 	if (c->dead)
 		return;
 	c->dead = true;
-	tt_sock_close(c->fd);                    /* leaves epoll with it */
-	while ((p = c->out)) {
-		c->out = p->next;
-		finish(mail, p, TT_REMOTE);
+	tt_sock_close(c->fd);                    /* epoll drops the socket with this */
+	while ((m = c->sendq)) {
+		c->sendq = m->next;
+		complete_send(am, m, TT_REMOTE);
 	}
-	c->out_last = &c->out;
+	c->sendq_last = &c->sendq;
 	if (c->in_body)
-		tt_unexpected_lost(mail, c);
-	if (mail->out[c->peer] == c)
-		mail->out[c->peer] = tt_am_live(mail, c->peer);
-	if (how && !tt_am_live(mail, c->peer))
-		tt_am_gone(mail, c->peer, how);
-	pthread_cond_broadcast(&mail->changed);
+		tt_unexpected_lost(am, c);
+	if (am->send_conn[c->peer] == c)
+		am->send_conn[c->peer] = tt_am_conn_find(am, c->peer);
+	if (how && !tt_am_conn_find(am, c->peer))
+		tt_am_gone(am, c->peer, how);
+	pthread_cond_broadcast(&am->changed);
 }
 
-void tt_am_bury(struct tt_am *mail)
+void tt_am_conn_reap(struct tt_am *am)
 {
-	struct tt_am_conn **at = &mail->conns, *c;
+	struct tt_am_conn **at = &am->conns, *c;
 
 	while ((c = *at)) {
 		if (!c->dead) {
@@ -139,27 +141,27 @@ void tt_am_bury(struct tt_am *mail)
 	}
 }
 
-/* ---- out ------------------------------------------------------------------------------------- */
+/* ---- outgoing -------------------------------------------------------------------------------- */
 
-void tt_am_payload_drop(struct tt_am_payload *shared)
+void tt_am_payload_drop(struct tt_am_payload *payload)
 {
-	if (--shared->users == 0)
-		free(shared);
+	if (--payload->refs == 0)
+		free(payload);
 }
 
-/* What the kernel takes now. A connection that fails is
- * found by the service thread when it reads it. */
-static void push(struct tt_am *mail, struct tt_am_conn *c)
+/* Sends queued messages, as many bytes as the kernel takes now. A failed connection is detected by
+ * the service thread's read. */
+static void send_queued(struct tt_am *am, struct tt_am_conn *c)
 {
-	struct tt_am_outgoing *p;
+	struct tt_am_outgoing *m;
 
-	while ((p = c->out)) {
-		size_t head = p->sent < TT_HEAD_BYTES ? TT_HEAD_BYTES - p->sent : 0,
-		       body = p->sent + head - TT_HEAD_BYTES;
+	while ((m = c->sendq)) {
+		size_t head = m->sent < TT_AM_HEADER_BYTES ? TT_AM_HEADER_BYTES - m->sent : 0,
+		       body = m->sent + head - TT_AM_HEADER_BYTES;
 		struct iovec iov[2] = {
-			{ .iov_base = p->head + TT_HEAD_BYTES - head, .iov_len = head },
-			{ .iov_base = (void *)(uintptr_t)(p->data ? p->data + body : NULL),
-			  .iov_len = p->bytes - TT_HEAD_BYTES - body },
+			{ .iov_base = m->head + TT_AM_HEADER_BYTES - head, .iov_len = head },
+			{ .iov_base = (void *)(uintptr_t)(m->data ? m->data + body : NULL),
+			  .iov_len = m->bytes - TT_AM_HEADER_BYTES - body },
 		};
 		struct msghdr msg = { .msg_iov = iov + !head, .msg_iovlen = head ? 2 : 1 };
 		ssize_t n = sendmsg(c->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -168,111 +170,111 @@ static void push(struct tt_am *mail, struct tt_am_conn *c)
 			continue;
 		if (n < 0)
 			break;
-		p->sent += (size_t)n;
-		if (p->sent < p->bytes)
+		m->sent += (size_t)n;
+		if (m->sent < m->bytes)
 			continue;
-		c->out = p->next;
-		if (!c->out)
-			c->out_last = &c->out;
-		mail->sent_bytes += p->bytes - TT_HEAD_BYTES;
-		mail->letters++;
-		finish(mail, p, 0);
+		c->sendq = m->next;
+		if (!c->sendq)
+			c->sendq_last = &c->sendq;
+		am->sent_bytes += m->bytes - TT_AM_HEADER_BYTES;
+		am->messages++;
+		complete_send(am, m, 0);
 	}
-	tt_am_conn_watch(mail, c);
+	tt_am_conn_watch(am, c);
 }
 
-void tt_am_append(struct tt_am *mail, struct tt_am_conn *c, struct tt_am_outgoing *p)
+void tt_am_enqueue(struct tt_am *am, struct tt_am_conn *c, struct tt_am_outgoing *m)
 {
-	bool idle = !c->out;
+	bool idle = !c->sendq;
 
-	*c->out_last = p;
-	c->out_last = &p->next;
+	*c->sendq_last = m;
+	c->sendq_last = &m->next;
 	if (idle)
-		push(mail, c);
+		send_queued(am, c);
 }
 
-/* Without memory for it the peer waits until its deadline. */
-void tt_am_post(struct tt_am *mail, int peer, const struct tt_am_header *head,
-		  struct tt_am_payload *shared)
+/* Without memory the message is dropped: the peer waits until its deadline. */
+void tt_am_post(struct tt_am *am, int peer, const struct tt_am_header *head,
+		  struct tt_am_payload *payload)
 {
-	struct tt_am_conn *c = mail->out[peer];
-	struct tt_am_outgoing *p = c ? calloc(1, sizeof(*p)) : NULL;
+	struct tt_am_conn *c = am->send_conn[peer];
+	struct tt_am_outgoing *m = c ? calloc(1, sizeof(*m)) : NULL;
 
-	if (!p)
+	if (!m)
 		return;
-	tt_am_header_put(head, p->head);
-	p->bytes = TT_HEAD_BYTES + head->bytes;
-	if (shared) {
-		shared->users++;
-		p->shared = shared;
-		p->data = shared->data;
+	tt_am_header_put(head, m->head);
+	m->bytes = TT_AM_HEADER_BYTES + head->bytes;
+	if (payload) {
+		payload->refs++;
+		m->payload = payload;
+		m->data = payload->data;
 	}
-	tt_am_append(mail, c, p);
+	tt_am_enqueue(am, c, m);
 }
 
-/* ---- in -------------------------------------------------------------------------------------- */
+/* ---- incoming -------------------------------------------------------------------------------- */
 
-static bool begin_body(struct tt_am *mail, struct tt_am_conn *c)
+static bool begin_body(struct tt_am *am, struct tt_am_conn *c)
 {
 	c->head.source = c->peer;
-	if (!get_head(c->raw, &c->head)) {
-		tt_log(TT_LOG_WARN, "rank %d: rank %d sent a letter that makes no sense",
-		       mail->rank, c->peer);
-		tt_am_conn_end(mail, c, tuttiRankDead);
+	if (!header_get(c->raw, &c->head)) {
+		tt_log(TT_LOG_WARN, "rank %d: rank %d sent a message with an invalid header",
+		       am->rank, c->peer);
+		tt_am_conn_end(am, c, tuttiRankDead);
 		return false;
 	}
 	c->in_body = true;
 	c->have = 0;
-	if (c->head.kind == TT_AM_BYE)
-		tt_am_gone(mail, c->peer, tuttiRankLeft);
-	else if (c->head.kind == TT_AM_GIVE)
-		c->to = tt_quorum_place(mail, &c->head);
+	if (c->head.kind == TT_AM_GOODBYE)
+		tt_am_gone(am, c->peer, tuttiRankLeft);
+	else if (c->head.kind == TT_AM_CONTRIBUTION)
+		c->to = tt_quorum_begin(am, &c->head);
 	else
-		tt_unexpected_place(mail, c);
-	return !c->held;
+		tt_unexpected_route(am, c);
+	return !c->stalled;
 }
 
-static void end_body(struct tt_am *mail, struct tt_am_conn *c)
+static void end_body(struct tt_am *am, struct tt_am_conn *c)
 {
-	if (c->head.kind == TT_AM_GIVE && c->to)
-		tt_quorum_arrived(mail, &c->head);
-	else if (c->letter || c->waiter)
-		tt_unexpected_arrived(mail, c);
+	if (c->head.kind == TT_AM_CONTRIBUTION && c->to)
+		tt_quorum_arrived(am, &c->head);
+	else if (c->unexpected || c->posted)
+		tt_unexpected_arrived(am, c);
 	c->in_body = false;
 	c->to = NULL;
-	c->letter = NULL;
-	c->waiter = NULL;
+	c->unexpected = NULL;
+	c->posted = NULL;
 	c->have = 0;
 }
 
-/* > 0 bytes | 0 nothing there now, or it has ended */
-static size_t take(struct tt_am *mail, struct tt_am_conn *c, void *to, size_t want)
+/* Reads up to `want` bytes. > 0 bytes | 0 nothing to read, or connection ended */
+static size_t receive(struct tt_am *am, struct tt_am_conn *c, void *to, size_t want)
 {
-	static __thread uint8_t nowhere[64 << 10];
+	static __thread uint8_t discard[64 << 10];
 	ssize_t n;
 
-	if (!to && want > sizeof(nowhere))
-		want = sizeof(nowhere);
+	if (!to && want > sizeof(discard))
+		want = sizeof(discard);
 	do
-		n = recv(c->fd, to ? to : nowhere, want, MSG_DONTWAIT);
+		n = recv(c->fd, to ? to : discard, want, MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
 	if (n > 0)
 		return (size_t)n;
 	if (n == 0 || errno != EAGAIN)
-		tt_am_conn_end(mail, c, tuttiRankDead);
+		tt_am_conn_end(am, c, tuttiRankDead);
 	return 0;
 }
 
-static void read_letters(struct tt_am *mail, struct tt_am_conn *c)
+static void read_messages(struct tt_am *am, struct tt_am_conn *c)
 {
-	for (size_t done = 0, n; done < READ_AT_ONCE && !c->dead && !c->held; done += n) {
+	for (size_t done = 0, n; done < READ_AT_ONCE && !c->dead && !c->stalled; done += n) {
 		if (!c->in_body) {
-			n = take(mail, c, c->raw + c->have, TT_HEAD_BYTES - c->have);
+			n = receive(am, c, c->raw + c->have, TT_AM_HEADER_BYTES - c->have);
 			c->have += n;
-			if (!n || (c->have == TT_HEAD_BYTES && !begin_body(mail, c)))
+			if (!n || (c->have == TT_AM_HEADER_BYTES && !begin_body(am, c)))
 				return;
 		} else if (c->have < c->head.bytes) {
-			n = take(mail, c, c->to ? c->to + c->have : NULL, c->head.bytes - c->have);
+			n = receive(am, c, c->to ? c->to + c->have : NULL, c->head.bytes - c->have);
 			c->have += n;
 			if (!n)
 				return;
@@ -280,21 +282,21 @@ static void read_letters(struct tt_am *mail, struct tt_am_conn *c)
 			n = 0;
 		}
 		if (c->in_body && c->have == c->head.bytes)
-			end_body(mail, c);
+			end_body(am, c);
 	}
 }
 
-void tt_am_conn_event(struct tt_am *mail, struct tt_am_conn *c, uint32_t events)
+void tt_am_conn_event(struct tt_am *am, struct tt_am_conn *c, uint32_t events)
 {
 	if (!c->dead && (events & EPOLLOUT))
-		push(mail, c);
-	if (!c->dead && c->held && (events & (EPOLLHUP | EPOLLERR))) {
-		/* or it would be reported for ever */
-		epoll_ctl(mail->epoll, EPOLL_CTL_DEL, c->fd, NULL);
+		send_queued(am, c);
+	if (!c->dead && c->stalled && (events & (EPOLLHUP | EPOLLERR))) {
+		/* epoll would report the condition again and again */
+		epoll_ctl(am->epoll, EPOLL_CTL_DEL, c->fd, NULL);
 		c->watched = false;
 		return;
 	}
 	if (!c->dead && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
-		read_letters(mail, c);
-	tt_am_conn_watch(mail, c);
+		read_messages(am, c);
+	tt_am_conn_watch(am, c);
 }

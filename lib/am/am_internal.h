@@ -1,9 +1,9 @@
 /*
- * am_internal.h - what the files of mail, and quorum_coordinator.c, share: connections, the box, the service
- * thread's state
+ * am_internal.h - state shared by the files of am: connections, queues, service thread
  *
- * mail->lock guards everything; the service thread lets it go only while it sleeps, callers while
- * they wait. "locked" means that the caller holds it. Reads and writes of sockets never block.
+ * am->lock guards everything. The service thread releases the lock only while it sleeps, callers
+ * only while they wait or copy. "Locked" means that the caller holds am->lock. Socket reads and
+ * writes never block.
  */
 #ifndef TT_AM_INTERNAL_H
 #define TT_AM_INTERNAL_H
@@ -13,55 +13,58 @@
 
 #include "am/am.h"
 
-#define TT_HEAD_BYTES 48
+#define TT_AM_HEADER_BYTES 48
 
-/* Bytes that several parcels send. */
-struct tt_am_payload { int users; size_t bytes; uint8_t data[] __attribute__((aligned(64))); };
+/* Body shared by several outgoing messages. */
+struct tt_am_payload { int refs; size_t bytes; uint8_t data[] __attribute__((aligned(64))); };
 
-/* A letter on its way out. A caller's lies on its stack until done; others are freed when sent. */
+/* Outgoing message. A caller's message lives on its stack until done; other messages are freed
+ * after the send. */
 struct tt_am_outgoing {
 	struct tt_am_outgoing *next;
-	uint8_t head[TT_HEAD_BYTES];
+	uint8_t head[TT_AM_HEADER_BYTES];
 	const uint8_t *data;
-	size_t bytes, sent;              /* of head and data together */
-	struct tt_am_payload *shared;        /* that data lies in, or NULL */
-	bool callers, done;
+	size_t bytes, sent;              /* header and body together */
+	struct tt_am_payload *payload;        /* owner of data, or NULL */
+	bool from_caller, done;          /* from_caller: on the stack of a caller */
 	int rc;
 };
 
-/* A letter that has come. */
+/* Message in the unexpected queue: arrived, no posted receive matched. */
 struct tt_am_unexpected {
 	struct tt_am_unexpected *next;
 	struct tt_am_header head;
 	uint8_t data[] __attribute__((aligned(64)));
 };
 
-/* Somebody waits. */
+/* Posted receive. */
 struct tt_am_posted {
 	struct tt_am_posted *next;
 	const struct tt_am_match *want;
-	/* CALLED: a letter for it was kept before it woke up,
-	 * so that no later one may overtake that */
-	enum { TT_POSTED_WAITING, TT_POSTED_CALLED, TT_POSTED_FILLING, TT_POSTED_DONE, TT_POSTED_CANCELLED } state;
-	struct tt_am_header head;      /* DONE */
+	/* NOTIFIED: a matching message was queued before the receiver woke up, so no later message
+	 * may overtake that message */
+	enum { TT_POSTED_WAITING, TT_POSTED_NOTIFIED, TT_POSTED_FILLING, TT_POSTED_DONE, TT_POSTED_CANCELED } state;
+	struct tt_am_header head;      /* state DONE */
 };
 
 struct tt_am_conn {
 	struct tt_am_conn *next;
 	int fd, peer;
-	/* dead: freed at the end of the round; watched: in epoll, for: */
+	/* dead: freed at the end of the service thread's round; watched: in epoll, with `events` */
 	bool dead, watched;
 	uint32_t events;
-	struct tt_am_outgoing *out, **out_last;
-	/* in */
-	uint8_t raw[TT_HEAD_BYTES];
-	size_t have;                     /* of raw, then of the body */
-	/* held: no room for the body, nothing is read until there is */
-	bool in_body, held;
+	struct tt_am_outgoing *sendq, **sendq_last;
+	/* incoming */
+	uint8_t raw[TT_AM_HEADER_BYTES];
+	size_t have;                     /* bytes received of raw, then of the body */
+	/* stalled (back-pressure): no room for the body, so nothing is read */
+	bool in_body, stalled;
 	struct tt_am_header head;
-	uint8_t *to;                     /* the body goes there; NULL: it is thrown away */
-	struct tt_am_unexpected *letter;        /* ... which is in this one, */
-	struct tt_am_posted *waiter;        /* or what this one waits for, or else quorum's */
+	/* destination of the body; NULL: discard. The body belongs to: */
+	uint8_t *to;
+	struct tt_am_unexpected *unexpected;        /* this message of the unexpected queue, */
+	/* this posted receive, or (both NULL) the quorum coordinator */
+	struct tt_am_posted *posted;
 };
 
 struct tt_quorum;
@@ -72,72 +75,79 @@ struct tt_am {
 	uint32_t timeout_ms;
 	pid_t pid;
 	pthread_mutex_t lock;
-	pthread_cond_t changed;          /* anything a caller may wait for */
+	pthread_cond_t changed;          /* signaled at every change that a caller may wait for */
 	pthread_t thread;
 	int epoll, wake;
-	bool threaded, stop, cut;
-	struct tt_am_conn *conns, **out;       /* [nranks]: the one for letters to it */
-	bool *dialling;                  /* [nranks] */
+	bool threaded, stop, aborted;
+	struct tt_am_conn *conns;
+	struct tt_am_conn **send_conn;   /* [nranks] connection for messages to a rank, or NULL */
+	bool *dialing;                   /* [nranks] a caller dials this rank */
 	uint8_t *gone;                   /* [nranks] tuttiRankState_t */
-	struct tt_am_unexpected *box, **box_last;
-	size_t box_bytes;
-	struct tt_am_posted *waiters, **waiters_last;
-	uint64_t sent_bytes, letters;
-	struct tt_am_payload *standing;      /* the answer to offers up to standing_version, or NULL */
-	uint64_t standing_version;
-	struct tt_quorum *quorum;        /* rank 0's books, made by the first contribution */
+	struct tt_am_unexpected *unexpected, **unexpected_last;
+	size_t unexpected_bytes;
+	struct tt_am_posted *posted, **posted_last;
+	uint64_t sent_bytes, messages;
+	/* standing decision: answers proposals with a version up to decision_version; NULL: none */
+	struct tt_am_payload *decision;
+	uint64_t decision_version;
+	/* rank 0's coordinator, created by the first contribution */
+	struct tt_quorum *quorum;
 };
 
 /* am.c */
-/* locked; the thread, if there is none yet. 0 | TT_SYSTEM */
-int tt_am_start(struct tt_am *mail);
-void tt_am_gone(struct tt_am *mail, int rank, tuttiRankState_t how);        /* locked */
-/* Wait for a change; locked. false: deadline_ns has passed */
-bool tt_am_await(struct tt_am *mail, uint64_t deadline_ns);
+/* Starts the service thread, if not running. Locked. 0 | TT_SYSTEM */
+int tt_am_start(struct tt_am *am);
+/* records a state; locked */
+void tt_am_gone(struct tt_am *am, int rank, tuttiRankState_t how);
+/* Waits for a change. Locked. Returns false when deadline_ns has passed. */
+bool tt_am_await(struct tt_am *am, uint64_t deadline_ns);
 
 /* am_connection.c, locked */
-/* takes fd. 0 | TT_SYSTEM */
-int tt_am_conn_add(struct tt_am *mail, int peer, int fd);
-void tt_am_conn_event(struct tt_am *mail, struct tt_am_conn *conn, uint32_t events);
-void tt_am_conn_watch(struct tt_am *mail, struct tt_am_conn *conn);
-void tt_am_conn_end(struct tt_am *mail, struct tt_am_conn *conn, tuttiRankState_t how);
-/* free dead ones; service thread */
-void tt_am_bury(struct tt_am *mail);
-/* Queue a letter without waiting; the service thread's way. data: NULL, or in shared, which gets
- * one more user. */
-void tt_am_post(struct tt_am *mail, int peer, const struct tt_am_header *head,
-		  struct tt_am_payload *shared);
-/* Queue a parcel and send what the kernel takes. A caller's must stay until it is done. */
-void tt_am_append(struct tt_am *mail, struct tt_am_conn *conn, struct tt_am_outgoing *parcel);
-void tt_am_header_put(const struct tt_am_header *head, uint8_t ret_raw[TT_HEAD_BYTES]);
-void tt_am_payload_drop(struct tt_am_payload *shared);
-/* some connection with it, or NULL */
-struct tt_am_conn *tt_am_live(const struct tt_am *mail, int peer);
+/* Adds a connection and takes ownership of fd. 0 | TT_SYSTEM */
+int tt_am_conn_add(struct tt_am *am, int peer, int fd);
+void tt_am_conn_event(struct tt_am *am, struct tt_am_conn *conn, uint32_t events);
+void tt_am_conn_watch(struct tt_am *am, struct tt_am_conn *conn);
+void tt_am_conn_end(struct tt_am *am, struct tt_am_conn *conn, tuttiRankState_t how);
+/* Frees dead connections. Service thread only. */
+void tt_am_conn_reap(struct tt_am *am);
+/* Queues a message without waiting; used by the service thread. payload: the body, gets one more
+ * reference; NULL: no body. */
+void tt_am_post(struct tt_am *am, int peer, const struct tt_am_header *head,
+		  struct tt_am_payload *payload);
+/* Queues a message and sends as many bytes as the kernel takes. A caller's message must live until
+ * done. */
+void tt_am_enqueue(struct tt_am *am, struct tt_am_conn *conn, struct tt_am_outgoing *message);
+void tt_am_header_put(const struct tt_am_header *head, uint8_t ret_raw[TT_AM_HEADER_BYTES]);
+void tt_am_payload_drop(struct tt_am_payload *payload);
+/* Some live connection with peer, or NULL. */
+struct tt_am_conn *tt_am_conn_find(const struct tt_am *am, int peer);
 
-/* am_unexpected.c, locked */
-/* Where does the body of conn->head go? Sets to, letter, waiter, or held. */
-void tt_unexpected_place(struct tt_am *mail, struct tt_am_conn *conn);
-void tt_unexpected_arrived(struct tt_am *mail, struct tt_am_conn *conn);
-void tt_unexpected_lost(struct tt_am *mail, struct tt_am_conn *conn);      /* it ended amid a body */
-/* A letter of this rank to itself: 1 taken | 0 no room now | TT_SYSTEM */
-int tt_unexpected_put(struct tt_am *mail, const struct tt_am_header *head, const void *data);
-void tt_unexpected_free(struct tt_am *mail);
-/* For am_recv.c: */
-bool tt_unexpected_fits(const struct tt_am_match *want, const struct tt_am_header *head);
-/* Room for one, which counts from now on. NULL: no memory */
-struct tt_am_unexpected *tt_unexpected_make(struct tt_am *mail, const struct tt_am_header *head);
-void tt_unexpected_unlink(struct tt_am *mail, struct tt_am_unexpected **at);
-/* There is room again: connections that were held read on. */
-void tt_unexpected_make_way(struct tt_am *mail);
+/* am_unexpected.c, locked. A message with its body still to come: */
+/* Decides the destination of the body of conn->head. Sets to, unexpected or posted, or stalled. */
+void tt_unexpected_route(struct tt_am *am, struct tt_am_conn *conn);
+void tt_unexpected_arrived(struct tt_am *am, struct tt_am_conn *conn);
+/* connection ended inside a body */
+void tt_unexpected_lost(struct tt_am *am, struct tt_am_conn *conn);
+/* Takes a message of this rank to itself. 1 taken | 0 no room now | TT_SYSTEM */
+int tt_unexpected_put(struct tt_am *am, const struct tt_am_header *head, const void *data);
+void tt_unexpected_free(struct tt_am *am);
+/* Used by am_recv.c: */
+bool tt_unexpected_matches(const struct tt_am_match *want, const struct tt_am_header *head);
+/* Allocates a message; its bytes count as queued. NULL: no memory */
+struct tt_am_unexpected *tt_unexpected_alloc(struct tt_am *am, const struct tt_am_header *head);
+void tt_unexpected_unlink(struct tt_am *am, struct tt_am_unexpected **at);
+/* Room was freed: stalled connections read on. */
+void tt_unexpected_resume(struct tt_am *am);
 
-/* quorum_coordinator.c, locked: rank 0 */
-/* A contribution begins: where its body goes; NULL: it is not wanted, and has been answered */
-uint8_t *tt_quorum_place(struct tt_am *mail, const struct tt_am_header *head);
-void tt_quorum_arrived(struct tt_am *mail, const struct tt_am_header *head);
-/* it is gone, perhaps amid a body */
-void tt_quorum_lost(struct tt_am *mail, int source);
-uint64_t tt_quorum_timers(struct tt_am *mail, uint64_t now);
-void tt_quorum_free(struct tt_am *mail);
-size_t tt_quorum_memory(const struct tt_am *mail);
+/* quorum_coordinator.c, locked, rank 0 only */
+/* A contribution begins. Returns the destination of its body; NULL: not accepted: the sender was
+ * answered, or its deadline expires */
+uint8_t *tt_quorum_begin(struct tt_am *am, const struct tt_am_header *head);
+void tt_quorum_arrived(struct tt_am *am, const struct tt_am_header *head);
+/* source left or died, perhaps inside a body */
+void tt_quorum_lost(struct tt_am *am, int source);
+uint64_t tt_quorum_timers(struct tt_am *am, uint64_t now);
+void tt_quorum_free(struct tt_am *am);
+size_t tt_quorum_memory(const struct tt_am *am);
 
 #endif

@@ -1,115 +1,117 @@
 /*
- * am_recv.c - wait for a letter: in the box, on a connection that is held, or yet to come
+ * am_recv.c - receive a message: from the unexpected queue, a stalled connection, or a later
+ * arrival
  *
- * Called by messages, quorum and shrink, in the caller's thread. A waiter is in the list for as
- * long as it waits, so that the connections can fill its buffer (am_unexpected.c).
+ * Called by messages, quorum and shrink, in the caller's thread. A posted receive is in am->posted
+ * while the caller waits, so that connections can fill its buffer (am_unexpected.c).
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "am/am_internal.h"
 
-static int too_large(struct tt_am *mail, const struct tt_am_header *h, size_t room)
+static int too_large(struct tt_am *am, const struct tt_am_header *h, size_t room)
 {
 	return tt_fail(TT_ARG,
-		"rank %d: the message from rank %d with tag %d has %llu bytes, the buffer %zu; it stays",
-		mail->rank, h->source, h->tag, (unsigned long long)h->bytes, room);
+		"rank %d: the message from rank %d with tag %d has %llu bytes, the buffer %zu; the message stays queued",
+		am->rank, h->source, h->tag, (unsigned long long)h->bytes, room);
 }
 
-/* From the box: 0 | 1 none there | TT_ARG. Locked, but not while it copies. */
-static int take_kept(struct tt_am *mail, struct tt_am_posted *w, struct tt_am_header *ret_head)
+/* Takes a message from the unexpected queue. 0 | 1 none matches | TT_ARG. Locked, except during the
+ * copy. */
+static int take_unexpected(struct tt_am *am, struct tt_am_posted *w, struct tt_am_header *ret_head)
 {
 	const struct tt_am_match *want = w->want;
-	struct tt_am_unexpected **at = &mail->box, *l;
+	struct tt_am_unexpected **at = &am->unexpected, *u;
 
-	while ((l = *at) && !tt_unexpected_fits(want, &l->head))
-		at = &l->next;
-	if (!l)
+	while ((u = *at) && !tt_unexpected_matches(want, &u->head))
+		at = &u->next;
+	if (!u)
 		return 1;
-	if (!want->look && l->head.bytes > want->room)
-		return too_large(mail, &l->head, want->room);
-	*ret_head = l->head;
-	if (want->look)
+	if (!want->probe && u->head.bytes > want->room)
+		return too_large(am, &u->head, want->room);
+	*ret_head = u->head;
+	if (want->probe)
 		return 0;
-	w->state = TT_POSTED_DONE;                    /* nothing else is to be read into its buffer */
-	tt_unexpected_unlink(mail, at);
-	mail->box_bytes -= l->head.bytes;
-	tt_unexpected_make_way(mail);
-	pthread_mutex_unlock(&mail->lock);
-	if (l->head.bytes)
-		memcpy(want->to, l->data, l->head.bytes);
-	free(l);
-	pthread_mutex_lock(&mail->lock);
+	w->state = TT_POSTED_DONE;                    /* no other message may fill the buffer */
+	tt_unexpected_unlink(am, at);
+	am->unexpected_bytes -= u->head.bytes;
+	tt_unexpected_resume(am);
+	pthread_mutex_unlock(&am->lock);
+	if (u->head.bytes)
+		memcpy(want->to, u->data, u->head.bytes);
+	free(u);
+	pthread_mutex_lock(&am->lock);
 	return 0;
 }
 
-/* A connection that is held with such a letter: 0 seen (only to look) | 1 none, or it is being read
- * for waiter | TT_ARG */
-static int ask_held(struct tt_am *mail, struct tt_am_posted *waiter, struct tt_am_header *ret_head)
+/* Takes a message from a stalled connection. 0 only with probe | 1 none matches, or the connection
+ * now fills the buffer of `posted` | TT_ARG */
+static int take_stalled(struct tt_am *am, struct tt_am_posted *posted, struct tt_am_header *ret_head)
 {
-	const struct tt_am_match *want = waiter->want;
-	struct tt_am_conn *c = mail->conns;
+	const struct tt_am_match *want = posted->want;
+	struct tt_am_conn *c = am->conns;
 
-	while (c && (c->dead || !c->held || !tt_unexpected_fits(want, &c->head)))
+	while (c && (c->dead || !c->stalled || !tt_unexpected_matches(want, &c->head)))
 		c = c->next;
 	if (!c)
 		return 1;
-	if (!want->look && c->head.bytes > want->room)
-		return too_large(mail, &c->head, want->room);
+	if (!want->probe && c->head.bytes > want->room)
+		return too_large(am, &c->head, want->room);
 	*ret_head = c->head;
-	if (want->look)
+	if (want->probe)
 		return 0;
-	c->held = false;
-	c->waiter = waiter;
+	c->stalled = false;
+	c->posted = posted;
 	c->to = want->to;
-	waiter->state = TT_POSTED_FILLING;
-	tt_am_conn_watch(mail, c);
+	posted->state = TT_POSTED_FILLING;
+	tt_am_conn_watch(am, c);
 	return 1;
 }
 
-/* Nobody who could still send it. */
-static bool hopeless(const struct tt_am *mail, int source)
+/* True if no live rank can still send a matching message. */
+static bool is_no_sender_left(const struct tt_am *am, int source)
 {
-	for (int r = 0; r < mail->nranks; r++)
-		if ((source < 0 ? r != mail->rank : source == r) &&
-		    (!mail->gone[r] || tt_am_live(mail, r)))
+	for (int r = 0; r < am->nranks; r++)
+		if ((source < 0 ? r != am->rank : source == r) &&
+		    (!am->gone[r] || tt_am_conn_find(am, r)))
 			return false;
-	return mail->nranks > 1 && source != mail->rank;
+	return am->nranks > 1 && source != am->rank;
 }
 
-static int no_hope(struct tt_am *mail, int source)
+static int fail_no_sender(struct tt_am *am, int source)
 {
 	if (source < 0)
 		return tt_fail(TT_REMOTE, "rank %d: every other rank is dead or has left",
-			       mail->rank);
-	return tt_fail(TT_REMOTE, "rank %d: rank %d %s, and nothing more of it can come",
-		       mail->rank, source,
-		       mail->gone[source] == tuttiRankLeft ? "has left" : "is dead");
+			       am->rank);
+	return tt_fail(TT_REMOTE, "rank %d: rank %d %s, and no further message from it can arrive",
+		       am->rank, source,
+		       am->gone[source] == tuttiRankLeft ? "has left" : "is dead");
 }
 
-/* The time is over amid a body: the rest of it goes to a letter. false: no memory */
-static bool withdraw(struct tt_am *mail, struct tt_am_posted *w)
+/* Timeout inside a body: the rest of the body goes to the unexpected queue. false: no memory */
+static bool move_to_unexpected(struct tt_am *am, struct tt_am_posted *w)
 {
-	struct tt_am_conn *c = mail->conns;
-	struct tt_am_unexpected *l;
+	struct tt_am_conn *c = am->conns;
+	struct tt_am_unexpected *u;
 
-	while (c->waiter != w)
+	while (c->posted != w)
 		c = c->next;
-	l = tt_unexpected_make(mail, &c->head);
-	if (!l)
+	u = tt_unexpected_alloc(am, &c->head);
+	if (!u)
 		return false;
 	if (c->have)
-		memcpy(l->data, c->to, c->have);
-	c->letter = l;
-	c->to = l->data;
-	c->waiter = NULL;
+		memcpy(u->data, c->to, c->have);
+	c->unexpected = u;
+	c->to = u->data;
+	c->posted = NULL;
 	return true;
 }
 
-static int wait_for(struct tt_am *mail, struct tt_am_posted *w, uint64_t deadline_ns,
+static int wait_for(struct tt_am *am, struct tt_am_posted *w, uint64_t deadline_ns,
 		    struct tt_am_header *ret_head)
 {
-	uint64_t patience_ns = mail->timeout_ms * 1000000ull;
+	uint64_t grace_ns = am->timeout_ms * 1000000ull;
 	int rc;
 
 	for (;;) {
@@ -117,49 +119,51 @@ static int wait_for(struct tt_am *mail, struct tt_am_posted *w, uint64_t deadlin
 			*ret_head = w->head;
 			return 0;
 		}
-		if (mail->cut)
+		if (am->aborted)
 			return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted",
-				       mail->rank);
-		if (w->state == TT_POSTED_CANCELLED)
+				       am->rank);
+		if (w->state == TT_POSTED_CANCELED)
 			return 1;
-		if (w->state == TT_POSTED_CALLED)
+		if (w->state == TT_POSTED_NOTIFIED)
 			w->state = TT_POSTED_WAITING;
-		if (w->state == TT_POSTED_WAITING && (rc = take_kept(mail, w, ret_head)) <= 0)
+		if (w->state == TT_POSTED_WAITING && (rc = take_unexpected(am, w, ret_head)) <= 0)
 			return rc;
-		if (w->state == TT_POSTED_WAITING && (rc = ask_held(mail, w, ret_head)) <= 0)
+		if (w->state == TT_POSTED_WAITING && (rc = take_stalled(am, w, ret_head)) <= 0)
 			return rc;
-		if (w->state == TT_POSTED_WAITING && hopeless(mail, w->want->source))
-			return no_hope(mail, w->want->source);
-		if (tt_am_await(mail, deadline_ns))
+		if (w->state == TT_POSTED_WAITING && is_no_sender_left(am, w->want->source))
+			return fail_no_sender(am, w->want->source);
+		if (tt_am_await(am, deadline_ns))
 			continue;
-		if (w->state == TT_POSTED_WAITING || patience_ns == 0)
+		if (w->state == TT_POSTED_WAITING || grace_ns == 0)
 			return 1;
-		deadline_ns = tt_now_ns() + patience_ns;         /* its bytes are coming */
-		patience_ns = 0;
+		/* the body is arriving: wait longer, once */
+		deadline_ns = tt_now_ns() + grace_ns;
+		grace_ns = 0;
 	}
 }
 
-int tt_am_recv(struct tt_am *mail, const struct tt_am_match *want, uint64_t deadline_ns,
+int tt_am_recv(struct tt_am *am, const struct tt_am_match *want, uint64_t deadline_ns,
 		 struct tt_am_header *ret_head)
 {
 	struct tt_am_posted w = { .want = want }, **at;
 	int rc;
 
-	pthread_mutex_lock(&mail->lock);
-	*mail->waiters_last = &w;
-	mail->waiters_last = &w.next;
-	rc = wait_for(mail, &w, deadline_ns, ret_head);
-	while (w.state == TT_POSTED_FILLING && !withdraw(mail, &w))
-		tt_am_await(mail, tt_now_ns() + 1000000);
-	if (rc && w.state == TT_POSTED_DONE) {        /* the last bytes came while there was no memory */
+	pthread_mutex_lock(&am->lock);
+	*am->posted_last = &w;
+	am->posted_last = &w.next;
+	rc = wait_for(am, &w, deadline_ns, ret_head);
+	while (w.state == TT_POSTED_FILLING && !move_to_unexpected(am, &w))
+		tt_am_await(am, tt_now_ns() + 1000000);
+	/* the body became complete while there was no memory */
+	if (rc && w.state == TT_POSTED_DONE) {
 		*ret_head = w.head;
 		rc = 0;
 	}
-	for (at = &mail->waiters; *at != &w; at = &(*at)->next)
+	for (at = &am->posted; *at != &w; at = &(*at)->next)
 		;
 	*at = w.next;
-	if (mail->waiters_last == &w.next)
-		mail->waiters_last = at;
-	pthread_mutex_unlock(&mail->lock);
+	if (am->posted_last == &w.next)
+		am->posted_last = at;
+	pthread_mutex_unlock(&am->lock);
 	return rc;
 }

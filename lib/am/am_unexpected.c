@@ -1,16 +1,17 @@
 /*
- * am_unexpected.c - where letters go that come: to who waits for them, into the box, or nowhere yet
+ * am_unexpected.c - match incoming messages: to a posted receive, the unexpected queue, or stalled
  *
- * Called by the connections, by am_recv.c, and to cancel. A letter that somebody waits for is
- * read gdr into his buffer; others are kept, as many as there is room for. Beyond that a
- * connection is held: its letter's head can be seen and asked for, its body stays with the sender.
+ * Called by am_connection.c, am_recv.c and tuttiMsgCancel. A message that matches a posted receive
+ * is read directly into the buffer of that receive. Other messages go to the unexpected queue,
+ * while there is room. Without room the connection is stalled (back-pressure): the header can be
+ * probed and received, the body stays with the sender.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "am/am_internal.h"
 
-bool tt_unexpected_fits(const struct tt_am_match *want, const struct tt_am_header *h)
+bool tt_unexpected_matches(const struct tt_am_match *want, const struct tt_am_header *h)
 {
 	return want->kind == h->kind && (want->source < 0 || want->source == h->source) &&
 	       (want->tag < 0 || want->tag == h->tag);
@@ -18,240 +19,242 @@ bool tt_unexpected_fits(const struct tt_am_match *want, const struct tt_am_heade
 
 /* ---- from a connection ----------------------------------------------------------------------- */
 
-static struct tt_am_posted *find_waiter(struct tt_am *mail, const struct tt_am_header *h)
+static struct tt_am_posted *find_posted(struct tt_am *am, const struct tt_am_header *h)
 {
-	for (struct tt_am_posted *w = mail->waiters; w; w = w->next)
-		if (w->state == TT_POSTED_WAITING && !w->want->look && w->want->room >= h->bytes &&
-		    tt_unexpected_fits(w->want, h))
+	for (struct tt_am_posted *w = am->posted; w; w = w->next)
+		if (w->state == TT_POSTED_WAITING && !w->want->probe && w->want->room >= h->bytes &&
+		    tt_unexpected_matches(w->want, h))
 			return w;
 	return NULL;
 }
 
-struct tt_am_unexpected *tt_unexpected_make(struct tt_am *mail, const struct tt_am_header *h)
+struct tt_am_unexpected *tt_unexpected_alloc(struct tt_am *am, const struct tt_am_header *h)
 {
-	struct tt_am_unexpected *l = aligned_alloc(64, (sizeof(*l) + h->bytes + 63) / 64 * 64);
+	struct tt_am_unexpected *u = aligned_alloc(64, (sizeof(*u) + h->bytes + 63) / 64 * 64);
 
-	if (!l)
+	if (!u)
 		return NULL;
-	l->next = NULL;
-	l->head = *h;
-	mail->box_bytes += h->bytes;
-	return l;
+	u->next = NULL;
+	u->head = *h;
+	am->unexpected_bytes += h->bytes;
+	return u;
 }
 
-/* NULL: no room. What is not a user's is small, or wanted already: it always finds room. */
-static struct tt_am_unexpected *find_room(struct tt_am *mail, const struct tt_am_header *h)
+/* Returns NULL if there is no room. Messages of the library are small or expected: they always get
+ * room. */
+static struct tt_am_unexpected *alloc_if_room(struct tt_am *am, const struct tt_am_header *h)
 {
-	if (h->kind == TT_AM_MESSAGE &&
-	    (h->bytes > TT_AM_UNEXPECTED_BYTES || mail->box_bytes > TT_AM_UNEXPECTED_BYTES - h->bytes))
+	if (h->kind == TT_AM_USER_MESSAGE &&
+	    (h->bytes > TT_AM_UNEXPECTED_BYTES || am->unexpected_bytes > TT_AM_UNEXPECTED_BYTES - h->bytes))
 		return NULL;
-	return tt_unexpected_make(mail, h);
+	return tt_unexpected_alloc(am, h);
 }
 
-void tt_unexpected_place(struct tt_am *mail, struct tt_am_conn *c)
+void tt_unexpected_route(struct tt_am *am, struct tt_am_conn *c)
 {
-	c->waiter = find_waiter(mail, &c->head);
-	c->letter = c->waiter ? NULL : find_room(mail, &c->head);
-	c->held = !c->waiter && !c->letter;
-	if (c->waiter) {
-		c->waiter->state = TT_POSTED_FILLING;
-		c->to = c->waiter->want->to;
-	} else if (c->letter) {
-		c->to = c->letter->data;
+	c->posted = find_posted(am, &c->head);
+	c->unexpected = c->posted ? NULL : alloc_if_room(am, &c->head);
+	c->stalled = !c->posted && !c->unexpected;
+	if (c->posted) {
+		c->posted->state = TT_POSTED_FILLING;
+		c->to = c->posted->want->to;
+	} else if (c->unexpected) {
+		c->to = c->unexpected->data;
 	} else {
-		pthread_cond_broadcast(&mail->changed);
+		pthread_cond_broadcast(&am->changed);
 	}
 }
 
-static void keep(struct tt_am *mail, struct tt_am_unexpected *l)
+static void append(struct tt_am *am, struct tt_am_unexpected *u)
 {
-	struct tt_am_posted *w = find_waiter(mail, &l->head);
+	struct tt_am_posted *w = find_posted(am, &u->head);
 
 	if (w)
-		w->state = TT_POSTED_CALLED;
-	*mail->box_last = l;
-	mail->box_last = &l->next;
-	pthread_cond_broadcast(&mail->changed);
+		w->state = TT_POSTED_NOTIFIED;
+	*am->unexpected_last = u;
+	am->unexpected_last = &u->next;
+	pthread_cond_broadcast(&am->changed);
 }
 
-static void hand_over(struct tt_am *mail, struct tt_am_posted *w, const struct tt_am_header *h)
+static void complete_posted(struct tt_am *am, struct tt_am_posted *w, const struct tt_am_header *h)
 {
 	w->head = *h;
 	w->state = TT_POSTED_DONE;
-	pthread_cond_broadcast(&mail->changed);
+	pthread_cond_broadcast(&am->changed);
 }
 
-void tt_unexpected_unlink(struct tt_am *mail, struct tt_am_unexpected **at)
+void tt_unexpected_unlink(struct tt_am *am, struct tt_am_unexpected **at)
 {
-	struct tt_am_unexpected *l = *at;
+	struct tt_am_unexpected *u = *at;
 
-	*at = l->next;
-	if (mail->box_last == &l->next)
-		mail->box_last = at;
+	*at = u->next;
+	if (am->unexpected_last == &u->next)
+		am->unexpected_last = at;
 }
 
-static void discard(struct tt_am *mail, struct tt_am_unexpected **at)
+static void discard(struct tt_am *am, struct tt_am_unexpected **at)
 {
-	struct tt_am_unexpected *l = *at;
+	struct tt_am_unexpected *u = *at;
 
-	tt_unexpected_unlink(mail, at);
-	mail->box_bytes -= l->head.bytes;
-	free(l);
+	tt_unexpected_unlink(am, at);
+	am->unexpected_bytes -= u->head.bytes;
+	free(u);
 }
 
-/* An offer that was made too late is answered at once. */
-static bool answer_standing(struct tt_am *mail, const struct tt_am_header *h)
+/* Answers a late proposal with the standing decision. True: answered */
+static bool answer_proposal(struct tt_am *am, const struct tt_am_header *h)
 {
 	struct tt_am_header answer = { .kind = TT_AM_DECISION, .version = h->version };
 
-	if (h->kind != TT_AM_OFFER || !mail->standing || h->version > mail->standing_version)
+	if (h->kind != TT_AM_PROPOSAL || !am->decision || h->version > am->decision_version)
 		return false;
-	answer.bytes = mail->standing->bytes;
-	tt_am_post(mail, h->source, &answer, mail->standing);
+	answer.bytes = am->decision->bytes;
+	tt_am_post(am, h->source, &answer, am->decision);
 	return true;
 }
 
-void tt_am_decide(struct tt_am *mail, uint64_t version, const void *decision, size_t bytes)
+void tt_am_set_decision(struct tt_am *am, uint64_t version, const void *decision, size_t bytes)
 {
 	struct tt_am_payload *s = NULL;
 
 	if (decision)
 		s = aligned_alloc(64, (sizeof(*s) + bytes + 63) / 64 * 64);
 	if (s) {
-		s->users = 1;
+		s->refs = 1;
 		s->bytes = bytes;
 		memcpy(s->data, decision, bytes);
 	}
-	pthread_mutex_lock(&mail->lock);
-	if (mail->standing)
-		tt_am_payload_drop(mail->standing);
-	mail->standing = s;
-	mail->standing_version = version;
-	for (struct tt_am_unexpected **at = &mail->box; *at;) {
-		if (answer_standing(mail, &(*at)->head))
-			discard(mail, at);
+	pthread_mutex_lock(&am->lock);
+	if (am->decision)
+		tt_am_payload_drop(am->decision);
+	am->decision = s;
+	am->decision_version = version;
+	for (struct tt_am_unexpected **at = &am->unexpected; *at;) {
+		if (answer_proposal(am, &(*at)->head))
+			discard(am, at);
 		else
 			at = &(*at)->next;
 	}
-	pthread_mutex_unlock(&mail->lock);
+	pthread_mutex_unlock(&am->lock);
 }
 
-void tt_unexpected_arrived(struct tt_am *mail, struct tt_am_conn *c)
+void tt_unexpected_arrived(struct tt_am *am, struct tt_am_conn *c)
 {
-	if (c->letter && answer_standing(mail, &c->head)) {
-		mail->box_bytes -= c->head.bytes;
-		free(c->letter);
+	if (c->unexpected && answer_proposal(am, &c->head)) {
+		am->unexpected_bytes -= c->head.bytes;
+		free(c->unexpected);
 		return;
 	}
-	c->waiter ? hand_over(mail, c->waiter, &c->head) : keep(mail, c->letter);
+	c->posted ? complete_posted(am, c->posted, &c->head) : append(am, c->unexpected);
 }
 
-void tt_unexpected_lost(struct tt_am *mail, struct tt_am_conn *c)
+void tt_unexpected_lost(struct tt_am *am, struct tt_am_conn *c)
 {
-	if (c->waiter)
-		c->waiter->state = TT_POSTED_WAITING;
-	if (c->letter)
-		mail->box_bytes -= c->head.bytes;
-	free(c->letter);
-	c->letter = NULL;
-	c->waiter = NULL;
+	if (c->posted)
+		c->posted->state = TT_POSTED_WAITING;
+	if (c->unexpected)
+		am->unexpected_bytes -= c->head.bytes;
+	free(c->unexpected);
+	c->unexpected = NULL;
+	c->posted = NULL;
 }
 
-int tt_unexpected_put(struct tt_am *mail, const struct tt_am_header *head, const void *data)
+int tt_unexpected_put(struct tt_am *am, const struct tt_am_header *head, const void *data)
 {
 	struct tt_am_header h = *head;
 	struct tt_am_posted *w;
-	struct tt_am_unexpected *l;
+	struct tt_am_unexpected *u;
 	uint8_t *to;
 
-	h.source = mail->rank;
-	if (h.kind == TT_AM_GIVE) {
-		to = tt_quorum_place(mail, &h);
+	h.source = am->rank;
+	if (h.kind == TT_AM_CONTRIBUTION) {
+		to = tt_quorum_begin(am, &h);
 		if (to && h.bytes)
 			memcpy(to, data, h.bytes);
 		if (to)
-			tt_quorum_arrived(mail, &h);
+			tt_quorum_arrived(am, &h);
 		return 1;
 	}
-	w = find_waiter(mail, &h);
-	l = w ? NULL : find_room(mail, &h);
-	if (!w && !l)
+	w = find_posted(am, &h);
+	u = w ? NULL : alloc_if_room(am, &h);
+	if (!w && !u)
 		return 0;
 	if (h.bytes)
-		memcpy(w ? w->want->to : l->data, data, h.bytes);
-	mail->sent_bytes += h.bytes;
-	mail->letters++;
-	w ? hand_over(mail, w, &h) : keep(mail, l);
+		memcpy(w ? w->want->to : u->data, data, h.bytes);
+	am->sent_bytes += h.bytes;
+	am->messages++;
+	w ? complete_posted(am, w, &h) : append(am, u);
 	return 1;
 }
 
-void tt_unexpected_make_way(struct tt_am *mail)
+void tt_unexpected_resume(struct tt_am *am)
 {
-	for (struct tt_am_conn *c = mail->conns; c; c = c->next) {
-		if (c->dead || !c->held)
+	for (struct tt_am_conn *c = am->conns; c; c = c->next) {
+		if (c->dead || !c->stalled)
 			continue;
-		tt_unexpected_place(mail, c);
-		if (c->held)
+		tt_unexpected_route(am, c);
+		if (c->stalled)
 			return;
-		tt_am_conn_watch(mail, c);
+		tt_am_conn_watch(am, c);
 	}
-	pthread_cond_broadcast(&mail->changed);  /* letters to oneself wait as well */
+	/* sends of this rank to itself may wait for room, too */
+	pthread_cond_broadcast(&am->changed);
 }
 
 /* ---- cancel ---------------------------------------------------------------------------------- */
 
-static uint64_t drop(struct tt_am *mail, const struct tt_am_match *such, uint64_t version)
+static uint64_t drop(struct tt_am *am, const struct tt_am_match *match, uint64_t version)
 {
-	struct tt_am_unexpected **at = &mail->box, *l;
+	struct tt_am_unexpected **at = &am->unexpected, *u;
 	uint64_t dropped = 0;
 
-	while ((l = *at)) {
-		if (tt_unexpected_fits(such, &l->head) &&
-		    (l->head.version < version || version == UINT64_MAX)) {
-			discard(mail, at);
+	while ((u = *at)) {
+		if (tt_unexpected_matches(match, &u->head) &&
+		    (u->head.version < version || version == UINT64_MAX)) {
+			discard(am, at);
 			dropped++;
 		} else {
-			at = &l->next;
+			at = &u->next;
 		}
 	}
 	return dropped;
 }
 
-void tt_am_forget(struct tt_am *mail, enum tt_am_kind kind)
+void tt_am_drop(struct tt_am *am, enum tt_am_kind kind)
 {
-	struct tt_am_match such = { .kind = kind, .source = -1, .tag = -1 };
+	struct tt_am_match match = { .kind = kind, .source = -1, .tag = -1 };
 
-	pthread_mutex_lock(&mail->lock);
-	drop(mail, &such, UINT64_MAX);
-	pthread_mutex_unlock(&mail->lock);
+	pthread_mutex_lock(&am->lock);
+	drop(am, &match, UINT64_MAX);
+	pthread_mutex_unlock(&am->lock);
 }
 
-uint64_t tt_am_cancel(struct tt_am *mail, int source, int tag, uint64_t version)
+uint64_t tt_am_cancel(struct tt_am *am, int source, int tag, uint64_t version)
 {
-	struct tt_am_match such = { .kind = TT_AM_MESSAGE, .source = source, .tag = tag };
+	struct tt_am_match match = { .kind = TT_AM_USER_MESSAGE, .source = source, .tag = tag };
 	uint64_t dropped;
 
-	pthread_mutex_lock(&mail->lock);
-	dropped = drop(mail, &such, version);
-	for (struct tt_am_posted *w = mail->waiters; w; w = w->next)
-		if (w->state == TT_POSTED_WAITING && w->want->kind == TT_AM_MESSAGE &&
+	pthread_mutex_lock(&am->lock);
+	dropped = drop(am, &match, version);
+	for (struct tt_am_posted *w = am->posted; w; w = w->next)
+		if (w->state == TT_POSTED_WAITING && w->want->kind == TT_AM_USER_MESSAGE &&
 		    w->want->source == source && w->want->tag == tag)
-			w->state = TT_POSTED_CANCELLED;
-	tt_unexpected_make_way(mail);
-	pthread_cond_broadcast(&mail->changed);
-	pthread_mutex_unlock(&mail->lock);
+			w->state = TT_POSTED_CANCELED;
+	tt_unexpected_resume(am);
+	pthread_cond_broadcast(&am->changed);
+	pthread_mutex_unlock(&am->lock);
 	return dropped;
 }
 
-void tt_unexpected_free(struct tt_am *mail)
+void tt_unexpected_free(struct tt_am *am)
 {
 	struct tt_am_unexpected *next;
 
-	for (struct tt_am_unexpected *l = mail->box; l; l = next) {
-		next = l->next;
-		free(l);
+	for (struct tt_am_unexpected *u = am->unexpected; u; u = next) {
+		next = u->next;
+		free(u);
 	}
-	mail->box = NULL;
-	if (mail->standing)
-		tt_am_payload_drop(mail->standing);
+	am->unexpected = NULL;
+	if (am->decision)
+		tt_am_payload_drop(am->decision);
 }

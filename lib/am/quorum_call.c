@@ -1,9 +1,9 @@
 /*
- * quorum_call.c - one rank's call of a quorum allreduce:
- * hand over, wait for the verdict, take the result
+ * quorum_call.c - one rank's call of a quorum allreduce: contribute, wait for the outcome, receive
+ * the result
  *
- * Called by api, in the caller's thread or a stream's.
- * Rank 0 speaks with its own books in the same way.
+ * Called by api, in the caller's thread or a stream's. Rank 0 sends messages to its own coordinator
+ * like any other rank.
  */
 #include <string.h>
 
@@ -14,47 +14,46 @@
 
 static int differs(tuttiComm_t c, const struct tt_quorum_call *q, const struct tt_am_header *v)
 {
-	if (v->call[0] == TT_VERDICT_AHEAD)
+	if (v->call[0] == TT_OUTCOME_AHEAD)
 		return tt_fail(TT_USAGE,
 			"rank %d: quorum operation %llu is not open: rank 0 has not completed the one before",
 			c->rank, (unsigned long long)q->number);
 	return tt_fail(TT_USAGE,
-		"rank %d called quorum operation %llu with %zu %s, %s, k = %d; rank %u, who was first, with "
+		"rank %d called quorum operation %llu with %zu %s, %s, k = %d; the first caller, rank %u, with "
 		"%u bytes, k = %u, or another type or operation", c->rank,
 		(unsigned long long)q->number, q->count, tt_type_name(q->type), tt_op_name(q->op),
 		q->k, v->call[1], v->call[2], v->call[3]);
 }
 
-/* No answer: rank 0 is gone, or does not get on. */
+/* Error of a call without an answer: rank 0 is gone, or makes no progress. */
 static int no_answer(tuttiComm_t c, const struct tt_quorum_call *q, int rc, uint32_t waited_ms)
 {
-	if (rc == TT_REMOTE && tt_am_state(c->mail, 0) != tuttiRankAlive && c->rank)
+	if (rc == TT_REMOTE && tt_am_state(c->am, 0) != tuttiRankAlive && c->rank)
 		return tt_fail(TT_REMOTE,
-			"rank %d: quorum operation %llu: rank 0, whose library adds up, %s; the others can go on "
-			"by tuttiCommShrink", c->rank, (unsigned long long)q->number,
-			tt_am_state(c->mail, 0) == tuttiRankLeft ? "has left" : "is dead");
+			"rank %d: quorum operation %llu: rank 0, which computes the sum, %s; the other ranks can continue with tuttiCommShrink", c->rank, (unsigned long long)q->number,
+			tt_am_state(c->am, 0) == tuttiRankLeft ? "has left" : "is dead");
 	if (rc <= 0 && rc != TT_TIMEOUT)
 		return rc;
 	return tt_fail(TT_TIMEOUT,
-		"rank %d: quorum operation %llu: rank 0, whose library adds up, did not answer for %u ms",
+		"rank %d: quorum operation %llu: rank 0, which computes the sum, did not answer for %u ms",
 		c->rank, (unsigned long long)q->number, waited_ms);
 }
 
-static int give(tuttiComm_t c, const struct tt_quorum_call *q, uint32_t patience_ms)
+static int contribute(tuttiComm_t c, const struct tt_quorum_call *q, uint32_t wait_ms)
 {
-	struct tt_am_header head = { .kind = TT_AM_GIVE, .tag = c->quorum_tag,
+	struct tt_am_header head = { .kind = TT_AM_CONTRIBUTION, .tag = c->quorum_tag,
 				       .version = q->number,
 				       .bytes = q->in ? q->count * tt_type_bytes(q->type) : 0 };
 
 	head.call[0] =
-		(uint32_t)q->type | (q->in ? 0 : TT_GIVE_WISH) | (q->every ? TT_GIVE_EVERY : 0);
+		(uint32_t)q->type | (q->in ? 0 : TT_QUORUM_RESULT_ONLY) | (q->every ? TT_QUORUM_EVERY : 0);
 	head.call[1] = (uint32_t)q->op;
 	head.call[2] = (uint32_t)q->k;
 	head.call[3] = q->deadline_ms;
-	return tt_am_send(c->mail, 0, &head, q->in, tt_deadline_ns(patience_ms));
+	return tt_am_send(c->am, 0, &head, q->in, tt_deadline_ns(wait_ms));
 }
 
-/* The result into out; of another size it is taken out of the way. */
+/* Receives the result into out. A result of another size is dropped: TT_USAGE. */
 static int take_result(tuttiComm_t c, struct tt_quorum_call *q, uint64_t deadline_ns)
 {
 	size_t bytes = q->count * tt_type_bytes(q->type);
@@ -62,16 +61,17 @@ static int take_result(tuttiComm_t c, struct tt_quorum_call *q, uint64_t deadlin
 		.kind = TT_AM_RESULT, .source = 0, .tag = c->quorum_tag, .to = q->out, .room = bytes
 	};
 	struct tt_am_header head;
-	int rc = tt_am_recv(c->mail, &want, deadline_ns, &head);
+	int rc = tt_am_recv(c->am, &want, deadline_ns, &head);
 
 	if (rc == TT_ARG || (!rc && head.bytes != bytes))
 		rc = tt_fail(TT_USAGE,
-			"rank %d: the result of quorum operation %llu is not of %zu %s, as this rank's call is",
+			"rank %d: quorum operation %llu: the result has another size than this rank's call of %zu %s",
 			c->rank, (unsigned long long)q->number, q->count, tt_type_name(q->type));
 	return rc;
 }
 
-/* Only what is late needs to be handed back; in place it must be saved before the result comes. */
+/* Copies the contribution to carry. Only a late one is handed back; in place, the copy must precede
+ * the result. */
 static void save_carry(const struct tt_quorum_call *q, bool in_place)
 {
 	if (q->carry && q->in && q->count && (q->in == q->out) == in_place)
@@ -82,32 +82,32 @@ int tt_quorum_run(tuttiComm_t c, struct tt_quorum_call *q)
 {
 	uint64_t mask[MASK_WORDS] = { 0 };
 	struct tt_am_match want = {
-		.kind = TT_AM_VERDICT, .source = 0, .to = mask, .room = sizeof(mask)
+		.kind = TT_AM_OUTCOME, .source = 0, .to = mask, .room = sizeof(mask)
 	};
-	uint32_t patience_ms = q->deadline_ms + c->timeout_ms;
-	struct tt_am_header verdict;
+	uint32_t wait_ms = q->deadline_ms + c->timeout_ms;
+	struct tt_am_header outcome;
 	int rc;
 
 	want.tag = ++c->quorum_tag;
 	q->number = c->quorum_done + 1;
-	tt_am_forget(c->mail, TT_AM_VERDICT);           /* of calls that timed out */
-	tt_am_forget(c->mail, TT_AM_RESULT);
+	tt_am_drop(c->am, TT_AM_OUTCOME);           /* answers to earlier calls that timed out */
+	tt_am_drop(c->am, TT_AM_RESULT);
 	save_carry(q, true);
-	rc = give(c, q, patience_ms);
+	rc = contribute(c, q, wait_ms);
 	if (!rc)
-		rc = tt_am_recv(c->mail, &want, tt_deadline_ns(patience_ms), &verdict);
-	if (!rc && verdict.call[0] >= TT_VERDICT_DIFFERS)
-		return differs(c, q, &verdict);
-	if (!rc && verdict.call[0] == tuttiQuorumLate)
+		rc = tt_am_recv(c->am, &want, tt_deadline_ns(wait_ms), &outcome);
+	if (!rc && outcome.call[0] >= TT_OUTCOME_DIFFERS)
+		return differs(c, q, &outcome);
+	if (!rc && outcome.call[0] == tuttiQuorumLate)
 		save_carry(q, false);
 	if (!rc)
-		rc = take_result(c, q, tt_deadline_ns(patience_ms));
+		rc = take_result(c, q, tt_deadline_ns(wait_ms));
 	if (rc)
-		return no_answer(c, q, rc, patience_ms);
-	c->quorum_done = q->number = verdict.version;
-	q->mine = (tuttiQuorumMine_t)verdict.call[0];
-	q->used = (int)verdict.call[1];
-	q->newest = verdict.call[2] | (uint64_t)verdict.call[3] << 32;
+		return no_answer(c, q, rc, wait_ms);
+	c->quorum_done = q->number = outcome.version;
+	q->mine = (tuttiQuorumMine_t)outcome.call[0];
+	q->used = (int)outcome.call[1];
+	q->newest = outcome.call[2] | (uint64_t)outcome.call[3] << 32;
 	memcpy(q->mask, mask, sizeof(mask));
 	atomic_fetch_add(&c->operations, 1);
 	return 0;

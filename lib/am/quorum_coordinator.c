@@ -1,18 +1,19 @@
 /*
- * quorum_coordinator.c - rank 0's books of quorum allreduces:
- * who has contributed, when it is enough, the sum, late ones
+ * quorum_coordinator.c - rank 0's coordinator of quorum allreduces: collect, sum, answer, keep
+ * results
  *
- * Called by mail with its lock held: by rank 0's service thread, or in rank 0's own call. One
- * operation is open at a time, the one after the newest. It is complete with its k-th contribution,
- * at its deadline, or when everybody who is alive has contributed; then it is summed in rank order
- * over the mask, and whoever contributed or asked is answered. Contributions to complete operations
- * are answered at once by a result that is kept; their bytes are thrown away as they come.
+ * Called with am->lock held: by rank 0's service thread, or in rank 0's own call. One operation is
+ * open at a time, the one after the newest. An operation completes with its k-th contribution, at
+ * its deadline, or when every live rank has contributed. The coordinator sums in rank order over
+ * the mask and answers every rank that contributed or requested the result. A contribution to a
+ * complete operation is answered at once with a kept result; its body is discarded.
  *
- *   to rank 0     GIVE: version = number of the operation, tag = the caller's call, call = type,
- *                 op, k, deadline; a rtr only (nothing to contribute) has the flag WISH, EVERY
- *                 says which result a late one gets
- *   from rank 0   VERDICT: version, tag, call = what became of the contribution, how many are in
- *                 it, the newest number; the mask. Then RESULT: the bytes.
+ *   to rank 0     CONTRIBUTION: version = number of the operation, tag = number of the caller's
+ *                 call, call = type, op, k, deadline. Flag RESULT_ONLY: no contribution, only a
+ *                 request for the result. Flag EVERY: a late rank gets the result of this
+ *                 operation, not the newest.
+ *   from rank 0   OUTCOME: version, tag; call = outcome of the contribution, number of
+ *                 contributions, newest number; body = mask. Then RESULT: body = bytes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,85 +21,88 @@
 #include "am/quorum_internal.h"
 #include "mem/reduce.h"
 
-#define KEPT_BYTES (64u << 20)
-#define TILE_BYTES (128u << 10)          /* summed at once, so that it stays in the cache */
+#define RESULTS_BYTES (64u << 20)
+#define TILE_BYTES (128u << 10)          /* piece summed at a time, to stay in the cache */
 
-struct kept { uint64_t number; int count; struct tt_am_payload *mask, *result; };
+struct quorum_result { uint64_t number; int count; struct tt_am_payload *mask, *result; };
 
-struct given {
-	uint8_t *data;                   /* kept from operation to operation */
+struct contribution {
+	uint8_t *data;                   /* buffer, reused by later operations */
 	size_t room;
-	bool coming, here;               /* its bytes are being read; are complete */
-	/* has nothing to contribute to the open operation, and waits for its result */
-	bool asks;
-	int tag;                         /* of its call */
+	bool receiving, received;               /* body incomplete; body complete */
+	/* requested the result of the open operation, without contribution */
+	bool result_only;
+	int tag;                         /* number of the caller's call */
 };
 
 struct tt_quorum {
-	uint64_t newest;                 /* complete */
+	uint64_t newest;                 /* number of the newest complete operation */
 	bool open;
-	struct tt_am_header first;     /* of the open one: what the others must equal */
+	/* header of the first contribution to the open operation; the others must match it */
+	struct tt_am_header first;
 	uint64_t due_ns;
-	int here;
-	struct given *given;             /* [nranks] */
-	struct kept kept[TUTTI_QUORUM_KEPT];     /* number % TUTTI_QUORUM_KEPT */
-	size_t kept_bytes;
+	int nreceived;
+	struct contribution *contribution;             /* [nranks] */
+	/* result of operation number % TUTTI_QUORUM_KEPT */
+	struct quorum_result results[TUTTI_QUORUM_KEPT];
+	size_t results_bytes;
 };
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static void post(struct tt_am *mail, int to, const struct tt_am_header *head,
-		 struct tt_am_payload *shared)
+static void post(struct tt_am *am, int to, const struct tt_am_header *head,
+		 struct tt_am_payload *payload)
 {
-	if (to == mail->rank)
-		tt_unexpected_put(mail, head, shared ? shared->data : NULL);
+	if (to == am->rank)
+		tt_unexpected_put(am, head, payload ? payload->data : NULL);
 	else
-		tt_am_post(mail, to, head, shared);
+		tt_am_post(am, to, head, payload);
 }
 
-static void answer(struct tt_am *mail, int to, const struct kept *k, uint32_t mine)
+static void answer(struct tt_am *am, int to, const struct quorum_result *kept, uint32_t mine)
 {
-	struct tt_quorum *q = mail->quorum;
-	struct tt_am_header head = { .kind = TT_AM_VERDICT,
-				       .tag = q->given[to].tag,
-				       .version = k->number,
-				       .bytes = k->mask->bytes,
-				       .call = { mine, (uint32_t)k->count } };
+	struct tt_quorum *q = am->quorum;
+	struct tt_am_header head = { .kind = TT_AM_OUTCOME,
+				       .tag = q->contribution[to].tag,
+				       .version = kept->number,
+				       .bytes = kept->mask->bytes,
+				       .call = { mine, (uint32_t)kept->count } };
 
 	head.call[2] = (uint32_t)q->newest;
 	head.call[3] = (uint32_t)(q->newest >> 32);
-	post(mail, to, &head, k->mask);
+	post(am, to, &head, kept->mask);
 	head.kind = TT_AM_RESULT;
-	head.bytes = k->result->bytes;
-	post(mail, to, &head, k->result);
+	head.bytes = kept->result->bytes;
+	post(am, to, &head, kept->result);
 }
 
-/* Its call is another one: who differs, and what the first one's was. */
-static void refuse(struct tt_am *mail, int to, uint32_t why)
+/* Refuses a contribution. why: TT_OUTCOME_DIFFERS, with rank, bytes and k of the first contribution,
+ * or TT_OUTCOME_AHEAD. */
+static void refuse(struct tt_am *am, int to, uint32_t why)
 {
-	const struct tt_quorum *q = mail->quorum;
-	struct tt_am_header head = { .kind = TT_AM_VERDICT,
-				       .tag = q->given[to].tag,
+	const struct tt_quorum *q = am->quorum;
+	struct tt_am_header head = { .kind = TT_AM_OUTCOME,
+				       .tag = q->contribution[to].tag,
 				       .version = q->newest + 1,
 				       .call = { why, (uint32_t)q->first.source,
 						 (uint32_t)q->first.bytes, q->first.call[2] } };
 
-	post(mail, to, &head, NULL);
+	post(am, to, &head, NULL);
 }
 
-static void answer_late(struct tt_am *mail, const struct tt_am_header *h)
+static void answer_late(struct tt_am *am, const struct tt_am_header *h)
 {
-	struct tt_quorum *q = mail->quorum;
-	const struct kept *k = &q->kept[h->version % TUTTI_QUORUM_KEPT];
+	struct tt_quorum *q = am->quorum;
+	const struct quorum_result *kept = &q->results[h->version % TUTTI_QUORUM_KEPT];
 
-	if (!(h->call[0] & TT_GIVE_EVERY) || k->number != h->version || !k->result)
-		k = &q->kept[q->newest % TUTTI_QUORUM_KEPT];
-	answer(mail, h->source, k, h->call[0] & TT_GIVE_WISH ? tuttiQuorumNone : tuttiQuorumLate);
+	if (!(h->call[0] & TT_QUORUM_EVERY) || kept->number != h->version || !kept->result)
+		kept = &q->results[q->newest % TUTTI_QUORUM_KEPT];
+	answer(am, h->source, kept, h->call[0] & TT_QUORUM_RESULT_ONLY ? tuttiQuorumNone : tuttiQuorumLate);
 }
 
 /* ---- the sum --------------------------------------------------------------------------------- */
 
-/* As reduce-to-one does it: the first eight at once, then seven by seven. */
+/* Sums in the order of reduce-to-one: the first eight inputs at once, then seven at a time. */
 static void sum_tile(tt_reduce_fn *reduce, uint8_t *dst, const uint8_t *const *from, int n,
 		     size_t at, size_t count, size_t element)
 {
@@ -137,36 +141,36 @@ static void sum(const struct tt_quorum *q, const uint8_t *const *from, int n, ui
 	tt_fpmode_leave(mode);
 }
 
-static struct tt_am_payload *shared_of(size_t bytes)
+static struct tt_am_payload *new_payload(size_t bytes)
 {
 	struct tt_am_payload *s = aligned_alloc(64, (sizeof(*s) + bytes + 63) / 64 * 64);
 
 	if (s) {
 		memset(s, 0, sizeof(*s));
-		s->users = 1;
+		s->refs = 1;
 		s->bytes = bytes;
 	}
 	return s;
 }
 
-static void forget(struct tt_quorum *q, struct kept *k)
+static void drop_result(struct tt_quorum *q, struct quorum_result *kept)
 {
-	if (!k->result)
+	if (!kept->result)
 		return;
-	q->kept_bytes -= k->result->bytes;
-	tt_am_payload_drop(k->result);
-	tt_am_payload_drop(k->mask);
-	memset(k, 0, sizeof(*k));
+	q->results_bytes -= kept->result->bytes;
+	tt_am_payload_drop(kept->result);
+	tt_am_payload_drop(kept->mask);
+	memset(kept, 0, sizeof(*kept));
 }
 
-/* The result of the open operation, kept as the newest. false: no memory */
-static bool conclude(struct tt_am *mail)
+/* Makes the result of the open operation and keeps it as the newest. false: no memory */
+static bool make_result(struct tt_am *am)
 {
-	struct tt_quorum *q = mail->quorum;
-	struct tt_am_payload *mask = shared_of((size_t)(mail->nranks + 63) / 64 * 8),
-			 *result = shared_of(q->first.bytes);
-	const uint8_t **from = malloc((size_t)mail->nranks * sizeof(*from));
-	struct kept *k = &q->kept[(q->newest + 1) % TUTTI_QUORUM_KEPT];
+	struct tt_quorum *q = am->quorum;
+	struct tt_am_payload *mask = new_payload((size_t)(am->nranks + 63) / 64 * 8),
+			 *result = new_payload(q->first.bytes);
+	const uint8_t **from = malloc((size_t)am->nranks * sizeof(*from));
+	struct quorum_result *kept = &q->results[(q->newest + 1) % TUTTI_QUORUM_KEPT];
 	int n = 0;
 
 	if (!mask || !result || !from) {
@@ -176,92 +180,93 @@ static bool conclude(struct tt_am *mail)
 		return false;
 	}
 	memset(mask->data, 0, mask->bytes);
-	for (int r = 0; r < mail->nranks; r++)
-		if (q->given[r].here) {
-			/* little-endian words of 64 */
+	for (int r = 0; r < am->nranks; r++)
+		if (q->contribution[r].received) {
+			/* little-endian 64-bit words */
 			mask->data[r / 8] |= (uint8_t)(1 << r % 8);
-			from[n++] = q->given[r].data;
+			from[n++] = q->contribution[r].data;
 		}
 	sum(q, from, n, result->data);
 	free(from);
-	forget(q, k);
-	*k = (struct kept){ .number = ++q->newest, .count = n, .mask = mask, .result = result };
-	q->kept_bytes += result->bytes;
+	drop_result(q, kept);
+	*kept = (struct quorum_result){ .number = ++q->newest, .count = n, .mask = mask, .result = result };
+	q->results_bytes += result->bytes;
 	for (uint64_t old = q->newest > TUTTI_QUORUM_KEPT ? q->newest - TUTTI_QUORUM_KEPT : 1;
-	     old < q->newest && q->kept_bytes > KEPT_BYTES; old++)
-		if (q->kept[old % TUTTI_QUORUM_KEPT].number == old)
-			forget(q, &q->kept[old % TUTTI_QUORUM_KEPT]);
+	     old < q->newest && q->results_bytes > RESULTS_BYTES; old++)
+		if (q->results[old % TUTTI_QUORUM_KEPT].number == old)
+			drop_result(q, &q->results[old % TUTTI_QUORUM_KEPT]);
 	return true;
 }
 
-/* What is still coming is late: its bytes are thrown away. */
-static void throw_away(struct tt_am *mail, int source)
+/* Discards the rest of a body that arrives too late. */
+static void discard_body(struct tt_am *am, int source)
 {
-	for (struct tt_am_conn *c = mail->conns; c; c = c->next)
-		if (!c->dead && c->peer == source && c->in_body && c->head.kind == TT_AM_GIVE)
+	for (struct tt_am_conn *c = am->conns; c; c = c->next)
+		if (!c->dead && c->peer == source && c->in_body && c->head.kind == TT_AM_CONTRIBUTION)
 			c->to = NULL;
 }
 
-static void complete(struct tt_am *mail)
+static void complete(struct tt_am *am)
 {
-	struct tt_quorum *q = mail->quorum;
+	struct tt_quorum *q = am->quorum;
 
-	if (!conclude(mail)) {                   /* try again: perhaps others give memory back */
+	if (!make_result(am)) {                   /* retry in 10 ms: memory may be freed */
 		q->due_ns = tt_now_ns() + 10000000;
 		return;
 	}
 	q->open = false;
-	q->here = 0;
-	for (int r = 0; r < mail->nranks; r++) {
-		struct given *g = &q->given[r];
-		bool here = g->here, coming = g->coming, asks = g->asks;
+	q->nreceived = 0;
+	for (int r = 0; r < am->nranks; r++) {
+		struct contribution *c = &q->contribution[r];
+		bool received = c->received, receiving = c->receiving, result_only = c->result_only;
 
-		if (coming)
-			throw_away(mail, r);
-		g->here = g->coming = g->asks = false;
-		if (here || coming || asks)
-			answer(mail, r, &q->kept[q->newest % TUTTI_QUORUM_KEPT],
-			       here ? tuttiQuorumIn : coming ? tuttiQuorumLate : tuttiQuorumNone);
+		if (receiving)
+			discard_body(am, r);
+		c->received = c->receiving = c->result_only = false;
+		if (received || receiving || result_only)
+			answer(am, r, &q->results[q->newest % TUTTI_QUORUM_KEPT],
+			       received ? tuttiQuorumIn : receiving ? tuttiQuorumLate : tuttiQuorumNone);
 	}
 }
 
-/* Enough, or nobody else who could come? */
-static void check(struct tt_am *mail)
+/* Completes the open operation if it has k contributions, is due, or no other live rank can
+ * contribute. */
+static void complete_if_ready(struct tt_am *am)
 {
-	struct tt_quorum *q = mail->quorum;
+	struct tt_quorum *q = am->quorum;
 	int awaited = 0;
 
-	if (!q->open || !q->here)
+	if (!q->open || !q->nreceived)
 		return;
-	for (int r = 0; r < mail->nranks; r++)
-		awaited += q->given[r].coming ||
-			   (!q->given[r].here && !q->given[r].asks && !mail->gone[r]);
-	if (q->here >= (int)q->first.call[2] || !awaited || tt_now_ns() >= q->due_ns)
-		complete(mail);
+	for (int r = 0; r < am->nranks; r++)
+		awaited += q->contribution[r].receiving ||
+			   (!q->contribution[r].received && !q->contribution[r].result_only && !am->gone[r]);
+	if (q->nreceived >= (int)q->first.call[2] || !awaited || tt_now_ns() >= q->due_ns)
+		complete(am);
 }
 
 /* ---- contributions --------------------------------------------------------------------------- */
 
-static bool make_books(struct tt_am *mail)
+static bool make_coordinator(struct tt_am *am)
 {
-	struct tt_quorum *q = mail->quorum;
+	struct tt_quorum *q = am->quorum;
 
 	if (q)
 		return true;
 	q = calloc(1, sizeof(*q));
 	if (q)
-		q->given = calloc((size_t)mail->nranks, sizeof(*q->given));
-	if (!q || !q->given || tt_am_start(mail)) {
+		q->contribution = calloc((size_t)am->nranks, sizeof(*q->contribution));
+	if (!q || !q->contribution || tt_am_start(am)) {
 		if (q)
-			free(q->given);
+			free(q->contribution);
 		free(q);
 		return false;
 	}
-	mail->quorum = q;
+	am->quorum = q;
 	return true;
 }
 
-static bool is_sane(const struct tt_am_header *h)
+static bool is_valid(const struct tt_am_header *h)
 {
 	uint32_t type = h->call[0] & 0xff, op = h->call[1];
 
@@ -270,126 +275,128 @@ static bool is_sane(const struct tt_am_header *h)
 	       h->bytes % tt_type_bytes((tuttiDataType_t)type) == 0 && h->version && h->call[2];
 }
 
-static void open_operation(struct tt_am *mail, const struct tt_am_header *h)
+static void open_operation(struct tt_am *am, const struct tt_am_header *h)
 {
-	struct tt_quorum *q = mail->quorum;
+	struct tt_quorum *q = am->quorum;
 
 	q->open = true;
 	q->first = *h;
 	q->due_ns = tt_deadline_ns(h->call[3]);
-	(void)!write(mail->wake, &(uint64_t){ 1 }, sizeof(uint64_t));    /* the thread's timer */
+	/* wake the service thread: its timeout changes */
+	(void)!write(am->wake, &(uint64_t){ 1 }, sizeof(uint64_t));
 }
 
-/* Is it the call that the first one made? */
+/* True if both headers describe the same call. */
 static bool is_same(const struct tt_am_header *a, const struct tt_am_header *b)
 {
 	return a->bytes == b->bytes && (a->call[0] & 0xff) == (b->call[0] & 0xff) &&
 	       a->call[1] == b->call[1] && a->call[2] == b->call[2];
 }
 
-/* Room for a contribution; NULL: no memory */
-static uint8_t *receive_into(struct given *g, size_t bytes)
+/* Buffer for a contribution of `bytes`. NULL: no memory */
+static uint8_t *contribution_buffer(struct contribution *c, size_t bytes)
 {
 	size_t room = (bytes + 64) / 64 * 64;
 
-	if (g->room < room || g->room > 4 * room + (1u << 20)) {
-		free(g->data);
-		g->data = aligned_alloc(64, room);
-		g->room = g->data ? room : 0;
+	if (c->room < room || c->room > 4 * room + (1u << 20)) {
+		free(c->data);
+		c->data = aligned_alloc(64, room);
+		c->room = c->data ? room : 0;
 	}
-	g->coming = g->data != NULL;
-	return g->data;
+	c->receiving = c->data != NULL;
+	return c->data;
 }
 
-uint8_t *tt_quorum_place(struct tt_am *mail, const struct tt_am_header *h)
+uint8_t *tt_quorum_begin(struct tt_am *am, const struct tt_am_header *h)
 {
 	struct tt_quorum *q;
-	struct given *g;
+	struct contribution *c;
 
-	if (mail->rank || !make_books(mail) || !is_sane(h))
-		return NULL;                     /* its sender's deadline will tell */
-	q = mail->quorum;
-	g = &q->given[h->source];
-	g->tag = h->tag;
+	if (am->rank || !make_coordinator(am) || !is_valid(h))
+		return NULL;                     /* no answer: the sender's deadline expires */
+	q = am->quorum;
+	c = &q->contribution[h->source];
+	c->tag = h->tag;
 	if (h->version <= q->newest) {
-		answer_late(mail, h);
+		answer_late(am, h);
 		return NULL;
 	}
-	if (h->call[0] & TT_GIVE_WISH) {
-		/* it has contributed, but did not wait for the result */
-		g->asks = !g->here && !g->coming;
-		check(mail);
+	if (h->call[0] & TT_QUORUM_RESULT_ONLY) {
+		/* after a contribution whose call timed out: answered as a contributor */
+		c->result_only = !c->received && !c->receiving;
+		complete_if_ready(am);
 		return NULL;
 	}
 	if (h->version > q->newest + 1 || (q->open && !is_same(&q->first, h))) {
-		refuse(mail, h->source,
-		       h->version > q->newest + 1 ? TT_VERDICT_AHEAD : TT_VERDICT_DIFFERS);
+		refuse(am, h->source,
+		       h->version > q->newest + 1 ? TT_OUTCOME_AHEAD : TT_OUTCOME_DIFFERS);
 		return NULL;
 	}
-	if (g->here || g->coming)
-		return NULL;                     /* in a call before, which timed out */
+	if (c->received || c->receiving)
+		/* contributed in an earlier call, which timed out */
+		return NULL;
 	if (!q->open)
-		open_operation(mail, h);
-	g->asks = false;
-	return receive_into(g, h->bytes);
+		open_operation(am, h);
+	c->result_only = false;
+	return contribution_buffer(c, h->bytes);
 }
 
-void tt_quorum_arrived(struct tt_am *mail, const struct tt_am_header *h)
+void tt_quorum_arrived(struct tt_am *am, const struct tt_am_header *h)
 {
-	struct given *g = &mail->quorum->given[h->source];
+	struct contribution *c = &am->quorum->contribution[h->source];
 
-	g->coming = false;
-	g->here = true;
-	mail->quorum->here++;
-	check(mail);
+	c->receiving = false;
+	c->received = true;
+	am->quorum->nreceived++;
+	complete_if_ready(am);
 }
 
-void tt_quorum_lost(struct tt_am *mail, int source)
+void tt_quorum_lost(struct tt_am *am, int source)
 {
-	struct tt_quorum *q = mail->quorum;
+	struct tt_quorum *q = am->quorum;
 
 	if (!q)
 		return;
-	if (!tt_am_live(mail, source))
-		q->given[source].coming = false;
-	q->given[source].asks = false;
-	check(mail);
+	if (!tt_am_conn_find(am, source))
+		q->contribution[source].receiving = false;
+	q->contribution[source].result_only = false;
+	complete_if_ready(am);
 }
 
-uint64_t tt_quorum_timers(struct tt_am *mail, uint64_t now)
+uint64_t tt_quorum_timers(struct tt_am *am, uint64_t now)
 {
-	struct tt_quorum *q = mail->quorum;
+	struct tt_quorum *q = am->quorum;
 
-	if (!q || !q->open || !q->here)
+	if (!q || !q->open || !q->nreceived)
 		return UINT64_MAX;
 	if (q->due_ns <= now)
-		check(mail);
+		complete_if_ready(am);
 	return q->open ? q->due_ns : UINT64_MAX;
 }
 
-void tt_quorum_free(struct tt_am *mail)
+void tt_quorum_free(struct tt_am *am)
 {
-	struct tt_quorum *q = mail->quorum;
+	struct tt_quorum *q = am->quorum;
 
 	if (!q)
 		return;
 	for (int i = 0; i < TUTTI_QUORUM_KEPT; i++)
-		forget(q, &q->kept[i]);
-	for (int r = 0; r < mail->nranks; r++)
-		free(q->given[r].data);
-	free(q->given);
+		drop_result(q, &q->results[i]);
+	for (int r = 0; r < am->nranks; r++)
+		free(q->contribution[r].data);
+	free(q->contribution);
 	free(q);
-	mail->quorum = NULL;
+	am->quorum = NULL;
 }
 
-size_t tt_quorum_memory(const struct tt_am *mail)
+size_t tt_quorum_memory(const struct tt_am *am)
 {
-	const struct tt_quorum *q = mail->quorum;
+	const struct tt_quorum *q = am->quorum;
 	size_t bytes = 0;
 
 	if (!q)
 		return 0;
-	for (int r = 0; r < mail->nranks; r++)
-		bytes += sizeof(*q->given) + q->given[r].room;
-	return bytes + sizeof(*q) + q->kept_bytes;
+	for (int r = 0; r < am->nranks; r++)
+		bytes += sizeof(*q->contribution) + q->contribution[r].room;
+	return bytes + sizeof(*q) + q->results_bytes;
 }

@@ -1,5 +1,7 @@
-/* quorum_internal.h - what rank 0's books (quorum_coordinator.c) and
- * a caller (quorum_call.c) say to each other */
+/*
+ * quorum_internal.h - protocol between a quorum call (quorum_call.c) and rank 0's coordinator
+ * (quorum_coordinator.c)
+ */
 #ifndef TT_QUORUM_INTERNAL_H
 #define TT_QUORUM_INTERNAL_H
 
@@ -7,12 +9,14 @@
 
 #include "am/am_internal.h"
 
-/* In call[0] of a GIVE, beside the type. */
-#define TT_GIVE_WISH 0x100u
-#define TT_GIVE_EVERY 0x200u
+/* flags in call[0] of a CONTRIBUTION, beside the type: no contribution, only a result wanted; a
+ * late rank wants the result of its own operation */
+#define TT_QUORUM_RESULT_ONLY 0x100u
+#define TT_QUORUM_EVERY 0x200u
 
-/* In call[0] of a VERDICT, beside tuttiQuorumMine_t. DIFFERS: call[1..3] are the first rank, its
- * bytes and its k */
-enum { TT_VERDICT_DIFFERS = 16, TT_VERDICT_AHEAD };
+/* call[] of an OUTCOME: [0] tuttiQuorumMine_t, [1] number of contributions, [2], [3] low and high half
+ * of the newest number. Refusals: [0] DIFFERS, [1..3] rank, bytes and k of the first contribution; [0]
+ * AHEAD: the operation is not open yet */
+enum { TT_OUTCOME_DIFFERS = 16, TT_OUTCOME_AHEAD };
 
 #endif

@@ -1,15 +1,16 @@
 /*
- * arguments.c - refuse impossible calls in words, before anything moves
+ * arguments.c - check the arguments of a call before anything moves
  *
- * Called by collectives.c for every call. Only what this rank can see alone; what differs between
- * ranks is control's.
+ * Called by collectives.c for every call. Checks only facts known to this rank; control compares
+ * the calls of different ranks.
  */
 #include "api/api.h"
 #include "gpu/gpu.h"
 
 static int check_op(struct tt_request *r, const char *call)
 {
-	unsigned user = (unsigned)r->op - tuttiNumOps;         /* huge for whatever is none */
+	/* larger than nuser_ops if op is not a user op */
+	unsigned user = (unsigned)r->op - tuttiNumOps;
 	tuttiComm_t c = r->comm;
 	const struct tt_user_op *u;
 
@@ -20,7 +21,7 @@ static int check_op(struct tt_request *r, const char *call)
 		return 0;
 	}
 	if (user >= (unsigned)c->nuser_ops || !c->user_ops[user].used)
-		return tt_fail(TT_ARG, "rank %d: %s: %d is no reduction operation", c->rank, call,
+		return tt_fail(TT_ARG, "rank %d: %s: %d is not a reduction operation", c->rank, call,
 			       (int)r->op);
 	u = &c->user_ops[user];
 	if (u->type != r->type)
@@ -34,8 +35,8 @@ static int check_op(struct tt_request *r, const char *call)
 			 : 0;
 }
 
-/* Equal starts are in place where the call allows it;
- * any other overlap would read what was just written. */
+/* Equal start addresses are in place where the call allows it. Any other overlap would read data
+ * that was just written. */
 static int check_overlap(const struct tt_request *r, const char *call, size_t in_bytes,
 			 size_t out_bytes)
 {
@@ -78,7 +79,7 @@ static int check_buffers(const struct tt_request *r, const char *call)
 	return in && out && r->in != r->out ? check_overlap(r, call, in, out) : 0;
 }
 
-/* What one sends oneself is received in the same group, or never: nobody else can call. */
+/* A send to this rank itself needs its receive in the same group: no later call could post it. */
 static int check_self(struct tt_request *r, const char *call)
 {
 	r->to_self = r->root == r->comm->rank;
@@ -97,7 +98,7 @@ int tt_request_check(struct tt_request *r, const char *call)
 		return tt_fail(TT_USAGE, "rank %d: %s: the communicator was finalized", c->rank,
 			       call);
 	if (tt_unlikely((unsigned)r->type >= tuttiNumTypes))
-		return tt_fail(TT_ARG, "rank %d: %s: %d is no datatype", c->rank, call,
+		return tt_fail(TT_ARG, "rank %d: %s: %d is not a datatype", c->rank, call,
 			       (int)r->type);
 	if (tt_needs[r->collective].reduces && (rc = check_op(r, call)))
 		return rc;

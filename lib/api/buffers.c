@@ -1,5 +1,5 @@
 /*
- * buffers.c - the public calls for buffers: allocation, registration
+ * buffers.c - public calls on memory: allocation, registration
  */
 #include "api/api.h"
 #include "mem/memory.h"
@@ -15,7 +15,7 @@ TUTTI_API tuttiResult_t tuttiMemFree(void *ptr)
 	return tt_result(ptr ? tt_memory_free(ptr) : 0);
 }
 
-/* Nothing is registered with a card before a call uses it. */
+/* Only records the buffer. The first call that uses the buffer registers it with the NIC. */
 TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void *buff, size_t size,
 					  void **handle)
 {

@@ -1,10 +1,10 @@
 /*
- * collectives.c - the public calls that move data: fill a request, check it, hand it on
+ * collectives.c - public collective and point-to-point calls: fill a request, check it, run it
  */
 #include "api/api.h"
 
-/* The long way; what it found out makes the next call like this one short. */
-static tuttiResult_t submit_anew(struct tt_request *r, const char *call, bool alone)
+/* The full path. Its result is cached, so the next call like this one is shorter. */
+static tuttiResult_t submit_full(struct tt_request *r, const char *call, bool alone)
 {
 	int rc = tt_comm_enter(r->comm);
 	tuttiResult_t result;
@@ -27,7 +27,7 @@ static tuttiResult_t submit(struct tt_request *r, const char *call)
 
 	if (alone && !tt_comm_check(r->comm) && (rc = tt_repeat(r)) <= 0)
 		return tt_result(rc);
-	return submit_anew(r, call, alone);
+	return submit_full(r, call, alone);
 }
 
 TUTTI_API tuttiResult_t tuttiAllReduce(const void *sendbuff, void *recvbuff, size_t count,
@@ -128,8 +128,8 @@ TUTTI_API tuttiResult_t tuttiScatter(const void *sendbuff, void *recvbuff, size_
 	return submit(&r, "tuttiScatter");
 }
 
-/* A barrier is an allreduce of one byte that nobody looks at: every rank's result needs every
- * rank's contribution. */
+/* A barrier is an allreduce of one byte: the result of every rank needs the contribution of every
+ * rank. The value is unused. */
 TUTTI_API tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream)
 {
 	struct tt_request r = { .collective = TT_ALLREDUCE, .barrier = true, .count = 1,

@@ -1,5 +1,5 @@
 /*
- * communicators.c - the public calls that make, ask and end communicators
+ * communicators.c - public calls that create, query and free communicators
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ int tt_config_check(const tuttiConfig_t *config)
 	return 0;
 }
 
-/* A config of an older header is shorter: what it does not have stays 0, "choose for me". */
+/* A config of an older header is shorter: missing fields stay 0, the default. */
 void tt_config_copy(struct tt_joining *j, const tuttiConfig_t *config)
 {
 	j->configured = config != NULL;
@@ -98,7 +98,7 @@ TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t *comms, int ndev, const int
 	tuttiUniqueId id;
 	tuttiResult_t rc;
 
-	(void)devlist;                          /* host memory: there is no device to choose */
+	(void)devlist;                          /* ranks use host memory: no device to choose */
 	if (!comms || ndev < 1)
 		return tt_result(tt_fail(TT_ARG,
 			"tuttiCommInitAll: comms %p, ndev %d: want an array of at least 1",
@@ -134,7 +134,7 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tut
 			comm->rank, color);
 	if (!rc)
 		rc = tt_config_check(config);
-	/* the others wait for this rank: it takes part, to say that it cannot */
+	/* the other ranks wait for this rank: it takes part in the split to report its error */
 	j.result = rc;
 	if (rc)
 		snprintf(j.text, sizeof(j.text), "%s", tt_error_text());
@@ -159,7 +159,7 @@ static int run_shrink(struct tt_joining *j)
 	return rc;
 }
 
-/* The list as a table of all ranks. 0 | TT_ARG, TT_SYSTEM */
+/* Converts the list to a table [nranks]. 0 | TT_ARG, TT_SYSTEM */
 static int read_excluded(tuttiComm_t comm, const int *list, int n, bool **ret_excluded)
 {
 	bool *excluded = calloc((size_t)comm->nranks, sizeof(*excluded));
@@ -176,7 +176,7 @@ static int read_excluded(tuttiComm_t comm, const int *list, int n, bool **ret_ex
 					comm->rank, list[i]);
 			return tt_fail(TT_ARG,
 				"rank %d: tuttiCommShrink: this rank is on the list of ranks to exclude; "
-				"only those that stay call", comm->rank);
+				"only surviving ranks call", comm->rank);
 		}
 		excluded[list[i]] = true;
 	}
@@ -184,11 +184,11 @@ static int read_excluded(tuttiComm_t comm, const int *list, int n, bool **ret_ex
 	return 0;
 }
 
-static void end_all(tuttiComm_t comm)
+static void abort_operations(tuttiComm_t comm)
 {
 	char text[96];
 
-	snprintf(text, sizeof(text), "rank %d shrinks the communicator and ends what runs on it",
+	snprintf(text, sizeof(text), "rank %d shrinks the communicator and fails its running operations",
 		 comm->rank);
 	tt_control_raise(comm->ctl, TT_REMOTE, comm->rank, text);
 }
@@ -210,7 +210,7 @@ TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList,
 	if (!rc && (!newcomm || excludeRanksCount < 0 || (excludeRanksCount && !excludeRanksList) ||
 		    (shrinkFlags != TUTTI_SHRINK_DEFAULT && shrinkFlags != TUTTI_SHRINK_ABORT)))
 		rc = tt_fail(TT_ARG,
-			"rank %d: tuttiCommShrink: newcomm %p, %d ranks to exclude in %p, flags %d; want a place for it, a list of so many, and TUTTI_SHRINK_DEFAULT or TUTTI_SHRINK_ABORT",
+			"rank %d: tuttiCommShrink: newcomm %p, %d ranks to exclude in %p, flags %d; want a pointer for the result, a list of that length, and TUTTI_SHRINK_DEFAULT or TUTTI_SHRINK_ABORT",
 			comm->rank, (void *)newcomm, excludeRanksCount, (void *)excludeRanksList,
 			shrinkFlags);
 	if (!rc && !(rc = tt_config_check(config)))
@@ -218,7 +218,7 @@ TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList,
 	if (rc)
 		return tt_result(tt_group_fail(rc));
 	if (shrinkFlags == TUTTI_SHRINK_ABORT)
-		end_all(comm);
+		abort_operations(comm);
 	tt_config_copy(&j, config);
 	return tt_group_join(&j);
 }
@@ -245,15 +245,15 @@ TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm)
 	if (!comm)
 		return tuttiSuccess;
 	rc = tuttiCommFinalize(comm);
-	if (rc == tuttiInvalidArgument)          /* not ours to free */
+	if (rc == tuttiInvalidArgument)          /* not a live communicator: nothing to free */
 		return rc;
 	tt_comm_free(comm);
 	return rc;
 }
 
-/* Why, where it has failed here and the others were not told. A communicator that is broken has its
- * cause, and this comes too late for it. */
-static void say_abort(tuttiComm_t comm)
+/* Reports the abort to the other ranks, with this rank's error if the other ranks do not know it. A
+ * communicator that is already broken keeps its first cause. */
+static void report_abort(tuttiComm_t comm)
 {
 	char text[720];
 
@@ -278,10 +278,11 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm)
 	atomic_store(&comm->finalized, true);
 	atomic_store(&comm->magic, 0);
 	tt_asymmetric_fence();
-	/* before the others know: what is queued must not start and fail others with it */
+	/* before the other ranks learn of the abort: queued operations must not start and fail
+	 * there */
 	tt_run_cancel(comm);
-	say_abort(comm);
-	tt_am_cut(comm->mail);
+	report_abort(comm);
+	tt_am_abort(comm->am);
 	while (atomic_load(&comm->inside) || atomic_load(&comm->callers))
 		nanosleep(&pause, NULL);
 	tt_comm_free(comm);
@@ -308,12 +309,12 @@ TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t *
 	return tt_result(rc);
 }
 
-static tuttiResult_t give(tuttiComm_t comm, int *to, int value)
+static tuttiResult_t set_result(tuttiComm_t comm, int *to, int value)
 {
 	int rc = tt_comm_check(comm);
 
 	if (!rc && !to)
-		rc = tt_fail(TT_ARG, "rank %d: the place for the answer is NULL", comm->rank);
+		rc = tt_fail(TT_ARG, "rank %d: the pointer for the result is NULL", comm->rank);
 	if (rc)
 		return tt_result(rc);
 	*to = value;
@@ -322,16 +323,16 @@ static tuttiResult_t give(tuttiComm_t comm, int *to, int value)
 
 TUTTI_API tuttiResult_t tuttiCommCount(const tuttiComm_t comm, int *count)
 {
-	return give(comm, count, comm ? comm->nranks : 0);
+	return set_result(comm, count, comm ? comm->nranks : 0);
 }
 
 TUTTI_API tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int *rank)
 {
-	return give(comm, rank, comm ? comm->rank : 0);
+	return set_result(comm, rank, comm ? comm->rank : 0);
 }
 
 TUTTI_API tuttiResult_t tuttiCommCuDevice(const tuttiComm_t comm, int *device)
 {
-	return give(comm, device,
+	return set_result(comm, device,
 		    comm && tt_comm_is_live(comm) && comm->gpu ? comm->gpu->device : -1);
 }

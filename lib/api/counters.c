@@ -1,18 +1,18 @@
 /*
- * counters.c - the public calls that tell what a communicator did, and what a call on it would use
+ * counters.c - public calls that report counters, and the algorithm and transport of a call
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "api/api.h"
 
-/* Of one road; within a host both may have the same links. */
-static void count_road(tuttiComm_t comm, int number, tuttiCounters_t *n)
+/* Adds the counters of one path. Paths share their links within a host: count these once. */
+static void count_path(tuttiComm_t comm, int number, tuttiCounters_t *n)
 {
 	for (int i = 0; i < TT_CHANNELS * comm->nranks; i++) {
-		const struct tt_link *l = comm->road[number].links[i];
+		const struct tt_link *l = comm->path[number].links[i];
 
-		if (!l || (number > 0 && l == comm->road[0].links[i]))
+		if (!l || (number > 0 && l == comm->path[0].links[i]))
 			continue;
 		n->sent_bytes += l->sent_bytes;
 		n->messages += l->messages;
@@ -37,7 +37,7 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *
 	n.sleeps = atomic_load(&comm->sleeps);
 	n.allocations = atomic_load(&comm->allocations);
 	n.memory_bytes = tt_memory_held(comm, tuttiMemTotal);
-	tt_am_sent(comm->mail, &n.sent_bytes, &n.messages);
+	tt_am_sent(comm->am, &n.sent_bytes, &n.messages);
 	n.sent_bytes_tcp = n.sent_bytes;
 	for (int i = 0; i < comm->nep; i++) {
 		n.sent_bytes += comm->ep[i]->slot_bytes;
@@ -45,7 +45,7 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *
 		n.read_bytes += comm->ep[i]->read_bytes;
 	}
 	for (int i = 0; i < comm->npaths; i++)
-		count_road(comm, i, &n);
+		count_path(comm, i, &n);
 	n.size = counters->size < sizeof(n) ? counters->size : sizeof(n);
 	memcpy(counters, &n, n.size);
 	return tuttiSuccess;
@@ -68,7 +68,7 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 	enum tt_collective which = TT_ALLREDUCE;
 	const struct tt_plan *plan;
 	struct tt_memo *memo;
-	char ways[64] = "";
+	char transports[64] = "";
 	size_t size;
 	int rc = tt_comm_check(comm);
 
@@ -88,12 +88,12 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 	plan = memo->kept->plan;
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		for (uint32_t i = 0; i < plan->npeers; i++)
-			if (comm->road[memo->road].via[plan->peers[i]]->t == *t) {
-				snprintf(ways + strlen(ways), sizeof(ways) - strlen(ways), "+%s",
+			if (comm->path[memo->road].via[plan->peers[i]]->t == *t) {
+				snprintf(transports + strlen(transports), sizeof(transports) - strlen(transports), "+%s",
 					 (*t)->name);
 				break;
 			}
 	snprintf(text, bytes, "algorithm %s transport %s tile_bytes %zu", plan->algorithm,
-		 ways[0] ? ways + 1 : "self", comm->world.message_bytes);
+		 transports[0] ? transports + 1 : "self", comm->world.message_bytes);
 	return tuttiSuccess;
 }

@@ -1,5 +1,5 @@
 /*
- * errors.c - the public calls that tell what went wrong, and which version this is
+ * errors.c - public calls for errors and the version
  */
 #include <stdio.h>
 

@@ -1,10 +1,10 @@
 /*
  * group.c - collect the calls between tuttiGroupStart and tuttiGroupEnd, then run them together
  *
- * Each thread has its own group. Outside a group a call runs at once: by the
- * caller (NULL stream) or behind it. At the end, requests go to their streams,
- * those of the NULL stream are run by the caller as one set; joins and splits
- * of several ranks of this thread need each other, so each gets a thread.
+ * Each thread has its own group. Outside a group a call runs at once: in the caller (NULL stream)
+ * or in its stream. At the end of a group, requests go to their streams; the caller runs the
+ * requests of the NULL stream as one batch. Joins and splits of several ranks of this thread wait
+ * for each other, so each gets a thread.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -15,7 +15,7 @@
 #include "api/api.h"
 #include "gpu/gpu_call.h"
 
-static __thread struct group {
+static __thread struct call_group {
 	int depth, error;
 	char text[1024];
 	struct tt_request *requests;
@@ -46,8 +46,8 @@ static int run_now(const struct tt_request *requests, size_t n, tuttiStream_t st
 	return stream ? tt_stream_submit(stream, requests, n) : tt_run_in_order(requests, n);
 }
 
-/* Calls of a group run later than they were made;
- * their communicators may have been aborted meanwhile. */
+/* Calls of a group run later than the user made them: their communicators may have been aborted
+ * meanwhile. */
 static int run_later(const struct tt_request *requests, size_t n, tuttiStream_t stream)
 {
 	size_t entered = 0;
@@ -90,12 +90,12 @@ tuttiResult_t tt_group_request(const struct tt_request *r)
 	return tt_result(rc ? tt_group_fail(rc) : 0);
 }
 
-/* On the device of the caller, whichever thread this is. */
+/* Runs in the caller's CUDA context, in whichever thread. */
 static int run_join(struct tt_joining *j)
 {
-	int mode = tt_gpu_enter(j->ctx), rc = j->run(j);
+	int mode = tt_cuda_enter(j->ctx), rc = j->run(j);
 
-	tt_gpu_leave(j->ctx, mode);
+	tt_cuda_leave(j->ctx, mode);
 	return rc;
 }
 
@@ -104,9 +104,10 @@ tuttiResult_t tt_group_join(const struct tt_joining *j)
 	struct tt_joining *more, alone;
 
 	alone = *j;
-	if (!alone.ctx && tt_gpu_context(&alone.ctx) && group.depth)
+	if (!alone.ctx && tt_cuda_context(&alone.ctx) && group.depth)
 		return tt_result(tt_group_fail(TT_CUDA));
-	if (!group.depth)                      /* it is asked again, where others hear of it */
+	/* run_join checks the context again, where the other ranks learn of a failure */
+	if (!group.depth)
 		return tt_result(run_join(&alone));
 	more = realloc(group.joining, (group.njoining + 1) * sizeof(*more));
 	if (!more)
@@ -139,7 +140,7 @@ static int run_joins(struct tt_joining *j, size_t n)
 
 		if (!failed)
 			continue;
-		j[i].run = NULL;         /* never ran: nothing to wait for */
+		j[i].run = NULL;         /* the thread was not created: no join to wait for */
 		j[i].result = TT_SYSTEM;
 		snprintf(j[i].text, sizeof(j[i].text), "no thread to join a communicator: %s",
 			 strerror(failed));
@@ -154,7 +155,7 @@ static int run_joins(struct tt_joining *j, size_t n)
 	return rc;
 }
 
-/* Requests of one stream keep their order; the NULL stream is last, since only it blocks. */
+/* Requests of one stream keep their order. The NULL stream runs last, because only that blocks. */
 static int run_requests(struct tt_request *all, size_t n)
 {
 	struct tt_request *some = tt_pool_take(all[0].comm, n * sizeof(*some));
@@ -165,12 +166,12 @@ static int run_requests(struct tt_request *all, size_t n)
 		return tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", n);
 	for (size_t i = 0, k = 0; i <= n && !rc; i++, k = 0) {
 		if (i < n && (!all[i].comm || !all[i].stream))
-			continue;                        /* taken, or for the end */
+			continue;                        /* already run, or of the NULL stream */
 		stream = i < n ? all[i].stream : NULL;
 		for (size_t j = 0; j < n; j++)
 			if (all[j].comm && all[j].stream == stream && (stream || i == n)) {
 				some[k++] = all[j];
-				all[j].comm = NULL;      /* taken */
+				all[j].comm = NULL;      /* already run */
 			}
 		if (k)
 			rc = run_later(some, k, stream);
@@ -179,8 +180,8 @@ static int run_requests(struct tt_request *all, size_t n)
 	return rc;
 }
 
-/* The receive of the k-th send to oneself is the k-th one; NULL: there is none. */
-static const struct tt_request *own_half(const struct tt_request *all, size_t n, size_t i)
+/* The request that matches request i of a rank to itself (k-th send, k-th receive); NULL: none. */
+static const struct tt_request *matching_half(const struct tt_request *all, size_t n, size_t i)
 {
 	size_t ahead = 0;
 
@@ -194,11 +195,11 @@ static const struct tt_request *own_half(const struct tt_request *all, size_t n,
 	return NULL;
 }
 
-/* Sends and receives of ranks to themselves must match within the group. 0 | TT_USAGE */
-static int check_selves(const struct tt_request *all, size_t n)
+/* Checks that the sends and receives of ranks to themselves match within the group. 0 | TT_USAGE */
+static int check_self_messages(const struct tt_request *all, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		const struct tt_request *a = &all[i], *b = a->to_self ? own_half(all, n, i) : a;
+		const struct tt_request *a = &all[i], *b = a->to_self ? matching_half(all, n, i) : a;
 
 		if (!b)
 			return tt_fail(TT_USAGE, "rank %d: its %s of %zu %s %s itself has no %s in the same group",
@@ -221,7 +222,7 @@ TUTTI_API tuttiResult_t tuttiGroupStart(void)
 
 TUTTI_API tuttiResult_t tuttiGroupEnd(void)
 {
-	struct group g;
+	struct call_group g;
 	int rc;
 
 	if (!group.depth)
@@ -230,7 +231,7 @@ TUTTI_API tuttiResult_t tuttiGroupEnd(void)
 		return tuttiSuccess;
 	g = group;
 	memset(&group, 0, sizeof(group));
-	rc = g.error ? tt_fail(g.error, "%s", g.text) : check_selves(g.requests, g.nrequests);
+	rc = g.error ? tt_fail(g.error, "%s", g.text) : check_self_messages(g.requests, g.nrequests);
 	if (!rc && g.njoining)
 		rc = run_joins(g.joining, g.njoining);
 	if (!rc && g.nrequests)

@@ -1,8 +1,9 @@
 /*
- * launched.c - the public calls that join the ranks of a job that somebody else started
+ * launched.c - public calls that join the ranks of a job: by environment, key-value store,
+ * allgather
  *
- * Called by users. Which job that is says the environment or the program; lib/launch makes a unique
- * id of it, by which the ranks then join as by any other.
+ * Called by users. The environment or the program describes the job; lib/launch makes a unique id
+ * of the description, and the ranks join with that id.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,10 +13,10 @@
 #include "api/api.h"
 #include "launch/launch.h"
 
-/* Joins of this process by its environment so far: ranks count them alike. */
+/* number of joins by environment in this process; equal on all ranks */
 static atomic_uint joins;
 
-/* All that a join needs that may run only at the end of a group. */
+/* Arguments of a join, kept until the end of the group. */
 struct tt_launching {
 	struct tt_rendezvous launch;
 	unsigned number;
@@ -47,7 +48,7 @@ static tuttiResult_t join(tuttiComm_t *comm, const struct tt_job *job, unsigned 
 {
 	struct tt_joining j = { .run = run_launched, .comm = comm };
 	int rc = comm ? tt_config_check(config)
-		      : tt_fail(TT_ARG, "comm is NULL: where the communicator is to be written");
+		      : tt_fail(TT_ARG, "comm is NULL; want a pointer for the communicator");
 
 	if (!rc && !(j.launching = calloc(1, sizeof(*j.launching))))
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory to join", job->rank);
@@ -72,7 +73,8 @@ TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t *comm, tuttiConfig_t *confi
 	return join(comm, &job, atomic_fetch_add(&joins, 1) + 1, config);
 }
 
-/* Calls of the program's that block do so in its own thread, and while its structures are there. */
+/* Functions of the program that block must run in its own thread, while its structures are valid:
+ * not at the end of a group. */
 static int check_program(const char *call, int rank, int nranks)
 {
 	if (tt_group_open())
@@ -86,7 +88,7 @@ static int check_program(const char *call, int rank, int nranks)
 
 static tuttiResult_t join_program(tuttiComm_t *comm, struct tt_job *job, tuttiConfig_t *config)
 {
-	job->engine = "the program";
+	job->launcher = "the program";
 	job->local_rank = -1;
 	return join(comm, job, 0, config);
 }

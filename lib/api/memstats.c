@@ -1,5 +1,5 @@
 /*
- * memstats.c - the public call that tells how much memory a communicator holds
+ * memstats.c - public call that reports the memory of a communicator
  */
 #include "api/api.h"
 
@@ -25,13 +25,13 @@ static uint64_t of_plans(tuttiComm_t c)
 
 static uint64_t of_control(tuttiComm_t c)
 {
-	size_t per_road = sizeof(*c->road->via) + TT_CHANNELS * sizeof(*c->road->links);
-	size_t per_rank = (size_t)c->npaths * per_road + sizeof(*c->p2p_sent) +
+	size_t per_path = sizeof(*c->path->via) + TT_CHANNELS * sizeof(*c->path->links);
+	size_t per_rank = (size_t)c->npaths * per_path + sizeof(*c->p2p_sent) +
 			  sizeof(*c->p2p_received) + sizeof(*c->last_received) +
 			  (c->group_of ? sizeof(*c->group_of) : 0);
 
 	return sizeof(*c) + (size_t)c->nranks * per_rank + tt_control_memory(c->ctl) +
-	       tt_am_memory(c->mail);
+	       tt_am_memory(c->am);
 }
 
 uint64_t tt_memory_held(tuttiComm_t c, tuttiCommMemStat_t stat)
@@ -44,7 +44,7 @@ uint64_t tt_memory_held(tuttiComm_t c, tuttiCommMemStat_t stat)
 	case tuttiMemStages:
 		return of_transports(c, false);
 	case tuttiMemScratch:
-		return c->scratch_bytes + c->stage_bytes;
+		return c->scratch_bytes + c->bounce_bytes;
 	case tuttiMemPlans:
 		return of_plans(c);
 	case tuttiMemControl:

@@ -1,14 +1,15 @@
 /*
- * messages.c - the public calls for messages beside the collectives, and for who is still there
+ * messages.c - public calls for messages, and for the state of a rank
  *
- * Any thread, several at once: they visit the communicator, and never hold a turn of its calls.
+ * Any thread, several concurrently: the calls visit the communicator (tt_comm_visit) and do not
+ * take part in its ticket order.
  */
 #include <limits.h>
 
 #include "api/api.h"
 #include "gpu/gpu.h"
 
-/* 0, and the communicator stays until tt_comm_unvisit | TT_ARG, TT_USAGE */
+/* Enters the communicator, which stays valid until done(). 0 | TT_ARG, TT_USAGE */
 static int visit(tuttiComm_t comm, const char *call)
 {
 	int rc = tt_comm_visit(comm);
@@ -44,7 +45,7 @@ TUTTI_API tuttiResult_t tuttiMsgSend(const void *buff, size_t bytes, int peer, i
 				     uint64_t version, tuttiComm_t comm)
 {
 	struct tt_am_header head = {
-		.kind = TT_AM_MESSAGE, .tag = tag, .version = version, .bytes = bytes
+		.kind = TT_AM_USER_MESSAGE, .tag = tag, .version = version, .bytes = bytes
 	};
 	int rc = visit(comm, "tuttiMsgSend");
 
@@ -57,7 +58,7 @@ TUTTI_API tuttiResult_t tuttiMsgSend(const void *buff, size_t bytes, int peer, i
 	if (!rc)
 		rc = tt_gpu_refuse(comm, "tuttiMsgSend", buff);
 	if (!rc)
-		rc = tt_am_send(comm->mail, peer, &head, buff, tt_deadline_ns(comm->timeout_ms));
+		rc = tt_am_send(comm->am, peer, &head, buff, tt_deadline_ns(comm->timeout_ms));
 	return done(comm, rc);
 }
 
@@ -93,7 +94,7 @@ static tuttiResult_t receive(const struct tt_am_match *want, const char *call, i
 	if (!rc)
 		rc = tt_gpu_refuse(comm, call, want->to);
 	if (!rc)
-		rc = tt_am_recv(comm->mail, want, deadline_of(comm, timeout_ms), &head);
+		rc = tt_am_recv(comm->am, want, deadline_of(comm, timeout_ms), &head);
 	if (!rc && msg)
 		*msg = (tuttiMsg_t){ .source = head.source, .tag = head.tag,
 				     .version = head.version, .bytes = head.bytes };
@@ -104,7 +105,7 @@ TUTTI_API tuttiResult_t tuttiMsgRecv(void *buff, size_t bytes, int source, int t
 				     tuttiComm_t comm, tuttiMsg_t *msg)
 {
 	struct tt_am_match want = {
-		.kind = TT_AM_MESSAGE, .source = source, .tag = tag, .to = buff, .room = bytes
+		.kind = TT_AM_USER_MESSAGE, .source = source, .tag = tag, .to = buff, .room = bytes
 	};
 
 	return receive(&want, "tuttiMsgRecv", timeout_ms, comm, msg);
@@ -114,7 +115,7 @@ TUTTI_API tuttiResult_t tuttiMsgProbe(int source, int tag, int timeout_ms, tutti
 				      tuttiMsg_t *msg)
 {
 	struct tt_am_match want = {
-		.kind = TT_AM_MESSAGE, .source = source, .tag = tag, .look = true
+		.kind = TT_AM_USER_MESSAGE, .source = source, .tag = tag, .probe = true
 	};
 
 	return receive(&want, "tuttiMsgProbe", timeout_ms, comm, msg);
@@ -130,7 +131,7 @@ TUTTI_API tuttiResult_t tuttiMsgCancel(int source, int tag, uint64_t version, tu
 		return tt_result(rc);
 	if (!(rc = check_peer(comm, "tuttiMsgCancel", "source", source, TUTTI_ANY)) &&
 	    !(rc = check_tag(comm, "tuttiMsgCancel", tag, TUTTI_ANY)))
-		n = tt_am_cancel(comm->mail, source, tag, version);
+		n = tt_am_cancel(comm->am, source, tag, version);
 	if (!rc && dropped)
 		*dropped = n;
 	return done(comm, rc);
@@ -146,6 +147,6 @@ TUTTI_API tuttiResult_t tuttiCommRankState(tuttiComm_t comm, int rank, tuttiRank
 	if (!rc && !state)
 		rc = tt_fail(TT_ARG, "rank %d: tuttiCommRankState: state is NULL", comm->rank);
 	if (!rc)
-		*state = tt_am_state(comm->mail, rank);
+		*state = tt_am_state(comm->am, rank);
 	return done(comm, rc);
 }

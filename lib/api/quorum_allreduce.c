@@ -1,7 +1,7 @@
 /*
- * quorum_allreduce.c - the public call of quorum allreduces
+ * quorum_allreduce.c - public call for quorum allreduce
  *
- * Checked as an allreduce; run at once, or by a stream in its turn.
+ * Checks the arguments as for an allreduce, then runs at once or in stream order.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 static int check(struct tt_request *r, int k, int deadline_ms, const tuttiQuorum_t *quorum)
 {
 	tuttiComm_t c = r->comm;
-	bool rtr = !r->in;
+	bool result_only = !r->in;
 	int rc;
 
 	if (tt_group_open())
@@ -29,16 +29,15 @@ static int check(struct tt_request *r, int k, int deadline_ms, const tuttiQuorum
 			c->rank, k, c->nranks, deadline_ms);
 	if (c->nranks > TUTTI_QUORUM_RANKS)
 		return tt_fail(TT_ARG,
-			       "rank %d: tuttiAllReduceQuorum: %d ranks; it is for %d at most",
+			       "rank %d: tuttiAllReduceQuorum: %d ranks; the limit is %d",
 			       c->rank, c->nranks, TUTTI_QUORUM_RANKS);
 	if (r->op >= tuttiNumOps)
 		return tt_fail(TT_ARG,
-			"rank %d: tuttiAllReduceQuorum: %d is no operation of its own; pre-multiplied sums are for "
-			"collectives", c->rank, (int)r->op);
-	if (rtr)
+			"rank %d: tuttiAllReduceQuorum: op %d is a pre-multiplied sum; only built-in operations are supported", c->rank, (int)r->op);
+	if (result_only)
 		r->in = r->out;
 	rc = tt_request_check(r, "tuttiAllReduceQuorum");
-	if (rtr)
+	if (result_only)
 		r->in = NULL;
 	return rc;
 }

@@ -1,5 +1,5 @@
 /*
- * redops.c - the public calls that make reductions of a user's own: pre-multiplied sums
+ * redops.c - public calls for user-defined reductions: pre-multiplied sums
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /*
- * streams.c - the public calls for host streams
+ * streams.c - public calls for host streams
  */
 #include "api/api.h"
 

@@ -1,7 +1,7 @@
 /*
- * address.c - addresses as text, those of this host, and which interfaces the user wants
+ * address.c - addresses as text, the addresses of this host, and the user's choice of interfaces
  *
- * Called by comm: a rank publishes where it can be reached, its peers choose the nearest of these.
+ * Called by control and launch: a rank publishes its addresses, and its peers choose the nearest.
  */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -80,7 +80,7 @@ static uint8_t mask_bits(const uint8_t *mask, size_t bytes)
 	return (uint8_t)bits;
 }
 
-/* Where a socket address of family keeps the bytes of its address. */
+/* The address bytes of a socket address */
 static const uint8_t *bytes_of(const struct sockaddr *sa, int family)
 {
 	if (family == AF_INET)
@@ -104,7 +104,7 @@ static bool from_sockaddr(const struct sockaddr *sa, const struct sockaddr *mask
 	return true;
 }
 
-/* Link-local addresses mean something only together with an interface of the reader's. */
+/* A link-local address is valid only together with an interface of the peer. */
 static bool is_link_local(const struct tt_address *a)
 {
 	if (a->family == 4)
@@ -164,7 +164,7 @@ bool tt_loopback_is_up(void)
 	bool up = false;
 
 	if (getifaddrs(&all))
-		return true;                     /* not known to be down */
+		return true;                     /* unknown counts as up */
 	for (struct ifaddrs *i = all; i; i = i->ifa_next)
 		up |= (i->ifa_flags & IFF_LOOPBACK) && (i->ifa_flags & IFF_UP);
 	freeifaddrs(all);
@@ -209,7 +209,7 @@ void tt_address_route(const struct tt_address *a, char name[TT_IFNAME])
 		memcpy(&to.six.sin6_addr, a->bytes, 16);
 	}
 	snprintf(name, TT_IFNAME, "?");
-	/* connecting a datagram socket sends nothing, and chooses the way */
+	/* connect on a datagram socket chooses the route and sends nothing */
 	if (fd >= 0 && !connect(fd, &to.any, a->family == 4 ? sizeof(to.four) : sizeof(to.six)) &&
 	    !getsockname(fd, &us.any, &(socklen_t){ sizeof(us) }) &&
 	    from_sockaddr(&us.any, NULL, &mine) && !getifaddrs(&all))

@@ -1,16 +1,16 @@
 /*
- * asymmetric_fence.c - a fence paid by the rare side
+ * asymmetric_fence.c - the asymmetric fence, membarrier(2): the rare side pays
  *
- * The short way of a call says "I am inside" with a plain store and looks whether the communicator
- * is being aborted with a plain load; a fence between the two would cost it a third of its time.
- * Abort, which is rare, makes every thread of the process pass a fence instead: membarrier(2).
- * Called by comm (prepare) and by tuttiCommAbort.
+ * The fast path of a call announces itself with a plain store and checks for an abort with a plain
+ * load; a fence between the two would cost a third of the call's time. tuttiCommAbort, which is rare, makes
+ * every thread of the process execute a fence instead. Called by comm (prepare) and by
+ * tuttiCommAbort.
  */
 #include <time.h>
 
 #include "base/fence.h"
 
-/* no membarrier (kernel before 4.14, or forbidden): a store is seen long before that */
+/* wait without membarrier (kernel before 4.14, or forbidden): stores are visible long before */
 #define WITHOUT_MS 10
 
 void tt_asymmetric_fence_prepare(void) { tt_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED); }

@@ -1,5 +1,5 @@
-/* base.h - the ground every floor stands on: error sentences, log, clock, environment. Includes
- * nothing of Tutti. */
+/* base.h - the foundation of all rooms: error sentences, log, clock, environment. Includes no other
+ * room. */
 #ifndef TT_BASE_H
 #define TT_BASE_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* gcc and clang each tell in their own way that a sanitizer is at work */
+/* gcc and clang announce sanitizers by different macros */
 #if defined(__SANITIZE_ADDRESS__)
 #define TT_ASAN 1
 #elif defined(__has_feature)
@@ -27,7 +27,7 @@
 #define tt_likely(x) __builtin_expect(!!(x), 1)
 #define tt_unlikely(x) __builtin_expect(!!(x), 0)
 #define TT_LINE 64       /* bytes of a cache line */
-/* distance of fields written by different ranks: the prefetcher takes lines in pairs */
+/* distance of fields written by different ranks: the prefetcher loads lines in pairs */
 #define TT_APART 128
 
 /* Codes inside Tutti: 0 ok, > 0 a state, < 0 the negative of a tuttiResult_t. */
@@ -37,26 +37,26 @@ enum { TT_OK = 0, TT_CUDA = -1, TT_SYSTEM = -2, TT_INTERNAL = -3, TT_ARG = -4, T
 
 /* error.c -------------------------------------------------------------------------------------- */
 
-/* Notes the one sentence that explains a failure, for this thread, and returns code. Only the first
- * function that knows the cause calls it; everyone above passes the code up. %m works. */
+/* Stores the sentence that explains a failure, for this thread, and returns code. Only the first
+ * function that knows the cause calls tt_fail; its callers pass the code up. %m works. */
 int tt_fail(int code, const char *fmt, ...) TT_PRINTF(2, 3);
 
-/* This thread's last sentence, "" if none. Owned by the thread. */
+/* This thread's last error sentence, "" if none. Owned by the thread. */
 const char *tt_error_text(void);
 void tt_error_clear(void);
 
-/* log.c: one line to stderr when TUTTI_LOG asks for this level; names of values in the text, no
- * prefix needed */
+/* log.c: one line to stderr when TUTTI_LOG enables the level. fmt names the values and needs no
+ * prefix. */
 enum tt_log_level { TT_LOG_ERROR = 1, TT_LOG_WARN, TT_LOG_INFO, TT_LOG_DEBUG };
 void tt_log(enum tt_log_level level, const char *fmt, ...) TT_PRINTF(2, 3);
 void tt_log_set(int level);
 
-/* handle.c: zeroed memory for a handle that users hold; NULL: none left. Once freed it reads as
+/* handle.c: zeroed memory for a handle that users hold; NULL: no memory. A freed handle reads as
  * zeros for ever. */
 void *tt_handle_new(size_t bytes);
 void tt_handle_free(void *handle, size_t bytes);
-/* Is that, or was it, one? For what users may mix up with handles of others:
- * nothing is read from it. */
+/* Is the pointer a handle of tt_handle_new, freed or not? For pointers that may be handles of other
+ * libraries; the memory is not read. */
 bool tt_handle_is(const void *handle);
 
 /* clock.c */
@@ -77,25 +77,25 @@ static inline void tt_cpu_relax(void)
 
 /* env.c ---------------------------------------------------------------------------------------- */
 
-/* Every TUTTI_ variable is one row of tt_env_table: tt_env_read parses by it, `tutti info` prints
- * it, a test holds tutti.7 against it. */
+/* Every TUTTI_ variable is one row of tt_env_table: tt_env_read parses by the table, `tutti info`
+ * prints the table, a test compares tutti.7 with the table. */
 enum tt_env_kind { TT_ENV_TEXT, TT_ENV_NUMBER, TT_ENV_CHOICE };
 struct tt_env_row {
 	const char *name;        /* TUTTI_... */
 	enum tt_env_kind kind;
 	const char *fallback;    /* the default, as text; "" none */
-	/* CHOICE: "auto shm verbs tcp self"; NUMBER: "1..2147483647"; TEXT: its syntax in words */
+	/* CHOICE: "auto shm verbs tcp self"; NUMBER: "1..2147483647"; TEXT: a description of its syntax */
 	const char *choices;
 	bool agree;              /* equal on all ranks of a communicator; compared at the join */
 	const char *help;        /* one line */
 	size_t offset;           /* in struct tt_env */
-	bool (*valid)(const char *value);   /* TEXT: has it that syntax? NULL: all but the empty */
+	bool (*valid)(const char *value);   /* TEXT: is the syntax right? NULL: any but "" */
 };
 extern const struct tt_env_row tt_env_table[];
 extern const size_t tt_env_rows;
 
-/* The values. Text fields are pointers into the environment or to constants:
- * use before the next setenv. */
+/* The values of the variables. Text fields point into the environment or to constants: valid until
+ * the next setenv. */
 struct tt_env {
 	const char *transport, *algo, *log, *ifname, *isa, *wait, *tuning, *host_id, *fault, *cma,
 		*gpu, *gpudirect;
@@ -109,23 +109,24 @@ struct tt_env {
 };
 
 /* Reads and checks all variables. Returns 0 | TT_ARG (unknown TUTTI_ name or bad value, named in
- * the sentence). An empty value is a bad value. Names in TUTTI_TEST_ are free for tests. */
+ * the sentence). An empty value is a bad value. Names that begin with TUTTI_TEST_ are reserved for
+ * tests and ignored. */
 int tt_env_read(struct tt_env *ret_env);
 
-/* What stands in for a variable that is not set, or NULL; libnccl.so.2 sets it once, before the
- * first read. */
+/* Returns the value of a variable that is not set, NULL: its default. NULL function: none.
+ * libnccl.so.2 sets the pointer once, before the first tt_env_read. */
 extern const char *(*tt_env_fallback)(const char *name);
 
 /* cpus.c --------------------------------------------------------------------------------------- */
 
 #define TT_CPU_WORDS 16                    /* processors 0..1023, a bit each */
 
-/* The start of a small file, ending in a zero; "" when it cannot be read. */
+/* Reads the start of a small file, ended by NUL; "" when the file cannot be read. */
 void tt_file_text(const char *path, char *ret_text, size_t bytes);
-/* "0-3,8,10-11". False when the file is not there, or does not look like that. */
+/* Reads a file like "0-3,8,10-11". false: no such file, or another syntax */
 bool tt_cpus_read(const char *path, uint64_t ret_mask[TT_CPU_WORDS]);
 
-/* fork.c: how often the process forked since it was started: differs between parent and child. */
+/* fork.c: the number of forks from the first process to this one: differs between parent and child. */
 unsigned tt_fork_count(void);
 
 #endif

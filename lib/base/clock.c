@@ -1,5 +1,5 @@
 /*
- * clock.c - the one clock of deadlines and waits; called by every floor
+ * clock.c - the clock of all deadlines and waits; called by every room
  */
 #include "base/base.h"
 

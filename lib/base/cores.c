@@ -1,9 +1,9 @@
 /*
- * cores.c - how many processors the ranks of one host really have
+ * cores.c - the number of processors that the ranks of one host may use
  *
- * Called by comm when ranks join. Affinity masks say where a rank may run, the control groups it is
- * in how much of it (cpu.max; in version 1 cpu.cfs_quota_us). Users run more ranks than cores, and
- * a rank that spins on a core its peer needs costs a thousand times what it saves.
+ * Called by comm when ranks join. Affinity masks limit the processors of a rank, control groups
+ * their time (cpu.max; in version 1 cpu.cfs_quota_us). Users run more ranks than cores, and a rank
+ * that spins on a core that its peer needs costs a thousand times the time it saves.
  */
 #include <limits.h>
 #include <sched.h>
@@ -13,7 +13,7 @@
 
 #include "base/cores.h"
 
-/* The first number of a file, and the second if it wants two; false: not there, or "max" */
+/* The first number of a file, and the second unless ret_b is NULL; false: no file, or "max" */
 static bool read_numbers(const char *path, long *ret_a, long *ret_b)
 {
 	FILE *f = fopen(path, "re");
@@ -26,7 +26,7 @@ static bool read_numbers(const char *path, long *ret_a, long *ret_b)
 	return ok;
 }
 
-/* What one group may use, in whole cores rounded up; 0: without bound, or not told */
+/* The quota of one group, in whole cores rounded up; 0: unlimited, or unknown */
 static uint32_t quota_of(const char *folder, bool v2)
 {
 	char path[2 * PATH_MAX + 32];
@@ -47,9 +47,9 @@ static uint32_t quota_of(const char *folder, bool v2)
 	return (uint32_t)((quota + period - 1) / period);
 }
 
-/* The least of a group and of those that it is in: folder below the mounted root, whose name is its
- * first `top` bytes. In a container the path may be one of the host's, which is not there: its own
- * group is mounted as the root then. */
+/* The least quota of a group and its ancestors: folder below the mounted root, whose name is its
+ * first `top` bytes. In a container the path may be the host's, which does not exist inside: there
+ * the container's own group is mounted as the root. */
 static uint32_t least_up(char *folder, size_t top, bool v2)
 {
 	uint32_t least = 0;

@@ -1,5 +1,4 @@
-/* cpus.c - sets of processors as the kernel's files tell them;
- * called by locality.c and verbs_locality.c */
+/* cpus.c - sets of processors from files of the kernel; called by locality.c and verbs_locality.c */
 #include "base/base.h"
 
 #include <ctype.h>

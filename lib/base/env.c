@@ -1,6 +1,6 @@
 /*
- * env.c - the TUTTI_ variables: one table, and the reader
- * that checks a whole environment against it
+ * env.c - the TUTTI_ variables: one table, and the reader that checks a whole environment against
+ * the table
  *
  * Called once by each tuttiCommInit* (tt_env_read) and by `tutti info` (the table). A new variable
  * is a row here and a field of struct tt_env.
@@ -33,8 +33,8 @@ static bool whole_number(const char *text, int64_t low, int64_t high, int64_t *r
 	return true;
 }
 
-/* NCCL's form: [^][=]name,name ... each a prefix, or with = a whole name.
- * A name has 1 to 15 bytes in Linux. */
+/* NCCL's syntax: [^][=]name,name ... each a prefix, or with = a whole name. A name has 1 to 15 bytes
+ * in Linux. */
 static bool valid_ifname(const char *value)
 {
 	size_t bytes;
@@ -108,7 +108,7 @@ const char *(*tt_env_fallback)(const char *name);
 
 /* ---- the reader ------------------------------------------------------------------------------ */
 
-/* Levenshtein's edit distance; names longer than any of ours are equally far. */
+/* Levenshtein's edit distance; 64 for names longer than every row's. */
 static int distance(const char *a, const char *b)
 {
 	int row[64], columns = (int)strlen(b);
@@ -135,8 +135,7 @@ static int distance(const char *a, const char *b)
 	return row[columns];
 }
 
-/* A misspelt variable would be ignored without a word,
- * so a name that is not in the table is an error. */
+/* A misspelled variable would be ignored silently, so a name outside the table is an error. */
 static int check_name(const char *entry)
 {
 	size_t bytes = strcspn(entry, "=");
@@ -183,7 +182,7 @@ static bool valid_number(const struct tt_env_row *row, const char *value, int64_
 	sscanf(row->choices, "%lld..%lld", &low, &high);
 	if (whole_number(value, low, high, ret_number))
 		return true;
-	/* The default may lie outside the range: 0 means "choose". */
+	/* The default may lie outside the range: 0 is "choose". */
 	return !strcmp(value, row->fallback) && whole_number(value, 0, INT64_MAX, ret_number);
 }
 
@@ -236,65 +235,65 @@ int tt_env_read(struct tt_env *ret_env)
 
 const struct tt_env_row tt_env_table[] = {
 	{ "TUTTI_TRANSPORT", TT_ENV_CHOICE, "auto", "auto shm verbs tcp self", .agree = true,
-	  AT(transport), .help = "how bytes travel between ranks" },
+	  AT(transport), .help = "transport of data between ranks" },
 	{ "TUTTI_ALGO", TT_ENV_TEXT, "auto", "auto or the name of an algorithm", .agree = true,
 	  AT(algo), .help = "algorithm of every allreduce" },
 	{ "TUTTI_TIMEOUT_MS", TT_ENV_NUMBER, "30000", "1..2147483647", AT(timeout_ms),
 	  .help = "deadline of every operation, in milliseconds" },
 	{ "TUTTI_LOG", TT_ENV_CHOICE, "none", "none error warn info debug", AT(log),
-	  .help = "what the library tells on stderr" },
+	  .help = "least severe messages of the library on stderr" },
 	{ "TUTTI_SOCKET_IFNAME", TT_ENV_TEXT, "",
 	  "a list like eth,ib (prefixes), =eth0 (names) or ^docker,lo (all but)", AT(ifname),
 	  .valid = valid_ifname, .help = "network interfaces to use" },
 	{ "TUTTI_IB_HCA", TT_ENV_TEXT, "",
 	  "a list like mlx5,rxe (prefixes), =mlx5_0 (names) or ^mlx4 (all but)", AT(ib_hca),
-	  .valid = valid_ifname, .help = "InfiniBand and RoCE cards to use" },
+	  .valid = valid_ifname, .help = "InfiniBand and RoCE adapters (HCAs) to use" },
 	{ "TUTTI_IB_GID_INDEX", TT_ENV_NUMBER, "", "0..255", AT(ib_gid_index),
-	  .help = "GID of this host's cards; unset: by address family and subnet" },
+	  .help = "GID index of this host's HCAs; unset: by address family and subnet" },
 	{ "TUTTI_IB_TIMEOUT", TT_ENV_NUMBER, "16", "1..31", AT(ib_timeout),
-	  .help = "wait 4.096 us << this for a peer's card before repeating" },
+	  .help = "ACK timeout of a queue pair: 4.096 us << this" },
 	{ "TUTTI_IB_RETRIES", TT_ENV_NUMBER, "7", "0..7", AT(ib_retries),
-	  .help = "repetitions before a peer's card is given up" },
+	  .help = "retransmissions before a queue pair fails" },
 	{ "TUTTI_IB_SL", TT_ENV_NUMBER, "0", "0..15", AT(ib_sl),
 	  .help = "InfiniBand service level" },
 	{ "TUTTI_IB_TC", TT_ENV_NUMBER, "0", "0..255", AT(ib_tc), .help = "RoCE traffic class" },
 	{ "TUTTI_IB_REGISTRATIONS", TT_ENV_NUMBER, "256", "0..65536", AT(ib_registrations),
-	  .help = "callers' buffers that stay registered with the cards; 0: large messages are copied" },
+	  .help = "user buffers in the registration cache; 0: large messages are copied" },
 	{ "TUTTI_IB_REGISTERED_MB", TT_ENV_NUMBER, "0", "1..1073741824", AT(ib_registered_mb),
-	  .help = "MiB of those together; 0: any number" },
+	  .help = "MiB of user buffers in the registration cache; 0: no limit" },
 	{ "TUTTI_PORT_RANGE", TT_ENV_TEXT, "", "first-last, such as 50000-50099", AT(ports),
 	  .valid = valid_ports, .help = "ports to listen at, for firewalls" },
 	{ "TUTTI_ISA", TT_ENV_CHOICE, "auto", "auto scalar avx2 avx512", AT(isa),
 	  .help = "instruction set of the reduce kernels; never changes a result" },
 	{ "TUTTI_WAIT", TT_ENV_CHOICE, "auto", "auto spin yield sleep", AT(wait),
-	  .help = "how a rank waits for others" },
+	  .help = "how a waiting rank polls: spin, sched_yield or sleep" },
 	{ "TUTTI_CMA", TT_ENV_CHOICE, "auto", "auto on off", AT(cma),
-	  .help = "read peers' ordinary memory by process_vm_readv: if faster, if possible, never" },
+	  .help = "single copy of ordinary memory by process_vm_readv: if faster, if possible, never" },
 	{ "TUTTI_GPU", TT_ENV_CHOICE, "auto", "auto staged off", .agree = true, AT(gpu),
-	  .help = "calls on device memory: by kernels if possible, through the host, not at all" },
+	  .help = "calls on device memory: by GPU kernels if possible, staged through the host, never" },
 	{ "TUTTI_GPUDIRECT", TT_ENV_CHOICE, "auto", "auto off", AT(gpudirect),
-	  .help = "whether cards read and write registered device memory, by dma-buf" },
+	  .help = "GPUDirect RDMA to registered device memory, by dma-buf" },
 	{ "TUTTI_TILE_BYTES", TT_ENV_NUMBER, "0", "4096..16777216", .agree = true, AT(tile_bytes),
-	  .help = "bytes of a block in flight at once; 0: choose" },
+	  .help = "bytes of a tile, the unit of pipelining; 0: choose" },
 	{ "TUTTI_TUNING", TT_ENV_TEXT, "", "a file that `tutti tune` wrote", AT(tuning),
-	  .help = "what things cost, by which algorithms are chosen; rank 0's is everybody's" },
+	  .help = "cost table for the choice of algorithms; rank 0's applies to all ranks" },
 	{ "TUTTI_HOST_ID", TT_ENV_TEXT, "", "any text", AT(host_id),
-	  .help = "ranks with equal text are on one host (instead of finding out)" },
+	  .help = "ranks with equal text are on one host (replaces detection)" },
 	{ "TUTTI_FAULT", TT_ENV_TEXT, "", "kill@RANK:STEP, stop@RANK:STEP or exit@RANK:STEP",
-	  AT(fault), .valid = valid_fault, .help = "for tests: die before this step of a plan" },
+	  AT(fault), .valid = valid_fault, .help = "for tests: the rank dies, stops or exits before this step of a plan" },
 	{ "TUTTI_ROOT", TT_ENV_TEXT, "", "host:port, [address]:port or file:/path", AT(root),
 	  .valid = valid_root,
-	  .help = "where rank 0 listens, or a file to say so (tuttiCommInitEnv)" },
+	  .help = "address of rank 0, or a file for the address (tuttiCommInitEnv)" },
 	{ "TUTTI_SECRET", TT_ENV_TEXT, "", "any text", AT(secret),
-	  .help = "what all ranks know and strangers do not (tuttiCommInitEnv)" },
+	  .help = "secret shared by all ranks of the job (tuttiCommInitEnv)" },
 	{ "TUTTI_SECRET_FILE", TT_ENV_TEXT, "", "a path", AT(secret_file),
-	  .help = "the file in which that is (tuttiCommInitEnv)" },
+	  .help = "file with the secret (tuttiCommInitEnv)" },
 	{ "TUTTI_RANK", TT_ENV_NUMBER, "", "0..2147483646", AT(rank),
 	  .help = "this process's rank (tuttiCommInitEnv)" },
 	{ "TUTTI_NRANKS", TT_ENV_NUMBER, "", "1..2147483647", AT(nranks),
 	  .help = "number of ranks (tuttiCommInitEnv)" },
 	{ "TUTTI_LAUNCH", TT_ENV_CHOICE, "auto",
 	  "auto tutti torchrun pmix pmi slurm kubernetes alone", AT(launch),
-	  .help = "who started this process (tuttiCommInitEnv)" },
+	  .help = "launcher that started this process (tuttiCommInitEnv)" },
 };
 const size_t tt_env_rows = sizeof(tt_env_table) / sizeof(tt_env_table[0]);

@@ -1,7 +1,8 @@
 /*
- * error.c - the one sentence that explains this thread's last failure
+ * error.c - the sentence that explains this thread's last failure
  *
- * Called by whoever first knows a cause, on every floor; read by the api for tuttiGetLastError.
+ * Written by the first function that knows a cause, in every room; read by the api for
+ * tuttiGetLastError.
  */
 #include "base/base.h"
 
@@ -15,7 +16,7 @@ static __thread char sentence[1024];
 int tt_fail(int code, const char *fmt, ...)
 {
 	int saved = errno;
-	char text[sizeof(sentence)];      /* apart: an argument may be the last sentence itself */
+	char text[sizeof(sentence)];      /* a copy: an argument may be the last sentence */
 	va_list ap;
 
 	va_start(ap, fmt);

@@ -1,5 +1,5 @@
-/* fence.h - a barrier between a store and a later load: one's own, or one that other threads and
- * processes are made to pass */
+/* fence.h - memory fences between a store and a later load: of this thread, or asymmetric
+ * (membarrier), imposed on the other threads of the process */
 #ifndef TT_FENCE_H
 #define TT_FENCE_H
 
@@ -10,7 +10,7 @@
 
 #include "base/base.h"
 
-/* ThreadSanitizer does not know fences, but read-modify-writes. */
+/* ThreadSanitizer models read-modify-writes, but not fences. */
 static inline void tt_full_fence(void)
 {
 #ifdef TT_TSAN
@@ -22,14 +22,14 @@ static inline void tt_full_fence(void)
 #endif
 }
 
-/* membarrier(2), a MEMBARRIER_CMD_*; false: not had (an old kernel, or it is forbidden) */
+/* membarrier(2) with a MEMBARRIER_CMD_*; false: not available (an old kernel, or forbidden) */
 static inline bool tt_membarrier(int command)
 {
 	return syscall(SYS_membarrier, command, 0, 0) == 0;
 }
 
 /* asymmetric_fence.c: on return, every thread of this process sees all earlier stores of the
- * caller, and the caller sees theirs. prepare: once, before the first fence. */
+ * caller, and the caller sees their earlier stores. prepare: once, before the first fence. */
 void tt_asymmetric_fence_prepare(void);
 void tt_asymmetric_fence(void);
 

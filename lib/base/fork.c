@@ -1,8 +1,8 @@
 /*
- * fork.c - which process is this: a communicator made before a fork must not be used in the child
+ * fork.c - detection of forks: a communicator made before a fork must not be used in the child
  *
- * Its sockets, threads and shared counters belong to the parent. A counter that every fork raises
- * in the child is cheaper than asking for the pid at every call.
+ * The sockets, threads and shared counters of the communicator belong to the parent. Called by comm
+ * at every call: a counter that every fork increments in the child is cheaper than getpid.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,9 +1,9 @@
 /*
- * handle.c - memory for handles, at addresses that are never given out twice
+ * handle.c - memory for handles, at addresses that are never reused
  *
- * Called by comm and stream.c for what users hold pointers to. A handle that is gone is recognized
- * by its zeros, however late it is used: its pages go back to the system, its address stays ours
- * and is not used again.
+ * Called by comm and host_stream.c for objects to which users hold pointers. A freed handle is
+ * recognized by its zeros, at any later time: its pages go back to the system, its address range
+ * stays mapped and is not reused.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,7 +13,7 @@
 
 #include "base/base.h"
 
-/* mapped at once, since the number of mappings of a process is limited */
+/* bytes of a mapping: many handles, since the number of mappings of a process is limited */
 #define CHUNK (1u << 20)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -28,8 +28,8 @@ static size_t pages(size_t bytes)
 	return (bytes + page - 1) / page * page;
 }
 
-/* Chunks are never forgotten, so that the list can be read without the lock. */
-static bool remember(char *start, size_t bytes)
+/* Chunks are never removed, so that the list can be read without the lock. */
+static bool add_chunk(char *start, size_t bytes)
 {
 	struct chunk *c = malloc(sizeof(*c));
 
@@ -60,7 +60,7 @@ void *tt_handle_new(size_t bytes)
 		void *chunk = mmap(NULL, room, PROT_READ | PROT_WRITE,
 				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-		next = chunk == MAP_FAILED || !remember(chunk, room) ? NULL : chunk;
+		next = chunk == MAP_FAILED || !add_chunk(chunk, room) ? NULL : chunk;
 		left = next ? room : 0;
 	}
 	if (left >= need) {

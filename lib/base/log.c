@@ -1,7 +1,7 @@
 /*
- * log.c - one line to stderr, only for levels that TUTTI_LOG (or tt_log_set) asks for
+ * log.c - one line to stderr, for the levels that TUTTI_LOG or tt_log_set enables
  *
- * Called by every floor. A line is one write(2), so that lines of many ranks do not mix.
+ * Called by every room. A line is one write(2), so that lines of many ranks do not mix.
  */
 #include "base/base.h"
 
@@ -15,15 +15,15 @@
 
 static const char *const level_names[] = { "none", "error", "warn", "info", "debug" };
 
-static atomic_int threshold = -1;         /* -1: TUTTI_LOG not looked at yet */
+static atomic_int threshold = -1;         /* -1: TUTTI_LOG not read yet */
 
-/* A wrong TUTTI_LOG is silence here; tt_env_read is who complains about it. */
+/* A wrong TUTTI_LOG disables the log; tt_env_read reports the error. */
 static int threshold_from_env(void)
 {
-	const char *rtr = getenv("TUTTI_LOG");
+	const char *level = getenv("TUTTI_LOG");
 
-	for (int i = 0; rtr && i <= TT_LOG_DEBUG; i++)
-		if (!strcmp(rtr, level_names[i]))
+	for (int i = 0; level && i <= TT_LOG_DEBUG; i++)
+		if (!strcmp(level, level_names[i]))
 			return i;
 	return 0;
 }
@@ -34,8 +34,7 @@ static int threshold_now(void)
 
 	if (now >= 0)
 		return now;
-	/* Exchanged only from -1, so that a tt_log_set of
-	 * another thread in between is not undone. */
+	/* Replace only -1, so that a tt_log_set of another thread in between stays. */
 	if (atomic_compare_exchange_strong(&threshold, &now, threshold_from_env()))
 		now = atomic_load(&threshold);
 	return now;

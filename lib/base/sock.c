@@ -1,8 +1,8 @@
 /*
  * sock.c - listen, connect and exchange bytes with a deadline; own every socket across fork
  *
- * Called by comm. Waits poll in slices, because what ends them early (a broken communicator) is not
- * a descriptor.
+ * Called by control, launch, am and transports. Waits poll in slices, because the event that ends
+ * them early (a broken communicator) is not a descriptor.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,8 +23,8 @@
 #define SLICE_MS 20
 
 /* ---- ownership -------------------------------------------------------------------------------- *
- * owned[fd] is the inode of the socket; a number that was closed and used again by somebody else
- * has another. */
+ * owned[fd] is the inode of the socket; a descriptor number that was closed and reused by another
+ * part of the program has another inode. */
 
 static pthread_mutex_t owned_lock = PTHREAD_MUTEX_INITIALIZER;
 static ino_t *owned;
@@ -112,13 +112,13 @@ static int bound_port(int fd)
 	struct sockaddr_in6 sa = { 0 };
 
 	getsockname(fd, (struct sockaddr *)&sa, &(socklen_t){ sizeof(sa) });
-	return ntohs(sa.sin6_port);              /* in the same place for IPv4 */
+	return ntohs(sa.sin6_port);              /* at the same offset for IPv4 */
 }
 
-/* Loopback has no bottleneck, so there is nothing to pace, and a system's default that does (bbr)
- * costs a quarter of the bandwidth there. A socket that has begun to pace never stops: so each
- * begins with reno, which does not and which every kernel allows to everybody, and gets the
- * system's default back when its connection turns out to leave the host. */
+/* Loopback has no bottleneck and needs no pacing: a default congestion control that paces (bbr)
+ * costs a quarter of the bandwidth there. A socket that has begun to pace never stops. So each
+ * socket begins with reno, which does not pace and which every kernel allows to every user, and
+ * gets the system's default back when its connection leaves the host. */
 void tt_sock_unpace(int fd)
 {
 	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
@@ -148,9 +148,9 @@ void tt_sock_settle(int fd)
 		close(fresh);
 }
 
-/* SO_REUSEADDR lets a bound socket and one listening socket share a port, and a second listener
- * not: so a reserved port can be taken over by the process that listens, and two that listen find
- * out. alone: nobody may have it yet. */
+/* SO_REUSEADDR lets a bound socket and one listening socket share a port, but not a second
+ * listener: so a process can listen on a reserved port, and a second process that listens gets an
+ * error. alone: no other socket may be bound to the port yet. */
 static int bind_all(int port, bool alone, int *ret_fd)
 {
 	struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
@@ -237,10 +237,10 @@ int tt_sock_among(const struct tt_ports *ports, int (*make)(int port, int *ret_f
 		return make(ports->first, ret_fd, ret_port);
 	for (int i = 0; i < 2 * ports->count; i++) {
 		int port = ports->first + i % ports->count;
-		bool spared = port >= ports->spare_first &&
-			      port < ports->spare_first + ports->spare_count;
+		bool avoided = port >= ports->avoid_first &&
+			      port < ports->avoid_first + ports->avoid_count;
 
-		if (spared != (i >= ports->count))
+		if (avoided != (i >= ports->count))
 			continue;
 		rc = make(port, ret_fd, ret_port);
 		if (!rc || errno != EADDRINUSE)
@@ -262,7 +262,7 @@ void tt_sock_set_blocking(int fd, bool blocking)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-static bool lost_patience(const struct tt_patience *p)
+static bool is_over(const struct tt_patience *p)
 {
 	return tt_now_ns() >= p->deadline_ns || (p->stop && p->stop(p->ctx));
 }
@@ -273,12 +273,12 @@ static int await(int fd, short events, const struct tt_patience *p)
 	struct pollfd pfd = { .fd = fd, .events = events };
 
 	while (poll(&pfd, 1, SLICE_MS) <= 0)
-		if (lost_patience(p))
+		if (is_over(p))
 			return tt_fail(TT_TIMEOUT, "no answer in time");
 	return 0;
 }
 
-/* After a call that moved n bytes or none: 0 go on | why not */
+/* After a call that returned n: 0: continue | TT_TIMEOUT, TT_REMOTE */
 static int judge(int fd, ssize_t n, short events, const struct tt_patience *patience)
 {
 	if (n >= 0 || errno == EINTR)

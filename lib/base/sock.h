@@ -1,10 +1,10 @@
 /*
- * sock.h - TCP sockets: addresses as values and as text,
- * listen, connect and exchange bytes with a deadline
+ * sock.h - TCP sockets: addresses as values and as text; listen, connect and exchange bytes with a
+ * deadline
  *
- * Called by comm (joining, control, data sockets). Every socket that Tutti makes is owned: a forked
- * child closes its copies at once, so that it can neither hide the parent's death from the peers
- * nor disturb its streams.
+ * Called by control, launch, am and transports. Every socket of Tutti is owned: a forked child
+ * closes its copies at once, so that the child can neither hide the parent's death from the peers
+ * nor disturb the parent's streams.
  */
 #ifndef TT_SOCK_H
 #define TT_SOCK_H
@@ -22,8 +22,7 @@ struct tt_address {
 #define TT_ADDRESSES 8           /* of one host, at most */
 #define TT_ENDPOINT_TEXT 64      /* enough for tt_address_text */
 
-/* How long to try: until deadline_ns, or until stop(ctx)
- * says that it is pointless. stop may be NULL. */
+/* The end of a wait: deadline_ns, or the moment when stop(ctx) returns true. stop may be NULL. */
 struct tt_patience {
 	uint64_t deadline_ns;
 	bool (*stop)(void *ctx);
@@ -36,22 +35,22 @@ struct tt_patience {
 const char *tt_address_text(const struct tt_address *a, int port, char text[TT_ENDPOINT_TEXT]);
 bool tt_address_is_loopback(const struct tt_address *a);
 bool tt_address_equal(const struct tt_address *a, const struct tt_address *b);
-/* Do both lie in mine's subnet? */
+/* Is other in the subnet of mine? */
 bool tt_address_near(const struct tt_address *mine, const struct tt_address *other);
 extern const struct tt_address tt_loopback4, tt_loopback6;
 
-/* Does TUTTI_SOCKET_IFNAME (NCCL's form: [^][=]name,name) choose this interface? "" chooses all. */
+/* Does TUTTI_SOCKET_IFNAME (NCCL's syntax: [^][=]name,name) choose this interface? "" chooses all. */
 bool tt_ifname_chooses(const char *filter, const char *name);
 
 /* Addresses of this host that other hosts may reach: interfaces that are up and chosen, no
  * loopback, no link-local.
- * 0 | TT_ARG (the filter chooses no interface: names those there are) | TT_SYSTEM */
+ * 0 | TT_ARG (the filter chooses no interface; the sentence lists them all) | TT_SYSTEM */
 int tt_address_list(const char *filter, struct tt_address list[TT_ADDRESSES], int *ret_n);
 
-/* Is the loopback interface up? In a fresh network namespace it is not. */
+/* Is the loopback interface up? In a new network namespace the interface is down. */
 bool tt_loopback_is_up(void);
 
-/* The name of the interface by which the kernel would send to a; "?" when it would not. */
+/* The interface of the kernel's route to a; "?": no route */
 #define TT_IFNAME 16
 void tt_address_route(const struct tt_address *a, char name[TT_IFNAME]);
 
@@ -60,36 +59,38 @@ int tt_address_resolve(const char *host, struct tt_address list[TT_ADDRESSES], i
 
 /* sock.c --------------------------------------------------------------------------------------- */
 
-/* Ports that may be used: first .. first + count - 1; count 0:
- * any, or exactly `first` unless that is 0. The spared ones (as many, from there on) are somebody's
- * who may come late: they are tried when no other is free. */
-struct tt_ports { int first, count, spare_first, spare_count; };
-/* TUTTI_PORT_RANGE as such; "" is any. */
+/* A range of ports: first .. first + count - 1; count 0: any port, or exactly `first` unless that is
+ * 0. The ports avoid_first .. avoid_first + avoid_count - 1 belong to a process that may bind them
+ * later: they are tried last. */
+struct tt_ports { int first, count, avoid_first, avoid_count; };
+/* Parses TUTTI_PORT_RANGE; "" is any port. */
 struct tt_ports tt_ports_read(const char *range);
 
-/* A socket bound to port (0: a free one) of all addresses of this host, IPv6 and IPv4. Not
- * listening: it reserves the port, and one of tt_sock_listen may share it. Not owned: forked
- * children keep it. 0 | TT_SYSTEM */
+/* A socket bound to port (0: a free one) of all addresses of this host, IPv6 and IPv4. The socket
+ * does not listen: it reserves the port, which a socket of tt_sock_listen may share. Not owned:
+ * forked children keep the socket. 0 | TT_SYSTEM */
 int tt_sock_reserve(int port, int *ret_fd, int *ret_port);
-/* The same where the port's last connections, all closed, are still remembered. That cannot be told
- * from a port that another process has reserved, so it is the second choice. */
+/* The same for a port with connections in TIME_WAIT. The kernel does not distinguish such a port
+ * from one that another process has reserved, so this function is the second choice. */
 int tt_sock_reserve_used(int port, int *ret_fd, int *ret_port);
-/* The same, listening, non-blocking. Only one socket can listen on a port. */
+/* The same, listening, non-blocking, owned. Only one socket can listen on a port. */
 int tt_sock_listen(int port, int *ret_fd, int *ret_port);
-/* The same with the first of ports that is free, by one of the three.
- * All taken: TT_SYSTEM that names them, errno EADDRINUSE */
+/* Calls make, one of the three functions above, for the first free port of a range. 0 | TT_SYSTEM;
+ * all taken: the sentence names the range, errno EADDRINUSE */
 int tt_sock_among(const struct tt_ports *ports, int (*make)(int port, int *ret_fd, int *ret_port),
 		  int *ret_fd, int *ret_port);
 
-/* What to do to a socket that such a listener accepted: congestion control, which only connections
- * inside the host go without. tt_sock_happy_eyeballs does it itself. */
+/* unpace: sets congestion control without pacing on a new socket, before it connects or listens.
+ * settle: restores the system's congestion control on a socket that tt_sock_listen's accepted,
+ * unless the connection stays inside the host. tt_sock_happy_eyeballs does both itself. */
 void tt_sock_settle(int fd);
-void tt_sock_unpace(int fd);             /* for a new socket, before it connects or listens */
+void tt_sock_unpace(int fd);
 
-/* Connect to whichever of the n doors that are not marked tried answers first, in their order with
- * a head start each; the socket is non-blocking, without Nagle. Those that led nowhere are marked,
- * and why has the reason; so is the winner. 0 | TT_REMOTE: none is left | TT_TIMEOUT (also:
- * stopped) | TT_SYSTEM with the sentence: this host cannot go on */
+/* Connect to the first of n targets that answers, after the Happy Eyeballs algorithm (RFC 8305): in
+ * order, each with a head start over the next, without targets marked tried. The socket is
+ * non-blocking, without Nagle, owned. Failed targets are marked tried, with the reason in why; the
+ * winner is marked too. 0 | TT_REMOTE: no target is left | TT_TIMEOUT (also: stopped) | TT_SYSTEM
+ * with the sentence: this host cannot connect at all */
 struct tt_sock_target {
 	struct tt_address address;
 	int port;
@@ -104,30 +105,29 @@ int tt_sock_happy_eyeballs(struct tt_sock_target *list, int n, const struct tt_p
 int tt_sock_send(int fd, const void *data, size_t bytes, const struct tt_patience *patience);
 int tt_sock_recv(int fd, void *data, size_t bytes, const struct tt_patience *patience);
 
-/* Did the network end a connection that ended with this errno, and not the peer? */
-bool tt_sock_is_wire(int error);
-/* Is what was sent not even acknowledged, though repeated? True with the words; a peer that is only
- * stopped is not silent. */
+/* Is this errno of a connection's end a failure of the network, not of the peer? */
+bool tt_sock_is_network_error(int error);
+/* Are sent bytes unacknowledged after retransmissions, or is the interface down? true with the
+ * reason in text. The host of a stopped peer still acknowledges. */
 bool tt_sock_silent(int fd, char *text, size_t bytes);
 
-/* tt_fail(TT_SYSTEM) with what and errno; says which limit
- * to raise when descriptors are what is missing */
+/* tt_fail(TT_SYSTEM) with what and errno; names the limit when descriptors have run out */
 int tt_sock_fail(const char *what);
 
 void tt_sock_set_blocking(int fd, bool blocking);
 
-/* Own fd (returned), also made elsewhere; close it. A plain close of an owned fd is harmless. */
+/* Own fd (returned), of any origin; close an owned fd. A plain close of an owned fd is harmless. */
 int tt_sock_own(int fd);
 void tt_sock_close(int fd);
 
 /* sock_fd.c ------------------------------------------------------------------------------------ */
 
-/* Hands fd over a unix socket, with `bytes` of data, without waiting; to: of a datagram, else NULL,
- * 0. false: errno says why not */
+/* Sends fd over a unix socket, with `bytes` of data, non-blocking; to: of a datagram socket, else
+ * NULL, 0. false: errno has the reason */
 bool tt_sock_give_fd(int via, const struct sockaddr *to, socklen_t to_bytes, const void *data,
 		     size_t bytes, int fd);
-/* Takes what there is; *ret_fd is -1 where not one descriptor came along; of several,
- * none is kept. As recv. */
+/* Receives data and a descriptor, non-blocking; returns as recv. *ret_fd is -1 without a descriptor;
+ * several descriptors are all closed. */
 ssize_t tt_sock_take_fd(int via, void *data, size_t bytes, int *ret_fd);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * sock_fd.c - descriptors that travel over unix sockets, beside a few bytes
+ * sock_fd.c - send and receive a descriptor over a unix socket (SCM_RIGHTS), with a few bytes
  *
- * Called by transports: the memory that processes share is a descriptor of each.
+ * Called by shm and gpu: processes share memory by its descriptor.
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -10,12 +10,12 @@
 
 #include "base/sock.h"
 
-union control { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; };
+union fd_control { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; };
 
 bool tt_sock_give_fd(int via, const struct sockaddr *to, socklen_t to_bytes, const void *data,
 		     size_t bytes, int fd)
 {
-	union control control = { 0 };
+	union fd_control control = { 0 };
 	struct iovec one = { .iov_base = (void *)(uintptr_t)data, .iov_len = bytes };
 	struct msghdr msg = { .msg_name = (void *)(uintptr_t)to, .msg_namelen = to_bytes,
 			      .msg_iov = &one, .msg_iovlen = 1,
@@ -29,8 +29,8 @@ bool tt_sock_give_fd(int via, const struct sockaddr *to, socklen_t to_bytes, con
 	return sendmsg(via, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
 }
 
-/* How many descriptors c brought, and where they lie. */
-static size_t brought(struct cmsghdr *c, int **ret_fds)
+/* The number of descriptors in c, and their array. */
+static size_t descriptors_of(struct cmsghdr *c, int **ret_fds)
 {
 	*ret_fds = (int *)(void *)CMSG_DATA(c);
 	return c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS
@@ -38,10 +38,10 @@ static size_t brought(struct cmsghdr *c, int **ret_fds)
 		       : 0;
 }
 
-/* Several are nobody's that we know, and there is room for more than one, since room is aligned. */
+/* A message of Tutti has one descriptor; the aligned buffer has room for more, which are closed. */
 ssize_t tt_sock_take_fd(int via, void *data, size_t bytes, int *ret_fd)
 {
-	union control control = { 0 };
+	union fd_control control = { 0 };
 	struct iovec one = { .iov_base = data, .iov_len = bytes };
 	struct msghdr msg = { .msg_iov = &one, .msg_iovlen = 1, .msg_control = &control,
 			      .msg_controllen = sizeof(control) };
@@ -52,7 +52,7 @@ ssize_t tt_sock_take_fd(int via, void *data, size_t bytes, int *ret_fd)
 
 	*ret_fd = -1;
 	if (c)
-		nfds = brought(c, &fds);
+		nfds = descriptors_of(c, &fds);
 	if (nfds == 1 && !(msg.msg_flags & MSG_CTRUNC))
 		*ret_fd = fds[0];
 	else

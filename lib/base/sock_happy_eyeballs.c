@@ -1,8 +1,9 @@
 /*
- * sock_happy_eyeballs.c - connect to whichever of several addresses answers first
+ * sock_happy_eyeballs.c - connect to the first of several addresses that answers
  *
- * Called by comm. An address that swallows packets must not hold up the next one, so each gets a
- * head start over the next, not a turn. What leads nowhere says so in its own words.
+ * Called by control. An address without any answer must not delay the next one, so each target gets
+ * a head start over the next, not a turn of its own. A failed target keeps its reason.
+ * Source: Happy Eyeballs, RFC 8305.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -15,23 +16,23 @@
 #include "base/sock.h"
 
 #define HEAD_START_NS 200000000ull
-#define ENOUGH_NS 2000000000ull          /* for one address, when there are others */
+#define ENOUGH_NS 2000000000ull          /* limit of one target, when there are others */
 #define SLICE_MS 20
 #define AT_ONCE 8
 
-struct runner {
+struct connect_attempt {
 	struct tt_sock_target *to;
 	int fd;
 	uint64_t until_ns;
 };
 
-struct race {
-	struct runner running[AT_ONCE];
+struct happy_eyeballs {
+	struct connect_attempt running[AT_ONCE];
 	unsigned n;
-	int code;                        /* TT_SYSTEM: this host cannot go on */
+	int code;                        /* TT_SYSTEM: this host cannot connect at all */
 };
 
-/* With nobody listening, a port of the ephemeral range can happen to be chosen as the source port
+/* Without a listener, the kernel may choose a target port of the ephemeral range as the source port
  * too: TCP then connects the socket to itself. */
 static bool is_self(int fd)
 {
@@ -43,7 +44,7 @@ static bool is_self(int fd)
 	       !memcmp(&mine, &other, a);
 }
 
-static void lose(struct tt_sock_target *c, const char *why)
+static void mark_failed(struct tt_sock_target *c, const char *why)
 {
 	snprintf(c->why, sizeof(c->why), "%s", why);
 	c->tried = true;
@@ -72,35 +73,35 @@ static int begin(const struct tt_sock_target *c, int *ret_fd)
 	return errno;
 }
 
-static void start(struct race *r, struct tt_sock_target *c, uint64_t until_ns)
+static void start(struct happy_eyeballs *r, struct tt_sock_target *c, uint64_t until_ns)
 {
-	struct runner *runner = &r->running[r->n];
+	struct connect_attempt *a = &r->running[r->n];
 	int why;
 
-	*runner = (struct runner){ .to = c, .fd = -1, .until_ns = until_ns };
-	why = begin(c, &runner->fd);
+	*a = (struct connect_attempt){ .to = c, .fd = -1, .until_ns = until_ns };
+	why = begin(c, &a->fd);
 	c->tried = true;
 	if (!why) {
 		r->n++;
 		return;
 	}
-	tt_sock_close(runner->fd);
+	tt_sock_close(a->fd);
 	errno = why;
-	if (runner->fd < 0 && why != EAFNOSUPPORT)
+	if (a->fd < 0 && why != EAFNOSUPPORT)
 		r->code = tt_sock_fail("cannot make a socket");
 	else
-		lose(c, strerror(why));
+		mark_failed(c, strerror(why));
 }
 
-static void drop(struct race *r, int i, const char *why)
+static void drop(struct happy_eyeballs *r, int i, const char *why)
 {
-	lose(r->running[i].to, why);
+	mark_failed(r->running[i].to, why);
 	tt_sock_close(r->running[i].fd);
 	r->running[i] = r->running[--r->n];
 }
 
-/* Look at all that run, for a slice at most. The number of one that has arrived, or -1. */
-static int look(struct race *r)
+/* Poll all attempts, for a slice at most. Returns the index of a connected one, or -1. */
+static int poll_attempts(struct happy_eyeballs *r)
 {
 	struct pollfd pfds[AT_ONCE];
 
@@ -122,15 +123,15 @@ static int look(struct race *r)
 	return -1;
 }
 
-static void expire(struct race *r, uint64_t now)
+static void expire(struct happy_eyeballs *r, uint64_t now)
 {
 	for (int i = (int)r->n - 1; i >= 0; i--)
 		if (now >= r->running[i].until_ns)
 			drop(r, i, "no answer");
 }
 
-/* End all but the winner; those that were still on their way may be tried again. */
-static int finish(struct race *r, int winner, const struct tt_sock_target *list, int *ret_index,
+/* Close all but the winner; targets without an answer yet may be tried again. */
+static int finish(struct happy_eyeballs *r, int winner, const struct tt_sock_target *list, int *ret_index,
 		  int *ret_fd)
 {
 	for (int i = 0; i < (int)r->n; i++) {
@@ -149,7 +150,7 @@ static int finish(struct race *r, int winner, const struct tt_sock_target *list,
 int tt_sock_happy_eyeballs(struct tt_sock_target *list, int n, const struct tt_patience *patience, int *ret_index,
 		 int *ret_fd)
 {
-	struct race r = { .n = 0 };
+	struct happy_eyeballs r = { .n = 0 };
 	uint64_t next_ns = 0;
 	int i = 0, winner;
 
@@ -166,7 +167,7 @@ int tt_sock_happy_eyeballs(struct tt_sock_target *list, int n, const struct tt_p
 		if (r.code || now >= patience->deadline_ns ||
 		    (patience->stop && patience->stop(patience->ctx)))
 			break;
-		if (r.n && (winner = look(&r)) >= 0)
+		if (r.n && (winner = poll_attempts(&r)) >= 0)
 			return finish(&r, winner, list, ret_index, ret_fd);
 		expire(&r, tt_now_ns());
 		if (!r.n && i >= n)

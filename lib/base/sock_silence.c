@@ -1,10 +1,9 @@
 /*
- * sock_silence.c - is it the peer that says nothing, or does the network carry nothing?
+ * sock_silence.c - distinguish a silent peer from a failed network
  *
- * Called by control when a rank does not answer, and when a connection ends. A process that was
- * stopped still has a kernel that acknowledges; so bytes that were sent again and again and are not
- * acknowledged mean a wire that was cut, or a host that is down. Where this host's own interface is
- * the one that is down, its name is told.
+ * Called by control when a rank does not answer, and when a connection ends. The kernel of a stopped
+ * process still acknowledges; so bytes without an acknowledgment after retransmissions mean a cut
+ * cable or a host that is down. If this host's own interface is down, the text names it.
  */
 #include <errno.h>
 #include <ifaddrs.h>
@@ -17,9 +16,9 @@
 
 #include "base/sock.h"
 
-#define REPEATS 2              /* 0.6 s at least */
+#define REPEATS 2              /* retransmissions, 0.6 s at least */
 
-bool tt_sock_is_wire(int error)
+bool tt_sock_is_network_error(int error)
 {
 	return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH ||
 	       error == ENETDOWN || error == EHOSTDOWN;
@@ -41,7 +40,7 @@ static bool is_same(const struct sockaddr_storage *a, const struct sockaddr *b)
 	return !memcmp(&six->sin6_addr, &((const struct sockaddr_in6 *)b)->sin6_addr, 16);
 }
 
-/* The interface with the socket's own address, if it is down: its name, else "" */
+/* The name of the interface with the socket's own address, if that is down, else "" */
 static void name_if_down(int fd, char name[TT_IFNAME])
 {
 	struct sockaddr_storage mine = { 0 };
@@ -64,7 +63,7 @@ bool tt_sock_silent(int fd, char *text, size_t bytes)
 	char down[TT_IFNAME];
 
 	name_if_down(fd, down);
-	if (down[0]) {                           /* then nothing is even repeated */
+	if (down[0]) {                           /* then TCP does not even retransmit */
 		snprintf(text, bytes, "interface %s, by which it is reached, is down", down);
 		return true;
 	}

@@ -1,17 +1,17 @@
 /*
- * comm.c - make and free a communicator
+ * comm.c - create and free a communicator
  *
- * Called by api. Joins through control (who is there), asks the hosts, opens the transports
- * (paths.c) and decides how this rank waits. Everything that ranks must decide alike is decided
- * from what control handed to all of them.
+ * Called by api. Steps: join through control, exchange facts about ranks and hosts, open the
+ * transports (paths.c), choose the wait policy of this rank. Every decision that must be equal on
+ * all ranks uses only data that control delivered to all of them.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/accelerator.h"
 #include "comm/comm.h"
-#include "gpu/gpu.h"
 #include "comm/comm_internal.h"
 #include "comm/paths.h"
 #include "comm/tuning.h"
@@ -24,16 +24,16 @@ static int host_topology(tuttiComm_t c)
 	return 0;
 }
 
-/* What each rank tells the others about itself. */
-struct neighbour {
+/* Facts that each rank sends to all others. */
+struct rank_facts {
 	struct tt_cores cores;
-	struct tt_locality place;
+	struct tt_locality locality;
 	uint64_t tuning_bytes;
 	bool device;
 };
 
-/* Cores and ranks of one host. here: room for nranks */
-static int cores_of_host(tuttiComm_t c, int host, const struct neighbour *all,
+/* Counts cores and ranks of one host. here: room for nranks */
+static int cores_of_host(tuttiComm_t c, int host, const struct rank_facts *all,
 			 struct tt_cores *here, int *ret_ranks)
 {
 	int n = 0;
@@ -45,8 +45,9 @@ static int cores_of_host(tuttiComm_t c, int host, const struct neighbour *all,
 	return tt_cores_count(here, n);
 }
 
-/* The host with the fewest cores for its ranks holds all others up: by it plans are chosen. */
-static void find_fewest_cores(tuttiComm_t c, const struct neighbour *all, struct tt_cores *here)
+/* The host with the fewest cores per rank delays all others, so the choice of plans uses that
+ * host. */
+static void find_fewest_cores(tuttiComm_t c, const struct rank_facts *all, struct tt_cores *here)
 {
 	int least_ranks = 0;
 
@@ -60,11 +61,11 @@ static void find_fewest_cores(tuttiComm_t c, const struct neighbour *all, struct
 	}
 }
 
-/* Who shares this rank's processors decides how it waits;
- * the others of the host come to the same answer. */
-static int decide_waiting(tuttiComm_t c, const struct neighbour *all, const char *wait)
+/* The wait policy depends on the ranks that share this rank's cores. All ranks of a host get the
+ * same answer. */
+static int choose_wait_policy(tuttiComm_t c, const struct rank_facts *all, const char *wait)
 {
-	static const char *const words[] = { [TT_WAIT_SPIN] = "spin", [TT_WAIT_YIELD] = "yield",
+	static const char *const names[] = { [TT_WAIT_SPIN] = "spin", [TT_WAIT_YIELD] = "yield",
 					     [TT_WAIT_SLEEP] = "sleep" };
 	struct tt_cores *here = malloc((size_t)c->nranks * sizeof(*here));
 	int ranks, cores;
@@ -78,39 +79,39 @@ static int decide_waiting(tuttiComm_t c, const struct neighbour *all, const char
 	c->crowded = ranks > cores;
 	c->policy = c->crowded ? TT_WAIT_YIELD : TT_WAIT_SPIN;
 	for (int p = TT_WAIT_SPIN; p <= TT_WAIT_SLEEP; p++)
-		if (!strcmp(wait, words[p]))
+		if (!strcmp(wait, names[p]))
 			c->policy = (enum tt_wait_policy)p;
 	tt_log(TT_LOG_DEBUG, "rank %d: %d ranks on %d cores of this host, wait %s", c->rank, ranks,
-	       cores, words[c->policy]);
+	       cores, names[c->policy]);
 	return 0;
 }
 
-/* Ranks that are bound to different parts of a host. Of two ranks there are no groups. */
-static int form_groups(tuttiComm_t c, const struct neighbour *all)
+/* Groups the ranks that are bound to different parts of a host. Two ranks form no groups. */
+static int form_groups(tuttiComm_t c, const struct rank_facts *all)
 {
-	struct tt_locality *places = malloc((size_t)c->nranks * sizeof(*places));
+	struct tt_locality *localities = malloc((size_t)c->nranks * sizeof(*localities));
 
 	c->group_of = malloc((size_t)c->nranks * sizeof(*c->group_of));
-	if (!places || !c->group_of) {
-		free(places);
+	if (!localities || !c->group_of) {
+		free(localities);
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
 	}
 	for (int r = 0; r < c->nranks; r++)
-		places[r] = all[r].place;
+		localities[r] = all[r].locality;
 	c->groups = (struct tt_topology){ .nranks = c->nranks, .host_of = c->group_of };
-	c->groups.nhosts = tt_groups_form(places, c->topology.host_of, c->nranks, c->group_of);
+	c->groups.nhosts = tt_groups_form(localities, c->topology.host_of, c->nranks, c->group_of);
 	if (c->groups.nhosts > c->topology.nhosts) {
 		c->topology.groups = &c->groups;
 		tt_log(TT_LOG_DEBUG, "rank %d: in group %d of %d", c->rank, c->group_of[c->rank],
 		       c->groups.nhosts);
 	}
-	free(places);
+	free(localities);
 	return 0;
 }
 
-static int look_around(tuttiComm_t c, const struct tt_env *env)
+static int exchange_facts(tuttiComm_t c, const struct tt_env *env)
 {
-	struct neighbour mine, *all = malloc((size_t)c->nranks * sizeof(*all));
+	struct rank_facts mine, *all = malloc((size_t)c->nranks * sizeof(*all));
 	int rc;
 
 	if (!all)
@@ -118,28 +119,27 @@ static int look_around(tuttiComm_t c, const struct tt_env *env)
 	memset(&mine, 0, sizeof(mine));
 	tt_cores_mine(&mine.cores);
 	if (c->nranks > 2)
-		mine.place = tt_locality_read(TT_SYS, mine.cores.mask);
-	rc = tt_gpu_open(c, env);
-	mine.device = c->gpu && !c->gpu->staged_only;
+		mine.locality = tt_locality_read(TT_SYS, mine.cores.mask);
+	rc = tt_accelerator.open(c, env, &mine.device);
 	if (!rc)
 		rc = tt_tuning_read(c, env->tuning, &mine.tuning_bytes);
 	if (!rc)
 		rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all,
 					  tt_deadline_ns(c->timeout_ms));
-	if (!rc && !(rc = decide_waiting(c, all, env->wait)) && c->nranks > 2)
+	if (!rc && !(rc = choose_wait_policy(c, all, env->wait)) && c->nranks > 2)
 		rc = form_groups(c, all);
 	if (!rc)
 		rc = tt_tuning_share(c, all[0].tuning_bytes);
 	for (int r = 0; !rc && r < c->nranks; r++)
 		mine.device &= all[r].device;
 	if (!rc && mine.device)
-		rc = tt_gpu_meet(c);
+		rc = tt_accelerator.exchange(c);
 	free(all);
 	return rc;
 }
 
-/* Another rank broke the communicator while this one may
- * be asleep in a transport. Thread: control's. */
+/* Another rank broke the communicator while this rank may sleep in a transport. Thread:
+ * control's. */
 static void wake_all(void *ctx)
 {
 	tuttiComm_t c = ctx;
@@ -148,21 +148,33 @@ static void wake_all(void *ctx)
 		c->ep[i]->t->wake(c->ep[i]);
 }
 
-/* Thread: control's. */
+/* Asks the transports for a lost message to peer. Thread: control's. */
 static bool lost(void *ctx, int peer, char *text, size_t bytes)
 {
 	tuttiComm_t c = ctx;
 
 	for (int i = 0; i < c->npaths; i++) {
-		struct tt_endpoint *ep = c->road[i].via[peer];
+		struct tt_endpoint *ep = c->path[i].via[peer];
 
-		if (ep->t->lost && ep->t->lost(ep, peer, text, bytes))
+		if (ep->t->fault_ops && ep->t->fault_ops->lost &&
+		    ep->t->fault_ops->lost(ep, peer, text, bytes))
 			return true;
 	}
 	return false;
 }
 
-tuttiComm_t tt_comm_blank(int rank, int nranks)
+static const struct tt_control_observer observer = { .broken = wake_all, .lost = lost };
+
+/* The name of an algorithm by its index in the table, for the error texts of control. */
+static const char *algorithm_name(unsigned algorithm)
+{
+	for (unsigned i = 0; tt_algorithms[i]; i++)
+		if (i == algorithm)
+			return tt_algorithms[i]->name;
+	return NULL;
+}
+
+tuttiComm_t tt_comm_alloc(int rank, int nranks)
 {
 	size_t n = (size_t)nranks;
 	tuttiComm_t c = tt_handle_new(sizeof(*c));
@@ -170,12 +182,13 @@ tuttiComm_t tt_comm_blank(int rank, int nranks)
 	if (!c)
 		return NULL;
 	tt_asymmetric_fence_prepare();
+	tt_call_name_algorithms(algorithm_name);
 	c->magic = TT_COMM_MAGIC;
 	c->fork_count = tt_fork_count();
 	c->rank = rank;
 	c->nranks = nranks;
 	c->maps = true;
-	c->npaths = tt_path_make(&c->road[0], nranks) == 0;
+	c->npaths = tt_path_make(&c->path[0], nranks) == 0;
 	c->p2p_sent = calloc(n, sizeof(uint64_t));
 	c->p2p_received = calloc(n, sizeof(uint64_t));
 	c->last_received = calloc(n, sizeof(uint64_t));
@@ -193,12 +206,10 @@ void tt_comm_free(tuttiComm_t c)
 	if (!c)
 		return;
 	atomic_store(&c->magic, 0);
-	if (c->ctl) {
-		tt_control_on_broken(c->ctl, NULL, NULL);
-		tt_control_on_awaited(c->ctl, NULL, NULL);
-	}
-	tt_gpu_close(c);
-	tt_am_close(c->mail);
+	if (c->ctl)
+		tt_control_unobserve(c->ctl, &observer, c);
+	tt_accelerator.close(c);
+	tt_am_close(c->am);
 	tt_paths_close(c);
 	tt_comm_deregister_all(c);
 	if (c->ctl)
@@ -209,12 +220,12 @@ void tt_comm_free(tuttiComm_t c)
 		free(k);
 	}
 	free(c->scratch);
-	free(c->stage);
+	free(c->bounce);
 	free(c->repeats);
 	free(c->user_ops);
 	for (int i = 0; i < TT_PATHS; i++) {
-		free(c->road[i].via);
-		free(c->road[i].links);
+		free(c->path[i].via);
+		free(c->path[i].links);
 	}
 	free(c->p2p_sent);
 	free(c->p2p_received);
@@ -225,21 +236,20 @@ void tt_comm_free(tuttiComm_t c)
 	tt_handle_free(c, sizeof(*c));
 }
 
-/* What is left to do once control stands; on failure the other ranks learn it from control at once.
- * No rank is through before all are. */
-int tt_comm_furnish(tuttiComm_t c, const struct tt_env *env)
+/* Completes a communicator after the join. After a failure control tells the other ranks at once.
+ * No rank returns before all ranks have called. */
+int tt_comm_setup(tuttiComm_t c, const struct tt_env *env)
 {
 	int rc;
 
-	if ((rc = host_topology(c)) || (rc = look_around(c, env)) ||
+	if ((rc = host_topology(c)) || (rc = exchange_facts(c, env)) ||
 	    (rc = tt_paths_open(c)) ||
-	    (rc = tt_am_make(c->ctl, c->rank, c->nranks, c->timeout_ms, &c->mail)) ||
+	    (rc = tt_am_make(c->ctl, c->rank, c->nranks, c->timeout_ms, &c->am)) ||
 	    (rc = tt_paths_agree(c))) {
 		tt_control_raise(c->ctl, rc, c->rank, tt_error_text());
 		return rc;
 	}
-	tt_control_on_broken(c->ctl, wake_all, c);
-	tt_control_on_awaited(c->ctl, lost, c);
+	tt_control_observe(c->ctl, &observer, c);
 	return 0;
 }
 
@@ -257,7 +267,7 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 		return tt_fail(TT_ARG,
 			       "rank %d of %d: nranks must be at least 1 and rank 0..nranks-1",
 			       rank, nranks);
-	c = tt_comm_blank(rank, nranks);
+	c = tt_comm_alloc(rank, nranks);
 	if (!c)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks", rank,
 			       nranks);
@@ -272,7 +282,7 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 	join.ifname = env.ifname;
 	join.host_id = env.host_id;
 	join.port_range = env.ports;
-	if ((rc = tt_control_join(&join, &c->ctl)) || (rc = tt_comm_furnish(c, &env)))
+	if ((rc = tt_control_join(&join, &c->ctl)) || (rc = tt_comm_setup(c, &env)))
 		goto free_comm;
 	*ret_comm = c;
 	return 0;
@@ -326,12 +336,12 @@ void *tt_comm_scratch(tuttiComm_t c, size_t bytes)
 
 void *tt_comm_bounce(tuttiComm_t c, size_t bytes)
 {
-	if (c->stage)
-		return c->stage;
-	c->stage = aligned_alloc(4096, bytes);
-	if (!c->stage)
-		tt_fail(TT_SYSTEM, "rank %d: no memory for a stage of %zu bytes", c->rank, bytes);
+	if (c->bounce)
+		return c->bounce;
+	c->bounce = aligned_alloc(4096, bytes);
+	if (!c->bounce)
+		tt_fail(TT_SYSTEM, "rank %d: no memory for a bounce buffer of %zu bytes", c->rank, bytes);
 	else
-		atomic_fetch_add(&c->allocations, 1), c->stage_bytes = bytes;
-	return c->stage;
+		atomic_fetch_add(&c->allocations, 1), c->bounce_bytes = bytes;
+	return c->bounce;
 }

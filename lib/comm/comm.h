@@ -1,8 +1,9 @@
 /*
- * comm.h - a communicator: who is in it, how each pair is reached, what is kept between calls
+ * comm.h - a communicator: its ranks, the path to each rank, caches between calls
  *
- * comm.c makes and frees it; run drives it; api checks what users hand in. Fields are written by
- * the thread that is inside a call (one at a time, see `turn`) unless a comment says otherwise.
+ * Owners: comm.c creates and frees; run executes calls; api checks the user's arguments. The thread
+ * inside a call writes the fields (one thread at a time, in ticket order), unless a comment says
+ * otherwise. "Agreed": equal on all ranks.
  */
 #ifndef TT_COMM_H
 #define TT_COMM_H
@@ -10,7 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "control/control.h"
 #include "am/am.h"
 #include "base/cores.h"
@@ -22,9 +23,10 @@
 #include "transports/transport.h"
 
 #define TT_COMM_MAGIC 0x7475746du
-#define TT_LANE_CHANNELS 8                     /* cursors of a collective, at most */
-#define TT_P2P_CHANNEL TT_LANE_CHANNELS        /* Send and Recv have a channel of their own */
-#define TT_P2P_CHANNELS 4                      /* or, by cards of several ports, one for each */
+#define TT_LANE_CHANNELS 8                     /* lanes of a collective (cursors), at most */
+#define TT_P2P_CHANNEL TT_LANE_CHANNELS        /* channel of Send and Recv */
+/* channels of Send and Recv, one per port of a NIC with several ports */
+#define TT_P2P_CHANNELS 4
 #define TT_CHANNELS (TT_LANE_CHANNELS + TT_P2P_CHANNELS)
 #define TT_MAX_TRANSPORTS 8
 #define TT_PATHS 2
@@ -34,36 +36,37 @@
 struct tt_cached_plan {
 	struct tt_cached_plan *next;
 	const struct tt_algorithm *algorithm;
-	uint8_t number;                        /* of the algorithm, for the call's signature */
-	int root, channels[TT_PATHS];          /* of each road, links 0..channels-1 are connected */
+	/* number of the algorithm, for the call's signature */
+	uint8_t number;
+	/* per path: links of channels 0..channels-1 are connected */
+	int root, channels[TT_PATHS];
 	struct tt_plan *plan;
 };
 
-/* The answer to "which plan for this call", remembered so that a call looks nothing up by name. */
+/* Cached answer to "which plan for this call": a call looks up nothing by name. */
 struct tt_memo {
 	struct tt_cached_plan *kept;
 	size_t bytes;
 	uint8_t collective, road;
 	int root;
-	/* binding, and the digest of the call that was last bound, are there: */
+	/* binding and digest belong to `call`, the call bound last: */
 	bool bound;
 	struct tt_binding binding;
 	struct tt_call call;
 	uint64_t digest;
 };
 
-struct tt_user_op {                            /* tuttiRedOpCreatePreMulSum */
+struct tt_user_op {                            /* op of tuttiRedOpCreatePreMulSum */
 	bool used;
 	tuttiDataType_t type;
-	const void *device;                    /* read at every call, or NULL: */
-	uint64_t value;                        /* the element's bytes */
+	const void *device;                    /* scalar read at every call, or NULL: value */
+	uint64_t value;                        /* bytes of the scalar */
 };
 
-/* What a call of few bytes needs, kept so that the next one like it looks nothing up
- * (local/express.c). */
+/* Cached parameters of a small allreduce through shared-memory slots (local/express.c). */
 #define TT_EXPRESS_ROWS 16
 struct tt_express {
-	tt_reduce_fn *reduce;                  /* NULL: the row is empty */
+	tt_reduce_fn *reduce;                  /* NULL: empty row */
 	size_t count, bytes;
 	unsigned type, op;
 	struct tt_call call;
@@ -78,123 +81,132 @@ static inline unsigned tt_express_row(size_t count, tuttiDataType_t type, tuttiR
 
 enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
 
-/* What was found about large calls of one collective and size (local/single_copy_choice.c).
- * What counts calls is agreed. */
+/* History of large calls of one collective and size class, to choose between messages and single
+ * copy (local/single_copy_choice.c). Counters of calls are agreed. */
 #define TT_SINGLE_COPY_SIZES 6
 struct tt_single_copy_history {
-	/* meetings in a row that led to nothing; calls that did without */
+	/* consecutive address exchanges without a single copy; calls without an exchange since */
 	unsigned in_vain, passed_by;
 	struct tt_single_copy_trial {
-		/* this rank's last two calls, by messages and by reading */
+		/* this rank's last two calls: [by messages, by single copy] */
 		uint32_t ns[2][2];
-		bool timed;                    /* the call at hand goes there */
-		/* agreed: reading is taken now, and is the quicker as far as is known; the other
-		 * has won the last trial */
+		bool timed;                    /* the running call is timed */
+		/* agreed: single copy in use now; single copy preferred so far; the other way won
+		 * the last trial */
 		bool reads, prefers, won;
-		/* calls until the next trial begins or ends; between trials, 0: none was yet */
+		/* calls left of the trial or of the gap; length of the gap between trials, 0:
+		 * no trial yet */
 		uint32_t left, gap;
-	} trial[2];                            /* not in place, in place */
+	} trial[2];                            /* out of place, in place */
 };
 
-/* One way to every peer. A call takes one of them, all ranks the same. */
+/* Path: one endpoint for each peer. A call takes one path, the same on all ranks. */
 struct tt_path {
 	struct tt_endpoint **via;              /* [nranks] */
 	struct tt_link **links;                /* [TT_CHANNELS * nranks], NULL until connected */
-	bool expects;                          /* one of them wants to know where messages belong */
-	uint32_t spins;                        /* the least of the transports that reach peers */
+	/* some transport supports preposted receives (early RTR) */
+	bool preposts;
+	uint32_t spins;                        /* minimum of the transports' spins */
 };
 
 struct tuttiComm {
-	atomic_uint magic;                     /* 0: gone */
-	unsigned fork_count;                   /* of the process that made it */
+	atomic_uint magic;                     /* TT_COMM_MAGIC; 0: freed */
+	unsigned fork_count;                   /* fork count of the creating process */
 	int rank, nranks;
 	uint32_t timeout_ms;
 	char name[64], transport[16], algo[64];
-	size_t tile_bytes;                     /* asked for; 0: chosen */
+	size_t tile_bytes;                     /* TUTTI_TILE_BYTES; 0: chosen by the library */
 	struct tt_control *ctl;
-	uint64_t quorum_done;                  /* number of the last quorum result this rank got */
-	int quorum_tag;                        /* of its last quorum call */
-	uint64_t shrinks;                      /* begun */
-	struct tt_am *mail;                  /* goes on when calls cannot (am/am.h) */
-	struct tt_gpu *gpu;                 /* NULL: no GPU (gpu/gpu.h) */
+	/* number of the last quorum result that this rank got */
+	uint64_t quorum_done;
+	int quorum_tag;                        /* number of the last quorum call */
+	uint64_t shrinks;                      /* shrinks begun */
+	/* active messages; usable while collectives are broken (am/am.h) */
+	struct tt_am *am;
+	/* state of the accelerator (comm/accelerator.h); NULL: none */
+	struct tt_gpu *gpu;
 
-	/* how each pair is reached */
-	struct tt_world world, nic_world;     /* nic_world: what verbs is lent */
+	/* paths to peers */
+	struct tt_world world, nic_world;     /* nic_world: for the verbs transport */
 	struct tt_topology topology, groups;   /* topology.groups is &groups, or NULL */
-	int *group_of;                         /* [nranks], groups' */
-	bool one_host, over_tcp;               /* agreed facts for the choice of a plan; and: */
-	int cores;                             /* of the host that has fewest for its ranks */
-	struct tt_cost *cost;                  /* rank 0's table, NULL: the built-in one */
+	int *group_of;                         /* [nranks] group of each rank; used by groups */
+	bool one_host, over_tcp;               /* agreed inputs of the plan choice; also: */
+	/* cores of the host with the fewest cores per rank */
+	int cores;
+	struct tt_cost *cost;                  /* cost table of rank 0; NULL: the built-in table */
 	struct tt_endpoint *ep[TT_MAX_TRANSPORTS];
 	int nep;
-	/* [0] by the first transport that reaches the peer; [1] like it, but between hosts by
-	 * cards, when all hosts reach each other so; then [0] is tcp there */
-	struct tt_path road[TT_PATHS];
-	int npaths, p2p_road;                  /* agreed, and: */
-	/* class (cost.h) of the cards for all messages to other hosts, 0: there are none */
-	uint8_t card;
+	/* [0]: the first transport that reaches the peer. [1]: only if all hosts reach each other
+	 * by NICs: NICs between hosts, [0] within a host; then [0] has tcp between hosts. */
+	struct tt_path path[TT_PATHS];
+	int npaths, p2p_path;                  /* agreed; also: */
+	/* link class (cost.h) of the NICs for all messages between hosts; 0: none */
+	uint8_t nic_class;
 
 	/* calls */
 	uint64_t seq;                          /* collectives started */
-	/* a digest of all of them; its high half is the stamp of the newest */
+	/* digest of all collectives; its high half is the stamp of the newest */
 	uint64_t history;
-	struct tt_endpoint *slots;            /* reaches all and can cast, or NULL; agreed */
+	/* endpoint that reaches all ranks and has shared-memory slots, or NULL; agreed */
+	struct tt_endpoint *slots;
 	uint64_t slot_posts;
-	/* ordinary memory of all by all (direct.c); agreed */
+	/* every rank can read every rank's ordinary memory (single copy by CMA); agreed */
 	enum { TT_READS_UNTRIED, TT_READS_NOT, TT_READS } reads;
-	struct tt_single_copy_history ways[TT_SENDRECV][TT_SINGLE_COPY_SIZES];
+	struct tt_single_copy_history single_copy[TT_SENDRECV][TT_SINGLE_COPY_SIZES];
 	int cma;                               /* TUTTI_CMA, as in struct tt_world */
-	/* TUTTI_IB_..., as in struct tt_world; devices points to: */
+	/* TUTTI_IB_..., as in struct tt_world; ib.devices points to: */
 	struct tt_verbs_settings ib;
 	char ib_devices[128];
-	bool maps;                             /* the same for windows; agreed */
-	void *stage;                           /* where it is read to */
-	size_t stage_bytes;
-	uint64_t *p2p_sent, *p2p_received;     /* [nranks] */
-	/* [nranks] the last collective in which a message of theirs came */
+	/* every rank can map every rank's windows (tuttiMemAlloc); agreed */
+	bool maps;
+	void *bounce;                          /* bounce buffer: destination of single copies */
+	size_t bounce_bytes;
+	uint64_t *p2p_sent, *p2p_received;     /* [nranks] point-to-point messages */
+	/* [nranks] last collective in which this rank received a message from each rank */
 	uint64_t *last_received;
 	struct tt_cached_plan *kept;
 	struct tt_memo memo[TT_MEMOS];
 	struct tt_express express[TT_EXPRESS_ROWS];
 	struct tt_repeat *repeats;                     /* [TT_REPEATS], or NULL (run/repeat.c) */
-	/* 1 + number of the candidate, + TT_CHOSE_NIC, or 0 */
+	/* 1 + number of the candidate, + TT_CHOSE_NIC; 0: not chosen yet */
 	uint8_t chosen[TT_SENDRECV][TT_SIZE_CLASSES];
 #define TT_CHOSE_NIC 0x80
 	void *scratch;
 	size_t scratch_bytes;
-	struct tt_registration *registrations; /* under lock */
+	struct tt_registration *registrations; /* list of registered buffers; under lock */
 	struct tt_user_op *user_ops;
 	int nuser_ops;
 
 	/* waiting */
 	enum tt_wait_policy policy;
-	uint32_t spins;                        /* of the road of the last wait */
+	uint32_t spins;                        /* spins of the path of the last wait */
 	uint32_t impatience, waits;            /* see wait.c; also: */
 	uint32_t yield_ns, pause_ms;
 	uint64_t paused_until_ns;
-	uint8_t barrier_byte;                  /* what tuttiBarrier reduces; always 0 */
+	uint8_t barrier_byte;                  /* operand of tuttiBarrier; always 0 */
 	bool crowded;                          /* more ranks than cores on this host */
-	int ranks_here;                        /* on this host */
-	const char *fault_what;                /* TUTTI_FAULT for this rank, NULL: none */
+	int ranks_here;                        /* number of ranks on this host */
+	const char *fault_what;                /* TUTTI_FAULT of this rank; NULL: none */
 	uint64_t fault_step, steps;
 
-	/* turns: calls of one communicator run in call order, whichever thread runs them */
-	pthread_mutex_t lock;                  /* guards the error text */
-	uint64_t next_ticket, serving;         /* under turn.c's lock */
-	atomic_bool queued;                    /* a stream was used with it: tickets are needed */
-	atomic_int inside;                     /* calls and batches under way: abort waits */
-	/* the same of the one that calls, who alone writes it, without a fence */
+	/* ticket order: calls of one communicator run in call order, in whichever thread */
+	pthread_mutex_t lock;                  /* guards the fields that say "under lock" */
+	uint64_t next_ticket, serving;         /* under the lock of run/order.c */
+	atomic_bool queued;                    /* some call used a stream: calls need tickets */
+	/* calls and batches in progress; abort waits for 0 */
+	atomic_int inside;
+	/* calls in progress of the calling thread, the only writer: no atomic add, no fence */
 	atomic_int callers;
 	atomic_bool finalized;
-	int error;                             /* TT_..., first one wins; under lock */
+	int error;                             /* TT_ code; the first error wins; under lock */
 	char error_text[1024];
 
 	atomic_uint_fast64_t operations, sleeps, allocations;
 };
 
-/* quorum_call.c: one call of tuttiAllReduceQuorum */
+/* quorum_call.c: arguments and result of one tuttiAllReduceQuorum */
 struct tt_quorum_call {
-	const void *in;                        /* NULL: nothing to contribute */
+	const void *in;                        /* NULL: no contribution */
 	void *out, *carry;
 	size_t count;
 	tuttiDataType_t type;
@@ -202,15 +214,16 @@ struct tt_quorum_call {
 	int k;
 	uint32_t deadline_ms;
 	bool every;
-	uint64_t number, newest;               /* of the operation it is for; then the rest: */
+	uint64_t number, newest;               /* number: the operation; outputs from here on: */
 	tuttiQuorumMine_t mine;
 	int used;
 	uint64_t mask[TUTTI_QUORUM_RANKS / 64];
 };
-/* 0 | what tuttiAllReduceQuorum returns. Blocks. */
+/* Runs the call. 0 | as tuttiAllReduceQuorum. Blocks. */
 int tt_quorum_run(tuttiComm_t comm, struct tt_quorum_call *call);
 
-/* What tuttiComm_t must be before anything is read from it: 0 | TT_ARG with the sentence. */
+/* Checks that comm is a live communicator of this process, before anything is read from it. 0 |
+ * TT_ARG */
 int tt_comm_check(tuttiComm_t comm);
 
 static inline bool tt_comm_is_live(const struct tuttiComm *c)
@@ -218,10 +231,10 @@ static inline bool tt_comm_is_live(const struct tuttiComm *c)
 	return atomic_load_explicit(&c->magic, memory_order_relaxed) == TT_COMM_MAGIC;
 }
 
-/* The same, and comm is not freed by tuttiCommAbort before tt_comm_leave.
- * Counted first, then looked at again, because it may be aborted in between;
- * the memory of a handle stays ours, so that this is safe. Between the two
- * belongs a fence, which abort pays for (membarrier.c). One caller at a time. */
+/* Begins a call of a checked communicator: tuttiCommAbort does not free comm before tt_comm_leave.
+ * Returns false if comm was aborted. Counts first, then checks again, because an abort may run in
+ * between; the memory of a handle is never unmapped, so the access is safe. The fence needed
+ * between both is on the side of abort (asymmetric fence). One caller at a time. */
 static inline bool tt_comm_begin(tuttiComm_t c)
 {
 	atomic_store_explicit(&c->callers,
@@ -248,7 +261,7 @@ static inline int tt_comm_enter(tuttiComm_t c)
 	return tt_comm_check(c);
 }
 
-/* The same for a thread that is not the caller. */
+/* As tt_comm_enter, for any thread. End: decrement inside. */
 static inline int tt_comm_visit(tuttiComm_t c)
 {
 	int rc = tt_comm_check(c);
@@ -262,37 +275,36 @@ static inline int tt_comm_visit(tuttiComm_t c)
 	return tt_comm_check(c);
 }
 
-/* Join; config may be NULL. Results as tuttiCommInitRankConfig. */
+/* Joins; config may be NULL. Returns as tuttiCommInitRankConfig. */
 int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfig_t *config,
 		 tuttiComm_t *ret_comm);
-/* code: 0, or why this rank cannot take part,
- * with this thread's last sentence: then all ranks fail. */
+/* code: 0, or the error (text: last error of this thread) for which this rank cannot take part;
+ * then all ranks fail. */
 int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, int code,
 		  tuttiComm_t *ret_comm);
-/* Of those that are left, without those on the callers' list ([nranks];
- * nexcluded 0: there is none). */
+/* Shrinks to the surviving ranks without the excluded ones ([nranks]; nexcluded 0: no list). */
 int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 		   const tuttiConfig_t *config, tuttiComm_t *ret_comm);
 void tt_comm_free(tuttiComm_t comm);
 
-/* The link to (peer, channel) of a road, connected and ready; waits at most until deadline_ns.
- * in: what this rank is in meanwhile. 0 | < 0 */
-int tt_comm_connect(tuttiComm_t comm, const struct tt_path *road, int peer, int channel,
+/* Connects the link (peer, channel) of a path; waits at most until deadline_ns. in: state that this
+ * rank reports while it waits. 0 | < 0 */
+int tt_comm_connect(tuttiComm_t comm, const struct tt_path *path, int peer, int channel,
 		    const struct tt_blocked *in, uint64_t deadline_ns);
 
-/* registration.c. 0 | TT_SYSTEM; 0 | TT_ARG */
+/* registration.c. register: 0 | TT_SYSTEM; deregister: 0 | TT_ARG */
 int tt_comm_register(tuttiComm_t comm, const void *start, size_t bytes, void **ret_handle);
 int tt_comm_deregister(tuttiComm_t comm, void *handle);
 void tt_comm_deregister_all(tuttiComm_t comm);
 
-/* Remember the first failure of the communicator; returns code. Text: this thread's sentence. */
+/* Records the first failure of the communicator, with the last error text of this thread. Returns
+ * code. */
 int tt_comm_failed(tuttiComm_t comm, int code);
 
-/* At least bytes of memory that keeps its place until the next larger request;
- * NULL: tt_fail was called. */
+/* Scratch memory of at least `bytes`, valid until a larger request. NULL: tt_fail was called */
 void *tt_comm_scratch(tuttiComm_t comm, size_t bytes);
 
-/* The stage, made at the first call, which says how large it is. NULL: tt_fail was called. */
+/* The bounce buffer, allocated by the first call with its `bytes`. NULL: tt_fail was called */
 void *tt_comm_bounce(tuttiComm_t comm, size_t bytes);
 
 #endif

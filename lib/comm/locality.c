@@ -1,9 +1,8 @@
 /*
- * locality.c - the package, NUMA node and L3 cache that a rank's processors are in
+ * locality.c - the package, NUMA node and L3 cache of a rank's processors
  *
- * Called by comm.c and `tutti info` (locality.h). Straight from /sys: hwloc knows the same and more,
- * but reads all of the machine, which takes longer than joining may. tests/unit/test_locality.c holds this
- * against hwloc.
+ * Called by comm.c and `tutti info` (locality.h). Reads /sys directly: hwloc reads the whole
+ * machine, which takes longer than a join may take. tests/unit/test_locality.c compares with hwloc.
  */
 #include "comm/locality.h"
 
@@ -28,7 +27,7 @@ static int lowest(const uint64_t mask[TT_CPU_WORDS])
 	return -1;
 }
 
-/* The lowest processor of the list in a file, if that has all of mask; else -1. */
+/* Reads the CPU list of a file. Returns its lowest processor if the list contains mask, else -1. */
 static int holder(const char *path, const uint64_t mask[TT_CPU_WORDS])
 {
 	uint64_t list[TT_CPU_WORDS];
@@ -41,16 +40,16 @@ static int holder(const char *path, const uint64_t mask[TT_CPU_WORDS])
 	return lowest(list);
 }
 
-/* ---- the file of each level that lists the processors which share it with cpu ---------------- */
+/* ---- files in /sys with the processors that share a level with cpu --------------------------- */
 
 static void package_file(const char *sys, int cpu, char *path, size_t bytes)
 {
 	snprintf(path, bytes, "%s/cpu/cpu%d/topology/package_cpus_list", sys, cpu);
-	if (access(path, F_OK))                          /* its name before Linux 5.3 */
+	if (access(path, F_OK))                          /* name before Linux 5.3 */
 		snprintf(path, bytes, "%s/cpu/cpu%d/topology/core_siblings_list", sys, cpu);
 }
 
-/* A processor's folder has an entry with the name of its node. */
+/* The folder of a processor has an entry named after its NUMA node. */
 static void node_file(const char *sys, int cpu, char *path, size_t bytes)
 {
 	struct dirent *e;
@@ -84,15 +83,15 @@ struct tt_locality tt_locality_read(const char *sys, const uint64_t mask[TT_CPU_
 	static void (*const file_of[TT_LEVELS])(const char *, int, char *, size_t) = {
 		[TT_PACKAGE] = package_file, [TT_NUMA_NODE] = node_file, [TT_L3_CACHE] = l3_file,
 	};
-	struct tt_locality place = { { -1, -1, -1 } };
+	struct tt_locality locality = { { -1, -1, -1 } };
 	int cpu = lowest(mask);
 	char path[256];
 
 	for (int level = 0; cpu >= 0 && level < TT_LEVELS; level++) {
 		file_of[level](sys, cpu, path, sizeof(path));
-		place.in[level] = (int16_t)holder(path, mask);
-		if (level == TT_PACKAGE && place.in[level] < 0)
+		locality.in[level] = (int16_t)holder(path, mask);
+		if (level == TT_PACKAGE && locality.in[level] < 0)
 			break;
 	}
-	return place;
+	return locality;
 }

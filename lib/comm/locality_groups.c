@@ -1,20 +1,20 @@
 /*
- * locality_groups.c - which ranks of a host belong together (locality.h)
+ * locality_groups.c - compute the groups of ranks of each host (locality.h)
  *
- * Called by comm.c with what all ranks told each other, so that all come to the same groups; and by
+ * Called by comm.c with data that all ranks exchanged, so all ranks compute the same groups; and by
  * `tutti info`.
  */
 #include "comm/locality.h"
 
-/* Is rank r on that host, and in one place of this level with rank `like`? */
-static bool together(const struct tt_locality *places, const int *host_of, int like, int r, int level)
+/* True if ranks r and `like` share a host and an object of this level. */
+static bool is_same_domain(const struct tt_locality *localities, const int *host_of, int like, int r, int level)
 {
 	return host_of[r] == host_of[like] &&
-	       (level == TT_LEVELS || places[r].in[level] == places[like].in[level]);
+	       (level == TT_LEVELS || localities[r].in[level] == localities[like].in[level]);
 }
 
-/* The outermost level at which ranks differ, if it does not leave every one alone. */
-int tt_groups_level(const struct tt_locality *places, const int *host_of, int n, int first)
+/* Finds the outermost level at which ranks differ, unless no two ranks share an object there. */
+int tt_groups_level(const struct tt_locality *localities, const int *host_of, int n, int first)
 {
 	for (int level = 0; level < TT_LEVELS; level++) {
 		bool divides = false, joins = false;
@@ -22,9 +22,9 @@ int tt_groups_level(const struct tt_locality *places, const int *host_of, int n,
 		for (int r = first; r < n; r++) {
 			if (host_of[r] != host_of[first])
 				continue;
-			divides |= places[r].in[level] != places[first].in[level];
-			for (int q = r + 1; q < n && places[r].in[level] >= 0 && !joins; q++)
-				joins = together(places, host_of, r, q, level);
+			divides |= localities[r].in[level] != localities[first].in[level];
+			for (int q = r + 1; q < n && localities[r].in[level] >= 0 && !joins; q++)
+				joins = is_same_domain(localities, host_of, r, q, level);
 		}
 		if (divides)
 			return joins ? level : TT_LEVELS;
@@ -32,23 +32,23 @@ int tt_groups_level(const struct tt_locality *places, const int *host_of, int n,
 	return TT_LEVELS;
 }
 
-/* Gives the ranks of the host of rank `first`, its lowest, their groups. */
-static void divide_host(const struct tt_locality *places, const int *host_of, int n, int first,
+/* Assigns groups to the ranks of one host. first: its lowest rank */
+static void divide_host(const struct tt_locality *localities, const int *host_of, int n, int first,
 			int *group_of, int *ngroups)
 {
-	int level = tt_groups_level(places, host_of, n, first);
+	int level = tt_groups_level(localities, host_of, n, first);
 
 	for (int r = first; r < n; r++) {
 		if (host_of[r] != host_of[first] || group_of[r] >= 0)
 			continue;
 		for (int q = r; q < n; q++)
-			if (together(places, host_of, r, q, level))
+			if (is_same_domain(localities, host_of, r, q, level))
 				group_of[q] = *ngroups;
 		(*ngroups)++;
 	}
 }
 
-/* New numbers, in order of the lowest ranks: a group takes the next when its first rank comes. */
+/* Renumbers the groups in order of their lowest ranks. */
 static void renumber(int n, int *group_of)
 {
 	int next = 0;
@@ -67,7 +67,7 @@ static void renumber(int n, int *group_of)
 		group_of[r] = -1 - group_of[r];
 }
 
-int tt_groups_form(const struct tt_locality *places, const int *host_of, int n, int *ret_group_of)
+int tt_groups_form(const struct tt_locality *localities, const int *host_of, int n, int *ret_group_of)
 {
 	int ngroups = 0;
 
@@ -75,7 +75,7 @@ int tt_groups_form(const struct tt_locality *places, const int *host_of, int n, 
 		ret_group_of[r] = -1;
 	for (int r = 0; r < n; r++)
 		if (ret_group_of[r] < 0)
-			divide_host(places, host_of, n, r, ret_group_of, &ngroups);
+			divide_host(localities, host_of, n, r, ret_group_of, &ngroups);
 	renumber(n, ret_group_of);
 	return ngroups;
 }

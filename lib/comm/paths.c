@@ -1,11 +1,11 @@
 /*
- * paths.c - which transport carries which pair of ranks
+ * paths.c - choice of the transport for each pair of ranks
  *
  * Called by comm when ranks join, and by run when a plan needs a link for the first time. The first
- * transport of the table that reaches a peer carries the pair; both sides come to the same answer
- * because `reaches` is symmetric. Where cards lead to all ranks of all other hosts there are two
- * roads, by tcp and by cards, and each call takes the one that is predicted to be quicker
- * (model/choose.c); links are opened when a call first takes them.
+ * transport of the table that reaches a peer carries the pair; both sides choose the same one
+ * because `reaches` is symmetric. If NICs reach all ranks of all other hosts, two paths exist, by
+ * tcp and by NICs, and each call takes the path with the shorter predicted time (model/choose.c).
+ * Links are connected when a call first uses them.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -13,15 +13,16 @@
 #include <string.h>
 #include <time.h>
 
+#include "comm/accelerator.h"
 #include "comm/paths.h"
-#include "gpu/gpu.h"
 #include "plan/bind.h"
 
-#define YIELDS 50                  /* before sleeping, while a peer connects */
+#define YIELDS 50                  /* yields before sleeps, while a peer connects */
 #define PAUSE_MIN_NS 50000u
 #define PAUSE_MAX_NS 1000000u
 #define ASK_AFTER_NS 500000000ull
-#define P2P_BYTES (64u << 10)      /* Send and Recv go the way that is quicker for so many */
+/* message size at which the faster path for Send and Recv is chosen */
+#define P2P_BYTES (64u << 10)
 
 static int dial(void *ctx, int peer, int channel, int *ret_fd)
 {
@@ -37,13 +38,13 @@ static int take(void *ctx, int peer, int channel, int *ret_fd)
 	return tt_control_take(c->ctl, peer, channel, ret_fd);
 }
 
-/* Links by cards beside those by tcp: other channels to whoever connects them. */
-static int dial_card(void *ctx, int peer, int channel, int *ret_fd)
+/* Links by NICs exist beside links by tcp: their sockets have other channel numbers. */
+static int dial_nic(void *ctx, int peer, int channel, int *ret_fd)
 {
 	return dial(ctx, peer, TT_CHANNELS + channel, ret_fd);
 }
 
-static int take_card(void *ctx, int peer, int channel, int *ret_fd)
+static int take_nic(void *ctx, int peer, int channel, int *ret_fd)
 {
 	return take(ctx, peer, TT_CHANNELS + channel, ret_fd);
 }
@@ -57,16 +58,16 @@ static int allgather(void *ctx, const void *mine, size_t bytes, void *all)
 
 static int fetch(void *ctx, void *to, const void *from, size_t bytes)
 {
-	return tt_gpu_fetch(ctx, to, from, bytes);
+	return tt_accelerator.fetch(ctx, to, from, bytes);
 }
 
-/* auto: all of them; a name: that one, and self for messages to oneself */
+/* auto: every transport; a name: that transport, and self for messages to this rank */
 static bool allowed(tuttiComm_t c, const struct tt_transport *t)
 {
 	if (c->nranks == 1 && t != &tt_self)
 		return false;
 	if (t == &tt_verbs && c->one_host && strcmp(c->transport, t->name))
-		/* shared memory is there; the exchange of addresses would be for nothing */
+		/* shared memory serves one host: skip the address exchange of verbs */
 		return false;
 	return t == &tt_self || !strcmp(c->transport, "auto") || !strcmp(c->transport, t->name);
 }
@@ -99,21 +100,21 @@ static int open_one(tuttiComm_t c, const struct tt_transport *t)
 		tt_log(TT_LOG_INFO, "rank %d: no transport %s on this host: %s", c->rank, t->name,
 		       why);
 	}
-	/* open is collective: a rank that cannot use the transport still takes part and reaches
-	 * nobody by it */
+	/* open is collective: a rank that cannot use the transport still takes part, and reaches no
+	 * peer with it */
 	rc = t->open(t == &tt_verbs ? &c->nic_world : &c->world, &c->ep[c->nep]);
 	if (!rc)
 		c->nep++;
 	return rc;
 }
 
-static bool insists_on(tuttiComm_t c, const struct tt_transport *t)
+static bool is_requested(tuttiComm_t c, const struct tt_transport *t)
 {
 	return !strcmp(c->transport, t->name);
 }
 
-/* Could a card that software emulates be quicker than tcp, for messages of some size? */
-static bool is_software_worth(tuttiComm_t c)
+/* True if a software NIC (Soft-RoCE) may be faster than tcp for some message size. */
+static bool is_soft_nic_faster(tuttiComm_t c)
 {
 	const struct tt_cost *cost = c->cost ? c->cost : &tt_cost_builtin;
 
@@ -124,13 +125,13 @@ static bool is_software_worth(tuttiComm_t c)
 	return false;
 }
 
-/* ---- roads ----------------------------------------------------------------------------------- */
+/* ---- paths ----------------------------------------------------------------------------------- */
 
-int tt_path_make(struct tt_path *road, int nranks)
+int tt_path_make(struct tt_path *path, int nranks)
 {
-	road->via = calloc((size_t)nranks, sizeof(struct tt_endpoint *));
-	road->links = calloc((size_t)nranks * TT_CHANNELS, sizeof(struct tt_link *));
-	return road->via && road->links ? 0 : TT_SYSTEM;
+	path->via = calloc((size_t)nranks, sizeof(struct tt_endpoint *));
+	path->links = calloc((size_t)nranks * TT_CHANNELS, sizeof(struct tt_link *));
+	return path->via && path->links ? 0 : TT_SYSTEM;
 }
 
 static struct tt_endpoint *endpoint_of(tuttiComm_t c, const struct tt_transport *t)
@@ -146,21 +147,21 @@ static bool is_emulated(const struct tt_endpoint *ep, int peer)
 	return ep->t->emulated && ep->t->emulated(ep, peer);
 }
 
-/* The first transport that reaches a peer carries the pair; NULL where none does. */
-static void choose_ways(tuttiComm_t c)
+/* The first transport that reaches a peer carries the pair; NULL: none does. */
+static void choose_transports(tuttiComm_t c)
 {
-	struct tt_path *road = &c->road[0];
+	struct tt_path *path = &c->path[0];
 
 	for (int peer = 0; peer < c->nranks; peer++)
-		for (int i = 0; i < c->nep && !road->via[peer]; i++)
+		for (int i = 0; i < c->nep && !path->via[peer]; i++)
 			if (c->ep[i]->t->reaches(c->ep[i], peer) &&
-			    (insists_on(c, c->ep[i]->t) || !is_emulated(c->ep[i], peer)))
-				road->via[peer] = c->ep[i];
+			    (is_requested(c, c->ep[i]->t) || !is_emulated(c->ep[i], peer)))
+				path->via[peer] = c->ep[i];
 }
 
-/* The class of the cards by which this rank reaches all that are on other hosts (or all, if they
- * were asked for), or none. */
-static enum tt_link_class card_to_all(tuttiComm_t c)
+/* Link class of the NICs that reach every rank on other hosts (every rank, if the user named
+ * verbs), or TT_NO_NIC. */
+static enum tt_link_class nic_class_to_all(tuttiComm_t c)
 {
 	struct tt_endpoint *ep = endpoint_of(c, &tt_verbs);
 	enum tt_link_class class = TT_LINK_VERBS;
@@ -168,9 +169,9 @@ static enum tt_link_class card_to_all(tuttiComm_t c)
 	if (!ep || c->nranks == 1)
 		return TT_NO_NIC;
 	for (int peer = 0; peer < c->nranks; peer++) {
-		bool near = c->topology.host_of[peer] == c->topology.host_of[c->rank];
+		bool same_host = c->topology.host_of[peer] == c->topology.host_of[c->rank];
 
-		if (peer == c->rank || (near && !insists_on(c, &tt_verbs)))
+		if (peer == c->rank || (same_host && !is_requested(c, &tt_verbs)))
 			continue;
 		if (!ep->t->reaches(ep, peer))
 			return TT_NO_NIC;
@@ -180,53 +181,53 @@ static enum tt_link_class card_to_all(tuttiComm_t c)
 	return class;
 }
 
-/* All hosts reach each other by cards, and by tcp: a road for each. */
-static int fork_road(tuttiComm_t c)
+/* Adds the NIC path: all hosts reach each other by NICs, and by tcp. */
+static int add_nic_path(tuttiComm_t c)
 {
 	const struct tt_cost *cost = c->cost ? c->cost : &tt_cost_builtin;
 	struct tt_endpoint *tcp = endpoint_of(c, &tt_tcp), *verbs = endpoint_of(c, &tt_verbs);
 
-	if (tt_path_make(&c->road[1], c->nranks))
+	if (tt_path_make(&c->path[1], c->nranks))
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for links to %d ranks", c->rank,
 			       c->nranks);
 	c->npaths = 2;
 	for (int peer = 0; peer < c->nranks; peer++) {
-		bool near = c->topology.host_of[peer] == c->topology.host_of[c->rank];
+		bool same_host = c->topology.host_of[peer] == c->topology.host_of[c->rank];
 
-		c->road[0].via[peer] = near ? c->road[0].via[peer] : tcp;
-		c->road[1].via[peer] = near ? c->road[0].via[peer] : verbs;
+		c->path[0].via[peer] = same_host ? c->path[0].via[peer] : tcp;
+		c->path[1].via[peer] = same_host ? c->path[0].via[peer] : verbs;
 	}
-	c->p2p_road = tt_cost_message_ps(cost, (enum tt_link_class)c->card, P2P_BYTES) <
+	c->p2p_path = tt_cost_message_ps(cost, (enum tt_link_class)c->nic_class, P2P_BYTES) <
 		      tt_cost_message_ps(cost, TT_LINK_HOSTS, P2P_BYTES);
 	return 0;
 }
 
-/* What a road is like, now that it is known where it leads. */
-static void look_at(tuttiComm_t c, struct tt_path *road)
+/* Summarizes the transports of a path. */
+static void note_transports(tuttiComm_t c, struct tt_path *path)
 {
 	for (int peer = 0; peer < c->nranks; peer++) {
-		const struct tt_transport *t = road->via[peer]->t;
+		const struct tt_transport *t = path->via[peer]->t;
 
-		road->expects |= t->expect != NULL;
-		if (!peer || t->spins < road->spins)
-			road->spins = t->spins;
+		path->preposts |= t->zcopy_ops != NULL;
+		if (!peer || t->spins < path->spins)
+			path->spins = t->spins;
 	}
 }
 
-static void look_at_roads(tuttiComm_t c)
+static void summarize_paths(tuttiComm_t c)
 {
-	const struct tt_path *road = c->road;
+	const struct tt_path *path = c->path;
 
 	for (int i = 0; i < c->npaths; i++)
-		look_at(c, &c->road[i]);
+		note_transports(c, &c->path[i]);
 	for (int peer = 0; peer < c->nranks; peer++)
 		tt_log(TT_LOG_DEBUG, "rank %d: rank %d by %s%s", c->rank, peer,
-		       road[c->npaths - 1].via[peer]->t->name,
-		       road[0].via[peer] != road[c->npaths - 1].via[peer] ? " or tcp" : "");
-	c->spins = road[0].spins;
-	c->slots = c->nranks > 1 ? road[0].via[c->rank ? 0 : 1] : NULL;
+		       path[c->npaths - 1].via[peer]->t->name,
+		       path[0].via[peer] != path[c->npaths - 1].via[peer] ? " or tcp" : "");
+	c->spins = path[0].spins;
+	c->slots = c->nranks > 1 ? path[0].via[c->rank ? 0 : 1] : NULL;
 	for (int peer = 0; c->slots && peer < c->nranks; peer++)
-		if (!c->slots->t->cast || (peer != c->rank && road[0].via[peer] != c->slots))
+		if (!c->slots->slot_ops || (peer != c->rank && path[0].via[peer] != c->slots))
 			c->slots = NULL;
 }
 
@@ -234,22 +235,22 @@ static void look_at_roads(tuttiComm_t c)
 
 int tt_paths_open(tuttiComm_t c)
 {
-	struct tt_placement_facts paths;
-	/* a tile must not end within an element */
+	struct tt_connectivity facts;
+	/* a tile must not split an element */
 	size_t tile_bytes = c->tile_bytes - c->tile_bytes % TT_LINE;
 	int rc = check_name(c);
 
 	if (rc)
 		return rc;
-	c->over_tcp = insists_on(c, &tt_tcp) || insists_on(c, &tt_verbs);
-	paths = (struct tt_placement_facts){ .nranks = c->nranks, .one_host = c->one_host,
+	c->over_tcp = is_requested(c, &tt_tcp) || is_requested(c, &tt_verbs);
+	facts = (struct tt_connectivity){ .nranks = c->nranks, .one_host = c->one_host,
 				   .over_tcp = c->over_tcp, .cores = c->cores };
 	c->world = (struct tt_world){
 		.rank = c->rank,
 		.nranks = c->nranks,
 		.host_of = c->topology.host_of,
 		.nchannels = TT_P2P_CHANNEL + 1,
-		.message_bytes = tile_bytes ? tile_bytes : tt_placement_message_bytes(&paths),
+		.message_bytes = tile_bytes ? tile_bytes : tt_connectivity_message_bytes(&facts),
 		.deadline_ns = tt_deadline_ns(c->timeout_ms),
 		.cma = c->cma,
 		.crowded = c->crowded,
@@ -263,49 +264,51 @@ int tt_paths_open(tuttiComm_t c)
 	};
 	c->nic_world = c->world;
 	c->nic_world.nchannels = TT_CHANNELS;
-	c->nic_world.dial = dial_card;
-	c->nic_world.take = take_card;
-	c->nic_world.software = is_software_worth(c);
+	c->nic_world.dial = dial_nic;
+	c->nic_world.take = take_nic;
+	c->nic_world.software = is_soft_nic_faster(c);
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		if (allowed(c, *t) && (rc = open_one(c, *t)))
 			return rc;
-	choose_ways(c);
+	choose_transports(c);
 	return 0;
 }
 
-/* A rank that reaches nobody by the transport that was asked for may
- * have said why, and is the cause; so who is not reached says so
- * only when all have come this far, and then all say the same. */
+/* A transport that the user named may have reported the cause on a rank that reaches no peer.
+ * Therefore unreachable peers are reported only after all ranks got here, with the same text on all
+ * ranks. */
 int tt_paths_agree(tuttiComm_t c)
 {
-	struct word { int32_t lost, card; } mine = { -1, (int32_t)card_to_all(c) }, *all;
-	bool cards = true;
+	struct path_facts {
+		int32_t unreached, nic_class;
+	} mine = { -1, (int32_t)nic_class_to_all(c) }, *all;
+	bool has_nics = true;
 	int rc;
 
 	all = malloc((size_t)c->nranks * sizeof(*all));
 	if (!all)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
 	for (int peer = c->nranks - 1; peer >= 0; peer--)
-		if (!c->road[0].via[peer])
-			mine.lost = peer;
+		if (!c->path[0].via[peer])
+			mine.unreached = peer;
 	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->timeout_ms));
 	for (int r = 0; r < c->nranks && !rc; r++) {
-		if (all[r].lost >= 0)
+		if (all[r].unreached >= 0)
 			rc = tt_fail(TT_USAGE,
 				"rank %d cannot reach rank %d by transport %s; use TUTTI_TRANSPORT=auto "
-				"or tcp where ranks are on several hosts", r, all[r].lost,
+				"or tcp where ranks are on several hosts", r, all[r].unreached,
 				c->transport);
-		cards &= all[r].card != TT_NO_NIC;
-		if (!rc && all[r].card > c->card)
-			c->card = (uint8_t)all[r].card;
+		has_nics &= all[r].nic_class != TT_NO_NIC;
+		if (!rc && all[r].nic_class > c->nic_class)
+			c->nic_class = (uint8_t)all[r].nic_class;
 	}
 	free(all);
-	if (!cards)
-		c->card = TT_NO_NIC;
-	if (!rc && c->card && !insists_on(c, &tt_verbs))
-		rc = fork_road(c);
+	if (!has_nics)
+		c->nic_class = TT_NO_NIC;
+	if (!rc && c->nic_class && !is_requested(c, &tt_verbs))
+		rc = add_nic_path(c);
 	if (!rc)
-		look_at_roads(c);
+		summarize_paths(c);
 	return rc;
 }
 
@@ -319,25 +322,25 @@ void tt_paths_close(tuttiComm_t c)
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-/* Break the communicator with who is missing, or else with what the dial last_received last. */
-static int late(tuttiComm_t c, int peer, const struct tt_blocked *stuck)
+/* Breaks the communicator with the missing rank, or with the error of the dial. */
+static int report_late(tuttiComm_t c, int peer, const struct tt_blocked *stuck)
 {
-	char last_received[512], missing[512] = "", text[900];
+	char dial_error[512], missing[512] = "", text[900];
 	int who;
 
-	snprintf(last_received, sizeof(last_received), "%s", tt_error_text());
+	snprintf(dial_error, sizeof(dial_error), "%s", tt_error_text());
 	who = tt_control_missing(c->ctl, c->seq, stuck, missing, sizeof(missing));
-	if (who < 0 && c->rank < peer && last_received[0])
-		snprintf(missing, sizeof(missing), "%s", last_received);
+	if (who < 0 && c->rank < peer && dial_error[0])
+		snprintf(missing, sizeof(missing), "%s", dial_error);
 	else if (who < 0)
-		snprintf(missing, sizeof(missing), "rank %d has made no call that needs it", peer);
+		snprintf(missing, sizeof(missing), "rank %d has made no call that needs the connection", peer);
 	snprintf(text, sizeof(text), "rank %d has no connection to rank %d after %u ms: %s",
 		 c->rank, peer, c->timeout_ms, missing);
 	tt_control_raise(c->ctl, TT_TIMEOUT, who, text);
 	return TT_TIMEOUT;
 }
 
-/* The peer comes in its own time: yield a little, then sleep in ever longer slices. */
+/* Waits for the peer's side: yields first, then sleeps for longer and longer times. */
 static int await(tuttiComm_t c, struct tt_link *l, int peer, const struct tt_blocked *stuck,
 		 uint64_t deadline_ns)
 {
@@ -350,7 +353,7 @@ static int await(tuttiComm_t c, struct tt_link *l, int peer, const struct tt_blo
 		if ((rc = tt_control_broken(c->ctl)))
 			return rc;
 		if (now > deadline_ns)
-			return late(c, peer, stuck);
+			return report_late(c, peer, stuck);
 		if (now - began_ns > ASK_AFTER_NS)
 			tt_control_waiting(c->ctl, stuck);
 		if (round < YIELDS) {
@@ -363,17 +366,19 @@ static int await(tuttiComm_t c, struct tt_link *l, int peer, const struct tt_blo
 	return rc < 0 ? rc : 0;
 }
 
-int tt_comm_connect(tuttiComm_t c, const struct tt_path *road, int peer, int channel,
+int tt_comm_connect(tuttiComm_t c, const struct tt_path *path, int peer, int channel,
 		    const struct tt_blocked *in, uint64_t deadline_ns)
 {
-	struct tt_link **l = &road->links[channel * c->nranks + peer];
-	struct tt_endpoint *ep = road->via[peer];
+	struct tt_link **l = &path->links[channel * c->nranks + peer];
+	struct tt_endpoint *ep = path->via[peer];
 	struct tt_blocked stuck = *in;
 	int rc;
 
 	stuck.awaited = peer;
 	stuck.last_received = c->last_received[peer];
 	if (!*l && (rc = ep->t->connect(ep, peer, channel, l)))
-		return rc == TT_TIMEOUT && !tt_control_broken(c->ctl) ? late(c, peer, &stuck) : rc;
+		return rc == TT_TIMEOUT && !tt_control_broken(c->ctl)
+			       ? report_late(c, peer, &stuck)
+			       : rc;
 	return await(c, *l, peer, &stuck, deadline_ns);
 }

@@ -1,19 +1,19 @@
 /*
- * registration.c - buffers that a user promises to keep: known as memory that lasts (mem/registered.h)
- * until taken back
+ * registration.c - buffers registered by the user: registered memory (mem/registered.h) until
+ * deregistered
  *
- * Called by api, and by comm.c when the communicator goes. A handle is looked for in the
- * communicator's list before anything is read from it, so a wrong one is an error.
+ * Called by api, and by comm.c when the communicator is freed. A handle is searched in the
+ * communicator's list before any access, so a wrong handle is an error, not a crash.
  */
 #include <stdlib.h>
 
+#include "comm/accelerator.h"
 #include "comm/comm.h"
-#include "gpu/gpu.h"
 #include "mem/registered.h"
 
 struct tt_registration {
 	struct tt_registration *next;
-	struct tt_registered lasting;
+	struct tt_registered memory;
 };
 
 int tt_comm_register(tuttiComm_t c, const void *start, size_t bytes, void **ret_handle)
@@ -27,10 +27,10 @@ int tt_comm_register(tuttiComm_t c, const void *start, size_t bytes, void **ret_
 	r = (uintptr_t)start + bytes < bytes ? NULL : calloc(1, sizeof(*r));
 	if (!r)
 		return tt_fail(TT_SYSTEM,
-			       "rank %d: no memory to note a registration of %zu bytes at %p",
+			       "rank %d: no memory to record a registration of %zu bytes at %p",
 			       c->rank, bytes, start);
-	r->lasting.ctx = tt_gpu_context_of(c, start);
-	tt_registered_add(&r->lasting, start, bytes);
+	r->memory.ctx = tt_accelerator.context_of(c, start);
+	tt_registered_add(&r->memory, start, bytes);
 	pthread_mutex_lock(&c->lock);
 	r->next = c->registrations;
 	c->registrations = r;
@@ -54,9 +54,9 @@ int tt_comm_deregister(tuttiComm_t c, void *handle)
 	pthread_mutex_unlock(&c->lock);
 	if (!r)
 		return tt_fail(TT_ARG,
-			"rank %d: %p is no handle of tuttiCommRegister on this communicator, or was given back",
+			"rank %d: %p is no handle of tuttiCommRegister on this communicator, or was deregistered",
 			c->rank, handle);
-	tt_registered_remove(&r->lasting);
+	tt_registered_remove(&r->memory);
 	free(r);
 	return 0;
 }

@@ -1,20 +1,21 @@
 /*
- * settings.c - what a communicator was asked for: by its config, its parent (of a split),
- * or the environment, in this order
+ * settings.c - settings of a communicator: from config, else the parent (of a split), else
+ * environment
  *
- * Called by comm.c, split.c and shrink.c. Texts are copied: the environment may change later.
+ * Called by comm.c, split.c and shrink.c. Texts are copied, because the environment may change.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "comm/comm_internal.h"
 
-/* A name that some collective has; the others then choose for themselves. */
+/* Checks that some collective has an algorithm of this name. Other collectives choose
+ * automatically. */
 static int check_algorithm(const char *name)
 {
 	bool known = !strcmp(name, "auto");
 
-	/* allreduce last: its names are the error's text */
+	/* allreduce last: the error text lists its names */
 	for (int i = TT_COLLECTIVES - 1; i >= 0 && !known; i--)
 		known = tt_algorithm_find((enum tt_collective)i, name) != NULL;
 	return known ? 0 : TT_ARG;

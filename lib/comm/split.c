@@ -1,8 +1,7 @@
 /*
- * split.c - a communicator of some ranks of another one
+ * split.c - a communicator of a subset of the ranks of another one
  *
- * Called by api. All ranks of the parent take part;
- * shrink.c does the same without those that are gone.
+ * Called by api. All ranks of the parent take part. shrink.c does the same without the dead ranks.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +10,7 @@
 #include "comm/comm.h"
 #include "comm/comm_internal.h"
 
-/* What control compares when ranks join, a split compares here: each rank may have brought a config
- * of its own. */
+/* A join compares settings in control. A split compares here: each rank may have its own config. */
 int tt_comm_agree(tuttiComm_t c)
 {
 	struct {
@@ -35,19 +33,19 @@ int tt_comm_agree(tuttiComm_t c)
 	return rc;
 }
 
-/* The communicator of a split with its settings, with room for all ranks of the parent: its size is
- * not known yet. */
+/* The child has the settings of the parent and room for all its ranks, because its size is not
+ * known yet. */
 int tt_comm_child(tuttiComm_t parent, const tuttiConfig_t *config, struct tt_env *ret_env,
 		  tuttiComm_t *ret_comm)
 {
-	tuttiComm_t c = tt_comm_blank(parent->rank, parent->nranks);
+	tuttiComm_t c = tt_comm_alloc(parent->rank, parent->nranks);
 	int rc;
 
 	if (!c)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks",
 			       parent->rank, parent->nranks);
 	rc = tt_comm_settings(c, parent, config, ret_env);
-	ret_env->tuning = "";                    /* the parent's goes on */
+	ret_env->tuning = "";                    /* the cost table of the parent stays */
 	if (!rc && parent->cost)
 		rc = tt_cost_copy(parent->cost, &c->cost);
 	if (rc)
@@ -74,7 +72,7 @@ int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *c
 		c->rank = rank;
 		c->nranks = nranks;
 		if (!(rc = tt_comm_agree(c)))
-			rc = tt_comm_furnish(c, &env);
+			rc = tt_comm_setup(c, &env);
 	}
 	rc = tt_control_agree(parent->ctl, rc, "the split", tt_deadline_ns(2 * parent->timeout_ms));
 	if (rc) {
@@ -82,6 +80,6 @@ int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *c
 		c = NULL;
 	}
 	if (ret_comm)
-		*ret_comm = c;           /* NULL also where this rank takes part without a color */
+		*ret_comm = c;           /* NULL also for a rank without color */
 	return rc;
 }

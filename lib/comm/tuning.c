@@ -1,15 +1,15 @@
 /*
- * tuning.c - one table of costs for all ranks: read by rank 0, handed out over the control plane
+ * tuning.c - one cost table for all ranks: rank 0 reads it and broadcasts it through control
  *
- * Called by comm when ranks join. Algorithms are chosen by the table, so ranks with different ones
- * would not meet; what TUTTI_TUNING says elsewhere than at rank 0 is therefore never looked at.
+ * Called by comm when ranks join. The table decides the choice of algorithms, so all ranks need the
+ * same one. TUTTI_TUNING of ranks other than 0 is ignored.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/tuning.h"
 
-/* of all ranks together: an exchange carries as much of everyone */
+/* bytes of all ranks in one allgather */
 #define PIECE_ALL (1u << 20)
 
 int tt_tuning_read(tuttiComm_t c, const char *path, uint64_t *ret_bytes)
@@ -26,8 +26,9 @@ int tt_tuning_read(tuttiComm_t c, const char *path, uint64_t *ret_bytes)
 	return 0;
 }
 
-/* Piece by piece: every rank contributes as much as rank 0, whose piece is the one that counts. */
-static int pass(tuttiComm_t c, uint8_t *packed, uint64_t bytes)
+/* Broadcasts in pieces, by allgather: every rank contributes as many bytes as rank 0, whose piece
+ * is used. */
+static int broadcast(tuttiComm_t c, uint8_t *packed, uint64_t bytes)
 {
 	uint64_t piece = PIECE_ALL / (unsigned)c->nranks;
 	uint8_t *all;
@@ -36,7 +37,7 @@ static int pass(tuttiComm_t c, uint8_t *packed, uint64_t bytes)
 	piece = piece < 64 ? 64 : piece > bytes ? bytes : piece;
 	all = malloc(piece * (unsigned)c->nranks);
 	if (!all)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a table of costs", c->rank);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for the cost table", c->rank);
 	for (uint64_t at = 0; at < bytes && !rc; at += piece) {
 		uint64_t some = bytes - at < piece ? bytes - at : piece;
 
@@ -58,10 +59,10 @@ int tt_tuning_share(tuttiComm_t c, uint64_t bytes)
 		return 0;
 	packed = calloc(1, bytes);
 	if (!packed)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a table of costs", c->rank);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for the cost table", c->rank);
 	if (c->rank == 0)
 		tt_cost_pack(c->cost, packed, bytes);
-	rc = pass(c, packed, bytes);
+	rc = broadcast(c, packed, bytes);
 	if (!rc && c->rank)
 		rc = tt_cost_unpack(packed, bytes, &c->cost);
 	free(packed);

@@ -1,9 +1,9 @@
 /*
- * bootstrap.c - join: from a unique id to a control in which every rank knows every other
+ * bootstrap.c - join: from a unique id to a control with the business card of every rank
  *
- * Called by comm. Rank 0 listens at the id's address and keeps the desk (bootstrap_root.c); every
- * other rank registers there, connects to its parent in the tree and waits for the table of all
- * cards. Whoever fails tells the others why.
+ * Called by comm. Rank 0 listens at the id's address and is the bootstrap root (bootstrap_root.c);
+ * every other rank registers there, connects to its parent in the tree and waits for the table of
+ * business cards. A rank that fails sends the reason to the others.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,44 +12,44 @@
 
 #include "control/control_internal.h"
 
-/* at the deadline, rank 0's word is better than this rank's guess */
+/* extra time at the deadline for rank 0's report, which names the missing ranks */
 #define GRACE_NS (TT_SECOND / 2)
-/* rank 0 stays so long to tell ranks that come late why there is no job */
+/* rank 0 answers late ranks for this long after a failed join */
 #define LINGER_NS TT_SECOND
-/* ... and others look so long for rank 0, to say why they do not come */
+/* limit for a declining rank to reach rank 0 */
 #define DECLINE_NS (2 * TT_SECOND)
 
-static int fill_card(struct tt_control *ctl, const struct tt_join *join)
+static int fill_business_card(struct tt_control *ctl, const struct tt_join *join)
 {
-	struct tt_business_card *card = &ctl->cards[ctl->rank];
-	int rc = tt_address_list(join->ifname, card->addresses, &card->naddresses);
+	struct tt_business_card *me = &ctl->peers.business_cards[ctl->rank];
+	int rc = tt_address_list(join->ifname, me->addresses, &me->naddresses);
 
-	card->rank = ctl->rank;
-	card->port = ctl->port;
-	card->pid = (uint32_t)getpid();
-	card->place = tt_id_place("");
-	card->host = tt_id_place(join->host_id);
-	if (gethostname(card->name, sizeof(card->name) - 1) || !card->name[0])
-		snprintf(card->name, sizeof(card->name), "a host without a name");
+	me->rank = ctl->rank;
+	me->port = ctl->listener.port;
+	me->pid = (uint32_t)getpid();
+	me->netns = tt_id_netns("");
+	me->host = tt_id_netns(join->host_id);
+	if (gethostname(me->name, sizeof(me->name) - 1) || !me->name[0])
+		snprintf(me->name, sizeof(me->name), "a host without a name");
 	return rc ? tt_fail(rc, "rank %d: %s", ctl->rank, tt_error_text()) : 0;
 }
 
-/* No address, not even loopback: nobody can be waited for. */
+/* Without any address, even loopback, no rank can connect. */
 static int check_network(const struct tt_control *ctl)
 {
-	if (ctl->cards[ctl->rank].naddresses || tt_loopback_is_up())
+	if (ctl->peers.business_cards[ctl->rank].naddresses || tt_loopback_is_up())
 		return 0;
 	return tt_fail(TT_SYSTEM,
 		"rank %d: no network interface is up on %s, not even loopback; bring it up with `ip link set lo up`",
-		ctl->rank, ctl->cards[ctl->rank].name);
+		ctl->rank, ctl->peers.business_cards[ctl->rank].name);
 }
 
-/* The id says where rank 0 is to be found, so rank 0 must be there. */
-static int check_home(const struct tt_control *ctl, const struct tt_id *id)
+/* The id holds rank 0's addresses, so rank 0 must have one of them. */
+static int check_root_host(const struct tt_control *ctl, const struct tt_id *id)
 {
-	const struct tt_business_card *me = &ctl->cards[0];
+	const struct tt_business_card *me = &ctl->peers.business_cards[0];
 
-	if (id->from_root || id->place == me->place)
+	if (id->from_root || id->netns == me->netns)
 		return 0;
 	for (int i = 0; i < id->naddresses; i++)
 		for (int j = 0; j < me->naddresses; j++)
@@ -60,21 +60,21 @@ static int check_home(const struct tt_control *ctl, const struct tt_id *id)
 		"namespace; make it where rank 0 runs", me->name);
 }
 
-/* Rank 0's card as far as the id tells it. */
-static void card_of_root(const struct tt_id *id, struct tt_business_card *ret_card)
+/* Rank 0's business card, as far as the id holds it. */
+static void describe_root(const struct tt_id *id, struct tt_business_card *ret_root)
 {
-	*ret_card = (struct tt_business_card){ .port = id->port,
-				      .place = id->place,
+	*ret_root = (struct tt_business_card){ .port = id->port,
+				      .netns = id->netns,
 				      .naddresses = id->naddresses };
-	snprintf(ret_card->name, sizeof(ret_card->name), "where the ranks meet");
+	snprintf(ret_root->name, sizeof(ret_root->name), "at the id's address");
 	for (int i = 0; i < id->naddresses; i++)
-		ret_card->addresses[i] = id->addresses[i];
+		ret_root->addresses[i] = id->addresses[i];
 }
 
 static int send_registration(struct tt_control *ctl, const struct tt_join *join, int fd)
 {
 	struct tt_register reg = { .version = TUTTI_VERSION_CODE, .nranks = (uint32_t)ctl->nranks,
-				   .card = ctl->cards[ctl->rank] };
+				   .from = ctl->peers.business_cards[ctl->rank] };
 	bool child_of_root = tt_tree_parent(ctl->rank) == 0;
 	struct tt_writer w = { 0 };
 	struct tt_conn *conn;
@@ -99,11 +99,11 @@ static int dial_root(struct tt_control *ctl, const struct tt_id *id, uint64_t de
 	struct tt_dial dial = { .to = &root, .purpose = TT_P_REGISTER, .named = id->from_root,
 				.nports = id->nports, .deadline_ns = deadline_ns };
 
-	card_of_root(id, &root);
+	describe_root(id, &root);
 	return tt_control_connect(ctl, &dial, ret_fd);
 }
 
-/* Wait until *flag. Other ranks get a little longer than rank 0, who knows best what is missing. */
+/* Wait until *flag. Other ranks wait a little longer than rank 0, which names the missing ranks. */
 static int await(struct tt_control *ctl, const bool *flag, const struct tt_join *join,
 		 uint64_t deadline_ns)
 {
@@ -115,10 +115,10 @@ static int await(struct tt_control *ctl, const bool *flag, const struct tt_join 
 		if (tt_control_await(ctl, until))
 			continue;
 		if (ctl->rank == 0)
-			tt_bootstrap_missing(ctl, ctl->missing, sizeof(ctl->missing));
+			tt_bootstrap_missing(ctl, ctl->join.missing, sizeof(ctl->join.missing));
 		rc = tt_fail(TT_TIMEOUT, "rank %d: joining timed out after %u ms: %s", ctl->rank,
 			     join->timeout_ms,
-			     ctl->missing[0] ? ctl->missing : "no word from rank 0");
+			     ctl->join.missing[0] ? ctl->join.missing : "no message from rank 0");
 	}
 	if (ctl->broken)
 		rc = tt_control_fail(ctl);
@@ -126,7 +126,7 @@ static int await(struct tt_control *ctl, const bool *flag, const struct tt_join 
 	return rc;
 }
 
-static int meet(struct tt_control *ctl, const struct tt_join *join, const struct tt_id *id,
+static int connect_ranks(struct tt_control *ctl, const struct tt_join *join, const struct tt_id *id,
 		uint64_t deadline_ns)
 {
 	int fd, rc = check_network(ctl);
@@ -138,28 +138,28 @@ static int meet(struct tt_control *ctl, const struct tt_join *join, const struct
 		    (rc = send_registration(ctl, join, fd)))
 			return rc;
 		if (tt_tree_parent(ctl->rank) &&
-		    ((rc = await(ctl, &ctl->has_parent, join, deadline_ns)) ||
-		     (rc = tt_join_tree(ctl, &ctl->parent, deadline_ns))))
+		    ((rc = await(ctl, &ctl->join.has_parent, join, deadline_ns)) ||
+		     (rc = tt_join_tree(ctl, &ctl->join.parent, deadline_ns))))
 			return rc;
-	} else if ((rc = check_home(ctl, id)) || (rc = tt_bootstrap_open(ctl, join)) ||
+	} else if ((rc = check_root_host(ctl, id)) || (rc = tt_bootstrap_open(ctl, join)) ||
 		   (rc = tt_control_start(ctl))) {
 		return rc;
 	}
-	rc = await(ctl, &ctl->has_table, join, deadline_ns);
+	rc = await(ctl, &ctl->join.has_table, join, deadline_ns);
 	return rc ? rc : tt_join_ring(ctl, deadline_ns);
 }
 
-/* Tell the others, and let go; the sentence stays this thread's. */
-static int part(struct tt_control *ctl, int code)
+/* A failed join: send the reason to the other ranks and free ctl; the thread's last error stays. */
+static int abandon(struct tt_control *ctl, int code)
 {
 	uint64_t until = tt_now_ns() + LINGER_NS;
 	char text[1024];
 
 	snprintf(text, sizeof(text), "%s", tt_error_text());
-	if (ctl->threaded) {
+	if (ctl->service.running) {
 		tt_control_raise(ctl, code, code == TT_TIMEOUT ? -1 : ctl->rank, text);
 		pthread_mutex_lock(&ctl->lock);
-		while (code != TT_TIMEOUT && ctl->desk && !tt_bootstrap_seen_all(ctl) &&
+		while (code != TT_TIMEOUT && ctl->join.root && !tt_bootstrap_seen_all(ctl) &&
 		       tt_control_await(ctl, until))
 			;
 		pthread_mutex_unlock(&ctl->lock);
@@ -168,11 +168,11 @@ static int part(struct tt_control *ctl, int code)
 	return tt_fail(code, "%s", text);
 }
 
-static void trust(struct tt_control *ctl, const struct tt_id *id)
+static void set_credentials(struct tt_control *ctl, const struct tt_id *id)
 {
-	tt_key_make(id->secret, TT_SECRET, "job", 0, ctl->key.bytes, TT_KEY);
-	memcpy(ctl->job, id->nonce, TT_NONCE);
-	ctl->epoch = id->epoch;
+	tt_key_make(id->secret, TT_SECRET, "job", 0, ctl->auth.key.bytes, TT_KEY);
+	memcpy(ctl->auth.job, id->nonce, TT_NONCE);
+	ctl->auth.epoch = id->epoch;
 }
 
 static void send_decline(int fd, const char *why, const struct tt_patience *patience)
@@ -185,7 +185,7 @@ static void send_decline(int fd, const char *why, const struct tt_patience *pati
 	tt_put(&w, TT_F_DECLINE, 1);
 	tt_put_bytes(&w, text.data, text.have);
 	if (!w.failed && !tt_sock_send(fd, w.data, w.have, patience))
-		/* it has been read when the other side closes */
+		/* rank 0 closes after it has read the frame */
 		tt_sock_recv(fd, &end, 1, patience);
 	free(text.data);
 	free(w.data);
@@ -204,8 +204,8 @@ int tt_control_decline(const struct tt_join *join, int code)
 	if (join->rank < 1 || join->rank >= join->nranks || tt_id_unpack(join->id, &id) ||
 	    tt_control_make(join->rank, join->nranks, NULL, &ctl))
 		return tt_fail(code, "%s", why);
-	trust(ctl, &id);
-	fill_card(ctl, join);
+	set_credentials(ctl, &id);
+	fill_business_card(ctl, join);
 	if (!dial_root(ctl, &id, patience.deadline_ns, &fd)) {
 		send_decline(fd, why, &patience);
 		tt_sock_close(fd);
@@ -226,24 +226,24 @@ int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl)
 		return rc;
 	if (join->nranks < 1 || join->rank < 0 || join->rank >= join->nranks)
 		return tt_fail(TT_ARG, "rank %d is not one of %d ranks", join->rank, join->nranks);
-	/* rank 0 may come to its ports later than its neighbours on this host */
-	ports.spare_first = id.port;
-	ports.spare_count = id.nports;
+	/* rank 0 may bind its ports later than the other ranks of this host bind theirs */
+	ports.avoid_first = id.port;
+	ports.avoid_count = id.nports;
 	root = (struct tt_ports){ .first = id.port, .count = id.nports };
 	rc = tt_control_make(join->rank, join->nranks, join->rank ? &ports : &root, &ctl);
 	if (rc)
 		return tt_control_decline(join, rc);
-	ctl->ports = ports;
-	trust(ctl, &id);
-	rc = fill_card(ctl, join);
+	ctl->listener.ports = ports;
+	set_credentials(ctl, &id);
+	rc = fill_business_card(ctl, join);
 	if (rc) {
 		tt_control_free(ctl);
 		return tt_control_decline(join, rc);
 	}
 	if (ctl->nranks > 1)
-		rc = meet(ctl, join, &id, deadline_ns);
+		rc = connect_ranks(ctl, join, &id, deadline_ns);
 	if (rc)
-		return part(ctl, rc);
+		return abandon(ctl, rc);
 	tt_id_release(id.port);
 	tt_control_number_hosts(ctl);
 	*ret_ctl = ctl;

@@ -1,11 +1,11 @@
 /*
- * bootstrap_root.c - rank 0's desk while ranks join:
- * who is here, do they fit together, who is missing
+ * bootstrap_root.c - the bootstrap root, rank 0's part of joining: registrations, their checks,
+ * missing ranks
  *
  * Called by the service thread of rank 0. A rank registers over a connection of its own, which
  * becomes its tree connection when rank 0 is its parent; otherwise rank 0 names the parent as soon
- * as that has registered, and lets the connection go when the rank hangs in the tree. Until then
- * every failure reaches it here.
+ * as the parent has registered, and releases the connection when the rank is connected in the tree.
+ * Until then every failure reaches the rank over this connection.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,58 +13,58 @@
 
 #include "control/control_internal.h"
 
-#define WORD_NS TT_SECOND                /* how often the waiting ranks hear who is missing ... */
-#define LOG_NS (5 * TT_SECOND)           /* ... and the log */
+#define REPORT_NS TT_SECOND              /* period of the reports of missing ranks to the others ... */
+#define LOG_NS (5 * TT_SECOND)           /* ... and to the log */
 
 struct tt_bootstrap {
 	char settings[TT_SETTINGS];
-	/* [nranks] registered; somebody without the secret claimed to be it */
-	bool *here, *stranger;
-	int nhere, seen;                 /* seen: registrations, also refused ones */
-	uint64_t word_ns, log_ns;        /* when the next one is due */
+	/* [nranks] registered; claimed by a connection with another secret */
+	bool *registered, *wrong_secret;
+	int nregistered, seen;                 /* seen: registrations, refused ones included, and declines */
+	uint64_t report_ns, log_ns;      /* time of the next one */
 };
 
 int tt_bootstrap_open(struct tt_control *ctl, const struct tt_join *join)
 {
-	struct tt_bootstrap *desk = calloc(1, sizeof(*desk));
+	struct tt_bootstrap *root = calloc(1, sizeof(*root));
 
-	if (desk) {
-		desk->here = calloc((size_t)ctl->nranks, sizeof(*desk->here));
-		desk->stranger = calloc((size_t)ctl->nranks, sizeof(*desk->stranger));
+	if (root) {
+		root->registered = calloc((size_t)ctl->nranks, sizeof(*root->registered));
+		root->wrong_secret = calloc((size_t)ctl->nranks, sizeof(*root->wrong_secret));
 	}
-	ctl->desk = desk;
-	if (!desk || !desk->here || !desk->stranger)
+	ctl->join.root = root;
+	if (!root || !root->registered || !root->wrong_secret)
 		return tt_fail(TT_SYSTEM, "rank 0: no memory for %d ranks", ctl->nranks);
-	snprintf(desk->settings, sizeof(desk->settings), "%s", join->settings);
-	desk->here[0] = ctl->attached[0] = true;
-	desk->nhere = 1;
-	desk->word_ns = tt_now_ns() + WORD_NS;
-	desk->log_ns = tt_now_ns() + LOG_NS;
+	snprintf(root->settings, sizeof(root->settings), "%s", join->settings);
+	root->registered[0] = ctl->join.attached[0] = true;
+	root->nregistered = 1;
+	root->report_ns = tt_now_ns() + REPORT_NS;
+	root->log_ns = tt_now_ns() + LOG_NS;
 	return 0;
 }
 
 void tt_bootstrap_close(struct tt_control *ctl)
 {
-	if (!ctl->desk)
+	if (!ctl->join.root)
 		return;
-	free(ctl->desk->here);
-	free(ctl->desk->stranger);
-	free(ctl->desk);
-	ctl->desk = NULL;
+	free(ctl->join.root->registered);
+	free(ctl->join.root->wrong_secret);
+	free(ctl->join.root);
+	ctl->join.root = NULL;
 }
 
 bool tt_bootstrap_seen_all(const struct tt_control *ctl)
 {
-	return ctl->desk->seen >= ctl->nranks - 1;
+	return ctl->join.root->seen >= ctl->nranks - 1;
 }
 
-void tt_bootstrap_stranger(struct tt_control *ctl, int claimed)
+void tt_bootstrap_wrong_secret(struct tt_control *ctl, int claimed)
 {
-	if (ctl->desk && claimed < ctl->nranks)
-		ctl->desk->stranger[claimed] = true;
+	if (ctl->join.root && claimed < ctl->nranks)
+		ctl->join.root->wrong_secret[claimed] = true;
 }
 
-/* ---- do they fit? ---------------------------------------------------------------------------- */
+/* ---- checks of a registration ---------------------------------------------------------------- */
 
 static bool has_word(const char *text, const char *word, size_t bytes)
 {
@@ -75,7 +75,7 @@ static bool has_word(const char *text, const char *word, size_t bytes)
 	return false;
 }
 
-/* The words of a that b does not have. */
+/* The words of a that are missing from b. */
 static void differing(const char *a, const char *b, char *text, size_t bytes)
 {
 	size_t have = 0, len;
@@ -89,13 +89,13 @@ static void differing(const char *a, const char *b, char *text, size_t bytes)
 	}
 }
 
-/* What is wrong with this registration, in words; false: nothing. */
+/* Does this registration not fit the job? true: with the reason as a sentence */
 static bool misfit(struct tt_control *ctl, const struct tt_register *reg, char *text, size_t bytes)
 {
-	struct tt_bootstrap *desk = ctl->desk;
-	const struct tt_business_card *card = &reg->card, *other;
+	struct tt_bootstrap *root = ctl->join.root;
+	const struct tt_business_card *new = &reg->from, *other;
 	char mine[256], theirs[256];
-	int r = card->rank;
+	int r = new->rank;
 
 	if (reg->version != TUTTI_VERSION_CODE) {
 		snprintf(text, bytes, "rank %d runs version %u of Tutti, rank 0 runs %d", r,
@@ -103,17 +103,17 @@ static bool misfit(struct tt_control *ctl, const struct tt_register *reg, char *
 	} else if ((int)reg->nranks != ctl->nranks) {
 		snprintf(text, bytes,
 			 "rank %d (pid %u on %s) joins as one of %u ranks, rank 0 as one of %d", r,
-			 card->pid, card->name, reg->nranks, ctl->nranks);
+			 new->pid, new->name, reg->nranks, ctl->nranks);
 	} else if (r >= ctl->nranks) {
 		snprintf(text, bytes, "rank %d (pid %u on %s) is not one of the ranks 0..%d", r,
-			 card->pid, card->name, ctl->nranks - 1);
-	} else if (desk->here[r]) {
-		other = &ctl->cards[r];
+			 new->pid, new->name, ctl->nranks - 1);
+	} else if (root->registered[r]) {
+		other = &ctl->peers.business_cards[r];
 		snprintf(text, bytes, "rank %d came twice: as pid %u on %s and as pid %u on %s", r,
-			 other->pid, other->name, card->pid, card->name);
-	} else if (strcmp(reg->settings, desk->settings)) {
-		differing(desk->settings, reg->settings, mine, sizeof(mine));
-		differing(reg->settings, desk->settings, theirs, sizeof(theirs));
+			 other->pid, other->name, new->pid, new->name);
+	} else if (strcmp(reg->settings, root->settings)) {
+		differing(root->settings, reg->settings, mine, sizeof(mine));
+		differing(reg->settings, root->settings, theirs, sizeof(theirs));
 		snprintf(text, bytes, "settings differ: rank 0 has %s, rank %d has %s", mine, r,
 			 theirs);
 	} else {
@@ -122,7 +122,7 @@ static bool misfit(struct tt_control *ctl, const struct tt_register *reg, char *
 	return true;
 }
 
-static void tell(struct tt_control *ctl, struct tt_conn *conn, int code, const char *text)
+static void send_abort(struct tt_control *ctl, struct tt_conn *conn, int code, const char *text)
 {
 	struct tt_writer w = { 0 };
 
@@ -133,21 +133,20 @@ static void tell(struct tt_control *ctl, struct tt_conn *conn, int code, const c
 
 static void refuse(struct tt_control *ctl, struct tt_conn *conn, int code, const char *text)
 {
-	tell(ctl, conn, code, text);
+	send_abort(ctl, conn, code, text);
 	tt_conn_end(ctl, conn);
 }
 
-/* Somebody is about to register. If there is no job any more, that is said before rank 0 leaves,
- * which it may do before the registration comes. */
+/* If the job is broken, send the reason before the registration arrives: rank 0 may leave first. */
 void tt_bootstrap_entered(struct tt_control *ctl, struct tt_conn *conn)
 {
 	int culprit;
 
 	if (ctl->broken)
-		tell(ctl, conn, ctl->broken, tt_control_text(ctl, &culprit));
+		send_abort(ctl, conn, ctl->broken, tt_control_text(ctl, &culprit));
 }
 
-/* ---- placing ranks --------------------------------------------------------------------------- */
+/* ---- parents in the tree, table -------------------------------------------------------------- */
 
 static void name_parent(struct tt_control *ctl, int rank)
 {
@@ -158,9 +157,9 @@ static void name_parent(struct tt_control *ctl, int rank)
 	while (conn && (conn->dead || !conn->registered || conn->peer != rank ||
 			!(conn->roles & TT_ROLE_REGISTER)))
 		conn = conn->next;
-	if (!conn || !parent || !ctl->desk->here[parent])
+	if (!conn || !parent || !ctl->join.root->registered[parent])
 		return;
-	tt_put_business_card(&w, &ctl->cards[parent]);
+	tt_put_business_card(&w, &ctl->peers.business_cards[parent]);
 	tt_conn_send(ctl, conn, TT_F_PARENT, w.data, w.have);
 	free(w.data);
 }
@@ -170,10 +169,10 @@ static void send_table(struct tt_control *ctl)
 	struct tt_writer w = { 0 };
 
 	for (int r = 0; r < ctl->nranks; r++)
-		tt_put_business_card(&w, &ctl->cards[r]);
+		tt_put_business_card(&w, &ctl->peers.business_cards[r]);
 	tt_conn_send_all(ctl, TT_ROLE_CHILD, NULL, TT_F_TABLE, w.data, w.have);
 	free(w.data);
-	ctl->has_table = true;
+	ctl->join.has_table = true;
 	pthread_cond_broadcast(&ctl->changed);
 }
 
@@ -185,7 +184,7 @@ void tt_bootstrap_attached(struct tt_control *ctl, int rank)
 			tt_conn_end(ctl, c);
 		}
 	for (int r = 0; r < ctl->nranks; r++)
-		if (!ctl->attached[r])
+		if (!ctl->join.attached[r])
 			return;
 	send_table(ctl);
 }
@@ -198,25 +197,25 @@ bool tt_bootstrap_register(struct tt_control *ctl, struct tt_conn *conn, const u
 	char text[800];
 
 	if (conn->registered || !tt_get_register(data, bytes, &reg) ||
-	    reg.card.rank != conn->peer || !reg.card.port)
+	    reg.from.rank != conn->peer || !reg.from.port)
 		return false;
-	r = reg.card.rank;
-	ctl->desk->seen++;
+	r = reg.from.rank;
+	ctl->join.root->seen++;
 	pthread_cond_broadcast(&ctl->changed);
 	if (ctl->broken) {
 		refuse(ctl, conn, ctl->broken, tt_control_text(ctl, &culprit));
 		return true;
 	}
 	if (misfit(ctl, &reg, text, sizeof(text))) {
-		if (!ctl->has_table)
+		if (!ctl->join.has_table)
 			tt_control_break(ctl, TT_USAGE, r, 0, text, NULL);
 		else
-			refuse(ctl, conn, TT_USAGE, text);      /* too late to harm the job */
+			refuse(ctl, conn, TT_USAGE, text);      /* the job is complete: too late to harm it */
 		return true;
 	}
-	ctl->cards[r] = reg.card;
-	ctl->desk->here[r] = true;
-	ctl->desk->nhere++;
+	ctl->peers.business_cards[r] = reg.from;
+	ctl->join.root->registered[r] = true;
+	ctl->join.root->nregistered++;
 	conn->registered = true;
 	if (tt_tree_parent(r) == 0) {
 		conn->roles = TT_ROLE_CHILD;
@@ -229,7 +228,7 @@ bool tt_bootstrap_register(struct tt_control *ctl, struct tt_conn *conn, const u
 	return true;
 }
 
-/* A rank that failed before it could register: everybody may know at once, and why. */
+/* A rank failed before it could register: break the control with its reason. */
 bool tt_bootstrap_declined(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
 		      size_t bytes)
 {
@@ -240,40 +239,40 @@ bool tt_bootstrap_declined(struct tt_control *ctl, struct tt_conn *conn, const u
 	if (!tt_get_end(&r) || conn->registered)
 		return false;
 	tt_conn_end(ctl, conn);
-	ctl->desk->seen++;
+	ctl->join.root->seen++;
 	pthread_cond_broadcast(&ctl->changed);
-	if (!ctl->has_table && conn->peer < ctl->nranks && !ctl->desk->here[conn->peer])
+	if (!ctl->join.has_table && conn->peer < ctl->nranks && !ctl->join.root->registered[conn->peer])
 		tt_control_break(ctl, TT_REMOTE, conn->peer, 0, text, NULL);
 	return true;
 }
 
-/* ---- who is missing -------------------------------------------------------------------------- */
+/* ---- missing ranks --------------------------------------------------------------------------- */
 
 static bool is_absent(const void *ctx, int rank)
 {
-	return !((const struct tt_control *)ctx)->desk->here[rank];
+	return !((const struct tt_control *)ctx)->join.root->registered[rank];
 }
 
-static bool is_loose(const void *ctx, int rank)
+static bool is_unattached(const void *ctx, int rank)
 {
 	const struct tt_control *ctl = ctx;
 
-	return ctl->desk->here[rank] && !ctl->attached[rank];
+	return ctl->join.root->registered[rank] && !ctl->join.attached[rank];
 }
 
-static bool is_strange(const void *ctx, int rank)
+static bool has_wrong_secret(const void *ctx, int rank)
 {
 	const struct tt_control *ctl = ctx;
 
-	return !ctl->desk->here[rank] && ctl->desk->stranger[rank];
+	return !ctl->join.root->registered[rank] && ctl->join.root->wrong_secret[rank];
 }
 
-/* The rank that keeps others waiting: it hangs in the tree, and one below it does not. */
-static int unmoved(const struct tt_control *ctl)
+/* The rank that delays the others: connected in the tree, with a child that is not. */
+static int unresponsive(const struct tt_control *ctl)
 {
 	int r = 1;
 
-	while (r < ctl->nranks - 1 && !(is_loose(ctl, r) && ctl->attached[tt_tree_parent(r)]))
+	while (r < ctl->nranks - 1 && !(is_unattached(ctl, r) && ctl->join.attached[tt_tree_parent(r)]))
 		r++;
 	return tt_tree_parent(r);
 }
@@ -286,37 +285,37 @@ void tt_bootstrap_missing(struct tt_control *ctl, char *text, size_t bytes)
 	text[0] = '\0';
 	if (tt_rank_list(ctl->nranks, is_absent, ctl, ranks, sizeof(ranks)))
 		have = (size_t)snprintf(text, bytes, "%s never came", ranks);
-	else if (tt_rank_list(ctl->nranks, is_loose, ctl, ranks, sizeof(ranks)))
+	else if (tt_rank_list(ctl->nranks, is_unattached, ctl, ranks, sizeof(ranks)))
 		have = (size_t)
 			snprintf(text, bytes,
-				 "%s came, but rank %d, above in the tree, does not let them in",
-				 ranks, unmoved(ctl));
-	if (have < bytes && tt_rank_list(ctl->nranks, is_strange, ctl, ranks, 100))
+				 "%s came, but rank %d, their parent in the tree, does not accept their connections",
+				 ranks, unresponsive(ctl));
+	if (have < bytes && tt_rank_list(ctl->nranks, has_wrong_secret, ctl, ranks, 100))
 		have += (size_t)snprintf(text + have, bytes - have,
-					 "; whoever came as %s has another secret", ranks);
-	if (have < bytes && ctl->accept_trouble[0])
-		snprintf(text + have, bytes - have, "; %s", ctl->accept_trouble);
+					 "; a connection as %s had another secret", ranks);
+	if (have < bytes && ctl->listener.trouble[0])
+		snprintf(text + have, bytes - have, "; %s", ctl->listener.trouble);
 }
 
 uint64_t tt_bootstrap_timers(struct tt_control *ctl, uint64_t now)
 {
-	struct tt_bootstrap *desk = ctl->desk;
+	struct tt_bootstrap *root = ctl->join.root;
 	struct tt_writer w = { 0 };
 	char text[500];
 
-	if (!desk || ctl->has_table || ctl->broken)
+	if (!root || ctl->join.has_table || ctl->broken)
 		return TT_NEVER;
-	if (now < desk->word_ns)
-		return desk->word_ns;
+	if (now < root->report_ns)
+		return root->report_ns;
 	tt_bootstrap_missing(ctl, text, sizeof(text));
 	tt_put_text(&w, text);
 	tt_conn_send_all(ctl, TT_ROLE_CHILD | TT_ROLE_REGISTER, NULL, TT_F_MISSING, w.data, w.have);
 	free(w.data);
-	if (now >= desk->log_ns) {
+	if (now >= root->log_ns) {
 		tt_log(TT_LOG_WARN, "rank 0: still waiting for all %d ranks to join: %s",
 		       ctl->nranks, text);
-		desk->log_ns = now + LOG_NS;
+		root->log_ns = now + LOG_NS;
 	}
-	desk->word_ns = now + WORD_NS;
-	return desk->word_ns;
+	root->report_ns = now + REPORT_NS;
+	return root->report_ns;
 }

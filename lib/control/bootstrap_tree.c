@@ -1,9 +1,10 @@
 /*
- * bootstrap_tree.c - how the tree and the ring come to be, seen from each rank
+ * bootstrap_tree.c - the connections of the tree and the ring, on each rank
  *
- * Called by bootstrap and split (connect), and by the service thread (frames of joining). Rank r
- * hangs below rank (r - 1) / 8. Who hangs in the tree is reported upwards; when all do, rank 0
- * sends the table of cards down, and then the lower of two ring neighbours dials the higher.
+ * Called by bootstrap and split (connect), and by the service thread (frames of joining). The
+ * parent of rank r is rank (r - 1) / 8. Ranks connected in the tree are reported upwards; when all
+ * are, rank 0 sends the table of business cards down, and then the lower of two ring neighbors
+ * dials the higher.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@ static void report(struct tt_control *ctl, int only)
 	struct tt_writer w = { 0 };
 
 	for (int r = 0; r < ctl->nranks; r++)
-		if (ctl->attached[r] && (only < 0 || r == only))
+		if (ctl->join.attached[r] && (only < 0 || r == only))
 			tt_put(&w, (uint32_t)r, 4);
 	if (w.have)
 		tt_conn_send_all(ctl, TT_ROLE_PARENT, NULL, TT_F_ATTACHED, w.data, w.have);
@@ -26,12 +27,12 @@ static void report(struct tt_control *ctl, int only)
 
 void tt_join_attached(struct tt_control *ctl, int rank)
 {
-	if (ctl->attached[rank])
+	if (ctl->join.attached[rank])
 		return;
-	ctl->attached[rank] = true;
-	if (ctl->desk)
+	ctl->join.attached[rank] = true;
+	if (ctl->join.root)
 		tt_bootstrap_attached(ctl, rank);
-	else if (!ctl->has_table)
+	else if (!ctl->join.has_table)
 		report(ctl, rank);
 }
 
@@ -45,7 +46,7 @@ int tt_join_tree(struct tt_control *ctl, const struct tt_business_card *parent, 
 	pthread_mutex_lock(&ctl->lock);
 	if (!tt_conn_add(ctl, fd, parent->rank, TT_ROLE_PARENT))
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for a connection", ctl->rank);
-	else if (!ctl->has_table)
+	else if (!ctl->join.has_table)
 		report(ctl, -1);
 	pthread_mutex_unlock(&ctl->lock);
 	return rc;
@@ -53,15 +54,15 @@ int tt_join_tree(struct tt_control *ctl, const struct tt_business_card *parent, 
 
 /* ---- the ring -------------------------------------------------------------------------------- */
 
-/* Is peer a neighbour by the ring only? */
+/* Is peer a neighbor in the ring, and not in the tree? */
 static bool needs_ring(const struct tt_control *ctl, int peer)
 {
 	return tt_ring_edge(ctl->rank, peer, ctl->nranks) && !tt_tree_edge(ctl->rank, peer);
 }
 
-static int dial_neighbour(struct tt_control *ctl, int peer, uint64_t deadline_ns)
+static int dial_neighbor(struct tt_control *ctl, int peer, uint64_t deadline_ns)
 {
-	struct tt_dial dial = { .to = &ctl->cards[peer],
+	struct tt_dial dial = { .to = &ctl->peers.business_cards[peer],
 				.purpose = TT_P_RING,
 				.deadline_ns = deadline_ns };
 	int fd, rc = tt_control_connect(ctl, &dial, &fd);
@@ -75,7 +76,7 @@ static int dial_neighbour(struct tt_control *ctl, int peer, uint64_t deadline_ns
 	return rc;
 }
 
-static int await_neighbour(struct tt_control *ctl, int peer, uint64_t deadline_ns)
+static int await_neighbor(struct tt_control *ctl, int peer, uint64_t deadline_ns)
 {
 	int rc = 0;
 
@@ -83,7 +84,7 @@ static int await_neighbour(struct tt_control *ctl, int peer, uint64_t deadline_n
 	while (!rc && !ctl->broken && !tt_conn_to(ctl, peer, TT_ROLE_RING))
 		if (!tt_control_await(ctl, deadline_ns))
 			rc = tt_fail(TT_TIMEOUT,
-				"rank %d: rank %d, its neighbour in the ring, did not connect in time",
+				"rank %d: rank %d, its neighbor in the ring, did not connect in time",
 				ctl->rank, peer);
 	if (ctl->broken)
 		rc = tt_control_fail(ctl);
@@ -95,23 +96,23 @@ int tt_join_ring(struct tt_control *ctl, uint64_t deadline_ns)
 {
 	int n = ctl->nranks, next = (ctl->rank + 1) % n, before = (ctl->rank + n - 1) % n, rc = 0;
 
-	for (int turn = 0; turn < 2 && !rc; turn++) {
-		int peer = turn ? before : next;
+	for (int side = 0; side < 2 && !rc; side++) {
+		int peer = side ? before : next;
 
 		if (needs_ring(ctl, peer) && peer > ctl->rank)
-			rc = dial_neighbour(ctl, peer, deadline_ns);
+			rc = dial_neighbor(ctl, peer, deadline_ns);
 	}
-	for (int turn = 0; turn < 2 && !rc; turn++) {
-		int peer = turn ? before : next;
+	for (int side = 0; side < 2 && !rc; side++) {
+		int peer = side ? before : next;
 
 		if (needs_ring(ctl, peer) && peer < ctl->rank)
-			rc = await_neighbour(ctl, peer, deadline_ns);
+			rc = await_neighbor(ctl, peer, deadline_ns);
 	}
-	/* Nobody may leave, and close its listener, before everybody is connected. */
+	/* No rank may leave, and close its listener, before every rank is connected. */
 	if (!rc)
 		rc = tt_control_allgather(ctl, NULL, 0, NULL, deadline_ns);
 	pthread_mutex_lock(&ctl->lock);
-	ctl->joined = true;
+	ctl->join.complete = true;
 	pthread_mutex_unlock(&ctl->lock);
 	return rc;
 }
@@ -121,13 +122,13 @@ int tt_join_ring(struct tt_control *ctl, uint64_t deadline_ns)
 static bool got_parent(struct tt_control *ctl, const uint8_t *data, size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
-	struct tt_business_card card;
+	struct tt_business_card record;
 
-	tt_get_business_card(&r, &card);
-	if (!tt_get_end(&r) || card.rank != tt_tree_parent(ctl->rank) || ctl->has_parent)
+	tt_get_business_card(&r, &record);
+	if (!tt_get_end(&r) || record.rank != tt_tree_parent(ctl->rank) || ctl->join.has_parent)
 		return false;
-	ctl->parent = card;
-	ctl->has_parent = true;
+	ctl->join.parent = record;
+	ctl->join.has_parent = true;
 	pthread_cond_broadcast(&ctl->changed);
 	return true;
 }
@@ -148,12 +149,12 @@ static bool got_attached(struct tt_control *ctl, const uint8_t *data, size_t byt
 static bool got_missing(struct tt_control *ctl, const uint8_t *data, size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
-	char text[sizeof(ctl->missing)];
+	char text[sizeof(ctl->join.missing)];
 
 	tt_get_text(&r, text, sizeof(text));
 	if (!tt_get_end(&r))
 		return false;
-	memcpy(ctl->missing, text, sizeof(text));
+	memcpy(ctl->join.missing, text, sizeof(text));
 	tt_conn_send_all(ctl, TT_ROLE_CHILD, NULL, TT_F_MISSING, data, bytes);
 	tt_log(TT_LOG_INFO, "rank %d: still joining: %s", ctl->rank, text);
 	return true;
@@ -162,20 +163,20 @@ static bool got_missing(struct tt_control *ctl, const uint8_t *data, size_t byte
 static bool got_table(struct tt_control *ctl, const uint8_t *data, size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
-	struct tt_business_card card;
+	struct tt_business_card record;
 
-	if (ctl->has_table)
+	if (ctl->join.has_table)
 		return false;
 	for (int rank = 0; rank < ctl->nranks; rank++) {
-		tt_get_business_card(&r, &card);
-		if (r.failed || card.rank != rank || !card.port)
+		tt_get_business_card(&r, &record);
+		if (r.failed || record.rank != rank || !record.port)
 			return false;
-		ctl->cards[rank] = card;
+		ctl->peers.business_cards[rank] = record;
 	}
 	if (!tt_get_end(&r))
 		return false;
 	tt_conn_send_all(ctl, TT_ROLE_CHILD, NULL, TT_F_TABLE, data, bytes);
-	ctl->has_table = true;
+	ctl->join.has_table = true;
 	pthread_cond_broadcast(&ctl->changed);
 	return true;
 }
@@ -187,10 +188,10 @@ bool tt_join_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame k
 
 	switch (kind) {
 	case TT_F_REGISTER:
-		return ctl->desk && (conn->roles & TT_ROLE_REGISTER) &&
+		return ctl->join.root && (conn->roles & TT_ROLE_REGISTER) &&
 		       tt_bootstrap_register(ctl, conn, data, bytes);
 	case TT_F_DECLINE:
-		return ctl->desk && (conn->roles & TT_ROLE_REGISTER) &&
+		return ctl->join.root && (conn->roles & TT_ROLE_REGISTER) &&
 		       tt_bootstrap_declined(ctl, conn, data, bytes);
 	case TT_F_PARENT:
 		return from_above && got_parent(ctl, data, bytes);

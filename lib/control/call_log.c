@@ -1,11 +1,9 @@
 /*
- * call_log.c - the call board: what this rank called lately, for its service thread to tell
- * and to compare
+ * call_log.c - the call log: the latest calls of this rank, a flight recorder for its service thread
  *
- * note and done are called by run on the way of every collective: a few plain stores. Everything
- * else is called by statuses while somebody waits long. A trail is the newest calls of a board, as
- * a status carries them: a rank that is caught in a call that others made differently has mostly
- * gone on to the next one when that is found.
+ * Run calls note and done in every collective: a few plain stores. control_status.c and deadlock.c
+ * call the rest while some rank waits long. A history is the latest calls of a log, as a status
+ * carries them: a mismatch is mostly found only after a rank has gone on to its next call.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,27 +11,27 @@
 
 #include "control/control_internal.h"
 
-/* The line is invalid (seq 0) while it changes. Release stores, because a reader that sees a new
- * word must also see the 0 before it. */
-static inline void put_line(struct tt_call_log_entry *line, uint64_t seq, const struct tt_call *call)
+/* An entry is invalid (seq 0) while it changes. Release stores, because a reader that sees a new
+ * word must also see the 0 before that word. */
+static inline void put_entry(struct tt_call_log_entry *entry, uint64_t seq, const struct tt_call *call)
 {
 	uint64_t word[2];
 
-	_Static_assert(sizeof(*call) == sizeof(word), "a call is two words of the board");
+	_Static_assert(sizeof(*call) == sizeof(word), "a call is two words of the log");
 	memcpy(word, call, sizeof(word));
-	atomic_store_explicit(&line->seq, 0, memory_order_relaxed);
-	atomic_store_explicit(&line->word[0], word[0], memory_order_release);
-	atomic_store_explicit(&line->word[1], word[1], memory_order_release);
-	atomic_store_explicit(&line->seq, seq, memory_order_release);
+	atomic_store_explicit(&entry->seq, 0, memory_order_relaxed);
+	atomic_store_explicit(&entry->word[0], word[0], memory_order_release);
+	atomic_store_explicit(&entry->word[1], word[1], memory_order_release);
+	atomic_store_explicit(&entry->seq, seq, memory_order_release);
 }
 
-static bool get_line(struct tt_call_log_entry *line, uint64_t seq, struct tt_call *ret_call)
+static bool get_entry(struct tt_call_log_entry *entry, uint64_t seq, struct tt_call *ret_call)
 {
-	uint64_t before = atomic_load_explicit(&line->seq, memory_order_acquire), word[2];
+	uint64_t before = atomic_load_explicit(&entry->seq, memory_order_acquire), word[2];
 
-	word[0] = atomic_load_explicit(&line->word[0], memory_order_acquire);
-	word[1] = atomic_load_explicit(&line->word[1], memory_order_acquire);
-	if (!seq || before != seq || atomic_load_explicit(&line->seq, memory_order_relaxed) != seq)
+	word[0] = atomic_load_explicit(&entry->word[0], memory_order_acquire);
+	word[1] = atomic_load_explicit(&entry->word[1], memory_order_acquire);
+	if (!seq || before != seq || atomic_load_explicit(&entry->seq, memory_order_relaxed) != seq)
 		return false;
 	memcpy(ret_call, word, sizeof(word));
 	return true;
@@ -41,9 +39,9 @@ static bool get_line(struct tt_call_log_entry *line, uint64_t seq, struct tt_cal
 
 void tt_control_note(struct tt_control *ctl, uint64_t seq, const struct tt_call *call)
 {
-	put_line(&ctl->board[seq % TT_CALL_LOG_ENTRIES], seq, call);
-	atomic_store_explicit(&ctl->started, seq, memory_order_release);
-	if (tt_unlikely(atomic_load_explicit(&ctl->gone_after, memory_order_relaxed) < seq)) {
+	put_entry(&ctl->log.entry[seq % TT_CALL_LOG_ENTRIES], seq, call);
+	atomic_store_explicit(&ctl->log.started, seq, memory_order_release);
+	if (tt_unlikely(atomic_load_explicit(&ctl->log.gone_after, memory_order_relaxed) < seq)) {
 		pthread_mutex_lock(&ctl->lock);
 		tt_flood_check_left(ctl);
 		pthread_mutex_unlock(&ctl->lock);
@@ -52,43 +50,43 @@ void tt_control_note(struct tt_control *ctl, uint64_t seq, const struct tt_call 
 
 void tt_control_done(struct tt_control *ctl, uint64_t seq)
 {
-	atomic_store_explicit(&ctl->finished, seq, memory_order_release);
+	atomic_store_explicit(&ctl->log.finished, seq, memory_order_release);
 }
 
 bool tt_call_log_read(struct tt_control *ctl, uint64_t seq, struct tt_call *ret_call)
 {
-	return get_line(&ctl->board[seq % TT_CALL_LOG_ENTRIES], seq, ret_call);
+	return get_entry(&ctl->log.entry[seq % TT_CALL_LOG_ENTRIES], seq, ret_call);
 }
 
-/* Without memory for it the pair is not remembered: texts become poorer. */
+/* Without memory the pair is not logged, and error texts lack its messages. */
 void tt_control_note_message(struct tt_control *ctl, bool send, int peer, uint64_t number,
 			     const struct tt_call *call)
 {
-	struct tt_pair *pair = atomic_load_explicit(&ctl->pair[peer], memory_order_relaxed);
+	struct tt_pair *pair = atomic_load_explicit(&ctl->log.pair[peer], memory_order_relaxed);
 
 	if (tt_unlikely(!pair)) {
 		pair = calloc(1, sizeof(*pair));
 		if (!pair)
 			return;
-		atomic_store_explicit(&ctl->pair[peer], pair, memory_order_release);
+		atomic_store_explicit(&ctl->log.pair[peer], pair, memory_order_release);
 	}
-	put_line(&pair->line[send][number % TT_MESSAGES], number, call);
+	put_entry(&pair->entry[send][number % TT_MESSAGES], number, call);
 	atomic_store_explicit(&pair->started[send], number, memory_order_release);
 }
 
 void tt_control_done_message(struct tt_control *ctl)
 {
-	uint64_t done = atomic_load_explicit(&ctl->messages_done, memory_order_relaxed);
+	uint64_t done = atomic_load_explicit(&ctl->log.messages_done, memory_order_relaxed);
 
-	atomic_store_explicit(&ctl->messages_done, done + 1, memory_order_release);
+	atomic_store_explicit(&ctl->log.messages_done, done + 1, memory_order_release);
 }
 
 bool tt_call_log_message(struct tt_control *ctl, bool send, int peer, uint64_t number,
 		      struct tt_call *ret_call)
 {
-	struct tt_pair *pair = atomic_load_explicit(&ctl->pair[peer], memory_order_acquire);
+	struct tt_pair *pair = atomic_load_explicit(&ctl->log.pair[peer], memory_order_acquire);
 
-	return pair && get_line(&pair->line[send][number % TT_MESSAGES], number, ret_call);
+	return pair && get_entry(&pair->entry[send][number % TT_MESSAGES], number, ret_call);
 }
 
 void tt_call_log_name(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes)
@@ -101,12 +99,12 @@ void tt_call_log_name(struct tt_control *ctl, uint64_t seq, char *text, size_t b
 		snprintf(text, bytes, "operation %llu", (unsigned long long)seq);
 }
 
-/* ---- trails ---------------------------------------------------------------------------------- */
+/* ---- history --------------------------------------------------------------------------------- */
 
 /* false: number last has been overwritten */
-bool tt_call_log_history(struct tt_control *ctl, uint64_t last, struct tt_call_history *ret_trail)
+bool tt_call_log_history(struct tt_control *ctl, uint64_t last, struct tt_call_history *ret_history)
 {
-	struct tt_call_history *t = ret_trail;
+	struct tt_call_history *t = ret_history;
 	struct tt_call call;
 
 	t->nruns = 0;
@@ -123,20 +121,20 @@ bool tt_call_log_history(struct tt_control *ctl, uint64_t last, struct tt_call_h
 	return !last || t->nruns;
 }
 
-uint64_t tt_call_log_differs(struct tt_control *ctl, uint64_t last, const struct tt_call_history *trail,
+uint64_t tt_call_log_differs(struct tt_control *ctl, uint64_t last, const struct tt_call_history *history,
 			  struct tt_call *ret_mine, struct tt_call *ret_theirs)
 {
 	uint64_t seq = last, found = 0;
 	struct tt_call mine;
 
-	for (int i = 0; i < trail->nruns; i++)
-		for (int k = 0; k < trail->run[i].times; k++, seq--) {
+	for (int i = 0; i < history->nruns; i++)
+		for (int k = 0; k < history->run[i].times; k++, seq--) {
 			if (!tt_call_log_read(ctl, seq, &mine) ||
-			    tt_call_equal(&mine, &trail->run[i].call))
+			    tt_call_equal(&mine, &history->run[i].call))
 				continue;
 			found = seq;
 			*ret_mine = mine;
-			*ret_theirs = trail->run[i].call;
+			*ret_theirs = history->run[i].call;
 		}
 	return found;
 }
@@ -161,20 +159,20 @@ void tt_get_call(struct tt_reader *r, struct tt_call *ret_call)
 	ret_call->count = tt_get(r, 8);
 }
 
-void tt_put_call_history(struct tt_writer *w, const struct tt_call_history *trail)
+void tt_put_call_history(struct tt_writer *w, const struct tt_call_history *history)
 {
-	tt_put(w, (uint64_t)trail->nruns, 1);
-	for (int i = 0; i < trail->nruns; i++) {
-		tt_put(w, trail->run[i].times, 1);
-		tt_put_call(w, &trail->run[i].call);
+	tt_put(w, (uint64_t)history->nruns, 1);
+	for (int i = 0; i < history->nruns; i++) {
+		tt_put(w, history->run[i].times, 1);
+		tt_put_call(w, &history->run[i].call);
 	}
 }
 
-void tt_get_call_history(struct tt_reader *r, struct tt_call_history *ret_trail)
+void tt_get_call_history(struct tt_reader *r, struct tt_call_history *ret_history)
 {
-	ret_trail->nruns = (int)tt_get_upto(r, 1, TT_HISTORY_RUNS);
-	for (int i = 0; i < ret_trail->nruns; i++) {
-		ret_trail->run[i].times = (uint8_t)tt_get_upto(r, 1, TT_CALL_LOG_ENTRIES);
-		tt_get_call(r, &ret_trail->run[i].call);
+	ret_history->nruns = (int)tt_get_upto(r, 1, TT_HISTORY_RUNS);
+	for (int i = 0; i < ret_history->nruns; i++) {
+		ret_history->run[i].times = (uint8_t)tt_get_upto(r, 1, TT_CALL_LOG_ENTRIES);
+		tt_get_call(r, &ret_history->run[i].call);
 	}
 }

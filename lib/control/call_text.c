@@ -1,13 +1,13 @@
 /*
- * call_text.c - calls in words, and their stamp
+ * call_text.c - calls as text, and their digest
  *
- * Called by run and status. The numbers may come from another rank,
- * so none is trusted to be in a table.
+ * Called by run and by the statuses. The numbers of a call may come from another rank, so every
+ * index into a table is checked.
  */
 #include <stdio.h>
 #include <string.h>
 
-#include "algorithms/algorithm.h"
+#include "base/collective.h"
 #include "control/control_internal.h"
 
 static const char *type_name(unsigned type)
@@ -29,17 +29,25 @@ static const char *op_name(unsigned op)
 	return op <= tuttiNumOps ? names[op] : "unknown op";
 }
 
-static const char *algorithm_name(unsigned algorithm)
+static const char *(*_Atomic name_of_algorithm)(unsigned algorithm);
+
+void tt_call_name_algorithms(const char *(*name)(unsigned algorithm))
 {
-	if (algorithm == TT_CALL_DEVICE)
-		return "on device memory";
-	for (unsigned i = 0; tt_algorithms[i]; i++)
-		if (i == algorithm)
-			return tt_algorithms[i]->name;
-	return "unknown algorithm";
+	atomic_store(&name_of_algorithm, name);
 }
 
-/* what tuttiBarrier is made of, told apart by an operation of its own */
+static const char *algorithm_name(unsigned algorithm)
+{
+	const char *(*name)(unsigned) = atomic_load(&name_of_algorithm), *text = NULL;
+
+	if (algorithm == TT_CALL_DEVICE)
+		return "on device memory";
+	if (name)
+		text = name(algorithm);
+	return text ? text : "unknown algorithm";
+}
+
+/* tuttiBarrier is an allreduce with an operation of its own */
 static bool is_barrier(const struct tt_call *call)
 {
 	return call->collective == TT_ALLREDUCE && call->op == TT_CALL_BARRIER;
@@ -57,7 +65,8 @@ static const char *collective_name(unsigned collective)
 					   : "unknown collective";
 }
 
-/* ", sum, root 3, ring" with what the call has, each part after `before` or ", " */
+/* ", sum, root 3, ring": the details of the call, the first one after `before`, the others after
+ * ", " */
 static void details(const struct tt_call *call, bool with_algorithm, const char *before, char *text,
 		    size_t bytes)
 {
@@ -110,10 +119,10 @@ bool tt_call_equal(const struct tt_call *a, const struct tt_call *b)
 
 uint64_t tt_call_digest(const struct tt_call *call)
 {
-	uint64_t what = (uint64_t)call->collective | (uint64_t)call->type << 8 |
+	uint64_t kind = (uint64_t)call->collective | (uint64_t)call->type << 8 |
 			(uint64_t)call->op << 16 | (uint64_t)call->algorithm << 24;
-	uint64_t h = tt_mix(tt_mix(0x54555454u, what), call->count);
+	uint64_t h = tt_mix(tt_mix(0x54555454u, kind), call->count);
 
-	/* of a send or receive it is the peer, another one on each side */
+	/* root is the peer of a send or receive, which differs between the two sides */
 	return call->collective != TT_SENDRECV ? tt_mix(h, (uint32_t)call->root) : h;
 }

@@ -1,8 +1,9 @@
 /*
- * control.c - make a control, its service thread, and leaving
+ * control.c - make a control, run its service thread, leave
  *
- * The service thread sleeps in epoll until a connection has something, a guest knocks, a timer is
- * due or somebody wakes it. It works under ctl->lock and never blocks there.
+ * Called by bootstrap and split (make, start) and by comm (leave, hosts). The service thread sleeps
+ * in epoll until a connection is readable, a peer connects, a timer is due or tt_control_wake is
+ * called. The thread works under ctl->lock and never blocks there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,9 +19,9 @@
 #include "control/control_internal.h"
 
 #define EVENTS 32
-/* leaving waits so long for the peers' hosts to have all that was for them */
+/* limit for the peers' hosts to acknowledge everything at leaving */
 #define GOODBYE_MS 5000
-#define GOODBYE_BROKEN_MS 200            /* ... when only the goodbye is left to say */
+#define GOODBYE_BROKEN_MS 200            /* ... when only the goodbye is left to send */
 
 /* ---- make and free --------------------------------------------------------------------------- */
 
@@ -28,31 +29,31 @@ static bool allocate(struct tt_control *ctl)
 {
 	size_t n = (size_t)ctl->nranks;
 
-	ctl->cards = calloc(n, sizeof(*ctl->cards));
-	ctl->best = calloc(n, sizeof(*ctl->best));
-	ctl->host_of = calloc(n, sizeof(*ctl->host_of));
-	ctl->attached = calloc(n, sizeof(*ctl->attached));
-	ctl->left = calloc(n, sizeof(*ctl->left));
-	ctl->dead = calloc(n, sizeof(*ctl->dead));
-	ctl->left_after = calloc(n, sizeof(*ctl->left_after));
-	ctl->left_at_ns = calloc(n, sizeof(*ctl->left_at_ns));
-	ctl->gather_have = calloc(n, sizeof(*ctl->gather_have));
-	ctl->status = calloc(n, sizeof(*ctl->status));
-	ctl->status_at_ns = calloc(n, sizeof(*ctl->status_at_ns));
-	ctl->last_received = calloc(n, sizeof(*ctl->last_received));
-	ctl->pair = calloc(n, sizeof(*ctl->pair));
-	ctl->deadlocked = calloc(n, sizeof(*ctl->deadlocked));
-	return ctl->cards && ctl->best && ctl->host_of && ctl->attached && ctl->left && ctl->dead &&
-	       ctl->left_after && ctl->left_at_ns && ctl->gather_have && ctl->status &&
-	       ctl->status_at_ns && ctl->last_received && ctl->pair && ctl->deadlocked;
+	ctl->peers.business_cards = calloc(n, sizeof(*ctl->peers.business_cards));
+	ctl->peers.best_address = calloc(n, sizeof(*ctl->peers.best_address));
+	ctl->peers.host_of = calloc(n, sizeof(*ctl->peers.host_of));
+	ctl->join.attached = calloc(n, sizeof(*ctl->join.attached));
+	ctl->departed.left = calloc(n, sizeof(*ctl->departed.left));
+	ctl->departed.dead = calloc(n, sizeof(*ctl->departed.dead));
+	ctl->departed.left_after = calloc(n, sizeof(*ctl->departed.left_after));
+	ctl->departed.left_at_ns = calloc(n, sizeof(*ctl->departed.left_at_ns));
+	ctl->gather.have = calloc(n, sizeof(*ctl->gather.have));
+	ctl->status.latest = calloc(n, sizeof(*ctl->status.latest));
+	ctl->status.at_ns = calloc(n, sizeof(*ctl->status.at_ns));
+	ctl->status.last_received = calloc(n, sizeof(*ctl->status.last_received));
+	ctl->log.pair = calloc(n, sizeof(*ctl->log.pair));
+	ctl->deadlock.in_cycle = calloc(n, sizeof(*ctl->deadlock.in_cycle));
+	return ctl->peers.business_cards && ctl->peers.best_address && ctl->peers.host_of && ctl->join.attached && ctl->departed.left && ctl->departed.dead &&
+	       ctl->departed.left_after && ctl->departed.left_at_ns && ctl->gather.have && ctl->status.latest &&
+	       ctl->status.at_ns && ctl->status.last_received && ctl->log.pair && ctl->deadlock.in_cycle;
 }
 
 size_t tt_control_memory(struct tt_control *ctl)
 {
-	size_t per_rank = sizeof(*ctl->cards) + sizeof(*ctl->best) + sizeof(*ctl->host_of) +
-			  sizeof(*ctl->attached) + sizeof(*ctl->left) + sizeof(*ctl->left_after) +
-			  sizeof(*ctl->left_at_ns) + sizeof(*ctl->gather_have) +
-			  sizeof(*ctl->status) + sizeof(*ctl->status_at_ns) + sizeof(*ctl->last_received);
+	size_t per_rank = sizeof(*ctl->peers.business_cards) + sizeof(*ctl->peers.best_address) + sizeof(*ctl->peers.host_of) +
+			  sizeof(*ctl->join.attached) + sizeof(*ctl->departed.left) + sizeof(*ctl->departed.left_after) +
+			  sizeof(*ctl->departed.left_at_ns) + sizeof(*ctl->gather.have) +
+			  sizeof(*ctl->status.latest) + sizeof(*ctl->status.at_ns) + sizeof(*ctl->status.last_received);
 	size_t bytes = sizeof(*ctl) + (size_t)ctl->nranks * per_rank;
 
 	pthread_mutex_lock(&ctl->lock);
@@ -66,14 +67,14 @@ static int watch(struct tt_control *ctl, int fd, enum tt_source *source)
 {
 	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = source };
 
-	if (epoll_ctl(ctl->epoll, EPOLL_CTL_ADD, fd, &ev))
+	if (epoll_ctl(ctl->service.epoll, EPOLL_CTL_ADD, fd, &ev))
 		return tt_fail(TT_SYSTEM, "rank %d: epoll: %m", ctl->rank);
 	return 0;
 }
 
 static int open_descriptors(struct tt_control *ctl, const struct tt_ports *ports)
 {
-	int rc = tt_sock_among(ports, tt_sock_listen, &ctl->listener, &ctl->port);
+	int rc = tt_sock_among(ports, tt_sock_listen, &ctl->listener.fd, &ctl->listener.port);
 	char what[64];
 
 	if (rc && ctl->rank && ports->first && ports->count < 2 && errno == EADDRINUSE)
@@ -82,20 +83,20 @@ static int open_descriptors(struct tt_control *ctl, const struct tt_ports *ports
 			ctl->rank, ports->first);
 	if (rc && ports->first && ports->count < 2 && errno == EADDRINUSE)
 		return tt_fail(TT_SYSTEM,
-			"rank %d: port %d, where the ranks are to meet, is in use by another process, "
+			"rank %d: port %d, where rank 0 must listen, is in use by another process, "
 			"or by another rank 0 with the same id; make a new id", ctl->rank,
 			ports->first);
 	if (rc)
 		return tt_fail(rc, "rank %d: %s", ctl->rank, tt_error_text());
-	ctl->epoll = tt_sock_own(epoll_create1(EPOLL_CLOEXEC));
-	ctl->wake = ctl->epoll < 0 ? -1 : tt_sock_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	ctl->spare = ctl->wake < 0 ? -1 : tt_sock_own(open("/dev/null", O_RDONLY | O_CLOEXEC));
-	if (ctl->spare < 0) {
+	ctl->service.epoll = tt_sock_own(epoll_create1(EPOLL_CLOEXEC));
+	ctl->service.wake = ctl->service.epoll < 0 ? -1 : tt_sock_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	ctl->listener.reserve_fd = ctl->service.wake < 0 ? -1 : tt_sock_own(open("/dev/null", O_RDONLY | O_CLOEXEC));
+	if (ctl->listener.reserve_fd < 0) {
 		snprintf(what, sizeof(what), "rank %d: cannot watch its connections", ctl->rank);
 		return tt_sock_fail(what);
 	}
-	rc = watch(ctl, ctl->wake, &ctl->wake_source);
-	return rc ? rc : watch(ctl, ctl->listener, &ctl->listener_source);
+	rc = watch(ctl, ctl->service.wake, &ctl->service.wake_source);
+	return rc ? rc : watch(ctl, ctl->listener.fd, &ctl->listener.source);
 }
 
 int tt_control_make(int rank, int nranks, const struct tt_ports *ports, struct tt_control **ret_ctl)
@@ -111,13 +112,13 @@ int tt_control_make(int rank, int nranks, const struct tt_ports *ports, struct t
 	ctl->rank = rank;
 	ctl->nranks = nranks;
 	ctl->pid = getpid();
-	ctl->wake_source = TT_SRC_WAKE;
-	ctl->listener_source = TT_SRC_LISTENER;
-	ctl->epoll = ctl->wake = ctl->listener = ctl->spare = -1;
-	ctl->gone_after = ctl->answer_due_ns = ctl->look_due_ns = ctl->hear_again_ns = TT_NEVER;
-	ctl->stuck.awaited = ctl->culprit = -1;
+	ctl->service.wake_source = TT_SRC_WAKE;
+	ctl->listener.source = TT_SRC_LISTENER;
+	ctl->service.epoll = ctl->service.wake = ctl->listener.fd = ctl->listener.reserve_fd = -1;
+	ctl->log.gone_after = ctl->status.answer_due_ns = ctl->deadlock.check_due_ns = ctl->listener.resume_ns = TT_NEVER;
+	ctl->status.blocked.awaited = ctl->failure.culprit = -1;
 	pthread_mutex_init(&ctl->lock, NULL);
-	pthread_mutex_init(&ctl->hook_lock, NULL);
+	pthread_mutex_init(&ctl->observers.lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&ctl->changed, &attr);
@@ -137,23 +138,23 @@ static void close_sockets(struct tt_control *ctl)
 {
 	struct tt_parked *next;
 
-	tt_guest_bury(ctl, true);
+	tt_unauth_reap(ctl, true);
 	for (struct tt_conn *c = ctl->conns; c; c = c->next) {
 		if (!c->dead)
 			tt_sock_close(c->fd);
 		c->dead = true;
 	}
-	tt_conn_bury(ctl);
-	for (struct tt_parked *p = ctl->parked; p; p = next) {
+	tt_conn_reap(ctl);
+	for (struct tt_parked *p = ctl->listener.parked; p; p = next) {
 		next = p->next;
 		tt_sock_close(p->fd);
 		free(p);
 	}
 	tt_bootstrap_close(ctl);
-	tt_sock_close(ctl->listener);
-	tt_sock_close(ctl->spare);
-	tt_sock_close(ctl->wake);
-	tt_sock_close(ctl->epoll);
+	tt_sock_close(ctl->listener.fd);
+	tt_sock_close(ctl->listener.reserve_fd);
+	tt_sock_close(ctl->service.wake);
+	tt_sock_close(ctl->service.epoll);
 }
 
 void tt_control_free(struct tt_control *ctl)
@@ -161,47 +162,47 @@ void tt_control_free(struct tt_control *ctl)
 	close_sockets(ctl);
 	pthread_cond_destroy(&ctl->changed);
 	pthread_mutex_destroy(&ctl->lock);
-	pthread_mutex_destroy(&ctl->hook_lock);
-	free(ctl->cards);
-	free(ctl->best);
-	free(ctl->host_of);
-	free(ctl->attached);
-	free(ctl->left);
-	free(ctl->dead);
-	free(ctl->left_after);
-	free(ctl->left_at_ns);
-	free(ctl->gather_have);
-	free(ctl->status);
-	free(ctl->status_at_ns);
-	free(ctl->last_received);
-	for (int r = 0; r < ctl->nranks && ctl->pair; r++)
-		free(atomic_load(&ctl->pair[r]));
-	free(ctl->pair);
-	free(ctl->deadlocked);
+	pthread_mutex_destroy(&ctl->observers.lock);
+	free(ctl->peers.business_cards);
+	free(ctl->peers.best_address);
+	free(ctl->peers.host_of);
+	free(ctl->join.attached);
+	free(ctl->departed.left);
+	free(ctl->departed.dead);
+	free(ctl->departed.left_after);
+	free(ctl->departed.left_at_ns);
+	free(ctl->gather.have);
+	free(ctl->status.latest);
+	free(ctl->status.at_ns);
+	free(ctl->status.last_received);
+	for (int r = 0; r < ctl->nranks && ctl->log.pair; r++)
+		free(atomic_load(&ctl->log.pair[r]));
+	free(ctl->log.pair);
+	free(ctl->deadlock.in_cycle);
 	free(ctl);
 }
 
 void tt_control_number_hosts(struct tt_control *ctl)
 {
-	ctl->nhosts = 0;
+	ctl->peers.nhosts = 0;
 	for (int r = 0; r < ctl->nranks; r++) {
 		int same = 0;
 
-		while (ctl->cards[same].host != ctl->cards[r].host)
+		while (ctl->peers.business_cards[same].host != ctl->peers.business_cards[r].host)
 			same++;
-		ctl->host_of[r] = same < r ? ctl->host_of[same] : ctl->nhosts++;
+		ctl->peers.host_of[r] = same < r ? ctl->peers.host_of[same] : ctl->peers.nhosts++;
 	}
 }
 
 const int *tt_control_hosts(struct tt_control *ctl, int *ret_nhosts)
 {
-	*ret_nhosts = ctl->nhosts;
-	return ctl->host_of;
+	*ret_nhosts = ctl->peers.nhosts;
+	return ctl->peers.host_of;
 }
 
 bool tt_control_same(const struct tt_control *a, const struct tt_control *b)
 {
-	return !memcmp(a->job, b->job, sizeof(a->job));
+	return !memcmp(a->auth.job, b->auth.job, sizeof(a->auth.job));
 }
 
 int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const void *ctx, char *text,
@@ -232,8 +233,8 @@ int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const voi
 
 void tt_control_wake(struct tt_control *ctl)
 {
-	if (ctl->wake >= 0)
-		(void)!write(ctl->wake, &(uint64_t){ 1 }, sizeof(uint64_t));
+	if (ctl->service.wake >= 0)
+		(void)!write(ctl->service.wake, &(uint64_t){ 1 }, sizeof(uint64_t));
 }
 
 bool tt_control_await(struct tt_control *ctl, uint64_t deadline_ns)
@@ -249,7 +250,7 @@ bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_fram
 {
 	if ((conn->roles & TT_ROLE_REGISTER) && !conn->registered && kind != TT_F_REGISTER &&
 	    kind != TT_F_DECLINE)
-		return true;                     /* one that was refused says goodbye */
+		return true;                     /* the goodbye of a refused rank */
 	switch (kind) {
 	case TT_F_GATHER_UP:
 		return tt_gather_up(ctl, conn, data, bytes);
@@ -278,13 +279,13 @@ static void dispatch(struct tt_control *ctl, const struct epoll_event *ev)
 
 	switch (*(enum tt_source *)ev->data.ptr) {
 	case TT_SRC_WAKE:
-		(void)!read(ctl->wake, &count, sizeof(count));
+		(void)!read(ctl->service.wake, &count, sizeof(count));
 		break;
 	case TT_SRC_LISTENER:
 		tt_accept_event(ctl);
 		break;
-	case TT_SRC_GUEST:
-		tt_guest_event(ctl, ev->data.ptr);
+	case TT_SRC_UNAUTH:
+		tt_unauth_event(ctl, ev->data.ptr);
 		break;
 	case TT_SRC_CONN:
 		tt_conn_event(ctl, ev->data.ptr, ev->events);
@@ -292,7 +293,7 @@ static void dispatch(struct tt_control *ctl, const struct epoll_event *ev)
 	}
 }
 
-/* Do what is due; how long may the thread sleep? */
+/* Run the timers that are due; returns the time to the next one, -1: none. */
 static int timers(struct tt_control *ctl)
 {
 	uint64_t now = tt_now_ns(), due = tt_accept_timers(ctl, now), d;
@@ -312,15 +313,18 @@ static void *serve(void *arg)
 	struct epoll_event ev[EVENTS];
 
 	pthread_mutex_lock(&ctl->lock);
-	while (!ctl->stop) {
+	while (!ctl->service.stop) {
 		int n, timeout_ms = timers(ctl);
+		bool notify;
 
-		tt_conn_bury(ctl);
-		tt_guest_bury(ctl, false);
-		if (ctl->hook_due)
-			tt_flood_hook(ctl);
+		tt_conn_reap(ctl);
+		tt_unauth_reap(ctl, false);
+		notify = ctl->observers.broken_due;
+		ctl->observers.broken_due = false;
 		pthread_mutex_unlock(&ctl->lock);
-		n = epoll_wait(ctl->epoll, ev, EVENTS, timeout_ms);
+		if (notify)
+			tt_observers_broken(ctl);
+		n = epoll_wait(ctl->service.epoll, ev, EVENTS, timeout_ms);
 		pthread_mutex_lock(&ctl->lock);
 		for (int i = 0; i < n; i++)
 			dispatch(ctl, &ev[i]);
@@ -329,7 +333,7 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-/* Signals are the program's business: none is delivered to this thread. */
+/* Signals belong to the program: the service thread blocks all of them. */
 int tt_control_start(struct tt_control *ctl)
 {
 	sigset_t all, before;
@@ -339,19 +343,19 @@ int tt_control_start(struct tt_control *ctl)
 		return 0;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&ctl->thread, NULL, serve, ctl);
+	rc = pthread_create(&ctl->service.thread, NULL, serve, ctl);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc)
 		return tt_fail(TT_SYSTEM, "rank %d: cannot start a thread: %s", ctl->rank,
 			       strerror(rc));
-	ctl->threaded = true;
-	pthread_setname_np(ctl->thread, "tutti-control");
+	ctl->service.running = true;
+	pthread_setname_np(ctl->service.thread, "tutti-control");
 	return 0;
 }
 
 /* ---- leaving --------------------------------------------------------------------------------- */
 
-static void say_goodbye(struct tt_control *ctl)
+static void send_goodbye(struct tt_control *ctl)
 {
 	uint64_t deadline = tt_deadline_ns(tt_control_broken(ctl) ? GOODBYE_BROKEN_MS : GOODBYE_MS);
 	bool sent = false;
@@ -363,18 +367,18 @@ static void say_goodbye(struct tt_control *ctl)
 		nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
 		pthread_mutex_lock(&ctl->lock);
 	}
-	ctl->stop = true;
+	ctl->service.stop = true;
 	pthread_mutex_unlock(&ctl->lock);
 	tt_control_wake(ctl);
-	pthread_join(ctl->thread, NULL);
+	pthread_join(ctl->service.thread, NULL);
 }
 
-/* In a forked child everything but the memory is the parent's. */
+/* In a forked child everything except the memory belongs to the parent. */
 void tt_control_leave(struct tt_control *ctl)
 {
 	if (!ctl || ctl->pid != getpid())
 		return;
-	if (ctl->threaded)
-		say_goodbye(ctl);
+	if (ctl->service.running)
+		send_goodbye(ctl);
 	tt_control_free(ctl);
 }

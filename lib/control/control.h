@@ -1,22 +1,23 @@
 /*
- * control.h - what the ranks of a communicator tell each other beside the data: joining, deaths,
- * who waits for whom
+ * control.h - the control of a communicator: joining, liveness, call log and deadlock detection,
+ * beside the data
  *
- * A communicator has one control: authenticated TCP connections along a tree (fan-out 8, rank 0 on
- * top) and along the ring of ranks, so that one silent rank cannot cut the others off, and one
- * service thread a rank that sleeps in epoll. The thread relays, answers and accepts whether or not
- * the rank is inside a call.
+ * A communicator has one control: authenticated TCP connections along a tree (fan-out 8, rank 0 is
+ * the root) and along the ring of ranks, so that one silent rank cannot cut the others off, and one
+ * service thread per rank that sleeps in epoll. The thread relays, answers and accepts whether or
+ * not the rank is inside a call.
  *
- *   who wakes whom   the service thread writes `broken` and calls on_broken;
+ *   wake-up          the service thread writes `broken` and calls the observers;
  *                    run polls `broken` in every wait
  *   called by        comm (join, split, leave), run (note, waiting, raise, missing),
- *                    transports (dial, take)
+ *                    transports (dial, take), am (dial_am)
+ *   calls            base; higher rooms only through struct tt_control_observer
  *
- * Deaths: a connection that ends without a goodbye is a death; its tree and ring neighbours see it
- * at once and flood it. Stops: a rank that has waited long floods its status; everyone answers once
- * a second while somebody waits; who has not answered when a deadline passes is missing.
- * Mismatches: a status is compared with what this rank did under the same sequence number. Every
- * flood carries (origin, serial) and is passed on once.
+ * Deaths: a connection that ends without a goodbye is a death; the neighbors in tree and ring see
+ * the end at once and flood the death. Stops: a rank that has waited long floods its status; every
+ * rank answers once a second while some rank waits; a rank without an answer at a deadline is
+ * missing. Mismatches: a rank compares a status with its own call of the same sequence number.
+ * Every flood carries (origin, serial), and a rank forwards a flood once.
  */
 #ifndef TT_CONTROL_H
 #define TT_CONTROL_H
@@ -26,19 +27,22 @@
 #include "base/base.h"
 #include "tutti.h"
 
-#define TT_CALL_BARRIER (tuttiNumOps + 1)     /* as op: not an allreduce of the user's */
-#define TT_CALL_DEVICE 255                     /* as algorithm: by GPU kernels */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
-/* What a call is, so that two ranks can compare; also the call board's entry. */
+#define TT_CALL_BARRIER (tuttiNumOps + 1)     /* op of tuttiBarrier's allreduce */
+#define TT_CALL_DEVICE 255                     /* algorithm of a call by GPU kernels */
+
+/* The signature of a call, equal on all ranks of a collective; also the entry of the call log. */
 struct tt_call {
-	/* op: tuttiNumOps for a pre-multiplied sum; algorithm: index in its table */
+	/* collective: enum tt_collective; op: tuttiNumOps for a pre-multiplied sum; algorithm:
+	 * index in the table of algorithms */
 	uint8_t collective, type, op, algorithm;
-	int32_t root;                              /* -1 where there is none; SENDRECV: the peer */
+	int32_t root;                              /* -1: none; SENDRECV: the peer */
 	uint64_t count;
 };
-/* What makes the stamp that rides on every message. A collective's is a digest of all calls so far,
- * so that one that was different shows at the next at the latest; a send's or receive's is of
- * itself and its number. */
+/* The digest of a signature; every message carries a stamp of 32 bits made from digests. The stamp
+ * of a collective covers all calls so far, so that a different call shows at the next collective at
+ * the latest; the stamp of a send or receive covers itself and its number. */
 uint64_t tt_call_digest(const struct tt_call *call);
 static inline uint64_t tt_mix(uint64_t h, uint64_t value)
 {
@@ -51,104 +55,145 @@ static inline uint32_t tt_call_stamp(const struct tt_call *call, uint64_t seq)
 }
 /* "operation 17 (allreduce of 1024 float32, sum, ring)" into text */
 void tt_call_text(const struct tt_call *call, uint64_t seq, char *text, size_t bytes);
+/* Names of algorithms for tt_call_text: name returns the name of an index of the table, NULL: no
+ * such row. For the whole process; without a call algorithms are "unknown algorithm".
+ * Thread: any, repeated calls with one function are harmless. */
+void tt_call_name_algorithms(const char *(*name)(unsigned algorithm));
 
 struct tt_control;
+
+/* ---- joining --------------------------------------------------------------------------------- */
 
 struct tt_join {
 	const tuttiUniqueId *id;
 	int rank, nranks;
 	/* "TUTTI_ALGO=auto TUTTI_TRANSPORT=auto ...": must be equal on all ranks */
 	const char *settings;
-	uint32_t timeout_ms;         /* for joining; later operations bring their own deadline */
+	uint32_t timeout_ms;         /* of the join; later operations bring their own deadline */
 	const char *ifname;          /* TUTTI_SOCKET_IFNAME or "" */
-	const char *host_id;         /* TUTTI_HOST_ID or "": overrides what tells hosts apart */
+	const char *host_id;         /* TUTTI_HOST_ID or "": overrides the identity of this host */
 	const char *port_range;      /* TUTTI_PORT_RANGE or "" */
 };
 
-/* unique_id.c: make an id with a port of TUTTI_PORT_RANGE ("": any); make one from TUTTI_ROOT and
- * TUTTI_SECRET (the same on every rank) */
+/* unique_id.c: make an id with a port of TUTTI_PORT_RANGE ("": any); make an id from TUTTI_ROOT and
+ * TUTTI_SECRET (the same on every rank). 0 | TT_ARG, TT_SYSTEM */
 int tt_id_make(const char *ifname, const char *port_range, tuttiUniqueId *ret_id);
 int tt_id_from_root(const char *host_port, const char *secret, tuttiUniqueId *ret_id);
 
-/* bootstrap.c: meet. Rank 0 listens at the id's address; each rank registers there, learns its
- * parent's address, connects to it; cards go up the tree, the table comes down; ring neighbours
- * connect. Returns 0 or what tuttiCommInitRank documents. Starts the service thread. */
+/* bootstrap.c: join the ranks of an id. Rank 0 listens at the id's address; each rank registers
+ * there, receives its parent's address, connects to its parent; business cards go up the tree, the
+ * table of all of them comes down; ring neighbors connect. Starts the service thread. Returns 0 or
+ * the codes that tuttiCommInitRank documents. Blocks: until join->timeout_ms. */
 int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl);
 
-/* This rank fails before it could join, for the reason that is this thread's last sentence: tell
- * rank 0, so that the others need not wait for it. Returns code; the sentence stays. Blocks: until
- * rank 0 is there, 2 s at most. */
+/* Report to rank 0 that this rank cannot join (the reason is the thread's last error), so that the
+ * other ranks stop waiting. Returns code; the sentence stays. Blocks: until rank 0 listens, 2 s at
+ * most. */
 int tt_control_decline(const struct tt_join *join, int code);
 
-/* A control for the ranks of an existing one that give the same color, ordered by key, then by
- * rank. Collective: every rank of parent calls it, in order with its allgathers; color -1: takes
- * part and gets NULL. code: 0, or why this rank cannot split (this thread's last sentence): then no
- * rank does. After a failure the sentences differ: tt_control_agree. */
+/* A control for the ranks of an existing one with the same color, ordered by key, then by rank.
+ * Collective: every rank of parent calls, in order with its allgathers; color -1: the rank takes
+ * part and gets NULL. code: 0, or the reason why this rank cannot split (the sentence is the
+ * thread's last error): then no rank splits. After a failure the sentences differ:
+ * tt_control_agree. Blocks: until timeout_ms. */
 int tt_control_split(struct tt_control *parent, int color, int key, int code, uint32_t timeout_ms,
 		     struct tt_control **ret_ctl, int *ret_rank, int *ret_nranks);
 
-/* The members of a new control: their ranks in its parent,
- * where they listen for it, this rank's place. */
+/* The members of a new control: their ranks in its parent, the ports of their listeners, and this
+ * rank's number among them. */
 struct tt_members {
 	int *member, *port, n, rank;     /* [n] */
-	const char *label;               /* with mark: what makes its key another one */
+	const char *label;               /* label and mark make the new key differ from others */
 	uint64_t mark;
 };
 
-/* For shrink.c. offer: a control that listens and knows nobody; tt_control_leave frees it. form:
- * connect it with the others; after a failure it is broken. A death that the parent hears of breaks
- * it too, until formed. */
-int tt_control_offer(struct tt_control *parent, struct tt_control **ret_ctl, int *ret_port);
+/* For shrink.c. prepare: a control with a listener and no connections; tt_control_leave frees the
+ * control. form: connect the control of the members; after a failure it is broken. A death that the
+ * parent learns of breaks the new control too, until formed. 0 | < 0 */
+int tt_control_prepare(struct tt_control *parent, struct tt_control **ret_ctl, int *ret_port);
 int tt_control_form(struct tt_control *parent, struct tt_control *ctl,
 		    const struct tt_members *members, uint64_t deadline_ns);
 void tt_control_formed(struct tt_control *parent);
-/* All ranks that can hear it learn who went on. excluded: the epoch without this rank, 0 none;
- * *ret_shrunk: the newest. */
-void tt_control_tell_shrunk(struct tt_control *ctl, uint64_t epoch,
-			    const struct tt_members *members);
+/* Flood the members of a shrink to all ranks that can be reached. excluded: the epoch of the latest
+ * shrink without this rank, 0 none; *ret_shrunk: of the latest. */
+void tt_control_announce_shrunk(struct tt_control *ctl, uint64_t epoch,
+				const struct tt_members *members);
 uint64_t tt_control_excluded(struct tt_control *ctl, uint64_t *ret_shrunk);
 
-/* "ranks 2, 5 and 9": those of which(ctx, rank) is true; returns how many */
+/* "ranks 2, 5 and 9": the ranks for which which(ctx, rank) is true; returns their number */
 int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const void *ctx, char *text,
 		 size_t bytes);
 
-/* Topology: host_of[nranks] and how many; owned by ctl. */
+/* Topology: host_of[nranks] and the number of hosts; owned by ctl. */
 const int *tt_control_hosts(struct tt_control *ctl, int *ret_nhosts);
 
-/* Are they ranks of one communicator? */
+/* Are a and b controls of one communicator? */
 bool tt_control_same(const struct tt_control *a, const struct tt_control *b);
 
-/* Bytes it holds: records of ranks, connections, what they have received and could not send yet.
- * Thread: any. */
+/* Bytes of memory: records of ranks, connections, received and queued bytes. Thread: any. */
 size_t tt_control_memory(struct tt_control *ctl);
 
-/* Collective over the tree; ranks call it in the same order. 0 | TT_REMOTE, TT_TIMEOUT. Blocks
- * until deadline. */
+/* ---- exchanges ------------------------------------------------------------------------------- */
+
+/* Allgather over the tree: mine[bytes] of each rank into all[nranks][bytes]. Collective: ranks call
+ * in the same order. 0 | TT_REMOTE, TT_TIMEOUT. Blocks until deadline. */
 int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes, void *all,
 			 uint64_t deadline_ns);
 
-/* How did it go everywhere? Collective. code: this rank's result, with this thread's last sentence.
- * 0 where all say 0; else every rank returns a failure: a rank with a reason of its own that one,
- * the others the first such rank's sentence, after what, "the split". Blocks until deadline. */
+/* Agree on one outcome. Collective. code: this rank's result, with the thread's last error. Returns
+ * 0 where every rank gives 0; else every rank returns a failure: a rank with a reason of its own
+ * returns that reason, the other ranks the sentence of the first such rank, after `what`, "the
+ * split". Blocks until deadline. */
 int tt_control_agree(struct tt_control *ctl, int code, const char *what, uint64_t deadline_ns);
 
-/* Data sockets for tcp (struct tt_world): authenticated both ways like everything else. */
+/* Data sockets for tcp (struct tt_world), with mutual authentication like every connection. dial:
+ * 0 | < 0, blocks until deadline. take: 1 | 0 not connected yet | < 0 broken. The caller owns the
+ * descriptor. */
 int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns,
 		    int *ret_fd);
-/* 1 | 0 not yet */
 int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd);
 
-/* Sockets of the same kind for mail, also when the control is broken; a peer that is gone is
- * TT_REMOTE. What others dial, and who died or left, is told to mail by the service thread, which
- * holds control's lock then; NULL: no more. A second call tells again who is gone already. */
+/* A socket of the same kind for active messages, also when the control is broken. 0 | TT_REMOTE:
+ * the peer is gone | < 0. Blocks until deadline. The peer's observers get the other end
+ * (am_socket). */
 int tt_control_dial_am(struct tt_control *ctl, int peer, uint64_t deadline_ns, int *ret_fd);
-void tt_control_on_am(struct tt_control *ctl, void (*socket)(void *ctx, int peer, int fd),
-			void (*gone)(void *ctx, int rank, tuttiRankState_t how), void *ctx);
 
-/* ---- the call board: cheap, every call ------------------------------------------------------- */
+/* ---- observers: events for higher rooms ------------------------------------------------------ */
 
-/* This rank starts (finishes) collective number seq.
- * A few plain stores; the service thread reads them. */
+/* A member that is NULL is not called. Contract of every member:
+ *   Thread   control's service thread; `broken` without one (one rank): tt_control_raise's caller;
+ *            `gone` also the caller of tt_control_observe
+ *   Locks    control's lock is held, except for `broken`: no member calls a function of control,
+ *            besides tt_control_broken and tt_control_text
+ *   Blocks   no, apart from a short lock of the observer's own
+ *   After tt_control_unobserve has returned, no member runs or is called any more. */
+struct tt_control_observer {
+	/* The communicator broke: wake the threads that sleep in transports. Once; also when the
+	 * communicator broke before tt_control_observe. An internal lock is held: the member must
+	 * not call tt_control_observe or tt_control_unobserve. */
+	void (*broken)(void *ctx);
+	/* Rank peer has dialled this rank by tt_control_dial_am. The observer owns fd. Sockets that
+	 * no observer takes are closed. */
+	void (*am_socket)(void *ctx, int peer, int fd);
+	/* A rank died or left: once for each rank, also for ranks that were gone before. */
+	void (*gone)(void *ctx, int rank, tuttiRankState_t how);
+	/* Rank peer waits long for this rank: was a message to peer lost without an error in any
+	 * call of this rank? true with the sentence in text[bytes]: breaks the communicator. */
+	bool (*lost)(void *ctx, int peer, char *text, size_t bytes);
+};
+
+/* Register an observer; table stays valid until unobserve. At most 4 observers of a control (the
+ * communicator, its active messages, tests). Thread: any but the service thread. */
+void tt_control_observe(struct tt_control *ctl, const struct tt_control_observer *table, void *ctx);
+/* Remove the observer that was registered with this table and ctx. Blocks: until a running
+ * member returns. */
+void tt_control_unobserve(struct tt_control *ctl, const struct tt_control_observer *table,
+			  void *ctx);
+
+/* ---- the call log: cheap, every call --------------------------------------------------------- */
+
+/* This rank starts (finishes) collective number seq: a few plain stores, read by the service
+ * thread. */
 void tt_control_note(struct tt_control *ctl, uint64_t seq, const struct tt_call *call);
 void tt_control_done(struct tt_control *ctl, uint64_t seq);
 /* The same for sends and receives, which are numbered by pair and direction. */
@@ -156,55 +201,49 @@ void tt_control_note_message(struct tt_control *ctl, bool send, int peer, uint64
 			     const struct tt_call *call);
 void tt_control_done_message(struct tt_control *ctl);
 
-/* ---- trouble --------------------------------------------------------------------------------- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 /* 0, or the code that broke the communicator; one relaxed load, polled in every wait. */
 int tt_control_broken(const struct tt_control *ctl);
-/* The sentence and, if one rank is to blame, its number (else -1). Valid once broken. */
+/* The sentence and the number of the failed rank, -1: none or several. Valid once broken. */
 const char *tt_control_text(const struct tt_control *ctl, int *ret_culprit);
 
-/* This rank's operation failed: break the communicator here and, by flood, everywhere. First one
- * wins. Thread: any. */
+/* This rank's operation failed: break the communicator here and, by flood, everywhere. The first
+ * break wins. Thread: any. */
 void tt_control_raise(struct tt_control *ctl, int code, int culprit, const char *text);
 
-/* What a rank is in while nothing moves, besides its collective, which is on the board. */
+/* ---- waiting and deadlock detection ---------------------------------------------------------- */
+
+/* The edges of this rank in the wait-for graph while it makes no progress, besides its collective,
+ * which is in the call log. */
 #define TT_WAIT_EDGES 4
-/* a message of that pair */
+/* a message of this pair that has not completed */
 struct tt_wait_edge { bool send; int peer; uint64_t number; struct tt_call call; };
 struct tt_blocked {
 	int awaited;                 /* the rank it waits for, -1: several */
-	uint64_t last_received;              /* the last operation in which this rank last_received of it */
-	/* it may begin more operations before these end, so nothing certain follows */
+	uint64_t last_received;      /* last operation with a message received from awaited */
+	/* the rank may begin more operations before these end, so no deadlock is certain */
 	bool open;
-	bool differs;                /* something else came, wherever its sender is now */
-	int nwants;                  /* as many as fit */
+	bool differs;                /* a message of another call came, wherever its sender is now */
+	int nwants;                  /* entries of want, as many as fit */
 	struct tt_wait_edge want[TT_WAIT_EDGES];
 };
 
-/* This rank waits long: tell all, ask all. Cheap to call often; sends once a second. When the ranks
- * turn out to wait for each other for ever, the communicator breaks (TT_USAGE). */
-void tt_control_waiting(struct tt_control *ctl, const struct tt_blocked *stuck);
+/* This rank waits long: send its status to all ranks, which answer with theirs. Cheap to call
+ * often; sends once a second. A cycle of ranks that wait for each other breaks the communicator
+ * (TT_USAGE). */
+void tt_control_waiting(struct tt_control *ctl, const struct tt_blocked *blocked);
 
-/* At a deadline: who is missing for operation seq, or for the messages of stuck if it has some, and
- * what it did last, as a sentence. Returns the first missing rank, or -1 when every rank answers
- * and is in this operation. Blocks: until all have answered, 1 s at most. When the communicator
- * broke meanwhile, that is what to tell instead. */
-int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *stuck,
+/* At a deadline: the ranks missing from operation seq, or from the messages of blocked if it has
+ * some, and their last operations, as a sentence. Returns the first missing rank, or -1 when every
+ * rank answers and is in this operation. Blocks: until all have answered, 1 s at most. When the
+ * communicator broke meanwhile, the caller reports that break instead. */
+int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *blocked,
 		       char *text, size_t bytes);
 
-/* Called by the service thread right after the communicator broke (run wakes its sleepers). Set
- * before use. */
-void tt_control_on_broken(struct tt_control *ctl, void (*fn)(void *ctx), void *ctx);
-
-/* Another rank waits long for this one: was a message to it lost without any call of this rank
- * noticing? True with the sentence, which then breaks the communicator. Called by the service
- * thread, which holds control's lock. NULL: no more. */
-void tt_control_on_awaited(struct tt_control *ctl,
-			   bool (*lost)(void *ctx, int peer, char *text, size_t bytes), void *ctx);
-
-/* Say goodbye, stop the service thread, close, free. Blocks until the
- * neighbours have what was for them, mostly some microseconds, at
- * most 5 s (a neighbour that is stopped), 0.2 s after a failure. */
+/* Send a goodbye, stop the service thread, close, free. Blocks until the neighbors have received
+ * everything queued for them: mostly some microseconds, at most 5 s (a stopped neighbor), 0.2 s
+ * after a failure. */
 void tt_control_leave(struct tt_control *ctl);
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * control_allgather.c - allgather over the tree: parts go up, the whole comes down
+ * control_allgather.c - allgather over the tree: the parts go up, the result comes down
  *
- * Called by comm and transports while they set up; never on the way of a call. A child may be one
- * exchange ahead of this rank: its part waits in the connection until this rank comes. It cannot be
- * two ahead, because the whole of the first needs this rank's part.
- *   up    number, bytes each, how many, then rank and part of each
- *   down  number, bytes each, all parts
+ * Called by comm and transports while they set up, never during a collective. A child may be one
+ * exchange ahead of this rank: its part waits in the connection until this rank begins. A child
+ * cannot be two exchanges ahead, because the result of the first one needs this rank's part.
+ *   up    number, bytes of a part, number of parts, then rank and part of each
+ *   down  number, bytes of a part, all parts
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +13,10 @@
 
 #include "control/control_internal.h"
 
-/* the root's verdict names more ranks than this rank knows of */
+/* extra time for rank 0's error message, which names more ranks than this rank knows of */
 #define GRACE_NS (TT_SECOND / 4)
 
-/* Below this rank in the tree, and not come to this exchange. */
+/* Is rank below this rank in the tree, and its part of this exchange missing? */
 static bool absent(const void *ctx, int rank)
 {
 	const struct tt_control *ctl = ctx;
@@ -24,7 +24,7 @@ static bool absent(const void *ctx, int rank)
 
 	while (r > ctl->rank)
 		r = tt_tree_parent(r);
-	return r == ctl->rank && !ctl->gather_have[rank];
+	return r == ctl->rank && !ctl->gather.have[rank];
 }
 
 static bool fail_sizes(struct tt_control *ctl, int peer, size_t theirs)
@@ -33,32 +33,32 @@ static bool fail_sizes(struct tt_control *ctl, int peer, size_t theirs)
 
 	snprintf(text, sizeof(text),
 		 "rank %d exchanges %zu bytes where rank %d exchanges %zu: they run different code",
-		 peer, theirs, ctl->rank, ctl->gather_bytes);
+		 peer, theirs, ctl->rank, ctl->gather.bytes);
 	tt_control_break(ctl, TT_USAGE, peer, 0, text, NULL);
 	return true;
 }
 
-/* Put a child's parts where they belong. */
+/* Copy a child's parts into the result. */
 static bool absorb(struct tt_control *ctl, int peer, const uint8_t *data, size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
 	uint64_t number = tt_get(&r, 8), each = tt_get(&r, 4),
 		 count = tt_get_upto(&r, 4, (uint64_t)ctl->nranks);
 
-	if (r.failed || number != ctl->gathers)
+	if (r.failed || number != ctl->gather.number)
 		return false;
-	if (each != ctl->gather_bytes)
+	if (each != ctl->gather.bytes)
 		return fail_sizes(ctl, peer, each);
 	for (uint64_t i = 0; i < count; i++) {
 		uint64_t rank = tt_get_upto(&r, 4, (uint64_t)ctl->nranks - 1);
 		const void *part = tt_get_bytes(&r, each);
 
-		if (r.failed || ctl->gather_have[rank])
+		if (r.failed || ctl->gather.have[rank])
 			return false;
 		if (each)
-			memcpy(ctl->gather_all + rank * each, part, each);
-		ctl->gather_have[rank] = true;
-		ctl->gather_count++;
+			memcpy(ctl->gather.all + rank * each, part, each);
+		ctl->gather.have[rank] = true;
+		ctl->gather.count++;
 	}
 	return tt_get_end(&r);
 }
@@ -67,10 +67,10 @@ void tt_gather_gone(struct tt_control *ctl, int rank)
 {
 	char text[128];
 
-	if (!ctl->gathering || !absent(ctl, rank))
+	if (!ctl->gather.running || !absent(ctl, rank))
 		return;
 	snprintf(text, sizeof(text), "rank %d left; exchange %llu among all ranks waits for it",
-		 rank, (unsigned long long)ctl->gathers);
+		 rank, (unsigned long long)ctl->gather.number);
 	tt_control_break(ctl, TT_REMOTE, rank, 0, text, NULL);
 }
 
@@ -88,12 +88,12 @@ static void send_down(struct tt_control *ctl)
 {
 	struct tt_writer w = { 0 };
 
-	tt_put(&w, ctl->gathers, 8);
-	tt_put(&w, ctl->gather_bytes, 4);
-	tt_put_bytes(&w, ctl->gather_all, ctl->gather_bytes * (size_t)ctl->nranks);
+	tt_put(&w, ctl->gather.number, 8);
+	tt_put(&w, ctl->gather.bytes, 4);
+	tt_put_bytes(&w, ctl->gather.all, ctl->gather.bytes * (size_t)ctl->nranks);
 	tt_conn_send_all(ctl, TT_ROLE_CHILD, NULL, TT_F_GATHER_DOWN, w.data, w.have);
 	free(w.data);
-	ctl->gathered = true;
+	ctl->gather.complete = true;
 	pthread_cond_broadcast(&ctl->changed);
 }
 
@@ -101,22 +101,22 @@ static void send_up(struct tt_control *ctl)
 {
 	struct tt_writer w = { 0 };
 
-	tt_put(&w, ctl->gathers, 8);
-	tt_put(&w, ctl->gather_bytes, 4);
-	tt_put(&w, (uint64_t)ctl->gather_count, 4);
+	tt_put(&w, ctl->gather.number, 8);
+	tt_put(&w, ctl->gather.bytes, 4);
+	tt_put(&w, (uint64_t)ctl->gather.count, 4);
 	for (int r = 0; r < ctl->nranks; r++)
-		if (ctl->gather_have[r]) {
+		if (ctl->gather.have[r]) {
 			tt_put(&w, (uint64_t)r, 4);
-			tt_put_bytes(&w, ctl->gather_all + (size_t)r * ctl->gather_bytes,
-				     ctl->gather_bytes);
+			tt_put_bytes(&w, ctl->gather.all + (size_t)r * ctl->gather.bytes,
+				     ctl->gather.bytes);
 		}
 	tt_conn_send_all(ctl, TT_ROLE_PARENT, NULL, TT_F_GATHER_UP, w.data, w.have);
 	free(w.data);
 }
 
-static void go_on(struct tt_control *ctl)
+static void forward(struct tt_control *ctl)
 {
-	if (ctl->gather_count < subtree(ctl->rank, ctl->nranks))
+	if (ctl->gather.count < subtree(ctl->rank, ctl->nranks))
 		return;
 	if (ctl->rank == 0)
 		send_down(ctl);
@@ -128,17 +128,17 @@ bool tt_gather_up(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *d
 {
 	if (!(conn->roles & TT_ROLE_CHILD))
 		return false;
-	if (ctl->gathering && !ctl->gathered && !ctl->gather_have[conn->peer]) {
+	if (ctl->gather.running && !ctl->gather.complete && !ctl->gather.have[conn->peer]) {
 		if (!absorb(ctl, conn->peer, data, bytes))
 			return false;
-		go_on(ctl);
+		forward(ctl);
 		return true;
 	}
 	if (conn->early)
 		return false;
 	conn->early = malloc(bytes + 1);
 	if (!conn->early)
-		return true;                     /* out of memory: the deadline will tell */
+		return true;                     /* out of memory: the exchange times out */
 	memcpy(conn->early, data, bytes);
 	conn->early_bytes = bytes;
 	return true;
@@ -151,35 +151,35 @@ bool tt_gather_down(struct tt_control *ctl, struct tt_conn *conn, const uint8_t 
 
 	if (!(conn->roles & TT_ROLE_PARENT) || r.failed)
 		return false;
-	if (!ctl->gathering || ctl->gathered)
-		return ctl->broken;              /* this rank gave up waiting */
-	if (number != ctl->gathers || each != ctl->gather_bytes ||
+	if (!ctl->gather.running || ctl->gather.complete)
+		return ctl->broken;              /* this rank has timed out */
+	if (number != ctl->gather.number || each != ctl->gather.bytes ||
 	    r.left != each * (size_t)ctl->nranks)
 		return false;
 	if (each)
-		memcpy(ctl->gather_all, r.at, r.left);
+		memcpy(ctl->gather.all, r.at, r.left);
 	tt_conn_send_all(ctl, TT_ROLE_CHILD, NULL, TT_F_GATHER_DOWN, data, bytes);
-	ctl->gathered = true;
+	ctl->gather.complete = true;
 	pthread_cond_broadcast(&ctl->changed);
 	return true;
 }
 
-/* false: what children sent before makes no sense */
+/* false: the early part of a child is malformed */
 static bool begin(struct tt_control *ctl, const void *mine, size_t bytes, void *all)
 {
 	static uint8_t nothing[1];       /* NULL plus 0 is undefined */
 
-	ctl->gathers++;
-	ctl->gathering = true;
-	ctl->gather_bytes = bytes;
-	ctl->gather_all = bytes ? all : nothing;
-	memset(ctl->gather_have, 0, (size_t)ctl->nranks * sizeof(*ctl->gather_have));
+	ctl->gather.number++;
+	ctl->gather.running = true;
+	ctl->gather.bytes = bytes;
+	ctl->gather.all = bytes ? all : nothing;
+	memset(ctl->gather.have, 0, (size_t)ctl->nranks * sizeof(*ctl->gather.have));
 	if (bytes)
-		memmove(ctl->gather_all + (size_t)ctl->rank * bytes, mine, bytes);
-	ctl->gather_have[ctl->rank] = true;
-	ctl->gather_count = 1;
+		memmove(ctl->gather.all + (size_t)ctl->rank * bytes, mine, bytes);
+	ctl->gather.have[ctl->rank] = true;
+	ctl->gather.count = 1;
 	for (int r = 0; r < ctl->nranks; r++)
-		if (ctl->left[r])
+		if (ctl->departed.left[r])
 			tt_gather_gone(ctl, r);
 	for (struct tt_conn *c = ctl->conns; c; c = c->next) {
 		if (!c->early)
@@ -189,7 +189,7 @@ static bool begin(struct tt_control *ctl, const void *mine, size_t bytes, void *
 		free(c->early);
 		c->early = NULL;
 	}
-	go_on(ctl);
+	forward(ctl);
 	return true;
 }
 
@@ -205,13 +205,13 @@ static int too_late(struct tt_control *ctl)
 		snprintf(other, sizeof(other), "; rank %d is in %s", first, in);
 	if (n)
 		snprintf(text, sizeof(text),
-			"rank %d: exchange %llu among all ranks timed out: %s did not come to it%s",
-			ctl->rank, (unsigned long long)ctl->gathers, ranks, other);
+			"rank %d: exchange %llu among all ranks timed out: %s did not take part%s",
+			ctl->rank, (unsigned long long)ctl->gather.number, ranks, other);
 	else
 		snprintf(text, sizeof(text),
-			 "rank %d: exchange %llu among all ranks timed out: no word from rank %d, "
+			 "rank %d: exchange %llu among all ranks timed out: no message from rank %d, "
 			 "its parent in the tree",
-			 ctl->rank, (unsigned long long)ctl->gathers, tt_tree_parent(ctl->rank));
+			 ctl->rank, (unsigned long long)ctl->gather.number, tt_tree_parent(ctl->rank));
 	tt_control_break(ctl, TT_TIMEOUT, -1, 0, text, NULL);
 	return tt_control_fail(ctl);
 }
@@ -225,39 +225,39 @@ int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes,
 		return tt_fail(TT_ARG, "an exchange of %zu bytes among %d ranks is too large",
 			       bytes, ctl->nranks);
 	pthread_mutex_lock(&ctl->lock);
-	ctl->gathered = false;           /* the last one may have been */
+	ctl->gather.complete = false;           /* of the exchange before */
 	if (!ctl->broken && !begin(ctl, mine, bytes, all))
 		tt_control_break(ctl, TT_INTERNAL, -1, 0, "the ranks' exchanges are out of step",
 				 NULL);
-	while (!ctl->broken && !ctl->gathered && tt_control_await(ctl, deadline_ns))
+	while (!ctl->broken && !ctl->gather.complete && tt_control_await(ctl, deadline_ns))
 		;
-	if (!ctl->broken && !ctl->gathered && ctl->rank &&
-	    ctl->gather_count == subtree(ctl->rank, ctl->nranks))
-		while (!ctl->broken && !ctl->gathered &&
+	if (!ctl->broken && !ctl->gather.complete && ctl->rank &&
+	    ctl->gather.count == subtree(ctl->rank, ctl->nranks))
+		while (!ctl->broken && !ctl->gather.complete &&
 		       tt_control_await(ctl, deadline_ns + GRACE_NS))
 			;
-	if (!ctl->gathered)
+	if (!ctl->gather.complete)
 		rc = ctl->broken ? tt_control_fail(ctl) : too_late(ctl);
-	ctl->gathering = false;
+	ctl->gather.running = false;
 	pthread_mutex_unlock(&ctl->lock);
 	return rc;
 }
 
-/* ---- how did it go everywhere? --------------------------------------------------------------- */
+/* ---- agreement ------------------------------------------------------------------------------- */
 
-struct outcome { int32_t code; char text[508]; };
+struct agree_record { int32_t code; char text[508]; };
 
-/* A reason of its own says more than a deadline, and that more than what came from others. */
-static int weight(int code)
+/* A reason of the rank's own outranks a timeout, and a timeout outranks a report from other ranks. */
+static int severity(int code)
 {
 	return code == 0 ? 0 : code == TT_REMOTE ? 1 : code == TT_TIMEOUT ? 2 : 3;
 }
 
-/* Some rank failed: exchange the sentences, and take one. */
-static int share_reasons(struct tt_control *ctl, int code, const char *why, const char *what,
-			 struct outcome *all, uint64_t deadline_ns)
+/* Some rank failed: exchange the sentences, and choose one. */
+static int share_reasons(struct tt_control *ctl, int code, const char *why, const char *context,
+			 struct agree_record *all, uint64_t deadline_ns)
 {
-	struct outcome mine = { .code = code };
+	struct agree_record mine = { .code = code };
 	int rc, first = 0;
 
 	snprintf(mine.text, sizeof(mine.text), "%.507s", why);
@@ -265,18 +265,18 @@ static int share_reasons(struct tt_control *ctl, int code, const char *why, cons
 	if (rc)
 		return rc;
 	for (int r = 1; r < ctl->nranks; r++)
-		if (weight(all[r].code) > weight(all[first].code))
+		if (severity(all[r].code) > severity(all[first].code))
 			first = r;
 	all[first].text[sizeof(mine.text) - 1] = '\0';
-	if (weight(code) == 3 || first == ctl->rank)
+	if (severity(code) == 3 || first == ctl->rank)
 		return tt_fail(code, "%s", why);
 	return tt_fail(tt_flood_code(all[first].code), "rank %d: %s failed at rank %d: %s",
-		       ctl->rank, what, first, all[first].text);
+		       ctl->rank, context, first, all[first].text);
 }
 
-int tt_control_agree(struct tt_control *ctl, int code, const char *what, uint64_t deadline_ns)
+int tt_control_agree(struct tt_control *ctl, int code, const char *context, uint64_t deadline_ns)
 {
-	struct outcome *all = malloc((size_t)ctl->nranks * sizeof(*all));
+	struct agree_record *all = malloc((size_t)ctl->nranks * sizeof(*all));
 	int32_t mine = code, worst = 0;
 	char why[1024];
 	int rc;
@@ -291,7 +291,7 @@ int tt_control_agree(struct tt_control *ctl, int code, const char *what, uint64_
 		worst |= mine;
 	}
 	if (worst)
-		rc = share_reasons(ctl, code, why, what, all, deadline_ns);
+		rc = share_reasons(ctl, code, why, context, all, deadline_ns);
 	else if (rc && code)
 		rc = tt_fail(code, "%s", why);
 	free(all);

@@ -1,11 +1,10 @@
 /*
- * control_connect.c - connect to another rank: which of its addresses,
- * how often, until when; data sockets
+ * control_connect.c - connect to another rank: choice of addresses, retries, deadline; data sockets
  *
- * Called by joining ranks and by transports, in the caller's thread. A rank has several addresses
- * and some lead nowhere or to somebody else (every host with Docker is 172.17.0.1 to itself), so
- * whoever answers must prove that it is the rank that was meant; otherwise the next address is
- * tried, and all again until the deadline.
+ * Called by joining ranks and by transports, in the caller's thread. A rank has several addresses,
+ * and some lead nowhere or to another process (172.17.0.1 is every Docker host's own address), so
+ * the server must prove its rank; otherwise the next address is tried, and all addresses again
+ * until the deadline.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,17 +14,17 @@
 
 #include "control/control_internal.h"
 
-#define HANDSHAKE_NS (5 * TT_SECOND)     /* the other side may be one of many on a busy core */
+#define HANDSHAKE_NS (5 * TT_SECOND)     /* the peer may share a busy core with many ranks */
 #define PAUSE_MIN_NS 1000000ull
 #define PAUSE_MAX_NS (100 * 1000000ull)
 #define CANDIDATES 96                    /* addresses times ports */
 
-struct attempt {
+struct dial_attempt {
 	struct tt_sock_target list[CANDIDATES];
 	int n;
-	char last[160];                  /* what the one that answered last said */
-	char full[160];                  /* somebody said that it has no descriptor left */
-	bool answered;                   /* in this round */
+	char last[160];                  /* latest refusal by a server, as a sentence */
+	char full[160];                  /* latest TT_V_FULL, as a sentence */
+	bool answered;                   /* some server answered in this round */
 };
 
 static bool is_over(void *ctx)
@@ -49,25 +48,25 @@ static bool is_near(const struct tt_address *mine, int nmine, const struct tt_ad
 	return false;
 }
 
-static void add(struct attempt *a, const struct tt_dial *dial, const struct tt_address *address)
+static void add(struct dial_attempt *a, const struct tt_dial *dial, const struct tt_address *address)
 {
 	for (int i = 0; i < (dial->nports > 1 ? dial->nports : 1) && a->n < CANDIDATES; i++)
 		a->list[a->n++] =
 			(struct tt_sock_target){ .address = *address, .port = dial->to->port + i };
 }
 
-/* Loopback where it is the same place, then addresses of a common subnet, then the others, which
- * the kernel may have a route to. What this rank reached the other at before comes first. */
-static void choose(const struct tt_control *ctl, const struct tt_dial *dial, struct attempt *ret_a)
+/* Order of the addresses: loopback within one network namespace, else the address of the latest
+ * success; then addresses of a common subnet; then the others, which may be routed. */
+static void choose(const struct tt_control *ctl, const struct tt_dial *dial, struct dial_attempt *ret_a)
 {
-	const struct tt_business_card *me = &ctl->cards[ctl->rank], *to = dial->to;
-	bool same_place = me->place == to->place;
-	bool known = to >= ctl->cards && to < ctl->cards + ctl->nranks;
-	int best = known ? ctl->best[to - ctl->cards] - 1 : -1;
-	struct attempt *a = ret_a;
+	const struct tt_business_card *me = &ctl->peers.business_cards[ctl->rank], *to = dial->to;
+	bool same_netns = me->netns == to->netns;
+	bool known = to >= ctl->peers.business_cards && to < ctl->peers.business_cards + ctl->nranks;
+	int best = known ? ctl->peers.best_address[to - ctl->peers.business_cards] - 1 : -1;
+	struct dial_attempt *a = ret_a;
 
 	memset(a, 0, sizeof(*a));
-	if (same_place) {
+	if (same_netns) {
 		add(a, dial, &tt_loopback4);
 		add(a, dial, &tt_loopback6);
 	} else if (best >= 0 && best < to->naddresses) {
@@ -80,9 +79,9 @@ static void choose(const struct tt_control *ctl, const struct tt_dial *dial, str
 			     mine = is_mine(me->addresses, me->naddresses, other);
 
 			if (is_near(me->addresses, me->naddresses, other) != near ||
-			    (!same_place && i == best))
+			    (!same_netns && i == best))
 				continue;
-			if (dial->named || (!loop && (same_place || !mine)))
+			if (dial->named || (!loop && (same_netns || !mine)))
 				add(a, dial, other);
 		}
 }
@@ -97,30 +96,30 @@ static void note_choice(struct tt_control *ctl, const struct tt_dial *dial, cons
 	const struct tt_business_card *to = dial->to;
 	char where[TT_ENDPOINT_TEXT];
 
-	for (int i = 0; to >= ctl->cards && to < ctl->cards + ctl->nranks && i < to->naddresses;
+	for (int i = 0; to >= ctl->peers.business_cards && to < ctl->peers.business_cards + ctl->nranks && i < to->naddresses;
 	     i++)
 		if (tt_address_equal(&to->addresses[i], &c->address))
-			ctl->best[to - ctl->cards] = (uint8_t)(i + 1);
+			ctl->peers.best_address[to - ctl->peers.business_cards] = (uint8_t)(i + 1);
 	tt_log(TT_LOG_DEBUG, "rank %d: connected to rank %d (%s) at %s for %s", ctl->rank, to->rank,
 	       to->name, tt_address_text(&c->address, c->port, where), purposes[dial->purpose]);
 }
 
-/* Is this the rank that was meant?
- * 0 | TT_USAGE: no use in going on, in words | others: somebody else */
-static int greet(struct tt_control *ctl, const struct tt_dial *dial, struct attempt *a,
+/* Authenticate the server at c. 0 | TT_USAGE: retries are pointless, with the sentence | others:
+ * another process */
+static int authenticate(struct tt_control *ctl, const struct tt_dial *dial, struct dial_attempt *a,
 		 struct tt_sock_target *c, int fd)
 {
 	struct tt_patience patience = { .stop = dial->anyway ? NULL : is_over, .ctx = ctl };
 	struct tt_hello hello = { .purpose = dial->purpose, .from = ctl->rank, .to = dial->to->rank,
-				  .channel = dial->channel, .epoch = ctl->epoch };
+				  .channel = dial->channel, .epoch = ctl->auth.epoch };
 	uint64_t limit = tt_now_ns() + HANDSHAKE_NS;
 	enum tt_verdict verdict = 0;
 	char where[TT_ENDPOINT_TEXT];
 	int rc;
 
-	memcpy(hello.job, ctl->job, TT_NONCE);
+	memcpy(hello.job, ctl->auth.job, TT_NONCE);
 	patience.deadline_ns = limit < dial->deadline_ns ? limit : dial->deadline_ns;
-	rc = tt_handshake_dial(fd, &ctl->key, &hello, &patience, &verdict);
+	rc = tt_handshake_dial(fd, &ctl->auth.key, &hello, &patience, &verdict);
 	if (!rc)
 		return 0;
 	tt_sock_close(fd);
@@ -134,7 +133,7 @@ static int greet(struct tt_control *ctl, const struct tt_dial *dial, struct atte
 }
 
 /* "10.0.0.1:4000 (no answer), ..." */
-static void tell_tried(const struct attempt *a, char *text, size_t bytes)
+static void describe_tried(const struct dial_attempt *a, char *text, size_t bytes)
 {
 	char where[TT_ENDPOINT_TEXT];
 	size_t have = 0;
@@ -147,8 +146,8 @@ static void tell_tried(const struct attempt *a, char *text, size_t bytes)
 					 *a->list[i].why ? a->list[i].why : "not tried");
 }
 
-/* At how many doors is a host, but nobody who listens? */
-static int refusals(const struct attempt *a)
+/* The number of targets that refused the connection: the host is up, without a listener. */
+static int refusals(const struct dial_attempt *a)
 {
 	int n = 0;
 
@@ -157,9 +156,9 @@ static int refusals(const struct attempt *a)
 	return n;
 }
 
-static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const struct attempt *a)
+static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const struct dial_attempt *a)
 {
-	const struct tt_business_card *me = &ctl->cards[ctl->rank], *to = dial->to;
+	const struct tt_business_card *me = &ctl->peers.business_cards[ctl->rank], *to = dial->to;
 	bool root = dial->purpose == TT_P_REGISTER;
 	char tried[600];
 
@@ -168,11 +167,11 @@ static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const str
 			"rank %d: rank %d has no address that this host can reach; its network "
 			"interfaces are loopback only, or TUTTI_SOCKET_IFNAME excludes them",
 			ctl->rank, to->rank);
-	tell_tried(a, tried, sizeof(tried));
+	describe_tried(a, tried, sizeof(tried));
 	if (root && refusals(a) == a->n)
 		return tt_fail(TT_TIMEOUT,
-			"rank %d: rank %d never came, or cannot be reached: nobody listens at %s; rank 0 "
-			"did not call, or failed before it could listen and said why there",
+			"rank %d: rank %d never came, or cannot be reached: no process listens at %s; rank 0 "
+			"made no call, or failed before it could listen and reported the reason there",
 			ctl->rank, to->rank, tried);
 	return tt_fail(TT_TIMEOUT, "rank %d (on %s): rank %d (%s) %s cannot be reached; tried %s",
 		       ctl->rank, me->name, to->rank, to->name, root ? "never came, or" : "",
@@ -184,16 +183,16 @@ static bool has_left(struct tt_control *ctl, int rank)
 	bool left;
 
 	pthread_mutex_lock(&ctl->lock);
-	left = ctl->left[rank];
+	left = ctl->departed.left[rank];
 	pthread_mutex_unlock(&ctl->lock);
 	return left;
 }
 
-/* Without loopback no address of this host leads anywhere. */
-static bool is_deaf(const struct tt_control *ctl, const struct tt_dial *dial,
-		    const struct attempt *a)
+/* Is the loopback interface down? Then no address of this host is reachable. */
+static bool lacks_loopback(const struct tt_control *ctl, const struct tt_dial *dial,
+		    const struct dial_attempt *a)
 {
-	return ctl->cards[ctl->rank].place == dial->to->place && !a->answered &&
+	return ctl->peers.business_cards[ctl->rank].netns == dial->to->netns && !a->answered &&
 	       !refusals(a) && !tt_loopback_is_up();
 }
 
@@ -202,30 +201,31 @@ static void pause_ns(uint64_t ns)
 	nanosleep(&(struct timespec){ .tv_nsec = (long)ns }, NULL);
 }
 
-/* Why is there no connection, after a round? TT_TIMEOUT: try again | others: no use in going on */
-static int judge_round(struct tt_control *ctl, const struct tt_dial *dial, const struct attempt *a)
+/* The reason why a round brought no connection. TT_TIMEOUT: try again | others: retries are
+ * pointless */
+static int judge_round(struct tt_control *ctl, const struct tt_dial *dial, const struct dial_attempt *a)
 {
 	char tried[600];
 
-	/* it could not let this rank in, and has given up */
+	/* the server had no descriptor left, and has ended */
 	if (a->full[0] && !a->answered)
 		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank,
 			       a->full);
-	if (is_deaf(ctl, dial, a))
+	if (lacks_loopback(ctl, dial, a))
 		return tt_fail(TT_SYSTEM,
 			"rank %d: rank %d is on this host, but the loopback interface is down; bring it up with "
 			"`ip link set lo up`", ctl->rank, dial->to->rank);
 	if (has_left(ctl, dial->to->rank))
 		return tt_fail(TT_REMOTE, "rank %d: rank %d has left", ctl->rank, dial->to->rank);
-	if (!(dial->anyway || ctl->all_listen) || !refusals(a) || a->answered)
+	if (!(dial->anyway || ctl->join.all_listen) || !refusals(a) || a->answered)
 		return TT_TIMEOUT;
-	/* it did listen, or there would be no communicator */
-	tell_tried(a, tried, sizeof(tried));
+	/* the rank listened before, or there would be no communicator */
+	describe_tried(a, tried, sizeof(tried));
 	return tt_fail(TT_REMOTE, "rank %d: rank %d is gone: %s", ctl->rank, dial->to->rank, tried);
 }
 
-/* All addresses once. 0 | TT_TIMEOUT: try again | others: no use in going on */
-static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct attempt *a,
+/* Try all addresses once. 0 | TT_TIMEOUT: try again | others: retries are pointless */
+static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct dial_attempt *a,
 		   int *ret_fd)
 {
 	struct tt_patience patience = { .deadline_ns = dial->deadline_ns,
@@ -237,7 +237,7 @@ static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct at
 	for (i = 0; i < a->n; i++)
 		a->list[i].tried = false;
 	while (!(rc = tt_sock_happy_eyeballs(a->list, a->n, &patience, &i, &fd))) {
-		rc = greet(ctl, dial, a, &a->list[i], fd);
+		rc = authenticate(ctl, dial, a, &a->list[i], fd);
 		if (rc == TT_USAGE)
 			return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank,
 				       a->last);
@@ -255,7 +255,7 @@ static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct at
 int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *ret_fd)
 {
 	uint64_t pause = PAUSE_MIN_NS;
-	struct attempt a;
+	struct dial_attempt a;
 
 	choose(ctl, dial, &a);
 	while (a.n > 0 && tt_now_ns() < dial->deadline_ns) {
@@ -263,7 +263,7 @@ int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *
 
 		if (rc && !dial->anyway && tt_control_broken(ctl)) {
 			rc = tt_control_fail(ctl);
-			/* there is nobody to try again for, but where it was in vain is to be told */
+			/* no retry, but the sentence lists the addresses that were tried */
 			return rc == TT_TIMEOUT ? give_up(ctl, dial, &a) : rc;
 		}
 		if (rc != TT_TIMEOUT)
@@ -279,7 +279,7 @@ int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *
 int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns,
 		    int *ret_fd)
 {
-	struct tt_dial dial = { .to = &ctl->cards[peer], .purpose = TT_P_DATA, .channel = channel,
+	struct tt_dial dial = { .to = &ctl->peers.business_cards[peer], .purpose = TT_P_DATA, .channel = channel,
 				.deadline_ns = deadline_ns };
 	int rc = tt_control_connect(ctl, &dial, ret_fd);
 
@@ -290,7 +290,7 @@ int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t dead
 
 int tt_control_dial_am(struct tt_control *ctl, int peer, uint64_t deadline_ns, int *ret_fd)
 {
-	struct tt_dial dial = { .to = &ctl->cards[peer], .purpose = TT_P_AM, .anyway = true,
+	struct tt_dial dial = { .to = &ctl->peers.business_cards[peer], .purpose = TT_P_AM, .anyway = true,
 				.deadline_ns = deadline_ns };
 
 	return tt_control_connect(ctl, &dial, ret_fd);
@@ -304,7 +304,7 @@ int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd)
 	if (tt_control_broken(ctl))
 		return tt_control_fail(ctl);
 	pthread_mutex_lock(&ctl->lock);
-	for (at = &ctl->parked; (p = *at) && (p->peer != peer || p->channel != channel);
+	for (at = &ctl->listener.parked; (p = *at) && (p->peer != peer || p->channel != channel);
 	     at = &p->next)
 		;
 	if (p) {
@@ -314,7 +314,7 @@ int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd)
 		free(p);
 		rc = 1;
 	} else {
-		ctl->taking_ns = tt_now_ns();
+		ctl->listener.claim_ns = tt_now_ns();
 	}
 	pthread_mutex_unlock(&ctl->lock);
 	return rc;

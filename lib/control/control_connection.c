@@ -1,9 +1,9 @@
 /*
  * control_connection.c - one control connection: frames in, frames out
  *
- * Called by the service thread (events) and by whoever has something to say. A send never waits:
- * what the kernel does not take is queued. In the queue of a stopped peer statuses get no room:
- * they are repeated anyway.
+ * Called by the service thread (events) and by every file of control that sends. A send never
+ * blocks: bytes that the kernel does not take are queued. The queue of a stopped peer takes no
+ * statuses beyond STATUS_ROOM, because statuses are repeated.
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -30,10 +30,10 @@ struct tt_conn *tt_conn_add(struct tt_control *ctl, int fd, int peer, unsigned r
 		*conn = (struct tt_conn){ .source = TT_SRC_CONN, .next = ctl->conns, .fd = fd,
 					  .peer = peer, .roles = roles };
 	tt_sock_set_blocking(fd, false);
-	/* Little is said, then much at once: BBR, the default of some systems, paces such a burst
-	 * for seconds. */
+	/* Traffic is sparse, with bursts: BBR, the default of some systems, paces such a burst for
+	 * seconds. */
 	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
-	if (!conn || epoll_ctl(ctl->epoll, EPOLL_CTL_ADD, fd, &ev)) {
+	if (!conn || epoll_ctl(ctl->service.epoll, EPOLL_CTL_ADD, fd, &ev)) {
 		tt_sock_close(fd);
 		free(conn);
 		return NULL;
@@ -60,10 +60,10 @@ static void watch(struct tt_control *ctl, struct tt_conn *conn, bool writing)
 	if (conn->writing == writing)
 		return;
 	conn->writing = writing;
-	epoll_ctl(ctl->epoll, EPOLL_CTL_MOD, conn->fd, &ev);
+	epoll_ctl(ctl->service.epoll, EPOLL_CTL_MOD, conn->fd, &ev);
 }
 
-/* A connection that fails here is found by the service thread when it reads it. */
+/* The service thread finds a connection that failed here when it reads from the connection. */
 static void push(struct tt_control *ctl, struct tt_conn *conn)
 {
 	size_t sent = 0;
@@ -75,7 +75,7 @@ static void push(struct tt_control *ctl, struct tt_conn *conn)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno != EAGAIN) {
-			sent = conn->out.have;   /* nobody will ever take it */
+			sent = conn->out.have;   /* undeliverable */
 			conn->error = errno;
 		}
 		if (n < 0)
@@ -100,14 +100,14 @@ void tt_conn_send(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame ki
 	tt_put(&conn->out, bytes, 4);
 	tt_put(&conn->out, kind, 1);
 	tt_put_bytes(&conn->out, data, bytes);
-	if (conn->out.failed) {                  /* out of memory: half a frame must not go out */
+	if (conn->out.failed) {                  /* out of memory: send no partial frame */
 		conn->out.have = before;
 		conn->out.failed = false;
 		return;
 	}
 	if (kind != TT_F_MISSING && kind != TT_F_STATUS) {
-		ctl->frames++;
-		ctl->frame_bytes += bytes + TT_FRAME_HEAD;
+		ctl->sent.frames++;
+		ctl->sent.bytes += bytes + TT_FRAME_HEAD;
 	}
 	if (!before)
 		push(ctl, conn);
@@ -138,7 +138,7 @@ static void end(struct tt_control *ctl, struct tt_conn *conn)
 	if (conn->dead)
 		return;
 	conn->dead = true;
-	epoll_ctl(ctl->epoll, EPOLL_CTL_DEL, conn->fd, NULL);
+	epoll_ctl(ctl->service.epoll, EPOLL_CTL_DEL, conn->fd, NULL);
 	tt_sock_close(conn->fd);
 }
 
@@ -165,7 +165,7 @@ static void malformed(struct tt_control *ctl, struct tt_conn *conn)
 		       ctl->rank, conn->peer);
 		return;
 	}
-	snprintf(text, sizeof(text), "rank %d sent rank %d a control frame that makes no sense",
+	snprintf(text, sizeof(text), "rank %d sent rank %d a malformed control frame",
 		 conn->peer, ctl->rank);
 	tt_control_break(ctl, TT_INTERNAL, conn->peer, 0, text, NULL);
 }
@@ -191,7 +191,7 @@ static void frames(struct tt_control *ctl, struct tt_conn *conn)
 	conn->in_have -= at;
 }
 
-/* The buffer grows with what has come, not with what a length announces. */
+/* The buffer grows with the bytes received, not with an announced length. */
 static bool make_room(struct tt_conn *conn)
 {
 	size_t room = conn->in_room + conn->in_room / 2 + 4096;
@@ -239,7 +239,7 @@ void tt_conn_event(struct tt_control *ctl, struct tt_conn *conn, uint32_t events
 		readable(ctl, conn);
 }
 
-void tt_conn_bury(struct tt_control *ctl)
+void tt_conn_reap(struct tt_control *ctl)
 {
 	struct tt_conn **at = &ctl->conns, *c;
 

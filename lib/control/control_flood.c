@@ -1,10 +1,10 @@
 /*
- * control_flood.c - what every rank must know at once: failures, goodbyes, deaths
+ * control_flood.c - floods of failures, goodbyes and deaths to all ranks
  *
  * Called by the service thread (frames, ends of connections) and by run through tt_control_raise. A
- * flood goes to every neighbour in the tree and the ring and is passed on once: the first break of
- * a rank, the first goodbye of an origin. So it reaches every rank that some chain of living
- * neighbours leads to.
+ * flood goes to every neighbor in the tree and the ring, and a rank forwards a flood once: the
+ * first break of a rank, the first goodbye of an origin. So a flood reaches every rank to which a
+ * chain of living neighbors leads.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 #include "control/control_internal.h"
 
-#define EVERYBODY (TT_ROLE_PARENT | TT_ROLE_CHILD | TT_ROLE_RING | TT_ROLE_REGISTER)
+#define ALL_NEIGHBORS (TT_ROLE_PARENT | TT_ROLE_CHILD | TT_ROLE_RING | TT_ROLE_REGISTER)
 
 /* ---- broken ---------------------------------------------------------------------------------- */
 
@@ -26,20 +26,19 @@ void tt_control_put_abort(struct tt_writer *w, int origin, int code, int culprit
 	tt_put_text(w, text);
 }
 
-/* "; the last last_received of it is operation 4 (...)":
- * only for a rank that cannot say so itself any more */
+/* Append "; last operation received from it: operation 4 (...)"; only for a dead culprit. */
 static void add_last(struct tt_control *ctl, uint64_t last)
 {
-	size_t have = strlen(ctl->text);
+	size_t have = strlen(ctl->failure.text);
 	char name[128];
 
 	tt_call_log_name(ctl, last, name, sizeof(name));
 	if (last)
-		snprintf(ctl->text + have, sizeof(ctl->text) - have, "; the last last_received of it is %s",
+		snprintf(ctl->failure.text + have, sizeof(ctl->failure.text) - have, "; last operation received from it: %s",
 			 name);
-	else if (atomic_load(&ctl->started))
-		snprintf(ctl->text + have, sizeof(ctl->text) - have,
-			 "; it was not last_received of in any operation");
+	else if (atomic_load(&ctl->log.started))
+		snprintf(ctl->failure.text + have, sizeof(ctl->failure.text) - have,
+			 "; no operation was received from it");
 }
 
 void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t last,
@@ -47,23 +46,23 @@ void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t la
 {
 	struct tt_writer w = { 0 };
 	bool dead = code == TT_REMOTE && culprit >= 0 && culprit != ctl->rank &&
-		    culprit < ctl->nranks && !ctl->left[culprit];
+		    culprit < ctl->nranks && !ctl->departed.left[culprit];
 
 	if (ctl->broken)
 		return;
-	snprintf(ctl->text, sizeof(ctl->text) - 200, "%s", text);
-	tt_text_plain(ctl->text);
-	ctl->culprit = culprit;
+	snprintf(ctl->failure.text, sizeof(ctl->failure.text) - 200, "%s", text);
+	tt_text_plain(ctl->failure.text);
+	ctl->failure.culprit = culprit;
 	if (dead && last < tt_status_last(ctl, culprit))
 		last = tt_status_last(ctl, culprit);
-	tt_control_put_abort(&w, ctl->rank, code, culprit, last, ctl->text);
-	tt_conn_send_all(ctl, EVERYBODY, from, TT_F_ABORT, w.data, w.have);
+	tt_control_put_abort(&w, ctl->rank, code, culprit, last, ctl->failure.text);
+	tt_conn_send_all(ctl, ALL_NEIGHBORS, from, TT_F_ABORT, w.data, w.have);
 	free(w.data);
 	if (dead)
 		add_last(ctl, last);
-	tt_log(TT_LOG_DEBUG, "rank %d: the communicator is broken: %s", ctl->rank, ctl->text);
+	tt_log(TT_LOG_DEBUG, "rank %d: the communicator is broken: %s", ctl->rank, ctl->failure.text);
 	atomic_store_explicit(&ctl->broken, code, memory_order_release);
-	ctl->hook_due = true;
+	ctl->observers.broken_due = true;
 	pthread_cond_broadcast(&ctl->changed);
 	tt_control_wake(ctl);
 }
@@ -79,7 +78,7 @@ bool tt_flood_abort(struct tt_control *ctl, struct tt_conn *conn, const uint8_t 
 	int origin = (int)tt_get(&r, 4), code = -(int)tt_get_upto(&r, 1, tuttiNumResults),
 	    culprit = (int)tt_get(&r, 4);
 	uint64_t last = tt_get(&r, 8);
-	char text[sizeof(ctl->text)];
+	char text[sizeof(ctl->failure.text)];
 
 	tt_get_text(&r, text, sizeof(text));
 	if (!tt_get_end(&r) || !code || culprit < -1 || origin < 0)
@@ -101,8 +100,8 @@ const char *tt_control_text(const struct tt_control *ctl, int *ret_culprit)
 {
 	bool broken = atomic_load_explicit(&ctl->broken, memory_order_acquire);
 
-	*ret_culprit = broken ? ctl->culprit : -1;
-	return broken ? ctl->text : "";
+	*ret_culprit = broken ? ctl->failure.culprit : -1;
+	return broken ? ctl->failure.text : "";
 }
 
 int tt_control_fail(struct tt_control *ctl)
@@ -112,74 +111,42 @@ int tt_control_fail(struct tt_control *ctl)
 	return tt_fail(code, "%s", tt_control_text(ctl, &culprit));
 }
 
-static void run_hook(struct tt_control *ctl)
-{
-	pthread_mutex_lock(&ctl->hook_lock);
-	if (ctl->hook && !ctl->hook_ran) {
-		ctl->hook_ran = true;
-		ctl->hook(ctl->hook_ctx);
-	}
-	pthread_mutex_unlock(&ctl->hook_lock);
-}
-
 void tt_control_raise(struct tt_control *ctl, int code, int culprit, const char *text)
 {
 	pthread_mutex_lock(&ctl->lock);
 	tt_control_break(ctl, code, culprit, 0, text, NULL);
 	pthread_mutex_unlock(&ctl->lock);
-	if (!ctl->threaded)
-		run_hook(ctl);
-}
-
-void tt_control_on_broken(struct tt_control *ctl, void (*fn)(void *ctx), void *ctx)
-{
-	pthread_mutex_lock(&ctl->hook_lock);
-	ctl->hook = fn;
-	ctl->hook_ctx = ctx;
-	ctl->hook_ran = false;
-	pthread_mutex_unlock(&ctl->hook_lock);
-	pthread_mutex_lock(&ctl->lock);
-	ctl->hook_due = fn && ctl->broken;
-	pthread_mutex_unlock(&ctl->lock);
-	tt_control_wake(ctl);
-}
-
-void tt_flood_hook(struct tt_control *ctl)
-{
-	ctl->hook_due = false;
-	pthread_mutex_unlock(&ctl->lock);
-	run_hook(ctl);
-	pthread_mutex_lock(&ctl->lock);
+	if (!ctl->service.running)
+		tt_observers_broken(ctl);
 }
 
 /* ---- deaths ---------------------------------------------------------------------------------- */
 
-/* A communicator that is being shrunk to, with this rank in it, comes to nothing. */
+/* The death of a member breaks the child of a shrink that is being connected. */
 static void break_child(struct tt_control *ctl, int rank)
 {
-	const struct tt_members *m = ctl->child_members;
+	const struct tt_members *m = ctl->split.child_members;
 	char text[96];
 
-	snprintf(text, sizeof(text), "rank %d of the communicator before died", rank);
+	snprintf(text, sizeof(text), "rank %d of the parent communicator died", rank);
 	for (int i = 0; m && i < m->n; i++)
 		if (m->member[i] == rank)
-			tt_control_raise(ctl->child, TT_REMOTE, -1, text);
+			tt_control_raise(ctl->split.child, TT_REMOTE, -1, text);
 }
 
-/* Once a rank: told on to all, and to mail, whether or not the communicator is broken already. */
+/* Flood a death and notify the observers, once per rank, whether or not the control is broken. */
 static void note_dead(struct tt_control *ctl, int rank, const struct tt_conn *from)
 {
 	struct tt_writer w = { 0 };
 
-	if (rank >= ctl->nranks || rank == ctl->rank || ctl->dead[rank] || ctl->left[rank])
+	if (rank >= ctl->nranks || rank == ctl->rank || ctl->departed.dead[rank] || ctl->departed.left[rank])
 		return;
-	ctl->dead[rank] = true;
+	ctl->departed.dead[rank] = true;
 	tt_put(&w, (uint32_t)rank, 4);
-	tt_conn_send_all(ctl, EVERYBODY, from, TT_F_DEAD, w.data, w.have);
+	tt_conn_send_all(ctl, ALL_NEIGHBORS, from, TT_F_DEAD, w.data, w.have);
 	free(w.data);
 	break_child(ctl, rank);
-	if (ctl->on_gone)
-		ctl->on_gone(ctl->am_ctx, rank, tuttiRankDead);
+	tt_observers_gone(ctl, rank, tuttiRankDead);
 }
 
 bool tt_flood_dead(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
@@ -193,28 +160,15 @@ bool tt_flood_dead(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *
 	return true;
 }
 
-void tt_control_on_am(struct tt_control *ctl, void (*socket)(void *ctx, int peer, int fd),
-			void (*gone)(void *ctx, int rank, tuttiRankState_t how), void *ctx)
-{
-	pthread_mutex_lock(&ctl->lock);
-	ctl->on_socket = socket;
-	ctl->on_gone = gone;
-	ctl->am_ctx = ctx;
-	for (int r = 0; r < ctl->nranks && gone; r++)
-		if (ctl->left[r] || ctl->dead[r])
-			gone(ctx, r, ctl->left[r] ? tuttiRankLeft : tuttiRankDead);
-	pthread_mutex_unlock(&ctl->lock);
-}
-
 void tt_flood_death(struct tt_control *ctl, struct tt_conn *conn)
 {
 	char text[200];
 
-	if (conn->over || ctl->leaving || (conn->peer < ctl->nranks && ctl->left[conn->peer]))
+	if (conn->over || ctl->service.leaving || (conn->peer < ctl->nranks && ctl->departed.left[conn->peer]))
 		return;
 	if ((conn->roles & TT_ROLE_REGISTER) && !conn->registered)
 		return;
-	if (tt_sock_is_wire(conn->error))
+	if (tt_sock_is_network_error(conn->error))
 		snprintf(text, sizeof(text),
 			 "rank %d is cut off: the network has lost its connection to rank %d: %s",
 			 conn->peer, ctl->rank, strerror(conn->error));
@@ -223,13 +177,13 @@ void tt_flood_death(struct tt_control *ctl, struct tt_conn *conn)
 			 "rank %d died: its connection to rank %d ended without a goodbye",
 			 conn->peer, ctl->rank);
 	tt_control_break(ctl, TT_REMOTE, conn->peer, 0, text, NULL);
-	if (ctl->joined)
+	if (ctl->join.complete)
 		note_dead(ctl, conn->peer, conn);
 }
 
 /* ---- goodbyes -------------------------------------------------------------------------------- */
 
-/* Operation seq of this rank waits for a rank that left before it. */
+/* Operation seq of this rank waits for a rank that left before that operation. */
 static void abandoned(struct tt_control *ctl, int rank, uint64_t seq)
 {
 	char text[512], name[160];
@@ -237,17 +191,17 @@ static void abandoned(struct tt_control *ctl, int rank, uint64_t seq)
 	tt_call_log_name(ctl, seq, name, sizeof(name));
 	snprintf(text, sizeof(text),
 		 "rank %d left after operation %llu; %s of rank %d waits for it", rank,
-		 (unsigned long long)ctl->left_after[rank], name, ctl->rank);
-	tt_control_break(ctl, TT_REMOTE, rank, ctl->left_after[rank], text, NULL);
+		 (unsigned long long)ctl->departed.left_after[rank], name, ctl->rank);
+	tt_control_break(ctl, TT_REMOTE, rank, ctl->departed.left_after[rank], text, NULL);
 }
 
 void tt_flood_check_left(struct tt_control *ctl)
 {
-	uint64_t started = atomic_load(&ctl->started);
+	uint64_t started = atomic_load(&ctl->log.started);
 
 	for (int r = 0; r < ctl->nranks; r++)
-		if (ctl->left[r] && ctl->left_after[r] < started &&
-		    atomic_load(&ctl->finished) < started)
+		if (ctl->departed.left[r] && ctl->departed.left_after[r] < started &&
+		    atomic_load(&ctl->log.finished) < started)
 			abandoned(ctl, r, started);
 }
 
@@ -262,18 +216,17 @@ bool tt_flood_goodbye(struct tt_control *ctl, struct tt_conn *conn, const uint8_
 		return !r.failed && r.left == 0;
 	if (conn->peer == origin)
 		conn->over = true;
-	if (ctl->left[origin])
+	if (ctl->departed.left[origin])
 		return true;
-	ctl->left[origin] = true;
-	ctl->left_after[origin] = after;
-	ctl->left_at_ns[origin] = tt_now_ns();
-	if (ctl->on_gone)
-		ctl->on_gone(ctl->am_ctx, origin, tuttiRankLeft);
-	if (after > ctl->last_received[origin])
-		ctl->last_received[origin] = after;
-	if (after < atomic_load(&ctl->gone_after))
-		atomic_store(&ctl->gone_after, after);
-	tt_conn_send_all(ctl, EVERYBODY, conn, TT_F_GOODBYE, data, bytes);
+	ctl->departed.left[origin] = true;
+	ctl->departed.left_after[origin] = after;
+	ctl->departed.left_at_ns[origin] = tt_now_ns();
+	tt_observers_gone(ctl, origin, tuttiRankLeft);
+	if (after > ctl->status.last_received[origin])
+		ctl->status.last_received[origin] = after;
+	if (after < atomic_load(&ctl->log.gone_after))
+		atomic_store(&ctl->log.gone_after, after);
+	tt_conn_send_all(ctl, ALL_NEIGHBORS, conn, TT_F_GOODBYE, data, bytes);
 	pthread_cond_broadcast(&ctl->changed);
 	tt_flood_check_left(ctl);
 	tt_gather_gone(ctl, origin);
@@ -284,10 +237,10 @@ void tt_flood_leave(struct tt_control *ctl)
 {
 	struct tt_writer w = { 0 };
 
-	ctl->leaving = true;
+	ctl->service.leaving = true;
 	tt_put(&w, (uint32_t)ctl->rank, 4);
-	tt_put(&w, atomic_load(&ctl->started), 8);
-	tt_conn_send_all(ctl, EVERYBODY, NULL, TT_F_GOODBYE, w.data, w.have);
+	tt_put(&w, atomic_load(&ctl->log.started), 8);
+	tt_conn_send_all(ctl, ALL_NEIGHBORS, NULL, TT_F_GOODBYE, w.data, w.have);
 	free(w.data);
 	for (struct tt_conn *c = ctl->conns; c; c = c->next)
 		tt_conn_end(ctl, c);

@@ -1,10 +1,10 @@
 /*
- * control_split.c - a control for some ranks of an existing one
+ * control_split.c - a control for some ranks of an existing one: split and shrink
  *
- * Called by comm. The ranks know and trust each other already: they exchange colours and the ports
- * of new listeners over the parent's tree, and connect by a key made from the parent's. Nobody
- * keeps a desk. A rank that cannot connect floods the reason over the parent, since the others wait
- * for it where it cannot reach them.
+ * Called by comm. The ranks are authenticated already: they exchange colors and the ports of new
+ * listeners over the parent's tree, and connect with a key derived from the parent's. A split needs
+ * no bootstrap root. A rank that cannot connect floods the reason over the parent, since the other
+ * ranks wait for that rank on the new control, where it cannot reach them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,15 +12,15 @@
 
 #include "control/control_internal.h"
 
-#define EVERYBODY (TT_ROLE_PARENT | TT_ROLE_CHILD | TT_ROLE_RING)
+#define ALL_NEIGHBORS (TT_ROLE_PARENT | TT_ROLE_CHILD | TT_ROLE_RING)
 
-struct offer {
+struct split_record {
 	int32_t color, key, port;
 	int32_t failed;                  /* this rank cannot split */
 };
 
-/* members[] in the new order; returns how many, and this rank's place. */
-static int choose_members(const struct offer *offers, int nranks, int me, int *members,
+/* Fill members[] in the new order; returns their number, and this rank's number among them. */
+static int choose_members(const struct split_record *records, int nranks, int me, int *members,
 			  int *ret_rank)
 {
 	int n = 0;
@@ -28,9 +28,9 @@ static int choose_members(const struct offer *offers, int nranks, int me, int *m
 	for (int r = 0; r < nranks; r++) {
 		int at = n;
 
-		if (offers[r].color != offers[me].color)
+		if (records[r].color != records[me].color)
 			continue;
-		for (; at > 0 && offers[members[at - 1]].key > offers[r].key; at--)
+		for (; at > 0 && records[members[at - 1]].key > records[r].key; at--)
 			members[at] = members[at - 1];
 		members[at] = r;
 		n++;
@@ -41,24 +41,24 @@ static int choose_members(const struct offer *offers, int nranks, int me, int *m
 	return n;
 }
 
-/* The new control was made before its rank and size were known, with room for all. ports: by rank
- * in the parent. */
-static void settle(struct tt_control *ctl, const struct tt_control *parent,
+/* Set the rank, size, keys and business cards of a control that was made with room for all ranks
+ * of the parent. */
+static void adopt_members(struct tt_control *ctl, const struct tt_control *parent,
 		   const struct tt_members *m)
 {
 	char label[32];
 
 	ctl->rank = m->rank;
 	ctl->nranks = m->n;
-	tt_key_make(parent->key.bytes, TT_KEY, m->label, m->mark, ctl->key.bytes, TT_KEY);
+	tt_key_make(parent->auth.key.bytes, TT_KEY, m->label, m->mark, ctl->auth.key.bytes, TT_KEY);
 	snprintf(label, sizeof(label), "%s nonce", m->label);
-	tt_key_make(parent->key.bytes, TT_KEY, label, m->mark, ctl->job, TT_NONCE);
+	tt_key_make(parent->auth.key.bytes, TT_KEY, label, m->mark, ctl->auth.job, TT_NONCE);
 	for (int i = 0; i < m->n; i++) {
-		ctl->cards[i] = parent->cards[m->member[i]];
-		ctl->cards[i].rank = i;
-		ctl->cards[i].port = m->port[i];
+		ctl->peers.business_cards[i] = parent->peers.business_cards[m->member[i]];
+		ctl->peers.business_cards[i].rank = i;
+		ctl->peers.business_cards[i].port = m->port[i];
 	}
-	ctl->has_table = ctl->all_listen = true;
+	ctl->join.has_table = ctl->join.all_listen = true;
 	tt_control_number_hosts(ctl);
 }
 
@@ -67,7 +67,7 @@ static int connect_all(struct tt_control *ctl, uint64_t deadline_ns)
 	int rc = tt_control_start(ctl);
 
 	if (!rc && ctl->rank)
-		rc = tt_join_tree(ctl, &ctl->cards[tt_tree_parent(ctl->rank)], deadline_ns);
+		rc = tt_join_tree(ctl, &ctl->peers.business_cards[tt_tree_parent(ctl->rank)], deadline_ns);
 	return rc || ctl->nranks == 1 ? rc : tt_join_ring(ctl, deadline_ns);
 }
 
@@ -79,18 +79,18 @@ static void fail_split(struct tt_control *parent, uint64_t number, int code, con
 {
 	struct tt_writer w = { 0 };
 
-	if (number <= parent->split_failed)
+	if (number <= parent->split.failed)
 		return;
-	parent->split_failed = number;
-	parent->split_code = tt_flood_code(code);
-	snprintf(parent->split_text, sizeof(parent->split_text), "%s", text);
+	parent->split.failed = number;
+	parent->split.code = tt_flood_code(code);
+	snprintf(parent->split.text, sizeof(parent->split.text), "%s", text);
 	tt_put(&w, number, 8);
 	tt_put(&w, (uint8_t)-code, 1);
-	tt_put_text(&w, parent->split_text);
-	tt_conn_send_all(parent, EVERYBODY, from, TT_F_SPLIT_FAILED, w.data, w.have);
+	tt_put_text(&w, parent->split.text);
+	tt_conn_send_all(parent, ALL_NEIGHBORS, from, TT_F_SPLIT_FAILED, w.data, w.have);
 	free(w.data);
-	if (parent->child)
-		tt_control_raise(parent->child, parent->split_code, -1, text);
+	if (parent->split.child)
+		tt_control_raise(parent->split.child, parent->split.code, -1, text);
 }
 
 bool tt_split_failed(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
@@ -99,7 +99,7 @@ bool tt_split_failed(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 	struct tt_reader r = { .at = data, .left = bytes };
 	uint64_t number = tt_get(&r, 8);
 	int code = -(int)tt_get_upto(&r, 1, tuttiNumResults);
-	char text[sizeof(ctl->split_text)];
+	char text[sizeof(ctl->split.text)];
 
 	tt_get_text(&r, text, sizeof(text));
 	if (!tt_get_end(&r) || !code)
@@ -115,8 +115,8 @@ static int give_up(struct tt_control *parent, struct tt_control *ctl, int code)
 	snprintf(text, sizeof(text), "%s", tt_error_text());
 	tt_control_raise(ctl, code, ctl->rank, text);
 	pthread_mutex_lock(&parent->lock);
-	parent->child = NULL;
-	fail_split(parent, parent->splits, code, text, NULL);
+	parent->split.child = NULL;
+	fail_split(parent, parent->split.begun, code, text, NULL);
 	pthread_mutex_unlock(&parent->lock);
 	tt_control_leave(ctl);
 	return tt_fail(code, "%s", text);
@@ -124,37 +124,37 @@ static int give_up(struct tt_control *parent, struct tt_control *ctl, int code)
 
 /* ---- splitting ------------------------------------------------------------------------------- */
 
-/* From here on a failure elsewhere breaks the child; it may have come before. */
+/* From here on a failure of another rank breaks the child; an earlier failure breaks it now. */
 static void set_child(struct tt_control *parent, struct tt_control *child)
 {
 	pthread_mutex_lock(&parent->lock);
-	parent->child = child;
-	if (child && parent->split_failed == parent->splits)
-		tt_control_raise(child, parent->split_code, -1, parent->split_text);
+	parent->split.child = child;
+	if (child && parent->split.failed == parent->split.begun)
+		tt_control_raise(child, parent->split.code, -1, parent->split.text);
 	pthread_mutex_unlock(&parent->lock);
 }
 
-static bool any_failed(const struct offer *offers, int nranks)
+static bool any_failed(const struct split_record *records, int nranks)
 {
 	for (int r = 0; r < nranks; r++)
-		if (offers[r].failed)
+		if (records[r].failed)
 			return true;
 	return false;
 }
 
 static int connect_members(struct tt_control *parent, struct tt_control *ctl,
-			   const struct offer *offers, int *members, uint64_t deadline_ns)
+			   const struct split_record *records, int *members, uint64_t deadline_ns)
 {
 	struct tt_members m = { .member = members,
 				.port = members + parent->nranks,
 				.label = "split" };
 	int rc;
 
-	m.n = choose_members(offers, parent->nranks, parent->rank, members, &m.rank);
-	m.mark = parent->splits << 32 | (uint32_t)offers[parent->rank].color;
+	m.n = choose_members(records, parent->nranks, parent->rank, members, &m.rank);
+	m.mark = parent->split.begun << 32 | (uint32_t)records[parent->rank].color;
 	for (int i = 0; i < m.n; i++)
-		m.port[i] = offers[members[i]].port;
-	settle(ctl, parent, &m);
+		m.port[i] = records[members[i]].port;
+	adopt_members(ctl, parent, &m);
 	set_child(parent, ctl);
 	rc = connect_all(ctl, deadline_ns);
 	if (rc)
@@ -163,50 +163,50 @@ static int connect_members(struct tt_control *parent, struct tt_control *ctl,
 	return 0;
 }
 
-/* Takes ctl, which is NULL without a color, or when code says why there is none. */
-static int split(struct tt_control *parent, struct tt_control *ctl, struct offer *mine, int code,
+/* Takes ctl, which is NULL without a color or after the failure `code`. */
+static int split(struct tt_control *parent, struct tt_control *ctl, struct split_record *mine, int code,
 		 uint32_t timeout_ms, struct tt_control **ret_ctl)
 {
 	uint64_t deadline_ns = tt_deadline_ns(timeout_ms);
-	struct offer *offers = calloc((size_t)parent->nranks, sizeof(*offers));
-	/* and their ports */
+	struct split_record *records = calloc((size_t)parent->nranks, sizeof(*records));
+	/* members, then their ports */
 	int *members = calloc(2 * (size_t)parent->nranks, sizeof(*members));
 	int rc = TT_SYSTEM;
 
-	if (offers && members)
-		rc = tt_control_allgather(parent, mine, sizeof(*mine), offers, deadline_ns);
+	if (records && members)
+		rc = tt_control_allgather(parent, mine, sizeof(*mine), records, deadline_ns);
 	else
 		tt_fail(TT_SYSTEM, "rank %d: no memory for a split of %d ranks", parent->rank,
 			parent->nranks);
-	if (!rc && any_failed(offers, parent->nranks))
+	if (!rc && any_failed(records, parent->nranks))
 		rc = code ? code
 			  : tt_fail(TT_REMOTE, "rank %d: another rank cannot split", parent->rank);
 	if (!rc && ctl)
-		rc = connect_members(parent, ctl, offers, members, deadline_ns);
+		rc = connect_members(parent, ctl, records, members, deadline_ns);
 	else if (ctl)
 		tt_control_free(ctl);
 	if (!rc)
 		*ret_ctl = ctl;
 	free(members);
-	free(offers);
+	free(records);
 	return rc;
 }
 
 int tt_control_split(struct tt_control *parent, int color, int key, int code, uint32_t timeout_ms,
 		     struct tt_control **ret_ctl, int *ret_rank, int *ret_nranks)
 {
-	struct offer mine = { .color = color < 0 ? -1 : color, .key = key };
+	struct split_record mine = { .color = color < 0 ? -1 : color, .key = key };
 	struct tt_control *ctl = NULL;
 	char why[1024];
 	int rc;
 
-	parent->splits++;
+	parent->split.begun++;
 	if (!code && color >= 0)
-		code = tt_control_make(parent->rank, parent->nranks, &parent->ports, &ctl);
+		code = tt_control_make(parent->rank, parent->nranks, &parent->listener.ports, &ctl);
 	if (ctl)
-		ctl->ports = parent->ports;
+		ctl->listener.ports = parent->listener.ports;
 	snprintf(why, sizeof(why), "%s", tt_error_text());
-	mine.port = ctl ? ctl->port : 0;
+	mine.port = ctl ? ctl->listener.port : 0;
 	mine.failed = code;
 	*ret_ctl = NULL;
 	rc = split(parent, ctl, &mine, code, timeout_ms, ret_ctl);
@@ -219,29 +219,29 @@ int tt_control_split(struct tt_control *parent, int color, int key, int code, ui
 
 /* ---- shrinking ------------------------------------------------------------------------------- */
 
-int tt_control_offer(struct tt_control *parent, struct tt_control **ret_ctl, int *ret_port)
+int tt_control_prepare(struct tt_control *parent, struct tt_control **ret_ctl, int *ret_port)
 {
-	int rc = tt_control_make(parent->rank, parent->nranks, &parent->ports, ret_ctl);
+	int rc = tt_control_make(parent->rank, parent->nranks, &parent->listener.ports, ret_ctl);
 
 	if (rc)
 		return rc;
-	(*ret_ctl)->ports = parent->ports;
-	*ret_port = parent->nranks > 1 ? (*ret_ctl)->port : 1;
+	(*ret_ctl)->listener.ports = parent->listener.ports;
+	*ret_port = parent->nranks > 1 ? (*ret_ctl)->listener.port : 1;
 	return 0;
 }
 
-/* A death that the parent hears of meanwhile breaks the child (control_flood.c). */
+/* A death that the parent learns of meanwhile breaks the child (control_flood.c). */
 int tt_control_form(struct tt_control *parent, struct tt_control *ctl,
 		    const struct tt_members *members, uint64_t deadline_ns)
 {
 	int rc, gone = -1;
 
-	settle(ctl, parent, members);
+	adopt_members(ctl, parent, members);
 	pthread_mutex_lock(&parent->lock);
-	parent->child = ctl;
-	parent->child_members = members;
+	parent->split.child = ctl;
+	parent->split.child_members = members;
 	for (int i = 0; i < members->n; i++)
-		if (parent->dead[members->member[i]] || parent->left[members->member[i]])
+		if (parent->departed.dead[members->member[i]] || parent->departed.left[members->member[i]])
 			gone = members->member[i];
 	pthread_mutex_unlock(&parent->lock);
 	rc = gone >= 0 ? tt_fail(TT_REMOTE, "rank %d: rank %d is gone", parent->rank, gone)
@@ -254,22 +254,21 @@ int tt_control_form(struct tt_control *parent, struct tt_control *ctl,
 void tt_control_formed(struct tt_control *parent)
 {
 	pthread_mutex_lock(&parent->lock);
-	parent->child = NULL;
-	parent->child_members = NULL;
+	parent->split.child = NULL;
+	parent->split.child_members = NULL;
 	pthread_mutex_unlock(&parent->lock);
 }
 
-/* Those who are not in it learn that the others went on without them,
- * also when they wake up later. */
+/* Ranks that are not members learn of the shrink, also a stopped rank that continues later. */
 static void note_shrunk(struct tt_control *ctl, uint64_t epoch, bool excluded,
 			const struct tt_conn *from, const uint8_t *data, size_t bytes)
 {
-	if (epoch <= ctl->shrunk_epoch)
+	if (epoch <= ctl->split.shrunk_epoch)
 		return;
-	ctl->shrunk_epoch = epoch;
+	ctl->split.shrunk_epoch = epoch;
 	if (excluded)
-		ctl->excluded_epoch = epoch;
-	tt_conn_send_all(ctl, EVERYBODY, from, TT_F_SHRUNK, data, bytes);
+		ctl->split.excluded_epoch = epoch;
+	tt_conn_send_all(ctl, ALL_NEIGHBORS, from, TT_F_SHRUNK, data, bytes);
 }
 
 bool tt_split_shrunk(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
@@ -285,7 +284,7 @@ bool tt_split_shrunk(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 	return true;
 }
 
-void tt_control_tell_shrunk(struct tt_control *ctl, uint64_t epoch,
+void tt_control_announce_shrunk(struct tt_control *ctl, uint64_t epoch,
 			    const struct tt_members *members)
 {
 	struct tt_writer w = { 0 };
@@ -307,8 +306,8 @@ uint64_t tt_control_excluded(struct tt_control *ctl, uint64_t *ret_shrunk)
 	uint64_t epoch;
 
 	pthread_mutex_lock(&ctl->lock);
-	epoch = ctl->excluded_epoch;
-	*ret_shrunk = ctl->shrunk_epoch;
+	epoch = ctl->split.excluded_epoch;
+	*ret_shrunk = ctl->split.shrunk_epoch;
 	pthread_mutex_unlock(&ctl->lock);
 	return epoch;
 }

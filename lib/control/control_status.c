@@ -1,38 +1,38 @@
 /*
- * control_status.c - statuses: what every rank is doing, told only while somebody waits long
+ * control_status.c - statuses: the current call of every rank, sent only while some rank waits long
  *
- * Called by run (through waiting and missing) and by the service thread. A rank that waits long
- * floods its status; whoever gets one compares it with its own board, so that calls that differ are
- * found, and answers with its own, so that who does not answer is known. Nothing of this runs while
- * calls are quick.
+ * Called by run (tt_control_waiting, tt_control_missing) and by the service thread. A rank that
+ * waits long floods its status. Each receiver compares the status with its own call log, which
+ * finds different calls, and answers with its own status, so that ranks without an answer are
+ * known. No status is sent while calls are quick.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "control/control_internal.h"
-#include "plan/plan.h"
+#include "base/collective.h"
 
 #define TREE_AND_RING (TT_ROLE_PARENT | TT_ROLE_CHILD | TT_ROLE_RING)
-/* between two statuses when there is news or a deadline; else a second */
-#define HASTE_NS (TT_SECOND / 5)
-/* from news of who waits for whom to a look at all of it */
-#define LOOK_NS (TT_SECOND / 50)
-#define ASK_NS TT_SECOND                 /* at a deadline: who has not answered by then is silent */
+/* between two statuses after a change or at a deadline; else one second */
+#define URGENT_NS (TT_SECOND / 5)
+/* from a change of the wait-for graph to the check for deadlocks */
+#define CHECK_NS (TT_SECOND / 50)
+#define ANSWER_NS TT_SECOND              /* at a deadline: ranks without an answer by then are silent */
 
-/* ---- telling --------------------------------------------------------------------------------- */
+/* ---- send ------------------------------------------------------------------------------------ */
 
-/* How many messages this rank has begun with those who want one of it. */
+/* The numbers of messages that this rank has started with the ranks that wait for one of its. */
 static void fill_pairs(struct tt_control *ctl, struct tt_status *s)
 {
 	for (int r = 0; r < ctl->nranks && s->npairs < TT_PAIRS; r++) {
-		const struct tt_status *other = r == ctl->rank ? s : &ctl->status[r];
-		struct tt_pair *pair = atomic_load_explicit(&ctl->pair[r], memory_order_acquire);
-		bool wants = false;
+		const struct tt_status *other = r == ctl->rank ? s : &ctl->status.latest[r];
+		struct tt_pair *pair = atomic_load_explicit(&ctl->log.pair[r], memory_order_acquire);
+		bool is_awaited = false;
 
 		for (int i = 0; i < other->nwants; i++)
-			wants |= other->want[i].peer == ctl->rank;
-		if (!wants)
+			is_awaited |= other->want[i].peer == ctl->rank;
+		if (!is_awaited)
 			continue;
 		s->pair[s->npairs].peer = r;
 		for (int way = 0; way < 2; way++)
@@ -42,67 +42,67 @@ static void fill_pairs(struct tt_control *ctl, struct tt_status *s)
 	}
 }
 
-/* What was said of being stuck holds as long as nothing began or ended since. */
+/* The blocked state of this rank holds until its next call or completion. */
 void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status)
 {
-	struct tt_status s = { .origin = ctl->rank, .awaited = -1, .exchanges = ctl->gathers };
+	struct tt_status s = { .origin = ctl->rank, .awaited = -1, .exchanges = ctl->gather.number };
 
-	s.finished = atomic_load(&ctl->finished);
+	s.finished = atomic_load(&ctl->log.finished);
 	do
-		s.started = atomic_load(&ctl->started);
-	/* overtaken by 64 calls meanwhile */
-	while (!tt_call_log_history(ctl, s.started, &s.trail));
-	s.exchanging = ctl->gathering && !ctl->gathered;
-	if (ctl->is_stuck && ctl->stuck_started == s.started &&
-	    ctl->stuck_done == s.finished + atomic_load(&ctl->messages_done)) {
-		s.stuck = ctl->stuck.open ? TT_BLOCKED_OPEN : TT_BLOCKED;
-		s.awaited = ctl->stuck.awaited;
-		s.last_received = s.awaited >= 0 ? ctl->stuck.last_received : 0;
-		s.nwants = ctl->stuck.nwants;
-		memcpy(s.want, ctl->stuck.want, sizeof(s.want));
+		s.started = atomic_load(&ctl->log.started);
+	/* overwritten by 64 calls meanwhile: read again */
+	while (!tt_call_log_history(ctl, s.started, &s.history));
+	s.exchanging = ctl->gather.running && !ctl->gather.complete;
+	if (ctl->status.is_blocked && ctl->status.blocked_started == s.started &&
+	    ctl->status.blocked_done == s.finished + atomic_load(&ctl->log.messages_done)) {
+		s.blocked = ctl->status.blocked.open ? TT_BLOCKED_OPEN : TT_BLOCKED;
+		s.awaited = ctl->status.blocked.awaited;
+		s.last_received = s.awaited >= 0 ? ctl->status.blocked.last_received : 0;
+		s.nwants = ctl->status.blocked.nwants;
+		memcpy(s.want, ctl->status.blocked.want, sizeof(s.want));
 	}
 	fill_pairs(ctl, &s);
 	*ret_status = s;
 }
 
-static void tell(struct tt_control *ctl, uint64_t now, bool urgent)
+static void send_status(struct tt_control *ctl, uint64_t now, bool urgent)
 {
 	struct tt_status s;
 	struct tt_writer w = { 0 };
 
 	tt_status_fill(ctl, &s);
-	s.serial = ++ctl->serial;
+	s.serial = ++ctl->status.serial;
 	s.urgent = urgent;
 	tt_put_status(&w, &s);
 	tt_conn_send_all(ctl, TREE_AND_RING, NULL, TT_F_STATUS, w.data, w.have);
 	free(w.data);
-	ctl->told_ns = now;
-	ctl->told_started = s.started;
-	ctl->answer_due_ns = TT_NEVER;
+	ctl->status.sent_ns = now;
+	ctl->status.sent_started = s.started;
+	ctl->status.answer_due_ns = TT_NEVER;
 }
 
-static uint64_t may_tell_at(struct tt_control *ctl, bool urgent)
+static uint64_t next_send_ns(struct tt_control *ctl, bool urgent)
 {
-	bool changed = atomic_load(&ctl->started) != ctl->told_started;
+	bool changed = atomic_load(&ctl->log.started) != ctl->status.sent_started;
 
-	return ctl->told_ns ? ctl->told_ns + (changed || urgent ? HASTE_NS : TT_SECOND) : 0;
+	return ctl->status.sent_ns ? ctl->status.sent_ns + (changed || urgent ? URGENT_NS : TT_SECOND) : 0;
 }
 
 uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now)
 {
-	if (ctl->answer_due_ns <= now)
-		tell(ctl, now, false);
-	if (ctl->look_due_ns <= now) {
-		ctl->look_due_ns = TT_NEVER;
+	if (ctl->status.answer_due_ns <= now)
+		send_status(ctl, now, false);
+	if (ctl->deadlock.check_due_ns <= now) {
+		ctl->deadlock.check_due_ns = TT_NEVER;
 		tt_deadlock_check(ctl);
 	}
-	return ctl->answer_due_ns < ctl->look_due_ns ? ctl->answer_due_ns : ctl->look_due_ns;
+	return ctl->status.answer_due_ns < ctl->deadlock.check_due_ns ? ctl->status.answer_due_ns : ctl->deadlock.check_due_ns;
 }
 
-static void hear(struct tt_control *ctl, int rank, uint64_t seq)
+static void note_received(struct tt_control *ctl, int rank, uint64_t seq)
 {
-	if (rank >= 0 && ctl->last_received[rank] < seq)
-		ctl->last_received[rank] = seq;
+	if (rank >= 0 && ctl->status.last_received[rank] < seq)
+		ctl->status.last_received[rank] = seq;
 }
 
 bool tt_status_needs_all(const struct tt_call *call)
@@ -114,21 +114,22 @@ bool tt_status_needs_all(const struct tt_call *call)
 
 uint64_t tt_status_last(struct tt_control *ctl, int rank)
 {
-	uint64_t seq = atomic_load(&ctl->finished);
+	uint64_t seq = atomic_load(&ctl->log.finished);
 	struct tt_call call;
 
-	for (; seq > ctl->last_received[rank] && tt_call_log_read(ctl, seq, &call); seq--)
+	for (; seq > ctl->status.last_received[rank] && tt_call_log_read(ctl, seq, &call); seq--)
 		if (tt_status_needs_all(&call))
-			hear(ctl, rank, seq);
-	return ctl->last_received[rank];
+			note_received(ctl, rank, seq);
+	return ctl->status.last_received[rank];
 }
 
-/* Both of two ranks that differ find it; they say the same, the lower rank first. */
+/* Break the control if a call of this rank differs from the same call of s->origin. Both ranks find
+ * the difference and form the same sentence, the lower rank first. */
 static void compare(struct tt_control *ctl, const struct tt_status *s)
 {
 	struct tt_call mine, theirs, *low = ctl->rank < s->origin ? &mine : &theirs,
 				     *high = low == &mine ? &theirs : &mine;
-	uint64_t seq = tt_call_log_differs(ctl, s->started, &s->trail, &mine, &theirs);
+	uint64_t seq = tt_call_log_differs(ctl, s->started, &s->history, &mine, &theirs);
 	char a[128], b[128], text[400];
 
 	if (!seq)
@@ -150,80 +151,81 @@ bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 {
 	struct tt_status s;
 	uint64_t now = tt_now_ns(), at;
-	bool wants = false;
+	bool is_awaited = false;
 
 	if (!tt_get_status(data, bytes, ctl->nranks, &s))
 		return false;
 	if (s.origin == ctl->rank ||
-	    (ctl->status_at_ns[s.origin] && s.serial <= ctl->status[s.origin].serial))
+	    (ctl->status.at_ns[s.origin] && s.serial <= ctl->status.latest[s.origin].serial))
 		return true;
-	ctl->status[s.origin] = s;
-	ctl->status_at_ns[s.origin] = now;
-	hear(ctl, s.origin, s.started);
-	hear(ctl, s.awaited, s.last_received);
+	ctl->status.latest[s.origin] = s;
+	ctl->status.at_ns[s.origin] = now;
+	note_received(ctl, s.origin, s.started);
+	note_received(ctl, s.awaited, s.last_received);
 	tt_conn_send_all(ctl, TREE_AND_RING, conn, TT_F_STATUS, data, bytes);
 	pthread_cond_broadcast(&ctl->changed);
 	compare(ctl, &s);
 	tt_deadlock_compare(ctl, &s);
 	for (int i = 0; i < s.nwants; i++)
-		wants |= s.want[i].peer == ctl->rank;
-	if ((s.nwants || s.exchanging || ctl->stuck.nwants) && now + LOOK_NS < ctl->look_due_ns)
-		ctl->look_due_ns = now + LOOK_NS;
-	at = may_tell_at(ctl, s.urgent || wants);
+		is_awaited |= s.want[i].peer == ctl->rank;
+	if ((s.nwants || s.exchanging || ctl->status.blocked.nwants) && now + CHECK_NS < ctl->deadlock.check_due_ns)
+		ctl->deadlock.check_due_ns = now + CHECK_NS;
+	at = next_send_ns(ctl, s.urgent || is_awaited);
 	if (at <= now)
-		tell(ctl, now, false);
-	else if (at < ctl->answer_due_ns)
-		ctl->answer_due_ns = at;
+		send_status(ctl, now, false);
+	else if (at < ctl->status.answer_due_ns)
+		ctl->status.answer_due_ns = at;
 	return true;
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* In a send or receive whose peer has left: what it had sent has come by now, or never will. */
+/* Break the control if this rank has waited in a send or receive for a second after its peer left:
+ * all data of the peer has arrived by then. */
 static void check_peer(struct tt_control *ctl, int peer, uint64_t now)
 {
 	char text[160];
 
-	if (peer < 0 || !ctl->left[peer] ||
-	    atomic_load(&ctl->started) != atomic_load(&ctl->finished) ||
-	    now - ctl->left_at_ns[peer] < TT_SECOND)
+	if (peer < 0 || !ctl->departed.left[peer] ||
+	    atomic_load(&ctl->log.started) != atomic_load(&ctl->log.finished) ||
+	    now - ctl->departed.left_at_ns[peer] < TT_SECOND)
 		return;
 	snprintf(text, sizeof(text), "rank %d left; rank %d waits for it in a send or receive",
 		 peer, ctl->rank);
 	tt_control_break(ctl, TT_REMOTE, peer, 0, text, NULL);
 }
 
-static void remember(struct tt_control *ctl, const struct tt_blocked *stuck)
+static void remember(struct tt_control *ctl, const struct tt_blocked *blocked)
 {
-	ctl->stuck = *stuck;
-	ctl->stuck_started = atomic_load(&ctl->started);
-	ctl->stuck_done = atomic_load(&ctl->finished) + atomic_load(&ctl->messages_done);
-	ctl->is_stuck = true;
-	hear(ctl, stuck->awaited, stuck->last_received);
+	ctl->status.blocked = *blocked;
+	ctl->status.blocked_started = atomic_load(&ctl->log.started);
+	ctl->status.blocked_done = atomic_load(&ctl->log.finished) + atomic_load(&ctl->log.messages_done);
+	ctl->status.is_blocked = true;
+	note_received(ctl, blocked->awaited, blocked->last_received);
 }
 
-void tt_control_waiting(struct tt_control *ctl, const struct tt_blocked *stuck)
+void tt_control_waiting(struct tt_control *ctl, const struct tt_blocked *blocked)
 {
 	uint64_t now = tt_now_ns(),
-		 asked = atomic_load_explicit(&ctl->asked_ns, memory_order_relaxed);
+		 last_ns = atomic_load_explicit(&ctl->status.asked_ns, memory_order_relaxed);
 
-	if (asked && now - asked < TT_SECOND)
+	if (last_ns && now - last_ns < TT_SECOND)
 		return;
-	atomic_store_explicit(&ctl->asked_ns, now, memory_order_relaxed);
+	atomic_store_explicit(&ctl->status.asked_ns, now, memory_order_relaxed);
 	pthread_mutex_lock(&ctl->lock);
-	remember(ctl, stuck);
-	tell(ctl, now, false);
+	remember(ctl, blocked);
+	send_status(ctl, now, false);
 	tt_deadlock_check(ctl);
-	if (!stuck->differs)
-		check_peer(ctl, stuck->awaited, now);
+	if (!blocked->differs)
+		check_peer(ctl, blocked->awaited, now);
 	pthread_mutex_unlock(&ctl->lock);
 }
 
-/* ---- who is missing -------------------------------------------------------------------------- */
+/* ---- missing ranks --------------------------------------------------------------------------- */
 
 static bool answers(const struct tt_control *ctl, int rank, uint64_t since_ns)
 {
-	return rank == ctl->rank || ctl->status_at_ns[rank] >= since_ns;
+	return rank == ctl->rank || ctl->status.at_ns[rank] >= since_ns;
 }
 
 static void await_answers(struct tt_control *ctl, uint64_t since_ns, uint64_t deadline_ns)
@@ -233,51 +235,51 @@ static void await_answers(struct tt_control *ctl, uint64_t since_ns, uint64_t de
 	do {
 		silent = 0;
 		for (int r = 0; r < ctl->nranks; r++)
-			silent += !answers(ctl, r, since_ns) && !ctl->left[r];
+			silent += !answers(ctl, r, since_ns) && !ctl->departed.left[r];
 	} while (silent && !ctl->broken && tt_control_await(ctl, deadline_ns));
 }
 
-/* Why rank does not answer: what a connection to it, or to another rank of its host, has to say. */
+/* The reason why rank does not answer, from a connection to it or to another rank of its host. */
 static void why_silent(const struct tt_control *ctl, int rank, char *text, size_t bytes)
 {
 	snprintf(text, bytes, " (stopped?)");
 	for (const struct tt_conn *c = ctl->conns; c; c = c->next) {
-		char words[160];
+		char reason[160];
 
-		if (c->dead || ctl->host_of[c->peer] != ctl->host_of[rank] ||
-		    !tt_sock_silent(c->fd, words, sizeof(words)))
+		if (c->dead || ctl->peers.host_of[c->peer] != ctl->peers.host_of[rank] ||
+		    !tt_sock_silent(c->fd, reason, sizeof(reason)))
 			continue;
-		snprintf(text, bytes, ": %s", words);
+		snprintf(text, bytes, ": %s", reason);
 		return;
 	}
 }
 
-/* What is wrong with rank, for operation seq,
- * or for a message that it is wanted for; false: nothing */
+/* The reason why rank is missing from operation seq or, if want is given, from that message, as a
+ * sentence. false: rank is not missing */
 static bool describe(struct tt_control *ctl, int rank, uint64_t seq, const struct tt_wait_edge *want,
 		     uint64_t since_ns, char *text, size_t bytes)
 {
 	uint64_t last = tt_status_last(ctl, rank);
-	const struct tt_status *s = &ctl->status[rank];
+	const struct tt_status *s = &ctl->status.latest[rank];
 	char name[160], other[160], in[200], half[160];
 
 	if (!last)
 		snprintf(name, sizeof(name), "none");
-	else if (last == s->started && s->trail.nruns)
-		tt_call_text(&s->trail.run[0].call, last, name, sizeof(name));
+	else if (last == s->started && s->history.nruns)
+		tt_call_text(&s->history.run[0].call, last, name, sizeof(name));
 	else
 		tt_call_log_name(ctl, last, name, sizeof(name));
 	tt_deadlock_text(ctl, rank, other, sizeof(other));
 	snprintf(in, sizeof(in), "%s%s", other[0] ? "; it is in " : "", other);
-	if (ctl->left[rank]) {
+	if (ctl->departed.left[rank]) {
 		snprintf(text, bytes, "rank %d left after operation %llu", rank,
-			 (unsigned long long)ctl->left_after[rank]);
-		return want || ctl->left_after[rank] < seq;
+			 (unsigned long long)ctl->departed.left_after[rank]);
+		return want || ctl->departed.left_after[rank] < seq;
 	}
 	if (!answers(ctl, rank, since_ns)) {
 		why_silent(ctl, rank, in, sizeof(in));
 		snprintf(text, bytes,
-			"rank %d is not answering%s; the last operation it was last_received of in: %s",
+			"rank %d is not answering%s; last operation received from it: %s",
 			rank, in, name);
 		return true;
 	}
@@ -291,17 +293,17 @@ static bool describe(struct tt_control *ctl, int rank, uint64_t seq, const struc
 	}
 	snprintf(text, bytes, "rank %d has not called operation %llu yet; its last was: %s%s", rank,
 		 (unsigned long long)seq, name, in);
-	return rank != ctl->rank && ctl->status[rank].started < seq;
+	return rank != ctl->rank && ctl->status.latest[rank].started < seq;
 }
 
-/* Everybody is in it and nothing moves: say who waits for whom. */
-static void describe_waits(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes)
+/* Every rank is in the operation and none progresses: list the rank that each one waits for. */
+static void describe_edges(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes)
 {
 	size_t have = 0;
 
 	snprintf(text, bytes, "every rank is in operation %llu", (unsigned long long)seq);
 	for (int r = 0; r < ctl->nranks && have + 48 < bytes; r++) {
-		int awaited = r == ctl->rank ? ctl->stuck.awaited : ctl->status[r].awaited;
+		int awaited = r == ctl->rank ? ctl->status.blocked.awaited : ctl->status.latest[r].awaited;
 
 		have = strlen(text);
 		if (awaited >= 0 && have + 48 < bytes)
@@ -310,27 +312,27 @@ static void describe_waits(struct tt_control *ctl, uint64_t seq, char *text, siz
 	}
 }
 
-/* The first message that rank is wanted for */
-static const struct tt_wait_edge *want_of(const struct tt_blocked *stuck, int rank)
+/* The first message of blocked with rank, NULL: none */
+static const struct tt_wait_edge *edge_to(const struct tt_blocked *blocked, int rank)
 {
-	for (int i = 0; i < stuck->nwants; i++)
-		if (stuck->want[i].peer == rank)
-			return &stuck->want[i];
+	for (int i = 0; i < blocked->nwants; i++)
+		if (blocked->want[i].peer == rank)
+			return &blocked->want[i];
 	return NULL;
 }
 
-/* In a collective every rank may be missing; otherwise those that messages are expected of. */
-static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *stuck,
+/* In a collective every rank may be missing; otherwise only the peers of blocked's messages. */
+static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *blocked,
 			uint64_t since_ns, char *text, size_t bytes)
 {
 	bool collective =
-		!stuck->nwants || atomic_load(&ctl->started) > atomic_load(&ctl->finished);
+		!blocked->nwants || atomic_load(&ctl->log.started) > atomic_load(&ctl->log.finished);
 	int first = -1, others = 0;
 	size_t have = 0;
 	char one[600];
 
 	for (int r = 0; r < ctl->nranks; r++) {
-		const struct tt_wait_edge *want = collective ? NULL : want_of(stuck, r);
+		const struct tt_wait_edge *want = collective ? NULL : edge_to(blocked, r);
 
 		if ((!collective && !want) ||
 		    !describe(ctl, r, seq, want, since_ns, one, sizeof(one)))
@@ -345,11 +347,11 @@ static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_bl
 	if (others)
 		snprintf(text + have, bytes - have, "; and %d more", others);
 	if (first < 0 && collective)
-		describe_waits(ctl, seq, text, bytes);
+		describe_edges(ctl, seq, text, bytes);
 	return first;
 }
 
-int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *stuck,
+int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *blocked,
 		       char *text, size_t bytes)
 {
 	uint64_t now = tt_now_ns();
@@ -357,12 +359,12 @@ int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_blo
 
 	text[0] = '\0';
 	pthread_mutex_lock(&ctl->lock);
-	remember(ctl, stuck);
-	tell(ctl, now, true);
-	await_answers(ctl, now, now + ASK_NS);
+	remember(ctl, blocked);
+	send_status(ctl, now, true);
+	await_answers(ctl, now, now + ANSWER_NS);
 	if (!ctl->broken)
 		tt_deadlock_check(ctl);
-	first = describe_all(ctl, seq, stuck, now, text, bytes);
+	first = describe_all(ctl, seq, blocked, now, text, bytes);
 	pthread_mutex_unlock(&ctl->lock);
 	return first;
 }

@@ -1,5 +1,5 @@
 /*
- * control_status_format.c - a status as bytes: what control_status.c floods, and reads of the others
+ * control_status_format.c - the bytes of a status; called by control_status.c to send and receive
  */
 #include <string.h>
 
@@ -12,10 +12,10 @@ void tt_put_status(struct tt_writer *w, const struct tt_status *s)
 	tt_put(w, s->urgent, 1);
 	tt_put(w, s->started, 8);
 	tt_put(w, s->finished, 8);
-	tt_put_call_history(w, &s->trail);
+	tt_put_call_history(w, &s->history);
 	tt_put(w, (uint32_t)s->awaited, 4);
 	tt_put(w, s->last_received, 8);
-	tt_put(w, s->stuck, 1);
+	tt_put(w, s->blocked, 1);
 	tt_put(w, s->exchanging, 1);
 	tt_put(w, s->exchanges, 8);
 	tt_put(w, (uint64_t)s->nwants, 1);
@@ -35,7 +35,7 @@ void tt_put_status(struct tt_writer *w, const struct tt_status *s)
 
 static void get_messages(struct tt_reader *r, int nranks, struct tt_status *s)
 {
-	s->stuck = (unsigned)tt_get_upto(r, 1, TT_BLOCKED);
+	s->blocked = (unsigned)tt_get_upto(r, 1, TT_BLOCKED);
 	s->exchanging = tt_get_upto(r, 1, 1);
 	s->exchanges = tt_get(r, 8);
 	s->nwants = (int)tt_get_upto(r, 1, TT_WAIT_EDGES);
@@ -64,7 +64,7 @@ bool tt_get_status(const void *data, size_t bytes, int nranks, struct tt_status 
 	s->urgent = tt_get_upto(&r, 1, 1);
 	s->started = tt_get(&r, 8);
 	s->finished = tt_get(&r, 8);
-	tt_get_call_history(&r, &s->trail);
+	tt_get_call_history(&r, &s->history);
 	s->awaited = (int)tt_get(&r, 4);
 	s->last_received = tt_get(&r, 8);
 	get_messages(&r, nranks, s);

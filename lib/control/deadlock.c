@@ -1,45 +1,44 @@
 /*
- * deadlock.c - who waits for whom: messages that differ,
- * and ranks that wait for each other for ever
+ * deadlock.c - deadlock detection: messages that differ, and cycles in the wait-for graph
  *
- * Called by statuses while somebody waits long. A rank that is stuck in an operation waits for
- * every rank that must begin something first: the same collective or exchange, or the other half of
- * a message. Nobody begins anything while it is stuck itself, so ranks that are all stuck and wait
- * for each other never go on: one called a collective, say, and the other receives.
+ * Called by control_status.c while some rank waits long. A blocked rank has an edge to every rank
+ * that must start a call first: the same collective or exchange, or the other half of a message. A
+ * blocked rank starts no call, so the ranks of a cycle never proceed: one called a collective, for
+ * example, and the other one a receive.
  *
- * Statuses are of different moments, yet what follows from them is certain. Each says: at some
- * moment this rank was stuck until an event at another rank, and up to a later moment these events
- * had not happened here. Were any event of such a circle ever to happen, the first of them would
- * need the one that its own rank is stuck in before it.
+ * Statuses are taken at different moments, yet a cycle is certain. Each status states: at some
+ * moment its rank was blocked until an event at another rank, and up to a later moment the events
+ * that other ranks need from it had not happened. If any event of a cycle ever happened, the first
+ * such event would need the completion of the call in which its own rank is blocked.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "control/control_internal.h"
-#include "plan/plan.h"
+#include "base/collective.h"
 
-/* ---- in words -------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 void tt_wait_edge_text(const struct tt_wait_edge *want, char *text, size_t bytes)
 {
 	struct tt_call call = want->call;
-	char what[96];
+	char name[96];
 
 	call.root = -1;
 	call.collective = TT_SENDRECV;
-	tt_call_describe(&call, false, what, sizeof(what));         /* "sendrecv of 5 float32" */
+	tt_call_describe(&call, false, name, sizeof(name));         /* "sendrecv of 5 float32" */
 	snprintf(text, bytes, "%s%s %s rank %d (number %llu)", want->send ? "send" : "receive",
-		 strchr(what, ' '), want->send ? "to" : "from", want->peer,
+		 strchr(name, ' '), want->send ? "to" : "from", want->peer,
 		 (unsigned long long)want->number);
 }
 
 void tt_deadlock_text(const struct tt_control *ctl, int rank, char *text, size_t bytes)
 {
-	const struct tt_status *s = &ctl->status[rank];
+	const struct tt_status *s = &ctl->status.latest[rank];
 
 	text[0] = '\0';
-	if (rank == ctl->rank || tt_now_ns() - ctl->status_at_ns[rank] > 2 * TT_SECOND)
-		return;                          /* nobody asked it lately */
+	if (rank == ctl->rank || tt_now_ns() - ctl->status.at_ns[rank] > 2 * TT_SECOND)
+		return;                          /* its status is out of date */
 	if (s->exchanging)
 		snprintf(text, bytes, "tuttiCommSplit (exchange %llu among all ranks)",
 			 (unsigned long long)s->exchanges);
@@ -49,23 +48,14 @@ void tt_deadlock_text(const struct tt_control *ctl, int rank, char *text, size_t
 
 /* ---- messages that differ -------------------------------------------------------------------- */
 
-/* A rank waits for this one, or for several: has what was sent to it been lost? */
-static void look_for_lost(struct tt_control *ctl, const struct tt_status *s)
+/* s->origin waits for this rank, or for several: break the control if a message to it was lost. */
+static void check_lost(struct tt_control *ctl, const struct tt_status *s)
 {
 	char text[600];
 
-	if (ctl->lost && (s->awaited == ctl->rank || s->awaited < 0) &&
-	    ctl->lost(ctl->lost_ctx, s->origin, text, sizeof(text)))
+	if ((s->awaited == ctl->rank || s->awaited < 0) &&
+	    tt_observers_lost(ctl, s->origin, text, sizeof(text)))
 		tt_control_break(ctl, TT_REMOTE, -1, 0, text, NULL);
-}
-
-void tt_control_on_awaited(struct tt_control *ctl,
-			   bool (*lost)(void *ctx, int peer, char *text, size_t bytes), void *ctx)
-{
-	pthread_mutex_lock(&ctl->lock);
-	ctl->lost = lost;
-	ctl->lost_ctx = ctx;
-	pthread_mutex_unlock(&ctl->lock);
 }
 
 void tt_deadlock_compare(struct tt_control *ctl, const struct tt_status *s)
@@ -73,8 +63,7 @@ void tt_deadlock_compare(struct tt_control *ctl, const struct tt_status *s)
 	struct tt_call mine;
 	char a[128], b[128], text[400];
 
-	look_for_lost(ctl, s);
-
+	check_lost(ctl, s);
 	for (int i = 0; i < s->nwants; i++) {
 		const struct tt_wait_edge *w = &s->want[i];
 		struct tt_wait_edge sent = { true, w->send ? ctl->rank : s->origin, w->number, w->call },
@@ -96,12 +85,12 @@ void tt_deadlock_compare(struct tt_control *ctl, const struct tt_status *s)
 	}
 }
 
-/* ---- for ever -------------------------------------------------------------------------------- */
+/* ---- cycles in the wait-for graph ------------------------------------------------------------ */
 
-/* Has rank begun the other half of a message that peer wants of it? Not known counts as yes. */
+/* Has the peer of want started its half of that message of rank `peer`? Unknown counts as yes. */
 static bool begun(const struct tt_control *ctl, int peer, const struct tt_wait_edge *want)
 {
-	const struct tt_status *s = &ctl->status[want->peer];
+	const struct tt_status *s = &ctl->status.latest[want->peer];
 
 	for (int i = 0; i < s->npairs; i++)
 		if (s->pair[i].peer == peer)
@@ -114,7 +103,7 @@ bool tt_deadlock_met(const struct tt_control *ctl, const struct tt_wait_edge *wa
 	return begun(ctl, ctl->rank, want);
 }
 
-/* Can rank, in call, not end it before other has begun it? */
+/* Can rank not complete call before other has started it? */
 static bool needs(const struct tt_call *call, int rank, int other)
 {
 	switch (call->collective) {
@@ -129,18 +118,18 @@ static bool needs(const struct tt_call *call, int rank, int other)
 	}
 }
 
-/* Is rank stuck until other begins something? A send may end without, if there is room for it: it
- * does not count. */
-static bool waits_for(const struct tt_control *ctl, int rank, int other)
+/* Is there an edge from rank to other in the wait-for graph? Sends make no edges, since a send
+ * completes without its receive if there is room for the message. */
+static bool has_edge(const struct tt_control *ctl, int rank, int other)
 {
-	const struct tt_status *s = &ctl->status[rank], *o = &ctl->status[other];
+	const struct tt_status *s = &ctl->status.latest[rank], *o = &ctl->status.latest[other];
 
 	if (s->exchanging && o->exchanges < s->exchanges)
 		return true;
-	if (s->stuck != TT_BLOCKED)
+	if (s->blocked != TT_BLOCKED)
 		return false;
-	if (s->started > s->finished && o->started < s->started && s->trail.nruns &&
-	    needs(&s->trail.run[0].call, rank, other))
+	if (s->started > s->finished && o->started < s->started && s->history.nruns &&
+	    needs(&s->history.run[0].call, rank, other))
 		return true;
 	for (int i = 0; i < s->nwants; i++)
 		if (!s->want[i].send && s->want[i].peer == other && !begun(ctl, rank, &s->want[i]))
@@ -148,51 +137,52 @@ static bool waits_for(const struct tt_control *ctl, int rank, int other)
 	return false;
 }
 
-/* One of those that rank waits for and that are stuck for ever as well, -1 none */
+/* A deadlocked rank for which rank waits, -1: none */
 static int next(const struct tt_control *ctl, int rank)
 {
 	for (int other = 0; other < ctl->nranks; other++)
-		if (ctl->deadlocked[other] && waits_for(ctl, rank, other))
+		if (ctl->deadlock.in_cycle[other] && has_edge(ctl, rank, other))
 			return other;
 	return -1;
 }
 
-/* Whoever waits for nobody of them is not stuck for ever; and so on. */
-static void find_doomed(struct tt_control *ctl)
+/* Mark the deadlocked ranks: begin with all blocked ranks, and unmark ranks without an edge to a
+ * marked rank until none is left. */
+static void find_deadlocked(struct tt_control *ctl)
 {
 	bool changed = true;
 
 	for (int r = 0; r < ctl->nranks; r++)
-		ctl->deadlocked[r] = (r == ctl->rank || ctl->status_at_ns[r]) && !ctl->left[r] &&
-				 (ctl->status[r].stuck == TT_BLOCKED || ctl->status[r].exchanging);
+		ctl->deadlock.in_cycle[r] = (r == ctl->rank || ctl->status.at_ns[r]) && !ctl->departed.left[r] &&
+				 (ctl->status.latest[r].blocked == TT_BLOCKED || ctl->status.latest[r].exchanging);
 	while (changed) {
 		changed = false;
 		for (int r = 0; r < ctl->nranks; r++)
-			if (ctl->deadlocked[r] && next(ctl, r) < 0) {
-				ctl->deadlocked[r] = false;
+			if (ctl->deadlock.in_cycle[r] && next(ctl, r) < 0) {
+				ctl->deadlock.in_cycle[r] = false;
 				changed = true;
 			}
 	}
 }
 
 /* "rank 0 is in ... and waits for rank 1" */
-static size_t tell_wait(struct tt_control *ctl, int rank, int other, char *text, size_t bytes)
+static size_t describe_wait(struct tt_control *ctl, int rank, int other, char *text, size_t bytes)
 {
-	const struct tt_status *s = &ctl->status[rank], *o = &ctl->status[other];
-	char what[160] = "an operation";
+	const struct tt_status *s = &ctl->status.latest[rank], *o = &ctl->status.latest[other];
+	char name[160] = "an operation";
 
 	if (s->exchanging && o->exchanges < s->exchanges)
-		snprintf(what, sizeof(what), "tuttiCommSplit (exchange %llu among all ranks)",
+		snprintf(name, sizeof(name), "tuttiCommSplit (exchange %llu among all ranks)",
 			 (unsigned long long)s->exchanges);
 	else if (s->started > s->finished && o->started < s->started &&
-		 needs(&s->trail.run[0].call, rank, other))
-		tt_call_text(&s->trail.run[0].call, s->started, what, sizeof(what));
+		 needs(&s->history.run[0].call, rank, other))
+		tt_call_text(&s->history.run[0].call, s->started, name, sizeof(name));
 	else
 		for (int i = s->nwants - 1; i >= 0; i--)
 			if (!s->want[i].send && s->want[i].peer == other &&
 			    !begun(ctl, rank, &s->want[i]))
-				tt_wait_edge_text(&s->want[i], what, sizeof(what));
-	return (size_t)snprintf(text, bytes, "; rank %d is in %s and waits for rank %d", rank, what,
+				tt_wait_edge_text(&s->want[i], name, sizeof(name));
+	return (size_t)snprintf(text, bytes, "; rank %d is in %s and waits for rank %d", rank, name,
 				other);
 }
 
@@ -205,21 +195,21 @@ void tt_deadlock_check(struct tt_control *ctl)
 
 	if (ctl->broken)
 		return;
-	tt_status_fill(ctl, &ctl->status[ctl->rank]);
+	tt_status_fill(ctl, &ctl->status.latest[ctl->rank]);
 	for (int r = 0; r < ctl->nranks; r++)
-		messages |= ctl->status[r].nwants || ctl->status[r].exchanging;
-	/* collectives alone wait in the order of their numbers */
+		messages |= ctl->status.latest[r].nwants || ctl->status.latest[r].exchanging;
+	/* collectives alone wait in the order of their numbers, without cycles */
 	if (!messages)
 		return;
-	find_doomed(ctl);
-	if (!ctl->deadlocked[ctl->rank])
+	find_deadlocked(ctl);
+	if (!ctl->deadlock.in_cycle[ctl->rank])
 		return;
 	first = ctl->rank;
-	/* as far as the circle that this rank is in, or waits for */
+	/* walk to the cycle that this rank is in or behind */
 	for (int i = 0; i < ctl->nranks; i++)
 		first = next(ctl, first);
 	for (int r = first, shown = 0; shown == 0 || (r != first && shown < 3);
 	     r = next(ctl, r), shown++)
-		have += tell_wait(ctl, r, next(ctl, r), text + have, sizeof(text) - have);
+		have += describe_wait(ctl, r, next(ctl, r), text + have, sizeof(text) - have);
 	tt_control_break(ctl, TT_USAGE, -1, 0, text, NULL);
 }

@@ -1,8 +1,8 @@
 /*
  * frame.c - write and read the bytes that ranks exchange
  *
- * Called by bootstrap, control and their parts.
- * What is read comes from another process: nothing is believed.
+ * Called by the files of control, and by am and shrink. The bytes read come from another process:
+ * every field is checked.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -140,34 +140,34 @@ int tt_frame_next(const uint8_t *data, size_t have, enum tt_frame *ret_kind, siz
 	return 1;
 }
 
-void tt_put_business_card(struct tt_writer *w, const struct tt_business_card *card)
+void tt_put_business_card(struct tt_writer *w, const struct tt_business_card *record)
 {
-	tt_put(w, (uint32_t)card->rank, 4);
-	tt_put(w, (uint16_t)card->port, 2);
-	tt_put(w, card->pid, 4);
-	tt_put(w, card->place, 8);
-	tt_put(w, card->host, 8);
-	tt_put_text(w, card->name);
-	tt_put(w, (uint8_t)card->naddresses, 1);
-	for (int i = 0; i < card->naddresses; i++) {
-		tt_put(w, card->addresses[i].family, 1);
-		tt_put(w, card->addresses[i].prefix, 1);
-		tt_put_bytes(w, card->addresses[i].bytes, sizeof(card->addresses[i].bytes));
+	tt_put(w, (uint32_t)record->rank, 4);
+	tt_put(w, (uint16_t)record->port, 2);
+	tt_put(w, record->pid, 4);
+	tt_put(w, record->netns, 8);
+	tt_put(w, record->host, 8);
+	tt_put_text(w, record->name);
+	tt_put(w, (uint8_t)record->naddresses, 1);
+	for (int i = 0; i < record->naddresses; i++) {
+		tt_put(w, record->addresses[i].family, 1);
+		tt_put(w, record->addresses[i].prefix, 1);
+		tt_put_bytes(w, record->addresses[i].bytes, sizeof(record->addresses[i].bytes));
 	}
 }
 
-void tt_get_business_card(struct tt_reader *r, struct tt_business_card *ret_card)
+void tt_get_business_card(struct tt_reader *r, struct tt_business_card *ret_record)
 {
-	memset(ret_card, 0, sizeof(*ret_card));
-	ret_card->rank = (int)tt_get_upto(r, 4, INT32_MAX);
-	ret_card->port = (int)tt_get(r, 2);
-	ret_card->pid = (uint32_t)tt_get(r, 4);
-	ret_card->place = tt_get(r, 8);
-	ret_card->host = tt_get(r, 8);
-	tt_get_text(r, ret_card->name, sizeof(ret_card->name));
-	ret_card->naddresses = (int)tt_get_upto(r, 1, TT_ADDRESSES);
-	for (int i = 0; i < ret_card->naddresses; i++) {
-		struct tt_address *a = &ret_card->addresses[i];
+	memset(ret_record, 0, sizeof(*ret_record));
+	ret_record->rank = (int)tt_get_upto(r, 4, INT32_MAX);
+	ret_record->port = (int)tt_get(r, 2);
+	ret_record->pid = (uint32_t)tt_get(r, 4);
+	ret_record->netns = tt_get(r, 8);
+	ret_record->host = tt_get(r, 8);
+	tt_get_text(r, ret_record->name, sizeof(ret_record->name));
+	ret_record->naddresses = (int)tt_get_upto(r, 1, TT_ADDRESSES);
+	for (int i = 0; i < ret_record->naddresses; i++) {
+		struct tt_address *a = &ret_record->addresses[i];
 
 		a->family = (uint8_t)tt_get(r, 1);
 		a->prefix = (uint8_t)tt_get_upto(r, 1, 128);
@@ -181,7 +181,7 @@ void tt_put_register(struct tt_writer *w, const struct tt_register *reg)
 	tt_put(w, reg->version, 4);
 	tt_put(w, reg->nranks, 4);
 	tt_put_text(w, reg->settings);
-	tt_put_business_card(w, &reg->card);
+	tt_put_business_card(w, &reg->from);
 }
 
 bool tt_get_register(const void *data, size_t bytes, struct tt_register *ret_reg)
@@ -191,6 +191,6 @@ bool tt_get_register(const void *data, size_t bytes, struct tt_register *ret_reg
 	ret_reg->version = (uint32_t)tt_get(&r, 4);
 	ret_reg->nranks = (uint32_t)tt_get_upto(&r, 4, INT32_MAX);
 	tt_get_text(&r, ret_reg->settings, sizeof(ret_reg->settings));
-	tt_get_business_card(&r, &ret_reg->card);
+	tt_get_business_card(&r, &ret_reg->from);
 	return tt_get_end(&r);
 }

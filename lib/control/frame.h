@@ -1,9 +1,9 @@
 /*
- * frame.h - bytes between ranks: little-endian fields written to a growing buffer, read back with
- * every bound checked
+ * frame.h - serialization of messages between ranks: little-endian fields, written to a growing
+ * buffer and read with every bound checked
  *
- * Called by everything in comm that speaks to another rank. Errors are sticky: write or read a
- * whole message, then look at `failed` once.
+ * Called by every file that exchanges messages with another rank. Errors are sticky: write or read
+ * a whole message, then check `failed` once.
  */
 #ifndef TT_FRAME_H
 #define TT_FRAME_H
@@ -17,23 +17,23 @@ struct tt_writer {
 };
 void tt_put_bytes(struct tt_writer *w, const void *data, size_t bytes);
 void tt_put(struct tt_writer *w, uint64_t value, int bytes);           /* 1, 2, 4 or 8 bytes */
-/* at most 65535 bytes of it */
+/* at most 65535 bytes of text */
 void tt_put_text(struct tt_writer *w, const char *text);
-/* control characters become blanks */
+/* Replace control characters by blanks. */
 void tt_text_plain(char *text);
 
 struct tt_reader {
 	const uint8_t *at;
 	size_t left;
-	bool failed;             /* asked for more than there is, or a field out of its range */
+	bool failed;             /* the message is too short, or a field is out of its range */
 };
 const void *tt_get_bytes(struct tt_reader *r, size_t bytes);           /* NULL when failed */
 void tt_get_copy(struct tt_reader *r, void *to, size_t bytes);         /* zeros when failed */
 uint64_t tt_get(struct tt_reader *r, int bytes);                       /* 0 when failed */
 uint64_t tt_get_upto(struct tt_reader *r, int bytes, uint64_t most);   /* larger: failed */
-/* ended by NUL; too long, unprintable: failed */
+/* text ends in NUL; too long or unprintable: failed */
 void tt_get_text(struct tt_reader *r, char *text, size_t room);
-/* All read, nothing left over, nothing failed? */
+/* Is the whole message read, without a failure? */
 bool tt_get_end(const struct tt_reader *r);
 
 /* ---- frames of a control connection: length (of the payload), kind, payload ------------------ */
@@ -42,46 +42,46 @@ bool tt_get_end(const struct tt_reader *r);
 #define TT_FRAME_MOST (16u << 20)
 
 enum tt_frame {
-	TT_F_REGISTER = 1,       /* to rank 0: who I am */
-	TT_F_DECLINE,            /* to rank 0, instead: why I cannot come */
-	TT_F_PARENT,             /* from rank 0: your tree parent's card */
-	TT_F_ATTACHED,           /* up: these ranks hang in the tree */
+	TT_F_REGISTER = 1,       /* to rank 0: this rank's settings and business card */
+	TT_F_DECLINE,            /* to rank 0, instead: the reason why this rank cannot join */
+	TT_F_PARENT,             /* from rank 0: the business card of the parent in the tree */
+	TT_F_ATTACHED,           /* up: ranks connected in the tree */
 	TT_F_RELEASE,            /* from rank 0: the registration is over, close */
-	TT_F_MISSING,            /* down: who is not there yet */
-	TT_F_TABLE,              /* down: all cards */
+	TT_F_MISSING,            /* down: the missing ranks */
+	TT_F_TABLE,              /* down: all business cards */
 	TT_F_GATHER_UP, TT_F_GATHER_DOWN,
 	TT_F_ABORT, TT_F_STATUS, TT_F_GOODBYE,     /* floods */
-	TT_F_SPLIT_FAILED,                         /* flood: why the split comes to nothing */
+	TT_F_SPLIT_FAILED,                         /* flood: the reason of a failed split */
 	TT_F_DEAD,                                 /* flood: a rank died */
-	TT_F_SHRUNK,                               /* flood: who goes on without the others */
+	TT_F_SHRUNK,                               /* flood: the members of a shrink */
 	TT_F_KINDS
 };
 
-/* Is a whole frame at the start of data? 1: *ret_bytes is its payload's length | 0 more is needed |
- * < 0 no such kind, or longer than its kind may be */
+/* Is a whole frame at the start of data? 1: *ret_bytes is its payload's length | 0: more bytes are
+ * needed | < 0: unknown kind, or longer than the kind allows */
 int tt_frame_next(const uint8_t *data, size_t have, enum tt_frame *ret_kind, size_t *ret_bytes);
 
-/* ---- what travels in them -------------------------------------------------------------------- */
+/* ---- payloads -------------------------------------------------------------------------------- */
 
 #define TT_HOST_NAME 64
 #define TT_SETTINGS 512
 
-/* Where and what a rank is. place: equal numbers share a loopback interface. host: equal numbers
- * count as one host. */
+/* The address and identity of a rank. netns: ranks with equal numbers share a loopback interface.
+ * host: ranks with equal numbers count as one host. */
 struct tt_business_card {
 	int rank, port, naddresses;
 	uint32_t pid;
-	uint64_t place, host;
+	uint64_t netns, host;
 	char name[TT_HOST_NAME];
 	struct tt_address addresses[TT_ADDRESSES];
 };
-void tt_put_business_card(struct tt_writer *w, const struct tt_business_card *card);
-void tt_get_business_card(struct tt_reader *r, struct tt_business_card *ret_card);
+void tt_put_business_card(struct tt_writer *w, const struct tt_business_card *record);
+void tt_get_business_card(struct tt_reader *r, struct tt_business_card *ret_record);
 
 struct tt_register {
 	uint32_t version, nranks;
 	char settings[TT_SETTINGS];
-	struct tt_business_card card;
+	struct tt_business_card from;
 };
 void tt_put_register(struct tt_writer *w, const struct tt_register *reg);
 bool tt_get_register(const void *data, size_t bytes, struct tt_register *ret_reg);

@@ -1,5 +1,5 @@
 /*
- * handshake.c - the messages of the mutual proof, and its dialling side
+ * handshake.c - the messages of the mutual authentication, and its client
  *
  * Called by control_connect.c and control_accept.c. All cryptography is libcrypto's.
  */
@@ -29,22 +29,22 @@ void tt_key_make(const void *secret, size_t bytes, const char *label, uint64_t n
 	memcpy(ret, sum, ret_bytes);
 }
 
-/* What a side proves covers its role and all that was said,
- * so no message of one talk serves in another. */
+/* A proof covers its side's role, the hello and the reply, so that no message of one handshake can be
+ * replayed in another. */
 static void sign(const struct tt_key *key, const char *role, const uint8_t hello[TT_HELLO_BYTES],
 		 const uint8_t reply[TT_REPLY_BYTES], uint8_t ret_mac[TT_MAC])
 {
-	uint8_t said[6 + TT_HELLO_BYTES + REPLY_SIGNED];
+	uint8_t signed_bytes[6 + TT_HELLO_BYTES + REPLY_SIGNED];
 
-	memcpy(said, role, 6);
-	memcpy(said + 6, hello, TT_HELLO_BYTES);
-	memcpy(said + 6 + TT_HELLO_BYTES, reply, REPLY_SIGNED);
-	HMAC(EVP_sha256(), key->bytes, TT_KEY, said, sizeof(said), ret_mac, NULL);
+	memcpy(signed_bytes, role, 6);
+	memcpy(signed_bytes + 6, hello, TT_HELLO_BYTES);
+	memcpy(signed_bytes + 6 + TT_HELLO_BYTES, reply, REPLY_SIGNED);
+	HMAC(EVP_sha256(), key->bytes, TT_KEY, signed_bytes, sizeof(signed_bytes), ret_mac, NULL);
 }
 
-void tt_hello_put(const struct tt_hello *hello, uint8_t ret_wire[TT_HELLO_BYTES])
+void tt_hello_put(const struct tt_hello *hello, uint8_t ret_bytes[TT_HELLO_BYTES])
 {
-	struct tt_writer w = { .data = ret_wire, .room = TT_HELLO_BYTES };
+	struct tt_writer w = { .data = ret_bytes, .room = TT_HELLO_BYTES };
 
 	tt_put(&w, HELLO_MAGIC, 4);
 	tt_put(&w, PROTOCOL, 2);
@@ -57,10 +57,10 @@ void tt_hello_put(const struct tt_hello *hello, uint8_t ret_wire[TT_HELLO_BYTES]
 	tt_put_bytes(&w, hello->nonce, sizeof(hello->nonce));
 }
 
-bool tt_hello_get(const uint8_t wire[TT_HELLO_BYTES], struct tt_hello *ret_hello,
+bool tt_hello_get(const uint8_t bytes[TT_HELLO_BYTES], struct tt_hello *ret_hello,
 		  enum tt_verdict *ret_verdict)
 {
-	struct tt_reader r = { .at = wire, .left = TT_HELLO_BYTES };
+	struct tt_reader r = { .at = bytes, .left = TT_HELLO_BYTES };
 	uint64_t magic = tt_get(&r, 4), protocol = tt_get(&r, 2);
 
 	ret_hello->purpose = (enum tt_purpose)tt_get_upto(&r, 2, TT_P_AM);
@@ -76,9 +76,9 @@ bool tt_hello_get(const uint8_t wire[TT_HELLO_BYTES], struct tt_hello *ret_hello
 }
 
 bool tt_reply_put(const struct tt_key *key, const uint8_t hello[TT_HELLO_BYTES],
-		  enum tt_verdict verdict, uint8_t ret_wire[TT_REPLY_BYTES])
+		  enum tt_verdict verdict, uint8_t ret_bytes[TT_REPLY_BYTES])
 {
-	struct tt_writer w = { .data = ret_wire, .room = TT_REPLY_BYTES };
+	struct tt_writer w = { .data = ret_bytes, .room = TT_REPLY_BYTES };
 	uint8_t nonce[16], mac[TT_MAC];
 
 	if (RAND_bytes(nonce, sizeof(nonce)) != 1)
@@ -88,9 +88,9 @@ bool tt_reply_put(const struct tt_key *key, const uint8_t hello[TT_HELLO_BYTES],
 	tt_put(&w, verdict, 2);
 	tt_put_bytes(&w, nonce, sizeof(nonce));
 	if (verdict == TT_V_WELCOME)
-		sign(key, "server", hello, ret_wire, mac);
+		sign(key, "server", hello, ret_bytes, mac);
 	else
-		memset(mac, 0, sizeof(mac));     /* another job's key proves nothing here */
+		memset(mac, 0, sizeof(mac));     /* no proof for another job */
 	tt_put_bytes(&w, mac, TT_MAC);
 	return true;
 }
@@ -122,12 +122,12 @@ static int refused(enum tt_verdict verdict)
 	return tt_fail(TT_REMOTE, "%s", why[verdict]);
 }
 
-/* The server's proof is checked first; a wrong one is still answered,
- * so that the other side learns it too. */
+/* The proof is sent before the server's is checked, so that the server learns of another secret
+ * too. */
 int tt_handshake_dial(int fd, const struct tt_key *key, const struct tt_hello *hello,
 		      const struct tt_patience *patience, enum tt_verdict *ret_verdict)
 {
-	uint8_t said[TT_HELLO_BYTES], reply[TT_REPLY_BYTES], mac[TT_MAC], welcome;
+	uint8_t hello_bytes[TT_HELLO_BYTES], reply[TT_REPLY_BYTES], mac[TT_MAC], welcome;
 	struct tt_hello mine = *hello;
 	struct tt_reader r = { .at = reply, .left = sizeof(reply) };
 	int rc;
@@ -135,8 +135,8 @@ int tt_handshake_dial(int fd, const struct tt_key *key, const struct tt_hello *h
 	*ret_verdict = 0;
 	if (RAND_bytes(mine.nonce, sizeof(mine.nonce)) != 1)
 		return tt_fail(TT_SYSTEM, "no random bytes for a handshake");
-	tt_hello_put(&mine, said);
-	if ((rc = tt_sock_send(fd, said, sizeof(said), patience)) ||
+	tt_hello_put(&mine, hello_bytes);
+	if ((rc = tt_sock_send(fd, hello_bytes, sizeof(hello_bytes), patience)) ||
 	    (rc = tt_sock_recv(fd, reply, sizeof(reply), patience)))
 		return rc;
 	if (tt_get(&r, 4) != REPLY_MAGIC)
@@ -145,10 +145,10 @@ int tt_handshake_dial(int fd, const struct tt_key *key, const struct tt_hello *h
 		tt_get(&r, 2) == PROTOCOL ? (enum tt_verdict)tt_get(&r, 2) : TT_V_OTHER_VERSION;
 	if (*ret_verdict != TT_V_WELCOME)
 		return refused(*ret_verdict);
-	sign(key, "client", said, reply, mac);
+	sign(key, "client", hello_bytes, reply, mac);
 	if ((rc = tt_sock_send(fd, mac, sizeof(mac), patience)))
 		return rc;
-	sign(key, "server", said, reply, mac);
+	sign(key, "server", hello_bytes, reply, mac);
 	if (CRYPTO_memcmp(mac, reply + REPLY_SIGNED, TT_MAC))
 		return refused(*ret_verdict = TT_V_OTHER_SECRET);
 	if ((rc = tt_sock_recv(fd, &welcome, 1, patience)))

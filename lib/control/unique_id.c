@@ -1,9 +1,9 @@
 /*
  * unique_id.c - make and read unique ids
  *
- * Called by api (make, from root) and bootstrap (unpack). Making one starts no thread: it only
- * reserves a port, by a socket that is bound and never listens, so that a parent may make the id
- * and a forked or started child be rank 0.
+ * Called by api (make, from root), launch (make, at) and bootstrap (unpack). Making an id starts no
+ * thread: a bound socket that never listens reserves a port, so that a process may make the id and
+ * its forked or started child be rank 0.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,15 +22,15 @@
 #include "control/frame.h"
 
 #define ID_MAGIC 0x31495454u             /* "TTI1": a new layout gets a new digit */
-#define STRETCH_ROUNDS 10000             /* a secret in words is guessed this much more slowly */
+#define STRETCH_ROUNDS 10000             /* slows down guesses of a secret of words */
 
 #define RESERVED 16
 
 static pthread_mutex_t reserved_lock = PTHREAD_MUTEX_INITIALIZER;
-/* The latest ids' that nobody here has joined with; forked children inherit them. port 0: none.
- * The first place is for the latest of a range, whose ports are few. */
+/* Ports of the latest ids with which no thread of this process has joined; forked children inherit
+ * them. port 0: free slot. Slot 0 holds the latest port of a range, since its ports are few. */
 static struct { int fd, port; } reserved[1 + RESERVED];
-static unsigned nreserved;               /* of no range, so far; the oldest is replaced */
+static unsigned nreserved;               /* ports outside ranges so far; the oldest is replaced */
 
 /* ---- layout ---------------------------------------------------------------------------------- */
 
@@ -42,13 +42,13 @@ void tt_id_pack(const struct tt_id *id, tuttiUniqueId *ret_id)
 
 	memset(ret_id, 0, sizeof(*ret_id));
 	tt_put(&w, ID_MAGIC, 4);
-	tt_put(&w, 0, 4);                        /* the check value comes here */
+	tt_put(&w, 0, 4);                        /* room for the checksum */
 	tt_put(&w, (uint16_t)id->port, 2);
 	tt_put(&w, id->from_root, 1);
 	tt_put(&w, (uint8_t)id->naddresses, 1);
 	tt_put_bytes(&w, id->secret, TT_SECRET);
 	tt_put_bytes(&w, id->nonce, TT_NONCE);
-	tt_put(&w, id->place, 8);
+	tt_put(&w, id->netns, 8);
 	for (int i = 0; i < id->naddresses; i++) {
 		/* IPv4 as RFC 4291 maps it into IPv6 */
 		uint8_t mapped[16] = { [10] = 0xff, [11] = 0xff };
@@ -79,8 +79,7 @@ static void get_address(struct tt_reader *r, struct tt_address *ret_a)
 		memcpy(ret_a->bytes, p + 12, 4);
 }
 
-/* The check value first: then the fields are as they were packed,
- * or somebody has gone to great lengths. */
+/* The checksum comes first: after it the fields are as they were packed, short of a forgery. */
 int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id)
 {
 	tuttiUniqueId blank = *bytes;
@@ -99,7 +98,7 @@ int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id)
 	ret_id->naddresses = (int)tt_get(&r, 1);
 	tt_get_copy(&r, ret_id->secret, TT_SECRET);
 	tt_get_copy(&r, ret_id->nonce, TT_NONCE);
-	ret_id->place = tt_get(&r, 8);
+	ret_id->netns = tt_get(&r, 8);
 	if (magic != ID_MAGIC && (magic & 0xffffff) == (ID_MAGIC & 0xffffff))
 		return tt_fail(TT_ARG, "this unique id was made by another version of Tutti");
 	if (magic != ID_MAGIC || memcmp(check, sum, 4) || !ret_id->port ||
@@ -115,18 +114,18 @@ int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id)
 	ret_id->epoch = (int)tt_get(&r, 2);
 	ret_id->nports = (int)tt_get(&r, 1);
 	if (!ret_id->nports || ret_id->port + ret_id->nports > 65536)
-		return tt_fail(TT_ARG, "this unique id names ports that are none");
+		return tt_fail(TT_ARG, "this unique id has ports outside 1 to 65535");
 	return 0;
 }
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* ---- network namespace ----------------------------------------------------------------------- */
 
-uint64_t tt_id_place(const char *override)
+uint64_t tt_id_netns(const char *override)
 {
 	char text[256] = "", boot[64] = "";
 	uint8_t sum[SHA256_DIGEST_LENGTH];
 	struct stat st = { 0 };
-	uint64_t place;
+	uint64_t netns;
 	FILE *f = override[0] ? NULL : fopen("/proc/sys/kernel/random/boot_id", "re");
 
 	if (f && !fgets(boot, sizeof(boot), f))
@@ -139,15 +138,15 @@ uint64_t tt_id_place(const char *override)
 	snprintf(text, sizeof(text), "%.128s/%s/%llu", override, boot,
 		 (unsigned long long)st.st_ino);
 	SHA256((const uint8_t *)text, strlen(text), sum);
-	memcpy(&place, sum, sizeof(place));
-	return place;
+	memcpy(&netns, sum, sizeof(netns));
+	return netns;
 }
 
 /* ---- the reserved port ----------------------------------------------------------------------- */
 
-/* A program may make several ids before it joins with the first: whoever listened anywhere
- * meanwhile, this process itself too, might be given that one's port. */
-static void keep(int fd, int port, bool of_range)
+/* A program may make several ids before it joins with the first one: without the reservation the
+ * kernel could give the first id's port to any listener meanwhile, also of this process. */
+static void keep_reserved(int fd, int port, bool of_range)
 {
 	int old = -1;
 	unsigned at;
@@ -197,7 +196,7 @@ int tt_id_make(const char *ifname, const char *port_range, tuttiUniqueId *ret_id
 {
 	struct tt_ports ports = tt_ports_read(port_range);
 	struct tt_address list[TT_ADDRESSES];
-	struct tt_id id = { .place = tt_id_place("") };
+	struct tt_id id = { .netns = tt_id_netns("") };
 	int fd, n, rc = tt_address_list(ifname, list, &n);
 
 	if (rc)
@@ -211,7 +210,7 @@ int tt_id_make(const char *ifname, const char *port_range, tuttiUniqueId *ret_id
 		rc = tt_sock_among(&ports, tt_sock_reserve_used, &fd, &id.port);
 	if (rc)
 		return rc;
-	keep(fd, id.port, ports.count > 0);
+	keep_reserved(fd, id.port, ports.count > 0);
 	tt_id_pack(&id, ret_id);
 	return 0;
 }
@@ -236,15 +235,15 @@ int tt_id_split_root(const char *host_port, char *host, size_t room, int *ret_po
 	return 0;
 }
 
-int tt_id_at(const struct tt_where *where, const char *secret, tuttiUniqueId *ret_id)
+int tt_id_at(const struct tt_root_endpoint *root, const char *secret, tuttiUniqueId *ret_id)
 {
-	struct tt_id id = { .from_root = true, .port = where->port, .nports = where->nports,
-			    .epoch = where->epoch };
+	struct tt_id id = { .from_root = true, .port = root->port, .nports = root->nports,
+			    .epoch = root->epoch };
 	uint8_t sum[SHA256_DIGEST_LENGTH];
 
-	for (int i = 0; i < where->naddresses && i < TT_ID_ADDRESSES; i++)
-		id.addresses[id.naddresses++] = where->addresses[i];
-	SHA256((const uint8_t *)where->job, strlen(where->job), sum);
+	for (int i = 0; i < root->naddresses && i < TT_ID_ADDRESSES; i++)
+		id.addresses[id.naddresses++] = root->addresses[i];
+	SHA256((const uint8_t *)root->job, strlen(root->job), sum);
 	memcpy(id.nonce, sum, TT_NONCE);
 	if (PKCS5_PBKDF2_HMAC(secret, (int)strlen(secret), sum, sizeof(sum), STRETCH_ROUNDS,
 			      EVP_sha256(), TT_SECRET, id.secret) != 1)
@@ -255,14 +254,14 @@ int tt_id_at(const struct tt_where *where, const char *secret, tuttiUniqueId *re
 
 int tt_id_from_root(const char *host_port, const char *secret, tuttiUniqueId *ret_id)
 {
-	struct tt_where where = { 0 };
+	struct tt_root_endpoint root = { 0 };
 	char host[256], job[64];
-	int rc = tt_id_split_root(host_port, host, sizeof(host), &where.port);
+	int rc = tt_id_split_root(host_port, host, sizeof(host), &root.port);
 
-	if (rc || (rc = tt_address_resolve(host, where.addresses, &where.naddresses)))
+	if (rc || (rc = tt_address_resolve(host, root.addresses, &root.naddresses)))
 		return rc;
-	/* not the host: ranks may name it differently */
-	snprintf(job, sizeof(job), "tutti root %d", where.port);
-	where.job = job;
-	return tt_id_at(&where, secret, ret_id);
+	/* without the host, since ranks may use different names for it */
+	snprintf(job, sizeof(job), "tutti root %d", root.port);
+	root.job = job;
+	return tt_id_at(&root, secret, ret_id);
 }

@@ -1,7 +1,7 @@
 /*
- * unique_id.h - what the 128 bytes of a unique id mean
+ * unique_id.h - the contents of the 128 bytes of a unique id
  *
- * Called by bootstrap. An id names where rank 0 listens and holds the secret of the job.
+ * Called by bootstrap and launch. An id holds the addresses of rank 0 and the secret of the job.
  */
 #ifndef TT_UNIQUE_ID_H
 #define TT_UNIQUE_ID_H
@@ -14,36 +14,37 @@
 #define TT_ID_ADDRESSES 5
 
 struct tt_id {
-	bool from_root;                  /* the user named the address, not the maker's host */
+	bool from_root;                  /* the address is the user's, not the maker's host */
 	int port, naddresses;
 	/* rank 0 listens at the first of port, port + 1, ... that is free; 1: only port */
 	int nports;
-	int epoch;                       /* attempt of the job; ranks of another one are refused */
-	uint64_t place;                  /* of the maker: who is there too may use its loopback */
+	int epoch;                       /* attempt of the job; ranks of other attempts are refused */
+	uint64_t netns;                  /* of the maker: ranks with the same may use its loopback */
 	uint8_t secret[TT_SECRET];
-	uint8_t nonce[TT_NONCE];         /* tells jobs apart; not secret */
+	uint8_t nonce[TT_NONCE];         /* differs between jobs; not secret */
 	struct tt_address addresses[TT_ID_ADDRESSES];
 };
-/* Where ranks meet whom an engine started: all know the place and the secret. */
-struct tt_where {
-	const char *job;                 /* a text that no other job has; not secret */
+/* Rank 0's endpoint, known to all ranks that a launcher started; so is the secret. */
+struct tt_root_endpoint {
+	const char *job;                 /* a text unique to the job; not secret */
 	int port, nports, epoch;         /* as in struct tt_id */
 	struct tt_address addresses[TT_ADDRESSES];
 	int naddresses;
 };
-int tt_id_at(const struct tt_where *where, const char *secret, tuttiUniqueId *ret_id);
-/* TUTTI_ROOT, "host:port" or "[IPv6]:port", in its parts. 0 | TT_ARG */
+/* The id of rank 0's endpoint and the user's secret: the same on every rank. 0 | TT_SYSTEM */
+int tt_id_at(const struct tt_root_endpoint *root, const char *secret, tuttiUniqueId *ret_id);
+/* Split TUTTI_ROOT, "host:port" or "[IPv6]:port". 0 | TT_ARG */
 int tt_id_split_root(const char *host_port, char *host, size_t room, int *ret_port);
 
 void tt_id_pack(const struct tt_id *id, tuttiUniqueId *ret_id);
-/* 0 | TT_ARG: these bytes are not an id */
+/* 0 | TT_ARG: the bytes are not an id */
 int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id);
 
-/* This process no longer needs the port that tt_id_make reserved. */
+/* Release the port that tt_id_make reserved in this process. */
 void tt_id_release(int port);
 
-/* Numbers that tell places apart: the boot of the kernel and the network namespace; override
- * instead of the boot. */
-uint64_t tt_id_place(const char *override);
+/* A number for this network namespace of this boot of the kernel; override replaces the boot,
+ * "": does not. */
+uint64_t tt_id_netns(const char *override);
 
 #endif

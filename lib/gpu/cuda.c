@@ -1,8 +1,9 @@
 /*
- * cuda.c - the table of the CUDA driver's functions, filled once; what a pointer names
+ * cuda.c - the table of the CUDA driver's functions, filled once; contexts; kinds of memory
  *
- * Called by comm and run. libcuda.so.1 is never unloaded. Until a process has loaded it there can
- * be no device memory, so a look for it costs hosts without a GPU next to nothing.
+ * Called by the other files of lib/gpu, by api, nccl, tools and trainer; calls the driver.
+ * libcuda.so.1 is never unloaded. A process that has not loaded libcuda.so.1 has no device memory,
+ * so the test for it costs hosts without a GPU next to nothing.
  */
 #include <dlfcn.h>
 #include <link.h>
@@ -14,12 +15,12 @@
 
 #include "gpu/cuda.h"
 
-/* guards the filling, and the cache below */
+/* guards the filling of the table, and the cache of allocations below */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct tt_cuda table;
 static atomic_bool filled;
 
-/* Fills the table from the loaded driver; why: the reason why not, for both of its callers. */
+/* Fills the table from the loaded driver. why: the reason for a failure. */
 static bool fill(void *driver, char *why, size_t bytes)
 {
 	int rc;
@@ -53,7 +54,7 @@ static bool load(int mode, char *why, size_t bytes)
 	return driver && fill(driver, why, bytes);
 }
 
-/* Who comes second does not fill it again: others read it by then. */
+/* The table is filled once only, since other threads may read it from then on. */
 static const struct tt_cuda *find(int mode, char *why, size_t bytes)
 {
 	if (atomic_load_explicit(&filled, memory_order_acquire))
@@ -73,10 +74,11 @@ static int is_driver(struct dl_phdr_info *info, size_t bytes, void *ctx)
 	return !strncmp(slash ? slash + 1 : info->dlpi_name, "libcuda.so", 10);
 }
 
-/* dlopen would look for it in a hundred places, at every join of a process that has none. */
+/* The list of loaded objects is searched first: dlopen would search all library paths at every join
+ * of a process without CUDA. */
 const struct tt_cuda *tt_cuda_here(void)
 {
-	static atomic_bool told;
+	static atomic_bool warned;
 	const struct tt_cuda *cu;
 	char why[128] = "";
 
@@ -85,7 +87,7 @@ const struct tt_cuda *tt_cuda_here(void)
 	if (!dl_iterate_phdr(is_driver, NULL))
 		return NULL;
 	cu = find(RTLD_NOW | RTLD_NOLOAD, why, sizeof(why));
-	if (!cu && !atomic_exchange(&told, true))
+	if (!cu && !atomic_exchange(&warned, true))
 		tt_log(TT_LOG_WARN, "CUDA's driver is loaded and cannot be used: %s", why);
 	return cu;
 }
@@ -117,10 +119,53 @@ int tt_cuda_fail(int result, const char *fmt, ...)
 		       name ? name : "unknown", result);
 }
 
+/* ---- contexts -------------------------------------------------------------------------------- */
+
+int tt_cuda_context(tt_cuctx *ret_ctx)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	int rc;
+
+	*ret_ctx = NULL;
+	rc = cu ? cu->ctx_current(ret_ctx) : 0;
+	return rc ? tt_cuda_fail(rc, "which device is current") : 0;
+}
+
+/* A step of enter that failed must not be undone by leave: the context that leave popped would be
+ * the program's. The calls of the driver in between report their own failures. */
+enum { NOT_PUSHED = 4, NOT_CHANGED = 8 };      /* added to the capture mode, which is less than 4 */
+
+int tt_cuda_enter(tt_cuctx ctx)
+{
+	const struct tt_cuda *cu = ctx ? tt_cuda_here() : NULL;
+	int mode = TT_CU_CAPTURE_RELAXED, rc;
+
+	if (!cu)
+		return 0;
+	rc = cu->ctx_push(ctx);
+	if (rc)
+		tt_log(TT_LOG_WARN, "a GPU's context cannot be made current in this thread: CUDA's error %d",
+		       rc);
+	if (cu->capture_mode(&mode))
+		mode = NOT_CHANGED;
+	return rc ? mode | NOT_PUSHED : mode;
+}
+
+void tt_cuda_leave(tt_cuctx ctx, int entered)
+{
+	const struct tt_cuda *cu = ctx ? tt_cuda_here() : NULL;
+	int mode = entered & ~NOT_PUSHED;
+
+	if (cu && mode != NOT_CHANGED)
+		cu->capture_mode(&mode);
+	if (cu && !(entered & NOT_PUSHED))
+		cu->ctx_pop(&ctx);
+}
+
 /* ---- pointers -------------------------------------------------------------------------------- */
 
 #define ROWS 64
-static struct tt_mem rows[ROWS];               /* allocations seen lately, by id */
+static struct tt_mem rows[ROWS];               /* cache of allocations, by id; under lock */
 
 static int find_range(const struct tt_cuda *cu, tt_cuptr at, struct tt_mem *m)
 {
@@ -145,24 +190,24 @@ static int find_range(const struct tt_cuda *cu, tt_cuptr at, struct tt_mem *m)
 	return 0;
 }
 
-/* Type and id are asked every time, since a program may free memory and get other memory at the
- * same address. */
+/* The driver is asked for type and id at every call, since a program may free memory and get other
+ * memory at the same address. */
 int tt_cuda_classify(const struct tt_cuda *cu, const void *ptr, struct tt_mem *ret)
 {
-	int what[] = { TT_CU_PTR_TYPE, TT_CU_PTR_ID, TT_CU_PTR_MANAGED, TT_CU_PTR_DEVICE,
+	int attributes[] = { TT_CU_PTR_TYPE, TT_CU_PTR_ID, TT_CU_PTR_MANAGED, TT_CU_PTR_DEVICE,
 		       TT_CU_PTR_IPC };
 	unsigned type = 0, managed = 0;
 	int device = -1;
 	int ipc = 0;
 	unsigned long long id = 0;
 	void *data[] = { &type, &id, &managed, &device, &ipc };
-	int rc = ptr ? cu->ptr_attributes(5, what, data, (tt_cuptr)(uintptr_t)ptr) : 0;
+	int rc = ptr ? cu->ptr_attributes(5, attributes, data, (tt_cuptr)(uintptr_t)ptr) : 0;
 
 	*ret = (struct tt_mem){ .kind = TT_MEM_HOST, .device = -1 };
 	if (rc == TT_CU_BAD_VALUE)
-		return 0;                              /* not a pointer of CUDA's */
+		return 0;                              /* CUDA does not know the pointer */
 	if (rc)
-		return tt_cuda_fail(rc, "what %p points to", ptr);
+		return tt_cuda_fail(rc, "the kind of memory at %p", ptr);
 	if (managed)
 		*ret = (struct tt_mem){ .kind = TT_MEM_MANAGED, .device = device, .id = id };
 	else if (type == TT_CU_TYPE_HOST)

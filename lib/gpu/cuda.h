@@ -1,11 +1,11 @@
 /*
- * cuda.h - the CUDA driver, as far as Tutti uses it: one table of its functions, and what kind of
- * memory a pointer names
+ * cuda.h - the CUDA driver, as far as Tutti uses it: one table of its functions, contexts, and the
+ * kind of memory behind a pointer
  *
  * Nothing of CUDA is linked or included: the table is filled from libcuda.so.1 at run time, so one
- * libtutti.so runs on hosts with and without it. The declarations are our own; names and numbers
- * are the driver's. Where the driver has several versions of a function, the table names the one it
- * wants (_v2). Thread: any.
+ * libtutti.so runs on hosts with and without CUDA. The declarations are our own; names and numbers
+ * are the driver's. Where the driver has several versions of a function, the table names the
+ * version (_v2). Thread: any.
  *
  * tests/fakes/cuda/ is a libcuda.so.1 of the same functions without a GPU, for tests.
  */
@@ -17,21 +17,21 @@
 typedef uint64_t tt_cuptr;                     /* CUdeviceptr */
 typedef void *tt_custream, *tt_cuevent, *tt_cuctx, *tt_cufn;
 
-/* Streams that are no pointers: the default one that waits
- * for all others, and the calling thread's own. */
+/* Streams that are no pointers: the legacy default stream, which waits for all blocking streams,
+ * and the calling thread's default stream. */
 #define TT_CU_LEGACY ((tt_custream)1)
 #define TT_CU_PER_THREAD ((tt_custream)2)
 
-/* What functions return: 0, and of the rest those that we tell apart. */
-enum { TT_CU_BAD_VALUE = 1, TT_CU_NO_MEMORY = 2, TT_CU_ENDED = 4, TT_CU_BAD_CONTEXT = 201,
+/* Results of the driver's functions that the library distinguishes; 0 is success. */
+enum { TT_CU_BAD_VALUE = 1, TT_CU_NO_MEMORY = 2, TT_CU_DEINITIALIZED = 4, TT_CU_BAD_CONTEXT = 201,
        TT_CU_BAD_HANDLE = 400, TT_CU_NOT_FOUND = 500, TT_CU_NOT_READY = 600,
        TT_CU_BAD_ADDRESS = 700, TT_CU_PEER_ALREADY = 704 };
 
-/* of devices */
+/* device attributes */
 enum { TT_CU_ATTR_SMS = 16, TT_CU_ATTR_L2_BYTES = 38, TT_CU_ATTR_MAJOR = 75,
 	TT_CU_ATTR_MINOR = 76, TT_CU_ATTR_FLUSH_OPTIONS = 117, TT_CU_ATTR_WRITES_ORDERING = 118,
 	TT_CU_ATTR_DMA_BUF = 124 };
-/* What cards write into device memory: who sees it in order; how it is made visible. */
+/* RDMA writes to device memory: the scope in which the device orders them; how to flush them. */
 enum { TT_CU_ORDERED_FOR_OWNER = 100, TT_CU_FLUSH_BY_HOST = 1, TT_CU_FLUSH_CONTEXT = 0 };
 enum { TT_CU_RANGE_DMA_BUF = 1 };
 enum { TT_CU_PTR_TYPE = 2, TT_CU_PTR_ID = 7, TT_CU_PTR_MANAGED = 8, TT_CU_PTR_DEVICE = 9,
@@ -39,9 +39,9 @@ enum { TT_CU_PTR_TYPE = 2, TT_CU_PTR_ID = 7, TT_CU_PTR_MANAGED = 8, TT_CU_PTR_DE
 enum { TT_CU_TYPE_HOST = 1, TT_CU_TYPE_DEVICE = 2 };
 /* cuMemHostAlloc, cuMemHostRegister */
 enum { TT_CU_HOST_PORTABLE = 1, TT_CU_HOST_MAPPED = 2 };
-/* The driver takes its highest priority for it. */
-#define TT_CU_BEFORE_ALL (-1000)
-enum { TT_CU_STREAM_APART = 1, TT_CU_EVENT_UNTIMED = 2, TT_CU_IPC_LAZY_PEERS = 1 };
+/* The driver clamps a stream's priority to its highest. */
+#define TT_CU_HIGHEST_PRIORITY (-1000)
+enum { TT_CU_STREAM_NON_BLOCKING = 1, TT_CU_EVENT_UNTIMED = 2, TT_CU_IPC_LAZY_PEERS = 1 };
 enum { TT_CU_CAPTURE_GLOBAL = 0, TT_CU_CAPTURE_THREAD = 1, TT_CU_CAPTURE_RELAXED = 2 };
 
 struct tt_cuipc { char bytes[64]; };           /* CUipcMemHandle; passed by value */
@@ -49,11 +49,16 @@ struct tt_cuuuid { char bytes[16]; };
 
 /* Virtual memory: CUmemAllocationProp, CUmemAccessDesc. */
 enum { TT_CU_PINNED = 1, TT_CU_BY_FD = 1, TT_CU_ON_DEVICE = 1, TT_CU_READ_WRITE = 3 };
-struct tt_cuplace { int type, id; };
-struct tt_cuprop { int type, handles; struct tt_cuplace place; void *meta; unsigned char rest[8]; };
-struct tt_cuaccess { struct tt_cuplace place; int flags; };
+struct tt_culocation { int type, id; };
+struct tt_cuprop {
+	int type, handles;
+	struct tt_culocation location;
+	void *meta;
+	unsigned char rest[8];
+};
+struct tt_cuaccess { struct tt_culocation location; int flags; };
 _Static_assert(sizeof(struct tt_cuprop) == 32 && sizeof(struct tt_cuaccess) == 12,
-	       "as the driver has them");
+	       "the driver's sizes");
 
 /* One entry of cuStreamBatchMemOp: 48 bytes. */
 enum { TT_CU_WAIT_32 = 1, TT_CU_WRITE_32 = 2 };
@@ -61,7 +66,7 @@ enum { TT_CU_WAIT_GEQ = 0, TT_CU_WAIT_EQ = 1 };
 struct tt_cumemop {
 	int operation;
 	tt_cuptr address;
-	uint64_t value;                        /* its low half */
+	uint64_t value;                        /* the low half counts */
 	unsigned flags;
 	tt_cuptr alias;
 	uint64_t pad;
@@ -137,7 +142,7 @@ _Static_assert(sizeof(struct tt_cumemop) == 48, "CUstreamBatchMemOpParams is six
 	F(memset8_async, cuMemsetD8Async, (tt_cuptr to, unsigned char value, size_t bytes,	\
 			tt_custream stream))							\
 	F(stream_create, cuStreamCreate, (tt_custream *ret_stream, unsigned flags))		\
-	F(stream_create_before, cuStreamCreateWithPriority,					\
+	F(stream_create_priority, cuStreamCreateWithPriority,					\
 			(tt_custream *ret_stream, unsigned flags, int priority))		\
 	F(stream_destroy, cuStreamDestroy_v2, (tt_custream stream))				\
 	F(stream_synchronize, cuStreamSynchronize, (tt_custream stream))			\
@@ -170,7 +175,7 @@ _Static_assert(sizeof(struct tt_cumemop) == 48, "CUstreamBatchMemOpParams is six
 			unsigned bx, unsigned by, unsigned bz, unsigned shared,			\
 			tt_custream stream, void **params, void **extra))
 
-/* The same of later drivers; NULL where the driver has it not. */
+/* Functions of later drivers; NULL where the driver lacks the function. */
 #define TT_CUDA_LATER(F)									\
 	F(range_handle, cuMemGetHandleForAddressRange, (void *ret_fd, tt_cuptr at, size_t bytes, \
 			int type, unsigned long long flags))					\
@@ -180,37 +185,56 @@ _Static_assert(sizeof(struct tt_cumemop) == 48, "CUstreamBatchMemOpParams is six
 struct tt_cuda {
 	TT_CUDA_FUNCTIONS(TT_CUDA_MEMBER)
 	TT_CUDA_LATER(TT_CUDA_MEMBER)
-	/* the driver brings kernels for us (the tests' stand-in does), or NULL */
+	/* image of kernels that the driver provides (the tests' fake driver does), or NULL */
 	const void *own_kernels;
 };
 #undef TT_CUDA_MEMBER
 
-/* The table, if this process has CUDA loaded already: whoever has device memory has. NULL: no;
- * costs a microsecond. */
+/*
+ * tt_cuda_here - the driver's table, if this process has loaded CUDA already
+ *
+ *   Returns   the table | NULL: CUDA is not loaded, so the process has no device memory
+ *   Blocks    no (about 1 us)
+ */
 const struct tt_cuda *tt_cuda_here(void);
-/* Loads it. NULL: tt_fail was called: no CUDA on this host, and why. Blocks: the driver's start,
- * some 100 ms. */
+/*
+ * tt_cuda_load - load the driver and return its table
+ *
+ *   Returns   the table | NULL: this host has no usable CUDA; tt_fail was called with the reason
+ *   Blocks    the driver's start, about 100 ms
+ */
 const struct tt_cuda *tt_cuda_load(void);
 
-/* Fails with the driver's words behind those of fmt; returns TT_CUDA. */
+/* Calls tt_fail with the text of fmt, then the driver's text and name for result. Returns
+ * TT_CUDA. */
 int tt_cuda_fail(int result, const char *fmt, ...) TT_PRINTF(2, 3);
 
-/* What a pointer names. From TT_MEM_DEVICE on a GPU must move it. */
+/* The context that is current in the calling thread; also taken by threads that join for another
+ * thread. *ret_ctx NULL: no CUDA, or no current context. 0 | TT_CUDA */
+int tt_cuda_context(tt_cuctx *ret_ctx);
+/* Bracket calls of the driver. enter makes ctx current and relaxes the thread's capture mode: in a
+ * stricter mode the driver refuses all calls but those that put work on a stream, and invalidates a
+ * capture that another thread has begun. leave takes the result of enter and undoes both. NULL ctx:
+ * nothing is done. */
+int tt_cuda_enter(tt_cuctx ctx);
+void tt_cuda_leave(tt_cuctx ctx, int entered);
+
+/* The kind of memory behind a pointer. From TT_MEM_DEVICE on, a GPU must move the bytes. */
 enum tt_mem_kind {
-	TT_MEM_HOST,         /* ordinary */
+	TT_MEM_HOST,         /* host memory unknown to CUDA */
 	TT_MEM_PINNED,       /* host memory that CUDA allocated or registered */
-	TT_MEM_DEVICE,       /* cuMemAlloc: other processes can open it */
+	TT_MEM_DEVICE,       /* cuMemAlloc: other processes can open it by IPC handle */
 	TT_MEM_CUMEM,        /* device memory that has no IPC handle: virtual memory, pools */
 	TT_MEM_MANAGED
 };
 struct tt_mem {
 	enum tt_mem_kind kind;
 	int device;                            /* -1: host memory */
-	uint64_t id;                           /* of the allocation: never twice in a process */
-	tt_cuptr base;                         /* DEVICE: the allocation */
-	size_t bytes;
+	uint64_t id;                           /* of the allocation; unique in the process's life */
+	tt_cuptr base;                         /* DEVICE: start of the allocation */
+	size_t bytes;                          /* DEVICE: size of the allocation */
 };
-/* Asks the driver what ptr is, and remembers the allocation. 0 | TT_CUDA. */
+/* Asks the driver for the kind of memory behind ptr and caches the allocation. 0 | TT_CUDA */
 int tt_cuda_classify(const struct tt_cuda *cu, const void *ptr, struct tt_mem *ret_mem);
 const char *tt_mem_name(enum tt_mem_kind kind);
 

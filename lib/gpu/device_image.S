@@ -1,4 +1,4 @@
-/* device_image.S - nvcc's fat binary of kernels.cu, as bytes; found by -I of the build's lib/mem */
+/* device_image.S - nvcc's fat binary of kernels.cu, as bytes; found by -I of the build's lib/gpu */
 	.section .rodata
 	.globl tt_device_image
 	.hidden tt_device_image

@@ -1,8 +1,9 @@
 /*
  * device_kernels.c - load the kernels into a context, once
  *
- * Called by comm. The image is nvcc's fat binary, carried as bytes (device_image.S). A library that
- * was made without nvcc has none and says so; the tests' stand-in brings kernels of its own.
+ * Called by gpu_open.c. The image is nvcc's fat binary, embedded as bytes (device_image.S). A
+ * library that was built without nvcc has no image, and loading fails; the tests' fake driver
+ * provides its own kernels.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@ static struct loaded {
 	struct loaded *next;
 	tt_cuctx ctx;
 	struct tt_kernels kernels;
-	atomic_int held;
+	atomic_int reserved;
 } *all;
 
 bool tt_kernels_built_in(void)
@@ -80,7 +81,7 @@ static int load(const struct tt_cuda *cu, tt_cuctx ctx, struct loaded **ret)
 		return rc;
 	}
 	l->ctx = ctx;
-	l->kernels.held = &l->held;
+	l->kernels.reserved = &l->reserved;
 	l->next = all;
 	*ret = all = l;
 	return 0;
@@ -102,19 +103,19 @@ int tt_kernels_load(const struct tt_cuda *cu, tt_cuctx ctx, const struct tt_kern
 	return rc;
 }
 
-int tt_kernels_free(const struct tt_kernels *k)
+int tt_kernels_available(const struct tt_kernels *k)
 {
-	int left = k->blocks - atomic_load(k->held);
+	int left = k->blocks - atomic_load(k->reserved);
 
 	return left > 0 ? left : 0;
 }
 
-void tt_kernels_hold(const struct tt_kernels *k, int n)
+void tt_kernels_reserve(const struct tt_kernels *k, int n)
 {
-	atomic_fetch_add(k->held, n);
+	atomic_fetch_add(k->reserved, n);
 }
 
-/* CUDA does not survive a fork: what the parent loaded is not the child's. */
+/* CUDA does not survive a fork: the child loads its own kernels. */
 static void before_fork(void)
 {
 	pthread_mutex_lock(&lock);

@@ -10,17 +10,19 @@
 
 struct tt_kernels {
 	tt_cufn fn[tuttiNumTypes];
-	int blocks;                            /* of any of them that fit on the device at once */
-	atomic_int *held;                      /* of these */
+	int blocks;                            /* of any kernel that run on the device at once */
+	atomic_int *reserved;                  /* blocks reserved by communicators */
 };
 
-/* Those of the context that is current, which is ctx; loaded at the first call and for good. 0 |
- * TT_CUDA: not built in, or not for this device. Blocks: some milliseconds. */
+/* The kernels of ctx, which must be current; loaded at the first call and never unloaded. 0 |
+ * TT_CUDA: the image is not built in, or not for this device | TT_SYSTEM. Blocks: some
+ * milliseconds. */
 int tt_kernels_load(const struct tt_cuda *cu, tt_cuctx ctx, const struct tt_kernels **ret_kernels);
-/* Blocks that no communicator holds for kernels that wait for peers; hold n more (< 0: fewer). */
-int tt_kernels_free(const struct tt_kernels *k);
-void tt_kernels_hold(const struct tt_kernels *k, int n);
-/* Is there an image? For `tutti info`. */
+/* available: blocks that no communicator has reserved for kernels that wait for peers; reserve: n
+ * more (< 0: fewer) */
+int tt_kernels_available(const struct tt_kernels *k);
+void tt_kernels_reserve(const struct tt_kernels *k, int n);
+/* Is an image of the kernels built in? For `tutti info`. */
 bool tt_kernels_built_in(void);
 
 #endif

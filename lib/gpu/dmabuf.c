@@ -1,4 +1,4 @@
-/* dmabuf.c - device memory as a descriptor, see dmabuf.h */
+/* dmabuf.c - device memory exported as a dma-buf, see dmabuf.h */
 #include <unistd.h>
 
 #include "gpu/dmabuf.h"
@@ -15,11 +15,11 @@ const char *tt_dmabuf_missing(const struct tt_cuda *cu, int device, bool *ret_fl
 	cu->device_attribute(&flush, TT_CU_ATTR_FLUSH_OPTIONS, device);
 	*ret_flushes = ordering < TT_CU_ORDERED_FOR_OWNER;
 	if (*ret_flushes && !(cu->flush_writes && flush & TT_CU_FLUSH_BY_HOST))
-		return "the device does not order what cards write, and cannot be told to";
+		return "the device does not order RDMA writes, and its driver cannot flush them";
 	return NULL;
 }
 
-/* In the context. Pages are the host's: that is what both drivers ask for. */
+/* The context is current. The range is rounded to the host's pages, as both drivers require. */
 static int open_range(const struct tt_cuda *cu, uint64_t start, uint64_t end,
 		      struct tt_dmabuf *ret)
 {

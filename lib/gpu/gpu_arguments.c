@@ -1,15 +1,16 @@
 /*
- * gpu_arguments.c - arguments that may lie in CUDA's memory: refused where only the host's will do;
- * numbers that are read
+ * gpu_arguments.c - arguments that may lie in CUDA memory: refused by calls that take host memory
+ * only; scalars that are read
  *
- * Called by api, of a communicator with or without a device. Calls the driver's table.
+ * Called by api and, through tt_accelerator, by comm, for communicators with or without a GPU side.
+ * Calls the driver's table.
  */
 #include <string.h>
 
 #include "comm/comm.h"
 #include "gpu/gpu.h"
 
-/* In the communicator's context: the thread that asks may have none. */
+/* The communicator's context is made current: the calling thread may have none. */
 static int classify(const struct tt_gpu *d, const void *p, struct tt_mem *ret)
 {
 	int mode, rc;
@@ -17,13 +18,13 @@ static int classify(const struct tt_gpu *d, const void *p, struct tt_mem *ret)
 	*ret = (struct tt_mem){ .kind = TT_MEM_HOST };
 	if (!d)
 		return 0;
-	mode = tt_gpu_enter(d->ctx);
+	mode = tt_cuda_enter(d->ctx);
 	rc = tt_cuda_classify(d->cu, p, ret);
-	tt_gpu_leave(d->ctx, mode);
+	tt_cuda_leave(d->ctx, mode);
 	return rc;
 }
 
-tt_cuctx tt_gpu_context_of(tuttiComm_t c, const void *p)
+void *tt_gpu_context_of(tuttiComm_t c, const void *p)
 {
 	struct tt_mem m;
 
@@ -45,7 +46,7 @@ int tt_gpu_refuse(tuttiComm_t c, const char *call, const void *p)
 	return rc;
 }
 
-/* What lies on the user's stream so far is done. */
+/* Waits for the work that is on the user's stream so far. */
 static int await_stream(struct tt_gpu *d, tt_custream stream, const void *from)
 {
 	int status = 0, rc = d->cu->stream_is_capturing(stream, &status);
@@ -59,8 +60,8 @@ static int await_stream(struct tt_gpu *d, tt_custream stream, const void *from)
 	return rc ? tt_cuda_fail(rc, "rank %d: stream %p", d->comm->rank, stream) : 0;
 }
 
-/* Not by the default stream: it waits for the program's, which may wait for this very thread, as
- * kernels of other ranks of this process may. */
+/* The default stream must not copy: it waits for the program's streams, which may wait for this
+ * very thread, as kernels of other ranks of this process may. */
 static int copy(struct tt_gpu *d, void *to, tt_cuptr from, size_t bytes, tt_custream stream)
 {
 	int rc = d->cu->dtoh_async(to, from, bytes, stream);
@@ -68,7 +69,8 @@ static int copy(struct tt_gpu *d, void *to, tt_cuptr from, size_t bytes, tt_cust
 	return rc ? rc : d->cu->stream_synchronize(stream);
 }
 
-/* While a call of the host's way runs, which `own` may be waiting for. */
+/* Called while a staged call runs, for which `own` may be waiting: so copies_in copies if it
+ * exists. */
 int tt_gpu_fetch(tuttiComm_t c, void *to, const void *from, size_t bytes)
 {
 	tt_cuctx ctx = tt_gpu_context_of(c, from);
@@ -78,10 +80,10 @@ int tt_gpu_fetch(tuttiComm_t c, void *to, const void *from, size_t bytes)
 		memcpy(to, from, bytes);
 		return 0;
 	}
-	mode = tt_gpu_enter(ctx);
+	mode = tt_cuda_enter(ctx);
 	rc = copy(c->gpu, to, (uintptr_t)from, bytes,
 		  c->gpu->copies_in ? c->gpu->copies_in : c->gpu->own);
-	tt_gpu_leave(ctx, mode);
+	tt_cuda_leave(ctx, mode);
 	return rc ? tt_cuda_fail(rc, "rank %d: read %zu bytes of device memory", c->rank, bytes)
 		  : 0;
 }
@@ -98,12 +100,12 @@ int tt_gpu_read(tuttiComm_t c, void *to, const void *from, size_t bytes, tuttiSt
 		memcpy(to, from, bytes);
 		return 0;
 	}
-	mode = tt_gpu_enter(d->ctx);
+	mode = tt_cuda_enter(d->ctx);
 	rc = stream && !tt_handle_is(stream) ? await_stream(d, stream, from) : 0;
 	if (!rc && m.kind == TT_MEM_PINNED)
 		memcpy(to, from, bytes);
 	else if (!rc && (rc = copy(d, to, (uintptr_t)from, bytes, d->own)))
 		rc = tt_cuda_fail(rc, "rank %d: read a scalar from device memory", c->rank);
-	tt_gpu_leave(d->ctx, mode);
+	tt_cuda_leave(d->ctx, mode);
 	return rc;
 }

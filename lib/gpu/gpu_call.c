@@ -1,25 +1,24 @@
 /*
- * gpu_call.c - collectives on device memory, and any calls on a CUDA stream:
- * who runs them, in which order
+ * gpu_call.c - dispatch and order of collectives on device memory and of all calls on a CUDA stream
  *
- * Called by api instead of run's other doors where a communicator has a device. Facts that are
- * agreed decide which way a request goes: do the communicator's ranks have kernels, is the call a
- * collective of device memory, was its algorithm named?
+ * Called by api (group.c) in place of run's entries where a communicator has a GPU side. Facts that
+ * all ranks agree on choose the way of a request: whether the ranks have kernels, whether the
+ * request is a collective on device memory, whether the user named its algorithm.
  *
- *   gpu_plan.c       the algorithm's plan, by kernels
- *   gpu_job.c        kernels that meet
- *   gpu_ordered.c    kernels between which streams wait
- *   gpu_staging.c      everything else: the host's way, with copies around it
+ *   gpu_plan.c       the plan of the named algorithm, by kernels
+ *   gpu_job.c        one kernel with barriers among the ranks' kernels
+ *   gpu_ordered.c    kernels without barriers; streams wait between them
+ *   gpu_staging.c    everything else: the host's operation, with copies around it
  *
- * All are put on the stream and run there in order; calls of one
- * communicator on different streams are put in call order by an event.
- * A NULL stream is one of the communicator's own, and is waited for.
+ * All calls are put on the stream and run in stream order. An event keeps calls of one communicator
+ * on different streams in call order. A call with a NULL stream runs on the communicator's own
+ * stream, and the call waits for the stream.
  */
 #include <string.h>
 
 #include "gpu/gpu_call.h"
 
-/* ---- which way ------------------------------------------------------------------------------- */
+/* ---- the way of a request -------------------------------------------------------------------- */
 
 static int is_device(const struct tt_gpu *d, const void *p, size_t bytes, struct tt_mem *ret_mem,
 		     bool *ret_device, uint64_t *ret_id)
@@ -31,7 +30,7 @@ static int is_device(const struct tt_gpu *d, const void *p, size_t bytes, struct
 	return rc;
 }
 
-static int look_at(const struct tt_request *r, struct tt_gpu_call *ret)
+static int classify(const struct tt_request *r, struct tt_gpu_call *ret)
 {
 	int rc;
 
@@ -45,7 +44,7 @@ static int look_at(const struct tt_request *r, struct tt_gpu_call *ret)
 				   &ret->out_device, &ret->out_id);
 }
 
-static bool by_kernels(const struct tt_gpu_call *call)
+static bool uses_kernels(const struct tt_gpu_call *call)
 {
 	const struct tt_gpu *d = call->request->comm->gpu;
 
@@ -63,23 +62,23 @@ static int check_broken(tuttiComm_t c)
 	return code ? tt_fail(code, "rank %d: %s", c->rank, tt_control_text(c->ctl, &culprit)) : 0;
 }
 
-/* The other ranks do not know why this one does not come. */
+/* Reports a failure to the other ranks, which wait for this rank otherwise. Returns code. */
 static int failed(tuttiComm_t c, int code)
 {
 	tt_control_raise(c->ctl, code, c->rank, tt_error_text());
 	return tt_comm_failed(c, code);
 }
 
-static void wake_watch(struct tt_gpu *d)
+static void wake_watchdog(struct tt_gpu *d)
 {
 	pthread_mutex_lock(&d->lock);
 	pthread_cond_signal(&d->work);
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* The same number on every rank: calls by the host's way that were made before have theirs already.
- * From here on it is watched: a stream that is full makes launches wait for peers, and until end()
- * no event tells that it is under way. */
+/* Draws the call's sequence number, the same on every rank: earlier staged calls have drawn theirs
+ * already. The watchdog watches the call from here on: a full stream makes launches wait for peers,
+ * and until end() no event shows that the call is in flight. */
 static void number(tuttiComm_t c, const struct tt_dev_job *job)
 {
 	struct tt_call call;
@@ -88,9 +87,9 @@ static void number(tuttiComm_t c, const struct tt_dev_job *job)
 	c->seq++;
 	c->history = tt_mix(c->history, tt_call_digest(&call));
 	tt_control_note(c->ctl, c->seq, &call);
-	atomic_store(&c->gpu->enters, true);
-	atomic_store(&c->gpu->given, c->seq);
-	wake_watch(c->gpu);
+	atomic_store(&c->gpu->enqueueing, true);
+	atomic_store(&c->gpu->newest_seq, c->seq);
+	wake_watchdog(c->gpu);
 	atomic_fetch_add(&c->operations, 1);
 }
 
@@ -104,30 +103,30 @@ static int launch(const struct tt_gpu_call *call, tt_custream stream)
 	int rc;
 
 	tt_run_drain(r->comm);
-	rc = tt_gpu_plan_takes(r) ? tt_gpu_plan_keep(r, &program) : 0;
+	rc = tt_gpu_plan_takes(r) ? tt_gpu_plan_program(r, &program) : 0;
 	if (rc)
 		return rc;
-	tt_gpu_job(call, program ? program->kept->number : TT_CALL_DEVICE, &job);
+	tt_gpu_job(call, program ? program->cached->number : TT_CALL_DEVICE, &job);
 	number(r->comm, &job);
 	if (program)
-		return tt_gpu_plan(call, program, &job, stream);
-	if (!d->meets)
-		return tt_gpu_ordered(call, &job, stream);
-	blocks = tt_gpu_job_meet(call, &job);
+		return tt_gpu_run_plan(call, program, &job, stream);
+	if (!d->kernel_barrier)
+		return tt_gpu_run_ordered(call, &job, stream);
+	blocks = tt_gpu_job_barrier(call, &job);
 	return tt_gpu_launch(d, tt_gpu_kernel(d, r, &job), blocks, &job, stream);
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-/* Behind the communicator's newest operation, wherever that is; also where it seems to be the same
- * stream, since handles are used again, and each thread's default stream has the same one. What is
- * captured keeps the graph's order only. */
+/* Makes the stream wait for the communicator's newest call, on whichever stream that is. An equal
+ * handle does not mean the same stream, since handles are reused, and the default streams of all
+ * threads share one handle. Captured calls keep the order of their graph only. */
 static int begin(struct tt_gpu *d, tt_custream stream, bool *ret_capturing)
 {
 	int status = 0, rc = d->cu->stream_is_capturing(stream, &status);
 
 	*ret_capturing = status != 0;
-	if (!rc && !*ret_capturing && d->any)
+	if (!rc && !*ret_capturing && d->has_last)
 		rc = d->cu->stream_wait_event(stream, d->last, 0);
 	return rc ? tt_cuda_fail(rc, "rank %d: stream %p", d->comm->rank, stream) : 0;
 }
@@ -137,14 +136,14 @@ static int end(struct tt_gpu *d, tt_custream stream, bool capturing)
 	int rc = 0;
 
 	if (capturing) {
-		atomic_store(&d->captured, true);
+		atomic_store(&d->has_graphs, true);
 	} else {
 		rc = d->cu->event_record(d->last, stream);
-		d->any = true;
+		d->has_last = true;
 	}
-	atomic_store(&d->enters, false);
+	atomic_store(&d->enqueueing, false);
 	if (capturing)
-		wake_watch(d);
+		wake_watchdog(d);
 	return rc ? tt_cuda_fail(rc, "rank %d: record an event", d->comm->rank) : 0;
 }
 
@@ -159,8 +158,8 @@ static int check_call(const struct tt_gpu_call *call)
 	return check_broken(r->comm);
 }
 
-/* A kernel that touches what its device has no way to ends the context, and all that is in it.
- * Peers on other devices reach memory of cuMemAlloc, by peer access. */
+/* A kernel that touches memory which its device cannot reach destroys the context and all its work.
+ * Peers on other devices reach memory of cuMemAlloc only, by peer access. */
 static int check_reach(const struct tt_gpu_call *call, const struct tt_mem *m, const void *p)
 {
 	tuttiComm_t c = call->request->comm;
@@ -172,14 +171,14 @@ static int check_reach(const struct tt_gpu_call *call, const struct tt_mem *m, c
 		return tt_fail(TT_ARG,
 			"rank %d: %p is memory of device %d, but the rank joined on device %d; use memory of that",
 			c->rank, p, m->device, d->device);
-	if (m->kind == TT_MEM_CUMEM && d->meets && d->apart)
+	if (m->kind == TT_MEM_CUMEM && d->kernel_barrier && d->several_devices)
 		return tt_fail(TT_ARG,
 			"rank %d: %p is virtual memory or a pool's, which ranks on other devices of this process "
 			"cannot read; use cuMemAlloc's, or join with TUTTI_GPU=staged", c->rank, p);
 	return 0;
 }
 
-static int put_by_kernels(const struct tt_gpu_call *call, tt_custream stream)
+static int enqueue_kernels(const struct tt_gpu_call *call, tt_custream stream)
 {
 	tuttiComm_t c = call->request->comm;
 	struct tt_gpu *d = c->gpu;
@@ -189,20 +188,20 @@ static int put_by_kernels(const struct tt_gpu_call *call, tt_custream stream)
 	if (rc || (rc = check_reach(call, &call->in, call->request->in)) ||
 	    (rc = check_reach(call, &call->out, call->request->out)))
 		return rc;
-	mode = tt_gpu_enter(d->ctx);
+	mode = tt_cuda_enter(d->ctx);
 	rc = begin(d, stream, &capturing);
 	if (!rc) {
 		rc = launch(call, stream);
-		/* also what lies there of a call that failed must come to an end */
+		/* also a call that failed may have put work on the stream, which must end */
 		ended = end(d, stream, capturing);
 		rc = rc ? rc : ended;
 	}
-	tt_gpu_leave(d->ctx, mode);
+	tt_cuda_leave(d->ctx, mode);
 	return rc ? failed(c, rc) : 0;
 }
 
-/* Calls by the host's way run as one set, as those of a group must. */
-static int put_staged(struct tt_gpu_call *calls, size_t n, tt_custream stream)
+/* Staged calls run as one set, as the calls of a group must. */
+static int enqueue_staged(struct tt_gpu_call *calls, size_t n, tt_custream stream)
 {
 	struct tt_gpu *d = NULL;
 	bool capturing;
@@ -214,31 +213,31 @@ static int put_staged(struct tt_gpu_call *calls, size_t n, tt_custream stream)
 	}
 	if (rc)
 		return rc;
-	mode = tt_gpu_enter(d->ctx);
+	mode = tt_cuda_enter(d->ctx);
 	rc = begin(d, stream, &capturing);
 	for (size_t i = 0; i < n && !rc; i++)
 		tt_gdr_choose(&calls[i]);
 	if (!rc)
-		rc = tt_gpu_stage(d, calls, n, stream, capturing);
+		rc = tt_gpu_run_staged(d, calls, n, stream, capturing);
 	if (!rc)
 		rc = end(d, stream, capturing);
-	tt_gpu_leave(d->ctx, mode);
+	tt_cuda_leave(d->ctx, mode);
 	return rc ? failed(calls[0].request->comm, rc) : 0;
 }
 
-/* Kernels of two ranks wait for each other, and cannot lie one behind the other. Calls of different
- * communicators can. */
+/* Kernels of two ranks wait for each other, so one stream cannot run both. Calls of different
+ * communicators may share a stream. */
 static int check_streams(const struct tt_gpu_call *calls, size_t n)
 {
 	for (size_t i = 1; i < n; i++)
 		for (size_t j = i; j-- > 0;) {
 			tuttiComm_t c = calls[i].request->comm, other = calls[j].request->comm;
 
-			/* those before it were compared with that one */
+			/* calls[j] was compared with all calls before it */
 			if (c == other)
 				break;
 			if (tt_control_same(c->ctl, other->ctl) &&
-			    (by_kernels(&calls[i]) || by_kernels(&calls[j])))
+			    (uses_kernels(&calls[i]) || uses_kernels(&calls[j])))
 				return tt_fail(TT_USAGE,
 					"a group has calls of ranks %d and %d of a communicator on one CUDA "
 					"stream; each rank needs a stream of its own", other->rank,
@@ -247,28 +246,28 @@ static int check_streams(const struct tt_gpu_call *calls, size_t n)
 	return 0;
 }
 
-static int put(struct tt_gpu_call *calls, size_t n, tt_custream stream)
+static int enqueue(struct tt_gpu_call *calls, size_t n, tt_custream stream)
 {
 	int rc = check_streams(calls, n);
 
 	for (size_t i = 0, from = 0; i <= n && !rc; i++) {
-		bool kernels = i < n && by_kernels(&calls[i]);
+		bool kernels = i < n && uses_kernels(&calls[i]);
 
 		if (i < n && !kernels)
 			continue;
 		if (from < i)
-			rc = put_staged(&calls[from], i - from, stream);
+			rc = enqueue_staged(&calls[from], i - from, stream);
 		if (!rc && kernels)
-			rc = put_by_kernels(&calls[i], stream);
+			rc = enqueue_kernels(&calls[i], stream);
 		from = i + 1;
 	}
 	return rc;
 }
 
-/* ---- the door -------------------------------------------------------------------------------- */
+/* ---- entry ----------------------------------------------------------------------------------- */
 
-/* The calls of one communicator to the front, in order; how many. */
-static size_t gather(struct tt_gpu_call *calls, size_t n)
+/* Moves the calls of the first call's communicator to the front, in order. Returns their number. */
+static size_t collect(struct tt_gpu_call *calls, size_t n)
 {
 	tuttiComm_t c = calls[0].request->comm;
 	size_t k = 1;
@@ -283,18 +282,18 @@ static size_t gather(struct tt_gpu_call *calls, size_t n)
 	return k;
 }
 
-/* Each communicator's on its own stream, then all are waited for. */
+/* Puts each communicator's calls on its own stream, then waits for all streams. */
 static int run_and_wait(struct tt_gpu_call *calls, size_t n)
 {
 	int rc = 0;
 
 	for (size_t i = 0, k; i < n && !rc; i += k) {
-		k = gather(&calls[i], n - i);
+		k = collect(&calls[i], n - i);
 		if (!calls[i].request->comm->gpu)
 			return tt_fail(TT_ARG,
 				"rank %d: a group with a NULL stream has calls of communicators with and without "
 				"a device; use a group for each", calls[i].request->comm->rank);
-		rc = put(&calls[i], k, calls[i].request->comm->gpu->own);
+		rc = enqueue(&calls[i], k, calls[i].request->comm->gpu->own);
 	}
 	for (size_t i = 0; i < n; i++) {
 		tuttiComm_t c = calls[i].request->comm;
@@ -321,14 +320,14 @@ static int choose(struct tt_gpu_call *calls, const struct tt_request *requests, 
 			"rank %d: device memory goes with a CUDA stream or with NULL, not with a stream of "
 			"tuttiStreamCreate", requests[0].comm->rank);
 	if (stream && !tt_handle_is(stream))
-		return put(calls, n, stream);
+		return enqueue(calls, n, stream);
 	if (!device)
 		return stream ? tt_stream_submit(stream, requests, n) : tt_run_in_order(requests, n);
 	return run_and_wait(calls, n);
 }
 
-/* That of a rank with a device, since the driver answers only who has one current, and the caller's
- * thread may have none. */
+/* The context of a rank with a GPU side: the driver answers only threads with a current context,
+ * and the caller's thread may have none. */
 static tt_cuctx context_of(const struct tt_request *requests, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -343,15 +342,15 @@ int tt_gpu_run(const struct tt_request *requests, size_t n, tuttiStream_t stream
 		*calls = n == 1 ? &one : tt_pool_take(requests[0].comm, n * sizeof(*calls));
 	int rc = calls ? 0 : tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", n);
 	tt_cuctx ctx = context_of(requests, n);
-	int mode = tt_gpu_enter(ctx);
+	int mode = tt_cuda_enter(ctx);
 
 	for (size_t i = 0; i < n && !rc; i++)
-		if ((rc = look_at(&requests[i], &calls[i])) == TT_CUDA)
+		if ((rc = classify(&requests[i], &calls[i])) == TT_CUDA)
 			failed(requests[i].comm, tt_fail(rc, "rank %d: %s", requests[i].comm->rank,
 							 tt_error_text()));
 	if (!rc)
 		rc = choose(calls, requests, n, stream);
-	tt_gpu_leave(ctx, mode);
+	tt_cuda_leave(ctx, mode);
 	if (calls != &one)
 		tt_pool_give(calls);
 	return rc;

@@ -1,7 +1,8 @@
 /*
- * gpu_call.h - collectives on device memory: what api's group.c calls, and what the files of it share
+ * gpu_call.h - collectives on device memory: the entry for api (group.c), and the steps that the
+ * files of lib/gpu share
  *
- * Included as "gpu/gpu_call.h"; gpu/gpu.h has the record of the device.
+ * gpu.h has the state of the device.
  */
 #ifndef TT_GPU_CALL_H
 #define TT_GPU_CALL_H
@@ -9,50 +10,61 @@
 #include "gpu/gpu.h"
 #include "run/host_stream.h"
 
-/* gpu_call.c: requests of one stream (NULL, a host stream or a CUDA stream), of communicators of which
- * some have a device. Those on device memory, and all that go with a CUDA stream, are put on the
- * stream and run there in order; with a NULL stream this waits. 0 | what the call returns */
+/*
+ * tt_gpu_run - run requests of one stream, on device or host memory (gpu_call.c)
+ *
+ *   requests   [n], of communicators of which at least one has a GPU side
+ *   stream     NULL, a host stream or a CUDA stream
+ *   Returns    0 | the codes of the public call
+ *   Blocks     NULL stream: until the requests are done. CUDA stream: no; requests on device
+ *              memory, and all requests with a CUDA stream, are enqueued and run in stream order
+ */
 int tt_gpu_run(const struct tt_request *requests, size_t n, tuttiStream_t stream);
 
-/* A buffer of a request, and whether a GPU must move it. */
+/* A request, and the kind of memory of its buffers. */
 struct tt_gpu_call {
 	const struct tt_request *request;
 	size_t in_bytes, out_bytes;
-	struct tt_mem in, out;                 /* HOST: also where there is nothing */
-	bool in_device, out_device;
-	uint64_t in_id, out_id;                /* of allocations that may have a dma-buf; else 0 */
-	bool gdr;                         /* cards read and write it where it lies */
+	struct tt_mem in, out;                 /* TT_MEM_HOST also for an absent buffer */
+	bool in_device, out_device;            /* the buffer is device memory */
+	uint64_t in_id, out_id;                /* allocations that may have a dma-buf, else 0 */
+	bool gdr;                              /* NICs read and write the buffers in place */
 };
 
-/* gpu_job.c: the part of a job that is the same whichever way it runs;
- * algorithm: for the call's signature. */
+/* gpu_job.c. job: the part of a kernel's job that does not depend on the way the call runs;
+ * algorithm: for the signature of the call. */
 void tt_gpu_job(const struct tt_gpu_call *call, uint8_t algorithm, struct tt_dev_job *ret_job);
-/* What is missing where kernels meet; returns the number of blocks. */
-uint32_t tt_gpu_job_meet(const struct tt_gpu_call *call, struct tt_dev_job *job);
+/* Completes the job of a kernel that synchronizes with its peers. Returns the number of blocks,
+ * equal on all ranks. */
+uint32_t tt_gpu_job_barrier(const struct tt_gpu_call *call, struct tt_dev_job *job);
+/* The kernel for a job: of the request's type where it reduces, else of bytes. */
 tt_cufn tt_gpu_kernel(const struct tt_gpu *d, const struct tt_request *r,
 		      const struct tt_dev_job *job);
 
-/* gpu_streams.c. launch: any kernel; alone: one that meets nobody,
- * of as many blocks as its pieces are worth */
+/* gpu_streams.c; all return 0 | TT_CUDA. launch: any kernel; launch_alone: a kernel that waits for
+ * no peer, with a block for each PER_THREAD * TT_DEV_THREADS bytes */
 int tt_gpu_launch(struct tt_gpu *d, tt_cufn fn, uint32_t blocks, struct tt_dev_job *job,
 		  tt_custream stream);
-int tt_gpu_alone(const struct tt_request *request, struct tt_dev_job *job, tt_custream stream);
-/* All ranks' streams come here before any goes on. word: where in a desk the peers' words are */
-int tt_gpu_meet_streams(tuttiComm_t comm, size_t word, tt_custream stream);
-/* Single stream operations: set a word; await 1 in one of this rank's and clear it (returns 2); put
- * them on a stream */
+int tt_gpu_launch_alone(const struct tt_request *request, struct tt_dev_job *job,
+			tt_custream stream);
+/* A barrier among the streams of all ranks. word: offset of the peers' words within struct
+ * tt_dev_signals */
+int tt_gpu_stream_barrier(tuttiComm_t comm, size_t word, tt_custream stream);
+/* Operations on signal words for a batch. write: set a word; take: wait for a word of this rank to
+ * become 1 and clear it (two operations: returns 2); batch: put operations on a stream */
 void tt_gpu_op_write(struct tt_cumemop *op, tt_cuptr at, uint32_t value);
 unsigned tt_gpu_ops_take(struct tt_cumemop ops[2], tt_cuptr at);
 int tt_gpu_batch(struct tt_gpu *d, unsigned n, struct tt_cumemop *ops, tt_custream stream);
 
-/* gpu_ordered.c: kernels that meet nobody, between which streams wait for each other */
-int tt_gpu_ordered(const struct tt_gpu_call *call, const struct tt_dev_job *job,
-		   tt_custream stream);
+/* gpu_ordered.c: run a call by kernels that wait for no peer; streams wait between them. 0 |
+ * TT_CUDA */
+int tt_gpu_run_ordered(const struct tt_gpu_call *call, const struct tt_dev_job *job,
+		       tt_custream stream);
 
-/* gpu_program.c: a plan's steps in an order in which streams can run them. A wire's operand has the
- * message's place in its sender's area (the rank in ref, or for `to` this one) and its word on its
- * receiver's desk. */
-struct tt_gpu_operand { tt_ref ref; uint32_t place, word; };
+/* gpu_program.c: the steps of a plan in an order in which streams can run them. A message has a
+ * slot in the IPC buffer of its sender (the rank in ref; for `to` this rank) and a signal word in
+ * the IPC buffer of its receiver. */
+struct tt_gpu_operand { tt_ref ref; uint32_t slot, word; };
 struct tt_gpu_act {
 	bool combines;                         /* else copies */
 	uint8_t nsrc;
@@ -61,29 +73,33 @@ struct tt_gpu_act {
 	struct tt_gpu_operand src[TT_MAX_SOURCES], to;
 };
 struct tt_gpu_program {
-	struct tt_gpu_program *next;           /* of the device's; freed with it */
-	const struct tt_cached_plan *kept;
+	struct tt_gpu_program *next;           /* of the device's; freed with the device's state */
+	const struct tt_cached_plan *cached;   /* the plan that the program was made from */
 	uint32_t sent;                         /* blocks in the messages that this rank sends */
 	/* blocks in messages and scratch of the rank that has most of them */
-	uint32_t places;
+	uint32_t slots;
 	uint32_t nacts;
 	struct tt_gpu_act acts[];
 };
-int tt_gpu_program(const struct tt_cached_plan *kept, const struct tt_topology *topology,
-		   struct tt_gpu_program **ret_program);
+/* 0 | TT_SYSTEM | TT_USAGE (too many messages) | TT_INTERNAL (the plan deadlocks) */
+int tt_gpu_program_make(const struct tt_cached_plan *cached, const struct tt_topology *topology,
+			struct tt_gpu_program **ret_program);
 
-/* gpu_plan.c: is this call to run by its plan; that plan, kept; run it */
+/* gpu_plan.c. takes: must this call run by its plan, since kernels would sum in another order?
+ * program: the plan's program, made at the first call. run_plan: put the call on the stream. */
 bool tt_gpu_plan_takes(const struct tt_request *request);
-int tt_gpu_plan_keep(const struct tt_request *request, const struct tt_gpu_program **ret_program);
-int tt_gpu_plan(const struct tt_gpu_call *call, const struct tt_gpu_program *program,
-		const struct tt_dev_job *job, tt_custream stream);
+int tt_gpu_plan_program(const struct tt_request *request,
+			const struct tt_gpu_program **ret_program);
+int tt_gpu_run_plan(const struct tt_gpu_call *call, const struct tt_gpu_program *program,
+		    const struct tt_dev_job *job, tt_custream stream);
 
-/* gpu_direct_rdma.c: can it? Sets the call's gdr. Its context is current. */
+/* gpu_direct_rdma.c: sets call->gdr if NICs can read and write the call's device memory. The
+ * device's context is current. */
 void tt_gdr_choose(struct tt_gpu_call *call);
 
-/* gpu_staging.c: calls by the host's way, with copies from and to device memory around them, on a
- * CUDA stream */
-int tt_gpu_stage(struct tt_gpu *d, const struct tt_gpu_call *calls, size_t n, tt_custream stream,
-		    bool capturing);
+/* gpu_staging.c: put calls on a CUDA stream that run on the host, with copies from and to device
+ * memory around them. 0 | TT_CUDA | TT_SYSTEM */
+int tt_gpu_run_staged(struct tt_gpu *d, const struct tt_gpu_call *calls, size_t n,
+		      tt_custream stream, bool capturing);
 
 #endif

@@ -1,17 +1,18 @@
 /*
- * gpu_direct_rdma.c - calls of the host's way whose device memory needs no stage: cards read and write
- * it (GPUDirect)
+ * gpu_direct_rdma.c - GPUDirect RDMA: calls whose device buffers NICs read and write in place,
+ * without staging
  *
- * choose is called by gpu_call.c for each call that would be staged, the rest by step.c and operation.c
- * while it runs. A call goes gdr if it only copies, all its peers are behind one transport
- * that takes device memory (verbs), and each of its device buffers lies in a range of
- * tuttiCommRegister, of one allocation that a card takes (transports/verbs/verbs_rcache.c). Steps are
- * those of any call, so other ranks need not know. Nearly all of their messages are posts from the
- * buffer and rtrs for it, which no processor touches. What is left is copied by the device: a
- * rank's own block, messages whose rtr came too late or that are small, scratch.
+ * gpu_call.c calls choose for each call that would be staged; step.c and operation.c call the rest
+ * while the call runs. A call goes by GPUDirect RDMA if it only copies, one transport that takes
+ * device memory (verbs) reaches all its peers, and each of its device buffers lies in a range of
+ * tuttiCommRegister, within one allocation that the NIC accepts (transports/verbs/verbs_rcache.c).
+ * The steps are those of any call, so other ranks need not know. Nearly all messages are sends from
+ * the buffer and RTRs for it, so no processor touches the bytes. The device copies the rest: a
+ * rank's own block, small messages, messages whose RTR came too late, scratch.
  *
- * A card's writes and a device's reads take different ways. Where the device says that it does not
- * put them in order (dirty), it is told to, before it or a card reads what came, and at the end.
+ * RDMA writes by a NIC and reads by the device take different paths. Where the device does not
+ * order the two, received bytes are `dirty`: they are flushed before the device or a NIC reads
+ * them, and at the end of the call.
  */
 #include <stdlib.h>
 
@@ -21,7 +22,7 @@
 
 /* ---- which calls ----------------------------------------------------------------------------- */
 
-static bool is_able(struct tt_gpu *d)
+static bool device_supports(struct tt_gpu *d)
 {
 	const char *why = NULL;
 
@@ -31,53 +32,53 @@ static bool is_able(struct tt_gpu *d)
 	}
 	if (why)
 		tt_log(TT_LOG_INFO,
-		       "rank %d: cards cannot use the memory of device %d, it goes through the host: %s",
+		       "rank %d: NICs cannot access the memory of device %d, which is staged through the host: %s",
 		       d->comm->rank, d->device, why);
 	return d->gdr == TT_GDR_YES;
 }
 
-/* Nothing is added up, and messages are large, also where a root's block is cut into one for each
- * rank. */
-static bool is_kind(const struct tt_request *r)
+/* The call does not reduce, and its messages are large, also where a root's block is cut into a
+ * message for each rank. */
+static bool call_qualifies(const struct tt_request *r)
 {
 	return !r->barrier && !tt_needs[r->collective].reduces &&
 	       r->count * tt_type_bytes(r->type) / (size_t)r->comm->nranks >= TT_LARGE_BYTES;
 }
 
-/* That by cards, if there are two: which of them a collective takes is chosen when it runs. */
-static const struct tt_path *road_of(const struct tt_request *r)
+/* The path by NICs, if there are two paths: a collective's path is chosen when the call runs. */
+static const struct tt_path *path_of(const struct tt_request *r)
 {
 	tuttiComm_t c = r->comm;
 
-	return &c->road[r->collective == TT_SENDRECV ? c->p2p_road : c->npaths - 1];
+	return &c->path[r->collective == TT_SENDRECV ? c->p2p_path : c->npaths - 1];
 }
 
-/* What carries all messages of the call, if that takes device memory; else NULL. */
-static struct tt_endpoint *way_of(const struct tt_request *r)
+/* The endpoint that carries all messages of the call, if it takes device memory; else NULL */
+static struct tt_endpoint *endpoint_of(const struct tt_request *r)
 {
 	struct tt_endpoint *ep = NULL, *via;
 
 	for (int peer = 0; peer < r->comm->nranks; peer++) {
 		if (peer == r->comm->rank || (r->collective == TT_SENDRECV && peer != r->root))
 			continue;
-		via = road_of(r)->via[peer];
-		if (!via || !via->t->device || (ep && via != ep))
+		via = path_of(r)->via[peer];
+		if (!via || !via->t->zcopy_ops || (ep && via != ep))
 			return NULL;
 		ep = via;
 	}
 	return ep;
 }
 
-/* A buffer of the call; not of the device: there is nothing to ask. */
-static bool lasts(bool device, const void *p, size_t bytes)
+/* Is a buffer of the call registered, if it is device memory? */
+static bool is_registered(bool device, const void *p, size_t bytes)
 {
 	return !device || tt_registered_find(p, bytes, NULL, NULL);
 }
 
-/* Do the cards take it, likewise? */
-static bool takes(struct tt_endpoint *ep, bool device, const void *p, size_t bytes, uint64_t id)
+/* Does the NIC accept a buffer of the call, if it is device memory? */
+static bool nic_takes(struct tt_endpoint *ep, bool device, const void *p, size_t bytes, uint64_t id)
 {
-	return !device || (id && ep->t->device(ep, p, bytes, id));
+	return !device || (id && ep->t->zcopy_ops->takes_device(ep, p, bytes, id));
 }
 
 void tt_gdr_choose(struct tt_gpu_call *call)
@@ -86,16 +87,16 @@ void tt_gdr_choose(struct tt_gpu_call *call)
 	struct tt_gpu *d = r->comm->gpu;
 	struct tt_endpoint *ep;
 
-	if (!d || (!call->in_device && !call->out_device) || !is_kind(r) || !(ep = way_of(r)) ||
-	    !lasts(call->in_device, r->in, call->in_bytes) ||
-	    !lasts(call->out_device, r->out, call->out_bytes) || !is_able(d))
+	if (!d || (!call->in_device && !call->out_device) || !call_qualifies(r) || !(ep = endpoint_of(r)) ||
+	    !is_registered(call->in_device, r->in, call->in_bytes) ||
+	    !is_registered(call->out_device, r->out, call->out_bytes) || !device_supports(d))
 		return;
-	call->gdr = takes(ep, call->in_device, r->in, call->in_bytes, call->in_id) &&
-			 takes(ep, call->out_device, r->out, call->out_bytes, call->out_id);
+	call->gdr = nic_takes(ep, call->in_device, r->in, call->in_bytes, call->in_id) &&
+			 nic_takes(ep, call->out_device, r->out, call->out_bytes, call->out_id);
 	atomic_fetch_add(call->gdr ? &d->gdr_calls : &d->refused, 1);
 }
 
-/* ---- while it runs --------------------------------------------------------------------------- */
+/* ---- while the call runs --------------------------------------------------------------------- */
 
 static bool on_device(const struct tt_gdr *s, const void *p)
 {
@@ -104,8 +105,8 @@ static bool on_device(const struct tt_gdr *s, const void *p)
 	return (at >= s->in && at < s->in_end) || (at >= s->out && at < s->out_end);
 }
 
-/* What cards wrote so far is there for all who read the device's memory from now on. */
-static int settle(struct tt_op *op)
+/* Makes all RDMA writes so far visible to all later readers of device memory. */
+static int flush(struct tt_op *op)
 {
 	struct tt_gdr *s = op->gdr;
 	int mode, rc;
@@ -113,27 +114,27 @@ static int settle(struct tt_op *op)
 	if (!s->dirty)
 		return 0;
 	s->dirty = false;
-	mode = tt_gpu_enter(s->d->ctx);
+	mode = tt_cuda_enter(s->d->ctx);
 	rc = s->d->cu->flush_writes(TT_CU_FLUSH_CONTEXT, TT_CU_ORDERED_FOR_OWNER);
-	tt_gpu_leave(s->d->ctx, mode);
-	return rc ? tt_cuda_fail(rc, "rank %d: make visible to device %d what a card wrote",
+	tt_cuda_leave(s->d->ctx, mode);
+	return rc ? tt_cuda_fail(rc, "rank %d: flush RDMA writes to the memory of device %d",
 				 op->comm->rank, s->d->device)
 		  : 0;
 }
 
 int tt_gdr_reads(struct tt_op *op, const void *p)
 {
-	return on_device(op->gdr, p) ? settle(op) : 0;
+	return on_device(op->gdr, p) ? flush(op) : 0;
 }
 
-/* By the device, and waited for */
+/* Copies on the device's stream and waits for the copy. */
 static int copy(struct tt_op *op, void *to, const void *from, size_t bytes)
 {
 	struct tt_gdr *s = op->gdr;
 	const struct tt_cuda *cu = s->d->cu;
 	tt_custream stream = s->d->copies_in;
 	bool reads = on_device(s, from), writes = on_device(s, to);
-	int mode, rc = reads ? settle(op) : 0;
+	int mode, rc = reads ? flush(op) : 0;
 
 	if (rc)
 		return rc;
@@ -142,14 +143,14 @@ static int copy(struct tt_op *op, void *to, const void *from, size_t bytes)
 		return 0;
 	}
 	atomic_fetch_add(&s->d->bounced, reads != writes);
-	mode = tt_gpu_enter(s->d->ctx);
+	mode = tt_cuda_enter(s->d->ctx);
 	rc = reads && writes ? cu->dtod_async((uintptr_t)to, (uintptr_t)from, bytes, stream)
 	     : reads	     ? cu->dtoh_async(to, (uintptr_t)from, bytes, stream)
 			     : cu->htod_async((uintptr_t)to, from, bytes, stream);
 	if (!rc)
 		rc = cu->stream_synchronize(stream);
-	tt_gpu_leave(s->d->ctx, mode);
-	return rc ? tt_cuda_fail(rc, "rank %d: copy %zu bytes of a message beside device %d",
+	tt_cuda_leave(s->d->ctx, mode);
+	return rc ? tt_cuda_fail(rc, "rank %d: copy %zu bytes of a message from or to device %d",
 				 op->comm->rank, bytes, s->d->device)
 		  : 0;
 }
@@ -159,7 +160,8 @@ int tt_gdr_move(struct tt_op *op, void *dst, void *room, const void *src, size_t
 	struct tt_gdr *s = op->gdr;
 	int rc = 0;
 
-	if (on_device(s, src) && (dst == src || !dst))     /* it landed there, or is to be sent */
+	/* src was received in place, or is to be sent */
+	if (on_device(s, src) && (dst == src || !dst))
 		s->dirty |= s->d->flushes;
 	if (room)
 		rc = copy(op, room, src, bytes);
@@ -170,13 +172,14 @@ int tt_gdr_move(struct tt_op *op, void *dst, void *room, const void *src, size_t
 
 /* ---- begin and end --------------------------------------------------------------------------- */
 
-/* Waited for. The host's part of a call on another road: in, then out */
-static int exchange(struct tt_op *op, bool back)
+/* Copies all inputs to host memory, or all outputs back: for a call on a path without GPUDirect
+ * RDMA. */
+static int stage_whole(struct tt_op *op, bool back)
 {
 	struct tt_gdr *s = op->gdr;
 	const struct tt_cuda *cu = s->d->cu;
 	size_t in = s->in_end - s->in, out = s->out_end - s->out;
-	int mode = tt_gpu_enter(s->d->ctx), rc = 0;
+	int mode = tt_cuda_enter(s->d->ctx), rc = 0;
 
 	if (back && out)
 		rc = cu->htod_async(s->out, (char *)s->host + in, out, s->d->copies_in);
@@ -184,8 +187,8 @@ static int exchange(struct tt_op *op, bool back)
 		rc = cu->dtoh_async(s->host, s->in, in, s->d->copies_in);
 	if (!rc)
 		rc = cu->stream_synchronize(s->d->copies_in);
-	tt_gpu_leave(s->d->ctx, mode);
-	return rc ? tt_cuda_fail(rc, "rank %d: copy a call's buffer beside device %d",
+	tt_cuda_leave(s->d->ctx, mode);
+	return rc ? tt_cuda_fail(rc, "rank %d: copy the buffers of a call from or to device %d",
 				 op->comm->rank, s->d->device)
 		  : 0;
 }
@@ -195,21 +198,21 @@ int tt_gdr_begin(struct tt_op *op)
 	struct tt_gdr *s = op->gdr;
 	size_t in = s->in_end - s->in, out = s->out_end - s->out;
 
-	if (op->road == road_of(op->request))
+	if (op->road == path_of(op->request))
 		return 0;
 	s->host = malloc(in + out);
 	if (!s->host)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a stage of %zu bytes",
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a staging buffer of %zu bytes",
 			       op->comm->rank, in + out);
 	atomic_fetch_add(&s->d->staged_bytes, in + out);
 	if (in)
 		op->base[TT_IN] = s->host;
 	if (out)
 		op->base[TT_OUT] = (char *)s->host + in;
-	return exchange(op, false);
+	return stage_whole(op, false);
 }
 
 void tt_gdr_end(struct tt_op *op)
 {
-	op->gdr->failed = settle(op) || (op->gdr->host && exchange(op, true));
+	op->gdr->failed = flush(op) || (op->gdr->host && stage_whole(op, true));
 }

@@ -1,15 +1,16 @@
 /*
- * gpu_job.c - from a call on device memory to the job of a kernel that meets its peers
+ * gpu_job.c - translate a call on device memory into the job of a kernel that synchronizes with its
+ * peers
  *
- * Called by gpu_call.c. What a rank does: of a sum, its part of all inputs into all outputs (so that
- * every byte is read once and written once by somebody); of what is only moved, its own bytes to
- * whoever gets them, or those it gets from their rank.
+ * Called by gpu_call.c. In a reduction a rank combines its part of all inputs into all outputs, so
+ * every byte is read once and written once by some rank. In a call that only copies, a rank either
+ * writes its own bytes to their receivers or reads the bytes that it receives.
  */
 #include <string.h>
 
 #include "gpu/gpu_call.h"
 
-#define PER_THREAD 64                  /* bytes that make it worth having a thread */
+#define PER_THREAD 64                  /* bytes for each thread of a kernel, at least */
 
 static uint64_t bits_of(double x)
 {
@@ -19,15 +20,15 @@ static uint64_t bits_of(double x)
 	return bits;
 }
 
-/* What an average or a pre-multiplied sum does to inputs and sum, in the form that kernels take. */
+/* The factors of an average or a pre-multiplied sum, in the form that kernels take. */
 static void adjust(const struct tt_request *r, struct tt_dev_job *job)
 {
-	bool whole = tt_type_is_integer(r->type);
+	bool integer = tt_type_is_integer(r->type);
 	double times, over;
 
 	if (r->scaled) {
 		job->flags |= TT_DEV_SCALES;
-		job->scale = whole ? r->scalar : bits_of(tt_element_get(&r->scalar, 0, r->type));
+		job->scale = integer ? r->scalar : bits_of(tt_element_get(&r->scalar, 0, r->type));
 	}
 	if (r->op != tuttiAvg)
 		return;
@@ -38,7 +39,7 @@ static void adjust(const struct tt_request *r, struct tt_dev_job *job)
 	}
 	if (over != 1 || !tt_average_scales(r->type)) {
 		job->flags |= TT_DEV_DIVIDES;
-		job->divisor = whole ? (uint64_t)over : bits_of(over);
+		job->divisor = integer ? (uint64_t)over : bits_of(over);
 	}
 }
 
@@ -47,19 +48,19 @@ void tt_gpu_job(const struct tt_gpu_call *call, uint8_t algorithm, struct tt_dev
 	const struct tt_request *r = call->request;
 	tuttiComm_t c = r->comm;
 	struct tt_gpu *d = c->gpu;
-	struct tt_call what = { .collective = (uint8_t)r->collective, .type = (uint8_t)r->type,
+	struct tt_call signature = { .collective = (uint8_t)r->collective, .type = (uint8_t)r->type,
 				.op = r->scaled ? tuttiNumOps : (uint8_t)r->op,
 				.algorithm = algorithm, .root = r->root, .count = r->count };
 
 	memset(job, 0, sizeof(*job));
 	for (int p = 0; p < c->nranks; p++)
-		job->desk[p] = d->at[p];
-	job->report = d->area->report_at;
+		job->signals[p] = d->ipc_at[p];
+	job->report = d->ipc->report_at;
 	job->limit_ns = c->timeout_ms * 1000000ull;
 	job->rank = (uint32_t)c->rank;
 	job->nranks = (uint32_t)c->nranks;
 	job->op = r->op == tuttiAvg ? tuttiSum : r->op;
-	memcpy(job->call, &what, sizeof(what));
+	memcpy(job->call, &signature, sizeof(signature));
 	job->in[c->rank] = (uintptr_t)r->in;
 	job->out[c->rank] = (uintptr_t)r->out;
 	if (r->collective == TT_ALLREDUCE || r->collective == TT_REDUCE ||
@@ -67,8 +68,8 @@ void tt_gpu_job(const struct tt_gpu_call *call, uint8_t algorithm, struct tt_dev
 		adjust(r, job);
 }
 
-/* What a rank would move onto itself stays untouched: peers may be reading it, and writing even the
- * same bytes there meanwhile is a data race. */
+/* Bytes that a rank would copy onto themselves stay untouched: peers may be reading them, and
+ * writing even equal bytes meanwhile is a data race. */
 static void add(struct tt_dev_job *job, uint32_t from, uint32_t to, uint64_t from_at,
 		uint64_t to_at, uint64_t bytes)
 {
@@ -82,7 +83,7 @@ static void add(struct tt_dev_job *job, uint32_t from, uint32_t to, uint64_t fro
 			(struct tt_dev_piece){ from, to, from_at, to_at, bytes };
 }
 
-/* This rank's part of bytes, in whole lines */
+/* This rank's part of bytes, in whole cache lines */
 static void add_part(struct tt_dev_job *job, uint32_t to, uint64_t bytes)
 {
 	uint64_t part = (bytes / job->nranks + 127) / 64 * 64, first = part * job->rank;
@@ -92,7 +93,7 @@ static void add_part(struct tt_dev_job *job, uint32_t to, uint64_t bytes)
 		    bytes - first < part ? bytes - first : part);
 }
 
-/* Returns the bytes that a rank reads, by which blocks are counted: equal on all ranks. */
+/* Returns the bytes that a rank reads, which determine the number of blocks: equal on all ranks. */
 static uint64_t add_pieces(const struct tt_request *r, uint64_t bytes, struct tt_dev_job *job)
 {
 	uint32_t all = (1u << job->nranks) - 1, me = 1u << job->rank,
@@ -127,33 +128,33 @@ static uint64_t add_pieces(const struct tt_request *r, uint64_t bytes, struct tt
 	}
 }
 
-uint32_t tt_gpu_job_meet(const struct tt_gpu_call *call, struct tt_dev_job *job)
+uint32_t tt_gpu_job_barrier(const struct tt_gpu_call *call, struct tt_dev_job *job)
 {
 	const struct tt_request *r = call->request;
 	uint64_t bytes = r->count * tt_type_bytes(r->type), read,
-		 blocks = (bytes + TT_FLAGGED_SLICE - 1) / TT_FLAGGED_SLICE;
-	uint32_t most = r->comm->gpu->blocks;
+		 blocks = (bytes + TT_LL_SLICE - 1) / TT_LL_SLICE;
+	uint32_t limit = r->comm->gpu->blocks;
 
 	job->flags |= TT_DEV_BEGINS | TT_DEV_ENDS;
-	if (r->collective == TT_ALLREDUCE && job->nranks > 1 && bytes <= TT_FLAGGED_BYTES &&
-	    blocks <= most && !(job->flags & TT_DEV_SCALES)) {
-		job->way = TT_DEV_FLAGGED;
+	if (r->collective == TT_ALLREDUCE && job->nranks > 1 && bytes <= TT_LL_BYTES &&
+	    blocks <= limit && !(job->flags & TT_DEV_SCALES)) {
+		job->way = TT_DEV_LL;
 		job->npieces = 1;
 		job->piece[0].bytes = bytes;
 		return (uint32_t)blocks;
 	}
-	job->way = TT_DEV_MEET;
+	job->way = TT_DEV_BARRIER;
 	read = add_pieces(r, bytes, job);
 	blocks = read / ((uint64_t)TT_DEV_THREADS * PER_THREAD) + 1;
-	return blocks < most ? (uint32_t)blocks : most;
+	return blocks < limit ? (uint32_t)blocks : limit;
 }
 
-/* What is only moved keeps its bits, so it moves as bytes. */
+/* Calls that only copy keep all bits, so the kernel of bytes runs them. */
 tt_cufn tt_gpu_kernel(const struct tt_gpu *d, const struct tt_request *r,
 		      const struct tt_dev_job *job)
 {
 	uint32_t from = job->npieces ? job->piece[0].from : 0;
-	bool sum = job->way == TT_DEV_FLAGGED || (from & (from - 1)) ||
+	bool sum = job->way == TT_DEV_LL || (from & (from - 1)) ||
 		   job->flags & (TT_DEV_SCALES | TT_DEV_DIVIDES);
 
 	return d->k->fn[sum ? r->type : tuttiUint8];

@@ -1,29 +1,29 @@
 /*
- * gpu_ordered.c - ranks that are processes: no kernel waits for another, streams do
+ * gpu_ordered.c - ranks that are processes: streams wait for each other, kernels do not
  *
- * Called by gpu_call.c. Processes that share a GPU get it by turns of milliseconds; a kernel that spins
- * would burn its turn while the peer it waits for does not run. So a call is cut into chunks, and
- * for each
- *   1  a job copies this rank's bytes to its area, where peers read them, and tells them which call
- *      this is
- *   2  streams meet: write a word into each peer's desk, await one of each peer
- *   3  a job takes what this rank gets from the areas; a large allreduce sums one part first,
- *      meets, and collects the parts
- *   4  streams meet again, so that nobody overwrites what others still read
+ * Called by gpu_call.c. Processes share a GPU in time slices of milliseconds; a kernel that spins
+ * would burn its slice while the awaited peer does not run. So a call is cut into chunks, and for
+ * each chunk
+ *   1  a job copies this rank's input to its IPC buffer, where peers read, and posts the signature
+ *      of the call to the peers
+ *   2  stream barrier: set a signal word of each peer, wait for a word of each peer
+ *   3  a job reads this rank's share from the IPC buffers into its output; a large allreduce
+ *      instead sums one part, passes a stream barrier and gathers the parts
+ *   4  stream barrier, so that no rank overwrites bytes that others still read
  */
 #include "gpu/gpu_call.h"
 
-#define ONE_STEP_BYTES (256u << 10)        /* up to which everybody sums everything */
+#define ONE_STEP_BYTES (256u << 10)        /* up to this size each rank sums all of the chunk */
 
 struct ordered {
 	const struct tt_gpu_call *call;
 	tuttiComm_t comm;
 	struct tt_gpu *d;
 	tt_custream stream;
-	struct tt_dev_job base;                /* the constant part */
+	struct tt_dev_job base;                /* fields that are equal for all chunks */
 	uint64_t bytes;                        /* of the call's count */
-	uint64_t at, chunk;                    /* of each part: where, how much */
-	uint64_t unit;                         /* allreduce in two steps: of a part of the chunk */
+	uint64_t at, chunk;                    /* offset and bytes of the chunk in each part */
+	uint64_t unit;                         /* of a rank's part of the chunk, in two steps */
 };
 
 static void add(struct tt_dev_job *job, uint32_t from, uint64_t from_at, uint64_t to_at,
@@ -36,44 +36,44 @@ static void add(struct tt_dev_job *job, uint32_t from, uint64_t from_at, uint64_
 
 static int run(struct ordered *o, struct tt_dev_job *job)
 {
-	return tt_gpu_alone(o->call->request, job, o->stream);
+	return tt_gpu_launch_alone(o->call->request, job, o->stream);
 }
 
-/* All ranks' streams have come here. word: where in a desk the peers' words are */
-static int meet(struct ordered *o, size_t word)
+/* word: offset of the peers' words within struct tt_dev_signals */
+static int barrier(struct ordered *o, size_t word)
 {
-	return tt_gpu_meet_streams(o->comm, word, o->stream);
+	return tt_gpu_stream_barrier(o->comm, word, o->stream);
 }
 
-/* Has every rank's input a part for each rank? */
+/* Does each rank's input have a part for every rank? */
 static bool has_parts(const struct tt_request *r)
 {
 	return r->collective == TT_REDUCE_SCATTER || r->collective == TT_ALLTOALL ||
 	       r->collective == TT_SCATTER;
 }
 
-static int stage(struct ordered *o)
+static int post_input(struct ordered *o)
 {
 	const struct tt_request *r = o->call->request;
 	struct tt_dev_job job = o->base;
 	uint32_t me = job.rank;
 
 	job.flags = (o->base.flags & TT_DEV_SCALES) | TT_DEV_POSTS | (o->at ? 0 : TT_DEV_BEGINS);
-	job.out[me] = o->d->at[me] + TT_DEV_STAGED_AT;
+	job.out[me] = o->d->ipc_at[me] + TT_DEV_STAGED_AT;
 	if (o->call->in_bytes)
 		for (uint32_t q = 0; q < (has_parts(r) ? job.nranks : 1); q++)
 			add(&job, 1u << me, q * o->bytes + o->at, q * o->chunk, o->chunk);
 	return run(o, &job);
 }
 
-/* Everybody's staged bytes as inputs, this rank's buffer as output */
-static struct tt_dev_job pulling(const struct ordered *o, uint64_t area_at)
+/* A job with the IPC buffers of all ranks as inputs and this rank's output buffer as output */
+static struct tt_dev_job pulling(const struct ordered *o, uint64_t buffer_at)
 {
 	struct tt_dev_job job = o->base;
 
 	job.flags = (o->base.flags & TT_DEV_DIVIDES) | TT_DEV_CHECKS;
 	for (uint32_t p = 0; p < job.nranks; p++)
-		job.in[p] = o->d->at[p] + area_at;
+		job.in[p] = o->d->ipc_at[p] + buffer_at;
 	return job;
 }
 
@@ -84,7 +84,8 @@ static uint64_t part_bytes(const struct ordered *o, uint32_t p)
 	return first >= o->chunk ? 0 : o->chunk - first < o->unit ? o->chunk - first : o->unit;
 }
 
-/* Sum this rank's part, meet, collect the others'. */
+/* Reduce-scatter and allgather: sums this rank's part, passes a barrier, gathers the others'
+ * parts. */
 static int in_two_steps(struct ordered *o, uint32_t ends)
 {
 	struct tt_dev_job sum = pulling(o, TT_DEV_STAGED_AT),
@@ -92,11 +93,11 @@ static int in_two_steps(struct ordered *o, uint32_t ends)
 	uint32_t me = sum.rank;
 	int rc;
 
-	sum.out[me] = o->d->at[me] + TT_DEV_RESULT_AT;
+	sum.out[me] = o->d->ipc_at[me] + TT_DEV_RESULT_AT;
 	add(&sum, (1u << sum.nranks) - 1, o->unit * me, 0, part_bytes(o, me));
 	rc = run(o, &sum);
 	if (!rc)
-		rc = meet(o, offsetof(struct tt_dev_signals, between));
+		rc = barrier(o, offsetof(struct tt_dev_signals, between));
 	for (uint32_t p = 0; p < collect.nranks; p++)
 		add(&collect, 1u << p, 0, o->at + o->unit * p, part_bytes(o, p));
 	collect.flags = ends;
@@ -133,17 +134,17 @@ static int do_chunk(struct ordered *o)
 	uint32_t ends = o->at + o->chunk == o->bytes ? TT_DEV_ENDS : 0;
 	bool two =
 		r->collective == TT_ALLREDUCE && o->comm->nranks > 2 && o->chunk > ONE_STEP_BYTES;
-	int rc = stage(o);
+	int rc = post_input(o);
 
 	o->unit = (o->chunk / (uint64_t)o->comm->nranks + 127) / 64 * 64;
 	if (!rc)
-		rc = meet(o, offsetof(struct tt_dev_signals, arrived));
+		rc = barrier(o, offsetof(struct tt_dev_signals, arrived));
 	if (!rc)
 		rc = two ? in_two_steps(o, ends) : pull(o, ends);
-	return rc ? rc : meet(o, offsetof(struct tt_dev_signals, left));
+	return rc ? rc : barrier(o, offsetof(struct tt_dev_signals, finished));
 }
 
-int tt_gpu_ordered(const struct tt_gpu_call *call, const struct tt_dev_job *job, tt_custream stream)
+int tt_gpu_run_ordered(const struct tt_gpu_call *call, const struct tt_dev_job *job, tt_custream stream)
 {
 	const struct tt_request *r = call->request;
 	struct ordered o = { .call = call, .comm = r->comm, .d = r->comm->gpu, .stream = stream,

@@ -1,46 +1,45 @@
 /*
- * gpu_plan.c - any plan on device memory: its steps as kernels of one stream, its messages as words
- * that streams wait for
+ * gpu_plan.c - any plan on device memory: steps are kernels of one stream, messages are signal
+ * words that streams wait for
  *
- * Called by gpu_call.c where the user named an algorithm that is not what the kernels do by themselves.
- * gpu_program.c has put the steps in order. The blocks are cut as the host cuts them and every step
- * is the host's expression, so the bits are those of the same plan on the host. What lies in a
- * rank's area for a tile, in places of one tile's bytes: the messages it sends, each with a place
- * of its own; the plan's scratch; the output of a rank that gives none; inputs that are scaled
- * first. A tile is
- *   1  a job that tells peers which call this is, and scales inputs; then all streams meet
- *   2  the steps: await and clear the words of the messages it takes, run, set the word of the
- *      message it sent
- *   3  streams meet again, so that nobody overwrites what others still read
- * No kernel waits, so it makes no difference whether ranks
- * are threads or processes, or share a GPU.
+ * Called by gpu_call.c where the user named an algorithm with another order of operations than the
+ * kernels have. gpu_program.c has put the steps in order. Blocks are cut as on the host and every
+ * step computes the host's expression, so the bits are those of the same plan on the host. For each
+ * tile the IPC buffer of a rank holds, in slots of one tile's bytes: the messages that the rank
+ * sends, a slot each; the plan's scratch; the output of a rank that returns none; inputs that are
+ * scaled first. A tile runs in three phases:
+ *   1  a job posts the signature of the call to the peers, another scales inputs; stream barrier
+ *   2  the steps: wait for and clear the signal words of the received messages, run the kernel, set
+ *      the signal word of the message that was sent
+ *   3  stream barrier, so that no rank overwrites bytes that others still read
+ * No kernel waits, so ranks may be threads or processes and may share a GPU.
  */
 #include <stdlib.h>
 
 #include "gpu/gpu_call.h"
 
-#define MOST_OPS 48                    /* that wait to be put on the stream as one */
+#define MAX_OPS 48                     /* signal operations in a batch */
 #define POOL_BYTES (TT_DEV_STAGED_BYTES + TT_DEV_RESULT_BYTES)
 
-struct walk {
+struct plan_walk {
 	const struct tt_gpu_program *program;
 	const struct tt_plan *plan;
 	const struct tt_request *request;
 	struct tt_gpu *d;
 	tt_custream stream;
-	struct tt_dev_job base;                /* as tt_gpu_job makes it */
+	struct tt_dev_job base;                /* the result of tt_gpu_job */
 	struct tt_binding b;
 	uint32_t tile;
-	bool own_out, own_in;                  /* out, in lie in the area */
+	bool own_out, own_in;                  /* out, in lie in the IPC buffer */
 	unsigned nops;
-	struct tt_cumemop op[MOST_OPS + 4];
+	struct tt_cumemop op[MAX_OPS + 4];
 };
 
-/* Does it need the plan, or do kernels sum in the same order anyway? 0 | 1 */
+/* Kernels sum in the order of one-shot and two-shot already, so these need no plan. */
 bool tt_gpu_plan_takes(const struct tt_request *r)
 {
 	const char *name = r->comm->algo;
-	const struct tt_algorithm *a = tt_plan_is_free(name, r->collective)
+	const struct tt_algorithm *a = tt_plan_is_auto(name, r->collective)
 					       ? NULL
 					       : tt_algorithm_look(r->collective, name);
 
@@ -48,15 +47,15 @@ bool tt_gpu_plan_takes(const struct tt_request *r)
 		     (strcmp(a->name, "one-shot") && strcmp(a->name, "two-shot")));
 }
 
-static void free_programs(struct tt_gpu_program *first)
+void tt_gpu_programs_free(struct tt_gpu *d)
 {
-	for (struct tt_gpu_program *next; first; first = next) {
-		next = first->next;
-		free(first);
+	for (struct tt_gpu_program *p; (p = d->programs);) {
+		d->programs = p->next;
+		free(p);
 	}
 }
 
-int tt_gpu_plan_keep(const struct tt_request *r, const struct tt_gpu_program **ret_program)
+int tt_gpu_plan_program(const struct tt_request *r, const struct tt_gpu_program **ret_program)
 {
 	struct tt_gpu *d = r->comm->gpu;
 	struct tt_gpu_program *p;
@@ -66,70 +65,70 @@ int tt_gpu_plan_keep(const struct tt_request *r, const struct tt_gpu_program **r
 
 	if (rc)
 		return rc;
-	for (p = d->programs; p && p->kept != m->kept; p = p->next)
+	for (p = d->programs; p && p->cached != m->kept; p = p->next)
 		;
 	if (!p) {
-		rc = tt_gpu_program(m->kept, &r->comm->topology, &p);
+		rc = tt_gpu_program_make(m->kept, &r->comm->topology, &p);
 		if (rc)
 			return rc;
 		p->next = d->programs;
 		d->programs = p;
-		d->free_programs = free_programs;
 	}
 	*ret_program = p;
 	return 0;
 }
 
-/* ---- where things are ------------------------------------------------------------------------ */
+/* ---- addresses ------------------------------------------------------------------------------- */
 
-static tt_cuptr place(const struct walk *w, int rank, uint32_t number)
+static tt_cuptr slot(const struct plan_walk *w, int rank, uint32_t number)
 {
-	return w->d->at[rank] + TT_DEV_STAGED_AT + number * w->b.tile_bytes;
+	return w->d->ipc_at[rank] + TT_DEV_STAGED_AT + number * w->b.tile_bytes;
 }
 
-/* The tile of block `index` of one of this rank's buffers */
-static tt_cuptr local(const struct walk *w, enum tt_buf buf, uint32_t index)
+/* Address of the tile of block `index` in one of this rank's buffers */
+static tt_cuptr local(const struct plan_walk *w, enum tt_buf buf, uint32_t index)
 {
 	uint32_t scratch = w->program->sent, out = scratch + w->plan->scratch_blocks,
 		 in = out + (w->own_out ? w->plan->out_blocks : 0);
 	int me = w->request->comm->rank;
 
 	if (buf == TT_SCRATCH)
-		return place(w, me, scratch + index);
+		return slot(w, me, scratch + index);
 	if (buf == TT_OUT && w->own_out)
-		return place(w, me, out + index);
+		return slot(w, me, out + index);
 	if (buf == TT_IN && w->own_in)
-		return place(w, me, in + index);
+		return slot(w, me, in + index);
 	return (uintptr_t)(buf == TT_IN ? w->request->in : w->request->out) + index * w->b.unit +
 	       w->tile * w->b.tile_bytes;
 }
 
-/* Block k of an operand. A message lies in its sender's area. */
-static tt_cuptr address(const struct walk *w, const struct tt_gpu_operand *o, uint32_t k, bool sent)
+/* Address of block k of an operand. A message lies in its sender's IPC buffer. */
+static tt_cuptr address(const struct plan_walk *w, const struct tt_gpu_operand *o, uint32_t k, bool sent)
 {
 	tt_ref ref = o->ref;
 
 	if (tt_ref_buf(ref) == TT_WIRE)
-		return place(w, sent ? w->request->comm->rank : (int)tt_ref_index(ref),
-			     o->place + k);
+		return slot(w, sent ? w->request->comm->rank : (int)tt_ref_index(ref),
+			     o->slot + k);
 	return local(w, tt_ref_buf(ref), tt_ref_index(ref) + k);
 }
 
-/* Bytes of n blocks from `first` on in this tile */
-static uint64_t length(const struct walk *w, uint32_t first, uint32_t n)
+/* Bytes of n blocks from block `first` on, in this tile */
+static uint64_t length(const struct plan_walk *w, uint32_t first, uint32_t n)
 {
 	return tt_binding_length(&w->b, w->plan->rule, w->plan->nblocks, first, n, w->tile);
 }
 
-/* Where a tile is the whole block, blocks lie one behind the other, wherever they are. */
-static uint32_t at_once(const struct walk *w, uint32_t nblocks)
+/* The number of blocks that one kernel can take: where a tile is the whole block, blocks are
+ * adjacent. */
+static uint32_t at_once(const struct plan_walk *w, uint32_t nblocks)
 {
 	return w->b.ntiles == 1 ? nblocks : 1;
 }
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static int flush(struct walk *w)
+static int flush(struct plan_walk *w)
 {
 	unsigned n = w->nops;
 
@@ -137,14 +136,13 @@ static int flush(struct walk *w)
 	return tt_gpu_batch(w->d, n, w->op, w->stream);
 }
 
-static tt_cuptr word_of(const struct walk *w, int rank, uint32_t word)
+static tt_cuptr word_of(const struct plan_walk *w, int rank, uint32_t word)
 {
-	return w->d->at[rank] + offsetof(struct tt_dev_signals, told) + 4 * (uint64_t)word;
+	return w->d->ipc_at[rank] + offsetof(struct tt_dev_signals, message) + 4 * (uint64_t)word;
 }
 
-/* A job on operands instead of ranks: source i in place of rank i's input, dst and `to` as outputs
- * 0 and 1 */
-static struct tt_dev_job job_of(const struct walk *w)
+/* A job on operands instead of ranks: input i is source i; outputs 0 and 1 are dst and `to` */
+static struct tt_dev_job job_of(const struct plan_walk *w)
 {
 	struct tt_dev_job job = w->base;
 
@@ -153,7 +151,7 @@ static struct tt_dev_job job_of(const struct walk *w)
 	return job;
 }
 
-static int run_blocks(struct walk *w, const struct tt_gpu_act *a, uint32_t k, uint64_t bytes)
+static int run_blocks(struct plan_walk *w, const struct tt_gpu_act *a, uint32_t k, uint64_t bytes)
 {
 	struct tt_dev_job job = job_of(w);
 	struct tt_dev_piece *piece = &job.piece[0];
@@ -170,10 +168,10 @@ static int run_blocks(struct walk *w, const struct tt_gpu_act *a, uint32_t k, ui
 		piece->to |= 2;
 	}
 	job.npieces = piece->to != 0;
-	return job.npieces ? tt_gpu_alone(w->request, &job, w->stream) : 0;
+	return job.npieces ? tt_gpu_launch_alone(w->request, &job, w->stream) : 0;
 }
 
-static int run_act(struct walk *w, const struct tt_gpu_act *a)
+static int run_act(struct plan_walk *w, const struct tt_gpu_act *a)
 {
 	uint32_t first = tt_ref_index(a->of), step = at_once(w, a->nblocks);
 	uint64_t all = 0, bytes;
@@ -182,14 +180,14 @@ static int run_act(struct walk *w, const struct tt_gpu_act *a)
 	for (uint32_t k = 0; k < a->nblocks; k += step)
 		all += length(w, first + k, step);
 	if (!all)
-		/* then the message does not exist on the other side either */
+		/* an empty message does not exist on the other side either */
 		return 0;
 	for (int i = 0; i < a->nsrc && !rc; i++) {
 		if (tt_ref_buf(a->src[i].ref) == TT_WIRE)
 			w->nops +=
 				tt_gpu_ops_take(&w->op[w->nops],
 						word_of(w, w->request->comm->rank, a->src[i].word));
-		if (w->nops >= MOST_OPS)
+		if (w->nops >= MAX_OPS)
 			rc = flush(w);
 	}
 	if (!rc)
@@ -205,8 +203,8 @@ static int run_act(struct walk *w, const struct tt_gpu_act *a)
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
 
-/* Inputs times a number, to where the steps look for them */
-static int scale(struct walk *w)
+/* Multiplies the inputs by the scalar into the slots that the steps read. */
+static int scale(struct plan_walk *w)
 {
 	uint32_t step = at_once(w, w->plan->in_blocks);
 	uint64_t bytes;
@@ -222,80 +220,80 @@ static int scale(struct walk *w)
 		job.out[0] = local(w, TT_IN, k);
 		job.piece[0] = (struct tt_dev_piece){ .from = 1, .to = 1, .bytes = bytes };
 		job.npieces = 1;
-		rc = tt_gpu_alone(w->request, &job, w->stream);
+		rc = tt_gpu_launch_alone(w->request, &job, w->stream);
 	}
 	return rc;
 }
 
-/* A job that moves nothing */
-static int say(struct walk *w, uint32_t flags)
+/* A job that moves no bytes: posts or checks the signature, counts begun and ended calls */
+static int mark(struct plan_walk *w, uint32_t flags)
 {
 	struct tt_dev_job job = w->base;
 
 	job.flags = flags;
-	return tt_gpu_alone(w->request, &job, w->stream);
+	return tt_gpu_launch_alone(w->request, &job, w->stream);
 }
 
-/* After the last tile: an average is divided. */
-static int end(struct walk *w)
+/* After the last tile: divides an average. */
+static int finish(struct plan_walk *w)
 {
 	const struct tt_request *r = w->request;
 	struct tt_dev_job job = job_of(w);
 
 	if (!(w->base.flags & TT_DEV_DIVIDES) || w->own_out)
-		return say(w, TT_DEV_ENDS);
+		return mark(w, TT_DEV_ENDS);
 	job.flags = TT_DEV_DIVIDES | TT_DEV_ENDS;
 	job.in[0] = job.out[0] = (uintptr_t)r->out;
 	job.piece[0] = (struct tt_dev_piece){ .from = 1,
 					      .to = 1,
 					      .bytes = r->count * tt_type_bytes(r->type) };
 	job.npieces = 1;
-	return tt_gpu_alone(r, &job, w->stream);
+	return tt_gpu_launch_alone(r, &job, w->stream);
 }
 
-static int run_tile(struct walk *w)
+static int run_tile(struct plan_walk *w)
 {
 	tuttiComm_t c = w->request->comm;
-	int rc = w->tile ? 0 : say(w, TT_DEV_POSTS | TT_DEV_BEGINS);
+	int rc = w->tile ? 0 : mark(w, TT_DEV_POSTS | TT_DEV_BEGINS);
 
 	if (!rc && w->own_in)
 		rc = scale(w);
 	if (!rc)
-		rc = tt_gpu_meet_streams(c, offsetof(struct tt_dev_signals, arrived), w->stream);
+		rc = tt_gpu_stream_barrier(c, offsetof(struct tt_dev_signals, arrived), w->stream);
 	if (!rc && !w->tile)
-		rc = say(w, TT_DEV_CHECKS);
+		rc = mark(w, TT_DEV_CHECKS);
 	for (uint32_t i = 0; i < w->program->nacts && !rc; i++)
 		rc = run_act(w, &w->program->acts[i]);
 	if (!rc)
 		rc = flush(w);
 	if (!rc && w->tile + 1 == w->b.ntiles)
-		rc = end(w);
-	return rc ? rc : tt_gpu_meet_streams(c, offsetof(struct tt_dev_signals, left), w->stream);
+		rc = finish(w);
+	return rc ? rc : tt_gpu_stream_barrier(c, offsetof(struct tt_dev_signals, finished), w->stream);
 }
 
-/* How many places the rank with the most needs: equal on all ranks, as is what follows from it. */
-static uint32_t places(const struct walk *w)
+/* Slots of the rank that needs most: equal on all ranks, so all ranks cut equal tiles. */
+static uint32_t slots(const struct plan_walk *w)
 {
 	bool out = w->request->collective == TT_REDUCE;
 
-	return w->program->places + (out ? w->plan->out_blocks : 0) +
+	return w->program->slots + (out ? w->plan->out_blocks : 0) +
 	       (w->own_in ? w->plan->in_blocks : 0);
 }
 
-int tt_gpu_plan(const struct tt_gpu_call *call, const struct tt_gpu_program *program,
+int tt_gpu_run_plan(const struct tt_gpu_call *call, const struct tt_gpu_program *program,
 		const struct tt_dev_job *job, tt_custream stream)
 {
 	const struct tt_request *r = call->request;
-	const struct tt_placement_facts paths = { .nranks = r->comm->nranks };
-	struct walk w = { .program = program, .plan = program->kept->plan, .request = r,
+	const struct tt_connectivity paths = { .nranks = r->comm->nranks };
+	struct plan_walk w = { .program = program, .plan = program->cached->plan, .request = r,
 			  .d = r->comm->gpu, .stream = stream, .base = *job };
-	uint64_t bytes = r->count * tt_type_bytes(r->type), most;
+	uint64_t bytes = r->count * tt_type_bytes(r->type), limit;
 	int rc = 0;
 
 	w.own_in = job->flags & TT_DEV_SCALES;
 	w.own_out = r->collective == TT_REDUCE && r->root != r->comm->rank;
-	most = places(&w) ? POOL_BYTES / places(&w) / 128 * 128 : POOL_BYTES;
-	tt_plan_bind(w.plan, &paths, most, bytes, &w.b);
+	limit = slots(&w) ? POOL_BYTES / slots(&w) / 128 * 128 : POOL_BYTES;
+	tt_plan_bind(w.plan, &paths, limit, bytes, &w.b);
 	for (; w.tile < w.b.ntiles && bytes && !rc; w.tile++)
 		rc = run_tile(&w);
 	return rc;

@@ -1,41 +1,41 @@
 /*
- * gpu_program.c - a plan in an order in which streams can run it
+ * gpu_program.c - put the steps of a plan in an order in which streams can run them
  *
- * Called by gpu_plan.c. A plan's lanes advance independently, a stream runs one thing
- * after the other. So every rank plays the plans of all ranks through, each in the same
- * way, and writes its own steps down as they come: a step is played when what it waits
- * for has been played, hence no stream can wait for a step that lies behind one that
- * waits for it. In the same way all ranks come to know where each message lies: it has
- * a place of its own in its sender's area, and a word of its own on its receiver's
- * desk, so that nothing needs to be given back before the whole plan is through.
+ * Called by gpu_plan.c. The lanes of a plan advance independently, but a stream runs its operations
+ * one after the other. So every rank simulates the plans of all ranks, all in the same order, and
+ * records its own steps as they are played. A step is played after all steps that it depends on,
+ * hence no stream waits for a step that is queued behind the waiting one: streams cannot deadlock.
+ * The simulation also gives all ranks the same address of each message: a slot in its sender's IPC
+ * buffer and a signal word in its receiver's. Each message has its own slot and word, so neither is
+ * reused before the whole plan has run.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "verify/walk.h"
+#include "plan/plan.h"
 #include "gpu/gpu_call.h"
 
-struct message { uint8_t from, to, lane; bool taken; uint32_t place, word; };
+struct program_message { uint8_t from, to, lane; bool taken; uint32_t slot, word; };
 
-struct player {
+struct plan_player {
 	int n, me;
 	struct tt_plan *plan[TT_DEV_RANKS];
 	uint32_t at[TT_DEV_RANKS][TT_MAX_LANES];
-	uint32_t places[TT_DEV_RANKS], words[TT_DEV_RANKS];      /* given out so far */
-	struct message *messages;
+	uint32_t slots[TT_DEV_RANKS], words[TT_DEV_RANKS];       /* allocated so far */
+	struct program_message *messages;
 	uint32_t count, untaken;               /* messages before `untaken` are all taken */
 	struct tt_gpu_program *program;
 };
 
-/* The next message that this lane of `to` takes from `from`,
- * behind `skip` others; NULL: it was not sent yet. */
-static struct message *next_of(struct player *p, uint32_t from, uint32_t to, uint32_t lane,
+/* The next message that this lane of `to` receives from `from`, after `skip` others; NULL: not sent
+ * yet. */
+static struct program_message *next_of(struct plan_player *p, uint32_t from, uint32_t to, uint32_t lane,
 			       uint32_t skip)
 {
 	while (p->untaken < p->count && p->messages[p->untaken].taken)
 		p->untaken++;
 	for (uint32_t i = p->untaken; i < p->count; i++) {
-		struct message *m = &p->messages[i];
+		struct program_message *m = &p->messages[i];
 
 		if (!m->taken && m->from == from && m->to == to && m->lane == lane && skip-- == 0)
 			return m;
@@ -43,7 +43,7 @@ static struct message *next_of(struct player *p, uint32_t from, uint32_t to, uin
 	return NULL;
 }
 
-/* How many sources before this one are messages of the same rank? */
+/* The number of earlier sources of the step that are messages of the same rank */
 static uint32_t earlier(const struct tt_step *s, int source)
 {
 	uint32_t count = 0;
@@ -53,7 +53,7 @@ static uint32_t earlier(const struct tt_step *s, int source)
 	return count;
 }
 
-static bool may_play(struct player *p, uint32_t r, uint32_t lane, const struct tt_step *s)
+static bool may_play(struct plan_player *p, uint32_t r, uint32_t lane, const struct tt_step *s)
 {
 	if (s->wait_lane != TT_NO_LANE && p->at[r][s->wait_lane] <= s->wait_step)
 		return false;
@@ -66,25 +66,25 @@ static bool may_play(struct player *p, uint32_t r, uint32_t lane, const struct t
 	return true;
 }
 
-static struct tt_gpu_operand operand(tt_ref ref, const struct message *m)
+static struct tt_gpu_operand operand(tt_ref ref, const struct program_message *m)
 {
 	return (struct tt_gpu_operand){ .ref = ref,
-					.place = m ? m->place : 0,
+					.slot = m ? m->slot : 0,
 					.word = m ? m->word : 0 };
 }
 
-static struct message *send(struct player *p, uint32_t r, uint32_t lane, const struct tt_step *s)
+static struct program_message *send(struct plan_player *p, uint32_t r, uint32_t lane, const struct tt_step *s)
 {
 	uint32_t to = tt_ref_index(s->to);
-	struct message *m = &p->messages[p->count++];
+	struct program_message *m = &p->messages[p->count++];
 
-	*m = (struct message){ .from = (uint8_t)r, .to = (uint8_t)to, .lane = (uint8_t)lane,
-			       .place = p->places[r], .word = p->words[to]++ };
-	p->places[r] += s->nblocks;
+	*m = (struct program_message){ .from = (uint8_t)r, .to = (uint8_t)to, .lane = (uint8_t)lane,
+			       .slot = p->slots[r], .word = p->words[to]++ };
+	p->slots[r] += s->nblocks;
 	return m;
 }
 
-static void play(struct player *p, uint32_t r, uint32_t lane, const struct tt_step *s)
+static void play(struct plan_player *p, uint32_t r, uint32_t lane, const struct tt_step *s)
 {
 	struct tt_gpu_act act = { .combines = s->op == TT_COMBINE, .nsrc = s->nsrc,
 				  .nblocks = s->nblocks, .dst = s->dst,
@@ -94,7 +94,7 @@ static void play(struct player *p, uint32_t r, uint32_t lane, const struct tt_st
 		return;
 	for (int i = 0; i < s->nsrc; i++) {
 		tt_ref ref = tt_step_source(s, i);
-		struct message *m =
+		struct program_message *m =
 			tt_ref_is_wire(ref) ? next_of(p, tt_ref_index(ref), r, lane, 0) : NULL;
 
 		if (m)
@@ -108,8 +108,8 @@ static void play(struct player *p, uint32_t r, uint32_t lane, const struct tt_st
 		p->program->acts[p->program->nacts++] = act;
 }
 
-/* Each lane of each rank a step, if it can. Returns whether any could. */
-static bool round_of(struct player *p)
+/* Plays one step of each lane of each rank that can advance. Returns whether any could. */
+static bool play_round(struct plan_player *p)
 {
 	bool any = false;
 
@@ -127,63 +127,63 @@ static bool round_of(struct player *p)
 	return any;
 }
 
-static int build_plans(struct player *p, const struct tt_cached_plan *kept,
+static int build_plans(struct plan_player *p, const struct tt_cached_plan *cached,
 		       const struct tt_topology *topology)
 {
 	uint32_t steps = 1;
 	int rc;
 
 	for (int r = 0; r < p->n; r++) {
-		struct tt_shape shape = { .collective = kept->plan->collective, .nranks = p->n,
-					  .rank = r, .root = kept->root, .topology = topology };
+		struct tt_shape shape = { .collective = cached->plan->collective, .nranks = p->n,
+					  .rank = r, .root = cached->root, .topology = topology };
 
-		rc = tt_plan_build(kept->algorithm, kept->plan->algorithm, &shape, &p->plan[r]);
+		rc = tt_plan_build(cached->algorithm, cached->plan->algorithm, &shape, &p->plan[r]);
 		if (rc)
 			return rc;
 		steps += p->plan[r]->nsteps;
 	}
 	p->messages = malloc(steps * sizeof(*p->messages));
 	p->program =
-		calloc(1, sizeof(*p->program) + kept->plan->nsteps * sizeof(p->program->acts[0]));
+		calloc(1, sizeof(*p->program) + cached->plan->nsteps * sizeof(p->program->acts[0]));
 	return p->messages && p->program
 		       ? 0
 		       : tt_fail(TT_SYSTEM, "rank %d: no memory for a program of %u steps", p->me,
-				 kept->plan->nsteps);
+				 cached->plan->nsteps);
 }
 
-static int finish(struct player *p, const struct tt_cached_plan *kept)
+static int finish(struct plan_player *p, const struct tt_cached_plan *cached)
 {
 	for (int r = 0; r < p->n; r++) {
-		uint32_t needs = p->places[r] + p->plan[r]->scratch_blocks;
+		uint32_t needs = p->slots[r] + p->plan[r]->scratch_blocks;
 
 		for (uint32_t lane = 0; lane < p->plan[r]->nlanes; lane++)
 			if (p->at[r][lane] < p->plan[r]->lanes[lane].nsteps)
 				return tt_fail(TT_INTERNAL,
-					"rank %d: rank %d's part of %s stands still at step %u of lane %u",
-					p->me, r, kept->plan->algorithm, p->at[r][lane], lane);
+					"rank %d: rank %d's plan of %s deadlocks at step %u of lane %u",
+					p->me, r, cached->plan->algorithm, p->at[r][lane], lane);
 		if (p->words[r] > TT_DEV_WORDS)
 			return tt_fail(TT_USAGE,
-				"rank %d: %s has %u messages for rank %d; on device memory %d are possible: "
-				"choose another algorithm", p->me, kept->plan->algorithm,
+				"rank %d: %s has %u messages for rank %d; device memory has room for %d: "
+				"choose another algorithm", p->me, cached->plan->algorithm,
 				p->words[r], r, TT_DEV_WORDS);
-		if (needs > p->program->places)
-			p->program->places = needs;
+		if (needs > p->program->slots)
+			p->program->slots = needs;
 	}
-	p->program->sent = p->places[p->me];
-	p->program->kept = kept;
+	p->program->sent = p->slots[p->me];
+	p->program->cached = cached;
 	return 0;
 }
 
-int tt_gpu_program(const struct tt_cached_plan *kept, const struct tt_topology *topology,
+int tt_gpu_program_make(const struct tt_cached_plan *cached, const struct tt_topology *topology,
 		   struct tt_gpu_program **ret_program)
 {
-	struct player p = { .n = kept->plan->nranks, .me = kept->plan->rank };
-	int rc = build_plans(&p, kept, topology);
+	struct plan_player p = { .n = cached->plan->nranks, .me = cached->plan->rank };
+	int rc = build_plans(&p, cached, topology);
 
-	while (!rc && round_of(&p))
+	while (!rc && play_round(&p))
 		;
 	if (!rc)
-		rc = finish(&p, kept);
+		rc = finish(&p, cached);
 	for (int r = 0; r < p.n; r++)
 		tt_plan_free(p.plan[r]);
 	free(p.messages);

@@ -1,17 +1,19 @@
 /*
- * gpu_staging.c - calls of a CUDA stream by the host's way: copied to pinned memory, run by a thread,
- * copied back
+ * gpu_staging.c - staged calls: device memory is copied to pinned host memory, the call runs on the
+ * host, the result is copied back
  *
- * Called by gpu_call.c for what has no kernels: sends and receives, ranks on several hosts, more ranks
- * than kernels take, ranks without a GPU beside ranks with one, host memory on a CUDA stream. What
- * lies on the stream for a batch of calls:
- *   copies of small inputs to the stage; a host function that hands the batch to the device's
- *   worker, a host stream; a wait for the word that the worker writes when the batch is done, and
- *   that the stream sets back; copies of small outputs from it
- * What is large is copied by streams of the worker's while the call runs (gpu_pipeline.c). The stage is
- * tuttiMemAlloc's memory, so peers on the host read it where it is. A batch draws its turn when it
- * is enqueued; one in a graph draws it at each replay. A stage is used again when the stream has
- * left it; one in a graph belongs to the graph.
+ * Called by gpu_call.c for calls without kernels: sends and receives, ranks on several hosts, more
+ * ranks than kernels take, communicators in which only some ranks have a GPU, host memory on a CUDA
+ * stream. A batch of calls puts on the user's stream, in this order:
+ *   copies of small inputs to the staging buffer
+ *   a host function that hands the batch to the device's host stream
+ *   a wait for the done flag, which the host stream sets after the batch, and a reset of the flag
+ *   copies of small outputs from the staging buffer
+ * Large inputs and outputs are copied by copies_in and copies_out while the call runs
+ * (gpu_pipeline.c). The staging buffer is memory of tuttiMemAlloc, so peers on the host read it in
+ * place. A batch draws its tickets when it is enqueued; a batch in a graph draws them at each
+ * replay. A staging buffer is reused once the stream has passed the batch; a buffer of a graph
+ * belongs to the graph for good.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,111 +21,112 @@
 #include "mem/memory.h"
 #include "gpu/gpu_call.h"
 
-#define LARGE_BYTES (1u << 20)         /* a buffer that is worth several copies */
-/* from the flag to the words of gates, one a call, before the buffers of a stage */
+#define LARGE_BYTES (1u << 20)         /* buffers from this size on are copied by a pipeline */
+/* distance of the words at the start of a staging buffer: the done flag, then a word for each
+ * call's pipeline */
 #define WORD_BYTES 64
-#define MOST_STAGES 8                  /* that wait to be used again */
+#define MAX_FREE_BUFFERS 8             /* unused staging buffers that are kept */
 
-struct tt_staged {
-	struct tt_staged *next;
+struct tt_staging_buffer {
+	struct tt_staging_buffer *next;
 	struct tt_gpu *d;
-	char *memory;                          /* its first word is the flag */
-	tt_cuptr flag;
+	char *memory;                          /* the first word is the done flag */
+	tt_cuptr flag;                         /* the done flag as the device sees it */
 	size_t bytes;
-	tt_cuevent left;                       /* the stream has */
-	bool captured;
-	struct tt_batch *batch;                /* drawn; NULL: of a graph, then these: */
-	struct tt_request *requests;
-	struct tt_pipeline *gates;                 /* one a request, some in use */
-	struct tt_gdr *straights;         /* so are these */
+	tt_cuevent passed;                     /* the stream has passed the batch */
+	bool captured;                         /* the buffer belongs to a graph */
+	struct tt_batch *batch;                /* with tickets; NULL: submitted, or of a graph */
+	struct tt_request *requests;           /* [n] of the batch, with staged addresses */
+	struct tt_pipeline *pipelines;         /* [n], used by requests with large buffers */
+	struct tt_gdr *gdrs;                   /* [n], used by requests with GPUDirect RDMA */
 	size_t n;
 };
 
-static void let_stream_go(struct tt_staged *s)
+static void release_stream(struct tt_staging_buffer *s)
 {
 	__atomic_store_n((uint32_t *)s->memory, 1, __ATOMIC_RELEASE);
 }
 
 static int await_copies(struct tt_gpu *d)
 {
-	int mode = tt_gpu_enter(d->ctx), rc = d->cu->stream_synchronize(d->copies_in),
+	int mode = tt_cuda_enter(d->ctx), rc = d->cu->stream_synchronize(d->copies_in),
 	    out = d->cu->stream_synchronize(d->copies_out);
 
-	tt_gpu_leave(d->ctx, mode);
+	tt_cuda_leave(d->ctx, mode);
 	rc = rc ? rc : out;
 	return rc ? tt_cuda_fail(rc, "rank %d: wait for copies of a call from and to device %d",
 				 d->comm->rank, d->device)
 		  : 0;
 }
 
-/* Also of a batch that failed, which the communicator knows: copies to the stage may still be under
- * way. What failed besides is this thread's last sentence. */
-static void done(void *arg, int rc)
+/* The batch has run. Also a failed batch, whose error the communicator has already, may have copies
+ * in flight to the staging buffer. A failure of the copies is this thread's last error. */
+static void batch_done(void *arg, int rc)
 {
-	struct tt_staged *s = arg;
+	struct tt_staging_buffer *s = arg;
 	tuttiComm_t c = s->d->comm;
 	bool failed = await_copies(s->d) != 0;
 
 	(void)rc;
 	for (size_t i = 0; i < s->n; i++)
-		failed |= s->gates[i].failed || s->straights[i].failed, free(s->straights[i].host);
+		failed |= s->pipelines[i].failed || s->gdrs[i].failed, free(s->gdrs[i].host);
 	if (failed) {
 		tt_control_raise(c->ctl, TT_CUDA, c->rank, tt_error_text());
 		tt_comm_failed(c, TT_CUDA);
 	}
-	let_stream_go(s);
+	release_stream(s);
 }
 
-/* On a thread of the driver: no call of CUDA's is allowed here. */
-static void go(void *arg)
+/* Thread: the driver's, which must not call CUDA. */
+static void submit(void *arg)
 {
-	struct tt_staged *s = arg;
+	struct tt_staging_buffer *s = arg;
 	struct tt_batch *b = s->batch ? s->batch : tt_batch_draw(s->requests, s->n);
 
 	s->batch = NULL;
 	if (!b) {
 		tt_comm_failed(s->d->comm, TT_SYSTEM);
-		let_stream_go(s);
+		release_stream(s);
 		return;
 	}
-	b->done = done;
+	b->done = batch_done;
 	b->done_arg = s;
-	tt_stream_push(s->d->worker, b);
+	tt_stream_push(s->d->host_stream, b);
 }
 
-/* ---- stages ---------------------------------------------------------------------------------- */
+/* ---- staging buffers ------------------------------------------------------------------------- */
 
-static void free_stage(struct tt_staged *s)
+static void free_buffer(struct tt_staging_buffer *s)
 {
-	if (s->left)
-		s->d->cu->event_destroy(s->left);
+	if (s->passed)
+		s->d->cu->event_destroy(s->passed);
 	if (s->memory) {
 		s->d->cu->host_unregister(s->memory);
 		tt_memory_free(s->memory);
 	}
 	free(s->requests);
-	free(s->gates);
-	free(s->straights);
+	free(s->pipelines);
+	free(s->gdrs);
 	free(s);
 }
 
-static void free_stages(struct tt_staged *s)
+static void free_buffers(struct tt_staging_buffer *s)
 {
-	for (struct tt_staged *next; s; s = next) {
+	for (struct tt_staging_buffer *next; s; s = next) {
 		next = s->next;
-		free_stage(s);
+		free_buffer(s);
 	}
 }
 
-static int make_stage(struct tt_gpu *d, size_t bytes, struct tt_staged **ret)
+static int make_buffer(struct tt_gpu *d, size_t bytes, struct tt_staging_buffer **ret)
 {
-	struct tt_staged *s = calloc(1, sizeof(*s));
+	struct tt_staging_buffer *s = calloc(1, sizeof(*s));
 	void *p = NULL;
 	int rc;
 
 	if (!s || tt_memory_alloc(bytes, &p)) {
 		free(s);
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a stage of %zu bytes",
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a staging buffer of %zu bytes",
 			       d->comm->rank, bytes);
 	}
 	s->d = d;
@@ -132,21 +135,21 @@ static int make_stage(struct tt_gpu *d, size_t bytes, struct tt_staged **ret)
 	if (rc) {
 		tt_memory_free(p);
 		free(s);
-		return tt_cuda_fail(rc, "rank %d: pin a stage of %zu bytes", d->comm->rank, bytes);
+		return tt_cuda_fail(rc, "rank %d: pin a staging buffer of %zu bytes", d->comm->rank, bytes);
 	}
 	s->memory = p;
 	if ((rc = d->cu->host_device_ptr(&s->flag, p, 0)) ||
-	    (rc = d->cu->event_create(&s->left, TT_CU_EVENT_UNTIMED))) {
-		s->next = d->too_small;        /* to be freed at the end, see take_stage */
+	    (rc = d->cu->event_create(&s->passed, TT_CU_EVENT_UNTIMED))) {
+		s->next = d->too_small;        /* freed at close, see take_buffer */
 		d->too_small = s;
-		return tt_cuda_fail(rc, "rank %d: a stage of %zu bytes", d->comm->rank, bytes);
+		return tt_cuda_fail(rc, "rank %d: a staging buffer of %zu bytes", d->comm->rank, bytes);
 	}
 	atomic_fetch_add(&d->comm->allocations, 1);
 	*ret = s;
 	return 0;
 }
 
-/* Up to a quarter more, so that stages which grow with the calls are few. */
+/* Rounds up by at most a quarter, so that growing calls make few staging buffers. */
 static size_t rounded(size_t bytes)
 {
 	size_t step = 16u << 10;
@@ -156,25 +159,26 @@ static size_t rounded(size_t bytes)
 	return (bytes + step - 1) / step * step;
 }
 
-/* One that is free and large enough; else the newest of the free ones makes room for a new one when
- * there are many. It is not freed before the end, since CUDA waits for all of a device then, also
- * for peers' streams which wait for this call. */
-static int take_stage(struct tt_gpu *d, size_t bytes, bool capturing, struct tt_staged **ret)
+/* Takes an unused staging buffer that is large enough. If none is, a new buffer is made, and if
+ * MAX_FREE_BUFFERS are unused, the last one found is retired. A retired buffer is not freed before
+ * close, since CUDA then waits for all work of a device, also for peers' streams, which may wait
+ * for this call. */
+static int take_buffer(struct tt_gpu *d, size_t bytes, bool capturing, struct tt_staging_buffer **ret)
 {
-	struct tt_staged **at, *s = NULL, **spare = NULL;
+	struct tt_staging_buffer **at, *s = NULL, **unused = NULL;
 	int rc, count = 0;
 
-	for (at = &d->staged; !capturing && (s = *at); at = &s->next) {
-		if (s->captured || d->cu->event_query(s->left))
+	for (at = &d->staging; !capturing && (s = *at); at = &s->next) {
+		if (s->captured || d->cu->event_query(s->passed))
 			continue;
 		count++;
-		spare = at;
+		unused = at;
 		if (s->bytes >= bytes)
 			break;
 	}
-	if (!capturing && spare && ((*spare)->bytes >= bytes || count >= MOST_STAGES)) {
-		s = *spare;
-		*spare = s->next;
+	if (!capturing && unused && ((*unused)->bytes >= bytes || count >= MAX_FREE_BUFFERS)) {
+		s = *unused;
+		*unused = s->next;
 		if (s->bytes >= bytes) {
 			*ret = s;
 			return 0;
@@ -182,7 +186,7 @@ static int take_stage(struct tt_gpu *d, size_t bytes, bool capturing, struct tt_
 		s->next = d->too_small;
 		d->too_small = s;
 	}
-	rc = make_stage(d, capturing ? bytes : rounded(bytes), &s);
+	rc = make_buffer(d, capturing ? bytes : rounded(bytes), &s);
 	if (rc)
 		return rc;
 	s->captured = capturing;
@@ -192,12 +196,12 @@ static int take_stage(struct tt_gpu *d, size_t bytes, bool capturing, struct tt_
 
 /* ---- a batch --------------------------------------------------------------------------------- */
 
-static size_t lines(size_t bytes)
+static size_t whole_lines(size_t bytes)
 {
 	return (bytes + 127) / 128 * 128;
 }
 
-/* Which buffers are staged */
+/* Is the buffer copied to or from the staging buffer? */
 static bool stages_in(const struct tt_gpu_call *c)
 {
 	return c->in_device && !c->gdr;
@@ -208,20 +212,20 @@ static bool stages_out(const struct tt_gpu_call *c)
 	return c->out_device && !c->gdr;
 }
 
-static size_t stage_bytes(const struct tt_gpu_call *calls, size_t n)
+static size_t buffer_bytes(const struct tt_gpu_call *calls, size_t n)
 {
 	size_t bytes = (n + 1) * WORD_BYTES;
 
 	for (size_t i = 0; i < n; i++)
-		bytes += (stages_in(&calls[i]) ? lines(calls[i].in_bytes) : 0) +
-			 (stages_out(&calls[i]) ? lines(calls[i].out_bytes) : 0);
+		bytes += (stages_in(&calls[i]) ? whole_lines(calls[i].in_bytes) : 0) +
+			 (stages_out(&calls[i]) ? whole_lines(calls[i].out_bytes) : 0);
 	return bytes;
 }
 
-/* What gpu_pipeline.c copies while the request runs; what is small lies on the user's stream. */
-static void set_gate(struct tt_staged *s, size_t i, const struct tt_gpu_call *c)
+/* Gives a request with large buffers a pipeline (gpu_pipeline.c). */
+static void set_pipeline(struct tt_staging_buffer *s, size_t i, const struct tt_gpu_call *c)
 {
-	struct tt_pipeline *g = &s->gates[i];
+	struct tt_pipeline *g = &s->pipelines[i];
 	size_t at = (i + 1) * WORD_BYTES;
 
 	*g = (struct tt_pipeline){ .d = s->d, .stage_in = (char *)(uintptr_t)s->requests[i].in,
@@ -241,9 +245,9 @@ static bool is_large(const struct tt_gpu_call *c)
 	       (stages_out(c) && c->out_bytes >= LARGE_BYTES);
 }
 
-static void set_straight(struct tt_staged *s, size_t i, const struct tt_gpu_call *c)
+static void set_gdr(struct tt_staging_buffer *s, size_t i, const struct tt_gpu_call *c)
 {
-	struct tt_gdr *x = &s->straights[i];
+	struct tt_gdr *x = &s->gdrs[i];
 
 	*x = (struct tt_gdr){ .d = s->d };
 	if (c->in_device) {
@@ -257,8 +261,9 @@ static void set_straight(struct tt_staged *s, size_t i, const struct tt_gpu_call
 	s->requests[i].gdr = x;
 }
 
-/* The requests with stages in the place of device memory, and the copies to them */
-static int copy_in(struct tt_staged *s, const struct tt_gpu_call *calls, size_t n,
+/* Makes the requests, with staged addresses in place of device memory, and enqueues the copies of
+ * small inputs. */
+static int copy_in(struct tt_staging_buffer *s, const struct tt_gpu_call *calls, size_t n,
 		   struct tt_request *requests, tt_custream stream)
 {
 	char *p = s->memory + (n + 1) * WORD_BYTES;
@@ -268,25 +273,25 @@ static int copy_in(struct tt_staged *s, const struct tt_gpu_call *calls, size_t 
 		requests[i] = *calls[i].request;
 		requests[i].stream = NULL;
 		if (calls[i].gdr)
-			set_straight(s, i, &calls[i]);
+			set_gdr(s, i, &calls[i]);
 		if (stages_in(&calls[i])) {
 			if (!is_large(&calls[i]))
 				rc = s->d->cu->dtoh_async(p, (uintptr_t)requests[i].in,
 							  calls[i].in_bytes, stream);
 			requests[i].in = p;
-			p += lines(calls[i].in_bytes);
+			p += whole_lines(calls[i].in_bytes);
 		}
 		if (stages_out(&calls[i])) {
 			requests[i].out = p;
-			p += lines(calls[i].out_bytes);
+			p += whole_lines(calls[i].out_bytes);
 		}
 		if (is_large(&calls[i]))
-			set_gate(s, i, &calls[i]);
+			set_pipeline(s, i, &calls[i]);
 	}
 	return rc;
 }
 
-static int copy_out(struct tt_staged *s, const struct tt_gpu_call *calls, size_t n,
+static int copy_out(struct tt_staging_buffer *s, const struct tt_gpu_call *calls, size_t n,
 		    const struct tt_request *requests, tt_custream stream)
 {
 	int rc = 0;
@@ -298,7 +303,7 @@ static int copy_out(struct tt_staged *s, const struct tt_gpu_call *calls, size_t
 	return rc;
 }
 
-static int put_batch(struct tt_staged *s, const struct tt_gpu_call *calls, size_t n,
+static int enqueue_batch(struct tt_staging_buffer *s, const struct tt_gpu_call *calls, size_t n,
 		     tt_custream stream)
 {
 	struct tt_cumemop wait[] = {
@@ -311,8 +316,8 @@ static int put_batch(struct tt_staged *s, const struct tt_gpu_call *calls, size_
 
 	if (!rc && !s->captured && !(s->batch = tt_batch_draw(s->requests, n)))
 		return TT_SYSTEM;
-	if (!rc && (rc = cu->host_func(stream, go, s)) && s->batch) {
-		tt_batch_run(s->batch);                /* its turn must not stay with it */
+	if (!rc && (rc = cu->host_func(stream, submit, s)) && s->batch) {
+		tt_batch_run(s->batch);                /* the batch must release its tickets */
 		s->batch = NULL;
 	}
 	if (!rc)
@@ -323,35 +328,36 @@ static int put_batch(struct tt_staged *s, const struct tt_gpu_call *calls, size_
 		  : 0;
 }
 
-/* The stream has left the stage behind whatever came to lie on it, also of a call that failed. */
-static int put_on_stream(struct tt_staged *s, const struct tt_gpu_call *calls, size_t n,
+/* The event is recorded also after a batch that failed, which may have put work on the stream. */
+static int enqueue(struct tt_staging_buffer *s, const struct tt_gpu_call *calls, size_t n,
 			 tt_custream stream)
 {
-	int rc = put_batch(s, calls, n, stream),
-	    failed = s->captured ? 0 : s->d->cu->event_record(s->left, stream);
+	int rc = enqueue_batch(s, calls, n, stream),
+	    failed = s->captured ? 0 : s->d->cu->event_record(s->passed, stream);
 
 	if (failed && !rc)
 		rc = tt_cuda_fail(failed, "rank %d: record an event", s->d->comm->rank);
 	return rc;
 }
 
-/* After a failure of the device, CUDA does not call what was put on streams: what has a turn there
- * would keep all behind it waiting. */
-static void give_turns(struct tt_gpu *d, int rc)
+/* After a failure of the device, CUDA does not call host functions that are on streams: the tickets
+ * of their batches would block all later calls. */
+void tt_gpu_release_tickets(struct tt_gpu *d, int driver_code)
 {
 	tuttiComm_t c = d->comm;
-	struct tt_staged *oldest;
+	struct tt_staging_buffer *oldest;
+	int rc;
 
-	if (!d->staged)
+	if (!d->staging)
 		return;
-	rc = tt_cuda_fail(rc, "rank %d: a call that was staged on device %d", c->rank, d->device);
+	rc = tt_cuda_fail(driver_code, "rank %d: a call that was staged on device %d", c->rank, d->device);
 	tt_control_raise(c->ctl, rc, c->rank, tt_error_text());
 	tt_comm_failed(c, rc);
 	do {
 		struct tt_batch *b;
 
 		oldest = NULL;
-		for (struct tt_staged *s = d->staged; s; s = s->next)
+		for (struct tt_staging_buffer *s = d->staging; s; s = s->next)
 			oldest = s->batch ? s : oldest;
 		if (oldest) {
 			b = oldest->batch;
@@ -361,57 +367,54 @@ static void give_turns(struct tt_gpu *d, int rc)
 	} while (oldest);
 }
 
-/* When the communicator goes: nothing of it is under way
- * any more but what its graphs may still do. */
-static void close_stages(struct tt_gpu *d)
+/* The communicator is being closed: only replays of its graphs may still be in flight. */
+void tt_gpu_staging_close(struct tt_gpu *d)
 {
-	for (struct tt_staged *s = d->staged; s; s = s->next)
+	for (struct tt_staging_buffer *s = d->staging; s; s = s->next)
 		if (!s->captured)
-			d->cu->event_synchronize(s->left);
-	if (d->worker)
-		tt_stream_destroy(d->worker);          /* runs what it still has, into the stages */
-	d->worker = NULL;
-	free_stages(d->staged);
-	free_stages(d->too_small);
-	d->staged = d->too_small = NULL;
+			d->cu->event_synchronize(s->passed);
+	if (d->host_stream)
+		tt_stream_destroy(d->host_stream);     /* runs the remaining batches */
+	d->host_stream = NULL;
+	free_buffers(d->staging);
+	free_buffers(d->too_small);
+	d->staging = d->too_small = NULL;
 	if (d->copies_in)
 		d->cu->stream_destroy(d->copies_in);
 	if (d->copies_out)
 		d->cu->stream_destroy(d->copies_out);
 }
 
-static int open_worker(struct tt_gpu *d)
+static int open_streams(struct tt_gpu *d)
 {
 	int rc;
 
-	d->close_stages = close_stages;
-	d->give_turns = give_turns;
-	if (!d->copies_in && (rc = tt_gpu_stream_before(d->cu, &d->copies_in)))
+	if (!d->copies_in && (rc = tt_gpu_priority_stream(d->cu, &d->copies_in)))
 		return tt_cuda_fail(rc, "rank %d: a stream for copies", d->comm->rank);
-	if (!d->copies_out && (rc = tt_gpu_stream_before(d->cu, &d->copies_out)))
+	if (!d->copies_out && (rc = tt_gpu_priority_stream(d->cu, &d->copies_out)))
 		return tt_cuda_fail(rc, "rank %d: a stream for copies", d->comm->rank);
-	return d->worker ? 0 : tt_stream_create(&d->worker);
+	return d->host_stream ? 0 : tt_stream_create(&d->host_stream);
 }
 
-int tt_gpu_stage(struct tt_gpu *d, const struct tt_gpu_call *calls, size_t n, tt_custream stream,
+int tt_gpu_run_staged(struct tt_gpu *d, const struct tt_gpu_call *calls, size_t n, tt_custream stream,
 		 bool capturing)
 {
-	struct tt_staged *s = NULL;
-	int rc = open_worker(d);
+	struct tt_staging_buffer *s = NULL;
+	int rc = open_streams(d);
 
-	if (rc || (rc = take_stage(d, stage_bytes(calls, n), capturing, &s)))
+	if (rc || (rc = take_buffer(d, buffer_bytes(calls, n), capturing, &s)))
 		return rc;
-	s->next = d->staged;
-	d->staged = s;
-	atomic_fetch_add(&d->staged_bytes, stage_bytes(calls, n) - (n + 1) * WORD_BYTES);
+	s->next = d->staging;
+	d->staging = s;
+	atomic_fetch_add(&d->staged_bytes, buffer_bytes(calls, n) - (n + 1) * WORD_BYTES);
 	free(s->requests);
-	free(s->gates);
-	free(s->straights);
+	free(s->pipelines);
+	free(s->gdrs);
 	s->n = n;
 	s->requests = calloc(n, sizeof(*s->requests));
-	s->gates = calloc(n, sizeof(*s->gates));
-	s->straights = calloc(n, sizeof(*s->straights));
-	if (!s->requests || !s->gates || !s->straights)
+	s->pipelines = calloc(n, sizeof(*s->pipelines));
+	s->gdrs = calloc(n, sizeof(*s->gdrs));
+	if (!s->requests || !s->pipelines || !s->gdrs)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %zu calls", d->comm->rank, n);
-	return put_on_stream(s, calls, n, stream);
+	return enqueue(s, calls, n, stream);
 }

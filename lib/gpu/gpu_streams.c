@@ -1,14 +1,14 @@
 /*
- * gpu_streams.c - ranks between whose kernels streams wait: a kernel that meets nobody, and a
- * meeting of all streams
+ * gpu_streams.c - launches of kernels that wait for no peer, and barriers among the streams of all
+ * ranks
  *
- * Called by gpu_ordered.c and gpu_plan.c. A word on a desk is set to 1 by the peer and back to 0 by
- * its owner, so that a graph can be replayed: between two ones of a peer lies always a meeting in
- * which it waited for the owner.
+ * Called by gpu_ordered.c and gpu_plan.c. A peer sets a signal word to 1 and the owner of the word
+ * resets it to 0, so a graph can be replayed: between two sets by a peer there is always a barrier
+ * in which the peer waited for the owner.
  */
 #include "gpu/gpu_call.h"
 
-#define PER_THREAD 64                  /* bytes that make it worth having a thread */
+#define PER_THREAD 64                  /* bytes for each thread of a kernel, at least */
 
 int tt_gpu_launch(struct tt_gpu *d, tt_cufn fn, uint32_t blocks, struct tt_dev_job *job,
 		  tt_custream stream)
@@ -20,7 +20,7 @@ int tt_gpu_launch(struct tt_gpu *d, tt_cufn fn, uint32_t blocks, struct tt_dev_j
 		  : 0;
 }
 
-int tt_gpu_alone(const struct tt_request *r, struct tt_dev_job *job, tt_custream stream)
+int tt_gpu_launch_alone(const struct tt_request *r, struct tt_dev_job *job, tt_custream stream)
 {
 	struct tt_gpu *d = r->comm->gpu;
 	uint64_t most = (uint64_t)d->k->blocks, blocks, bytes = 0;
@@ -38,7 +38,7 @@ int tt_gpu_batch(struct tt_gpu *d, unsigned n, struct tt_cumemop *ops, tt_custre
 {
 	int rc = n ? d->cu->stream_batch(stream, n, ops, 0) : 0;
 
-	return rc ? tt_cuda_fail(rc, "rank %d: make a stream wait for the other ranks'",
+	return rc ? tt_cuda_fail(rc, "rank %d: make a stream wait for the streams of other ranks",
 				 d->comm->rank)
 		  : 0;
 }
@@ -57,7 +57,7 @@ unsigned tt_gpu_ops_take(struct tt_cumemop ops[2], tt_cuptr at)
 	return 2;
 }
 
-int tt_gpu_meet_streams(tuttiComm_t c, size_t word, tt_custream stream)
+int tt_gpu_stream_barrier(tuttiComm_t c, size_t word, tt_custream stream)
 {
 	struct tt_cumemop ops[3 * TT_DEV_RANKS];
 	struct tt_gpu *d = c->gpu;
@@ -65,9 +65,9 @@ int tt_gpu_meet_streams(tuttiComm_t c, size_t word, tt_custream stream)
 
 	for (int p = 0; p < c->nranks; p++)
 		if (p != c->rank)
-			tt_gpu_op_write(&ops[n++], d->at[p] + word + 4 * (uint64_t)c->rank, 1);
+			tt_gpu_op_write(&ops[n++], d->ipc_at[p] + word + 4 * (uint64_t)c->rank, 1);
 	for (int p = 0; p < c->nranks; p++)
 		if (p != c->rank)
-			n += tt_gpu_ops_take(&ops[n], d->at[c->rank] + word + 4 * (uint64_t)p);
+			n += tt_gpu_ops_take(&ops[n], d->ipc_at[c->rank] + word + 4 * (uint64_t)p);
 	return tt_gpu_batch(d, n, ops, stream);
 }

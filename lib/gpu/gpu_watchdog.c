@@ -1,15 +1,16 @@
 /*
- * gpu_watchdog.c - a thread that watches over what a rank's GPU was given
+ * gpu_watchdog.c - the thread that watches over the calls on a rank's GPU
  *
- * Nothing on a GPU can ask for a missing rank or hear that one died, so this thread does: it sleeps
- * while nothing is under way, else looks every few milliseconds.
+ * Started and ended by gpu_open.c, woken by gpu_call.c; calls control and the driver. A wait on a
+ * GPU can observe neither deaths nor deadlines, so this thread does: it sleeps while no call is in
+ * flight, else polls every few milliseconds.
  *
- *   a kernel gave up (its report says so), streams stand still for the time-out, or the device
- *   failed, after which nothing that was given to it ever comes to an end:
- *           the communicator's error
+ *   a kernel gave up (its report says so), or streams made no progress for the time-out, or the
+ *   device failed, after which no work on the device ever ends:
+ *           the communicator breaks with an error
  *   the communicator is broken:
- *           all waiting on the GPU is ended, kernels by the abort word, streams by writing what
- *           they wait for; the results are worthless then, but everything comes to an end
+ *           all waits on the GPU are ended, of kernels by the abort word, of streams by writing the
+ *           signal words; the results are then undefined, but all work ends
  */
 #include <errno.h>
 #include <signal.h>
@@ -20,15 +21,15 @@
 #include "comm/comm.h"
 #include "gpu/gpu.h"
 
-#define LOOK_MS 5
-#define LOOK_GRAPHS_MS 20                /* replays are not announced */
-#define ASK_MS 500
-#define MOST_OPS 32                      /* that are put on a stream as one */
+#define POLL_MS 5
+#define POLL_GRAPHS_MS 20                /* the library does not see replays of graphs */
+#define ASK_MS 500                       /* without progress, until the other ranks are asked */
+#define MAX_OPS 32                       /* signal operations in a batch */
 
-struct watch {
+struct watchdog {
 	struct tt_gpu *d;
-	tt_custream rescue;
-	uint64_t progress, since_ns;
+	tt_custream rescue;                     /* of highest priority, for ending waits */
+	uint64_t progress, since_ns;            /* sum of the counters, unchanged since then */
 };
 
 static uint32_t word(const uint32_t *at)
@@ -36,35 +37,35 @@ static uint32_t word(const uint32_t *at)
 	return __atomic_load_n(at, __ATOMIC_ACQUIRE);
 }
 
-/* *ret_trouble: what the driver says of a device that failed, and from then on of everything */
-static bool is_busy(struct tt_gpu *d, int *ret_trouble)
+/* *ret_failure: the driver's code, which a failed device returns for every call; 0: none */
+static bool is_busy(struct tt_gpu *d, int *ret_failure)
 {
-	const struct tt_dev_report *r = d->area->report;
-	int rc = atomic_load(&d->given) ? d->cu->event_query(d->last) : 0;
+	const struct tt_dev_report *r = d->ipc->report;
+	int rc = atomic_load(&d->newest_seq) ? d->cu->event_query(d->last) : 0;
 
-	/* at the end of the program the driver goes before this thread does */
-	*ret_trouble = rc == TT_CU_NOT_READY || rc == TT_CU_ENDED ? 0 : rc;
-	return rc || word(&r->begun) != word(&r->ended) || atomic_load(&d->enters);
+	/* at the end of the program the driver is unloaded before this thread ends */
+	*ret_failure = rc == TT_CU_NOT_READY || rc == TT_CU_DEINITIALIZED ? 0 : rc;
+	return rc || word(&r->begun) != word(&r->ended) || atomic_load(&d->enqueueing);
 }
 
-/* One into every word that this rank's streams may wait for, as their peers write it: a copy could
- * tear a word that is looked at, and would wait where the program's copies do. */
-static void let_streams_go(struct watch *w)
+/* Sets every signal word that this rank's streams may wait for, by the stream operations that peers
+ * use: a copy could tear a polled word, and would wait behind the program's copies. */
+static void release_streams(struct watchdog *w)
 {
-	struct tt_cumemop op[MOST_OPS];
+	struct tt_cumemop op[MAX_OPS];
 	struct tt_gpu *d = w->d;
 	unsigned n = 0;
 
-	_Static_assert(offsetof(struct tt_dev_signals, told) ==
+	_Static_assert(offsetof(struct tt_dev_signals, message) ==
 			       offsetof(struct tt_dev_signals, arrived) + 12 * TT_DEV_RANKS,
-		       "the four lie in a row");
+		       "the four arrays are adjacent");
 	for (uint32_t i = 0; i < 3 * TT_DEV_RANKS + TT_DEV_WORDS; i++) {
 		op[n++] = (struct tt_cumemop){
 			.operation = TT_CU_WRITE_32,
-			.address = d->area->at + offsetof(struct tt_dev_signals, arrived) + 4 * i,
+			.address = d->ipc->at + offsetof(struct tt_dev_signals, arrived) + 4 * i,
 			.value = 1
 		};
-		if (n == MOST_OPS) {
+		if (n == MAX_OPS) {
 			d->cu->stream_batch(w->rescue, n, op, 0);
 			n = 0;
 		}
@@ -74,7 +75,7 @@ static void let_streams_go(struct watch *w)
 	d->cu->stream_synchronize(w->rescue);
 }
 
-static void end_all(struct watch *w)
+static void end_all_waits(struct watchdog *w)
 {
 	struct tt_gpu *d = w->d;
 	tuttiComm_t c = d->comm;
@@ -82,8 +83,8 @@ static void end_all(struct watch *w)
 
 	tt_fail(code, "rank %d: %s", c->rank, tt_control_text(c->ctl, &culprit));
 	tt_comm_failed(c, code);
-	__atomic_store_n(&d->area->report->abort, 1, __ATOMIC_RELEASE);
-	let_streams_go(w);
+	__atomic_store_n(&d->ipc->report->abort, 1, __ATOMIC_RELEASE);
+	release_streams(w);
 }
 
 static void give_up(tuttiComm_t c, int code, int culprit)
@@ -92,58 +93,58 @@ static void give_up(tuttiComm_t c, int code, int culprit)
 	tt_comm_failed(c, code);
 }
 
-/* rank: who is missing as the GPU sees it, -1: it does not know. */
+/* rank: the missing rank according to the kernel's report, -1: unknown */
 static void late(struct tt_gpu *d, int rank)
 {
 	struct tt_blocked stuck = { .awaited = rank };
 	tuttiComm_t c = d->comm;
 	char missing[600] = "";
-	uint64_t seq = atomic_load(&d->given);
+	uint64_t seq = atomic_load(&d->newest_seq);
 	int first = tt_control_missing(c->ctl, seq, &stuck, missing, sizeof(missing));
 
 	if (tt_control_broken(c->ctl))
-		return;                                /* another rank was first, and knew better */
+		return;                                /* another rank has reported the cause */
 	if (!missing[0] && rank >= 0)
-		snprintf(missing, sizeof(missing), "rank %d did not come to it", rank);
+		snprintf(missing, sizeof(missing), "rank %d did not make this call", rank);
 	tt_fail(TT_TIMEOUT,
 		"rank %d: operation %llu, on device %d, timed out after %u ms without progress: %s",
 		c->rank, (unsigned long long)seq, d->device, c->timeout_ms,
-		missing[0] ? missing : "the others are in it as well");
+		missing[0] ? missing : "the other ranks have made the call as well");
 	give_up(c, TT_TIMEOUT, first >= 0 ? first : rank);
 }
 
-/* Another call's card lay where this call's was due. */
+/* A peer's record had the signature of another call. */
 static void other_call(struct tt_gpu *d)
 {
-	const struct tt_dev_report *r = d->area->report;
+	const struct tt_dev_report *r = d->ipc->report;
 	tuttiComm_t c = d->comm;
 	struct tt_call theirs;
 	char text[160];
 
 	memcpy(&theirs, r->call, sizeof(theirs));
-	tt_call_text(&theirs, atomic_load(&d->given), text, sizeof(text));
+	tt_call_text(&theirs, atomic_load(&d->newest_seq), text, sizeof(text));
 	tt_fail(TT_USAGE, "rank %d: rank %u made a different call on device memory: %s", c->rank,
 		r->rank, text);
 	give_up(c, TT_USAGE, (int)r->rank);
 }
 
-static void device_failed(struct tt_gpu *d, int trouble)
+static void device_failed(struct tt_gpu *d, int failure)
 {
 	tuttiComm_t c = d->comm;
 
-	give_up(c, tt_cuda_fail(trouble, "rank %d: operation %llu, on device %d", c->rank,
-				(unsigned long long)atomic_load(&d->given), d->device), c->rank);
+	give_up(c, tt_cuda_fail(failure, "rank %d: operation %llu, on device %d", c->rank,
+				(unsigned long long)atomic_load(&d->newest_seq), d->device), c->rank);
 }
 
-/* given: when it was asked whether the device is busy */
-static void look(struct watch *w, uint64_t given, bool busy, int trouble)
+/* newest: the sequence number of the newest call when the device was asked */
+static void check(struct watchdog *w, uint64_t newest, bool busy, int failure)
 {
 	struct tt_gpu *d = w->d;
 	tuttiComm_t c = d->comm;
-	const struct tt_dev_report *r = d->area->report;
-	uint64_t now = tt_now_ns(), progress = (uint64_t)word(&r->begun) + word(&r->ended) + given;
-	/* kernels know better who is missing */
-	uint64_t limit_ms = (uint64_t)c->timeout_ms + (d->meets ? ASK_MS : 0);
+	const struct tt_dev_report *r = d->ipc->report;
+	uint64_t now = tt_now_ns(), progress = (uint64_t)word(&r->begun) + word(&r->ended) + newest;
+	/* kernels time out first, since their reports name the missing rank */
+	uint64_t limit_ms = (uint64_t)c->timeout_ms + (d->kernel_barrier ? ASK_MS : 0);
 	struct tt_blocked stuck = { .awaited = -1 };
 
 	if (progress != w->progress || !busy) {
@@ -151,13 +152,13 @@ static void look(struct watch *w, uint64_t given, bool busy, int trouble)
 		w->since_ns = now;
 	}
 	if (!busy)
-		tt_control_done(c->ctl, given);
+		tt_control_done(c->ctl, newest);
 	else if (now - w->since_ns > ASK_MS * 1000000ull)
 		tt_control_waiting(c->ctl, &stuck);
 	if (tt_control_broken(c->ctl))
-		end_all(w);
-	else if (trouble)
-		device_failed(d, trouble);
+		end_all_waits(w);
+	else if (failure)
+		device_failed(d, failure);
 	else if (word(&r->what) == TT_DEV_OTHER_CALL)
 		other_call(d);
 	else if (word(&r->what) == TT_DEV_LATE)
@@ -179,15 +180,15 @@ static void pause_for(struct tt_gpu *d, int ms)
 	pthread_cond_timedwait(&d->work, &d->lock, &t);
 }
 
-/* What the thread needs. Whoever made it waits for the answer. */
-static bool is_ready(struct watch *w)
+/* Prepares the thread. Its creator waits for the result. */
+static bool is_ready(struct watchdog *w)
 {
 	struct tt_gpu *d = w->d;
 	int relaxed = TT_CU_CAPTURE_RELAXED, rc;
 
-	/* else a question of ours could spoil a capture of the program's */
+	/* in a stricter mode a query of this thread could invalidate a capture by the program */
 	if (!(rc = d->cu->capture_mode(&relaxed)) && !(rc = d->cu->ctx_set(d->ctx)))
-		rc = tt_gpu_stream_before(d->cu, &w->rescue);
+		rc = tt_gpu_priority_stream(d->cu, &w->rescue);
 	pthread_mutex_lock(&d->lock);
 	d->started = true;
 	d->start_code = rc;
@@ -199,37 +200,37 @@ static bool is_ready(struct watch *w)
 static void *watch(void *arg)
 {
 	struct tt_gpu *d = arg;
-	struct watch w = { .d = d, .since_ns = tt_now_ns() };
+	struct watchdog w = { .d = d, .since_ns = tt_now_ns() };
 	uint64_t done = 0;
-	int trouble;
+	int failure;
 	bool busy;
 
 	if (!is_ready(&w))
 		return NULL;
 	pthread_mutex_lock(&d->lock);
 	while (!d->stop) {
-		uint64_t given = atomic_load(&d->given);
+		uint64_t newest = atomic_load(&d->newest_seq);
 
-		if (given == done && !atomic_load(&d->captured)) {
+		if (newest == done && !atomic_load(&d->has_graphs)) {
 			pthread_cond_wait(&d->work, &d->lock);
 			w.since_ns = tt_now_ns();
 			continue;
 		}
 		pthread_mutex_unlock(&d->lock);
-		busy = is_busy(d, &trouble);
-		look(&w, given, busy, trouble);
+		busy = is_busy(d, &failure);
+		check(&w, newest, busy, failure);
 		if (!busy)
-			done = given;
+			done = newest;
 		pthread_mutex_lock(&d->lock);
 		if (!d->stop)
-			pause_for(d, busy ? LOOK_MS : LOOK_GRAPHS_MS);
+			pause_for(d, busy ? POLL_MS : POLL_GRAPHS_MS);
 	}
 	pthread_mutex_unlock(&d->lock);
 	d->cu->stream_destroy(w.rescue);
 	return NULL;
 }
 
-/* Without it nobody would hear of a death: no kernels then, but an error. */
+/* Without the thread no death would be noticed, so a failure to start it fails the join. */
 int tt_gpu_watch(struct tt_gpu *d)
 {
 	sigset_t all, old;

@@ -1,14 +1,14 @@
 /*
- * ipc_buffer.c - device memory that ranks of a host reach: by pointer within a process, by IPC handle
- * between processes; where handles are refused, by descriptor (ipc_fd.c)
+ * ipc_buffer.c - IPC buffers: device memory that all ranks of a host map, by pointer within a
+ * process, by IPC handle between processes; where handles are refused, by descriptor (ipc_fd.c)
  *
- * Called by comm when ranks join. It is no row of transports.c: bytes are moved by kernels and
- * streams (run/gpu*.c), not by messages. Between two GPUs of a process peer access is switched on.
- * That a peer's memory can be read and written is believed after it was tried (gpu/gpu_open.c), never
- * because the driver says so.
+ * Called by gpu_open.c when ranks join; calls the driver. IPC buffers are no transport: kernels and
+ * streams move the bytes (gpu_job.c, gpu_ordered.c, gpu_plan.c), not messages. Peer access is
+ * enabled between two GPUs of a process. gpu_open.c tries reads and writes of every peer's buffer
+ * and never trusts the driver's answer alone.
  *
- * Areas are kept for the next communicator instead of freed, since cuMemFree waits for everything
- * that runs on the device, also for kernels that wait for a rank of this very thread.
+ * Buffers are kept for the next communicator instead of freed, since cuMemFree waits for all work
+ * on the device, also for kernels that wait for a rank of this very thread.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,11 +20,11 @@
 #include "gpu/gpu.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct tt_ipc_buffer *areas;                          /* under lock; of this process, all */
+static struct tt_ipc_buffer *buffers;        /* all buffers of this process; under lock */
 static atomic_uint_fast64_t process;
 
-/* Random, since pids are equal in different pid namespaces;
- * with the pid, since a fork would copy it. */
+/* Random, since processes of different pid namespaces may have equal pids; mixed with the pid,
+ * since a fork copies the random number. */
 uint64_t tt_ipc_buffer_process(void)
 {
 	uint64_t none = 0, mine = 0;
@@ -42,7 +42,7 @@ static struct tt_ipc_buffer *find_unused(tt_cuctx ctx, bool by_fd)
 	struct tt_ipc_buffer *a;
 
 	pthread_mutex_lock(&lock);
-	for (a = areas; a; a = a->next)
+	for (a = buffers; a; a = a->next)
 		if (a->use == TT_IPC_BUFFER_UNUSED && a->ctx == ctx && (a->fd >= 0) == by_fd)
 			break;
 	if (a)
@@ -56,9 +56,9 @@ static int allocate(const struct tt_cuda *cu, bool by_fd, struct tt_ipc_buffer *
 	int rc;
 
 	a->fd = -1;
-	a->bytes = TT_DEV_AREA_BYTES;
+	a->bytes = TT_DEV_IPC_BYTES;
 	if (by_fd)
-		return tt_vmm_make(cu, TT_DEV_AREA_BYTES, &a->bytes, &a->fd, &a->at);
+		return tt_vmm_make(cu, TT_DEV_IPC_BYTES, &a->bytes, &a->fd, &a->at);
 	rc = cu->mem_alloc(&a->at, a->bytes);
 	a->shareable = !rc && !cu->ipc_get(&a->handle, a->at);
 	return rc;
@@ -71,13 +71,13 @@ static int make(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
 	int rc;
 
 	if (!a)
-		return tt_fail(TT_SYSTEM, "no memory for the record of an area");
+		return tt_fail(TT_SYSTEM, "no memory for the record of an IPC buffer");
 	a->ctx = ctx;
 	a->device = device;
 	rc = allocate(cu, by_fd, a);
 	if (rc) {
 		rc = tt_cuda_fail(rc, "%zu bytes of device memory for a communicator",
-				  (size_t)TT_DEV_AREA_BYTES);
+				  (size_t)TT_DEV_IPC_BYTES);
 		goto free_record;
 	}
 	rc = cu->host_alloc((void **)&a->report, 4096, TT_CU_HOST_PORTABLE | TT_CU_HOST_MAPPED);
@@ -85,15 +85,15 @@ static int make(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
 		rc = cu->host_device_ptr(&a->report_at, a->report, 0);
 	if (rc) {
 		rc = tt_cuda_fail(rc, "a page of pinned memory for a communicator");
-		goto free_area;
+		goto free_memory;
 	}
 	pthread_mutex_lock(&lock);
-	a->next = areas;
-	areas = a;
+	a->next = buffers;
+	buffers = a;
 	pthread_mutex_unlock(&lock);
 	*ret = a;
 	return 0;
-free_area:
+free_memory:
 	if (a->report)
 		cu->host_free(a->report);
 	if (by_fd) {
@@ -108,7 +108,7 @@ free_record:
 }
 
 int tt_ipc_buffer_take(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
-		 tt_custream stream, struct tt_ipc_buffer **ret_area)
+		 tt_custream stream, struct tt_ipc_buffer **ret_buffer)
 {
 	struct tt_ipc_buffer *a = find_unused(ctx, by_fd);
 	int rc = a ? 0 : make(cu, ctx, device, by_fd, &a);
@@ -119,9 +119,9 @@ int tt_ipc_buffer_take(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool 
 	rc = cu->memset8_async(a->at, 0, TT_DEV_STAGED_AT, stream);
 	if (rc) {
 		tt_ipc_buffer_give(a);
-		return tt_cuda_fail(rc, "clear an area");
+		return tt_cuda_fail(rc, "clear an IPC buffer");
 	}
-	*ret_area = a;
+	*ret_buffer = a;
 	return 0;
 }
 
@@ -137,106 +137,107 @@ void tt_ipc_buffer_give(struct tt_ipc_buffer *a)
 	set_use(a, TT_IPC_BUFFER_UNUSED);
 }
 
-void tt_ipc_buffer_lose(struct tt_ipc_buffer *a)
+void tt_ipc_buffer_retire(struct tt_ipc_buffer *a)
 {
-	set_use(a, TT_IPC_BUFFER_LOST);
+	set_use(a, TT_IPC_BUFFER_RETIRED);
 }
 
-void tt_ipc_buffer_describe(const struct tt_ipc_buffer *a, struct tt_ipc_record *ret_card)
+void tt_ipc_buffer_describe(const struct tt_ipc_buffer *a, struct tt_ipc_record *ret_record)
 {
-	memset(ret_card, 0, sizeof(*ret_card));
-	ret_card->process = tt_ipc_buffer_process();
-	ret_card->at = a->at;
-	ret_card->ctx = (uintptr_t)a->ctx;
-	ret_card->bytes = a->bytes;
-	ret_card->device = a->device;
-	ret_card->ok = 1;
+	memset(ret_record, 0, sizeof(*ret_record));
+	ret_record->process = tt_ipc_buffer_process();
+	ret_record->at = a->at;
+	ret_record->ctx = (uintptr_t)a->ctx;
+	ret_record->bytes = a->bytes;
+	ret_record->device = a->device;
+	ret_record->ok = 1;
 	if (a->shareable)
-		ret_card->handle = a->handle;
+		ret_record->handle = a->handle;
 }
 
-static bool is_of_this_process(const struct tt_ipc_record *card)
+static bool is_of_this_process(const struct tt_ipc_record *record)
 {
 	struct tt_ipc_buffer *a;
 
 	pthread_mutex_lock(&lock);
-	for (a = areas; a; a = a->next)
-		if (a->use == TT_IPC_BUFFER_USED && a->at == card->at && a->bytes == card->bytes &&
-		    (uintptr_t)a->ctx == card->ctx && a->device == card->device)
+	for (a = buffers; a; a = a->next)
+		if (a->use == TT_IPC_BUFFER_USED && a->at == record->at && a->bytes == record->bytes &&
+		    (uintptr_t)a->ctx == record->ctx && a->device == record->device)
 			break;
 	pthread_mutex_unlock(&lock);
 	return a != NULL;
 }
 
-/* Kernels would go wherever a card says. Of other processes, the driver knows the rest. */
-static int check_card(const struct tt_ipc_record *card)
+/* Kernels would access any address that a record has, so its values are checked. The driver checks
+ * the handles of other processes. */
+static int check_record(const struct tt_ipc_record *record)
 {
-	if (card->bytes < TT_DEV_AREA_BYTES)
+	if (record->bytes < TT_DEV_IPC_BYTES)
 		return tt_fail(TT_CUDA,
-			       "an area of %llu bytes, where %zu are needed; do all ranks run the same build?",
-			       (unsigned long long)card->bytes, (size_t)TT_DEV_AREA_BYTES);
-	if (card->process == tt_ipc_buffer_process() && !is_of_this_process(card))
+			       "an IPC buffer of %llu bytes, where %zu are needed; do all ranks run the same build?",
+			       (unsigned long long)record->bytes, (size_t)TT_DEV_IPC_BYTES);
+	if (record->process == tt_ipc_buffer_process() && !is_of_this_process(record))
 		return tt_fail(TT_CUDA,
-			       "an area of %llu bytes at %#llx on device %d, where this process has none",
-			       (unsigned long long)card->bytes, (unsigned long long)card->at,
-			       card->device);
+			       "an IPC buffer of %llu bytes at %#llx on device %d, where this process has none",
+			       (unsigned long long)record->bytes, (unsigned long long)record->at,
+			       record->device);
 	return 0;
 }
 
-static int open_peers(const struct tt_cuda *cu, int device, const struct tt_ipc_record *card,
+static int open_peers(const struct tt_cuda *cu, int device, const struct tt_ipc_record *record,
 		      bool by_fd, int fd, tt_cuptr *ret_at)
 {
 	int rc;
 
 	if (by_fd && fd < 0)
-		return tt_fail(TT_CUDA, "the descriptor of a peer's device memory did not come");
-	rc = by_fd ? tt_vmm_open(cu, device, fd, card->bytes, ret_at) :
-	     cu->ipc_open(ret_at, card->handle, TT_CU_IPC_LAZY_PEERS);
+		return tt_fail(TT_CUDA, "the descriptor of a peer's device memory did not arrive");
+	rc = by_fd ? tt_vmm_open(cu, device, fd, record->bytes, ret_at) :
+	     cu->ipc_open(ret_at, record->handle, TT_CU_IPC_LAZY_PEERS);
 	return rc ? tt_cuda_fail(rc, "open a peer's device memory by %s",
 				 by_fd ? "descriptor" : "IPC handle")
 		  : 0;
 }
 
-int tt_ipc_buffer_reach(const struct tt_cuda *cu, int device, const struct tt_ipc_record *card, bool by_fd,
-		  int fd, tt_cuptr *ret_at, size_t *ret_opened)
+int tt_ipc_buffer_map(const struct tt_cuda *cu, int device, const struct tt_ipc_record *record, bool by_fd,
+		  int fd, tt_cuptr *ret_at, size_t *ret_mapped)
 {
-	int can = 1, rc = check_card(card);
+	int can = 1, rc = check_record(record);
 
-	*ret_opened = 0;
+	*ret_mapped = 0;
 	if (rc)
 		return rc;
-	if (card->process != tt_ipc_buffer_process()) {
-		rc = open_peers(cu, device, card, by_fd, fd, ret_at);
-		*ret_opened = rc ? 0 : card->bytes;
+	if (record->process != tt_ipc_buffer_process()) {
+		rc = open_peers(cu, device, record, by_fd, fd, ret_at);
+		*ret_mapped = rc ? 0 : record->bytes;
 		return rc;
 	}
-	*ret_at = card->at;
-	if (card->device == device)
+	*ret_at = record->at;
+	if (record->device == device)
 		return 0;
-	rc = cu->can_access_peer(&can, device, card->device);
+	rc = cu->can_access_peer(&can, device, record->device);
 	if (!rc && can)
-		rc = by_fd ? tt_vmm_access(cu, device, card->at, card->bytes) :
-		     cu->peer_enable((tt_cuctx)(uintptr_t)card->ctx, 0);
+		rc = by_fd ? tt_vmm_access(cu, device, record->at, record->bytes) :
+		     cu->peer_enable((tt_cuctx)(uintptr_t)record->ctx, 0);
 	if (rc && rc != TT_CU_PEER_ALREADY)
 		return tt_cuda_fail(rc, "device %d: peer access to device %d", device,
-				    card->device);
-	return can ? 0 : tt_fail(TT_CUDA, "device %d cannot reach device %d", device, card->device);
+				    record->device);
+	return can ? 0 : tt_fail(TT_CUDA, "device %d has no peer access to device %d", device, record->device);
 }
 
-void tt_ipc_buffer_shut(const struct tt_cuda *cu, tt_cuptr at, size_t opened, bool by_fd)
+void tt_ipc_buffer_unmap(const struct tt_cuda *cu, tt_cuptr at, size_t mapped, bool by_fd)
 {
 	if (by_fd)
-		tt_vmm_unmap(cu, at, opened);
+		tt_vmm_unmap(cu, at, mapped);
 	else
 		cu->ipc_close(at);
 }
 
-/* Areas of the parent are not the child's: CUDA does not survive a fork. Its communicators still
- * have the records of those that were used. */
+/* The child drops the parent's buffers, since CUDA does not survive a fork. The records of used
+ * buffers stay, since the child's copies of communicators point to them. */
 static void forget(void)
 {
-	for (struct tt_ipc_buffer *a; (a = areas);) {
-		areas = a->next;
+	for (struct tt_ipc_buffer *a; (a = buffers);) {
+		buffers = a->next;
 		if (a->use == TT_IPC_BUFFER_USED)
 			continue;
 		if (a->fd >= 0)

@@ -1,11 +1,11 @@
 /*
- * ipc_fd.c - device memory that is shared by file descriptor: the driver's virtual memory, where
- * IPC handles are refused
+ * ipc_fd.c - device memory shared by file descriptor (CUDA's virtual memory), for hosts that refuse
+ * IPC handles
  *
- * Called by ipc_buffer.c and gpu/gpu_open.c. A piece is created, mapped at an address of its own and
- * exported as a descriptor, which travels over an unix socket of datagrams: each rank opens one,
- * tells the others its name and a token in the exchange that they trust, and takes a descriptor
- * only from a datagram with its token.
+ * Called by ipc_buffer.c (memory) and gpu_open.c (exchange). An allocation is created, mapped and
+ * exported as a descriptor, which is sent through a Unix datagram socket. Each rank opens a socket,
+ * sends the other ranks the socket's name and a token in the authenticated exchange of the join,
+ * and accepts a descriptor only from a datagram with its token.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,12 +24,12 @@ static struct tt_cuprop prop_of(int device)
 {
 	return (struct tt_cuprop){ .type = TT_CU_PINNED,
 				   .handles = TT_CU_BY_FD,
-				   .place = { TT_CU_ON_DEVICE, device } };
+				   .location = { TT_CU_ON_DEVICE, device } };
 }
 
 int tt_vmm_access(const struct tt_cuda *cu, int device, tt_cuptr at, size_t bytes)
 {
-	struct tt_cuaccess access = { .place = { TT_CU_ON_DEVICE, device },
+	struct tt_cuaccess access = { .location = { TT_CU_ON_DEVICE, device },
 				      .flags = TT_CU_READ_WRITE };
 
 	return cu->vmm_access(at, bytes, &access, 1);
@@ -41,7 +41,7 @@ void tt_vmm_unmap(const struct tt_cuda *cu, tt_cuptr at, size_t bytes)
 	cu->vmm_free(at, bytes);
 }
 
-/* A mapping outlives the handle that it was made from. */
+/* The mapping stays valid after the handle is released. */
 static int map(const struct tt_cuda *cu, int device, uint64_t handle, size_t bytes,
 	       tt_cuptr *ret_at)
 {
@@ -108,9 +108,9 @@ int tt_vmm_open(const struct tt_cuda *cu, int device, int fd, size_t bytes, tt_c
 
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
-struct parcel { uint64_t token; int32_t from, unused; };
+struct fd_message { uint64_t token; int32_t from, unused; };
 
-static socklen_t address(uint64_t name, struct sockaddr_un *sa)
+static socklen_t socket_address(uint64_t name, struct sockaddr_un *sa)
 {
 	*sa = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
@@ -118,69 +118,70 @@ static socklen_t address(uint64_t name, struct sockaddr_un *sa)
 					   (unsigned long long)name));
 }
 
-int tt_fd_exchange_open(struct tt_fd_exchange *box)
+int tt_fd_exchange_open(struct tt_fd_exchange *exchange)
 {
 	struct sockaddr_un sa;
 	socklen_t bytes;
 
-	box->socket = -1;
-	if (getrandom(&box->card, sizeof(box->card), 0) != sizeof(box->card))
+	exchange->socket = -1;
+	if (getrandom(&exchange->address, sizeof(exchange->address), 0) != sizeof(exchange->address))
 		return tt_fail(TT_SYSTEM, "no random numbers for a socket's name: %m");
-	bytes = address(box->card.name, &sa);
-	box->socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (box->socket < 0 || bind(box->socket, (struct sockaddr *)&sa, bytes))
+	bytes = socket_address(exchange->address.name, &sa);
+	exchange->socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (exchange->socket < 0 || bind(exchange->socket, (struct sockaddr *)&sa, bytes))
 		return tt_fail(TT_SYSTEM, "a socket for descriptors of device memory: %m");
 	return 0;
 }
 
-int tt_fd_exchange_send(const struct tt_fd_exchange *box, int rank, const struct tt_fd_address *to, int fd)
+int tt_fd_exchange_send(const struct tt_fd_exchange *exchange, int rank, const struct tt_fd_address *to, int fd)
 {
-	struct parcel parcel = { .token = to->token, .from = rank };
+	struct fd_message message = { .token = to->token, .from = rank };
 	struct sockaddr_un sa;
-	socklen_t bytes = address(to->name, &sa);
+	socklen_t bytes = socket_address(to->name, &sa);
 
-	if (tt_sock_give_fd(box->socket, (struct sockaddr *)&sa, bytes, &parcel, sizeof(parcel),
+	if (tt_sock_give_fd(exchange->socket, (struct sockaddr *)&sa, bytes, &message, sizeof(message),
 			    fd))
 		return 0;
-	return tt_fail(TT_SYSTEM, "rank %d: hand a descriptor of device memory to another rank: %m",
+	return tt_fail(TT_SYSTEM, "rank %d: send a descriptor of device memory to another rank: %m",
 		       rank);
 }
 
-/* One datagram; *ret_fd is -1 if it was a stranger's. false: there is none. */
-static bool take(const struct tt_fd_exchange *box, int *ret_from, int *ret_fd)
+/* Receives one datagram. *ret_fd -1: the datagram had a wrong token or no descriptor. false: no
+ * datagram */
+static bool receive(const struct tt_fd_exchange *exchange, int *ret_from, int *ret_fd)
 {
-	struct parcel parcel = { 0 };
-	ssize_t n = tt_sock_take_fd(box->socket, &parcel, sizeof(parcel), ret_fd);
+	struct fd_message message = { 0 };
+	ssize_t n = tt_sock_take_fd(exchange->socket, &message, sizeof(message), ret_fd);
 
 	if (n < 0)
 		return false;
-	if (*ret_fd >= 0 && (n != sizeof(parcel) || parcel.token != box->card.token)) {
+	if (*ret_fd >= 0 && (n != sizeof(message) || message.token != exchange->address.token)) {
 		close(*ret_fd);
 		*ret_fd = -1;
 	}
-	*ret_from = parcel.from;
+	*ret_from = message.from;
 	return true;
 }
 
-void tt_fd_exchange_collect(struct tt_fd_exchange *box)
+void tt_fd_exchange_collect(struct tt_fd_exchange *exchange)
 {
 	int from, fd;
 
-	while (take(box, &from, &fd)) {
+	while (receive(exchange, &from, &fd)) {
 		if (fd < 0)
 			continue;
-		if (from < 0 || from >= TT_DEV_RANKS || box->fd[from] >= 0)
+		if (from < 0 || from >= TT_DEV_RANKS || exchange->fd[from] >= 0)
 			close(fd);
 		else
-			box->fd[from] = fd;
+			exchange->fd[from] = fd;
 	}
 }
 
-void tt_fd_exchange_close(struct tt_fd_exchange *box)
+void tt_fd_exchange_close(struct tt_fd_exchange *exchange)
 {
 	for (int r = 0; r < TT_DEV_RANKS; r++)
-		if (box->fd[r] >= 0)
-			close(box->fd[r]);
-	if (box->socket >= 0)
-		close(box->socket);
+		if (exchange->fd[r] >= 0)
+			close(exchange->fd[r]);
+	if (exchange->socket >= 0)
+		close(exchange->socket);
 }

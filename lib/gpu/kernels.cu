@@ -1,15 +1,18 @@
 /*
- * kernels.cu - combine the memory of several ranks on a GPU: one kernel a type, every op
+ * kernels.cu - combine the memory of several ranks on a GPU: one kernel for each type, with every
+ * op
  *
- * Launched by lib/run/device*.c. nvcc makes a fat binary of it that the library carries; the tests'
- * stand-in compiles it as C, where a block is one thread. The bits are those of lib/mem/reduce*.c:
- * operands in rank order, small floats widened to float and rounded once, a NaN result replaced by
- * the one NaN of its type, no contraction (-fmad=false).
+ * Launched by gpu_open.c, gpu_call.c and gpu_streams.c. nvcc compiles the file to a fat binary,
+ * which the library embeds; the tests' fake driver compiles the file as C, where a block is one
+ * thread. The bits are those of lib/mem/reduce*.c: operands in rank order, small floats widened to
+ * float and rounded once, a NaN result replaced by the canonical NaN of its type, no contraction
+ * (-fmad=false).
  *
- * A rank's block b speaks to block b of its peers only. MEET: it writes its card and then its epoch
- * to each peer's desk, awaits theirs, works on its share and does the same at the end: then nobody
- * reads or writes its rank's buffers any more. Epochs live in device memory, so a graph can be
- * replayed. Every wait looks at the report's abort word and at a clock.
+ * A rank's block b synchronizes with block b of its peers only. BARRIER: the block writes its
+ * record and then its epoch to each peer's signal words, waits for the peers' epochs, works on its
+ * share, and passes a second barrier at the end: from then on no peer reads or writes its rank's
+ * buffers. Epochs are kept in device memory, so a graph can be replayed. Every wait polls the
+ * report's abort word and a clock.
  */
 #include "gpu/kernels.h"
 
@@ -35,8 +38,8 @@ DEV void put_release(uint32_t *p, uint32_t v)
 {
 	asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }
-/* For counters that only the host looks at: a release would wait for all writes before it, one of
- * them over the bus. */
+/* For counters that only the host reads: a release would wait for all earlier writes, also writes
+ * over the bus. */
 DEV void put_count(uint32_t *p, uint32_t v)
 {
 	asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
@@ -77,12 +80,10 @@ DEV float float_of(uint32_t x) { return __uint_as_float(x); }
 DEV uint64_t bits_of_double(double x) { return (uint64_t)__double_as_longlong(x); }
 DEV double double_of(uint64_t x) { return __longlong_as_double((long long)x); }
 
-#else
+#else                                  /* the includer declares fake_block and fake_blocks */
 
 #include <string.h>
 #include <time.h>
-
-#include "tests/fakes/cuda/fake_cuda.h"
 
 #define DEV static inline __attribute__((always_inline, unused))
 #define KERNEL(name) static void name(const void *params)
@@ -108,7 +109,7 @@ DEV uint32_t swap_relaxed(uint32_t *p, uint32_t v)
 DEV uint32_t get_acquire(uint32_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
 DEV uint64_t get_relaxed(uint64_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
 
-/* Also lets other streams' threads run, of which there are more than cores. */
+/* The pause also lets the threads of other streams run: streams outnumber cores. */
 DEV uint64_t clock_ns(void)
 {
 	struct timespec t, pause = { 0, 20000 };
@@ -127,16 +128,17 @@ DEV double double_of(uint64_t x) { double v; memcpy(&v, &x, 8); return v; }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-struct watch { uint64_t since; uint32_t looks; };
+/* A wait by polling: polls so far, and the time of the first look at the clock (0: none yet) */
+struct spin_wait { uint64_t since; uint32_t polls; };
 
-/* The first trouble is kept, and told by one thread alone, since several of a rank may have it; the
- * host reads what last. */
-DEV void tell(const struct tt_dev_job *j, uint32_t what, uint32_t rank, const uint64_t *call)
+/* Reports a failure (enum tt_dev_trouble) to the host. The first failure stays, and one thread
+ * alone reports it, since several threads of a rank may see one. The host reads `what` last. */
+DEV void report_failure(const struct tt_dev_job *j, uint32_t what, uint32_t rank, const uint64_t *call)
 {
 	struct tt_dev_report *r = (struct tt_dev_report *)j->report;
 
 	if (get_acquire(&r->abort) ||
-	    swap_relaxed(&((struct tt_dev_signals *)j->desk[j->rank])->troubled, 1))
+	    swap_relaxed(&((struct tt_dev_signals *)j->signals[j->rank])->troubled, 1))
 		return;
 	r->rank = rank;
 	r->call[0] = call ? call[0] : 0;
@@ -145,13 +147,13 @@ DEV void tell(const struct tt_dev_job *j, uint32_t what, uint32_t rank, const ui
 	put_release(&r->abort, 1);
 }
 
-/* Once for each look in vain at something of peer's. 1: it is to give up */
-DEV int weary(const struct tt_dev_job *j, struct watch *w, uint32_t peer)
+/* Called once for each poll without success of a word of peer's. 1: end the wait */
+DEV int must_give_up(const struct tt_dev_job *j, struct spin_wait *w, uint32_t peer)
 {
 	struct tt_dev_report *r = (struct tt_dev_report *)j->report;
 	uint64_t now;
 
-	if (++w->looks % 256)
+	if (++w->polls % 256)
 		return 0;
 	if (get_acquire(&r->abort))
 		return 1;
@@ -160,52 +162,52 @@ DEV int weary(const struct tt_dev_job *j, struct watch *w, uint32_t peer)
 		w->since = now;
 	if (now - w->since < j->limit_ns)
 		return 0;
-	tell(j, TT_DEV_LATE, peer, 0);
+	report_failure(j, TT_DEV_LATE, peer, 0);
 	return 1;
 }
 
 DEV int await_epoch(const struct tt_dev_job *j, uint32_t *flag, uint32_t epoch, uint32_t peer)
 {
-	struct watch w = { 0, 0 };
+	struct spin_wait w = { 0, 0 };
 
 	while ((int32_t)(get_acquire(flag) - epoch) < 0)
-		if (weary(j, &w, peer))
+		if (must_give_up(j, &w, peer))
 			return 0;
 	return 1;
 }
 
-DEV struct tt_dev_signals *desk_of(const struct tt_dev_job *j, uint32_t rank)
+DEV struct tt_dev_signals *signals_of(const struct tt_dev_job *j, uint32_t rank)
 {
-	return (struct tt_dev_signals *)j->desk[rank];
+	return (struct tt_dev_signals *)j->signals[rank];
 }
 
-/* ---- meeting --------------------------------------------------------------------------------- */
+/* ---- barriers -------------------------------------------------------------------------------- */
 
 /*
- * Which rule of the PTX memory model each order rests upon; scopes are .sys, for a peer may be on
- * another GPU, and its report is the host's.
- *   inputs, before peers load them       what lies before a kernel on its stream happens before it;
- *                 a release is cumulative, so it publishes that too; the thread that acquires
- *                 `start` passes it on to its block by SYNC (bar.sync)
- *   outputs, before this rank's stream goes on       all threads' stores, SYNC, the release of
- *                 `end` by one of them, its acquire here, SYNC, the end of this kernel
- *   inputs, before their owner writes them again     likewise: SYNC holds the loads before `end`
- *   cards         plain stores before the release of `start` by the same thread, loads behind its
- *                 acquire by the same thread; behind `end` they may be written again
+ * The rule of the PTX memory model behind each order. Scopes are .sys, since a peer may be on
+ * another GPU and the report is host memory.
+ *   inputs, before peers load them       work before a kernel on its stream happens before the
+ *                 kernel; a release is cumulative, so it publishes that work too; the thread that
+ *                 acquires `start` orders its whole block by SYNC (bar.sync)
+ *   outputs, before this rank's stream goes on       stores of all threads, SYNC, the release of
+ *                 `end` by one thread, its acquire by this rank, SYNC, the end of this kernel
+ *   inputs, before their owner writes them again     likewise: SYNC orders the loads before `end`
+ *   records       plain stores before the release of `start` by the same thread, loads after its
+ *                 acquire by the same thread; after `end` they may be written again
  *   lines         payload and epoch are one aligned word of 8 bytes, which is never torn, so they
  *                 need no other order. A half is written again two epochs later: by then its writer
- *                 has had the epoch between from this rank, whose kernel before it had ended.
- *   where streams order ranks     a kernel's stores happen before what its stream does next, and
- *                 cuStreamWriteValue is preceded by a fence of the system; a kernel behind
- *                 cuStreamWaitValue begins after it
+ *                 has received the epoch between from this rank, whose earlier kernel had ended.
+ *   where streams order ranks     a kernel's stores happen before the next operation of its stream,
+ *                 and cuStreamWriteValue is preceded by a system-wide fence; a kernel behind
+ *                 cuStreamWaitValue begins after the wait
  *   report        rank and call before the release of `what`, which the host acquires
- * No pointer is __restrict__ here: loads by the path that is not coherent (ld.global.nc)
- * would break the first three.
+ * No pointer of a kernel is __restrict__: loads by the non-coherent path (ld.global.nc) would break
+ * the first three.
  */
 
-DEV void post_card(const struct tt_dev_job *j, uint32_t peer, uint32_t block)
+DEV void post_record(const struct tt_dev_job *j, uint32_t peer, uint32_t block)
 {
-	volatile struct tt_dev_record *c = &desk_of(j, peer)->card[block][j->rank];
+	volatile struct tt_dev_record *c = &signals_of(j, peer)->record[block][j->rank];
 
 	c->in = j->in[j->rank];
 	c->out = j->out[j->rank];
@@ -216,52 +218,52 @@ DEV void post_card(const struct tt_dev_job *j, uint32_t peer, uint32_t block)
 
 DEV int same_call(const struct tt_dev_job *j, uint32_t peer, uint32_t block)
 {
-	volatile struct tt_dev_record *c = &desk_of(j, j->rank)->card[block][peer];
+	volatile struct tt_dev_record *c = &signals_of(j, j->rank)->record[block][peer];
 	uint64_t call[2];
 
 	call[0] = c->call[0];
 	call[1] = c->call[1];
 	if (call[0] == j->call[0] && call[1] == j->call[1])
 		return 1;
-	tell(j, TT_DEV_OTHER_CALL, peer, call);
+	report_failure(j, TT_DEV_OTHER_CALL, peer, call);
 	return 0;
 }
 
-/* A job between waits of streams, which the host has ended as the call has failed: what it would
- * read and write may be gone. */
-DEV int is_vain(const struct tt_dev_job *j)
+/* Is this a job between stream waits that the host has ended since the call failed? Its buffers may
+ * be freed already. */
+DEV int is_aborted(const struct tt_dev_job *j)
 {
 	return j->way == TT_DEV_ALONE && j->report &&
 	       get_acquire(&((struct tt_dev_report *)j->report)->abort);
 }
 
-/* All peers have come to this job. 0: give up. Every thread of the block calls it. */
-DEV int meet_start(const struct tt_dev_job *j, uint32_t epoch, int *failed)
+/* The barrier before a job. 0: give up. Called by every thread of the block. */
+DEV int barrier_start(const struct tt_dev_job *j, uint32_t epoch, int *failed)
 {
 	for (uint32_t p = THREAD; p < j->nranks; p += THREADS)
 		if (p != j->rank) {
-			post_card(j, p, BLOCK);
-			put_release(&desk_of(j, p)->start[BLOCK][j->rank], epoch);
+			post_record(j, p, BLOCK);
+			put_release(&signals_of(j, p)->start[BLOCK][j->rank], epoch);
 		}
 	for (uint32_t p = THREAD; p < j->nranks; p += THREADS)
 		if (p != j->rank &&
-		    (!await_epoch(j, &desk_of(j, j->rank)->start[BLOCK][p], epoch, p) ||
+		    (!await_epoch(j, &signals_of(j, j->rank)->start[BLOCK][p], epoch, p) ||
 		     !same_call(j, p, BLOCK)))
 			*failed = 1;
 	SYNC();
 	return !*failed;
 }
 
-/* All peers are through with it. */
-DEV void meet_end(const struct tt_dev_job *j, uint32_t epoch)
+/* The barrier after a job. */
+DEV void barrier_end(const struct tt_dev_job *j, uint32_t epoch)
 {
 	SYNC();
 	for (uint32_t p = THREAD; p < j->nranks; p += THREADS)
 		if (p != j->rank)
-			put_release(&desk_of(j, p)->end[BLOCK][j->rank], epoch);
+			put_release(&signals_of(j, p)->end[BLOCK][j->rank], epoch);
 	for (uint32_t p = THREAD; p < j->nranks; p += THREADS)
 		if (p != j->rank)
-			await_epoch(j, &desk_of(j, j->rank)->end[BLOCK][p], epoch, p);
+			await_epoch(j, &signals_of(j, j->rank)->end[BLOCK][p], epoch, p);
 	SYNC();
 }
 
@@ -278,7 +280,7 @@ DEV float small_widen(uint32_t code, uint32_t bits, uint32_t mantissa, uint32_t 
 	uint32_t magnitude = code & ((1u << (bits - 1)) - 1), sign = (code >> (bits - 1)) << 31;
 	uint32_t shifted = magnitude << (23 - mantissa), least = (128 - bias) << 23;
 
-	/* put the leading bit there and take it off again */
+	/* a subnormal: add the leading bit as float, then subtract it */
 	if (magnitude < 1u << mantissa)
 		return float_of(sign | bits_of(float_of(shifted + least) - float_of(least)));
 	return float_of(sign | ((shifted + ((127 - bias) << 23)) |
@@ -356,11 +358,11 @@ DEV uint64_t narrow_Float64(double f) { return f == f ? bits_of_double(f) : 0x7f
 
 /* ---- two operands to one --------------------------------------------------------------------- */
 
-/* tuttiRedOp_t's numbers; avg is sum. */
-/* a sum whose inputs are scaled or that is divided */
+/* The numbers of tuttiRedOp_t (AVG runs as a sum), and ADJUSTED: a sum whose inputs are scaled or
+ * whose result is divided */
 enum { SUM, PROD, MAX, MIN, AVG, BAND, BOR, BXOR, ADJUSTED };
 
-/* Sums and products wrap, so they are taken unsigned. */
+/* Sums and products wrap, so they are computed unsigned. */
 #define INTEGER(name, raw, compared, product, wide)						\
 	DEV raw widen_##name(raw x) { return x; }						\
 	DEV raw narrow_##name(raw x) { return x; }						\
@@ -394,8 +396,9 @@ INTEGER(Uint32, uint32_t, uint32_t, uint32_t, uint64_t)
 INTEGER(Int64, uint64_t, int64_t, uint64_t, int64_t)
 INTEGER(Uint64, uint64_t, uint64_t, uint64_t, uint64_t)
 
-/* When neither operand is less, both are equal or one is a NaN. Or-ing the bits is right for min: x
- * = y, or -0 of two zeros, or a NaN; for max too, except that max(-0, +0) = +0. */
+/* If neither operand is less, both are equal or one is a NaN. The OR of the bits is the minimum
+ * then: x = y, or -0 of two zeros, or a NaN. It is the maximum too, except that max(-0, +0) =
+ * +0. */
 #define FLOATING(name, value, word, bits, back)							\
 	DEV value fold_##name(int op, value x, value y)						\
 	{											\
@@ -415,9 +418,10 @@ INTEGER(Uint64, uint64_t, uint64_t, uint64_t, uint64_t)
 FLOATING(Float32, float, uint32_t, bits_of, float_of)
 FLOATING(Float64, double, uint64_t, bits_of_double, double_of)
 
-/* ---- the work -------------------------------------------------------------------------------- */
+/* ---- pieces of a job ------------------------------------------------------------------------- */
 
-struct task {
+/* A piece of a job with the addresses of its operands */
+struct combine_task {
 	const char *src[TT_DEV_RANKS];
 	uint64_t scale[TT_DEV_RANKS];
 	char *dst[TT_DEV_RANKS];
@@ -426,9 +430,10 @@ struct task {
 	uint32_t flags;
 };
 
-/* Piece i with the addresses of in and out; ranks that take part, in rank order. */
+/* Makes the task of piece x; record: [nranks], the addresses of the ranks' buffers. Sources and
+ * destinations are in rank order. */
 DEV void make_task(const struct tt_dev_job *j, const struct tt_dev_piece *x,
-		   const struct tt_dev_record *card, struct task *t)
+		   const struct tt_dev_record *record, struct combine_task *t)
 {
 	t->nsrc = t->ndst = 0;
 	t->bytes = x->bytes;
@@ -436,16 +441,16 @@ DEV void make_task(const struct tt_dev_job *j, const struct tt_dev_piece *x,
 	t->divisor = j->divisor;
 	for (uint32_t p = 0; p < j->nranks; p++) {
 		if (x->from >> p & 1) {
-			t->src[t->nsrc] = (const char *)card[p].in + x->from_at;
-			t->scale[t->nsrc++] = card[p].scale;
+			t->src[t->nsrc] = (const char *)record[p].in + x->from_at;
+			t->scale[t->nsrc++] = record[p].scale;
 		}
 		if (x->to >> p & 1)
-			t->dst[t->ndst++] = (char *)card[p].out + x->to_at;
+			t->dst[t->ndst++] = (char *)record[p].out + x->to_at;
 	}
 }
 
-/* All addresses are multiples of this, a power of two up to 16. */
-DEV uint32_t alignment(const struct task *t)
+/* The largest power of two up to 16 that divides all addresses */
+DEV uint32_t alignment(const struct combine_task *t)
 {
 	uint64_t all = 16;
 

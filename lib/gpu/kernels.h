@@ -1,9 +1,10 @@
 /*
- * kernels.h - what the host and the kernels (kernels.cu) agree on: a rank's desk, a job, a report
+ * kernels.h - the contract between the host and the kernels (kernels.cu): signal words, jobs,
+ * reports
  *
- * Read by nvcc as C++ and by C compilers. A desk is device memory of one rank in which its peers
- * write; a job is the one parameter of every kernel; a report is host memory through which kernels
- * and host tell each other of trouble.
+ * Read by nvcc as C++ and by C compilers. The signal words are device memory of one rank, which its
+ * peers write; a job is the only parameter of every kernel; a report is pinned host memory by which
+ * kernels report failures to the host and the host ends the waits of kernels.
  */
 #ifndef TT_KERNELS_H
 #define TT_KERNELS_H
@@ -15,74 +16,80 @@
 #define TT_DEV_THREADS 512
 #define TT_DEV_PIECES 8
 #define TT_DEV_WORDS 128                       /* messages that a plan may have for one rank */
-/* one-shot with flags: each block sends so many bytes: */
-#define TT_FLAGGED_BLOCKS 16
-#define TT_FLAGGED_SLICE 2048
-#define TT_FLAGGED_BYTES (TT_FLAGGED_BLOCKS * TT_FLAGGED_SLICE)
+/* the LL protocol (one-shot, payload with flags): blocks, and bytes that a block sends */
+#define TT_LL_BLOCKS 16
+#define TT_LL_SLICE 2048
+#define TT_LL_BYTES (TT_LL_BLOCKS * TT_LL_SLICE)
 
-/* What a rank tells its peers when it comes to a call: where its buffers are, by what its input is
- * multiplied, and which call it is in (struct tt_call). */
+/* The record that a rank writes to each peer at the start of a call: its buffers, the factor of its
+ * input, and the signature of the call (struct tt_call). */
 struct tt_dev_record { uint64_t in, out, scale, call[2]; };
 
+/* The signal words of one rank, at the start of its IPC buffer. */
 struct tt_dev_signals {
-	/* jobs that this rank's block has met its peers in; it alone writes it */
+	/* barriers that each block has passed with its peers; written by this rank only */
 	uint32_t epoch[TT_DEV_BLOCKS];
-	uint32_t begun, ended;                 /* jobs; its block 0 alone writes them */
-	uint32_t troubled;                     /* a thread of this rank tells of trouble, or has */
-	/* peers' epochs */
+	uint32_t begun, ended;                 /* calls; written by this rank's block 0 only */
+	uint32_t troubled;                     /* a thread of this rank has reported a failure */
+	/* peers' epochs, written by the peers */
 	uint32_t start[TT_DEV_BLOCKS][TT_DEV_RANKS], end[TT_DEV_BLOCKS][TT_DEV_RANKS];
-	struct tt_dev_record card[TT_DEV_BLOCKS][TT_DEV_RANKS];
-	/* written by streams, 1 and 0: all have come; message w of a plan is there */
-	uint32_t arrived[TT_DEV_RANKS], between[TT_DEV_RANKS], left[TT_DEV_RANKS],
-		told[TT_DEV_WORDS];
-	/* what peers must be able to read and write, tried when they join */
-	uint64_t proof[TT_DEV_RANKS];
-	/* one-shot: 32 bits of payload under 32 bits of epoch, by turns in the two halves */
-	uint64_t line[2][TT_DEV_RANKS][TT_FLAGGED_BLOCKS][TT_FLAGGED_SLICE / 4];
+	struct tt_dev_record record[TT_DEV_BLOCKS][TT_DEV_RANKS];
+	/* set to 1 by the peers' streams, reset to 0 by this rank's: stream barriers before, within
+	 * and after a chunk; arrival of message w of a plan. Adjacent (gpu_watchdog.c) */
+	uint32_t arrived[TT_DEV_RANKS], between[TT_DEV_RANKS], finished[TT_DEV_RANKS],
+		message[TT_DEV_WORDS];
+	/* values that peers read and write when ranks join, to test the mapping */
+	uint64_t probe[TT_DEV_RANKS];
+	/* LL lines: 32 bits of payload under 32 bits of epoch; epochs alternate between the two
+	 * halves */
+	uint64_t line[2][TT_DEV_RANKS][TT_LL_BLOCKS][TT_LL_SLICE / 4];
 };
 
-/* An area: a desk, then what peers read when streams order the ranks:
- * staged input, and the part of a sum. */
+/* An IPC buffer: the signal words, then memory that peers read when streams order the ranks: staged
+ * input, and a rank's part of a sum. */
 #define TT_DEV_STAGED_AT ((sizeof(struct tt_dev_signals) + 4095) / 4096 * 4096)
 #define TT_DEV_STAGED_BYTES ((uint64_t)4 << 20)
 #define TT_DEV_RESULT_AT (TT_DEV_STAGED_AT + TT_DEV_STAGED_BYTES)
 #define TT_DEV_RESULT_BYTES (TT_DEV_STAGED_BYTES / 2 + 4096)
-#define TT_DEV_AREA_BYTES (TT_DEV_RESULT_AT + TT_DEV_RESULT_BYTES)
+#define TT_DEV_IPC_BYTES (TT_DEV_RESULT_AT + TT_DEV_RESULT_BYTES)
 
 enum tt_dev_trouble { TT_DEV_FINE, TT_DEV_LATE, TT_DEV_OTHER_CALL };
 
 struct tt_dev_report {
-	uint32_t abort;                        /* the host wants all waiting to end */
-	uint32_t what;                         /* enum tt_dev_trouble; the first one stays */
-	uint32_t rank;                         /* who is missing, or in another call: */
-	uint32_t begun, ended;                 /* jobs of which block 0 ... */
+	uint32_t abort;                        /* all waits of kernels must end */
+	uint32_t what;                         /* enum tt_dev_trouble; the first failure stays */
+	uint32_t rank;                         /* the missing rank, or the rank in another call */
+	uint32_t begun, ended;                 /* calls that block 0 has begun and ended */
 	uint32_t unused;
-	uint64_t call[2];
+	uint64_t call[2];                      /* signature of the other call */
 };
 
-/* combine the inputs of the ranks in `from`, in rank order,
- * into the outputs of the ranks in `to` */
+/* combine the inputs of the ranks in `from`, in rank order, into the outputs of the ranks in
+ * `to` */
 struct tt_dev_piece {
-	uint32_t from, to;                     /* masks */
-	uint64_t from_at, to_at, bytes;
+	uint32_t from, to;                     /* masks of ranks */
+	uint64_t from_at, to_at, bytes;        /* offsets in every input and output */
 };
 
 enum tt_dev_way {
-	TT_DEV_ALONE,                          /* meets nobody: addresses stand in the job */
-	TT_DEV_MEET,                           /* meets before and after; cards tell addresses */
-	TT_DEV_FLAGGED                         /* allreduce of piece[0].bytes: payload with flags */
+	TT_DEV_ALONE,                          /* no barrier; the job has all addresses */
+	TT_DEV_BARRIER,                        /* barriers; peers' records have addresses */
+	TT_DEV_LL                              /* allreduce of piece[0].bytes by the LL protocol */
 };
+/* flags of a job. BEGINS, ENDS: count the call in the report; POSTS: write this rank's record to
+ * the peers; CHECKS: compare the peers' records; SCALES: multiply inputs; DIVIDES: divide the
+ * result */
 enum { TT_DEV_BEGINS = 1, TT_DEV_ENDS = 2, TT_DEV_POSTS = 4, TT_DEV_CHECKS = 8, TT_DEV_SCALES = 16,
 	TT_DEV_DIVIDES = 32 };
 
 struct tt_dev_job {
-	uint64_t desk[TT_DEV_RANKS];
-	uint64_t in[TT_DEV_RANKS], out[TT_DEV_RANKS];   /* ALONE; else this rank's own at [rank] */
+	uint64_t signals[TT_DEV_RANKS];        /* of every rank, as mapped by this rank */
+	uint64_t in[TT_DEV_RANKS], out[TT_DEV_RANKS];   /* ALONE: of all ranks; else [rank] only */
 	uint64_t report;
-	uint64_t limit_ns;                     /* of waiting for a peer */
+	uint64_t limit_ns;                     /* of a wait for a peer */
 	uint64_t scale;                        /* SCALES: double, or the integer's bits */
 	uint64_t divisor;                      /* DIVIDES: double, or an integer */
-	uint64_t call[2];
+	uint64_t call[2];                      /* signature of the call */
 	uint32_t rank, nranks, way, flags, op, npieces;
 	struct tt_dev_piece piece[TT_DEV_PIECES];
 };

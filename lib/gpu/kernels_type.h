@@ -1,9 +1,10 @@
 /*
- * kernels_type.h - the kernel of one type: included by kernels.cu once a TYPE
+ * kernels_type.h - the kernel of one type: included by kernels.cu once for each TYPE
  *
- * Set before and unset here: TYPE, RAW (an element in memory), VALUE (an operand), ARITHMETIC
- * (whose fold, times and over it uses), WHOLE (an integer: has bitwise ops). op is a constant where
- * `sweep` is inlined, but not where few bytes go.
+ * Macros that the includer defines and this file undefines: TYPE, RAW (an element in memory), VALUE
+ * (an operand), ARITHMETIC (the type whose fold, times and over are used), WHOLE (1: an integer,
+ * which has bitwise ops). op is a constant where `sweep` is inlined, and a variable where few bytes
+ * are combined.
  */
 #define PASTE2(a, b) a##_##b
 #define PASTE(a, b) PASTE2(a, b)
@@ -11,14 +12,14 @@
 #define BY(name) PASTE(name, ARITHMETIC)
 #define BITS (8 * (uint32_t)sizeof(RAW))
 
-/* One element of all sources */
-DEV RAW OF(element)(int op, const struct task *t, const uint64_t *v, uint32_t most, uint32_t shift)
+/* Combines one element of all sources. v: 8 bytes of each source; shift: position of the element */
+DEV RAW OF(element)(int op, const struct combine_task *t, const uint64_t *v, uint32_t limit, uint32_t shift)
 {
 	VALUE x = 0;
 
 	UNROLL
 	for (uint32_t s = 0; s < TT_DEV_RANKS; s++)
-		if (s < most && s < t->nsrc) {
+		if (s < limit && s < t->nsrc) {
 			VALUE y = OF(widen)((RAW)(v[s] >> shift));
 
 			if (op == ADJUSTED && t->flags & TT_DEV_SCALES)
@@ -30,20 +31,21 @@ DEV RAW OF(element)(int op, const struct task *t, const uint64_t *v, uint32_t mo
 	return OF(narrow)(x);
 }
 
-/* Eight bytes of them; a loop where there are eight, or the compiler takes minutes */
-DEV uint64_t OF(unit)(int op, const struct task *t, const uint64_t *v, uint32_t most)
+/* Combines 8 bytes of all sources. Not unrolled where they are eight elements: the compiler would
+ * take minutes. */
+DEV uint64_t OF(unit)(int op, const struct combine_task *t, const uint64_t *v, uint32_t limit)
 {
 	uint64_t r = 0;
 
 	UNROLL_TO(BITS == 8 ? 1 : 4)
 	for (uint32_t shift = 0; shift < 64; shift += BITS)
-		r |= (uint64_t)OF(element)(op, t, v, most, shift) << shift;
+		r |= (uint64_t)OF(element)(op, t, v, limit, shift) << shift;
 	return r;
 }
 
-/* `deep` vectors of up to `most` sources at once, so that enough loads are in flight whatever the
- * number of sources is */
-DEV void OF(vectors)(int op, const struct task *t, uint64_t i, uint64_t stride, const uint32_t most,
+/* Combines `deep` vectors of up to `limit` sources at once, so that enough loads are in flight for
+ * any number of sources. */
+DEV void OF(vectors)(int op, const struct combine_task *t, uint64_t i, uint64_t stride, const uint32_t limit,
 		     const uint32_t deep)
 {
 	uint64_t a[2][TT_DEV_RANKS], b[2][TT_DEV_RANKS];
@@ -51,7 +53,7 @@ DEV void OF(vectors)(int op, const struct task *t, uint64_t i, uint64_t stride, 
 	UNROLL
 	for (uint32_t k = 0; k < deep; k++) {
 		UNROLL
-		for (uint32_t s = 0; s < most; s++)
+		for (uint32_t s = 0; s < limit; s++)
 			if (s < t->nsrc) {
 				struct pair x = ((const struct pair *)t->src[s])[i + k * stride];
 
@@ -63,8 +65,8 @@ DEV void OF(vectors)(int op, const struct task *t, uint64_t i, uint64_t stride, 
 	for (uint32_t k = 0; k < deep; k++) {
 		struct pair x;
 
-		x.a = OF(unit)(op, t, a[k], most);
-		x.b = OF(unit)(op, t, b[k], most);
+		x.a = OF(unit)(op, t, a[k], limit);
+		x.b = OF(unit)(op, t, b[k], limit);
 		UNROLL
 		for (uint32_t d = 0; d < TT_DEV_RANKS; d++)
 			if (d < t->ndst)
@@ -72,8 +74,8 @@ DEV void OF(vectors)(int op, const struct task *t, uint64_t i, uint64_t stride, 
 	}
 }
 
-/* Element by element: what is left over, and buffers that are not aligned to vectors */
-DEV void OF(elements)(int op, const struct task *t, uint64_t from, uint32_t aligned)
+/* Combines element by element: the remainder, and buffers that are not aligned to vectors. */
+DEV void OF(elements)(int op, const struct combine_task *t, uint64_t from, uint32_t aligned)
 {
 	uint64_t step = (uint64_t)BLOCKS * THREADS * sizeof(RAW), v[TT_DEV_RANKS];
 
@@ -98,8 +100,8 @@ DEV void OF(elements)(int op, const struct task *t, uint64_t from, uint32_t alig
 	}
 }
 
-/* The first n vectors */
-DEV void OF(sweep)(int op, const struct task *t, uint64_t n)
+/* Combines the first n vectors. */
+DEV void OF(sweep)(int op, const struct combine_task *t, uint64_t n)
 {
 	uint64_t i = (uint64_t)BLOCK * THREADS + THREAD, stride = (uint64_t)BLOCKS * THREADS;
 
@@ -109,64 +111,64 @@ DEV void OF(sweep)(int op, const struct task *t, uint64_t n)
 		OF(vectors)(op, t, i, stride, TT_DEV_RANKS, 1);
 }
 
-/* This rank's bytes go to all peers under flags; theirs are awaited.
- * A unit is 8 bytes in two words of a line. */
-DEV void OF(flagged)(int op, const struct tt_dev_job *j, uint32_t epoch)
+/* The LL protocol (as in NCCL): writes this rank's bytes with flags to all peers, waits for theirs
+ * and combines. A unit of 8 bytes travels in two words of a line. */
+DEV void OF(low_latency)(int op, const struct tt_dev_job *j, uint32_t epoch)
 {
-	uint64_t first = (uint64_t)BLOCK * TT_FLAGGED_SLICE, left = j->piece[0].bytes - first,
+	uint64_t first = (uint64_t)BLOCK * TT_LL_SLICE, left = j->piece[0].bytes - first,
 		 flag = (uint64_t)epoch << 32;
-	uint32_t bytes = left < TT_FLAGGED_SLICE ? (uint32_t)left : TT_FLAGGED_SLICE,
+	uint32_t bytes = left < TT_LL_SLICE ? (uint32_t)left : TT_LL_SLICE,
 		 half = epoch & 1;
 	const char *in = (const char *)j->in[j->rank] + first;
 	char *out = (char *)j->out[j->rank] + first;
-	struct task t;
+	struct combine_task t;
 
 	t.nsrc = j->nranks;
 	t.flags = j->flags & TT_DEV_DIVIDES;
 	t.divisor = j->divisor;
 	for (uint32_t at = THREAD * 8; at < bytes; at += THREADS * 8) {
-		uint32_t some = bytes - at < 8 ? bytes - at : 8;
-		uint64_t mine = ((uint64_t)in & 7) == 0 && some == 8 ? *(const uint64_t *)(in + at)
-								     : get_bytes(in + at, some);
+		uint32_t unit_bytes = bytes - at < 8 ? bytes - at : 8;
+		uint64_t mine = ((uint64_t)in & 7) == 0 && unit_bytes == 8 ? *(const uint64_t *)(in + at)
+								     : get_bytes(in + at, unit_bytes);
 
 		for (uint32_t p = 0; p < j->nranks; p++)
 			if (p != j->rank) {
-				uint64_t *line = &desk_of(j, p)->line[half][j->rank][BLOCK][at / 4];
+				uint64_t *line = &signals_of(j, p)->line[half][j->rank][BLOCK][at / 4];
 
 				put_relaxed(&line[0], flag | (uint32_t)mine);
 				put_relaxed(&line[1], flag | mine >> 32);
 			}
 	}
 	for (uint32_t at = THREAD * 8; at < bytes; at += THREADS * 8) {
-		uint32_t some = bytes - at < 8 ? bytes - at : 8;
+		uint32_t unit_bytes = bytes - at < 8 ? bytes - at : 8;
 		uint64_t v[TT_DEV_RANKS], x, low, high;
 
 		UNROLL
 		for (uint32_t p = 0; p < TT_DEV_RANKS; p++) {
-			uint64_t *line = &desk_of(j, j->rank)->line[half][p][BLOCK][at / 4];
-			struct watch w = { 0, 0 };
+			uint64_t *line = &signals_of(j, j->rank)->line[half][p][BLOCK][at / 4];
+			struct spin_wait w = { 0, 0 };
 
 			if (p >= j->nranks)
 				continue;
 			if (p == j->rank) {
-				v[p] = get_bytes(in + at, some);
+				v[p] = get_bytes(in + at, unit_bytes);
 				continue;
 			}
 			while ((low = get_relaxed(&line[0])) >> 32 != epoch ||
 			       (high = get_relaxed(&line[1])) >> 32 != epoch)
-				if (weary(j, &w, p))
+				if (must_give_up(j, &w, p))
 					return;
 			v[p] = (low & 0xffffffffu) | high << 32;
 		}
 		x = OF(unit)(op, &t, v, TT_DEV_RANKS);
-		if (((uint64_t)out & 7) == 0 && some == 8)
+		if (((uint64_t)out & 7) == 0 && unit_bytes == 8)
 			*(uint64_t *)(out + at) = x;
 		else
-			put_bytes(out + at, x, some);
+			put_bytes(out + at, x, unit_bytes);
 	}
 }
 
-/* f(op, ...) with op a constant */
+/* Calls f(op, ...) with a constant op. */
 #if WHOLE
 #define BITWISE(f, ...) case BAND: f(BAND, __VA_ARGS__); break; case BOR: f(BOR, __VA_ARGS__);	\
 		break;										\
@@ -184,10 +186,11 @@ DEV void OF(flagged)(int op, const struct tt_dev_job *j, uint32_t epoch)
 	default: f(SUM, __VA_ARGS__); break;			\
 	}
 
-/* The task lies in shared memory: its arrays are indexed, which registers are not. */
-DEV void OF(pieces)(int op, const struct tt_dev_job *j, const struct tt_dev_record *card)
+/* The task is in shared memory, since its arrays are indexed by variables, which registers cannot
+ * be. */
+DEV void OF(pieces)(int op, const struct tt_dev_job *j, const struct tt_dev_record *record)
 {
-	SHARED struct task t;
+	SHARED struct combine_task t;
 
 	for (uint32_t i = 0; i < j->npieces; i++) {
 		uint32_t aligned;
@@ -195,7 +198,7 @@ DEV void OF(pieces)(int op, const struct tt_dev_job *j, const struct tt_dev_reco
 
 		SYNC();
 		if (THREAD == 0)
-			make_task(j, &j->piece[i], card, &t);
+			make_task(j, &j->piece[i], record, &t);
 		SYNC();
 		aligned = alignment(&t);
 		n = aligned < 16 || (WHOLE && op == ADJUSTED) ? 0 : t.bytes / 16;
@@ -208,42 +211,42 @@ DEV void OF(pieces)(int op, const struct tt_dev_job *j, const struct tt_dev_reco
 KERNEL(OF(tt))
 {
 	const struct tt_dev_job *j = JOB;
-	struct tt_dev_signals *mine = desk_of(j, j->rank);
+	struct tt_dev_signals *mine = signals_of(j, j->rank);
 	SHARED int failed;
-	SHARED struct tt_dev_record card[TT_DEV_RANKS];
+	SHARED struct tt_dev_record record[TT_DEV_RANKS];
 	int op = j->flags & (TT_DEV_SCALES | TT_DEV_DIVIDES) ? ADJUSTED : (int)j->op;
 	uint32_t epoch = mine->epoch[BLOCK] + 1;
 
 	if (THREAD == 0)
-		failed = is_vain(j);
+		failed = is_aborted(j);
 	SYNC();
 	if (BLOCK == 0 && THREAD == 0 && (j->flags & TT_DEV_BEGINS))
 		put_count(&((struct tt_dev_report *)j->report)->begun, ++mine->begun);
 	if (BLOCK == 0 && (j->flags & TT_DEV_POSTS))
 		for (uint32_t p = THREAD; p < j->nranks; p += THREADS)
 			if (p != j->rank)
-				post_card(j, p, 0);
+				post_record(j, p, 0);
 	if (BLOCK == 0 && (j->flags & TT_DEV_CHECKS))
 		for (uint32_t p = THREAD; p < j->nranks; p += THREADS)
 			if (p != j->rank)
 				same_call(j, p, 0);
-	if (j->way == TT_DEV_MEET && !meet_start(j, epoch, &failed))
+	if (j->way == TT_DEV_BARRIER && !barrier_start(j, epoch, &failed))
 		return;
 	for (uint32_t p = THREAD; p < j->nranks; p += THREADS) {
-		volatile struct tt_dev_record *c = &mine->card[BLOCK][p];
-		int theirs = j->way == TT_DEV_MEET && p != j->rank;
+		volatile struct tt_dev_record *c = &mine->record[BLOCK][p];
+		int theirs = j->way == TT_DEV_BARRIER && p != j->rank;
 
-		card[p].in = theirs ? c->in : j->in[p];
-		card[p].out = theirs ? c->out : j->out[p];
-		card[p].scale = theirs ? c->scale : j->scale;
+		record[p].in = theirs ? c->in : j->in[p];
+		record[p].out = theirs ? c->out : j->out[p];
+		record[p].scale = theirs ? c->scale : j->scale;
 	}
 	SYNC();
-	if (j->way == TT_DEV_FLAGGED)
-		OF(flagged)(op, j, epoch);
+	if (j->way == TT_DEV_LL)
+		OF(low_latency)(op, j, epoch);
 	else if (!failed)
-		OF(pieces)(op, j, card);
-	if (j->way == TT_DEV_MEET)
-		meet_end(j, epoch);
+		OF(pieces)(op, j, record);
+	if (j->way == TT_DEV_BARRIER)
+		barrier_end(j, epoch);
 	SYNC();
 	if (THREAD == 0 && j->way != TT_DEV_ALONE)
 		mine->epoch[BLOCK] = epoch;

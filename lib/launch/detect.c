@@ -1,21 +1,21 @@
 /*
- * detect.c - which of the engines started this process
+ * detect.c - find the launcher that started this process
  *
- * Called by api. An engine counts only with a complete environment. The first one of the table
- * wins; a later one that says something else of this process is an error, because nobody can tell
- * which is meant but the user.
+ * Called by api. A launcher counts only with a complete environment. The first launcher of the table
+ * wins; a later launcher with another rank or size is an error, because only the user can decide
+ * between them.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "launch/launch.h"
 
-static const struct tt_job alone = { .engine = "alone", .nranks = 1, .local_nranks = 1,
-				     .one_host = true, .beside_root = true, .name = "alone" };
+static const struct tt_job alone = { .launcher = "alone", .nranks = 1, .local_nranks = 1,
+				     .one_host = true, .on_root_host = true, .name = "alone" };
 
 static int describe(const struct tt_launcher *e, const struct tt_env *env, struct tt_job *ret_job)
 {
-	*ret_job = (struct tt_job){ .engine = e->name, .local_rank = -1, .nports = 1 };
+	*ret_job = (struct tt_job){ .launcher = e->name, .local_rank = -1, .nports = 1 };
 	return e->describe(env, ret_job);
 }
 
@@ -34,7 +34,7 @@ static int named(const struct tt_env *env, struct tt_job *ret_job)
 	rc = describe(e, env, ret_job);
 	return rc ? (rc > 0 ? 0 : rc)
 		  : tt_fail(TT_USAGE,
-			    "TUTTI_LAUNCH=%s, but this process has nothing of its environment",
+			    "TUTTI_LAUNCH=%s, but this process has no variable of that launcher",
 			    env->launch);
 }
 
@@ -56,8 +56,8 @@ int tt_launch_detect(const struct tt_env *env, struct tt_job *ret_job)
 			return tt_fail(TT_USAGE,
 				"two environments disagree: rank %d of %d by %s, rank %d of %d by %s; "
 				"TUTTI_LAUNCH=%s or TUTTI_LAUNCH=%s decides", first.rank,
-				first.nranks, first.engine, job.rank, job.nranks, job.engine,
-				first.engine, job.engine);
+				first.nranks, first.launcher, job.rank, job.nranks, job.launcher,
+				first.launcher, job.launcher);
 		if (rc > 0 && !found)
 			first = job;
 		found |= rc > 0;

@@ -1,8 +1,8 @@
 /*
- * launchers.c - what each launcher puts into the environment of the processes that it starts
+ * launchers.c - the environment variables of each launcher
  *
- * Called by detect.c. A variable that is missing from an otherwise present set makes it half set.
- * Numbers that are none count as missing, so they are named too.
+ * Called by detect.c. A set of variables without one of them is half set, an error. A variable that
+ * is not a number where one is needed counts as missing, so that the error names the variable.
  */
 #include <ctype.h>
 #include <limits.h>
@@ -15,12 +15,12 @@
 
 #include "launch/launch.h"
 
-/* rank 0 of an engine without a store takes the first of so many */
+/* ports of rank 0 of a launcher without a store, which listens at the first free one */
 #define ROOT_PORTS 8
 #define SLURM_FIRST_PORT 20000   /* below Linux's ephemeral ports */
 #define SLURM_PORTS 12000
 
-/* A number of the environment, -1: not there, or none. */
+/* A number of the environment, -1: not set, or not a number */
 static int number(const char *name)
 {
 	const char *text = getenv(name);
@@ -33,22 +33,22 @@ static int number(const char *name)
 	return *end || value > INT_MAX ? -1 : (int)value;
 }
 
-static int half_set(const char *engine, const char *missing, const char *all)
+static int half_set(const char *launcher, const char *missing, const char *all)
 {
 	return tt_fail(TT_USAGE,
 		"the environment of %s is half set: %s is missing or no number; %s belong together",
-		engine, missing, all);
+		launcher, missing, all);
 }
 
-/* rank and nranks are there and fit together? */
+/* Are rank and nranks set, and rank < nranks? 1 | TT_USAGE */
 static int check(const struct tt_job *job, const char *rank, const char *nranks, const char *all)
 {
 	if (job->rank < 0)
-		return half_set(job->engine, rank, all);
+		return half_set(job->launcher, rank, all);
 	if (job->nranks < 1)
-		return half_set(job->engine, nranks, all);
+		return half_set(job->launcher, nranks, all);
 	if (job->rank >= job->nranks)
-		return tt_fail(TT_USAGE, "%s: %s is %d, but %s is %d", job->engine, rank, job->rank,
+		return tt_fail(TT_USAGE, "%s: %s is %d, but %s is %d", job->launcher, rank, job->rank,
 			       nranks, job->nranks);
 	return 1;
 }
@@ -58,7 +58,7 @@ static bool by_file(const struct tt_env *env)
 	return !strncmp(env->root, "file:", 5);
 }
 
-/* TUTTI_ROOT says where to meet whatever the engine has to say about that. */
+/* TUTTI_ROOT replaces the launcher's endpoint or store. */
 static int use_root(const struct tt_env *env, struct tt_job *job)
 {
 	if (by_file(env)) {
@@ -93,11 +93,11 @@ static int describe_tutti(const struct tt_env *env, struct tt_job *job)
 		return half_set("TUTTI_*", "TUTTI_ROOT", all);
 	if (!by_file(env) && !*env->secret && !*env->secret_file)
 		return half_set("TUTTI_*", "TUTTI_SECRET", all);
-	job->beside_root = true;                 /* a loopback address may be meant */
+	job->on_root_host = true;                 /* so loopback addresses are kept */
 	return use_root(env, job);
 }
 
-/* ---- torchrun: MASTER_PORT is its own store's, so rank 0 listens at one of those behind it --- */
+/* ---- torchrun: MASTER_PORT is torch's own store, so rank 0 listens at one of the next ports --- */
 
 static int describe_torchrun(const struct tt_env *env, struct tt_job *job)
 {
@@ -122,7 +122,7 @@ static int describe_torchrun(const struct tt_env *env, struct tt_job *job)
 	job->port = port + ROOT_PORTS < 65536 ? port + 1 : port - ROOT_PORTS;
 	job->nports = ROOT_PORTS;
 	job->one_host = job->local_nranks == job->nranks;
-	job->beside_root = job->one_host || number("GROUP_RANK") == 0;
+	job->on_root_host = job->one_host || number("GROUP_RANK") == 0;
 	job->epoch = restarts > 0 ? restarts : 0;
 	job->store = job->one_host ? &tt_store_local : NULL;
 	return use_root(env, job);
@@ -175,7 +175,7 @@ static int describe_pmi(const struct tt_env *env, struct tt_job *job)
 
 /* ---- Slurm without PMIx ---------------------------------------------------------------------- */
 
-/* The first host of "node[01-03,07],other3", which is where rank 0 is. */
+/* The first host of "node[01-03,07],other3", which is rank 0's. */
 static void first_host(const char *list, char *host, size_t room)
 {
 	size_t plain = strcspn(list, "[,"), digits = 0;
@@ -183,7 +183,7 @@ static void first_host(const char *list, char *host, size_t room)
 	if (list[plain] == '[')
 		digits = strspn(list + plain + 1, "0123456789");
 	snprintf(host, room, "%.*s%.*s", (int)plain, list, (int)digits, list + plain + 1);
-	/* what stands behind the brackets belongs to the name: "n[1-2]-ib" */
+	/* the text after the brackets belongs to the name: "n[1-2]-ib" */
 	if (list[plain] == '[') {
 		const char *close = strchr(list, ']');
 		size_t have = strlen(host);
@@ -194,8 +194,8 @@ static void first_host(const char *list, char *host, size_t room)
 	}
 }
 
-/* A launcher that Slurm started hands Slurm's variables on to its ranks;
- * then they are not about these. */
+/* Does another launcher, which Slurm started, pass Slurm's variables on to its ranks? Then the
+ * variables do not describe these ranks. */
 static bool is_inherited(void)
 {
 	int task = number("SLURM_TASK_PID");
@@ -210,12 +210,12 @@ static int describe_slurm(const struct tt_env *env, struct tt_job *job)
 	static const char all[] =
 		"SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_STEP_NODELIST, SLURM_JOB_ID and SLURM_STEP_ID";
 	const char *nodes = getenv("SLURM_STEP_NODELIST");
-	/* "12000-12003", where Slurm has such */
+	/* "12000-12003", where Slurm reserves ports */
 	const char *reserved = getenv("SLURM_STEP_RESV_PORTS");
 	int id = number("SLURM_JOB_ID"), step = number("SLURM_STEP_ID"),
 	    ports = reserved ? atoi(reserved) : 0, rc;
 
-	/* a batch script has Slurm's variables too, but is no task of a step */
+	/* a batch script has Slurm's variables too, but is not a task of a step */
 	if (!getenv("SLURM_STEP_NUM_TASKS") || !getenv("SLURM_PROCID") || is_inherited())
 		return 0;
 	job->rank = number("SLURM_PROCID");
@@ -234,7 +234,7 @@ static int describe_slurm(const struct tt_env *env, struct tt_job *job)
 	job->one_host = number("SLURM_STEP_NUM_NODES") == 1;
 	if (job->one_host)
 		job->local_nranks = job->nranks;
-	job->beside_root = job->one_host || number("SLURM_NODEID") == 0;
+	job->on_root_host = job->one_host || number("SLURM_NODEID") == 0;
 	job->epoch = number("SLURM_RESTART_COUNT") > 0 ? number("SLURM_RESTART_COUNT") : 0;
 	job->store = job->one_host ? &tt_store_local : NULL;
 	return use_root(env, job);
@@ -242,8 +242,7 @@ static int describe_slurm(const struct tt_env *env, struct tt_job *job)
 
 /* ---- Kubernetes: an indexed Job behind a headless service ------------------------------------ */
 
-/* This pod is JOB-INDEX.SERVICE...; the one of rank 0 has 0 for INDEX.
- * "" when its name is not like that. */
+/* This pod is JOB-INDEX.SERVICE...; rank 0's pod has INDEX 0. "": this pod has another form of name */
 static void pod_of_root(int index, char *host, size_t room)
 {
 	struct addrinfo hints = { .ai_flags = AI_CANONNAME, .ai_socktype = SOCK_STREAM },
@@ -275,13 +274,13 @@ static int describe_kubernetes(const struct tt_env *env, struct tt_job *job)
 	job->nranks = (int)env->nranks;
 	if ((rc = check(job, "JOB_COMPLETION_INDEX", "TUTTI_NRANKS", all)) < 0)
 		return rc;
-	job->beside_root = job->rank == 0;
+	job->on_root_host = job->rank == 0;
 	if (*env->root)
 		return use_root(env, job);
 	pod_of_root(job->rank, job->host, sizeof(job->host));
 	if (!job->host[0] && job->rank && job->nranks > 1)
 		return tt_fail(TT_USAGE,
-			"rank %d: kubernetes: this pod's name does not tell where rank 0 is; set TUTTI_ROOT to "
+			"rank %d: kubernetes: this pod's name does not lead to rank 0's pod; set TUTTI_ROOT to "
 			"JOB-0.SERVICE:29500, and subdomain: SERVICE in the Job's template",
 			job->rank);
 	snprintf(job->name, sizeof(job->name), "kubernetes");

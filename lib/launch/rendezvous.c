@@ -1,8 +1,8 @@
 /*
- * rendezvous.c - from what an engine says to the unique id by which its ranks join
+ * rendezvous.c - from the job of a launcher to the unique id by which its ranks join
  *
- * Called by api. With a store rank 0 makes an id of its own and hands it over by the store. Without
- * one, everybody makes the same id: from the place where rank 0 listens and from the user's secret.
+ * Called by api. With a store rank 0 makes an id and puts the id into the store. Without a store
+ * every rank computes the same id, from rank 0's endpoint and the user's secret.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include "launch/launch.h"
 
 #define REFUSE_MS 2000
-/* the name of a pod comes into being a little after the pod */
+/* the DNS name of a pod appears a little after the pod */
 #define RESOLVE_AGAIN_NS 200000000l
 
 /* ---- the secret ------------------------------------------------------------------------------ */
@@ -28,9 +28,9 @@ static int read_secret(const char *path, char *secret, size_t room)
 	int why = errno;
 	struct stat st;
 
-	/* not the group: Kubernetes gives it what is mounted for a fsGroup */
+	/* group permissions are allowed: Kubernetes mounts for a fsGroup with them */
 	if (fd >= 0 && !fstat(fd, &st) && st.st_mode & (S_IROTH | S_IWOTH))
-		tt_log(TT_LOG_WARN, "TUTTI_SECRET_FILE=%s: mode %03o lets everybody on this host %s it; chmod o= it",
+		tt_log(TT_LOG_WARN, "TUTTI_SECRET_FILE=%s: mode %03o lets every user of this host %s it; chmod o= it",
 		       path, st.st_mode & 0777, st.st_mode & S_IROTH ? "read" : "write");
 	if (fd >= 0)
 		close(fd);
@@ -42,7 +42,7 @@ static int read_secret(const char *path, char *secret, size_t room)
 	return *secret ? 1 : tt_fail(TT_ARG, "TUTTI_SECRET_FILE=%s: its first line is empty", path);
 }
 
-/* TUTTI_SECRET or what TUTTI_SECRET_FILE holds. 1: there is one | 0: none | < 0 */
+/* The secret of TUTTI_SECRET or TUTTI_SECRET_FILE. 1: found | 0: none | < 0 */
 static int find_secret(const struct tt_env *env, char *secret, size_t room)
 {
 	if (*env->secret && *env->secret_file)
@@ -54,47 +54,47 @@ static int find_secret(const struct tt_env *env, char *secret, size_t room)
 	return *secret != '\0';
 }
 
-/* ---- by a place ------------------------------------------------------------------------------ */
+/* ---- by an endpoint -------------------------------------------------------------------------- */
 
-/* A rank on another host must not take rank 0's name for a loopback address, as /etc/hosts of many
- * a host has it. */
-static int drop_loopback(const struct tt_job *job, struct tt_where *where)
+/* On another host than rank 0's, drop loopback addresses: /etc/hosts of some hosts maps a host name
+ * to one. */
+static int drop_loopback(const struct tt_job *job, struct tt_root_endpoint *root)
 {
-	int n = 0, all = where->naddresses;
+	int n = 0, all = root->naddresses;
 	char text[TT_ENDPOINT_TEXT] = "";
 
 	for (int i = 0; i < all; i++) {
-		if (!tt_address_is_loopback(&where->addresses[i]))
-			where->addresses[n++] = where->addresses[i];
+		if (!tt_address_is_loopback(&root->addresses[i]))
+			root->addresses[n++] = root->addresses[i];
 		else
-			tt_address_text(&where->addresses[i], 0, text);
+			tt_address_text(&root->addresses[i], 0, text);
 	}
-	where->naddresses = n;
+	root->naddresses = n;
 	return n ? 0
 		 : tt_fail(TT_USAGE,
 			   "rank %d: %s, the host of rank 0, is %s here, which is this host itself; rank 0 is on "
-			   "another one: mend /etc/hosts, or set TUTTI_ROOT",
+			   "another one: correct /etc/hosts, or set TUTTI_ROOT",
 			   job->rank, job->host, text);
 }
 
-static int resolve(const struct tt_job *job, struct tt_where *where, uint64_t deadline_ns)
+static int resolve(const struct tt_job *job, struct tt_root_endpoint *root, uint64_t deadline_ns)
 {
 	int rc;
 
-	while ((rc = tt_address_resolve(job->host, where->addresses, &where->naddresses))) {
+	while ((rc = tt_address_resolve(job->host, root->addresses, &root->naddresses))) {
 		if (tt_now_ns() > deadline_ns)
 			return tt_fail(rc, "rank %d: %s", job->rank, tt_error_text());
 		nanosleep(&(struct timespec){ .tv_nsec = RESOLVE_AGAIN_NS }, NULL);
 	}
-	return job->beside_root ? 0 : drop_loopback(job, where);
+	return job->on_root_host ? 0 : drop_loopback(job, root);
 }
 
-static int by_place(struct tt_rendezvous *l, const struct tt_env *env, unsigned number,
+static int by_endpoint(struct tt_rendezvous *l, const struct tt_env *env, unsigned number,
 		    uint64_t deadline_ns)
 {
 	const struct tt_job *job = &l->job;
 	struct tt_ports range = tt_ports_read(env->ports);
-	struct tt_where where = { .port = job->port, .nports = job->nports, .epoch = job->epoch };
+	struct tt_root_endpoint root = { .port = job->port, .nports = job->nports, .epoch = job->epoch };
 	char secret[1024], name[400];
 	int rc = find_secret(env, secret, sizeof(secret));
 
@@ -104,17 +104,17 @@ static int by_place(struct tt_rendezvous *l, const struct tt_env *env, unsigned 
 				    "rank %d of %d: %s started ranks on several hosts and carries no secret for them; "
 				    "set TUTTI_SECRET or TUTTI_SECRET_FILE alike for all ranks, or TUTTI_ROOT=file:/path in a "
 				    "folder that they share",
-				    job->rank, job->nranks, job->engine);
+				    job->rank, job->nranks, job->launcher);
 	if (range.count && !*env->root) {
-		where.port = range.first;
-		where.nports = range.count < job->nports ? range.count : job->nports;
+		root.port = range.first;
+		root.nports = range.count < job->nports ? range.count : job->nports;
 	}
 	snprintf(name, sizeof(name), *env->root ? "tutti %s %d" : "tutti %s %d.%u", job->name,
-		 where.port, number);
-	where.job = name;
-	if (job->rank && (rc = resolve(job, &where, deadline_ns)))
+		 root.port, number);
+	root.job = name;
+	if (job->rank && (rc = resolve(job, &root, deadline_ns)))
 		return rc;
-	return tt_id_at(&where, secret, &l->id);
+	return tt_id_at(&root, secret, &l->id);
 }
 
 /* ---- by a store ------------------------------------------------------------------------------ */
@@ -137,7 +137,7 @@ static bool unhex(const char *text, void *data, size_t bytes)
 	return true;
 }
 
-/* Rank 0 has no id for the others: they are to know why, if the store can tell them. */
+/* Rank 0 has no id: pass the reason to the other ranks through the store. */
 static int refuse(struct tt_rendezvous *l, int code)
 {
 	char value[TT_STORE_VALUE] = "!", why[(TT_STORE_VALUE - 4) / 2];
@@ -150,7 +150,7 @@ static int refuse(struct tt_rendezvous *l, int code)
 	return tt_fail(code, "%s", why);
 }
 
-static int give(struct tt_rendezvous *l, const struct tt_env *env)
+static int put_id(struct tt_rendezvous *l, const struct tt_env *env)
 {
 	char value[TT_STORE_VALUE];
 	int rc = tt_id_make(env->ifname, env->ports, &l->id);
@@ -161,7 +161,7 @@ static int give(struct tt_rendezvous *l, const struct tt_env *env)
 	return l->store.ops->put(&l->store, l->key, value);
 }
 
-static int take(struct tt_rendezvous *l, uint64_t deadline_ns)
+static int get_id(struct tt_rendezvous *l, uint64_t deadline_ns)
 {
 	char value[TT_STORE_VALUE], why[TT_STORE_VALUE / 2];
 	int rc = l->store.ops->get(&l->store, l->key, value, deadline_ns);
@@ -172,7 +172,7 @@ static int take(struct tt_rendezvous *l, uint64_t deadline_ns)
 		return tt_fail(TT_REMOTE, "rank 0 cannot join: %.*s", (int)(strlen(value + 1) / 2),
 			       why);
 	if (strlen(value) != 2 * sizeof(l->id) || !unhex(value, &l->id, sizeof(l->id)))
-		return tt_fail(TT_REMOTE, "rank %d: what %s says of rank 0 is no unique id",
+		return tt_fail(TT_REMOTE, "rank %d: the value of rank 0 in %s is no unique id",
 			       l->job.rank, l->store.ops->name);
 	return 0;
 }
@@ -191,19 +191,19 @@ static int by_store(struct tt_rendezvous *l, const struct tt_env *env, uint64_t 
 	if (l->job.nranks == 1)
 		return tt_id_make(env->ifname, "", &l->id);
 	if (l->job.rank == 0)
-		rc = give(l, env);
+		rc = put_id(l, env);
 	if (!rc && s->ops->fence)
 		rc = s->ops->fence(s, deadline_ns);
 	if (!rc && l->job.rank)
-		rc = take(l, deadline_ns);
+		rc = get_id(l, deadline_ns);
 	if (rc)
 		tt_rendezvous_close(l);
 	return rc;
 }
 
-/* ---- the line that says what was found ------------------------------------------------------- */
+/* ---- the log line ---------------------------------------------------------------------------- */
 
-static void tell(const struct tt_rendezvous *l, const struct tt_env *env)
+static void log_job(const struct tt_rendezvous *l, const struct tt_env *env)
 {
 	struct tt_address mine[TT_ADDRESSES];
 	const struct tt_job *job = &l->job;
@@ -213,7 +213,7 @@ static void tell(const struct tt_rendezvous *l, const struct tt_env *env)
 
 	if (tt_id_unpack(&l->id, &id) || tt_address_list(env->ifname, mine, &n))
 		return;
-	/* rank 0 that listens at all of its addresses */
+	/* rank 0 itself, which listens at all of its addresses */
 	if (id.naddresses == 0 && n)
 		id.addresses[id.naddresses++] = mine[0];
 	for (int i = id.naddresses - 1; i >= 0; i--)
@@ -227,7 +227,7 @@ static void tell(const struct tt_rendezvous *l, const struct tt_env *env)
 	if (job->local_rank >= 0 && job->local_nranks > 0)
 		snprintf(local, sizeof(local), ", local %d of %d", job->local_rank,
 			 job->local_nranks);
-	tt_log(TT_LOG_DEBUG, "launch %s, rank %d of %d%s, root %s via %s", job->engine, job->rank,
+	tt_log(TT_LOG_DEBUG, "launch %s, rank %d of %d%s, root %s via %s", job->launcher, job->rank,
 	       job->nranks, local, root, via);
 }
 
@@ -242,9 +242,9 @@ int tt_rendezvous_open(struct tt_rendezvous *l, const struct tt_env *env, unsign
 		rc = tt_id_make(env->ifname, "", &l->id);
 	else
 		rc = l->job.store ? by_store(l, env, deadline_ns)
-				  : by_place(l, env, number, deadline_ns);
+				  : by_endpoint(l, env, number, deadline_ns);
 	if (!rc)
-		tell(l, env);
+		log_job(l, env);
 	return rc;
 }
 

@@ -1,10 +1,10 @@
 /*
- * store_file.c - TUTTI_ROOT=file:/path: a file in a folder that all hosts share
+ * store_file.c - the store TUTTI_ROOT=file:/path: a file in a folder that all hosts share
  *
- * Rank 0 writes it under another name, locks it and renames it, so that it is there whole or not at
- * all; the lock says that rank 0 is alive. A file that nobody holds locked was left behind by a job
- * that died: it is not believed, and the next rank 0 replaces it. Only its owner can read it, since
- * an id has the secret.
+ * Called by rendezvous.c. Rank 0 writes the file under another name, locks it and renames it, so
+ * that readers see a complete file or none; the lock shows that rank 0 is alive. An unlocked file is
+ * the remains of a dead job: readers ignore the file, and the next rank 0 replaces it. Only the
+ * owner can read the file, since an id contains the secret.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,13 +19,13 @@
 
 #define PAUSE_NS 10000000l
 
-struct own {
+struct file_store {
 	int fd;                          /* rank 0's, locked; -1: none */
 	char path[4096];
 };
 
-/* The file has the path and a key as its name, so of a folder it would lie beside, where the hosts
- * may share nothing. */
+/* The name of the file is the path and a key: for a path that is a folder the file would lie outside
+ * the folder, where the hosts may share nothing. */
 static int check_path(const struct tt_job *job)
 {
 	struct stat st;
@@ -42,7 +42,7 @@ static int check_path(const struct tt_job *job)
 static int open_file(struct tt_store *s)
 {
 	int rc = check_path(s->job);
-	struct own *own = rc ? NULL : malloc(sizeof(*own));
+	struct file_store *own = rc ? NULL : malloc(sizeof(*own));
 
 	if (rc)
 		return rc;
@@ -55,7 +55,7 @@ static int open_file(struct tt_store *s)
 
 static void close_file(struct tt_store *s)
 {
-	struct own *own = s->own;
+	struct file_store *own = s->own;
 	struct stat ours, there;
 
 	if (own->fd >= 0 && !fstat(own->fd, &ours) && !stat(own->path, &there) &&
@@ -68,7 +68,7 @@ static void close_file(struct tt_store *s)
 static int put_file(struct tt_store *s, const char *key, const char *value)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	struct own *own = s->own;
+	struct file_store *own = s->own;
 	size_t bytes = strlen(value);
 	char fresh[4200];
 	int rc = 0;
@@ -92,11 +92,11 @@ static int put_file(struct tt_store *s, const char *key, const char *value)
 	return rc;
 }
 
-/* 1: it is there, and rank 0 is alive | 0: not yet | < 0 */
-static int look(struct tt_store *s, int fd, char value[TT_STORE_VALUE])
+/* Read the value. 1: the file exists, and rank 0 is alive | 0: not yet | < 0 */
+static int read_value(struct tt_store *s, int fd, char value[TT_STORE_VALUE])
 {
 	struct flock lock = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
-	struct own *own = s->own;
+	struct file_store *own = s->own;
 	struct stat st;
 	ssize_t n;
 
@@ -110,7 +110,7 @@ static int look(struct tt_store *s, int fd, char value[TT_STORE_VALUE])
 			       s->job->rank, own->path);
 	if (fstat(fd, &st) || st.st_uid != geteuid() || st.st_mode & 077)
 		return tt_fail(TT_USAGE,
-			"rank %d: TUTTI_ROOT: %s belongs to somebody else, or others may use it",
+			"rank %d: TUTTI_ROOT: %s belongs to another user, or its mode lets other users use it",
 			s->job->rank, own->path);
 	if (fcntl(fd, F_OFD_GETLK, &lock))
 		return tt_fail(TT_SYSTEM,
@@ -121,7 +121,7 @@ static int look(struct tt_store *s, int fd, char value[TT_STORE_VALUE])
 	return n > 0;
 }
 
-/* A folder may come late, so only the end tells that it is missing. */
+/* A folder may appear late, so a missing folder is reported only at the deadline. */
 static int give_up(const struct tt_store *s, char *path)
 {
 	int rc = tt_fail(TT_TIMEOUT, "rank %d: rank 0 never came: no rank 0 that is alive wrote %s",
@@ -137,14 +137,14 @@ static int give_up(const struct tt_store *s, char *path)
 static int get_file(struct tt_store *s, const char *key, char value[TT_STORE_VALUE],
 		    uint64_t deadline_ns)
 {
-	struct own *own = s->own;
+	struct file_store *own = s->own;
 	int rc;
 
 	snprintf(own->path, sizeof(own->path), "%s.%s", s->job->path, key);
 	for (;;) {
 		int fd = open(own->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 
-		rc = look(s, fd, value);
+		rc = read_value(s, fd, value);
 		if (fd >= 0)
 			close(fd);
 		if (rc)

@@ -1,10 +1,10 @@
 /*
- * store_local.c - ranks on one host whose engine carries nothing: an abstract socket that only this
- * user's processes use
+ * store_local.c - the store of ranks on one host under a launcher without a store: an abstract socket
+ * for processes of one user
  *
- * Rank 0 listens, and a thread of it answers whoever asks with the one value that was put; both
- * sides look at the other's user, so a name that a stranger has taken before is found out. Nothing
- * is left behind when rank 0 dies.
+ * Called by rendezvous.c. Rank 0 listens, and its thread answers every connection with the value
+ * that was put. Both sides check the user of the other side, so a name that another user has taken
+ * is detected. Nothing is left behind when rank 0 dies.
  */
 #include <errno.h>
 #include <openssl/sha.h>
@@ -24,14 +24,14 @@
 #define PAUSE_NS 5000000l
 #define ANSWER_S 2
 
-struct own {
+struct local_store {
 	int listener;                    /* -1: none */
 	pthread_t thread;
 	char value[TT_STORE_VALUE];
 };
 
-/* The name is a digest: every rank of the attempt makes the same one,
- * and no other job of the user does. */
+/* The name is a digest: the same on every rank of the attempt, and different for every other job of
+ * the user. */
 static socklen_t name_of(const struct tt_store *s, const char *key, struct sockaddr_un *ret_name)
 {
 	uint8_t sum[SHA256_DIGEST_LENGTH];
@@ -60,7 +60,7 @@ static bool is_ours(int fd, unsigned *ret_user)
 
 static int open_local(struct tt_store *s)
 {
-	struct own *own = calloc(1, sizeof(*own));
+	struct local_store *own = calloc(1, sizeof(*own));
 
 	if (!own)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory", s->job->rank);
@@ -71,11 +71,11 @@ static int open_local(struct tt_store *s)
 
 static void *serve(void *arg)
 {
-	struct own *own = arg;
+	struct local_store *own = arg;
 	unsigned user;
 	int fd;
 
-	/* shutdown of the listener ends it */
+	/* shutdown of the listener ends the loop */
 	while ((fd = accept4(own->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0 ||
 	       errno == ECONNABORTED || errno == EINTR || errno == EMFILE || errno == ENFILE) {
 		if (fd < 0) {
@@ -89,7 +89,7 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-static int start(struct own *own)
+static int start(struct local_store *own)
 {
 	sigset_t all, before;
 	int failed;
@@ -103,7 +103,7 @@ static int start(struct own *own)
 
 static int put_local(struct tt_store *s, const char *key, const char *value)
 {
-	struct own *own = s->own;
+	struct local_store *own = s->own;
 	struct sockaddr_un name;
 	socklen_t bytes = name_of(s, key, &name);
 	int fd = tt_sock_own(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -118,19 +118,19 @@ static int put_local(struct tt_store *s, const char *key, const char *value)
 				       "rank 0: cannot listen for the ranks of this host: %m");
 		return tt_fail(TT_USAGE,
 			"rank 0: another job of %s with the same name is starting on this host (%s)",
-			s->job->engine, s->job->name);
+			s->job->launcher, s->job->name);
 	}
 	own->listener = fd;
 	if (!start(own))
 		return 0;
 	own->listener = -1;
 	tt_sock_close(fd);
-	return tt_fail(TT_SYSTEM, "rank 0: no thread to tell the ranks of this host where it is");
+	return tt_fail(TT_SYSTEM, "rank 0: cannot start a thread that sends its address to the ranks of this host");
 }
 
 static void close_local(struct tt_store *s)
 {
-	struct own *own = s->own;
+	struct local_store *own = s->own;
 
 	if (own->listener >= 0) {
 		shutdown(own->listener, SHUT_RDWR);
@@ -140,8 +140,8 @@ static void close_local(struct tt_store *s)
 	free(own);
 }
 
-/* The value's bytes, 0: not yet, < 0 */
-static int ask(struct tt_store *s, const struct sockaddr_un *name, socklen_t bytes,
+/* Returns the bytes of the value, 0: not yet, < 0 */
+static int query_root(struct tt_store *s, const struct sockaddr_un *name, socklen_t bytes,
 	       char value[TT_STORE_VALUE])
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), n = 0;
@@ -175,7 +175,7 @@ static int get_local(struct tt_store *s, const char *key, char value[TT_STORE_VA
 	socklen_t bytes = name_of(s, key, &name);
 	int n;
 
-	while (!(n = ask(s, &name, bytes, value))) {
+	while (!(n = query_root(s, &name, bytes, value))) {
 		if (tt_now_ns() > deadline_ns)
 			return tt_fail(TT_TIMEOUT,
 				"rank %d: rank 0 never came: no rank 0 of attempt %d of this job (%s) on this host; "

@@ -1,10 +1,11 @@
 /*
- * store_pmi.c - PMI-1, the text that Hydra (MPICH, Intel MPI) speaks on the socket PMI_FD
+ * store_pmi.c - the store of PMI-1, the text protocol of Hydra (MPICH, Intel MPI) on the socket PMI_FD
  *
- * A line each way: "cmd=put kvsname=K key=k value=v". MPI in the same process speaks on the same
- * socket, only while it starts and ends, so a call of ours must not run beside MPI_Init. Whoever
- * starts to speak must say goodbye before it exits, or Hydra takes its end for a crash: MPI does
- * where it was started, else this file at exit.
+ * Called by rendezvous.c. A request and a response are a line each: "cmd=put kvsname=K key=k
+ * value=v". MPI in the same process uses the same socket, only during MPI_Init and MPI_Finalize, so
+ * no call of this file may run at the same time. A process that has sent cmd=init must send
+ * cmd=finalize before it exits, or Hydra treats its exit as a crash: MPI does so where it was
+ * initialized, else this file does at exit.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,19 +20,19 @@
 #include "launch/launch.h"
 
 #define LINE 2048
-#define ANSWER_MS 10000                  /* Hydra answers at once what is not a barrier */
+#define ANSWER_MS 10000                  /* Hydra answers at once, except a barrier */
 #define SLICE_MS 50
 
-/* One conversation of the process. */
+/* The one PMI session of the process. */
 static struct {
 	pthread_mutex_t lock;
-	int fd;                          /* -1: not begun */
+	int fd;                          /* -1: no session */
 	pid_t pid;
-	bool lost;                       /* out of step: an awaited answer may still come */
+	bool lost;                       /* out of step: a response may still arrive */
 	char kvs[256];
 } pmi = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
 
-/* Has MPI been initialised, or finalised, in this process? */
+/* Has MPI been initialized (finalized) in this process? question: "MPI_Initialized" (...) */
 static bool mpi_was(const char *question)
 {
 	int (*ask)(int *flag) = (int (*)(int *))dlsym(RTLD_DEFAULT, question);
@@ -48,8 +49,8 @@ static int lost(const struct tt_store *s, const char *what)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* It is a socket, whose other end may be gone: no signal then. */
-static int say(const struct tt_store *s, const char *line)
+/* MSG_NOSIGNAL: the launcher may have closed the socket. */
+static int send_line(const struct tt_store *s, const char *line)
 {
 	size_t bytes = strlen(line);
 
@@ -66,7 +67,7 @@ static int say(const struct tt_store *s, const char *line)
 	return 0;
 }
 
-static int hear(const struct tt_store *s, char line[LINE], uint64_t deadline_ns)
+static int receive_line(const struct tt_store *s, char line[LINE], uint64_t deadline_ns)
 {
 	size_t have = 0;
 
@@ -80,7 +81,7 @@ static int hear(const struct tt_store *s, char line[LINE], uint64_t deadline_ns)
 			pmi.lost = true;
 			return TT_TIMEOUT;
 		}
-		n = read(pmi.fd, line + have, 1);        /* not more: what follows may be MPI's */
+		n = read(pmi.fd, line + have, 1);        /* one byte: the bytes after the line may be for MPI */
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
@@ -94,8 +95,8 @@ static int hear(const struct tt_store *s, char line[LINE], uint64_t deadline_ns)
 	}
 }
 
-/* The value of key in "key=value key=value", NULL: not there.
- * Ends it by NUL, so the last one first. */
+/* The value of key in "key=value key=value", NULL: none. Ends the value by NUL, so that the caller
+ * must read later fields first. */
 static char *field(char *line, const char *key)
 {
 	size_t bytes = strlen(key);
@@ -111,29 +112,29 @@ static char *field(char *line, const char *key)
 	return NULL;
 }
 
-/* Say line, hear an answer that begins with "cmd=answer" and has rc=0 where it has rc. */
-static int talk(const struct tt_store *s, const char *line, const char *answer, char said[LINE],
+/* Send line, receive a response that begins with "cmd=answer" and has rc=0 or no rc. */
+static int request(const struct tt_store *s, const char *line, const char *answer, char response[LINE],
 		uint64_t deadline_ns)
 {
-	char want[64], copy[LINE], what[256], *rc_text;
-	int rc = say(s, line);
+	char want[64], copy[LINE], reason[256], *rc_text;
+	int rc = send_line(s, line);
 
 	if (!rc)
-		rc = hear(s, said, deadline_ns);
+		rc = receive_line(s, response, deadline_ns);
 	if (rc)
 		return rc;
 	snprintf(want, sizeof(want), "cmd=%s", answer);
-	snprintf(copy, sizeof(copy), "%s", said);
+	snprintf(copy, sizeof(copy), "%s", response);
 	rc_text = field(copy, "rc");
-	if (!strncmp(said, want, strlen(want)) && (!rc_text || !strcmp(rc_text, "0")))
+	if (!strncmp(response, want, strlen(want)) && (!rc_text || !strcmp(rc_text, "0")))
 		return 0;
-	snprintf(what, sizeof(what), "the launcher answered \"%.120s\", not %s", said, want);
-	return lost(s, what);
+	snprintf(reason, sizeof(reason), "the launcher answered \"%.120s\", not %s", response, want);
+	return lost(s, reason);
 }
 
-static int ask(const struct tt_store *s, const char *line, const char *answer, char said[LINE])
+static int query(const struct tt_store *s, const char *line, const char *answer, char response[LINE])
 {
-	int rc = talk(s, line, answer, said, tt_deadline_ns(ANSWER_MS));
+	int rc = request(s, line, answer, response, tt_deadline_ns(ANSWER_MS));
 
 	return rc == TT_TIMEOUT ? lost(s, "the launcher does not answer") : rc;
 }
@@ -154,7 +155,7 @@ static void leave(void)
 
 static int begin(struct tt_store *s)
 {
-	char said[LINE], *name;
+	char response[LINE], *name;
 	int rc = 0;
 
 	pmi.fd = atoi(getenv("PMI_FD"));
@@ -163,12 +164,12 @@ static int begin(struct tt_store *s)
 		atexit(leave);
 	}
 	if (!mpi_was("MPI_Initialized"))
-		rc = ask(s, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init", said);
+		rc = query(s, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init", response);
 	if (!rc)
-		rc = ask(s, "cmd=get_my_kvsname\n", "my_kvsname", said);
+		rc = query(s, "cmd=get_my_kvsname\n", "my_kvsname", response);
 	if (rc)
 		return rc;
-	name = field(said, "kvsname");
+	name = field(response, "kvsname");
 	snprintf(pmi.kvs, sizeof(pmi.kvs), "%s", name ? name : "");
 	return name ? 0 : lost(s, "the launcher has no name for its store");
 }
@@ -180,17 +181,17 @@ static int open_pmi(struct tt_store *s)
 	pthread_mutex_lock(&pmi.lock);
 	if (mpi_was("MPI_Finalized"))
 		rc = tt_fail(TT_USAGE,
-			"rank %d: MPI_Finalize has ended this process's talk with its launcher; join before it",
+			"rank %d: MPI_Finalize has ended this process's PMI session; join before it",
 			s->job->rank);
 	else if (pmi.lost)
 		rc = tt_fail(TT_SYSTEM,
-			"rank %d: an earlier join by PMI failed half-way; this process cannot join so again",
+			"rank %d: an earlier join by PMI failed half-way; this process cannot join by PMI again",
 			s->job->rank);
 	else if (pmi.fd < 0)
 		rc = begin(s);
 	if (rc)
 		pthread_mutex_unlock(&pmi.lock);
-	/* the lock is held until it is closed: the talk has one speaker */
+	/* the lock is held until close_pmi: one user of the session */
 	return rc;
 }
 
@@ -202,21 +203,21 @@ static void close_pmi(struct tt_store *s)
 
 static int put_pmi(struct tt_store *s, const char *key, const char *value)
 {
-	char line[LINE], said[LINE];
+	char line[LINE], response[LINE];
 
 	snprintf(line, sizeof(line), "cmd=put kvsname=%s key=%s value=%s\n", pmi.kvs, key, value);
-	return ask(s, line, "put_result", said);
+	return query(s, line, "put_result", response);
 }
 
 static int fence_pmi(struct tt_store *s, uint64_t deadline_ns)
 {
-	char said[LINE];
-	int rc = talk(s, "cmd=barrier_in\n", "barrier_out", said, deadline_ns);
+	char response[LINE];
+	int rc = request(s, "cmd=barrier_in\n", "barrier_out", response, deadline_ns);
 
 	if (rc != TT_TIMEOUT)
 		return rc;
 	return tt_fail(TT_TIMEOUT,
-		"rank %d: joining timed out: not all %d ranks came to the launcher's barrier; "
+		"rank %d: joining timed out: not all %d ranks reached the launcher's barrier; "
 		"PMI-1 does not say which",
 				 s->job->rank, s->job->nranks);
 }
@@ -224,22 +225,22 @@ static int fence_pmi(struct tt_store *s, uint64_t deadline_ns)
 static int get_pmi(struct tt_store *s, const char *key, char value[TT_STORE_VALUE],
 		   uint64_t deadline_ns)
 {
-	char line[LINE], said[LINE], *found;
+	char line[LINE], response[LINE], *found;
 	int rc;
 
 	(void)deadline_ns;
 	snprintf(line, sizeof(line), "cmd=get kvsname=%s key=%s\n", pmi.kvs, key);
-	rc = ask(s, line, "get_result", said);
-	found = rc ? NULL : field(said, "value");
+	rc = query(s, line, "get_result", response);
+	found = rc ? NULL : field(response, "value");
 	snprintf(value, TT_STORE_VALUE, "%s", found ? found : "");
 	return rc || found ? rc : lost(s, "the launcher's answer has no value");
 }
 
-/* Hydra then ends all ranks: the others are in a barrier that this one will not come to. */
+/* Hydra then kills all ranks: the others are in a barrier that this rank will not enter. */
 static bool abort_pmi(struct tt_store *s, const char *why)
 {
 	(void)why;
-	return !say(s, "cmd=abort exitcode=1\n");
+	return !send_line(s, "cmd=abort exitcode=1\n");
 }
 
 const struct tt_store_ops tt_store_pmi = {

@@ -1,10 +1,10 @@
 /*
- * store_pmix.c - PMIx: Open MPI's mpirun, PRRTE, srun --mpi=pmix
+ * store_pmix.c - the store of PMIx: Open MPI's mpirun, PRRTE, srun --mpi=pmix
  *
- * libpmix is looked for when it is needed, so that the library runs where it is not. What we use of
- * its interface is below; it has been the same since PMIx 2. PMIx counts its users within a
- * process, so MPI may start and end beside us. It is left at exit: a process that ends without is
- * taken for one that failed.
+ * Called by rendezvous.c. libpmix is loaded when it is needed, so that Tutti runs without libpmix.
+ * The declarations below are the part of its interface in use, unchanged since PMIx 2. PMIx counts
+ * its users within a process, so MPI may initialize and finalize independently. PMIx_Finalize runs
+ * at exit: the launcher treats a process that exits without it as failed.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -49,11 +49,11 @@ static const struct { const char *name; void **to;
 	{ "PMIx_Error_string", (void **)&pmix.text },
 };
 
-/* ---- the process's part ---------------------------------------------------------------------- */
+/* ---- the session of the process -------------------------------------------------------------- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pmix_proc self;
-static pid_t begun;                      /* by this process; 0: not yet */
+static pid_t begun;                      /* pid of the process that called init; 0: none */
 
 static int load(void)
 {
@@ -67,7 +67,7 @@ static int load(void)
 			"libpmix2): %s; or set TUTTI_ROOT and TUTTI_SECRET", dlerror());
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++)
 		if (!(*symbols[i].to = dlsym(library, symbols[i].name)))
-			return tt_fail(TT_SYSTEM, "libpmix has no %s: a version that is not known",
+			return tt_fail(TT_SYSTEM, "libpmix has no %s: unknown version",
 				       symbols[i].name);
 	return 0;
 }
@@ -113,7 +113,7 @@ static int ask_number(const char *key, int *ret_number)
 	if (!rc && value && value->type == PMIX_UINT32)
 		*ret_number = (int)value->data.number;
 	else
-		rc = tt_fail(TT_SYSTEM, "rank %u: PMIx does not tell %s: %s", self.rank, key,
+		rc = tt_fail(TT_SYSTEM, "rank %u: PMIx has no %s: %s", self.rank, key,
 			     pmix.text(rc));
 	free_value(value);
 	return rc;
@@ -150,11 +150,11 @@ static int put_pmix(struct tt_store *s, const char *key, const char *value)
 		  : 0;
 }
 
-/* ---- waiting for a value, but not for ever --------------------------------------------------- */
+/* ---- get with a deadline --------------------------------------------------------------------- */
 
-/* Shared by the one that waits and PMIx's thread that answers,
- * perhaps long after; the later one frees it. */
-struct question {
+/* Shared by the waiting thread and the thread of PMIx that answers, perhaps long after the deadline;
+ * the later of the two frees the request. */
+struct pmix_request {
 	pthread_mutex_t lock;
 	pthread_cond_t answered;
 	bool done, given_up;
@@ -164,7 +164,7 @@ struct question {
 
 static void answer(int status, struct pmix_value *value, void *ctx)
 {
-	struct question *q = ctx;
+	struct pmix_request *q = ctx;
 	bool given_up;
 
 	pthread_mutex_lock(&q->lock);
@@ -179,8 +179,8 @@ static void answer(int status, struct pmix_value *value, void *ctx)
 		free(q);
 }
 
-/* 1: value is there | 0: not yet | TT_TIMEOUT without a sentence */
-static int await(struct question *q, char value[TT_STORE_VALUE], uint64_t deadline_ns)
+/* 1: value received | 0: not yet | TT_TIMEOUT without a sentence */
+static int await(struct pmix_request *q, char value[TT_STORE_VALUE], uint64_t deadline_ns)
 {
 	struct timespec until = { .tv_sec = (time_t)(deadline_ns / 1000000000),
 				  .tv_nsec = (long)(deadline_ns % 1000000000) };
@@ -198,9 +198,9 @@ static int await(struct question *q, char value[TT_STORE_VALUE], uint64_t deadli
 	return rc;
 }
 
-static int ask(const char *key, char value[TT_STORE_VALUE], uint64_t deadline_ns)
+static int get_once(const char *key, char value[TT_STORE_VALUE], uint64_t deadline_ns)
 {
-	struct question *q = calloc(1, sizeof(*q));
+	struct pmix_request *q = calloc(1, sizeof(*q));
 	struct pmix_proc root = self;
 	pthread_condattr_t attr;
 
@@ -223,7 +223,7 @@ static int get_pmix(struct tt_store *s, const char *key, char value[TT_STORE_VAL
 {
 	int rc;
 
-	while (!(rc = ask(key, value, deadline_ns)) && tt_now_ns() < deadline_ns)
+	while (!(rc = get_once(key, value, deadline_ns)) && tt_now_ns() < deadline_ns)
 		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
 	return rc > 0 ? 0
 		      : tt_fail(TT_TIMEOUT,

@@ -1,8 +1,9 @@
 /*
- * store_user.c - the program brings its own store (tuttiStore_t),
- * or an allgather as UCC takes it (tuttiOob_t)
+ * store_user.c - the stores of the program: its own store (tuttiStore_t), or an allgather with UCC's
+ * interface (tuttiOob_t)
  *
- * The allgather becomes a store: rank 0's value is what all put, and the fence is the allgather.
+ * Called by rendezvous.c. The allgather serves as a store: put keeps the value, fence runs the
+ * allgather, get returns rank 0's value.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,14 +83,14 @@ const struct tt_store_ops tt_store_user = {
 
 /* ---- tuttiOob_t ------------------------------------------------------------------------------ */
 
-struct own {
+struct oob_store {
 	char mine[TT_STORE_VALUE];
 	char *all;                       /* [nranks][TT_STORE_VALUE] */
 };
 
 static int open_oob(struct tt_store *s)
 {
-	struct own *own = calloc(1, sizeof(*own));
+	struct oob_store *own = calloc(1, sizeof(*own));
 
 	if (own)
 		own->all = calloc((size_t)s->job->nranks, TT_STORE_VALUE);
@@ -104,7 +105,7 @@ static int open_oob(struct tt_store *s)
 
 static void close_oob(struct tt_store *s)
 {
-	struct own *own = s->own;
+	struct oob_store *own = s->own;
 
 	if (own)
 		free(own->all);
@@ -113,7 +114,7 @@ static void close_oob(struct tt_store *s)
 
 static int put_oob(struct tt_store *s, const char *key, const char *value)
 {
-	struct own *own = s->own;
+	struct oob_store *own = s->own;
 
 	(void)key;
 	snprintf(own->mine, sizeof(own->mine), "%s", value);
@@ -123,7 +124,7 @@ static int put_oob(struct tt_store *s, const char *key, const char *value)
 static int fence_oob(struct tt_store *s, uint64_t deadline_ns)
 {
 	const tuttiOob_t *u = s->job->user;
-	struct own *own = s->own;
+	struct oob_store *own = s->own;
 	void *request = NULL;
 	int rc = u->allgather(own->mine, own->all, TT_STORE_VALUE, u->coll_info, &request);
 
@@ -131,7 +132,7 @@ static int fence_oob(struct tt_store *s, uint64_t deadline_ns)
 		return failed(s, "allgather", rc);
 	while ((rc = u->req_test(request)) > 0 && tt_now_ns() < deadline_ns)
 		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
-	/* not freed: it still writes to memory that must then stay */
+	/* the request still writes to own->all: neither is freed */
 	if (rc > 0)
 		return s->own = NULL,
 		       tt_fail(TT_TIMEOUT,
@@ -145,7 +146,7 @@ static int fence_oob(struct tt_store *s, uint64_t deadline_ns)
 static int get_oob(struct tt_store *s, const char *key, char value[TT_STORE_VALUE],
 		   uint64_t deadline_ns)
 {
-	const struct own *own = s->own;
+	const struct oob_store *own = s->own;
 
 	(void)key, (void)deadline_ns;
 	memcpy(value, own->all, TT_STORE_VALUE);

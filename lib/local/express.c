@@ -20,6 +20,8 @@
 
 extern const struct tt_algorithm tt_allreduce_one_shot;
 _Static_assert(TT_SLOT_RANKS <= TT_MAX_SOURCES, "one sum takes them all");
+_Static_assert(TT_EXPRESS_RANKS <= TT_SLOT_RANKS && TT_EXPRESS_BYTES <= TT_SLOT_BYTES,
+	       "a slot holds every call that the plan binds to slots");
 
 bool tt_express_takes(const struct tt_op *op)
 {
@@ -35,8 +37,8 @@ static inline int look(tuttiComm_t c, size_t bytes, uint32_t stamp, const void *
 {
 	for (int r = *from; r < c->nranks; r++) {
 		int rc = r == c->rank ? 1
-				      : c->slots->t->seen(c->slots, r, bytes, c->slot_posts, stamp,
-							   &lines[r]);
+				      : c->slots->slot_ops->poll(c->slots, r, bytes, c->slot_posts,
+								stamp, &lines[r]);
 
 		*from = r;
 		if (rc <= 0)
@@ -76,7 +78,8 @@ int tt_express_advance(struct tt_op *op)
 		return 0;
 	if (!op->cast) {
 		tt_fault_point(c);
-		c->slots->t->cast(c->slots, op->base[TT_IN], op->total, ++c->slot_posts, op->stamp);
+		c->slots->slot_ops->post(c->slots, op->base[TT_IN], op->total, ++c->slot_posts,
+					 op->stamp);
 		op->cast = true;
 	}
 	op->awaited = 0;
@@ -138,7 +141,7 @@ static int begin_and_end(tuttiComm_t c, const struct tt_express *x, const void *
 	c->history = tt_mix(c->history, x->digest);
 	stamp = (uint32_t)(c->history >> 32);
 	tt_control_note(c->ctl, ++c->seq, &x->call);
-	c->slots->t->cast(c->slots, in, x->bytes, ++c->slot_posts, stamp);
+	c->slots->slot_ops->post(c->slots, in, x->bytes, ++c->slot_posts, stamp);
 	while ((rc = look(c, x->bytes, stamp, lines, &from)) == 0 && spins-- > 0)
 		tt_cpu_relax();
 	if (tt_unlikely(rc <= 0))

@@ -38,7 +38,7 @@ bool tt_single_copy_takes(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
-	return c->slots && c->slots->t->describe && c->nranks <= TT_SINGLE_COPY_RANKS &&
+	return c->slots && c->slots->peer_memory_ops && c->nranks <= TT_SINGLE_COPY_RANKS &&
 	       tt_single_copy_fits(op) && (c->reads != TT_READS_NOT || c->maps) && tt_single_copy_choice_barrier(op);
 }
 
@@ -62,7 +62,7 @@ static void cast(struct tt_op *op, const void *data, size_t bytes, enum tt_singl
 	tuttiComm_t c = op->comm;
 
 	tt_fault_point(c);
-	c->slots->t->cast(c->slots, data, bytes, ++c->slot_posts, op->stamp + next);
+	c->slots->slot_ops->post(c->slots, data, bytes, ++c->slot_posts, op->stamp + next);
 	op->phase = next;
 	op->awaited = 0;
 }
@@ -74,7 +74,7 @@ static int look(struct tt_op *op, size_t bytes, const void **lines)
 
 	for (int r = 0; r < c->nranks; r++) {
 		int rc = r == c->rank ? 1
-				      : c->slots->t->seen(c->slots, r, bytes, c->slot_posts,
+				      : c->slots->slot_ops->poll(c->slots, r, bytes, c->slot_posts,
 							   op->stamp + op->phase, &lines[r]);
 
 		op->awaited = r;
@@ -99,9 +99,9 @@ static void unfold(void *to, const void *line, size_t bytes)
 static void describe(const struct tt_op *op, const void *p, size_t bytes, struct tt_peer_memory *ret)
 {
 	if (bytes)
-		op->comm->slots->t->describe(op->comm->slots, p, bytes, ret);
+		op->comm->slots->peer_memory_ops->describe(op->comm->slots, p, bytes, ret);
 	else
-		*ret = (struct tt_peer_memory){ .place = TT_NO_SLOT };
+		*ret = (struct tt_peer_memory){ .slot = TT_NO_SLOT };
 }
 
 static int announce(struct tt_op *op)
@@ -123,7 +123,7 @@ static const char *at(const struct tt_op *op, int peer, const struct tt_peer_mem
 {
 	struct tt_endpoint *ep = op->comm->slots;
 
-	return r->place == TT_NO_SLOT ? NULL : ep->t->at(ep, peer, r, bytes);
+	return r->slot == TT_NO_SLOT ? NULL : ep->peer_memory_ops->pointer(ep, peer, r, bytes);
 }
 
 /* Does what is in this call suffice, by what was agreed so far? */
@@ -154,21 +154,21 @@ static int go(struct tt_op *op)
 
 static bool map_fresh(struct tt_op *op, int peer, const struct tt_peer_memory *r)
 {
-	return !r->fresh || op->comm->slots->t->reach(op->comm->slots, peer, r);
+	return !r->fresh || op->comm->slots->peer_memory_ops->attach(op->comm->slots, peer, r);
 }
 
 /* Windows that are shown for the first time, and ordinary memory when it is first in a call, are
  * tried by everyone. */
 static uint8_t try_all(struct tt_op *op, bool ordinary)
 {
-	static const struct tt_peer_memory anything = { .place = -1 };
+	static const struct tt_peer_memory anything = { .slot = -1 };
 	tuttiComm_t c = op->comm;
 	uint8_t can = CAN_READ | CAN_MAP;
 
 	for (int r = 0; r < c->nranks; r++) {
 		if (r == c->rank)
 			continue;
-		if (ordinary && (can & CAN_READ) && !c->slots->t->reach(c->slots, r, &anything))
+		if (ordinary && (can & CAN_READ) && !c->slots->peer_memory_ops->attach(c->slots, r, &anything))
 			can &= ~CAN_READ;
 		if (!map_fresh(op, r, &op->met[r].in) || !map_fresh(op, r, &op->met[r].out))
 			can &= ~CAN_MAP;
@@ -191,8 +191,8 @@ static int meet(struct tt_op *op)
 		if (r != c->rank)
 			unfold(m, lines[r], sizeof(*m));
 		fresh |= m->in.fresh || m->out.fresh;
-		op->ordinary |= m->in.place == -1 || m->out.place == -1;
-		op->windows |= m->in.place >= 0 || m->out.place >= 0;
+		op->ordinary |= m->in.slot == -1 || m->out.slot == -1;
+		op->windows |= m->in.slot >= 0 || m->out.slot >= 0;
 	}
 	if (!fresh && !(op->ordinary && c->reads == TT_READS_UNTRIED))
 		return go(op);
@@ -235,11 +235,11 @@ static int sum_slice(struct tt_op *op, const struct tt_single_copy_piece_of_peer
 	const void *src[TT_SLOT_RANKS];
 
 	for (int r = 0; r < c->nranks; r++) {
-		char *stage = op->staged ? (char *)c->stage + (size_t)r * SLICE_READ : NULL;
+		char *stage = op->staged ? (char *)c->bounce + (size_t)r * SLICE_READ : NULL;
 
 		src[r] = op->in_at[r] ? op->in_at[r] + from : stage;
 		if (!op->in_at[r] &&
-		    c->slots->t->read(c->slots, r, stage, op->met[r].in.at + from, bytes))
+		    c->slots->peer_memory_ops->read(c->slots, r, stage, op->met[r].in.at + from, bytes))
 			return TT_REMOTE;
 	}
 	op->reduce(op->base[TT_OUT] + p->to + op->done, NULL, src, c->nranks,
@@ -275,7 +275,7 @@ static int fetch_from(struct tt_op *op, int peer)
 
 	if (bytes && there)
 		tt_op_copy(op, TT_OUT, op->base[TT_OUT] + to, there + from, bytes);
-	else if (bytes && ep->t->read(ep, peer, op->base[TT_OUT] + to, r->at + from, bytes))
+	else if (bytes && ep->peer_memory_ops->read(ep, peer, op->base[TT_OUT] + to, r->at + from, bytes))
 		return TT_REMOTE;
 	op->done += bytes;
 	ep->read_bytes += bytes;
@@ -301,7 +301,7 @@ static int next_to_fetch(struct tt_op *op)
 		if (op->fetched >> peer & 1)
 			continue;
 		if (tt_single_copy_sums(op))
-			rc = c->slots->t->seen(c->slots, peer, 1, c->slot_posts, op->stamp + op->phase,
+			rc = c->slots->slot_ops->poll(c->slots, peer, 1, c->slot_posts, op->stamp + op->phase,
 						&line);
 		else if (op->offers)
 			rc = tt_pscw_of(op, peer);

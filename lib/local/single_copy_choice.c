@@ -32,12 +32,12 @@ static struct tt_single_copy_history *ways_of(const struct tt_op *op)
 
 	for (size_t b = op->block / TT_SINGLE_COPY_BYTES; b > 1 && size < TT_SINGLE_COPY_SIZES - 1; b >>= 2)
 		size++;
-	return &op->comm->ways[op->request->collective][size];
+	return &op->comm->single_copy[op->request->collective][size];
 }
 
 static bool first_of_sizes(const struct tt_op *op, const struct tt_single_copy_history *w)
 {
-	return w == op->comm->ways[op->request->collective];
+	return w == op->comm->single_copy[op->request->collective];
 }
 
 /* ---- is it worth while to meet? -------------------------------------------------------------- */

@@ -18,7 +18,7 @@ bool tt_pscw_take(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
-	return !tt_single_copy_sums(op) && c->reads == TT_READS && c->slots->t->offer && c->cores &&
+	return !tt_single_copy_sums(op) && c->reads == TT_READS && c->slots->peer_memory_ops && c->cores &&
 	       c->nranks > c->cores;
 }
 
@@ -51,9 +51,9 @@ void tt_pscw_begin(struct tt_op *op)
 	}
 	tt_fault_point(c);
 	if (wanted) {
-		c->slots->t->describe(c->slots, op->base[TT_IN], tt_single_copy_in_bytes(op, c->rank),
+		c->slots->peer_memory_ops->describe(c->slots, op->base[TT_IN], tt_single_copy_in_bytes(op, c->rank),
 				       &mine);
-		c->slots->t->offer(c->slots, &mine, op->seq, op->stamp);
+		c->slots->peer_memory_ops->post(c->slots, &mine, op->seq, op->stamp);
 	}
 	op->phase = TT_SINGLE_COPY_FETCH;
 }
@@ -62,10 +62,10 @@ int tt_pscw_of(struct tt_op *op, int peer)
 {
 	struct tt_endpoint *ep = op->comm->slots;
 	struct tt_peer_memory *in = &op->met[peer].in;
-	int rc = ep->t->offered(ep, peer, op->seq, op->stamp, in);
+	int rc = ep->peer_memory_ops->test_start(ep, peer, op->seq, op->stamp, in);
 
 	if (rc > 0)
-		op->in_at[peer] = ep->t->at(ep, peer, in, tt_single_copy_in_bytes(op, peer));
+		op->in_at[peer] = ep->peer_memory_ops->pointer(ep, peer, in, tt_single_copy_in_bytes(op, peer));
 	return rc;
 }
 
@@ -74,7 +74,7 @@ void tt_pscw_leave(struct tt_op *op)
 	struct tt_endpoint *ep = op->comm->slots;
 
 	tt_fault_point(op->comm);
-	ep->t->leave(ep, op->seq);
+	ep->peer_memory_ops->complete(ep, op->seq);
 	op->phase = TT_SINGLE_COPY_LEAVE;
 }
 
@@ -84,7 +84,7 @@ bool tt_pscw_left(struct tt_op *op)
 
 	for (int r = 0; r < c->nranks; r++) {
 		op->awaited = r;
-		if (reads(op, r, c->rank) && !c->slots->t->left(c->slots, r, op->seq))
+		if (reads(op, r, c->rank) && !c->slots->peer_memory_ops->test_complete(c->slots, r, op->seq))
 			return false;
 		c->last_received[r] = c->seq;
 	}

@@ -1,13 +1,13 @@
-/* copy.h - copies that go past the caches */
+/* copy.h - copies by non-temporal stores, which bypass the caches */
 #ifndef TT_COPY_H
 #define TT_COPY_H
 
 #include "base/base.h"
 
-/* outputs of so many bytes are not kept by a core's own cache */
-#define TT_PAST_BYTES (8u << 20)
+/* smallest output that no core's own cache keeps */
+#define TT_NONTEMPORAL_BYTES (8u << 20)
 
-/* memcpy for a dst that is not read soon; it is ordered like one. */
-void tt_copy_past(void *dst, const void *src, size_t bytes);
+/* memcpy for a dst that is not read soon. Later stores are ordered behind it, as behind memcpy. */
+void tt_copy_nontemporal(void *dst, const void *src, size_t bytes);
 
 #endif

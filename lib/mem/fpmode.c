@@ -1,16 +1,16 @@
 /*
- * fpmode.c - rounding to nearest and denormals kept, around the kernels
+ * fpmode.c - floating-point mode for the kernels: round to nearest, keep denormals
  *
- * Another library may have set flush-to-zero or another rounding for this thread; the bits of a
- * result must not depend on that. Called by run around a call's work. The register is written only
- * when it differs: a write is slow.
+ * Another library may have set flush-to-zero or another rounding mode for this thread; the bits of
+ * a result must not depend on that. Called by run around the work of a call. The control register
+ * is written only if its value differs, since a write is slow.
  */
 #include "mem/reduce.h"
 
 #if defined(__x86_64__) || defined(__SSE__)
 #include <xmmintrin.h>
 
-#define FLAGS 0x3fu           /* sticky exception flags: whatever they are */
+#define FLAGS 0x3fu           /* sticky exception flags: any value */
 #define NORMAL 0x1f80u        /* nearest, denormals kept, every exception masked */
 
 static uint32_t mode_get(void)
@@ -25,7 +25,7 @@ static void mode_set(uint32_t mode)
 
 #elif defined(__aarch64__)
 
-#define FLAGS 0u              /* they are in another register, FPSR */
+#define FLAGS 0u              /* the exception flags are in another register, FPSR */
 #define NORMAL 0u
 
 static uint32_t mode_get(void)

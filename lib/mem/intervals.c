@@ -1,10 +1,10 @@
 /*
- * intervals.c - a treap by start, in which every node knows what ends last below it (intervals.h)
+ * intervals.c - interval set (intervals.h): a treap by start, each node with the largest end below
  *
- * Source: Seidel and Aragon, "Randomized search trees", Algorithmica 16,
- * 1996. Priorities are a hash of the node's address, so that equal programs
- * make equal trees. Of all ranges that start at or before a place, the one
- * that ends last holds whatever any of them holds: so one way down answers.
+ * Source: Seidel and Aragon, "Randomized search trees", Algorithmica 16, 1996. Priorities are a
+ * hash of the node's address, so equal programs build equal trees. Of all ranges that start at or
+ * before an address, the one with the largest end contains every range that any of them contains;
+ * so a search follows one path from the root.
  */
 #include "mem/intervals.h"
 
@@ -22,7 +22,7 @@ static void refresh(struct tt_interval *n)
 		n->farthest = n->right->farthest;
 }
 
-/* Those before i, and the others. */
+/* Splits a tree into the ranges before i and the others. */
 static void split(struct tt_interval *n, const struct tt_interval *i, struct tt_interval **ret_low,
 		  struct tt_interval **ret_high)
 {
@@ -40,7 +40,7 @@ static void split(struct tt_interval *n, const struct tt_interval *i, struct tt_
 	refresh(n);
 }
 
-/* All of low are before all of high. */
+/* Joins two trees; all ranges of low are before all of high. */
 static struct tt_interval *join(struct tt_interval *low, struct tt_interval *high)
 {
 	if (!low || !high)

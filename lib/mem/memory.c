@@ -1,11 +1,11 @@
 /*
- * memory.c - memory for users' buffers that other processes can map
+ * memory.c - memory of tuttiMemAlloc: buffers that other processes of the host can map
  *
- * Called by api, and by transports that let peers read it. Each piece is a memfd, so that a rank of
- * the same host can map it, and nothing is left when the last process that has it is gone. A list
- * remembers the pieces, so that a pointer that is not ours is refused instead of unmapping
- * something else. Without a descriptor for it a piece is private memory. Each lasts until it is
- * freed, so cards may keep it registered (registered.h).
+ * Called by api, and by transports that let peers read buffers. Each allocation is a memfd, so
+ * ranks of the same host can map it, and the kernel frees the memory when the last process with the
+ * memfd exits. A list of allocations lets tuttiMemFree refuse foreign pointers instead of unmapping
+ * other memory. If no memfd can be made, an allocation is private memory. Allocations are
+ * registered memory until freed, so NICs may keep them registered (registered.h).
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,18 +20,18 @@
 
 #define HUGE_PAGE (2u << 20)
 
-struct piece {
-	struct piece *next;
+struct allocation {
+	struct allocation *next;
 	void *ptr;
 	struct tt_window window;       /* fd -1: private */
-	struct tt_registered lasting;
+	struct tt_registered registered;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;     /* guards pieces and numbers */
-static struct piece *pieces;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;     /* guards allocations and numbers */
+static struct allocation *allocations;
 static uint64_t numbers;
 
-/* Bytes that can be had without a process being killed for them; everything where nobody tells. */
+/* Bytes that can be allocated without the out-of-memory killer; unknown: nearly SIZE_MAX. */
 static size_t available(void)
 {
 	FILE *f = fopen("/proc/meminfo", "re");
@@ -46,7 +46,7 @@ static size_t available(void)
 	return kbytes << 10;
 }
 
-/* A file of that size with memory behind all of it, or -1. */
+/* A memfd of that size with all its memory allocated, or -1. */
 static int make_file(size_t bytes)
 {
 	int fd = memfd_create("tutti-buffer", MFD_CLOEXEC);
@@ -58,7 +58,7 @@ static int make_file(size_t bytes)
 	return fd;
 }
 
-static bool map(struct piece *p)
+static bool map(struct allocation *p)
 {
 	struct stat st;
 
@@ -77,33 +77,33 @@ static bool map(struct piece *p)
 int tt_memory_alloc(size_t bytes, void **ret_ptr)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), mapped = (bytes + page - 1) / page * page;
-	struct piece *p = malloc(sizeof(*p));
+	struct allocation *p = malloc(sizeof(*p));
 
 	if (!p || mapped < bytes)
-		goto free_piece;
+		goto free_allocation;
 	p->window.bytes = mapped ? mapped : page;
-	p->lasting.ctx = NULL;
-	/* the kernel would look for it by killing others */
+	p->registered.ctx = NULL;
+	/* above that, the kernel would kill processes to find the memory */
 	if (mapped > available() || !map(p))
-		goto free_piece;
+		goto free_allocation;
 	*ret_ptr = p->ptr;
 	pthread_mutex_lock(&lock);
 	p->window.number = ++numbers;
-	p->next = pieces;
-	pieces = p;
+	p->next = allocations;
+	allocations = p;
 	pthread_mutex_unlock(&lock);
-	tt_registered_add(&p->lasting, p->ptr, p->window.bytes);
+	tt_registered_add(&p->registered, p->ptr, p->window.bytes);
 	return 0;
-free_piece:
+free_allocation:
 	free(p);
 	return tt_fail(TT_SYSTEM, "no memory for %zu bytes", bytes);
 }
 
-/* A peer may still map it, and even be in the middle of reading:
- * the memory goes, the mapping stays readable. */
-static void release(struct piece *p)
+/* A peer may still have the memory mapped, and even be reading: punching a hole frees the memory
+ * and keeps the peer's mapping readable (zeros). */
+static void release(struct allocation *p)
 {
-	tt_registered_remove(&p->lasting);
+	tt_registered_remove(&p->registered);
 	if (p->window.fd >= 0) {
 		fallocate(p->window.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 			  (off_t)p->window.bytes);
@@ -115,10 +115,10 @@ static void release(struct piece *p)
 
 int tt_memory_free(void *ptr)
 {
-	struct piece **at, *p;
+	struct allocation **at, *p;
 
 	pthread_mutex_lock(&lock);
-	for (at = &pieces; *at && (*at)->ptr != ptr; at = &(*at)->next)
+	for (at = &allocations; *at && (*at)->ptr != ptr; at = &(*at)->next)
 		;
 	p = *at;
 	if (p)
@@ -138,7 +138,7 @@ bool tt_memory_window(const void *start, size_t bytes, struct tt_window *ret_win
 	bool found = false;
 
 	pthread_mutex_lock(&lock);
-	for (struct piece *p = pieces; p && !found; p = p->next) {
+	for (struct allocation *p = allocations; p && !found; p = p->next) {
 		uintptr_t first = (uintptr_t)p->ptr;
 
 		found = p->window.fd >= 0 && at >= first && bytes <= p->window.bytes &&

@@ -1,22 +1,27 @@
-/* memory.h - tuttiMemAlloc's memory. Thread: any. */
+/*
+ * memory.h - memory of tuttiMemAlloc: buffers that other processes of the host can map
+ *
+ * Called by api and by transports that let peers read buffers. Thread: any.
+ */
 #ifndef TT_MEMORY_H
 #define TT_MEMORY_H
 
 #include "base/base.h"
 
-/* A piece of it, as another process can come to it. number: never used twice in this process. */
+/* Window: one allocation, as another process can map it. */
 struct tt_window {
-	/* inode: by which another process knows that it has opened the right file */
+	/* number: never reused in this process; inode: by which a peer checks the file it opened */
 	uint64_t number, bytes, inode;
 	int fd;
 };
 
-/* Zeroed pages. 0 | TT_SYSTEM */
+/* Allocate zeroed pages. 0 | TT_SYSTEM */
 int tt_memory_alloc(size_t bytes, void **ret_ptr);
-/* 0 | TT_ARG: not from tt_memory_alloc */
+/* Free an allocation. 0 | TT_ARG: ptr is not from tt_memory_alloc, or already freed */
 int tt_memory_free(void *ptr);
 
-/* The piece in which all of [start, start + bytes) lies, if there is one that can be shared. */
+/* Window that contains [start, start + bytes), and the offset of start in it. false: none, or the
+ * allocation cannot be shared. */
 bool tt_memory_window(const void *start, size_t bytes, struct tt_window *ret_window,
 		      uint64_t *ret_offset);
 

@@ -1,5 +1,5 @@
 /*
- * reduce.c - which instruction set reduces; the doors to its kernels
+ * reduce.c - choice of the instruction set, and lookup of its reduction kernels
  *
  * Called by run and the api; the kernels are in reduce_{scalar,avx2,avx512}.c, one source compiled
  * three times.
@@ -12,16 +12,16 @@
 #include <cpuid.h>
 #endif
 
-static _Atomic(const struct tt_reduce_isa *) isa_in_force;      /* NULL: nobody has asked yet */
+static _Atomic(const struct tt_reduce_isa *) isa_in_force;      /* NULL: not chosen yet */
 
-/* ---- the choice ------------------------------------------------------------------------------ */
+/* ---- choice of the instruction set ----------------------------------------------------------- */
 
 #ifdef __x86_64__
 static bool has_avx2(void)
 {
 	unsigned a, b, c, d;
 
-	/* clang's __builtin_cpu_supports does not know f16c. */
+	/* clang's __builtin_cpu_supports does not know f16c */
 	return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
@@ -49,7 +49,7 @@ static const struct {
 	{ &tt_reduce_scalar, has_scalar },
 };
 
-/* The best that has this name, or of all. NULL: this CPU has not got it. */
+/* The instruction set with this name (NULL: the best). NULL: unknown, or missing on this CPU. */
 static const struct tt_reduce_isa *find(const char *name)
 {
 	for (size_t i = 0; i < sizeof(isas) / sizeof(isas[0]); i++)
@@ -64,7 +64,7 @@ int tt_reduce_isa_set(const char *name)
 
 	if (!isa)
 		return tt_fail(TT_ARG,
-			"reduce: instruction set '%.32s' is not one that this CPU has; allowed are "
+			"reduce: this CPU has no instruction set '%.32s'; allowed are "
 			"auto scalar avx2 avx512", name);
 	atomic_store(&isa_in_force, isa);
 	return TT_OK;
@@ -76,8 +76,7 @@ const struct tt_reduce_isa *tt_reduce_isa_now(void)
 
 	if (tt_likely(isa))
 		return isa;
-	/* Exchanged only from NULL, so that another thread's
-	 * tt_reduce_isa_set in between is not undone. */
+	/* exchanged only from NULL, to keep a concurrent tt_reduce_isa_set of another thread */
 	atomic_compare_exchange_strong(&isa_in_force, &isa, find(NULL));
 	return atomic_load(&isa_in_force);
 }
@@ -87,7 +86,7 @@ const char *tt_reduce_isa(void)
 	return tt_reduce_isa_now()->name;
 }
 
-/* ---- the doors ------------------------------------------------------------------------------- */
+/* ---- lookup of kernels ----------------------------------------------------------------------- */
 
 tt_reduce_fn *tt_reduce_kernel(tuttiDataType_t type, tuttiRedOp_t op)
 {

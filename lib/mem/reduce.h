@@ -1,11 +1,11 @@
 /*
- * reduce.h - combine arrays in host memory: dst = s0 op s1 op ...
- * in operand order, every datatype and op
+ * reduce.h - reduction of arrays in host memory: dst = s0 op s1 op ... in operand order, for every
+ * datatype and op
  *
- * Called by run (one step of a plan) and the perf checker. Kernels come in scalar, AVX2 and AVX-512
- * form, chosen once at run time (TUTTI_ISA); all give the same bits. Half types and fp8 are widened
- * to float, combined left to right, rounded once to nearest even; so a call with three sources is
- * not the same as two calls with two.
+ * Called by run (one step of a plan) and the perf checker. Kernels exist for scalar, AVX2 and
+ * AVX-512; the instruction set is chosen once at run time (TUTTI_ISA), and all give the same bits.
+ * Half types and fp8 are widened to float, combined left to right, and rounded once to nearest
+ * even, so one call with three sources differs from two calls with two.
  */
 #ifndef TT_REDUCE_H
 #define TT_REDUCE_H
@@ -15,48 +15,49 @@
 
 #define TT_MAX_SOURCES 8
 
-/* dst = ((src[0] op src[1]) op src[2]) ... over count elements; if dst2 is not NULL the same bits
- * go there too. dst and dst2 may equal any source exactly; no other overlap. Any alignment. nsrc
+/* dst = ((src[0] op src[1]) op src[2]) ... over count elements; dst2, unless NULL, gets the same
+ * bits. dst and dst2 may equal any source exactly; no other overlap. Any alignment. nsrc:
  * 2..TT_MAX_SOURCES. */
 typedef void tt_reduce_fn(void *dst, void *dst2, const void *const *src, int nsrc, size_t count);
 
 size_t tt_type_bytes(tuttiDataType_t type);
-const char *tt_type_name(tuttiDataType_t type);       /* as nccl-tests: float, half, f8e4m3 ... */
+const char *tt_type_name(tuttiDataType_t type);       /* of nccl-tests: float, half, f8e4m3 */
 const char *tt_op_name(tuttiRedOp_t op);              /* sum prod max min avg band bor bxor */
 bool tt_type_is_integer(tuttiDataType_t type);
 
-/* The kernel for (type, op), of the instruction set in force; op avg is sum. NULL: not defined
+/* Kernel for (type, op) of the instruction set in force; avg has the kernel of sum. NULL: undefined
  * (band on floats). */
 tt_reduce_fn *tt_reduce_kernel(tuttiDataType_t type, tuttiRedOp_t op);
 
-/* Choose the instruction set: "auto" or "" best of this CPU, "scalar", "avx2", "avx512". 0 | TT_ARG
- * when this CPU has not got it. Process-wide, thread-safe; results do not depend on it. */
+/* Choose the instruction set: "auto" or "" (the best of this CPU), "scalar", "avx2", "avx512".
+ * 0 | TT_ARG: unknown, or missing on this CPU. Process-wide, thread-safe; results do not depend on
+ * the choice. */
 int tt_reduce_isa_set(const char *name);
 const char *tt_reduce_isa(void);
 
-/* dst[i] = src[i] * *scalar (one rounding); dst[i] = src[i] / n (integers towards zero, floats in
- * float or double, one rounding). dst may equal src. */
+/* scale: dst[i] = src[i] * *scalar (one rounding). divide: dst[i] = src[i] / n (integers towards
+ * zero, floats in float or double, one rounding). dst may equal src. */
 void tt_scale(void *dst, const void *src, const void *scalar, size_t count, tuttiDataType_t type);
 void tt_divide(void *dst, const void *src, uint32_t n, size_t count, tuttiDataType_t type);
 
-/* An average over n ranks is their sum, divided at the end by tt_average_finish. Where
- * tt_average_scales (float16, fp8) the sum may be too big for the type although the average is not,
- * so every input is first divided by a power of two, n or the next above it: tt_average_scale. That
- * is exact, but for bits that fall below the type's least denormal. */
+/* An average over n ranks is their sum, divided at the end by tt_average_finish. For types with
+ * tt_average_scales (float16, fp8) the sum may exceed the type although the average does not, so
+ * tt_average_scale first divides every input by a power of two, n or the next above n. The division
+ * is exact, except for bits below the type's least denormal. */
 bool tt_average_scales(tuttiDataType_t type);
 void tt_average_scale(void *dst, const void *src, uint32_t n, size_t count, tuttiDataType_t type);
-/* The two as factors: inputs times the first (1 where not
- * tt_average_scales), the sum over the second. */
+/* Both steps as factors: inputs times *ret_times (1 without tt_average_scales), the sum divided by
+ * *ret_over. */
 void tt_average_factors(uint32_t n, tuttiDataType_t type, double *ret_times, double *ret_over);
 void tt_average_finish(void *dst, uint32_t n, size_t count, tuttiDataType_t type);
 
-/* One element to and from double, for checkers and tests.
- * Conversions round to nearest even; fp8 saturates. */
+/* Conversion of one element to and from double, for checkers and tests. Conversions round to
+ * nearest even; fp8 saturates. */
 double tt_element_get(const void *p, size_t index, tuttiDataType_t type);
 void tt_element_set(void *p, size_t index, tuttiDataType_t type, double value);
 
-/* Rounding to nearest, denormals kept: set around the kernels, since another library may have
- * changed them. */
+/* Floating-point mode of this thread: round to nearest, keep denormals. Entered around the kernels,
+ * since another library may have changed the mode; leave restores the saved mode. */
 struct tt_fpmode { uint32_t saved; };
 struct tt_fpmode tt_fpmode_enter(void);
 void tt_fpmode_leave(struct tt_fpmode mode);

@@ -1,5 +1,5 @@
 /*
- * reduce_avx2.c - the kernels for AVX2 with F16C: every x86 server since 2013
+ * reduce_avx2.c - reduction kernels for AVX2 with F16C: every x86 server since 2013
  */
 #ifdef __x86_64__
 #include <immintrin.h>

@@ -1,5 +1,5 @@
 /*
- * reduce_avx512.c - the kernels for AVX-512 with byte masks (F, BW, DQ, VL): x86 servers since 2017
+ * reduce_avx512.c - reduction kernels for AVX-512 (F, BW, DQ, VL: byte masks): x86 since 2017
  */
 #ifdef __x86_64__
 #include <immintrin.h>

@@ -1,17 +1,16 @@
 /*
- * reduce_kernels.h - every kernel, type x op, of one instruction set: the body of
+ * reduce_kernels.h - all kernels, type x op, of one instruction set: the body of
  * reduce_{scalar,avx2,avx512}.c
  *
- * Here: what a type's elements look like as operands, how two operands become one, and which
- * kernels there are. The loop that makes kernels of it is in reduce_loop.h. The bits are the same
- * everywhere, because
+ * Defines the conversion of elements to operands, the combination of two operands, and the table of
+ * kernels. The loop is in reduce_loop.h. All instruction sets give the same bits, because
  * - small floats are unpacked to float in place, without moving lanes: of a 32-bit lane, part a is
- *   the low element, part b the next; packing puts them back. An element is computed from its own
- *   operands, in operand order.
+ *   the low element, part b the next; packing reverses that. An element is computed from its own
+ *   operands, in operand order;
  * - rounding to a small type is integer arithmetic (F16C gives the same bits), and a NaN result is
- *   replaced by the one NaN of its type, since which operand's NaN an addition passes on depends on
- *   the compiler.
- * - there is no multiply-add to contract, and contraction is off.
+ *   replaced by the canonical NaN of its type, since the compiler decides whose NaN an addition
+ *   returns;
+ * - no expression can be contracted to a multiply-add, and contraction is off.
  */
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -90,7 +89,7 @@ INLINE struct acc widen_Bfloat16(u32v raw)
 	return (struct acc){ .a = raw << 16, .b = raw & 0xffff0000u };
 }
 
-/* To nearest even in the upper half. A quiet NaN has no bits that could carry over. */
+/* Rounds to nearest even in the upper half. The canonical NaN has no bits that could carry. */
 INLINE u32v bfloat_round(u32v x)
 {
 	x = float_quiet(x);
@@ -120,9 +119,9 @@ FLOAT8(Float8e5m2, &tt_float8e5m2)
 
 /* ---- two operands to one --------------------------------------------------------------------- */
 
-#define DIVIDE tuttiNumOps        /* not an op of the public header */
+#define DIVIDE tuttiNumOps        /* an op beyond those of the public header */
 
-/* V compares; WRAP is its unsigned twin, since sums and products wrap. */
+/* V: type for comparisons; WRAP: its unsigned type, since sums and products wrap. */
 #define INTEGER(name, V, WRAP)							\
 	INLINE u32v combine_##name(tuttiRedOp_t op, u32v x, u32v y)		\
 	{									\
@@ -150,8 +149,9 @@ INTEGER(Uint32, u32v, u32v)
 INTEGER(Int64, i64v, u64v)
 INTEGER(Uint64, u64v, u64v)
 
-/* When neither operand is less, both are equal or one is a NaN. Then x | y is right for min: it is
- * x = y, or -0 of two zeros, or a NaN. For max it is so too except that max(-0, +0) = +0. */
+/* If neither operand is less, both are equal or one is a NaN. Then min is x | y: x = y, or -0 of
+ * two zeros, or a NaN. For max the same holds except max(-0, +0) = +0, so equal operands
+ * give x & y. */
 #define FLOATING(name, V)							\
 	INLINE u32v combine_##name(tuttiRedOp_t op, u32v x, u32v y)		\
 	{									\
@@ -259,7 +259,7 @@ FLOATING(Float64, f64v)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* Signed and unsigned differ in min and max only. */
+/* Signed and unsigned types differ only in min and max. */
 #define ROW_INTEGER(type, wrap)							\
 	.kernel[tutti##type] = { [tuttiSum] = kernel_Sum_##wrap,		\
 			[tuttiProd] = kernel_Prod_##wrap,			\

@@ -1,10 +1,10 @@
 /*
- * reduce_loop.h - the only loop, for one type: included by reduce_kernels.h once a TYPE
+ * reduce_loop.h - the reduction loop for one type: included by reduce_kernels.h once per TYPE
  *
- * Set before and unset here: TYPE (Int8 ...), BYTES of an element, PARTS in use of struct acc,
- * KERNELS (which to make). By these names there are widen_TYPE, narrow_TYPE and combine_TYPE. op
- * and, for two sources, nsrc are constants where `loop` is inlined, so each kernel is what is left
- * of it after folding.
+ * Defined before and undefined here: TYPE (Int8 ...), BYTES of an element, PARTS of struct acc in
+ * use, KERNELS (kernels to generate). Needs widen_TYPE, narrow_TYPE and combine_TYPE. op and, for
+ * two sources, nsrc are constants wherever `loop` is inlined, so constant folding specializes each
+ * kernel.
  */
 #define PASTE2(a, b) a##_##b
 #define PASTE(a, b) PASTE2(a, b)
@@ -49,7 +49,7 @@ INLINE void OF(four_vectors)(tuttiRedOp_t op, unsigned char *dst, unsigned char 
 	put(dst, dst2, at + 3 * W, OF(narrow)(x3));
 }
 
-/* Up to W bytes. Where they are fewer the rest of the vector is zero, which no op minds. */
+/* Up to W bytes. The rest of a shorter vector is zero, which is harmless for every op. */
 INLINE void OF(one_vector)(tuttiRedOp_t op, unsigned char *dst, unsigned char *dst2,
 			   const unsigned char *const *src, int nsrc, size_t at, size_t bytes)
 {
@@ -64,20 +64,20 @@ INLINE void OF(one_vector)(tuttiRedOp_t op, unsigned char *dst, unsigned char *d
 		store_up_to(dst2 + at, v, bytes);
 }
 
-/* All loads of a vector come before its store, so dst may be a source. */
+/* All loads of a vector precede its store, so dst may be a source. */
 INLINE void OF(loop)(tuttiRedOp_t op, unsigned char *dst, unsigned char *dst2,
 		     const unsigned char *const *src, int nsrc, size_t bytes)
 {
 	size_t at = 0;
 
-	if (PARTS < 4)              /* 8-bit floats would run out of registers */
+	if (PARTS < 4)              /* 8-bit floats (4 parts) would need too many registers */
 		for (; bytes - at >= 4 * W; at += 4 * W)
 			OF(four_vectors)(op, dst, dst2, src, nsrc, at);
 	for (; at < bytes; at += W)
 		OF(one_vector)(op, dst, dst2, src, nsrc, at, bytes - at);
 }
 
-/* The second operand is a number: for float types, whose operands are doubles or else floats. */
+/* dst = src op value, for float types; operands are doubles (8-byte elements) or floats. */
 INLINE void OF(scale_loop)(tuttiRedOp_t op, unsigned char *dst, const unsigned char *src,
 			   double value, size_t bytes)
 {
@@ -91,8 +91,7 @@ INLINE void OF(scale_loop)(tuttiRedOp_t op, unsigned char *dst, const unsigned c
 	}
 }
 
-/* Two sources, which most plans are made of, get a loop of
- * their own that keeps their addresses in registers. */
+/* Two sources, the most common case, have a loop that keeps both addresses in registers. */
 #define KERNEL(op)										\
 	static void OF(kernel_##op)(void *dst, void *dst2, const void *const *src, int nsrc,	\
 			size_t count)								\

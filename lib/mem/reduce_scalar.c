@@ -1,6 +1,6 @@
 /*
- * reduce_scalar.c - the kernels for any machine: vectors of 16 bytes, which a compiler makes of
- * what it has (SSE2, NEON, or single words)
+ * reduce_scalar.c - reduction kernels for any machine: vectors of 16 bytes, which the compiler maps
+ * to SSE2, NEON or single words
  */
 #if defined(__clang__)
 #pragma clang fp contract(off)

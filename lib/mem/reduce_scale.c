@@ -1,15 +1,13 @@
 /*
- * reduce_scale.c - an array times a number (pre-multiplied sums) or divided by one;
- * both ends of an average
+ * reduce_scale.c - an array times a number (premultiplied sums) or divided by one; averages
  *
- * Called by run. Floats go to the kernels of the instruction set in force; integers are done here.
+ * Called by run. Floats use the kernels of the instruction set in force; integers use loops here.
  */
 #include "mem/reduce_types.h"
 
 #include <math.h>
 
-/* Products wrap, so they are taken unsigned.
- * n may be too big for the type, so the division is of 64 bits. */
+/* Products wrap, so they are unsigned. n may exceed the type, so the division has 64 bits. */
 #define INTEGER(name, type, product, wide)							\
 	typedef type name##_any __attribute__((aligned(1), may_alias));				\
 												\
@@ -88,8 +86,8 @@ void tt_divide(void *dst, const void *src, uint32_t n, size_t count, tuttiDataTy
 
 /* ---- averages -------------------------------------------------------------------------------- */
 
-/* The inputs of an average are divided by 2 to this power: at least n, but no more than leaves
- * something of a 1. */
+/* Inputs of an average are divided by 2^shift: at least n, but small enough that 1 / 2^shift is not
+ * zero in the type. */
 static int average_shift(uint32_t n, tuttiDataType_t type)
 {
 	const struct tt_small_float *f = tt_small_float(type);
@@ -102,7 +100,7 @@ static int average_shift(uint32_t n, tuttiDataType_t type)
 
 bool tt_average_scales(tuttiDataType_t type)
 {
-	/* which reaches as far as float32 */
+	/* bfloat16 has the range of float32 */
 	return tt_small_float(type) && type != tuttiBfloat16;
 }
 

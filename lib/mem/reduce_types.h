@@ -1,20 +1,19 @@
 /*
- * reduce_types.h - the small float formats, and the table
- * of kernels that each instruction set fills
+ * reduce_types.h - formats of small floats, and the table of kernels of an instruction set
  *
- * Private to lib/mem: read by the kernels (reduce_kernels.h), their choice (reduce.c) and the
- * one-element conversions (type.c), so that a format is written down once.
+ * Private to lib/mem: used by the kernels (reduce_kernels.h), their choice (reduce.c) and the
+ * conversions of one element (type.c), so each format is defined once.
  */
 #ifndef TT_REDUCE_TYPES_H
 #define TT_REDUCE_TYPES_H
 
 #include "mem/reduce.h"
 
-/* A float of 8 or 16 bits. Codes are without the sign bit. A finite value too big for the format
- * becomes `biggest`; an infinite one, `infinity`. */
+/* Format of a float of 8 or 16 bits. Codes exclude the sign bit. A finite value above the range
+ * becomes `biggest`; an infinite value, `infinity`. */
 struct tt_small_float {
 	unsigned bits, mantissa, bias;
-	uint32_t special;          /* this code and those above are not finite */
+	uint32_t special;          /* codes from here on are not finite */
 	uint32_t biggest, infinity, nan;
 };
 
@@ -25,7 +24,7 @@ static const struct tt_small_float tt_bfloat16 = { 16, 7, 127, 0x7f80, 0x7f80, 0
 static const struct tt_small_float tt_float8e4m3 = { 8, 3, 7, 0x7f, 0x7e, 0x7e, 0x7f };
 static const struct tt_small_float tt_float8e5m2 = { 8, 2, 15, 0x7c, 0x7b, 0x7c, 0x7f };
 
-/* NULL: not one of them. (type.c) */
+/* Format of a type; NULL: not a small float. (type.c) */
 const struct tt_small_float *tt_small_float(tuttiDataType_t type);
 
 /* dst[i] = src[i] * value or src[i] / value. */
@@ -33,7 +32,7 @@ typedef void tt_scale_fn(void *dst, const void *src, double value, size_t count)
 
 struct tt_reduce_isa {
 	const char *name;
-	tt_reduce_fn *kernel[tuttiNumTypes][tuttiNumOps];   /* no row for avg: it is sum */
+	tt_reduce_fn *kernel[tuttiNumTypes][tuttiNumOps];   /* avg: NULL, uses sum */
 	tt_scale_fn *scale[tuttiNumTypes];                  /* floats only */
 	tt_scale_fn *divide[tuttiNumTypes];
 };

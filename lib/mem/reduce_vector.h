@@ -1,9 +1,9 @@
 /*
- * reduce_vector.h - vectors of W bytes in the compiler's own notation, and small floats in them
+ * reduce_vector.h - vectors of W bytes by compiler extensions, and conversions of small floats
  *
- * Included by reduce_{scalar,avx2,avx512}.c, which define W first, under their own instruction set;
- * then come their own load_part, store_part (HAVE_BYTE_MASKS) and half_widen, half_narrow
- * (HAVE_F16C), then reduce_kernels.h.
+ * Included by reduce_{scalar,avx2,avx512}.c, which define W before, under their own instruction
+ * set. A file with HAVE_BYTE_MASKS then defines load_part and store_part, a file with HAVE_F16C
+ * half_widen and half_narrow; each then includes reduce_kernels.h.
  */
 #include "mem/reduce_types.h"
 
@@ -25,8 +25,7 @@ typedef int64_t i64v __attribute__((vector_size(W)));
 typedef float f32v __attribute__((vector_size(W)));
 typedef double f64v __attribute__((vector_size(W)));
 
-/* Operands while they are combined: bits of a,
- * or a and b (16-bit floats), or all four (8-bit floats). */
+/* Accumulator of operands: a, or a and b (16-bit floats), or all four (8-bit floats). */
 struct acc {
 	u32v a, b, c, d;
 };
@@ -55,7 +54,7 @@ INLINE u32v splat(uint32_t value)
 }
 
 #ifndef HAVE_BYTE_MASKS
-/* Up to 8 bytes of memory as a word whose other bytes are zero: two pieces that may overlap. */
+/* Up to 8 bytes of memory as a word with zeros above: read as two pieces that may overlap. */
 static inline uint64_t load_word(const unsigned char *p, size_t bytes)
 {
 	uint64_t word = 0;
@@ -97,8 +96,8 @@ static inline void store_word(unsigned char *p, uint64_t word, size_t bytes)
 	}
 }
 
-/* 1 .. W - 1 bytes. By way of words in registers: a vector read from memory that was just written
- * in pieces has to wait until they are there. */
+/* 1 .. W - 1 bytes. Assembled from words in registers: a vector load from memory just written in
+ * pieces would stall (no store forwarding). */
 static __attribute__((noinline)) u32v load_part(const unsigned char *p, size_t bytes)
 {
 	u64v words = { 0 };
@@ -139,8 +138,7 @@ INLINE u32v small_widen(u32v code, const struct tt_small_float *f)
 	u32v sign = (code >> (f->bits - 1)) << 31;
 	u32v shifted = magnitude << (23 - f->mantissa);
 	u32v normal = shifted + ((127 - f->bias) << 23);
-	/* Exponent 0 stands for 1 without the leading bit:
-	 * put the bit there and take it off again. */
+	/* exponent 0 means exponent 1 without the leading bit: add the bit, then subtract it */
 	u32v least = splat((128 - f->bias) << 23);
 	u32v tiny = (u32v)((f32v)(shifted + least) - (f32v)least);
 
@@ -155,8 +153,8 @@ INLINE u32v small_narrow(u32v x, const struct tt_small_float *f)
 	u32v sign = (x & 0x80000000u) >> (32 - f->bits);
 	u32v rounded = magnitude + ((1u << (cut - 1)) - 1) + ((magnitude >> cut) & 1);
 	u32v normal = (rounded >> cut) - ((127 - f->bias) << f->mantissa);
-	/* Added to a float whose last bit is the format's least step,
-	 * the hardware rounds to that step. */
+	/* the hardware rounds to the format's least step when a float with that step in its last
+	 * bit is added */
 	u32v step = splat((151 - f->bias - f->mantissa) << 23);
 	u32v tiny = (u32v)((f32v)magnitude + (f32v)step) - step;
 	u32v code = choose((i32v)magnitude < (int32_t)((128 - f->bias) << 23), tiny, normal);

@@ -1,11 +1,11 @@
-/* registered.c - the ranges, who watches them, and one lock for both (registered.h) */
+/* registered.c - ranges of registered memory and their watchers, under one lock (registered.h) */
 #include <pthread.h>
 
 #include "mem/registered.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;     /* guards the rest */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;     /* guards the variables below */
 static struct tt_interval *ranges;
-static struct tt_registered_watcher *watches;
+static struct tt_registered_watcher *watchers;
 static uint64_t numbers;
 
 void tt_registered_add(struct tt_registered *l, const void *start, size_t bytes)
@@ -22,13 +22,13 @@ void tt_registered_remove(struct tt_registered *l)
 {
 	pthread_mutex_lock(&lock);
 	tt_intervals_remove(&ranges, &l->range);
-	for (struct tt_registered_watcher *w = watches; w; w = w->next)
+	for (struct tt_registered_watcher *w = watchers; w; w = w->next)
 		w->going(w, l);
 	pthread_mutex_unlock(&lock);
 }
 
 bool tt_registered_find(const void *start, size_t bytes,
-		     void (*found)(void *arg, const struct tt_registered *l), void *arg)
+			void (*found)(void *arg, const struct tt_registered *l), void *arg)
 {
 	struct tt_interval *i;
 
@@ -40,11 +40,11 @@ bool tt_registered_find(const void *start, size_t bytes,
 	return i != NULL;
 }
 
-void tt_registered_watcher(struct tt_registered_watcher *w)
+void tt_registered_watch(struct tt_registered_watcher *w)
 {
 	pthread_mutex_lock(&lock);
-	w->next = watches;
-	watches = w;
+	w->next = watchers;
+	watchers = w;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -53,7 +53,7 @@ void tt_registered_watch_end(struct tt_registered_watcher *w)
 	struct tt_registered_watcher **at;
 
 	pthread_mutex_lock(&lock);
-	for (at = &watches; *at != w; at = &(*at)->next)
+	for (at = &watchers; *at != w; at = &(*at)->next)
 		;
 	*at = w->next;
 	pthread_mutex_unlock(&lock);

@@ -1,11 +1,11 @@
 /*
- * registered.h - memory that lasts until we are told that it goes
+ * registered.h - registered memory: ranges whose end the library learns of
  *
- * An address says nothing about what will lie there tomorrow: ordinary memory is unmapped and
- * mapped again without our knowledge, and hooks in malloc see only a part of that. So what cards
- * register for longer than a call is memory of tuttiMemAlloc and of tuttiCommRegister alone: both
- * end by a call of ours, which tells every watcher before the memory may change. Called by
- * memory.c, api and comm; watched by verbs_rcache.c. Thread: any.
+ * An address alone does not identify memory: ordinary memory is unmapped and mapped again without
+ * notice, and hooks in malloc see only part of such calls. NICs therefore keep only memory of
+ * tuttiMemAlloc and tuttiCommRegister registered for longer than a call: both end by a call of this
+ * library, which notifies every watcher before the memory may change. Called by memory.c, api and
+ * comm; watched by verbs_rcache.c. Thread: any.
  */
 #ifndef TT_REGISTERED_H
 #define TT_REGISTERED_H
@@ -14,27 +14,28 @@
 
 struct tt_registered {
 	struct tt_interval range;
-	uint64_t number;                 /* never used twice in this process */
-	/* device memory: a context of CUDA's to ask about it in; NULL: host memory */
-	void *ctx;
+	uint64_t number;                 /* never reused in this process */
+	void *ctx;                       /* CUDA context of device memory; NULL: host memory */
 };
 
+/* Add a range. The caller owns l until tt_registered_remove. */
 void tt_registered_add(struct tt_registered *l, const void *start, size_t bytes);
-/* Afterwards no watcher uses it any more. */
+/* Remove a range: notifies every watcher, and returns when none uses the range any more. */
 void tt_registered_remove(struct tt_registered *l);
 
-/* Is there one that holds all of [start, start + bytes)? found, unless NULL, is called with it, and
- * it stays meanwhile. */
+/* Does a range contain [start, start + bytes)? found, unless NULL, is called with that range, which
+ * stays registered until found returns (the lock is held). */
 bool tt_registered_find(const void *start, size_t bytes,
-		     void (*found)(void *arg, const struct tt_registered *l), void *arg);
+			void (*found)(void *arg, const struct tt_registered *l), void *arg);
 
-/* going is called for each that is removed, by whoever removes it;
- * it may call nothing of this file. */
+/* going: called for each removed range, on the removing thread, with the lock held; must not call
+ * functions of this file. */
 struct tt_registered_watcher {
 	struct tt_registered_watcher *next;
 	void (*going)(struct tt_registered_watcher *w, const struct tt_registered *l);
 };
-void tt_registered_watcher(struct tt_registered_watcher *w);
+/* Add a watcher, end it. The caller owns w in between. */
+void tt_registered_watch(struct tt_registered_watcher *w);
 void tt_registered_watch_end(struct tt_registered_watcher *w);
 
 #endif

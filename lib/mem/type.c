@@ -1,9 +1,8 @@
 /*
- * type.c - what a datatype and an op are called and how big they are;
- * one element to and from double
+ * type.c - names and sizes of datatypes and ops; conversion of one element to and from double
  *
- * Called by the api, the tools and the tests. The slow and plain account of the small
- * floats, with which the kernels (reduce_vector.h) must agree.
+ * Called by the api, the tools and the tests. The conversions of small floats are the simple, slow
+ * reference for those of the kernels (reduce_vector.h).
  */
 #include "mem/reduce_types.h"
 
@@ -89,7 +88,7 @@ static double small_get(uint32_t code, const struct tt_small_float *f)
 	return sign ? -value : value;
 }
 
-/* |value| to the nearest whole number, even when half way. */
+/* Rounds value to the nearest integer, ties to even. */
 static double nearest(double value)
 {
 	double magnitude = fabs(value);
@@ -115,8 +114,7 @@ static uint32_t small_set(double value, const struct tt_small_float *f)
 	exponent--;                       /* 2^exponent <= |value| */
 	if (exponent < least)
 		exponent = least;
-	/* In units of the last place; a carry out of the fraction
-	 * goes to the exponent, as it should. */
+	/* in units of the last place; a carry out of the fraction correctly goes to the exponent */
 	code = (uint32_t)nearest(ldexp(fabs(value), (int)f->mantissa - exponent));
 	code += (uint32_t)(exponent - least) << f->mantissa;
 	return sign | (code > f->biggest ? f->biggest : code);
@@ -124,7 +122,7 @@ static uint32_t small_set(double value, const struct tt_small_float *f)
 
 /* ---- any type -------------------------------------------------------------------------------- */
 
-union element {
+union element_bits {
 	int8_t i8;
 	uint8_t u8;
 	uint16_t u16;
@@ -140,7 +138,7 @@ double tt_element_get(const void *p, size_t index, tuttiDataType_t type)
 {
 	const struct tt_small_float *f = tt_small_float(type);
 	const unsigned char *at = (const unsigned char *)p + index * types[type].bytes;
-	union element v = { 0 };
+	union element_bits v = { 0 };
 
 	memcpy(&v, at, types[type].bytes);
 	if (f)
@@ -165,8 +163,7 @@ double tt_element_get(const void *p, size_t index, tuttiDataType_t type)
 	}
 }
 
-/* Nearest whole number within low..high, which are exact
- * as doubles except the two 2^n - 1 of 64 bits. */
+/* Nearest integer within low..high. The bounds are exact as doubles, except 2^63 - 1. */
 static int64_t whole(double value, int64_t low, int64_t high)
 {
 	value = nearest(value);
@@ -189,7 +186,7 @@ void tt_element_set(void *p, size_t index, tuttiDataType_t type, double value)
 {
 	const struct tt_small_float *f = tt_small_float(type);
 	unsigned char *at = (unsigned char *)p + index * types[type].bytes;
-	union element v = { 0 };
+	union element_bits v = { 0 };
 
 	if (f && f->bits == 8)
 		v.u8 = (uint8_t)small_set(value, f);

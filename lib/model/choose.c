@@ -1,24 +1,23 @@
 /*
- * choose.c - the one place that decides which algorithm a call uses: the one that is predicted to
- * be the quickest
+ * choose.c - choice of the algorithm for a call: the candidate with the shortest predicted time
  *
- * Every row of the table is a candidate, so a new algorithm takes part by being there. A
- * candidate's plans are simulated on the table of costs that all ranks share (simulate.h); agreed
- * facts only enter, and whole numbers only, so that all ranks come to the same row. What that costs
- * is paid once for a class of sizes: up to EXACT ranks every plan is walked, a few tiles of it;
- * above, the same algorithm is simulated on three smaller groups, halved each time, and the
- * differences are carried on: they stay equal in an algorithm of log n steps, double in one of n
- * steps, and halve for the part of bytes that goes as (n - 1) / n.
+ * Every entry of the table of algorithms is a candidate. The simulator predicts a candidate's time
+ * from its plans and the cost table that all ranks share (simulate.h). Only facts that all ranks
+ * agreed on enter, and only integers, so all ranks choose the same algorithm. One choice serves a
+ * size class. Up to EXACT ranks, a few tiles of every plan are simulated. Above, the same algorithm
+ * is simulated on three smaller groups, each half of the one before, and the differences between
+ * them are extrapolated: the differences stay equal in an algorithm of log n steps, double in one
+ * of n steps, and halve for bytes that grow as (n - 1) / n.
  *
  * Called by run (plan_cache.c), tuttiCommDescribe and the tools.
  */
 #include <stdio.h>
 #include <string.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "model/choose.h"
 
-/* ROUNDS: of all tiles in flight */
+/* EXACT: ranks; SMALLER: most ranks of a smaller group; ROUNDS: simulated rounds of tiles in flight */
 enum { EXACT = 16, MOST_HOSTS = 8, MOST_ON_HOST = 4, SMALLER = 64, ROUNDS = 4 };
 
 /* ---- candidates ------------------------------------------------------------------------------ */
@@ -36,8 +35,8 @@ static int put_name(const struct tt_algorithm *a, const char *argument, size_t l
 
 bool tt_candidate_number(enum tt_collective c, int i, struct tt_candidate *ret)
 {
-	for (int row = 0; tt_algorithms[row]; row++) {
-		const struct tt_algorithm *a = tt_algorithms[row];
+	for (int k = 0; tt_algorithms[k]; k++) {
+		const struct tt_algorithm *a = tt_algorithms[k];
 		const char *argument = a->argument ? a->argument : "",
 			   *more = a->variants ? a->variants : "";
 
@@ -61,15 +60,15 @@ int tt_size_class(size_t bytes)
 	return bytes > 1 ? 64 - __builtin_clzll((unsigned long long)bytes - 1) : 0;
 }
 
-struct facts {
+struct choice {
 	const struct tt_shape *shape;
 	const struct tt_call_facts *call;
 	size_t bytes;
-	uint8_t card;                    /* of the candidate at hand */
+	uint8_t nic_class;               /* of the current candidate */
 };
 
-/* What is simulated: the call itself, or one like it on fewer ranks. */
-struct stage {
+/* Simulated call: the call itself, or a similar call on fewer ranks. */
+struct scenario {
 	struct tt_topology topology;
 	int host_of[SMALLER];
 	struct tt_sim_world world;
@@ -82,7 +81,7 @@ static size_t bound_bytes(enum tt_collective c, int nranks, size_t bytes)
 	return even || !bytes ? bytes : (bytes + (size_t)nranks - 1) / (size_t)nranks;
 }
 
-static int simulate(const struct stage *s, const struct tt_candidate *c, size_t bytes,
+static int simulate(const struct scenario *s, const struct tt_candidate *c, size_t bytes,
 		    struct tt_sim_result *ret)
 {
 	struct tt_sim *sim;
@@ -98,30 +97,33 @@ static int simulate(const struct stage *s, const struct tt_candidate *c, size_t 
 
 static struct tt_topology one_host(int nranks)
 {
-	static const int nobody_elsewhere[SMALLER];
+	static const int all_on_host_0[SMALLER];
 
-	return (struct tt_topology){ .nranks = nranks, .nhosts = 1, .host_of = nobody_elsewhere };
+	return (struct tt_topology){ .nranks = nranks, .nhosts = 1, .host_of = all_on_host_0 };
 }
 
-/* The topology is there. Tiles are cut as for the call itself. */
-static void set_world(struct stage *s, const struct facts *f, int cores)
+/* Sets all but the topology, which is set already. Tiles are cut as for the call itself. */
+static void set_world(struct scenario *s, const struct choice *f, int cores)
 {
 	const struct tt_call_facts *call = f->call;
-	struct tt_placement_facts paths = { .nranks = f->shape->nranks, .one_host = s->topology.nhosts == 1,
-				  .over_tcp = call->over_tcp, .cores = cores, .card = f->card };
+	struct tt_connectivity paths = { .nranks = f->shape->nranks,
+					 .one_host = s->topology.nhosts == 1,
+					 .over_tcp = call->over_tcp,
+					 .cores = cores,
+					 .nic_class = f->nic_class };
 
 	s->world = (struct tt_sim_world){ .nranks = s->topology.nranks,
 					  .topology = &s->topology,
 					  .paths = paths,
 					  .message_bytes = call->message_bytes
 								   ? call->message_bytes
-								   : tt_placement_message_bytes(&paths),
+								   : tt_connectivity_message_bytes(&paths),
 					  .cores = cores,
 					  .cost = call->cost ? call->cost : &tt_cost_builtin };
 }
 
-/* nhosts hosts with so many ranks on each. */
-static void set_hosts(struct stage *s, int nhosts, int on_each)
+/* Sets a topology of nhosts hosts with on_each ranks each. */
+static void set_hosts(struct scenario *s, int nhosts, int on_each)
 {
 	s->topology = (struct tt_topology){ .nranks = nhosts * on_each,
 					    .nhosts = nhosts,
@@ -130,8 +132,7 @@ static void set_hosts(struct stage *s, int nhosts, int on_each)
 		s->host_of[r] = r / on_each;
 }
 
-/* Half of a number of ranks or hosts, of the same kind: a power of two stays one, others do not
- * become one. */
+/* Half of a number of ranks or hosts: a power of two exactly if n is one. */
 static int half(int n)
 {
 	int h = (n + 1) / 2;
@@ -139,9 +140,9 @@ static int half(int n)
 	return (n & (n - 1)) && !(h & (h - 1)) && h > 2 ? h - 1 : h;
 }
 
-/* Carry a quantity on by `more` doublings beyond the first of
- * three values, each at half of the one before it. */
-static uint64_t carry_on(const uint64_t v[3], int more)
+/* Extrapolates by `more` doublings beyond v[0]. v[1], v[2]: values at half and a quarter of its
+ * ranks. */
+static uint64_t extrapolate_value(const uint64_t v[3], int more)
 {
 	uint64_t step = v[0] > v[1] ? v[0] - v[1] : 0, before = v[1] > v[2] ? v[1] - v[2] : 0,
 		 sum = v[0];
@@ -155,9 +156,8 @@ static uint64_t carry_on(const uint64_t v[3], int more)
 	return sum;
 }
 
-/* Smaller groups than the call's: `count` of them are x, x/2,
- * x/4 hosts or ranks; x is `more` times halved. */
-static void set_smaller(const struct facts *f, int x, struct stage *s)
+/* Sets a group of x hosts (several hosts) or x ranks (one host). */
+static void set_smaller(const struct choice *f, int x, struct scenario *s)
 {
 	const struct tt_topology *t = f->shape->topology;
 	int n = f->shape->nranks, nhosts = t ? t->nhosts : 1, on_each = n / nhosts,
@@ -175,9 +175,9 @@ static void set_smaller(const struct facts *f, int x, struct stage *s)
 	}
 }
 
-/* A long call and a short one on each of three smaller groups: what goes with bytes grows in
- * another way than the rest. */
-static int extrapolate(const struct facts *f, struct tt_candidate *c)
+/* Simulates a long and a short call on each of three smaller groups, since the cost of bytes grows
+ * with the ranks in another way than the cost of steps. */
+static int extrapolate(const struct choice *f, struct tt_candidate *c)
 {
 	const struct tt_topology *t = f->shape->topology;
 	bool hosts = t && t->nhosts > 1, crowded;
@@ -188,7 +188,7 @@ static int extrapolate(const struct facts *f, struct tt_candidate *c)
 		x = half(x);
 	for (int i = 0; i < 3 && !rc; i++, x = half(x)) {
 		struct tt_sim_result a, b;
-		struct stage s;
+		struct scenario s;
 
 		set_smaller(f, x, &s);
 		if ((rc = simulate(&s, c, 1, &b)) || (rc = simulate(&s, c, f->bytes, &a)))
@@ -197,7 +197,7 @@ static int extrapolate(const struct facts *f, struct tt_candidate *c)
 		longer[i] = a.time_ps > b.time_ps ? a.time_ps - b.time_ps : 0;
 		if (i == 0)
 			memcpy(c->part_ps, a.part_ps, sizeof(c->part_ps));
-		/* as many hosts as there are: nothing to carry on */
+		/* the group has as many hosts as the call: nothing to extrapolate */
 		if (!more && hosts) {
 			c->model_ps = a.time_ps;
 			return 0;
@@ -206,17 +206,17 @@ static int extrapolate(const struct facts *f, struct tt_candidate *c)
 	if (rc)
 		return rc;
 	c->extrapolated = true;
-	c->model_ps = carry_on(longer, more) + carry_on(brief, more);
+	c->model_ps = extrapolate_value(longer, more) + extrapolate_value(brief, more);
 	crowded = !hosts && f->call->cores && f->shape->nranks > f->call->cores;
 	if (crowded)
 		c->model_ps /= (uint64_t)f->call->cores;
 	return 0;
 }
 
-static int exactly(const struct facts *f, struct tt_candidate *c)
+static int exactly(const struct choice *f, struct tt_candidate *c)
 {
 	struct tt_sim_result result;
-	struct stage s;
+	struct scenario s;
 	int rc;
 
 	s.topology = f->shape->topology ? *f->shape->topology : one_host(f->shape->nranks);
@@ -238,23 +238,24 @@ static uint8_t number_of(const struct tt_algorithm *a)
 	return i;
 }
 
-static int predict(const struct facts *f, struct tt_candidate *c)
+static int predict(const struct choice *f, struct tt_candidate *c)
 {
 	const struct tt_topology *t = f->shape->topology;
 	const struct tt_cost *cost = f->call->cost ? f->call->cost : &tt_cost_builtin;
 	enum tt_link_class link =
-		tt_cost_class(t && t->nhosts > 1, f->call->over_tcp, (enum tt_link_class)f->card);
+		tt_cost_class(t && t->nhosts > 1, f->call->over_tcp,
+			      (enum tt_link_class)f->nic_class);
 	int rc = f->shape->nranks <= EXACT ? exactly(f, c) : extrapolate(f, c);
 
 	c->applies = !rc;
 	if (rc)
-		return rc == TT_ARG ? 0 : rc;            /* it does not apply: others will */
+		return rc == TT_ARG ? 0 : rc;            /* TT_ARG: does not apply */
 	c->predicted_ps = tt_cost_corrected(cost, number_of(c->algorithm), link, f->shape->nranks,
 					    f->bytes, c->model_ps);
 	return 0;
 }
 
-/* Variants are for several hosts with several ranks; elsewhere they only repeat other rows. */
+/* Variants matter only on several hosts with several ranks each; elsewhere they repeat others. */
 static bool takes_part(const struct tt_shape *s, const struct tt_candidate *c)
 {
 	const struct tt_topology *t = s->topology && s->topology->nhosts == 1 && s->topology->groups
@@ -265,34 +266,35 @@ static bool takes_part(const struct tt_shape *s, const struct tt_candidate *c)
 	return levels || !c->algorithm->variants;
 }
 
-/* Where a row's sums can be made gdr from the buffers of peers, tuttiMemAlloc's memory halves
- * its time; but what memory it will be nobody knows when the choice is made. So it may cost a third
- * more in the prediction, which is no more than that errs by. */
-static void weigh(const struct facts *f, struct tt_candidate *c)
+/* Single copy, which reads the buffers of peers, halves the time of an algorithm if they are memory
+ * of tuttiMemAlloc. The kind of memory is unknown at the choice, so such an algorithm counts 3/4 of
+ * its predicted time; predictions err by as much. */
+static void weigh(const struct choice *f, struct tt_candidate *c)
 {
 	const struct tt_topology *t = f->shape->topology;
 	bool crowded = f->call->cores && f->shape->nranks > f->call->cores;
 
-	c->in_place = c->algorithm->in_place && f->bytes >= TT_SINGLE_COPY_BYTES && !f->call->over_tcp &&
-		      !crowded && (!t || t->nhosts == 1) && f->shape->nranks <= TT_SINGLE_COPY_RANKS;
+	c->in_place = c->algorithm->in_place && f->bytes >= TT_SINGLE_COPY_BYTES &&
+		      !f->call->over_tcp && !crowded && (!t || t->nhosts == 1) &&
+		      f->shape->nranks <= TT_SINGLE_COPY_RANKS;
 	c->counts_ps = c->in_place ? c->predicted_ps - c->predicted_ps / 4 : c->predicted_ps;
 }
 
-/* Append c for each way between the hosts that there is, predicted. 0 | < 0 */
-static int predict_ways(struct facts *f, const struct tt_candidate *c, struct tt_candidate *list,
+/* Appends c, predicted, once for each path between the hosts: tcp, NICs. 0 | < 0 */
+static int predict_paths(struct choice *f, const struct tt_candidate *c, struct tt_candidate *list,
 			int *count, int *best)
 {
-	const uint8_t ways[2] = { TT_NO_NIC, f->call->card };
+	const uint8_t paths[2] = { TT_NO_NIC, f->call->nic_class };
 
-	for (int i = f->call->nic_only && f->call->card;
+	for (int i = f->call->nic_only && f->call->nic_class;
 	     i < 2 && *count < TT_MOST_CANDIDATES; i++) {
 		struct tt_candidate *it = &list[*count];
 		int rc;
 
-		if (i && ways[i] == TT_NO_NIC)
+		if (i && paths[i] == TT_NO_NIC)
 			break;
 		*it = *c;
-		it->card = f->card = ways[i];
+		it->nic_class = f->nic_class = paths[i];
 		rc = predict(f, it);
 		if (rc)
 			return rc;
@@ -304,11 +306,11 @@ static int predict_ways(struct facts *f, const struct tt_candidate *c, struct tt
 	return 0;
 }
 
-static struct facts facts_of(const struct tt_shape *shape, const struct tt_call_facts *call)
+static struct choice facts_of(const struct tt_shape *shape, const struct tt_call_facts *call)
 {
 	int class = tt_size_class(call->bytes);
 
-	return (struct facts){ .shape = shape,
+	return (struct choice){ .shape = shape,
 			       .call = call,
 			       .bytes = (size_t)1 << (class < 62 ? class : 62) };
 }
@@ -317,18 +319,18 @@ int tt_plan_nic(const struct tt_shape *shape, const struct tt_call_facts *call,
 		 const struct tt_algorithm *algorithm, const char name[64])
 {
 	struct tt_candidate list[2], c = { .algorithm = algorithm };
-	struct facts f = facts_of(shape, call);
+	struct choice f = facts_of(shape, call);
 	int count = 0, best = -1, rc;
 
 	memcpy(c.name, name, sizeof(c.name));
-	rc = predict_ways(&f, &c, list, &count, &best);
-	return rc ? rc : best < 0 ? TT_NO_NIC : list[best].card;
+	rc = predict_paths(&f, &c, list, &count, &best);
+	return rc ? rc : best < 0 ? TT_NO_NIC : list[best].nic_class;
 }
 
 int tt_plan_candidates(const struct tt_shape *shape, const struct tt_call_facts *call,
 		       struct tt_candidate list[TT_MOST_CANDIDATES], int *ret_best)
 {
-	struct facts f = facts_of(shape, call);
+	struct choice f = facts_of(shape, call);
 	struct tt_candidate c;
 	int count = 0, best = -1, rc;
 
@@ -336,7 +338,7 @@ int tt_plan_candidates(const struct tt_shape *shape, const struct tt_call_facts 
 		c.number = i;
 		if (!takes_part(shape, &c))
 			continue;
-		rc = predict_ways(&f, &c, list, &count, &best);
+		rc = predict_paths(&f, &c, list, &count, &best);
 		if (rc)
 			return rc;
 	}

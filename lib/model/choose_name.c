@@ -1,11 +1,11 @@
 /*
- * choose_name.c - the choice by name: "auto", which choose.c answers, or an algorithm
+ * choose_name.c - choice by name: "auto", decided by choose.c, or the name of an algorithm
  *
  * Called by run (plan_cache.c), tuttiCommDescribe and the tools (choose.h).
  */
 #include <string.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "model/choose.h"
 
 static bool known_elsewhere(const char *name)
@@ -17,9 +17,9 @@ static bool known_elsewhere(const char *name)
 	return known;
 }
 
-/* A name that only other collectives have leaves this one free to choose, but allreduce does what
- * it is told. */
-int tt_plan_is_free(const char *name, enum tt_collective c)
+/* A name that only other collectives have means auto for this one. For allreduce such a name is an
+ * error. */
+int tt_plan_is_auto(const char *name, enum tt_collective c)
 {
 	if (!strcmp(name, "auto"))
 		return 1;
@@ -27,11 +27,11 @@ int tt_plan_is_free(const char *name, enum tt_collective c)
 		return 0;
 	if (c != TT_ALLREDUCE && known_elsewhere(name))
 		return 1;
-	tt_algorithm_find(TT_ALLREDUCE, name);           /* for its sentence */
+	tt_algorithm_find(TT_ALLREDUCE, name);           /* sets the error text */
 	return TT_ARG;
 }
 
-static int choose_freely(const struct tt_shape *shape, const struct tt_call_facts *call,
+static int choose_auto(const struct tt_shape *shape, const struct tt_call_facts *call,
 			 const struct tt_algorithm **ret_algorithm, char ret_name[64])
 {
 	struct tt_candidate list[TT_MOST_CANDIDATES];
@@ -54,11 +54,11 @@ int tt_plan_choose(const char *name, const struct tt_shape *shape, const struct 
 	if ((unsigned)shape->collective >= TT_SENDRECV)
 		return tt_fail(TT_ARG, "%s has no algorithms",
 			       tt_collective_name(shape->collective));
-	rc = tt_plan_is_free(name, shape->collective);
+	rc = tt_plan_is_auto(name, shape->collective);
 	if (rc < 0)
 		return rc;
 	if (rc > 0)
-		return choose_freely(shape, call, ret_algorithm, ret_name);
+		return choose_auto(shape, call, ret_algorithm, ret_name);
 	a = tt_algorithm_look(shape->collective, name);
 	rc = tt_algorithm_argument(a, name, &argument);
 	if (rc)

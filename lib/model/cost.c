@@ -1,18 +1,19 @@
 /*
- * cost.c - the built-in table, and the arithmetic on any table (cost.h)
+ * cost.c - the built-in cost table, and the arithmetic on cost tables (cost.h)
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/cost.h"
 
-const char *const tt_link_class_name[TT_LINK_CLASSES] = { "shm",   "tcp",   "hosts",
-							  "board", "verbs", "soft" };
+const char *const tt_link_class_name[TT_LINK_CLASSES] = {
+	"shm", "tcp", "hosts", TT_LINK_SLOTS_NAME, "verbs", "soft"
+};
 
-/* As `tutti tune` fitted them on a virtual machine with 2 cores (Sapphire Rapids, 2 MiB L2 a core);
- * hosts: 10 Gbit/s Ethernet, a guess. verbs: a guess as well, by what makers say of cards of
- * 100 Gbit/s. soft: what hosts takes, times what Soft-RoCE took of tcp's time in an emulated
- * machine (docs/results/soft-roce.md): 1.5 for small messages, 2 for bytes. */
+/* Constants fitted by `tutti tune` on a virtual machine with 2 cores (Sapphire Rapids, 2 MiB L2 a
+ * core). HOSTS: estimate for 10 Gbit/s Ethernet. VERBS: estimate from data sheets of 100 Gbit/s
+ * NICs. SOFT: HOSTS times the ratio of Soft-RoCE to tcp in an emulated machine
+ * (docs/results/soft-roce.md): 1.5 for small messages, 2 for bytes. */
 const struct tt_cost tt_cost_builtin = {
 	.core = { .call_ps = 92000, .step_ps = 17000, .switch_ps = 1170000, .copy_fs = 72000,
 		.reduce_fs = 20000, .far_copy_fs = 73000, .far_reduce_fs = 140000,
@@ -35,12 +36,12 @@ const struct tt_cost tt_cost_builtin = {
 	},
 };
 
-enum tt_link_class tt_cost_class(bool apart, bool over_tcp, enum tt_link_class card)
+enum tt_link_class tt_cost_class(bool apart, bool over_tcp, enum tt_link_class nic_class)
 {
 	if (!apart && !over_tcp)
 		return TT_LINK_SHM;
-	if (card != TT_NO_NIC)
-		return card;
+	if (nic_class != TT_NO_NIC)
+		return nic_class;
 	return apart ? TT_LINK_HOSTS : TT_LINK_TCP;
 }
 
@@ -48,7 +49,7 @@ uint64_t tt_cost_message_ps(const struct tt_cost *cost, enum tt_link_class class
 {
 	const struct tt_link_cost *l = &cost->link[class];
 	uint64_t wire = l->host_fs > l->link_fs ? l->host_fs : l->link_fs,
-		 copies = tt_link_is_card(class) ? 2 * cost->core.copy_fs : 0;
+		 copies = tt_link_is_nic(class) ? 2 * cost->core.copy_fs : 0;
 
 	return l->latency_ps + l->send_ps + l->recv_ps +
 	       (bytes > l->large_bytes ? l->large_ps : 0) +
@@ -56,7 +57,7 @@ uint64_t tt_cost_message_ps(const struct tt_cost *cost, enum tt_link_class class
 			  1000);
 }
 
-/* Between the two prices by the part of the footprint that the cache does not hold. */
+/* Interpolates between two prices by the share of the footprint outside the cache. */
 static uint64_t blend(uint64_t near, uint64_t far, uint64_t cache, uint64_t footprint)
 {
 	if (far <= near || footprint <= cache)
@@ -77,7 +78,7 @@ struct tt_prices tt_cost_prices(const struct tt_cost *cost, uint64_t footprint, 
 	return (struct tt_prices){
 		.copy_fs = blend(c->copy_fs, far_copy, c->cache_bytes, footprint),
 		.reduce_fs = blend(c->reduce_fs, far_reduce, c->cache_bytes, footprint),
-		.apart = crowded ? 1000 - 1000 / busy : 1000
+		.remote_permille = crowded ? 1000 - 1000 / busy : 1000
 	};
 }
 
@@ -102,7 +103,7 @@ static bool same_curve(const struct tt_factor *f, uint8_t algorithm, enum tt_lin
 	return f->algorithm == algorithm && f->link == (uint8_t)link && f->nranks == nranks;
 }
 
-/* The measured number of ranks nearest to nranks by ratio, 0: nothing was measured. */
+/* Measured number of ranks nearest to nranks by ratio; 0: no measurement. */
 static uint16_t nearest_ranks(const struct tt_cost *cost, uint8_t algorithm,
 			      enum tt_link_class link, int nranks)
 {
@@ -121,7 +122,7 @@ static uint16_t nearest_ranks(const struct tt_cost *cost, uint8_t algorithm,
 	return best;
 }
 
-/* 1024 log2(bytes), good enough to interpolate by. */
+/* 1024 log2(bytes), linear between powers of two. */
 static uint64_t log_of(uint64_t bytes)
 {
 	uint64_t whole = bytes > 1 ? 63 - (uint64_t)__builtin_clzll(bytes) : 0;

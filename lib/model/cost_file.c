@@ -1,13 +1,13 @@
 /*
- * cost_file.c - a cost table as text: one constant a line, with its unit in its name, and factors
+ * cost_file.c - text form of a cost table: one constant per line, its unit in its name, and factors
  *
  *   # anything                                            a comment, also behind a value
  *   shm.latency_ns 90.5
  *   factor allreduce ring shm 4 65536 1.12                collective algorithm class nranks bytes
  *   factor
  *
- * Called by comm (TUTTI_TUNING at rank 0), the tools and the tests. Every line that is not
- * understood is an error: a misspelt constant would otherwise be the built-in one without a word.
+ * Called by comm (TUTTI_TUNING at rank 0), the tools and the tests. Every unknown line is an error:
+ * otherwise a misspelled constant would silently keep its built-in value.
  */
 #include <locale.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "model/cost.h"
 
 enum { MOST_FACTORS = 16384, MOST_BYTES = 4 << 20 };
@@ -25,31 +25,31 @@ enum { MOST_FACTORS = 16384, MOST_BYTES = 4 << 20 };
 			offsetof(struct tt_link_cost, field))
 #define LINK_ROWS(n, class)									\
 	{ class ".latency_ns",									\
-			"from the sender's last store to the sight of a receiver that looks",	\
+			"from the sender's last store until a polling receiver sees it",	\
 	  LINK(n, latency_ps), TT_NS },								\
-	{ class ".send_ns", "time of the sending core for each message", LINK(n, send_ps),	\
+	{ class ".send_ns", "CPU time of the sender for each message", LINK(n, send_ps),	\
 			TT_NS },								\
-	{ class ".recv_ns", "time of the receiving core for each message", LINK(n, recv_ps),	\
+	{ class ".recv_ns", "CPU time of the receiver for each message", LINK(n, recv_ps),	\
 			TT_NS },								\
 	{ class ".send_gbps",									\
-			"bytes/ns that a core can send, beside copying and reducing; 0: at no cost", \
+			"bytes/ns that a core can send, beside copying and reducing; 0: no cost", \
 	  LINK(n, send_fs), TT_GBPS },								\
 	{ class ".recv_gbps",									\
-			"bytes/ns that a core can receive, beside copying and reducing; 0: at no cost", \
+			"bytes/ns that a core can receive, beside copying and reducing; 0: no cost", \
 	  LINK(n, recv_fs), TT_GBPS },								\
 	{ class ".link_gbps", "bytes/ns of one direction of one link; 0: no limit", LINK(n,	\
 			link_fs), TT_GBPS },							\
-	{ class ".host_gbps", "bytes/ns of all links of a host together, each way; 0: no limit", \
+	{ class ".host_gbps", "bytes/ns of all links of a host together, each direction; 0: no limit", \
 			LINK(n, host_fs), TT_GBPS },						\
-	{ class ".window", "messages that may lie unread in a link", LINK(n, window),		\
+	{ class ".window", "most unread messages of a link", LINK(n, window),		\
 			TT_COUNT },								\
-	{ class ".large_bytes", "longer messages take more:", LINK(n, large_bytes), TT_BYTES },	\
-	{ class ".large_ns", "so much later in sight", LINK(n, large_ps), TT_NS }
+	{ class ".large_bytes", "longer messages take large_ns more", LINK(n, large_bytes), TT_BYTES },	\
+	{ class ".large_ns", "added latency of messages above large_bytes", LINK(n, large_ps), TT_NS }
 
 const struct tt_cost_row tt_cost_table[] = {
-	{ "core.call_ns", "for each call", CORE(call_ps), TT_NS },
-	{ "core.step_ns", "for each message of a step", CORE(step_ps), TT_NS },
-	{ "core.switch_ns", "a core goes to another rank, where ranks outnumber cores",
+	{ "core.call_ns", "time of each call", CORE(call_ps), TT_NS },
+	{ "core.step_ns", "time of each message of a step", CORE(step_ps), TT_NS },
+	{ "core.switch_ns", "context switch, if a host has more ranks than cores",
 	  CORE(switch_ps), TT_NS },
 	{ "core.copy_gbps", "bytes/ns copied in cache", CORE(copy_fs), TT_GBPS },
 	{ "core.reduce_gbps", "bytes/ns of an operand combined with another in cache",
@@ -59,11 +59,11 @@ const struct tt_cost_row tt_cost_table[] = {
 	  CORE(far_reduce_fs), TT_GBPS },
 	{ "core.memory_gbps", "bytes/ns out of cache, all cores of a host together; 0: no limit",
 	  CORE(memory_fs), TT_GBPS },
-	{ "core.cache_bytes", "of a core's own caches", CORE(cache_bytes), TT_BYTES },
+	{ "core.cache_bytes", "size of a core's own caches", CORE(cache_bytes), TT_BYTES },
 	LINK_ROWS(TT_LINK_SHM, "shm"),
 	LINK_ROWS(TT_LINK_TCP, "tcp"),
 	LINK_ROWS(TT_LINK_HOSTS, "hosts"),
-	LINK_ROWS(TT_LINK_SLOTS, "board"),
+	LINK_ROWS(TT_LINK_SLOTS, TT_LINK_SLOTS_NAME),
 	LINK_ROWS(TT_LINK_VERBS, "verbs"),
 	LINK_ROWS(TT_LINK_SOFT, "soft"),
 };
@@ -71,7 +71,7 @@ const size_t tt_cost_rows = sizeof(tt_cost_table) / sizeof(tt_cost_table[0]);
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* A number with a point, whatever the program's locale has for one. -1: it is none. */
+/* Reads a number with a decimal point, in any locale. -1: not a number. */
 static double number(const char *text)
 {
 	locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -85,12 +85,13 @@ static double number(const char *text)
 	return end == text || *end || !isfinite(v) ? -1 : v;
 }
 
-/* The text's value in the table's unit. What is allowed is wide, but no product of it overflows. */
+/* Converts a text to the unit of the table. The bounds are wide, but no product in the model
+ * overflows within them. */
 static bool read_value(enum tt_cost_unit unit, const char *text, uint64_t *ret_value)
 {
 	double v = number(text);
 
-	/* no unit allows more, and no conversion below can hold it */
+	/* above the bounds of every unit, and above the range of the conversions below */
 	if (v < 0 || v > 1e15)
 		return false;
 	switch (unit) {
@@ -131,8 +132,8 @@ static double value_of(const struct tt_cost_row *row, const struct tt_cost *cost
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-/* Where a line stands, for the sentence about it. */
-struct place { const char *file; int line; };
+/* Position of a line, for error texts. */
+struct text_position { const char *file; int line; };
 
 static int number_of(const struct tt_algorithm *a)
 {
@@ -143,7 +144,7 @@ static int number_of(const struct tt_algorithm *a)
 	return i;
 }
 
-static int read_names(const struct place *at, char **word, struct tt_factor *f)
+static int read_names(const struct text_position *at, char **word, struct tt_factor *f)
 {
 	const struct tt_algorithm *a = NULL;
 	int c = 0, link = 0;
@@ -163,14 +164,15 @@ static int read_names(const struct place *at, char **word, struct tt_factor *f)
 		link++;
 	if (link == TT_LINK_CLASSES)
 		return tt_fail(TT_ARG,
-			       "%s: line %d: \"%s\" is not a class of links; use shm, tcp, hosts, verbs or soft",
+			       "%s: line %d: \"%s\" is not a link class; use shm, tcp, hosts, verbs or soft",
 			       at->file, at->line, word[3]);
 	f->algorithm = (uint8_t)number_of(a);
 	f->link = (uint8_t)link;
 	return 0;
 }
 
-static int read_factor(const struct place *at, char **word, int nwords, struct tt_cost *cost)
+static int read_factor(const struct text_position *at, char **word, int nwords,
+		       struct tt_cost *cost)
 {
 	struct tt_factor f, *more;
 	double n, bytes, factor;
@@ -178,7 +180,7 @@ static int read_factor(const struct place *at, char **word, int nwords, struct t
 
 	if (nwords != 7)
 		return tt_fail(TT_ARG,
-			"%s: line %d: a factor is: factor COLLECTIVE ALGORITHM CLASS NRANKS BYTES FACTOR",
+			"%s: line %d: the form of a factor is: factor COLLECTIVE ALGORITHM CLASS NRANKS BYTES FACTOR",
 			at->file, at->line);
 	if ((rc = read_names(at, word, &f)))
 		return rc;
@@ -188,7 +190,7 @@ static int read_factor(const struct place *at, char **word, int nwords, struct t
 	if (!(n >= 1 && n <= 65535) || !(bytes >= 0 && bytes <= 1e15) ||
 	    !(factor >= 0.001 && factor <= 1000))
 		return tt_fail(TT_ARG,
-			"%s: line %d: want 1 to 65535 ranks, bytes, and a factor from 0.001 to 1000, not %s %s "
+			"%s: line %d: use 1 to 65535 ranks, bytes, and a factor from 0.001 to 1000, not %s %s "
 			"%s", at->file, at->line, word[4], word[5], word[6]);
 	if (cost->nfactors == MOST_FACTORS)
 		return tt_fail(TT_ARG, "%s: line %d: more than %d factors", at->file, at->line,
@@ -205,7 +207,8 @@ static int read_factor(const struct place *at, char **word, int nwords, struct t
 	return 0;
 }
 
-static int read_constant(const struct place *at, char **word, int nwords, struct tt_cost *cost)
+static int read_constant(const struct text_position *at, char **word, int nwords,
+			 struct tt_cost *cost)
 {
 	const struct tt_cost_row *row = tt_cost_table, *end = tt_cost_table + tt_cost_rows;
 
@@ -213,7 +216,7 @@ static int read_constant(const struct place *at, char **word, int nwords, struct
 		row++;
 	if (row == end)
 		return tt_fail(TT_ARG,
-			"%s: line %d: there is no constant \"%.60s\"; `tutti tune --print` lists them",
+			"%s: line %d: unknown constant \"%.60s\"; `tutti tune --print` lists them",
 			at->file, at->line, word[0]);
 	if (nwords != 2 ||
 	    !read_value(row->unit, word[1], (uint64_t *)((char *)cost + row->offset)))
@@ -222,7 +225,7 @@ static int read_constant(const struct place *at, char **word, int nwords, struct
 	return 0;
 }
 
-static int read_line(const struct place *at, char *line, struct tt_cost *cost)
+static int read_line(const struct text_position *at, char *line, struct tt_cost *cost)
 {
 	char *word[9] = { NULL }, *rest = NULL;
 	int n = 0;
@@ -248,12 +251,12 @@ void tt_cost_free(struct tt_cost *cost)
 
 static int parse(char *text, size_t bytes, const char *name, struct tt_cost *cost)
 {
-	struct place at = { name, 0 };
+	struct text_position at = { name, 0 };
 	char *line, *rest = text;
 	int rc = 0;
 
 	if (strlen(text) != bytes)
-		return tt_fail(TT_ARG, "%s: this is no text: byte %zu is zero", name, strlen(text));
+		return tt_fail(TT_ARG, "%s: not a text file: byte %zu is zero", name, strlen(text));
 	while (!rc && (line = strsep(&rest, "\n"))) {
 		at.line++;
 		rc = read_line(&at, line, cost);
@@ -272,7 +275,7 @@ int tt_cost_parse(const char *text, size_t bytes, const char *name, struct tt_co
 	if (!cost || !copy) {
 		free(cost);
 		free(copy);
-		return tt_fail(TT_SYSTEM, "%s: no memory for a table of costs", name);
+		return tt_fail(TT_SYSTEM, "%s: no memory for a cost table", name);
 	}
 	if (bytes)
 		memcpy(copy, text, bytes);
@@ -308,7 +311,7 @@ int tt_cost_read(const char *path, struct tt_cost **ret_cost)
 			     "%s: cannot be read: %m; `tutti tune -o FILE` writes such a file",
 			     path);
 	else if (bytes > MOST_BYTES)
-		rc = tt_fail(TT_ARG, "%s: larger than %d bytes; this is no table of costs", path,
+		rc = tt_fail(TT_ARG, "%s: larger than %d bytes; not a cost table", path,
 			     MOST_BYTES);
 	else
 		rc = tt_cost_parse(text, bytes, path, ret_cost);
@@ -355,10 +358,10 @@ int tt_cost_unpack(const void *from, size_t bytes, struct tt_cost **ret_cost)
 	size_t factors;
 
 	if (!cost)
-		return tt_fail(TT_SYSTEM, "no memory for a table of costs");
+		return tt_fail(TT_SYSTEM, "no memory for a cost table");
 	if (bytes < sizeof(*cost)) {
 		free(cost);
-		return tt_fail(TT_SYSTEM, "a table of costs of %zu bytes is of another build",
+		return tt_fail(TT_SYSTEM, "the cost table of %zu bytes is from another build",
 			       bytes);
 	}
 	memcpy(cost, from, sizeof(*cost));
@@ -367,7 +370,7 @@ int tt_cost_unpack(const void *from, size_t bytes, struct tt_cost **ret_cost)
 	if (!cost->factors || bytes != sizeof(*cost) + factors) {
 		tt_cost_free(cost);
 		return tt_fail(TT_SYSTEM,
-			       "no memory for a table of costs, or rank 0's is of another build");
+			       "no memory for a cost table, or rank 0's is from another build");
 	}
 	memcpy(cost->factors, (const char *)from + sizeof(*cost), factors);
 	*ret_cost = cost;
@@ -381,7 +384,7 @@ int tt_cost_copy(const struct tt_cost *cost, struct tt_cost **ret_cost)
 	int rc;
 
 	if (!packed)
-		return tt_fail(TT_SYSTEM, "no memory for a table of costs");
+		return tt_fail(TT_SYSTEM, "no memory for a cost table");
 	tt_cost_pack(cost, packed, bytes);
 	rc = tt_cost_unpack(packed, bytes, ret_cost);
 	free(packed);

@@ -1,15 +1,14 @@
 /*
- * simulate.c - the simulator's time: ranks that share cores, results (simulate.h)
+ * simulate.c - event loop of the simulator: clocks, ranks that share cores, results (simulate.h)
  *
- * Ranks advance in the order of their clocks, one message at a time, so that cores, links and
- * networks are taken in the order of time. A rank that cannot move lets go of its core; where a
- * host has more ranks than cores the others stand in line for it, and each that takes it over pays
- * for the switch. Called by choose.c and the tools.
+ * Ranks advance in the order of their clocks, one message at a time, so cores, links and networks
+ * are allocated in the order of time. A rank that cannot advance releases its core. If a host has
+ * more ranks than cores, waiting ranks queue for the core, and each pays a context switch. Called
+ * by choose.c and the tools.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "algorithms/algorithm.h"
 #include "model/simulate_heap.h"
 
 const char *const tt_sim_part_name[TT_PARTS] = { "latency", "bytes", "reduce", "messages", "wait" };
@@ -21,21 +20,21 @@ static bool crowded(const struct tt_sim *sim, const struct tt_sim_host *h)
 	return sim->world.cores && h->nranks > sim->world.cores;
 }
 
-/* The rank goes on at at_ps, behind a switch if another one ran on the host since it did. */
+/* Resumes the rank at at_ps, after a context switch if another rank ran on the host in between. */
 static void start_work(struct tt_sim *sim, uint32_t rank, uint64_t at_ps)
 {
 	struct tt_sim_rank *r = &sim->rank[rank];
 	struct tt_sim_host *h = &sim->host[r->host];
 
-	if (crowded(sim, h) && r->turn != h->turns) {
+	if (crowded(sim, h) && r->dispatch != h->dispatches) {
 		at_ps += sim->world.cost->core.switch_ps;
-		r->turn = ++h->turns;
+		r->dispatch = ++h->dispatches;
 	}
 	r->state = TT_SIM_AT_WORK;
 	r->now_ps = at_ps > r->now_ps ? at_ps : r->now_ps;
 }
 
-/* Something to do at at_ps: take a core, or stand in line for one. True: it has one. */
+/* Takes a core at at_ps, or queues for one. True: the rank has a core. */
 static bool want_core(struct tt_sim *sim, uint32_t rank, uint64_t at_ps)
 {
 	struct tt_sim_rank *r = &sim->rank[rank];
@@ -84,8 +83,9 @@ void tt_sim_notify(struct tt_sim *sim, uint32_t rank, uint32_t cursor, uint64_t 
 	}
 }
 
-/* One message of the next cursor that can move; false: none can, *ret_next_ps is when one will. */
-static bool move(struct tt_sim *sim, uint32_t rank, uint64_t *ret_next_ps)
+/* Executes one message of the next cursor that can advance. False: none can; *ret_next_ps: time of
+ * the next attempt. */
+static bool advance_rank(struct tt_sim *sim, uint32_t rank, uint64_t *ret_next_ps)
 {
 	struct tt_sim_rank *r = &sim->rank[rank];
 	uint64_t next = TT_SIM_NEVER;
@@ -94,17 +94,19 @@ static bool move(struct tt_sim *sim, uint32_t rank, uint64_t *ret_next_ps)
 		uint32_t c = (r->next_cursor + i) % sim->ncursors;
 
 		if (r->cursor[c].wake_ps <= r->now_ps && tt_sim_advance(sim, rank, c)) {
-			r->next_cursor = c;      /* run stays with a cursor as long as it moves */
+			/* as in run: stay with a cursor while it advances */
+			r->next_cursor = c;
 			return true;
 		}
 	}
 	for (uint32_t i = 0; i < sim->ncursors; i++)
 		next = r->cursor[i].wake_ps < next ? r->cursor[i].wake_ps : next;
 	*ret_next_ps = next;
-	return next <= r->now_ps;                        /* a lane woke another one behind it */
+	/* a lane woke a cursor that was already tried */
+	return next <= r->now_ps;
 }
 
-/* Until it cannot move, or others are behind in time. */
+/* Runs the rank until it cannot advance, or another rank has an earlier clock. */
 static void work(struct tt_sim *sim, uint32_t rank)
 {
 	struct tt_sim_rank *r = &sim->rank[rank];
@@ -115,7 +117,7 @@ static void work(struct tt_sim *sim, uint32_t rank)
 			tt_sim_push(sim, r->now_ps, rank);
 			return;
 		}
-	} while (move(sim, rank, &next));
+	} while (advance_rank(sim, rank, &next));
 	r->state = r->nfinished == sim->ncursors ? TT_SIM_DONE : TT_SIM_IDLE;
 	r->wake_ps = next;
 	if (r->state == TT_SIM_IDLE && next != TT_SIM_NEVER)
@@ -125,7 +127,7 @@ static void work(struct tt_sim *sim, uint32_t rank)
 
 static int run_events(struct tt_sim *sim)
 {
-	uint64_t told = 0;
+	uint64_t reported = 0;
 
 	while (sim->nheap && !sim->failed) {
 		struct tt_sim_event e = tt_sim_pop(sim);
@@ -136,8 +138,8 @@ static int run_events(struct tt_sim *sim)
 		    (r->state == TT_SIM_IDLE && r->wake_ps == e.at_ps &&
 		     want_core(sim, e.rank, e.at_ps)))
 			work(sim, e.rank);
-		if (sim->watch.progress && sim->events - told >= 1 << 16) {
-			told = sim->events;
+		if (sim->watch.progress && sim->events - reported >= 1 << 16) {
+			reported = sim->events;
 			rc = sim->watch.progress(sim->watch.ctx, "messages", sim->events, 0);
 		}
 		if (rc)
@@ -147,14 +149,14 @@ static int run_events(struct tt_sim *sim)
 		return tt_fail(TT_SYSTEM, "no memory to simulate %d ranks", sim->world.nranks);
 	for (int i = 0; i < sim->world.nranks; i++)
 		if (sim->rank[i].nfinished != sim->ncursors)
-			return tt_fail(TT_INTERNAL, "%s: the simulated rank %d waits for ever (see tutti plan --verify)",
+			return tt_fail(TT_INTERNAL, "%s: the simulated rank %d never finishes (see tutti plan --verify)",
 				       sim->frame.algorithm, i);
 	return 0;
 }
 
 /* ---- a call ---------------------------------------------------------------------------------- */
 
-static int place_cursors(struct tt_sim *sim, struct tt_sim_rank *r)
+static int alloc_cursors(struct tt_sim *sim, struct tt_sim_rank *r)
 {
 	for (uint32_t k = 0; k < r->nqueues; k++)
 		free(r->queue[k].message);
@@ -189,13 +191,13 @@ static void rewind_rank(struct tt_sim *sim, struct tt_sim_rank *r)
 	memset(r->part_ps, 0, sizeof(r->part_ps));
 	r->part_ps[TT_PART_MESSAGES] = r->now_ps = r->idle_ps = r->busy_ps = call;
 	r->wake_ps = call;
-	r->turn = 0;
+	r->dispatch = 0;
 	r->next_cursor = 0;
-	r->cast = false;
+	r->posted = false;
 	r->state = TT_SIM_IDLE;
 }
 
-/* Bytes that a core touches: the buffers and scratch of the ranks that share it. */
+/* Bytes that a core touches: buffers and scratch of the ranks that share the core. */
 static uint64_t footprint(const struct tt_sim *sim, const struct tt_sim_host *h)
 {
 	const struct tt_plan *p = &sim->frame;
@@ -215,14 +217,14 @@ static int begin(struct tt_sim *sim, size_t bytes, uint32_t most_tiles)
 
 	tt_plan_bind(&sim->frame, &w->paths, w->message_bytes, bytes, &sim->binding);
 	sim->ncursors = sim->frame.nlanes * sim->binding.width;
-	sim->board = tt_plan_on_slots(&sim->frame, &w->paths, bytes);
+	sim->on_slots = tt_plan_on_slots(&sim->frame, &w->paths, bytes);
 	sim->tiles =
 		most_tiles && most_tiles < sim->binding.ntiles ? most_tiles : sim->binding.ntiles;
 	for (int h = 0; h < sim->nhosts; h++) {
 		struct tt_sim_host *host = &sim->host[h];
 
 		*host = (struct tt_sim_host){ .nranks = host->nranks, .cores_free = w->cores,
-					      .first_ready = -1, .turns = 1 };
+					      .first_ready = -1, .dispatches = 1 };
 		sim->prices[h] =
 			tt_cost_prices(w->cost, footprint(sim, host), host->nranks, w->cores);
 	}
@@ -230,7 +232,7 @@ static int begin(struct tt_sim *sim, size_t bytes, uint32_t most_tiles)
 	memset(sim->messages, 0, sizeof(sim->messages));
 	for (int r = 0; r < w->nranks && !rc; r++) {
 		if (before_ncursors != sim->ncursors)
-			rc = place_cursors(sim, &sim->rank[r]);
+			rc = alloc_cursors(sim, &sim->rank[r]);
 		if (!rc) {
 			rewind_rank(sim, &sim->rank[r]);
 			tt_sim_push(sim, sim->rank[r].wake_ps, (uint32_t)r);
@@ -278,6 +280,7 @@ static int run_once(struct tt_sim *sim, size_t bytes, uint32_t most_tiles,
 	return rc;
 }
 
+/* Extrapolates a quantity from `walked` tiles (whole) and half of them (half) to all tiles. */
 static uint64_t extend(uint64_t half, uint64_t whole, uint32_t walked, uint32_t all)
 {
 	uint64_t more = whole > half ? whole - half : 0;
@@ -301,8 +304,7 @@ int tt_sim_run(struct tt_sim *sim, size_t bytes, uint32_t most_tiles,
 			*ret_result = whole;
 		return rc;
 	}
-	/* Enough tiles that the pipeline is full:
-	 * each further one takes as long as the last ones did. */
+	/* the simulated tiles fill the pipeline: each further tile takes as long as the last ones */
 	rc = run_once(sim, bytes, walked / 2, &half);
 	if (rc)
 		return rc;

@@ -1,4 +1,4 @@
-/* simulate_heap.h - the events of a simulation, the earliest on top; for simulate.c alone */
+/* simulate_heap.h - priority queue of events, earliest first; for simulate.c only */
 #ifndef TT_SIMULATE_HEAP_H
 #define TT_SIMULATE_HEAP_H
 
@@ -6,7 +6,7 @@
 
 #include "model/simulate_internal.h"
 
-/* Of equal times the lower rank is the earlier: the same on every machine. */
+/* At equal times the lower rank comes first, so results are the same on every machine. */
 static inline bool tt_sim_before(const struct tt_sim_event *a, const struct tt_sim_event *b)
 {
 	return a->at_ps != b->at_ps ? a->at_ps < b->at_ps : a->rank < b->rank;

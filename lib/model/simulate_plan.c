@@ -1,18 +1,18 @@
 /*
- * simulate_plan.c - the plans of all ranks, as the simulator keeps them
+ * simulate_plan.c - the plans of all ranks in the simulator's compact form
  *
- * Each plan is built and compiled as for a run, then written down without what has no price: equal
- * steps in a row become one record, since a ring of thousands of hosts is the same step thousands
- * of times. Called by simulate.c.
+ * Each plan is built and compiled as for a run, then reduced to the fields that have a price.
+ * Consecutive equal steps become one record, since a ring of thousands of hosts repeats one step
+ * thousands of times. Called by simulate.c.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "algorithms/algorithm.h"
+#include "plan/algorithm.h"
 #include "model/simulate_internal.h"
-#include "verify/walk.h"
 
-static uint16_t place_of(const int *peer, uint32_t npeers, tt_ref wire)
+/* Index of the peer of a wire in a list of peers: the first entry not below its rank. */
+static uint16_t peer_index(const int *peer, uint32_t npeers, tt_ref wire)
 {
 	int rank = (int)tt_ref_index(wire);
 	uint32_t low = 0, high = npeers;
@@ -40,10 +40,10 @@ static struct tt_sim_steps describe(const struct tt_plan *p, const struct tt_ste
 	if (p->rule == TT_EVEN && s->op != TT_NOP)
 		d.block = tt_ref_index(local) % p->nblocks;
 	if (tt_ref_is_wire(s->to))
-		d.to = place_of(p->peers, p->npeers, s->to);
+		d.to = peer_index(p->peers, p->npeers, s->to);
 	for (int i = 0; i < s->nsrc; i++)
 		if (tt_ref_is_wire(tt_step_source(s, i)))
-			d.wire[d.nwires++] = place_of(p->peers, p->npeers, tt_step_source(s, i));
+			d.wire[d.nwires++] = peer_index(p->peers, p->npeers, tt_step_source(s, i));
 	return d;
 }
 
@@ -55,7 +55,7 @@ static bool alike(const struct tt_sim_steps *a, const struct tt_sim_steps *b)
 	       !memcmp(a->wire, b->wire, sizeof(a->wire));
 }
 
-/* Can `next` be one more repetition of `run`? */
+/* Is `next` one more repetition of `run`? */
 static bool continues(struct tt_sim_steps *run, const struct tt_sim_steps *next)
 {
 	int64_t stride = (int64_t)next->block - run->block;
@@ -84,35 +84,35 @@ static uint32_t compact_lane(const struct tt_plan *p, uint32_t lane, struct tt_s
 	return count;
 }
 
-/* The room of a whole plan, used again for each rank. */
-struct desk { struct tt_sim_steps *steps; uint32_t room; };
+/* Buffer for the records of one plan, reused for each rank. */
+struct step_buffer { struct tt_sim_steps *steps; uint32_t room; };
 
-static int keep_steps(const struct tt_plan *p, struct desk *desk, struct tt_sim_rank *r)
+static int store_steps(const struct tt_plan *p, struct step_buffer *buffer, struct tt_sim_rank *r)
 {
 	uint32_t count = 0;
 
-	if (desk->room < p->nsteps) {
-		free(desk->steps);
-		desk->room = 2 * p->nsteps;
-		desk->steps = malloc(desk->room * sizeof(*desk->steps));
-		if (!desk->steps)
-			desk->room = 0;
+	if (buffer->room < p->nsteps) {
+		free(buffer->steps);
+		buffer->room = 2 * p->nsteps;
+		buffer->steps = malloc(buffer->room * sizeof(*buffer->steps));
+		if (!buffer->steps)
+			buffer->room = 0;
 	}
-	for (uint32_t l = 0; l < p->nlanes && desk->room; l++) {
+	for (uint32_t l = 0; l < p->nlanes && buffer->room; l++) {
 		r->first[l] = count;
-		count += compact_lane(p, l, desk->steps + count);
+		count += compact_lane(p, l, buffer->steps + count);
 	}
 	for (uint32_t l = p->nlanes; l <= TT_MAX_LANES; l++)
 		r->first[l] = count;
 	r->steps = malloc((count + 1) * sizeof(*r->steps));
-	if (!r->steps || (p->nsteps && !desk->room))
+	if (!r->steps || (p->nsteps && !buffer->room))
 		return tt_fail(TT_SYSTEM, "no memory for the plan of rank %d", p->rank);
 	if (count)
-		memcpy(r->steps, desk->steps, count * sizeof(*r->steps));
+		memcpy(r->steps, buffer->steps, count * sizeof(*r->steps));
 	return 0;
 }
 
-static int keep_peers(const struct tt_sim *sim, const struct tt_plan *p, struct tt_sim_rank *r)
+static int store_peers(const struct tt_sim *sim, const struct tt_plan *p, struct tt_sim_rank *r)
 {
 	const struct tt_topology *t = sim->world.topology;
 
@@ -129,22 +129,22 @@ static int keep_peers(const struct tt_sim *sim, const struct tt_plan *p, struct 
 
 		r->peer[i] = p->peers[i];
 		r->class[i] = (uint8_t)tt_cost_class(apart, sim->world.paths.over_tcp,
-				(enum tt_link_class)sim->world.paths.card);
+				(enum tt_link_class)sim->world.paths.nic_class);
 	}
 	return 0;
 }
 
 static int plan_of(struct tt_sim *sim, const struct tt_algorithm *a, const char *name,
-		   const struct tt_shape *shape, struct desk *desk)
+		   const struct tt_shape *shape, struct step_buffer *buffer)
 {
 	struct tt_plan *plan;
 	int rc = tt_plan_build(a, name, shape, &plan);
 
 	if (rc)
 		return rc;
-	rc = keep_steps(plan, desk, &sim->rank[shape->rank]);
+	rc = store_steps(plan, buffer, &sim->rank[shape->rank]);
 	if (!rc)
-		rc = keep_peers(sim, plan, &sim->rank[shape->rank]);
+		rc = store_peers(sim, plan, &sim->rank[shape->rank]);
 	if (shape->rank == 0)
 		sim->frame = *plan;
 	tt_plan_free(plan);
@@ -153,7 +153,7 @@ static int plan_of(struct tt_sim *sim, const struct tt_algorithm *a, const char 
 	return rc;
 }
 
-/* Where each rank stands in the lists of its peers. */
+/* Finds the index of each rank in the lists of its peers. */
 static int find_mirrors(struct tt_sim *sim)
 {
 	for (int a = 0; a < sim->world.nranks; a++) {
@@ -163,10 +163,10 @@ static int find_mirrors(struct tt_sim *sim)
 			const struct tt_sim_rank *q = &sim->rank[r->peer[i]];
 
 			r->mirror[i] =
-				place_of(q->peer, q->npeers, tt_ref_make(TT_WIRE, (uint32_t)a));
+				peer_index(q->peer, q->npeers, tt_ref_make(TT_WIRE, (uint32_t)a));
 			if (r->mirror[i] >= q->npeers || q->peer[r->mirror[i]] != a)
 				return tt_fail(TT_INTERNAL,
-					"%s: rank %d has to do with rank %d, but not the other way round",
+					"%s: rank %d has rank %d as a peer, but not the other way round",
 					sim->frame.algorithm, a, r->peer[i]);
 		}
 	}
@@ -176,17 +176,17 @@ static int find_mirrors(struct tt_sim *sim)
 int tt_sim_plans(struct tt_sim *sim, const struct tt_algorithm *a, const char *name, int root)
 {
 	int n = sim->world.nranks, rc = 0;
-	struct desk desk = { NULL, 0 };
+	struct step_buffer buffer = { NULL, 0 };
 
 	for (int r = 0; r < n && !rc; r++) {
 		struct tt_shape shape = { .collective = a->collective, .nranks = n, .rank = r,
 					  .root = root, .topology = sim->world.topology };
 
-		rc = plan_of(sim, a, name, &shape, &desk);
+		rc = plan_of(sim, a, name, &shape, &buffer);
 		if (!rc && sim->watch.progress && r % 64 == 0)
 			rc = sim->watch.progress(sim->watch.ctx, "plans", (uint64_t)r, (uint64_t)n);
 	}
-	free(desk.steps);
+	free(buffer.steps);
 	return rc ? rc : find_mirrors(sim);
 }
 

@@ -1,10 +1,9 @@
 /*
- * simulate_step.c - one cursor of the simulator:
- * what run's step.c does, at a price instead of with bytes
+ * simulate_step.c - one cursor of the simulator: run's step.c with prices instead of bytes
  *
- * The walk (tiles, rows, blocks a message, waits between lanes) is that of step.c, so that the
- * messages are the same in number, order and length; tests/unit/test_simulate.c holds the two against
- * each other. Called by simulate.c.
+ * The walk (tiles, rows, blocks per message, waits between lanes) is that of step.c, so messages
+ * agree in number, order and length; tests/unit/test_simulate.c compares both walks. Called by
+ * simulate.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +46,7 @@ static size_t length(const struct tt_sim *sim, const struct tt_sim_cursor *cu,
 				 cu->tile);
 }
 
-static void step_on(const struct tt_sim *sim, struct tt_sim_rank *r, struct tt_sim_cursor *cu)
+static void next_step(const struct tt_sim *sim, struct tt_sim_rank *r, struct tt_sim_cursor *cu)
 {
 	if (++cu->nth < r->steps[cu->steps].repeat)
 		return;
@@ -67,7 +66,7 @@ static void move_on(const struct tt_sim *sim, struct tt_sim_rank *r, struct tt_s
 {
 	cu->more |= s->nblocks > cu->sub + nblocks;
 	if (s->flags & TT_STEP_INTERLEAVED) {
-		step_on(sim, r, cu);
+		next_step(sim, r, cu);
 	} else if (cu->more) {
 		cu->more = false;
 		cu->sub += sim->binding.group;
@@ -75,7 +74,7 @@ static void move_on(const struct tt_sim *sim, struct tt_sim_rank *r, struct tt_s
 		cu->nth = cu->row_nth;
 	} else {
 		cu->sub = 0;
-		step_on(sim, r, cu);
+		next_step(sim, r, cu);
 		cu->row_steps = cu->steps;
 		cu->row_nth = cu->nth;
 	}
@@ -83,7 +82,7 @@ static void move_on(const struct tt_sim *sim, struct tt_sim_rank *r, struct tt_s
 
 /* ---- the price ------------------------------------------------------------------------------- */
 
-/* Results that a step stores: in its own block, in the receiver's slot. */
+/* Number of times a step stores its result: in its own block, in the receiver's slot. */
 static uint64_t stores(const struct tt_sim_steps *s, bool slot)
 {
 	return slot + (s->has_dst && !(slot && s->flags & TT_STEP_PASSING));
@@ -93,19 +92,19 @@ static const struct tt_link_cost *link_cost(const struct tt_sim *sim, const stru
 					    uint16_t peer)
 {
 	return &sim->world.cost
-			->link[sim->board ? TT_LINK_SLOTS : (enum tt_link_class)r->class[peer]];
+			->link[sim->on_slots ? TT_LINK_SLOTS : (enum tt_link_class)r->class[peer]];
 }
 
-/* Is what is sent computed gdr into memory that the peer, or the card, reads? Sockets take it
- * from where it lies. */
+/* Is the result computed directly into memory that the peer or the NIC reads? Sockets send from the
+ * block. */
 static bool has_slots(const struct tt_sim_rank *r, uint16_t peer)
 {
 	enum tt_link_class class = (enum tt_link_class)r->class[peer];
 
-	return class == TT_LINK_SHM || tt_link_is_card(class);
+	return class == TT_LINK_SHM || tt_link_is_nic(class);
 }
 
-/* Adds to parts what the core does for one message; returns their sum. */
+/* Adds the CPU time of one message to parts; returns their sum. */
 static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r,
 		     const struct tt_sim_steps *s, uint64_t bytes, uint64_t *parts)
 {
@@ -113,7 +112,7 @@ static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r,
 	bool slot = s->to != TT_SIM_NONE && has_slots(r, s->to), lands = false;
 	uint64_t messages = sim->world.cost->core.step_ps, moved = 0, reduced = 0;
 
-	if (s->to != TT_SIM_NONE && r->cast)
+	if (s->to != TT_SIM_NONE && r->posted)
 		return 0;
 	for (int i = 0; i < s->nwires; i++) {
 		const struct tt_link_cost *l = link_cost(sim, r, s->wire[i]);
@@ -121,7 +120,8 @@ static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r,
 		bool memory = r->class[s->wire[i]] == TT_LINK_SHM;
 
 		messages += l->recv_ps;
-		moved += tt_sim_bytes_ps(bytes, l->recv_fs) * (memory ? price->apart : 1000) / 1000;
+		moved += tt_sim_bytes_ps(bytes, l->recv_fs) *
+			 (memory ? price->remote_permille : 1000) / 1000;
 		lands |= !has_slots(r, s->wire[i]);
 	}
 	if (s->to != TT_SIM_NONE) {
@@ -131,9 +131,9 @@ static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r,
 	if (s->op == TT_COMBINE) {
 		reduced = tt_sim_bytes_ps(bytes, price->reduce_fs) * (s->nsrc - 1u);
 		moved += stores(s, slot) > 1 ? tt_sim_bytes_ps(bytes, price->copy_fs) : 0;
-	} else if (!lands || slot) { /* sockets put it in place themselves */
-		moved +=
-			(sim->board ? 1 : stores(s, slot)) * tt_sim_bytes_ps(bytes, price->copy_fs);
+	} else if (!lands || slot) { /* sockets receive into the block itself */
+		moved += (sim->on_slots ? 1 : stores(s, slot)) *
+			 tt_sim_bytes_ps(bytes, price->copy_fs);
 	}
 	parts[TT_PART_MESSAGES] += messages;
 	parts[TT_PART_BYTES] += moved;
@@ -141,8 +141,7 @@ static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r,
 	return messages + moved + reduced;
 }
 
-/* When a message that leaves at from_ps is at the receiver; takes its time of the link and of both
- * hosts' networks. */
+/* Arrival of a message sent at from_ps; occupies the link and the networks of both hosts. */
 static uint64_t carry(struct tt_sim *sim, struct tt_sim_rank *r, uint16_t to, uint64_t bytes,
 		      uint64_t from_ps)
 {
@@ -234,8 +233,8 @@ static bool blocked(struct tt_sim_cursor *cu, enum tt_sim_wait wait, uint64_t wa
 	return false;
 }
 
-/* Has the peer room for one more message, and have all sources come? The latest of these to
- * *ret_last, if any. */
+/* Has the peer room for one more message, and have all messages of the sources arrived?
+ * *ret_last: the latest of them, or NULL. */
 static bool is_ready(struct tt_sim *sim, struct tt_sim_rank *r, uint32_t cursor,
 		     const struct tt_sim_steps *s, const struct tt_sim_message **ret_last)
 {
@@ -263,8 +262,8 @@ static bool is_ready(struct tt_sim *sim, struct tt_sim_rank *r, uint32_t cursor,
 	return true;
 }
 
-/* The chain that led here came by the last message if the
- * rank had to wait for it. idle_ps: since when. */
+/* Extends the critical path: by way of the last message if the rank waited for it, else by way of
+ * the rank's own work. idle_ps: end of that work. */
 static void account(struct tt_sim_rank *r, const struct tt_sim_message *last, uint64_t idle_ps)
 {
 	if (last && last->at_ps > idle_ps) {
@@ -286,7 +285,7 @@ static void execute(struct tt_sim *sim, struct tt_sim_rank *r, uint32_t cursor,
 	for (int i = 0; i < s->nwires; i++)
 		release(sim, r, s->wire[i], cursor);
 	if (s->to != TT_SIM_NONE) {
-		r->cast = sim->board;
+		r->posted = sim->on_slots;
 		send(sim, r, s->to, cursor, bytes);
 	}
 }

@@ -1,44 +1,43 @@
-/* bind.c - a plan bound to a call's bytes (bind.h) */
+/* bind.c - binding of a plan to the bytes of a call (bind.h) */
 #include <string.h>
 
 #include "plan/bind.h"
-#include "transports/transport.h"
 
 #define SHM_TILE (64u << 10)       /* both directions of a few channels stay in L2 */
-/* Where ranks share cores, fewer changes from one to the other count for more. A chain loses some
- * of its overlap (4 ranks on 2 cores, beside 128 KiB: allreduce of 1 MiB 0.86, reduce 1.05). */
+/* On crowded hosts (ranks share cores), fewer context switches outweigh overlap. Time of 4 ranks on
+ * 2 cores relative to tiles of 128 KiB: allreduce of 1 MiB 0.86, reduce (a chain) 1.05. */
 #define CROWDED_TILE (256u << 10)
-#define MIXED_TILE (256u << 10)     /* as many bytes under way as a long queue in a switch wants */
+#define MIXED_TILE (256u << 10)     /* bytes in flight that fill a long queue in a switch */
 #define TCP_TILE (256u << 10)      /* fewer system calls; still reduced while hot in L2 */
 
-size_t tt_placement_message_bytes(const struct tt_placement_facts *p)
+size_t tt_connectivity_message_bytes(const struct tt_connectivity *p)
 {
 	if (p->over_tcp || !p->one_host)
 		return p->over_tcp ? TCP_TILE : MIXED_TILE;
 	return p->cores && p->nranks > p->cores ? CROWDED_TILE : SHM_TILE;
 }
 
-/* Two ranks gain from many tiles in flight, since each side's copying hides the other's; with many
- * peers, or sockets, more of them only push each other out of the cache. */
-static uint32_t tiles_in_flight(const struct tt_placement_facts *p, uint32_t nlanes)
+/* Few ranks gain from many tiles in flight, since the copies of both sides overlap; with many
+ * peers, or sockets, more tiles only evict each other from the cache. */
+static uint32_t tiles_in_flight(const struct tt_connectivity *p, uint32_t nlanes)
 {
 	uint32_t width = p->over_tcp ? 2 : !p->one_host ? 4 : p->nranks <= 4 ? 8 : 2;
 
 	return width < TT_MAX_LANES / nlanes ? width : TT_MAX_LANES / nlanes;
 }
 
-static size_t lines(size_t bytes)
+static size_t round_to_lines(size_t bytes)
 {
 	return (bytes + TT_LINE - 1) & ~(size_t)(TT_LINE - 1);
 }
 
-void tt_plan_bind(const struct tt_plan *plan, const struct tt_placement_facts *paths, size_t most,
-		  size_t bytes, struct tt_binding *b)
+void tt_plan_bind(const struct tt_plan *plan, const struct tt_connectivity *paths,
+		  size_t most, size_t bytes, struct tt_binding *b)
 {
 	bool even = plan->rule == TT_EVEN;
 
 	b->total = even ? bytes : SIZE_MAX;
-	b->unit = even ? lines((bytes + plan->nblocks - 1) / plan->nblocks) : bytes;
+	b->unit = even ? round_to_lines((bytes + plan->nblocks - 1) / plan->nblocks) : bytes;
 	b->ntiles = b->unit <= most ? 1 : (uint32_t)((b->unit + most - 1) / most);
 	b->tile_bytes = b->ntiles == 1 ? b->unit : most;
 	b->group = b->ntiles > 1 || b->unit == 0 ? 1 : (uint32_t)(most / b->unit);
@@ -47,9 +46,9 @@ void tt_plan_bind(const struct tt_plan *plan, const struct tt_placement_facts *p
 		b->width = b->ntiles;
 }
 
-bool tt_plan_on_slots(const struct tt_plan *plan, const struct tt_placement_facts *p, size_t bytes)
+bool tt_plan_on_slots(const struct tt_plan *plan, const struct tt_connectivity *p, size_t bytes)
 {
 	return p->one_host && !p->over_tcp && plan->collective == TT_ALLREDUCE &&
-	       plan->nranks > 1 && plan->nranks <= TT_SLOT_RANKS && bytes > 0 &&
-	       bytes <= TT_SLOT_BYTES && !strcmp(plan->algorithm, "one-shot");
+	       plan->nranks > 1 && plan->nranks <= TT_EXPRESS_RANKS && bytes > 0 &&
+	       bytes <= TT_EXPRESS_BYTES && !strcmp(plan->algorithm, "one-shot");
 }

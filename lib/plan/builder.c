@@ -1,7 +1,7 @@
 /*
- * builder.c - the verbs an algorithm speaks, and the lanes of steps that come of them
+ * builder.c - the functions that append steps to lanes, and the location of every value
  *
- * Called by algorithms/; builder_open.c tells where blocks begin and end.
+ * Called by algorithms/; calls builder_open.c for the first and the last location of a block.
  */
 #include "plan/builder.h"
 
@@ -23,10 +23,10 @@ void tt_builder_fail(struct tt_builder *b, int code, const char *fmt, ...)
 	b->error = tt_fail(code, "rank %d: %s", b->shape->rank, text);
 }
 
-/* ---- where values lie ------------------------------------------------------------------------ */
+/* ---- locations of values --------------------------------------------------------------------- */
 
-/* Scratch comes in layers of nblocks, because a block of scratch is as long as the block of its
- * number. A layer is made when it is first used. */
+/* Scratch consists of layers of nblocks, because scratch block i has the length of block
+ * i % nblocks. A layer is added at its first use. */
 static tt_ref scratch(struct tt_builder *b, enum tt_layer kind, struct tt_span s)
 {
 	uint32_t index;
@@ -39,7 +39,7 @@ static tt_ref scratch(struct tt_builder *b, enum tt_layer kind, struct tt_span s
 	return tt_ref_make(TT_SCRATCH, index);
 }
 
-/* The home of a whole span, TT_REF_NONE if it has none in one piece. */
+/* Home of a whole span; TT_REF_NONE: its blocks have none, or not consecutive ones. */
 static tt_ref home_of_span(const struct tt_builder *b, struct tt_span s)
 {
 	tt_ref home = tt_builder_home(b, s.first);
@@ -50,7 +50,7 @@ static tt_ref home_of_span(const struct tt_builder *b, struct tt_span s)
 	return home;
 }
 
-/* Scratch beside the one the value lies in. */
+/* Scratch that does not hold the current value. */
 static tt_ref aside(struct tt_builder *b, struct tt_span s)
 {
 	tt_ref first = scratch(b, TT_LAYER_RESULT, s);
@@ -58,8 +58,8 @@ static tt_ref aside(struct tt_builder *b, struct tt_span s)
 	return first == b->where[s.first] ? scratch(b, TT_LAYER_ASIDE, s) : first;
 }
 
-/* Where the next result goes. */
-static tt_ref place(struct tt_builder *b, struct tt_span s)
+/* Location of the next result. */
+static tt_ref result_ref(struct tt_builder *b, struct tt_span s)
 {
 	tt_ref home = home_of_span(b, s);
 	bool away = b->aside;
@@ -78,7 +78,7 @@ static tt_ref value_of(struct tt_builder *b, struct tt_span s)
 		if (b->where[s.first + i] == TT_REF_NONE)
 			tt_builder_fail(b, TT_INTERNAL, "block %u has no value yet", s.first + i);
 		else if (b->where[s.first + i] != at + i)
-			tt_builder_fail(b, TT_INTERNAL, "blocks %u..%u lie apart; copy them first",
+			tt_builder_fail(b, TT_INTERNAL, "blocks %u..%u are not consecutive; copy them first",
 					s.first, s.first + s.count - 1);
 	return at;
 }
@@ -122,7 +122,7 @@ static int waits_due(const struct tt_build_lane *l)
 	return due;
 }
 
-/* The next wait that is due in this lane, if any. */
+/* Moves the next due wait of this lane, if any, to a step. */
 static void take_wait(struct tt_build_lane *l, struct tt_step *s)
 {
 	uint32_t i = 0;
@@ -137,7 +137,7 @@ static void take_wait(struct tt_build_lane *l, struct tt_step *s)
 	s->wait_step = l->wait[i] - 1;
 }
 
-/* A step has one wait; further ones go to steps before it that only wait. */
+/* A step has one wait; NOPs before the step carry further ones. */
 static struct tt_step *append(struct tt_builder *b, enum tt_opcode op, const tt_ref *src, int nsrc,
 			      uint32_t nblocks)
 {
@@ -176,17 +176,17 @@ static tt_ref wire(struct tt_builder *b, int peer)
 	int rank = peer < 0 || peer >= b->n ? -1 : b->members ? b->members[peer] : peer;
 
 	if (rank < 0 || rank == b->shape->rank) {
-		tt_builder_fail(b, TT_INTERNAL, "there is no wire to rank %d of a group of %d",
+		tt_builder_fail(b, TT_INTERNAL, "rank %d of a group of %d cannot be a peer",
 				peer, b->n);
 		return TT_REF_NONE;
 	}
 	return tt_ref_make(TT_WIRE, (uint32_t)rank);
 }
 
-/* ---- sent, then reduced upon ----------------------------------------------------------------- */
+/* ---- values sent, then reduced --------------------------------------------------------------- */
 
-/* Is dst, in a call in place, the memory that the value lies in? */
-static bool same_place(const struct tt_builder *b, struct tt_span s, tt_ref dst)
+/* Is dst the memory of the current value, if the call is in place? */
+static bool same_memory(const struct tt_builder *b, struct tt_span s, tt_ref dst)
 {
 	tt_ref at = b->where[s.first];
 
@@ -194,23 +194,23 @@ static bool same_place(const struct tt_builder *b, struct tt_span s, tt_ref dst)
 	       (at == tt_builder_input(b, s.first) && dst == tt_builder_home(b, s.first));
 }
 
-/* A result is about to replace the value of s. A peer may still be reading that value from where it
- * lies, and wait in turn for this very step; so the steps that sent it do so from scratch: the
- * first puts it there, too. */
-static void let_go(struct tt_builder *b, struct tt_span s)
+/* Called before a result overwrites the value of s. A peer may still be reading the old value and
+ * wait for the new result, which would deadlock. The steps that sent the value therefore send it
+ * from scratch; the first of them also copies it there. */
+static void send_from_scratch(struct tt_builder *b, struct tt_span s)
 {
 	struct tt_build_lane *l = &b->lanes[b->lane];
 	tt_ref at = b->where[s.first], copy = TT_REF_NONE;
 	uint32_t from = 0;
-	bool gone = false;
+	bool was_sent = false;
 
 	for (uint32_t i = 0; i < s.count; i++)
-		gone |= b->sent[s.first + i];
-	if (!gone)
+		was_sent |= b->sent[s.first + i];
+	if (!was_sent)
 		return;
 	for (uint32_t i = 0; i < l->count; i += l->steps[i].nsrc > 2 ? 2 : 1)
 		if (l->steps[i].dst < at + s.count && at < l->steps[i].dst + l->steps[i].nblocks)
-			from = i;                        /* wrote it */
+			from = i;                        /* wrote the value */
 	for (uint32_t i = from; i < l->count; i += l->steps[i].nsrc > 2 ? 2 : 1) {
 		struct tt_step *sent = &l->steps[i];
 
@@ -219,7 +219,7 @@ static void let_go(struct tt_builder *b, struct tt_span s)
 			continue;
 		if (sent->src[0] != at || sent->nblocks != s.count)
 			tt_builder_fail(b, TT_INTERNAL,
-					"block %u was sent in pieces and is then reduced upon",
+					"block %u was sent in pieces and is reduced afterwards",
 					s.first);
 		else if (copy != TT_REF_NONE)
 			sent->src[0] = copy;
@@ -228,19 +228,19 @@ static void let_go(struct tt_builder *b, struct tt_span s)
 	}
 }
 
-/* One step of at most 8 sources whose result goes to dst. */
+/* Appends one step of at most 8 sources with its result in dst. */
 static void combine(struct tt_builder *b, struct tt_span s, const tt_ref *src, int nsrc, tt_ref dst)
 {
 	struct tt_step *step;
 
-	if (!b->error && same_place(b, s, dst))
-		let_go(b, s);
+	if (!b->error && same_memory(b, s, dst))
+		send_from_scratch(b, s);
 	step = append(b, TT_COMBINE, src, nsrc, s.count);
 	if (step)
 		step->dst = dst;
 }
 
-/* ---- verbs ----------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 void tt_step_send(struct tt_builder *b, int peer, struct tt_span s)
 {
@@ -258,7 +258,7 @@ void tt_step_recv(struct tt_builder *b, int peer, struct tt_span s)
 {
 	if (b->error || !s.count)
 		return;
-	tt_ref from = wire(b, peer), dst = place(b, s);
+	tt_ref from = wire(b, peer), dst = result_ref(b, s);
 	struct tt_step *step = append(b, TT_COPY, &from, 1, s.count);
 
 	if (step)
@@ -270,7 +270,7 @@ void tt_step_recv_reduce(struct tt_builder *b, int peer, struct tt_span s, enum 
 {
 	if (b->error || !s.count)
 		return;
-	tt_ref from = wire(b, peer), mine = value_of(b, s), dst = place(b, s);
+	tt_ref from = wire(b, peer), mine = value_of(b, s), dst = result_ref(b, s);
 	tt_ref src[2] = { order == TT_MINE_FIRST ? mine : from,
 			  order == TT_MINE_FIRST ? from : mine };
 
@@ -297,10 +297,10 @@ void tt_step_reduce(struct tt_builder *b, const int *ranks, int n, struct tt_spa
 			src[nsrc++] = rank == b->rank ? value_of(b, s) : wire(b, rank);
 		}
 		if (i == n)
-			acc = place(b, s);
+			acc = result_ref(b, s);
 		else if (acc == TT_REF_NONE && mine)
 			acc = home_of_span(b, s);
-		/* this rank's own value must stay until its turn */
+		/* keep this rank's own value until its operand is due */
 		if (acc == TT_REF_NONE)
 			acc = aside(b, s);
 		combine(b, s, src, nsrc, acc);

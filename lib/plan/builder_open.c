@@ -1,6 +1,5 @@
 /*
- * builder_open.c - a builder's beginning and end, and the groups between: which blocks there are,
- * and what becomes of them
+ * builder_open.c - opening and closing a builder; parts, groups, first and last location of blocks
  *
  * Called by plan.c (open, close), algorithms/ (parts and groups) and builder.c (input, home).
  */
@@ -9,20 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- where blocks belong --------------------------------------------------------------------- */
+/* ---- first and last locations of blocks ------------------------------------------------------ */
 
 static enum tt_rule rule_of(enum tt_collective c)
 {
 	return c == TT_ALLREDUCE || c == TT_REDUCE || c == TT_BROADCAST ? TT_EVEN : TT_EQUAL;
 }
 
-/* Blocks are numbered by rank in EQUAL collectives: whose contribution it is, or for whom. */
+/* EQUAL collectives number blocks by rank: the contributor or the receiver of the block. */
 static bool is_mine(const struct tt_builder *b, uint32_t block)
 {
 	return block == (uint32_t)b->shape->rank;
 }
 
-/* Where a block's value is before the first step. */
 tt_ref tt_builder_input(const struct tt_builder *b, uint32_t block)
 {
 	bool root = b->shape->rank == b->shape->root;
@@ -39,7 +37,6 @@ tt_ref tt_builder_input(const struct tt_builder *b, uint32_t block)
 	}
 }
 
-/* Where its value must be after the last step. */
 tt_ref tt_builder_home(const struct tt_builder *b, uint32_t block)
 {
 	bool root = b->shape->rank == b->shape->root;
@@ -69,8 +66,8 @@ struct tt_span tt_part(const struct tt_builder *b, int i)
 struct tt_span tt_parts(struct tt_builder *b, uint32_t first, uint32_t count)
 {
 	if (first > b->parts || count > b->parts - first) {
-		tt_builder_fail(b, TT_INTERNAL, "there are no parts %u..%u of %u", first,
-				first + count - 1, b->parts);
+		tt_builder_fail(b, TT_INTERNAL, "parts %u..%u are out of range: the group has %u",
+				first, first + count - 1, b->parts);
 		return (struct tt_span){ b->first, 0 };
 	}
 	return (struct tt_span){ b->first + first * b->per_part, count * b->per_part };
@@ -97,7 +94,7 @@ struct tt_group tt_group_enter(struct tt_builder *b, const int *members, int n, 
 		if (members[i] == b->shape->rank)
 			b->rank = i;
 	if (b->rank < 0)
-		tt_builder_fail(b, TT_INTERNAL, "speaks for a group it is not in");
+		tt_builder_fail(b, TT_INTERNAL, "enters a group without this rank");
 	b->n = n;
 	b->root = 0;
 	b->members = members;
@@ -126,12 +123,12 @@ int tt_builder_open(struct tt_builder *b, const struct tt_shape *shape, struct t
 	uint32_t n = (uint32_t)shape->nranks;
 
 	if (!cut.blocks || !cut.lanes || cut.lanes > TT_MAX_LANES)
-		return tt_fail(TT_INTERNAL, "rank %d: no plan of %u blocks and %u lanes",
+		return tt_fail(TT_INTERNAL, "rank %d: a plan cannot have %u blocks and %u lanes",
 			       shape->rank, cut.blocks, cut.lanes);
 	if (cut.blocks > TT_MAX_BLOCKS)
 		return tt_fail(TT_INTERNAL,
-			       "rank %d: no plan of %u blocks, at most %u: cut the buffer into fewer; large "
-			       "blocks travel in tiles anyway",
+			       "rank %d: a plan cannot have %u blocks, at most %u; cut the buffer into fewer, "
+			       "large blocks are sent in tiles",
 			       shape->rank, cut.blocks, TT_MAX_BLOCKS);
 	*b = (struct tt_builder){ .rank = shape->rank, .n = shape->nranks, .root = shape->root,
 				  .shape = shape, .cut = cut };
@@ -155,7 +152,7 @@ int tt_builder_open(struct tt_builder *b, const struct tt_shape *shape, struct t
 	return TT_OK;
 }
 
-/* The ranks named in steps, ascending. */
+/* Lists the peers of all steps, ascending. */
 static int list_peers(struct tt_plan *plan)
 {
 	bool *named = calloc((size_t)plan->nranks, sizeof(*named));
@@ -215,7 +212,8 @@ int tt_builder_close(struct tt_builder *b, struct tt_plan **ret_plan)
 		tt_step_copy(b, (struct tt_span){ 0, b->nblocks });
 		for (uint32_t i = 0; i < b->nblocks; i++)
 			if (b->where[i] == TT_REF_NONE && tt_builder_home(b, i) != TT_REF_NONE)
-				tt_builder_fail(b, TT_INTERNAL, "block %u never came", i);
+				tt_builder_fail(b, TT_INTERNAL, "block %u has no value at the end",
+						i);
 	}
 	if (!b->error && !(plan = malloc(sizeof(*plan))))
 		tt_builder_fail(b, TT_SYSTEM, "no memory for a plan");

@@ -1,30 +1,25 @@
 /*
- * compile.c - from a plan as its author wrote it to the one that runs
+ * compile.c - compiler: from a plan as the algorithm wrote it to the plan that runs
  *
- * Fuses a step that makes a value with the send of that value right behind it, so that the bits go
- * to the peer while they are at hand; then marks results that only pass through. No step moves, no
- * operand changes: every block keeps its expression. Called by plan.c and the tests.
+ * Pass 1 fuses a step that produces a value with the send of that value right behind, so the bits
+ * go to the peer while they are in cache. Pass 2 marks results that are only passed on. Steps keep
+ * their order and operands, so every block keeps its expression. Called by plan.c and the tests.
  */
 #include "plan/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t records(const struct tt_step *s)
-{
-	return s->nsrc > 2 ? 2 : 1;
-}
-
 /* ---- fuse ------------------------------------------------------------------------------------ */
 
-static bool makes(const struct tt_step *s)
+static bool produces(const struct tt_step *s)
 {
 	return (s->op == TT_COPY || s->op == TT_COMBINE) && s->dst != TT_REF_NONE &&
 	       s->to == TT_REF_NONE;
 }
 
-/* Would the fused step stand in the rows that both stood in? (begun: `made` is not the first of its
- * row.) All ranks must have the same rows, since the order of messages depends on them. */
+/* Does the fused step belong to the rows of both steps? (begun: `made` is not the first step of its
+ * row.) All ranks must have the same rows, since rows determine the order of messages. */
 static bool keeps_rows(const struct tt_step *made, const struct tt_step *s, bool begun)
 {
 	if (made->flags & TT_STEP_INTERLEAVED)
@@ -38,8 +33,8 @@ static bool sends(const struct tt_step *s, const struct tt_step *made)
 	       s->nblocks == made->nblocks && s->wait_lane == TT_NO_LANE;
 }
 
-/* Rewrites a lane to `to` (its own place or before it), and notes for each old step which new one
- * does its work. Returns the new length. */
+/* Rewrites a lane to `to` (its old position or before). ret_now: [old step] the new step that does
+ * its work. Returns the new length. */
 static uint32_t fuse_lane(struct tt_step *to, const struct tt_step *from, uint32_t nsteps,
 			  uint32_t *ret_now)
 {
@@ -47,7 +42,7 @@ static uint32_t fuse_lane(struct tt_step *to, const struct tt_step *from, uint32
 	bool may_fuse = false, begun = false;
 
 	for (uint32_t i = 0, n; i < nsteps; i += n) {
-		n = records(&from[i]);
+		n = tt_step_records(&from[i]);
 		if (may_fuse && sends(&from[i], &to[made]) &&
 		    keeps_rows(&to[made], &from[i], begun)) {
 			to[made].to = from[i].to;
@@ -60,7 +55,7 @@ static uint32_t fuse_lane(struct tt_step *to, const struct tt_step *from, uint32
 		ret_now[i] = made = count;
 		for (uint32_t k = 0; k < n; k++)
 			to[count++] = from[i + k];
-		may_fuse = makes(&to[made]);
+		may_fuse = produces(&to[made]);
 	}
 	return count;
 }
@@ -81,7 +76,7 @@ static int fuse(struct tt_plan *p)
 		at += p->lanes[l].nsteps;
 	}
 	p->nsteps = at;
-	for (uint32_t i = 0; i < p->nsteps; i += records(&p->steps[i]))
+	for (uint32_t i = 0; i < p->nsteps; i += tt_step_records(&p->steps[i]))
 		if (p->steps[i].wait_lane != TT_NO_LANE)
 			p->steps[i].wait_step =
 				now[old[p->steps[i].wait_lane].first + p->steps[i].wait_step];
@@ -91,29 +86,24 @@ static int fuse(struct tt_plan *p)
 
 /* ---- passing --------------------------------------------------------------------------------- */
 
-/* What a lane does next with a block, seen from some step of it. */
-enum { NOTHING, READS, WRITES };
+/* Next access of a lane to a block, seen from a step of the lane. */
+enum { NO_ACCESS, READS, WRITES };
 
-/* Every local block of a plan has a cell. */
+/* One cell for every local block of a plan. */
 struct cells {
 	uint32_t start[3], count;        /* first cell of in, out, scratch */
-	uint8_t *lanes;                  /* bit l: lane l has to do with it */
-	uint8_t *next;
+	uint8_t *lanes;                  /* [count] bit l: lane l accesses the cell */
+	uint8_t *next;                   /* [count] next access: NO_ACCESS, READS, WRITES */
 };
-
-static bool is_local(tt_ref r)
-{
-	return tt_ref_buf(r) <= TT_SCRATCH;
-}
 
 static uint8_t *at(const struct cells *c, uint8_t *field, tt_ref r)
 {
 	return &field[c->start[tt_ref_buf(r)] + tt_ref_index(r)];
 }
 
-static void reach(uint32_t most[3], tt_ref r, uint32_t nblocks)
+static void extend(uint32_t most[3], tt_ref r, uint32_t nblocks)
 {
-	if (is_local(r) && tt_ref_index(r) + nblocks > most[tt_ref_buf(r)])
+	if (tt_ref_is_local(r) && tt_ref_index(r) + nblocks > most[tt_ref_buf(r)])
 		most[tt_ref_buf(r)] = tt_ref_index(r) + nblocks;
 }
 
@@ -121,10 +111,11 @@ static int open_cells(const struct tt_plan *p, struct cells *c)
 {
 	uint32_t most[3] = { 0, 0, 0 };
 
-	for (const struct tt_step *s = p->steps; s < p->steps + p->nsteps; s += records(s)) {
-		reach(most, s->dst, s->nblocks);
+	for (const struct tt_step *s = p->steps, *end = s + p->nsteps; s < end;
+	     s += tt_step_records(s)) {
+		extend(most, s->dst, s->nblocks);
 		for (int i = 0; i < s->nsrc; i++)
-			reach(most, tt_step_source(s, i), s->nblocks);
+			extend(most, tt_step_source(s, i), s->nblocks);
 	}
 	c->count = most[0] + most[1] + most[2];
 	c->start[0] = 0;
@@ -139,7 +130,7 @@ static int open_cells(const struct tt_plan *p, struct cells *c)
 
 static void note(const struct cells *c, uint8_t *field, tt_ref r, uint32_t nblocks, uint8_t bits)
 {
-	for (uint32_t i = 0; i < nblocks && is_local(r); i++)
+	for (uint32_t i = 0; i < nblocks && tt_ref_is_local(r); i++)
 		*at(c, field, r + i) |= bits;
 }
 
@@ -149,7 +140,7 @@ static void note_lanes(const struct tt_plan *p, const struct cells *c)
 		const struct tt_step *s = p->steps + p->lanes[l].first,
 				     *end = s + p->lanes[l].nsteps;
 
-		for (; s < end; s += records(s)) {
+		for (; s < end; s += tt_step_records(s)) {
 			note(c, c->lanes, s->dst, s->nblocks, (uint8_t)(1u << l));
 			for (int i = 0; i < s->nsrc; i++)
 				note(c, c->lanes, tt_step_source(s, i), s->nblocks,
@@ -158,29 +149,29 @@ static void note_lanes(const struct tt_plan *p, const struct cells *c)
 	}
 }
 
-/* Is what a step of this lane writes to the block never read again here, and no result? What other
- * lanes read is not looked into. */
+/* Is the block's value, written by a step of this lane, neither read again nor a result? False if
+ * another lane accesses the block. */
 static bool dead(const struct cells *c, uint32_t lane, tt_ref r)
 {
 	uint8_t next = *at(c, c->next, r);
 
 	if (*at(c, c->lanes, r) & ~(1u << lane))
 		return false;
-	return next == WRITES || (next == NOTHING && tt_ref_buf(r) == TT_SCRATCH);
+	return next == WRITES || (next == NO_ACCESS && tt_ref_buf(r) == TT_SCRATCH);
 }
 
 static void set_next(const struct cells *c, tt_ref r, uint32_t nblocks, uint8_t what)
 {
-	if (is_local(r))
+	if (tt_ref_is_local(r))
 		memset(at(c, c->next, r), what, nblocks);
 }
 
-/* From the last step to the first, so that `next` is what comes behind. */
+/* Visits the steps from last to first, so that `next` has the accesses behind the step. */
 static void mark_passing(struct tt_plan *p, const struct cells *c, uint32_t lane)
 {
 	struct tt_step *first = p->steps + p->lanes[lane].first, *s = first + p->lanes[lane].nsteps;
 
-	memset(c->next, NOTHING, c->count);
+	memset(c->next, NO_ACCESS, c->count);
 	while (s-- > first) {
 		bool passing;
 

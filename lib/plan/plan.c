@@ -1,14 +1,14 @@
 /*
- * plan.c - build a plan: let the algorithm speak to a builder, then compile what it said
+ * plan.c - building a plan: the algorithm appends steps to a builder, then the compiler fuses them
  *
- * Called by run (plan_cache.c), `tutti plan` and the tests;
- * calls the builder, the algorithm and compile.c.
+ * Called by run (plan_cache.c), the simulator, `tutti plan` and the tests; calls the builder, the
+ * algorithm and compile.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "algorithms/algorithm.h"
+#include "plan/algorithm.h"
 
 tt_ref tt_step_source(const struct tt_step *step, int i)
 {
@@ -30,10 +30,10 @@ static int check_shape(const struct tt_algorithm *a, const struct tt_shape *s)
 
 	if (s->nranks < 1 || s->rank < 0 || s->rank >= s->nranks || s->root < 0 ||
 	    s->root >= s->nranks)
-		return tt_fail(TT_ARG, "no plan for rank %d of %d with root %d", s->rank, s->nranks,
-			       s->root);
+		return tt_fail(TT_ARG, "rank %d of %d with root %d is out of range; no plan",
+			       s->rank, s->nranks, s->root);
 	if (a->collective != s->collective)
-		return tt_fail(TT_ARG, "%s of %s is no algorithm for %s", a->name,
+		return tt_fail(TT_ARG, "algorithm %s is for %s, not for %s", a->name,
 			       tt_collective_name(a->collective),
 			       tt_collective_name(s->collective));
 	why = a->refuses ? a->refuses(s) : NULL;

@@ -1,56 +1,43 @@
 /*
- * plan.h - an algorithm as data: the steps one rank takes, in lanes, over blocks
+ * plan.h - an algorithm as data: the steps of one rank, in lanes, over blocks
  *
- * algorithms/ build plans (builder.h), check.c proves them, print.c prints them, run walks them,
- * the simulator replays them. A plan names ranks and blocks, never addresses, counts, types,
- * sockets or threads.
+ * algorithms/ build plans (builder.h), run executes them, the model simulates them, verify proves
+ * and prints them. A plan names ranks and blocks, never addresses, counts, types, sockets or
+ * threads.
  *
  * A step:    dst, to  <-  src[0] op src[1] op ...          (op COPY: one source)
- * Every operand is a ref: block b of in, out or scratch, or the wire: the next message of a peer.
- * `dst` is a local block or none, `to` the wire to a peer or none; when both stand, the same bits
- * go to both. So send, receive, copy, reduce and every fused form are one step with one meaning,
- * and one function runs them all.
+ * Every operand is a ref: block b of in, out or scratch, or the wire (the next message from a
+ * peer). `dst` is a local block or none, `to` is a peer or none; with both, the same bits go to
+ * both. Send, receive, copy, reduce and every fused form are one kind of step, so one function runs
+ * them all.
  *
- * Messages between two ranks are in order per lane: the k-th message
- * that lane L of rank a sends to b in a tile is the k-th that lane L of
- * b takes from a in that tile. Lanes have equal numbers on all ranks.
+ * Messages between two ranks are ordered per lane: in each tile, message k that lane L of rank a
+ * sends to b is message k that lane L of b receives from a. Lane numbers agree on all ranks.
  *
- * A message on its way lies in dst of the step that sent it, in src[0] if that has no dst: until it
- * is taken, or the transport has copied it, nothing may be written there. A step that takes and
- * sends takes first.
+ * A message in flight lies in dst of the step that sent it, or in src[0] if the step has no dst.
+ * Nothing may write these blocks until the peer has received the message or the transport has
+ * copied it. A step that receives and sends receives first.
  *
- * A step of several blocks is one message where that is large enough,
- * else as many as it takes, in order.
+ * A step of several blocks is one message if that message is large enough, else several messages in
+ * order.
  *
- * Tiles: run loops every lane over the tiles of the blocks; a step of tile t touches tile t of its
- * blocks only. Lanes advance independently; wait_lane/wait_step orders a step behind a step of
+ * Tiles: run loops every lane over the tiles of the blocks; a step in tile t touches tile t of its
+ * blocks only. Lanes advance independently; wait_lane and wait_step order a step behind a step of
  * another lane in the same tile.
  */
 #ifndef TT_PLAN_H
 #define TT_PLAN_H
 
 #include "base/base.h"
+#include "base/collective.h"
 
-enum tt_collective {
-	TT_ALLREDUCE,
-	TT_REDUCE,
-	TT_BROADCAST,
-	TT_ALLGATHER,
-	TT_REDUCE_SCATTER,
-	TT_ALLTOALL,
-	TT_GATHER,
-	TT_SCATTER,
-	TT_SENDRECV, /* not planned: one transient step a call */
-	TT_COLLECTIVES
-};
-const char *tt_collective_name(enum tt_collective c);     /* allreduce, reduce_scatter ... */
 static inline bool tt_collective_rooted(enum tt_collective c)
 {
 	return c == TT_REDUCE || c == TT_BROADCAST || c == TT_GATHER || c == TT_SCATTER;
 }
 
 enum tt_buf { TT_IN, TT_OUT, TT_SCRATCH, TT_WIRE, TT_NONE };
-/* buf in the high 3 bits; block, or peer for TT_WIRE */
+/* operand: buf in the high 3 bits; below, the block, or the peer for TT_WIRE */
 typedef uint32_t tt_ref;
 static inline tt_ref tt_ref_make(enum tt_buf buf, uint32_t index)
 {
@@ -58,34 +45,36 @@ static inline tt_ref tt_ref_make(enum tt_buf buf, uint32_t index)
 }
 static inline enum tt_buf tt_ref_buf(tt_ref r) { return (enum tt_buf)(r >> 29); }
 static inline uint32_t tt_ref_index(tt_ref r) { return r & 0x1fffffffu; }
+static inline bool tt_ref_is_local(tt_ref r) { return tt_ref_buf(r) <= TT_SCRATCH; }
+static inline bool tt_ref_is_wire(tt_ref r) { return tt_ref_buf(r) == TT_WIRE; }
 #define TT_REF_NONE ((tt_ref)TT_NONE << 29)
 
 enum tt_opcode {
 	TT_NOP,         /* only waits */
 	TT_COPY,        /* one source */
-	TT_COMBINE,     /* nsrc sources combined left to right, rounded once; at most 8 */
-	/* not a step of its own: sources 3.. of the COMBINE before it (struct tt_more) */
-	TT_MORE
+	TT_COMBINE,     /* 2..8 sources combined left to right, rounded once */
+	TT_MORE         /* record with sources 3.. of the COMBINE before it (struct tt_more) */
 };
-/* flags. PASSING: dst is never read again on this rank; need not be stored if `to` takes the bits.
- * TURNS: takes turns with the step behind it; steps so joined are a row. Where blocks are too many
- * for one message, run goes through a row once for the first message of each step, once for the
- * second, and so on. Other lanes wait for a row's last step. */
+/* Flags of a step.
+ * PASSING: no step of this rank reads dst afterwards, so dst need not be stored if `to` takes the
+ * bits.
+ * INTERLEAVED: the step is interleaved with the next one; steps joined this way are a row. If the
+ * blocks are too many for one message, run executes a row once for the first message of each step,
+ * once for the second, and so on. Other lanes wait only for the last step of a row. */
 enum { TT_STEP_PASSING = 1, TT_STEP_INTERLEAVED = 2 };
 #define TT_NO_LANE 0xff
 #define TT_MAX_LANES 8
-/* 16 for each rank of the largest communicator; a plan of more could hardly be proved */
+/* 16 for each rank of the largest communicator; larger plans could hardly be proved */
 #define TT_MAX_BLOCKS (1u << 20)
 
 /* 32 bytes, no pointers: can be hashed, written to a file, copied to a GPU */
 struct tt_step {
 	uint8_t op, nsrc, flags;
-	uint8_t wait_lane;       /* TT_NO_LANE, or run only after that lane ... */
-	/* ... has finished this step (its index in the lane) in the same tile */
-	uint32_t wait_step;
+	uint8_t wait_lane;       /* lane to wait for in the same tile, or TT_NO_LANE */
+	uint32_t wait_step;      /* step of wait_lane that must be finished (index in that lane) */
 	tt_ref dst, to;
 	tt_ref src[2];
-	uint32_t nblocks;        /* every local operand means this many blocks from its index on */
+	uint32_t nblocks;        /* blocks of every local operand, from its index on */
 	uint32_t reserved;
 };
 struct tt_more {
@@ -98,34 +87,33 @@ _Static_assert(sizeof(struct tt_step) == 32 && sizeof(struct tt_more) == 32,
 
 /* How a call binds blocks to bytes. EVEN: in and out have the same nblocks blocks, an even split of
  * count elements with starts rounded up to 64 bytes (late blocks may be short or empty). EQUAL:
- * every block is count elements. Scratch block i has the length of block i % nblocks. An empty
- * block makes its step vanish on both sides. */
+ * every block is count elements. Scratch block i has the length of block i % nblocks. A step of an
+ * empty block is skipped by sender and receiver. */
 enum tt_rule { TT_EVEN, TT_EQUAL };
 
-/* Topology that all ranks agreed on: who shares a host. */
+/* Topology, agreed on by all ranks: the host of each rank. */
 struct tt_topology {
 	int nranks, nhosts;
-	const int *host_of;      /* [nranks], hosts numbered 0.. in order of their lowest rank */
-	/* The same ranks by groups instead of hosts: the parts of hosts (packages, NUMA nodes,
-	 * caches) that ranks are bound to, as if each were a host. NULL: no host is divided. */
+	const int *host_of;      /* [nranks], hosts numbered from 0 in order of their lowest rank */
+	/* the same ranks, with each part of a host (package, NUMA node, cache) that ranks are bound
+	 * to taken for a host; NULL: no host is divided */
 	const struct tt_topology *groups;
 };
 
-/* What a plan is built for; with the algorithm, the key under which it is kept. */
+/* Shape of a call: with the algorithm, the key of the plan cache. */
 struct tt_shape {
 	enum tt_collective collective;
-	int nranks, rank, root;           /* root 0 where there is none */
+	int nranks, rank, root;           /* root 0 in collectives without a root */
 	const struct tt_topology *topology;
 };
 
-struct tt_lane { uint32_t first, nsteps; };      /* both count TT_MORE records too */
+struct tt_lane { uint32_t first, nsteps; };      /* in records: TT_MORE records count too */
 struct tt_plan {
 	char algorithm[64];               /* full name, "hierarchical:two-shot/ring" */
 	enum tt_collective collective;
 	int nranks, rank, root;
 	enum tt_rule rule;
-	/* EVEN: of in and out. EQUAL: in_blocks and out_blocks may differ */
-	uint32_t nblocks;
+	uint32_t nblocks;                 /* EVEN: of in and of out; EQUAL: nranks */
 	uint32_t in_blocks, out_blocks, scratch_blocks;
 	uint32_t npeers;                  /* ranks this plan sends to or receives from */
 	int *peers;                       /* [npeers], ascending */
@@ -134,7 +122,7 @@ struct tt_plan {
 	struct tt_step *steps;
 };
 
-/* Blocks of in, out or scratch. */
+/* Number of blocks of in, out or scratch. */
 static inline uint32_t tt_plan_blocks(const struct tt_plan *plan, enum tt_buf buf)
 {
 	if (buf == TT_IN)
@@ -142,35 +130,34 @@ static inline uint32_t tt_plan_blocks(const struct tt_plan *plan, enum tt_buf bu
 	return buf == TT_OUT ? plan->out_blocks : plan->scratch_blocks;
 }
 
+static inline const struct tt_step *tt_lane_step(const struct tt_plan *p, uint32_t lane,
+						 uint32_t index)
+{
+	return &p->steps[p->lanes[lane].first + index];
+}
+
+/* Records of a step: 1, or 2 with a TT_MORE record. */
+static inline uint32_t tt_step_records(const struct tt_step *s)
+{
+	return s->nsrc > 2 ? 2 : 1;
+}
+
+/* Source i of a step, 0 <= i < nsrc; reads the TT_MORE record behind the step. */
+tt_ref tt_step_source(const struct tt_step *step, int i);
+
 struct tt_algorithm;
 
-/* plan.c: build, compile (fuse) and own. Returns 0 | TT_ARG (algorithm does not apply: says why) |
- * TT_SYSTEM (memory). */
+/* plan.c: build a plan, then compile it. The caller frees it by tt_plan_free. 0 | TT_ARG (the
+ * algorithm does not apply; the error text has the reason) | TT_SYSTEM (memory) | TT_INTERNAL. */
 int tt_plan_build(const struct tt_algorithm *algorithm, const char *name,
 		  const struct tt_shape *shape, struct tt_plan **ret_plan);
-/* The same without fusing: as the author wrote it.
- * For printing and for the checker's own comparison. */
+/* Build without compiling: the steps as the algorithm wrote them, for printing and checking. */
 int tt_plan_build_plain(const struct tt_algorithm *algorithm, const char *name,
 			const struct tt_shape *shape, struct tt_plan **ret_plan);
 void tt_plan_free(struct tt_plan *plan);
-/* Source number i of a step, 0 <= i < nsrc; reads the TT_MORE record behind it. */
-tt_ref tt_step_source(const struct tt_step *step, int i);
 
-/* compile.c: fuse receive/reduce with the send that follows, drop dead stores. Keeps the expression
- * of every block. */
+/* compile.c: fuse a receive or reduce with the send that follows, mark dead stores as PASSING. The
+ * expression of every block stays. 0 | TT_SYSTEM */
 int tt_plan_compile(struct tt_plan *plan);
-
-/* expand.c: the same plan with single blocks only, as it is walked where every block is a message
- * of its own. */
-int tt_plan_expand(const struct tt_plan *plan, struct tt_plan **ret_plan);
-
-/* check.c: prove the plans of all ranks together. 0 | TT_USAGE with the sentence that says which
- * promise fails where. */
-int tt_plan_check(struct tt_plan *const *plans, int nranks);
-
-/* print.c: "table" (people), "json", "dot", "goal" (LogGOPSim; message sizes as blocks of 1 byte)
- * to a stdio stream */
-struct _IO_FILE;
-int tt_plan_print(const struct tt_plan *plan, const char *format, struct _IO_FILE *to);
 
 #endif

@@ -164,7 +164,7 @@ static inline void tt_op_copy(const struct tt_op *op, enum tt_buf buf, void *dst
 			      size_t bytes)
 {
 	if (op->past && buf == TT_OUT)
-		tt_copy_past(dst, src, bytes);
+		tt_copy_nontemporal(dst, src, bytes);
 	else
 		memcpy(dst, src, bytes);
 }

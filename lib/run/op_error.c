@@ -87,8 +87,8 @@ static int own_fault(tuttiComm_t c)
 	int rc = 0;
 
 	for (int i = 0; i < c->nep && !rc; i++)
-		if (c->ep[i]->t->fault)
-			rc = c->ep[i]->t->fault(c->ep[i], true);
+		if (c->ep[i]->t->fault_ops)
+			rc = c->ep[i]->t->fault_ops->local(c->ep[i], true);
 	return rc;
 }
 
@@ -108,8 +108,8 @@ static int hopeless(const struct tt_op *op)
 	int rc = 0;
 
 	for (int i = 0; i < c->nep && !rc; i++)
-		if (c->ep[i]->t->fault && goes_by(op, c->ep[i]))
-			rc = c->ep[i]->t->fault(c->ep[i], false);
+		if (c->ep[i]->t->fault_ops && goes_by(op, c->ep[i]))
+			rc = c->ep[i]->t->fault_ops->local(c->ep[i], false);
 	return rc;
 }
 

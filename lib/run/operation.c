@@ -30,7 +30,7 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 static void bind(const struct tt_op *op, size_t bytes, struct tt_binding *ret_binding)
 {
 	const struct tuttiComm *c = op->comm;
-	const struct tt_placement_facts paths = { .nranks = c->nranks, .one_host = c->one_host,
+	const struct tt_connectivity paths = { .nranks = c->nranks, .one_host = c->one_host,
 					.over_tcp = c->over_tcp, .cores = c->cores };
 
 	tt_plan_bind(op->plan, &paths, c->world.message_bytes, bytes, ret_binding);
@@ -45,7 +45,7 @@ static void cut_tiles(struct tt_op *op, const struct tt_binding *b)
 	op->group = b->group;
 	op->width = b->width;
 	op->ncursors = op->plan->nlanes * op->width;
-	op->preposts = op->road->expects && op->tile_bytes >= TT_LARGE_BYTES;
+	op->preposts = op->road->preposts && op->tile_bytes >= TT_LARGE_BYTES;
 	for (uint32_t i = 0; i < op->ncursors; i++)
 		op->cursor[i] = (struct tt_cursor){ .tile = i % op->width,
 						    .lane = (uint8_t)(i / op->width),
@@ -116,7 +116,7 @@ int tt_op_bind(struct tt_op *op)
 		return rc;
 	op->kept = m->kept;
 	op->plan = op->kept->plan;
-	op->road = &r->comm->road[m->road];
+	op->road = &r->comm->path[m->road];
 	op->call = (struct tt_call){ .collective = (uint8_t)r->collective, .type = (uint8_t)r->type,
 				     .op = r->scaled ? tuttiNumOps : (uint8_t)r->op,
 				     .algorithm = op->kept->number, .root = r->root,
@@ -124,7 +124,7 @@ int tt_op_bind(struct tt_op *op)
 	if (r->barrier)
 		op->call.op = TT_CALL_BARRIER;
 	op->reduce = tt_reduce_kernel(r->type, r->op);
-	op->past = tt_request_bytes(r) >= TT_PAST_BYTES && !rereads(r);
+	op->past = tt_request_bytes(r) >= TT_NONTEMPORAL_BYTES && !rereads(r);
 	op->scaled = r->scaled || (r->op == tuttiAvg && tt_average_scales(r->type));
 	if (tt_unlikely(!m->bound))
 		bind(op, bytes, &m->binding);
@@ -178,7 +178,7 @@ static void prepare_p2p(struct tt_op *op)
 		op->base[TT_IN] = op->base[TT_OUT] = (char *)&op->comm->barrier_byte;
 	bind(op, bytes ? bytes : 1, &b);
 	cut_tiles(op, &b);
-	op->past = bytes >= TT_PAST_BYTES;
+	op->past = bytes >= TT_NONTEMPORAL_BYTES;
 	op->width = op->ncursors = 1;           /* messages of one pair keep their order */
 	op->cursor[0].channel = TT_P2P_CHANNEL;
 }
@@ -200,7 +200,7 @@ static int connect_link(struct tt_op *op, int peer, int channel)
  * so all of them are connected before the first. */
 static int connect_links(struct tt_op *op)
 {
-	int *channels = &op->kept->channels[op->road != op->comm->road], rc = 0;
+	int *channels = &op->kept->channels[op->road != op->comm->path], rc = 0;
 
 	for (int ch = *channels; !rc && ch < (int)op->ncursors; ch++) {
 		for (uint32_t i = 0; !rc && i < op->plan->npeers; i++)
@@ -243,7 +243,7 @@ static int start_p2p(struct tt_op *op)
 	const struct tt_request *r = op->request;
 	uint64_t *counter = r->send ? op->comm->p2p_sent : op->comm->p2p_received;
 
-	op->road = &op->comm->road[op->comm->p2p_road];
+	op->road = &op->comm->path[op->comm->p2p_path];
 	op->element_bytes = tt_type_bytes(r->type);
 	op->base[TT_IN] = (char *)(uintptr_t)r->in;
 	op->base[TT_OUT] = r->out;
@@ -266,7 +266,7 @@ static int by_messages(struct tt_op *op)
 {
 	op->express = tt_express_takes(op);
 	if (op->express ||
-	    tt_likely(op->kept->channels[op->road != op->comm->road] >= (int)op->ncursors))
+	    tt_likely(op->kept->channels[op->road != op->comm->path] >= (int)op->ncursors))
 		return 0;
 	return connect_links(op);
 }

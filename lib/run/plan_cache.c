@@ -59,7 +59,7 @@ static int choose(tuttiComm_t c, const struct tt_shape *shape, size_t bytes, boo
 	struct tt_candidate list[TT_MOST_CANDIDATES];
 	struct tt_call_facts facts = { .bytes = bytes, .over_tcp = c->over_tcp, .cores = c->cores,
 				       .message_bytes = c->world.message_bytes, .cost = c->cost,
-				       .card = c->card, .nic_only = c->npaths == 1 };
+				       .nic_class = c->nic_class, .nic_only = c->npaths == 1 };
 	int rc, best;
 
 	if (!*chosen && named) {
@@ -71,11 +71,11 @@ static int choose(tuttiComm_t c, const struct tt_shape *shape, size_t bytes, boo
 		rc = tt_plan_candidates(shape, &facts, list, &best);
 		if (rc < 0)
 			return rc;
-		*chosen = (uint8_t)(1 + list[best].number + (list[best].card ? TT_CHOSE_NIC : 0));
+		*chosen = (uint8_t)(1 + list[best].number + (list[best].nic_class ? TT_CHOSE_NIC : 0));
 	}
 	if (!named)
 		tt_candidate_number(shape->collective, (*chosen & ~TT_CHOSE_NIC) - 1, it);
-	it->card = *chosen & TT_CHOSE_NIC;
+	it->nic_class = *chosen & TT_CHOSE_NIC;
 	return 0;
 }
 
@@ -85,7 +85,7 @@ static int take_named(tuttiComm_t c, const struct tt_shape *shape, size_t bytes,
 {
 	int rc = tt_plan_choose(c->algo, shape, NULL, &it->algorithm, it->name);
 
-	it->card = 0;
+	it->nic_class = 0;
 	return rc || c->npaths == 1 ? rc : choose(c, shape, bytes, true, it);
 }
 
@@ -95,7 +95,7 @@ static int find_or_build(tuttiComm_t c, enum tt_collective collective, size_t by
 	struct tt_shape shape = { .collective = collective, .nranks = c->nranks, .rank = c->rank,
 				  .root = root, .topology = &c->topology };
 	struct tt_candidate it;
-	int rc = tt_plan_is_free(c->algo, collective);
+	int rc = tt_plan_is_auto(c->algo, collective);
 
 	if (rc > 0)
 		rc = choose(c, &shape, bytes, false, &it);
@@ -103,7 +103,7 @@ static int find_or_build(tuttiComm_t c, enum tt_collective collective, size_t by
 		rc = take_named(c, &shape, bytes, &it);
 	if (rc)
 		return rc;
-	memo->road = it.card && c->npaths > 1;
+	memo->road = it.nic_class && c->npaths > 1;
 	for (struct tt_cached_plan *k = c->kept; k; k = k->next)
 		if (k->algorithm == it.algorithm && k->root == root &&
 		    !strcmp(k->plan->algorithm, it.name)) {

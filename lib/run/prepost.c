@@ -86,7 +86,7 @@ static int tell(struct tt_op *op, const struct tt_cursor *cu, const struct tt_cu
 	const struct tt_step *t = &op->plan->steps[op->plan->lanes[cu->lane].first + cu->step];
 	uint32_t ahead = 0;
 
-	if (!bytes || !l->t->expect)
+	if (!bytes || !l->t->zcopy_ops)
 		return 1;
 	/* a computed step has taken its message, and posts its dst */
 	for (bool taken = cu->computed; on.step != at->step || on.sub != at->sub; taken = false) {
@@ -97,7 +97,7 @@ static int tell(struct tt_op *op, const struct tt_cursor *cu, const struct tt_cu
 	}
 	if (tt_step_needed(op, dst, bytes))
 		return 0;
-	return l->t->expect(l, ahead, dst, bytes, op->stamp) ? 1 : -1;
+	return l->t->zcopy_ops->prepost(l, ahead, dst, bytes, op->stamp) ? 1 : -1;
 }
 
 void tt_prepost(struct tt_op *op, struct tt_cursor *cu)

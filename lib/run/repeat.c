@@ -59,7 +59,7 @@ void tt_repeat_learn(const struct tt_request *r, size_t in_bytes, size_t out_byt
 	*row = (struct tt_repeat){ .seen = true, .request = *r };
 	tt_op_init(&op, r);
 	if (tt_op_bind(&op) || op.scaled || op.ncursors != 1 || op.ntiles != 1 ||
-	    op.kept->channels[op.road != r->comm->road] < 1 || tt_express_takes(&op) ||
+	    op.kept->channels[op.road != r->comm->path] < 1 || tt_express_takes(&op) ||
 	    tt_single_copy_fits(&op) ||
 	    (op.base[TT_IN] != r->in && in_bytes) || (op.base[TT_OUT] != r->out && out_bytes))
 		return;

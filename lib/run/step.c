@@ -130,11 +130,11 @@ static bool lies_ready(const struct tt_op *op, const struct tt_cursor *cu, const
 {
 	const char *p = s->flags & TT_STEP_PASSING ? NULL : dst;
 
-	if (!to->t->can_zcopy || bytes < TT_LARGE_BYTES)
+	if (!to->t->zcopy_ops || bytes < TT_LARGE_BYTES)
 		return false;
 	if (!dst && s->op == TT_COPY && tt_ref_buf(s->src[0]) != TT_WIRE)
 		p = tt_step_address(op, cu, s->src[0]);
-	return p && to->t->can_zcopy(to, p, bytes);
+	return p && to->t->zcopy_ops->can_send(to, p, bytes);
 }
 
 static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s, size_t bytes)
@@ -163,9 +163,9 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 			rc = receive(op, cu, s, from[wires], bytes);
 			return rc > 0 && to ? post_result(op, cu, to, dst, NULL, bytes) : rc;
 		}
-		if (op->preposts && s->op == TT_COPY && dst && from[wires]->t->expect &&
+		if (op->preposts && s->op == TT_COPY && dst && from[wires]->t->zcopy_ops &&
 		    !tt_step_needed(op, dst, bytes))
-			from[wires]->t->expect(from[wires], 0, dst, bytes, op->stamp);
+			from[wires]->t->zcopy_ops->prepost(from[wires], 0, dst, bytes, op->stamp);
 		rc = from[wires]->t->peek(from[wires], bytes, op->stamp, &src[i]);
 		if (rc <= 0)
 			return rc;

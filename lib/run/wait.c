@@ -159,7 +159,7 @@ static uint64_t arrived(const struct tt_op *set)
 
 	for (; set; last = set->comm, set = set->next)
 		for (int i = 0; set->comm != last && i < set->comm->npaths; i++)
-			sum += arrived_by(set->comm, &set->comm->road[i]);
+			sum += arrived_by(set->comm, &set->comm->path[i]);
 	return sum;
 }
 

@@ -1,11 +1,11 @@
 /*
- * check.c - prove the plans of all ranks together
+ * check.c - proof of the plans of all ranks together, and judgment of the results
  *
- * The proof is a run of all ranks on expressions instead of numbers (check_run.c), after what can
- * be seen without running (check_steps.c, check_messages.c, check_order.c), once with in and out
- * apart and once in place. Here the result is judged: every block of out holds what the collective
- * promises, each contribution once, and the same expression on every rank that gets it, in place or
- * not; so the same bits.
+ * Static checks (check_steps.c, check_messages.c, check_order.c) come before a symbolic run of all
+ * ranks on expressions instead of numbers (check_run.c). The run is done twice, out of place and in
+ * place. This file judges the results: every block of out holds the value that the collective
+ * promises, with each contribution once, and the same expression on every rank that has the block,
+ * out of place and in place; so the same bits.
  *
  * Called by `tutti plan --verify` and the tests.
  */
@@ -38,15 +38,15 @@ const char *tt_check_cell_name(const struct tt_check_rank *r, uint32_t cell, cha
 	return text;
 }
 
-/* ---- what the collective promises ------------------------------------------------------------ */
+/* ---- promises of the collective -------------------------------------------------------------- */
 
-/* A value in words. */
+/* Text of a value, for errors. */
 static const char *value_text(const struct tt_exprs *t, tt_expr e, char text[64])
 {
 	if (e == TT_EXPR_NOTHING)
 		snprintf(text, 64, "nothing");
 	else if (e == TT_EXPR_PASSED)
-		snprintf(text, 64, "what was only passed on");
+		snprintf(text, 64, "a value that was only passed on");
 	else if (tt_expr_rank(t, e) >= 0)
 		snprintf(text, 64, "block %u of rank %d", tt_expr_block(t, e), tt_expr_rank(t, e));
 	else
@@ -54,8 +54,8 @@ static const char *value_text(const struct tt_exprs *t, tt_expr e, char text[64]
 	return text;
 }
 
-/* Is every rank's contribution in a block combined,
- * or is it one block of one rank? Whose, which? */
+/* Promised value of a block of out: all ranks' contributions to `block` combined, or `block` of
+ * `rank`. */
 struct promise { bool combined; int rank; uint32_t block; };
 
 static struct promise promise_of(const struct tt_plan *p, uint32_t b)
@@ -109,7 +109,7 @@ static bool keeps(const struct tt_check *c, tt_expr value, const struct promise 
 	       tt_expr_lacks(c->exprs, value) < 0;
 }
 
-/* Two ranks got one block by different expressions. */
+/* Reports two ranks with different expressions for one block. */
 static int differ(const struct tt_check *c, int rank, int other, uint32_t b)
 {
 	const struct tt_check_rank *r = &c->ranks[rank], *o = &c->ranks[other];
@@ -144,10 +144,10 @@ static int judge(const struct tt_check *c)
 	return TT_OK;
 }
 
-/* ---- a proof: open, prove for one placement, close ------------------------------------------- */
+/* ---- a proof: open, prove out of place or in place, close ------------------------------------ */
 
-/* Where a rank's blocks lie among its cells. */
-static void place(struct tt_check *c, int rank)
+/* Assigns cells to a rank's blocks. */
+static void assign_cells(struct tt_check *c, int rank)
 {
 	const struct tt_plan *p = c->plans[rank];
 	struct tt_check_rank *r = &c->ranks[rank];
@@ -169,7 +169,7 @@ static void check_close(struct tt_check *c)
 	for (int rank = 0; c->ranks && rank < c->nranks; rank++) {
 		free(c->ranks[rank].value);
 		free(c->ranks[rank].writer);
-		free(c->ranks[rank].held);
+		free(c->ranks[rank].in_flight);
 	}
 	free(c->ranks);
 	free(c->peer_index);
@@ -182,7 +182,7 @@ static int no_memory(const struct tt_check *c)
 	return tt_fail(TT_SYSTEM, "no memory to check plans of %d ranks", c->nranks);
 }
 
-/* Checks what needs no run and makes room for one. */
+/* Runs the static checks and allocates the state of a run. */
 static int check_open(struct tt_check *c, struct tt_plan *const *plans, int nranks,
 		      struct tt_exprs *exprs)
 {
@@ -199,11 +199,11 @@ static int check_open(struct tt_check *c, struct tt_plan *const *plans, int nran
 	for (int rank = 0; rank < nranks; rank++) {
 		struct tt_check_rank *r = &c->ranks[rank];
 
-		place(c, rank);
+		assign_cells(c, rank);
 		r->value = malloc((r->ncells + 1) * sizeof(*r->value));
 		r->writer = malloc((r->ncells + 1) * sizeof(*r->writer));
-		r->held = malloc((r->ncells + 1) * sizeof(*r->held));
-		if (!r->value || !r->writer || !r->held)
+		r->in_flight = malloc((r->ncells + 1) * sizeof(*r->in_flight));
+		if (!r->value || !r->writer || !r->in_flight)
 			return no_memory(c);
 		if (c->nlanes < plans[rank]->nlanes)
 			c->nlanes = plans[rank]->nlanes;
@@ -230,7 +230,7 @@ static int prove_placement(struct tt_check *c, bool in_place)
 	c->in_place = in_place;
 	c->placement = in_place ? " (in place)" : "";
 	for (int rank = 0; rank < c->nranks; rank++)
-		place(c, rank);
+		assign_cells(c, rank);
 	if ((rc = tt_check_order(c)) || (rc = tt_check_run(c)))
 		return rc;
 	return judge(c);
@@ -247,19 +247,19 @@ static size_t count_results(const struct tt_check *c)
 	return n;
 }
 
-/* Keeps the run's results in kept (first), or compares them with it. */
-static int compare(const struct tt_check *c, tt_expr *kept, bool first, const char *with)
+/* Stores the results of the run in `results` (first), or compares them with `results`. */
+static int compare(const struct tt_check *c, tt_expr *results, bool first, const char *with)
 {
 	for (int rank = 0; rank < c->nranks; rank++) {
 		const struct tt_check_rank *r = &c->ranks[rank];
 		uint32_t n = tt_check_has(c->plans[rank], TT_OUT) ? c->plans[rank]->out_blocks : 0;
 
-		for (uint32_t b = 0; b < n; b++, kept++) {
+		for (uint32_t b = 0; b < n; b++, results++) {
 			tt_expr value = r->value[r->base[TT_OUT] + b];
 
 			if (first)
-				*kept = value;
-			else if (*kept != value)
+				*results = value;
+			else if (*results != value)
 				return tt_check_fail(rank, r->writer[r->base[TT_OUT] + b] & 7,
 						     r->writer[r->base[TT_OUT] + b] >> 3,
 						     "combines out[%u] in another order than %s", b,
@@ -269,26 +269,27 @@ static int compare(const struct tt_check *c, tt_expr *kept, bool first, const ch
 	return TT_OK;
 }
 
-/* One set of plans, for both placements. *kept:
- * NULL, or the results to compare with; set when NULL. */
-static int prove(struct tt_plan *const *plans, int nranks, struct tt_exprs *exprs, tt_expr **kept)
+/* Proves one set of plans out of place and in place. *results: results to compare with; NULL: set
+ * to the results of this set. */
+static int prove(struct tt_plan *const *plans, int nranks, struct tt_exprs *exprs,
+		 tt_expr **results)
 {
 	struct tt_check c;
-	bool first = !*kept;
+	bool first = !*results;
 	int rc = check_open(&c, plans, nranks, exprs);
 
 	if (!rc && first) {
-		*kept = malloc((count_results(&c) + 1) * sizeof(**kept));
-		rc = *kept ? TT_OK : no_memory(&c);
+		*results = malloc((count_results(&c) + 1) * sizeof(**results));
+		rc = *results ? TT_OK : no_memory(&c);
 	}
 	if (!rc)
 		rc = prove_placement(&c, false);
 	if (!rc)
-		rc = compare(&c, *kept, first, "the other plan");
+		rc = compare(&c, *results, first, "the other plan");
 	if (!rc && plans[0]->collective != TT_ALLTOALL) {
 		rc = prove_placement(&c, true);
 		if (!rc)
-			rc = compare(&c, *kept, false, "out of place");
+			rc = compare(&c, *results, false, "out of place");
 	}
 	check_close(&c);
 	return rc;
@@ -302,13 +303,13 @@ static int check_heads_alike(struct tt_plan *const *plans, struct tt_plan *const
 	    p->nblocks == q->nblocks)
 		return TT_OK;
 	return tt_fail(TT_USAGE,
-		       "these are plans for different calls, or split blocks differently");
+		       "the plans are for different calls, or split blocks differently");
 }
 
 int tt_plan_check_forms(struct tt_plan *const *const *forms, int nforms, int nranks, int *ret_form)
 {
 	struct tt_exprs *exprs = NULL;
-	tt_expr *kept = NULL;
+	tt_expr *results = NULL;
 	uint32_t blocks = 1;
 	int rc = TT_OK;
 
@@ -324,11 +325,11 @@ int tt_plan_check_forms(struct tt_plan *const *const *forms, int nforms, int nra
 			       nranks, blocks);
 	rc = tt_exprs_open(nranks, blocks, &exprs);
 	while (!rc && *ret_form < nforms) {
-		rc = prove(forms[*ret_form], nranks, exprs, &kept);
+		rc = prove(forms[*ret_form], nranks, exprs, &results);
 		*ret_form += !rc;
 	}
 	tt_exprs_close(exprs);
-	free(kept);
+	free(results);
 	return rc;
 }
 

@@ -1,12 +1,11 @@
 /*
- * check_expr.c - the values of the symbolic run:
- * expressions over the ranks' input blocks, each kept once
+ * check_expr.c - values of the symbolic run: hash-consed expressions over the ranks' input blocks
  *
- * A leaf is (rank, block of in) and needs no memory: its number says it. A combination is found
- * again by hashing its children, so two blocks hold the same bits on every input exactly when their
- * expressions have the same number. (a + b) + c, a + (b + c) and the n-ary a + b + c, which rounds
- * once, are three expressions. Each combination knows which ranks are in it, as a bit set; overlap
- * and mixed blocks are refused where they are made.
+ * A leaf is (rank, block of in); its number encodes both, so a leaf needs no memory. A combination
+ * is looked up by a hash of its children, so two blocks hold the same bits on every input exactly
+ * if their expressions have the same number. (a + b) + c, a + (b + c) and the n-ary a + b + c,
+ * which rounds once, are three expressions. Each combination has a bit set of its ranks; a
+ * combination with a rank twice or with different blocks is refused.
  *
  * Called by check.c and check_run.c.
  */
@@ -16,17 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct node {
-	uint32_t first, n;               /* its children in child[] */
+struct expr_node {
+	uint32_t first, n;               /* children, in child[] */
 	uint32_t block, hash;
 };
 
 struct tt_exprs {
-	uint32_t nranks, blocks, words;  /* words of a set */
+	uint32_t nranks, blocks, words;  /* words: 64-bit words of a set of ranks */
 	uint32_t nleaves;                /* 1 .. nleaves are leaves, the rest combinations */
 	uint32_t count, room, nslots;    /* nslots: power of two, at least twice the nodes */
 	uint32_t nchildren, child_room;
-	struct node *node;               /* [room] */
+	struct expr_node *node;          /* [room] */
 	uint64_t *set;                   /* [room * words] */
 	tt_expr *child;                  /* [child_room] */
 	uint32_t *slot;                  /* [nslots] 1 + node, 0 empty */
@@ -88,11 +87,11 @@ int tt_expr_lacks(const struct tt_exprs *t, tt_expr e)
 	return -1;
 }
 
-/* Appends what fits; the whole is longer by what does not. */
+/* Appends the text, truncated at room. Returns the length so far, which may exceed room. */
 static size_t put_text(const struct tt_exprs *t, tt_expr e, bool inside, char *text, size_t room,
 		       size_t at)
 {
-	const struct node *node = &t->node[e > t->nleaves ? e - 1 - t->nleaves : 0];
+	const struct expr_node *node = &t->node[e > t->nleaves ? e - 1 - t->nleaves : 0];
 
 	if (at >= room)
 		return at;
@@ -133,7 +132,7 @@ static void rehash(struct tt_exprs *t)
 	}
 }
 
-/* Room for one more node of n children. */
+/* Grows the table for one more node of n children. */
 static bool make_room(struct tt_exprs *t, uint32_t n)
 {
 	if (t->nchildren + n > t->child_room) {
@@ -157,7 +156,7 @@ static bool make_room(struct tt_exprs *t, uint32_t n)
 	return true;
 }
 
-/* Sets set |= the ranks of e. Returns a rank that was in it already, or -1. */
+/* set |= ranks of e. Returns a rank that was in the set already, or -1. */
 static int add_ranks(const struct tt_exprs *t, tt_expr e, uint64_t *set)
 {
 	if (e <= t->nleaves) {
@@ -177,13 +176,13 @@ static int add_ranks(const struct tt_exprs *t, tt_expr e, uint64_t *set)
 	return -1;
 }
 
-/* Where the table has the combination of these children, or has room for it. */
+/* Slot of the combination of these children, or the empty slot for a new one. */
 static uint32_t slot_of(const struct tt_exprs *t, const tt_expr *child, uint32_t n, uint32_t hash)
 {
 	uint32_t at = hash & (t->nslots - 1);
 
 	for (; t->slot[at]; at = (at + 1) & (t->nslots - 1)) {
-		const struct node *known = &t->node[t->slot[at] - 1];
+		const struct expr_node *known = &t->node[t->slot[at] - 1];
 
 		if (known->hash == hash && known->n == n &&
 		    !memcmp(t->child + known->first, child, n * sizeof(*child)))
@@ -209,10 +208,10 @@ int tt_expr_combine(struct tt_exprs *t, const tt_expr *child, uint32_t n, tt_exp
 		return TT_OK;
 	}
 
-	struct node *node = &t->node[t->count];
+	struct expr_node *node = &t->node[t->count];
 	uint64_t *set = t->set + (size_t)t->count * t->words;
 
-	*node = (struct node){ t->nchildren, n, tt_expr_block(t, child[0]), hash };
+	*node = (struct expr_node){ t->nchildren, n, tt_expr_block(t, child[0]), hash };
 	memset(set, 0, t->words * sizeof(*set));
 	for (uint32_t i = 0; i < n; i++) {
 		*ret_what = tt_expr_block(t, child[i]);

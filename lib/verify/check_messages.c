@@ -1,12 +1,12 @@
 /*
- * check_messages.c - as many messages are taken as are sent, for each lane of each pair of ranks
+ * check_messages.c - for each lane of each pair of ranks, as many messages are received as sent
  *
- * Their order and sizes show in the run, since messages of one lane between two ranks cannot
- * overtake each other. Called by check.c after check_steps.c.
+ * The run (check_run.c) checks their order and sizes, since messages of one lane between two ranks
+ * cannot overtake each other. Called by check.c after check_steps.c.
  */
 #include "verify/check.h"
 
-/* The step of a lane that sends to (takes from) peer for the k-th time. */
+/* The step of a lane that sends to (receives from) peer for the k-th time, from 0. */
 static uint32_t find_step(const struct tt_plan *p, uint32_t lane, int peer, bool sends, uint32_t k)
 {
 	uint32_t i = 0;
@@ -37,8 +37,8 @@ static int mismatch(const struct tt_check *c, int from, int to, uint32_t lane)
 			     ch->sent + 1, from, ch->sent);
 }
 
-/* Counts one plan's messages. A sender that does not know
- * the receiver as a peer sends it nothing. */
+/* Counts the messages of one plan. A sender without the receiver in its list of peers sends no
+ * message to that receiver. */
 static int count(struct tt_check *c, const struct tt_plan *p)
 {
 	for (uint32_t lane = 0; lane < p->nlanes; lane++) {

@@ -1,13 +1,13 @@
 /*
- * check_order.c - within a rank, steps that touch the same block, one of them writing, are ordered
+ * check_order.c - data races: steps of a rank that access one block, one writing, are ordered
  *
- * Order comes from lanes and waits alone, never from luck or from what other ranks do. Each step
- * gets a vector clock: how many steps of each lane are surely finished when it starts. The steps
- * are visited in one order that lanes and waits allow; each block remembers its last write and the
- * reads since then; an access must know, by its clock, that these are over. That no such order
- * exists means the waits form a cycle.
+ * Only lanes and waits order steps, never timing or the steps of other ranks. Each step has a
+ * vector clock: the number of steps of each lane that are finished whenever the step starts. Steps
+ * are visited in one order that lanes and waits allow. Each block has its last write and the reads
+ * since then; the clock of an access must be past these. If no such order exists, the waits form a
+ * cycle.
  *
- * Called by check.c, for both placements: in place, blocks of in and out are the same memory.
+ * Called by check.c, out of place and in place: in place, blocks of in and out share memory.
  */
 #include "verify/check.h"
 
@@ -17,16 +17,16 @@
 struct clock { uint32_t done[TT_MAX_LANES]; };
 
 struct touched {
-	uint32_t written;                /* 1 + step of the last write, 0 none ... */
-	uint32_t writer;                 /* ... and its lane */
-	uint32_t read[TT_MAX_LANES];     /* 1 + last step of each lane that has read since */
+	uint32_t written;                /* 1 + step of the last write, 0 none */
+	uint32_t writer;                 /* lane of the last write */
+	uint32_t read[TT_MAX_LANES];     /* [lane] 1 + its last step that has read since, 0 none */
 };
 
 struct order {
 	const struct tt_check *c;
 	const struct tt_plan *plan;
 	const struct tt_check_rank *r;
-	struct clock *clock;             /* [nsteps] at the start of the step of that record */
+	struct clock *clock;             /* [nsteps] clock at the start of each step */
 	struct touched *cell;            /* [ncells] */
 };
 
@@ -80,7 +80,7 @@ static int touch_all(const struct order *o, const struct clock *now, uint32_t la
 	return TT_OK;
 }
 
-/* The clock at the start of a step: what its lane knew, and what the step it waits for knew. */
+/* Clock at the start of a step: the clocks of its lane and of the step it waits for, merged. */
 static struct clock *clock_of(const struct order *o, uint32_t lane, uint32_t step, uint32_t before)
 {
 	const struct tt_step *s = tt_lane_step(o->plan, lane, step);
@@ -163,7 +163,7 @@ int tt_check_order(const struct tt_check *c)
 		o.plan = c->plans[r];
 		o.r = &c->ranks[r];
 		if (o.plan->nlanes < 2)
-			/* one lane orders all its steps; check_steps.c has seen to its waits */
+			/* one lane orders all its steps; check_steps.c has checked its waits */
 			continue;
 		memset(o.cell, 0, o.r->ncells * sizeof(*o.cell));
 		rc = order_rank(&o);

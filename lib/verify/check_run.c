@@ -1,29 +1,27 @@
 /*
- * check_run.c - the symbolic run: every rank's steps on expressions, with as little buffering as a
- * transport may have
+ * check_run.c - symbolic run: every rank's steps on expressions, with the least buffering of any
+ * transport
  *
- * The rule of the run is the strictest that holds for all transports:
- *   - between two ranks, a lane has at most one message on its way;
- *   - a message is gone from the sender only when the receiver's step takes it, and until then
- *     nothing may write the blocks it is read from (those of dst, or of the source where there is
- *     no dst); the lane goes on;
- *   - a step that takes and sends takes first, which makes room for its senders, and sends when
- *     there is room.
- * A step goes on when all it waits for is there, and nothing another step does can take that away
- * again. So if this one order of steps comes to its end, every order does, with the same values
- * (check_order.c excludes races).
+ * The rules of the run are the strictest that hold for all transports:
+ *   - between two ranks, a lane has at most one message in flight;
+ *   - a message stays in flight until the receiver's step receives it; until then nothing may write
+ *     the sender's blocks (dst, or the source if the step has no dst); the sender's lane continues;
+ *   - a step that receives and sends receives first, which makes room for its senders, and sends
+ *     as soon as the channel is free.
+ * A step runs when all its conditions hold, and no other step can make a condition false again. So
+ * if this one order of steps terminates, every order does, with the same values (check_order.c
+ * excludes races).
  *
- * More buffers, or copies at once, only drop waits. One thing is left: run takes
- * nothing before it has a slot to write the result into (transports that reserve).
- * With two slots that is no new wait: there is room for message k as soon as k - 2
- * is taken, and here k - 2 is taken before k - 1 is sent, which an earlier step of
- * the lane does. So a link needs two slots, or one that is posted.
+ * More buffers, or copies at once, only remove waits. One condition is not modeled: run receives
+ * nothing before it has a slot for the result (transports that reserve). With two slots that adds
+ * no wait: message k has room as soon as k - 2 is received, and here k - 2 is received before an
+ * earlier step of the lane sends k - 1. So a link needs two slots, or one for transports that post.
  *
- * One tile stands for any number of them, run one behind the other or interleaved: what a step
- * waits for lies in its own tile or an earlier one (the lane, the one message), and each tile alone
- * takes all messages it sends.
+ * One tile stands for any number of tiles, run in sequence or interleaved: a step waits only for
+ * its own tile or an earlier one (the lane, the one message), and each tile receives all messages
+ * that it sends.
  *
- * Called by check.c, after check_steps.c and check_messages.c, for both placements.
+ * Called by check.c, after check_steps.c and check_messages.c, out of place and in place.
  */
 #include "verify/check.h"
 
@@ -31,13 +29,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Why a lane cannot run its next step, and which lane of which rank must move first. */
-enum why { FREE, AT_END, NO_MESSAGE, NO_ROOM, WAITS, HELD };
+/* Reason that a lane cannot run its next step, and the rank and lane that must advance first. */
+enum why { FREE, AT_END, NO_MESSAGE, NO_ROOM, WAITS, IN_FLIGHT };
 struct blocker { enum why why; int rank; uint32_t lane, cell; };
 
-struct run {
+struct symbolic_run {
 	struct tt_check *c;
-	int *queue;                      /* ring of ranks that may move; each at most once */
+	int *queue;                      /* ring buffer of ranks that may advance, each once */
 	bool *queued;
 	int head, length;
 	size_t payload;                  /* blocks of c->payload in use */
@@ -45,8 +43,8 @@ struct run {
 
 /* ---- may a step run? ------------------------------------------------------------------------- */
 
-/* The message that may still be read from a cell: to whom it goes. */
-static struct blocker held_by(const struct tt_check *c, int rank, uint32_t cell)
+/* The message in flight that still reads a cell, and its receiver. */
+static struct blocker reader_of(const struct tt_check *c, int rank, uint32_t cell)
 {
 	const struct tt_plan *p = c->plans[rank];
 
@@ -56,10 +54,10 @@ static struct blocker held_by(const struct tt_check *c, int rank, uint32_t cell)
 				tt_check_channel(c, rank, p->peers[i], lane);
 
 			if (ch->full && cell - ch->from < ch->nblocks)
-				return (struct blocker){ HELD, p->peers[i], lane, cell };
+				return (struct blocker){ IN_FLIGHT, p->peers[i], lane, cell };
 		}
 	}
-	return (struct blocker){ HELD, rank, 0, cell };
+	return (struct blocker){ IN_FLIGHT, rank, 0, cell };
 }
 
 static struct blocker blocker_of(const struct tt_check *c, int rank, uint32_t lane)
@@ -87,8 +85,8 @@ static struct blocker blocker_of(const struct tt_check *c, int rank, uint32_t la
 			return (struct blocker){ NO_MESSAGE, from, lane, 0 };
 	}
 	for (uint32_t k = 0; s->dst != TT_REF_NONE && k < s->nblocks; k++)
-		if (r->held[tt_check_cell(r, s->dst) + k])
-			return held_by(c, rank, tt_check_cell(r, s->dst) + k);
+		if (r->in_flight[tt_check_cell(r, s->dst) + k])
+			return reader_of(c, rank, tt_check_cell(r, s->dst) + k);
 	return (struct blocker){ FREE, rank, lane, 0 };
 }
 
@@ -112,8 +110,8 @@ static int read_cell(const struct tt_check *c, int rank, uint32_t lane, uint32_t
 	return TT_OK;
 }
 
-/* What a step takes must be as long as its own blocks;
- * what it reads and writes must be the same or apart. */
+/* Received messages must be as long as the step's own blocks; blocks read and blocks written must
+ * be the same or disjoint. */
 static int check_sizes(const struct tt_check *c, int rank, uint32_t lane, const struct tt_step *s)
 {
 	const struct tt_check_rank *r = &c->ranks[rank];
@@ -164,7 +162,7 @@ static int combine(const struct tt_check *c, int rank, uint32_t lane, const tt_e
 	return rc;
 }
 
-/* The value of block k of a step. */
+/* Value of block k of a step. */
 static int value_of(const struct tt_check *c, int rank, uint32_t lane, const struct tt_step *s,
 		    uint32_t k, tt_expr *ret_value)
 {
@@ -185,7 +183,7 @@ static int value_of(const struct tt_check *c, int rank, uint32_t lane, const str
 	return s->op == TT_COPY ? TT_OK : combine(c, rank, lane, child, s->nsrc, ret_value);
 }
 
-static void wake(struct run *run, int rank)
+static void wake(struct symbolic_run *run, int rank)
 {
 	if (run->queued[rank])
 		return;
@@ -193,19 +191,20 @@ static void wake(struct run *run, int rank)
 	run->queue[(run->head + run->length++) % run->c->nranks] = rank;
 }
 
-/* The message of a source is taken: room for the next, and its blocks may be written again. */
-static void take(struct run *run, int from, int rank, uint32_t lane)
+/* Receives the message of a source: frees the channel, and releases the sender's blocks. */
+static void take(struct symbolic_run *run, int from, int rank, uint32_t lane)
 {
 	struct tt_check_channel *ch = tt_check_channel(run->c, from, rank, lane);
 
 	for (uint32_t k = 0; k < ch->nblocks; k++)
-		run->c->ranks[from].held[ch->from + k]--;
+		run->c->ranks[from].in_flight[ch->from + k]--;
 	ch->full = false;
 	wake(run, from);
 }
 
-/* First half: take the messages, combine, write dst. The result is kept until it can be sent. */
-static int run_step(struct run *run, int rank, uint32_t lane, const struct tt_step *s)
+/* First half of a step: receive the messages, combine, write dst. The result is stored until the
+ * second half can send it. */
+static int run_step(struct symbolic_run *run, int rank, uint32_t lane, const struct tt_step *s)
 {
 	struct tt_check *c = run->c;
 	struct tt_check_rank *r = &c->ranks[rank];
@@ -239,8 +238,8 @@ static int run_step(struct run *run, int rank, uint32_t lane, const struct tt_st
 	return TT_OK;
 }
 
-/* Second half: send the result. */
-static void send(struct run *run, int rank, uint32_t lane, const struct tt_step *s)
+/* Second half of a step: send the result. */
+static void send(struct symbolic_run *run, int rank, uint32_t lane, const struct tt_step *s)
 {
 	struct tt_check_rank *r = &run->c->ranks[rank];
 	int to = (int)tt_ref_index(s->to);
@@ -254,12 +253,12 @@ static void send(struct run *run, int rank, uint32_t lane, const struct tt_step 
 	r->result[lane] = NULL;
 	ch->from = tt_check_cell(r, from);
 	for (uint32_t k = 0; k < s->nblocks; k++)
-		r->held[ch->from + k]++;
+		r->in_flight[ch->from + k]++;
 	wake(run, to);
 }
 
-/* Runs a rank's lanes as far as they go. */
-static int run_rank(struct run *run, int rank)
+/* Runs the lanes of a rank until all are blocked or at their end. */
+static int run_rank(struct symbolic_run *run, int rank)
 {
 	struct tt_check_rank *r = &run->c->ranks[rank];
 	const struct tt_plan *p = run->c->plans[rank];
@@ -287,10 +286,10 @@ static int run_rank(struct run *run, int rank)
 	return TT_OK;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- deadlock, and the whole run ------------------------------------------------------------- */
 
-/* "its lane 2", "a message of rank 1" ...: what a lane waits for. */
-static int say_blocker(const struct tt_check_rank *r, const struct blocker *b, char *text,
+/* Text of a blocker: "its lane 2", "a message of rank 1" ... */
+static int blocker_text(const struct tt_check_rank *r, const struct blocker *b, char *text,
 		       size_t bytes)
 {
 	char name[24];
@@ -303,12 +302,12 @@ static int say_blocker(const struct tt_check_rank *r, const struct blocker *b, c
 	case NO_ROOM:
 		return snprintf(text, bytes, "rank %d to take its message", b->rank);
 	default:
-		return snprintf(text, bytes, "rank %d to take what was sent from %s", b->rank,
+		return snprintf(text, bytes, "rank %d to take the message from %s", b->rank,
 				tt_check_cell_name(r, b->cell, name));
 	}
 }
 
-/* Follows from one stuck lane what it waits for, until that comes round; says the round. */
+/* Follows the wait-for graph from one blocked lane into a cycle, and reports the cycle. */
 static int deadlock(const struct tt_check *c, int rank, uint32_t lane)
 {
 	char text[900];
@@ -316,7 +315,7 @@ static int deadlock(const struct tt_check *c, int rank, uint32_t lane)
 	int steps = c->nranks * (int)c->nlanes, start_rank;
 	uint32_t start_lane;
 
-	for (int i = 0; i < steps; i++) {                    /* walk into the round ... */
+	for (int i = 0; i < steps; i++) {                    /* walk into the cycle, */
 		struct blocker b = blocker_of(c, rank, lane);
 
 		rank = b.rank;
@@ -324,7 +323,7 @@ static int deadlock(const struct tt_check *c, int rank, uint32_t lane)
 	}
 	start_rank = rank;
 	start_lane = lane;
-	do {                                                 /* ... and once around */
+	do {                                                 /* and once around it */
 		struct blocker b = blocker_of(c, rank, lane);
 		int n = snprintf(text + used, sizeof(text) - used,
 				 "%srank %d lane %u step %u waits for ", used ? "; " : "", rank,
@@ -333,14 +332,14 @@ static int deadlock(const struct tt_check *c, int rank, uint32_t lane)
 		used += (size_t)n;
 		if (used >= sizeof(text) - 120)
 			break;
-		used += (size_t)say_blocker(&c->ranks[rank], &b, text + used, sizeof(text) - used);
+		used += (size_t)blocker_text(&c->ranks[rank], &b, text + used, sizeof(text) - used);
 		rank = b.rank;
 		lane = b.lane;
 	} while ((rank != start_rank || lane != start_lane) && used < sizeof(text) - 120);
 	return tt_fail(TT_USAGE, "deadlock%s: %s", c->placement, text);
 }
 
-/* Every rank's own blocks before the first step. */
+/* State before the first step: every rank has its own input blocks. */
 static void reset(struct tt_check *c)
 {
 	for (int rank = 0; rank < c->nranks; rank++) {
@@ -349,7 +348,7 @@ static void reset(struct tt_check *c)
 
 		memset(r->value, 0, r->ncells * sizeof(*r->value));
 		memset(r->writer, 0xff, r->ncells * sizeof(*r->writer));
-		memset(r->held, 0, r->ncells * sizeof(*r->held));
+		memset(r->in_flight, 0, r->ncells * sizeof(*r->in_flight));
 		memset(r->at, 0, sizeof(r->at));
 		memset(r->result, 0, sizeof(r->result));
 		for (uint32_t b = 0; tt_check_has(p, TT_IN) && b < p->in_blocks; b++)
@@ -370,7 +369,7 @@ static int finish(const struct tt_check *c)
 
 int tt_check_run(struct tt_check *c)
 {
-	struct run run = { .c = c, .queue = calloc((size_t)c->nranks, sizeof(*run.queue)),
+	struct symbolic_run run = { .c = c, .queue = calloc((size_t)c->nranks, sizeof(*run.queue)),
 			   .queued = calloc((size_t)c->nranks, sizeof(*run.queued)) };
 	int rc = TT_OK;
 

@@ -1,9 +1,8 @@
 /*
- * check_steps.c - what can be seen of plans without running them: heads, lanes, operands, numbers
- * of messages
+ * check_steps.c - static checks of plans: heads, lanes, operands
  *
- * Everything later parts index by (blocks, peers, lanes,
- * steps) is proved in range here. Called by check.c.
+ * Proves that all indices of later parts (blocks, peers, lanes, steps) are in range. Called by
+ * check.c.
  */
 #include "verify/check.h"
 
@@ -20,7 +19,7 @@ bool tt_check_has(const struct tt_plan *p, enum tt_buf buf)
 	       !(buf == TT_IN ? root_gives_in : buf == TT_OUT && root_gives_out);
 }
 
-/* How many blocks in and out must have. */
+/* Number of blocks that in or out must have. */
 static uint32_t blocks_of(const struct tt_plan *p, enum tt_buf buf)
 {
 	uint32_t n = (uint32_t)p->nranks;
@@ -61,7 +60,7 @@ static int head_blocks(const struct tt_plan *p)
 	return TT_OK;
 }
 
-/* Lanes lie in steps[] and do not share a record. */
+/* Lanes lie within steps[] and share no record. */
 static int head_lanes(const struct tt_plan *p)
 {
 	if (p->nlanes > TT_MAX_LANES)
@@ -116,7 +115,7 @@ int tt_check_heads(struct tt_plan *const *plans, int nranks)
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* A step and where it stands, for sentences. */
+/* A step and its position, for error texts. */
 struct at {
 	const struct tt_check *c;
 	const struct tt_plan *plan;
@@ -134,7 +133,7 @@ static int check_operand(const struct at *a, tt_ref ref, bool is_source)
 
 	if (buf == TT_WIRE) {
 		if (index >= (uint32_t)p->nranks || (int)index == p->rank)
-			return at_fail(a, "there is no wire to rank %u of %d", index, p->nranks);
+			return at_fail(a, "rank %u of %d cannot be a peer", index, p->nranks);
 		if (!tt_check_knows(a->c, p->rank, (int)index))
 			return at_fail(a, "rank %u is not in the plan's list of peers", index);
 		return TT_OK;
@@ -152,7 +151,7 @@ static int check_operand(const struct at *a, tt_ref ref, bool is_source)
 	return TT_OK;
 }
 
-/* One length for all local operands. */
+/* All local operands have one length. */
 static int check_length(const struct at *a, tt_ref ref, tt_ref *first_local)
 {
 	if (!tt_ref_is_local(ref))
@@ -202,7 +201,7 @@ static int check_wait(const struct at *a)
 		return at_fail(a, "waits for lane %u step %u, which does not exist", s->wait_lane,
 			       s->wait_step);
 	if (tt_lane_step(p, s->wait_lane, s->wait_step)->flags & TT_STEP_INTERLEAVED)
-		return at_fail(a, "waits for lane %u step %u, which takes turns with the next",
+		return at_fail(a, "waits for lane %u step %u, which is interleaved with the next",
 			       s->wait_lane, s->wait_step);
 	if (s->wait_lane == a->lane && s->wait_step >= a->index)
 		return at_fail(a, "waits for step %u of its own lane, which comes later",
@@ -210,7 +209,7 @@ static int check_wait(const struct at *a)
 	return TT_OK;
 }
 
-/* Form of one step: 0 | < 0. */
+/* Checks the form of one step: 0 | < 0. */
 static int check_step(const struct at *a)
 {
 	const struct tt_step *s = a->step;
@@ -228,21 +227,21 @@ static int check_step(const struct at *a)
 		return at_fail(a, "has unknown flags %#x", s->flags);
 	if (s->flags & TT_STEP_INTERLEAVED &&
 	    a->index + tt_step_records(s) >= a->plan->lanes[a->lane].nsteps)
-		return at_fail(a, "takes turns with the step behind it, but is the last");
+		return at_fail(a, "is interleaved with the next step, but is the last");
 	if (passing && (s->dst == TT_REF_NONE || s->to == TT_REF_NONE))
 		return at_fail(a, "is passing, but has no %s",
 			       s->dst == TT_REF_NONE ? "destination" : "peer to pass to");
 	if (nop)
 		return s->dst == TT_REF_NONE && s->to == TT_REF_NONE ? TT_OK :
-			at_fail(a, "does nothing, but has a destination");
+			at_fail(a, "is a NOP, but has a destination");
 	if (s->dst == TT_REF_NONE && s->to == TT_REF_NONE)
 		return at_fail(a, "has no destination and no peer to send to");
 	if (s->dst != TT_REF_NONE && !tt_ref_is_local(s->dst))
-		return at_fail(a, "its destination is no block");
+		return at_fail(a, "has a destination that is not a block");
 	if (s->to != TT_REF_NONE && tt_ref_buf(s->to) != TT_WIRE)
-		return at_fail(a, "it sends to no wire");
+		return at_fail(a, "sends to an operand that is not a peer");
 	if (s->dst == TT_REF_NONE && (s->op != TT_COPY || tt_ref_is_wire(s->src[0])))
-		return at_fail(a, "sends a result that it keeps in no block");
+		return at_fail(a, "sends a result without storing it in a block");
 	if (!s->nblocks)
 		return at_fail(a, "has no blocks");
 	if (s->to != TT_REF_NONE && (rc = check_operand(a, s->to, true)))
@@ -250,7 +249,7 @@ static int check_step(const struct at *a)
 	return check_sources(a);
 }
 
-/* The TT_MORE record that must follow a step of more than two sources. */
+/* Checks the TT_MORE record that must follow a step of more than two sources. */
 static int check_more(const struct at *a)
 {
 	const struct tt_more *more = (const struct tt_more *)(a->step + 1);

@@ -1,28 +1,24 @@
 /*
- * expand.c - a plan of single blocks that says the same as one whose steps name several
+ * expand.c - expansion: an equal plan whose steps have single blocks only
  *
- * What run makes of rows and long steps when every block is a message of its own, written out; so
- * that it can be proved, printed and compared. Called by the tests and `tutti plan`.
+ * Writes out the order in which run executes rows and steps of several blocks when every block is a
+ * message of its own, so that this order can be proved, printed and compared. Called by the tests
+ * and `tutti plan` (check.h).
  */
-#include "plan/plan.h"
+#include "verify/check.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t records(const struct tt_step *s)
-{
-	return s->nsrc > 2 ? 2 : 1;
-}
-
 static tt_ref nth(tt_ref r, uint32_t k)
 {
-	return tt_ref_buf(r) <= TT_SCRATCH ? r + k : r;
+	return tt_ref_is_local(r) ? r + k : r;
 }
 
-/* Block k of a step, alone. Its wait stays with the first. */
+/* Writes block k of a step as a step of its own; the wait stays with block 0. */
 static void put(struct tt_step *to, const struct tt_step *s, uint32_t k)
 {
-	memcpy(to, s, records(s) * sizeof(*to));
+	memcpy(to, s, tt_step_records(s) * sizeof(*to));
 	to->flags &= (uint8_t)~TT_STEP_INTERLEAVED;
 	to->nblocks = s->nblocks ? 1 : 0;
 	to->dst = nth(s->dst, k);
@@ -34,33 +30,34 @@ static void put(struct tt_step *to, const struct tt_step *s, uint32_t k)
 		to->wait_lane = TT_NO_LANE;
 }
 
-/* One row from `s` on: its blocks in turn to `to`, unless that is NULL. Returns how many records
- * that takes; *ret_end is behind the row, *ret_last the place of its last step in the new one. */
+/* Expands the row that begins at `s`, block by block, to `to` (NULL: only counts). Returns the
+ * number of new records; *ret_end: end of the row; *ret_last: index of its last step among the new
+ * records. */
 static uint32_t expand_row(struct tt_step *to, const struct tt_step *s,
 			   const struct tt_step **ret_end, uint32_t *ret_last)
 {
 	const struct tt_step *end = s;
 	uint32_t most = 1, count = 0;
 
-	for (bool more = true; more; end += records(end)) {
+	for (bool more = true; more; end += tt_step_records(end)) {
 		more = end->flags & TT_STEP_INTERLEAVED;
 		most = end->nblocks > most ? end->nblocks : most;
 	}
 	for (uint32_t k = 0; k < most; k++) {
-		for (const struct tt_step *one = s; one < end; one += records(one)) {
+		for (const struct tt_step *one = s; one < end; one += tt_step_records(one)) {
 			if (k && k >= one->nblocks)
 				continue;
 			if (to)
 				put(to + count, one, k);
 			*ret_last = count;
-			count += records(one);
+			count += tt_step_records(one);
 		}
 	}
 	*ret_end = end;
 	return count;
 }
 
-/* A lane, and for the last step of each row where it now is. */
+/* Expands a lane. ret_now: [old step] the new last step of its row. Returns the new length. */
 static uint32_t expand_lane(struct tt_step *to, const struct tt_plan *p, uint32_t lane,
 			    uint32_t *ret_now)
 {
@@ -70,7 +67,7 @@ static uint32_t expand_lane(struct tt_step *to, const struct tt_plan *p, uint32_
 
 	while (s < end) {
 		n = expand_row(to ? to + count : NULL, s, &next, &last);
-		for (; s < next; s += records(s))
+		for (; s < next; s += tt_step_records(s))
 			ret_now[s - first] = count + last;
 		count += n;
 	}
@@ -104,7 +101,7 @@ int tt_plan_expand(const struct tt_plan *plan, struct tt_plan **ret_plan)
 			expand_lane(p->steps + p->nsteps, plan, l, now + plan->lanes[l].first);
 		p->nsteps += p->lanes[l].nsteps;
 	}
-	for (uint32_t i = 0; i < p->nsteps; i += records(&p->steps[i]))
+	for (uint32_t i = 0; i < p->nsteps; i += tt_step_records(&p->steps[i]))
 		if (p->steps[i].wait_lane != TT_NO_LANE)
 			p->steps[i].wait_step = now[plan->lanes[p->steps[i].wait_lane].first +
 						    p->steps[i].wait_step];

@@ -1,18 +1,18 @@
 /*
- * print.c - plans as text: the formats, and the table for people
+ * print.c - plans as text: table of formats, and the format "table" for people
  *
  *   lane 0  step 3  recv-reduce-send  from 2  out[1] <- in[1] + wire(2)  then send to 0  after lane
  *           1 step 2
  *
- * The operands stand in the order in which they are combined; wire(2) is the next message of rank 2
- * in that lane. A step of several blocks names the first and the last. Steps are counted in
- * records: one with more than two sources counts as two.
+ * Operands are in the order of combination; wire(2) is the next message from rank 2 in that lane. A
+ * step of several blocks names the first and the last. Steps are counted in records: a step of more
+ * than two sources counts as two.
  */
 #include "verify/print.h"
 
 #include <string.h>
 
-/* ---- one step in words ----------------------------------------------------------------------- */
+/* ---- text of one step ------------------------------------------------------------------------ */
 
 const char *tt_step_name(const struct tt_step *s, char dash, char text[TT_STEP_NAME_BYTES])
 {
@@ -73,9 +73,9 @@ const char *tt_step_text(const struct tt_step *s, char text[TT_STEP_TEXT_BYTES])
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-struct row { char name[TT_STEP_NAME_BYTES], from[80], text[TT_STEP_TEXT_BYTES]; };
+struct step_row { char name[TT_STEP_NAME_BYTES], from[80], text[TT_STEP_TEXT_BYTES]; };
 
-static void make_row(const struct tt_step *s, struct row *ret_row)
+static void make_row(const struct tt_step *s, struct step_row *ret_row)
 {
 	size_t used = 0;
 
@@ -100,7 +100,7 @@ static void widen(int *width, const char *text)
 static void print_row(const struct tt_step *s, uint32_t lane, uint32_t index,
 		      const struct widths *w, FILE *to)
 {
-	struct row row;
+	struct step_row row;
 	char line[600];
 	int n;
 
@@ -111,7 +111,7 @@ static void print_row(const struct tt_step *s, uint32_t lane, uint32_t index,
 		n += snprintf(line + n, sizeof(line) - (size_t)n, "  then send to %u%s",
 			      tt_ref_index(s->to), s->flags & TT_STEP_PASSING ? ", not kept" : "");
 	if (s->flags & TT_STEP_INTERLEAVED)
-		n += snprintf(line + n, sizeof(line) - (size_t)n, "  in turns with the next");
+		n += snprintf(line + n, sizeof(line) - (size_t)n, "  interleaved with the next");
 	if (s->wait_lane != TT_NO_LANE)
 		n += snprintf(line + n, sizeof(line) - (size_t)n, "  after lane %u step %u",
 			      s->wait_lane, s->wait_step);
@@ -123,7 +123,7 @@ static void print_row(const struct tt_step *s, uint32_t lane, uint32_t index,
 static void print_plan(const struct tt_plan *p, FILE *to)
 {
 	struct widths w = { 0 };
-	struct row row;
+	struct step_row row;
 
 	fprintf(to,
 		"%s by %s: rank %d of %d, root %d; %u blocks of in, %u of out, %u of scratch, %s\n",
@@ -178,7 +178,7 @@ const struct tt_print_format *tt_print_find(const char *name)
 		snprintf(known + strlen(known), sizeof(known) - strlen(known), "%s%s",
 			 known[0] ? ", " : "", f->name);
 	}
-	tt_fail(TT_ARG, "plans are not printed as \"%s\"; the formats are %s", name, known);
+	tt_fail(TT_ARG, "unknown plan format \"%s\"; use %s", name, known);
 	return NULL;
 }
 

@@ -1,8 +1,8 @@
 /*
- * print.h - plans as text: what the formats share
+ * print.h - plans as text
  *
- * print.c dispatches and prints the table; print_json.c, print_dot.c, print_goal.c are one format
- * each. Used by the `tutti plan` command and the tests.
+ * print.c finds the format and prints the table; print_json.c, print_dot.c and print_goal.c are one
+ * format each. Called by the `tutti plan` command and the tests.
  */
 #ifndef TT_PRINT_H
 #define TT_PRINT_H
@@ -11,7 +11,7 @@
 
 #include "verify/walk.h"
 
-/* One format. plans: of all ranks in order (all), or of one rank alone.
+/* Printer of one format. plans: of all ranks in order (all), or of one rank.
  * Returns 0 | TT_SYSTEM (memory). */
 typedef int tt_print_fn(struct tt_plan *const *plans, int nplans, bool all, FILE *to);
 struct tt_print_format {
@@ -21,18 +21,20 @@ struct tt_print_format {
 
 tt_print_fn tt_print_json, tt_print_dot, tt_print_goal;
 
-/* The format of that name, or NULL with the known ones in the error text. */
+/* Format with that name: "table" (for people), "json", "dot" (Graphviz), "goal" (LogGOPSim; a block
+ * counts as 1 byte). NULL: unknown; the error text lists the formats. */
 const struct tt_print_format *tt_print_find(const char *name);
 
-/* The plans of all ranks together.
- * 0 | TT_ARG (unknown format) | TT_SYSTEM (the stream has an error). */
+/* Print one plan, or the plans of all ranks, to a stream.
+ * 0 | TT_ARG (unknown format) | TT_SYSTEM (memory, or an error of the stream). */
+int tt_plan_print(const struct tt_plan *plan, const char *format, FILE *to);
 int tt_plan_print_all(struct tt_plan *const *plans, int nranks, const char *format, FILE *to);
 
-/* What a step does, joined by `dash`: "send", "recv-reduce",
- * "recv-reduce-send", "copy-send", "wait" ... */
+/* Name of a step, its parts joined by `dash`: "send", "recv-reduce", "recv-reduce-send",
+ * "copy-send", "wait" ... */
 #define TT_STEP_NAME_BYTES 32
 const char *tt_step_name(const struct tt_step *s, char dash, char text[TT_STEP_NAME_BYTES]);
-/* "out[1..2] <- in[1..2] + wire(2)", without the wire it goes to when it goes to a block too */
+/* Operands of a step: "out[1..2] <- in[1..2] + wire(2)"; the peer is omitted if there is a dst. */
 #define TT_STEP_TEXT_BYTES 320
 const char *tt_step_text(const struct tt_step *s, char text[TT_STEP_TEXT_BYTES]);
 #endif

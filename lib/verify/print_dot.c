@@ -1,7 +1,7 @@
 /*
- * print_dot.c - plans as a graph for Graphviz: a box a rank, in it a box a lane, a node a step
+ * print_dot.c - plans as a graph for Graphviz: boxes are ranks, inner boxes lanes, nodes steps
  *
- * Plain arrows: the order of a lane. Dashed: waits. Blue, when all ranks are printed: messages.
+ * Solid arrows: order within a lane. Dashed: waits. Blue, if all ranks are printed: messages.
  */
 #include "verify/print.h"
 
@@ -48,7 +48,7 @@ static void print_waits(const struct tt_plan *p, FILE *to)
 	}
 }
 
-/* Messages of one lane from one rank to another: the k-th sent is the k-th taken. */
+/* Messages of one lane from one rank to another: message k sent is message k received. */
 static void print_messages(const struct tt_plan *from, const struct tt_plan *taker, uint32_t lane,
 			   FILE *to)
 {

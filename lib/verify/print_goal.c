@@ -1,18 +1,18 @@
 /*
- * print_goal.c - plans as a GOAL schedule, the input of
- * LogGOPSim (Hoefler, Schneider, Lumsdaine 2010)
+ * print_goal.c - plans as a GOAL schedule, the input of LogGOPSim
  *
- * A block is one byte of a message, and one unit of `calc` for each time it is
- * copied or combined within a rank; tags are lanes. A step becomes its receives,
- * then a calc, then its send. What follows in the lane waits for them, but for a
- * send only until it has started ("irequires"): sends never hold up their lane.
- * That a block may not be overwritten while it is being sent is not expressed.
+ * Source: Hoefler, Schneider, Lumsdaine 2010.
+ *
+ * A block is one byte of a message, and one unit of `calc` for each copy or combination within a
+ * rank; tags are lanes. A step becomes its receives, then a calc, then its send. The next step of
+ * the lane waits for these, but for a send only until the send has started ("irequires"): sends
+ * never block their lane. GOAL cannot express that a block must not be overwritten while in flight.
  */
 #include "verify/print.h"
 
 #include <stdlib.h>
 
-/* Labels of a step: receives from first on, then calc, then send. */
+/* Operations of a step, labeled in order: receives, calc, send. */
 struct ops { uint32_t receives; bool calc, sends; };
 
 static struct ops ops_of(const struct tt_step *s)
@@ -32,7 +32,7 @@ static uint32_t last_label(const struct tt_step *s, uint32_t first)
 	return first + o.receives + o.calc + o.sends - 1;
 }
 
-/* The operations of a step, numbered from label on. Returns the next label. */
+/* Prints the operations of a step, labeled from `label` on. Returns the next label. */
 static uint32_t print_ops(const struct tt_step *s, uint32_t lane, uint32_t label, FILE *to)
 {
 	struct ops o = ops_of(s);
@@ -55,7 +55,7 @@ static uint32_t print_ops(const struct tt_step *s, uint32_t lane, uint32_t label
 	return label;
 }
 
-/* A step starts after another one has ended. */
+/* Prints that a step starts after another step has ended. */
 static void print_after(const struct tt_step *s, uint32_t first, const struct tt_step *other,
 			uint32_t other_first, FILE *to)
 {

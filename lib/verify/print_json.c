@@ -1,42 +1,43 @@
 /*
- * print_json.c - plans as JSON, complete enough for a checker written by somebody else
+ * print_json.c - plans as JSON, complete enough for an independent checker
  *
  * One rank: one object. All ranks: an array of them, in rank order.
  *
- *   algorithm, collective     texts; nranks, rank, root: numbers
+ *   algorithm, collective     strings; nranks, rank, root: numbers
  *   rule                      "even": in and out are nblocks blocks of one even split, whose last
  *                             blocks may be short or empty; "equal": all blocks have one length, in
- *                             and out have numbers of their own
+ *                             and out may have different numbers of blocks
  *   nblocks, in_blocks, out_blocks, scratch_blocks
  *                             even: scratch block i is as long as block i modulo nblocks
- *   peers                     the ranks it sends to or receives from
+ *   peers                     ranks that this rank sends to or receives from
  *   lanes                     [{"lane": number, "steps": [...]}]
  *
  * A step:
- *   step      its number in the lane, as `wait` counts; numbers may skip
- *   op        what it is called: send, recv, copy, reduce, recv_reduce, recv_send, recv_reduce_send
- *             ..., wait. It follows from the rest, which alone has meaning: dst, to <- srcs
- *             combined left to right, rounded once
- *   from      ranks whose next message in this lane it takes, in operand order
- *   to        rank it sends to, or null
- *   nblocks   every local operand means this many consecutive blocks; messages carry as many
+ *   step      index in the lane, as in `wait`; indices may skip
+ *   op        name: send, recv, copy, reduce, recv_reduce, recv_send, recv_reduce_send ..., wait.
+ *             Derived from the other members, which define the step: dst, to <- srcs combined left
+ *             to right, rounded once
+ *   from      ranks whose next message in this lane is received, in operand order
+ *   to        rank that the result is sent to, or null
+ *   nblocks   consecutive blocks of every local operand, and of messages
  *   dst       {"buf": "out" | "scratch", "block": number, "nblocks": number} or null
  *   srcs      operands in order:
  *             {"buf": "in" | "out" | "scratch", "block": number} or {"wire": rank}
- *   wait      null, or {"lane": number, "step": number}: starts only after that step is finished
- *   passing   true: dst need not hold the value afterwards, because nobody reads it;
- *             only `to` gets it
- *   turns     true: where nblocks are too many for one message, this step and the next take turns:
- *             the first message of each, then the second of each ...
+ *   wait      null, or {"lane": number, "step": number}: starts after that step
+ *   passing   true: no step reads dst afterwards, so dst need not be stored; only `to` needs the
+ *             value
+ *   turns     true: the step is interleaved with the next one: if nblocks are too many for one
+ *             message, the first message of each step goes first, then the second of each ...
  *
- * Lanes run at once, each in order. Message k from rank a to rank b in lane l is the k-th one that
- * b takes from a in its lane l. Nothing else is ordered. A step that takes and sends takes first.
- * In place, in and out are one memory: block b of both (allreduce, reduce, broadcast), in[0] is
- * out[rank] (allgather, gather at root), out[0] is in[rank] (reduce_scatter, scatter at root).
+ * Lanes run concurrently, each in order. Message k from rank a to rank b in lane l is message k
+ * that b receives from a in lane l. Nothing else is ordered. A step that receives and sends
+ * receives first. In place, in and out share memory: block b of both (allreduce, reduce,
+ * broadcast), in[0] is out[rank] (allgather, gather at root), out[0] is in[rank] (reduce_scatter,
+ * scatter at root).
  */
 #include "verify/print.h"
 
-/* The ranks whose messages it takes. */
+/* Ranks whose messages the step receives. */
 static void print_from(const struct tt_step *s, FILE *to)
 {
 	const char *comma = "";

@@ -1,8 +1,8 @@
 /*
- * bench_buffer.c - the memory of a rank's buffers, on the host or on a GPU
+ * bench_buffer.c - memory of a rank's buffers, on the host or on a GPU
  *
- * Called by bench_rank.c. The tool writes inputs and reads results in host memory; a buffer on a GPU has
- * a twin there, pinned, and what was written or is to be read is copied between the two.
+ * Called by bench_rank.c. The benchmark writes inputs and reads results in host memory. A buffer on
+ * a GPU has a pinned copy in host memory; put and get copy between the two.
  */
 #include <errno.h>
 #include <string.h>
@@ -18,12 +18,12 @@ static int make_on_device(struct bench_buffer *b, const struct tool_cuda_device 
 
 	if (rc)
 		return tt_cuda_fail(rc,
-			"%zu bytes of memory of device %d; use a smaller -e, fewer ranks, or --place in",
+			"allocate %zu bytes on device %d; use a smaller -e, fewer ranks, or --place in",
 			bytes, gpu->ordinal);
 	b->at = (char *)(uintptr_t)at;
 	rc = gpu->cu->host_alloc(&host, bytes, TT_CU_HOST_PORTABLE);
 	if (rc)
-		return tt_cuda_fail(rc, "%zu bytes of pinned host memory", bytes);
+		return tt_cuda_fail(rc, "allocate %zu bytes of pinned host memory", bytes);
 	b->host = host;
 	return 0;
 }
@@ -58,16 +58,17 @@ void bench_buffer_free(struct bench_buffer *b, const struct tool_cuda_device *gp
 	*b = (struct bench_buffer){ .at = NULL };
 }
 
-void *bench_buffer_twin(const struct bench_buffer *b, const void *at)
+void *bench_buffer_host(const struct bench_buffer *b, const void *at)
 {
 	return b->host + ((const char *)at - b->at);
 }
 
-static int copied(const struct tool_cuda_device *gpu, tt_custream stream, int rc)
+/* Waits for a copy; rc: result of the copy's start. */
+static int wait_copy(const struct tool_cuda_device *gpu, tt_custream stream, int rc)
 {
 	if (!rc)
 		rc = gpu->cu->stream_synchronize(stream);
-	return rc ? tt_cuda_fail(rc, "a copy between device %d and the host", gpu->ordinal) : 0;
+	return rc ? tt_cuda_fail(rc, "copy between device %d and the host", gpu->ordinal) : 0;
 }
 
 int bench_buffer_put(const struct bench_buffer *b, const struct tool_cuda_device *gpu, tt_custream stream,
@@ -75,8 +76,8 @@ int bench_buffer_put(const struct bench_buffer *b, const struct tool_cuda_device
 {
 	if (b->host == b->at || !bytes)
 		return 0;
-	return copied(gpu, stream,
-		      gpu->cu->htod_async((tt_cuptr)(uintptr_t)at, bench_buffer_twin(b, at), bytes,
+	return wait_copy(gpu, stream,
+		      gpu->cu->htod_async((tt_cuptr)(uintptr_t)at, bench_buffer_host(b, at), bytes,
 					  stream));
 }
 
@@ -85,7 +86,7 @@ int bench_buffer_get(const struct bench_buffer *b, const struct tool_cuda_device
 {
 	if (b->host == b->at || !bytes)
 		return 0;
-	return copied(gpu, stream,
-		      gpu->cu->dtoh_async(bench_buffer_twin(b, at), (tt_cuptr)(uintptr_t)at, bytes,
+	return wait_copy(gpu, stream,
+		      gpu->cu->dtoh_async(bench_buffer_host(b, at), (tt_cuptr)(uintptr_t)at, bytes,
 					  stream));
 }

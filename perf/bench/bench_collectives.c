@@ -1,8 +1,7 @@
 /*
- * bench_collectives.c - the collectives that are measured: one row each says how to call it and what
- * lands where
+ * bench_collectives.c - table of measured collectives: call, buffer sizes, origin of the result
  *
- * Read by all files of the benchmarks. A new collective is a row here and its function.
+ * Read by all files of the benchmarks. A new collective needs a row here and its function.
  */
 #include <string.h>
 
@@ -50,7 +49,7 @@ static tuttiResult_t scatter(const struct bench_call *c)
 	return tuttiScatter(c->send, c->recv, c->count, c->type, c->root, c->comm, c->stream);
 }
 
-/* To the next rank, from the one before. */
+/* Ring: sends to the next rank, receives from the previous rank. */
 static tuttiResult_t sendrecv(const struct bench_call *c)
 {
 	tuttiResult_t rc = tuttiGroupStart(), end;
@@ -65,7 +64,7 @@ static tuttiResult_t sendrecv(const struct bench_call *c)
 	return rc ? rc : end;
 }
 
-/* ---- what lands where ------------------------------------------------------------------------ */
+/* ---- origin of the result -------------------------------------------------------------------- */
 
 static void from_root(const struct bench_call *c, int part, int *ret_rank, int *ret_part)
 {
@@ -93,14 +92,13 @@ static void from_each_my_part(const struct bench_call *c, int part, int *ret_ran
 	*ret_part = c->rank;
 }
 
-static void from_the_one_before(const struct bench_call *c, int part, int *ret_rank,
-				int *ret_part)
+static void from_previous(const struct bench_call *c, int part, int *ret_rank, int *ret_part)
 {
 	*ret_rank = (c->rank + c->nranks - 1) % c->nranks;
 	*ret_part = part;
 }
 
-/* ---- bus bandwidth: what of the algorithm's bandwidth the busiest wire must carry ------------ */
+/* ---- bus factor: share of algbw that the busiest link carries (busbw = factor * algbw) ------- */
 
 static double whole(int n)
 {
@@ -118,7 +116,7 @@ static double twice_all_but_own(int n)
 	return 2 * (n - 1.0) / n;
 }
 
-/* ---- what a memory that all ranks share reads and writes at least, in sizes ------------------ */
+/* ---- memory factor: least traffic of a memory shared by all ranks, in multiples of the size -- */
 
 static double all_in_all_out(int n, bool in_place)
 {
@@ -132,7 +130,7 @@ static double all_and_one(int n, bool in_place)
 	return n + 1;
 }
 
-/* In place one of the copies is there already. */
+/* In place, one rank already holds its copy. */
 static double one_to_all(int n, bool in_place)
 {
 	return in_place ? n : n + 1;
@@ -160,29 +158,29 @@ const struct bench_collective bench_collectives[TT_COLLECTIVES] = {
 	[TT_ALLGATHER] = { TT_ALLGATHER, .recv_all = true, .in_place = true,
 			   .bus_factor = all_but_own, .memory_factor = one_to_all,
 			   .call = allgather, .origin = from_each,
-			   .help = "Measures and checks allgather: every rank gets all buffers. Sizes are of the result." },
+			   .help = "Measures and checks allgather: every rank gets all buffers. Sizes count the result." },
 	[TT_REDUCE_SCATTER] = { TT_REDUCE_SCATTER, .combines = true, .send_all = true,
 				.in_place = true, .bus_factor = all_but_own,
 				.memory_factor = all_and_one, .call = reduce_scatter,
-				.help = "Measures and checks reduce-scatter: each rank gets its part of the reduction. Sizes are of the input." },
+				.help = "Measures and checks reduce-scatter: each rank gets its part of the reduction. Sizes count the input." },
 	[TT_ALLTOALL] = { TT_ALLTOALL, .send_all = true, .recv_all = true,
 			  .bus_factor = all_but_own, .memory_factor = all_in_all_out,
 			  .call = alltoall, .origin = from_each_my_part,
-			  .help = "Measures and checks alltoall: part p goes to rank p. Sizes are of all parts. There is no in-place form." },
+			  .help = "Measures and checks alltoall: part p goes to rank p. Sizes count all parts. Alltoall has no in-place form." },
 	[TT_GATHER] = { TT_GATHER, .rooted = true, .to_root = true, .recv_all = true,
 			.in_place = true, .bus_factor = all_but_own, .memory_factor = parts_once,
 			.call = gather, .origin = from_each,
-			.help = "Measures and checks gather: the root gets all buffers. Sizes are of the result." },
+			.help = "Measures and checks gather: the root gets all buffers. Sizes count the result." },
 	[TT_SCATTER] = { TT_SCATTER, .rooted = true, .send_all = true, .in_place = true,
 			 .bus_factor = all_but_own, .memory_factor = parts_once, .call = scatter,
 			 .origin = from_root_my_part,
-			 .help = "Measures and checks scatter: part r of the root's buffer goes to rank r. Sizes are of all parts." },
+			 .help = "Measures and checks scatter: part r of the root's buffer goes to rank r. Sizes count all parts." },
 	[TT_SENDRECV] = { TT_SENDRECV, .bus_factor = whole, .memory_factor = all_in_all_out,
-			  .call = sendrecv, .origin = from_the_one_before,
-			  .help = "Measures and checks send and receive around a ring of ranks. There is no in-place form." },
+			  .call = sendrecv, .origin = from_previous,
+			  .help = "Measures and checks send and receive around a ring of ranks. Sendrecv has no in-place form." },
 };
 
-/* Underscores do not count, so that links with nccl-tests' names work. */
+/* Compares without underscores, so that links with the names of nccl-tests work. */
 static bool names_equal(const char *tool, const char *name)
 {
 	for (;; tool++, name++) {

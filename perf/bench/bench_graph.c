@@ -1,64 +1,64 @@
 /*
- * bench_graph.c - calls captured once as a CUDA graph and replayed, a graph for each rank of a crew
+ * bench_graph.c - captures calls once as a CUDA graph and replays the graph; one graph per rank
  *
- * Called by measure.c. What is replayed is on the GPU already, so that the figures are without the
- * calls' own costs.
+ * Called by measure.c. The captured work is on the GPU before the replay, so the figures exclude the
+ * host time of the calls.
  */
 #include "perf/bench/bench.h"
 
-static int failed(const struct bench_rank *s, int rc, const char *what)
+static int failed(const struct bench_rank *r, int rc, const char *what)
 {
 	tt_cuda_fail(rc, "%s", what);
-	fprintf(stderr, "rank %d: %s\n", s->rank, tt_error_text());
+	fprintf(stderr, "rank %d: %s\n", r->rank, tt_error_text());
 	return 1;
 }
 
-int bench_graph_begin(struct bench_thread *c)
+int bench_graph_begin(struct bench_thread *t)
 {
-	for (int i = 0; i < c->nseats; i++) {
-		const struct bench_rank *s = &c->seats[i];
-		int rc = s->gpu.cu->begin_capture(s->own, TT_CU_CAPTURE_THREAD);
+	for (int i = 0; i < t->nown; i++) {
+		const struct bench_rank *r = &t->ranks[i];
+		int rc = r->gpu.cu->begin_capture(r->cu_stream, TT_CU_CAPTURE_THREAD);
 
 		if (rc)
-			return failed(s, rc, "begin the capture of a graph");
+			return failed(r, rc, "begin the capture of a graph");
 	}
 	return 0;
 }
 
-int bench_graph_end(struct bench_thread *c, struct bench_graph *graphs)
+int bench_graph_end(struct bench_thread *t, struct bench_graph *graphs)
 {
-	for (int i = 0; i < c->nseats; i++) {
-		const struct bench_rank *s = &c->seats[i];
-		int rc = s->gpu.cu->end_capture(s->own, &graphs[i].graph);
+	for (int i = 0; i < t->nown; i++) {
+		const struct bench_rank *r = &t->ranks[i];
+		int rc = r->gpu.cu->end_capture(r->cu_stream, &graphs[i].graph);
 
 		if (!rc)
-			rc = s->gpu.cu->graph_instantiate(&graphs[i].exec, graphs[i].graph, 0);
+			rc = r->gpu.cu->graph_instantiate(&graphs[i].exec, graphs[i].graph, 0);
 		if (rc)
-			return failed(s, rc, "make a graph of what was captured");
+			return failed(r, rc, "instantiate the captured graph");
 	}
 	return 0;
 }
 
-int bench_graph_launch(struct bench_thread *c, const struct bench_graph *graphs)
+int bench_graph_launch(struct bench_thread *t, const struct bench_graph *graphs)
 {
-	for (int i = 0; i < c->nseats; i++) {
-		const struct bench_rank *s = &c->seats[i];
-		int rc = s->gpu.cu->graph_launch(graphs[i].exec, s->own);
+	for (int i = 0; i < t->nown; i++) {
+		const struct bench_rank *r = &t->ranks[i];
+		int rc = r->gpu.cu->graph_launch(graphs[i].exec, r->cu_stream);
 
 		if (rc)
-			return failed(s, rc, "launch a graph");
+			return failed(r, rc, "launch a graph");
 	}
 	return 0;
 }
 
-void bench_graph_free(struct bench_thread *c, struct bench_graph *graphs)
+void bench_graph_free(struct bench_thread *t, struct bench_graph *graphs)
 {
-	for (int i = 0; i < c->nseats; i++) {
-		const struct bench_rank *s = &c->seats[i];
+	for (int i = 0; i < t->nown; i++) {
+		const struct bench_rank *r = &t->ranks[i];
 
 		if (graphs[i].exec)
-			s->gpu.cu->graph_exec_destroy(graphs[i].exec);
+			r->gpu.cu->graph_exec_destroy(graphs[i].exec);
 		if (graphs[i].graph)
-			s->gpu.cu->graph_destroy(graphs[i].graph);
+			r->gpu.cu->graph_destroy(graphs[i].graph);
 	}
 }

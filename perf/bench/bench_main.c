@@ -1,10 +1,9 @@
 /*
- * bench_main.c - the main of all benchmarks: allreduce_perf and its sisters differ in their name only
+ * bench_main.c - main function of all benchmarks; the program's name selects the collective
  *
- *   process      the parent starts --np processes and waits (spawn.c), or is itself the one
- *                process
- *   thread       -t threads in each
- *   crew         the -g ranks that a thread drives (bench_thread.c)
+ *   process      --np N: the parent starts N processes and waits (spawn.c); else one process
+ *   thread       -t threads per process
+ *   rank         -g ranks per thread (bench_thread.c)
  */
 #include <libgen.h>
 #include <pthread.h>
@@ -15,80 +14,81 @@
 #include "tools/spawn.h"
 #include "tools/output.h"
 
-struct job {
+struct bench_job {
 	const struct bench_collective *bench;
 	const char *tool;
-	struct bench_options line;
+	struct bench_options options;
 	tuttiUniqueId id;
-	bool env;                        /* one rank a process, joined by its environment */
-	int nranks;                      /* when not env */
-	int first;                       /* of this process */
+	bool env;                        /* one rank per process, joined by the environment */
+	int nranks;                      /* number of all ranks; unset if env */
+	int first;                       /* first rank of this process */
 };
 
 /* ---- a thread -------------------------------------------------------------------------------- */
 
-/* 0 right, 1 wrong or failed, 2 the line asks for something impossible */
-static int run_crew(struct bench_thread *c)
+/* Returns 0 right | 1 wrong or failed | 2 the options are impossible for these ranks. */
+static int run_thread(struct bench_thread *t)
 {
 	struct bench_totals totals;
-	bool know = false;
-	int rc = bench_thread_open(c);
+	bool have_totals = false;
+	int rc = bench_thread_open(t);
 
 	if (!rc)
-		rc = bench_sweep(c);
+		rc = bench_sweep(t);
 	if (!rc) {
-		rc = bench_thread_totals(c, &totals);
-		know = !rc;
+		rc = bench_thread_totals(t, &totals);
+		have_totals = !rc;
 	}
-	if (c->report &&
-	    bench_report_close(c->report, know ? &totals : NULL, rc ? tuttiGetLastError(NULL) : NULL))
-		c->wrong = true;
-	bench_thread_close(c, rc == 1);
-	return rc ? rc : c->wrong;
+	if (t->report &&
+	    bench_report_close(t->report, have_totals ? &totals : NULL,
+			       rc ? tuttiGetLastError(NULL) : NULL))
+		t->wrong = true;
+	bench_thread_close(t, rc == 1);
+	return rc ? rc : t->wrong;
 }
 
-struct thread {
+struct bench_worker {
 	pthread_t id;
-	struct bench_thread crew;
+	struct bench_thread thread;
 	int rc;
 };
 
-static void *thread_main(void *arg)
+static void *worker_main(void *arg)
 {
-	struct thread *t = arg;
+	struct bench_worker *w = arg;
 
-	t->rc = run_crew(&t->crew);
+	w->rc = run_thread(&w->thread);
 	return NULL;
 }
 
 /* ---- a process ------------------------------------------------------------------------------- */
 
-static struct bench_thread crew_of(const struct job *job, int thread)
+static struct bench_thread thread_of(const struct bench_job *job, int number)
 {
-	int each = (int)job->line.ranks_each;
+	int each = (int)job->options.ranks_each;
 
-	return (struct bench_thread){ .line = &job->line, .bench = job->bench, .tool = job->tool,
-				 .id = job->id, .env = job->env, .nranks = job->nranks,
-				 .first = job->first + thread * each, .nseats = each };
+	return (struct bench_thread){ .options = &job->options, .bench = job->bench, .tool = job->tool,
+				      .id = job->id, .env = job->env, .nranks = job->nranks,
+				      .first = job->first + number * each, .nown = each };
 }
 
-/* Threads of one process fail together; the first status that is not 0 counts. */
-static int run_threads(const struct job *job)
+/* Runs the threads; returns the first status that is not 0. */
+static int run_threads(const struct bench_job *job)
 {
-	int n = (int)job->line.threads, started = 0, rc = 0;
-	struct thread *threads = calloc((size_t)n, sizeof(*threads));
+	int n = (int)job->options.threads, started = 0, rc = 0;
+	struct bench_worker *threads = calloc((size_t)n, sizeof(*threads));
 
 	if (!threads) {
 		fprintf(stderr, "rank %d: no memory for %d threads\n", job->first, n);
 		return 1;
 	}
 	for (; started < n; started++) {
-		threads[started].crew = crew_of(job, started);
-		if (pthread_create(&threads[started].id, NULL, thread_main, &threads[started])) {
+		threads[started].thread = thread_of(job, started);
+		if (pthread_create(&threads[started].id, NULL, worker_main, &threads[started])) {
 			fprintf(stderr,
 				"rank %d: only %d of %d threads can be started; use a smaller -t\n",
 				job->first, started, n);
-			exit(1);                 /* the others wait for ranks that will never be */
+			exit(1);                 /* started threads would wait for missing ranks */
 		}
 	}
 	for (int i = 0; i < started; i++) {
@@ -99,25 +99,25 @@ static int run_threads(const struct job *job)
 	return rc;
 }
 
-static int run_process(const struct job *job)
+static int run_process(const struct bench_job *job)
 {
-	struct bench_thread crew = crew_of(job, 0);
+	struct bench_thread only = thread_of(job, 0);
 
-	return job->line.threads > 1 ? run_threads(job) : run_crew(&crew);
+	return job->options.threads > 1 ? run_threads(job) : run_thread(&only);
 }
 
 static int launched_main(int process, void *ctx)
 {
-	struct job job = *(const struct job *)ctx;
+	struct bench_job job = *(const struct bench_job *)ctx;
 
-	job.first = process * (int)(job.line.threads * job.line.ranks_each);
+	job.first = process * (int)(job.options.threads * job.options.ranks_each);
 	return run_process(&job);
 }
 
-/* ---- who starts the ranks -------------------------------------------------------------------- */
+/* ---- start of the ranks ---------------------------------------------------------------------- */
 
-/* Settings that the library refuses are a bad line, all else is a failure. */
-static int fail(const struct job *job, const char *what, tuttiResult_t rc)
+/* Prints the error. Returns 2 for a setting that the library refuses, 1 for any other failure. */
+static int fail(const struct bench_job *job, const char *what, tuttiResult_t rc)
 {
 	const char *text = tuttiGetLastError(NULL);
 
@@ -125,11 +125,11 @@ static int fail(const struct job *job, const char *what, tuttiResult_t rc)
 	return rc == tuttiInvalidArgument ? 2 : 1;
 }
 
-static int launch(struct job *job)
+static int launch(struct bench_job *job)
 {
-	struct tool_spawn launch = { .tool = job->tool, .processes = (int)job->line.np,
-				    .main = launched_main, .ctx = job,
-				    .ranks_each = (int)(job->line.threads * job->line.ranks_each) };
+	struct tool_spawn launch = { .tool = job->tool, .processes = (int)job->options.np,
+				     .main = launched_main, .ctx = job,
+				     .ranks_each = (int)(job->options.threads * job->options.ranks_each) };
 	tuttiResult_t rc;
 
 	job->nranks = launch.processes * launch.ranks_each;
@@ -139,11 +139,11 @@ static int launch(struct job *job)
 	return tool_spawn(&launch);
 }
 
-/* A launcher started one process for each of TUTTI_NRANKS, but each is to hold several ranks: the
- * processes join, agree on an id, and all ranks join by that. */
-static int join_by_processes(struct job *job)
+/* A launcher started one process per TUTTI_NRANKS, and each process holds several ranks: the
+ * processes join a first communicator, broadcast an id, and all ranks join by that id. */
+static int join_by_processes(struct bench_job *job)
 {
-	int each = (int)(job->line.threads * job->line.ranks_each);
+	int each = (int)(job->options.threads * job->options.ranks_each);
 	int process = 0, processes = 1, status;
 	tuttiResult_t rc;
 	tuttiComm_t comm;
@@ -167,11 +167,11 @@ static int join_by_processes(struct job *job)
 	return run_process(job);
 }
 
-static int run(struct job *job)
+static int run(struct bench_job *job)
 {
-	bool several = job->line.threads * job->line.ranks_each > 1;
+	bool several = job->options.threads * job->options.ranks_each > 1;
 
-	if (job->line.np > 0)
+	if (job->options.np > 0)
 		return launch(job);
 	if (several)
 		return join_by_processes(job);
@@ -181,23 +181,23 @@ static int run(struct job *job)
 
 int main(int argc, char **argv)
 {
-	struct job job = { .tool = basename(argv[0]) };
+	struct bench_job job = { .tool = basename(argv[0]) };
 	int rc;
 
 	tool_output_begin();
 	job.bench = bench_of_tool(job.tool);
 	if (!job.bench) {
 		fprintf(stderr,
-			"%s: this program must be called allreduce_perf, or by another collective's name and _perf\n",
+			"%s: unknown program name; use allreduce_perf, or another collective's name and _perf\n",
 			job.tool);
 		return 2;
 	}
-	rc = bench_options_read(job.bench, job.tool, argc, argv, &job.line);
+	rc = bench_options_read(job.bench, job.tool, argc, argv, &job.options);
 	if (rc)
 		return rc == 1 ? tool_output_end(job.tool, 0) : rc;
-	if (job.line.cuda)
+	if (job.options.cuda)
 		tool_cuda_device_prepare();
-	/* The library then says who is missing while ranks join. */
+	/* At level warn, the library names the ranks that have not joined yet. */
 	setenv("TUTTI_LOG", "warn", 0);
 	return run(&job);
 }

@@ -1,7 +1,8 @@
 /*
- * json.c - write JSON to a stdio stream, and a file in one piece
+ * json.c - writes JSON to a stdio stream; writes a file atomically
  *
- * Called by report.c. One member a line, so that two files can be compared with diff.
+ * Called by report.c, json_results.c and the commands simulate and tune. Each member has its own
+ * line, so that diff can compare two files.
  */
 #include <errno.h>
 #include <math.h>
@@ -20,7 +21,7 @@ static void text(FILE *to, const char *value)
 		if (*p == '"' || *p == '\\')
 			fprintf(to, "\\%c", *p);
 		else if (*p < 0x20 || *p >= 0x7f)
-			/* bytes beyond ASCII as Latin-1: always valid JSON */
+			/* bytes beyond ASCII are written as Latin-1: always valid JSON */
 			fprintf(to, "\\u%04x", *p);
 		else
 			fputc(*p, to);
@@ -28,7 +29,7 @@ static void text(FILE *to, const char *value)
 	fputc('"', to);
 }
 
-/* The comma, the new line, and the key if there is one. */
+/* Writes the comma, the line break and the key (NULL: none). */
 static void begin(struct bench_json *j, const char *key)
 {
 	fprintf(j->to, "%s\n%*s", j->more ? "," : "", 2 * j->depth, "");
@@ -116,24 +117,24 @@ int bench_check_file(const char *tool, const char *option, const char *path)
 int bench_write_file(const char *path, const char *content, size_t bytes)
 {
 	size_t length = strlen(path) + 32;
-	char *beside;
+	char *temporary;
 	struct stat st;
 	bool good;
 
-	/* a pipe, a terminal, /dev/full: not to be replaced */
+	/* a pipe, a terminal or a device is written in place, not replaced */
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
 		return write_to(path, content, bytes) ? 0 : -1;
-	beside = malloc(length);
-	if (!beside)
+	temporary = malloc(length);
+	if (!temporary)
 		return -1;
-	snprintf(beside, length, "%s.%d.tmp", path, (int)getpid());
-	good = write_to(beside, content, bytes) && rename(beside, path) == 0;
+	snprintf(temporary, length, "%s.%d.tmp", path, (int)getpid());
+	good = write_to(temporary, content, bytes) && rename(temporary, path) == 0;
 	if (!good) {
 		int saved = errno;
 
-		unlink(beside);
+		unlink(temporary);
 		errno = saved;
 	}
-	free(beside);
+	free(temporary);
 	return good ? 0 : -1;
 }

@@ -1,8 +1,8 @@
 /*
- * rank_records.c - what the ranks know of each other before they measure: hosts, memory, GPUs
+ * rank_records.c - exchanges one record per rank before the measurement: host, memory, GPU
  *
- * Called by bench_thread.c once the base communicators stand. Every rank comes to the same verdict, since
- * all see the same cards.
+ * Called by bench_thread.c after the base communicators exist. All ranks get the same records, so
+ * all ranks reach the same verdict.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,141 +11,143 @@
 #include "perf/bench/bench.h"
 #include "tools/host.h"
 
-static int exchange_cards(struct bench_thread *c)
+static int exchange_rank_records(struct bench_thread *t)
 {
-	struct bench_rank_record *mine = calloc((size_t)c->nseats, sizeof(*mine));
+	struct bench_rank_record *mine = calloc((size_t)t->nown, sizeof(*mine));
 	int rc;
 
-	c->cards = calloc((size_t)c->nranks, sizeof(*c->cards));
-	if (!mine || !c->cards) {
-		fprintf(stderr, "rank %d: no memory for the list of %d ranks\n", c->first,
-			c->nranks);
+	t->records = calloc((size_t)t->nranks, sizeof(*t->records));
+	if (!mine || !t->records) {
+		fprintf(stderr, "rank %d: no memory for the list of %d ranks\n", t->first,
+			t->nranks);
 		free(mine);
 		return 1;
 	}
-	for (int i = 0; i < c->nseats; i++) {
+	for (int i = 0; i < t->nown; i++) {
 		gethostname(mine[i].host, sizeof(mine[i].host) - 1);
 		tool_host_cpu(mine[i].cpu, sizeof(mine[i].cpu));
 		mine[i].pid = getpid();
 		mine[i].free_bytes = tool_host_free_bytes();
 	}
-	rc = bench_thread_gather(c, mine, sizeof(*mine), c->cards);
+	rc = bench_thread_gather(t, mine, sizeof(*mine), t->records);
 	free(mine);
 	return rc;
 }
 
-/* The lowest rank of the host says it. */
-static int check_memory(struct bench_thread *c)
+/* Checks that the buffers fit the free memory of every host; the lowest rank of a host reports.
+ * Returns 0 | 2. */
+static int check_memory(struct bench_thread *t)
 {
-	uint64_t each = bench_rank_bytes(c->line, c->bench);
+	uint64_t each = bench_rank_bytes(t->options, t->bench);
 	int verdict = 0;
 
-	for (int r = 0; r < c->nranks; r++) {
+	for (int r = 0; r < t->nranks; r++) {
 		uint64_t ranks = 0, least = UINT64_MAX;
 		bool lowest = true;
 
-		for (int other = 0; other < c->nranks; other++) {
-			if (strcmp(c->cards[other].host, c->cards[r].host))
+		for (int other = 0; other < t->nranks; other++) {
+			if (strcmp(t->records[other].host, t->records[r].host))
 				continue;
 			ranks++;
 			lowest &= other >= r;
-			least = c->cards[other].free_bytes < least ? c->cards[other].free_bytes
+			least = t->records[other].free_bytes < least ? t->records[other].free_bytes
 								   : least;
 		}
 		if (!lowest || ranks * each <= least)
 			continue;
 		verdict = 2;
-		if (c->first == r)
+		if (t->first == r)
 			fprintf(stderr,
-				"rank %d: -e %llu: %llu ranks on %s need %.1f GB for their buffers, and %.1f GB "
+				"rank %d: -e %llu: the buffers of %llu ranks on %s need %.1f GB, but only %.1f GB "
 				"are free; use a smaller -e, fewer ranks, or --place in\n",
-				r, (unsigned long long)c->line->max_bytes,
-				(unsigned long long)ranks, c->cards[r].host,
+				r, (unsigned long long)t->options->max_bytes,
+				(unsigned long long)ranks, t->records[r].host,
 				(double)(ranks * each) / 1e9, (double)least / 1e9);
 	}
 	return verdict;
 }
 
-/* How many ranks of its host are before this one? */
-static int local_rank(const struct bench_thread *c, int rank)
+/* Returns the number of lower ranks on the rank's host. */
+static int local_rank(const struct bench_thread *t, int rank)
 {
 	int before = 0;
 
 	for (int r = 0; r < rank; r++)
-		before += !strcmp(c->cards[r].host, c->cards[rank].host);
+		before += !strcmp(t->records[r].host, t->records[rank].host);
 	return before;
 }
 
-int bench_thread_local_index(const struct bench_thread *c)
+int bench_thread_local_index(const struct bench_thread *t)
 {
-	return local_rank(c, c->first) / c->nseats;
+	return local_rank(t, t->first) / t->nown;
 }
 
 /* ---- GPUs ------------------------------------------------------------------------------------ */
 
-/* Rank 0 also measures what its device can copy, while the others have nothing to do. */
-static int take_gpu(struct bench_thread *c, struct bench_rank *s, struct bench_gpu_record *card)
+/* Takes the rank's GPU and fills its record. Rank 0 also measures copy bandwidth, while the other
+ * ranks are idle. */
+static int take_gpu(struct bench_thread *t, struct bench_rank *r, struct bench_gpu_record *record)
 {
-	int rc = tool_cuda_device_take(c->line->ordinal, local_rank(c, s->rank), &s->gpu);
+	int rc = tool_cuda_device_take(t->options->ordinal, local_rank(t, r->rank), &r->gpu);
 
-	if (!rc && s->rank == 0)
-		rc = tool_cuda_device_copy_gbps(&s->gpu, &c->copy_gbps, &c->copy_bytes);
-	if (!rc && (rc = s->gpu.cu->stream_create(&s->own, TT_CU_STREAM_APART)))
-		rc = tt_cuda_fail(rc, "a stream on device %d", s->gpu.ordinal);
-	*card = (struct bench_gpu_record){ .failed = rc != 0,
-				      .ordinal = s->gpu.ordinal,
-				      .uuid = s->gpu.uuid };
-	memcpy(card->name, s->gpu.name, sizeof(card->name));
-	memcpy(card->pci, s->gpu.pci, sizeof(card->pci));
+	if (!rc && r->rank == 0)
+		rc = tool_cuda_device_copy_gbps(&r->gpu, &t->copy_gbps, &t->copy_bytes);
+	if (!rc && (rc = r->gpu.cu->stream_create(&r->cu_stream, TT_CU_STREAM_NON_BLOCKING)))
+		rc = tt_cuda_fail(rc, "create a stream on device %d", r->gpu.ordinal);
+	*record = (struct bench_gpu_record){ .failed = rc != 0,
+				      .ordinal = r->gpu.ordinal,
+				      .uuid = r->gpu.uuid };
+	memcpy(record->name, r->gpu.name, sizeof(record->name));
+	memcpy(record->pci, r->gpu.pci, sizeof(record->pci));
 	return rc;
 }
 
-/* The lowest rank that has no GPU says so. */
-static int judge_gpus(struct bench_thread *c, const char *why)
+/* Checks that every rank has a GPU; the lowest rank without one reports. Returns 0 | 2. */
+static int check_gpus(struct bench_thread *t, const char *why)
 {
-	c->one_gpu = true;
-	for (int r = 0; r < c->nranks; r++) {
-		if (c->gpus[r].failed) {
-			if (c->first <= r && r < c->first + c->nseats)
-				fprintf(stderr, "rank %d: --device %s: %s\n", r, c->line->device,
+	t->one_gpu = true;
+	for (int r = 0; r < t->nranks; r++) {
+		if (t->gpus[r].failed) {
+			if (t->first <= r && r < t->first + t->nown)
+				fprintf(stderr, "rank %d: --device %s: %s\n", r, t->options->device,
 					why);
 			return 2;
 		}
-		c->one_gpu &=
-			!memcmp(&c->gpus[r].uuid, &c->gpus[0].uuid, sizeof(c->gpus[r].uuid)) &&
-			!strcmp(c->cards[r].host, c->cards[0].host);
+		t->one_gpu &=
+			!memcmp(&t->gpus[r].uuid, &t->gpus[0].uuid, sizeof(t->gpus[r].uuid)) &&
+			!strcmp(t->records[r].host, t->records[0].host);
 	}
 	return 0;
 }
 
-static int take_gpus(struct bench_thread *c)
+static int take_gpus(struct bench_thread *t)
 {
-	struct bench_gpu_record *mine = calloc((size_t)c->nseats, sizeof(*mine));
+	struct bench_gpu_record *mine = calloc((size_t)t->nown, sizeof(*mine));
 	char why[512] = "";
 	int rc;
 
-	c->gpus = calloc((size_t)c->nranks, sizeof(*c->gpus));
-	if (!mine || !c->gpus) {
-		fprintf(stderr, "rank %d: no memory for the list of %d GPUs\n", c->first,
-			c->nranks);
+	t->gpus = calloc((size_t)t->nranks, sizeof(*t->gpus));
+	if (!mine || !t->gpus) {
+		fprintf(stderr, "rank %d: no memory for the list of %d GPUs\n", t->first,
+			t->nranks);
 		free(mine);
 		return 1;
 	}
-	for (int i = 0; i < c->nseats; i++)
-		if (take_gpu(c, &c->seats[i], &mine[i]) && !*why)
+	for (int i = 0; i < t->nown; i++)
+		if (take_gpu(t, &t->ranks[i], &mine[i]) && !*why)
 			snprintf(why, sizeof(why), "%s", tt_error_text());
-	rc = bench_thread_gather(c, mine, sizeof(*mine), c->gpus);
+	rc = bench_thread_gather(t, mine, sizeof(*mine), t->gpus);
 	free(mine);
-	return rc ? rc : judge_gpus(c, why);
+	return rc ? rc : check_gpus(t, why);
 }
 
-int bench_thread_exchange_records(struct bench_thread *c)
+int bench_thread_exchange_records(struct bench_thread *t)
 {
-	int rc = exchange_cards(c);
+	int rc = exchange_rank_records(t);
 
 	if (!rc)
-		rc = check_memory(c);
-	if (!rc && c->line->cuda)
-		rc = take_gpus(c);
+		rc = check_memory(t);
+	if (!rc && t->options->cuda)
+		rc = take_gpus(t);
 	return rc;
 }

@@ -1,8 +1,9 @@
 /*
- * report.c - what rank 0 prints: nccl-tests' lines and columns, and ours behind them
+ * report.c - output of rank 0: lines and columns of nccl-tests, followed by own columns
  *
- * Called by bench_thread.c, sweep.c and bench_main.c at rank 0 only; json_results.c writes the same as JSON. Columns
- * are theirs to the letter, so that scripts which read all_reduce_perf read this.
+ * Called by bench_thread.c, sweep.c and bench_main.c at rank 0 only; json_results.c writes the same
+ * results as JSON. The columns of nccl-tests are reproduced exactly, so that scripts for
+ * all_reduce_perf can parse this output.
  */
 #include <errno.h>
 #include <math.h>
@@ -15,16 +16,16 @@
 #include "tools/output.h"
 
 struct report_sum {
-	double bus;                      /* of all measured cells */
-	int cells, wrong;                /* cells; those with a wrong value */
+	double bus;                      /* sum of busbw over measured cells */
+	int cells, wrong;                /* measured cells; cells with a wrong value */
 };
 
 struct bench_report {
-	const struct bench_options *line;
-	const struct bench_thread *crew;
+	const struct bench_options *options;
+	const struct bench_thread *thread;
 	const char *tool;
 	struct bench_json json;
-	char *text;                      /* of the JSON file, so far */
+	char *text;                      /* JSON text so far */
 	size_t bytes;
 	struct report_sum sum;
 	bool progress;                   /* stderr is a terminal */
@@ -44,69 +45,69 @@ const char *bench_fit(char *text, int width, double value)
 
 static void print_head(const struct bench_report *r, int library)
 {
-	const struct bench_options *line = r->line;
+	const struct bench_options *options = r->options;
 
 	printf("# tutti version %d.%d.%d tutti-headers=%d tutti-library=%d\n", library / 10000,
 	       library / 100 % 100, library % 100, TUTTI_VERSION_CODE, library);
 	printf("# Collective test starting: %s\n", r->tool);
 	printf("# nThread %d nGpus %d minBytes %lld maxBytes %lld step: %lld(%s) warmup iters: %d iters: %d agg iters: %d "
 	       "validation: %d graph: %d unalign: %d\n",
-	       (int)line->threads, (int)line->ranks_each, (long long)line->min_bytes,
-	       (long long)line->max_bytes,
-	       line->step_factor > 1 ? (long long)line->step_factor : (long long)line->step_bytes,
-	       line->step_factor > 1 ? "factor" : "bytes", (int)line->warmup, (int)line->iters,
-	       (int)line->aggregate, (int)line->check, (int)line->graph, (int)line->unalign);
+	       (int)options->threads, (int)options->ranks_each, (long long)options->min_bytes,
+	       (long long)options->max_bytes,
+	       options->step_factor > 1 ? (long long)options->step_factor : (long long)options->step_bytes,
+	       options->step_factor > 1 ? "factor" : "bytes", (int)options->warmup, (int)options->iters,
+	       (int)options->aggregate, (int)options->check, (int)options->graph, (int)options->unalign);
 	printf("# ranks: %d transport: %s algo: %s buffers: %s place: %s registered: %d stream: %s pinned: %d "
 	       "instruction set: %s seed: %lld\n",
-	       r->crew->nranks, bench_options_setting(line->transport, "TUTTI_TRANSPORT"),
-	       bench_options_setting(line->algo, "TUTTI_ALGO"), bench_buffers_names[line->buffers],
-	       bench_place_names[line->place], (int)line->reg,
-	       line->null_stream ? "none" : line->cuda ? "CUDA" : "host", line->pin, tt_reduce_isa(), (long long)line->seed);
-	if (line->blocking == 1)
+	       r->thread->nranks, bench_options_setting(options->transport, "TUTTI_TRANSPORT"),
+	       bench_options_setting(options->algo, "TUTTI_ALGO"), bench_buffers_names[options->buffers],
+	       bench_place_names[options->place], (int)options->reg,
+	       options->null_stream ? "none" : options->cuda ? "CUDA" : "host", options->pin, tt_reduce_isa(), (long long)options->seed);
+	if (options->blocking == 1)
 		printf("# Blocking Enabled: wait and barrier after each inner iteration (-m) \n");
-	if (line->blocking == 2)
+	if (options->blocking == 2)
 		printf("# Blocking Enabled: wait after each inner iteration (-m), no barrier \n");
-	if (line->blocking == 3)
+	if (options->blocking == 3)
 		printf("# Blocking Enabled: wait and barrier after each outer iteration (-n); time excludes barrier \n");
-	if (line->parallel_init)
+	if (options->parallel_init)
 		printf("# Parallel Init Enabled: threads join concurrently \n");
 }
 
-/* What the figures of a GPU are, and what they are to be held against. */
-static void print_yardstick(const struct bench_report *r)
+/* Prints how GPU figures are timed, and the copy bandwidth to compare them with. */
+static void print_gpu_reference(const struct bench_report *r)
 {
-	const struct bench_thread *c = r->crew;
+	const struct bench_thread *t = r->thread;
 
 	printf("# device memory, timed by the host's clock from the first call to the end of the stream%s\n",
-	       r->line->graph ? ", calls captured before, graph replayed" : "");
+	       r->options->graph ? ", calls captured before, graph replayed" : "");
 	printf("# copies of %.1f MB within device %d: %.1f GB/s read + written\n",
-	       (double)c->copy_bytes / 1e6, c->gpus[0].ordinal, c->copy_gbps);
-	if (c->one_gpu)
-		printf("# all ranks share it: mem is what of its memory the ranks at least read + write, per second; "
-		       "/copy is its part of the copies'\n");
+	       (double)t->copy_bytes / 1e6, t->gpus[0].ordinal, t->copy_gbps);
+	if (t->one_gpu)
+		printf("# all ranks share the GPU: mem is the least memory traffic (read + write) of all ranks per second; "
+		       "/copy is mem divided by the copy bandwidth\n");
 }
 
 static void print_devices(const struct bench_report *r)
 {
-	if (r->line->cuda)
-		print_yardstick(r);
+	if (r->options->cuda)
+		print_gpu_reference(r);
 	printf("#\n# Using devices\n");
-	for (int i = 0; i < r->crew->nranks; i++) {
-		const struct bench_rank_record *card = &r->crew->cards[i];
-		const struct bench_gpu_record *gpu = r->crew->gpus ? &r->crew->gpus[i] : NULL;
+	for (int i = 0; i < r->thread->nranks; i++) {
+		const struct bench_rank_record *record = &r->thread->records[i];
+		const struct bench_gpu_record *gpu = r->thread->gpus ? &r->thread->gpus[i] : NULL;
 
 		if (gpu) {
 			printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", i, 0,
-			       (int)card->pid, card->host, gpu->ordinal, gpu->pci, gpu->name);
+			       (int)record->pid, record->host, gpu->ordinal, gpu->pci, gpu->name);
 			continue;
 		}
 		printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [host memory] %s\n", i, 0,
-		       (int)card->pid, card->host, -1, card->cpu);
+		       (int)record->pid, record->host, -1, record->cpu);
 	}
 	fflush(stdout);
 }
 
-struct bench_report *bench_report_open(const struct bench_thread *c)
+struct bench_report *bench_report_open(const struct bench_thread *t)
 {
 	struct bench_report *r = calloc(1, sizeof(*r));
 	int library = 0;
@@ -118,12 +119,12 @@ struct bench_report *bench_report_open(const struct bench_thread *c)
 		free(r);
 		return NULL;
 	}
-	r->line = c->line;
-	r->crew = c;
-	r->tool = c->tool;
+	r->options = t->options;
+	r->thread = t;
+	r->tool = t->tool;
 	r->progress = isatty(STDERR_FILENO);
 	tuttiGetVersion(&library);
-	bench_results_head(&r->json, c, library);
+	bench_results_head(&r->json, t, library);
 	print_head(r, library);
 	print_devices(r);
 	return r;
@@ -131,15 +132,15 @@ struct bench_report *bench_report_open(const struct bench_thread *c)
 
 void bench_report_note(const char *name, const char *reason)
 {
-	printf("# %s is left out: %s\n", name, reason);
+	printf("# %s is not measured: %s\n", name, reason);
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* Two lines: the columns' names and their units. Theirs, then ours. */
-static void print_names(const struct bench_options *line, bool units)
+/* Prints one line: names or units of the columns of nccl-tests, then of the own columns. */
+static void print_names(const struct bench_options *options, bool units)
 {
-	const char *time_name = units ? "(us)" : line->cpu_time ? "cputime" : "time";
+	const char *time_name = units ? "(us)" : options->cpu_time ? "cputime" : "time";
 
 	printf("# %10s  %12s  %8s  %6s  %6s", units ? "(B)" : "size",
 	       units ? "(elements)" : "count", units ? "" : "type", units ? "" : "redop",
@@ -147,18 +148,18 @@ static void print_names(const struct bench_options *line, bool units)
 	for (int place = 0; place < 2; place++) {
 		printf("  %7s  %6s  %6s  %6s", time_name, units ? "(GB/s)" : "algbw",
 		       units ? "(GB/s)" : "busbw", units ? "" : "#wrong");
-		if (line->per_iter)
+		if (options->per_iter)
 			printf("  %7s  %7s  %7s  %7s", units ? "(us)" : "i_min",
 			       units ? "(us)" : "i_max", units ? "(us)" : "i_p99",
 			       units ? "(%)" : "i_cv%");
 	}
-	if (line->timestamps)
+	if (options->timestamps)
 		printf(" %19s ", units ? "%Y-%m-%d %H:%M:%S" : "timestamp");
 	printf(" ");
 	for (int place = 0; place < 2; place++)
 		printf(" %7s  %7s ", units ? "(us)" : place ? "in_p50" : "out_p50",
 		       units ? "(us)" : place ? "in_p99" : "out_p99");
-	for (int place = 0; line->cuda && place < 2; place++)
+	for (int place = 0; options->cuda && place < 2; place++)
 		printf(" %8s  %8s  %8s ", units ? "(us)" : place ? "in_call" : "out_call",
 		       units ? "(GB/s)" : place ? "in_mem" : "out_mem", units ? "" : "/copy");
 	printf(" %s\n", units ? "" : "algorithm");
@@ -167,13 +168,13 @@ static void print_names(const struct bench_options *line, bool units)
 void bench_report_table(struct bench_report *r)
 {
 	printf("#\n# %10s  %12s  %8s  %6s  %6s", "", "", "", "", "");
-	if (r->line->per_iter)
+	if (r->options->per_iter)
 		printf("              out-of-place (+ per-iteration)                                "
 		       "in-place (+ per-iteration)\n");
 	else
 		printf("           out-of-place                       in-place          \n");
-	print_names(r->line, false);
-	print_names(r->line, true);
+	print_names(r->options, false);
+	print_names(r->options, true);
 	fflush(stdout);
 }
 
@@ -186,8 +187,8 @@ void bench_report_progress(struct bench_report *r, const struct bench_cell *cell
 	fflush(stderr);
 }
 
-/* Least, most, p99 and variation of the iterations behind -K. */
-struct spread {
+/* Minimum, maximum, p99 and coefficient of variation of the iterations after the first -K. */
+struct iteration_spread {
 	double least, most, p99, percent;
 };
 
@@ -198,11 +199,11 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static struct spread spread_of(const struct bench_options *line, const struct bench_figure *f)
+static struct iteration_spread spread_of(const struct bench_options *options, const struct bench_figure *f)
 {
-	size_t skip = (size_t)line->per_iter_skip, n = (size_t)line->iters - skip;
+	size_t skip = (size_t)options->per_iter_skip, n = (size_t)options->iters - skip;
 	double *sorted = malloc(n * sizeof(*sorted)), mean = 0, square = 0;
-	struct spread s = { 0, 0, 0, 0 };
+	struct iteration_spread s = { 0, 0, 0, 0 };
 
 	if (!sorted)
 		return s;
@@ -212,30 +213,30 @@ static struct spread spread_of(const struct bench_options *line, const struct be
 		mean += sorted[i] / (double)n;
 	for (size_t i = 0; i < n; i++)
 		square += (sorted[i] - mean) * (sorted[i] - mean) / (double)n;
-	s = (struct spread){ sorted[0], sorted[n - 1], bench_quantile(sorted, n, 0.99),
+	s = (struct iteration_spread){ sorted[0], sorted[n - 1], bench_quantile(sorted, n, 0.99),
 			     mean > 0 ? 100 * sqrt(square) / mean : 0 };
 	free(sorted);
 	return s;
 }
 
-static void print_figure(const struct bench_options *line, const struct bench_figure *f)
+static void print_figure(const struct bench_options *options, const struct bench_figure *f)
 {
 	char t[16], a[16], b[16], c[16];
 
 	if (!f->measured) {
 		printf("  %7s  %6s  %6s  %6s", "N/A", "N/A", "N/A", "N/A");
-		if (line->per_iter)
+		if (options->per_iter)
 			printf("  %7s  %7s  %7s  %7s", "N/A", "N/A", "N/A", "N/A");
 		return;
 	}
-	printf("  %7s  %6s  %6s", bench_fit(t, 7, line->cpu_time ? f->cpu_us : f->time_us),
+	printf("  %7s  %6s  %6s", bench_fit(t, 7, options->cpu_time ? f->cpu_us : f->time_us),
 	       bench_fit(a, 6, f->alg_gbps), bench_fit(b, 6, f->bus_gbps));
 	if (f->wrong >= 0)
 		printf("  %6g", (double)f->wrong);
 	else
 		printf("  %6s", "N/A");
-	if (line->per_iter) {
-		struct spread s = spread_of(line, f);
+	if (options->per_iter) {
+		struct iteration_spread s = spread_of(options, f);
 
 		printf("  %7s  %7s  %7s  %7s", bench_fit(t, 7, s.least), bench_fit(a, 7, s.most),
 		       bench_fit(b, 7, s.p99), bench_fit(c, 7, s.percent));
@@ -250,8 +251,8 @@ static void print_quantiles(const struct bench_figure *f)
 	       f->measured ? bench_fit(b, 7, f->p99_us) : "N/A");
 }
 
-/* The GPU's columns: until the call had returned; its memory's traffic, and which part of the
- * copies' that is. */
+/* Prints the GPU columns: time until the calls returned; memory traffic; its ratio to the copy
+ * bandwidth. */
 static void print_gpu(const struct bench_report *r, const struct bench_figure *f)
 {
 	char a[16], b[16], c[16];
@@ -259,7 +260,7 @@ static void print_gpu(const struct bench_report *r, const struct bench_figure *f
 
 	printf("  %8s  %8s  %8s", f->measured ? bench_fit(a, 8, f->cpu_us) : "N/A",
 	       shared ? bench_fit(b, 8, f->memory_gbps) : "N/A",
-	       shared && r->crew->copy_gbps > 0 ? bench_fit(c, 8, f->memory_gbps / r->crew->copy_gbps)
+	       shared && r->thread->copy_gbps > 0 ? bench_fit(c, 8, f->memory_gbps / r->thread->copy_gbps)
 						: "N/A");
 }
 
@@ -281,20 +282,20 @@ void bench_report_row(struct bench_report *r, const struct bench_row *row)
 		fprintf(stderr, "\r\033[K");
 	printf("%12lli  %12lli  %8s  %6s  %6i", (long long)row->bytes, (long long)cell->count,
 	       tt_type_name(cell->type), bench_values_op_name(cell->op), cell->root);
-	print_figure(r->line, &row->out);
-	print_figure(r->line, &row->in);
+	print_figure(r->options, &row->out);
+	print_figure(r->options, &row->in);
 	bench_now_text(text, sizeof(text));
-	if (r->line->timestamps)
+	if (r->options->timestamps)
 		printf("%21s", text);
 	print_quantiles(&row->out);
 	print_quantiles(&row->in);
-	if (r->line->cuda) {
+	if (r->options->cuda) {
 		print_gpu(r, &row->out);
 		print_gpu(r, &row->in);
 	}
 	printf("  %s\n", row->algorithm);
 	fflush(stdout);
-	bench_results_row(&r->json, r->line, row);
+	bench_results_row(&r->json, r->options, row);
 	add(&r->sum, &row->out);
 	add(&r->sum, &row->in);
 	r->rows++;
@@ -317,7 +318,7 @@ static void print_foot(const struct bench_report *r, const struct bench_totals *
 			printf("# %-20s : %llu\n", "Bytes sent by verbs",
 			       (unsigned long long)totals->verbs_bytes);
 	}
-	if (totals && r->line->memory_report)
+	if (totals && r->options->memory_report)
 		printf("# %-20s : library %.1f MB | buffers %.1f MB | Total %.1f MB\n",
 		       "Memory of a rank", (double)totals->library_bytes / 1e6,
 		       (double)totals->buffer_bytes / 1e6,
@@ -337,8 +338,8 @@ int bench_report_close(struct bench_report *r, const struct bench_totals *totals
 	rc = tool_output_end(r->tool, rc);
 	bench_results_foot(&r->json, totals, bus, r->sum.wrong, error);
 	if (fclose(r->json.to) ||
-	    (r->line->json && bench_write_file(r->line->json, r->text, r->bytes))) {
-		fprintf(stderr, "%s: -J %s: %s\n", r->tool, r->line->json ? r->line->json : "",
+	    (r->options->json && bench_write_file(r->options->json, r->text, r->bytes))) {
+		fprintf(stderr, "%s: -J %s: %s\n", r->tool, r->options->json ? r->options->json : "",
 			strerror(errno));
 		rc = 1;
 	}

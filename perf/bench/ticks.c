@@ -1,5 +1,5 @@
 /*
- * ticks.c - how long a tick is, and quantiles of times (bench.h)
+ * ticks.c - length of a tick, quantiles of times (bench.h)
  */
 #include "perf/bench/ticks.h"
 

@@ -1,6 +1,6 @@
 /*
- * ticks.h - clocks of measure.c: the wall's for batches; the processor's own, which costs least,
- * for single calls
+ * ticks.h - clocks of measure.c: CLOCK_MONOTONIC for batches; the processor's cycle counter, the
+ * cheapest clock, for single calls
  */
 #ifndef BENCH_TICKS_H
 #define BENCH_TICKS_H

@@ -1,18 +1,18 @@
 /*
- * values.c - inputs with an exactly known result (values.h), and their comparison
+ * values.c - inputs with an exactly known result, and their check (values.h)
  *
- * Called by bench_rank.c and tests/unit/test_tools.c. For every element a hash h chooses; r is the rank, n
- * their number, and everything is a whole number
- * (for floats times a power of two, which changes no rounding):
- *   sum        a + r * b                 while all partial sums are exact: |sum| <= type's limit
- *              1, and at one rank more   when only 2 n fits the limit (fp8; bfloat16, many ranks)
- *              1 at some ranks, else 0   when not even that fits
- *   avg        as the latter two; in the first of them the sum is a multiple of n, so that floats
- *              need no rounding
- *   prod       integers: an odd constant for each rank, times h at one; floats: -1, and h at one
- *   max, min   h at one rank, anything less (more) at the others
- *   band, bor  each bit is decided by one rank
- *   bxor       a ^ (c[r] & b) with random c whose sum is all ones
+ * Called by bench_rank.c and tests/unit/test_tools.c. A hash h of the element selects a, b and the
+ * special rank; r is the rank, n the number of ranks. All values are whole numbers (floats: times a
+ * power of two, which does not change rounding):
+ *   sum        a + r * b                 if all partial sums are exact: |sum| <= type's limit
+ *              1, larger at one rank     if only 2 n fits the limit (fp8; bfloat16, many ranks)
+ *              1 at some ranks, else 0   if 2 n exceeds the limit
+ *   avg        as the second and third form; in the second, the sum is a multiple of n, so that
+ *              floats need no rounding
+ *   prod       integers: an odd constant per rank, times h at one rank; floats: -1, h at one rank
+ *   max, min   h at one rank, any smaller (larger) value at the others
+ *   band, bor  each bit depends on exactly one rank
+ *   bxor       a ^ (c[r] & b) with random c whose xor is all ones
  */
 #include "perf/bench/values.h"
 
@@ -20,22 +20,22 @@
 
 #include "mem/reduce.h"
 
-struct recipe {
+struct value_recipe {
 	tuttiDataType_t type;
 	int op, n;
 	bool integer, with_sign;
 	uint64_t seed;
-	uint64_t limit;          /* whole numbers up to here, and their partial sums, are exact */
-	uint64_t weights;        /* sum of the ranks' scalars: n, but for mulsum */
+	uint64_t limit;          /* whole numbers up to limit, and their partial sums, are exact */
+	uint64_t weights;        /* sum of the ranks' scalars; n except for mulsum */
 	uint64_t slope;          /* sum of rank * scalar */
-	uint64_t product;        /* of the ranks' odd constants (integer prod) */
-	uint64_t last_bits;      /* of the last rank (bxor): makes the sum of all ~0 */
+	uint64_t product;        /* product of the ranks' odd constants (integer prod) */
+	uint64_t last_bits;      /* constant of the last rank (bxor); the xor of all ranks is ~0 */
 };
 
-/* What the hash decided about one element. */
-struct element {
+/* Hash values of one element. */
+struct value_element {
 	uint64_t h1, h2;
-	int special;             /* the rank that differs from the others */
+	int special;             /* rank whose value differs from the others */
 	int64_t sign;
 	int shift;
 };
@@ -65,8 +65,8 @@ int bench_values_scalar(int rank)
 
 /* ---- the recipe of one (type, op, n) --------------------------------------------------------- */
 
-/* Whole numbers that the type holds without a gap:
- * 2 to the width of its mantissa; for integers all of them. */
+/* Largest n for which the type represents all whole numbers up to n: 2 to the width of the mantissa;
+ * for integers the maximum. */
 static uint64_t exact_limit(tuttiDataType_t type)
 {
 	static const uint64_t limits[tuttiNumTypes] = {
@@ -80,24 +80,24 @@ static uint64_t exact_limit(tuttiDataType_t type)
 	return limits[type];
 }
 
-static uint64_t scalar_of(const struct recipe *c, int rank)
+static uint64_t scalar_of(const struct value_recipe *c, int rank)
 {
 	return c->op == BENCH_MULSUM ? (uint64_t)bench_values_scalar(rank) : 1;
 }
 
-static uint64_t odd_constant(const struct recipe *c, int rank)
+static uint64_t odd_constant(const struct value_recipe *c, int rank)
 {
 	return mix(c->seed ^ mix((uint64_t)rank + 77)) | 1;
 }
 
-static uint64_t bits_constant(const struct recipe *c, int rank)
+static uint64_t bits_constant(const struct value_recipe *c, int rank)
 {
 	return rank == c->n - 1 ? c->last_bits : mix(c->seed ^ mix((uint64_t)rank + 99));
 }
 
-static struct recipe make_recipe(tuttiDataType_t type, int op, int n, uint64_t seed)
+static struct value_recipe make_recipe(tuttiDataType_t type, int op, int n, uint64_t seed)
 {
-	struct recipe c = { .type = type, .op = op, .n = n, .product = 1,
+	struct value_recipe c = { .type = type, .op = op, .n = n, .product = 1,
 			    .limit = exact_limit(type), .integer = tt_type_is_integer(type),
 			    .seed = mix(seed ^ mix((uint64_t)op << 8 | (uint64_t)type)) };
 
@@ -113,9 +113,9 @@ static struct recipe make_recipe(tuttiDataType_t type, int op, int n, uint64_t s
 	return c;
 }
 
-static struct element make_element(const struct recipe *c, size_t index)
+static struct value_element make_element(const struct value_recipe *c, size_t index)
 {
-	struct element e = { .h1 = mix(c->seed ^ mix(index)), .sign = 1 };
+	struct value_element e = { .h1 = mix(c->seed ^ mix(index)), .sign = 1 };
 	uint64_t h3;
 
 	e.h2 = mix(e.h1);
@@ -130,20 +130,20 @@ static struct element make_element(const struct recipe *c, size_t index)
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-enum form { LINE, ONES, SOME };
+enum form { LINEAR, ONES, SOME };
 
-static enum form form_of(const struct recipe *c)
+static enum form form_of(const struct value_recipe *c)
 {
 	bool wraps = c->integer && c->op != tuttiAvg;
 
 	if (c->op != tuttiAvg && (wraps || c->weights + c->slope <= c->limit))
-		return LINE;
+		return LINEAR;
 	return 2 * c->weights <= c->limit ? ONES : SOME;
 }
 
-/* LINE: rank r gives a + r * b, with a, b >= 1. Integer sums may wrap;
- * b is odd then, so that r * b differ. */
-static void line_of(const struct recipe *c, const struct element *e, uint64_t *ret_a,
+/* LINEAR: rank r contributes a + r * b, with a, b >= 1. Integer sums may wrap; b is odd then, so
+ * that all r * b differ. */
+static void linear_of(const struct value_recipe *c, const struct value_element *e, uint64_t *ret_a,
 		    uint64_t *ret_b)
 {
 	uint64_t b_max;
@@ -158,8 +158,8 @@ static void line_of(const struct recipe *c, const struct element *e, uint64_t *r
 	*ret_a = 1 + e->h1 % ((c->limit - *ret_b * c->slope) / c->weights);
 }
 
-/* ONES: what the special rank gives; for a float average such that the sum is a multiple of n. */
-static uint64_t special_one(const struct recipe *c, const struct element *e)
+/* ONES: value of the special rank; for a float average, the sum becomes a multiple of n. */
+static uint64_t special_one(const struct value_recipe *c, const struct value_element *e)
 {
 	uint64_t n = (uint64_t)c->n;
 
@@ -168,15 +168,15 @@ static uint64_t special_one(const struct recipe *c, const struct element *e)
 	return 1 + e->h1 % ((c->limit - c->weights) / scalar_of(c, e->special) + 1);
 }
 
-/* SOME: what the ranks give that give anything. Only averages of integers come here; 2, so that
- * they are not 1 as well. */
-static uint64_t piece(const struct recipe *c)
+/* SOME: value of each contributing rank. Integers use SOME only for averages, and contribute 2, so
+ * that the inputs differ from the average 1. */
+static uint64_t piece(const struct value_recipe *c)
 {
 	return c->integer ? 2 : 1;
 }
 
-/* SOME: so many ranks, from the special one on, give it. */
-static int some_ranks(const struct recipe *c, const struct element *e)
+/* SOME: number of contributing ranks, from the special rank on. */
+static int some_ranks(const struct value_recipe *c, const struct value_element *e)
 {
 	uint64_t most = c->limit / (c->op == BENCH_MULSUM ? 2 : piece(c)), fewest = 1,
 		 n = (uint64_t)c->n;
@@ -184,17 +184,17 @@ static int some_ranks(const struct recipe *c, const struct element *e)
 	if (most > n)
 		most = n;
 	if (c->integer && most > (n + 1) / 2)
-		fewest = (n + 1) / 2;                    /* an average of 1, not 0 */
+		fewest = (n + 1) / 2;                    /* the average is 1, not 0 */
 	return (int)(fewest + e->h1 % (most - fewest + 1));
 }
 
-static uint64_t sum_input(const struct recipe *c, const struct element *e, int rank)
+static uint64_t sum_input(const struct value_recipe *c, const struct value_element *e, int rank)
 {
 	uint64_t a, b;
 
 	switch (form_of(c)) {
-	case LINE:
-		line_of(c, e, &a, &b);
+	case LINEAR:
+		linear_of(c, e, &a, &b);
 		return a + (uint64_t)rank * b;
 	case ONES:
 		return rank == e->special ? special_one(c, e) : 1;
@@ -204,13 +204,13 @@ static uint64_t sum_input(const struct recipe *c, const struct element *e, int r
 	return (rank - e->special + c->n) % c->n < some_ranks(c, e) ? piece(c) : 0;
 }
 
-static uint64_t sum_result(const struct recipe *c, const struct element *e)
+static uint64_t sum_result(const struct value_recipe *c, const struct value_element *e)
 {
 	uint64_t a, b, sum = 0;
 
 	switch (form_of(c)) {
-	case LINE:
-		line_of(c, e, &a, &b);
+	case LINEAR:
+		linear_of(c, e, &a, &b);
 		return a * c->weights + b * c->slope;
 	case ONES:
 		return c->weights + scalar_of(c, e->special) * (special_one(c, e) - 1);
@@ -224,16 +224,17 @@ static uint64_t sum_result(const struct recipe *c, const struct element *e)
 
 /* ---- the other operations -------------------------------------------------------------------- */
 
-/* From the least of the type's range: how far up the special rank's value is, and a smaller one for
- * another rank. */
-static uint64_t least(const struct recipe *c)
+/* Least value of the type's exact range. */
+static uint64_t least(const struct value_recipe *c)
 {
 	if (!c->with_sign)
 		return 0;
 	return c->integer ? -c->limit - 1 : -c->limit;
 }
 
-static uint64_t extreme(const struct recipe *c, const struct element *e, int rank)
+/* max, min: value of rank, measured from the least (max) or the largest (min) value of the range;
+ * the special rank has the largest distance. */
+static uint64_t extreme(const struct value_recipe *c, const struct value_element *e, int rank)
 {
 	uint64_t span = c->limit - least(c), height = 1 + e->h1 % span;
 
@@ -242,22 +243,22 @@ static uint64_t extreme(const struct recipe *c, const struct element *e, int ran
 	return c->op == tuttiMax ? least(c) + height : c->limit - height;
 }
 
-static uint64_t product_input(const struct recipe *c, const struct element *e, int rank)
+static uint64_t product_input(const struct value_recipe *c, const struct value_element *e, int rank)
 {
 	if (c->integer)
 		return odd_constant(c, rank) * (rank == e->special ? e->h1 : 1);
 	return rank == e->special ? (uint64_t)e->sign * (1 + e->h1 % c->limit) : (uint64_t)-1;
 }
 
-static uint64_t product_result(const struct recipe *c, const struct element *e)
+static uint64_t product_result(const struct value_recipe *c, const struct value_element *e)
 {
 	if (c->integer)
 		return c->product * e->h1;
 	return (c->n % 2 ? 1 : (uint64_t)-1) * (uint64_t)e->sign * (1 + e->h1 % c->limit);
 }
 
-/* The bits that rank decides: every n-th, from a place that the element chooses. */
-static uint64_t own_bits(const struct recipe *c, const struct element *e, int rank)
+/* Bits that depend on rank: every n-th bit, starting at a bit chosen by the element's hash. */
+static uint64_t own_bits(const struct value_recipe *c, const struct value_element *e, int rank)
 {
 	uint64_t mask = 0;
 
@@ -266,7 +267,7 @@ static uint64_t own_bits(const struct recipe *c, const struct element *e, int ra
 	return mask;
 }
 
-static uint64_t input_of(const struct recipe *c, const struct element *e, int rank)
+static uint64_t input_of(const struct value_recipe *c, const struct value_element *e, int rank)
 {
 	switch (c->op) {
 	case tuttiProd: return product_input(c, e, rank);
@@ -276,12 +277,12 @@ static uint64_t input_of(const struct recipe *c, const struct element *e, int ra
 	case tuttiBor: return e->h1 & own_bits(c, e, rank);
 	case tuttiBxor: return e->h1 ^ (bits_constant(c, rank) & e->h2);
 	}
-	if (form_of(c) == LINE && c->integer)
+	if (form_of(c) == LINEAR && c->integer)
 		return sum_input(c, e, rank);
 	return (uint64_t)e->sign * sum_input(c, e, rank) << e->shift;
 }
 
-static uint64_t result_of(const struct recipe *c, const struct element *e)
+static uint64_t result_of(const struct value_recipe *c, const struct value_element *e)
 {
 	switch (c->op) {
 	case tuttiProd: return product_result(c, e);
@@ -291,15 +292,15 @@ static uint64_t result_of(const struct recipe *c, const struct element *e)
 	case tuttiBor: return e->h1;
 	case tuttiBxor: return (c->n % 2 ? e->h1 : 0) ^ e->h2;
 	}
-	if (form_of(c) == LINE && c->integer)
+	if (form_of(c) == LINEAR && c->integer)
 		return sum_result(c, e);
 	return (uint64_t)e->sign * sum_result(c, e) << e->shift;
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* A whole number, taken as signed where the type has a sign, into element index. */
-static void store(const struct recipe *c, void *table, size_t index, uint64_t value)
+/* Stores a whole number (signed if the type is signed) in element `index`. */
+static void store(const struct value_recipe *c, void *table, size_t index, uint64_t value)
 {
 	switch (c->type) {
 	case tuttiInt8:
@@ -312,8 +313,8 @@ static void store(const struct recipe *c, void *table, size_t index, uint64_t va
 	}
 }
 
-/* The documented rule: integers divide towards zero, floats round once to nearest even. */
-static void store_average(const struct recipe *c, void *table, size_t index, uint64_t sum)
+/* Rule of tuttiAvg: integers divide towards zero, floats round once to nearest even. */
+static void store_average(const struct value_recipe *c, void *table, size_t index, uint64_t sum)
 {
 	int64_t whole = (int64_t)sum / c->n;
 
@@ -325,11 +326,11 @@ static void store_average(const struct recipe *c, void *table, size_t index, uin
 
 void bench_values_input(void *table, tuttiDataType_t type, int op, int nranks, int rank, uint64_t seed)
 {
-	struct recipe c = make_recipe(type, op, nranks, seed);
+	struct value_recipe c = make_recipe(type, op, nranks, seed);
 	size_t bytes = tt_type_bytes(type);
 
 	for (size_t i = 0; i < BENCH_VALUES; i++) {
-		struct element e = make_element(&c, i);
+		struct value_element e = make_element(&c, i);
 
 		if (op == BENCH_NO_OP)
 			memcpy((char *)table + i * bytes, &e.h1, bytes);
@@ -340,10 +341,10 @@ void bench_values_input(void *table, tuttiDataType_t type, int op, int nranks, i
 
 void bench_values_result(void *table, tuttiDataType_t type, int op, int nranks, uint64_t seed)
 {
-	struct recipe c = make_recipe(type, op, nranks, seed);
+	struct value_recipe c = make_recipe(type, op, nranks, seed);
 
 	for (size_t i = 0; i < BENCH_VALUES; i++) {
-		struct element e = make_element(&c, i);
+		struct value_element e = make_element(&c, i);
 
 		if (op == tuttiAvg)
 			store_average(&c, table, i, result_of(&c, &e));

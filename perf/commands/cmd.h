@@ -1,8 +1,8 @@
-/* cmd.h - the commands of `tutti`: one function each, listed in tutti_main.c */
+/* cmd.h - commands of `tutti`: one function per command, listed in tutti_main.c */
 #ifndef TOOL_CMD_H
 #define TOOL_CMD_H
 
-/* argv[0] is the command's own name. Returns the exit status: 0 right, 1 failed, 2 bad usage. */
+/* argv[0] is the command's name. Returns the exit status: 0 right, 1 failed, 2 wrong usage. */
 struct tool_command {
 	const char *name, *help;
 	int (*run)(int argc, char **argv);

@@ -1,8 +1,7 @@
 /*
- * cmd_hashdiff.c - `tutti hashdiff`: the first step,
- * bucket and element in which two trainings differ
+ * cmd_hashdiff.c - `tutti hashdiff`: first step, bucket and element in which two trainings differ
  *
- * Reads what tutti-train --hashes wrote (tools/hashes.h). Called by the table in tutti_main.c.
+ * Called by the table in tutti_main.c. Reads two files of tutti-train --hashes (tools/hashes.h).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -13,27 +12,27 @@
 #include "perf/commands/cmd.h"
 #include "tools/hashes.h"
 
-/* One of the two files, at one of its steps. */
-struct log {
+/* One of the two files, and its current step. */
+struct hash_log {
 	const char *path;
 	FILE *file;
 	struct tool_hashes_header head;
 	uint64_t buckets;
 	struct tool_hashes_step step;
 	uint64_t *hash;
-	float *value;           /* of the last step that had them */
+	float *value;           /* parameters of the last step that recorded them */
 };
 
-static int damaged(const struct log *l)
+static int damaged(const struct hash_log *l)
 {
 	fprintf(stderr,
-		"tutti hashdiff: %s: ends in the middle of step %" PRIu64
+		"tutti hashdiff: %s: the file ends in the middle of step %" PRIu64
 		"; run that training again\n",
 		l->path, l->step.step);
 	return 2;
 }
 
-static int open_log(struct log *l, const char *path)
+static int open_log(struct hash_log *l, const char *path)
 {
 	l->path = path;
 	l->file = fopen(path, "re");
@@ -43,7 +42,7 @@ static int open_log(struct log *l, const char *path)
 	}
 	if (fread(&l->head, sizeof(l->head), 1, l->file) != 1 || l->head.magic != TOOL_HASHES_MAGIC ||
 	    !l->head.bucket || l->head.parameters > UINT64_C(1) << 34) {
-		fprintf(stderr, "tutti hashdiff: %s: is not what tutti-train --hashes writes\n",
+		fprintf(stderr, "tutti hashdiff: %s: not a file of tutti-train --hashes\n",
 			path);
 		return 2;
 	}
@@ -57,7 +56,7 @@ static int open_log(struct log *l, const char *path)
 	return 2;
 }
 
-static void close_log(struct log *l)
+static void close_log(struct hash_log *l)
 {
 	if (l->file)
 		fclose(l->file);
@@ -65,8 +64,8 @@ static void close_log(struct log *l)
 	free(l->value);
 }
 
-/* Returns 0: read | 1: there is no further step | 2: damaged, said */
-static int next_step(struct log *l)
+/* Reads the next step. Returns 0 | 1: end of file | 2: damaged file, error printed. */
+static int next_step(struct hash_log *l)
 {
 	if (fread(&l->step, sizeof(l->step), 1, l->file) != 1)
 		return 1;
@@ -79,7 +78,7 @@ static int next_step(struct log *l)
 	return 0;
 }
 
-/* How many floats lie between two: their bits, as numbers in order. */
+/* Maps a float to an integer in the order of floats, so that differences count ulps. */
 static int64_t ordered(float value)
 {
 	int32_t bits;
@@ -88,7 +87,7 @@ static int64_t ordered(float value)
 	return bits < 0 ? (int64_t)INT32_MIN - bits : bits;
 }
 
-static void show_element(const struct log *a, const struct log *b, uint64_t bucket)
+static void show_element(const struct hash_log *a, const struct hash_log *b, uint64_t bucket)
 {
 	uint64_t first = bucket * a->head.bucket, last = first + a->head.bucket;
 
@@ -105,7 +104,7 @@ static void show_element(const struct log *a, const struct log *b, uint64_t buck
 	}
 }
 
-static int show(const struct log *a, const struct log *b, uint64_t bucket)
+static int show(const struct hash_log *a, const struct hash_log *b, uint64_t bucket)
 {
 	uint64_t differ = 0;
 
@@ -119,12 +118,12 @@ static int show(const struct log *a, const struct log *b, uint64_t bucket)
 	if (a->step.values && b->step.values)
 		show_element(a, b, bucket);
 	else
-		printf("element   run both again with --hash-values %" PRIu64 " to see which\n",
+		printf("element   unknown; run both trainings again with --hash-values %" PRIu64 "\n",
 		       a->step.step);
 	return 1;
 }
 
-static int compare(struct log *a, struct log *b)
+static int compare(struct hash_log *a, struct hash_log *b)
 {
 	uint64_t steps = 0;
 
@@ -136,15 +135,14 @@ static int compare(struct log *a, struct log *b)
 		if (more_a || more_b) {
 			printf("no step differs; %" PRIu64 " were compared", steps);
 			if (more_a != more_b)
-				printf("; longer is %s", more_a ? b->path : a->path);
+				printf("; %s has more steps", more_a ? b->path : a->path);
 			putchar('\n');
 			return 0;
 		}
 		if (a->step.step != b->step.step) {
 			fprintf(stderr,
-				"tutti hashdiff: step %" PRIu64 " of %s meets step %" PRIu64
-				" of %s; give files of "
-				"the same training\n",
+				"tutti hashdiff: step %" PRIu64 " of %s does not match step %" PRIu64
+				" of %s; use files of the same training\n",
 				a->step.step, a->path, b->step.step, b->path);
 			return 2;
 		}
@@ -156,17 +154,18 @@ static int compare(struct log *a, struct log *b)
 
 int tool_cmd_hashdiff(int argc, char **argv)
 {
-	struct log a = { 0 }, b = { 0 };
+	struct hash_log a = { 0 }, b = { 0 };
 	int rc;
 
 	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
-		printf("usage: tutti hashdiff A B\nThe first step, bucket and element in which two trainings differ, from what\n"
-		       "tutti-train wrote by its option hashes. Exit status: 0 none does, 1 one does, 2 cannot tell.\n");
+		printf("usage: tutti hashdiff A B\nPrints the first step, bucket and element in which two trainings differ. A and B are\n"
+		       "files that tutti-train wrote by its option hashes.\n"
+		       "Exit status: 0 no difference, 1 a difference, 2 the files cannot be compared.\n");
 		return 0;
 	}
 	if (argc != 3) {
 		fprintf(stderr,
-			"tutti hashdiff: wants two files; tutti-train --hashes FILE writes them\n");
+			"tutti hashdiff: two files are needed; tutti-train --hashes FILE writes them\n");
 		return 2;
 	}
 	rc = open_log(&a, argv[1]);
@@ -175,7 +174,7 @@ int tool_cmd_hashdiff(int argc, char **argv)
 	if (!rc && (a.head.parameters != b.head.parameters || a.head.bucket != b.head.bucket)) {
 		fprintf(stderr,
 			"tutti hashdiff: %" PRIu64 " parameters in %s, %" PRIu64
-			" in %s; give files of the same model\n",
+			" in %s; use files of the same model\n",
 			a.head.parameters, a.path, b.head.parameters, b.path);
 		rc = 2;
 	}

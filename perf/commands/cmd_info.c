@@ -1,8 +1,8 @@
 /*
- * cmd_info.c - `tutti info`: what this build has, what this host has, what is set
+ * cmd_info.c - `tutti info`: build, host, environment variables, algorithms; choice for one call
  *
- * Called by the table in tutti_main.c. Everything comes from the library's own tables, so a new
- * transport, variable or algorithm is in it by being there.
+ * Called by the table in tutti_main.c. Reads the library's own tables, so a new transport, variable
+ * or algorithm appears without a change here.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include <hwloc.h>
 #endif
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "base/base.h"
 #include "gpu/device_kernels.h"
 #include "mem/reduce.h"
@@ -28,7 +28,7 @@
 #include "tutti.h"
 
 #ifndef TOOL_BUILD
-#define TOOL_BUILD "not known"
+#define TOOL_BUILD "unknown"
 #endif
 
 static void print_build(void)
@@ -107,14 +107,14 @@ static void print_topology(void)
 	tool_host_print_groups();
 	if (bytes != UINT64_MAX)
 		printf("  %-22s %.1f GiB\n", "free memory", (double)bytes / 1073741824);
-	printf("  %-22s %s\n", "as told by", t.source);
+	printf("  %-22s %s\n", "source", t.source);
 }
 
 static void print_environment(void)
 {
 	struct tt_env env;
 
-	printf("\nenvironment (value; default; what it may be)\n");
+	printf("\nenvironment (value; default; choices)\n");
 	for (size_t i = 0; i < tt_env_rows; i++) {
 		const struct tt_env_row *row = &tt_env_table[i];
 		const char *value = getenv(row->name);
@@ -148,39 +148,39 @@ static void print_algorithms(void)
 	}
 }
 
-/* ---- the choice for one call ----------------------------------------------------------------- */
+/* ---- algorithm choice for one call ----------------------------------------------------------- */
 
-struct values {
+struct info_options {
 	int64_t np, cores;
 	uint64_t plan;
-	const char *hosts, *collective, *transport, *links, *cards;
+	const char *hosts, *collective, *transport, *links, *nics;
 };
 
 static const struct tool_option options[] = {
-	{ 0, "plan", TOOL_OPT_SIZE, "BYTES", offsetof(struct values, plan), "0", 0, 0, NULL, NULL,
-	  "instead: which algorithm a call of so many bytes would use, and why" },
-	{ 'n', "np", TOOL_OPT_INT, "N", offsetof(struct values, np), "2", 1, 65534, NULL, NULL,
-	  "of so many ranks" },
-	{ 0, "hosts", TOOL_OPT_TEXT, "M", offsetof(struct values, hosts), "1", 0, 0, NULL, NULL,
-	  "on so many hosts, or how many ranks are on each: 2,3,1" },
-	{ 0, "collective", TOOL_OPT_TEXT, "NAME", offsetof(struct values, collective), "allreduce", 0,
-	  0, NULL, NULL, "of this collective" },
-	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0,
-	  NULL, NULL, "inside hosts: auto (shm), shm or tcp" },
-	{ 0, "cards", TOOL_OPT_TEXT, "NAME", offsetof(struct values, cards), "none", 0, 0, NULL, NULL,
-	  "by which all hosts reach each other, beside tcp: verbs (real cards)\nor soft (Soft-RoCE)" },
-	{ 0, "cores", TOOL_OPT_INT, "C", offsetof(struct values, cores), "0", 0, 65534, NULL, NULL,
-	  "of each host; 0: as many as this process may use" },
-	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct values, links), NULL, 0, 0, NULL, NULL,
-	  "costs, as `tutti tune` writes them; without it TUTTI_TUNING's, or the\nbuilt-in ones" },
+	{ 0, "plan", TOOL_OPT_SIZE, "BYTES", offsetof(struct info_options, plan), "0", 0, 0, NULL, NULL,
+	  "instead: print which algorithm a call of BYTES bytes would use, and why" },
+	{ 'n', "np", TOOL_OPT_INT, "N", offsetof(struct info_options, np), "2", 1, 65534, NULL, NULL,
+	  "number of ranks" },
+	{ 0, "hosts", TOOL_OPT_TEXT, "M", offsetof(struct info_options, hosts), "1", 0, 0, NULL, NULL,
+	  "number of hosts, or number of ranks on each host: 2,3,1" },
+	{ 0, "collective", TOOL_OPT_TEXT, "NAME", offsetof(struct info_options, collective), "allreduce", 0,
+	  0, NULL, NULL, "collective of the call" },
+	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct info_options, transport), "auto", 0, 0,
+	  NULL, NULL, "transport inside hosts: auto (shm), shm or tcp" },
+	{ 0, "cards", TOOL_OPT_TEXT, "NAME", offsetof(struct info_options, nics), "none", 0, 0, NULL, NULL,
+	  "NICs between hosts, in addition to tcp: none, verbs (RDMA hardware)\nor soft (Soft-RoCE)" },
+	{ 0, "cores", TOOL_OPT_INT, "C", offsetof(struct info_options, cores), "0", 0, 65534, NULL, NULL,
+	  "cores per host; 0: the cores that this process may use" },
+	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct info_options, links), NULL, 0, 0, NULL, NULL,
+	  "cost table of `tutti tune`; default: TUTTI_TUNING, else the built-in\ntable" },
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
 };
 
 static const struct tool_usage usage = {
 	"tutti info",
-	"Prints what this build and this host have: build, processor, "
-	"transports,\ntopology, environment and algorithms. With --plan: the candidates for a call, what\n"
-	"they are predicted to cost, and which one wins.",
+	"Prints facts about this build and this host: build, processor, transports,\n"
+	"topology, environment and algorithms. With --plan: the candidate algorithms of a\n"
+	"call, their predicted times, and the chosen one.",
 	options
 };
 
@@ -192,9 +192,9 @@ static void print_candidate(const struct tt_candidate *c, const struct tt_candid
 	if (c->model_ps != c->predicted_ps)
 		printf("  x %.2f",
 		       (double)c->predicted_ps / (double)(c->model_ps ? c->model_ps : 1));
-	printf("%s%s%s%s\n", c->card ? "  by " : "",
-	       c->card ? tt_link_class_name[c->card] : "", c->in_place ? "  in place: counts 3/4" : "",
-	       c->extrapolated ? "  carried on from fewer ranks" : "");
+	printf("%s%s%s%s\n", c->nic_class ? "  by " : "",
+	       c->nic_class ? tt_link_class_name[c->nic_class] : "", c->in_place ? "  in place: weighted by 3/4" : "",
+	       c->extrapolated ? "  extrapolated from fewer ranks" : "");
 }
 
 static int by_cost(const void *a, const void *b)
@@ -204,7 +204,7 @@ static int by_cost(const void *a, const void *b)
 
 	if (x->counts_ps != y->counts_ps)
 		return x->counts_ps < y->counts_ps ? -1 : 1;
-	return x->number != y->number ? x->number - y->number : x->card - y->card;
+	return x->number != y->number ? x->number - y->number : x->nic_class - y->nic_class;
 }
 
 static void print_why(const struct tt_candidate *best, const struct tt_candidate *next)
@@ -222,25 +222,25 @@ static void print_why(const struct tt_candidate *best, const struct tt_candidate
 			most = i;
 		}
 	if (best->in_place && best->predicted_ps >= next->predicted_ps)
-		printf("%s wins: %.2f us behind %s, but peers can read its buffers where they lie.\n",
+		printf("%s wins: %.2f us slower than %s, but peers read its buffers in place.\n",
 		       best->name, (double)(best->predicted_ps - next->predicted_ps) / 1e6,
 		       next->name);
 	else if (next->predicted_ps == best->predicted_ps)
-		printf("%s is predicted to be as quick as %s, and stands before it.\n", best->name,
+		printf("%s is predicted to be as quick as %s, and precedes it in the table.\n", best->name,
 		       next->name);
 	else
-		printf("%s wins: %.2f us before %s, most of all by %s.\n", best->name,
+		printf("%s wins: %.2f us faster than %s, most of it in %s.\n", best->name,
 		       (double)(next->predicted_ps - best->predicted_ps) / 1e6, next->name,
 		       tt_sim_part_name[most]);
 }
 
-static int print_choice(const struct values *v, const struct tool_hypothetical *world, int collective)
+static int print_choice(const struct info_options *v, const struct tool_hypothetical *world, int collective)
 {
 	struct tt_shape shape = { .collective = (enum tt_collective)collective,
 				  .nranks = (int)v->np,
 				  .topology = &world->topology };
 	struct tt_call_facts facts = { .bytes = v->plan, .over_tcp = world->world.paths.over_tcp,
-				       .card = world->world.paths.card, .cores = world->world.cores,
+				       .nic_class = world->world.paths.nic_class, .cores = world->world.cores,
 				       .message_bytes = world->world.message_bytes,
 				       .cost = world->world.cost };
 	struct tt_candidate list[TT_MOST_CANDIDATES];
@@ -251,7 +251,7 @@ static int print_choice(const struct values *v, const struct tool_hypothetical *
 		fprintf(stderr, "tutti info: %s\n", tt_error_text());
 		return 1;
 	}
-	printf("# %s of %llu bytes (sizes up to %llu are served alike), %d ranks, %d host%s, %d cores each\n",
+	printf("# %s of %llu bytes (same choice up to %llu bytes), %d ranks, %d host%s, %d cores per host\n",
 	       v->collective, (unsigned long long)v->plan, 1ull << tt_size_class(v->plan),
 	       (int)v->np, world->topology.nhosts, world->topology.nhosts == 1 ? "" : "s",
 	       world->world.cores);
@@ -269,7 +269,7 @@ static int print_choice(const struct values *v, const struct tool_hypothetical *
 	return 0;
 }
 
-static int choice(const struct values *v)
+static int choose(const struct info_options *v)
 {
 	int collective = tool_hypothetical_collective(usage.tool, v->collective), rc;
 	const char *tuning = getenv("TUTTI_TUNING");
@@ -284,7 +284,7 @@ static int choice(const struct values *v)
 	rc = tool_hypothetical_options(&(struct tool_hypothetical_options){ .tool = usage.tool, .np = v->np,
 					      .cores = v->cores ? v->cores : here.allowed,
 					      .hosts = v->hosts, .transport = v->transport,
-					      .cards = v->cards,
+					      .nics = v->nics,
 					      .links = v->links ? v->links : tuning },
 			&world);
 	if (rc)
@@ -296,13 +296,13 @@ static int choice(const struct values *v)
 
 int tool_cmd_info(int argc, char **argv)
 {
-	struct values v;
+	struct info_options v;
 	int rc = tool_options_read(&usage, argc, argv, &v);
 
 	if (rc)
 		return rc == 1 ? 0 : rc;
 	if (v.plan)
-		return choice(&v);
+		return choose(&v);
 	print_build();
 	print_processor();
 	print_transports();

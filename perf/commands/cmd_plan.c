@@ -1,13 +1,13 @@
 /*
- * cmd_plan.c - `tutti plan`: print an algorithm's plan, or prove the algorithms
+ * cmd_plan.c - `tutti plan`: print the plan of an algorithm, or prove the algorithms
  *
- * Called by the table of commands. Printing is lib/verify/print.c's, proving is plan_verify.c's.
+ * Called by the table in tutti_main.c. Calls lib/verify/print.c to print, plan_verify.c to prove.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "perf/commands/cmd.h"
 #include "perf/commands/hypothetical.h"
 #include "tools/options.h"
@@ -15,33 +15,33 @@
 #include "perf/commands/plan_verify.h"
 #include "verify/print.h"
 
-struct values {
+struct plan_options {
 	const char *np, *hosts, *collective, *format;
 	int64_t rank, root;
 	bool plain, fused, verify, list;
 };
 
 static const struct tool_option options[] = {
-	{ 'n', "np", TOOL_OPT_TEXT, "N", offsetof(struct values, np), NULL, 0, 0, NULL, NULL,
+	{ 'n', "np", TOOL_OPT_TEXT, "N", offsetof(struct plan_options, np), NULL, 0, 0, NULL, NULL,
 	  "number of ranks; with --verify also 1..64 or 2,4,8" },
-	{ 0, "hosts", TOOL_OPT_TEXT, "M", offsetof(struct values, hosts), "1", 0, 0, NULL, NULL,
-	  "number of hosts, or how many ranks on each: 2,3,1" },
-	{ 0, "rank", TOOL_OPT_INT, "R", offsetof(struct values, rank), "all", 0, TOOL_MAX_PLACED - 1,
-	  "all", NULL, "print this rank's plan" },
-	{ 0, "root", TOOL_OPT_INT, "R", offsetof(struct values, root), "0", 0, TOOL_MAX_PLACED - 1,
+	{ 0, "hosts", TOOL_OPT_TEXT, "M", offsetof(struct plan_options, hosts), "1", 0, 0, NULL, NULL,
+	  "number of hosts, or number of ranks on each host: 2,3,1" },
+	{ 0, "rank", TOOL_OPT_INT, "R", offsetof(struct plan_options, rank), "all", 0, TOOL_MAX_PLACED - 1,
+	  "all", NULL, "print the plan of this rank only" },
+	{ 0, "root", TOOL_OPT_INT, "R", offsetof(struct plan_options, root), "0", 0, TOOL_MAX_PLACED - 1,
 	  NULL, NULL, "root of broadcast, reduce, gather, scatter" },
-	{ 0, "collective", TOOL_OPT_TEXT, "NAME", offsetof(struct values, collective), NULL, 0, 0,
+	{ 0, "collective", TOOL_OPT_TEXT, "NAME", offsetof(struct plan_options, collective), NULL, 0, 0,
 	  NULL, NULL,
 	  "allreduce (default), reduce, broadcast, allgather, reduce_scatter,\nalltoall, gather, scatter" },
-	{ 0, "print", TOOL_OPT_TEXT, "FORMAT", offsetof(struct values, format), "table", 0, 0, NULL,
+	{ 0, "print", TOOL_OPT_TEXT, "FORMAT", offsetof(struct plan_options, format), "table", 0, 0, NULL,
 	  NULL, "table (for people), json (every step), dot (Graphviz),\ngoal (LogGOPSim)" },
-	{ 0, "plain", TOOL_OPT_FLAG, NULL, offsetof(struct values, plain), NULL, 0, 0, NULL, NULL,
-	  "as the algorithm's author wrote it" },
-	{ 0, "fused", TOOL_OPT_FLAG, NULL, offsetof(struct values, fused), NULL, 0, 0, NULL, NULL,
-	  "as it is run: compiled, which fuses steps (default)" },
-	{ 0, "verify", TOOL_OPT_FLAG, NULL, offsetof(struct values, verify), NULL, 0, 0, NULL, NULL,
+	{ 0, "plain", TOOL_OPT_FLAG, NULL, offsetof(struct plan_options, plain), NULL, 0, 0, NULL, NULL,
+	  "the steps as the algorithm emits them" },
+	{ 0, "fused", TOOL_OPT_FLAG, NULL, offsetof(struct plan_options, fused), NULL, 0, 0, NULL, NULL,
+	  "the compiled plan, with fused steps, as executed (default)" },
+	{ 0, "verify", TOOL_OPT_FLAG, NULL, offsetof(struct plan_options, verify), NULL, 0, 0, NULL, NULL,
 	  "prove one algorithm or all, for every root and many placements" },
-	{ 0, "list", TOOL_OPT_FLAG, NULL, offsetof(struct values, list), NULL, 0, 0, NULL, NULL,
+	{ 0, "list", TOOL_OPT_FLAG, NULL, offsetof(struct plan_options, list), NULL, 0, 0, NULL, NULL,
 	  "list the algorithms" },
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
 };
@@ -52,26 +52,26 @@ static const struct tool_usage usage = {
 		"  tutti plan ring --np 4 --rank 1                      one rank's steps, as a table\n"
 		"  tutti plan hierarchical --np 6 --hosts 4,2           all ranks, two hosts of 4 and 2\n"
 		"  tutti plan tree --np 8 --print dot | dot -Tsvg       a picture\n"
-		"  tutti plan ring --np 4 --print json                  for a checker of your own\n"
-		"  tutti plan --verify --np 1..64                       prove everything: exit 0, or 1 when one fails\n"
+		"  tutti plan ring --np 4 --print json                  every step, for other programs\n"
+		"  tutti plan --verify --np 1..64                       prove all algorithms\n"
 		"  tutti plan --verify ring --np 5 --collective allreduce\n"
-		"Exit status: 0 right, 1 a proof failed, 2 bad usage.",
+		"Exit status: 0 right, 1 a proof failed, 2 wrong usage.",
 	.options = options,
 };
 
-/* ---- the line -------------------------------------------------------------------------------- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
 static bool takes_value(const char *argument)
 {
 	for (const struct tool_option *o = options; o->name; o++)
 		if ((!strncmp(argument, "--", 2) && !strcmp(argument + 2, o->name)) ||
-		    (o->letter && argument[1] == o->letter && !argument[2]))
+		    (o->short_name && argument[1] == o->short_name && !argument[2]))
 			return o->kind != TOOL_OPT_FLAG;
 	return false;
 }
 
-/* Takes the algorithm's name, which may stand anywhere, out of argv.
- * *ret_name is NULL when there is none. */
+/* Removes the algorithm's name, the only positional argument, from argv. *ret_name: NULL if argv
+ * has none. Returns 0 | 2: two names, error printed. */
 static int take_name(int *argc, char **argv, const char **ret_name)
 {
 	int kept = 1;
@@ -85,7 +85,7 @@ static int take_name(int *argc, char **argv, const char **ret_name)
 			if (pair)
 				argv[kept++] = argv[++i];
 		} else if (*ret_name) {
-			fprintf(stderr, "tutti plan: one algorithm at a time, not %s and %s\n",
+			fprintf(stderr, "tutti plan: give one algorithm only, not %s and %s\n",
 				*ret_name, argv[i]);
 			return 2;
 		} else {
@@ -97,8 +97,8 @@ static int take_name(int *argc, char **argv, const char **ret_name)
 	return 0;
 }
 
-/* "1..64", "5", "2,4,8..16" */
-static int read_ranks(const char *text, struct tool_verify *ret_what)
+/* Parses "1..64", "5", "2,4,8..16". Returns 0 | 2: error printed. */
+static int read_ranks(const char *text, struct tool_verify *ret_request)
 {
 	for (const char *at = text;; at++) {
 		int first = tool_parse_number(&at, 1, TOOL_VERIFY_MAX), last = first;
@@ -109,18 +109,18 @@ static int read_ranks(const char *text, struct tool_verify *ret_what)
 		}
 		if (first < 0 || last < first || (*at && *at != ',')) {
 			fprintf(stderr,
-				"tutti plan: --np %s: not numbers of ranks from 1 to %d, as 5, 1..64 or 2,4,8\n",
+				"tutti plan: --np %s: use numbers of ranks from 1 to %d, such as 5, 1..64 or 2,4,8\n",
 				text, TOOL_VERIFY_MAX);
 			return 2;
 		}
 		for (int n = first; n <= last; n++)
-			ret_what->n[n] = true;
+			ret_request->n[n] = true;
 		if (!*at)
 			return 0;
 	}
 }
 
-/* ---- what it does ---------------------------------------------------------------------------- */
+/* ---- list, verify, print --------------------------------------------------------------------- */
 
 static int list(void)
 {
@@ -130,10 +130,10 @@ static int list(void)
 	return 0;
 }
 
-static int verify(const char *name, const struct values *v)
+static int verify(const char *name, const struct plan_options *v)
 {
-	struct tool_verify what = { .algorithm = name, .collective = v->collective };
-	int rc = read_ranks(v->np, &what);
+	struct tool_verify request = { .algorithm = name, .collective = v->collective };
+	int rc = read_ranks(v->np, &request);
 
 	if (rc)
 		return rc;
@@ -142,11 +142,11 @@ static int verify(const char *name, const struct values *v)
 	if (v->root || v->rank >= 0 || v->plain || v->fused || strcmp(v->hosts, "1") ||
 	    strcmp(v->format, "table"))
 		return tool_refuse(usage.tool,
-			"--verify goes through ranks, roots and hosts by itself: only --np and --collective go with it");
-	return tool_plan_verify(&what);
+			"--verify proves all ranks, roots and placements; combine it with --np and --collective only");
+	return tool_plan_verify(&request);
 }
 
-static int print(struct tt_plan **plans, int nranks, const struct values *v)
+static int print(struct tt_plan **plans, int nranks, const struct plan_options *v)
 {
 	int rc = v->rank >= 0 ? tt_plan_print(plans[v->rank], v->format, stdout) :
 		tt_plan_print_all(plans, nranks, v->format, stdout);
@@ -157,7 +157,7 @@ static int print(struct tt_plan **plans, int nranks, const struct values *v)
 	return rc == TT_ARG ? 2 : 1;
 }
 
-static int build_and_print(const char *name, const struct values *v,
+static int build_and_print(const char *name, const struct plan_options *v,
 			   const struct tt_topology *topology, int collective)
 {
 	const struct tt_algorithm *a = tt_algorithm_find((enum tt_collective)collective, name);
@@ -183,7 +183,7 @@ int tool_cmd_plan(int argc, char **argv)
 {
 	int host_of[TOOL_MAX_PLACED];
 	struct tt_topology topology;
-	struct values v;
+	struct plan_options v;
 	const char *name, *np;
 	int rc = take_name(&argc, argv, &name);
 	int nranks, collective;
@@ -193,23 +193,23 @@ int tool_cmd_plan(int argc, char **argv)
 	if (v.list)
 		return list();
 	if (!v.np)
-		return tool_refuse(usage.tool, "--np is missing: for how many ranks?");
+		return tool_refuse(usage.tool, "--np is missing; give the number of ranks");
 	if (v.verify)
 		return verify(name, &v);
 	if (!name)
 		return tool_refuse(usage.tool,
-			"which algorithm? tutti plan --list shows them, tutti plan --help the rest");
+			"the algorithm is missing; tutti plan --list prints the names");
 	np = v.np;
 	nranks = tool_parse_number(&np, 1, TOOL_MAX_PLACED);
 	if (nranks < 0 || *np)
-		return tool_refuse(usage.tool, "--np %s: not a number of ranks from 1 to %d", v.np,
+		return tool_refuse(usage.tool, "--np %s: use a number of ranks from 1 to %d", v.np,
 				 TOOL_MAX_PLACED);
 	if (v.rank >= nranks || v.root >= nranks)
-		return tool_refuse(usage.tool, "--%s %d: there are ranks 0 to %d",
+		return tool_refuse(usage.tool, "--%s %d: no such rank; the ranks are 0 to %d",
 				 v.rank >= nranks ? "rank" : "root",
 				 (int)(v.rank >= nranks ? v.rank : v.root), nranks - 1);
 	if (v.plain && v.fused)
-		return tool_refuse(usage.tool, "--plain or --fused, not both");
+		return tool_refuse(usage.tool, "use --plain or --fused, not both");
 	if (!tt_print_find(v.format))
 		return tool_refuse(usage.tool, "%s", tt_error_text());
 	collective = tool_hypothetical_collective(usage.tool, v.collective ? v.collective : "allreduce");
@@ -217,6 +217,6 @@ int tool_cmd_plan(int argc, char **argv)
 	    tool_hypothetical_hosts(usage.tool, v.hosts, nranks, host_of, &topology))
 		return 2;
 	if (v.root && !tt_collective_rooted((enum tt_collective)collective))
-		return tool_refuse(usage.tool, "--root is for reduce, broadcast, gather and scatter");
+		return tool_refuse(usage.tool, "--root: only reduce, broadcast, gather and scatter have a root");
 	return build_and_print(name, &v, &topology, collective);
 }

@@ -1,9 +1,8 @@
 /*
- * cmd_simulate.c - `tutti simulate`: how long a call would take,
- * on ranks and hosts that need not be there
+ * cmd_simulate.c - `tutti simulate`: predicted time of a call on hypothetical ranks and hosts
  *
- * Called by the table of commands. The simulation is lib/model/simulate.c's; here are the line,
- * progress, and the page.
+ * Called by the table in tutti_main.c. Calls lib/model/simulate.c; parses the options, shows
+ * progress, prints the results as a table or as JSON.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -12,62 +11,62 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "perf/bench/bench.h"
 #include "perf/commands/cmd.h"
 #include "perf/commands/hypothetical.h"
 
 enum { MOST_LINKS = 256, MANY_MESSAGES = 20000000, TILES_THEN = 32 };
 
-struct values {
+struct simulate_options {
 	int64_t np, cores, root, tiles;
 	uint64_t bytes, tile_bytes;
-	const char *hosts, *algo, *collective, *transport, *links, *cards;
+	const char *hosts, *algo, *collective, *transport, *links, *nics;
 	int format;
 };
 
 static const struct tool_option options[] = {
-	{ 'n', "np", TOOL_OPT_INT, "N", offsetof(struct values, np), NULL, 1, 65534, NULL, NULL,
+	{ 'n', "np", TOOL_OPT_INT, "N", offsetof(struct simulate_options, np), NULL, 1, 65534, NULL, NULL,
 	  "number of ranks" },
-	{ 0, "hosts", TOOL_OPT_TEXT, "M", offsetof(struct values, hosts), "1", 0, 0, NULL, NULL,
-	  "number of hosts, or how many ranks on each: 2,3,1" },
-	{ 'b', "bytes", TOOL_OPT_SIZE, "S", offsetof(struct values, bytes), "1M", 0, 0, NULL, NULL,
-	  "of the larger buffer of the call" },
-	{ 0, "algo", TOOL_OPT_TEXT, "NAME", offsetof(struct values, algo), "all", 0, 0, NULL, NULL,
-	  "an algorithm, or all of the collective" },
-	{ 0, "collective", TOOL_OPT_TEXT, "NAME", offsetof(struct values, collective), "allreduce", 0,
+	{ 0, "hosts", TOOL_OPT_TEXT, "M", offsetof(struct simulate_options, hosts), "1", 0, 0, NULL, NULL,
+	  "number of hosts, or number of ranks on each host: 2,3,1" },
+	{ 'b', "bytes", TOOL_OPT_SIZE, "S", offsetof(struct simulate_options, bytes), "1M", 0, 0, NULL, NULL,
+	  "size of the call's larger buffer" },
+	{ 0, "algo", TOOL_OPT_TEXT, "NAME", offsetof(struct simulate_options, algo), "all", 0, 0, NULL, NULL,
+	  "an algorithm, or all algorithms of the collective" },
+	{ 0, "collective", TOOL_OPT_TEXT, "NAME", offsetof(struct simulate_options, collective), "allreduce", 0,
 	  0, NULL, NULL,
 	  "allreduce, reduce, broadcast, allgather, reduce_scatter,\nalltoall, gather, scatter" },
-	{ 0, "root", TOOL_OPT_INT, "R", offsetof(struct values, root), "0", 0, 65533, NULL, NULL,
+	{ 0, "root", TOOL_OPT_INT, "R", offsetof(struct simulate_options, root), "0", 0, 65533, NULL, NULL,
 	  "root of broadcast, reduce, gather, scatter" },
-	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0,
-	  NULL, NULL, "inside hosts: auto (shm), shm or tcp" },
-	{ 0, "cards", TOOL_OPT_TEXT, "NAME", offsetof(struct values, cards), "none", 0, 0, NULL, NULL,
-	  "between hosts, instead of tcp: verbs (real cards) or soft (Soft-RoCE)" },
-	{ 0, "cores", TOOL_OPT_INT, "C", offsetof(struct values, cores), "0", 0, 65534, NULL, NULL,
-	  "of each host; 0: as many as it has ranks" },
-	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct values, links), NULL, 0, 0, NULL, NULL,
-	  "costs, as `tutti tune` writes them, instead of the built-in ones" },
-	{ 0, "tile-bytes", TOOL_OPT_SIZE, "B", offsetof(struct values, tile_bytes), "0", 0, 0, NULL,
-	  NULL, "largest message; 0: as a call would choose" },
-	{ 0, "tiles", TOOL_OPT_INT, "K", offsetof(struct values, tiles), "0", 0, 1e9, NULL, NULL,
-	  "walk so many tiles, extrapolate the rest; 0: all of them unless\nthat takes too long" },
-	{ 0, "print", TOOL_OPT_CHOICE, "FORMAT", offsetof(struct values, format), "table", 0, 0,
+	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct simulate_options, transport), "auto", 0, 0,
+	  NULL, NULL, "transport inside hosts: auto (shm), shm or tcp" },
+	{ 0, "cards", TOOL_OPT_TEXT, "NAME", offsetof(struct simulate_options, nics), "none", 0, 0, NULL, NULL,
+	  "NICs between hosts, instead of tcp: none, verbs (RDMA hardware) or\nsoft (Soft-RoCE)" },
+	{ 0, "cores", TOOL_OPT_INT, "C", offsetof(struct simulate_options, cores), "0", 0, 65534, NULL, NULL,
+	  "cores per host; 0: one core per rank" },
+	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct simulate_options, links), NULL, 0, 0, NULL, NULL,
+	  "cost table of `tutti tune`, instead of the built-in table" },
+	{ 0, "tile-bytes", TOOL_OPT_SIZE, "B", offsetof(struct simulate_options, tile_bytes), "0", 0, 0, NULL,
+	  NULL, "largest message; 0: the library's choice" },
+	{ 0, "tiles", TOOL_OPT_INT, "K", offsetof(struct simulate_options, tiles), "0", 0, 1e9, NULL, NULL,
+	  "simulate K tiles, extrapolate the rest; 0: all tiles, or 32 above\n20 million messages" },
+	{ 0, "print", TOOL_OPT_CHOICE, "FORMAT", offsetof(struct simulate_options, format), "table", 0, 0,
 	  "table json", NULL, "table or json" },
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
 };
 
 static const struct tool_usage usage = {
 	.tool = "tutti simulate",
-	.help = "Simulate a call: the plans that would run, on a model of cores and links.\n"
+	.help = "Simulate a call: execute its plans on a model of cores and links.\n"
 		"  tutti simulate --np 8 --bytes 1M                               every allreduce algorithm\n"
 		"  tutti simulate --np 1024 --hosts 128 --bytes 64M --algo hierarchical\n"
 		"  tutti simulate --np 4 --cores 2 --bytes 64K --links FILE --print json\n"
-		"Exit status: 0 simulated, 1 failed, 2 bad usage.",
+		"Exit status: 0 simulated, 1 failed, 2 wrong usage.",
 	.options = options,
 };
 
-/* ---- progress, and the end by Ctrl-C --------------------------------------------------------- */
+/* ---- progress, interrupt --------------------------------------------------------------------- */
 
 static volatile sig_atomic_t interrupted;
 
@@ -76,7 +75,7 @@ static void interrupt(int signal)
 	interrupted = signal;
 }
 
-/* Ends the simulation with 1 after a signal. */
+/* Callback of the simulator. Returns 1 after a signal, which ends the simulation. */
 static int progress(void *ctx, const char *what, uint64_t done, uint64_t all)
 {
 	bool *shown = ctx;
@@ -99,22 +98,22 @@ static void clear_progress(bool shown)
 
 /* ---- one algorithm --------------------------------------------------------------------------- */
 
-struct answer {
+struct simulation {
 	char name[64];
 	struct tt_sim_result result;
 	double alg_gbps, bus_gbps, seconds;
 	long max_rss_kib;
 };
 
-static double bus_factor(const struct values *v, int collective)
+static double bus_factor(const struct simulate_options *v, int collective)
 {
 	const struct bench_collective *bench = &bench_collectives[collective];
 
 	return bench->bus_factor ? bench->bus_factor((int)v->np) : 1;
 }
 
-/* So many tiles to walk that it ends soon: all, unless there are very many messages. */
-static uint32_t tiles_to_walk(const struct values *v)
+/* Returns the number of tiles to simulate; 0: all. Above MANY_MESSAGES messages: TILES_THEN. */
+static uint32_t tiles_to_walk(const struct simulate_options *v)
 {
 	uint64_t tile = v->tile_bytes ? v->tile_bytes : 65536;
 
@@ -123,7 +122,7 @@ static uint32_t tiles_to_walk(const struct values *v)
 	return v->bytes / tile * (uint64_t)v->np > MANY_MESSAGES ? TILES_THEN : 0;
 }
 
-static void measure_self(struct answer *a, uint64_t started_ns)
+static void measure_self(struct simulation *a, uint64_t started_ns)
 {
 	struct rusage self;
 
@@ -131,8 +130,8 @@ static void measure_self(struct answer *a, uint64_t started_ns)
 	a->max_rss_kib = getrusage(RUSAGE_SELF, &self) ? 0 : self.ru_maxrss;
 }
 
-static int simulate(const struct values *v, const struct tool_hypothetical *world, int collective,
-		    const struct tt_algorithm *row, const char *name, struct answer *a,
+static int simulate_plan(const struct simulate_options *v, const struct tool_hypothetical *world, int collective,
+		    const struct tt_algorithm *row, const char *name, struct simulation *a,
 		    struct tt_sim **ret_sim)
 {
 	bool shown = false;
@@ -157,14 +156,14 @@ static int simulate(const struct values *v, const struct tool_hypothetical *worl
 	return 0;
 }
 
-/* ---- the page -------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 static double us(uint64_t ps)
 {
 	return (double)ps / 1e6;
 }
 
-static void table_head(const struct values *v, const struct tool_hypothetical *world)
+static void table_head(const struct simulate_options *v, const struct tool_hypothetical *world)
 {
 	printf("# %s of %llu bytes, %d ranks on %d host%s, transport %s, costs %s\n", v->collective,
 	       (unsigned long long)v->bytes, (int)v->np, world->topology.nhosts,
@@ -176,7 +175,7 @@ static void table_head(const struct values *v, const struct tool_hypothetical *w
 	       "(share of ranks' time)");
 }
 
-static void table_row(const struct answer *a)
+static void table_row(const struct simulation *a)
 {
 	const struct tt_sim_result *r = &a->result;
 
@@ -188,19 +187,19 @@ static void table_row(const struct answer *a)
 	       r->tiles_walked < r->ntiles ? "  (extrapolated)" : "");
 }
 
-/* Only one algorithm: what its time went to, its links, what simulating took. */
-static void table_details(const struct values *v, const struct tt_sim *sim, const struct answer *a)
+/* --algo NAME: parts of the time, bytes of each link, cost of the simulation. */
+static void table_details(const struct simulate_options *v, const struct tt_sim *sim, const struct simulation *a)
 {
 	const struct tt_sim_result *r = &a->result;
 	enum tt_link_class class;
 	uint64_t bytes;
 	int peer, shown = 0;
 
-	printf("\n# of the time, along the chain of steps that ended last (us):");
+	printf("\n# parts of the time on the critical path (us):");
 	for (int i = 0; i < TT_PARTS; i++)
 		printf(" %s %.2f", tt_sim_part_name[i], us(r->part_ps[i]));
 	printf("\n# bytes by link%s:\n",
-	       r->tiles_walked < r->ntiles ? " (of the tiles walked)" : "");
+	       r->tiles_walked < r->ntiles ? " (of the simulated tiles)" : "");
 	for (int rank = 0; rank < v->np && shown < MOST_LINKS; rank++)
 		for (uint32_t i = 0;
 		     tt_sim_sent(sim, rank, i, &peer, &class, &bytes) && shown < MOST_LINKS; i++)
@@ -211,12 +210,12 @@ static void table_details(const struct values *v, const struct tt_sim *sim, cons
 			}
 	if (shown == MOST_LINKS)
 		printf("  ... (the first %d)\n", MOST_LINKS);
-	printf("# walked %llu messages and %u of %u tiles in %.2f s, with %.1f MiB of memory\n",
+	printf("# simulated %llu messages and %u of %u tiles in %.2f s, with %.1f MiB of memory\n",
 	       (unsigned long long)r->events, r->tiles_walked, r->ntiles, a->seconds,
 	       (double)a->max_rss_kib / 1024);
 }
 
-static void json_links(struct bench_json *j, const struct values *v, const struct tt_sim *sim)
+static void json_links(struct bench_json *j, const struct simulate_options *v, const struct tt_sim *sim)
 {
 	enum tt_link_class class;
 	uint64_t bytes;
@@ -240,8 +239,8 @@ static void json_links(struct bench_json *j, const struct values *v, const struc
 	bench_json_bool(j, "links_complete", shown < MOST_LINKS);
 }
 
-static void json_answer(struct bench_json *j, const struct values *v, const struct tt_sim *sim,
-			const struct answer *a)
+static void json_simulation(struct bench_json *j, const struct simulate_options *v, const struct tt_sim *sim,
+			const struct simulation *a)
 {
 	const struct tt_sim_result *r = &a->result;
 
@@ -274,7 +273,7 @@ static void json_answer(struct bench_json *j, const struct values *v, const stru
 	bench_json_close(j, '}');
 }
 
-static void json_head(struct bench_json *j, const struct values *v, const struct tool_hypothetical *world)
+static void json_head(struct bench_json *j, const struct simulate_options *v, const struct tool_hypothetical *world)
 {
 	bench_json_open(j, NULL, '{');
 	bench_json_text(j, "collective", v->collective);
@@ -288,19 +287,20 @@ static void json_head(struct bench_json *j, const struct values *v, const struct
 	bench_json_open(j, "algorithms", '[');
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- all algorithms -------------------------------------------------------------------------- */
 
-/* 0 | what it returned; an algorithm that does not apply is left out when all were asked for. */
-static int answer_one(const struct values *v, const struct tool_hypothetical *world, int collective,
+/* Simulates one algorithm and prints the result. Returns 0 | the simulator's error. --algo all:
+ * algorithms that do not apply are skipped. */
+static int simulate_one(const struct simulate_options *v, const struct tool_hypothetical *world, int collective,
 		      const struct tt_algorithm *row, const char *name, struct bench_json *j)
 {
 	bool only = strcmp(v->algo, "all");
-	struct answer a;
+	struct simulation a;
 	struct tt_sim *sim;
-	int rc = simulate(v, world, collective, row, name, &a, &sim);
+	int rc = simulate_plan(v, world, collective, row, name, &a, &sim);
 
 	if (!rc && v->format)
-		json_answer(j, v, sim, &a);
+		json_simulation(j, v, sim, &a);
 	else if (!rc)
 		table_row(&a);
 	if (!rc && !v->format && only)
@@ -310,7 +310,7 @@ static int answer_one(const struct values *v, const struct tool_hypothetical *wo
 	return rc == TT_ARG && !only ? 0 : rc;
 }
 
-static int answer_all(const struct values *v, const struct tool_hypothetical *world, int collective,
+static int simulate_all(const struct simulate_options *v, const struct tool_hypothetical *world, int collective,
 		      struct bench_json *j)
 {
 	bool all = !strcmp(v->algo, "all");
@@ -318,16 +318,16 @@ static int answer_all(const struct values *v, const struct tool_hypothetical *wo
 
 	for (int i = 0; tt_algorithms[i] && !rc && all; i++)
 		if (tt_algorithms[i]->collective == (enum tt_collective)collective)
-			rc = answer_one(v, world, collective, tt_algorithms[i],
+			rc = simulate_one(v, world, collective, tt_algorithms[i],
 					tt_algorithms[i]->name, j);
 	if (!all)
-		rc = answer_one(v, world, collective,
+		rc = simulate_one(v, world, collective,
 				tt_algorithm_look((enum tt_collective)collective, v->algo), v->algo,
 				j);
 	return rc;
 }
 
-static int answer(const struct values *v, const struct tool_hypothetical *world, int collective)
+static int simulation(const struct simulate_options *v, const struct tool_hypothetical *world, int collective)
 {
 	struct bench_json j = { .to = stdout };
 	struct sigaction action = { .sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND };
@@ -339,7 +339,7 @@ static int answer(const struct values *v, const struct tool_hypothetical *world,
 		json_head(&j, v, world);
 	else
 		table_head(v, world);
-	rc = answer_all(v, world, collective, &j);
+	rc = simulate_all(v, world, collective, &j);
 	if (v->format) {
 		bench_json_close(&j, ']');
 		bench_json_bool(&j, "complete", !rc);
@@ -359,15 +359,15 @@ static int answer(const struct values *v, const struct tool_hypothetical *world,
 int tool_cmd_simulate(int argc, char **argv)
 {
 	struct tool_hypothetical world;
-	struct values v;
+	struct simulate_options v;
 	int rc = tool_options_read(&usage, argc, argv, &v), collective;
 
 	if (rc)
 		return rc == 1 ? 0 : rc;
 	if (!v.np)
-		return tool_refuse(usage.tool, "--np is missing: for how many ranks?");
+		return tool_refuse(usage.tool, "--np is missing; give the number of ranks");
 	if (v.root >= v.np)
-		return tool_refuse(usage.tool, "--root %d: there are ranks 0 to %d", (int)v.root,
+		return tool_refuse(usage.tool, "--root %d: no such rank; the ranks are 0 to %d", (int)v.root,
 				 (int)v.np - 1);
 	collective = tool_hypothetical_collective(usage.tool, v.collective);
 	if (collective < 0)
@@ -376,12 +376,12 @@ int tool_cmd_simulate(int argc, char **argv)
 		return tool_refuse(usage.tool, "%s", tt_error_text());
 	rc = tool_hypothetical_options(&(struct tool_hypothetical_options){ .tool = usage.tool, .np = v.np, .cores = v.cores,
 					      .hosts = v.hosts, .tile_bytes = (int64_t)v.tile_bytes,
-					      .transport = v.transport, .cards = v.cards,
+					      .transport = v.transport, .nics = v.nics,
 					      .links = v.links },
 			&world);
 	if (rc)
 		return rc;
-	rc = answer(&v, &world, collective);
+	rc = simulation(&v, &world, collective);
 	tool_hypothetical_free(&world);
 	return rc;
 }

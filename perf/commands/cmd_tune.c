@@ -1,8 +1,7 @@
 /*
- * cmd_tune.c - `tutti tune`: measure what things cost here,
- * write the table by which algorithms are chosen
+ * cmd_tune.c - `tutti tune`: measure this host, fit the cost model, write the tuning table
  *
- * Called by the table of commands; tune.h says who does the work.
+ * Called by the table in tutti_main.c. Calls tune_measure.c and tune_fit.c (tune.h).
  */
 #include <errno.h>
 #include <math.h>
@@ -11,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "base/base.h"
 #include "perf/bench/bench.h"
 #include "perf/commands/cmd.h"
@@ -22,7 +21,7 @@
 
 enum { MOST_RUNS = 16 };
 
-struct values {
+struct tune_options {
 	const char *np, *transport, *output, *links;
 	uint64_t min_bytes, max_bytes;
 	int64_t factor, repeats;
@@ -30,44 +29,44 @@ struct values {
 };
 
 static const struct tool_option options[] = {
-	{ 'n', "np", TOOL_OPT_TEXT, "N", offsetof(struct values, np), NULL, 0, 0, NULL, NULL,
-	  "so many local ranks, one number or several as 2,4,8; without it the\nranks that the environment names are joined" },
-	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct values, transport), "auto", 0, 0,
-	  NULL, NULL, "auto, shm, tcp, verbs, or several as shm,tcp" },
-	{ 'o', "output", TOOL_OPT_TEXT, "FILE", offsetof(struct values, output), NULL, 0, 0, NULL,
-	  NULL, "write the table here, for TUTTI_TUNING and --links" },
-	{ 'b', "minbytes", TOOL_OPT_SIZE, "BYTES", offsetof(struct values, min_bytes), "8", 4,
+	{ 'n', "np", TOOL_OPT_TEXT, "N", offsetof(struct tune_options, np), NULL, 0, 0, NULL, NULL,
+	  "number of local ranks, or several numbers: 2,4,8; default: join the\nranks of the launcher" },
+	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct tune_options, transport), "auto", 0, 0,
+	  NULL, NULL, "auto, shm, tcp, verbs, or several: shm,tcp" },
+	{ 'o', "output", TOOL_OPT_TEXT, "FILE", offsetof(struct tune_options, output), NULL, 0, 0, NULL,
+	  NULL, "write the table to FILE, for TUTTI_TUNING and --links" },
+	{ 'b', "minbytes", TOOL_OPT_SIZE, "BYTES", offsetof(struct tune_options, min_bytes), "8", 4,
 	  1u << 30, NULL, NULL, "smallest message" },
-	{ 'e', "maxbytes", TOOL_OPT_SIZE, "BYTES", offsetof(struct values, max_bytes), "16M", 4,
+	{ 'e', "maxbytes", TOOL_OPT_SIZE, "BYTES", offsetof(struct tune_options, max_bytes), "16M", 4,
 	  1u << 30, NULL, NULL, "largest message" },
-	{ 'f', "stepfactor", TOOL_OPT_INT, "F", offsetof(struct values, factor), "8", 2, 1024, NULL,
-	  NULL, "from one size to the next" },
-	{ 0, "repeats", TOOL_OPT_INT, "R", offsetof(struct values, repeats), "7", 1, TOOL_TUNE_REPEATS,
+	{ 'f', "stepfactor", TOOL_OPT_INT, "F", offsetof(struct tune_options, factor), "8", 2, 1024, NULL,
+	  NULL, "factor between one size and the next" },
+	{ 0, "repeats", TOOL_OPT_INT, "R", offsetof(struct tune_options, repeats), "7", 1, TOOL_TUNE_REPEATS,
 	  NULL, NULL, "batches in each half of the measurement" },
-	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct values, links), NULL, 0, 0, NULL, NULL,
-	  "begin with these costs instead of the built-in ones" },
-	{ 0, "check", TOOL_OPT_FLAG, NULL, offsetof(struct values, check), NULL, 0, 0, NULL, NULL,
-	  "fit nothing: compare the costs as they are with what is measured" },
-	{ 0, "no-factors", TOOL_OPT_FLAG, NULL, offsetof(struct values, no_factors), NULL, 0, 0, NULL,
+	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct tune_options, links), NULL, 0, 0, NULL, NULL,
+	  "start from this cost table instead of the built-in table" },
+	{ 0, "check", TOOL_OPT_FLAG, NULL, offsetof(struct tune_options, check), NULL, 0, 0, NULL, NULL,
+	  "fit nothing: compare the present costs with the measurement" },
+	{ 0, "no-factors", TOOL_OPT_FLAG, NULL, offsetof(struct tune_options, no_factors), NULL, 0, 0, NULL,
 	  NULL, "fit the constants only" },
-	{ 0, "print", TOOL_OPT_FLAG, NULL, offsetof(struct values, print), NULL, 0, 0, NULL, NULL,
-	  "measure nothing: print the costs as they are" },
+	{ 0, "print", TOOL_OPT_FLAG, NULL, offsetof(struct tune_options, print), NULL, 0, 0, NULL, NULL,
+	  "measure nothing: print the present costs" },
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
 };
 
 static const struct tool_usage usage = {
 	.tool = "tutti tune",
-	.help = "Measures every allreduce algorithm, fits the constants of the cost model by which calls\n"
-		"choose, and writes them. Prints what was predicted and measured, at which sizes the choice\n"
-		"changes, and what the choice loses on the best.\n"
+	.help = "Measures every allreduce algorithm, fits the constants of the cost model that chooses\n"
+		"algorithms, and writes them. Prints predicted and measured times, the sizes at which the\n"
+		"choice changes, and the loss of the choice against the best algorithm.\n"
 		"  tutti tune --np 2,4 --transport shm,tcp -o here.tuning      then TUTTI_TUNING=here.tuning\n"
-		"  tutti tune --np 4 --check                                   is the table good here?",
+		"  tutti tune --np 4 --check                                   check the present table",
 	.options = options,
 };
 
-/* ---- the line -------------------------------------------------------------------------------- */
+/* ---- the command line ------------------------------------------------------------------------ */
 
-static int set_sizes(const struct values *v, struct tool_tune_run *run)
+static int set_sizes(const struct tune_options *v, struct tool_tune_run *run)
 {
 	if (v->max_bytes < v->min_bytes)
 		return tool_refuse(usage.tool, "--minbytes is larger than --maxbytes");
@@ -78,8 +77,9 @@ static int set_sizes(const struct values *v, struct tool_tune_run *run)
 	return 0;
 }
 
-/* One run for each transport and number of ranks. names: split in place */
-static int list_runs(const struct values *v, char *names, struct tool_tune *t)
+/* Lists one run per transport and number of ranks. names: comma-separated transports, split in
+ * place. Returns 0 | 2: error printed. */
+static int list_runs(const struct tune_options *v, char *names, struct tool_tune *t)
 {
 	char *rest = names, *name;
 
@@ -89,7 +89,7 @@ static int list_runs(const struct values *v, char *names, struct tool_tune *t)
 		if (strcmp(name, "auto") && strcmp(name, "shm") && strcmp(name, "tcp") &&
 		    strcmp(name, "verbs"))
 			return tool_refuse(usage.tool,
-				"--transport %s: use auto, shm, tcp, verbs, or several with commas between",
+				"--transport %s: use auto, shm, tcp, verbs, or several separated by commas",
 				name);
 		do {
 			struct tool_tune_run *run = &t->runs[t->nruns];
@@ -97,12 +97,12 @@ static int list_runs(const struct values *v, char *names, struct tool_tune *t)
 
 			if (n < 0 || (at && *at && *at != ','))
 				return tool_refuse(usage.tool,
-					"--np %s: use a number of ranks from 2 to 1024, or several with "
-					"commas between", v->np);
+					"--np %s: use a number of ranks from 2 to 1024, or several separated "
+					"by commas", v->np);
 			if (t->nruns++ == MOST_RUNS)
 				return tool_refuse(usage.tool,
-					"--np, --transport: more than %d runs; make several tables, or leave "
-					"some out", MOST_RUNS);
+					"--np, --transport: more than %d runs; write several tables, or use "
+					"fewer values", MOST_RUNS);
 			*run = (struct tool_tune_run){ .np = n, .transport = name, .nhosts = 1 };
 			if (set_sizes(v, run))
 				return 2;
@@ -112,7 +112,7 @@ static int list_runs(const struct values *v, char *names, struct tool_tune *t)
 	return 0;
 }
 
-/* ---- pages ----------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 static int by_size(const void *a, const void *b)
 {
@@ -121,7 +121,8 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The middle one of the errors: a busy moment must not count most. */
+/* Prints every prediction, then median and 90 % quantile of the errors: both are robust against
+ * single measurements on a busy host. */
 static void print_prediction(const struct tool_tune *t, const struct tt_cost *cost)
 {
 	double *off = calloc((size_t)t->nsamples + 1, sizeof(*off));
@@ -142,7 +143,7 @@ static void print_prediction(const struct tool_tune *t, const struct tt_cost *co
 	}
 	if (off && t->nsamples) {
 		qsort(off, (size_t)t->nsamples, sizeof(*off), by_size);
-		printf("# half of the predictions are within a factor of %.2f, nine in ten of %.2f\n",
+		printf("# half of the predictions are within a factor of %.2f, 90 %% within %.2f\n",
 		       exp(off[t->nsamples / 2]), exp(off[t->nsamples * 9 / 10]));
 	}
 	free(off);
@@ -158,7 +159,8 @@ static const struct tool_tune_sample *find(const struct tool_tune *t, int run, u
 	return NULL;
 }
 
-/* The best of the first half; compared in the second. */
+/* Returns the algorithm that is best in the first half of the batches; the caller compares times of
+ * the second half, which is free of selection bias. */
 static const struct tool_tune_sample *best_of(const struct tool_tune *t, int run, uint64_t bytes)
 {
 	const struct tool_tune_sample *best = NULL;
@@ -175,7 +177,7 @@ static void print_choices(const struct tool_tune *t, const struct tt_cost *cost)
 	double all = 0;
 	int nall = 0;
 
-	printf("\n# what auto takes, and the best fixed algorithm (picked in one half of the batches, compared in the other), us\n");
+	printf("\n# auto's algorithm and the best fixed algorithm (selected in one half of the batches, compared in the other), us\n");
 	printf("# %-5s %2s %10s  %-20s %12s  %-20s %12s %7s\n", "link", "n", "bytes", "auto", "",
 	       "best", "", "ratio");
 	for (int r = 0; r < t->nruns; r++) {
@@ -212,7 +214,7 @@ static void print_choices(const struct tool_tune *t, const struct tt_cost *cost)
 		printf("# all: auto / best %.3f (geometric mean)\n", exp(all / nall));
 }
 
-static int write_table(const struct values *v, const struct tool_tune *t, const struct tt_cost *cost)
+static int write_table(const struct tune_options *v, const struct tool_tune *t, const struct tt_cost *cost)
 {
 	char *text = NULL, cpu[128], now[64];
 	size_t bytes;
@@ -220,11 +222,11 @@ static int write_table(const struct values *v, const struct tool_tune *t, const 
 	int rc;
 
 	if (!f)
-		return tool_refuse(usage.tool, "no memory for the file") - 1;
+		return tool_refuse(usage.tool, "no memory for the table") - 1;
 	tool_host_cpu(cpu, sizeof(cpu));
 	bench_now_text(now, sizeof(now));
 	fprintf(f,
-		"# What things cost, for TUTTI_TUNING and `tutti simulate --links`. Written by tutti tune %d.%d.%d.\n"
+		"# Cost table, for TUTTI_TUNING and `tutti simulate --links`. Written by tutti tune %d.%d.%d.\n"
 		"# machine: %s, %d cores; date: %s\n# measured: allreduce of float32 over %s, ranks %s, %llu to %llu bytes\n",
 		TUTTI_VERSION_CODE / 10000, TUTTI_VERSION_CODE / 100 % 100,
 		TUTTI_VERSION_CODE % 100, cpu, t->cores, now, v->transport,
@@ -239,9 +241,9 @@ static int write_table(const struct values *v, const struct tool_tune *t, const 
 	return rc ? 1 : 0;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- run all --------------------------------------------------------------------------------- */
 
-static int conclude(const struct values *v, const struct tool_tune *t, struct tt_cost *cost)
+static int conclude(const struct tune_options *v, const struct tool_tune *t, struct tt_cost *cost)
 {
 	if (!v->check) {
 		tool_tune_core(cost);
@@ -254,10 +256,10 @@ static int conclude(const struct values *v, const struct tool_tune *t, struct tt
 	return v->output && !v->check ? write_table(v, t, cost) : 0;
 }
 
-static int measure_all(const struct values *v, struct tool_tune *t, struct tt_cost *cost)
+static int measure_all(const struct tune_options *v, struct tool_tune *t, struct tt_cost *cost)
 {
 	struct tool_host_topology here;
-	bool speaks = true;
+	bool reports = true;
 	int rc = 0;
 
 	tool_host_topology(&here);
@@ -266,9 +268,9 @@ static int measure_all(const struct values *v, struct tool_tune *t, struct tt_co
 		if (isatty(STDERR_FILENO))
 			fprintf(stderr, "measuring: %s, %d ranks\n", t->runs[r].transport,
 				t->runs[r].np);
-		rc = tool_tune_measure(t, r, &speaks);
+		rc = tool_tune_measure(t, r, &reports);
 	}
-	return rc || !speaks ? rc : conclude(v, t, cost);
+	return rc || !reports ? rc : conclude(v, t, cost);
 }
 
 int tool_cmd_tune(int argc, char **argv)
@@ -276,14 +278,14 @@ int tool_cmd_tune(int argc, char **argv)
 	struct tool_tune_run runs[MOST_RUNS + 1] = { 0 };
 	struct tool_tune t = { .runs = runs };
 	struct tt_cost *cost = NULL;
-	struct values v;
+	struct tune_options v;
 	char *names;
 	int rc = tool_options_read(&usage, argc, argv, &v);
 
 	if (rc)
 		return rc == 1 ? 0 : rc;
 	if (v.output && (v.print || v.check))
-		return tool_refuse(usage.tool, "%s makes no table that could go to -o %s; leave one of the two away",
+		return tool_refuse(usage.tool, "%s writes no table to -o %s; use one of the two options only",
 				 v.print ? "--print" : "--check", v.output);
 	if (v.output && bench_check_file(usage.tool, "-o", v.output))
 		return 2;

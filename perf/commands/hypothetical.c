@@ -1,5 +1,5 @@
 /*
- * hypothetical.c - ranks, hosts and costs that need not exist (hypothetical.h)
+ * hypothetical.c - hypothetical ranks, hosts and costs (hypothetical.h)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,20 +17,20 @@ int tool_hypothetical_hosts(const char *tool, const char *text, int nranks, int 
 		int size = tool_parse_number(&at, 1, nranks);
 
 		if (size < 0 || (*at && *at != ','))
-			return tool_refuse(tool, "--hosts %s: not a number of hosts from 1 to %d, nor how many of the "
-				"%d ranks are on each, as 2,3,1", text, nranks, nranks);
+			return tool_refuse(tool, "--hosts %s: use a number of hosts from 1 to %d, or the number of ranks on "
+				"each host (%d in all), such as 2,3,1", text, nranks, nranks);
 		for (int i = 0; i < size; i++, ranks++)
 			if (ranks < nranks)
 				host_of[ranks] = hosts;
 		hosts++;
 	} while (*at++);
 	if (hosts > 1 && ranks != nranks)
-		return tool_refuse(tool, "--hosts %s: these are %d ranks, but --np says %d", text,
+		return tool_refuse(tool, "--hosts %s: the hosts have %d ranks, but --np is %d", text,
 				 ranks, nranks);
 	if (hosts == 1) {
 		hosts = ranks;
 		each = nranks / hosts;
-		larger = nranks % hosts * (each + 1);  /* ranks on hosts with one more */
+		larger = nranks % hosts * (each + 1);  /* ranks on the hosts with each + 1 ranks */
 		for (int r = 0; r < nranks; r++)
 			host_of[r] = r < larger ? r / (each + 1) :
 						  nranks % hosts + (r - larger) / each;
@@ -40,63 +40,63 @@ int tool_hypothetical_hosts(const char *tool, const char *text, int nranks, int 
 	return 0;
 }
 
-static int read_costs(const struct tool_hypothetical_options *what, struct tool_hypothetical *ret)
+static int read_costs(const struct tool_hypothetical_options *options, struct tool_hypothetical *ret)
 {
-	int rc = what->links ? tt_cost_read(what->links, &ret->read) : 0;
+	int rc = options->links ? tt_cost_read(options->links, &ret->read) : 0;
 
 	ret->world.cost = ret->read ? ret->read : &tt_cost_builtin;
 	if (!rc)
 		return 0;
-	tool_refuse(what->tool, "%s", tt_error_text());
+	tool_refuse(options->tool, "%s", tt_error_text());
 	return rc == TT_ARG ? 2 : 1;
 }
 
-/* The class of cards with that name; -1: there is none. */
-static int card_class(const struct tool_hypothetical_options *what)
+/* Returns the link class that --cards names, or -1: unknown name, error printed. */
+static int nic_class(const struct tool_hypothetical_options *options)
 {
 	static const enum tt_link_class known[] = { TT_LINK_VERBS, TT_LINK_SOFT };
 
-	if (!what->cards || !strcmp(what->cards, "none"))
+	if (!options->nics || !strcmp(options->nics, "none"))
 		return TT_NO_NIC;
 	for (int i = 0; i < 2; i++)
-		if (!strcmp(what->cards, tt_link_class_name[known[i]]))
+		if (!strcmp(options->nics, tt_link_class_name[known[i]]))
 			return (int)known[i];
-	tool_refuse(what->tool, "--cards %s: use none, verbs or soft", what->cards);
+	tool_refuse(options->tool, "--cards %s: use none, verbs or soft", options->nics);
 	return -1;
 }
 
-int tool_hypothetical_options(const struct tool_hypothetical_options *what, struct tool_hypothetical *ret)
+int tool_hypothetical_options(const struct tool_hypothetical_options *options, struct tool_hypothetical *ret)
 {
-	const char *transport = what->transport ? what->transport : "auto";
-	int *host_of = malloc((size_t)what->np * sizeof(*host_of)), rc, card = card_class(what);
+	const char *transport = options->transport ? options->transport : "auto";
+	int *host_of = malloc((size_t)options->np * sizeof(*host_of)), rc, nic = nic_class(options);
 
-	*ret = (struct tool_hypothetical){ .world = { .nranks = (int)what->np,
-						.cores = (int)what->cores } };
+	*ret = (struct tool_hypothetical){ .world = { .nranks = (int)options->np,
+						.cores = (int)options->cores } };
 	if (!host_of)
-		return tool_refuse(what->tool, "no memory for so many ranks") - 1;
-	if (card < 0)
+		return tool_refuse(options->tool, "no memory for %d ranks", (int)options->np) - 1;
+	if (nic < 0)
 		rc = 2;
 	else if (strcmp(transport, "auto") && strcmp(transport, "shm") && strcmp(transport, "tcp"))
-		rc = tool_refuse(what->tool, "--transport %s: use auto, shm or tcp", transport);
+		rc = tool_refuse(options->tool, "--transport %s: use auto, shm or tcp", transport);
 	else
-		rc = tool_hypothetical_hosts(what->tool, what->hosts, (int)what->np, host_of,
+		rc = tool_hypothetical_hosts(options->tool, options->hosts, (int)options->np, host_of,
 				      &ret->topology);
 	if (!rc && ret->topology.nhosts > 1 && !strcmp(transport, "shm"))
-		rc = tool_refuse(what->tool, "--transport shm does not reach other hosts; use auto");
+		rc = tool_refuse(options->tool, "--transport shm does not reach other hosts; use auto");
 	if (!rc)
-		rc = read_costs(what, ret);
+		rc = read_costs(options, ret);
 	if (rc) {
 		free(host_of);
 		ret->topology.host_of = NULL;
 		return rc;
 	}
 	ret->world.topology = &ret->topology;
-	ret->world.paths = (struct tt_placement_facts){ .nranks = (int)what->np,
+	ret->world.paths = (struct tt_connectivity){ .nranks = (int)options->np,
 					      .one_host = ret->topology.nhosts == 1,
 					      .over_tcp = !strcmp(transport, "tcp"),
-					      .cores = (int)what->cores, .card = (uint8_t)card };
-	ret->world.message_bytes = what->tile_bytes ? (size_t)what->tile_bytes
-						    : tt_placement_message_bytes(&ret->world.paths);
+					      .cores = (int)options->cores, .nic_class = (uint8_t)nic };
+	ret->world.message_bytes = options->tile_bytes ? (size_t)options->tile_bytes
+						    : tt_connectivity_message_bytes(&ret->world.paths);
 	return 0;
 }
 
@@ -111,7 +111,7 @@ int tool_hypothetical_collective(const char *tool, const char *name)
 	for (int c = 0; c < TT_SENDRECV; c++)
 		if (!strcmp(tt_collective_name((enum tt_collective)c), name))
 			return c;
-	fprintf(stderr, "%s: --collective %s: not one of", tool, name);
+	fprintf(stderr, "%s: --collective %s: unknown; one of:", tool, name);
 	for (int c = 0; c < TT_SENDRECV; c++)
 		fprintf(stderr, " %s", tt_collective_name((enum tt_collective)c));
 	fprintf(stderr, "\n");

@@ -1,42 +1,43 @@
 /*
- * hypothetical.h - ranks, hosts and costs as a command line describes them, for simulating and choosing
+ * hypothetical.h - hypothetical ranks, hosts and costs, described by command-line options
  *
- * Called by cmd_simulate.c, cmd_info.c, cmd_plan.c and cmd_tune.c.
+ * Called by cmd_simulate.c, cmd_info.c and cmd_plan.c.
  */
-#ifndef TOOL_IMAGINED_H
-#define TOOL_IMAGINED_H
+#ifndef TOOL_HYPOTHETICAL_H
+#define TOOL_HYPOTHETICAL_H
 
 #include "tools/options.h"
 #include "model/simulate.h"
 
-/* What the options say; NULL: not given. */
+/* Values of the options; NULL: not given. */
 struct tool_hypothetical_options {
-	const char *tool;                /* for messages */
-	/* cores: of each host, 0: one for every rank; tile_bytes 0: as run chooses */
-	int64_t np, cores, tile_bytes;
+	const char *tool;                /* name of the tool, for messages */
+	int64_t np;
+	int64_t cores;                   /* per host; 0: one per rank */
+	int64_t tile_bytes;              /* 0: the library's choice */
 	const char *hosts, *transport, *links;
-	const char *cards;               /* of all hosts: none, verbs, soft */
+	const char *nics;                /* --cards, NICs of all hosts: none, verbs, soft */
 };
 
 struct tool_hypothetical {
-	struct tt_topology topology;     /* host_of is ours */
-	struct tt_cost *read;            /* what links named, else NULL */
-	struct tt_sim_world world;       /* points at both */
+	struct tt_topology topology;     /* owns host_of */
+	struct tt_cost *read;            /* cost table of --links, else NULL */
+	struct tt_sim_world world;       /* points at topology and cost table */
 };
 
-/* 0 | 1, 2: a sentence went to stderr; the exit status. */
-int tool_hypothetical_options(const struct tool_hypothetical_options *what, struct tool_hypothetical *ret_world);
+/* Returns 0 | 1, 2: error printed, the exit status. */
+int tool_hypothetical_options(const struct tool_hypothetical_options *options, struct tool_hypothetical *ret_world);
 void tool_hypothetical_free(struct tool_hypothetical *world);
 
-/* "3": ranks spread evenly over three hosts; "2,3,1": so many on each; host_of: [nranks]. 0 | 2
- * after a sentence */
+/* Parses "3" (ranks spread evenly over three hosts) or "2,3,1" (ranks on each host). host_of:
+ * [nranks], set by the call. Returns 0 | 2: error printed. */
 int tool_hypothetical_hosts(const char *tool, const char *text, int nranks, int *host_of,
 		     struct tt_topology *ret_topology);
 
-/* Number of a collective by name, -1 after a sentence. */
+/* Returns the tt_collective of that name, or -1: error printed. */
 int tool_hypothetical_collective(const char *tool, const char *name);
 
-/* Bytes that plans are bound to, for a call whose larger buffer has so many. */
+/* Returns the bytes to bind plans to, for a call whose larger buffer has `bytes` bytes. */
 size_t tool_hypothetical_bound(int collective, int nranks, size_t bytes);
 
 #endif

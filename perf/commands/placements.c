@@ -1,8 +1,8 @@
 /*
- * placements.c - ways to put n ranks on hosts (placements.h)
+ * placements.c - placements of n ranks on hosts (placements.h)
  *
- * Drawn ones come from a generator of our own with a fixed seed,
- * so that every machine proves the same ones.
+ * Random placements come from a linear congruential generator with a fixed seed, so that every
+ * machine proves the same placements.
  */
 #include "perf/commands/placements.h"
 
@@ -25,7 +25,7 @@ void tool_placement_consecutive(const int *sizes, int nhosts, struct tool_placem
 	set_topology(ret_placement, n, nhosts);
 }
 
-void tool_placement_dealt(int nranks, int nhosts, struct tool_placement *ret_placement)
+void tool_placement_round_robin(int nranks, int nhosts, struct tool_placement *ret_placement)
 {
 	for (int r = 0; r < nranks; r++)
 		ret_placement->host_of[r] = r % nhosts;
@@ -38,7 +38,7 @@ static uint32_t draw(uint64_t *state)
 	return (uint32_t)(*state >> 33);
 }
 
-/* Bit i of cuts: rank i + 1 begins a host. */
+/* Splits the ranks; cuts[i]: rank i + 1 begins a new host. */
 static void cut_at(int nranks, const bool *cuts, struct tool_placement *ret_placement)
 {
 	int host = 0;
@@ -48,9 +48,9 @@ static void cut_at(int nranks, const bool *cuts, struct tool_placement *ret_plac
 	set_topology(ret_placement, nranks, host + 1);
 }
 
-/* A split into consecutive ranks, drawn: the number of hosts first, so that few large ones are as
- * likely as many small. */
-static void split_drawn(int nranks, uint32_t k, struct tool_placement *ret_placement)
+/* Random split into consecutive ranks. The number of hosts is drawn first, so that few large hosts
+ * are as likely as many small ones. */
+static void split_random(int nranks, uint32_t k, struct tool_placement *ret_placement)
 {
 	uint64_t state = ((uint64_t)nranks << 32) + k;
 	bool cuts[TOOL_MAX_PLACED] = { false };
@@ -67,8 +67,8 @@ static void split_drawn(int nranks, uint32_t k, struct tool_placement *ret_place
 	cut_at(nranks, cuts, ret_placement);
 }
 
-/* Ranks anywhere; hosts numbered in the order of their lowest rank. */
-static void scatter_drawn(int nranks, uint32_t k, struct tool_placement *ret_placement)
+/* Random host for every rank; hosts are numbered by their lowest rank. */
+static void scatter_random(int nranks, uint32_t k, struct tool_placement *ret_placement)
 {
 	uint64_t state = ((uint64_t)nranks << 32) + 1000 + k;
 	int number[TOOL_MAX_PLACED], hosts = 2 + (int)(draw(&state) % (uint32_t)nranks) / 2,
@@ -85,7 +85,8 @@ static void scatter_drawn(int nranks, uint32_t k, struct tool_placement *ret_pla
 	set_topology(ret_placement, nranks, known);
 }
 
-/* Equal split number k: hosts of equal size, from two hosts up to one rank each. */
+/* Sets equal split number *k: hosts of equal size, from two hosts up to one rank per host. Returns
+ * false, and subtracts the number of equal splits from *k, if *k is larger. */
 static bool split_equal(int nranks, uint32_t *k, struct tool_placement *ret_placement)
 {
 	for (int hosts = 2; hosts <= nranks; hosts++) {
@@ -106,10 +107,10 @@ bool tool_placement_number(int nranks, enum tool_thoroughness how, uint32_t k,
 {
 	bool all = how == TOOL_ALL_PLACEMENTS, every_split = nranks <= (all ? 10 : 6);
 	uint32_t splits = every_split ? (1u << (nranks - 1)) - 1 : all ? 200 : 2;
-	uint32_t dealt = (nranks > 2) + (all && nranks > 3), scattered = all && nranks > 3 ? 4 : 0;
+	uint32_t rounds = (nranks > 2) + (all && nranks > 3), scattered = all && nranks > 3 ? 4 : 0;
 
 	if (k == 0) {
-		tool_placement_dealt(nranks, 1, ret_placement);
+		tool_placement_round_robin(nranks, 1, ret_placement);
 		return true;
 	}
 	k--;
@@ -122,11 +123,11 @@ bool tool_placement_number(int nranks, enum tool_thoroughness how, uint32_t k,
 			cuts[i] = (k + 1) >> i & 1;
 		cut_at(nranks, cuts, ret_placement);
 	} else if (k < splits) {
-		split_drawn(nranks, k, ret_placement);
-	} else if (k - splits < dealt) {
-		tool_placement_dealt(nranks, 2 + (int)(k - splits), ret_placement);
-	} else if (k - splits - dealt < scattered) {
-		scatter_drawn(nranks, k, ret_placement);
+		split_random(nranks, k, ret_placement);
+	} else if (k - splits < rounds) {
+		tool_placement_round_robin(nranks, 2 + (int)(k - splits), ret_placement);
+	} else if (k - splits - rounds < scattered) {
+		scatter_random(nranks, k, ret_placement);
 	} else {
 		return false;
 	}

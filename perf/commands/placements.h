@@ -1,5 +1,5 @@
 /*
- * placements.h - ways to put n ranks on hosts, to prove plans for
+ * placements.h - placements of n ranks on hosts, enumerated for proofs of plans
  *
  * Called by plan_prove.c and cmd_plan.c.
  */
@@ -15,28 +15,30 @@
 enum { TOOL_MAX_PLACED = 1024 };
 
 struct tool_placement {
-	struct tt_topology topology;          /* points at host_of: not to be copied */
+	struct tt_topology topology;          /* points at host_of: do not copy the struct */
 	int host_of[TOOL_MAX_PLACED];
 };
 
-/* Consecutive ranks: sizes[nhosts] of them on each host. */
+/* Places consecutive ranks: sizes[h] ranks on host h. */
 void tool_placement_consecutive(const int *sizes, int nhosts, struct tool_placement *ret_placement);
-/* nranks dealt out to nhosts hosts in turn. */
-void tool_placement_dealt(int nranks, int nhosts, struct tool_placement *ret_placement);
+/* Places ranks round robin: rank r on host r % nhosts. */
+void tool_placement_round_robin(int nranks, int nhosts, struct tool_placement *ret_placement);
 
-/* How many placements of n ranks there are to be proved, and how thoroughly. */
+/* Set of placements to prove. */
 enum tool_thoroughness {
-	/* one host; equal splits; all splits (n <= 10) or 200 drawn; dealt out; scattered */
+	/* one host; equal splits; all splits (n <= 10) or 200 random ones; round robin over 2 and 3
+	 * hosts; 4 random scatters */
 	TOOL_ALL_PLACEMENTS,
-	/* one host; equal splits; all splits (n <= 6) or 2 drawn; dealt out over two */
+	/* one host; equal splits; all splits (n <= 6) or 2 random ones; round robin over 2 hosts */
 	TOOL_SOME_PLACEMENTS
 };
 
-/* Placement number k of n ranks, 0 first: all on one host. false: there is none. */
+/* Sets placement number k of n ranks; number 0: all ranks on one host. Returns false: the set has no
+ * number k. */
 bool tool_placement_number(int nranks, enum tool_thoroughness how, uint32_t k,
 			 struct tool_placement *ret_placement);
 
-/* "2 hosts: 0 0 1 1", shortened when long */
+/* Writes "2 hosts: 0 0 1 1", cut to `bytes`; returns text. */
 const char *tool_placement_text(const struct tool_placement *p, char *text, size_t bytes);
 
 #endif

@@ -1,19 +1,19 @@
 /*
- * plan_prove.c - prove one algorithm for one number of ranks (plan_verify.h)
+ * plan_prove.c - proves one algorithm for one number of ranks (plan_verify.h)
  *
- * Called by plan_verify.c. Every root (up to 8 ranks; then 0, 1 and the last), and, where the plan
- * depends on who shares a host, many placements (placements.h). Each time the plans are proved as
- * the author wrote them, as they are run (compiled), and as they are run where every block is a
- * message of its own (expanded); tt_plan_check_forms also holds them against each other.
+ * Called by plan_verify.c. Proves every root (above 8 ranks: roots 0, 1 and the last), and, if the
+ * plan depends on the placement of ranks, many placements (placements.h). Each proof covers three
+ * forms of the plans: as the algorithm emits them, compiled as executed, and expanded (one message
+ * per block). tt_plan_check_forms also compares the forms with each other.
  */
 #include "perf/commands/plan_verify.h"
 
 #include <string.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "verify/check.h"
 
-enum { SHOWN = 3 };                          /* failures of an algorithm printed in full */
+enum { SHOWN = 3 };                          /* failures printed per algorithm */
 
 /* ---- one proof ------------------------------------------------------------------------------- */
 
@@ -28,7 +28,8 @@ static void free_plans(struct tt_plan **plans, int n)
 	}
 }
 
-/* The plans of all ranks. 0 | TT_ARG refused | < 0; nothing is left on failure. */
+/* Builds the plans of all ranks. Returns 0 | TT_ARG: the algorithm refuses | < 0. On failure, no
+ * plan remains allocated. */
 static int build(const struct tool_verdict *v, build_fn *fn, const struct tt_topology *topology,
 		 int root, struct tt_plan **ret_plans)
 {
@@ -41,7 +42,7 @@ static int build(const struct tool_verdict *v, build_fn *fn, const struct tt_top
 		if (rc)
 			free_plans(ret_plans, r);
 		if (r && rc == TT_ARG)
-			return tt_fail(TT_USAGE, "rank %d refuses what rank 0 accepts: %s", r,
+			return tt_fail(TT_USAGE, "rank %d refuses a call that rank 0 accepts: %s", r,
 				       tt_error_text());
 		if (rc)
 			return rc;
@@ -49,7 +50,7 @@ static int build(const struct tool_verdict *v, build_fn *fn, const struct tt_top
 	return TT_OK;
 }
 
-/* The plans with every block a message of its own. */
+/* Expands the plans: every block becomes a message of its own. */
 static int expand(struct tt_plan *const *plans, int n, struct tt_plan **ret_plans)
 {
 	for (int r = 0; r < n; r++) {
@@ -115,7 +116,7 @@ static void prove(struct tool_verdict *v, const struct tool_placement *p, int ro
 		free_plans(plans[i], n);
 }
 
-/* ---- what is to be proved for one number of ranks -------------------------------------------- */
+/* ---- placements and roots for one number of ranks -------------------------------------------- */
 
 static bool same_plan(const struct tt_plan *a, const struct tt_plan *b)
 {
@@ -124,20 +125,20 @@ static bool same_plan(const struct tt_plan *a, const struct tt_plan *b)
 	       !memcmp(a->steps, b->steps, a->nsteps * sizeof(*a->steps));
 }
 
-/* Does the plan look at who shares a host? Told by comparing one host with two halves, and with two
- * hosts dealt out. */
-static bool sees_hosts(const struct tool_verdict *v, int n)
+/* Returns whether the plan depends on the placement: compares one host with two hosts of half the
+ * ranks each, and with two hosts round robin. */
+static bool depends_on_hosts(const struct tool_verdict *v, int n)
 {
 	struct tt_plan *flat[TOOL_MAX_PLACED] = { NULL }, *split[TOOL_MAX_PLACED] = { NULL };
 	int halves[2] = { n - n / 2, n / 2 };
-	bool differs = n < 4;                /* few placements: take them all */
+	bool differs = n < 4;                /* few placements: prove all */
 
-	for (int dealt = 0; dealt < 2 && !differs; dealt++) {
+	for (int round_robin = 0; round_robin < 2 && !differs; round_robin++) {
 		struct tool_placement one, two;
 
-		tool_placement_dealt(n, 1, &one);
-		if (dealt)
-			tool_placement_dealt(n, 2, &two);
+		tool_placement_round_robin(n, 1, &one);
+		if (round_robin)
+			tool_placement_round_robin(n, 2, &two);
 		else
 			tool_placement_consecutive(halves, 2, &two);
 		int first = build(v, tt_plan_build_plain, &one.topology, 0, flat);
@@ -154,7 +155,7 @@ static bool sees_hosts(const struct tool_verdict *v, int n)
 
 void tool_prove_ranks(struct tool_verdict *v, int n, enum tool_thoroughness how)
 {
-	bool hosts = sees_hosts(v, n), rooted = tt_collective_rooted(v->algorithm->collective);
+	bool hosts = depends_on_hosts(v, n), rooted = tt_collective_rooted(v->algorithm->collective);
 	struct tool_placement p;
 
 	for (uint32_t k = 0; (k == 0 || hosts) && tool_placement_number(n, how, k, &p); k++) {

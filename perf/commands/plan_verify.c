@@ -1,12 +1,12 @@
 /*
- * plan_verify.c - prove the algorithms of the table (plan_verify.h)
+ * plan_verify.c - proves the algorithms of the table (plan_verify.h)
  *
- * Called by cmd_plan.c, calls plan_prove.c. An algorithm with an argument is proved thoroughly with
- * its default; with every other one it takes, at fewer placements and, above 20, for multiples of 8
- * ranks only.
+ * Called by cmd_plan.c, calls plan_prove.c. An algorithm with its default argument is proved for all
+ * placements. With every other argument, the algorithm is proved for fewer placements and, above 20
+ * ranks, for multiples of 8 ranks only.
  *
- * A row is an algorithm with one argument. Threads, one a processor, take rows one after the other;
- * they are printed in the order of the table.
+ * A row is an algorithm with one argument. One thread per processor takes rows from the queue; rows
+ * are printed in the order of the table.
  */
 #include "perf/commands/plan_verify.h"
 
@@ -16,27 +16,27 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "comm/comm.h"
 
-/* ---- all of it ------------------------------------------------------------------------------- */
+/* ---- proof of all rows ----------------------------------------------------------------------- */
 
-struct row {
+struct proof_row {
 	const struct tt_algorithm *algorithm;
 	char argument[64];
 	enum tool_thoroughness how;
-	char *text;                          /* once it is proved */
+	char *text;                          /* output of the proof */
 	size_t bytes;
 	int passed, failed;
-	bool done, lost;                     /* lost: no memory for its text */
+	bool done, lost;                     /* lost: no memory for text */
 };
 
-struct work {
-	const struct tool_verify *what;
-	struct row *rows;
+struct proof_queue {
+	const struct tool_verify *request;
+	struct proof_row *rows;
 	int nrows, room;
-	pthread_mutex_t lock;                /* guards: */
-	int next, printed;
+	pthread_mutex_t lock;                /* guards next, printed and done of the rows */
+	int next, printed;                   /* number of the next row to prove, to print */
 };
 
 static void progress(const struct tool_verdict *v, int n)
@@ -46,7 +46,7 @@ static void progress(const struct tool_verdict *v, int n)
 			tt_collective_name(v->algorithm->collective), v->name, n);
 }
 
-static void prove_row(const struct tool_verify *what, struct row *row)
+static void prove_row(const struct tool_verify *request, struct proof_row *row)
 {
 	struct tool_verdict v = { .algorithm = row->algorithm,
 			     .out = open_memstream(&row->text, &row->bytes) };
@@ -57,7 +57,7 @@ static void prove_row(const struct tool_verify *what, struct row *row)
 		return;
 	tt_algorithm_full_name(row->algorithm, row->argument, v.name);
 	for (int n = 1; n <= TOOL_VERIFY_MAX; n++) {
-		if (!what->n[n] || (row->how == TOOL_SOME_PLACEMENTS && n > 20 && n % 8))
+		if (!request->n[n] || (row->how == TOOL_SOME_PLACEMENTS && n > 20 && n % 8))
 			continue;
 		progress(&v, n);
 		tool_prove_ranks(&v, n, row->how);
@@ -72,8 +72,8 @@ static void prove_row(const struct tool_verify *what, struct row *row)
 	row->failed = v.failed;
 }
 
-/* Those that are done, up to the first that is not; locked. */
-static void print_rows(struct work *w)
+/* Prints finished rows up to the first unfinished one. The caller holds lock. */
+static void print_rows(struct proof_queue *w)
 {
 	if (isatty(STDERR_FILENO))
 		fputs("\r\033[K", stderr);
@@ -84,14 +84,14 @@ static void print_rows(struct work *w)
 
 static void *prove_rows(void *arg)
 {
-	struct work *w = arg;
+	struct proof_queue *w = arg;
 
 	pthread_mutex_lock(&w->lock);
 	while (w->next < w->nrows) {
-		struct row *row = &w->rows[w->next++];
+		struct proof_row *row = &w->rows[w->next++];
 
 		pthread_mutex_unlock(&w->lock);
-		prove_row(w->what, row);
+		prove_row(w->request, row);
 		pthread_mutex_lock(&w->lock);
 		row->done = true;
 		print_rows(w);
@@ -100,8 +100,8 @@ static void *prove_rows(void *arg)
 	return NULL;
 }
 
-/* This thread is one of those that prove. */
-static void prove_all(struct work *w)
+/* Proves all rows by one thread per processor; the calling thread is one of them. */
+static void prove_all(struct proof_queue *w)
 {
 	enum { MOST = 64 };
 	pthread_t threads[MOST];
@@ -119,27 +119,27 @@ static void prove_all(struct work *w)
 		pthread_join(threads[--n], NULL);
 }
 
-/* ---- which rows ------------------------------------------------------------------------------ */
+/* ---- list of rows ---------------------------------------------------------------------------- */
 
-static bool add_row(struct work *w, const struct tt_algorithm *a, const char *argument,
+static bool add_row(struct proof_queue *w, const struct tt_algorithm *a, const char *argument,
 		    enum tool_thoroughness how)
 {
 	if (w->nrows == w->room) {
 		int room = w->room ? 2 * w->room : 64;
-		struct row *more = realloc(w->rows, (size_t)room * sizeof(*more));
+		struct proof_row *more = realloc(w->rows, (size_t)room * sizeof(*more));
 
 		if (!more)
 			return false;
 		w->rows = more;
 		w->room = room;
 	}
-	w->rows[w->nrows] = (struct row){ .algorithm = a, .how = how };
+	w->rows[w->nrows] = (struct proof_row){ .algorithm = a, .how = how };
 	snprintf(w->rows[w->nrows++].argument, sizeof(w->rows->argument), "%s", argument);
 	return true;
 }
 
-/* Every other argument the row takes: names of the table, alone or two joined by '/'. */
-static bool add_arguments(struct work *w, const struct tt_algorithm *a)
+/* Adds a row for every other argument of the algorithm: a name of the table, or two joined by '/'. */
+static bool add_arguments(struct proof_queue *w, const struct tt_algorithm *a)
 {
 	bool added = true;
 
@@ -165,14 +165,14 @@ static bool add_arguments(struct work *w, const struct tt_algorithm *a)
 	return added;
 }
 
-static bool wanted(const struct tool_verify *what, const struct tt_algorithm *a)
+static bool wanted(const struct tool_verify *request, const struct tt_algorithm *a)
 {
-	size_t length = what->algorithm ? strcspn(what->algorithm, ":") : 0;
+	size_t length = request->algorithm ? strcspn(request->algorithm, ":") : 0;
 
-	if (what->collective && strcmp(what->collective, tt_collective_name(a->collective)))
+	if (request->collective && strcmp(request->collective, tt_collective_name(a->collective)))
 		return false;
-	return !what->algorithm ||
-	       (strlen(a->name) == length && !strncmp(a->name, what->algorithm, length));
+	return !request->algorithm ||
+	       (strlen(a->name) == length && !strncmp(a->name, request->algorithm, length));
 }
 
 static const char *names_of(const char *collective, char names[512])
@@ -185,20 +185,20 @@ static const char *names_of(const char *collective, char names[512])
 	return tt_algorithm_names(collective ? (enum tt_collective)c : TT_COLLECTIVES, names);
 }
 
-/* 0 | 1 no memory | 2 no such algorithm, or argument of it */
-static int collect(struct work *w)
+/* Lists the rows. Returns 0 | 1 no memory | 2 no such algorithm or argument. */
+static int collect(struct proof_queue *w)
 {
-	const struct tool_verify *what = w->what;
-	bool named = what->algorithm && strchr(what->algorithm, ':'), added = true;
+	const struct tool_verify *request = w->request;
+	bool named = request->algorithm && strchr(request->algorithm, ':'), added = true;
 	char names[512];
 
 	for (int i = 0; tt_algorithms[i]; i++) {
 		const struct tt_algorithm *a = tt_algorithms[i];
 		const char *argument;
 
-		if (!wanted(what, a))
+		if (!wanted(request, a))
 			continue;
-		if (tt_algorithm_argument(a, what->algorithm ? what->algorithm : a->name,
+		if (tt_algorithm_argument(a, request->algorithm ? request->algorithm : a->name,
 					  &argument)) {
 			fprintf(stderr, "tutti plan: %s\n", tt_error_text());
 			return 2;
@@ -211,18 +211,18 @@ static int collect(struct work *w)
 		return 1;
 	}
 	if (!w->nrows) {
-		fprintf(stderr, "tutti plan: no algorithm %s%s%s; there are%s\n",
-			what->algorithm ? what->algorithm : "", what->collective ? " for " : "",
-			what->collective ? what->collective : "",
-			names_of(what->collective, names) + 1);
+		fprintf(stderr, "tutti plan: no algorithm %s%s%s; the algorithms are%s\n",
+			request->algorithm ? request->algorithm : "", request->collective ? " for " : "",
+			request->collective ? request->collective : "",
+			names_of(request->collective, names) + 1);
 		return 2;
 	}
 	return 0;
 }
 
-int tool_plan_verify(const struct tool_verify *what)
+int tool_plan_verify(const struct tool_verify *request)
 {
-	struct work w = { .what = what, .lock = PTHREAD_MUTEX_INITIALIZER };
+	struct proof_queue w = { .request = request, .lock = PTHREAD_MUTEX_INITIALIZER };
 	int passed = 0, failed = 0, rc = collect(&w);
 
 	if (!rc)

@@ -1,9 +1,8 @@
 /*
- * print_groups.c - `tutti info`: the groups that ranks form which
- * are bound to one processor of this host each
+ * print_groups.c - `tutti info`: locality groups of ranks, one rank bound to each processor
  *
- * Called by cmd_info.c (topology.h). By the library's own functions,
- * so that it shows what ranks would do.
+ * Called by cmd_info.c (topology.h). Calls the library's own grouping (comm/comm.h), so that the
+ * output matches real communicators.
  */
 #include <stdio.h>
 
@@ -12,7 +11,7 @@
 
 enum { MOST = 64 * TT_CPU_WORDS };
 
-/* "0-3,8" of the processors of group g */
+/* Prints the processors of group g: "0-3,8". */
 static void print_list(const int *cpus, const int *group_of, int n, int g)
 {
 	const char *before = " ";
@@ -31,7 +30,7 @@ static void print_list(const int *cpus, const int *group_of, int n, int g)
 
 void tool_host_print_groups(void)
 {
-	static struct tt_locality places[MOST];
+	static struct tt_locality localities[MOST];
 	static int host_of[MOST], group_of[MOST], cpus[MOST];
 	struct tt_cores mine;
 	int n = 0, ngroups, level;
@@ -44,12 +43,12 @@ void tool_host_print_groups(void)
 		if (!one[cpu / 64])
 			continue;
 		cpus[n] = cpu;
-		places[n++] = tt_locality_read(TT_SYS, one);
+		localities[n++] = tt_locality_read(TT_SYS, one);
 	}
-	ngroups = tt_groups_form(places, host_of, n, group_of);
-	level = tt_groups_level(places, host_of, n, 0);
+	ngroups = tt_groups_form(localities, host_of, n, group_of);
+	level = tt_groups_level(localities, host_of, n, 0);
 	if (level == TT_LEVELS) {
-		printf("one, however ranks are bound\n");
+		printf("one, for any binding of ranks\n");
 		return;
 	}
 	printf("by %s, when ranks are bound:", tt_level_name((enum tt_level)level));

@@ -1,5 +1,5 @@
 /*
- * topology.c - packages, NUMA nodes, caches, cores: by hwloc where it is built in, else from /sys
+ * topology.c - counts packages, NUMA nodes, caches and cores by hwloc if built in, else from /sys
  *
  * Called by cmd_info.c.
  */
@@ -13,7 +13,7 @@
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
 
-static int ask_hwloc(struct tool_host_topology *t)
+static int read_hwloc(struct tool_host_topology *t)
 {
 	hwloc_topology_t h;
 	hwloc_obj_t l3;
@@ -21,7 +21,7 @@ static int ask_hwloc(struct tool_host_topology *t)
 
 	if (hwloc_topology_init(&h))
 		return 0;
-	/* The whole host, also what this process may not use; `allowed` says the rest. */
+	/* the whole host, including processors that this process may not use */
 	if (!hwloc_topology_set_flags(h, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) &&
 	    !hwloc_topology_load(h)) {
 		t->packages = hwloc_get_nbobjs_by_type(h, HWLOC_OBJ_PACKAGE);
@@ -38,7 +38,7 @@ static int ask_hwloc(struct tool_host_topology *t)
 	return known;
 }
 #else
-static int ask_hwloc(struct tool_host_topology *t)
+static int read_hwloc(struct tool_host_topology *t)
 {
 	(void)t;
 	return 0;
@@ -47,7 +47,7 @@ static int ask_hwloc(struct tool_host_topology *t)
 
 #define CPU "/sys/devices/system/cpu/cpu"
 
-/* The first line of a processor's file, "" if there is none. */
+/* Reads the first line of a processor's file; "" if the file is missing. */
 static void read_line(int cpu, const char *name, char *text, size_t bytes)
 {
 	char path[128];
@@ -62,7 +62,7 @@ static void read_line(int cpu, const char *name, char *text, size_t bytes)
 		fclose(f);
 }
 
-/* Is cpu the first of those that share what the file lists ("3", "0-3", "0,64")? */
+/* Returns whether cpu is the first processor in the file's list ("3", "0-3", "0,64"). */
 static int is_first(int cpu, const char *name)
 {
 	char text[256];
@@ -72,7 +72,7 @@ static int is_first(int cpu, const char *name)
 	return sscanf(text, "%d", &first) == 1 && first == cpu;
 }
 
-static void ask_sys(struct tool_host_topology *t)
+static void read_sys(struct tool_host_topology *t)
 {
 	int configured = (int)sysconf(_SC_NPROCESSORS_CONF);
 	char path[128], text[64];
@@ -102,8 +102,8 @@ void tool_host_topology(struct tool_host_topology *ret_topology)
 	struct tool_host_topology t = { .packages = 0 };
 	cpu_set_t mine;
 
-	if (!ask_hwloc(&t))
-		ask_sys(&t);
+	if (!read_hwloc(&t))
+		read_sys(&t);
 	t.allowed = sched_getaffinity(0, sizeof(mine), &mine) ? 0 : CPU_COUNT(&mine);
 	*ret_topology = t;
 }

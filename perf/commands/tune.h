@@ -1,10 +1,10 @@
 /*
- * tune.h - what `tutti tune` is made of
+ * tune.h - types and functions of `tutti tune`
  *
- *   cmd_tune.c       the line; the pages it prints; the file it writes
- *   tune_measure.c   ranks that run every allreduce algorithm, in turn
- *   tune_fit.c       constants by which the simulator comes nearest to what was measured; factors
- *                    for the rest
+ *   cmd_tune.c       parses the options, prints the tables, writes the file
+ *   tune_measure.c   starts ranks that measure every allreduce algorithm, interleaved
+ *   tune_fit.c       fits the constants of the simulator to the measurement; computes factors for
+ *                    the remaining error
  */
 #ifndef TOOL_TUNE_H
 #define TOOL_TUNE_H
@@ -14,22 +14,22 @@
 
 enum { TOOL_TUNE_ALGORITHMS = 24, TOOL_TUNE_SIZES = 32, TOOL_TUNE_REPEATS = 64 };
 
-/* What is measured: one number of ranks over one transport. */
+/* Measurement for one number of ranks over one transport. */
 struct tool_tune_run {
-	int np;                          /* 0: join what the environment says, and set it */
+	int np;                          /* 0: join by the environment; set by tool_tune_measure */
 	const char *transport;
 	uint64_t bytes[TOOL_TUNE_SIZES];
-	int nsizes, repeats;             /* repeats: batches of each half */
-	int nhosts;                      /* found out, as: */
-	uint8_t card;                    /* the class of the cards that carried it, 0: none did */
+	int nsizes, repeats;             /* repeats: batches per half */
+	int nhosts;                      /* set by tool_tune_measure */
+	uint8_t nic;                     /* link class of the NIC in use, TT_NO_NIC: none; set likewise */
 };
 
-/* One point: the same call measured in two halves of the batches, in turn. us < 0: not measured. */
+/* One call, measured in two interleaved halves of the batches. */
 struct tool_tune_sample {
-	int run;                         /* number of its run */
-	uint8_t algorithm;               /* in tt_algorithms */
+	int run;                         /* index in tool_tune.runs */
+	uint8_t algorithm;               /* index in tt_algorithms */
 	uint64_t bytes;
-	double half_us[2];               /* of a call: nearly the least of the batches */
+	double half_us[2];               /* time of a call: low quantile of the batches */
 };
 
 struct tool_tune {
@@ -37,23 +37,25 @@ struct tool_tune {
 	int nruns;
 	struct tool_tune_sample *samples;
 	int nsamples;
-	int cores;                       /* of this host */
+	int cores;                       /* cores of this host */
 };
 
-/* Measures run number r; appends its samples. ret_speaks: this process is to tell (the parent of
- * local ranks, or rank 0 of a launched job). 0 | 1 failed: a sentence went to stderr */
-int tool_tune_measure(struct tool_tune *t, int r, bool *ret_speaks);
+/* Measures run number r and appends its samples. *ret_reports: this process prints the results (the
+ * parent of local ranks, or rank 0 of a launched job). Returns 0 | 1: error printed. */
+int tool_tune_measure(struct tool_tune *t, int r, bool *ret_reports);
 
-/* Sets the constants of cost that the runs say something about. progress: on stderr */
+/* Fits the constants of cost that the runs can determine. progress: shown on stderr. Returns 0 | 1:
+ * error printed. */
 int tool_tune_fit(const struct tool_tune *t, struct tt_cost *cost, bool progress);
-/* What this core copies and adds in and out of cache, straight into cost. */
+/* Measures this core's copy and reduction bandwidth, in and out of cache, and sets them in cost. */
 void tool_tune_core(struct tt_cost *cost);
-/* Replaces the factors by measured (first half) over modelled, for all samples. 0 | 1 */
+/* Replaces the factors of cost by measured (first half) over modelled time, for all samples.
+ * Returns 0 | 1: error printed. */
 int tool_tune_factors(const struct tool_tune *t, struct tt_cost *cost);
-/* What the model says, without factors. 0: failed */
+/* Returns the modelled time without factors; 0: failed. */
 double tool_tune_model_us(const struct tool_tune *t, const struct tool_tune_sample *s,
 			const struct tt_cost *cost);
-/* What auto would take. NULL: failed */
+/* Returns auto's algorithm for the run; NULL: failed. */
 const struct tt_algorithm *tool_tune_choice(const struct tool_tune *t, int run, uint64_t bytes,
 					  const struct tt_cost *cost);
 

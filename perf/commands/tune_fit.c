@@ -1,11 +1,10 @@
 /*
- * tune_fit.c - constants by which the simulator comes nearest to what was measured, and factors for
- * what is left
+ * tune_fit.c - fits the constants of the simulator to the measurement; factors for the rest
  *
- * What a core copies and adds is measured directly. The rest is found by changing one constant
- * after the other, up and down by smaller and smaller ratios, as long as the logarithms of modelled
- * over measured shrink: the model is the simulator itself, so what is fitted is what will be asked.
- * Called by cmd_tune.c.
+ * Called by cmd_tune.c. Copy and reduction bandwidth of a core are measured directly. The other
+ * constants are fitted by coordinate descent: one constant after the other is multiplied or divided
+ * by smaller and smaller ratios, as long as the mean |log(modelled / measured)| decreases. The model
+ * of the fit is the simulator itself, which also makes the choices later.
  */
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "base/base.h"
 #include "mem/reduce.h"
 #include "perf/commands/tune.h"
@@ -21,7 +20,7 @@
 enum { ROUNDS = 4, MOST_PASSES = 6 };
 #define STIFFNESS 0.002
 
-/* As tt_paths_open sees it. */
+/* Same rule as in tt_paths_open. */
 static bool is_over_tcp(const struct tool_tune_run *run)
 {
 	return !strcmp(run->transport, "tcp") || !strcmp(run->transport, "verbs");
@@ -29,14 +28,14 @@ static bool is_over_tcp(const struct tool_tune_run *run)
 
 enum tt_link_class tool_tune_class(const struct tool_tune_run *run)
 {
-	return tt_cost_class(run->nhosts > 1, is_over_tcp(run), (enum tt_link_class)run->card);
+	return tt_cost_class(run->nhosts > 1, is_over_tcp(run), (enum tt_link_class)run->nic);
 }
 
 /* ---- the core -------------------------------------------------------------------------------- */
 
-struct area { char *a, *b, *to; };
+struct tune_buffers { char *a, *b, *to; };
 
-static double copy_gbps(const struct area *m, size_t bytes, size_t all)
+static double copy_gbps(const struct tune_buffers *m, size_t bytes, size_t all)
 {
 	double best = 0;
 
@@ -52,7 +51,7 @@ static double copy_gbps(const struct area *m, size_t bytes, size_t all)
 	return best;
 }
 
-static double reduce_gbps(const struct area *m, size_t bytes, size_t all)
+static double reduce_gbps(const struct tune_buffers *m, size_t bytes, size_t all)
 {
 	tt_reduce_fn *add = tt_reduce_kernel(tuttiFloat, tuttiSum);
 	const void *src[2] = { m->a, m->b };
@@ -73,7 +72,7 @@ static double reduce_gbps(const struct area *m, size_t bytes, size_t all)
 void tool_tune_core(struct tt_cost *cost)
 {
 	enum { NEAR = 128 << 10, FAR = 64 << 20 };
-	struct area m = { aligned_alloc(4096, FAR), aligned_alloc(4096, FAR),
+	struct tune_buffers m = { aligned_alloc(4096, FAR), aligned_alloc(4096, FAR),
 			  aligned_alloc(4096, FAR) };
 	long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
 
@@ -109,19 +108,19 @@ static void set_world(const struct tool_tune *t, const struct tool_tune_run *run
 				    .cores = t->cores,
 				    .cost = cost,
 				    .paths = { run->np, run->nhosts == 1, is_over_tcp(run),
-					       t->cores, run->card } };
-	w->message_bytes = tt_placement_message_bytes(&w->paths);
+					       t->cores, run->nic } };
+	w->message_bytes = tt_connectivity_message_bytes(&w->paths);
 }
 
-/* A sample, ready to be simulated again and again. */
-struct model {
+/* Simulator of one sample, reused for every evaluation. */
+struct tune_model {
 	struct tt_topology topology;
 	int *host_of;
 	struct tt_sim *sim;
 };
 
 static int open_model(const struct tool_tune *t, const struct tool_tune_sample *s,
-		      const struct tt_cost *cost, struct model *m)
+		      const struct tt_cost *cost, struct tune_model *m)
 {
 	const struct tool_tune_run *run = &t->runs[s->run];
 	const struct tt_algorithm *a = tt_algorithms[s->algorithm];
@@ -135,14 +134,14 @@ static int open_model(const struct tool_tune *t, const struct tool_tune_sample *
 	return tt_sim_open(&w, a, a->name, 0, NULL, &m->sim) != 0;
 }
 
-static void close_model(struct model *m)
+static void close_model(struct tune_model *m)
 {
 	if (m->sim)
 		tt_sim_close(m->sim);
 	free(m->host_of);
 }
 
-static double model_us(const struct model *m, uint64_t bytes)
+static double model_us(const struct tune_model *m, uint64_t bytes)
 {
 	struct tt_sim_result r;
 
@@ -154,7 +153,7 @@ static double model_us(const struct model *m, uint64_t bytes)
 double tool_tune_model_us(const struct tool_tune *t, const struct tool_tune_sample *s,
 			const struct tt_cost *cost)
 {
-	struct model m;
+	struct tune_model m;
 	double us = open_model(t, s, cost, &m) ? 0 : model_us(&m, s->bytes);
 
 	close_model(&m);
@@ -179,7 +178,7 @@ const struct tt_algorithm *tool_tune_choice(const struct tool_tune *t, int numbe
 				  .topology = &topology };
 	struct tt_call_facts facts = {
 		.bytes = bytes, .over_tcp = w.paths.over_tcp, .cores = t->cores, .cost = cost,
-		.card = run->card, .nic_only = true
+		.nic_class = run->nic, .nic_only = true
 	};
 
 	if (tt_plan_choose("auto", &shape, &facts, &a, name))
@@ -190,15 +189,16 @@ const struct tt_algorithm *tool_tune_choice(const struct tool_tune *t, int numbe
 
 /* ---- the fit --------------------------------------------------------------------------------- */
 
-struct fit {
+struct tune_fit {
 	const struct tool_tune *t;
 	struct tt_cost *cost;
-	struct model *models;
+	struct tune_model *models;
 	bool progress;
 };
 
-/* How far the constants are from the built-in ones: where the runs say nothing, they stay. */
-static double strangeness(const struct fit *f)
+/* Penalty for the distance from the built-in constants (ridge regularization): constants that the
+ * runs do not determine keep their built-in values. */
+static double penalty(const struct tune_fit *f)
 {
 	double sum = 0;
 
@@ -213,7 +213,7 @@ static double strangeness(const struct fit *f)
 	return STIFFNESS * sum;
 }
 
-static double misfit(const struct fit *f)
+static double misfit(const struct tune_fit *f)
 {
 	double sum = 0;
 
@@ -222,12 +222,12 @@ static double misfit(const struct fit *f)
 		double us = model_us(&f->models[i], s->bytes),
 		       log_ratio = log((us > 0 ? us : 1e-3) / s->half_us[0]);
 
-		sum += fabs(log_ratio);          /* no square: a busy moment weighs too much */
+		sum += fabs(log_ratio);          /* not squared: robust against outliers */
 	}
-	return sum / (f->t->nsamples ? f->t->nsamples : 1) + strangeness(f);
+	return sum / (f->t->nsamples ? f->t->nsamples : 1) + penalty(f);
 }
 
-/* The constants that these runs can tell about. */
+/* Returns whether the runs can determine the constant. */
 static bool is_fitted(const struct tool_tune *t, const struct tt_cost_row *row)
 {
 	bool used[TT_LINK_CLASSES] = { false }, crowded = false;
@@ -250,8 +250,9 @@ static bool is_fitted(const struct tool_tune *t, const struct tt_cost_row *row)
 	return false;
 }
 
-/* One constant up or down by ratio, as long as that helps. */
-static double adjust(struct fit *f, uint64_t *value, double ratio, double best)
+/* Multiplies, then divides one constant by ratio, at most 4 times each, while the error decreases.
+ * Returns the smallest error. */
+static double adjust(struct tune_fit *f, uint64_t *value, double ratio, double best)
 {
 	for (int way = 0; way < 2; way++) {
 		for (int k = 0; k < 4; k++) {
@@ -270,7 +271,7 @@ static double adjust(struct fit *f, uint64_t *value, double ratio, double best)
 	return best;
 }
 
-static double descend(struct fit *f)
+static double descend(struct tune_fit *f)
 {
 	static const double ratios[] = { 2, 1.4, 1.2, 1.07 };
 	double best = misfit(f);
@@ -300,7 +301,7 @@ static double descend(struct fit *f)
 
 int tool_tune_fit(const struct tool_tune *t, struct tt_cost *cost, bool progress)
 {
-	struct fit f = { t, cost, calloc((size_t)t->nsamples + 1, sizeof(*f.models)), progress };
+	struct tune_fit f = { t, cost, calloc((size_t)t->nsamples + 1, sizeof(*f.models)), progress };
 	int rc = !f.models;
 
 	for (int i = 0; i < t->nsamples && !rc; i++)

@@ -1,44 +1,44 @@
 /*
- * tune_measure.c - ranks that run every allreduce algorithm at every size, in turn, so that a busy
- * moment hits all alike
+ * tune_measure.c - measures every allreduce algorithm at every size; the algorithms are interleaved,
+ * so that noise of the host affects all of them equally
  *
- * Called by cmd_tune.c. A batch is some calls one behind the other; a figure is nearly the least of
- * the batches of a half: other work on the machine makes batches longer, never shorter. Rank 0's
- * clock counts.
+ * Called by cmd_tune.c. A batch is a sequence of calls. A figure is a low quantile (1/16) of the
+ * batches of a half, since other work on the host makes batches longer, never shorter. Times are
+ * taken by rank 0's clock.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "base/base.h"
 #include "tools/spawn.h"
 #include "comm/comm.h"
 #include "perf/commands/tune.h"
 
 enum { BATCH_BYTES = 256 << 10, MOST_CALLS = 32 };
-/* so many times slower than the best: not measured again */
+/* an algorithm HOPELESS times slower than the best is not measured again */
 #define HOPELESS 6
 
-/* Of one run; rank 0 writes the figures, the parent reads them. */
-struct board {
-	int rank;                                /* of this process, where a launcher started it */
+/* Shared page of one run: rank 0 writes the figures, the parent reads them. */
+struct tune_page {
+	int rank;                                /* rank of this process in a launched job */
 	int np, nhosts, nalgorithms;
-	uint8_t card;
+	uint8_t nic;
 	uint8_t algorithm[TOOL_TUNE_ALGORITHMS];
 	double us[TOOL_TUNE_ALGORITHMS][TOOL_TUNE_SIZES][2];
 };
 
-struct job {
+struct tune_job {
 	const struct tool_tune_run *run;
-	struct board *board;
+	struct tune_page *page;
 	tuttiUniqueId id;
 	int cores;
 };
 
-struct rank {
-	const struct job *job;
+struct tune_rank {
+	const struct tune_job *job;
 	int rank, np;
 	tuttiComm_t base, comm[TOOL_TUNE_ALGORITHMS];
 	char *in, *out;
@@ -46,13 +46,13 @@ struct rank {
 	int done[TOOL_TUNE_ALGORITHMS][2];
 };
 
-static int failed(const struct rank *r, const char *what)
+static int failed(const struct tune_rank *r, const char *what)
 {
 	fprintf(stderr, "tutti tune: rank %d: %s: %s\n", r->rank, what, tuttiGetLastError(NULL));
 	return 1;
 }
 
-/* Not timed: links are connected, plans built, ways of large calls tried (lib/local/single_copy_choice.c). */
+/* warm-up calls, not timed: connect links, build plans, let lib/local/single_copy_choice.c decide */
 #define WARM_CALLS 6
 
 static int calls_of(uint64_t bytes)
@@ -62,8 +62,8 @@ static int calls_of(uint64_t bytes)
 	return n < 2 ? 1 : n > MOST_CALLS ? MOST_CALLS : (int)n;
 }
 
-/* One batch; every call reads an input that its rank has just written. */
-static int batch(struct rank *r, int a, uint64_t bytes, double *ret_us)
+/* Runs and times one batch; every call reads an input that its rank has just written. */
+static int batch(struct tune_rank *r, int a, uint64_t bytes, double *ret_us)
 {
 	int calls = calls_of(bytes);
 	size_t stride = (bytes + 63) / 64 * 64;
@@ -88,30 +88,31 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double least(double *us, int n)
+/* Returns the 1/16 quantile; -1: no values. */
+static double low_quantile(double *us, int n)
 {
 	qsort(us, (size_t)n, sizeof(*us), by_size);
 	return n ? us[(n - 1) / 16] : -1;
 }
 
-/* Rank 0 decides which algorithms are worth another batch; the others hear it. */
-static int agree_on(struct rank *r, uint8_t *go)
+/* Rank 0 selects the algorithms of the next batch and broadcasts the selection. */
+static int agree_on(struct tune_rank *r, uint8_t *go)
 {
 	double best = 0;
 
-	for (int a = 0; a < r->job->board->nalgorithms; a++)
+	for (int a = 0; a < r->job->page->nalgorithms; a++)
 		if (r->done[a][0] && (!best || r->us[a][0][0] < best))
 			best = r->us[a][0][0];
-	for (int a = 0; a < r->job->board->nalgorithms; a++)
+	for (int a = 0; a < r->job->page->nalgorithms; a++)
 		go[a] = !r->done[a][0] || !r->done[a][1] || r->us[a][0][0] < HOPELESS * best;
 	return tuttiBcast(go, TOOL_TUNE_ALGORITHMS, tuttiUint8, 0, r->base, NULL) ? failed(r, "bcast")
 										: 0;
 }
 
-static int measure_size(struct rank *r, int s)
+static int measure_size(struct tune_rank *r, int s)
 {
 	const struct tool_tune_run *run = r->job->run;
-	struct board *b = r->job->board;
+	struct tune_page *b = r->job->page;
 	uint8_t go[TOOL_TUNE_ALGORITHMS] = { 0 };
 	double us;
 
@@ -135,27 +136,27 @@ static int measure_size(struct rank *r, int s)
 	}
 	for (int a = 0; a < b->nalgorithms && r->rank == 0; a++)
 		for (int half = 0; half < 2; half++)
-			b->us[a][s][half] = least(r->us[a][half], r->done[a][half]);
+			b->us[a][s][half] = low_quantile(r->us[a][half], r->done[a][half]);
 	return 0;
 }
 
-static int split_all(struct rank *r)
+static int split_all(struct tune_rank *r)
 {
-	for (int a = 0; a < r->job->board->nalgorithms; a++) {
+	for (int a = 0; a < r->job->page->nalgorithms; a++) {
 		tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 
-		config.algo = tt_algorithms[r->job->board->algorithm[a]]->name;
+		config.algo = tt_algorithms[r->job->page->algorithm[a]]->name;
 		if (tuttiCommSplit(r->base, 0, r->rank, &r->comm[a], &config))
 			return failed(r, "split");
-		if (r->comm[a]->npaths > 1) {            /* one run measures one way: tcp */
+		if (r->comm[a]->npaths > 1) {            /* a run measures one path: tcp */
 			r->comm[a]->npaths = 1;
-			r->comm[a]->card = TT_NO_NIC;
+			r->comm[a]->nic_class = TT_NO_NIC;
 		}
 	}
 	return 0;
 }
 
-static int measure_all(struct rank *r)
+static int measure_all(struct tune_rank *r)
 {
 	const struct tool_tune_run *run = r->job->run;
 	size_t most = BATCH_BYTES;
@@ -184,10 +185,10 @@ static int measure_all(struct rank *r)
 	return rc;
 }
 
-static int rank_main(const struct job *job, int rank, int np)
+static int rank_main(const struct tune_job *job, int rank, int np)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
-	struct rank *r = calloc(1, sizeof(*r));
+	struct tune_rank *r = calloc(1, sizeof(*r));
 	int rc;
 
 	if (!r)
@@ -200,26 +201,26 @@ static int rank_main(const struct job *job, int rank, int np)
 		return failed(r, "init");
 	tuttiCommUserRank(r->base, &r->rank);
 	tuttiCommCount(r->base, &r->np);
-	job->board->np = r->np;
-	job->board->rank = r->rank;
-	job->board->nhosts = r->base->topology.nhosts;
-	job->board->card = r->base->npaths == 1 ? r->base->card : TT_NO_NIC;
+	job->page->np = r->np;
+	job->page->rank = r->rank;
+	job->page->nhosts = r->base->topology.nhosts;
+	job->page->nic = r->base->npaths == 1 ? r->base->nic_class : TT_NO_NIC;
 	rc = measure_all(r);
 	rc ? tuttiCommAbort(r->base) : tuttiCommDestroy(r->base);
 	free(r);
 	return rc;
 }
 
-static int launched(int process, void *ctx)
+static int child_main(int process, void *ctx)
 {
-	const struct job *job = ctx;
+	const struct tune_job *job = ctx;
 
 	if (job->run->np <= job->cores)
 		tool_pin(process);
 	return rank_main(job, process, job->run->np);
 }
 
-static void list_algorithms(struct board *b, int nranks)
+static void list_algorithms(struct tune_page *b, int nranks)
 {
 	for (int i = 0; tt_algorithms[i]; i++) {
 		const struct tt_algorithm *a = tt_algorithms[i];
@@ -232,7 +233,7 @@ static void list_algorithms(struct board *b, int nranks)
 	}
 }
 
-static int keep(struct tool_tune *t, int r, const struct board *b)
+static int append_samples(struct tool_tune *t, int r, const struct tune_page *b)
 {
 	struct tool_tune_run *run = &t->runs[r];
 	int more = b->nalgorithms * run->nsizes;
@@ -245,7 +246,7 @@ static int keep(struct tool_tune *t, int r, const struct board *b)
 	t->samples = s;
 	run->np = b->np;
 	run->nhosts = b->nhosts;
-	run->card = b->card;
+	run->nic = b->nic;
 	for (int i = 0; i < run->nsizes; i++)
 		for (int a = 0; a < b->nalgorithms; a++)
 			if (b->us[a][i][0] > 0 && b->us[a][i][1] > 0)
@@ -258,14 +259,14 @@ static int keep(struct tool_tune *t, int r, const struct board *b)
 	return 0;
 }
 
-int tool_tune_measure(struct tool_tune *t, int number, bool *ret_speaks)
+int tool_tune_measure(struct tool_tune *t, int number, bool *ret_reports)
 {
 	struct tool_tune_run *run = &t->runs[number];
-	struct board *b =
+	struct tune_page *b =
 		mmap(NULL, sizeof(*b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	struct job job = { .run = run, .board = b, .cores = t->cores };
+	struct tune_job job = { .run = run, .page = b, .cores = t->cores };
 	struct tool_spawn launch = { .tool = "tutti tune", .processes = run->np, .ranks_each = 1,
-				    .main = launched, .ctx = &job };
+				    .main = child_main, .ctx = &job };
 	int rc;
 
 	if (b == MAP_FAILED) {
@@ -274,15 +275,15 @@ int tool_tune_measure(struct tool_tune *t, int number, bool *ret_speaks)
 	}
 	list_algorithms(b, run->np);
 	if (run->np) {
-		rc = tuttiGetUniqueId(&job.id) ? failed(&(struct rank){ 0 }, "unique id")
+		rc = tuttiGetUniqueId(&job.id) ? failed(&(struct tune_rank){ 0 }, "unique id")
 					       : tool_spawn(&launch);
-		*ret_speaks = true;
+		*ret_reports = true;
 	} else {
 		rc = rank_main(&job, 0, 0);
-		*ret_speaks = b->rank == 0;
+		*ret_reports = b->rank == 0;
 	}
-	if (!rc && *ret_speaks)
-		rc = keep(t, number, b);
+	if (!rc && *ret_reports)
+		rc = append_samples(t, number, b);
 	munmap(b, sizeof(*b));
 	return rc;
 }

@@ -1,6 +1,7 @@
 /*
- * tutti_main.c - the `tutti` program: a table of commands;
- * adding one is a file cmd_NAME.c and a line here
+ * tutti_main.c - main function of `tutti`: table of commands
+ *
+ * A new command needs a file cmd_NAME.c and a row in the table.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,16 +15,15 @@ static int help(int argc, char **argv);
 
 static const struct tool_command commands[] = {
 	{ "info",
-	  "what this build and this host have: processor, transports, topology, settings, algorithms",
+	  "print facts about build and host: processor, transports, topology, settings, algorithms",
 	  tool_cmd_info },
-	{ "plan", "print the plan of an algorithm, or prove all of them", tool_cmd_plan },
-	{ "simulate", "simulate a call on ranks and hosts that need not be there",
-	  tool_cmd_simulate },
-	{ "tune", "measure what things cost here, for choosing algorithms", tool_cmd_tune },
-	{ "hashdiff", "where two trainings begin to differ: step, bucket, element",
+	{ "plan", "print the plan of an algorithm, or prove all algorithms", tool_cmd_plan },
+	{ "simulate", "simulate a call on hypothetical ranks and hosts", tool_cmd_simulate },
+	{ "tune", "measure this host and fit the cost table that chooses algorithms", tool_cmd_tune },
+	{ "hashdiff", "find the first difference of two trainings: step, bucket, element",
 	  tool_cmd_hashdiff },
 	{ "version", "print the version", version },
-	{ "help", "this list, or the help of one command", help },
+	{ "help", "print this list, or the help of one command", help },
 	{ NULL, NULL, NULL },
 };
 
@@ -52,7 +52,7 @@ static int no_arguments(int argc, char **argv)
 {
 	if (argc < 2)
 		return 0;
-	fprintf(stderr, "tutti %s: %s: unexpected argument; it takes none\n", argv[0], argv[1]);
+	fprintf(stderr, "tutti %s: %s: unexpected argument; %s takes none\n", argv[0], argv[1], argv[0]);
 	return 2;
 }
 
@@ -68,11 +68,11 @@ static int version(int argc, char **argv)
 static void list(FILE *to)
 {
 	fprintf(to,
-		"usage: tutti COMMAND [options]\nA collective communication library: its facts and its plans.\n\n");
+		"usage: tutti COMMAND [options]\nInspect and tune the Tutti collective communication library.\n\n");
 	for (const struct tool_command *c = commands; c->name; c++)
 		fprintf(to, "  %-10s %s\n", c->name, c->help);
 	fprintf(to,
-		"\n`tutti help COMMAND` tells more. Benchmarks are programs of their own: allreduce_perf --help.\n");
+		"\n`tutti help COMMAND` prints the options of a command. Benchmarks: see allreduce_perf --help.\n");
 }
 
 static int help(int argc, char **argv)
@@ -94,7 +94,7 @@ static int help(int argc, char **argv)
 	return c->run(2, ask);
 }
 
-/* --help: the list, and the help of every command that takes options. */
+/* --help: prints the list, and the help of every command that takes options. */
 static int help_all(void)
 {
 	char *ask[] = { NULL, "--help", NULL };

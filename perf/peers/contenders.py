@@ -1,7 +1,7 @@
-"""contenders.py - who takes part in perf/compare, how each is compiled and started
+"""contenders.py - the libraries of perf/compare: how each one is compiled and started
 
-A contender is one library in one setting. absent() says in one line why it is not there; command() is what starts its
-ranks. Tutti comes from the build folder; the others from what is installed.
+A contender is one library in one setting. absent() returns the reason why the library is missing; command() returns the
+command that starts its ranks. Tutti comes from the build folder, the other libraries from the system.
 """
 import os
 import shutil
@@ -12,7 +12,7 @@ MPI_CALLS = ("allreduce", "broadcast", "reduce", "allgather", "reduce_scatter", 
 
 
 class Contender:
-    """label: its column; calls: the collectives it has; spins: waits without giving way."""
+    """label: title of the column; calls: available collectives; spins: waits without yielding; ours: a Tutti setting."""
 
     label, calls, transports, spins, ours = "", MPI_CALLS, ("shm", "tcp"), False, False
 
@@ -22,11 +22,11 @@ class Contender:
         self.environment = {}
 
     def absent(self):
-        """Why it cannot run at all, or None."""
+        """The reason why the library cannot run, or None."""
         return None
 
     def compile(self, top):
-        """Make self.program from the sources in perf/peers."""
+        """Build self.program from the sources in perf/peers."""
 
     def run_compiler(self, compiler, source, top, *libraries):
         source = os.path.join(top, "perf/peers", source)
@@ -40,7 +40,7 @@ class Contender:
         return ""
 
     def command(self, np, transport, crowded):
-        """(command, its environment, how many of it)"""
+        """(command, its environment, number of processes to start)"""
         raise NotImplementedError
 
 
@@ -73,7 +73,7 @@ class Tutti(Contender):
 
 
 class TuttiRegistered(Tutti):
-    """The same program, with buffers of tuttiMemAlloc that are registered."""
+    """The same program with registered buffers of tuttiMemAlloc."""
 
     def __init__(self, build):
         super().__init__(build)

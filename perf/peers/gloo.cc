@@ -1,8 +1,9 @@
 /*
  * gloo.cc - Gloo as a peer of perf/compare: allreduce by halving and doubling, over TCP
  *
- * One algorithm object a buffer and size, made on first use, as Gloo means it. Pairs poll where every rank has a core of
- * its own and block in the kernel where not: either way around loses by ten times. Ranks meet in the folder PEER_FOLDER.
+ * One algorithm object per buffer and size, created on first use, as Gloo intends. Pairs poll if every rank has a core of
+ * its own, and block in the kernel otherwise; the opposite setting is ten times slower in each case. The ranks exchange
+ * addresses by files in the folder PEER_FOLDER.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -47,7 +48,7 @@ static int join(int *ret_rank, int *ret_n)
 static void leave()
 {
 	fflush(NULL);
-	_Exit(0);               /* the destructors of pairs that were waited on throw when the other end is gone */
+	_Exit(0);               /* skips destructors of pairs, which throw after the peer has closed */
 }
 
 static int allreduce(const float *in, float *out, size_t count)

@@ -1,8 +1,8 @@
 /*
- * mpi.c - MPI as a peer of perf/compare: compiled by mpicc.openmpi and by mpicc.mpich
+ * mpi.c - MPI as a peer of perf/compare; compiled by mpicc.openmpi and by mpicc.mpich
  *
- * In place exists for allreduce, reduce and broadcast (which
- * in MPI has one buffer, so it is always in place).
+ * In-place calls exist for allreduce, reduce and broadcast (MPI_Bcast has one buffer, so broadcast is
+ * always in place).
  */
 #include <mpi.h>
 

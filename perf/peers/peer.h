@@ -1,10 +1,11 @@
 /*
- * peer.h - one library beside others: what perf/compare measures, and what measures it
+ * peer.h - interface between perf/compare's measuring programs and a communication library
  *
- * peer_bench.c has the main of every peer program: it pins the rank, opens the peer, takes turns from
- * perf/compare and runs them (peer_turn.c). A peer (peer_tutti.c, mpi.c, gloo.cc) is a table of functions, so
- * that all libraries are measured by the same object code: same loop, same buffers, same rewriting,
- * same way of meeting, which is none of the libraries'.
+ * peer_bench.c has the main function of every peer program: it pins the rank, opens the peer,
+ * receives turns from perf/compare and runs them (peer_turn.c). A turn is one measurement: one
+ * collective, one size. A peer (peer_tutti.c, mpi.c, gloo.cc) is a table of functions, so that the
+ * same object code measures all libraries: same loop, same buffers, same rewriting of inputs, and a
+ * barrier that belongs to none of the libraries.
  */
 #ifndef PEER_H
 #define PEER_H
@@ -19,7 +20,7 @@ extern "C" {
 
 #define PEER_MAX_RANKS 256
 
-/* The names are in peer_turn.c, in this order. */
+/* In the order of peer_collective_names. */
 enum peer_collective {
 	PEER_ALLREDUCE,
 	PEER_BROADCAST,
@@ -30,71 +31,71 @@ enum peer_collective {
 	PEER_COLLECTIVES
 };
 
-/* float32, sum, root 0. count: of the whole message for allreduce,
- * broadcast and reduce, of one rank's part for the others; in ==
- * out means in place. Returns 0, or not when the library failed. */
+/* Blocking call: float32, sum, root 0.
+ *   count     elements of the message (allreduce, broadcast, reduce), of one rank's part (others)
+ *   in == out in place
+ *   Returns   0 | not 0: the library failed */
 typedef int peer_call(const float *in, float *out, size_t count);
 
 struct peer {
-	int (*open)(int *ret_rank, int *ret_n);         /* join; 0 or not */
-	/* page-aligned memory of the library's own, or NULL: malloc's */
-	float *(*alloc)(size_t bytes);
+	int (*open)(int *ret_rank, int *ret_n);         /* join; returns 0 | not 0: failed */
+	float *(*alloc)(size_t bytes);                  /* page-aligned; NULL: use posix_memalign */
 	void (*close)(void);
-	peer_call *calls[PEER_COLLECTIVES];             /* NULL: this library has none */
+	peer_call *calls[PEER_COLLECTIVES];             /* NULL: the library has no such call */
 };
 
-/* defined by each peer program */
+/* Defined by each peer program. */
 extern const struct peer peer;
 
-/* ---- shared_page.c: memory that all ranks of one library share ------------------------------------- */
+/* ---- shared_page.c: memory shared by all ranks of one library -------------------------------- */
 
-/* One turn: what perf/compare asks for. */
+/* Parameters of one measurement. */
 struct peer_turn {
 	int collective;
 	bool in_place, rewritten, verify;
 	size_t bytes;
-	double target_us;                               /* how long its measured calls may take */
+	double target_us;                               /* total time of the measured calls */
 };
 
-struct peer_board;
+struct peer_page;
 
-/* Map what the variable PEER_BOARD names; NULL with a sentence on standard error. */
-struct peer_board *peer_board_open(void);
-void peer_board_join(struct peer_board *b, int rank, int n, bool crowded);
+/* Maps the memory named by PEER_PAGE. On failure prints an error and exits with 2. */
+struct peer_page *peer_page_open(void);
+/* crowded: the barrier yields, since ranks outnumber cores. */
+void peer_page_join(struct peer_page *p, int rank, int n, bool crowded);
 
-/* Rank 0 hands out a turn, NULL as the end; the others sleep until there is one.
- * True: there is a turn. */
-void peer_board_put(struct peer_board *b, const struct peer_turn *turn);
-bool peer_board_take(struct peer_board *b, struct peer_turn *ret_turn);
+/* Rank 0: posts a turn (NULL: the end) and wakes all ranks. */
+void peer_page_put(struct peer_page *p, const struct peer_turn *turn);
+/* All ranks: sleeps until the next turn. Returns false at the end. */
+bool peer_page_take(struct peer_page *p, struct peer_turn *ret_turn);
 
-/* All ranks meet, spinning (giving way where ranks outnumber cores). peer_mean: and learn the mean
- * of their values. */
-void peer_meet(struct peer_board *b);
-double peer_mean(struct peer_board *b, double mine);
+/* Barrier of all ranks; spins, or yields if crowded. */
+void peer_barrier(struct peer_page *p);
+/* Returns the mean of the ranks' values; contains two barriers. */
+double peer_mean(struct peer_page *p, double mine);
 
-/* ---- peer_turn.c ---------------------------------------------------------------------------------- */
+/* ---- peer_turn.c ----------------------------------------------------------------------------- */
 
-/* The buffers of a rank; room for the inputs of a batch besides the largest message. */
+/* Buffers of a rank, each as large as the largest message plus the inputs of a batch. */
 struct peer_rank {
 	int rank, n;
 	float *in, *out;
-	struct peer_board *board;
+	struct peer_page *page;
 };
 
 struct peer_result {
-	uint64_t calls;                                 /* measured, on each rank */
-	double mean_us;                                 /* of a call, over calls and ranks */
-	double median_us;                               /* of batches' means; mean over ranks */
-	double wrong;                                   /* elements a rank, where asked to verify */
+	uint64_t calls;                                 /* measured calls per rank */
+	double mean_us;                                 /* time of a call, mean over batches, ranks */
+	double median_us;                               /* median over batches; mean over ranks */
+	double wrong;                                   /* wrong elements per rank, with verify */
 };
 
 extern const char *const peer_collective_names[PEER_COLLECTIVES];
 
-/* A batch's inputs stay together within this, so that rewriting them does not push them out of the
- * nearest caches. */
+/* Total size of the inputs of a batch, so that rewriting them does not evict them from L2. */
 #define PEER_BATCH_BYTES (256 << 10)
 
-/* 0, or not when the library failed. */
+/* Runs one turn. Returns 0 | 1: the library failed. */
 int peer_run_turn(const struct peer_rank *me, const struct peer_turn *turn,
 		  struct peer_result *ret_result);
 

@@ -1,13 +1,13 @@
 /*
- * peer_bench.c - the main of every peer program: one rank of one library, measured turn by turn
+ * peer_bench.c - main function of every peer program: one rank of one library
  *
- * Started n times by perf/compare, directly or through mpirun. Rank 0 reads turns from the pipe
- * PEER_TURNS, one a line, and answers each with a line into the pipe PEER_RESULTS:
+ * perf/compare starts n processes, directly or through mpirun. Rank 0 reads turns from the pipe
+ * PEER_TURNS, one per line, and writes one line per turn to the pipe PEER_RESULTS:
  *   turn     collective bytes out|in same|rewritten verify(0|1) target_us
- *   answer   ready (once), then for each turn: calls mean_us median_us wrong, or `none` (this
+ *   result   ready (once), then for each turn: calls mean_us median_us wrong, or `none` (the
  *            library has no such call)
- * The end of the pipe is the end of the program. Calls shared_page.c and peer_turn.c, and the peer it is
- * linked with.
+ * The program ends at the end of the pipe PEER_TURNS. Calls shared_page.c, peer_turn.c and the
+ * peer's table of functions.
  */
 #include <sched.h>
 #include <signal.h>
@@ -19,10 +19,10 @@
 
 #include "perf/peers/peer.h"
 
-/* ---- one rank a core ------------------------------------------------------------------------- */
+/* ---- binding: one rank per core -------------------------------------------------------------- */
 
-/* Which rank this will be, before the library knows. */
-static int rank_to_be(void)
+/* Returns the rank from the launcher's environment, before the library starts; -1: unknown. */
+static int launcher_rank(void)
 {
 	static const char *const variables[] = { "PEER_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK" };
 
@@ -32,7 +32,8 @@ static int rank_to_be(void)
 	return -1;
 }
 
-/* Before the library starts, so that it sees what it may use. Unbound when PEER_BIND is 0. */
+/* Binds the process before the library starts, so that the library sees the allowed processors.
+ * PEER_BIND=0: unbound. */
 static void bind_rank(int rank)
 {
 	cpu_set_t allowed, one;
@@ -100,8 +101,8 @@ static bool parse(const char *line, struct peer_turn *t)
 	return false;
 }
 
-/* Rank 0: the next turn from the pipe onto the board. */
-static void fetch(struct peer_board *board, FILE *turns, FILE *results)
+/* Rank 0: reads the next turn from the pipe and posts the turn on the shared page. */
+static void fetch(struct peer_page *page, FILE *turns, FILE *results)
 {
 	struct peer_turn turn;
 	char line[256];
@@ -112,12 +113,12 @@ static void fetch(struct peer_board *board, FILE *turns, FILE *results)
 			exit(2);
 		}
 		if (peer.calls[turn.collective]) {
-			peer_board_put(board, &turn);
+			peer_page_put(page, &turn);
 			return;
 		}
 		fprintf(results, "none\n");
 	}
-	peer_board_put(board, NULL);
+	peer_page_put(page, NULL);
 }
 
 static int take_turns(const struct peer_rank *me)
@@ -128,13 +129,13 @@ static int take_turns(const struct peer_rank *me)
 
 	if (results) {
 		fprintf(results, "ready\n");
-		/* whose other end is opened when we are ready */
+		/* blocks until perf/compare, which waits for `ready`, opens the other end */
 		turns = pipe_of("PEER_TURNS", "r");
 	}
 	for (;;) {
 		if (results)
-			fetch(me->board, turns, results);
-		if (!peer_board_take(me->board, &turn))
+			fetch(me->page, turns, results);
+		if (!peer_page_take(me->page, &turn))
 			return 0;
 		if (peer_run_turn(me, &turn, &r))
 			return 1;
@@ -152,14 +153,14 @@ int main(void)
 	int rc;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	bind_rank(rank_to_be());
-	me.board = peer_board_open();
+	bind_rank(launcher_rank());
+	me.page = peer_page_open();
 	if (peer.open(&me.rank, &me.n))
 		return 2;
-	peer_board_join(me.board, me.rank, me.n, crowded && atoi(crowded));
+	peer_page_join(me.page, me.rank, me.n, crowded && atoi(crowded));
 	me.in = buffer(bytes);
 	me.out = buffer(bytes);
-	peer_meet(me.board);
+	peer_barrier(me.page);
 	rc = take_turns(&me);
 	if (!rc)
 		peer.close();

@@ -1,15 +1,12 @@
 /*
- * peer_turn.c - one turn of one library: data, a first call that may be checked, warming up, measured
- * batches of calls
+ * peer_turn.c - one turn of one library: first call (may be checked), warm-up, measured batches
  *
- * Called by peer_bench.c on every rank at once. Two kinds of buffers:
- *   same        every call has the same buffers, and nobody touches them between calls; batches
- *               follow each other
- *   rewritten   before each batch every rank writes the inputs of its calls, each an input of its
- *               own (not timed), then all meet: so every call reads data which its rank has just
- *               written
- * The time of a call is a batch's time over its calls;
- * no clock is read between the calls of a batch.
+ * Called by peer_bench.c on every rank at the same time. Two kinds of buffers:
+ *   same        every call uses the same buffers, which are not written between calls
+ *   rewritten   before each batch, every rank writes one input per call of the batch (not timed) and
+ *               passes a barrier, so every call reads data that its rank has just written
+ * The time of a call is the time of a batch divided by its calls; the clock is not read between the
+ * calls of a batch.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,14 +19,14 @@ const char *const peer_collective_names[PEER_COLLECTIVES] = {
 };
 
 /* ---- data ------------------------------------------------------------------------------------- *
- * Element i of rank r's input is r + 1 + salt + i % 7: no sum of 256 ranks is rounded, and no power
+ * Element i of rank r's input is r + 1 + salt + i % 7. Sums over 256 ranks are exact, and no power
  * of two is a period.
  */
 
 #define PERIOD 7
 #define BLOCK (PERIOD * 64)
 
-/* Write, or compare with, `count` elements whose i-th is base + step * ((first + i) % 7). */
+/* fill writes, differ compares `count` elements; element i is base + step * ((first + i) % 7). */
 static void make_block(float *block, double base, double step, size_t first)
 {
 	for (size_t i = 0; i < BLOCK; i++)
@@ -62,15 +59,15 @@ static size_t differ(const float *at, size_t count, double base, double step, si
 	return wrong;
 }
 
-/* ---- a collective's shape -------------------------------------------------------------------- */
+/* ---- buffers of a call ----------------------------------------------------------------------- */
 
-struct work {
+struct peer_work {
 	const struct peer_rank *me;
 	const struct peer_turn *turn;
 	peer_call *call;
-	size_t count;                    /* as the call takes it */
-	size_t in_count;                 /* elements of an input */
-	int slots;                       /* inputs of a batch, one behind the other */
+	size_t count;                    /* argument of the call */
+	size_t in_count;                 /* elements of one input */
+	int slots;                       /* number of inputs per batch, contiguous */
 };
 
 static bool has_parts(int collective)
@@ -78,7 +75,7 @@ static bool has_parts(int collective)
 	return collective >= PEER_ALLGATHER;
 }
 
-static void shape(struct work *w)
+static void shape(struct peer_work *w)
 {
 	const struct peer_turn *t = w->turn;
 	size_t total = t->bytes / sizeof(float);
@@ -93,25 +90,25 @@ static void shape(struct work *w)
 		w->slots = 64;
 }
 
-static const float *input(const struct work *w, int slot)
+static const float *input(const struct peer_work *w, int slot)
 {
 	return w->me->in + (size_t)slot * w->in_count;
 }
 
-static float *output(const struct work *w, int slot)
+static float *output(const struct peer_work *w, int slot)
 {
 	return w->turn->in_place ? w->me->in + (size_t)slot * w->in_count : w->me->out;
 }
 
-static void write_inputs(const struct work *w, int slots, int salt)
+static void write_inputs(const struct peer_work *w, int slots, int salt)
 {
 	for (int k = 0; k < slots; k++)
 		fill(w->me->in + (size_t)k * w->in_count, w->in_count, w->me->rank + 1 + salt + k,
 		     1, 0);
 }
 
-/* How many elements of the output differ from what inputs with this salt give. */
-static size_t judge(const struct work *w, int slot, int salt)
+/* Returns the number of wrong elements of the output, for inputs with this salt. */
+static size_t check_output(const struct peer_work *w, int slot, int salt)
 {
 	const float *out = output(w, slot);
 	int n = w->me->n, rank = w->me->rank;
@@ -146,7 +143,7 @@ static double now_us(void)
 	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-static int run_calls(const struct work *w, int calls, double *ret_us)
+static int run_calls(const struct peer_work *w, int calls, double *ret_us)
 {
 	double start = now_us();
 	int rc = 0;
@@ -165,8 +162,8 @@ static int at_least(int least, double wanted, int most)
 	return wanted > most ? most : wanted < least ? least : (int)wanted;
 }
 
-/* Warm up, and agree on what a call takes. */
-static int estimate(const struct work *w, double *ret_us)
+/* Warms up, and estimates the time of a call, equal on all ranks. */
+static int estimate(const struct peer_work *w, double *ret_us)
 {
 	int calls = w->turn->bytes >= 16 << 20 ? 1 : 2;
 	double us, call_us = 0;
@@ -174,10 +171,10 @@ static int estimate(const struct work *w, double *ret_us)
 	for (int again = 0; again < 2; again++) {
 		if (w->turn->rewritten)
 			write_inputs(w, w->slots, 0);
-		peer_meet(w->me->board);
+		peer_barrier(w->me->page);
 		if (run_calls(w, calls, &us))
 			return 1;
-		call_us = peer_mean(w->me->board, us / calls);
+		call_us = peer_mean(w->me->page, us / calls);
 		calls = at_least(0, w->turn->target_us / 4 / call_us, 2000);
 		if (calls == 0)
 			break;
@@ -195,18 +192,18 @@ static int up(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int measure(const struct work *w, double call_us, struct peer_result *r)
+static int measure(const struct peer_work *w, double call_us, struct peer_result *r)
 {
 	double calls = w->turn->target_us / call_us, sum = 0, us, each[MOST_BATCHES];
 	bool big = w->turn->bytes >= 16 << 20;
 	int batch = w->turn->rewritten ? w->slots : at_least(1, calls / 16, 10000);
 	int batches = at_least(big ? 2 : 4, calls / batch, MOST_BATCHES);
 
-	peer_meet(w->me->board);
+	peer_barrier(w->me->page);
 	for (int b = 0; b < batches; b++) {
 		if (w->turn->rewritten) {
 			write_inputs(w, w->slots, b % 5);
-			peer_meet(w->me->board);
+			peer_barrier(w->me->page);
 		}
 		if (run_calls(w, batch, &us))
 			return 1;
@@ -215,27 +212,28 @@ static int measure(const struct work *w, double call_us, struct peer_result *r)
 	}
 	if (w->turn->verify && w->turn->rewritten)
 		r->wrong +=
-			peer_mean(w->me->board, (double)judge(w, w->slots - 1, (batches - 1) % 5));
+			peer_mean(w->me->page,
+				  (double)check_output(w, w->slots - 1, (batches - 1) % 5));
 	qsort(each, (size_t)batches, sizeof(each[0]), up);
 	r->calls = (uint64_t)batch * (uint64_t)batches;
-	r->mean_us = peer_mean(w->me->board, sum / batches);
-	r->median_us = peer_mean(w->me->board, each[batches / 2]);
+	r->mean_us = peer_mean(w->me->page, sum / batches);
+	r->median_us = peer_mean(w->me->page, each[batches / 2]);
 	return 0;
 }
 
-/* The first call, on known data; in place its results
- * must not grow without end, so zeros follow. */
-static int first_call(const struct work *w, struct peer_result *r)
+/* Runs the first call on known data. In place, zeros the input afterwards, since repeated sums in
+ * place would overflow. */
+static int first_call(const struct peer_work *w, struct peer_result *r)
 {
 	double us;
 
 	write_inputs(w, 1, 0);
-	peer_meet(w->me->board);
+	peer_barrier(w->me->page);
 	if (run_calls(w, 1, &us))
 		return 1;
 	if (w->turn->verify)
-		r->wrong = peer_mean(w->me->board, (double)judge(w, 0, 0));
-	peer_meet(w->me->board);
+		r->wrong = peer_mean(w->me->page, (double)check_output(w, 0, 0));
+	peer_barrier(w->me->page);
 	if (w->turn->in_place)
 		memset(w->me->in, 0, w->in_count * sizeof(float));
 	return 0;
@@ -244,7 +242,7 @@ static int first_call(const struct work *w, struct peer_result *r)
 int peer_run_turn(const struct peer_rank *me, const struct peer_turn *turn,
 		  struct peer_result *ret_result)
 {
-	struct work w = { .me = me, .turn = turn, .call = peer.calls[turn->collective] };
+	struct peer_work w = { .me = me, .turn = turn, .call = peer.calls[turn->collective] };
 	struct peer_result r = { 0 };
 	double call_us;
 

@@ -1,8 +1,8 @@
 /*
  * peer_tutti.c - Tutti as a peer of perf/compare
  *
- * PEER_REGISTERED=1: buffers of tuttiMemAlloc, registered with the communicator. TUTTI_TRANSPORT
- * and its kin as ever.
+ * PEER_REGISTERED=1: buffers of tuttiMemAlloc, registered with the communicator. The TUTTI_
+ * variables have their usual meaning (tutti(7)).
  */
 #include <stdio.h>
 #include <stdlib.h>

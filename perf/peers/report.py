@@ -1,27 +1,25 @@
-"""report.py - what the samples of perf/compare say: ratios with their spread, as text, CSV, Markdown and a plot
+"""report.py - ratios of the samples of perf/compare, as text, CSV and Markdown
 
-A sample is one contender's turn in one round. Ratios are taken to the best peer of that size: the one whose figure is
-smallest. `mean` compares means over the rounds of a turn's mean; `median` medians over the rounds of a turn's median
-batch, which other work on the machine moves least; the spread is the quartiles over the rounds of Tutti's median over
-that peer's in the same round.
+A sample is one contender's turn in one round. A ratio is Tutti's time divided by the time of the best peer of that size,
+the peer with the smallest time. `mean` compares means over the rounds of a turn's mean time. `median` compares medians
+over the rounds of a turn's median batch, the figure least affected by other work on the machine. `spread` is the
+quartiles, over the rounds, of Tutti's median divided by the best peer's median of the same round.
 """
 import csv
 import math
 import os
 import platform
-import shutil
 import statistics
-import subprocess
 
-SMALL = 64 << 10                # up to here one class of sizes, above it the other
+SMALL = 64 << 10                # largest size of the lower class of sizes
 FIELDS = ("np", "transport", "collective", "place", "buffers", "bytes", "round", "contender", "calls", "mean_us",
           "median_us")
 
 
 def size_name(size):
-    for unit, letter in ((1 << 20, "M"), (1 << 10, "K")):
+    for unit, suffix in ((1 << 20, "M"), (1 << 10, "K")):
         if size >= unit and size % unit == 0:
-            return f"{size // unit}{letter}"
+            return f"{size // unit}{suffix}"
     return str(size)
 
 
@@ -37,7 +35,7 @@ def quartiles(values):
 
 
 class Row:
-    """One size of a table: ours beside the best of the peers. times: contender to round to median_us; means: of mean_us."""
+    """One size of a table. times[contender][round]: median_us; means[contender]: mean of mean_us over the rounds."""
 
     def __init__(self, size, times, means, us, peers):
         self.size, self.medians = size, {c: statistics.median(t.values()) for c, t in times.items()}
@@ -56,7 +54,7 @@ def geometric(ratios):
 
 
 class Table:
-    """All sizes of one collective in one case, for one of our contenders."""
+    """All sizes of one case, for one setting of Tutti."""
 
     def __init__(self, case, us, samples, ours):
         self.case, self.us = case, us
@@ -89,14 +87,19 @@ class Table:
                                                  f"{r.spread[0]:.2f}-{r.spread[1]:.2f}", f"{r.noise:.2f}"]
 
     def classes(self):
-        """(name, geometric mean of the means' ratios, of the medians')"""
+        """(name, geometric mean of the ratios of means, of the ratios of medians) for each class of sizes"""
         for name, rows in ((f"up to {size_name(SMALL)}", [r for r in self.rows if r.size <= SMALL]),
                            (f"above {size_name(SMALL)}", [r for r in self.rows if r.size > SMALL]), ("all", self.rows)):
             if rows:
                 yield name, geometric([r.mean for r in rows]), geometric([r.median for r in rows])
 
     def behind(self):
-        return [f"{size_name(r.size)} ({r.median:.2f} of {r.best})" for r in self.rows if r.median > 1.05]
+        """Sizes with a ratio of medians above 1.05, by peer: "openmpi: 4 (1.06), 16 (1.37); mpich: 1M (1.10)"."""
+        sizes = {}
+        for r in self.rows:
+            if r.median > 1.05:
+                sizes.setdefault(r.best, []).append(f"{size_name(r.size)} ({r.median:.2f})")
+        return "; ".join(f"{peer}: {', '.join(s)}" for peer, s in sizes.items()) or "nowhere"
 
     def text(self):
         rows = [self.head()] + list(self.cells())
@@ -104,7 +107,7 @@ class Table:
         lines = [self.title()] + ["  " + "  ".join(c.rjust(w) for c, w in zip(r, widths)) for r in rows]
         lines += [f"  geometric mean {name}: {mean:.3f} of means, {median:.3f} of medians"
                   for name, mean, median in self.classes()]
-        lines.append("  behind by more than 5 %: " + (", ".join(self.behind()) or "nowhere"))
+        lines.append("  behind by more than 5 %: " + self.behind())
         return "\n".join(lines) + "\n"
 
     def markdown(self):
@@ -112,12 +115,12 @@ class Table:
         lines = [f"## {self.title()}", ""] + ["| " + " | ".join(r) + " |" for r in rows] + [""]
         lines += ["Geometric mean of the ratios: " + "; ".join(f"{name} {mean:.2f} (medians {median:.2f})"
                                                              for name, mean, median in self.classes()) + ". "
-                  "Behind by more than 5 %: " + (", ".join(self.behind()) or "nowhere") + "."]
+                  "Behind by more than 5 %: " + self.behind() + "."]
         return "\n".join(lines) + "\n"
 
 
 def tables_of(samples):
-    """A table for each case and each of our contenders, whose labels begin with tutti."""
+    """A table for each case and each setting of Tutti, whose label begins with tutti."""
     ours = sorted({s["contender"] for s in samples if s["contender"].startswith("tutti")})
     cases = dict.fromkeys(tuple(s[f] for f in FIELDS[:5]) for s in samples)
     for case in cases:
@@ -152,7 +155,7 @@ def machine():
 
 
 def write_csv(path, facts, samples):
-    """Samples, behind the facts as lines `# name: text`."""
+    """Write the facts as lines `# name: text`, then the samples."""
     with open(path, "w", newline="") as f:
         f.writelines(f"# {name}: {text}\n" for name, text in facts)
         writer = csv.DictWriter(f, FIELDS, extrasaction="ignore", lineterminator="\n")
@@ -161,7 +164,7 @@ def write_csv(path, facts, samples):
 
 
 def read_csv(path):
-    """(facts, samples) of what write_csv wrote."""
+    """(facts, samples) of a file of write_csv"""
     with open(path, newline="") as f:
         lines = f.readlines()
     facts = [tuple(line[2:].strip().split(": ", 1)) for line in lines if line.startswith("# ")]
@@ -172,52 +175,27 @@ def read_csv(path):
     return facts, samples
 
 
-def write_markdown(path, facts, tables, picture):
+INTRODUCTION = """
+Times are microseconds per call, float32 sum, median over the rounds; `*` marks the best peer. The last columns of a table:
+`mean`, Tutti's mean time over all rounds divided by the best peer's; `median`, the same ratio of medians; `spread`, the
+quartiles of that ratio over the rounds; `peer's own`, the ratio of the best peer's upper to its lower quartile. HACKING.md
+explains the method. `perf/compare --plot docs/results/compare.md compare.svg` plots the ratios over the sizes, as `make html`
+does for this page.
+
+The first table has the geometric means of the ratios of medians, for sizes up to 64K and above.
+
+"""
+
+
+def write_markdown(path, facts, tables):
     with open(path, "w") as f:
-        f.write("# Tutti beside its peers\n\n")
+        f.write("# Tutti compared with its peers\n\n")
         f.write("".join(f"- {name}: {text}\n" for name, text in facts))
-        f.write("\nMicroseconds a call (median over the rounds), float32 sum, `*` the best peer; then Tutti's time over\n"
-                "the best peer's: of the means over all rounds, of the medians, and the quartiles over the rounds; last\n"
-                "how far the best peer's own quartiles lie apart. HACKING.md has the method.\n\n")
+        f.write(INTRODUCTION)
         f.write("| case | up to 64K | above | behind by more than 5 % at |\n| --- | ---: | ---: | --- |\n")
         for t in tables:
             means = dict((name.split()[0], median) for name, _, median in t.classes())
             cells = [f"{means[c]:.2f}" if c in means else "-" for c in ("up", "above")]
-            f.write(f"| {t.title()} | {cells[0]} | {cells[1]} | {', '.join(t.behind()) or 'nowhere'} |\n")
-        f.write("\nThat is the geometric mean of the medians' ratios. ")
-        f.write(f"![ratios]({os.path.basename(picture)})\n\n" if picture else "\n\n")
+            f.write(f"| {t.title()} | {cells[0]} | {cells[1]} | {t.behind()} |\n")
+        f.write("\n")
         f.write("\n".join(t.markdown() for t in tables))
-
-
-# ---- picture ----------------------------------------------------------------------------------------------------------
-
-def panel(case, tables):
-    """gnuplot's lines for one collective with so many ranks over one transport: a curve a case."""
-    np, transport, collective = case
-    curves = ["1 with lines lc 'black' notitle"]
-    data = ""
-    for t in tables:
-        place = "in place" if t.case[3] == "in" else "out of place"
-        name = f"{place}, {t.case[4]}" + ("" if t.us == "tutti" else f", {t.us}")
-        curves.append(f"'-' using 1:2 with lines lw 2 title '{name}'")
-        data += "".join(f"{r.size} {r.median}\n" for r in t.rows) + "e\n"
-    title = f"{collective}, {transport}, n = {np}".replace("_", "-")
-    return f"set title '{title}'\nplot {', '.join(curves)}\n{data}"
-
-
-def picture_of(path, tables):
-    """Ratio over size, a panel a collective; None without gnuplot."""
-    panels = {}
-    for t in tables:
-        panels.setdefault(t.case[:3], []).append(t)
-    if not shutil.which("gnuplot") or not panels:
-        return None
-    columns = min(3, len(panels))
-    rows = -(-len(panels) // columns)
-    script = (f"set terminal svg size {420 * columns},{330 * rows} font 'sans,10' background 'white'\n"
-              f"set output '{path}'\nset multiplot layout {rows},{columns}\nset logscale x 2\n"
-              "set xtics ('4' 4, '64' 64, '1K' 1024, '16K' 16384, '256K' 262144, '4M' 4194304, '64M' 67108864)\n"
-              "set yrange [0:2]\nset ylabel 'time over the best peer'\nset key top right samplen 1\nset grid\n")
-    script += "".join(panel(case, ts) for case, ts in panels.items())
-    done = subprocess.run(["gnuplot"], input=script, text=True, stderr=subprocess.PIPE)
-    return path if done.returncode == 0 else None

@@ -1,7 +1,7 @@
-"""share.py - a control group for the ranks that perf/compare starts, with nearly all of the processors
+"""share.py - control group for the ranks of perf/compare, with nearly all processor time
 
-Priority alone does not keep other work out where ranks outnumber cores: a rank that yields gives way to whoever waits, so
-a compiler of the lowest priority runs for milliseconds. Within a group of their own ranks give way to each other only.
+Priority alone does not keep other work out if ranks outnumber cores: a yielding rank yields to any waiting process, so a
+compiler of the lowest priority runs for milliseconds. Within their own group, ranks yield only to each other.
 """
 import os
 import time
@@ -15,7 +15,7 @@ def write(path, text):
 
 
 class OwnGroup:
-    """`with OwnGroup():` what is started inside belongs to the group; it goes when they have ended. Needs root."""
+    """`with OwnGroup():` processes started inside belong to the group, which is removed at the end. Needs root."""
 
     def __enter__(self):
         old = os.path.exists(f"{V1}/cpu.shares")
@@ -31,7 +31,7 @@ class OwnGroup:
 
     def __exit__(self, *_):
         write(f"{self.before}/cgroup.procs", str(os.getpid()))
-        for _ in range(50):             # those that were killed may need a moment
+        for _ in range(50):             # killed processes leave the group with a delay
             try:
                 return os.rmdir(self.path)
             except OSError:

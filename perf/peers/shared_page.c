@@ -1,10 +1,9 @@
 /*
- * shared_page.c - the page that all ranks of one library share:
- * handing out turns, meeting, agreeing on a mean
+ * shared_page.c - memory shared by all ranks of one library: turns, barrier, mean over the ranks
  *
- * Called by peer_bench.c and peer_turn.c. perf/compare makes the memory (a memfd, so that nothing can be left
- * behind) and names it in PEER_BOARD. Between turns ranks sleep: a library that waits for its turn
- * must not take time from the one measured.
+ * Called by peer_bench.c and peer_turn.c. perf/compare creates the memory (a memfd, which the kernel
+ * frees) and passes its path in PEER_PAGE. Between turns the ranks sleep on a futex, so that an idle
+ * library takes no processor time from the measured one.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -19,80 +18,80 @@
 
 #include "perf/peers/peer.h"
 
-struct shared {
-	_Atomic uint32_t turns;                         /* handed out so far: what ranks sleep on */
+struct peer_shared {
+	_Atomic uint32_t turns;                         /* turns posted so far; futex of the ranks */
 	bool over;
 	struct peer_turn turn;
-	_Alignas(64) _Atomic uint32_t here;             /* ranks that wait to meet */
-	_Alignas(64) _Atomic uint32_t met;              /* meetings so far */
+	_Alignas(64) _Atomic uint32_t waiting;          /* ranks that wait in the barrier */
+	_Alignas(64) _Atomic uint32_t barriers;         /* barriers completed so far */
 	_Alignas(64) double values[PEER_MAX_RANKS];
 };
 
-struct peer_board {
-	struct shared *shared;
+struct peer_page {
+	struct peer_shared *shared;
 	uint32_t taken;
 	int rank, n;
 	bool crowded;
 };
 
-struct peer_board *peer_board_open(void)
+struct peer_page *peer_page_open(void)
 {
-	const char *path = getenv("PEER_BOARD");
-	struct peer_board *b = calloc(1, sizeof(*b));
+	const char *path = getenv("PEER_PAGE");
+	struct peer_page *p = calloc(1, sizeof(*p));
 	int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
 
-	if (!b || fd < 0 || ftruncate(fd, sizeof(struct shared))) {
+	if (!p || fd < 0 || ftruncate(fd, sizeof(struct peer_shared))) {
 		fprintf(stderr,
-			"the board (PEER_BOARD=%s) cannot be opened; perf/compare starts this program\n",
+			"PEER_PAGE=%s: the shared page cannot be opened; only perf/compare starts this program\n",
 			path ? path : "");
 		exit(2);
 	}
-	b->shared = mmap(NULL, sizeof(struct shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	p->shared = mmap(NULL, sizeof(struct peer_shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
-	if (b->shared == MAP_FAILED) {
-		perror("mmap of the board");
+	if (p->shared == MAP_FAILED) {
+		perror("mmap of the shared page");
 		exit(2);
 	}
-	return b;
+	return p;
 }
 
-void peer_board_join(struct peer_board *b, int rank, int n, bool crowded)
+void peer_page_join(struct peer_page *p, int rank, int n, bool crowded)
 {
-	b->rank = rank;
-	b->n = n;
-	b->crowded = crowded;
+	p->rank = rank;
+	p->n = n;
+	p->crowded = crowded;
 }
 
-void peer_board_put(struct peer_board *b, const struct peer_turn *turn)
+void peer_page_put(struct peer_page *p, const struct peer_turn *turn)
 {
-	b->shared->over = !turn;
+	p->shared->over = !turn;
 	if (turn)
-		b->shared->turn = *turn;
-	atomic_fetch_add(&b->shared->turns, 1);
-	syscall(SYS_futex, &b->shared->turns, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+		p->shared->turn = *turn;
+	atomic_fetch_add(&p->shared->turns, 1);
+	syscall(SYS_futex, &p->shared->turns, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-bool peer_board_take(struct peer_board *b, struct peer_turn *ret_turn)
+bool peer_page_take(struct peer_page *p, struct peer_turn *ret_turn)
 {
-	while (atomic_load(&b->shared->turns) == b->taken)
-		syscall(SYS_futex, &b->shared->turns, FUTEX_WAIT, b->taken, NULL, NULL, 0);
-	b->taken++;
-	*ret_turn = b->shared->turn;
-	return !b->shared->over;
+	while (atomic_load(&p->shared->turns) == p->taken)
+		syscall(SYS_futex, &p->shared->turns, FUTEX_WAIT, p->taken, NULL, NULL, 0);
+	p->taken++;
+	*ret_turn = p->shared->turn;
+	return !p->shared->over;
 }
 
-void peer_meet(struct peer_board *b)
+void peer_barrier(struct peer_page *p)
 {
-	struct shared *s = b->shared;
-	uint32_t met = atomic_load(&s->met);
+	struct peer_shared *s = p->shared;
+	uint32_t barriers = atomic_load(&s->barriers);
 
-	if (atomic_fetch_add(&s->here, 1) + 1 == (uint32_t)b->n) {
-		atomic_store(&s->here, 0);
-		atomic_store(&s->met, met + 1);
+	if (atomic_fetch_add(&s->waiting, 1) + 1 == (uint32_t)p->n) {
+		atomic_store(&s->waiting, 0);
+		atomic_store(&s->barriers, barriers + 1);
 		return;
 	}
-	while (atomic_load_explicit(&s->met, memory_order_acquire) == met) {
-		if (b->crowded)
+	while (atomic_load_explicit(&s->barriers, memory_order_acquire) == barriers) {
+		if (p->crowded)
 			sched_yield();
 #if defined(__x86_64__)
 		else
@@ -101,14 +100,14 @@ void peer_meet(struct peer_board *b)
 	}
 }
 
-double peer_mean(struct peer_board *b, double mine)
+double peer_mean(struct peer_page *p, double mine)
 {
 	double sum = 0;
 
-	b->shared->values[b->rank] = mine;
-	peer_meet(b);
-	for (int i = 0; i < b->n; i++)
-		sum += b->shared->values[i];
-	peer_meet(b);
-	return sum / b->n;
+	p->shared->values[p->rank] = mine;
+	peer_barrier(p);
+	for (int i = 0; i < p->n; i++)
+		sum += p->shared->values[i];
+	peer_barrier(p);
+	return sum / p->n;
 }

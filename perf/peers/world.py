@@ -1,6 +1,7 @@
-"""world.py - the ranks of one contender: started once, asleep between turns, asked for one measurement at a time
+"""world.py - the ranks of one contender: started once, asleep between turns
 
-The ranks share a memfd (shared_page.c); rank 0 reads turns from one pipe and answers into another (peer_bench.c).
+A turn is one measurement. The ranks share a memfd (shared_page.c); rank 0 reads turns from one pipe and writes results to
+another (peer_bench.c).
 """
 import os
 import select
@@ -10,75 +11,76 @@ import subprocess
 import tempfile
 import time
 
-TURN_SECONDS = 120      # a turn that takes longer is a hang
+TURN_SECONDS = 120      # timeout of a turn
 
 
 class Gone(Exception):
-    """This contender cannot go on; the text says why."""
+    """The contender failed; the text is the reason."""
 
 
 class World:
     def __init__(self, contender, np, transport, crowded, max_bytes):
         self.contender, self.label = contender, contender.label
         self.folder = tempfile.mkdtemp(prefix="compare-")
-        self.board = os.memfd_create("compare")
-        self.said = open(os.path.join(self.folder, "said"), "w+")
+        self.page = os.memfd_create("compare")
+        self.log = open(os.path.join(self.folder, "log"), "w+")
         command, environment, copies = contender.command(np, transport, crowded)
         turns, results = (os.path.join(self.folder, name) for name in ("turns", "results"))
         os.mkfifo(turns)
         os.mkfifo(results)
         base = {k: v for k, v in os.environ.items() if k not in ("TUTTI_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK")}
-        base.update(environment, PEER_BOARD=f"/proc/{os.getpid()}/fd/{self.board}", PEER_TURNS=turns,
+        base.update(environment, PEER_PAGE=f"/proc/{os.getpid()}/fd/{self.page}", PEER_TURNS=turns,
                     PEER_RESULTS=results, PEER_MAX_BYTES=str(max_bytes), PEER_CROWDED=str(int(crowded)),
                     PEER_BIND=str(int(not crowded)), PEER_FOLDER=self.folder, PEER_RANKS=str(np))
         self.processes = []
         for rank in range(copies):
             if copies > 1:
                 base.update(PEER_RANK=str(rank), TUTTI_RANK=str(rank))
-            self.processes.append(subprocess.Popen(command, env=base, stdin=subprocess.DEVNULL, stdout=self.said,
-                                                   stderr=self.said, start_new_session=True))
+            self.processes.append(subprocess.Popen(command, env=base, stdin=subprocess.DEVNULL, stdout=self.log,
+                                                   stderr=self.log, start_new_session=True))
         self.results = os.open(results, os.O_RDONLY | os.O_NONBLOCK)
         self.turns = None
         self.rest = b""
         try:
-            self.expect(60)
+            self.next_line(60)
             self.turns = os.open(turns, os.O_WRONLY)
         except BaseException:
             self.kill()
             raise
 
-    def expect(self, seconds):
-        """The next line that rank 0 answers."""
+    def next_line(self, seconds):
+        """The next line of rank 0."""
         until = time.monotonic() + seconds
         while b"\n" not in self.rest:
             if any(p.poll() is not None for p in self.processes):
-                raise Gone(f"{self.label} ended: {self.last_words()}")
+                raise Gone(f"{self.label} ended: {self.output()}")
             if time.monotonic() > until:
-                raise Gone(f"{self.label}: no answer within {seconds} s: {self.last_words()}")
+                raise Gone(f"{self.label}: no result within {seconds} s: {self.output()}")
             if select.select([self.results], [], [], 0.2)[0]:
-                got = os.read(self.results, 4096)
-                self.rest += got
-                if not got:
-                    time.sleep(0.02)        # nobody has opened the other end yet
+                received = os.read(self.results, 4096)
+                self.rest += received
+                if not received:
+                    time.sleep(0.02)        # the other end is not open yet
         line, self.rest = self.rest.split(b"\n", 1)
         return line.decode()
 
-    def last_words(self):
-        self.said.seek(0)
-        lines = [line.strip() for line in self.said if line.strip(" -\n")]
-        return " / ".join(lines[:4]) if lines else "it said nothing"
+    def output(self):
+        """The first lines of the ranks' output, for messages."""
+        self.log.seek(0)
+        lines = [line.strip() for line in self.log if line.strip(" -\n")]
+        return " / ".join(lines[:4]) if lines else "no output"
 
     def turn(self, collective, size, place, buffers, verify, target_us):
-        """(calls, mean us, median us, wrong elements), or None where the library has no such call."""
+        """(calls, mean us, median us, wrong elements), or None: the library has no such call."""
         try:
             os.write(self.turns, f"{collective} {size} {place} {buffers} {int(verify)} {target_us}\n".encode())
         except BrokenPipeError:
-            raise Gone(f"{self.label} ended: {self.last_words()}") from None
-        words = self.expect(TURN_SECONDS).split()
+            raise Gone(f"{self.label} ended: {self.output()}") from None
+        words = self.next_line(TURN_SECONDS).split()
         return None if words == ["none"] else tuple(float(w) for w in words)
 
     def close(self):
-        """Let them end by themselves (the pipe ends), then by force; nothing stays behind."""
+        """Close the pipe, so that the ranks end by themselves; kill them after 5 s; remove all files."""
         if self.turns is not None:
             os.close(self.turns)
             self.turns = None
@@ -92,15 +94,15 @@ class World:
 
     def kill(self):
         for signal_number, seconds in ((signal.SIGTERM, 2), (signal.SIGKILL, 2)):
-            left = [p for p in self.processes if p.poll() is None]
-            for p in left:
+            alive = [p for p in self.processes if p.poll() is None]
+            for p in alive:
                 os.killpg(p.pid, signal_number)
-            for p in left:
+            for p in alive:
                 try:
                     p.wait(seconds)
                 except subprocess.TimeoutExpired:
                     pass
-        self.said.close()
-        os.close(self.board)
+        self.log.close()
+        os.close(self.page)
         os.close(self.results)
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "verify/check.h"
 #include "tests/support/plan_all.h"
 #include "tests/support/plan_exec.h"
 

@@ -1,11 +1,10 @@
 /*
- * fuzz_frame.c - whatever bytes come over a control connection,
- * or from a guest that has proved nothing
+ * fuzz_frame.c - arbitrary bytes on a control connection, or on an unauthenticated one
  *
- * The first byte says what the rest is: a hello, a unique id, a card or status alone (which must
- * survive being read and written again), or a stream into a real control, by a real socket, from a
- * child, the parent, a ring neighbour, a registering rank or a stranger. Nothing may crash, hang,
- * or make the control hold more than has come.
+ * The first byte chooses the kind of the rest: a hello, a unique id, a registration or status alone
+ * (which must survive being read and written again), or a stream into a real control, over a real
+ * socket, from a child, the parent, a ring neighbor, a registering rank or a stranger. No input may
+ * crash or hang the control, or make it hold more bytes than it received.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +24,7 @@ static void must(bool so, const char *what)
 {
 	if (so)
 		return;
-	fprintf(stderr, "fuzz_wire: not so: %s\n", what);
+	fprintf(stderr, "fuzz_frame: not so: %s\n", what);
 	abort();
 }
 
@@ -59,20 +58,21 @@ static void status(const uint8_t *data, size_t bytes)
 	free(w.data);
 	for (int i = 0; i < s.nwants; i++)
 		tt_wait_edge_text(&s.want[i], text, sizeof(text));
-	for (int i = 0; i < s.trail.nruns; i++) {
-		tt_call_text(&s.trail.run[i].call, s.started, text, sizeof(text));
-		tt_call_describe(&s.trail.run[i].call, true, text, sizeof(text));
+	for (int i = 0; i < s.history.nruns; i++) {
+		tt_call_text(&s.history.run[i].call, s.started, text, sizeof(text));
+		tt_call_describe(&s.history.run[i].call, true, text, sizeof(text));
 	}
 }
 
 static void hello(const uint8_t *data, size_t bytes)
 {
-	uint8_t said[TT_HELLO_BYTES] = { 0 };
+	uint8_t bytes_of_hello[TT_HELLO_BYTES] = { 0 };
 	struct tt_hello h;
 	enum tt_verdict verdict;
 
-	memcpy(said, data, bytes < sizeof(said) ? bytes : sizeof(said));
-	if (tt_hello_get(said, &h, &verdict) && verdict == TT_V_WELCOME)
+	memcpy(bytes_of_hello, data,
+	       bytes < sizeof(bytes_of_hello) ? bytes : sizeof(bytes_of_hello));
+	if (tt_hello_get(bytes_of_hello, &h, &verdict) && verdict == TT_V_WELCOME)
 		must(h.purpose >= TT_P_REGISTER && h.purpose <= TT_P_AM && h.from >= 0,
 		     "a hello has a purpose");
 }
@@ -94,13 +94,13 @@ static void check(const struct tt_control *ctl, size_t bytes)
 	int culprit;
 	const char *text = tt_control_text(ctl, &culprit);
 
-	must(culprit >= -1 && strlen(text) < sizeof(ctl->text), "what broke it can be told");
+	must(culprit >= -1 && strlen(text) < sizeof(ctl->failure.text), "the failure has a sentence");
 	for (const char *p = text; *p; p++)
-		must((unsigned char)*p >= ' ', "what broke it can be printed");
+		must((unsigned char)*p >= ' ', "the sentence is printable");
 	for (struct tt_conn *c = ctl->conns; c; c = c->next)
 		must(c->in_room <= 2 * bytes + 65536 && c->early_bytes <= bytes,
 		     "no more is kept than has come");
-	must(ctl->nguests >= 0 && ctl->nguests <= 1, "guests are counted");
+	must(ctl->listener.nunauth >= 0 && ctl->listener.nunauth <= 1, "unauthenticated connections are counted");
 }
 
 /* Deliver what lies in the socket, as the service thread would. */
@@ -109,45 +109,45 @@ static void serve(struct tt_control *ctl)
 	struct epoll_event ev[4];
 
 	for (int round = 0; round < 64; round++) {
-		int n = epoll_wait(ctl->epoll, ev, 4, 0), useful = 0;
+		int n = epoll_wait(ctl->service.epoll, ev, 4, 0), useful = 0;
 
 		for (int i = 0; i < n; i++) {
 			enum tt_source source = *(enum tt_source *)ev[i].data.ptr;
 
 			if (source == TT_SRC_CONN)
 				tt_conn_event(ctl, ev[i].data.ptr, ev[i].events);
-			else if (source == TT_SRC_GUEST)
-				tt_guest_event(ctl, ev[i].data.ptr);
-			useful += source == TT_SRC_CONN || source == TT_SRC_GUEST;
+			else if (source == TT_SRC_UNAUTH)
+				tt_unauth_event(ctl, ev[i].data.ptr);
+			useful += source == TT_SRC_CONN || source == TT_SRC_UNAUTH;
 		}
-		tt_conn_bury(ctl);
-		tt_guest_bury(ctl, false);
+		tt_conn_reap(ctl);
+		tt_unauth_reap(ctl, false);
 		if (!useful)
 			return;
 	}
 }
 
-/* A guest as tt_accept_event makes it. */
-static void add_guest(struct tt_control *ctl, int fd)
+/* An unauthenticated connection as tt_accept_event makes it. */
+static void add_unauth(struct tt_control *ctl, int fd)
 {
-	struct tt_guest *g = calloc(1, sizeof(*g));
-	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = g };
+	struct tt_unauth *u = calloc(1, sizeof(*u));
+	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = u };
 
-	*g = (struct tt_guest){ .source = TT_SRC_GUEST, .fd = fd, .since_ns = tt_now_ns() };
-	ctl->guests = g;
-	ctl->nguests = 1;
-	must(!epoll_ctl(ctl->epoll, EPOLL_CTL_ADD, fd, &ev), "epoll");
+	*u = (struct tt_unauth){ .source = TT_SRC_UNAUTH, .fd = fd, .since_ns = tt_now_ns() };
+	ctl->listener.unauth = u;
+	ctl->listener.nunauth = 1;
+	must(!epoll_ctl(ctl->service.epoll, EPOLL_CTL_ADD, fd, &ev), "epoll");
 }
 
 /* all: 4 bytes a rank */
 static void begin_gather(struct tt_control *ctl, uint8_t *all)
 {
-	ctl->gathers = 1;
-	ctl->gathering = true;
-	ctl->gather_bytes = 4;
-	ctl->gather_all = all;
-	ctl->gather_have[ctl->rank] = true;
-	ctl->gather_count = 1;
+	ctl->gather.number = 1;
+	ctl->gather.running = true;
+	ctl->gather.bytes = 4;
+	ctl->gather.all = all;
+	ctl->gather.have[ctl->rank] = true;
+	ctl->gather.count = 1;
 }
 
 /* kind: bits 0-2 who speaks, bit 3 whether this rank is in
@@ -166,16 +166,16 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 	if (tt_control_make(ranks[who], NRANKS, &(struct tt_ports){ 0 }, &ctl) ||
 	    socketpair(AF_UNIX, SOCK_STREAM, 0, fds))
 		return;
-	must(ranks[who] || !tt_bootstrap_open(ctl, &join), "a desk");
+	must(ranks[who] || !tt_bootstrap_open(ctl, &join), "a bootstrap root");
 	for (int r = 0; r < NRANKS; r++)
-		ctl->cards[r].port = 1;
-	ctl->has_table = kind & 16;
+		ctl->peers.business_cards[r].port = 1;
+	ctl->join.has_table = kind & 16;
 	if (roles[who]) {
 		struct tt_conn *conn = tt_conn_add(ctl, fds[0], peers[who], roles[who]);
 
 		conn->registered = who == 3;
 	} else {
-		add_guest(ctl, fds[0]);
+		add_unauth(ctl, fds[0]);
 	}
 	if (kind & 8)
 		begin_gather(ctl, all);

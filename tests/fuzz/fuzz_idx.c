@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "trainer/fail.h"
+#include "trainer/base/fail.h"
 #include "trainer/data/idx.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);

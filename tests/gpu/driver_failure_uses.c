@@ -251,7 +251,7 @@ static bool open_buffers(struct failure_rank *s)
 
 	if (s->cu)
 		return !s->cu->mem_alloc(&s->in, ROOM) && !s->cu->mem_alloc(&s->out, ROOM) &&
-		       !s->cu->stream_create(&s->stream, TT_CU_STREAM_APART);
+		       !s->cu->stream_create(&s->stream, TT_CU_STREAM_NON_BLOCKING);
 	if (tuttiMemAlloc(&p, ROOM) || tuttiMemAlloc(&q, ROOM))
 		return false;
 	s->in = (uintptr_t)p;

@@ -20,7 +20,7 @@ int hand_open(struct gpu_buffers *h, int rank, int n)
 	h->got = malloc(HAND_MOST);
 	return h->cu->mem_alloc(&h->in, HAND_MOST + 64) ||
 	       h->cu->mem_alloc(&h->out, HAND_MOST + 64) ||
-	       h->cu->stream_create(&h->stream, TT_CU_STREAM_APART);
+	       h->cu->stream_create(&h->stream, TT_CU_STREAM_NON_BLOCKING);
 }
 
 void hand_close(struct gpu_buffers *h)

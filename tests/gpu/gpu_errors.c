@@ -95,7 +95,7 @@ static void one_thread_drives_two_ranks_in_groups(void)
 		for (int r = 0; r < 2; r++) {
 			if (!k)
 				cu->mem_alloc(&p[r], sizeof(x)),
-					cu->stream_create(&s[r], TT_CU_STREAM_APART);
+					cu->stream_create(&s[r], TT_CU_STREAM_NON_BLOCKING);
 			for (int i = 0; i < 100; i++)
 				x[i] = i + k + r;
 			cu->htod(p[r], x, sizeof(x));
@@ -128,7 +128,7 @@ static int differently(tuttiComm_t *comm, int rank, int n, void *arg)
 
 	(void)arg, (void)n;
 	cu->mem_alloc(&p, 1 << 20);
-	cu->stream_create(&s, TT_CU_STREAM_APART);
+	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING);
 	d = (void *)(uintptr_t)p;
 	tuttiAllReduce(d, d, 60000, tuttiFloat32, rank == 1 ? tuttiMax : tuttiSum, *comm, s);
 	cu->stream_synchronize(s);
@@ -164,7 +164,7 @@ static int without_the_last(tuttiComm_t *comm, int rank, int n, void *arg)
 
 	(void)arg;
 	cu->mem_alloc(&p, 1 << 20);
-	cu->stream_create(&s, TT_CU_STREAM_APART);
+	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING);
 	d = (void *)(uintptr_t)p;
 	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
 	cu->stream_synchronize(s);
@@ -238,7 +238,7 @@ static int on_a_device_that_fails(tuttiComm_t *comm, int rank, int n, void *arg)
 
 	(void)arg;
 	cu->mem_alloc(&p, 1 << 20);
-	cu->stream_create(&s, TT_CU_STREAM_APART);
+	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING);
 	d = (void *)(uintptr_t)p;
 	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
 	cu->stream_synchronize(s);
@@ -363,12 +363,12 @@ static int left_over(tuttiComm_t *comm, int rank, int n, void *arg)
 		return 1;
 	for (uint32_t failed = 2; failed-- > 0;) {
 		struct tt_dev_job job = { .nranks = 1, .way = TT_DEV_ALONE, .npieces = 1,
-					  .desk[0] = d->area->at, .report = d->area->report_at,
+					  .signals[0] = d->ipc->at, .report = d->ipc->report_at,
 					  .in[0] = p, .out[0] = p + 4,
 					  .piece[0] = { .from = 1, .to = 1, .bytes = 4 } };
 		void *params[] = { &job };
 
-		__atomic_store_n(&d->area->report->abort, failed, __ATOMIC_RELEASE);
+		__atomic_store_n(&d->ipc->report->abort, failed, __ATOMIC_RELEASE);
 		if (cu->launch(d->k->fn[tuttiUint32], 1, 1, 1, TT_DEV_THREADS, 1, 1, 0, d->own,
 			       params, NULL) || cu->stream_synchronize(d->own))
 			return 1;

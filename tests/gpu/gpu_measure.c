@@ -144,11 +144,11 @@ static int alone(tuttiComm_t *comm, int rank, int n, void *arg)
 	double copied, added;
 
 	(void)rank, (void)arg;
-	l.cu->stream_create(&l.s, TT_CU_STREAM_APART);
+	l.cu->stream_create(&l.s, TT_CU_STREAM_NON_BLOCKING);
 	l.in[0] = memory(l.cu, large, l.s), l.in[1] = memory(l.cu, large, l.s),
 	l.out = memory(l.cu, large, l.s);
-	l.job = (struct tt_dev_job){ .desk = { l.d->at[0], l.d->at[0], l.d->at[0] },
-				     .report = l.d->area->report_at,
+	l.job = (struct tt_dev_job){ .signals = { l.d->ipc_at[0], l.d->ipc_at[0], l.d->ipc_at[0] },
+				     .report = l.d->ipc->report_at,
 				     .in = { l.in[0], l.in[1] },
 				     .out = { 0, 0, l.out },
 				     .rank = 2,
@@ -192,13 +192,13 @@ static int much(tuttiComm_t *comm, int rank, int n, void *arg)
 	double us;
 
 	(void)arg;
-	cu->stream_create(&c.s, TT_CU_STREAM_APART);
+	cu->stream_create(&c.s, TT_CU_STREAM_NON_BLOCKING);
 	c.in = memory(cu, large, c.s), c.out = memory(cu, large, c.s);
 	tuttiBarrier(*comm, NULL);
 	us = timed(cu, c.s, sum, &c);
 	broken(*comm);
 	if (rank == 0)
-		row((*comm)->gpu->meets ? "allreduce, large, threads"
+		row((*comm)->gpu->kernel_barrier ? "allreduce, large, threads"
 					: "allreduce, large, processes",
 		    n, us, rate(text, 2.0 * n * (double)large, us));
 	return 0;
@@ -223,7 +223,7 @@ static int little(tuttiComm_t *comm, int rank, int n, void *arg)
 	char text[80];
 
 	(void)arg;
-	cu->stream_create(&c.s, TT_CU_STREAM_APART);
+	cu->stream_create(&c.s, TT_CU_STREAM_NON_BLOCKING);
 	c.in = memory(cu, c.bytes, c.s), c.out = memory(cu, c.bytes, c.s);
 	tuttiBarrier(*comm, NULL);
 	eager = timed(cu, c.s, sum, &c);
@@ -243,7 +243,7 @@ static int little(tuttiComm_t *comm, int rank, int n, void *arg)
 	us = timed(cu, c.s, replay, both) / IN_GRAPH;
 	broken(*comm);
 	if (rank == 0)
-		row((*comm)->gpu->meets ? "allreduce of 8 KiB in a graph, threads"
+		row((*comm)->gpu->kernel_barrier ? "allreduce of 8 KiB in a graph, threads"
 					: "allreduce of 8 KiB in a graph, processes",
 		    n, us, text);
 	return 0;
@@ -259,21 +259,21 @@ static void signal_all(void *arg)
 	int me = c->comm->rank;
 
 	for (int twice = 0; twice < 2; twice++) {
-		tt_cuptr word = twice ? offsetof(struct tt_dev_signals, left)
+		tt_cuptr word = twice ? offsetof(struct tt_dev_signals, finished)
 				      : offsetof(struct tt_dev_signals, arrived);
 		unsigned n = 0;
 
 		for (int p = 0; p < c->comm->nranks; p++)
 			if (p != me)
 				ops[n++] = (struct tt_cumemop){ TT_CU_WRITE_32,
-								d->at[p] + word + 4 * (tt_cuptr)me,
+								d->ipc_at[p] + word + 4 * (tt_cuptr)me,
 								1,
 								0,
 								0,
 								0 };
 		for (int p = 0; p < c->comm->nranks; p++)
 			if (p != me) {
-				tt_cuptr own = d->at[me] + word + 4 * (tt_cuptr)p;
+				tt_cuptr own = d->ipc_at[me] + word + 4 * (tt_cuptr)p;
 
 				ops[n++] = (struct tt_cumemop){ TT_CU_WAIT_32, own, 1,
 								TT_CU_WAIT_EQ, 0,   0 };
@@ -290,7 +290,7 @@ static int ping(tuttiComm_t *comm, int rank, int n, void *arg)
 	double us;
 
 	(void)arg;
-	cu->stream_create(&c.s, TT_CU_STREAM_APART);
+	cu->stream_create(&c.s, TT_CU_STREAM_NON_BLOCKING);
 	tuttiBarrier(*comm, NULL);
 	us = timed(cu, c.s, signal_all, &c);
 	broken(*comm);

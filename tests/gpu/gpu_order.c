@@ -22,7 +22,7 @@ static int on_many_streams(tuttiComm_t *comm, int rank, int n, void *arg)
 		ones[i] = 1;
 	cu->htod(p, ones, sizeof(ones));
 	for (int i = 0; i < 3; i++)
-		cu->stream_create(&s[i], TT_CU_STREAM_APART);
+		cu->stream_create(&s[i], TT_CU_STREAM_NON_BLOCKING);
 	for (int i = 0; i < 9; i++, want *= n)
 		wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)p, 1000,
 					tuttiInt32, tuttiSum, *comm, s[i % 3]) != tuttiSuccess;
@@ -49,7 +49,7 @@ static int in_a_graph(tuttiComm_t *comm, int rank, int n, void *arg)
 
 	(void)arg;
 	cu->mem_alloc(&p, count * 4), cu->mem_alloc(&q, count * 4),
-		cu->stream_create(&s, TT_CU_STREAM_APART);
+		cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING);
 	cu->begin_capture(s, TT_CU_CAPTURE_THREAD);
 	wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)q, count, tuttiInt32,
 				tuttiSum, *comm, s);
@@ -90,7 +90,7 @@ static int beside_a_capture(tuttiComm_t *comm, int rank, int n, void *arg)
 		ones[i] = 1;
 	cu->mem_alloc(&p, sizeof(ones)), cu->mem_alloc(&q, 1 << 20);
 	cu->htod(p, ones, sizeof(ones));
-	cu->stream_create(&s, TT_CU_STREAM_APART), cu->stream_create(&busy, TT_CU_STREAM_APART);
+	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING), cu->stream_create(&busy, TT_CU_STREAM_NON_BLOCKING);
 	wrong += tuttiBarrier(*comm, NULL);
 	cu->begin_capture(s, TT_CU_CAPTURE_GLOBAL);
 	cu->memset8_async(q, (unsigned char)rank, 1 << 20, s);
@@ -162,7 +162,7 @@ static int around(tuttiComm_t *comm, int rank, int n, void *arg)
 	(void)arg;
 	cu->mem_alloc(&p, sizeof(mine)), cu->mem_alloc(&q, sizeof(mine)),
 		cu->mem_alloc(&r, sizeof(sum));
-	cu->stream_create(&s, TT_CU_STREAM_APART);
+	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING);
 	for (int k = 0; k < 6; k++) {
 		tuttiStream_t stream = k % 2 ? NULL : s;
 
@@ -204,7 +204,7 @@ static int on_host_memory(tuttiComm_t *comm, int rank, int n, void *arg)
 
 	(void)arg;
 	if (gpu)
-		cu->stream_create(&s, TT_CU_STREAM_APART), cu->mem_alloc(&p, sizeof(x));
+		cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING), cu->mem_alloc(&p, sizeof(x));
 	for (int k = 0; k < 4; k++) {
 		void *buffer = gpu && k % 2 ? (void *)(uintptr_t)p : x;
 
@@ -313,7 +313,7 @@ static int in_other_orders(tuttiComm_t *comm, int rank, int n, void *arg)
 	(void)arg;
 	for (int i = 0; i < COMMS; i++) {
 		wrong += tuttiCommSplit(*comm, 0, rank, &c[i], NULL) != tuttiSuccess;
-		cu->stream_create(&s[i], TT_CU_STREAM_APART);
+		cu->stream_create(&s[i], TT_CU_STREAM_NON_BLOCKING);
 		cu->mem_alloc(&p[i], bytes);
 		cu->memset8_async(p[i], 1, bytes, s[i]);
 	}

@@ -23,7 +23,7 @@ static struct tt_ipc_buffer *make_area(bool by_fd, struct tt_ipc_record *ret_car
 	tt_custream s;
 	tt_cuctx ctx;
 
-	claim(cu && !cu->ctx_current(&ctx) && !cu->stream_create(&s, TT_CU_STREAM_APART));
+	claim(cu && !cu->ctx_current(&ctx) && !cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING));
 	claim(cu && !tt_ipc_buffer_take(cu, ctx, 0, by_fd, s, &area));
 	if (!area)
 		_exit(1);
@@ -49,7 +49,7 @@ static void export_areas(int link)
 
 static void keep(struct tt_ipc_record *c) { (void)c; }
 static void say_nothing(struct tt_ipc_record *c) { c->bytes = 0; }
-static void say_less(struct tt_ipc_record *c) { c->bytes = TT_DEV_AREA_BYTES - 1; }
+static void say_less(struct tt_ipc_record *c) { c->bytes = TT_DEV_IPC_BYTES - 1; }
 static void say_more(struct tt_ipc_record *c) { c->bytes += 1 << 20; }
 static void say_most(struct tt_ipc_record *c) { c->bytes = ~(uint64_t)0; }
 static void go_beside(struct tt_ipc_record *c) { c->at += 4096; }
@@ -71,7 +71,7 @@ static const struct false_record {
 	bool driver;                           /* it is to refuse this, not the library */
 } lies[] = {
 	{ HERE, NONE, keep, NULL, false },
-	{ HERE, NONE, say_nothing, "an area of 0 bytes", false },
+	{ HERE, NONE, say_nothing, "an IPC buffer of 0 bytes", false },
 	{ HERE, NONE, say_less, "do all ranks run the same build?", false },
 	{ HERE, NONE, say_more, "where this process has none", false },
 	{ HERE, NONE, go_beside, "where this process has none", false },
@@ -82,16 +82,16 @@ static const struct false_record {
 	{ BY_HANDLE, NONE, keep, NULL, false },
 	{ BY_HANDLE, NONE, move_device, NULL, false },  /* it numbers them as it sees them */
 	{ BY_HANDLE, NONE, go_nowhere, NULL, false },   /* and has addresses of its own */
-	{ BY_HANDLE, NONE, say_nothing, "an area of 0 bytes", false },
+	{ BY_HANDLE, NONE, say_nothing, "an IPC buffer of 0 bytes", false },
 	{ BY_HANDLE, NONE, say_less, "do all ranks run the same build?", false },
 	{ BY_HANDLE, NONE, forget_handle, "by IPC handle", true },
 	{ BY_HANDLE, NONE, garble_handle, "by IPC handle", true },
 	{ BY_FD, THEIRS, keep, NULL, false },
-	{ BY_FD, THEIRS, say_nothing, "an area of 0 bytes", false },
+	{ BY_FD, THEIRS, say_nothing, "an IPC buffer of 0 bytes", false },
 	{ BY_FD, THEIRS, say_less, "do all ranks run the same build?", false },
 	{ BY_FD, THEIRS, say_more, "by descriptor", true },
 	{ BY_FD, THEIRS, say_most, "by descriptor", true },
-	{ BY_FD, NONE, keep, "did not come", false },
+	{ BY_FD, NONE, keep, "did not arrive", false },
 	{ BY_FD, A_PIPES, keep, "by descriptor", true },
 };
 
@@ -106,15 +106,15 @@ static void tell(const struct false_record *lie, struct tt_ipc_record card, cons
 	if (lie->driver && getenv("TUTTI_TEST_GPU"))
 		return;
 	lie->tell(&card);
-	rc = tt_ipc_buffer_reach(cu, 0, &card, by_fd, fds[lie->fd], &at, &opened);
+	rc = tt_ipc_buffer_map(cu, 0, &card, by_fd, fds[lie->fd], &at, &opened);
 	if (lie->says) {
 		claim(rc == TT_CUDA && opened == 0);
 		claim(strstr(tt_error_text(), lie->says));
 	} else {
 		claim(rc == 0 && at && opened == (lie->way == HERE ? 0 : card.bytes));
-		claim(cu->dtoh(&rc, at + TT_DEV_AREA_BYTES - sizeof(rc), sizeof(rc)) == 0);
+		claim(cu->dtoh(&rc, at + TT_DEV_IPC_BYTES - sizeof(rc), sizeof(rc)) == 0);
 		if (opened)
-			tt_ipc_buffer_shut(cu, at, opened, by_fd);
+			tt_ipc_buffer_unmap(cu, at, opened, by_fd);
 	}
 	claim(count_descriptors() == before);
 	if (gpu_broken)
@@ -189,16 +189,16 @@ static void descriptors_that_nobody_wants_are_closed(void)
 	claim(tt_fd_exchange_open(&box) == 0);
 	before = count_descriptors();
 	for (int nfds = 0; nfds <= 8; nfds++) {
-		post(&box, box.card.token + 1, 3, nfds, null);         /* a stranger's */
+		post(&box, box.address.token + 1, 3, nfds, null);         /* a stranger's */
 		if (nfds != 1)
-			post(&box, box.card.token, 3, nfds, null);     /* who knows the token */
+			post(&box, box.address.token, 3, nfds, null);     /* who knows the token */
 		tt_fd_exchange_collect(&box);
 		claim(count_descriptors() == before && box.fd[3] == -1);
 	}
-	post(&box, box.card.token, -1, 1, null);
-	post(&box, box.card.token, TT_DEV_RANKS, 1, null);
-	post(&box, box.card.token, 3, 1, null);
-	post(&box, box.card.token, 3, 1, null);                        /* twice */
+	post(&box, box.address.token, -1, 1, null);
+	post(&box, box.address.token, TT_DEV_RANKS, 1, null);
+	post(&box, box.address.token, 3, 1, null);
+	post(&box, box.address.token, 3, 1, null);                        /* twice */
 	tt_fd_exchange_collect(&box);
 	claim(count_descriptors() == before + 1 && box.fd[3] >= 0);
 	tt_fd_exchange_close(&box);

@@ -45,9 +45,9 @@ static int act(tuttiComm_t *comm, int rank, int n, void *arg)
 		return 1;
 	}
 	if (gpu && ((*comm)->gpu->kernels != (t->way != STAGED) ||
-		    (*comm)->gpu->meets != (t->way == MEET))) {
+		    (*comm)->gpu->kernel_barrier != (t->way == MEET))) {
 		fprintf(stderr, "rank %d: kernels %d, meets %d\n", rank, (*comm)->gpu->kernels,
-			(*comm)->gpu->meets);
+			(*comm)->gpu->kernel_barrier);
 		return 1;
 	}
 	return t->fn(comm, rank, n, NULL);

@@ -83,8 +83,8 @@ Test(cuda, a_stream_waits_for_a_value_that_another_writes_and_for_its_event)
 	int seen = 0;
 	struct tt_cumemop wait, write;
 
-	cu->stream_create(&a, TT_CU_STREAM_APART);
-	cu->stream_create(&b, TT_CU_STREAM_APART);
+	cu->stream_create(&a, TT_CU_STREAM_NON_BLOCKING);
+	cu->stream_create(&b, TT_CU_STREAM_NON_BLOCKING);
 	cu->event_create(&e, TT_CU_EVENT_UNTIMED);
 	cu->mem_alloc(&flag, 4);
 	wait = (struct tt_cumemop){
@@ -134,8 +134,8 @@ Test(cuda, a_capture_is_spoiled_by_a_thread_that_waits_unless_its_mode_is_relaxe
 	tt_custream s, other;
 	void *graph;
 
-	cu->stream_create(&s, TT_CU_STREAM_APART);
-	cu->stream_create(&other, TT_CU_STREAM_APART);
+	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING);
+	cu->stream_create(&other, TT_CU_STREAM_NON_BLOCKING);
 	cu->begin_capture(s, TT_CU_CAPTURE_GLOBAL);
 	cr_assert_neq(cu->stream_synchronize(other), 0);
 	cr_assert_neq(cu->end_capture(s, &graph), 0);

@@ -74,7 +74,7 @@ static int failures(int n, const char *lacks, rank_fn *fn)
 
 static const struct tt_verbs_ep *card_of(tuttiComm_t comm)
 {
-	return (const struct tt_verbs_ep *)comm->road[0].via[comm->rank ? 0 : 1];
+	return (const struct tt_verbs_ep *)comm->path[0].via[comm->rank ? 0 : 1];
 }
 
 /* Both buffers of h, but for the first bytes, which nothing is made of */
@@ -150,7 +150,7 @@ static int straight_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	EXPECT(!hand_open(&h, rank, n) && !keep(&h, *comm, handle));
 	EXPECT(!copy_all(&h, *comm));
 	EXPECT(d->gdr_calls == COPIES && d->refused == 0 && d->staged_bytes == 0);
-	EXPECT(card_of(*comm)->dmabufs == 2 && card_of(*comm)->lent > 0);
+	EXPECT(card_of(*comm)->dmabufs == 2 && card_of(*comm)->zcopy_sent > 0);
 	registrations = card_of(*comm)->registrations;
 	EXPECT(!copy_all(&h, *comm));
 	EXPECT(card_of(*comm)->registrations == registrations && d->staged_bytes == 0);

@@ -14,9 +14,9 @@
 
 #include "tests/support/harness_cuda.h"
 #include "trainer/device/device.h"
-#include "trainer/fail.h"
+#include "trainer/base/fail.h"
 #include "trainer/model/model.h"
-#include "trainer/rng.h"
+#include "trainer/base/rng.h"
 
 enum { CLASSES = 10, OPERAND = 1 << 14 };        /* floats of an operand */
 
@@ -104,9 +104,9 @@ static bool take_step(const char *device, bool canonical, const struct step *s, 
 	o->weights = calloc(m.parameters, sizeof(float));
 	o->velocity = calloc(m.parameters, sizeof(float));
 	start = malloc(m.parameters * sizeof(float));
-	train_model_start(&m, 17, start);
+	train_model_init(&m, 17, start);
 	compute(&d, &m, s, start, o);
-	fine = !train_device_settle(&d);
+	fine = !train_device_sync(&d);
 	if (!fine)
 		printf("# %s\n", train_error());
 	free(start);
@@ -210,7 +210,7 @@ static void try_products(bool canonical)
 			right &= canonical ? x == y : fabsf(x - y) <= 1e-4f;
 		}
 	}
-	point(right && !train_device_settle(&d), "products of all forms",
+	point(right && !train_device_sync(&d), "products of all forms",
 	      canonical ? "own kernel" : "cuBLAS");
 	d.ops->free(&d, in), d.ops->free(&d, out);
 	train_device_close(&cpu);
@@ -247,7 +247,7 @@ static void try_numbers(void)
 	d.ops->get(&d, got, there, sizeof(got));
 	blend_and_copy(&(struct train_device){ .ops = &train_device_cpu }, numbers, numbers + COUNT,
 		       COUNT);
-	point(!train_device_settle(&d) && !memcmp(got, numbers, sizeof(got)),
+	point(!train_device_sync(&d) && !memcmp(got, numbers, sizeof(got)),
 	      "the bits are the processor's", "blend, copy, add");
 	d.ops->free(&d, there);
 	train_device_close(&d);
@@ -265,7 +265,7 @@ int main(void)
 		return 0;
 	}
 	load_blas();
-	if (train_device_find("cuda")->take("cuda:0", 0)) {
+	if (train_device_find("cuda")->select("cuda:0", 0)) {
 		printf("not ok 1 - %s\n1..1\n", train_error());
 		return 1;
 	}

@@ -156,7 +156,7 @@ static int wrong_derivations(struct client_rank *client, ncclComm_t c)
 	EXPECT(strstr(ncclGetLastError(NULL), "4611686018427387904 bytes") != NULL);
 	OK(ncclMemFree(NULL));
 	REFUSED(ncclCommRegister(c, client->in, ROOM, NULL), BAD, "Register");
-	REFUSED(ncclCommCount(c, NULL), BAD, "ncclCommCount: the place");
+	REFUSED(ncclCommCount(c, NULL), BAD, "ncclCommCount: the pointer");
 	REFUSED(ncclCommGetAsyncError(c, NULL), BAD, "asyncError is NULL");
 	return 0;
 }

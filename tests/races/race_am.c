@@ -1,9 +1,10 @@
 /*
- * race_am.c - messages, quorums and shrinking at once, ranks as threads, for ThreadSanitizer
+ * race_am.c - messages, quorum allreduces and shrink concurrently, ranks as threads, for
+ * ThreadSanitizer
  *
- * Each rank has a thread that serves and one that asks, both by messages, while a third makes
- * quorum allreduces and the main one allreduces; then the communicator is shrunk, and the old one
- * aborted under a waiting receiver.
+ * Each rank has a server thread and a client thread, which exchange messages, and a thread for
+ * quorum allreduces, while the main thread runs allreduces. Then the ranks shrink the communicator
+ * and abort the old one while a receiver waits.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -65,23 +66,23 @@ static void *wait_in_vain(void *arg)
 	return NULL;
 }
 
-/* An abort before that would leave it no communicator to call. */
-static void await_waiter(tuttiComm_t comm)
+/* Wait until the receiver is posted: an abort before that would leave its call no communicator. */
+static void await_receiver(tuttiComm_t comm)
 {
-	struct tt_am *mail = comm->mail;
+	struct tt_am *am = comm->am;
 	bool waits = false;
 
 	while (!waits) {
 		sched_yield();
-		pthread_mutex_lock(&mail->lock);
-		waits = mail->waiters != NULL;
-		pthread_mutex_unlock(&mail->lock);
+		pthread_mutex_lock(&am->lock);
+		waits = am->posted != NULL;
+		pthread_mutex_unlock(&am->lock);
 	}
 }
 
 static int body(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	pthread_t threads[2], waiter;
+	pthread_t threads[2], receiver;
 	tuttiComm_t next;
 	float x[500] = { 0 };
 	void *result;
@@ -99,14 +100,14 @@ static int body(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		WANT(!result);
 	}
 	WANT(!tuttiBarrier(*comm, NULL));
-	WANT(!pthread_create(&waiter, NULL, wait_in_vain, *comm));
-	await_waiter(*comm);
+	WANT(!pthread_create(&receiver, NULL, wait_in_vain, *comm));
+	await_receiver(*comm);
 	WANT(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
 	x[0] = (float)rank;
 	WANT(!tuttiAllReduce(x, x, 1, tuttiFloat32, tuttiSum, next, NULL) && x[0] == 3);
 	WANT(!tuttiCommAbort(*comm));
 	*comm = next;
-	pthread_join(waiter, &result);
+	pthread_join(receiver, &result);
 	return result != NULL;
 }
 

@@ -1,9 +1,9 @@
 /*
  * race_control.c - every function of a control at once, ranks as threads, for ThreadSanitizer
  *
- * Each rank's caller makes calls on the board, exchanges, splits, dials and takes, while a second
- * thread of the rank asks, looks at the health and dozes; strays knock. Then one rank breaks the
- * job, or all leave at different times.
+ * Each rank's caller logs calls, exchanges, splits, dials and takes sockets, while a second thread of
+ * the rank waits, asks for missing ranks and checks for failures; strangers connect. Then one rank
+ * breaks the job, or all leave at different times.
  */
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@
 
 struct race_control_watch { struct tt_control *ctl; atomic_bool stop; };
 
-/* What run does while it waits, and what other threads of the program may ask. */
+/* The calls of run while it waits, and of other threads of the program. */
 static void *look_around(void *arg)
 {
 	struct race_control_watch *w = arg;
@@ -103,6 +103,8 @@ static void on_broken(void *ctx)
 	atomic_fetch_add((atomic_int *)ctx, 1);
 }
 
+static const struct tt_control_observer observer = { .broken = on_broken };
+
 static int body(struct meet *m, int rank, struct tt_control *ctl)
 {
 	struct race_control_watch w = { .ctl = ctl };
@@ -112,7 +114,7 @@ static int body(struct meet *m, int rank, struct tt_control *ctl)
 	pthread_t watcher;
 	int failed, culprit;
 
-	tt_control_on_broken(ctl, on_broken, &hooks);
+	tt_control_observe(ctl, &observer, &hooks);
 	if (pthread_create(&watcher, NULL, look_around, &w))
 		return 1;
 	failed = work(m, rank, ctl);
@@ -128,7 +130,7 @@ static int body(struct meet *m, int rank, struct tt_control *ctl)
 	sleep_ms(rank % 3);
 	atomic_store(&w.stop, true);
 	pthread_join(watcher, &looked);
-	tt_control_on_broken(ctl, NULL, NULL);
+	tt_control_unobserve(ctl, &observer, &hooks);
 	return failed || looked || hooks > 1;
 }
 

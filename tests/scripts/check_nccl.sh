@@ -130,7 +130,7 @@ refused() {
 refused NCCL_IB_HCA=mlx5_7:1 'TUTTI_IB_HCA=mlx5_7 names none'
 refused NCCL_IB_DISABLE=1 'TUTTI_IB_HCA==none names none'
 NCCL_DEBUG=VERSION timeout 60 tests/nccl/nccl_client configs >"$tmp/log" 2>&1
-[ "$(grep -c 'NCCL version 2.28.9 is answered by Tutti .*libnccl.so.2' "$tmp/log")" = 1 ] && [ "$(grep -c tutti "$tmp/log")" = 1 ]
+[ "$(grep -c 'NCCL version 2.28.9 is provided by Tutti .*libnccl.so.2' "$tmp/log")" = 1 ] && [ "$(grep -c tutti "$tmp/log")" = 1 ]
 point $? "NCCL_DEBUG=VERSION tells the version and the file, and nothing else" "$(cat "$tmp/log")"
 NCCL_COMM_BLOCKING=0 timeout 60 tests/nccl/nccl_client nonblocking >"$tmp/log" 2>&1
 point $? "NCCL_COMM_BLOCKING is heeded" "$(cat "$tmp/log")"

@@ -67,7 +67,7 @@ claim "-G and -z do not go together" ended 2 'cannot be captured'
 perf allreduce --np 1 "${few[@]}" --buffers cold
 claim "caches of a GPU are not emptied" ended 2 'cold'
 perf allreduce --np 1 --device cuda:x
-claim "no such device name" ended 2 'not one of: cpu cuda cuda:N'
+claim "no such device name" ended 2 'unknown; one of: cpu cuda cuda:N'
 timeout 60 perf/allreduce_perf --np 2 --device cuda >"$out/log" 2>"$out/err" </dev/null
 status=$?
 claim "without CUDA it is refused once, in words" eval 'ended 2 "no CUDA on this host" && one_line "$out/err"'

@@ -21,7 +21,7 @@ set -u
 
 small=(--data synth --model mlp:32 --global-batch 250 --eval-every 100000)
 parameters=25450
-claim "every strategy fits into 300 lines" eval '! wc -l "${top_srcdir:-.}"/trainer/strategy_*.c | grep -v total | awk "\$1 >= 300" | grep .'
+claim "every strategy fits into 300 lines" eval '! wc -l "${top_srcdir:-.}"/trainer/strategy/strategy_*.c | grep -v total | awk "\$1 >= 300" | grep .'
 train() { run 90 "${small[@]}" "$@"; [ $status = 0 ]; }
 same() { [ "$status" = 0 ] && [ "$(field hash)" = "$want" ]; }    # as $want
 hash_of() { train "$@"; want=$(field hash); }
@@ -273,10 +273,10 @@ claim "ps-sync ends in words when a worker dies" ended 1 'worker 1 died'
 # ---- wrong uses --------------------------------------------------------------------------------------------------
 
 wrong() { local sentence=$1; shift; train "$@"; claim "$*: status 2" ended 2 "$sentence"; }
-wrong 'does not add up gradients' --np 2 --strategy average --canonical tree
-wrong 'adds up floats' --np 2 --strategy ps-sync --canonical fixed64
+wrong 'does not sum gradients' --np 2 --strategy average --canonical tree
+wrong 'sums floats' --np 2 --strategy ps-sync --canonical fixed64
 wrong 'servers wait for every worker; use mirrored' --np 2 --strategy ps-sync --on-failure shrink
-wrong 'whatever this option says' --np 2 --strategy downpour --on-failure shrink
+wrong 'always continues without dead workers' --np 2 --strategy downpour --on-failure shrink
 wrong 'two groups' --strategy hierarchical-copy
 wrong 'RANK:FACTOR' --np 2 --slow 3
 wrong 'RANK@STEP' --np 2 --kill 3:1
@@ -286,11 +286,11 @@ wrong 'at most that' --np 2 --strategy spare --k 3
 wrong 'whole workers' --np 3 --ps 1 --strategy ps-strategy --devices 2
 wrong 'out of range' --steps 0
 wrong 'No such file' --steps 2 --resume /nowhere/ck
-wrong '--ps is to be as it was' --np 2 --ps 3 --strategy ps-async --steps 2 --replay "$out/log-of"
+wrong '--ps must have the value' --np 2 --ps 3 --strategy ps-async --steps 2 --replay "$out/log-of"
 wrong '4 workers and 60 steps were recorded' --np 2 --ps 2 --strategy ps-async --steps 60 --replay "$out/log-of"
 wrong '4 workers and 60 steps were recorded' --np 4 --ps 2 --strategy ps-async --steps 61 --replay "$out/log-of"
 wrong 'were recorded' --np 2 --strategy spare --steps 30 --replay "$out/who"
-wrong 'means nothing to --strategy ps-sync' --np 2 --strategy ps-sync --ssp 2
+wrong 'has no effect with --strategy ps-sync' --np 2 --strategy ps-sync --ssp 2
 wrong 'add --average easgd' --np 2 --strategy average --alpha 0.2
 wrong 'save /nowhere/ck: .* give a file that can be written' --steps 2 --save /nowhere/ck
 mkfifo "$out/fifo"

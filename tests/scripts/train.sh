@@ -94,7 +94,7 @@ joined
 claim "ranks that something else started join by the environment" ended 0
 claim "and know how many they are" is np 2
 joined --seed 2
-claim "ranks that were given different seeds are refused" ended 2 'seed: .* it is 1 on rank 0'
+claim "ranks that were given different seeds are refused" ended 2 'seed: .* the value is 1 on rank 0'
 claim "both of them" [ $status1 = 2 ]
 
 # ---- faults ------------------------------------------------------------------------------------------------------

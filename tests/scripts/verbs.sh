@@ -80,7 +80,7 @@ env_0=(TUTTI_HOST_ID=a TUTTI_LOG=debug TUTTI_TEST_VERBS_HCAS=2 TUTTI_TEST_VERBS_
 env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_HCAS=2 TUTTI_TEST_VERBS_WIRES=0,2)
 ranks 2 -b 4M -e 4M -n 2 -w 1 -c 1 --algo ring
 claim $? "only the first HCAs reach each other: the results are right"
-says 'host of rank 1 is not reached by verbs over fake1: .*\(retry counter\|no message of it came\)' "the probe finds that the second HCAs do not reach each other"
+says 'host of rank 1 is not reached by verbs over fake1: .*\(retry counter\|no message arrived\)' "the probe finds that the second HCAs do not reach each other"
 says 'channel 1: fake0 port 1' "both channels use the first HCA"
 port=$((port + 1))
 env_0=(TUTTI_HOST_ID=a TUTTI_TEST_VERBS_FORK=old TUTTI_TEST_VERBS_INLINE=96) env_1=(TUTTI_HOST_ID=b TUTTI_TEST_VERBS_INLINE=0)
@@ -208,11 +208,11 @@ fault drop 'fake0 port 1 GID 3 \(10.77.0.1\) queue pair .* to rank 1.s fake0 .*r
 fault remote-access 'memory may not be written'
 fault local-protection 'not registered'
 fault rnr 'had no receive ready'
-fault flush 'queue pair was stopped, and the card did not say why'
+fault flush 'queue pair was stopped, and the HCA did not say why'
 fault port-down 'fake0 port 1 is down'
 fault device-gone 'fake0 failed or was removed'
 fails "the last message of a call is lost after its sender went on" \
-	'is lost: that rank.s card did not answer|retry counter exceeded' TUTTI_TEST_VERBS_FAULT=drop@58
+	'(is|are) lost: that rank.s HCA did not answer|retry counter exceeded' TUTTI_TEST_VERBS_FAULT=drop@58
 fails "memory that cannot be locked" 'registering [0-9]+ bytes' TUTTI_TEST_VERBS_FAULT=memory@1
 fails "a GID index that does not exist" 'no GID with index 9 .TUTTI_IB_GID_INDEX.' TUTTI_IB_GID_INDEX=9
 fails "an HCA that does not exist" 'TUTTI_IB_HCA=mlx5 names none of 1' TUTTI_IB_HCA=mlx5

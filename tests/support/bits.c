@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "plan/plan.h"
 #include "tests/support/ranks.h"
 #include "tests/support/reference.h"

@@ -52,19 +52,19 @@ static void be(struct meet *m, int rank)
 
 static void *thread_main(void *arg)
 {
-	struct control_rank *seat = arg;
+	struct control_rank *r = arg;
 
-	be(seat->m, seat->rank);
-	free(seat);
+	be(r->m, r->rank);
+	free(r);
 	return NULL;
 }
 
 static void start_thread(struct meet *m, int rank)
 {
-	struct control_rank *seat = malloc(sizeof(*seat));
+	struct control_rank *r = malloc(sizeof(*r));
 
-	*seat = (struct control_rank){ m, rank };
-	if (pthread_create(&threads[rank], NULL, thread_main, seat))
+	*r = (struct control_rank){ m, rank };
+	if (pthread_create(&threads[rank], NULL, thread_main, r))
 		abort();
 }
 

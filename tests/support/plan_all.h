@@ -6,7 +6,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 
 enum { MOST = 40 };
 

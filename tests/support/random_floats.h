@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "trainer/rng.h"
+#include "trainer/base/rng.h"
 
 static inline float random_float(uint32_t part, uint64_t index)
 {

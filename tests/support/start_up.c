@@ -3,9 +3,9 @@
  *
  * Called by start_up.sh, and by people. For each number of ranks one line: time until the last has
  * joined, frames and bytes that a rank sends on control connections meanwhile (mean, most),
- * descriptors and memory of a rank. Time is told, never judged. Exit status: 0, or 1 when a join
+ * descriptors and memory of a rank. Time is reported, never checked. Exit status: 0, or 1 when a join
  * fails or the counts grow faster than they may: the mean of frames by one level of the tree at
- * most, the most (rank 0's, who tells every rank its place) in proportion, descriptors not at all.
+ * most, the most (rank 0's, which sends every rank its parent) in proportion, descriptors not at all.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ static struct start {
 		int rank;
 		tuttiComm_t comm;
 		uint64_t joined_ns, frames, bytes;
-	} * seats;
+	} * ranks;
 } start;
 
 static void *be(void *arg)
@@ -47,8 +47,8 @@ static void *be(void *arg)
 	} else {
 		s->joined_ns = tt_now_ns();
 		pthread_mutex_lock(&s->comm->ctl->lock);
-		s->frames = s->comm->ctl->frames;
-		s->bytes = s->comm->ctl->frame_bytes;
+		s->frames = s->comm->ctl->sent.frames;
+		s->bytes = s->comm->ctl->sent.bytes;
 		pthread_mutex_unlock(&s->comm->ctl->lock);
 	}
 	pthread_barrier_wait(&start.barrier);            /* all have joined */
@@ -77,8 +77,8 @@ static void begin(int n)
 	pthread_attr_setstacksize(&attr, 256 * 1024);
 	pthread_barrier_init(&start.barrier, NULL, (unsigned)n + 1);
 	for (int r = 0; r < n; r++) {
-		start.seats[r].rank = r;
-		if (pthread_create(&start.seats[r].thread, &attr, be, &start.seats[r])) {
+		start.ranks[r].rank = r;
+		if (pthread_create(&start.ranks[r].thread, &attr, be, &start.ranks[r])) {
 			fprintf(stderr, "only %d threads can be made\n", r);
 			exit(1);
 		}
@@ -93,8 +93,8 @@ static int measure(int n, struct figures *f)
 
 	start.n = n;
 	start.failed = 0;
-	start.seats = calloc((size_t)n, sizeof(*start.seats));
-	if (!start.seats || tuttiGetUniqueId(&start.id))
+	start.ranks = calloc((size_t)n, sizeof(*start.ranks));
+	if (!start.ranks || tuttiGetUniqueId(&start.id))
 		return 1;
 	begin(n);
 	began_ns = tt_now_ns();
@@ -103,7 +103,7 @@ static int measure(int n, struct figures *f)
 	*f = (struct figures){ .descriptors = (double)(count_descriptors() - descriptors) / n,
 			       .kib = (resident_kib() - kib) / n };
 	for (int r = 0; r < n; r++) {
-		const struct start_up_rank *s = &start.seats[r];
+		const struct start_up_rank *s = &start.ranks[r];
 
 		last_ns = s->joined_ns > last_ns ? s->joined_ns : last_ns;
 		f->frames += (double)s->frames / n;
@@ -113,9 +113,9 @@ static int measure(int n, struct figures *f)
 	f->ms = (double)(last_ns - began_ns) / 1e6;
 	pthread_barrier_wait(&start.barrier);
 	for (int r = 0; r < n; r++)
-		pthread_join(start.seats[r].thread, NULL);
+		pthread_join(start.ranks[r].thread, NULL);
 	pthread_barrier_destroy(&start.barrier);
-	free(start.seats);
+	free(start.ranks);
 	return start.failed != 0;
 }
 

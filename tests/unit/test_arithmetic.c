@@ -23,7 +23,7 @@ static const char *const isas[] = { "avx512", "avx2", "scalar" };
 
 static float element(struct train_matrix m, size_t i, size_t j)
 {
-	return m.across ? m.at[j * m.stride + i] : m.at[i * m.stride + j];
+	return m.transposed ? m.at[j * m.stride + i] : m.at[i * m.stride + j];
 }
 
 static void reference(size_t m, size_t n, size_t k, struct train_matrix a, struct train_matrix b,

@@ -154,11 +154,11 @@ static void assert_unpaced(int fd)
 Test(sockets, a_connection_inside_the_host_is_not_paced_at_either_end, .timeout = 10)
 {
 	const struct tt_patience patience = { .deadline_ns = tt_deadline_ns(5000) };
-	struct tt_sock_target door = { .address = tt_loopback4 };
+	struct tt_sock_target target = { .address = tt_loopback4 };
 	int listener, index, ours, theirs;
 
-	cr_assert_eq(tt_sock_listen(0, &listener, &door.port), 0);
-	cr_assert_eq(tt_sock_happy_eyeballs(&door, 1, &patience, &index, &ours), 0);
+	cr_assert_eq(tt_sock_listen(0, &listener, &target.port), 0);
+	cr_assert_eq(tt_sock_happy_eyeballs(&target, 1, &patience, &index, &ours), 0);
 	cr_assert_eq(poll(&(struct pollfd){ .fd = listener, .events = POLLIN }, 1, 5000), 1);
 	theirs = accept(listener, NULL, NULL);
 	tt_sock_settle(theirs);

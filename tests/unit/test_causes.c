@@ -51,10 +51,11 @@ static int lost_recv(struct tt_link *l, void *dst, size_t bytes, uint32_t stamp)
  * messages are lost. */
 static void spoil(tuttiComm_t comm, int silences, bool loses)
 {
-	struct tt_endpoint *ep = comm->road[0].via[1];
+	static const struct tt_fault_ops faults = { .local = card_fault };
+	struct tt_endpoint *ep = comm->path[0].via[1];
 
 	broken = *ep->t;
-	broken.fault = card_fault;
+	broken.fault_ops = &faults;
 	if (loses) {
 		broken.peek = lost_peek;
 		broken.recv = lost_recv;
@@ -63,8 +64,8 @@ static void spoil(tuttiComm_t comm, int silences, bool loses)
 	asked = 0;
 	ep->t = &broken;
 	for (int i = 0; i < TT_CHANNELS * comm->nranks; i++)
-		if (comm->road[0].links[i])
-			comm->road[0].links[i]->t = &broken;
+		if (comm->path[0].links[i])
+			comm->path[0].links[i]->t = &broken;
 }
 
 static void await_word(tuttiComm_t comm)
@@ -283,7 +284,7 @@ static int card_says(struct tt_verbs_ep *ep, int type)
 
 static int unread_event(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)(*comm)->road[0].via[!rank];
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)(*comm)->path[0].via[!rank];
 
 	(void)nranks, (void)arg;
 	MUST(meet(*comm));
@@ -300,7 +301,7 @@ static int unread_event(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 static int event_after_symptom(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)(*comm)->road[0].via[!rank];
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)(*comm)->path[0].via[!rank];
 
 	(void)nranks, (void)arg;
 	MUST(meet(*comm));

@@ -254,7 +254,7 @@ Test(check, what_was_only_passed_on_cannot_be_read_or_kept)
 			hand_finish(plans[r]);
 		if (keeps == 1)
 			refused(plans, 3,
-				"rank 1 lane 0 step 0: leaves in out[0] what was only passed on",
+				"rank 1 lane 0 step 0: leaves in out[0] a value that was only passed on",
 				"");
 		else
 			passes(plans, 3);
@@ -320,31 +320,31 @@ Test(check, malformed_steps_are_named)
 	malformed(s->nsrc = 3, "no record with its 1 further sources follows");
 	malformed(s->op = TT_COPY, "has 2 sources, not 1..1");
 	malformed(s->op = TT_NOP, "has 2 sources, not 0..0");
-	malformed((s->op = TT_NOP, s->nsrc = 0), "does nothing, but has a destination");
+	malformed((s->op = TT_NOP, s->nsrc = 0), "is a NOP, but has a destination");
 	malformed(s->flags = 4, "unknown flags");
 	malformed(s->dst = none, "no destination and no peer");
-	malformed((s->dst = none, s->to = wire(2)), "sends a result that it keeps in no block");
+	malformed((s->dst = none, s->to = wire(2)), "sends a result without storing it in a block");
 	malformed((s->op = TT_COPY, s->nsrc = 1, s->src[0] = wire(0), s->dst = none,
 		   s->to = wire(2)),
-		  "sends a result that it keeps in no block");
-	malformed(s->dst = wire(2), "its destination is no block");
-	malformed(s->to = out(1), "it sends to no wire");
+		  "sends a result without storing it in a block");
+	malformed(s->dst = wire(2), "has a destination that is not a block");
+	malformed(s->to = out(1), "sends to an operand that is not a peer");
 	malformed(s->nblocks = 0, "has no blocks");
 	malformed(s->nblocks = 4, "uses out[0..3], but there are 3 blocks");
 	malformed(s->nblocks = UINT32_MAX, "there are 3 blocks");
 	malformed(s->dst = scratch(0), "uses scratch[0..0], but there are 0 blocks");
 	malformed(s->src[0] = in(3), "uses in[3..3], but there are 3 blocks");
 	malformed(s->src[0] = none, "nothing cannot be read");
-	malformed(s->src[1] = wire(1), "there is no wire to rank 1 of 3");
-	malformed(s->src[1] = wire(3), "there is no wire to rank 3 of 3");
+	malformed(s->src[1] = wire(1), "rank 1 of 3 cannot be a peer");
+	malformed(s->src[1] = wire(3), "rank 3 of 3 cannot be a peer");
 	malformed(s->src[0] = wire(0), "takes two messages of rank 0 at once");
 	malformed((p->npeers = 1, p->peers[0] = 2), "rank 0 is not in the plan's list of peers");
 	malformed((s->wait_lane = 1, s->wait_step = 0),
 		  "waits for lane 1 step 0, which does not exist");
 	malformed((s->wait_lane = 0, s->wait_step = 0, step(p, 0, 0)->flags = TT_STEP_INTERLEAVED),
-		  "waits for lane 0 step 0, which takes turns with the next");
+		  "waits for lane 0 step 0, which is interleaved with the next");
 	malformed((p->lanes[0].nsteps = 2, s->flags = TT_STEP_INTERLEAVED),
-		  "takes turns with the step behind it, but is the last");
+		  "is interleaved with the next step, but is the last");
 	malformed((s->wait_lane = 0, s->wait_step = 99),
 		  "waits for lane 0 step 99, which does not exist");
 }

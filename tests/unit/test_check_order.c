@@ -188,7 +188,7 @@ Test(check_order, writing_what_is_being_sent_is_a_deadlock_where_the_peer_does_t
 			  r ? out(0) : wire(1), none);
 		hand_finish(plans[r]);
 	}
-	refused(plans, 2, "deadlock: rank ", "to take what was sent from out[0]");
+	refused(plans, 2, "deadlock: rank ", "to take the message from out[0]");
 	for (int r = 0; r < 2; r++) {            /* from in: only in place */
 		plans[r] = hand_plan(TT_ALLREDUCE, 2, r, 0, 1, 0);
 		hand_step(plans[r], 0, TT_COPY, none, wire(1 - r), in(0), none);
@@ -196,7 +196,7 @@ Test(check_order, writing_what_is_being_sent_is_a_deadlock_where_the_peer_does_t
 			  r ? in(0) : wire(1), none);
 		hand_finish(plans[r]);
 	}
-	refused(plans, 2, "deadlock (in place): rank ", "to take what was sent from out[0]");
+	refused(plans, 2, "deadlock (in place): rank ", "to take the message from out[0]");
 }
 
 Test(check_order, waits_that_form_a_cycle_are_named)

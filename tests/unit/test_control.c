@@ -269,7 +269,7 @@ Test(control, strays_disturb_neither_the_joining_nor_the_job, .timeout = 60)
 
 	meet_start(&m);
 	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
-	while (n < 120) {                        /* more than there are places for guests */
+	while (n < 120) {                        /* more than TT_UNAUTH_MOST */
 		fds[n] = stray(&id, n % 6);
 		n++;
 	}
@@ -312,7 +312,7 @@ static void three_is_two(struct meet *m, int rank, struct tt_join *join)
 		join->rank = 2;
 }
 
-Test(control, the_same_rank_twice_is_told_to_every_rank, .timeout = 60)
+Test(control, the_same_rank_twice_is_reported_to_every_rank, .timeout = 60)
 {
 	all_say(&(struct meet){ .n = 4, .before = three_is_two }, TT_USAGE,
 		"rank 2 came twice: as pid ", " and as pid ");
@@ -325,7 +325,7 @@ static void eleven_says_13(struct meet *m, int rank, struct tt_join *join)
 		join->nranks = 13;
 }
 
-Test(control, different_nranks_are_told_to_every_rank, .timeout = 60)
+Test(control, different_nranks_are_reported_to_every_rank, .timeout = 60)
 {
 	all_say(&(struct meet){ .n = 12, .before = eleven_says_13 }, TT_USAGE, "rank 11",
 		"13 ranks, rank 0 as one of 12");
@@ -338,7 +338,7 @@ static void two_has_a_ring(struct meet *m, int rank, struct tt_join *join)
 		join->settings = "algo=ring transport=auto";
 }
 
-Test(control, different_settings_are_told_to_every_rank_with_both_values, .timeout = 60)
+Test(control, different_settings_are_reported_to_every_rank_with_both_values, .timeout = 60)
 {
 	all_say(&(struct meet){ .n = 10, .before = two_has_a_ring }, TT_USAGE,
 		"rank 0 has algo=auto", "rank 2 has algo=ring");
@@ -354,7 +354,7 @@ static void four_is_seven(struct meet *m, int rank, struct tt_join *join)
 					  .host_id = "", .port_range = "" };
 }
 
-Test(control, a_rank_beyond_nranks_is_told_to_every_rank, .timeout = 60)
+Test(control, a_rank_beyond_nranks_is_reported_to_every_rank, .timeout = 60)
 {
 	struct tt_join join = { .rank = 4, .nranks = 4, .settings = "", .ifname = "", .host_id = "",
 				.port_range = "", .timeout_ms = 1000 };
@@ -461,12 +461,12 @@ static void too_few(void (*before)(struct meet *, int, struct tt_join *), int li
 	}
 }
 
-Test(control, too_few_descriptors_of_an_outer_rank_are_told_to_every_rank, .timeout = 120)
+Test(control, too_few_descriptors_of_an_outer_rank_are_reported_to_every_rank, .timeout = 120)
 {
 	too_few(few_for_one, 1, 1, 4);
 }
 
-Test(control, too_few_descriptors_of_rank_0_are_told_to_every_rank, .timeout = 120)
+Test(control, too_few_descriptors_of_rank_0_are_reported_to_every_rank, .timeout = 120)
 {
 	too_few(few_for_zero, 0, 5, 8);           /* with less it cannot even listen */
 }
@@ -478,7 +478,7 @@ static void a_wrong_interface(struct meet *m, int rank, struct tt_join *join)
 		join->ifname = "=nosuch";
 }
 
-Test(control, what_keeps_a_rank_from_joining_is_told_to_every_rank, .timeout = 60)
+Test(control, the_reason_why_a_rank_cannot_join_is_reported_to_every_rank, .timeout = 60)
 {
 	struct meet m = { .n = 11, .before = a_wrong_interface };
 

@@ -1,6 +1,5 @@
 /*
- * test_cores.c - how many processors a rank may use:
- * its control groups, as /proc and /sys tell them
+ * test_cores.c - the number of processors of a rank: its control groups, from /proc and /sys
  *
  * Every test makes a folder that looks like the root of a machine.
  */

@@ -10,7 +10,7 @@
 #include <zlib.h>
 
 #include "trainer/data/data.h"
-#include "trainer/fail.h"
+#include "trainer/base/fail.h"
 #include "trainer/data/idx.h"
 #include "trainer/data/sampler.h"
 

@@ -1,6 +1,6 @@
 /*
- * test_launch.c - who started this process, and meeting by a store,
- * by the program's functions, by a file
+ * test_launch.c - detection of the launcher, and joining by a store, by the program's functions, by a
+ * file
  *
  * Ranks are threads here; the launchers themselves are in launchers.sh, hosts in hosts.sh.
  */
@@ -24,7 +24,7 @@
 
 static const struct {
 	const char *vars;
-	const char *engine;              /* NULL: it is an error with these words: */
+	const char *launcher;              /* NULL: it is an error with these words: */
 	const char *words;
 	int rank, nranks;
 } cases[] = {
@@ -133,17 +133,17 @@ static int detect(const char *vars, struct tt_job *ret_job)
 Test(launch, who_started_this_process_is_found_out_or_said_in_words, .timeout = 30)
 {
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct tt_job job = { .engine = "none" };
+		struct tt_job job = { .launcher = "none" };
 		int rc = detect(cases[i].vars, &job);
 
-		if (!cases[i].engine) {
+		if (!cases[i].launcher) {
 			cr_expect_eq(rc, TT_USAGE, "%s: %d", cases[i].vars, rc);
 			cr_expect(strstr(tt_error_text(), cases[i].words), "%s: %s", cases[i].vars,
 				  tt_error_text());
 			continue;
 		}
 		cr_expect_eq(rc, 0, "%s: %s", cases[i].vars, tt_error_text());
-		cr_expect_str_eq(job.engine, cases[i].engine, "%s", cases[i].vars);
+		cr_expect_str_eq(job.launcher, cases[i].launcher, "%s", cases[i].vars);
 		cr_expect(job.rank == cases[i].rank && job.nranks == cases[i].nranks,
 			  "%s: rank %d of %d", cases[i].vars, job.rank, job.nranks);
 	}
@@ -195,45 +195,45 @@ static struct {
 	char key[64], value[600];
 	char given[RANKS][600];
 	int ngiven, aborted;
-} board = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+} memory = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 
-static int board_put(void *ctx, const char *key, const char *value)
+static int memory_put(void *ctx, const char *key, const char *value)
 {
 	(void)ctx;
-	pthread_mutex_lock(&board.lock);
-	snprintf(board.key, sizeof(board.key), "%s", key);
-	snprintf(board.value, sizeof(board.value), "%s", value);
-	pthread_cond_broadcast(&board.changed);
-	pthread_mutex_unlock(&board.lock);
+	pthread_mutex_lock(&memory.lock);
+	snprintf(memory.key, sizeof(memory.key), "%s", key);
+	snprintf(memory.value, sizeof(memory.value), "%s", value);
+	pthread_cond_broadcast(&memory.changed);
+	pthread_mutex_unlock(&memory.lock);
 	return 0;
 }
 
-static int board_get(void *ctx, const char *key, char *value, size_t bytes, int timeout_ms)
+static int memory_get(void *ctx, const char *key, char *value, size_t bytes, int timeout_ms)
 {
 	(void)ctx, (void)timeout_ms;
-	pthread_mutex_lock(&board.lock);
-	while (!board.value[0])
-		pthread_cond_wait(&board.changed, &board.lock);
-	snprintf(value, bytes, "%s", strcmp(key, board.key) ? "" : board.value);
-	pthread_mutex_unlock(&board.lock);
+	pthread_mutex_lock(&memory.lock);
+	while (!memory.value[0])
+		pthread_cond_wait(&memory.changed, &memory.lock);
+	snprintf(value, bytes, "%s", strcmp(key, memory.key) ? "" : memory.value);
+	pthread_mutex_unlock(&memory.lock);
 	return 0;
 }
 
-static void board_abort(void *ctx, const char *why)
+static void memory_abort(void *ctx, const char *why)
 {
 	(void)ctx;
-	board.aborted += strstr(why, "port") != NULL;
-	board_put(ctx, "here", "nothing");
+	memory.aborted += strstr(why, "port") != NULL;
+	memory_put(ctx, "here", "nothing");
 }
 
 static int begin_gather(void *src, void *recv, size_t size, void *ctx, void **request)
 {
 	int rank = *(int *)ctx;
 
-	pthread_mutex_lock(&board.lock);
-	memcpy(board.given[rank], src, size);
-	board.ngiven++;
-	pthread_mutex_unlock(&board.lock);
+	pthread_mutex_lock(&memory.lock);
+	memcpy(memory.given[rank], src, size);
+	memory.ngiven++;
+	pthread_mutex_unlock(&memory.lock);
 	*request = recv;
 	return 0;
 }
@@ -242,11 +242,11 @@ static int test_gather(void *request)
 {
 	int left;
 
-	pthread_mutex_lock(&board.lock);
-	left = RANKS - board.ngiven;
+	pthread_mutex_lock(&memory.lock);
+	left = RANKS - memory.ngiven;
 	for (int r = 0; !left && r < RANKS; r++)
-		memcpy((char *)request + r * TT_STORE_VALUE, board.given[r], TT_STORE_VALUE);
-	pthread_mutex_unlock(&board.lock);
+		memcpy((char *)request + r * TT_STORE_VALUE, memory.given[r], TT_STORE_VALUE);
+	pthread_mutex_unlock(&memory.lock);
 	return left;
 }
 
@@ -269,8 +269,8 @@ static void *take_part(void *arg)
 {
 	struct launch_rank *s = arg;
 	tuttiStore_t store = { .size = sizeof(store), .rank = s->rank, .nranks = RANKS,
-			       .key = "here", .put = board_put, .get = board_get,
-			       .abort = s->deaf ? NULL : board_abort };
+			       .key = "here", .put = memory_put, .get = memory_get,
+			       .abort = s->deaf ? NULL : memory_abort };
 	tuttiOob_t oob = { begin_gather, test_gather, free_gather,
 			   &s->rank,	 RANKS,	      (uint32_t)s->rank };
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
@@ -289,33 +289,33 @@ static void *take_part(void *arg)
 	return NULL;
 }
 
-static void all_take_part(struct launch_rank seats[RANKS], bool oob, bool deaf)
+static void all_take_part(struct launch_rank ranks[RANKS], bool oob, bool deaf)
 {
 	for (int r = 0; r < RANKS; r++) {
-		seats[r] = (struct launch_rank){ .rank = r, .oob = oob, .deaf = deaf };
-		pthread_create(&seats[r].thread, NULL, take_part, &seats[r]);
+		ranks[r] = (struct launch_rank){ .rank = r, .oob = oob, .deaf = deaf };
+		pthread_create(&ranks[r].thread, NULL, take_part, &ranks[r]);
 	}
 	for (int r = 0; r < RANKS; r++)
-		pthread_join(seats[r].thread, NULL);
+		pthread_join(ranks[r].thread, NULL);
 }
 
 Test(launch, ranks_join_by_a_store_of_the_program, .timeout = 60)
 {
-	struct launch_rank seats[RANKS];
+	struct launch_rank ranks[RANKS];
 
-	all_take_part(seats, false, false);
+	all_take_part(ranks, false, false);
 	for (int r = 0; r < RANKS; r++)
-		cr_expect(!seats[r].rc && seats[r].sum == RANKS, "rank %d: %s", r, seats[r].text);
-	cr_expect_eq(board.aborted, 0);
+		cr_expect(!ranks[r].rc && ranks[r].sum == RANKS, "rank %d: %s", r, ranks[r].text);
+	cr_expect_eq(memory.aborted, 0);
 }
 
 Test(launch, ranks_join_by_an_allgather_of_the_program, .timeout = 60)
 {
-	struct launch_rank seats[RANKS];
+	struct launch_rank ranks[RANKS];
 
-	all_take_part(seats, true, false);
+	all_take_part(ranks, true, false);
 	for (int r = 0; r < RANKS; r++)
-		cr_expect(!seats[r].rc && seats[r].sum == RANKS, "rank %d: %s", r, seats[r].text);
+		cr_expect(!ranks[r].rc && ranks[r].sum == RANKS, "rank %d: %s", r, ranks[r].text);
 }
 
 /* Rank 0 finds no port to listen at. */
@@ -329,49 +329,49 @@ static void spoil_the_port(void)
 	setenv("TUTTI_PORT_RANGE", range, 1);
 }
 
-Test(launch, why_rank_0_cannot_join_is_told_by_the_store, .timeout = 60)
+Test(launch, the_store_carries_the_reason_why_rank_0_cannot_join, .timeout = 60)
 {
-	struct launch_rank seats[RANKS];
+	struct launch_rank ranks[RANKS];
 
 	spoil_the_port();
-	all_take_part(seats, false, true);
-	cr_expect_eq(seats[0].rc, tuttiSystemError, "%s", seats[0].text);
+	all_take_part(ranks, false, true);
+	cr_expect_eq(ranks[0].rc, tuttiSystemError, "%s", ranks[0].text);
 	for (int r = 1; r < RANKS; r++) {
-		cr_expect_eq(seats[r].rc, tuttiRemoteError, "rank %d: %s", r, seats[r].text);
-		cr_expect(strstr(seats[r].text, "rank 0 cannot join") &&
-				  strstr(seats[r].text, "port"),
-			  "%s", seats[r].text);
+		cr_expect_eq(ranks[r].rc, tuttiRemoteError, "rank %d: %s", r, ranks[r].text);
+		cr_expect(strstr(ranks[r].text, "rank 0 cannot join") &&
+				  strstr(ranks[r].text, "port"),
+			  "%s", ranks[r].text);
 	}
 }
 
 Test(launch, and_by_the_allgather, .timeout = 60)
 {
-	struct launch_rank seats[RANKS];
+	struct launch_rank ranks[RANKS];
 
 	spoil_the_port();
-	all_take_part(seats, true, false);
+	all_take_part(ranks, true, false);
 	for (int r = 1; r < RANKS; r++)
-		cr_expect(strstr(seats[r].text, "rank 0 cannot join") &&
-				  strstr(seats[r].text, "port"),
-			  "%s", seats[r].text);
+		cr_expect(strstr(ranks[r].text, "rank 0 cannot join") &&
+				  strstr(ranks[r].text, "port"),
+			  "%s", ranks[r].text);
 }
 
 Test(launch, and_to_the_program_where_it_wants_to_know, .timeout = 60)
 {
-	struct launch_rank seats[RANKS];
+	struct launch_rank ranks[RANKS];
 
 	spoil_the_port();
-	all_take_part(seats, false, false);
-	cr_expect_eq(board.aborted, 1);
+	all_take_part(ranks, false, false);
+	cr_expect_eq(memory.aborted, 1);
 	for (int r = 1; r < RANKS; r++)
-		cr_expect(seats[r].rc && strstr(seats[r].text, "no unique id"), "rank %d: %s", r,
-			  seats[r].text);
+		cr_expect(ranks[r].rc && strstr(ranks[r].text, "no unique id"), "rank %d: %s", r,
+			  ranks[r].text);
 }
 
 Test(launch, what_is_wrong_with_a_store_is_said, .timeout = 30)
 {
 	tuttiStore_t store = { .size = sizeof(store), .rank = 2, .nranks = 2, .key = "k",
-			       .put = board_put, .get = board_get };
+			       .put = memory_put, .get = memory_get };
 	tuttiComm_t comm;
 
 	cr_expect_eq(tuttiCommInitStore(&comm, &store, NULL), tuttiInvalidArgument);
@@ -385,7 +385,7 @@ Test(launch, what_is_wrong_with_a_store_is_said, .timeout = 30)
 
 /* ---- a file ---------------------------------------------------------------------------------- */
 
-static struct tt_job file_job = { .engine = "tutti", .nranks = 2 };
+static struct tt_job file_job = { .launcher = "tutti", .nranks = 2 };
 static char folder[64] = "/tmp/tutti-test-XXXXXX", path[80];
 
 static struct tt_store open_file(void)
@@ -445,7 +445,7 @@ Test(launch, a_file_that_others_can_use_is_refused, .timeout = 30, .fini = remov
 	snprintf(name, sizeof(name), "%s.k", path);
 	cr_assert_eq(chmod(name, 0644), 0);
 	cr_expect_eq(other.ops->get(&other, "k", value, tt_deadline_ns(PATIENCE_MS)), TT_USAGE);
-	cr_expect(strstr(tt_error_text(), "others may use it"), "%s", tt_error_text());
+	cr_expect(strstr(tt_error_text(), "other users use it"), "%s", tt_error_text());
 	root.ops->close(&root);
 	other.ops->close(&other);
 }
@@ -453,7 +453,7 @@ Test(launch, a_file_that_others_can_use_is_refused, .timeout = 30, .fini = remov
 /* Said at once, by every rank, before anybody waits. */
 static void is_refused(const char *what, const char *says)
 {
-	struct tt_job job = { .engine = "tutti", .nranks = 2, .rank = 1, .path = what };
+	struct tt_job job = { .launcher = "tutti", .nranks = 2, .rank = 1, .path = what };
 	struct tt_store s = { .ops = &tt_store_file, .job = &job };
 
 	cr_expect_eq(s.ops->open(&s), TT_ARG);
@@ -491,9 +491,9 @@ static void rank_2_is_stale(struct meet *m, int rank, struct tt_join *join)
 	join->id = &stale;
 }
 
-Test(launch, a_rank_of_an_earlier_attempt_is_refused_and_told_so, .timeout = 60)
+Test(launch, a_rank_of_an_earlier_attempt_is_refused_with_the_reason, .timeout = 60)
 {
-	struct tt_where where = { .job = "attempts",
+	struct tt_root_endpoint where = { .job = "attempts",
 				  .nports = 1,
 				  .epoch = 4,
 				  .naddresses = 1,
@@ -516,7 +516,7 @@ Test(launch, a_rank_of_an_earlier_attempt_is_refused_and_told_so, .timeout = 60)
  * the second goes on to the next one, and nobody is mistaken. */
 Test(launch, two_jobs_at_one_place_do_not_meet, .timeout = 60)
 {
-	struct tt_where where = {
+	struct tt_root_endpoint where = {
 		.job = "first", .nports = 8, .naddresses = 1, .addresses = { tt_loopback4 }
 	};
 	struct meet first = { .n = 3, .has_id = true }, second = { .n = 3, .has_id = true };

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tests/support/random_floats.h"
-#include "trainer/strategy/leaves.h"
+#include "trainer/model/leaves.h"
 
 TestSuite(leaves, .timeout = 60);
 

@@ -1,6 +1,5 @@
 /*
- * test_lifetime.c - communicators that end: handles that are gone,
- * fork, abort; all ranks in one thread
+ * test_lifetime.c - the end of communicators: stale handles, fork, abort; all ranks in one thread
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -14,7 +13,7 @@
 
 /* ---- handles --------------------------------------------------------------------------------- */
 
-/* A handle that is gone is refused, also when others were made and memory was used since. */
+/* A stale handle is refused, also after other communicators were created and memory was reused. */
 static int stale(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiComm_t gone[20], made;
@@ -51,7 +50,7 @@ Test(lives, a_destroyed_handle_is_refused_whatever_was_made_since, .timeout = 60
 	run_both(stale, 2);
 }
 
-/* All ranks in one thread: joins run together in a group, and so do the operations. */
+/* All ranks in one thread: joins run concurrently in a group, and so do operations. */
 Test(lives, one_thread_can_be_all_ranks, .timeout = 60)
 {
 	tuttiComm_t comms[3];
@@ -120,7 +119,7 @@ static int aborted(tuttiComm_t *comm, int rank, int n, void *arg)
 	pthread_t t;
 
 	(void)arg;
-	for (; rank == n - 1 && !state; usleep(1000))    /* it calls when all is over */
+	for (; rank == n - 1 && !state; usleep(1000))    /* calls after the abort */
 		MUST(tuttiCommGetAsyncError(*comm, &state));
 	if (rank == 0)
 		WANT(!pthread_create(&t, NULL, abort_a_sleeper, *comm));
@@ -138,8 +137,8 @@ Test(lives, abort_ends_the_calls_of_every_rank, .timeout = 60)
 	run_both(aborted, 3);
 }
 
-/* Abort does not wait for what another communicator does in the stream before: its own queued calls
- * fail in place. */
+/* Abort does not wait for another communicator's operation earlier in the stream: queued calls of
+ * the aborted one fail in place. */
 static int abort_behind(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiComm_t other;
@@ -157,7 +156,7 @@ static int abort_behind(tuttiComm_t *comm, int rank, int n, void *arg)
 		MUST(tuttiAllReduce(&y, &y, 1, tuttiFloat32, tuttiSum, other, stream));
 		MUST(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, stream));
 		MUST(tuttiGroupEnd());
-		/* nobody else has come to the first call before that */
+		/* no other rank has made the first call before the abort */
 		MUST(tuttiCommAbort(other));
 		WANT(tuttiStreamSynchronize(stream) == tuttiRemoteError &&
 		     strstr(tuttiGetLastError(NULL), "abort"));
@@ -182,8 +181,8 @@ Test(lives, abort_does_not_wait_for_other_communicators, .timeout = 60)
 	cr_expect_eq(ranks_run(&r, abort_behind), 0);
 }
 
-/* Threads of one rank call again and again, while another thread aborts: each gets an error, none
- * touches what is gone. */
+/* Threads of one rank call repeatedly while another thread aborts: each gets an error, none
+ * accesses freed memory. */
 static void *call_on(void *comm)
 {
 	tuttiResult_t rc = tuttiSuccess;
@@ -213,7 +212,7 @@ static int abort_among_callers(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(lives, abort_may_meet_callers_at_the_door, .timeout = 60)
+Test(lives, abort_may_race_with_entering_callers, .timeout = 60)
 {
 	run_both(abort_among_callers, 2);
 }

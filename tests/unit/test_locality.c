@@ -1,17 +1,17 @@
 /*
- * test_locality.c - ranks that are bound to parts of a host form groups;
- * and what hierarchical makes of these
+ * test_locality.c - groups of ranks bound to parts of a host; plans of hierarchical with these
+ * groups
  *
- * fixtures/MACHINE.xml is a machine as hwloc exports it, MACHINE.groups has lines "how each rank is
- * bound -> groups". A folder as /sys is made of the machine, from which the library reads; hwloc
- * says what it should have found.
+ * fixtures/MACHINE.xml is a machine as hwloc exports it. MACHINE.groups has lines "binding of each
+ * rank -> groups". The test creates a folder like /sys of the machine, the library reads it, and
+ * hwloc gives the expected locality.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "comm/comm.h"
 #include "tests/support/files.h"
 
@@ -45,7 +45,7 @@ static const char *text_of(const int *group_of, int n, int ngroups)
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
 
-static char sys[64];                          /* the folder that looks like /sys/devices/system */
+static char sys[64];                          /* folder like /sys/devices/system */
 
 static void write_file(const char *folder, const char *name, const char *text)
 {
@@ -63,7 +63,7 @@ static void write_list(const char *folder, const char *name, hwloc_const_bitmap_
 	write_file(folder, name, text);
 }
 
-/* The processors of the one object of a level that has all of `set`; NULL: none has. */
+/* The processors of the object of a level that contains `set`; NULL: none does. */
 static hwloc_const_bitmap_t holder(hwloc_topology_t h, enum tt_level level,
 				   hwloc_const_bitmap_t set)
 {
@@ -129,7 +129,7 @@ static void unload(hwloc_topology_t h)
 	cr_assert_eq(system(command), 0);
 }
 
-/* What the library reads, held against what hwloc says. */
+/* The locality that the library reads, compared with hwloc's. */
 static struct tt_locality place_of(hwloc_topology_t h, const char *from, hwloc_const_bitmap_t set)
 {
 	uint64_t mask[TT_CPU_WORDS] = { 0 };
@@ -219,7 +219,7 @@ Test(groups, are_not_known_where_there_is_no_sys)
 	cr_expect(p.in[TT_PACKAGE] == -1 && p.in[TT_NUMA_NODE] == -1 && p.in[TT_L3_CACHE] == -1);
 }
 
-/* Hosts whose ranks lie between each other, of which one is divided. */
+/* Hosts with interleaved ranks; one of the hosts is divided. */
 Test(groups, lie_within_hosts_and_are_numbered_by_their_lowest_ranks)
 {
 	static const struct tt_locality a = { { 0, 0, 0 } }, b = { { 8, 8, 8 } },
@@ -235,7 +235,7 @@ Test(groups, lie_within_hosts_and_are_numbered_by_their_lowest_ranks)
 			 "(0 2 4) (1) (3 5) (6) (7)");
 }
 
-/* Every record of the plans of all ranks is the same. */
+/* All records of the plans of all ranks are equal. */
 static void expect_same_plans(const char *name, const struct tt_topology *one,
 			      const struct tt_topology *other)
 {

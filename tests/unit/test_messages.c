@@ -30,8 +30,8 @@ static int failures(int n, bool threads, const char *transport, int timeout_ms, 
 
 /* ---- order and matching ---------------------------------------------------------------------- */
 
-/* Everybody sends to everybody, also to itself, messages of growing size;
- * each receives all in order. */
+/* Every rank sends messages of growing size to every rank, also itself; each rank receives all of
+ * them in order. */
 static int all_to_all(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	static __thread unsigned char in[70000], out[70000];
@@ -105,7 +105,7 @@ Test(messages, are_picked_by_source_and_tag, .timeout = 60)
 	cr_assert_eq(failures(2, false, NULL, 0, pick, NULL), 0);
 }
 
-/* ---- a store --------------------------------------------------------------------------------- */
+/* ---- a parameter server ---------------------------------------------------------------------- */
 
 #define STEPS 20
 #define VALUES 20000
@@ -128,14 +128,14 @@ static int serve(tuttiComm_t comm, int rank, int workers)
 		version++;
 		want(!tuttiMsgSend(sum, sizeof(sum), m.source, PULL, version, comm));
 	}
-	/* two a pair, and what the thread sleeps in */
+	/* two per pair, plus the descriptors of the service thread */
 	want(count_descriptors() <= before + 2 * workers + 4);
 	want(version == (uint64_t)workers * STEPS && sum[0] == (float)version &&
 	     sum[VALUES - 1] == (float)version);
 	return 0;
 }
 
-/* The last two ranks are servers, all others push to both and pull from both. */
+/* The last two ranks are servers; all others push to both and pull from both. */
 static int store(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	static float ones[VALUES], got[VALUES];
@@ -166,8 +166,8 @@ Test(messages, make_a_sharded_store_that_many_hit_at_once, .timeout = 60)
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
-/* Rank 0 pushes 160 MiB that nobody receives yet, and one message larger than the box; rank 1's
- * memory stays bounded, and then everything arrives. */
+/* Rank 0 pushes 160 MiB that rank 1 does not receive yet, and one message larger than the limit of
+ * the unexpected queue; rank 1's memory stays bounded, and then every message arrives. */
 static int flood(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	size_t each = 8u << 20, large = 72u << 20;
@@ -182,7 +182,7 @@ static int flood(tuttiComm_t *comm, int rank, int nranks, void *arg)
 			want(!tuttiMsgSend(data, each, 1, PUSH, (uint64_t)i, *comm));
 		want(!tuttiMsgSend(data, large, 1, PUSH, 20, *comm));
 	} else {
-		/* it fills, and then no more comes */
+		/* memory grows to the limit, and no further */
 		for (int i = 0, full = 0; i < 10000 && full < 50; i++) {
 			want(!tuttiCommMemStats(*comm, tuttiMemControl, &held));
 			most = held > most ? held : most;
@@ -220,7 +220,7 @@ static int give_up(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	if (rank == 0) {
 		want(tuttiMsgSend(data, bytes, 1, PUSH, 1, *comm) == tuttiTimeout);
 		want(strstr(tuttiGetLastError(NULL), "rank 1"));
-		/* ours again; what was sent is not changed */
+		/* the buffer is reusable: the sent message does not change */
 		memset(data, 1, bytes);
 		*gave_up = 1;
 		while ((rc = tuttiMsgSend(&go, 1, 1, PULL, 2, *comm)) == tuttiTimeout)
@@ -249,7 +249,7 @@ Test(messages, time_out_without_harm_to_the_stream, .timeout = 60)
 
 static atomic_bool cancelled;
 
-/* Again, since it may not wait yet. */
+/* Cancels repeatedly, because the other thread may not wait yet. */
 static void *cancel_until_it_ends(void *arg)
 {
 	while (!cancelled) {
@@ -273,12 +273,12 @@ static int cancel(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		want(!tuttiMsgSend(&x, sizeof(x), 1, PULL, 0, *comm));
 		return tuttiMsgRecv(&x, sizeof(x), 1, STOP, -1, *comm, &m);
 	}
-	/* so all before it are here */
+	/* all earlier messages have arrived */
 	want(!tuttiMsgRecv(&x, sizeof(x), 0, PULL, -1, *comm, &m));
 	want(!tuttiMsgCancel(TUTTI_ANY, PUSH, 6, *comm, &dropped) && dropped == 6);
 	want(!tuttiMsgRecv(&x, sizeof(x), 0, PUSH, 0, *comm, &m) && m.version == 6);
 	want(!pthread_create(&thread, NULL, cancel_until_it_ends, *comm));
-	/* longer than the rank may live, since this time-out would give the same */
+	/* longer than the rank may live, because this timeout would return the same code */
 	want(tuttiMsgRecv(&x, sizeof(x), 0, OTHER, 100000, *comm, &m) == tuttiInProgress);
 	cancelled = true;
 	pthread_join(thread, NULL);
@@ -292,8 +292,8 @@ Test(messages, of_old_versions_are_cancelled_and_so_are_waits, .timeout = 60)
 
 /* ---- deaths ---------------------------------------------------------------------------------- */
 
-/* Rank 2 says something and dies; the others get it,
- * learn of the death, and go on with each other. */
+/* Rank 2 sends a message and dies; the others receive it, learn of the death, and continue with
+ * each other. */
 static int death(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	tuttiRankState_t state = tuttiRankAlive;
@@ -371,7 +371,7 @@ static int abort_it(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	want(!tuttiCommAbort(*comm));
 	*comm = NULL;
 	pthread_join(thread, &result);
-	/* or it came too late */
+	/* or the receive began after the abort */
 	want((intptr_t)result == tuttiRemoteError || (intptr_t)result == tuttiInvalidArgument);
 	return 0;
 }

@@ -12,8 +12,8 @@
 #include "tests/support/random_floats.h"
 #include "trainer/device/device.h"
 #include "trainer/device/exact.h"
-#include "trainer/fail.h"
-#include "trainer/strategy/leaves.h"
+#include "trainer/base/fail.h"
+#include "trainer/model/leaves.h"
 #include "trainer/model/model.h"
 #include "trainer/data/sampler.h"
 
@@ -36,7 +36,7 @@ static void make_subject(struct subject *s, const char *text)
 	cr_assert_eq(train_model_open(&s->model, text, &s->device, &size), 0, "%s", train_error());
 	s->parameters = malloc(s->model.parameters * sizeof(float));
 	/* with this seed no unit is so near to 0 that a change of 1e-3 switches it */
-	train_model_start(&s->model, 17, s->parameters);
+	train_model_init(&s->model, 17, s->parameters);
 	for (size_t i = 0; i < s->model.parameters; i++)    /* biases too */
 		s->parameters[i] += 0.1f * random_float(8, i);
 	s->x = random_floats(ROWS * INPUTS, 9);
@@ -154,7 +154,7 @@ static void over_leaves(struct subject *s, enum train_canonical kind, int ranks,
 	void *at[ROWS];
 
 	for (int r = 0; r < ranks; r++) {
-		struct train_gradient_sum sum = { &l, &s->device, train_leaves_share(&l, r, ranks), node + n, 0,
+		struct train_leaf_sum sum = { &l, &s->device, train_leaves_share(&l, r, ranks), node + n, 0,
 				      count, scratch, s->model.piece };
 		struct train_node rows = train_leaves_rows(&l, sum.run);
 		const float *x = s->x + rows.first * INPUTS;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "verify/check.h"
 #include "tests/support/plan_exec.h"
 #include "tests/support/plan_hand.h"

@@ -212,12 +212,14 @@ static void hook(void *ctx)
 	hooks++;
 }
 
+static const struct tt_control_observer hook_observer = { .broken = hook };
+
 static int raise_or_notice(struct meet *m, int rank, struct tt_control *ctl)
 {
 	int culprit, code;
 
 	hooks = 0;
-	tt_control_on_broken(ctl, hook, NULL);
+	tt_control_observe(ctl, &hook_observer, NULL);
 	if (rank == *(int *)m->arg)
 		tt_control_raise(ctl, TT_SYSTEM, rank, "rank 5: no memory\nfor what it wanted");
 	code = meet_await_broken(m, rank, ctl, HOLD_MS, &culprit);
@@ -409,7 +411,7 @@ static int differ(struct meet *m, int rank, struct tt_control *ctl)
 	return meet_await_broken(m, rank, ctl, 1, &culprit) == TT_USAGE ? 0 : 1;
 }
 
-Test(trouble, calls_that_differ_are_told_to_every_rank_with_both_calls, .timeout = 60)
+Test(trouble, calls_that_differ_are_reported_to_every_rank_with_both_calls, .timeout = 60)
 {
 	struct meet m = { .n = 10, .body = differ };
 
@@ -423,7 +425,7 @@ Test(trouble, calls_that_differ_are_told_to_every_rank_with_both_calls, .timeout
 }
 
 /* Rank 2 made other calls as operations 5, 7 and 8, all unnoticed:
- * the first of them is what must be told. */
+ * the error must name operation 5. */
 static int differ_long_ago(struct meet *m, int rank, struct tt_control *ctl)
 {
 	int culprit;
@@ -443,7 +445,7 @@ static int differ_long_ago(struct meet *m, int rank, struct tt_control *ctl)
 	return meet_await_broken(m, rank, ctl, 1, &culprit) == TT_USAGE ? 0 : 1;
 }
 
-Test(trouble, the_earliest_call_that_differs_is_told, .timeout = 60)
+Test(trouble, the_earliest_call_that_differs_is_reported, .timeout = 60)
 {
 	struct meet m = { .n = 3, .body = differ_long_ago };
 

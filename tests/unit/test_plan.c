@@ -7,7 +7,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "verify/check.h"
 
 TestSuite(plan, .timeout = 60);
@@ -118,7 +118,7 @@ Test(plan, the_first_error_sticks)
 {
 	plans[0] = NULL;
 	cr_expect_eq(build(fails_twice, TT_ALLREDUCE, 2, 0, one, true), TT_INTERNAL);
-	cr_expect(strstr(tt_error_text(), "no wire to rank 2"), "%s", tt_error_text());
+	cr_expect(strstr(tt_error_text(), "rank 2 of a group of 2 cannot be a peer"), "%s", tt_error_text());
 	cr_expect_null(plans[0]);
 }
 
@@ -168,11 +168,11 @@ Test(plan, a_builder_refuses_what_makes_no_sense)
 		const char *why;
 	} wrong[] = {
 		{ sends_what_it_has_not, TT_ALLGATHER, 1, "block 1 has no value yet" },
-		{ gathers_nothing, TT_ALLGATHER, 1, "block 1 never came" },
+		{ gathers_nothing, TT_ALLGATHER, 1, "block 1 has no value at the end" },
 		{ reduces_without_itself, TT_ALLREDUCE, 1, "without its own contribution" },
 		{ cuts_unevenly, TT_ALLREDUCE, 3, "3 blocks cannot be cut into 2 parts" },
-		{ joins_strangers, TT_ALLREDUCE, 1, "a group it is not in" },
-		{ sends_parts_apart, TT_ALLREDUCE, 2, "lie apart" },
+		{ joins_strangers, TT_ALLREDUCE, 1, "a group without this rank" },
+		{ sends_parts_apart, TT_ALLREDUCE, 2, "are not consecutive" },
 		{ says_nothing, TT_ALLREDUCE, TT_MAX_BLOCKS + 1, "1048577 blocks, at most 1048576" },
 		{ says_nothing, TT_ALLREDUCE, 1u << 31, "2147483648 blocks, at most 1048576" },
 	};

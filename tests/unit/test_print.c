@@ -58,7 +58,7 @@ Test(print, table_shows_operands_in_order)
 	prints(plans, 1, 0, "table",
 	       "allreduce by by-hand: rank 0 of 3, root 0; 2 blocks of in, 2 of out, 4 of scratch, an even split\n"
 	       "lane 0  step 0    recv-reduce  from 1,2  out[0..1] <- wire(1) + in[0..1] + wire(2)\n"
-	       "lane 0  step 2    recv-send    from 1    scratch[0] <- wire(1)                      then send to 2, not kept  in turns with the next\n"
+	       "lane 0  step 2    recv-send    from 1    scratch[0] <- wire(1)                      then send to 2, not kept  interleaved with the next\n"
 	       "lane 1  step 0    send                   wire(1) <- out[1]                          after lane 0 step 0\n"
 	       "lane 1  step 1    wait                                                              after lane 0 step 2\n");
 	hand_free(plans, 1);
@@ -194,7 +194,7 @@ Test(print, unknown_format_is_refused_with_the_known_ones)
 	hand_exchange(plans);
 	cr_expect_eq(tt_plan_print(plans[0], "xml", stdout), TT_ARG);
 	cr_expect_str_eq(tt_error_text(),
-		"plans are not printed as \"xml\"; the formats are table, json, dot, goal");
+		"unknown plan format \"xml\"; use table, json, dot, goal");
 	hand_free(plans, 2);
 }
 

@@ -1,5 +1,5 @@
 /*
- * test_quorum.c - quorum allreduce: bits, masks, stragglers, deaths, the window of kept results
+ * test_quorum.c - quorum allreduce: bits, masks, stragglers, deaths, the kept results
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -18,8 +18,7 @@
 #define COUNT 300
 #define OPERATIONS 400
 
-/* What the ranks tell each other about every operation,
- * in shared memory: all who got it say the same. */
+/* Records of every operation in shared memory: all ranks that got a result must agree on it. */
 struct quorum_world {
 	int k, slow, every, victims, deadline_ms;
 	unsigned seed;
@@ -53,7 +52,7 @@ static void fill(unsigned char *x, size_t bytes, unsigned long long seed)
 		x[i] = (unsigned char)random_of(seed, i);
 }
 
-/* Floats that are no NaN, small enough that no sum is one. */
+/* Makes floats that are not NaN, and small enough that no sum is NaN. */
 static void tame(unsigned char *x, size_t count, size_t element)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -130,7 +129,8 @@ static uint64_t hash_of(const float *x, int n)
 	return h | 1;
 }
 
-/* The result is the sum in rank order over the mask; whoever got this operation got the same. */
+/* The result is the sum in rank order over the mask; all ranks that got this operation got the
+ * same. */
 static int check(const struct quorum_world *w, int rank, int nranks, const float *out,
 		 const tuttiQuorum_t *q)
 {
@@ -185,8 +185,8 @@ static int contribute(struct quorum_world *w, tuttiComm_t comm, int rank, int nr
 	return 0;
 }
 
-/* The last `slow` ranks are slow; the others make a fixed number of operations, and slow ones come
- * as they can. */
+/* The last `slow` ranks are slow; the others run a fixed number of operations, and slow ranks join
+ * when they can. */
 static int straggle(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct quorum_world *w = arg;
@@ -204,7 +204,8 @@ static int straggle(tuttiComm_t *comm, int rank, int nranks, void *arg)
 			want(q.count >= (w->k < nranks - w->slow ? w->k : nranks - w->slow));
 	}
 	w->done++;
-	while (w->done < nranks)                         /* rank 0 adds up for all */
+	/* rank 0 must live: its library computes the sum */
+	while (w->done < nranks)
 		usleep(1000);
 	return 0;
 }
@@ -249,8 +250,8 @@ Test(quorum, of_128_ranks, .timeout = 300)
 			 (struct quorum_world){ .k = 120, .slow = 8, .seed = 5, .deadline_ms = 20000 });
 }
 
-/* A rank that was away for long learns so at once;
- * one that wants every result gets those that are kept. */
+/* A rank that paused for long gets the newest result at once; with `every` it gets each kept
+ * result. */
 static int away(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct quorum_world *w = arg;
@@ -265,7 +266,7 @@ static int away(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		w->done++;
 	while (w->done < 2)
 		usleep(1000);
-	/* one by one, wishing only, until it is up to date */
+	/* one result after the other, without contribution, until up to date */
 	if (rank == 2) {
 		q.every = 1;
 		for (int i = 1; i <= 10; i++) {
@@ -277,7 +278,7 @@ static int away(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		}
 		w->done++;
 	}
-	if (rank == 3) {                                 /* the newest at once */
+	if (rank == 3) {                                 /* the newest result at once */
 		want(!tuttiAllReduceQuorum(in, out, COUNT, tuttiFloat32, tuttiSum, 2, 0, *comm,
 					   NULL, &q));
 		want(q.sequence == 10 && q.newest == 10 && q.mine == tuttiQuorumLate &&
@@ -286,7 +287,7 @@ static int away(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	}
 	while (w->done < 4)
 		usleep(1000);
-	number = 10;                                     /* and all go on from there */
+	number = 10;                                     /* all ranks continue from here */
 	w->k = 4;
 	want(!contribute(w, *comm, rank, nranks, &number, &q) && q.sequence == 11 && q.count == 4);
 	want(!tuttiBarrier(*comm, NULL));
@@ -302,7 +303,7 @@ Test(quorum, lets_a_late_rank_catch_up, .timeout = 60)
 
 /* ---- deadlines, deaths, stops ---------------------------------------------------------------- */
 
-/* Rank 1 never comes. One of the others may be late, too; then there is another operation. */
+/* Rank 1 never contributes. Another rank may be late, too; then a second operation runs. */
 static int deadline(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct quorum_world *w = arg;
@@ -322,8 +323,8 @@ Test(quorum, ends_at_its_deadline, .timeout = 60)
 	cr_expect_eq(run(3, NULL, NULL, 20000, 0, deadline, w), 0);
 }
 
-/* Victims are killed at random moments; k = n,
- * and yet nobody waits for a dead rank until the deadline. */
+/* Victims are killed at random times; k = n, and yet no rank waits for a dead rank until the
+ * deadline. */
 static int die(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct quorum_world *w = arg;
@@ -373,7 +374,7 @@ static int lose_root(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	want(strstr(tuttiGetLastError(NULL), "rank 0") &&
 	     strstr(tuttiGetLastError(NULL), "quorum operation 2"));
 	want(!tuttiCommShrink(*comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT));
-	x[0] = 1;                                /* another adds up from now on */
+	x[0] = 1;                                /* a new rank 0 computes the sum from now on */
 	want(!tuttiAllReduceQuorum(x, x, COUNT, tuttiFloat32, tuttiSum, nranks - 1, 20000, left,
 				   NULL, &q));
 	want(q.mine == tuttiQuorumIn && q.sequence == 1 && q.count == nranks - 1 &&
@@ -390,7 +391,7 @@ Test(quorum, says_so_when_rank_0_is_dead_and_goes_on_after_shrinking, .timeout =
 	cr_expect_eq(run(3, NULL, NULL, 20000, 1, lose_root, w), 0);
 }
 
-/* The last rank is stopped for 20 operations; then it is late once, and in again. */
+/* The last rank is stopped for 20 operations; then it is late once, and contributes again. */
 static int stop(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct quorum_world *w = arg;
@@ -414,7 +415,8 @@ static int stop(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		w->done++;
 	}
 	while (w->done < nranks) {
-		if (rank == 0)                   /* again, since it may not have stopped yet */
+		/* repeated, because the rank may not have stopped yet */
+		if (rank == 0)
 			kill(w->pids[nranks - 1], SIGCONT);
 		usleep(1000);
 	}
@@ -433,7 +435,7 @@ Test(quorum, takes_a_stopped_rank_back, .timeout = 60)
 
 /* ---- use ------------------------------------------------------------------------------------- */
 
-/* Rank 0's call is there as soon as there is memory for it; then it is rank 1's turn. */
+/* Rank 0's contribution has arrived when its memory grows; then rank 1 calls. */
 static int call_first(tuttiComm_t comm, int rank, int nranks, _Atomic int *turn)
 {
 	float x[8] = { 1 }, y[8];
@@ -472,7 +474,7 @@ static int misuse(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &q) ==
 	     tuttiInvalidUsage);
 	want(tuttiGroupEnd() == tuttiInvalidUsage);
-	/* another count than rank 0's, which is first */
+	/* another count than that of rank 0, the first contributor */
 	if (rank == 1) {
 		while (!*turn)
 			usleep(1000);
@@ -526,7 +528,7 @@ Test(quorum, runs_in_a_stream, .timeout = 60)
 	cr_expect_eq(run(3, NULL, NULL, 20000, 0, in_stream, NULL), 0);
 }
 
-/* Rank 0 keeps contributions and results, and no more with every operation. */
+/* Rank 0 keeps contributions and results; its memory does not grow with the operations. */
 static int bounded(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	size_t count = 1u << 20;

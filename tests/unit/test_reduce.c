@@ -483,7 +483,7 @@ Test(copy, a_copy_past_the_caches_is_a_copy_at_any_alignment, .timeout = 20)
 		for (size_t start = 0; start < 64; start += 9)
 			for (size_t bytes = 0; bytes < 600; bytes += bytes < 140 ? 1 : 53) {
 				area_clear(&to, shift);
-				tt_copy_past(to.at, from + start, bytes);
+				tt_copy_nontemporal(to.at, from + start, bytes);
 				cr_assert(!memcmp(to.at, from + start, bytes) &&
 						  area_intact(&to, bytes),
 					  "%zu bytes from +%zu to +%zu", bytes, start, shift);

@@ -109,8 +109,8 @@ Test(memory, watchers_hear_before_memory_goes, .timeout = 30)
 	char own[100];
 	void *p, *q;
 
-	tt_registered_watcher(&a.watch);
-	tt_registered_watcher(&b.watch);
+	tt_registered_watch(&a.watch);
+	tt_registered_watch(&b.watch);
 	cr_assert(tt_memory_alloc(10000, &p) == 0);
 	*(char *)p = 7;
 	cr_assert(tt_registered_find((char *)p + 100, 5000, number_of, &number));

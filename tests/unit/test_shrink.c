@@ -1,5 +1,5 @@
 /*
- * test_shrink.c - going on with those that are left: after kills, stops, by a list, again and again
+ * test_shrink.c - shrink to the surviving ranks: after kills, stops, by a list, repeatedly
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -18,7 +18,8 @@
 
 struct plan {
 	int victims[8], nvictims;
-	bool late;                       /* they die some time after the others began to shrink */
+	/* the victims die some time after the others began to shrink */
+	bool late;
 	int rounds;
 	unsigned seed;
 	_Atomic int survivors, pids[128], resumed, passed;
@@ -51,7 +52,7 @@ static bool is_victim(const struct plan *p, int rank)
 	return false;
 }
 
-/* The sum of old ranks + 1, by the elements' index; every survivor of the first communicator
+/* The sum of old ranks + 1, scaled by the index; every survivor of the first communicator
  * contributes its own. */
 static int check_sum(tuttiComm_t comm, int rank, int nranks, float mine, float expected)
 {
@@ -68,8 +69,8 @@ static int check_sum(tuttiComm_t comm, int rank, int nranks, float mine, float e
 	return 0;
 }
 
-/* Victims die at once or amid the shrinking;
- * the others retry and get exactly the survivors' sum. */
+/* Victims die at once or during the shrink; the others retry and get exactly the sum of the
+ * survivors. */
 static int survive(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct plan *p = arg;
@@ -80,7 +81,7 @@ static int survive(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 	for (int r = 0; r < nranks; r++)
 		expected += is_victim(p, r) ? 0 : (float)(r + 1);
-	/* others may die early in it */
+	/* other ranks may die early in this call */
 	tuttiAllReduce(in, out, COUNT, tuttiFloat32, tuttiSum, *comm, NULL);
 	if (is_victim(p, rank) && (!p->late || rank == p->victims[p->nvictims - 1])) {
 		usleep((unsigned)(random_of(p->seed, (unsigned)rank) % 3000));
@@ -94,7 +95,7 @@ static int survive(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		while (!(rc = (tuttiResult_t)check_sum(*comm, rank, nranks,
 						       is_victim(p, rank) ? 0 : (float)(rank + 1),
 						       expected)))
-			;                                /* those who are to die are there still */
+			;                                /* wait until the victims have died */
 		want(rc == tuttiRemoteError);
 		want(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
 		tuttiCommDestroy(before);
@@ -138,8 +139,8 @@ Test(shrink, of_32_ranks_after_three_deaths, .timeout = 60)
 	check(32, NULL, (struct plan){ .victims = { 0, 8, 31 }, .nvictims = 3 });
 }
 
-/* The first victim breaks the communicator, others,
- * the chair among them, die while it is shrunk. */
+/* The first victim breaks the communicator. Other victims, also the coordinator, die during the
+ * shrink. */
 Test(shrink, starts_over_when_more_die_meanwhile, .timeout = 600)
 {
 	unsigned first = getenv("TEST_SEED") ? (unsigned)atoi(getenv("TEST_SEED")) : 0;
@@ -151,9 +152,9 @@ Test(shrink, starts_over_when_more_die_meanwhile, .timeout = 600)
 			      .victims = { 0, 1, 4 }, .nvictims = 3, .late = true, .seed = seed });
 }
 
-/* As above, but the old communicator is destroyed at once, so that
- * nobody may be there to tell a rank that a death kept behind. It may
- * be left out then: in words, and nobody hangs or gets a wrong sum. */
+/* As above, but the old communicator is destroyed at once, so a rank delayed by a death may find no
+ * rank that answers. That rank may be refused, with an error text; no rank hangs or gets a wrong
+ * sum. */
 static int hurry(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct plan *p = arg;
@@ -204,8 +205,8 @@ Test(shrink, leaves_nobody_hanging_when_the_old_one_is_destroyed_too_early, .tim
 
 /* ---- stopped --------------------------------------------------------------------------------- */
 
-/* Rank 1 is stopped; the others time out and go on;
- * then it is continued, and learns that it is out. */
+/* Rank 1 is stopped; the others time out and continue; then rank 1 is continued, and learns that it
+ * is excluded. */
 static int wake_up(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct plan *p = arg;
@@ -229,7 +230,7 @@ static int wake_up(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	want(tuttiBarrier(*comm, NULL) == tuttiTimeout);
 	want(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
 	want(!check_sum(next, rank, nranks, 1, (float)(nranks - 1)));
-	if (p->rounds)                           /* gone when the other wakes up */
+	if (p->rounds)                           /* destroyed before the other rank wakes up */
 		tuttiCommDestroy(*comm);
 	want(!tuttiBarrier(next, NULL));
 	if (rank == 0)
@@ -275,7 +276,7 @@ static int listed(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		want(!check_sum(next, rank, nranks, 1, (float)(nranks - 2)));
 		tuttiCommDestroy(next);
 	}
-	want(!tuttiBarrier(*comm, NULL));                /* the old one goes on */
+	want(!tuttiBarrier(*comm, NULL));                /* the old communicator still works */
 	return 0;
 }
 
@@ -312,7 +313,7 @@ static int abort_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	float x[4] = { 0 };
 
 	(void)arg;
-	if (rank)                                        /* waits for rank 0, who does not come */
+	if (rank)                                        /* wait for rank 0, which does not call */
 		want(tuttiAllReduce(x, x, 4, tuttiFloat32, tuttiSum, *comm, NULL) ==
 		     tuttiRemoteError);
 	else
@@ -333,7 +334,7 @@ Test(shrink, can_end_what_runs_first, .timeout = 60)
 
 /* ---- again and again ------------------------------------------------------------------------- */
 
-/* The highest rank dies, then the lowest, ... until one is left. */
+/* The highest rank dies, then the lowest, and so on, until one rank is left. */
 static int until_alone(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	tuttiComm_t next;
@@ -346,7 +347,7 @@ static int until_alone(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		want(!check_sum(*comm, rank, nranks, 1, (float)n));
 		p->passed++;
 		for (sums += n; rank == dies && p->passed < sums;)
-			usleep(1000);            /* or its death might overtake their sum */
+			usleep(1000);            /* otherwise the death might overtake the sum */
 		if (rank == dies)
 			raise(SIGKILL);
 		want(tuttiBarrier(*comm, NULL) == tuttiRemoteError);

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "algorithms/algorithm.h"
+#include "algorithms/algorithms.h"
 #include "model/choose.h"
-#include "verify/walk.h"
+#include "plan/plan.h"
 
 TestSuite(simulate, .timeout = 120);
 
@@ -352,7 +352,7 @@ Test(simulate, all_ranks_choose_alike)
 static int card_for(int n, size_t bytes, const struct tt_cost *cost, enum tt_link_class card)
 {
 	struct cluster c = cluster_of(n, n, false, cost);
-	struct tt_call_facts facts = { .bytes = bytes, .card = (uint8_t)card, .cost = cost };
+	struct tt_call_facts facts = { .bytes = bytes, .nic_class = (uint8_t)card, .cost = cost };
 	struct tt_candidate list[TT_MOST_CANDIDATES];
 	int best, count, by[2];
 
@@ -363,7 +363,7 @@ static int card_for(int n, size_t bytes, const struct tt_cost *cost, enum tt_lin
 
 		count = tt_plan_candidates(&shape, &facts, list, &best);
 		cr_assert(count > 0 && list[best].applies, "%s", tt_error_text());
-		by[r] = list[best].card;
+		by[r] = list[best].nic_class;
 		cr_expect_eq(tt_plan_nic(&shape, &facts, list[best].algorithm, list[best].name),
 			     by[r]);
 	}

@@ -69,7 +69,7 @@ Test(tuning, every_constant_survives_being_printed)
 Test(tuning, a_wrong_line_is_an_error_with_its_number_and_a_remedy)
 {
 	static const struct { const char *line, *says; } wrong[] = {
-		{ "shm.latency_ms 9", "no constant \"shm.latency_ms\"" },
+		{ "shm.latency_ms 9", "unknown constant \"shm.latency_ms\"" },
 		{ "shm.latency_ns", "is one number: nanoseconds" },
 		{ "shm.latency_ns 1 2", "is one number" },
 		{ "shm.latency_ns -1", "is one number" },
@@ -83,12 +83,12 @@ Test(tuning, a_wrong_line_is_an_error_with_its_number_and_a_remedy)
 		{ "tcp.window 1.5", "whole number" },
 		{ "tcp.window 0", "whole number" },
 		{ "latency_ns 9", "`tutti tune --print` lists them" },
-		{ "factor", "a factor is: factor COLLECTIVE" },
+		{ "factor", "the form of a factor is: factor COLLECTIVE" },
 		{ "factor allreduce ring shm 4 65536", "a factor is" },
 		{ "factor allreduce ring shm 4 65536 1 1", "a factor is" },
 		{ "factor alreduce ring shm 4 65536 1", "\"alreduce\" is not a collective" },
 		{ "factor allreduce rings shm 4 65536 1", "no algorithm \"rings\"" },
-		{ "factor allreduce ring sm 4 65536 1", "\"sm\" is not a class of links; use shm" },
+		{ "factor allreduce ring sm 4 65536 1", "\"sm\" is not a link class; use shm" },
 		{ "factor allreduce ring shm 0 65536 1", "1 to 65535 ranks" },
 		{ "factor allreduce ring shm 4 x 1", "bytes" },
 		{ "factor allreduce ring shm 4 8 0", "from 0.001 to 1000" },
@@ -298,6 +298,6 @@ static void simulate_idle(int n, const char *words)
 
 Test(tuning, an_algorithm_that_cannot_end_is_named)
 {
-	simulate_idle(2, "idle: the simulated rank 0 waits for ever");
-	simulate_idle(3, "idle: rank 0 has to do with rank 1, but not the other way round");
+	simulate_idle(2, "idle: the simulated rank 0 never finishes");
+	simulate_idle(3, "idle: rank 0 has rank 1 as a peer, but not the other way round");
 }

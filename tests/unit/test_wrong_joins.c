@@ -1,5 +1,5 @@
 /*
- * test_wrong_joins.c - joins that cannot be: ranks that do not fit, strangers, secrets, ports,
+ * test_wrong_joins.c - joins that must fail: ranks that do not fit, strangers, secrets, ports,
  * descriptors, settings
  */
 #include <criterion/criterion.h>
@@ -27,7 +27,7 @@ struct joins {
 	struct ranks ranks;
 	int nranks[4], rank[4];
 	const char *word;
-	_Atomic int *told;               /* how many last_received why they cannot join */
+	_Atomic int *reported;               /* ranks that got the reason why they cannot join */
 };
 
 static void *shared_memory(size_t bytes)
@@ -44,10 +44,10 @@ static int join_by_hand(tuttiComm_t *comm, int rank, int n, void *arg)
 	(void)n;
 	config.timeout_ms = TIMEOUT_MS;
 	rc = tuttiCommInitRankConfig(comm, j->nranks[rank], j->ranks.id, j->rank[rank], &config);
-	while (!rc && !*j->told)                 /* who comes late finds the others */
+	while (!rc && !*j->reported)                 /* so that a late rank finds the others */
 		usleep(1000);
 	if (rc && strstr(tuttiGetLastError(NULL), j->word)) {
-		++*j->told;
+		++*j->reported;
 		return 0;
 	}
 	fprintf(stderr, "process %d: result %d: %s\n", rank, rc, tuttiGetLastError(NULL));
@@ -70,12 +70,12 @@ Test(wrong_joins, joins_that_do_not_fit_fail_on_every_rank, .timeout = 120)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		cases[i].ranks =
 			(struct ranks){ .n = 3, .no_join = true, .limit_s = 20, .arg = &cases[i] };
-		cases[i].told = shared_memory(sizeof(*cases[i].told));
+		cases[i].reported = shared_memory(sizeof(*cases[i].reported));
 		if (i == 0) {
 			/* two of the three may have formed the communicator of two;
-			 * the third must be told */
+			 * the third must get the reason */
 			cr_expect_leq(ranks_run(&cases[i].ranks, join_by_hand), 2);
-			cr_expect_gt(*cases[i].told, 0);
+			cr_expect_gt(*cases[i].reported, 0);
 			continue;
 		}
 		cr_expect_eq(ranks_run(&cases[i].ranks, join_by_hand), 0, "case %zu", i);
@@ -316,7 +316,7 @@ static bool some_fail(struct shortage *s)
 	return failed;
 }
 
-Test(wrong_joins, descriptors_that_run_out_in_a_split_are_told_to_every_rank, .timeout = 240)
+Test(wrong_joins, descriptors_that_run_out_in_a_split_are_reported_to_every_rank, .timeout = 240)
 {
 	static const char *const transports[] = { "auto", "tcp" };
 

@@ -491,7 +491,7 @@ static int impossible(tuttiComm_t *comm, int rank, int n, void *arg)
 	REFUSED(tuttiCommDeregister(c, in), "no handle");
 	if (tuttiCommRegister(c, in, sizeof(in), &handle) || tuttiCommDeregister(c, handle))
 		bad = 1;
-	REFUSED(tuttiCommDeregister(c, handle), "given back");
+	REFUSED(tuttiCommDeregister(c, handle), "was deregistered");
 	if (tuttiAllReduce(NULL, NULL, 0, tuttiFloat32, tuttiSum, c, NULL) ||
 	    tuttiAllReduce(in, out, 10, tuttiFloat32, tuttiSum, c, NULL)) {
 		fprintf(stderr, "%s: %s\n", because, tuttiGetLastError(NULL));

@@ -131,19 +131,19 @@ static int wanted_body(const struct tt_world *world, void *arg)
 	posted = s.ep->posted;
 	for (uint32_t i = 0; i < 8 && world->rank == 1; i++)
 		for (int twice = 0; twice < 2; twice++)
-			EXPECT(tt_verbs.expect(s.l, i, place(&s, i), BYTES - i, i));
+			EXPECT(tt_verbs.zcopy_ops->prepost(s.l, i, place(&s, i), BYTES - i, i));
 	EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
 	harness_meet(world, 0);
 	for (uint32_t i = 0; i < 8 && world->rank == 0; i++) {
 		fill(place(&s, i), BYTES - i, i);
-		EXPECT(tt_verbs.can_zcopy(s.l, place(&s, i), BYTES - i));
+		EXPECT(tt_verbs.zcopy_ops->can_send(s.l, place(&s, i), BYTES - i));
 		EXPECT(!send_placed(&s, world, place(&s, i), BYTES - i, i));
 	}
 	for (uint32_t i = 0; i < 8 && world->rank == 1; i++)
 		EXPECT(receive_at(&s, world, place(&s, i), BYTES - i, i) == 1);
 	/* six rtrs fit the card's inline data */
 	EXPECT(s.ep->posted == posted + (world->rank ? 2 : 8));
-	EXPECT(s.ep->lent == (world->rank ? 0 : 8) && s.ep->landed == (world->rank ? 8 : 0));
+	EXPECT(s.ep->zcopy_sent == (world->rank ? 0 : 8) && s.ep->zcopy_received == (world->rank ? 8 : 0));
 	return close_side(&s, world);
 }
 
@@ -164,18 +164,18 @@ static int unwanted_body(const struct tt_world *world, void *arg)
 	EXPECT(own && !open_side(&s, world));
 	for (uint32_t i = 0; i < 5; i++) {
 		if (world->rank == 1 && i < 4) {
-			bool told = tt_verbs.expect(s.l, 0, place(&s, i), sizes[i] - 100 * (i == 1),
+			bool told = tt_verbs.zcopy_ops->prepost(s.l, 0, place(&s, i), sizes[i] - 100 * (i == 1),
 						    i + 77 * (i == 2));
 
 			EXPECT(i == 0 || told == (i < 3));
-			EXPECT(!tt_verbs.expect(s.l, 1, own, BYTES, 1));
+			EXPECT(!tt_verbs.zcopy_ops->prepost(s.l, 1, own, BYTES, 1));
 			EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
 		}
 		if (world->rank == 0) {
 			uint8_t *from = i == 4 ? own : place(&s, i);
 
 			fill(from, sizes[i], i);
-			EXPECT(tt_verbs.can_zcopy(s.l, from, sizes[i]) == (i < 3));
+			EXPECT(tt_verbs.zcopy_ops->can_send(s.l, from, sizes[i]) == (i < 3));
 			if (i == 0)                    /* before the rtr */
 				EXPECT(!send_placed(&s, world, from, sizes[i], i));
 			harness_meet(world, 0);
@@ -187,7 +187,7 @@ static int unwanted_body(const struct tt_world *world, void *arg)
 			EXPECT(i != 0 || receive_at(&s, world, place(&s, i), sizes[i], i) >= 0);
 		}
 	}
-	EXPECT(s.ep->lent == (world->rank ? 0 : 3));
+	EXPECT(s.ep->zcopy_sent == (world->rank ? 0 : 3));
 	EXPECT(s.l->posted == s.l->completed);
 	free(own);
 	return close_side(&s, world);
@@ -215,7 +215,7 @@ static int random_body(const struct tt_world *world, void *arg)
 			uint8_t *dst = place(&s, PLACES / 2 + i % (PLACES / 2));
 
 			if (r >> 40 & 1)
-				tt_verbs.expect(s.l, 0, dst, bytes, i);
+				tt_verbs.zcopy_ops->prepost(s.l, 0, dst, bytes, i);
 			EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
 			if (r >> 41 & 1)
 				harness_meet(world, 0);
@@ -230,7 +230,7 @@ static int random_body(const struct tt_world *world, void *arg)
 				EXPECT(send_one(s.l, from, bytes, i) == 0);
 		}
 	}
-	EXPECT(landed == s.ep->landed && landed > 30);
+	EXPECT(landed == s.ep->zcopy_received && landed > 30);
 	return close_side(&s, world);
 }
 
@@ -259,7 +259,7 @@ static int steady_body(const struct tt_world *world, void *arg)
 			allocated = allocations;
 			harness_meet(world, 0);
 		}
-		EXPECT(tt_verbs.expect(s.l, 0, place(&s, 1 + i % 4), BYTES, 7));
+		EXPECT(tt_verbs.zcopy_ops->prepost(s.l, 0, place(&s, 1 + i % 4), BYTES, 7));
 		EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
 		harness_meet(world, 0);
 		EXPECT(!send_placed(&s, world, place(&s, 0), BYTES, 7));
@@ -294,7 +294,7 @@ static int reborn_body(const struct tt_world *world, void *arg)
 
 		EXPECT(tt_memory_alloc(BYTES, &p) == 0);
 		if (world->rank == 1)
-			EXPECT(tt_verbs.expect(s.l, 0, p, BYTES, i) &&
+			EXPECT(tt_verbs.zcopy_ops->prepost(s.l, 0, p, BYTES, i) &&
 			       tt_verbs.progress(s.rig.ep) >= 0);
 		harness_meet(world, 0);
 		if (world->rank == 0) {
@@ -334,13 +334,13 @@ static int bounds_body(const struct tt_world *world, void *arg)
 		EXPECT(tt_memory_alloc(BYTES, &p[i]) == 0);
 	for (uint32_t i = 0; i < 25; i++) {
 		fill(p[i % 5], BYTES, i);
-		EXPECT(tt_verbs.can_zcopy(s.l, p[i % 5], BYTES) == (bound[2] > 0));
+		EXPECT(tt_verbs.zcopy_ops->can_send(s.l, p[i % 5], BYTES) == (bound[2] > 0));
 		EXPECT(!send_placed(&s, world, p[i % 5], BYTES, i));
 		EXPECT(receive_at(&s, world, NULL, BYTES, i) == 0);
 		EXPECT(s.ep->cache.count <= bound[2]);
 	}
-	EXPECT(s.ep->cache.count == bound[2] && s.ep->lent == (bound[2] ? 25 : 0));
-	EXPECT(tt_verbs.can_zcopy(s.l, s.memory, PLACES * BYTES) == (bound[2] == 2));
+	EXPECT(s.ep->cache.count == bound[2] && s.ep->zcopy_sent == (bound[2] ? 25 : 0));
+	EXPECT(tt_verbs.zcopy_ops->can_send(s.l, s.memory, PLACES * BYTES) == (bound[2] == 2));
 	for (int i = 0; i < 5; i++)
 		EXPECT(tt_memory_free(p[i]) == 0);
 	return close_side(&s, world);
@@ -367,10 +367,10 @@ static int abandoned_body(const struct tt_world *world, void *arg)
 	(void)arg;
 	EXPECT(!open_side(&s, world));
 	if (world->rank == 1) {
-		EXPECT(tt_verbs.expect(s.l, 0, place(&s, 0), BYTES, 1) &&
+		EXPECT(tt_verbs.zcopy_ops->prepost(s.l, 0, place(&s, 0), BYTES, 1) &&
 		       tt_verbs.progress(s.rig.ep) >= 0);
 		tt_fail(TT_TIMEOUT, "the cause");
-		tt_verbs.abandon(s.rig.ep);
+		tt_verbs.zcopy_ops->abandon(s.rig.ep);
 		EXPECT(!strcmp(tt_error_text(), "the cause"));
 	}
 	harness_meet(world, 0);
@@ -385,7 +385,7 @@ static int abandoned_body(const struct tt_world *world, void *arg)
 		EXPECT(strstr(tt_error_text(), "a call before this one failed"));
 	} else {
 		EXPECT(s.l->completed < s.l->posted);
-		tt_verbs.abandon(s.rig.ep);
+		tt_verbs.zcopy_ops->abandon(s.rig.ep);
 	}
 	return close_side(&s, world);
 }

@@ -1,7 +1,7 @@
 /* data.c - the table of data sources (data.h) */
 #include "trainer/data/data.h"
 
-#include "trainer/fail.h"
+#include "trainer/base/fail.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ int train_data_load(const char *name, const char *directory, uint64_t seed, stru
 
 	if (!source)
 		return train_fail(TRAIN_USAGE,
-				     "--data %s: there is no such data; --help lists what there is",
+				     "--data %s: there is no such data source; --help lists them",
 				     name);
 	data.name = source->name;
 	rc = source->load(directory, seed, &data);

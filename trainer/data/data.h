@@ -2,7 +2,7 @@
  * data.h - the training and test sets: 8-bit images and their labels
  *
  * A data source is one file data_NAME.c with a loader, and one row of the table in data.c. The sets
- * are loaded once, before the ranks are started, and never written again, so that local ranks share
+ * are loaded once, before the ranks are started, and are read-only afterwards, so local ranks share
  * their memory.
  */
 #ifndef TRAIN_DATA_H
@@ -22,23 +22,23 @@ struct train_data {
 	size_t pixels;
 	unsigned classes;
 	struct train_set train, test;
-	float mean; /* of all pixels to train with, 0..1; images around 0 are learnt faster */
+	float mean; /* of all training pixels, 0..1; centered images train faster */
 };
 
 struct train_data_source {
 	const char *name, *help;
-	/* Fills *data except its name and mean. `directory` is where files are looked for; `seed`
-	 * is for made-up data. On failure what has been filled in so far is freed by the caller.
+	/* Fills *data except its name and mean. `directory` holds the source's files; `seed` is for
+	 * synthetic data. On failure the caller frees the parts that are already filled in.
 	 * Returns 0 | TRAIN_FAILED. */
 	int (*load)(const char *directory, uint64_t seed, struct train_data *data);
-	/* Can load work here? NULL: always. */
+	/* Tells whether the source's files are present in directory. NULL: always. */
 	int (*present)(const char *directory);
 };
 extern const struct train_data_source train_data_fashion, train_data_synth;
 extern const struct train_data_source *const train_data_sources[]; /* best first, ends with NULL */
 
-/* Loads the source of this name; "auto" is the first that is present. Returns 0 | TRAIN_FAILED |
- * TRAIN_USAGE. */
+/* Loads the source `name`; "auto" selects the first that is present. Returns 0 | TRAIN_FAILED |
+ * TRAIN_USAGE (no such source). Free with train_data_free. */
 int train_data_load(const char *name, const char *directory, uint64_t seed, struct train_data *ret_data);
 void train_data_free(struct train_data *data);
 

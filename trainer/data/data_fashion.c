@@ -2,13 +2,13 @@
  * data_fashion.c - Fashion-MNIST: 70,000 images of clothes, 28 x 28, 10 classes (Xiao, Rasul,
  * Vollgraf 2017)
  *
- * Debian's package dataset-fashion-mnist has the four IDX files.
- * Any other set in the same four files and of ten classes, such as
- * MNIST, is read as well. Row of the table in data.c; calls idx.c.
+ * Debian's package dataset-fashion-mnist has the four IDX files. The loader also reads other
+ * sets of ten classes in the same four files, such as MNIST. Row of the table in data.c; calls
+ * idx.c.
  */
 #include "trainer/data/data.h"
 
-#include "trainer/fail.h"
+#include "trainer/base/fail.h"
 #include "trainer/data/idx.h"
 
 #include <limits.h>
@@ -74,7 +74,7 @@ static int load(const char *directory, uint64_t seed, struct train_data *data)
 		rc = load_set(directory, "t10k", &data->test, &pixels);
 	if (!rc && pixels != data->pixels)
 		rc = train_fail(TRAIN_FAILED,
-				   "%s: images of %zu pixels to train with, of %zu to test with",
+				   "%s: training images of %zu pixels, test images of %zu",
 				   directory, data->pixels, pixels);
 	return rc;
 }

@@ -1,34 +1,34 @@
 /*
- * data_synth.c - made-up images of Fashion-MNIST's shape,
- * for hosts without the real ones and for tests
+ * data_synth.c - synthetic images of Fashion-MNIST's shape, for hosts without the data set and
+ * for tests
  *
- * Every class has two prototypes, smooth random pictures. A sample is one
- * of them, through which any other shows, so that classes overlap, and
- * noise. All of it depends on the seed alone. Row of the table in data.c.
+ * Every class has two prototypes, smooth random pictures. A sample is a prototype of its class,
+ * blended with a random other prototype, so that classes overlap, plus noise. All values depend
+ * on the seed alone. Row of the table in data.c.
  */
 #include "trainer/data/data.h"
 
-#include "trainer/fail.h"
-#include "trainer/rng.h"
+#include "trainer/base/fail.h"
+#include "trainer/base/rng.h"
 
 #include <stdlib.h>
 
-enum { SIDE = 28, PIXELS = SIDE * SIDE, CLASSES = 10, LOOKS = 2 };
-enum { COARSE = 8 };    /* points on a side of the grid that a picture is drawn from */
+enum { SIDE = 28, PIXELS = SIDE * SIDE, CLASSES = 10, PROTOTYPES = 2 };
+enum { COARSE = 8 };    /* points on a side of the grid that a picture is interpolated from */
 enum { TRAIN = 20000, TEST = 4000 };
 
-struct look {
+struct prototype {
 	uint8_t pixel[PIXELS];
 };
 
-/* A coarse random grid, drawn large by linear interpolation */
-static void draw(uint64_t seed, uint32_t which, struct look *look)
+/* Enlarges a coarse random grid by linear interpolation. */
+static void draw(uint64_t seed, uint32_t number, struct prototype *prototype)
 {
 	uint8_t grid[COARSE][COARSE];
 	uint32_t random[4];
 
 	for (int i = 0; i < COARSE * COARSE; i++) {
-		train_rng(seed, TRAIN_RNG_SYNTH_CLASS, which, (uint64_t)i, random);
+		train_rng(seed, TRAIN_RNG_SYNTH_CLASS, number, (uint64_t)i, random);
 		grid[i / COARSE][i % COARSE] = (uint8_t)random[0];
 	}
 	for (int y = 0; y < SIDE; y++) {
@@ -39,13 +39,13 @@ static void draw(uint64_t seed, uint32_t which, struct look *look)
 			int below = grid[row + 1][col] * (SIDE - right) +
 				    grid[row + 1][col + 1] * right;
 
-			look->pixel[y * SIDE + x] =
+			prototype->pixel[y * SIDE + x] =
 				(uint8_t)((above * (SIDE - down) + below * down) / PIXELS);
 		}
 	}
 }
 
-/* Noise of a bell's shape, -255..255: the difference of two sums of bytes, halved */
+/* Bell-shaped noise, -255..255: the halved difference of two sums of bytes */
 static int noise(uint32_t random)
 {
 	int up = (int)(random & 255) + (int)(random >> 8 & 255);
@@ -54,18 +54,18 @@ static int noise(uint32_t random)
 	return (up - down) / 2;
 }
 
-static void make_sample(uint64_t seed, uint64_t index, const struct look *looks, uint8_t *image,
+static void make_sample(uint64_t seed, uint64_t index, const struct prototype *prototypes, uint8_t *image,
 			uint8_t *label)
 {
 	uint32_t random[4];
-	const struct look *own, *other;
+	const struct prototype *own, *other;
 	int share;
 
 	train_rng(seed, TRAIN_RNG_SYNTH_SAMPLE, 0, index, random);
 	*label = (uint8_t)train_rng_below(random[0], CLASSES);
-	own = &looks[*label * LOOKS + (random[1] & 1)];
-	other = &looks[train_rng_below(random[2], CLASSES * LOOKS)];
-	share = (int)train_rng_below(random[3], 120); /* of 256: how much of the other shows through */
+	own = &prototypes[*label * PROTOTYPES + (random[1] & 1)];
+	other = &prototypes[train_rng_below(random[2], CLASSES * PROTOTYPES)];
+	share = (int)train_rng_below(random[3], 120); /* weight of the other, of 256 */
 	for (uint32_t i = 0; i < PIXELS; i++) {
 		int value;
 
@@ -77,35 +77,35 @@ static void make_sample(uint64_t seed, uint64_t index, const struct look *looks,
 	}
 }
 
-static int make_set(uint64_t seed, uint64_t first, size_t samples, const struct look *looks,
+static int make_set(uint64_t seed, uint64_t first, size_t samples, const struct prototype *prototypes,
 		    struct train_set *set)
 {
 	set->samples = samples;
 	set->images = malloc(samples * PIXELS);
 	set->labels = malloc(samples);
 	if (!set->images || !set->labels)
-		return train_fail(TRAIN_FAILED, "no memory for %zu made-up images", samples);
+		return train_fail(TRAIN_FAILED, "no memory for %zu synthetic images", samples);
 	for (size_t i = 0; i < samples; i++)
-		make_sample(seed, first + i, looks, set->images + i * PIXELS, &set->labels[i]);
+		make_sample(seed, first + i, prototypes, set->images + i * PIXELS, &set->labels[i]);
 	return TRAIN_OK;
 }
 
 static int load(const char *directory, uint64_t seed, struct train_data *data)
 {
-	struct look looks[CLASSES * LOOKS];
+	struct prototype prototypes[CLASSES * PROTOTYPES];
 	int rc;
 
 	(void)directory;
-	for (uint32_t i = 0; i < CLASSES * LOOKS; i++)
-		draw(seed, i, &looks[i]);
+	for (uint32_t i = 0; i < CLASSES * PROTOTYPES; i++)
+		draw(seed, i, &prototypes[i]);
 	data->pixels = PIXELS;
 	data->classes = CLASSES;
-	rc = make_set(seed, 0, TRAIN, looks, &data->train);
-	return rc ? rc : make_set(seed, TRAIN, TEST, looks, &data->test);
+	rc = make_set(seed, 0, TRAIN, prototypes, &data->train);
+	return rc ? rc : make_set(seed, TRAIN, TEST, prototypes, &data->test);
 }
 
 const struct train_data_source train_data_synth = {
 	.name = "synth",
-	.help = "made-up images of the same shape, from --seed",
+	.help = "synthetic images of the same shape, from --seed",
 	.load = load,
 };

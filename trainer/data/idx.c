@@ -1,7 +1,7 @@
 /* idx.c - reader of IDX files, plain or gzipped (idx.h); zlib's gz functions read both */
 #include "trainer/data/idx.h"
 
-#include "trainer/fail.h"
+#include "trainer/base/fail.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,13 +12,13 @@
 
 enum { TYPE_UNSIGNED_BYTE = 8, FIRST_BYTES = 1 << 20 };
 
-struct file {
+struct idx_stream {
 	gzFile gz;
 	const char *name;
 };
 
-/* Reads up to `bytes`; *ret_got is less at the end of the file only. */
-static int read_some(struct file *f, void *to, size_t bytes, size_t *ret_got)
+/* Reads `bytes` bytes; *ret_got is smaller at the end of the file only. */
+static int read_some(struct idx_stream *f, void *to, size_t bytes, size_t *ret_got)
 {
 	int got, code;
 	const char *text;
@@ -45,7 +45,7 @@ static uint32_t big_endian(const uint8_t *at)
 	return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
-static int read_header(struct file *f, unsigned dims, struct train_idx *idx)
+static int read_header(struct idx_stream *f, unsigned dims, struct train_idx *idx)
 {
 	uint8_t head[4 + 4 * TRAIN_IDX_DIMS_MAX];
 	size_t want = 4 + 4 * (size_t)dims, got;
@@ -60,7 +60,7 @@ static int read_header(struct file *f, unsigned dims, struct train_idx *idx)
 				     f->name, head[0], head[1]);
 	if (got >= 4 && head[2] != TYPE_UNSIGNED_BYTE)
 		return train_fail(TRAIN_FAILED,
-			"%s: elements of type 0x%02x; only unsigned bytes (0x08) are read", f->name,
+			"%s: elements of type 0x%02x; only unsigned bytes (0x08) are supported", f->name,
 			head[2]);
 	if (got >= 4 && head[3] != dims)
 		return train_fail(TRAIN_FAILED, "%s: %u dimensions where %u are needed",
@@ -73,11 +73,11 @@ static int read_header(struct file *f, unsigned dims, struct train_idx *idx)
 		idx->dim[d] = big_endian(head + 4 + 4 * d);
 		if (!idx->dim[d])
 			return train_fail(TRAIN_FAILED, "%s: dimension %u is 0", f->name, d);
-		/* both factors are below 2^32: no overflow before it is judged */
+		/* both factors are below 2^32: no overflow before the check */
 		bytes *= idx->dim[d];
 		if (bytes > TRAIN_IDX_BYTES_MAX)
 			return train_fail(TRAIN_FAILED,
-					     "%s: more than %llu bytes, the most that is read",
+					     "%s: more than %llu bytes, the supported maximum",
 					     f->name, (unsigned long long)TRAIN_IDX_BYTES_MAX);
 	}
 	idx->dims = dims;
@@ -85,42 +85,42 @@ static int read_header(struct file *f, unsigned dims, struct train_idx *idx)
 	return TRAIN_OK;
 }
 
-static int read_elements(struct file *f, struct train_idx *idx)
+static int read_elements(struct idx_stream *f, struct train_idx *idx)
 {
-	size_t room = 0, have = 0, got;
+	size_t capacity = 0, used = 0, got;
 	uint8_t extra;
 	int rc;
 
 	do {
 		uint8_t *more;
 
-		room = room ? 2 * room : FIRST_BYTES;
-		room = room < idx->bytes ? room : idx->bytes;
-		more = realloc(idx->at, room);
+		capacity = capacity ? 2 * capacity : FIRST_BYTES;
+		capacity = capacity < idx->bytes ? capacity : idx->bytes;
+		more = realloc(idx->at, capacity);
 		if (!more)
 			return train_fail(TRAIN_FAILED, "%s: no memory for %zu bytes",
-					     f->name, room);
+					     f->name, capacity);
 		idx->at = more;
-		rc = read_some(f, idx->at + have, room - have, &got);
+		rc = read_some(f, idx->at + used, capacity - used, &got);
 		if (rc)
 			return rc;
-		have += got;
-	} while (have == room && room < idx->bytes);
-	if (have < idx->bytes)
+		used += got;
+	} while (used == capacity && capacity < idx->bytes);
+	if (used < idx->bytes)
 		return train_fail(TRAIN_FAILED,
-				     "%s: ends after %zu of %zu bytes of data: is it truncated?",
-				     f->name, have, idx->bytes);
+				     "%s: ends after %zu of %zu bytes of data; the file is truncated",
+				     f->name, used, idx->bytes);
 	rc = read_some(f, &extra, 1, &got);
 	if (!rc && got)
 		rc = train_fail(TRAIN_FAILED,
-				   "%s: holds more than the %zu bytes of data that its header says",
+				   "%s: holds more than the %zu bytes of data of its header",
 				   f->name, idx->bytes);
 	return rc;
 }
 
 int train_idx_read_fd(int fd, const char *name, unsigned dims, struct train_idx *ret_idx)
 {
-	struct file f = { gzdopen(fd, "rb"), name };
+	struct idx_stream f = { gzdopen(fd, "rb"), name };
 	struct train_idx idx = { 0 };
 	int rc;
 

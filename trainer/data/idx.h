@@ -1,5 +1,5 @@
 /*
- * idx.h - reader of IDX files, plain or gzipped: the format of MNIST and its likes
+ * idx.h - reader of IDX files, plain or gzipped: the format of MNIST and similar sets
  *
  * A file is four bytes (0, 0, element type, number of dimensions), the dimensions as big-endian
  * 32-bit numbers, then the elements, and nothing after them. Only unsigned bytes (type 8) are read.
@@ -21,17 +21,20 @@ struct train_idx {
 	uint8_t *at;  /* freed by the caller */
 };
 
-/* Reads a file that must have `dims` dimensions, none of them 0. The whole file is judged: a short
- * one, one with bytes left over and a damaged gzip stream are errors. Memory grows with what the
- * file really holds, whatever its header says. Returns 0 | TRAIN_FAILED with a sentence that
- * names the file and what is wrong with it. */
+/* train_idx_read - read and validate a whole file
+ *
+ *   dims      required number of dimensions; none of them may be 0
+ *   Returns   0 | TRAIN_FAILED: the error names the file and the fault; a short file, excess bytes
+ *             and a damaged gzip stream are errors
+ *
+ * Memory grows with the bytes that the file holds, independent of the sizes in its header. */
 int train_idx_read(const char *path, unsigned dims, struct train_idx *ret_idx);
 
-/* The same from an open file, which is closed; `name` is for sentences. */
+/* The same for an open file; closes fd. `name` is for error texts. */
 int train_idx_read_fd(int fd, const char *name, unsigned dims, struct train_idx *ret_idx);
 
-/* Are all elements below `bound`? Returns 0 | TRAIN_FAILED with a sentence that names the first
- * that is not. */
+/* Checks that all elements are below `bound`. Returns 0 | TRAIN_FAILED: the error names the first
+ * element that is not. */
 int train_idx_below(const struct train_idx *idx, const char *name, unsigned bound);
 
 #endif

@@ -1,8 +1,8 @@
-/* sampler.c - which samples make up which step, whatever the number of ranks (sampler.h) */
+/* sampler.c - assignment of samples to steps (sampler.h) */
 #include "trainer/data/sampler.h"
 
-#include "trainer/fail.h"
-#include "trainer/rng.h"
+#include "trainer/base/fail.h"
+#include "trainer/base/rng.h"
 
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ struct train_share train_share_of(size_t total, int rank, int nranks)
 	return (struct train_share){ first, total * ((size_t)rank + 1) / (size_t)nranks - first };
 }
 
-/* Fisher and Yates' shuffle, the swap at i from number i of the epoch */
+/* Fisher-Yates shuffle; the swap at i uses random number i of the epoch */
 static void shuffle(struct train_sampler *s, uint64_t epoch)
 {
 	uint32_t random[4];
@@ -21,12 +21,12 @@ static void shuffle(struct train_sampler *s, uint64_t epoch)
 	for (size_t i = 0; i < s->samples; i++)
 		s->order[i] = (uint32_t)i;
 	for (size_t i = s->samples; i > 1; i--) {
-		uint32_t other, kept = s->order[i - 1];
+		uint32_t other, swapped = s->order[i - 1];
 
 		train_rng(s->seed, TRAIN_RNG_ORDER, (uint32_t)epoch, i, random);
 		other = train_rng_below(random[0], (uint32_t)i);
 		s->order[i - 1] = s->order[other];
-		s->order[other] = kept;
+		s->order[other] = swapped;
 	}
 	s->epoch = epoch;
 }

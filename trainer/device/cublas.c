@@ -1,12 +1,12 @@
-/* cublas.c - fill the table of cuBLAS's functions (cublas.h) */
+/* cublas.c - load cuBLAS and fill the table of its functions (cublas.h) */
 #include "trainer/device/cublas.h"
 
-#include "trainer/fail.h"
+#include "trainer/base/fail.h"
 
 #include <dlfcn.h>
 #include <stddef.h>
 
-/* Also where CUDA is installed, which the loader need not know. */
+/* Paths include CUDA's default prefix, which the loader may not search. */
 static const char *const files[] = {
 	"libcublas.so.13", "libcublas.so.12", "/usr/local/cuda/lib64/libcublas.so.13",
 	"/usr/local/cuda/lib64/libcublas.so.12",
@@ -21,8 +21,8 @@ int train_cublas_load(struct train_cublas *ret)
 	if (!library)
 		return train_fail(TRAIN_USAGE,
 			"--device cuda: cuBLAS is not on this host (%s); install "
-			"libcublas.so.13 or .12, or use --canonical, which has a matrix "
-			"product of its own", dlerror());
+			"libcublas.so.13 or .12, or use --canonical, which has its own "
+			"matrix product", dlerror());
 #define FIND(member, symbol, parameters)                                                           \
 	*(void **)&ret->member = dlsym(library, #symbol);                                          \
 	if (!ret->member)                                                                          \

@@ -1,11 +1,11 @@
 /* device.c - the table of devices (device.h) */
 #include "trainer/device/device.h"
 
-#include "trainer/fail.h"
+#include "trainer/base/fail.h"
 
 #include <string.h>
 
-const struct train_device_ops *const train_devices[] = { &train_device_cpu, &train_device_blas, &train_device_cuda,
+const struct train_device_ops *const train_devices[] = { &train_device_cpu, &train_device_cpu_blas, &train_device_cuda,
 						    &train_device_sim, NULL };
 
 const struct train_device_ops *train_device_find(const char *name)
@@ -14,7 +14,7 @@ const struct train_device_ops *train_device_find(const char *name)
 		size_t length = strlen((*at)->name);
 
 		if (!strncmp((*at)->name, name, length) &&
-		    (!name[length] || (name[length] == ':' && (*at)->take)))
+		    (!name[length] || (name[length] == ':' && (*at)->select)))
 			return *at;
 	}
 	train_fail(TRAIN_USAGE, "--device %s: there is no such device; --help lists them",

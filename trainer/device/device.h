@@ -1,13 +1,12 @@
 /*
- * device.h - what a device must be able to do to train: memory, the matrix product, and a few loops
- * over elements
+ * device.h - a compute device: memory, the matrix product, and a few element-wise loops
  *
- * A device is one file device_NAME.c with a struct train_device_ops at its end, and one
- * row of the table in device.c. Pointers are to the device's memory unless their
- * names begin with host_ or end so: nothing but the operations touch them, unless the
- * device says that its memory is not apart. All calls come from the one thread of the
- * rank, take effect in call order, and may run behind the caller: get waits for what
- * it reads. Called by models, by trainer.c and by strategies (which name no device).
+ * A device is one file device_NAME.c with a struct train_device_ops at its end, and one row of
+ * the table in device.c. Pointers are to device memory unless their names begin or end with
+ * host; only the operations access device memory, unless the device has separate_memory ==
+ * false. All calls come from the rank's one thread, take effect in call order, and may be
+ * asynchronous: get waits for the data that it reads. Called by models, rank.c, gradient.c and
+ * strategies (which name no device).
  */
 #ifndef TRAIN_DEVICE_H
 #define TRAIN_DEVICE_H
@@ -21,9 +20,9 @@
 struct train_device {
 	const struct train_device_ops *ops;
 	void *state;         /* the device's own */
-	bool canonical;      /* bits must be those of the processor */
-	uint64_t put_bytes;  /* copied to memory that the host cannot touch, and from it */
-	uint64_t get_bytes;
+	bool canonical;      /* results must have the bits of device cpu */
+	uint64_t put_bytes;  /* bytes copied to separate memory */
+	uint64_t get_bytes;  /* bytes copied from separate memory */
 };
 
 /* Images in planes: [rows][planes][side][side]. */
@@ -33,36 +32,37 @@ struct train_planes {
 
 struct train_device_ops {
 	const char *name, *help;
-	bool apart;   /* its memory is its own: the host must copy (put, get) */
-	bool reached; /* if so: the library's calls take it all the same */
+	bool separate_memory; /* the host cannot access device memory and must copy (put, get) */
+	bool tutti_aware;     /* the library accepts pointers to this separate memory */
 
-	/* Before a rank joins, in its thread: the device that `name` means becomes the rank's, so
-	 * that the library takes its memory. local_rank: among those of its host. NULL: nothing to
-	 * be done. Returns 0 | TRAIN_USAGE (not on this host). */
-	int (*take)(const char *name, int local_rank);
+	/* Selects the rank's device by `name` before the rank joins, in its thread, so that the
+	 * library accepts its memory. local_rank: rank among the ranks of the host. NULL:
+	 * nothing to select. Returns 0 | TRAIN_USAGE (not on this host). */
+	int (*select)(const char *name, int local_rank);
 
 	/* Sets d->state. Returns 0 | TRAIN_FAILED | TRAIN_USAGE (not on this host). */
 	int (*open)(struct train_device *d);
 	void (*close)(struct train_device *d);
 
-	/* Zeroed memory, aligned to a page; NULL when there is none. */
+	/* Zeroed memory, page-aligned; NULL without memory. */
 	void *(*alloc)(struct train_device *d, size_t bytes);
 	void (*free)(struct train_device *d, void *memory);
 	void (*put)(struct train_device *d, void *to, const void *from_host, size_t bytes);
 	void (*get)(struct train_device *d, void *to_host, const void *from, size_t bytes);
 
-	/* Waits until all is done. Returns 0 | TRAIN_FAILED: something failed since open.
-	 * NULL: all is done when its call returns. */
-	int (*settle)(struct train_device *d);
+	/* Waits for all operations. Returns 0 | TRAIN_FAILED: an operation failed since open.
+	 * NULL: operations are synchronous. */
+	int (*sync)(struct train_device *d);
 
-	/* The library's calls beside the computing, where memory is apart and reached: a stream for
-	 * them; what they are given from now on comes behind all computed so far; waits for them.
-	 * NULL: host streams do. */
-	void *(*beside)(struct train_device *d);
-	void (*lead)(struct train_device *d);
-	int (*join)(struct train_device *d);
+	/* Communication overlap of a tutti_aware device. comm_stream: a stream for library
+	 * calls; comm_stream_after_compute: its later calls run after all operations submitted
+	 * so far; comm_stream_sync: waits for its calls, returns 0 | TRAIN_FAILED. NULL: use
+	 * host streams. */
+	void *(*comm_stream)(struct train_device *d);
+	void (*comm_stream_after_compute)(struct train_device *d);
+	int (*comm_stream_sync)(struct train_device *d);
 
-	/* x[rows][pixels] = the images of these samples, 0..255 as 0..1, minus mean */
+	/* x[rows][pixels] = the images of host_samples, 0..255 scaled to 0..1, minus mean */
 	void (*gather)(struct train_device *d, const uint8_t *host_images,
 		       const uint32_t *host_samples, size_t rows, size_t pixels, float mean,
 		       float *x);
@@ -75,7 +75,7 @@ struct train_device_ops {
 	void (*bias)(struct train_device *d, size_t rows, size_t n, const float *bias, bool relu,
 		     float *y);
 
-	/* dbias[n] = the sums of dy[rows][n] over its rows, row after row */
+	/* dbias[n] = the column sums of dy[rows][n], in row order */
 	void (*bias_back)(struct train_device *d, size_t rows, size_t n, const float *dy,
 			  float *dbias);
 
@@ -84,31 +84,32 @@ struct train_device_ops {
 	/* to = keep * to + take * from; from NULL: to = keep * to */
 	void (*blend)(struct train_device *d, size_t count, float keep, float take, const float *from,
 		      float *to);
-	/* Within the device's memory; what lies there twice is not copied */
+	/* Copies within device memory; to == from is a no-op */
 	void (*copy)(struct train_device *d, void *to, const void *from, size_t bytes);
 
-	/* For convolutions of window x window (odd) with zeros around the images. patches[planes *
+	/* im2col for convolutions of window x window (odd) with zero padding. patches[planes *
 	 * window * window + 1][rows * side * side]: line (plane, dy, dx) holds each pixel's
-	 * neighbour there; the last line holds ones, for a bias. */
+	 * neighbor at that offset; the last line holds ones, for a bias. */
 	void (*unfold)(struct train_device *d, struct train_planes p, size_t window, const float *x,
 		       float *patches);
-	/* The way back: x = for each pixel the sum of what unfold made of it, (dy, dx) upwards */
+	/* Adjoint of unfold (col2im): each pixel of x = the sum of its copies, in order of (dy,
+	 * dx) */
 	void (*fold)(struct train_device *d, struct train_planes p, size_t window, const float *patches,
 		     float *x);
 
-	/* The greatest of each 2 x 2 pixels, and 0: from y[planes][rows][side][side]
-	 * to x [rows][planes][side / 2][side / 2]; which[as x] notes which it was.
-	 * The way back: y = what x's gradient dx comes to; side is y's, and even. */
+	/* Max pooling of each 2 x 2 pixels, with ReLU: from y[planes][rows][side][side] to
+	 * x[rows][planes][side / 2][side / 2]; argmax[shape of x] = index of the maximum, 4 for
+	 * none. pool_back: dy = the gradient of y for x's gradient dx; side is y's, and even. */
 	void (*pool)(struct train_device *d, struct train_planes p, const float *y, float *x,
-		     uint8_t *which);
+		     uint8_t *argmax);
 	void (*pool_back)(struct train_device *d, struct train_planes p, const float *dx,
-			  const uint8_t *which, float *dy);
+			  const uint8_t *argmax, float *dy);
 
-	/* dy = 0 wherever y is not above 0 */
+	/* dy = 0 where y <= 0 */
 	void (*relu_back)(struct train_device *d, size_t count, const float *y, float *dy);
 
-	/* Softmax and cross-entropy: *loss = the sum over the rows; logits[rows][classes] become
-	 * their gradient of that sum. labels is host memory. */
+	/* Softmax and cross-entropy: *loss = the sum over the rows; logits[rows][classes] are
+	 * replaced by their gradient of that sum. */
 	void (*loss)(struct train_device *d, size_t rows, size_t classes, const uint8_t *host_labels,
 		     float *logits, float *loss);
 
@@ -117,9 +118,9 @@ struct train_device_ops {
 			const float *gradient, float *velocity, float *weight);
 };
 
-/* What a device computes, but for the matrix product: functions PREFIX_gather and so on, and their
- * row of the table. */
-#define TRAIN_DEVICE_WORK(X, prefix)                                                                  \
+/* X-list of the compute operations without the matrix product; declares functions PREFIX_gather
+ * ... and fills their members of the table. */
+#define TRAIN_DEVICE_COMPUTE(X, prefix)                                                                  \
 	X(prefix, gather) X(prefix, bias) X(prefix, bias_back) X(prefix, add) X(prefix, blend)     \
 	X(prefix, unfold) X(prefix, fold) X(prefix, pool) X(prefix, pool_back)                     \
 	X(prefix, relu_back) X(prefix, loss) X(prefix, descend)
@@ -127,21 +128,21 @@ struct train_device_ops {
 	__typeof__(*((struct train_device_ops *)NULL)->name) prefix##_##name;
 #define TRAIN_DEVICE_MEMBER(prefix, name) .name = prefix##_##name,
 
-extern const struct train_device_ops train_device_cpu, train_device_blas, train_device_sim,
+extern const struct train_device_ops train_device_cpu, train_device_cpu_blas, train_device_sim,
 	train_device_cuda;
 extern const struct train_device_ops *const train_devices[];    /* ends with NULL */
 
-/* The device's row by its name, which may have a number behind a colon; NULL after a sentence. */
+/* The row of the table for NAME or NAME:NUMBER; NULL with an error text if there is none. */
 const struct train_device_ops *train_device_find(const char *name);
 
-/* canonical: its bits must be those of the processor. Returns 0 | TRAIN_USAGE (no such device,
+/* canonical: results must have the bits of device cpu. Returns 0 | TRAIN_USAGE (no such device,
  * or not on this host) | TRAIN_FAILED. Close with train_device_close. */
 int train_device_open(struct train_device *d, const char *name, bool canonical);
 void train_device_close(struct train_device *d);
 
-static inline int train_device_settle(struct train_device *d)
+static inline int train_device_sync(struct train_device *d)
 {
-	return d->ops->settle ? d->ops->settle(d) : 0;
+	return d->ops->sync ? d->ops->sync(d) : 0;
 }
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * device_cpu.c - the processor, with bits that depend on nothing but the numbers
+ * device_cpu.c - device cpu: the processor, bit-reproducible
  *
- * The matrix product is gemm.c's: the same parameters come out on any processor, instruction set
- * and C library. One thread: ranks are what runs in parallel. Row of the table in device.c.
+ * The matrix product is gemm.c's: the result is the same on every processor, instruction set and C
+ * library. One thread; ranks provide the parallelism. Row of the table in device.c.
  */
+#include "trainer/base/fail.h"
 #include "trainer/device/device_host.h"
-#include "trainer/fail.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,5 +38,5 @@ const struct train_device_ops train_device_cpu = {
 	.open = cpu_open,
 	.close = cpu_close,
 	.gemm = cpu_gemm,
-	TRAIN_HOST_WORK,
+	TRAIN_HOST_OPS,
 };

@@ -1,4 +1,4 @@
-/* device_host.c - what devices that compute in host memory have in common (device_host.h) */
+/* device_host.c - operations of devices that compute in host memory (device_host.h) */
 #include "trainer/device/device_host.h"
 
 #include "trainer/device/exact.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* The library's memory, so that transports may read it without copying. */
+/* Memory of the library, so that transports can read it without a copy. */
 void *train_host_alloc(struct train_device *d, size_t bytes)
 {
 	void *memory;

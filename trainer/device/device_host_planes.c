@@ -1,29 +1,29 @@
 /*
  * device_host_planes.c - convolutions and pooling in host memory (device.h, device_host.h)
  *
- * A convolution is a matrix product with patches: unfold lays each pixel's neighbours side by side.
- * A line of patches is the image moved by (dy, dx), so it is copied row by row.
+ * A convolution is a matrix product with patches (im2col). A line of patches is the image
+ * shifted by (dy, dx), so unfold copies it row by row.
  */
 #include "trainer/device/device_host.h"
 
 #include <string.h>
 
-/* Where a row moved by `by` overlaps with itself: columns first..last-1 of the unmoved one. */
-struct overlap {
+/* The columns first..last-1 of a row that stay inside the image after a shift. */
+struct column_range {
 	size_t first, last;
 };
 
-static struct overlap overlap(size_t side, long by)
+static struct column_range columns_inside(size_t side, long by)
 {
 	size_t cut = (size_t)(by < 0 ? -by : by);
 
 	cut = cut < side ? cut : side;
-	return by < 0 ? (struct overlap){ cut, side } : (struct overlap){ 0, side - cut };
+	return by < 0 ? (struct column_range){ cut, side } : (struct column_range){ 0, side - cut };
 }
 
 static void unfold_image(size_t side, long down, long right, const float *image, float *line)
 {
-	struct overlap across = overlap(side, right);
+	struct column_range columns = columns_inside(side, right);
 
 	for (long y = 0; y < (long)side; y++, line += side) {
 		const float *from = image + (y + down) * (long)side + right;
@@ -32,11 +32,11 @@ static void unfold_image(size_t side, long down, long right, const float *image,
 			memset(line, 0, side * sizeof(*line));
 			continue;
 		}
-		for (size_t x = 0; x < across.first; x++)
+		for (size_t x = 0; x < columns.first; x++)
 			line[x] = 0.0f;
-		for (size_t x = across.first; x < across.last; x++)
+		for (size_t x = columns.first; x < columns.last; x++)
 			line[x] = from[x];
-		for (size_t x = across.last; x < side; x++)
+		for (size_t x = columns.last; x < side; x++)
 			line[x] = 0.0f;
 	}
 }
@@ -60,14 +60,14 @@ void train_host_unfold(struct train_device *d, struct train_planes p, size_t win
 
 static void fold_image(size_t side, long down, long right, const float *line, float *image)
 {
-	struct overlap across = overlap(side, right);
+	struct column_range columns = columns_inside(side, right);
 
 	for (long y = 0; y < (long)side; y++, line += side) {
 		float *to = image + (y + down) * (long)side + right;
 
 		if (y + down < 0 || y + down >= (long)side)
 			continue;
-		for (size_t x = across.first; x < across.last; x++)
+		for (size_t x = columns.first; x < columns.last; x++)
 			to[x] += line[x];
 	}
 }
@@ -90,7 +90,7 @@ void train_host_fold(struct train_device *d, struct train_planes p, size_t windo
 
 /* ---- pooling -------------------------------------------------------------------------------- */
 
-void train_host_pool(struct train_device *d, struct train_planes p, const float *y, float *x, uint8_t *which)
+void train_host_pool(struct train_device *d, struct train_planes p, const float *y, float *x, uint8_t *argmax)
 {
 	size_t half = p.side / 2;
 
@@ -106,14 +106,14 @@ void train_host_pool(struct train_device *d, struct train_planes p, const float 
 
 			for (uint8_t k = 1; k < 4; k++)
 				best = four[k] > four[best] ? k : best;
-			*which++ = four[best] > 0.0f ? best : 4;
+			*argmax++ = four[best] > 0.0f ? best : 4;
 			*x++ = four[best] > 0.0f ? four[best] : 0.0f;
 		}
 	}
 }
 
 void train_host_pool_back(struct train_device *d, struct train_planes p, const float *dx,
-		       const uint8_t *which, float *dy)
+		       const uint8_t *argmax, float *dy)
 {
 	size_t half = p.side / 2;
 
@@ -123,9 +123,9 @@ void train_host_pool_back(struct train_device *d, struct train_planes p, const f
 		size_t row = i / p.planes, plane = i % p.planes;
 		float *to = dy + (plane * p.rows + row) * p.side * p.side;
 
-		for (size_t j = 0; j < half * half; j++, dx++, which++)
-			if (*which < 4)
-				to[(j / half * 2 + *which / 2) * p.side + j % half * 2 +
-				   *which % 2] = *dx;
+		for (size_t j = 0; j < half * half; j++, dx++, argmax++)
+			if (*argmax < 4)
+				to[(j / half * 2 + *argmax / 2) * p.side + j % half * 2 +
+				   *argmax % 2] = *dx;
 	}
 }

@@ -1,16 +1,16 @@
 /*
- * device_sim.c - a make-believe accelerator: memory of its own, which only explicit copies reach
+ * device_sim.c - device sim: a simulated accelerator with separate memory and explicit copies
  *
- * It computes what cpu computes. Its pointers are marked, so that code which touches them on the
- * host dies on the spot, as it would with a real device's memory, and what is copied to and fro is
- * counted. So a strategy that runs here needs no line changed for a device with memory of its own.
- * Row of the table in device.c.
+ * It computes like cpu. Its pointers are tagged with a bit that makes them invalid: code that
+ * accesses them on the host faults at once, as with a real device's memory. Copies in both
+ * directions are counted. A strategy that runs here needs no change for a device with separate
+ * memory. Row of the table in device.c.
  */
 #include "trainer/device/device_host.h"
 
 #include <stdint.h>
 
-#define MARK (UINT64_C(1) << 62) /* makes an address that no processor accepts */
+#define MARK (UINT64_C(1) << 62) /* a non-canonical address, which faults */
 
 static void *mark(void *memory) { return memory ? (void *)((uintptr_t)memory | MARK) : NULL; }
 static void *real(const void *memory) { return (void *)((uintptr_t)memory & ~MARK); }
@@ -86,15 +86,15 @@ static void sim_fold(struct train_device *d, struct train_planes p, size_t windo
 }
 
 static void sim_pool(struct train_device *d, struct train_planes p, const float *y, float *x,
-		     uint8_t *which)
+		     uint8_t *argmax)
 {
-	train_host_pool(d, p, real(y), real(x), real(which));
+	train_host_pool(d, p, real(y), real(x), real(argmax));
 }
 
 static void sim_pool_back(struct train_device *d, struct train_planes p, const float *dx,
-			  const uint8_t *which, float *dy)
+			  const uint8_t *argmax, float *dy)
 {
-	train_host_pool_back(d, p, real(dx), real(which), real(dy));
+	train_host_pool_back(d, p, real(dx), real(argmax), real(dy));
 }
 
 static void sim_relu_back(struct train_device *d, size_t count, const float *y, float *dy)
@@ -117,8 +117,8 @@ static void sim_descend(struct train_device *d, size_t count, float scale, float
 
 const struct train_device_ops train_device_sim = {
 	.name = "sim",
-	.help = "cpu behind a wall: memory of its own, explicit copies",
-	.apart = true,
+	.help = "cpu with separate memory and explicit, counted copies",
+	.separate_memory = true,
 	.open = sim_open,
 	.close = sim_close,
 	.alloc = sim_alloc,
@@ -126,6 +126,6 @@ const struct train_device_ops train_device_sim = {
 	.put = sim_put,
 	.get = sim_get,
 	.copy = sim_copy,
-	TRAIN_DEVICE_WORK(TRAIN_DEVICE_MEMBER, sim)
+	TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_MEMBER, sim)
 	TRAIN_DEVICE_MEMBER(sim, gemm)
 };

@@ -1,11 +1,10 @@
-/* exact.c - exp, log, softmax and cross-entropy whose bits
- * do not depend on the C library (exact.h) */
+/* exact.c - exp, log, softmax and cross-entropy, bit-reproducible with every C library (exact.h) */
 #include "trainer/device/exact.h"
 
 #include <stdint.h>
 #include <string.h>
 
-TRAIN_WHERE double train_exact_exp(double x)
+TRAIN_EXACT_FN double train_exact_exp(double x)
 {
 	static const double inverse_factorial[] = {
 		1.0, 1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040, 1.0 / 40320,
@@ -28,7 +27,7 @@ TRAIN_WHERE double train_exact_exp(double x)
 	return sum * two_to_k;
 }
 
-TRAIN_WHERE double train_exact_log(double x)
+TRAIN_EXACT_FN double train_exact_log(double x)
 {
 	double s, s2, sum = 0.0;
 	uint64_t bits;
@@ -51,7 +50,7 @@ TRAIN_WHERE double train_exact_log(double x)
 	return k * 0x1.62e42fefa39efp-1 + 2.0 * s * sum;
 }
 
-static TRAIN_WHERE double highest(const float *logits, size_t classes)
+static TRAIN_EXACT_FN double highest(const float *logits, size_t classes)
 {
 	double high = logits[0];
 
@@ -60,7 +59,7 @@ static TRAIN_WHERE double highest(const float *logits, size_t classes)
 	return high;
 }
 
-static TRAIN_WHERE double sum_of_exp(const float *logits, size_t classes, double high)
+static TRAIN_EXACT_FN double sum_of_exp(const float *logits, size_t classes, double high)
 {
 	double sum = 0.0;
 
@@ -69,14 +68,14 @@ static TRAIN_WHERE double sum_of_exp(const float *logits, size_t classes, double
 	return sum;
 }
 
-TRAIN_WHERE double train_cross_entropy(const float *logits, size_t classes, size_t label)
+TRAIN_EXACT_FN double train_cross_entropy(const float *logits, size_t classes, size_t label)
 {
 	double high = highest(logits, classes);
 
 	return train_exact_log(sum_of_exp(logits, classes, high)) - (logits[label] - high);
 }
 
-TRAIN_WHERE void train_softmax(float *logits, size_t classes)
+TRAIN_EXACT_FN void train_softmax(float *logits, size_t classes)
 {
 	double high = highest(logits, classes), sum = sum_of_exp(logits, classes, high);
 

@@ -1,13 +1,13 @@
 /*
- * gemm.c - the product of two float matrices,
- * with bits that depend on nothing but the operands (gemm.h)
+ * gemm.c - the product of two float matrices, bit-reproducible (gemm.h)
  *
  * The usual blocking (Goto and van de Geijn 2008, Anatomy of high-performance matrix
- * multiplication): both operands are copied into panels that the innermost tile reads straight
- * through, sized so that b's panel stays in L1 and a's block in L2. Between blocks of k a tile is
- * stored to c and loaded again, which is exact: the chain goes on as if it were one.
+ * multiplication): both operands are packed into panels that the innermost tile reads
+ * sequentially, sized so that b's panel stays in L1 and a's block in L2. Between blocks of k a
+ * tile is stored to c and loaded again, which is exact: the chain of multiply-adds continues
+ * unchanged.
  *
- * A new instruction set: one more inclusion of gemm_tile.h and one row of `kinds`.
+ * A new instruction set is one more inclusion of gemm_tile.h and one row of `isas`.
  */
 #include "trainer/device/gemm.h"
 
@@ -76,12 +76,12 @@ static inline void store_one(float *at, float value) { *at = value; }
 static bool has_scalar(void) { return true; }
 
 /* best first */
-static const struct kind {
+static const struct gemm_isa {
 	const char *isa;
 	size_t rows, cols; /* of a tile, in floats */
 	tile_fn *tile;
 	bool (*present)(void);
-} kinds[] = {
+} isas[] = {
 #if defined(__x86_64__)
 	{ "avx512", 12, 32, tile_avx512, has_avx512 },
 	{ "avx2", 6, 16, tile_avx2, has_avx2 },
@@ -90,7 +90,7 @@ static const struct kind {
 };
 
 struct train_gemm {
-	const struct kind *kind;
+	const struct gemm_isa *kind;
 	float *a, *b; /* packed blocks */
 };
 
@@ -99,7 +99,7 @@ struct train_gemm {
 static size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
 /* Copies lines x k of `from`, starting at (line, first), into panels of `width` lines: k slices of
- * width floats each, short panels filled up with zeros. A line is a row of a, or a column of b. */
+ * width floats each, short panels padded with zeros. A line is a row of a, or a column of b. */
 static void pack(struct train_matrix from, size_t line, size_t lines, size_t first, size_t k,
 		 size_t width, float *to)
 {
@@ -108,7 +108,7 @@ static void pack(struct train_matrix from, size_t line, size_t lines, size_t fir
 
 		if (wide < width)
 			memset(to, 0, width * k * sizeof(*to));
-		if (from.across)
+		if (from.transposed)
 			for (size_t p = 0; p < k; p++)
 				memcpy(to + p * width,
 				       from.at + (first + p) * from.stride + line + l,
@@ -123,25 +123,25 @@ static void pack(struct train_matrix from, size_t line, size_t lines, size_t fir
 
 /* ---- the product ---------------------------------------------------------------------------- */
 
-/* One tile that sticks out over c's edge: computed aside, its inner part copied. */
-static void edge_tile(const struct kind *kind, size_t k, const float *a, const float *b, float *c,
+/* A tile that exceeds c's edge: computed in a local buffer, its inner part copied. */
+static void edge_tile(const struct gemm_isa *kind, size_t k, const float *a, const float *b, float *c,
 		      size_t ldc, size_t rows, size_t cols, bool fresh)
 {
-	float aside[TILE_FLOATS_MAX] __attribute__((aligned(ALIGN))) = { 0 };
+	float tile[TILE_FLOATS_MAX] __attribute__((aligned(ALIGN))) = { 0 };
 
 	if (!fresh)
 		for (size_t i = 0; i < rows; i++)
-			memcpy(aside + i * kind->cols, c + i * ldc, cols * sizeof(*c));
-	kind->tile(k, a, b, aside, kind->cols, fresh);
+			memcpy(tile + i * kind->cols, c + i * ldc, cols * sizeof(*c));
+	kind->tile(k, a, b, tile, kind->cols, fresh);
 	for (size_t i = 0; i < rows; i++)
-		memcpy(c + i * ldc, aside + i * kind->cols, cols * sizeof(*c));
+		memcpy(c + i * ldc, tile + i * kind->cols, cols * sizeof(*c));
 }
 
 /* c[m x n] (+)= packed a * packed b over k slices */
 static void block(const struct train_gemm *g, size_t m, size_t n, size_t k, float *c, size_t ldc,
 		  bool fresh)
 {
-	const struct kind *kind = g->kind;
+	const struct gemm_isa *kind = g->kind;
 
 	for (size_t j = 0; j < n; j += kind->cols) {
 		for (size_t i = 0; i < m; i += kind->rows) {
@@ -161,7 +161,7 @@ static void block(const struct train_gemm *g, size_t m, size_t n, size_t k, floa
 void train_gemm(struct train_gemm *g, size_t m, size_t n, size_t k, struct train_matrix a,
 	     struct train_matrix b, float *c, size_t ldc)
 {
-	struct train_matrix b_lines = { b.at, b.stride, !b.across };
+	struct train_matrix b_lines = { b.at, b.stride, !b.transposed };
 
 	if (!k)
 		for (size_t i = 0; i < m; i++)
@@ -185,17 +185,17 @@ void train_gemm(struct train_gemm *g, size_t m, size_t n, size_t k, struct train
 
 /* ---- open and close ------------------------------------------------------------------------- */
 
-static const struct kind *find(const char *isa)
+static const struct gemm_isa *find(const char *isa)
 {
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (isa ? !strcmp(isa, kinds[i].isa) : kinds[i].present())
-			return kinds[i].present() ? &kinds[i] : NULL;
+	for (size_t i = 0; i < sizeof(isas) / sizeof(isas[0]); i++)
+		if (isa ? !strcmp(isa, isas[i].isa) : isas[i].present())
+			return isas[i].present() ? &isas[i] : NULL;
 	return NULL;
 }
 
 struct train_gemm *train_gemm_open(const char *isa)
 {
-	const struct kind *kind = find(isa);
+	const struct gemm_isa *kind = find(isa);
 	struct train_gemm *g = kind ? calloc(1, sizeof(*g)) : NULL;
 
 	if (!g)

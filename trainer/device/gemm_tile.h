@@ -1,12 +1,12 @@
 /*
  * gemm_tile.h - the innermost loop of gemm.c, included once for each instruction set
  *
- * Wants TILE (the function's name), TILE_TARGET (its attribute), VEC and LANES (a vector and its
- * floats), ROWS x COLS (the tile, COLS in vectors; it must fit the registers), LOAD, STORE, SPLAT,
- * FMA. Undefines them all.
+ * Parameters: TILE (name of the function), TILE_TARGET (its attribute), VEC and LANES (vector
+ * type and its number of floats), ROWS x COLS (the tile, COLS in vectors; it must fit into the
+ * registers), LOAD, STORE, SPLAT, FMA. All are undefined at the end.
  *
- * a: k slices of ROWS floats; b: k slices of COLS vectors; c: the tile in place. fresh: start from
- * 0 instead of from c.
+ * a: k slices of ROWS floats; b: k slices of COLS vectors; c: the tile in place. fresh: start
+ * from 0 instead of from c.
  */
 TILE_TARGET static void TILE(size_t k, const float *a, const float *b, float *c, size_t ldc,
 			     bool fresh)

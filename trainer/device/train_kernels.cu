@@ -1,12 +1,12 @@
 /*
- * train_kernels.cu - the trainer's loops over elements on a GPU, and a matrix product whose bits are
- * the processor's
+ * train_kernels.cu - the trainer's GPU kernels: element-wise loops, and a matrix product with
+ * the processor's bits
  *
- * Launched by device_cuda.c. nvcc makes a fat binary of it that tutti-train carries; the tests'
- * stand-in compiles it as C, where a block is one thread. Every result is computed by one thread,
- * in the order that device_host.c has: no atomics, no contraction (-fmad=false), exp and log our
- * own (exact.c). So all bits are those of --device cpu, as long as the matrix products are gemm's
- * below (--canonical) and not cuBLAS's.
+ * Launched by device_cuda_compute.c. nvcc compiles the file to a fat binary that tutti-train
+ * embeds; the fake driver of the tests compiles it as C, where a block is one thread. One thread
+ * computes each result, in the order of device_host.c: no atomics, no contraction (-fmad=false),
+ * own exp and log (exact.c). All bits are therefore those of --device cpu if matrix products are
+ * those of the gemm kernel below (--canonical) instead of cuBLAS's.
  */
 #include "trainer/device/train_kernels.h"
 
@@ -16,20 +16,19 @@
 
 #define KERNEL(name, type)                                                                         \
 	extern "C" __global__ void __launch_bounds__(TRAIN_CUDA_THREADS)                              \
-		tt_train_##name(const __grid_constant__ struct type p)
+		train_kernel_##name(const __grid_constant__ struct type p)
 #define THREAD (blockIdx.x * blockDim.x + threadIdx.x)
 #define THREADS (gridDim.x * blockDim.x)
 #define FMA(a, b, c) __fmaf_rn(a, b, c)
 
 #else
 
-#include "tests/fakes/cuda/fake_cuda.h"
-
+/* included by tests/fakes/cuda/fake_train_kernels.c, after fake_cuda.h */
 #include <math.h>
 
 #define KERNEL(name, type)									\
 	static void name##_with(struct type p);							\
-	static void tt_train_##name(const void *params)						\
+	static void train_kernel_##name(const void *params)						\
 	{											\
 		name##_with(*(const struct type *)params);					\
 	}											\
@@ -40,7 +39,7 @@
 
 #endif
 
-/* A thread takes every THREADS-th of them. */
+/* Grid-stride loops: a thread processes every THREADS-th element. */
 #define EACH(i, count) for (uint64_t i = THREAD; i < (count); i += THREADS)
 #define EACH_32(i, count)					\
 	for (uint32_t i = THREAD, to_go = (count); i < to_go;	\
@@ -102,8 +101,8 @@ KERNEL(descend, train_cuda_descend)
 
 /* ---- convolutions --------------------------------------------------------------------------- */
 
-/* x[rows][planes][side][side] to y[line][rows][side][side];
- * line is (plane, down, right), the last holds ones */
+/* x[rows][planes][side][side] to y[line][rows][side][side]; a line is (plane, down, right), the
+ * last line holds ones */
 KERNEL(unfold, train_cuda_planes)
 {
 	uint32_t image = p.side * p.side, line = p.rows * image, window = p.window * p.window;
@@ -125,7 +124,7 @@ KERNEL(unfold, train_cuda_planes)
 	}
 }
 
-/* The way back: each pixel of x sums what unfold made of it. */
+/* Adjoint of unfold: each pixel of x sums its copies. */
 KERNEL(fold, train_cuda_planes)
 {
 	uint32_t image = p.side * p.side, line = p.rows * image, window = p.window * p.window;
@@ -146,8 +145,7 @@ KERNEL(fold, train_cuda_planes)
 	}
 }
 
-/* The greatest of four and 0: from y[planes][rows][side][side]
- * to x[rows][planes][side / 2][side / 2] */
+/* Max pooling with ReLU: from y[planes][rows][side][side] to x[rows][planes][side / 2][side / 2] */
 KERNEL(pool, train_cuda_planes)
 {
 	uint32_t half = p.side / 2, image = half * half;
@@ -158,15 +156,15 @@ KERNEL(pool, train_cuda_planes)
 		const float *at = p.y + (plane * p.rows + row) * p.side * p.side +
 				  j / half * 2 * p.side + j % half * 2;
 		float best = at[0];
-		uint8_t which = 0;
+		uint8_t argmax = 0;
 
 		for (uint8_t k = 1; k < 4; k++) {
 			float value = at[k / 2 * p.side + k % 2];
 
-			which = value > best ? k : which;
+			argmax = value > best ? k : argmax;
 			best = value > best ? value : best;
 		}
-		p.which[i] = best > 0.0f ? which : 4;
+		p.argmax[i] = best > 0.0f ? argmax : 4;
 		p.x[i] = best > 0.0f ? best : 0.0f;
 	}
 }
@@ -181,7 +179,7 @@ KERNEL(pool_back, train_cuda_planes)
 		uint32_t y = pixel / p.side, x = pixel - y * p.side;
 		uint32_t from = (row * p.planes + plane) * half * half + y / 2 * half + x / 2;
 
-		p.y[i] = p.which[from] == y % 2 * 2 + x % 2 ? p.x[from] : 0.0f;
+		p.y[i] = p.argmax[from] == y % 2 * 2 + x % 2 ? p.x[from] : 0.0f;
 	}
 }
 

@@ -1,9 +1,9 @@
 /*
- * train_kernels.h - what the host and the trainer's kernels (train_kernels.cu) agree on: a struct of
- * parameters for each
+ * train_kernels.h - parameter structs of the trainer's GPU kernels (train_kernels.cu), shared
+ * with the host
  *
- * Read by nvcc as C++ and by C compilers. Addresses are of device memory; what each kernel does is
- * what the operation of that name in device.h says.
+ * Read by nvcc as C++ and by C compilers. Addresses are device memory. Each kernel implements
+ * the operation of its name in device.h.
  */
 #ifndef TRAIN_CUDA_KERNELS_H
 #define TRAIN_CUDA_KERNELS_H
@@ -17,9 +17,9 @@ struct train_cuda_bias { const float *bias; float *y; uint64_t rows, n; uint32_t
 struct train_cuda_bias_back { const float *dy; float *dbias; uint64_t rows, n; };
 struct train_cuda_add { const float *from; float *to; uint64_t count; };
 struct train_cuda_blend { const float *from; float *to; uint64_t count; float keep, take; };
-/* unfold, fold: x and patches; pool, pool_back: y and x.
- * Fewer than 2^32 elements, for division is slow. */
-struct train_cuda_planes { float *x, *y; uint8_t *which; uint32_t rows, planes, side, window; };
+/* unfold, fold: x is x, y is patches; pool, pool_back: x is x, y is y. Fewer than 2^32 elements,
+ * since 64-bit division is slow. */
+struct train_cuda_planes { float *x, *y; uint8_t *argmax; uint32_t rows, planes, side, window; };
 struct train_cuda_relu_back { const float *y; float *dy; uint64_t count; };
 struct train_cuda_loss {
 	const uint8_t *labels;
@@ -34,14 +34,14 @@ struct train_cuda_descend {
 	uint64_t count;
 	float scale, rate, momentum;
 };
-/* element (i, j) of a is a[i * a_row + j * a_column], of b alike */
+/* element (i, j) of a is a[i * a_row + j * a_column]; the same for b */
 struct train_cuda_gemm {
 	const float *a, *b;
 	float *c;
 	uint64_t m, n, k, a_row, a_column, b_row, b_column, ldc;
 };
 
-/* K(name, struct of its parameters) */
+/* K(name, parameter struct) */
 #define TRAIN_CUDA_KERNELS(K)                                                                         \
 	K(gather, train_cuda_gather)                                                                  \
 	K(bias, train_cuda_bias)                                                                      \

@@ -1,4 +1,4 @@
-/* train_kernels_image.S - nvcc's fat binary of train_kernels.cu, as bytes; found by -I of the build's trainer */
+/* train_kernels_image.S - nvcc's fat binary of train_kernels.cu as bytes; the assembler finds it by -Itrainer/device */
 	.section .rodata
 	.globl train_image
 	.hidden train_image

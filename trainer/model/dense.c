@@ -1,26 +1,26 @@
 /* dense.c - a stack of fully connected layers (dense.h) */
 #include "trainer/model/dense.h"
 
-#include "trainer/fail.h"
+#include "trainer/base/fail.h"
 
 #include <stdlib.h>
 
-struct layer {
+struct dense_layer {
 	size_t inputs, outputs;
-	size_t weights; /* place of weights[inputs][outputs] in the parameter array */
-	size_t bias;    /* place of bias[outputs] */
-	float *y;       /* [max_rows][outputs], what the layer gives */
-	float *dy;      /* its gradient; NULL for the last layer, whose gradient is the caller's */
+	size_t weights; /* offset of weights[inputs][outputs] in the parameter array */
+	size_t bias;    /* offset of bias[outputs] */
+	float *y;       /* [max_rows][outputs], output of the layer */
+	float *dy;      /* gradient of y; NULL for the last layer, whose gradient is the caller's */
 };
 
-struct stack {
+struct dense_stack {
 	size_t layers;
-	struct layer layer[TRAIN_DENSE_LAYERS_MAX];
+	struct dense_layer layer[TRAIN_DENSE_LAYERS_MAX];
 };
 
 /* ---- open and close ------------------------------------------------------------------------- */
 
-static int add_layer(struct train_model *m, struct layer *layer, size_t number, bool last)
+static int add_layer(struct train_model *m, struct dense_layer *layer, size_t number, bool last)
 {
 	struct train_device *d = m->device;
 	size_t bytes = m->max_rows * layer->outputs * sizeof(float);
@@ -45,7 +45,7 @@ static int add_layer(struct train_model *m, struct layer *layer, size_t number, 
 
 int train_dense_open(struct train_model *m, const size_t *widths, size_t hidden)
 {
-	struct stack *s = calloc(1, sizeof(*s));
+	struct dense_stack *s = calloc(1, sizeof(*s));
 	int rc = TRAIN_OK;
 
 	if (!s)
@@ -67,7 +67,7 @@ int train_dense_open(struct train_model *m, const size_t *widths, size_t hidden)
 
 void train_dense_close(struct train_model *m)
 {
-	struct stack *s = m->state;
+	struct dense_stack *s = m->state;
 	struct train_device *d = m->device;
 
 	for (size_t l = 0; s && l < s->layers; l++) {
@@ -81,11 +81,11 @@ void train_dense_close(struct train_model *m)
 
 float *train_dense_forward(struct train_model *m, const float *parameters, const float *x, size_t rows)
 {
-	struct stack *s = m->state;
+	struct dense_stack *s = m->state;
 	struct train_device *d = m->device;
 
 	for (size_t l = 0; l < s->layers; l++) {
-		struct layer *layer = &s->layer[l];
+		struct dense_layer *layer = &s->layer[l];
 
 		d->ops->gemm(d, rows, layer->outputs, layer->inputs,
 			(struct train_matrix){ x, layer->inputs, false },
@@ -98,17 +98,17 @@ float *train_dense_forward(struct train_model *m, const float *parameters, const
 	return s->layer[s->layers - 1].y;
 }
 
-/* The gradients of a piece of a layer: of rows first.. of its weights, or of its bias. */
-struct piece {
+/* The gradients of a part of a layer: `count` rows of its weights from `first` on, or its bias. */
+struct dense_piece {
 	struct train_device *device;
-	const struct layer *layer;
+	const struct dense_layer *layer;
 	const float *x, *dy;
 	size_t first, count;
 };
 
 static void bias_leaf(void *arg, size_t row, size_t rows, float *out)
 {
-	const struct piece *p = arg;
+	const struct dense_piece *p = arg;
 	size_t n = p->layer->outputs;
 
 	p->device->ops->bias_back(p->device, rows, n, p->dy + row * n, out);
@@ -116,7 +116,7 @@ static void bias_leaf(void *arg, size_t row, size_t rows, float *out)
 
 static void weights_leaf(void *arg, size_t row, size_t rows, float *out)
 {
-	const struct piece *p = arg;
+	const struct dense_piece *p = arg;
 	size_t n = p->layer->outputs, inputs = p->layer->inputs;
 
 	p->device->ops->gemm(p->device, p->count, n, rows,
@@ -124,9 +124,9 @@ static void weights_leaf(void *arg, size_t row, size_t rows, float *out)
 			     (struct train_matrix){ p->dy + row * n, n, false }, out, n);
 }
 
-/* How many rows of the weights at once? Few enough that what is added up stays in the cache. */
-static size_t rows_of_piece(const struct train_model *m, const struct layer *layer,
-			    const struct train_gradient_sum *sum, const struct train_ready *ready)
+/* The number of rows of the weights per piece: small enough that the sums stay in the cache. */
+static size_t rows_of_piece(const struct train_model *m, const struct dense_layer *layer,
+			    const struct train_leaf_sum *sum, const struct train_ready *ready)
 {
 	size_t floats = layer->inputs * layer->outputs;
 
@@ -137,40 +137,40 @@ static size_t rows_of_piece(const struct train_model *m, const struct layer *lay
 	return floats / layer->outputs ? floats / layer->outputs : 1;
 }
 
-/* The layer's gradients, from the last down: the bias, then the rows of the weights piece by piece.
- * Cutting the rows changes no bit. */
-static int layer_gradients(struct train_model *m, struct piece *p, size_t rows,
-			   const struct train_gradient_sum *sum, float *gradients,
+/* The layer's gradients, from the end down: the bias, then the rows of the weights in pieces.
+ * The cut into pieces does not change the bits. */
+static int layer_gradients(struct train_model *m, struct dense_piece *p, size_t rows,
+			   const struct train_leaf_sum *sum, float *gradients,
 			   const struct train_ready *ready)
 {
-	const struct layer *layer = p->layer;
+	const struct dense_layer *layer = p->layer;
 	size_t piece = rows_of_piece(m, layer, sum, ready), n = layer->outputs;
 	int rc;
 
 	train_leaves_each(sum, rows, n, bias_leaf, p, gradients + layer->bias);
-	rc = train_ready_tell(ready, layer->bias);
+	rc = train_ready_notify(ready, layer->bias);
 	for (size_t end = layer->inputs; end && !rc; end = p->first) {
 		p->count = end < piece ? end : piece;
 		p->first = end - p->count;
 		train_leaves_each(sum, rows, p->count * n, weights_leaf, p,
 			       gradients + layer->weights + p->first * n);
-		rc = train_ready_tell(ready, layer->weights + p->first * n);
+		rc = train_ready_notify(ready, layer->weights + p->first * n);
 	}
 	return rc;
 }
 
 int train_dense_backward(struct train_model *m, const float *parameters, const float *x, size_t rows,
-		      float *dlogits, const struct train_gradient_sum *sum, float *gradients,
+		      float *dlogits, const struct train_leaf_sum *sum, float *gradients,
 		      const struct train_ready *ready)
 {
-	struct stack *s = m->state;
+	struct dense_stack *s = m->state;
 	struct train_device *d = m->device;
 	const float *dy = dlogits;
 	int rc = TRAIN_OK;
 
 	for (size_t l = s->layers; l-- > 0 && !rc;) {
-		struct layer *layer = &s->layer[l], *below = l ? &s->layer[l - 1] : NULL;
-		struct piece p = { d, layer, below ? below->y : x, dy, 0, 0 };
+		struct dense_layer *layer = &s->layer[l], *below = l ? &s->layer[l - 1] : NULL;
+		struct dense_piece p = { d, layer, below ? below->y : x, dy, 0, 0 };
 
 		rc = layer_gradients(m, &p, rows, sum, gradients, ready);
 		if (!below)

@@ -1,8 +1,8 @@
 /*
- * dense.h - a stack of fully connected layers: y = x W + b, with max(y, 0) between layers
+ * dense.h - a stack of fully connected layers: y = x W + b, with ReLU (max(y, 0)) between layers
  *
- * The body of model_linear.c (one layer) and model_mlp.c (several);
- * has the shape of struct train_model_ops.
+ * The implementation of model_linear.c (one layer) and model_mlp.c (several); the functions have
+ * the types of struct train_model_ops.
  */
 #ifndef TRAIN_DENSE_H
 #define TRAIN_DENSE_H
@@ -11,12 +11,13 @@
 
 enum { TRAIN_DENSE_LAYERS_MAX = 16 };
 
-/* widths: of the `hidden` layers between input and output, at most TRAIN_DENSE_LAYERS_MAX - 1 */
+/* widths: of the `hidden` layers between input and output, at most TRAIN_DENSE_LAYERS_MAX - 1.
+ * Returns 0 | TRAIN_FAILED (no memory). */
 int train_dense_open(struct train_model *m, const size_t *widths, size_t hidden);
 void train_dense_close(struct train_model *m);
 float *train_dense_forward(struct train_model *m, const float *parameters, const float *x, size_t rows);
 int train_dense_backward(struct train_model *m, const float *parameters, const float *x, size_t rows,
-		      float *dlogits, const struct train_gradient_sum *sum, float *gradients,
+		      float *dlogits, const struct train_leaf_sum *sum, float *gradients,
 		      const struct train_ready *ready);
 
 #endif

@@ -1,8 +1,8 @@
-/* model.c - the table of models, and what all of them share (model.h) */
+/* model.c - the table of models, and their common part (model.h) */
 #include "trainer/model/model.h"
 
-#include "trainer/fail.h"
-#include "trainer/rng.h"
+#include "trainer/base/fail.h"
+#include "trainer/base/rng.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -60,17 +60,17 @@ int train_model_add(struct train_model *m, size_t count, size_t inputs)
 	return TRAIN_OK;
 }
 
-void train_model_start(const struct train_model *m, uint64_t seed, float *host_parameters)
+void train_model_init(const struct train_model *m, uint64_t seed, float *host_parameters)
 {
 	for (size_t t = 0; t < m->ntensors; t++) {
 		const struct train_tensor *tensor = &m->tensors[t];
-		float reach = tensor->inputs ? sqrtf(6.0f / (float)tensor->inputs) : 0.0f;
+		float bound = tensor->inputs ? sqrtf(6.0f / (float)tensor->inputs) : 0.0f;
 
 		for (size_t i = 0; i < tensor->count; i++) {
 			uint32_t random[4];
 
 			train_rng(seed, TRAIN_RNG_WEIGHTS, (uint32_t)t, i, random);
-			host_parameters[tensor->at + i] = reach * train_rng_unit(random[0]);
+			host_parameters[tensor->at + i] = bound * train_rng_unit(random[0]);
 		}
 	}
 }

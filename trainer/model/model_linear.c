@@ -1,7 +1,7 @@
 /* model_linear.c - softmax regression: one layer, a convex problem. Row of the table in model.c;
  * calls dense.c. */
+#include "trainer/base/fail.h"
 #include "trainer/model/dense.h"
-#include "trainer/fail.h"
 
 static int linear_open(struct train_model *m, const char *shape)
 {

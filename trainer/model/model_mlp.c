@@ -1,18 +1,18 @@
 /*
- * model_mlp.c - a multilayer perceptron: fully connected layers of the given widths, max(y, 0)
- * between them
+ * model_mlp.c - a multilayer perceptron: fully connected layers of the given widths, with ReLU
+ * (max(y, 0)) between them
  *
  * Row of the table in model.c; calls dense.c.
  */
+#include "trainer/base/fail.h"
 #include "trainer/model/dense.h"
-#include "trainer/fail.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 
 enum { WIDTH_MAX = 65536 };
 
-/* "256" or "300,100". Returns how many, 0 when it is no such list. */
+/* Parses "256" or "300,100". Returns the number of widths, 0 for a malformed list. */
 static size_t parse_widths(const char *shape, size_t *widths)
 {
 	size_t hidden = 0;

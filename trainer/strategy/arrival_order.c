@@ -1,8 +1,8 @@
-/* arrival_order.c - in which order a server took what came (arrival_order.h) */
+/* arrival_order.c - record and replay a server's order of messages (arrival_order.h) */
 #include "trainer/strategy/arrival_order.h"
 
-#include "trainer/fail.h"
-#include "trainer/schedule.h"
+#include "trainer/base/fail.h"
+#include "trainer/rank/schedule.h"
 
 #include <inttypes.h>
 
@@ -19,31 +19,31 @@ static uint64_t steps_of(const struct train_rank *t)
 	return train_schedule_steps(t) - t->first_step;
 }
 
-void train_record_head(FILE *record, const struct train_rank *t, int workers)
+void train_arrival_order_write_head(FILE *record, const struct train_rank *t, int workers)
 {
 	fprintf(record, "# %d workers, %" PRIu64 " steps\n", workers, steps_of(t));
 }
 
-int train_replay_head(FILE *replay, const char *path, const struct train_rank *t, int workers)
+int train_arrival_order_check_head(FILE *replay, const char *path, const struct train_rank *t, int workers)
 {
 	uint64_t steps = 0;
-	int were = 0;
+	int recorded = 0;
 
-	if (fscanf(replay, "# %d workers, %" SCNu64 " steps", &were, &steps) != 2)
+	if (fscanf(replay, "# %d workers, %" SCNu64 " steps", &recorded, &steps) != 2)
 		return train_fail(TRAIN_USAGE, "--replay %s: was not written by --record", path);
-	if (were != workers || steps != steps_of(t))
+	if (recorded != workers || steps != steps_of(t))
 		return train_fail(TRAIN_USAGE,
 				     "--replay %s: %d workers and %" PRIu64 " steps were recorded, "
-				     "and these are %d and %" PRIu64 "; give what was given then",
-				     path, were, steps, workers, steps_of(t));
+				     "this training has %d and %" PRIu64 "; use the recorded numbers",
+				     path, recorded, steps, workers, steps_of(t));
 	return TRAIN_OK;
 }
 
-int train_arrival_order_fit(const struct train_rank *t, int workers)
+int train_arrival_order_match(const struct train_rank *t, int workers)
 {
 	const char *path = t->config->replay;
 	FILE *f = path ? open_log(path, 0, "re") : NULL;
-	int rc = f ? train_replay_head(f, path, t, workers) : TRAIN_OK;
+	int rc = f ? train_arrival_order_check_head(f, path, t, workers) : TRAIN_OK;
 
 	if (f)
 		fclose(f);
@@ -60,8 +60,8 @@ int train_arrival_order_open(struct train_arrival_order *a, const struct train_r
 	if (c->replay && !(a->replay = open_log(c->replay, number, "re")))
 		return train_fail(TRAIN_FAILED, "--replay %s.%d: %m", c->replay, number);
 	if (a->record)
-		train_record_head(a->record, t, workers);
-	return a->replay ? train_replay_head(a->replay, c->replay, t, workers) : TRAIN_OK;
+		train_arrival_order_write_head(a->record, t, workers);
+	return a->replay ? train_arrival_order_check_head(a->replay, c->replay, t, workers) : TRAIN_OK;
 }
 
 int train_arrival_order_check(const struct train_config *c)
@@ -71,8 +71,8 @@ int train_arrival_order_check(const struct train_config *c)
 
 		if (!f)
 			return train_fail(TRAIN_USAGE,
-					     "--replay %s: %m: %s.%d; --ps is to be as it was when "
-					     "it was recorded", c->replay, c->replay, number);
+					     "--replay %s: %m: %s.%d; --ps must have the value of "
+					     "the recording", c->replay, c->replay, number);
 		fclose(f);
 	}
 	return TRAIN_OK;
@@ -85,7 +85,7 @@ int train_arrival_order_close(struct train_arrival_order *a)
 
 	if (a->record && (fclose(a->record) || bad))
 		rc = train_fail(TRAIN_FAILED,
-				   "--record %s.%d: cannot be written to its end: %m", a->path,
+				   "--record %s.%d: cannot be written completely: %m", a->path,
 				   a->number);
 	if (a->replay)
 		fclose(a->replay);

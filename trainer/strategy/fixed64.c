@@ -1,13 +1,14 @@
-/* fixed64.c - gradients in whole numbers (fixed64.h) */
+/* fixed64.c - gradients as 64-bit fixed-point integers (fixed64.h) */
 #include "trainer/strategy/fixed64.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NOT_FINITE = 1 << 20, NOTHING = -(1 << 20) };
+enum { NOT_FINITE = 1 << 20, ALL_ZERO = -(1 << 20) };
 
-/* The tensor that element `at` belongs to; those of the tail are tensors of their own. */
+/* The tensor of element `at`; each element of the tail counts as a tensor. *ret_end: the
+ * tensor's end. */
 static size_t tensor_of(const struct train_rank *t, size_t at, size_t *ret_end)
 {
 	const struct train_model *m = &t->model;
@@ -23,8 +24,8 @@ static size_t tensor_of(const struct train_rank *t, size_t at, size_t *ret_end)
 	return i;
 }
 
-/* The sum of as many leaves stays below 2^62. */
-static int places(const struct train_rank *t)
+/* The fraction bits that keep the sum of all leaves below 2^62. */
+static int fraction_bits(const struct train_rank *t)
 {
 	int bits = 0;
 
@@ -33,7 +34,7 @@ static int places(const struct train_rank *t)
 	return 61 - bits;
 }
 
-static int greatest(const float *at, size_t count)
+static int exponent_of(const float *at, size_t count)
 {
 	float most = 0.0f;
 
@@ -44,33 +45,33 @@ static int greatest(const float *at, size_t count)
 			return NOT_FINITE;
 		most = size > most ? size : most;
 	}
-	return most > 0.0f ? ilogbf(most) + 1 : NOTHING;
+	return most > 0.0f ? ilogbf(most) + 1 : ALL_ZERO;
 }
 
-static int agree_on_exponents(struct train_rank *t)
+static int allreduce_exponents(struct train_rank *t)
 {
 	size_t n = t->model.ntensors + TRAIN_TAIL, end;
 
 	for (size_t i = 0; i < n; i++)
-		t->exponent[i] = NOTHING;
+		t->exponent[i] = ALL_ZERO;
 	for (size_t at = 0; at < t->floats; at = end) {
 		size_t tensor = tensor_of(t, at, &end);
 
 		for (size_t l = 0; l < t->sum.nodes; l++) {
-			int e = greatest(t->wire + l * t->sum.stride + at, end - at);
+			int e = exponent_of(t->comm_buffer + l * t->sum.stride + at, end - at);
 
 			t->exponent[tensor] = e > t->exponent[tensor] ? e : t->exponent[tensor];
 		}
 	}
-	return train_library(tuttiAllReduce(t->exponent, t->exponent, n, tuttiInt32, tuttiMax, t->comm,
+	return train_check(tuttiAllReduce(t->exponent, t->exponent, n, tuttiInt32, tuttiMax, t->comm,
 					 NULL), t->comm);
 }
 
-static void add_leaf(int64_t *restrict whole, const float *restrict leaf, size_t count,
+static void add_leaf(int64_t *restrict fixed_sum, const float *restrict leaf, size_t count,
 		     double scale)
 {
 	for (size_t i = 0; i < count; i++)
-		whole[i] += (int64_t)((double)leaf[i] * scale);
+		fixed_sum[i] += (int64_t)((double)leaf[i] * scale);
 }
 
 int train_fixed64_make(struct train_rank *t)
@@ -78,22 +79,22 @@ int train_fixed64_make(struct train_rank *t)
 	size_t end;
 	int rc;
 
-	if (!t->whole) {
+	if (!t->fixed_sum) {
 		t->exponent = calloc(t->model.ntensors + TRAIN_TAIL, sizeof(*t->exponent));
-		if (tuttiMemAlloc((void **)&t->whole, t->sum.stride * sizeof(*t->whole)))
-			t->whole = NULL;
+		if (tuttiMemAlloc((void **)&t->fixed_sum, t->sum.stride * sizeof(*t->fixed_sum)))
+			t->fixed_sum = NULL;
 	}
-	if (!t->whole || !t->exponent)
+	if (!t->fixed_sum || !t->exponent)
 		return train_fail(TRAIN_FAILED, "no memory for %zu sums of 64 bits",
 				     t->sum.stride);
-	rc = agree_on_exponents(t);
-	memset(t->whole, 0, t->sum.stride * sizeof(*t->whole));
+	rc = allreduce_exponents(t);
+	memset(t->fixed_sum, 0, t->sum.stride * sizeof(*t->fixed_sum));
 	for (size_t at = 0; at < t->floats && !rc; at = end) {
 		int e = t->exponent[tensor_of(t, at, &end)];
 
 		for (size_t l = 0; l < t->sum.nodes && abs(e) < NOT_FINITE; l++)
-			add_leaf(t->whole + at, t->wire + l * t->sum.stride + at, end - at,
-				 ldexp(1.0, places(t) - e));
+			add_leaf(t->fixed_sum + at, t->comm_buffer + l * t->sum.stride + at, end - at,
+				 ldexp(1.0, fraction_bits(t) - e));
 	}
 	return rc;
 }
@@ -104,10 +105,10 @@ void train_fixed64_floats(const struct train_rank *t, const int64_t *sums, size_
 
 	for (size_t at = from; at < from + count; at = end) {
 		int e = t->exponent[tensor_of(t, at, &end)];
-		double scale = e == NOT_FINITE ? NAN : ldexp(1.0, e - places(t));
+		double scale = e == NOT_FINITE ? NAN : ldexp(1.0, e - fraction_bits(t));
 
 		end = end < from + count ? end : from + count;
 		for (size_t i = at; i < end; i++)
-			t->wire[i] = (float)((double)sums[i - from] * scale);
+			t->comm_buffer[i] = (float)((double)sums[i - from] * scale);
 	}
 }

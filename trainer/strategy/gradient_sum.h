@@ -1,58 +1,59 @@
 /*
- * gradient_sum.h - gradients of all workers become one
+ * gradient_sum.h - sum the gradients of all workers in a fixed order
  *
- * What a worker has is a few nodes (leaves.h), one after the other in t->wire. They travel as they
- * are, and are added up as --canonical says wherever they meet; `off` adds up in rank order. Called
- * by strategies.
+ * A worker's gradients are a few nodes (leaves.h), one after the other in t->comm_buffer. Nodes are
+ * sent unchanged, and the receiver adds them in the order of --canonical; `off` adds in rank order.
+ * Called by strategies and bucket_sums.c; calls leaves.c, fixed64.c and the library.
  */
-#ifndef TRAIN_TOTAL_H
-#define TRAIN_TOTAL_H
+#ifndef TRAIN_GRADIENT_SUM_H
+#define TRAIN_GRADIENT_SUM_H
 
-#include "trainer/trainer.h"
+#include "trainer/rank/rank.h"
 
-/* Every worker's first node of wire becomes the total: each adds up its part of the array, then all
- * hand their parts out; fixed64 is one allreduce. */
-int train_gradient_total(struct train_rank *t);
+/* Every worker's first node of comm_buffer = the sum over all workers: a reduce-scatter by send and
+ * receive, then an allgather; fixed64 is one allreduce. Returns 0 | TRAIN_FAILED. */
+int train_sum_gradients(struct train_rank *t);
 
-/* ---- in pieces ------------------------------------------------------------------------------- */
+/* ---- in parts -------------------------------------------------------------------------------- */
 
-/* Nodes on their way: floats from..from+count-1 of each, in memory of t->wire_on. */
-struct train_pile {
+/* Partial sums: floats from..from+count-1 of several nodes, in memory of t->comm_device. */
+struct train_partials {
 	struct train_device *on;
 	struct train_node *node;
 	void **at;
-	size_t n, most; /* nodes; that there is room for */
+	size_t n, capacity; /* nodes */
 	size_t from, count;
-	char *room;     /* what was received, node after node */
-	size_t used;    /* nodes in it */
+	char *received;     /* memory for received nodes, one after the other */
+	size_t used;        /* nodes in received */
 };
 
-/* Room for what all workers have of `count` floats. Returns 0 | TRAIN_FAILED. */
-int train_pile_open(struct train_rank *t, struct train_pile *pile, size_t count);
-void train_pile_close(struct train_pile *pile);
+/* Allocates for `count` floats of every worker's nodes. Returns 0 | TRAIN_FAILED. */
+int train_partials_open(struct train_rank *t, struct train_partials *p, size_t count);
+void train_partials_close(struct train_partials *p);
 
-/* In each step before the first pile: makes wire fit to travel. */
-int train_pile_begin(struct train_rank *t);
+/* Call in each step before the first gather: converts comm_buffer to the type that is sent.
+ * Returns 0 | TRAIN_FAILED. */
+int train_partials_begin(struct train_rank *t);
 
-/* Worker `root` gets what workers first..last-1 have, added up as far as it goes;
- * the others of them give theirs. root is one of them. */
-int train_pile_gather(struct train_rank *t, struct train_pile *pile, int root, int first, int last);
+/* Worker `root`, one of workers first..last-1, receives their nodes and folds them; the others
+ * of them send. Returns 0 | TRAIN_FAILED. */
+int train_partials_gather(struct train_rank *t, struct train_partials *p, int root, int first, int last);
 
-/* Worker `from`, whose pile holds what workers first..last-1 have, gives it to worker `to`,
- * who adds it to its own, which follows (before) or precedes. */
-struct train_passing {
+/* Worker `from` sends its partial sums, those of workers first..last-1, to worker `to`, which
+ * folds them with its own. before: they precede worker to's in the order of summation. */
+struct train_partials_move {
 	int from, to, first, last;
 	bool before;
 };
-int train_pile_pass(struct train_rank *t, struct train_pile *pile, struct train_passing p);
+int train_partials_send(struct train_rank *t, struct train_partials *p, struct train_partials_move m);
 
-/* As train_gradient_total, of `count` floats from `first` on, a multiple of the
- * workers within sum.stride; the pile was opened for a worker's part
- * of them. Not for fixed64, whose exponents are of all leaves. */
-int train_gradient_total_part(struct train_rank *t, struct train_pile *pile, size_t first, size_t count);
+/* Like train_sum_gradients for `count` floats from `first` on; count is a multiple of the number
+ * of workers and stays within sum.stride. p was opened for a worker's part of them. Not for
+ * fixed64, whose exponents need all leaves. */
+int train_sum_bucket(struct train_rank *t, struct train_partials *p, size_t first, size_t count);
 
-/* The pile's one node becomes floats in wire's first node, for the library's calls. Returns 0 |
- * TRAIN_FAILED. */
-int train_pile_store(struct train_rank *t, struct train_pile *pile);
+/* Converts the one node of p to floats in comm_buffer's first node, for the library's calls.
+ * Returns 0 | TRAIN_FAILED. */
+int train_partials_store(struct train_rank *t, struct train_partials *p);
 
 #endif

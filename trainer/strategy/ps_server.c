@@ -1,69 +1,70 @@
 /*
- * ps_server.c - a parameter server: takes what comes, whoever sent it (ps.h)
+ * ps_server.c - a parameter server: processes messages from any worker in order of arrival
+ * (ps.h)
  *
- * One thread, one message at a time; no lock is held while bytes move. It ends when all workers
- * have said goodbye or are gone; that all have died is a failure. --record notes in which order
- * it took pushes and pulls; --replay takes them in that order, for the same bits once more.
+ * One thread, one message at a time; no lock is held during transfers. The server ends when all
+ * workers have sent BYE or are dead; the death of all workers is a failure. --record writes the
+ * order of pushes and pulls; --replay repeats the order, for the same bits.
  */
+#include "trainer/rank/fault.h"
+#include "trainer/rank/schedule.h"
 #include "trainer/strategy/arrival_order.h"
-#include "trainer/fault.h"
 #include "trainer/strategy/ps.h"
-#include "trainer/schedule.h"
 #include "trainer/strategy/ps_store.h"
 #include "trainer/strategy/strategy.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOK_MS = 200 }; /* how often a server that nobody writes to looks who is alive */
+enum { POLL_MS = 200 }; /* interval of liveness checks while no message arrives */
 
-/* What a server knows of a worker. */
-struct client {
+/* A worker's state on the server. */
+struct ps_client {
 	uint64_t clock;   /* pushes */
-	bool waits;       /* for parameters, until the slowest comes nearer */
-	bool settles, gone;
+	bool pull_pending; /* delayed by --ssp until the slowest worker catches up */
+	bool settling, gone;
 };
 
-struct server {
+struct ps_server {
 	struct train_rank *t;
 	struct train_ps *ps;
 	struct train_ps_store store;
-	struct client *client; /* [workers] */
+	struct ps_client *client; /* [workers] */
 	int workers, number;
 	uint64_t version;
-	struct train_node *node;  /* sync: what has come of this step */
+	struct train_node *node;  /* sync: nodes received in this step */
 	void **at;
-	size_t nodes, came;
-	float *room, *message; /* sync: for every node; the largest message */
+	size_t nodes, arrived;
+	float *received, *message; /* sync: data of every node; buffer for the largest message */
 	struct train_ps_stats stats;
 	struct train_arrival_order arrivals;
 };
 
 /* ---- open and close ------------------------------------------------------------------------- */
 
-static int open_server(struct server *s)
+static int open_server(struct ps_server *s)
 {
 	struct train_rank *t = s->t;
 	const struct train_config *c = t->config;
 	size_t count = s->ps->shards.count[s->number] + TRAIN_TAIL;
-	size_t most = s->ps->rule.sync ? t->leaves.count + 1 : 1;
+	size_t capacity = s->ps->rule.sync ? t->leaves.count + 1 : 1;
 	int rc = train_ps_store_open(&s->store, count - TRAIN_TAIL, (float)c->momentum,
 			       s->ps->rule.adagrad && c->adagrad);
 
 	s->client = calloc((size_t)s->workers, sizeof(*s->client));
-	s->node = calloc(most, sizeof(*s->node));
-	s->at = calloc(most, sizeof(*s->at));
-	s->room = malloc(most * count * sizeof(float));
-	s->message = malloc((2 + most) * count * sizeof(float));
-	if (!rc && (!s->client || !s->node || !s->at || !s->room || !s->message))
+	s->node = calloc(capacity, sizeof(*s->node));
+	s->at = calloc(capacity, sizeof(*s->at));
+	s->received = malloc(capacity * count * sizeof(float));
+	s->message = malloc((2 + capacity) * count * sizeof(float));
+	if (!rc && (!s->client || !s->node || !s->at || !s->received || !s->message))
 		rc = train_fail(TRAIN_FAILED, "no memory to serve %zu parameters",
 				   count - TRAIN_TAIL);
 	return rc || !s->ps->rule.log ? rc
 				      : train_arrival_order_open(&s->arrivals, t, s->workers, s->number);
 }
 
-/* As train_arrival_order_close */
-static int close_server(struct server *s)
+/* Returns as train_arrival_order_close. */
+static int close_server(struct ps_server *s)
 {
 	int rc = train_arrival_order_close(&s->arrivals);
 
@@ -71,15 +72,15 @@ static int close_server(struct server *s)
 	free(s->client);
 	free(s->node);
 	free(s->at);
-	free(s->room);
+	free(s->received);
 	free(s->message);
 	return rc;
 }
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
-/* A worker that is gone needs no answer. */
-static int answer(struct server *s, int worker, int tag, uint64_t version, const void *at,
+/* A send to a dead worker is no error; the worker is marked as gone. */
+static int answer(struct ps_server *s, int worker, int tag, uint64_t version, const void *at,
 		  size_t bytes)
 {
 	tuttiResult_t result = tuttiMsgSend(at, bytes, worker, tag, version, s->t->world);
@@ -88,10 +89,10 @@ static int answer(struct server *s, int worker, int tag, uint64_t version, const
 		s->client[worker].gone = true;
 		return TRAIN_OK;
 	}
-	return train_library(result, s->t->world);
+	return train_check(result, s->t->world);
 }
 
-static int give_parameters(struct server *s, int worker, int tag, uint64_t version)
+static int send_parameters(struct ps_server *s, int worker, int tag, uint64_t version)
 {
 	size_t bytes = s->store.count * sizeof(float);
 
@@ -99,53 +100,53 @@ static int give_parameters(struct server *s, int worker, int tag, uint64_t versi
 	return answer(s, worker, tag, version, s->store.parameters, bytes);
 }
 
-static int devices(const struct server *s) { return s->ps->rule.devices ? s->ps->rule.devices : 1; }
+static int devices(const struct ps_server *s) { return s->ps->rule.devices ? s->ps->rule.devices : 1; }
 
-/* The steps of the slowest worker that is still training; its first device speaks for it. */
-static uint64_t slowest(const struct server *s)
+/* The clock of the slowest worker in training; a worker's first device counts its steps. */
+static uint64_t slowest(const struct ps_server *s)
 {
 	uint64_t least = UINT64_MAX;
 
 	for (int w = 0; w < s->workers; w += devices(s))
-		if (!s->client[w].gone && !s->client[w].settles && s->client[w].clock < least)
+		if (!s->client[w].gone && !s->client[w].settling && s->client[w].clock < least)
 			least = s->client[w].clock;
 	return least;
 }
 
-/* Answers the pulls that --ssp lets through now. */
-static int answer_pulls(struct server *s)
+/* Answers the pending pulls that --ssp permits. */
+static int answer_pulls(struct ps_server *s)
 {
 	int64_t bound = s->ps->rule.ssp && !s->arrivals.replay ? s->t->config->ssp : -1;
 	uint64_t least = slowest(s);
 	int rc = TRAIN_OK;
 
 	for (int w = 0; w < s->workers && !rc; w++) {
-		struct client *c = &s->client[w];
+		struct ps_client *c = &s->client[w];
 
-		if (!c->waits ||
+		if (!c->pull_pending ||
 		    (bound >= 0 && c->clock > least && c->clock - least > (uint64_t)bound))
 			continue;
-		c->waits = false;
+		c->pull_pending = false;
 		train_arrival_order_note(&s->arrivals, TRAIN_PS_PULL, w);
-		rc = give_parameters(s, w, TRAIN_PS_PARAMETERS, s->version);
+		rc = send_parameters(s, w, TRAIN_PS_PARAMETERS, s->version);
 	}
 	return rc;
 }
 
-/* Once every worker that is left has settled. */
-static int answer_settled(struct server *s)
+/* Answers SETTLE once every live worker has settled. */
+static int answer_settled(struct ps_server *s)
 {
 	int left = 0, rc = TRAIN_OK;
 
 	for (int w = 0; w < s->workers; w++) {
-		if (!s->client[w].gone && !s->client[w].settles)
+		if (!s->client[w].gone && !s->client[w].settling)
 			return TRAIN_OK;
 		left += !s->client[w].gone;
 	}
 	for (int w = 0; w < s->workers && !rc; w++) {
-		if (!s->client[w].settles || s->client[w].gone)
+		if (!s->client[w].settling || s->client[w].gone)
 			continue;
-		s->client[w].settles = false;
+		s->client[w].settling = false;
 		rc = answer(s, w, TRAIN_PS_SETTLED, (uint64_t)left, s->store.parameters,
 			    s->store.count * sizeof(float));
 	}
@@ -154,8 +155,8 @@ static int answer_settled(struct server *s)
 
 /* ---- pushes --------------------------------------------------------------------------------- */
 
-/* Every update of an asynchronous training is a part of a step; the rate is that of the step. */
-static float rate_now(const struct server *s)
+/* The learning rate of the current step; an asynchronous step is one update per worker. */
+static float rate_now(const struct ps_server *s)
 {
 	uint64_t steps = train_schedule_steps(s->t);
 	uint64_t each = s->ps->rule.sync ? 1 : (uint64_t)(s->workers / devices(s));
@@ -164,7 +165,7 @@ static float rate_now(const struct server *s)
 	return (float)train_schedule(s->t->config, step < steps ? step : steps, steps);
 }
 
-static void descend(struct server *s, const float *gradient, float scale)
+static void descend(struct ps_server *s, const float *gradient, float scale)
 {
 	train_ps_store_descend(&s->store, gradient, scale / (float)s->t->leaves.batch, rate_now(s));
 	s->version++;
@@ -173,8 +174,8 @@ static void descend(struct server *s, const float *gradient, float scale)
 	train_fault_kill(s->t);
 }
 
-/* Asynchronous: at once, unless it is too old. */
-static void apply(struct server *s, int worker, uint64_t version)
+/* Asynchronous: applies a push at once, unless --stale-drop drops it. */
+static void apply(struct ps_server *s, int worker, uint64_t version)
 {
 	const struct train_config *c = s->t->config;
 	uint64_t stale = s->version - version, gap;
@@ -194,9 +195,9 @@ static void apply(struct server *s, int worker, uint64_t version)
 			drop && c->stale_scale ? 1.0f / (1.0f + (float)stale) : 1.0f);
 }
 
-/* Synchronous: kept at the worker's place. Nodes stand in rank order, so the order of arrival
- * changes no bit. */
-static void keep(struct server *s, int worker)
+/* Synchronous: stores a push at the worker's position. Nodes are in rank order, so the order of
+ * arrival does not change the bits. */
+static void store_push(struct ps_server *s, int worker)
 {
 	struct train_rank *t = s->t;
 	size_t count = s->store.count + TRAIN_TAIL, before = 0, n;
@@ -206,22 +207,22 @@ static void keep(struct server *s, int worker)
 					  NULL);
 	n = train_leaves_nodes(&t->leaves, train_leaves_share(&t->leaves, worker, s->workers),
 			    s->node + before);
-	memcpy(s->room + before * count, s->message, n * count * sizeof(float));
+	memcpy(s->received + before * count, s->message, n * count * sizeof(float));
 	for (size_t i = before; i < before + n; i++)
-		s->at[i] = s->room + i * count;
+		s->at[i] = s->received + i * count;
 	s->nodes += n;
-	s->came++;
+	s->arrived++;
 	s->client[worker].clock++;
 }
 
-/* All have come: add up, descend, answer everybody with the tail behind the parameters. */
-static int conclude(struct server *s, uint64_t step)
+/* All pushes of a step have arrived: sums, descends, sends parameters and tail to all workers. */
+static int finish_step(struct ps_server *s, uint64_t step)
 {
 	size_t count = s->store.count, bytes = count * sizeof(float);
 	const float *sum;
 	int rc = TRAIN_OK;
 
-	train_leaves_fold(&s->t->leaves, s->t->wire_on, s->node, s->at, &s->nodes, count + TRAIN_TAIL);
+	train_leaves_fold(&s->t->leaves, s->t->comm_device, s->node, s->at, &s->nodes, count + TRAIN_TAIL);
 	sum = s->at[0];
 	descend(s, sum, 1.0f);
 	memcpy(s->message, s->store.parameters, bytes);
@@ -231,11 +232,11 @@ static int conclude(struct server *s, uint64_t step)
 		rc = answer(s, w, TRAIN_PS_PARAMETERS, step, s->message,
 			    bytes + TRAIN_TAIL * sizeof(float));
 	}
-	s->nodes = s->came = 0;
+	s->nodes = s->arrived = 0;
 	return rc;
 }
 
-static int take_push(struct server *s, const tuttiMsg_t *msg)
+static int handle_push(struct ps_server *s, const tuttiMsg_t *msg)
 {
 	size_t tail = s->ps->rule.sync ? TRAIN_TAIL : 0, count = s->store.count + tail;
 
@@ -245,14 +246,15 @@ static int take_push(struct server *s, const tuttiMsg_t *msg)
 		apply(s, msg->source, msg->version);
 		return answer_pulls(s);
 	}
-	keep(s, msg->source);
-	return s->came == (size_t)s->workers ? conclude(s, msg->version) : TRAIN_OK;
+	store_push(s, msg->source);
+	return s->arrived == (size_t)s->workers ? finish_step(s, msg->version) : TRAIN_OK;
 }
 
 /* ---- the loop ------------------------------------------------------------------------------- */
 
-/* Who has died settles nothing and holds nobody up; but without it no synchronous step is whole. */
-static int look_around(struct server *s)
+/* Marks dead workers as gone, so that no other worker waits for them. With ps-sync a death is a
+ * failure, since a step needs all workers. */
+static int check_workers(struct ps_server *s)
 {
 	int rc = TRAIN_OK;
 
@@ -267,8 +269,8 @@ static int look_around(struct server *s)
 		s->client[w].gone = true;
 		if (s->ps->rule.sync && state == tuttiRankDead)
 			return train_fail(TRAIN_FAILED,
-				"server %d: worker %d died, and ps-sync waits for all; "
-				"ps-async and spare do not", s->number, w);
+				"server %d: worker %d died, and ps-sync needs all workers; "
+				"use ps-async or spare", s->number, w);
 		rc = answer_pulls(s);
 		if (!rc)
 			rc = answer_settled(s);
@@ -276,10 +278,11 @@ static int look_around(struct server *s)
 	return rc;
 }
 
-/* The next message, in the order of the log while there is one. tuttiInProgress: there is none. */
-static tuttiResult_t next(struct server *s, tuttiMsg_t *msg)
+/* Receives the next message, in the order of --replay if given. tuttiInProgress: none within
+ * POLL_MS. */
+static tuttiResult_t receive_next(struct ps_server *s, tuttiMsg_t *msg)
 {
-	size_t most = (s->ps->rule.sync ? s->t->leaves.count + 1 : 2) *
+	size_t capacity = (s->ps->rule.sync ? s->t->leaves.count + 1 : 2) *
 		      (s->store.count + TRAIN_TAIL) * sizeof(float);
 	int worker, tag;
 
@@ -287,27 +290,27 @@ static tuttiResult_t next(struct server *s, tuttiMsg_t *msg)
 		tuttiResult_t result;
 
 		do
-			result = tuttiMsgRecv(s->message, most, worker, tag, -1, s->t->world, msg);
+			result = tuttiMsgRecv(s->message, capacity, worker, tag, -1, s->t->world, msg);
 		while (result == tuttiInProgress);
 		return result;
 	}
-	return tuttiMsgRecv(s->message, most, TUTTI_ANY, TUTTI_ANY, LOOK_MS, s->t->world, msg);
+	return tuttiMsgRecv(s->message, capacity, TUTTI_ANY, TUTTI_ANY, POLL_MS, s->t->world, msg);
 }
 
-static int take(struct server *s, const tuttiMsg_t *msg)
+static int handle(struct ps_server *s, const tuttiMsg_t *msg)
 {
-	struct client *c = &s->client[msg->source];
+	struct ps_client *c = &s->client[msg->source];
 
-	if (msg->tag != TRAIN_PS_PULL) /* which counts when it is answered */
+	if (msg->tag != TRAIN_PS_PULL) /* a pull is recorded when it is answered */
 		train_arrival_order_note(&s->arrivals, msg->tag, msg->source);
 	switch (msg->tag) {
 	case TRAIN_PS_PUSH:
-		return take_push(s, msg);
+		return handle_push(s, msg);
 	case TRAIN_PS_PULL:
-		c->waits = true;
+		c->pull_pending = true;
 		return answer_pulls(s);
 	case TRAIN_PS_SETTLE:
-		c->settles = true;
+		c->settling = true;
 		if (answer_pulls(s))
 			return TRAIN_FAILED;
 		return answer_settled(s);
@@ -322,7 +325,7 @@ static int take(struct server *s, const tuttiMsg_t *msg)
 	}
 }
 
-static bool anybody(const struct server *s)
+static bool any_worker(const struct ps_server *s)
 {
 	for (int w = 0; w < s->workers; w++)
 		if (!s->client[w].gone)
@@ -330,8 +333,9 @@ static bool anybody(const struct server *s)
 	return false;
 }
 
-/* Nobody trains any more. If a worker has ended, it has told how; else it falls to a server. */
-static int end(struct server *s)
+/* After the last worker: a worker that ended has reported the result; if all died, the server
+ * reports. */
+static int server_result(struct ps_server *s)
 {
 	for (int w = 0; w < s->workers; w++) {
 		tuttiRankState_t state = tuttiRankDead;
@@ -341,14 +345,14 @@ static int end(struct server *s)
 			return TRAIN_OK;
 	}
 	return train_fail(TRAIN_FAILED,
-			     "server %d: all %d workers died; --resume goes on from what "
-			     "--save kept",
+			     "server %d: all %d workers died; --resume continues from the "
+			     "checkpoint of --save",
 			     s->number, s->workers);
 }
 
-/* The first parameters. Then every worker greets: the connection tells of its death even when all
- * who would have passed that on die with it. */
-static int begin(struct server *s)
+/* Receives the initial parameters, then a HELLO from every worker: over the direct connection
+ * the server detects a worker's death even if all ranks that would forward the news die too. */
+static int initialize(struct ps_server *s)
 {
 	size_t bytes = s->store.count * sizeof(float);
 	tuttiResult_t result;
@@ -358,7 +362,7 @@ static int begin(struct server *s)
 		result = tuttiMsgRecv(s->message, 2 * bytes, 0, TRAIN_PS_INIT, -1, s->t->world, NULL);
 	while (result == tuttiInProgress);
 	if (result != tuttiSuccess)
-		return train_library(result, s->t->world);
+		return train_check(result, s->t->world);
 	memcpy(s->store.parameters, s->message, bytes);
 	memcpy(s->store.state, s->message + s->store.count, bytes);
 	for (int w = 0; w < s->workers && !rc; w++) {
@@ -367,33 +371,33 @@ static int begin(struct server *s)
 		while (result == tuttiInProgress);
 		if (result == tuttiSuccess)
 			rc = answer(s, w, TRAIN_PS_HELLO, 0, NULL, 0);
-		else if (result != tuttiRemoteError) /* look_around notes who has died */
-			rc = train_library(result, s->t->world);
+		else if (result != tuttiRemoteError) /* check_workers handles deaths */
+			rc = train_check(result, s->t->world);
 	}
 	return rc;
 }
 
-static int serve(struct server *s)
+static int serve(struct ps_server *s)
 {
-	int rc = begin(s);
+	int rc = initialize(s);
 
-	while (!rc && anybody(s)) {
+	while (!rc && any_worker(s)) {
 		tuttiMsg_t msg;
-		tuttiResult_t result = next(s, &msg);
+		tuttiResult_t result = receive_next(s, &msg);
 
 		if (result == tuttiSuccess)
-			rc = take(s, &msg);
+			rc = handle(s, &msg);
 		else if (result == tuttiInProgress || result == tuttiRemoteError)
-			rc = look_around(s);
+			rc = check_workers(s);
 		else
-			rc = train_library(result, s->t->world);
+			rc = train_check(result, s->t->world);
 	}
-	return rc ? rc : end(s);
+	return rc ? rc : server_result(s);
 }
 
 int train_ps_server_run(struct train_rank *t, struct train_ps *ps)
 {
-	struct server s = { .t = t, .ps = ps, .workers = t->nranks };
+	struct ps_server s = { .t = t, .ps = ps, .workers = t->nranks };
 	int rc, closed;
 
 	s.number = t->rank - t->nranks;

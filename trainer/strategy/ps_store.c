@@ -1,13 +1,13 @@
 /* ps_store.c - parameters and their optimizer in host memory (ps_store.h) */
 #include "trainer/strategy/ps_store.h"
 
+#include "trainer/base/fail.h"
 #include "trainer/device/device_host.h"
-#include "trainer/fail.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#define ADAGRAD_START 1e-6f /* so that an element without history does not divide by 0 */
+#define ADAGRAD_START 1e-6f /* avoids division by 0 for elements without history */
 
 int train_ps_store_open(struct train_ps_store *s, size_t count, float momentum, bool adagrad)
 {
@@ -17,7 +17,7 @@ int train_ps_store_open(struct train_ps_store *s, size_t count, float momentum, 
 	if (s->parameters && s->state)
 		return TRAIN_OK;
 	train_ps_store_close(s);
-	return train_fail(TRAIN_FAILED, "no memory to keep %zu parameters", count);
+	return train_fail(TRAIN_FAILED, "no memory to store %zu parameters", count);
 }
 
 void train_ps_store_close(struct train_ps_store *s)

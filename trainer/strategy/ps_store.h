@@ -1,11 +1,11 @@
 /*
- * ps_store.h - parameters and their optimizer in host memory, for whoever keeps them once for all
+ * ps_store.h - parameters and their optimizer in host memory, one copy for all workers
  *
- * Called by strategies whose workers have no optimizer, and by parameter servers. The same numbers
- * in the same order as train_device_ops.descend, so the same bits.
+ * Called by strategies whose workers have no optimizer, and by parameter servers. Computes the same
+ * expression in the same order as train_device_ops.descend, so the bits are equal.
  */
-#ifndef TRAIN_STORE_H
-#define TRAIN_STORE_H
+#ifndef TRAIN_PS_STORE_H
+#define TRAIN_PS_STORE_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,11 +18,11 @@ struct train_ps_store {
 	bool adagrad;
 };
 
-/* All zeros. Returns 0 | TRAIN_FAILED. */
+/* Starts with zeros. Returns 0 | TRAIN_FAILED. */
 int train_ps_store_open(struct train_ps_store *s, size_t count, float momentum, bool adagrad);
 void train_ps_store_close(struct train_ps_store *s);
 
-/* A step by scale * gradient; Adagrad divides each element by the root of its history. */
+/* One step by scale * gradient; Adagrad divides each element by the root of its sum of squares. */
 void train_ps_store_descend(struct train_ps_store *s, const float *gradient, float scale, float rate);
 
 #endif

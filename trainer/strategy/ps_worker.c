@@ -1,4 +1,4 @@
-/* ps_worker.c - a worker's side of parameter servers (ps.h) */
+/* ps_worker.c - parameter servers, worker side (ps.h) */
 #include "trainer/strategy/ps.h"
 
 #include "trainer/strategy/arrival_order.h"
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Servers stand behind all workers there ever were. */
-static int rank_of(const struct train_rank *t, int server) { return t->first_server + server; }
+/* A server's rank in world; servers follow all workers, dead ones included. */
+static int server_rank(const struct train_rank *t, int server) { return t->first_server + server; }
 
 static size_t largest(const struct train_shards *s)
 {
@@ -21,30 +21,30 @@ static size_t largest(const struct train_shards *s)
 	return most;
 }
 
-/* Passes a result of a message on; a server that is gone is missed by everybody. */
-static int judge(const struct train_rank *t, int server, tuttiResult_t result)
+/* Converts the result of a message; a dead server is an error with advice. */
+static int check_server(const struct train_rank *t, int server, tuttiResult_t result)
 {
 	tuttiRankState_t state = tuttiRankAlive;
 
 	if (result == tuttiRemoteError)
-		tuttiCommRankState(t->world, rank_of(t, server), &state);
+		tuttiCommRankState(t->world, server_rank(t, server), &state);
 	if (state == tuttiRankAlive)
-		return train_library(result, t->world);
+		return train_check(result, t->world);
 	return train_fail(TRAIN_FAILED,
-			     "server %d (rank %d) %s, and its part of the parameters with it; %s",
-			     server, rank_of(t, server),
+			     "server %d (rank %d) %s, and its part of the parameters is lost; %s",
+			     server, server_rank(t, server),
 			     state == tuttiRankLeft ? "has left" : "died",
-			     t->config->save ? "go on from the last checkpoint by --resume"
-					     : "with --save and --save-every there is a checkpoint "
-					       "to go on from");
+			     t->config->save ? "continue from the last checkpoint with --resume"
+					     : "--save and --save-every write checkpoints "
+					       "to continue from");
 }
 
 static int send_to(struct train_rank *t, int server, int tag, uint64_t version, const void *at,
 		   size_t bytes)
 {
 	t->message_bytes += bytes;
-	return judge(t, server,
-		     tuttiMsgSend(at, bytes, rank_of(t, server), tag, version, t->world));
+	return check_server(t, server,
+		     tuttiMsgSend(at, bytes, server_rank(t, server), tag, version, t->world));
 }
 
 static int receive_from(struct train_rank *t, int server, int tag, void *at, size_t bytes,
@@ -52,18 +52,18 @@ static int receive_from(struct train_rank *t, int server, int tag, void *at, siz
 {
 	tuttiResult_t result;
 
-	do /* a server may wait for workers as long as it likes: only its end ends this */
-		result = tuttiMsgRecv(at, bytes, rank_of(t, server), tag, -1, t->world, msg);
+	do /* a server may wait for other workers without limit: only its death ends the loop */
+		result = tuttiMsgRecv(at, bytes, server_rank(t, server), tag, -1, t->world, msg);
 	while (result == tuttiInProgress);
-	return judge(t, server, result);
+	return check_server(t, server, result);
 }
 
 /* ---- open and close ------------------------------------------------------------------------- */
 
-/* Worker 0 hands parameters and the optimizer's state to the servers. */
-static int hand_over(struct train_rank *t, struct train_ps *ps)
+/* Worker 0 sends parameters and optimizer state to the servers. */
+static int init_servers(struct train_rank *t, struct train_ps *ps)
 {
-	const float *from = train_parameters_out(t);
+	const float *from = train_parameters_download(t);
 	int rc = TRAIN_OK;
 
 	for (int s = 0; s < ps->shards.servers && !rc; s++) {
@@ -71,15 +71,15 @@ static int hand_over(struct train_rank *t, struct train_ps *ps)
 
 		train_shards_pack(&ps->shards, s, from, ps->message);
 		memset(ps->message + count, 0, count * sizeof(float));
-		if (t->resumed)
-			train_shards_pack(&ps->shards, s, t->resumed, ps->message + count);
+		if (t->resumed_state)
+			train_shards_pack(&ps->shards, s, t->resumed_state, ps->message + count);
 		rc = send_to(t, s, TRAIN_PS_INIT, 0, ps->message, 2 * count * sizeof(float));
 	}
 	return rc;
 }
 
-/* See begin in ps_server.c */
-static int greet(struct train_rank *t)
+/* Connects to every server; see initialize in ps_server.c. */
+static int hello(struct train_rank *t)
 {
 	int rc = TRAIN_OK;
 
@@ -99,7 +99,7 @@ int train_ps_open(struct train_rank *t, struct train_ps *ps, struct train_ps_rul
 	rc = rule.variables ? train_shards_of_variables(&ps->shards, &t->model, t->servers)
 			    : train_shards_of_ranges(&ps->shards, &t->model, t->servers);
 	if (!rc && rule.log)
-		rc = train_arrival_order_fit(t, t->nranks);
+		rc = train_arrival_order_match(t, t->nranks);
 	if (rc)
 		return rc;
 	ps->message = malloc((nodes * (largest(&ps->shards) + TRAIN_TAIL)) * sizeof(float));
@@ -107,19 +107,19 @@ int train_ps_open(struct train_rank *t, struct train_ps *ps, struct train_ps_rul
 	if (!ps->message || !ps->version)
 		return train_fail(TRAIN_FAILED, "no memory for messages to %d servers",
 				     t->servers);
-	if (train_serves(t))
+	if (train_is_server(t))
 		return TRAIN_OK;
 	if (t->rank == 0)
-		rc = hand_over(t, ps);
+		rc = init_servers(t, ps);
 	if (!rc)
-		rc = greet(t);
-	return rc ? rc : train_parameters_share(t);
+		rc = hello(t);
+	return rc ? rc : train_parameters_bcast(t);
 }
 
 void train_ps_close(struct train_rank *t, struct train_ps *ps)
 {
-	for (int s = 0; !train_serves(t) && ps->message && s < ps->shards.servers; s++)
-		tuttiMsgSend(NULL, 0, rank_of(t, s), TRAIN_PS_BYE, 0, t->world);
+	for (int s = 0; !train_is_server(t) && ps->message && s < ps->shards.servers; s++)
+		tuttiMsgSend(NULL, 0, server_rank(t, s), TRAIN_PS_BYE, 0, t->world);
 	free(ps->message);
 	free(ps->version);
 	train_shards_close(&ps->shards);
@@ -149,8 +149,8 @@ int train_ps_push(struct train_rank *t, struct train_ps *ps, const float *gradie
 	return rc;
 }
 
-/* Takes a shard from each server into the parameters. */
-static int collect(struct train_rank *t, struct train_ps *ps, int tag, uint64_t *ret_version)
+/* Receives a shard from each server into the parameters. */
+static int receive_shards(struct train_rank *t, struct train_ps *ps, int tag, uint64_t *ret_version)
 {
 	float *to = t->host_parameters ? t->host_parameters : t->parameters;
 	size_t tail = ps->rule.sync && tag == TRAIN_PS_PARAMETERS ? TRAIN_TAIL : 0;
@@ -164,26 +164,26 @@ static int collect(struct train_rank *t, struct train_ps *ps, int tag, uint64_t 
 		if (rc)
 			break;
 		train_shards_unpack(&ps->shards, s, ps->message, to);
-		memcpy(t->wire + t->model.parameters, ps->message + count, tail * sizeof(float));
+		memcpy(t->comm_buffer + t->model.parameters, ps->message + count, tail * sizeof(float));
 		if (ret_version)
 			*ret_version = msg.version;
 		else
 			ps->version[s] = msg.version;
 	}
-	train_parameters_in(t);
+	train_parameters_upload(t);
 	return rc;
 }
 
 int train_ps_pull(struct train_rank *t, struct train_ps *ps)
 {
-	uint64_t waits = train_time_ns();
+	uint64_t wait_begin = train_time_ns();
 	int rc = TRAIN_OK;
 
 	for (int s = 0; s < ps->shards.servers && !rc && !ps->rule.sync; s++)
 		rc = send_to(t, s, TRAIN_PS_PULL, 0, NULL, 0);
 	if (!rc)
-		rc = collect(t, ps, TRAIN_PS_PARAMETERS, NULL);
-	train_exposed(t, waits);
+		rc = receive_shards(t, ps, TRAIN_PS_PARAMETERS, NULL);
+	train_add_exposed(t, wait_begin);
 	return rc;
 }
 
@@ -203,8 +203,8 @@ static void add_stats(struct train_ps_stats *all, const struct train_ps_stats *s
 		all->stale[i] += s->stale[i];
 }
 
-/* Worker 0: asks every server, and prints a line for each. */
-static int ask_stats(struct train_rank *t, struct train_ps *ps)
+/* Worker 0: requests the statistics of every server and prints a line for each. */
+static int request_stats(struct train_rank *t, struct train_ps *ps)
 {
 	int rc = TRAIN_OK;
 
@@ -233,11 +233,11 @@ int train_ps_settle(struct train_rank *t, struct train_ps *ps, bool last)
 	for (int s = 0; s < ps->shards.servers && !rc; s++)
 		rc = send_to(t, s, TRAIN_PS_SETTLE, 0, NULL, 0);
 	if (!rc)
-		rc = collect(t, ps, TRAIN_PS_SETTLED, &left);
+		rc = receive_shards(t, ps, TRAIN_PS_SETTLED, &left);
 	if (!rc && left < (uint64_t)t->nranks)
 		rc = train_regroup(t);
 	if (!rc && last && t->rank == 0)
-		rc = ask_stats(t, ps);
+		rc = request_stats(t, ps);
 	return rc;
 }
 
@@ -256,7 +256,7 @@ int train_ps_state(struct train_rank *t, struct train_ps *ps, float *host)
 	return rc;
 }
 
-void train_ps_tell(const struct train_ps *ps)
+void train_ps_report(const struct train_ps *ps)
 {
 	const struct train_ps_stats *a = &ps->all;
 	int last = TRAIN_PS_STALE_MAX;

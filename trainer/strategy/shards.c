@@ -1,15 +1,15 @@
-/* shards.c - which server keeps which parameters (shards.h) */
+/* shards.c - the placement of parameters on servers (shards.h) */
 #include "trainer/strategy/shards.h"
 
-#include "trainer/fail.h"
+#include "trainer/base/fail.h"
 #include "trainer/data/sampler.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { CUT = 4 }; /* what is larger than a CUT-th of a server's fair share is cut */
+enum { CUT = 4 }; /* variables larger than 1 / CUT of a server's fair share are cut */
 
-static int make_room(struct train_shards *s, size_t pieces, int servers)
+static int alloc_pieces(struct train_shards *s, size_t pieces, int servers)
 {
 	*s = (struct train_shards){ .servers = servers };
 	s->piece = calloc(pieces, sizeof(*s->piece));
@@ -34,7 +34,7 @@ static void add_piece(struct train_shards *s, size_t at, size_t count, int serve
 
 int train_shards_of_ranges(struct train_shards *s, const struct train_model *m, int servers)
 {
-	int rc = make_room(s, (size_t)servers, servers);
+	int rc = alloc_pieces(s, (size_t)servers, servers);
 
 	for (int i = 0; i < servers && !rc; i++) {
 		struct train_share share = train_share_of(m->parameters, i, servers);
@@ -63,7 +63,7 @@ static int by_place(const void *a, const void *b)
 
 int train_shards_of_variables(struct train_shards *s, const struct train_model *m, int servers)
 {
-	int rc = make_room(s, m->ntensors * (size_t)servers, servers);
+	int rc = alloc_pieces(s, m->ntensors * (size_t)servers, servers);
 
 	for (size_t i = 0; i < m->ntensors && !rc; i++) {
 		const struct train_tensor *t = &m->tensors[i];

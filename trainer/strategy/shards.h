@@ -1,9 +1,9 @@
 /*
- * shards.h - which server keeps which parameters
+ * shards.h - the placement of parameters on servers
  *
- * A piece is a run of the parameter array that one server keeps; a server's
- * shard is its pieces, one after the other. A function of the model and the
- * number of servers, so all ranks know it. Called by ps_worker.c and ps_server.c.
+ * A piece is a range of the parameter array on one server; a server's shard is the concatenation
+ * of its pieces. The placement is a function of the model and the number of servers, so every
+ * rank computes it alone. Called by ps_worker.c and ps_server.c.
  */
 #ifndef TRAIN_SHARDS_H
 #define TRAIN_SHARDS_H
@@ -22,15 +22,16 @@ struct train_shards {
 	size_t *count; /* [servers], floats of a shard */
 };
 
-/* Equal runs of the array. */
+/* Equal ranges of the array. Returns 0 | TRAIN_FAILED (no memory). */
 int train_shards_of_ranges(struct train_shards *s, const struct train_model *m, int servers);
 
-/* Variables whole, each where least is, the largest first; one that is larger than a quarter
- * of a server's fair share is cut into as many parts as there are servers. */
+/* Whole variables, the largest first, each on the server with the smallest shard so far. A
+ * variable larger than a quarter of a server's fair share is cut into as many parts as there are
+ * servers. Returns 0 | TRAIN_FAILED (no memory). */
 int train_shards_of_variables(struct train_shards *s, const struct train_model *m, int servers);
 void train_shards_close(struct train_shards *s);
 
-/* Between the array and one server's shard. */
+/* Copy between the array and one server's shard. */
 void train_shards_pack(const struct train_shards *s, int server, const float *array, float *shard);
 void train_shards_unpack(const struct train_shards *s, int server, const float *shard, float *array);
 

@@ -1,4 +1,4 @@
-/* spare_state.c - rank 0's state, for a rank that is too late for results (spare_state.h) */
+/* spare_state.c - a copy of rank 0's state, for a rank that missed results (spare_state.h) */
 #include "trainer/strategy/spare_state.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static uint64_t copy_state(struct train_spare_state *s)
 	t->device.ops->get(&t->device, s->copy, t->parameters, half * sizeof(float));
 	t->device.ops->get(&t->device, s->copy + half, t->velocity, half * sizeof(float));
 	version = s->version;
-	s->given++;
+	s->copies++;
 	pthread_mutex_unlock(&s->lock);
 	return version;
 }
@@ -31,7 +31,7 @@ static void *answer(void *arg)
 {
 	struct train_spare_state *s = arg;
 
-	while (!atomic_load(&s->ends)) {
+	while (!atomic_load(&s->stop)) {
 		tuttiMsg_t msg;
 		tuttiResult_t result =
 			tuttiMsgRecv(NULL, 0, TUTTI_ANY, ASK, LOOK_MS, s->t->comm, &msg);
@@ -39,7 +39,7 @@ static void *answer(void *arg)
 
 		if (result == tuttiInProgress)
 			continue;
-		if (result != tuttiSuccess) /* nobody is left who could ask */
+		if (result != tuttiSuccess) /* no rank is left to request */
 			break;
 		version = copy_state(s);
 		tuttiMsgSend(s->copy, bytes_of(s->t), msg.source, STATE, version, s->t->comm);
@@ -49,40 +49,40 @@ static void *answer(void *arg)
 
 int train_spare_state_open(struct train_spare_state *s, struct train_rank *t)
 {
-	uint64_t given = s->given;
+	uint64_t copies = s->copies;
 
-	*s = (struct train_spare_state){ .t = t, .given = given };
+	*s = (struct train_spare_state){ .t = t, .copies = copies };
 	s->copy = malloc(bytes_of(t));
 	if (!s->copy)
-		return train_fail(TRAIN_FAILED, "no memory for a second state");
+		return train_fail(TRAIN_FAILED, "no memory for a copy of the state");
 	if (t->rank || t->nranks == 1)
 		return TRAIN_OK;
 	pthread_mutex_init(&s->lock, NULL);
-	s->runs = !pthread_create(&s->thread, NULL, answer, s);
-	return s->runs ? TRAIN_OK : train_fail(TRAIN_FAILED, "no thread can be made: %m");
+	s->running = !pthread_create(&s->thread, NULL, answer, s);
+	return s->running ? TRAIN_OK : train_fail(TRAIN_FAILED, "cannot create a thread: %m");
 }
 
 void train_spare_state_close(struct train_spare_state *s)
 {
-	atomic_store(&s->ends, true);
-	if (s->runs) {
+	atomic_store(&s->stop, true);
+	if (s->running) {
 		pthread_join(s->thread, NULL);
 		pthread_mutex_destroy(&s->lock);
 	}
-	s->runs = false;
+	s->running = false;
 	free(s->copy);
 	s->copy = NULL;
 }
 
 void train_spare_state_lock(struct train_spare_state *s)
 {
-	if (s->runs)
+	if (s->running)
 		pthread_mutex_lock(&s->lock);
 }
 
 void train_spare_state_unlock(struct train_spare_state *s)
 {
-	if (s->runs)
+	if (s->running)
 		pthread_mutex_unlock(&s->lock);
 }
 
@@ -96,17 +96,17 @@ int train_spare_state_fetch(struct train_spare_state *s, struct train_rank *t, u
 	for (; !rc && msg.version < least; usleep(1000)) {
 		tuttiResult_t result;
 
-		rc = train_library(tuttiMsgSend(NULL, 0, 0, ASK, 0, t->comm), t->comm);
+		rc = train_check(tuttiMsgSend(NULL, 0, 0, ASK, 0, t->comm), t->comm);
 		if (rc)
 			return rc;
 		do
 			result = tuttiMsgRecv(s->copy, bytes_of(t), 0, STATE, -1, t->comm, &msg);
 		while (result == tuttiInProgress);
-		rc = train_library(result, t->comm);
+		rc = train_check(result, t->comm);
 	}
 	if (rc)
 		return rc;
-	train_parameters_adopt(t, s->copy);
+	train_parameters_set_host(t, s->copy);
 	t->device.ops->put(&t->device, t->velocity, s->copy + half, half * sizeof(float));
 	*ret_version = msg.version;
 	return TRAIN_OK;

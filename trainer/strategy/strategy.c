@@ -31,10 +31,11 @@ int train_strategy_find(struct train_rank *t)
 				     c->strategy);
 	if (c->canonical != TRAIN_CANONICAL_OFF && !(*at)->leaves)
 		return train_fail(TRAIN_USAGE,
-			"--canonical: %s does not add up gradients over all ranks; use "
+			"--canonical: %s does not sum gradients over all ranks; use "
 			"--canonical off, or another --strategy", c->strategy);
 	if (c->on_failure == TRAIN_FAILURE_SHRINK && (*at)->no_shrink)
 		return train_fail(TRAIN_USAGE, "--on-failure shrink: %s", (*at)->no_shrink);
 	t->strategy = *at;
+	t->collectives_only = (*at)->collectives_only;
 	return TRAIN_OK;
 }

@@ -1,19 +1,19 @@
 /*
- * strategy_average.c - ranks train alone and average their parameters now and then
+ * strategy_average.c - local SGD: replicas train independently and average their parameters
  *
  *	each step:
  *		parameters = descend(parameters, gradient(parameters, my share of the batch))
  *	after every H steps, by --average:
- *		allreduce	parameters = sum of all / ranks			(local SGD)
- *		supervisor	the same; rank 0 gathers, adds in rank order, hands out
- *		easgd		d = alpha * (parameters - centre)
- *				parameters -= d; centre += sum of all d
- *		diloco		outer = start - mean of all
- *				parameters = start = Nesterov(start, outer)
+ *		allreduce	parameters = sum over all replicas / ranks	(local SGD)
+ *		supervisor	the same; rank 0 gathers, adds in rank order, broadcasts
+ *		easgd		d = alpha * (parameters - center)
+ *				parameters -= d; center += sum of all d
+ *		diloco		outer gradient = start - mean over all replicas
+ *				parameters = start = Nesterov(start, outer gradient)
  *
- * Momentum stays with its rank; averages being linear, H = 1 is then the same mathematics as
- * mirrored. 1/H of mirrored's bytes are sent. For a check, an evaluation and at the end the ranks
- * average as well (easgd: take the centre). Row of the table in strategy.c.
+ * Momentum stays with its rank; since averaging is linear, H = 1 is then mathematically equal to
+ * mirrored. The strategy sends 1/H of mirrored's bytes. Before a check, an evaluation and the
+ * end the ranks average as well (easgd: they adopt the center). Row of the table in strategy.c.
  *
  * Sources: McDonald et al. 2010, Distributed training strategies for the structured perceptron;
  * Zhang, Choromanska, LeCun 2015, Elastic averaging SGD; Stich 2019, Local SGD converges fast;
@@ -24,147 +24,147 @@
 
 #include <stdlib.h>
 
-struct average {
-	int64_t since; /* steps since the last average */
-	uint64_t met;  /* averages so far */
-	/* memory of wire_on: */
-	float *own;    /* this rank's parameters before the average under way */
-	float *kept;   /* easgd: the centre; diloco: where the round started */
-	float *more;   /* easgd: d; diloco: the outer velocity; supervisor's rank 0: all of them */
+struct average_state {
+	int64_t steps_since; /* steps since the last average */
+	uint64_t averages;  /* averages so far */
+	/* memory of comm_device: */
+	float *saved;  /* this rank's parameters before the current average */
+	float *center; /* easgd: the center; diloco: parameters at the start of the round */
+	float *extra;  /* easgd: d; diloco: outer velocity; supervisor on rank 0: all parameters */
 };
 
-/* to = keep * to + take * from, of all parameters */
+/* to = keep * to + take * from, for all parameters */
 static void blend(struct train_rank *t, float keep, float *to, float take, const float *from)
 {
-	t->wire_on->ops->blend(t->wire_on, t->model.parameters, keep, take, from, to);
+	t->comm_device->ops->blend(t->comm_device, t->model.parameters, keep, take, from, to);
 }
 
 static void copy(struct train_rank *t, float *to, const float *from)
 {
-	t->wire_on->ops->copy(t->wire_on, to, from, t->model.parameters * sizeof(float));
+	t->comm_device->ops->copy(t->comm_device, to, from, t->model.parameters * sizeof(float));
 }
 
 static int average_open(struct train_rank *t)
 {
-	struct average *a = calloc(1, sizeof(*a));
-	size_t bytes = t->model.parameters * sizeof(float), more = bytes;
+	struct average_state *a = calloc(1, sizeof(*a));
+	size_t bytes = t->model.parameters * sizeof(float), extra = bytes;
 	int how = t->config->average, rc;
 
 	if (!a)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = a;
-	if (how == TRAIN_AVERAGE_SUPERVISOR) /* whoever is rank 0, also after deaths */
-		more *= t->rank == 0 || t->config->on_failure == TRAIN_FAILURE_SHRINK ? t->nranks : 0;
-	a->own = t->wire_on->ops->alloc(t->wire_on, bytes);
-	a->kept = t->wire_on->ops->alloc(t->wire_on, bytes);
-	a->more = t->wire_on->ops->alloc(t->wire_on, more ? more : 1);
-	if (!a->own || !a->kept || !a->more)
+	if (how == TRAIN_AVERAGE_SUPERVISOR) /* rank 0 may change after deaths */
+		extra *= t->rank == 0 || t->config->on_failure == TRAIN_FAILURE_SHRINK ? t->nranks : 0;
+	a->saved = t->comm_device->ops->alloc(t->comm_device, bytes);
+	a->center = t->comm_device->ops->alloc(t->comm_device, bytes);
+	a->extra = t->comm_device->ops->alloc(t->comm_device, extra ? extra : 1);
+	if (!a->saved || !a->center || !a->extra)
 		return train_fail(TRAIN_FAILED, "no memory to average %zu bytes", bytes);
-	rc = train_parameters_share(t);
+	rc = train_parameters_bcast(t);
 	if (!rc)
-		copy(t, a->kept, train_parameters_lend(t));
+		copy(t, a->center, train_parameters_map(t));
 	return rc;
 }
 
 static void average_close(struct train_rank *t)
 {
-	struct average *a = t->strategy_state;
+	struct average_state *a = t->strategy_state;
 
-	t->wire_on->ops->free(t->wire_on, a->own);
-	t->wire_on->ops->free(t->wire_on, a->kept);
-	t->wire_on->ops->free(t->wire_on, a->more);
+	t->comm_device->ops->free(t->comm_device, a->saved);
+	t->comm_device->ops->free(t->comm_device, a->center);
+	t->comm_device->ops->free(t->comm_device, a->extra);
 	free(a);
 }
 
 static int allreduce(struct train_rank *t, float *at)
 {
-	int rc = train_device_settle(t->wire_on);
+	int rc = train_device_sync(t->comm_device);
 
-	return rc ? rc : train_library(tuttiAllReduce(at, at, t->model.parameters, tuttiFloat32,
+	return rc ? rc : train_check(tuttiAllReduce(at, at, t->model.parameters, tuttiFloat32,
 						   tuttiSum, t->comm, NULL),
 				    t->comm);
 }
 
-static int supervise(struct train_rank *t, float *at, float *all)
+static int by_supervisor(struct train_rank *t, float *at, float *all)
 {
 	size_t n = t->model.parameters;
-	int rc = train_device_settle(t->wire_on);
+	int rc = train_device_sync(t->comm_device);
 
 	if (!rc)
-		rc = train_library(tuttiGather(at, all, n, tuttiFloat32, 0, t->comm, NULL), t->comm);
+		rc = train_check(tuttiGather(at, all, n, tuttiFloat32, 0, t->comm, NULL), t->comm);
 	for (int r = 1; !rc && t->rank == 0 && r < t->nranks; r++)
-		t->wire_on->ops->add(t->wire_on, n, all + (size_t)r * n, all);
+		t->comm_device->ops->add(t->comm_device, n, all + (size_t)r * n, all);
 	if (!rc && t->rank == 0) {
 		copy(t, at, all);
-		rc = train_device_settle(t->wire_on);
+		rc = train_device_sync(t->comm_device);
 	}
-	return rc ? rc : train_library(tuttiBcast(at, n, tuttiFloat32, 0, t->comm, NULL), t->comm);
+	return rc ? rc : train_check(tuttiBcast(at, n, tuttiFloat32, 0, t->comm, NULL), t->comm);
 }
 
-static int easgd(struct train_rank *t, struct average *a, float *at)
+static int easgd(struct train_rank *t, struct average_state *a, float *at)
 {
 	float alpha = (float)t->config->alpha;
 
-	copy(t, a->more, at);
-	blend(t, 1.0f, a->more, -1.0f, a->kept);
-	blend(t, alpha, a->more, 0.0f, NULL);
-	blend(t, 1.0f, at, -1.0f, a->more);
-	return allreduce(t, a->more);
+	copy(t, a->extra, at);
+	blend(t, 1.0f, a->extra, -1.0f, a->center);
+	blend(t, alpha, a->extra, 0.0f, NULL);
+	blend(t, 1.0f, at, -1.0f, a->extra);
+	return allreduce(t, a->extra);
 }
 
-/* at: the mean of all; own is free by now */
-static void outer_step(struct train_rank *t, struct average *a, float *at)
+/* at: the mean over all replicas; saved serves as scratch */
+static void outer_step(struct train_rank *t, struct average_state *a, float *at)
 {
 	float rate = (float)t->config->outer_lr, momentum = (float)t->config->outer_momentum;
 
-	copy(t, a->own, a->kept);
-	blend(t, 1.0f, a->own, -1.0f, at);              /* outer */
-	blend(t, momentum, a->more, 1.0f, a->own);
-	blend(t, 1.0f, a->own, momentum, a->more);
-	blend(t, 1.0f, a->kept, -rate, a->own);
-	copy(t, at, a->kept);
+	copy(t, a->saved, a->center);
+	blend(t, 1.0f, a->saved, -1.0f, at);              /* outer gradient */
+	blend(t, momentum, a->extra, 1.0f, a->saved);
+	blend(t, 1.0f, a->saved, momentum, a->extra);
+	blend(t, 1.0f, a->center, -rate, a->saved);
+	copy(t, at, a->center);
 }
 
-/* One average, and the agreement on whether to stop. */
-static int meet(struct train_rank *t)
+/* Averages once, and agrees on whether to stop. */
+static int average_now(struct train_rank *t)
 {
-	struct average *a = t->strategy_state;
-	float *at = train_parameters_lend(t), stop = t->stopping;
-	uint64_t waits = train_time_ns();
+	struct average_state *a = t->strategy_state;
+	float *at = train_parameters_map(t), stop = t->stopping;
+	uint64_t wait_begin = train_time_ns();
 	int how = t->config->average, rc;
 
-	copy(t, a->own, at);
+	copy(t, a->saved, at);
 	if (how == TRAIN_AVERAGE_EASGD)
 		rc = easgd(t, a, at);
 	else if (how == TRAIN_AVERAGE_SUPERVISOR)
-		rc = supervise(t, at, a->more);
+		rc = by_supervisor(t, at, a->extra);
 	else
 		rc = allreduce(t, at);
 	if (!rc)
-		rc = train_library(tuttiAllReduce(&stop, &stop, 1, tuttiFloat32, tuttiMax, t->comm,
+		rc = train_check(tuttiAllReduce(&stop, &stop, 1, tuttiFloat32, tuttiMax, t->comm,
 					       NULL),
 				t->comm);
-	train_exposed(t, waits);
-	if (rc) { /* somebody died: as if it had not been begun */
-		copy(t, at, a->own);
+	train_add_exposed(t, wait_begin);
+	if (rc) { /* a rank died: undo */
+		copy(t, at, a->saved);
 		return rc;
 	}
 	if (how == TRAIN_AVERAGE_EASGD)
-		blend(t, 1.0f, a->kept, 1.0f, a->more);
+		blend(t, 1.0f, a->center, 1.0f, a->extra);
 	else
 		blend(t, 1.0f / (float)t->nranks, at, 0.0f, NULL);
 	if (how == TRAIN_AVERAGE_DILOCO)
 		outer_step(t, a, at);
-	train_parameters_return(t);
+	train_parameters_unmap(t);
 	t->stopping = stop > 0.0f;
-	a->since = 0;
-	a->met++;
+	a->steps_since = 0;
+	a->averages++;
 	return rc;
 }
 
 static int average_step(struct train_rank *t, const struct train_batch *batch)
 {
-	struct average *a = t->strategy_state;
+	struct average_state *a = t->strategy_state;
 	int rc = train_gradient(t, batch, NULL);
 
 	if (rc)
@@ -172,76 +172,76 @@ static int average_step(struct train_rank *t, const struct train_batch *batch)
 	if (batch->rows)
 		train_descend(t, batch->rows);
 	t->stopping = batch->stop;
-	if (++a->since < t->config->local_steps) {
-		t->stopping = false; /* all at the next average */
+	if (++a->steps_since < t->config->local_steps) {
+		t->stopping = false; /* agreed at the next average */
 		return TRAIN_OK;
 	}
-	return meet(t);
+	return average_now(t);
 }
 
 static int average_settle(struct train_rank *t, bool last)
 {
-	struct average *a = t->strategy_state;
-	int rc = a->since ? meet(t) : TRAIN_OK;
+	struct average_state *a = t->strategy_state;
+	int rc = a->steps_since ? average_now(t) : TRAIN_OK;
 
 	(void)last;
 	if (!rc && t->config->average == TRAIN_AVERAGE_EASGD)
-		train_parameters_take(t, a->kept);
+		train_parameters_set(t, a->center);
 	return rc;
 }
 
-/* A rank that has met once more than others hands its parameters out, and what it keeps; where all
- * have met as often each goes on from its own. */
-static int share_newest(struct train_rank *t, struct average *a, uint64_t met[2])
+/* A rank with one more average than others broadcasts its parameters, center and extra to them.
+ * Ranks with the same number of averages keep their own. */
+static int share_newest(struct train_rank *t, struct average_state *a, uint64_t averages[2])
 {
 	size_t n = t->model.parameters;
-	bool behind = a->met < met[0];
-	float *at = train_parameters_lend(t);
-	int root = (int)(UINT64_MAX - met[1]), rc = TRAIN_OK;
-	float *arrays[] = { at, a->kept,
-			    t->config->average == TRAIN_AVERAGE_DILOCO ? a->more : a->kept };
+	bool outdated = a->averages < averages[0];
+	float *at = train_parameters_map(t);
+	int root = (int)(UINT64_MAX - averages[1]), rc = TRAIN_OK;
+	float *arrays[] = { at, a->center,
+			    t->config->average == TRAIN_AVERAGE_DILOCO ? a->extra : a->center };
 
 	for (int i = 0; i < 3 && !rc; i++) {
-		copy(t, a->own, arrays[i]);
-		rc = train_device_settle(t->wire_on);
+		copy(t, a->saved, arrays[i]);
+		rc = train_device_sync(t->comm_device);
 		if (!rc)
-			rc = train_library(tuttiBcast(a->own, n, tuttiFloat32, root, t->comm, NULL),
+			rc = train_check(tuttiBcast(a->saved, n, tuttiFloat32, root, t->comm, NULL),
 					t->comm);
-		if (!rc && behind)
-			copy(t, arrays[i], a->own);
+		if (!rc && outdated)
+			copy(t, arrays[i], a->saved);
 	}
-	train_parameters_return(t);
-	a->met = met[0];
-	a->since = t->config->local_steps; /* all meet after the next step */
+	train_parameters_unmap(t);
+	a->averages = averages[0];
+	a->steps_since = t->config->local_steps; /* all average after the next step */
 	return rc;
 }
 
-/* Those that are left take their last step again, at the newest of their parameters. */
+/* The survivors repeat their last step, from the newest parameters among them. */
 static int average_rejoin(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 {
-	struct average *a = t->strategy_state;
-	uint64_t met[3]; /* the most; the complement of the first rank that has; steps done */
+	struct average_state *a = t->strategy_state;
+	uint64_t averages[3]; /* greatest number; ~first rank with it; steps done */
 	int rc = train_regroup(t);
 
-	met[0] = a->met;
+	averages[0] = a->averages;
 	if (!rc)
-		rc = train_library(tuttiAllReduce(met, met, 1, tuttiUint64, tuttiMax, t->comm, NULL),
+		rc = train_check(tuttiAllReduce(averages, averages, 1, tuttiUint64, tuttiMax, t->comm, NULL),
 				t->comm);
-	met[1] = a->met == met[0] ? UINT64_MAX - (uint64_t)t->rank : 0;
-	met[2] = done;
+	averages[1] = a->averages == averages[0] ? UINT64_MAX - (uint64_t)t->rank : 0;
+	averages[2] = done;
 	if (!rc)
-		rc = train_library(tuttiAllReduce(met + 1, met + 1, 2, tuttiUint64, tuttiMax, t->comm,
+		rc = train_check(tuttiAllReduce(averages + 1, averages + 1, 2, tuttiUint64, tuttiMax, t->comm,
 					       NULL),
 				t->comm);
-	*ret_done = met[2];
-	return rc ? rc : share_newest(t, a, met);
+	*ret_done = averages[2];
+	return rc ? rc : share_newest(t, a, averages);
 }
 
 const struct train_strategy_ops train_strategy_average = {
 	.name = "average",
-	.help = "ranks train alone, and average their parameters every --H steps",
-	.own_pace = true,
-	.by_calls = true,
+	.help = "local SGD: ranks average their parameters every --H steps",
+	.local_replicas = true,
+	.collectives_only = true,
 	.open = average_open,
 	.close = average_close,
 	.step = average_step,

@@ -1,17 +1,17 @@
 /*
- * strategy_downpour.c - Downpour SGD: workers train alone, fetch and push now and then
+ * strategy_downpour.c - Downpour SGD: workers train independently, with periodic fetch and push
  *
  *	worker, in each step:
  *		every --n-fetch steps: parameters = pull()
  *		g = gradient(parameters, my share of the batch)
- *		parameters -= rate * g / my share;  gathered += g
- *		every --n-push steps: push(gathered); gathered = 0
- *	server, of its shard, when anything comes:
- *		parameters = descend(parameters, gathered / global batch)
- *				--adagrad: each divided by the root of its history
+ *		parameters -= rate * g / my share;  accumulated += g
+ *		every --n-push steps: push(accumulated); accumulated = 0
+ *	server, for its shard, on each push:
+ *		parameters = descend(parameters, accumulated / global batch)
+ *				--adagrad: each divided by the root of its sum of squares
  *
- * Within an epoch the workers' shares are disjoint, and cover it. A worker that dies is missed by
- * nobody. Row of the table in strategy.c; calls ps_worker.c.
+ * Within an epoch the workers' shares are disjoint and cover the training set. The death of a
+ * worker does not stop the others. Row of the table in strategy.c; calls ps_worker.c.
  *
  * Source: Dean et al. 2012, Large scale distributed deep networks.
  */
@@ -21,57 +21,57 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct downpour {
+struct downpour_state {
 	struct train_ps ps;
-	float *gathered;
+	float *accumulated;
 	int64_t steps, unpushed;
 };
 
 static int downpour_open(struct train_rank *t)
 {
-	struct downpour *d = calloc(1, sizeof(*d));
+	struct downpour_state *d = calloc(1, sizeof(*d));
 
 	if (!d)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = d;
-	d->gathered = calloc(t->floats, sizeof(*d->gathered));
-	if (!d->gathered)
+	d->accumulated = calloc(t->floats, sizeof(*d->accumulated));
+	if (!d->accumulated)
 		return train_fail(TRAIN_FAILED, "no memory for %zu gradients", t->floats);
 	return train_ps_open(t, &d->ps, (struct train_ps_rule){ .adagrad = true });
 }
 
 static void downpour_close(struct train_rank *t)
 {
-	struct downpour *d = t->strategy_state;
+	struct downpour_state *d = t->strategy_state;
 
 	train_ps_close(t, &d->ps);
-	free(d->gathered);
+	free(d->accumulated);
 	free(d);
 }
 
-static int push(struct train_rank *t, struct downpour *d)
+static int push(struct train_rank *t, struct downpour_state *d)
 {
-	int rc = train_ps_push(t, &d->ps, d->gathered, 1, 0);
+	int rc = train_ps_push(t, &d->ps, d->accumulated, 1, 0);
 
-	memset(d->gathered, 0, t->floats * sizeof(*d->gathered));
+	memset(d->accumulated, 0, t->floats * sizeof(*d->accumulated));
 	d->unpushed = 0;
 	return rc;
 }
 
-static void gather_and_descend(struct train_rank *t, struct downpour *d, size_t rows)
+static void accumulate_and_descend(struct train_rank *t, struct downpour_state *d, size_t rows)
 {
-	float *own = train_parameters_out(t), scale = t->rate / (float)(rows ? rows : 1);
+	float *own = train_parameters_download(t), scale = t->rate / (float)(rows ? rows : 1);
 
 	for (size_t i = 0; i < t->model.parameters; i++) {
-		d->gathered[i] += t->wire[i];
-		own[i] -= scale * t->wire[i];
+		d->accumulated[i] += t->comm_buffer[i];
+		own[i] -= scale * t->comm_buffer[i];
 	}
-	train_parameters_in(t);
+	train_parameters_upload(t);
 }
 
 static int downpour_step(struct train_rank *t, const struct train_batch *batch)
 {
-	struct downpour *d = t->strategy_state;
+	struct downpour_state *d = t->strategy_state;
 	int rc = TRAIN_OK;
 
 	if (d->steps++ % t->config->n_fetch == 0)
@@ -80,15 +80,15 @@ static int downpour_step(struct train_rank *t, const struct train_batch *batch)
 		rc = train_gradient(t, batch, NULL);
 	if (rc)
 		return rc;
-	gather_and_descend(t, d, batch->rows);
+	accumulate_and_descend(t, d, batch->rows);
 	t->stopping = batch->stop;
 	return ++d->unpushed == t->config->n_push ? push(t, d) : TRAIN_OK;
 }
 
-/* What is gathered is not lost. */
+/* Pushes the accumulated gradients before it settles. */
 static int downpour_settle(struct train_rank *t, bool last)
 {
-	struct downpour *d = t->strategy_state;
+	struct downpour_state *d = t->strategy_state;
 	int rc = d->unpushed ? push(t, d) : TRAIN_OK;
 
 	return rc ? rc : train_ps_settle(t, &d->ps, last);
@@ -96,39 +96,39 @@ static int downpour_settle(struct train_rank *t, bool last)
 
 static int downpour_serve(struct train_rank *t)
 {
-	struct downpour *d = t->strategy_state;
+	struct downpour_state *d = t->strategy_state;
 
 	return train_ps_server_run(t, &d->ps);
 }
 
-static void downpour_tell(const struct train_rank *t)
+static void downpour_report(const struct train_rank *t)
 {
-	const struct downpour *d = t->strategy_state;
+	const struct downpour_state *d = t->strategy_state;
 
-	train_ps_tell(&d->ps);
+	train_ps_report(&d->ps);
 }
 
 static int downpour_state(struct train_rank *t, float *host)
 {
-	struct downpour *d = t->strategy_state;
+	struct downpour_state *d = t->strategy_state;
 
 	return train_ps_state(t, &d->ps, host);
 }
 
 const struct train_strategy_ops train_strategy_downpour = {
 	.name = "downpour",
-	.help = "workers train alone, fetch from and push to --ps servers now and then",
-	.optimizer = TRAIN_OPTIMIZER_ELSEWHERE,
-	.own_pace = true,
-	.survives = true,
+	.help = "workers train independently, with periodic push to and fetch from --ps servers",
+	.optimizer = TRAIN_OPTIMIZER_STORE,
+	.local_replicas = true,
+	.fault_tolerant = true,
 	.no_shrink =
-		"downpour goes on without workers that die, whatever this option says, and not "
-		"without servers; leave it out",
+		"downpour always continues without dead workers, and never without servers; "
+		"omit the option",
 	.open = downpour_open,
 	.close = downpour_close,
 	.step = downpour_step,
 	.settle = downpour_settle,
 	.serve = downpour_serve,
 	.state = downpour_state,
-	.tell = downpour_tell,
+	.report = downpour_report,
 };

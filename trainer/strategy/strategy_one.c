@@ -1,13 +1,13 @@
 /*
- * strategy_one.c - one rank, nothing communicated: what all other strategies are held against
+ * strategy_one.c - one rank without communication: the reference of all other strategies
  *
  *	gradients = gradient(parameters, batch)
  *	parameters = descend(parameters, gradients)
  *
  * Row of the table in strategy.c.
  */
-#include "trainer/strategy/strategy.h"
 #include "trainer/strategy/gradient_sum.h"
+#include "trainer/strategy/strategy.h"
 
 static int one_open(struct train_rank *t)
 {
@@ -23,8 +23,8 @@ static int one_step(struct train_rank *t, const struct train_batch *batch)
 {
 	int rc = train_gradient(t, batch, NULL);
 
-	if (!rc && t->leaves.kind == TRAIN_CANONICAL_FIXED64) /* leaves that are not added up yet */
-		rc = train_gradient_total(t);
+	if (!rc && t->leaves.kind == TRAIN_CANONICAL_FIXED64) /* leaves are not summed yet */
+		rc = train_sum_gradients(t);
 	if (!rc)
 		train_descend(t, t->leaves.batch);
 	return rc;
@@ -32,10 +32,10 @@ static int one_step(struct train_rank *t, const struct train_batch *batch)
 
 const struct train_strategy_ops train_strategy_one = {
 	.name = "one",
-	.help = "a single rank, nothing is communicated",
+	.help = "a single rank, without communication",
 	.leaves = true,
-	.by_calls = true,
-	.no_shrink = "one is a single rank, and none is left when it dies; use --save-every",
+	.collectives_only = true,
+	.no_shrink = "one has a single rank, and no rank survives its death; use --save-every",
 	.open = one_open,
 	.step = one_step,
 };

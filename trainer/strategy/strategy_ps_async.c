@@ -1,22 +1,22 @@
 /*
- * strategy_ps_async.c - parameter servers that wait for nobody
+ * strategy_ps_async.c - asynchronous parameter servers
  *
- *	server, of its shard, when gradients come that were computed at version v:
- *		stale = version - v
- *		unless stale > --stale-drop:
+ *	server, for its shard, on each push of gradients computed at version v:
+ *		staleness = version - v
+ *		unless staleness > --stale-drop:
  *			parameters = descend(parameters, gradients / global batch)
- *					--stale-scale: by 1 / (1 + stale) of it
+ *					--stale-scale: times 1 / (1 + staleness)
  *			version = version + 1
  *	worker, in each step:
- *		parameters, v = pull()		--ssp: not while this worker is more than so many
+ *		parameters, v = pull()		--ssp N: delayed while this worker is more than N
  *						steps ahead of the slowest
  *		push(gradient(parameters, my share of the batch), v)
  *
- * A worker that dies is missed by nobody. --record and --replay repeat a training in the order of
- * its arrivals. Row of the table in strategy.c; calls ps_worker.c.
+ * The death of a worker does not stop the others. --record and --replay repeat a training with
+ * the same order of arrivals. Row of the table in strategy.c; calls ps_worker.c.
  *
- * Sources: Dean et al. 2012, Large scale distributed deep networks; Ho et al. 2013, More effective
- * distributed ML via a stale synchronous parallel parameter server; Zhang et al. 2016,
+ * Sources: Dean et al. 2012, Large scale distributed deep networks; Ho et al. 2013, More
+ * effective distributed ML via a stale synchronous parallel parameter server; Zhang et al. 2016,
  * Staleness-aware async-SGD.
  */
 #include "trainer/strategy/ps.h"
@@ -49,7 +49,7 @@ static int async_step(struct train_rank *t, const struct train_batch *batch)
 	if (!rc)
 		rc = train_gradient(t, batch, NULL);
 	if (!rc)
-		rc = train_ps_push(t, ps, t->wire, 1, 0);
+		rc = train_ps_push(t, ps, t->comm_buffer, 1, 0);
 	t->stopping = batch->stop;
 	return rc;
 }
@@ -60,7 +60,7 @@ static int async_settle(struct train_rank *t, bool last)
 }
 
 static int async_serve(struct train_rank *t) { return train_ps_server_run(t, t->strategy_state); }
-static void async_tell(const struct train_rank *t) { train_ps_tell(t->strategy_state); }
+static void async_report(const struct train_rank *t) { train_ps_report(t->strategy_state); }
 
 static int async_state(struct train_rank *t, float *host)
 {
@@ -69,18 +69,18 @@ static int async_state(struct train_rank *t, float *host)
 
 const struct train_strategy_ops train_strategy_ps_async = {
 	.name = "ps-async",
-	.help = "--ps servers take gradients as they come; stale ones too",
-	.optimizer = TRAIN_OPTIMIZER_ELSEWHERE,
-	.own_pace = true,
-	.survives = true,
+	.help = "--ps servers apply each gradient on arrival, stale ones too",
+	.optimizer = TRAIN_OPTIMIZER_STORE,
+	.local_replicas = true,
+	.fault_tolerant = true,
 	.no_shrink =
-		"ps-async goes on without workers that die, whatever this option says, and not "
-		"without servers; leave it out",
+		"ps-async always continues without dead workers, and never without servers; "
+		"omit the option",
 	.open = async_open,
 	.close = async_close,
 	.step = async_step,
 	.settle = async_settle,
 	.serve = async_serve,
 	.state = async_state,
-	.tell = async_tell,
+	.report = async_report,
 };

@@ -1,16 +1,18 @@
 /*
- * strategy_ps_strategy.c - every variable on one server, several devices a worker
+ * strategy_ps_strategy.c - asynchronous parameter servers, whole variables, workers of several
+ * devices
  *
- *	placement: variables whole, the largest first, each on the server that has least so far; one
- *		larger than a quarter of a server's fair share is cut
+ *	placement: whole variables, the largest first, each on the server with the smallest shard so
+ *		far; a variable larger than a quarter of a server's fair share is cut
  *	worker, of --devices ranks, in each step:
- *		parameters = pull(), every variable from its server; handed to the worker's devices
- *		g = the devices' gradients, added up on the first in rank order
+ *		parameters = pull(), every variable from its server; broadcast to the worker's devices
+ *		g = the devices' gradients, summed on the first in rank order
  *		push(g), every variable to its server
- *	server, of its variables, when anything comes: as ps-async
+ *	server, for its variables, on each push: as ps-async
  *
- * A worker that dies is missed by nobody; one that loses a device goes on with the others, of which
- * the first speaks to the servers. Row of the table in strategy.c; calls ps_worker.c.
+ * The death of a worker does not stop the others. A worker that loses a device continues with
+ * the other devices; the first of them talks to the servers. Row of the table in strategy.c;
+ * calls ps_worker.c.
  *
  * Source: TensorFlow's ParameterServerStrategy.
  */
@@ -22,14 +24,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct strategy {
+struct ps_strategy_state {
 	struct train_ps ps;
 	tuttiComm_t devices; /* the ranks of this worker */
 	int device, ndevices;
-	float *all;          /* first device: everybody's gradients */
+	float *all;          /* first device: the gradients of all devices */
 };
 
-/* The table that a user can check. */
+/* Prints the placement of variables and the size of each shard. */
 static void print_placement(const struct train_rank *t, const struct train_shards *s)
 {
 	for (size_t i = 0; i < s->pieces; i++)
@@ -43,12 +45,12 @@ static void print_placement(const struct train_rank *t, const struct train_shard
 static int strategy_open(struct train_rank *t)
 {
 	int devices = (int)t->config->devices, rc;
-	struct strategy *s;
+	struct ps_strategy_state *s;
 
 	if (t->nranks % devices)
 		return train_fail(TRAIN_USAGE,
-				     "--devices %d: %d ranks do not make whole workers of so many; "
-				     "use a multiple of it for --np", devices, t->nranks);
+				     "--devices %d: %d ranks do not make whole workers; "
+				     "use a multiple of --devices for --np", devices, t->nranks);
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
@@ -56,20 +58,20 @@ static int strategy_open(struct train_rank *t)
 	s->ndevices = devices;
 	s->device = t->rank % devices;
 	rc = train_ps_open(t, &s->ps, (struct train_ps_rule){ .variables = true, .devices = devices });
-	if (rc || train_serves(t))
+	if (rc || train_is_server(t))
 		return rc;
 	if (t->rank == 0)
 		print_placement(t, &s->ps.shards);
 	s->all = calloc((size_t)devices * t->floats, sizeof(*s->all));
 	if (!s->all)
 		return train_fail(TRAIN_FAILED, "no memory for %d gradients", devices);
-	return train_library(tuttiCommSplit(t->comm, t->rank / devices, s->device, &s->devices, NULL),
+	return train_check(tuttiCommSplit(t->comm, t->rank / devices, s->device, &s->devices, NULL),
 			  t->comm);
 }
 
 static void strategy_close(struct train_rank *t)
 {
-	struct strategy *s = t->strategy_state;
+	struct ps_strategy_state *s = t->strategy_state;
 
 	train_ps_close(t, &s->ps);
 	if (s->devices)
@@ -78,19 +80,19 @@ static void strategy_close(struct train_rank *t)
 	free(s);
 }
 
-static int hand_out(struct train_rank *t, struct strategy *s)
+static int bcast_parameters(struct train_rank *t, struct ps_strategy_state *s)
 {
-	float *at = train_parameters_out(t);
-	int rc = train_library(tuttiBcast(at, t->model.parameters, tuttiFloat32, 0, s->devices, NULL),
+	float *at = train_parameters_download(t);
+	int rc = train_check(tuttiBcast(at, t->model.parameters, tuttiFloat32, 0, s->devices, NULL),
 			    s->devices);
 
-	train_parameters_in(t);
+	train_parameters_upload(t);
 	return rc;
 }
 
-static int add_up(struct train_rank *t, struct strategy *s)
+static int sum_gradients(struct train_rank *t, struct ps_strategy_state *s)
 {
-	int rc = train_library(tuttiGather(t->wire, s->all, t->floats, tuttiFloat32, 0, s->devices,
+	int rc = train_check(tuttiGather(t->comm_buffer, s->all, t->floats, tuttiFloat32, 0, s->devices,
 					NULL),
 			    s->devices);
 
@@ -100,85 +102,85 @@ static int add_up(struct train_rank *t, struct strategy *s)
 	return rc;
 }
 
-static int one_step(struct train_rank *t, struct strategy *s, const struct train_batch *batch)
+static int one_step(struct train_rank *t, struct ps_strategy_state *s, const struct train_batch *batch)
 {
 	int rc = s->device == 0 ? train_ps_pull(t, &s->ps) : TRAIN_OK;
 
 	if (!rc)
-		rc = hand_out(t, s);
+		rc = bcast_parameters(t, s);
 	if (!rc)
 		rc = train_gradient(t, batch, NULL);
 	if (!rc)
-		rc = add_up(t, s);
+		rc = sum_gradients(t, s);
 	if (!rc && s->device == 0)
 		rc = train_ps_push(t, &s->ps, s->all, 1, 0);
 	return rc;
 }
 
-/* A device of this worker died. Some others may be a step further:
- * all give up the step they are in. */
-static int go_on(struct train_rank *t, struct strategy *s)
+/* A device of this worker died. Survivors may be one step apart: all abandon the current step
+ * and agree on the greatest. */
+static int recover_worker(struct train_rank *t, struct ps_strategy_state *s)
 {
 	int rc = train_shrink(&s->devices, &s->device, &s->ndevices);
 
-	return rc ? rc : train_library(tuttiAllReduce(&t->step, &t->step, 1, tuttiUint64, tuttiMax,
+	return rc ? rc : train_check(tuttiAllReduce(&t->step, &t->step, 1, tuttiUint64, tuttiMax,
 						   s->devices, NULL),
 				    s->devices);
 }
 
 static int strategy_step(struct train_rank *t, const struct train_batch *batch)
 {
-	struct strategy *s = t->strategy_state;
+	struct ps_strategy_state *s = t->strategy_state;
 	int rc = one_step(t, s, batch);
 
-	if (rc && train_can_survive(s->devices))
-		rc = go_on(t, s);
+	if (rc && train_is_recoverable(s->devices))
+		rc = recover_worker(t, s);
 	t->stopping = batch->stop;
 	return rc;
 }
 
 static int strategy_settle(struct train_rank *t, bool last)
 {
-	struct strategy *s = t->strategy_state;
+	struct ps_strategy_state *s = t->strategy_state;
 
 	return train_ps_settle(t, &s->ps, last);
 }
 
 static int strategy_serve(struct train_rank *t)
 {
-	struct strategy *s = t->strategy_state;
+	struct ps_strategy_state *s = t->strategy_state;
 
 	return train_ps_server_run(t, &s->ps);
 }
 
-static void strategy_tell(const struct train_rank *t)
+static void strategy_report(const struct train_rank *t)
 {
-	const struct strategy *s = t->strategy_state;
+	const struct ps_strategy_state *s = t->strategy_state;
 
-	train_ps_tell(&s->ps);
+	train_ps_report(&s->ps);
 }
 
 static int strategy_state(struct train_rank *t, float *host)
 {
-	struct strategy *s = t->strategy_state;
+	struct ps_strategy_state *s = t->strategy_state;
 
 	return train_ps_state(t, &s->ps, host);
 }
 
 const struct train_strategy_ops train_strategy_ps_strategy = {
 	.name = "ps-strategy",
-	.help = "each variable on one of --ps servers, several --devices a worker",
-	.optimizer = TRAIN_OPTIMIZER_ELSEWHERE,
-	.own_pace = true,
-	.survives = true,
+	.help = "as ps-async; each variable on one server, several --devices a worker",
+	.optimizer = TRAIN_OPTIMIZER_STORE,
+	.local_replicas = true,
+	.fault_tolerant = true,
 	.no_shrink =
-		"ps-strategy goes on without workers that die, whatever this option says, and not "
-		"without servers; leave it out",
+		"ps-strategy always continues without dead workers, and never without servers; "
+		"omit the option",
 	.open = strategy_open,
 	.close = strategy_close,
 	.step = strategy_step,
 	.settle = strategy_settle,
 	.serve = strategy_serve,
 	.state = strategy_state,
-	.tell = strategy_tell,
+	.report = strategy_report,
 };

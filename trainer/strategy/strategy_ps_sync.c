@@ -1,22 +1,21 @@
 /*
- * strategy_ps_sync.c - parameter servers that wait for all workers
+ * strategy_ps_sync.c - synchronous parameter servers
  *
- *	server, of its shard, in each step:
- *		wait for the gradients of all workers, in whatever order they come
+ *	server, for its shard, in each step:
+ *		wait for the gradients of all workers, in any order of arrival
  *		total = their sum in rank order			(or --canonical's expression)
  *		parameters = descend(parameters, total / global batch)
- *		give the parameters to all workers
+ *		send the parameters to all workers
  *	worker, in each step:
  *		push(gradient(parameters, my share of the batch))
  *		parameters = pull()
  *
- * The same sums in the same order as reduce-to-one, so the same bits. A step is as slow as the
- * slowest worker, and a server takes workers * shard bytes in each. Row of the table in strategy.c;
- * calls ps_worker.c.
+ * The sums are those of reduce-to-one in the same order, so the bits are equal. A step is as
+ * slow as the slowest worker, and a server receives workers * shard bytes in each. Row of the
+ * table in strategy.c; calls ps_worker.c.
  *
  * Sources: Smola and Narayanamurthy 2010, An architecture for parallel topic models; Li et al.
- * 2014,
- * Scaling distributed machine learning with the parameter server.
+ * 2014, Scaling distributed machine learning with the parameter server.
  */
 #include "trainer/strategy/ps.h"
 #include "trainer/strategy/strategy.h"
@@ -29,7 +28,7 @@ static int sync_open(struct train_rank *t)
 
 	if (t->leaves.kind == TRAIN_CANONICAL_FIXED64)
 		return train_fail(TRAIN_USAGE,
-			"--canonical fixed64: ps-sync adds up floats; use tree or chain");
+			"--canonical fixed64: ps-sync sums floats; use tree or chain");
 	ps = calloc(1, sizeof(*ps));
 	if (!ps)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
@@ -48,7 +47,7 @@ static int sync_step(struct train_rank *t, const struct train_batch *batch)
 	int rc = train_gradient(t, batch, NULL);
 
 	if (!rc)
-		rc = train_ps_push(t, t->strategy_state, t->wire, t->sum.nodes, t->sum.stride);
+		rc = train_ps_push(t, t->strategy_state, t->comm_buffer, t->sum.nodes, t->sum.stride);
 	return rc ? rc : train_ps_pull(t, t->strategy_state);
 }
 
@@ -58,7 +57,7 @@ static int sync_settle(struct train_rank *t, bool last)
 }
 
 static int sync_serve(struct train_rank *t) { return train_ps_server_run(t, t->strategy_state); }
-static void sync_tell(const struct train_rank *t) { train_ps_tell(t->strategy_state); }
+static void sync_report(const struct train_rank *t) { train_ps_report(t->strategy_state); }
 
 static int sync_state(struct train_rank *t, float *host)
 {
@@ -67,11 +66,11 @@ static int sync_state(struct train_rank *t, float *host)
 
 const struct train_strategy_ops train_strategy_ps_sync = {
 	.name = "ps-sync",
-	.help = "--ps servers wait for all workers, add up, descend",
-	.optimizer = TRAIN_OPTIMIZER_ELSEWHERE,
+	.help = "--ps servers wait for the gradients of all workers, sum, descend",
+	.optimizer = TRAIN_OPTIMIZER_STORE,
 	.leaves = true,
 	.no_shrink =
-		"ps-sync's servers wait for every worker; use mirrored, which has the same bits "
+		"ps-sync's servers wait for every worker; use mirrored, which gives the same bits "
 		"under --canonical, or ps-async",
 	.open = sync_open,
 	.close = sync_close,
@@ -79,5 +78,5 @@ const struct train_strategy_ops train_strategy_ps_sync = {
 	.settle = sync_settle,
 	.serve = sync_serve,
 	.state = sync_state,
-	.tell = sync_tell,
+	.report = sync_report,
 };

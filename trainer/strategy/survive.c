@@ -1,4 +1,4 @@
-/* survive.c - after a death: a communicator of the ranks that are left (survive.h) */
+/* survive.c - recovery after a death: a communicator of the survivors (survive.h) */
 #include "trainer/strategy/survive.h"
 
 #include "trainer/strategy/strategy.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-bool train_can_survive(tuttiComm_t comm)
+bool train_is_recoverable(tuttiComm_t comm)
 {
 	tuttiResult_t broken = tuttiSuccess;
 	int nranks = 0;
@@ -16,7 +16,7 @@ bool train_can_survive(tuttiComm_t comm)
 	if (broken != tuttiSuccess)
 		return broken == tuttiRemoteError || broken == tuttiTimeout;
 	tuttiCommCount(comm, &nranks);
-	for (int r = 0; r < nranks; r++) { /* messages may tell of a death before collectives do */
+	for (int r = 0; r < nranks; r++) { /* messages may report a death before collectives do */
 		tuttiRankState_t state = tuttiRankAlive;
 
 		tuttiCommRankState(comm, r, &state);
@@ -28,26 +28,27 @@ bool train_can_survive(tuttiComm_t comm)
 
 int train_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks)
 {
-	tuttiComm_t left, old = NULL;
+	tuttiComm_t survivors, previous = NULL;
 	int rc;
 
-	/* the old one stays until all are through: it answers those whom a death kept behind */
+	/* the previous communicator stays until the barrier: it serves ranks that a death
+	 * delayed */
 	do {
-		rc = train_library(tuttiCommShrink(*comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT),
+		rc = train_check(tuttiCommShrink(*comm, NULL, 0, &survivors, NULL, TUTTI_SHRINK_DEFAULT),
 				*comm);
-		if (old)
-			tuttiCommDestroy(old);
+		if (previous)
+			tuttiCommDestroy(previous);
 		if (rc)
 			return rc;
-		old = *comm;
-		*comm = left;
-		rc = train_library(tuttiBarrier(left, NULL), left);
-	} while (rc && train_can_survive(left));
-	tuttiCommDestroy(old);
+		previous = *comm;
+		*comm = survivors;
+		rc = train_check(tuttiBarrier(survivors, NULL), survivors);
+	} while (rc && train_is_recoverable(survivors));
+	tuttiCommDestroy(previous);
 	if (rc)
 		return rc;
-	rc = train_library(tuttiCommUserRank(left, ret_rank), left);
-	return rc ? rc : train_library(tuttiCommCount(left, ret_nranks), left);
+	rc = train_check(tuttiCommUserRank(survivors, ret_rank), survivors);
+	return rc ? rc : train_check(tuttiCommCount(survivors, ret_nranks), survivors);
 }
 
 int train_regroup(struct train_rank *t)
@@ -57,7 +58,7 @@ int train_regroup(struct train_rank *t)
 
 	if (is_world)
 		t->world = t->comm;
-	return rc ? rc : train_rank_share(t);
+	return rc ? rc : train_rank_partition(t);
 }
 
 int train_catch_up(struct train_rank *t, uint64_t done, uint64_t *ret_done)
@@ -67,15 +68,15 @@ int train_catch_up(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 
 	if (!all)
 		return train_fail(TRAIN_FAILED, "no memory for %d ranks", t->nranks);
-	rc = train_library(tuttiAllGather(&done, all, 1, tuttiUint64, t->comm, NULL), t->comm);
+	rc = train_check(tuttiAllGather(&done, all, 1, tuttiUint64, t->comm, NULL), t->comm);
 	for (int r = 1; r < t->nranks; r++)
 		best = all[r] > all[best] ? r : best;
 	*ret_done = all[best];
 	free(all);
-	return rc ? rc : train_parameters_share_from(t, best);
+	return rc ? rc : train_parameters_bcast_from(t, best);
 }
 
-int train_survive(struct train_rank *t, uint64_t done, uint64_t *ret_done)
+int train_recover(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 {
 	int before = t->nranks, rc;
 
@@ -84,7 +85,7 @@ int train_survive(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 	else if (!(rc = train_regroup(t)))
 		rc = train_catch_up(t, done, ret_done);
 	if (!rc && t->rank == 0)
-		printf("step %" PRIu64 "  %d of %d ranks died; %d go on\n", *ret_done + 1,
+		printf("step %" PRIu64 "  %d of %d ranks died; %d continue\n", *ret_done + 1,
 		       before - t->nranks, before, t->nranks);
 	return rc;
 }

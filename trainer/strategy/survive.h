@@ -1,30 +1,34 @@
 /*
- * survive.h - after a death: the ranks that are left become
- * a communicator, and agree on where they are
+ * survive.h - recovery after a death: the surviving ranks form a communicator and agree on their
+ * state
  *
- * --on-failure shrink, and strategies that survive anyhow. Called by train.c and strategies; calls
- * tuttiCommShrink.
+ * For --on-failure shrink and for fault-tolerant strategies. Called by train.c and strategies;
+ * calls tuttiCommShrink.
  */
 #ifndef TRAIN_SURVIVE_H
 #define TRAIN_SURVIVE_H
 
-#include "trainer/trainer.h"
+#include "trainer/rank/rank.h"
 
-/* Was it a death or a silence that broke comm, and nothing of our own? */
-bool train_can_survive(tuttiComm_t comm);
+/* True if a death or a timeout of another rank broke comm, rather than a local error. */
+bool train_is_recoverable(tuttiComm_t comm);
 
-/* *comm becomes one of those that are left. Called by all of them. Returns 0 | TRAIN_FAILED. */
+/* Replaces *comm by a communicator of the survivors. Call by all of them. Returns 0 |
+ * TRAIN_FAILED. */
 int train_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks);
 
-/* done: steps that this rank's parameters have seen. Some rank may have seen one more than others:
- * all get its parameters and velocity. *ret_done: what that comes to. Returns 0 | TRAIN_FAILED,
- * also when deaths go on happening meanwhile. */
-int train_survive(struct train_rank *t, uint64_t done, uint64_t *ret_done);
+/* train_recover - shrink t->comm and continue from the newest state of a survivor
+ *
+ *   done      steps that this rank's parameters include; a rank may be one step ahead of others, and
+ *             then all receive its parameters and velocity
+ *   ret_done  steps that the common state includes
+ *   Returns   0 | TRAIN_FAILED, also if further ranks die meanwhile */
+int train_recover(struct train_rank *t, uint64_t done, uint64_t *ret_done);
 
-/* The parts of train_survive: the workers that are left become t->comm; world stays, for messages.
- * Called by all that are left. */
+/* Parts of train_recover. train_regroup: t->comm = a communicator of the surviving workers;
+ * world stays, for messages. Call by all of them. */
 int train_regroup(struct train_rank *t);
-/* The first rank whose parameters have seen the most steps hands them out, and its velocity. */
+/* The first rank whose parameters include the most steps broadcasts them, with its velocity. */
 int train_catch_up(struct train_rank *t, uint64_t done, uint64_t *ret_done);
 
 #endif

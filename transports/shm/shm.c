@@ -1,15 +1,16 @@
 /*
  * shm.c - messages through memory that the ranks of a host share
  *
- * Called through tt_shm by comm and run. shm_segment.c makes the memory, shm_ring.c moves the
- * messages of one link, shm_slots.c those from one to all, shm_single_copy.c reads what peers have in
- * their own memory; here are the endpoint, its links, and sleep.
+ * Called through tt_shm by comm, run and local. shm_segment.c opens the memory, shm_ring.c moves
+ * the messages of one link, shm_slots.c has the slots, shm_single_copy.c reads peers' own memory.
+ * This file has the endpoint, its links, and sleep.
  *
- * Sleep: a rank that arms sets `sleeping` in its bell, then looks at its links once more. Who
- * commits or releases looks at the bell. Between store and look each side needs a fence; the one
- * that goes to sleep has time, so it makes all ranks pass one: membarrier(2). That interrupts every
- * core where a rank runs; so where ranks are more than cores and sleep often, or some rank cannot
- * have it, `fences` is set, and everyone pays for a fence of its own.
+ * Sleep: a rank that arms sets `sleeping` in its bell, then polls its links once more. A rank that
+ * commits or releases checks the bell. Between the store and the load each side needs a fence. The
+ * rank that goes to sleep has time, so it issues the fence for all ranks: membarrier(2), an
+ * asymmetric fence. membarrier interrupts every core that runs a rank. So where ranks outnumber
+ * cores and sleep often, or where some rank has no membarrier, `fences` is set, and each rank
+ * issues its own fences.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/fence.h"
-#include "transports/shm/futex.h"
+#include "base/futex.h"
 #include "transports/shm/shm_ring.h"
 
 #define ALONE_US 1000
@@ -57,9 +58,10 @@ static int shm_start(const struct tt_world *world, struct tt_endpoint **ret_ep)
 	int rc;
 
 	if (!ep)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for shared memory's endpoint",
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for the endpoint of shared memory",
 			       world->rank);
-	ep->base = (struct tt_endpoint){ .t = &tt_shm, .world = world };
+	ep->base = (struct tt_endpoint){ .t = &tt_shm, .slot_ops = tt_shm.slot_ops,
+					 .peer_memory_ops = tt_shm.peer_memory_ops, .world = world };
 	rc = tt_shm_segment_open(world, &ep->segment);
 	if (rc) {
 		free(ep);
@@ -140,9 +142,9 @@ static uint32_t shm_arm(struct tt_endpoint *base)
 
 	if (!ep->bell)
 		return 0;
-	/* First: who rings from now on changes the word, and so ends
-	 * the doze, even if what it brings is not what is awaited;
-	 * for it also clears sleeping, and nobody else would ring. */
+	/* Read the ticket first: a rank that rings from now on changes the word, which ends the
+	 * doze. This matters also for messages of other links, because that rank clears sleeping,
+	 * and no other rank would ring. */
 	ticket = atomic_load_explicit(&ep->bell->word, memory_order_acquire);
 	atomic_store_explicit(&ep->bell->sleeping, 1, memory_order_relaxed);
 	if (atomic_load_explicit(&ep->segment.header->fences, memory_order_relaxed) ||
@@ -182,11 +184,26 @@ static size_t shm_memory(struct tt_endpoint *base)
 	return atomic_load(&((struct tt_shm_ep *)base)->segment.claimed);
 }
 
+static const struct tt_slot_ops slot_ops = { .post = tt_shm_slot_post, .poll = tt_shm_slot_poll };
+
+static const struct tt_peer_memory_ops peer_memory_ops = {
+	.describe = tt_shm_describe,
+	.attach = tt_shm_attach,
+	.pointer = tt_shm_pointer,
+	.read = tt_shm_read,
+	.post = tt_shm_pscw_post,
+	.test_start = tt_shm_pscw_test_start,
+	.complete = tt_shm_pscw_complete,
+	.test_complete = tt_shm_pscw_test_complete,
+};
+
 const struct tt_transport tt_shm = {
 	.name = "shm",
 	.help = "shared memory between the ranks of a host; small messages take one cache line",
 	.flags = TT_T_RESERVE,
-	.spins = 4000,           /* of about 10 ns: some 40 us */
+	.spins = 4000,           /* polls of about 10 ns: some 40 us */
+	.slot_ops = &slot_ops,
+	.peer_memory_ops = &peer_memory_ops,
 	.probe = shm_probe,
 	.open = shm_start,
 	.reaches = shm_reaches,
@@ -196,16 +213,6 @@ const struct tt_transport tt_shm = {
 	.commit = tt_shm_commit,
 	.peek = tt_shm_peek,
 	.release = tt_shm_release,
-	.cast = tt_shm_post_slot,
-	.seen = tt_shm_poll_slot,
-	.offer = tt_shm_offer,
-	.offered = tt_shm_offered,
-	.leave = tt_shm_leave,
-	.left = tt_shm_left,
-	.describe = tt_shm_describe,
-	.reach = tt_shm_reach,
-	.at = tt_shm_at,
-	.read = tt_shm_read,
 	.arm = shm_arm,
 	.doze = shm_doze,
 	.disarm = shm_disarm,

@@ -1,9 +1,9 @@
 /*
- * shm_layout.c - where what lies in the memory that ranks of
- * one host share, and that memory stands behind it
+ * shm_layout.c - the layout of a segment, and the allocation of its pages
  *
- * In this order: the header with a bell for every rank, the boards, the pages of large slot_posts, the
- * rings of every pair and channel. Called by shm_segment.c (layout) and shm*.c (places).
+ * In this order: the header with a bell for every rank, the slot areas, the pages of large slot
+ * posts, the rings of every pair and channel. Called by shm_segment.c (layout) and shm*.c
+ * (offsets).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,29 +18,29 @@ static size_t up(size_t bytes, size_t unit)
 void tt_shm_segment_lay_out(struct tt_shm_segment *s, const struct tt_world *w)
 {
 	s->nchannels = w->nchannels;
-	s->slot_bytes = up(w->message_bytes ? w->message_bytes : 1, TT_SHM_PAGE);
-	/* for those of half the size, too */
-	s->nslots = tt_shm_most_slots(s->slot_bytes / 2);
+	s->cell_bytes = up(w->message_bytes ? w->message_bytes : 1, TT_SHM_PAGE);
+	/* enough cells for messages of half the size */
+	s->ncells = tt_shm_max_cells(s->cell_bytes / 2);
 	s->ring_bytes =
-		TT_SHM_CONTROL + TT_SHM_SMALL_SLOTS * TT_SHM_PAGE + s->nslots * s->slot_bytes;
-	s->boards_at =
+		TT_SHM_CONTROL + TT_SHM_SMALL_CELLS * TT_SHM_PAGE + s->ncells * s->cell_bytes;
+	s->slots_at =
 		up(sizeof(*s->header) + (size_t)s->nlocal * sizeof(struct tt_shm_bell), TT_APART);
 	s->pages_at =
-		up(s->boards_at + (size_t)s->nlocal * sizeof(struct tt_shm_slot_area), TT_SHM_PAGE);
+		up(s->slots_at + (size_t)s->nlocal * sizeof(struct tt_shm_slot_area), TT_SHM_PAGE);
 	s->rings_at = s->pages_at +
 		      (s->nlocal <= TT_SLOT_RANKS ? (size_t)s->nlocal * 2 * TT_SLOT_BYTES : 0);
 	s->bytes = s->rings_at +
 		   (size_t)s->nlocal * (size_t)s->nlocal * (size_t)s->nchannels * s->ring_bytes;
 }
 
-struct tt_shm_slot_area *tt_shm_segment_slots(const struct tt_shm_segment *s, int place)
+struct tt_shm_slot_area *tt_shm_segment_slot_area(const struct tt_shm_segment *s, int local_rank)
 {
-	return (struct tt_shm_slot_area *)((char *)s->header + s->boards_at) + place;
+	return (struct tt_shm_slot_area *)((char *)s->header + s->slots_at) + local_rank;
 }
 
-void *tt_shm_segment_page(const struct tt_shm_segment *s, int place, uint64_t number)
+void *tt_shm_segment_page(const struct tt_shm_segment *s, int local_rank, uint64_t number)
 {
-	return (char *)s->header + s->pages_at + ((size_t)place * 2 + (number & 1)) * TT_SLOT_BYTES;
+	return (char *)s->header + s->pages_at + ((size_t)local_rank * 2 + (number & 1)) * TT_SLOT_BYTES;
 }
 
 struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *s, int writer, int reader,

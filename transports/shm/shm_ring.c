@@ -1,35 +1,37 @@
 /*
  * shm_ring.c - messages through a ring in shared memory
  *
- * Called through tt_shm by run. A ring is 64 lines, and slots for what does not fit into lines:
+ * Called through tt_shm by run. A ring is 64 lines, and cells for messages that do not fit into
+ * lines:
  *
- *   up to 56 B    | payload ............ flag |              bytes and flag in a line: one transfer
- *   up to 336 B   | payload ............ flag | x 2..6       several lines: their transfers overlap
- *   more          | offset ............. flag | --> a slot   two transfers in a row
+ *   up to 56 B    | payload ............ flag |             payload and flag in a line: one transfer
+ *   up to 336 B   | payload ............ flag | x 2..6      several lines: their transfers overlap
+ *   more          | offset ............. flag | --> a cell  two transfers in a row
  *
- * flag = number of the line and a mix of stamp and length, stored last. The reader compares it with
- * what it expects: equal means that the line is there; the same number with another mix means that
- * the peer is in another call. The reader counts the lines it released in `done`; the writer looks
- * there only when its copy of the count leaves no room. Every word has one writer, nothing is
- * read-modify-write, and neither side touches a line of the other without need.
+ * flag = number of the line and a hash of stamp and length, stored last. The reader compares the
+ * flag with the expected one: equal means that the line is written; the same number with another
+ * hash means that the peer is in another call. The reader counts the released lines in `done`; the
+ * writer reads `done` only when its copy of the count leaves no free line. Every word has one
+ * writer, no operation is read-modify-write, and neither side touches a line of the other without
+ * need.
  *
- * Slots are of two sizes, a page and message_bytes; of the latter, twice as many serve messages of
- * half the size. They are claimed one by one, when all claimed ones are in use; so links that are
- * used little cost little, and memory that runs out later only makes the ring shorter. The lowest
- * free slot is taken, since it is the most likely in cache: that is worth more than the look at
- * done that finds it free.
+ * Cells have two sizes, a page and message_bytes; for messages of half the large size twice as many
+ * large cells may be used. Cells are claimed one by one, when all claimed ones are busy; so rarely
+ * used links cost little memory, and a lack of memory later only shortens the ring. The writer
+ * takes the lowest free cell, which is the most likely in cache: that saves more than the load of
+ * `done` costs.
  *
- * A sender may run far ahead with small messages: where ranks share a core, each change from one to
- * the other costs more than a message (broadcast, 4 ranks on 2 cores, 4 B: 1.3 us a call with 16
- * lines, 0.7 with 64).
+ * A sender may run far ahead with small messages: where ranks share a core, each switch between
+ * them costs more than a message (broadcast, 4 ranks on 2 cores, 4 B: 1.3 us a call with 16 lines,
+ * 0.7 with 64).
  *
- * A writer looks whether its reader sleeps, in a line that
- * seldom changes, and without a fence; see shm.c.
+ * A writer checks whether its reader sleeps, in a line that seldom changes, and without a fence;
+ * see shm.c.
  */
 #include <string.h>
 
 #include "base/fence.h"
-#include "transports/shm/futex.h"
+#include "base/futex.h"
 #include "transports/shm/shm_ring.h"
 
 static struct tt_shm_line *line_at(struct tt_shm_ring *ring, uint64_t number)
@@ -37,7 +39,7 @@ static struct tt_shm_line *line_at(struct tt_shm_ring *ring, uint64_t number)
 	return &ring->lines[number % TT_SHM_LINES];
 }
 
-/* Lines of a message; 1 also for those that lie in a slot. */
+/* Lines of a message; 1 also for a message in a cell. */
 static unsigned spread_of(size_t bytes)
 {
 	if (bytes <= TT_SHM_INLINE || bytes > TT_SHM_SMALL)
@@ -51,14 +53,14 @@ static void ring_bell(struct tt_shm_bell *bell)
 {
 	if (tt_likely(!atomic_load_explicit(&bell->sleeping, memory_order_relaxed)))
 		return;
-	/* first: whoever finds sleeping cleared may rely on it */
+	/* before the exchange: a rank that finds sleeping cleared relies on the changed word */
 	atomic_fetch_add(&bell->word, 1);
 	if (atomic_exchange(&bell->sleeping, 0))
 		tt_futex_wake(&bell->word);
 }
 
-/* What was stored so far comes before what is loaded from here on.
- * Mostly nothing to do: see shm.c. */
+/* Order earlier stores before later loads. Usually the sleeping rank issues the fence: see
+ * shm.c. */
 static void fence(const struct tt_shm_header *header)
 {
 	if (tt_unlikely(atomic_load_explicit(&header->fences, memory_order_relaxed)))
@@ -86,15 +88,15 @@ void tt_shm_wake_all(struct tt_shm_segment *s)
 			ring_bell(&s->header->bells[i]);
 }
 
-/* ---- room ------------------------------------------------------------------------------------ */
+/* ---- free lines and cells -------------------------------------------------------------------- */
 
-static void give_back(struct tt_shm_slots *s, uint64_t line)
+static void give_back(struct tt_shm_cells *s, uint64_t line)
 {
 	s->busy &= ~s->taken_by[line % TT_SHM_LINES];
 	s->taken_by[line % TT_SHM_LINES] = 0;
 }
 
-/* See what the reader has released since. */
+/* Free the lines and cells that the reader has released. */
 static void reclaim(struct tt_shm_link *l)
 {
 	uint64_t done = atomic_load_explicit(&l->tx->done, memory_order_acquire);
@@ -105,21 +107,21 @@ static void reclaim(struct tt_shm_link *l)
 	}
 }
 
-static struct tt_shm_slots *slots_for(struct tt_shm_link *l, size_t bytes)
+static struct tt_shm_cells *cells_for(struct tt_shm_link *l, size_t bytes)
 {
 	return bytes <= TT_SHM_PAGE ? &l->small : &l->large;
 }
 
-/* The fuller the messages, the fewer: what runs further ahead pushes more out of the cache. */
-static uint32_t most_of(const struct tt_shm_slots *s, size_t bytes)
+/* Most cells in use for messages of bytes: fewer for larger messages, to stay in the cache. */
+static uint32_t most_of(const struct tt_shm_cells *s, size_t bytes)
 {
-	uint32_t most = bytes <= TT_SHM_PAGE ? s->most : tt_shm_most_slots(bytes);
+	uint32_t most = bytes <= TT_SHM_PAGE ? s->most : tt_shm_max_cells(bytes);
 
 	return most < s->most ? most : s->most;
 }
 
-/* Claim one more slot. Without memory for it the ring stays as short as it is. */
-static bool grow(struct tt_shm_link *l, struct tt_shm_slots *s, size_t bytes)
+/* Claim one more cell. Without memory the ring keeps its length. */
+static bool grow(struct tt_shm_link *l, struct tt_shm_cells *s, size_t bytes)
 {
 	if (s->claimed >= most_of(s, bytes) || l->sent - l->drained == TT_SHM_LINES)
 		return false;
@@ -131,8 +133,8 @@ static bool grow(struct tt_shm_link *l, struct tt_shm_slots *s, size_t bytes)
 	return true;
 }
 
-/* The lowest slot that is free: sets room and taken. */
-static bool pick(struct tt_shm_link *l, struct tt_shm_slots *s, size_t bytes)
+/* Take the lowest free cell: sets room and taken. */
+static bool pick(struct tt_shm_link *l, struct tt_shm_cells *s, size_t bytes)
 {
 	uint32_t i;
 
@@ -150,11 +152,11 @@ static bool find_room(struct tt_shm_link *l, size_t bytes)
 {
 	if (bytes <= TT_SHM_SMALL)
 		return l->sent + spread_of(bytes) - l->drained <= TT_SHM_LINES;
-	return pick(l, slots_for(l, bytes), bytes);
+	return pick(l, cells_for(l, bytes), bytes);
 }
 
-/* Nothing is free: ask to be woken for room, and look once more,
- * because the reader may not have seen that. */
+/* Nothing is free: set starved, so that a release wakes this rank, and check once more, because the
+ * reader may have released before it could see starved. */
 static bool starve(struct tt_shm_link *l, size_t bytes)
 {
 	if (l->starved)
@@ -170,7 +172,7 @@ static __attribute__((noinline)) bool make_room(struct tt_shm_link *l, size_t by
 {
 	reclaim(l);
 	if (!find_room(l, bytes) &&
-	    !(bytes > TT_SHM_SMALL && grow(l, slots_for(l, bytes), bytes) && find_room(l, bytes)) &&
+	    !(bytes > TT_SHM_SMALL && grow(l, cells_for(l, bytes), bytes) && find_room(l, bytes)) &&
 	    !starve(l, bytes))
 		return false;
 	if (l->starved) {
@@ -222,7 +224,7 @@ void tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 	} else if (bytes <= TT_SHM_INLINE) {
 		put_flag(line, flag);
 	} else {
-		struct tt_shm_slots *s = slots_for(l, bytes);
+		struct tt_shm_cells *s = cells_for(l, bytes);
 
 		s->taken_by[l->sent % TT_SHM_LINES] = s->taken;
 		s->busy |= s->taken;
@@ -252,7 +254,7 @@ static uint64_t get_flag(struct tt_shm_line *line)
 	return atomic_load_explicit(&line->flag, memory_order_acquire);
 }
 
-/* All lines are loaded before anything is decided, so that their transfers overlap. */
+/* All flags are loaded before the comparison, so that the transfers overlap. */
 static int gather(struct tt_shm_link *l, uint64_t expected, unsigned lines)
 {
 	uint64_t differs = 0;
@@ -267,12 +269,12 @@ static int gather(struct tt_shm_link *l, uint64_t expected, unsigned lines)
 	return 1;
 }
 
-static int in_slot(struct tt_shm_link *l, uint64_t offset, size_t bytes, const void **ret_data)
+static int in_cell(struct tt_shm_link *l, uint64_t offset, size_t bytes, const void **ret_data)
 {
 	size_t end = l->segment->ring_bytes;
 
 	if (tt_unlikely(offset > end || bytes > end - offset))
-		return tt_fail(TT_INTERNAL, "rank %d: rank %d points out of its ring",
+		return tt_fail(TT_INTERNAL, "rank %d: rank %d sent an offset outside of its ring",
 			       l->base.ep->world->rank, l->base.peer);
 	*ret_data = (const uint8_t *)l->rx + offset;
 	return 1;
@@ -298,7 +300,7 @@ int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void *
 		*ret_data = line->payload;
 		return 1;
 	}
-	return lines > 1 ? 0 : in_slot(l, line->offset, bytes, ret_data);
+	return lines > 1 ? 0 : in_cell(l, line->offset, bytes, ret_data);
 }
 
 void tt_shm_release(struct tt_link *link)
@@ -311,9 +313,9 @@ void tt_shm_release(struct tt_link *link)
 	wake_writer(l);
 }
 
-/* Two slots of each kind: a step that takes and sends holds what it takes until there is room to
- * send, and the plans are proved for one message under way besides that. The peer's control pages,
- * too, because it may connect later. */
+/* Two cells of each size: a step that receives and sends keeps the received message until its send
+ * finds a cell, and the plans are verified for one further message in flight. The control pages of
+ * the peer's ring, too, because the peer may connect later. */
 static int claim_least(struct tt_shm_link *l)
 {
 	int why = tt_shm_segment_claim(l->segment, l->tx, TT_SHM_CONTROL + 2 * l->small.bytes);
@@ -328,12 +330,12 @@ int tt_shm_ring_claim(struct tt_shm_link *l)
 	uint8_t *at = (uint8_t *)l->tx + TT_SHM_CONTROL;
 	int why;
 
-	l->small = (struct tt_shm_slots){
-		.at = at, .bytes = TT_SHM_PAGE, .claimed = 2, .most = TT_SHM_SMALL_SLOTS
+	l->small = (struct tt_shm_cells){
+		.at = at, .bytes = TT_SHM_PAGE, .claimed = 2, .most = TT_SHM_SMALL_CELLS
 	};
-	l->large = (struct tt_shm_slots){ .at = at + TT_SHM_SMALL_SLOTS * TT_SHM_PAGE,
-					  .bytes = l->segment->slot_bytes, .claimed = 2,
-					  .most = l->segment->nslots };
+	l->large = (struct tt_shm_cells){ .at = at + TT_SHM_SMALL_CELLS * TT_SHM_PAGE,
+					  .bytes = l->segment->cell_bytes, .claimed = 2,
+					  .most = l->segment->ncells };
 	why = claim_least(l);
 	if (why)
 		return tt_fail(TT_SYSTEM,

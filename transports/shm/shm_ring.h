@@ -1,15 +1,15 @@
 /*
- * shm_ring.h - one link of shared memory: a ring that I write and a ring that I read
+ * shm_ring.h - one link of shared memory: a ring that this rank writes, and a ring that it reads
  *
- * shm.c owns the links and the sleeping; shm_ring.c moves the messages. Both ends of a ring agree
- * on TT_SHM_LINES and on how many lines a message takes.
+ * shm.c owns the links and the sleep; shm_ring.c moves the messages. Both ends of a ring agree on
+ * TT_SHM_LINES and on the number of lines of a message.
  */
 #ifndef TT_SHM_RING_H
 #define TT_SHM_RING_H
 
 #include "transports/shm/shm_segment.h"
 
-#define TT_SHM_WINDOWS 128     /* of a rank, mapped by the others */
+#define TT_SHM_WINDOWS 128     /* windows of a rank that its peers keep mapped */
 struct tt_shm_mapped { void *start; size_t bytes; uint64_t inode; };
 
 struct tt_shm_ep {
@@ -17,25 +17,27 @@ struct tt_shm_ep {
 	struct tt_shm_segment segment;
 	struct tt_shm_bell *bell;      /* NULL: alone */
 	struct tt_shm_link **links;    /* [nlocal * nchannels] */
-	uint64_t shown[TT_SHM_WINDOWS], nshown;         /* windows that the peers were told of */
-	struct tt_shm_mapped *mapped;  /* [nlocal * TT_SHM_WINDOWS] windows of peers */
+	/* numbers of the described windows */
+	uint64_t described[TT_SHM_WINDOWS], ndescribed;
+	struct tt_shm_mapped *mapped;  /* [nlocal * TT_SHM_WINDOWS] mapped windows of peers */
 };
 
-/* What says that a line is there, and for which call: its number, and a mix of stamp and length. */
+/* The flag of a written line: its number, and a hash of stamp and length. */
 static inline uint64_t tt_shm_flag(uint64_t number, size_t bytes, uint32_t stamp)
 {
 	return number << 32 | (stamp ^ (uint32_t)bytes * 0x9e3779b1u);
 }
 
-#define TT_SHM_SPREAD 6        /* lines that a message is spread over at most */
+#define TT_SHM_SPREAD 6        /* most lines of a message without a cell */
 #define TT_SHM_SMALL (TT_SHM_SPREAD * TT_SHM_INLINE)
 
-/* Slots of one size in a ring. The masks have a bit a slot. */
-struct tt_shm_slots {
+/* Cells of one size in a ring: buffers of messages that do not fit into lines. The masks have a bit
+ * per cell. */
+struct tt_shm_cells {
 	uint8_t *at;
-	size_t bytes;                  /* of each */
-	uint32_t claimed, most;        /* have memory; worth trying to claim */
-	uint32_t taken, busy;          /* of the reserved message; of those under way */
+	size_t bytes;                  /* size of a cell */
+	uint32_t claimed, most;        /* cells with memory; limit of further claims */
+	uint32_t taken, busy;          /* masks: cell of the reserved message; cells in flight */
 	uint32_t taken_by[TT_SHM_LINES];
 };
 
@@ -46,50 +48,53 @@ struct tt_shm_link {
 
 	/* writing */
 	struct tt_shm_ring *tx;
-	uint8_t *room;                 /* reserved in a slot, not committed yet */
-	uint64_t sent, drained;        /* lines; drained: my copy of done */
-	struct tt_shm_slots small, large;      /* of a page; of message_bytes */
+	uint8_t *room;                 /* reserved cell, not committed yet */
+	uint64_t sent, drained;        /* lines; drained: local copy of done */
+	struct tt_shm_cells small, large;      /* cells of a page; cells of message_bytes */
 	bool starved;
 
 	/* reading */
 	struct tt_shm_ring *rx;
-	uint64_t got;                  /* lines */
-	unsigned spread;               /* lines of the message that was peeked */
+	uint64_t got;                  /* lines released */
+	unsigned spread;               /* lines of the peeked message */
 
-	/* messages of several lines, as their users see them */
+	/* messages of several lines, contiguous for run */
 	alignas(TT_LINE) uint8_t writing[TT_SHM_SMALL], reading[TT_SHM_SMALL];
 };
 
-/* The members of struct tt_transport with these names. */
+/* The operations of struct tt_transport with these names. */
 void *tt_shm_reserve(struct tt_link *link, size_t bytes);
 void tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp);
 int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data);
 void tt_shm_release(struct tt_link *link);
 
-/* shm_slots.c: the members with these names. */
-void tt_shm_post_slot(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
-		 uint32_t stamp);
-int tt_shm_poll_slot(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp,
-		const void **ret_data);
+/* shm_slots.c: struct tt_slot_ops, and the PSCW operations of struct tt_peer_memory_ops. */
+void tt_shm_slot_post(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
+		      uint32_t stamp);
+int tt_shm_slot_poll(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number,
+		     uint32_t stamp, const void **ret_data);
 
-/* shm_single_copy.c: the members with these names, and the end. */
-void tt_shm_offer(struct tt_endpoint *ep, const struct tt_peer_memory *mine, uint64_t number,
+void tt_shm_pscw_post(struct tt_endpoint *ep, const struct tt_peer_memory *mine, uint64_t number,
 		  uint32_t stamp);
-int tt_shm_offered(struct tt_endpoint *ep, int peer, uint64_t number, uint32_t stamp,
+int tt_shm_pscw_test_start(struct tt_endpoint *ep, int peer, uint64_t number, uint32_t stamp,
 		   struct tt_peer_memory *ret);
-void tt_shm_leave(struct tt_endpoint *ep, uint64_t number);
-bool tt_shm_left(struct tt_endpoint *ep, int peer, uint64_t number);
+void tt_shm_pscw_complete(struct tt_endpoint *ep, uint64_t number);
+bool tt_shm_pscw_test_complete(struct tt_endpoint *ep, int peer, uint64_t number);
+
+/* shm_single_copy.c: the other operations of struct tt_peer_memory_ops; close unmaps all
+ * windows. */
 void tt_shm_describe(struct tt_endpoint *ep, const void *p, size_t bytes, struct tt_peer_memory *ret);
-bool tt_shm_reach(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote);
-const void *tt_shm_at(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote,
+bool tt_shm_attach(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote);
+const void *tt_shm_pointer(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote,
 		      size_t bytes);
 int tt_shm_read(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_t bytes);
 void tt_shm_single_copy_close(struct tt_shm_ep *ep);
 
-/* Wake whoever dozes in the group. */
+/* Wake all dozing ranks of the host group. */
 void tt_shm_wake_all(struct tt_shm_segment *segment);
 
-/* Memory behind both control pages and the first slot. 0 | TT_SYSTEM */
+/* Claim memory for the control pages of both rings and two cells of each size. Returns 0 |
+ * TT_SYSTEM */
 int tt_shm_ring_claim(struct tt_shm_link *l);
 
 #endif

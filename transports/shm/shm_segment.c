@@ -1,16 +1,16 @@
 /*
- * shm_segment.c - how the ranks of one host come to share a piece of memory
+ * shm_segment.c - how the ranks of one host open a shared segment
  *
  * Called by shm.c when a communicator opens; calls world->allgather three times, as all ranks of
  * the world do:
- *   1  cards: the name of a listening socket, a secret token, the network namespace
- *   2  who could: the first of each group made a memfd, the others reached its socket and showed
- *      the token
- *   3  who mapped: the first sent the memfd to exactly those; only who mapped it and read the token
- *      there is reached
- * Ranks that believe to share a host but cannot (another container, another user) drop out in 2 or
- * 3, on all ranks alike, and another transport serves them. Strangers who find the socket have no
- * token and get nothing.
+ *   1  records: the name of a listening socket, a secret token, the network namespace
+ *   2  ready: the leader (first listening rank) of each group made a memfd; the members connected
+ *      to its socket and sent the token
+ *   3  mapped: the leader sent the memfd to exactly those members; a rank is reached if it mapped
+ *      the memfd and found the token there
+ * Ranks that seem to share a host but cannot share memory (another container, another user) drop
+ * out in 2 or 3, on all ranks alike, and another transport serves them. A stranger that finds the
+ * socket has no token and gets nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,42 +32,43 @@
 #define MAGIC 0x54554d53u
 #define VERSION 1
 
-struct card {
+struct segment_record {
 	uint8_t name[16], token[16];
-	uint64_t netns;                /* abstract sockets are seen within one network namespace */
+	/* inode of the network namespace; abstract sockets are visible only within it */
+	uint64_t netns;
 	uint64_t listens;
 };
 
-struct hello { uint8_t token[16]; int32_t rank; };
+struct segment_hello { uint8_t token[16]; int32_t rank; };
 
-/* What is needed only until everybody has met. */
-struct meeting {
+/* State of the exchange, until the group is agreed. */
+struct segment_exchange {
 	const struct tt_world *world;
-	struct card *cards;            /* [nranks] */
-	uint8_t *could;                /* [nranks] the last answers */
-	int leader;                    /* of my group, -1 none */
+	struct segment_record *records;            /* [nranks] */
+	uint8_t *answers;                /* [nranks] results of the last exchange */
+	int leader;                    /* leader of this rank's group, -1 none */
 	int listener, link;            /* sockets or -1; link: to the leader */
 };
 
-static struct sockaddr_un address(const struct card *card)
+static struct sockaddr_un address(const struct segment_record *record)
 {
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
 
 	memcpy(sa.sun_path + 1, "tutti-", 6);
 	for (int i = 0; i < 16; i++)
-		sprintf(sa.sun_path + 7 + 2 * i, "%02x", card->name[i]);
+		sprintf(sa.sun_path + 7 + 2 * i, "%02x", record->name[i]);
 	return sa;
 }
 
 static const socklen_t address_bytes = offsetof(struct sockaddr_un, sun_path) + 7 + 32;
 
-static bool same_group(const struct meeting *m, int a, int b)
+static bool same_group(const struct segment_exchange *x, int a, int b)
 {
-	return m->world->host_of[a] == m->world->host_of[b] &&
-	       m->cards[a].netns == m->cards[b].netns;
+	return x->world->host_of[a] == x->world->host_of[b] &&
+	       x->records[a].netns == x->records[b].netns;
 }
 
-/* Same user, or root: the token decides, this only keeps other users' mistakes out. */
+/* Same user, or root. The token authenticates; this check only excludes mistakes of other users. */
 static bool trusted(int fd)
 {
 	struct ucred cred;
@@ -104,13 +105,13 @@ static int map(struct tt_shm_segment *s)
 	return 0;
 }
 
-/* ---- the leader's part ----------------------------------------------------------------------- */
+/* ---- leader ---------------------------------------------------------------------------------- */
 
 static int make_file(struct tt_shm_segment *s)
 {
 	struct rlimit limit;
 
-	/* past this limit ftruncate would not fail but kill */
+	/* beyond this limit ftruncate raises SIGXFSZ, which kills the process */
 	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY &&
 	    limit.rlim_cur < s->bytes)
 		return EFBIG;
@@ -122,7 +123,7 @@ static int make_file(struct tt_shm_segment *s)
 	return 0;
 }
 
-static int make(struct tt_shm_segment *s, const struct card *card)
+static int make_segment(struct tt_shm_segment *s, const struct segment_record *record)
 {
 	int rc = make_file(s);
 
@@ -135,80 +136,81 @@ static int make(struct tt_shm_segment *s, const struct card *card)
 	s->header->magic = MAGIC;
 	s->header->version = VERSION;
 	s->header->bytes = s->bytes;
-	memcpy(s->header->token, card->token, sizeof(card->token));
+	memcpy(s->header->token, record->token, sizeof(record->token));
 	return 0;
 }
 
-/* The members said hello before they answered, so whoever has not said it by now is a stranger. */
-static bool serve(struct meeting *m, int fd, int segment_fd)
+/* Members sent their hello before the second exchange, so a connection without one is a
+ * stranger's. */
+static bool serve_member(struct segment_exchange *x, int fd, int segment_fd)
 {
-	struct hello hello;
-	int rank = m->world->rank;
+	struct segment_hello hello;
+	int rank = x->world->rank;
 
 	if (!trusted(fd) || recv(fd, &hello, sizeof(hello), MSG_DONTWAIT) != sizeof(hello) ||
-	    memcmp(hello.token, m->cards[rank].token, sizeof(hello.token)))
+	    memcmp(hello.token, x->records[rank].token, sizeof(hello.token)))
 		return false;
-	if (hello.rank < 0 || hello.rank >= m->world->nranks || !m->could[hello.rank] ||
+	if (hello.rank < 0 || hello.rank >= x->world->nranks || !x->answers[hello.rank] ||
 	    hello.rank == rank)
 		return false;
-	m->could[hello.rank] = 0;
+	x->answers[hello.rank] = 0;
 	tt_sock_give_fd(fd, NULL, 0, "", 1, segment_fd);
 	return true;
 }
 
-/* Closing the socket at the end is an answer to members
- * that could not be served, and to strangers. */
-static void hand_out(struct meeting *m, int segment_fd)
+/* Send the memfd to the members. The close of the socket at the end answers members that could not
+ * be served, and strangers. */
+static void serve_members(struct segment_exchange *x, int segment_fd)
 {
-	int waiting = 0, rank = m->world->rank;
+	int waiting = 0, rank = x->world->rank;
 
-	for (int r = 0; r < m->world->nranks; r++)
-		waiting += r != rank && same_group(m, r, rank) && m->could[r];
-	while (waiting > 0 && readable_by(m->listener, m->world->deadline_ns)) {
-		int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC);
+	for (int r = 0; r < x->world->nranks; r++)
+		waiting += r != rank && same_group(x, r, rank) && x->answers[r];
+	while (waiting > 0 && readable_by(x->listener, x->world->deadline_ns)) {
+		int fd = accept4(x->listener, NULL, NULL, SOCK_CLOEXEC);
 
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
 			break;
 		if (fd < 0)
 			continue;
-		waiting -= serve(m, fd, segment_fd);
+		waiting -= serve_member(x, fd, segment_fd);
 		close(fd);
 	}
-	close(m->listener);
-	m->listener = -1;
+	close(x->listener);
+	x->listener = -1;
 }
 
-/* ---- the members' part ----------------------------------------------------------------------- */
+/* ---- members --------------------------------------------------------------------------------- */
 
-static int approach(struct meeting *m)
+static int connect_leader(struct segment_exchange *x)
 {
-	const struct card *card = &m->cards[m->leader];
-	struct sockaddr_un sa = address(card);
-	struct hello hello = { .rank = m->world->rank };
+	const struct segment_record *record = &x->records[x->leader];
+	struct sockaddr_un sa = address(record);
+	struct segment_hello hello = { .rank = x->world->rank };
 
-	memcpy(hello.token, card->token, sizeof(hello.token));
-	m->link = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (m->link < 0 || connect(m->link, (struct sockaddr *)&sa, address_bytes))
+	memcpy(hello.token, record->token, sizeof(hello.token));
+	x->link = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (x->link < 0 || connect(x->link, (struct sockaddr *)&sa, address_bytes))
 		return errno;
-	if (!trusted(m->link))
+	if (!trusted(x->link))
 		return EACCES;
-	return send(m->link, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello) ? 0 : errno;
+	return send(x->link, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello) ? 0 : errno;
 }
 
-/* A sealed file of the right size cannot shrink under the mapping. */
-static int join(struct meeting *m, struct tt_shm_segment *s)
+/* Receive and map the memfd. A sealed file of the right size cannot shrink under the mapping. */
+static int receive_segment(struct segment_exchange *x, struct tt_shm_segment *s)
 {
-	const struct card *card = &m->cards[m->leader];
+	const struct segment_record *record = &x->records[x->leader];
 	struct stat st;
 	char byte;
 	int rc;
 
-	if (!readable_by(m->link, m->world->deadline_ns))
+	if (!readable_by(x->link, x->world->deadline_ns))
 		return ETIMEDOUT;
-	if (tt_sock_take_fd(m->link, &byte, 1, &s->fd) < 0)
+	if (tt_sock_take_fd(x->link, &byte, 1, &s->fd) < 0)
 		return errno;
 	if (s->fd < 0)
-		return EMFILE;           /* or the leader closed, since it could not serve */
+		return EMFILE;           /* or the leader could not serve this rank */
 	if (fstat(s->fd, &st) || (size_t)st.st_size != s->bytes ||
 	    !(fcntl(s->fd, F_GET_SEALS) & F_SEAL_SHRINK))
 		return EPROTO;
@@ -217,14 +219,14 @@ static int join(struct meeting *m, struct tt_shm_segment *s)
 		return rc;
 	if (s->header->magic != MAGIC || s->header->version != VERSION ||
 	    s->header->bytes != s->bytes ||
-	    memcmp(s->header->token, card->token, sizeof(card->token)))
+	    memcmp(s->header->token, record->token, sizeof(record->token)))
 		return EPROTO;
 	return 0;
 }
 
-/* ---- the meeting ----------------------------------------------------------------------------- */
+/* ---- exchange -------------------------------------------------------------------------------- */
 
-static bool anyone_together(const struct tt_world *w)
+static bool any_shared_host(const struct tt_world *w)
 {
 	for (int a = 0; a < w->nranks; a++)
 		for (int b = a + 1; b < w->nranks; b++)
@@ -233,9 +235,9 @@ static bool anyone_together(const struct tt_world *w)
 	return false;
 }
 
-static int listen_as(const struct card *card)
+static int listen_as(const struct segment_record *record)
 {
-	struct sockaddr_un sa = address(card);
+	struct sockaddr_un sa = address(record);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd >= 0 && (bind(fd, (struct sockaddr *)&sa, address_bytes) || listen(fd, SOMAXCONN))) {
@@ -245,99 +247,99 @@ static int listen_as(const struct card *card)
 	return fd;
 }
 
-static int introduce(struct meeting *m, struct tt_shm_segment *s)
+static int exchange_records(struct segment_exchange *x, struct tt_shm_segment *s)
 {
-	const struct tt_world *w = m->world;
-	struct card mine = { 0 };
+	const struct tt_world *w = x->world;
+	struct segment_record mine = { 0 };
 	struct stat ns;
 	int rc;
 
-	if (getrandom(&mine, offsetof(struct card, netns), 0) != offsetof(struct card, netns))
+	if (getrandom(&mine, offsetof(struct segment_record, netns), 0) != offsetof(struct segment_record, netns))
 		return tt_fail(TT_SYSTEM, "rank %d: no random bytes: %m", w->rank);
 	mine.netns = stat("/proc/thread-self/ns/net", &ns) ? 0 : ns.st_ino;
-	m->listener = listen_as(&mine);
-	mine.listens = m->listener >= 0;
-	rc = w->allgather(w->ctx, &mine, sizeof(mine), m->cards);
+	x->listener = listen_as(&mine);
+	mine.listens = x->listener >= 0;
+	rc = w->allgather(w->ctx, &mine, sizeof(mine), x->records);
 	if (rc)
 		return rc;
 	for (int r = 0; r < w->nranks; r++) {
-		if (!same_group(m, r, w->rank))
+		if (!same_group(x, r, w->rank))
 			continue;
 		s->local_of[r] = s->nlocal++;
-		if (m->leader < 0 && m->cards[r].listens)
-			m->leader = r;
+		if (x->leader < 0 && x->records[r].listens)
+			x->leader = r;
 	}
 	s->me = s->local_of[w->rank];
 	tt_shm_segment_lay_out(s, w);
 	return 0;
 }
 
-/* Everyone says whether it could. */
-static int agree(struct meeting *m, bool mine)
+/* Exchange whether each rank succeeded. */
+static int exchange_answers(struct segment_exchange *x, bool mine)
 {
-	const struct tt_world *w = m->world;
+	const struct tt_world *w = x->world;
 	uint8_t byte = mine;
 
-	return w->allgather(w->ctx, &byte, sizeof(byte), m->could);
+	return w->allgather(w->ctx, &byte, sizeof(byte), x->answers);
 }
 
-static bool done(const struct meeting *m, int why, const char *what)
+static bool succeeded(const struct segment_exchange *x, int why, const char *what)
 {
 	if (why)
 		tt_log(TT_LOG_WARN, "rank %d: no shared memory with ranks of this host: %s: %s",
-		       m->world->rank, what, strerror(why));
+		       x->world->rank, what, strerror(why));
 	return !why;
 }
 
-static int meet(struct meeting *m, struct tt_shm_segment *s)
+static int form_group(struct segment_exchange *x, struct tt_shm_segment *s)
 {
-	int rank = m->world->rank, rc = introduce(m, s);
-	bool leads = m->leader == rank, ok = false;
+	int rank = x->world->rank, rc = exchange_records(x, s);
+	bool leads = x->leader == rank, ok = false;
 
 	if (rc)
 		return rc;
-	if (s->nlocal > 1 && m->leader >= 0)
-		ok = leads ? done(m, make(s, &m->cards[rank]), "making a segment")
-			   : done(m, approach(m), "reaching the rank that made it");
-	rc = agree(m, ok);
+	if (s->nlocal > 1 && x->leader >= 0)
+		ok = leads ? succeeded(x, make_segment(s, &x->records[rank]), "making a segment")
+			   : succeeded(x, connect_leader(x), "connecting to the rank that made the segment");
+	rc = exchange_answers(x, ok);
 	if (rc)
 		return rc;
-	ok = ok && m->could[m->leader];
+	ok = ok && x->answers[x->leader];
 	if (ok && leads)
-		hand_out(m, s->fd);
+		serve_members(x, s->fd);
 	else if (ok)
-		ok = done(m, join(m, s), "joining the segment");
+		ok = succeeded(x, receive_segment(x, s), "joining the segment");
 	if (ok)
-		tt_shm_single_copy_introduce(s, m->world->crowded);
-	return agree(m, ok);
+		tt_shm_single_copy_publish(s, x->world->crowded);
+	return exchange_answers(x, ok);
 }
 
 int tt_shm_segment_open(const struct tt_world *w, struct tt_shm_segment *ret)
 {
-	struct meeting m = { .world = w, .leader = -1, .listener = -1, .link = -1 };
+	struct segment_exchange x = { .world = w, .leader = -1, .listener = -1, .link = -1 };
 	struct tt_shm_segment s = { .fd = -1 };
 	size_t n = (size_t)w->nranks;
 	int rc = 0;
 
-	m.cards = calloc(n, sizeof(*m.cards));
-	m.could = calloc(n, sizeof(*m.could));
+	x.records = calloc(n, sizeof(*x.records));
+	x.answers = calloc(n, sizeof(*x.answers));
 	s.local_of = malloc(n * sizeof(*s.local_of));
-	if (!m.cards || !m.could || !s.local_of)
-		rc = tt_fail(TT_SYSTEM, "rank %d: no memory to meet %d ranks", w->rank, w->nranks);
+	if (!x.records || !x.answers || !s.local_of)
+		rc = tt_fail(TT_SYSTEM, "rank %d: no memory to exchange records with %d ranks", w->rank, w->nranks);
 	for (size_t r = 0; !rc && r < n; r++)
 		s.local_of[r] = -1;
-	if (!rc && anyone_together(w)) {
-		rc = meet(&m, &s);
+	if (!rc && any_shared_host(w)) {
+		rc = form_group(&x, &s);
 		for (size_t r = 0; r < n; r++)
-			if (!m.could[r] || !m.could[w->rank])
+			if (!x.answers[r] || !x.answers[w->rank])
 				s.local_of[r] = -1;
 	}
-	if (m.listener >= 0)
-		close(m.listener);
-	if (m.link >= 0)
-		close(m.link);
-	free(m.could);
-	free(m.cards);
+	if (x.listener >= 0)
+		close(x.listener);
+	if (x.link >= 0)
+		close(x.link);
+	free(x.answers);
+	free(x.records);
 	if (rc)
 		tt_shm_segment_close(&s);
 	else

@@ -1,14 +1,12 @@
 /*
- * shm_segment.h - the memory that the ranks of one host share:
- * how they come to it, and how it is laid out
+ * shm_segment.h - the memory that the ranks of one host share: how they open it, and its layout
  *
- *   header | a bell a rank | a board a rank | two pages a rank | ring [writer][reader][channel] ...
- *                                                                         ring = control pages |
- *                                                                         small slots | large slots
+ *   header, a bell per rank | a slot area per rank | two pages per rank |
+ *   ring [writer][reader][channel] ...        ring = control pages | small cells | large cells
  *
- * One sealed memfd a host group. It has no name in any file system, so nothing can be left behind;
- * pages cost nothing until they are claimed. Every field has one writer; fields of different
- * writers lie 128 bytes apart.
+ * One sealed memfd per host group. A memfd has no name in any file system, so nothing can be left
+ * behind; its pages cost nothing until they are claimed. Every field has one writer; fields of
+ * different writers lie 128 bytes apart.
  */
 #ifndef TT_SHM_SEGMENT_H
 #define TT_SHM_SEGMENT_H
@@ -18,19 +16,19 @@
 
 #include "transports/transport.h"
 
-/* of a ring: so far a sender runs ahead of a receiver that has no core at the moment */
+/* lines of a ring: how far a sender runs ahead of a receiver that waits for a core */
 #define TT_SHM_LINES 64
-#define TT_SHM_INLINE 56       /* bytes that travel in a flag's own cache line */
+#define TT_SHM_INLINE 56       /* payload bytes in the cache line of a flag */
 #define TT_SHM_PAGE 4096u
 #define TT_SHM_CONTROL (3 * TT_SHM_PAGE)
-#define TT_SHM_MAX_SLOTS 8     /* of messages of any size */
-/* bytes of a ring that are in use at most, if that is two messages */
+#define TT_SHM_MAX_CELLS 8     /* most large cells of a ring */
+/* limit of the bytes in flight in a ring; at least two messages */
 #define TT_SHM_UNDER_WAY (512u << 10)
-#define TT_SHM_SMALL_SLOTS 32  /* besides, of up to a page: so far a sender runs ahead with those */
+#define TT_SHM_SMALL_CELLS 32  /* most cells of a page, for messages up to a page */
 
-/* A message or part of one: its flag (number of the line, and a mix of stamp and length), and its
- * bytes, or where in the slots they are. Lines lie apart, because processors fetch them in pairs,
- * and the next one is the other side's to write: that costs a third of the latency. */
+/* A message or a part of one: its flag (number of the line, and a hash of stamp and length), and
+ * its payload, or the offset of its cell. Lines lie 128 bytes apart, because processors fetch cache
+ * lines in pairs, and sharing a pair with the next line costs a third of the latency. */
 struct tt_shm_line {
 	alignas(TT_APART) union {
 		uint8_t payload[TT_SHM_INLINE];
@@ -39,35 +37,38 @@ struct tt_shm_line {
 	_Atomic uint64_t flag;
 };
 
-/* The control pages of a ring: one direction of one (pair, channel).
- * Written by the writer, but for done. */
+/* The control pages of a ring: one direction of one (pair, channel). The sender writes all fields
+ * except done. */
 struct tt_shm_ring {
-	alignas(TT_APART) _Atomic uint64_t done;       /* lines that the reader has released */
-	alignas(TT_APART) _Atomic uint32_t starved;    /* the writer waits for room */
+	alignas(TT_APART) _Atomic uint64_t done;       /* lines released by the reader */
+	/* the writer waits for a free line or cell */
+	alignas(TT_APART) _Atomic uint32_t starved;
 	alignas(TT_APART) struct tt_shm_line lines[TT_SHM_LINES];
 };
 _Static_assert(offsetof(struct tt_shm_line, flag) == TT_SHM_INLINE &&
 		       sizeof(struct tt_shm_ring) <= TT_SHM_CONTROL,
 	       "layout");
 
-/* How a rank is woken (word is a futex), and how its memory is found (shm_single_copy.c; written before
- * anybody is let in). */
+/* The doorbell of a rank (word is a futex), and the identity of its process for single copy
+ * (shm_single_copy.c; written before the group is agreed). */
 struct tt_shm_bell {
 	alignas(TT_APART) _Atomic uint32_t word;
-	_Atomic uint32_t sleeping;                     /* cleared by it or by who rings */
+	/* cleared by the rank or by the rank that rings */
+	_Atomic uint32_t sleeping;
 	int32_t pid;
 	uint64_t nonce[2], nonce_at;
 };
 
-/* What a rank tells all others at once; see shm_slots.c. Written by the rank. */
+/* The slots of a rank, read by all others; see shm_slots.c. Written by the rank. */
 struct tt_shm_slot_line {
 	alignas(TT_LINE) uint8_t payload[TT_SLOT_LINE];
 	_Atomic uint64_t flag;
 };
 struct tt_shm_slot_area {
-	alignas(TT_APART) struct tt_shm_slot_line notice[2][TT_SLOT_SMALL / TT_SLOT_LINE];
-	alignas(TT_APART) struct tt_shm_slot_line offer;
-	alignas(TT_APART) _Atomic uint64_t left;       /* the last call whose offers it has read */
+	alignas(TT_APART) struct tt_shm_slot_line slot[2][TT_SLOT_SMALL / TT_SLOT_LINE];
+	alignas(TT_APART) struct tt_shm_slot_line exposed;
+	/* last call whose reads this rank completed */
+	alignas(TT_APART) _Atomic uint64_t completed;
 };
 _Static_assert(sizeof(struct tt_shm_slot_line) == TT_LINE, "layout");
 
@@ -75,52 +76,51 @@ struct tt_shm_header {
 	uint32_t magic, version;
 	uint8_t token[16];
 	uint64_t bytes;
-	/* some rank cannot make the others pass one: each pays for its own */
+	/* 1: each rank issues its own fences, because membarrier is costly here or missing */
 	alignas(TT_APART) _Atomic uint32_t fences;
 	struct tt_shm_bell bells[];                    /* [nlocal] */
 };
 
 struct tt_shm_segment {
-	int fd;                        /* -1: this rank shares memory with nobody */
+	int fd;                        /* -1: this rank shares no memory */
 	struct tt_shm_header *header;
 	size_t bytes;
 	int nlocal, me, nchannels;
-	int *local_of;                 /* [nranks] place in the group, -1: not reached */
-	size_t slot_bytes, ring_bytes, boards_at, pages_at, rings_at;
-	uint32_t nslots;
-	_Atomic size_t claimed;        /* bytes, by this rank */
+	int *local_of;                 /* [nranks] local rank in the group, -1: not reached */
+	size_t cell_bytes, ring_bytes, slots_at, pages_at, rings_at;
+	uint32_t ncells;
+	_Atomic size_t claimed;        /* bytes claimed by this rank */
 };
 
-/* How many messages of so many bytes may be under way in a ring */
-static inline uint32_t tt_shm_most_slots(size_t bytes)
+/* Most messages of bytes in flight in a ring */
+static inline uint32_t tt_shm_max_cells(size_t bytes)
 {
 	size_t fit = TT_SHM_UNDER_WAY / bytes;
 
-	return fit < 2 ? 2 : fit < TT_SHM_MAX_SLOTS ? (uint32_t)fit : TT_SHM_MAX_SLOTS;
+	return fit < 2 ? 2 : fit < TT_SHM_MAX_CELLS ? (uint32_t)fit : TT_SHM_MAX_CELLS;
 }
 
-/* Meets the other ranks of this host. Collective and blocking, as open of transport.h; 0 also when
- * nobody is met. */
+/* Open the segment of this host's ranks. Collective and blocking, as open of transport.h. Returns
+ * 0, also without peers | TT_SYSTEM | the codes of allgather */
 int tt_shm_segment_open(const struct tt_world *world, struct tt_shm_segment *ret_segment);
 void tt_shm_segment_close(struct tt_shm_segment *segment);
 
-/* shm_layout.c: sizes and places, of a segment of nlocal ranks */
+/* shm_layout.c: sizes and offsets of a segment of nlocal ranks */
 void tt_shm_segment_lay_out(struct tt_shm_segment *segment, const struct tt_world *world);
-struct tt_shm_slot_area *tt_shm_segment_slots(const struct tt_shm_segment *segment, int place);
-/* of a cast */
-void *tt_shm_segment_page(const struct tt_shm_segment *segment, int place, uint64_t number);
+struct tt_shm_slot_area *tt_shm_segment_slot_area(const struct tt_shm_segment *segment, int local_rank);
+/* The page of a slot post of more than TT_SLOT_SMALL bytes. */
+void *tt_shm_segment_page(const struct tt_shm_segment *segment, int local_rank, uint64_t number);
 
-/* The ring from one place of the group to another; TT_SHM_CONTROL behind it begin its small slots,
- * then its others. */
+/* The ring from one local rank to another; its small cells begin TT_SHM_CONTROL bytes behind, then
+ * its large cells. */
 struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *segment, int writer,
 					int reader, int channel);
 
-/* Make sure that memory stands behind [p, p + bytes): afterwards touching it cannot fail. 0 | an
- * errno.
- * Claiming twice is fine, but counted twice. */
+/* Allocate the pages of [p, p + bytes); afterwards access cannot fail for lack of memory. Returns
+ * 0 | an errno. A second claim of a page is harmless, but counted twice. */
 int tt_shm_segment_claim(struct tt_shm_segment *segment, const void *p, size_t bytes);
 
-/* shm_single_copy.c: tell the others how this rank's memory is found. */
-void tt_shm_single_copy_introduce(struct tt_shm_segment *segment, bool crowded);
+/* shm_single_copy.c: publish the identity of this rank's process to the group. */
+void tt_shm_single_copy_publish(struct tt_shm_segment *segment, bool crowded);
 
 #endif

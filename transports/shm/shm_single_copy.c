@@ -1,20 +1,20 @@
 /*
- * shm_single_copy.c - read what a peer of this host has in its own memory
+ * shm_single_copy.c - single copy (smsc): read a buffer in the memory of a peer of this host
  *
- * Called through tt_shm by run (direct.c). Three ways, the best that is possible:
- *   at      the peer's buffer is tuttiMemAlloc's: a pointer. A window is mapped here once, through
- *           /proc/PID/fd, and kept in a place that its owner names, so that both sides agree on
- *           what is mapped
- *   read    process_vm_readv (CMA): one copy by the kernel, which not every container, seccomp
- *           profile or Yama setting permits
- *   no      neither
- * A peer that is a thread of this process is treated alike. Its ordinary memory is not read by
- * pointer, because it may free that when an operation fails while others still read; a mapping of
- * our own, and the kernel, survive this.
+ * Called through tt_shm by local (single_copy.c). Three cases, the best possible one is used:
+ *   pointer   the peer's buffer is from tuttiMemAlloc. This rank maps the window once, through
+ *             /proc/PID/fd, and keeps it in a slot that the owner numbers, so that both sides agree
+ *             on the mapped windows
+ *   read      process_vm_readv (CMA): one copy by the kernel, which some containers, seccomp
+ *             profiles and Yama settings forbid
+ *   none      neither is possible
+ * A peer that is a thread of this process is treated alike. Its ordinary memory is not read through
+ * a pointer, because the peer may free it after a failure while others still read; a mapping of
+ * this rank's own, and the kernel, survive that.
  *
- * Who is behind a pid is not taken for granted. A window must have the inode that its owner told.
- * Each rank shows a random number in the segment, and where it lies in its memory: only what was
- * read there with that pid is believed.
+ * A pid is not trusted. A window must have the inode that its owner described. Each rank publishes
+ * a nonce in the segment, and its address in the process: this rank reads that address with the pid
+ * and compares.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -30,10 +30,9 @@
 #include "mem/memory.h"
 #include "transports/shm/shm_ring.h"
 
+/* ---- identity of a process ------------------------------------------------------------------- */
 
-/* ---- who is behind a pid --------------------------------------------------------------------- */
-
-/* Of this process; made anew in a forked child. */
+/* The nonce of this process; a forked child makes another. */
 static const uint64_t *nonce_of_process(void)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -47,13 +46,13 @@ static const uint64_t *nonce_of_process(void)
 	return nonce;
 }
 
-void tt_shm_single_copy_introduce(struct tt_shm_segment *s, bool crowded)
+void tt_shm_single_copy_publish(struct tt_shm_segment *s, bool crowded)
 {
 	struct tt_shm_bell *mine = &s->header->bells[s->me];
 	const uint64_t *nonce = nonce_of_process();
 
-	/* so that others, when they go to sleep, can make this process pass a fence; where many
-	 * sleep, each pays for its own */
+	/* register, so that a sleeping rank's membarrier covers this process; where ranks sleep
+	 * often, each issues its own fences */
 	if (crowded || !tt_membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED))
 		atomic_store(&s->header->fences, 1);
 	mine->pid = getpid();
@@ -79,10 +78,10 @@ static bool read_from(pid_t pid, void *to, uint64_t from, size_t bytes)
 	return true;
 }
 
-/* May it be read, and is it the rank that we think? */
-static bool try_reading(struct tt_shm_ep *ep, int place)
+/* Can the memory of this local rank be read, and is the process the expected one? */
+static bool try_read(struct tt_shm_ep *ep, int local_rank)
 {
-	const struct tt_shm_bell *peer = &ep->segment.header->bells[place];
+	const struct tt_shm_bell *peer = &ep->segment.header->bells[local_rank];
 	uint64_t seen[2];
 
 	return ep->base.world->cma != TT_CMA_OFF &&
@@ -99,26 +98,26 @@ void tt_shm_describe(struct tt_endpoint *base, const void *p, size_t bytes, stru
 	uint64_t offset;
 	int i = 0;
 
-	*ret = (struct tt_peer_memory){ .at = (uintptr_t)p, .place = -1 };
+	*ret = (struct tt_peer_memory){ .at = (uintptr_t)p, .slot = -1 };
 	if (!tt_memory_window(p, bytes, &w, &offset))
 		return;
-	while (i < TT_SHM_WINDOWS && ep->shown[i] != w.number)
+	while (i < TT_SHM_WINDOWS && ep->described[i] != w.number)
 		i++;
 	if (i == TT_SHM_WINDOWS) {
-		i = (int)(ep->nshown++ % TT_SHM_WINDOWS);
-		ep->shown[i] = w.number;
+		i = (int)(ep->ndescribed++ % TT_SHM_WINDOWS);
+		ep->described[i] = w.number;
 		ret->fresh = true;
 	}
 	ret->offset = offset;
-	ret->place = (int16_t)i;
+	ret->slot = (int16_t)i;
 	ret->window_bytes = w.bytes;
 	ret->inode = w.inode;
 	ret->fd = w.fd;
 }
 
-static struct tt_shm_mapped *mapped_at(struct tt_shm_ep *ep, int peer, const struct tt_peer_memory *r)
+static struct tt_shm_mapped *mapping_of(struct tt_shm_ep *ep, int peer, const struct tt_peer_memory *r)
 {
-	return &ep->mapped[ep->segment.local_of[peer] * TT_SHM_WINDOWS + r->place];
+	return &ep->mapped[ep->segment.local_of[peer] * TT_SHM_WINDOWS + r->slot];
 }
 
 static void unmap(struct tt_shm_mapped *m)
@@ -130,7 +129,7 @@ static void unmap(struct tt_shm_mapped *m)
 
 static bool map_window(struct tt_shm_ep *ep, int peer, const struct tt_peer_memory *r)
 {
-	struct tt_shm_mapped *m = mapped_at(ep, peer, r);
+	struct tt_shm_mapped *m = mapping_of(ep, peer, r);
 	pid_t pid = ep->segment.header->bells[ep->segment.local_of[peer]].pid;
 	char path[64];
 	struct stat st;
@@ -152,25 +151,25 @@ static bool map_window(struct tt_shm_ep *ep, int peer, const struct tt_peer_memo
 	return true;
 }
 
-/* ---- the three members ----------------------------------------------------------------------- */
+/* ---- attach, pointer, read ------------------------------------------------------------------- */
 
-bool tt_shm_reach(struct tt_endpoint *base, int peer, const struct tt_peer_memory *r)
+bool tt_shm_attach(struct tt_endpoint *base, int peer, const struct tt_peer_memory *r)
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 
-	return r->place >= 0 && r->place < TT_SHM_WINDOWS ? map_window(ep, peer, r) :
-	       try_reading(ep, ep->segment.local_of[peer]);
+	return r->slot >= 0 && r->slot < TT_SHM_WINDOWS ? map_window(ep, peer, r) :
+	       try_read(ep, ep->segment.local_of[peer]);
 }
 
-const void *tt_shm_at(struct tt_endpoint *base, int peer, const struct tt_peer_memory *r, size_t bytes)
+const void *tt_shm_pointer(struct tt_endpoint *base, int peer, const struct tt_peer_memory *r, size_t bytes)
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 	struct tt_shm_mapped *m;
 
-	if (r->place < 0 || r->place >= TT_SHM_WINDOWS)
+	if (r->slot < 0 || r->slot >= TT_SHM_WINDOWS)
 		return NULL;
-	m = mapped_at(ep, peer, r);
-	/* shown when this rank did not look */
+	m = mapping_of(ep, peer, r);
+	/* fresh in a call in which this rank did not attach */
 	if ((!m->start || m->inode != r->inode) && !map_window(ep, peer, r))
 		return NULL;
 	if (r->offset > m->bytes || bytes > m->bytes - r->offset)

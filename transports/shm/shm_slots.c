@@ -1,28 +1,27 @@
 /*
- * shm_slots.c - one message from each rank of a host group to all the others
+ * shm_slots.c - shared-memory slots: one post of a rank reaches all other ranks of the host
  *
- * Called through tt_shm by run. Each rank has two notices on the board;
- * number k goes into notice k % 2:
+ * Called through tt_shm by local. Each rank has two slots; post number k goes into slot k % 2:
  *
- *   | payload 56 B | flag | payload 56 B | flag | ...
- *              1..6 lines; a line carries bytes and flag: one transfer
- *   | ............ | flag |  and a page of up to 64 KiB
- *              what is larger: two transfers in a row
+ *   | payload 56 B | flag | payload 56 B | flag | ...     up to 336 B: 1..6 lines; a line carries
+ *                                                         payload and flag: one transfer
+ *   | ............ | flag |  and a page of up to 64 KiB   more: two transfers in a row
  *
- * All peers read the same lines, so a rank writes once however many there are, and nobody
- * acknowledges: who slot_posts k has seen k-1 of all, and they had read everything of k-2 when they cast
- * that. flag = number and a mix of stamp and length, stored last, as in shm_ring.c.
+ * All peers read the same lines, so a rank writes once for any number of peers, and no peer
+ * acknowledges: a rank that posts k has polled k-1 of all ranks, and each rank had read all of k-2
+ * before it posted k-1. flag = number and a hash of stamp and length, stored last, as in
+ * shm_ring.c.
  */
 #include <string.h>
 
 #include "transports/shm/shm_ring.h"
 
-static struct tt_shm_slot_line *notice(struct tt_shm_segment *s, int place, uint64_t number)
+static struct tt_shm_slot_line *slot_of(struct tt_shm_segment *s, int local_rank, uint64_t number)
 {
-	return tt_shm_segment_slots(s, place)->notice[number & 1];
+	return tt_shm_segment_slot_area(s, local_rank)->slot[number & 1];
 }
 
-/* Lines with a flag. */
+/* Lines of a post. */
 static unsigned lines_of(size_t bytes)
 {
 	return bytes <= TT_SLOT_SMALL ? ((unsigned)bytes + TT_SLOT_LINE - 1) / TT_SLOT_LINE : 1;
@@ -39,11 +38,11 @@ static void write_lines(struct tt_shm_slot_line *line, const char *from, size_t 
 	atomic_store_explicit(&line->flag, flag, memory_order_release);
 }
 
-void tt_shm_post_slot(struct tt_endpoint *base, const void *data, size_t bytes, uint64_t number,
-		 uint32_t stamp)
+void tt_shm_slot_post(struct tt_endpoint *base, const void *data, size_t bytes, uint64_t number,
+		      uint32_t stamp)
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
-	struct tt_shm_slot_line *line = notice(s, s->me, number);
+	struct tt_shm_slot_line *line = slot_of(s, s->me, number);
 	uint64_t flag = tt_shm_flag(number, bytes, stamp);
 
 	base->slot_bytes += bytes;
@@ -56,16 +55,16 @@ void tt_shm_post_slot(struct tt_endpoint *base, const void *data, size_t bytes, 
 	tt_shm_wake_all(s);
 }
 
-int tt_shm_poll_slot(struct tt_endpoint *base, int peer, size_t bytes, uint64_t number, uint32_t stamp,
-		const void **ret_data)
+int tt_shm_slot_poll(struct tt_endpoint *base, int peer, size_t bytes, uint64_t number,
+		     uint32_t stamp, const void **ret_data)
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
-	struct tt_shm_slot_line *line = notice(s, s->local_of[peer], number);
+	struct tt_shm_slot_line *line = slot_of(s, s->local_of[peer], number);
 	uint64_t expected = tt_shm_flag(number, bytes, stamp), differs = 0, first;
 	unsigned n = lines_of(bytes);
 
 	first = atomic_load_explicit(&line[0].flag, memory_order_acquire);
-	/* all are loaded before anything is decided: transfers overlap */
+	/* all flags are loaded before the comparison, so that the transfers overlap */
 	for (unsigned i = 1; i < n; i++)
 		differs |= atomic_load_explicit(&line[i].flag, memory_order_acquire) ^ expected;
 	*ret_data = bytes <= TT_SLOT_SMALL ? (void *)line
@@ -75,55 +74,55 @@ int tt_shm_poll_slot(struct tt_endpoint *base, int peer, size_t bytes, uint64_t 
 	if (first >> 32 != expected >> 32)
 		return 0;
 	return tt_fail(TT_USAGE,
-		"rank %d: cast %llu of rank %d is not the %zu bytes of call %08x that are expected: the "
+		"rank %d: slot post %llu of rank %d is not the %zu bytes of call %08x that are expected: the "
 		"ranks make different calls", base->world->rank, (unsigned long long)number, peer,
 		bytes, stamp);
 }
 
-/* ---- offers ---------------------------------------------------------------------------------- */
+/* ---- PSCW ------------------------------------------------------------------------------------ */
 
-_Static_assert(sizeof(struct tt_peer_memory) <= TT_SLOT_LINE, "an offer is one line");
+_Static_assert(sizeof(struct tt_peer_memory) <= TT_SLOT_LINE, "an exposure is one line");
 
-static struct tt_shm_slot_area *board_of(struct tt_endpoint *base, int peer)
+static struct tt_shm_slot_area *area_of(struct tt_endpoint *base, int peer)
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
 
-	return tt_shm_segment_slots(s, s->local_of[peer]);
+	return tt_shm_segment_slot_area(s, s->local_of[peer]);
 }
 
-void tt_shm_offer(struct tt_endpoint *base, const struct tt_peer_memory *mine, uint64_t number,
+void tt_shm_pscw_post(struct tt_endpoint *base, const struct tt_peer_memory *mine, uint64_t number,
 		  uint32_t stamp)
 {
-	write_lines(&board_of(base, base->world->rank)->offer, (const char *)mine, sizeof(*mine),
+	write_lines(&area_of(base, base->world->rank)->exposed, (const char *)mine, sizeof(*mine),
 		    tt_shm_flag(number, sizeof(*mine), stamp));
 	tt_shm_wake_all(&((struct tt_shm_ep *)base)->segment);
 }
 
-int tt_shm_offered(struct tt_endpoint *base, int peer, uint64_t number, uint32_t stamp,
+int tt_shm_pscw_test_start(struct tt_endpoint *base, int peer, uint64_t number, uint32_t stamp,
 		   struct tt_peer_memory *ret)
 {
-	struct tt_shm_slot_line *line = &board_of(base, peer)->offer;
+	struct tt_shm_slot_line *line = &area_of(base, peer)->exposed;
 	uint64_t expected = tt_shm_flag(number, sizeof(*ret), stamp);
 	uint64_t flag = atomic_load_explicit(&line->flag, memory_order_acquire);
 
 	if (flag >> 32 != expected >> 32)
 		return 0;
 	if (flag != expected)
-		return tt_fail(TT_USAGE, "rank %d: what rank %d offers in call %llu is not of the call "
-			       "that is made here: the ranks make different calls",
+		return tt_fail(TT_USAGE, "rank %d: the buffer that rank %d exposes in call %llu is of another "
+			       "call than this rank's: the ranks make different calls",
 			       base->world->rank, peer, (unsigned long long)number);
 	memcpy(ret, line->payload, sizeof(*ret));
 	return 1;
 }
 
-void tt_shm_leave(struct tt_endpoint *base, uint64_t number)
+void tt_shm_pscw_complete(struct tt_endpoint *base, uint64_t number)
 {
-	atomic_store_explicit(&board_of(base, base->world->rank)->left, number,
+	atomic_store_explicit(&area_of(base, base->world->rank)->completed, number,
 			      memory_order_release);
 	tt_shm_wake_all(&((struct tt_shm_ep *)base)->segment);
 }
 
-bool tt_shm_left(struct tt_endpoint *base, int peer, uint64_t number)
+bool tt_shm_pscw_test_complete(struct tt_endpoint *base, int peer, uint64_t number)
 {
-	return atomic_load_explicit(&board_of(base, peer)->left, memory_order_acquire) >= number;
+	return atomic_load_explicit(&area_of(base, peer)->completed, memory_order_acquire) >= number;
 }

@@ -1,16 +1,15 @@
 /*
- * tcp.c - messages over TCP: one socket for each (peer, channel), driven by whoever calls
+ * tcp.c - messages over TCP: one socket for each (peer, channel), driven by the calling thread
  *
  * Called through tt_tcp by comm and run; tcp_stream.c moves the bytes. Sockets come connected and
  * authenticated from world->dial (at the lower rank) and world->take (at the higher). Only links
- * with something expected or unfinished cost system calls. Buffer sizes are left to the kernel,
- * whose tuning a fixed size would switch off.
+ * with an expected message or unfinished posts cost system calls. The kernel tunes the socket
+ * buffers; a fixed size would switch its tuning off.
  *
- * Sleep: poll on just the sockets that are awaited. Whoever arms looks at all
- * links of interest once more, so those are the links on which a message was
- * found missing since then, and those with unfinished posts. Bytes that came
- * early for a later step wake nobody, and between sleeps no socket is watched: an
- * epoll set costs 0.1-0.3 us for each message that comes, also when nobody waits.
+ * Sleep: poll only the awaited sockets. A rank that arms polls all links of interest once more. The
+ * awaited links are those whose next message was missing in these polls, and those with unfinished
+ * posts. Bytes that arrive early for a later step wake no rank, and between sleeps no socket is
+ * watched: an epoll set costs 0.1-0.3 us for each arriving message, also when no rank waits.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -27,18 +26,19 @@
 
 #include "transports/tcp/tcp_stream.h"
 
-#define BLIND_US 1000          /* longest sleep while a peer has still to dial */
+#define BLIND_US 1000          /* longest sleep while a peer has not connected yet */
 
 struct tcp_ep {
 	struct tt_endpoint base;
-	int bell;                      /* an eventfd for wake */
-	int untaken;                   /* links that wait for take */
+	int bell;                      /* eventfd for wake */
+	int untaken;                   /* links without a socket, until take returns one */
 	bool armed;
 	int nbusy, nawaited;
 	struct tt_tcp_link **links;    /* [nranks * nchannels] */
-	struct tt_tcp_link **busy;     /* [nbusy] with posts that the socket did not take at once */
-	struct tt_tcp_link **awaited;  /* [nawaited] whose next message was missing since arm */
-	struct pollfd *watched;        /* [2 * nranks * nchannels + 1] for doze */
+	struct tt_tcp_link **busy;     /* [nbusy] links with unfinished posts */
+	/* [nawaited] links whose next message was missing since arm */
+	struct tt_tcp_link **awaited;
+	struct pollfd *watched;        /* [2 * nranks * nchannels + 1] arguments of ppoll in doze */
 	_Atomic size_t memory;
 };
 
@@ -69,8 +69,8 @@ static void tcp_close(struct tt_endpoint *base)
 		if (!ep->links[i])
 			continue;
 		if (ep->links[i]->fd >= 0)
-			tt_tcp_hang_up(ep->links[i]->fd);
-		free(ep->links[i]->stage);
+			tt_tcp_close_stream(ep->links[i]->fd);
+		free(ep->links[i]->buffer);
 		free(ep->links[i]);
 	}
 	if (ep->bell >= 0)
@@ -92,7 +92,7 @@ static int tcp_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 			       world->message_bytes);
 	ep = calloc(1, sizeof(*ep));
 	if (!ep)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for tcp's endpoint", world->rank);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for the tcp endpoint", world->rank);
 	ep->base = (struct tt_endpoint){ .t = &tt_tcp, .world = world };
 	ep->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	ep->links = calloc(nlinks(world), sizeof(struct tt_tcp_link *));
@@ -103,7 +103,7 @@ static int tcp_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 		     nlinks(world) * (3 * sizeof(struct tt_tcp_link *) + 2 * sizeof(struct pollfd));
 	if (ep->bell < 0 || !ep->links || !ep->busy || !ep->awaited || !ep->watched) {
 		rc = tt_fail(TT_SYSTEM,
-			     "rank %d: tcp's endpoint (memory, or a descriptor to be woken by): %m",
+			     "rank %d: tcp endpoint (memory, or an eventfd): %m",
 			     world->rank);
 		tcp_close(&ep->base);
 		return rc;
@@ -129,21 +129,21 @@ static void adopt(struct tt_tcp_link *l, int fd)
 
 static int make(struct tcp_ep *ep, int peer, int channel, struct tt_tcp_link **ret_link)
 {
-	size_t stage_bytes = (ep->base.world->message_bytes + TT_LINE - 1) / TT_LINE * TT_LINE;
+	size_t buffer_bytes = (ep->base.world->message_bytes + TT_LINE - 1) / TT_LINE * TT_LINE;
 	struct tt_tcp_link *l = calloc(1, sizeof(*l));
 
 	if (l)
-		l->stage = aligned_alloc(TT_LINE, stage_bytes ? stage_bytes : TT_LINE);
-	if (!l || !l->stage) {
+		l->buffer = aligned_alloc(TT_LINE, buffer_bytes ? buffer_bytes : TT_LINE);
+	if (!l || !l->buffer) {
 		free(l);
 		return tt_fail(TT_SYSTEM,
 			       "rank %d: no memory for %zu bytes of messages from rank %d",
-			       ep->base.world->rank, stage_bytes, peer);
+			       ep->base.world->rank, buffer_bytes, peer);
 	}
 	l->base =
 		(struct tt_link){ .t = &tt_tcp, .ep = &ep->base, .peer = peer, .channel = channel };
 	l->fd = -1;
-	ep->memory += sizeof(*l) + stage_bytes;
+	ep->memory += sizeof(*l) + buffer_bytes;
 	*ret_link = l;
 	return 0;
 }
@@ -232,7 +232,7 @@ static int tcp_progress(struct tt_endpoint *base)
 	return moved;
 }
 
-/* Read on in the next message; while this rank is about to sleep, note whose is missing. */
+/* Continue to receive the next message; while armed, note a link whose message is missing. */
 static int receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t stamp)
 {
 	struct tcp_ep *ep = (struct tcp_ep *)l->base.ep;
@@ -248,10 +248,10 @@ static int receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t sta
 static int tcp_peek(struct tt_link *base, size_t bytes, uint32_t stamp, const void **ret_data)
 {
 	struct tt_tcp_link *l = (struct tt_tcp_link *)base;
-	int rc = receive(l, l->stage, bytes, stamp);
+	int rc = receive(l, l->buffer, bytes, stamp);
 
 	if (rc > 0)
-		*ret_data = l->stage;
+		*ret_data = l->buffer;
 	return rc;
 }
 
@@ -270,7 +270,7 @@ static int tcp_recv(struct tt_link *base, void *dst, size_t bytes, uint32_t stam
 	return rc;
 }
 
-/* What a socket has to say that nobody has read from since. */
+/* Report a network error of any socket, also of sockets without a receive since. */
 static int tcp_fault(struct tt_endpoint *base, bool broken)
 {
 	struct tcp_ep *ep = (struct tcp_ep *)base;
@@ -283,13 +283,13 @@ static int tcp_fault(struct tt_endpoint *base, bool broken)
 
 		if (!l || l->fd < 0)
 			continue;
-		if (!l->wire && !getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &bytes))
-			tt_tcp_blame(l, error);
-		if (l->wire)
+		if (!l->net_error && !getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &bytes))
+			tt_tcp_note_error(l, error);
+		if (l->net_error)
 			return tt_fail(TT_REMOTE,
 				"rank %d: the network has lost the connection to rank %d (channel %d): %s",
 				base->world->rank, l->base.peer, l->base.channel,
-				strerror(l->wire));
+				strerror(l->net_error));
 	}
 	return 0;
 }
@@ -340,11 +340,14 @@ static size_t tcp_memory(struct tt_endpoint *base)
 	return atomic_load(&((struct tcp_ep *)base)->memory);
 }
 
+static const struct tt_fault_ops fault_ops = { .local = tcp_fault };
+
 const struct tt_transport tt_tcp = {
 	.name = "tcp",
 	.help = "TCP between any ranks; the calling thread drives the sockets",
 	.flags = TT_T_POST,
 	.spins = 500,            /* system calls of about 450 ns: some 220 us */
+	.fault_ops = &fault_ops,
 	.probe = tcp_probe,
 	.open = tcp_open,
 	.reaches = tcp_reaches,
@@ -355,7 +358,6 @@ const struct tt_transport tt_tcp = {
 	.release = tcp_release,
 	.recv = tcp_recv,
 	.progress = tcp_progress,
-	.fault = tcp_fault,
 	.arm = tcp_arm,
 	.doze = tcp_doze,
 	.disarm = tcp_disarm,

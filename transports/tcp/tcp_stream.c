@@ -2,9 +2,9 @@
  * tcp_stream.c - messages on one socket, without a thread and without waiting
  *
  * Called by tcp.c. Both sides know the order and the sizes of messages, so there is no rendezvous:
- * the sender sends, TCP's own flow control holds it back, and the receiver reads exactly one
- * message: head and payload in one system call, the payload gdr to where it belongs, never a
- * byte of the message behind it.
+ * the sender sends, TCP's flow control stalls it, and the receiver reads exactly one message:
+ * header and payload in one system call, the payload directly into its destination, never a byte of
+ * the next message.
  */
 #include <errno.h>
 #include <string.h>
@@ -18,20 +18,20 @@
 #define MAGIC 0x5474
 #define VERSION 1
 #define HEAD sizeof(struct tt_tcp_head)
-#define PIECES 16              /* of one sendmsg: eight messages */
+#define PIECES 16              /* most pieces of one sendmsg: eight messages */
 _Static_assert(offsetof(struct tt_tcp_link, small) ==
 		       offsetof(struct tt_tcp_link, head) + sizeof(struct tt_tcp_head),
 	       "a small message is received in one piece");
 #define DRAIN_STEPS 4096
 
-void tt_tcp_blame(struct tt_tcp_link *l, int error)
+void tt_tcp_note_error(struct tt_tcp_link *l, int error)
 {
-	if (tt_sock_is_wire(error))
-		l->wire = error;
+	if (tt_sock_is_network_error(error))
+		l->net_error = error;
 }
 
-/* What is left of a buffer after skip bytes, as an iovec; skip shrinks by what was skipped. Returns
- * pieces made: 0, 1. */
+/* Make an iovec of a buffer without its first *skip bytes; *skip shrinks by the skipped bytes.
+ * Returns the number of iovecs: 0, 1. */
 static int piece(struct iovec *v, const void *buf, size_t bytes, size_t *skip)
 {
 	if (*skip >= bytes) {
@@ -72,8 +72,8 @@ static size_t gather(const struct tt_tcp_link *l, struct iovec *iov)
 	return n;
 }
 
-/* The oldest post, whole and in one piece if it is small and the only one; else as many as fit.
- * Returns as sendmsg. */
+/* Send the oldest post as one copied piece if it is small and the only one; else as many posts as
+ * fit into one sendmsg. Returns as sendmsg. */
 static ssize_t send_some(struct tt_tcp_link *l)
 {
 	const struct tt_tcp_post *p = &l->queue[l->base.completed % TT_TCP_QUEUE];
@@ -92,7 +92,7 @@ static ssize_t send_some(struct tt_tcp_link *l)
 	return sendmsg(l->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void taken(struct tt_tcp_link *l, size_t bytes)
+static void count_sent(struct tt_tcp_link *l, size_t bytes)
 {
 	l->sent += bytes;
 	while (l->base.completed < l->base.posted) {
@@ -117,12 +117,12 @@ int tt_tcp_flush(struct tt_tcp_link *l)
 		if (n < 0 && (errno == EAGAIN || errno == ENOBUFS))
 			break;
 		if (n < 0) {
-			tt_tcp_blame(l, errno);
+			tt_tcp_note_error(l, errno);
 			return tt_fail(TT_REMOTE,
 				"rank %d: the connection to rank %d (channel %d) is lost: %m",
 				l->base.ep->world->rank, l->base.peer, l->base.channel);
 		}
-		taken(l, (size_t)n);
+		count_sent(l, (size_t)n);
 		moved = 1;
 	}
 	return moved;
@@ -147,7 +147,7 @@ static int check(const struct tt_tcp_link *l, size_t bytes, uint32_t stamp)
 		      h->stamp == stamp))
 		return 0;
 	if (h->magic != MAGIC || h->version != VERSION || h->number != (uint32_t)l->base.received)
-		return lost(l, "sent bytes that are no message");
+		return lost(l, "sent bytes that are not a message");
 	return tt_fail(TT_USAGE,
 		"rank %d: rank %d sent %u bytes of call %08x (channel %d, message %u) where %zu bytes of "
 		"call %08x are expected: the ranks make different calls", l->base.ep->world->rank,
@@ -181,7 +181,7 @@ int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t sta
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return 0;
 		if (n < 0) {
-			tt_tcp_blame(l, errno);
+			tt_tcp_note_error(l, errno);
 			return lost(l, strerror(errno));
 		}
 		if (n == 0)
@@ -198,9 +198,9 @@ int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t sta
 	return 1;
 }
 
-/* Closing a socket with unread bytes resets the connection,
- * and the peer would lose what is on its way to it. */
-void tt_tcp_hang_up(int fd)
+/* Drains the socket first: the close of a socket with unread bytes resets the connection, and the
+ * peer would lose bytes in flight. */
+void tt_tcp_close_stream(int fd)
 {
 	char sink[16384];
 

@@ -1,13 +1,14 @@
 /*
  * verbs.c - messages over InfiniBand and RoCE: one RC queue pair for each (peer, channel)
  *
- * Called through tt_verbs by comm and run; verbs.h says which file does what. libibverbs is loaded
- * when the first endpoint is opened; a host without it, without a card, or with ports that do not
- * reach a peer's leaves that peer to tcp, unless verbs was asked for by name. Soft-RoCE serves only
- * when asked for, or where comm says that it may be quicker than tcp for something.
+ * Called through tt_verbs by comm and run; verbs.h lists the files. The first endpoint loads
+ * libibverbs. A host without libibverbs, without an HCA, or with ports that do not reach a peer's
+ * leaves that peer to tcp, unless the user named verbs. Soft-RoCE serves only when the user named
+ * verbs, or where comm allows software NICs because they may be faster than tcp for some size.
  *
- * Sleep: completion queues are polled; only a rank that arms asks for an event, looks at them once
- * more and then sleeps on the completion channels, the cards' asynchronous events and a bell.
+ * Sleep: a rank polls the completion queues. Only arm requests a completion event; the rank polls
+ * once more and then sleeps on the completion channels, the asynchronous events of the HCAs and a
+ * bell (an eventfd).
  */
 #include <errno.h>
 #include <poll.h>
@@ -21,12 +22,12 @@
 
 #include "transports/verbs/verbs.h"
 
-#define FAREWELL_MS 1000       /* how long close waits for cards that do not answer */
+#define GOODBYE_MS 1000       /* longest wait of close for HCAs that do not answer */
 
 static int verbs_probe(char *why, size_t bytes)
 {
 	const struct tt_verbs_table *ib = tt_verbs_load(why, bytes);
-	struct tt_verbs_takes_device **list;
+	struct tt_verbs_device **list;
 	int n = 0;
 
 	if (!ib)
@@ -44,19 +45,19 @@ static int verbs_probe(char *why, size_t bytes)
 
 /* ---- endpoint -------------------------------------------------------------------------------- */
 
-/* What is on its way still arrives, and the peer learns that nothing more comes. */
-static void say_farewell(struct tt_verbs_ep *ep)
+/* Send a goodbye on every link, and wait until the HCAs have sent all messages. */
+static void send_goodbyes(struct tt_verbs_ep *ep)
 {
-	uint64_t deadline = tt_deadline_ns(FAREWELL_MS);
+	uint64_t deadline = tt_deadline_ns(GOODBYE_MS);
 	bool all = false;
 
 	for (uint32_t i = 0; i < ep->nlist && !ep->failed; i++)
-		if (ep->list[i]->stage == TT_VERBS_READY)
-			tt_verbs_farewell(ep->list[i]);
+		if (ep->list[i]->state == TT_VERBS_READY)
+			tt_verbs_goodbye(ep->list[i]);
 	while (!all && !ep->failed && tt_now_ns() < deadline && tt_verbs_poll(ep) >= 0) {
 		all = true;
 		for (uint32_t i = 0; i < ep->nlist && all; i++)
-			all = ep->list[i]->stage != TT_VERBS_READY || tt_verbs_all_done(ep->list[i]);
+			all = ep->list[i]->state != TT_VERBS_READY || tt_verbs_all_done(ep->list[i]);
 		sched_yield();
 	}
 }
@@ -67,13 +68,13 @@ static void verbs_close(struct tt_endpoint *base)
 
 	if (ep->posted)
 		tt_log(TT_LOG_DEBUG,
-		       "rank %d: verbs: %llu work requests in %llu posts, %llu signalled; %llu messages sent and %llu received in "
-		       "callers' memory; %llu registrations, %llu of them of device memory",
+		       "rank %d: verbs: %llu work requests in %llu posts, %llu signalled; %llu messages sent and %llu received by zero copy; "
+		       "%llu registrations, %llu of them of device memory",
 		       base->world->rank, (unsigned long long)ep->posted,
-		       (unsigned long long)ep->rings, (unsigned long long)ep->signalled,
-		       (unsigned long long)ep->lent, (unsigned long long)ep->landed,
+		       (unsigned long long)ep->doorbells, (unsigned long long)ep->signalled,
+		       (unsigned long long)ep->zcopy_sent, (unsigned long long)ep->zcopy_received,
 		       (unsigned long long)ep->registrations, (unsigned long long)ep->dmabufs);
-	say_farewell(ep);
+	send_goodbyes(ep);
 	for (uint32_t i = 0; i < ep->nlist; i++)
 		tt_verbs_queue_free(ep->list[i]);
 	tt_verbs_rcache_close(ep);
@@ -82,7 +83,7 @@ static void verbs_close(struct tt_endpoint *base)
 		close(ep->bell);
 	free(ep->list);
 	free(ep->links);
-	free(ep->cards);
+	free(ep->records);
 	free(ep->reached);
 	free(ep->host);
 	free(ep);
@@ -94,17 +95,17 @@ static int make_endpoint(const struct tt_world *world, struct tt_verbs_ep **ret_
 	struct tt_verbs_ep *ep = calloc(1, sizeof(*ep));
 
 	if (!ep)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for verbs' endpoint", world->rank);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for the verbs endpoint", world->rank);
 	ep->base = (struct tt_endpoint){ .t = &tt_verbs, .world = world };
 	ep->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	ep->links = calloc(nlinks, sizeof(*ep->links));
 	ep->list = calloc(nlinks, sizeof(*ep->list));
-	ep->cards = calloc((size_t)world->nranks, sizeof(*ep->cards));
+	ep->records = calloc((size_t)world->nranks, sizeof(*ep->records));
 	ep->memory = sizeof(*ep) + 2 * nlinks * sizeof(*ep->links) +
-		     (size_t)world->nranks * sizeof(*ep->cards);
-	if (ep->bell < 0 || !ep->links || !ep->list || !ep->cards) {
+		     (size_t)world->nranks * sizeof(*ep->records);
+	if (ep->bell < 0 || !ep->links || !ep->list || !ep->records) {
 		tt_fail(TT_SYSTEM,
-			"rank %d: verbs' endpoint (memory, or a descriptor to be woken by): %m",
+			"rank %d: verbs endpoint (memory, or an eventfd): %m",
 			world->rank);
 		verbs_close(&ep->base);
 		return TT_SYSTEM;
@@ -114,58 +115,58 @@ static int make_endpoint(const struct tt_world *world, struct tt_verbs_ep **ret_
 	return 0;
 }
 
-/* The rails of this rank as the others see them.
- * Without any, the reason is this thread's sentence. */
-static int open_rails(struct tt_verbs_ep *ep, struct tt_verbs_record *card)
+/* Open the rails of this rank and fill its record.
+ * < 0: no rail; the reason is the thread's last error. */
+static int open_rails(struct tt_verbs_ep *ep, struct tt_verbs_record *record)
 {
 	char why[256];
 	int rc;
 
 	ep->ib = tt_verbs_load(why, sizeof(why));
 	rc = ep->ib ? tt_verbs_open_rails(ep) : tt_fail(TT_SYSTEM, "%s", why);
-	card->usable = rc == 0;
-	card->nrails = (uint8_t)ep->nrails;
-	card->first = ep->nrails > 1 ? (uint8_t)tt_verbs_first_rail(ep) : 0;
+	record->usable = rc == 0;
+	record->nrails = (uint8_t)ep->nrails;
+	record->first = ep->nrails > 1 ? (uint8_t)tt_verbs_first_rail(ep) : 0;
 	for (int i = 0; i < ep->nrails; i++) {
-		card->rail[i] = ep->rail[i].card;
-		card->software |= ep->rail[i].software;
+		record->rail[i] = ep->rail[i].record;
+		record->software |= ep->rail[i].software;
 		tt_log(TT_LOG_DEBUG, "rank %d: verbs: %s port %d%s, link layer %s, path MTU %d",
-		       ep->base.world->rank, ep->rail[i].name, ep->rail[i].card.port,
+		       ep->base.world->rank, ep->rail[i].name, ep->rail[i].record.port,
 		       ep->rail[i].software ? " (software)" : "",
-		       ep->rail[i].card.link_layer == TT_VERBS_LINK_ETHERNET ? "Ethernet"
+		       ep->rail[i].record.link_layer == TT_VERBS_LINK_ETHERNET ? "Ethernet"
 									  : "InfiniBand",
-		       128 << ep->rail[i].card.mtu);
+		       128 << ep->rail[i].record.mtu);
 	}
 	return rc;
 }
 
-int tt_verbs_endpoint(const struct tt_world *world, const struct tt_verbs_record *cards,
+int tt_verbs_endpoint(const struct tt_world *world, const struct tt_verbs_record *records,
 		   struct tt_verbs_ep **ret_ep)
 {
-	struct tt_verbs_record card = { 0 };
+	struct tt_verbs_record record = { 0 };
 	int rc = make_endpoint(world, ret_ep);
 
 	if (rc)
 		return rc;
-	memcpy((*ret_ep)->cards, cards, (size_t)world->nranks * sizeof(card));
-	return open_rails(*ret_ep, &card);
+	memcpy((*ret_ep)->records, records, (size_t)world->nranks * sizeof(record));
+	return open_rails(*ret_ep, &record);
 }
 
 static int verbs_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 {
-	struct tt_verbs_record card = { 0 };
+	struct tt_verbs_record record = { 0 };
 	struct tt_verbs_ep *ep = NULL;
 	char text[700] = "";
 	int rc = make_endpoint(world, &ep);
 
 	if (rc)
 		return rc;
-	if (open_rails(ep, &card))
+	if (open_rails(ep, &record))
 		snprintf(text, sizeof(text), "%s", tt_error_text());
-	rc = world->allgather(world->ctx, &card, sizeof(card), ep->cards);
+	rc = world->allgather(world->ctx, &record, sizeof(record), ep->records);
 	if (!rc)
 		rc = tt_verbs_check_records(ep);
-	if (!rc && !card.usable && world->insist)
+	if (!rc && !record.usable && world->insist)
 		rc = tt_fail(TT_SYSTEM, "rank %d: transport verbs cannot be used on this host: %s",
 			     world->rank, text);
 	if (!rc)
@@ -174,7 +175,7 @@ static int verbs_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 		verbs_close(&ep->base);
 		return rc;
 	}
-	if (!card.usable)
+	if (!record.usable)
 		tt_log(TT_LOG_INFO, "rank %d: no transport verbs on this host: %s", world->rank,
 		       text);
 	*ret_ep = &ep->base;
@@ -184,37 +185,37 @@ static int verbs_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 static bool verbs_reaches(struct tt_endpoint *base, int peer)
 {
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)base;
-	struct tt_verbs_rail_pair way[TT_VERBS_RAILS];
+	struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS];
 
 	return peer != base->world->rank &&
-	       tt_verbs_wanted(base->world, &ep->cards[base->world->rank], &ep->cards[peer]) &&
-	       tt_verbs_live_rail_pairs(ep, peer, way) > 0;
+	       tt_verbs_allowed(base->world, &ep->records[base->world->rank], &ep->records[peer]) &&
+	       tt_verbs_live_rail_pairs(ep, peer, pairs) > 0;
 }
 
 static bool verbs_emulated(const struct tt_endpoint *base, int peer)
 {
 	const struct tt_verbs_ep *ep = (const struct tt_verbs_ep *)base;
 
-	return ep->cards[base->world->rank].software || ep->cards[peer].software;
+	return ep->records[base->world->rank].software || ep->records[peer].software;
 }
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-/* Channels of a pair go over its ways in turn, beginning with the port that its lower rank begins
- * with. */
+/* The channels of a rank pair take its rail pairs round robin, from the first port of the lower
+ * rank on. */
 static void choose_path(struct tt_verbs_link *l)
 {
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 	int me = ep->base.world->rank, peer = l->base.peer;
-	struct tt_verbs_rail_pair way[TT_VERBS_RAILS];
+	struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS];
 	const struct tt_verbs_port_record *mine, *theirs;
 	char a[TT_VERBS_GID_TEXT], b[TT_VERBS_GID_TEXT];
 	const char *kind = "InfiniBand";
 
-	way[0] = way[tt_verbs_rail_pair_of(ep, peer, l->base.channel, way)];
-	mine = &ep->cards[me].rail[me < peer ? way[0].low : way[0].high];
-	theirs = &ep->cards[peer].rail[me < peer ? way[0].high : way[0].low];
-	l->rail = &ep->rail[mine - ep->cards[me].rail];
+	pairs[0] = pairs[tt_verbs_rail_pair_of(ep, peer, l->base.channel, pairs)];
+	mine = &ep->records[me].rail[me < peer ? pairs[0].low : pairs[0].high];
+	theirs = &ep->records[peer].rail[me < peer ? pairs[0].high : pairs[0].low];
+	l->rail = &ep->rail[mine - ep->records[me].rail];
 	l->global = mine->link_layer == TT_VERBS_LINK_ETHERNET || mine->grh || theirs->grh;
 	if (me < peer)
 		tt_verbs_choose_gids(mine, theirs, &l->mine, &l->theirs);
@@ -226,7 +227,7 @@ static void choose_path(struct tt_verbs_link *l)
 		kind = "RoCE v1";
 	tt_log(TT_LOG_DEBUG,
 	       "rank %d: rank %d channel %d: %s port %d, from GID %d (%s) to GID %d (%s), %s", me,
-	       peer, l->base.channel, l->rail->name, l->rail->card.port, l->mine.index,
+	       peer, l->base.channel, l->rail->name, l->rail->record.port, l->mine.index,
 	       tt_verbs_gid_text(l->mine.gid, a), l->theirs.index, tt_verbs_gid_text(l->theirs.gid, b),
 	       kind);
 }
@@ -234,7 +235,7 @@ static void choose_path(struct tt_verbs_link *l)
 static int make_link(struct tt_verbs_ep *ep, int peer, int channel, struct tt_verbs_link **ret_link)
 {
 	struct tt_verbs_link *l = calloc(1, sizeof(*l));
-	struct tt_verbs_rail_pair way[TT_VERBS_RAILS];
+	struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS];
 	int rc;
 
 	if (!l)
@@ -244,7 +245,7 @@ static int make_link(struct tt_verbs_ep *ep, int peer, int channel, struct tt_ve
 		.t = &tt_verbs, .ep = &ep->base, .peer = peer, .channel = channel
 	};
 	l->fd = -1;
-	l->base.ports = tt_verbs_live_rail_pairs(ep, peer, way);
+	l->base.ports = tt_verbs_live_rail_pairs(ep, peer, pairs);
 	l->index = ep->nlist;
 	choose_path(l);
 	rc = tt_verbs_queue_make(l);
@@ -267,12 +268,12 @@ static int verbs_connect(struct tt_endpoint *base, int peer, int channel, struct
 
 	if (!*l)
 		rc = make_link(ep, peer, channel, l);
-	if (!rc && (*l)->stage == TT_VERBS_UNCONNECTED && w->rank < peer) {
+	if (!rc && (*l)->state == TT_VERBS_UNCONNECTED && w->rank < peer) {
 		rc = w->dial(w->ctx, peer, channel, &(*l)->fd);
 		if (!rc)
-			rc = tt_verbs_greet(*l);
+			rc = tt_verbs_send_hello(*l);
 		if (!rc)
-			(*l)->stage = TT_VERBS_GREETING;
+			(*l)->state = TT_VERBS_HELLO_SENT;
 	}
 	if (!rc)
 		*ret_link = &(*l)->base;
@@ -285,15 +286,15 @@ static int verbs_ready(struct tt_link *base)
 	const struct tt_world *w = base->ep->world;
 	int rc;
 
-	if (tt_likely(l->stage == TT_VERBS_READY))
+	if (tt_likely(l->state == TT_VERBS_READY))
 		return 1;
-	if (l->stage == TT_VERBS_UNCONNECTED) {
+	if (l->state == TT_VERBS_UNCONNECTED) {
 		rc = w->take(w->ctx, base->peer, base->channel, &l->fd);
-		if (rc <= 0 || (rc = tt_verbs_greet(l)))
+		if (rc <= 0 || (rc = tt_verbs_send_hello(l)))
 			return rc;
-		l->stage = TT_VERBS_GREETING;
+		l->state = TT_VERBS_HELLO_SENT;
 	}
-	return tt_verbs_listen(l);
+	return tt_verbs_finish_connect(l);
 }
 
 static int verbs_progress(struct tt_endpoint *base)
@@ -301,10 +302,10 @@ static int verbs_progress(struct tt_endpoint *base)
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)base;
 	int moved = tt_verbs_poll(ep);
 
-	if (tt_unlikely(ep->nholding))
+	if (tt_unlikely(ep->nrtr_links))
 		tt_verbs_send_rtrs(ep);
-	if (tt_unlikely(ep->nowing))
-		tt_verbs_pay(ep);
+	if (tt_unlikely(ep->ncredits_due))
+		tt_verbs_send_due_credits(ep);
 	return moved;
 }
 
@@ -326,7 +327,7 @@ static void verbs_doze(struct tt_endpoint *base, uint32_t ticket, uint32_t timeo
 	struct timespec limit = { timeout_us / 1000000, (long)(timeout_us % 1000000) * 1000 };
 	struct pollfd fds[2 * TT_VERBS_RAILS + 1];
 	struct tt_verbs_cq *cq;
-	eventfd_t rings;
+	eventfd_t count;
 	nfds_t n = 0;
 	void *user;
 
@@ -339,7 +340,7 @@ static void verbs_doze(struct tt_endpoint *base, uint32_t ticket, uint32_t timeo
 	if (ppoll(fds, n, &limit, NULL) <= 0)
 		return;
 	if (fds[0].revents)
-		eventfd_read(ep->bell, &rings);
+		eventfd_read(ep->bell, &count);
 	for (int r = 0; r < ep->nrails; r++)
 		while (fds[1 + 2 * r].revents & POLLIN &&
 		       !ep->ib->get_cq_event(ep->rail[r].channel, &cq, &user))
@@ -362,11 +363,22 @@ static size_t verbs_memory(struct tt_endpoint *base)
 	return atomic_load(&((struct tt_verbs_ep *)base)->memory);
 }
 
+static const struct tt_zcopy_ops zcopy_ops = {
+	.can_send = tt_verbs_can_send,
+	.prepost = tt_verbs_prepost,
+	.takes_device = tt_verbs_takes_device,
+	.abandon = tt_verbs_abandon,
+};
+
+static const struct tt_fault_ops fault_ops = { .local = tt_verbs_local_fault, .lost = tt_verbs_lost };
+
 const struct tt_transport tt_verbs = {
 	.name = "verbs",
-	.help = "InfiniBand and RoCE between any ranks, by RDMA writes; libibverbs is loaded when it is there",
+	.help = "InfiniBand and RoCE between any ranks, by RDMA writes; libibverbs is loaded at run time",
 	.flags = TT_T_RESERVE,
 	.spins = 2000, /* of about 50 ns: some 100 us */
+	.zcopy_ops = &zcopy_ops,
+	.fault_ops = &fault_ops,
 	.probe = verbs_probe,
 	.open = verbs_open,
 	.reaches = verbs_reaches,
@@ -375,16 +387,10 @@ const struct tt_transport tt_verbs = {
 	.ready = verbs_ready,
 	.reserve = tt_verbs_reserve,
 	.commit = tt_verbs_commit,
+	.post = tt_verbs_post,
 	.peek = tt_verbs_peek,
 	.release = tt_verbs_release,
-	.can_zcopy = tt_verbs_can_zcopy,
-	.post = tt_verbs_post,
-	.expect = tt_verbs_prepost,
-	.device = tt_verbs_takes_device,
-	.abandon = tt_verbs_abandon,
 	.progress = verbs_progress,
-	.fault = tt_verbs_fault,
-	.lost = tt_verbs_lost,
 	.arm = verbs_arm,
 	.doze = verbs_doze,
 	.disarm = verbs_disarm,

@@ -1,10 +1,10 @@
 /*
- * verbs_abi.h - the part of libibverbs' binary interface that Tutti uses, declared by ourselves
+ * verbs_abi.h - the part of libibverbs' binary interface that Tutti uses, declared independently
  *
- * So a build needs no RDMA headers, and one binary runs on hosts with and without the library
- * (verbs_table.c loads it). Names are ours; sizes, offsets and numbers are libibverbs'
- * (IBVERBS_1.1), which tests/verbs/test_verbs.c holds against the system's own header where it is
- * installed. The stand-in library of the tests implements the same declarations.
+ * With these declarations a build needs no RDMA headers, and one binary runs on hosts with and
+ * without the library (verbs_table.c loads it). Names are Tutti's; sizes, offsets and numbers are
+ * libibverbs' (IBVERBS_1.1). tests/verbs/test_verbs.c compares them with the system's header where
+ * one is installed. The fake library of the tests implements the same declarations.
  */
 #ifndef TT_VERBS_ABI_H
 #define TT_VERBS_ABI_H
@@ -16,14 +16,14 @@ enum { TT_VERBS_LINK_INFINIBAND = 1, TT_VERBS_LINK_ETHERNET = 2 };
 enum { TT_VERBS_PORT_ACTIVE = 4 };
 enum { TT_VERBS_FORK_DISABLED, TT_VERBS_FORK_ENABLED, TT_VERBS_FORK_UNNEEDED };
 enum { TT_VERBS_GRH_REQUIRED = 1 };       /* flag of a port */
-enum { TT_VERBS_TRANSPORT = 0 };          /* of a device: InfiniBand or RoCE */
+enum { TT_VERBS_TRANSPORT = 0 };          /* transport type of a device: InfiniBand or RoCE */
 enum { TT_VERBS_PKEY_PARTITION = 0x7fff, TT_VERBS_PKEY_FULL = 0x8000 };
 enum { TT_VERBS_RC = 2 };
 enum { TT_VERBS_RESET, TT_VERBS_INIT, TT_VERBS_RTR, TT_VERBS_RTS, TT_VERBS_ERR = 6 };
 enum { TT_VERBS_WRITE, TT_VERBS_WRITE_IMM };
 enum { TT_VERBS_SIGNALED = 1 << 1, TT_VERBS_INLINE = 1 << 3 };
 enum { TT_VERBS_LOCAL_WRITE = 1, TT_VERBS_REMOTE_WRITE = 2 };
-/* the opcode of a receive that a write with immediate completed */
+/* opcode of a receive completed by a write with immediate */
 enum { TT_VERBS_WC_IMM = 129 };
 enum { TT_VERBS_GID_IB, TT_VERBS_GID_ROCE1, TT_VERBS_GID_ROCE2 };
 
@@ -57,7 +57,7 @@ enum { /* asynchronous events */
        TT_VERBS_EVENT_GID_CHANGE = 18
 };
 
-/* which members of tt_verbs_qp_attr modify_qp is to look at */
+/* mask of modify_qp: members of tt_verbs_qp_attr to apply */
 enum {
        TT_VERBS_QP_STATE = 1 << 0,
        TT_VERBS_QP_ACCESS = 1 << 3,
@@ -76,8 +76,8 @@ enum {
        TT_VERBS_QP_DEST = 1 << 20
 };
 
-/* more follows; read by its functions only */
-struct tt_verbs_takes_device { void *ops[2]; int node_type, transport_type; };
+/* the first members; only libibverbs reads the rest */
+struct tt_verbs_device { void *ops[2]; int node_type, transport_type; };
 struct tt_verbs_channel { struct tt_verbs_context *context; int fd, references; };
 struct tt_verbs_pd { struct tt_verbs_context *context; uint32_t handle; };
 
@@ -126,7 +126,7 @@ struct tt_verbs_send_wr {
 		struct { uint64_t remote_addr; uint32_t rkey; } rdma;
 		uint64_t room[4];
 	} wr;
-	uint64_t rest[7];                        /* of operations that are not used here */
+	uint64_t rest[7];                        /* members of unused operations */
 };
 
 struct tt_verbs_recv_wr {
@@ -188,7 +188,7 @@ struct tt_verbs_port_attr {
 	uint8_t lmc, max_vl_num, sm_sl, subnet_timeout, init_type_reply, active_width, active_speed,
 		phys_state, link_layer, flags;
 	uint16_t port_cap_flags2;
-	uint8_t room[64];                        /* newer libraries write further */
+	uint8_t room[64];                        /* newer libraries write more members */
 };
 
 struct tt_verbs_device_attr {
@@ -214,10 +214,9 @@ struct tt_verbs_async_event {
 	int type;
 };
 
-/* The functions that verbs.h would have called inline lie in the context.
- * The others are not called by us. */
+/* The context holds the functions that verbs.h calls inline. Tutti does not call the others. */
 struct tt_verbs_context {
-	struct tt_verbs_takes_device *device;
+	struct tt_verbs_device *device;
 	struct {
 		void *unused_a[11];
 		int (*poll_cq)(struct tt_verbs_cq *cq, int n, struct tt_verbs_wc *wc);

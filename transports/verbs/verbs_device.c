@@ -1,9 +1,9 @@
 /*
- * verbs_device.c - which cards and ports carry the messages
+ * verbs_device.c - which HCAs and ports carry the messages
  *
- * Called by verbs.c in open. TUTTI_IB_HCA narrows the cards down; otherwise all active ports of the
- * fastest kind serve, a real card before Soft-RoCE. What has no queue pairs with writes and
- * immediates (iWARP, EFA) is no card for us. verbs_gid.c has their addresses.
+ * Called by verbs.c in open. TUTTI_IB_HCA restricts the HCAs; without it, all active ports of the
+ * fastest kind serve, hardware before Soft-RoCE. Devices without RC queue pairs and writes with
+ * immediate data (iWARP, EFA) are skipped. verbs_gid.c reads the ports' GIDs.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,10 +17,10 @@
 #include "base/sock.h"
 #include "transports/verbs/verbs.h"
 
-/* ---- cards ----------------------------------------------------------------------------------- */
+/* ---- HCAs ------------------------------------------------------------------------------------ */
 
-/* Soft-RoCE and its like hang from no bus. Where /sys does not show the card, as in some
- * containers, they are told by the names that they are usually given. */
+/* Soft-RoCE and siw belong to no bus. Where /sys does not show the device, as in some containers,
+ * the usual names identify them. */
 static bool is_software(const char *name)
 {
 	char path[128], real[PATH_MAX];
@@ -50,7 +50,7 @@ void tt_verbs_close_rails(struct tt_verbs_ep *ep)
 		close_rail(ep, &ep->rail[--ep->nrails]);
 }
 
-/* Links that share a completion queue: not more than there can be, since its memory is locked. */
+/* Links that share a completion queue: at most all links, because its memory is locked. */
 static int links_of_one(const struct tt_world *w, int max_cqe)
 {
 	int most = max_cqe / TT_VERBS_LINK_CQES, all = w->nranks * w->nchannels;
@@ -59,12 +59,12 @@ static int links_of_one(const struct tt_world *w, int max_cqe)
 	return most < all ? most : all;
 }
 
-/* What every link of a rail needs, and a trial of whether memory can be registered at all. */
-static int furnish(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int max_cqe)
+/* Make the objects that all links of a rail share, and try whether memory can be registered. */
+static int make_resources(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int max_cqe)
 {
 	size_t bytes = 2 * tt_verbs_ring_bytes(ep->base.world);
 	struct tt_verbs_mr *mr;
-	void *trial;
+	void *sample;
 	int rc;
 
 	rail->links_per_cq = links_of_one(ep->base.world, max_cqe);
@@ -76,42 +76,43 @@ static int furnish(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int max_c
 	fcntl(rail->channel->fd, F_SETFL, fcntl(rail->channel->fd, F_GETFL) | O_NONBLOCK);
 	fcntl(rail->context->async_fd, F_SETFL,
 	      fcntl(rail->context->async_fd, F_GETFL) | O_NONBLOCK);
-	trial = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
-	if (!trial)
+	sample = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
+	if (!sample)
 		return tt_fail(TT_SYSTEM, "no memory for %zu bytes of messages", bytes);
-	rc = tt_verbs_register(ep, rail, trial, bytes, TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE, &mr);
+	rc = tt_verbs_register(ep, rail, sample, bytes, TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE, &mr);
 	if (!rc)
 		ep->ib->dereg_mr(mr);
-	free(trial);
+	free(sample);
 	return rc;
 }
 
-/* InfiniBand: the first partition of which the port is a full member, or else one that it is in;
- * where partitions are in use, either need not stand first. RoCE has but one. */
+/* InfiniBand: the first partition in which the port is a full member, or else the first in which
+ * the port is a limited member; neither need be index 0. RoCE has only one partition. */
 static int choose_pkey(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int n)
 {
-	struct tt_verbs_port_record *card = &rail->card;
+	struct tt_verbs_port_record *record = &rail->record;
 
-	for (int i = 0; card->link_layer == TT_VERBS_LINK_INFINIBAND && i < n; i++) {
+	for (int i = 0; record->link_layer == TT_VERBS_LINK_INFINIBAND && i < n; i++) {
 		uint16_t key = 0;
 
-		if (ep->ib->query_pkey(rail->context, card->port, i, &key) ||
+		if (ep->ib->query_pkey(rail->context, record->port, i, &key) ||
 		    !(ntohs(key) & TT_VERBS_PKEY_PARTITION))
 			continue;
-		if (card->pkey && !(ntohs(key) & TT_VERBS_PKEY_FULL))
+		if (record->pkey && !(ntohs(key) & TT_VERBS_PKEY_FULL))
 			continue;
 		rail->pkey_index = (uint16_t)i;
-		card->pkey = ntohs(key);
-		if (card->pkey & TT_VERBS_PKEY_FULL)
+		record->pkey = ntohs(key);
+		if (record->pkey & TT_VERBS_PKEY_FULL)
 			break;
 	}
-	if (card->link_layer == TT_VERBS_LINK_INFINIBAND && !card->pkey)
-		return tt_fail(TT_SYSTEM, "%s port %d is in no partition: ask the subnet manager's keeper",
-			       rail->name, card->port);
+	if (record->link_layer == TT_VERBS_LINK_INFINIBAND && !record->pkey)
+		return tt_fail(TT_SYSTEM, "%s port %d is in no partition: ask the administrator of the subnet manager",
+			       rail->name, record->port);
 	return 0;
 }
 
-/* Lanes times what one carries, in units that compare: both are codes, and 2 lanes are 16. */
+/* Lanes times the speed code of a lane: a comparable number. width is a code, too: 16 means 2
+ * lanes. */
 uint64_t tt_verbs_speed(uint8_t width, uint8_t speed)
 {
 	uint64_t lanes = width == 1    ? 1
@@ -124,8 +125,8 @@ uint64_t tt_verbs_speed(uint8_t width, uint8_t speed)
 	return lanes * speed;
 }
 
-/* One port, if it can serve. 1 | 0 it is not active | TT_SYSTEM */
-static int open_port(struct tt_verbs_ep *ep, struct tt_verbs_takes_device *device, int port,
+/* Open one port. Returns 1 | 0 the port is not active | TT_SYSTEM */
+static int open_port(struct tt_verbs_ep *ep, struct tt_verbs_device *device, int port,
 		     struct tt_verbs_rail *rail)
 {
 	const struct tt_verbs_settings *set = ep->base.world->ib;
@@ -154,7 +155,7 @@ static int open_port(struct tt_verbs_ep *ep, struct tt_verbs_takes_device *devic
 		return tt_fail(TT_SYSTEM, "%s port %d: query_port: %m", rail->name, port);
 	if (at.state != TT_VERBS_PORT_ACTIVE)
 		return 0;
-	rail->card = (struct tt_verbs_port_record){ .link_layer = at.link_layer ? at.link_layer
+	rail->record = (struct tt_verbs_port_record){ .link_layer = at.link_layer ? at.link_layer
 									   : TT_VERBS_LINK_INFINIBAND,
 					       .mtu = (uint8_t)at.active_mtu,
 					       .port = (uint8_t)port,
@@ -165,12 +166,12 @@ static int open_port(struct tt_verbs_ep *ep, struct tt_verbs_takes_device *devic
 	if (!rc)
 		rc = choose_pkey(ep, rail, at.pkey_tbl_len);
 	if (!rc)
-		rc = furnish(ep, rail, attr.max_cqe);
+		rc = make_resources(ep, rail, attr.max_cqe);
 	return rc ? rc : 1;
 }
 
-/* Keep it if it is of the best kind seen so far:
- * a real card before a software one, and the fastest. */
+/* Keep the rail if it is of the best kind so far: hardware before software, then the fastest. A
+ * named device is always kept. */
 static void consider(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, bool named)
 {
 	const struct tt_verbs_rail *best = &ep->rail[0];
@@ -192,7 +193,7 @@ int tt_verbs_open_rails(struct tt_verbs_ep *ep)
 {
 	const char *names = ep->base.world->ib ? ep->base.world->ib->devices : "";
 	int n = 0, rc = 0, inactive = 0, failed = 0;
-	struct tt_verbs_takes_device **list = ep->ib->get_device_list(&n);
+	struct tt_verbs_device **list = ep->ib->get_device_list(&n);
 
 	for (int i = 0; list && i < n; i++)
 		for (int port = 1;

@@ -1,12 +1,11 @@
 /*
- * verbs_gid.c - the addresses of ports, and which port of one rank goes with which of another
+ * verbs_gid.c - the GIDs of ports, and the port pairs of two ranks
  *
- * Called by verbs_device.c for a port's offer, by verbs.c and verbs_probe.c for pairs of ranks.
- * TUTTI_IB_GID_INDEX fixes the GID; otherwise a port offers the best of its table: those of an
- * interface of this network namespace before others, RoCE v2 before v1, IPv4 before IPv6,
- * link-local last. Which of them a pair uses, and which of their ports belong together, follows
- * from both sides' offers alone, so that both agree: ports of one subnet meet, however their hosts
- * number them.
+ * Called by verbs_device.c for a port's GIDs, by verbs.c and verbs_probe.c for pairs of ranks.
+ * TUTTI_IB_GID_INDEX fixes the GID. Otherwise a port offers the best GIDs of its table: those of an
+ * interface in this network namespace first, RoCE v2 before v1, IPv4 before IPv6, link-local last.
+ * The GIDs of a pair and the port pairs of two ranks follow from the records of both sides alone,
+ * so both sides agree. Ports of one subnet form a pair, whatever their numbers on their hosts.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -40,7 +39,8 @@ const char *tt_verbs_gid_text(const uint8_t gid[16], char text[TT_VERBS_GID_TEXT
 	return text;
 }
 
-/* Bits of the network that this host's address belongs to; 0: no interface has it. */
+/* Prefix length of the network of this GID's address; 0: no interface of this host has the
+ * address. */
 static uint8_t prefix_of(const uint8_t *gid)
 {
 	struct ifaddrs *all, *i;
@@ -75,18 +75,18 @@ static uint8_t prefix_of(const uint8_t *gid)
 	return bits;
 }
 
-/* The lower, the better. Where a table shows addresses of other network namespaces, those of this
- * one come first: no interface here has the others. */
-static int rank_of(const struct tt_verbs_gid_entry *e)
+/* Order of preference, lower is better. A table may show addresses of other network namespaces;
+ * addresses of this namespace, which an interface has, come first. */
+static int preference_of(const struct tt_verbs_gid_entry *e)
 {
 	int type = e->type == TT_VERBS_GID_ROCE1 ? 4 : 0, foreign = prefix_of(e->gid) ? 0 : 8;
 
 	return foreign + type + (is_ipv4(e->gid) ? 0 : is_link_local(e->gid) ? 2 : 1);
 }
 
-static void offer(struct tt_verbs_port_record *card, const struct tt_verbs_gid_entry *e)
+static void offer(struct tt_verbs_port_record *record, const struct tt_verbs_gid_entry *e)
 {
-	struct tt_verbs_gid_record *o = &card->gid[card->ngids++];
+	struct tt_verbs_gid_record *o = &record->gid[record->ngids++];
 
 	memcpy(o->gid, e->gid, 16);
 	o->type = (uint8_t)e->type;
@@ -98,22 +98,22 @@ static bool is_offered(const struct tt_verbs_rail *rail, const struct tt_verbs_g
 {
 	static const uint8_t zero[16];
 
-	return e->port == rail->card.port && e->index < 256 && memcmp(e->gid, zero, 16) &&
+	return e->port == rail->record.port && e->index < 256 && memcmp(e->gid, zero, 16) &&
 	       (fixed < 0 || e->index == (uint32_t)fixed);
 }
 
-/* The best of n entries. */
+/* Offer the best of n entries. */
 static void offer_all(struct tt_verbs_rail *rail, const struct tt_verbs_gid_entry *e, ssize_t n,
 		      int fixed)
 {
 	int class[MAX_ENTRIES];
 
 	for (ssize_t i = 0; i < n; i++)
-		class[i] = is_offered(rail, &e[i], fixed) ? rank_of(&e[i]) : -1;
+		class[i] = is_offered(rail, &e[i], fixed) ? preference_of(&e[i]) : -1;
 	for (int best = 0; best < CLASSES; best++)
-		for (ssize_t i = 0; i < n && rail->card.ngids < TT_VERBS_GIDS; i++)
+		for (ssize_t i = 0; i < n && rail->record.ngids < TT_VERBS_GIDS; i++)
 			if (class[i] == best)
-				offer(&rail->card, &e[i]);
+				offer(&rail->record, &e[i]);
 }
 
 int tt_verbs_list_gids(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int fixed)
@@ -126,27 +126,28 @@ int tt_verbs_list_gids(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int f
 	free(e);
 	if (n < 0)
 		return tt_fail(TT_SYSTEM, "%s port %d: its GIDs cannot be read: %s", rail->name,
-			       rail->card.port, strerror((int)-n));
-	if (rail->card.ngids || (rail->card.link_layer == TT_VERBS_LINK_INFINIBAND && fixed < 0))
+			       rail->record.port, strerror((int)-n));
+	if (rail->record.ngids || (rail->record.link_layer == TT_VERBS_LINK_INFINIBAND && fixed < 0))
 		return 0;
 	if (fixed >= 0)
 		return tt_fail(TT_SYSTEM,
 			"%s port %d has no GID with index %d (TUTTI_IB_GID_INDEX); show_gids or "
 			"/sys/class/infiniband/%s/ports/%d/gids lists them", rail->name,
-			rail->card.port, fixed, rail->name, rail->card.port);
+			rail->record.port, fixed, rail->name, rail->record.port);
 	return tt_fail(TT_SYSTEM, "%s port %d has no GID: give its network interface an IP address",
-		       rail->name, rail->card.port);
+		       rail->name, rail->record.port);
 }
 
 /* ---- pairs ----------------------------------------------------------------------------------- */
 
-/* InfiniBand: of one subnet, since to others only routers lead. */
+/* InfiniBand: both in one subnet; other subnets are reached only through routers. */
 static int fit_infiniband(const struct tt_verbs_gid_record *a, const struct tt_verbs_gid_record *b)
 {
 	return !memcmp(a->gid, b->gid, 8);
 }
 
-/* The higher, the better; 0: does not fit. Addresses of another namespace only without others. */
+/* How well two GIDs fit, higher is better; 0: not at all. Addresses of another namespace come
+ * last. */
 static int fit(const struct tt_verbs_gid_record *a, const struct tt_verbs_gid_record *b)
 {
 	unsigned bits =
@@ -162,7 +163,7 @@ static int fit(const struct tt_verbs_gid_record *a, const struct tt_verbs_gid_re
 	       2 * is_ipv4(a->gid) + !is_link_local(a->gid);
 }
 
-/* Both in one partition, and one of them a full member */
+/* Both ports are in one partition, and one of them is a full member. */
 static bool share_partition(const struct tt_verbs_port_record *a, const struct tt_verbs_port_record *b)
 {
 	return ((a->pkey ^ b->pkey) & TT_VERBS_PKEY_PARTITION) == 0 &&
@@ -190,14 +191,14 @@ int tt_verbs_choose_gids(const struct tt_verbs_port_record *a, const struct tt_v
 			*ret_a = a->gid[i];
 			*ret_b = b->gid[j];
 		}
-	/* within a subnet LIDs do, but for ports that want GIDs as well */
+	/* LIDs suffice within a subnet, except for ports that require a GRH */
 	if (infiniband && (!a->ngids || !b->ngids) && !a->grh && !b->grh)
 		best = 1;
 	return best;
 }
 
 int tt_verbs_rail_pairs(const struct tt_verbs_record *low, const struct tt_verbs_record *high,
-		struct tt_verbs_rail_pair path[TT_VERBS_RAILS])
+		struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS])
 {
 	bool low_used[TT_VERBS_RAILS] = { false }, high_used[TT_VERBS_RAILS] = { false };
 	struct tt_verbs_gid_record a, b;
@@ -209,7 +210,7 @@ int tt_verbs_rail_pairs(const struct tt_verbs_record *low, const struct tt_verbs
 		best = 0;
 		for (int i = 0; i < low->nrails; i++)
 			for (int k = 0; k < high->nrails && !low_used[i]; k++) {
-				int j = (i + k) % high->nrails, f;     /* rather the same number */
+				int j = (i + k) % high->nrails, f;     /* prefer the same number */
 
 				f = high_used[j] ? 0
 						 : tt_verbs_choose_gids(&low->rail[i], &high->rail[j],
@@ -217,35 +218,35 @@ int tt_verbs_rail_pairs(const struct tt_verbs_record *low, const struct tt_verbs
 				if (f <= best)
 					continue;
 				best = f;
-				path[n] = (struct tt_verbs_rail_pair){ (uint8_t)i, (uint8_t)j };
+				pairs[n] = (struct tt_verbs_rail_pair){ (uint8_t)i, (uint8_t)j };
 			}
 		if (best) {
-			low_used[path[n].low] = high_used[path[n].high] = true;
+			low_used[pairs[n].low] = high_used[pairs[n].high] = true;
 			n++;
 		}
 	} while (best);
 	return n;
 }
 
-int tt_verbs_live_rail_pairs(const struct tt_verbs_ep *ep, int peer, struct tt_verbs_rail_pair way[TT_VERBS_RAILS])
+int tt_verbs_live_rail_pairs(const struct tt_verbs_ep *ep, int peer, struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS])
 {
 	int me = ep->base.world->rank, n, kept = 0;
-	const struct tt_verbs_record *low = &ep->cards[me < peer ? me : peer];
+	const struct tt_verbs_record *low = &ep->records[me < peer ? me : peer];
 	uint8_t reached = ep->reached ? ep->reached[ep->host[peer]] : TT_VERBS_ALL_RAIL_PAIRS;
 
-	n = tt_verbs_rail_pairs(low, &ep->cards[me < peer ? peer : me], way);
+	n = tt_verbs_rail_pairs(low, &ep->records[me < peer ? peer : me], pairs);
 	for (int i = 0; i < n; i++)
 		if (reached >> i & 1)
-			way[kept++] = way[i];
+			pairs[kept++] = pairs[i];
 	return kept;
 }
 
 int tt_verbs_rail_pair_of(const struct tt_verbs_ep *ep, int peer, int channel,
-		  struct tt_verbs_rail_pair way[TT_VERBS_RAILS])
+		  struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS])
 {
-	int n = tt_verbs_live_rail_pairs(ep, peer, way), me = ep->base.world->rank, first = 0;
+	int n = tt_verbs_live_rail_pairs(ep, peer, pairs), me = ep->base.world->rank, first = 0;
 
 	for (int i = 0; i < n; i++)
-		first = way[i].low == ep->cards[me < peer ? me : peer].first ? i : first;
+		first = pairs[i].low == ep->records[me < peer ? me : peer].first ? i : first;
 	return (first + channel) % n;
 }

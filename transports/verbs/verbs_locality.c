@@ -1,29 +1,29 @@
 /*
- * verbs_locality.c - with which of its ports a rank begins: the one nearest to its processors
+ * verbs_locality.c - the first port of a rank: the port nearest to its processors
  *
- * Called by verbs.c in open. A card hangs from one of the host's packages or NUMA nodes, and bytes
- * from elsewhere cross the links between those. The kernel tells which processors are near a card,
- * the affinity mask where the rank runs: the more of these are near, the better. Ranks of a host
- * that have several ports equally near, as all have that are not bound, begin with different ones.
- * Straight from /sys, as in comm/locality.c, and for the same reason.
+ * Called by verbs.c in open. An HCA is attached to one package or NUMA node of the host; bytes from
+ * other nodes cross the links between them. The kernel lists the processors near an HCA; the
+ * affinity mask lists the processors of the rank. The port with the largest intersection comes
+ * first. Ranks of a host with several equally near ports, such as unbound ranks, take different
+ * ones. The lists are read from /sys directly, without a library.
  *
- * Ports keep their numbers, since number i here must reach number i there; a pair begins with the
- * one that its lower rank begins with (verbs.c).
+ * Ports keep their numbers, because port i here must reach port i of the peer. The lower rank of a
+ * pair determines the pair's first port (verbs.c).
  */
 #include <sched.h>
 #include <stdio.h>
 
 #include "transports/verbs/verbs.h"
 
-/* Processors of the rank that are near the card; all of them where the kernel does not say. */
-static int near_to(const char *sys, const char *card, const uint64_t mask[TT_CPU_WORDS])
+/* Processors of the rank that are near the HCA; all of them where the kernel has no list. */
+static int near_to(const char *sys, const char *nic, const uint64_t mask[TT_CPU_WORDS])
 {
 	uint64_t local[TT_CPU_WORDS];
 	char path[256];
 	bool known;
 	int n = 0;
 
-	snprintf(path, sizeof(path), "%s/%.64s/device/local_cpulist", sys, card);
+	snprintf(path, sizeof(path), "%s/%.64s/device/local_cpulist", sys, nic);
 	known = tt_cpus_read(path, local);
 	for (int w = 0; w < TT_CPU_WORDS; w++)
 		n += __builtin_popcountll(known ? mask[w] & local[w] : mask[w]);

@@ -1,18 +1,18 @@
 /*
- * verbs_post.c - work requests: chained, counted, seldom told of; words and rtrs
+ * verbs_post.c - work requests: chained, counted, rarely signalled; credit updates and RTRs
  *
- * Called by verbs_ring.c and verbs_zcopy.c. A send queue cannot overflow: work requests are
- * counted, and every TT_VERBS_SIGNAL-th, or the one that makes a quarter of the ring unreadable for
- * us, or that reads memory of the caller, asks to be told of. Wishes are held until the next
- * message of their link takes them along, or until this rank looks for one: those for neighbouring
- * messages are one work request, and all of them and the message are one call of post_send.
+ * Called by verbs_ring.c and verbs_zcopy.c. A send queue cannot overflow, because work requests are
+ * counted. These are signalled: every TT_VERBS_SIGNAL-th, one for each quarter of the send ring,
+ * and those that read callers' memory. RTRs are queued until the next message of their link carries
+ * them along, or until this rank polls for a message. RTRs of neighboring messages share one work
+ * request; all RTRs and the message are one call of post_send.
  */
 #include <arpa/inet.h>
 
 #include "transports/verbs/verbs.h"
 
-/* Count it, and ask to be told of it if that is due, or for `tell`. */
-static void count_work(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, bool tell)
+/* Count the work request, and signal it if a completion is due or the caller wants one. */
+static void count_work(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, bool signal)
 {
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 	uint32_t bytes = 0;
@@ -21,7 +21,7 @@ static void count_work(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, boo
 		bytes += wr->sg_list[i].length;
 	l->sent_at[l->works++ % TT_VERBS_SENDS] = (uint32_t)l->sent;
 	wr->wr_id = (l->works & 0xffffffff) << 24 | l->index;
-	if (++l->unsignalled >= TT_VERBS_SIGNAL || tell) {
+	if (++l->unsignalled >= TT_VERBS_SIGNAL || signal) {
 		wr->send_flags |= TT_VERBS_SIGNALED;
 		l->unsignalled = 0;
 		l->unsignalled_from = l->head;
@@ -37,28 +37,28 @@ static void post(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, const cha
 	struct tt_verbs_send_wr *bad;
 	int error = l->rail->context->ops.post_send(l->qp, wr, &bad);
 
-	((struct tt_verbs_ep *)l->base.ep)->rings++;
+	((struct tt_verbs_ep *)l->base.ep)->doorbells++;
 	if (tt_unlikely(error))
 		tt_verbs_bad_post(l, what, error);
 }
 
-/* ---- rtrs ---------------------------------------------------------------------------------- */
+/* ---- RTRs ------------------------------------------------------------------------------------ */
 
-/* The rtrs that are held as work requests, each of which fits the card's inline data. Returns
- * their number. */
-static int take_wishes(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, struct tt_verbs_sge *pieces)
+/* Turn the queued RTRs into work requests, each of which fits the inline data. Returns the number
+ * of work requests. */
+static int take_rtrs(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, struct tt_verbs_sge *pieces)
 {
 	int n = 0;
 
-	for (uint32_t i = 0, run; i < l->nheld; i += run, n++) {
-		uint32_t place = l->held[i].number % TT_VERBS_MESSAGES;
+	for (uint32_t i = 0, run; i < l->npending; i += run, n++) {
+		uint32_t slot = l->pending[i].number % TT_VERBS_MESSAGES;
 
-		for (run = 1; i + run < l->nheld &&
-			      l->held[i + run].number % TT_VERBS_MESSAGES == place + run &&
+		for (run = 1; i + run < l->npending &&
+			      l->pending[i + run].number % TT_VERBS_MESSAGES == slot + run &&
 			      (run + 1) * sizeof(struct tt_verbs_rtr) <= l->max_inline;
 		     run++)
 			;
-		pieces[n] = (struct tt_verbs_sge){ (uintptr_t)&l->held[i],
+		pieces[n] = (struct tt_verbs_sge){ (uintptr_t)&l->pending[i],
 						run * (uint32_t)sizeof(struct tt_verbs_rtr), 0 };
 		wr[n] = (struct tt_verbs_send_wr){
 			.next = &wr[n + 1],
@@ -66,56 +66,56 @@ static int take_wishes(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, str
 			.num_sge = 1,
 			.opcode = TT_VERBS_WRITE,
 			.wr = { .rdma = { l->hello.ring + l->ring_bytes +
-						  place * sizeof(struct tt_verbs_rtr),
+						  slot * sizeof(struct tt_verbs_rtr),
 					  l->hello.rkey } },
 		};
 		count_work(l, &wr[n], false);
 	}
-	((struct tt_verbs_ep *)l->base.ep)->nholding -= l->nheld > 0;
-	l->nheld = 0;
+	((struct tt_verbs_ep *)l->base.ep)->nrtr_links -= l->npending > 0;
+	l->npending = 0;
 	return n;
 }
 
-void tt_verbs_hold_rtr(struct tt_verbs_link *l, const struct tt_verbs_rtr *rtr)
+void tt_verbs_queue_rtr(struct tt_verbs_link *l, const struct tt_verbs_rtr *rtr)
 {
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 
-	if (l->nheld == TT_VERBS_RTR_HELD)
+	if (l->npending == TT_VERBS_RTR_PENDING)
 		tt_verbs_send_rtrs(ep);
-	ep->nholding += l->nheld == 0;
-	l->held[l->nheld++] = *rtr;
+	ep->nrtr_links += l->npending == 0;
+	l->pending[l->npending++] = *rtr;
 }
 
 void tt_verbs_send_rtrs(struct tt_verbs_ep *ep)
 {
-	struct tt_verbs_send_wr wr[TT_VERBS_RTR_HELD + 1];
-	struct tt_verbs_sge pieces[TT_VERBS_RTR_HELD];
+	struct tt_verbs_send_wr wr[TT_VERBS_RTR_PENDING + 1];
+	struct tt_verbs_sge pieces[TT_VERBS_RTR_PENDING];
 
-	for (uint32_t i = 0; i < ep->nlist && ep->nholding; i++) {
-		int n = ep->list[i]->nheld ? take_wishes(ep->list[i], wr, pieces) : 0;
+	for (uint32_t i = 0; i < ep->nlist && ep->nrtr_links; i++) {
+		int n = ep->list[i]->npending ? take_rtrs(ep->list[i], wr, pieces) : 0;
 
 		if (n) {
 			wr[n - 1].next = NULL;
-			post(ep->list[i], wr, "a rtr");
+			post(ep->list[i], wr, "an RTR");
 		}
 	}
 }
 
-/* ---- messages and words ---------------------------------------------------------------------- */
+/* ---- messages and control messages ----------------------------------------------------------- */
 
-void tt_verbs_owe(struct tt_verbs_link *l, bool owing)
+void tt_verbs_set_credits_due(struct tt_verbs_link *l, bool credits_due)
 {
-	((struct tt_verbs_ep *)l->base.ep)->nowing += owing - l->owing;
-	l->owing = owing;
+	((struct tt_verbs_ep *)l->base.ep)->ncredits_due += credits_due - l->credits_due;
+	l->credits_due = credits_due;
 }
 
 void tt_verbs_send_imm(struct tt_verbs_link *l, struct tt_verbs_sge *pieces, int n, uint64_t to,
-		    uint32_t rkey, uint32_t imm, bool tell)
+		    uint32_t rkey, uint32_t imm, bool signal)
 {
-	struct tt_verbs_send_wr wr[TT_VERBS_RTR_HELD + 1], *mine;
-	struct tt_verbs_sge rtrs[TT_VERBS_RTR_HELD];
+	struct tt_verbs_send_wr wr[TT_VERBS_RTR_PENDING + 1], *mine;
+	struct tt_verbs_sge rtrs[TT_VERBS_RTR_PENDING];
 
-	mine = wr + (tt_unlikely(l->nheld) ? take_wishes(l, wr, rtrs) : 0);
+	mine = wr + (tt_unlikely(l->npending) ? take_rtrs(l, wr, rtrs) : 0);
 	*mine = (struct tt_verbs_send_wr){
 		.sg_list = pieces,
 		.num_sge = n,
@@ -124,30 +124,30 @@ void tt_verbs_send_imm(struct tt_verbs_link *l, struct tt_verbs_sge *pieces, int
 						<< TT_VERBS_COUNT_SHIFT),
 		.wr = { .rdma = { to, rkey } },
 	};
-	l->told = l->base.received;
-	l->untold_bytes = 0;
-	tt_verbs_owe(l, false);
+	l->credited = l->base.received;
+	l->uncredited_bytes = 0;
+	tt_verbs_set_credits_due(l, false);
 	count_work(l, mine,
-		   tell || l->head - l->unsignalled_from >= l->ring_bytes / TT_VERBS_RING_PARTS);
-	post(l, wr, n ? "a message" : "a word");
+		   signal || l->head - l->unsignalled_from >= l->ring_bytes / TT_VERBS_RING_PARTS);
+	post(l, wr, n ? "a message" : "a control message");
 }
 
-void tt_verbs_send_word(struct tt_verbs_link *l, uint32_t imm, bool tell)
+void tt_verbs_send_control(struct tt_verbs_link *l, uint32_t imm, bool signal)
 {
-	tt_verbs_send_imm(l, NULL, 0, l->hello.ring, l->hello.rkey, TT_VERBS_WORD | imm, tell);
+	tt_verbs_send_imm(l, NULL, 0, l->hello.ring, l->hello.rkey, TT_VERBS_CONTROL | imm, signal);
 }
 
-void tt_verbs_tell(struct tt_verbs_link *l)
+void tt_verbs_send_credits(struct tt_verbs_link *l)
 {
-	if (l->left)
-		tt_verbs_owe(l, false);
-	else if (l->works - l->works_done < TT_VERBS_SENDS - 1 - TT_VERBS_RTR_HELD)
-		tt_verbs_send_word(l, 0, false);
+	if (l->peer_closed)
+		tt_verbs_set_credits_due(l, false);
+	else if (l->works - l->works_done < TT_VERBS_SENDS - 1 - TT_VERBS_RTR_PENDING)
+		tt_verbs_send_control(l, 0, false);
 }
 
-void tt_verbs_pay(struct tt_verbs_ep *ep)
+void tt_verbs_send_due_credits(struct tt_verbs_ep *ep)
 {
-	for (uint32_t i = 0; i < ep->nlist && ep->nowing; i++)
-		if (ep->list[i]->owing)
-			tt_verbs_tell(ep->list[i]);
+	for (uint32_t i = 0; i < ep->nlist && ep->ncredits_due; i++)
+		if (ep->list[i]->credits_due)
+			tt_verbs_send_credits(ep->list[i]);
 }

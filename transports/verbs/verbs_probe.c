@@ -1,13 +1,14 @@
 /*
- * verbs_probe.c - do two hosts really reach each other over their cards? One message each way, when a
+ * verbs_probe.c - which hosts reach each other over their HCAs: one message each way, when a
  * communicator is made
  *
- * Called by verbs.c in open, by all ranks. Cards that fit on paper may be apart: another subnet, a
- * VLAN, a firewall, GIDs without a route. So for each two hosts whose cards fit, the lowest rank of
- * each makes a queue pair for each pair of ports, sends a message and waits for the other's; what
- * they saw is told to all, and two ports reach each other when both saw theirs. The trial has an
- * endpoint of its own, which its failures end with. What was found is remembered by a process for
- * its other communicators; a pair is tried anew unless both sides remember the same.
+ * Called by verbs.c in open, by all ranks. HCAs whose records fit may be unreachable: another
+ * subnet, a VLAN, a firewall, GIDs without a route. So for each two hosts whose records fit, the
+ * lowest rank of each (the leader) makes a queue pair for each rail pair, sends a message and waits
+ * for the peer's. An allgather exchanges the results; two ports reach each other when both
+ * received. The probe has an endpoint of its own, which confines its failures. A process caches the
+ * verdicts for its other communicators; a pair is probed again unless both sides have the same
+ * verdict.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -18,20 +19,20 @@
 
 #define STAMP 0x7472793fu
 #define BYTES 8
-/* 67 ms, and five of them: a card answers by itself; Soft-RoCE gets the time of all links */
-#define CARD_TIMEOUT 14
-#define CARD_RETRIES 4
-#define CARD_MS 2000           /* how long a message is waited for */
+/* 67 ms, five times: hardware answers without a processor; Soft-RoCE gets the normal time-out */
+#define HCA_TIMEOUT 14
+#define HCA_RETRIES 4
+#define HCA_MS 2000           /* longest wait for a message of the peer */
 #define SOFTWARE_MS 8000
-#define KNOWN 64               /* peers that a process remembers */
+#define KNOWN 64               /* cached verdicts of a process */
 
-/* A verdict on two hosts: of each path a bit, and that they were tried. */
+/* A verdict on two hosts: a bit for each rail pair, and PROBED. */
 #define UNKNOWN 0
-#define TRIED 0x80
-_Static_assert(TT_VERBS_ALL_RAIL_PAIRS < TRIED, "a verdict has a bit for each path");
+#define PROBED 0x80
+_Static_assert(TT_VERBS_ALL_RAIL_PAIRS < PROBED, "a verdict has a bit for each rail pair");
 
 static struct known { struct tt_verbs_record mine, theirs; uint8_t verdict; } known[KNOWN];
-static int nknown;             /* the oldest is forgotten; under: */
+static int nknown;             /* the oldest verdict is replaced; guarded by: */
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct known *find(const struct tt_verbs_record *mine, const struct tt_verbs_record *theirs)
@@ -71,7 +72,7 @@ static void remember(const struct tt_verbs_record *mine, const struct tt_verbs_r
 int tt_verbs_check_records(const struct tt_verbs_ep *ep)
 {
 	for (int r = 0; r < ep->base.world->nranks; r++) {
-		const struct tt_verbs_record *c = &ep->cards[r];
+		const struct tt_verbs_record *c = &ep->records[r];
 		bool good = c->nrails <= TT_VERBS_RAILS && (c->nrails || !c->usable) &&
 			    c->first < TT_VERBS_RAILS;
 
@@ -79,15 +80,15 @@ int tt_verbs_check_records(const struct tt_verbs_ep *ep)
 			good = c->rail[i].ngids <= TT_VERBS_GIDS;
 		if (!good)
 			return tt_fail(TT_REMOTE,
-				"rank %d: rank %d tells of cards that cannot be (%d ports, the first is %d): "
+				"rank %d: rank %d sent an invalid record (%d ports, the first is %d): "
 				"another version of Tutti?",
 				ep->base.world->rank, r, c->nrails, c->first);
 	}
 	return 0;
 }
 
-/* Hosts by number, from 0 on: ep->host of each rank, and the lowest rank of each host. Returns how
- * many there are. */
+/* Number the hosts from 0 on: fills ep->host, and leader with the lowest rank of each host. Returns
+ * the number of hosts. */
 static int number_hosts(struct tt_verbs_ep *ep, int *leader)
 {
 	const struct tt_world *w = ep->base.world;
@@ -105,74 +106,74 @@ static int number_hosts(struct tt_verbs_ep *ep, int *leader)
 	return hosts;
 }
 
-/* Is the pair of two ranks to be looked at? By cards alone, so that all say the same. */
+/* Do the records of two ranks fit? All ranks give the same answer. */
 static bool fits(const struct tt_verbs_ep *ep, int a, int b)
 {
-	const struct tt_verbs_record *low = &ep->cards[a < b ? a : b], *high = &ep->cards[a < b ? b : a];
-	struct tt_verbs_rail_pair path[TT_VERBS_RAILS];
+	const struct tt_verbs_record *low = &ep->records[a < b ? a : b], *high = &ep->records[a < b ? b : a];
+	struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS];
 
-	return a != b && tt_verbs_wanted(ep->base.world, low, high) &&
-	       tt_verbs_rail_pairs(low, high, path) > 0;
+	return a != b && tt_verbs_allowed(ep->base.world, low, high) &&
+	       tt_verbs_rail_pairs(low, high, pairs) > 0;
 }
 
-/* ---- the trial ------------------------------------------------------------------------------- */
+/* ---- the probe ------------------------------------------------------------------------------- */
 
-struct trial { struct tt_link *link; int peer, host, path; bool sent, over; uint64_t until_ns; };
+struct pair_probe { struct tt_link *link; int peer, host, pair; bool sent, over; uint64_t until_ns; };
 
-/* This trial came to nothing, for the reason in this thread's sentence; the first is kept. */
-static void give_up(struct tt_verbs_ep *ep, struct trial *t)
+/* A probe failed, for the reason in the thread's last error; ep->text keeps the first. */
+static void give_up(struct tt_verbs_ep *ep, struct pair_probe *p)
 {
 	int me = ep->base.world->rank;
 
-	t->over = true;
+	p->over = true;
 	tt_log(TT_LOG_INFO, "rank %d: the host of rank %d is not reached by verbs%s%s: %s", me,
-	       t->peer, ep->nrails > 1 && t->link ? " over " : "",
-	       ep->nrails > 1 && t->link ? ((struct tt_verbs_link *)t->link)->rail->name : "",
+	       p->peer, ep->nrails > 1 && p->link ? " over " : "",
+	       ep->nrails > 1 && p->link ? ((struct tt_verbs_link *)p->link)->rail->name : "",
 	       tt_error_text());
 	if (!ep->text[0])
 		snprintf(ep->text, sizeof(ep->text), "the host of rank %d is not reached: %s",
-			 t->peer, tt_error_text());
+			 p->peer, tt_error_text());
 }
 
-/* One look at what is missing of a trial. True: the peer's message has come. */
-static bool step(struct tt_verbs_ep *own, struct trial *t)
+/* Advance one probe without waiting. True: the peer's message has arrived. */
+static bool step(struct tt_verbs_ep *own, struct pair_probe *p)
 {
 	const struct tt_transport *verbs = own->base.t;
-	struct tt_verbs_link *l = (struct tt_verbs_link *)t->link;
+	struct tt_verbs_link *l = (struct tt_verbs_link *)p->link;
 	const void *data;
 	void *room;
-	int rc = verbs->ready(t->link);
+	int rc = verbs->ready(p->link);
 
-	if (rc > 0 && !t->sent && (room = verbs->reserve(t->link, BYTES))) {
+	if (rc > 0 && !p->sent && (room = verbs->reserve(p->link, BYTES))) {
 		memset(room, 0, BYTES);
-		verbs->commit(t->link, BYTES, STAMP);
-		t->sent = true;
-		t->until_ns = tt_deadline_ns(l->rail->software && own->base.world->insist
+		verbs->commit(p->link, BYTES, STAMP);
+		p->sent = true;
+		p->until_ns = tt_deadline_ns(l->rail->software && own->base.world->insist
 						     ? SOFTWARE_MS
-						     : CARD_MS);
+						     : HCA_MS);
 	}
-	if (rc > 0 && !l->lost)
-		rc = verbs->peek(t->link, BYTES, STAMP, &data);
-	if (rc > 0 && !l->lost) {
-		verbs->release(t->link);
-		t->over = true;
+	if (rc > 0 && !l->failed)
+		rc = verbs->peek(p->link, BYTES, STAMP, &data);
+	if (rc > 0 && !l->failed) {
+		verbs->release(p->link);
+		p->over = true;
 		return true;
 	}
-	if (l->lost || (rc < 0 && !own->failed))
-		t->over = true;
-	/* one peer's failure is not the others' */
+	if (l->failed || (rc < 0 && !own->failed))
+		p->over = true;
+	/* a failure of one peer does not end the other probes */
 	own->failed = own->failed == TT_SYSTEM ? TT_SYSTEM : 0;
-	if (!t->over && t->sent && tt_now_ns() > t->until_ns) {
+	if (!p->over && p->sent && tt_now_ns() > p->until_ns) {
 		tt_fail(TT_REMOTE,
-			"no message of it came over %s port %d: it leads elsewhere, or one way only",
-			l->rail->name, l->rail->card.port);
-		t->over = true;
+			"no message arrived over %s port %d: the port leads elsewhere, or one way only",
+			l->rail->name, l->rail->record.port);
+		p->over = true;
 	}
 	return false;
 }
 
-/* Half of the time that the join has left: a peer that cannot make its queue pairs does not tell,
- * and waits in the exchange behind the trials. */
+/* The end of the probes, after half of the remaining join time: a peer that cannot make its queue
+ * pairs sends no message, and waits in the allgather after the probes. */
 static uint64_t last_moment(const struct tt_world *w)
 {
 	uint64_t now = tt_now_ns();
@@ -180,8 +181,8 @@ static uint64_t last_moment(const struct tt_world *w)
 	return now < w->deadline_ns ? now + (w->deadline_ns - now) / 2 : now;
 }
 
-/* Try all of them at once; ok[host] gets a bit for each path. */
-static void run(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, struct trial *trials, int n, uint8_t *ok)
+/* Run all probes at once; ok[host] gets a bit for each rail pair. */
+static void run(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, struct pair_probe *probes, int n, uint8_t *ok)
 {
 	uint64_t until = last_moment(ep->base.world);
 	int open = 1;
@@ -189,86 +190,87 @@ static void run(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, struct trial *t
 	while (open > 0 && own->failed != TT_SYSTEM && tt_now_ns() < until) {
 		open = 0;
 		for (int i = 0; i < n; i++) {
-			if (trials[i].over)
+			if (probes[i].over)
 				continue;
-			if (step(own, &trials[i]))
-				ok[trials[i].host] |= (uint8_t)(1u << trials[i].path);
-			else if (trials[i].over)
-				give_up(ep, &trials[i]);
-			open += !trials[i].over;
+			if (step(own, &probes[i]))
+				ok[probes[i].host] |= (uint8_t)(1u << probes[i].pair);
+			else if (probes[i].over)
+				give_up(ep, &probes[i]);
+			open += !probes[i].over;
 		}
 		sched_yield();
 	}
 	for (int i = 0; i < n; i++) {
-		if (trials[i].over)
+		if (probes[i].over)
 			continue;
 		if (own->failed)
 			tt_verbs_failed(own);
 		else
 			tt_fail(TT_TIMEOUT, "no queue pair was connected in half of the time to join");
-		give_up(ep, &trials[i]);
+		give_up(ep, &probes[i]);
 	}
 }
 
-/* A trial for each path to each of the peers (< 0: none), by channels. Returns their number. */
+/* Make a probe for each rail pair to each of the peers (< 0: none). Returns the number of
+ * probes. */
 static int begin(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, const int *peers, int hosts,
-		 struct trial *trials)
+		 struct pair_probe *probes)
 {
-	struct tt_verbs_rail_pair way[TT_VERBS_RAILS];
+	struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS];
 	int made = 0;
 
 	for (int h = 0; h < hosts; h++) {
-		int n = peers[h] < 0 ? 0 : tt_verbs_live_rail_pairs(own, peers[h], way);
+		int n = peers[h] < 0 ? 0 : tt_verbs_live_rail_pairs(own, peers[h], pairs);
 
 		for (int channel = 0; channel < n && channel < ep->base.world->nchannels;
 		     channel++) {
-			struct trial *t = &trials[made++];
+			struct pair_probe *p = &probes[made++];
 
-			*t = (struct trial){ .peer = peers[h], .host = h };
-			t->path = tt_verbs_rail_pair_of(own, peers[h], channel, way);
-			if (own->base.t->connect(&own->base, peers[h], channel, &t->link))
-				give_up(ep, t);
+			*p = (struct pair_probe){ .peer = peers[h], .host = h };
+			p->pair = tt_verbs_rail_pair_of(own, peers[h], channel, pairs);
+			if (own->base.t->connect(&own->base, peers[h], channel, &p->link))
+				give_up(ep, p);
 		}
 	}
 	return made;
 }
 
-/* There is no trial at all: the peers' come to nothing, too. */
-static void no_trials(struct tt_verbs_ep *ep)
+/* This rank cannot probe: the probes of its peers fail, too. */
+static void no_probes(struct tt_verbs_ep *ep)
 {
 	tt_log(TT_LOG_INFO, "rank %d: no host is reached by verbs: %s", ep->base.world->rank,
 	       tt_error_text());
 	snprintf(ep->text, sizeof(ep->text), "no host is reached: %s", tt_error_text());
 }
 
-static void try_all(struct tt_verbs_ep *ep, const int *peers, int hosts, uint8_t *ok)
+static void probe_all(struct tt_verbs_ep *ep, const int *peers, int hosts, uint8_t *ok)
 {
 	struct tt_verbs_settings set = {
 		.devices = "", .gid_index = -1, .timeout = -1, .retries = -1
 	};
 	struct tt_world world = *ep->base.world;
-	struct trial *trials = calloc((size_t)hosts * TT_VERBS_RAILS, sizeof(*trials));
+	struct pair_probe *probes = calloc((size_t)hosts * TT_VERBS_RAILS, sizeof(*probes));
 	struct tt_verbs_ep *own = NULL;
 
 	if (world.ib)
 		set = *world.ib;
-	if (set.timeout < 0 && !ep->cards[world.rank].software) {
-		set.timeout = CARD_TIMEOUT;
-		set.retries = set.retries < 0 ? CARD_RETRIES : set.retries;
+	if (set.timeout < 0 && !ep->records[world.rank].software) {
+		set.timeout = HCA_TIMEOUT;
+		set.retries = set.retries < 0 ? HCA_RETRIES : set.retries;
 	}
 	world.ib = &set;
-	if (trials && !tt_verbs_endpoint(&world, ep->cards, &own))
-		run(ep, own, trials, begin(ep, own, peers, hosts, trials), ok);
+	if (probes && !tt_verbs_endpoint(&world, ep->records, &own))
+		run(ep, own, probes, begin(ep, own, peers, hosts, probes), ok);
 	else
-		no_trials(ep);
+		no_probes(ep);
 	if (own)
 		own->base.t->close(&own->base);
-	free(trials);
+	free(probes);
 }
 
 /* ---- all ranks ------------------------------------------------------------------------------- */
 
-/* all[r * hosts + h]: what leader r knows of host h. The verdict on the hosts of a and b. */
+/* The joint verdict on hosts a and b; all[r * hosts + h]: verdict of leader r on host h. */
 static uint8_t joint(const uint8_t *all, const int *leader, int hosts, int a, int b)
 {
 	uint8_t x = all[leader[a] * hosts + b], y = all[leader[b] * hosts + a];
@@ -276,8 +278,8 @@ static uint8_t joint(const uint8_t *all, const int *leader, int hosts, int a, in
 	return x == y ? x : UNKNOWN;
 }
 
-/* This leader tries the hosts that are not known alike on both sides. */
-static void try_unknown(struct tt_verbs_ep *ep, const int *leader, int hosts, const uint8_t *all,
+/* This leader probes the hosts without a joint verdict. */
+static void probe_unknown(struct tt_verbs_ep *ep, const int *leader, int hosts, const uint8_t *all,
 			uint8_t *mine, int *peers)
 {
 	const struct tt_world *w = ep->base.world;
@@ -289,15 +291,15 @@ static void try_unknown(struct tt_verbs_ep *ep, const int *leader, int hosts, co
 				? leader[h]
 				: -1;
 		if (peers[h] >= 0)
-			mine[h] = TRIED;
+			mine[h] = PROBED;
 	}
-	try_all(ep, peers, hosts, mine);
+	probe_all(ep, peers, hosts, mine);
 	for (int h = 0; h < hosts; h++)
 		if (peers[h] >= 0)
-			remember(&ep->cards[w->rank], &ep->cards[peers[h]], mine[h]);
+			remember(&ep->records[w->rank], &ep->records[peers[h]], mine[h]);
 }
 
-/* Does any pair of hosts want a trial? All ranks come to the same answer. */
+/* Does any pair of hosts need a probe? All ranks give the same answer. */
 static bool anything(const struct tt_verbs_ep *ep, const int *leader, int hosts, const uint8_t *all)
 {
 	for (int a = 0; a < hosts; a++)
@@ -308,7 +310,7 @@ static bool anything(const struct tt_verbs_ep *ep, const int *leader, int hosts,
 	return false;
 }
 
-static int try_hosts(struct tt_verbs_ep *ep, const int *leader, int hosts, uint8_t *mine, uint8_t *all,
+static int probe_hosts(struct tt_verbs_ep *ep, const int *leader, int hosts, uint8_t *mine, uint8_t *all,
 		     int *peers)
 {
 	const struct tt_world *w = ep->base.world;
@@ -317,12 +319,12 @@ static int try_hosts(struct tt_verbs_ep *ep, const int *leader, int hosts, uint8
 
 	for (int h = 0; h < hosts; h++)
 		mine[h] = leads && h != me && fits(ep, w->rank, leader[h])
-				  ? recall(&ep->cards[w->rank], &ep->cards[leader[h]])
+				  ? recall(&ep->records[w->rank], &ep->records[leader[h]])
 				  : UNKNOWN;
 	rc = w->allgather(w->ctx, mine, (size_t)hosts, all);
 	if (!rc && anything(ep, leader, hosts, all)) {
 		if (leads)
-			try_unknown(ep, leader, hosts, all, mine, peers);
+			probe_unknown(ep, leader, hosts, all, mine, peers);
 		rc = w->allgather(w->ctx, mine, (size_t)hosts, all);
 	}
 	for (int h = 0; h < hosts && !rc; h++)
@@ -330,10 +332,10 @@ static int try_hosts(struct tt_verbs_ep *ep, const int *leader, int hosts, uint8
 					 : all[leader[me] * hosts + h] &
 						   all[leader[h] * hosts + me] & TT_VERBS_ALL_RAIL_PAIRS;
 	for (int h = 0; h < hosts && !rc && w->insist && leads; h++)
-		if (mine[h] == TRIED)
+		if (mine[h] == PROBED)
 			rc = tt_fail(TT_SYSTEM, "rank %d: transport verbs: %s", w->rank,
 				     ep->text[0] ? ep->text
-						 : "a host is not reached, as was found before");
+						 : "a host is not reached, by an earlier probe");
 	ep->text[0] = '\0';
 	return rc;
 }
@@ -353,7 +355,7 @@ int tt_verbs_probe(struct tt_verbs_ep *ep)
 	if (!mine || !ep->reached)
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", w->rank, w->nranks);
 	else if (anything(ep, leader, hosts, NULL))
-		rc = try_hosts(ep, leader, hosts, mine, mine + n, leader + n);
+		rc = probe_hosts(ep, leader, hosts, mine, mine + n, leader + n);
 	else
 		ep->reached[ep->host[w->rank]] = TT_VERBS_ALL_RAIL_PAIRS;
 	free(mine);

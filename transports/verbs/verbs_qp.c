@@ -1,9 +1,9 @@
 /*
- * verbs_qp.c - a queue pair and its memory: made, introduced to its peer, connected
+ * verbs_qp.c - a queue pair and its memory: created, then connected to the peer's
  *
- * Called by verbs.c. Both sides write a hello to the socket that the control plane lent, read the
- * other's, bring their queue pair to RTS, and say one byte more: a write that meets a peer which is
- * not yet listening would be repeated only after a time-out. Then the socket is closed.
+ * Called by verbs.c. Both sides write a hello to the socket from the control plane, read the
+ * peer's, move their queue pair to RTS, and send one more byte: a write to a peer that is not in
+ * RTR yet would be retransmitted only after a time-out. Then the socket is closed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 #include "transports/verbs/verbs.h"
 
-#define MAGIC 0x74746962u      /* and the version of the protocol: */
+#define MAGIC 0x74746962u      /* plus the version of the protocol: */
 #define VERSION 2u
 #define PAGE 4096u
 #define RNR_RETRIES 6
@@ -32,7 +32,7 @@ size_t tt_verbs_ring_bytes(const struct tt_world *world)
 	return (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
-/* What to do about memory that could not be locked, "" if that is not it. */
+/* The remedy for a limit on locked memory, "" for other errors. */
 static const char *remedy(int error, char text[200])
 {
 	struct rlimit locked = { 0 };
@@ -65,7 +65,7 @@ int tt_verbs_register(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, void *
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* The completion queue for one more link. NULL: tt_fail was called. */
+/* A completion queue with room for one more link. NULL: tt_fail was called. */
 static struct tt_verbs_cq *cq_for_one_more(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail)
 {
 	struct tt_verbs_cq **more, *cq;
@@ -90,7 +90,8 @@ static struct tt_verbs_cq *cq_for_one_more(struct tt_verbs_ep *ep, struct tt_ver
 	return rail->cqs[rail->ncqs++] = cq;
 }
 
-/* As a child of fork must not take pages from under the card, it does not get them. */
+/* MADV_DONTFORK: a child process does not inherit the rings, so fork moves no page that the HCA
+ * uses. */
 static int make_rings(struct tt_verbs_link *l)
 {
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
@@ -115,17 +116,18 @@ static int make_rings(struct tt_verbs_link *l)
 				   TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE, &l->rx_mr);
 }
 
-/* Cards refuse more inline data than they can instead of saying how much that is. NULL: errno */
+/* HCAs refuse too much inline data without naming their limit, so smaller sizes are tried. NULL:
+ * errno */
 static struct tt_verbs_qp *create_qp(struct tt_verbs_link *l, struct tt_verbs_qp_init *init)
 {
-	static const uint32_t asks[] = { TT_VERBS_INLINE_ASK, 128, 64, 32, 0 };
+	static const uint32_t sizes[] = { TT_VERBS_INLINE_ASK, 128, 64, 32, 0 };
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 	const struct tt_verbs_cap cap = init->cap;
 	struct tt_verbs_qp *qp = NULL;
 
-	for (size_t i = 0; i < sizeof(asks) / sizeof(*asks) && !qp; i++) {
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes) && !qp; i++) {
 		init->cap = cap;
-		init->cap.max_inline_data = asks[i];
+		init->cap.max_inline_data = sizes[i];
 		qp = ep->ib->create_qp(l->rail->pd, init);
 	}
 	return qp;
@@ -142,7 +144,7 @@ static int make_qp(struct tt_verbs_link *l, struct tt_verbs_cq *cq)
 			 .max_recv_sge = 1 },
 	};
 	struct tt_verbs_qp_attr attr = { .qp_state = TT_VERBS_INIT,
-				      .port_num = l->rail->card.port,
+				      .port_num = l->rail->record.port,
 				      .pkey_index = l->rail->pkey_index,
 				      .access = TT_VERBS_REMOTE_WRITE };
 	char text[200];
@@ -159,7 +161,7 @@ static int make_qp(struct tt_verbs_link *l, struct tt_verbs_cq *cq)
 			       TT_VERBS_QP_STATE | TT_VERBS_QP_PKEY | TT_VERBS_QP_PORT | TT_VERBS_QP_ACCESS);
 	if (rc)
 		return tt_fail(TT_SYSTEM, "rank %d: %s port %d: queue pair %#x to INIT: %s",
-			       ep->base.world->rank, l->rail->name, l->rail->card.port,
+			       ep->base.world->rank, l->rail->name, l->rail->record.port,
 			       l->qp->qp_num, strerror(rc));
 	return tt_verbs_post_receives(l, TT_VERBS_RECVS);
 }
@@ -190,7 +192,7 @@ void tt_verbs_queue_free(struct tt_verbs_link *l)
 		ep->ib->dereg_mr(l->rx_mr);
 	if (l->ring)
 		munmap(l->ring, 2 * l->ring_bytes + TT_VERBS_RTR_BYTES);
-	tt_verbs_give_all(l);
+	tt_verbs_release_regions(l);
 	free(l);
 }
 
@@ -210,7 +212,7 @@ int tt_verbs_post_receives(struct tt_verbs_link *l, uint32_t n)
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-int tt_verbs_greet(struct tt_verbs_link *l)
+int tt_verbs_send_hello(struct tt_verbs_link *l)
 {
 	struct tt_verbs_hello hello = {
 		.magic = MAGIC + VERSION,
@@ -219,19 +221,19 @@ int tt_verbs_greet(struct tt_verbs_link *l)
 		.rkey = l->rx_mr->rkey,
 		.ring_bytes = (uint32_t)l->ring_bytes,
 		.ring = (uintptr_t)l->ring + l->ring_bytes,
-		.lid = l->rail->card.lid,
-		.mtu = l->rail->card.mtu,
+		.lid = l->rail->record.lid,
+		.mtu = l->rail->record.mtu,
 		.rail = (uint8_t)(l->rail - ((struct tt_verbs_ep *)l->base.ep)->rail),
 	};
 
 	memcpy(hello.name, l->rail->name, sizeof(hello.name));
 	if (send(l->fd, &hello, sizeof(hello), MSG_NOSIGNAL) == sizeof(hello))
 		return 0;
-	return tt_fail(TT_REMOTE, "rank %d: telling rank %d of a queue pair: %m",
+	return tt_fail(TT_REMOTE, "rank %d: sending rank %d a queue pair's address: %m",
 		       l->base.ep->world->rank, l->base.peer);
 }
 
-/* Read up to bytes behind what is there. 1 complete | 0 | TT_REMOTE */
+/* Read the rest of bytes; have are there already. 1 complete | 0 | TT_REMOTE */
 static int read_on(struct tt_verbs_link *l, void *into, size_t bytes, size_t have)
 {
 	ssize_t n = recv(l->fd, (char *)into + have, bytes - have, MSG_DONTWAIT);
@@ -243,7 +245,7 @@ static int read_on(struct tt_verbs_link *l, void *into, size_t bytes, size_t hav
 			       "rank %d: rank %d hung up while queue pairs were connected (%s)",
 			       l->base.ep->world->rank, l->base.peer,
 			       n ? strerror(errno) : "end of file");
-	l->greeted += (size_t)n;
+	l->hello_bytes += (size_t)n;
 	return have + (size_t)n == bytes;
 }
 
@@ -259,7 +261,7 @@ static int to_state(struct tt_verbs_link *l, struct tt_verbs_qp_attr *attr, int 
 		return 0;
 	return tt_fail(TT_SYSTEM,
 		"rank %d: %s port %d GID %d (%s): queue pair %#x to %s for rank %d (%.64s, GID %s, queue pair %#x): "
-		"%s%s", ep->base.world->rank, l->rail->name, l->rail->card.port, l->mine.index,
+		"%s%s", ep->base.world->rank, l->rail->name, l->rail->record.port, l->mine.index,
 		tt_verbs_gid_text(l->mine.gid, mine), l->qp->qp_num, state, l->base.peer,
 		l->hello.name, tt_verbs_gid_text(l->theirs.gid, theirs), l->hello.qpn, strerror(error),
 		no_route ?
@@ -272,14 +274,14 @@ static int connect_qp(struct tt_verbs_link *l)
 	const struct tt_verbs_settings *set = l->base.ep->world->ib;
 	struct tt_verbs_qp_attr rtr = {
 		.qp_state = TT_VERBS_RTR,
-		.path_mtu = l->hello.mtu < l->rail->card.mtu ? l->hello.mtu : l->rail->card.mtu,
+		.path_mtu = l->hello.mtu < l->rail->record.mtu ? l->hello.mtu : l->rail->record.mtu,
 		.dest_qp_num = l->hello.qpn,
 		.rq_psn = l->hello.psn,
 		.max_dest_rd_atomic = 1,
 		.min_rnr_timer = RNR_TIMER,
 		.ah = { .dlid = l->hello.lid,
 			.is_global = l->global,
-			.port_num = l->rail->card.port,
+			.port_num = l->rail->record.port,
 			.sl = set ? (uint8_t)set->service_level : 0 },
 	};
 	struct tt_verbs_qp_attr rts = {
@@ -316,27 +318,27 @@ static int check_hello(const struct tt_verbs_link *l)
 		l->base.ep->world->rank, l->base.peer, l->hello.magic, l->hello.ring_bytes);
 }
 
-int tt_verbs_listen(struct tt_verbs_link *l)
+int tt_verbs_finish_connect(struct tt_verbs_link *l)
 {
 	char go = 1;
 	int rc;
 
-	if (l->stage == TT_VERBS_GREETING) {
-		rc = read_on(l, &l->hello, sizeof(l->hello), l->greeted);
+	if (l->state == TT_VERBS_HELLO_SENT) {
+		rc = read_on(l, &l->hello, sizeof(l->hello), l->hello_bytes);
 		if (rc <= 0 || (rc = check_hello(l)) || (rc = connect_qp(l)))
 			return rc;
 		if (send(l->fd, &go, 1, MSG_NOSIGNAL) != 1)
 			return tt_fail(TT_REMOTE,
 				"rank %d: rank %d hung up while queue pairs were connected: %m",
 				l->base.ep->world->rank, l->base.peer);
-		l->stage = TT_VERBS_CONNECTED;
+		l->state = TT_VERBS_CONNECTED;
 	}
 	rc = read_on(l, &go, 1, 0);
 	if (rc <= 0)
 		return rc;
 	close(l->fd);
 	l->fd = -1;
-	/* tt_verbs_lost may look from now on */
-	__atomic_store_n(&l->stage, TT_VERBS_READY, __ATOMIC_RELEASE);
+	/* tt_verbs_lost may use the link from now on */
+	__atomic_store_n(&l->state, TT_VERBS_READY, __ATOMIC_RELEASE);
 	return 1;
 }

@@ -1,21 +1,22 @@
 /*
- * verbs_rcache.c - which memory of the caller the cards know: registered once, kept while it lasts
+ * verbs_rcache.c - the registration cache: callers' memory, registered once and kept registered
  *
- * Called by verbs_zcopy.c for each large message. Only memory that lasts (mem/registered.h:
- * tuttiMemAlloc, tuttiCommRegister) is registered, always a whole range of it, when it is first
- * used; everything else travels through the rings, since ordinary memory can be unmapped and mapped
- * again behind our back, and pinning it for one call costs what copying it does. So an entry is
- * dropped by whoever ends the range, before its memory may change: none can be stale.
+ * Called by verbs_zcopy.c for each large message. Only memory with a known lifetime
+ * (mem/registered.h: tuttiMemAlloc, tuttiCommRegister) is registered, always a whole range, at its
+ * first use. Other memory travels through the rings, because ordinary memory can be unmapped and
+ * mapped again unnoticed, and pinning it for one call costs as much as copying it. The thread that
+ * ends a range drops its entry before the memory may change, so no entry can be stale.
  *
- * The cache of an endpoint is a set of ranges (mem/intervals.h) and a list by last use. An entry
- * counts the messages that use it; the oldest unused go when there are more than
- * TUTTI_IB_REGISTRATIONS of them, or their bytes exceed TUTTI_IB_REGISTERED_MB. A range that a card
- * refused is remembered as an entry without keys, so it is refused once. Locks: lasting's, then the
- * cache's; a hit takes only the latter.
+ * The cache of an endpoint is a set of ranges (mem/intervals.h) and an LRU list. An entry counts
+ * the messages that use it. The least recently used idle entries are dropped when the cache exceeds
+ * TUTTI_IB_REGISTRATIONS entries or TUTTI_IB_REGISTERED_MB. A range that an HCA refused stays as an
+ * entry without keys, so it is refused once. Locks: the lock of mem/registered.h, then the cache's;
+ * a hit takes only the latter.
  *
- * Device memory is registered by the descriptor of its pages (gpu/dmabuf.h). It may be freed
- * without a word to us, against the promise, and other memory come to lie there: so each call asks
- * (tt_verbs_takes_device) with the id of its allocation, and a registration of another is dropped.
+ * Device memory is registered by the dma-buf descriptor of its pages (gpu/dmabuf.h). A caller may
+ * free it unnoticed, against the contract, and another allocation may get the address. So each call
+ * asks (tt_verbs_takes_device) with the id of its allocation, and a registration of another
+ * allocation is dropped.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -29,9 +30,9 @@
 
 struct tt_verbs_region {
 	struct tt_interval range;
-	uint64_t number;               /* of the lasting memory */
-	void *ctx;                     /* device memory's context; NULL: host memory */
-	uint64_t id;                   /* of its allocation, once that was registered or refused */
+	uint64_t number;               /* number of the range in mem/registered.h */
+	void *ctx;                     /* CUDA context of device memory; NULL: host memory */
+	uint64_t id;                   /* id of the allocation, once registered or refused */
 	struct tt_verbs_mr *mr[TT_VERBS_RAILS];
 	bool refused, gone;
 	int uses;
@@ -57,7 +58,7 @@ static size_t size_of(const struct tt_verbs_region *r)
 	return r->refused ? 0 : r->range.end - r->range.start;
 }
 
-/* Its keys end here; what still counts it as used frees it. */
+/* End the keys of an entry; its last user frees it. */
 static void drop(struct tt_verbs_ep *ep, struct tt_verbs_region *r)
 {
 	for (int i = 0; i < TT_VERBS_RAILS; i++)
@@ -73,7 +74,7 @@ static void drop(struct tt_verbs_ep *ep, struct tt_verbs_region *r)
 		free(r);
 }
 
-/* Memory that lasted goes. */
+/* A range of mem/registered.h ends. */
 static void going(struct tt_registered_watcher *w, const struct tt_registered *l)
 {
 	struct tt_verbs_rcache *c = (struct tt_verbs_rcache *)w;
@@ -97,7 +98,7 @@ void tt_verbs_rcache_open(struct tt_verbs_ep *ep)
 	c->most_bytes = set && set->registered_bytes ? set->registered_bytes : SIZE_MAX;
 	pthread_mutex_init(&c->lock, NULL);
 	c->watch.going = going;
-	tt_registered_watcher(&c->watch);
+	tt_registered_watch(&c->watch);
 }
 
 void tt_verbs_rcache_close(struct tt_verbs_ep *ep)
@@ -112,7 +113,8 @@ void tt_verbs_rcache_close(struct tt_verbs_ep *ep)
 
 /* ---- use ------------------------------------------------------------------------------------- */
 
-/* Make room for so many bytes more. False: what is there is in use, or it is more than allowed. */
+/* Make room for an entry of bytes. False: the other entries are in use, or bytes exceed the
+ * limit. */
 static bool make_room(struct tt_verbs_ep *ep, size_t bytes)
 {
 	struct tt_verbs_rcache *c = &ep->cache;
@@ -126,7 +128,7 @@ static bool make_room(struct tt_verbs_ep *ep, size_t bytes)
 	return c->count < c->most && bytes <= c->most_bytes - c->bytes;
 }
 
-/* Under both locks: the range is told of to the cache; its keys follow when a rail wants them. */
+/* Add a range to the cache, under both locks; a rail registers it at its first use. */
 static void add(void *arg, const struct tt_registered *l)
 {
 	struct tt_verbs_ep *ep = arg;
@@ -148,7 +150,7 @@ static void add(void *arg, const struct tt_registered *l)
 	pthread_mutex_unlock(&ep->cache.lock);
 }
 
-/* The card's driver learns of the memory from the descriptor, and then needs that no more. */
+/* Register device memory by its dma-buf descriptor, which the HCA's driver needs only meanwhile. */
 static int register_device(struct tt_verbs_ep *ep, struct tt_verbs_region *r, struct tt_verbs_rail *rail,
 			   struct tt_verbs_mr **ret_mr)
 {
@@ -172,7 +174,7 @@ static int register_device(struct tt_verbs_ep *ep, struct tt_verbs_region *r, st
 			       ep->base.world->rank, rail->name, (unsigned long long)b.bytes,
 			       strerror(error),
 			       error == EOPNOTSUPP || error == EPROTONOSUPPORT
-				       ? ": this card's driver takes no dma-buf"
+				       ? ": this HCA's driver takes no dma-buf"
 				       : "");
 	ep->registrations++;
 	ep->dmabufs++;
@@ -203,7 +205,7 @@ static bool has_keys(struct tt_verbs_ep *ep, struct tt_verbs_region *r, struct t
 	return false;
 }
 
-/* The entry that holds it, with keys of that rail, and now in use. */
+/* The entry that holds the range, with keys of the rail; counted as used. */
 static struct tt_verbs_region *find(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, uintptr_t start,
 				 size_t bytes, bool *ret_known)
 {
@@ -225,7 +227,7 @@ static struct tt_verbs_region *find(struct tt_verbs_ep *ep, struct tt_verbs_rail
 	return r;
 }
 
-struct tt_verbs_region *tt_verbs_region_take(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, const void *p,
+struct tt_verbs_region *tt_verbs_region_get(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, const void *p,
 				       size_t bytes, uint32_t *ret_lkey, uint32_t *ret_rkey)
 {
 	struct tt_verbs_region *r;
@@ -243,7 +245,7 @@ struct tt_verbs_region *tt_verbs_region_take(struct tt_verbs_ep *ep, struct tt_v
 	return r;
 }
 
-void tt_verbs_region_give(struct tt_verbs_ep *ep, struct tt_verbs_region *r)
+void tt_verbs_region_put(struct tt_verbs_ep *ep, struct tt_verbs_region *r)
 {
 	pthread_mutex_lock(&ep->cache.lock);
 	if (--r->uses == 0 && r->gone)
@@ -253,7 +255,7 @@ void tt_verbs_region_give(struct tt_verbs_ep *ep, struct tt_verbs_region *r)
 
 /* ---- device memory --------------------------------------------------------------------------- */
 
-/* Whatever is known there of another allocation is of memory that was freed. */
+/* Drop the entry of another allocation at this address: its memory was freed. */
 static void forget_other(struct tt_verbs_ep *ep, uintptr_t start, size_t bytes, uint64_t id)
 {
 	struct tt_verbs_region *r;
@@ -265,7 +267,7 @@ static void forget_other(struct tt_verbs_ep *ep, uintptr_t start, size_t bytes, 
 	pthread_mutex_unlock(&ep->cache.lock);
 }
 
-/* Links may take any rail. */
+/* Every rail must take the memory, because links may use any rail. */
 bool tt_verbs_takes_device(struct tt_endpoint *base, const void *p, size_t bytes, uint64_t id)
 {
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)base;
@@ -275,11 +277,11 @@ bool tt_verbs_takes_device(struct tt_endpoint *base, const void *p, size_t bytes
 	forget_other(ep, (uintptr_t)p, bytes, id);
 	for (int i = 0; i < ep->nrails && good; i++) {
 		struct tt_verbs_region *r =
-			tt_verbs_region_take(ep, &ep->rail[i], p, bytes, &lkey, &rkey);
+			tt_verbs_region_get(ep, &ep->rail[i], p, bytes, &lkey, &rkey);
 
 		good = r && r->ctx && r->id == id;
 		if (r)
-			tt_verbs_region_give(ep, r);
+			tt_verbs_region_put(ep, r);
 	}
 	return good;
 }

@@ -1,18 +1,20 @@
 /*
- * verbs_ring.c - messages: written into the peer's ring,
- * found by their immediate data, paid back by credits
+ * verbs_ring.c - messages through rings: RDMA writes with immediate data, credits for flow control
  *
- * Called through tt_verbs by run. A record is a line whose last 16 bytes are the head,
- * then the payload; it never wraps round the end of the ring. The immediate of a message
- * has the line where it lies and the count of messages released; a word is an immediate
- * without a message, sent when nothing has taken the count along for a quarter of the
- * ring by the time this rank has to wait, or for half of it; so a sender that was
- * refused always learns of room: either half of its ring has been told of, or messages
- * lie here that this rank has still to take, and takes or waits for. Bytes of a message
- * are looked at only after its completion: adaptive routing may write them in any order.
+ * Called through tt_verbs by run. A record is a cache line whose last 16 bytes are the header, then
+ * the payload; a record never wraps around the end of the ring. The immediate of a message has the
+ * line where the message lies and the count of messages released (credits).
  *
- * Large messages may lie elsewhere (verbs_zcopy.c): a sender that found where the receiver wants
- * one writes it there, says so in the immediate, and the message has no head.
+ * A control message is an immediate without a message. A rank sends one when no message has carried
+ * the credits for a quarter of the ring by the time the rank has to wait, or for half of the ring.
+ * So a sender that was refused always learns of space: either half of its ring has been credited,
+ * or the receiver still has messages to take, and takes them or waits for more.
+ *
+ * A message is read only after its completion, because adaptive routing may write its bytes in any
+ * order.
+ *
+ * Large messages may be zero copy (verbs_zcopy.c): a sender with an RTR for the message writes it
+ * into the receiver's buffer and sets TT_VERBS_ZCOPY in the immediate; the message has no header.
  *
  * verbs_post.c posts the work requests.
  */
@@ -26,7 +28,7 @@
 #define HEAD sizeof(struct tt_verbs_head)
 #define CQES 16
 
-_Static_assert(2 * TT_VERBS_MESSAGES < TT_VERBS_COUNT_MASK, "counts of releases are told apart");
+_Static_assert(2 * TT_VERBS_MESSAGES < TT_VERBS_COUNT_MASK, "counts of releases are distinct");
 
 static size_t record_bytes(size_t bytes)
 {
@@ -42,11 +44,11 @@ static void freed_to(struct tt_verbs_link *l, uint32_t count)
 	if (more == 0 || more > l->sent - l->freed)
 		return;
 	l->freed += more;
-	l->told_tail = l->ends[(l->freed - 1) % TT_VERBS_MESSAGES];
+	l->freed_tail = l->ends[(l->freed - 1) % TT_VERBS_MESSAGES];
 }
 
-/* Messages up to `sent` have left; of those that are longer
- * ago than the queue is long, nobody asks any more. */
+/* The HCA has sent the messages of the first `works` work requests. Older messages than the queue
+ * is long need no exact position. */
 static void done_to(struct tt_verbs_link *l, uint64_t works)
 {
 	uint32_t sent;
@@ -61,18 +63,18 @@ static void done_to(struct tt_verbs_link *l, uint64_t works)
 	tt_verbs_posts_done(l);
 }
 
-/* A message lies where it was wanted. */
-static void landed_there(struct tt_verbs_link *l, uint32_t bytes)
+/* A zero-copy message has arrived: check that a receive of its length was preposted. */
+static void landed_in_place(struct tt_verbs_link *l, uint32_t bytes)
 {
-	const struct tt_verbs_preposted *want = &l->wants[l->landed % TT_VERBS_MESSAGES];
+	const struct tt_verbs_preposted *prepost = &l->preposts[l->landed % TT_VERBS_MESSAGES];
 
-	if (!want->region || want->bytes != bytes)
+	if (!prepost->region || prepost->bytes != bytes)
 		tt_verbs_fail((struct tt_verbs_ep *)l->base.ep, TT_REMOTE,
-			   "rank %d: rank %d wrote %u bytes as message %llu of channel %d "
-			   "past the ring, where %zu were wanted",
+			   "rank %d: rank %d wrote %u bytes as zero-copy message %llu of channel %d, "
+			   "where %zu bytes were preposted",
 			   l->base.ep->world->rank, l->base.peer, bytes,
 			   (unsigned long long)l->landed, l->base.channel,
-			   want->region ? want->bytes : 0);
+			   prepost->region ? prepost->bytes : 0);
 }
 
 static void message_came(struct tt_verbs_link *l, uint32_t imm, uint32_t bytes)
@@ -81,12 +83,12 @@ static void message_came(struct tt_verbs_link *l, uint32_t imm, uint32_t bytes)
 
 	if (tt_unlikely(l->landed - l->base.received == TT_VERBS_MESSAGES)) {
 		tt_verbs_fail(ep, TT_REMOTE,
-			   "rank %d: rank %d sent more messages on channel %d than the %d it may",
+			   "rank %d: rank %d sent more messages on channel %d than the limit of %d",
 			   ep->base.world->rank, l->base.peer, l->base.channel, TT_VERBS_MESSAGES);
 		return;
 	}
 	if (imm & TT_VERBS_ZCOPY)
-		landed_there(l, bytes);
+		landed_in_place(l, bytes);
 	l->lines[l->landed++ % TT_VERBS_MESSAGES] = imm & (TT_VERBS_ZCOPY | TT_VERBS_LINE_MASK);
 }
 
@@ -95,10 +97,10 @@ static void arrived(struct tt_verbs_link *l, const struct tt_verbs_wc *wc)
 	uint32_t imm = ntohl(wc->imm_data);
 
 	freed_to(l, imm >> TT_VERBS_COUNT_SHIFT & TT_VERBS_COUNT_MASK);
-	if (!(imm & TT_VERBS_WORD)) {
+	if (!(imm & TT_VERBS_CONTROL)) {
 		message_came(l, imm, wc->byte_len);
-	} else if (imm & TT_VERBS_FAREWELL) {
-		l->left = true;
+	} else if (imm & TT_VERBS_GOODBYE) {
+		l->peer_closed = true;
 	}
 	l->base.arrived += wc->byte_len;
 	if (++l->to_post == TT_VERBS_REPOST) {
@@ -141,10 +143,10 @@ int tt_verbs_poll(struct tt_verbs_ep *ep)
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* Where the next record of this size begins, if it fits now. */
+/* Does a record of this size fit now? *ret_start is its position. */
 static bool fits(const struct tt_verbs_link *l, size_t record, uint64_t *ret_start)
 {
-	uint64_t start = l->head, tail = l->told_tail < l->done_tail ? l->told_tail : l->done_tail;
+	uint64_t start = l->head, tail = l->freed_tail < l->done_tail ? l->freed_tail : l->done_tail;
 	size_t left = l->ring_bytes - start % l->ring_bytes;
 
 	if (left < record)
@@ -152,7 +154,7 @@ static bool fits(const struct tt_verbs_link *l, size_t record, uint64_t *ret_sta
 	*ret_start = start;
 	return start + record - tail <= l->ring_bytes && l->sent - l->freed < TT_VERBS_MESSAGES &&
 	       l->sent - l->done < TT_VERBS_MESSAGES &&
-	       l->works - l->works_done < TT_VERBS_SENDS - 1 - TT_VERBS_RTR_HELD;
+	       l->works - l->works_done < TT_VERBS_SENDS - 1 - TT_VERBS_RTR_PENDING;
 }
 
 void *tt_verbs_reserve(struct tt_link *link, size_t bytes)
@@ -171,7 +173,7 @@ void *tt_verbs_reserve(struct tt_link *link, size_t bytes)
 	return l->room = l->ring + l->room_start % l->ring_bytes + TT_LINE;
 }
 
-/* The next message takes the room up to end. */
+/* Count the next message; its record ends at end. */
 static void count_message(struct tt_verbs_link *l, size_t bytes, uint64_t end)
 {
 	l->room = NULL;
@@ -200,7 +202,7 @@ void tt_verbs_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 		piece.addr += HEAD;
 		piece.length -= HEAD;
 		count_message(l, bytes, l->room_start + record_bytes(bytes));
-		tt_verbs_send_imm(l, &piece, 1, rtr.addr, rtr.rkey, TT_VERBS_ZCOPY | TT_VERBS_RINGED,
+		tt_verbs_send_imm(l, &piece, 1, rtr.addr, rtr.rkey, TT_VERBS_ZCOPY | TT_VERBS_FROM_RING,
 			       false);
 		return;
 	}
@@ -218,8 +220,8 @@ int tt_verbs_send_from(struct tt_verbs_link *l, const void *buf, size_t bytes, u
 				       { (uintptr_t)buf, (uint32_t)bytes, lkey } };
 	struct tt_verbs_rtr rtr;
 	uint64_t start;
-	bool wanted = tt_verbs_rtr_for(l, bytes, stamp, &rtr);
-	size_t record = wanted ? 0 : record_bytes(bytes), at;
+	bool has_rtr = tt_verbs_rtr_for(l, bytes, stamp, &rtr);
+	size_t record = has_rtr ? 0 : record_bytes(bytes), at;
 
 	if (!fits(l, record, &start)) {
 		int rc = tt_verbs_poll(ep);
@@ -228,12 +230,12 @@ int tt_verbs_send_from(struct tt_verbs_link *l, const void *buf, size_t bytes, u
 			return rc < 0 ? rc : 0;
 	}
 	at = start % l->ring_bytes;
-	if (!wanted) {
+	if (!has_rtr) {
 		pieces[0].addr = (uintptr_t)l->ring + at + TT_LINE - HEAD;
 		put_head(l, at, bytes, stamp);
 	}
 	count_message(l, bytes, start + record);
-	if (wanted)
+	if (has_rtr)
 		tt_verbs_send_imm(l, &pieces[1], 1, rtr.addr, rtr.rkey, TT_VERBS_ZCOPY, true);
 	else
 		tt_verbs_send_imm(l, pieces, 2, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey,
@@ -243,7 +245,7 @@ int tt_verbs_send_from(struct tt_verbs_link *l, const void *buf, size_t bytes, u
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-/* 0: it is the one that is expected */
+/* 0: the message is the expected one | TT_REMOTE, TT_USAGE */
 static int check(const struct tt_verbs_link *l, const struct tt_verbs_head *h, size_t bytes,
 		 uint32_t stamp)
 {
@@ -255,7 +257,7 @@ static int check(const struct tt_verbs_link *l, const struct tt_verbs_head *h, s
 		return 0;
 	if (h->magic != MAGIC || h->version != VERSION || h->number != (uint32_t)l->base.received)
 		return tt_fail(TT_REMOTE,
-			"rank %d: rank %d sent bytes that are no message (%s, queue pair %#x, channel %d, message "
+			"rank %d: rank %d sent bytes that are not a message (%s, queue pair %#x, channel %d, message "
 			"%llu)", me, l->base.peer, l->rail->name, l->qp->qp_num, l->base.channel,
 			(unsigned long long)l->base.received);
 	return tt_fail(TT_USAGE,
@@ -272,22 +274,21 @@ static int gone(const struct tt_verbs_link *l)
 		(unsigned long long)l->base.received);
 }
 
-/* A message that went past the ring; the sender has seen
- * that length and stamp are what was wanted. */
-static int peek_wanted(const struct tt_verbs_link *l, size_t bytes, uint32_t stamp,
+/* Peek a zero-copy message; its sender compared length and stamp with the RTR. */
+static int peek_zcopy(const struct tt_verbs_link *l, size_t bytes, uint32_t stamp,
 		       const void **ret_data)
 {
-	const struct tt_verbs_preposted *want = &l->wants[l->base.received % TT_VERBS_MESSAGES];
+	const struct tt_verbs_preposted *prepost = &l->preposts[l->base.received % TT_VERBS_MESSAGES];
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 
-	if (tt_unlikely(ep->failed))           /* perhaps as nothing was wanted there */
+	if (tt_unlikely(ep->failed))           /* perhaps because no receive was preposted */
 		return tt_verbs_failed(ep);
-	if (tt_unlikely(want->bytes != bytes || want->stamp != stamp))
+	if (tt_unlikely(prepost->bytes != bytes || prepost->stamp != stamp))
 		return tt_fail(TT_USAGE,
 			"rank %d: rank %d sent %zu bytes of call %08x (channel %d) where %zu bytes of call %08x are "
 			"expected: the ranks make different calls", l->base.ep->world->rank,
-			l->base.peer, want->bytes, want->stamp, l->base.channel, bytes, stamp);
-	*ret_data = want->dst;
+			l->base.peer, prepost->bytes, prepost->stamp, l->base.channel, bytes, stamp);
+	*ret_data = prepost->dst;
 	return 1;
 }
 
@@ -299,21 +300,21 @@ int tt_verbs_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void
 	size_t at;
 	int rc;
 
-	if (tt_unlikely(ep->nholding))
+	if (tt_unlikely(ep->nrtr_links))
 		tt_verbs_send_rtrs(ep);
 	if (l->landed == link->received) {
 		rc = tt_verbs_poll(ep);
 		if (rc < 0)
 			return rc;
 		if (l->landed == link->received) {
-			if (tt_unlikely(ep->nowing))
-				tt_verbs_pay(ep);
-			return l->left ? gone(l) : 0;
+			if (tt_unlikely(ep->ncredits_due))
+				tt_verbs_send_due_credits(ep);
+			return l->peer_closed ? gone(l) : 0;
 		}
 	}
 	line = l->lines[link->received % TT_VERBS_MESSAGES];
 	if (line & TT_VERBS_ZCOPY)
-		return peek_wanted(l, bytes, stamp, ret_data);
+		return peek_zcopy(l, bytes, stamp, ret_data);
 	at = (size_t)line * TT_LINE + TT_LINE;
 	if (tt_unlikely(at + bytes > l->ring_bytes))
 		return tt_fail(TT_REMOTE, "rank %d: rank %d sent a message outside of the ring",
@@ -326,14 +327,14 @@ int tt_verbs_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void
 	return 1;
 }
 
-/* Bytes of the ring that the message at hand takes, here or at the sender */
+/* Ring bytes of the message that is being released, here or in the send ring of the peer */
 static size_t room_of(const struct tt_verbs_link *l)
 {
 	uint32_t line = l->lines[l->base.received % TT_VERBS_MESSAGES];
 
 	if (line & TT_VERBS_ZCOPY)
-		return line & TT_VERBS_RINGED
-			       ? record_bytes(l->wants[l->base.received % TT_VERBS_MESSAGES].bytes)
+		return line & TT_VERBS_FROM_RING
+			       ? record_bytes(l->preposts[l->base.received % TT_VERBS_MESSAGES].bytes)
 			       : 0;
 	return record_bytes(((const struct tt_verbs_head *)(l->ring + l->ring_bytes +
 							 ((size_t)line + 1) * TT_LINE - HEAD))
@@ -344,28 +345,28 @@ void tt_verbs_release(struct tt_link *link)
 {
 	struct tt_verbs_link *l = (struct tt_verbs_link *)link;
 
-	l->untold_bytes += room_of(l);
-	((struct tt_verbs_ep *)link->ep)->landed +=
+	l->uncredited_bytes += room_of(l);
+	((struct tt_verbs_ep *)link->ep)->zcopy_received +=
 		!!(l->lines[link->received % TT_VERBS_MESSAGES] & TT_VERBS_ZCOPY);
-	tt_verbs_preposted_over(l);
+	tt_verbs_prepost_done(l);
 	link->received++;
-	if (link->received - l->told < TT_VERBS_MESSAGES / TT_VERBS_RING_PARTS &&
-	    l->untold_bytes < l->ring_bytes / TT_VERBS_RING_PARTS)
+	if (link->received - l->credited < TT_VERBS_MESSAGES / TT_VERBS_RING_PARTS &&
+	    l->uncredited_bytes < l->ring_bytes / TT_VERBS_RING_PARTS)
 		return;
-	tt_verbs_owe(l, true);
-	if (link->received - l->told >= TT_VERBS_MESSAGES / 2 || l->untold_bytes >= l->ring_bytes / 2)
-		tt_verbs_tell(l);
+	tt_verbs_set_credits_due(l, true);
+	if (link->received - l->credited >= TT_VERBS_MESSAGES / 2 || l->uncredited_bytes >= l->ring_bytes / 2)
+		tt_verbs_send_credits(l);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
 
-void tt_verbs_farewell(struct tt_verbs_link *l)
+void tt_verbs_goodbye(struct tt_verbs_link *l)
 {
-	if (!l->left)
-		tt_verbs_send_word(l, TT_VERBS_FAREWELL, true);
+	if (!l->peer_closed)
+		tt_verbs_send_control(l, TT_VERBS_GOODBYE, true);
 }
 
 bool tt_verbs_all_done(const struct tt_verbs_link *l)
 {
-	return l->left || l->works_done == l->works;
+	return l->peer_closed || l->works_done == l->works;
 }

@@ -23,9 +23,9 @@ static bool find(void *library, const char *name, void *ret_function)
 	return function != NULL;
 }
 
-/* A fork makes the parent write to other pages than its cards read, unless the kernel copies what
- * is pinned for the child (Linux 5.12), or libibverbs keeps that from the child, which must be
- * asked for before anything is registered. */
+/* After a fork, a write moves the parent to new pages while the HCA uses the old ones, unless the
+ * kernel copies pinned pages for the child (Linux 5.12), or libibverbs hides them from the child,
+ * which ibv_fork_init requests before the first registration. */
 static void survive_forks(void)
 {
 	int error;
@@ -35,7 +35,7 @@ static void survive_forks(void)
 	error = table.fork_init ? table.fork_init() : ENOSYS;
 	if (error)
 		tt_log(TT_LOG_INFO,
-		       "verbs: ibv_fork_init: %s; a process that forks may lose what its cards write",
+		       "verbs: ibv_fork_init: %s; a process that forks may lose data that its HCAs write",
 		       strerror(error));
 }
 

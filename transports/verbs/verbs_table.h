@@ -1,8 +1,8 @@
 /*
- * verbs_table.h - libibverbs, loaded when it is first needed; one list of what is called in it
+ * verbs_table.h - libibverbs, loaded at first use; one list of its functions that Tutti calls
  *
- * verbs_table.c fills the table; the files verbs*.c call through it. Putting another library of
- * that name into LD_LIBRARY_PATH (tests/standin) puts a stand-in behind every call.
+ * verbs_table.c fills the table; the files verbs*.c call through it. Another library of that name
+ * in LD_LIBRARY_PATH, such as the fake of tests/fakes/verbs, replaces every call.
  */
 #ifndef TT_VERBS_TABLE_H
 #define TT_VERBS_TABLE_H
@@ -13,10 +13,10 @@
 #include "transports/verbs/verbs_abi.h"
 
 #define TT_VERBS_CALLS(X)										\
-	X(struct tt_verbs_takes_device **, get_device_list, (int *ret_n))				\
-	X(void, free_device_list, (struct tt_verbs_takes_device **list))					\
-	X(const char *, get_device_name, (struct tt_verbs_takes_device *device))				\
-	X(struct tt_verbs_context *, open_device, (struct tt_verbs_takes_device *device))			\
+	X(struct tt_verbs_device **, get_device_list, (int *ret_n))				\
+	X(void, free_device_list, (struct tt_verbs_device **list))					\
+	X(const char *, get_device_name, (struct tt_verbs_device *device))				\
+	X(struct tt_verbs_context *, open_device, (struct tt_verbs_device *device))			\
 	X(int, close_device, (struct tt_verbs_context *context))					\
 	X(int, query_device, (struct tt_verbs_context *context, struct tt_verbs_device_attr *attr))	\
 	X(int, query_port, (struct tt_verbs_context *context, uint8_t port,			\
@@ -47,7 +47,7 @@
 	X(const char *, wc_status_str, (int status))						\
 	X(const char *, event_type_str, (int event))
 
-/* Of later libraries (rdma-core 34 or 35), or seldom needed; NULL where it is not there. */
+/* Functions of later libraries (rdma-core 34 or 35), or rarely needed; NULL where missing. */
 #define TT_VERBS_LATER(X)										\
 	X(int, fork_init, (void))								\
 	X(int, is_fork_initialized, (void))							\
@@ -63,7 +63,7 @@ struct tt_verbs_table {
 				   size_t n, uint32_t flags, size_t entry_bytes);
 };
 
-/* The table, or NULL with the reason in why. Loads the library once a process. Thread: any. */
+/* The table, or NULL with the reason in why. Loads the library once per process. Thread: any. */
 const struct tt_verbs_table *tt_verbs_load(char *why, size_t bytes);
 
 #endif

@@ -1,4 +1,6 @@
 /* fake_kernels.c - the library's kernels, compiled for the host, one thread per block */
+#include "tests/fakes/cuda/fake_cuda.h"
+
 #include "gpu/kernels.cu"
 
 static bool waits(const void *params)

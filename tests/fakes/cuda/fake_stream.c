@@ -283,7 +283,7 @@ int fake_add(tt_custream stream, const struct fake_node *node)
 EXPORT int cuStreamCreate(tt_custream *ret_stream, unsigned flags)
 {
 	ENTER_CONTEXT();
-	*ret_stream = make(!(flags & TT_CU_STREAM_APART), 0);
+	*ret_stream = make(!(flags & TT_CU_STREAM_NON_BLOCKING), 0);
 	fake_count(A_STREAM, 1);
 	return 0;
 }
@@ -295,7 +295,7 @@ EXPORT int cuStreamCreateWithPriority(tt_custream *ret_stream, unsigned flags, i
 	ENTER_CONTEXT();
 	if (priority > -PRIORITIES)
 		p = priority > 0 ? 0 : (unsigned)-priority;
-	*ret_stream = make(!(flags & TT_CU_STREAM_APART), p);
+	*ret_stream = make(!(flags & TT_CU_STREAM_NON_BLOCKING), p);
 	fake_count(A_STREAM, 1);
 	return 0;
 }

@@ -18,7 +18,7 @@ EXPORT int cuMemGetAllocationGranularity(size_t *ret_bytes, const struct tt_cupr
 	ENTER();
 	(void)which;
 	*ret_bytes = GRANULARITY;
-	return prop->place.id < fake_devices() ? 0 : TT_CU_BAD_VALUE;
+	return prop->location.id < fake_devices() ? 0 : TT_CU_BAD_VALUE;
 }
 
 EXPORT int cuMemCreate(uint64_t *ret_handle, size_t bytes, const struct tt_cuprop *prop,

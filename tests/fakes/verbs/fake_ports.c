@@ -10,14 +10,14 @@
 
 #pragma GCC visibility push(default)
 
-static struct tt_verbs_takes_device devices[2];
+static struct tt_verbs_device devices[2];
 static const char *const names[2] = { "fake0", "fake1" };
 static const char *const soft_names[2] = { "rxe_fake0", "rxe_fake1" };
 
-struct tt_verbs_takes_device **ibv_get_device_list(int *ret_n);
-void ibv_free_device_list(struct tt_verbs_takes_device **list);
-const char *ibv_get_device_name(struct tt_verbs_takes_device *device);
-struct tt_verbs_context *ibv_open_device(struct tt_verbs_takes_device *device);
+struct tt_verbs_device **ibv_get_device_list(int *ret_n);
+void ibv_free_device_list(struct tt_verbs_device **list);
+const char *ibv_get_device_name(struct tt_verbs_device *device);
+struct tt_verbs_context *ibv_open_device(struct tt_verbs_device *device);
 int ibv_close_device(struct tt_verbs_context *context);
 int ibv_query_device(struct tt_verbs_context *context, struct tt_verbs_device_attr *attr);
 int ibv_query_port(struct tt_verbs_context *context, uint8_t port, struct tt_verbs_port_attr *attr);
@@ -25,10 +25,10 @@ int ibv_query_pkey(struct tt_verbs_context *context, uint8_t port, int index, ui
 ssize_t _ibv_query_gid_table(struct tt_verbs_context *context, struct tt_verbs_gid_entry *entries,
 			     size_t n, uint32_t flags, size_t bytes);
 
-struct tt_verbs_takes_device **ibv_get_device_list(int *ret_n)
+struct tt_verbs_device **ibv_get_device_list(int *ret_n)
 {
 	const char *n = getenv("TUTTI_TEST_VERBS_HCAS");
-	struct tt_verbs_takes_device **list = refused("get_device_list") ? NULL : calloc(3, sizeof(*list));
+	struct tt_verbs_device **list = refused("get_device_list") ? NULL : calloc(3, sizeof(*list));
 
 	count_object(A_LIST, list != NULL);
 	*ret_n = !shared() ? 0 : n ? atoi(n) : 1;
@@ -37,20 +37,20 @@ struct tt_verbs_takes_device **ibv_get_device_list(int *ret_n)
 	return list;
 }
 
-void ibv_free_device_list(struct tt_verbs_takes_device **list)
+void ibv_free_device_list(struct tt_verbs_device **list)
 {
 	count_object(A_LIST, -1);
 	free(list);
 }
 
-const char *ibv_get_device_name(struct tt_verbs_takes_device *device)
+const char *ibv_get_device_name(struct tt_verbs_device *device)
 {
 	const char *emulated = getenv("TUTTI_TEST_VERBS_SOFT");
 
 	return emulated && atoi(emulated) ? soft_names[device - devices] : names[device - devices];
 }
 
-struct tt_verbs_context *ibv_open_device(struct tt_verbs_takes_device *device)
+struct tt_verbs_context *ibv_open_device(struct tt_verbs_device *device)
 {
 	struct fake_verbs_context *c = refused("open_device") ? NULL : calloc(1, sizeof(*c));
 

@@ -1,7 +1,7 @@
 /* schedule.c - the learning rate of each step (schedule.h) */
-#include "trainer/schedule.h"
+#include "trainer/rank/schedule.h"
 
-/* cos(pi x) for 0..1, by its series, so that the bits are the same with every C library */
+/* cos(pi x) for 0..1, by its series, for the same bits with every C library */
 static double cos_pi(double x)
 {
 	double y = 3.141592653589793 * (x - 0.5), term = y, sum = y; /* cos(pi x) = -sin(y) */
@@ -15,17 +15,17 @@ static double cos_pi(double x)
 
 double train_schedule(const struct train_config *c, uint64_t step, uint64_t steps)
 {
-	double past = (double)(step - 1) / (double)steps, warm = 1.0;
+	double progress = (double)(step - 1) / (double)steps, warm = 1.0;
 
 	if ((int64_t)step <= c->warmup)
 		warm = (double)step / (double)(c->warmup + 1);
 	switch (c->schedule) {
 	case TRAIN_SCHEDULE_STEP:
-		return c->lr * warm * (past < 0.5 ? 1.0 : past < 0.75 ? 0.1 : 0.01);
+		return c->lr * warm * (progress < 0.5 ? 1.0 : progress < 0.75 ? 0.1 : 0.01);
 	case TRAIN_SCHEDULE_LINEAR:
-		return c->lr * warm * (1.0 - past);
+		return c->lr * warm * (1.0 - progress);
 	case TRAIN_SCHEDULE_COSINE:
-		return c->lr * warm * 0.5 * (1.0 + cos_pi(past));
+		return c->lr * warm * 0.5 * (1.0 + cos_pi(progress));
 	default:
 		return c->lr * warm;
 	}

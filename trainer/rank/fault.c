@@ -1,8 +1,8 @@
-/* fault.c - stragglers and deaths on purpose (fault.h) */
-#include "trainer/fault.h"
+/* fault.c - fault injection: stragglers and deaths (fault.h) */
+#include "trainer/rank/fault.h"
 
-#include "trainer/rng.h"
-#include "trainer/schedule.h"
+#include "trainer/base/rng.h"
+#include "trainer/rank/schedule.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -11,24 +11,24 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Looks for "RANK mark VALUE" in a list with commas. rank < 0: only reads it. Returns 1 when it is
- * there, 0 when not, -1 when the list is none. */
-static int look_up(const char *list, char mark, int rank, double *ret_value)
+/* Finds "RANK mark VALUE" in a comma-separated list. rank < 0: only parses. Returns 1 if found,
+ * 0 if not, -1 if the list is malformed. */
+static int lookup(const char *list, char mark, int rank, double *ret_value)
 {
 	int found = 0;
 
 	while (list && *list) {
 		char *end;
-		long who = strtol(list, &end, 10);
+		long rank_at = strtol(list, &end, 10);
 		double value;
 
-		if (end == list || *end != mark || who < 0)
+		if (end == list || *end != mark || rank_at < 0)
 			return -1;
 		list = end + 1;
 		value = strtod(list, &end);
 		if (end == list || (*end && *end != ',') || !(value >= 1.0))
 			return -1;
-		if (who == rank) {
+		if (rank_at == rank) {
 			*ret_value = value;
 			found = 1;
 		}
@@ -41,30 +41,30 @@ int train_fault_check(const struct train_config *c)
 {
 	double ignored;
 
-	if (look_up(c->slow, ':', -1, &ignored) < 0)
+	if (lookup(c->slow, ':', -1, &ignored) < 0)
 		return train_fail(TRAIN_USAGE,
 				     "--slow %s: not a list of RANK:FACTOR; use 3:10, or 3:10,5:2",
 				     c->slow);
-	if (look_up(c->kill, '@', -1, &ignored) < 0)
+	if (lookup(c->kill, '@', -1, &ignored) < 0)
 		return train_fail(TRAIN_USAGE,
 				     "--kill %s: not a list of RANK@STEP; use 2@137, or 2@137,3@5",
 				     c->kill);
 	return TRAIN_OK;
 }
 
-/* The greatest rank of a list that is well-formed; -1: there is none. */
-static long highest(const char *list)
+/* The greatest rank of a well-formed list; -1 if the list is empty. */
+static long greatest_rank(const char *list)
 {
-	long most = -1;
+	long greatest = -1;
 
 	while (list && *list) {
-		long who = strtol(list, NULL, 10);
+		long rank_at = strtol(list, NULL, 10);
 
-		most = who > most ? who : most;
+		greatest = rank_at > greatest ? rank_at : greatest;
 		list = strchr(list, ',');
 		list = list ? list + 1 : NULL;
 	}
-	return most;
+	return greatest;
 }
 
 int train_fault_check_ranks(const struct train_rank *t)
@@ -72,17 +72,17 @@ int train_fault_check_ranks(const struct train_rank *t)
 	const struct train_config *c = t->config;
 	int all = t->nranks + t->servers;
 
-	if (highest(c->slow) >= t->nranks)
+	if (greatest_rank(c->slow) >= t->nranks)
 		return train_fail(TRAIN_USAGE,
-				     "--slow %s: the workers are ranks 0 to %d; use these", c->slow,
+				     "--slow %s: the workers are ranks 0 to %d; use one of them", c->slow,
 				     t->nranks - 1);
-	if (highest(c->kill) >= all)
-		return train_fail(TRAIN_USAGE, "--kill %s: the ranks are 0 to %d; use these",
+	if (greatest_rank(c->kill) >= all)
+		return train_fail(TRAIN_USAGE, "--kill %s: the ranks are 0 to %d; use one of them",
 				     c->kill, all - 1);
 	return TRAIN_OK;
 }
 
-/* Servers count updates, of which there may be any number. */
+/* Steps of servers are updates, whose number is not bounded; they are not checked. */
 int train_fault_check_steps(const struct train_rank *t)
 {
 	const char *list = t->config->kill;
@@ -90,13 +90,13 @@ int train_fault_check_steps(const struct train_rank *t)
 
 	while (list && *list) {
 		char *end;
-		long who = strtol(list, &end, 10);
+		long rank_at = strtol(list, &end, 10);
 		double step = strtod(end + 1, &end);
 
-		if (who < t->nranks && (step != floor(step) || step > (double)steps))
+		if (rank_at < t->nranks && (step != floor(step) || step > (double)steps))
 			return train_fail(TRAIN_USAGE,
 				"--kill %s: rank %ld never begins step %g; the steps are 1 to %" PRIu64,
-				t->config->kill, who, step, steps);
+				t->config->kill, rank_at, step, steps);
 		list = *end ? end + 1 : end;
 	}
 	return TRAIN_OK;
@@ -110,36 +110,37 @@ static void sleep_until(uint64_t ns)
 		;
 }
 
-/* Forward is a third of a gradient; the rest is as far as the gradients are final. */
+/* Simulated time since the begin: the forward pass takes a third, the backward pass the rest in
+ * proportion to the gradients that are final. */
 static uint64_t due_ns(const struct train_rank *t, size_t from)
 {
 	double final = (double)(t->floats - from) / (double)t->floats;
 
-	return (uint64_t)(t->wanted_ns * (1.0 + 2.0 * final) / 3.0);
+	return (uint64_t)(t->pace_ns * (1.0 + 2.0 * final) / 3.0);
 }
 
-void train_fault_pace(struct train_rank *t, uint64_t begin_ns)
+void train_fault_begin(struct train_rank *t, uint64_t begin_ns)
 {
 	const struct train_config *c = t->config;
-	double own = (double)t->compute_ns, factor; /* of the step before */
+	double real_ns = (double)t->compute_ns, factor; /* real_ns: of the step before */
 	uint32_t random[4];
 
 	t->begin_ns = begin_ns;
 	t->slept_ns = 0;
-	t->wanted_ns = c->sim_compute_ms * 1e6;
+	t->pace_ns = c->sim_compute_ms * 1e6;
 	if (c->jitter > 0.0) {
 		train_rng((uint64_t)c->seed, TRAIN_RNG_JITTER, (uint32_t)t->world_rank, t->step, random);
-		t->wanted_ns *= 1.0 + c->jitter * (double)random[0] * 0x1p-32;
+		t->pace_ns *= 1.0 + c->jitter * (double)random[0] * 0x1p-32;
 	}
-	if (look_up(c->slow, ':', t->world_rank, &factor) > 0)
-		t->wanted_ns = (t->wanted_ns > own ? t->wanted_ns : own) * factor;
+	if (lookup(c->slow, ':', t->world_rank, &factor) > 0)
+		t->pace_ns = (t->pace_ns > real_ns ? t->pace_ns : real_ns) * factor;
 }
 
-void train_fault_linger(struct train_rank *t, size_t from)
+void train_fault_delay(struct train_rank *t, size_t from)
 {
 	uint64_t now = train_time_ns();
 
-	if (t->wanted_ns <= 0.0 || t->begin_ns + due_ns(t, from) <= now)
+	if (t->pace_ns <= 0.0 || t->begin_ns + due_ns(t, from) <= now)
 		return;
 	sleep_until(t->begin_ns + due_ns(t, from));
 	t->slept_ns += train_time_ns() - now;
@@ -149,6 +150,6 @@ void train_fault_kill(const struct train_rank *t)
 {
 	double step;
 
-	if (look_up(t->config->kill, '@', t->world_rank, &step) > 0 && (double)t->step == step)
+	if (lookup(t->config->kill, '@', t->world_rank, &step) > 0 && (double)t->step == step)
 		kill(getpid(), SIGKILL);
 }

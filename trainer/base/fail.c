@@ -1,5 +1,5 @@
-/* fail.c - how the trainer says what went wrong (fail.h) */
-#include "trainer/fail.h"
+/* fail.c - the error text of the trainer (fail.h) */
+#include "trainer/base/fail.h"
 
 #include <stdarg.h>
 #include <stdio.h>

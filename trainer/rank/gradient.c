@@ -1,13 +1,13 @@
-/* gradient.c - what a rank computes: gradients, the step along them, the test set (trainer.h) */
-#include "trainer/trainer.h"
+/* gradient.c - a rank's computation: gradients, descent, parameters, evaluation (rank.h) */
+#include "trainer/rank/rank.h"
 
 #include "trainer/device/exact.h"
-#include "trainer/fault.h"
+#include "trainer/rank/fault.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The images go to t->x, the labels to t->labels; returns the logits. */
+/* Loads images to t->x and labels to t->labels; returns the logits. */
 static float *forward(struct train_rank *t, const struct train_set *set, const uint32_t *samples,
 		      size_t rows)
 {
@@ -20,17 +20,17 @@ static float *forward(struct train_rank *t, const struct train_set *set, const u
 
 /* ---- a gradient ----------------------------------------------------------------------------- */
 
-/* A backward pass on its way to wire. */
-struct outgoing {
+/* A backward pass that fills comm_buffer. */
+struct gradient_output {
 	struct train_rank *t;
 	const struct train_ready *ready; /* the strategy's */
-	size_t end;                   /* from here on wire has it */
+	size_t end;                   /* comm_buffer has the gradients from here on */
 	float *logits;
 };
 
 static void loss_leaf(void *arg, size_t row, size_t rows, float *out)
 {
-	const struct outgoing *o = arg;
+	const struct gradient_output *o = arg;
 	struct train_rank *t = o->t;
 	size_t classes = t->data->classes;
 
@@ -38,67 +38,67 @@ static void loss_leaf(void *arg, size_t row, size_t rows, float *out)
 			    out);
 }
 
-static void copy_out(struct outgoing *o, size_t from)
+static void copy_final(struct gradient_output *o, size_t from)
 {
 	struct train_rank *t = o->t;
 
-	for (size_t i = 0; t->wire != t->gradients && i < t->sum.nodes; i++)
-		t->device.ops->get(&t->device, t->wire + i * t->sum.stride + from,
+	for (size_t i = 0; t->comm_buffer != t->gradients && i < t->sum.nodes; i++)
+		t->device.ops->get(&t->device, t->comm_buffer + i * t->sum.stride + from,
 				   t->gradients + i * t->sum.stride + from,
 				   (o->end - from) * sizeof(float));
 	o->end = from;
 }
 
-static int pass_on(void *arg, size_t from)
+static int on_final(void *arg, size_t from)
 {
-	struct outgoing *o = arg;
+	struct gradient_output *o = arg;
 
-	train_fault_linger(o->t, from);
-	copy_out(o, from);
-	return train_ready_tell(o->ready, from);
+	train_fault_delay(o->t, from);
+	copy_final(o, from);
+	return train_ready_notify(o->ready, from);
 }
 
-/* The tail of each node; stop is said once. */
-static void fill_tail(struct outgoing *o, size_t rows, bool stop)
+/* Fills the tail of each node; the stop flag is set in one node only. */
+static void fill_tail(struct gradient_output *o, size_t rows, bool stop)
 {
 	struct train_rank *t = o->t;
 	float *tail = t->gradients + t->model.parameters;
 
 	train_leaves_each(&t->sum, rows, 1, loss_leaf, o, tail + TRAIN_TAIL_LOSS);
 	for (size_t i = 0; i < t->sum.nodes; i++) {
-		float said = stop && i == 0;
+		float flag = stop && i == 0;
 
-		t->device.ops->put(&t->device, tail + i * t->sum.stride + TRAIN_TAIL_STOP, &said,
-				   sizeof(said));
+		t->device.ops->put(&t->device, tail + i * t->sum.stride + TRAIN_TAIL_STOP, &flag,
+				   sizeof(flag));
 	}
 }
 
 int train_gradient(struct train_rank *t, const struct train_batch *batch, const struct train_ready *ready)
 {
-	struct outgoing o = { t, ready, t->floats, NULL };
-	struct train_ready pass = { pass_on, &o, ready ? ready->grain : t->floats };
+	struct gradient_output o = { t, ready, t->floats, NULL };
+	struct train_ready pass = { on_final, &o, ready ? ready->grain : t->floats };
 	uint64_t begin = train_time_ns(), end;
 	int rc;
 
-	train_fault_pace(t, begin);
+	train_fault_begin(t, begin);
 	o.logits = forward(t, &t->data->train, batch->samples, batch->rows);
 	fill_tail(&o, batch->rows, batch->stop);
-	train_fault_linger(t, t->floats);
+	train_fault_delay(t, t->floats);
 	rc = t->model.ops->backward(&t->model, t->parameters, t->x, batch->rows, o.logits, &t->sum,
 				    t->gradients, &pass);
 	if (!rc)
-		rc = train_device_settle(&t->device);
+		rc = train_device_sync(&t->device);
 	end = train_time_ns();
 	t->compute_ns = end - begin - t->slept_ns;
 	train_timeline_add(&t->timeline, TRAIN_TIME_COMPUTE, t->step, begin, end);
 	return rc;
 }
 
-void train_tail(struct train_rank *t, float ret_tail[TRAIN_TAIL])
+void train_read_tail(struct train_rank *t, float ret_tail[TRAIN_TAIL])
 {
-	const float *tail = t->wire + t->model.parameters;
+	const float *tail = t->comm_buffer + t->model.parameters;
 
-	if (train_wire_apart(t))
+	if (train_comm_on_device(t))
 		t->device.ops->get(&t->device, ret_tail, tail, TRAIN_TAIL * sizeof(*tail));
 	else
 		memcpy(ret_tail, tail, TRAIN_TAIL * sizeof(*tail));
@@ -106,15 +106,15 @@ void train_tail(struct train_rank *t, float ret_tail[TRAIN_TAIL])
 
 void train_descend(struct train_rank *t, size_t samples)
 {
-	if (t->wire != t->gradients)
-		t->device.ops->put(&t->device, t->gradients, t->wire,
+	if (t->comm_buffer != t->gradients)
+		t->device.ops->put(&t->device, t->gradients, t->comm_buffer,
 				   t->model.parameters * sizeof(float));
 	t->device.ops->descend(&t->device, t->model.parameters, 1.0f / (float)samples, t->rate,
 			       (float)t->config->momentum, t->gradients, t->velocity,
 			       t->parameters);
 }
 
-void train_exposed(struct train_rank *t, uint64_t since_ns)
+void train_add_exposed(struct train_rank *t, uint64_t since_ns)
 {
 	uint64_t now = train_time_ns();
 
@@ -124,7 +124,7 @@ void train_exposed(struct train_rank *t, uint64_t since_ns)
 
 /* ---- parameters ----------------------------------------------------------------------------- */
 
-float *train_parameters_out(struct train_rank *t)
+float *train_parameters_download(struct train_rank *t)
 {
 	if (!t->host_parameters)
 		return t->parameters;
@@ -133,72 +133,72 @@ float *train_parameters_out(struct train_rank *t)
 	return t->host_parameters;
 }
 
-void train_parameters_in(struct train_rank *t)
+void train_parameters_upload(struct train_rank *t)
 {
 	if (t->host_parameters)
 		t->device.ops->put(&t->device, t->parameters, t->host_parameters,
 				   t->model.parameters * sizeof(float));
 }
 
-float *train_parameters_lend(struct train_rank *t)
+float *train_parameters_map(struct train_rank *t)
 {
-	return train_wire_apart(t) ? t->parameters : train_parameters_out(t);
+	return train_comm_on_device(t) ? t->parameters : train_parameters_download(t);
 }
 
-void train_parameters_return(struct train_rank *t)
+void train_parameters_unmap(struct train_rank *t)
 {
-	if (!train_wire_apart(t))
-		train_parameters_in(t);
+	if (!train_comm_on_device(t))
+		train_parameters_upload(t);
 }
 
-void train_parameters_adopt(struct train_rank *t, const float *host)
+void train_parameters_set_host(struct train_rank *t, const float *host)
 {
 	t->device.ops->put(&t->device, t->parameters, host, t->model.parameters * sizeof(float));
 }
 
-void train_parameters_take(struct train_rank *t, const float *from)
+void train_parameters_set(struct train_rank *t, const float *from)
 {
 	const struct train_device_ops *d = t->device.ops;
 
-	(train_wire_apart(t) ? d->copy : d->put)(&t->device, t->parameters, from,
+	(train_comm_on_device(t) ? d->copy : d->put)(&t->device, t->parameters, from,
 					      t->model.parameters * sizeof(float));
 }
 
-/* A device's array of as many floats as there are parameters; where the library does not take its
- * memory, wire's serves on the way. */
-static int share_array(struct train_rank *t, float *array, int root)
+/* Broadcasts a device array of the size of the parameters. comm_buffer is the bounce buffer
+ * where the library does not accept device memory. */
+static int bcast_array(struct train_rank *t, float *array, int root)
 {
 	size_t count = t->model.parameters, bytes = count * sizeof(float);
 	const struct train_device_ops *d = t->device.ops;
-	bool copied = d->apart && !d->reached;
-	float *at = copied ? t->wire : array;
-	int rc = train_device_settle(&t->device);
+	bool copied = d->separate_memory && !d->tutti_aware;
+	float *at = copied ? t->comm_buffer : array;
+	int rc = train_device_sync(&t->device);
 
 	if (!rc && copied)
 		d->get(&t->device, at, array, bytes);
 	if (!rc)
-		rc = train_library(tuttiBcast(at, count, tuttiFloat32, root, t->comm, NULL), t->comm);
+		rc = train_check(tuttiBcast(at, count, tuttiFloat32, root, t->comm, NULL), t->comm);
 	if (!rc && copied)
 		d->put(&t->device, array, at, bytes);
 	return rc;
 }
 
-int train_parameters_share_from(struct train_rank *t, int root)
+int train_parameters_bcast_from(struct train_rank *t, int root)
 {
-	int rc = share_array(t, t->parameters, root);
+	int rc = bcast_array(t, t->parameters, root);
 
-	return rc || !t->velocity ? rc : share_array(t, t->velocity, root);
+	return rc || !t->velocity ? rc : bcast_array(t, t->velocity, root);
 }
 
-int train_parameters_share(struct train_rank *t)
+int train_parameters_bcast(struct train_rank *t)
 {
-	return t->first_step ? train_parameters_share_from(t, 0) : share_array(t, t->parameters, 0);
+	return t->first_step ? train_parameters_bcast_from(t, 0) : bcast_array(t, t->parameters, 0);
 }
 
 /* ---- the test set --------------------------------------------------------------------------- */
 
-/* Adds up what these rows say: how many are right, and the loss. */
-static void judge(const struct train_rank *t, const float *logits, size_t rows, double sums[2])
+/* Adds to sums: correct predictions of these rows, and their loss. */
+static void count_correct(const struct train_rank *t, const float *logits, size_t rows, double sums[2])
 {
 	size_t classes = t->data->classes;
 
@@ -229,16 +229,16 @@ int train_evaluate(struct train_rank *t, double *ret_accuracy, double *ret_loss)
 			samples[i] = (uint32_t)(share.first + done + i);
 		t->device.ops->get(&t->device, host, forward(t, set, samples, rows),
 				   rows * t->data->classes * sizeof(*host));
-		judge(t, host, rows, sums);
+		count_correct(t, host, rows, sums);
 	}
 	if (!host)
 		return train_fail(TRAIN_FAILED, "no memory to evaluate %zu samples",
 				     share.count);
 	free(host);
-	rc = train_device_settle(&t->device);
+	rc = train_device_sync(&t->device);
 	if (rc)
 		return rc;
-	rc = train_library(tuttiAllReduce(sums, sums, 2, tuttiFloat64, tuttiSum, t->comm, NULL),
+	rc = train_check(tuttiAllReduce(sums, sums, 2, tuttiFloat64, tuttiSum, t->comm, NULL),
 			t->comm);
 	*ret_accuracy = sums[0] / (double)set->samples;
 	*ret_loss = sums[1] / (double)set->samples;

@@ -1,5 +1,5 @@
-/* leaves.c - the expression by which gradients are added up (leaves.h) */
-#include "trainer/strategy/leaves.h"
+/* leaves.c - the summation order of gradients (leaves.h) */
+#include "trainer/model/leaves.h"
 
 #include "trainer/data/sampler.h"
 
@@ -33,7 +33,7 @@ struct train_node train_leaves_rows(const struct train_leaves *l, struct train_n
 
 /* ---- the tree ------------------------------------------------------------------------------- */
 
-/* The greatest power of two below n > 1: where a node of the tree has its two halves meet. */
+/* The greatest power of two below n > 1: the size of the left child of a node of n leaves. */
 static size_t half_of(size_t n)
 {
 	size_t half = 1;
@@ -43,8 +43,8 @@ static size_t half_of(size_t n)
 	return half;
 }
 
-/* Is left + right, which follow each other, a node? */
-static bool are_halves(const struct train_leaves *l, struct train_node left, struct train_node right)
+/* True if the neighbors left and right are the two children of one node. */
+static bool are_siblings(const struct train_leaves *l, struct train_node left, struct train_node right)
 {
 	size_t wide = left.last - left.first, end = left.last + wide;
 
@@ -52,11 +52,11 @@ static bool are_halves(const struct train_leaves *l, struct train_node left, str
 	       right.last == (end < l->count ? end : l->count);
 }
 
-/* May the expression add these two, which follow each other, now? */
+/* True if the expression adds the neighbors left and right. */
 static bool may_add(const struct train_leaves *l, struct train_node left, struct train_node right)
 {
 	if (l->kind == TRAIN_CANONICAL_TREE)
-		return are_halves(l, left, right);
+		return are_siblings(l, left, right);
 	if (l->kind == TRAIN_CANONICAL_CHAIN)
 		return left.first == 0 && right.last == right.first + 1;
 	return true;
@@ -93,7 +93,7 @@ size_t train_leaves_nodes(const struct train_leaves *l, struct train_node run, s
 
 /* ---- adding up nodes ------------------------------------------------------------------------ */
 
-/* Unsigned, since what overflows has been made impossible elsewhere, not here */
+/* Unsigned to avoid undefined behavior; fixed64.c rules out overflow */
 static void add_whole(uint64_t *restrict to, const uint64_t *restrict from, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
@@ -128,30 +128,30 @@ void train_leaves_fold(const struct train_leaves *l, struct train_device *on, st
 /* ---- inside a rank -------------------------------------------------------------------------- */
 
 /* One call of train_leaves_each. */
-struct pass {
-	const struct train_gradient_sum *sum;
+struct leaf_pass {
+	const struct train_leaf_sum *sum;
 	size_t count;
 	train_leaf_fn *fn;
 	void *arg;
-	size_t row; /* of the batch, where the rank's begin */
+	size_t row; /* the rank's first row in the batch */
 };
 
-static void one_leaf(const struct pass *p, size_t leaf, float *out)
+static void one_leaf(const struct leaf_pass *p, size_t leaf, float *out)
 {
 	struct train_node rows = train_leaves_rows(p->sum->leaves, (struct train_node){ leaf, leaf + 1 });
 
 	p->fn(p->arg, rows.first - p->row, rows.last - rows.first, out);
 }
 
-static void add_scratch(const struct pass *p, size_t level, float *out)
+static void add_scratch(const struct leaf_pass *p, size_t level, float *out)
 {
 	struct train_device *d = p->sum->device;
 
 	d->ops->add(d, p->count, p->sum->scratch + level * p->sum->piece, out);
 }
 
-/* out = the sum of a node of the tree; scratch from `level` on is free */
-static void grow_tree(const struct pass *p, struct train_node node, size_t level, float *out)
+/* out = the sum of a node of the tree; uses scratch from `level` on */
+static void sum_tree(const struct leaf_pass *p, struct train_node node, size_t level, float *out)
 {
 	size_t middle;
 
@@ -160,13 +160,13 @@ static void grow_tree(const struct pass *p, struct train_node node, size_t level
 		return;
 	}
 	middle = node.first + half_of(node.last - node.first);
-	grow_tree(p, (struct train_node){ node.first, middle }, level, out);
-	grow_tree(p, (struct train_node){ middle, node.last }, level + 1,
+	sum_tree(p, (struct train_node){ node.first, middle }, level, out);
+	sum_tree(p, (struct train_node){ middle, node.last }, level + 1,
 		  p->sum->scratch + level * p->sum->piece);
 	add_scratch(p, level, out);
 }
 
-static void grow_chain(const struct pass *p, struct train_node node, float *out)
+static void sum_chain(const struct leaf_pass *p, struct train_node node, float *out)
 {
 	one_leaf(p, node.first, out);
 	for (size_t leaf = node.first + 1; leaf < node.last; leaf++) {
@@ -175,10 +175,10 @@ static void grow_chain(const struct pass *p, struct train_node node, float *out)
 	}
 }
 
-void train_leaves_each(const struct train_gradient_sum *sum, size_t rows, size_t count, train_leaf_fn *fn, void *arg,
+void train_leaves_each(const struct train_leaf_sum *sum, size_t rows, size_t count, train_leaf_fn *fn, void *arg,
 		    float *place)
 {
-	struct pass p = { .sum = sum, .count = count, .fn = fn, .arg = arg };
+	struct leaf_pass p = { .sum = sum, .count = count, .fn = fn, .arg = arg };
 
 	if (!sum || sum->leaves->kind == TRAIN_CANONICAL_OFF) {
 		fn(arg, 0, rows, place);
@@ -189,8 +189,8 @@ void train_leaves_each(const struct train_gradient_sum *sum, size_t rows, size_t
 		float *out = place + i * sum->stride;
 
 		if (sum->leaves->kind == TRAIN_CANONICAL_CHAIN)
-			grow_chain(&p, sum->node[i], out);
+			sum_chain(&p, sum->node[i], out);
 		else
-			grow_tree(&p, sum->node[i], 0, out);
+			sum_tree(&p, sum->node[i], 0, out);
 	}
 }

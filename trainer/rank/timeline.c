@@ -1,27 +1,27 @@
-/* timeline.c - what every rank did when (timeline.h) */
-#include "trainer/timeline.h"
+/* timeline.c - time spans of every rank as a trace file (timeline.h) */
+#include "trainer/rank/timeline.h"
 
-#include "trainer/trainer.h"
+#include "trainer/rank/rank.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-void train_timeline_add(struct train_timeline *l, enum train_activity what, uint64_t step, uint64_t begin_ns,
+void train_timeline_add(struct train_timeline *l, enum train_activity activity, uint64_t step, uint64_t begin_ns,
 		     uint64_t end_ns)
 {
 	if (!l->on || end_ns <= begin_ns)
 		return;
-	if (l->n == l->room) {
-		size_t room = l->room ? 2 * l->room : 1024;
-		struct train_span *more = realloc(l->span, room * sizeof(*more));
+	if (l->n == l->capacity) {
+		size_t capacity = l->capacity ? 2 * l->capacity : 1024;
+		struct train_span *more = realloc(l->span, capacity * sizeof(*more));
 
 		if (!more)
 			return;
 		l->span = more;
-		l->room = room;
+		l->capacity = capacity;
 	}
-	l->span[l->n++] = (struct train_span){ step, begin_ns, end_ns, what };
+	l->span[l->n++] = (struct train_span){ step, begin_ns, end_ns, activity };
 }
 
 void train_timeline_close(struct train_timeline *l)
@@ -39,12 +39,12 @@ static void write_spans(FILE *to, int rank, const struct train_span *span, size_
 		fprintf(to,
 			",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,"
 			"\"args\":{\"step\":%" PRIu64 "}}",
-			names[span[i].what], rank, span[i].what == TRAIN_TIME_HIDDEN,
+			names[span[i].activity], rank, span[i].activity == TRAIN_TIME_HIDDEN,
 			((double)span[i].begin_ns - (double)zero) / 1e3,
 			(double)(span[i].end_ns - span[i].begin_ns) / 1e3, span[i].step);
 }
 
-/* Writes a rank's spans, received where it is not this one. */
+/* Rank 0: writes a rank's spans, its own or received ones. */
 static int write_rank(struct train_rank *t, FILE *to, int rank, uint64_t n, uint64_t zero)
 {
 	struct train_span *span = rank == 0 ? t->timeline.span : malloc(n * sizeof(*span) + 1);
@@ -53,7 +53,7 @@ static int write_rank(struct train_rank *t, FILE *to, int rank, uint64_t n, uint
 	if (n && !span)
 		return train_fail(TRAIN_FAILED, "no memory for %" PRIu64 " spans", n);
 	if (rank && n)
-		rc = train_library(tuttiRecv(span, n * sizeof(*span), tuttiUint8, rank, t->comm, NULL),
+		rc = train_check(tuttiRecv(span, n * sizeof(*span), tuttiUint8, rank, t->comm, NULL),
 				t->comm);
 	if (!rc) {
 		fprintf(to,
@@ -78,7 +78,8 @@ static int write_all(struct train_rank *t, FILE *to, const uint64_t *counts)
 	return rc;
 }
 
-/* Rank 0's part. A file that cannot be opened is an error after all spans have come. */
+/* Rank 0's part. If the file cannot be opened, it first receives all spans, then reports the
+ * error. */
 static int write_file(struct train_rank *t, const char *path, const uint64_t *counts)
 {
 	FILE *to = fopen(path, "we");
@@ -103,11 +104,11 @@ int train_timeline_write(struct train_rank *t, const char *path)
 
 	if (!counts)
 		return train_fail(TRAIN_FAILED, "no memory for a timeline");
-	rc = train_library(tuttiAllGather(&own, counts, 1, tuttiUint64, t->comm, NULL), t->comm);
+	rc = train_check(tuttiAllGather(&own, counts, 1, tuttiUint64, t->comm, NULL), t->comm);
 	if (!rc && t->rank == 0)
 		rc = write_file(t, path, counts);
 	else if (!rc && own)
-		rc = train_library(tuttiSend(t->timeline.span, own * sizeof(struct train_span),
+		rc = train_check(tuttiSend(t->timeline.span, own * sizeof(struct train_span),
 					  tuttiUint8, 0, t->comm, NULL),
 				t->comm);
 	free(counts);

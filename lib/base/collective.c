@@ -1,5 +1,5 @@
-/* names.c - collectives by name */
-#include "plan/plan.h"
+/* collective.c - the names of collectives; called by every room that prints a call or a plan */
+#include "base/collective.h"
 
 const char *tt_collective_name(enum tt_collective c)
 {

@@ -1,5 +1,5 @@
 /* rng.c - Philox 4x32-10 (rng.h) */
-#include "trainer/rng.h"
+#include "trainer/base/rng.h"
 
 void train_rng(uint64_t seed, enum train_rng_use use, uint32_t part, uint64_t index, uint32_t ret_four[4])
 {

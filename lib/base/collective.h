@@ -1,0 +1,19 @@
+/* collective.h - the collectives by number and by name; shared by plans, calls and tools */
+#ifndef TT_COLLECTIVE_H
+#define TT_COLLECTIVE_H
+
+enum tt_collective {
+	TT_ALLREDUCE,
+	TT_REDUCE,
+	TT_BROADCAST,
+	TT_ALLGATHER,
+	TT_REDUCE_SCATTER,
+	TT_ALLTOALL,
+	TT_GATHER,
+	TT_SCATTER,
+	TT_SENDRECV, /* a send or receive: one transient step per call, without a plan */
+	TT_COLLECTIVES
+};
+const char *tt_collective_name(enum tt_collective c);     /* allreduce, reduce_scatter ... */
+
+#endif

@@ -1,0 +1,88 @@
+/*
+ * control_observer.c - the observers of higher rooms: register them, and call them on events
+ *
+ * tt_control_observe and tt_control_unobserve are called by comm and am, the rest by the files of
+ * control. Contract of the members: control.h.
+ */
+#include "control/control_internal.h"
+
+void tt_control_observe(struct tt_control *ctl, const struct tt_control_observer *table, void *ctx)
+{
+	struct tt_observers *o = &ctl->observers;
+	int i = 0;
+
+	pthread_mutex_lock(&o->lock);
+	pthread_mutex_lock(&ctl->lock);
+	while (i < TT_OBSERVERS - 1 && o->slot[i].table)
+		i++;
+	o->slot[i].table = table;
+	o->slot[i].ctx = ctx;
+	o->slot[i].notified = false;
+	for (int r = 0; r < ctl->nranks && table->gone; r++)
+		if (ctl->departed.left[r] || ctl->departed.dead[r])
+			table->gone(ctx, r, ctl->departed.left[r] ? tuttiRankLeft : tuttiRankDead);
+	o->broken_due |= table->broken && ctl->broken;
+	pthread_mutex_unlock(&ctl->lock);
+	pthread_mutex_unlock(&o->lock);
+	tt_control_wake(ctl);
+}
+
+void tt_control_unobserve(struct tt_control *ctl, const struct tt_control_observer *table,
+			  void *ctx)
+{
+	struct tt_observers *o = &ctl->observers;
+
+	pthread_mutex_lock(&o->lock);
+	pthread_mutex_lock(&ctl->lock);
+	for (int i = 0; i < TT_OBSERVERS; i++)
+		if (o->slot[i].table == table && o->slot[i].ctx == ctx)
+			o->slot[i].table = NULL;
+	pthread_mutex_unlock(&ctl->lock);
+	pthread_mutex_unlock(&o->lock);
+}
+
+void tt_observers_broken(struct tt_control *ctl)
+{
+	struct tt_observers *o = &ctl->observers;
+
+	pthread_mutex_lock(&o->lock);
+	for (int i = 0; i < TT_OBSERVERS; i++) {
+		if (!o->slot[i].table || !o->slot[i].table->broken || o->slot[i].notified)
+			continue;
+		o->slot[i].notified = true;
+		o->slot[i].table->broken(o->slot[i].ctx);
+	}
+	pthread_mutex_unlock(&o->lock);
+}
+
+void tt_observers_socket(struct tt_control *ctl, int peer, int fd)
+{
+	struct tt_observers *o = &ctl->observers;
+
+	for (int i = 0; i < TT_OBSERVERS; i++)
+		if (o->slot[i].table && o->slot[i].table->am_socket) {
+			o->slot[i].table->am_socket(o->slot[i].ctx, peer, fd);
+			return;
+		}
+	tt_sock_close(fd);
+}
+
+void tt_observers_gone(struct tt_control *ctl, int rank, tuttiRankState_t how)
+{
+	struct tt_observers *o = &ctl->observers;
+
+	for (int i = 0; i < TT_OBSERVERS; i++)
+		if (o->slot[i].table && o->slot[i].table->gone)
+			o->slot[i].table->gone(o->slot[i].ctx, rank, how);
+}
+
+bool tt_observers_lost(struct tt_control *ctl, int peer, char *text, size_t bytes)
+{
+	struct tt_observers *o = &ctl->observers;
+
+	for (int i = 0; i < TT_OBSERVERS; i++)
+		if (o->slot[i].table && o->slot[i].table->lost &&
+		    o->slot[i].table->lost(o->slot[i].ctx, peer, text, bytes))
+			return true;
+	return false;
+}

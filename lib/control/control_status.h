@@ -1,0 +1,80 @@
+/*
+ * control_status.h - statuses of ranks, and the deadlock detection that compares them
+ *
+ * control_status.c sends, receives and compares statuses; control_status_format.c writes and reads
+ * their bytes; deadlock.c looks for cycles in the wait-for graph. All functions: ctl->lock is held.
+ */
+#ifndef TT_CONTROL_STATUS_H
+#define TT_CONTROL_STATUS_H
+
+#include "control/call_log.h"
+
+#define TT_PAIRS 8               /* pairs of ranks in a status */
+
+struct tt_conn;
+
+struct tt_status {
+	int origin, awaited;             /* awaited: -1 none or several */
+	uint32_t serial;
+	bool urgent;                     /* origin is at a deadline: answer at once */
+	uint64_t started, finished;      /* collective numbers */
+	struct tt_call_history history;  /* number `started` and those before it */
+	uint64_t last_received;          /* last operation with a message received from awaited */
+	/* no progress; OPEN as in struct tt_blocked */
+	enum { TT_BLOCKED_NO, TT_BLOCKED_OPEN, TT_BLOCKED } blocked;
+	bool exchanging;                 /* in exchange number `exchanges`: a split */
+	uint64_t exchanges;
+	int nwants, npairs;
+	struct tt_wait_edge want[TT_WAIT_EDGES];
+	/* messages started with the ranks that wait for one of origin's */
+	struct { int peer; uint64_t started[2]; } pair[TT_PAIRS];
+};
+
+/* Under ctl->lock, except asked_ns. */
+struct tt_statuses {
+	struct tt_status *latest;        /* [nranks] the latest of each rank */
+	uint64_t *at_ns;                 /* [nranks] arrival of the latest, 0: none yet */
+	uint64_t *last_received;         /* [nranks] last operation with a message received of it */
+	uint32_t serial;                 /* of the latest status sent */
+	uint64_t sent_ns, sent_started;  /* the latest status sent: time, its `started` */
+	uint64_t answer_due_ns;          /* the next status to send, TT_NEVER: none */
+	struct tt_blocked blocked;       /* this rank's; holds while these two counters stand: */
+	uint64_t blocked_started, blocked_done;
+	bool is_blocked;
+	atomic_uint_fast64_t asked_ns;   /* tt_control_waiting's latest status */
+};
+
+struct tt_deadlock_state {
+	uint64_t check_due_ns;           /* the next look at the wait-for graph, TT_NEVER: none */
+	bool *in_cycle;                  /* [nranks] scratch of that look */
+};
+
+/* control_status.c. frame: false: the frame is malformed. timers: returns the next time due */
+bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
+		     size_t bytes);
+uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now);
+/* The last operation in which any rank, as far as this rank knows, received from `rank`. */
+uint64_t tt_status_last(struct tt_control *ctl, int rank);
+/* This rank's status now. */
+void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status);
+/* Does the call synchronize: no rank completes it before every rank has started it? */
+bool tt_status_needs_all(const struct tt_call *call);
+
+/* control_status_format.c; get: false: the bytes are malformed */
+void tt_put_status(struct tt_writer *w, const struct tt_status *status);
+bool tt_get_status(const void *data, size_t bytes, int nranks, struct tt_status *ret_status);
+
+/* deadlock.c. Break the communicator if this rank is in or behind a cycle of ranks that wait for
+ * each other. */
+void tt_deadlock_check(struct tt_control *ctl);
+/* Break the communicator if a message that the status waits for differs from this rank's half of
+ * that message, or was lost. */
+void tt_deadlock_compare(struct tt_control *ctl, const struct tt_status *status);
+/* The call of rank besides its collective, as far as its status shows: "receive of ...", "" if
+ * none */
+void tt_deadlock_text(const struct tt_control *ctl, int rank, char *text, size_t bytes);
+/* Has the peer started its half of want, a message of this rank? Unknown counts as yes. */
+bool tt_deadlock_met(const struct tt_control *ctl, const struct tt_wait_edge *want);
+void tt_wait_edge_text(const struct tt_wait_edge *want, char *text, size_t bytes);
+
+#endif

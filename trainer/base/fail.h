@@ -1,0 +1,18 @@
+/*
+ * fail.h - error codes and the error text of the trainer
+ *
+ * The first function that knows the cause sets one sentence with the values; its callers pass
+ * the code up; main prints the sentence and exits with -code.
+ */
+#ifndef TRAIN_FAIL_H
+#define TRAIN_FAIL_H
+
+enum { TRAIN_OK = 0, TRAIN_FAILED = -1, TRAIN_USAGE = -2 };
+
+/* Sets the error text and returns code. %m works. Not thread-safe. */
+int train_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The last error text, "" if none. */
+const char *train_error(void);
+
+#endif

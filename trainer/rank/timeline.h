@@ -1,0 +1,47 @@
+/*
+ * timeline.h - time spans of every rank, for chrome://tracing or ui.perfetto.dev
+ *
+ * A rank records spans; at the end rank 0 writes the spans of all ranks as one JSON file. Spans of
+ * ranks on different hosts differ by the offset of the hosts' clocks. Time outside of every span is
+ * idle, or between steps. Called by gradient.c, strategies and train.c.
+ */
+#ifndef TRAIN_TIMELINE_H
+#define TRAIN_TIMELINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+enum train_activity { TRAIN_TIME_COMPUTE, TRAIN_TIME_EXPOSED, TRAIN_TIME_HIDDEN };
+
+struct train_span {
+	uint64_t step, begin_ns, end_ns;
+	uint64_t activity; /* enum train_activity */
+};
+
+struct train_timeline {
+	bool on;
+	struct train_span *span;
+	size_t n, capacity; /* spans */
+};
+
+struct train_rank;
+
+/* Records a span, if on. Without memory the span is dropped. */
+void train_timeline_add(struct train_timeline *l, enum train_activity activity, uint64_t step,
+			uint64_t begin_ns, uint64_t end_ns);
+
+/* Call by all workers. Returns 0 | TRAIN_FAILED. */
+int train_timeline_write(struct train_rank *t, const char *path);
+void train_timeline_close(struct train_timeline *l);
+
+static inline uint64_t train_time_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+#endif
