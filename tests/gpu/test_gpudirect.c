@@ -161,13 +161,13 @@ static int straight_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(gpudirect, what_only_copies_needs_no_stage, .timeout = 60)
+Test(gpudirect, copy_only_collectives_are_not_staged, .timeout = 60)
 {
 	cr_assert(failures(2, "host", straight_body) == 0);
 	cr_assert(failures(3, "host", straight_body) == 0);
 }
 
-Test(gpudirect, what_a_card_wrote_is_flushed_before_it_is_read, .timeout = 60)
+Test(gpudirect, writes_of_an_hca_are_flushed_before_they_are_read, .timeout = 60)
 {
 	cr_assert(failures(3, "host,ordering", straight_body) == 0);
 }

@@ -321,12 +321,12 @@ static void on_the_fake(rank_fn *fn)
 	cr_assert_eq(run_on("verbs", fn), 0);
 }
 
-Test(causes, what_a_card_reported_is_read_before_anothers_word_is_told, .timeout = 60)
+Test(causes, an_hca_event_is_read_before_a_peers_report_is_returned, .timeout = 60)
 {
 	on_the_fake(unread_event);
 }
 
-Test(causes, what_a_card_reports_comes_before_a_peer_that_did_not_answer, .timeout = 60)
+Test(causes, an_hca_event_is_the_cause_rather_than_a_peer_that_did_not_answer, .timeout = 60)
 {
 	on_the_fake(event_after_symptom);
 }
