@@ -11,7 +11,7 @@ enum tt_collective {
 	TT_ALLTOALL,
 	TT_GATHER,
 	TT_SCATTER,
-	TT_SENDRECV, /* a send or receive: one transient step per call, without a plan */
+	TT_SENDRECV, /* has no plan: each call is one transient step */
 	TT_COLLECTIVES
 };
 const char *tt_collective_name(enum tt_collective c);     /* allreduce, reduce_scatter ... */

@@ -18,7 +18,7 @@ static inline void tt_futex_wait(_Atomic uint32_t *value, uint32_t ticket, uint3
 	syscall(SYS_futex, value, FUTEX_WAIT, ticket, &limit, NULL, 0);
 }
 
-/* Change the value and wake all its waiters, in any process. */
+/* Change the value and wake all threads that wait for it, in any process. */
 static inline void tt_futex_wake(_Atomic uint32_t *value)
 {
 	atomic_fetch_add(value, 1);

@@ -24,7 +24,7 @@ enum tt_link_class {
 	TT_LINK_CLASSES
 };
 #define TT_NO_NIC TT_LINK_SHM           /* no NIC, in place of a NIC's link class */
-#define TT_LINK_SLOTS_NAME "board"      /* public: in cost files and JSON output */
+#define TT_LINK_SLOTS_NAME "slots"      /* in cost files and JSON output */
 extern const char *const tt_link_class_name[TT_LINK_CLASSES];
 
 /* _ps: picoseconds; _fs: femtoseconds a byte, 0 if a cost is negligible. */

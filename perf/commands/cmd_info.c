@@ -167,7 +167,7 @@ static const struct tool_option options[] = {
 	  0, NULL, NULL, "collective of the call" },
 	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct info_options, transport), "auto", 0, 0,
 	  NULL, NULL, "transport inside hosts: auto (shm), shm or tcp" },
-	{ 0, "cards", TOOL_OPT_TEXT, "NAME", offsetof(struct info_options, nics), "none", 0, 0, NULL, NULL,
+	{ 0, "nics", TOOL_OPT_TEXT, "NAME", offsetof(struct info_options, nics), "none", 0, 0, NULL, NULL,
 	  "NICs between hosts, in addition to tcp: none, verbs (RDMA hardware)\nor soft (Soft-RoCE)" },
 	{ 0, "cores", TOOL_OPT_INT, "C", offsetof(struct info_options, cores), "0", 0, 65534, NULL, NULL,
 	  "cores per host; 0: the cores that this process may use" },

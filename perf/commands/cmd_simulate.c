@@ -41,7 +41,7 @@ static const struct tool_option options[] = {
 	  "root of broadcast, reduce, gather, scatter" },
 	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct simulate_options, transport), "auto", 0, 0,
 	  NULL, NULL, "transport inside hosts: auto (shm), shm or tcp" },
-	{ 0, "cards", TOOL_OPT_TEXT, "NAME", offsetof(struct simulate_options, nics), "none", 0, 0, NULL, NULL,
+	{ 0, "nics", TOOL_OPT_TEXT, "NAME", offsetof(struct simulate_options, nics), "none", 0, 0, NULL, NULL,
 	  "NICs between hosts, instead of tcp: none, verbs (RDMA hardware) or\nsoft (Soft-RoCE)" },
 	{ 0, "cores", TOOL_OPT_INT, "C", offsetof(struct simulate_options, cores), "0", 0, 65534, NULL, NULL,
 	  "cores per host; 0: one core per rank" },

@@ -51,7 +51,7 @@ static int read_costs(const struct tool_hypothetical_options *options, struct to
 	return rc == TT_ARG ? 2 : 1;
 }
 
-/* Returns the link class that --cards names, or -1: unknown name, error printed. */
+/* Returns the link class that --nics names, or -1: unknown name, error printed. */
 static int nic_class(const struct tool_hypothetical_options *options)
 {
 	static const enum tt_link_class known[] = { TT_LINK_VERBS, TT_LINK_SOFT };
@@ -61,7 +61,7 @@ static int nic_class(const struct tool_hypothetical_options *options)
 	for (int i = 0; i < 2; i++)
 		if (!strcmp(options->nics, tt_link_class_name[known[i]]))
 			return (int)known[i];
-	tool_refuse(options->tool, "--cards %s: use none, verbs or soft", options->nics);
+	tool_refuse(options->tool, "--nics %s: use none, verbs or soft", options->nics);
 	return -1;
 }
 

@@ -16,7 +16,7 @@ struct tool_hypothetical_options {
 	int64_t cores;                   /* per host; 0: one per rank */
 	int64_t tile_bytes;              /* 0: the library's choice */
 	const char *hosts, *transport, *links;
-	const char *nics;                /* --cards, NICs of all hosts: none, verbs, soft */
+	const char *nics;                /* --nics, NICs of all hosts: none, verbs, soft */
 };
 
 struct tool_hypothetical {

@@ -178,9 +178,9 @@ def read_csv(path):
 INTRODUCTION = """
 Times are microseconds per call, float32 sum, median over the rounds; `*` marks the best peer. The last columns of a table:
 `mean`, Tutti's mean time over all rounds divided by the best peer's; `median`, the same ratio of medians; `spread`, the
-quartiles of that ratio over the rounds; `peer's own`, the ratio of the best peer's upper to its lower quartile. HACKING.md
-explains the method. `perf/compare --plot docs/results/compare.md compare.svg` plots the ratios over the sizes, as `make html`
-does for this page.
+quartiles of that ratio over the rounds; `peer's own`, the ratio of the best peer's upper to its lower quartile. The method is
+in `perf/compare --help`. `perf/compare --plot docs/results/compare.md compare.svg` plots the ratios over the sizes, as
+`make html` does for this page.
 
 The first table has the geometric means of the ratios of medians, for sizes up to 64K and above.
 

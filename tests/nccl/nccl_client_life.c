@@ -115,14 +115,14 @@ int case_one_thread(struct client_rank *client, const ncclUniqueId *id)
 	return 0;
 }
 
-struct watch {
+struct life_watch {
 	ncclComm_t comm;
 	ncclResult_t last;
 };
 
 static void *watchdog(void *arg)
 {
-	struct watch *w = arg;
+	struct life_watch *w = arg;
 
 	w->last = settled(w->comm);
 	return NULL;
@@ -134,7 +134,7 @@ int case_nonblocking(struct client_rank *client, const ncclUniqueId *id)
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	ncclComm_t child = NULL;
 	ncclResult_t result;
-	struct watch w;
+	struct life_watch w;
 	pthread_t thread;
 
 	config.blocking = 0;

@@ -29,7 +29,7 @@ int adds_up(struct client_rank *client, ncclComm_t comm, cudaStream_t stream)
 
 /* ---- PyTorch --------------------------------------------------------------------------------- */
 
-struct watch {
+struct program_watch {
 	ncclComm_t comm;
 	atomic_bool stop;
 	atomic_int asked, wrong;
@@ -39,7 +39,7 @@ struct watch {
  * and for the last sentence without a communicator. */
 static void *watches(void *arg)
 {
-	struct watch *w = arg;
+	struct program_watch *w = arg;
 
 	while (!w->stop) {
 		ncclResult_t state = ncclInternalError;
@@ -142,7 +142,7 @@ int case_process_groups(struct client_rank *client, const ncclUniqueId *id)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 	ncclComm_t child = NULL, two = NULL;
-	struct watch w = { 0 };
+	struct program_watch w = { 0 };
 	pthread_t thread;
 
 	config.blocking = 1;
