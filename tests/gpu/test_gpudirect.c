@@ -1,6 +1,6 @@
 /*
  * test_gpudirect.c - device memory that a card reads and writes: the verbs transport and CUDA, both
- * stand-ins
+ * fakes
  *
  * Run by tests/scripts/verbs.sh. Ranks are processes that believe to be on hosts of their own. Device
  * memory is out of the processors' reach (whoever touches it dies), and a card writes to the memory
@@ -57,7 +57,7 @@ static int join_and_act(tuttiComm_t *comm, int rank, int n, void *arg)
 	return crew->fn(comm, rank, n, NULL);
 }
 
-/* lacks: what the stand-in for CUDA has not, see tests/fakes/cuda/fake_cuda.h */
+/* lacks: what the fake for CUDA has not, see tests/fakes/cuda/fake_cuda.h */
 static int failures(int n, const char *lacks, rank_fn *fn)
 {
 	struct gpudirect_ranks crew = {
@@ -161,13 +161,13 @@ static int straight_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(gpudirect, what_only_copies_needs_no_stage, .timeout = 60)
+Test(gpudirect, copy_only_collectives_are_not_staged, .timeout = 60)
 {
 	cr_assert(failures(2, "host", straight_body) == 0);
 	cr_assert(failures(3, "host", straight_body) == 0);
 }
 
-Test(gpudirect, what_a_card_wrote_is_flushed_before_it_is_read, .timeout = 60)
+Test(gpudirect, writes_of_an_hca_are_flushed_before_they_are_read, .timeout = 60)
 {
 	cr_assert(failures(3, "host,ordering", straight_body) == 0);
 }

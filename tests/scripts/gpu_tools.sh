@@ -1,11 +1,11 @@
 #!/bin/bash
-# gpu_tools.sh - the benchmarks and the trainer with --device cuda, on the stand-in for CUDA's driver (tests/fakes/cuda/)
+# gpu_tools.sh - the benchmarks and the trainer with --device cuda, on the fake for CUDA's driver (tests/fakes/cuda/)
 #
 # It shows values, order, errors and output, and nothing about a GPU. Called by make check in the build folder.
 set -u
 . "${top_srcdir:-.}/tests/training"
 fake=$PWD/tests/fakes/cuda
-on() {   # COMMAND ...: where CUDA is the stand-in
+on() {   # COMMAND ...: where CUDA is the fake
 	local LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 	export LD_LIBRARY_PATH
 	"$@"
@@ -36,7 +36,7 @@ perf sendrecv --np 1 -t 4 --device cuda:0 -b 8 -e 64K -f 64 -n 5
 claim "stages that grow keep nobody waiting" right 3
 perf allreduce --np 3 "${few[@]}"
 claim "allreduce: three processes on one GPU are right" right 3
-claim "the ranks' device is named" says 'device  0 \[0000:00:00.0\] stand-in'
+claim "the ranks' device is named" says 'device  0 \[0000:00:00.0\] fake'
 claim "there is a bandwidth of copies" says '^# copies of .* GB/s read \+ written'
 claim "and a column beside it" says 'out_mem .*/copy'
 perf allreduce --np 1 -t 2 "${few[@]}" -G 3

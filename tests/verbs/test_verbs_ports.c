@@ -1,7 +1,7 @@
 /*
  * test_verbs_ports.c - ports that go down, and come back, under communicators that have opened cards
  *
- * Two ranks on two hosts as far as they know, with two roads between them, on the stand-in library
+ * Two ranks on two hosts as far as they know, with two roads between them, on the fake library
  * (tests/scripts/verbs.sh). What must hold: a card of which nothing depends may fail; one that comes back
  * in time has lost nothing; one that stays away is named, and those who are left with it go on by
  * tcp in a communicator that they shrink to.
@@ -113,7 +113,7 @@ static int other_road(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		rc = sum(*comm, SMALL);
 	if (!rc)                        /* what rank 0 sent is lost, and rank 1 has ended */
 		rc = sum(*comm, SMALL);
-	WANT(rc && strstr(tuttiGetLastError(*comm), "rank 0: standin0 port 1 is down"));
+	WANT(rc && strstr(tuttiGetLastError(*comm), "rank 0: fake0 port 1 is down"));
 	return 0;
 }
 
@@ -145,7 +145,7 @@ static int stays_away(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	else
 		setenv("TUTTI_TEST_VERBS_DOWN", "2", 1);         /* but what it sends arrives */
 	WANT(sum(*comm, SMALL) &&
-	     strstr(tuttiGetLastError(*comm), "standin0 port 1 is down"));
+	     strstr(tuttiGetLastError(*comm), "fake0 port 1 is down"));
 	return 0;
 }
 
