@@ -92,7 +92,7 @@ unwritten() {
 		{ echo "$*: exit status $status"; return 1; }
 }
 full_disk() {
-	for line in "tutti info" "tutti version prints the version" "tutti help" "tutti --help" "tutti plan --list" "tutti plan ring --np 3" \
+	for line in "tutti info" "tutti version" "tutti help" "tutti --help" "tutti plan --list" "tutti plan ring --np 3" \
 		"tutti plan --verify ring --np 3" "allreduce_perf --help" "allreduce_perf --np 2 -b 8 -e 8 -n 1" \
 		"sendrecv_perf -t 2 -b 8 -e 8 -n 1"; do
 		# shellcheck disable=SC2086
