@@ -26,6 +26,7 @@ suite() {  # DESCRIPTION SUITE FILTER VARIABLE=VALUE...
 # ranks 0 .. N-1 as processes without a launcher; env_0, env_1, ... are their variables
 ranks() {  # N ARGUMENTS...
 	local r pids=() status=0
+	while (: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do port=$((port + 1)); done      # of an earlier, killed run
 	for ((r = 0; r < $1; r++)); do
 		local set="env_$r[@]"
 		LD_LIBRARY_PATH=$folder TUTTI_TEST_VERBS=$tmp/verbs TUTTI_RANK=$r TUTTI_NRANKS=$1 TUTTI_ROOT=127.0.0.1:$port \
