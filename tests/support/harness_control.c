@@ -1,5 +1,5 @@
 /*
- * harness_control.c - ranks of a control for tests; see harness_control.h
+ * harness_control.c - see harness_control.h
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -23,7 +23,7 @@ void sleep_ms(int ms)
 	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL);
 }
 
-static void be(struct meet *m, int rank)
+static void run_rank(struct meet *m, int rank)
 {
 	struct control_report *report = &m->report[rank];
 	struct tt_join join = { .id = &m->id, .rank = rank, .nranks = m->n,
@@ -34,7 +34,7 @@ static void be(struct meet *m, int rank)
 	uint64_t begin;
 
 	atomic_store(&report->pid, getpid());
-	if (m->timeout_ms && !(m->patient && rank))
+	if (m->timeout_ms && !(m->only_rank_0 && rank))
 		join.timeout_ms = m->timeout_ms;
 	if (m->before)
 		m->before(m, rank, &join);
@@ -54,7 +54,7 @@ static void *thread_main(void *arg)
 {
 	struct control_rank *r = arg;
 
-	be(r->m, r->rank);
+	run_rank(r->m, r->rank);
 	free(r);
 	return NULL;
 }
@@ -78,7 +78,7 @@ static void start_process(struct meet *m, int rank)
 		abort();
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		be(m, rank);
+		run_rank(m, rank);
 		_exit(0);
 	}
 	atomic_store(&m->report[rank].pid, pid);
@@ -145,7 +145,7 @@ void meet_stop(const struct meet *m, int rank)
 	pid_t pid = m->report[rank].pid;
 	siginfo_t how;
 
-	/* a thread of it may go on until another one has taken the signal */
+	/* a thread may run until another thread of the process has handled the signal */
 	if (kill(pid, SIGSTOP) || waitid(P_PID, (id_t)pid, &how, WSTOPPED | WEXITED | WNOWAIT))
 		perror("stop a rank");
 }
