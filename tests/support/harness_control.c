@@ -15,20 +15,20 @@
 #include "tests/support/harness_control.h"
 #include "plan/plan.h"
 
-struct control_rank { struct meet *m; int rank; };
-static pthread_t threads[MEET_MOST];
+struct control_rank { struct control_job *m; int rank; };
+static pthread_t threads[CONTROL_JOB_MOST];
 
 void sleep_ms(int ms)
 {
 	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL);
 }
 
-static void run_rank(struct meet *m, int rank)
+static void run_rank(struct control_job *m, int rank)
 {
 	struct control_report *report = &m->report[rank];
 	struct tt_join join = { .id = &m->id, .rank = rank, .nranks = m->n,
 				.settings = "algo=auto transport=auto",
-				.timeout_ms = PATIENCE_MS, .ifname = "",
+				.timeout_ms = JOIN_TIMEOUT_MS, .ifname = "",
 				.host_id = "", .port_range = "" };
 	struct tt_control *ctl;
 	uint64_t begin;
@@ -59,7 +59,7 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-static void start_thread(struct meet *m, int rank)
+static void start_thread(struct control_job *m, int rank)
 {
 	struct control_rank *r = malloc(sizeof(*r));
 
@@ -68,7 +68,7 @@ static void start_thread(struct meet *m, int rank)
 		abort();
 }
 
-static void start_process(struct meet *m, int rank)
+static void start_process(struct control_job *m, int rank)
 {
 	pid_t pid;
 
@@ -84,11 +84,11 @@ static void start_process(struct meet *m, int rank)
 	atomic_store(&m->report[rank].pid, pid);
 }
 
-void meet_start(struct meet *m)
+void control_job_start(struct control_job *m)
 {
 	m->report = mmap(NULL, (size_t)m->n * sizeof(*m->report), PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (m->report == MAP_FAILED || m->n > MEET_MOST)
+	if (m->report == MAP_FAILED || m->n > CONTROL_JOB_MOST)
 		abort();
 	if (!m->has_id && tt_id_make("", "", &m->id))
 		abort();
@@ -102,7 +102,7 @@ void meet_start(struct meet *m)
 	}
 }
 
-void meet_wait(struct meet *m)
+void control_job_wait(struct control_job *m)
 {
 	for (int r = 0; r < m->n; r++) {
 		int status;
@@ -116,31 +116,31 @@ void meet_wait(struct meet *m)
 	}
 }
 
-void meet_run(struct meet *m)
+void control_job_run(struct control_job *m)
 {
-	meet_start(m);
-	meet_wait(m);
+	control_job_start(m);
+	control_job_wait(m);
 }
 
-bool meet_reached(struct meet *m, int rank, int stage, int limit_ms)
+bool control_job_reached(struct control_job *m, int rank, int progress, int limit_ms)
 {
 	for (int ms = 0; ms < limit_ms; ms++) {
-		if (atomic_load(&m->report[rank].stage) >= stage)
+		if (atomic_load(&m->report[rank].progress) >= progress)
 			return true;
 		sleep_ms(1);
 	}
 	return false;
 }
 
-bool meet_all_reached(struct meet *m, int stage, int limit_ms)
+bool control_job_all_reached(struct control_job *m, int progress, int limit_ms)
 {
 	for (int r = 0; r < m->n; r++)
-		if (!(m->absent && m->absent(r)) && !meet_reached(m, r, stage, limit_ms))
+		if (!(m->absent && m->absent(r)) && !control_job_reached(m, r, progress, limit_ms))
 			return false;
 	return true;
 }
 
-void meet_stop(const struct meet *m, int rank)
+void control_job_stop(const struct control_job *m, int rank)
 {
 	pid_t pid = m->report[rank].pid;
 	siginfo_t how;
@@ -150,7 +150,7 @@ void meet_stop(const struct meet *m, int rank)
 		perror("stop a rank");
 }
 
-int meet_await_broken(struct meet *m, int rank, struct tt_control *ctl, int limit_ms,
+int control_job_await_broken(struct control_job *m, int rank, struct tt_control *ctl, int limit_ms,
 		      int *ret_culprit)
 {
 	for (int ms = 0; ms < limit_ms && !tt_control_broken(ctl); ms++)

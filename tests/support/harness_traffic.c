@@ -264,7 +264,7 @@ int traffic_body(const struct tt_world *world, void *arg)
 	EXPECT(rig_open(&rig, tr.t, world, tr.nchannels) == 0);
 	EXPECT(traffic_run(&rig, world, &tr) == 0);
 	EXPECT(tr.t->memory(rig.ep) > 0);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	return 0;
 }

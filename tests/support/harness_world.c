@@ -58,7 +58,7 @@ static int allgather(void *ctx, const void *mine, size_t bytes, void *all)
 	return 0;
 }
 
-uint64_t harness_meet(const struct tt_world *world, uint64_t value)
+uint64_t harness_barrier(const struct tt_world *world, uint64_t value)
 {
 	uint64_t all[MAX_RANKS], most = 0;
 

@@ -26,7 +26,7 @@ uint64_t harness_run(const struct harness *h, int (*body)(const struct tt_world 
 		     void *arg);
 
 /* Barrier; returns the maximum of the values of all ranks. */
-uint64_t harness_meet(const struct tt_world *world, uint64_t value);
+uint64_t harness_barrier(const struct tt_world *world, uint64_t value);
 
 /* In a body: fail with a line on stderr unless condition holds. */
 #define EXPECT(condition)									\

@@ -46,7 +46,7 @@ static int reach_body(const struct tt_world *world, void *arg)
 		EXPECT(tt_shm.reaches(rig.ep, peer) ==
 		       (peer != world->rank && group[peer] == group[world->rank]));
 	EXPECT(traffic_run(&rig, world, &tr) == 0);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	return 0;
 }
@@ -231,14 +231,14 @@ static int shortage_body(const struct tt_world *world, void *arg)
 		EXPECT(strstr(tt_error_text(), "bytes of shared memory") != NULL);
 		claims_left = -1;
 		EXPECT(tt_shm.connect(ep, peer, 0, &l) == 0);
-		harness_meet(world, 0);
+		harness_barrier(world, 0);
 		tt_shm.close(ep);
 		return 0;
 	}
 	EXPECT(rig_open(&rig, &tt_shm, world, 1) == 0);
 	claims_left = left - 1;                    /* no slot after the first left - 1 */
 	EXPECT(traffic_run(&rig, world, &tr) == 0);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	return 0;
 }

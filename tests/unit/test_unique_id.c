@@ -12,9 +12,9 @@
 #include "control/unique_id.h"
 #include "tests/support/harness_control.h"
 
-static int exchange(struct meet *m, int rank, struct tt_control *ctl)
+static int exchange(struct control_job *m, int rank, struct tt_control *ctl)
 {
-	int all[MEET_MOST], wrong = tt_control_allgather(ctl, &rank, sizeof(rank), all,
+	int all[CONTROL_JOB_MOST], wrong = tt_control_allgather(ctl, &rank, sizeof(rank), all,
 							 tt_deadline_ns(10000)) != 0;
 
 	for (int r = 0; r < m->n; r++)
@@ -88,10 +88,10 @@ Test(unique_id, an_id_from_a_root_is_the_same_on_every_rank_and_depends_on_the_s
 
 static void join_at(const char *root, bool in_threads)
 {
-	struct meet m = { .n = 3, .body = exchange, .has_id = true, .threads = in_threads };
+	struct control_job m = { .n = 3, .body = exchange, .has_id = true, .threads = in_threads };
 
 	cr_assert_eq(tt_id_from_root(root, "a secret text", &m.id), 0, "%s", tt_error_text());
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < 3; r++)
 		cr_assert(!m.report[r].joined && !m.report[r].rc, "rank %d at %s: %s", r, root,
 			  m.report[r].text);
@@ -113,7 +113,7 @@ Test(unique_id, ranks_join_at_a_root_given_by_address_or_name, .timeout = 60)
 
 Test(unique_id, the_process_that_makes_an_id_may_exit_before_the_ranks_join, .timeout = 30)
 {
-	struct meet m = { .n = 2, .has_id = true, .body = exchange };
+	struct control_job m = { .n = 2, .has_id = true, .body = exchange };
 	int pipe_fd[2], status;
 	pid_t pid;
 
@@ -126,7 +126,7 @@ Test(unique_id, the_process_that_makes_an_id_may_exit_before_the_ranks_join, .ti
 	}
 	cr_assert_eq(read(pipe_fd[0], &m.id, sizeof(m.id)), (ssize_t)sizeof(m.id));
 	waitpid(pid, &status, 0);
-	meet_run(&m);
+	control_job_run(&m);
 	cr_assert(!m.report[0].joined && !m.report[1].joined, "%s %s", m.report[0].text,
 		  m.report[1].text);
 }
