@@ -32,9 +32,9 @@ struct control_job {
 	tuttiUniqueId id;                /* made by control_job_start unless has_id */
 	bool has_id;
 	/* after the join; NULL: nothing */
-	int (*body)(struct control_job *m, int rank, struct tt_control *ctl);
+	int (*body)(struct control_job *job, int rank, struct tt_control *ctl);
 	/* before the join: may change the arguments of the join; or NULL */
-	void (*before)(struct control_job *m, int rank, struct tt_join *join);
+	void (*before)(struct control_job *job, int rank, struct tt_join *join);
 	bool (*absent)(int rank);        /* ranks that do not start; or NULL */
 	void *arg;
 	struct control_report *report;           /* [n], shared */
@@ -42,20 +42,20 @@ struct control_job {
 
 /* Start n ranks; wait for all ranks; both. A killed rank has rc -1. Each rank leaves its control
  * after the body. */
-void control_job_start(struct control_job *m);
-void control_job_wait(struct control_job *m);
-void control_job_run(struct control_job *m);
+void control_job_start(struct control_job *job);
+void control_job_wait(struct control_job *job);
+void control_job_run(struct control_job *job);
 
 /* Wait until rank (all ranks) reached progress, at most limit_ms; false: the limit is over. */
-bool control_job_reached(struct control_job *m, int rank, int progress, int limit_ms);
-bool control_job_all_reached(struct control_job *m, int progress, int limit_ms);
+bool control_job_reached(struct control_job *job, int rank, int progress, int limit_ms);
+bool control_job_all_reached(struct control_job *job, int progress, int limit_ms);
 
 /* Stop the process of a rank (not with threads); returns when all its threads are stopped. */
-void control_job_stop(const struct control_job *m, int rank);
+void control_job_stop(const struct control_job *job, int rank);
 
 /* In a body: wait until the control is broken, at most limit_ms, and store the error text in the
  * report. Returns the code; 0: not broken. */
-int control_job_await_broken(struct control_job *m, int rank, struct tt_control *ctl, int limit_ms,
+int control_job_await_broken(struct control_job *job, int rank, struct tt_control *ctl, int limit_ms,
 		      int *ret_culprit);
 
 /* Note collective number seq, a sum of 1024 floats, as started, and as finished. */

@@ -457,7 +457,7 @@ static void lay_out(struct rank_state *r, bool in_place)
 	r->ncells = r->base[TT_SCRATCH] + p->scratch_blocks;
 	if (!in_place || !r->count[TT_IN] || !r->count[TT_OUT])
 		return;
-	r->base[TT_OUT] = 0;             /* some cells behind the shorter buffer stay unused */
+	r->base[TT_OUT] = 0;             /* some cells after the shorter buffer stay unused */
 	if (p->collective == TT_ALLGATHER || p->collective == TT_GATHER)
 		r->base[TT_IN] = (uint32_t)p->rank;
 	else if (p->collective == TT_REDUCE_SCATTER || p->collective == TT_SCATTER)

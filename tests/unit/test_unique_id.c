@@ -12,12 +12,12 @@
 #include "control/unique_id.h"
 #include "tests/support/harness_control.h"
 
-static int exchange(struct control_job *m, int rank, struct tt_control *ctl)
+static int exchange(struct control_job *job, int rank, struct tt_control *ctl)
 {
 	int all[CONTROL_JOB_MOST], wrong = tt_control_allgather(ctl, &rank, sizeof(rank), all,
 							 tt_deadline_ns(10000)) != 0;
 
-	for (int r = 0; r < m->n; r++)
+	for (int r = 0; r < job->n; r++)
 		wrong += all[r] != r;
 	return wrong;
 }
@@ -88,13 +88,13 @@ Test(unique_id, an_id_from_a_root_is_the_same_on_every_rank_and_depends_on_the_s
 
 static void join_at(const char *root, bool in_threads)
 {
-	struct control_job m = { .n = 3, .body = exchange, .has_id = true, .threads = in_threads };
+	struct control_job job = { .n = 3, .body = exchange, .has_id = true, .threads = in_threads };
 
-	cr_assert_eq(tt_id_from_root(root, "a secret text", &m.id), 0, "%s", tt_error_text());
-	control_job_run(&m);
+	cr_assert_eq(tt_id_from_root(root, "a secret text", &job.id), 0, "%s", tt_error_text());
+	control_job_run(&job);
 	for (int r = 0; r < 3; r++)
-		cr_assert(!m.report[r].joined && !m.report[r].rc, "rank %d at %s: %s", r, root,
-			  m.report[r].text);
+		cr_assert(!job.report[r].joined && !job.report[r].rc, "rank %d at %s: %s", r, root,
+			  job.report[r].text);
 }
 
 Test(unique_id, ranks_join_at_a_root_given_by_address_or_name, .timeout = 60)
@@ -113,7 +113,7 @@ Test(unique_id, ranks_join_at_a_root_given_by_address_or_name, .timeout = 60)
 
 Test(unique_id, the_process_that_makes_an_id_may_exit_before_the_ranks_join, .timeout = 30)
 {
-	struct control_job m = { .n = 2, .has_id = true, .body = exchange };
+	struct control_job job = { .n = 2, .has_id = true, .body = exchange };
 	int pipe_fd[2], status;
 	pid_t pid;
 
@@ -124,11 +124,11 @@ Test(unique_id, the_process_that_makes_an_id_may_exit_before_the_ranks_join, .ti
 
 		_exit(tt_id_make("", "", &id) || write(pipe_fd[1], &id, sizeof(id)) != sizeof(id));
 	}
-	cr_assert_eq(read(pipe_fd[0], &m.id, sizeof(m.id)), (ssize_t)sizeof(m.id));
+	cr_assert_eq(read(pipe_fd[0], &job.id, sizeof(job.id)), (ssize_t)sizeof(job.id));
 	waitpid(pid, &status, 0);
-	control_job_run(&m);
-	cr_assert(!m.report[0].joined && !m.report[1].joined, "%s %s", m.report[0].text,
-		  m.report[1].text);
+	control_job_run(&job);
+	cr_assert(!job.report[0].joined && !job.report[1].joined, "%s %s", job.report[0].text,
+		  job.report[1].text);
 }
 
 /* ---- interfaces and addresses ---------------------------------------------------------------- */
