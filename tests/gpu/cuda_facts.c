@@ -55,7 +55,7 @@ SAME(TT_CU_ON_DEVICE, CU_MEM_LOCATION_TYPE_DEVICE);
 SAME(TT_CU_READ_WRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 SAME(sizeof(struct tt_cuprop), sizeof(CUmemAllocationProp));
 SAME(offsetof(struct tt_cuprop, handles), offsetof(CUmemAllocationProp, requestedHandleTypes));
-SAME(offsetof(struct tt_cuprop, place), offsetof(CUmemAllocationProp, location));
+SAME(offsetof(struct tt_cuprop, location), offsetof(CUmemAllocationProp, location));
 SAME(sizeof(struct tt_cuaccess), sizeof(CUmemAccessDesc));
 SAME(offsetof(struct tt_cuaccess, flags), offsetof(CUmemAccessDesc, flags));
 SAME(TT_CU_WAIT_32, CU_STREAM_MEM_OP_WAIT_VALUE_32);

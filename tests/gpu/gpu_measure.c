@@ -3,7 +3,7 @@
  * signals in the same run
  *
  * Called by tests/gpu/run; prints rows of a Markdown table, or with the argument `look` only which
- * device there is. With TUTTI_TEST_GPU set it runs on device 0, else on the stand-in, which shows
+ * device there is. With TUTTI_TEST_GPU set it runs on device 0, else on the fake, which shows
  * that it works and whose figures mean nothing. Each measurement runs in processes of its own; one
  * in which anything failed has no row.
  */

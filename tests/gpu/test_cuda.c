@@ -1,5 +1,5 @@
 /*
- * test_cuda.c - the driver's table, what a pointer names, and the stand-in that the other CUDA
+ * test_cuda.c - the driver's table, what a pointer names, and the fake that the other CUDA
  * tests stand on
  *
  * No GPU is used: all of it runs on tests/fakes/cuda/.

@@ -2,7 +2,7 @@
  * test_driver_failures.c - each call of a driver that fails once, at its first use, its second, and so on:
  * everything comes to an end, in words
  *
- * On the stand-ins for CUDA's driver and libibverbs. A trial is one use of driver_failure_uses.c by ranks
+ * On the fakes for CUDA's driver and libibverbs. A trial is one use of driver_failure_uses.c by ranks
  * that are started for it, with one call of one of them (the victim) refused. What must hold: all
  * ranks end before their deadline and none by a signal; either all succeed, with right results,
  * since something else did instead, or the victim has a sentence with its rank and the driver's
@@ -56,7 +56,7 @@ static struct failure_trial {
 } *trial;                              /* shared with the ranks */
 static bool verbose;
 
-/* ---- the stand-ins --------------------------------------------------------------------------- */
+/* ---- the fakes --------------------------------------------------------------------------- */
 
 static void *ask(const char *name)
 {
@@ -407,7 +407,7 @@ int main(int argc, char **argv)
 	int n = 0, bad = 0;
 
 	if (!open_trials()) {
-		printf("1..0 # SKIP the stand-ins were not made\n");
+		printf("1..0 # SKIP the fakes were not made\n");
 		return 0;
 	}
 	verbose = argc > 2;

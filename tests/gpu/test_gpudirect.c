@@ -1,6 +1,6 @@
 /*
  * test_gpudirect.c - device memory that a card reads and writes: the verbs transport and CUDA, both
- * stand-ins
+ * fakes
  *
  * Run by tests/scripts/verbs.sh. Ranks are processes that believe to be on hosts of their own. Device
  * memory is out of the processors' reach (whoever touches it dies), and a card writes to the memory
@@ -57,7 +57,7 @@ static int join_and_act(tuttiComm_t *comm, int rank, int n, void *arg)
 	return crew->fn(comm, rank, n, NULL);
 }
 
-/* lacks: what the stand-in for CUDA has not, see tests/fakes/cuda/fake_cuda.h */
+/* lacks: what the fake for CUDA has not, see tests/fakes/cuda/fake_cuda.h */
 static int failures(int n, const char *lacks, rank_fn *fn)
 {
 	struct gpudirect_ranks crew = {
@@ -74,7 +74,7 @@ static int failures(int n, const char *lacks, rank_fn *fn)
 
 static const struct tt_verbs_ep *card_of(tuttiComm_t comm)
 {
-	return (const struct tt_verbs_ep *)comm->path[0].via[comm->rank ? 0 : 1];
+	return (const struct tt_verbs_ep *)comm->paths.path[0].via[comm->rank ? 0 : 1];
 }
 
 /* Both buffers of h, but for the first bytes, which nothing is made of */
@@ -161,13 +161,13 @@ static int straight_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(gpudirect, what_only_copies_needs_no_stage, .timeout = 60)
+Test(gpudirect, copy_only_collectives_are_not_staged, .timeout = 60)
 {
 	cr_assert(failures(2, "host", straight_body) == 0);
 	cr_assert(failures(3, "host", straight_body) == 0);
 }
 
-Test(gpudirect, what_a_card_wrote_is_flushed_before_it_is_read, .timeout = 60)
+Test(gpudirect, writes_of_an_hca_are_flushed_before_they_are_read, .timeout = 60)
 {
 	cr_assert(failures(3, "host,ordering", straight_body) == 0);
 }
@@ -211,7 +211,7 @@ static int other_road_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	struct gpu_buffers h;
 
 	(void)arg;
-	EXPECT((*comm)->npaths == 2);
+	EXPECT((*comm)->paths.npaths == 2);
 	EXPECT(!hand_open(&h, rank, n) && !keep(&h, *comm, handle));
 	hand_check(&h, &c, *comm);
 	c.in_place = true;
@@ -338,7 +338,7 @@ static int late_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	EXPECT(!hand_open(&h, rank, n) && !keep(&h, *comm, handle));
 	EXPECT(!pass_on(&h, *comm, COUNT));
 	if (rank == 1) {
-		(*comm)->timeout_ms = 300;
+		(*comm)->settings.timeout_ms = 300;
 		EXPECT(!h.cu->memset8_async(h.out, 0xee, HAND_MOST, h.stream));
 		EXPECT(!tuttiRecv((void *)(uintptr_t)(h.out + SHIFT), COUNT, tuttiUint8, 0, *comm,
 				  h.stream));

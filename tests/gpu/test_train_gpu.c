@@ -2,7 +2,7 @@
  * test_train_gpu.c - the trainer's device cuda: a step of every model has the bits of the
  * processor's (--canonical), or nearly
  *
- * On the stand-in for a GPU (tests/fakes/cuda/), or with TUTTI_TEST_GPU set on one. A plain main that
+ * On the fake for a GPU (tests/fakes/cuda/), or with TUTTI_TEST_GPU set on one. A plain main that
  * says TAP, for machines without Criterion.
  */
 #include <dlfcn.h>
@@ -28,7 +28,7 @@ static void point(bool holds, const char *what, const char *which)
 	failures += !holds;
 }
 
-/* The stand-in's cuBLAS, so that the loader finds it by its name. */
+/* The fake's cuBLAS, so that the loader finds it by its name. */
 static void load_blas(void)
 {
 	char path[4096];

@@ -81,7 +81,7 @@ static int wait_for_a_late_rank(tuttiComm_t *comm, int rank, int nranks, void *a
 		if (rank == 1)
 			usleep(20000);
 		bad = tuttiBarrier(*comm, NULL);
-		longest = (*comm)->pause_ms > longest ? (*comm)->pause_ms : longest;
+		longest = (*comm)->wait.pause_ms > longest ? (*comm)->wait.pause_ms : longest;
 	}
 	atomic_store(&end, true);
 	for (int i = 0; i < COMPETITORS && rank == 0; i++)

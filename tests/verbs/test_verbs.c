@@ -2,7 +2,7 @@
  * test_verbs.c - what only the verbs transport promises: its declarations are libibverbs', both
  * sides choose the same GIDs, and a steady state registers nothing and asks for few completions
  *
- * The conformance suite is test_transports.c; tests/scripts/verbs.sh runs both on the stand-in library.
+ * The conformance suite is test_transports.c; tests/scripts/verbs.sh runs both on the fake library.
  */
 #include <criterion/criterion.h>
 #include <stddef.h>

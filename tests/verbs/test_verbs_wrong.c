@@ -2,7 +2,7 @@
  * test_verbs_wrong.c - a peer of the verbs transport that says what is not so: in the cards of the
  * join, in the hello of a queue pair, in immediates, heads, rtrs and keys
  *
- * Two ranks over the stand-in library (tests/scripts/verbs.sh). Rank 1 is the liar. What must hold: rank 0
+ * Two ranks over the fake library (tests/scripts/verbs.sh). Rank 1 is the liar. What must hold: rank 0
  * has an error that names rank 1, or takes no notice; nothing outside of a ring or a table is read
  * or written, which AddressSanitizer and the pages behind a ring tell.
  */

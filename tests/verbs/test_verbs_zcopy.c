@@ -2,7 +2,7 @@
  * test_verbs_zcopy.c - messages of the verbs transport that go past the rings, and the
  * registrations that they need
  *
- * Two ranks as threads and as processes, over the stand-in library (tests/scripts/verbs.sh), which knows
+ * Two ranks as threads and as processes, over the fake library (tests/scripts/verbs.sh), which knows
  * every key. What must hold: bytes land where they were wanted or in the ring, always right; memory
  * is registered once while it lasts, never used after it went, within the bounds that were set; a
  * steady state registers and allocates nothing, and its work requests are counted.
@@ -279,7 +279,7 @@ Test(verbs_direct, a_steady_state_registers_and_allocates_nothing, .timeout = 60
 	both(steady_body);
 }
 
-/* The same addresses again and again, each time another memory. The stand-in knows keys of what was
+/* The same addresses again and again, each time another memory. The fake knows keys of what was
  * handed back. */
 static int reborn_body(const struct tt_world *world, void *arg)
 {
