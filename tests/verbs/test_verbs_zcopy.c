@@ -40,7 +40,7 @@ static int open_side(struct zcopy_side *s, const struct tt_world *world)
 
 static int close_side(struct zcopy_side *s, const struct tt_world *world)
 {
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	EXPECT(s->ep->cache.count <= s->ep->cache.most &&
 	       s->ep->cache.bytes <= s->ep->cache.most_bytes);
 	rig_close(&s->rig);
@@ -133,7 +133,7 @@ static int wanted_body(const struct tt_world *world, void *arg)
 		for (int twice = 0; twice < 2; twice++)
 			EXPECT(tt_verbs.zcopy_ops->prepost(s.l, i, place(&s, i), BYTES - i, i));
 	EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	for (uint32_t i = 0; i < 8 && world->rank == 0; i++) {
 		fill(place(&s, i), BYTES - i, i);
 		EXPECT(tt_verbs.zcopy_ops->can_send(s.l, place(&s, i), BYTES - i));
@@ -178,11 +178,11 @@ static int unwanted_body(const struct tt_world *world, void *arg)
 			EXPECT(tt_verbs.zcopy_ops->can_send(s.l, from, sizes[i]) == (i < 3));
 			if (i == 0)                    /* before the rtr */
 				EXPECT(!send_placed(&s, world, from, sizes[i], i));
-			harness_meet(world, 0);
+			harness_barrier(world, 0);
 			if (i > 0)
 				EXPECT(!send_placed(&s, world, from, sizes[i], i));
 		} else {
-			harness_meet(world, 0);
+			harness_barrier(world, 0);
 			EXPECT(i == 0 || receive_at(&s, world, place(&s, i), sizes[i], i) == 0);
 			EXPECT(i != 0 || receive_at(&s, world, place(&s, i), sizes[i], i) >= 0);
 		}
@@ -218,12 +218,12 @@ static int random_body(const struct tt_world *world, void *arg)
 				tt_verbs.zcopy_ops->prepost(s.l, 0, dst, bytes, i);
 			EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
 			if (r >> 41 & 1)
-				harness_meet(world, 0);
+				harness_barrier(world, 0);
 			landed += receive_at(&s, world, dst, bytes, i) == 1;
 		} else {
 			fill(from, bytes, i);
 			if (r >> 41 & 1)
-				harness_meet(world, 0);
+				harness_barrier(world, 0);
 			if (r >> 42 & 1)
 				EXPECT(!send_placed(&s, world, from, bytes, i));
 			else
@@ -255,13 +255,13 @@ static int steady_body(const struct tt_world *world, void *arg)
 			registrations = s.ep->registrations;
 			posted = s.ep->posted;
 			signalled = s.ep->signalled;
-			harness_meet(world, 0);
+			harness_barrier(world, 0);
 			allocated = allocations;
-			harness_meet(world, 0);
+			harness_barrier(world, 0);
 		}
 		EXPECT(tt_verbs.zcopy_ops->prepost(s.l, 0, place(&s, 1 + i % 4), BYTES, 7));
 		EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
-		harness_meet(world, 0);
+		harness_barrier(world, 0);
 		EXPECT(!send_placed(&s, world, place(&s, 0), BYTES, 7));
 		EXPECT(receive_at(&s, world, place(&s, 1 + i % 4), BYTES, 7) == 1);
 	}
@@ -296,7 +296,7 @@ static int reborn_body(const struct tt_world *world, void *arg)
 		if (world->rank == 1)
 			EXPECT(tt_verbs.zcopy_ops->prepost(s.l, 0, p, BYTES, i) &&
 			       tt_verbs.progress(s.rig.ep) >= 0);
-		harness_meet(world, 0);
+		harness_barrier(world, 0);
 		if (world->rank == 0) {
 			fill(p, BYTES, i);
 			EXPECT(!send_placed(&s, world, p, BYTES, i));
@@ -373,12 +373,12 @@ static int abandoned_body(const struct tt_world *world, void *arg)
 		tt_verbs.zcopy_ops->abandon(s.rig.ep);
 		EXPECT(!strcmp(tt_error_text(), "the cause"));
 	}
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	if (world->rank == 0) {
 		fill(place(&s, 0), BYTES, 1);
 		EXPECT(tt_verbs.post(s.l, place(&s, 0), BYTES, 1) == 1);
 	}
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	if (world->rank == 1) {
 		EXPECT(place(&s, 0)[0] == 0 && !memcmp(place(&s, 0), place(&s, 0) + 1, BYTES - 1));
 		EXPECT(tt_verbs.peek(s.l, BYTES, 1, &data) == TT_REMOTE);
