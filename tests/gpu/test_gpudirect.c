@@ -151,9 +151,9 @@ static int gdr_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	EXPECT(!copy_all(&b, *comm));
 	EXPECT(d->gdr_calls == COPIES && d->refused == 0 && d->staged_bytes == 0);
 	EXPECT(endpoint_of(*comm)->dmabufs == 2 && endpoint_of(*comm)->zcopy_sent > 0);
-	registrations = endpoint_of(*comm)->memory.registrations;
+	registrations = endpoint_of(*comm)->registrations;
 	EXPECT(!copy_all(&b, *comm));
-	EXPECT(endpoint_of(*comm)->memory.registrations == registrations && d->staged_bytes == 0);
+	EXPECT(endpoint_of(*comm)->registrations == registrations && d->staged_bytes == 0);
 	EXPECT(!deregister_both(*comm, handle) && endpoint_of(*comm)->cache.count == 0);
 	EXPECT(!copy_all(&b, *comm));          /* staged: no longer registered */
 	EXPECT(d->gdr_calls == 2 * COPIES && d->refused == 0 && d->staged_bytes > 0);

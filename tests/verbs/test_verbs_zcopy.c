@@ -178,11 +178,11 @@ static int ring_body(const struct tt_world *world, void *arg)
 			EXPECT(tt_verbs.zcopy_ops->can_send(s.l, from, sizes[i]) == (i < 3));
 			if (i == 0)                    /* before the RTR */
 				EXPECT(!send_from(&s, world, from, sizes[i], i));
-			harness_meet(world, 0);
+			harness_barrier(world, 0);
 			if (i > 0)
 				EXPECT(!send_from(&s, world, from, sizes[i], i));
 		} else {
-			harness_meet(world, 0);
+			harness_barrier(world, 0);
 			EXPECT(i == 0 || receive_at(&s, world, slot(&s, i), sizes[i], i) == 0);
 			EXPECT(i != 0 || receive_at(&s, world, slot(&s, i), sizes[i], i) >= 0);
 		}
@@ -218,7 +218,7 @@ static int random_body(const struct tt_world *world, void *arg)
 				tt_verbs.zcopy_ops->prepost(s.l, 0, dst, bytes, i);
 			EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
 			if (r >> 41 & 1)
-				harness_meet(world, 0);
+				harness_barrier(world, 0);
 			in_place += receive_at(&s, world, dst, bytes, i) == 1;
 		} else {
 			fill(from, bytes, i);
@@ -261,7 +261,7 @@ static int steady_body(const struct tt_world *world, void *arg)
 		}
 		EXPECT(tt_verbs.zcopy_ops->prepost(s.l, 0, slot(&s, 1 + i % 4), BYTES, 7));
 		EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
-		harness_meet(world, 0);
+		harness_barrier(world, 0);
 		EXPECT(!send_from(&s, world, slot(&s, 0), BYTES, 7));
 		EXPECT(receive_at(&s, world, slot(&s, 1 + i % 4), BYTES, 7) == 1);
 	}
