@@ -146,7 +146,7 @@ TUTTI_API tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream)
 				.stream = stream };
 
 	if (comm)
-		r.in = r.out = &comm->barrier_byte;
+		r.in = r.out = &comm->memory.barrier_byte;
 	return submit(&r, "tuttiBarrier");
 }
 

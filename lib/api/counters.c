@@ -10,9 +10,9 @@
 static void count_path(tuttiComm_t comm, int number, tuttiCounters_t *n)
 {
 	for (int i = 0; i < TT_CHANNELS * comm->nranks; i++) {
-		const struct tt_link *l = comm->path[number].links[i];
+		const struct tt_link *l = comm->paths.path[number].links[i];
 
-		if (!l || (number > 0 && l == comm->path[0].links[i]))
+		if (!l || (number > 0 && l == comm->paths.path[0].links[i]))
 			continue;
 		n->sent_bytes += l->sent_bytes;
 		n->messages += l->messages;
@@ -33,18 +33,18 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *
 			comm->rank);
 	if (rc)
 		return tt_result(rc);
-	n.operations = atomic_load(&comm->operations);
-	n.sleeps = atomic_load(&comm->sleeps);
-	n.allocations = atomic_load(&comm->allocations);
+	n.operations = atomic_load(&comm->calls.operations);
+	n.sleeps = atomic_load(&comm->wait.sleeps);
+	n.allocations = atomic_load(&comm->memory.allocations);
 	n.memory_bytes = tt_memory_held(comm, tuttiMemTotal);
 	tt_am_sent(comm->am, &n.sent_bytes, &n.messages);
 	n.sent_bytes_tcp = n.sent_bytes;
-	for (int i = 0; i < comm->nep; i++) {
-		n.sent_bytes += comm->ep[i]->slot_bytes;
-		n.sent_bytes_shm += comm->ep[i]->slot_bytes;
-		n.read_bytes += comm->ep[i]->read_bytes;
+	for (int i = 0; i < comm->paths.nep; i++) {
+		n.sent_bytes += comm->paths.ep[i]->slot_bytes;
+		n.sent_bytes_shm += comm->paths.ep[i]->slot_bytes;
+		n.read_bytes += comm->paths.ep[i]->read_bytes;
 	}
-	for (int i = 0; i < comm->npaths; i++)
+	for (int i = 0; i < comm->paths.npaths; i++)
 		count_path(comm, i, &n);
 	n.size = counters->size < sizeof(n) ? counters->size : sizeof(n);
 	memcpy(counters, &n, n.size);
@@ -93,6 +93,6 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 				break;
 			}
 	snprintf(text, bytes, "algorithm %s transport %s tile_bytes %zu", plan->algorithm,
-		 transports[0] ? transports + 1 : "self", comm->world.message_bytes);
+		 transports[0] ? transports + 1 : "self", comm->paths.world.message_bytes);
 	return tuttiSuccess;
 }

@@ -52,7 +52,7 @@ static int submit(struct tt_request *r, int k, int deadline_ms, tuttiQuorum_t *q
 	q->user = quorum;
 	q->call = (struct tt_quorum_call){
 		.in = r->in, .out = r->out, .count = r->count, .type = r->type, .op = r->op, .k = k,
-		.deadline_ms = deadline_ms ? (uint32_t)deadline_ms : r->comm->timeout_ms,
+		.deadline_ms = deadline_ms ? (uint32_t)deadline_ms : r->comm->settings.timeout_ms,
 		.carry = quorum ? quorum->carry : NULL, .every = quorum && quorum->every,
 	};
 	r->quorum = q;

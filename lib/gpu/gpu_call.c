@@ -87,9 +87,9 @@ static void number(tuttiComm_t c, const struct tt_dev_job *job)
 	memcpy(&call, job->call, sizeof(call));
 	tt_number_call(c, &call, tt_call_digest(&call));
 	atomic_store(&c->gpu->enqueueing, true);
-	atomic_store(&c->gpu->newest_seq, c->seq);
+	atomic_store(&c->gpu->newest_seq, c->calls.seq);
 	wake_watchdog(c->gpu);
-	atomic_fetch_add(&c->operations, 1);
+	atomic_fetch_add(&c->calls.operations, 1);
 }
 
 static int launch(const struct tt_gpu_call *call, tt_custream stream)

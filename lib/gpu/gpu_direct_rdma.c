@@ -50,7 +50,7 @@ static const struct tt_path *path_of(const struct tt_request *r)
 {
 	tuttiComm_t c = r->comm;
 
-	return &c->path[r->collective == TT_SENDRECV ? c->p2p_path : c->npaths - 1];
+	return &c->paths.path[r->collective == TT_SENDRECV ? c->paths.p2p_path : c->paths.npaths - 1];
 }
 
 /* The endpoint that carries all messages of the call, if it takes device memory; else NULL */

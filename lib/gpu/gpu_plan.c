@@ -38,7 +38,7 @@ struct plan_walk {
 /* Kernels sum in the order of one-shot and two-shot already, so these need no plan. */
 bool tt_gpu_plan_takes(const struct tt_request *r)
 {
-	const char *name = r->comm->algo;
+	const char *name = r->comm->settings.algo;
 	const struct tt_algorithm *a = tt_plan_is_auto(name, r->collective)
 					       ? NULL
 					       : tt_algorithm_look(r->collective, name);
@@ -70,7 +70,7 @@ int tt_gpu_plan_program(const struct tt_request *r, const struct tt_gpu_program 
 	for (p = d->programs; p && p->cached != row->cached; p = p->next)
 		;
 	if (!p) {
-		rc = tt_gpu_program_make(row->cached, &r->comm->topology, &p);
+		rc = tt_gpu_program_make(row->cached, &r->comm->hosts.topology, &p);
 		if (rc)
 			return rc;
 		p->next = d->programs;

@@ -145,7 +145,7 @@ static int make_buffer(struct tt_gpu *d, size_t bytes, struct tt_staging_buffer 
 		d->too_small = s;
 		return tt_cuda_fail(rc, "rank %d: a staging buffer of %zu bytes", d->comm->rank, bytes);
 	}
-	atomic_fetch_add(&d->comm->allocations, 1);
+	atomic_fetch_add(&d->comm->memory.allocations, 1);
 	*ret = s;
 	return 0;
 }

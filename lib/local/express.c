@@ -28,7 +28,7 @@ static bool fits(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
-	return c->slots && op->bound.cached->algorithm == &tt_allreduce_one_shot &&
+	return c->paths.slots && op->bound.cached->algorithm == &tt_allreduce_one_shot &&
 	       op->bound.tiles.total > 0 && op->bound.tiles.total <= TT_SLOT_BYTES &&
 	       c->nranks <= TT_SLOT_RANKS;
 }
@@ -48,7 +48,7 @@ static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const voi
 		reduce((char *)out + at, NULL, src, c->nranks, some / element_bytes);
 	}
 	for (int r = 0; r < c->nranks; r++)
-		c->last_received[r] = c->seq;
+		c->calls.last_received[r] = c->calls.seq;
 }
 
 /* ---- as an operation ------------------------------------------------------------------------- */
@@ -78,7 +78,7 @@ static int advance(struct tt_op *op)
 int tt_slots_wait_for(const struct tt_op *op, uint32_t i, struct tt_endpoint **ret_ep)
 {
 	(void)i;
-	*ret_ep = op->comm->slots;
+	*ret_ep = op->comm->paths.slots;
 	return op->slots.awaited;
 }
 
@@ -137,9 +137,9 @@ static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, v
 	if (tt_unlikely(rc <= 0))
 		return go_on(c, row, in, out);
 	sum(c, row->reduce, out, in, posts, row->bytes, row->bytes / row->key.count);
-	tt_control_done(c->ctl, c->seq);
-	atomic_store_explicit(&c->operations,
-			      atomic_load_explicit(&c->operations, memory_order_relaxed) + 1,
+	tt_control_done(c->ctl, c->calls.seq);
+	atomic_store_explicit(&c->calls.operations,
+			      atomic_load_explicit(&c->calls.operations, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 	return 0;
 }

@@ -81,7 +81,7 @@ int tt_smsc_poll(struct tt_op *op, size_t bytes, const void **data)
 	rc = tt_slots_poll(c, bytes, op->call.stamp + of(op)->phase, data, &from);
 	op->slots.awaited = from;
 	for (int r = 0; r < from + (rc > 0); r++)
-		c->last_received[r] = c->seq;
+		c->calls.last_received[r] = c->calls.seq;
 	return rc;
 }
 
@@ -106,12 +106,12 @@ static int sum_slice(struct tt_op *op, const struct tt_smsc_piece *p, size_t byt
 
 		src[r] = s->in_at[r] ? s->in_at[r] + from : bounce;
 		if (!s->in_at[r] &&
-		    c->slots->peer_memory_ops->read(c->slots, r, bounce, s->of[r].in.at + from, bytes))
+		    c->paths.slots->peer_memory_ops->read(c->paths.slots, r, bounce, s->of[r].in.at + from, bytes))
 			return TT_REMOTE;
 	}
 	op->bound.reduce(op->bound.base[TT_OUT] + p->to + s->done, NULL, src, c->nranks,
 			 bytes / op->bound.element_bytes);
-	c->slots->read_bytes += bytes * (size_t)(c->nranks - 1);
+	c->paths.slots->read_bytes += bytes * (size_t)(c->nranks - 1);
 	s->done += bytes;
 	return 1;
 }
@@ -136,7 +136,7 @@ static int sum(struct tt_op *op)
 static int fetch_from(struct tt_op *op, int peer)
 {
 	struct tt_single_copy *s = of(op);
-	struct tt_endpoint *ep = op->comm->slots;
+	struct tt_endpoint *ep = op->comm->paths.slots;
 	struct tt_smsc_piece p = tt_smsc_piece(op, peer);
 	size_t bytes = slice(op, p.bytes - s->done), from = p.from + s->done;
 	char *to = op->bound.base[TT_OUT] + p.to + s->done;
@@ -209,7 +209,7 @@ static int fetch(struct tt_op *op)
 	peer = s->fetching >= 0 ? s->fetching : next_to_fetch(op);
 	if (peer < 0)
 		return peer == -1 ? 0 : peer;
-	op->comm->last_received[peer] = op->comm->seq;
+	op->comm->calls.last_received[peer] = op->comm->calls.seq;
 	return fetch_from(op, peer);
 }
 

@@ -84,7 +84,7 @@ void tt_smsc_report(const struct tt_op *op, struct tt_smsc_addresses *mine)
 	const struct tt_smsc_history *w = history_of(op);
 
 	mine->in_place = in_place(op);
-	mine->insists = op->comm->cma == TT_CMA_ON;
+	mine->insists = op->comm->settings.cma == TT_CMA_ON;
 	for (int place = 0; place < 2; place++)
 		for (int way = 0; way < 2; way++)
 			mine->ns[place][way] = least_of(w->trial[place].ns[way]);
@@ -137,7 +137,7 @@ bool tt_smsc_reads(struct tt_op *op)
 		place |= s->of[r].in_place;
 		insists |= s->of[r].insists;
 	}
-	if (insists || (op->comm->cores && op->comm->nranks > op->comm->cores))
+	if (insists || (op->comm->hosts.cores && op->comm->nranks > op->comm->hosts.cores))
 		return insists;
 	for (int r = 0; r < op->comm->nranks; r++)
 		for (int way = 0; way < 2; way++)

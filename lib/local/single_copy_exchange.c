@@ -31,7 +31,7 @@ static void describe(const struct tt_op *op, const void *p, size_t bytes,
 		     struct tt_peer_memory *ret)
 {
 	if (bytes)
-		op->comm->slots->peer_memory_ops->describe(op->comm->slots, p, bytes, ret);
+		op->comm->paths.slots->peer_memory_ops->describe(op->comm->paths.slots, p, bytes, ret);
 	else
 		*ret = (struct tt_peer_memory){ .slot = TT_NO_SLOT };
 }
@@ -54,7 +54,7 @@ int tt_smsc_start(struct tt_op *op)
 static const char *at(const struct tt_op *op, int peer, const struct tt_peer_memory *r,
 		      size_t bytes)
 {
-	struct tt_endpoint *ep = op->comm->slots;
+	struct tt_endpoint *ep = op->comm->paths.slots;
 
 	return r->slot == TT_NO_SLOT ? NULL : ep->peer_memory_ops->pointer(ep, peer, r, bytes);
 }
@@ -105,7 +105,7 @@ static int go(struct tt_op *op)
 
 static bool map_fresh(struct tt_op *op, int peer, const struct tt_peer_memory *r)
 {
-	return !r->fresh || op->comm->slots->peer_memory_ops->attach(op->comm->slots, peer, r);
+	return !r->fresh || op->comm->paths.slots->peer_memory_ops->attach(op->comm->paths.slots, peer, r);
 }
 
 /* Every rank tries windows that are new, and ordinary memory when it is first in a call. */
@@ -119,7 +119,7 @@ static uint8_t try_all(struct tt_op *op, bool ordinary)
 	for (int r = 0; r < c->nranks; r++) {
 		if (r == c->rank)
 			continue;
-		if (ordinary && (can & CAN_READ) && !c->slots->peer_memory_ops->attach(c->slots, r, &anything))
+		if (ordinary && (can & CAN_READ) && !c->paths.slots->peer_memory_ops->attach(c->paths.slots, r, &anything))
 			can &= ~CAN_READ;
 		if (!map_fresh(op, r, &s->of[r].in) || !map_fresh(op, r, &s->of[r].out))
 			can &= ~CAN_MAP;

@@ -20,7 +20,7 @@ bool tt_pscw_applies(const struct tt_op *op)
 	tuttiComm_t c = op->comm;
 
 	return !tt_smsc_sums(op) && c->single_copy->memory == TT_SMSC_READABLE &&
-	       c->slots->peer_memory_ops && c->cores && c->nranks > c->cores;
+	       c->paths.slots->peer_memory_ops && c->hosts.cores && c->nranks > c->hosts.cores;
 }
 
 /* Does reader read bytes of rank `of`? */
@@ -52,16 +52,16 @@ void tt_pscw_post(struct tt_op *op)
 	}
 	tt_fault_point(c);
 	if (is_read) {
-		c->slots->peer_memory_ops->describe(c->slots, op->bound.base[TT_IN],
+		c->paths.slots->peer_memory_ops->describe(c->paths.slots, op->bound.base[TT_IN],
 				      tt_smsc_in_bytes(op, c->rank), &mine);
-		c->slots->peer_memory_ops->post(c->slots, &mine, op->call.seq, op->call.stamp);
+		c->paths.slots->peer_memory_ops->post(c->paths.slots, &mine, op->call.seq, op->call.stamp);
 	}
 	c->single_copy->phase = TT_SMSC_FETCH;
 }
 
 int tt_pscw_start(struct tt_op *op, int peer)
 {
-	struct tt_endpoint *ep = op->comm->slots;
+	struct tt_endpoint *ep = op->comm->paths.slots;
 	struct tt_single_copy *s = op->comm->single_copy;
 	struct tt_peer_memory *in = &s->of[peer].in;
 	int rc = ep->peer_memory_ops->test_start(ep, peer, op->call.seq, op->call.stamp, in);
@@ -73,7 +73,7 @@ int tt_pscw_start(struct tt_op *op, int peer)
 
 void tt_pscw_complete(struct tt_op *op)
 {
-	struct tt_endpoint *ep = op->comm->slots;
+	struct tt_endpoint *ep = op->comm->paths.slots;
 
 	tt_fault_point(op->comm);
 	ep->peer_memory_ops->complete(ep, op->call.seq);
@@ -86,9 +86,9 @@ bool tt_pscw_test(struct tt_op *op)
 
 	for (int r = 0; r < c->nranks; r++) {
 		op->slots.awaited = r;
-		if (reads(op, r, c->rank) && !c->slots->peer_memory_ops->test_complete(c->slots, r, op->call.seq))
+		if (reads(op, r, c->rank) && !c->paths.slots->peer_memory_ops->test_complete(c->paths.slots, r, op->call.seq))
 			return false;
-		c->last_received[r] = c->seq;
+		c->calls.last_received[r] = c->calls.seq;
 	}
 	return true;
 }

@@ -11,14 +11,14 @@
 
 int tt_smsc_open(tuttiComm_t c)
 {
-	if (c->single_copy || !c->slots || !c->slots->peer_memory_ops ||
+	if (c->single_copy || !c->paths.slots || !c->paths.slots->peer_memory_ops ||
 	    c->nranks > TT_SINGLE_COPY_RANKS)
 		return 0;
 	c->single_copy = calloc(1, sizeof(*c->single_copy));
 	if (!c->single_copy)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for reading peers' memory", c->rank);
 	c->single_copy->maps = true;
-	atomic_fetch_add(&c->allocations, 1);
+	atomic_fetch_add(&c->memory.allocations, 1);
 	return 0;
 }
 
@@ -46,6 +46,6 @@ int tt_smsc_open_bounce(tuttiComm_t c, size_t bytes)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a bounce buffer of %zu bytes",
 			       c->rank, bytes);
 	s->bounce_bytes = bytes;
-	atomic_fetch_add(&c->allocations, 1);
+	atomic_fetch_add(&c->memory.allocations, 1);
 	return 0;
 }

@@ -9,14 +9,14 @@
  * alike; a rank posts only when it has seen the previous post of every other rank. */
 static inline void tt_slots_post(tuttiComm_t c, const void *data, size_t bytes, uint32_t stamp)
 {
-	c->slots->slot_ops->post(c->slots, data, bytes, ++c->slot_posts, stamp);
+	c->paths.slots->slot_ops->post(c->paths.slots, data, bytes, ++c->calls.slot_posts, stamp);
 }
 
 /* The current post of one peer: 1 there, *ret_data points at it | 0 not yet | < 0 */
 static inline int tt_slots_poll_peer(tuttiComm_t c, int peer, size_t bytes, uint32_t stamp,
 				     const void **ret_data)
 {
-	return c->slots->slot_ops->poll(c->slots, peer, bytes, c->slot_posts, stamp, ret_data);
+	return c->paths.slots->slot_ops->poll(c->paths.slots, peer, bytes, c->calls.slot_posts, stamp, ret_data);
 }
 
 /* The posts of all other ranks, from rank *from on; *from is the first whose post is missing. 1 all

@@ -26,13 +26,13 @@ int tt_op_connect(struct tt_op *op, int peer, int channel)
 		return 0;
 	tt_op_error_describe(op, &stuck);
 	return tt_comm_connect(op->comm, op->bound.path, peer, channel, &stuck,
-			       tt_deadline_ns(op->comm->timeout_ms));
+			       tt_deadline_ns(op->comm->settings.timeout_ms));
 }
 
 /* How many channels of the plan are connected, on the operation's path */
 static int *channels_of(const struct tt_op *op)
 {
-	return &op->bound.cached->channels[op->bound.path != op->comm->path];
+	return &op->bound.cached->channels[op->bound.path != op->comm->paths.path];
 }
 
 /* A step may need any link of the plan at any time, so all links are connected before the first. */
@@ -95,14 +95,14 @@ static bool prepare(struct tt_plan_row *row, const struct tt_op *op,
 	if (!p && !(p = malloc(sizeof(*p))))
 		return false;
 	if (!row->prepared)
-		atomic_fetch_add(&op->comm->allocations, 1);
+		atomic_fetch_add(&op->comm->memory.allocations, 1);
 	row->prepared = p;
 	p->request = *r;
 	p->extents = *extents;
 	p->out_in_scratch = NOT_THERE;
 	if (!extents->out && op->bound.base[TT_OUT] != r->out)
 		p->out_in_scratch =
-			(size_t)(op->bound.base[TT_OUT] - (char *)op->comm->scratch);
+			(size_t)(op->bound.base[TT_OUT] - (char *)op->comm->memory.scratch);
 	memcpy(p->head, op, HEAD_BYTES);
 	return true;
 }
@@ -133,10 +133,10 @@ static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, v
 	op.call.request = &p->request;
 	op.bound.base[TT_IN] = (char *)(uintptr_t)in;
 	op.bound.base[TT_OUT] =
-		p->out_in_scratch == NOT_THERE ? out : (char *)c->scratch + p->out_in_scratch;
-	op.bound.base[TT_SCRATCH] = c->scratch;
+		p->out_in_scratch == NOT_THERE ? out : (char *)c->memory.scratch + p->out_in_scratch;
+	op.bound.base[TT_SCRATCH] = c->memory.scratch;
 	op.call.stamp = tt_number_call(c, &row->call, row->digest);
-	op.call.seq = c->seq;
+	op.call.seq = c->calls.seq;
 	op.started = true;
 	do
 		rc = tt_cursor_advance(&op, op.cursors.at);

@@ -41,7 +41,7 @@ void *tt_pool_take(tuttiComm_t c, size_t bytes)
 	if (!s) {
 		s = malloc((size_t)1 << size);
 		if (s)
-			atomic_fetch_add(&c->allocations, 1);
+			atomic_fetch_add(&c->memory.allocations, 1);
 	}
 	if (!s)
 		return NULL;

@@ -140,7 +140,7 @@ int tt_cursor_waits_for(const struct tt_op *op, uint32_t i, struct tt_endpoint *
 void tt_fault(tuttiComm_t comm);
 static inline void tt_fault_point(tuttiComm_t comm)
 {
-	if (tt_unlikely(comm->fault_what))
+	if (tt_unlikely(comm->fault.what))
 		tt_fault(comm);
 }
 

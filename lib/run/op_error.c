@@ -54,7 +54,7 @@ void tt_op_error_describe(const struct tt_op *op, struct tt_blocked *ret_stuck)
 	struct tt_blocked *s = ret_stuck;
 
 	*s = (struct tt_blocked){ .awaited = awaited(op) };
-	s->last_received = s->awaited >= 0 ? c->last_received[s->awaited] : 0;
+	s->last_received = s->awaited >= 0 ? c->calls.last_received[s->awaited] : 0;
 	for (; op; op = op->next) {
 		const struct tt_request *r = op->call.request;
 
@@ -87,9 +87,9 @@ static int own_fault(tuttiComm_t c)
 {
 	int rc = 0;
 
-	for (int i = 0; i < c->nep && !rc; i++)
-		if (c->ep[i]->t->fault_ops)
-			rc = c->ep[i]->t->fault_ops->local(c->ep[i], true);
+	for (int i = 0; i < c->paths.nep && !rc; i++)
+		if (c->paths.ep[i]->t->fault_ops)
+			rc = c->paths.ep[i]->t->fault_ops->local(c->paths.ep[i], true);
 	return rc;
 }
 
@@ -109,9 +109,9 @@ static int fatal_fault(const struct tt_op *op)
 	tuttiComm_t c = op->comm;
 	int rc = 0;
 
-	for (int i = 0; i < c->nep && !rc; i++)
-		if (c->ep[i]->t->fault_ops && goes_by(op, c->ep[i]))
-			rc = c->ep[i]->t->fault_ops->local(c->ep[i], false);
+	for (int i = 0; i < c->paths.nep && !rc; i++)
+		if (c->paths.ep[i]->t->fault_ops && goes_by(op, c->paths.ep[i]))
+			rc = c->paths.ep[i]->t->fault_ops->local(c->paths.ep[i], false);
 	return rc;
 }
 
@@ -125,7 +125,7 @@ static int explain(struct tt_op *op, int own)
 	snprintf(mine, sizeof(mine), "%s", own ? tt_error_text() : "");
 	if (!op->started)
 		snprintf(what, sizeof(what), "operation %llu was not started",
-			 (unsigned long long)op->comm->seq + 1);
+			 (unsigned long long)op->comm->calls.seq + 1);
 	else
 		op_text(op, what);
 	if (own)
@@ -147,13 +147,13 @@ int tt_op_error_late(struct tt_op *op)
 	int own;
 
 	tt_op_error_describe(op, &stuck);
-	tt_control_missing(c->ctl, c->seq, &stuck, missing, sizeof(missing));
+	tt_control_missing(c->ctl, c->calls.seq, &stuck, missing, sizeof(missing));
 	if (tt_control_broken(c->ctl))           /* another rank reported a cause meanwhile */
 		return tt_op_error_broken(op);
 	if ((own = own_fault(c)))
 		return explain(op, own);
 	return tt_fail(TT_TIMEOUT, "rank %d: %s timed out after %u ms without progress: %s",
-		       c->rank, op_text(op, what), c->timeout_ms,
+		       c->rank, op_text(op, what), c->settings.timeout_ms,
 		       missing[0] ? missing : "the other ranks are in the same call");
 }
 
@@ -183,7 +183,7 @@ int tt_op_error_starting(struct tt_op *op, int code)
  * is reported. */
 int tt_op_error_symptom(struct tt_op *op, int code)
 {
-	uint64_t until = tt_deadline_ns(op->comm->timeout_ms < 2000 ? op->comm->timeout_ms : 2000);
+	uint64_t until = tt_deadline_ns(op->comm->settings.timeout_ms < 2000 ? op->comm->settings.timeout_ms : 2000);
 	struct timespec pause = { .tv_nsec = 1000000 };
 	struct tt_blocked stuck;
 	bool mismatch = code == TT_USAGE;

@@ -34,10 +34,10 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 void tt_op_bind_plan(const struct tt_op *op, size_t bytes, struct tt_binding *ret_binding)
 {
 	const struct tuttiComm *c = op->comm;
-	const struct tt_connectivity facts = { .nranks = c->nranks, .one_host = c->one_host,
-						  .over_tcp = c->over_tcp, .cores = c->cores };
+	const struct tt_connectivity facts = { .nranks = c->nranks, .one_host = c->hosts.one_host,
+						  .over_tcp = c->paths.over_tcp, .cores = c->hosts.cores };
 
-	tt_plan_bind(op->bound.plan, &facts, c->world.message_bytes, bytes, ret_binding);
+	tt_plan_bind(op->bound.plan, &facts, c->paths.world.message_bytes, bytes, ret_binding);
 }
 
 void tt_op_place_cursors(struct tt_op *op)
@@ -186,7 +186,7 @@ static int start_collective(struct tt_op *op)
 	if (rc)
 		return rc;
 	op->call.stamp = tt_number_call(c, &op->call.record, op->call.digest);
-	op->call.seq = c->seq;
+	op->call.seq = c->calls.seq;
 	op->started = true;             /* only now can error texts name the call */
 	rc = tt_op_begin_way(op, entry_of(op->way));
 	if (tt_unlikely(op->staging != NULL) && !rc)
@@ -207,7 +207,7 @@ void tt_op_resume(struct tt_op *op, const struct tt_way *way)
 	tt_op_bind(op);
 	op->started = op->slots.posted = true;
 	op->way = way;
-	op->call.seq = op->comm->seq;
+	op->call.seq = op->comm->calls.seq;
 	op->call.stamp = tt_stamp_now(op->comm);
 }
 
@@ -238,7 +238,7 @@ void tt_op_finish(struct tt_op *op)
 	if (tt_unlikely(op->staging != NULL))
 		op->staging->ops->end(op);
 	op->complete = true;
-	atomic_store_explicit(&c->operations,
-			      atomic_load_explicit(&c->operations, memory_order_relaxed) + 1,
+	atomic_store_explicit(&c->calls.operations,
+			      atomic_load_explicit(&c->calls.operations, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 }

@@ -57,7 +57,7 @@ static void draw(struct tt_batch *b)
 
 		b->requests[i].holds_ticket = first_of_comm(b->requests, i);
 		if (b->requests[i].holds_ticket)
-			b->requests[i].ticket = c->next_ticket++;
+			b->requests[i].ticket = c->order.next_ticket++;
 	}
 	for (size_t i = 0; i < b->n;) {
 		if (tt_comm_is_live(b->requests[i].comm))
@@ -73,7 +73,7 @@ static bool is_served(const struct tt_batch *b)
 {
 	for (size_t i = 0; i < b->n; i++)
 		if (b->requests[i].holds_ticket &&
-		    b->requests[i].comm->serving != b->requests[i].ticket)
+		    b->requests[i].comm->order.serving != b->requests[i].ticket)
 			return false;
 	return true;
 }
@@ -88,15 +88,15 @@ static void begin(struct tt_batch *b)
 	*at = b->next_waiting;
 	for (size_t i = 0; i < b->n; i++)
 		if (b->requests[i].holds_ticket)
-			atomic_fetch_add(&b->requests[i].comm->inside, 1);
+			atomic_fetch_add(&b->requests[i].comm->order.inside, 1);
 }
 
 static void pass_on(struct tt_batch *b)
 {
 	for (size_t i = 0; i < b->n; i++)
 		if (b->requests[i].holds_ticket) {
-			b->requests[i].comm->serving++;
-			atomic_fetch_sub(&b->requests[i].comm->inside, 1);
+			b->requests[i].comm->order.serving++;
+			atomic_fetch_sub(&b->requests[i].comm->order.inside, 1);
 		}
 	pthread_cond_broadcast(&served);
 }
@@ -150,7 +150,7 @@ int tt_run_in_order(const struct tt_request *requests, size_t n)
 	bool queued = false;
 
 	for (size_t i = 0; i < n; i++)
-		queued |= atomic_load_explicit(&requests[i].comm->queued, memory_order_acquire);
+		queued |= atomic_load_explicit(&requests[i].comm->order.queued, memory_order_acquire);
 	if (tt_likely(!queued))
 		return run(requests, n);
 	b = tt_batch_draw(requests, n);
@@ -165,7 +165,7 @@ int tt_stream_submit(tuttiStream_t stream, const struct tt_request *requests, si
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < n; i++)
-		atomic_store_explicit(&requests[i].comm->queued, true, memory_order_release);
+		atomic_store_explicit(&requests[i].comm->order.queued, true, memory_order_release);
 	b = tt_batch_draw(requests, n);
 	if (!b)
 		return TT_SYSTEM;
@@ -176,7 +176,7 @@ int tt_stream_submit(tuttiStream_t stream, const struct tt_request *requests, si
 void tt_run_drain(tuttiComm_t c)
 {
 	pthread_mutex_lock(&order);
-	while (c->serving != c->next_ticket)
+	while (c->order.serving != c->order.next_ticket)
 		pthread_cond_wait(&served, &order);
 	pthread_mutex_unlock(&order);
 }

@@ -26,7 +26,7 @@ static void bind_step(struct tt_op *op)
 					 .steps = &op->p2p.step };
 	b->plan = &op->p2p.plan;
 	if (!bytes)
-		b->base[TT_IN] = b->base[TT_OUT] = (char *)&op->comm->barrier_byte;
+		b->base[TT_IN] = b->base[TT_OUT] = (char *)&op->comm->memory.barrier_byte;
 	tt_op_bind_plan(op, bytes ? bytes : 1, &b->tiles);
 	tt_op_place_cursors(op);
 	b->past = bytes >= TT_NONTEMPORAL_BYTES;
@@ -66,10 +66,10 @@ int tt_op_start_p2p(struct tt_op *op)
 {
 	const struct tt_request *r = op->call.request;
 	tuttiComm_t c = op->comm;
-	uint64_t *counter = r->send ? c->p2p_sent : c->p2p_received;
+	uint64_t *counter = r->send ? c->calls.p2p_sent : c->calls.p2p_received;
 	int rc;
 
-	op->bound = (struct tt_op_bound){ .path = &c->path[c->p2p_path],
+	op->bound = (struct tt_op_bound){ .path = &c->paths.path[c->paths.p2p_path],
 					  .base = { (char *)(uintptr_t)r->in, r->out, NULL },
 					  .element_bytes = tt_type_bytes(r->type) };
 	bind_step(op);

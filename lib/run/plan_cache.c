@@ -53,7 +53,7 @@ static int build(tuttiComm_t c, const struct tt_algorithm *a, const char *name,
 	p->root = shape->root;
 	p->next = c->plans->built;
 	c->plans->built = p;
-	atomic_fetch_add(&c->allocations, 1);
+	atomic_fetch_add(&c->memory.allocations, 1);
 	*ret_plan = p;
 	return 0;
 }
@@ -65,9 +65,9 @@ static int choose(tuttiComm_t c, const struct tt_shape *shape, size_t bytes, boo
 {
 	uint8_t *chosen = &c->plans->chosen[shape->collective][tt_size_class(bytes)];
 	struct tt_candidate list[TT_MOST_CANDIDATES];
-	struct tt_call_facts facts = { .bytes = bytes, .over_tcp = c->over_tcp, .cores = c->cores,
-				       .message_bytes = c->world.message_bytes, .cost = c->cost,
-				       .nic_class = c->nic_class, .nic_only = c->npaths == 1 };
+	struct tt_call_facts facts = { .bytes = bytes, .over_tcp = c->paths.over_tcp, .cores = c->hosts.cores,
+				       .message_bytes = c->paths.world.message_bytes, .cost = c->cost,
+				       .nic_class = c->paths.nic_class, .nic_only = c->paths.npaths == 1 };
 	int rc, best;
 
 	if (!*chosen && named) {
@@ -91,19 +91,19 @@ static int choose(tuttiComm_t c, const struct tt_shape *shape, size_t bytes, boo
 static int take_named(tuttiComm_t c, const struct tt_shape *shape, size_t bytes,
 		      struct tt_candidate *it)
 {
-	int rc = tt_plan_choose(c->algo, shape, NULL, &it->algorithm, it->name);
+	int rc = tt_plan_choose(c->settings.algo, shape, NULL, &it->algorithm, it->name);
 
 	it->nic_class = 0;
-	return rc || c->npaths == 1 ? rc : choose(c, shape, bytes, true, it);
+	return rc || c->paths.npaths == 1 ? rc : choose(c, shape, bytes, true, it);
 }
 
 static int find_or_build(tuttiComm_t c, const struct tt_request *r, struct tt_plan_row *row)
 {
 	struct tt_shape shape = { .collective = r->collective, .nranks = c->nranks, .rank = c->rank,
-				  .root = r->root < 0 ? 0 : r->root, .topology = &c->topology };
+				  .root = r->root < 0 ? 0 : r->root, .topology = &c->hosts.topology };
 	size_t bytes = tt_request_bytes(r);
 	struct tt_candidate it;
-	int rc = tt_plan_is_auto(c->algo, r->collective);
+	int rc = tt_plan_is_auto(c->settings.algo, r->collective);
 
 	if (rc > 0)
 		rc = choose(c, &shape, bytes, false, &it);
@@ -111,7 +111,7 @@ static int find_or_build(tuttiComm_t c, const struct tt_request *r, struct tt_pl
 		rc = take_named(c, &shape, bytes, &it);
 	if (rc)
 		return rc;
-	row->path = &c->path[it.nic_class && c->npaths > 1];
+	row->path = &c->paths.path[it.nic_class && c->paths.npaths > 1];
 	for (struct tt_cached_plan *p = c->plans->built; p; p = p->next)
 		if (p->algorithm == it.algorithm && p->root == shape.root &&
 		    !strcmp(p->plan->algorithm, it.name)) {
@@ -125,8 +125,8 @@ static int find_or_build(tuttiComm_t c, const struct tt_request *r, struct tt_pl
 
 static int fill(tuttiComm_t c, const struct tt_request *r, struct tt_plan_row *row)
 {
-	const struct tt_connectivity facts = { .nranks = c->nranks, .one_host = c->one_host,
-						  .over_tcp = c->over_tcp, .cores = c->cores };
+	const struct tt_connectivity facts = { .nranks = c->nranks, .one_host = c->hosts.one_host,
+						  .over_tcp = c->paths.over_tcp, .cores = c->hosts.cores };
 	int rc = find_or_build(c, r, row);
 
 	if (rc)
@@ -141,7 +141,7 @@ static int fill(tuttiComm_t c, const struct tt_request *r, struct tt_plan_row *r
 				      .algorithm = row->cached->number, .root = r->root,
 				      .count = r->count };
 	row->digest = tt_call_digest(&row->call);
-	tt_plan_bind(row->cached->plan, &facts, c->world.message_bytes, row->bytes, &row->binding);
+	tt_plan_bind(row->cached->plan, &facts, c->paths.world.message_bytes, row->bytes, &row->binding);
 	return 0;
 }
 
@@ -159,7 +159,7 @@ static int open_cache(tuttiComm_t c)
 		free(p);
 		return rc;
 	}
-	atomic_fetch_add(&c->allocations, 1);
+	atomic_fetch_add(&c->memory.allocations, 1);
 	c->plans = p;
 	return 0;
 }
@@ -191,9 +191,9 @@ int tt_run_cached(tuttiComm_t c, struct tt_call_key key, const void *in, void *o
 	struct tt_fpmode mode;
 	int rc = 1;
 
-	if (tt_comm_begin(c) && !atomic_load_explicit(&c->finalized, memory_order_relaxed) &&
+	if (tt_comm_begin(c) && !atomic_load_explicit(&c->order.finalized, memory_order_relaxed) &&
 	    !tt_control_broken(c->ctl) &&
-	    !atomic_load_explicit(&c->queued, memory_order_acquire) && tt_likely(c->plans)) {
+	    !atomic_load_explicit(&c->order.queued, memory_order_acquire) && tt_likely(c->plans)) {
 		row = row_of(c->plans, key);
 		if (tt_likely(row->again && same_key(row->key, key))) {
 			mode = tt_fpmode_enter();
@@ -220,8 +220,8 @@ void tt_run_learn(const struct tt_request *r)
 {
 	struct tt_plan_row *row;
 
-	if (r->collective == TT_SENDRECV || r->scaled || !r->count || r->comm->fault_what ||
-	    atomic_load_explicit(&r->comm->queued, memory_order_relaxed) ||
+	if (r->collective == TT_SENDRECV || r->scaled || !r->count || r->comm->fault.what ||
+	    atomic_load_explicit(&r->comm->order.queued, memory_order_relaxed) ||
 	    tt_plan_cache_find(r, false, &row) ||
 	    (row->refused && row->refused_in_place == (r->in == r->out)))
 		return;

@@ -81,9 +81,9 @@ static int round_of(struct tt_op **set)
 static void abandon(const struct tt_op *set)
 {
 	for (; set; set = set->next)
-		for (int i = 0; i < set->comm->nep; i++)
-			if (set->comm->ep[i]->t->zcopy_ops)
-				set->comm->ep[i]->t->zcopy_ops->abandon(set->comm->ep[i]);
+		for (int i = 0; i < set->comm->paths.nep; i++)
+			if (set->comm->paths.ep[i]->t->zcopy_ops)
+				set->comm->paths.ep[i]->t->zcopy_ops->abandon(set->comm->paths.ep[i]);
 }
 
 int tt_run(struct tt_op *set)
@@ -164,7 +164,7 @@ static int peer_of(const struct tt_op *op)
 static bool is_connected(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
-	struct tt_link **links = c->path[c->p2p_path].links + TT_P2P_CHANNEL * c->nranks,
+	struct tt_link **links = c->paths.path[c->paths.p2p_path].links + TT_P2P_CHANNEL * c->nranks,
 		       *l = peer_of(op) < 0 ? NULL : links[peer_of(op)];
 
 	return peer_of(op) < 0 || (l && l->t->ready(l) > 0);

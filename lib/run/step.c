@@ -72,11 +72,11 @@ static int post_result(struct tt_op *op, struct tt_cursor *cu, struct tt_link *t
 
 void tt_fault(tuttiComm_t c)
 {
-	if (++c->steps != c->fault_step)
+	if (++c->fault.steps != c->fault.step)
 		return;
-	if (c->fault_what[0] == 'e')
+	if (c->fault.what[0] == 'e')
 		_exit(3);
-	kill(getpid(), c->fault_what[0] == 'k' ? SIGKILL : SIGSTOP);
+	kill(getpid(), c->fault.what[0] == 'k' ? SIGKILL : SIGSTOP);
 }
 
 /* 0 | TT_CUDA */
@@ -111,7 +111,7 @@ static int receive(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 		return 0;
 	rc = l->t->recv(l, dst, bytes, op->call.stamp);
 	if (rc > 0) {
-		op->comm->last_received[l->peer] = op->comm->seq;
+		op->comm->calls.last_received[l->peer] = op->comm->calls.seq;
 		tt_fault_point(op->comm);
 	}
 	return rc;
@@ -182,7 +182,7 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 		return rc;
 	while (wires > 0) {
 		wires--;
-		op->comm->last_received[from[wires]->peer] = op->comm->seq;
+		op->comm->calls.last_received[from[wires]->peer] = op->comm->calls.seq;
 		from[wires]->t->release(from[wires]);
 	}
 	if (room)

@@ -53,8 +53,8 @@ static void arm(struct tt_wait *w)
 {
 	tuttiComm_t c = w->comm;
 
-	for (int i = 0; i < c->nep; i++)
-		w->ticket[i] = c->ep[i]->t->arm(c->ep[i]);
+	for (int i = 0; i < c->paths.nep; i++)
+		w->ticket[i] = c->paths.ep[i]->t->arm(c->paths.ep[i]);
 	w->armed = true;
 }
 
@@ -62,30 +62,30 @@ static void disarm(struct tt_wait *w)
 {
 	tuttiComm_t c = w->comm;
 
-	for (int i = 0; i < c->nep; i++)
-		c->ep[i]->t->disarm(c->ep[i]);
+	for (int i = 0; i < c->paths.nep; i++)
+		c->paths.ep[i]->t->disarm(c->paths.ep[i]);
 	w->armed = false;
 }
 
 uint32_t tt_wait_spins(tuttiComm_t c)
 {
-	if (c->policy != TT_WAIT_SPIN)
+	if (c->wait.policy != TT_WAIT_SPIN)
 		return 0;
-	return tt_likely(!c->impatience) || ++c->waits % TRY_AGAIN == 0 ? c->spins
-									: c->spins >> c->impatience;
+	return tt_likely(!c->wait.impatience) || ++c->wait.waits % TRY_AGAIN == 0 ? c->wait.spins
+									: c->wait.spins >> c->wait.impatience;
 }
 
 /* A wait has ended: adapt pauses and spins to how it ended. */
 static void learn(tuttiComm_t c, const struct tt_wait *w)
 {
 	if (w->idle > w->spins && w->yields)
-		c->pause_ms = c->pause_ms / 2 >= PAUSE_MIN_MS ? c->pause_ms / 2 : 0;
-	if (c->policy != TT_WAIT_SPIN)
+		c->wait.pause_ms = c->wait.pause_ms / 2 >= PAUSE_MIN_MS ? c->wait.pause_ms / 2 : 0;
+	if (c->wait.policy != TT_WAIT_SPIN)
 		return;
 	if (w->idle <= w->spins)
-		c->impatience -= c->impatience && w->spins == c->spins;
-	else if (w->yields && w->idle <= w->spins + 3 && c->impatience < IMPATIENCE_MAX)
-		c->impatience++;
+		c->wait.impatience -= c->wait.impatience && w->spins == c->wait.spins;
+	else if (w->yields && w->idle <= w->spins + 3 && c->wait.impatience < IMPATIENCE_MAX)
+		c->wait.impatience++;
 }
 
 void tt_wait_reset(struct tt_wait *w)
@@ -103,8 +103,8 @@ static void start_clock(struct tt_wait *w, const struct tt_op *set)
 	uint32_t least = UINT32_MAX;
 
 	for (; set; set = set->next)
-		if (set->comm->timeout_ms < least)
-			least = set->comm->timeout_ms;
+		if (set->comm->settings.timeout_ms < least)
+			least = set->comm->settings.timeout_ms;
 	w->started_ns = tt_now_ns();
 	w->deadline_ns = w->started_ns + least * 1000000ull;
 }
@@ -115,7 +115,7 @@ static void doze(struct tt_wait *w, struct tt_op *set)
 {
 	tuttiComm_t c = w->comm;
 	unsigned kinds = 0;
-	int in = c->nep - 1;
+	int in = c->paths.nep - 1;
 	bool mixed = false;
 
 	for (struct tt_op *op = set; op; op = op->next) {
@@ -125,19 +125,19 @@ static void doze(struct tt_wait *w, struct tt_op *set)
 
 			if (!op->cursors.at[i].finished)
 				op->way->waits_for(op, i, &ep);
-			for (int e = 0; ep && e < c->nep; e++)
-				kinds |= (unsigned)(c->ep[e] == ep) << e;
+			for (int e = 0; ep && e < c->paths.nep; e++)
+				kinds |= (unsigned)(c->paths.ep[e] == ep) << e;
 		}
 		for (uint32_t i = 0; op->comm == c && i < op->posts.n; i++)
-			for (int e = 0; e < c->nep; e++)
-				kinds |= (unsigned)(c->ep[e] == op->posts.at[i].link->ep) << e;
+			for (int e = 0; e < c->paths.nep; e++)
+				kinds |= (unsigned)(c->paths.ep[e] == op->posts.at[i].link->ep) << e;
 	}
 	if (kinds)
 		in = 31 - __builtin_clz(kinds);
 	mixed |= kinds & (kinds - 1);
 	if (in >= 0)
-		c->ep[in]->t->doze(c->ep[in], w->ticket[in], mixed ? DOZE_MIXED_US : DOZE_US);
-	atomic_fetch_add_explicit(&c->sleeps, 1, memory_order_relaxed);
+		c->paths.ep[in]->t->doze(c->paths.ep[in], w->ticket[in], mixed ? DOZE_MIXED_US : DOZE_US);
+	atomic_fetch_add_explicit(&c->wait.sleeps, 1, memory_order_relaxed);
 }
 
 static uint64_t arrived_by(const struct tuttiComm *c, const struct tt_path *path)
@@ -158,8 +158,8 @@ static uint64_t arrived(const struct tt_op *set)
 	uint64_t sum = 0;
 
 	for (; set; last = set->comm, set = set->next)
-		for (int i = 0; set->comm != last && i < set->comm->npaths; i++)
-			sum += arrived_by(set->comm, &set->comm->path[i]);
+		for (int i = 0; set->comm != last && i < set->comm->paths.npaths; i++)
+			sum += arrived_by(set->comm, &set->comm->paths.path[i]);
 	return sum;
 }
 
@@ -194,8 +194,8 @@ static bool may_yield(struct tt_wait *w, const struct tt_op *set)
 	if (w->idle == w->spins + 1) {
 		start_clock(w, set);
 		w->yielded_ns = w->started_ns;
-		w->yields = c->policy == TT_WAIT_SPIN ? YIELDS_OWN_CORE : YIELDS_CROWDED;
-		if (c->policy == TT_WAIT_SLEEP || w->started_ns < c->paused_until_ns)
+		w->yields = c->wait.policy == TT_WAIT_SPIN ? YIELDS_OWN_CORE : YIELDS_CROWDED;
+		if (c->wait.policy == TT_WAIT_SLEEP || w->started_ns < c->wait.paused_until_ns)
 			w->yields = 0;
 	}
 	return w->idle <= w->spins + w->yields;
@@ -214,7 +214,7 @@ static bool other_load(const struct tuttiComm *c)
 	length = read(fd, text, sizeof(text) - 1);
 	close(fd);
 	text[length > 0 ? length : 0] = '\0';
-	return sscanf(text, "%*s %*s %*s %d/", &runnable) == 1 && runnable > c->ranks_here;
+	return sscanf(text, "%*s %*s %*s %d/", &runnable) == 1 && runnable > c->hosts.ranks_here;
 }
 
 static void yield(struct tt_wait *w)
@@ -227,16 +227,16 @@ static void yield(struct tt_wait *w)
 	w->yielded_ns = tt_now_ns();
 	took = (uint32_t)(w->yielded_ns - before < YIELD_MOST_NS ? w->yielded_ns - before
 								 : YIELD_MOST_NS);
-	c->yield_ns += took / 32 - c->yield_ns / 32;
+	c->wait.yield_ns += took / 32 - c->wait.yield_ns / 32;
 	if (w->yielded_ns > w->started_ns + YIELDING_MS * 1000000ull)
 		w->yields = 0;
-	if (took < LONG_YIELD_NS || c->yield_ns < SLOW_YIELD_NS || !other_load(c))
+	if (took < LONG_YIELD_NS || c->wait.yield_ns < SLOW_YIELD_NS || !other_load(c))
 		return;
 	w->yields = 0;
-	c->pause_ms = 2 * c->pause_ms < PAUSE_MAX_MS ? 2 * c->pause_ms : PAUSE_MAX_MS;
-	if (c->pause_ms < PAUSE_MIN_MS)
-		c->pause_ms = PAUSE_MIN_MS;
-	c->paused_until_ns = w->yielded_ns + c->pause_ms * 1000000ull;
+	c->wait.pause_ms = 2 * c->wait.pause_ms < PAUSE_MAX_MS ? 2 * c->wait.pause_ms : PAUSE_MAX_MS;
+	if (c->wait.pause_ms < PAUSE_MIN_MS)
+		c->wait.pause_ms = PAUSE_MIN_MS;
+	c->wait.paused_until_ns = w->yielded_ns + c->wait.pause_ms * 1000000ull;
 }
 
 int tt_wait_idle(struct tt_wait *w, struct tt_op *set)
@@ -246,7 +246,7 @@ int tt_wait_idle(struct tt_wait *w, struct tt_op *set)
 			return tt_op_error_broken(op);
 	if (w->idle++ == 0) {
 		if (set->comm == w->comm)
-			w->comm->spins = set->bound.path->spins;
+			w->comm->wait.spins = set->bound.path->spins;
 		w->spins = tt_wait_spins(w->comm);
 	}
 	if (w->idle <= w->spins) {

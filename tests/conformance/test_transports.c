@@ -265,7 +265,7 @@ static int close_body(const struct tt_world *world, void *arg)
 	return 0;
 }
 
-Test(transports, what_was_sent_arrives_after_close, .timeout = 60)
+Test(transports, messages_sent_before_close_arrive, .timeout = 60)
 {
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		for (int threads = 0; threads < 2 && *t != &tt_self && runs(*t); threads++)

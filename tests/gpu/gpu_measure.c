@@ -3,7 +3,7 @@
  * the same run
  *
  * Called by tests/gpu/run. Prints rows of a Markdown table; with the argument `look` only the device.
- * With TUTTI_TEST_GPU set the program runs on device 0, else on the stand-in, whose figures mean
+ * With TUTTI_TEST_GPU set the program runs on device 0, else on the fake, whose figures mean
  * nothing. Each measurement runs in processes of its own; a measurement with a failure has no row.
  */
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
- * test_cuda.c - the table of driver functions, the classification of pointers, and the stand-in
+ * test_cuda.c - the table of driver functions, the classification of pointers, and the fake
  * under the other CUDA tests
  *
  * The suite uses no GPU; all of it runs on tests/fakes/cuda/.

@@ -2,7 +2,7 @@
  * test_driver_failures.c - each driver call fails once, at its first call, its second, and so on: all
  * ranks end, with an error message
  *
- * On the stand-ins for CUDA's driver and libibverbs. A trial runs one use of driver_failure_uses.c in
+ * On the fakes for CUDA's driver and libibverbs. A trial runs one use of driver_failure_uses.c in
  * new ranks; the k-th call of one driver function fails in one rank (the victim). Claims: all ranks
  * end before their deadline and none by a signal. Either all succeed with right results, by a
  * fallback; or the victim's error message has its rank and the driver's error number, and the other
@@ -56,7 +56,7 @@ static struct failure_trial {
 } *trial;                              /* shared with the ranks */
 static bool verbose;
 
-/* ---- the stand-ins --------------------------------------------------------------------------- */
+/* ---- the fakes ------------------------------------------------------------------------------- */
 
 static void *find_symbol(const char *name)
 {
@@ -386,7 +386,7 @@ static void try_sample(const struct failure_use *use, const char *sample, struct
 	}
 }
 
-/* The file of the stand-in for libibverbs has no name in a folder, so no file is left after any end. */
+/* The file of the fake libibverbs has no name in a folder, so no file is left after any end. */
 static bool open_trials(void)
 {
 	int fd = memfd_create("verbs", MFD_CLOEXEC);
@@ -407,7 +407,7 @@ int main(int argc, char **argv)
 	int n = 0, bad = 0;
 
 	if (!open_trials()) {
-		printf("1..0 # SKIP the stand-ins were not made\n");
+		printf("1..0 # SKIP the fakes were not made\n");
 		return 0;
 	}
 	verbose = argc > 2;

@@ -1,5 +1,5 @@
 /*
- * test_gpu.c - collectives on device memory: on the stand-in for a GPU (tests/fakes/cuda/), or with
+ * test_gpu.c - collectives on device memory: on the fake for a GPU (tests/fakes/cuda/), or with
  * TUTTI_TEST_GPU set on a GPU
  *
  * Every mode - kernels with barriers (ranks as threads), kernels ordered by streams (ranks as

@@ -1,6 +1,6 @@
 /*
  * test_gpudirect.c - GPUDirect RDMA: an HCA reads and writes device memory; libibverbs and CUDA are
- * stand-ins
+ * fakes
  *
  * Run by tests/scripts/verbs.sh. Ranks are processes with different host identifiers. Processors cannot
  * access device memory (an access ends the process), and the HCA writes to the registered memory, not
@@ -57,7 +57,7 @@ static int init_and_run(tuttiComm_t *comm, int rank, int n, void *arg)
 	return r->fn(comm, rank, n, NULL);
 }
 
-/* lacks: features that the stand-in for CUDA does not have, see tests/fakes/cuda/fake_cuda.h */
+/* lacks: features that the fake CUDA driver does not have, see tests/fakes/cuda/fake_cuda.h */
 static int failures(int n, const char *lacks, rank_fn *fn)
 {
 	struct gpudirect_ranks r = {
@@ -74,7 +74,7 @@ static int failures(int n, const char *lacks, rank_fn *fn)
 
 static const struct tt_verbs_ep *endpoint_of(tuttiComm_t comm)
 {
-	return (const struct tt_verbs_ep *)comm->path[0].via[comm->rank ? 0 : 1];
+	return (const struct tt_verbs_ep *)comm->paths.path[0].via[comm->rank ? 0 : 1];
 }
 
 /* Registers both buffers of b, except the first SHIFT bytes */
@@ -212,7 +212,7 @@ static int tcp_path_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	struct gpu_buffers b;
 
 	(void)arg;
-	EXPECT((*comm)->npaths == 2);
+	EXPECT((*comm)->paths.npaths == 2);
 	EXPECT(!gpu_buffers_open(&b, rank, n) && !register_both(&b, *comm, handle));
 	gpu_buffers_check(&b, &c, *comm);
 	c.in_place = true;
@@ -340,7 +340,7 @@ static int late_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	EXPECT(!gpu_buffers_open(&b, rank, n) && !register_both(&b, *comm, handle));
 	EXPECT(!send_recv(&b, *comm, COUNT));
 	if (rank == 1) {
-		(*comm)->timeout_ms = 300;
+		(*comm)->settings.timeout_ms = 300;
 		EXPECT(!b.cu->memset8_async(b.out, 0xee, GPU_BUFFER_BYTES, b.stream));
 		EXPECT(!tuttiRecv((void *)(uintptr_t)(b.out + SHIFT), COUNT, tuttiUint8, 0, *comm,
 				  b.stream));

@@ -2,7 +2,7 @@
  * test_train_gpu.c - the trainer's device cuda: a step of every model gives the bits of --device cpu
  * (--canonical), or nearly equal values
  *
- * On the stand-in for a GPU (tests/fakes/cuda/), or with TUTTI_TEST_GPU set on a GPU. A plain main that
+ * On the fake for a GPU (tests/fakes/cuda/), or with TUTTI_TEST_GPU set on a GPU. A plain main that
  * prints TAP, for machines without Criterion.
  */
 #include <dlfcn.h>
@@ -28,7 +28,7 @@ static void point(bool holds, const char *what, const char *which)
 	failures += !holds;
 }
 
-/* Loads the stand-in's cuBLAS, so the trainer's loader finds cuBLAS by name. */
+/* Loads the fake's cuBLAS, so the trainer's loader finds cuBLAS by name. */
 static void load_blas(void)
 {
 	char path[4096];

@@ -309,7 +309,7 @@ def collectives(torch, dist, device, largest):
     if on_nccl(dist):
         coalesced(torch, dist, device)
         beyond(torch, dist, device)
-        if "stand-in" not in torch.cuda.get_device_name():
+        if "fake" not in torch.cuda.get_device_name():
             with_kernels(torch, dist, device)
             registered(torch, dist, device)
     dist.barrier()

@@ -77,8 +77,8 @@ run_client() {
 }
 run_client "host memory" 34 tests/nccl/nccl_client
 fake=$PWD/tests/fakes/cuda/libcuda.so.1
-run_client "CUDA's stand-in" 37 env NCCL_CLIENT_CUDA="$fake" tests/nccl/nccl_client
-run_client "CUDA's stand-in, at a limp" 12 env NCCL_CLIENT_CUDA="$fake" TUTTI_TEST_CUDA_DELAY_US=1000 \
+run_client "CUDA's fake" 37 env NCCL_CLIENT_CUDA="$fake" tests/nccl/nccl_client
+run_client "CUDA's fake, at a limp" 12 env NCCL_CLIENT_CUDA="$fake" TUTTI_TEST_CUDA_DELAY_US=1000 \
 	tests/nccl/nccl_client groups split several one-thread abort killed operations again
 
 # A profiler replaces ncclX and calls pncclX. This one also changes the operation, which the client must notice.
@@ -120,7 +120,7 @@ for set in "" NCCL_P2P_DISABLE=1 NCCL_P2P_LEVEL=LOC; do
 done >"$tmp/with-kernels"
 [ "$(cat "$tmp/with-kernels")" = "" ] && [ "$(wc -l <"$tmp/with-kernels")" = 1 ]
 point $? "without NCCL_P2P_DISABLE there are kernels, with it there are none" "$(cat "$tmp/with-kernels" "$tmp/log")"
-# refused VARIABLE=VALUE SENTENCE: on a stand-in for two cards
+# refused VARIABLE=VALUE SENTENCE: on a fake for two cards
 refused() {
 	env "$1" LD_LIBRARY_PATH="$PWD/tests/fakes/verbs:$LD_LIBRARY_PATH" TUTTI_TEST_VERBS="$tmp/cards" \
 		TUTTI_TRANSPORT=verbs timeout 60 tests/nccl/nccl_client scaled >"$tmp/log" 2>&1

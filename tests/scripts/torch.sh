@@ -15,7 +15,7 @@ for include in "$packages/nvidia/cu13/include" /usr/local/cuda/include; do
 	grep -qs 'CUDART_VERSION  *13' "$include/cuda_runtime_api.h" && break
 done
 [ -e "$include/cuda_runtime_api.h" ] || miss "CUDA's headers are not here"
-[ -e .libs/libnccl.so.2 ] && [ -e tests/fakes/cuda/libcuda.so.1 ] || miss "no shared library, or no stand-in, in this build"
+[ -e .libs/libnccl.so.2 ] && [ -e tests/fakes/cuda/libcuda.so.1 ] || miss "no shared library, or no fake, in this build"
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT

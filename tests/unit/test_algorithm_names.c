@@ -42,7 +42,7 @@ static const char *section(const char *text, enum tt_collective c)
 	return strstr(text, head);
 }
 
-Test(names, and_their_sources_stand_in_the_manual)
+Test(names, and_their_sources_are_in_the_manual)
 {
 	char *text = manual(), item[80], source[80];
 

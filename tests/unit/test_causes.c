@@ -3,7 +3,7 @@
  *
  * Two ranks; rank 0's transport is given faults of its own, and words of other ranks come before or
  * after them as each test wants it: nothing here depends on times. With TUTTI_TEST_TRANSPORT=verbs
- * on the stand-in library, its card tells.
+ * on the fake library, its card tells.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ static int lost_recv(struct tt_link *l, void *dst, size_t bytes, uint32_t stamp)
 static void spoil(tuttiComm_t comm, int silences, bool loses)
 {
 	static const struct tt_fault_ops faults = { .local = card_fault };
-	struct tt_endpoint *ep = comm->path[0].via[1];
+	struct tt_endpoint *ep = comm->paths.path[0].via[1];
 
 	broken = *ep->t;
 	broken.fault_ops = &faults;
@@ -64,8 +64,8 @@ static void spoil(tuttiComm_t comm, int silences, bool loses)
 	asked = 0;
 	ep->t = &broken;
 	for (int i = 0; i < TT_CHANNELS * comm->nranks; i++)
-		if (comm->path[0].links[i])
-			comm->path[0].links[i]->t = &broken;
+		if (comm->paths.path[0].links[i])
+			comm->paths.path[0].links[i]->t = &broken;
 }
 
 static void await_word(tuttiComm_t comm)
@@ -263,9 +263,9 @@ Test(causes, an_abort_tells_what_had_failed_in_its_communicator, .timeout = 60)
 	cr_assert_eq(run(failed_alone), 0);
 }
 
-/* ---- cards of the stand-in ------------------------------------------------------------------- */
+/* ---- cards of the fake ------------------------------------------------------------------- */
 
-/* The card reports, and nobody has read it yet. 1: it is not the stand-in's */
+/* The card reports, and nobody has read it yet. 1: it is not the fake's */
 static int card_says(struct tt_verbs_ep *ep, int type)
 {
 	uint64_t event = (uint64_t)type | 1ull << 32;
@@ -284,7 +284,7 @@ static int card_says(struct tt_verbs_ep *ep, int type)
 
 static int unread_event(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)(*comm)->path[0].via[!rank];
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)(*comm)->paths.path[0].via[!rank];
 
 	(void)nranks, (void)arg;
 	MUST(meet(*comm));
@@ -295,13 +295,13 @@ static int unread_event(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	await_word(*comm);
 	if (card_says(ep, TT_VERBS_EVENT_PORT_ERR))
 		return 0;
-	return told(*comm, sum(*comm), tuttiSystemError, "standin0 port 1 is down",
+	return told(*comm, sum(*comm), tuttiSystemError, "fake0 port 1 is down",
 		    "rank 1 suffers", NULL);
 }
 
 static int event_after_symptom(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)(*comm)->path[0].via[!rank];
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)(*comm)->paths.path[0].via[!rank];
 
 	(void)nranks, (void)arg;
 	MUST(meet(*comm));
@@ -310,23 +310,23 @@ static int event_after_symptom(tuttiComm_t *comm, int rank, int nranks, void *ar
 	tt_verbs_fail(ep, TT_REMOTE, "rank 0: rank 1's card did not answer");
 	if (card_says(ep, TT_VERBS_EVENT_DEVICE_FATAL))
 		return 0;
-	return told(*comm, sum(*comm), tuttiSystemError, "standin0 failed or was removed", NULL,
+	return told(*comm, sum(*comm), tuttiSystemError, "fake0 failed or was removed", NULL,
 		    "did not answer");
 }
 
-static void on_the_stand_in(rank_fn *fn)
+static void on_the_fake(rank_fn *fn)
 {
 	if (strcmp(ranks_network(), "verbs"))
 		cr_skip_test("no TUTTI_TEST_TRANSPORT=verbs (tests/scripts/verbs.sh sets it)");
 	cr_assert_eq(run_on("verbs", fn), 0);
 }
 
-Test(causes, what_a_card_reported_is_read_before_anothers_word_is_told, .timeout = 60)
+Test(causes, an_hca_event_is_read_before_a_peers_report_is_returned, .timeout = 60)
 {
-	on_the_stand_in(unread_event);
+	on_the_fake(unread_event);
 }
 
-Test(causes, what_a_card_reports_comes_before_a_peer_that_did_not_answer, .timeout = 60)
+Test(causes, an_hca_event_is_the_cause_rather_than_a_peer_that_did_not_answer, .timeout = 60)
 {
-	on_the_stand_in(event_after_symptom);
+	on_the_fake(event_after_symptom);
 }

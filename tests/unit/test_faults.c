@@ -136,8 +136,8 @@ static bool has(const struct fault_files *f, const char *name)
 	return false;
 }
 
-/* The stand-in for libibverbs and the file of its cards stay. */
-static bool is_stand_in(const char *name)
+/* The fake for libibverbs and the file of its cards stay. */
+static bool is_fake(const char *name)
 {
 	const char *cards = getenv("TUTTI_TEST_VERBS");
 
@@ -146,7 +146,7 @@ static bool is_stand_in(const char *name)
 
 static void add(struct fault_files *f, const char *name)
 {
-	if (is_shared_place(name) && !is_stand_in(name) && !has(f, name) && f->n < MAX_FILES)
+	if (is_shared_place(name) && !is_fake(name) && !has(f, name) && f->n < MAX_FILES)
 		snprintf(f->name[f->n++], sizeof(f->name[0]), "%s", name);
 }
 

@@ -2,7 +2,7 @@
  * test_verbs.c - claims of the verbs transport alone: its declarations equal libibverbs', both sides
  * choose the same GIDs, a steady state registers no memory and requests few completions
  *
- * The conformance suite is test_transports.c; tests/scripts/verbs.sh runs both on the stand-in library.
+ * The conformance suite is test_transports.c; tests/scripts/verbs.sh runs both on the fake library.
  */
 #include <criterion/criterion.h>
 #include <stddef.h>

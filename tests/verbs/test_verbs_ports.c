@@ -1,7 +1,7 @@
 /*
  * test_verbs_ports.c - ports go down and come up again under communicators that have opened HCAs
  *
- * Two ranks with different host identifiers and two paths between them, on the stand-in library
+ * Two ranks with different host identifiers and two paths between them, on the fake library
  * (tests/scripts/verbs.sh). Claims: the port of an unused HCA may fail; a port that comes up in time
  * loses no message; an error names a port that stays down, and the ranks shrink to a communicator
  * that uses tcp.
@@ -40,7 +40,7 @@ static int init(tuttiComm_t *comm, int rank, const tuttiUniqueId *id)
 	setenv("TUTTI_HOST_ID", rank ? "b" : "a", 1);
 	config.timeout_ms = 20000;
 	MUST(tuttiCommInitRankConfig(comm, 2, *id, rank, &config));
-	WANT((*comm)->npaths == 2);
+	WANT((*comm)->paths.npaths == 2);
 	return 0;
 }
 
@@ -77,7 +77,7 @@ static uint64_t sent_over_verbs(tuttiComm_t comm)
 static int set_ports(tuttiComm_t comm, bool down)
 {
 	uint64_t event = (down ? TT_VERBS_EVENT_PORT_ERR : TT_VERBS_EVENT_PORT_ACTIVE) | 1ull << 32;
-	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)comm->path[1].via[!comm->rank];
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)comm->paths.path[1].via[!comm->rank];
 	struct sockaddr_un at;
 	socklen_t bytes = sizeof(at);
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -113,7 +113,7 @@ static int two_paths(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		rc = sum(*comm, SMALL);
 	if (!rc)                        /* rank 0's message is lost, and rank 1 has ended its call */
 		rc = sum(*comm, SMALL);
-	WANT(rc && strstr(tuttiGetLastError(*comm), "rank 0: standin0 port 1 is down"));
+	WANT(rc && strstr(tuttiGetLastError(*comm), "rank 0: fake0 port 1 is down"));
 	return 0;
 }
 
@@ -146,7 +146,7 @@ static int port_stays_down(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	else
 		setenv("TUTTI_TEST_VERBS_DOWN", "2", 1);         /* down, but its messages arrive */
 	WANT(sum(*comm, SMALL) &&
-	     strstr(tuttiGetLastError(*comm), "standin0 port 1 is down"));
+	     strstr(tuttiGetLastError(*comm), "fake0 port 1 is down"));
 	return 0;
 }
 
@@ -160,7 +160,7 @@ static int shrink(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	while (!sum(*comm, SMALL))
 		;
 	MUST(tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
-	WANT(next->nranks == 2 && next->npaths == 1);
+	WANT(next->nranks == 2 && next->paths.npaths == 1);
 	MUST(sum(next, SMALL));
 	MUST(sum(next, LARGE));
 	WANT(!sent_over_verbs(next));

@@ -2,7 +2,7 @@
  * test_verbs_wrong.c - wrong messages of a verbs peer: records of the init, hellos of queue pairs,
  * immediates, heads, RTRs and keys
  *
- * Two ranks over the stand-in library (tests/scripts/verbs.sh). Rank 1 sends wrong messages. Claims: rank 0
+ * Two ranks over the fake library (tests/scripts/verbs.sh). Rank 1 sends wrong messages. Claims: rank 0
  * has an error that names rank 1, or ignores the message; no byte outside of a ring or a table is
  * read or written, as AddressSanitizer and the guard pages behind a ring show.
  */

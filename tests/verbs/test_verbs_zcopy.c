@@ -1,7 +1,7 @@
 /*
  * test_verbs_zcopy.c - zero-copy messages of the verbs transport, and their memory registrations
  *
- * Two ranks as threads and as processes, over the stand-in library (tests/scripts/verbs.sh), which checks
+ * Two ranks as threads and as processes, over the fake library (tests/scripts/verbs.sh), which checks
  * every key. Claims: messages arrive in the receive buffer or in the ring, always with the right
  * bytes; memory is registered once in its life, never used after it is freed, and registrations stay
  * within their bounds; a steady state registers and allocates nothing, and its work requests are
@@ -279,7 +279,7 @@ Test(verbs_zcopy, a_steady_state_registers_and_allocates_nothing, .timeout = 60)
 	both(steady_body);
 }
 
-/* New memory at the same address in each round. The stand-in knows keys of deregistered
+/* New memory at the same address in each round. The fake knows keys of deregistered
  * memory. */
 static int reused_address_body(const struct tt_world *world, void *arg)
 {

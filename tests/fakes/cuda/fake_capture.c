@@ -1,16 +1,16 @@
 /*
- * fake_capture.c - the stand-in's captures and graphs, and the calls that a capture forbids
+ * fake_capture.c - captures and graphs of the fake CUDA driver, and the calls that a capture
+ * forbids
  *
- * As with CUDA, a thread that captures, or lives beside a global capture, may make no call that
- * does more than put something on a stream, unless its mode is relaxed: the call fails, and spoils
- * the capture.
+ * As with CUDA, a thread that captures, or that runs during a global capture, may only enqueue work
+ * on streams, unless its capture mode is relaxed. Any other call fails and invalidates the capture.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/fakes/cuda/fake_cuda.h"
 
-static __thread int own_mode;          /* TT_CU_CAPTURE_GLOBAL: the driver's beginning */
+static __thread int own_mode;          /* the driver's initial mode */
 
 EXPORT int cuThreadExchangeStreamCaptureMode(int *mode)
 {
@@ -22,7 +22,7 @@ EXPORT int cuThreadExchangeStreamCaptureMode(int *mode)
 	return 0;
 }
 
-/* Under the lock */
+/* Call under fake_lock. */
 static bool forbids(const struct graph *g)
 {
 	if (!g || own_mode == TT_CU_CAPTURE_RELAXED || g->mode == TT_CU_CAPTURE_RELAXED)
@@ -38,7 +38,7 @@ bool fake_forbidden(void)
 	pthread_mutex_lock(&fake_lock);
 	for (struct fake_stream *s = fake_all; s; s = s->next)
 		if (forbids(s->graph))
-			any = s->graph->spoilt = true;
+			any = s->graph->spoiled = true;
 	pthread_mutex_unlock(&fake_lock);
 	return any;
 }
@@ -66,7 +66,7 @@ EXPORT int cuStreamIsCapturing(tt_custream stream, int *ret_status)
 
 	ENTER_CONTEXT();
 	pthread_mutex_lock(&fake_lock);
-	*ret_status = !s->graph ? 0 : s->graph->spoilt ? 2 : 1;
+	*ret_status = !s->graph ? 0 : s->graph->spoiled ? 2 : 1;
 	pthread_mutex_unlock(&fake_lock);
 	return 0;
 }
@@ -84,7 +84,7 @@ static int free_graph(struct graph *g)
 	return 0;
 }
 
-/* Also of the streams that were drawn into it */
+/* The capture also ends on the streams that joined it by events. */
 EXPORT int cuStreamEndCapture(tt_custream stream, void **ret_graph)
 {
 	struct graph *g;
@@ -99,7 +99,7 @@ EXPORT int cuStreamEndCapture(tt_custream stream, void **ret_graph)
 	*ret_graph = NULL;
 	if (!g)
 		return TT_CU_BAD_VALUE;
-	if (g->spoilt) {
+	if (g->spoiled) {
 		free_graph(g);
 		return 901;                    /* CUDA_ERROR_STREAM_CAPTURE_INVALIDATED */
 	}

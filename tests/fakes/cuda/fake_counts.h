@@ -1,22 +1,24 @@
 /*
- * fake_counts.h - what tests ask the two stand-ins, which they find by dlsym: was the failure met that
- * was asked for, and what was made and not given back
+ * fake_counts.h - functions that tests find by dlsym in both fake drivers: injected failures that
+ * occurred, and objects that were created and not released
  *
- * For tests/gpu/test_driver_failures. Each library has both functions, with its own prefix: fake_ and
- * fake_verbs_.
+ * For tests/gpu/test_driver_failures. Each library has these functions with its own prefix, fake_
+ * or fake_verbs_.
  */
 #ifndef FAKE_COUNTS_H
 #define FAKE_COUNTS_H
 
 #include <stdbool.h>
 
-#define FAKE_THINGS 16             /* kinds of things, at most */
+#define FAKE_OBJECTS 16             /* upper bound of kinds of objects */
 
-/* How often a call failed because the environment said so */
+/* Number of calls that failed because the environment injected a failure */
 typedef int fake_hits_fn(void);
-/* Calls of this thread are the test's own, and do not fail (true); or the library's again. */
+/* own true: this thread's calls are the test's own and never fail by injection; false: they can
+ * fail again. */
 typedef void fake_own_fn(bool own);
-/* The n-th kind of things that can be left: its name, NULL: there are no more. In this process. */
+/* Name of the n-th kind of object, and the number of unreleased objects of this process; NULL: n is
+ * beyond the last kind. */
 typedef const char *fake_left_fn(int n, int *ret_left);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * fake_cublas.c - a libcublas.so.13 without a GPU: products of matrices as host functions of the
- * stand-in's streams
+ * fake_cublas.c - a libcublas.so.13 without a GPU: matrix products as host functions of the fake
+ * driver's streams
  *
- * For tests only: it has the functions of trainer/device/cublas.h with the library's meaning, matrices
- * stored by columns. Sums run in another order than the trainer's own products do, so that nobody
- * relies on the bits.
+ * For tests only. The library has the functions of trainer/device/cublas.h with cuBLAS's meaning;
+ * matrices are stored by columns. Sums run in another order than the trainer's own products, so
+ * that no test relies on the bits.
  */
 #include <stdlib.h>
 
@@ -47,8 +47,7 @@ EXPORT int cublasSetMathMode(void *handle, int mode)
 	return mode == TRAIN_CUBLAS_PEDANTIC ? 0 : 7;
 }
 
-/* A column of a times a number, added to a column of c:
- * what the compiler can do several of at once. */
+/* Adds b times a column of a to a column of c, in a form that the compiler can vectorize. */
 static void add_column(float *restrict c, const float *restrict a, long a_row, long m, float b)
 {
 	if (a_row == 1)

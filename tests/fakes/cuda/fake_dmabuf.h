@@ -1,9 +1,9 @@
 /*
- * fake_dmabuf.h - what a dma-buf is between the two stand-ins: a file with this record
+ * fake_dmabuf.h - the format of a dma-buf that both fake drivers share: a file with this record
  *
- * The CUDA stand-in makes it, that for libibverbs (tests/fakes/verbs) reads it in the same
- * process. The memory is named by the descriptor of the piece and not by address, so a card goes on
- * writing to memory that was freed, as a real one would.
+ * The fake CUDA driver writes the record; the fake libibverbs (tests/fakes/verbs) reads it in the
+ * same process. The record names memory by the allocation's descriptor and not by address, so an
+ * HCA goes on writing to freed memory, as a real one would.
  */
 #ifndef FAKE_DMABUF_H
 #define FAKE_DMABUF_H
@@ -14,9 +14,9 @@
 #define FAKE_DMABUF 0x6d64612d62756600u
 struct fake_dmabuf {
 	uint64_t magic;
-	int fd;                                /* of the piece of memory */
-	uint64_t offset, bytes;                /* in it */
-	bool unordered;                        /* what is written is seen after a flush only */
+	int fd;                                /* of the allocation */
+	uint64_t offset, bytes;                /* in the allocation */
+	bool unordered;                        /* writes are visible only after a flush */
 };
 
 #endif

@@ -1,6 +1,4 @@
-/*
- * fake_driver.c - the stand-in's devices and contexts, errors, and injected failures
- */
+/* fake_driver.c - devices, contexts, errors and injected failures of the fake CUDA driver */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +29,8 @@ static void slow_down(const char *symbol)
 
 __thread bool fake_is_called;
 
-/* What the context answers from now on, once a kernel of it has done something forbidden */
+/* The code that every call returns after a kernel failed with an error that the context does not
+ * survive */
 static int fatal;
 
 int fake_dead(void)
@@ -60,7 +59,7 @@ int fake_fault(const char *symbol)
 	int nth, code;
 
 	if (fake_is_called) {
-		fprintf(stderr, "stand-in: a host function of a stream calls %s\n", symbol);
+		fprintf(stderr, "fake: a host function of a stream calls %s\n", symbol);
 		abort();
 	}
 	slow_down(symbol);
@@ -72,13 +71,13 @@ int fake_fault(const char *symbol)
 	return code;
 }
 
-/* ---- what tests ask (fake_counts.h) --------------------------------------------------------------- */
+/* ---- queries of tests (fake_counts.h) -------------------------------------------------------------- */
 
-static atomic_int left[THINGS];
+static atomic_int left[OBJECTS];
 
-void fake_count(enum fake_object thing, int n)
+void fake_count(enum fake_object object, int n)
 {
-	atomic_fetch_add(&left[thing], n);
+	atomic_fetch_add(&left[object], n);
 }
 
 EXPORT int fake_hits(void)
@@ -93,15 +92,15 @@ EXPORT void fake_own(bool is)
 
 EXPORT const char *fake_left(int n, int *ret_left)
 {
-	static const char *const names[THINGS] = {
-		[A_PIECE] = "piece", [A_PAGE] = "page", [A_REGISTERED] = "registered",
+	static const char *const names[OBJECTS] = {
+		[AN_ALLOCATION] = "device memory", [A_PINNED] = "pinned host memory", [A_REGISTERED] = "registered",
 		[AN_OPENED] = "opened", [A_MAPPED] = "mapped", [A_RESERVED] = "reserved",
 		[A_HANDLE] = "handle", [A_STREAM] = "stream", [AN_EVENT] = "event",
 		[A_GRAPH] = "graph",
 	};
 
-	_Static_assert(THINGS <= FAKE_THINGS, "a test has room for all");
-	if (n >= THINGS)
+	_Static_assert(OBJECTS <= FAKE_OBJECTS, "a test has room for all kinds");
+	if (n >= OBJECTS)
 		return NULL;
 	*ret_left = atomic_load(&left[n]);
 	return names[n];
@@ -138,14 +137,14 @@ EXPORT int cuInit(unsigned flags)
 
 EXPORT int cuGetErrorName(int code, const char **ret_text)
 {
-	*ret_text = code ? "CUDA_ERROR_STAND_IN" : "CUDA_SUCCESS";
+	*ret_text = code ? "CUDA_ERROR_FAKE" : "CUDA_SUCCESS";
 	return 0;
 }
 
 EXPORT int cuGetErrorString(int code, const char **ret_text)
 {
 	*ret_text = code == TT_CU_NO_MEMORY ? "out of memory"
-		    : code		    ? "the stand-in says no"
+		    : code		    ? "injected failure"
 					    : "no error";
 	return 0;
 }
@@ -175,7 +174,7 @@ EXPORT int cuDeviceGet(int *ret_device, int ordinal)
 EXPORT int cuDeviceGetName(char *text, int bytes, int device)
 {
 	ENTER();
-	snprintf(text, (size_t)bytes, "stand-in %d (no GPU)", device);
+	snprintf(text, (size_t)bytes, "fake %d (no GPU)", device);
 	return 0;
 }
 
@@ -190,7 +189,7 @@ EXPORT int cuDeviceGetUuid_v2(struct tt_cuuuid *ret_uuid, int device)
 {
 	ENTER();
 	memset(ret_uuid, 0, sizeof(*ret_uuid));
-	snprintf(ret_uuid->bytes, sizeof(ret_uuid->bytes), "stand-in %d", device);
+	snprintf(ret_uuid->bytes, sizeof(ret_uuid->bytes), "fake %d", device);
 	return 0;
 }
 
@@ -200,7 +199,7 @@ EXPORT int cuDeviceGetAttribute(int *ret_value, int attribute, int device)
 	(void)device;
 	switch (attribute) {
 	case TT_CU_ATTR_SMS:
-		*ret_value = PLACES;
+		*ret_value = BLOCK_SLOTS;
 		return 0;
 	case TT_CU_ATTR_MAJOR:
 		*ret_value = 9;
@@ -243,7 +242,7 @@ EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
 	return 0;
 }
 
-/* Of the runtime, for tests/fakes/cudart. */
+/* Also called by tests/fakes/cudart, the runtime. */
 EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *ret_active)
 {
 	ENTER();

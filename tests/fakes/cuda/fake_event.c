@@ -1,6 +1,5 @@
-/*
- * fake_event.c - the stand-in's events: the number of the record that was given last, and reached
- */
+/* fake_event.c - events of the fake CUDA driver: the numbers of the newest record enqueued and
+ * completed */
 #include <stdlib.h>
 #include <time.h>
 
@@ -44,7 +43,7 @@ EXPORT int cuEventCreate(tt_cuevent *ret_event, unsigned flags)
 EXPORT int cuEventDestroy_v2(tt_cuevent event)
 {
 	ENTER_CONTEXT();
-	/* CUDA's go on until they are reached; ours is freed then */
+	/* CUDA's events live until they complete; the fake frees the event then */
 	fake_await(event, ((struct event *)event)->recorded);
 	free(event);
 	fake_count(AN_EVENT, -1);
@@ -66,7 +65,7 @@ EXPORT int cuEventRecord(tt_cuevent event, tt_custream stream)
 	return e->graph ? 0 : fake_add(stream, &n);
 }
 
-/* Waiting for what was recorded in a capture draws the stream into it. */
+/* Waiting for an event that was recorded in a capture adds the stream to the capture. */
 EXPORT int cuStreamWaitEvent(tt_custream stream, tt_cuevent event, unsigned flags)
 {
 	struct event *e = event;

@@ -1,7 +1,4 @@
-/*
- * fake_kernels.c - the stand-in's kernels: those of the library,
- * compiled for the host, one thread a block
- */
+/* fake_kernels.c - the library's kernels, compiled for the host, one thread per block */
 #include "tests/fakes/cuda/fake_cuda.h"
 
 #include "gpu/kernels.cu"

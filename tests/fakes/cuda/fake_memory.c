@@ -1,9 +1,9 @@
 /*
- * fake_memory.c - the stand-in's memory: a memfd a piece of device memory,
- * so that another process can open it
+ * fake_memory.c - memory of the fake CUDA driver: an allocation of device memory is a memfd, so
+ * that another process can open it
  *
- * An IPC handle is the exporting process, its descriptor and the piece's size. As with CUDA, who
- * made the memory cannot open its own handle.
+ * An IPC handle consists of the exporting process, its descriptor and the allocation's size. As
+ * with CUDA, the exporting process cannot open its own handle.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,57 +14,58 @@
 
 #include "tests/fakes/cuda/fake_cuda.h"
 
-static struct fake_piece {
-	struct fake_piece *next;
-	char *at, *reach;                      /* reach: for streams, NULL: the same */
+static struct fake_allocation {
+	struct fake_allocation *next;
+	/* shadow: the streams' mapping; NULL: the same as at */
+	char *at, *shadow;
 	size_t bytes, offset;                  /* offset: in fd */
 	int fd, device;
 	unsigned type, managed;
 	uint64_t id;
 	bool registered, opened, virtual;      /* virtual: has no IPC handle */
-} *pieces;
+} *allocations;
 static uint64_t ids;
 
 struct fake_handle { pid_t pid; int fd, device; size_t bytes; };
 _Static_assert(sizeof(struct fake_handle) <= sizeof(struct tt_cuipc), "it fits");
 
-static struct fake_piece *find(const void *p)
+static struct fake_allocation *find(const void *p)
 {
-	for (struct fake_piece *x = pieces; x; x = x->next)
+	for (struct fake_allocation *x = allocations; x; x = x->next)
 		if ((const char *)p >= x->at && (const char *)p < x->at + x->bytes)
 			return x;
 	return NULL;
 }
 
-static enum fake_object thing_of(const struct fake_piece *x)
+static enum fake_object object_of(const struct fake_allocation *x)
 {
 	return x->virtual		     ? A_MAPPED
 	       : x->opened		     ? AN_OPENED
 	       : x->registered		     ? A_REGISTERED
-	       : x->type == TT_CU_TYPE_HOST ? A_PAGE
-					     : A_PIECE;
+	       : x->type == TT_CU_TYPE_HOST ? A_PINNED
+					     : AN_ALLOCATION;
 }
 
-static void add(struct fake_piece piece)
+static void add(struct fake_allocation piece)
 {
-	struct fake_piece *p = malloc(sizeof(*p));
+	struct fake_allocation *p = malloc(sizeof(*p));
 
 	*p = piece;
-	fake_count(thing_of(p), 1);
+	fake_count(object_of(p), 1);
 	pthread_mutex_lock(&fake_lock);
 	p->id = ++ids;
-	p->next = pieces;
-	pieces = p;
+	p->next = allocations;
+	allocations = p;
 	pthread_mutex_unlock(&fake_lock);
 }
 
-/* The piece that begins at p, taken out of the list; NULL: there is none of that sort. */
-static struct fake_piece *take(const void *p, bool host, bool registered)
+/* Removes the allocation that begins at p from the list; NULL: no such allocation. */
+static struct fake_allocation *take(const void *p, bool host, bool registered)
 {
-	struct fake_piece **at, *x;
+	struct fake_allocation **at, *x;
 
 	pthread_mutex_lock(&fake_lock);
-	for (at = &pieces; (x = *at); at = &x->next)
+	for (at = &allocations; (x = *at); at = &x->next)
 		if (x->at == p && (x->type == TT_CU_TYPE_HOST) == host &&
 		    x->registered == registered)
 			break;
@@ -74,15 +75,15 @@ static struct fake_piece *take(const void *p, bool host, bool registered)
 	return x;
 }
 
-static int release(struct fake_piece *x)
+static int release(struct fake_allocation *x)
 {
 	if (!x)
 		return TT_CU_BAD_VALUE;
-	fake_count(thing_of(x), -1);
+	fake_count(object_of(x), -1);
 	if (!x->registered && !x->virtual)
 		munmap(x->at, x->bytes);
-	if (x->reach)
-		munmap(x->reach, x->bytes);
+	if (x->shadow)
+		munmap(x->shadow, x->bytes);
 	if (x->fd >= 0)
 		close(x->fd);
 	free(x);
@@ -91,7 +92,7 @@ static int release(struct fake_piece *x)
 
 void fake_add_virtual(char *at, size_t bytes, int fd, size_t offset)
 {
-	add((struct fake_piece){ .at = at,
+	add((struct fake_allocation){ .at = at,
 			    .bytes = bytes,
 			    .fd = dup(fd),
 			    .offset = offset,
@@ -107,14 +108,14 @@ bool fake_take_virtual(char *at)
 
 static int make(size_t bytes, unsigned type, unsigned managed, void **ret)
 {
-	struct fake_piece p = { .bytes = (bytes + 4095) / 4096 * 4096, .type = type, .managed = managed,
+	struct fake_allocation p = { .bytes = (bytes + 4095) / 4096 * 4096, .type = type, .managed = managed,
 			   .device = fake_device() };
 
 	if (p.device < 0)
 		return TT_CU_BAD_CONTEXT;
 	if (!bytes || bytes > (size_t)1 << 33)
 		return bytes ? TT_CU_NO_MEMORY : TT_CU_BAD_VALUE;
-	p.fd = memfd_create("stand-in", MFD_CLOEXEC);
+	p.fd = memfd_create("fake", MFD_CLOEXEC);
 	if (p.fd < 0 || ftruncate(p.fd, (off_t)p.bytes))
 		return TT_CU_NO_MEMORY;
 	p.at = mmap(NULL, p.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p.fd, 0);
@@ -122,7 +123,7 @@ static int make(size_t bytes, unsigned type, unsigned managed, void **ret)
 		return TT_CU_NO_MEMORY;
 	if (type == TT_CU_TYPE_DEVICE && !managed && fake_lacks("host") &&
 	    !mprotect(p.at, p.bytes, PROT_NONE))
-		p.reach = mmap(NULL, p.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p.fd, 0);
+		p.shadow = mmap(NULL, p.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, p.fd, 0);
 	*ret = p.at;
 	add(p);
 	return 0;
@@ -130,13 +131,13 @@ static int make(size_t bytes, unsigned type, unsigned managed, void **ret)
 
 void *fake_shadow(const void *at)
 {
-	struct fake_piece *x;
+	struct fake_allocation *x;
 	void *p = (void *)(uintptr_t)at;
 
 	pthread_mutex_lock(&fake_lock);
 	x = find(at);
-	if (x && x->reach)
-		p = x->reach + ((const char *)at - x->at);
+	if (x && x->shadow)
+		p = x->shadow + ((const char *)at - x->at);
 	pthread_mutex_unlock(&fake_lock);
 	return p;
 }
@@ -191,7 +192,7 @@ EXPORT int cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 {
 	ENTER_FREELY();
 	(void)flags;
-	add((struct fake_piece){
+	add((struct fake_allocation){
 		.at = ptr, .bytes = bytes, .fd = -1, .type = TT_CU_TYPE_HOST, .registered = true });
 	return 0;
 }
@@ -213,7 +214,7 @@ EXPORT int cuMemHostGetDevicePointer_v2(tt_cuptr *ret_ptr, void *ptr, unsigned f
 
 EXPORT int cuPointerGetAttributes(unsigned n, int *attributes, void **data, tt_cuptr ptr)
 {
-	struct fake_piece *found, x = { .device = -1 };
+	struct fake_allocation *found, x = { .device = -1 };
 
 	ENTER_CONTEXT();
 	pthread_mutex_lock(&fake_lock);
@@ -240,7 +241,7 @@ EXPORT int cuPointerGetAttributes(unsigned n, int *attributes, void **data, tt_c
 
 EXPORT int cuMemGetAddressRange_v2(tt_cuptr *ret_base, size_t *ret_bytes, tt_cuptr ptr)
 {
-	struct fake_piece *x;
+	struct fake_allocation *x;
 
 	ENTER_CONTEXT();
 	pthread_mutex_lock(&fake_lock);
@@ -256,7 +257,7 @@ EXPORT int cuMemGetAddressRange_v2(tt_cuptr *ret_base, size_t *ret_bytes, tt_cup
 bool fake_find_device(tt_cuptr at, size_t bytes, int *ret_fd, uint64_t *ret_offset)
 {
 	char *p = (char *)(uintptr_t)at;
-	struct fake_piece *x;
+	struct fake_allocation *x;
 	bool good;
 
 	pthread_mutex_lock(&fake_lock);
@@ -274,7 +275,7 @@ bool fake_find_device(tt_cuptr at, size_t bytes, int *ret_fd, uint64_t *ret_offs
 EXPORT int cuIpcGetMemHandle(struct tt_cuipc *ret_handle, tt_cuptr ptr)
 {
 	struct fake_handle h = { .pid = getpid() };
-	struct fake_piece *x;
+	struct fake_allocation *x;
 	bool shareable;
 
 	ENTER_FREELY();
@@ -296,7 +297,7 @@ EXPORT int cuIpcGetMemHandle(struct tt_cuipc *ret_handle, tt_cuptr ptr)
 
 EXPORT int cuIpcOpenMemHandle_v2(tt_cuptr *ret_ptr, struct tt_cuipc handle, unsigned flags)
 {
-	struct fake_piece p = { .type = TT_CU_TYPE_DEVICE, .opened = true };
+	struct fake_allocation p = { .type = TT_CU_TYPE_DEVICE, .opened = true };
 	struct fake_handle h;
 	char path[64];
 

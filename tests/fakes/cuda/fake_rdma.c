@@ -1,8 +1,8 @@
 /*
- * fake_rdma.c - the stand-in's memory for cards: dma-bufs, and what cards wrote made visible
+ * fake_rdma.c - memory for HCAs in the fake CUDA driver: dma-bufs, and the flush of RDMA writes
  *
- * Strict about what CUDA asks for: whole pages of the host, in one piece of device memory. Where
- * the device does not order writes, tests/fakes/verbs holds them back until the flush.
+ * As strict as CUDA: a dma-buf covers whole pages of the host in one allocation of device memory.
+ * Where the device does not order writes, tests/fakes/verbs defers them until the flush.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ EXPORT int cuMemGetHandleForAddressRange(void *ret_handle, tt_cuptr at, size_t b
 	if (type != TT_CU_RANGE_DMA_BUF || flags || at % 4096 || bytes % 4096 || !bytes ||
 	    fake_lacks("dmabuf") || !fake_find_device(at, bytes, &d.fd, &d.offset))
 		return TT_CU_BAD_VALUE;
-	fd = memfd_create("stand-in dma-buf", MFD_CLOEXEC);
+	fd = memfd_create("fake dma-buf", MFD_CLOEXEC);
 	if (fd < 0 || write(fd, &d, sizeof(d)) != sizeof(d))
 		return TT_CU_NO_MEMORY;
 	*(int *)ret_handle = fd;

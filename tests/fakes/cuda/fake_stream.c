@@ -1,8 +1,10 @@
 /*
- * fake_stream.c - the stand-in's streams: a thread each, which runs its nodes in order
+ * fake_stream.c - streams of the fake CUDA driver: one thread per stream runs the stream's nodes in
+ * order
  *
- * What a stream is given goes through its connection to the device, which has an order of its own:
- * nothing starts before what lies ahead of it there has started, and what waits has ended.
+ * A node passes through its stream's connection to the device, which has an order of its own: a
+ * node starts only after all earlier nodes of the connection have started and all earlier waiting
+ * nodes have ended.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,14 +18,14 @@
 
 __thread unsigned fake_block, fake_blocks;
 struct fake_stream *fake_all;
-static struct fake_stream *legacy;          /* under the lock, as what follows: */
-static unsigned streams[PRIORITIES], places_taken[MAX_DEVICES];
+static struct fake_stream *legacy;          /* under the lock, as the next two declarations */
+static unsigned streams[PRIORITIES], slots_taken[MAX_DEVICES];
 static struct connection { uint64_t given, through; } connections[PRIORITIES][32];
 static __thread struct fake_stream *per_thread;
 
-/* ---- what a node does ------------------------------------------------------------------------ */
+/* ---- executing a node ------------------------------------------------------------------------ */
 
-static void dawdle(void)
+static void delay(void)
 {
 	static __thread unsigned seed;
 	const char *text = getenv("TUTTI_TEST_CUDA_DELAY_US");
@@ -35,7 +37,8 @@ static void dawdle(void)
 		usleep((unsigned)rand_r(&seed) % (unsigned)most);
 }
 
-/* 32 bits that other streams, processes and the host change meanwhile */
+/* Memory operations on 32-bit words, which other streams, processes and the host change
+ * concurrently */
 static void run_batch(const struct fake_node *n)
 {
 	for (unsigned i = 0; i < n->nops; i++) {
@@ -53,39 +56,40 @@ static void run_batch(const struct fake_node *n)
 	}
 }
 
-/* Of all blocks that wait for peers' until they end; of others one after the other */
-static void take_places(unsigned n, int device)
+/* A kernel that waits for peers occupies a slot per block until it ends; the blocks of other
+ * kernels run one after another. */
+static void take_slots(unsigned n, int device)
 {
 	pthread_mutex_lock(&fake_lock);
 	for (; n; n--) {
-		while (places_taken[device] == PLACES)
+		while (slots_taken[device] == BLOCK_SLOTS)
 			pthread_cond_wait(&fake_changed, &fake_lock);
-		places_taken[device]++;
+		slots_taken[device]++;
 	}
 	pthread_mutex_unlock(&fake_lock);
 }
 
-static void leave_places(unsigned n, int device)
+static void release_slots(unsigned n, int device)
 {
 	pthread_mutex_lock(&fake_lock);
-	places_taken[device] -= n;
+	slots_taken[device] -= n;
 	pthread_cond_broadcast(&fake_changed);
 	pthread_mutex_unlock(&fake_lock);
 }
 
 static void launch(const struct fake_node *n)
 {
-	unsigned places = n->kernel->waits && n->kernel->waits(n->params) ? n->blocks : 1;
+	unsigned slots = n->kernel->waits && n->kernel->waits(n->params) ? n->blocks : 1;
 
-	if (places > PLACES) {
-		fprintf(stderr, "stand-in: %u blocks wait for peers, and %d fit\n", places, PLACES);
+	if (slots > BLOCK_SLOTS) {
+		fprintf(stderr, "fake: %u blocks wait for peers, but the device has slots for %d\n", slots, BLOCK_SLOTS);
 		abort();
 	}
-	take_places(places, n->device);
+	take_slots(slots, n->device);
 	fake_blocks = n->blocks;
 	for (fake_block = 0; fake_block < n->blocks; fake_block++)
 		n->kernel->run(n->params);
-	leave_places(places, n->device);
+	release_slots(slots, n->device);
 }
 
 static void await_stream(struct fake_stream *s, uint64_t number)
@@ -100,11 +104,11 @@ void fake_run(const struct fake_node *n)
 {
 	if (fake_dead() && n->kind != RECORD)
 		return;
-	dawdle();
+	delay();
 	switch (n->kind) {
 	case COPY:
 		memcpy(fake_shadow(n->to), fake_shadow(n->from), n->bytes);
-		if (n->spoilt)
+		if (n->spoiled)
 			((unsigned char *)n->to)[n->bytes / 2] ^= 1;
 		break;
 	case SET:
@@ -140,7 +144,8 @@ static bool holds_up(const struct fake_node *n)
 	return n->kind == BATCH || n->kind == WAIT_EVENT || n->kind == WAIT_STREAM;
 }
 
-/* Under the lock: the stream's first node, when it is its turn in the connection; NULL: the end */
+/* Call under the lock. The stream's first node, once its ticket is next in the connection; NULL:
+ * the stream ends */
 static struct fake_node *next_node(struct fake_stream *s)
 {
 	const struct connection *c = s->connection;
@@ -231,7 +236,7 @@ struct fake_stream *fake_stream(tt_custream stream)
 	return legacy;
 }
 
-/* Under the lock */
+/* Call under the lock. */
 static bool put(struct fake_stream *s, const struct fake_node *node)
 {
 	struct fake_node *n = malloc(sizeof(*n)), ***last = s->graph ? &s->graph->last : &s->last;
@@ -250,7 +255,8 @@ static bool put(struct fake_stream *s, const struct fake_node *node)
 	return true;
 }
 
-/* Under the lock: the default stream behind those that were made so, and these behind it */
+/* Call under the lock. Orders s after all work of other: the default stream after blocking streams,
+ * and they after the default stream */
 static bool put_behind(struct fake_stream *s, struct fake_stream *other)
 {
 	struct fake_node wait = { .kind = WAIT_STREAM, .other = other, .number = other->given };
@@ -340,7 +346,7 @@ EXPORT int cuStreamQuery(tt_custream stream)
 	return idle ? 0 : TT_CU_NOT_READY;
 }
 
-/* It ends when it is through. */
+/* The thread ends when the stream has run all its nodes. */
 EXPORT int cuStreamDestroy_v2(tt_custream stream)
 {
 	struct fake_stream *s = stream;

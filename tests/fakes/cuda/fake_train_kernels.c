@@ -1,6 +1,4 @@
-/*
- * fake_train_kernels.c - the trainer's kernels, compiled for the host, one thread a block
- */
+/* fake_train_kernels.c - the trainer's kernels, compiled for the host, one thread per block */
 #include "tests/fakes/cuda/fake_cuda.h"
 
 #include "trainer/device/train_kernels.cu"

@@ -1,6 +1,6 @@
 /*
- * fake_virtual.c - the stand-in's virtual memory: a handle is a memfd, an address is reserved, and the
- * one mapped at the other
+ * fake_virtual.c - virtual memory management of the fake CUDA driver: a handle is a memfd, which is
+ * mapped at a reserved address
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -30,7 +30,7 @@ EXPORT int cuMemCreate(uint64_t *ret_handle, size_t bytes, const struct tt_cupro
 	if (bytes % GRANULARITY || flags || prop->type != TT_CU_PINNED ||
 	    prop->handles != TT_CU_BY_FD)
 		return TT_CU_BAD_VALUE;
-	fd = memfd_create("stand-in", MFD_CLOEXEC);
+	fd = memfd_create("fake", MFD_CLOEXEC);
 	if (fd < 0 || ftruncate(fd, (off_t)bytes))
 		return TT_CU_NO_MEMORY;
 	*ret_handle = (uint64_t)fd + 1;
@@ -67,7 +67,7 @@ EXPORT int cuMemAddressFree(tt_cuptr at, size_t bytes)
 	return munmap((void *)(uintptr_t)at, bytes) ? TT_CU_BAD_VALUE : 0;
 }
 
-/* Nobody may touch it before cuMemSetAccess. */
+/* Access is forbidden before cuMemSetAccess. */
 EXPORT int cuMemMap(tt_cuptr at, size_t bytes, size_t offset, uint64_t handle,
 		    unsigned long long flags)
 {

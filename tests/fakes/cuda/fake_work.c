@@ -1,14 +1,14 @@
 /*
- * fake_work.c - what the stand-in's streams are given to do: copies, host functions, memory operations,
- * kernels
+ * fake_work.c - operations that enqueue work on streams of the fake CUDA driver: copies, host
+ * functions, memory operations, kernels
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/fakes/cuda/fake_cuda.h"
 
-/* Kernels need not come out of an image here: lib/gpu/cuda.c finds this. */
-EXPORT const char tutti_own_kernels[] = "the stand-in's kernels";
+/* lib/gpu/cuda.c finds this symbol and then needs no kernel image. */
+EXPORT const char tutti_own_kernels[] = "kernels of the fake driver";
 
 static int copy(void *to, const void *from, size_t bytes, tt_custream stream)
 {
@@ -36,7 +36,7 @@ EXPORT int cuMemcpyHtoD_v2(tt_cuptr to, const void *from, size_t bytes)
 	return copy_now((void *)(uintptr_t)to, from, bytes);
 }
 
-static bool to_be_spoilt(void)
+static bool to_be_spoiled(void)
 {
 	static int copies;
 	const char *text = getenv("TUTTI_TEST_CUDA_SPOIL");
@@ -47,7 +47,7 @@ static bool to_be_spoilt(void)
 EXPORT int cuMemcpyDtoHAsync_v2(void *to, tt_cuptr from, size_t bytes, tt_custream stream)
 {
 	struct fake_node n = { .kind = COPY, .to = to, .from = (void *)(uintptr_t)from, .bytes = bytes,
-			  .spoilt = to_be_spoilt() };
+			  .spoiled = to_be_spoiled() };
 
 	ENTER_CONTEXT();
 	return fake_add(stream, &n);
@@ -134,7 +134,7 @@ EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret_blocks, tt_cufn 
 	return 0;
 }
 
-/* A kernel is loaded when it is launched first, for which the device must have nothing to do. */
+/* The first launch of a kernel loads it, for which the device must be idle. */
 static void load(const struct fake_kernel *k)
 {
 	static const struct fake_kernel *loaded[64];

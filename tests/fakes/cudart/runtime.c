@@ -1,11 +1,11 @@
 /*
- * runtime.c - a libcudart.so.13 over tests/fakes/cuda: programs of CUDA's runtime run without a GPU,
- * except for their kernels
+ * runtime.c - a libcudart.so.13 over tests/fakes/cuda: programs of CUDA's runtime run without a
+ * GPU, except for their kernels
  *
- * For tests only, and only where CUDA's headers are: tests/scripts/torch.sh compiles it and puts it in
- * front of unmodified PyTorch. Each call is the stand-in's call of the same meaning. Kernels are
- * accepted and do nothing, so a program must judge by copies alone. What is not built says so on
- * stderr and fails with cudaErrorNotSupported.
+ * For tests only, and only where CUDA's headers are installed: tests/scripts/torch.sh compiles the
+ * library and loads it before unmodified PyTorch. Each call maps to the fake driver's call of the
+ * same meaning. Kernels are accepted and do nothing, so a program must judge by copies alone. A
+ * function that is not built reports so on stderr and fails with cudaErrorNotSupported.
  */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -16,8 +16,9 @@
 #define DECLARE(member, symbol, parameters) int symbol parameters;
 TT_CUDA_FUNCTIONS(DECLARE)
 
-#define MEMORY_BYTES ((size_t)4 << 30)         /* as reported */
-static __thread int current, entered = -1, last;       /* device, the context's, the newest error */
+#define MEMORY_BYTES ((size_t)4 << 30)         /* as reported to programs */
+/* current device, the context's device, the newest error */
+static __thread int current, entered = -1, last;
 
 static cudaError_t keep(int rc)
 {
@@ -40,7 +41,7 @@ static int enter(void)
 	return rc;
 }
 
-/* CALL(name, (parameters), what it is here) */
+/* CALL(name, (parameters), result) */
 #define EXPORT __attribute__((visibility("default")))
 #define CALL(name, parameters, ...)			\
 	EXPORT cudaError_t name parameters		\
@@ -49,15 +50,15 @@ static int enter(void)
 							\
 		return keep(rc ? rc : (__VA_ARGS__));	\
 	}
-/* What programs ask in the beginning, and get as the constant that it is. */
+/* Queries at a program's start, answered by constants. */
 #define GIVE(name, parameters, ...) \
 	EXPORT cudaError_t name parameters { __VA_ARGS__; return cudaSuccess; }
-/* Bound by programs under its name and called with whatever it is called with. */
+/* Programs bind these names and pass any arguments. */
 #define UNBUILT(name)									\
 	EXPORT int unbuilt_##name(void) __asm__(#name);					\
 	EXPORT int unbuilt_##name(void)							\
 	{										\
-		fprintf(stderr, "the stand-in for CUDA's runtime has no %s\n", #name);	\
+		fprintf(stderr, "the fake CUDA runtime has no %s\n", #name);	\
 		return last = cudaErrorNotSupported;					\
 	}
 
@@ -89,7 +90,7 @@ EXPORT cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attrib
 
 EXPORT cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
 {
-	*p = (struct cudaDeviceProp){ .name = "stand-in", .major = 9, .multiProcessorCount = 8,
+	*p = (struct cudaDeviceProp){ .name = "fake", .major = 9, .multiProcessorCount = 8,
 				      .warpSize = 32, .totalGlobalMem = MEMORY_BYTES,
 				      .maxThreadsPerBlock = 1024, .regsPerBlock = 65536,
 				      .maxThreadsPerMultiProcessor = 2048,
@@ -127,7 +128,7 @@ CALL(cudaFreeHost, (void *ptr), cuMemFreeHost(ptr))
 CALL(cudaHostRegister, (void *ptr, size_t bytes, unsigned flags),
      cuMemHostRegister_v2(ptr, bytes, flags))
 CALL(cudaHostUnregister, (void *ptr), cuMemHostUnregister(ptr))
-/* The stand-in's device memory is the host's. */
+/* The fake driver's device memory is host memory. */
 CALL(cudaMemcpyAsync,
      (void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream),
      (void)kind, bytes ? cuMemcpyDtoDAsync_v2(AT(to), AT(from), bytes, stream) : 0)

@@ -1,10 +1,11 @@
 /*
- * fake_device.c - device memory that is registered by its descriptor, which the stand-in for CUDA made
+ * fake_device.c - device memory that is registered by the descriptor of a dma-buf, which the fake
+ * CUDA driver made
  *
- * A card knows the memory, not the address: what is written by a key lands in the memory that the
- * descriptor named, also when that was freed since. Strict about descriptor, pages, bounds and
- * access rights. Where the device does not order writes they are held in memory beside it, and
- * brought there by the flush: whoever reads too early reads what was there before.
+ * A registration refers to memory, not to an address: a write by key lands in the memory that the
+ * descriptor named, even after that memory was freed. Descriptor, pages, bounds and access rights
+ * are checked strictly. Where the device does not order writes, they are deferred in a buffer
+ * beside the memory until the flush: a reader that is too early reads the old contents.
  */
 #include <errno.h>
 #include <string.h>
@@ -22,7 +23,7 @@ struct tt_verbs_mr *ibv_reg_dmabuf_mr(struct tt_verbs_pd *pd, uint64_t offset, s
 				   uint64_t iova, int fd, int access);
 void fake_flush(void);
 
-/* 0 or what a driver says */
+/* Returns 0 or the errno of a driver. */
 static int check(const struct fake_dmabuf *d, uint64_t offset, size_t bytes, uint64_t iova,
 		 int access)
 {
@@ -44,13 +45,13 @@ static void *map(size_t bytes, int fd, uint64_t offset)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* Offsets within a page are kept: only whole pages can be mapped. */
+/* Keeps the offset within a page, since only whole pages can be mapped. */
 struct tt_verbs_mr *ibv_reg_dmabuf_mr(struct tt_verbs_pd *pd, uint64_t offset, size_t bytes,
 				   uint64_t iova, int fd, int access)
 {
 	struct fake_dmabuf d = { 0 };
 	uint64_t within = offset % PAGE;
-	char *at, *held = NULL;
+	char *at, *deferred = NULL;
 
 	if (refused("reg_dmabuf_mr"))
 		return NULL;
@@ -59,56 +60,58 @@ struct tt_verbs_mr *ibv_reg_dmabuf_mr(struct tt_verbs_pd *pd, uint64_t offset, s
 		return NULL;
 	at = map(bytes + within, d.fd, d.offset + offset - within);
 	if (at && d.unordered)
-		held = map(bytes + within, -1, 0);
-	if (!at || (d.unordered && !held)) {
+		deferred = map(bytes + within, -1, 0);
+	if (!at || (d.unordered && !deferred)) {
 		errno = ENOMEM;
 		return NULL;
 	}
 	return add_mr(pd, iova, bytes, access, (uintptr_t)at + within,
-		      held ? (uintptr_t)held + within : 0);
+		      deferred ? (uintptr_t)deferred + within : 0);
 }
 
 uint64_t read_at(const struct shared_mr *mr, uint64_t at)
 {
-	return mr && mr->really ? mr->really + (at - mr->start) : at;
+	return mr && mr->mapping ? mr->mapping + (at - mr->start) : at;
 }
 
 uint64_t write_at(const struct shared_mr *mr, uint64_t at, uint64_t bytes)
 {
 	struct fake_shared *s = shared();
 
-	if (!mr || !mr->held)
+	if (!mr || !mr->deferred)
 		return read_at(mr, at);
-	if (s->nlandings < MAX_LANDINGS)       /* what does not fit is lost, and so is noticed */
-		s->landing[s->nlandings++] = (struct landing){
+	/* a write beyond that bound is lost, so the test fails */
+	if (s->ndeferred < MAX_DEFERRED)
+		s->deferred_write[s->ndeferred++] = (struct deferred_write){
 			mr->pid, (uint32_t)(mr - s->mr), at - mr->start, bytes
 		};
-	return mr->held + (at - mr->start);
+	return mr->deferred + (at - mr->start);
 }
 
-/* Those of this process that are of mr (NULL: all) leave; flushed: they get where they belong. */
-static void end_landings(const struct shared_mr *mr, bool flushed)
+/* Removes this process's deferred writes to mr (NULL: to all registrations); flushed: carries them
+ * out first. */
+static void end_deferred(const struct shared_mr *mr, bool flushed)
 {
 	struct fake_shared *s = shared();
 	uint32_t kept = 0;
 
-	for (uint32_t i = 0; i < s->nlandings; i++) {
-		struct landing l = s->landing[i];
+	for (uint32_t i = 0; i < s->ndeferred; i++) {
+		struct deferred_write l = s->deferred_write[i];
 		const struct shared_mr *m = &s->mr[l.mr];
 
 		if (l.pid != getpid() || (mr && mr != m))
-			s->landing[kept++] = l;
+			s->deferred_write[kept++] = l;
 		else if (flushed)
-			memcpy((char *)(uintptr_t)m->really + l.at,
-			       (char *)(uintptr_t)m->held + l.at, l.bytes);
+			memcpy((char *)(uintptr_t)m->mapping + l.at,
+			       (char *)(uintptr_t)m->deferred + l.at, l.bytes);
 	}
-	s->nlandings = kept;
+	s->ndeferred = kept;
 }
 
 void fake_flush(void)
 {
 	lock();
-	end_landings(NULL, true);
+	end_deferred(NULL, true);
 	unlock();
 }
 
@@ -116,10 +119,10 @@ void forget_device(const struct shared_mr *mr)
 {
 	uint64_t within = mr->start % PAGE;
 
-	if (!mr->really)
+	if (!mr->mapping)
 		return;
-	end_landings(mr, false);
-	munmap((void *)(uintptr_t)(mr->really - within), mr->bytes + within);
-	if (mr->held)
-		munmap((void *)(uintptr_t)(mr->held - within), mr->bytes + within);
+	end_deferred(mr, false);
+	munmap((void *)(uintptr_t)(mr->mapping - within), mr->bytes + within);
+	if (mr->deferred)
+		munmap((void *)(uintptr_t)(mr->deferred - within), mr->bytes + within);
 }

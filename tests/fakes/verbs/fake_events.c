@@ -1,5 +1,5 @@
-/* fake_events.c - the stand-in's datagrams, which a channel's
- * or context's descriptor hears, and its faults */
+/* fake_events.c - event datagrams of the fake libibverbs, received by the descriptor of a channel
+ * or context, and injected faults */
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ int listen_on(uint32_t number)
 	return fd;
 }
 
-void tell(uint32_t number, uint64_t what)
+void notify(uint32_t number, uint64_t value)
 {
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	struct sockaddr_un at;
@@ -44,16 +44,16 @@ void tell(uint32_t number, uint64_t what)
 
 	if (fd < 0)
 		return;
-	sendto(fd, &what, sizeof(what), MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&at, bytes);
+	sendto(fd, &value, sizeof(value), MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&at, bytes);
 	close(fd);
 }
 
-bool hear(int fd, uint64_t *ret_what)
+bool receive_value(int fd, uint64_t *ret_value)
 {
-	return recv(fd, ret_what, sizeof(*ret_what), 0) == sizeof(*ret_what);
+	return recv(fd, ret_value, sizeof(*ret_value), 0) == sizeof(*ret_value);
 }
 
-/* The number behind that kind of fault, 0: it is not asked for. */
+/* The number N of TUTTI_TEST_VERBS_FAULT=kind@N; 0: another kind or none. */
 static uint64_t asked(const char *kind)
 {
 	const char *set = getenv("TUTTI_TEST_VERBS_FAULT");
@@ -81,14 +81,14 @@ bool mood(const char *word)
 	return set && strstr(set, word);
 }
 
-static bool cut;       /* this process's ports went down as they were told to */
+static bool cut;       /* this process's ports went down by an injected fault */
 
 void cut_ports(void)
 {
 	cut = true;
 }
 
-/* Do they say so; do they lose what is written? */
+/* Are the ports down: lose: do they lose writes; else: do they report so? */
 bool ports_are_down(bool lose)
 {
 	const char *set = getenv("TUTTI_TEST_VERBS_DOWN");
@@ -97,9 +97,9 @@ bool ports_are_down(bool lose)
 	return cut || how == 1 || (how && !lose);
 }
 
-int wire_of(int card)
+int wire_of(int device)
 {
 	const char *set = getenv("TUTTI_TEST_VERBS_WIRES");
 
-	return set ? set[2 * card] - '0' : 0;
+	return set ? set[2 * device] - '0' : 0;
 }

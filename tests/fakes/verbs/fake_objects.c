@@ -1,4 +1,5 @@
-/* fake_objects.c - the stand-in's registrations, queues and queue pairs */
+/* fake_objects.c - memory registrations, completion queues and queue pairs of the fake
+ * libibverbs */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ static atomic_int registered;
 int ibv_is_fork_initialized(void);
 int ibv_fork_init(void);
 
-/* TUTTI_TEST_VERBS_FORK=old: a kernel that does not copy what is pinned */
+/* TUTTI_TEST_VERBS_FORK=old: a kernel that does not copy pinned pages at fork */
 static bool old_kernel(void)
 {
 	return getenv("TUTTI_TEST_VERBS_FORK") && !strcmp(getenv("TUTTI_TEST_VERBS_FORK"), "old");
@@ -58,11 +59,11 @@ struct tt_verbs_pd *ibv_alloc_pd(struct tt_verbs_context *context)
 
 	if (pd)
 		*pd = (struct tt_verbs_pd){ context, new_number() };
-	count_thing(A_PD, pd != NULL);
+	count_object(A_PD, pd != NULL);
 	return pd;
 }
 
-/* As cards do: not while anything belongs to it. */
+/* As of an HCA: fails while registrations belong to the domain. */
 int ibv_dealloc_pd(struct tt_verbs_pd *pd)
 {
 	int code = refused("dealloc_pd");
@@ -79,13 +80,13 @@ int ibv_dealloc_pd(struct tt_verbs_pd *pd)
 	unlock();
 	if (code)
 		return code;
-	count_thing(A_PD, -1);
+	count_object(A_PD, -1);
 	free(pd);
 	return 0;
 }
 
 struct tt_verbs_mr *add_mr(struct tt_verbs_pd *pd, uint64_t start, size_t bytes, int access,
-			uint64_t really, uint64_t held)
+			uint64_t mapping, uint64_t deferred)
 {
 	static uint64_t count;
 	struct mr *m = calloc(1, sizeof(*m));
@@ -111,10 +112,10 @@ struct tt_verbs_mr *add_mr(struct tt_verbs_pd *pd, uint64_t start, size_t bytes,
 				     .lkey = new_number() << 8 };
 	m->base.rkey = m->base.lkey;
 	shared()->mr[i] = (struct shared_mr){ true,	 getpid(), pd->handle, m->base.lkey,
-					 access, start,	   bytes,      really,
-					 held };
+					 access, start,	   bytes,      mapping,
+					 deferred };
 	unlock();
-	count_thing(AN_MR, 1);
+	count_object(AN_MR, 1);
 	return &m->base;
 }
 
@@ -129,7 +130,7 @@ int ibv_dereg_mr(struct tt_verbs_mr *mr)
 
 	if (code)
 		return code;
-	count_thing(AN_MR, -1);
+	count_object(AN_MR, -1);
 	lock();
 	forget_device(&shared()->mr[((struct mr *)mr)->index]);
 	shared()->mr[((struct mr *)mr)->index].used = false;
@@ -144,7 +145,7 @@ struct tt_verbs_channel *ibv_create_comp_channel(struct tt_verbs_context *contex
 {
 	struct channel *c = refused("create_comp_channel") ? NULL : calloc(1, sizeof(*c));
 
-	count_thing(A_CHANNEL, c != NULL);
+	count_object(A_CHANNEL, c != NULL);
 	if (c) {
 		c->number = new_number();
 		c->base = (struct tt_verbs_channel){ context, listen_on(c->number), 0 };
@@ -158,7 +159,7 @@ int ibv_destroy_comp_channel(struct tt_verbs_channel *channel)
 
 	if (code || channel->references)
 		return code ? code : EBUSY;
-	count_thing(A_CHANNEL, -1);
+	count_object(A_CHANNEL, -1);
 	close(channel->fd);
 	free(channel);
 	return 0;
@@ -177,7 +178,7 @@ struct tt_verbs_cq *ibv_create_cq(struct tt_verbs_context *context, int entries,
 		errno = EINVAL;
 		return NULL;
 	}
-	count_thing(A_CQ, 1);
+	count_object(A_CQ, 1);
 	lock();
 	while (i < MAX_CQS - 1 && shared()->cq[i].used)
 		i++;
@@ -214,13 +215,13 @@ int ibv_destroy_cq(struct tt_verbs_cq *cq)
 		}
 	shared()->cq[c->index].used = false;
 	unlock();
-	count_thing(A_CQ, -1);
+	count_object(A_CQ, -1);
 	cq->channel->references--;
 	free(c);
 	return 0;
 }
 
-/* TUTTI_TEST_VERBS_INLINE: bytes, beyond which queue pairs are refused */
+/* TUTTI_TEST_VERBS_INLINE: queue pairs that ask for more bytes are refused */
 static uint32_t inline_most(void)
 {
 	const char *set = getenv("TUTTI_TEST_VERBS_INLINE");
@@ -241,9 +242,9 @@ struct tt_verbs_qp *ibv_create_qp(struct tt_verbs_pd *pd, struct tt_verbs_qp_ini
 		errno = EINVAL;
 		return NULL;
 	}
-	if (init->cap.max_inline_data)         /* cards give a little more than was asked for */
+	if (init->cap.max_inline_data)         /* HCAs grant a little more than the request */
 		init->cap.max_inline_data = inline_most();
-	count_thing(A_QP, 1);
+	count_object(A_QP, 1);
 	lock();
 	while (i < MAX_QPS - 1 && shared()->qp[i].used)
 		i++;
@@ -262,7 +263,7 @@ struct tt_verbs_qp *ibv_create_qp(struct tt_verbs_pd *pd, struct tt_verbs_qp_ini
 		.recv_depth = init->cap.max_recv_wr,
 		.inline_max = init->cap.max_inline_data,
 		.lid = lid_of(pd->context),
-		.wire = wire_of(((struct fake_verbs_context *)pd->context)->card),
+		.wire = wire_of(((struct fake_verbs_context *)pd->context)->device_index),
 		.send_cq = ((struct cq *)init->send_cq)->index,
 		.recv_cq = ((struct cq *)init->recv_cq)->index,
 	};
@@ -270,7 +271,8 @@ struct tt_verbs_qp *ibv_create_qp(struct tt_verbs_pd *pd, struct tt_verbs_qp_ini
 	return &q->base;
 }
 
-/* RoCE: from a GID of the same family. InfiniBand: with GIDs if the port wants them, only then. */
+/* RoCE: the source GID has the destination's family. InfiniBand: with GIDs if and only if the port
+ * requires them. */
 static bool is_route(const struct tt_verbs_ah *ah)
 {
 	bool v4 = ah->grh.dgid[10] == 0xff;
@@ -281,7 +283,8 @@ static bool is_route(const struct tt_verbs_ah *ah)
 	return ah->is_global && v4 == (ah->grh.sgid_index > 1);
 }
 
-/* Only forward, one state at a time, and with everything that the state needs; or to the end. */
+/* States advance one at a time, each with all attributes that it needs; ERR and RESET are always
+ * allowed. */
 int ibv_modify_qp(struct tt_verbs_qp *qp, struct tt_verbs_qp_attr *attr, int mask)
 {
 	static const int needs[] = {
@@ -305,7 +308,8 @@ int ibv_modify_qp(struct tt_verbs_qp *qp, struct tt_verbs_qp_attr *attr, int mas
 	else if (attr->qp_state == TT_VERBS_RTR && !is_route(&attr->ah))
 		rc = EINVAL;
 	else if (attr->qp_state == TT_VERBS_INIT && attr->pkey_index != (infiniband() ? 2 : 0))
-		rc = EINVAL;                   /* of the others it is no full member */
+		/* the other partitions have this port as a limited member */
+		rc = EINVAL;
 	else if (attr->qp_state == TT_VERBS_RTR && (attr->path_mtu < 1 || attr->path_mtu > 5))
 		rc = EINVAL;
 	else
@@ -324,7 +328,7 @@ int ibv_destroy_qp(struct tt_verbs_qp *qp)
 
 	if (code)
 		return code;
-	count_thing(A_QP, -1);
+	count_object(A_QP, -1);
 	lock();
 	shared()->qp[((struct qp *)qp)->index].used = false;
 	unlock();

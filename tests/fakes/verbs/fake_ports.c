@@ -1,4 +1,4 @@
-/* fake_ports.c - the stand-in's cards, and what they say of themselves */
+/* fake_ports.c - devices of the fake libibverbs, their attributes, ports and GIDs */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 
 #pragma GCC visibility push(default)
 
-static struct tt_verbs_device cards[2];
-static const char *const names[2] = { "standin0", "standin1" };
-static const char *const soft_names[2] = { "rxe_standin0", "rxe_standin1" };
+static struct tt_verbs_device devices[2];
+static const char *const names[2] = { "fake0", "fake1" };
+static const char *const soft_names[2] = { "rxe_fake0", "rxe_fake1" };
 
 struct tt_verbs_device **ibv_get_device_list(int *ret_n);
 void ibv_free_device_list(struct tt_verbs_device **list);
@@ -27,19 +27,19 @@ ssize_t _ibv_query_gid_table(struct tt_verbs_context *context, struct tt_verbs_g
 
 struct tt_verbs_device **ibv_get_device_list(int *ret_n)
 {
-	const char *n = getenv("TUTTI_TEST_VERBS_CARDS");
+	const char *n = getenv("TUTTI_TEST_VERBS_HCAS");
 	struct tt_verbs_device **list = refused("get_device_list") ? NULL : calloc(3, sizeof(*list));
 
-	count_thing(A_LIST, list != NULL);
+	count_object(A_LIST, list != NULL);
 	*ret_n = !shared() ? 0 : n ? atoi(n) : 1;
 	for (int i = 0; list && i < *ret_n; i++)
-		list[i] = &cards[i];
+		list[i] = &devices[i];
 	return list;
 }
 
 void ibv_free_device_list(struct tt_verbs_device **list)
 {
-	count_thing(A_LIST, -1);
+	count_object(A_LIST, -1);
 	free(list);
 }
 
@@ -47,7 +47,7 @@ const char *ibv_get_device_name(struct tt_verbs_device *device)
 {
 	const char *emulated = getenv("TUTTI_TEST_VERBS_SOFT");
 
-	return emulated && atoi(emulated) ? soft_names[device - cards] : names[device - cards];
+	return emulated && atoi(emulated) ? soft_names[device - devices] : names[device - devices];
 }
 
 struct tt_verbs_context *ibv_open_device(struct tt_verbs_device *device)
@@ -56,10 +56,10 @@ struct tt_verbs_context *ibv_open_device(struct tt_verbs_device *device)
 
 	if (!c)
 		return NULL;
-	count_thing(A_CONTEXT, 1);
+	count_object(A_CONTEXT, 1);
 	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
 	c->number = new_number();
-	c->card = (int)(device - cards);
+	c->device_index = (int)(device - devices);
 	c->base.device = device;
 	c->base.async_fd = listen_on(c->number);
 	c->base.ops.poll_cq = work_poll;
@@ -75,7 +75,7 @@ int ibv_close_device(struct tt_verbs_context *context)
 
 	if (code)
 		return code;
-	count_thing(A_CONTEXT, -1);
+	count_object(A_CONTEXT, -1);
 	close(context->async_fd);
 	free(context);
 	return 0;
@@ -95,22 +95,23 @@ bool infiniband(void)
 	return getenv("TUTTI_TEST_VERBS_IB") != NULL;
 }
 
-/* InfiniBand: may messages do without GIDs? */
+/* InfiniBand: does the port require a GRH? */
 bool wants_grh(void)
 {
 	return infiniband() && !strcmp(getenv("TUTTI_TEST_VERBS_IB"), "grh");
 }
 
-/* One of a card in a process, as if each were a host */
+/* One LID per device and process, as if each process were a host */
 uint16_t lid_of(const struct tt_verbs_context *context)
 {
 	return infiniband()
-		       ? (uint16_t)(1 + (getpid() * 2 + ((const struct fake_verbs_context *)context)->card) %
+		       ? (uint16_t)(1 + (getpid() * 2 + ((const struct fake_verbs_context *)context)->device_index) %
 						0xbfff)
 		       : 0;
 }
 
-/* On Ethernet the default partition; else in two, and full member of the second only. */
+/* Ethernet: the default partition. InfiniBand: two partitions, with full membership of the second
+ * only. */
 int ibv_query_pkey(struct tt_verbs_context *context, uint8_t port, int index, uint16_t *ret_key)
 {
 	static const uint16_t keys[3] = { 0x7fff, 0, 0x8005 };
@@ -136,13 +137,13 @@ int ibv_query_port(struct tt_verbs_context *context, uint8_t port, struct tt_ver
 	return refused("query_port");
 }
 
-/* Three GIDs: link-local, RoCE v1, and the one that ought to be chosen. */
+/* Three GIDs: link-local, RoCE v1, and RoCE v2 over IPv4, which a user should choose. */
 ssize_t _ibv_query_gid_table(struct tt_verbs_context *context, struct tt_verbs_gid_entry *entries,
 			     size_t n, uint32_t flags, size_t bytes)
 {
 	const struct fake_verbs_context *c = (const struct fake_verbs_context *)context;
 	const uint8_t local[16] = { 0xfe, 0x80, [15] = 9 };
-	const uint8_t v4[16] = { [10] = 0xff, 0xff, 10, 77, 0, (uint8_t)(1 + c->card) };
+	const uint8_t v4[16] = { [10] = 0xff, 0xff, 10, 77, 0, (uint8_t)(1 + c->device_index) };
 
 	int code = refused("query_gid_table");
 

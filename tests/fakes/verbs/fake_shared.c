@@ -1,4 +1,5 @@
-/* fake_shared.c - what the stand-in's processes share; what tests ask of one of them (fake_counts.h) */
+/* fake_shared.c - the file that all processes with the fake libibverbs share; queries of tests
+ * (fake_counts.h) */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -14,7 +15,7 @@
 
 #pragma GCC visibility push(default)
 
-/* ---- what all processes share ---------------------------------------------------------------- */
+/* ---- the shared file ------------------------------------------------------------------------- */
 
 static struct fake_shared *all;
 
@@ -39,7 +40,7 @@ static void map_file(void)
 		pthread_mutex_init(&all->lock, &attr);
 		all->numbers = 0x100;
 	}
-	flock(fd, LOCK_UN);            /* the mapping would keep it */
+	flock(fd, LOCK_UN);            /* the mapping would keep the lock */
 	close(fd);
 }
 
@@ -67,13 +68,13 @@ uint32_t new_number(void)
 	return __atomic_add_fetch(&all->numbers, 1, __ATOMIC_RELAXED);
 }
 
-/* ---- what tests ask (fake_counts.h) --------------------------------------------------------------- */
+/* ---- queries of tests (fake_counts.h) ------------------------------------------------------------- */
 
 fake_hits_fn fake_verbs_hits;
 fake_own_fn fake_verbs_own;
 fake_left_fn fake_verbs_left;
 
-static atomic_int hits, left[THINGS];
+static atomic_int hits, left[OBJECTS];
 static __thread bool own;
 
 int refused(const char *call)
@@ -90,9 +91,9 @@ int refused(const char *call)
 	return errno = code;
 }
 
-void count_thing(enum fake_verbs_object thing, int n)
+void count_object(enum fake_verbs_object object, int n)
 {
-	atomic_fetch_add(&left[thing], n);
+	atomic_fetch_add(&left[object], n);
 }
 
 int fake_verbs_hits(void)
@@ -107,14 +108,14 @@ void fake_verbs_own(bool is)
 
 const char *fake_verbs_left(int n, int *ret_left)
 {
-	static const char *const names[THINGS] = {
-		[A_LIST] = "list of cards", [A_CONTEXT] = "open card", [A_PD] = "protection domain",
+	static const char *const names[OBJECTS] = {
+		[A_LIST] = "device list", [A_CONTEXT] = "device context", [A_PD] = "protection domain",
 		[AN_MR] = "registration",   [A_CHANNEL] = "channel",   [A_CQ] = "completion queue",
 		[A_QP] = "queue pair",
 	};
 
-	_Static_assert(THINGS <= FAKE_THINGS, "a test has room for all");
-	if (n >= THINGS)
+	_Static_assert(OBJECTS <= FAKE_OBJECTS, "a test has room for all kinds");
+	if (n >= OBJECTS)
 		return NULL;
 	*ret_left = atomic_load(&left[n]);
 	return names[n];

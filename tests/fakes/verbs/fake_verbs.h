@@ -1,32 +1,36 @@
 /*
- * fake_verbs.h - a libibverbs.so.1 without a card: strict where cards are lenient, and able to fail
- * when told to
+ * fake_verbs.h - a libibverbs.so.1 without an HCA: stricter than HCAs are, and able to fail on
+ * request
  *
- * Put in front by LD_LIBRARY_PATH. All queue pairs, queues and registrations of all processes lie
- * in one file that they share (TUTTI_TEST_VERBS names it), under one lock; whoever posts a write
- * carries it out at once, into the other's memory by process_vm_writev. So there is no thread, and
- * every order of things can be had by holding completions back. fake_shared.c has the file, fake_ports.c
- * and fake_objects.c make and free what there is, fake_wire.c carries out, fake_events.c tells.
+ * Loaded first by LD_LIBRARY_PATH. All queue pairs, queues and registrations of all processes lie
+ * in one shared file (named by TUTTI_TEST_VERBS), under one lock. The process that posts a write
+ * carries it out at once, into the peer's memory by process_vm_writev. So no thread is needed, and
+ * a test gets any order of events by deferring completions. fake_shared.c maps the file,
+ * fake_ports.c and fake_objects.c create and destroy objects, fake_wire.c carries out work
+ * requests, fake_events.c delivers events.
  *
- * Strict: states of queue pairs, keys (of this protection domain, and of memory that is still
- * registered), bounds and access rights, depths of all queues, receives that are missing (a card
- * would wait for them), memory handed back while registered queues still use it, objects freed in
- * the wrong order. TUTTI_TEST_VERBS_MOOD: "reorder" gives completions of different queue pairs in
- * random order; "delay" holds them back. TUTTI_TEST_VERBS_FAULT=KIND@N: on this process's Nth write
- * (memory: registration), once:
- *   drop remote-access local-protection rnr flush port-down device-gone memory
- * or much-memory@BYTES: whenever so much is to be registered at once; no-dmabuf@BYTES: the same of
- * device memory, refused as by a card whose driver takes none.
- * A port that is down says so and loses what is written; TUTTI_TEST_VERBS_DOWN=1: they are,
- * now; 2: but lose nothing.
- * TUTTI_TEST_VERBS_WIRES=0,1: the first card of this process hangs on wire 0, the second on wire 1;
- * unless set both hang on wire 0. TUTTI_TEST_VERBS_IB=1: they are InfiniBand's, with LIDs and two
- * partitions; grh: and want GIDs.
- * TUTTI_TEST_VERBS_FAIL=CALL:K:ERRNO: the K-th call of ibv_CALL in this process is refused (of
- * poll_cq: says -1).
- * TUTTI_TEST_VERBS_FORK=old: registers nothing unless forks were prepared for.
- * TUTTI_TEST_VERBS_INLINE=BYTES: refuses queue pairs that want more inline.
- * TUTTI_TEST_VERBS_SOFT=1: the cards have the names of emulated ones.
+ * Checked strictly: states of queue pairs, keys (of this protection domain, and of memory that is
+ * still registered), bounds and access rights, depths of all queues, missing receives (an HCA would
+ * wait for them), freed memory that registered queues still use, objects freed in the wrong order.
+ *
+ * TUTTI_TEST_VERBS_HCAS=N: number of HCAs, 0 to 2; 1.
+ * TUTTI_TEST_VERBS_MOOD: "reorder" returns completions of different queue pairs in random order;
+ * "delay" defers them.
+ * TUTTI_TEST_VERBS_FAULT=KIND@N: a fault at this process's Nth write (memory: Nth registration),
+ * once; KIND is drop remote-access local-protection rnr flush port-down device-gone memory;
+ * or much-memory@BYTES: every registration of at least that many bytes fails; no-dmabuf@BYTES: the
+ * same of device memory, refused as by an HCA whose driver supports no dma-bufs.
+ * A port that is down reports so and loses writes; TUTTI_TEST_VERBS_DOWN=1: all ports are down now;
+ * 2: but they lose nothing.
+ * TUTTI_TEST_VERBS_WIRES=0,1: the network of this process's first and of its second HCA; only HCAs
+ * of one network reach each other; default: 0,0.
+ * TUTTI_TEST_VERBS_IB=1: InfiniBand ports, with LIDs and two partitions; grh: ports that require
+ * GIDs.
+ * TUTTI_TEST_VERBS_FAIL=CALL:K:ERRNO: the K-th call of ibv_CALL in this process fails (poll_cq
+ * returns -1).
+ * TUTTI_TEST_VERBS_FORK=old: registrations fail unless the process called ibv_fork_init.
+ * TUTTI_TEST_VERBS_INLINE=BYTES: queue pairs that ask for more inline bytes are refused.
+ * TUTTI_TEST_VERBS_SOFT=1: the HCAs have the names of emulated NICs.
  */
 #ifndef FAKE_VERBS_H
 #define FAKE_VERBS_H
@@ -40,7 +44,7 @@
 #define MAX_CQS 256
 #define MAX_MRS 16384
 #define MAX_RECVS 256
-#define MAX_LANDINGS 4096
+#define MAX_DEFERRED 4096
 #define CQ_ENTRIES 32768
 #define MAX_INLINE 220
 #define MAX_DEPTH 4096
@@ -72,46 +76,49 @@ struct shared_mr {
 	uint32_t pd, key;
 	int access;
 	uint64_t start, bytes;
-	/* device memory: where its process has it, and what is written there until the flush (0: it
-	 * is not held) */
-	uint64_t really, held;
+	/* device memory: its mapping in the owner's process, and the buffer of deferred writes (0:
+	 * writes are not deferred) */
+	uint64_t mapping, deferred;
 };
 
-struct landing { pid_t pid; uint32_t mr; uint64_t at, bytes; };        /* held */
+/* a write to device memory, until the flush */
+struct deferred_write { pid_t pid; uint32_t mr; uint64_t at, bytes; };
 
 struct fake_shared {
 	pthread_mutex_t lock;
-	uint32_t numbers;                      /* of queue pairs, keys, channels, contexts */
+	/* last number given to a queue pair, key, channel or context */
+	uint32_t numbers;
 	struct shared_qp qp[MAX_QPS];
 	struct shared_mr mr[MAX_MRS];
-	struct landing landing[MAX_LANDINGS];
-	uint32_t nlandings;
+	struct deferred_write deferred_write[MAX_DEFERRED];
+	uint32_t ndeferred;
 	struct shared_cq cq[MAX_CQS];
 };
 
 struct cq { struct tt_verbs_cq base; uint32_t index; };
 struct qp { struct tt_verbs_qp base; uint32_t index; };
 struct mr { struct tt_verbs_mr base; uint32_t index; };
-struct fake_verbs_context { struct tt_verbs_context base; uint32_t number; int card; };
+struct fake_verbs_context { struct tt_verbs_context base; uint32_t number; int device_index; };
 struct channel { struct tt_verbs_channel base; uint32_t number; };
 
 #pragma GCC visibility push(hidden)
-struct fake_shared *shared(void);               /* locked by: */
+struct fake_shared *shared(void);               /* protected by: */
 void lock(void);
 void unlock(void);
 uint32_t new_number(void);
 
-/* fake_ports.c: are they InfiniBand's, and do they want GIDs; one of a card in a process */
+/* fake_ports.c: are the ports InfiniBand, do they require a GRH; the LID of a device in a
+ * process */
 bool infiniband(void);
 bool wants_grh(void);
 uint16_t lid_of(const struct tt_verbs_context *context);
 
-/* fake_objects.c: device memory has a place of its own, really, and may have held */
+/* fake_objects.c: for device memory, mapping and deferred are set */
 struct tt_verbs_mr *add_mr(struct tt_verbs_pd *pd, uint64_t start, size_t bytes, int access,
-			uint64_t really, uint64_t held);
+			uint64_t mapping, uint64_t deferred);
 
-/* fake_device.c, under the lock. Where a card finds the bytes that a key has at that address, to read
- * them; to write them */
+/* fake_device.c, under the lock: where the HCA reads, or writes, the bytes that a key has at that
+ * address */
 uint64_t read_at(const struct shared_mr *mr, uint64_t at);
 uint64_t write_at(const struct shared_mr *mr, uint64_t at, uint64_t bytes);
 void forget_device(const struct shared_mr *mr);
@@ -121,25 +128,26 @@ int work_poll(struct tt_verbs_cq *cq, int n, struct tt_verbs_wc *wc);
 int work_arm(struct tt_verbs_cq *cq, int solicited_only);
 int work_send(struct tt_verbs_qp *qp, struct tt_verbs_send_wr *wr, struct tt_verbs_send_wr **bad);
 int work_recv(struct tt_verbs_qp *qp, struct tt_verbs_recv_wr *wr, struct tt_verbs_recv_wr **bad);
-void work_stop(struct shared_qp *qp);      /* to ERR; what is queued is flushed */
+void work_stop(struct shared_qp *qp);      /* to ERR; flushes the queue */
 
-/* fake_events.c: datagrams to a number that someone may listen on */
+/* fake_events.c: datagrams to a number, at which one descriptor may listen */
 int listen_on(uint32_t number);
-void tell(uint32_t number, uint64_t what);
-bool hear(int fd, uint64_t *ret_what);
-bool fault(const char *kind, uint64_t count);          /* this time */
-bool fault_from(const char *kind, uint64_t value);     /* whenever it is that much */
+void notify(uint32_t number, uint64_t value);
+bool receive_value(int fd, uint64_t *ret_value);
+bool fault(const char *kind, uint64_t count);          /* at this count */
+bool fault_from(const char *kind, uint64_t value);     /* at this value and above */
 bool mood(const char *word);
-int wire_of(int card);
+int wire_of(int device);
 void cut_ports(void);
 bool ports_are_down(bool lose);
 
-/* fake_shared.c: the number with which this call is refused, which errno gets, or 0 */
+/* fake_shared.c: the injected failure of this call, which is also set as errno, or 0 */
 int refused(const char *call);
 
-/* What is made, and must be given back: counted for tests (tests/fakes/cuda/fake_counts.h). */
-enum fake_verbs_object { A_LIST, A_CONTEXT, A_PD, AN_MR, A_CHANNEL, A_CQ, A_QP, THINGS };
-void count_thing(enum fake_verbs_object thing, int n);
+/* Kinds of objects that a caller must release; counted for tests
+ * (tests/fakes/cuda/fake_counts.h). */
+enum fake_verbs_object { A_LIST, A_CONTEXT, A_PD, AN_MR, A_CHANNEL, A_CQ, A_QP, OBJECTS };
+void count_object(enum fake_verbs_object object, int n);
 #pragma GCC visibility pop
 
 #endif

@@ -1,4 +1,5 @@
-/* fake_wire.c - the stand-in carries out writes, keeps completions, and fails as it is told */
+/* fake_wire.c - the fake libibverbs carries out work requests, queues completions, and injects
+ * faults */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@
 
 #pragma GCC visibility push(default)
 
-/* the peer's queue pair has stopped: retries go on for longer than a test lasts */
+/* the peer's queue pair is in ERR: retries outlast any test */
 #define SILENCE (-100)
 
 static uint64_t writes;        /* of this process */
@@ -33,14 +34,15 @@ static void complete(struct shared_qp *q, bool send, const struct tt_verbs_wc *w
 
 	if (!c->used)
 		return;
-	if (c->count == c->size) {             /* a card stops here, and so do we */
-		tell(c->context, TT_VERBS_EVENT_CQ_ERR);
+	if (c->count == c->size) {             /* an HCA stops at an overrun, too */
+		notify(c->context, TT_VERBS_EVENT_CQ_ERR);
 		return;
 	}
 	c->entries[c->count] = (struct entry){ *wc, q->number, frees, send };
-	__atomic_store_n(&c->count, c->count + 1, __ATOMIC_RELEASE);   /* work_poll looks first */
+	/* work_poll reads the count without the lock */
+	__atomic_store_n(&c->count, c->count + 1, __ATOMIC_RELEASE);
 	if (c->armed)
-		tell(c->channel, c->cookie);
+		notify(c->channel, c->cookie);
 	c->armed = false;
 }
 
@@ -65,7 +67,8 @@ static void fail(struct shared_qp *q, const struct tt_verbs_send_wr *wr, int sta
 	work_stop(q);
 }
 
-/* In order within a queue pair; "reorder" passes some over, and then all others of the same. */
+/* Completions of one queue pair stay in order; "reorder" skips some, and then all later ones of the
+ * same queue pair. */
 int work_poll(struct tt_verbs_cq *cq, int n, struct tt_verbs_wc *wc)
 {
 	struct shared_cq *c = &shared()->cq[((struct cq *)cq)->index];
@@ -110,7 +113,8 @@ int work_arm(struct tt_verbs_cq *cq, int solicited_only)
 	lock();
 	c->armed = c->count == 0;
 	if (!c->armed)
-		tell(c->channel, c->cookie);   /* what is held back would ring nobody */
+		/* no event would come for the completions already queued */
+		notify(c->channel, c->cookie);
 	unlock();
 	return 0;
 }
@@ -125,7 +129,7 @@ static bool covers(const struct shared_mr *m, pid_t pid, uint32_t pd, uint32_t k
 	       start + bytes <= m->start + m->bytes;
 }
 
-/* Keys are never used twice, so those of memory that was handed back are good for nothing. */
+/* A key is never reused, so the key of deregistered memory matches nothing. */
 static const struct shared_mr *registered(pid_t pid, uint32_t pd, uint32_t key, uint64_t start,
 					  uint64_t bytes, int access)
 {
@@ -143,7 +147,8 @@ static struct shared_qp *find(uint32_t number)
 	return NULL;
 }
 
-/* The second half first: nobody may conclude from a last byte that the others are there. */
+/* Copies the second half first, so that a receiver cannot infer complete data from the last
+ * byte. */
 static bool move(pid_t pid, uint64_t from, uint64_t to, size_t bytes)
 {
 	size_t half = bytes / 2, at[2] = { half, 0 }, length[2] = { bytes - half, half };
@@ -181,7 +186,7 @@ static uint64_t bytes_of(const struct tt_verbs_send_wr *wr)
 	return bytes;
 }
 
-/* Are all pieces this process's to be read? Inline ones need no key. */
+/* Does this process have read access to all pieces? Inline pieces need no key. */
 static bool readable(const struct shared_qp *q, const struct tt_verbs_send_wr *wr)
 {
 	bool good = true;
@@ -192,7 +197,7 @@ static bool readable(const struct shared_qp *q, const struct tt_verbs_send_wr *w
 	return good;
 }
 
-/* Where the card finds a piece: inline ones where the processor does. */
+/* The HCA's address of a piece; of an inline piece the processor's. */
 static uint64_t source(const struct shared_qp *q, const struct tt_verbs_send_wr *wr, int i)
 {
 	const struct tt_verbs_sge *s = &wr->sg_list[i];
@@ -202,7 +207,7 @@ static uint64_t source(const struct shared_qp *q, const struct tt_verbs_send_wr 
 	return read_at(registered(q->pid, q->pd, s->lkey, s->addr, s->length, 0), s->addr);
 }
 
-/* The last piece first, for the same reason as in move. */
+/* Copies the last piece first, for the same reason as move. */
 static bool move_all(const struct shared_qp *q, pid_t pid, const struct tt_verbs_send_wr *wr,
 		     const struct shared_mr *target)
 {
@@ -216,7 +221,7 @@ static bool move_all(const struct shared_qp *q, pid_t pid, const struct tt_verbs
 	return good;
 }
 
-/* 0 or the status of its completion */
+/* Returns 0 or the status of the completion. */
 static int carry_out(struct shared_qp *q, const struct tt_verbs_send_wr *wr,
 		     struct shared_qp **ret_peer)
 {
@@ -235,7 +240,7 @@ static int carry_out(struct shared_qp *q, const struct tt_verbs_send_wr *wr,
 		target = registered(peer->pid, peer->pd, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr,
 				    bytes, TT_VERBS_REMOTE_WRITE);
 	if (bytes && !target) {
-		tell(peer->context, TT_VERBS_EVENT_QP_ACCESS_ERR);
+		notify(peer->context, TT_VERBS_EVENT_QP_ACCESS_ERR);
 		return TT_VERBS_WC_REM_ACCESS;
 	}
 	if (wr->opcode == TT_VERBS_WRITE_IMM && peer->recv_head == peer->recv_tail)
@@ -262,7 +267,7 @@ static int send_one(struct shared_qp *q, const struct tt_verbs_send_wr *wr)
 		return ENOMEM;
 	q->posted++;
 	if (status < 0)
-		tell(q->context, (uint64_t)-status | 1ull << 32);
+		notify(q->context, (uint64_t)-status | 1ull << 32);
 	if (status == -TT_VERBS_EVENT_PORT_ERR)
 		cut_ports();
 	if (q->state == TT_VERBS_ERR || status < 0)
@@ -350,7 +355,7 @@ int ibv_get_cq_event(struct tt_verbs_channel *channel, struct tt_verbs_cq **ret_
 {
 	uint64_t cookie;
 
-	if (refused("get_cq_event") || !hear(channel->fd, &cookie))
+	if (refused("get_cq_event") || !receive_value(channel->fd, &cookie))
 		return -1;
 	*ret_cq = (struct tt_verbs_cq *)(uintptr_t)cookie;
 	*ret_user = (*ret_cq)->cq_context;
@@ -364,12 +369,12 @@ void ibv_ack_cq_events(struct tt_verbs_cq *cq, unsigned n)
 
 int ibv_get_async_event(struct tt_verbs_context *context, struct tt_verbs_async_event *ret_event)
 {
-	uint64_t what;
+	uint64_t value;
 
-	if (refused("get_async_event") || !hear(context->async_fd, &what))
+	if (refused("get_async_event") || !receive_value(context->async_fd, &value))
 		return -1;
-	*ret_event = (struct tt_verbs_async_event){ .element.port = (int)(what >> 32),
-						 .type = (int)(uint32_t)what };
+	*ret_event = (struct tt_verbs_async_event){ .element.port = (int)(value >> 32),
+						 .type = (int)(uint32_t)value };
 	return 0;
 }
 
@@ -382,11 +387,11 @@ const char *ibv_wc_status_str(int status)
 {
 	return status == TT_VERBS_WC_RETRY	  ? "transport retry counter exceeded"
 	       : status == TT_VERBS_WC_FLUSH ? "Work Request Flushed Error"
-					  : "stand-in status";
+					  : "fake status";
 }
 
 const char *ibv_event_type_str(int event)
 {
 	return event == TT_VERBS_EVENT_PORT_ERR ? "port error" : event == TT_VERBS_EVENT_DEVICE_FATAL ?
-	       "local catastrophic error" : "stand-in event";
+	       "local catastrophic error" : "fake event";
 }
