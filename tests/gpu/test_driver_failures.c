@@ -56,7 +56,7 @@ static struct failure_trial {
 } *trial;                              /* shared with the ranks */
 static bool verbose;
 
-/* ---- the fakes --------------------------------------------------------------------------- */
+/* ---- the fakes ------------------------------------------------------------------------------- */
 
 static void *find_symbol(const char *name)
 {
@@ -386,7 +386,7 @@ static void try_sample(const struct failure_use *use, const char *sample, struct
 	}
 }
 
-/* The file of the fake for libibverbs has no name in a folder, so no file is left after any end. */
+/* The file of the fake libibverbs has no name in a folder, so no file is left after any end. */
 static bool open_trials(void)
 {
 	int fd = memfd_create("verbs", MFD_CLOEXEC);

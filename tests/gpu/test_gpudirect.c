@@ -57,7 +57,7 @@ static int init_and_run(tuttiComm_t *comm, int rank, int n, void *arg)
 	return r->fn(comm, rank, n, NULL);
 }
 
-/* lacks: features that the fake for CUDA does not have, see tests/fakes/cuda/fake_cuda.h */
+/* lacks: features that the fake CUDA driver does not have, see tests/fakes/cuda/fake_cuda.h */
 static int failures(int n, const char *lacks, rank_fn *fn)
 {
 	struct gpudirect_ranks r = {
