@@ -1,7 +1,7 @@
 #!/bin/bash
-# check_call.sh - docs/design/a-call.md lists the functions that a call executes, and no others, in at most 15 files a way
+# check_call.sh - docs/design/a-call.md lists exactly the functions that a call executes, in at most 15 files per way
 #
-# Callgrind records the functions that rank 0 executes in calls of a known shape (tests/support/call_cost.c). A way of the page
+# Callgrind records the functions that rank 0 executes in given calls (tests/support/call_cost.c). A way of the page
 # begins with a line `<!-- way: TRANSPORT CALL BYTES VARIABLE=VALUE... -->`; its functions are the indented lines
 # `FILE: FUNCTION, FUNCTION...`. The compiler inlines some of the functions, which then have no record: a listed function must be
 # executed, or have no symbol of its own. Waiting is not listed: a rank that is early executes the functions of `waiting`.
@@ -18,7 +18,7 @@ for v in $(env | sed -n 's/^\(TUTTI_[A-Z_]*\)=.*/\1/p'); do unset "$v"; done
 n=0
 point() { n=$((n + 1)); if [ -s "$2" ]; then echo "not ok $n - $1"; head -n 30 "$2" | sed 's/^/# /'; else echo "ok $n - $1"; fi; }
 
-# execute TRANSPORT CALL BYTES VARIABLE=VALUE...: "FILE FUNCTION" of each function of the tree that rank 0 executes in a call
+# execute TRANSPORT CALL BYTES VARIABLE=VALUE...: "FILE FUNCTION" of each function in the source tree that rank 0 executes in a call
 execute() {
 	local transport=$1 call=$2 bytes=$3 r common=(TUTTI_ISA=avx2 TUTTI_NRANKS=2 TUTTI_SECRET=check-call TUTTI_TIMEOUT_MS=120000)
 	shift 3
@@ -69,15 +69,15 @@ while read -r way; do
 		BEGIN { while ((getline s <symbols) > 0) has[s] = 1 } $2 in has { print "listed, not executed: " $0 }' >>"$tmp/wrong"
 	point "a call: $way" "$tmp/wrong"
 	cut -d' ' -f1 "$tmp/listed" | grep '\.c$' | sort -u | awk 'END { if (NR > 15 || !NR) print NR " files" }' >"$tmp/wrong"
-	point "in at most 15 files: $way" "$tmp/wrong"
+	point "the call has at most 15 files: $way" "$tmp/wrong"
 done <"$tmp/ways"
 
-# a page that lists one function too many, and one that lacks one
+# a page with one function too many and one function missing
 sed 's/^    \(lib\/api\/collectives\.c\): tuttiAllReduce/    \1: tuttiBroadcast/' "$page" >"$tmp/page"
 way=$(head -n 1 "$tmp/ways")
 listed "$way" "$tmp/page" >"$tmp/listed"
 execute $way >"$tmp/executed"
 { comm -23 "$tmp/executed" "$tmp/listed" | grep -q tuttiAllReduce && comm -13 "$tmp/executed" "$tmp/listed" | grep -q tuttiBroadcast; } &&
-	: >"$tmp/wrong" || echo "a wrong page passed" >"$tmp/wrong"
-point "a wrong page is found" "$tmp/wrong"
+	: >"$tmp/wrong" || echo "a wrong page was accepted" >"$tmp/wrong"
+point "a wrong page is refused" "$tmp/wrong"
 echo 1..$n
