@@ -20,10 +20,10 @@ static int check_op(struct tt_request *r, const char *call)
 				       c->rank, call, tt_op_name(r->op), tt_type_name(r->type));
 		return 0;
 	}
-	if (user >= (unsigned)c->nuser_ops || !c->user_ops[user].used)
+	if (user >= (unsigned)c->memory.nuser_ops || !c->memory.user_ops[user].used)
 		return tt_fail(TT_ARG, "rank %d: %s: %d is not a reduction operation", c->rank, call,
 			       (int)r->op);
-	u = &c->user_ops[user];
+	u = &c->memory.user_ops[user];
 	if (u->type != r->type)
 		return tt_fail(TT_ARG,
 			       "rank %d: %s: the pre-multiplied sum was created for %s, not for %s",
@@ -94,7 +94,7 @@ int tt_request_check(struct tt_request *r, const char *call)
 	tuttiComm_t c = r->comm;
 	int rc;
 
-	if (tt_unlikely(atomic_load_explicit(&c->finalized, memory_order_relaxed)))
+	if (tt_unlikely(atomic_load_explicit(&c->order.finalized, memory_order_relaxed)))
 		return tt_fail(TT_USAGE, "rank %d: %s: the communicator was finalized", c->rank,
 			       call);
 	if (tt_unlikely((unsigned)r->type >= tuttiNumTypes))

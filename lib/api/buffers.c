@@ -28,7 +28,7 @@ TUTTI_API tuttiResult_t tuttiCommRegister(const tuttiComm_t comm, void *buff, si
 			     handle ? "buff" : "handle");
 	else
 		rc = tt_comm_register(comm, buff, size, handle);
-	atomic_fetch_sub(&comm->inside, 1);
+	atomic_fetch_sub(&comm->order.inside, 1);
 	return tt_result(rc);
 }
 
@@ -39,6 +39,6 @@ TUTTI_API tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void *handle
 	if (rc)
 		return tt_result(rc);
 	rc = tt_comm_deregister(comm, handle);
-	atomic_fetch_sub(&comm->inside, 1);
+	atomic_fetch_sub(&comm->order.inside, 1);
 	return tt_result(rc);
 }

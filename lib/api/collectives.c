@@ -3,46 +3,55 @@
  */
 #include "api/api.h"
 
-/* The full path. Its result is cached, so the next call like this one is shorter. */
-static tuttiResult_t submit_full(struct tt_request *r, const char *call, bool alone)
+/* A call that the plan cache does not know yet, or cannot repeat. After its success the cache
+ * learns it. */
+static tuttiResult_t submit_full(struct tt_request *r, const char *call)
 {
+	bool alone = !r->stream && !tt_group_open();
 	int rc = tt_comm_enter(r->comm);
 	tuttiResult_t result;
-	size_t in, out;
 
 	if (tt_unlikely(rc))
 		return tt_result(tt_group_fail(rc));
 	rc = tt_request_check(r, call);
 	result = tt_unlikely(rc) ? tt_result(tt_group_fail(rc)) : tt_group_request(r);
-	if (alone && result == tuttiSuccess && !r->comm->gpu && tt_request_extents(r, &in, &out))
-		tt_repeat_learn(r, in, out);
+	if (alone && result == tuttiSuccess)
+		tt_run_learn(r);
 	tt_comm_leave(r->comm);
 	return result;
 }
 
-static tuttiResult_t submit(struct tt_request *r, const char *call)
+/* A call like one that went before. <= 0 the result | 1 not such a call */
+static inline int repeat(tuttiComm_t comm, tuttiStream_t stream, struct tt_call_key key,
+			 const void *in, void *out)
 {
-	bool alone = !r->stream && !tt_group_open();
-	int rc;
-
-	if (alone && !tt_comm_check(r->comm) && (rc = tt_repeat(r)) <= 0)
-		return tt_result(rc);
-	return submit_full(r, call, alone);
+	return !stream && !tt_group_open() && !tt_comm_check(comm)
+		       ? tt_run_cached(comm, key, in, out)
+		       : 1;
 }
 
+static tuttiResult_t submit(struct tt_request *r, const char *call)
+{
+	int rc = repeat(r->comm, r->stream, tt_request_key(r), r->in, r->out);
+
+	return rc <= 0 ? tt_result(rc) : submit_full(r, call);
+}
+
+/* The request is only made for a call that is not repeated: a small allreduce notices it. */
 TUTTI_API tuttiResult_t tuttiAllReduce(const void *sendbuff, void *recvbuff, size_t count,
 				       tuttiDataType_t datatype, tuttiRedOp_t op, tuttiComm_t comm,
 				       tuttiStream_t stream)
 {
-	struct tt_request r = { .collective = TT_ALLREDUCE, .in = sendbuff, .out = recvbuff,
-				.count = count, .type = datatype, .op = op, .root = -1,
-				.comm = comm, .stream = stream };
-	int rc;
+	int rc = repeat(comm, stream, tt_call_key(TT_ALLREDUCE, datatype, op, -1, count), sendbuff,
+			recvbuff);
 
-	if (!stream && !tt_group_open() && !tt_comm_check(comm) &&
-	    (rc = tt_express(comm, sendbuff, recvbuff, count, datatype, op)) <= 0)
+	if (tt_likely(rc <= 0))
 		return tt_result(rc);
-	return submit(&r, "tuttiAllReduce");
+	return submit_full(&(struct tt_request){ .collective = TT_ALLREDUCE, .in = sendbuff,
+						 .out = recvbuff, .count = count, .type = datatype,
+						 .op = op, .root = -1, .comm = comm,
+						 .stream = stream },
+			   "tuttiAllReduce");
 }
 
 TUTTI_API tuttiResult_t tuttiReduce(const void *sendbuff, void *recvbuff, size_t count,
@@ -137,7 +146,7 @@ TUTTI_API tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream)
 				.stream = stream };
 
 	if (comm)
-		r.in = r.out = &comm->barrier_byte;
+		r.in = r.out = &comm->memory.barrier_byte;
 	return submit(&r, "tuttiBarrier");
 }
 

@@ -123,7 +123,7 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tut
 
 	if (rc)
 		return tt_result(tt_group_fail(rc));
-	if (atomic_load(&comm->finalized))
+	if (atomic_load(&comm->order.finalized))
 		rc = tt_fail(TT_USAGE, "rank %d: tuttiCommSplit: the communicator was finalized",
 			     comm->rank);
 	if (!rc && !newcomm)
@@ -204,7 +204,7 @@ TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList,
 
 	if (rc)
 		return tt_result(tt_group_fail(rc));
-	if (atomic_load(&comm->finalized))
+	if (atomic_load(&comm->order.finalized))
 		rc = tt_fail(TT_USAGE, "rank %d: tuttiCommShrink: the communicator was finalized",
 			     comm->rank);
 	if (!rc && (!newcomm || excludeRanksCount < 0 || (excludeRanksCount && !excludeRanksList) ||
@@ -229,13 +229,21 @@ TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm)
 
 	if (rc)
 		return tt_result(rc);
-	atomic_store(&comm->finalized, true);
+	atomic_store(&comm->order.finalized, true);
 	tt_gpu_settle(comm);
 	tt_run_drain(comm);
 	pthread_mutex_lock(&comm->lock);
-	rc = comm->error ? tt_fail(comm->error, "%s", comm->error_text) : 0;
+	rc = comm->failure.code ? tt_fail(comm->failure.code, "%s", comm->failure.text) : 0;
 	pthread_mutex_unlock(&comm->lock);
 	return tt_result(rc);
+}
+
+/* Nothing runs on comm any more, and from here on nothing starts. */
+static void end(tuttiComm_t comm)
+{
+	atomic_store(&comm->magic, 0);
+	tt_run_close(comm);
+	tt_comm_free(comm);
 }
 
 TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm)
@@ -247,7 +255,7 @@ TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm)
 	rc = tuttiCommFinalize(comm);
 	if (rc == tuttiInvalidArgument)          /* not a live communicator: nothing to free */
 		return rc;
-	tt_comm_free(comm);
+	end(comm);
 	return rc;
 }
 
@@ -259,8 +267,8 @@ static void report_abort(tuttiComm_t comm)
 
 	pthread_mutex_lock(&comm->lock);
 	snprintf(text, sizeof(text), "rank %d aborted the communicator%s%.640s", comm->rank,
-		 comm->error ? ", which had failed there: " : "",
-		 comm->error ? comm->error_text : "");
+		 comm->failure.code ? ", which had failed there: " : "",
+		 comm->failure.code ? comm->failure.text : "");
 	pthread_mutex_unlock(&comm->lock);
 	tt_control_raise(comm->ctl, TT_REMOTE, comm->rank, text);
 }
@@ -275,7 +283,7 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm)
 	rc = tt_comm_check(comm);
 	if (rc)
 		return tt_result(rc);
-	atomic_store(&comm->finalized, true);
+	atomic_store(&comm->order.finalized, true);
 	atomic_store(&comm->magic, 0);
 	tt_asymmetric_fence();
 	/* before the other ranks learn of the abort: queued operations must not start and fail
@@ -283,9 +291,9 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm)
 	tt_run_cancel(comm);
 	report_abort(comm);
 	tt_am_abort(comm->am);
-	while (atomic_load(&comm->inside) || atomic_load(&comm->callers))
+	while (atomic_load(&comm->order.inside) || atomic_load(&comm->order.callers))
 		nanosleep(&pause, NULL);
-	tt_comm_free(comm);
+	end(comm);
 	return tuttiSuccess;
 }
 
@@ -296,7 +304,7 @@ TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t *
 	if (rc)
 		return tt_result(rc);
 	pthread_mutex_lock(&comm->lock);
-	error = comm->error;
+	error = comm->failure.code;
 	pthread_mutex_unlock(&comm->lock);
 	if (!error)
 		error = tt_control_broken(comm->ctl);
@@ -305,7 +313,7 @@ TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t *
 			     comm->rank);
 	else
 		*asyncError = tt_result(error);
-	atomic_fetch_sub(&comm->inside, 1);
+	atomic_fetch_sub(&comm->order.inside, 1);
 	return tt_result(rc);
 }
 

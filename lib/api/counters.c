@@ -10,9 +10,9 @@
 static void count_path(tuttiComm_t comm, int number, tuttiCounters_t *n)
 {
 	for (int i = 0; i < TT_CHANNELS * comm->nranks; i++) {
-		const struct tt_link *l = comm->path[number].links[i];
+		const struct tt_link *l = comm->paths.path[number].links[i];
 
-		if (!l || (number > 0 && l == comm->path[0].links[i]))
+		if (!l || (number > 0 && l == comm->paths.path[0].links[i]))
 			continue;
 		n->sent_bytes += l->sent_bytes;
 		n->messages += l->messages;
@@ -33,18 +33,18 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *
 			comm->rank);
 	if (rc)
 		return tt_result(rc);
-	n.operations = atomic_load(&comm->operations);
-	n.sleeps = atomic_load(&comm->sleeps);
-	n.allocations = atomic_load(&comm->allocations);
+	n.operations = atomic_load(&comm->calls.operations);
+	n.sleeps = atomic_load(&comm->wait.sleeps);
+	n.allocations = atomic_load(&comm->memory.allocations);
 	n.memory_bytes = tt_memory_held(comm, tuttiMemTotal);
 	tt_am_sent(comm->am, &n.sent_bytes, &n.messages);
 	n.sent_bytes_tcp = n.sent_bytes;
-	for (int i = 0; i < comm->nep; i++) {
-		n.sent_bytes += comm->ep[i]->slot_bytes;
-		n.sent_bytes_shm += comm->ep[i]->slot_bytes;
-		n.read_bytes += comm->ep[i]->read_bytes;
+	for (int i = 0; i < comm->paths.nep; i++) {
+		n.sent_bytes += comm->paths.ep[i]->slot_bytes;
+		n.sent_bytes_shm += comm->paths.ep[i]->slot_bytes;
+		n.read_bytes += comm->paths.ep[i]->read_bytes;
 	}
-	for (int i = 0; i < comm->npaths; i++)
+	for (int i = 0; i < comm->paths.npaths; i++)
 		count_path(comm, i, &n);
 	n.size = counters->size < sizeof(n) ? counters->size : sizeof(n);
 	memcpy(counters, &n, n.size);
@@ -67,9 +67,9 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 {
 	enum tt_collective which = TT_ALLREDUCE;
 	const struct tt_plan *plan;
-	struct tt_memo *memo;
+	struct tt_plan_row *row;
+	struct tt_request r;
 	char transports[64] = "";
-	size_t size;
 	int rc = tt_comm_check(comm);
 
 	if (!rc && (!text || !bytes || (unsigned)datatype >= tuttiNumTypes))
@@ -79,21 +79,20 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 		rc = find_collective(collective, &which);
 	if (rc)
 		return tt_result(rc);
-	size = count * tt_type_bytes(datatype);
-	if (which != TT_ALLREDUCE && which != TT_REDUCE && which != TT_BROADCAST)
-		size *= (size_t)comm->nranks;
-	rc = tt_plan_cache_find(comm, which, size, 0, &memo);
+	r = (struct tt_request){ .collective = which, .count = count, .type = datatype,
+				 .root = tt_needs[which].rooted ? 0 : -1, .comm = comm };
+	rc = tt_plan_cache_find(&r, false, &row);
 	if (rc)
 		return tt_result(rc);
-	plan = memo->kept->plan;
+	plan = row->cached->plan;
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		for (uint32_t i = 0; i < plan->npeers; i++)
-			if (comm->path[memo->road].via[plan->peers[i]]->t == *t) {
+			if (row->path->via[plan->peers[i]]->t == *t) {
 				snprintf(transports + strlen(transports), sizeof(transports) - strlen(transports), "+%s",
 					 (*t)->name);
 				break;
 			}
 	snprintf(text, bytes, "algorithm %s transport %s tile_bytes %zu", plan->algorithm,
-		 transports[0] ? transports + 1 : "self", comm->world.message_bytes);
+		 transports[0] ? transports + 1 : "self", comm->paths.world.message_bytes);
 	return tuttiSuccess;
 }

@@ -37,7 +37,7 @@ TUTTI_API const char *tuttiGetLastError(tuttiComm_t comm)
 	if (!comm || comm->magic != TT_COMM_MAGIC)
 		return tt_error_text();
 	pthread_mutex_lock(&comm->lock);
-	snprintf(text, sizeof(text), "%s", comm->error ? comm->error_text : "");
+	snprintf(text, sizeof(text), "%s", comm->failure.code ? comm->failure.text : "");
 	pthread_mutex_unlock(&comm->lock);
 	if (!text[0] && tt_control_broken(comm->ctl))
 		snprintf(text, sizeof(text), "rank %d: %s", comm->rank,

@@ -7,28 +7,18 @@ static uint64_t of_transports(tuttiComm_t c, bool shared)
 {
 	uint64_t bytes = 0;
 
-	for (int i = 0; i < c->nep; i++)
-		if ((c->ep[i]->t == &tt_shm) == shared)
-			bytes += c->ep[i]->t->memory(c->ep[i]);
-	return bytes;
-}
-
-static uint64_t of_plans(tuttiComm_t c)
-{
-	uint64_t bytes = 0;
-
-	for (const struct tt_cached_plan *k = c->kept; k; k = k->next)
-		bytes += sizeof(*k) + sizeof(*k->plan) + k->plan->nsteps * sizeof(struct tt_step) +
-			 k->plan->npeers * sizeof(*k->plan->peers);
+	for (int i = 0; i < c->paths.nep; i++)
+		if ((c->paths.ep[i]->t == &tt_shm) == shared)
+			bytes += c->paths.ep[i]->t->memory(c->paths.ep[i]);
 	return bytes;
 }
 
 static uint64_t of_control(tuttiComm_t c)
 {
-	size_t per_path = sizeof(*c->path->via) + TT_CHANNELS * sizeof(*c->path->links);
-	size_t per_rank = (size_t)c->npaths * per_path + sizeof(*c->p2p_sent) +
-			  sizeof(*c->p2p_received) + sizeof(*c->last_received) +
-			  (c->group_of ? sizeof(*c->group_of) : 0);
+	size_t per_path = sizeof(*c->paths.path->via) + TT_CHANNELS * sizeof(*c->paths.path->links);
+	size_t per_rank = (size_t)c->paths.npaths * per_path + sizeof(*c->calls.p2p_sent) +
+			  sizeof(*c->calls.p2p_received) + sizeof(*c->calls.last_received) +
+			  (c->hosts.group_of ? sizeof(*c->hosts.group_of) : 0);
 
 	return sizeof(*c) + (size_t)c->nranks * per_rank + tt_control_memory(c->ctl) +
 	       tt_am_memory(c->am);
@@ -44,9 +34,9 @@ uint64_t tt_memory_held(tuttiComm_t c, tuttiCommMemStat_t stat)
 	case tuttiMemStages:
 		return of_transports(c, false);
 	case tuttiMemScratch:
-		return c->scratch_bytes + c->bounce_bytes;
+		return c->memory.scratch_bytes + tt_ways_memory(c);
 	case tuttiMemPlans:
-		return of_plans(c);
+		return tt_plan_cache_memory(c);
 	case tuttiMemControl:
 		return of_control(c);
 	default:

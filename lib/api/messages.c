@@ -14,15 +14,15 @@ static int visit(tuttiComm_t comm, const char *call)
 {
 	int rc = tt_comm_visit(comm);
 
-	if (rc || !atomic_load(&comm->finalized))
+	if (rc || !atomic_load(&comm->order.finalized))
 		return rc;
-	atomic_fetch_sub(&comm->inside, 1);
+	atomic_fetch_sub(&comm->order.inside, 1);
 	return tt_fail(TT_USAGE, "rank %d: %s: the communicator was finalized", comm->rank, call);
 }
 
 static tuttiResult_t done(tuttiComm_t comm, int rc)
 {
-	atomic_fetch_sub(&comm->inside, 1);
+	atomic_fetch_sub(&comm->order.inside, 1);
 	return tt_result(rc);
 }
 
@@ -58,7 +58,7 @@ TUTTI_API tuttiResult_t tuttiMsgSend(const void *buff, size_t bytes, int peer, i
 	if (!rc)
 		rc = tt_gpu_refuse(comm, "tuttiMsgSend", buff);
 	if (!rc)
-		rc = tt_am_send(comm->am, peer, &head, buff, tt_deadline_ns(comm->timeout_ms));
+		rc = tt_am_send(comm->am, peer, &head, buff, tt_deadline_ns(comm->settings.timeout_ms));
 	return done(comm, rc);
 }
 
@@ -75,7 +75,7 @@ static uint64_t deadline_of(tuttiComm_t comm, int timeout_ms)
 {
 	if (timeout_ms == 0)
 		return 0;
-	return tt_deadline_ns(timeout_ms < 0 ? comm->timeout_ms : (uint32_t)timeout_ms);
+	return tt_deadline_ns(timeout_ms < 0 ? comm->settings.timeout_ms : (uint32_t)timeout_ms);
 }
 
 static tuttiResult_t receive(const struct tt_am_match *want, const char *call, int timeout_ms,

@@ -52,11 +52,10 @@ static int submit(struct tt_request *r, int k, int deadline_ms, tuttiQuorum_t *q
 	q->user = quorum;
 	q->call = (struct tt_quorum_call){
 		.in = r->in, .out = r->out, .count = r->count, .type = r->type, .op = r->op, .k = k,
-		.deadline_ms = deadline_ms ? (uint32_t)deadline_ms : r->comm->timeout_ms,
+		.deadline_ms = deadline_ms ? (uint32_t)deadline_ms : r->comm->settings.timeout_ms,
 		.carry = quorum ? quorum->carry : NULL, .every = quorum && quorum->every,
 	};
-	r->quorum = true;
-	r->scalar = (uintptr_t)q;
+	r->quorum = q;
 	return r->stream ? tt_stream_submit(r->stream, r, 1) : tt_run_in_order(r, 1);
 }
 

@@ -24,17 +24,17 @@ TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar
 		return tt_result(rc);
 	if (residence == tuttiScalarHostImmediate)
 		memcpy(&value, scalar, tt_type_bytes(datatype));
-	while (i < comm->nuser_ops && comm->user_ops[i].used)
+	while (i < comm->memory.nuser_ops && comm->memory.user_ops[i].used)
 		i++;
-	if (i == comm->nuser_ops) {
-		more = realloc(comm->user_ops, (size_t)(i + 1) * sizeof(*more));
+	if (i == comm->memory.nuser_ops) {
+		more = realloc(comm->memory.user_ops, (size_t)(i + 1) * sizeof(*more));
 		if (!more)
 			return tt_result(tt_fail(TT_SYSTEM, "rank %d: no memory for an operation",
 						 comm->rank));
-		comm->user_ops = more;
-		comm->nuser_ops++;
+		comm->memory.user_ops = more;
+		comm->memory.nuser_ops++;
 	}
-	comm->user_ops[i] =
+	comm->memory.user_ops[i] =
 		(struct tt_user_op){ .used = true, .type = datatype, .value = value,
 				     .device = residence == tuttiScalarDevice ? scalar : NULL };
 	*op = (tuttiRedOp_t)(tuttiNumOps + i);
@@ -46,11 +46,11 @@ TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm)
 	unsigned i = (unsigned)op - tuttiNumOps;
 	int rc = tt_comm_check(comm);
 
-	if (!rc && (i >= (unsigned)comm->nuser_ops || !comm->user_ops[i].used))
+	if (!rc && (i >= (unsigned)comm->memory.nuser_ops || !comm->memory.user_ops[i].used))
 		rc = tt_fail(TT_ARG, "rank %d: tuttiRedOpDestroy: %d was not created", comm->rank,
 			     (int)op);
 	if (rc)
 		return tt_result(rc);
-	comm->user_ops[i].used = false;
+	comm->memory.user_ops[i].used = false;
 	return tuttiSuccess;
 }

@@ -37,7 +37,7 @@ struct tt_accelerator_ops {
 	 *   Returns   0 (also where some rank cannot map a peer's memory: all ranks then agree to
 	 *             stage through the host) | < 0 (an exchange between ranks failed, no memory,
 	 *             no watchdog thread)
-	 *   Blocks    yes, at most comm->timeout_ms for each exchange
+	 *   Blocks    yes, at most comm->settings.timeout_ms for each exchange
 	 */
 	int (*exchange)(struct tuttiComm *comm);
 	/*

@@ -18,9 +18,9 @@
 
 static int host_topology(tuttiComm_t c)
 {
-	c->topology.nranks = c->nranks;
-	c->topology.host_of = tt_control_hosts(c->ctl, &c->topology.nhosts);
-	c->one_host = c->topology.nhosts == 1;
+	c->hosts.topology.nranks = c->nranks;
+	c->hosts.topology.host_of = tt_control_hosts(c->ctl, &c->hosts.topology.nhosts);
+	c->hosts.one_host = c->hosts.topology.nhosts == 1;
 	return 0;
 }
 
@@ -39,7 +39,7 @@ static int cores_of_host(tuttiComm_t c, int host, const struct rank_facts *all,
 	int n = 0;
 
 	for (int r = 0; r < c->nranks; r++)
-		if (c->topology.host_of[r] == host)
+		if (c->hosts.topology.host_of[r] == host)
 			here[n++] = all[r].cores;
 	*ret_ranks = n;
 	return tt_cores_count(here, n);
@@ -51,11 +51,11 @@ static void find_fewest_cores(tuttiComm_t c, const struct rank_facts *all, struc
 {
 	int least_ranks = 0;
 
-	for (int h = 0; h < c->topology.nhosts; h++) {
+	for (int h = 0; h < c->hosts.topology.nhosts; h++) {
 		int ranks, cores = cores_of_host(c, h, all, here, &ranks);
 
-		if (!least_ranks || (int64_t)cores * least_ranks < (int64_t)c->cores * ranks) {
-			c->cores = cores;
+		if (!least_ranks || (int64_t)cores * least_ranks < (int64_t)c->hosts.cores * ranks) {
+			c->hosts.cores = cores;
 			least_ranks = ranks;
 		}
 	}
@@ -73,16 +73,16 @@ static int choose_wait_policy(tuttiComm_t c, const struct rank_facts *all, const
 	if (!here)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
 	find_fewest_cores(c, all, here);
-	cores = cores_of_host(c, c->topology.host_of[c->rank], all, here, &ranks);
+	cores = cores_of_host(c, c->hosts.topology.host_of[c->rank], all, here, &ranks);
 	free(here);
-	c->ranks_here = ranks;
-	c->crowded = ranks > cores;
-	c->policy = c->crowded ? TT_WAIT_YIELD : TT_WAIT_SPIN;
+	c->hosts.ranks_here = ranks;
+	c->hosts.crowded = ranks > cores;
+	c->wait.policy = c->hosts.crowded ? TT_WAIT_YIELD : TT_WAIT_SPIN;
 	for (int p = TT_WAIT_SPIN; p <= TT_WAIT_SLEEP; p++)
 		if (!strcmp(wait, names[p]))
-			c->policy = (enum tt_wait_policy)p;
+			c->wait.policy = (enum tt_wait_policy)p;
 	tt_log(TT_LOG_DEBUG, "rank %d: %d ranks on %d cores of this host, wait %s", c->rank, ranks,
-	       cores, names[c->policy]);
+	       cores, names[c->wait.policy]);
 	return 0;
 }
 
@@ -91,19 +91,19 @@ static int form_groups(tuttiComm_t c, const struct rank_facts *all)
 {
 	struct tt_locality *localities = malloc((size_t)c->nranks * sizeof(*localities));
 
-	c->group_of = malloc((size_t)c->nranks * sizeof(*c->group_of));
-	if (!localities || !c->group_of) {
+	c->hosts.group_of = malloc((size_t)c->nranks * sizeof(*c->hosts.group_of));
+	if (!localities || !c->hosts.group_of) {
 		free(localities);
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
 	}
 	for (int r = 0; r < c->nranks; r++)
 		localities[r] = all[r].locality;
-	c->groups = (struct tt_topology){ .nranks = c->nranks, .host_of = c->group_of };
-	c->groups.nhosts = tt_groups_form(localities, c->topology.host_of, c->nranks, c->group_of);
-	if (c->groups.nhosts > c->topology.nhosts) {
-		c->topology.groups = &c->groups;
-		tt_log(TT_LOG_DEBUG, "rank %d: in group %d of %d", c->rank, c->group_of[c->rank],
-		       c->groups.nhosts);
+	c->hosts.groups = (struct tt_topology){ .nranks = c->nranks, .host_of = c->hosts.group_of };
+	c->hosts.groups.nhosts = tt_groups_form(localities, c->hosts.topology.host_of, c->nranks, c->hosts.group_of);
+	if (c->hosts.groups.nhosts > c->hosts.topology.nhosts) {
+		c->hosts.topology.groups = &c->hosts.groups;
+		tt_log(TT_LOG_DEBUG, "rank %d: in group %d of %d", c->rank, c->hosts.group_of[c->rank],
+		       c->hosts.groups.nhosts);
 	}
 	free(localities);
 	return 0;
@@ -125,7 +125,7 @@ static int exchange_facts(tuttiComm_t c, const struct tt_env *env)
 		rc = tt_tuning_read(c, env->tuning, &mine.tuning_bytes);
 	if (!rc)
 		rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all,
-					  tt_deadline_ns(c->timeout_ms));
+					  tt_deadline_ns(c->settings.timeout_ms));
 	if (!rc && !(rc = choose_wait_policy(c, all, env->wait)) && c->nranks > 2)
 		rc = form_groups(c, all);
 	if (!rc)
@@ -144,8 +144,8 @@ static void wake_all(void *ctx)
 {
 	tuttiComm_t c = ctx;
 
-	for (int i = 0; i < c->nep; i++)
-		c->ep[i]->t->wake(c->ep[i]);
+	for (int i = 0; i < c->paths.nep; i++)
+		c->paths.ep[i]->t->wake(c->paths.ep[i]);
 }
 
 /* Asks the transports for a lost message to peer. Thread: control's. */
@@ -153,8 +153,8 @@ static bool lost(void *ctx, int peer, char *text, size_t bytes)
 {
 	tuttiComm_t c = ctx;
 
-	for (int i = 0; i < c->npaths; i++) {
-		struct tt_endpoint *ep = c->path[i].via[peer];
+	for (int i = 0; i < c->paths.npaths; i++) {
+		struct tt_endpoint *ep = c->paths.path[i].via[peer];
 
 		if (ep->t->fault_ops && ep->t->fault_ops->lost &&
 		    ep->t->fault_ops->lost(ep, peer, text, bytes))
@@ -187,13 +187,12 @@ tuttiComm_t tt_comm_alloc(int rank, int nranks)
 	c->fork_count = tt_fork_count();
 	c->rank = rank;
 	c->nranks = nranks;
-	c->maps = true;
-	c->npaths = tt_path_make(&c->path[0], nranks) == 0;
-	c->p2p_sent = calloc(n, sizeof(uint64_t));
-	c->p2p_received = calloc(n, sizeof(uint64_t));
-	c->last_received = calloc(n, sizeof(uint64_t));
+	c->paths.npaths = tt_path_make(&c->paths.path[0], nranks) == 0;
+	c->calls.p2p_sent = calloc(n, sizeof(uint64_t));
+	c->calls.p2p_received = calloc(n, sizeof(uint64_t));
+	c->calls.last_received = calloc(n, sizeof(uint64_t));
 	pthread_mutex_init(&c->lock, NULL);
-	if (c->npaths && c->p2p_sent && c->p2p_received && c->last_received)
+	if (c->paths.npaths && c->calls.p2p_sent && c->calls.p2p_received && c->calls.last_received)
 		return c;
 	tt_comm_free(c);
 	return NULL;
@@ -201,8 +200,6 @@ tuttiComm_t tt_comm_alloc(int rank, int nranks)
 
 void tt_comm_free(tuttiComm_t c)
 {
-	struct tt_cached_plan *next;
-
 	if (!c)
 		return;
 	atomic_store(&c->magic, 0);
@@ -214,23 +211,16 @@ void tt_comm_free(tuttiComm_t c)
 	tt_comm_deregister_all(c);
 	if (c->ctl)
 		tt_control_leave(c->ctl);
-	for (struct tt_cached_plan *k = c->kept; k; k = next) {
-		next = k->next;
-		tt_plan_free(k->plan);
-		free(k);
-	}
-	free(c->scratch);
-	free(c->bounce);
-	free(c->repeats);
-	free(c->user_ops);
+	free(c->memory.scratch);
+	free(c->memory.user_ops);
 	for (int i = 0; i < TT_PATHS; i++) {
-		free(c->path[i].via);
-		free(c->path[i].links);
+		free(c->paths.path[i].via);
+		free(c->paths.path[i].links);
 	}
-	free(c->p2p_sent);
-	free(c->p2p_received);
-	free(c->last_received);
-	free(c->group_of);
+	free(c->calls.p2p_sent);
+	free(c->calls.p2p_received);
+	free(c->calls.last_received);
+	free(c->hosts.group_of);
 	tt_cost_free(c->cost);
 	pthread_mutex_destroy(&c->lock);
 	tt_handle_free(c, sizeof(*c));
@@ -244,7 +234,7 @@ int tt_comm_setup(tuttiComm_t c, const struct tt_env *env)
 
 	if ((rc = host_topology(c)) || (rc = exchange_facts(c, env)) ||
 	    (rc = tt_paths_open(c)) ||
-	    (rc = tt_am_make(c->ctl, c->rank, c->nranks, c->timeout_ms, &c->am)) ||
+	    (rc = tt_am_make(c->ctl, c->rank, c->nranks, c->settings.timeout_ms, &c->am)) ||
 	    (rc = tt_paths_agree(c))) {
 		tt_control_raise(c->ctl, rc, c->rank, tt_error_text());
 		return rc;
@@ -276,9 +266,9 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 		goto free_comm;
 	}
 	snprintf(settings, sizeof(settings), "version=%d transport=%s algo=%s tile_bytes=%lld",
-		 TUTTI_VERSION_CODE, c->transport, c->algo, (long long)c->tile_bytes);
+		 TUTTI_VERSION_CODE, c->settings.transport, c->settings.algo, (long long)c->settings.tile_bytes);
 	join.settings = settings;
-	join.timeout_ms = c->timeout_ms;
+	join.timeout_ms = c->settings.timeout_ms;
 	join.ifname = env.ifname;
 	join.host_id = env.host_id;
 	join.port_range = env.ports;
@@ -308,9 +298,9 @@ int tt_comm_check(tuttiComm_t c)
 int tt_comm_failed(tuttiComm_t c, int code)
 {
 	pthread_mutex_lock(&c->lock);
-	if (!c->error) {
-		c->error = code;
-		snprintf(c->error_text, sizeof(c->error_text), "%s", tt_error_text());
+	if (!c->failure.code) {
+		c->failure.code = code;
+		snprintf(c->failure.text, sizeof(c->failure.text), "%s", tt_error_text());
 	}
 	pthread_mutex_unlock(&c->lock);
 	return code;
@@ -320,28 +310,16 @@ void *tt_comm_scratch(tuttiComm_t c, size_t bytes)
 {
 	void *p;
 
-	if (bytes <= c->scratch_bytes)
-		return c->scratch;
+	if (bytes <= c->memory.scratch_bytes)
+		return c->memory.scratch;
 	p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
 	if (!p) {
 		tt_fail(TT_SYSTEM, "rank %d: no memory for %zu bytes of scratch", c->rank, bytes);
 		return NULL;
 	}
-	free(c->scratch);
-	c->scratch = p;
-	c->scratch_bytes = (bytes + 4095) / 4096 * 4096;
-	atomic_fetch_add(&c->allocations, 1);
+	free(c->memory.scratch);
+	c->memory.scratch = p;
+	c->memory.scratch_bytes = (bytes + 4095) / 4096 * 4096;
+	atomic_fetch_add(&c->memory.allocations, 1);
 	return p;
-}
-
-void *tt_comm_bounce(tuttiComm_t c, size_t bytes)
-{
-	if (c->bounce)
-		return c->bounce;
-	c->bounce = aligned_alloc(4096, bytes);
-	if (!c->bounce)
-		tt_fail(TT_SYSTEM, "rank %d: no memory for a bounce buffer of %zu bytes", c->rank, bytes);
-	else
-		atomic_fetch_add(&c->allocations, 1), c->bounce_bytes = bytes;
-	return c->bounce;
 }

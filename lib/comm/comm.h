@@ -30,31 +30,9 @@
 #define TT_CHANNELS (TT_LANE_CHANNELS + TT_P2P_CHANNELS)
 #define TT_MAX_TRANSPORTS 8
 #define TT_PATHS 2
-#define TT_MEMOS 64
 
-/* A built plan, kept for the life of the communicator. */
-struct tt_cached_plan {
-	struct tt_cached_plan *next;
-	const struct tt_algorithm *algorithm;
-	/* number of the algorithm, for the call's signature */
-	uint8_t number;
-	/* per path: links of channels 0..channels-1 are connected */
-	int root, channels[TT_PATHS];
-	struct tt_plan *plan;
-};
-
-/* Cached answer to "which plan for this call": a call looks up nothing by name. */
-struct tt_memo {
-	struct tt_cached_plan *kept;
-	size_t bytes;
-	uint8_t collective, road;
-	int root;
-	/* binding and digest belong to `call`, the call bound last: */
-	bool bound;
-	struct tt_binding binding;
-	struct tt_call call;
-	uint64_t digest;
-};
+struct tt_plan_cache;                          /* run/plan_cache.h */
+struct tt_single_copy;                         /* local/single_copy.h */
 
 struct tt_user_op {                            /* op of tuttiRedOpCreatePreMulSum */
 	bool used;
@@ -63,42 +41,7 @@ struct tt_user_op {                            /* op of tuttiRedOpCreatePreMulSu
 	uint64_t value;                        /* bytes of the scalar */
 };
 
-/* Cached parameters of a small allreduce through shared-memory slots (local/express.c). */
-#define TT_EXPRESS_ROWS 16
-struct tt_express {
-	tt_reduce_fn *reduce;                  /* NULL: empty row */
-	size_t count, bytes;
-	unsigned type, op;
-	struct tt_call call;
-	uint64_t digest;
-};
-static inline unsigned tt_express_row(size_t count, tuttiDataType_t type, tuttiRedOp_t op)
-{
-	return ((unsigned)count + 5u * (unsigned)type + 3u * (unsigned)op) % TT_EXPRESS_ROWS;
-}
-
-#define TT_REPEATS 32
-
 enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
-
-/* History of large calls of one collective and size class, to choose between messages and single
- * copy (local/single_copy_choice.c). Counters of calls are agreed. */
-#define TT_SINGLE_COPY_SIZES 6
-struct tt_single_copy_history {
-	/* consecutive address exchanges without a single copy; calls without an exchange since */
-	unsigned in_vain, passed_by;
-	struct tt_single_copy_trial {
-		/* this rank's last two calls: [by messages, by single copy] */
-		uint32_t ns[2][2];
-		bool timed;                    /* the running call is timed */
-		/* agreed: single copy in use now; single copy preferred so far; the other way won
-		 * the last trial */
-		bool reads, prefers, won;
-		/* calls left of the trial or of the gap; length of the gap between trials, 0:
-		 * no trial yet */
-		uint32_t left, gap;
-	} trial[2];                            /* out of place, in place */
-};
 
 /* Path: one endpoint for each peer. A call takes one path, the same on all ranks. */
 struct tt_path {
@@ -109,31 +52,30 @@ struct tt_path {
 	uint32_t spins;                        /* minimum of the transports' spins */
 };
 
-struct tuttiComm {
-	atomic_uint magic;                     /* TT_COMM_MAGIC; 0: freed */
-	unsigned fork_count;                   /* fork count of the creating process */
-	int rank, nranks;
+/* settings.c: requested by the config, the parent or the environment */
+struct tt_comm_settings {
 	uint32_t timeout_ms;
 	char name[64], transport[16], algo[64];
 	size_t tile_bytes;                     /* TUTTI_TILE_BYTES; 0: chosen by the library */
-	struct tt_control *ctl;
-	/* number of the last quorum result that this rank got */
-	uint64_t quorum_done;
-	int quorum_tag;                        /* number of the last quorum call */
-	uint64_t shrinks;                      /* shrinks begun */
-	/* active messages; usable while collectives are broken (am/am.h) */
-	struct tt_am *am;
-	/* state of the accelerator (comm/accelerator.h); NULL: none */
-	struct tt_gpu *gpu;
+	int cma;                               /* TUTTI_CMA, as in struct tt_world */
+	/* TUTTI_IB_..., as in struct tt_world; ib.devices points to ib_devices */
+	struct tt_verbs_settings ib;
+	char ib_devices[128];
+};
 
-	/* paths to peers */
-	struct tt_world world, nic_world;     /* nic_world: for the verbs transport */
+/* comm.c: the hosts of the ranks; agreed */
+struct tt_comm_hosts {
 	struct tt_topology topology, groups;   /* topology.groups is &groups, or NULL */
 	int *group_of;                         /* [nranks] group of each rank; used by groups */
-	bool one_host, over_tcp;               /* agreed inputs of the plan choice; also: */
-	/* cores of the host with the fewest cores per rank */
-	int cores;
-	struct tt_cost *cost;                  /* cost table of rank 0; NULL: the built-in table */
+	bool one_host;
+	bool crowded;                          /* more ranks than cores on this host */
+	int ranks_here;                        /* number of ranks on this host */
+	int cores;                             /* of the host with the fewest cores per rank */
+};
+
+/* paths.c: transports and paths to peers */
+struct tt_comm_paths {
+	struct tt_world world, nic_world;      /* nic_world: for the verbs transport */
 	struct tt_endpoint *ep[TT_MAX_TRANSPORTS];
 	int nep;
 	/* [0]: the first transport that reaches the peer. [1]: only if all hosts reach each other
@@ -142,55 +84,52 @@ struct tuttiComm {
 	int npaths, p2p_path;                  /* agreed; also: */
 	/* link class (cost.h) of the NICs for all messages between hosts; 0: none */
 	uint8_t nic_class;
+	bool over_tcp;                         /* tcp or verbs was requested; agreed */
+	/* endpoint that reaches all ranks and has shared-memory slots, or NULL; agreed */
+	struct tt_endpoint *slots;
+};
 
-	/* calls */
+/* run: numbers of calls */
+struct tt_comm_calls {
 	uint64_t seq;                          /* collectives started */
 	/* digest of all collectives; its high half is the stamp of the newest */
 	uint64_t history;
-	/* endpoint that reaches all ranks and has shared-memory slots, or NULL; agreed */
-	struct tt_endpoint *slots;
 	uint64_t slot_posts;
-	/* every rank can read every rank's ordinary memory (single copy by CMA); agreed */
-	enum { TT_READS_UNTRIED, TT_READS_NOT, TT_READS } reads;
-	struct tt_single_copy_history single_copy[TT_SENDRECV][TT_SINGLE_COPY_SIZES];
-	int cma;                               /* TUTTI_CMA, as in struct tt_world */
-	/* TUTTI_IB_..., as in struct tt_world; ib.devices points to: */
-	struct tt_verbs_settings ib;
-	char ib_devices[128];
-	/* every rank can map every rank's windows (tuttiMemAlloc); agreed */
-	bool maps;
-	void *bounce;                          /* bounce buffer: destination of single copies */
-	size_t bounce_bytes;
 	uint64_t *p2p_sent, *p2p_received;     /* [nranks] point-to-point messages */
 	/* [nranks] last collective in which this rank received a message from each rank */
 	uint64_t *last_received;
-	struct tt_cached_plan *kept;
-	struct tt_memo memo[TT_MEMOS];
-	struct tt_express express[TT_EXPRESS_ROWS];
-	struct tt_repeat *repeats;                     /* [TT_REPEATS], or NULL (run/repeat.c) */
-	/* 1 + number of the candidate, + TT_CHOSE_NIC; 0: not chosen yet */
-	uint8_t chosen[TT_SENDRECV][TT_SIZE_CLASSES];
-#define TT_CHOSE_NIC 0x80
+	atomic_uint_fast64_t operations;       /* completed */
+};
+
+/* Memory and user operations of a communicator. */
+struct tt_comm_memory {
 	void *scratch;
 	size_t scratch_bytes;
 	struct tt_registration *registrations; /* list of registered buffers; under lock */
 	struct tt_user_op *user_ops;
 	int nuser_ops;
+	uint8_t barrier_byte;                  /* operand of tuttiBarrier; always 0 */
+	atomic_uint_fast64_t allocations;
+};
 
-	/* waiting */
+/* run/wait.c: how this rank waits */
+struct tt_comm_wait {
 	enum tt_wait_policy policy;
 	uint32_t spins;                        /* spins of the path of the last wait */
 	uint32_t impatience, waits;            /* see wait.c; also: */
 	uint32_t yield_ns, pause_ms;
 	uint64_t paused_until_ns;
-	uint8_t barrier_byte;                  /* operand of tuttiBarrier; always 0 */
-	bool crowded;                          /* more ranks than cores on this host */
-	int ranks_here;                        /* number of ranks on this host */
-	const char *fault_what;                /* TUTTI_FAULT of this rank; NULL: none */
-	uint64_t fault_step, steps;
+	atomic_uint_fast64_t sleeps;
+};
 
-	/* ticket order: calls of one communicator run in call order, in whichever thread */
-	pthread_mutex_t lock;                  /* guards the fields that say "under lock" */
+/* TUTTI_FAULT of this rank; what NULL: none */
+struct tt_comm_fault {
+	const char *what;
+	uint64_t step, steps;
+};
+
+/* run/order.c: ticket order. Calls of one communicator run in call order, in whichever thread. */
+struct tt_comm_order {
 	uint64_t next_ticket, serving;         /* under the lock of run/order.c */
 	atomic_bool queued;                    /* some call used a stream: calls need tickets */
 	/* calls and batches in progress; abort waits for 0 */
@@ -198,10 +137,42 @@ struct tuttiComm {
 	/* calls in progress of the calling thread, the only writer: no atomic add, no fence */
 	atomic_int callers;
 	atomic_bool finalized;
-	int error;                             /* TT_ code; the first error wins; under lock */
-	char error_text[1024];
+};
 
-	atomic_uint_fast64_t operations, sleeps, allocations;
+/* The first failure of a communicator; under lock. */
+struct tt_comm_failure {
+	int code;                              /* TT_ code; 0: none */
+	char text[1024];
+};
+
+/* quorum_call.c */
+struct tt_comm_quorum {
+	uint64_t done;                         /* number of the last result that this rank got */
+	int tag;                               /* number of the last call */
+};
+
+struct tuttiComm {
+	atomic_uint magic;                     /* TT_COMM_MAGIC; 0: freed */
+	unsigned fork_count;                   /* fork count of the creating process */
+	int rank, nranks;
+	pthread_mutex_t lock;                  /* guards the fields that say "under lock" */
+	struct tt_comm_settings settings;
+	struct tt_comm_hosts hosts;
+	struct tt_comm_paths paths;
+	struct tt_comm_calls calls;
+	struct tt_comm_memory memory;
+	struct tt_comm_wait wait;
+	struct tt_comm_order order;
+	struct tt_comm_fault fault;
+	struct tt_comm_failure failure;
+	struct tt_comm_quorum quorum;
+	uint64_t shrinks;                      /* shrinks begun */
+	struct tt_cost *cost;                  /* cost table of rank 0; NULL: the built-in table */
+	struct tt_control *ctl;
+	struct tt_am *am;                      /* usable while collectives are broken (am/am.h) */
+	struct tt_gpu *gpu;                    /* state of the accelerator (accelerator.h), or NULL */
+	struct tt_plan_cache *plans;           /* run/plan_cache.h; NULL: no call yet */
+	struct tt_single_copy *single_copy;    /* local/single_copy.h; NULL: not used yet */
 };
 
 /* quorum_call.c: arguments and result of one tuttiAllReduceQuorum */
@@ -237,8 +208,8 @@ static inline bool tt_comm_is_live(const struct tuttiComm *c)
  * between both is on the side of abort (asymmetric fence). One caller at a time. */
 static inline bool tt_comm_begin(tuttiComm_t c)
 {
-	atomic_store_explicit(&c->callers,
-			      atomic_load_explicit(&c->callers, memory_order_relaxed) + 1,
+	atomic_store_explicit(&c->order.callers,
+			      atomic_load_explicit(&c->order.callers, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
 	return tt_likely(tt_comm_is_live(c));
@@ -246,8 +217,8 @@ static inline bool tt_comm_begin(tuttiComm_t c)
 
 static inline void tt_comm_leave(tuttiComm_t c)
 {
-	atomic_store_explicit(&c->callers,
-			      atomic_load_explicit(&c->callers, memory_order_relaxed) - 1,
+	atomic_store_explicit(&c->order.callers,
+			      atomic_load_explicit(&c->order.callers, memory_order_relaxed) - 1,
 			      memory_order_release);
 }
 
@@ -268,10 +239,10 @@ static inline int tt_comm_visit(tuttiComm_t c)
 
 	if (tt_unlikely(rc))
 		return rc;
-	atomic_fetch_add(&c->inside, 1);
+	atomic_fetch_add(&c->order.inside, 1);
 	if (tt_likely(tt_comm_is_live(c)))
 		return 0;
-	atomic_fetch_sub(&c->inside, 1);
+	atomic_fetch_sub(&c->order.inside, 1);
 	return tt_comm_check(c);
 }
 
@@ -303,8 +274,5 @@ int tt_comm_failed(tuttiComm_t comm, int code);
 
 /* Scratch memory of at least `bytes`, valid until a larger request. NULL: tt_fail was called */
 void *tt_comm_scratch(tuttiComm_t comm, size_t bytes);
-
-/* The bounce buffer, allocated by the first call with its `bytes`. NULL: tt_fail was called */
-void *tt_comm_bounce(tuttiComm_t comm, size_t bytes);
 
 #endif

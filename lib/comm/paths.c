@@ -28,7 +28,7 @@ static int dial(void *ctx, int peer, int channel, int *ret_fd)
 {
 	tuttiComm_t c = ctx;
 
-	return tt_control_dial(c->ctl, peer, channel, tt_deadline_ns(c->timeout_ms), ret_fd);
+	return tt_control_dial(c->ctl, peer, channel, tt_deadline_ns(c->settings.timeout_ms), ret_fd);
 }
 
 static int take(void *ctx, int peer, int channel, int *ret_fd)
@@ -53,7 +53,7 @@ static int allgather(void *ctx, const void *mine, size_t bytes, void *all)
 {
 	tuttiComm_t c = ctx;
 
-	return tt_control_allgather(c->ctl, mine, bytes, all, c->world.deadline_ns);
+	return tt_control_allgather(c->ctl, mine, bytes, all, c->paths.world.deadline_ns);
 }
 
 static int fetch(void *ctx, void *to, const void *from, size_t bytes)
@@ -66,25 +66,25 @@ static bool allowed(tuttiComm_t c, const struct tt_transport *t)
 {
 	if (c->nranks == 1 && t != &tt_self)
 		return false;
-	if (t == &tt_verbs && c->one_host && strcmp(c->transport, t->name))
+	if (t == &tt_verbs && c->hosts.one_host && strcmp(c->settings.transport, t->name))
 		/* shared memory serves one host: skip the address exchange of verbs */
 		return false;
-	return t == &tt_self || !strcmp(c->transport, "auto") || !strcmp(c->transport, t->name);
+	return t == &tt_self || !strcmp(c->settings.transport, "auto") || !strcmp(c->settings.transport, t->name);
 }
 
 static int check_name(tuttiComm_t c)
 {
 	char known[128] = "auto";
 
-	if (!strcmp(c->transport, "auto"))
+	if (!strcmp(c->settings.transport, "auto"))
 		return 0;
 	for (const struct tt_transport *const *t = tt_transports; *t; t++) {
-		if (!strcmp(c->transport, (*t)->name))
+		if (!strcmp(c->settings.transport, (*t)->name))
 			return 0;
 		strncat(known, ", ", sizeof(known) - strlen(known) - 1);
 		strncat(known, (*t)->name, sizeof(known) - strlen(known) - 1);
 	}
-	return tt_fail(TT_ARG, "transport \"%s\" is not known; there are %s", c->transport, known);
+	return tt_fail(TT_ARG, "transport \"%s\" is not known; there are %s", c->settings.transport, known);
 }
 
 static int open_one(tuttiComm_t c, const struct tt_transport *t)
@@ -93,7 +93,7 @@ static int open_one(tuttiComm_t c, const struct tt_transport *t)
 	int rc;
 
 	if (!t->probe(why, sizeof(why))) {
-		if (!strcmp(c->transport, t->name))
+		if (!strcmp(c->settings.transport, t->name))
 			return tt_fail(TT_SYSTEM,
 				       "rank %d: transport %s cannot be used on this host: %s",
 				       c->rank, t->name, why);
@@ -102,15 +102,15 @@ static int open_one(tuttiComm_t c, const struct tt_transport *t)
 	}
 	/* open is collective: a rank that cannot use the transport still takes part, and reaches no
 	 * peer with it */
-	rc = t->open(t == &tt_verbs ? &c->nic_world : &c->world, &c->ep[c->nep]);
+	rc = t->open(t == &tt_verbs ? &c->paths.nic_world : &c->paths.world, &c->paths.ep[c->paths.nep]);
 	if (!rc)
-		c->nep++;
+		c->paths.nep++;
 	return rc;
 }
 
 static bool is_requested(tuttiComm_t c, const struct tt_transport *t)
 {
-	return !strcmp(c->transport, t->name);
+	return !strcmp(c->settings.transport, t->name);
 }
 
 /* True if a software NIC (Soft-RoCE) may be faster than tcp for some message size. */
@@ -118,7 +118,7 @@ static bool is_soft_nic_faster(tuttiComm_t c)
 {
 	const struct tt_cost *cost = c->cost ? c->cost : &tt_cost_builtin;
 
-	for (uint64_t bytes = 1; bytes <= c->world.message_bytes; bytes *= 2)
+	for (uint64_t bytes = 1; bytes <= c->paths.world.message_bytes; bytes *= 2)
 		if (tt_cost_message_ps(cost, TT_LINK_SOFT, bytes) <
 		    tt_cost_message_ps(cost, TT_LINK_HOSTS, bytes))
 			return true;
@@ -136,9 +136,9 @@ int tt_path_make(struct tt_path *path, int nranks)
 
 static struct tt_endpoint *endpoint_of(tuttiComm_t c, const struct tt_transport *t)
 {
-	for (int i = 0; i < c->nep; i++)
-		if (c->ep[i]->t == t)
-			return c->ep[i];
+	for (int i = 0; i < c->paths.nep; i++)
+		if (c->paths.ep[i]->t == t)
+			return c->paths.ep[i];
 	return NULL;
 }
 
@@ -150,13 +150,13 @@ static bool is_emulated(const struct tt_endpoint *ep, int peer)
 /* The first transport that reaches a peer carries the pair; NULL: none does. */
 static void choose_transports(tuttiComm_t c)
 {
-	struct tt_path *path = &c->path[0];
+	struct tt_path *path = &c->paths.path[0];
 
 	for (int peer = 0; peer < c->nranks; peer++)
-		for (int i = 0; i < c->nep && !path->via[peer]; i++)
-			if (c->ep[i]->t->reaches(c->ep[i], peer) &&
-			    (is_requested(c, c->ep[i]->t) || !is_emulated(c->ep[i], peer)))
-				path->via[peer] = c->ep[i];
+		for (int i = 0; i < c->paths.nep && !path->via[peer]; i++)
+			if (c->paths.ep[i]->t->reaches(c->paths.ep[i], peer) &&
+			    (is_requested(c, c->paths.ep[i]->t) || !is_emulated(c->paths.ep[i], peer)))
+				path->via[peer] = c->paths.ep[i];
 }
 
 /* Link class of the NICs that reach every rank on other hosts (every rank, if the user named
@@ -169,7 +169,7 @@ static enum tt_link_class nic_class_to_all(tuttiComm_t c)
 	if (!ep || c->nranks == 1)
 		return TT_NO_NIC;
 	for (int peer = 0; peer < c->nranks; peer++) {
-		bool same_host = c->topology.host_of[peer] == c->topology.host_of[c->rank];
+		bool same_host = c->hosts.topology.host_of[peer] == c->hosts.topology.host_of[c->rank];
 
 		if (peer == c->rank || (same_host && !is_requested(c, &tt_verbs)))
 			continue;
@@ -187,17 +187,17 @@ static int add_nic_path(tuttiComm_t c)
 	const struct tt_cost *cost = c->cost ? c->cost : &tt_cost_builtin;
 	struct tt_endpoint *tcp = endpoint_of(c, &tt_tcp), *verbs = endpoint_of(c, &tt_verbs);
 
-	if (tt_path_make(&c->path[1], c->nranks))
+	if (tt_path_make(&c->paths.path[1], c->nranks))
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for links to %d ranks", c->rank,
 			       c->nranks);
-	c->npaths = 2;
+	c->paths.npaths = 2;
 	for (int peer = 0; peer < c->nranks; peer++) {
-		bool same_host = c->topology.host_of[peer] == c->topology.host_of[c->rank];
+		bool same_host = c->hosts.topology.host_of[peer] == c->hosts.topology.host_of[c->rank];
 
-		c->path[0].via[peer] = same_host ? c->path[0].via[peer] : tcp;
-		c->path[1].via[peer] = same_host ? c->path[0].via[peer] : verbs;
+		c->paths.path[0].via[peer] = same_host ? c->paths.path[0].via[peer] : tcp;
+		c->paths.path[1].via[peer] = same_host ? c->paths.path[0].via[peer] : verbs;
 	}
-	c->p2p_path = tt_cost_message_ps(cost, (enum tt_link_class)c->nic_class, P2P_BYTES) <
+	c->paths.p2p_path = tt_cost_message_ps(cost, (enum tt_link_class)c->paths.nic_class, P2P_BYTES) <
 		      tt_cost_message_ps(cost, TT_LINK_HOSTS, P2P_BYTES);
 	return 0;
 }
@@ -216,19 +216,19 @@ static void note_transports(tuttiComm_t c, struct tt_path *path)
 
 static void summarize_paths(tuttiComm_t c)
 {
-	const struct tt_path *path = c->path;
+	const struct tt_path *path = c->paths.path;
 
-	for (int i = 0; i < c->npaths; i++)
-		note_transports(c, &c->path[i]);
+	for (int i = 0; i < c->paths.npaths; i++)
+		note_transports(c, &c->paths.path[i]);
 	for (int peer = 0; peer < c->nranks; peer++)
 		tt_log(TT_LOG_DEBUG, "rank %d: rank %d by %s%s", c->rank, peer,
-		       path[c->npaths - 1].via[peer]->t->name,
-		       path[0].via[peer] != path[c->npaths - 1].via[peer] ? " or tcp" : "");
-	c->spins = path[0].spins;
-	c->slots = c->nranks > 1 ? path[0].via[c->rank ? 0 : 1] : NULL;
-	for (int peer = 0; c->slots && peer < c->nranks; peer++)
-		if (!c->slots->slot_ops || (peer != c->rank && path[0].via[peer] != c->slots))
-			c->slots = NULL;
+		       path[c->paths.npaths - 1].via[peer]->t->name,
+		       path[0].via[peer] != path[c->paths.npaths - 1].via[peer] ? " or tcp" : "");
+	c->wait.spins = path[0].spins;
+	c->paths.slots = c->nranks > 1 ? path[0].via[c->rank ? 0 : 1] : NULL;
+	for (int peer = 0; c->paths.slots && peer < c->nranks; peer++)
+		if (!c->paths.slots->slot_ops || (peer != c->rank && path[0].via[peer] != c->paths.slots))
+			c->paths.slots = NULL;
 }
 
 /* ---- open ------------------------------------------------------------------------------------ */
@@ -237,36 +237,36 @@ int tt_paths_open(tuttiComm_t c)
 {
 	struct tt_connectivity facts;
 	/* a tile must not split an element */
-	size_t tile_bytes = c->tile_bytes - c->tile_bytes % TT_LINE;
+	size_t tile_bytes = c->settings.tile_bytes - c->settings.tile_bytes % TT_LINE;
 	int rc = check_name(c);
 
 	if (rc)
 		return rc;
-	c->over_tcp = is_requested(c, &tt_tcp) || is_requested(c, &tt_verbs);
-	facts = (struct tt_connectivity){ .nranks = c->nranks, .one_host = c->one_host,
-				   .over_tcp = c->over_tcp, .cores = c->cores };
-	c->world = (struct tt_world){
+	c->paths.over_tcp = is_requested(c, &tt_tcp) || is_requested(c, &tt_verbs);
+	facts = (struct tt_connectivity){ .nranks = c->nranks, .one_host = c->hosts.one_host,
+				   .over_tcp = c->paths.over_tcp, .cores = c->hosts.cores };
+	c->paths.world = (struct tt_world){
 		.rank = c->rank,
 		.nranks = c->nranks,
-		.host_of = c->topology.host_of,
+		.host_of = c->hosts.topology.host_of,
 		.nchannels = TT_P2P_CHANNEL + 1,
 		.message_bytes = tile_bytes ? tile_bytes : tt_connectivity_message_bytes(&facts),
-		.deadline_ns = tt_deadline_ns(c->timeout_ms),
-		.cma = c->cma,
-		.crowded = c->crowded,
-		.insist = strcmp(c->transport, "auto") != 0,
-		.ib = &c->ib,
+		.deadline_ns = tt_deadline_ns(c->settings.timeout_ms),
+		.cma = c->settings.cma,
+		.crowded = c->hosts.crowded,
+		.insist = strcmp(c->settings.transport, "auto") != 0,
+		.ib = &c->settings.ib,
 		.dial = dial,
 		.take = take,
 		.allgather = allgather,
 		.fetch = fetch,
 		.ctx = c,
 	};
-	c->nic_world = c->world;
-	c->nic_world.nchannels = TT_CHANNELS;
-	c->nic_world.dial = dial_nic;
-	c->nic_world.take = take_nic;
-	c->nic_world.software = is_soft_nic_faster(c);
+	c->paths.nic_world = c->paths.world;
+	c->paths.nic_world.nchannels = TT_CHANNELS;
+	c->paths.nic_world.dial = dial_nic;
+	c->paths.nic_world.take = take_nic;
+	c->paths.nic_world.software = is_soft_nic_faster(c);
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		if (allowed(c, *t) && (rc = open_one(c, *t)))
 			return rc;
@@ -289,23 +289,23 @@ int tt_paths_agree(tuttiComm_t c)
 	if (!all)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
 	for (int peer = c->nranks - 1; peer >= 0; peer--)
-		if (!c->path[0].via[peer])
+		if (!c->paths.path[0].via[peer])
 			mine.unreached = peer;
-	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->timeout_ms));
+	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->settings.timeout_ms));
 	for (int r = 0; r < c->nranks && !rc; r++) {
 		if (all[r].unreached >= 0)
 			rc = tt_fail(TT_USAGE,
 				"rank %d cannot reach rank %d by transport %s; use TUTTI_TRANSPORT=auto "
 				"or tcp where ranks are on several hosts", r, all[r].unreached,
-				c->transport);
+				c->settings.transport);
 		has_nics &= all[r].nic_class != TT_NO_NIC;
-		if (!rc && all[r].nic_class > c->nic_class)
-			c->nic_class = (uint8_t)all[r].nic_class;
+		if (!rc && all[r].nic_class > c->paths.nic_class)
+			c->paths.nic_class = (uint8_t)all[r].nic_class;
 	}
 	free(all);
 	if (!has_nics)
-		c->nic_class = TT_NO_NIC;
-	if (!rc && c->nic_class && !is_requested(c, &tt_verbs))
+		c->paths.nic_class = TT_NO_NIC;
+	if (!rc && c->paths.nic_class && !is_requested(c, &tt_verbs))
 		rc = add_nic_path(c);
 	if (!rc)
 		summarize_paths(c);
@@ -314,9 +314,9 @@ int tt_paths_agree(tuttiComm_t c)
 
 void tt_paths_close(tuttiComm_t c)
 {
-	while (c->nep > 0) {
-		c->nep--;
-		c->ep[c->nep]->t->close(c->ep[c->nep]);
+	while (c->paths.nep > 0) {
+		c->paths.nep--;
+		c->paths.ep[c->paths.nep]->t->close(c->paths.ep[c->paths.nep]);
 	}
 }
 
@@ -329,13 +329,13 @@ static int report_late(tuttiComm_t c, int peer, const struct tt_blocked *stuck)
 	int who;
 
 	snprintf(dial_error, sizeof(dial_error), "%s", tt_error_text());
-	who = tt_control_missing(c->ctl, c->seq, stuck, missing, sizeof(missing));
+	who = tt_control_missing(c->ctl, c->calls.seq, stuck, missing, sizeof(missing));
 	if (who < 0 && c->rank < peer && dial_error[0])
 		snprintf(missing, sizeof(missing), "%s", dial_error);
 	else if (who < 0)
 		snprintf(missing, sizeof(missing), "rank %d has made no call that needs the connection", peer);
 	snprintf(text, sizeof(text), "rank %d has no connection to rank %d after %u ms: %s",
-		 c->rank, peer, c->timeout_ms, missing);
+		 c->rank, peer, c->settings.timeout_ms, missing);
 	tt_control_raise(c->ctl, TT_TIMEOUT, who, text);
 	return TT_TIMEOUT;
 }
@@ -375,7 +375,7 @@ int tt_comm_connect(tuttiComm_t c, const struct tt_path *path, int peer, int cha
 	int rc;
 
 	stuck.awaited = peer;
-	stuck.last_received = c->last_received[peer];
+	stuck.last_received = c->calls.last_received[peer];
 	if (!*l && (rc = ep->t->connect(ep, peer, channel, l)))
 		return rc == TT_TIMEOUT && !tt_control_broken(c->ctl)
 			       ? report_late(c, peer, &stuck)

@@ -41,7 +41,7 @@ static int no_answer(tuttiComm_t c, const struct tt_quorum_call *q, int rc, uint
 
 static int contribute(tuttiComm_t c, const struct tt_quorum_call *q, uint32_t wait_ms)
 {
-	struct tt_am_header head = { .kind = TT_AM_CONTRIBUTION, .tag = c->quorum_tag,
+	struct tt_am_header head = { .kind = TT_AM_CONTRIBUTION, .tag = c->quorum.tag,
 				       .version = q->number,
 				       .bytes = q->in ? q->count * tt_type_bytes(q->type) : 0 };
 
@@ -58,7 +58,7 @@ static int take_result(tuttiComm_t c, struct tt_quorum_call *q, uint64_t deadlin
 {
 	size_t bytes = q->count * tt_type_bytes(q->type);
 	struct tt_am_match want = {
-		.kind = TT_AM_RESULT, .source = 0, .tag = c->quorum_tag, .to = q->out, .room = bytes
+		.kind = TT_AM_RESULT, .source = 0, .tag = c->quorum.tag, .to = q->out, .room = bytes
 	};
 	struct tt_am_header head;
 	int rc = tt_am_recv(c->am, &want, deadline_ns, &head);
@@ -84,12 +84,12 @@ int tt_quorum_run(tuttiComm_t c, struct tt_quorum_call *q)
 	struct tt_am_match want = {
 		.kind = TT_AM_OUTCOME, .source = 0, .to = mask, .room = sizeof(mask)
 	};
-	uint32_t wait_ms = q->deadline_ms + c->timeout_ms;
+	uint32_t wait_ms = q->deadline_ms + c->settings.timeout_ms;
 	struct tt_am_header outcome;
 	int rc;
 
-	want.tag = ++c->quorum_tag;
-	q->number = c->quorum_done + 1;
+	want.tag = ++c->quorum.tag;
+	q->number = c->quorum.done + 1;
 	tt_am_drop(c->am, TT_AM_OUTCOME);           /* answers to earlier calls that timed out */
 	tt_am_drop(c->am, TT_AM_RESULT);
 	save_carry(q, true);
@@ -104,11 +104,11 @@ int tt_quorum_run(tuttiComm_t c, struct tt_quorum_call *q)
 		rc = take_result(c, q, tt_deadline_ns(wait_ms));
 	if (rc)
 		return no_answer(c, q, rc, wait_ms);
-	c->quorum_done = q->number = outcome.version;
+	c->quorum.done = q->number = outcome.version;
 	q->mine = (tuttiQuorumMine_t)outcome.call[0];
 	q->used = (int)outcome.call[1];
 	q->newest = outcome.call[2] | (uint64_t)outcome.call[3] << 32;
 	memcpy(q->mask, mask, sizeof(mask));
-	atomic_fetch_add(&c->operations, 1);
+	atomic_fetch_add(&c->calls.operations, 1);
 	return 0;
 }

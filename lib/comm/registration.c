@@ -32,8 +32,8 @@ int tt_comm_register(tuttiComm_t c, const void *start, size_t bytes, void **ret_
 	r->memory.ctx = tt_accelerator.context_of(c, start);
 	tt_registered_add(&r->memory, start, bytes);
 	pthread_mutex_lock(&c->lock);
-	r->next = c->registrations;
-	c->registrations = r;
+	r->next = c->memory.registrations;
+	c->memory.registrations = r;
 	pthread_mutex_unlock(&c->lock);
 	*ret_handle = r;
 	return 0;
@@ -46,7 +46,7 @@ int tt_comm_deregister(tuttiComm_t c, void *handle)
 	if (!handle)
 		return 0;
 	pthread_mutex_lock(&c->lock);
-	for (at = &c->registrations; *at && *at != handle; at = &(*at)->next)
+	for (at = &c->memory.registrations; *at && *at != handle; at = &(*at)->next)
 		;
 	r = *at;
 	if (r)
@@ -63,6 +63,6 @@ int tt_comm_deregister(tuttiComm_t c, void *handle)
 
 void tt_comm_deregister_all(tuttiComm_t c)
 {
-	while (c->registrations)
-		tt_comm_deregister(c, c->registrations);
+	while (c->memory.registrations)
+		tt_comm_deregister(c, c->memory.registrations);
 }

@@ -23,22 +23,22 @@ static int check_algorithm(const char *name)
 
 static int set_names(tuttiComm_t c, const char *transport, const char *algo)
 {
-	if (snprintf(c->transport, sizeof(c->transport), "%s", transport) >=
-	    (int)sizeof(c->transport))
+	if (snprintf(c->settings.transport, sizeof(c->settings.transport), "%s", transport) >=
+	    (int)sizeof(c->settings.transport))
 		return tt_fail(TT_ARG,
 			       "transport \"%s\" is not known; use auto, shm, verbs, tcp or self",
 			       transport);
-	if (snprintf(c->algo, sizeof(c->algo), "%s", algo) >= (int)sizeof(c->algo))
+	if (snprintf(c->settings.algo, sizeof(c->settings.algo), "%s", algo) >= (int)sizeof(c->settings.algo))
 		return tt_fail(TT_ARG, "algorithm \"%s\" is not known; `tutti info` lists them",
 			       algo);
-	return check_algorithm(c->algo);
+	return check_algorithm(c->settings.algo);
 }
 
 static void set_ib(tuttiComm_t c, const struct tt_env *env)
 {
-	snprintf(c->ib_devices, sizeof(c->ib_devices), "%s", env->ib_hca);
-	c->ib = (struct tt_verbs_settings){
-		.devices = c->ib_devices,
+	snprintf(c->settings.ib_devices, sizeof(c->settings.ib_devices), "%s", env->ib_hca);
+	c->settings.ib = (struct tt_verbs_settings){
+		.devices = c->settings.ib_devices,
 		.gid_index = (int)env->ib_gid_index,
 		.timeout = (int)env->ib_timeout,
 		.retries = (int)env->ib_retries,
@@ -58,20 +58,20 @@ int tt_comm_settings(tuttiComm_t c, const struct tuttiComm *parent, const tuttiC
 
 	if (rc)
 		return rc;
-	transport = parent ? parent->transport : ret_env->transport;
-	algo = parent ? parent->algo : ret_env->algo;
-	c->timeout_ms = parent ? parent->timeout_ms : (uint32_t)ret_env->timeout_ms;
-	c->tile_bytes = parent ? parent->tile_bytes : (size_t)ret_env->tile_bytes;
+	transport = parent ? parent->settings.transport : ret_env->transport;
+	algo = parent ? parent->settings.algo : ret_env->algo;
+	c->settings.timeout_ms = parent ? parent->settings.timeout_ms : (uint32_t)ret_env->timeout_ms;
+	c->settings.tile_bytes = parent ? parent->settings.tile_bytes : (size_t)ret_env->tile_bytes;
 	if (asked.timeout_ms > 0)
-		c->timeout_ms = (uint32_t)asked.timeout_ms;
+		c->settings.timeout_ms = (uint32_t)asked.timeout_ms;
 	rc = set_names(c, asked.transport ? asked.transport : transport,
 		       asked.algo ? asked.algo : algo);
 	if (rc)
 		return rc;
-	snprintf(c->name, sizeof(c->name), "%s", asked.name ? asked.name : "");
-	c->cma = !strcmp(ret_env->cma, "off") ? TT_CMA_OFF : TT_CMA_AUTO;
+	snprintf(c->settings.name, sizeof(c->settings.name), "%s", asked.name ? asked.name : "");
+	c->settings.cma = !strcmp(ret_env->cma, "off") ? TT_CMA_OFF : TT_CMA_AUTO;
 	if (!strcmp(ret_env->cma, "on"))
-		c->cma = TT_CMA_ON;
+		c->settings.cma = TT_CMA_ON;
 	set_ib(c, ret_env);
 	return tt_reduce_isa_set(ret_env->isa);
 }
@@ -83,7 +83,7 @@ int tt_comm_fault(tuttiComm_t c, const char *fault)
 	int rank;
 	unsigned long long step;
 
-	c->fault_what = NULL;
+	c->fault.what = NULL;
 	if (!fault || !*fault)
 		return 0;
 	if (sscanf(fault, "%7[a-z]@%d:%llu", what, &rank, &step) != 3)
@@ -92,7 +92,7 @@ int tt_comm_fault(tuttiComm_t c, const char *fault)
 			fault);
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (!strcmp(what, kinds[i]) && rank == c->rank)
-			c->fault_what = kinds[i];
-	c->fault_step = step;
+			c->fault.what = kinds[i];
+	c->fault.step = step;
 	return 0;
 }

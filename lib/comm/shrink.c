@@ -404,7 +404,7 @@ int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 {
 	size_t n = (size_t)parent->nranks;
 	struct shrink_attempt a = { .parent = parent, .excluded = excluded, .listed = nexcluded > 0,
-			     .half_ns = parent->timeout_ms * 500000ull };
+			     .half_ns = parent->settings.timeout_ms * 500000ull };
 	int *numbers = calloc(3 * n, sizeof(*numbers)), rc = TT_SYSTEM;
 
 	a.unresponsive = calloc(n, sizeof(*a.unresponsive));

@@ -20,9 +20,9 @@ int tt_comm_agree(tuttiComm_t c)
 
 	if (!all)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
-	memcpy(mine.transport, c->transport, sizeof(mine.transport));
-	memcpy(mine.algo, c->algo, sizeof(mine.algo));
-	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->timeout_ms));
+	memcpy(mine.transport, c->settings.transport, sizeof(mine.transport));
+	memcpy(mine.algo, c->settings.algo, sizeof(mine.algo));
+	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->settings.timeout_ms));
 	for (int r = 0; !rc && r < c->nranks; r++)
 		if (strcmp(all[r].transport, all[0].transport) || strcmp(all[r].algo, all[0].algo))
 			rc = tt_fail(TT_USAGE,
@@ -65,7 +65,7 @@ int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *c
 
 	if (!code && color >= 0)
 		code = tt_comm_child(parent, config, &env, &c);
-	rc = tt_control_split(parent->ctl, color, key, code, parent->timeout_ms, &ctl, &rank,
+	rc = tt_control_split(parent->ctl, color, key, code, parent->settings.timeout_ms, &ctl, &rank,
 			      &nranks);
 	if (!rc && c) {
 		c->ctl = ctl;
@@ -74,7 +74,7 @@ int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *c
 		if (!(rc = tt_comm_agree(c)))
 			rc = tt_comm_setup(c, &env);
 	}
-	rc = tt_control_agree(parent->ctl, rc, "the split", tt_deadline_ns(2 * parent->timeout_ms));
+	rc = tt_control_agree(parent->ctl, rc, "the split", tt_deadline_ns(2 * parent->settings.timeout_ms));
 	if (rc) {
 		tt_comm_free(c);
 		c = NULL;

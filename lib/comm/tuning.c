@@ -42,7 +42,7 @@ static int broadcast(tuttiComm_t c, uint8_t *packed, uint64_t bytes)
 		uint64_t some = bytes - at < piece ? bytes - at : piece;
 
 		rc = tt_control_allgather(c->ctl, packed + at, some, all,
-					  tt_deadline_ns(c->timeout_ms));
+					  tt_deadline_ns(c->settings.timeout_ms));
 		if (!rc)
 			memcpy(packed + at, all, some);
 	}

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "gpu/gpu_call.h"
+#include "run/number.h"
 
 /* ---- the way of a request -------------------------------------------------------------------- */
 
@@ -84,13 +85,11 @@ static void number(tuttiComm_t c, const struct tt_dev_job *job)
 	struct tt_call call;
 
 	memcpy(&call, job->call, sizeof(call));
-	c->seq++;
-	c->history = tt_mix(c->history, tt_call_digest(&call));
-	tt_control_note(c->ctl, c->seq, &call);
+	tt_number_call(c, &call, tt_call_digest(&call));
 	atomic_store(&c->gpu->enqueueing, true);
-	atomic_store(&c->gpu->newest_seq, c->seq);
+	atomic_store(&c->gpu->newest_seq, c->calls.seq);
 	wake_watchdog(c->gpu);
-	atomic_fetch_add(&c->operations, 1);
+	atomic_fetch_add(&c->calls.operations, 1);
 }
 
 static int launch(const struct tt_gpu_call *call, tt_custream stream)

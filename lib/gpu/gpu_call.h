@@ -9,6 +9,7 @@
 
 #include "gpu/gpu.h"
 #include "run/host_stream.h"
+#include "run/staging.h"
 
 /*
  * tt_gpu_run - run requests of one stream, on device or host memory (gpu_call.c)
@@ -30,6 +31,34 @@ struct tt_gpu_call {
 	uint64_t in_id, out_id;                /* allocations that may have a dma-buf, else 0 */
 	bool gdr;                              /* NICs read and write the buffers in place */
 };
+
+/* Pipelined staging of one request: gpu_staging.c makes it, gpu_pipeline.c runs it.
+ * staging.tiles_in: tiles of the input that were copied to the staging buffer */
+struct tt_pipeline {
+	struct tt_staging staging;
+	struct tt_gpu *d;
+	char *stage_in, *stage_out;            /* staging buffers of the request */
+	uint64_t in, out;                      /* device addresses; 0: nothing to copy */
+	size_t in_bytes, out_bytes;
+	uint32_t *word;                        /* tiles_in, pinned, written by the device */
+	uint64_t word_at;                      /* the same word as the device sees it */
+	uint32_t gone;                         /* tiles of the output that were copied back */
+	uint32_t group;                        /* tiles copied at a time */
+	bool late;                             /* outputs are copied back at the end only */
+	bool failed;                           /* a copy back failed */
+};
+extern const struct tt_staging_ops tt_pipeline_ops;
+
+/* GPUDirect RDMA of one request: gpu_staging.c makes it, gpu_direct_rdma.c runs it. */
+struct tt_gdr {
+	struct tt_staging staging;
+	struct tt_gpu *d;
+	uint64_t in, in_end, out, out_end;     /* the request's ranges of device memory */
+	bool dirty;                            /* RDMA writes that were not flushed yet */
+	void *host;                            /* host copy, for a path without GPUDirect RDMA */
+	bool failed;
+};
+extern const struct tt_staging_ops tt_gdr_ops;
 
 /* gpu_job.c. job: the part of a kernel's job that does not depend on the way the call runs;
  * algorithm: for the signature of the call. */

@@ -2,8 +2,8 @@
  * gpu_direct_rdma.c - GPUDirect RDMA: calls whose device buffers NICs read and write in place,
  * without staging
  *
- * gpu_call.c calls choose for each call that would be staged; step.c and operation.c call the rest
- * while the call runs. A call goes by GPUDirect RDMA if it only copies, one transport that takes
+ * gpu_call.c calls choose for each call that would be staged; run calls tt_gdr_ops while the call
+ * runs. A call goes by GPUDirect RDMA if it only copies, one transport that takes
  * device memory (verbs) reaches all its peers, and each of its device buffers lies in a range of
  * tuttiCommRegister, within one allocation that the NIC accepts (transports/verbs/verbs_rcache.c).
  * The steps are those of any call, so other ranks need not know. Nearly all messages are sends from
@@ -50,7 +50,7 @@ static const struct tt_path *path_of(const struct tt_request *r)
 {
 	tuttiComm_t c = r->comm;
 
-	return &c->path[r->collective == TT_SENDRECV ? c->p2p_path : c->npaths - 1];
+	return &c->paths.path[r->collective == TT_SENDRECV ? c->paths.p2p_path : c->paths.npaths - 1];
 }
 
 /* The endpoint that carries all messages of the call, if it takes device memory; else NULL */
@@ -98,6 +98,11 @@ void tt_gdr_choose(struct tt_gpu_call *call)
 
 /* ---- while the call runs --------------------------------------------------------------------- */
 
+static struct tt_gdr *gdr_of(const struct tt_op *op)
+{
+	return (struct tt_gdr *)op->staging;
+}
+
 static bool on_device(const struct tt_gdr *s, const void *p)
 {
 	uint64_t at = (uintptr_t)p;
@@ -108,7 +113,7 @@ static bool on_device(const struct tt_gdr *s, const void *p)
 /* Makes all RDMA writes so far visible to all later readers of device memory. */
 static int flush(struct tt_op *op)
 {
-	struct tt_gdr *s = op->gdr;
+	struct tt_gdr *s = gdr_of(op);
 	int mode, rc;
 
 	if (!s->dirty)
@@ -122,15 +127,15 @@ static int flush(struct tt_op *op)
 		  : 0;
 }
 
-int tt_gdr_reads(struct tt_op *op, const void *p)
+static int before_send(struct tt_op *op, const void *p)
 {
-	return on_device(op->gdr, p) ? flush(op) : 0;
+	return on_device(gdr_of(op), p) ? flush(op) : 0;
 }
 
 /* Copies on the device's stream and waits for the copy. */
 static int copy(struct tt_op *op, void *to, const void *from, size_t bytes)
 {
-	struct tt_gdr *s = op->gdr;
+	struct tt_gdr *s = gdr_of(op);
 	const struct tt_cuda *cu = s->d->cu;
 	tt_custream stream = s->d->copies_in;
 	bool reads = on_device(s, from), writes = on_device(s, to);
@@ -155,9 +160,9 @@ static int copy(struct tt_op *op, void *to, const void *from, size_t bytes)
 		  : 0;
 }
 
-int tt_gdr_move(struct tt_op *op, void *dst, void *room, const void *src, size_t bytes)
+static int move(struct tt_op *op, void *dst, void *room, const void *src, size_t bytes)
 {
-	struct tt_gdr *s = op->gdr;
+	struct tt_gdr *s = gdr_of(op);
 	int rc = 0;
 
 	/* src was received in place, or is to be sent */
@@ -176,7 +181,7 @@ int tt_gdr_move(struct tt_op *op, void *dst, void *room, const void *src, size_t
  * RDMA. */
 static int stage_whole(struct tt_op *op, bool back)
 {
-	struct tt_gdr *s = op->gdr;
+	struct tt_gdr *s = gdr_of(op);
 	const struct tt_cuda *cu = s->d->cu;
 	size_t in = s->in_end - s->in, out = s->out_end - s->out;
 	int mode = tt_cuda_enter(s->d->ctx), rc = 0;
@@ -193,12 +198,13 @@ static int stage_whole(struct tt_op *op, bool back)
 		  : 0;
 }
 
-int tt_gdr_begin(struct tt_op *op)
+static int begin(struct tt_op *op, bool whole)
 {
-	struct tt_gdr *s = op->gdr;
+	struct tt_gdr *s = gdr_of(op);
 	size_t in = s->in_end - s->in, out = s->out_end - s->out;
 
-	if (op->road == path_of(op->request))
+	(void)whole;                           /* NICs read the input in place */
+	if (op->bound.path == path_of(op->call.request))
 		return 0;
 	s->host = malloc(in + out);
 	if (!s->host)
@@ -206,13 +212,23 @@ int tt_gdr_begin(struct tt_op *op)
 			       op->comm->rank, in + out);
 	atomic_fetch_add(&s->d->staged_bytes, in + out);
 	if (in)
-		op->base[TT_IN] = s->host;
+		op->bound.base[TT_IN] = s->host;
 	if (out)
-		op->base[TT_OUT] = (char *)s->host + in;
+		op->bound.base[TT_OUT] = (char *)s->host + in;
 	return stage_whole(op, false);
 }
 
-void tt_gdr_end(struct tt_op *op)
+static void end(struct tt_op *op)
 {
-	op->gdr->failed = flush(op) || (op->gdr->host && stage_whole(op, true));
+	struct tt_gdr *s = gdr_of(op);
+
+	s->failed = flush(op) || (s->host && stage_whole(op, true));
 }
+
+const struct tt_staging_ops tt_gdr_ops = {
+	.name = "GPUDirect RDMA",
+	.begin = begin,
+	.move = move,
+	.before_send = before_send,
+	.end = end,
+};

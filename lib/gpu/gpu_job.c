@@ -56,7 +56,7 @@ void tt_gpu_job(const struct tt_gpu_call *call, uint8_t algorithm, struct tt_dev
 	for (int p = 0; p < c->nranks; p++)
 		job->signals[p] = d->ipc_at[p];
 	job->report = d->ipc->report_at;
-	job->limit_ns = c->timeout_ms * 1000000ull;
+	job->limit_ns = c->settings.timeout_ms * 1000000ull;
 	job->rank = (uint32_t)c->rank;
 	job->nranks = (uint32_t)c->nranks;
 	job->op = r->op == tuttiAvg ? tuttiSum : r->op;

@@ -60,7 +60,7 @@ static int open_device(tuttiComm_t c, const struct tt_env *env, bool *ret_sharea
 	pthread_cond_init(&d->work, NULL);
 	c->gpu = d;
 	/* calls draw tickets, and the express paths, which read host memory, are off */
-	atomic_store(&c->queued, true);
+	atomic_store(&c->order.queued, true);
 	*ret_shareable = !d->staged_only;
 	return 0;
 }
@@ -189,7 +189,7 @@ static int all_agree(tuttiComm_t c, struct peer_record *mine, struct peer_record
 	if (rc)
 		tt_log(TT_LOG_INFO, "rank %d: no GPU kernels for this communicator: %s", c->rank,
 		       tt_error_text());
-	rc = tt_control_allgather(c->ctl, mine, sizeof(*mine), all, tt_deadline_ns(c->timeout_ms));
+	rc = tt_control_allgather(c->ctl, mine, sizeof(*mine), all, tt_deadline_ns(c->settings.timeout_ms));
 	*ret_yes = true;
 	for (int r = 0; !rc && r < c->nranks; r++)
 		*ret_yes &= all[r].ok;
@@ -325,7 +325,7 @@ static int exchange(tuttiComm_t c)
 	struct peer_record *all;
 	int rc;
 
-	if (!c->one_host || c->nranks > TT_DEV_RANKS)
+	if (!c->hosts.one_host || c->nranks > TT_DEV_RANKS)
 		return 0;
 	all = calloc((size_t)c->nranks, sizeof(*all));
 	if (!all)

@@ -38,7 +38,7 @@ struct plan_walk {
 /* Kernels sum in the order of one-shot and two-shot already, so these need no plan. */
 bool tt_gpu_plan_takes(const struct tt_request *r)
 {
-	const char *name = r->comm->algo;
+	const char *name = r->comm->settings.algo;
 	const struct tt_algorithm *a = tt_plan_is_auto(name, r->collective)
 					       ? NULL
 					       : tt_algorithm_look(r->collective, name);
@@ -59,22 +59,24 @@ int tt_gpu_plan_program(const struct tt_request *r, const struct tt_gpu_program 
 {
 	struct tt_gpu *d = r->comm->gpu;
 	struct tt_gpu_program *p;
-	struct tt_memo *m;
-	int rc = tt_plan_cache_find(r->comm, r->collective, tt_request_bytes(r),
-			      r->root < 0 ? 0 : r->root, &m);
+	struct tt_plan_row *row;
+	int rc = tt_plan_cache_find(r, true, &row);
 
 	if (rc)
 		return rc;
-	for (p = d->programs; p && p->cached != m->kept; p = p->next)
+	*ret_program = row->program;
+	if (row->program)
+		return 0;
+	for (p = d->programs; p && p->cached != row->cached; p = p->next)
 		;
 	if (!p) {
-		rc = tt_gpu_program_make(m->kept, &r->comm->topology, &p);
+		rc = tt_gpu_program_make(row->cached, &r->comm->hosts.topology, &p);
 		if (rc)
 			return rc;
 		p->next = d->programs;
 		d->programs = p;
 	}
-	*ret_program = p;
+	*ret_program = row->program = p;
 	return 0;
 }
 

@@ -28,6 +28,7 @@
 #define MAX_FREE_BUFFERS 8             /* unused staging buffers that are kept */
 
 struct tt_staging_buffer {
+	struct tt_batch_done done;             /* of the batch; first member */
 	struct tt_staging_buffer *next;
 	struct tt_gpu *d;
 	char *memory;                          /* the first word is the done flag */
@@ -61,9 +62,9 @@ static int await_copies(struct tt_gpu *d)
 
 /* The batch has run. Also a failed batch, whose error the communicator has already, may have copies
  * in flight to the staging buffer. A failure of the copies is this thread's last error. */
-static void batch_done(void *arg, int rc)
+static void batch_done(struct tt_batch_done *done, int rc)
 {
-	struct tt_staging_buffer *s = arg;
+	struct tt_staging_buffer *s = (struct tt_staging_buffer *)done;
 	tuttiComm_t c = s->d->comm;
 	bool failed = await_copies(s->d) != 0;
 
@@ -89,8 +90,8 @@ static void submit(void *arg)
 		release_stream(s);
 		return;
 	}
-	b->done = batch_done;
-	b->done_arg = s;
+	s->done.call = batch_done;
+	b->done = &s->done;
 	tt_stream_push(s->d->host_stream, b);
 }
 
@@ -144,7 +145,7 @@ static int make_buffer(struct tt_gpu *d, size_t bytes, struct tt_staging_buffer 
 		d->too_small = s;
 		return tt_cuda_fail(rc, "rank %d: a staging buffer of %zu bytes", d->comm->rank, bytes);
 	}
-	atomic_fetch_add(&d->comm->allocations, 1);
+	atomic_fetch_add(&d->comm->memory.allocations, 1);
 	*ret = s;
 	return 0;
 }
@@ -228,7 +229,7 @@ static void set_pipeline(struct tt_staging_buffer *s, size_t i, const struct tt_
 	struct tt_pipeline *g = &s->pipelines[i];
 	size_t at = (i + 1) * WORD_BYTES;
 
-	*g = (struct tt_pipeline){ .d = s->d, .stage_in = (char *)(uintptr_t)s->requests[i].in,
+	*g = (struct tt_pipeline){ .staging = { .ops = &tt_pipeline_ops }, .d = s->d, .stage_in = (char *)(uintptr_t)s->requests[i].in,
 			       .stage_out = s->requests[i].out, .in_bytes = c->in_bytes,
 			       .out_bytes = c->out_bytes, .word = (uint32_t *)(s->memory + at),
 			       .word_at = s->flag + at };
@@ -236,7 +237,7 @@ static void set_pipeline(struct tt_staging_buffer *s, size_t i, const struct tt_
 		g->in = (uintptr_t)c->request->in;
 	if (c->out_device)
 		g->out = (uintptr_t)c->request->out;
-	s->requests[i].pipeline = g;
+	s->requests[i].staging = &g->staging;
 }
 
 static bool is_large(const struct tt_gpu_call *c)
@@ -249,7 +250,8 @@ static void set_gdr(struct tt_staging_buffer *s, size_t i, const struct tt_gpu_c
 {
 	struct tt_gdr *x = &s->gdrs[i];
 
-	*x = (struct tt_gdr){ .d = s->d };
+	*x = (struct tt_gdr){ .staging = { .ops = &tt_gdr_ops, .tiles_in = UINT32_MAX },
+			      .d = s->d };
 	if (c->in_device) {
 		x->in = (uintptr_t)c->request->in;
 		x->in_end = x->in + c->in_bytes;
@@ -258,7 +260,7 @@ static void set_gdr(struct tt_staging_buffer *s, size_t i, const struct tt_gpu_c
 		x->out = (uintptr_t)c->request->out;
 		x->out_end = x->out + c->out_bytes;
 	}
-	s->requests[i].gdr = x;
+	s->requests[i].staging = &x->staging;
 }
 
 /* Makes the requests, with staged addresses in place of device memory, and enqueues the copies of

@@ -13,11 +13,11 @@
  *           signal words; the results are then undefined, but all work ends
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/thread.h"
 #include "comm/comm.h"
 #include "gpu/gpu.h"
 
@@ -108,7 +108,7 @@ static void late(struct tt_gpu *d, int rank)
 		snprintf(missing, sizeof(missing), "rank %d did not make this call", rank);
 	tt_fail(TT_TIMEOUT,
 		"rank %d: operation %llu, on device %d, timed out after %u ms without progress: %s",
-		c->rank, (unsigned long long)seq, d->device, c->timeout_ms,
+		c->rank, (unsigned long long)seq, d->device, c->settings.timeout_ms,
 		missing[0] ? missing : "the other ranks have made the call as well");
 	give_up(c, TT_TIMEOUT, first >= 0 ? first : rank);
 }
@@ -144,7 +144,7 @@ static void check(struct watchdog *w, uint64_t newest, bool busy, int failure)
 	const struct tt_dev_report *r = d->ipc->report;
 	uint64_t now = tt_now_ns(), progress = (uint64_t)word(&r->begun) + word(&r->ended) + newest;
 	/* kernels time out first, since their reports name the missing rank */
-	uint64_t limit_ms = (uint64_t)c->timeout_ms + (d->kernel_barrier ? ASK_MS : 0);
+	uint64_t limit_ms = (uint64_t)c->settings.timeout_ms + (d->kernel_barrier ? ASK_MS : 0);
 	struct tt_blocked stuck = { .awaited = -1 };
 
 	if (progress != w->progress || !busy) {
@@ -233,13 +233,8 @@ static void *watch(void *arg)
 /* Without the thread no death would be noticed, so a failure to start it fails the join. */
 int tt_gpu_watch(struct tt_gpu *d)
 {
-	sigset_t all, old;
-	int rc;
+	int rc = tt_thread_start(&d->thread, "tutti-gpu", watch, d);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&d->thread, NULL, watch, d);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	d->watched = !rc;
 	if (rc)
 		return tt_fail(TT_SYSTEM, "rank %d: no thread to watch the device: %s",

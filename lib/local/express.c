@@ -1,54 +1,40 @@
 /*
- * express.c - allreduces of up to 64 KiB among few ranks of one host: one-shot without messages
+ * express.c - the way by slots: allreduces of up to 64 KiB among few ranks of one host, one-shot
  *
- * Where the ranks of a communicator share one host's memory, one-shot goes like this, whatever the
- * path that leads here (agreed facts decide, so all ranks take it or none):
- *   1  cast: this rank's bytes go on the board, where all others read them; no acknowledgement, no
- *      room to wait for
- *   2  when the bytes of all are there, they are summed in rank order, gdr from the board: the
- *      bits of one-shot
+ * Where the ranks of a communicator share one host's memory, one-shot runs without messages. Agreed
+ * facts decide, so all ranks take this way or none:
+ *   1  post: this rank's bytes go to a shared-memory slot, where all others read them; there is no
+ *      acknowledgement, and no room to wait for
+ *   2  when the posts of all ranks are there, they are summed in rank order, directly from the
+ *      slots: the bits of one-shot
  *
- *   tt_express           the short way there: called by api, for a call like one that went before.
- *                        No request is checked, no plan looked up; what is needed stands in the
- *                        communicator's `express` row. If the others are late, the call goes on as
- *                        an ordinary operation that has cast already
- *   tt_express_advance   the ordinary way: called by run, for an operation with `express` set
+ *   advance   called by run for an operation of this way
+ *   again     called by tt_run_cached for a call like one that went before, without an operation.
+ *             If the other ranks are late, the call goes on as an operation that has posted already
  */
 #include <string.h>
 
+#include "local/slots.h"
+#include "local/ways.h"
+#include "run/number.h"
 #include "run/run.h"
 
 extern const struct tt_algorithm tt_allreduce_one_shot;
-_Static_assert(TT_SLOT_RANKS <= TT_MAX_SOURCES, "one sum takes them all");
+_Static_assert(TT_SLOT_RANKS <= TT_MAX_SOURCES, "one sum takes the posts of all ranks");
 _Static_assert(TT_EXPRESS_RANKS <= TT_SLOT_RANKS && TT_EXPRESS_BYTES <= TT_SLOT_BYTES,
 	       "a slot holds every call that the plan binds to slots");
 
-bool tt_express_takes(const struct tt_op *op)
+static bool fits(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
-	return c->slots && op->kept->algorithm == &tt_allreduce_one_shot && op->total > 0 &&
-	       op->total <= TT_SLOT_BYTES && c->nranks <= TT_SLOT_RANKS;
-}
-
-/* The ranks whose bytes are there, from *from on.
- * 1 all are, lines points at them | 0 not yet | < 0 */
-static inline int look(tuttiComm_t c, size_t bytes, uint32_t stamp, const void **lines, int *from)
-{
-	for (int r = *from; r < c->nranks; r++) {
-		int rc = r == c->rank ? 1
-				      : c->slots->slot_ops->poll(c->slots, r, bytes, c->slot_posts,
-								stamp, &lines[r]);
-
-		*from = r;
-		if (rc <= 0)
-			return rc;
-	}
-	return 1;
+	return c->paths.slots && op->bound.cached->algorithm == &tt_allreduce_one_shot &&
+	       op->bound.tiles.total > 0 && op->bound.tiles.total <= TT_SLOT_BYTES &&
+	       c->nranks <= TT_SLOT_RANKS;
 }
 
 static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const void *in,
-		       const void *const *lines, size_t bytes, size_t element_bytes)
+		       const void *const *posts, size_t bytes, size_t element_bytes)
 {
 	size_t step = bytes <= TT_SLOT_SMALL ? TT_SLOT_LINE : bytes;
 
@@ -58,120 +44,111 @@ static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const voi
 
 		for (int r = 0; r < c->nranks; r++)
 			src[r] = r == c->rank ? (const char *)in + at
-					      : (const char *)lines[r] + line * TT_LINE;
+					      : (const char *)posts[r] + line * TT_LINE;
 		reduce((char *)out + at, NULL, src, c->nranks, some / element_bytes);
 	}
 	for (int r = 0; r < c->nranks; r++)
-		c->last_received[r] = c->seq;
+		c->calls.last_received[r] = c->calls.seq;
 }
 
-/* ---- the ordinary way ------------------------------------------------------------------------ */
+/* ---- as an operation ------------------------------------------------------------------------- */
 
-int tt_express_advance(struct tt_op *op)
+static int advance(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
-	const void *lines[TT_SLOT_RANKS];
+	const struct tt_op_bound *b = &op->bound;
+	const void *posts[TT_SLOT_RANKS];
 	int rc;
 
-	/* run asks for each cursor; in place, a second sum would be one too many */
-	if (op->nfinished == op->ncursors)
-		return 0;
-	if (!op->cast) {
+	if (!op->slots.posted) {
 		tt_fault_point(c);
-		c->slots->slot_ops->post(c->slots, op->base[TT_IN], op->total, ++c->slot_posts,
-					 op->stamp);
-		op->cast = true;
+		tt_slots_post(c, b->base[TT_IN], b->tiles.total, op->call.stamp);
+		op->slots.posted = true;
 	}
-	op->awaited = 0;
-	rc = look(c, op->total, op->stamp, lines, &op->awaited);
+	op->slots.awaited = 0;
+	rc = tt_slots_poll(c, b->tiles.total, op->call.stamp, posts, &op->slots.awaited);
 	if (rc <= 0)
 		return rc;
 	tt_fault_point(c);
-	sum(c, op->reduce, op->base[TT_OUT], op->base[TT_IN], lines, op->total, op->element_bytes);
-	op->cursor[0].finished = true;
-	op->nfinished = op->ncursors;
+	sum(c, b->reduce, b->base[TT_OUT], b->base[TT_IN], posts, b->tiles.total, b->element_bytes);
+	op->cursors.nfinished = op->cursors.n;
 	return 1;
 }
 
-void tt_express_learn(const struct tt_op *op)
+int tt_slots_wait_for(const struct tt_op *op, uint32_t i, struct tt_endpoint **ret_ep)
 {
-	const struct tt_request *r = op->request;
-	tuttiComm_t c = op->comm;
-
-	if (op->total >= TT_SINGLE_COPY_BYTES || r->barrier || r->scaled || r->op == tuttiAvg ||
-	    c->fault_what)
-		return;
-	c->express[tt_express_row(r->count, r->type, r->op)] = (struct tt_express){
-		.reduce = op->reduce,
-		.count = r->count,
-		.bytes = op->total,
-		.type = (uint8_t)r->type,
-		.op = (uint8_t)r->op,
-		.call = op->call,
-		.digest = op->digest,
-	};
+	(void)i;
+	*ret_ep = op->comm->paths.slots;
+	return op->slots.awaited;
 }
 
-/* ---- the short way --------------------------------------------------------------------------- */
+/* ---- as a repeated call ---------------------------------------------------------------------- */
 
-/* in place or apart, and both there */
+static bool prepare(struct tt_plan_row *row, const struct tt_op *op,
+		    const struct tt_extents *extents)
+{
+	(void)row;
+	(void)extents;
+	return op->bound.tiles.total < TT_SINGLE_COPY_BYTES &&
+	       op->call.request->op != tuttiAvg;
+}
+
+/* in place or apart, and neither is NULL */
 static bool buffers_fit(const void *in, const void *out, size_t bytes)
 {
 	return in && out && (in == out || tt_apart(in, bytes, out, bytes));
 }
 
-static __attribute__((noinline)) int go_on(tuttiComm_t c, const struct tt_express *x,
+static __attribute__((noinline)) int go_on(tuttiComm_t c, const struct tt_plan_row *row,
 					   const void *in, void *out)
 {
-	struct tt_request r = { .collective = TT_ALLREDUCE, .in = in, .out = out, .count = x->count,
-				.type = x->type, .op = x->op, .root = -1, .comm = c };
+	bool barrier = row->call.op == TT_CALL_BARRIER;
+	struct tt_request r = {
+		.collective = TT_ALLREDUCE,
+		.barrier = barrier,
+		.in = in,
+		.out = out,
+		.count = row->call.count,
+		.type = row->call.type,
+		.op = barrier ? tuttiBor : row->call.op,
+		.root = -1,
+		.comm = c,
+	};
 	struct tt_op op;
 
 	tt_op_init(&op, &r);
-	tt_op_resume(&op);
+	tt_op_resume(&op, &tt_slot_way);
 	return tt_run(&op);
 }
 
-static int begin_and_end(tuttiComm_t c, const struct tt_express *x, const void *in, void *out)
+static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, void *out)
 {
-	const void *lines[TT_SLOT_RANKS];
-	uint32_t stamp, spins = tt_wait_spins(c);
+	const void *posts[TT_SLOT_RANKS];
+	uint32_t stamp, spins;
 	int rc, from = 0;
 
-	c->history = tt_mix(c->history, x->digest);
-	stamp = (uint32_t)(c->history >> 32);
-	tt_control_note(c->ctl, ++c->seq, &x->call);
-	c->slots->slot_ops->post(c->slots, in, x->bytes, ++c->slot_posts, stamp);
-	while ((rc = look(c, x->bytes, stamp, lines, &from)) == 0 && spins-- > 0)
+	if (tt_unlikely(!buffers_fit(in, out, row->bytes)))
+		return 1;
+	spins = tt_wait_spins(c);
+	stamp = tt_number_call(c, &row->call, row->digest);
+	tt_slots_post(c, in, row->bytes, stamp);
+	while ((rc = tt_slots_poll(c, row->bytes, stamp, posts, &from)) == 0 && spins-- > 0)
 		tt_cpu_relax();
 	if (tt_unlikely(rc <= 0))
-		return go_on(c, x, in, out);
-	sum(c, x->reduce, out, in, lines, x->bytes, x->bytes / x->count);
-	tt_control_done(c->ctl, c->seq);
-	atomic_store_explicit(&c->operations,
-			      atomic_load_explicit(&c->operations, memory_order_relaxed) + 1,
+		return go_on(c, row, in, out);
+	sum(c, row->reduce, out, in, posts, row->bytes, row->bytes / row->key.count);
+	tt_control_done(c->ctl, c->calls.seq);
+	atomic_store_explicit(&c->calls.operations,
+			      atomic_load_explicit(&c->calls.operations, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 	return 0;
 }
 
-int tt_express(tuttiComm_t c, const void *in, void *out, size_t count, tuttiDataType_t type,
-	       tuttiRedOp_t op)
-{
-	const struct tt_express *x = &c->express[tt_express_row(count, type, op)];
-	struct tt_fpmode mode;
-	int rc = 1;
-
-	/* streams' threads may write the row */
-	if (atomic_load_explicit(&c->queued, memory_order_acquire) ||
-	    x->count != count || x->type != (unsigned)type || x->op != (unsigned)op || !x->reduce ||
-	    !buffers_fit(in, out, x->bytes))
-		return 1;
-	if (tt_comm_begin(c) && !atomic_load_explicit(&c->finalized, memory_order_relaxed) &&
-	    !tt_control_broken(c->ctl)) {
-		mode = tt_fpmode_enter();
-		rc = begin_and_end(c, x, in, out);
-		tt_fpmode_leave(mode);
-	}
-	tt_comm_leave(c);
-	return rc;
-}
+const struct tt_way tt_slot_way = {
+	.name = "slots",
+	.fits = fits,
+	.advance = advance,
+	.waits_for = tt_slots_wait_for,
+	.prepare = prepare,
+	.again = again,
+};

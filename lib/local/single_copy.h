@@ -1,40 +1,123 @@
-/* single_copy.h - what single_copy.c asks of single_copy_pscw.c, single_copy_pieces.c and single_copy_choice.c */
+/*
+ * single_copy.h - the single copy of a communicator: what its ranks can read, how calls went, and
+ * the call in progress
+ *
+ * single_copy.c runs the call, single_copy_exchange.c its first phases; single_copy_state.c makes
+ * and frees this record; single_copy_pieces.c says which bytes a rank needs of which peer;
+ * single_copy_choice.c measures single copy against messages; single_copy_pscw.c is the variant
+ * without an address exchange of all ranks. One collective of a communicator is in flight at a
+ * time, so one record per communicator suffices.
+ */
 #ifndef TT_SINGLE_COPY_H
 #define TT_SINGLE_COPY_H
 
 #include "run/op.h"
 
-/* Has it sums, and is it large enough, with an algorithm
- * whose bits are those of sums in rank order? */
-bool tt_single_copy_sums(const struct tt_op *op);
-bool tt_single_copy_fits(const struct tt_op *op);
+enum tt_smsc_phase {
+	TT_SMSC_START,
+	TT_SMSC_EXCHANGE,               /* addresses of all buffers */
+	TT_SMSC_AGREE,                  /* can every rank read every other? */
+	TT_SMSC_SUM,
+	TT_SMSC_FETCH,
+	TT_SMSC_COMPLETE                /* this rank reads no peer any more; do peers read it? */
+};
 
+/* Measured calls of one collective and size, in place or not. Counters of calls are equal on all
+ * ranks. */
+struct tt_smsc_trial {
+	uint32_t ns[2][2];              /* this rank's last two calls, by messages and by reading */
+	bool timed;                     /* the current call is measured */
+	bool reads;                     /* agreed: calls go by reading now */
+	bool prefers;                   /* agreed: reading is faster, as far as is known */
+	bool won;                       /* agreed: the other way has won the last trial */
+	/* calls until the next trial begins or ends; between two trials (0: none was yet) */
+	uint32_t left, gap;
+};
+#define TT_SMSC_SIZES 6
+struct tt_smsc_history {
+	unsigned in_vain;               /* address exchanges in a row after which messages ran */
+	unsigned skipped;               /* calls without an address exchange */
+	struct tt_smsc_trial trial[2];  /* not in place, in place */
+};
+
+/* A rank's post of the address exchange. */
+struct tt_smsc_addresses {
+	struct tt_peer_memory in, out;
+	bool in_place, insists;         /* insists: TUTTI_CMA=on */
+	uint32_t ns[2][2];              /* least times measured, as in struct tt_smsc_trial */
+};
+
+#define TT_SMSC_BOUNCED (128u << 10)    /* bytes of a slice in the bounce buffer, which stays in L2 */
+struct tt_single_copy {
+	/* ordinary memory of all ranks, by all ranks; agreed */
+	enum { TT_SMSC_UNTRIED, TT_SMSC_UNREADABLE, TT_SMSC_READABLE } memory;
+	bool maps;                      /* the same for windows; agreed */
+	struct tt_smsc_history history[TT_SENDRECV][TT_SMSC_SIZES];
+	void *bounce;                   /* a slice per rank, for memory without a pointer; or NULL */
+	size_t bounce_bytes;
+
+	/* the current call */
+	enum tt_smsc_phase phase;
+	bool ordinary, windows;         /* kinds of memory in the call */
+	bool bounces;                   /* some memory must be copied to be read */
+	bool pscw;                      /* single_copy_pscw.c: no exchange, no posts of all ranks */
+	uint8_t can;                    /* this rank's answer to AGREE */
+	size_t part;                    /* bytes of a rank's part of an allreduce */
+	size_t done;                    /* bytes of the current piece that are summed or fetched */
+	unsigned fetched;               /* mask of peers */
+	int fetching;                   /* the peer whose piece is half fetched, -1: none */
+	struct tt_smsc_addresses of[TT_SLOT_RANKS];
+	const char *in_at[TT_SLOT_RANKS], *out_at[TT_SLOT_RANKS];      /* NULL: by bounce buffer */
+	struct tt_smsc_trial *trial;    /* measures this call, or NULL */
+	uint64_t exchanged_ns;          /* when the addresses of all ranks were there */
+	bool reads;                     /* the trial's way for this call */
+};
+
+/* single_copy.c. Post data to the slots of this call, in its next phase. Poll the posts of all ranks
+ * in this phase: 1 there, data[rank] points at each | 0 | < 0 */
+void tt_smsc_post(struct tt_op *op, const void *data, size_t bytes, enum tt_smsc_phase next);
+int tt_smsc_poll(struct tt_op *op, size_t bytes, const void **data);
+
+/* single_copy_exchange.c: phases, as tt_way.advance */
+int tt_smsc_start(struct tt_op *op);
+int tt_smsc_exchange(struct tt_op *op);
+int tt_smsc_agree(struct tt_op *op);
+
+/* single_copy_state.c: the open, close and memory of struct tt_way; open_bounce: 0 | TT_SYSTEM */
+int tt_smsc_open(tuttiComm_t comm);
+void tt_smsc_close(tuttiComm_t comm);
+size_t tt_smsc_memory(tuttiComm_t comm);
+int tt_smsc_open_bounce(tuttiComm_t comm, size_t bytes);
+
+/* single_copy_pieces.c. Does the collective sum? Is the call large enough, with an algorithm whose
+ * bits are those of sums in rank order? */
+bool tt_smsc_sums(const struct tt_op *op);
+bool tt_smsc_fits(const struct tt_op *op);
 /* Bytes of rank's input, and of every rank's output, that others read; 0: none. */
-size_t tt_single_copy_in_bytes(const struct tt_op *op, int rank);
-size_t tt_single_copy_out_bytes(const struct tt_op *op);
+size_t tt_smsc_in_bytes(const struct tt_op *op, int rank);
+size_t tt_smsc_out_bytes(const struct tt_op *op);
+/* The piece that this rank takes of a peer: bytes at `from` of the peer's buffer to `to` of its own
+ * output. Of itself: the part that it sums, or copies at the end. */
+struct tt_smsc_piece { size_t from, to, bytes; };
+struct tt_smsc_piece tt_smsc_piece(const struct tt_op *op, int peer);
 
-/* What this rank takes of a peer (of itself: what it sums, or copies at the end): bytes at `from`
- * of the peer's buffer to `to` of its own output. */
-struct tt_single_copy_piece_of_peer { size_t from, to, bytes; };
-struct tt_single_copy_piece_of_peer tt_single_copy_piece(const struct tt_op *op, int peer);
+/* single_copy_pscw.c: a call without an address exchange. applies: all ranks answer alike. post:
+ * expose this rank's input. start: has peer posted? 1, and then it can be fetched from | 0 | < 0.
+ * complete: this rank reads no peer any more. test: have all readers of this rank completed? */
+bool tt_pscw_applies(const struct tt_op *op);
+void tt_pscw_post(struct tt_op *op);
+int tt_pscw_start(struct tt_op *op, int peer);
+void tt_pscw_complete(struct tt_op *op);
+bool tt_pscw_test(struct tt_op *op);
 
-/* single_copy_pscw.c: a call in which nobody meets. take: is it one? All answer alike. of: has peer
- * offered? 1, and then it can be fetched from | 0 | < 0. left: have all who read this rank? */
-bool tt_pscw_take(const struct tt_op *op);
-void tt_pscw_begin(struct tt_op *op);
-int tt_pscw_of(struct tt_op *op, int peer);
-void tt_pscw_leave(struct tt_op *op);
-bool tt_pscw_left(struct tt_op *op);
-
-/* Is it worth while to meet, by what came of other meetings? And what came of this one. */
-bool tt_single_copy_choice_barrier(const struct tt_op *op);
-void tt_single_copy_choice_met(const struct tt_op *op, bool in_vain);
-
-/* What this rank measured goes into its part of the meeting; then: is ordinary memory read in this
- * call? All answer alike. */
-void tt_single_copy_choice_tell(const struct tt_op *op, struct tt_address_exchange *mine);
-bool tt_single_copy_choice_reads(struct tt_op *op);
-/* The call is complete: how long it took. Only where op->trial is set. */
-void tt_single_copy_choice_learn(const struct tt_op *op);
+/* single_copy_choice.c. worth: is an address exchange worth its cost, by the results of earlier
+ * ones? note: the result of this one. */
+bool tt_smsc_worth(const struct tt_op *op);
+void tt_smsc_note(const struct tt_op *op, bool in_vain);
+/* Put this rank's measurements into its post; then, with the posts of all: is ordinary memory read
+ * in this call? All ranks answer alike. measure: the call is complete. */
+void tt_smsc_report(const struct tt_op *op, struct tt_smsc_addresses *mine);
+bool tt_smsc_reads(struct tt_op *op);
+void tt_smsc_measure(const struct tt_op *op);
 
 #endif

@@ -1,72 +1,75 @@
 /*
- * single_copy_choice.c - which way a large call on ordinary memory goes:
- * by messages, or by reading peers' memory
+ * single_copy_choice.c - is a large call on ordinary memory faster by messages, or by reading
+ * peers' memory?
  *
- * Called by single_copy.c, when the ranks have met and could read each other. The kernel's copy moves a
- * byte once where messages move it twice, but it looks up every page, only the reader works, and
- * caches are met differently: what is quicker depends on the machine, the collective, the size and
- * on whether it is in place. So both are tried, some calls of one and some of the other, and then
- * the quicker is taken; now and then the other is tried again, since what else the machine does
- * changes. Which comes first is what was the quicker for the next smaller size.
+ * Called by single_copy.c, when the address exchange is done and ranks can read each other. The
+ * kernel's copy moves a byte once where messages move it twice, but it looks up every page, only
+ * the reader works, and caches are used differently: the faster way depends on the machine, the
+ * collective, the size, and on whether the call is in place. So both ways are tried for some calls
+ * each, and the faster one is taken; the other is tried again now and then, since the load of the
+ * machine changes. The first way tried is the faster one of the next smaller size.
  *
- * Calls of one way follow each other, and the first is not timed: slots and pages are then in no
- * cache (messages, n = 2, in place, 1 MiB: 322 us after a call that read, 196 after its like; a
- * single call in between would always seem slow). Compared are the least of the last two calls of
- * either way, which lie next to each other in time; and what was the slower must win two trials
- * in a row, since other work on the machine decides some. What a rank measured it tells in the next
- * meeting, so that all sum the same numbers and decide alike.
+ * Calls of one way follow each other, and the first is not timed: slots and pages are in no cache
+ * then (messages, n = 2, in place, 1 MiB: 322 us after a call that read, 196 after a call by
+ * messages; single calls in between would always seem slow). The least of the last two calls of
+ * either way are compared, which are close to each other in time. The slower way must win two
+ * trials in a row to be taken, since other load on the machine decides some trials. A rank posts
+ * its measurements in the next address exchange, so all ranks sum the same numbers and decide
+ * alike.
  *
- * Where ranks share cores, sums by reading were never quicker by more than the meetings cost
- * (n = 4 on 2 cores, 64 KiB to 64 MiB), so they are not tried; what is only copied goes by offers
- * then (single_copy_pscw.c).
+ * Where ranks share cores, sums by reading were never faster by more than the cost of the exchanges
+ * (n = 4 on 2 cores, 64 KiB to 64 MiB), so they are not tried; copying collectives use PSCW there
+ * (single_copy_pscw.c).
  */
 #include "local/single_copy.h"
 
 #define TRY 3                    /* calls of a trial */
-#define SOON 8                   /* calls until the next, after one that the other way has won, */
-#define LATE 128                 /* and at most: twice as many after each that it has lost */
+/* calls until the next trial: SOON after one that the other way has won; doubled after each that it
+ * has lost, up to LATE */
+#define SOON 8
+#define LATE 128
 
-static struct tt_single_copy_history *ways_of(const struct tt_op *op)
+static struct tt_smsc_history *history_of(const struct tt_op *op)
 {
+	size_t blocks = op->bound.block / TT_SINGLE_COPY_BYTES;
 	unsigned size = 0;
 
-	for (size_t b = op->block / TT_SINGLE_COPY_BYTES; b > 1 && size < TT_SINGLE_COPY_SIZES - 1; b >>= 2)
+	for (; blocks > 1 && size < TT_SMSC_SIZES - 1; blocks >>= 2)
 		size++;
-	return &op->comm->single_copy[op->request->collective][size];
+	return &op->comm->single_copy->history[op->call.request->collective][size];
 }
 
-static bool first_of_sizes(const struct tt_op *op, const struct tt_single_copy_history *w)
+static bool first_of_sizes(const struct tt_op *op, const struct tt_smsc_history *w)
 {
-	return w == op->comm->single_copy[op->request->collective];
+	return w == op->comm->single_copy->history[op->call.request->collective];
 }
 
-/* ---- is it worth while to meet? -------------------------------------------------------------- */
+/* ---- is an address exchange worth its cost? -------------------------------------------------- */
 
-/* after so many meetings in a row that led to nothing ... */
-#define IN_VAIN 3
-#define SELDOM 16                        /* ... one call in so many tries again, */
-#define LONG_CALL (512u << 10)           /* or one of so many bytes, which does not feel it */
+#define IN_VAIN 3                        /* exchanges in a row after which messages ran */
+#define SELDOM 16                        /* then one call in SELDOM exchanges addresses, */
+#define LONG_CALL (512u << 10)           /* or a call of this size, where the cost is small */
 
-bool tt_single_copy_choice_barrier(const struct tt_op *op)
+bool tt_smsc_worth(const struct tt_op *op)
 {
-	struct tt_single_copy_history *w = ways_of(op);
+	struct tt_smsc_history *w = history_of(op);
 
-	return w->in_vain < IN_VAIN || op->block >= LONG_CALL || ++w->passed_by % SELDOM == 0;
+	return w->in_vain < IN_VAIN || op->bound.block >= LONG_CALL || ++w->skipped % SELDOM == 0;
 }
 
-void tt_single_copy_choice_met(const struct tt_op *op, bool in_vain)
+void tt_smsc_note(const struct tt_op *op, bool in_vain)
 {
-	struct tt_single_copy_history *w = ways_of(op);
+	struct tt_smsc_history *w = history_of(op);
 
 	w->in_vain = in_vain ? w->in_vain + 1 : 0;
 }
 
-/* ---- the quicker way ------------------------------------------------------------------------- */
+/* ---- the faster way -------------------------------------------------------------------------- */
 
 static bool in_place(const struct tt_op *op)
 {
-	uintptr_t in = (uintptr_t)op->base[TT_IN], out = (uintptr_t)op->base[TT_OUT];
-	uintptr_t mine = (uintptr_t)op->comm->rank * op->block;
+	uintptr_t in = (uintptr_t)op->bound.base[TT_IN], out = (uintptr_t)op->bound.base[TT_OUT];
+	uintptr_t mine = (uintptr_t)op->comm->rank * op->bound.block;
 
 	return in == out || in == out + mine || out == in + mine;
 }
@@ -76,19 +79,20 @@ static uint32_t least_of(const uint32_t ns[2])
 	return ns[0] < ns[1] ? ns[0] : ns[1];
 }
 
-void tt_single_copy_choice_tell(const struct tt_op *op, struct tt_address_exchange *mine)
+void tt_smsc_report(const struct tt_op *op, struct tt_smsc_addresses *mine)
 {
-	const struct tt_single_copy_history *w = ways_of(op);
+	const struct tt_smsc_history *w = history_of(op);
 
 	mine->in_place = in_place(op);
-	mine->insists = op->comm->cma == TT_CMA_ON;
+	mine->insists = op->comm->settings.cma == TT_CMA_ON;
 	for (int place = 0; place < 2; place++)
 		for (int way = 0; way < 2; way++)
 			mine->ns[place][way] = least_of(w->trial[place].ns[way]);
 }
 
-/* The calls of a stretch, or of a trial, are over; ns is what all ranks measured together. */
-static void next_stretch(struct tt_single_copy_trial *t, const struct tt_single_copy_trial *smaller, const uint64_t ns[2])
+/* The calls between two trials, or of a trial, are over; ns: sums of the times of all ranks. */
+static void next_stretch(struct tt_smsc_trial *t, const struct tt_smsc_trial *smaller,
+			 const uint64_t ns[2])
 {
 	bool wins;
 
@@ -110,7 +114,8 @@ static void next_stretch(struct tt_single_copy_trial *t, const struct tt_single_
 	}
 }
 
-static bool next_way(struct tt_single_copy_trial *t, const struct tt_single_copy_trial *smaller, const uint64_t ns[2])
+static bool next_way(struct tt_smsc_trial *t, const struct tt_smsc_trial *smaller,
+		     const uint64_t ns[2])
 {
 	bool before = t->reads, first = t->gap == 0;
 
@@ -121,32 +126,34 @@ static bool next_way(struct tt_single_copy_trial *t, const struct tt_single_copy
 	return t->reads;
 }
 
-bool tt_single_copy_choice_reads(struct tt_op *op)
+bool tt_smsc_reads(struct tt_op *op)
 {
-	struct tt_single_copy_history *w = ways_of(op);
+	struct tt_single_copy *s = op->comm->single_copy;
+	struct tt_smsc_history *w = history_of(op);
 	uint64_t ns[2] = { 0, 0 };
 	bool place = false, insists = false;
 
 	for (int r = 0; r < op->comm->nranks; r++) {
-		place |= op->met[r].in_place;
-		insists |= op->met[r].insists;
+		place |= s->of[r].in_place;
+		insists |= s->of[r].insists;
 	}
-	if (insists || (op->comm->cores && op->comm->nranks > op->comm->cores))
+	if (insists || (op->comm->hosts.cores && op->comm->nranks > op->comm->hosts.cores))
 		return insists;
 	for (int r = 0; r < op->comm->nranks; r++)
 		for (int way = 0; way < 2; way++)
-			ns[way] += op->met[r].ns[place][way];
-	op->trial = &w->trial[place];
-	op->reads = next_way(op->trial, first_of_sizes(op, w) ? NULL : &w[-1].trial[place], ns);
-	op->met_ns = tt_now_ns();
-	return op->reads;
+			ns[way] += s->of[r].ns[place][way];
+	s->trial = &w->trial[place];
+	s->reads = next_way(s->trial, first_of_sizes(op, w) ? NULL : &w[-1].trial[place], ns);
+	s->exchanged_ns = tt_now_ns();
+	return s->reads;
 }
 
-void tt_single_copy_choice_learn(const struct tt_op *op)
+void tt_smsc_measure(const struct tt_op *op)
 {
-	struct tt_single_copy_trial *t = op->trial;
-	uint64_t took = tt_now_ns() - op->met_ns;
-	uint32_t *ns = t->ns[op->reads];
+	const struct tt_single_copy *s = op->comm->single_copy;
+	struct tt_smsc_trial *t = s->trial;
+	uint64_t took = tt_now_ns() - s->exchanged_ns;
+	uint32_t *ns = t->ns[s->reads];
 
 	if (!t->timed)
 		return;
@@ -154,6 +161,7 @@ void tt_single_copy_choice_learn(const struct tt_op *op)
 	ns[0] = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
 	if (t->left == 0)
 		tt_log(TT_LOG_DEBUG, "rank %d: %s of %zu bytes %s: %u and %u us",
-		       op->comm->rank, tt_collective_name(op->request->collective), op->block,
-		       op->reads ? "by reading" : "by messages", ns[1] / 1000, ns[0] / 1000);
+		       op->comm->rank, tt_collective_name(op->call.request->collective),
+		       op->bound.block,
+		       s->reads ? "by reading" : "by messages", ns[1] / 1000, ns[0] / 1000);
 }

@@ -1,33 +1,34 @@
 /*
- * single_copy_pscw.c - copying collectives of crowded ranks: each is read by those who need it, and
- * nobody meets
+ * single_copy_pscw.c - copying collectives of crowded ranks: post, start, complete, wait as in
+ * MPI's one-sided PSCW, without an address exchange of all ranks
  *
- *   offer   whoever is read says where its buffer is
- *   fetch   what I need of each, as soon as it has offered (single_copy.c does that)
- *   leave   over when all that read this rank have said that they are through
+ *   post       a rank that is read exposes the address of its buffer
+ *   start      fetch my piece of each peer as soon as it has posted (single_copy.c fetches)
+ *   complete   tell the peers that this rank reads no more
+ *   wait       the call ends when all readers of this rank have completed
  *
- * Called by single_copy.c. Where ranks share cores, a meeting of all costs as many turns on the core as
- * there are ranks, at either end of a call; so here a rank waits for those it reads and those who
- * read it, and for nobody else: of a broadcast, only for the root. What is left out is the
- * agreement, so all that it is about must be known: that everyone can read everyone's ordinary
- * memory, which one earlier call found out, and that messages are not to be tried (single_copy_choice.c).
+ * Called by single_copy.c. Where ranks share cores, an exchange among all ranks costs as many time
+ * slices as there are ranks, at either end of a call. Here a rank waits only for the peers that it
+ * reads and for its readers: in a broadcast, only for the root. There is no agreement in the call,
+ * so its results must be known: an earlier call found that every rank can read every other's
+ * ordinary memory, and messages are not to be tried (single_copy_choice.c).
  */
 #include "local/single_copy.h"
 
-bool tt_pscw_take(const struct tt_op *op)
+bool tt_pscw_applies(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
-	return !tt_single_copy_sums(op) && c->reads == TT_READS && c->slots->peer_memory_ops && c->cores &&
-	       c->nranks > c->cores;
+	return !tt_smsc_sums(op) && c->single_copy->memory == TT_SMSC_READABLE &&
+	       c->paths.slots->peer_memory_ops && c->hosts.cores && c->nranks > c->hosts.cores;
 }
 
-/* Does reader need bytes of `of`? */
+/* Does reader read bytes of rank `of`? */
 static bool reads(const struct tt_op *op, int reader, int of)
 {
-	int root = op->request->root;
+	int root = op->call.request->root;
 
-	switch (op->request->collective) {
+	switch (op->call.request->collective) {
 	case TT_BROADCAST:
 	case TT_SCATTER:
 		return of == root && reader != root;
@@ -38,55 +39,56 @@ static bool reads(const struct tt_op *op, int reader, int of)
 	}
 }
 
-void tt_pscw_begin(struct tt_op *op)
+void tt_pscw_post(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 	struct tt_peer_memory mine;
-	bool wanted = false;
+	bool is_read = false;
 
 	for (int r = 0; r < c->nranks; r++) {
-		wanted |= reads(op, r, c->rank);
+		is_read |= reads(op, r, c->rank);
 		if (!reads(op, c->rank, r))
-			op->fetched |= 1u << r;
+			c->single_copy->fetched |= 1u << r;
 	}
 	tt_fault_point(c);
-	if (wanted) {
-		c->slots->peer_memory_ops->describe(c->slots, op->base[TT_IN], tt_single_copy_in_bytes(op, c->rank),
-				       &mine);
-		c->slots->peer_memory_ops->post(c->slots, &mine, op->seq, op->stamp);
+	if (is_read) {
+		c->paths.slots->peer_memory_ops->describe(c->paths.slots, op->bound.base[TT_IN],
+				      tt_smsc_in_bytes(op, c->rank), &mine);
+		c->paths.slots->peer_memory_ops->post(c->paths.slots, &mine, op->call.seq, op->call.stamp);
 	}
-	op->phase = TT_SINGLE_COPY_FETCH;
+	c->single_copy->phase = TT_SMSC_FETCH;
 }
 
-int tt_pscw_of(struct tt_op *op, int peer)
+int tt_pscw_start(struct tt_op *op, int peer)
 {
-	struct tt_endpoint *ep = op->comm->slots;
-	struct tt_peer_memory *in = &op->met[peer].in;
-	int rc = ep->peer_memory_ops->test_start(ep, peer, op->seq, op->stamp, in);
+	struct tt_endpoint *ep = op->comm->paths.slots;
+	struct tt_single_copy *s = op->comm->single_copy;
+	struct tt_peer_memory *in = &s->of[peer].in;
+	int rc = ep->peer_memory_ops->test_start(ep, peer, op->call.seq, op->call.stamp, in);
 
 	if (rc > 0)
-		op->in_at[peer] = ep->peer_memory_ops->pointer(ep, peer, in, tt_single_copy_in_bytes(op, peer));
+		s->in_at[peer] = ep->peer_memory_ops->pointer(ep, peer, in, tt_smsc_in_bytes(op, peer));
 	return rc;
 }
 
-void tt_pscw_leave(struct tt_op *op)
+void tt_pscw_complete(struct tt_op *op)
 {
-	struct tt_endpoint *ep = op->comm->slots;
+	struct tt_endpoint *ep = op->comm->paths.slots;
 
 	tt_fault_point(op->comm);
-	ep->peer_memory_ops->complete(ep, op->seq);
-	op->phase = TT_SINGLE_COPY_LEAVE;
+	ep->peer_memory_ops->complete(ep, op->call.seq);
+	op->comm->single_copy->phase = TT_SMSC_COMPLETE;
 }
 
-bool tt_pscw_left(struct tt_op *op)
+bool tt_pscw_test(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
 	for (int r = 0; r < c->nranks; r++) {
-		op->awaited = r;
-		if (reads(op, r, c->rank) && !c->slots->peer_memory_ops->test_complete(c->slots, r, op->seq))
+		op->slots.awaited = r;
+		if (reads(op, r, c->rank) && !c->paths.slots->peer_memory_ops->test_complete(c->paths.slots, r, op->call.seq))
 			return false;
-		c->last_received[r] = c->seq;
+		c->calls.last_received[r] = c->calls.seq;
 	}
 	return true;
 }

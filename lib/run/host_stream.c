@@ -1,18 +1,18 @@
 /*
- * host_stream.c - a host stream: a queue and the thread that runs it in order
+ * host_stream.c - a host stream: a queue, and the thread that runs it in order
  *
  * Called by order.c (push) and api. The worker sleeps while the queue is empty. The first error
- * since the last wait is kept with its sentence, and handed to whoever waits.
+ * since the last wait is kept with its text, for the next wait or query.
  */
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "run/host_stream.h"
 
 #define STREAM_MAGIC 0x7374726du
 
-struct stream {
+struct host_stream {
 	uint32_t magic;
 	unsigned fork_count;
 	pthread_t thread;
@@ -24,7 +24,7 @@ struct stream {
 	char text[1024];
 };
 
-static void run_first(struct stream *s)
+static void run_first(struct host_stream *s)
 {
 	struct tt_batch *b = s->first;
 	int rc;
@@ -47,7 +47,7 @@ static void run_first(struct stream *s)
 
 static void *work(void *arg)
 {
-	struct stream *s = arg;
+	struct host_stream *s = arg;
 
 	pthread_mutex_lock(&s->lock);
 	for (;;) {
@@ -63,8 +63,7 @@ static void *work(void *arg)
 
 int tt_stream_create(tuttiStream_t *ret_stream)
 {
-	struct stream *s = tt_handle_new(sizeof(*s));
-	sigset_t all, old;
+	struct host_stream *s = tt_handle_new(sizeof(*s));
 	int rc;
 
 	if (!s)
@@ -75,10 +74,7 @@ int tt_stream_create(tuttiStream_t *ret_stream)
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->work, NULL);
 	pthread_cond_init(&s->idle, NULL);
-	sigfillset(&all);              /* signals are the program's business, not this thread's */
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&s->thread, NULL, work, s);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	rc = tt_thread_start(&s->thread, "tutti-stream", work, s);
 	if (rc) {
 		s->magic = 0;
 		tt_handle_free(s, sizeof(*s));
@@ -90,11 +86,11 @@ int tt_stream_create(tuttiStream_t *ret_stream)
 
 int tt_stream_check(tuttiStream_t stream)
 {
-	struct stream *s = stream;
+	struct host_stream *s = stream;
 
 	if (!tt_handle_is(s) || s->magic != STREAM_MAGIC)
 		return tt_fail(TT_ARG,
-			       "stream %p is not one of tuttiStreamCreate, or it was destroyed",
+			       "stream %p was not made by tuttiStreamCreate, or it was destroyed",
 			       stream);
 	if (s->fork_count != tt_fork_count())
 		return tt_fail(TT_ARG,
@@ -104,7 +100,7 @@ int tt_stream_check(tuttiStream_t stream)
 
 void tt_stream_push(tuttiStream_t stream, struct tt_batch *b)
 {
-	struct stream *s = stream;
+	struct host_stream *s = stream;
 
 	pthread_mutex_lock(&s->lock);
 	*s->last = b;
@@ -113,8 +109,8 @@ void tt_stream_push(tuttiStream_t stream, struct tt_batch *b)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* the kept error, handed over once; under s->lock */
-static int take_error(struct stream *s)
+/* The kept error; the next call returns 0. Under s->lock. */
+static int take_error(struct host_stream *s)
 {
 	int rc = s->error;
 
@@ -124,7 +120,7 @@ static int take_error(struct stream *s)
 
 int tt_stream_wait(tuttiStream_t stream)
 {
-	struct stream *s = stream;
+	struct host_stream *s = stream;
 	int rc = tt_stream_check(stream);
 
 	if (rc)
@@ -139,7 +135,7 @@ int tt_stream_wait(tuttiStream_t stream)
 
 int tt_stream_query(tuttiStream_t stream)
 {
-	struct stream *s = stream;
+	struct host_stream *s = stream;
 	int rc = tt_stream_check(stream);
 
 	if (rc)
@@ -152,7 +148,7 @@ int tt_stream_query(tuttiStream_t stream)
 
 int tt_stream_destroy(tuttiStream_t stream)
 {
-	struct stream *s = stream;
+	struct host_stream *s = stream;
 	int rc = tt_stream_wait(stream);
 
 	if (!tt_handle_is(s) || s->magic != STREAM_MAGIC || s->fork_count != tt_fork_count())

@@ -1,27 +1,30 @@
-/* host_stream.h - batches of requests and the streams that run them; between order.c and host_stream.c only */
+/* host_stream.h - batches of requests, and the streams that run them; for order.c, host_stream.c
+ * and lib/gpu */
 #ifndef TT_HOST_STREAM_H
 #define TT_HOST_STREAM_H
 
 #include "run/run.h"
 
+/* Called with the result when a batch has run, by the thread that ran it. Its owner embeds it. */
+struct tt_batch_done { void (*call)(struct tt_batch_done *done, int rc); };
+
 struct tt_batch {
 	struct tt_batch *next;                 /* of the stream */
 	struct tt_batch *next_waiting;         /* order.c's */
-	bool aborted;                          /* some requests were taken out */
-	void (*done)(void *arg, int rc);       /* told when it has run, or NULL */
-	void *done_arg;
+	bool aborted;                          /* an aborted communicator's requests were removed */
+	struct tt_batch_done *done;            /* or NULL */
 	size_t n;
 	struct tt_request requests[];
 };
 
-/* Copies the requests and draws a ticket of each of their communicators.
- * NULL: tt_fail was called. */
+/* Copy the requests and draw a ticket of each of their communicators. NULL: tt_fail was called. */
 struct tt_batch *tt_batch_draw(const struct tt_request *requests, size_t n);
-/* Waits for its turn on every communicator, runs, passes the turns on. Takes the batch. */
+/* Wait until the tickets are served on every communicator, run, serve the next ones. Frees the
+ * batch. Blocks. */
 int tt_batch_run(struct tt_batch *batch);
 
 int tt_stream_check(tuttiStream_t stream);
-/* Takes ownership of the batch. */
+/* The stream owns the batch from now on. */
 void tt_stream_push(tuttiStream_t stream, struct tt_batch *batch);
 
 #endif

@@ -1,44 +1,44 @@
 /*
- * op_error.c - what to say when an operation fails, and telling the other ranks
+ * op_error.c - error texts of failed operations, and the failure's way to the other ranks
  *
- * Called by run and wait. The sentence names this rank, this operation, who is missing or to blame
- * and what that rank did last; control knows the others' part of it.
+ * Called by run and wait. An error text names this rank, this operation, the rank that is missing
+ * or to blame, and the last operation of that rank; control knows the other ranks' part.
  *
- * Which cause is told does not depend on which word comes first. A fault of this
- * host's own network (a transport's fault) comes before whatever others say, since
- * theirs may be its effect; their word follows it. Who waits long looks for one,
- * since not every card reports what it has lost. A symptom (the peer's stream
- * ended, its card does not answer) gives way to both, and waits for them a while.
+ * The reported cause does not depend on which message arrives first. A fault of this host's own
+ * network (a transport's fault) comes before any report of other ranks, which may be its effect;
+ * their report follows it. A rank that waits long asks its transports for a fault, since not every
+ * NIC reports lost messages. A symptom (the peer's stream ended, its NIC does not answer) gives way
+ * to both, and waits for them for at most 2 s.
  */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-#include "run/op.h"
+#include "run/way.h"
 
 static const char *op_text(const struct tt_op *op, char text[160])
 {
-	const struct tt_request *r = op->request;
+	const struct tt_request *r = op->call.request;
 
 	if (r->collective == TT_SENDRECV)
 		snprintf(text, 160, "%s of %zu %s %s rank %d (number %llu)",
 			 r->send ? "send" : "receive", r->count, tt_type_name(r->type),
-			 r->send ? "to" : "from", r->root, (unsigned long long)op->seq);
+			 r->send ? "to" : "from", r->root, (unsigned long long)op->call.seq);
 	else
-		tt_call_text(&op->call, op->seq, text, 160);
+		tt_call_text(&op->call.record, op->call.seq, text, 160);
 	return text;
 }
 
-/* The first rank that some cursor of op waits for, -1 if none or the waits differ. */
+/* The rank that the cursors of op wait for; -1: none, or several. */
 static int awaited(const struct tt_op *op)
 {
 	int peer = -1;
 
-	if (op->request->collective == TT_SENDRECV)
-		return op->request->root;
-	for (uint32_t i = 0; op->started && i < op->ncursors; i++) {
+	if (op->call.request->collective == TT_SENDRECV)
+		return op->call.request->root;
+	for (uint32_t i = 0; op->started && i < op->cursors.n; i++) {
 		struct tt_endpoint *ep;
-		int p = op->cursor[i].finished ? -1 : tt_op_waits_for(op, i, &ep);
+		int p = op->cursors.at[i].finished ? -1 : op->way->waits_for(op, i, &ep);
 
 		if (p >= 0 && peer >= 0 && p != peer)
 			return -1;
@@ -54,16 +54,17 @@ void tt_op_error_describe(const struct tt_op *op, struct tt_blocked *ret_stuck)
 	struct tt_blocked *s = ret_stuck;
 
 	*s = (struct tt_blocked){ .awaited = awaited(op) };
-	s->last_received = s->awaited >= 0 ? c->last_received[s->awaited] : 0;
+	s->last_received = s->awaited >= 0 ? c->calls.last_received[s->awaited] : 0;
 	for (; op; op = op->next) {
-		const struct tt_request *r = op->request;
+		const struct tt_request *r = op->call.request;
 
 		if (op->comm != c)
 			continue;
 		s->open |= !op->started || op->then;
 		if (op->started && r->collective == TT_SENDRECV && s->nwants < TT_WAIT_EDGES)
-			s->want[s->nwants++] =
-				(struct tt_wait_edge){ r->send, r->root, op->seq, op->call };
+			s->want[s->nwants++] = (struct tt_wait_edge){
+				r->send, r->root, op->call.seq, op->call.record
+			};
 	}
 }
 
@@ -80,15 +81,15 @@ void tt_op_error_ask(struct tt_op *set)
 	}
 }
 
-/* What this host's transports know of the cause why a communicator is broken: 0 nothing | < 0 with
- * the sentence */
+/* Ask this host's transports for the cause of a broken communicator: 0 none | < 0 with the error
+ * text */
 static int own_fault(tuttiComm_t c)
 {
 	int rc = 0;
 
-	for (int i = 0; i < c->nep && !rc; i++)
-		if (c->ep[i]->t->fault_ops)
-			rc = c->ep[i]->t->fault_ops->local(c->ep[i], true);
+	for (int i = 0; i < c->paths.nep && !rc; i++)
+		if (c->paths.ep[i]->t->fault_ops)
+			rc = c->paths.ep[i]->t->fault_ops->local(c->paths.ep[i], true);
 	return rc;
 }
 
@@ -97,24 +98,25 @@ static bool goes_by(const struct tt_op *op, const struct tt_endpoint *ep)
 	bool goes = false;
 
 	for (int peer = 0; op->started && peer < op->comm->nranks && !goes; peer++)
-		goes = op->road->via[peer] == ep;
+		goes = op->bound.path->via[peer] == ep;
 	return goes;
 }
 
-/* Why op cannot go on: of a card on the other road nothing depends now. */
-static int hopeless(const struct tt_op *op)
+/* The fault of a transport for which op can never complete; transports of the other path do not
+ * matter. 0 none | < 0 */
+static int fatal_fault(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 	int rc = 0;
 
-	for (int i = 0; i < c->nep && !rc; i++)
-		if (c->ep[i]->t->fault_ops && goes_by(op, c->ep[i]))
-			rc = c->ep[i]->t->fault_ops->local(c->ep[i], false);
+	for (int i = 0; i < c->paths.nep && !rc; i++)
+		if (c->paths.ep[i]->t->fault_ops && goes_by(op, c->paths.ep[i]))
+			rc = c->paths.ep[i]->t->fault_ops->local(c->paths.ep[i], false);
 	return rc;
 }
 
-/* Communicator broken, or own fault, or both */
-static int say(struct tt_op *op, int own)
+/* The error text of op: the communicator is broken, or own is a fault of this host, or both. */
+static int explain(struct tt_op *op, int own)
 {
 	char what[160], mine[700];
 	int code = tt_control_broken(op->comm->ctl), culprit;
@@ -123,18 +125,18 @@ static int say(struct tt_op *op, int own)
 	snprintf(mine, sizeof(mine), "%s", own ? tt_error_text() : "");
 	if (!op->started)
 		snprintf(what, sizeof(what), "operation %llu was not started",
-			 (unsigned long long)op->comm->seq + 1);
+			 (unsigned long long)op->comm->calls.seq + 1);
 	else
 		op_text(op, what);
 	if (own)
 		return tt_fail(own, "rank %d: %s: %s%s%s", op->comm->rank, what, mine,
-			       text[0] ? "; of others was last_received: " : "", text);
+			       text[0] ? "; other ranks reported: " : "", text);
 	return tt_fail(code, "rank %d: %s: %s", op->comm->rank, what, text);
 }
 
 int tt_op_error_broken(struct tt_op *op)
 {
-	return say(op, own_fault(op->comm));
+	return explain(op, own_fault(op->comm));
 }
 
 int tt_op_error_late(struct tt_op *op)
@@ -145,14 +147,14 @@ int tt_op_error_late(struct tt_op *op)
 	int own;
 
 	tt_op_error_describe(op, &stuck);
-	tt_control_missing(c->ctl, c->seq, &stuck, missing, sizeof(missing));
-	if (tt_control_broken(c->ctl))           /* another rank was first, and knew better */
+	tt_control_missing(c->ctl, c->calls.seq, &stuck, missing, sizeof(missing));
+	if (tt_control_broken(c->ctl))           /* another rank reported a cause meanwhile */
 		return tt_op_error_broken(op);
 	if ((own = own_fault(c)))
-		return say(op, own);
+		return explain(op, own);
 	return tt_fail(TT_TIMEOUT, "rank %d: %s timed out after %u ms without progress: %s",
-		       c->rank, op_text(op, what), c->timeout_ms,
-		       missing[0] ? missing : "the other side is in it as well");
+		       c->rank, op_text(op, what), c->settings.timeout_ms,
+		       missing[0] ? missing : "the other ranks are in the same call");
 }
 
 int tt_op_error_own(struct tt_op *set)
@@ -160,15 +162,15 @@ int tt_op_error_own(struct tt_op *set)
 	int own = 0;
 
 	for (; set && !own; set = set->next) {
-		own = hopeless(set);
+		own = fatal_fault(set);
 		if (own)
-			say(set, own);
+			explain(set, own);
 	}
 	return own;
 }
 
-/* The links could not be connected, or there was no memory: code's sentence stands already in the
- * latter case. */
+/* The start of op failed: its links could not be connected, or memory ran out, which is this
+ * thread's error text already. */
 int tt_op_error_starting(struct tt_op *op, int code)
 {
 	if (tt_control_broken(op->comm->ctl))
@@ -176,12 +178,12 @@ int tt_op_error_starting(struct tt_op *op, int code)
 	return code == TT_TIMEOUT ? tt_op_error_late(op) : code;
 }
 
-/* A transport saw a symptom: another call's message where this one's was due, or a connection that
- * ended. The ranks that are the cause are known to control, now or very soon, or this host's card
- * is about to tell; without a verdict the symptom must do. */
+/* A transport saw a symptom: a message of another call, or a connection that ended. Control knows
+ * the cause, now or very soon, or a NIC of this host is about to report it; otherwise the symptom
+ * is reported. */
 int tt_op_error_symptom(struct tt_op *op, int code)
 {
-	uint64_t until = tt_deadline_ns(op->comm->timeout_ms < 2000 ? op->comm->timeout_ms : 2000);
+	uint64_t until = tt_deadline_ns(op->comm->settings.timeout_ms < 2000 ? op->comm->settings.timeout_ms : 2000);
 	struct timespec pause = { .tv_nsec = 1000000 };
 	struct tt_blocked stuck;
 	bool mismatch = code == TT_USAGE;
@@ -198,7 +200,7 @@ int tt_op_error_symptom(struct tt_op *op, int code)
 		nanosleep(&pause, NULL);
 	}
 	if (own)
-		return say(op, own);
+		return explain(op, own);
 	if (tt_control_broken(op->comm->ctl))
 		return tt_op_error_broken(op);
 	return tt_fail(code, "rank %d: %s: %s%s", op->comm->rank, op_text(op, what),

@@ -1,23 +1,22 @@
 /*
  * order.c - operations of one communicator run in call order, whichever threads run them
  *
- * Called by api. As long as no stream was used with a communicator only its caller runs its
- * operations, and nothing here costs more than a load. From the first use of a stream on, every
- * batch of requests draws a ticket of each of its communicators (all at once, so that two batches
- * stand in the same order everywhere) and runs when its number
- * is served. The oldest unfinished batch can always run: every batch before it in its stream's
- * queue is older.
+ * Called by api. As long as no stream was used with a communicator, only its caller runs its
+ * operations, and the order costs one load. From the first use of a stream on, every batch of
+ * requests draws a ticket of each of its communicators, all at once, so two batches have the same
+ * order on every communicator; a batch runs when its tickets are served. The oldest unfinished
+ * batch can always run: every batch before it in its stream's queue is older.
  *
- * A communicator that is aborted leaves the batches that wait: its requests are taken out of them,
- * so that nobody waits until a stream comes to them, and nobody touches it afterwards.
+ * When a communicator is aborted, its requests are taken out of the waiting batches, so no abort
+ * waits for a stream, and no thread touches the communicator afterwards.
  */
 #include <string.h>
 
 #include "run/host_stream.h"
 
-static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;    /* guards all tickets, and: */
-static pthread_cond_t turned = PTHREAD_COND_INITIALIZER;
-static struct tt_batch *waiting;                             /* drawn, not running yet */
+static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;    /* guards tickets and waiting */
+static pthread_cond_t served = PTHREAD_COND_INITIALIZER;     /* the next tickets are served */
+static struct tt_batch *waiting;                             /* tickets drawn, not running yet */
 
 static bool first_of_comm(const struct tt_request *requests, size_t i)
 {
@@ -37,18 +36,18 @@ static inline int run(const struct tt_request *requests, size_t n)
 /* Take out the requests of c, which is being aborted. */
 static void detach(struct tt_batch *b, const struct tuttiComm *c)
 {
-	size_t kept = 0;
+	size_t left = 0;
 
 	for (size_t i = 0; i < b->n; i++) {
 		if (b->requests[i].comm != c) {
-			b->requests[kept++] = b->requests[i];
+			b->requests[left++] = b->requests[i];
 			continue;
 		}
 		b->aborted = true;
 		if (b->requests[i].quorum)
 			tt_quorum_request_drop(&b->requests[i]);
 	}
-	b->n = kept;
+	b->n = left;
 }
 
 static void draw(struct tt_batch *b)
@@ -58,7 +57,7 @@ static void draw(struct tt_batch *b)
 
 		b->requests[i].holds_ticket = first_of_comm(b->requests, i);
 		if (b->requests[i].holds_ticket)
-			b->requests[i].ticket = c->next_ticket++;
+			b->requests[i].ticket = c->order.next_ticket++;
 	}
 	for (size_t i = 0; i < b->n;) {
 		if (tt_comm_is_live(b->requests[i].comm))
@@ -74,12 +73,12 @@ static bool is_served(const struct tt_batch *b)
 {
 	for (size_t i = 0; i < b->n; i++)
 		if (b->requests[i].holds_ticket &&
-		    b->requests[i].comm->serving != b->requests[i].ticket)
+		    b->requests[i].comm->order.serving != b->requests[i].ticket)
 			return false;
 	return true;
 }
 
-/* Its turn has come: from here on its communicators wait for it when they are aborted. */
+/* The tickets of b are served: from now on an abort of its communicators waits for it. */
 static void begin(struct tt_batch *b)
 {
 	struct tt_batch **at = &waiting;
@@ -89,17 +88,17 @@ static void begin(struct tt_batch *b)
 	*at = b->next_waiting;
 	for (size_t i = 0; i < b->n; i++)
 		if (b->requests[i].holds_ticket)
-			atomic_fetch_add(&b->requests[i].comm->inside, 1);
+			atomic_fetch_add(&b->requests[i].comm->order.inside, 1);
 }
 
 static void pass_on(struct tt_batch *b)
 {
 	for (size_t i = 0; i < b->n; i++)
 		if (b->requests[i].holds_ticket) {
-			b->requests[i].comm->serving++;
-			atomic_fetch_sub(&b->requests[i].comm->inside, 1);
+			b->requests[i].comm->order.serving++;
+			atomic_fetch_sub(&b->requests[i].comm->order.inside, 1);
 		}
-	pthread_cond_broadcast(&turned);
+	pthread_cond_broadcast(&served);
 }
 
 int tt_batch_run(struct tt_batch *b)
@@ -109,7 +108,7 @@ int tt_batch_run(struct tt_batch *b)
 
 	pthread_mutex_lock(&order);
 	while (!is_served(b))
-		pthread_cond_wait(&turned, &order);
+		pthread_cond_wait(&served, &order);
 	begin(b);
 	pthread_mutex_unlock(&order);
 	if (b->n)
@@ -119,7 +118,7 @@ int tt_batch_run(struct tt_batch *b)
 	pthread_mutex_unlock(&order);
 	aborted = b->aborted;
 	if (b->done)
-		b->done(b->done_arg, rc);
+		b->done->call(b->done, rc);
 	tt_pool_give(b);
 	if (rc || !aborted)
 		return rc;
@@ -151,7 +150,7 @@ int tt_run_in_order(const struct tt_request *requests, size_t n)
 	bool queued = false;
 
 	for (size_t i = 0; i < n; i++)
-		queued |= atomic_load_explicit(&requests[i].comm->queued, memory_order_acquire);
+		queued |= atomic_load_explicit(&requests[i].comm->order.queued, memory_order_acquire);
 	if (tt_likely(!queued))
 		return run(requests, n);
 	b = tt_batch_draw(requests, n);
@@ -166,7 +165,7 @@ int tt_stream_submit(tuttiStream_t stream, const struct tt_request *requests, si
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < n; i++)
-		atomic_store_explicit(&requests[i].comm->queued, true, memory_order_release);
+		atomic_store_explicit(&requests[i].comm->order.queued, true, memory_order_release);
 	b = tt_batch_draw(requests, n);
 	if (!b)
 		return TT_SYSTEM;
@@ -177,8 +176,8 @@ int tt_stream_submit(tuttiStream_t stream, const struct tt_request *requests, si
 void tt_run_drain(tuttiComm_t c)
 {
 	pthread_mutex_lock(&order);
-	while (c->serving != c->next_ticket)
-		pthread_cond_wait(&turned, &order);
+	while (c->order.serving != c->order.next_ticket)
+		pthread_cond_wait(&served, &order);
 	pthread_mutex_unlock(&order);
 }
 
@@ -187,15 +186,15 @@ void tt_run_cancel(tuttiComm_t c)
 	pthread_mutex_lock(&order);
 	for (struct tt_batch *b = waiting; b; b = b->next_waiting)
 		detach(b, c);
-	pthread_cond_broadcast(&turned);
+	pthread_cond_broadcast(&served);
 	pthread_mutex_unlock(&order);
 }
 
-/* The parent's threads and what they waited for are not in the child. */
+/* The child has none of the parent's threads and batches. */
 static void in_child(void)
 {
 	pthread_mutex_init(&order, NULL);
-	pthread_cond_init(&turned, NULL);
+	pthread_cond_init(&served, NULL);
 	waiting = NULL;
 }
 

@@ -1,19 +1,15 @@
 /*
- * quorum_request.c - a quorum allreduce in its turn among the operations of a communicator
+ * quorum_request.c - a quorum allreduce in ticket order among the operations of a communicator
  *
- * Called by order.c. It is no operation with a plan: comm's quorum_call.c does all of it.
+ * Called by order.c. Calls am/quorum_call.c: a quorum allreduce has no plan and runs by active
+ * messages.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "run/run.h"
 
-static struct tt_quorum_request *of(const struct tt_request *r)
-{
-	return (struct tt_quorum_request *)(uintptr_t)r->scalar;
-}
-
-/* A struct of an older header is shorter. */
+/* The user's struct may be of an older header, and then is shorter. */
 static void report(const struct tt_quorum_call *q, tuttiQuorum_t *user)
 {
 	tuttiQuorum_t all = { .size = user->size, .carry = user->carry, .every = user->every,
@@ -26,7 +22,7 @@ static void report(const struct tt_quorum_call *q, tuttiQuorum_t *user)
 
 int tt_quorum_request_run(const struct tt_request *r)
 {
-	struct tt_quorum_request *q = of(r);
+	struct tt_quorum_request *q = r->quorum;
 	int rc = tt_quorum_run(r->comm, &q->call);
 
 	if (!rc && q->user)
@@ -37,5 +33,5 @@ int tt_quorum_request_run(const struct tt_request *r)
 
 void tt_quorum_request_drop(const struct tt_request *r)
 {
-	free(of(r));
+	free(r->quorum);
 }

@@ -1,9 +1,9 @@
 /*
- * request.c - what each collective needs of its caller
+ * request.c - the arguments that each collective needs
  *
- * Called by api, which refuses what is missing, and by gpu_call.c, which must know what to move.
+ * Called by api, which refuses calls without them, and by gpu_call.c, which moves the buffers.
  */
-#include "run/run.h"
+#include "run/request.h"
 
 const struct tt_need tt_needs[TT_COLLECTIVES] = {
 	[TT_ALLREDUCE] = { .in_all = true, .out_all = true, .reduces = true },

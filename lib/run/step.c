@@ -1,38 +1,40 @@
 /*
- * step.c - execute steps: gather the sources, make room for the result, combine, hand on
+ * step.c - execute steps: find the sources, reserve room for the result, combine, send on
  *
- * Called by run.c. Every step of a plan is dst, to <- src[0] op src[1] ..., so one function runs
- * them all:
- *   wire sources    peek: a pointer into the peer's slot, the receive stage, or the sender's buffer
+ * Called by message_way.c. Every step of a plan is dst, to <- src[0] op src[1] ..., so one function
+ * executes all of them:
+ *   wire sources    peek: a pointer into the peer's slot, the receive buffer, or the sender's
+ *                   buffer
  *   `to`            reserve: a pointer into the slot that the peer will read;
  *                   or, on sockets, post of dst's bytes
- * so a fused receive-reduce-send touches each byte once. A step that lacks anything does nothing
- * and is tried again. Peek and reserve give the same answer until release and commit, so trying
- * again costs no state.
+ * A fused receive-reduce-send therefore touches each byte once. A step that lacks a message or room
+ * does nothing and is tried again. Peek and reserve give the same answer until release and commit,
+ * so trying again costs no state.
  */
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "run/staging.h"
 #include "run/step.h"
 
 bool tt_op_settled(struct tt_op *op)
 {
-	uint32_t kept = 0;
+	uint32_t left = 0;
 
-	for (uint32_t i = 0; i < op->npending; i++)
-		if (op->pending[i].link->completed < op->pending[i].number)
-			op->pending[kept++] = op->pending[i];
-	op->npending = kept;
-	return kept == 0;
+	for (uint32_t i = 0; i < op->posts.n; i++)
+		if (op->posts.at[i].link->completed < op->posts.at[i].number)
+			op->posts.at[left++] = op->posts.at[i];
+	op->posts.n = left;
+	return left == 0;
 }
 
 bool tt_step_needed(struct tt_op *op, const char *p, size_t bytes)
 {
-	if (tt_likely(op->npending == 0) || tt_op_settled(op))
+	if (tt_likely(op->posts.n == 0) || tt_op_settled(op))
 		return false;
-	for (uint32_t i = 0; i < op->npending; i++)
-		if (p < op->pending[i].end && op->pending[i].start < p + bytes)
+	for (uint32_t i = 0; i < op->posts.n; i++)
+		if (p < op->posts.at[i].end && op->posts.at[i].start < p + bytes)
 			return true;
 	return false;
 }
@@ -41,23 +43,24 @@ static int post(struct tt_op *op, struct tt_link *l, const char *p, size_t bytes
 {
 	int rc;
 
-	if (op->npending == TT_MAX_PENDING) {
+	if (op->posts.n == TT_MAX_PENDING) {
 		if (l->t->progress)
 			l->t->progress(l->ep);
 		tt_op_settled(op);
-		if (op->npending == TT_MAX_PENDING)
+		if (op->posts.n == TT_MAX_PENDING)
 			return 0;
 	}
-	if (tt_unlikely(op->gdr != NULL) && (rc = tt_gdr_reads(op, p)))
+	if (tt_unlikely(op->staging && op->staging->ops->before_send) &&
+	    (rc = op->staging->ops->before_send(op, p)))
 		return rc;
-	rc = l->t->post(l, p, bytes, op->stamp);
+	rc = l->t->post(l, p, bytes, op->call.stamp);
 	if (rc > 0 && l->completed < l->posted)
-		op->pending[op->npending++] = (struct tt_pending){ l, l->posted, p, p + bytes };
+		op->posts.at[op->posts.n++] = (struct tt_pending){ l, l->posted, p, p + bytes };
 	return rc;
 }
 
-/* Post what was computed into dst. While the queue is full only this is tried again; a plain send
- * has no dst, and nothing to compute. */
+/* Post the result in dst. While the queue is full, only the post is tried again. A plain send has
+ * no dst and nothing to compute, so its source is posted. */
 static int post_result(struct tt_op *op, struct tt_cursor *cu, struct tt_link *to, const char *dst,
 		       const char *src, size_t bytes)
 {
@@ -69,24 +72,24 @@ static int post_result(struct tt_op *op, struct tt_cursor *cu, struct tt_link *t
 
 void tt_fault(tuttiComm_t c)
 {
-	if (++c->steps != c->fault_step)
+	if (++c->fault.steps != c->fault.step)
 		return;
-	if (c->fault_what[0] == 'e')
+	if (c->fault.what[0] == 'e')
 		_exit(3);
-	kill(getpid(), c->fault_what[0] == 'k' ? SIGKILL : SIGSTOP);
+	kill(getpid(), c->fault.what[0] == 'k' ? SIGKILL : SIGSTOP);
 }
 
 /* 0 | TT_CUDA */
 static int compute(struct tt_op *op, const struct tt_step *s, char *dst, char *room,
 		   const void **src, size_t bytes)
 {
-	if (tt_unlikely(op->gdr != NULL))
-		return tt_gdr_move(op, dst, room, src[0], bytes);
+	if (tt_unlikely(op->staging && op->staging->ops->move))
+		return op->staging->ops->move(op, dst, room, src[0], bytes);
 	if (s->op == TT_COMBINE) {
 		if (dst)
-			op->reduce(dst, room, src, s->nsrc, bytes / op->element_bytes);
+			op->bound.reduce(dst, room, src, s->nsrc, bytes / op->bound.element_bytes);
 		else
-			op->reduce(room, NULL, src, s->nsrc, bytes / op->element_bytes);
+			op->bound.reduce(room, NULL, src, s->nsrc, bytes / op->bound.element_bytes);
 		return 0;
 	}
 	if (room)
@@ -96,8 +99,8 @@ static int compute(struct tt_op *op, const struct tt_step *s, char *dst, char *r
 	return 0;
 }
 
-/* A message that only has to land, and perhaps be posted on:
- * sockets put it in place without a stage. */
+/* Receive a message that is only copied, and perhaps posted on: sockets write it to dst without a
+ * stream buffer. */
 static int receive(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s,
 		   struct tt_link *l, size_t bytes)
 {
@@ -106,26 +109,26 @@ static int receive(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 
 	if (tt_step_needed(op, dst, bytes))
 		return 0;
-	rc = l->t->recv(l, dst, bytes, op->stamp);
+	rc = l->t->recv(l, dst, bytes, op->call.stamp);
 	if (rc > 0) {
-		op->comm->last_received[l->peer] = op->comm->seq;
+		op->comm->calls.last_received[l->peer] = op->comm->calls.seq;
 		tt_fault_point(op->comm);
 	}
 	return rc;
 }
 
-/* No room: because the peer has not drained enough, or because the transport has failed, which it
- * says in progress. */
-static int refused(const struct tt_link *to)
+/* Reserve gave no room: the peer has not drained enough, or the transport has failed, which
+ * progress reports. */
+static int no_room(const struct tt_link *to)
 {
 	int rc = to->t->progress ? to->t->progress(to->ep) : 0;
 
 	return rc < 0 ? rc : 0;
 }
 
-/* Can the message be sent from a place where it lies, or will lie in any case? Then it needs no
- * room of the transport's. */
-static bool lies_ready(const struct tt_op *op, const struct tt_cursor *cu, const struct tt_step *s,
+/* Can the message be sent by zero copy, from its source or from dst, where it is written in any
+ * case? Then no room is reserved. */
+static bool takes_zcopy(const struct tt_op *op, const struct tt_cursor *cu, const struct tt_step *s,
 		       struct tt_link *to, const char *dst, size_t bytes)
 {
 	const char *p = s->flags & TT_STEP_PASSING ? NULL : dst;
@@ -148,9 +151,9 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 
 	if (cu->computed)
 		return post_result(op, cu, to, dst, NULL, bytes);
-	if (to && (to->t->flags & TT_T_RESERVE) && !lies_ready(op, cu, s, to, dst, bytes) &&
+	if (to && (to->t->flags & TT_T_RESERVE) && !takes_zcopy(op, cu, s, to, dst, bytes) &&
 	    !(room = to->t->reserve(to, bytes)))
-		return refused(to);
+		return no_room(to);
 	for (int i = 0; i < s->nsrc; i++) {
 		tt_ref r = i < 2 ? s->src[i] : tt_step_source(s, i);
 
@@ -163,10 +166,10 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 			rc = receive(op, cu, s, from[wires], bytes);
 			return rc > 0 && to ? post_result(op, cu, to, dst, NULL, bytes) : rc;
 		}
-		if (op->preposts && s->op == TT_COPY && dst && from[wires]->t->zcopy_ops &&
+		if (op->cursors.preposts && s->op == TT_COPY && dst && from[wires]->t->zcopy_ops &&
 		    !tt_step_needed(op, dst, bytes))
-			from[wires]->t->zcopy_ops->prepost(from[wires], 0, dst, bytes, op->stamp);
-		rc = from[wires]->t->peek(from[wires], bytes, op->stamp, &src[i]);
+			from[wires]->t->zcopy_ops->prepost(from[wires], 0, dst, bytes, op->call.stamp);
+		rc = from[wires]->t->peek(from[wires], bytes, op->call.stamp, &src[i]);
 		if (rc <= 0)
 			return rc;
 		wires++;
@@ -179,24 +182,25 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 		return rc;
 	while (wires > 0) {
 		wires--;
-		op->comm->last_received[from[wires]->peer] = op->comm->seq;
+		op->comm->calls.last_received[from[wires]->peer] = op->comm->calls.seq;
 		from[wires]->t->release(from[wires]);
 	}
 	if (room)
-		to->t->commit(to, bytes, op->stamp);
+		to->t->commit(to, bytes, op->call.stamp);
 	return !to || room ? 1 : post_result(op, cu, to, dst, src[0], bytes);
 }
 
 /* Has the lane that this step waits for passed that step in this tile? */
 static bool may_start(const struct tt_op *op, const struct tt_cursor *cu, const struct tt_step *s)
 {
+	uint32_t width = op->bound.tiles.width;
 	const struct tt_cursor *other;
 
-	if (tt_unlikely(op->pipeline != NULL) && !tt_pipeline_open(op, cu->tile))
+	if (tt_unlikely(op->staging != NULL) && !tt_staging_arrived(op, cu->tile))
 		return false;
 	if (tt_likely(s->wait_lane == TT_NO_LANE))
 		return true;
-	other = &op->cursor[s->wait_lane * op->width + cu->tile % op->width];
+	other = &op->cursors.at[s->wait_lane * width + cu->tile % width];
 	return other->finished || other->tile > cu->tile ||
 	       (other->tile == cu->tile && other->step > s->wait_step);
 }
@@ -204,18 +208,18 @@ static bool may_start(const struct tt_op *op, const struct tt_cursor *cu, const 
 static void step_on(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s)
 {
 	cu->step += s->op == TT_COMBINE && s->nsrc > 2 ? 2 : 1;
-	if (cu->step < op->plan->lanes[cu->lane].nsteps)
+	if (cu->step < op->bound.plan->lanes[cu->lane].nsteps)
 		return;
 	cu->step = 0;
-	cu->tile += op->width;
-	if (cu->tile >= op->ntiles) {
+	cu->tile += op->bound.tiles.width;
+	if (cu->tile >= op->bound.tiles.ntiles) {
 		cu->finished = true;
-		op->nfinished++;
+		op->cursors.nfinished++;
 	}
 }
 
-/* Through a row message by message: the first of each of its steps, the second of each, ... Most
- * rows are one step. */
+/* Rows are executed message by message: the first message of each of its steps, then the second of
+ * each, ... Most rows are one step. */
 static void move_on(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s,
 		    uint32_t nblocks)
 {
@@ -224,7 +228,7 @@ static void move_on(struct tt_op *op, struct tt_cursor *cu, const struct tt_step
 		step_on(op, cu, s);
 	} else if (cu->more) {
 		cu->more = false;
-		cu->sub += op->group;
+		cu->sub += op->bound.tiles.group;
 		cu->step = cu->row;
 	} else {
 		cu->sub = 0;
@@ -235,18 +239,18 @@ static void move_on(struct tt_op *op, struct tt_cursor *cu, const struct tt_step
 
 int tt_cursor_advance(struct tt_op *op, struct tt_cursor *cu)
 {
-	const struct tt_lane *lane = &op->plan->lanes[cu->lane];
+	const struct tt_lane *lane = &op->bound.plan->lanes[cu->lane];
 	int moved = 0;
 
 	if (lane->nsteps == 0) {
 		cu->finished = true;
-		op->nfinished++;
+		op->cursors.nfinished++;
 		return 1;
 	}
-	if (op->preposts)
+	if (op->cursors.preposts)
 		tt_prepost(op, cu);
 	while (!cu->finished) {
-		const struct tt_step *s = &op->plan->steps[lane->first + cu->step];
+		const struct tt_step *s = &op->bound.plan->steps[lane->first + cu->step];
 		uint32_t nblocks = s->op == TT_NOP ? s->nblocks : tt_step_blocks(op, cu, s);
 		size_t bytes;
 
@@ -261,7 +265,7 @@ int tt_cursor_advance(struct tt_op *op, struct tt_cursor *cu)
 			moved = 1;
 		}
 		move_on(op, cu, s, nblocks);
-		if (op->preposts)
+		if (op->cursors.preposts)
 			tt_prepost(op, cu);
 	}
 	return 1;
@@ -269,7 +273,8 @@ int tt_cursor_advance(struct tt_op *op, struct tt_cursor *cu)
 
 static struct tt_link *awaited_link(const struct tt_op *op, const struct tt_cursor *cu)
 {
-	const struct tt_step *s = &op->plan->steps[op->plan->lanes[cu->lane].first + cu->step];
+	const struct tt_plan *plan = op->bound.plan;
+	const struct tt_step *s = &plan->steps[plan->lanes[cu->lane].first + cu->step];
 	const void *data;
 
 	if (cu->finished || s->op == TT_NOP || !may_start(op, cu, s))
@@ -280,21 +285,16 @@ static struct tt_link *awaited_link(const struct tt_op *op, const struct tt_curs
 		size_t bytes = tt_step_bytes(op, cu, s, tt_step_blocks(op, cu, s));
 
 		if (l && ((s->op == TT_COPY && l->t->recv) ||
-			  l->t->peek(l, bytes, op->stamp, &data) <= 0))
+			  l->t->peek(l, bytes, op->call.stamp, &data) <= 0))
 			return l;
 	}
 	return tt_ref_buf(s->to) == TT_WIRE ? tt_step_link(op, cu, s->to) : NULL;
 }
 
-int tt_op_waits_for(const struct tt_op *op, uint32_t i, struct tt_endpoint **ret_ep)
+int tt_cursor_waits_for(const struct tt_op *op, uint32_t i, struct tt_endpoint **ret_ep)
 {
-	const struct tt_link *l;
+	const struct tt_link *l = awaited_link(op, &op->cursors.at[i]);
 
-	if (op->express || op->direct) {
-		*ret_ep = op->comm->slots;
-		return op->awaited;
-	}
-	l = awaited_link(op, &op->cursor[i]);
 	*ret_ep = l ? l->ep : NULL;
 	return l ? l->peer : -1;
 }

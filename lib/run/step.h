@@ -1,5 +1,5 @@
-/* step.h - what a step's operands are for a call:
- * links, addresses, lengths. Shared by step.c and prepost.c. */
+/* step.h - operands of a step in a call: links, addresses, lengths. Shared by step.c and
+ * prepost.c. */
 #ifndef TT_STEP_H
 #define TT_STEP_H
 
@@ -8,49 +8,49 @@
 static inline struct tt_link *tt_step_link(const struct tt_op *op, const struct tt_cursor *cu,
 					   tt_ref wire)
 {
-	return op->road->links[cu->channel * op->comm->nranks + (int)tt_ref_index(wire)];
+	return op->bound.path->links[cu->channel * op->comm->nranks + (int)tt_ref_index(wire)];
 }
 
 static inline char *tt_step_address(const struct tt_op *op, const struct tt_cursor *cu, tt_ref r)
 {
-	return op->base[tt_ref_buf(r)] + (tt_ref_index(r) + cu->sub) * op->unit +
-	       cu->tile * op->tile_bytes;
+	return op->bound.base[tt_ref_buf(r)] + (tt_ref_index(r) + cu->sub) * op->bound.tiles.unit +
+	       cu->tile * op->bound.tiles.tile_bytes;
 }
 
-/* Blocks of the next message of a step; 0 when the other
- * steps of its row have more messages than it. */
+/* Blocks of the next message of a step; 0: only other steps of its row have more messages. */
 static inline uint32_t tt_step_blocks(const struct tt_op *op, const struct tt_cursor *cu,
 				      const struct tt_step *s)
 {
 	uint32_t left = s->nblocks > cu->sub ? s->nblocks - cu->sub : 0;
 
-	return left < op->group ? left : op->group;
+	return left < op->bound.tiles.group ? left : op->bound.tiles.group;
 }
 
-/* Bytes of this step's message: from any local operand, since all have equal lengths. */
+/* Bytes of this step's message, computed from a local operand: all operands have equal lengths. */
 static inline size_t tt_step_bytes(const struct tt_op *op, const struct tt_cursor *cu,
 				   const struct tt_step *s, uint32_t nblocks)
 {
 	tt_ref r = tt_ref_buf(s->dst) != TT_NONE ? s->dst : s->src[0];
+	const struct tt_plan *plan = op->bound.plan;
+	const struct tt_binding *b = &op->bound.tiles;
 	size_t first = 0, from, end, to;
 
-	if (op->plan->rule == TT_EVEN)
-		first = (tt_ref_index(r) % op->plan->nblocks + cu->sub) * op->unit;
-	from = first + cu->tile * op->tile_bytes;
-	end = first + nblocks * op->unit;
-	if (end > op->total)
-		end = op->total;
-	if (op->ntiles == 1)
+	if (plan->rule == TT_EVEN)
+		first = (tt_ref_index(r) % plan->nblocks + cu->sub) * b->unit;
+	from = first + cu->tile * b->tile_bytes;
+	end = first + nblocks * b->unit;
+	if (end > b->total)
+		end = b->total;
+	if (b->ntiles == 1)
 		return from < end ? end - from : 0;
-	to = from + op->tile_bytes < end ? from + op->tile_bytes : end;
+	to = from + b->tile_bytes < end ? from + b->tile_bytes : end;
 	return from < to ? to - from : 0;
 }
 
-/* Would writing [p, p + bytes) change bytes that a socket or card has still to take? */
+/* Would writing [p, p + bytes) change bytes that a socket or NIC has still to read? */
 bool tt_step_needed(struct tt_op *op, const char *p, size_t bytes);
 
-/* prepost.c: tell transports where the messages of this cursor that are still to come belong, as
- * far as that is sure */
+/* prepost.c: prepost receives for the next messages of this cursor whose buffers are free */
 void tt_prepost(struct tt_op *op, struct tt_cursor *cu);
 
 #endif

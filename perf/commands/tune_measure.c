@@ -148,9 +148,9 @@ static int split_all(struct tune_rank *r)
 		config.algo = tt_algorithms[r->job->page->algorithm[a]]->name;
 		if (tuttiCommSplit(r->base, 0, r->rank, &r->comm[a], &config))
 			return failed(r, "split");
-		if (r->comm[a]->npaths > 1) {            /* a run measures one path: tcp */
-			r->comm[a]->npaths = 1;
-			r->comm[a]->nic_class = TT_NO_NIC;
+		if (r->comm[a]->paths.npaths > 1) {            /* a run measures one path: tcp */
+			r->comm[a]->paths.npaths = 1;
+			r->comm[a]->paths.nic_class = TT_NO_NIC;
 		}
 	}
 	return 0;
@@ -203,8 +203,8 @@ static int rank_main(const struct tune_job *job, int rank, int np)
 	tuttiCommCount(r->base, &r->np);
 	job->page->np = r->np;
 	job->page->rank = r->rank;
-	job->page->nhosts = r->base->topology.nhosts;
-	job->page->nic = r->base->npaths == 1 ? r->base->nic_class : TT_NO_NIC;
+	job->page->nhosts = r->base->hosts.topology.nhosts;
+	job->page->nic = r->base->paths.npaths == 1 ? r->base->paths.nic_class : TT_NO_NIC;
 	rc = measure_all(r);
 	rc ? tuttiCommAbort(r->base) : tuttiCommDestroy(r->base);
 	free(r);

@@ -54,7 +54,7 @@ static bool serves(tuttiComm_t comm, const char *name, enum tt_collective what)
 {
 	const struct tt_algorithm *a = tt_algorithm_look(what, name);
 	struct tt_shape shape = { .collective = what, .nranks = comm->nranks, .rank = comm->rank,
-				  .topology = &comm->topology };
+				  .topology = &comm->hosts.topology };
 
 	return a && (!a->refuses || !a->refuses(&shape));
 }

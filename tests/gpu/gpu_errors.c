@@ -169,7 +169,7 @@ static int without_the_last(tuttiComm_t *comm, int rank, int n, void *arg)
 	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
 	cu->stream_synchronize(s);
 	if (!strcmp(fate, "late"))
-		(*comm)->timeout_ms = 1000;
+		(*comm)->settings.timeout_ms = 1000;
 	if (rank == n - 1 && !strcmp(fate, "die"))
 		kill(getpid(), SIGKILL);
 	if (rank == n - 1 && !strcmp(fate, "abort")) {

@@ -74,7 +74,7 @@ static int failures(int n, const char *lacks, rank_fn *fn)
 
 static const struct tt_verbs_ep *card_of(tuttiComm_t comm)
 {
-	return (const struct tt_verbs_ep *)comm->path[0].via[comm->rank ? 0 : 1];
+	return (const struct tt_verbs_ep *)comm->paths.path[0].via[comm->rank ? 0 : 1];
 }
 
 /* Both buffers of h, but for the first bytes, which nothing is made of */
@@ -211,7 +211,7 @@ static int other_road_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	struct gpu_buffers h;
 
 	(void)arg;
-	EXPECT((*comm)->npaths == 2);
+	EXPECT((*comm)->paths.npaths == 2);
 	EXPECT(!hand_open(&h, rank, n) && !keep(&h, *comm, handle));
 	hand_check(&h, &c, *comm);
 	c.in_place = true;
@@ -338,7 +338,7 @@ static int late_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	EXPECT(!hand_open(&h, rank, n) && !keep(&h, *comm, handle));
 	EXPECT(!pass_on(&h, *comm, COUNT));
 	if (rank == 1) {
-		(*comm)->timeout_ms = 300;
+		(*comm)->settings.timeout_ms = 300;
 		EXPECT(!h.cu->memset8_async(h.out, 0xee, HAND_MOST, h.stream));
 		EXPECT(!tuttiRecv((void *)(uintptr_t)(h.out + SHIFT), COUNT, tuttiUint8, 0, *comm,
 				  h.stream));

@@ -366,7 +366,7 @@ def killed(torch, dist, device, _):
     except Exception as error:
         print(f"# rank {dist.get_rank()} saw: {str(error).splitlines()[0][:200]}", flush=True)
         os._exit(3)
-    expect(False, "a rank was killed, and nobody told")
+    expect(False, "a rank was killed without an error on the others")
 
 
 def in_use():

@@ -61,7 +61,7 @@ claim "a wrong bit is counted and fails the run" eval '[ "$status" = 1 ] && grep
 perf allreduce --np 2 --device cuda:7
 claim "a device that does not exist is refused with one error" eval 'ended 2 "this host has 1 CUDA device" && one_line "$out/err"'
 TUTTI_TEST_CUDA_FAIL=cuMemAlloc_v2:4:2 perf allreduce --np 1 "${few[@]}"
-claim "a failed allocation of device memory is an error with the device" ended 1 'memory of device 0.*out of memory'
+claim "a failed allocation of device memory is an error with the device" ended 1 'on device 0.*out of memory'
 perf allreduce --np 1 "${few[@]}" -G 1 -z 1
 claim "-G with -z is refused" ended 2 'cannot be captured'
 perf allreduce --np 1 "${few[@]}" --buffers cold

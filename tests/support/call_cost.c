@@ -20,6 +20,7 @@
 #include "tests/support/ranks.h"
 #include "tutti.h"
 
+#define LIBRARY_MEMORY "allreduce-library-memory"
 #define MARK_BEFORE (-1000)
 #define MARK_AFTER (-1001)
 
@@ -31,6 +32,7 @@ struct cost_job {
 	int rank, n;
 	float *in, *out;
 	size_t count;                    /* of the message, in floats */
+	bool library_memory;             /* in and out are of tuttiMemAlloc */
 };
 
 typedef tuttiResult_t call_fn(struct cost_job *j);
@@ -89,6 +91,7 @@ static const struct { const char *name; call_fn *call;
 } calls[] = {
 	{ "allreduce", allreduce },
 	{ "allreduce-in-place", allreduce_in_place },
+	{ LIBRARY_MEMORY, allreduce },
 	{ "broadcast", broadcast },
 	{ "allgather", allgather },
 	{ "reduce-scatter", reduce_scatter },
@@ -102,7 +105,9 @@ static int open_job(struct cost_job *j, size_t bytes)
 	void *in, *out;
 
 	j->count = bytes / sizeof(float);
-	if (posix_memalign(&in, 4096, bytes + 4096) || posix_memalign(&out, 4096, bytes + 4096))
+	if (j->library_memory ? tuttiMemAlloc(&in, bytes + 4096) || tuttiMemAlloc(&out, bytes + 4096)
+			      : posix_memalign(&in, 4096, bytes + 4096) ||
+					posix_memalign(&out, 4096, bytes + 4096))
 		return 1;
 	memset(in, 0, bytes + 4096);
 	memset(out, 0, bytes + 4096);
@@ -113,6 +118,11 @@ static int open_job(struct cost_job *j, size_t bytes)
 
 static void close_job(struct cost_job *j)
 {
+	if (j->library_memory) {
+		tuttiMemFree(j->in);
+		tuttiMemFree(j->out);
+		return;
+	}
 	free(j->in);
 	free(j->out);
 }
@@ -152,6 +162,7 @@ static int run_calls(const char *name, size_t bytes, int windows, int ncalls)
 	struct cost_job j = { 0 };
 	int which = 0, rc;
 
+	j.library_memory = !strcmp(name, LIBRARY_MEMORY);
 	while (which < NCALLS && strcmp(calls[which].name, name))
 		which++;
 	if (which == NCALLS || complain("join", tuttiCommInitEnv(&j.comm, NULL)) ||

@@ -52,7 +52,7 @@ static int lost_recv(struct tt_link *l, void *dst, size_t bytes, uint32_t stamp)
 static void spoil(tuttiComm_t comm, int silences, bool loses)
 {
 	static const struct tt_fault_ops faults = { .local = card_fault };
-	struct tt_endpoint *ep = comm->path[0].via[1];
+	struct tt_endpoint *ep = comm->paths.path[0].via[1];
 
 	broken = *ep->t;
 	broken.fault_ops = &faults;
@@ -64,8 +64,8 @@ static void spoil(tuttiComm_t comm, int silences, bool loses)
 	asked = 0;
 	ep->t = &broken;
 	for (int i = 0; i < TT_CHANNELS * comm->nranks; i++)
-		if (comm->path[0].links[i])
-			comm->path[0].links[i]->t = &broken;
+		if (comm->paths.path[0].links[i])
+			comm->paths.path[0].links[i]->t = &broken;
 }
 
 static void await_word(tuttiComm_t comm)
@@ -120,7 +120,7 @@ static int word_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	spoil(*comm, 0, false);
 	await_word(*comm);
 	return told(*comm, sum(*comm), tuttiSystemError, "card0 port 1 is down",
-		    "of others was last_received: rank 1 suffers", NULL);
+		    "other ranks reported: rank 1 suffers", NULL);
 }
 
 static int word_amid(tuttiComm_t *comm, int rank, int nranks, void *arg)
@@ -284,7 +284,7 @@ static int card_says(struct tt_verbs_ep *ep, int type)
 
 static int unread_event(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)(*comm)->path[0].via[!rank];
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)(*comm)->paths.path[0].via[!rank];
 
 	(void)nranks, (void)arg;
 	MUST(meet(*comm));
@@ -301,7 +301,7 @@ static int unread_event(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 static int event_after_symptom(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)(*comm)->path[0].via[!rank];
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)(*comm)->paths.path[0].via[!rank];
 
 	(void)nranks, (void)arg;
 	MUST(meet(*comm));

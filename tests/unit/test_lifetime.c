@@ -104,9 +104,9 @@ Test(lives, a_communicator_is_refused_in_a_forked_child, .timeout = 60)
 static void *abort_a_sleeper(void *arg)
 {
 	tuttiComm_t comm = arg;
-	uint64_t sleeps = atomic_load(&comm->sleeps);
+	uint64_t sleeps = atomic_load(&comm->wait.sleeps);
 
-	while (atomic_load(&comm->sleeps) < sleeps + 5)
+	while (atomic_load(&comm->wait.sleeps) < sleeps + 5)
 		usleep(1000);
 	return (void *)(size_t)tuttiCommAbort(comm);
 }

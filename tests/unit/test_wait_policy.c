@@ -79,7 +79,7 @@ static int wait_for_the_late(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		if (rank == 1)
 			usleep(20000);
 		bad = tuttiBarrier(*comm, NULL);
-		longest = (*comm)->pause_ms > longest ? (*comm)->pause_ms : longest;
+		longest = (*comm)->wait.pause_ms > longest ? (*comm)->wait.pause_ms : longest;
 	}
 	atomic_store(&end, true);
 	for (int i = 0; i < STRANGERS && rank == 0; i++)

@@ -40,7 +40,7 @@ static int join(tuttiComm_t *comm, int rank, const tuttiUniqueId *id)
 	setenv("TUTTI_HOST_ID", rank ? "b" : "a", 1);
 	config.timeout_ms = 20000;
 	MUST(tuttiCommInitRankConfig(comm, 2, *id, rank, &config));
-	WANT((*comm)->npaths == 2);
+	WANT((*comm)->paths.npaths == 2);
 	return 0;
 }
 
@@ -77,7 +77,7 @@ static uint64_t by_cards(tuttiComm_t comm)
 static int ports(tuttiComm_t comm, bool down)
 {
 	uint64_t event = (down ? TT_VERBS_EVENT_PORT_ERR : TT_VERBS_EVENT_PORT_ACTIVE) | 1ull << 32;
-	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)comm->path[1].via[!comm->rank];
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)comm->paths.path[1].via[!comm->rank];
 	struct sockaddr_un at;
 	socklen_t bytes = sizeof(at);
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -159,7 +159,7 @@ static int shrinks(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	while (!sum(*comm, SMALL))
 		;
 	MUST(tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
-	WANT(next->nranks == 2 && next->npaths == 1);
+	WANT(next->nranks == 2 && next->paths.npaths == 1);
 	MUST(sum(next, SMALL));
 	MUST(sum(next, LARGE));
 	WANT(!by_cards(next));

@@ -1,0 +1,37 @@
+/* slots.h - shared-memory slots of a communicator: post to all ranks, poll the posts of all ranks.
+ * Used by express.c and the single copy. */
+#ifndef TT_SLOTS_H
+#define TT_SLOTS_H
+
+#include "run/op.h"
+
+/* Post data where every rank of the communicator can read it. Posts of all ranks are numbered
+ * alike; a rank posts only when it has seen the previous post of every other rank. */
+static inline void tt_slots_post(tuttiComm_t c, const void *data, size_t bytes, uint32_t stamp)
+{
+	c->paths.slots->slot_ops->post(c->paths.slots, data, bytes, ++c->calls.slot_posts, stamp);
+}
+
+/* The current post of one peer: 1 there, *ret_data points at it | 0 not yet | < 0 */
+static inline int tt_slots_poll_peer(tuttiComm_t c, int peer, size_t bytes, uint32_t stamp,
+				     const void **ret_data)
+{
+	return c->paths.slots->slot_ops->poll(c->paths.slots, peer, bytes, c->calls.slot_posts, stamp, ret_data);
+}
+
+/* The posts of all other ranks, from rank *from on; *from is the first whose post is missing. 1 all
+ * there, data[rank] points at each | 0 not yet | < 0 */
+static inline int tt_slots_poll(tuttiComm_t c, size_t bytes, uint32_t stamp, const void **data,
+				int *from)
+{
+	for (int r = *from; r < c->nranks; r++) {
+		int rc = r == c->rank ? 1 : tt_slots_poll_peer(c, r, bytes, stamp, &data[r]);
+
+		*from = r;
+		if (rc <= 0)
+			return rc;
+	}
+	return 1;
+}
+
+#endif

@@ -1,0 +1,13 @@
+/* ways.h - the ways of one host, for the table of all ways (ways.c) */
+#ifndef TT_WAYS_H
+#define TT_WAYS_H
+
+#include "run/way.h"
+
+extern const struct tt_way tt_slot_way;          /* express.c */
+extern const struct tt_way tt_single_copy_way;   /* single_copy.c */
+
+/* express.c: waits_for of ways that poll slots: the first rank whose post is missing */
+int tt_slots_wait_for(const struct tt_op *op, uint32_t i, struct tt_endpoint **ret_ep);
+
+#endif

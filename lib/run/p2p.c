@@ -1,0 +1,85 @@
+/*
+ * p2p.c - Send and Recv as operations: a plan of one step
+ *
+ * Called by operation.c. The two sides name each other, so the peer is no part of the call record
+ * that must agree. Messages are numbered per pair and direction, not with the collectives.
+ */
+#include "run/staging.h"
+
+/* A message of no elements travels as one byte, so the other side can check that its count is 0. */
+static void bind_step(struct tt_op *op)
+{
+	const struct tt_request *r = op->call.request;
+	struct tt_op_bound *b = &op->bound;
+	size_t bytes = r->count * b->element_bytes;
+	tt_ref wire = tt_ref_make(TT_WIRE, (uint32_t)r->root);
+
+	op->p2p.step = (struct tt_step){ .op = TT_COPY,
+					 .nsrc = 1,
+					 .wait_lane = TT_NO_LANE,
+					 .nblocks = 1,
+					 .dst = r->send ? TT_REF_NONE : tt_ref_make(TT_OUT, 0),
+					 .to = r->send ? wire : TT_REF_NONE,
+					 .src = { r->send ? tt_ref_make(TT_IN, 0) : wire } };
+	op->p2p.plan = (struct tt_plan){ .collective = TT_SENDRECV, .rule = TT_EQUAL, .nblocks = 1,
+					 .nlanes = 1, .nsteps = 1, .lanes = { { 0, 1 } },
+					 .steps = &op->p2p.step };
+	b->plan = &op->p2p.plan;
+	if (!bytes)
+		b->base[TT_IN] = b->base[TT_OUT] = (char *)&op->comm->memory.barrier_byte;
+	tt_op_bind_plan(op, bytes ? bytes : 1, &b->tiles);
+	tt_op_place_cursors(op);
+	b->past = bytes >= TT_NONTEMPORAL_BYTES;
+	b->tiles.width = op->cursors.n = 1;     /* messages of one pair keep their order */
+	op->cursors.at[0].channel = TT_P2P_CHANNEL;
+}
+
+/* A message of several tiles uses all ports to its peer, as messages of collectives do: both sides
+ * have the same ports, and messages of a pair follow each other, so each channel has its tiles in
+ * order. The first tile uses the first channel, whatever the count, so that a mismatch shows. All
+ * channels are connected with the first, while members of a set take care not to wait for each
+ * other in a ring. */
+static int spread(struct tt_op *op, int ports)
+{
+	int rc = 0, n = ports < TT_P2P_CHANNELS ? ports : TT_P2P_CHANNELS;
+	uint32_t ntiles = op->bound.tiles.ntiles;
+
+	for (int i = 1; i < n && !rc; i++)
+		rc = tt_op_connect(op, op->call.request->root, TT_P2P_CHANNEL + i);
+	op->bound.tiles.width = op->cursors.n = ntiles < (uint32_t)n ? ntiles : (uint32_t)n;
+	for (uint32_t i = 1; i < op->cursors.n; i++)
+		op->cursors.at[i] = (struct tt_cursor){ .tile = i,
+							.channel = (uint8_t)(TT_P2P_CHANNEL + i) };
+	return rc;
+}
+
+static int connect_pair(struct tt_op *op)
+{
+	int peer = op->call.request->root;
+	struct tt_link **l = &op->bound.path->links[TT_P2P_CHANNEL * op->comm->nranks + peer];
+	int rc = tt_op_connect(op, peer, TT_P2P_CHANNEL);
+
+	return tt_likely(rc || (*l)->ports <= 1) ? rc : spread(op, (*l)->ports);
+}
+
+int tt_op_start_p2p(struct tt_op *op)
+{
+	const struct tt_request *r = op->call.request;
+	tuttiComm_t c = op->comm;
+	uint64_t *counter = r->send ? c->calls.p2p_sent : c->calls.p2p_received;
+	int rc;
+
+	op->bound = (struct tt_op_bound){ .path = &c->paths.path[c->paths.p2p_path],
+					  .base = { (char *)(uintptr_t)r->in, r->out, NULL },
+					  .element_bytes = tt_type_bytes(r->type) };
+	bind_step(op);
+	op->call.record = (struct tt_call){ .collective = TT_SENDRECV, .type = (uint8_t)r->type,
+					    .count = r->count };
+	op->call.seq = ++counter[r->root];
+	op->call.stamp = tt_call_stamp(&op->call.record, op->call.seq);
+	op->started = true;
+	tt_control_note_message(c->ctl, r->send, r->root, op->call.seq, &op->call.record);
+	if (tt_unlikely(op->staging != NULL) && (rc = op->staging->ops->begin(op, false)))
+		return rc;
+	return connect_pair(op);
+}
