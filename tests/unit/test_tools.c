@@ -1,6 +1,6 @@
 /*
  * test_tools.c - the pure parts of the tools: options, sizes, statistics, JSON; what they judge by
- * is in test_judge.c
+ * is in test_result_check.c
  */
 #include <criterion/criterion.h>
 #include <math.h>
