@@ -1,5 +1,5 @@
 /*
- * test_connections.c - control when nothing is wrong: goodbyes, sockets for data, splits
+ * test_connections.c - connections of control without failures: goodbyes, data sockets, splits
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -11,13 +11,13 @@
 #include "tests/support/harness_control.h"
 #include "plan/plan.h"
 
-#define SAYS(r, words) cr_assert(strstr(m.report[r].text, words), "rank %d says: %s", r, m.report[r].text)
+#define ASSERT_TEXT(r, phrase) cr_assert(strstr(m.report[r].text, phrase), "rank %d: %s", r, m.report[r].text)
 #define HOLD_MS 20000
 
 /* ---- goodbyes -------------------------------------------------------------------------------- */
 
-/* Rank 1 leaves after operation 2. The others finish 2,
- * which does not need it any more, and fail in 3. */
+/* Rank 1 leaves after operation 2. The other ranks finish operation 2, which no longer needs rank
+ * 1, and fail in operation 3. */
 static int leave_early(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	int culprit;
@@ -26,7 +26,7 @@ static int leave_early(struct control_job *m, int rank, struct tt_control *ctl)
 	note_sum(ctl, 2, rank == 1);
 	if (rank == 1)
 		return 0;
-	control_job_reached(m, 1, 1, HOLD_MS);          /* it has gone */
+	control_job_reached(m, 1, 1, HOLD_MS);          /* rank 1 has exited */
 	sleep_ms(200);
 	if (tt_control_broken(ctl))
 		return 3;
@@ -39,7 +39,7 @@ static int leave_early(struct control_job *m, int rank, struct tt_control *ctl)
 											       : 1;
 }
 
-Test(connections, who_left_after_an_operation_fails_only_later_ones, .timeout = 60)
+Test(connections, a_rank_that_leaves_after_an_operation_fails_only_later_operations, .timeout = 60)
 {
 	struct control_job m = { .n = 12, .body = leave_early };
 	siginfo_t info;
@@ -53,7 +53,7 @@ Test(connections, who_left_after_an_operation_fails_only_later_ones, .timeout = 
 			continue;
 		cr_assert_eq(m.report[r].rc, 0, "rank %d: %d %s", r, m.report[r].rc,
 			     m.report[r].text);
-		SAYS(r,
+		ASSERT_TEXT(r,
 		     "rank 1 left after operation 2; operation 3 (allreduce of 1024 float32, sum");
 	}
 }
@@ -79,7 +79,7 @@ Test(connections, ranks_may_leave_in_any_order, .timeout = 60)
 
 /* ---- data sockets ---------------------------------------------------------------------------- */
 
-static int take_soon(struct tt_control *ctl, int peer, int channel, int *ret_fd)
+static int await_data_socket(struct tt_control *ctl, int peer, int channel, int *ret_fd)
 {
 	int rc = 0;
 
@@ -91,7 +91,7 @@ static int take_soon(struct tt_control *ctl, int peer, int channel, int *ret_fd)
 	return rc == 1 ? 0 : -1;
 }
 
-/* Between every two ranks on two channels; each end says who it is. */
+/* Data sockets between every two ranks on two channels; each end sends its rank and channel. */
 static int data_sockets(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	int wrong = 0;
@@ -101,12 +101,12 @@ static int data_sockets(struct control_job *m, int rank, struct tt_control *ctl)
 			int fd, mine = rank * 10 + channel, theirs = -1;
 			int rc = rank < peer ? tt_control_dial(ctl, peer, channel,
 							       tt_deadline_ns(10000), &fd)
-					     : take_soon(ctl, peer, channel, &fd);
+					     : await_data_socket(ctl, peer, channel, &fd);
 
 			if (rc)
 				return 100;
 			wrong += write(fd, &mine, sizeof(mine)) != sizeof(mine);
-			/* it blocks */
+			/* the socket is blocking */
 			wrong += read(fd, &theirs, sizeof(theirs)) != sizeof(theirs);
 			wrong += theirs != peer * 10 + channel;
 			close(fd);
@@ -125,7 +125,7 @@ Test(connections, data_sockets_connect_every_pair_and_channel, .timeout = 60)
 	}
 }
 
-/* Rank 1 is stopped, so its thread answers no handshake; rank 2 breaks the job. */
+/* Rank 1 is stopped, so its service thread answers no handshake; rank 2 breaks the job. */
 static int dial_a_stopped_rank(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	uint64_t before = tt_now_ns();
@@ -137,7 +137,7 @@ static int dial_a_stopped_rank(struct control_job *m, int rank, struct tt_contro
 	control_job_reached(m, 1, 2, HOLD_MS);
 	if (rank == 2) {
 		sleep_ms(300);
-		tt_control_raise(ctl, TT_REMOTE, 2, "rank 2 has had enough");
+		tt_control_raise(ctl, TT_REMOTE, 2, "rank 2 breaks the job");
 		return 0;
 	}
 	rc = tt_control_dial(ctl, 1, 0, tt_deadline_ns(HOLD_MS), &fd);
@@ -160,7 +160,7 @@ Test(connections, a_dial_ends_when_the_job_breaks, .timeout = 60)
 	kill(m.report[1].pid, SIGCONT);
 	control_job_wait(&m);
 	cr_assert_eq(m.report[0].rc, 0);
-	SAYS(0, "rank 2 has had enough");
+	ASSERT_TEXT(0, "rank 2 breaks the job");
 	cr_assert_lt(m.report[0].took_ms, HOLD_MS / 2);
 }
 
@@ -178,7 +178,7 @@ static int split_and_exchange(struct control_job *m, int rank, struct tt_control
 	}
 	if (part) {
 		rc = tt_control_allgather(part, &rank, sizeof(rank), all, tt_deadline_ns(10000));
-		for (int i = 0; i < n && !rc; i++)       /* the key turns the order round */
+		for (int i = 0; i < n && !rc; i++)       /* the key reverses the order */
 			wrong += all[i] % 3 != color || (i && all[i] >= all[i - 1]);
 		wrong += rc || all[new_rank] != rank || n != (m->n + 2 - color) / 3;
 		tt_control_leave(part);
@@ -187,7 +187,7 @@ static int split_and_exchange(struct control_job *m, int rank, struct tt_control
 	return wrong + (rc != 0) + (tt_control_broken(ctl) != 0);
 }
 
-Test(connections, splits_make_controls_of_their_own_and_leave_the_parent_alone, .timeout = 60)
+Test(connections, splits_make_separate_controls_and_do_not_change_the_parent, .timeout = 60)
 {
 	static const int sizes[] = { 1, 2, 4, 11, 40 };
 

@@ -1,5 +1,5 @@
 /*
- * test_tools.c - the pure parts of the tools: options, sizes, statistics, JSON; test_judge.c tests
+ * test_tools.c - the pure parts of the tools: options, sizes, statistics, JSON; test_result_check.c tests
  * their verdicts
  */
 #include <criterion/criterion.h>
