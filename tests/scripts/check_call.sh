@@ -1,8 +1,8 @@
 #!/bin/bash
-# check_call.sh - docs/design/a-call.md lists the functions that a call executes, and no others; how many files that are
+# check_call.sh - docs/design/a-call.md lists exactly the functions that a call executes, and the number of their files
 #
-# Callgrind records the functions that rank 0 executes in calls of a known shape (tests/support/call_cost.c). A way of the page
-# begins with a line `<!-- way: TRANSPORT CALL BYTES VARIABLE=VALUE... -->`; its functions are the indented lines
+# Callgrind records the functions that rank 0 executes in given calls (tests/support/call_cost.c). A way of the page
+# begins with a line `<!-- way: TRANSPORT CALL BYTES VARIABLE=VALUE... -->`; the functions are the indented lines
 # `FILE: FUNCTION, FUNCTION...`. A function that the call with the fewest instructions executes must be listed: that call waited
 # least, and a rank that waits may execute the functions of `waiting`. A listed function must be executed in some call, or have
 # no symbol of its own, since the compiler inlined it.
@@ -19,7 +19,8 @@ for v in $(env | sed -n 's/^\(TUTTI_[A-Z_]*\)=.*/\1/p'); do unset "$v"; done
 n=0
 point() { n=$((n + 1)); if [ -s "$2" ]; then echo "not ok $n - $1"; head -n 30 "$2" | sed 's/^/# /'; else echo "ok $n - $1"; fi; }
 
-# execute TRANSPORT CALL BYTES VARIABLE=VALUE...: what rank 0 executes in any call in $tmp/executed, in the shortest in $tmp/least
+# execute TRANSPORT CALL BYTES VARIABLE=VALUE...: functions that rank 0 executes: in any call to
+# $tmp/executed, in the shortest call to $tmp/least
 execute() {
 	local transport=$1 call=$2 bytes=$3 r common=(TUTTI_ISA=avx2 TUTTI_NRANKS=2 TUTTI_SECRET=check-call TUTTI_TIMEOUT_MS=120000)
 	shift 3
@@ -43,7 +44,7 @@ execute() {
 	functions "$(for f in "$tmp"/count.*; do sed -n "s,^totals: \([1-9][0-9]*\).*,\1 $f,p" "$f"; done | sort -n | sed -n '1s/.* //p')" >"$tmp/least"
 }
 
-# functions CALLGRIND-FILE...: "FILE FUNCTION" of each function of the tree
+# functions CALLGRIND-FILE...: "FILE FUNCTION" of each function in the source tree
 functions() {
 	sed -n "s,$(cd "$top_srcdir" && pwd)/,,; s,\(fl\|fi\|fe\)=.*/\.\./,\1=,; /^\(fl\|fi\|fe\|fn\)=/p" "$@" |
 		awk '/^fn=/ { print file, substr($0, 4); next } { file = substr($0, 4) }' |
@@ -82,13 +83,13 @@ while read -r way; do
 	point "in at most $most files: $way" "$tmp/wrong"
 done <"$tmp/ways"
 
-# a page that lists one function too many, and one that lacks one
+# a page with one function too many and one function missing
 sed 's/^    \(lib\/api\/collectives\.c\): tuttiAllReduce/    \1: tuttiBroadcast/' "$page" >"$tmp/page"
 way=$(head -n 1 "$tmp/ways")
 listed "$way" "$tmp/page" >"$tmp/listed"
 rm -f "$tmp"/count.*
 execute $way >"$tmp/wrong"
 { comm -23 "$tmp/least" "$tmp/listed" | grep -q tuttiAllReduce && comm -13 "$tmp/executed" "$tmp/listed" | grep -q tuttiBroadcast; } &&
-	: >"$tmp/wrong" || echo "a wrong page passed" >"$tmp/wrong"
-point "a wrong page is found" "$tmp/wrong"
+	: >"$tmp/wrong" || echo "a wrong page was accepted" >"$tmp/wrong"
+point "a wrong page is refused" "$tmp/wrong"
 echo 1..$n

@@ -1,5 +1,5 @@
 #!/bin/bash
-# hosts.sh - ranks of several hosts find each other: a host is a network namespace behind a bridge, with its own name and /etc/hosts
+# hosts.sh - ranks of several hosts find each other; a host is a network namespace with its own name and /etc/hosts
 #
 # Open MPI's mpirun starts ranks on 2 and 4 hosts through an rsh agent that enters a namespace; other ranks get torchrun's or
 # Kubernetes' variables from this script. Cases: decoy interfaces, IPv6 only, a host name that resolves to 127.0.1.1, a firewall,

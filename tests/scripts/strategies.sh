@@ -6,7 +6,7 @@
 #
 #   one                    test_trainer_models: finite differences; train.sh: the same bits twice, and on other processors
 #   mirrored               train.sh: equal replicas, losses of one; here: bits of one, exact bytes, communication overlap
-#   reduce-to-one, hierarchical-copy       here: the bits of the library's algorithm of that name, which the library's suites prove
+#   reduce-to-one, hierarchical-copy       here: the bits of the library's algorithm of that name, tested by its suites
 #   libnccl.so.2           check_nccl.sh
 #   several hosts          hosts.sh: bytes between hosts; train.sh: a killed rank ends all
 #   ps-sync                here: bits of reduce-to-one, exact bytes of each server, the straggler's pace, a worker's death

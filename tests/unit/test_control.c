@@ -19,7 +19,7 @@
 #include "control/unique_id.h"
 #include "tests/support/harness_control.h"
 
-#define SOON_MS 10000                    /* far from PATIENCE_MS, however busy the machine is */
+#define SOON_MS 10000                    /* far from JOIN_TIMEOUT_MS, however busy the machine is */
 #define SAYS(r, words) cr_assert(strstr(m.report[r].text, words), "rank %d says: %s", r, m.report[r].text)
 
 static uint64_t deadline(void)
@@ -31,7 +31,7 @@ static uint64_t deadline(void)
 
 /* Every rank gets every rank's square, with sizes from
  * nothing to more than a socket takes at once. */
-static int exchange(struct meet *m, int rank, struct tt_control *ctl)
+static int exchange(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	const size_t sizes[] = { 0, 8, 3, 1000000 / (size_t)m->n };
 	int wrong = 0;
@@ -58,9 +58,9 @@ static int exchange(struct meet *m, int rank, struct tt_control *ctl)
 
 static void join_and_exchange(int n, bool in_threads)
 {
-	struct meet m = { .n = n, .body = exchange, .threads = in_threads };
+	struct control_job m = { .n = n, .body = exchange, .threads = in_threads };
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < n; r++) {
 		cr_assert_eq(m.report[r].joined, 0, "rank %d of %d: %s", r, n, m.report[r].text);
 		cr_assert_eq(m.report[r].rc, 0, "rank %d of %d: %d wrong, %s", r, n, m.report[r].rc,
@@ -84,13 +84,13 @@ Test(control, threads_of_one_process_join_and_exchange, .timeout = 60)
 		join_and_exchange(sizes[i], true);
 }
 
-static void odd_hosts(struct meet *m, int rank, struct tt_join *join)
+static void odd_hosts(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	join->host_id = rank == 0 ? "" : rank % 2 ? "red" : "blue";
 }
 
-static int hosts_are_numbered(struct meet *m, int rank, struct tt_control *ctl)
+static int hosts_are_numbered(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	static const int want[] = { 0, 1, 2, 1, 2 };
 	int n, wrong = 0;
@@ -104,15 +104,15 @@ static int hosts_are_numbered(struct meet *m, int rank, struct tt_control *ctl)
 
 Test(control, hosts_are_numbered_by_their_lowest_rank, .timeout = 30)
 {
-	struct meet m = { .n = 5, .before = odd_hosts, .body = hosts_are_numbered };
+	struct control_job m = { .n = 5, .before = odd_hosts, .body = hosts_are_numbered };
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < 5; r++)
 		cr_assert(m.report[r].joined == 0 && m.report[r].rc == 0, "rank %d: %s", r,
 			  m.report[r].text);
 }
 
-static void rank_0_is_late(struct meet *m, int rank, struct tt_join *join)
+static void rank_0_is_late(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	(void)join;
@@ -122,9 +122,9 @@ static void rank_0_is_late(struct meet *m, int rank, struct tt_join *join)
 
 Test(control, rank_0_may_come_last, .timeout = 30)
 {
-	struct meet m = { .n = 3, .before = rank_0_is_late };
+	struct control_job m = { .n = 3, .before = rank_0_is_late };
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < 3; r++)
 		cr_assert_eq(m.report[r].joined, 0, "%s", m.report[r].text);
 }
@@ -148,9 +148,9 @@ static bool the_root(int rank)
 
 static void missing(int n, bool (*absent)(int), const char *words)
 {
-	struct meet m = { .n = n, .absent = absent, .timeout_ms = 1500, .patient = !absent(0) };
+	struct control_job m = { .n = n, .absent = absent, .timeout_ms = 1500, .only_rank_0 = !absent(0) };
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < n; r++) {
 		if (absent(r))
 			continue;
@@ -181,7 +181,7 @@ Test(control, without_rank_0_the_others_say_so, .timeout = 30)
 
 /* ---- trust ----------------------------------------------------------------------------------- */
 
-static void another_secret(struct meet *m, int rank, struct tt_join *join)
+static void another_secret(struct control_job *m, int rank, struct tt_join *join)
 {
 	static tuttiUniqueId forged;
 	struct tt_id id;
@@ -197,9 +197,9 @@ static void another_secret(struct meet *m, int rank, struct tt_join *join)
 
 Test(control, a_rank_with_another_secret_is_kept_out_and_both_sides_say_so, .timeout = 30)
 {
-	struct meet m = { .n = 4, .before = another_secret, .timeout_ms = 1500, .patient = true };
+	struct control_job m = { .n = 4, .before = another_secret, .timeout_ms = 1500, .only_rank_0 = true };
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < 4; r++)
 		SAYS(r, "another secret");
 	cr_assert_eq(m.report[2].joined, TT_REMOTE);
@@ -246,42 +246,42 @@ static int stray(const struct tt_id *id, int kind)
 	return fd;
 }
 
-static int work_among_strays(struct meet *m, int rank, struct tt_control *ctl)
+static int work_among_strays(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	int wrong = exchange(m, rank, ctl);
 
-	meet_reached(m, 0, 2, 10000);            /* the strays are there again */
+	control_job_reached(m, 0, 2, 10000);            /* the strays are there again */
 	return wrong + exchange(m, rank, ctl) + (tt_control_broken(ctl) != 0);
 }
 
-static void wait_for_strays(struct meet *m, int rank, struct tt_join *join)
+static void wait_for_strays(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)join;
 	if (rank)
-		meet_reached(m, rank, 1, 10000);
+		control_job_reached(m, rank, 1, 10000);
 }
 
 Test(control, strays_disturb_neither_the_joining_nor_the_job, .timeout = 60)
 {
-	struct meet m = { .n = 3, .before = wait_for_strays, .body = work_among_strays };
+	struct control_job m = { .n = 3, .before = wait_for_strays, .body = work_among_strays };
 	struct tt_id id;
 	int fds[240], n = 0;
 
-	meet_start(&m);
+	control_job_start(&m);
 	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
 	while (n < 120) {                        /* more than TT_UNAUTH_MOST */
 		fds[n] = stray(&id, n % 6);
 		n++;
 	}
 	for (int r = 0; r < 3; r++)
-		atomic_store(&m.report[r].stage, 1);
+		atomic_store(&m.report[r].progress, 1);
 	sleep_ms(300);
 	while (n < 240) {
 		fds[n] = stray(&id, n % 6);
 		n++;
 	}
-	atomic_store(&m.report[0].stage, 2);
-	meet_wait(&m);
+	atomic_store(&m.report[0].progress, 2);
+	control_job_wait(&m);
 	for (int r = 0; r < 3; r++)
 		cr_assert(m.report[r].joined == 0 && m.report[r].rc == 0, "rank %d: %d %s", r,
 			  m.report[r].rc, m.report[r].text);
@@ -291,11 +291,11 @@ Test(control, strays_disturb_neither_the_joining_nor_the_job, .timeout = 60)
 
 /* ---- ranks that do not fit together ---------------------------------------------------------- */
 
-static void all_say(struct meet *m_, int code, const char *a, const char *b)
+static void all_say(struct control_job *m_, int code, const char *a, const char *b)
 {
-	struct meet m = *m_;
+	struct control_job m = *m_;
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < m.n; r++) {
 		cr_assert_eq(m.report[r].joined, code, "rank %d: %d %s", r, m.report[r].joined,
 			     m.report[r].text);
@@ -305,7 +305,7 @@ static void all_say(struct meet *m_, int code, const char *a, const char *b)
 	}
 }
 
-static void three_is_two(struct meet *m, int rank, struct tt_join *join)
+static void three_is_two(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	if (rank == 3)
@@ -314,11 +314,11 @@ static void three_is_two(struct meet *m, int rank, struct tt_join *join)
 
 Test(control, the_same_rank_twice_is_reported_to_every_rank, .timeout = 60)
 {
-	all_say(&(struct meet){ .n = 4, .before = three_is_two }, TT_USAGE,
+	all_say(&(struct control_job){ .n = 4, .before = three_is_two }, TT_USAGE,
 		"rank 2 came twice: as pid ", " and as pid ");
 }
 
-static void eleven_says_13(struct meet *m, int rank, struct tt_join *join)
+static void eleven_says_13(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	if (rank == 11)
@@ -327,11 +327,11 @@ static void eleven_says_13(struct meet *m, int rank, struct tt_join *join)
 
 Test(control, different_nranks_are_reported_to_every_rank, .timeout = 60)
 {
-	all_say(&(struct meet){ .n = 12, .before = eleven_says_13 }, TT_USAGE, "rank 11",
+	all_say(&(struct control_job){ .n = 12, .before = eleven_says_13 }, TT_USAGE, "rank 11",
 		"13 ranks, rank 0 as one of 12");
 }
 
-static void two_has_a_ring(struct meet *m, int rank, struct tt_join *join)
+static void two_has_a_ring(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	if (rank == 2)
@@ -340,11 +340,11 @@ static void two_has_a_ring(struct meet *m, int rank, struct tt_join *join)
 
 Test(control, different_settings_are_reported_to_every_rank_with_both_values, .timeout = 60)
 {
-	all_say(&(struct meet){ .n = 10, .before = two_has_a_ring }, TT_USAGE,
+	all_say(&(struct control_job){ .n = 10, .before = two_has_a_ring }, TT_USAGE,
 		"rank 0 has algo=auto", "rank 2 has algo=ring");
 }
 
-static void four_is_seven(struct meet *m, int rank, struct tt_join *join)
+static void four_is_seven(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	if (rank == 3)
@@ -361,7 +361,7 @@ Test(control, a_rank_beyond_nranks_is_reported_to_every_rank, .timeout = 60)
 	tuttiUniqueId id;
 	struct tt_control *ctl;
 
-	all_say(&(struct meet){ .n = 4, .before = four_is_seven }, TT_USAGE, "rank 7",
+	all_say(&(struct control_job){ .n = 4, .before = four_is_seven }, TT_USAGE, "rank 7",
 		"rank 0 as one of 4");
 	cr_assert_eq(tt_id_make("", "", &id), 0);
 	join.id = &id;
@@ -370,27 +370,27 @@ Test(control, a_rank_beyond_nranks_is_reported_to_every_rank, .timeout = 60)
 }
 
 /* The job of ranks 0 and 1 stands; somebody comes as rank 1. */
-static int stay_for_a_while(struct meet *m, int rank, struct tt_control *ctl)
+static int stay_for_a_while(struct control_job *m, int rank, struct tt_control *ctl)
 {
-	atomic_store(&m->report[rank].stage, 1);
-	meet_reached(m, 0, 2, 10000);
+	atomic_store(&m->report[rank].progress, 1);
+	control_job_reached(m, 0, 2, 10000);
 	return exchange(m, rank, ctl) + (tt_control_broken(ctl) != 0);
 }
 
 Test(control, who_comes_when_all_are_there_is_sent_away_and_the_job_goes_on, .timeout = 60)
 {
-	struct meet m = { .n = 2, .body = stay_for_a_while };
+	struct control_job m = { .n = 2, .body = stay_for_a_while };
 	struct tt_join join = { .rank = 1, .nranks = 2, .settings = "algo=auto transport=auto",
 				.ifname = "", .host_id = "", .port_range = "", .timeout_ms = 5000 };
 	struct tt_control *ctl;
 
-	meet_start(&m);
-	cr_assert(meet_all_reached(&m, 1, 10000));
+	control_job_start(&m);
+	cr_assert(control_job_all_reached(&m, 1, 10000));
 	join.id = &m.id;
 	cr_assert_eq(tt_control_join(&join, &ctl), TT_USAGE);
 	cr_assert(strstr(tt_error_text(), "rank 1 came twice"), "%s", tt_error_text());
-	atomic_store(&m.report[0].stage, 2);
-	meet_wait(&m);
+	atomic_store(&m.report[0].progress, 2);
+	control_job_wait(&m);
 	cr_assert_eq(m.report[0].rc, 0);
 	cr_assert_eq(m.report[1].rc, 0);
 }
@@ -429,27 +429,27 @@ static void limit_descriptors(int spare)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-static void few_for_one(struct meet *m, int rank, struct tt_join *join)
+static void few_for_one(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)join;
 	if (rank == 1)
 		limit_descriptors(*(int *)m->arg);
 }
 
-static void few_for_zero(struct meet *m, int rank, struct tt_join *join)
+static void few_for_zero(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)join;
 	if (rank == 0)
 		limit_descriptors(*(int *)m->arg);
 }
 
-static void too_few(void (*before)(struct meet *, int, struct tt_join *), int limited, int from,
+static void too_few(void (*before)(struct control_job *, int, struct tt_join *), int limited, int from,
 		    int to)
 {
 	for (int spare = from; spare <= to; spare++) {
-		struct meet m = { .n = 6, .before = before, .arg = &spare };
+		struct control_job m = { .n = 6, .before = before, .arg = &spare };
 
-		meet_run(&m);
+		control_job_run(&m);
 		cr_assert_eq(m.report[limited].joined, TT_SYSTEM, "spare %d: %d %s", spare,
 			     m.report[limited].joined, m.report[limited].text);
 		for (int r = 0; r < 6; r++) {
@@ -471,7 +471,7 @@ Test(control, too_few_descriptors_of_rank_0_are_reported_to_every_rank, .timeout
 	too_few(few_for_zero, 0, 5, 8);           /* with less it cannot even listen */
 }
 
-static void a_wrong_interface(struct meet *m, int rank, struct tt_join *join)
+static void a_wrong_interface(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	if (rank == 9)
@@ -480,9 +480,9 @@ static void a_wrong_interface(struct meet *m, int rank, struct tt_join *join)
 
 Test(control, the_reason_why_a_rank_cannot_join_is_reported_to_every_rank, .timeout = 60)
 {
-	struct meet m = { .n = 11, .before = a_wrong_interface };
+	struct control_job m = { .n = 11, .before = a_wrong_interface };
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < 11; r++) {
 		cr_assert_eq(m.report[r].joined, r == 9 ? TT_ARG : TT_REMOTE, "%s",
 			     m.report[r].text);

@@ -305,7 +305,7 @@ static int steady_body(const struct tt_world *world, void *arg)
 	EXPECT(posted >= 6400 && posted < 6400 + 6400 / 16);
 	/* every 32nd send is signaled, or a send per quarter of the ring */
 	EXPECT(signalled * 20 < posted);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	return 0;
 }
@@ -377,7 +377,7 @@ static int doorbells_body(const struct tt_world *world, void *arg)
 	/* each receive, and every 32nd send */
 	EXPECT(counted.completions <= calls + calls / TT_VERBS_SIGNAL + 1);
 	EXPECT(counted.polls <= counted.completions);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	return 0;
 }

@@ -133,7 +133,7 @@ static int hello_body(const struct tt_world *world, void *arg)
 			;
 		EXPECT(rc < 0 && error_says("rank 1"));
 	}
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	ep->t->close(ep);
 	return 0;
 }
@@ -161,7 +161,7 @@ static int open_side(struct verbs_wrong_side *s, const struct tt_world *world)
 
 static int close_side(struct verbs_wrong_side *s, const struct tt_world *world)
 {
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&s->rig);
 	return 0;
 }
@@ -248,7 +248,7 @@ static int releases_body(const struct tt_world *world, void *arg)
 		s.l->base.received = 0;
 		EXPECT(!s.ep->failed);
 	}
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	if (world->rank == 0) {
 		for (int i = 0; i < 100; i++)
 			EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
@@ -274,7 +274,7 @@ static int flood_body(const struct tt_world *world, void *arg)
 	EXPECT(!open_side(&s, world));
 	for (int i = 0; i < TT_VERBS_MESSAGES + 8 && world->rank == 1; i++)
 		tt_verbs_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey, 0, true);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	if (world->rank == 0) {
 		for (int i = 0; i < 100 && !s.ep->failed; i++)
 			tt_verbs.progress(s.rig.ep);
@@ -314,7 +314,7 @@ static int garbage_body(const struct tt_world *world, void *arg)
 			tt_verbs_send_rtrs(s.ep);
 			EXPECT(!s.ep->failed);
 		}
-		harness_meet(world, 0);
+		harness_barrier(world, 0);
 		if (world->rank == 0)
 			EXPECT(send_one(&s.l->base, from, BYTES, i) == 0);
 		else
@@ -343,7 +343,7 @@ static int stale_key_body(const struct tt_world *world, void *arg)
 		EXPECT(tt_verbs.zcopy_ops->prepost(&s.l->base, 0, p, BYTES, 1) &&
 		       tt_verbs.progress(s.rig.ep) >= 0);
 	EXPECT(!tt_memory_free(p));
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	if (world->rank == 0) {
 		EXPECT(try_send(&s.l->base, buf, BYTES, 1));
 		while (!s.ep->failed && tt_now_ns() < deadline)

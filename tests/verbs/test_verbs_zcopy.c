@@ -40,7 +40,7 @@ static int open_side(struct zcopy_side *s, const struct tt_world *world)
 
 static int close_side(struct zcopy_side *s, const struct tt_world *world)
 {
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	EXPECT(s->ep->cache.count <= s->ep->cache.most &&
 	       s->ep->cache.bytes <= s->ep->cache.most_bytes);
 	rig_close(&s->rig);
@@ -133,7 +133,7 @@ static int early_rtr_body(const struct tt_world *world, void *arg)
 		for (int twice = 0; twice < 2; twice++)
 			EXPECT(tt_verbs.zcopy_ops->prepost(s.l, i, slot(&s, i), BYTES - i, i));
 	EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	for (uint32_t i = 0; i < 8 && world->rank == 0; i++) {
 		fill(slot(&s, i), BYTES - i, i);
 		EXPECT(tt_verbs.zcopy_ops->can_send(s.l, slot(&s, i), BYTES - i));
@@ -178,11 +178,11 @@ static int ring_body(const struct tt_world *world, void *arg)
 			EXPECT(tt_verbs.zcopy_ops->can_send(s.l, from, sizes[i]) == (i < 3));
 			if (i == 0)                    /* before the RTR */
 				EXPECT(!send_from(&s, world, from, sizes[i], i));
-			harness_meet(world, 0);
+			harness_barrier(world, 0);
 			if (i > 0)
 				EXPECT(!send_from(&s, world, from, sizes[i], i));
 		} else {
-			harness_meet(world, 0);
+			harness_barrier(world, 0);
 			EXPECT(i == 0 || receive_at(&s, world, slot(&s, i), sizes[i], i) == 0);
 			EXPECT(i != 0 || receive_at(&s, world, slot(&s, i), sizes[i], i) >= 0);
 		}
@@ -218,12 +218,12 @@ static int random_body(const struct tt_world *world, void *arg)
 				tt_verbs.zcopy_ops->prepost(s.l, 0, dst, bytes, i);
 			EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
 			if (r >> 41 & 1)
-				harness_meet(world, 0);
+				harness_barrier(world, 0);
 			in_place += receive_at(&s, world, dst, bytes, i) == 1;
 		} else {
 			fill(from, bytes, i);
 			if (r >> 41 & 1)
-				harness_meet(world, 0);
+				harness_barrier(world, 0);
 			if (r >> 42 & 1)
 				EXPECT(!send_from(&s, world, from, bytes, i));
 			else
@@ -255,13 +255,13 @@ static int steady_body(const struct tt_world *world, void *arg)
 			registrations = s.ep->registrations;
 			posted = s.ep->posted;
 			signalled = s.ep->signalled;
-			harness_meet(world, 0);
+			harness_barrier(world, 0);
 			allocated = allocations;
-			harness_meet(world, 0);
+			harness_barrier(world, 0);
 		}
 		EXPECT(tt_verbs.zcopy_ops->prepost(s.l, 0, slot(&s, 1 + i % 4), BYTES, 7));
 		EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
-		harness_meet(world, 0);
+		harness_barrier(world, 0);
 		EXPECT(!send_from(&s, world, slot(&s, 0), BYTES, 7));
 		EXPECT(receive_at(&s, world, slot(&s, 1 + i % 4), BYTES, 7) == 1);
 	}
@@ -296,7 +296,7 @@ static int reused_address_body(const struct tt_world *world, void *arg)
 		if (world->rank == 1)
 			EXPECT(tt_verbs.zcopy_ops->prepost(s.l, 0, p, BYTES, i) &&
 			       tt_verbs.progress(s.rig.ep) >= 0);
-		harness_meet(world, 0);
+		harness_barrier(world, 0);
 		if (world->rank == 0) {
 			fill(p, BYTES, i);
 			EXPECT(!send_from(&s, world, p, BYTES, i));
@@ -373,12 +373,12 @@ static int abandoned_body(const struct tt_world *world, void *arg)
 		tt_verbs.zcopy_ops->abandon(s.rig.ep);
 		EXPECT(!strcmp(tt_error_text(), "the cause"));
 	}
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	if (world->rank == 0) {
 		fill(slot(&s, 0), BYTES, 1);
 		EXPECT(tt_verbs.post(s.l, slot(&s, 0), BYTES, 1) == 1);
 	}
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	if (world->rank == 1) {
 		EXPECT(slot(&s, 0)[0] == 0 && !memcmp(slot(&s, 0), slot(&s, 0) + 1, BYTES - 1));
 		EXPECT(tt_verbs.peek(s.l, BYTES, 1, &data) == TT_REMOTE);
