@@ -111,7 +111,8 @@ static int hits(void)
 	return (cuda ? cuda() : 0) + (verbs ? verbs() : 0);
 }
 
-/* Appends the objects that are left in one library. An IPC buffer is a piece of memory and a page. */
+/* Appends the objects that are left in one library. An IPC buffer is one allocation of device memory
+ * and one of pinned host memory. */
 static void append_left(const char *function, struct failure_process *p)
 {
 	fake_left_fn *look = NULL;
@@ -122,9 +123,9 @@ static void append_left(const char *function, struct failure_process *p)
 	for (int i = 0; look && (name = look(i, &left)); i++) {
 		size_t have = strlen(p->left);
 
-		if (!strcmp(name, "piece") || !strcmp(name, "mapped"))
+		if (!strcmp(name, "device memory") || !strcmp(name, "mapped"))
 			buffers += left;
-		else if (!strcmp(name, "page"))
+		else if (!strcmp(name, "pinned host memory"))
 			buffers -= left;
 		else if (left && strcmp(name, "reserved"))
 			snprintf(p->left + have, sizeof(p->left) - have, " %d %s", left, name);
