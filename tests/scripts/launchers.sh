@@ -2,15 +2,18 @@
 # launchers.sh - the launchers of Debian start the tools as they are: Open MPI, MPICH, Slurm, torchrun
 #
 # Each launcher runs allreduce_perf and tutti-train, and reports a dead rank by a status that is not 0. The script has its own
-# munged, slurmctld and slurmd, with all their files in its own folder; the kernel kills them when the script is killed. A
-# launcher that is not installed is skipped. TAP.
+# munged, slurmctld and slurmd, with all their files in its own folder. A launcher that is not installed is skipped. TAP.
 set -u
 perf=$PWD/perf/allreduce_perf train=$PWD/trainer/tutti-train with_mpi=$PWD/tests/support/with_mpi
 tmp=$(mktemp -d) n=0 daemons=()
 undo() { [ ${#daemons[@]} = 0 ] || { kill "${daemons[@]}"; wait "${daemons[@]}"; } 2>/dev/null; rm -rf "$tmp"; }
 trap undo EXIT
-with_script=''
-setpriv --pdeathsig KILL true 2>/dev/null && with_script='setpriv --pdeathsig KILL'
+# A watcher in a session of its own outlives a killed script: it kills the script's processes, which have TT_LAUNCHERS in their
+# environment (srun and slurmstepd would wait for slurmctld forever), and removes the folder.
+setsid sh -c 'while kill -0 "$1"; do sleep 1; done
+	for _ in 1 2; do grep -lz "^TT_LAUNCHERS=$2\$" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r kill -9; sleep .2; done
+	rm -rf "$2"' - $$ "$tmp" >/dev/null 2>&1 </dev/null &
+export TT_LAUNCHERS=$tmp
 claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; tail -n 15 "$tmp/out" | sed 's/^/# /'; fi; }
 skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 TUTTI_LOG=debug
@@ -77,7 +80,7 @@ start_slurm() {
 	mkdir -p "$tmp/state" "$tmp/spool" "$tmp/tmpfs"
 	head -c 64 /dev/urandom >"$tmp/key"
 	chmod 700 "$tmp"; chmod 400 "$tmp/key"
-	$with_script munged -F --force --key-file="$tmp/key" --socket="$tmp/munge" --pid-file="$tmp/munged.pid" --log-file="$tmp/munged.log" \
+	munged -F --force --key-file="$tmp/key" --socket="$tmp/munge" --pid-file="$tmp/munged.pid" --log-file="$tmp/munged.log" \
 		--seed-file="$tmp/seed" --num-threads=1 >"$tmp/munged.out" 2>&1 & daemons+=($!)
 	cat >"$tmp/slurm.conf" <<-END
 		ClusterName=tutti
@@ -102,8 +105,8 @@ start_slurm() {
 	END
 	echo CgroupPlugin=cgroup/v1 >"$tmp/cgroup.conf"         # no autodetection: a container may have no cgroups
 	export SLURM_CONF=$tmp/slurm.conf
-	$with_script slurmctld -D >"$tmp/slurmctld.out" 2>&1 & daemons+=($!)
-	$with_script slurmd -D >"$tmp/slurmd.out" 2>&1 & daemons+=($!)
+	slurmctld -D >"$tmp/slurmctld.out" 2>&1 & daemons+=($!)
+	slurmd -D >"$tmp/slurmd.out" 2>&1 & daemons+=($!)
 	for _ in {1..240}; do sinfo -h -o %t 2>/dev/null | grep -q idle && return 0; sleep .25; done
 	cat "$tmp"/slurm*.out "$tmp/munged.out" | tail -n 15 >"$tmp/out"
 	return 1
