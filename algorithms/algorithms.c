@@ -10,31 +10,31 @@
 
 /* The first entry of a collective is a default that is right for any shape. The index is
  * the number of an algorithm in messages between ranks. */
-#define ALGORITHMS(X) \
-	X(tt_allreduce_ring) \
-	X(tt_allreduce_tree) \
+#define ALGORITHMS(X)                      \
+	X(tt_allreduce_ring)               \
+	X(tt_allreduce_tree)               \
 	X(tt_allreduce_recursive_doubling) \
-	X(tt_allreduce_halving_doubling) \
-	X(tt_allreduce_reduce_to_one) \
-	X(tt_allreduce_hierarchical) \
-	X(tt_allreduce_hierarchical_copy) \
-	X(tt_allreduce_one_shot) \
-	X(tt_allreduce_two_shot) \
-	X(tt_reduce_tree) \
-	X(tt_reduce_ring) \
-	X(tt_reduce_to_one) \
-	X(tt_broadcast_tree) \
-	X(tt_broadcast_ring) \
-	X(tt_broadcast_linear) \
-	X(tt_allgather_ring) \
+	X(tt_allreduce_halving_doubling)   \
+	X(tt_allreduce_reduce_to_one)      \
+	X(tt_allreduce_hierarchical)       \
+	X(tt_allreduce_hierarchical_copy)  \
+	X(tt_allreduce_one_shot)           \
+	X(tt_allreduce_two_shot)           \
+	X(tt_reduce_tree)                  \
+	X(tt_reduce_ring)                  \
+	X(tt_reduce_to_one)                \
+	X(tt_broadcast_tree)               \
+	X(tt_broadcast_ring)               \
+	X(tt_broadcast_linear)             \
+	X(tt_allgather_ring)               \
 	X(tt_allgather_recursive_doubling) \
-	X(tt_allgather_bruck) \
-	X(tt_allgather_linear) \
-	X(tt_reduce_scatter_ring) \
-	X(tt_reduce_scatter_halving) \
-	X(tt_reduce_scatter_linear) \
-	X(tt_alltoall_linear) \
-	X(tt_gather_linear) \
+	X(tt_allgather_bruck)              \
+	X(tt_allgather_linear)             \
+	X(tt_reduce_scatter_ring)          \
+	X(tt_reduce_scatter_halving)       \
+	X(tt_reduce_scatter_linear)        \
+	X(tt_alltoall_linear)              \
+	X(tt_gather_linear)                \
 	X(tt_scatter_linear)
 
 #define DECLARE(entry) extern const struct tt_algorithm entry;
@@ -60,7 +60,7 @@ const char *tt_algorithm_names(enum tt_collective collective, char text[512])
 
 		for (int e = 0; e < i && new; e++)
 			new = !has_name(e, collective, name);
-		if (new && used < 400)
+		if (new &&used < 400)
 			used += (size_t)snprintf(text + used, 512 - used, ", %s", name);
 	}
 	return text;

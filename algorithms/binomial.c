@@ -24,7 +24,9 @@
 #include "algorithms/forms.h"
 
 /* Node of the tree, in ranks of the group; child: small subtrees first. */
-struct binomial_node { int v, parent, nchildren, child[31]; };
+struct binomial_node {
+	int v, parent, nchildren, child[31];
+};
 
 static struct binomial_node node_of(const struct tt_builder *b)
 {
@@ -70,7 +72,8 @@ static void broadcast(struct tt_builder *b, const char *argument)
 	tt_binomial_broadcast(b);
 }
 
-#define SOURCE "Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH"
+#define SOURCE \
+	"Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH"
 
 const struct tt_algorithm tt_reduce_tree = {
 	.collective = TT_REDUCE,

@@ -11,9 +11,9 @@
 #include <stdbool.h>
 
 struct tt_fold {
-	int p2, extra;           /* extra: n - p2 pairs */
-	int me;                  /* member of this rank, -1: folded into rank + 1 */
-	bool paired;             /* rank - 1 is folded into this rank */
+	int p2, extra; /* extra: n - p2 pairs */
+	int me;        /* member of this rank, -1: folded into rank + 1 */
+	bool paired;   /* rank - 1 is folded into this rank */
 };
 
 static inline struct tt_fold tt_fold_of(int n, int rank)

@@ -159,8 +159,11 @@ const struct tt_algorithm tt_allreduce_halving_doubling = {
 };
 
 const struct tt_algorithm tt_reduce_scatter_halving = {
-	.collective = TT_REDUCE_SCATTER, .name = "halving", .help = "middle messages: log2 n steps",
-	.source = SOURCE, .build = reduce_scatter,
+	.collective = TT_REDUCE_SCATTER,
+	.name = "halving",
+	.help = "middle messages: log2 n steps",
+	.source = SOURCE,
+	.build = reduce_scatter,
 };
 
 const struct tt_algorithm tt_allgather_recursive_doubling = {

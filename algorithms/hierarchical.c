@@ -176,8 +176,8 @@ static struct tt_cut cut(const struct tt_shape *shape, const char *argument)
 struct host_group {
 	const struct inner_form *form;
 	int size, index, rails;
-	int *local;              /* [size] the ranks of this host */
-	int *across;             /* [nhosts] the index-th ranks of all hosts; index < rails */
+	int *local;  /* [size] the ranks of this host */
+	int *across; /* [nhosts] the index-th ranks of all hosts; index < rails */
 };
 
 /* Fills local, size and index in one pass over all ranks. */

@@ -22,7 +22,9 @@
 #include "algorithms/forms.h"
 
 /* One group for block i: its main, the other group's main, its members. */
-struct copy_group { int main, other_main, first, count; };
+struct copy_group {
+	int main, other_main, first, count;
+};
 
 static struct copy_group group_of(int n, int i, int rank)
 {

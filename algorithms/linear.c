@@ -100,12 +100,16 @@ static void scatter(struct tt_builder *b, const char *argument)
 		tt_step_recv(b, b->root, tt_part(b, b->rank));
 }
 
-#define SOURCE "Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH"
+#define SOURCE \
+	"Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH"
 
 const struct tt_algorithm tt_reduce_scatter_linear = {
-	.collective = TT_REDUCE_SCATTER, .name = "direct", .in_place = true,
+	.collective = TT_REDUCE_SCATTER,
+	.name = "direct",
+	.in_place = true,
 	.help = "few ranks: one step, sums in rank order",
-	.source = SOURCE, .build = reduce_scatter,
+	.source = SOURCE,
+	.build = reduce_scatter,
 };
 
 const struct tt_algorithm tt_allgather_linear = {

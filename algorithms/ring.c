@@ -89,7 +89,8 @@ static void broadcast(struct tt_builder *b, const char *argument)
 		tt_step_send(b, next, tt_all(b));
 }
 
-#define SOURCE "Patarasuk and Yuan 2009, Bandwidth optimal all-reduce algorithms for clusters of workstations"
+#define SOURCE \
+	"Patarasuk and Yuan 2009, Bandwidth optimal all-reduce algorithms for clusters of workstations"
 
 const struct tt_algorithm tt_allreduce_ring = {
 	.collective = TT_ALLREDUCE,
@@ -109,8 +110,11 @@ const struct tt_algorithm tt_reduce_scatter_ring = {
 };
 
 const struct tt_algorithm tt_allgather_ring = {
-	.collective = TT_ALLGATHER, .name = "ring", .help = "large messages: between neighbors only",
-	.source = SOURCE, .build = allgather,
+	.collective = TT_ALLGATHER,
+	.name = "ring",
+	.help = "large messages: between neighbors only",
+	.source = SOURCE,
+	.build = allgather,
 };
 
 const struct tt_algorithm tt_reduce_ring = {

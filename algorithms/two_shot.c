@@ -29,8 +29,11 @@ static void build(struct tt_builder *b, const char *argument)
 }
 
 const struct tt_algorithm tt_allreduce_two_shot = {
-	.collective = TT_ALLREDUCE, .name = "two-shot", .in_place = true,
+	.collective = TT_ALLREDUCE,
+	.name = "two-shot",
+	.in_place = true,
 	.help = "few ranks, middle and large messages: two steps, all to all",
 	.source = "Barnett et al. 1994, Interprocessor collective communication library (InterCom)",
-	.cut = tt_cut_by_ranks, .build = build,
+	.cut = tt_cut_by_ranks,
+	.build = build,
 };

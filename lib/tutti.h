@@ -62,8 +62,8 @@ typedef enum {
 	tuttiInvalidArgument = 4,    /* an argument or a TUTTI_ variable has an impossible value */
 	/* arguments contradict each other or another rank's arguments */
 	tuttiInvalidUsage = 5,
-	tuttiRemoteError = 6,        /* another rank died, left or aborted */
-	tuttiInProgress = 7,         /* not an error: the operation is still running */
+	tuttiRemoteError = 6, /* another rank died, left or aborted */
+	tuttiInProgress = 7,  /* not an error: the operation is still running */
 	/* the timeout expired; the error text names the missing ranks */
 	tuttiTimeout = 8,
 	tuttiNumResults = 9
@@ -72,15 +72,20 @@ typedef enum {
 /* Element types, with NCCL's numbers. Sums of float16, bfloat16 and fp8 are computed in float32 and
  * rounded once, to nearest even; fp8 saturates on overflow. */
 typedef enum {
-	tuttiInt8 = 0, tuttiChar = 0,
+	tuttiInt8 = 0,
+	tuttiChar = 0,
 	tuttiUint8 = 1,
-	tuttiInt32 = 2, tuttiInt = 2,
+	tuttiInt32 = 2,
+	tuttiInt = 2,
 	tuttiUint32 = 3,
 	tuttiInt64 = 4,
 	tuttiUint64 = 5,
-	tuttiFloat16 = 6, tuttiHalf = 6,
-	tuttiFloat32 = 7, tuttiFloat = 7,
-	tuttiFloat64 = 8, tuttiDouble = 8,
+	tuttiFloat16 = 6,
+	tuttiHalf = 6,
+	tuttiFloat32 = 7,
+	tuttiFloat = 7,
+	tuttiFloat64 = 8,
+	tuttiDouble = 8,
 	tuttiBfloat16 = 9,
 	tuttiFloat8e4m3 = 10,
 	tuttiFloat8e5m2 = 11,
@@ -113,24 +118,28 @@ typedef struct tuttiComm *tuttiComm_t;
 typedef void *tuttiStream_t;
 
 #define TUTTI_UNIQUE_ID_BYTES 128
-typedef struct { char internal[TUTTI_UNIQUE_ID_BYTES]; } tuttiUniqueId;
+typedef struct {
+	char internal[TUTTI_UNIQUE_ID_BYTES];
+} tuttiUniqueId;
 
 /* Options of a communicator. Initialize with TUTTI_CONFIG_INITIALIZER; 0 and NULL mean: the library
  * chooses. A field that is set overrides its environment variable. */
 typedef struct {
-	size_t size;            /* sizeof(tuttiConfig_t), set by the initializer */
+	size_t size; /* sizeof(tuttiConfig_t), set by the initializer */
 	unsigned magic;
 	unsigned version;
 	/* deadline of every operation, in ms without progress (TUTTI_TIMEOUT_MS) */
 	int timeout_ms;
-	const char *transport;  /* auto, shm, verbs, tcp, self (TUTTI_TRANSPORT) */
-	const char *algo;       /* name of an algorithm, or auto (TUTTI_ALGO) */
-	const char *name;       /* name of the communicator, for messages and logs */
+	const char *transport; /* auto, shm, verbs, tcp, self (TUTTI_TRANSPORT) */
+	const char *algo;      /* name of an algorithm, or auto (TUTTI_ALGO) */
+	const char *name;      /* name of the communicator, for messages and logs */
 } tuttiConfig_t;
 
 #define TUTTI_CONFIG_MAGIC 0x54555454u
-#define TUTTI_CONFIG_INITIALIZER \
-	{ sizeof(tuttiConfig_t), TUTTI_CONFIG_MAGIC, TUTTI_VERSION_CODE, 0, NULL, NULL, NULL }
+#define TUTTI_CONFIG_INITIALIZER                                                                   \
+	{                                                                                          \
+		sizeof(tuttiConfig_t), TUTTI_CONFIG_MAGIC, TUTTI_VERSION_CODE, 0, NULL, NULL, NULL \
+	}
 
 /* Counters of one rank since its communicator was made. Read by tests and tools. */
 typedef struct {
@@ -223,15 +232,15 @@ TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t *comm, tuttiConfig_t *confi
  * secret. Functions return 0 on success, any other value on failure. Keys and values are text
  * without blanks; values have at most 511 bytes. */
 typedef struct {
-	size_t size;            /* sizeof(tuttiStore_t) */
+	size_t size; /* sizeof(tuttiStore_t) */
 	int rank, nranks;
 	/* key that rank 0 puts; equal on all ranks, different for each join */
 	const char *key;
-	void *ctx;              /* first argument of the functions */
+	void *ctx; /* first argument of the functions */
 	int (*put)(void *ctx, const char *key, const char *value);
 	/* waits for the key, writes the value with its NUL; bytes: size of value */
 	int (*get)(void *ctx, const char *key, char *value, size_t bytes, int timeout_ms);
-	int (*fence)(void *ctx, int timeout_ms);        /* waits for all ranks; NULL: get waits */
+	int (*fence)(void *ctx, int timeout_ms); /* waits for all ranks; NULL: get waits */
 	/* rank 0 cannot join, so no rank can; NULL: the reason is put under the key instead */
 	void (*abort)(void *ctx, const char *why);
 } tuttiStore_t;
@@ -257,8 +266,8 @@ typedef struct {
 	int (*req_test)(void *request);
 	int (*req_free)(void *request);
 	void *coll_info;
-	uint32_t n_oob_eps;     /* nranks */
-	uint32_t oob_ep;        /* rank */
+	uint32_t n_oob_eps; /* nranks */
+	uint32_t oob_ep;    /* rank */
 } tuttiOob_t;
 
 /* tuttiCommInitOob - join through an allgather of the program (UCC's out-of-band collective)
@@ -326,12 +335,12 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *
 
 /* Kinds of memory that tuttiCommMemStats reports. */
 typedef enum {
-	tuttiMemTotal = 0,     /* sum of the kinds below */
-	tuttiMemShared = 1,    /* this rank's part of the shared memory of its host */
-	tuttiMemStages = 2,    /* private buffers and records of links */
-	tuttiMemScratch = 3,   /* intermediate results; the size of the largest call so far */
-	tuttiMemPlans = 4,     /* plans of the calls so far */
-	tuttiMemControl = 5,   /* records of ranks, control connections and their queues */
+	tuttiMemTotal = 0,   /* sum of the kinds below */
+	tuttiMemShared = 1,  /* this rank's part of the shared memory of its host */
+	tuttiMemStages = 2,  /* private buffers and records of links */
+	tuttiMemScratch = 3, /* intermediate results; the size of the largest call so far */
+	tuttiMemPlans = 4,   /* plans of the calls so far */
+	tuttiMemControl = 5, /* records of ranks, control connections and their queues */
 	tuttiNumMemStats = 6
 } tuttiCommMemStat_t;
 
@@ -477,9 +486,9 @@ TUTTI_API tuttiResult_t tuttiGroupEnd(void);
 
 /* State of a rank, as known to this rank. */
 typedef enum {
-	tuttiRankAlive = 0,    /* no death or departure is known */
-	tuttiRankLeft = 1,     /* destroyed or aborted its communicator */
-	tuttiRankDead = 2      /* died */
+	tuttiRankAlive = 0, /* no death or departure is known */
+	tuttiRankLeft = 1,  /* destroyed or aborted its communicator */
+	tuttiRankDead = 2   /* died */
 } tuttiRankState_t;
 
 /* tuttiCommRankState - get the state of a rank: alive, left or dead. A death is known within 2 s.
@@ -530,7 +539,7 @@ TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList,
 #define TUTTI_ANY (-1)
 
 typedef struct {
-	int source;            /* rank of the sender */
+	int source; /* rank of the sender */
 	int tag;
 	uint64_t version;
 	size_t bytes;
@@ -593,26 +602,32 @@ TUTTI_API tuttiResult_t tuttiMsgCancel(int source, int tag, uint64_t version, tu
 
 /* Outcome of this rank's contribution. */
 typedef enum {
-	tuttiQuorumIn = 0,     /* part of the result of operation `sequence` */
-	tuttiQuorumLate = 1,   /* arrived after completion: dropped, or copied to carry */
-	tuttiQuorumNone = 2    /* sendbuff was NULL: no contribution */
+	tuttiQuorumIn = 0,   /* part of the result of operation `sequence` */
+	tuttiQuorumLate = 1, /* arrived after completion: dropped, or copied to carry */
+	tuttiQuorumNone = 2  /* sendbuff was NULL: no contribution */
 } tuttiQuorumMine_t;
 
 /* Result of a quorum allreduce. Initialize with TUTTI_QUORUM_INITIALIZER. */
 typedef struct {
-	size_t size;           /* in: sizeof(tuttiQuorum_t) */
-	void *carry;           /* in: [count] receives a late contribution; NULL: drop it */
+	size_t size; /* in: sizeof(tuttiQuorum_t) */
+	void *carry; /* in: [count] receives a late contribution; NULL: drop it */
 	/* in: results for a late rank: 0: the newest; 1: one after the other, while rank 0 keeps
 	 * them */
 	int every;
-	int count;             /* out: number of contributions in the result */
+	int count; /* out: number of contributions in the result */
 	tuttiQuorumMine_t mine;
-	uint64_t sequence;     /* out: number of the operation in recvbuff, from 1 */
-	uint64_t newest;       /* out: number of the newest complete operation */
+	uint64_t sequence; /* out: number of the operation in recvbuff, from 1 */
+	uint64_t newest;   /* out: number of the newest complete operation */
 	/* out: bit r % 64 of mask[r / 64]: rank r is in the result */
 	uint64_t mask[TUTTI_QUORUM_RANKS / 64];
 } tuttiQuorum_t;
-#define TUTTI_QUORUM_INITIALIZER { sizeof(tuttiQuorum_t), NULL, 0, 0, tuttiQuorumIn, 0, 0, { 0 } }
+#define TUTTI_QUORUM_INITIALIZER                                        \
+	{                                                               \
+		sizeof(tuttiQuorum_t), NULL, 0, 0, tuttiQuorumIn, 0, 0, \
+		{                                                       \
+			0                                               \
+		}                                                       \
+	}
 
 /* tuttiAllReduceQuorum - combine the first k contributions; every rank gets that result
  *

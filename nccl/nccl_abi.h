@@ -28,11 +28,19 @@ typedef struct ncclWindow_vidmem *ncclWindow_t;
 typedef struct CUstream_st *cudaStream_t;
 
 #define NCCL_UNIQUE_ID_BYTES 128
-typedef struct { char internal[NCCL_UNIQUE_ID_BYTES]; } ncclUniqueId;
+typedef struct {
+	char internal[NCCL_UNIQUE_ID_BYTES];
+} ncclUniqueId;
 
 typedef enum {
-	ncclSuccess = 0, ncclUnhandledCudaError = 1, ncclSystemError = 2, ncclInternalError = 3,
-	ncclInvalidArgument = 4, ncclInvalidUsage = 5, ncclRemoteError = 6, ncclInProgress = 7,
+	ncclSuccess = 0,
+	ncclUnhandledCudaError = 1,
+	ncclSystemError = 2,
+	ncclInternalError = 3,
+	ncclInvalidArgument = 4,
+	ncclInvalidUsage = 5,
+	ncclRemoteError = 6,
+	ncclInProgress = 7,
 	ncclNumResults = 8
 } ncclResult_t;
 
@@ -84,20 +92,22 @@ typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarRes
 typedef struct {
 	size_t size;
 	unsigned magic, version;
-	int blocking;                                          /* 2.14, 24 bytes */
+	int blocking; /* 2.14, 24 bytes */
 	int cgaClusterSize, minCTAs, maxCTAs;
-	const char *netName;                                   /* 2.17, 40 bytes */
-	int splitShare;                                        /* 2.18, 48 bytes */
-	int trafficClass;                                      /* 2.26, 48 bytes */
+	const char *netName; /* 2.17, 40 bytes */
+	int splitShare;      /* 2.18, 48 bytes */
+	int trafficClass;    /* 2.26, 48 bytes */
 	const char *commName;
-	int collnetEnable, CTAPolicy, shrinkShare, nvlsCTAs;   /* 2.27, 72 bytes */
-	int nChannelsPerNetPeer, nvlinkCentricSched;           /* 2.28, 80 bytes */
+	int collnetEnable, CTAPolicy, shrinkShare, nvlsCTAs; /* 2.27, 72 bytes */
+	int nChannelsPerNetPeer, nvlinkCentricSched;         /* 2.28, 80 bytes */
 } ncclConfig_t;
 
-#define NCCL_CONFIG_INITIALIZER { sizeof(ncclConfig_t), NCCL_CONFIG_MAGIC, NCCL_VERSION_CODE,	\
-		INT_MIN, INT_MIN,								\
-	INT_MIN, INT_MIN, NULL, INT_MIN, INT_MIN, NULL, INT_MIN, INT_MIN, INT_MIN, INT_MIN,	\
-			INT_MIN, INT_MIN }
+#define NCCL_CONFIG_INITIALIZER                                                                    \
+	{                                                                                          \
+		sizeof(ncclConfig_t), NCCL_CONFIG_MAGIC, NCCL_VERSION_CODE, INT_MIN, INT_MIN,      \
+			INT_MIN, INT_MIN, NULL, INT_MIN, INT_MIN, NULL, INT_MIN, INT_MIN, INT_MIN, \
+			INT_MIN, INT_MIN, INT_MIN                                                  \
+	}
 
 typedef struct {
 	size_t size;

@@ -29,8 +29,10 @@ static int check_handle(ncclComm_t c, const char *call)
 	if (!c)
 		return tt_fail(TT_ARG, "%s: the communicator is NULL", call);
 	if (atomic_load_explicit(&c->magic, memory_order_relaxed) != NC_MAGIC)
-		return tt_fail(TT_ARG, "%s: the communicator was destroyed or aborted, or is not a communicator",
-			       call);
+		return tt_fail(
+			TT_ARG,
+			"%s: the communicator was destroyed or aborted, or is not a communicator",
+			call);
 	return 0;
 }
 
@@ -44,9 +46,11 @@ int nccl_comm_check(ncclComm_t c, const char *call, tuttiComm_t *ret_tutti)
 	state = atomic_load_explicit(&c->state, memory_order_acquire);
 	tutti = atomic_load_explicit(&c->tutti, memory_order_relaxed);
 	if (tt_unlikely(state == ncclInProgress))
-		return tt_fail(TT_ARG,
+		return tt_fail(
+			TT_ARG,
 			"%s: the communicator is still in progress; call ncclCommGetAsyncError until it returns "
-			"another result", call);
+			"another result",
+			call);
 	if (tt_unlikely(!tutti))
 		return tt_fail(TT_ARG, "%s: the communicator has never joined: %s", call, c->text);
 	*ret_tutti = tutti;
@@ -77,7 +81,7 @@ NCCL_CALL(ncclResult_t, ncclCommGetAsyncError, ncclComm_t comm, ncclResult_t *as
 }
 
 static ncclResult_t query(ncclComm_t comm, const char *call, int *to,
-			 tuttiResult_t (*ask)(const tuttiComm_t, int *))
+			  tuttiResult_t (*ask)(const tuttiComm_t, int *))
 {
 	tuttiComm_t tutti;
 	int rc = nccl_comm_check(comm, call, &tutti);

@@ -16,18 +16,15 @@ static const struct {
 	unsigned since;
 	int low, high;
 } fields[] = {
-#define FIELD(member, since, low, high) \
-	{ #member, offsetof(ncclConfig_t, member), since, low, high }
-	FIELD(blocking, 21400, 0, 1),
-	FIELD(cgaClusterSize, 21700, 0, INT_MAX),
-	FIELD(minCTAs, 21700, 1, INT_MAX),
-	FIELD(maxCTAs, 21700, 1, INT_MAX),
-	FIELD(splitShare, 21800, 0, 1),
-	FIELD(collnetEnable, 22700, 0, 1),
-	FIELD(CTAPolicy, 22700, 0, 3),
-	FIELD(shrinkShare, 22700, 0, 1),
-	FIELD(nvlsCTAs, 22700, 1, INT_MAX),
-	FIELD(nChannelsPerNetPeer, 22800, 1, 64),
+#define FIELD(member, since, low, high)                                   \
+	{                                                                 \
+#member, offsetof(ncclConfig_t, member), since, low, high \
+	}
+	FIELD(blocking, 21400, 0, 1),           FIELD(cgaClusterSize, 21700, 0, INT_MAX),
+	FIELD(minCTAs, 21700, 1, INT_MAX),      FIELD(maxCTAs, 21700, 1, INT_MAX),
+	FIELD(splitShare, 21800, 0, 1),         FIELD(collnetEnable, 22700, 0, 1),
+	FIELD(CTAPolicy, 22700, 0, 3),          FIELD(shrinkShare, 22700, 0, 1),
+	FIELD(nvlsCTAs, 22700, 1, INT_MAX),     FIELD(nChannelsPerNetPeer, 22800, 1, 64),
 	FIELD(nvlinkCentricSched, 22800, 0, 1),
 #undef FIELD
 };
@@ -43,9 +40,11 @@ static int check_fields(const ncclConfig_t *c)
 		memcpy(&value, (const char *)c + fields[i].offset, sizeof(value));
 		if (value != NCCL_CONFIG_UNDEF_INT &&
 		    (value < fields[i].low || value > fields[i].high))
-			return tt_fail(TT_ARG,
+			return tt_fail(
+				TT_ARG,
 				"ncclConfig_t: %s is %d; allowed is %d..%d, or leave it as the initializer "
-				"sets it", fields[i].name, value, fields[i].low, fields[i].high);
+				"sets it",
+				fields[i].name, value, fields[i].low, fields[i].high);
 	}
 	return 0;
 }
@@ -60,7 +59,8 @@ int nccl_config_read(const ncclConfig_t *config, struct nccl_options *ret_option
 	if (config) {
 		if (config->magic != NCCL_CONFIG_MAGIC ||
 		    config->size < offsetof(ncclConfig_t, blocking) + sizeof(int))
-			return tt_fail(TT_ARG,
+			return tt_fail(
+				TT_ARG,
 				"ncclConfig_t was not made by NCCL_CONFIG_INITIALIZER (magic %#x, size %zu)",
 				config->magic, config->size);
 		memcpy(&c, config, config->size < sizeof(c) ? config->size : sizeof(c));

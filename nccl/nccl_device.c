@@ -101,7 +101,7 @@ NCCL_CALL(ncclResult_t, ncclMemAlloc, void **ptr, size_t size)
 
 	if (!ptr || !context)
 		return nccl_result(nccl_code(tuttiMemAlloc(ptr, size)));
-	mode = tt_cuda_enter(context);          /* memory pools grow during captures too */
+	mode = tt_cuda_enter(context); /* memory pools grow during captures too */
 	rc = cu->mem_alloc(&device, size ? size : 1);
 	tt_cuda_leave(context, mode);
 	if (rc)

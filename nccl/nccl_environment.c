@@ -21,7 +21,9 @@
 static struct nccl_environment values;
 
 /* Values outside the range are ignored: NCCL takes its default then, too. */
-static const struct { const char *ours, *theirs; long low, high;
+static const struct {
+	const char *ours, *theirs;
+	long low, high;
 } numbers[] = {
 	{ "TUTTI_IB_GID_INDEX", "NCCL_IB_GID_INDEX", 0, 255 },
 	{ "TUTTI_IB_TIMEOUT", "NCCL_IB_TIMEOUT", 1, 31 },
@@ -48,8 +50,8 @@ static bool is(const char *name, const char *value)
 static const char *number_for(const char *name)
 {
 	for (size_t i = 0; i < NNUMBERS; i++) {
-		const char *text =
-			strcmp(numbers[i].ours, name) ? NULL : text_of(numbers[i].theirs);
+		const char *text = strcmp(numbers[i].ours, name) ? NULL
+								 : text_of(numbers[i].theirs);
 		char *end;
 		long value = text ? strtol(text, &end, 10) : -1;
 
@@ -67,7 +69,7 @@ static const char *hca_names(void)
 	size_t n = 0;
 
 	if (is("NCCL_IB_DISABLE", "1") || is("NCCL_NET", "Socket"))
-		return "=none";                /* no HCA has that name */
+		return "=none"; /* no HCA has that name */
 	if (!from || strlen(from) >= sizeof(names))
 		return NULL;
 	for (; *from; from += *from == ':' ? strcspn(from, ",") : 1)
@@ -101,7 +103,9 @@ static void log_version(void)
 /* Translates NCCL_DEBUG into a level of TUTTI_LOG. Each of NCCL's levels logs the version. */
 static void set_log(void)
 {
-	static const struct { const char *name; int level;
+	static const struct {
+		const char *name;
+		int level;
 	} levels[] = {
 		{ "VERSION", 0 },
 		{ "WARN", TT_LOG_WARN },
@@ -124,8 +128,9 @@ static void set_log(void)
 static bool has_meaning(const char *name, size_t length)
 {
 	static const char *const known[] = {
-		"NCCL_SOCKET_IFNAME", "NCCL_DEBUG", "NCCL_COMM_ID", "NCCL_COMM_BLOCKING",
-		"NCCL_IB_HCA", "NCCL_IB_DISABLE", "NCCL_NET", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL",
+		"NCCL_SOCKET_IFNAME", "NCCL_DEBUG",       "NCCL_COMM_ID",
+		"NCCL_COMM_BLOCKING", "NCCL_IB_HCA",      "NCCL_IB_DISABLE",
+		"NCCL_NET",           "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL",
 	};
 	bool found = false;
 
@@ -154,13 +159,13 @@ static void log_ignored(void)
 				      (int)length, *entry);
 	}
 	if (n)
-		tt_log(TT_LOG_INFO, "not read by Tutti: %s (tutti-nccl(7) lists the variables that are)",
-		       names);
+		tt_log(TT_LOG_INFO,
+		       "not read by Tutti: %s (tutti-nccl(7) lists the variables that are)", names);
 }
 
 static void read_once(void)
 {
-	values.blocking = is("NCCL_COMM_BLOCKING", "0")	  ? 0
+	values.blocking = is("NCCL_COMM_BLOCKING", "0")   ? 0
 			  : is("NCCL_COMM_BLOCKING", "1") ? 1
 							  : -1;
 	values.root = text_of("NCCL_COMM_ID");

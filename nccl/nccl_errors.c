@@ -12,7 +12,7 @@
 #include "nccl/nccl_layer.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char last[1024];              /* under lock */
+static char last[1024]; /* under lock */
 
 static void keep(const char *text)
 {
@@ -61,8 +61,9 @@ NCCL_CALL(const char *, ncclGetErrorString, ncclResult_t result)
 NCCL_CALL(const char *, ncclGetLastError, ncclComm_t comm)
 {
 	static __thread char text[sizeof(last)];
-	tuttiComm_t tutti =
-		comm && atomic_load(&comm->magic) == NC_MAGIC ? atomic_load(&comm->tutti) : NULL;
+	tuttiComm_t tutti = comm && atomic_load(&comm->magic) == NC_MAGIC
+				    ? atomic_load(&comm->tutti)
+				    : NULL;
 	tuttiResult_t broken = tuttiSuccess;
 
 	if (tutti && !tuttiCommGetAsyncError(tutti, &broken) && broken)
@@ -76,11 +77,7 @@ NCCL_CALL(const char *, ncclGetLastError, ncclComm_t comm)
 }
 
 /* TUTTI_LOG controls debug output; programs still call this function. */
-NCCL_CALL(void, ncclResetDebugInit, void)
-{
-}
+NCCL_CALL(void, ncclResetDebugInit, void) {}
 
 EXPORTED void ncclResetDebugInitInternal(void);
-EXPORTED void ncclResetDebugInitInternal(void)
-{
-}
+EXPORTED void ncclResetDebugInitInternal(void) {}

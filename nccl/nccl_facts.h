@@ -6,7 +6,8 @@
  * layout, and by tests/scripts/check_nccl.sh after the vendor's header, where that header is
  * installed. Uses only names that both headers have.
  */
-#define AT(member, offset) _Static_assert(offsetof(ncclConfig_t, member) == (offset), "ncclConfig_t." #member)
+#define AT(member, offset) \
+	_Static_assert(offsetof(ncclConfig_t, member) == (offset), "ncclConfig_t." #member)
 AT(size, 0);
 AT(magic, 8);
 AT(version, 12);

@@ -85,14 +85,16 @@ NCCL_CALL(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t *info)
 
 	(void)info;
 	if (!g.depth)
-		return nccl_result(tt_fail(TT_USAGE, "ncclGroupSimulateEnd without ncclGroupStart"));
+		return nccl_result(
+			tt_fail(TT_USAGE, "ncclGroupSimulateEnd without ncclGroupStart"));
 	tt_nccl_group_fail(tt_fail(TT_USAGE, "ncclGroupSimulateEnd is not built"));
 	if (!--group.depth) {
 		memset(&group, 0, sizeof(group));
 		discard(g.first);
 	}
 	tuttiGroupEnd();
-	return nccl_result(tt_fail(TT_USAGE,
+	return nccl_result(tt_fail(
+		TT_USAGE,
 		"ncclGroupSimulateEnd is not built: the time of a group cannot be estimated; "
 		"the group was closed and not run"));
 }

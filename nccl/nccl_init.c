@@ -19,9 +19,11 @@ static int id_from_environment(const char *root, tuttiUniqueId *ret_id)
 	const char *secret = getenv("TUTTI_SECRET");
 
 	if (!secret || !*secret)
-		return tt_fail(TT_USAGE,
+		return tt_fail(
+			TT_USAGE,
 			"NCCL_COMM_ID is %s; then TUTTI_SECRET must be set as well, to the same text for all "
-			"ranks, since an address is no secret", root);
+			"ranks, since an address is no secret",
+			root);
 	return tt_nccl_id_from_root(root, secret, ret_id);
 }
 
@@ -52,8 +54,8 @@ static int run_join(struct nccl_job *job)
 {
 	tuttiConfig_t config = config_of(job);
 
-	return nccl_code(tuttiCommInitRankConfig(&job->made, job->nranks, job->id, job->rank,
-					       &config));
+	return nccl_code(
+		tuttiCommInitRankConfig(&job->made, job->nranks, job->id, job->rank, &config));
 }
 
 static int run_split(struct nccl_job *job)
@@ -61,7 +63,7 @@ static int run_split(struct nccl_job *job)
 	tuttiConfig_t config = config_of(job);
 
 	return nccl_code(tuttiCommSplit(atomic_load(&job->parent->tutti), job->color, job->key,
-				      &job->made, &config));
+					&job->made, &config));
 }
 
 static int run_shrink(struct nccl_job *job)
@@ -69,7 +71,7 @@ static int run_shrink(struct nccl_job *job)
 	tuttiConfig_t config = config_of(job);
 
 	return nccl_code(tuttiCommShrink(atomic_load(&job->parent->tutti), job->excluded,
-				       job->nexcluded, &job->made, &config, job->flags));
+					 job->nexcluded, &job->made, &config, job->flags));
 }
 
 /* Makes a join that is ready to run, and its handle in *comm. 0 | TT_SYSTEM */
@@ -77,7 +79,8 @@ static int new_join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, int ra
 		    const struct nccl_options *options, void *context, struct nccl_job **ret_job)
 {
 	ncclComm_t handle = nccl_comm_new(options->blocking);
-	struct nccl_job *job = handle ? nccl_job_new(run_join, handle, NULL, options->blocking) : NULL;
+	struct nccl_job *job = handle ? nccl_job_new(run_join, handle, NULL, options->blocking)
+				      : NULL;
 
 	if (!job) {
 		nccl_comm_drop(handle);
@@ -106,7 +109,8 @@ static ncclResult_t join(ncclComm_t *comm, int nranks, const ncclUniqueId *id, i
 	else
 		nccl_comm_store(comm, NULL);
 	if (!rc && (nranks < 1 || rank < 0 || rank >= nranks))
-		rc = tt_fail(TT_ARG,
+		rc = tt_fail(
+			TT_ARG,
 			"ncclCommInitRank: rank %d of %d: nranks must be at least 1 and rank within 0..nranks-1",
 			rank, nranks);
 	if (!rc)
@@ -132,9 +136,9 @@ NCCL_CALL(ncclResult_t, ncclCommInitRankScalable, ncclComm_t *comm, int nranks, 
 	  ncclUniqueId *ids, ncclConfig_t *config)
 {
 	if (nids < 1 || !ids)
-		return nccl_group_fail(tt_fail(TT_ARG,
-			"ncclCommInitRankScalable: %d ids at %p; want at least one", nids,
-			(void *)ids));
+		return nccl_group_fail(
+			tt_fail(TT_ARG, "ncclCommInitRankScalable: %d ids at %p; want at least one",
+				nids, (void *)ids));
 	return join(comm, nranks, &ids[0], rank, config);
 }
 
@@ -237,8 +241,8 @@ NCCL_CALL(ncclResult_t, ncclCommShrink, ncclComm_t comm, int *excluded, int nexc
 	if (!job->excluded) {
 		nccl_job_discard(job);
 		return nccl_group_fail(tt_fail(TT_SYSTEM,
-					     "ncclCommShrink: no memory for a list of %d ranks",
-					     nexcluded));
+					       "ncclCommShrink: no memory for a list of %d ranks",
+					       nexcluded));
 	}
 	memcpy(job->excluded, excluded, (size_t)nexcluded * sizeof(*excluded));
 	job->nexcluded = nexcluded;

@@ -57,7 +57,7 @@ void nccl_jobs_wait(ncclComm_t c)
 }
 
 struct nccl_job *nccl_job_new(int (*run)(struct nccl_job *), ncclComm_t comm, ncclComm_t parent,
-			  bool blocking)
+			      bool blocking)
 {
 	struct nccl_job *job = calloc(1, sizeof(*job));
 

@@ -13,9 +13,9 @@
 /* A call is exported under two names, as by NCCL: pncclX, and the weak ncclX, which a profiler may
  * replace. */
 #define EXPORTED __attribute__((visibility("default")))
-#define NCCL_CALL(type, name, ...)							\
-	EXPORTED type p##name(__VA_ARGS__);						\
-	EXPORTED type name(__VA_ARGS__) __attribute__((weak, alias("p" #name)));	\
+#define NCCL_CALL(type, name, ...)                                               \
+	EXPORTED type p##name(__VA_ARGS__);                                      \
+	EXPORTED type name(__VA_ARGS__) __attribute__((weak, alias("p" #name))); \
 	EXPORTED type p##name(__VA_ARGS__)
 
 /* The object behind a user's ncclComm_t. The object exists from the call that asks for a
@@ -23,23 +23,26 @@
  * a call with a freed handle reads zeros. */
 #define NC_MAGIC 0x6e63636cu
 struct ncclComm {
-	atomic_uint magic;                 /* NC_MAGIC, 0: destroyed or aborted */
-	_Atomic(tuttiComm_t) tutti;        /* NULL until the join is complete */
+	atomic_uint magic;          /* NC_MAGIC, 0: destroyed or aborted */
+	_Atomic(tuttiComm_t) tutti; /* NULL until the join is complete */
 	/* a ncclResult_t: ncclInProgress while jobs > 0, else the result of the last job */
 	atomic_int state;
 	bool blocking;
 
 	/* under the lock of nccl_jobs.c */
-	int jobs, users;                   /* users: the handle, and each job */
-	uint64_t begun, ended;             /* splits and shrinks, which run one by one */
+	int jobs, users;       /* users: the handle, and each job */
+	uint64_t begun, ended; /* splits and shrinks, which run one by one */
 	bool aborted;
-	char text[1024];                   /* error text of state */
+	char text[1024]; /* error text of state */
 };
 
 /* nccl_errors.c: the public result for a code; the error text is stored for ncclGetLastError in any
  * thread. */
 ncclResult_t nccl_result(int code);
-static inline int nccl_code(tuttiResult_t result) { return -(int)result; }
+static inline int nccl_code(tuttiResult_t result)
+{
+	return -(int)result;
+}
 
 /* nccl_comms.c: is the handle usable by the named call? 0 | TT_ARG */
 int nccl_comm_check(ncclComm_t comm, const char *call, tuttiComm_t *ret_tutti);
@@ -61,36 +64,36 @@ int nccl_config_read(const ncclConfig_t *config, struct nccl_options *ret_option
 
 /* nccl_environment.c: the values of NCCL_ variables, read once */
 struct nccl_environment {
-	int blocking;                      /* NCCL_COMM_BLOCKING, -1: not set */
-	const char *root;                  /* NCCL_COMM_ID or NULL */
-	int timeout_ms;                    /* for tuttiConfig_t: 0 where TUTTI_TIMEOUT_MS decides */
+	int blocking;     /* NCCL_COMM_BLOCKING, -1: not set */
+	const char *root; /* NCCL_COMM_ID or NULL */
+	int timeout_ms;   /* for tuttiConfig_t: 0 where TUTTI_TIMEOUT_MS decides */
 };
 const struct nccl_environment *nccl_environment(void);
 
 /* nccl_jobs.c: joins, splits, shrinks and finalizing, each in a thread of its own */
 struct nccl_job {
 	struct nccl_job *next;
-	int (*run)(struct nccl_job *job);  /* in the job's thread. 0 | code of tt_fail */
+	int (*run)(struct nccl_job *job); /* in the job's thread. 0 | code of tt_fail */
 	/* either may be NULL. comm is in progress while the job runs, parent only if it is not
 	 * blocking */
 	ncclComm_t comm, parent;
-	uint64_t ticket;                   /* order among the parent's jobs */
+	uint64_t ticket; /* order among the parent's jobs */
 	/* the user's variable of comm, set to NULL when a blocking join fails; or NULL */
 	ncclComm_t *variable;
 	bool blocking;
 	tuttiUniqueId id;
 	int nranks, rank, color, key;
-	int *excluded, nexcluded, flags;   /* of a shrink; excluded is freed with the job */
+	int *excluded, nexcluded, flags; /* of a shrink; excluded is freed with the job */
 	struct nccl_options options;
-	void *context;                     /* CUDA context of the job's thread, NULL: none */
-	tuttiComm_t made;                  /* result of run */
+	void *context;    /* CUDA context of the job's thread, NULL: none */
+	tuttiComm_t made; /* result of run */
 
 	int result, references;
 	bool done;
 	char text[1024];
 };
 struct nccl_job *nccl_job_new(int (*run)(struct nccl_job *), ncclComm_t comm, ncclComm_t parent,
-			  bool blocking);
+			      bool blocking);
 /* Frees a job that was never started. */
 void nccl_job_discard(struct nccl_job *job);
 /* Starts all jobs of a list and waits for the blocking ones. Owns the jobs. 0 | 1: in progress |

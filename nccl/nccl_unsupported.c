@@ -9,13 +9,16 @@
 
 static ncclResult_t unbuilt(const char *call, const char *instead)
 {
-	return nccl_group_fail(tt_fail(TT_USAGE, "%s is not built in Tutti's libnccl.so.2; %s", call,
-				     instead));
+	return nccl_group_fail(
+		tt_fail(TT_USAGE, "%s is not built in Tutti's libnccl.so.2; %s", call, instead));
 }
 
 /* The function ignores its arguments, in registers or on the stack, whatever their number is. */
-#define UNBUILT(name, instead) \
-	NCCL_CALL(ncclResult_t, name, void) { return unbuilt(#name, instead); }
+#define UNBUILT(name, instead)                  \
+	NCCL_CALL(ncclResult_t, name, void)     \
+	{                                       \
+		return unbuilt(#name, instead); \
+	}
 
 NCCL_CALL(ncclResult_t, ncclCommRevoke, ncclComm_t comm, int flags)
 {
@@ -81,7 +84,9 @@ NCCL_CALL(void, ncclParamDumpAll, void)
 }
 
 /* Calls without a result code return an empty team, rank -1, or 0 slots. */
-struct nccl_team { int nranks, rank, stride; };
+struct nccl_team {
+	int nranks, rank, stride;
+};
 
 NCCL_CALL(struct nccl_team, ncclTeamWorld, ncclComm_t comm)
 {

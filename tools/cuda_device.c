@@ -58,7 +58,8 @@ int tool_cuda_device_take(int ordinal, int local_rank, struct tool_cuda_device *
 	if (rc)
 		return tt_cuda_fail(rc, "count the devices");
 	if (d.devices < 1 || ordinal >= d.devices)
-		return tt_fail(TT_CUDA,
+		return tt_fail(
+			TT_CUDA,
 			"cuda:%d: this host has %d CUDA device%s; use cuda:0 or another existing device",
 			ordinal < 0 ? 0 : ordinal, d.devices, d.devices == 1 ? "" : "s");
 	d.ordinal = ordinal < 0 ? local_rank % d.devices : ordinal;
@@ -127,7 +128,8 @@ static int copy_round(const struct tt_cuda *cu, const struct copy_test *c, float
 	return rc ? rc : cu->event_elapsed(ret_ms, c->begin, c->end);
 }
 
-int tool_cuda_device_copy_gbps(const struct tool_cuda_device *d, double *ret_gbps, size_t *ret_bytes)
+int tool_cuda_device_copy_gbps(const struct tool_cuda_device *d, double *ret_gbps,
+			       size_t *ret_bytes)
 {
 	struct copy_test c = { .from = 0 };
 	float ms, best = 0;
@@ -138,10 +140,11 @@ int tool_cuda_device_copy_gbps(const struct tool_cuda_device *d, double *ret_gbp
 		rc = d->cu->device_attribute(&cache, TT_CU_ATTR_L2_BYTES, device);
 	if (!rc)
 		rc = copy_test_open(d->cu, &c,
-				    (size_t)cache * 8 > COPY_LEAST ? (size_t)cache * 8 : COPY_LEAST);
+				    (size_t)cache * 8 > COPY_LEAST ? (size_t)cache * 8
+								   : COPY_LEAST);
 	for (int i = 0; i < COPY_ROUNDS && !rc; i++) {
 		rc = copy_round(d->cu, &c, &ms);
-		if (i == 1 || (i && ms < best))        /* round 0 is the warm-up */
+		if (i == 1 || (i && ms < best)) /* round 0 is the warm-up */
 			best = ms;
 	}
 	copy_test_close(d->cu, &c);

@@ -10,10 +10,10 @@
 #include "gpu/cuda.h"
 
 struct tool_cuda_device {
-	const struct tt_cuda *cu;              /* NULL: host memory */
+	const struct tt_cuda *cu; /* NULL: host memory */
 	tt_cuctx ctx;
-	int ordinal;                           /* device number of the driver */
-	int devices;                           /* number of devices on this host */
+	int ordinal; /* device number of the driver */
+	int devices; /* number of devices on this host */
 	struct tt_cuuuid uuid;
 	char name[64], pci[20];
 };
@@ -35,6 +35,7 @@ int tool_cuda_device_take(int ordinal, int local_rank, struct tool_cuda_device *
  *   ret_gbps   10^9 bytes read + written per second: best of a few rounds of copies beyond the L2
  *   ret_bytes  bytes of one copy
  *   Returns    0 | TT_CUDA          Blocks   a few ms */
-int tool_cuda_device_copy_gbps(const struct tool_cuda_device *d, double *ret_gbps, size_t *ret_bytes);
+int tool_cuda_device_copy_gbps(const struct tool_cuda_device *d, double *ret_gbps,
+			       size_t *ret_bytes);
 
 #endif

@@ -192,10 +192,9 @@ static const char *read_value(const struct tool_option *o, const char *text, voi
 static void set_defaults(const struct tool_option *options, void *values)
 {
 	static const size_t bytes[] = {
-		[TOOL_OPT_FLAG] = sizeof(bool), [TOOL_OPT_INT] = sizeof(int64_t),
-		[TOOL_OPT_SIZE] = sizeof(uint64_t),
-		[TOOL_OPT_REAL] = sizeof(double), [TOOL_OPT_TEXT] = sizeof(char *),
-		[TOOL_OPT_CHOICE] = sizeof(int),
+		[TOOL_OPT_FLAG] = sizeof(bool),     [TOOL_OPT_INT] = sizeof(int64_t),
+		[TOOL_OPT_SIZE] = sizeof(uint64_t), [TOOL_OPT_REAL] = sizeof(double),
+		[TOOL_OPT_TEXT] = sizeof(char *),   [TOOL_OPT_CHOICE] = sizeof(int),
 	};
 
 	for (const struct tool_option *o = options; o->name; o++) {
@@ -322,7 +321,8 @@ static void make_tables(const struct tool_option *options, char *shorts, struct 
 	for (; options[n].name; n++) {
 		const struct tool_option *o = &options[n];
 
-		longs[n] = (struct option){ o->name, o->kind != TOOL_OPT_FLAG, NULL, LONG_ONLY + n };
+		longs[n] = (struct option){ o->name, o->kind != TOOL_OPT_FLAG, NULL,
+					    LONG_ONLY + n };
 		if (!o->short_name)
 			continue;
 		*shorts++ = o->short_name;

@@ -15,32 +15,32 @@
 
 /* Kind of an option; sets the type of the field at offset. */
 enum tool_option_kind {
-	TOOL_OPT_FLAG,      /* bool; takes no argument */
-	TOOL_OPT_INT,       /* int64_t within min..max; `words` are names of -1, -2 ... */
-	TOOL_OPT_SIZE,      /* uint64_t bytes: 4096, 64K, 1.5M, 4G */
-	TOOL_OPT_REAL,      /* double within min..max */
-	TOOL_OPT_TEXT,      /* const char *, points into argv */
+	TOOL_OPT_FLAG, /* bool; takes no argument */
+	TOOL_OPT_INT,  /* int64_t within min..max; `words` are names of -1, -2 ... */
+	TOOL_OPT_SIZE, /* uint64_t bytes: 4096, 64K, 1.5M, 4G */
+	TOOL_OPT_REAL, /* double within min..max */
+	TOOL_OPT_TEXT, /* const char *, points into argv */
 	/* int: number of a word of `words`, from 0; spellings of one word: "half|float16 float" */
 	TOOL_OPT_CHOICE
 };
 
 struct tool_option {
-	char short_name;          /* 0: long form only */
-	const char *name;         /* long form without the dashes */
+	char short_name;  /* 0: long form only */
+	const char *name; /* long form without the dashes */
 	enum tool_option_kind kind;
-	const char *argument;     /* name of the value in the help */
-	size_t offset;            /* offset of the field in the struct of values */
-	const char *fallback;     /* default, parsed like an argument; NULL: 0, false, NULL */
-	double min, max;          /* INT, REAL, SIZE: range; both 0: any number from 0 on */
-	const char *words;        /* CHOICE, INT: words separated by spaces */
-	const char *refusal;      /* message for a value out of range: reason and remedy; or NULL */
-	const char *help;         /* lines separated by \n */
+	const char *argument; /* name of the value in the help */
+	size_t offset;        /* offset of the field in the struct of values */
+	const char *fallback; /* default, parsed like an argument; NULL: 0, false, NULL */
+	double min, max;      /* INT, REAL, SIZE: range; both 0: any number from 0 on */
+	const char *words;    /* CHOICE, INT: words separated by spaces */
+	const char *refusal;  /* message for a value out of range: reason and remedy; or NULL */
+	const char *help;     /* lines separated by \n */
 };
 
 struct tool_usage {
-	const char *tool;                    /* name of the tool */
-	const char *help;                    /* purpose of the tool, a few lines */
-	const struct tool_option *options;   /* ends with a row whose name is NULL */
+	const char *tool;                  /* name of the tool */
+	const char *help;                  /* purpose of the tool, a few lines */
+	const struct tool_option *options; /* ends with a row whose name is NULL */
 };
 
 /* Sets every field to its default, then parses argv.

@@ -26,6 +26,7 @@ int tool_output_end(const char *tool, int status)
 	if ((fflush(stdout) == 0 && !ferror(stdout)) || status)
 		return status;
 	fprintf(stderr, "%s: standard output: %s\n", tool,
-		errno ? strerror(errno) : "some lines could not be written; is the disk full, or the descriptor closed?");
+		errno ? strerror(errno)
+		      : "some lines could not be written; is the disk full, or the descriptor closed?");
 	return 1;
 }

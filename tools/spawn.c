@@ -23,12 +23,12 @@ enum { GRACE_MS = 5000, GRACE_SIGNAL_MS = 3000 };
 
 struct process_fleet {
 	const struct tool_spawn *launch;
-	pid_t *pids;            /* [processes]; 0: ended */
+	pid_t *pids; /* [processes]; 0: ended */
 	int alive;
-	int status;             /* exit status of the first failed process */
-	int ended;              /* number of processes that called exit */
-	int signal;             /* signal that ends ranks and parent; SIGKILL: ranks only; 0: none */
-	uint64_t kill_at_ns;    /* time at which the remaining ranks are killed; 0: never */
+	int status;          /* exit status of the first failed process */
+	int ended;           /* number of processes that called exit */
+	int signal;          /* signal that ends ranks and parent; SIGKILL: ranks only; 0: none */
+	uint64_t kill_at_ns; /* time at which the remaining ranks are killed; 0: never */
 	sigset_t watched, before;
 };
 
@@ -137,7 +137,7 @@ static void wait_all(struct process_fleet *f)
 					GRACE_MS / 1000);
 			}
 			send_all(f, SIGKILL);
-			f->signal = f->signal ? f->signal : SIGKILL;     /* deaths reported above */
+			f->signal = f->signal ? f->signal : SIGKILL; /* deaths reported above */
 			f->kill_at_ns = 0;
 		}
 	}
@@ -206,7 +206,7 @@ int tool_spawn(const struct tool_spawn *launch)
 	sigaddset(&f.watched, SIGPIPE);
 	sigprocmask(SIG_BLOCK, &f.watched, &f.before);
 	start_all(&f);
-	setvbuf(stderr, NULL, _IOLBF, BUFSIZ);  /* one write per line: ranks share this stderr */
+	setvbuf(stderr, NULL, _IOLBF, BUFSIZ); /* one write per line: ranks share this stderr */
 	wait_all(&f);
 	fflush(stderr);
 	free(f.pids);

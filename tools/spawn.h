@@ -10,12 +10,12 @@
 #include <stdbool.h>
 
 struct tool_spawn {
-	const char *tool;                       /* name of the tool, for messages */
+	const char *tool; /* name of the tool, for messages */
 	int processes;
-	int ranks_each;                         /* ranks per process; process p: p * ranks_each ... */
-	int (*main)(int process, void *ctx);    /* main of the child; returns the exit status */
+	int ranks_each;                      /* ranks per process; process p: p * ranks_each ... */
+	int (*main)(int process, void *ctx); /* main of the child; returns the exit status */
 	void *ctx;
-	bool lenient;                           /* report a death by signal, but keep the others */
+	bool lenient; /* report a death by signal, but keep the others */
 };
 
 /*

@@ -87,7 +87,8 @@ static int open_temporary(const char *path, char temporary[4096], FILE **ret_fil
 
 	snprintf(temporary, 4096, "%s.%d", path, (int)getpid());
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-		return train_fail(TRAIN_USAGE,
+		return train_fail(
+			TRAIN_USAGE,
 			"--save %s: that is no file, and a checkpoint would replace it; give a file",
 			path);
 	*ret_file = fopen(temporary, "we");
@@ -107,7 +108,7 @@ int train_checkpoint_check(const struct train_config *config)
 		return rc;
 	if (!f)
 		return train_fail(TRAIN_USAGE, "--save %s: %m; give a file that can be written",
-				     config->save);
+				  config->save);
 	fclose(f);
 	unlink(temporary);
 	return TRAIN_OK;
@@ -126,7 +127,8 @@ static int replace_file(const char *path, const struct checkpoint_header *h, con
 
 		unlink(temporary);
 		errno = error;
-		return train_fail(TRAIN_FAILED,
+		return train_fail(
+			TRAIN_FAILED,
 			"--save %s: cannot be written: %m; the previous checkpoint is intact",
 			path);
 	}
@@ -155,8 +157,9 @@ int train_checkpoint_save(struct train_rank *t, const char *path, uint64_t step)
 		return TRAIN_OK;
 	values = malloc(2 * h.parameters * sizeof(*values));
 	if (!values)
-		return train_fail(TRAIN_FAILED, "no memory for a checkpoint of %" PRIu64
-				     " parameters", h.parameters);
+		return train_fail(TRAIN_FAILED,
+				  "no memory for a checkpoint of %" PRIu64 " parameters",
+				  h.parameters);
 	rc = gather_values(t, values);
 	h.hash = hash_of(h, values);
 	if (!rc)
@@ -168,7 +171,8 @@ int train_checkpoint_save(struct train_rank *t, const char *path, uint64_t step)
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* text = the first option that differs, with the file's value. Returns false if none differs. */
-static bool find_difference(const struct checkpoint_header *got, const struct checkpoint_header *want, char text[128])
+static bool find_difference(const struct checkpoint_header *got,
+			    const struct checkpoint_header *want, char text[128])
 {
 	static const char *const canonical[] = { "off", "tree", "chain", "fixed64" };
 	bool leaves = got->canonical != TRAIN_CANONICAL_OFF;
@@ -193,22 +197,23 @@ static bool find_difference(const struct checkpoint_header *got, const struct ch
 	return true;
 }
 
-static int validate(const char *path, FILE *f, const struct checkpoint_header *want, struct checkpoint_header *h,
-		 float *values)
+static int validate(const char *path, FILE *f, const struct checkpoint_header *want,
+		    struct checkpoint_header *h, float *values)
 {
 	char option[128];
 
 	if (fread(h, sizeof(*h), 1, f) != 1 || memcmp(h->magic, magic, sizeof(magic)))
-		return train_fail(TRAIN_USAGE, "--resume %s: no checkpoint of tutti-train",
-				     path);
+		return train_fail(TRAIN_USAGE, "--resume %s: no checkpoint of tutti-train", path);
 	if (find_difference(h, want, option))
-		return train_fail(TRAIN_USAGE,
-				     "--resume %s: the checkpoint was written with %s; use the same value", path,
-				     option);
+		return train_fail(
+			TRAIN_USAGE,
+			"--resume %s: the checkpoint was written with %s; use the same value", path,
+			option);
 	if (fread(values, sizeof(*values), 2 * h->parameters, f) != 2 * h->parameters ||
 	    fgetc(f) != EOF || h->hash != hash_of(*h, values))
 		return train_fail(TRAIN_USAGE,
-				     "--resume %s: the file is damaged; use an older checkpoint", path);
+				  "--resume %s: the file is damaged; use an older checkpoint",
+				  path);
 	return TRAIN_OK;
 }
 
@@ -224,8 +229,7 @@ static int read_checkpoint(struct train_rank *t, uint64_t *ret_step)
 	if (!f)
 		rc = train_fail(TRAIN_USAGE, "--resume %s: %m", t->config->resume);
 	else if (!values || !t->resumed_state)
-		rc = train_fail(TRAIN_FAILED, "no memory for a checkpoint of %zu parameters",
-				   n);
+		rc = train_fail(TRAIN_FAILED, "no memory for a checkpoint of %zu parameters", n);
 	else
 		rc = validate(t->config->resume, f, &want, &h, values);
 	if (f)
@@ -234,7 +238,8 @@ static int read_checkpoint(struct train_rank *t, uint64_t *ret_step)
 		train_parameters_set_host(t, values);
 		memcpy(t->resumed_state, values + n, n * sizeof(*values));
 		if (t->velocity)
-			t->device.ops->put(&t->device, t->velocity, t->resumed_state, n * sizeof(float));
+			t->device.ops->put(&t->device, t->velocity, t->resumed_state,
+					   n * sizeof(float));
 		*ret_step = h.step;
 	}
 	free(values);

@@ -17,7 +17,9 @@ static const char *const options[TRAIN_FILES] = { "metrics", "jsonl", "hashes" }
 
 static const char *path_of(const struct train_config *c, int file)
 {
-	return file == TRAIN_FILE_CSV ? c->metrics : file == TRAIN_FILE_JSONL ? c->jsonl : c->hashes;
+	return file == TRAIN_FILE_CSV     ? c->metrics
+	       : file == TRAIN_FILE_JSONL ? c->jsonl
+					  : c->hashes;
 }
 
 /* ---- open and close ------------------------------------------------------------------------- */
@@ -41,7 +43,8 @@ static void print_setup(const struct train_rank *t)
 	printf(": %s\n", plan);
 	printf("epoch     %zu steps of %zu samples", steps, t->sampler.batch);
 	if (t->sampler.samples % t->sampler.batch)
-		printf("; %zu left-over samples are not used", t->sampler.samples % t->sampler.batch);
+		printf("; %zu left-over samples are not used",
+		       t->sampler.samples % t->sampler.batch);
 	printf("\n");
 	if (t->first_step)
 		printf("resumed   after step %" PRIu64 "\n", t->first_step);
@@ -57,7 +60,7 @@ static int open_file(const struct train_config *c, int file, const char *mode, F
 	if (*ret_file)
 		return TRAIN_OK;
 	return train_fail(TRAIN_USAGE, "--%s %s: %m; give a file that can be written",
-			     options[file], path_of(c, file));
+			  options[file], path_of(c, file));
 }
 
 int train_metrics_check(const struct train_config *config)
@@ -65,9 +68,8 @@ int train_metrics_check(const struct train_config *config)
 	FILE *file = config->timeline ? fopen(config->timeline, "ae") : NULL;
 
 	if (config->timeline && !file)
-		return train_fail(TRAIN_USAGE,
-				     "--timeline %s: %m; give a file that can be written",
-				     config->timeline);
+		return train_fail(TRAIN_USAGE, "--timeline %s: %m; give a file that can be written",
+				  config->timeline);
 	if (file)
 		fclose(file);
 	for (int i = 0; i < TRAIN_FILES; i++) {
@@ -81,7 +83,8 @@ int train_metrics_check(const struct train_config *config)
 
 int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool append)
 {
-	struct tool_hashes_header head = { TOOL_HASHES_MAGIC, t->model.parameters, TOOL_HASHES_BUCKET };
+	struct tool_hashes_header head = { TOOL_HASHES_MAGIC, t->model.parameters,
+					   TOOL_HASHES_BUCKET };
 	int rc = TRAIN_OK;
 
 	*m = (struct train_metrics){ .on = t->rank == 0 };
@@ -91,12 +94,14 @@ int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool
 	for (int i = 0; i < TRAIN_FILES && !rc; i++) {
 		rc = open_file(t->config, i, append ? "ae" : "we", &m->file[i]);
 		if (m->file[i]) /* a killed rank leaves complete lines */
-			setvbuf(m->file[i], NULL, i == TRAIN_FILE_HASHES ? _IOFBF : _IOLBF, 1 << 16);
+			setvbuf(m->file[i], NULL, i == TRAIN_FILE_HASHES ? _IOFBF : _IOLBF,
+				1 << 16);
 	}
 	if (rc || append)
 		return rc;
 	if (m->file[TRAIN_FILE_CSV])
-		fprintf(m->file[TRAIN_FILE_CSV], "step,epoch,loss,samples_per_s,accuracy,test_loss\n");
+		fprintf(m->file[TRAIN_FILE_CSV],
+			"step,epoch,loss,samples_per_s,accuracy,test_loss\n");
 	if (m->file[TRAIN_FILE_HASHES])
 		fwrite(&head, sizeof(head), 1, m->file[TRAIN_FILE_HASHES]);
 	print_setup(t);
@@ -111,9 +116,8 @@ int train_metrics_close(struct train_metrics *m, const struct train_config *conf
 		fprintf(stderr, "\r\033[K");
 	for (int i = 0; i < TRAIN_FILES; i++)
 		if (m->file[i] && (ferror(m->file[i]) | fclose(m->file[i])))
-			rc = train_fail(TRAIN_FAILED,
-					   "--%s %s: cannot be written completely: %s", options[i],
-					   path_of(config, i), strerror(errno));
+			rc = train_fail(TRAIN_FAILED, "--%s %s: cannot be written completely: %s",
+					options[i], path_of(config, i), strerror(errno));
 	memset(m, 0, sizeof(*m));
 	return rc;
 }
@@ -174,7 +178,8 @@ static void write_hashes(FILE *to, struct train_rank *t, uint64_t step)
 	fflush(to);
 }
 
-void train_metrics_write(struct train_metrics *m, struct train_rank *t, const struct train_step_record *r)
+void train_metrics_write(struct train_metrics *m, struct train_rank *t,
+			 const struct train_step_record *r)
 {
 	if (!m->on)
 		return;

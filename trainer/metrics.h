@@ -15,8 +15,8 @@
 enum { TRAIN_FILE_CSV, TRAIN_FILE_JSONL, TRAIN_FILE_HASHES, TRAIN_FILES };
 
 struct train_metrics {
-	bool on;       /* rank 0 */
-	bool terminal; /* stderr is a terminal: show progress */
+	bool on;                 /* rank 0 */
+	bool terminal;           /* stderr is a terminal: show progress */
 	FILE *file[TRAIN_FILES]; /* NULL: not requested */
 	uint64_t shown_ns;       /* time of the last progress line */
 };

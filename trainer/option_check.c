@@ -14,9 +14,11 @@ struct strategy_option {
 	const char *strategies; /* that use the option */
 };
 
-#define OPTION(option, field, strategies)								\
-	{ option, offsetof(struct train_config, field), sizeof(((struct train_config *)0)->field),	\
-			strategies }
+#define OPTION(option, field, strategies)                                     \
+	{                                                                     \
+		option, offsetof(struct train_config, field),                 \
+			sizeof(((struct train_config *)0)->field), strategies \
+	}
 
 static const struct strategy_option strategy_options[] = {
 	OPTION("ps", servers, "ps-sync ps-async ps-strategy downpour"),
@@ -75,8 +77,8 @@ static int check_pairs(const struct train_config *c, const struct train_config *
 	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
 		if (pairs[i].given && !pairs[i].has)
 			return train_fail(TRAIN_USAGE,
-				"--%s: has no effect alone; add %s, or omit the option",
-				pairs[i].option, pairs[i].wants);
+					  "--%s: has no effect alone; add %s, or omit the option",
+					  pairs[i].option, pairs[i].wants);
 	return TRAIN_OK;
 }
 
@@ -88,9 +90,11 @@ int train_option_check(const struct train_config *c)
 	for (size_t i = 0; i < sizeof(strategy_options) / sizeof(strategy_options[0]); i++)
 		if (was_given(c, &defaults, &strategy_options[i]) &&
 		    !contains_word(strategy_options[i].strategies, c->strategy))
-			return train_fail(TRAIN_USAGE,
+			return train_fail(
+				TRAIN_USAGE,
 				"--%s: has no effect with --strategy %s; omit the option, or "
-				"use one of: %s", strategy_options[i].option, c->strategy,
+				"use one of: %s",
+				strategy_options[i].option, c->strategy,
 				strategy_options[i].strategies);
 	return check_pairs(c, &defaults);
 }

@@ -15,7 +15,7 @@ uint64_t train_hash(const void *data, size_t bytes)
 		uint32_t word;
 
 		memcpy(&word, at + i, sizeof(word));
-		hash = (hash ^ word) * 0x9E3779B97F4A7C15u;    /* odd factor: a bijection */
+		hash = (hash ^ word) * 0x9E3779B97F4A7C15u; /* odd factor: a bijection */
 		hash ^= hash >> 32;
 	}
 	return hash;
@@ -45,7 +45,7 @@ static int name_ranks(struct train_rank *t, uint64_t step, uint64_t own)
 
 	if (!all)
 		return train_fail(TRAIN_FAILED,
-				     "step %" PRIu64 ": the parameters differ between ranks", step);
+				  "step %" PRIu64 ": the parameters differ between ranks", step);
 	rc = train_check(tuttiAllGather(&own, all, 1, tuttiUint64, t->comm, NULL), t->comm);
 	for (int r = 1; r < t->nranks && used < sizeof(text) - 16; r++)
 		if (all[r] != all[0])
@@ -55,9 +55,9 @@ static int name_ranks(struct train_rank *t, uint64_t step, uint64_t own)
 	if (rc)
 		return rc;
 	return train_fail(TRAIN_FAILED,
-			     "step %" PRIu64 ": the parameters of rank %s differ from those of "
-			     "rank 0: the replicas have diverged",
-			     step, text);
+			  "step %" PRIu64 ": the parameters of rank %s differ from those of "
+			  "rank 0: the replicas have diverged",
+			  step, text);
 }
 
 int train_replicas_check(struct train_rank *t, uint64_t step, uint64_t *ret_hash)
@@ -69,7 +69,7 @@ int train_replicas_check(struct train_rank *t, uint64_t step, uint64_t *ret_hash
 
 	if (!host)
 		return train_fail(TRAIN_FAILED, "no memory to check %zu bytes of parameters",
-				     bytes);
+				  bytes);
 	t->device.ops->get(&t->device, host, t->parameters, bytes);
 	flip_if_asked(t, step, host);
 	hash = train_hash(host, bytes);
@@ -77,7 +77,7 @@ int train_replicas_check(struct train_rank *t, uint64_t step, uint64_t *ret_hash
 	most[0] = hash; /* the maximum of the complements is the complement of the minimum */
 	most[1] = ~hash;
 	rc = train_check(tuttiAllReduce(most, most, 2, tuttiUint64, tuttiMax, t->comm, NULL),
-			t->comm);
+			 t->comm);
 	if (!rc && most[0] != ~most[1])
 		rc = name_ranks(t, step, hash);
 	if (!rc)

@@ -89,10 +89,11 @@ int train_settings_match(const struct train_rank *t)
 		most[n + i] = ~most[i];
 	}
 	rc = train_check(tuttiAllReduce(most, most, 2 * n, tuttiUint64, tuttiMax, t->world, NULL),
-			t->world);
+			 t->world);
 	for (size_t i = 0; i < n && !rc; i++)
 		if (most[i] != ~most[n + i])
-			rc = train_fail(TRAIN_USAGE,
+			rc = train_fail(
+				TRAIN_USAGE,
 				"--%s: the ranks were given different values; the value is %s on rank %d",
 				settings[i].option, settings[i].value, t->rank);
 	return rc;

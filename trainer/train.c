@@ -23,7 +23,10 @@ struct train_progress {
 };
 
 /* True if step (from 1) ends a period; period 0: never. */
-static bool due(uint64_t step, int64_t period) { return period && step % (uint64_t)period == 0; }
+static bool due(uint64_t step, int64_t period)
+{
+	return period && step % (uint64_t)period == 0;
+}
 
 /* Reads the counters; if `count`, adds the bytes since the last call to result. */
 static void count_bytes(const struct train_rank *t, struct train_result *result, bool count)
@@ -45,9 +48,9 @@ static void count_bytes(const struct train_rank *t, struct train_result *result,
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-static int record_step(struct train_rank *t, struct train_progress *p, const struct train_batch *batch,
-		     const float tail[TRAIN_TAIL], uint64_t before, uint64_t took,
-		     struct train_step_record *record)
+static int record_step(struct train_rank *t, struct train_progress *p,
+		       const struct train_batch *batch, const float tail[TRAIN_TAIL],
+		       uint64_t before, uint64_t took, struct train_step_record *record)
 {
 	double all = (double)t->leaves.batch;
 	double of = t->strategy->local_replicas ? (double)batch->rows : all;
@@ -69,14 +72,14 @@ static int record_step(struct train_rank *t, struct train_progress *p, const str
 	if (isfinite(record->loss))
 		return TRAIN_OK;
 	return train_fail(TRAIN_FAILED,
-			     "step %" PRIu64 ": the loss is %g, the training diverged; use "
-			     "a smaller --lr",
-			     step, record->loss);
+			  "step %" PRIu64 ": the loss is %g, the training diverged; use "
+			  "a smaller --lr",
+			  step, record->loss);
 }
 
 /* Takes one step and fills record. result->stopped: a rank received a stop signal. */
-static int take_step(struct train_rank *t, struct train_progress *p, uint64_t step, struct train_step_record *record,
-		     struct train_result *result)
+static int take_step(struct train_rank *t, struct train_progress *p, uint64_t step,
+		     struct train_step_record *record, struct train_result *result)
 {
 	uint64_t begin = train_time_ns(), exposed = t->exposed_ns;
 	struct train_batch batch = { .stop = train_stop_signal != 0 };
@@ -102,13 +105,13 @@ static int take_step(struct train_rank *t, struct train_progress *p, uint64_t st
 }
 
 /* The periodic work between steps: checks, evaluations, checkpoints, metrics. */
-static int between_steps(struct train_rank *t, struct train_progress *p, bool last, struct train_step_record *record,
-		     struct train_result *result)
+static int between_steps(struct train_rank *t, struct train_progress *p, bool last,
+			 struct train_step_record *record, struct train_result *result)
 {
 	const struct train_config *c = t->config;
 	bool local = t->strategy->local_replicas;
-	bool evaluate =
-		last || due(record->step, c->eval_every ? c->eval_every : (int64_t)p->per_epoch);
+	bool evaluate = last ||
+			due(record->step, c->eval_every ? c->eval_every : (int64_t)p->per_epoch);
 	bool save = c->save && (last || due(record->step, c->save_every));
 	int rc = TRAIN_OK;
 
@@ -116,7 +119,8 @@ static int between_steps(struct train_rank *t, struct train_progress *p, bool la
 	if (t->strategy->settle && (evaluate || save))
 		rc = t->strategy->settle(t, last);
 	count_bytes(t, result, true);
-	if (!rc && (last || (!local && due(record->step, c->check_replicas)) || (local && evaluate)))
+	if (!rc &&
+	    (last || (!local && due(record->step, c->check_replicas)) || (local && evaluate)))
 		rc = train_replicas_check(t, record->step, &result->hash);
 	if (!rc && evaluate) {
 		record->evaluated = true;
@@ -137,14 +141,14 @@ static int suggest_shrink(void)
 	char text[900];
 
 	snprintf(text, sizeof(text), "%s", train_error());
-	return train_fail(TRAIN_FAILED, "%s; with --on-failure shrink the others continue",
-			     text);
+	return train_fail(TRAIN_FAILED, "%s; with --on-failure shrink the others continue", text);
 }
 
 /* After a failure in step done + 1: recovers with the survivors if possible. *ret_done: steps of
  * the common state. */
-static int recover(struct train_rank *t, struct train_progress *p, uint64_t done, struct train_step_record *record,
-		 struct train_result *result, uint64_t *ret_done)
+static int recover(struct train_rank *t, struct train_progress *p, uint64_t done,
+		   struct train_step_record *record, struct train_result *result,
+		   uint64_t *ret_done)
 {
 	bool was_rank0 = t->rank == 0;
 	int rc;
@@ -165,7 +169,7 @@ static int recover(struct train_rank *t, struct train_progress *p, uint64_t done
 }
 
 static void fill_result(const struct train_rank *t, const struct train_progress *p,
-		     const struct train_step_record *record, struct train_result *result)
+			const struct train_step_record *record, struct train_result *result)
 {
 	result->steps = record->step;
 	result->accuracy = record->accuracy;
@@ -183,7 +187,8 @@ static int all_steps(struct train_rank *t, struct train_progress *p, struct trai
 		int rc = take_step(t, p, done + 1, &record, result);
 
 		if (!rc)
-			rc = between_steps(t, p, t->step >= p->steps || result->stopped, &record, result);
+			rc = between_steps(t, p, t->step >= p->steps || result->stopped, &record,
+					   result);
 		if (!rc)
 			done = t->step;
 		else if (recover(t, p, done, &record, result, &done))
@@ -202,9 +207,9 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 	p.steps = train_schedule_steps(t);
 	if (t->first_step >= p.steps)
 		return train_fail(TRAIN_USAGE,
-				     "--resume %s: that training has done %" PRIu64 " steps, and "
-				     "%" PRIu64 " were requested; use a larger --steps or --epochs",
-				     t->config->resume, t->first_step, p.steps);
+				  "--resume %s: that training has done %" PRIu64 " steps, and "
+				  "%" PRIu64 " were requested; use a larger --steps or --epochs",
+				  t->config->resume, t->first_step, p.steps);
 	/* with --np, train_main.c has already checked the file */
 	rc = t->rank == 0 && !t->config->np ? train_checkpoint_check(t->config) : TRAIN_OK;
 	if (!rc)

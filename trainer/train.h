@@ -20,11 +20,11 @@ struct train_result {
 	double accuracy, loss; /* on the test set */
 	double samples_per_s;  /* of all ranks */
 	double step_ms;
-	double exposed_share;  /* exposed communication, as a share of the training time */
-	uint64_t sent_bytes;   /* sent by this rank in steps */
-	uint64_t read_bytes;   /* read from other ranks' memory in steps */
+	double exposed_share; /* exposed communication, as a share of the training time */
+	uint64_t sent_bytes;  /* sent by this rank in steps */
+	uint64_t read_bytes;  /* read from other ranks' memory in steps */
 	uint64_t sent_before, read_before; /* the library's counters at the last reading */
-	uint64_t hash;         /* hash of the parameters, the same on all ranks */
+	uint64_t hash;                     /* hash of the parameters, the same on all ranks */
 };
 
 /* Returns 0 | TRAIN_USAGE | TRAIN_FAILED. */

@@ -45,7 +45,7 @@ static int print_error(int code, int rank)
 
 	if (rank >= 0)
 		snprintf(prefix, sizeof(prefix), "rank %d: ", rank);
-	if (!strncmp(text, prefix, strlen(prefix)))    /* the library's texts name the rank */
+	if (!strncmp(text, prefix, strlen(prefix))) /* the library's texts name the rank */
 		prefix[0] = '\0';
 	fprintf(stderr, TOOL ": %s%s\n", prefix, text);
 	return -code;
@@ -53,7 +53,10 @@ static int print_error(int code, int rank)
 
 /* ---- one rank ------------------------------------------------------------------------------- */
 
-static void on_signal(int number) { train_stop_signal = number; }
+static void on_signal(int number)
+{
+	train_stop_signal = number;
+}
 
 static void catch_signals(void)
 {
@@ -83,8 +86,7 @@ static int find_local_rank(tuttiComm_t comm, int *ret_rank)
 	tuttiCommCount(comm, &nranks);
 	all = calloc((size_t)nranks, sizeof(*all));
 	if (!all)
-		return train_fail(TRAIN_FAILED, "no memory for the hosts of %d ranks",
-				     nranks);
+		return train_fail(TRAIN_FAILED, "no memory for the hosts of %d ranks", nranks);
 	rc = checked(tuttiAllGather(mine, all, sizeof(mine), tuttiInt8, comm, NULL));
 	*ret_rank = 0;
 	for (int r = 0; r < rank; r++)
@@ -218,9 +220,10 @@ static int check(struct train_job *job)
 	if (!rc && job->config.np)
 		rc = train_checkpoint_check(&job->config);
 	if (!rc && job->config.np) {
-		job->ranks =
-			(int)job->config.np + (t.strategy->serve ? (int)job->config.servers : 0);
-		job->lenient = t.strategy->fault_tolerant || job->config.on_failure == TRAIN_FAILURE_SHRINK;
+		job->ranks = (int)job->config.np +
+			     (t.strategy->serve ? (int)job->config.servers : 0);
+		job->lenient = t.strategy->fault_tolerant ||
+			       job->config.on_failure == TRAIN_FAILURE_SHRINK;
 		rc = train_check(tuttiGetUniqueId(&job->id), NULL);
 	}
 	return rc;
@@ -248,7 +251,7 @@ int main(int argc, char **argv)
 	if (rc)
 		return rc == 1 ? tool_output_end(TOOL, 0) : 2;
 	rc = train_data_load(job.config.data, job.config.data_dir, (uint64_t)job.config.seed,
-			  &job.data);
+			     &job.data);
 	if (rc)
 		return print_error(rc, -1);
 	rc = start_ranks(&job);

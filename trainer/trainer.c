@@ -12,7 +12,8 @@ static int open_memory(struct train_rank *t)
 {
 	const struct train_device_ops *d = t->device.ops;
 	size_t bytes = t->model.parameters * sizeof(float);
-	bool separate_memory = d->separate_memory, moving = t->strategy->optimizer == TRAIN_OPTIMIZER_RANKS;
+	bool separate_memory = d->separate_memory,
+	     moving = t->strategy->optimizer == TRAIN_OPTIMIZER_RANKS;
 
 	t->parameters = d->alloc(&t->device, bytes);
 	t->velocity = moving ? d->alloc(&t->device, bytes) : NULL;
@@ -23,9 +24,10 @@ static int open_memory(struct train_rank *t)
 	if (!t->parameters || (moving && !t->velocity) || !t->x || !t->labels ||
 	    (separate_memory && !t->host_parameters))
 		return train_fail(TRAIN_FAILED, "no memory to train %zu parameters",
-				     t->model.parameters);
+				  t->model.parameters);
 	if (t->rank == 0) {
-		train_model_init(&t->model, (uint64_t)t->config->seed, train_parameters_download(t));
+		train_model_init(&t->model, (uint64_t)t->config->seed,
+				 train_parameters_download(t));
 		train_parameters_upload(t);
 	}
 	return TRAIN_OK;
@@ -46,14 +48,15 @@ static int split_ranks(struct train_rank *t)
 	t->servers = t->strategy->serve ? (int)t->config->servers : 0;
 	t->nranks = t->first_server = all - t->servers;
 	if (t->nranks < 1)
-		return train_fail(TRAIN_USAGE,
-			"--ps %d: all %d ranks are servers and no worker is left; start more ranks", t->servers,
-			all);
+		return train_fail(
+			TRAIN_USAGE,
+			"--ps %d: all %d ranks are servers and no worker is left; start more ranks",
+			t->servers, all);
 	t->comm = t->world;
 	if (!t->servers)
 		return TRAIN_OK;
 	return train_check(tuttiCommSplit(t->world, train_is_server(t), t->rank, &t->comm, NULL),
-			  t->world);
+			   t->world);
 }
 
 static int open_model(struct train_rank *t)
@@ -64,9 +67,9 @@ static int open_model(struct train_rank *t)
 
 	if (batch > t->data->train.samples)
 		return train_fail(TRAIN_USAGE,
-				     "--global-batch %zu: the training set has only %zu samples; "
-				     "use at most that",
-				     batch, t->data->train.samples);
+				  "--global-batch %zu: the training set has only %zu samples; "
+				  "use at most that",
+				  batch, t->data->train.samples);
 	size.leaf = leaf < batch ? leaf : batch;
 	/* the share of a rank grows if others die */
 	size.max_rows = batch;
@@ -94,12 +97,12 @@ int train_rank_open(struct train_rank *t, const struct train_config *config,
 		rc = train_fault_check_ranks(t);
 	if (!rc)
 		rc = train_device_open(&t->device, config->device,
-				    config->canonical != TRAIN_CANONICAL_OFF);
+				       config->canonical != TRAIN_CANONICAL_OFF);
 	if (!rc)
 		rc = open_model(t);
 	if (!rc)
 		rc = train_sampler_open(&t->sampler, (uint64_t)config->seed, data->train.samples,
-				     (size_t)config->global_batch);
+					(size_t)config->global_batch);
 	if (!rc)
 		rc = open_memory(t);
 	if (!rc)

@@ -9,9 +9,13 @@
 #include "base/futex.h"
 #include "transports/transport.h"
 
-#define DEPTH 64     /* most posts in flight on a channel */
+#define DEPTH 64 /* most posts in flight on a channel */
 
-struct posted_buffer { const void *buf; size_t bytes; uint32_t stamp; };
+struct posted_buffer {
+	const void *buf;
+	size_t bytes;
+	uint32_t stamp;
+};
 
 struct self_link {
 	struct tt_link base;
@@ -22,7 +26,7 @@ struct self_ep {
 	struct tt_endpoint base;
 	_Atomic uint32_t bell;
 	_Atomic size_t memory;
-	struct self_link *links[];       /* by channel */
+	struct self_link *links[]; /* by channel */
 };
 
 static int self_probe(char *why, size_t bytes)
@@ -33,8 +37,8 @@ static int self_probe(char *why, size_t bytes)
 
 static int self_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 {
-	size_t bytes =
-		sizeof(struct self_ep) + (size_t)world->nchannels * sizeof(struct self_link *);
+	size_t bytes = sizeof(struct self_ep) +
+		       (size_t)world->nchannels * sizeof(struct self_link *);
 	struct self_ep *ep = calloc(1, bytes);
 
 	if (!ep)
@@ -97,7 +101,8 @@ static int self_peek(struct tt_link *l, size_t bytes, uint32_t stamp, const void
 	if (l->posted == l->completed)
 		return 0;
 	if (post->bytes != bytes || post->stamp != stamp)
-		return tt_fail(TT_USAGE,
+		return tt_fail(
+			TT_USAGE,
 			"rank %d sent itself %zu bytes of call %08x, but receives %zu bytes of call %08x",
 			l->peer, post->bytes, post->stamp, bytes, stamp);
 	*ret_data = post->buf;

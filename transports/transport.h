@@ -24,24 +24,24 @@
 
 /* TUTTI_IB_... settings; -1: choose */
 struct tt_verbs_settings {
-	const char *devices;             /* as TUTTI_SOCKET_IFNAME; "" all */
+	const char *devices; /* as TUTTI_SOCKET_IFNAME; "" all */
 	int gid_index, timeout, retries, service_level, traffic_class;
-	int registrations;               /* limit of the registration cache, entries; 0: no cache */
-	size_t registered_bytes;         /* limit of the registration cache, bytes; 0: none */
+	int registrations;       /* limit of the registration cache, entries; 0: no cache */
+	size_t registered_bytes; /* limit of the registration cache, bytes; 0: none */
 };
 
 /* Facts and services that a transport gets from comm, or from a test. Valid until close. */
 struct tt_world {
 	int rank, nranks;
-	const int *host_of;              /* [nranks] host number; ranks of one host share it */
-	size_t message_bytes;            /* largest message; equal on all ranks */
-	int nchannels;                   /* channels are 0..nchannels-1 */
-	bool crowded;                    /* more ranks than cores on this host: ranks sleep often */
-	enum { TT_CMA_AUTO, TT_CMA_ON, TT_CMA_OFF } cma;     /* TUTTI_CMA */
-	bool insist;                     /* the user named this transport */
-	bool software;                   /* software NICs may be used, too */
-	const struct tt_verbs_settings *ib; /* NULL: the defaults */
-	uint64_t deadline_ns;            /* for open */
+	const int *host_of;   /* [nranks] host number; ranks of one host share it */
+	size_t message_bytes; /* largest message; equal on all ranks */
+	int nchannels;        /* channels are 0..nchannels-1 */
+	bool crowded;         /* more ranks than cores on this host: ranks sleep often */
+	enum { TT_CMA_AUTO, TT_CMA_ON, TT_CMA_OFF } cma; /* TUTTI_CMA */
+	bool insist;                                     /* the user named this transport */
+	bool software;                                   /* software NICs may be used, too */
+	const struct tt_verbs_settings *ib;              /* NULL: the defaults */
+	uint64_t deadline_ns;                            /* for open */
 	/* A connected, authenticated, blocking stream socket to the peer for (peer, channel). The
 	 * lower rank calls dial, which blocks, at most until the deadline. The higher rank calls
 	 * take. take returns 1 and a socket | 0 not yet | < 0. The caller owns the socket. */
@@ -78,19 +78,19 @@ struct tt_link {
 	int ports;
 	/* posts accepted; posts whose buffer may be overwritten; both monotone */
 	uint64_t posted, completed;
-	uint64_t sent_bytes, messages;   /* payload bytes and messages committed or posted so far */
+	uint64_t sent_bytes, messages; /* payload bytes and messages committed or posted so far */
 	/* bytes received from the network, also of incomplete messages */
 	uint64_t arrived;
 	/* messages released or received so far */
 	uint64_t received;
 };
 
-#define TT_NO_SLOT (-2)         /* no memory to read */
+#define TT_NO_SLOT (-2) /* no memory to read */
 
 /* Location of a buffer, for the ranks of its host. describe makes it; a slot carries it to the
  * peers. */
 struct tt_peer_memory {
-	uint64_t at;                     /* address in the owner's process */
+	uint64_t at; /* address in the owner's process */
 	/* offset in a window; the window's size and inode */
 	uint64_t offset, window_bytes, inode;
 	int32_t fd;
@@ -102,11 +102,11 @@ struct tt_peer_memory {
 };
 
 enum {
-	TT_T_RESERVE = 1,    /* sends by reserve + commit */
-	TT_T_POST = 2        /* sends by post; a transport has exactly one flag, but see zcopy_ops */
+	TT_T_RESERVE = 1, /* sends by reserve + commit */
+	TT_T_POST = 2     /* sends by post; a transport has exactly one flag, but see zcopy_ops */
 };
 
-#define TT_SLOT_LINE 56        /* bytes of a small post in each cache line */
+#define TT_SLOT_LINE 56 /* bytes of a small post in each cache line */
 #define TT_SLOT_SMALL (6 * TT_SLOT_LINE)
 #define TT_SLOT_BYTES (64u << 10)
 /* most ranks of a host for posts of more than TT_SLOT_SMALL bytes */
@@ -208,8 +208,8 @@ struct tt_slot_ops {
 	/* Poll the slot of peer. 1: posted; *ret_data are the bytes: up to TT_SLOT_SMALL as lines,
 	 * TT_SLOT_LINE bytes in each 64; readable until this rank posts the next number | 0: not
 	 * posted yet | TT_USAGE: the post has another stamp or length. */
-	int (*poll)(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number,
-		    uint32_t stamp, const void **ret_data);
+	int (*poll)(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp,
+		    const void **ret_data);
 };
 
 /* ---- peer memory ----------------------------------------------------------------------------- */
@@ -225,8 +225,8 @@ struct tt_peer_memory_ops {
 	bool (*attach)(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote);
 	/* A pointer to the described memory, readable as long as the peer keeps the buffer, or
 	 * NULL: the memory can only be read by read. */
-	const void *(*pointer)(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote,
-			       size_t bytes);
+	const void *(*pointer)(struct tt_endpoint *ep, int peer,
+			       const struct tt_peer_memory *remote, size_t bytes);
 	/* Copy bytes at address `from` of peer. Works for memory of any kind where ordinary memory
 	 * can be attached. Returns 0 | TT_REMOTE */
 	int (*read)(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_t bytes);

@@ -18,7 +18,7 @@
 #include "am/am_internal.h"
 
 #define EVENTS 32
-#define GOODBYE_MS 5000                  /* as in control */
+#define GOODBYE_MS 5000 /* as in control */
 #define GOODBYE_BROKEN_MS 500
 #define NEVER UINT64_MAX
 
@@ -26,7 +26,7 @@
 
 void tt_am_gone(struct tt_am *am, int rank, tuttiRankState_t how)
 {
-	if (!am->gone[rank])                   /* a rank that has left cannot die */
+	if (!am->gone[rank]) /* a rank that has left cannot die */
 		am->gone[rank] = (uint8_t)how;
 	tt_quorum_lost(am, rank);
 	pthread_cond_broadcast(&am->changed);
@@ -156,7 +156,7 @@ static void release(struct tt_am *am)
 }
 
 int tt_am_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms,
-		 struct tt_am **ret_am)
+	       struct tt_am **ret_am)
 {
 	struct tt_am *am = calloc(1, sizeof(*am));
 	pthread_condattr_t attr;
@@ -211,8 +211,8 @@ static bool all_sent(struct tt_am *am)
 /* Sends goodbye and waits until it has arrived. After an abort, does not wait. */
 static void say_goodbye(struct tt_am *am)
 {
-	uint64_t until =
-		tt_deadline_ns(tt_control_broken(am->ctl) ? GOODBYE_BROKEN_MS : GOODBYE_MS);
+	uint64_t until = tt_deadline_ns(tt_control_broken(am->ctl) ? GOODBYE_BROKEN_MS
+								   : GOODBYE_MS);
 	struct tt_am_header bye = { .kind = TT_AM_GOODBYE };
 
 	pthread_mutex_lock(&am->lock);

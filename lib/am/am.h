@@ -29,14 +29,16 @@
 #define TT_AM_UNEXPECTED_BYTES (64u << 20)
 
 enum tt_am_kind {
-	TT_AM_USER_MESSAGE = 1,                /* of the user */
+	TT_AM_USER_MESSAGE = 1, /* of the user */
 	/* shrink.c: to the coordinator; from the coordinator, or a standing decision */
-	TT_AM_PROPOSAL, TT_AM_DECISION,
+	TT_AM_PROPOSAL,
+	TT_AM_DECISION,
 	/* quorum: to rank 0: contribution, or request for a result only */
 	TT_AM_CONTRIBUTION,
 	/* quorum: from rank 0: outcome of the contribution; bytes of the result */
-	TT_AM_OUTCOME, TT_AM_RESULT,
-	TT_AM_GOODBYE,                        /* this rank leaves */
+	TT_AM_OUTCOME,
+	TT_AM_RESULT,
+	TT_AM_GOODBYE, /* this rank leaves */
 	TT_AM_KINDS
 };
 
@@ -47,10 +49,10 @@ struct tt_am_header {
 	/* USER_MESSAGE: the user's version; quorum: number of the operation; shrink: number of the
 	 * shrink */
 	uint64_t version;
-	uint64_t bytes;                  /* size of the body */
+	uint64_t bytes; /* size of the body */
 	/* CONTRIBUTION: type and flags, op, k, deadline_ms; OUTCOME: see quorum_internal.h */
 	uint32_t call[4];
-	int source;                      /* known from the connection, not sent */
+	int source; /* known from the connection, not sent */
 };
 
 struct tt_am;
@@ -58,7 +60,7 @@ struct tt_am;
 /* Creates the active messages of a control, without a thread. From now on sockets that other ranks
  * dial are accepted. 0 | TT_SYSTEM */
 int tt_am_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms,
-		 struct tt_am **ret_am);
+	       struct tt_am **ret_am);
 /* Sends goodbye on every connection, waits until the peers' hosts have received everything (as
  * tt_control_leave), frees. */
 void tt_am_close(struct tt_am *am);
@@ -67,14 +69,14 @@ void tt_am_abort(struct tt_am *am);
 
 /* Sends a message with a body of head->bytes from data. Blocks until data may be reused, at most
  * until deadline_ns. 0 | TT_REMOTE (peer is gone) | TT_TIMEOUT | TT_SYSTEM. Thread: any. */
-int tt_am_send(struct tt_am *am, int peer, const struct tt_am_header *head,
-		 const void *data, uint64_t deadline_ns);
+int tt_am_send(struct tt_am *am, int peer, const struct tt_am_header *head, const void *data,
+	       uint64_t deadline_ns);
 
 /* Criteria and buffer of a receive. */
 struct tt_am_match {
 	enum tt_am_kind kind;
-	int source, tag;                 /* -1: any */
-	bool probe;                       /* the message stays queued */
+	int source, tag; /* -1: any */
+	bool probe;      /* the message stays queued */
 	void *to;
 	size_t room;
 };
@@ -82,7 +84,7 @@ struct tt_am_match {
  * the wait was canceled | TT_REMOTE source is gone and no message from it is queued | TT_ARG the
  * message is larger than room and stays queued. Thread: any. */
 int tt_am_recv(struct tt_am *am, const struct tt_am_match *want, uint64_t deadline_ns,
-		 struct tt_am_header *ret_head);
+	       struct tt_am_header *ret_head);
 /* Drops queued user messages with a version below `version` (UINT64_MAX: all) and ends waits for
  * exactly this source and tag. Returns the number of dropped messages. */
 uint64_t tt_am_cancel(struct tt_am *am, int source, int tag, uint64_t version);

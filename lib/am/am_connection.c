@@ -60,8 +60,9 @@ struct tt_am_conn *tt_am_conn_find(const struct tt_am *am, int peer)
 
 void tt_am_conn_watch(struct tt_am *am, struct tt_am_conn *c)
 {
-	struct epoll_event ev = { .events = (c->stalled ? 0u : EPOLLIN) | (c->sendq ? EPOLLOUT : 0u),
-				  .data.ptr = c };
+	struct epoll_event ev = {
+		.events = (c->stalled ? 0u : EPOLLIN) | (c->sendq ? EPOLLOUT : 0u), .data.ptr = c
+	};
 
 	if (c->dead || (c->watched && c->events == ev.events))
 		return;
@@ -112,7 +113,7 @@ void tt_am_conn_end(struct tt_am *am, struct tt_am_conn *c, tuttiRankState_t how
 	if (c->dead)
 		return;
 	c->dead = true;
-	tt_sock_close(c->fd);                    /* epoll drops the socket with this */
+	tt_sock_close(c->fd); /* epoll drops the socket with this */
 	while ((m = c->sendq)) {
 		c->sendq = m->next;
 		complete_send(am, m, TT_REMOTE);
@@ -195,7 +196,7 @@ void tt_am_enqueue(struct tt_am *am, struct tt_am_conn *c, struct tt_am_outgoing
 
 /* Without memory the message is dropped: the peer waits until its deadline. */
 void tt_am_post(struct tt_am *am, int peer, const struct tt_am_header *head,
-		  struct tt_am_payload *payload)
+		struct tt_am_payload *payload)
 {
 	struct tt_am_conn *c = am->send_conn[peer];
 	struct tt_am_outgoing *m = c ? calloc(1, sizeof(*m)) : NULL;

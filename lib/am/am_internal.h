@@ -16,7 +16,11 @@
 #define TT_AM_HEADER_BYTES 48
 
 /* Body shared by several outgoing messages. */
-struct tt_am_payload { int refs; size_t bytes; uint8_t data[] __attribute__((aligned(64))); };
+struct tt_am_payload {
+	int refs;
+	size_t bytes;
+	uint8_t data[] __attribute__((aligned(64)));
+};
 
 /* Outgoing message. A caller's message lives on its stack until done; other messages are freed
  * after the send. */
@@ -24,9 +28,9 @@ struct tt_am_outgoing {
 	struct tt_am_outgoing *next;
 	uint8_t head[TT_AM_HEADER_BYTES];
 	const uint8_t *data;
-	size_t bytes, sent;              /* header and body together */
-	struct tt_am_payload *payload;        /* owner of data, or NULL */
-	bool from_caller, done;          /* from_caller: on the stack of a caller */
+	size_t bytes, sent;            /* header and body together */
+	struct tt_am_payload *payload; /* owner of data, or NULL */
+	bool from_caller, done;        /* from_caller: on the stack of a caller */
 	int rc;
 };
 
@@ -43,8 +47,14 @@ struct tt_am_posted {
 	const struct tt_am_match *want;
 	/* NOTIFIED: a matching message was queued before the receiver woke up, so no later message
 	 * may overtake that message */
-	enum { TT_POSTED_WAITING, TT_POSTED_NOTIFIED, TT_POSTED_FILLING, TT_POSTED_DONE, TT_POSTED_CANCELED } state;
-	struct tt_am_header head;      /* state DONE */
+	enum {
+		TT_POSTED_WAITING,
+		TT_POSTED_NOTIFIED,
+		TT_POSTED_FILLING,
+		TT_POSTED_DONE,
+		TT_POSTED_CANCELED
+	} state;
+	struct tt_am_header head; /* state DONE */
 };
 
 struct tt_am_conn {
@@ -56,13 +66,13 @@ struct tt_am_conn {
 	struct tt_am_outgoing *sendq, **sendq_last;
 	/* incoming */
 	uint8_t raw[TT_AM_HEADER_BYTES];
-	size_t have;                     /* bytes received of raw, then of the body */
+	size_t have; /* bytes received of raw, then of the body */
 	/* stalled (back-pressure): no room for the body, so nothing is read */
 	bool in_body, stalled;
 	struct tt_am_header head;
 	/* destination of the body; NULL: discard. The body belongs to: */
 	uint8_t *to;
-	struct tt_am_unexpected *unexpected;        /* this message of the unexpected queue, */
+	struct tt_am_unexpected *unexpected; /* this message of the unexpected queue, */
 	/* this posted receive, or (both NULL) the quorum coordinator */
 	struct tt_am_posted *posted;
 };
@@ -75,14 +85,14 @@ struct tt_am {
 	uint32_t timeout_ms;
 	pid_t pid;
 	pthread_mutex_t lock;
-	pthread_cond_t changed;          /* signaled at every change that a caller may wait for */
+	pthread_cond_t changed; /* signaled at every change that a caller may wait for */
 	pthread_t thread;
 	int epoll, wake;
 	bool threaded, stop, aborted;
 	struct tt_am_conn *conns;
-	struct tt_am_conn **send_conn;   /* [nranks] connection for messages to a rank, or NULL */
-	bool *dialing;                   /* [nranks] a caller dials this rank */
-	uint8_t *gone;                   /* [nranks] tuttiRankState_t */
+	struct tt_am_conn **send_conn; /* [nranks] connection for messages to a rank, or NULL */
+	bool *dialing;                 /* [nranks] a caller dials this rank */
+	uint8_t *gone;                 /* [nranks] tuttiRankState_t */
 	struct tt_am_unexpected *unexpected, **unexpected_last;
 	size_t unexpected_bytes;
 	struct tt_am_posted *posted, **posted_last;
@@ -113,7 +123,7 @@ void tt_am_conn_reap(struct tt_am *am);
 /* Queues a message without waiting; used by the service thread. payload: the body, gets one more
  * reference; NULL: no body. */
 void tt_am_post(struct tt_am *am, int peer, const struct tt_am_header *head,
-		  struct tt_am_payload *payload);
+		struct tt_am_payload *payload);
 /* Queues a message and sends as many bytes as the kernel takes. A caller's message must live until
  * done. */
 void tt_am_enqueue(struct tt_am *am, struct tt_am_conn *conn, struct tt_am_outgoing *message);

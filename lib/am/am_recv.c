@@ -12,7 +12,8 @@
 
 static int too_large(struct tt_am *am, const struct tt_am_header *h, size_t room)
 {
-	return tt_fail(TT_ARG,
+	return tt_fail(
+		TT_ARG,
 		"rank %d: the message from rank %d with tag %d has %llu bytes, the buffer %zu; the message stays queued",
 		am->rank, h->source, h->tag, (unsigned long long)h->bytes, room);
 }
@@ -33,7 +34,7 @@ static int take_unexpected(struct tt_am *am, struct tt_am_posted *w, struct tt_a
 	*ret_head = u->head;
 	if (want->probe)
 		return 0;
-	w->state = TT_POSTED_DONE;                    /* no other message may fill the buffer */
+	w->state = TT_POSTED_DONE; /* no other message may fill the buffer */
 	tt_unexpected_unlink(am, at);
 	am->unexpected_bytes -= u->head.bytes;
 	tt_unexpected_resume(am);
@@ -47,7 +48,8 @@ static int take_unexpected(struct tt_am *am, struct tt_am_posted *w, struct tt_a
 
 /* Takes a message from a stalled connection. 0 only with probe | 1 none matches, or the connection
  * now fills the buffer of `posted` | TT_ARG */
-static int take_stalled(struct tt_am *am, struct tt_am_posted *posted, struct tt_am_header *ret_head)
+static int take_stalled(struct tt_am *am, struct tt_am_posted *posted,
+			struct tt_am_header *ret_head)
 {
 	const struct tt_am_match *want = posted->want;
 	struct tt_am_conn *c = am->conns;
@@ -143,7 +145,7 @@ static int wait_for(struct tt_am *am, struct tt_am_posted *w, uint64_t deadline_
 }
 
 int tt_am_recv(struct tt_am *am, const struct tt_am_match *want, uint64_t deadline_ns,
-		 struct tt_am_header *ret_head)
+	       struct tt_am_header *ret_head)
 {
 	struct tt_am_posted w = { .want = want }, **at;
 	int rc;

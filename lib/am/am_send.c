@@ -81,12 +81,12 @@ static void withdraw_send(struct tt_am *am, struct tt_am_conn *c, struct tt_am_o
 		c->sendq_last = at;
 }
 
-static int send_to(struct tt_am *am, int peer, const struct tt_am_header *head,
-		   const void *data, uint64_t deadline_ns)
+static int send_to(struct tt_am *am, int peer, const struct tt_am_header *head, const void *data,
+		   uint64_t deadline_ns)
 {
 	struct tt_am_outgoing m = { .data = data,
-			       .bytes = TT_AM_HEADER_BYTES + head->bytes,
-			       .from_caller = true };
+				    .bytes = TT_AM_HEADER_BYTES + head->bytes,
+				    .from_caller = true };
 	struct tt_am_conn *c = am->send_conn[peer];
 	uint64_t moved = 0, now = tt_now_ns(), wait_ns = deadline_ns > now ? deadline_ns - now : 0;
 
@@ -97,7 +97,7 @@ static int send_to(struct tt_am *am, int peer, const struct tt_am_header *head,
 			continue;
 		if (m.done || m.sent == moved)
 			break;
-		moved = m.sent;                  /* slow, but there is progress */
+		moved = m.sent; /* slow, but there is progress */
 		deadline_ns = tt_now_ns() + wait_ns;
 	}
 	if (m.done)
@@ -105,7 +105,8 @@ static int send_to(struct tt_am *am, int peer, const struct tt_am_header *head,
 	withdraw_send(am, c, &m);
 	if (am->aborted)
 		return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", am->rank);
-	return tt_fail(TT_TIMEOUT,
+	return tt_fail(
+		TT_TIMEOUT,
 		"rank %d: rank %d accepted no byte of a message of %llu bytes for %llu ms: rank %d is stopped, or does not receive its messages",
 		am->rank, peer, (unsigned long long)head->bytes,
 		(unsigned long long)(wait_ns / 1000000), peer);
@@ -118,16 +119,17 @@ static int send_to_self(struct tt_am *am, const struct tt_am_header *head, const
 
 	while (!(rc = tt_unexpected_put(am, head, data)) && !am->aborted)
 		if (!tt_am_await(am, deadline_ns))
-			return tt_fail(TT_TIMEOUT,
-				"rank %d: no room for a message of %llu bytes to itself: %zu bytes of messages are queued, not received", am->rank,
-				(unsigned long long)head->bytes, am->unexpected_bytes);
+			return tt_fail(
+				TT_TIMEOUT,
+				"rank %d: no room for a message of %llu bytes to itself: %zu bytes of messages are queued, not received",
+				am->rank, (unsigned long long)head->bytes, am->unexpected_bytes);
 	if (rc < 0)
 		return rc;
 	return rc ? 0 : tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", am->rank);
 }
 
-int tt_am_send(struct tt_am *am, int peer, const struct tt_am_header *head,
-		 const void *data, uint64_t deadline_ns)
+int tt_am_send(struct tt_am *am, int peer, const struct tt_am_header *head, const void *data,
+	       uint64_t deadline_ns)
 {
 	int rc;
 

@@ -45,7 +45,8 @@ struct tt_am_unexpected *tt_unexpected_alloc(struct tt_am *am, const struct tt_a
 static struct tt_am_unexpected *alloc_if_room(struct tt_am *am, const struct tt_am_header *h)
 {
 	if (h->kind == TT_AM_USER_MESSAGE &&
-	    (h->bytes > TT_AM_UNEXPECTED_BYTES || am->unexpected_bytes > TT_AM_UNEXPECTED_BYTES - h->bytes))
+	    (h->bytes > TT_AM_UNEXPECTED_BYTES ||
+	     am->unexpected_bytes > TT_AM_UNEXPECTED_BYTES - h->bytes))
 		return NULL;
 	return tt_unexpected_alloc(am, h);
 }

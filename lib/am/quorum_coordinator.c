@@ -22,27 +22,31 @@
 #include "mem/reduce.h"
 
 #define RESULTS_BYTES (64u << 20)
-#define TILE_BYTES (128u << 10)          /* piece summed at a time, to stay in the cache */
+#define TILE_BYTES (128u << 10) /* piece summed at a time, to stay in the cache */
 
-struct quorum_result { uint64_t number; int count; struct tt_am_payload *mask, *result; };
+struct quorum_result {
+	uint64_t number;
+	int count;
+	struct tt_am_payload *mask, *result;
+};
 
 struct contribution {
-	uint8_t *data;                   /* buffer, reused by later operations */
+	uint8_t *data; /* buffer, reused by later operations */
 	size_t room;
-	bool receiving, received;               /* body incomplete; body complete */
+	bool receiving, received; /* body incomplete; body complete */
 	/* requested the result of the open operation, without contribution */
 	bool result_only;
-	int tag;                         /* number of the caller's call */
+	int tag; /* number of the caller's call */
 };
 
 struct tt_quorum {
-	uint64_t newest;                 /* number of the newest complete operation */
+	uint64_t newest; /* number of the newest complete operation */
 	bool open;
 	/* header of the first contribution to the open operation; the others must match it */
 	struct tt_am_header first;
 	uint64_t due_ns;
 	int nreceived;
-	struct contribution *contribution;             /* [nranks] */
+	struct contribution *contribution; /* [nranks] */
 	/* result of operation number % TUTTI_QUORUM_KEPT */
 	struct quorum_result results[TUTTI_QUORUM_KEPT];
 	size_t results_bytes;
@@ -63,10 +67,10 @@ static void answer(struct tt_am *am, int to, const struct quorum_result *kept, u
 {
 	struct tt_quorum *q = am->quorum;
 	struct tt_am_header head = { .kind = TT_AM_OUTCOME,
-				       .tag = q->contribution[to].tag,
-				       .version = kept->number,
-				       .bytes = kept->mask->bytes,
-				       .call = { mine, (uint32_t)kept->count } };
+				     .tag = q->contribution[to].tag,
+				     .version = kept->number,
+				     .bytes = kept->mask->bytes,
+				     .call = { mine, (uint32_t)kept->count } };
 
 	head.call[2] = (uint32_t)q->newest;
 	head.call[3] = (uint32_t)(q->newest >> 32);
@@ -82,10 +86,10 @@ static void refuse(struct tt_am *am, int to, uint32_t why)
 {
 	const struct tt_quorum *q = am->quorum;
 	struct tt_am_header head = { .kind = TT_AM_OUTCOME,
-				       .tag = q->contribution[to].tag,
-				       .version = q->newest + 1,
-				       .call = { why, (uint32_t)q->first.source,
-						 (uint32_t)q->first.bytes, q->first.call[2] } };
+				     .tag = q->contribution[to].tag,
+				     .version = q->newest + 1,
+				     .call = { why, (uint32_t)q->first.source,
+					       (uint32_t)q->first.bytes, q->first.call[2] } };
 
 	post(am, to, &head, NULL);
 }
@@ -97,7 +101,8 @@ static void answer_late(struct tt_am *am, const struct tt_am_header *h)
 
 	if (!(h->call[0] & TT_QUORUM_EVERY) || kept->number != h->version || !kept->result)
 		kept = &q->results[q->newest % TUTTI_QUORUM_KEPT];
-	answer(am, h->source, kept, h->call[0] & TT_QUORUM_RESULT_ONLY ? tuttiQuorumNone : tuttiQuorumLate);
+	answer(am, h->source, kept,
+	       h->call[0] & TT_QUORUM_RESULT_ONLY ? tuttiQuorumNone : tuttiQuorumLate);
 }
 
 /* ---- the sum --------------------------------------------------------------------------------- */
@@ -168,7 +173,7 @@ static bool make_result(struct tt_am *am)
 {
 	struct tt_quorum *q = am->quorum;
 	struct tt_am_payload *mask = new_payload((size_t)(am->nranks + 63) / 64 * 8),
-			 *result = new_payload(q->first.bytes);
+			     *result = new_payload(q->first.bytes);
 	const uint8_t **from = malloc((size_t)am->nranks * sizeof(*from));
 	struct quorum_result *kept = &q->results[(q->newest + 1) % TUTTI_QUORUM_KEPT];
 	int n = 0;
@@ -189,7 +194,9 @@ static bool make_result(struct tt_am *am)
 	sum(q, from, n, result->data);
 	free(from);
 	drop_result(q, kept);
-	*kept = (struct quorum_result){ .number = ++q->newest, .count = n, .mask = mask, .result = result };
+	*kept = (struct quorum_result){
+		.number = ++q->newest, .count = n, .mask = mask, .result = result
+	};
 	q->results_bytes += result->bytes;
 	for (uint64_t old = q->newest > TUTTI_QUORUM_KEPT ? q->newest - TUTTI_QUORUM_KEPT : 1;
 	     old < q->newest && q->results_bytes > RESULTS_BYTES; old++)
@@ -202,7 +209,8 @@ static bool make_result(struct tt_am *am)
 static void discard_body(struct tt_am *am, int source)
 {
 	for (struct tt_am_conn *c = am->conns; c; c = c->next)
-		if (!c->dead && c->peer == source && c->in_body && c->head.kind == TT_AM_CONTRIBUTION)
+		if (!c->dead && c->peer == source && c->in_body &&
+		    c->head.kind == TT_AM_CONTRIBUTION)
 			c->to = NULL;
 }
 
@@ -210,7 +218,7 @@ static void complete(struct tt_am *am)
 {
 	struct tt_quorum *q = am->quorum;
 
-	if (!make_result(am)) {                   /* retry in 10 ms: memory may be freed */
+	if (!make_result(am)) { /* retry in 10 ms: memory may be freed */
 		q->due_ns = tt_now_ns() + 10000000;
 		return;
 	}
@@ -225,7 +233,9 @@ static void complete(struct tt_am *am)
 		c->received = c->receiving = c->result_only = false;
 		if (received || receiving || result_only)
 			answer(am, r, &q->results[q->newest % TUTTI_QUORUM_KEPT],
-			       received ? tuttiQuorumIn : receiving ? tuttiQuorumLate : tuttiQuorumNone);
+			       received    ? tuttiQuorumIn
+			       : receiving ? tuttiQuorumLate
+					   : tuttiQuorumNone);
 	}
 }
 
@@ -240,7 +250,8 @@ static void complete_if_ready(struct tt_am *am)
 		return;
 	for (int r = 0; r < am->nranks; r++)
 		awaited += q->contribution[r].receiving ||
-			   (!q->contribution[r].received && !q->contribution[r].result_only && !am->gone[r]);
+			   (!q->contribution[r].received && !q->contribution[r].result_only &&
+			    !am->gone[r]);
 	if (q->nreceived >= (int)q->first.call[2] || !awaited || tt_now_ns() >= q->due_ns)
 		complete(am);
 }
@@ -313,7 +324,7 @@ uint8_t *tt_quorum_begin(struct tt_am *am, const struct tt_am_header *h)
 	struct contribution *c;
 
 	if (am->rank || !make_coordinator(am) || !is_valid(h))
-		return NULL;                     /* no answer: the sender's deadline expires */
+		return NULL; /* no answer: the sender's deadline expires */
 	q = am->quorum;
 	c = &q->contribution[h->source];
 	c->tag = h->tag;

@@ -40,7 +40,7 @@ struct tt_joining {
 	int nexcluded;
 	bool configured;
 	tuttiConfig_t config;
-	int result;                     /* before run: error code of the arguments, with text */
+	int result; /* before run: error code of the arguments, with text */
 	char text[1024];
 };
 /* communicators.c: checks that config is NULL or made by the initializer; copies config into the

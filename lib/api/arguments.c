@@ -21,8 +21,8 @@ static int check_op(struct tt_request *r, const char *call)
 		return 0;
 	}
 	if (user >= (unsigned)c->memory.nuser_ops || !c->memory.user_ops[user].used)
-		return tt_fail(TT_ARG, "rank %d: %s: %d is not a reduction operation", c->rank, call,
-			       (int)r->op);
+		return tt_fail(TT_ARG, "rank %d: %s: %d is not a reduction operation", c->rank,
+			       call, (int)r->op);
 	u = &c->memory.user_ops[user];
 	if (u->type != r->type)
 		return tt_fail(TT_ARG,
@@ -55,10 +55,11 @@ static int check_overlap(const struct tt_request *r, const char *call, size_t in
 	}
 	if (in == in_place)
 		return 0;
-	return tt_fail(TT_ARG,
+	return tt_fail(
+		TT_ARG,
 		"rank %d: %s: sendbuff %p [%zu bytes] and recvbuff %p [%zu bytes] overlap partly; use "
-		"separate buffers or the in-place form", r->comm->rank, call, r->in, in_bytes,
-		r->out, out_bytes);
+		"separate buffers or the in-place form",
+		r->comm->rank, call, r->in, in_bytes, r->out, out_bytes);
 }
 
 static int check_buffers(const struct tt_request *r, const char *call)
@@ -85,8 +86,10 @@ static int check_self(struct tt_request *r, const char *call)
 	r->to_self = r->root == r->comm->rank;
 	if (!r->to_self || tt_group_open())
 		return 0;
-	return tt_fail(TT_USAGE, "rank %d: %s: the peer is this rank itself; put its send and its receive between one tuttiGroupStart and tuttiGroupEnd",
-		       r->comm->rank, call);
+	return tt_fail(
+		TT_USAGE,
+		"rank %d: %s: the peer is this rank itself; put its send and its receive between one tuttiGroupStart and tuttiGroupEnd",
+		r->comm->rank, call);
 }
 
 int tt_request_check(struct tt_request *r, const char *call)

@@ -47,9 +47,14 @@ TUTTI_API tuttiResult_t tuttiAllReduce(const void *sendbuff, void *recvbuff, siz
 
 	if (tt_likely(rc <= 0))
 		return tt_result(rc);
-	return submit_full(&(struct tt_request){ .collective = TT_ALLREDUCE, .in = sendbuff,
-						 .out = recvbuff, .count = count, .type = datatype,
-						 .op = op, .root = -1, .comm = comm,
+	return submit_full(&(struct tt_request){ .collective = TT_ALLREDUCE,
+						 .in = sendbuff,
+						 .out = recvbuff,
+						 .count = count,
+						 .type = datatype,
+						 .op = op,
+						 .root = -1,
+						 .comm = comm,
 						 .stream = stream },
 			   "tuttiAllReduce");
 }
@@ -58,9 +63,15 @@ TUTTI_API tuttiResult_t tuttiReduce(const void *sendbuff, void *recvbuff, size_t
 				    tuttiDataType_t datatype, tuttiRedOp_t op, int root,
 				    tuttiComm_t comm, tuttiStream_t stream)
 {
-	struct tt_request r = { .collective = TT_REDUCE, .in = sendbuff, .out = recvbuff,
-				.count = count, .type = datatype, .op = op, .root = root,
-				.comm = comm, .stream = stream };
+	struct tt_request r = { .collective = TT_REDUCE,
+				.in = sendbuff,
+				.out = recvbuff,
+				.count = count,
+				.type = datatype,
+				.op = op,
+				.root = root,
+				.comm = comm,
+				.stream = stream };
 
 	return submit(&r, "tuttiReduce");
 }
@@ -69,8 +80,13 @@ TUTTI_API tuttiResult_t tuttiBroadcast(const void *sendbuff, void *recvbuff, siz
 				       tuttiDataType_t datatype, int root, tuttiComm_t comm,
 				       tuttiStream_t stream)
 {
-	struct tt_request r = { .collective = TT_BROADCAST, .in = sendbuff, .out = recvbuff,
-				.count = count, .type = datatype, .root = root, .comm = comm,
+	struct tt_request r = { .collective = TT_BROADCAST,
+				.in = sendbuff,
+				.out = recvbuff,
+				.count = count,
+				.type = datatype,
+				.root = root,
+				.comm = comm,
 				.stream = stream };
 
 	return submit(&r, "tuttiBroadcast");
@@ -86,8 +102,13 @@ TUTTI_API tuttiResult_t tuttiAllGather(const void *sendbuff, void *recvbuff, siz
 				       tuttiDataType_t datatype, tuttiComm_t comm,
 				       tuttiStream_t stream)
 {
-	struct tt_request r = { .collective = TT_ALLGATHER, .in = sendbuff, .out = recvbuff,
-				.count = sendcount, .type = datatype, .root = -1, .comm = comm,
+	struct tt_request r = { .collective = TT_ALLGATHER,
+				.in = sendbuff,
+				.out = recvbuff,
+				.count = sendcount,
+				.type = datatype,
+				.root = -1,
+				.comm = comm,
 				.stream = stream };
 
 	return submit(&r, "tuttiAllGather");
@@ -97,9 +118,15 @@ TUTTI_API tuttiResult_t tuttiReduceScatter(const void *sendbuff, void *recvbuff,
 					   tuttiDataType_t datatype, tuttiRedOp_t op,
 					   tuttiComm_t comm, tuttiStream_t stream)
 {
-	struct tt_request r = { .collective = TT_REDUCE_SCATTER, .in = sendbuff, .out = recvbuff,
-				.count = recvcount, .type = datatype, .op = op, .root = -1,
-				.comm = comm, .stream = stream };
+	struct tt_request r = { .collective = TT_REDUCE_SCATTER,
+				.in = sendbuff,
+				.out = recvbuff,
+				.count = recvcount,
+				.type = datatype,
+				.op = op,
+				.root = -1,
+				.comm = comm,
+				.stream = stream };
 
 	return submit(&r, "tuttiReduceScatter");
 }
@@ -108,8 +135,13 @@ TUTTI_API tuttiResult_t tuttiAlltoAll(const void *sendbuff, void *recvbuff, size
 				      tuttiDataType_t datatype, tuttiComm_t comm,
 				      tuttiStream_t stream)
 {
-	struct tt_request r = { .collective = TT_ALLTOALL, .in = sendbuff, .out = recvbuff,
-				.count = count, .type = datatype, .root = -1, .comm = comm,
+	struct tt_request r = { .collective = TT_ALLTOALL,
+				.in = sendbuff,
+				.out = recvbuff,
+				.count = count,
+				.type = datatype,
+				.root = -1,
+				.comm = comm,
 				.stream = stream };
 
 	return submit(&r, "tuttiAlltoAll");
@@ -119,8 +151,13 @@ TUTTI_API tuttiResult_t tuttiGather(const void *sendbuff, void *recvbuff, size_t
 				    tuttiDataType_t datatype, int root, tuttiComm_t comm,
 				    tuttiStream_t stream)
 {
-	struct tt_request r = { .collective = TT_GATHER, .in = sendbuff, .out = recvbuff,
-				.count = count, .type = datatype, .root = root, .comm = comm,
+	struct tt_request r = { .collective = TT_GATHER,
+				.in = sendbuff,
+				.out = recvbuff,
+				.count = count,
+				.type = datatype,
+				.root = root,
+				.comm = comm,
 				.stream = stream };
 
 	return submit(&r, "tuttiGather");
@@ -130,8 +167,13 @@ TUTTI_API tuttiResult_t tuttiScatter(const void *sendbuff, void *recvbuff, size_
 				     tuttiDataType_t datatype, int root, tuttiComm_t comm,
 				     tuttiStream_t stream)
 {
-	struct tt_request r = { .collective = TT_SCATTER, .in = sendbuff, .out = recvbuff,
-				.count = count, .type = datatype, .root = root, .comm = comm,
+	struct tt_request r = { .collective = TT_SCATTER,
+				.in = sendbuff,
+				.out = recvbuff,
+				.count = count,
+				.type = datatype,
+				.root = root,
+				.comm = comm,
 				.stream = stream };
 
 	return submit(&r, "tuttiScatter");
@@ -141,8 +183,13 @@ TUTTI_API tuttiResult_t tuttiScatter(const void *sendbuff, void *recvbuff, size_
  * rank. The value is unused. */
 TUTTI_API tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream)
 {
-	struct tt_request r = { .collective = TT_ALLREDUCE, .barrier = true, .count = 1,
-				.type = tuttiUint8, .op = tuttiBor, .root = -1, .comm = comm,
+	struct tt_request r = { .collective = TT_ALLREDUCE,
+				.barrier = true,
+				.count = 1,
+				.type = tuttiUint8,
+				.op = tuttiBor,
+				.root = -1,
+				.comm = comm,
 				.stream = stream };
 
 	if (comm)
@@ -153,8 +200,13 @@ TUTTI_API tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream)
 TUTTI_API tuttiResult_t tuttiSend(const void *sendbuff, size_t count, tuttiDataType_t datatype,
 				  int peer, tuttiComm_t comm, tuttiStream_t stream)
 {
-	struct tt_request r = { .collective = TT_SENDRECV, .in = sendbuff, .count = count,
-				.type = datatype, .root = peer, .send = true, .comm = comm,
+	struct tt_request r = { .collective = TT_SENDRECV,
+				.in = sendbuff,
+				.count = count,
+				.type = datatype,
+				.root = peer,
+				.send = true,
+				.comm = comm,
 				.stream = stream };
 
 	return submit(&r, "tuttiSend");
@@ -163,8 +215,13 @@ TUTTI_API tuttiResult_t tuttiSend(const void *sendbuff, size_t count, tuttiDataT
 TUTTI_API tuttiResult_t tuttiRecv(void *recvbuff, size_t count, tuttiDataType_t datatype, int peer,
 				  tuttiComm_t comm, tuttiStream_t stream)
 {
-	struct tt_request r = { .collective = TT_SENDRECV, .out = recvbuff, .count = count,
-				.type = datatype, .root = peer, .comm = comm, .stream = stream };
+	struct tt_request r = { .collective = TT_SENDRECV,
+				.out = recvbuff,
+				.count = count,
+				.type = datatype,
+				.root = peer,
+				.comm = comm,
+				.stream = stream };
 
 	return submit(&r, "tuttiRecv");
 }

@@ -26,15 +26,18 @@ int tt_config_check(const tuttiConfig_t *config)
 		return 0;
 	if (config->magic != TUTTI_CONFIG_MAGIC ||
 	    config->size < offsetof(tuttiConfig_t, timeout_ms))
-		return tt_fail(TT_ARG,
+		return tt_fail(
+			TT_ARG,
 			"config was not made by TUTTI_CONFIG_INITIALIZER (magic %#x, size %zu)",
 			config->magic, config->size);
 	if (config->version / 10000 != TUTTI_MAJOR)
 		return tt_fail(TT_ARG, "config is of version %u, this library is %d",
 			       config->version, TUTTI_VERSION_CODE);
 	if (config->size >= offsetof(tuttiConfig_t, transport) && config->timeout_ms < 0)
-		return tt_fail(TT_ARG, "config: timeout_ms is %d; want milliseconds, or 0 for TUTTI_TIMEOUT_MS",
-			       config->timeout_ms);
+		return tt_fail(
+			TT_ARG,
+			"config: timeout_ms is %d; want milliseconds, or 0 for TUTTI_TIMEOUT_MS",
+			config->timeout_ms);
 	return 0;
 }
 
@@ -78,9 +81,11 @@ TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t *comm, int nranks, t
 	if (!comm)
 		rc = tt_fail(TT_ARG, "tuttiCommInitRank: comm is NULL");
 	if (!rc && (nranks < 1 || rank < 0 || rank >= nranks))
-		rc = tt_fail(TT_ARG,
+		rc = tt_fail(
+			TT_ARG,
 			"tuttiCommInitRank: rank %d of %d: nranks must be at least 1 and rank within "
-			"0..nranks-1", rank, nranks);
+			"0..nranks-1",
+			rank, nranks);
 	if (rc)
 		return tt_result(tt_group_fail(rc));
 	tt_config_copy(&j, config);
@@ -98,11 +103,12 @@ TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t *comms, int ndev, const int
 	tuttiUniqueId id;
 	tuttiResult_t rc;
 
-	(void)devlist;                          /* ranks use host memory: no device to choose */
+	(void)devlist; /* ranks use host memory: no device to choose */
 	if (!comms || ndev < 1)
-		return tt_result(tt_fail(TT_ARG,
-			"tuttiCommInitAll: comms %p, ndev %d: want an array of at least 1",
-			(void *)comms, ndev));
+		return tt_result(
+			tt_fail(TT_ARG,
+				"tuttiCommInitAll: comms %p, ndev %d: want an array of at least 1",
+				(void *)comms, ndev));
 	rc = tuttiGetUniqueId(&id);
 	if (rc)
 		return rc;
@@ -129,7 +135,8 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tut
 	if (!rc && !newcomm)
 		rc = tt_fail(TT_ARG, "rank %d: tuttiCommSplit: newcomm is NULL", comm->rank);
 	if (!rc && color < 0 && color != TUTTI_SPLIT_NOCOLOR)
-		rc = tt_fail(TT_ARG,
+		rc = tt_fail(
+			TT_ARG,
 			"rank %d: tuttiCommSplit: color %d: want 0 or more, or TUTTI_SPLIT_NOCOLOR",
 			comm->rank, color);
 	if (!rc)
@@ -171,12 +178,15 @@ static int read_excluded(tuttiComm_t comm, const int *list, int n, bool **ret_ex
 		if (list[i] < 0 || list[i] >= comm->nranks || list[i] == comm->rank) {
 			free(excluded);
 			if (list[i] != comm->rank)
-				return tt_fail(TT_ARG,
+				return tt_fail(
+					TT_ARG,
 					"rank %d: tuttiCommShrink: there is no rank %d to exclude",
 					comm->rank, list[i]);
-			return tt_fail(TT_ARG,
+			return tt_fail(
+				TT_ARG,
 				"rank %d: tuttiCommShrink: this rank is on the list of ranks to exclude; "
-				"only surviving ranks call", comm->rank);
+				"only surviving ranks call",
+				comm->rank);
 		}
 		excluded[list[i]] = true;
 	}
@@ -188,8 +198,8 @@ static void abort_operations(tuttiComm_t comm)
 {
 	char text[96];
 
-	snprintf(text, sizeof(text), "rank %d shrinks the communicator and fails its running operations",
-		 comm->rank);
+	snprintf(text, sizeof(text),
+		 "rank %d shrinks the communicator and fails its running operations", comm->rank);
 	tt_control_raise(comm->ctl, TT_REMOTE, comm->rank, text);
 }
 
@@ -209,7 +219,8 @@ TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList,
 			     comm->rank);
 	if (!rc && (!newcomm || excludeRanksCount < 0 || (excludeRanksCount && !excludeRanksList) ||
 		    (shrinkFlags != TUTTI_SHRINK_DEFAULT && shrinkFlags != TUTTI_SHRINK_ABORT)))
-		rc = tt_fail(TT_ARG,
+		rc = tt_fail(
+			TT_ARG,
 			"rank %d: tuttiCommShrink: newcomm %p, %d ranks to exclude in %p, flags %d; want a pointer for the result, a list of that length, and TUTTI_SHRINK_DEFAULT or TUTTI_SHRINK_ABORT",
 			comm->rank, (void *)newcomm, excludeRanksCount, (void *)excludeRanksList,
 			shrinkFlags);
@@ -253,7 +264,7 @@ TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm)
 	if (!comm)
 		return tuttiSuccess;
 	rc = tuttiCommFinalize(comm);
-	if (rc == tuttiInvalidArgument)          /* not a live communicator: nothing to free */
+	if (rc == tuttiInvalidArgument) /* not a live communicator: nothing to free */
 		return rc;
 	end(comm);
 	return rc;
@@ -342,5 +353,5 @@ TUTTI_API tuttiResult_t tuttiCommUserRank(const tuttiComm_t comm, int *rank)
 TUTTI_API tuttiResult_t tuttiCommCuDevice(const tuttiComm_t comm, int *device)
 {
 	return set_result(comm, device,
-		    comm && tt_comm_is_live(comm) && comm->gpu ? comm->gpu->device : -1);
+			  comm && tt_comm_is_live(comm) && comm->gpu ? comm->gpu->device : -1);
 }

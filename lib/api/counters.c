@@ -28,7 +28,8 @@ TUTTI_API tuttiResult_t tuttiCommGetCounters(tuttiComm_t comm, tuttiCounters_t *
 	int rc = tt_comm_check(comm);
 
 	if (!rc && (!counters || counters->size < sizeof(counters->size)))
-		rc = tt_fail(TT_ARG,
+		rc = tt_fail(
+			TT_ARG,
 			"rank %d: tuttiCommGetCounters: counters is NULL or its size is not set",
 			comm->rank);
 	if (rc)
@@ -73,14 +74,19 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 	int rc = tt_comm_check(comm);
 
 	if (!rc && (!text || !bytes || (unsigned)datatype >= tuttiNumTypes))
-		rc = tt_fail(TT_ARG, "rank %d: tuttiCommDescribe: text is NULL or has no room, or datatype %d is not known",
-			     comm->rank, datatype);
+		rc = tt_fail(
+			TT_ARG,
+			"rank %d: tuttiCommDescribe: text is NULL or has no room, or datatype %d is not known",
+			comm->rank, datatype);
 	if (!rc)
 		rc = find_collective(collective, &which);
 	if (rc)
 		return tt_result(rc);
-	r = (struct tt_request){ .collective = which, .count = count, .type = datatype,
-				 .root = tt_needs[which].rooted ? 0 : -1, .comm = comm };
+	r = (struct tt_request){ .collective = which,
+				 .count = count,
+				 .type = datatype,
+				 .root = tt_needs[which].rooted ? 0 : -1,
+				 .comm = comm };
 	rc = tt_plan_cache_find(&r, false, &row);
 	if (rc)
 		return tt_result(rc);
@@ -88,7 +94,8 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		for (uint32_t i = 0; i < plan->npeers; i++)
 			if (row->path->via[plan->peers[i]]->t == *t) {
-				snprintf(transports + strlen(transports), sizeof(transports) - strlen(transports), "+%s",
+				snprintf(transports + strlen(transports),
+					 sizeof(transports) - strlen(transports), "+%s",
 					 (*t)->name);
 				break;
 			}

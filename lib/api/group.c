@@ -111,8 +111,8 @@ tuttiResult_t tt_group_join(const struct tt_joining *j)
 		return tt_result(run_join(&alone));
 	more = realloc(group.joining, (group.njoining + 1) * sizeof(*more));
 	if (!more)
-		return tt_result(tt_group_fail(tt_fail(TT_SYSTEM,
-						       "no memory for a group of joins")));
+		return tt_result(
+			tt_group_fail(tt_fail(TT_SYSTEM, "no memory for a group of joins")));
 	group.joining = more;
 	more[group.njoining++] = alone;
 	return tuttiSuccess;
@@ -140,7 +140,7 @@ static int run_joins(struct tt_joining *j, size_t n)
 
 		if (!failed)
 			continue;
-		j[i].run = NULL;         /* the thread was not created: no join to wait for */
+		j[i].run = NULL; /* the thread was not created: no join to wait for */
 		j[i].result = TT_SYSTEM;
 		snprintf(j[i].text, sizeof(j[i].text), "no thread to join a communicator: %s",
 			 strerror(failed));
@@ -166,12 +166,12 @@ static int run_requests(struct tt_request *all, size_t n)
 		return tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", n);
 	for (size_t i = 0, k = 0; i <= n && !rc; i++, k = 0) {
 		if (i < n && (!all[i].comm || !all[i].stream))
-			continue;                        /* already run, or of the NULL stream */
+			continue; /* already run, or of the NULL stream */
 		stream = i < n ? all[i].stream : NULL;
 		for (size_t j = 0; j < n; j++)
 			if (all[j].comm && all[j].stream == stream && (stream || i == n)) {
 				some[k++] = all[j];
-				all[j].comm = NULL;      /* already run */
+				all[j].comm = NULL; /* already run */
 			}
 		if (k)
 			rc = run_later(some, k, stream);
@@ -186,8 +186,7 @@ static const struct tt_request *matching_half(const struct tt_request *all, size
 	size_t ahead = 0;
 
 	for (size_t j = 0; j < i; j++)
-		ahead += all[j].to_self && all[j].comm == all[i].comm &&
-			 all[j].send == all[i].send;
+		ahead += all[j].to_self && all[j].comm == all[i].comm && all[j].send == all[i].send;
 	for (size_t j = 0; j < n; j++)
 		if (all[j].to_self && all[j].comm == all[i].comm && all[j].send != all[i].send &&
 		    ahead-- == 0)
@@ -199,16 +198,20 @@ static const struct tt_request *matching_half(const struct tt_request *all, size
 static int check_self_messages(const struct tt_request *all, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		const struct tt_request *a = &all[i], *b = a->to_self ? matching_half(all, n, i) : a;
+		const struct tt_request *a = &all[i],
+					*b = a->to_self ? matching_half(all, n, i) : a;
 
 		if (!b)
-			return tt_fail(TT_USAGE, "rank %d: its %s of %zu %s %s itself has no %s in the same group",
-				       a->root, a->send ? "send" : "receive", a->count,
-				       tt_type_name(a->type), a->send ? "to" : "from",
-				       a->send ? "receive" : "send");
+			return tt_fail(
+				TT_USAGE,
+				"rank %d: its %s of %zu %s %s itself has no %s in the same group",
+				a->root, a->send ? "send" : "receive", a->count,
+				tt_type_name(a->type), a->send ? "to" : "from",
+				a->send ? "receive" : "send");
 		if (a->count != b->count || a->type != b->type)
-			return tt_fail(TT_USAGE, "rank %d: sends itself %zu %s, but receives %zu %s",
-				       a->root, a->count, tt_type_name(a->type), b->count,
+			return tt_fail(TT_USAGE,
+				       "rank %d: sends itself %zu %s, but receives %zu %s", a->root,
+				       a->count, tt_type_name(a->type), b->count,
 				       tt_type_name(b->type));
 	}
 	return 0;
@@ -231,7 +234,8 @@ TUTTI_API tuttiResult_t tuttiGroupEnd(void)
 		return tuttiSuccess;
 	g = group;
 	memset(&group, 0, sizeof(group));
-	rc = g.error ? tt_fail(g.error, "%s", g.text) : check_self_messages(g.requests, g.nrequests);
+	rc = g.error ? tt_fail(g.error, "%s", g.text)
+		     : check_self_messages(g.requests, g.nrequests);
 	if (!rc && g.njoining)
 		rc = run_joins(g.joining, g.njoining);
 	if (!rc && g.nrequests)

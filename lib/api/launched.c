@@ -25,15 +25,16 @@ struct tt_launching {
 static int run_launched(struct tt_joining *j)
 {
 	struct tt_launching *l = j->launching;
-	uint32_t timeout_ms =
-		j->configured && j->config.timeout_ms > 0 ? (uint32_t)j->config.timeout_ms : 0;
+	uint32_t timeout_ms = j->configured && j->config.timeout_ms > 0
+				      ? (uint32_t)j->config.timeout_ms
+				      : 0;
 	struct tt_env env;
 	int rc = tt_env_read(&env);
 
 	if (!rc)
 		rc = tt_rendezvous_open(&l->launch, &env, l->number,
-				    tt_deadline_ns(timeout_ms ? timeout_ms
-							      : (uint32_t)env.timeout_ms));
+					tt_deadline_ns(timeout_ms ? timeout_ms
+								  : (uint32_t)env.timeout_ms));
 	if (!rc) {
 		rc = tt_comm_join(&l->launch.id, l->launch.job.nranks, l->launch.job.rank,
 				  j->configured ? &j->config : NULL, j->comm);
@@ -80,7 +81,8 @@ static int check_program(const char *call, int rank, int nranks)
 	if (tt_group_open())
 		return tt_fail(TT_USAGE, "%s: not between tuttiGroupStart and tuttiGroupEnd", call);
 	if (nranks < 1 || rank < 0 || rank >= nranks)
-		return tt_fail(TT_ARG,
+		return tt_fail(
+			TT_ARG,
 			"%s: rank %d of %d: nranks must be at least 1 and rank within 0..nranks-1",
 			call, rank, nranks);
 	return 0;
@@ -100,7 +102,8 @@ TUTTI_API tuttiResult_t tuttiCommInitStore(tuttiComm_t *comm, const tuttiStore_t
 	int rc;
 
 	if (!store || store->size < sizeof(*store) || !store->key || !store->put || !store->get)
-		rc = tt_fail(TT_ARG,
+		rc = tt_fail(
+			TT_ARG,
 			"tuttiCommInitStore: the store is NULL, has no size, or lacks key, put or get");
 	else
 		rc = check_program("tuttiCommInitStore", store->rank, store->nranks);

@@ -58,7 +58,8 @@ TUTTI_API tuttiResult_t tuttiMsgSend(const void *buff, size_t bytes, int peer, i
 	if (!rc)
 		rc = tt_gpu_refuse(comm, "tuttiMsgSend", buff);
 	if (!rc)
-		rc = tt_am_send(comm->am, peer, &head, buff, tt_deadline_ns(comm->settings.timeout_ms));
+		rc = tt_am_send(comm->am, peer, &head, buff,
+				tt_deadline_ns(comm->settings.timeout_ms));
 	return done(comm, rc);
 }
 
@@ -67,8 +68,8 @@ static int check_timeout(tuttiComm_t comm, const char *call, int timeout_ms)
 	if (timeout_ms >= -1)
 		return 0;
 	return tt_fail(TT_ARG,
-		"rank %d: %s: timeout_ms %d: want 0 or more, or -1 for the communicator's",
-		comm->rank, call, timeout_ms);
+		       "rank %d: %s: timeout_ms %d: want 0 or more, or -1 for the communicator's",
+		       comm->rank, call, timeout_ms);
 }
 
 static uint64_t deadline_of(tuttiComm_t comm, int timeout_ms)
@@ -96,8 +97,10 @@ static tuttiResult_t receive(const struct tt_am_match *want, const char *call, i
 	if (!rc)
 		rc = tt_am_recv(comm->am, want, deadline_of(comm, timeout_ms), &head);
 	if (!rc && msg)
-		*msg = (tuttiMsg_t){ .source = head.source, .tag = head.tag,
-				     .version = head.version, .bytes = head.bytes };
+		*msg = (tuttiMsg_t){ .source = head.source,
+				     .tag = head.tag,
+				     .version = head.version,
+				     .bytes = head.bytes };
 	return done(comm, rc);
 }
 

@@ -16,24 +16,28 @@ static int check(struct tt_request *r, int k, int deadline_ms, const tuttiQuorum
 	int rc;
 
 	if (tt_group_open())
-		return tt_fail(TT_USAGE,
+		return tt_fail(
+			TT_USAGE,
 			"rank %d: tuttiAllReduceQuorum: not between tuttiGroupStart and tuttiGroupEnd",
 			c->rank);
 	if (quorum && quorum->size < offsetof(tuttiQuorum_t, mask))
-		return tt_fail(TT_ARG,
+		return tt_fail(
+			TT_ARG,
 			"rank %d: tuttiAllReduceQuorum: quorum was not made by TUTTI_QUORUM_INITIALIZER (size %zu)",
 			c->rank, quorum->size);
 	if (k < 1 || k > c->nranks || deadline_ms < 0)
-		return tt_fail(TT_ARG,
+		return tt_fail(
+			TT_ARG,
 			"rank %d: tuttiAllReduceQuorum: k = %d of %d ranks, deadline_ms = %d; want a k from 1 to the number of ranks, and a deadline of 0 or more",
 			c->rank, k, c->nranks, deadline_ms);
 	if (c->nranks > TUTTI_QUORUM_RANKS)
-		return tt_fail(TT_ARG,
-			       "rank %d: tuttiAllReduceQuorum: %d ranks; the limit is %d",
+		return tt_fail(TT_ARG, "rank %d: tuttiAllReduceQuorum: %d ranks; the limit is %d",
 			       c->rank, c->nranks, TUTTI_QUORUM_RANKS);
 	if (r->op >= tuttiNumOps)
-		return tt_fail(TT_ARG,
-			"rank %d: tuttiAllReduceQuorum: op %d is a pre-multiplied sum; only built-in operations are supported", c->rank, (int)r->op);
+		return tt_fail(
+			TT_ARG,
+			"rank %d: tuttiAllReduceQuorum: op %d is a pre-multiplied sum; only built-in operations are supported",
+			c->rank, (int)r->op);
 	if (result_only)
 		r->in = r->out;
 	rc = tt_request_check(r, "tuttiAllReduceQuorum");
@@ -51,9 +55,15 @@ static int submit(struct tt_request *r, int k, int deadline_ms, tuttiQuorum_t *q
 			       r->comm->rank);
 	q->user = quorum;
 	q->call = (struct tt_quorum_call){
-		.in = r->in, .out = r->out, .count = r->count, .type = r->type, .op = r->op, .k = k,
+		.in = r->in,
+		.out = r->out,
+		.count = r->count,
+		.type = r->type,
+		.op = r->op,
+		.k = k,
 		.deadline_ms = deadline_ms ? (uint32_t)deadline_ms : r->comm->settings.timeout_ms,
-		.carry = quorum ? quorum->carry : NULL, .every = quorum && quorum->every,
+		.carry = quorum ? quorum->carry : NULL,
+		.every = quorum && quorum->every,
 	};
 	r->quorum = q;
 	return r->stream ? tt_stream_submit(r->stream, r, 1) : tt_run_in_order(r, 1);
@@ -64,9 +74,15 @@ TUTTI_API tuttiResult_t tuttiAllReduceQuorum(const void *sendbuff, void *recvbuf
 					     int deadline_ms, tuttiComm_t comm,
 					     tuttiStream_t stream, tuttiQuorum_t *quorum)
 {
-	struct tt_request r = { .collective = TT_ALLREDUCE, .in = sendbuff, .out = recvbuff,
-				.count = count, .type = datatype, .op = op, .root = -1,
-				.comm = comm, .stream = stream };
+	struct tt_request r = { .collective = TT_ALLREDUCE,
+				.in = sendbuff,
+				.out = recvbuff,
+				.count = count,
+				.type = datatype,
+				.op = op,
+				.root = -1,
+				.comm = comm,
+				.stream = stream };
 	int rc = tt_comm_enter(comm);
 
 	if (rc)

@@ -17,7 +17,8 @@ TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar
 
 	if (!rc && (!op || !scalar || (unsigned)datatype >= tuttiNumTypes ||
 		    (residence != tuttiScalarDevice && residence != tuttiScalarHostImmediate)))
-		rc = tt_fail(TT_ARG,
+		rc = tt_fail(
+			TT_ARG,
 			"rank %d: tuttiRedOpCreatePreMulSum: op %p, scalar %p, datatype %d, residence %d; want two pointers, a datatype of tutti.h and a tuttiScalarResidence_t",
 			comm->rank, (void *)op, scalar, (int)datatype, (int)residence);
 	if (rc)
@@ -34,9 +35,12 @@ TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar
 		comm->memory.user_ops = more;
 		comm->memory.nuser_ops++;
 	}
-	comm->memory.user_ops[i] =
-		(struct tt_user_op){ .used = true, .type = datatype, .value = value,
-				     .device = residence == tuttiScalarDevice ? scalar : NULL };
+	comm->memory.user_ops[i] = (struct tt_user_op){ .used = true,
+							.type = datatype,
+							.value = value,
+							.device = residence == tuttiScalarDevice
+									  ? scalar
+									  : NULL };
 	*op = (tuttiRedOp_t)(tuttiNumOps + i);
 	return tuttiSuccess;
 }

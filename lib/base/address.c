@@ -164,7 +164,7 @@ bool tt_loopback_is_up(void)
 	bool up = false;
 
 	if (getifaddrs(&all))
-		return true;                     /* unknown counts as up */
+		return true; /* unknown counts as up */
 	for (struct ifaddrs *i = all; i; i = i->ifa_next)
 		up |= (i->ifa_flags & IFF_LOOPBACK) && (i->ifa_flags & IFF_UP);
 	freeifaddrs(all);

@@ -13,7 +13,10 @@
 /* wait without membarrier (kernel before 4.14, or forbidden): stores are visible long before */
 #define WITHOUT_MS 10
 
-void tt_asymmetric_fence_prepare(void) { tt_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED); }
+void tt_asymmetric_fence_prepare(void)
+{
+	tt_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+}
 
 void tt_asymmetric_fence(void)
 {

@@ -26,14 +26,21 @@
 #define TT_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #define tt_likely(x) __builtin_expect(!!(x), 1)
 #define tt_unlikely(x) __builtin_expect(!!(x), 0)
-#define TT_LINE 64       /* bytes of a cache line */
+#define TT_LINE 64 /* bytes of a cache line */
 /* distance of fields written by different ranks: the prefetcher loads lines in pairs */
 #define TT_APART 128
 
 /* Codes inside Tutti: 0 ok, > 0 a state, < 0 the negative of a tuttiResult_t. */
-enum { TT_OK = 0, TT_CUDA = -1, TT_SYSTEM = -2, TT_INTERNAL = -3, TT_ARG = -4, TT_USAGE = -5,
+enum {
+	TT_OK = 0,
+	TT_CUDA = -1,
+	TT_SYSTEM = -2,
+	TT_INTERNAL = -3,
+	TT_ARG = -4,
+	TT_USAGE = -5,
 	TT_REMOTE = -6,
-       TT_TIMEOUT = -8 };
+	TT_TIMEOUT = -8
+};
 
 /* error.c -------------------------------------------------------------------------------------- */
 
@@ -60,7 +67,7 @@ void tt_handle_free(void *handle, size_t bytes);
 bool tt_handle_is(const void *handle);
 
 /* clock.c */
-uint64_t tt_now_ns(void);                        /* monotonic */
+uint64_t tt_now_ns(void); /* monotonic */
 static inline uint64_t tt_deadline_ns(uint32_t timeout_ms)
 {
 	return tt_now_ns() + timeout_ms * 1000000ull;
@@ -81,15 +88,15 @@ static inline void tt_cpu_relax(void)
  * prints the table, a test compares tutti.7 with the table. */
 enum tt_env_kind { TT_ENV_TEXT, TT_ENV_NUMBER, TT_ENV_CHOICE };
 struct tt_env_row {
-	const char *name;        /* TUTTI_... */
+	const char *name; /* TUTTI_... */
 	enum tt_env_kind kind;
-	const char *fallback;    /* the default, as text; "" none */
+	const char *fallback; /* the default, as text; "" none */
 	/* CHOICE: "auto shm verbs tcp self"; NUMBER: "1..2147483647"; TEXT: a description of its syntax */
 	const char *choices;
-	bool agree;              /* equal on all ranks of a communicator; compared at the join */
-	const char *help;        /* one line */
-	size_t offset;           /* in struct tt_env */
-	bool (*valid)(const char *value);   /* TEXT: is the syntax right? NULL: any but "" */
+	bool agree;       /* equal on all ranks of a communicator; compared at the join */
+	const char *help; /* one line */
+	size_t offset;    /* in struct tt_env */
+	bool (*valid)(const char *value); /* TEXT: is the syntax right? NULL: any but "" */
 };
 extern const struct tt_env_row tt_env_table[];
 extern const size_t tt_env_rows;
@@ -105,7 +112,7 @@ struct tt_env {
 	const char *ports;
 	/* with rank, nranks: tuttiCommInitEnv */
 	const char *launch, *root, *secret, *secret_file;
-	int64_t timeout_ms, tile_bytes, rank, nranks;  /* -1 where unset and without default */
+	int64_t timeout_ms, tile_bytes, rank, nranks; /* -1 where unset and without default */
 };
 
 /* Reads and checks all variables. Returns 0 | TT_ARG (unknown TUTTI_ name or bad value, named in
@@ -119,7 +126,7 @@ extern const char *(*tt_env_fallback)(const char *name);
 
 /* cpus.c --------------------------------------------------------------------------------------- */
 
-#define TT_CPU_WORDS 16                    /* processors 0..1023, a bit each */
+#define TT_CPU_WORDS 16 /* processors 0..1023, a bit each */
 
 /* Reads the start of a small file, ended by NUL; "" when the file cannot be read. */
 void tt_file_text(const char *path, char *ret_text, size_t bytes);

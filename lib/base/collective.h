@@ -14,6 +14,6 @@ enum tt_collective {
 	TT_SENDRECV, /* has no plan: each call is one transient step */
 	TT_COLLECTIVES
 };
-const char *tt_collective_name(enum tt_collective c);     /* allreduce, reduce_scatter ... */
+const char *tt_collective_name(enum tt_collective c); /* allreduce, reduce_scatter ... */
 
 #endif

@@ -128,7 +128,7 @@ int tt_cores_count(const struct tt_cores *cores, int n)
 			all[w] |= cores[i].mask[w];
 	for (int w = 0; w < TT_CPU_WORDS; w++)
 		count += __builtin_popcountll(all[w]);
-	if (count == 0)                  /* affinity unreadable, or more than 1024 processors */
+	if (count == 0) /* affinity unreadable, or more than 1024 processors */
 		count = (int)sysconf(_SC_NPROCESSORS_ONLN);
 	for (int i = 0; i < n; i++)
 		if (cores[i].quota && (int)cores[i].quota < count)

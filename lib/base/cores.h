@@ -6,8 +6,8 @@
 
 /* The limits of one rank. */
 struct tt_cores {
-	uint64_t mask[TT_CPU_WORDS];           /* affinity mask */
-	uint32_t quota;                        /* of its control groups (cgroups), in cores; 0: none */
+	uint64_t mask[TT_CPU_WORDS]; /* affinity mask */
+	uint32_t quota;              /* of its control groups (cgroups), in cores; 0: none */
 };
 
 /* The calling process's mask and quota. */

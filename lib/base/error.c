@@ -16,7 +16,7 @@ static __thread char sentence[1024];
 int tt_fail(int code, const char *fmt, ...)
 {
 	int saved = errno;
-	char text[sizeof(sentence)];      /* a copy: an argument may be the last sentence */
+	char text[sizeof(sentence)]; /* a copy: an argument may be the last sentence */
 	va_list ap;
 
 	va_start(ap, fmt);

@@ -19,7 +19,10 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char *next;
 static size_t left;
-static struct chunk { struct chunk *next; char *start, *end; } *_Atomic chunks;
+static struct chunk {
+	struct chunk *next;
+	char *start, *end;
+} * _Atomic chunks;
 
 static size_t pages(size_t bytes)
 {

@@ -15,7 +15,7 @@
 
 static const char *const level_names[] = { "none", "error", "warn", "info", "debug" };
 
-static atomic_int threshold = -1;         /* -1: TUTTI_LOG not read yet */
+static atomic_int threshold = -1; /* -1: TUTTI_LOG not read yet */
 
 /* A wrong TUTTI_LOG disables the log; tt_env_read reports the error. */
 static int threshold_from_env(void)

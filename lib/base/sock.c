@@ -112,7 +112,7 @@ static int bound_port(int fd)
 	struct sockaddr_in6 sa = { 0 };
 
 	getsockname(fd, (struct sockaddr *)&sa, &(socklen_t){ sizeof(sa) });
-	return ntohs(sa.sin6_port);              /* at the same offset for IPv4 */
+	return ntohs(sa.sin6_port); /* at the same offset for IPv4 */
 }
 
 /* Loopback has no bottleneck and needs no pacing: a default congestion control that paces (bbr)
@@ -238,7 +238,7 @@ int tt_sock_among(const struct tt_ports *ports, int (*make)(int port, int *ret_f
 	for (int i = 0; i < 2 * ports->count; i++) {
 		int port = ports->first + i % ports->count;
 		bool avoided = port >= ports->avoid_first &&
-			      port < ports->avoid_first + ports->avoid_count;
+			       port < ports->avoid_first + ports->avoid_count;
 
 		if (avoided != (i >= ports->count))
 			continue;

@@ -14,13 +14,13 @@
 #include "base/base.h"
 
 struct tt_address {
-	uint8_t family;          /* 4 or 6 */
-	uint8_t prefix;          /* bits of the subnet; 0 unknown */
-	uint8_t bytes[16];       /* network order, 4 or 16 of them */
+	uint8_t family;    /* 4 or 6 */
+	uint8_t prefix;    /* bits of the subnet; 0 unknown */
+	uint8_t bytes[16]; /* network order, 4 or 16 of them */
 };
 
-#define TT_ADDRESSES 8           /* of one host, at most */
-#define TT_ENDPOINT_TEXT 64      /* enough for tt_address_text */
+#define TT_ADDRESSES 8      /* of one host, at most */
+#define TT_ENDPOINT_TEXT 64 /* enough for tt_address_text */
 
 /* The end of a wait: deadline_ns, or the moment when stop(ctx) returns true. stop may be NULL. */
 struct tt_patience {
@@ -62,7 +62,9 @@ int tt_address_resolve(const char *host, struct tt_address list[TT_ADDRESSES], i
 /* A range of ports: first .. first + count - 1; count 0: any port, or exactly `first` unless that is
  * 0. The ports avoid_first .. avoid_first + avoid_count - 1 belong to a process that may bind them
  * later: they are tried last. */
-struct tt_ports { int first, count, avoid_first, avoid_count; };
+struct tt_ports {
+	int first, count, avoid_first, avoid_count;
+};
 /* Parses TUTTI_PORT_RANGE; "" is any port. */
 struct tt_ports tt_ports_read(const char *range);
 
@@ -97,8 +99,8 @@ struct tt_sock_target {
 	bool tried;
 	char why[48];
 };
-int tt_sock_happy_eyeballs(struct tt_sock_target *list, int n, const struct tt_patience *patience, int *ret_index,
-		 int *ret_fd);
+int tt_sock_happy_eyeballs(struct tt_sock_target *list, int n, const struct tt_patience *patience,
+			   int *ret_index, int *ret_fd);
 
 /* Send or receive exactly bytes on a non-blocking socket. 0 | TT_REMOTE (closed, reset) |
  * TT_TIMEOUT (also: stopped) */

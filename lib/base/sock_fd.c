@@ -10,16 +10,22 @@
 
 #include "base/sock.h"
 
-union fd_control { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; };
+union fd_control {
+	char bytes[CMSG_SPACE(sizeof(int))];
+	struct cmsghdr align;
+};
 
 bool tt_sock_give_fd(int via, const struct sockaddr *to, socklen_t to_bytes, const void *data,
 		     size_t bytes, int fd)
 {
 	union fd_control control = { 0 };
 	struct iovec one = { .iov_base = (void *)(uintptr_t)data, .iov_len = bytes };
-	struct msghdr msg = { .msg_name = (void *)(uintptr_t)to, .msg_namelen = to_bytes,
-			      .msg_iov = &one, .msg_iovlen = 1,
-			      .msg_control = &control, .msg_controllen = sizeof(control) };
+	struct msghdr msg = { .msg_name = (void *)(uintptr_t)to,
+			      .msg_namelen = to_bytes,
+			      .msg_iov = &one,
+			      .msg_iovlen = 1,
+			      .msg_control = &control,
+			      .msg_controllen = sizeof(control) };
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 
 	c->cmsg_level = SOL_SOCKET;
@@ -43,7 +49,9 @@ ssize_t tt_sock_take_fd(int via, void *data, size_t bytes, int *ret_fd)
 {
 	union fd_control control = { 0 };
 	struct iovec one = { .iov_base = data, .iov_len = bytes };
-	struct msghdr msg = { .msg_iov = &one, .msg_iovlen = 1, .msg_control = &control,
+	struct msghdr msg = { .msg_iov = &one,
+			      .msg_iovlen = 1,
+			      .msg_control = &control,
 			      .msg_controllen = sizeof(control) };
 	ssize_t n = recvmsg(via, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 	struct cmsghdr *c = n >= 0 ? CMSG_FIRSTHDR(&msg) : NULL;

@@ -16,7 +16,7 @@
 #include "base/sock.h"
 
 #define HEAD_START_NS 200000000ull
-#define ENOUGH_NS 2000000000ull          /* limit of one target, when there are others */
+#define ENOUGH_NS 2000000000ull /* limit of one target, when there are others */
 #define SLICE_MS 20
 #define AT_ONCE 8
 
@@ -29,7 +29,7 @@ struct connect_attempt {
 struct happy_eyeballs {
 	struct connect_attempt running[AT_ONCE];
 	unsigned n;
-	int code;                        /* TT_SYSTEM: this host cannot connect at all */
+	int code; /* TT_SYSTEM: this host cannot connect at all */
 };
 
 /* Without a listener, the kernel may choose a target port of the ephemeral range as the source port
@@ -56,8 +56,8 @@ static int begin(const struct tt_sock_target *c, int *ret_fd)
 	struct sockaddr_in6 six = { .sin6_family = AF_INET6,
 				    .sin6_port = htons((uint16_t)c->port) };
 	bool is_four = c->address.family == 4;
-	int fd =
-		socket(is_four ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = socket(is_four ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
+			0);
 
 	if (fd < 0)
 		return errno;
@@ -131,8 +131,8 @@ static void expire(struct happy_eyeballs *r, uint64_t now)
 }
 
 /* Close all but the winner; targets without an answer yet may be tried again. */
-static int finish(struct happy_eyeballs *r, int winner, const struct tt_sock_target *list, int *ret_index,
-		  int *ret_fd)
+static int finish(struct happy_eyeballs *r, int winner, const struct tt_sock_target *list,
+		  int *ret_index, int *ret_fd)
 {
 	for (int i = 0; i < (int)r->n; i++) {
 		if (i == winner)
@@ -147,8 +147,8 @@ static int finish(struct happy_eyeballs *r, int winner, const struct tt_sock_tar
 	return 0;
 }
 
-int tt_sock_happy_eyeballs(struct tt_sock_target *list, int n, const struct tt_patience *patience, int *ret_index,
-		 int *ret_fd)
+int tt_sock_happy_eyeballs(struct tt_sock_target *list, int n, const struct tt_patience *patience,
+			   int *ret_index, int *ret_fd)
 {
 	struct happy_eyeballs r = { .n = 0 };
 	uint64_t next_ns = 0;

@@ -16,7 +16,7 @@
 
 #include "base/sock.h"
 
-#define REPEATS 2              /* retransmissions, 0.6 s at least */
+#define REPEATS 2 /* retransmissions, 0.6 s at least */
 
 bool tt_sock_is_network_error(int error)
 {
@@ -63,7 +63,7 @@ bool tt_sock_silent(int fd, char *text, size_t bytes)
 	char down[TT_IFNAME];
 
 	name_if_down(fd, down);
-	if (down[0]) {                           /* then TCP does not even retransmit */
+	if (down[0]) { /* then TCP does not even retransmit */
 		snprintf(text, bytes, "interface %s, by which it is reached, is down", down);
 		return true;
 	}
@@ -71,7 +71,7 @@ bool tt_sock_silent(int fd, char *text, size_t bytes)
 	    info.tcpi_retransmits < REPEATS)
 		return false;
 	snprintf(text, bytes,
-		"its host has acknowledged nothing for %.1f s: the network, or that host, is down",
-		1e-3 * info.tcpi_last_ack_recv);
+		 "its host has acknowledged nothing for %.1f s: the network, or that host, is down",
+		 1e-3 * info.tcpi_last_ack_recv);
 	return true;
 }

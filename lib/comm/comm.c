@@ -54,7 +54,8 @@ static void find_fewest_cores(tuttiComm_t c, const struct rank_facts *all, struc
 	for (int h = 0; h < c->hosts.topology.nhosts; h++) {
 		int ranks, cores = cores_of_host(c, h, all, here, &ranks);
 
-		if (!least_ranks || (int64_t)cores * least_ranks < (int64_t)c->hosts.cores * ranks) {
+		if (!least_ranks ||
+		    (int64_t)cores * least_ranks < (int64_t)c->hosts.cores * ranks) {
 			c->hosts.cores = cores;
 			least_ranks = ranks;
 		}
@@ -65,8 +66,9 @@ static void find_fewest_cores(tuttiComm_t c, const struct rank_facts *all, struc
  * same answer. */
 static int choose_wait_policy(tuttiComm_t c, const struct rank_facts *all, const char *wait)
 {
-	static const char *const names[] = { [TT_WAIT_SPIN] = "spin", [TT_WAIT_YIELD] = "yield",
-					     [TT_WAIT_SLEEP] = "sleep" };
+	static const char *const names[] = {
+		[TT_WAIT_SPIN] = "spin", [TT_WAIT_YIELD] = "yield", [TT_WAIT_SLEEP] = "sleep"
+	};
 	struct tt_cores *here = malloc((size_t)c->nranks * sizeof(*here));
 	int ranks, cores;
 
@@ -99,11 +101,12 @@ static int form_groups(tuttiComm_t c, const struct rank_facts *all)
 	for (int r = 0; r < c->nranks; r++)
 		localities[r] = all[r].locality;
 	c->hosts.groups = (struct tt_topology){ .nranks = c->nranks, .host_of = c->hosts.group_of };
-	c->hosts.groups.nhosts = tt_groups_form(localities, c->hosts.topology.host_of, c->nranks, c->hosts.group_of);
+	c->hosts.groups.nhosts = tt_groups_form(localities, c->hosts.topology.host_of, c->nranks,
+						c->hosts.group_of);
 	if (c->hosts.groups.nhosts > c->hosts.topology.nhosts) {
 		c->hosts.topology.groups = &c->hosts.groups;
-		tt_log(TT_LOG_DEBUG, "rank %d: in group %d of %d", c->rank, c->hosts.group_of[c->rank],
-		       c->hosts.groups.nhosts);
+		tt_log(TT_LOG_DEBUG, "rank %d: in group %d of %d", c->rank,
+		       c->hosts.group_of[c->rank], c->hosts.groups.nhosts);
 	}
 	free(localities);
 	return 0;
@@ -232,8 +235,7 @@ int tt_comm_setup(tuttiComm_t c, const struct tt_env *env)
 {
 	int rc;
 
-	if ((rc = host_topology(c)) || (rc = exchange_facts(c, env)) ||
-	    (rc = tt_paths_open(c)) ||
+	if ((rc = host_topology(c)) || (rc = exchange_facts(c, env)) || (rc = tt_paths_open(c)) ||
 	    (rc = tt_am_make(c->ctl, c->rank, c->nranks, c->settings.timeout_ms, &c->am)) ||
 	    (rc = tt_paths_agree(c))) {
 		tt_control_raise(c->ctl, rc, c->rank, tt_error_text());
@@ -248,8 +250,13 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 {
 	struct tt_env env;
 	char settings[512];
-	struct tt_join join = { .id = id, .rank = rank, .nranks = nranks, .settings = "",
-				.ifname = "", .host_id = "", .port_range = "" };
+	struct tt_join join = { .id = id,
+				.rank = rank,
+				.nranks = nranks,
+				.settings = "",
+				.ifname = "",
+				.host_id = "",
+				.port_range = "" };
 	tuttiComm_t c;
 	int rc;
 
@@ -266,7 +273,8 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 		goto free_comm;
 	}
 	snprintf(settings, sizeof(settings), "version=%d transport=%s algo=%s tile_bytes=%lld",
-		 TUTTI_VERSION_CODE, c->settings.transport, c->settings.algo, (long long)c->settings.tile_bytes);
+		 TUTTI_VERSION_CODE, c->settings.transport, c->settings.algo,
+		 (long long)c->settings.tile_bytes);
 	join.settings = settings;
 	join.timeout_ms = c->settings.timeout_ms;
 	join.ifname = env.ifname;
@@ -289,7 +297,8 @@ int tt_comm_check(tuttiComm_t c)
 		return tt_fail(TT_ARG, "comm %p is not a communicator, or it was destroyed",
 			       (void *)c);
 	if (tt_unlikely(c->fork_count != tt_fork_count()))
-		return tt_fail(TT_ARG,
+		return tt_fail(
+			TT_ARG,
 			"rank %d: this communicator was made before a fork; the child must join its own",
 			c->rank);
 	return 0;

@@ -23,41 +23,41 @@
 #include "transports/transport.h"
 
 #define TT_COMM_MAGIC 0x7475746du
-#define TT_LANE_CHANNELS 8                     /* lanes of a collective (cursors), at most */
-#define TT_P2P_CHANNEL TT_LANE_CHANNELS        /* channel of Send and Recv */
+#define TT_LANE_CHANNELS 8              /* lanes of a collective (cursors), at most */
+#define TT_P2P_CHANNEL TT_LANE_CHANNELS /* channel of Send and Recv */
 /* channels of Send and Recv, one per port of a NIC with several ports */
 #define TT_P2P_CHANNELS 4
 #define TT_CHANNELS (TT_LANE_CHANNELS + TT_P2P_CHANNELS)
 #define TT_MAX_TRANSPORTS 8
 #define TT_PATHS 2
 
-struct tt_plan_cache;                          /* run/plan_cache.h */
-struct tt_single_copy;                         /* local/single_copy.h */
+struct tt_plan_cache;  /* run/plan_cache.h */
+struct tt_single_copy; /* local/single_copy.h */
 
-struct tt_user_op {                            /* op of tuttiRedOpCreatePreMulSum */
+struct tt_user_op { /* op of tuttiRedOpCreatePreMulSum */
 	bool used;
 	tuttiDataType_t type;
-	const void *device;                    /* scalar read at every call, or NULL: value */
-	uint64_t value;                        /* bytes of the scalar */
+	const void *device; /* scalar read at every call, or NULL: value */
+	uint64_t value;     /* bytes of the scalar */
 };
 
 enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
 
 /* Path: one endpoint for each peer. A call takes one path, the same on all ranks. */
 struct tt_path {
-	struct tt_endpoint **via;              /* [nranks] */
-	struct tt_link **links;                /* [TT_CHANNELS * nranks], NULL until connected */
+	struct tt_endpoint **via; /* [nranks] */
+	struct tt_link **links;   /* [TT_CHANNELS * nranks], NULL until connected */
 	/* some transport supports preposted receives (early RTR) */
 	bool preposts;
-	uint32_t spins;                        /* minimum of the transports' spins */
+	uint32_t spins; /* minimum of the transports' spins */
 };
 
 /* settings.c: requested by the config, the parent or the environment */
 struct tt_comm_settings {
 	uint32_t timeout_ms;
 	char name[64], transport[16], algo[64];
-	size_t tile_bytes;                     /* TUTTI_TILE_BYTES; 0: chosen by the library */
-	int cma;                               /* TUTTI_CMA, as in struct tt_world */
+	size_t tile_bytes; /* TUTTI_TILE_BYTES; 0: chosen by the library */
+	int cma;           /* TUTTI_CMA, as in struct tt_world */
 	/* TUTTI_IB_..., as in struct tt_world; ib.devices points to ib_devices */
 	struct tt_verbs_settings ib;
 	char ib_devices[128];
@@ -65,40 +65,40 @@ struct tt_comm_settings {
 
 /* comm.c: the hosts of the ranks; agreed */
 struct tt_comm_hosts {
-	struct tt_topology topology, groups;   /* topology.groups is &groups, or NULL */
-	int *group_of;                         /* [nranks] group of each rank; used by groups */
+	struct tt_topology topology, groups; /* topology.groups is &groups, or NULL */
+	int *group_of;                       /* [nranks] group of each rank; used by groups */
 	bool one_host;
-	bool crowded;                          /* more ranks than cores on this host */
-	int ranks_here;                        /* number of ranks on this host */
-	int cores;                             /* of the host with the fewest cores per rank */
+	bool crowded;   /* more ranks than cores on this host */
+	int ranks_here; /* number of ranks on this host */
+	int cores;      /* of the host with the fewest cores per rank */
 };
 
 /* paths.c: transports and paths to peers */
 struct tt_comm_paths {
-	struct tt_world world, nic_world;      /* nic_world: for the verbs transport */
+	struct tt_world world, nic_world; /* nic_world: for the verbs transport */
 	struct tt_endpoint *ep[TT_MAX_TRANSPORTS];
 	int nep;
 	/* [0]: the first transport that reaches the peer. [1]: only if all hosts reach each other
 	 * by NICs: NICs between hosts, [0] within a host; then [0] has tcp between hosts. */
 	struct tt_path path[TT_PATHS];
-	int npaths, p2p_path;                  /* agreed; also: */
+	int npaths, p2p_path; /* agreed; also: */
 	/* link class (cost.h) of the NICs for all messages between hosts; 0: none */
 	uint8_t nic_class;
-	bool over_tcp;                         /* tcp or verbs was requested; agreed */
+	bool over_tcp; /* tcp or verbs was requested; agreed */
 	/* endpoint that reaches all ranks and has shared-memory slots, or NULL; agreed */
 	struct tt_endpoint *slots;
 };
 
 /* run: numbers of calls */
 struct tt_comm_calls {
-	uint64_t seq;                          /* collectives started */
+	uint64_t seq; /* collectives started */
 	/* digest of all collectives; its high half is the stamp of the newest */
 	uint64_t history;
 	uint64_t slot_posts;
-	uint64_t *p2p_sent, *p2p_received;     /* [nranks] point-to-point messages */
+	uint64_t *p2p_sent, *p2p_received; /* [nranks] point-to-point messages */
 	/* [nranks] last collective in which this rank received a message from each rank */
 	uint64_t *last_received;
-	atomic_uint_fast64_t operations;       /* completed */
+	atomic_uint_fast64_t operations; /* completed */
 };
 
 /* Memory and user operations of a communicator. */
@@ -108,15 +108,15 @@ struct tt_comm_memory {
 	struct tt_registration *registrations; /* list of registered buffers; under lock */
 	struct tt_user_op *user_ops;
 	int nuser_ops;
-	uint8_t barrier_byte;                  /* operand of tuttiBarrier; always 0 */
+	uint8_t barrier_byte; /* operand of tuttiBarrier; always 0 */
 	atomic_uint_fast64_t allocations;
 };
 
 /* run/wait.c: how this rank waits */
 struct tt_comm_wait {
 	enum tt_wait_policy policy;
-	uint32_t spins;                        /* spins of the path of the last wait */
-	uint32_t impatience, waits;            /* see wait.c; also: */
+	uint32_t spins;             /* spins of the path of the last wait */
+	uint32_t impatience, waits; /* see wait.c; also: */
 	uint32_t yield_ns, pause_ms;
 	uint64_t paused_until_ns;
 	atomic_uint_fast64_t sleeps;
@@ -130,8 +130,8 @@ struct tt_comm_fault {
 
 /* run/order.c: ticket order. Calls of one communicator run in call order, in whichever thread. */
 struct tt_comm_order {
-	uint64_t next_ticket, serving;         /* under the lock of run/order.c */
-	atomic_bool queued;                    /* some call used a stream: calls need tickets */
+	uint64_t next_ticket, serving; /* under the lock of run/order.c */
+	atomic_bool queued;            /* some call used a stream: calls need tickets */
 	/* calls and batches in progress; abort waits for 0 */
 	atomic_int inside;
 	/* calls in progress of the calling thread, the only writer: no atomic add, no fence */
@@ -141,21 +141,21 @@ struct tt_comm_order {
 
 /* The first failure of a communicator; under lock. */
 struct tt_comm_failure {
-	int code;                              /* TT_ code; 0: none */
+	int code; /* TT_ code; 0: none */
 	char text[1024];
 };
 
 /* quorum_call.c */
 struct tt_comm_quorum {
-	uint64_t done;                         /* number of the last result that this rank got */
-	int tag;                               /* number of the last call */
+	uint64_t done; /* number of the last result that this rank got */
+	int tag;       /* number of the last call */
 };
 
 struct tuttiComm {
-	atomic_uint magic;                     /* TT_COMM_MAGIC; 0: freed */
-	unsigned fork_count;                   /* fork count of the creating process */
+	atomic_uint magic;   /* TT_COMM_MAGIC; 0: freed */
+	unsigned fork_count; /* fork count of the creating process */
 	int rank, nranks;
-	pthread_mutex_t lock;                  /* guards the fields that say "under lock" */
+	pthread_mutex_t lock; /* guards the fields that say "under lock" */
 	struct tt_comm_settings settings;
 	struct tt_comm_hosts hosts;
 	struct tt_comm_paths paths;
@@ -166,18 +166,18 @@ struct tuttiComm {
 	struct tt_comm_fault fault;
 	struct tt_comm_failure failure;
 	struct tt_comm_quorum quorum;
-	uint64_t shrinks;                      /* shrinks begun */
-	struct tt_cost *cost;                  /* cost table of rank 0; NULL: the built-in table */
+	uint64_t shrinks;     /* shrinks begun */
+	struct tt_cost *cost; /* cost table of rank 0; NULL: the built-in table */
 	struct tt_control *ctl;
-	struct tt_am *am;                      /* usable while collectives are broken (am/am.h) */
-	struct tt_gpu *gpu;                    /* state of the accelerator (accelerator.h), or NULL */
-	struct tt_plan_cache *plans;           /* run/plan_cache.h; NULL: no call yet */
-	struct tt_single_copy *single_copy;    /* local/single_copy.h; NULL: not used yet */
+	struct tt_am *am;                   /* usable while collectives are broken (am/am.h) */
+	struct tt_gpu *gpu;                 /* state of the accelerator (accelerator.h), or NULL */
+	struct tt_plan_cache *plans;        /* run/plan_cache.h; NULL: no call yet */
+	struct tt_single_copy *single_copy; /* local/single_copy.h; NULL: not used yet */
 };
 
 /* quorum_call.c: arguments and result of one tuttiAllReduceQuorum */
 struct tt_quorum_call {
-	const void *in;                        /* NULL: no contribution */
+	const void *in; /* NULL: no contribution */
 	void *out, *carry;
 	size_t count;
 	tuttiDataType_t type;
@@ -185,7 +185,7 @@ struct tt_quorum_call {
 	int k;
 	uint32_t deadline_ms;
 	bool every;
-	uint64_t number, newest;               /* number: the operation; outputs from here on: */
+	uint64_t number, newest; /* number: the operation; outputs from here on: */
 	tuttiQuorumMine_t mine;
 	int used;
 	uint64_t mask[TUTTI_QUORUM_RANKS / 64];

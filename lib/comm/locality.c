@@ -45,7 +45,7 @@ static int holder(const char *path, const uint64_t mask[TT_CPU_WORDS])
 static void package_file(const char *sys, int cpu, char *path, size_t bytes)
 {
 	snprintf(path, bytes, "%s/cpu/cpu%d/topology/package_cpus_list", sys, cpu);
-	if (access(path, F_OK))                          /* name before Linux 5.3 */
+	if (access(path, F_OK)) /* name before Linux 5.3 */
 		snprintf(path, bytes, "%s/cpu/cpu%d/topology/core_siblings_list", sys, cpu);
 }
 
@@ -81,7 +81,9 @@ static void l3_file(const char *sys, int cpu, char *path, size_t bytes)
 struct tt_locality tt_locality_read(const char *sys, const uint64_t mask[TT_CPU_WORDS])
 {
 	static void (*const file_of[TT_LEVELS])(const char *, int, char *, size_t) = {
-		[TT_PACKAGE] = package_file, [TT_NUMA_NODE] = node_file, [TT_L3_CACHE] = l3_file,
+		[TT_PACKAGE] = package_file,
+		[TT_NUMA_NODE] = node_file,
+		[TT_L3_CACHE] = l3_file,
 	};
 	struct tt_locality locality = { { -1, -1, -1 } };
 	int cpu = lowest(mask);

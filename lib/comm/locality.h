@@ -13,12 +13,14 @@
 
 /* outermost level first */
 enum tt_level { TT_PACKAGE, TT_NUMA_NODE, TT_L3_CACHE, TT_LEVELS };
-const char *tt_level_name(enum tt_level level);      /* "package", "NUMA node" or "L3 cache" */
+const char *tt_level_name(enum tt_level level); /* "package", "NUMA node" or "L3 cache" */
 
 /* Per level, the lowest processor of the object that contains all processors of the rank. -1: the
  * processors are in several objects, or unknown. Processors in several packages have -1 at every
  * level. */
-struct tt_locality { int16_t in[TT_LEVELS]; };
+struct tt_locality {
+	int16_t in[TT_LEVELS];
+};
 
 #define TT_SYS "/sys/devices/system"
 
@@ -30,7 +32,8 @@ struct tt_locality tt_locality_read(const char *sys, const uint64_t mask[TT_CPU_
  * within a host. Each host is divided at the outermost level at which its ranks differ and some
  * share an object; ranks without a binding at that level form one group. ret_group_of: [n]. Returns
  * the number of groups (nhosts if no host is divided). */
-int tt_groups_form(const struct tt_locality *localities, const int *host_of, int n, int *ret_group_of);
+int tt_groups_form(const struct tt_locality *localities, const int *host_of, int n,
+		   int *ret_group_of);
 
 /* Level at which the host of `rank` (its lowest rank) is divided; TT_LEVELS: not divided. */
 int tt_groups_level(const struct tt_locality *localities, const int *host_of, int n, int rank);

@@ -7,7 +7,8 @@
 #include "comm/locality.h"
 
 /* True if ranks r and `like` share a host and an object of this level. */
-static bool is_same_domain(const struct tt_locality *localities, const int *host_of, int like, int r, int level)
+static bool is_same_domain(const struct tt_locality *localities, const int *host_of, int like,
+			   int r, int level)
 {
 	return host_of[r] == host_of[like] &&
 	       (level == TT_LEVELS || localities[r].in[level] == localities[like].in[level]);
@@ -67,7 +68,8 @@ static void renumber(int n, int *group_of)
 		group_of[r] = -1 - group_of[r];
 }
 
-int tt_groups_form(const struct tt_locality *localities, const int *host_of, int n, int *ret_group_of)
+int tt_groups_form(const struct tt_locality *localities, const int *host_of, int n,
+		   int *ret_group_of)
 {
 	int ngroups = 0;
 

@@ -17,7 +17,7 @@
 #include "comm/paths.h"
 #include "plan/bind.h"
 
-#define YIELDS 50                  /* yields before sleeps, while a peer connects */
+#define YIELDS 50 /* yields before sleeps, while a peer connects */
 #define PAUSE_MIN_NS 50000u
 #define PAUSE_MAX_NS 1000000u
 #define ASK_AFTER_NS 500000000ull
@@ -28,7 +28,8 @@ static int dial(void *ctx, int peer, int channel, int *ret_fd)
 {
 	tuttiComm_t c = ctx;
 
-	return tt_control_dial(c->ctl, peer, channel, tt_deadline_ns(c->settings.timeout_ms), ret_fd);
+	return tt_control_dial(c->ctl, peer, channel, tt_deadline_ns(c->settings.timeout_ms),
+			       ret_fd);
 }
 
 static int take(void *ctx, int peer, int channel, int *ret_fd)
@@ -69,7 +70,8 @@ static bool allowed(tuttiComm_t c, const struct tt_transport *t)
 	if (t == &tt_verbs && c->hosts.one_host && strcmp(c->settings.transport, t->name))
 		/* shared memory serves one host: skip the address exchange of verbs */
 		return false;
-	return t == &tt_self || !strcmp(c->settings.transport, "auto") || !strcmp(c->settings.transport, t->name);
+	return t == &tt_self || !strcmp(c->settings.transport, "auto") ||
+	       !strcmp(c->settings.transport, t->name);
 }
 
 static int check_name(tuttiComm_t c)
@@ -84,7 +86,8 @@ static int check_name(tuttiComm_t c)
 		strncat(known, ", ", sizeof(known) - strlen(known) - 1);
 		strncat(known, (*t)->name, sizeof(known) - strlen(known) - 1);
 	}
-	return tt_fail(TT_ARG, "transport \"%s\" is not known; there are %s", c->settings.transport, known);
+	return tt_fail(TT_ARG, "transport \"%s\" is not known; there are %s", c->settings.transport,
+		       known);
 }
 
 static int open_one(tuttiComm_t c, const struct tt_transport *t)
@@ -102,7 +105,8 @@ static int open_one(tuttiComm_t c, const struct tt_transport *t)
 	}
 	/* open is collective: a rank that cannot use the transport still takes part, and reaches no
 	 * peer with it */
-	rc = t->open(t == &tt_verbs ? &c->paths.nic_world : &c->paths.world, &c->paths.ep[c->paths.nep]);
+	rc = t->open(t == &tt_verbs ? &c->paths.nic_world : &c->paths.world,
+		     &c->paths.ep[c->paths.nep]);
 	if (!rc)
 		c->paths.nep++;
 	return rc;
@@ -155,7 +159,8 @@ static void choose_transports(tuttiComm_t c)
 	for (int peer = 0; peer < c->nranks; peer++)
 		for (int i = 0; i < c->paths.nep && !path->via[peer]; i++)
 			if (c->paths.ep[i]->t->reaches(c->paths.ep[i], peer) &&
-			    (is_requested(c, c->paths.ep[i]->t) || !is_emulated(c->paths.ep[i], peer)))
+			    (is_requested(c, c->paths.ep[i]->t) ||
+			     !is_emulated(c->paths.ep[i], peer)))
 				path->via[peer] = c->paths.ep[i];
 }
 
@@ -169,7 +174,8 @@ static enum tt_link_class nic_class_to_all(tuttiComm_t c)
 	if (!ep || c->nranks == 1)
 		return TT_NO_NIC;
 	for (int peer = 0; peer < c->nranks; peer++) {
-		bool same_host = c->hosts.topology.host_of[peer] == c->hosts.topology.host_of[c->rank];
+		bool same_host = c->hosts.topology.host_of[peer] ==
+				 c->hosts.topology.host_of[c->rank];
 
 		if (peer == c->rank || (same_host && !is_requested(c, &tt_verbs)))
 			continue;
@@ -192,13 +198,15 @@ static int add_nic_path(tuttiComm_t c)
 			       c->nranks);
 	c->paths.npaths = 2;
 	for (int peer = 0; peer < c->nranks; peer++) {
-		bool same_host = c->hosts.topology.host_of[peer] == c->hosts.topology.host_of[c->rank];
+		bool same_host = c->hosts.topology.host_of[peer] ==
+				 c->hosts.topology.host_of[c->rank];
 
 		c->paths.path[0].via[peer] = same_host ? c->paths.path[0].via[peer] : tcp;
 		c->paths.path[1].via[peer] = same_host ? c->paths.path[0].via[peer] : verbs;
 	}
-	c->paths.p2p_path = tt_cost_message_ps(cost, (enum tt_link_class)c->paths.nic_class, P2P_BYTES) <
-		      tt_cost_message_ps(cost, TT_LINK_HOSTS, P2P_BYTES);
+	c->paths.p2p_path = tt_cost_message_ps(cost, (enum tt_link_class)c->paths.nic_class,
+					       P2P_BYTES) <
+			    tt_cost_message_ps(cost, TT_LINK_HOSTS, P2P_BYTES);
 	return 0;
 }
 
@@ -227,7 +235,8 @@ static void summarize_paths(tuttiComm_t c)
 	c->wait.spins = path[0].spins;
 	c->paths.slots = c->nranks > 1 ? path[0].via[c->rank ? 0 : 1] : NULL;
 	for (int peer = 0; c->paths.slots && peer < c->nranks; peer++)
-		if (!c->paths.slots->slot_ops || (peer != c->rank && path[0].via[peer] != c->paths.slots))
+		if (!c->paths.slots->slot_ops ||
+		    (peer != c->rank && path[0].via[peer] != c->paths.slots))
 			c->paths.slots = NULL;
 }
 
@@ -243,8 +252,10 @@ int tt_paths_open(tuttiComm_t c)
 	if (rc)
 		return rc;
 	c->paths.over_tcp = is_requested(c, &tt_tcp) || is_requested(c, &tt_verbs);
-	facts = (struct tt_connectivity){ .nranks = c->nranks, .one_host = c->hosts.one_host,
-				   .over_tcp = c->paths.over_tcp, .cores = c->hosts.cores };
+	facts = (struct tt_connectivity){ .nranks = c->nranks,
+					  .one_host = c->hosts.one_host,
+					  .over_tcp = c->paths.over_tcp,
+					  .cores = c->hosts.cores };
 	c->paths.world = (struct tt_world){
 		.rank = c->rank,
 		.nranks = c->nranks,
@@ -291,13 +302,15 @@ int tt_paths_agree(tuttiComm_t c)
 	for (int peer = c->nranks - 1; peer >= 0; peer--)
 		if (!c->paths.path[0].via[peer])
 			mine.unreached = peer;
-	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->settings.timeout_ms));
+	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all,
+				  tt_deadline_ns(c->settings.timeout_ms));
 	for (int r = 0; r < c->nranks && !rc; r++) {
 		if (all[r].unreached >= 0)
-			rc = tt_fail(TT_USAGE,
+			rc = tt_fail(
+				TT_USAGE,
 				"rank %d cannot reach rank %d by transport %s; use TUTTI_TRANSPORT=auto "
-				"or tcp where ranks are on several hosts", r, all[r].unreached,
-				c->settings.transport);
+				"or tcp where ranks are on several hosts",
+				r, all[r].unreached, c->settings.transport);
 		has_nics &= all[r].nic_class != TT_NO_NIC;
 		if (!rc && all[r].nic_class > c->paths.nic_class)
 			c->paths.nic_class = (uint8_t)all[r].nic_class;
@@ -333,7 +346,8 @@ static int report_late(tuttiComm_t c, int peer, const struct tt_blocked *stuck)
 	if (who < 0 && c->rank < peer && dial_error[0])
 		snprintf(missing, sizeof(missing), "%s", dial_error);
 	else if (who < 0)
-		snprintf(missing, sizeof(missing), "rank %d has made no call that needs the connection", peer);
+		snprintf(missing, sizeof(missing),
+			 "rank %d has made no call that needs the connection", peer);
 	snprintf(text, sizeof(text), "rank %d has no connection to rank %d after %u ms: %s",
 		 c->rank, peer, c->settings.timeout_ms, missing);
 	tt_control_raise(c->ctl, TT_TIMEOUT, who, text);
@@ -377,8 +391,7 @@ int tt_comm_connect(tuttiComm_t c, const struct tt_path *path, int peer, int cha
 	stuck.awaited = peer;
 	stuck.last_received = c->calls.last_received[peer];
 	if (!*l && (rc = ep->t->connect(ep, peer, channel, l)))
-		return rc == TT_TIMEOUT && !tt_control_broken(c->ctl)
-			       ? report_late(c, peer, &stuck)
-			       : rc;
+		return rc == TT_TIMEOUT && !tt_control_broken(c->ctl) ? report_late(c, peer, &stuck)
+								      : rc;
 	return await(c, *l, peer, &stuck, deadline_ns);
 }

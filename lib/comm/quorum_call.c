@@ -15,38 +15,44 @@
 static int differs(tuttiComm_t c, const struct tt_quorum_call *q, const struct tt_am_header *v)
 {
 	if (v->call[0] == TT_OUTCOME_AHEAD)
-		return tt_fail(TT_USAGE,
+		return tt_fail(
+			TT_USAGE,
 			"rank %d: quorum operation %llu is not open: rank 0 has not completed the one before",
 			c->rank, (unsigned long long)q->number);
-	return tt_fail(TT_USAGE,
+	return tt_fail(
+		TT_USAGE,
 		"rank %d called quorum operation %llu with %zu %s, %s, k = %d; the first caller, rank %u, with "
-		"%u bytes, k = %u, or another type or operation", c->rank,
-		(unsigned long long)q->number, q->count, tt_type_name(q->type), tt_op_name(q->op),
-		q->k, v->call[1], v->call[2], v->call[3]);
+		"%u bytes, k = %u, or another type or operation",
+		c->rank, (unsigned long long)q->number, q->count, tt_type_name(q->type),
+		tt_op_name(q->op), q->k, v->call[1], v->call[2], v->call[3]);
 }
 
 /* Error of a call without an answer: rank 0 is gone, or makes no progress. */
 static int no_answer(tuttiComm_t c, const struct tt_quorum_call *q, int rc, uint32_t waited_ms)
 {
 	if (rc == TT_REMOTE && tt_am_state(c->am, 0) != tuttiRankAlive && c->rank)
-		return tt_fail(TT_REMOTE,
-			"rank %d: quorum operation %llu: rank 0, which computes the sum, %s; the other ranks can continue with tuttiCommShrink", c->rank, (unsigned long long)q->number,
+		return tt_fail(
+			TT_REMOTE,
+			"rank %d: quorum operation %llu: rank 0, which computes the sum, %s; the other ranks can continue with tuttiCommShrink",
+			c->rank, (unsigned long long)q->number,
 			tt_am_state(c->am, 0) == tuttiRankLeft ? "has left" : "is dead");
 	if (rc <= 0 && rc != TT_TIMEOUT)
 		return rc;
-	return tt_fail(TT_TIMEOUT,
+	return tt_fail(
+		TT_TIMEOUT,
 		"rank %d: quorum operation %llu: rank 0, which computes the sum, did not answer for %u ms",
 		c->rank, (unsigned long long)q->number, waited_ms);
 }
 
 static int contribute(tuttiComm_t c, const struct tt_quorum_call *q, uint32_t wait_ms)
 {
-	struct tt_am_header head = { .kind = TT_AM_CONTRIBUTION, .tag = c->quorum.tag,
-				       .version = q->number,
-				       .bytes = q->in ? q->count * tt_type_bytes(q->type) : 0 };
+	struct tt_am_header head = { .kind = TT_AM_CONTRIBUTION,
+				     .tag = c->quorum.tag,
+				     .version = q->number,
+				     .bytes = q->in ? q->count * tt_type_bytes(q->type) : 0 };
 
-	head.call[0] =
-		(uint32_t)q->type | (q->in ? 0 : TT_QUORUM_RESULT_ONLY) | (q->every ? TT_QUORUM_EVERY : 0);
+	head.call[0] = (uint32_t)q->type | (q->in ? 0 : TT_QUORUM_RESULT_ONLY) |
+		       (q->every ? TT_QUORUM_EVERY : 0);
 	head.call[1] = (uint32_t)q->op;
 	head.call[2] = (uint32_t)q->k;
 	head.call[3] = q->deadline_ms;
@@ -64,7 +70,8 @@ static int take_result(tuttiComm_t c, struct tt_quorum_call *q, uint64_t deadlin
 	int rc = tt_am_recv(c->am, &want, deadline_ns, &head);
 
 	if (rc == TT_ARG || (!rc && head.bytes != bytes))
-		rc = tt_fail(TT_USAGE,
+		rc = tt_fail(
+			TT_USAGE,
 			"rank %d: quorum operation %llu: the result has another size than this rank's call of %zu %s",
 			c->rank, (unsigned long long)q->number, q->count, tt_type_name(q->type));
 	return rc;
@@ -90,7 +97,7 @@ int tt_quorum_run(tuttiComm_t c, struct tt_quorum_call *q)
 
 	want.tag = ++c->quorum.tag;
 	q->number = c->quorum.done + 1;
-	tt_am_drop(c->am, TT_AM_OUTCOME);           /* answers to earlier calls that timed out */
+	tt_am_drop(c->am, TT_AM_OUTCOME); /* answers to earlier calls that timed out */
 	tt_am_drop(c->am, TT_AM_RESULT);
 	save_carry(q, true);
 	rc = contribute(c, q, wait_ms);

@@ -53,7 +53,8 @@ int tt_comm_deregister(tuttiComm_t c, void *handle)
 		*at = r->next;
 	pthread_mutex_unlock(&c->lock);
 	if (!r)
-		return tt_fail(TT_ARG,
+		return tt_fail(
+			TT_ARG,
 			"rank %d: %p is no handle of tuttiCommRegister on this communicator, or was deregistered",
 			c->rank, handle);
 	tt_registered_remove(&r->memory);

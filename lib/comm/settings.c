@@ -28,7 +28,8 @@ static int set_names(tuttiComm_t c, const char *transport, const char *algo)
 		return tt_fail(TT_ARG,
 			       "transport \"%s\" is not known; use auto, shm, verbs, tcp or self",
 			       transport);
-	if (snprintf(c->settings.algo, sizeof(c->settings.algo), "%s", algo) >= (int)sizeof(c->settings.algo))
+	if (snprintf(c->settings.algo, sizeof(c->settings.algo), "%s", algo) >=
+	    (int)sizeof(c->settings.algo))
 		return tt_fail(TT_ARG, "algorithm \"%s\" is not known; `tutti info` lists them",
 			       algo);
 	return check_algorithm(c->settings.algo);
@@ -60,7 +61,8 @@ int tt_comm_settings(tuttiComm_t c, const struct tuttiComm *parent, const tuttiC
 		return rc;
 	transport = parent ? parent->settings.transport : ret_env->transport;
 	algo = parent ? parent->settings.algo : ret_env->algo;
-	c->settings.timeout_ms = parent ? parent->settings.timeout_ms : (uint32_t)ret_env->timeout_ms;
+	c->settings.timeout_ms = parent ? parent->settings.timeout_ms
+					: (uint32_t)ret_env->timeout_ms;
 	c->settings.tile_bytes = parent ? parent->settings.tile_bytes : (size_t)ret_env->tile_bytes;
 	if (asked.timeout_ms > 0)
 		c->settings.timeout_ms = (uint32_t)asked.timeout_ms;
@@ -87,7 +89,8 @@ int tt_comm_fault(tuttiComm_t c, const char *fault)
 	if (!fault || !*fault)
 		return 0;
 	if (sscanf(fault, "%7[a-z]@%d:%llu", what, &rank, &step) != 3)
-		return tt_fail(TT_ARG,
+		return tt_fail(
+			TT_ARG,
 			"TUTTI_FAULT=%s: want kill@RANK:STEP, stop@RANK:STEP or exit@RANK:STEP",
 			fault);
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)

@@ -19,33 +19,34 @@
 #include "comm/comm_internal.h"
 #include "control/frame.h"
 
-#define SLICE_MS 50                      /* time between checks for deaths */
+#define SLICE_MS 50 /* time between checks for deaths */
 /* time that the only survivor waits for news that others shrank without it */
 #define ALONE_MS 300
 #define DECISION_BYTES(n) (1200 + 8 * (size_t)(n))
 
 struct shrink_attempt {
 	tuttiComm_t parent;
-	const bool *excluded;            /* [nranks] the callers' list */
-	bool listed;                     /* the list is not empty */
-	uint64_t digest;                 /* digest of the list */
-	bool *unresponsive;                    /* [nranks] did not answer as coordinator */
+	const bool *excluded; /* [nranks] the callers' list */
+	bool listed;          /* the list is not empty */
+	uint64_t digest;      /* digest of the list */
+	bool *unresponsive;   /* [nranks] did not answer as coordinator */
 	int port;
 	uint64_t half_ns;
-	int *port_of;                    /* coordinator: [nranks] proposed ports, 0: none yet */
-	uint64_t epoch;                  /* newest epoch known; then the decided epoch */
+	int *port_of;   /* coordinator: [nranks] proposed ports, 0: none yet */
+	uint64_t epoch; /* newest epoch known; then the decided epoch */
 	/* epoch that this rank failed to connect, 0: none */
 	uint64_t failed_epoch;
 	struct tt_members members;
-	uint8_t *buffer;                 /* receive buffer for one message */
+	uint8_t *buffer; /* receive buffer for one message */
 };
 
 static int fail_left_out(const struct shrink_attempt *a, uint64_t epoch)
 {
-	return tt_fail(TT_REMOTE,
+	return tt_fail(
+		TT_REMOTE,
 		"rank %d: the others went on without this rank, as epoch %llu: this rank was taken for dead, "
-		"or did not call tuttiCommShrink in time", a->parent->rank,
-		(unsigned long long)epoch);
+		"or did not call tuttiCommShrink in time",
+		a->parent->rank, (unsigned long long)epoch);
 }
 
 static int check_left_out(struct shrink_attempt *a)
@@ -55,8 +56,10 @@ static int check_left_out(struct shrink_attempt *a)
 	if (newest > a->epoch)
 		a->epoch = newest;
 	if (a->failed_epoch && newest >= a->failed_epoch)
-		return tt_fail(TT_REMOTE,
-			"rank %d: the others went on as epoch %llu; a late death kept this rank out of it", a->parent->rank, (unsigned long long)newest);
+		return tt_fail(
+			TT_REMOTE,
+			"rank %d: the others went on as epoch %llu; a late death kept this rank out of it",
+			a->parent->rank, (unsigned long long)newest);
 	return without ? fail_left_out(a, without) : 0;
 }
 
@@ -78,11 +81,12 @@ static int find_coordinator(const struct shrink_attempt *a)
 
 static int send_message(struct shrink_attempt *a, int to, enum tt_am_kind kind, struct tt_writer *w)
 {
-	struct tt_am_header head = { .kind = kind, .version = a->parent->shrinks,
-				       .bytes = w->have };
-	int rc = w->failed ? tt_fail(TT_SYSTEM, "rank %d: no memory for a message", a->parent->rank)
-			   : tt_am_send(a->parent->am, to, &head, w->data,
-					  tt_now_ns() + a->half_ns);
+	struct tt_am_header head = { .kind = kind,
+				     .version = a->parent->shrinks,
+				     .bytes = w->have };
+	int rc = w->failed
+			 ? tt_fail(TT_SYSTEM, "rank %d: no memory for a message", a->parent->rank)
+			 : tt_am_send(a->parent->am, to, &head, w->data, tt_now_ns() + a->half_ns);
 
 	free(w->data);
 	return rc;
@@ -126,10 +130,13 @@ static void send_decision(struct shrink_attempt *a, int to, int code, const char
 /* Receives the next message from source (-1: any) within ms; drops messages of earlier shrinks. As
  * tt_am_recv. */
 static int next_message(struct shrink_attempt *a, enum tt_am_kind kind, int source, int ms,
-		       struct tt_am_header *ret_head, struct tt_reader *ret_r)
+			struct tt_am_header *ret_head, struct tt_reader *ret_r)
 {
-	struct tt_am_match want = { .kind = kind, .source = source, .tag = -1, .to = a->buffer,
-				     .room = DECISION_BYTES(a->parent->nranks) };
+	struct tt_am_match want = { .kind = kind,
+				    .source = source,
+				    .tag = -1,
+				    .to = a->buffer,
+				    .room = DECISION_BYTES(a->parent->nranks) };
 	uint64_t until = tt_deadline_ns((uint32_t)ms);
 	int rc;
 
@@ -154,7 +161,8 @@ static int note_proposal(struct shrink_attempt *a, int source, struct tt_reader 
 	a->port_of[source] = (int)port;
 	if (digest == a->digest)
 		return 0;
-	return tt_fail(TT_USAGE,
+	return tt_fail(
+		TT_USAGE,
 		"ranks %d and %d call tuttiCommShrink with different lists of ranks to exclude",
 		a->parent->rank, source);
 }
@@ -205,7 +213,8 @@ static int gather_proposals(struct shrink_attempt *a)
 	if ((rc = check_left_out(a)))
 		return rc;
 	if (lost >= 0)
-		return tt_fail(TT_REMOTE,
+		return tt_fail(
+			TT_REMOTE,
 			"rank %d: rank %d is dead or has left, and is not on the list of ranks to exclude",
 			a->parent->rank, lost);
 	if (a->listed && tt_rank_list(a->parent->nranks, missing, a, ranks, sizeof(ranks)))
@@ -242,9 +251,11 @@ static int coordinate(struct shrink_attempt *a)
 	}
 	for (int r = 0; !rc && a->failed_epoch && r < a->parent->nranks; r++)
 		if (tt_am_state(a->parent->am, r) == tuttiRankLeft)
-			rc = tt_fail(TT_REMOTE,
+			rc = tt_fail(
+				TT_REMOTE,
 				"rank %d: rank %d left the old communicator during this rank's tuttiCommShrink: the "
-				"others went on", a->parent->rank, r);
+				"others went on",
+				a->parent->rank, r);
 	a->epoch++;
 	if (!rc)
 		rc = wait_if_alone(a);
@@ -316,7 +327,8 @@ static int decide(struct shrink_attempt *a)
 		rc = who == a->parent->rank ? coordinate(a) : follow(a, who);
 	} while (rc > 0);
 	a->members.rank = 0;
-	while (!rc && a->members.rank < a->members.n && a->members.member[a->members.rank] != a->parent->rank)
+	while (!rc && a->members.rank < a->members.n &&
+	       a->members.member[a->members.rank] != a->parent->rank)
 		a->members.rank++;
 	return rc;
 }
@@ -335,8 +347,8 @@ static bool others_completed(struct shrink_attempt *a)
 			send_proposal(a, a->members.member[i], 0);
 	do {
 		tt_control_excluded(a->parent->ctl, &newest);
-		if (newest >= a->epoch ||
-		    (!next_message(a, TT_AM_DECISION, -1, 5, &head, &r) && tt_get(&r, 8) >= a->epoch))
+		if (newest >= a->epoch || (!next_message(a, TT_AM_DECISION, -1, 5, &head, &r) &&
+					   tt_get(&r, 8) >= a->epoch))
 			return true;
 	} while (tt_now_ns() < until);
 	return false;
@@ -403,8 +415,10 @@ int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 		   const tuttiConfig_t *config, tuttiComm_t *ret_comm)
 {
 	size_t n = (size_t)parent->nranks;
-	struct shrink_attempt a = { .parent = parent, .excluded = excluded, .listed = nexcluded > 0,
-			     .half_ns = parent->settings.timeout_ms * 500000ull };
+	struct shrink_attempt a = { .parent = parent,
+				    .excluded = excluded,
+				    .listed = nexcluded > 0,
+				    .half_ns = parent->settings.timeout_ms * 500000ull };
 	int *numbers = calloc(3 * n, sizeof(*numbers)), rc = TT_SYSTEM;
 
 	a.unresponsive = calloc(n, sizeof(*a.unresponsive));

@@ -22,13 +22,15 @@ int tt_comm_agree(tuttiComm_t c)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
 	memcpy(mine.transport, c->settings.transport, sizeof(mine.transport));
 	memcpy(mine.algo, c->settings.algo, sizeof(mine.algo));
-	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, tt_deadline_ns(c->settings.timeout_ms));
+	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all,
+				  tt_deadline_ns(c->settings.timeout_ms));
 	for (int r = 0; !rc && r < c->nranks; r++)
 		if (strcmp(all[r].transport, all[0].transport) || strcmp(all[r].algo, all[0].algo))
-			rc = tt_fail(TT_USAGE,
+			rc = tt_fail(
+				TT_USAGE,
 				"rank 0 splits with transport %s, algo %s, rank %d with transport %s, "
-				"algo %s: they must be equal", all[0].transport, all[0].algo, r,
-				all[r].transport, all[r].algo);
+				"algo %s: they must be equal",
+				all[0].transport, all[0].algo, r, all[r].transport, all[r].algo);
 	free(all);
 	return rc;
 }
@@ -45,7 +47,7 @@ int tt_comm_child(tuttiComm_t parent, const tuttiConfig_t *config, struct tt_env
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks",
 			       parent->rank, parent->nranks);
 	rc = tt_comm_settings(c, parent, config, ret_env);
-	ret_env->tuning = "";                    /* the cost table of the parent stays */
+	ret_env->tuning = ""; /* the cost table of the parent stays */
 	if (!rc && parent->cost)
 		rc = tt_cost_copy(parent->cost, &c->cost);
 	if (rc)
@@ -65,8 +67,8 @@ int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *c
 
 	if (!code && color >= 0)
 		code = tt_comm_child(parent, config, &env, &c);
-	rc = tt_control_split(parent->ctl, color, key, code, parent->settings.timeout_ms, &ctl, &rank,
-			      &nranks);
+	rc = tt_control_split(parent->ctl, color, key, code, parent->settings.timeout_ms, &ctl,
+			      &rank, &nranks);
 	if (!rc && c) {
 		c->ctl = ctl;
 		c->rank = rank;
@@ -74,12 +76,13 @@ int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *c
 		if (!(rc = tt_comm_agree(c)))
 			rc = tt_comm_setup(c, &env);
 	}
-	rc = tt_control_agree(parent->ctl, rc, "the split", tt_deadline_ns(2 * parent->settings.timeout_ms));
+	rc = tt_control_agree(parent->ctl, rc, "the split",
+			      tt_deadline_ns(2 * parent->settings.timeout_ms));
 	if (rc) {
 		tt_comm_free(c);
 		c = NULL;
 	}
 	if (ret_comm)
-		*ret_comm = c;           /* NULL also for a rank without color */
+		*ret_comm = c; /* NULL also for a rank without color */
 	return rc;
 }

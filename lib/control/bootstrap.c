@@ -39,7 +39,8 @@ static int check_network(const struct tt_control *ctl)
 {
 	if (ctl->peers.business_cards[ctl->rank].naddresses || tt_loopback_is_up())
 		return 0;
-	return tt_fail(TT_SYSTEM,
+	return tt_fail(
+		TT_SYSTEM,
 		"rank %d: no network interface is up on %s, not even loopback; bring it up with `ip link set lo up`",
 		ctl->rank, ctl->peers.business_cards[ctl->rank].name);
 }
@@ -55,17 +56,19 @@ static int check_root_host(const struct tt_control *ctl, const struct tt_id *id)
 		for (int j = 0; j < me->naddresses; j++)
 			if (tt_address_equal(&id->addresses[i], &me->addresses[j]))
 				return 0;
-	return tt_fail(TT_USAGE,
+	return tt_fail(
+		TT_USAGE,
 		"rank 0 runs on %s, but the unique id was made on another host or in another network "
-		"namespace; make it where rank 0 runs", me->name);
+		"namespace; make it where rank 0 runs",
+		me->name);
 }
 
 /* Rank 0's business card, as far as the id holds it. */
 static void describe_root(const struct tt_id *id, struct tt_business_card *ret_root)
 {
 	*ret_root = (struct tt_business_card){ .port = id->port,
-				      .netns = id->netns,
-				      .naddresses = id->naddresses };
+					       .netns = id->netns,
+					       .naddresses = id->naddresses };
 	snprintf(ret_root->name, sizeof(ret_root->name), "at the id's address");
 	for (int i = 0; i < id->naddresses; i++)
 		ret_root->addresses[i] = id->addresses[i];
@@ -73,7 +76,8 @@ static void describe_root(const struct tt_id *id, struct tt_business_card *ret_r
 
 static int send_registration(struct tt_control *ctl, const struct tt_join *join, int fd)
 {
-	struct tt_register reg = { .version = TUTTI_VERSION_CODE, .nranks = (uint32_t)ctl->nranks,
+	struct tt_register reg = { .version = TUTTI_VERSION_CODE,
+				   .nranks = (uint32_t)ctl->nranks,
 				   .from = ctl->peers.business_cards[ctl->rank] };
 	bool child_of_root = tt_tree_parent(ctl->rank) == 0;
 	struct tt_writer w = { 0 };
@@ -96,8 +100,11 @@ static int dial_root(struct tt_control *ctl, const struct tt_id *id, uint64_t de
 		     int *ret_fd)
 {
 	struct tt_business_card root;
-	struct tt_dial dial = { .to = &root, .purpose = TT_P_REGISTER, .named = id->from_root,
-				.nports = id->nports, .deadline_ns = deadline_ns };
+	struct tt_dial dial = { .to = &root,
+				.purpose = TT_P_REGISTER,
+				.named = id->from_root,
+				.nports = id->nports,
+				.deadline_ns = deadline_ns };
 
 	describe_root(id, &root);
 	return tt_control_connect(ctl, &dial, ret_fd);
@@ -127,7 +134,7 @@ static int await(struct tt_control *ctl, const bool *flag, const struct tt_join 
 }
 
 static int connect_ranks(struct tt_control *ctl, const struct tt_join *join, const struct tt_id *id,
-		uint64_t deadline_ns)
+			 uint64_t deadline_ns)
 {
 	int fd, rc = check_network(ctl);
 

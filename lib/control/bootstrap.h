@@ -15,13 +15,13 @@ struct tt_conn;
 
 /* Under ctl->lock. */
 struct tt_join_state {
-	bool complete;                   /* tree and ring are connected */
-	bool all_listen;                 /* every rank listens, or is gone */
-	struct tt_bootstrap *root;       /* rank 0's bootstrap root; else NULL */
-	bool has_parent, has_table;      /* parent is known; all business cards are known */
-	struct tt_business_card parent;  /* in the tree */
-	bool *attached;                  /* [nranks] connected in the tree below this rank */
-	char missing[512];               /* rank 0's latest report on missing ranks */
+	bool complete;                  /* tree and ring are connected */
+	bool all_listen;                /* every rank listens, or is gone */
+	struct tt_bootstrap *root;      /* rank 0's bootstrap root; else NULL */
+	bool has_parent, has_table;     /* parent is known; all business cards are known */
+	struct tt_business_card parent; /* in the tree */
+	bool *attached;                 /* [nranks] connected in the tree below this rank */
+	char missing[512];              /* rank 0's latest report on missing ranks */
 };
 
 /* bootstrap_root.c, locked, rank 0. open: 0 | TT_SYSTEM */

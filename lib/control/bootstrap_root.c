@@ -13,15 +13,15 @@
 
 #include "control/control_internal.h"
 
-#define REPORT_NS TT_SECOND              /* period of the reports of missing ranks to the others ... */
-#define LOG_NS (5 * TT_SECOND)           /* ... and to the log */
+#define REPORT_NS TT_SECOND    /* period of the reports of missing ranks to the others ... */
+#define LOG_NS (5 * TT_SECOND) /* ... and to the log */
 
 struct tt_bootstrap {
 	char settings[TT_SETTINGS];
 	/* [nranks] registered; claimed by a connection with another secret */
 	bool *registered, *wrong_secret;
-	int nregistered, seen;                 /* seen: registrations, refused ones included, and declines */
-	uint64_t report_ns, log_ns;      /* time of the next one */
+	int nregistered, seen;      /* seen: registrations, refused ones included, and declines */
+	uint64_t report_ns, log_ns; /* time of the next one */
 };
 
 int tt_bootstrap_open(struct tt_control *ctl, const struct tt_join *join)
@@ -190,7 +190,7 @@ void tt_bootstrap_attached(struct tt_control *ctl, int rank)
 }
 
 bool tt_bootstrap_register(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
-		      size_t bytes)
+			   size_t bytes)
 {
 	struct tt_register reg;
 	int r, culprit;
@@ -210,7 +210,8 @@ bool tt_bootstrap_register(struct tt_control *ctl, struct tt_conn *conn, const u
 		if (!ctl->join.has_table)
 			tt_control_break(ctl, TT_USAGE, r, 0, text, NULL);
 		else
-			refuse(ctl, conn, TT_USAGE, text);      /* the job is complete: too late to harm it */
+			refuse(ctl, conn, TT_USAGE,
+			       text); /* the job is complete: too late to harm it */
 		return true;
 	}
 	ctl->peers.business_cards[r] = reg.from;
@@ -230,7 +231,7 @@ bool tt_bootstrap_register(struct tt_control *ctl, struct tt_conn *conn, const u
 
 /* A rank failed before it could register: break the control with its reason. */
 bool tt_bootstrap_declined(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
-		      size_t bytes)
+			   size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
 	char text[800];
@@ -241,7 +242,8 @@ bool tt_bootstrap_declined(struct tt_control *ctl, struct tt_conn *conn, const u
 	tt_conn_end(ctl, conn);
 	ctl->join.root->seen++;
 	pthread_cond_broadcast(&ctl->changed);
-	if (!ctl->join.has_table && conn->peer < ctl->nranks && !ctl->join.root->registered[conn->peer])
+	if (!ctl->join.has_table && conn->peer < ctl->nranks &&
+	    !ctl->join.root->registered[conn->peer])
 		tt_control_break(ctl, TT_REMOTE, conn->peer, 0, text, NULL);
 	return true;
 }
@@ -272,7 +274,8 @@ static int unresponsive(const struct tt_control *ctl)
 {
 	int r = 1;
 
-	while (r < ctl->nranks - 1 && !(is_unattached(ctl, r) && ctl->join.attached[tt_tree_parent(r)]))
+	while (r < ctl->nranks - 1 &&
+	       !(is_unattached(ctl, r) && ctl->join.attached[tt_tree_parent(r)]))
 		r++;
 	return tt_tree_parent(r);
 }
@@ -286,10 +289,10 @@ void tt_bootstrap_missing(struct tt_control *ctl, char *text, size_t bytes)
 	if (tt_rank_list(ctl->nranks, is_absent, ctl, ranks, sizeof(ranks)))
 		have = (size_t)snprintf(text, bytes, "%s never came", ranks);
 	else if (tt_rank_list(ctl->nranks, is_unattached, ctl, ranks, sizeof(ranks)))
-		have = (size_t)
-			snprintf(text, bytes,
-				 "%s came, but rank %d, their parent in the tree, does not accept their connections",
-				 ranks, unresponsive(ctl));
+		have = (size_t)snprintf(
+			text, bytes,
+			"%s came, but rank %d, their parent in the tree, does not accept their connections",
+			ranks, unresponsive(ctl));
 	if (have < bytes && tt_rank_list(ctl->nranks, has_wrong_secret, ctl, ranks, 100))
 		have += (size_t)snprintf(text + have, bytes - have,
 					 "; a connection as %s had another secret", ranks);

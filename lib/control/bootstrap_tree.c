@@ -36,7 +36,8 @@ void tt_join_attached(struct tt_control *ctl, int rank)
 		report(ctl, rank);
 }
 
-int tt_join_tree(struct tt_control *ctl, const struct tt_business_card *parent, uint64_t deadline_ns)
+int tt_join_tree(struct tt_control *ctl, const struct tt_business_card *parent,
+		 uint64_t deadline_ns)
 {
 	struct tt_dial dial = { .to = parent, .purpose = TT_P_TREE, .deadline_ns = deadline_ns };
 	int fd, rc = tt_control_connect(ctl, &dial, &fd);
@@ -83,7 +84,8 @@ static int await_neighbor(struct tt_control *ctl, int peer, uint64_t deadline_ns
 	pthread_mutex_lock(&ctl->lock);
 	while (!rc && !ctl->broken && !tt_conn_to(ctl, peer, TT_ROLE_RING))
 		if (!tt_control_await(ctl, deadline_ns))
-			rc = tt_fail(TT_TIMEOUT,
+			rc = tt_fail(
+				TT_TIMEOUT,
 				"rank %d: rank %d, its neighbor in the ring, did not connect in time",
 				ctl->rank, peer);
 	if (ctl->broken)

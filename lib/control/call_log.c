@@ -13,7 +13,8 @@
 
 /* An entry is invalid (seq 0) while it changes. Release stores, because a reader that sees a new
  * word must also see the 0 before that word. */
-static inline void put_entry(struct tt_call_log_entry *entry, uint64_t seq, const struct tt_call *call)
+static inline void put_entry(struct tt_call_log_entry *entry, uint64_t seq,
+			     const struct tt_call *call)
 {
 	uint64_t word[2];
 
@@ -82,7 +83,7 @@ void tt_control_done_message(struct tt_control *ctl)
 }
 
 bool tt_call_log_message(struct tt_control *ctl, bool send, int peer, uint64_t number,
-		      struct tt_call *ret_call)
+			 struct tt_call *ret_call)
 {
 	struct tt_pair *pair = atomic_load_explicit(&ctl->log.pair[peer], memory_order_acquire);
 
@@ -121,8 +122,9 @@ bool tt_call_log_history(struct tt_control *ctl, uint64_t last, struct tt_call_h
 	return !last || t->nruns;
 }
 
-uint64_t tt_call_log_differs(struct tt_control *ctl, uint64_t last, const struct tt_call_history *history,
-			  struct tt_call *ret_mine, struct tt_call *ret_theirs)
+uint64_t tt_call_log_differs(struct tt_control *ctl, uint64_t last,
+			     const struct tt_call_history *history, struct tt_call *ret_mine,
+			     struct tt_call *ret_theirs)
 {
 	uint64_t seq = last, found = 0;
 	struct tt_call mine;

@@ -10,12 +10,14 @@
 #include "control/control.h"
 #include "control/frame.h"
 
-#define TT_CALL_LOG_ENTRIES 64   /* collectives in the log */
-#define TT_MESSAGES 16           /* messages of a pair of ranks in the log, each direction */
-#define TT_HISTORY_RUNS 8        /* runs of equal calls in a history */
+#define TT_CALL_LOG_ENTRIES 64 /* collectives in the log */
+#define TT_MESSAGES 16         /* messages of a pair of ranks in the log, each direction */
+#define TT_HISTORY_RUNS 8      /* runs of equal calls in a history */
 
 /* One entry; seq is 0 while the words change. Thread: written by the calling thread, read by any. */
-struct tt_call_log_entry { atomic_uint_fast64_t seq, word[2]; };
+struct tt_call_log_entry {
+	atomic_uint_fast64_t seq, word[2];
+};
 
 /* Messages with one rank; [0] received, [1] sent. Allocated by the first message. */
 struct tt_pair {
@@ -25,8 +27,8 @@ struct tt_pair {
 
 struct tt_call_log {
 	struct tt_call_log_entry entry[TT_CALL_LOG_ENTRIES] __attribute__((aligned(TT_APART)));
-	atomic_uint_fast64_t started, finished;  /* collective numbers */
-	_Atomic(struct tt_pair *) *pair;         /* [nranks] NULL before the first message */
+	atomic_uint_fast64_t started, finished; /* collective numbers */
+	_Atomic(struct tt_pair *) *pair;        /* [nranks] NULL before the first message */
 	atomic_uint_fast64_t messages_done;
 	/* the least operation after which a rank left; TT_NEVER: every rank is here */
 	atomic_uint_fast64_t gone_after;
@@ -35,7 +37,10 @@ struct tt_call_log {
 /* The latest calls, latest first; equal calls in a row are one run. */
 struct tt_call_history {
 	int nruns;
-	struct { uint8_t times; struct tt_call call; } run[TT_HISTORY_RUNS];
+	struct {
+		uint8_t times;
+		struct tt_call call;
+	} run[TT_HISTORY_RUNS];
 };
 
 /* Read the collective of this rank with number seq, or a message of a pair. false: overwritten, or

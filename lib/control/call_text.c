@@ -13,7 +13,7 @@
 static const char *type_name(unsigned type)
 {
 	static const char *const names[tuttiNumTypes] = {
-		"int8",	   "uint8",   "int32",	 "uint32",   "int64",	   "uint64",
+		"int8",    "uint8",   "int32",   "uint32",   "int64",      "uint64",
 		"float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2",
 	};
 

@@ -21,7 +21,7 @@
 #define EVENTS 32
 /* limit for the peers' hosts to acknowledge everything at leaving */
 #define GOODBYE_MS 5000
-#define GOODBYE_BROKEN_MS 200            /* ... when only the goodbye is left to send */
+#define GOODBYE_BROKEN_MS 200 /* ... when only the goodbye is left to send */
 
 /* ---- make and free --------------------------------------------------------------------------- */
 
@@ -43,17 +43,21 @@ static bool allocate(struct tt_control *ctl)
 	ctl->status.last_received = calloc(n, sizeof(*ctl->status.last_received));
 	ctl->log.pair = calloc(n, sizeof(*ctl->log.pair));
 	ctl->deadlock.in_cycle = calloc(n, sizeof(*ctl->deadlock.in_cycle));
-	return ctl->peers.business_cards && ctl->peers.best_address && ctl->peers.host_of && ctl->join.attached && ctl->departed.left && ctl->departed.dead &&
-	       ctl->departed.left_after && ctl->departed.left_at_ns && ctl->gather.have && ctl->status.latest &&
-	       ctl->status.at_ns && ctl->status.last_received && ctl->log.pair && ctl->deadlock.in_cycle;
+	return ctl->peers.business_cards && ctl->peers.best_address && ctl->peers.host_of &&
+	       ctl->join.attached && ctl->departed.left && ctl->departed.dead &&
+	       ctl->departed.left_after && ctl->departed.left_at_ns && ctl->gather.have &&
+	       ctl->status.latest && ctl->status.at_ns && ctl->status.last_received &&
+	       ctl->log.pair && ctl->deadlock.in_cycle;
 }
 
 size_t tt_control_memory(struct tt_control *ctl)
 {
-	size_t per_rank = sizeof(*ctl->peers.business_cards) + sizeof(*ctl->peers.best_address) + sizeof(*ctl->peers.host_of) +
-			  sizeof(*ctl->join.attached) + sizeof(*ctl->departed.left) + sizeof(*ctl->departed.left_after) +
+	size_t per_rank = sizeof(*ctl->peers.business_cards) + sizeof(*ctl->peers.best_address) +
+			  sizeof(*ctl->peers.host_of) + sizeof(*ctl->join.attached) +
+			  sizeof(*ctl->departed.left) + sizeof(*ctl->departed.left_after) +
 			  sizeof(*ctl->departed.left_at_ns) + sizeof(*ctl->gather.have) +
-			  sizeof(*ctl->status.latest) + sizeof(*ctl->status.at_ns) + sizeof(*ctl->status.last_received);
+			  sizeof(*ctl->status.latest) + sizeof(*ctl->status.at_ns) +
+			  sizeof(*ctl->status.last_received);
 	size_t bytes = sizeof(*ctl) + (size_t)ctl->nranks * per_rank;
 
 	pthread_mutex_lock(&ctl->lock);
@@ -78,19 +82,25 @@ static int open_descriptors(struct tt_control *ctl, const struct tt_ports *ports
 	char what[64];
 
 	if (rc && ctl->rank && ports->first && ports->count < 2 && errno == EADDRINUSE)
-		return tt_fail(TT_SYSTEM,
+		return tt_fail(
+			TT_SYSTEM,
 			"rank %d: TUTTI_PORT_RANGE has port %d alone, which is in use; every communicator of a rank takes one",
 			ctl->rank, ports->first);
 	if (rc && ports->first && ports->count < 2 && errno == EADDRINUSE)
-		return tt_fail(TT_SYSTEM,
+		return tt_fail(
+			TT_SYSTEM,
 			"rank %d: port %d, where rank 0 must listen, is in use by another process, "
-			"or by another rank 0 with the same id; make a new id", ctl->rank,
-			ports->first);
+			"or by another rank 0 with the same id; make a new id",
+			ctl->rank, ports->first);
 	if (rc)
 		return tt_fail(rc, "rank %d: %s", ctl->rank, tt_error_text());
 	ctl->service.epoll = tt_sock_own(epoll_create1(EPOLL_CLOEXEC));
-	ctl->service.wake = ctl->service.epoll < 0 ? -1 : tt_sock_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	ctl->listener.reserve_fd = ctl->service.wake < 0 ? -1 : tt_sock_own(open("/dev/null", O_RDONLY | O_CLOEXEC));
+	ctl->service.wake = ctl->service.epoll < 0
+				    ? -1
+				    : tt_sock_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	ctl->listener.reserve_fd = ctl->service.wake < 0
+					   ? -1
+					   : tt_sock_own(open("/dev/null", O_RDONLY | O_CLOEXEC));
 	if (ctl->listener.reserve_fd < 0) {
 		snprintf(what, sizeof(what), "rank %d: cannot watch its connections", ctl->rank);
 		return tt_sock_fail(what);
@@ -101,8 +111,8 @@ static int open_descriptors(struct tt_control *ctl, const struct tt_ports *ports
 
 int tt_control_make(int rank, int nranks, const struct tt_ports *ports, struct tt_control **ret_ctl)
 {
-	struct tt_control *ctl =
-		aligned_alloc(TT_APART, (sizeof(*ctl) + TT_APART - 1) / TT_APART * TT_APART);
+	struct tt_control *ctl = aligned_alloc(TT_APART,
+					       (sizeof(*ctl) + TT_APART - 1) / TT_APART * TT_APART);
 	pthread_condattr_t attr;
 	int rc;
 
@@ -115,7 +125,8 @@ int tt_control_make(int rank, int nranks, const struct tt_ports *ports, struct t
 	ctl->service.wake_source = TT_SRC_WAKE;
 	ctl->listener.source = TT_SRC_LISTENER;
 	ctl->service.epoll = ctl->service.wake = ctl->listener.fd = ctl->listener.reserve_fd = -1;
-	ctl->log.gone_after = ctl->status.answer_due_ns = ctl->deadlock.check_due_ns = ctl->listener.resume_ns = TT_NEVER;
+	ctl->log.gone_after = ctl->status.answer_due_ns = ctl->deadlock.check_due_ns =
+		ctl->listener.resume_ns = TT_NEVER;
 	ctl->status.blocked.awaited = ctl->failure.culprit = -1;
 	pthread_mutex_init(&ctl->lock, NULL);
 	pthread_mutex_init(&ctl->observers.lock, NULL);
@@ -250,7 +261,7 @@ bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_fram
 {
 	if ((conn->roles & TT_ROLE_REGISTER) && !conn->registered && kind != TT_F_REGISTER &&
 	    kind != TT_F_DECLINE)
-		return true;                     /* the goodbye of a refused rank */
+		return true; /* the goodbye of a refused rank */
 	switch (kind) {
 	case TT_F_GATHER_UP:
 		return tt_gather_up(ctl, conn, data, bytes);

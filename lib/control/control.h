@@ -29,15 +29,15 @@
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-#define TT_CALL_BARRIER (tuttiNumOps + 1)     /* op of tuttiBarrier's allreduce */
-#define TT_CALL_DEVICE 255                     /* algorithm of a call by GPU kernels */
+#define TT_CALL_BARRIER (tuttiNumOps + 1) /* op of tuttiBarrier's allreduce */
+#define TT_CALL_DEVICE 255                /* algorithm of a call by GPU kernels */
 
 /* The signature of a call, equal on all ranks of a collective; also the entry of the call log. */
 struct tt_call {
 	/* collective: enum tt_collective; op: tuttiNumOps for a pre-multiplied sum; algorithm:
 	 * index in the table of algorithms */
 	uint8_t collective, type, op, algorithm;
-	int32_t root;                              /* -1: none; SENDRECV: the peer */
+	int32_t root; /* -1: none; SENDRECV: the peer */
 	uint64_t count;
 };
 /* The digest of a signature; every message carries a stamp of 32 bits made from digests. The stamp
@@ -69,10 +69,10 @@ struct tt_join {
 	int rank, nranks;
 	/* "TUTTI_ALGO=auto TUTTI_TRANSPORT=auto ...": must be equal on all ranks */
 	const char *settings;
-	uint32_t timeout_ms;         /* of the join; later operations bring their own deadline */
-	const char *ifname;          /* TUTTI_SOCKET_IFNAME or "" */
-	const char *host_id;         /* TUTTI_HOST_ID or "": overrides the identity of this host */
-	const char *port_range;      /* TUTTI_PORT_RANGE or "" */
+	uint32_t timeout_ms;    /* of the join; later operations bring their own deadline */
+	const char *ifname;     /* TUTTI_SOCKET_IFNAME or "" */
+	const char *host_id;    /* TUTTI_HOST_ID or "": overrides the identity of this host */
+	const char *port_range; /* TUTTI_PORT_RANGE or "" */
 };
 
 /* unique_id.c: make an id with a port of TUTTI_PORT_RANGE ("": any); make an id from TUTTI_ROOT and
@@ -102,8 +102,8 @@ int tt_control_split(struct tt_control *parent, int color, int key, int code, ui
 /* The members of a new control: their ranks in its parent, the ports of their listeners, and this
  * rank's number among them. */
 struct tt_members {
-	int *member, *port, n, rank;     /* [n] */
-	const char *label;               /* label and mark make the new key differ from others */
+	int *member, *port, n, rank; /* [n] */
+	const char *label;           /* label and mark make the new key differ from others */
 	uint64_t mark;
 };
 
@@ -218,14 +218,19 @@ void tt_control_raise(struct tt_control *ctl, int code, int culprit, const char 
  * which is in the call log. */
 #define TT_WAIT_EDGES 4
 /* a message of this pair that has not completed */
-struct tt_wait_edge { bool send; int peer; uint64_t number; struct tt_call call; };
+struct tt_wait_edge {
+	bool send;
+	int peer;
+	uint64_t number;
+	struct tt_call call;
+};
 struct tt_blocked {
-	int awaited;                 /* the rank it waits for, -1: several */
-	uint64_t last_received;      /* last operation with a message received from awaited */
+	int awaited;            /* the rank it waits for, -1: several */
+	uint64_t last_received; /* last operation with a message received from awaited */
 	/* the rank may begin more operations before these end, so no deadlock is certain */
 	bool open;
-	bool differs;                /* a message of another call came, wherever its sender is now */
-	int nwants;                  /* entries of want, as many as fit */
+	bool differs; /* a message of another call came, wherever its sender is now */
+	int nwants;   /* entries of want, as many as fit */
 	struct tt_wait_edge want[TT_WAIT_EDGES];
 };
 

@@ -21,7 +21,7 @@
 #include "control/control_internal.h"
 
 #define HANDSHAKE_NS (5 * TT_SECOND)
-#define CROWDED_HANDSHAKE_NS (TT_SECOND / 4)     /* ... when all slots are taken */
+#define CROWDED_HANDSHAKE_NS (TT_SECOND / 4) /* ... when all slots are taken */
 #define AT_ONCE 16
 #define PAUSE_NS (TT_SECOND / 20)
 /* time without descriptors after which joining and tt_control_take fail */
@@ -107,9 +107,10 @@ static bool add_unauth(struct tt_control *ctl, int fd)
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
 	tt_sock_settle(fd);
-	*u = (struct tt_unauth){
-		.source = TT_SRC_UNAUTH, .next = ctl->listener.unauth, .fd = fd, .since_ns = tt_now_ns()
-	};
+	*u = (struct tt_unauth){ .source = TT_SRC_UNAUTH,
+				 .next = ctl->listener.unauth,
+				 .fd = fd,
+				 .since_ns = tt_now_ns() };
 	ctl->listener.unauth = u;
 	ctl->listener.nunauth++;
 	return true;
@@ -130,7 +131,7 @@ void tt_accept_event(struct tt_control *ctl)
 			return;
 		}
 		if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-			set_listening(ctl, false);        /* ENOBUFS, ENOMEM: retry after a pause */
+			set_listening(ctl, false); /* ENOBUFS, ENOMEM: retry after a pause */
 		if (fd < 0)
 			return;
 		ctl->listener.full_since_ns = 0;
@@ -140,7 +141,9 @@ void tt_accept_event(struct tt_control *ctl)
 
 uint64_t tt_accept_timers(struct tt_control *ctl, uint64_t now)
 {
-	uint64_t due = TT_NEVER, patience = ctl->listener.nunauth >= TT_UNAUTH_MOST ? CROWDED_HANDSHAKE_NS : HANDSHAKE_NS;
+	uint64_t due = TT_NEVER, patience = ctl->listener.nunauth >= TT_UNAUTH_MOST
+						    ? CROWDED_HANDSHAKE_NS
+						    : HANDSHAKE_NS;
 
 	for (struct tt_unauth *u = ctl->listener.unauth; u; u = u->next) {
 		if (!u->dead && now - u->since_ns >= patience)
@@ -149,9 +152,11 @@ uint64_t tt_accept_timers(struct tt_control *ctl, uint64_t now)
 			due = u->since_ns + patience;
 	}
 	if (ctl->listener.paused &&
-	    (now >= ctl->listener.resume_ns || (!ctl->listener.full_since_ns && ctl->listener.nunauth < TT_UNAUTH_MOST / 2)))
+	    (now >= ctl->listener.resume_ns ||
+	     (!ctl->listener.full_since_ns && ctl->listener.nunauth < TT_UNAUTH_MOST / 2)))
 		set_listening(ctl, true);
-	return ctl->listener.paused && ctl->listener.resume_ns < due ? ctl->listener.resume_ns : due;
+	return ctl->listener.paused && ctl->listener.resume_ns < due ? ctl->listener.resume_ns
+								     : due;
 }
 
 /* ---- handshake ------------------------------------------------------------------------------- */
@@ -208,7 +213,9 @@ static void park(struct tt_control *ctl, int peer, int channel, int fd)
 		tt_sock_close(fd);
 		return;
 	}
-	*p = (struct tt_parked){ .next = ctl->listener.parked, .fd = fd, .peer = peer, .channel = channel };
+	*p = (struct tt_parked){
+		.next = ctl->listener.parked, .fd = fd, .peer = peer, .channel = channel
+	};
 	ctl->listener.parked = p;
 }
 

@@ -138,7 +138,7 @@ bool tt_gather_up(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *d
 		return false;
 	conn->early = malloc(bytes + 1);
 	if (!conn->early)
-		return true;                     /* out of memory: the exchange times out */
+		return true; /* out of memory: the exchange times out */
 	memcpy(conn->early, data, bytes);
 	conn->early_bytes = bytes;
 	return true;
@@ -152,7 +152,7 @@ bool tt_gather_down(struct tt_control *ctl, struct tt_conn *conn, const uint8_t 
 	if (!(conn->roles & TT_ROLE_PARENT) || r.failed)
 		return false;
 	if (!ctl->gather.running || ctl->gather.complete)
-		return ctl->broken;              /* this rank has timed out */
+		return ctl->broken; /* this rank has timed out */
 	if (number != ctl->gather.number || each != ctl->gather.bytes ||
 	    r.left != each * (size_t)ctl->nranks)
 		return false;
@@ -167,7 +167,7 @@ bool tt_gather_down(struct tt_control *ctl, struct tt_conn *conn, const uint8_t 
 /* false: the early part of a child is malformed */
 static bool begin(struct tt_control *ctl, const void *mine, size_t bytes, void *all)
 {
-	static uint8_t nothing[1];       /* NULL plus 0 is undefined */
+	static uint8_t nothing[1]; /* NULL plus 0 is undefined */
 
 	ctl->gather.number++;
 	ctl->gather.running = true;
@@ -205,13 +205,15 @@ static int too_late(struct tt_control *ctl)
 		snprintf(other, sizeof(other), "; rank %d is in %s", first, in);
 	if (n)
 		snprintf(text, sizeof(text),
-			"rank %d: exchange %llu among all ranks timed out: %s did not take part%s",
-			ctl->rank, (unsigned long long)ctl->gather.number, ranks, other);
+			 "rank %d: exchange %llu among all ranks timed out: %s did not take part%s",
+			 ctl->rank, (unsigned long long)ctl->gather.number, ranks, other);
 	else
-		snprintf(text, sizeof(text),
-			 "rank %d: exchange %llu among all ranks timed out: no message from rank %d, "
-			 "its parent in the tree",
-			 ctl->rank, (unsigned long long)ctl->gather.number, tt_tree_parent(ctl->rank));
+		snprintf(
+			text, sizeof(text),
+			"rank %d: exchange %llu among all ranks timed out: no message from rank %d, "
+			"its parent in the tree",
+			ctl->rank, (unsigned long long)ctl->gather.number,
+			tt_tree_parent(ctl->rank));
 	tt_control_break(ctl, TT_TIMEOUT, -1, 0, text, NULL);
 	return tt_control_fail(ctl);
 }
@@ -225,7 +227,7 @@ int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes,
 		return tt_fail(TT_ARG, "an exchange of %zu bytes among %d ranks is too large",
 			       bytes, ctl->nranks);
 	pthread_mutex_lock(&ctl->lock);
-	ctl->gather.complete = false;           /* of the exchange before */
+	ctl->gather.complete = false; /* of the exchange before */
 	if (!ctl->broken && !begin(ctl, mine, bytes, all))
 		tt_control_break(ctl, TT_INTERNAL, -1, 0, "the ranks' exchanges are out of step",
 				 NULL);
@@ -245,7 +247,10 @@ int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes,
 
 /* ---- agreement ------------------------------------------------------------------------------- */
 
-struct agree_record { int32_t code; char text[508]; };
+struct agree_record {
+	int32_t code;
+	char text[508];
+};
 
 /* A reason of the rank's own outranks a timeout, and a timeout outranks a report from other ranks. */
 static int severity(int code)

@@ -14,17 +14,17 @@
 
 #include "control/control_internal.h"
 
-#define HANDSHAKE_NS (5 * TT_SECOND)     /* the peer may share a busy core with many ranks */
+#define HANDSHAKE_NS (5 * TT_SECOND) /* the peer may share a busy core with many ranks */
 #define PAUSE_MIN_NS 1000000ull
 #define PAUSE_MAX_NS (100 * 1000000ull)
-#define CANDIDATES 96                    /* addresses times ports */
+#define CANDIDATES 96 /* addresses times ports */
 
 struct dial_attempt {
 	struct tt_sock_target list[CANDIDATES];
 	int n;
-	char last[160];                  /* latest refusal by a server, as a sentence */
-	char full[160];                  /* latest TT_V_FULL, as a sentence */
-	bool answered;                   /* some server answered in this round */
+	char last[160]; /* latest refusal by a server, as a sentence */
+	char full[160]; /* latest TT_V_FULL, as a sentence */
+	bool answered;  /* some server answered in this round */
 };
 
 static bool is_over(void *ctx)
@@ -48,20 +48,23 @@ static bool is_near(const struct tt_address *mine, int nmine, const struct tt_ad
 	return false;
 }
 
-static void add(struct dial_attempt *a, const struct tt_dial *dial, const struct tt_address *address)
+static void add(struct dial_attempt *a, const struct tt_dial *dial,
+		const struct tt_address *address)
 {
 	for (int i = 0; i < (dial->nports > 1 ? dial->nports : 1) && a->n < CANDIDATES; i++)
-		a->list[a->n++] =
-			(struct tt_sock_target){ .address = *address, .port = dial->to->port + i };
+		a->list[a->n++] = (struct tt_sock_target){ .address = *address,
+							   .port = dial->to->port + i };
 }
 
 /* Order of the addresses: loopback within one network namespace, else the address of the latest
  * success; then addresses of a common subnet; then the others, which may be routed. */
-static void choose(const struct tt_control *ctl, const struct tt_dial *dial, struct dial_attempt *ret_a)
+static void choose(const struct tt_control *ctl, const struct tt_dial *dial,
+		   struct dial_attempt *ret_a)
 {
 	const struct tt_business_card *me = &ctl->peers.business_cards[ctl->rank], *to = dial->to;
 	bool same_netns = me->netns == to->netns;
-	bool known = to >= ctl->peers.business_cards && to < ctl->peers.business_cards + ctl->nranks;
+	bool known = to >= ctl->peers.business_cards &&
+		     to < ctl->peers.business_cards + ctl->nranks;
 	int best = known ? ctl->peers.best_address[to - ctl->peers.business_cards] - 1 : -1;
 	struct dial_attempt *a = ret_a;
 
@@ -86,17 +89,18 @@ static void choose(const struct tt_control *ctl, const struct tt_dial *dial, str
 		}
 }
 
-static void note_choice(struct tt_control *ctl, const struct tt_dial *dial, const struct tt_sock_target *c)
+static void note_choice(struct tt_control *ctl, const struct tt_dial *dial,
+			const struct tt_sock_target *c)
 {
 	static const char *const purposes[] = {
-		[TT_P_REGISTER] = "register", [TT_P_TREE] = "tree", [TT_P_RING] = "ring",
-		[TT_P_DATA] = "data",
-		[TT_P_AM] = "messages",
+		[TT_P_REGISTER] = "register", [TT_P_TREE] = "tree",   [TT_P_RING] = "ring",
+		[TT_P_DATA] = "data",         [TT_P_AM] = "messages",
 	};
 	const struct tt_business_card *to = dial->to;
 	char where[TT_ENDPOINT_TEXT];
 
-	for (int i = 0; to >= ctl->peers.business_cards && to < ctl->peers.business_cards + ctl->nranks && i < to->naddresses;
+	for (int i = 0; to >= ctl->peers.business_cards &&
+			to < ctl->peers.business_cards + ctl->nranks && i < to->naddresses;
 	     i++)
 		if (tt_address_equal(&to->addresses[i], &c->address))
 			ctl->peers.best_address[to - ctl->peers.business_cards] = (uint8_t)(i + 1);
@@ -107,11 +111,14 @@ static void note_choice(struct tt_control *ctl, const struct tt_dial *dial, cons
 /* Authenticate the server at c. 0 | TT_USAGE: retries are pointless, with the sentence | others:
  * another process */
 static int authenticate(struct tt_control *ctl, const struct tt_dial *dial, struct dial_attempt *a,
-		 struct tt_sock_target *c, int fd)
+			struct tt_sock_target *c, int fd)
 {
 	struct tt_patience patience = { .stop = dial->anyway ? NULL : is_over, .ctx = ctl };
-	struct tt_hello hello = { .purpose = dial->purpose, .from = ctl->rank, .to = dial->to->rank,
-				  .channel = dial->channel, .epoch = ctl->auth.epoch };
+	struct tt_hello hello = { .purpose = dial->purpose,
+				  .from = ctl->rank,
+				  .to = dial->to->rank,
+				  .channel = dial->channel,
+				  .epoch = ctl->auth.epoch };
 	uint64_t limit = tt_now_ns() + HANDSHAKE_NS;
 	enum tt_verdict verdict = 0;
 	char where[TT_ENDPOINT_TEXT];
@@ -163,13 +170,15 @@ static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const str
 	char tried[600];
 
 	if (!a->n)
-		return tt_fail(TT_TIMEOUT,
+		return tt_fail(
+			TT_TIMEOUT,
 			"rank %d: rank %d has no address that this host can reach; its network "
 			"interfaces are loopback only, or TUTTI_SOCKET_IFNAME excludes them",
 			ctl->rank, to->rank);
 	describe_tried(a, tried, sizeof(tried));
 	if (root && refusals(a) == a->n)
-		return tt_fail(TT_TIMEOUT,
+		return tt_fail(
+			TT_TIMEOUT,
 			"rank %d: rank %d never came, or cannot be reached: no process listens at %s; rank 0 "
 			"made no call, or failed before it could listen and reported the reason there",
 			ctl->rank, to->rank, tried);
@@ -190,7 +199,7 @@ static bool has_left(struct tt_control *ctl, int rank)
 
 /* Is the loopback interface down? Then no address of this host is reachable. */
 static bool lacks_loopback(const struct tt_control *ctl, const struct tt_dial *dial,
-		    const struct dial_attempt *a)
+			   const struct dial_attempt *a)
 {
 	return ctl->peers.business_cards[ctl->rank].netns == dial->to->netns && !a->answered &&
 	       !refusals(a) && !tt_loopback_is_up();
@@ -203,7 +212,8 @@ static void pause_ns(uint64_t ns)
 
 /* The reason why a round brought no connection. TT_TIMEOUT: try again | others: retries are
  * pointless */
-static int judge_round(struct tt_control *ctl, const struct tt_dial *dial, const struct dial_attempt *a)
+static int judge_round(struct tt_control *ctl, const struct tt_dial *dial,
+		       const struct dial_attempt *a)
 {
 	char tried[600];
 
@@ -212,9 +222,11 @@ static int judge_round(struct tt_control *ctl, const struct tt_dial *dial, const
 		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank,
 			       a->full);
 	if (lacks_loopback(ctl, dial, a))
-		return tt_fail(TT_SYSTEM,
+		return tt_fail(
+			TT_SYSTEM,
 			"rank %d: rank %d is on this host, but the loopback interface is down; bring it up with "
-			"`ip link set lo up`", ctl->rank, dial->to->rank);
+			"`ip link set lo up`",
+			ctl->rank, dial->to->rank);
 	if (has_left(ctl, dial->to->rank))
 		return tt_fail(TT_REMOTE, "rank %d: rank %d has left", ctl->rank, dial->to->rank);
 	if (!(dial->anyway || ctl->join.all_listen) || !refusals(a) || a->answered)
@@ -279,7 +291,9 @@ int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *
 int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns,
 		    int *ret_fd)
 {
-	struct tt_dial dial = { .to = &ctl->peers.business_cards[peer], .purpose = TT_P_DATA, .channel = channel,
+	struct tt_dial dial = { .to = &ctl->peers.business_cards[peer],
+				.purpose = TT_P_DATA,
+				.channel = channel,
 				.deadline_ns = deadline_ns };
 	int rc = tt_control_connect(ctl, &dial, ret_fd);
 
@@ -290,7 +304,9 @@ int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t dead
 
 int tt_control_dial_am(struct tt_control *ctl, int peer, uint64_t deadline_ns, int *ret_fd)
 {
-	struct tt_dial dial = { .to = &ctl->peers.business_cards[peer], .purpose = TT_P_AM, .anyway = true,
+	struct tt_dial dial = { .to = &ctl->peers.business_cards[peer],
+				.purpose = TT_P_AM,
+				.anyway = true,
 				.deadline_ns = deadline_ns };
 
 	return tt_control_connect(ctl, &dial, ret_fd);

@@ -18,7 +18,7 @@
 
 #include "control/control_internal.h"
 
-#define STATUS_ROOM (64u << 10)          /* bytes queued beyond which statuses are dropped */
+#define STATUS_ROOM (64u << 10) /* bytes queued beyond which statuses are dropped */
 #define READ_AT_ONCE (64u << 10)
 
 struct tt_conn *tt_conn_add(struct tt_control *ctl, int fd, int peer, unsigned roles)
@@ -27,8 +27,11 @@ struct tt_conn *tt_conn_add(struct tt_control *ctl, int fd, int peer, unsigned r
 	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = conn };
 
 	if (conn)
-		*conn = (struct tt_conn){ .source = TT_SRC_CONN, .next = ctl->conns, .fd = fd,
-					  .peer = peer, .roles = roles };
+		*conn = (struct tt_conn){ .source = TT_SRC_CONN,
+					  .next = ctl->conns,
+					  .fd = fd,
+					  .peer = peer,
+					  .roles = roles };
 	tt_sock_set_blocking(fd, false);
 	/* Traffic is sparse, with bursts: BBR, the default of some systems, paces such a burst for
 	 * seconds. */
@@ -75,7 +78,7 @@ static void push(struct tt_control *ctl, struct tt_conn *conn)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno != EAGAIN) {
-			sent = conn->out.have;   /* undeliverable */
+			sent = conn->out.have; /* undeliverable */
 			conn->error = errno;
 		}
 		if (n < 0)
@@ -100,7 +103,7 @@ void tt_conn_send(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame ki
 	tt_put(&conn->out, bytes, 4);
 	tt_put(&conn->out, kind, 1);
 	tt_put_bytes(&conn->out, data, bytes);
-	if (conn->out.failed) {                  /* out of memory: send no partial frame */
+	if (conn->out.failed) { /* out of memory: send no partial frame */
 		conn->out.have = before;
 		conn->out.failed = false;
 		return;
@@ -165,8 +168,8 @@ static void malformed(struct tt_control *ctl, struct tt_conn *conn)
 		       ctl->rank, conn->peer);
 		return;
 	}
-	snprintf(text, sizeof(text), "rank %d sent rank %d a malformed control frame",
-		 conn->peer, ctl->rank);
+	snprintf(text, sizeof(text), "rank %d sent rank %d a malformed control frame", conn->peer,
+		 ctl->rank);
 	tt_control_break(ctl, TT_INTERNAL, conn->peer, 0, text, NULL);
 }
 

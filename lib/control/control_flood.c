@@ -34,8 +34,8 @@ static void add_last(struct tt_control *ctl, uint64_t last)
 
 	tt_call_log_name(ctl, last, name, sizeof(name));
 	if (last)
-		snprintf(ctl->failure.text + have, sizeof(ctl->failure.text) - have, "; last operation received from it: %s",
-			 name);
+		snprintf(ctl->failure.text + have, sizeof(ctl->failure.text) - have,
+			 "; last operation received from it: %s", name);
 	else if (atomic_load(&ctl->log.started))
 		snprintf(ctl->failure.text + have, sizeof(ctl->failure.text) - have,
 			 "; no operation was received from it");
@@ -60,7 +60,8 @@ void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t la
 	free(w.data);
 	if (dead)
 		add_last(ctl, last);
-	tt_log(TT_LOG_DEBUG, "rank %d: the communicator is broken: %s", ctl->rank, ctl->failure.text);
+	tt_log(TT_LOG_DEBUG, "rank %d: the communicator is broken: %s", ctl->rank,
+	       ctl->failure.text);
 	atomic_store_explicit(&ctl->broken, code, memory_order_release);
 	ctl->observers.broken_due = true;
 	pthread_cond_broadcast(&ctl->changed);
@@ -139,7 +140,8 @@ static void note_dead(struct tt_control *ctl, int rank, const struct tt_conn *fr
 {
 	struct tt_writer w = { 0 };
 
-	if (rank >= ctl->nranks || rank == ctl->rank || ctl->departed.dead[rank] || ctl->departed.left[rank])
+	if (rank >= ctl->nranks || rank == ctl->rank || ctl->departed.dead[rank] ||
+	    ctl->departed.left[rank])
 		return;
 	ctl->departed.dead[rank] = true;
 	tt_put(&w, (uint32_t)rank, 4);
@@ -164,7 +166,8 @@ void tt_flood_death(struct tt_control *ctl, struct tt_conn *conn)
 {
 	char text[200];
 
-	if (conn->over || ctl->service.leaving || (conn->peer < ctl->nranks && ctl->departed.left[conn->peer]))
+	if (conn->over || ctl->service.leaving ||
+	    (conn->peer < ctl->nranks && ctl->departed.left[conn->peer]))
 		return;
 	if ((conn->roles & TT_ROLE_REGISTER) && !conn->registered)
 		return;

@@ -36,7 +36,10 @@
 #define TT_SECOND 1000000000ull
 #define TT_NEVER UINT64_MAX
 
-static inline int tt_tree_parent(int rank) { return (rank - 1) / TT_FANOUT; }
+static inline int tt_tree_parent(int rank)
+{
+	return (rank - 1) / TT_FANOUT;
+}
 static inline bool tt_ring_edge(int a, int b, int n)
 {
 	return a != b && ((a + 1) % n == b || (b + 1) % n == a);
@@ -54,23 +57,27 @@ static inline bool tt_tree_edge(int a, int b)
 enum tt_source { TT_SRC_WAKE, TT_SRC_LISTENER, TT_SRC_UNAUTH, TT_SRC_CONN };
 
 struct tt_service {
-	int epoll, wake;                 /* descriptors; wake: an eventfd that ends the sleep */
+	int epoll, wake; /* descriptors; wake: an eventfd that ends the sleep */
 	enum tt_source wake_source;
-	bool stop;                       /* end the thread */
-	bool leaving;                    /* the goodbye is sent: ends of connections are no deaths */
-	bool running;                    /* thread exists */
+	bool stop;    /* end the thread */
+	bool leaving; /* the goodbye is sent: ends of connections are no deaths */
+	bool running; /* thread exists */
 	pthread_t thread;
 };
 
 /* Fixed when made. Proves membership to the peers (handshake.h). */
-struct tt_credentials { struct tt_key key; uint8_t job[TT_NONCE]; int epoch; };
+struct tt_credentials {
+	struct tt_key key;
+	uint8_t job[TT_NONCE];
+	int epoch;
+};
 
 /* Fixed before join.complete, except best_address. */
 struct tt_peers {
-	struct tt_business_card *business_cards;         /* [nranks] */
+	struct tt_business_card *business_cards; /* [nranks] */
 	/* [nranks] 1 + index of the address that led to the rank, 0: none yet */
 	_Atomic uint8_t *best_address;
-	int *host_of, nhosts;                            /* [nranks] */
+	int *host_of, nhosts; /* [nranks] */
 };
 
 /* Make a control with its listener (ports NULL: without one, it can only connect); start the
@@ -98,22 +105,24 @@ struct tt_conn {
 	struct tt_conn *next;
 	int fd, peer;
 	unsigned roles;
-	bool registered;         /* REGISTER: rank 0 has accepted the registration */
-	bool over;               /* its end is not a death: goodbye, released, refused */
-	int error;               /* errno of its end, 0: orderly */
-	bool dead;               /* closed; freed at the end of the service thread's round */
+	bool registered; /* REGISTER: rank 0 has accepted the registration */
+	bool over;       /* its end is not a death: goodbye, released, refused */
+	int error;       /* errno of its end, 0: orderly */
+	bool dead;       /* closed; freed at the end of the service thread's round */
 	uint8_t *in;
 	size_t in_have, in_room;
-	struct tt_writer out;    /* bytes that the kernel has not taken yet */
-	bool writing;            /* epoll watches for room */
-	bool closing;            /* shut down once `out` is empty */
-	uint8_t *early;          /* a child's part of an allgather that this rank has not begun */
+	struct tt_writer out; /* bytes that the kernel has not taken yet */
+	bool writing;         /* epoll watches for room */
+	bool closing;         /* shut down once `out` is empty */
+	uint8_t *early;       /* a child's part of an allgather that this rank has not begun */
 	size_t early_bytes;
 };
 
 /* Frames sent by this rank and their bytes, without MISSING and STATUS, which a busy host repeats;
  * a test counts the cost of joining. */
-struct tt_traffic { uint64_t frames, bytes; };
+struct tt_traffic {
+	uint64_t frames, bytes;
+};
 
 /* Takes fd. NULL: no memory, fd is closed */
 struct tt_conn *tt_conn_add(struct tt_control *ctl, int fd, int peer, unsigned roles);
@@ -133,20 +142,20 @@ bool tt_conn_all_sent(struct tt_control *ctl);
 
 /* ---- control_accept.c, locked ---------------------------------------------------------------- */
 
-#define TT_UNAUTH_MOST 64        /* handshakes in progress, at most */
+#define TT_UNAUTH_MOST 64 /* handshakes in progress, at most */
 
-struct tt_unauth {               /* an accepted connection before its proof */
+struct tt_unauth { /* an accepted connection before its proof */
 	enum tt_source source;
 	struct tt_unauth *next;
 	int fd;
 	uint64_t since_ns;
-	bool proving, dead;      /* proving: the reply is sent, the proof is awaited */
+	bool proving, dead; /* proving: the reply is sent, the proof is awaited */
 	struct tt_hello hello;
 	uint8_t hello_bytes[TT_HELLO_BYTES], reply[TT_REPLY_BYTES], proof[TT_MAC];
-	size_t have;             /* bytes received of hello_bytes or proof */
+	size_t have; /* bytes received of hello_bytes or proof */
 };
 
-struct tt_parked {               /* accepted data socket, not yet claimed by tt_control_take */
+struct tt_parked { /* accepted data socket, not yet claimed by tt_control_take */
 	struct tt_parked *next;
 	int fd, peer, channel;
 };
@@ -154,15 +163,15 @@ struct tt_parked {               /* accepted data socket, not yet claimed by tt_
 struct tt_listener {
 	enum tt_source source;
 	int fd, port;
-	int reserve_fd;                  /* given up for an accept when descriptors run out */
-	struct tt_ports ports;           /* for listeners of splits; fixed when made */
+	int reserve_fd;        /* given up for an accept when descriptors run out */
+	struct tt_ports ports; /* for listeners of splits; fixed when made */
 	struct tt_unauth *unauth;
 	int nunauth;
-	bool paused;                     /* out of epoll: TT_UNAUTH_MOST reached, or no descriptor */
-	uint64_t resume_ns;              /* end of the pause, TT_NEVER: not paused */
-	uint64_t full_since_ns, full_last_ns;    /* first and latest accept without a descriptor */
-	uint64_t claim_ns;               /* latest tt_control_take that found no socket */
-	char trouble[160];               /* latest failure to accept, as a sentence */
+	bool paused;        /* out of epoll: TT_UNAUTH_MOST reached, or no descriptor */
+	uint64_t resume_ns; /* end of the pause, TT_NEVER: not paused */
+	uint64_t full_since_ns, full_last_ns; /* first and latest accept without a descriptor */
+	uint64_t claim_ns;                    /* latest tt_control_take that found no socket */
+	char trouble[160];                    /* latest failure to accept, as a sentence */
 	struct tt_parked *parked;
 };
 
@@ -179,9 +188,9 @@ struct tt_dial {
 	const struct tt_business_card *to;
 	enum tt_purpose purpose;
 	int channel;
-	bool named;                      /* the user named the addresses: loopback is allowed */
-	bool anyway;                     /* also when the control is broken */
-	int nports;                      /* to listens at one of nports from its port on; 0 is 1 */
+	bool named;  /* the user named the addresses: loopback is allowed */
+	bool anyway; /* also when the control is broken */
+	int nports;  /* to listens at one of nports from its port on; 0 is 1 */
 	uint64_t deadline_ns;
 };
 /* Connect to a rank whose business card is known, and authenticate. 0 | TT_REMOTE, TT_TIMEOUT,
@@ -190,13 +199,16 @@ int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *
 
 /* ---- control_flood.c, locked ----------------------------------------------------------------- */
 
-struct tt_failure { int culprit; char text[1024]; };     /* of ctl->broken; culprit -1: none */
+struct tt_failure {
+	int culprit;
+	char text[1024];
+}; /* of ctl->broken; culprit -1: none */
 
 struct tt_departures {
-	bool *left;                      /* [nranks] goodbye received */
-	bool *dead;                      /* [nranks] death seen by any rank, at any time */
-	uint64_t *left_after;            /* [nranks] last operation of a rank that left */
-	uint64_t *left_at_ns;            /* [nranks] arrival of the goodbye */
+	bool *left;           /* [nranks] goodbye received */
+	bool *dead;           /* [nranks] death seen by any rank, at any time */
+	uint64_t *left_after; /* [nranks] last operation of a rank that left */
+	uint64_t *left_at_ns; /* [nranks] arrival of the goodbye */
 };
 
 /* Break the control; the first break wins. from: the connection that brought it, NULL: this rank.
@@ -225,17 +237,17 @@ int tt_control_fail(struct tt_control *ctl);
 
 /* ---- control_observer.c ---------------------------------------------------------------------- */
 
-#define TT_OBSERVERS 3             /* comm, active messages, and a test */
+#define TT_OBSERVERS 3 /* comm, active messages, and a test */
 
 /* Slots change under observers.lock and ctl->lock together, so either lock suffices to read. Lock
  * order: observers.lock before ctl->lock. */
 struct tt_observers {
-	pthread_mutex_t lock;            /* held while `broken` of an observer runs */
-	bool broken_due;                 /* under ctl->lock: the service thread calls `broken` */
+	pthread_mutex_t lock; /* held while `broken` of an observer runs */
+	bool broken_due;      /* under ctl->lock: the service thread calls `broken` */
 	struct {
-		const struct tt_control_observer *table;         /* NULL: free slot */
+		const struct tt_control_observer *table; /* NULL: free slot */
 		void *ctx;
-		bool notified;           /* under observers.lock: `broken` has been called */
+		bool notified; /* under observers.lock: `broken` has been called */
 	} slot[TT_OBSERVERS];
 };
 
@@ -249,12 +261,12 @@ bool tt_observers_lost(struct tt_control *ctl, int peer, char *text, size_t byte
 /* ---- control_allgather.c, locked ------------------------------------------------------------- */
 
 struct tt_gather {
-	uint64_t number;                 /* of the latest exchange */
+	uint64_t number; /* of the latest exchange */
 	bool running, complete;
-	size_t bytes;                    /* of each rank */
-	uint8_t *all;                    /* [nranks][bytes], the caller's */
-	bool *have;                      /* [nranks] */
-	int count;                       /* ranks in have */
+	size_t bytes; /* of each rank */
+	uint8_t *all; /* [nranks][bytes], the caller's */
+	bool *have;   /* [nranks] */
+	int count;    /* ranks in have */
 };
 
 /* Frames; false: malformed */
@@ -267,13 +279,13 @@ void tt_gather_gone(struct tt_control *ctl, int rank);
 /* ---- control_split.c, locked ----------------------------------------------------------------- */
 
 struct tt_split_state {
-	uint64_t begun;                          /* splits; calling thread */
-	struct tt_control *child;                /* being connected */
-	const struct tt_members *child_members;  /* of a shrink's child */
-	uint64_t failed;                         /* number of the latest failed split, and why: */
+	uint64_t begun;                         /* splits; calling thread */
+	struct tt_control *child;               /* being connected */
+	const struct tt_members *child_members; /* of a shrink's child */
+	uint64_t failed;                        /* number of the latest failed split, and why: */
 	int code;
 	char text[1024];
-	uint64_t shrunk_epoch, excluded_epoch;   /* latest shrink; latest without this rank */
+	uint64_t shrunk_epoch, excluded_epoch; /* latest shrink; latest without this rank */
 };
 
 /* Frames SHRUNK, SPLIT_FAILED; false: malformed */
@@ -285,16 +297,16 @@ bool tt_split_failed(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 /* ---- the control ----------------------------------------------------------------------------- */
 
 struct tt_control {
-	struct tt_call_log log;          /* these lines and `broken` are all that a call touches */
-	atomic_int broken __attribute__((aligned(TT_APART)));    /* 0, or the code */
+	struct tt_call_log log; /* these lines and `broken` are all that a call touches */
+	atomic_int broken __attribute__((aligned(TT_APART))); /* 0, or the code */
 
-	int rank, nranks;                /* fixed when made */
-	pid_t pid;                       /* of the maker: a forked child must not use the control */
+	int rank, nranks; /* fixed when made */
+	pid_t pid;        /* of the maker: a forked child must not use the control */
 	struct tt_credentials auth;
 	struct tt_peers peers;
 
 	pthread_mutex_t lock;
-	pthread_cond_t changed;          /* signalled on every change that a caller may wait for */
+	pthread_cond_t changed; /* signalled on every change that a caller may wait for */
 	struct tt_service service;
 	struct tt_listener listener;
 	struct tt_conn *conns;

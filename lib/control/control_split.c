@@ -16,7 +16,7 @@
 
 struct split_record {
 	int32_t color, key, port;
-	int32_t failed;                  /* this rank cannot split */
+	int32_t failed; /* this rank cannot split */
 };
 
 /* Fill members[] in the new order; returns their number, and this rank's number among them. */
@@ -44,7 +44,7 @@ static int choose_members(const struct split_record *records, int nranks, int me
 /* Set the rank, size, keys and business cards of a control that was made with room for all ranks
  * of the parent. */
 static void adopt_members(struct tt_control *ctl, const struct tt_control *parent,
-		   const struct tt_members *m)
+			  const struct tt_members *m)
 {
 	char label[32];
 
@@ -67,7 +67,8 @@ static int connect_all(struct tt_control *ctl, uint64_t deadline_ns)
 	int rc = tt_control_start(ctl);
 
 	if (!rc && ctl->rank)
-		rc = tt_join_tree(ctl, &ctl->peers.business_cards[tt_tree_parent(ctl->rank)], deadline_ns);
+		rc = tt_join_tree(ctl, &ctl->peers.business_cards[tt_tree_parent(ctl->rank)],
+				  deadline_ns);
 	return rc || ctl->nranks == 1 ? rc : tt_join_ring(ctl, deadline_ns);
 }
 
@@ -164,8 +165,8 @@ static int connect_members(struct tt_control *parent, struct tt_control *ctl,
 }
 
 /* Takes ctl, which is NULL without a color or after the failure `code`. */
-static int split(struct tt_control *parent, struct tt_control *ctl, struct split_record *mine, int code,
-		 uint32_t timeout_ms, struct tt_control **ret_ctl)
+static int split(struct tt_control *parent, struct tt_control *ctl, struct split_record *mine,
+		 int code, uint32_t timeout_ms, struct tt_control **ret_ctl)
 {
 	uint64_t deadline_ns = tt_deadline_ns(timeout_ms);
 	struct split_record *records = calloc((size_t)parent->nranks, sizeof(*records));
@@ -241,7 +242,8 @@ int tt_control_form(struct tt_control *parent, struct tt_control *ctl,
 	parent->split.child = ctl;
 	parent->split.child_members = members;
 	for (int i = 0; i < members->n; i++)
-		if (parent->departed.dead[members->member[i]] || parent->departed.left[members->member[i]])
+		if (parent->departed.dead[members->member[i]] ||
+		    parent->departed.left[members->member[i]])
 			gone = members->member[i];
 	pthread_mutex_unlock(&parent->lock);
 	rc = gone >= 0 ? tt_fail(TT_REMOTE, "rank %d: rank %d is gone", parent->rank, gone)
@@ -285,7 +287,7 @@ bool tt_split_shrunk(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 }
 
 void tt_control_announce_shrunk(struct tt_control *ctl, uint64_t epoch,
-			    const struct tt_members *members)
+				const struct tt_members *members)
 {
 	struct tt_writer w = { 0 };
 

@@ -18,7 +18,7 @@
 #define URGENT_NS (TT_SECOND / 5)
 /* from a change of the wait-for graph to the check for deadlocks */
 #define CHECK_NS (TT_SECOND / 50)
-#define ANSWER_NS TT_SECOND              /* at a deadline: ranks without an answer by then are silent */
+#define ANSWER_NS TT_SECOND /* at a deadline: ranks without an answer by then are silent */
 
 /* ---- send ------------------------------------------------------------------------------------ */
 
@@ -27,7 +27,8 @@ static void fill_pairs(struct tt_control *ctl, struct tt_status *s)
 {
 	for (int r = 0; r < ctl->nranks && s->npairs < TT_PAIRS; r++) {
 		const struct tt_status *other = r == ctl->rank ? s : &ctl->status.latest[r];
-		struct tt_pair *pair = atomic_load_explicit(&ctl->log.pair[r], memory_order_acquire);
+		struct tt_pair *pair = atomic_load_explicit(&ctl->log.pair[r],
+							    memory_order_acquire);
 		bool is_awaited = false;
 
 		for (int i = 0; i < other->nwants; i++)
@@ -36,8 +37,8 @@ static void fill_pairs(struct tt_control *ctl, struct tt_status *s)
 			continue;
 		s->pair[s->npairs].peer = r;
 		for (int way = 0; way < 2; way++)
-			s->pair[s->npairs].started[way] =
-				pair ? atomic_load(&pair->started[way]) : 0;
+			s->pair[s->npairs].started[way] = pair ? atomic_load(&pair->started[way])
+							       : 0;
 		s->npairs++;
 	}
 }
@@ -45,7 +46,9 @@ static void fill_pairs(struct tt_control *ctl, struct tt_status *s)
 /* The blocked state of this rank holds until its next call or completion. */
 void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status)
 {
-	struct tt_status s = { .origin = ctl->rank, .awaited = -1, .exchanges = ctl->gather.number };
+	struct tt_status s = { .origin = ctl->rank,
+			       .awaited = -1,
+			       .exchanges = ctl->gather.number };
 
 	s.finished = atomic_load(&ctl->log.finished);
 	do
@@ -85,7 +88,9 @@ static uint64_t next_send_ns(struct tt_control *ctl, bool urgent)
 {
 	bool changed = atomic_load(&ctl->log.started) != ctl->status.sent_started;
 
-	return ctl->status.sent_ns ? ctl->status.sent_ns + (changed || urgent ? URGENT_NS : TT_SECOND) : 0;
+	return ctl->status.sent_ns
+		       ? ctl->status.sent_ns + (changed || urgent ? URGENT_NS : TT_SECOND)
+		       : 0;
 }
 
 uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now)
@@ -96,7 +101,8 @@ uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now)
 		ctl->deadlock.check_due_ns = TT_NEVER;
 		tt_deadlock_check(ctl);
 	}
-	return ctl->status.answer_due_ns < ctl->deadlock.check_due_ns ? ctl->status.answer_due_ns : ctl->deadlock.check_due_ns;
+	return ctl->status.answer_due_ns < ctl->deadlock.check_due_ns ? ctl->status.answer_due_ns
+								      : ctl->deadlock.check_due_ns;
 }
 
 static void note_received(struct tt_control *ctl, int rank, uint64_t seq)
@@ -168,7 +174,8 @@ bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 	tt_deadlock_compare(ctl, &s);
 	for (int i = 0; i < s.nwants; i++)
 		is_awaited |= s.want[i].peer == ctl->rank;
-	if ((s.nwants || s.exchanging || ctl->status.blocked.nwants) && now + CHECK_NS < ctl->deadlock.check_due_ns)
+	if ((s.nwants || s.exchanging || ctl->status.blocked.nwants) &&
+	    now + CHECK_NS < ctl->deadlock.check_due_ns)
 		ctl->deadlock.check_due_ns = now + CHECK_NS;
 	at = next_send_ns(ctl, s.urgent || is_awaited);
 	if (at <= now)
@@ -199,7 +206,8 @@ static void remember(struct tt_control *ctl, const struct tt_blocked *blocked)
 {
 	ctl->status.blocked = *blocked;
 	ctl->status.blocked_started = atomic_load(&ctl->log.started);
-	ctl->status.blocked_done = atomic_load(&ctl->log.finished) + atomic_load(&ctl->log.messages_done);
+	ctl->status.blocked_done = atomic_load(&ctl->log.finished) +
+				   atomic_load(&ctl->log.messages_done);
 	ctl->status.is_blocked = true;
 	note_received(ctl, blocked->awaited, blocked->last_received);
 }
@@ -256,8 +264,8 @@ static void why_silent(const struct tt_control *ctl, int rank, char *text, size_
 
 /* The reason why rank is missing from operation seq or, if want is given, from that message, as a
  * sentence. false: rank is not missing */
-static bool describe(struct tt_control *ctl, int rank, uint64_t seq, const struct tt_wait_edge *want,
-		     uint64_t since_ns, char *text, size_t bytes)
+static bool describe(struct tt_control *ctl, int rank, uint64_t seq,
+		     const struct tt_wait_edge *want, uint64_t since_ns, char *text, size_t bytes)
 {
 	uint64_t last = tt_status_last(ctl, rank);
 	const struct tt_status *s = &ctl->status.latest[rank];
@@ -279,13 +287,14 @@ static bool describe(struct tt_control *ctl, int rank, uint64_t seq, const struc
 	if (!answers(ctl, rank, since_ns)) {
 		why_silent(ctl, rank, in, sizeof(in));
 		snprintf(text, bytes,
-			"rank %d is not answering%s; last operation received from it: %s",
-			rank, in, name);
+			 "rank %d is not answering%s; last operation received from it: %s", rank,
+			 in, name);
 		return true;
 	}
 	if (want) {
-		tt_wait_edge_text(&(struct tt_wait_edge){ !want->send, ctl->rank, want->number, want->call },
-			      half, sizeof(half));
+		tt_wait_edge_text(&(struct tt_wait_edge){ !want->send, ctl->rank, want->number,
+							  want->call },
+				  half, sizeof(half));
 		snprintf(text, bytes,
 			 "rank %d has not made the matching call, %s; its last operation was: %s%s",
 			 rank, half, name, in);
@@ -303,7 +312,8 @@ static void describe_edges(struct tt_control *ctl, uint64_t seq, char *text, siz
 
 	snprintf(text, bytes, "every rank is in operation %llu", (unsigned long long)seq);
 	for (int r = 0; r < ctl->nranks && have + 48 < bytes; r++) {
-		int awaited = r == ctl->rank ? ctl->status.blocked.awaited : ctl->status.latest[r].awaited;
+		int awaited = r == ctl->rank ? ctl->status.blocked.awaited
+					     : ctl->status.latest[r].awaited;
 
 		have = strlen(text);
 		if (awaited >= 0 && have + 48 < bytes)
@@ -325,8 +335,8 @@ static const struct tt_wait_edge *edge_to(const struct tt_blocked *blocked, int 
 static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *blocked,
 			uint64_t since_ns, char *text, size_t bytes)
 {
-	bool collective =
-		!blocked->nwants || atomic_load(&ctl->log.started) > atomic_load(&ctl->log.finished);
+	bool collective = !blocked->nwants ||
+			  atomic_load(&ctl->log.started) > atomic_load(&ctl->log.finished);
 	int first = -1, others = 0;
 	size_t have = 0;
 	char one[600];

@@ -9,44 +9,47 @@
 
 #include "control/call_log.h"
 
-#define TT_PAIRS 8               /* pairs of ranks in a status */
+#define TT_PAIRS 8 /* pairs of ranks in a status */
 
 struct tt_conn;
 
 struct tt_status {
-	int origin, awaited;             /* awaited: -1 none or several */
+	int origin, awaited; /* awaited: -1 none or several */
 	uint32_t serial;
-	bool urgent;                     /* origin is at a deadline: answer at once */
-	uint64_t started, finished;      /* collective numbers */
-	struct tt_call_history history;  /* number `started` and those before it */
-	uint64_t last_received;          /* last operation with a message received from awaited */
+	bool urgent;                    /* origin is at a deadline: answer at once */
+	uint64_t started, finished;     /* collective numbers */
+	struct tt_call_history history; /* number `started` and those before it */
+	uint64_t last_received;         /* last operation with a message received from awaited */
 	/* no progress; OPEN as in struct tt_blocked */
 	enum { TT_BLOCKED_NO, TT_BLOCKED_OPEN, TT_BLOCKED } blocked;
-	bool exchanging;                 /* in exchange number `exchanges`: a split */
+	bool exchanging; /* in exchange number `exchanges`: a split */
 	uint64_t exchanges;
 	int nwants, npairs;
 	struct tt_wait_edge want[TT_WAIT_EDGES];
 	/* messages started with the ranks that wait for one of origin's */
-	struct { int peer; uint64_t started[2]; } pair[TT_PAIRS];
+	struct {
+		int peer;
+		uint64_t started[2];
+	} pair[TT_PAIRS];
 };
 
 /* Under ctl->lock, except asked_ns. */
 struct tt_statuses {
-	struct tt_status *latest;        /* [nranks] the latest of each rank */
-	uint64_t *at_ns;                 /* [nranks] arrival of the latest, 0: none yet */
-	uint64_t *last_received;         /* [nranks] last operation with a message received of it */
-	uint32_t serial;                 /* of the latest status sent */
-	uint64_t sent_ns, sent_started;  /* the latest status sent: time, its `started` */
-	uint64_t answer_due_ns;          /* the next status to send, TT_NEVER: none */
-	struct tt_blocked blocked;       /* this rank's; holds while these two counters stand: */
+	struct tt_status *latest;       /* [nranks] the latest of each rank */
+	uint64_t *at_ns;                /* [nranks] arrival of the latest, 0: none yet */
+	uint64_t *last_received;        /* [nranks] last operation with a message received of it */
+	uint32_t serial;                /* of the latest status sent */
+	uint64_t sent_ns, sent_started; /* the latest status sent: time, its `started` */
+	uint64_t answer_due_ns;         /* the next status to send, TT_NEVER: none */
+	struct tt_blocked blocked;      /* this rank's; holds while these two counters stand: */
 	uint64_t blocked_started, blocked_done;
 	bool is_blocked;
-	atomic_uint_fast64_t asked_ns;   /* tt_control_waiting's latest status */
+	atomic_uint_fast64_t asked_ns; /* tt_control_waiting's latest status */
 };
 
 struct tt_deadlock_state {
-	uint64_t check_due_ns;           /* the next look at the wait-for graph, TT_NEVER: none */
-	bool *in_cycle;                  /* [nranks] scratch of that look */
+	uint64_t check_due_ns; /* the next look at the wait-for graph, TT_NEVER: none */
+	bool *in_cycle;        /* [nranks] scratch of that look */
 };
 
 /* control_status.c. frame: false: the frame is malformed. timers: returns the next time due */

@@ -26,7 +26,7 @@ void tt_wait_edge_text(const struct tt_wait_edge *want, char *text, size_t bytes
 
 	call.root = -1;
 	call.collective = TT_SENDRECV;
-	tt_call_describe(&call, false, name, sizeof(name));         /* "sendrecv of 5 float32" */
+	tt_call_describe(&call, false, name, sizeof(name)); /* "sendrecv of 5 float32" */
 	snprintf(text, bytes, "%s%s %s rank %d (number %llu)", want->send ? "send" : "receive",
 		 strchr(name, ' '), want->send ? "to" : "from", want->peer,
 		 (unsigned long long)want->number);
@@ -38,7 +38,7 @@ void tt_deadlock_text(const struct tt_control *ctl, int rank, char *text, size_t
 
 	text[0] = '\0';
 	if (rank == ctl->rank || tt_now_ns() - ctl->status.at_ns[rank] > 2 * TT_SECOND)
-		return;                          /* its status is out of date */
+		return; /* its status is out of date */
 	if (s->exchanging)
 		snprintf(text, bytes, "tuttiCommSplit (exchange %llu among all ranks)",
 			 (unsigned long long)s->exchanges);
@@ -66,15 +66,16 @@ void tt_deadlock_compare(struct tt_control *ctl, const struct tt_status *s)
 	check_lost(ctl, s);
 	for (int i = 0; i < s->nwants; i++) {
 		const struct tt_wait_edge *w = &s->want[i];
-		struct tt_wait_edge sent = { true, w->send ? ctl->rank : s->origin, w->number, w->call },
-			       got;
+		struct tt_wait_edge sent = { true, w->send ? ctl->rank : s->origin, w->number,
+					     w->call },
+				    got;
 
 		if (w->peer != ctl->rank || w->call.collective != TT_SENDRECV ||
 		    !tt_call_log_message(ctl, !w->send, s->origin, w->number, &mine) ||
 		    (mine.type == w->call.type && mine.count == w->call.count))
 			continue;
 		got = (struct tt_wait_edge){ false, w->send ? s->origin : ctl->rank, w->number,
-					w->send ? mine : w->call };
+					     w->send ? mine : w->call };
 		if (!w->send)
 			sent.call = mine;
 		tt_wait_edge_text(&sent, a, sizeof(a));
@@ -153,8 +154,10 @@ static void find_deadlocked(struct tt_control *ctl)
 	bool changed = true;
 
 	for (int r = 0; r < ctl->nranks; r++)
-		ctl->deadlock.in_cycle[r] = (r == ctl->rank || ctl->status.at_ns[r]) && !ctl->departed.left[r] &&
-				 (ctl->status.latest[r].blocked == TT_BLOCKED || ctl->status.latest[r].exchanging);
+		ctl->deadlock.in_cycle[r] = (r == ctl->rank || ctl->status.at_ns[r]) &&
+					    !ctl->departed.left[r] &&
+					    (ctl->status.latest[r].blocked == TT_BLOCKED ||
+					     ctl->status.latest[r].exchanging);
 	while (changed) {
 		changed = false;
 		for (int r = 0; r < ctl->nranks; r++)

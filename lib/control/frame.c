@@ -119,12 +119,21 @@ bool tt_get_end(const struct tt_reader *r)
 int tt_frame_next(const uint8_t *data, size_t have, enum tt_frame *ret_kind, size_t *ret_bytes)
 {
 	static const uint32_t most[TT_F_KINDS] = {
-		[TT_F_REGISTER] = 4096, [TT_F_DECLINE] = 2048, [TT_F_PARENT] = 1024,
-		[TT_F_ATTACHED] = TT_FRAME_MOST, [TT_F_RELEASE] = 0, [TT_F_MISSING] = 2048,
+		[TT_F_REGISTER] = 4096,
+		[TT_F_DECLINE] = 2048,
+		[TT_F_PARENT] = 1024,
+		[TT_F_ATTACHED] = TT_FRAME_MOST,
+		[TT_F_RELEASE] = 0,
+		[TT_F_MISSING] = 2048,
 		[TT_F_TABLE] = TT_FRAME_MOST,
-		[TT_F_GATHER_UP] = TT_FRAME_MOST, [TT_F_GATHER_DOWN] = TT_FRAME_MOST,
-		[TT_F_ABORT] = 2048, [TT_F_STATUS] = 1024, [TT_F_GOODBYE] = 64,
-		[TT_F_SPLIT_FAILED] = 2048, [TT_F_DEAD] = 16, [TT_F_SHRUNK] = TT_FRAME_MOST,
+		[TT_F_GATHER_UP] = TT_FRAME_MOST,
+		[TT_F_GATHER_DOWN] = TT_FRAME_MOST,
+		[TT_F_ABORT] = 2048,
+		[TT_F_STATUS] = 1024,
+		[TT_F_GOODBYE] = 64,
+		[TT_F_SPLIT_FAILED] = 2048,
+		[TT_F_DEAD] = 16,
+		[TT_F_SHRUNK] = TT_FRAME_MOST,
 	};
 	struct tt_reader r = { .at = data, .left = have };
 	uint64_t bytes = tt_get(&r, 4), kind = tt_get(&r, 1);

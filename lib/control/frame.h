@@ -11,12 +11,12 @@
 #include "base/sock.h"
 
 struct tt_writer {
-	uint8_t *data;           /* free(data) */
+	uint8_t *data; /* free(data) */
 	size_t have, room;
-	bool failed;             /* out of memory */
+	bool failed; /* out of memory */
 };
 void tt_put_bytes(struct tt_writer *w, const void *data, size_t bytes);
-void tt_put(struct tt_writer *w, uint64_t value, int bytes);           /* 1, 2, 4 or 8 bytes */
+void tt_put(struct tt_writer *w, uint64_t value, int bytes); /* 1, 2, 4 or 8 bytes */
 /* at most 65535 bytes of text */
 void tt_put_text(struct tt_writer *w, const char *text);
 /* Replace control characters by blanks. */
@@ -25,12 +25,12 @@ void tt_text_plain(char *text);
 struct tt_reader {
 	const uint8_t *at;
 	size_t left;
-	bool failed;             /* the message is too short, or a field is out of its range */
+	bool failed; /* the message is too short, or a field is out of its range */
 };
-const void *tt_get_bytes(struct tt_reader *r, size_t bytes);           /* NULL when failed */
-void tt_get_copy(struct tt_reader *r, void *to, size_t bytes);         /* zeros when failed */
-uint64_t tt_get(struct tt_reader *r, int bytes);                       /* 0 when failed */
-uint64_t tt_get_upto(struct tt_reader *r, int bytes, uint64_t most);   /* larger: failed */
+const void *tt_get_bytes(struct tt_reader *r, size_t bytes);         /* NULL when failed */
+void tt_get_copy(struct tt_reader *r, void *to, size_t bytes);       /* zeros when failed */
+uint64_t tt_get(struct tt_reader *r, int bytes);                     /* 0 when failed */
+uint64_t tt_get_upto(struct tt_reader *r, int bytes, uint64_t most); /* larger: failed */
 /* text ends in NUL; too long or unprintable: failed */
 void tt_get_text(struct tt_reader *r, char *text, size_t room);
 /* Is the whole message read, without a failure? */
@@ -42,18 +42,21 @@ bool tt_get_end(const struct tt_reader *r);
 #define TT_FRAME_MOST (16u << 20)
 
 enum tt_frame {
-	TT_F_REGISTER = 1,       /* to rank 0: this rank's settings and business card */
-	TT_F_DECLINE,            /* to rank 0, instead: the reason why this rank cannot join */
-	TT_F_PARENT,             /* from rank 0: the business card of the parent in the tree */
-	TT_F_ATTACHED,           /* up: ranks connected in the tree */
-	TT_F_RELEASE,            /* from rank 0: the registration is over, close */
-	TT_F_MISSING,            /* down: the missing ranks */
-	TT_F_TABLE,              /* down: all business cards */
-	TT_F_GATHER_UP, TT_F_GATHER_DOWN,
-	TT_F_ABORT, TT_F_STATUS, TT_F_GOODBYE,     /* floods */
-	TT_F_SPLIT_FAILED,                         /* flood: the reason of a failed split */
-	TT_F_DEAD,                                 /* flood: a rank died */
-	TT_F_SHRUNK,                               /* flood: the members of a shrink */
+	TT_F_REGISTER = 1, /* to rank 0: this rank's settings and business card */
+	TT_F_DECLINE,      /* to rank 0, instead: the reason why this rank cannot join */
+	TT_F_PARENT,       /* from rank 0: the business card of the parent in the tree */
+	TT_F_ATTACHED,     /* up: ranks connected in the tree */
+	TT_F_RELEASE,      /* from rank 0: the registration is over, close */
+	TT_F_MISSING,      /* down: the missing ranks */
+	TT_F_TABLE,        /* down: all business cards */
+	TT_F_GATHER_UP,
+	TT_F_GATHER_DOWN,
+	TT_F_ABORT,
+	TT_F_STATUS,
+	TT_F_GOODBYE,      /* floods */
+	TT_F_SPLIT_FAILED, /* flood: the reason of a failed split */
+	TT_F_DEAD,         /* flood: a rank died */
+	TT_F_SHRUNK,       /* flood: the members of a shrink */
 	TT_F_KINDS
 };
 

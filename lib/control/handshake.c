@@ -13,8 +13,8 @@
 #include "control/handshake.h"
 #include "control/frame.h"
 
-#define HELLO_MAGIC 0x48495454u          /* "TTIH" */
-#define REPLY_MAGIC 0x52495454u          /* "TTIR" */
+#define HELLO_MAGIC 0x48495454u /* "TTIH" */
+#define REPLY_MAGIC 0x52495454u /* "TTIR" */
 #define PROTOCOL 1
 #define REPLY_SIGNED (TT_REPLY_BYTES - TT_MAC)
 
@@ -90,7 +90,7 @@ bool tt_reply_put(const struct tt_key *key, const uint8_t hello[TT_HELLO_BYTES],
 	if (verdict == TT_V_WELCOME)
 		sign(key, "server", hello, ret_bytes, mac);
 	else
-		memset(mac, 0, sizeof(mac));     /* no proof for another job */
+		memset(mac, 0, sizeof(mac)); /* no proof for another job */
 	tt_put_bytes(&w, mac, TT_MAC);
 	return true;
 }
@@ -141,8 +141,8 @@ int tt_handshake_dial(int fd, const struct tt_key *key, const struct tt_hello *h
 		return rc;
 	if (tt_get(&r, 4) != REPLY_MAGIC)
 		return refused(0);
-	*ret_verdict =
-		tt_get(&r, 2) == PROTOCOL ? (enum tt_verdict)tt_get(&r, 2) : TT_V_OTHER_VERSION;
+	*ret_verdict = tt_get(&r, 2) == PROTOCOL ? (enum tt_verdict)tt_get(&r, 2)
+						 : TT_V_OTHER_VERSION;
 	if (*ret_verdict != TT_V_WELCOME)
 		return refused(*ret_verdict);
 	sign(key, "client", hello_bytes, reply, mac);

@@ -19,7 +19,7 @@
 #include "base/sock.h"
 #include "control/unique_id.h"
 
-#define TT_KEY 32                        /* bytes of a job's key, made from the id's secret */
+#define TT_KEY 32 /* bytes of a job's key, made from the id's secret */
 #define TT_MAC 32
 #define TT_HELLO_BYTES 48
 #define TT_REPLY_BYTES 56
@@ -27,14 +27,14 @@
 enum tt_purpose { TT_P_REGISTER = 1, TT_P_TREE, TT_P_RING, TT_P_DATA, TT_P_AM };
 
 enum tt_verdict {
-	TT_V_WELCOME = 1,                /* send the proof; after the proof: connected */
-	TT_V_OTHER_JOB,                  /* the port belongs to another job */
-	TT_V_OTHER_RANK,                 /* the port belongs to another rank */
-	TT_V_OTHER_VERSION,              /* of this protocol */
+	TT_V_WELCOME = 1,   /* send the proof; after the proof: connected */
+	TT_V_OTHER_JOB,     /* the port belongs to another job */
+	TT_V_OTHER_RANK,    /* the port belongs to another rank */
+	TT_V_OTHER_VERSION, /* of this protocol */
 	TT_V_OTHER_SECRET,
-	TT_V_FULL,                       /* the server has no descriptor left */
-	TT_V_STALE,                      /* a later attempt listens: the client's is over */
-	TT_V_EARLY                       /* an earlier attempt still listens: dial again later */
+	TT_V_FULL,  /* the server has no descriptor left */
+	TT_V_STALE, /* a later attempt listens: the client's is over */
+	TT_V_EARLY  /* an earlier attempt still listens: dial again later */
 };
 
 struct tt_hello {
@@ -44,7 +44,9 @@ struct tt_hello {
 	uint8_t nonce[16];
 };
 
-struct tt_key { uint8_t bytes[TT_KEY]; };
+struct tt_key {
+	uint8_t bytes[TT_KEY];
+};
 
 /* Derive the key of a job, or of a communicator split from it, from a secret of its ranks. */
 void tt_key_make(const void *secret, size_t bytes, const char *label, uint64_t number, uint8_t *ret,

@@ -21,16 +21,18 @@
 #include "control/unique_id.h"
 #include "control/frame.h"
 
-#define ID_MAGIC 0x31495454u             /* "TTI1": a new layout gets a new digit */
-#define STRETCH_ROUNDS 10000             /* slows down guesses of a secret of words */
+#define ID_MAGIC 0x31495454u /* "TTI1": a new layout gets a new digit */
+#define STRETCH_ROUNDS 10000 /* slows down guesses of a secret of words */
 
 #define RESERVED 16
 
 static pthread_mutex_t reserved_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Ports of the latest ids with which no thread of this process has joined; forked children inherit
  * them. port 0: free slot. Slot 0 holds the latest port of a range, since its ports are few. */
-static struct { int fd, port; } reserved[1 + RESERVED];
-static unsigned nreserved;               /* ports outside ranges so far; the oldest is replaced */
+static struct {
+	int fd, port;
+} reserved[1 + RESERVED];
+static unsigned nreserved; /* ports outside ranges so far; the oldest is replaced */
 
 /* ---- layout ---------------------------------------------------------------------------------- */
 
@@ -42,7 +44,7 @@ void tt_id_pack(const struct tt_id *id, tuttiUniqueId *ret_id)
 
 	memset(ret_id, 0, sizeof(*ret_id));
 	tt_put(&w, ID_MAGIC, 4);
-	tt_put(&w, 0, 4);                        /* room for the checksum */
+	tt_put(&w, 0, 4); /* room for the checksum */
 	tt_put(&w, (uint16_t)id->port, 2);
 	tt_put(&w, id->from_root, 1);
 	tt_put(&w, (uint8_t)id->naddresses, 1);
@@ -103,7 +105,8 @@ int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id)
 		return tt_fail(TT_ARG, "this unique id was made by another version of Tutti");
 	if (magic != ID_MAGIC || memcmp(check, sum, 4) || !ret_id->port ||
 	    ret_id->naddresses > TT_ID_ADDRESSES)
-		return tt_fail(TT_ARG,
+		return tt_fail(
+			TT_ARG,
 			"these %d bytes are not an id of tuttiGetUniqueId, or were changed on the way",
 			TUTTI_UNIQUE_ID_BYTES);
 	for (int i = 0; i < ret_id->naddresses; i++)
@@ -237,8 +240,9 @@ int tt_id_split_root(const char *host_port, char *host, size_t room, int *ret_po
 
 int tt_id_at(const struct tt_root_endpoint *root, const char *secret, tuttiUniqueId *ret_id)
 {
-	struct tt_id id = { .from_root = true, .port = root->port, .nports = root->nports,
-			    .epoch = root->epoch };
+	struct tt_id id = {
+		.from_root = true, .port = root->port, .nports = root->nports, .epoch = root->epoch
+	};
 	uint8_t sum[SHA256_DIGEST_LENGTH];
 
 	for (int i = 0; i < root->naddresses && i < TT_ID_ADDRESSES; i++)

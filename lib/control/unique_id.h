@@ -14,20 +14,20 @@
 #define TT_ID_ADDRESSES 5
 
 struct tt_id {
-	bool from_root;                  /* the address is the user's, not the maker's host */
+	bool from_root; /* the address is the user's, not the maker's host */
 	int port, naddresses;
 	/* rank 0 listens at the first of port, port + 1, ... that is free; 1: only port */
 	int nports;
-	int epoch;                       /* attempt of the job; ranks of other attempts are refused */
-	uint64_t netns;                  /* of the maker: ranks with the same may use its loopback */
+	int epoch;      /* attempt of the job; ranks of other attempts are refused */
+	uint64_t netns; /* of the maker: ranks with the same may use its loopback */
 	uint8_t secret[TT_SECRET];
-	uint8_t nonce[TT_NONCE];         /* differs between jobs; not secret */
+	uint8_t nonce[TT_NONCE]; /* differs between jobs; not secret */
 	struct tt_address addresses[TT_ID_ADDRESSES];
 };
 /* Rank 0's endpoint, known to all ranks that a launcher started; so is the secret. */
 struct tt_root_endpoint {
-	const char *job;                 /* a text unique to the job; not secret */
-	int port, nports, epoch;         /* as in struct tt_id */
+	const char *job;         /* a text unique to the job; not secret */
+	int port, nports, epoch; /* as in struct tt_id */
 	struct tt_address addresses[TT_ADDRESSES];
 	int naddresses;
 };

@@ -25,11 +25,11 @@ static bool fill(void *driver, char *why, size_t bytes)
 {
 	int rc;
 
-#define FIND(member, symbol, parameters)							\
-	*(void **)&table.member = dlsym(driver, #symbol);					\
-	if (!table.member) {									\
-		snprintf(why, bytes, "its driver has no function %s: it is too old", #symbol);	\
-		return false;									\
+#define FIND(member, symbol, parameters)                                                       \
+	*(void **)&table.member = dlsym(driver, #symbol);                                      \
+	if (!table.member) {                                                                   \
+		snprintf(why, bytes, "its driver has no function %s: it is too old", #symbol); \
+		return false;                                                                  \
 	}
 	TT_CUDA_FUNCTIONS(FIND)
 #undef FIND
@@ -133,7 +133,7 @@ int tt_cuda_context(tt_cuctx *ret_ctx)
 
 /* A step of enter that failed must not be undone by leave: the context that leave popped would be
  * the program's. The calls of the driver in between report their own failures. */
-enum { NOT_PUSHED = 4, NOT_CHANGED = 8 };      /* added to the capture mode, which is less than 4 */
+enum { NOT_PUSHED = 4, NOT_CHANGED = 8 }; /* added to the capture mode, which is less than 4 */
 
 int tt_cuda_enter(tt_cuctx ctx)
 {
@@ -144,7 +144,8 @@ int tt_cuda_enter(tt_cuctx ctx)
 		return 0;
 	rc = cu->ctx_push(ctx);
 	if (rc)
-		tt_log(TT_LOG_WARN, "a GPU's context cannot be made current in this thread: CUDA's error %d",
+		tt_log(TT_LOG_WARN,
+		       "a GPU's context cannot be made current in this thread: CUDA's error %d",
 		       rc);
 	if (cu->capture_mode(&mode))
 		mode = NOT_CHANGED;
@@ -165,7 +166,7 @@ void tt_cuda_leave(tt_cuctx ctx, int entered)
 /* ---- pointers -------------------------------------------------------------------------------- */
 
 #define ROWS 64
-static struct tt_mem rows[ROWS];               /* cache of allocations, by id; under lock */
+static struct tt_mem rows[ROWS]; /* cache of allocations, by id; under lock */
 
 static int find_range(const struct tt_cuda *cu, tt_cuptr at, struct tt_mem *m)
 {
@@ -195,7 +196,7 @@ static int find_range(const struct tt_cuda *cu, tt_cuptr at, struct tt_mem *m)
 int tt_cuda_classify(const struct tt_cuda *cu, const void *ptr, struct tt_mem *ret)
 {
 	int attributes[] = { TT_CU_PTR_TYPE, TT_CU_PTR_ID, TT_CU_PTR_MANAGED, TT_CU_PTR_DEVICE,
-		       TT_CU_PTR_IPC };
+			     TT_CU_PTR_IPC };
 	unsigned type = 0, managed = 0;
 	int device = -1;
 	int ipc = 0;
@@ -205,7 +206,7 @@ int tt_cuda_classify(const struct tt_cuda *cu, const void *ptr, struct tt_mem *r
 
 	*ret = (struct tt_mem){ .kind = TT_MEM_HOST, .device = -1 };
 	if (rc == TT_CU_BAD_VALUE)
-		return 0;                              /* CUDA does not know the pointer */
+		return 0; /* CUDA does not know the pointer */
 	if (rc)
 		return tt_cuda_fail(rc, "the kind of memory at %p", ptr);
 	if (managed)
@@ -222,8 +223,9 @@ int tt_cuda_classify(const struct tt_cuda *cu, const void *ptr, struct tt_mem *r
 const char *tt_mem_name(enum tt_mem_kind kind)
 {
 	static const char *const names[] = {
-		[TT_MEM_HOST] = "host", [TT_MEM_PINNED] = "pinned", [TT_MEM_DEVICE] = "device",
-		[TT_MEM_CUMEM] = "device (no IPC)", [TT_MEM_MANAGED] = "managed",
+		[TT_MEM_HOST] = "host",       [TT_MEM_PINNED] = "pinned",
+		[TT_MEM_DEVICE] = "device",   [TT_MEM_CUMEM] = "device (no IPC)",
+		[TT_MEM_MANAGED] = "managed",
 	};
 
 	return names[kind];

@@ -25,7 +25,7 @@ static struct loaded {
 	tt_cuctx ctx;
 	struct tt_kernels kernels;
 	atomic_int reserved;
-} *all;
+} * all;
 
 bool tt_kernels_built_in(void)
 {
@@ -35,13 +35,18 @@ bool tt_kernels_built_in(void)
 static int find(const struct tt_cuda *cu, void *module, struct tt_kernels *k)
 {
 	static const char *const names[tuttiNumTypes] = {
-		[tuttiInt8] = "tt_Int8", [tuttiUint8] = "tt_Uint8", [tuttiInt32] = "tt_Int32",
+		[tuttiInt8] = "tt_Int8",
+		[tuttiUint8] = "tt_Uint8",
+		[tuttiInt32] = "tt_Int32",
 		[tuttiUint32] = "tt_Uint32",
-		[tuttiInt64] = "tt_Int64", [tuttiUint64] = "tt_Uint64",
+		[tuttiInt64] = "tt_Int64",
+		[tuttiUint64] = "tt_Uint64",
 		[tuttiFloat16] = "tt_Float16",
-		[tuttiFloat32] = "tt_Float32", [tuttiFloat64] = "tt_Float64",
+		[tuttiFloat32] = "tt_Float32",
+		[tuttiFloat64] = "tt_Float64",
 		[tuttiBfloat16] = "tt_Bfloat16",
-		[tuttiFloat8e4m3] = "tt_Float8e4m3", [tuttiFloat8e5m2] = "tt_Float8e5m2",
+		[tuttiFloat8e4m3] = "tt_Float8e4m3",
+		[tuttiFloat8e5m2] = "tt_Float8e5m2",
 	};
 	int rc, device, sms = 0, least = 0;
 
@@ -70,7 +75,8 @@ static int load(const struct tt_cuda *cu, tt_cuctx ctx, struct loaded **ret)
 	if (!l)
 		return tt_fail(TT_SYSTEM, "no memory for the kernels' addresses");
 	if (!image)
-		rc = tt_fail(TT_CUDA,
+		rc = tt_fail(
+			TT_CUDA,
 			"the GPU kernels are not built in: no nvcc was found when Tutti was configured");
 	else if ((rc = cu->module_load(&module, image)))
 		rc = tt_cuda_fail(rc, "load the kernels");

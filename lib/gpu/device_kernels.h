@@ -10,8 +10,8 @@
 
 struct tt_kernels {
 	tt_cufn fn[tuttiNumTypes];
-	int blocks;                            /* of any kernel that run on the device at once */
-	atomic_int *reserved;                  /* blocks reserved by communicators */
+	int blocks;           /* of any kernel that run on the device at once */
+	atomic_int *reserved; /* blocks reserved by communicators */
 };
 
 /* The kernels of ctx, which must be current; loaded at the first call and never unloaded. 0 |

@@ -20,8 +20,7 @@ const char *tt_dmabuf_missing(const struct tt_cuda *cu, int device, bool *ret_fl
 }
 
 /* The context is current. The range is rounded to the host's pages, as both drivers require. */
-static int open_range(const struct tt_cuda *cu, uint64_t start, uint64_t end,
-		      struct tt_dmabuf *ret)
+static int open_range(const struct tt_cuda *cu, uint64_t start, uint64_t end, struct tt_dmabuf *ret)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	struct tt_mem m;
@@ -37,9 +36,10 @@ static int open_range(const struct tt_cuda *cu, uint64_t start, uint64_t end,
 			       (unsigned long long)start, tt_mem_name(m.kind));
 	rc = cu->ptr_range(&base, &bytes, start);
 	if (!rc && end > base + bytes)
-		return tt_fail(TT_CUDA,
-			       "device memory %#llx..%#llx is more than one allocation (of %zu bytes)",
-			       (unsigned long long)start, (unsigned long long)end, bytes);
+		return tt_fail(
+			TT_CUDA,
+			"device memory %#llx..%#llx is more than one allocation (of %zu bytes)",
+			(unsigned long long)start, (unsigned long long)end, bytes);
 	ret->first = start / page * page;
 	ret->bytes = (end + page - 1) / page * page - ret->first;
 	if (!rc)

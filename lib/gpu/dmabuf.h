@@ -10,7 +10,10 @@
 #include "gpu/cuda.h"
 
 /* The pages around a range of device memory; id: of the allocation, as in struct tt_mem */
-struct tt_dmabuf { int fd; uint64_t first, bytes, id; };
+struct tt_dmabuf {
+	int fd;
+	uint64_t first, bytes, id;
+};
 
 /* The reason why no NIC can read and write memory of the device, or NULL. *ret_flushes: RDMA writes
  * must be flushed (flush_writes) before the device reads them. */

@@ -27,52 +27,52 @@ struct tt_gpu {
 	const struct tt_cuda *cu;
 	tt_cuctx ctx;
 	int device;
-	tt_custream own;                       /* stream of calls without a stream */
-	tt_cuevent last;                       /* recorded after the newest uncaptured call */
-	bool has_last;                         /* `last` has been recorded */
-	bool staged_only;                      /* TUTTI_GPU=staged */
+	tt_custream own;  /* stream of calls without a stream */
+	tt_cuevent last;  /* recorded after the newest uncaptured call */
+	bool has_last;    /* `last` has been recorded */
+	bool staged_only; /* TUTTI_GPU=staged */
 
 	/* set by the exchange of the join, equal on all ranks */
-	bool kernels;                          /* all ranks map each other's IPC buffers */
-	bool kernel_barrier;                   /* kernels of the ranks may wait for each other */
-	bool several_devices;                  /* ranks use more than one device */
-	uint32_t blocks;                       /* of a kernel that waits for peers, at most */
+	bool kernels;         /* all ranks map each other's IPC buffers */
+	bool kernel_barrier;  /* kernels of the ranks may wait for each other */
+	bool several_devices; /* ranks use more than one device */
+	uint32_t blocks;      /* of a kernel that waits for peers, at most */
 
 	/* set by the exchange, this rank's own */
-	int reserved_blocks;                   /* of the device's */
+	int reserved_blocks; /* of the device's */
 	const struct tt_kernels *k;
 	struct tt_ipc_buffer *ipc;
-	tt_cuptr ipc_at[TT_DEV_RANKS];         /* every rank's IPC buffer, as mapped by this rank */
-	size_t mapped_bytes[TT_DEV_RANKS];     /* bytes to unmap, 0: none */
-	bool by_fd;                            /* IPC buffers are shared by descriptor */
+	tt_cuptr ipc_at[TT_DEV_RANKS];     /* every rank's IPC buffer, as mapped by this rank */
+	size_t mapped_bytes[TT_DEV_RANKS]; /* bytes to unmap, 0: none */
+	bool by_fd;                        /* IPC buffers are shared by descriptor */
 
 	/* plans that have run on the device (gpu_plan.c), each one allocation */
 	struct tt_gpu_program *programs;
 
 	/* staging through pinned memory (gpu_staging.c) */
-	tuttiStream_t host_stream;             /* runs the staged batches, NULL: not made yet */
-	struct tt_staging_buffer *staging;     /* buffers in use or free, newest first */
-	struct tt_staging_buffer *too_small;   /* retired buffers, freed at close */
-	tt_custream copies_in, copies_out;     /* streams of large copies, NULL: not made yet */
-	atomic_uint_fast64_t overlaps;         /* half-copied inputs that were used; for tests */
+	tuttiStream_t host_stream;           /* runs the staged batches, NULL: not made yet */
+	struct tt_staging_buffer *staging;   /* buffers in use or free, newest first */
+	struct tt_staging_buffer *too_small; /* retired buffers, freed at close */
+	tt_custream copies_in, copies_out;   /* streams of large copies, NULL: not made yet */
+	atomic_uint_fast64_t overlaps;       /* half-copied inputs that were used; for tests */
 
 	/* GPUDirect RDMA: NICs read and write device memory (gpu_direct_rdma.c) */
 	enum { TT_GDR_UNKNOWN, TT_GDR_NO, TT_GDR_YES } gdr;
-	bool flushes;                          /* RDMA writes must be flushed to be visible */
+	bool flushes; /* RDMA writes must be flushed to be visible */
 	/* for tests and the log: calls by GPUDirect RDMA; calls that the NIC's driver refused;
 	 * messages copied through host memory in spite of it; bytes that were staged */
 	atomic_uint_fast64_t gdr_calls, refused, bounced, staged_bytes;
 
 	/* watchdog (gpu_watchdog.c) */
 	pthread_t thread;
-	bool watched;                          /* the thread runs */
+	bool watched; /* the thread runs */
 	pthread_mutex_t lock;
 	pthread_cond_t work;
-	bool started, stop;                    /* under lock */
-	int start_code;                        /* under lock: CUDA's result of the thread's start */
-	atomic_bool has_graphs;                /* a graph may be replayed unseen */
-	atomic_uint_fast64_t newest_seq;       /* sequence number of the newest call */
-	atomic_bool enqueueing;                /* the newest call is being put on its stream */
+	bool started, stop;              /* under lock */
+	int start_code;                  /* under lock: CUDA's result of the thread's start */
+	atomic_bool has_graphs;          /* a graph may be replayed unseen */
+	atomic_uint_fast64_t newest_seq; /* sequence number of the newest call */
+	atomic_bool enqueueing;          /* the newest call is being put on its stream */
 };
 
 /*
@@ -136,10 +136,10 @@ struct tt_ipc_buffer {
 	tt_cuptr at;
 	size_t bytes;
 	struct tt_cuipc handle;
-	bool shareable;                        /* handle is valid */
-	int fd;                                /* descriptor of the memory, -1: none */
-	struct tt_dev_report *report;          /* pinned host memory */
-	tt_cuptr report_at;                    /* the report as the device sees it */
+	bool shareable;               /* handle is valid */
+	int fd;                       /* descriptor of the memory, -1: none */
+	struct tt_dev_report *report; /* pinned host memory */
+	tt_cuptr report_at;           /* the report as the device sees it */
 };
 /* Takes an unused buffer of this context or allocates one; `stream` zeroes its signal words.
  * 0 | TT_CUDA | TT_SYSTEM */
@@ -177,8 +177,14 @@ void tt_vmm_unmap(const struct tt_cuda *cu, tt_cuptr at, size_t bytes);
 /* ipc_fd.c: the exchange of descriptors among ranks. All ranks open a socket and send each other
  * its address; each sends its descriptor; after a second exchange (a barrier) each collects. open,
  * send: 0 | TT_SYSTEM */
-struct tt_fd_address { uint64_t name, token; };
-struct tt_fd_exchange { int socket; struct tt_fd_address address; int fd[TT_DEV_RANKS]; };
+struct tt_fd_address {
+	uint64_t name, token;
+};
+struct tt_fd_exchange {
+	int socket;
+	struct tt_fd_address address;
+	int fd[TT_DEV_RANKS];
+};
 int tt_fd_exchange_open(struct tt_fd_exchange *exchange);
 int tt_fd_exchange_send(const struct tt_fd_exchange *exchange, int rank,
 			const struct tt_fd_address *to, int fd);

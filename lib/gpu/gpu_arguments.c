@@ -52,10 +52,11 @@ static int await_stream(struct tt_gpu *d, tt_custream stream, const void *from)
 	int status = 0, rc = d->cu->stream_is_capturing(stream, &status);
 
 	if (!rc && status)
-		return tt_fail(TT_USAGE,
-			       "rank %d: the scalar at %p lies in CUDA memory, where it is read before the "
-			       "call, and the stream is being captured; use a scalar of the host",
-			       d->comm->rank, from);
+		return tt_fail(
+			TT_USAGE,
+			"rank %d: the scalar at %p lies in CUDA memory, where it is read before the "
+			"call, and the stream is being captured; use a scalar of the host",
+			d->comm->rank, from);
 	rc = rc ? rc : d->cu->stream_synchronize(stream);
 	return rc ? tt_cuda_fail(rc, "rank %d: stream %p", d->comm->rank, stream) : 0;
 }

@@ -41,8 +41,9 @@ static int classify(const struct tt_request *r, struct tt_gpu_call *ret)
 	if (!tt_request_extents(r, &ret->in_bytes, &ret->out_bytes))
 		return TT_ARG;
 	rc = is_device(r->comm->gpu, r->in, ret->in_bytes, &ret->in, &ret->in_device, &ret->in_id);
-	return rc ? rc : is_device(r->comm->gpu, r->out, ret->out_bytes, &ret->out,
-				   &ret->out_device, &ret->out_id);
+	return rc ? rc
+		  : is_device(r->comm->gpu, r->out, ret->out_bytes, &ret->out, &ret->out_device,
+			      &ret->out_id);
 }
 
 static bool uses_kernels(const struct tt_gpu_call *call)
@@ -151,7 +152,8 @@ static int check_call(const struct tt_gpu_call *call)
 	const struct tt_request *r = call->request;
 
 	if (r->collective == TT_ALLTOALL && call->in_device && r->in == r->out)
-		return tt_fail(TT_ARG,
+		return tt_fail(
+			TT_ARG,
 			"rank %d: tuttiAlltoAll in place is not possible in device memory; use two buffers",
 			r->comm->rank);
 	return check_broken(r->comm);
@@ -167,13 +169,16 @@ static int check_reach(const struct tt_gpu_call *call, const struct tt_mem *m, c
 	if (m->kind != TT_MEM_DEVICE && m->kind != TT_MEM_CUMEM)
 		return 0;
 	if (m->device != d->device)
-		return tt_fail(TT_ARG,
+		return tt_fail(
+			TT_ARG,
 			"rank %d: %p is memory of device %d, but the rank joined on device %d; use memory of that",
 			c->rank, p, m->device, d->device);
 	if (m->kind == TT_MEM_CUMEM && d->kernel_barrier && d->several_devices)
-		return tt_fail(TT_ARG,
+		return tt_fail(
+			TT_ARG,
 			"rank %d: %p is virtual memory or a pool's, which ranks on other devices of this process "
-			"cannot read; use cuMemAlloc's, or join with TUTTI_GPU=staged", c->rank, p);
+			"cannot read; use cuMemAlloc's, or join with TUTTI_GPU=staged",
+			c->rank, p);
 	return 0;
 }
 
@@ -237,10 +242,11 @@ static int check_streams(const struct tt_gpu_call *calls, size_t n)
 				break;
 			if (tt_control_same(c->ctl, other->ctl) &&
 			    (uses_kernels(&calls[i]) || uses_kernels(&calls[j])))
-				return tt_fail(TT_USAGE,
+				return tt_fail(
+					TT_USAGE,
 					"a group has calls of ranks %d and %d of a communicator on one CUDA "
-					"stream; each rank needs a stream of its own", other->rank,
-					c->rank);
+					"stream; each rank needs a stream of its own",
+					other->rank, c->rank);
 		}
 	return 0;
 }
@@ -289,9 +295,11 @@ static int run_and_wait(struct tt_gpu_call *calls, size_t n)
 	for (size_t i = 0, k; i < n && !rc; i += k) {
 		k = collect(&calls[i], n - i);
 		if (!calls[i].request->comm->gpu)
-			return tt_fail(TT_ARG,
+			return tt_fail(
+				TT_ARG,
 				"rank %d: a group with a NULL stream has calls of communicators with and without "
-				"a device; use a group for each", calls[i].request->comm->rank);
+				"a device; use a group for each",
+				calls[i].request->comm->rank);
 		rc = enqueue(&calls[i], k, calls[i].request->comm->gpu->own);
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -299,8 +307,8 @@ static int run_and_wait(struct tt_gpu_call *calls, size_t n)
 		int failure = c->gpu->cu->stream_synchronize(c->gpu->own);
 
 		if (failure && !rc)
-			rc = failed(c, tt_cuda_fail(failure, "rank %d: wait for the device",
-						    c->rank));
+			rc = failed(c,
+				    tt_cuda_fail(failure, "rank %d: wait for the device", c->rank));
 		if (!rc)
 			rc = check_broken(c);
 	}
@@ -315,13 +323,16 @@ static int choose(struct tt_gpu_call *calls, const struct tt_request *requests, 
 	for (size_t i = 0; i < n; i++)
 		device |= calls[i].in_device || calls[i].out_device;
 	if (device && stream && tt_handle_is(stream))
-		return tt_fail(TT_ARG,
+		return tt_fail(
+			TT_ARG,
 			"rank %d: device memory goes with a CUDA stream or with NULL, not with a stream of "
-			"tuttiStreamCreate", requests[0].comm->rank);
+			"tuttiStreamCreate",
+			requests[0].comm->rank);
 	if (stream && !tt_handle_is(stream))
 		return enqueue(calls, n, stream);
 	if (!device)
-		return stream ? tt_stream_submit(stream, requests, n) : tt_run_in_order(requests, n);
+		return stream ? tt_stream_submit(stream, requests, n)
+			      : tt_run_in_order(requests, n);
 	return run_and_wait(calls, n);
 }
 
@@ -345,8 +356,8 @@ int tt_gpu_run(const struct tt_request *requests, size_t n, tuttiStream_t stream
 
 	for (size_t i = 0; i < n && !rc; i++)
 		if ((rc = classify(&requests[i], &calls[i])) == TT_CUDA)
-			failed(requests[i].comm, tt_fail(rc, "rank %d: %s", requests[i].comm->rank,
-							 tt_error_text()));
+			failed(requests[i].comm,
+			       tt_fail(rc, "rank %d: %s", requests[i].comm->rank, tt_error_text()));
 	if (!rc)
 		rc = choose(calls, requests, n, stream);
 	tt_cuda_leave(ctx, mode);

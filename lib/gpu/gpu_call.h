@@ -26,10 +26,10 @@ int tt_gpu_run(const struct tt_request *requests, size_t n, tuttiStream_t stream
 struct tt_gpu_call {
 	const struct tt_request *request;
 	size_t in_bytes, out_bytes;
-	struct tt_mem in, out;                 /* TT_MEM_HOST also for an absent buffer */
-	bool in_device, out_device;            /* the buffer is device memory */
-	uint64_t in_id, out_id;                /* allocations that may have a dma-buf, else 0 */
-	bool gdr;                              /* NICs read and write the buffers in place */
+	struct tt_mem in, out;      /* TT_MEM_HOST also for an absent buffer */
+	bool in_device, out_device; /* the buffer is device memory */
+	uint64_t in_id, out_id;     /* allocations that may have a dma-buf, else 0 */
+	bool gdr;                   /* NICs read and write the buffers in place */
 };
 
 /* Pipelined staging of one request: gpu_staging.c makes it, gpu_pipeline.c runs it.
@@ -37,15 +37,15 @@ struct tt_gpu_call {
 struct tt_pipeline {
 	struct tt_staging staging;
 	struct tt_gpu *d;
-	char *stage_in, *stage_out;            /* staging buffers of the request */
-	uint64_t in, out;                      /* device addresses; 0: nothing to copy */
+	char *stage_in, *stage_out; /* staging buffers of the request */
+	uint64_t in, out;           /* device addresses; 0: nothing to copy */
 	size_t in_bytes, out_bytes;
-	uint32_t *word;                        /* tiles_in, pinned, written by the device */
-	uint64_t word_at;                      /* the same word as the device sees it */
-	uint32_t gone;                         /* tiles of the output that were copied back */
-	uint32_t group;                        /* tiles copied at a time */
-	bool late;                             /* outputs are copied back at the end only */
-	bool failed;                           /* a copy back failed */
+	uint32_t *word;   /* tiles_in, pinned, written by the device */
+	uint64_t word_at; /* the same word as the device sees it */
+	uint32_t gone;    /* tiles of the output that were copied back */
+	uint32_t group;   /* tiles copied at a time */
+	bool late;        /* outputs are copied back at the end only */
+	bool failed;      /* a copy back failed */
 };
 extern const struct tt_staging_ops tt_pipeline_ops;
 
@@ -53,9 +53,9 @@ extern const struct tt_staging_ops tt_pipeline_ops;
 struct tt_gdr {
 	struct tt_staging staging;
 	struct tt_gpu *d;
-	uint64_t in, in_end, out, out_end;     /* the request's ranges of device memory */
-	bool dirty;                            /* RDMA writes that were not flushed yet */
-	void *host;                            /* host copy, for a path without GPUDirect RDMA */
+	uint64_t in, in_end, out, out_end; /* the request's ranges of device memory */
+	bool dirty;                        /* RDMA writes that were not flushed yet */
+	void *host;                        /* host copy, for a path without GPUDirect RDMA */
 	bool failed;
 };
 extern const struct tt_staging_ops tt_gdr_ops;
@@ -93,18 +93,21 @@ int tt_gpu_run_ordered(const struct tt_gpu_call *call, const struct tt_dev_job *
 /* gpu_program.c: the steps of a plan in an order in which streams can run them. A message has a
  * slot in the IPC buffer of its sender (the rank in ref; for `to` this rank) and a signal word in
  * the IPC buffer of its receiver. */
-struct tt_gpu_operand { tt_ref ref; uint32_t slot, word; };
+struct tt_gpu_operand {
+	tt_ref ref;
+	uint32_t slot, word;
+};
 struct tt_gpu_act {
-	bool combines;                         /* else copies */
+	bool combines; /* else copies */
 	uint8_t nsrc;
 	uint32_t nblocks;
-	tt_ref of, dst;                        /* of: the block whose length counts */
+	tt_ref of, dst; /* of: the block whose length counts */
 	struct tt_gpu_operand src[TT_MAX_SOURCES], to;
 };
 struct tt_gpu_program {
-	struct tt_gpu_program *next;           /* of the device's; freed with the device's state */
-	const struct tt_cached_plan *cached;   /* the plan that the program was made from */
-	uint32_t sent;                         /* blocks in the messages that this rank sends */
+	struct tt_gpu_program *next;         /* of the device's; freed with the device's state */
+	const struct tt_cached_plan *cached; /* the plan that the program was made from */
+	uint32_t sent;                       /* blocks in the messages that this rank sends */
 	/* blocks in messages and scratch of the rank that has most of them */
 	uint32_t slots;
 	uint32_t nacts;

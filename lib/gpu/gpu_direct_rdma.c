@@ -50,7 +50,8 @@ static const struct tt_path *path_of(const struct tt_request *r)
 {
 	tuttiComm_t c = r->comm;
 
-	return &c->paths.path[r->collective == TT_SENDRECV ? c->paths.p2p_path : c->paths.npaths - 1];
+	return &c->paths.path[r->collective == TT_SENDRECV ? c->paths.p2p_path
+							   : c->paths.npaths - 1];
 }
 
 /* The endpoint that carries all messages of the call, if it takes device memory; else NULL */
@@ -87,12 +88,12 @@ void tt_gdr_choose(struct tt_gpu_call *call)
 	struct tt_gpu *d = r->comm->gpu;
 	struct tt_endpoint *ep;
 
-	if (!d || (!call->in_device && !call->out_device) || !call_qualifies(r) || !(ep = endpoint_of(r)) ||
-	    !is_registered(call->in_device, r->in, call->in_bytes) ||
+	if (!d || (!call->in_device && !call->out_device) || !call_qualifies(r) ||
+	    !(ep = endpoint_of(r)) || !is_registered(call->in_device, r->in, call->in_bytes) ||
 	    !is_registered(call->out_device, r->out, call->out_bytes) || !device_supports(d))
 		return;
 	call->gdr = nic_takes(ep, call->in_device, r->in, call->in_bytes, call->in_id) &&
-			 nic_takes(ep, call->out_device, r->out, call->out_bytes, call->out_id);
+		    nic_takes(ep, call->out_device, r->out, call->out_bytes, call->out_id);
 	atomic_fetch_add(call->gdr ? &d->gdr_calls : &d->refused, 1);
 }
 
@@ -150,7 +151,7 @@ static int copy(struct tt_op *op, void *to, const void *from, size_t bytes)
 	atomic_fetch_add(&s->d->bounced, reads != writes);
 	mode = tt_cuda_enter(s->d->ctx);
 	rc = reads && writes ? cu->dtod_async((uintptr_t)to, (uintptr_t)from, bytes, stream)
-	     : reads	     ? cu->dtoh_async(to, (uintptr_t)from, bytes, stream)
+	     : reads         ? cu->dtoh_async(to, (uintptr_t)from, bytes, stream)
 			     : cu->htod_async((uintptr_t)to, from, bytes, stream);
 	if (!rc)
 		rc = cu->stream_synchronize(stream);
@@ -203,7 +204,7 @@ static int begin(struct tt_op *op, bool whole)
 	struct tt_gdr *s = gdr_of(op);
 	size_t in = s->in_end - s->in, out = s->out_end - s->out;
 
-	(void)whole;                           /* NICs read the input in place */
+	(void)whole; /* NICs read the input in place */
 	if (op->bound.path == path_of(op->call.request))
 		return 0;
 	s->host = malloc(in + out);

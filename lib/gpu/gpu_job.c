@@ -10,7 +10,7 @@
 
 #include "gpu/gpu_call.h"
 
-#define PER_THREAD 64                  /* bytes for each thread of a kernel, at least */
+#define PER_THREAD 64 /* bytes for each thread of a kernel, at least */
 
 static uint64_t bits_of(double x)
 {
@@ -48,9 +48,12 @@ void tt_gpu_job(const struct tt_gpu_call *call, uint8_t algorithm, struct tt_dev
 	const struct tt_request *r = call->request;
 	tuttiComm_t c = r->comm;
 	struct tt_gpu *d = c->gpu;
-	struct tt_call signature = { .collective = (uint8_t)r->collective, .type = (uint8_t)r->type,
-				.op = r->scaled ? tuttiNumOps : (uint8_t)r->op,
-				.algorithm = algorithm, .root = r->root, .count = r->count };
+	struct tt_call signature = { .collective = (uint8_t)r->collective,
+				     .type = (uint8_t)r->type,
+				     .op = r->scaled ? tuttiNumOps : (uint8_t)r->op,
+				     .algorithm = algorithm,
+				     .root = r->root,
+				     .count = r->count };
 
 	memset(job, 0, sizeof(*job));
 	for (int p = 0; p < c->nranks; p++)
@@ -79,8 +82,8 @@ static void add(struct tt_dev_job *job, uint32_t from, uint32_t to, uint64_t fro
 	    job->in[job->rank] + from_at == job->out[job->rank] + to_at)
 		to &= ~me;
 	if (bytes && to)
-		job->piece[job->npieces++] =
-			(struct tt_dev_piece){ from, to, from_at, to_at, bytes };
+		job->piece[job->npieces++] = (struct tt_dev_piece){ from, to, from_at, to_at,
+								    bytes };
 }
 
 /* This rank's part of bytes, in whole cache lines */
@@ -121,7 +124,7 @@ static uint64_t add_pieces(const struct tt_request *r, uint64_t bytes, struct tt
 	case TT_SCATTER:
 		add(job, root, me, bytes * job->rank, 0, bytes);
 		return bytes;
-	default:                                         /* alltoall */
+	default: /* alltoall */
 		for (uint32_t p = 0; p < job->nranks; p++)
 			add(job, 1u << p, me, bytes * job->rank, bytes * p, bytes);
 		return bytes * job->nranks;

@@ -23,7 +23,8 @@
  * connection, so these streams have the highest priority, which programs seldom use. */
 int tt_gpu_priority_stream(const struct tt_cuda *cu, tt_custream *ret_stream)
 {
-	return cu->stream_create_priority(ret_stream, TT_CU_STREAM_NON_BLOCKING, TT_CU_HIGHEST_PRIORITY);
+	return cu->stream_create_priority(ret_stream, TT_CU_STREAM_NON_BLOCKING,
+					  TT_CU_HIGHEST_PRIORITY);
 }
 
 static int open_device(tuttiComm_t c, const struct tt_env *env, bool *ret_shareable)
@@ -40,7 +41,8 @@ static int open_device(tuttiComm_t c, const struct tt_env *env, bool *ret_sharea
 		return 0;
 	d = calloc(1, sizeof(*d));
 	if (!d)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for the state of its device", c->rank);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for the state of its device",
+			       c->rank);
 	d->comm = c;
 	d->cu = cu;
 	d->ctx = ctx;
@@ -71,9 +73,9 @@ static int open_device(tuttiComm_t c, const struct tt_env *env, bool *ret_sharea
 struct peer_record {
 	struct tt_ipc_record ipc;
 	struct tt_fd_address fd_address;
-	int32_t blocks;                        /* available on the device for kernels that wait */
-	uint32_t ok;                           /* the rank's own verdict so far */
-	uint64_t probe;                        /* value that peers must read in its IPC buffer */
+	int32_t blocks; /* available on the device for kernels that wait */
+	uint32_t ok;    /* the rank's own verdict so far */
+	uint64_t probe; /* value that peers must read in its IPC buffer */
 };
 
 /* The value that a reader of `probe` writes back. */
@@ -126,10 +128,15 @@ static int prepare(struct tt_gpu *d, struct peer_record *mine)
  * peer, as calls will do. */
 static int exchange_probes(struct tt_gpu *d, int peer, uint64_t answer, uint64_t *ret_read)
 {
-	tt_cuptr to = d->ipc->at + TT_DEV_STAGED_AT, there = probe_at(d->ipc_at[peer], d->comm->rank);
-	struct tt_dev_job job = { .nranks = 1, .way = TT_DEV_ALONE, .npieces = 1,
-				  .signals[0] = d->ipc->at, .report = d->ipc->report_at,
-				  .in[0] = probe_at(d->ipc_at[peer], peer), .out[0] = to,
+	tt_cuptr to = d->ipc->at + TT_DEV_STAGED_AT,
+		 there = probe_at(d->ipc_at[peer], d->comm->rank);
+	struct tt_dev_job job = { .nranks = 1,
+				  .way = TT_DEV_ALONE,
+				  .npieces = 1,
+				  .signals[0] = d->ipc->at,
+				  .report = d->ipc->report_at,
+				  .in[0] = probe_at(d->ipc_at[peer], peer),
+				  .out[0] = to,
 				  .piece[0] = { .from = 1, .to = 1, .bytes = sizeof(answer) } };
 	struct tt_cumemop op[2] = {
 		{ .operation = TT_CU_WRITE_32, .address = there, .value = (uint32_t)answer },
@@ -151,16 +158,17 @@ static int probe_peer(struct tt_gpu *d, int peer, const struct peer_record *reco
 	tuttiComm_t c = d->comm;
 	uint64_t read = 0;
 	int rc = tt_ipc_buffer_map(d->cu, d->device, &record->ipc, d->by_fd, fd, &d->ipc_at[peer],
-			       &d->mapped_bytes[peer]);
+				   &d->mapped_bytes[peer]);
 
 	if (rc)
 		return tt_fail(rc, "rank %d's device memory: %s", peer, tt_error_text());
 	rc = exchange_probes(d, peer, probe_of(record->probe, c->rank), &read);
 	if (rc)
-		return tt_cuda_fail(rc, "rank %d: read and write rank %d's device memory",
-				    c->rank, peer);
+		return tt_cuda_fail(rc, "rank %d: read and write rank %d's device memory", c->rank,
+				    peer);
 	if (read != record->probe)
-		return tt_fail(TT_CUDA,
+		return tt_fail(
+			TT_CUDA,
 			"rank %d: the probe read from rank %d's device memory has a wrong value",
 			c->rank, peer);
 	return 0;
@@ -176,20 +184,23 @@ static int check_probes(struct tt_gpu *d, uint64_t probe)
 		return tt_cuda_fail(rc, "rank %d: read its own device memory", c->rank);
 	for (int p = 0; p < c->nranks; p++)
 		if (p != c->rank && answer[p] != probe_of(probe, p))
-			return tt_fail(TT_CUDA,
+			return tt_fail(
+				TT_CUDA,
 				"rank %d: the probe that rank %d wrote into this rank's device memory did not arrive",
 				c->rank, p);
 	return 0;
 }
 
 /* One exchange: *ret_yes if every rank succeeded so far. rc: this rank's result. */
-static int all_agree(tuttiComm_t c, struct peer_record *mine, struct peer_record *all, int rc, bool *ret_yes)
+static int all_agree(tuttiComm_t c, struct peer_record *mine, struct peer_record *all, int rc,
+		     bool *ret_yes)
 {
 	mine->ok = !rc;
 	if (rc)
 		tt_log(TT_LOG_INFO, "rank %d: no GPU kernels for this communicator: %s", c->rank,
 		       tt_error_text());
-	rc = tt_control_allgather(c->ctl, mine, sizeof(*mine), all, tt_deadline_ns(c->settings.timeout_ms));
+	rc = tt_control_allgather(c->ctl, mine, sizeof(*mine), all,
+				  tt_deadline_ns(c->settings.timeout_ms));
 	*ret_yes = true;
 	for (int r = 0; !rc && r < c->nranks; r++)
 		*ret_yes &= all[r].ok;
@@ -259,7 +270,8 @@ static int swap_descriptors(struct tt_gpu *d, struct tt_fd_exchange *fds, struct
 
 /* Maps all IPC buffers and tries them by copies. *ret_yes: every rank reads and writes every
  * peer's. */
-static int map_all(struct tt_gpu *d, struct tt_fd_exchange *fds, struct peer_record *all, bool *ret_yes)
+static int map_all(struct tt_gpu *d, struct tt_fd_exchange *fds, struct peer_record *all,
+		   bool *ret_yes)
 {
 	struct peer_record mine = { .ok = 0 };
 	tuttiComm_t c = d->comm;
@@ -284,7 +296,7 @@ static int map_all(struct tt_gpu *d, struct tt_fd_exchange *fds, struct peer_rec
 static int map_all_by_fd(struct tt_gpu *d, struct peer_record *all, bool *ret_yes)
 {
 	struct tt_fd_exchange fds = { .socket = -1 };
-	bool processes = false;                /* ranks are in several processes */
+	bool processes = false; /* ranks are in several processes */
 	int rc;
 
 	for (int p = 0; p < d->comm->nranks; p++)

@@ -13,25 +13,25 @@
  */
 #include "gpu/gpu_call.h"
 
-#define ONE_STEP_BYTES (256u << 10)        /* up to this size each rank sums all of the chunk */
+#define ONE_STEP_BYTES (256u << 10) /* up to this size each rank sums all of the chunk */
 
 struct ordered {
 	const struct tt_gpu_call *call;
 	tuttiComm_t comm;
 	struct tt_gpu *d;
 	tt_custream stream;
-	struct tt_dev_job base;                /* fields that are equal for all chunks */
-	uint64_t bytes;                        /* of the call's count */
-	uint64_t at, chunk;                    /* offset and bytes of the chunk in each part */
-	uint64_t unit;                         /* of a rank's part of the chunk, in two steps */
+	struct tt_dev_job base; /* fields that are equal for all chunks */
+	uint64_t bytes;         /* of the call's count */
+	uint64_t at, chunk;     /* offset and bytes of the chunk in each part */
+	uint64_t unit;          /* of a rank's part of the chunk, in two steps */
 };
 
 static void add(struct tt_dev_job *job, uint32_t from, uint64_t from_at, uint64_t to_at,
 		uint64_t bytes)
 {
 	if (bytes)
-		job->piece[job->npieces++] =
-			(struct tt_dev_piece){ from, 1u << job->rank, from_at, to_at, bytes };
+		job->piece[job->npieces++] = (struct tt_dev_piece){ from, 1u << job->rank, from_at,
+								    to_at, bytes };
 }
 
 static int run(struct ordered *o, struct tt_dev_job *job)
@@ -132,8 +132,8 @@ static int do_chunk(struct ordered *o)
 {
 	const struct tt_request *r = o->call->request;
 	uint32_t ends = o->at + o->chunk == o->bytes ? TT_DEV_ENDS : 0;
-	bool two =
-		r->collective == TT_ALLREDUCE && o->comm->nranks > 2 && o->chunk > ONE_STEP_BYTES;
+	bool two = r->collective == TT_ALLREDUCE && o->comm->nranks > 2 &&
+		   o->chunk > ONE_STEP_BYTES;
 	int rc = post_input(o);
 
 	o->unit = (o->chunk / (uint64_t)o->comm->nranks + 127) / 64 * 64;
@@ -144,13 +144,18 @@ static int do_chunk(struct ordered *o)
 	return rc ? rc : barrier(o, offsetof(struct tt_dev_signals, finished));
 }
 
-int tt_gpu_run_ordered(const struct tt_gpu_call *call, const struct tt_dev_job *job, tt_custream stream)
+int tt_gpu_run_ordered(const struct tt_gpu_call *call, const struct tt_dev_job *job,
+		       tt_custream stream)
 {
 	const struct tt_request *r = call->request;
-	struct ordered o = { .call = call, .comm = r->comm, .d = r->comm->gpu, .stream = stream,
-			     .base = *job, .bytes = r->count * tt_type_bytes(r->type) };
-	uint64_t most =
-		TT_DEV_STAGED_BYTES / (has_parts(r) ? (uint64_t)r->comm->nranks : 1) / 64 * 64;
+	struct ordered o = { .call = call,
+			     .comm = r->comm,
+			     .d = r->comm->gpu,
+			     .stream = stream,
+			     .base = *job,
+			     .bytes = r->count * tt_type_bytes(r->type) };
+	uint64_t most = TT_DEV_STAGED_BYTES / (has_parts(r) ? (uint64_t)r->comm->nranks : 1) / 64 *
+			64;
 	int rc = 0;
 
 	for (o.at = 0; !rc && o.at < o.bytes; o.at += o.chunk) {

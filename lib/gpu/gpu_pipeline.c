@@ -12,7 +12,7 @@
 #include "gpu/gpu_call.h"
 #include "run/way.h"
 
-#define COPY_BYTES (512u << 10)        /* of a group of tiles, at least: starting a copy is costly */
+#define COPY_BYTES (512u << 10) /* of a group of tiles, at least: starting a copy is costly */
 
 static struct tt_pipeline *pipeline_of(const struct tt_op *op)
 {
@@ -27,7 +27,8 @@ static int copy(const struct tt_op *op, char *host, tt_cuptr device, size_t byte
 	int rc = 0;
 
 	for (size_t block = 0; block < bytes && !rc; block += op->bound.tiles.unit) {
-		size_t start = block + from * op->bound.tiles.tile_bytes, end = block + to * op->bound.tiles.tile_bytes;
+		size_t start = block + from * op->bound.tiles.tile_bytes,
+		       end = block + to * op->bound.tiles.tile_bytes;
 
 		if (end > block + op->bound.tiles.unit)
 			end = block + op->bound.tiles.unit;
@@ -65,11 +66,12 @@ static int begin(struct tt_op *op, bool whole)
 	struct tt_pipeline *g = pipeline_of(op);
 	int mode, rc = 0;
 
-	g->group = (uint32_t)(COPY_BYTES / (op->bound.tiles.tile_bytes ? op->bound.tiles.tile_bytes : 1));
+	g->group = (uint32_t)(COPY_BYTES /
+			      (op->bound.tiles.tile_bytes ? op->bound.tiles.tile_bytes : 1));
 	g->group += g->group == 0;
 	g->staging.tiles_in = g->in ? 0 : op->bound.tiles.ntiles;
 	g->gone = 0;
-	g->late = op->call.request->op == tuttiAvg;         /* the division comes after the last step */
+	g->late = op->call.request->op == tuttiAvg; /* the division comes after the last step */
 	__atomic_store_n(g->word, 0, __ATOMIC_RELEASE);
 	mode = tt_cuda_enter(g->d->ctx);
 	if (g->in)
@@ -126,7 +128,8 @@ static void end(struct tt_op *op)
 {
 	struct tt_pipeline *g = pipeline_of(op);
 
-	if (g->out && g->gone < op->bound.tiles.ntiles && return_outputs(op, op->bound.tiles.ntiles))
+	if (g->out && g->gone < op->bound.tiles.ntiles &&
+	    return_outputs(op, op->bound.tiles.ntiles))
 		g->failed = true;
 }
 

@@ -18,7 +18,7 @@
 
 #include "gpu/gpu_call.h"
 
-#define MAX_OPS 48                     /* signal operations in a batch */
+#define MAX_OPS 48 /* signal operations in a batch */
 #define POOL_BYTES (TT_DEV_STAGED_BYTES + TT_DEV_RESULT_BYTES)
 
 struct plan_walk {
@@ -27,10 +27,10 @@ struct plan_walk {
 	const struct tt_request *request;
 	struct tt_gpu *d;
 	tt_custream stream;
-	struct tt_dev_job base;                /* the result of tt_gpu_job */
+	struct tt_dev_job base; /* the result of tt_gpu_job */
 	struct tt_binding b;
 	uint32_t tile;
-	bool own_out, own_in;                  /* out, in lie in the IPC buffer */
+	bool own_out, own_in; /* out, in lie in the IPC buffer */
 	unsigned nops;
 	struct tt_cumemop op[MAX_OPS + 4];
 };
@@ -105,13 +105,13 @@ static tt_cuptr local(const struct plan_walk *w, enum tt_buf buf, uint32_t index
 }
 
 /* Address of block k of an operand. A message lies in its sender's IPC buffer. */
-static tt_cuptr address(const struct plan_walk *w, const struct tt_gpu_operand *o, uint32_t k, bool sent)
+static tt_cuptr address(const struct plan_walk *w, const struct tt_gpu_operand *o, uint32_t k,
+			bool sent)
 {
 	tt_ref ref = o->ref;
 
 	if (tt_ref_buf(ref) == TT_WIRE)
-		return slot(w, sent ? w->request->comm->rank : (int)tt_ref_index(ref),
-			     o->slot + k);
+		return slot(w, sent ? w->request->comm->rank : (int)tt_ref_index(ref), o->slot + k);
 	return local(w, tt_ref_buf(ref), tt_ref_index(ref) + k);
 }
 
@@ -186,9 +186,9 @@ static int run_act(struct plan_walk *w, const struct tt_gpu_act *a)
 		return 0;
 	for (int i = 0; i < a->nsrc && !rc; i++) {
 		if (tt_ref_buf(a->src[i].ref) == TT_WIRE)
-			w->nops +=
-				tt_gpu_ops_take(&w->op[w->nops],
-						word_of(w, w->request->comm->rank, a->src[i].word));
+			w->nops += tt_gpu_ops_take(&w->op[w->nops],
+						   word_of(w, w->request->comm->rank,
+							   a->src[i].word));
 		if (w->nops >= MAX_OPS)
 			rc = flush(w);
 	}
@@ -270,7 +270,8 @@ static int run_tile(struct plan_walk *w)
 		rc = flush(w);
 	if (!rc && w->tile + 1 == w->b.ntiles)
 		rc = finish(w);
-	return rc ? rc : tt_gpu_stream_barrier(c, offsetof(struct tt_dev_signals, finished), w->stream);
+	return rc ? rc
+		  : tt_gpu_stream_barrier(c, offsetof(struct tt_dev_signals, finished), w->stream);
 }
 
 /* Slots of the rank that needs most: equal on all ranks, so all ranks cut equal tiles. */
@@ -283,12 +284,16 @@ static uint32_t slots(const struct plan_walk *w)
 }
 
 int tt_gpu_run_plan(const struct tt_gpu_call *call, const struct tt_gpu_program *program,
-		const struct tt_dev_job *job, tt_custream stream)
+		    const struct tt_dev_job *job, tt_custream stream)
 {
 	const struct tt_request *r = call->request;
 	const struct tt_connectivity paths = { .nranks = r->comm->nranks };
-	struct plan_walk w = { .program = program, .plan = program->cached->plan, .request = r,
-			  .d = r->comm->gpu, .stream = stream, .base = *job };
+	struct plan_walk w = { .program = program,
+			       .plan = program->cached->plan,
+			       .request = r,
+			       .d = r->comm->gpu,
+			       .stream = stream,
+			       .base = *job };
 	uint64_t bytes = r->count * tt_type_bytes(r->type), limit;
 	int rc = 0;
 

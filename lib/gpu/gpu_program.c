@@ -15,22 +15,26 @@
 #include "plan/plan.h"
 #include "gpu/gpu_call.h"
 
-struct program_message { uint8_t from, to, lane; bool taken; uint32_t slot, word; };
+struct program_message {
+	uint8_t from, to, lane;
+	bool taken;
+	uint32_t slot, word;
+};
 
 struct plan_player {
 	int n, me;
 	struct tt_plan *plan[TT_DEV_RANKS];
 	uint32_t at[TT_DEV_RANKS][TT_MAX_LANES];
-	uint32_t slots[TT_DEV_RANKS], words[TT_DEV_RANKS];       /* allocated so far */
+	uint32_t slots[TT_DEV_RANKS], words[TT_DEV_RANKS]; /* allocated so far */
 	struct program_message *messages;
-	uint32_t count, untaken;               /* messages before `untaken` are all taken */
+	uint32_t count, untaken; /* messages before `untaken` are all taken */
 	struct tt_gpu_program *program;
 };
 
 /* The next message that this lane of `to` receives from `from`, after `skip` others; NULL: not sent
  * yet. */
-static struct program_message *next_of(struct plan_player *p, uint32_t from, uint32_t to, uint32_t lane,
-			       uint32_t skip)
+static struct program_message *next_of(struct plan_player *p, uint32_t from, uint32_t to,
+				       uint32_t lane, uint32_t skip)
 {
 	while (p->untaken < p->count && p->messages[p->untaken].taken)
 		p->untaken++;
@@ -73,29 +77,36 @@ static struct tt_gpu_operand operand(tt_ref ref, const struct program_message *m
 					.word = m ? m->word : 0 };
 }
 
-static struct program_message *send(struct plan_player *p, uint32_t r, uint32_t lane, const struct tt_step *s)
+static struct program_message *send(struct plan_player *p, uint32_t r, uint32_t lane,
+				    const struct tt_step *s)
 {
 	uint32_t to = tt_ref_index(s->to);
 	struct program_message *m = &p->messages[p->count++];
 
-	*m = (struct program_message){ .from = (uint8_t)r, .to = (uint8_t)to, .lane = (uint8_t)lane,
-			       .slot = p->slots[r], .word = p->words[to]++ };
+	*m = (struct program_message){ .from = (uint8_t)r,
+				       .to = (uint8_t)to,
+				       .lane = (uint8_t)lane,
+				       .slot = p->slots[r],
+				       .word = p->words[to]++ };
 	p->slots[r] += s->nblocks;
 	return m;
 }
 
 static void play(struct plan_player *p, uint32_t r, uint32_t lane, const struct tt_step *s)
 {
-	struct tt_gpu_act act = { .combines = s->op == TT_COMBINE, .nsrc = s->nsrc,
-				  .nblocks = s->nblocks, .dst = s->dst,
+	struct tt_gpu_act act = { .combines = s->op == TT_COMBINE,
+				  .nsrc = s->nsrc,
+				  .nblocks = s->nblocks,
+				  .dst = s->dst,
 				  .of = tt_ref_is_local(s->dst) ? s->dst : s->src[0] };
 
 	if (s->op == TT_NOP)
 		return;
 	for (int i = 0; i < s->nsrc; i++) {
 		tt_ref ref = tt_step_source(s, i);
-		struct program_message *m =
-			tt_ref_is_wire(ref) ? next_of(p, tt_ref_index(ref), r, lane, 0) : NULL;
+		struct program_message *m = tt_ref_is_wire(ref)
+						    ? next_of(p, tt_ref_index(ref), r, lane, 0)
+						    : NULL;
 
 		if (m)
 			m->taken = true;
@@ -134,8 +145,11 @@ static int build_plans(struct plan_player *p, const struct tt_cached_plan *cache
 	int rc;
 
 	for (int r = 0; r < p->n; r++) {
-		struct tt_shape shape = { .collective = cached->plan->collective, .nranks = p->n,
-					  .rank = r, .root = cached->root, .topology = topology };
+		struct tt_shape shape = { .collective = cached->plan->collective,
+					  .nranks = p->n,
+					  .rank = r,
+					  .root = cached->root,
+					  .topology = topology };
 
 		rc = tt_plan_build(cached->algorithm, cached->plan->algorithm, &shape, &p->plan[r]);
 		if (rc)
@@ -143,8 +157,8 @@ static int build_plans(struct plan_player *p, const struct tt_cached_plan *cache
 		steps += p->plan[r]->nsteps;
 	}
 	p->messages = malloc(steps * sizeof(*p->messages));
-	p->program =
-		calloc(1, sizeof(*p->program) + cached->plan->nsteps * sizeof(p->program->acts[0]));
+	p->program = calloc(1, sizeof(*p->program) +
+				       cached->plan->nsteps * sizeof(p->program->acts[0]));
 	return p->messages && p->program
 		       ? 0
 		       : tt_fail(TT_SYSTEM, "rank %d: no memory for a program of %u steps", p->me,
@@ -158,14 +172,16 @@ static int finish(struct plan_player *p, const struct tt_cached_plan *cached)
 
 		for (uint32_t lane = 0; lane < p->plan[r]->nlanes; lane++)
 			if (p->at[r][lane] < p->plan[r]->lanes[lane].nsteps)
-				return tt_fail(TT_INTERNAL,
+				return tt_fail(
+					TT_INTERNAL,
 					"rank %d: rank %d's plan of %s deadlocks at step %u of lane %u",
 					p->me, r, cached->plan->algorithm, p->at[r][lane], lane);
 		if (p->words[r] > TT_DEV_WORDS)
-			return tt_fail(TT_USAGE,
+			return tt_fail(
+				TT_USAGE,
 				"rank %d: %s has %u messages for rank %d; device memory has room for %d: "
-				"choose another algorithm", p->me, cached->plan->algorithm,
-				p->words[r], r, TT_DEV_WORDS);
+				"choose another algorithm",
+				p->me, cached->plan->algorithm, p->words[r], r, TT_DEV_WORDS);
 		if (needs > p->program->slots)
 			p->program->slots = needs;
 	}
@@ -175,7 +191,7 @@ static int finish(struct plan_player *p, const struct tt_cached_plan *cached)
 }
 
 int tt_gpu_program_make(const struct tt_cached_plan *cached, const struct tt_topology *topology,
-		   struct tt_gpu_program **ret_program)
+			struct tt_gpu_program **ret_program)
 {
 	struct plan_player p = { .n = cached->plan->nranks, .me = cached->plan->rank };
 	int rc = build_plans(&p, cached, topology);

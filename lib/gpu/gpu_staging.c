@@ -21,25 +21,25 @@
 #include "mem/memory.h"
 #include "gpu/gpu_call.h"
 
-#define LARGE_BYTES (1u << 20)         /* buffers from this size on are copied by a pipeline */
+#define LARGE_BYTES (1u << 20) /* buffers from this size on are copied by a pipeline */
 /* distance of the words at the start of a staging buffer: the done flag, then a word for each
  * call's pipeline */
 #define WORD_BYTES 64
-#define MAX_FREE_BUFFERS 8             /* unused staging buffers that are kept */
+#define MAX_FREE_BUFFERS 8 /* unused staging buffers that are kept */
 
 struct tt_staging_buffer {
-	struct tt_batch_done done;             /* of the batch; first member */
+	struct tt_batch_done done; /* of the batch; first member */
 	struct tt_staging_buffer *next;
 	struct tt_gpu *d;
-	char *memory;                          /* the first word is the done flag */
-	tt_cuptr flag;                         /* the done flag as the device sees it */
+	char *memory;  /* the first word is the done flag */
+	tt_cuptr flag; /* the done flag as the device sees it */
 	size_t bytes;
-	tt_cuevent passed;                     /* the stream has passed the batch */
-	bool captured;                         /* the buffer belongs to a graph */
-	struct tt_batch *batch;                /* with tickets; NULL: submitted, or of a graph */
-	struct tt_request *requests;           /* [n] of the batch, with staged addresses */
-	struct tt_pipeline *pipelines;         /* [n], used by requests with large buffers */
-	struct tt_gdr *gdrs;                   /* [n], used by requests with GPUDirect RDMA */
+	tt_cuevent passed;             /* the stream has passed the batch */
+	bool captured;                 /* the buffer belongs to a graph */
+	struct tt_batch *batch;        /* with tickets; NULL: submitted, or of a graph */
+	struct tt_request *requests;   /* [n] of the batch, with staged addresses */
+	struct tt_pipeline *pipelines; /* [n], used by requests with large buffers */
+	struct tt_gdr *gdrs;           /* [n], used by requests with GPUDirect RDMA */
 	size_t n;
 };
 
@@ -136,14 +136,16 @@ static int make_buffer(struct tt_gpu *d, size_t bytes, struct tt_staging_buffer 
 	if (rc) {
 		tt_memory_free(p);
 		free(s);
-		return tt_cuda_fail(rc, "rank %d: pin a staging buffer of %zu bytes", d->comm->rank, bytes);
+		return tt_cuda_fail(rc, "rank %d: pin a staging buffer of %zu bytes", d->comm->rank,
+				    bytes);
 	}
 	s->memory = p;
 	if ((rc = d->cu->host_device_ptr(&s->flag, p, 0)) ||
 	    (rc = d->cu->event_create(&s->passed, TT_CU_EVENT_UNTIMED))) {
-		s->next = d->too_small;        /* freed at close, see take_buffer */
+		s->next = d->too_small; /* freed at close, see take_buffer */
 		d->too_small = s;
-		return tt_cuda_fail(rc, "rank %d: a staging buffer of %zu bytes", d->comm->rank, bytes);
+		return tt_cuda_fail(rc, "rank %d: a staging buffer of %zu bytes", d->comm->rank,
+				    bytes);
 	}
 	atomic_fetch_add(&d->comm->memory.allocations, 1);
 	*ret = s;
@@ -164,7 +166,8 @@ static size_t rounded(size_t bytes)
  * MAX_FREE_BUFFERS are unused, the last one found is retired. A retired buffer is not freed before
  * close, since CUDA then waits for all work of a device, also for peers' streams, which may wait
  * for this call. */
-static int take_buffer(struct tt_gpu *d, size_t bytes, bool capturing, struct tt_staging_buffer **ret)
+static int take_buffer(struct tt_gpu *d, size_t bytes, bool capturing,
+		       struct tt_staging_buffer **ret)
 {
 	struct tt_staging_buffer **at, *s = NULL, **unused = NULL;
 	int rc, count = 0;
@@ -229,10 +232,14 @@ static void set_pipeline(struct tt_staging_buffer *s, size_t i, const struct tt_
 	struct tt_pipeline *g = &s->pipelines[i];
 	size_t at = (i + 1) * WORD_BYTES;
 
-	*g = (struct tt_pipeline){ .staging = { .ops = &tt_pipeline_ops }, .d = s->d, .stage_in = (char *)(uintptr_t)s->requests[i].in,
-			       .stage_out = s->requests[i].out, .in_bytes = c->in_bytes,
-			       .out_bytes = c->out_bytes, .word = (uint32_t *)(s->memory + at),
-			       .word_at = s->flag + at };
+	*g = (struct tt_pipeline){ .staging = { .ops = &tt_pipeline_ops },
+				   .d = s->d,
+				   .stage_in = (char *)(uintptr_t)s->requests[i].in,
+				   .stage_out = s->requests[i].out,
+				   .in_bytes = c->in_bytes,
+				   .out_bytes = c->out_bytes,
+				   .word = (uint32_t *)(s->memory + at),
+				   .word_at = s->flag + at };
 	if (c->in_device)
 		g->in = (uintptr_t)c->request->in;
 	if (c->out_device)
@@ -306,10 +313,12 @@ static int copy_out(struct tt_staging_buffer *s, const struct tt_gpu_call *calls
 }
 
 static int enqueue_batch(struct tt_staging_buffer *s, const struct tt_gpu_call *calls, size_t n,
-		     tt_custream stream)
+			 tt_custream stream)
 {
 	struct tt_cumemop wait[] = {
-		{ .operation = TT_CU_WAIT_32, .address = s->flag, .value = 1,
+		{ .operation = TT_CU_WAIT_32,
+		  .address = s->flag,
+		  .value = 1,
 		  .flags = TT_CU_WAIT_EQ },
 		{ .operation = TT_CU_WRITE_32, .address = s->flag },
 	};
@@ -319,7 +328,7 @@ static int enqueue_batch(struct tt_staging_buffer *s, const struct tt_gpu_call *
 	if (!rc && !s->captured && !(s->batch = tt_batch_draw(s->requests, n)))
 		return TT_SYSTEM;
 	if (!rc && (rc = cu->host_func(stream, submit, s)) && s->batch) {
-		tt_batch_run(s->batch);                /* the batch must release its tickets */
+		tt_batch_run(s->batch); /* the batch must release its tickets */
 		s->batch = NULL;
 	}
 	if (!rc)
@@ -332,7 +341,7 @@ static int enqueue_batch(struct tt_staging_buffer *s, const struct tt_gpu_call *
 
 /* The event is recorded also after a batch that failed, which may have put work on the stream. */
 static int enqueue(struct tt_staging_buffer *s, const struct tt_gpu_call *calls, size_t n,
-			 tt_custream stream)
+		   tt_custream stream)
 {
 	int rc = enqueue_batch(s, calls, n, stream),
 	    failed = s->captured ? 0 : s->d->cu->event_record(s->passed, stream);
@@ -352,7 +361,8 @@ void tt_gpu_release_tickets(struct tt_gpu *d, int driver_code)
 
 	if (!d->staging)
 		return;
-	rc = tt_cuda_fail(driver_code, "rank %d: a call that was staged on device %d", c->rank, d->device);
+	rc = tt_cuda_fail(driver_code, "rank %d: a call that was staged on device %d", c->rank,
+			  d->device);
 	tt_control_raise(c->ctl, rc, c->rank, tt_error_text());
 	tt_comm_failed(c, rc);
 	do {
@@ -376,7 +386,7 @@ void tt_gpu_staging_close(struct tt_gpu *d)
 		if (!s->captured)
 			d->cu->event_synchronize(s->passed);
 	if (d->host_stream)
-		tt_stream_destroy(d->host_stream);     /* runs the remaining batches */
+		tt_stream_destroy(d->host_stream); /* runs the remaining batches */
 	d->host_stream = NULL;
 	free_buffers(d->staging);
 	free_buffers(d->too_small);
@@ -398,8 +408,8 @@ static int open_streams(struct tt_gpu *d)
 	return d->host_stream ? 0 : tt_stream_create(&d->host_stream);
 }
 
-int tt_gpu_run_staged(struct tt_gpu *d, const struct tt_gpu_call *calls, size_t n, tt_custream stream,
-		 bool capturing)
+int tt_gpu_run_staged(struct tt_gpu *d, const struct tt_gpu_call *calls, size_t n,
+		      tt_custream stream, bool capturing)
 {
 	struct tt_staging_buffer *s = NULL;
 	int rc = open_streams(d);

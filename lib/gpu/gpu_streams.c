@@ -8,7 +8,7 @@
  */
 #include "gpu/gpu_call.h"
 
-#define PER_THREAD 64                  /* bytes for each thread of a kernel, at least */
+#define PER_THREAD 64 /* bytes for each thread of a kernel, at least */
 
 int tt_gpu_launch(struct tt_gpu *d, tt_cufn fn, uint32_t blocks, struct tt_dev_job *job,
 		  tt_custream stream)

@@ -22,14 +22,14 @@
 #include "gpu/gpu.h"
 
 #define POLL_MS 5
-#define POLL_GRAPHS_MS 20                /* the library does not see replays of graphs */
-#define ASK_MS 500                       /* without progress, until the other ranks are asked */
-#define MAX_OPS 32                       /* signal operations in a batch */
+#define POLL_GRAPHS_MS 20 /* the library does not see replays of graphs */
+#define ASK_MS 500        /* without progress, until the other ranks are asked */
+#define MAX_OPS 32        /* signal operations in a batch */
 
 struct watchdog {
 	struct tt_gpu *d;
-	tt_custream rescue;                     /* of highest priority, for ending waits */
-	uint64_t progress, since_ns;            /* sum of the counters, unchanged since then */
+	tt_custream rescue;          /* of highest priority, for ending waits */
+	uint64_t progress, since_ns; /* sum of the counters, unchanged since then */
 };
 
 static uint32_t word(const uint32_t *at)
@@ -103,7 +103,7 @@ static void late(struct tt_gpu *d, int rank)
 	int first = tt_control_missing(c->ctl, seq, &stuck, missing, sizeof(missing));
 
 	if (tt_control_broken(c->ctl))
-		return;                                /* another rank has reported the cause */
+		return; /* another rank has reported the cause */
 	if (!missing[0] && rank >= 0)
 		snprintf(missing, sizeof(missing), "rank %d did not make this call", rank);
 	tt_fail(TT_TIMEOUT,
@@ -132,8 +132,10 @@ static void device_failed(struct tt_gpu *d, int failure)
 {
 	tuttiComm_t c = d->comm;
 
-	give_up(c, tt_cuda_fail(failure, "rank %d: operation %llu, on device %d", c->rank,
-				(unsigned long long)atomic_load(&d->newest_seq), d->device), c->rank);
+	give_up(c,
+		tt_cuda_fail(failure, "rank %d: operation %llu, on device %d", c->rank,
+			     (unsigned long long)atomic_load(&d->newest_seq), d->device),
+		c->rank);
 }
 
 /* newest: the sequence number of the newest call when the device was asked */

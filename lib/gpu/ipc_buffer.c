@@ -20,7 +20,7 @@
 #include "gpu/gpu.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct tt_ipc_buffer *buffers;        /* all buffers of this process; under lock */
+static struct tt_ipc_buffer *buffers; /* all buffers of this process; under lock */
 static atomic_uint_fast64_t process;
 
 /* Random, since processes of different pid namespaces may have equal pids; mixed with the pid,
@@ -108,7 +108,7 @@ free_record:
 }
 
 int tt_ipc_buffer_take(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
-		 tt_custream stream, struct tt_ipc_buffer **ret_buffer)
+		       tt_custream stream, struct tt_ipc_buffer **ret_buffer)
 {
 	struct tt_ipc_buffer *a = find_unused(ctx, by_fd);
 	int rc = a ? 0 : make(cu, ctx, device, by_fd, &a);
@@ -161,8 +161,9 @@ static bool is_of_this_process(const struct tt_ipc_record *record)
 
 	pthread_mutex_lock(&lock);
 	for (a = buffers; a; a = a->next)
-		if (a->use == TT_IPC_BUFFER_USED && a->at == record->at && a->bytes == record->bytes &&
-		    (uintptr_t)a->ctx == record->ctx && a->device == record->device)
+		if (a->use == TT_IPC_BUFFER_USED && a->at == record->at &&
+		    a->bytes == record->bytes && (uintptr_t)a->ctx == record->ctx &&
+		    a->device == record->device)
 			break;
 	pthread_mutex_unlock(&lock);
 	return a != NULL;
@@ -173,14 +174,16 @@ static bool is_of_this_process(const struct tt_ipc_record *record)
 static int check_record(const struct tt_ipc_record *record)
 {
 	if (record->bytes < TT_DEV_IPC_BYTES)
-		return tt_fail(TT_CUDA,
-			       "an IPC buffer of %llu bytes, where %zu are needed; do all ranks run the same build?",
-			       (unsigned long long)record->bytes, (size_t)TT_DEV_IPC_BYTES);
+		return tt_fail(
+			TT_CUDA,
+			"an IPC buffer of %llu bytes, where %zu are needed; do all ranks run the same build?",
+			(unsigned long long)record->bytes, (size_t)TT_DEV_IPC_BYTES);
 	if (record->process == tt_ipc_buffer_process() && !is_of_this_process(record))
-		return tt_fail(TT_CUDA,
-			       "an IPC buffer of %llu bytes at %#llx on device %d, where this process has none",
-			       (unsigned long long)record->bytes, (unsigned long long)record->at,
-			       record->device);
+		return tt_fail(
+			TT_CUDA,
+			"an IPC buffer of %llu bytes at %#llx on device %d, where this process has none",
+			(unsigned long long)record->bytes, (unsigned long long)record->at,
+			record->device);
 	return 0;
 }
 
@@ -191,15 +194,15 @@ static int open_peers(const struct tt_cuda *cu, int device, const struct tt_ipc_
 
 	if (by_fd && fd < 0)
 		return tt_fail(TT_CUDA, "the descriptor of a peer's device memory did not arrive");
-	rc = by_fd ? tt_vmm_open(cu, device, fd, record->bytes, ret_at) :
-	     cu->ipc_open(ret_at, record->handle, TT_CU_IPC_LAZY_PEERS);
+	rc = by_fd ? tt_vmm_open(cu, device, fd, record->bytes, ret_at)
+		   : cu->ipc_open(ret_at, record->handle, TT_CU_IPC_LAZY_PEERS);
 	return rc ? tt_cuda_fail(rc, "open a peer's device memory by %s",
 				 by_fd ? "descriptor" : "IPC handle")
 		  : 0;
 }
 
-int tt_ipc_buffer_map(const struct tt_cuda *cu, int device, const struct tt_ipc_record *record, bool by_fd,
-		  int fd, tt_cuptr *ret_at, size_t *ret_mapped)
+int tt_ipc_buffer_map(const struct tt_cuda *cu, int device, const struct tt_ipc_record *record,
+		      bool by_fd, int fd, tt_cuptr *ret_at, size_t *ret_mapped)
 {
 	int can = 1, rc = check_record(record);
 
@@ -216,12 +219,14 @@ int tt_ipc_buffer_map(const struct tt_cuda *cu, int device, const struct tt_ipc_
 		return 0;
 	rc = cu->can_access_peer(&can, device, record->device);
 	if (!rc && can)
-		rc = by_fd ? tt_vmm_access(cu, device, record->at, record->bytes) :
-		     cu->peer_enable((tt_cuctx)(uintptr_t)record->ctx, 0);
+		rc = by_fd ? tt_vmm_access(cu, device, record->at, record->bytes)
+			   : cu->peer_enable((tt_cuctx)(uintptr_t)record->ctx, 0);
 	if (rc && rc != TT_CU_PEER_ALREADY)
 		return tt_cuda_fail(rc, "device %d: peer access to device %d", device,
 				    record->device);
-	return can ? 0 : tt_fail(TT_CUDA, "device %d has no peer access to device %d", device, record->device);
+	return can ? 0
+		   : tt_fail(TT_CUDA, "device %d has no peer access to device %d", device,
+			     record->device);
 }
 
 void tt_ipc_buffer_unmap(const struct tt_cuda *cu, tt_cuptr at, size_t mapped, bool by_fd)

@@ -108,7 +108,10 @@ int tt_vmm_open(const struct tt_cuda *cu, int device, int fd, size_t bytes, tt_c
 
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
-struct fd_message { uint64_t token; int32_t from, unused; };
+struct fd_message {
+	uint64_t token;
+	int32_t from, unused;
+};
 
 static socklen_t socket_address(uint64_t name, struct sockaddr_un *sa)
 {
@@ -124,7 +127,8 @@ int tt_fd_exchange_open(struct tt_fd_exchange *exchange)
 	socklen_t bytes;
 
 	exchange->socket = -1;
-	if (getrandom(&exchange->address, sizeof(exchange->address), 0) != sizeof(exchange->address))
+	if (getrandom(&exchange->address, sizeof(exchange->address), 0) !=
+	    sizeof(exchange->address))
 		return tt_fail(TT_SYSTEM, "no random numbers for a socket's name: %m");
 	bytes = socket_address(exchange->address.name, &sa);
 	exchange->socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -133,14 +137,15 @@ int tt_fd_exchange_open(struct tt_fd_exchange *exchange)
 	return 0;
 }
 
-int tt_fd_exchange_send(const struct tt_fd_exchange *exchange, int rank, const struct tt_fd_address *to, int fd)
+int tt_fd_exchange_send(const struct tt_fd_exchange *exchange, int rank,
+			const struct tt_fd_address *to, int fd)
 {
 	struct fd_message message = { .token = to->token, .from = rank };
 	struct sockaddr_un sa;
 	socklen_t bytes = socket_address(to->name, &sa);
 
-	if (tt_sock_give_fd(exchange->socket, (struct sockaddr *)&sa, bytes, &message, sizeof(message),
-			    fd))
+	if (tt_sock_give_fd(exchange->socket, (struct sockaddr *)&sa, bytes, &message,
+			    sizeof(message), fd))
 		return 0;
 	return tt_fail(TT_SYSTEM, "rank %d: send a descriptor of device memory to another rank: %m",
 		       rank);

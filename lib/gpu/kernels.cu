@@ -19,8 +19,9 @@
 #ifdef __CUDACC__
 
 #define DEV static __device__ __forceinline__
-#define KERNEL(name) extern "C" __global__ void __launch_bounds__(TT_DEV_THREADS) \
-	name(const __grid_constant__ struct tt_dev_job job)
+#define KERNEL(name)                                                 \
+	extern "C" __global__ void __launch_bounds__(TT_DEV_THREADS) \
+		name(const __grid_constant__ struct tt_dev_job job)
 #define JOB (&job)
 #define THREAD threadIdx.x
 #define THREADS blockDim.x
@@ -30,9 +31,12 @@
 #define SHARED __shared__
 #define UNROLL _Pragma("unroll")
 #define PRAGMA(x) _Pragma(#x)
-#define UNROLL_TO(n) PRAGMA(unroll (n))
+#define UNROLL_TO(n) PRAGMA(unroll(n))
 
-struct __align__(16) pair { uint64_t a, b; };
+struct __align__(16) pair
+{
+	uint64_t a, b;
+};
 
 DEV void put_release(uint32_t *p, uint32_t v)
 {
@@ -49,7 +53,10 @@ DEV void put_relaxed(uint64_t *p, uint64_t v)
 	asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
 
-DEV uint32_t swap_relaxed(uint32_t *p, uint32_t v) { return atomicExch(p, v); }
+DEV uint32_t swap_relaxed(uint32_t *p, uint32_t v)
+{
+	return atomicExch(p, v);
+}
 
 DEV uint32_t get_acquire(uint32_t *p)
 {
@@ -75,12 +82,24 @@ DEV uint64_t clock_ns(void)
 	return t;
 }
 
-DEV uint32_t bits_of(float x) { return __float_as_uint(x); }
-DEV float float_of(uint32_t x) { return __uint_as_float(x); }
-DEV uint64_t bits_of_double(double x) { return (uint64_t)__double_as_longlong(x); }
-DEV double double_of(uint64_t x) { return __longlong_as_double((long long)x); }
+DEV uint32_t bits_of(float x)
+{
+	return __float_as_uint(x);
+}
+DEV float float_of(uint32_t x)
+{
+	return __uint_as_float(x);
+}
+DEV uint64_t bits_of_double(double x)
+{
+	return (uint64_t)__double_as_longlong(x);
+}
+DEV double double_of(uint64_t x)
+{
+	return __longlong_as_double((long long)x);
+}
 
-#else                                  /* the includer declares fake_block and fake_blocks */
+#else /* the includer declares fake_block and fake_blocks */
 
 #include <string.h>
 #include <time.h>
@@ -97,17 +116,34 @@ DEV double double_of(uint64_t x) { return __longlong_as_double((long long)x); }
 #define UNROLL
 #define UNROLL_TO(n)
 
-struct pair { uint64_t a, b; };
+struct pair {
+	uint64_t a, b;
+};
 
-DEV void put_release(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
-DEV void put_count(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
-DEV void put_relaxed(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
+DEV void put_release(uint32_t *p, uint32_t v)
+{
+	__atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
+DEV void put_count(uint32_t *p, uint32_t v)
+{
+	__atomic_store_n(p, v, __ATOMIC_RELAXED);
+}
+DEV void put_relaxed(uint64_t *p, uint64_t v)
+{
+	__atomic_store_n(p, v, __ATOMIC_RELAXED);
+}
 DEV uint32_t swap_relaxed(uint32_t *p, uint32_t v)
 {
 	return __atomic_exchange_n(p, v, __ATOMIC_RELAXED);
 }
-DEV uint32_t get_acquire(uint32_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
-DEV uint64_t get_relaxed(uint64_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+DEV uint32_t get_acquire(uint32_t *p)
+{
+	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+DEV uint64_t get_relaxed(uint64_t *p)
+{
+	return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
 
 /* The pause also lets the threads of other streams run: streams outnumber cores. */
 DEV uint64_t clock_ns(void)
@@ -119,21 +155,45 @@ DEV uint64_t clock_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-DEV uint32_t bits_of(float x) { uint32_t v; memcpy(&v, &x, 4); return v; }
-DEV float float_of(uint32_t x) { float v; memcpy(&v, &x, 4); return v; }
-DEV uint64_t bits_of_double(double x) { uint64_t v; memcpy(&v, &x, 8); return v; }
-DEV double double_of(uint64_t x) { double v; memcpy(&v, &x, 8); return v; }
+DEV uint32_t bits_of(float x)
+{
+	uint32_t v;
+	memcpy(&v, &x, 4);
+	return v;
+}
+DEV float float_of(uint32_t x)
+{
+	float v;
+	memcpy(&v, &x, 4);
+	return v;
+}
+DEV uint64_t bits_of_double(double x)
+{
+	uint64_t v;
+	memcpy(&v, &x, 8);
+	return v;
+}
+DEV double double_of(uint64_t x)
+{
+	double v;
+	memcpy(&v, &x, 8);
+	return v;
+}
 
 #endif
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
 /* A wait by polling: polls so far, and the time of the first look at the clock (0: none yet) */
-struct spin_wait { uint64_t since; uint32_t polls; };
+struct spin_wait {
+	uint64_t since;
+	uint32_t polls;
+};
 
 /* Reports a failure (enum tt_dev_trouble) to the host. The first failure stays, and one thread
  * alone reports it, since several threads of a rank may see one. The host reads `what` last. */
-DEV void report_failure(const struct tt_dev_job *j, uint32_t what, uint32_t rank, const uint64_t *call)
+DEV void report_failure(const struct tt_dev_job *j, uint32_t what, uint32_t rank,
+			const uint64_t *call)
 {
 	struct tt_dev_report *r = (struct tt_dev_report *)j->report;
 
@@ -326,14 +386,20 @@ DEV uint16_t narrow_Float16(float f)
 	return (x & 0x7fff) > 0x7c00 ? 0x7e00 : x;
 }
 #else
-DEV float widen_Float16(uint16_t x) { return small_widen(x, 16, 10, 15, 0x7c00); }
+DEV float widen_Float16(uint16_t x)
+{
+	return small_widen(x, 16, 10, 15, 0x7c00);
+}
 DEV uint16_t narrow_Float16(float f)
 {
 	return (uint16_t)small_narrow(f, 16, 10, 15, 0x7c00, 0x7c00, 0x7e00);
 }
 #endif
 
-DEV float widen_Bfloat16(uint16_t x) { return float_of((uint32_t)x << 16); }
+DEV float widen_Bfloat16(uint16_t x)
+{
+	return float_of((uint32_t)x << 16);
+}
 DEV uint16_t narrow_Bfloat16(float f)
 {
 	uint32_t x = quiet(bits_of(f));
@@ -341,20 +407,38 @@ DEV uint16_t narrow_Bfloat16(float f)
 	return (uint16_t)((x + 0x7fff + ((x >> 16) & 1)) >> 16);
 }
 
-DEV float widen_Float8e4m3(uint8_t x) { return small_widen(x, 8, 3, 7, 0x7f); }
+DEV float widen_Float8e4m3(uint8_t x)
+{
+	return small_widen(x, 8, 3, 7, 0x7f);
+}
 DEV uint8_t narrow_Float8e4m3(float f)
 {
 	return (uint8_t)small_narrow(f, 8, 3, 7, 0x7e, 0x7e, 0x7f);
 }
-DEV float widen_Float8e5m2(uint8_t x) { return small_widen(x, 8, 2, 15, 0x7c); }
+DEV float widen_Float8e5m2(uint8_t x)
+{
+	return small_widen(x, 8, 2, 15, 0x7c);
+}
 DEV uint8_t narrow_Float8e5m2(float f)
 {
 	return (uint8_t)small_narrow(f, 8, 2, 15, 0x7b, 0x7c, 0x7f);
 }
-DEV float widen_Float32(uint32_t x) { return float_of(x); }
-DEV uint32_t narrow_Float32(float f) { return quiet(bits_of(f)); }
-DEV double widen_Float64(uint64_t x) { return double_of(x); }
-DEV uint64_t narrow_Float64(double f) { return f == f ? bits_of_double(f) : 0x7ff8000000000000u; }
+DEV float widen_Float32(uint32_t x)
+{
+	return float_of(x);
+}
+DEV uint32_t narrow_Float32(float f)
+{
+	return quiet(bits_of(f));
+}
+DEV double widen_Float64(uint64_t x)
+{
+	return double_of(x);
+}
+DEV uint64_t narrow_Float64(double f)
+{
+	return f == f ? bits_of_double(f) : 0x7ff8000000000000u;
+}
 
 /* ---- two operands to one --------------------------------------------------------------------- */
 
@@ -363,32 +447,43 @@ DEV uint64_t narrow_Float64(double f) { return f == f ? bits_of_double(f) : 0x7f
 enum { SUM, PROD, MAX, MIN, AVG, BAND, BOR, BXOR, ADJUSTED };
 
 /* Sums and products wrap, so they are computed unsigned. */
-#define INTEGER(name, raw, compared, product, wide)						\
-	DEV raw widen_##name(raw x) { return x; }						\
-	DEV raw narrow_##name(raw x) { return x; }						\
-	DEV raw fold_##name(int op, raw x, raw y)						\
-	{											\
-		switch (op) {									\
-		case SUM:									\
-		case ADJUSTED:									\
-			return (raw)((product)x + (product)y);					\
-		case PROD:									\
-			return (raw)((product)x * (product)y);					\
-		case MIN:									\
-			return (compared)x < (compared)y ? x : y;				\
-		case MAX:									\
-			return (compared)x > (compared)y ? x : y;				\
-		case BAND:									\
-			return x & y;								\
-		case BOR:									\
-			return x | y;								\
-		default:									\
-			return x ^ y;								\
-		}										\
-	}											\
-	DEV raw times_##name(raw x, uint64_t scale) { return (raw)((product)x * (product)scale); \
-			}									\
-	DEV raw over_##name(raw x, uint64_t n) { return (raw)((wide)(compared)x / (wide)n); }
+#define INTEGER(name, raw, compared, product, wide)               \
+	DEV raw widen_##name(raw x)                               \
+	{                                                         \
+		return x;                                         \
+	}                                                         \
+	DEV raw narrow_##name(raw x)                              \
+	{                                                         \
+		return x;                                         \
+	}                                                         \
+	DEV raw fold_##name(int op, raw x, raw y)                 \
+	{                                                         \
+		switch (op) {                                     \
+		case SUM:                                         \
+		case ADJUSTED:                                    \
+			return (raw)((product)x + (product)y);    \
+		case PROD:                                        \
+			return (raw)((product)x * (product)y);    \
+		case MIN:                                         \
+			return (compared)x < (compared)y ? x : y; \
+		case MAX:                                         \
+			return (compared)x > (compared)y ? x : y; \
+		case BAND:                                        \
+			return x & y;                             \
+		case BOR:                                         \
+			return x | y;                             \
+		default:                                          \
+			return x ^ y;                             \
+		}                                                 \
+	}                                                         \
+	DEV raw times_##name(raw x, uint64_t scale)               \
+	{                                                         \
+		return (raw)((product)x * (product)scale);        \
+	}                                                         \
+	DEV raw over_##name(raw x, uint64_t n)                    \
+	{                                                         \
+		return (raw)((wide)(compared)x / (wide)n);        \
+	}
 INTEGER(Int8, uint8_t, int8_t, uint32_t, int64_t)
 INTEGER(Uint8, uint8_t, uint8_t, uint32_t, uint64_t)
 INTEGER(Int32, uint32_t, int32_t, uint32_t, int64_t)
@@ -399,22 +494,27 @@ INTEGER(Uint64, uint64_t, uint64_t, uint64_t, uint64_t)
 /* If neither operand is less, both are equal or one is a NaN. The OR of the bits is the minimum
  * then: x = y, or -0 of two zeros, or a NaN. It is the maximum too, except that max(-0, +0) =
  * +0. */
-#define FLOATING(name, value, word, bits, back)							\
-	DEV value fold_##name(int op, value x, value y)						\
-	{											\
-		word a = bits(x), b = bits(y);							\
-												\
-		if (op == SUM || op == ADJUSTED)						\
-			return x + y;								\
-		if (op == PROD)									\
-			return x * y;								\
-		if (op == MIN)									\
-			return x < y ? x : x > y ? y : back(a | b);				\
-		return x > y ? x : x < y ? y : x == y ? back(a & b) : back(a | b);		\
-	}											\
-	DEV value times_##name(value x, uint64_t scale) { return x * (value)double_of(scale); }	\
-	DEV value over_##name(value x, uint64_t divisor) { return x / (value)double_of(divisor); \
-			}
+#define FLOATING(name, value, word, bits, back)                                    \
+	DEV value fold_##name(int op, value x, value y)                            \
+	{                                                                          \
+		word a = bits(x), b = bits(y);                                     \
+                                                                                   \
+		if (op == SUM || op == ADJUSTED)                                   \
+			return x + y;                                              \
+		if (op == PROD)                                                    \
+			return x * y;                                              \
+		if (op == MIN)                                                     \
+			return x < y ? x : x > y ? y : back(a | b);                \
+		return x > y ? x : x < y ? y : x == y ? back(a & b) : back(a | b); \
+	}                                                                          \
+	DEV value times_##name(value x, uint64_t scale)                            \
+	{                                                                          \
+		return x * (value)double_of(scale);                                \
+	}                                                                          \
+	DEV value over_##name(value x, uint64_t divisor)                           \
+	{                                                                          \
+		return x / (value)double_of(divisor);                              \
+	}
 FLOATING(Float32, float, uint32_t, bits_of, float_of)
 FLOATING(Float64, double, uint64_t, bits_of_double, double_of)
 

@@ -12,10 +12,10 @@
 #include <stdint.h>
 
 #define TT_DEV_RANKS 8
-#define TT_DEV_BLOCKS 128                      /* of one rank, at most */
+#define TT_DEV_BLOCKS 128 /* of one rank, at most */
 #define TT_DEV_THREADS 512
 #define TT_DEV_PIECES 8
-#define TT_DEV_WORDS 128                       /* messages that a plan may have for one rank */
+#define TT_DEV_WORDS 128 /* messages that a plan may have for one rank */
 /* the LL protocol (one-shot, payload with flags): blocks, and bytes that a block sends */
 #define TT_LL_BLOCKS 16
 #define TT_LL_SLICE 2048
@@ -23,14 +23,16 @@
 
 /* The record that a rank writes to each peer at the start of a call: its buffers, the factor of its
  * input, and the signature of the call (struct tt_call). */
-struct tt_dev_record { uint64_t in, out, scale, call[2]; };
+struct tt_dev_record {
+	uint64_t in, out, scale, call[2];
+};
 
 /* The signal words of one rank, at the start of its IPC buffer. */
 struct tt_dev_signals {
 	/* barriers that each block has passed with its peers; written by this rank only */
 	uint32_t epoch[TT_DEV_BLOCKS];
-	uint32_t begun, ended;                 /* calls; written by this rank's block 0 only */
-	uint32_t troubled;                     /* a thread of this rank has reported a failure */
+	uint32_t begun, ended; /* calls; written by this rank's block 0 only */
+	uint32_t troubled;     /* a thread of this rank has reported a failure */
 	/* peers' epochs, written by the peers */
 	uint32_t start[TT_DEV_BLOCKS][TT_DEV_RANKS], end[TT_DEV_BLOCKS][TT_DEV_RANKS];
 	struct tt_dev_record record[TT_DEV_BLOCKS][TT_DEV_RANKS];
@@ -56,40 +58,46 @@ struct tt_dev_signals {
 enum tt_dev_trouble { TT_DEV_FINE, TT_DEV_LATE, TT_DEV_OTHER_CALL };
 
 struct tt_dev_report {
-	uint32_t abort;                        /* all waits of kernels must end */
-	uint32_t what;                         /* enum tt_dev_trouble; the first failure stays */
-	uint32_t rank;                         /* the missing rank, or the rank in another call */
-	uint32_t begun, ended;                 /* calls that block 0 has begun and ended */
+	uint32_t abort;        /* all waits of kernels must end */
+	uint32_t what;         /* enum tt_dev_trouble; the first failure stays */
+	uint32_t rank;         /* the missing rank, or the rank in another call */
+	uint32_t begun, ended; /* calls that block 0 has begun and ended */
 	uint32_t unused;
-	uint64_t call[2];                      /* signature of the other call */
+	uint64_t call[2]; /* signature of the other call */
 };
 
 /* combine the inputs of the ranks in `from`, in rank order, into the outputs of the ranks in
  * `to` */
 struct tt_dev_piece {
-	uint32_t from, to;                     /* masks of ranks */
-	uint64_t from_at, to_at, bytes;        /* offsets in every input and output */
+	uint32_t from, to;              /* masks of ranks */
+	uint64_t from_at, to_at, bytes; /* offsets in every input and output */
 };
 
 enum tt_dev_way {
-	TT_DEV_ALONE,                          /* no barrier; the job has all addresses */
-	TT_DEV_BARRIER,                        /* barriers; peers' records have addresses */
-	TT_DEV_LL                              /* allreduce of piece[0].bytes by the LL protocol */
+	TT_DEV_ALONE,   /* no barrier; the job has all addresses */
+	TT_DEV_BARRIER, /* barriers; peers' records have addresses */
+	TT_DEV_LL       /* allreduce of piece[0].bytes by the LL protocol */
 };
 /* flags of a job. BEGINS, ENDS: count the call in the report; POSTS: write this rank's record to
  * the peers; CHECKS: compare the peers' records; SCALES: multiply inputs; DIVIDES: divide the
  * result */
-enum { TT_DEV_BEGINS = 1, TT_DEV_ENDS = 2, TT_DEV_POSTS = 4, TT_DEV_CHECKS = 8, TT_DEV_SCALES = 16,
-	TT_DEV_DIVIDES = 32 };
+enum {
+	TT_DEV_BEGINS = 1,
+	TT_DEV_ENDS = 2,
+	TT_DEV_POSTS = 4,
+	TT_DEV_CHECKS = 8,
+	TT_DEV_SCALES = 16,
+	TT_DEV_DIVIDES = 32
+};
 
 struct tt_dev_job {
-	uint64_t signals[TT_DEV_RANKS];        /* of every rank, as mapped by this rank */
-	uint64_t in[TT_DEV_RANKS], out[TT_DEV_RANKS];   /* ALONE: of all ranks; else [rank] only */
+	uint64_t signals[TT_DEV_RANKS];               /* of every rank, as mapped by this rank */
+	uint64_t in[TT_DEV_RANKS], out[TT_DEV_RANKS]; /* ALONE: of all ranks; else [rank] only */
 	uint64_t report;
-	uint64_t limit_ns;                     /* of a wait for a peer */
-	uint64_t scale;                        /* SCALES: double, or the integer's bits */
-	uint64_t divisor;                      /* DIVIDES: double, or an integer */
-	uint64_t call[2];                      /* signature of the call */
+	uint64_t limit_ns; /* of a wait for a peer */
+	uint64_t scale;    /* SCALES: double, or the integer's bits */
+	uint64_t divisor;  /* DIVIDES: double, or an integer */
+	uint64_t call[2];  /* signature of the call */
 	uint32_t rank, nranks, way, flags, op, npieces;
 	struct tt_dev_piece piece[TT_DEV_PIECES];
 };

@@ -13,7 +13,8 @@
 #define BITS (8 * (uint32_t)sizeof(RAW))
 
 /* Combines one element of all sources. v: 8 bytes of each source; shift: position of the element */
-DEV RAW OF(element)(int op, const struct combine_task *t, const uint64_t *v, uint32_t limit, uint32_t shift)
+DEV RAW OF(element)(int op, const struct combine_task *t, const uint64_t *v, uint32_t limit,
+		    uint32_t shift)
 {
 	VALUE x = 0;
 
@@ -45,8 +46,8 @@ DEV uint64_t OF(unit)(int op, const struct combine_task *t, const uint64_t *v, u
 
 /* Combines `deep` vectors of up to `limit` sources at once, so that enough loads are in flight for
  * any number of sources. */
-DEV void OF(vectors)(int op, const struct combine_task *t, uint64_t i, uint64_t stride, const uint32_t limit,
-		     const uint32_t deep)
+DEV void OF(vectors)(int op, const struct combine_task *t, uint64_t i, uint64_t stride,
+		     const uint32_t limit, const uint32_t deep)
 {
 	uint64_t a[2][TT_DEV_RANKS], b[2][TT_DEV_RANKS];
 
@@ -86,8 +87,9 @@ DEV void OF(elements)(int op, const struct combine_task *t, uint64_t from, uint3
 		UNROLL
 		for (uint32_t s = 0; s < TT_DEV_RANKS; s++)
 			if (s < t->nsrc)
-				v[s] = aligned >= sizeof(RAW) ? *(const RAW *)(t->src[s] + at) :
-				       get_bytes(t->src[s] + at, sizeof(RAW));
+				v[s] = aligned >= sizeof(RAW)
+					       ? *(const RAW *)(t->src[s] + at)
+					       : get_bytes(t->src[s] + at, sizeof(RAW));
 		x = OF(element)(op, t, v, TT_DEV_RANKS, 0);
 		UNROLL
 		for (uint32_t d = 0; d < TT_DEV_RANKS; d++)
@@ -117,8 +119,7 @@ DEV void OF(low_latency)(int op, const struct tt_dev_job *j, uint32_t epoch)
 {
 	uint64_t first = (uint64_t)BLOCK * TT_LL_SLICE, left = j->piece[0].bytes - first,
 		 flag = (uint64_t)epoch << 32;
-	uint32_t bytes = left < TT_LL_SLICE ? (uint32_t)left : TT_LL_SLICE,
-		 half = epoch & 1;
+	uint32_t bytes = left < TT_LL_SLICE ? (uint32_t)left : TT_LL_SLICE, half = epoch & 1;
 	const char *in = (const char *)j->in[j->rank] + first;
 	char *out = (char *)j->out[j->rank] + first;
 	struct combine_task t;
@@ -128,12 +129,14 @@ DEV void OF(low_latency)(int op, const struct tt_dev_job *j, uint32_t epoch)
 	t.divisor = j->divisor;
 	for (uint32_t at = THREAD * 8; at < bytes; at += THREADS * 8) {
 		uint32_t unit_bytes = bytes - at < 8 ? bytes - at : 8;
-		uint64_t mine = ((uint64_t)in & 7) == 0 && unit_bytes == 8 ? *(const uint64_t *)(in + at)
-								     : get_bytes(in + at, unit_bytes);
+		uint64_t mine = ((uint64_t)in & 7) == 0 && unit_bytes == 8
+					? *(const uint64_t *)(in + at)
+					: get_bytes(in + at, unit_bytes);
 
 		for (uint32_t p = 0; p < j->nranks; p++)
 			if (p != j->rank) {
-				uint64_t *line = &signals_of(j, p)->line[half][j->rank][BLOCK][at / 4];
+				uint64_t *line =
+					&signals_of(j, p)->line[half][j->rank][BLOCK][at / 4];
 
 				put_relaxed(&line[0], flag | (uint32_t)mine);
 				put_relaxed(&line[1], flag | mine >> 32);
@@ -170,20 +173,37 @@ DEV void OF(low_latency)(int op, const struct tt_dev_job *j, uint32_t epoch)
 
 /* Calls f(op, ...) with a constant op. */
 #if WHOLE
-#define BITWISE(f, ...) case BAND: f(BAND, __VA_ARGS__); break; case BOR: f(BOR, __VA_ARGS__);	\
-		break;										\
-	case BXOR: f(BXOR, __VA_ARGS__); break;
+#define BITWISE(f, ...)               \
+	case BAND:                    \
+		f(BAND, __VA_ARGS__); \
+		break;                \
+	case BOR:                     \
+		f(BOR, __VA_ARGS__);  \
+		break;                \
+	case BXOR:                    \
+		f(BXOR, __VA_ARGS__); \
+		break;
 #else
 #define BITWISE(f, ...)
 #endif
-#define WITH_OP(op, f, ...)					\
-	switch (op) {						\
-	case PROD: f(PROD, __VA_ARGS__); break;			\
-	case MAX: f(MAX, __VA_ARGS__); break;			\
-	case MIN: f(MIN, __VA_ARGS__); break;			\
-	case ADJUSTED: f(ADJUSTED, __VA_ARGS__); break;		\
-	BITWISE(f, __VA_ARGS__)					\
-	default: f(SUM, __VA_ARGS__); break;			\
+#define WITH_OP(op, f, ...)               \
+	switch (op) {                     \
+	case PROD:                        \
+		f(PROD, __VA_ARGS__);     \
+		break;                    \
+	case MAX:                         \
+		f(MAX, __VA_ARGS__);      \
+		break;                    \
+	case MIN:                         \
+		f(MIN, __VA_ARGS__);      \
+		break;                    \
+	case ADJUSTED:                    \
+		f(ADJUSTED, __VA_ARGS__); \
+		break;                    \
+		BITWISE(f, __VA_ARGS__)   \
+	default:                          \
+		f(SUM, __VA_ARGS__);      \
+		break;                    \
 	}
 
 /* The task is in shared memory, since its arrays are indexed by variables, which registers cannot

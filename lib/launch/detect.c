@@ -10,8 +10,12 @@
 
 #include "launch/launch.h"
 
-static const struct tt_job alone = { .launcher = "alone", .nranks = 1, .local_nranks = 1,
-				     .one_host = true, .on_root_host = true, .name = "alone" };
+static const struct tt_job alone = { .launcher = "alone",
+				     .nranks = 1,
+				     .local_nranks = 1,
+				     .one_host = true,
+				     .on_root_host = true,
+				     .name = "alone" };
 
 static int describe(const struct tt_launcher *e, const struct tt_env *env, struct tt_job *ret_job)
 {
@@ -53,11 +57,12 @@ int tt_launch_detect(const struct tt_env *env, struct tt_job *ret_job)
 			snprintf(text, sizeof(text), "%s", tt_error_text());
 		half |= rc < 0;
 		if (rc > 0 && found && disagree(&first, &job))
-			return tt_fail(TT_USAGE,
+			return tt_fail(
+				TT_USAGE,
 				"two environments disagree: rank %d of %d by %s, rank %d of %d by %s; "
-				"TUTTI_LAUNCH=%s or TUTTI_LAUNCH=%s decides", first.rank,
-				first.nranks, first.launcher, job.rank, job.nranks, job.launcher,
-				first.launcher, job.launcher);
+				"TUTTI_LAUNCH=%s or TUTTI_LAUNCH=%s decides",
+				first.rank, first.nranks, first.launcher, job.rank, job.nranks,
+				job.launcher, first.launcher, job.launcher);
 		if (rc > 0 && !found)
 			first = job;
 		found |= rc > 0;

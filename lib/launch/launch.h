@@ -28,7 +28,7 @@ struct tt_job;
 struct tt_store {
 	const struct tt_store_ops *ops;
 	struct tt_job *job;
-	void *own;                       /* state of the implementation */
+	void *own; /* state of the implementation */
 };
 
 struct tt_store_ops {
@@ -46,7 +46,7 @@ struct tt_store_ops {
 	/* Report that rank 0 cannot join, with the reason. NULL or false: the caller puts the reason
 	 * into the store. */
 	bool (*abort)(struct tt_store *s, const char *why);
-	void (*close)(struct tt_store *s);       /* NULL: nothing to do */
+	void (*close)(struct tt_store *s); /* NULL: nothing to do */
 };
 
 extern const struct tt_store_ops tt_store_pmix, tt_store_pmi, tt_store_file, tt_store_local,
@@ -57,17 +57,17 @@ extern const struct tt_store_ops tt_store_pmix, tt_store_pmi, tt_store_file, tt_
 /* The job, as the environment of this process describes it. */
 struct tt_job {
 	const char *launcher;
-	int rank, nranks;                        /* nranks 0: only the store knows it */
-	int local_rank, local_nranks;            /* -1, 0: unknown */
-	bool one_host;                           /* all ranks are on this host */
-	bool on_root_host;                       /* rank 0 is on this host */
-	int epoch;                               /* attempt of the job */
-	char name[300];                          /* unique to the job: launcher, id, port */
-	char host[256];                          /* of rank 0, "" unknown; its ports: */
+	int rank, nranks;             /* nranks 0: only the store knows it */
+	int local_rank, local_nranks; /* -1, 0: unknown */
+	bool one_host;                /* all ranks are on this host */
+	bool on_root_host;            /* rank 0 is on this host */
+	int epoch;                    /* attempt of the job */
+	char name[300];               /* unique to the job: launcher, id, port */
+	char host[256];               /* of rank 0, "" unknown; its ports: */
 	int port, nports;
-	const struct tt_store_ops *store;        /* NULL: the launcher has none */
-	const char *path;                        /* of tt_store_file */
-	const void *user;                        /* tuttiStore_t or tuttiOob_t of the program */
+	const struct tt_store_ops *store; /* NULL: the launcher has none */
+	const char *path;                 /* of tt_store_file */
+	const void *user;                 /* tuttiStore_t or tuttiOob_t of the program */
 };
 
 struct tt_launcher {
@@ -76,7 +76,7 @@ struct tt_launcher {
 	 * incomplete, with the sentence */
 	int (*describe)(const struct tt_env *env, struct tt_job *job);
 };
-extern const struct tt_launcher tt_launchers[];      /* in order of precedence, NULL name at the end */
+extern const struct tt_launcher tt_launchers[]; /* in order of precedence, NULL name at the end */
 
 /* Find the launcher of this process. 0 | TT_USAGE: two launchers disagree, an environment is
  * incomplete, or TUTTI_LAUNCH names a launcher that did not start this process. */
@@ -86,7 +86,7 @@ int tt_launch_detect(const struct tt_env *env, struct tt_job *ret_job);
 
 struct tt_rendezvous {
 	struct tt_job job;
-	struct tt_store store;                   /* ops NULL: none was opened */
+	struct tt_store store; /* ops NULL: none was opened */
 	char key[32];
 	tuttiUniqueId id;
 };
@@ -95,7 +95,7 @@ struct tt_rendezvous {
  * After success the caller joins, and then closes, also after a failed join. Blocks: until
  * deadline_ns. */
 int tt_rendezvous_open(struct tt_rendezvous *l, const struct tt_env *env, unsigned number,
-		   uint64_t deadline_ns);
+		       uint64_t deadline_ns);
 void tt_rendezvous_close(struct tt_rendezvous *l);
 
 #endif

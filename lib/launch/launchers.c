@@ -17,7 +17,7 @@
 
 /* ports of rank 0 of a launcher without a store, which listens at the first free one */
 #define ROOT_PORTS 8
-#define SLURM_FIRST_PORT 20000   /* below Linux's ephemeral ports */
+#define SLURM_FIRST_PORT 20000 /* below Linux's ephemeral ports */
 #define SLURM_PORTS 12000
 
 /* A number of the environment, -1: not set, or not a number */
@@ -35,7 +35,8 @@ static int number(const char *name)
 
 static int half_set(const char *launcher, const char *missing, const char *all)
 {
-	return tt_fail(TT_USAGE,
+	return tt_fail(
+		TT_USAGE,
 		"the environment of %s is half set: %s is missing or no number; %s belong together",
 		launcher, missing, all);
 }
@@ -48,8 +49,8 @@ static int check(const struct tt_job *job, const char *rank, const char *nranks,
 	if (job->nranks < 1)
 		return half_set(job->launcher, nranks, all);
 	if (job->rank >= job->nranks)
-		return tt_fail(TT_USAGE, "%s: %s is %d, but %s is %d", job->launcher, rank, job->rank,
-			       nranks, job->nranks);
+		return tt_fail(TT_USAGE, "%s: %s is %d, but %s is %d", job->launcher, rank,
+			       job->rank, nranks, job->nranks);
 	return 1;
 }
 
@@ -93,7 +94,7 @@ static int describe_tutti(const struct tt_env *env, struct tt_job *job)
 		return half_set("TUTTI_*", "TUTTI_ROOT", all);
 	if (!by_file(env) && !*env->secret && !*env->secret_file)
 		return half_set("TUTTI_*", "TUTTI_SECRET", all);
-	job->on_root_host = true;                 /* so loopback addresses are kept */
+	job->on_root_host = true; /* so loopback addresses are kept */
 	return use_root(env, job);
 }
 
@@ -279,7 +280,8 @@ static int describe_kubernetes(const struct tt_env *env, struct tt_job *job)
 		return use_root(env, job);
 	pod_of_root(job->rank, job->host, sizeof(job->host));
 	if (!job->host[0] && job->rank && job->nranks > 1)
-		return tt_fail(TT_USAGE,
+		return tt_fail(
+			TT_USAGE,
 			"rank %d: kubernetes: this pod's name does not lead to rank 0's pod; set TUTTI_ROOT to "
 			"JOB-0.SERVICE:29500, and subdomain: SERVICE in the Job's template",
 			job->rank);
@@ -288,12 +290,10 @@ static int describe_kubernetes(const struct tt_env *env, struct tt_job *job)
 	return 1;
 }
 
-const struct tt_launcher tt_launchers[] = {
-	{ "tutti", describe_tutti },
-	{ "torchrun", describe_torchrun },
-	{ "pmix", describe_pmix },
-	{ "pmi", describe_pmi },
-	{ "slurm", describe_slurm },
-	{ "kubernetes", describe_kubernetes },
-	{ NULL, NULL }
-};
+const struct tt_launcher tt_launchers[] = { { "tutti", describe_tutti },
+					    { "torchrun", describe_torchrun },
+					    { "pmix", describe_pmix },
+					    { "pmi", describe_pmi },
+					    { "slurm", describe_slurm },
+					    { "kubernetes", describe_kubernetes },
+					    { NULL, NULL } };

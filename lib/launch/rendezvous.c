@@ -30,7 +30,8 @@ static int read_secret(const char *path, char *secret, size_t room)
 
 	/* group permissions are allowed: Kubernetes mounts for a fsGroup with them */
 	if (fd >= 0 && !fstat(fd, &st) && st.st_mode & (S_IROTH | S_IWOTH))
-		tt_log(TT_LOG_WARN, "TUTTI_SECRET_FILE=%s: mode %03o lets every user of this host %s it; chmod o= it",
+		tt_log(TT_LOG_WARN,
+		       "TUTTI_SECRET_FILE=%s: mode %03o lets every user of this host %s it; chmod o= it",
 		       path, st.st_mode & 0777, st.st_mode & S_IROTH ? "read" : "write");
 	if (fd >= 0)
 		close(fd);
@@ -46,7 +47,8 @@ static int read_secret(const char *path, char *secret, size_t room)
 static int find_secret(const struct tt_env *env, char *secret, size_t room)
 {
 	if (*env->secret && *env->secret_file)
-		return tt_fail(TT_USAGE,
+		return tt_fail(
+			TT_USAGE,
 			"both TUTTI_SECRET and TUTTI_SECRET_FILE are set: which is the secret?");
 	if (*env->secret_file)
 		return read_secret(env->secret_file, secret, room);
@@ -90,11 +92,13 @@ static int resolve(const struct tt_job *job, struct tt_root_endpoint *root, uint
 }
 
 static int by_endpoint(struct tt_rendezvous *l, const struct tt_env *env, unsigned number,
-		    uint64_t deadline_ns)
+		       uint64_t deadline_ns)
 {
 	const struct tt_job *job = &l->job;
 	struct tt_ports range = tt_ports_read(env->ports);
-	struct tt_root_endpoint root = { .port = job->port, .nports = job->nports, .epoch = job->epoch };
+	struct tt_root_endpoint root = { .port = job->port,
+					 .nports = job->nports,
+					 .epoch = job->epoch };
 	char secret[1024], name[400];
 	int rc = find_secret(env, secret, sizeof(secret));
 
@@ -232,7 +236,7 @@ static void log_job(const struct tt_rendezvous *l, const struct tt_env *env)
 }
 
 int tt_rendezvous_open(struct tt_rendezvous *l, const struct tt_env *env, unsigned number,
-		   uint64_t deadline_ns)
+		       uint64_t deadline_ns)
 {
 	int rc;
 

@@ -20,7 +20,7 @@
 #define PAUSE_NS 10000000l
 
 struct file_store {
-	int fd;                          /* rank 0's, locked; -1: none */
+	int fd; /* rank 0's, locked; -1: none */
 	char path[4096];
 };
 
@@ -32,11 +32,12 @@ static int check_path(const struct tt_job *job)
 
 	if (stat(job->path, &st) || S_ISREG(st.st_mode))
 		return 0;
-	return tt_fail(TT_ARG,
-		       "rank %d: TUTTI_ROOT=file:%s: this is %s; name a file, as file:%s/job, in a folder that "
-		       "all hosts share (rank 0 makes the file)",
-		       job->rank, job->path, S_ISDIR(st.st_mode) ? "a folder" : "no plain file",
-		       S_ISDIR(st.st_mode) ? job->path : "/shared");
+	return tt_fail(
+		TT_ARG,
+		"rank %d: TUTTI_ROOT=file:%s: this is %s; name a file, as file:%s/job, in a folder that "
+		"all hosts share (rank 0 makes the file)",
+		job->rank, job->path, S_ISDIR(st.st_mode) ? "a folder" : "no plain file",
+		S_ISDIR(st.st_mode) ? job->path : "/shared");
 }
 
 static int open_file(struct tt_store *s)
@@ -109,7 +110,8 @@ static int read_value(struct tt_store *s, int fd, char value[TT_STORE_VALUE])
 		return tt_fail(TT_USAGE, "rank %d: TUTTI_ROOT: %s is no plain file: remove it",
 			       s->job->rank, own->path);
 	if (fstat(fd, &st) || st.st_uid != geteuid() || st.st_mode & 077)
-		return tt_fail(TT_USAGE,
+		return tt_fail(
+			TT_USAGE,
 			"rank %d: TUTTI_ROOT: %s belongs to another user, or its mode lets other users use it",
 			s->job->rank, own->path);
 	if (fcntl(fd, F_OFD_GETLK, &lock))

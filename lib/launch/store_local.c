@@ -25,7 +25,7 @@
 #define ANSWER_S 2
 
 struct local_store {
-	int listener;                    /* -1: none */
+	int listener; /* -1: none */
 	pthread_t thread;
 	char value[TT_STORE_VALUE];
 };
@@ -109,7 +109,8 @@ static int put_local(struct tt_store *s, const char *key, const char *value)
 		if (errno != EADDRINUSE)
 			return tt_fail(TT_SYSTEM,
 				       "rank 0: cannot listen for the ranks of this host: %m");
-		return tt_fail(TT_USAGE,
+		return tt_fail(
+			TT_USAGE,
 			"rank 0: another job of %s with the same name is starting on this host (%s)",
 			s->job->launcher, s->job->name);
 	}
@@ -118,7 +119,9 @@ static int put_local(struct tt_store *s, const char *key, const char *value)
 		return 0;
 	own->listener = -1;
 	tt_sock_close(fd);
-	return tt_fail(TT_SYSTEM, "rank 0: cannot start a thread that sends its address to the ranks of this host");
+	return tt_fail(
+		TT_SYSTEM,
+		"rank 0: cannot start a thread that sends its address to the ranks of this host");
 }
 
 static void close_local(struct tt_store *s)
@@ -135,7 +138,7 @@ static void close_local(struct tt_store *s)
 
 /* Returns the bytes of the value, 0: not yet, < 0 */
 static int query_root(struct tt_store *s, const struct sockaddr_un *name, socklen_t bytes,
-	       char value[TT_STORE_VALUE])
+		      char value[TT_STORE_VALUE])
 {
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), n = 0;
 	unsigned user = 0;
@@ -170,7 +173,8 @@ static int get_local(struct tt_store *s, const char *key, char value[TT_STORE_VA
 
 	while (!(n = query_root(s, &name, bytes, value))) {
 		if (tt_now_ns() > deadline_ns)
-			return tt_fail(TT_TIMEOUT,
+			return tt_fail(
+				TT_TIMEOUT,
 				"rank %d: rank 0 never came: no rank 0 of attempt %d of this job (%s) on this host; "
 				"ranks in containers with a network of their own need TUTTI_ROOT and TUTTI_SECRET",
 				s->job->rank, s->job->epoch, s->job->name);

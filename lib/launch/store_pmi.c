@@ -20,15 +20,15 @@
 #include "launch/launch.h"
 
 #define LINE 2048
-#define ANSWER_MS 10000                  /* Hydra answers at once, except a barrier */
+#define ANSWER_MS 10000 /* Hydra answers at once, except a barrier */
 #define SLICE_MS 50
 
 /* The one PMI session of the process. */
 static struct {
 	pthread_mutex_t lock;
-	int fd;                          /* -1: no session */
+	int fd; /* -1: no session */
 	pid_t pid;
-	bool lost;                       /* out of step: a response may still arrive */
+	bool lost; /* out of step: a response may still arrive */
 	char kvs[256];
 } pmi = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
 
@@ -81,7 +81,8 @@ static int receive_line(const struct tt_store *s, char line[LINE], uint64_t dead
 			pmi.lost = true;
 			return TT_TIMEOUT;
 		}
-		n = read(pmi.fd, line + have, 1);        /* one byte: the bytes after the line may be for MPI */
+		n = read(pmi.fd, line + have,
+			 1); /* one byte: the bytes after the line may be for MPI */
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
@@ -113,8 +114,8 @@ static char *field(char *line, const char *key)
 }
 
 /* Send line, receive a response that begins with "cmd=answer" and has rc=0 or no rc. */
-static int request(const struct tt_store *s, const char *line, const char *answer, char response[LINE],
-		uint64_t deadline_ns)
+static int request(const struct tt_store *s, const char *line, const char *answer,
+		   char response[LINE], uint64_t deadline_ns)
 {
 	char want[64], copy[LINE], reason[256], *rc_text;
 	int rc = send_line(s, line);
@@ -128,11 +129,13 @@ static int request(const struct tt_store *s, const char *line, const char *answe
 	rc_text = field(copy, "rc");
 	if (!strncmp(response, want, strlen(want)) && (!rc_text || !strcmp(rc_text, "0")))
 		return 0;
-	snprintf(reason, sizeof(reason), "the launcher answered \"%.120s\", not %s", response, want);
+	snprintf(reason, sizeof(reason), "the launcher answered \"%.120s\", not %s", response,
+		 want);
 	return lost(s, reason);
 }
 
-static int query(const struct tt_store *s, const char *line, const char *answer, char response[LINE])
+static int query(const struct tt_store *s, const char *line, const char *answer,
+		 char response[LINE])
 {
 	int rc = request(s, line, answer, response, tt_deadline_ns(ANSWER_MS));
 
@@ -164,7 +167,8 @@ static int begin(struct tt_store *s)
 		atexit(leave);
 	}
 	if (!mpi_was("MPI_Initialized"))
-		rc = query(s, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init", response);
+		rc = query(s, "cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init",
+			   response);
 	if (!rc)
 		rc = query(s, "cmd=get_my_kvsname\n", "my_kvsname", response);
 	if (rc)
@@ -180,11 +184,13 @@ static int open_pmi(struct tt_store *s)
 
 	pthread_mutex_lock(&pmi.lock);
 	if (mpi_was("MPI_Finalized"))
-		rc = tt_fail(TT_USAGE,
+		rc = tt_fail(
+			TT_USAGE,
 			"rank %d: MPI_Finalize has ended this process's PMI session; join before it",
 			s->job->rank);
 	else if (pmi.lost)
-		rc = tt_fail(TT_SYSTEM,
+		rc = tt_fail(
+			TT_SYSTEM,
 			"rank %d: an earlier join by PMI failed half-way; this process cannot join by PMI again",
 			s->job->rank);
 	else if (pmi.fd < 0)
@@ -216,10 +222,11 @@ static int fence_pmi(struct tt_store *s, uint64_t deadline_ns)
 
 	if (rc != TT_TIMEOUT)
 		return rc;
-	return tt_fail(TT_TIMEOUT,
+	return tt_fail(
+		TT_TIMEOUT,
 		"rank %d: joining timed out: not all %d ranks reached the launcher's barrier; "
 		"PMI-1 does not say which",
-				 s->job->rank, s->job->nranks);
+		s->job->rank, s->job->nranks);
 }
 
 static int get_pmi(struct tt_store *s, const char *key, char value[TT_STORE_VALUE],

@@ -23,10 +23,17 @@
 enum { PMIX_OK = 0, PMIX_STRING = 3, PMIX_UINT32 = 14, PMIX_GLOBAL = 3 };
 #define PMIX_EVERYBODY (UINT32_MAX - 1)
 
-struct pmix_proc { char namespace[256]; uint32_t rank; };
+struct pmix_proc {
+	char namespace[256];
+	uint32_t rank;
+};
 struct pmix_value {
 	uint16_t type;
-	union { char *string; uint32_t number; void *room[3]; } data;
+	union {
+		char *string;
+		uint32_t number;
+		void *room[3];
+	} data;
 };
 
 static struct {
@@ -41,11 +48,13 @@ static struct {
 	const char *(*text)(int status);
 } pmix;
 
-static const struct { const char *name; void **to;
+static const struct {
+	const char *name;
+	void **to;
 } symbols[] = {
-	{ "PMIx_Init", (void **)&pmix.init },	      { "PMIx_Finalize", (void **)&pmix.finalize },
-	{ "PMIx_Put", (void **)&pmix.put },	      { "PMIx_Commit", (void **)&pmix.commit },
-	{ "PMIx_Get", (void **)&pmix.get },	      { "PMIx_Get_nb", (void **)&pmix.get_nb },
+	{ "PMIx_Init", (void **)&pmix.init },         { "PMIx_Finalize", (void **)&pmix.finalize },
+	{ "PMIx_Put", (void **)&pmix.put },           { "PMIx_Commit", (void **)&pmix.commit },
+	{ "PMIx_Get", (void **)&pmix.get },           { "PMIx_Get_nb", (void **)&pmix.get_nb },
 	{ "PMIx_Error_string", (void **)&pmix.text },
 };
 
@@ -53,7 +62,7 @@ static const struct { const char *name; void **to;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pmix_proc self;
-static pid_t begun;                      /* pid of the process that called init; 0: none */
+static pid_t begun; /* pid of the process that called init; 0: none */
 
 static int load(void)
 {
@@ -62,9 +71,11 @@ static int load(void)
 	if (!library)
 		library = dlopen("libpmix.so", RTLD_LAZY | RTLD_LOCAL);
 	if (!library)
-		return tt_fail(TT_SYSTEM,
+		return tt_fail(
+			TT_SYSTEM,
 			"a PMIx launcher started this process, but libpmix.so.2 cannot be loaded (Debian: "
-			"libpmix2): %s; or set TUTTI_ROOT and TUTTI_SECRET", dlerror());
+			"libpmix2): %s; or set TUTTI_ROOT and TUTTI_SECRET",
+			dlerror());
 	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++)
 		if (!(*symbols[i].to = dlsym(library, symbols[i].name)))
 			return tt_fail(TT_SYSTEM, "libpmix has no %s: unknown version",
@@ -232,5 +243,8 @@ static int get_pmix(struct tt_store *s, const char *key, char value[TT_STORE_VAL
 }
 
 const struct tt_store_ops tt_store_pmix = {
-	.name = "PMIx", .open = open_pmix, .put = put_pmix, .get = get_pmix,
+	.name = "PMIx",
+	.open = open_pmix,
+	.put = put_pmix,
+	.get = get_pmix,
 };

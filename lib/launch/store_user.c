@@ -85,7 +85,7 @@ const struct tt_store_ops tt_store_user = {
 
 struct oob_store {
 	char mine[TT_STORE_VALUE];
-	char *all;                       /* [nranks][TT_STORE_VALUE] */
+	char *all; /* [nranks][TT_STORE_VALUE] */
 };
 
 static int open_oob(struct tt_store *s)

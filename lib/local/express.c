@@ -89,8 +89,7 @@ static bool prepare(struct tt_plan_row *row, const struct tt_op *op,
 {
 	(void)row;
 	(void)extents;
-	return op->bound.tiles.total < TT_SINGLE_COPY_BYTES &&
-	       op->call.request->op != tuttiAvg;
+	return op->bound.tiles.total < TT_SINGLE_COPY_BYTES && op->call.request->op != tuttiAvg;
 }
 
 /* in place or apart, and neither is NULL */

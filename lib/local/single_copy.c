@@ -25,7 +25,7 @@
 #include "local/slots.h"
 #include "local/ways.h"
 
-#define SLICE_MAPPED (256u << 10)        /* bytes that one step of advance sums or copies */
+#define SLICE_MAPPED (256u << 10) /* bytes that one step of advance sums or copies */
 
 _Static_assert(TT_SINGLE_COPY_RANKS <= TT_SLOT_RANKS && TT_SINGLE_COPY_RANKS <= TT_MAX_SOURCES,
 	       "one post, one sum");
@@ -64,8 +64,7 @@ static int begin(struct tt_op *op)
 	return 0;
 }
 
-void tt_smsc_post(struct tt_op *op, const void *data, size_t bytes,
-		  enum tt_smsc_phase next)
+void tt_smsc_post(struct tt_op *op, const void *data, size_t bytes, enum tt_smsc_phase next)
 {
 	tt_fault_point(op->comm);
 	tt_slots_post(op->comm, data, bytes, op->call.stamp + next);
@@ -106,7 +105,8 @@ static int sum_slice(struct tt_op *op, const struct tt_smsc_piece *p, size_t byt
 
 		src[r] = s->in_at[r] ? s->in_at[r] + from : bounce;
 		if (!s->in_at[r] &&
-		    c->paths.slots->peer_memory_ops->read(c->paths.slots, r, bounce, s->of[r].in.at + from, bytes))
+		    c->paths.slots->peer_memory_ops->read(c->paths.slots, r, bounce,
+							  s->of[r].in.at + from, bytes))
 			return TT_REMOTE;
 	}
 	op->bound.reduce(op->bound.base[TT_OUT] + p->to + s->done, NULL, src, c->nranks,
@@ -127,8 +127,8 @@ static int sum(struct tt_op *op)
 	if (rc > 0 && s->done == p.bytes) {
 		s->done = 0;
 		tt_smsc_post(op, &flag, 1,
-		     op->call.request->collective == TT_ALLREDUCE ? TT_SMSC_FETCH
-								  : TT_SMSC_COMPLETE);
+			     op->call.request->collective == TT_ALLREDUCE ? TT_SMSC_FETCH
+									  : TT_SMSC_COMPLETE);
 	}
 	return rc;
 }
@@ -225,13 +225,10 @@ static int complete(struct tt_op *op)
 
 static int advance(struct tt_op *op)
 {
-	static int (*const phases[])(struct tt_op *op) = {
-		[TT_SMSC_START] = tt_smsc_start,
-		[TT_SMSC_EXCHANGE] = tt_smsc_exchange,
-		[TT_SMSC_AGREE] = tt_smsc_agree,
-		[TT_SMSC_SUM] = sum,
-		[TT_SMSC_FETCH] = fetch,
-		[TT_SMSC_COMPLETE] = complete,
+	static int (*const phases[])(struct tt_op * op) = {
+		[TT_SMSC_START] = tt_smsc_start, [TT_SMSC_EXCHANGE] = tt_smsc_exchange,
+		[TT_SMSC_AGREE] = tt_smsc_agree, [TT_SMSC_SUM] = sum,
+		[TT_SMSC_FETCH] = fetch,         [TT_SMSC_COMPLETE] = complete,
 	};
 	struct tt_single_copy *s = of(op);
 	int rc, moved = 0;
@@ -244,7 +241,7 @@ static int advance(struct tt_op *op)
 			return rc < 0 ? rc : moved;
 		moved = 1;
 		if (works && s->done)
-			break;                  /* other operations of the set advance in between */
+			break; /* other operations of the set advance in between */
 	}
 	return moved;
 }

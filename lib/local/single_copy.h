@@ -15,62 +15,62 @@
 
 enum tt_smsc_phase {
 	TT_SMSC_START,
-	TT_SMSC_EXCHANGE,               /* addresses of all buffers */
-	TT_SMSC_AGREE,                  /* can every rank read every other? */
+	TT_SMSC_EXCHANGE, /* addresses of all buffers */
+	TT_SMSC_AGREE,    /* can every rank read every other? */
 	TT_SMSC_SUM,
 	TT_SMSC_FETCH,
-	TT_SMSC_COMPLETE                /* this rank reads no peer any more; do peers read it? */
+	TT_SMSC_COMPLETE /* this rank reads no peer any more; do peers read it? */
 };
 
 /* Measured calls of one collective and size, in place or not. Counters of calls are equal on all
  * ranks. */
 struct tt_smsc_trial {
-	uint32_t ns[2][2];              /* this rank's last two calls, by messages and by reading */
-	bool timed;                     /* the current call is measured */
-	bool reads;                     /* agreed: calls go by reading now */
-	bool prefers;                   /* agreed: reading is faster, as far as is known */
-	bool won;                       /* agreed: the other way has won the last trial */
+	uint32_t ns[2][2]; /* this rank's last two calls, by messages and by reading */
+	bool timed;        /* the current call is measured */
+	bool reads;        /* agreed: calls go by reading now */
+	bool prefers;      /* agreed: reading is faster, as far as is known */
+	bool won;          /* agreed: the other way has won the last trial */
 	/* calls until the next trial begins or ends; between two trials (0: none was yet) */
 	uint32_t left, gap;
 };
 #define TT_SMSC_SIZES 6
 struct tt_smsc_history {
-	unsigned in_vain;               /* address exchanges in a row after which messages ran */
-	unsigned skipped;               /* calls without an address exchange */
-	struct tt_smsc_trial trial[2];  /* not in place, in place */
+	unsigned in_vain;              /* address exchanges in a row after which messages ran */
+	unsigned skipped;              /* calls without an address exchange */
+	struct tt_smsc_trial trial[2]; /* not in place, in place */
 };
 
 /* A rank's post of the address exchange. */
 struct tt_smsc_addresses {
 	struct tt_peer_memory in, out;
-	bool in_place, insists;         /* insists: TUTTI_CMA=on */
-	uint32_t ns[2][2];              /* least times measured, as in struct tt_smsc_trial */
+	bool in_place, insists; /* insists: TUTTI_CMA=on */
+	uint32_t ns[2][2];      /* least times measured, as in struct tt_smsc_trial */
 };
 
-#define TT_SMSC_BOUNCED (128u << 10)    /* bytes of a slice in the bounce buffer, which stays in L2 */
+#define TT_SMSC_BOUNCED (128u << 10) /* bytes of a slice in the bounce buffer, which stays in L2 */
 struct tt_single_copy {
 	/* ordinary memory of all ranks, by all ranks; agreed */
 	enum { TT_SMSC_UNTRIED, TT_SMSC_UNREADABLE, TT_SMSC_READABLE } memory;
-	bool maps;                      /* the same for windows; agreed */
+	bool maps; /* the same for windows; agreed */
 	struct tt_smsc_history history[TT_SENDRECV][TT_SMSC_SIZES];
-	void *bounce;                   /* a slice per rank, for memory without a pointer; or NULL */
+	void *bounce; /* a slice per rank, for memory without a pointer; or NULL */
 	size_t bounce_bytes;
 
 	/* the current call */
 	enum tt_smsc_phase phase;
-	bool ordinary, windows;         /* kinds of memory in the call */
-	bool bounces;                   /* some memory must be copied to be read */
-	bool pscw;                      /* single_copy_pscw.c: no exchange, no posts of all ranks */
-	uint8_t can;                    /* this rank's answer to AGREE */
-	size_t part;                    /* bytes of a rank's part of an allreduce */
-	size_t done;                    /* bytes of the current piece that are summed or fetched */
-	unsigned fetched;               /* mask of peers */
-	int fetching;                   /* the peer whose piece is half fetched, -1: none */
+	bool ordinary, windows; /* kinds of memory in the call */
+	bool bounces;           /* some memory must be copied to be read */
+	bool pscw;              /* single_copy_pscw.c: no exchange, no posts of all ranks */
+	uint8_t can;            /* this rank's answer to AGREE */
+	size_t part;            /* bytes of a rank's part of an allreduce */
+	size_t done;            /* bytes of the current piece that are summed or fetched */
+	unsigned fetched;       /* mask of peers */
+	int fetching;           /* the peer whose piece is half fetched, -1: none */
 	struct tt_smsc_addresses of[TT_SLOT_RANKS];
-	const char *in_at[TT_SLOT_RANKS], *out_at[TT_SLOT_RANKS];      /* NULL: by bounce buffer */
-	struct tt_smsc_trial *trial;    /* measures this call, or NULL */
-	uint64_t exchanged_ns;          /* when the addresses of all ranks were there */
-	bool reads;                     /* the trial's way for this call */
+	const char *in_at[TT_SLOT_RANKS], *out_at[TT_SLOT_RANKS]; /* NULL: by bounce buffer */
+	struct tt_smsc_trial *trial;                              /* measures this call, or NULL */
+	uint64_t exchanged_ns; /* when the addresses of all ranks were there */
+	bool reads;            /* the trial's way for this call */
 };
 
 /* single_copy.c. Post data to the slots of this call, in its next phase. Poll the posts of all ranks
@@ -98,7 +98,9 @@ size_t tt_smsc_in_bytes(const struct tt_op *op, int rank);
 size_t tt_smsc_out_bytes(const struct tt_op *op);
 /* The piece that this rank takes of a peer: bytes at `from` of the peer's buffer to `to` of its own
  * output. Of itself: the part that it sums, or copies at the end. */
-struct tt_smsc_piece { size_t from, to, bytes; };
+struct tt_smsc_piece {
+	size_t from, to, bytes;
+};
 struct tt_smsc_piece tt_smsc_piece(const struct tt_op *op, int peer);
 
 /* single_copy_pscw.c: a call without an address exchange. applies: all ranks answer alike. post:

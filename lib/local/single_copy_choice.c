@@ -23,7 +23,7 @@
  */
 #include "local/single_copy.h"
 
-#define TRY 3                    /* calls of a trial */
+#define TRY 3 /* calls of a trial */
 /* calls until the next trial: SOON after one that the other way has won; doubled after each that it
  * has lost, up to LATE */
 #define SOON 8
@@ -46,9 +46,9 @@ static bool first_of_sizes(const struct tt_op *op, const struct tt_smsc_history 
 
 /* ---- is an address exchange worth its cost? -------------------------------------------------- */
 
-#define IN_VAIN 3                        /* exchanges in a row after which messages ran */
-#define SELDOM 16                        /* then one call in SELDOM exchanges addresses, */
-#define LONG_CALL (512u << 10)           /* or a call of this size, where the cost is small */
+#define IN_VAIN 3              /* exchanges in a row after which messages ran */
+#define SELDOM 16              /* then one call in SELDOM exchanges addresses, */
+#define LONG_CALL (512u << 10) /* or a call of this size, where the cost is small */
 
 bool tt_smsc_worth(const struct tt_op *op)
 {
@@ -96,7 +96,7 @@ static void next_stretch(struct tt_smsc_trial *t, const struct tt_smsc_trial *sm
 {
 	bool wins;
 
-	if (t->gap == 0) {                       /* the first call */
+	if (t->gap == 0) { /* the first call */
 		t->gap = SOON;
 		t->reads = t->prefers = smaller && smaller->prefers;
 		t->left = TRY;
@@ -160,8 +160,7 @@ void tt_smsc_measure(const struct tt_op *op)
 	ns[1] = ns[0];
 	ns[0] = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
 	if (t->left == 0)
-		tt_log(TT_LOG_DEBUG, "rank %d: %s of %zu bytes %s: %u and %u us",
-		       op->comm->rank, tt_collective_name(op->call.request->collective),
-		       op->bound.block,
+		tt_log(TT_LOG_DEBUG, "rank %d: %s of %zu bytes %s: %u and %u us", op->comm->rank,
+		       tt_collective_name(op->call.request->collective), op->bound.block,
 		       s->reads ? "by reading" : "by messages", ns[1] / 1000, ns[0] / 1000);
 }

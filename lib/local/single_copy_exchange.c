@@ -11,7 +11,7 @@
 
 _Static_assert(sizeof(struct tt_smsc_addresses) <= 2 * TT_SLOT_LINE, "addresses take two lines");
 
-enum { CAN_READ = 1, CAN_MAP = 2 };      /* the answer: ordinary memory, windows */
+enum { CAN_READ = 1, CAN_MAP = 2 }; /* the answer: ordinary memory, windows */
 
 static struct tt_single_copy *of(const struct tt_op *op)
 {
@@ -31,7 +31,8 @@ static void describe(const struct tt_op *op, const void *p, size_t bytes,
 		     struct tt_peer_memory *ret)
 {
 	if (bytes)
-		op->comm->paths.slots->peer_memory_ops->describe(op->comm->paths.slots, p, bytes, ret);
+		op->comm->paths.slots->peer_memory_ops->describe(op->comm->paths.slots, p, bytes,
+								 ret);
 	else
 		*ret = (struct tt_peer_memory){ .slot = TT_NO_SLOT };
 }
@@ -105,7 +106,8 @@ static int go(struct tt_op *op)
 
 static bool map_fresh(struct tt_op *op, int peer, const struct tt_peer_memory *r)
 {
-	return !r->fresh || op->comm->paths.slots->peer_memory_ops->attach(op->comm->paths.slots, peer, r);
+	return !r->fresh ||
+	       op->comm->paths.slots->peer_memory_ops->attach(op->comm->paths.slots, peer, r);
 }
 
 /* Every rank tries windows that are new, and ordinary memory when it is first in a call. */
@@ -119,7 +121,8 @@ static uint8_t try_all(struct tt_op *op, bool ordinary)
 	for (int r = 0; r < c->nranks; r++) {
 		if (r == c->rank)
 			continue;
-		if (ordinary && (can & CAN_READ) && !c->paths.slots->peer_memory_ops->attach(c->paths.slots, r, &anything))
+		if (ordinary && (can & CAN_READ) &&
+		    !c->paths.slots->peer_memory_ops->attach(c->paths.slots, r, &anything))
 			can &= ~CAN_READ;
 		if (!map_fresh(op, r, &s->of[r].in) || !map_fresh(op, r, &s->of[r].out))
 			can &= ~CAN_MAP;

@@ -7,7 +7,7 @@
 #include "local/single_copy.h"
 #include "run/plan_cache.h"
 
-#define LEAST_BLOCK (32u << 10)          /* bytes between two ranks in collectives that only copy */
+#define LEAST_BLOCK (32u << 10) /* bytes between two ranks in collectives that only copy */
 
 bool tt_smsc_sums(const struct tt_op *op)
 {
@@ -73,8 +73,8 @@ struct tt_smsc_piece tt_smsc_piece(const struct tt_op *op, int peer)
 
 	switch (r->collective) {
 	case TT_ALLREDUCE:
-		return (struct tt_smsc_piece){ at, at, at < block ? min_size(block - at, part)
-								  : 0 };
+		return (struct tt_smsc_piece){ at, at,
+					       at < block ? min_size(block - at, part) : 0 };
 	case TT_REDUCE_SCATTER:
 		return (struct tt_smsc_piece){ me * block, 0, peer == rank ? block : 0 };
 	case TT_BROADCAST:
@@ -85,7 +85,7 @@ struct tt_smsc_piece tt_smsc_piece(const struct tt_op *op, int peer)
 		return (struct tt_smsc_piece){ me * block, p * block, block };
 	case TT_GATHER:
 		return (struct tt_smsc_piece){ 0, p * block, to_root ? block : 0 };
-	default:                                 /* scatter */
+	default: /* scatter */
 		return (struct tt_smsc_piece){ me * block, 0, of_root ? block : 0 };
 	}
 }

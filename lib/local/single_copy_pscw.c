@@ -53,8 +53,9 @@ void tt_pscw_post(struct tt_op *op)
 	tt_fault_point(c);
 	if (is_read) {
 		c->paths.slots->peer_memory_ops->describe(c->paths.slots, op->bound.base[TT_IN],
-				      tt_smsc_in_bytes(op, c->rank), &mine);
-		c->paths.slots->peer_memory_ops->post(c->paths.slots, &mine, op->call.seq, op->call.stamp);
+							  tt_smsc_in_bytes(op, c->rank), &mine);
+		c->paths.slots->peer_memory_ops->post(c->paths.slots, &mine, op->call.seq,
+						      op->call.stamp);
 	}
 	c->single_copy->phase = TT_SMSC_FETCH;
 }
@@ -67,7 +68,8 @@ int tt_pscw_start(struct tt_op *op, int peer)
 	int rc = ep->peer_memory_ops->test_start(ep, peer, op->call.seq, op->call.stamp, in);
 
 	if (rc > 0)
-		s->in_at[peer] = ep->peer_memory_ops->pointer(ep, peer, in, tt_smsc_in_bytes(op, peer));
+		s->in_at[peer] = ep->peer_memory_ops->pointer(ep, peer, in,
+							      tt_smsc_in_bytes(op, peer));
 	return rc;
 }
 
@@ -86,7 +88,9 @@ bool tt_pscw_test(struct tt_op *op)
 
 	for (int r = 0; r < c->nranks; r++) {
 		op->slots.awaited = r;
-		if (reads(op, r, c->rank) && !c->paths.slots->peer_memory_ops->test_complete(c->paths.slots, r, op->call.seq))
+		if (reads(op, r, c->rank) &&
+		    !c->paths.slots->peer_memory_ops->test_complete(c->paths.slots, r,
+								    op->call.seq))
 			return false;
 		c->calls.last_received[r] = c->calls.seq;
 	}

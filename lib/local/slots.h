@@ -16,7 +16,8 @@ static inline void tt_slots_post(tuttiComm_t c, const void *data, size_t bytes, 
 static inline int tt_slots_poll_peer(tuttiComm_t c, int peer, size_t bytes, uint32_t stamp,
 				     const void **ret_data)
 {
-	return c->paths.slots->slot_ops->poll(c->paths.slots, peer, bytes, c->calls.slot_posts, stamp, ret_data);
+	return c->paths.slots->slot_ops->poll(c->paths.slots, peer, bytes, c->calls.slot_posts,
+					      stamp, ret_data);
 }
 
 /* The posts of all other ranks, from rank *from on; *from is the first whose post is missing. 1 all

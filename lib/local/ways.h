@@ -4,8 +4,8 @@
 
 #include "run/way.h"
 
-extern const struct tt_way tt_slot_way;          /* express.c */
-extern const struct tt_way tt_single_copy_way;   /* single_copy.c */
+extern const struct tt_way tt_slot_way;        /* express.c */
+extern const struct tt_way tt_single_copy_way; /* single_copy.c */
 
 /* express.c: waits_for of ways that poll slots: the first rank whose post is missing */
 int tt_slots_wait_for(const struct tt_op *op, uint32_t i, struct tt_endpoint **ret_ep);

@@ -10,8 +10,8 @@
 #if defined(__x86_64__) || defined(__SSE__)
 #include <xmmintrin.h>
 
-#define FLAGS 0x3fu           /* sticky exception flags: any value */
-#define NORMAL 0x1f80u        /* nearest, denormals kept, every exception masked */
+#define FLAGS 0x3fu    /* sticky exception flags: any value */
+#define NORMAL 0x1f80u /* nearest, denormals kept, every exception masked */
 
 static uint32_t mode_get(void)
 {
@@ -25,7 +25,7 @@ static void mode_set(uint32_t mode)
 
 #elif defined(__aarch64__)
 
-#define FLAGS 0u              /* the exception flags are in another register, FPSR */
+#define FLAGS 0u /* the exception flags are in another register, FPSR */
 #define NORMAL 0u
 
 static uint32_t mode_get(void)

@@ -11,9 +11,9 @@
 #include "base/base.h"
 
 struct tt_interval {
-	uintptr_t start, end;            /* set by the caller; constant while in a set */
+	uintptr_t start, end; /* set by the caller; constant while in a set */
 	struct tt_interval *left, *right;
-	struct tt_interval *farthest;    /* range with the largest end in this subtree */
+	struct tt_interval *farthest; /* range with the largest end in this subtree */
 	uint64_t priority;
 };
 

@@ -23,11 +23,11 @@
 struct allocation {
 	struct allocation *next;
 	void *ptr;
-	struct tt_window window;       /* fd -1: private */
+	struct tt_window window; /* fd -1: private */
 	struct tt_registered registered;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;     /* guards allocations and numbers */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards allocations and numbers */
 static struct allocation *allocations;
 static uint64_t numbers;
 
@@ -64,9 +64,9 @@ static bool map(struct allocation *p)
 
 	p->window.fd = make_file(p->window.bytes);
 	p->window.inode = p->window.fd >= 0 && !fstat(p->window.fd, &st) ? st.st_ino : 0;
-	p->ptr =
-		mmap(NULL, p->window.bytes, PROT_READ | PROT_WRITE,
-		     p->window.fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, p->window.fd, 0);
+	p->ptr = mmap(NULL, p->window.bytes, PROT_READ | PROT_WRITE,
+		      p->window.fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, p->window.fd,
+		      0);
 	if (p->ptr == MAP_FAILED && p->window.fd >= 0)
 		close(p->window.fd);
 	else if (p->window.bytes >= HUGE_PAGE)

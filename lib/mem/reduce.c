@@ -12,7 +12,7 @@
 #include <cpuid.h>
 #endif
 
-static _Atomic(const struct tt_reduce_isa *) isa_in_force;      /* NULL: not chosen yet */
+static _Atomic(const struct tt_reduce_isa *) isa_in_force; /* NULL: not chosen yet */
 
 /* ---- choice of the instruction set ----------------------------------------------------------- */
 
@@ -64,8 +64,9 @@ int tt_reduce_isa_set(const char *name)
 
 	if (!isa)
 		return tt_fail(TT_ARG,
-			"reduce: this CPU has no instruction set '%.32s'; allowed are "
-			"auto scalar avx2 avx512", name);
+			       "reduce: this CPU has no instruction set '%.32s'; allowed are "
+			       "auto scalar avx2 avx512",
+			       name);
 	atomic_store(&isa_in_force, isa);
 	return TT_OK;
 }

@@ -21,8 +21,8 @@
 typedef void tt_reduce_fn(void *dst, void *dst2, const void *const *src, int nsrc, size_t count);
 
 size_t tt_type_bytes(tuttiDataType_t type);
-const char *tt_type_name(tuttiDataType_t type);       /* of nccl-tests: float, half, f8e4m3 */
-const char *tt_op_name(tuttiRedOp_t op);              /* sum prod max min avg band bor bxor */
+const char *tt_type_name(tuttiDataType_t type); /* of nccl-tests: float, half, f8e4m3 */
+const char *tt_op_name(tuttiRedOp_t op);        /* sum prod max min avg band bor bxor */
 bool tt_type_is_integer(tuttiDataType_t type);
 
 /* Kernel for (type, op) of the instruction set in force; avg has the kernel of sum. NULL: undefined
@@ -58,7 +58,9 @@ void tt_element_set(void *p, size_t index, tuttiDataType_t type, double value);
 
 /* Floating-point mode of this thread: round to nearest, keep denormals. Entered around the kernels,
  * since another library may have changed the mode; leave restores the saved mode. */
-struct tt_fpmode { uint32_t saved; };
+struct tt_fpmode {
+	uint32_t saved;
+};
 struct tt_fpmode tt_fpmode_enter(void);
 void tt_fpmode_leave(struct tt_fpmode mode);
 

@@ -9,7 +9,8 @@
 
 #if defined(__clang__)
 #pragma clang fp contract(off)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))), \
+			     apply_to = function)
 #else
 #pragma GCC optimize("fp-contract=off")
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl")

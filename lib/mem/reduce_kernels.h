@@ -101,46 +101,46 @@ INLINE u32v narrow_Bfloat16(struct acc x)
 	return (bfloat_round(x.a) >> 16) | (bfloat_round(x.b) & 0xffff0000u);
 }
 
-#define FLOAT8(type, format)									\
-	INLINE struct acc widen_##type(u32v raw)						\
-	{											\
-		return (struct acc){ small_widen(raw & 0xff, format),				\
-				     small_widen((raw >> 8) & 0xff, format),			\
-				     small_widen((raw >> 16) & 0xff, format),			\
-				     small_widen(raw >> 24, format) };				\
-	}											\
-	INLINE u32v narrow_##type(struct acc x)							\
-	{											\
-		return small_narrow(x.a, format) | small_narrow(x.b, format) << 8 |		\
-		       small_narrow(x.c, format) << 16 | small_narrow(x.d, format) << 24;	\
+#define FLOAT8(type, format)                                                              \
+	INLINE struct acc widen_##type(u32v raw)                                          \
+	{                                                                                 \
+		return (struct acc){ small_widen(raw & 0xff, format),                     \
+				     small_widen((raw >> 8) & 0xff, format),              \
+				     small_widen((raw >> 16) & 0xff, format),             \
+				     small_widen(raw >> 24, format) };                    \
+	}                                                                                 \
+	INLINE u32v narrow_##type(struct acc x)                                           \
+	{                                                                                 \
+		return small_narrow(x.a, format) | small_narrow(x.b, format) << 8 |       \
+		       small_narrow(x.c, format) << 16 | small_narrow(x.d, format) << 24; \
 	}
 FLOAT8(Float8e4m3, &tt_float8e4m3)
 FLOAT8(Float8e5m2, &tt_float8e5m2)
 
 /* ---- two operands to one --------------------------------------------------------------------- */
 
-#define DIVIDE tuttiNumOps        /* an op beyond those of the public header */
+#define DIVIDE tuttiNumOps /* an op beyond those of the public header */
 
 /* V: type for comparisons; WRAP: its unsigned type, since sums and products wrap. */
-#define INTEGER(name, V, WRAP)							\
-	INLINE u32v combine_##name(tuttiRedOp_t op, u32v x, u32v y)		\
-	{									\
-		switch (op) {							\
-		case tuttiSum:							\
-			return (u32v)((WRAP)x + (WRAP)y);			\
-		case tuttiProd:							\
-			return (u32v)((WRAP)x * (WRAP)y);			\
-		case tuttiMin:							\
-			return choose((i32v)((V)x < (V)y), x, y);		\
-		case tuttiMax:							\
-			return choose((i32v)((V)x > (V)y), x, y);		\
-		case tuttiBand:							\
-			return x & y;						\
-		case tuttiBor:							\
-			return x | y;						\
-		default:							\
-			return x ^ y;						\
-		}								\
+#define INTEGER(name, V, WRAP)                                      \
+	INLINE u32v combine_##name(tuttiRedOp_t op, u32v x, u32v y) \
+	{                                                           \
+		switch (op) {                                       \
+		case tuttiSum:                                      \
+			return (u32v)((WRAP)x + (WRAP)y);           \
+		case tuttiProd:                                     \
+			return (u32v)((WRAP)x * (WRAP)y);           \
+		case tuttiMin:                                      \
+			return choose((i32v)((V)x < (V)y), x, y);   \
+		case tuttiMax:                                      \
+			return choose((i32v)((V)x > (V)y), x, y);   \
+		case tuttiBand:                                     \
+			return x & y;                               \
+		case tuttiBor:                                      \
+			return x | y;                               \
+		default:                                            \
+			return x ^ y;                               \
+		}                                                   \
 	}
 INTEGER(Int8, i8v, u8v)
 INTEGER(Uint8, u8v, u8v)
@@ -152,24 +152,23 @@ INTEGER(Uint64, u64v, u64v)
 /* If neither operand is less, both are equal or one is a NaN. Then min is x | y: x = y, or -0 of
  * two zeros, or a NaN. For max the same holds except max(-0, +0) = +0, so equal operands
  * give x & y. */
-#define FLOATING(name, V)							\
-	INLINE u32v combine_##name(tuttiRedOp_t op, u32v x, u32v y)		\
-	{									\
-		u32v less = (u32v)((V)x < (V)y), more = (u32v)((V)x > (V)y);	\
-										\
-		switch (op) {							\
-		case tuttiSum:							\
-			return (u32v)((V)x + (V)y);				\
-		case tuttiProd:							\
-			return (u32v)((V)x * (V)y);				\
-		case DIVIDE:							\
-			return (u32v)((V)x / (V)y);				\
-		case tuttiMin:							\
-			return (x & ~more) | (y & ~less);			\
-		default:							\
-			return choose((i32v)((V)x == (V)y), x & y,		\
-				      (x & ~less) | (y & ~more));		\
-		}								\
+#define FLOATING(name, V)                                                                      \
+	INLINE u32v combine_##name(tuttiRedOp_t op, u32v x, u32v y)                            \
+	{                                                                                      \
+		u32v less = (u32v)((V)x < (V)y), more = (u32v)((V)x > (V)y);                   \
+                                                                                               \
+		switch (op) {                                                                  \
+		case tuttiSum:                                                                 \
+			return (u32v)((V)x + (V)y);                                            \
+		case tuttiProd:                                                                \
+			return (u32v)((V)x * (V)y);                                            \
+		case DIVIDE:                                                                   \
+			return (u32v)((V)x / (V)y);                                            \
+		case tuttiMin:                                                                 \
+			return (x & ~more) | (y & ~less);                                      \
+		default:                                                                       \
+			return choose((i32v)((V)x == (V)y), x & y, (x & ~less) | (y & ~more)); \
+		}                                                                              \
 	}
 FLOATING(Float32, f32v)
 FLOATING(Float64, f64v)
@@ -260,34 +259,25 @@ FLOATING(Float64, f64v)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 /* Signed and unsigned types differ only in min and max. */
-#define ROW_INTEGER(type, wrap)							\
-	.kernel[tutti##type] = { [tuttiSum] = kernel_Sum_##wrap,		\
-			[tuttiProd] = kernel_Prod_##wrap,			\
-				 [tuttiBand] = kernel_Band_##wrap,		\
-				 		[tuttiBor] = kernel_Bor_##wrap,	\
-				 [tuttiBxor] = kernel_Bxor_##wrap,		\
-				 		[tuttiMin] = kernel_Min_##type,	\
+#define ROW_INTEGER(type, wrap)                                                     \
+	.kernel[tutti##type] = {                                                    \
+		[tuttiSum] = kernel_Sum_##wrap,   [tuttiProd] = kernel_Prod_##wrap, \
+		[tuttiBand] = kernel_Band_##wrap, [tuttiBor] = kernel_Bor_##wrap,   \
+		[tuttiBxor] = kernel_Bxor_##wrap, [tuttiMin] = kernel_Min_##type,   \
+		[tuttiMax] = kernel_Max_##type                                      \
+	}
+#define ROW_FLOAT(type)                                                           \
+	.scale[tutti##type] = scale_##type, .divide[tutti##type] = divide_##type, \
+	.kernel[tutti##type] = { [tuttiSum] = kernel_Sum_##type,                  \
+				 [tuttiProd] = kernel_Prod_##type,                \
+				 [tuttiMin] = kernel_Min_##type,                  \
 				 [tuttiMax] = kernel_Max_##type }
-#define ROW_FLOAT(type)									\
-	.scale[tutti##type] = scale_##type, .divide[tutti##type] = divide_##type,	\
-	.kernel[tutti##type] = { [tuttiSum] = kernel_Sum_##type,			\
-			[tuttiProd] = kernel_Prod_##type,				\
-				 [tuttiMin] = kernel_Min_##type,			\
-				 		[tuttiMax] = kernel_Max_##type }
 
-#define REDUCE_ISA(text)							\
-	{									\
-		.name = text,							\
-		ROW_INTEGER(Int8, Uint8),					\
-		ROW_INTEGER(Uint8, Uint8),					\
-		ROW_INTEGER(Int32, Uint32),					\
-		ROW_INTEGER(Uint32, Uint32),					\
-		ROW_INTEGER(Int64, Uint64),					\
-		ROW_INTEGER(Uint64, Uint64),					\
-		ROW_FLOAT(Float16),						\
-		ROW_FLOAT(Bfloat16),						\
-		ROW_FLOAT(Float32),						\
-		ROW_FLOAT(Float64),						\
-		ROW_FLOAT(Float8e4m3),						\
-		ROW_FLOAT(Float8e5m2),						\
+#define REDUCE_ISA(text)                                                                     \
+	{                                                                                    \
+		.name = text, ROW_INTEGER(Int8, Uint8), ROW_INTEGER(Uint8, Uint8),           \
+		ROW_INTEGER(Int32, Uint32), ROW_INTEGER(Uint32, Uint32),                     \
+		ROW_INTEGER(Int64, Uint64), ROW_INTEGER(Uint64, Uint64), ROW_FLOAT(Float16), \
+		ROW_FLOAT(Bfloat16), ROW_FLOAT(Float32), ROW_FLOAT(Float64),                 \
+		ROW_FLOAT(Float8e4m3), ROW_FLOAT(Float8e5m2),                                \
 	}

@@ -70,7 +70,7 @@ INLINE void OF(loop)(tuttiRedOp_t op, unsigned char *dst, unsigned char *dst2,
 {
 	size_t at = 0;
 
-	if (PARTS < 4)              /* 8-bit floats (4 parts) would need too many registers */
+	if (PARTS < 4) /* 8-bit floats (4 parts) would need too many registers */
 		for (; bytes - at >= 4 * W; at += 4 * W)
 			OF(four_vectors)(op, dst, dst2, src, nsrc, at);
 	for (; at < bytes; at += W)
@@ -92,22 +92,22 @@ INLINE void OF(scale_loop)(tuttiRedOp_t op, unsigned char *dst, const unsigned c
 }
 
 /* Two sources, the most common case, have a loop that keeps both addresses in registers. */
-#define KERNEL(op)										\
-	static void OF(kernel_##op)(void *dst, void *dst2, const void *const *src, int nsrc,	\
-			size_t count)								\
-	{											\
-		const unsigned char *const two[2] = { src[0], src[1] };				\
-		const unsigned char *const *many = (const unsigned char *const *)src;		\
-												\
-		if (nsrc == 2 && PARTS < 4)							\
-			OF(loop)(tutti##op, dst, dst2, two, 2, count * BYTES);			\
-		else										\
-			OF(loop)(tutti##op, dst, dst2, many, nsrc, count * BYTES);		\
+#define KERNEL(op)                                                                           \
+	static void OF(kernel_##op)(void *dst, void *dst2, const void *const *src, int nsrc, \
+				    size_t count)                                            \
+	{                                                                                    \
+		const unsigned char *const two[2] = { src[0], src[1] };                      \
+		const unsigned char *const *many = (const unsigned char *const *)src;        \
+                                                                                             \
+		if (nsrc == 2 && PARTS < 4)                                                  \
+			OF(loop)(tutti##op, dst, dst2, two, 2, count * BYTES);               \
+		else                                                                         \
+			OF(loop)(tutti##op, dst, dst2, many, nsrc, count * BYTES);           \
 	}
-#define SCALE(name, op)									\
-	static void OF(name)(void *dst, const void *src, double value, size_t count)	\
-	{										\
-		OF(scale_loop)(op, dst, src, value, count * BYTES);			\
+#define SCALE(name, op)                                                              \
+	static void OF(name)(void *dst, const void *src, double value, size_t count) \
+	{                                                                            \
+		OF(scale_loop)(op, dst, src, value, count * BYTES);                  \
 	}
 KERNELS
 

@@ -8,22 +8,22 @@
 #include <math.h>
 
 /* Products wrap, so they are unsigned. n may exceed the type, so the division has 64 bits. */
-#define INTEGER(name, type, product, wide)							\
-	typedef type name##_any __attribute__((aligned(1), may_alias));				\
-												\
-	static void scale_##name(name##_any *dst, const name##_any *src, const void *scalar,	\
-			size_t count)								\
-	{											\
-		product factor = (product)*(const name##_any *)scalar;				\
-												\
-		for (size_t i = 0; i < count; i++)						\
-			dst[i] = (type)((product)src[i] * factor);				\
-	}											\
-	static void divide_##name(name##_any *dst, const name##_any *src, uint32_t n,		\
-			size_t count)								\
-	{											\
-		for (size_t i = 0; i < count; i++)						\
-			dst[i] = (type)((wide)src[i] / (wide)n);				\
+#define INTEGER(name, type, product, wide)                                                   \
+	typedef type name##_any __attribute__((aligned(1), may_alias));                      \
+                                                                                             \
+	static void scale_##name(name##_any *dst, const name##_any *src, const void *scalar, \
+				 size_t count)                                               \
+	{                                                                                    \
+		product factor = (product) * (const name##_any *)scalar;                     \
+                                                                                             \
+		for (size_t i = 0; i < count; i++)                                           \
+			dst[i] = (type)((product)src[i] * factor);                           \
+	}                                                                                    \
+	static void divide_##name(name##_any *dst, const name##_any *src, uint32_t n,        \
+				  size_t count)                                              \
+	{                                                                                    \
+		for (size_t i = 0; i < count; i++)                                           \
+			dst[i] = (type)((wide)src[i] / (wide)n);                             \
 	}
 INTEGER(int8, int8_t, uint32_t, int64_t)
 INTEGER(uint8, uint8_t, uint32_t, uint64_t)

@@ -13,7 +13,7 @@
  * becomes `biggest`; an infinite value, `infinity`. */
 struct tt_small_float {
 	unsigned bits, mantissa, bias;
-	uint32_t special;          /* codes from here on are not finite */
+	uint32_t special; /* codes from here on are not finite */
 	uint32_t biggest, infinity, nan;
 };
 
@@ -32,8 +32,8 @@ typedef void tt_scale_fn(void *dst, const void *src, double value, size_t count)
 
 struct tt_reduce_isa {
 	const char *name;
-	tt_reduce_fn *kernel[tuttiNumTypes][tuttiNumOps];   /* avg: NULL, uses sum */
-	tt_scale_fn *scale[tuttiNumTypes];                  /* floats only */
+	tt_reduce_fn *kernel[tuttiNumTypes][tuttiNumOps]; /* avg: NULL, uses sum */
+	tt_scale_fn *scale[tuttiNumTypes];                /* floats only */
 	tt_scale_fn *divide[tuttiNumTypes];
 };
 extern const struct tt_reduce_isa tt_reduce_scalar, tt_reduce_avx2, tt_reduce_avx512;

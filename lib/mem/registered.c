@@ -3,7 +3,7 @@
 
 #include "mem/registered.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;     /* guards the variables below */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the variables below */
 static struct tt_interval *ranges;
 static struct tt_registered_watcher *watchers;
 static uint64_t numbers;

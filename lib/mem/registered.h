@@ -14,8 +14,8 @@
 
 struct tt_registered {
 	struct tt_interval range;
-	uint64_t number;                 /* never reused in this process */
-	void *ctx;                       /* CUDA context of device memory; NULL: host memory */
+	uint64_t number; /* never reused in this process */
+	void *ctx;       /* CUDA context of device memory; NULL: host memory */
 };
 
 /* Add a range. The caller owns l until tt_registered_remove. */

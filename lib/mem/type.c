@@ -14,18 +14,12 @@ static const struct {
 	size_t bytes;
 	bool integer;
 } types[tuttiNumTypes] = {
-	[tuttiInt8] = { "int8", 1, true },
-	[tuttiUint8] = { "uint8", 1, true },
-	[tuttiInt32] = { "int32", 4, true },
-	[tuttiUint32] = { "uint32", 4, true },
-	[tuttiInt64] = { "int64", 8, true },
-	[tuttiUint64] = { "uint64", 8, true },
-	[tuttiFloat16] = { "half", 2, false },
-	[tuttiFloat32] = { "float", 4, false },
-	[tuttiFloat64] = { "double", 8, false },
-	[tuttiBfloat16] = { "bfloat16", 2, false },
-	[tuttiFloat8e4m3] = { "f8e4m3", 1, false },
-	[tuttiFloat8e5m2] = { "f8e5m2", 1, false },
+	[tuttiInt8] = { "int8", 1, true },          [tuttiUint8] = { "uint8", 1, true },
+	[tuttiInt32] = { "int32", 4, true },        [tuttiUint32] = { "uint32", 4, true },
+	[tuttiInt64] = { "int64", 8, true },        [tuttiUint64] = { "uint64", 8, true },
+	[tuttiFloat16] = { "half", 2, false },      [tuttiFloat32] = { "float", 4, false },
+	[tuttiFloat64] = { "double", 8, false },    [tuttiBfloat16] = { "bfloat16", 2, false },
+	[tuttiFloat8e4m3] = { "f8e4m3", 1, false }, [tuttiFloat8e5m2] = { "f8e5m2", 1, false },
 };
 
 static const char *const ops[tuttiNumOps] = {
@@ -111,7 +105,7 @@ static uint32_t small_set(double value, const struct tt_small_float *f)
 	if (value == 0)
 		return sign;
 	frexp(value, &exponent);
-	exponent--;                       /* 2^exponent <= |value| */
+	exponent--; /* 2^exponent <= |value| */
 	if (exponent < least)
 		exponent = least;
 	/* in units of the last place; a carry out of the fraction correctly goes to the exponent */

@@ -64,7 +64,7 @@ struct choice {
 	const struct tt_shape *shape;
 	const struct tt_call_facts *call;
 	size_t bytes;
-	uint8_t nic_class;               /* of the current candidate */
+	uint8_t nic_class; /* of the current candidate */
 };
 
 /* Simulated call: the call itself, or a similar call on fewer ranks. */
@@ -112,14 +112,15 @@ static void set_world(struct scenario *s, const struct choice *f, int cores)
 					 .cores = cores,
 					 .nic_class = f->nic_class };
 
-	s->world = (struct tt_sim_world){ .nranks = s->topology.nranks,
-					  .topology = &s->topology,
-					  .paths = paths,
-					  .message_bytes = call->message_bytes
-								   ? call->message_bytes
-								   : tt_connectivity_message_bytes(&paths),
-					  .cores = cores,
-					  .cost = call->cost ? call->cost : &tt_cost_builtin };
+	s->world = (struct tt_sim_world){
+		.nranks = s->topology.nranks,
+		.topology = &s->topology,
+		.paths = paths,
+		.message_bytes = call->message_bytes ? call->message_bytes
+						     : tt_connectivity_message_bytes(&paths),
+		.cores = cores,
+		.cost = call->cost ? call->cost : &tt_cost_builtin
+	};
 }
 
 /* Sets a topology of nhosts hosts with on_each ranks each. */
@@ -242,14 +243,13 @@ static int predict(const struct choice *f, struct tt_candidate *c)
 {
 	const struct tt_topology *t = f->shape->topology;
 	const struct tt_cost *cost = f->call->cost ? f->call->cost : &tt_cost_builtin;
-	enum tt_link_class link =
-		tt_cost_class(t && t->nhosts > 1, f->call->over_tcp,
-			      (enum tt_link_class)f->nic_class);
+	enum tt_link_class link = tt_cost_class(t && t->nhosts > 1, f->call->over_tcp,
+						(enum tt_link_class)f->nic_class);
 	int rc = f->shape->nranks <= EXACT ? exactly(f, c) : extrapolate(f, c);
 
 	c->applies = !rc;
 	if (rc)
-		return rc == TT_ARG ? 0 : rc;            /* TT_ARG: does not apply */
+		return rc == TT_ARG ? 0 : rc; /* TT_ARG: does not apply */
 	c->predicted_ps = tt_cost_corrected(cost, number_of(c->algorithm), link, f->shape->nranks,
 					    f->bytes, c->model_ps);
 	return 0;
@@ -282,12 +282,12 @@ static void weigh(const struct choice *f, struct tt_candidate *c)
 
 /* Appends c, predicted, once for each path between the hosts: tcp, NICs. 0 | < 0 */
 static int predict_paths(struct choice *f, const struct tt_candidate *c, struct tt_candidate *list,
-			int *count, int *best)
+			 int *count, int *best)
 {
 	const uint8_t paths[2] = { TT_NO_NIC, f->call->nic_class };
 
-	for (int i = f->call->nic_only && f->call->nic_class;
-	     i < 2 && *count < TT_MOST_CANDIDATES; i++) {
+	for (int i = f->call->nic_only && f->call->nic_class; i < 2 && *count < TT_MOST_CANDIDATES;
+	     i++) {
 		struct tt_candidate *it = &list[*count];
 		int rc;
 
@@ -311,12 +311,12 @@ static struct choice facts_of(const struct tt_shape *shape, const struct tt_call
 	int class = tt_size_class(call->bytes);
 
 	return (struct choice){ .shape = shape,
-			       .call = call,
-			       .bytes = (size_t)1 << (class < 62 ? class : 62) };
+				.call = call,
+				.bytes = (size_t)1 << (class < 62 ? class : 62) };
 }
 
 int tt_plan_nic(const struct tt_shape *shape, const struct tt_call_facts *call,
-		 const struct tt_algorithm *algorithm, const char name[64])
+		const struct tt_algorithm *algorithm, const char name[64])
 {
 	struct tt_candidate list[2], c = { .algorithm = algorithm };
 	struct choice f = facts_of(shape, call);

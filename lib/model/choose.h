@@ -11,13 +11,13 @@
 
 /* Facts about a call, agreed on by all its ranks. The topology is in the shape. */
 struct tt_call_facts {
-	size_t bytes;                    /* of the larger buffer */
-	bool over_tcp;                   /* tcp or verbs was asked for, also inside hosts */
-	bool nic_only;                   /* verbs was asked for: no tcp path */
-	uint8_t nic_class;               /* link class of the NICs of all hosts; 0: none */
-	int cores;                       /* of the host with the fewest for its ranks; 0: enough */
-	size_t message_bytes;            /* 0: as run chooses */
-	const struct tt_cost *cost;      /* NULL: the built-in table */
+	size_t bytes;               /* of the larger buffer */
+	bool over_tcp;              /* tcp or verbs was asked for, also inside hosts */
+	bool nic_only;              /* verbs was asked for: no tcp path */
+	uint8_t nic_class;          /* link class of the NICs of all hosts; 0: none */
+	int cores;                  /* of the host with the fewest for its ranks; 0: enough */
+	size_t message_bytes;       /* 0: as run chooses */
+	const struct tt_cost *cost; /* NULL: the built-in table */
 };
 
 /* Size class k covers sizes above 2^(k-1) up to 2^k bytes; one choice serves the whole class. */
@@ -26,17 +26,17 @@ int tt_size_class(size_t bytes);
 
 struct tt_candidate {
 	const struct tt_algorithm *algorithm;
-	char name[64];                   /* full name */
-	int number;                      /* argument of tt_candidate_number */
-	uint8_t nic_class;               /* link class used between hosts; 0: tcp */
-	bool applies;                    /* a plan can be built for the shape */
-	bool extrapolated;               /* predicted from smaller groups of ranks */
-	bool in_place;                   /* single copy is possible (local/single_copy.c) */
+	char name[64];     /* full name */
+	int number;        /* argument of tt_candidate_number */
+	uint8_t nic_class; /* link class used between hosts; 0: tcp */
+	bool applies;      /* a plan can be built for the shape */
+	bool extrapolated; /* predicted from smaller groups of ranks */
+	bool in_place;     /* single copy is possible (local/single_copy.c) */
 	/* predicted time of the largest size of the class, corrected by measured factors */
 	uint64_t predicted_ps;
 	/* time that candidates are compared by: below predicted_ps if in_place, see choose.c */
 	uint64_t counts_ps;
-	uint64_t model_ps;               /* uncorrected prediction of the model, and its parts: */
+	uint64_t model_ps; /* uncorrected prediction of the model, and its parts: */
 	uint64_t part_ps[TT_PARTS];
 };
 enum { TT_MOST_CANDIDATES = 64 };

@@ -27,12 +27,12 @@ int tt_plan_is_auto(const char *name, enum tt_collective c)
 		return 0;
 	if (c != TT_ALLREDUCE && known_elsewhere(name))
 		return 1;
-	tt_algorithm_find(TT_ALLREDUCE, name);           /* sets the error text */
+	tt_algorithm_find(TT_ALLREDUCE, name); /* sets the error text */
 	return TT_ARG;
 }
 
 static int choose_auto(const struct tt_shape *shape, const struct tt_call_facts *call,
-			 const struct tt_algorithm **ret_algorithm, char ret_name[64])
+		       const struct tt_algorithm **ret_algorithm, char ret_name[64])
 {
 	struct tt_candidate list[TT_MOST_CANDIDATES];
 	int best, rc = tt_plan_candidates(shape, call, list, &best);

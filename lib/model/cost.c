@@ -6,9 +6,9 @@
 
 #include "model/cost.h"
 
-const char *const tt_link_class_name[TT_LINK_CLASSES] = {
-	"shm", "tcp", "hosts", TT_LINK_SLOTS_NAME, "verbs", "soft"
-};
+const char *const tt_link_class_name[TT_LINK_CLASSES] = { "shm",   "tcp",
+							  "hosts", TT_LINK_SLOTS_NAME,
+							  "verbs", "soft" };
 
 /* Constants fitted by `tutti tune` on a virtual machine with 2 cores (Sapphire Rapids, 2 MiB L2 a
  * core). HOSTS: estimate for 10 Gbit/s Ethernet. VERBS: estimate from data sheets of 100 Gbit/s

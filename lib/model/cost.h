@@ -23,37 +23,37 @@ enum tt_link_class {
 	TT_LINK_SOFT,
 	TT_LINK_CLASSES
 };
-#define TT_NO_NIC TT_LINK_SHM           /* no NIC, in place of a NIC's link class */
-#define TT_LINK_SLOTS_NAME "slots"      /* in cost files and JSON output */
+#define TT_NO_NIC TT_LINK_SHM      /* no NIC, in place of a NIC's link class */
+#define TT_LINK_SLOTS_NAME "slots" /* in cost files and JSON output */
 extern const char *const tt_link_class_name[TT_LINK_CLASSES];
 
 /* _ps: picoseconds; _fs: femtoseconds a byte, 0 if a cost is negligible. */
 struct tt_link_cost {
 	/* from the sender's last store until a polling receiver sees it */
 	uint64_t latency_ps;
-	uint64_t send_ps, recv_ps;       /* CPU time of each message */
+	uint64_t send_ps, recv_ps; /* CPU time of each message */
 	/* CPU time a byte, without copying and reducing: misses to other cores, kernel copies */
 	uint64_t send_fs, recv_fs;
-	uint64_t link_fs;                /* one direction of one link */
-	uint64_t host_fs;                /* all links of a host together, each direction */
-	uint64_t window;                 /* most unread messages of a link and channel */
+	uint64_t link_fs; /* one direction of one link */
+	uint64_t host_fs; /* all links of a host together, each direction */
+	uint64_t window;  /* most unread messages of a link and channel */
 	/* messages above large_bytes take large_ps longer: their payload is apart from the header */
 	uint64_t large_bytes, large_ps;
 };
 
 struct tt_core_cost {
-	uint64_t call_ps, step_ps;       /* of each call; of each message of a step */
-	uint64_t switch_ps;              /* context switch, on hosts with more ranks than cores */
-	uint64_t copy_fs, reduce_fs;     /* in cache; reduce: each operand after the first */
-	uint64_t far_copy_fs, far_reduce_fs;     /* out of cache */
-	uint64_t memory_fs;              /* out of cache, all cores of the host: lower bound */
-	uint64_t cache_bytes;            /* of a core's own caches */
+	uint64_t call_ps, step_ps;   /* of each call; of each message of a step */
+	uint64_t switch_ps;          /* context switch, on hosts with more ranks than cores */
+	uint64_t copy_fs, reduce_fs; /* in cache; reduce: each operand after the first */
+	uint64_t far_copy_fs, far_reduce_fs; /* out of cache */
+	uint64_t memory_fs;                  /* out of cache, all cores of the host: lower bound */
+	uint64_t cache_bytes;                /* of a core's own caches */
 };
 
 /* Measured time over predicted time, in 1/1000, of one algorithm at one point; interpolated between
  * points. */
 struct tt_factor {
-	uint8_t algorithm, link;         /* index in tt_algorithms; tt_link_class */
+	uint8_t algorithm, link; /* index in tt_algorithms; tt_link_class */
 	uint16_t nranks;
 	uint32_t permille;
 	uint64_t bytes;
@@ -63,7 +63,7 @@ struct tt_cost {
 	struct tt_core_cost core;
 	struct tt_link_cost link[TT_LINK_CLASSES];
 	uint32_t nfactors;
-	struct tt_factor *factors;       /* [nfactors], in the order of tt_factor_compare */
+	struct tt_factor *factors; /* [nfactors], in the order of tt_factor_compare */
 };
 
 /* cost.c --------------------------------------------------------------------------------------- */
@@ -102,7 +102,7 @@ int tt_factor_compare(const void *a, const void *b);
 /* One constant of the text form: "shm.latency_ns 90". */
 struct tt_cost_row {
 	const char *name, *help;
-	size_t offset;                   /* in struct tt_cost */
+	size_t offset; /* in struct tt_cost */
 	enum tt_cost_unit { TT_NS, TT_GBPS, TT_BYTES, TT_COUNT } unit;
 };
 extern const struct tt_cost_row tt_cost_table[];

@@ -21,36 +21,40 @@
 enum { MOST_FACTORS = 16384, MOST_BYTES = 4 << 20 };
 
 #define CORE(field) offsetof(struct tt_cost, core.field)
-#define LINK(n, field) (offsetof(struct tt_cost, link) + (n) * sizeof(struct tt_link_cost) + \
-			offsetof(struct tt_link_cost, field))
-#define LINK_ROWS(n, class)									\
-	{ class ".latency_ns",									\
-			"from the sender's last store until a polling receiver sees it",	\
-	  LINK(n, latency_ps), TT_NS },								\
-	{ class ".send_ns", "CPU time of the sender for each message", LINK(n, send_ps),	\
-			TT_NS },								\
-	{ class ".recv_ns", "CPU time of the receiver for each message", LINK(n, recv_ps),	\
-			TT_NS },								\
-	{ class ".send_gbps",									\
-			"bytes/ns that a core can send, beside copying and reducing; 0: no cost", \
-	  LINK(n, send_fs), TT_GBPS },								\
-	{ class ".recv_gbps",									\
-			"bytes/ns that a core can receive, beside copying and reducing; 0: no cost", \
-	  LINK(n, recv_fs), TT_GBPS },								\
-	{ class ".link_gbps", "bytes/ns of one direction of one link; 0: no limit", LINK(n,	\
-			link_fs), TT_GBPS },							\
-	{ class ".host_gbps", "bytes/ns of all links of a host together, each direction; 0: no limit", \
-			LINK(n, host_fs), TT_GBPS },						\
-	{ class ".window", "most unread messages of a link", LINK(n, window),		\
-			TT_COUNT },								\
-	{ class ".large_bytes", "longer messages take large_ns more", LINK(n, large_bytes), TT_BYTES },	\
-	{ class ".large_ns", "added latency of messages above large_bytes", LINK(n, large_ps), TT_NS }
+#define LINK(n, field)                                                        \
+	(offsetof(struct tt_cost, link) + (n) * sizeof(struct tt_link_cost) + \
+	 offsetof(struct tt_link_cost, field))
+#define LINK_ROWS(n, class)                                                                        \
+	{ class ".latency_ns", "from the sender's last store until a polling receiver sees it",    \
+	  LINK(n, latency_ps), TT_NS },                                                            \
+		{ class ".send_ns", "CPU time of the sender for each message", LINK(n, send_ps),   \
+		  TT_NS },                                                                         \
+		{ class ".recv_ns", "CPU time of the receiver for each message", LINK(n, recv_ps), \
+		  TT_NS },                                                                         \
+		{ class ".send_gbps",                                                              \
+		  "bytes/ns that a core can send, beside copying and reducing; 0: no cost",        \
+		  LINK(n, send_fs), TT_GBPS },                                                     \
+		{ class ".recv_gbps",                                                              \
+		  "bytes/ns that a core can receive, beside copying and reducing; 0: no cost",     \
+		  LINK(n, recv_fs), TT_GBPS },                                                     \
+		{ class ".link_gbps", "bytes/ns of one direction of one link; 0: no limit",        \
+		  LINK(n, link_fs), TT_GBPS },                                                     \
+		{ class ".host_gbps",                                                              \
+		  "bytes/ns of all links of a host together, each direction; 0: no limit",         \
+		  LINK(n, host_fs), TT_GBPS },                                                     \
+		{ class ".window", "most unread messages of a link", LINK(n, window), TT_COUNT },  \
+		{ class ".large_bytes", "longer messages take large_ns more",                      \
+		  LINK(n, large_bytes), TT_BYTES },                                                \
+	{                                                                                          \
+		class ".large_ns", "added latency of messages above large_bytes",                  \
+			LINK(n, large_ps), TT_NS                                                   \
+	}
 
 const struct tt_cost_row tt_cost_table[] = {
 	{ "core.call_ns", "time of each call", CORE(call_ps), TT_NS },
 	{ "core.step_ns", "time of each message of a step", CORE(step_ps), TT_NS },
-	{ "core.switch_ns", "context switch, if a host has more ranks than cores",
-	  CORE(switch_ps), TT_NS },
+	{ "core.switch_ns", "context switch, if a host has more ranks than cores", CORE(switch_ps),
+	  TT_NS },
 	{ "core.copy_gbps", "bytes/ns copied in cache", CORE(copy_fs), TT_GBPS },
 	{ "core.reduce_gbps", "bytes/ns of an operand combined with another in cache",
 	  CORE(reduce_fs), TT_GBPS },
@@ -126,14 +130,17 @@ static double value_of(const struct tt_cost_row *row, const struct tt_cost *cost
 
 	return row->unit == TT_NS     ? (double)v / 1000
 	       : row->unit != TT_GBPS ? (double)v
-	       : v		      ? 1e6 / (double)v
+	       : v                    ? 1e6 / (double)v
 				      : 0;
 }
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
 /* Position of a line, for error texts. */
-struct text_position { const char *file; int line; };
+struct text_position {
+	const char *file;
+	int line;
+};
 
 static int number_of(const struct tt_algorithm *a)
 {
@@ -152,7 +159,8 @@ static int read_names(const struct text_position *at, char **word, struct tt_fac
 	while (c < TT_SENDRECV && strcmp(word[1], tt_collective_name((enum tt_collective)c)))
 		c++;
 	if (c == TT_SENDRECV)
-		return tt_fail(TT_ARG,
+		return tt_fail(
+			TT_ARG,
 			"%s: line %d: \"%s\" is not a collective; use allreduce, reduce, ...",
 			at->file, at->line, word[1]);
 	a = tt_algorithm_find((enum tt_collective)c, word[2]);
@@ -163,9 +171,10 @@ static int read_names(const struct text_position *at, char **word, struct tt_fac
 	while (link < TT_LINK_CLASSES && strcmp(word[3], tt_link_class_name[link]))
 		link++;
 	if (link == TT_LINK_CLASSES)
-		return tt_fail(TT_ARG,
-			       "%s: line %d: \"%s\" is not a link class; use shm, tcp, hosts, verbs or soft",
-			       at->file, at->line, word[3]);
+		return tt_fail(
+			TT_ARG,
+			"%s: line %d: \"%s\" is not a link class; use shm, tcp, hosts, verbs or soft",
+			at->file, at->line, word[3]);
 	f->algorithm = (uint8_t)number_of(a);
 	f->link = (uint8_t)link;
 	return 0;
@@ -179,7 +188,8 @@ static int read_factor(const struct text_position *at, char **word, int nwords,
 	int rc;
 
 	if (nwords != 7)
-		return tt_fail(TT_ARG,
+		return tt_fail(
+			TT_ARG,
 			"%s: line %d: the form of a factor is: factor COLLECTIVE ALGORITHM CLASS NRANKS BYTES FACTOR",
 			at->file, at->line);
 	if ((rc = read_names(at, word, &f)))
@@ -189,9 +199,11 @@ static int read_factor(const struct text_position *at, char **word, int nwords,
 	factor = number(word[6]);
 	if (!(n >= 1 && n <= 65535) || !(bytes >= 0 && bytes <= 1e15) ||
 	    !(factor >= 0.001 && factor <= 1000))
-		return tt_fail(TT_ARG,
+		return tt_fail(
+			TT_ARG,
 			"%s: line %d: use 1 to 65535 ranks, bytes, and a factor from 0.001 to 1000, not %s %s "
-			"%s", at->file, at->line, word[4], word[5], word[6]);
+			"%s",
+			at->file, at->line, word[4], word[5], word[6]);
 	if (cost->nfactors == MOST_FACTORS)
 		return tt_fail(TT_ARG, "%s: line %d: more than %d factors", at->file, at->line,
 			       MOST_FACTORS);
@@ -215,7 +227,8 @@ static int read_constant(const struct text_position *at, char **word, int nwords
 	while (row < end && strcmp(row->name, word[0]))
 		row++;
 	if (row == end)
-		return tt_fail(TT_ARG,
+		return tt_fail(
+			TT_ARG,
 			"%s: line %d: unknown constant \"%.60s\"; `tutti tune --print` lists them",
 			at->file, at->line, word[0]);
 	if (nwords != 2 ||

@@ -149,8 +149,10 @@ static int run_events(struct tt_sim *sim)
 		return tt_fail(TT_SYSTEM, "no memory to simulate %d ranks", sim->world.nranks);
 	for (int i = 0; i < sim->world.nranks; i++)
 		if (sim->rank[i].nfinished != sim->ncursors)
-			return tt_fail(TT_INTERNAL, "%s: the simulated rank %d never finishes (see tutti plan --verify)",
-				       sim->frame.algorithm, i);
+			return tt_fail(
+				TT_INTERNAL,
+				"%s: the simulated rank %d never finishes (see tutti plan --verify)",
+				sim->frame.algorithm, i);
 	return 0;
 }
 
@@ -179,8 +181,10 @@ static void rewind_rank(struct tt_sim *sim, struct tt_sim_rank *r)
 		uint32_t lane = i / sim->binding.width, first = r->first[lane];
 		bool empty = first == r->first[lane + 1];
 
-		r->cursor[i] = (struct tt_sim_cursor){ .steps = first, .row_steps = first,
-						       .lane = lane, .finished = empty,
+		r->cursor[i] = (struct tt_sim_cursor){ .steps = first,
+						       .row_steps = first,
+						       .lane = lane,
+						       .finished = empty,
 						       .tile = i % sim->binding.width,
 						       .wake_ps = empty ? TT_SIM_NEVER : 0 };
 	}
@@ -218,15 +222,17 @@ static int begin(struct tt_sim *sim, size_t bytes, uint32_t most_tiles)
 	tt_plan_bind(&sim->frame, &w->paths, w->message_bytes, bytes, &sim->binding);
 	sim->ncursors = sim->frame.nlanes * sim->binding.width;
 	sim->on_slots = tt_plan_on_slots(&sim->frame, &w->paths, bytes);
-	sim->tiles =
-		most_tiles && most_tiles < sim->binding.ntiles ? most_tiles : sim->binding.ntiles;
+	sim->tiles = most_tiles && most_tiles < sim->binding.ntiles ? most_tiles
+								    : sim->binding.ntiles;
 	for (int h = 0; h < sim->nhosts; h++) {
 		struct tt_sim_host *host = &sim->host[h];
 
-		*host = (struct tt_sim_host){ .nranks = host->nranks, .cores_free = w->cores,
-					      .first_ready = -1, .dispatches = 1 };
-		sim->prices[h] =
-			tt_cost_prices(w->cost, footprint(sim, host), host->nranks, w->cores);
+		*host = (struct tt_sim_host){ .nranks = host->nranks,
+					      .cores_free = w->cores,
+					      .first_ready = -1,
+					      .dispatches = 1 };
+		sim->prices[h] = tt_cost_prices(w->cost, footprint(sim, host), host->nranks,
+						w->cores);
 	}
 	sim->nheap = sim->events = 0;
 	memset(sim->messages, 0, sizeof(sim->messages));
@@ -249,8 +255,10 @@ static void collect(const struct tt_sim *sim, struct tt_sim_result *result)
 	for (int r = 1; r < n; r++)
 		if (sim->rank[r].now_ps > sim->rank[last].now_ps)
 			last = r;
-	*result = (struct tt_sim_result){ .time_ps = sim->rank[last].now_ps, .events = sim->events,
-					  .idle_min = 1, .ntiles = sim->binding.ntiles,
+	*result = (struct tt_sim_result){ .time_ps = sim->rank[last].now_ps,
+					  .events = sim->events,
+					  .idle_min = 1,
+					  .ntiles = sim->binding.ntiles,
 					  .tiles_walked = sim->tiles };
 	memcpy(result->part_ps, sim->rank[last].part_ps, sizeof(result->part_ps));
 	memcpy(result->messages, sim->messages, sizeof(result->messages));
@@ -311,12 +319,12 @@ int tt_sim_run(struct tt_sim *sim, size_t bytes, uint32_t most_tiles,
 	*ret_result = whole;
 	ret_result->time_ps = extend(half.time_ps, whole.time_ps, walked, whole.ntiles);
 	for (int i = 0; i < TT_PARTS; i++)
-		ret_result->part_ps[i] =
-			extend(half.part_ps[i], whole.part_ps[i], walked, whole.ntiles);
+		ret_result->part_ps[i] = extend(half.part_ps[i], whole.part_ps[i], walked,
+						whole.ntiles);
 	for (int i = 0; i < TT_LINK_CLASSES; i++) {
 		ret_result->bytes[i] = extend(half.bytes[i], whole.bytes[i], walked, whole.ntiles);
-		ret_result->messages[i] =
-			extend(half.messages[i], whole.messages[i], walked, whole.ntiles);
+		ret_result->messages[i] = extend(half.messages[i], whole.messages[i], walked,
+						 whole.ntiles);
 	}
 	return 0;
 }

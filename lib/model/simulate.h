@@ -14,31 +14,31 @@
 /* The simulated ranks and hosts. Pointers must stay valid until tt_sim_close. */
 struct tt_sim_world {
 	int nranks;
-	const struct tt_topology *topology;      /* NULL: one host */
+	const struct tt_topology *topology; /* NULL: one host */
 	struct tt_connectivity paths;
 	size_t message_bytes;
-	int cores;                               /* of each host; 0: one for every rank */
+	int cores; /* of each host; 0: one for every rank */
 	const struct tt_cost *cost;
 };
 
 /* Parts of the time of a call, along the critical path: the chain of steps and messages that ended
  * last. */
 enum tt_sim_part {
-	TT_PART_LATENCY,                         /* messages in flight, without their bytes */
-	TT_PART_BYTES,                           /* copying, sending, receiving; links, networks */
+	TT_PART_LATENCY, /* messages in flight, without their bytes */
+	TT_PART_BYTES,   /* copying, sending, receiving; links, networks */
 	TT_PART_REDUCE,
-	TT_PART_MESSAGES,                        /* overhead of the call, each step, each message */
-	TT_PART_WAIT,                            /* for a core, or for room at the receiver */
+	TT_PART_MESSAGES, /* overhead of the call, each step, each message */
+	TT_PART_WAIT,     /* for a core, or for room at the receiver */
 	TT_PARTS
 };
 extern const char *const tt_sim_part_name[TT_PARTS];
 
 struct tt_sim_result {
-	uint64_t time_ps, part_ps[TT_PARTS];     /* the parts add up to the time */
+	uint64_t time_ps, part_ps[TT_PARTS]; /* the parts add up to the time */
 	uint64_t bytes[TT_LINK_CLASSES], messages[TT_LINK_CLASSES];
-	double idle_min, idle_mean, idle_max;    /* over ranks: share of the time without work */
-	uint64_t events;                         /* simulated messages */
-	uint32_t ntiles, tiles_walked;           /* tiles beyond tiles_walked are extrapolated */
+	double idle_min, idle_mean, idle_max; /* over ranks: share of the time without work */
+	uint64_t events;                      /* simulated messages */
+	uint32_t ntiles, tiles_walked;        /* tiles beyond tiles_walked are extrapolated */
 };
 
 struct tt_sim;

@@ -10,61 +10,63 @@
 
 #include "model/simulate.h"
 
-#define TT_SIM_NONE 0xffffu              /* no peer */
+#define TT_SIM_NONE 0xffffu /* no peer */
 #define TT_SIM_NEVER UINT64_MAX
 
 /* `repeat` steps of a lane that differ only in their block, which advances by stride. */
 struct tt_sim_steps {
-	uint32_t at, repeat;             /* at: index of the first step in its lane */
-	uint32_t block, nblocks;         /* block: determines the length of the message */
+	uint32_t at, repeat;     /* at: index of the first step in its lane */
+	uint32_t block, nblocks; /* block: determines the length of the message */
 	int32_t stride;
-	uint32_t wait_step;              /* of the first step, as in tt_step */
-	uint16_t to, wire[8];            /* indices in the list of peers */
+	uint32_t wait_step;   /* of the first step, as in tt_step */
+	uint16_t to, wire[8]; /* indices in the list of peers */
 	uint8_t op, nwires, nsrc, flags, wait_lane;
-	uint8_t records;                 /* of each step */
+	uint8_t records; /* of each step */
 	bool has_dst;
 };
 
 /* A message in flight or unread, with the parts of the time until its arrival. */
-struct tt_sim_message { uint64_t at_ps, part_ps[TT_PARTS]; };
+struct tt_sim_message {
+	uint64_t at_ps, part_ps[TT_PARTS];
+};
 
 /* Messages of one (peer, cursor), at the receiver. */
 struct tt_sim_queue {
-	struct tt_sim_message *message;  /* [room], a ring buffer */
+	struct tt_sim_message *message; /* [room], a ring buffer */
 	uint32_t head, count, room;
 };
 
 enum tt_sim_wait { TT_SIM_RUNS, TT_SIM_FOR_LANE, TT_SIM_FOR_ROOM, TT_SIM_FOR_MESSAGE };
 
 struct tt_sim_cursor {
-	uint32_t steps, nth;             /* position: record, and repetition within the record */
-	uint32_t row_steps, row_nth;     /* position of the first step of the row */
-	uint32_t tile, sub, lane;        /* sub: blocks of the row done in earlier messages */
-	uint32_t queue;                  /* FOR_MESSAGE: index of the empty queue */
-	uint64_t wake_ps;                /* earliest time of the next move, as far as known */
+	uint32_t steps, nth;         /* position: record, and repetition within the record */
+	uint32_t row_steps, row_nth; /* position of the first step of the row */
+	uint32_t tile, sub, lane;    /* sub: blocks of the row done in earlier messages */
+	uint32_t queue;              /* FOR_MESSAGE: index of the empty queue */
+	uint64_t wake_ps;            /* earliest time of the next move, as far as known */
 	enum tt_sim_wait wait;
-	bool more, finished;             /* more: a step of the row has blocks left */
+	bool more, finished; /* more: a step of the row has blocks left */
 };
 
 enum tt_sim_state { TT_SIM_IDLE, TT_SIM_QUEUED, TT_SIM_AT_WORK, TT_SIM_DONE };
 
 struct tt_sim_rank {
 	struct tt_sim_steps *steps;
-	uint32_t first[TT_MAX_LANES + 1];        /* [lane] its first record in steps */
+	uint32_t first[TT_MAX_LANES + 1]; /* [lane] its first record in steps */
 	uint32_t npeers;
-	int *peer;                               /* [npeers] */
-	uint16_t *mirror;                        /* [npeers] own index in the peer's list */
-	uint8_t *class;                          /* [npeers] tt_link_class */
-	uint64_t *link_free_ps, *sent_bytes;     /* [npeers] */
-	struct tt_sim_queue *queue;              /* [nqueues], npeers * ncursors */
-	struct tt_sim_cursor *cursor;            /* [ncursors] */
+	int *peer;                           /* [npeers] */
+	uint16_t *mirror;                    /* [npeers] own index in the peer's list */
+	uint8_t *class;                      /* [npeers] tt_link_class */
+	uint64_t *link_free_ps, *sent_bytes; /* [npeers] */
+	struct tt_sim_queue *queue;          /* [nqueues], npeers * ncursors */
+	struct tt_sim_cursor *cursor;        /* [ncursors] */
 	uint64_t now_ps, wake_ps, busy_ps, part_ps[TT_PARTS];
-	uint64_t idle_ps;                        /* end of the last work */
-	uint64_t dispatch;                       /* number of the rank's last dispatch */
+	uint64_t idle_ps;  /* end of the last work */
+	uint64_t dispatch; /* number of the rank's last dispatch */
 	uint32_t nqueues, nfinished, next_cursor;
 	int host, next_ready;
 	enum tt_sim_state state;
-	bool posted;                             /* the rank has posted to its shared-memory slot */
+	bool posted; /* the rank has posted to its shared-memory slot */
 };
 
 struct tt_sim_host {
@@ -72,23 +74,26 @@ struct tt_sim_host {
 	int cores_free, first_ready, last_ready, nranks;
 };
 
-struct tt_sim_event { uint64_t at_ps; uint32_t rank; };
+struct tt_sim_event {
+	uint64_t at_ps;
+	uint32_t rank;
+};
 
 struct tt_sim {
 	struct tt_sim_world world;
 	struct tt_sim_watch watch;
-	struct tt_plan frame;            /* of rank 0, without steps and peers: for binding */
-	struct tt_sim_rank *rank;        /* [nranks] */
-	struct tt_sim_host *host;        /* [nhosts] */
+	struct tt_plan frame;     /* of rank 0, without steps and peers: for binding */
+	struct tt_sim_rank *rank; /* [nranks] */
+	struct tt_sim_host *host; /* [nhosts] */
 	int nhosts;
 	struct tt_binding binding;
-	struct tt_prices *prices;        /* [nhosts] */
-	uint32_t ncursors, tiles;        /* tiles: simulated */
+	struct tt_prices *prices; /* [nhosts] */
+	uint32_t ncursors, tiles; /* tiles: simulated */
 	uint64_t messages[TT_LINK_CLASSES], events;
 	struct tt_sim_event *heap;
 	size_t nheap, heap_room;
-	bool on_slots;                   /* shared-memory slots: one post reaches all ranks */
-	bool failed;                     /* out of memory */
+	bool on_slots; /* shared-memory slots: one post reaches all ranks */
+	bool failed;   /* out of memory */
 };
 
 /* simulate_plan.c */

@@ -30,9 +30,15 @@ static uint16_t peer_index(const int *peer, uint32_t npeers, tt_ref wire)
 
 static struct tt_sim_steps describe(const struct tt_plan *p, const struct tt_step *s, uint32_t at)
 {
-	struct tt_sim_steps d = { .at = at, .repeat = 1, .nblocks = s->nblocks,
-				  .wait_step = s->wait_step, .to = TT_SIM_NONE, .op = s->op,
-				  .nsrc = s->nsrc, .flags = s->flags, .wait_lane = s->wait_lane,
+	struct tt_sim_steps d = { .at = at,
+				  .repeat = 1,
+				  .nblocks = s->nblocks,
+				  .wait_step = s->wait_step,
+				  .to = TT_SIM_NONE,
+				  .op = s->op,
+				  .nsrc = s->nsrc,
+				  .flags = s->flags,
+				  .wait_lane = s->wait_lane,
 				  .records = (uint8_t)tt_step_records(s),
 				  .has_dst = s->dst != TT_REF_NONE };
 	tt_ref local = d.has_dst ? s->dst : s->src[0];
@@ -85,7 +91,10 @@ static uint32_t compact_lane(const struct tt_plan *p, uint32_t lane, struct tt_s
 }
 
 /* Buffer for the records of one plan, reused for each rank. */
-struct step_buffer { struct tt_sim_steps *steps; uint32_t room; };
+struct step_buffer {
+	struct tt_sim_steps *steps;
+	uint32_t room;
+};
 
 static int store_steps(const struct tt_plan *p, struct step_buffer *buffer, struct tt_sim_rank *r)
 {
@@ -128,8 +137,9 @@ static int store_peers(const struct tt_sim *sim, const struct tt_plan *p, struct
 		bool apart = t && t->host_of[p->rank] != t->host_of[p->peers[i]];
 
 		r->peer[i] = p->peers[i];
-		r->class[i] = (uint8_t)tt_cost_class(apart, sim->world.paths.over_tcp,
-				(enum tt_link_class)sim->world.paths.nic_class);
+		r->class[i] = (uint8_t)
+			tt_cost_class(apart, sim->world.paths.over_tcp,
+				      (enum tt_link_class)sim->world.paths.nic_class);
 	}
 	return 0;
 }
@@ -162,10 +172,11 @@ static int find_mirrors(struct tt_sim *sim)
 		for (uint32_t i = 0; i < r->npeers; i++) {
 			const struct tt_sim_rank *q = &sim->rank[r->peer[i]];
 
-			r->mirror[i] =
-				peer_index(q->peer, q->npeers, tt_ref_make(TT_WIRE, (uint32_t)a));
+			r->mirror[i] = peer_index(q->peer, q->npeers,
+						  tt_ref_make(TT_WIRE, (uint32_t)a));
 			if (r->mirror[i] >= q->npeers || q->peer[r->mirror[i]] != a)
-				return tt_fail(TT_INTERNAL,
+				return tt_fail(
+					TT_INTERNAL,
 					"%s: rank %d has rank %d as a peer, but not the other way round",
 					sim->frame.algorithm, a, r->peer[i]);
 		}
@@ -179,8 +190,11 @@ int tt_sim_plans(struct tt_sim *sim, const struct tt_algorithm *a, const char *n
 	struct step_buffer buffer = { NULL, 0 };
 
 	for (int r = 0; r < n && !rc; r++) {
-		struct tt_shape shape = { .collective = a->collective, .nranks = n, .rank = r,
-					  .root = root, .topology = sim->world.topology };
+		struct tt_shape shape = { .collective = a->collective,
+					  .nranks = n,
+					  .rank = r,
+					  .root = root,
+					  .topology = sim->world.topology };
 
 		rc = plan_of(sim, a, name, &shape, &buffer);
 		if (!rc && sim->watch.progress && r % 64 == 0)

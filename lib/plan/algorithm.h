@@ -12,14 +12,14 @@
 
 struct tt_algorithm {
 	enum tt_collective collective;
-	const char *name;                /* as --algo takes it */
-	const char *help;                /* one line: suitable sizes and numbers of ranks */
-	const char *source;              /* author, year, title */
-	const char *argument;            /* default argument of "name:argument"; NULL: takes none */
-	const char *form;                /* form of other arguments, for messages: "INNER/OUTER" */
+	const char *name;     /* as --algo takes it */
+	const char *help;     /* one line: suitable sizes and numbers of ranks */
+	const char *source;   /* author, year, title */
+	const char *argument; /* default argument of "name:argument"; NULL: takes none */
+	const char *form;     /* form of other arguments, for messages: "INNER/OUTER" */
 	/* further arguments that auto tries on several hosts, separated by blanks; NULL: none */
 	const char *variants;
-	bool in_place;                   /* can run by single copy (local/single_copy.c) */
+	bool in_place; /* can run by single copy (local/single_copy.c) */
 	/* takes - is the argument valid? NULL: only the default argument. */
 	bool (*takes)(const char *argument);
 	/* explain - report the wrong part of an argument by tt_fail. NULL: the error names form. */

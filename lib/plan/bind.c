@@ -3,12 +3,12 @@
 
 #include "plan/bind.h"
 
-#define SHM_TILE (64u << 10)       /* both directions of a few channels stay in L2 */
+#define SHM_TILE (64u << 10) /* both directions of a few channels stay in L2 */
 /* On crowded hosts (ranks share cores), fewer context switches outweigh overlap. Time of 4 ranks on
  * 2 cores relative to tiles of 128 KiB: allreduce of 1 MiB 0.86, reduce (a chain) 1.05. */
 #define CROWDED_TILE (256u << 10)
-#define MIXED_TILE (256u << 10)     /* bytes in flight that fill a long queue in a switch */
-#define TCP_TILE (256u << 10)      /* fewer system calls; still reduced while hot in L2 */
+#define MIXED_TILE (256u << 10) /* bytes in flight that fill a long queue in a switch */
+#define TCP_TILE (256u << 10)   /* fewer system calls; still reduced while hot in L2 */
 
 size_t tt_connectivity_message_bytes(const struct tt_connectivity *p)
 {
@@ -31,8 +31,8 @@ static size_t round_to_lines(size_t bytes)
 	return (bytes + TT_LINE - 1) & ~(size_t)(TT_LINE - 1);
 }
 
-void tt_plan_bind(const struct tt_plan *plan, const struct tt_connectivity *paths,
-		  size_t most, size_t bytes, struct tt_binding *b)
+void tt_plan_bind(const struct tt_plan *plan, const struct tt_connectivity *paths, size_t most,
+		  size_t bytes, struct tt_binding *b)
 {
 	bool even = plan->rule == TT_EVEN;
 

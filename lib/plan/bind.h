@@ -15,8 +15,8 @@ struct tt_connectivity {
 	int nranks;
 	/* over_tcp: tcp (or verbs) was asked for, also within a host */
 	bool one_host, over_tcp;
-	int cores;                      /* of the host with the fewest for its ranks; 0: enough */
-	uint8_t nic_class;              /* link class (cost.h) of NICs instead of tcp; 0: none */
+	int cores;         /* of the host with the fewest for its ranks; 0: enough */
+	uint8_t nic_class; /* link class (cost.h) of NICs instead of tcp; 0: none */
 };
 
 /* Bytes of the largest message; a larger block is cut into tiles of this size. */

@@ -78,7 +78,8 @@ static tt_ref value_of(struct tt_builder *b, struct tt_span s)
 		if (b->where[s.first + i] == TT_REF_NONE)
 			tt_builder_fail(b, TT_INTERNAL, "block %u has no value yet", s.first + i);
 		else if (b->where[s.first + i] != at + i)
-			tt_builder_fail(b, TT_INTERNAL, "blocks %u..%u are not consecutive; copy them first",
+			tt_builder_fail(b, TT_INTERNAL,
+					"blocks %u..%u are not consecutive; copy them first",
 					s.first, s.first + s.count - 1);
 	return at;
 }
@@ -176,8 +177,8 @@ static tt_ref wire(struct tt_builder *b, int peer)
 	int rank = peer < 0 || peer >= b->n ? -1 : b->members ? b->members[peer] : peer;
 
 	if (rank < 0 || rank == b->shape->rank) {
-		tt_builder_fail(b, TT_INTERNAL, "rank %d of a group of %d cannot be a peer",
-				peer, b->n);
+		tt_builder_fail(b, TT_INTERNAL, "rank %d of a group of %d cannot be a peer", peer,
+				b->n);
 		return TT_REF_NONE;
 	}
 	return tt_ref_make(TT_WIRE, (uint32_t)rank);
@@ -208,10 +209,10 @@ static void send_from_scratch(struct tt_builder *b, struct tt_span s)
 		was_sent |= b->sent[s.first + i];
 	if (!was_sent)
 		return;
-	for (uint32_t i = 0; i < l->count; i += l->steps[i].nsrc > 2 ? 2 : 1)
+	for (uint32_t i = 0; i<l->count; i += l->steps[i].nsrc> 2 ? 2 : 1)
 		if (l->steps[i].dst < at + s.count && at < l->steps[i].dst + l->steps[i].nblocks)
-			from = i;                        /* wrote the value */
-	for (uint32_t i = from; i < l->count; i += l->steps[i].nsrc > 2 ? 2 : 1) {
+			from = i; /* wrote the value */
+	for (uint32_t i = from; i<l->count; i += l->steps[i].nsrc> 2 ? 2 : 1) {
 		struct tt_step *sent = &l->steps[i];
 
 		if (sent->op != TT_COPY || sent->dst != TT_REF_NONE ||
@@ -365,9 +366,9 @@ void tt_row_end(struct tt_builder *b)
 	struct tt_build_lane *l = &b->lanes[b->lane];
 	bool several = false;
 
-	for (uint32_t i = b->row; i < l->count; i += l->steps[i].nsrc > 2 ? 2 : 1)
+	for (uint32_t i = b->row; i<l->count; i += l->steps[i].nsrc> 2 ? 2 : 1)
 		several |= l->steps[i].nblocks > 1;
-	for (uint32_t i = b->row; several && i < l->last; i += l->steps[i].nsrc > 2 ? 2 : 1)
+	for (uint32_t i = b->row; several && i<l->last; i += l->steps[i].nsrc> 2 ? 2 : 1)
 		if (l->steps[i].op != TT_NOP)
 			l->steps[i].flags |= TT_STEP_INTERLEAVED;
 }

@@ -26,17 +26,21 @@
 #include "plan/plan.h"
 
 /* Cut of the buffer, equal on all ranks: number of blocks, number of lanes. */
-struct tt_cut { uint32_t blocks, lanes; };
+struct tt_cut {
+	uint32_t blocks, lanes;
+};
 
 /* Consecutive blocks that one step moves. Made by tt_part, tt_parts and tt_all. */
-struct tt_span { uint32_t first, count; };
+struct tt_span {
+	uint32_t first, count;
+};
 
 /* Order of the operands of a reduction: decides the bits. */
 enum tt_order { TT_MINE_FIRST, TT_PEER_FIRST };
 
 struct tt_build_lane {
-	struct tt_step *steps;                     /* with TT_MORE records */
-	uint32_t count, room, last;                /* last: index of the last step */
+	struct tt_step *steps;      /* with TT_MORE records */
+	uint32_t count, room, last; /* last: index of the last step */
 	/* [lane] 1 + the step of that lane that the next step waits for, 0 none */
 	uint32_t wait[TT_MAX_LANES];
 	/* [lane] 1 + the latest step of that lane that any step so far waits for */
@@ -58,15 +62,15 @@ struct tt_builder {
 	int error;
 
 	/* private to the builder */
-	const int *members;                        /* [n] ranks of the group, NULL: all */
-	uint32_t first, per_part;                  /* first block of the group, blocks of a part */
-	uint32_t nblocks;                          /* of the plan; EQUAL: nranks */
+	const int *members;       /* [n] ranks of the group, NULL: all */
+	uint32_t first, per_part; /* first block of the group, blocks of a part */
+	uint32_t nblocks;         /* of the plan; EQUAL: nranks */
 	uint32_t in_blocks, out_blocks, scratch_blocks;
-	uint32_t nlayers, layer[TT_LAYERS];        /* [use] 1 + layer of scratch, 0 unused */
-	tt_ref *where;                             /* [nblocks] current value, or TT_REF_NONE */
-	bool *sent;                                /* [nblocks] was the current value sent? */
-	bool aside;                                /* the next result goes to scratch */
-	uint32_t lane, row;                        /* row: its first record in the lane */
+	uint32_t nlayers, layer[TT_LAYERS]; /* [use] 1 + layer of scratch, 0 unused */
+	tt_ref *where;                      /* [nblocks] current value, or TT_REF_NONE */
+	bool *sent;                         /* [nblocks] was the current value sent? */
+	bool aside;                         /* the next result goes to scratch */
+	uint32_t lane, row;                 /* row: its first record in the lane */
 	struct tt_build_lane lanes[TT_MAX_LANES];
 };
 

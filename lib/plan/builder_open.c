@@ -81,7 +81,7 @@ struct tt_span tt_all(const struct tt_builder *b)
 struct tt_group tt_group_enter(struct tt_builder *b, const int *members, int n, struct tt_span s,
 			       uint32_t parts)
 {
-	struct tt_group outer = { b->rank,    b->n,	b->root,    b->parts,
+	struct tt_group outer = { b->rank,    b->n,     b->root,    b->parts,
 				  b->members, b->first, b->per_part };
 
 	if (!parts || s.count % parts) {
@@ -126,12 +126,16 @@ int tt_builder_open(struct tt_builder *b, const struct tt_shape *shape, struct t
 		return tt_fail(TT_INTERNAL, "rank %d: a plan cannot have %u blocks and %u lanes",
 			       shape->rank, cut.blocks, cut.lanes);
 	if (cut.blocks > TT_MAX_BLOCKS)
-		return tt_fail(TT_INTERNAL,
-			       "rank %d: a plan cannot have %u blocks, at most %u; cut the buffer into fewer, "
-			       "large blocks are sent in tiles",
-			       shape->rank, cut.blocks, TT_MAX_BLOCKS);
-	*b = (struct tt_builder){ .rank = shape->rank, .n = shape->nranks, .root = shape->root,
-				  .shape = shape, .cut = cut };
+		return tt_fail(
+			TT_INTERNAL,
+			"rank %d: a plan cannot have %u blocks, at most %u; cut the buffer into fewer, "
+			"large blocks are sent in tiles",
+			shape->rank, cut.blocks, TT_MAX_BLOCKS);
+	*b = (struct tt_builder){ .rank = shape->rank,
+				  .n = shape->nranks,
+				  .root = shape->root,
+				  .shape = shape,
+				  .cut = cut };
 	b->nblocks = b->in_blocks = b->out_blocks = rule_of(c) == TT_EVEN ? cut.blocks : n;
 	if (c == TT_ALLGATHER || c == TT_GATHER)
 		b->in_blocks = 1;
@@ -183,11 +187,16 @@ static int list_peers(struct tt_plan *plan)
 
 static int assemble(const struct tt_builder *b, struct tt_plan *plan)
 {
-	*plan = (struct tt_plan){ .collective = b->shape->collective, .nranks = b->shape->nranks,
-				  .rank = b->shape->rank, .root = b->shape->root,
-				  .rule = rule_of(b->shape->collective), .nblocks = b->nblocks,
-				  .in_blocks = b->in_blocks, .out_blocks = b->out_blocks,
-				  .scratch_blocks = b->scratch_blocks, .nlanes = b->cut.lanes };
+	*plan = (struct tt_plan){ .collective = b->shape->collective,
+				  .nranks = b->shape->nranks,
+				  .rank = b->shape->rank,
+				  .root = b->shape->root,
+				  .rule = rule_of(b->shape->collective),
+				  .nblocks = b->nblocks,
+				  .in_blocks = b->in_blocks,
+				  .out_blocks = b->out_blocks,
+				  .scratch_blocks = b->scratch_blocks,
+				  .nlanes = b->cut.lanes };
 	for (uint32_t l = 0; l < b->cut.lanes; l++)
 		plan->nsteps += b->lanes[l].count;
 	plan->steps = malloc((plan->nsteps + 1) * sizeof(*plan->steps));

@@ -91,9 +91,9 @@ enum { NO_ACCESS, READS, WRITES };
 
 /* One cell for every local block of a plan. */
 struct cells {
-	uint32_t start[3], count;        /* first cell of in, out, scratch */
-	uint8_t *lanes;                  /* [count] bit l: lane l accesses the cell */
-	uint8_t *next;                   /* [count] next access: NO_ACCESS, READS, WRITES */
+	uint32_t start[3], count; /* first cell of in, out, scratch */
+	uint8_t *lanes;           /* [count] bit l: lane l accesses the cell */
+	uint8_t *next;            /* [count] next access: NO_ACCESS, READS, WRITES */
 };
 
 static uint8_t *at(const struct cells *c, uint8_t *field, tt_ref r)

@@ -43,17 +43,29 @@ static inline tt_ref tt_ref_make(enum tt_buf buf, uint32_t index)
 {
 	return (uint32_t)buf << 29 | index;
 }
-static inline enum tt_buf tt_ref_buf(tt_ref r) { return (enum tt_buf)(r >> 29); }
-static inline uint32_t tt_ref_index(tt_ref r) { return r & 0x1fffffffu; }
-static inline bool tt_ref_is_local(tt_ref r) { return tt_ref_buf(r) <= TT_SCRATCH; }
-static inline bool tt_ref_is_wire(tt_ref r) { return tt_ref_buf(r) == TT_WIRE; }
+static inline enum tt_buf tt_ref_buf(tt_ref r)
+{
+	return (enum tt_buf)(r >> 29);
+}
+static inline uint32_t tt_ref_index(tt_ref r)
+{
+	return r & 0x1fffffffu;
+}
+static inline bool tt_ref_is_local(tt_ref r)
+{
+	return tt_ref_buf(r) <= TT_SCRATCH;
+}
+static inline bool tt_ref_is_wire(tt_ref r)
+{
+	return tt_ref_buf(r) == TT_WIRE;
+}
 #define TT_REF_NONE ((tt_ref)TT_NONE << 29)
 
 enum tt_opcode {
-	TT_NOP,         /* only waits */
-	TT_COPY,        /* one source */
-	TT_COMBINE,     /* 2..8 sources combined left to right, rounded once */
-	TT_MORE         /* record with sources 3.. of the COMBINE before it (struct tt_more) */
+	TT_NOP,     /* only waits */
+	TT_COPY,    /* one source */
+	TT_COMBINE, /* 2..8 sources combined left to right, rounded once */
+	TT_MORE     /* record with sources 3.. of the COMBINE before it (struct tt_more) */
 };
 /* Flags of a step.
  * PASSING: no step of this rank reads dst afterwards, so dst need not be stored if `to` takes the
@@ -70,11 +82,11 @@ enum { TT_STEP_PASSING = 1, TT_STEP_INTERLEAVED = 2 };
 /* 32 bytes, no pointers: can be hashed, written to a file, copied to a GPU */
 struct tt_step {
 	uint8_t op, nsrc, flags;
-	uint8_t wait_lane;       /* lane to wait for in the same tile, or TT_NO_LANE */
-	uint32_t wait_step;      /* step of wait_lane that must be finished (index in that lane) */
+	uint8_t wait_lane;  /* lane to wait for in the same tile, or TT_NO_LANE */
+	uint32_t wait_step; /* step of wait_lane that must be finished (index in that lane) */
 	tt_ref dst, to;
 	tt_ref src[2];
-	uint32_t nblocks;        /* blocks of every local operand, from its index on */
+	uint32_t nblocks; /* blocks of every local operand, from its index on */
 	uint32_t reserved;
 };
 struct tt_more {
@@ -94,7 +106,7 @@ enum tt_rule { TT_EVEN, TT_EQUAL };
 /* Topology, agreed on by all ranks: the host of each rank. */
 struct tt_topology {
 	int nranks, nhosts;
-	const int *host_of;      /* [nranks], hosts numbered from 0 in order of their lowest rank */
+	const int *host_of; /* [nranks], hosts numbered from 0 in order of their lowest rank */
 	/* the same ranks, with each part of a host (package, NUMA node, cache) that ranks are bound
 	 * to taken for a host; NULL: no host is divided */
 	const struct tt_topology *groups;
@@ -103,20 +115,22 @@ struct tt_topology {
 /* Shape of a call: with the algorithm, the key of the plan cache. */
 struct tt_shape {
 	enum tt_collective collective;
-	int nranks, rank, root;           /* root 0 in collectives without a root */
+	int nranks, rank, root; /* root 0 in collectives without a root */
 	const struct tt_topology *topology;
 };
 
-struct tt_lane { uint32_t first, nsteps; };      /* in records: TT_MORE records count too */
+struct tt_lane {
+	uint32_t first, nsteps;
+}; /* in records: TT_MORE records count too */
 struct tt_plan {
-	char algorithm[64];               /* full name, "hierarchical:two-shot/ring" */
+	char algorithm[64]; /* full name, "hierarchical:two-shot/ring" */
 	enum tt_collective collective;
 	int nranks, rank, root;
 	enum tt_rule rule;
-	uint32_t nblocks;                 /* EVEN: of in and of out; EQUAL: nranks */
+	uint32_t nblocks; /* EVEN: of in and of out; EQUAL: nranks */
 	uint32_t in_blocks, out_blocks, scratch_blocks;
-	uint32_t npeers;                  /* ranks this plan sends to or receives from */
-	int *peers;                       /* [npeers], ascending */
+	uint32_t npeers; /* ranks this plan sends to or receives from */
+	int *peers;      /* [npeers], ascending */
 	uint32_t nlanes, nsteps;
 	struct tt_lane lanes[TT_MAX_LANES];
 	struct tt_step *steps;

@@ -16,7 +16,7 @@ struct host_stream {
 	uint32_t magic;
 	unsigned fork_count;
 	pthread_t thread;
-	pthread_mutex_t lock;          /* guards everything below */
+	pthread_mutex_t lock; /* guards everything below */
 	pthread_cond_t work, idle;
 	struct tt_batch *first, **last;
 	bool busy, stop;

@@ -6,13 +6,15 @@
 #include "run/run.h"
 
 /* Called with the result when a batch has run, by the thread that ran it. Its owner embeds it. */
-struct tt_batch_done { void (*call)(struct tt_batch_done *done, int rc); };
+struct tt_batch_done {
+	void (*call)(struct tt_batch_done *done, int rc);
+};
 
 struct tt_batch {
-	struct tt_batch *next;                 /* of the stream */
-	struct tt_batch *next_waiting;         /* order.c's */
-	bool aborted;                          /* an aborted communicator's requests were removed */
-	struct tt_batch_done *done;            /* or NULL */
+	struct tt_batch *next;         /* of the stream */
+	struct tt_batch *next_waiting; /* order.c's */
+	bool aborted;                  /* an aborted communicator's requests were removed */
+	struct tt_batch_done *done;    /* or NULL */
 	size_t n;
 	struct tt_request requests[];
 };

@@ -77,9 +77,9 @@ static bool fits(const struct tt_op *op)
 
 struct tt_prepared {
 	struct tt_request request;
-	struct tt_extents extents;      /* of the user's buffers */
-	size_t out_in_scratch;          /* offset of an output that only the plan needs */
-	alignas(struct tt_op) char head[HEAD_BYTES];     /* the bound operation, with one cursor */
+	struct tt_extents extents; /* of the user's buffers */
+	size_t out_in_scratch;     /* offset of an output that only the plan needs */
+	alignas(struct tt_op) char head[HEAD_BYTES]; /* the bound operation, with one cursor */
 };
 
 static bool prepare(struct tt_plan_row *row, const struct tt_op *op,
@@ -101,8 +101,8 @@ static bool prepare(struct tt_plan_row *row, const struct tt_op *op,
 	p->extents = *extents;
 	p->out_in_scratch = NOT_THERE;
 	if (!extents->out && op->bound.base[TT_OUT] != r->out)
-		p->out_in_scratch =
-			(size_t)(op->bound.base[TT_OUT] - (char *)op->comm->memory.scratch);
+		p->out_in_scratch = (size_t)(op->bound.base[TT_OUT] -
+					     (char *)op->comm->memory.scratch);
 	memcpy(p->head, op, HEAD_BYTES);
 	return true;
 }
@@ -112,8 +112,7 @@ static bool buffers_fit(const struct tt_prepared *p, const void *in, const void 
 {
 	if ((p->extents.in && !in) || (p->extents.out && !out))
 		return false;
-	if (!p->extents.in || !p->extents.out ||
-	    tt_apart(in, p->extents.in, out, p->extents.out))
+	if (!p->extents.in || !p->extents.out || tt_apart(in, p->extents.in, out, p->extents.out))
 		return true;
 	return (uintptr_t)out - (uintptr_t)in ==
 	       (uintptr_t)p->request.out - (uintptr_t)p->request.in;
@@ -132,8 +131,9 @@ static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, v
 	op.posts.n = 0;
 	op.call.request = &p->request;
 	op.bound.base[TT_IN] = (char *)(uintptr_t)in;
-	op.bound.base[TT_OUT] =
-		p->out_in_scratch == NOT_THERE ? out : (char *)c->memory.scratch + p->out_in_scratch;
+	op.bound.base[TT_OUT] = p->out_in_scratch == NOT_THERE
+					? out
+					: (char *)c->memory.scratch + p->out_in_scratch;
 	op.bound.base[TT_SCRATCH] = c->memory.scratch;
 	op.call.stamp = tt_number_call(c, &row->call, row->digest);
 	op.call.seq = c->calls.seq;

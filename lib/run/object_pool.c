@@ -11,12 +11,12 @@
 #include "run/run.h"
 
 #define SIZES 48
-#define LEAST 8                  /* 256 bytes */
+#define LEAST 8 /* 256 bytes */
 
 struct pool_block {
 	union {
 		struct pool_block *next;
-		unsigned size;           /* in use: log2 of its bytes */
+		unsigned size; /* in use: log2 of its bytes */
 	};
 	_Alignas(16) char memory[];
 };

@@ -26,39 +26,39 @@ struct tt_cached_plan;
 struct tt_op_call {
 	const struct tt_request *request;
 	struct tt_call record;
-	uint64_t digest;                /* of record */
-	uint64_t seq;                   /* collectives: the communicator's; SENDRECV: the pair's */
+	uint64_t digest; /* of record */
+	uint64_t seq;    /* collectives: the communicator's; SENDRECV: the pair's */
 	uint32_t stamp;
 };
 
 /* operation.c: the plan, bound to the buffers and sizes of the call */
 struct tt_op_bound {
 	const struct tt_plan *plan;
-	struct tt_cached_plan *cached;  /* SENDRECV: NULL */
-	const struct tt_path *path;     /* links of its messages */
+	struct tt_cached_plan *cached; /* SENDRECV: NULL */
+	const struct tt_path *path;    /* links of its messages */
 	tt_reduce_fn *reduce;
-	char *base[3];                  /* TT_IN, TT_OUT, TT_SCRATCH */
-	size_t block;                   /* bytes of the call's count */
+	char *base[3]; /* TT_IN, TT_OUT, TT_SCRATCH */
+	size_t block;  /* bytes of the call's count */
 	size_t element_bytes;
 	struct tt_binding tiles;
-	bool past;                      /* outputs are so large that copies bypass the caches */
-	bool scaled;                    /* inputs are multiplied by a number first */
+	bool past;   /* outputs are so large that copies bypass the caches */
+	bool scaled; /* inputs are multiplied by a number first */
 };
 
 struct tt_cursor {
 	/* next to execute; sub: first block of its next message, within the step */
 	uint32_t tile, step, sub;
-	uint32_t row;                   /* first step of the step's row (TT_STEP_INTERLEAVED) */
-	bool more;                      /* a step of the row has messages after this round's */
+	uint32_t row; /* first step of the step's row (TT_STEP_INTERLEAVED) */
+	bool more;    /* a step of the row has messages after this round's */
 	/* prepost.c: first message that was not preposted yet */
 	uint32_t preposted_tile, preposted_step, preposted_sub;
 	uint8_t lane, channel;
-	bool finished, computed;        /* computed: dst is written, the post of `to` missing */
+	bool finished, computed; /* computed: dst is written, the post of `to` missing */
 };
 
 struct tt_op_cursors {
 	uint32_t n, nfinished;
-	bool preposts;                  /* messages are large, and a transport takes preposts */
+	bool preposts; /* messages are large, and a transport takes preposts */
 	struct tt_cursor at[TT_LANE_CHANNELS];
 };
 
@@ -66,26 +66,32 @@ struct tt_op_cursors {
 #define TT_MAX_PENDING 64
 struct tt_op_posts {
 	uint32_t n;
-	struct tt_pending { struct tt_link *link; uint64_t number; const char *start, *end; }
-		at[TT_MAX_PENDING];
+	struct tt_pending {
+		struct tt_link *link;
+		uint64_t number;
+		const char *start, *end;
+	} at[TT_MAX_PENDING];
 };
 
 /* Ways that post to shared-memory slots: progress of the current post. */
 struct tt_op_slots {
 	bool posted;
-	int awaited;                    /* first rank whose post is missing */
+	int awaited; /* first rank whose post is missing */
 };
 
 /* p2p.c: Send and Recv, a plan of one lane of one step */
-struct tt_op_p2p { struct tt_plan plan; struct tt_step step; };
+struct tt_op_p2p {
+	struct tt_plan plan;
+	struct tt_step step;
+};
 
 struct tt_op {
-	struct tt_op *next;             /* of the set that runs together */
-	struct tt_op *then;             /* starts when this one is complete */
+	struct tt_op *next; /* of the set that runs together */
+	struct tt_op *then; /* starts when this one is complete */
 	tuttiComm_t comm;
 	const struct tt_way *way;
-	const struct tt_way *observer;  /* a way that declined the call, but measures it; or NULL */
-	struct tt_staging *staging;     /* the request's (staging.h), or NULL */
+	const struct tt_way *observer; /* a way that declined the call, but measures it; or NULL */
+	struct tt_staging *staging;    /* the request's (staging.h), or NULL */
 	bool started, complete;
 	struct tt_op_call call;
 	struct tt_op_bound bound;
@@ -150,15 +156,15 @@ int tt_run(struct tt_op *set);
 
 /* wait.c */
 struct tt_wait {
-	tuttiComm_t comm;                      /* of the set's first operation: its policy holds */
-	uint64_t started_ns, deadline_ns;      /* of the time in which nothing moves */
-	uint32_t idle;                         /* rounds in a row in which nothing moved */
-	uint32_t spins, yields;                /* of these rounds: how many spin, then yield */
-	uint64_t yielded_ns;                   /* end of the last yield */
-	uint64_t arrived;                      /* bytes received before the last look_around */
-	uint64_t examined_ns;                  /* when transports were last asked for a fault */
-	bool armed;                            /* endpoints know that this rank is about to sleep */
-	uint32_t ticket[TT_MAX_TRANSPORTS];    /* of arm, for doze */
+	tuttiComm_t comm;                   /* of the set's first operation: its policy holds */
+	uint64_t started_ns, deadline_ns;   /* of the time in which nothing moves */
+	uint32_t idle;                      /* rounds in a row in which nothing moved */
+	uint32_t spins, yields;             /* of these rounds: how many spin, then yield */
+	uint64_t yielded_ns;                /* end of the last yield */
+	uint64_t arrived;                   /* bytes received before the last look_around */
+	uint64_t examined_ns;               /* when transports were last asked for a fault */
+	bool armed;                         /* endpoints know that this rank is about to sleep */
+	uint32_t ticket[TT_MAX_TRANSPORTS]; /* of arm, for doze */
 };
 /* Rounds to spin in the next wait of comm. */
 uint32_t tt_wait_spins(tuttiComm_t comm);

@@ -62,9 +62,9 @@ void tt_op_error_describe(const struct tt_op *op, struct tt_blocked *ret_stuck)
 			continue;
 		s->open |= !op->started || op->then;
 		if (op->started && r->collective == TT_SENDRECV && s->nwants < TT_WAIT_EDGES)
-			s->want[s->nwants++] = (struct tt_wait_edge){
-				r->send, r->root, op->call.seq, op->call.record
-			};
+			s->want[s->nwants++] = (struct tt_wait_edge){ r->send, r->root,
+								      op->call.seq,
+								      op->call.record };
 	}
 }
 
@@ -148,7 +148,7 @@ int tt_op_error_late(struct tt_op *op)
 
 	tt_op_error_describe(op, &stuck);
 	tt_control_missing(c->ctl, c->calls.seq, &stuck, missing, sizeof(missing));
-	if (tt_control_broken(c->ctl))           /* another rank reported a cause meanwhile */
+	if (tt_control_broken(c->ctl)) /* another rank reported a cause meanwhile */
 		return tt_op_error_broken(op);
 	if ((own = own_fault(c)))
 		return explain(op, own);
@@ -183,7 +183,8 @@ int tt_op_error_starting(struct tt_op *op, int code)
  * is reported. */
 int tt_op_error_symptom(struct tt_op *op, int code)
 {
-	uint64_t until = tt_deadline_ns(op->comm->settings.timeout_ms < 2000 ? op->comm->settings.timeout_ms : 2000);
+	uint64_t until = tt_deadline_ns(
+		op->comm->settings.timeout_ms < 2000 ? op->comm->settings.timeout_ms : 2000);
 	struct timespec pause = { .tv_nsec = 1000000 };
 	struct tt_blocked stuck;
 	bool mismatch = code == TT_USAGE;

@@ -34,8 +34,10 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 void tt_op_bind_plan(const struct tt_op *op, size_t bytes, struct tt_binding *ret_binding)
 {
 	const struct tuttiComm *c = op->comm;
-	const struct tt_connectivity facts = { .nranks = c->nranks, .one_host = c->hosts.one_host,
-						  .over_tcp = c->paths.over_tcp, .cores = c->hosts.cores };
+	const struct tt_connectivity facts = { .nranks = c->nranks,
+					       .one_host = c->hosts.one_host,
+					       .over_tcp = c->paths.over_tcp,
+					       .cores = c->hosts.cores };
 
 	tt_plan_bind(op->bound.plan, &facts, c->paths.world.message_bytes, bytes, ret_binding);
 }
@@ -140,8 +142,8 @@ int tt_op_bind(struct tt_op *op)
 static void scale_inputs(struct tt_op *op)
 {
 	const struct tt_request *r = op->call.request;
-	size_t count =
-		r->count * (r->collective == TT_REDUCE_SCATTER ? op->bound.plan->in_blocks : 1);
+	size_t count = r->count *
+		       (r->collective == TT_REDUCE_SCATTER ? op->bound.plan->in_blocks : 1);
 
 	if (r->scaled)
 		tt_scale(op->bound.base[TT_IN], r->in, &r->scalar, count, r->type);
@@ -187,7 +189,7 @@ static int start_collective(struct tt_op *op)
 		return rc;
 	op->call.stamp = tt_number_call(c, &op->call.record, op->call.digest);
 	op->call.seq = c->calls.seq;
-	op->started = true;             /* only now can error texts name the call */
+	op->started = true; /* only now can error texts name the call */
 	rc = tt_op_begin_way(op, entry_of(op->way));
 	if (tt_unlikely(op->staging != NULL) && !rc)
 		rc = op->staging->ops->begin(op, op->way != &tt_message_way || op->bound.scaled);

@@ -14,9 +14,9 @@
 
 #include "run/host_stream.h"
 
-static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;    /* guards tickets and waiting */
-static pthread_cond_t served = PTHREAD_COND_INITIALIZER;     /* the next tickets are served */
-static struct tt_batch *waiting;                             /* tickets drawn, not running yet */
+static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER; /* guards tickets and waiting */
+static pthread_cond_t served = PTHREAD_COND_INITIALIZER;  /* the next tickets are served */
+static struct tt_batch *waiting;                          /* tickets drawn, not running yet */
 
 static bool first_of_comm(const struct tt_request *requests, size_t i)
 {
@@ -150,7 +150,8 @@ int tt_run_in_order(const struct tt_request *requests, size_t n)
 	bool queued = false;
 
 	for (size_t i = 0; i < n; i++)
-		queued |= atomic_load_explicit(&requests[i].comm->order.queued, memory_order_acquire);
+		queued |= atomic_load_explicit(&requests[i].comm->order.queued,
+					       memory_order_acquire);
 	if (tt_likely(!queued))
 		return run(requests, n);
 	b = tt_batch_draw(requests, n);

@@ -21,8 +21,12 @@ static void bind_step(struct tt_op *op)
 					 .dst = r->send ? TT_REF_NONE : tt_ref_make(TT_OUT, 0),
 					 .to = r->send ? wire : TT_REF_NONE,
 					 .src = { r->send ? tt_ref_make(TT_IN, 0) : wire } };
-	op->p2p.plan = (struct tt_plan){ .collective = TT_SENDRECV, .rule = TT_EQUAL, .nblocks = 1,
-					 .nlanes = 1, .nsteps = 1, .lanes = { { 0, 1 } },
+	op->p2p.plan = (struct tt_plan){ .collective = TT_SENDRECV,
+					 .rule = TT_EQUAL,
+					 .nblocks = 1,
+					 .nlanes = 1,
+					 .nsteps = 1,
+					 .lanes = { { 0, 1 } },
 					 .steps = &op->p2p.step };
 	b->plan = &op->p2p.plan;
 	if (!bytes)
@@ -30,7 +34,7 @@ static void bind_step(struct tt_op *op)
 	tt_op_bind_plan(op, bytes ? bytes : 1, &b->tiles);
 	tt_op_place_cursors(op);
 	b->past = bytes >= TT_NONTEMPORAL_BYTES;
-	b->tiles.width = op->cursors.n = 1;     /* messages of one pair keep their order */
+	b->tiles.width = op->cursors.n = 1; /* messages of one pair keep their order */
 	op->cursors.at[0].channel = TT_P2P_CHANNEL;
 }
 
@@ -73,7 +77,8 @@ int tt_op_start_p2p(struct tt_op *op)
 					  .base = { (char *)(uintptr_t)r->in, r->out, NULL },
 					  .element_bytes = tt_type_bytes(r->type) };
 	bind_step(op);
-	op->call.record = (struct tt_call){ .collective = TT_SENDRECV, .type = (uint8_t)r->type,
+	op->call.record = (struct tt_call){ .collective = TT_SENDRECV,
+					    .type = (uint8_t)r->type,
 					    .count = r->count };
 	op->call.seq = ++counter[r->root];
 	op->call.stamp = tt_call_stamp(&op->call.record, op->call.seq);

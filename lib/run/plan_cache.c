@@ -65,9 +65,13 @@ static int choose(tuttiComm_t c, const struct tt_shape *shape, size_t bytes, boo
 {
 	uint8_t *chosen = &c->plans->chosen[shape->collective][tt_size_class(bytes)];
 	struct tt_candidate list[TT_MOST_CANDIDATES];
-	struct tt_call_facts facts = { .bytes = bytes, .over_tcp = c->paths.over_tcp, .cores = c->hosts.cores,
-				       .message_bytes = c->paths.world.message_bytes, .cost = c->cost,
-				       .nic_class = c->paths.nic_class, .nic_only = c->paths.npaths == 1 };
+	struct tt_call_facts facts = { .bytes = bytes,
+				       .over_tcp = c->paths.over_tcp,
+				       .cores = c->hosts.cores,
+				       .message_bytes = c->paths.world.message_bytes,
+				       .cost = c->cost,
+				       .nic_class = c->paths.nic_class,
+				       .nic_only = c->paths.npaths == 1 };
 	int rc, best;
 
 	if (!*chosen && named) {
@@ -79,7 +83,8 @@ static int choose(tuttiComm_t c, const struct tt_shape *shape, size_t bytes, boo
 		rc = tt_plan_candidates(shape, &facts, list, &best);
 		if (rc < 0)
 			return rc;
-		*chosen = (uint8_t)(1 + list[best].number + (list[best].nic_class ? TT_CHOSE_NIC : 0));
+		*chosen = (uint8_t)(1 + list[best].number +
+				    (list[best].nic_class ? TT_CHOSE_NIC : 0));
 	}
 	if (!named)
 		tt_candidate_number(shape->collective, (*chosen & ~TT_CHOSE_NIC) - 1, it);
@@ -99,8 +104,11 @@ static int take_named(tuttiComm_t c, const struct tt_shape *shape, size_t bytes,
 
 static int find_or_build(tuttiComm_t c, const struct tt_request *r, struct tt_plan_row *row)
 {
-	struct tt_shape shape = { .collective = r->collective, .nranks = c->nranks, .rank = c->rank,
-				  .root = r->root < 0 ? 0 : r->root, .topology = &c->hosts.topology };
+	struct tt_shape shape = { .collective = r->collective,
+				  .nranks = c->nranks,
+				  .rank = c->rank,
+				  .root = r->root < 0 ? 0 : r->root,
+				  .topology = &c->hosts.topology };
 	size_t bytes = tt_request_bytes(r);
 	struct tt_candidate it;
 	int rc = tt_plan_is_auto(c->settings.algo, r->collective);
@@ -125,8 +133,10 @@ static int find_or_build(tuttiComm_t c, const struct tt_request *r, struct tt_pl
 
 static int fill(tuttiComm_t c, const struct tt_request *r, struct tt_plan_row *row)
 {
-	const struct tt_connectivity facts = { .nranks = c->nranks, .one_host = c->hosts.one_host,
-						  .over_tcp = c->paths.over_tcp, .cores = c->hosts.cores };
+	const struct tt_connectivity facts = { .nranks = c->nranks,
+					       .one_host = c->hosts.one_host,
+					       .over_tcp = c->paths.over_tcp,
+					       .cores = c->hosts.cores };
 	int rc = find_or_build(c, r, row);
 
 	if (rc)
@@ -135,13 +145,15 @@ static int fill(tuttiComm_t c, const struct tt_request *r, struct tt_plan_row *r
 	row->bytes = r->count * tt_type_bytes(r->type);
 	row->call = (struct tt_call){ .collective = (uint8_t)r->collective,
 				      .type = (uint8_t)r->type,
-				      .op = r->barrier	? TT_CALL_BARRIER
+				      .op = r->barrier  ? TT_CALL_BARRIER
 					    : r->scaled ? tuttiNumOps
 							: (uint8_t)r->op,
-				      .algorithm = row->cached->number, .root = r->root,
+				      .algorithm = row->cached->number,
+				      .root = r->root,
 				      .count = r->count };
 	row->digest = tt_call_digest(&row->call);
-	tt_plan_bind(row->cached->plan, &facts, c->paths.world.message_bytes, row->bytes, &row->binding);
+	tt_plan_bind(row->cached->plan, &facts, c->paths.world.message_bytes, row->bytes,
+		     &row->binding);
 	return 0;
 }
 
@@ -155,7 +167,7 @@ static int open_cache(tuttiComm_t c)
 	memset(p, 0, sizeof(*p));
 	for (int i = 0; tt_ways[i] && !rc; i++)
 		rc = tt_ways[i]->open ? tt_ways[i]->open(c) : 0;
-	if (rc) {                               /* tt_run_close closes the ways */
+	if (rc) { /* tt_run_close closes the ways */
 		free(p);
 		return rc;
 	}

@@ -27,7 +27,9 @@ struct tt_plan_row;
 struct tt_gpu_program;
 
 /* Bytes of the user's buffers, 0: this rank needs none. */
-struct tt_extents { size_t in, out; };
+struct tt_extents {
+	size_t in, out;
+};
 
 /* struct tt_way.again */
 typedef int tt_again_fn(tuttiComm_t comm, const struct tt_plan_row *row, const void *in, void *out);
@@ -35,14 +37,17 @@ typedef int tt_again_fn(tuttiComm_t comm, const struct tt_plan_row *row, const v
 struct tt_cached_plan {
 	struct tt_cached_plan *next;
 	const struct tt_algorithm *algorithm;
-	uint8_t number;                 /* of the algorithm, for the call record */
+	uint8_t number; /* of the algorithm, for the call record */
 	int root;
-	int channels[TT_PATHS];         /* per path: links of channels 0..n-1 are connected */
+	int channels[TT_PATHS]; /* per path: links of channels 0..n-1 are connected */
 	struct tt_plan *plan;
 };
 
 /* kind: collective, barrier, scaled, device, type, op and root in one word; 0: no call */
-struct tt_call_key { uint64_t kind; size_t count; };
+struct tt_call_key {
+	uint64_t kind;
+	size_t count;
+};
 #define TT_KEY_BARRIER 0x10u
 #define TT_KEY_SCALED 0x20u
 #define TT_KEY_DEVICE 0x40u
@@ -51,7 +56,7 @@ struct tt_call_key { uint64_t kind; size_t count; };
 static inline struct tt_call_key tt_call_key(unsigned collective_and_flags, tuttiDataType_t type,
 					     tuttiRedOp_t op, int root, size_t count)
 {
-	if (tt_unlikely(((unsigned)type | (unsigned)op) > 0xff))   /* a handle, or no type at all */
+	if (tt_unlikely(((unsigned)type | (unsigned)op) > 0xff)) /* a handle, or no type at all */
 		return TT_KEY_NONE;
 	return (struct tt_call_key){ (uint64_t)(uint32_t)root << 32 | (uint64_t)op << 16 |
 					     (uint64_t)type << 8 | (collective_and_flags + 1),
@@ -68,18 +73,18 @@ static inline struct tt_call_key tt_request_key(const struct tt_request *r)
 struct tt_plan_row {
 	/* the first cache line is all that a repeated call by slots reads */
 	struct tt_call_key key;
-	tt_again_fn *again;             /* NULL: calls must be bound */
+	tt_again_fn *again; /* NULL: calls must be bound */
 	tt_reduce_fn *reduce;
-	size_t bytes;                   /* of count elements */
+	size_t bytes; /* of count elements */
 	struct tt_call call;
-	uint64_t digest;                /* of call */
+	uint64_t digest; /* of call */
 
 	struct tt_cached_plan *cached;
 	const struct tt_path *path;
 	struct tt_binding binding;
-	const struct tt_way *way;       /* the first that fits; NULL: not bound yet */
-	struct tt_prepared *prepared;   /* message_way.c; kept when the row gets another call */
-	const struct tt_gpu_program *program;  /* TT_KEY_DEVICE: gpu_plan.c; NULL: not made yet */
+	const struct tt_way *way;     /* the first that fits; NULL: not bound yet */
+	struct tt_prepared *prepared; /* message_way.c; kept when the row gets another call */
+	const struct tt_gpu_program *program; /* TT_KEY_DEVICE: gpu_plan.c; NULL: not made yet */
 	/* tt_run_learn: the way refused to prepare these calls, with in == out or without */
 	bool refused, refused_in_place;
 };

@@ -12,7 +12,7 @@
  */
 #include "run/step.h"
 
-#define AHEAD 16               /* messages to look ahead */
+#define AHEAD 16 /* messages to look ahead */
 
 /* Move at to the next message in its lane: of the same step, or the first of the next. false: no
  * such message, or its row is interleaved. */
@@ -34,7 +34,7 @@ static bool next_message(const struct tt_op *op, struct tt_cursor *at,
 }
 
 static bool overlaps(const struct tt_op *op, const struct tt_cursor *at, tt_ref r, size_t bytes,
-		  const char *p, size_t length)
+		     const char *p, size_t length)
 {
 	const char *q;
 
@@ -77,7 +77,7 @@ static bool takes_from(const struct tt_op *op, const struct tt_cursor *at, const
 /* Prepost the message at `at`, unless a step from cu on, before it, needs its buffer. 1 done | 0
  * not yet | < 0 the transport has no use for it */
 static int prepost(struct tt_op *op, const struct tt_cursor *cu, const struct tt_cursor *at,
-		const struct tt_step *s)
+		   const struct tt_step *s)
 {
 	size_t bytes = tt_step_bytes(op, at, s, tt_step_blocks(op, at, s));
 	char *dst = tt_step_address(op, at, s->dst);

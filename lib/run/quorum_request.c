@@ -12,8 +12,12 @@
 /* The user's struct may be of an older header, and then is shorter. */
 static void report(const struct tt_quorum_call *q, tuttiQuorum_t *user)
 {
-	tuttiQuorum_t all = { .size = user->size, .carry = user->carry, .every = user->every,
-			      .count = q->used, .mine = q->mine, .sequence = q->number,
+	tuttiQuorum_t all = { .size = user->size,
+			      .carry = user->carry,
+			      .every = user->every,
+			      .count = q->used,
+			      .mine = q->mine,
+			      .sequence = q->number,
 			      .newest = q->newest };
 
 	memcpy(all.mask, q->mask, sizeof(all.mask));

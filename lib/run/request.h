@@ -14,28 +14,30 @@ struct tt_quorum_request;
 
 struct tt_request {
 	enum tt_collective collective;
-	bool barrier;                   /* tuttiBarrier: an allreduce of one byte */
+	bool barrier; /* tuttiBarrier: an allreduce of one byte */
 	const void *in;
 	void *out;
 	size_t count;
 	tuttiDataType_t type;
 	tuttiRedOp_t op;
-	int root;                       /* -1: none; SENDRECV: the peer */
-	bool send;                      /* SENDRECV: this side sends */
-	bool to_self;                   /* SENDRECV: the peer is this rank */
+	int root;     /* -1: none; SENDRECV: the peer */
+	bool send;    /* SENDRECV: this side sends */
+	bool to_self; /* SENDRECV: the peer is this rank */
 	tuttiComm_t comm;
 	tuttiStream_t stream;
-	bool holds_ticket;              /* order.c: ticket is this batch's ticket of comm */
+	bool holds_ticket; /* order.c: ticket is this batch's ticket of comm */
 	uint64_t ticket;
-	bool scaled;                    /* pre-multiplied sum: op is tuttiSum, scalar the factor */
-	uint64_t scalar;                /* the bytes of one element */
-	struct tt_quorum_request *quorum;      /* quorum allreduce (quorum_request.c), or NULL */
-	struct tt_staging *staging;     /* device memory of the call (staging.h), or NULL */
+	bool scaled;     /* pre-multiplied sum: op is tuttiSum, scalar the factor */
+	uint64_t scalar; /* the bytes of one element */
+	struct tt_quorum_request *quorum; /* quorum allreduce (quorum_request.c), or NULL */
+	struct tt_staging *staging;       /* device memory of the call (staging.h), or NULL */
 };
 
 /* request.c: the arguments that a collective needs. A buffer is needed on every rank (in_all,
  * out_all), else on the root only. in_parts, out_parts: that buffer has one part per rank. */
-struct tt_need { bool in_all, out_all, rooted, reduces, in_parts, out_parts; };
+struct tt_need {
+	bool in_all, out_all, rooted, reduces, in_parts, out_parts;
+};
 extern const struct tt_need tt_needs[TT_COLLECTIVES];
 
 /* Bytes of the buffers that this rank must give, 0: none. false: the size overflows. */

@@ -83,7 +83,8 @@ static void abandon(const struct tt_op *set)
 	for (; set; set = set->next)
 		for (int i = 0; i < set->comm->paths.nep; i++)
 			if (set->comm->paths.ep[i]->t->zcopy_ops)
-				set->comm->paths.ep[i]->t->zcopy_ops->abandon(set->comm->paths.ep[i]);
+				set->comm->paths.ep[i]->t->zcopy_ops->abandon(
+					set->comm->paths.ep[i]);
 }
 
 int tt_run(struct tt_op *set)
@@ -126,8 +127,8 @@ static bool same_order(const struct tt_request *a, const struct tt_request *b)
 static struct tt_op **entry_of(struct tt_op **last, size_t mask, const struct tt_request *r)
 {
 	bool p2p = r->collective == TT_SENDRECV;
-	uint64_t hash =
-		tt_mix((uintptr_t)r->comm, p2p ? (uint64_t)(uint32_t)r->root * 2 + r->send + 1 : 0);
+	uint64_t hash = tt_mix((uintptr_t)r->comm,
+			       p2p ? (uint64_t)(uint32_t)r->root * 2 + r->send + 1 : 0);
 	size_t i = hash & mask;
 
 	while (last[i] && !same_order(last[i]->call.request, r))
@@ -164,7 +165,8 @@ static int peer_of(const struct tt_op *op)
 static bool is_connected(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
-	struct tt_link **links = c->paths.path[c->paths.p2p_path].links + TT_P2P_CHANNEL * c->nranks,
+	struct tt_link **links = c->paths.path[c->paths.p2p_path].links +
+				 TT_P2P_CHANNEL * c->nranks,
 		       *l = peer_of(op) < 0 ? NULL : links[peer_of(op)];
 
 	return peer_of(op) < 0 || (l && l->t->ready(l) > 0);

@@ -19,7 +19,7 @@ static inline bool tt_apart(const void *a, size_t a_bytes, const void *b, size_t
 /* quorum_request.c: a quorum allreduce as one request in ticket order. run and drop free it. */
 struct tt_quorum_request {
 	struct tt_quorum_call call;
-	tuttiQuorum_t *user;                   /* receives the result, or NULL */
+	tuttiQuorum_t *user; /* receives the result, or NULL */
 };
 int tt_quorum_request_run(const struct tt_request *request);
 void tt_quorum_request_drop(const struct tt_request *request);
@@ -42,8 +42,8 @@ void tt_pool_give(void *memory);
 
 /* host_stream.c */
 int tt_stream_create(tuttiStream_t *ret_stream);
-int tt_stream_wait(tuttiStream_t stream);              /* 0 | first error since the last wait */
-int tt_stream_query(tuttiStream_t stream);             /* 1 still working | 0 | the error */
+int tt_stream_wait(tuttiStream_t stream);  /* 0 | first error since the last wait */
+int tt_stream_query(tuttiStream_t stream); /* 1 still working | 0 | the error */
 int tt_stream_destroy(tuttiStream_t stream);
 
 #endif

@@ -42,7 +42,7 @@ struct tt_staging_ops {
 
 struct tt_staging {
 	const struct tt_staging_ops *ops;
-	uint32_t tiles_in;              /* tiles of the input on the host; UINT32_MAX: all */
+	uint32_t tiles_in; /* tiles of the input on the host; UINT32_MAX: all */
 };
 
 /* May a cursor start this tile? */

@@ -129,7 +129,7 @@ static int no_room(const struct tt_link *to)
 /* Can the message be sent by zero copy, from its source or from dst, where it is written in any
  * case? Then no room is reserved. */
 static bool takes_zcopy(const struct tt_op *op, const struct tt_cursor *cu, const struct tt_step *s,
-		       struct tt_link *to, const char *dst, size_t bytes)
+			struct tt_link *to, const char *dst, size_t bytes)
 {
 	const char *p = s->flags & TT_STEP_PASSING ? NULL : dst;
 
@@ -168,7 +168,8 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 		}
 		if (op->cursors.preposts && s->op == TT_COPY && dst && from[wires]->t->zcopy_ops &&
 		    !tt_step_needed(op, dst, bytes))
-			from[wires]->t->zcopy_ops->prepost(from[wires], 0, dst, bytes, op->call.stamp);
+			from[wires]->t->zcopy_ops->prepost(from[wires], 0, dst, bytes,
+							   op->call.stamp);
 		rc = from[wires]->t->peek(from[wires], bytes, op->call.stamp, &src[i]);
 		if (rc <= 0)
 			return rc;

@@ -34,20 +34,20 @@
 #include "run/staging.h"
 #include "run/way.h"
 
-#define IMPATIENCE_MAX 12u         /* halvings of the spins */
-#define TRY_AGAIN 256u             /* waits from one try of all spins to the next */
+#define IMPATIENCE_MAX 12u /* halvings of the spins */
+#define TRY_AGAIN 256u     /* waits from one try of all spins to the next */
 #define YIELDS_OWN_CORE 20u
 #define YIELDS_CROWDED 60u
-#define YIELDING_MS 5u             /* bound of the time in which a wait yields */
+#define YIELDING_MS 5u /* bound of the time in which a wait yields */
 /* a yield of this length gave a time slice to a computing peer, or to another program */
 #define LONG_YIELD_NS 1000000u
-#define YIELD_MOST_NS 4000000u     /* bound of one yield in the mean */
-#define SLOW_YIELD_NS 300000u      /* mean of about 32 yields, above which sleep costs less */
-#define PAUSE_MIN_MS 50u           /* pause without yields, after a long one */
+#define YIELD_MOST_NS 4000000u /* bound of one yield in the mean */
+#define SLOW_YIELD_NS 300000u  /* mean of about 32 yields, above which sleep costs less */
+#define PAUSE_MIN_MS 50u       /* pause without yields, after a long one */
 #define PAUSE_MAX_MS 2000u
 #define ASK_AFTER_MS 500u
-#define DOZE_US 20000u             /* bound of one sleep; wakes end it earlier */
-#define DOZE_MIXED_US 500u         /* the same with several endpoints to watch: only one wakes */
+#define DOZE_US 20000u     /* bound of one sleep; wakes end it earlier */
+#define DOZE_MIXED_US 500u /* the same with several endpoints to watch: only one wakes */
 
 static void arm(struct tt_wait *w)
 {
@@ -71,8 +71,9 @@ uint32_t tt_wait_spins(tuttiComm_t c)
 {
 	if (c->wait.policy != TT_WAIT_SPIN)
 		return 0;
-	return tt_likely(!c->wait.impatience) || ++c->wait.waits % TRY_AGAIN == 0 ? c->wait.spins
-									: c->wait.spins >> c->wait.impatience;
+	return tt_likely(!c->wait.impatience) || ++c->wait.waits % TRY_AGAIN == 0
+		       ? c->wait.spins
+		       : c->wait.spins >> c->wait.impatience;
 }
 
 /* A wait has ended: adapt pauses and spins to how it ended. */
@@ -130,13 +131,15 @@ static void doze(struct tt_wait *w, struct tt_op *set)
 		}
 		for (uint32_t i = 0; op->comm == c && i < op->posts.n; i++)
 			for (int e = 0; e < c->paths.nep; e++)
-				kinds |= (unsigned)(c->paths.ep[e] == op->posts.at[i].link->ep) << e;
+				kinds |= (unsigned)(c->paths.ep[e] == op->posts.at[i].link->ep)
+					 << e;
 	}
 	if (kinds)
 		in = 31 - __builtin_clz(kinds);
 	mixed |= kinds & (kinds - 1);
 	if (in >= 0)
-		c->paths.ep[in]->t->doze(c->paths.ep[in], w->ticket[in], mixed ? DOZE_MIXED_US : DOZE_US);
+		c->paths.ep[in]->t->doze(c->paths.ep[in], w->ticket[in],
+					 mixed ? DOZE_MIXED_US : DOZE_US);
 	atomic_fetch_add_explicit(&c->wait.sleeps, 1, memory_order_relaxed);
 }
 
@@ -233,7 +236,8 @@ static void yield(struct tt_wait *w)
 	if (took < LONG_YIELD_NS || c->wait.yield_ns < SLOW_YIELD_NS || !other_load(c))
 		return;
 	w->yields = 0;
-	c->wait.pause_ms = 2 * c->wait.pause_ms < PAUSE_MAX_MS ? 2 * c->wait.pause_ms : PAUSE_MAX_MS;
+	c->wait.pause_ms = 2 * c->wait.pause_ms < PAUSE_MAX_MS ? 2 * c->wait.pause_ms
+							       : PAUSE_MAX_MS;
 	if (c->wait.pause_ms < PAUSE_MIN_MS)
 		c->wait.pause_ms = PAUSE_MIN_MS;
 	c->wait.paused_until_ns = w->yielded_ns + c->wait.pause_ms * 1000000ull;
@@ -257,7 +261,7 @@ int tt_wait_idle(struct tt_wait *w, struct tt_op *set)
 		yield(w);
 		return 0;
 	}
-	if (!w->armed) {                         /* links are checked once more before the sleep */
+	if (!w->armed) { /* links are checked once more before the sleep */
 		arm(w);
 		return 0;
 	}

@@ -56,7 +56,11 @@ static const char *value_text(const struct tt_exprs *t, tt_expr e, char text[64]
 
 /* Promised value of a block of out: all ranks' contributions to `block` combined, or `block` of
  * `rank`. */
-struct promise { bool combined; int rank; uint32_t block; };
+struct promise {
+	bool combined;
+	int rank;
+	uint32_t block;
+};
 
 static struct promise promise_of(const struct tt_plan *p, uint32_t b)
 {
@@ -72,7 +76,7 @@ static struct promise promise_of(const struct tt_plan *p, uint32_t b)
 		return (struct promise){ .rank = p->root, .block = (uint32_t)p->rank };
 	case TT_ALLTOALL:
 		return (struct promise){ .rank = (int)b, .block = (uint32_t)p->rank };
-	default:                         /* gather, allgather */
+	default: /* gather, allgather */
 		return (struct promise){ .rank = (int)b };
 	}
 }
@@ -116,10 +120,11 @@ static int differ(const struct tt_check *c, int rank, int other, uint32_t b)
 	uint32_t at = r->base[TT_OUT] + b, writer = r->writer[at];
 	char here[128], there[128];
 
-	return tt_check_fail(rank, writer & 7, writer >> 3,
-			     "leaves out[%u] combined in another order than on rank %d%s: %s, there %s",
-			     b, other, c->placement, tt_expr_text(c->exprs, r->value[at], here),
-			     tt_expr_text(c->exprs, o->value[o->base[TT_OUT] + b], there));
+	return tt_check_fail(
+		rank, writer & 7, writer >> 3,
+		"leaves out[%u] combined in another order than on rank %d%s: %s, there %s", b,
+		other, c->placement, tt_expr_text(c->exprs, r->value[at], here),
+		tt_expr_text(c->exprs, o->value[o->base[TT_OUT] + b], there));
 }
 
 static int judge(const struct tt_check *c)
@@ -302,8 +307,7 @@ static int check_heads_alike(struct tt_plan *const *plans, struct tt_plan *const
 	if (p->collective == q->collective && p->root == q->root && p->rule == q->rule &&
 	    p->nblocks == q->nblocks)
 		return TT_OK;
-	return tt_fail(TT_USAGE,
-		       "the plans are for different calls, or split blocks differently");
+	return tt_fail(TT_USAGE, "the plans are for different calls, or split blocks differently");
 }
 
 int tt_plan_check_forms(struct tt_plan *const *const *forms, int nforms, int nranks, int *ret_form)

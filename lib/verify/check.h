@@ -35,8 +35,8 @@ int tt_plan_expand(const struct tt_plan *plan, struct tt_plan **ret_plan);
  * Equal expressions have equal numbers. A combination holds each rank's contribution at most once,
  * and contributions to one block only. */
 typedef uint32_t tt_expr;
-#define TT_EXPR_NOTHING 0u               /* value of a block never written */
-#define TT_EXPR_PASSED UINT32_MAX        /* value of a passing step, possibly not stored */
+#define TT_EXPR_NOTHING 0u        /* value of a block never written */
+#define TT_EXPR_PASSED UINT32_MAX /* value of a passing step, possibly not stored */
 
 struct tt_exprs;
 int tt_exprs_open(int nranks, uint32_t blocks, struct tt_exprs **ret_table);
@@ -60,21 +60,21 @@ const char *tt_expr_text(const struct tt_exprs *t, tt_expr e, char text[128]);
 
 /* All messages of one lane from one rank to another; at most one is in flight. */
 struct tt_check_channel {
-	uint32_t sent, taken;            /* totals of the plans; taken: received */
+	uint32_t sent, taken; /* totals of the plans; taken: received */
 	bool full;
-	uint32_t nblocks, class;         /* of the message in flight */
-	uint32_t from;                   /* cell of the sender, read-only while in flight */
-	tt_expr *values;                 /* [nblocks] in payload */
+	uint32_t nblocks, class; /* of the message in flight */
+	uint32_t from;           /* cell of the sender, read-only while in flight */
+	tt_expr *values;         /* [nblocks] in payload */
 };
 
 /* One rank's blocks as cells of one array; in place, blocks of in and out are the same cells. */
 struct tt_check_rank {
-	uint32_t base[3];                /* cell of in[0], out[0], scratch[0] */
+	uint32_t base[3]; /* cell of in[0], out[0], scratch[0] */
 	uint32_t nout, ncells;
-	tt_expr *value;                  /* [ncells] */
-	uint32_t *writer;                /* [ncells] step << 3 | lane; UINT32_MAX none */
-	uint16_t *in_flight;             /* [ncells] messages in flight that still read the cell */
-	uint32_t at[TT_MAX_LANES];       /* current step of each lane */
+	tt_expr *value;            /* [ncells] */
+	uint32_t *writer;          /* [ncells] step << 3 | lane; UINT32_MAX none */
+	uint16_t *in_flight;       /* [ncells] messages in flight that still read the cell */
+	uint32_t at[TT_MAX_LANES]; /* current step of each lane */
 	/* result that the current step of the lane has yet to send, NULL if it has not received */
 	tt_expr *result[TT_MAX_LANES];
 	size_t first_channel;
@@ -83,17 +83,17 @@ struct tt_check_rank {
 struct tt_check {
 	struct tt_plan *const *plans;
 	int nranks;
-	uint32_t classes;                /* equal index modulo classes: equal length */
+	uint32_t classes; /* equal index modulo classes: equal length */
 	bool in_place;
-	const char *placement;           /* "" or " (in place)", for error texts */
+	const char *placement; /* "" or " (in place)", for error texts */
 	struct tt_check_rank *ranks;
-	uint16_t *peer_index;            /* [from * nranks + to] index in the peers of from */
-	uint32_t nlanes;                 /* of the rank with the most lanes */
+	uint16_t *peer_index; /* [from * nranks + to] index in the peers of from */
+	uint32_t nlanes;      /* of the rank with the most lanes */
 	size_t nchannels;
 	struct tt_check_channel *channels;
-	tt_expr *payload;                /* [payload_blocks] values of all messages of one run */
+	tt_expr *payload; /* [payload_blocks] values of all messages of one run */
 	size_t payload_blocks;
-	struct tt_exprs *exprs;          /* borrowed */
+	struct tt_exprs *exprs; /* borrowed */
 };
 
 #define TT_NOT_A_PEER UINT16_MAX

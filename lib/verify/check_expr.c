@@ -16,19 +16,19 @@
 #include <string.h>
 
 struct expr_node {
-	uint32_t first, n;               /* children, in child[] */
+	uint32_t first, n; /* children, in child[] */
 	uint32_t block, hash;
 };
 
 struct tt_exprs {
-	uint32_t nranks, blocks, words;  /* words: 64-bit words of a set of ranks */
-	uint32_t nleaves;                /* 1 .. nleaves are leaves, the rest combinations */
-	uint32_t count, room, nslots;    /* nslots: power of two, at least twice the nodes */
+	uint32_t nranks, blocks, words; /* words: 64-bit words of a set of ranks */
+	uint32_t nleaves;               /* 1 .. nleaves are leaves, the rest combinations */
+	uint32_t count, room, nslots;   /* nslots: power of two, at least twice the nodes */
 	uint32_t nchildren, child_room;
-	struct expr_node *node;          /* [room] */
-	uint64_t *set;                   /* [room * words] */
-	tt_expr *child;                  /* [child_room] */
-	uint32_t *slot;                  /* [nslots] 1 + node, 0 empty */
+	struct expr_node *node; /* [room] */
+	uint64_t *set;          /* [room * words] */
+	tt_expr *child;         /* [child_room] */
+	uint32_t *slot;         /* [nslots] 1 + node, 0 empty */
 };
 
 int tt_exprs_open(int nranks, uint32_t blocks, struct tt_exprs **ret_table)

@@ -57,7 +57,8 @@ static int count(struct tt_check *c, const struct tt_plan *p)
 				if (!tt_ref_is_wire(ref))
 					continue;
 				if (!tt_check_knows(c, from, p->rank))
-					return tt_check_fail(p->rank, lane, i,
+					return tt_check_fail(
+						p->rank, lane, i,
 						"takes a message of rank %d, which sends it none",
 						from);
 				tt_check_channel(c, from, p->rank, lane)->taken++;
@@ -83,8 +84,9 @@ int tt_check_messages(struct tt_check *c)
 			bool used = false, known = tt_check_knows(c, p->peers[i], from);
 
 			for (uint32_t lane = 0; lane < c->nlanes; lane++) {
-				const struct tt_check_channel *out =
-					tt_check_channel(c, from, p->peers[i], lane);
+				const struct tt_check_channel *out = tt_check_channel(c, from,
+										      p->peers[i],
+										      lane);
 
 				if (out->sent != out->taken)
 					return mismatch(c, from, p->peers[i], lane);
@@ -93,7 +95,8 @@ int tt_check_messages(struct tt_check *c)
 					 tt_check_channel(c, p->peers[i], from, lane)->sent);
 			}
 			if (!used)
-				return tt_fail(TT_USAGE,
+				return tt_fail(
+					TT_USAGE,
 					"rank %d: rank %d is in its list of peers, but no step names it",
 					from, p->peers[i]);
 		}

@@ -14,20 +14,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct clock { uint32_t done[TT_MAX_LANES]; };
+struct clock {
+	uint32_t done[TT_MAX_LANES];
+};
 
 struct touched {
-	uint32_t written;                /* 1 + step of the last write, 0 none */
-	uint32_t writer;                 /* lane of the last write */
-	uint32_t read[TT_MAX_LANES];     /* [lane] 1 + its last step that has read since, 0 none */
+	uint32_t written;            /* 1 + step of the last write, 0 none */
+	uint32_t writer;             /* lane of the last write */
+	uint32_t read[TT_MAX_LANES]; /* [lane] 1 + its last step that has read since, 0 none */
 };
 
 struct order {
 	const struct tt_check *c;
 	const struct tt_plan *plan;
 	const struct tt_check_rank *r;
-	struct clock *clock;             /* [nsteps] clock at the start of each step */
-	struct touched *cell;            /* [ncells] */
+	struct clock *clock;  /* [nsteps] clock at the start of each step */
+	struct touched *cell; /* [ncells] */
 };
 
 static int race(const struct order *o, uint32_t lane, uint32_t step, uint32_t cell, bool write,

@@ -31,14 +31,18 @@
 
 /* Reason that a lane cannot run its next step, and the rank and lane that must advance first. */
 enum why { FREE, AT_END, NO_MESSAGE, NO_ROOM, WAITS, IN_FLIGHT };
-struct blocker { enum why why; int rank; uint32_t lane, cell; };
+struct blocker {
+	enum why why;
+	int rank;
+	uint32_t lane, cell;
+};
 
 struct symbolic_run {
 	struct tt_check *c;
-	int *queue;                      /* ring buffer of ranks that may advance, each once */
+	int *queue; /* ring buffer of ranks that may advance, each once */
 	bool *queued;
 	int head, length;
-	size_t payload;                  /* blocks of c->payload in use */
+	size_t payload; /* blocks of c->payload in use */
 };
 
 /* ---- may a step run? ------------------------------------------------------------------------- */
@@ -50,8 +54,8 @@ static struct blocker reader_of(const struct tt_check *c, int rank, uint32_t cel
 
 	for (uint32_t i = 0; i < p->npeers; i++) {
 		for (uint32_t lane = 0; lane < c->nlanes; lane++) {
-			const struct tt_check_channel *ch =
-				tt_check_channel(c, rank, p->peers[i], lane);
+			const struct tt_check_channel *ch = tt_check_channel(c, rank, p->peers[i],
+									     lane);
 
 			if (ch->full && cell - ch->from < ch->nblocks)
 				return (struct blocker){ IN_FLIGHT, p->peers[i], lane, cell };
@@ -126,7 +130,8 @@ static int check_sizes(const struct tt_check *c, int rank, uint32_t lane, const 
 				 y = s->dst != TT_REF_NONE ? tt_check_cell(r, s->dst) : x;
 
 			if (x != y && x < y + s->nblocks && y < x + s->nblocks)
-				return tt_check_fail(rank, lane, r->at[lane],
+				return tt_check_fail(
+					rank, lane, r->at[lane],
 					"reads and writes blocks that overlap partly%s",
 					c->placement);
 			continue;
@@ -138,7 +143,8 @@ static int check_sizes(const struct tt_check *c, int rank, uint32_t lane, const 
 					     "takes %u blocks from rank %d, which sends %u",
 					     s->nblocks, from, ch->nblocks);
 		if (ch->class != class)
-			return tt_check_fail(rank, lane, r->at[lane],
+			return tt_check_fail(
+				rank, lane, r->at[lane],
 				"takes a message as long as block %u from rank %d, which sends one as long as block %u",
 				class, from, ch->class);
 	}
@@ -290,7 +296,7 @@ static int run_rank(struct symbolic_run *run, int rank)
 
 /* Text of a blocker: "its lane 2", "a message of rank 1" ... */
 static int blocker_text(const struct tt_check_rank *r, const struct blocker *b, char *text,
-		       size_t bytes)
+			size_t bytes)
 {
 	char name[24];
 
@@ -315,7 +321,7 @@ static int deadlock(const struct tt_check *c, int rank, uint32_t lane)
 	int steps = c->nranks * (int)c->nlanes, start_rank;
 	uint32_t start_lane;
 
-	for (int i = 0; i < steps; i++) {                    /* walk into the cycle, */
+	for (int i = 0; i < steps; i++) { /* walk into the cycle, */
 		struct blocker b = blocker_of(c, rank, lane);
 
 		rank = b.rank;
@@ -323,7 +329,7 @@ static int deadlock(const struct tt_check *c, int rank, uint32_t lane)
 	}
 	start_rank = rank;
 	start_lane = lane;
-	do {                                                 /* and once around it */
+	do { /* and once around it */
 		struct blocker b = blocker_of(c, rank, lane);
 		int n = snprintf(text + used, sizeof(text) - used,
 				 "%srank %d lane %u step %u waits for ", used ? "; " : "", rank,
@@ -369,8 +375,9 @@ static int finish(const struct tt_check *c)
 
 int tt_check_run(struct tt_check *c)
 {
-	struct symbolic_run run = { .c = c, .queue = calloc((size_t)c->nranks, sizeof(*run.queue)),
-			   .queued = calloc((size_t)c->nranks, sizeof(*run.queued)) };
+	struct symbolic_run run = { .c = c,
+				    .queue = calloc((size_t)c->nranks, sizeof(*run.queue)),
+				    .queued = calloc((size_t)c->nranks, sizeof(*run.queued)) };
 	int rc = TT_OK;
 
 	if (!run.queue || !run.queued)

@@ -102,11 +102,13 @@ int tt_check_heads(struct tt_plan *const *plans, int nranks)
 		if (p->collective != first->collective || p->root != first->root ||
 		    p->rule != first->rule || p->nblocks != first->nblocks ||
 		    strcmp(p->algorithm, first->algorithm))
-			return tt_fail(TT_USAGE,
+			return tt_fail(
+				TT_USAGE,
 				"rank %d plans %s %s of %u blocks with root %d, rank 0 %s %s of %u blocks "
-				"with root %d", r, p->algorithm, tt_collective_name(p->collective),
-				p->nblocks, p->root, first->algorithm,
-				tt_collective_name(first->collective), first->nblocks, first->root);
+				"with root %d",
+				r, p->algorithm, tt_collective_name(p->collective), p->nblocks,
+				p->root, first->algorithm, tt_collective_name(first->collective),
+				first->nblocks, first->root);
 		if ((rc = head_blocks(p)) || (rc = head_lanes(p)))
 			return rc;
 	}
@@ -232,8 +234,9 @@ static int check_step(const struct at *a)
 		return at_fail(a, "is passing, but has no %s",
 			       s->dst == TT_REF_NONE ? "destination" : "peer to pass to");
 	if (nop)
-		return s->dst == TT_REF_NONE && s->to == TT_REF_NONE ? TT_OK :
-			at_fail(a, "is a NOP, but has a destination");
+		return s->dst == TT_REF_NONE && s->to == TT_REF_NONE
+			       ? TT_OK
+			       : at_fail(a, "is a NOP, but has a destination");
 	if (s->dst == TT_REF_NONE && s->to == TT_REF_NONE)
 		return at_fail(a, "has no destination and no peer to send to");
 	if (s->dst != TT_REF_NONE && !tt_ref_is_local(s->dst))
@@ -270,7 +273,8 @@ static int check_peers(const struct tt_check *c, const struct tt_plan *p)
 
 		if (peer < 0 || peer >= p->nranks || peer == p->rank ||
 		    (i && p->peers[i - 1] >= peer))
-			return tt_fail(TT_USAGE,
+			return tt_fail(
+				TT_USAGE,
 				"rank %d: entry %u of its list of peers is %d, out of order or range",
 				p->rank, i, peer);
 		c->peer_index[(size_t)p->rank * (size_t)p->nranks + (size_t)peer] = (uint16_t)i;

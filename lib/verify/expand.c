@@ -97,8 +97,8 @@ int tt_plan_expand(const struct tt_plan *plan, struct tt_plan **ret_plan)
 	p->nsteps = 0;
 	for (uint32_t l = 0; l < p->nlanes; l++) {
 		p->lanes[l].first = p->nsteps;
-		p->lanes[l].nsteps =
-			expand_lane(p->steps + p->nsteps, plan, l, now + plan->lanes[l].first);
+		p->lanes[l].nsteps = expand_lane(p->steps + p->nsteps, plan, l,
+						 now + plan->lanes[l].first);
 		p->nsteps += p->lanes[l].nsteps;
 	}
 	for (uint32_t i = 0; i < p->nsteps; i += tt_step_records(&p->steps[i]))

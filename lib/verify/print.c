@@ -73,7 +73,9 @@ const char *tt_step_text(const struct tt_step *s, char text[TT_STEP_TEXT_BYTES])
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-struct step_row { char name[TT_STEP_NAME_BYTES], from[80], text[TT_STEP_TEXT_BYTES]; };
+struct step_row {
+	char name[TT_STEP_NAME_BYTES], from[80], text[TT_STEP_TEXT_BYTES];
+};
 
 static void make_row(const struct tt_step *s, struct step_row *ret_row)
 {
@@ -89,7 +91,9 @@ static void make_row(const struct tt_step *s, struct step_row *ret_row)
 						 tt_ref_index(tt_step_source(s, i)));
 }
 
-struct widths { int name, from, text; };
+struct widths {
+	int name, from, text;
+};
 
 static void widen(int *width, const char *text)
 {

@@ -13,7 +13,10 @@
 #include <stdlib.h>
 
 /* Operations of a step, labeled in order: receives, calc, send. */
-struct ops { uint32_t receives; bool calc, sends; };
+struct ops {
+	uint32_t receives;
+	bool calc, sends;
+};
 
 static struct ops ops_of(const struct tt_step *s)
 {

@@ -37,19 +37,19 @@ struct bench_options {
 	int64_t step_factor;
 	int64_t iters, aggregate, warmup, cycles, check;
 	int type, op;
-	int64_t graph;                     /* number of replays of the CUDA graph; 0: no graph */
-	int64_t root;                      /* -1: every rank, one after the other */
+	int64_t graph; /* number of replays of the CUDA graph; 0: no graph */
+	int64_t root;  /* -1: every rank, one after the other */
 	int64_t blocking, null_stream, average, reg, parallel_init;
 	int64_t cpu_time, timestamps, memory_report, unalign, per_iter, per_iter_skip;
 	double timeout_s;
-	const char *transport, *algo, *json;   /* NULL: not given */
+	const char *transport, *algo, *json; /* NULL: not given */
 	const char *device;
-	bool cuda;                         /* parsed from device */
-	int ordinal;                       /* parsed from device; -1: local rank modulo GPUs */
-	int buffers, place;                /* BENCH_BUFFERS_..., BENCH_PLACE_... */
+	bool cuda;          /* parsed from device */
+	int ordinal;        /* parsed from device; -1: local rank modulo GPUs */
+	int buffers, place; /* BENCH_BUFFERS_..., BENCH_PLACE_... */
 	bool pin;
 	int64_t seed;
-	int argc;                          /* copied into the JSON file */
+	int argc; /* copied into the JSON file */
 	char **argv;
 };
 
@@ -61,8 +61,8 @@ extern const char *const bench_buffers_names[], *const bench_place_names[];
 const char *bench_options_setting(const char *given, const char *variable);
 
 /* Parses the command line of the benchmark. Returns 0 | 1: help printed | 2: error printed. */
-int bench_options_read(const struct bench_collective *bench, const char *tool, int argc, char **argv,
-		 struct bench_options *ret_options);
+int bench_options_read(const struct bench_collective *bench, const char *tool, int argc,
+		       char **argv, struct bench_options *ret_options);
 
 /* ---- bench_collectives.c --------------------------------------------------------------------- */
 
@@ -80,10 +80,10 @@ struct bench_call {
 struct bench_collective {
 	enum tt_collective collective;
 	bool combines, rooted, to_root;
-	bool send_all, recv_all;           /* the buffer has nranks parts of count, else one */
-	bool in_place;                     /* the collective has an in-place form */
+	bool send_all, recv_all; /* the buffer has nranks parts of count, else one */
+	bool in_place;           /* the collective has an in-place form */
 	const char *help;
-	double (*bus_factor)(int nranks);  /* busbw / algbw */
+	double (*bus_factor)(int nranks); /* busbw / algbw */
 	/* Least traffic (read + write) of a memory shared by all ranks, in multiples of the size. */
 	double (*memory_factor)(int nranks, bool in_place);
 	tuttiResult_t (*call)(const struct bench_call *c);
@@ -92,7 +92,7 @@ struct bench_collective {
 	void (*origin)(const struct bench_call *c, int part, int *ret_rank, int *ret_part);
 };
 
-extern const struct bench_collective bench_collectives[TT_COLLECTIVES];   /* by tt_collective */
+extern const struct bench_collective bench_collectives[TT_COLLECTIVES]; /* by tt_collective */
 
 /* Returns the collective in the tool's name ("allreduce_perf", "all_reduce_perf"); NULL: none. */
 const struct bench_collective *bench_of_tool(const char *tool);
@@ -100,53 +100,53 @@ const struct bench_collective *bench_of_tool(const char *tool);
 /* ---- bench_buffer.c -------------------------------------------------------------------------- */
 
 struct bench_buffer {
-	char *at;                          /* address passed to the collective, host or device */
-	char *host;                        /* equal to at, or a pinned host copy of device memory */
+	char *at;   /* address passed to the collective, host or device */
+	char *host; /* equal to at, or a pinned host copy of device memory */
 	size_t bytes;
-	bool library;                      /* allocated by tuttiMemAlloc */
+	bool library; /* allocated by tuttiMemAlloc */
 };
 
 /* Allocates the buffer; gpu->cu NULL: in host memory. Returns 0, or an error code (tt_error_text).
  * Owns: the caller calls bench_buffer_free, after an error too. */
 int bench_buffer_make(struct bench_buffer *b, const struct tool_cuda_device *gpu, size_t bytes,
-		   bool library);
+		      bool library);
 void bench_buffer_free(struct bench_buffer *b, const struct tool_cuda_device *gpu);
 /* Returns the address in the host copy that corresponds to address `at` of the buffer. */
 void *bench_buffer_host(const struct bench_buffer *b, const void *at);
 /* Copies bytes from the host copy to the buffer (put) or back (get), in the order of the stream;
  * blocks until done. Returns 0 | TT_CUDA. */
-int bench_buffer_put(const struct bench_buffer *b, const struct tool_cuda_device *gpu, tt_custream stream,
-		  const void *at, size_t bytes);
-int bench_buffer_get(const struct bench_buffer *b, const struct tool_cuda_device *gpu, tt_custream stream,
-		  const void *at, size_t bytes);
+int bench_buffer_put(const struct bench_buffer *b, const struct tool_cuda_device *gpu,
+		     tt_custream stream, const void *at, size_t bytes);
+int bench_buffer_get(const struct bench_buffer *b, const struct tool_cuda_device *gpu,
+		     tt_custream stream, const void *at, size_t bytes);
 
 /* ---- bench_rank.c: one rank ------------------------------------------------------------------ */
 
 /* Parameters of one cell of the table; equal on all ranks. */
 struct bench_cell {
 	const struct bench_collective *bench;
-	size_t count;                      /* argument of the call */
-	size_t esize;                      /* bytes of one element */
+	size_t count; /* argument of the call */
+	size_t esize; /* bytes of one element */
 	tuttiDataType_t type;
-	int op, root, algo;                /* op as in values.h; algo: index of the communicator */
+	int op, root, algo; /* op as in values.h; algo: index of the communicator */
 	bool in_place;
-	size_t send_bytes, recv_bytes;     /* per call */
-	int slots;                         /* number of input buffers, used in rotation */
-	size_t stride;                     /* bytes from one slot to the next */
+	size_t send_bytes, recv_bytes; /* per call */
+	int slots;                     /* number of input buffers, used in rotation */
+	size_t stride;                 /* bytes from one slot to the next */
 };
 
 struct bench_rank {
 	int rank, nranks;
-	tuttiComm_t base;                  /* exchanges figures; never measured */
-	tuttiComm_t *comms;                /* [algos]: measured */
-	tuttiRedOp_t *mulsum;              /* [algos]: pre-multiplied sum of the current type */
-	void **handles;                    /* [2 * algos]: buffer registrations */
-	struct tool_cuda_device gpu;       /* gpu.cu NULL: host memory */
-	tt_custream cu_stream;             /* GPU only: stream of copies, and of calls with -y 0 */
-	tuttiStream_t stream;              /* stream of calls; NULL: calls block */
-	struct bench_buffer inputs, results;  /* results.at NULL: in-place calls only */
-	void *input, *result;              /* tables of values.h */
-	int complaints;                    /* wrong buffers reported so far */
+	tuttiComm_t base;            /* exchanges figures; never measured */
+	tuttiComm_t *comms;          /* [algos]: measured */
+	tuttiRedOp_t *mulsum;        /* [algos]: pre-multiplied sum of the current type */
+	void **handles;              /* [2 * algos]: buffer registrations */
+	struct tool_cuda_device gpu; /* gpu.cu NULL: host memory */
+	tt_custream cu_stream;       /* GPU only: stream of copies, and of calls with -y 0 */
+	tuttiStream_t stream;        /* stream of calls; NULL: calls block */
+	struct bench_buffer inputs, results; /* results.at NULL: in-place calls only */
+	void *input, *result;                /* tables of values.h */
+	int complaints;                      /* wrong buffers reported so far */
 };
 
 /* Returns the buffer bytes of one rank for the largest call of the sweep. */
@@ -155,21 +155,22 @@ size_t bench_rank_bytes(const struct bench_options *options, const struct bench_
 void bench_cell_slots(struct bench_cell *cell, const struct bench_options *options);
 
 /* Allocates and registers the buffers. Returns 0 | 1: error printed. */
-int bench_rank_make(struct bench_rank *r, const struct bench_options *options, const struct bench_collective *bench,
-		 int algos);
+int bench_rank_make(struct bench_rank *r, const struct bench_options *options,
+		    const struct bench_collective *bench, int algos);
 void bench_rank_free(struct bench_rank *r, int algos);
 
 /* Returns the arguments of a call that uses input slot `slot`. */
 struct bench_call bench_rank_call(const struct bench_rank *r, const struct bench_options *options,
-				 const struct bench_cell *cell, int slot);
+				  const struct bench_cell *cell, int slot);
 /* Writes the inputs of call number `number` into the slot; with poison, also fills the result and
  * its guard bytes with a pattern. Returns 0 | 1: error printed. */
-int bench_rank_fill(const struct bench_rank *r, const struct bench_options *options, const struct bench_cell *cell,
-		 int slot, uint64_t number, bool poison);
+int bench_rank_fill(const struct bench_rank *r, const struct bench_options *options,
+		    const struct bench_cell *cell, int slot, uint64_t number, bool poison);
 /* Counts wrong elements of the result and changed elements of the input; prints the first one to
  * stderr. Returns 0 | 1: the buffers could not be copied to the host, error printed. */
-int bench_rank_check(struct bench_rank *r, const struct bench_options *options, const struct bench_cell *cell,
-		  int slot, uint64_t number, bool poisoned, uint64_t *ret_wrong);
+int bench_rank_check(struct bench_rank *r, const struct bench_options *options,
+		     const struct bench_cell *cell, int slot, uint64_t number, bool poisoned,
+		     uint64_t *ret_wrong);
 /* Waits for the calls on the rank's stream; comm: communicator of the calls. Returns the first
  * error of stream or communicator. */
 tuttiResult_t bench_rank_wait(const struct bench_rank *r, tuttiComm_t comm);
@@ -182,14 +183,14 @@ int bench_can_flush(void);
 
 /* Record that every rank sends to all ranks after the communicators are created. */
 struct bench_rank_record {
-	char host[64], cpu[96];            /* host name, processor name */
+	char host[64], cpu[96]; /* host name, processor name */
 	int64_t pid;
-	uint64_t free_bytes;               /* free memory of the host */
+	uint64_t free_bytes; /* free memory of the host */
 };
 
 /* Record of a rank's GPU, sent to all ranks. */
 struct bench_gpu_record {
-	bool failed;                       /* the rank has no GPU */
+	bool failed; /* the rank has no GPU */
 	int ordinal;
 	struct tt_cuuuid uuid;
 	char name[64], pci[20];
@@ -201,21 +202,21 @@ struct bench_thread {
 	const struct bench_collective *bench;
 	const char *tool;
 	tuttiUniqueId id;
-	bool env;                          /* join by the environment (tuttiCommInitEnv), not by id */
-	int first, nranks;                 /* this thread runs ranks first .. first + nown - 1 */
+	bool env;          /* join by the environment (tuttiCommInitEnv), not by id */
+	int first, nranks; /* this thread runs ranks first .. first + nown - 1 */
 	int nown;
 	struct bench_rank *ranks;          /* [nown] */
 	struct bench_rank_record *records; /* [nranks] */
 	struct bench_gpu_record *gpus;     /* [nranks]; NULL: host memory */
 	bool one_gpu;                      /* all ranks share one GPU */
-	double copy_gbps;                  /* copy bandwidth of rank 0's GPU, read + written; 0: none */
-	size_t copy_bytes;                 /* size of one copy of that measurement */
+	double copy_gbps;  /* copy bandwidth of rank 0's GPU, read + written; 0: none */
+	size_t copy_bytes; /* size of one copy of that measurement */
 	int algos;
-	char (*algo_names)[64];            /* [algos]; may contain "auto" */
-	uint64_t calls;                    /* calls so far, equal on all ranks; numbers the input data */
+	char (*algo_names)[64]; /* [algos]; may contain "auto" */
+	uint64_t calls;         /* calls so far, equal on all ranks; numbers the input data */
 	double us_per_tick;
-	bool wrong;                        /* a result was wrong */
-	struct bench_report *report;       /* rank 0 only, else NULL */
+	bool wrong;                  /* a result was wrong */
+	struct bench_report *report; /* rank 0 only, else NULL */
 };
 
 /* Creates the communicators, exchanges records, checks memory, pins, allocates buffers.
@@ -243,12 +244,12 @@ int bench_thread_complain(struct bench_thread *t, int algo, const char *what, tu
 /* ---- measure.c ------------------------------------------------------------------------------- */
 
 struct bench_figure {
-	bool measured;                     /* false: the collective has no such form */
+	bool measured; /* false: the collective has no such form */
 	double time_us, cpu_us, alg_gbps, bus_gbps, p50_us, p99_us;
-	double memory_gbps;                /* memory traffic of the GPU shared by all ranks, or 0 */
-	int64_t wrong;                     /* wrong elements of all ranks; -1: not checked */
-	uint64_t shm_bytes, tcp_bytes, verbs_bytes;     /* sent by all ranks in one call */
-	double *iter_us;                   /* [iters], -I 1: time of the slowest rank; caller frees */
+	double memory_gbps; /* memory traffic of the GPU shared by all ranks, or 0 */
+	int64_t wrong;      /* wrong elements of all ranks; -1: not checked */
+	uint64_t shm_bytes, tcp_bytes, verbs_bytes; /* sent by all ranks in one call */
+	double *iter_us; /* [iters], -I 1: time of the slowest rank; caller frees */
 };
 
 /* Figures measured by one rank. */
@@ -265,7 +266,8 @@ int bench_figure_of(struct bench_thread *t, const struct bench_cell *cell,
 int bench_figure_slowest(struct bench_thread *t, const double *mine_us, struct bench_figure *f);
 
 /* Measures one cell; called by all threads at the same time. Returns 0 | 1: error printed. */
-int bench_measure(struct bench_thread *t, const struct bench_cell *cell, struct bench_figure *ret_figure);
+int bench_measure(struct bench_thread *t, const struct bench_cell *cell,
+		  struct bench_figure *ret_figure);
 
 /* ---- ticks.c --------------------------------------------------------------------------------- */
 
@@ -277,7 +279,9 @@ double bench_quantile(const double *sorted, size_t n, double q);
 
 /* ---- bench_graph.c: capture calls once, replay them; one graph per rank of the thread -------- */
 
-struct bench_graph { void *graph, *exec; };
+struct bench_graph {
+	void *graph, *exec;
+};
 
 /* graphs: [nown]. Each returns 0 | 1: error printed. */
 int bench_graph_begin(struct bench_thread *t);
@@ -298,13 +302,13 @@ struct bench_report;
 struct bench_row {
 	const struct bench_cell *cell;
 	size_t bytes;
-	char algorithm[64], plan[160];     /* algorithm's name; text of tuttiCommDescribe */
+	char algorithm[64], plan[160]; /* algorithm's name; text of tuttiCommDescribe */
 	struct bench_figure out, in;
 };
 
 struct bench_totals {
 	uint64_t shm_bytes, tcp_bytes, verbs_bytes;
-	uint64_t library_bytes, buffer_bytes;        /* maximum over the ranks */
+	uint64_t library_bytes, buffer_bytes; /* maximum over the ranks */
 };
 /* Sums the counters of all ranks. Returns 0 | 1: error printed. */
 int bench_thread_totals(struct bench_thread *t, struct bench_totals *ret_totals);
@@ -318,7 +322,8 @@ void bench_report_progress(struct bench_report *r, const struct bench_cell *cell
 void bench_report_row(struct bench_report *r, const struct bench_row *row);
 /* Prints the foot, writes the JSON file, frees r. totals: NULL, unknown. error: NULL, or the reason
  * of an early end. Returns 0 | 1: wrong values, or output failed. */
-int bench_report_close(struct bench_report *r, const struct bench_totals *totals, const char *error);
+int bench_report_close(struct bench_report *r, const struct bench_totals *totals,
+		       const char *error);
 
 /* Formats value ("12.34") in at most width characters; shortens decimals as nccl-tests does. */
 const char *bench_fit(char *text, int width, double value);
@@ -326,7 +331,7 @@ const char *bench_fit(char *text, int width, double value);
 struct bench_json {
 	FILE *to;
 	int depth;
-	bool more;                         /* the next member needs a comma */
+	bool more; /* the next member needs a comma */
 };
 void bench_json_open(struct bench_json *j, const char *key, char bracket);
 void bench_json_close(struct bench_json *j, char bracket);
@@ -338,9 +343,10 @@ void bench_json_null(struct bench_json *j, const char *key);
 
 /* json_results.c: head, rows and foot of the JSON file */
 void bench_results_head(struct bench_json *j, const struct bench_thread *t, int library);
-void bench_results_row(struct bench_json *j, const struct bench_options *options, const struct bench_row *row);
-void bench_results_foot(struct bench_json *j, const struct bench_totals *totals, double bus, int wrong,
-		     const char *error);
+void bench_results_row(struct bench_json *j, const struct bench_options *options,
+		       const struct bench_row *row);
+void bench_results_foot(struct bench_json *j, const struct bench_totals *totals, double bus,
+			int wrong, const char *error);
 void bench_now_text(char *text, size_t bytes);
 
 /* Checks, before long work, that the file can be created. Returns 0 | 2: error printed. */

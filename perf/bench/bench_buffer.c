@@ -17,7 +17,8 @@ static int make_on_device(struct bench_buffer *b, const struct tool_cuda_device 
 	int rc = gpu->cu->mem_alloc(&at, bytes);
 
 	if (rc)
-		return tt_cuda_fail(rc,
+		return tt_cuda_fail(
+			rc,
 			"allocate %zu bytes on device %d; use a smaller -e, fewer ranks, or --place in",
 			bytes, gpu->ordinal);
 	b->at = (char *)(uintptr_t)at;
@@ -29,7 +30,7 @@ static int make_on_device(struct bench_buffer *b, const struct tool_cuda_device 
 }
 
 int bench_buffer_make(struct bench_buffer *b, const struct tool_cuda_device *gpu, size_t bytes,
-		   bool library)
+		      bool library)
 {
 	void *p = NULL;
 
@@ -71,22 +72,22 @@ static int wait_copy(const struct tool_cuda_device *gpu, tt_custream stream, int
 	return rc ? tt_cuda_fail(rc, "copy between device %d and the host", gpu->ordinal) : 0;
 }
 
-int bench_buffer_put(const struct bench_buffer *b, const struct tool_cuda_device *gpu, tt_custream stream,
-		  const void *at, size_t bytes)
+int bench_buffer_put(const struct bench_buffer *b, const struct tool_cuda_device *gpu,
+		     tt_custream stream, const void *at, size_t bytes)
 {
 	if (b->host == b->at || !bytes)
 		return 0;
 	return wait_copy(gpu, stream,
-		      gpu->cu->htod_async((tt_cuptr)(uintptr_t)at, bench_buffer_host(b, at), bytes,
-					  stream));
+			 gpu->cu->htod_async((tt_cuptr)(uintptr_t)at, bench_buffer_host(b, at),
+					     bytes, stream));
 }
 
-int bench_buffer_get(const struct bench_buffer *b, const struct tool_cuda_device *gpu, tt_custream stream,
-		  const void *at, size_t bytes)
+int bench_buffer_get(const struct bench_buffer *b, const struct tool_cuda_device *gpu,
+		     tt_custream stream, const void *at, size_t bytes)
 {
 	if (b->host == b->at || !bytes)
 		return 0;
 	return wait_copy(gpu, stream,
-		      gpu->cu->dtoh_async(bench_buffer_host(b, at), (tt_cuptr)(uintptr_t)at, bytes,
-					  stream));
+			 gpu->cu->dtoh_async(bench_buffer_host(b, at), (tt_cuptr)(uintptr_t)at,
+					     bytes, stream));
 }

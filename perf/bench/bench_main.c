@@ -19,9 +19,9 @@ struct bench_job {
 	const char *tool;
 	struct bench_options options;
 	tuttiUniqueId id;
-	bool env;                        /* one rank per process, joined by the environment */
-	int nranks;                      /* number of all ranks; unset if env */
-	int first;                       /* first rank of this process */
+	bool env;   /* one rank per process, joined by the environment */
+	int nranks; /* number of all ranks; unset if env */
+	int first;  /* first rank of this process */
 };
 
 /* ---- a thread -------------------------------------------------------------------------------- */
@@ -39,9 +39,8 @@ static int run_thread(struct bench_thread *t)
 		rc = bench_thread_totals(t, &totals);
 		have_totals = !rc;
 	}
-	if (t->report &&
-	    bench_report_close(t->report, have_totals ? &totals : NULL,
-			       rc ? tuttiGetLastError(NULL) : NULL))
+	if (t->report && bench_report_close(t->report, have_totals ? &totals : NULL,
+					    rc ? tuttiGetLastError(NULL) : NULL))
 		t->wrong = true;
 	bench_thread_close(t, rc == 1);
 	return rc ? rc : t->wrong;
@@ -67,9 +66,14 @@ static struct bench_thread thread_of(const struct bench_job *job, int number)
 {
 	int each = (int)job->options.ranks_each;
 
-	return (struct bench_thread){ .options = &job->options, .bench = job->bench, .tool = job->tool,
-				      .id = job->id, .env = job->env, .nranks = job->nranks,
-				      .first = job->first + number * each, .nown = each };
+	return (struct bench_thread){ .options = &job->options,
+				      .bench = job->bench,
+				      .tool = job->tool,
+				      .id = job->id,
+				      .env = job->env,
+				      .nranks = job->nranks,
+				      .first = job->first + number * each,
+				      .nown = each };
 }
 
 /* Runs the threads; returns the first status that is not 0. */
@@ -88,7 +92,7 @@ static int run_threads(const struct bench_job *job)
 			fprintf(stderr,
 				"rank %d: only %d of %d threads can be started; use a smaller -t\n",
 				job->first, started, n);
-			exit(1);                 /* started threads would wait for missing ranks */
+			exit(1); /* started threads would wait for missing ranks */
 		}
 	}
 	for (int i = 0; i < started; i++) {
@@ -127,9 +131,12 @@ static int fail(const struct bench_job *job, const char *what, tuttiResult_t rc)
 
 static int launch(struct bench_job *job)
 {
-	struct tool_spawn launch = { .tool = job->tool, .processes = (int)job->options.np,
-				     .main = launched_main, .ctx = job,
-				     .ranks_each = (int)(job->options.threads * job->options.ranks_each) };
+	struct tool_spawn launch = { .tool = job->tool,
+				     .processes = (int)job->options.np,
+				     .main = launched_main,
+				     .ctx = job,
+				     .ranks_each = (int)(job->options.threads *
+							 job->options.ranks_each) };
 	tuttiResult_t rc;
 
 	job->nranks = launch.processes * launch.ranks_each;

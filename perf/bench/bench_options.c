@@ -108,11 +108,13 @@ static int check_transport(const struct bench_options *options, const char *tool
 
 	if (!options->transport || tool_find_word(words, options->transport) >= 0)
 		return 0;
-	fprintf(stderr, "%s: --transport %s: unknown; one of: %s\n", tool, options->transport, words);
+	fprintf(stderr, "%s: --transport %s: unknown; one of: %s\n", tool, options->transport,
+		words);
 	return 2;
 }
 
-static int check_algo(const struct bench_collective *bench, const struct bench_options *options, const char *tool)
+static int check_algo(const struct bench_collective *bench, const struct bench_options *options,
+		      const char *tool)
 {
 	if (!options->algo || !strcmp(options->algo, "auto") || !strcmp(options->algo, "all"))
 		return 0;
@@ -130,7 +132,8 @@ static int check_sizes(const struct bench_options *options, const char *tool)
 {
 	if (options->min_bytes > options->max_bytes)
 		fprintf(stderr, "%s: -b %llu is larger than -e %llu; give both\n", tool,
-			(unsigned long long)options->min_bytes, (unsigned long long)options->max_bytes);
+			(unsigned long long)options->min_bytes,
+			(unsigned long long)options->max_bytes);
 	else if (options->step_factor > 1 && options->min_bytes == 0 && options->max_bytes > 0)
 		fprintf(stderr, "%s: -b 0 times -f %lld stays 0; start at -b 1, or step by -i\n",
 			tool, (long long)options->step_factor);
@@ -139,12 +142,14 @@ static int check_sizes(const struct bench_options *options, const char *tool)
 	return 2;
 }
 
-static int check_values(const struct bench_collective *bench, const struct bench_options *options, const char *tool)
+static int check_values(const struct bench_collective *bench, const struct bench_options *options,
+			const char *tool)
 {
 	if (bench->combines && options->op < BENCH_ALL_OPS && options->type < BENCH_ALL_TYPES &&
 	    !bench_values_defined(options->op, (tuttiDataType_t)options->type))
 		fprintf(stderr, "%s: -o %s is for integers only, not for -d %s\n", tool,
-			bench_values_op_name(options->op), tt_type_name((tuttiDataType_t)options->type));
+			bench_values_op_name(options->op),
+			tt_type_name((tuttiDataType_t)options->type));
 	else if (options->per_iter_skip && options->per_iter_skip >= options->iters)
 		fprintf(stderr, "%s: -K %lld leaves none of -n %lld iterations\n", tool,
 			(long long)options->per_iter_skip, (long long)options->iters);
@@ -179,7 +184,8 @@ static int check_device(struct bench_options *options, const char *tool)
 	if (wrong)
 		fprintf(stderr, "%s: -G %lld: %s\n", tool, (long long)options->graph, wrong);
 	else if (options->cuda && options->buffers == BENCH_BUFFERS_COLD)
-		fprintf(stderr, "%s: --buffers cold: not available on a GPU; use rotate or same\n", tool);
+		fprintf(stderr, "%s: --buffers cold: not available on a GPU; use rotate or same\n",
+			tool);
 	else
 		return 0;
 	return 2;
@@ -192,8 +198,8 @@ const char *bench_options_setting(const char *given, const char *variable)
 	return value ? value : "auto";
 }
 
-int bench_options_read(const struct bench_collective *bench, const char *tool, int argc, char **argv,
-		 struct bench_options *ret_options)
+int bench_options_read(const struct bench_collective *bench, const char *tool, int argc,
+		       char **argv, struct bench_options *ret_options)
 {
 	struct tool_usage usage = { tool, bench->help, option_table };
 	struct bench_options *options = ret_options;

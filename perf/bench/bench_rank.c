@@ -12,12 +12,12 @@
 #include "perf/bench/bench.h"
 
 enum {
-	FRONT = 4096,                    /* bytes before slot 0: page alignment, room for a guard */
-	GUARD = 64,                      /* bytes before and after a result that must not change */
-	SLOTS_BYTES = 256 * 1024,        /* total bytes of the slots of small inputs */
+	FRONT = 4096,             /* bytes before slot 0: page alignment, room for a guard */
+	GUARD = 64,               /* bytes before and after a result that must not change */
+	SLOTS_BYTES = 256 * 1024, /* total bytes of the slots of small inputs */
 	MAX_SLOTS = 64,
 	POISON = 0xa5,
-	MAX_COMPLAINTS = 3               /* reported wrong buffers per rank */
+	MAX_COMPLAINTS = 3 /* reported wrong buffers per rank */
 };
 
 static size_t round_up(size_t value, size_t to)
@@ -29,10 +29,12 @@ static size_t buffer_bytes(const struct bench_options *options)
 {
 	size_t inputs = options->max_bytes > SLOTS_BYTES ? options->max_bytes : SLOTS_BYTES;
 
-	return round_up(FRONT + inputs + 2 * MAX_SLOTS * GUARD + (size_t)options->unalign * 8, 4096);
+	return round_up(FRONT + inputs + 2 * MAX_SLOTS * GUARD + (size_t)options->unalign * 8,
+			4096);
 }
 
-static bool separate_results(const struct bench_options *options, const struct bench_collective *bench)
+static bool separate_results(const struct bench_options *options,
+			     const struct bench_collective *bench)
 {
 	return options->place != BENCH_PLACE_IN || !bench->in_place;
 }
@@ -54,8 +56,8 @@ void bench_cell_slots(struct bench_cell *cell, const struct bench_options *optio
 	cell->stride = round_up(bytes, GUARD) + GUARD;
 }
 
-int bench_rank_make(struct bench_rank *r, const struct bench_options *options, const struct bench_collective *bench,
-		 int algos)
+int bench_rank_make(struct bench_rank *r, const struct bench_options *options,
+		    const struct bench_collective *bench, int algos)
 {
 	bool two = separate_results(options, bench);
 	size_t bytes = buffer_bytes(options);
@@ -97,14 +99,18 @@ void bench_rank_free(struct bench_rank *r, int algos)
 /* ---- a call's buffers ------------------------------------------------------------------------ */
 
 struct bench_call bench_rank_call(const struct bench_rank *r, const struct bench_options *options,
-				 const struct bench_cell *cell, int slot)
+				  const struct bench_cell *cell, int slot)
 {
 	size_t start = FRONT + (size_t)options->unalign * cell->esize,
 	       part = cell->count * cell->esize;
 	char *send = r->inputs.at + start + (size_t)slot * cell->stride;
-	struct bench_call call = { .count = cell->count, .type = cell->type, .root = cell->root,
-				     .rank = r->rank, .nranks = r->nranks,
-				     .comm = r->comms[cell->algo], .stream = r->stream };
+	struct bench_call call = { .count = cell->count,
+				   .type = cell->type,
+				   .root = cell->root,
+				   .rank = r->rank,
+				   .nranks = r->nranks,
+				   .comm = r->comms[cell->algo],
+				   .stream = r->stream };
 
 	call.op = cell->op == BENCH_MULSUM ? r->mulsum[cell->algo] : (tuttiRedOp_t)cell->op;
 	call.send = send;
@@ -130,27 +136,28 @@ static size_t parts_sent(const struct bench_rank *r, const struct bench_cell *ce
 
 /* Returns the table index at which part `part` of rank's input begins. If the collective combines,
  * all parts continue in one table. */
-static size_t phase_of(const struct bench_options *options, const struct bench_cell *cell, uint64_t number,
-		       int rank, int part)
+static size_t phase_of(const struct bench_options *options, const struct bench_cell *cell,
+		       uint64_t number, int rank, int part)
 {
 	if (!cell->bench->combines)
 		return bench_values_phase((uint64_t)options->seed, number, (uint64_t)rank + 1,
-				       (uint64_t)part);
-	return (bench_values_phase((uint64_t)options->seed, number, 0, 0) + (size_t)part * cell->count) %
+					  (uint64_t)part);
+	return (bench_values_phase((uint64_t)options->seed, number, 0, 0) +
+		(size_t)part * cell->count) %
 	       BENCH_VALUES;
 }
 
 /* Returns the call with the addresses of the host copies. */
 static struct bench_call on_host(const struct bench_rank *r, const struct bench_cell *cell,
-				   struct bench_call call)
+				 struct bench_call call)
 {
 	call.send = bench_buffer_host(&r->inputs, call.send);
 	call.recv = bench_buffer_host(cell->in_place ? &r->inputs : &r->results, call.recv);
 	return call;
 }
 
-typedef int move_fn(const struct bench_buffer *b, const struct tool_cuda_device *gpu, tt_custream stream,
-		    const void *at, size_t bytes);
+typedef int move_fn(const struct bench_buffer *b, const struct tool_cuda_device *gpu,
+		    tt_custream stream, const void *at, size_t bytes);
 
 static int report_move(const struct bench_rank *r, int rc)
 {
@@ -166,19 +173,21 @@ static int move_result(const struct bench_rank *r, const struct bench_cell *cell
 	size_t guard = cell->in_place ? 0 : GUARD;
 
 	return report_move(r, move(cell->in_place ? &r->inputs : &r->results, &r->gpu, r->cu_stream,
-			     (const char *)call->recv - guard, cell->recv_bytes + 2 * guard));
+				   (const char *)call->recv - guard, cell->recv_bytes + 2 * guard));
 }
 
 static int move_input(const struct bench_rank *r, const struct bench_cell *cell,
 		      const struct bench_call *call, move_fn *move)
 {
-	return report_move(r, move(&r->inputs, &r->gpu, r->cu_stream, call->send, cell->send_bytes));
+	return report_move(r,
+			   move(&r->inputs, &r->gpu, r->cu_stream, call->send, cell->send_bytes));
 }
 
-int bench_rank_fill(const struct bench_rank *r, const struct bench_options *options, const struct bench_cell *cell,
-		 int slot, uint64_t number, bool poison)
+int bench_rank_fill(const struct bench_rank *r, const struct bench_options *options,
+		    const struct bench_cell *cell, int slot, uint64_t number, bool poison)
 {
-	struct bench_call call = bench_rank_call(r, options, cell, slot), host = on_host(r, cell, call);
+	struct bench_call call = bench_rank_call(r, options, cell, slot),
+			  host = on_host(r, cell, call);
 	size_t part = cell->count * cell->esize;
 
 	if (poison)
@@ -186,7 +195,7 @@ int bench_rank_fill(const struct bench_rank *r, const struct bench_options *opti
 		       cell->recv_bytes + (cell->in_place ? 0 : 2 * GUARD));
 	for (size_t i = 0; i < parts_sent(r, cell); i++)
 		bench_values_fill((char *)host.send + i * part, r->input, cell->esize, cell->count,
-			       phase_of(options, cell, number, r->rank, (int)i));
+				  phase_of(options, cell, number, r->rank, (int)i));
 	if (poison && move_result(r, cell, &call, bench_buffer_put))
 		return 1;
 	return move_input(r, cell, &call, bench_buffer_put);
@@ -265,10 +274,12 @@ static uint64_t check_guards(struct bench_rank *r, const struct bench_cell *cell
 	return wrong;
 }
 
-int bench_rank_check(struct bench_rank *r, const struct bench_options *options, const struct bench_cell *cell,
-		  int slot, uint64_t number, bool poisoned, uint64_t *ret_wrong)
+int bench_rank_check(struct bench_rank *r, const struct bench_options *options,
+		     const struct bench_cell *cell, int slot, uint64_t number, bool poisoned,
+		     uint64_t *ret_wrong)
 {
-	struct bench_call call = bench_rank_call(r, options, cell, slot), host = on_host(r, cell, call);
+	struct bench_call call = bench_rank_call(r, options, cell, slot),
+			  host = on_host(r, cell, call);
 	uint64_t wrong = 0;
 
 	if (move_result(r, cell, &call, bench_buffer_get) ||

@@ -228,7 +228,8 @@ static int split_all(struct bench_thread *t)
 static int split_one(struct bench_thread *t)
 {
 	bool none = t->bench->collective == TT_SENDRECV;
-	const char *name = none ? NULL : bench_options_setting(t->options->algo, "TUTTI_ALGO"), *reason;
+	const char *name = none ? NULL : bench_options_setting(t->options->algo, "TUTTI_ALGO"),
+		   *reason;
 	int rc = split(t, 0, name);
 
 	if (rc)
@@ -318,7 +319,8 @@ int bench_thread_open(struct bench_thread *t)
 int bench_thread_totals(struct bench_thread *t, struct bench_totals *ret_totals)
 {
 	struct bench_totals *mine = calloc((size_t)t->nown, sizeof(*mine));
-	struct bench_totals *all = calloc((size_t)t->nranks, sizeof(*all)), sum = { .shm_bytes = 0 };
+	struct bench_totals *all = calloc((size_t)t->nranks, sizeof(*all)),
+			    sum = { .shm_bytes = 0 };
 	int rc = 1;
 
 	if (!mine || !all) {

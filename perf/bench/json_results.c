@@ -43,7 +43,8 @@ static void json_config(struct bench_json *j, const struct bench_options *option
 	bench_json_int(j, "average", options->average);
 	bench_json_int(j, "stream_null", options->null_stream);
 	bench_json_int(j, "local_register", options->reg);
-	bench_json_text(j, "transport", bench_options_setting(options->transport, "TUTTI_TRANSPORT"));
+	bench_json_text(j, "transport",
+			bench_options_setting(options->transport, "TUTTI_TRANSPORT"));
 	bench_json_text(j, "algo", bench_options_setting(options->algo, "TUTTI_ALGO"));
 	bench_json_text(j, "buffers", bench_buffers_names[options->buffers]);
 	bench_json_text(j, "place", bench_place_names[options->place]);
@@ -121,7 +122,7 @@ static void json_figure(struct bench_json *j, const struct bench_options *option
 	}
 	bench_json_open(j, key, '{');
 	bench_json_real(j, options->cpu_time ? "cpu_time" : "time",
-		     options->cpu_time ? f->cpu_us : f->time_us);
+			options->cpu_time ? f->cpu_us : f->time_us);
 	bench_json_real(j, "alg_bw", f->alg_gbps);
 	bench_json_real(j, "bus_bw", f->bus_gbps);
 	if (f->wrong >= 0)
@@ -146,7 +147,8 @@ static void json_figure(struct bench_json *j, const struct bench_options *option
 	bench_json_close(j, '}');
 }
 
-void bench_results_row(struct bench_json *j, const struct bench_options *options, const struct bench_row *row)
+void bench_results_row(struct bench_json *j, const struct bench_options *options,
+		       const struct bench_row *row)
 {
 	const struct bench_cell *cell = row->cell;
 
@@ -165,8 +167,8 @@ void bench_results_row(struct bench_json *j, const struct bench_options *options
 	bench_json_close(j, '}');
 }
 
-void bench_results_foot(struct bench_json *j, const struct bench_totals *totals, double bus, int wrong,
-		     const char *error)
+void bench_results_foot(struct bench_json *j, const struct bench_totals *totals, double bus,
+			int wrong, const char *error)
 {
 	char text[32];
 

@@ -16,12 +16,12 @@
 struct measurement {
 	struct bench_thread *t;
 	const struct bench_cell *cell;
-	struct bench_call *calls;        /* [nown * slots] */
-	uint64_t first;                  /* number of the first call of the last batch */
-	int made;                        /* number of calls of the last batch */
-	double wall_us, cpu_us;          /* sum over timed iterations; cpu: until the calls return */
-	double *iter_us;                 /* [iters] */
-	int64_t done;                    /* timed iterations so far */
+	struct bench_call *calls; /* [nown * slots] */
+	uint64_t first;           /* number of the first call of the last batch */
+	int made;                 /* number of calls of the last batch */
+	double wall_us, cpu_us;   /* sum over timed iterations; cpu: until the calls return */
+	double *iter_us;          /* [iters] */
+	int64_t done;             /* timed iterations so far */
 };
 
 static int by_size(const void *a, const void *b)
@@ -33,8 +33,8 @@ static int by_size(const void *a, const void *b)
 
 static int failed(struct measurement *m, tuttiResult_t rc)
 {
-	return bench_thread_complain(m->t, m->cell->algo, tt_collective_name(m->cell->bench->collective),
-				rc);
+	return bench_thread_complain(m->t, m->cell->algo,
+				     tt_collective_name(m->cell->bench->collective), rc);
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -72,7 +72,7 @@ static int write_inputs(struct measurement *m, uint64_t first, int calls, bool p
 	for (int i = 0; i < m->t->nown; i++) {
 		for (int k = 0; k < calls && k < m->cell->slots; k++)
 			if (bench_rank_fill(&m->t->ranks[i], m->t->options, m->cell, k,
-					 first + (uint64_t)k, poison))
+					    first + (uint64_t)k, poison))
 				return 1;
 		if (m->t->options->buffers == BENCH_BUFFERS_COLD)
 			bench_rank_flush(&m->t->ranks[i], m->cell);
@@ -80,13 +80,14 @@ static int write_inputs(struct measurement *m, uint64_t first, int calls, bool p
 	return 0;
 }
 
-static int check(struct measurement *m, int slot, uint64_t number, bool poisoned, struct bench_rank_figure *figures)
+static int check(struct measurement *m, int slot, uint64_t number, bool poisoned,
+		 struct bench_rank_figure *figures)
 {
 	for (int i = 0; i < m->t->nown; i++) {
 		uint64_t wrong;
 
-		if (bench_rank_check(&m->t->ranks[i], m->t->options, m->cell, slot, number, poisoned,
-				  &wrong))
+		if (bench_rank_check(&m->t->ranks[i], m->t->options, m->cell, slot, number,
+				     poisoned, &wrong))
 			return 1;
 		figures[i].wrong += (int64_t)wrong;
 	}
@@ -177,7 +178,7 @@ static int time_batch(struct measurement *m, int iters)
 static int replay(struct measurement *m, const struct bench_graph *graphs, int iters)
 {
 	double launches = (double)m->t->options->graph, start, wall;
-	int rc = bench_graph_launch(m->t, graphs);    /* the first launch uploads the graph */
+	int rc = bench_graph_launch(m->t, graphs); /* the first launch uploads the graph */
 
 	if (!rc)
 		rc = wait_streams(m);
@@ -269,10 +270,12 @@ static void fill_figures(struct measurement *m, struct bench_rank_figure *figure
 	for (int i = 0; i < m->t->nown; i++) {
 		figures[i].time_us = m->wall_us / (double)calls;
 		figures[i].cpu_us = m->cpu_us / (double)calls;
-		figures[i].p50_us =
-			sorted ? bench_quantile(sorted, n, 0.50) / (double)options->aggregate : 0;
-		figures[i].p99_us =
-			sorted ? bench_quantile(sorted, n, 0.99) / (double)options->aggregate : 0;
+		figures[i].p50_us = sorted ? bench_quantile(sorted, n, 0.50) /
+						     (double)options->aggregate
+					   : 0;
+		figures[i].p99_us = sorted ? bench_quantile(sorted, n, 0.99) /
+						     (double)options->aggregate
+					   : 0;
 		figures[i].shm_bytes /= calls * runs;
 		figures[i].tcp_bytes /= calls * runs;
 		figures[i].verbs_bytes /= calls * runs;
@@ -298,7 +301,8 @@ static int prepare(struct measurement *m, struct bench_rank_figure **ret_figures
 	return 0;
 }
 
-int bench_measure(struct bench_thread *t, const struct bench_cell *cell, struct bench_figure *ret_figure)
+int bench_measure(struct bench_thread *t, const struct bench_cell *cell,
+		  struct bench_figure *ret_figure)
 {
 	struct measurement m = { .t = t, .cell = cell };
 	struct bench_figure f = { .wrong = -1 };

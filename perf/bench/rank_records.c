@@ -51,7 +51,7 @@ static int check_memory(struct bench_thread *t)
 			ranks++;
 			lowest &= other >= r;
 			least = t->records[other].free_bytes < least ? t->records[other].free_bytes
-								   : least;
+								     : least;
 		}
 		if (!lowest || ranks * each <= least)
 			continue;
@@ -95,8 +95,8 @@ static int take_gpu(struct bench_thread *t, struct bench_rank *r, struct bench_g
 	if (!rc && (rc = r->gpu.cu->stream_create(&r->cu_stream, TT_CU_STREAM_NON_BLOCKING)))
 		rc = tt_cuda_fail(rc, "create a stream on device %d", r->gpu.ordinal);
 	*record = (struct bench_gpu_record){ .failed = rc != 0,
-				      .ordinal = r->gpu.ordinal,
-				      .uuid = r->gpu.uuid };
+					     .ordinal = r->gpu.ordinal,
+					     .uuid = r->gpu.uuid };
 	memcpy(record->name, r->gpu.name, sizeof(record->name));
 	memcpy(record->pci, r->gpu.pci, sizeof(record->pci));
 	return rc;
@@ -113,9 +113,9 @@ static int check_gpus(struct bench_thread *t, const char *why)
 					why);
 			return 2;
 		}
-		t->one_gpu &=
-			!memcmp(&t->gpus[r].uuid, &t->gpus[0].uuid, sizeof(t->gpus[r].uuid)) &&
-			!strcmp(t->records[r].host, t->records[0].host);
+		t->one_gpu &= !memcmp(&t->gpus[r].uuid, &t->gpus[0].uuid,
+				      sizeof(t->gpus[r].uuid)) &&
+			      !strcmp(t->records[r].host, t->records[0].host);
 	}
 	return 0;
 }

@@ -16,8 +16,8 @@
 #include "tools/output.h"
 
 struct report_sum {
-	double bus;                      /* sum of busbw over measured cells */
-	int cells, wrong;                /* measured cells; cells with a wrong value */
+	double bus;       /* sum of busbw over measured cells */
+	int cells, wrong; /* measured cells; cells with a wrong value */
 };
 
 struct bench_report {
@@ -25,10 +25,10 @@ struct bench_report {
 	const struct bench_thread *thread;
 	const char *tool;
 	struct bench_json json;
-	char *text;                      /* JSON text so far */
+	char *text; /* JSON text so far */
 	size_t bytes;
 	struct report_sum sum;
-	bool progress;                   /* stderr is a terminal */
+	bool progress; /* stderr is a terminal */
 	int rows;
 };
 
@@ -54,15 +54,21 @@ static void print_head(const struct bench_report *r, int library)
 	       "validation: %d graph: %d unalign: %d\n",
 	       (int)options->threads, (int)options->ranks_each, (long long)options->min_bytes,
 	       (long long)options->max_bytes,
-	       options->step_factor > 1 ? (long long)options->step_factor : (long long)options->step_bytes,
-	       options->step_factor > 1 ? "factor" : "bytes", (int)options->warmup, (int)options->iters,
-	       (int)options->aggregate, (int)options->check, (int)options->graph, (int)options->unalign);
+	       options->step_factor > 1 ? (long long)options->step_factor
+					: (long long)options->step_bytes,
+	       options->step_factor > 1 ? "factor" : "bytes", (int)options->warmup,
+	       (int)options->iters, (int)options->aggregate, (int)options->check,
+	       (int)options->graph, (int)options->unalign);
 	printf("# ranks: %d transport: %s algo: %s buffers: %s place: %s registered: %d stream: %s pinned: %d "
 	       "instruction set: %s seed: %lld\n",
 	       r->thread->nranks, bench_options_setting(options->transport, "TUTTI_TRANSPORT"),
-	       bench_options_setting(options->algo, "TUTTI_ALGO"), bench_buffers_names[options->buffers],
-	       bench_place_names[options->place], (int)options->reg,
-	       options->null_stream ? "none" : options->cuda ? "CUDA" : "host", options->pin, tt_reduce_isa(), (long long)options->seed);
+	       bench_options_setting(options->algo, "TUTTI_ALGO"),
+	       bench_buffers_names[options->buffers], bench_place_names[options->place],
+	       (int)options->reg,
+	       options->null_stream ? "none"
+	       : options->cuda      ? "CUDA"
+				    : "host",
+	       options->pin, tt_reduce_isa(), (long long)options->seed);
 	if (options->blocking == 1)
 		printf("# Blocking Enabled: wait and barrier after each inner iteration (-m) \n");
 	if (options->blocking == 2)
@@ -157,11 +163,22 @@ static void print_names(const struct bench_options *options, bool units)
 		printf(" %19s ", units ? "%Y-%m-%d %H:%M:%S" : "timestamp");
 	printf(" ");
 	for (int place = 0; place < 2; place++)
-		printf(" %7s  %7s ", units ? "(us)" : place ? "in_p50" : "out_p50",
-		       units ? "(us)" : place ? "in_p99" : "out_p99");
+		printf(" %7s  %7s ",
+		       units   ? "(us)"
+		       : place ? "in_p50"
+			       : "out_p50",
+		       units   ? "(us)"
+		       : place ? "in_p99"
+			       : "out_p99");
 	for (int place = 0; options->cuda && place < 2; place++)
-		printf(" %8s  %8s  %8s ", units ? "(us)" : place ? "in_call" : "out_call",
-		       units ? "(GB/s)" : place ? "in_mem" : "out_mem", units ? "" : "/copy");
+		printf(" %8s  %8s  %8s ",
+		       units   ? "(us)"
+		       : place ? "in_call"
+			       : "out_call",
+		       units   ? "(GB/s)"
+		       : place ? "in_mem"
+			       : "out_mem",
+		       units ? "" : "/copy");
 	printf(" %s\n", units ? "" : "algorithm");
 }
 
@@ -199,7 +216,8 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static struct iteration_spread spread_of(const struct bench_options *options, const struct bench_figure *f)
+static struct iteration_spread spread_of(const struct bench_options *options,
+					 const struct bench_figure *f)
 {
 	size_t skip = (size_t)options->per_iter_skip, n = (size_t)options->iters - skip;
 	double *sorted = malloc(n * sizeof(*sorted)), mean = 0, square = 0;
@@ -214,7 +232,7 @@ static struct iteration_spread spread_of(const struct bench_options *options, co
 	for (size_t i = 0; i < n; i++)
 		square += (sorted[i] - mean) * (sorted[i] - mean) / (double)n;
 	s = (struct iteration_spread){ sorted[0], sorted[n - 1], bench_quantile(sorted, n, 0.99),
-			     mean > 0 ? 100 * sqrt(square) / mean : 0 };
+				       mean > 0 ? 100 * sqrt(square) / mean : 0 };
 	free(sorted);
 	return s;
 }
@@ -260,8 +278,9 @@ static void print_gpu(const struct bench_report *r, const struct bench_figure *f
 
 	printf("  %8s  %8s  %8s", f->measured ? bench_fit(a, 8, f->cpu_us) : "N/A",
 	       shared ? bench_fit(b, 8, f->memory_gbps) : "N/A",
-	       shared && r->thread->copy_gbps > 0 ? bench_fit(c, 8, f->memory_gbps / r->thread->copy_gbps)
-						: "N/A");
+	       shared && r->thread->copy_gbps > 0
+		       ? bench_fit(c, 8, f->memory_gbps / r->thread->copy_gbps)
+		       : "N/A");
 }
 
 static void add(struct report_sum *sum, const struct bench_figure *f)
@@ -339,8 +358,8 @@ int bench_report_close(struct bench_report *r, const struct bench_totals *totals
 	bench_results_foot(&r->json, totals, bus, r->sum.wrong, error);
 	if (fclose(r->json.to) ||
 	    (r->options->json && bench_write_file(r->options->json, r->text, r->bytes))) {
-		fprintf(stderr, "%s: -J %s: %s\n", r->tool, r->options->json ? r->options->json : "",
-			strerror(errno));
+		fprintf(stderr, "%s: -J %s: %s\n", r->tool,
+			r->options->json ? r->options->json : "", strerror(errno));
 		rc = 1;
 	}
 	free(r->text);

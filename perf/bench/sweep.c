@@ -78,8 +78,8 @@ static int run_sizes(struct bench_thread *t, struct bench_cell *cell)
 		for (cell->algo = 0; !rc && cell->algo < t->algos; cell->algo++)
 			rc = run_row(t, cell);
 		next = options->step_factor > 1 ? size * (uint64_t)options->step_factor
-					     : size + options->step_bytes;
-		if (next <= size)                        /* 0 times a factor, or 64-bit overflow */
+						: size + options->step_bytes;
+		if (next <= size) /* 0 times a factor, or 64-bit overflow */
 			break;
 	}
 	return rc;
@@ -167,7 +167,8 @@ static int run_type(struct bench_thread *t, tuttiDataType_t type)
 int bench_sweep(struct bench_thread *t)
 {
 	bool all = t->options->type == BENCH_ALL_TYPES;
-	int first = all ? 0 : t->options->type, last = all ? tuttiNumTypes - 1 : t->options->type, rc = 0;
+	int first = all ? 0 : t->options->type, last = all ? tuttiNumTypes - 1 : t->options->type,
+	    rc = 0;
 
 	if (t->report)
 		bench_report_table(t->report);

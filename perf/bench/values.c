@@ -25,17 +25,17 @@ struct value_recipe {
 	int op, n;
 	bool integer, with_sign;
 	uint64_t seed;
-	uint64_t limit;          /* whole numbers up to limit, and their partial sums, are exact */
-	uint64_t weights;        /* sum of the ranks' scalars; n except for mulsum */
-	uint64_t slope;          /* sum of rank * scalar */
-	uint64_t product;        /* product of the ranks' odd constants (integer prod) */
-	uint64_t last_bits;      /* constant of the last rank (bxor); the xor of all ranks is ~0 */
+	uint64_t limit;     /* whole numbers up to limit, and their partial sums, are exact */
+	uint64_t weights;   /* sum of the ranks' scalars; n except for mulsum */
+	uint64_t slope;     /* sum of rank * scalar */
+	uint64_t product;   /* product of the ranks' odd constants (integer prod) */
+	uint64_t last_bits; /* constant of the last rank (bxor); the xor of all ranks is ~0 */
 };
 
 /* Hash values of one element. */
 struct value_element {
 	uint64_t h1, h2;
-	int special;             /* rank whose value differs from the others */
+	int special; /* rank whose value differs from the others */
 	int64_t sign;
 	int shift;
 };
@@ -50,7 +50,9 @@ static uint64_t mix(uint64_t x)
 
 const char *bench_values_op_name(int op)
 {
-	return op == BENCH_NO_OP ? "none" : op == BENCH_MULSUM ? "mulsum" : tt_op_name((tuttiRedOp_t)op);
+	return op == BENCH_NO_OP    ? "none"
+	       : op == BENCH_MULSUM ? "mulsum"
+				    : tt_op_name((tuttiRedOp_t)op);
 }
 
 bool bench_values_defined(int op, tuttiDataType_t type)
@@ -70,10 +72,11 @@ int bench_values_scalar(int rank)
 static uint64_t exact_limit(tuttiDataType_t type)
 {
 	static const uint64_t limits[tuttiNumTypes] = {
-		[tuttiInt8] = INT8_MAX, [tuttiUint8] = UINT8_MAX, [tuttiInt32] = INT32_MAX,
-		[tuttiUint32] = UINT32_MAX,
-		[tuttiInt64] = INT64_MAX, [tuttiUint64] = UINT64_MAX, [tuttiFloat16] = 1u << 11,
-		[tuttiFloat32] = 1u << 24, [tuttiFloat64] = 1ull << 53, [tuttiBfloat16] = 1u << 8,
+		[tuttiInt8] = INT8_MAX,      [tuttiUint8] = UINT8_MAX,
+		[tuttiInt32] = INT32_MAX,    [tuttiUint32] = UINT32_MAX,
+		[tuttiInt64] = INT64_MAX,    [tuttiUint64] = UINT64_MAX,
+		[tuttiFloat16] = 1u << 11,   [tuttiFloat32] = 1u << 24,
+		[tuttiFloat64] = 1ull << 53, [tuttiBfloat16] = 1u << 8,
 		[tuttiFloat8e4m3] = 1u << 4, [tuttiFloat8e5m2] = 1u << 3,
 	};
 
@@ -97,9 +100,13 @@ static uint64_t bits_constant(const struct value_recipe *c, int rank)
 
 static struct value_recipe make_recipe(tuttiDataType_t type, int op, int n, uint64_t seed)
 {
-	struct value_recipe c = { .type = type, .op = op, .n = n, .product = 1,
-			    .limit = exact_limit(type), .integer = tt_type_is_integer(type),
-			    .seed = mix(seed ^ mix((uint64_t)op << 8 | (uint64_t)type)) };
+	struct value_recipe c = { .type = type,
+				  .op = op,
+				  .n = n,
+				  .product = 1,
+				  .limit = exact_limit(type),
+				  .integer = tt_type_is_integer(type),
+				  .seed = mix(seed ^ mix((uint64_t)op << 8 | (uint64_t)type)) };
 
 	c.with_sign = type != tuttiUint8 && type != tuttiUint32 && type != tuttiUint64;
 	for (int r = 0; r < n; r++) {
@@ -144,7 +151,7 @@ static enum form form_of(const struct value_recipe *c)
 /* LINEAR: rank r contributes a + r * b, with a, b >= 1. Integer sums may wrap; b is odd then, so
  * that all r * b differ. */
 static void linear_of(const struct value_recipe *c, const struct value_element *e, uint64_t *ret_a,
-		    uint64_t *ret_b)
+		      uint64_t *ret_b)
 {
 	uint64_t b_max;
 
@@ -184,7 +191,7 @@ static int some_ranks(const struct value_recipe *c, const struct value_element *
 	if (most > n)
 		most = n;
 	if (c->integer && most > (n + 1) / 2)
-		fewest = (n + 1) / 2;                    /* the average is 1, not 0 */
+		fewest = (n + 1) / 2; /* the average is 1, not 0 */
 	return (int)(fewest + e->h1 % (most - fewest + 1));
 }
 
@@ -270,12 +277,17 @@ static uint64_t own_bits(const struct value_recipe *c, const struct value_elemen
 static uint64_t input_of(const struct value_recipe *c, const struct value_element *e, int rank)
 {
 	switch (c->op) {
-	case tuttiProd: return product_input(c, e, rank);
+	case tuttiProd:
+		return product_input(c, e, rank);
 	case tuttiMax:
-	case tuttiMin: return extreme(c, e, rank);
-	case tuttiBand: return e->h1 | ~own_bits(c, e, rank);
-	case tuttiBor: return e->h1 & own_bits(c, e, rank);
-	case tuttiBxor: return e->h1 ^ (bits_constant(c, rank) & e->h2);
+	case tuttiMin:
+		return extreme(c, e, rank);
+	case tuttiBand:
+		return e->h1 | ~own_bits(c, e, rank);
+	case tuttiBor:
+		return e->h1 & own_bits(c, e, rank);
+	case tuttiBxor:
+		return e->h1 ^ (bits_constant(c, rank) & e->h2);
 	}
 	if (form_of(c) == LINEAR && c->integer)
 		return sum_input(c, e, rank);
@@ -285,12 +297,16 @@ static uint64_t input_of(const struct value_recipe *c, const struct value_elemen
 static uint64_t result_of(const struct value_recipe *c, const struct value_element *e)
 {
 	switch (c->op) {
-	case tuttiProd: return product_result(c, e);
+	case tuttiProd:
+		return product_result(c, e);
 	case tuttiMax:
-	case tuttiMin: return extreme(c, e, e->special);
+	case tuttiMin:
+		return extreme(c, e, e->special);
 	case tuttiBand:
-	case tuttiBor: return e->h1;
-	case tuttiBxor: return (c->n % 2 ? e->h1 : 0) ^ e->h2;
+	case tuttiBor:
+		return e->h1;
+	case tuttiBxor:
+		return (c->n % 2 ? e->h1 : 0) ^ e->h2;
 	}
 	if (form_of(c) == LINEAR && c->integer)
 		return sum_result(c, e);
@@ -304,12 +320,19 @@ static void store(const struct value_recipe *c, void *table, size_t index, uint6
 {
 	switch (c->type) {
 	case tuttiInt8:
-	case tuttiUint8: ((uint8_t *)table)[index] = (uint8_t)value; break;
+	case tuttiUint8:
+		((uint8_t *)table)[index] = (uint8_t)value;
+		break;
 	case tuttiInt32:
-	case tuttiUint32: ((uint32_t *)table)[index] = (uint32_t)value; break;
+	case tuttiUint32:
+		((uint32_t *)table)[index] = (uint32_t)value;
+		break;
 	case tuttiInt64:
-	case tuttiUint64: ((uint64_t *)table)[index] = value; break;
-	default: tt_element_set(table, index, c->type, (double)(int64_t)value);
+	case tuttiUint64:
+		((uint64_t *)table)[index] = value;
+		break;
+	default:
+		tt_element_set(table, index, c->type, (double)(int64_t)value);
 	}
 }
 
@@ -324,7 +347,8 @@ static void store_average(const struct value_recipe *c, void *table, size_t inde
 		store(c, table, index, c->with_sign ? (uint64_t)whole : sum / (uint64_t)c->n);
 }
 
-void bench_values_input(void *table, tuttiDataType_t type, int op, int nranks, int rank, uint64_t seed)
+void bench_values_input(void *table, tuttiDataType_t type, int op, int nranks, int rank,
+			uint64_t seed)
 {
 	struct value_recipe c = make_recipe(type, op, nranks, seed);
 	size_t bytes = tt_type_bytes(type);
@@ -373,13 +397,14 @@ void bench_values_fill(void *buf, const void *table, size_t bytes, size_t count,
 }
 
 uint64_t bench_values_check(const void *buf, const void *table, size_t bytes, size_t count,
-			 size_t phase, size_t *ret_first)
+			    size_t phase, size_t *ret_first)
 {
 	const char *got = buf;
 	uint64_t wrong = 0;
 
 	for (size_t done = 0; done < count;) {
-		size_t n = BENCH_VALUES - phase < count - done ? BENCH_VALUES - phase : count - done;
+		size_t n = BENCH_VALUES - phase < count - done ? BENCH_VALUES - phase
+							       : count - done;
 		const char *want = (const char *)table + phase * bytes;
 
 		if (memcmp(got, want, n * bytes)) {

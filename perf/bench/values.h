@@ -34,7 +34,7 @@ int bench_values_scalar(int rank);
 /* Writes the input table of rank, BENCH_VALUES elements. BENCH_NO_OP: the table is equal on all
  * ranks, so the caller gives each rank its own phase. */
 void bench_values_input(void *table, tuttiDataType_t type, int op, int nranks, int rank,
-		     uint64_t seed);
+			uint64_t seed);
 /* Writes the table of the result. Not for BENCH_NO_OP. */
 void bench_values_result(void *table, tuttiDataType_t type, int op, int nranks, uint64_t seed);
 
@@ -48,6 +48,6 @@ void bench_values_fill(void *buf, const void *table, size_t bytes, size_t count,
 /* Counts the elements that differ, bit by bit, from bench_values_fill; sets *ret_first to the first
  * one, if any. */
 uint64_t bench_values_check(const void *buf, const void *table, size_t bytes, size_t count,
-			 size_t phase, size_t *ret_first);
+			    size_t phase, size_t *ret_first);
 
 #endif

@@ -20,7 +20,7 @@ struct hash_log {
 	uint64_t buckets;
 	struct tool_hashes_step step;
 	uint64_t *hash;
-	float *value;           /* parameters of the last step that recorded them */
+	float *value; /* parameters of the last step that recorded them */
 };
 
 static int damaged(const struct hash_log *l)
@@ -40,10 +40,10 @@ static int open_log(struct hash_log *l, const char *path)
 		fprintf(stderr, "tutti hashdiff: %s: %s\n", path, strerror(errno));
 		return 2;
 	}
-	if (fread(&l->head, sizeof(l->head), 1, l->file) != 1 || l->head.magic != TOOL_HASHES_MAGIC ||
-	    !l->head.bucket || l->head.parameters > UINT64_C(1) << 34) {
-		fprintf(stderr, "tutti hashdiff: %s: not a file of tutti-train --hashes\n",
-			path);
+	if (fread(&l->head, sizeof(l->head), 1, l->file) != 1 ||
+	    l->head.magic != TOOL_HASHES_MAGIC || !l->head.bucket ||
+	    l->head.parameters > UINT64_C(1) << 34) {
+		fprintf(stderr, "tutti hashdiff: %s: not a file of tutti-train --hashes\n", path);
 		return 2;
 	}
 	l->buckets = tool_hashes_buckets(l->head.parameters, l->head.bucket);
@@ -118,7 +118,8 @@ static int show(const struct hash_log *a, const struct hash_log *b, uint64_t buc
 	if (a->step.values && b->step.values)
 		show_element(a, b, bucket);
 	else
-		printf("element   unknown; run both trainings again with --hash-values %" PRIu64 "\n",
+		printf("element   unknown; run both trainings again with --hash-values %" PRIu64
+		       "\n",
 		       a->step.step);
 	return 1;
 }
@@ -141,7 +142,8 @@ static int compare(struct hash_log *a, struct hash_log *b)
 		}
 		if (a->step.step != b->step.step) {
 			fprintf(stderr,
-				"tutti hashdiff: step %" PRIu64 " of %s does not match step %" PRIu64
+				"tutti hashdiff: step %" PRIu64
+				" of %s does not match step %" PRIu64
 				" of %s; use files of the same training\n",
 				a->step.step, a->path, b->step.step, b->path);
 			return 2;

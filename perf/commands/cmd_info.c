@@ -50,8 +50,10 @@ static void print_build(void)
 #else
 	printf("  %-22s not built in; topology comes from /sys\n", "hwloc");
 #endif
-	printf("  %-22s %s\n", "GPU kernels", tt_kernels_built_in() ? "built in" :
-	       "not built in (configure --with-nvcc); calls on CUDA memory go through the host");
+	printf("  %-22s %s\n", "GPU kernels",
+	       tt_kernels_built_in()
+		       ? "built in"
+		       : "not built in (configure --with-nvcc); calls on CUDA memory go through the host");
 }
 
 static void print_processor(void)
@@ -157,22 +159,23 @@ struct info_options {
 };
 
 static const struct tool_option options[] = {
-	{ 0, "plan", TOOL_OPT_SIZE, "BYTES", offsetof(struct info_options, plan), "0", 0, 0, NULL, NULL,
-	  "instead: print which algorithm a call of BYTES bytes would use, and why" },
-	{ 'n', "np", TOOL_OPT_INT, "N", offsetof(struct info_options, np), "2", 1, 65534, NULL, NULL,
-	  "number of ranks" },
-	{ 0, "hosts", TOOL_OPT_TEXT, "M", offsetof(struct info_options, hosts), "1", 0, 0, NULL, NULL,
-	  "number of hosts, or number of ranks on each host: 2,3,1" },
-	{ 0, "collective", TOOL_OPT_TEXT, "NAME", offsetof(struct info_options, collective), "allreduce", 0,
-	  0, NULL, NULL, "collective of the call" },
-	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct info_options, transport), "auto", 0, 0,
-	  NULL, NULL, "transport inside hosts: auto (shm), shm or tcp" },
-	{ 0, "nics", TOOL_OPT_TEXT, "NAME", offsetof(struct info_options, nics), "none", 0, 0, NULL, NULL,
+	{ 0, "plan", TOOL_OPT_SIZE, "BYTES", offsetof(struct info_options, plan), "0", 0, 0, NULL,
+	  NULL, "instead: print which algorithm a call of BYTES bytes would use, and why" },
+	{ 'n', "np", TOOL_OPT_INT, "N", offsetof(struct info_options, np), "2", 1, 65534, NULL,
+	  NULL, "number of ranks" },
+	{ 0, "hosts", TOOL_OPT_TEXT, "M", offsetof(struct info_options, hosts), "1", 0, 0, NULL,
+	  NULL, "number of hosts, or number of ranks on each host: 2,3,1" },
+	{ 0, "collective", TOOL_OPT_TEXT, "NAME", offsetof(struct info_options, collective),
+	  "allreduce", 0, 0, NULL, NULL, "collective of the call" },
+	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct info_options, transport), "auto",
+	  0, 0, NULL, NULL, "transport inside hosts: auto (shm), shm or tcp" },
+	{ 0, "nics", TOOL_OPT_TEXT, "NAME", offsetof(struct info_options, nics), "none", 0, 0, NULL,
+	  NULL,
 	  "NICs between hosts, in addition to tcp: none, verbs (RDMA hardware)\nor soft (Soft-RoCE)" },
-	{ 0, "cores", TOOL_OPT_INT, "C", offsetof(struct info_options, cores), "0", 0, 65534, NULL, NULL,
-	  "cores per host; 0: the cores that this process may use" },
-	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct info_options, links), NULL, 0, 0, NULL, NULL,
-	  "cost table of `tutti tune`; default: TUTTI_TUNING, else the built-in\ntable" },
+	{ 0, "cores", TOOL_OPT_INT, "C", offsetof(struct info_options, cores), "0", 0, 65534, NULL,
+	  NULL, "cores per host; 0: the cores that this process may use" },
+	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct info_options, links), NULL, 0, 0, NULL,
+	  NULL, "cost table of `tutti tune`; default: TUTTI_TUNING, else the built-in\ntable" },
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
 };
 
@@ -193,7 +196,8 @@ static void print_candidate(const struct tt_candidate *c, const struct tt_candid
 		printf("  x %.2f",
 		       (double)c->predicted_ps / (double)(c->model_ps ? c->model_ps : 1));
 	printf("%s%s%s%s\n", c->nic_class ? "  by " : "",
-	       c->nic_class ? tt_link_class_name[c->nic_class] : "", c->in_place ? "  in place: weighted by 3/4" : "",
+	       c->nic_class ? tt_link_class_name[c->nic_class] : "",
+	       c->in_place ? "  in place: weighted by 3/4" : "",
 	       c->extrapolated ? "  extrapolated from fewer ranks" : "");
 }
 
@@ -226,21 +230,24 @@ static void print_why(const struct tt_candidate *best, const struct tt_candidate
 		       best->name, (double)(best->predicted_ps - next->predicted_ps) / 1e6,
 		       next->name);
 	else if (next->predicted_ps == best->predicted_ps)
-		printf("%s is predicted to be as quick as %s, and precedes it in the table.\n", best->name,
-		       next->name);
+		printf("%s is predicted to be as quick as %s, and precedes it in the table.\n",
+		       best->name, next->name);
 	else
 		printf("%s wins: %.2f us faster than %s, most of it in %s.\n", best->name,
 		       (double)(next->predicted_ps - best->predicted_ps) / 1e6, next->name,
 		       tt_sim_part_name[most]);
 }
 
-static int print_choice(const struct info_options *v, const struct tool_hypothetical *world, int collective)
+static int print_choice(const struct info_options *v, const struct tool_hypothetical *world,
+			int collective)
 {
 	struct tt_shape shape = { .collective = (enum tt_collective)collective,
 				  .nranks = (int)v->np,
 				  .topology = &world->topology };
-	struct tt_call_facts facts = { .bytes = v->plan, .over_tcp = world->world.paths.over_tcp,
-				       .nic_class = world->world.paths.nic_class, .cores = world->world.cores,
+	struct tt_call_facts facts = { .bytes = v->plan,
+				       .over_tcp = world->world.paths.over_tcp,
+				       .nic_class = world->world.paths.nic_class,
+				       .cores = world->world.cores,
 				       .message_bytes = world->world.message_bytes,
 				       .cost = world->world.cost };
 	struct tt_candidate list[TT_MOST_CANDIDATES];
@@ -281,12 +288,15 @@ static int choose(const struct info_options *v)
 	if (tuning && !*tuning)
 		tuning = NULL;
 	tool_host_topology(&here);
-	rc = tool_hypothetical_options(&(struct tool_hypothetical_options){ .tool = usage.tool, .np = v->np,
-					      .cores = v->cores ? v->cores : here.allowed,
-					      .hosts = v->hosts, .transport = v->transport,
-					      .nics = v->nics,
-					      .links = v->links ? v->links : tuning },
-			&world);
+	rc = tool_hypothetical_options(
+		&(struct tool_hypothetical_options){ .tool = usage.tool,
+						     .np = v->np,
+						     .cores = v->cores ? v->cores : here.allowed,
+						     .hosts = v->hosts,
+						     .transport = v->transport,
+						     .nics = v->nics,
+						     .links = v->links ? v->links : tuning },
+		&world);
 	if (rc)
 		return rc;
 	rc = print_choice(v, &world, collective);

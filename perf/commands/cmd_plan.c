@@ -24,25 +24,25 @@ struct plan_options {
 static const struct tool_option options[] = {
 	{ 'n', "np", TOOL_OPT_TEXT, "N", offsetof(struct plan_options, np), NULL, 0, 0, NULL, NULL,
 	  "number of ranks; with --verify also 1..64 or 2,4,8" },
-	{ 0, "hosts", TOOL_OPT_TEXT, "M", offsetof(struct plan_options, hosts), "1", 0, 0, NULL, NULL,
-	  "number of hosts, or number of ranks on each host: 2,3,1" },
-	{ 0, "rank", TOOL_OPT_INT, "R", offsetof(struct plan_options, rank), "all", 0, TOOL_MAX_PLACED - 1,
-	  "all", NULL, "print the plan of this rank only" },
-	{ 0, "root", TOOL_OPT_INT, "R", offsetof(struct plan_options, root), "0", 0, TOOL_MAX_PLACED - 1,
-	  NULL, NULL, "root of broadcast, reduce, gather, scatter" },
-	{ 0, "collective", TOOL_OPT_TEXT, "NAME", offsetof(struct plan_options, collective), NULL, 0, 0,
-	  NULL, NULL,
+	{ 0, "hosts", TOOL_OPT_TEXT, "M", offsetof(struct plan_options, hosts), "1", 0, 0, NULL,
+	  NULL, "number of hosts, or number of ranks on each host: 2,3,1" },
+	{ 0, "rank", TOOL_OPT_INT, "R", offsetof(struct plan_options, rank), "all", 0,
+	  TOOL_MAX_PLACED - 1, "all", NULL, "print the plan of this rank only" },
+	{ 0, "root", TOOL_OPT_INT, "R", offsetof(struct plan_options, root), "0", 0,
+	  TOOL_MAX_PLACED - 1, NULL, NULL, "root of broadcast, reduce, gather, scatter" },
+	{ 0, "collective", TOOL_OPT_TEXT, "NAME", offsetof(struct plan_options, collective), NULL,
+	  0, 0, NULL, NULL,
 	  "allreduce (default), reduce, broadcast, allgather, reduce_scatter,\nalltoall, gather, scatter" },
-	{ 0, "print", TOOL_OPT_TEXT, "FORMAT", offsetof(struct plan_options, format), "table", 0, 0, NULL,
-	  NULL, "table (for people), json (every step), dot (Graphviz),\ngoal (LogGOPSim)" },
-	{ 0, "plain", TOOL_OPT_FLAG, NULL, offsetof(struct plan_options, plain), NULL, 0, 0, NULL, NULL,
-	  "the steps as the algorithm emits them" },
-	{ 0, "fused", TOOL_OPT_FLAG, NULL, offsetof(struct plan_options, fused), NULL, 0, 0, NULL, NULL,
-	  "the compiled plan, with fused steps, as executed (default)" },
-	{ 0, "verify", TOOL_OPT_FLAG, NULL, offsetof(struct plan_options, verify), NULL, 0, 0, NULL, NULL,
-	  "prove one algorithm or all, for every root and many placements" },
-	{ 0, "list", TOOL_OPT_FLAG, NULL, offsetof(struct plan_options, list), NULL, 0, 0, NULL, NULL,
-	  "list the algorithms" },
+	{ 0, "print", TOOL_OPT_TEXT, "FORMAT", offsetof(struct plan_options, format), "table", 0, 0,
+	  NULL, NULL, "table (for people), json (every step), dot (Graphviz),\ngoal (LogGOPSim)" },
+	{ 0, "plain", TOOL_OPT_FLAG, NULL, offsetof(struct plan_options, plain), NULL, 0, 0, NULL,
+	  NULL, "the steps as the algorithm emits them" },
+	{ 0, "fused", TOOL_OPT_FLAG, NULL, offsetof(struct plan_options, fused), NULL, 0, 0, NULL,
+	  NULL, "the compiled plan, with fused steps, as executed (default)" },
+	{ 0, "verify", TOOL_OPT_FLAG, NULL, offsetof(struct plan_options, verify), NULL, 0, 0, NULL,
+	  NULL, "prove one algorithm or all, for every root and many placements" },
+	{ 0, "list", TOOL_OPT_FLAG, NULL, offsetof(struct plan_options, list), NULL, 0, 0, NULL,
+	  NULL, "list the algorithms" },
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
 };
 
@@ -141,15 +141,16 @@ static int verify(const char *name, const struct plan_options *v)
 		return 2;
 	if (v->root || v->rank >= 0 || v->plain || v->fused || strcmp(v->hosts, "1") ||
 	    strcmp(v->format, "table"))
-		return tool_refuse(usage.tool,
+		return tool_refuse(
+			usage.tool,
 			"--verify proves all ranks, roots and placements; combine it with --np and --collective only");
 	return tool_plan_verify(&request);
 }
 
 static int print(struct tt_plan **plans, int nranks, const struct plan_options *v)
 {
-	int rc = v->rank >= 0 ? tt_plan_print(plans[v->rank], v->format, stdout) :
-		tt_plan_print_all(plans, nranks, v->format, stdout);
+	int rc = v->rank >= 0 ? tt_plan_print(plans[v->rank], v->format, stdout)
+			      : tt_plan_print_all(plans, nranks, v->format, stdout);
 
 	if (!rc)
 		return 0;
@@ -166,8 +167,10 @@ static int build_and_print(const char *name, const struct plan_options *v,
 
 	for (int r = 0; r < topology->nranks && !status; r++) {
 		struct tt_shape shape = { .collective = (enum tt_collective)collective,
-					  .nranks = topology->nranks, .rank = r,
-					  .root = (int)v->root, .topology = topology };
+					  .nranks = topology->nranks,
+					  .rank = r,
+					  .root = (int)v->root,
+					  .topology = topology };
 
 		if ((v->plain ? tt_plan_build_plain : tt_plan_build)(a, name, &shape, &plans[r]))
 			status = tool_refuse(usage.tool, "%s", tt_error_text());
@@ -198,25 +201,28 @@ int tool_cmd_plan(int argc, char **argv)
 		return verify(name, &v);
 	if (!name)
 		return tool_refuse(usage.tool,
-			"the algorithm is missing; tutti plan --list prints the names");
+				   "the algorithm is missing; tutti plan --list prints the names");
 	np = v.np;
 	nranks = tool_parse_number(&np, 1, TOOL_MAX_PLACED);
 	if (nranks < 0 || *np)
 		return tool_refuse(usage.tool, "--np %s: use a number of ranks from 1 to %d", v.np,
-				 TOOL_MAX_PLACED);
+				   TOOL_MAX_PLACED);
 	if (v.rank >= nranks || v.root >= nranks)
 		return tool_refuse(usage.tool, "--%s %d: no such rank; the ranks are 0 to %d",
-				 v.rank >= nranks ? "rank" : "root",
-				 (int)(v.rank >= nranks ? v.rank : v.root), nranks - 1);
+				   v.rank >= nranks ? "rank" : "root",
+				   (int)(v.rank >= nranks ? v.rank : v.root), nranks - 1);
 	if (v.plain && v.fused)
 		return tool_refuse(usage.tool, "use --plain or --fused, not both");
 	if (!tt_print_find(v.format))
 		return tool_refuse(usage.tool, "%s", tt_error_text());
-	collective = tool_hypothetical_collective(usage.tool, v.collective ? v.collective : "allreduce");
+	collective = tool_hypothetical_collective(usage.tool,
+						  v.collective ? v.collective : "allreduce");
 	if (collective < 0 ||
 	    tool_hypothetical_hosts(usage.tool, v.hosts, nranks, host_of, &topology))
 		return 2;
 	if (v.root && !tt_collective_rooted((enum tt_collective)collective))
-		return tool_refuse(usage.tool, "--root: only reduce, broadcast, gather and scatter have a root");
+		return tool_refuse(
+			usage.tool,
+			"--root: only reduce, broadcast, gather and scatter have a root");
 	return build_and_print(name, &v, &topology, collective);
 }

@@ -26,33 +26,35 @@ struct simulate_options {
 };
 
 static const struct tool_option options[] = {
-	{ 'n', "np", TOOL_OPT_INT, "N", offsetof(struct simulate_options, np), NULL, 1, 65534, NULL, NULL,
-	  "number of ranks" },
-	{ 0, "hosts", TOOL_OPT_TEXT, "M", offsetof(struct simulate_options, hosts), "1", 0, 0, NULL, NULL,
-	  "number of hosts, or number of ranks on each host: 2,3,1" },
-	{ 'b', "bytes", TOOL_OPT_SIZE, "S", offsetof(struct simulate_options, bytes), "1M", 0, 0, NULL, NULL,
-	  "size of the call's larger buffer" },
-	{ 0, "algo", TOOL_OPT_TEXT, "NAME", offsetof(struct simulate_options, algo), "all", 0, 0, NULL, NULL,
-	  "an algorithm, or all algorithms of the collective" },
-	{ 0, "collective", TOOL_OPT_TEXT, "NAME", offsetof(struct simulate_options, collective), "allreduce", 0,
-	  0, NULL, NULL,
+	{ 'n', "np", TOOL_OPT_INT, "N", offsetof(struct simulate_options, np), NULL, 1, 65534, NULL,
+	  NULL, "number of ranks" },
+	{ 0, "hosts", TOOL_OPT_TEXT, "M", offsetof(struct simulate_options, hosts), "1", 0, 0, NULL,
+	  NULL, "number of hosts, or number of ranks on each host: 2,3,1" },
+	{ 'b', "bytes", TOOL_OPT_SIZE, "S", offsetof(struct simulate_options, bytes), "1M", 0, 0,
+	  NULL, NULL, "size of the call's larger buffer" },
+	{ 0, "algo", TOOL_OPT_TEXT, "NAME", offsetof(struct simulate_options, algo), "all", 0, 0,
+	  NULL, NULL, "an algorithm, or all algorithms of the collective" },
+	{ 0, "collective", TOOL_OPT_TEXT, "NAME", offsetof(struct simulate_options, collective),
+	  "allreduce", 0, 0, NULL, NULL,
 	  "allreduce, reduce, broadcast, allgather, reduce_scatter,\nalltoall, gather, scatter" },
-	{ 0, "root", TOOL_OPT_INT, "R", offsetof(struct simulate_options, root), "0", 0, 65533, NULL, NULL,
-	  "root of broadcast, reduce, gather, scatter" },
-	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct simulate_options, transport), "auto", 0, 0,
-	  NULL, NULL, "transport inside hosts: auto (shm), shm or tcp" },
-	{ 0, "nics", TOOL_OPT_TEXT, "NAME", offsetof(struct simulate_options, nics), "none", 0, 0, NULL, NULL,
+	{ 0, "root", TOOL_OPT_INT, "R", offsetof(struct simulate_options, root), "0", 0, 65533,
+	  NULL, NULL, "root of broadcast, reduce, gather, scatter" },
+	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct simulate_options, transport),
+	  "auto", 0, 0, NULL, NULL, "transport inside hosts: auto (shm), shm or tcp" },
+	{ 0, "nics", TOOL_OPT_TEXT, "NAME", offsetof(struct simulate_options, nics), "none", 0, 0,
+	  NULL, NULL,
 	  "NICs between hosts, instead of tcp: none, verbs (RDMA hardware) or\nsoft (Soft-RoCE)" },
-	{ 0, "cores", TOOL_OPT_INT, "C", offsetof(struct simulate_options, cores), "0", 0, 65534, NULL, NULL,
-	  "cores per host; 0: one core per rank" },
-	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct simulate_options, links), NULL, 0, 0, NULL, NULL,
-	  "cost table of `tutti tune`, instead of the built-in table" },
-	{ 0, "tile-bytes", TOOL_OPT_SIZE, "B", offsetof(struct simulate_options, tile_bytes), "0", 0, 0, NULL,
-	  NULL, "largest message; 0: the library's choice" },
-	{ 0, "tiles", TOOL_OPT_INT, "K", offsetof(struct simulate_options, tiles), "0", 0, 1e9, NULL, NULL,
+	{ 0, "cores", TOOL_OPT_INT, "C", offsetof(struct simulate_options, cores), "0", 0, 65534,
+	  NULL, NULL, "cores per host; 0: one core per rank" },
+	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct simulate_options, links), NULL, 0, 0,
+	  NULL, NULL, "cost table of `tutti tune`, instead of the built-in table" },
+	{ 0, "tile-bytes", TOOL_OPT_SIZE, "B", offsetof(struct simulate_options, tile_bytes), "0",
+	  0, 0, NULL, NULL, "largest message; 0: the library's choice" },
+	{ 0, "tiles", TOOL_OPT_INT, "K", offsetof(struct simulate_options, tiles), "0", 0, 1e9,
+	  NULL, NULL,
 	  "simulate K tiles, extrapolate the rest; 0: all tiles, or 32 above\n20 million messages" },
-	{ 0, "print", TOOL_OPT_CHOICE, "FORMAT", offsetof(struct simulate_options, format), "table", 0, 0,
-	  "table json", NULL, "table or json" },
+	{ 0, "print", TOOL_OPT_CHOICE, "FORMAT", offsetof(struct simulate_options, format), "table",
+	  0, 0, "table json", NULL, "table or json" },
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
 };
 
@@ -130,9 +132,9 @@ static void measure_self(struct simulation *a, uint64_t started_ns)
 	a->max_rss_kib = getrusage(RUSAGE_SELF, &self) ? 0 : self.ru_maxrss;
 }
 
-static int simulate_plan(const struct simulate_options *v, const struct tool_hypothetical *world, int collective,
-		    const struct tt_algorithm *row, const char *name, struct simulation *a,
-		    struct tt_sim **ret_sim)
+static int simulate_plan(const struct simulate_options *v, const struct tool_hypothetical *world,
+			 int collective, const struct tt_algorithm *row, const char *name,
+			 struct simulation *a, struct tt_sim **ret_sim)
 {
 	bool shown = false;
 	struct tt_sim_watch watch = { progress, &shown };
@@ -188,7 +190,8 @@ static void table_row(const struct simulation *a)
 }
 
 /* --algo NAME: parts of the time, bytes of each link, cost of the simulation. */
-static void table_details(const struct simulate_options *v, const struct tt_sim *sim, const struct simulation *a)
+static void table_details(const struct simulate_options *v, const struct tt_sim *sim,
+			  const struct simulation *a)
 {
 	const struct tt_sim_result *r = &a->result;
 	enum tt_link_class class;
@@ -215,7 +218,8 @@ static void table_details(const struct simulate_options *v, const struct tt_sim 
 	       (double)a->max_rss_kib / 1024);
 }
 
-static void json_links(struct bench_json *j, const struct simulate_options *v, const struct tt_sim *sim)
+static void json_links(struct bench_json *j, const struct simulate_options *v,
+		       const struct tt_sim *sim)
 {
 	enum tt_link_class class;
 	uint64_t bytes;
@@ -239,8 +243,8 @@ static void json_links(struct bench_json *j, const struct simulate_options *v, c
 	bench_json_bool(j, "links_complete", shown < MOST_LINKS);
 }
 
-static void json_simulation(struct bench_json *j, const struct simulate_options *v, const struct tt_sim *sim,
-			const struct simulation *a)
+static void json_simulation(struct bench_json *j, const struct simulate_options *v,
+			    const struct tt_sim *sim, const struct simulation *a)
 {
 	const struct tt_sim_result *r = &a->result;
 
@@ -273,7 +277,8 @@ static void json_simulation(struct bench_json *j, const struct simulate_options 
 	bench_json_close(j, '}');
 }
 
-static void json_head(struct bench_json *j, const struct simulate_options *v, const struct tool_hypothetical *world)
+static void json_head(struct bench_json *j, const struct simulate_options *v,
+		      const struct tool_hypothetical *world)
 {
 	bench_json_open(j, NULL, '{');
 	bench_json_text(j, "collective", v->collective);
@@ -291,8 +296,9 @@ static void json_head(struct bench_json *j, const struct simulate_options *v, co
 
 /* Simulates one algorithm and prints the result. Returns 0 | the simulator's error. --algo all:
  * algorithms that do not apply are skipped. */
-static int simulate_one(const struct simulate_options *v, const struct tool_hypothetical *world, int collective,
-		      const struct tt_algorithm *row, const char *name, struct bench_json *j)
+static int simulate_one(const struct simulate_options *v, const struct tool_hypothetical *world,
+			int collective, const struct tt_algorithm *row, const char *name,
+			struct bench_json *j)
 {
 	bool only = strcmp(v->algo, "all");
 	struct simulation a;
@@ -310,8 +316,8 @@ static int simulate_one(const struct simulate_options *v, const struct tool_hypo
 	return rc == TT_ARG && !only ? 0 : rc;
 }
 
-static int simulate_all(const struct simulate_options *v, const struct tool_hypothetical *world, int collective,
-		      struct bench_json *j)
+static int simulate_all(const struct simulate_options *v, const struct tool_hypothetical *world,
+			int collective, struct bench_json *j)
 {
 	bool all = !strcmp(v->algo, "all");
 	int rc = 0;
@@ -319,15 +325,16 @@ static int simulate_all(const struct simulate_options *v, const struct tool_hypo
 	for (int i = 0; tt_algorithms[i] && !rc && all; i++)
 		if (tt_algorithms[i]->collective == (enum tt_collective)collective)
 			rc = simulate_one(v, world, collective, tt_algorithms[i],
-					tt_algorithms[i]->name, j);
+					  tt_algorithms[i]->name, j);
 	if (!all)
 		rc = simulate_one(v, world, collective,
-				tt_algorithm_look((enum tt_collective)collective, v->algo), v->algo,
-				j);
+				  tt_algorithm_look((enum tt_collective)collective, v->algo),
+				  v->algo, j);
 	return rc;
 }
 
-static int simulation(const struct simulate_options *v, const struct tool_hypothetical *world, int collective)
+static int simulation(const struct simulate_options *v, const struct tool_hypothetical *world,
+		      int collective)
 {
 	struct bench_json j = { .to = stdout };
 	struct sigaction action = { .sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND };
@@ -367,18 +374,23 @@ int tool_cmd_simulate(int argc, char **argv)
 	if (!v.np)
 		return tool_refuse(usage.tool, "--np is missing; give the number of ranks");
 	if (v.root >= v.np)
-		return tool_refuse(usage.tool, "--root %d: no such rank; the ranks are 0 to %d", (int)v.root,
-				 (int)v.np - 1);
+		return tool_refuse(usage.tool, "--root %d: no such rank; the ranks are 0 to %d",
+				   (int)v.root, (int)v.np - 1);
 	collective = tool_hypothetical_collective(usage.tool, v.collective);
 	if (collective < 0)
 		return 2;
 	if (strcmp(v.algo, "all") && !tt_algorithm_find((enum tt_collective)collective, v.algo))
 		return tool_refuse(usage.tool, "%s", tt_error_text());
-	rc = tool_hypothetical_options(&(struct tool_hypothetical_options){ .tool = usage.tool, .np = v.np, .cores = v.cores,
-					      .hosts = v.hosts, .tile_bytes = (int64_t)v.tile_bytes,
-					      .transport = v.transport, .nics = v.nics,
-					      .links = v.links },
-			&world);
+	rc = tool_hypothetical_options(
+		&(struct tool_hypothetical_options){ .tool = usage.tool,
+						     .np = v.np,
+						     .cores = v.cores,
+						     .hosts = v.hosts,
+						     .tile_bytes = (int64_t)v.tile_bytes,
+						     .transport = v.transport,
+						     .nics = v.nics,
+						     .links = v.links },
+		&world);
 	if (rc)
 		return rc;
 	rc = simulation(&v, &world, collective);

@@ -31,26 +31,26 @@ struct tune_options {
 static const struct tool_option options[] = {
 	{ 'n', "np", TOOL_OPT_TEXT, "N", offsetof(struct tune_options, np), NULL, 0, 0, NULL, NULL,
 	  "number of local ranks, or several numbers: 2,4,8; default: join the\nranks of the launcher" },
-	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct tune_options, transport), "auto", 0, 0,
-	  NULL, NULL, "auto, shm, tcp, verbs, or several: shm,tcp" },
-	{ 'o', "output", TOOL_OPT_TEXT, "FILE", offsetof(struct tune_options, output), NULL, 0, 0, NULL,
-	  NULL, "write the table to FILE, for TUTTI_TUNING and --links" },
+	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct tune_options, transport), "auto",
+	  0, 0, NULL, NULL, "auto, shm, tcp, verbs, or several: shm,tcp" },
+	{ 'o', "output", TOOL_OPT_TEXT, "FILE", offsetof(struct tune_options, output), NULL, 0, 0,
+	  NULL, NULL, "write the table to FILE, for TUTTI_TUNING and --links" },
 	{ 'b', "minbytes", TOOL_OPT_SIZE, "BYTES", offsetof(struct tune_options, min_bytes), "8", 4,
 	  1u << 30, NULL, NULL, "smallest message" },
-	{ 'e', "maxbytes", TOOL_OPT_SIZE, "BYTES", offsetof(struct tune_options, max_bytes), "16M", 4,
-	  1u << 30, NULL, NULL, "largest message" },
-	{ 'f', "stepfactor", TOOL_OPT_INT, "F", offsetof(struct tune_options, factor), "8", 2, 1024, NULL,
-	  NULL, "factor between one size and the next" },
-	{ 0, "repeats", TOOL_OPT_INT, "R", offsetof(struct tune_options, repeats), "7", 1, TOOL_TUNE_REPEATS,
-	  NULL, NULL, "batches in each half of the measurement" },
-	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct tune_options, links), NULL, 0, 0, NULL, NULL,
-	  "start from this cost table instead of the built-in table" },
-	{ 0, "check", TOOL_OPT_FLAG, NULL, offsetof(struct tune_options, check), NULL, 0, 0, NULL, NULL,
-	  "fit nothing: compare the present costs with the measurement" },
-	{ 0, "no-factors", TOOL_OPT_FLAG, NULL, offsetof(struct tune_options, no_factors), NULL, 0, 0, NULL,
-	  NULL, "fit the constants only" },
-	{ 0, "print", TOOL_OPT_FLAG, NULL, offsetof(struct tune_options, print), NULL, 0, 0, NULL, NULL,
-	  "measure nothing: print the present costs" },
+	{ 'e', "maxbytes", TOOL_OPT_SIZE, "BYTES", offsetof(struct tune_options, max_bytes), "16M",
+	  4, 1u << 30, NULL, NULL, "largest message" },
+	{ 'f', "stepfactor", TOOL_OPT_INT, "F", offsetof(struct tune_options, factor), "8", 2, 1024,
+	  NULL, NULL, "factor between one size and the next" },
+	{ 0, "repeats", TOOL_OPT_INT, "R", offsetof(struct tune_options, repeats), "7", 1,
+	  TOOL_TUNE_REPEATS, NULL, NULL, "batches in each half of the measurement" },
+	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct tune_options, links), NULL, 0, 0, NULL,
+	  NULL, "start from this cost table instead of the built-in table" },
+	{ 0, "check", TOOL_OPT_FLAG, NULL, offsetof(struct tune_options, check), NULL, 0, 0, NULL,
+	  NULL, "fit nothing: compare the present costs with the measurement" },
+	{ 0, "no-factors", TOOL_OPT_FLAG, NULL, offsetof(struct tune_options, no_factors), NULL, 0,
+	  0, NULL, NULL, "fit the constants only" },
+	{ 0, "print", TOOL_OPT_FLAG, NULL, offsetof(struct tune_options, print), NULL, 0, 0, NULL,
+	  NULL, "measure nothing: print the present costs" },
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
 };
 
@@ -88,7 +88,8 @@ static int list_runs(const struct tune_options *v, char *names, struct tool_tune
 
 		if (strcmp(name, "auto") && strcmp(name, "shm") && strcmp(name, "tcp") &&
 		    strcmp(name, "verbs"))
-			return tool_refuse(usage.tool,
+			return tool_refuse(
+				usage.tool,
 				"--transport %s: use auto, shm, tcp, verbs, or several separated by commas",
 				name);
 		do {
@@ -96,13 +97,17 @@ static int list_runs(const struct tune_options *v, char *names, struct tool_tune
 			int n = at ? tool_parse_number(&at, 2, 1024) : 0;
 
 			if (n < 0 || (at && *at && *at != ','))
-				return tool_refuse(usage.tool,
+				return tool_refuse(
+					usage.tool,
 					"--np %s: use a number of ranks from 2 to 1024, or several separated "
-					"by commas", v->np);
+					"by commas",
+					v->np);
 			if (t->nruns++ == MOST_RUNS)
-				return tool_refuse(usage.tool,
+				return tool_refuse(
+					usage.tool,
 					"--np, --transport: more than %d runs; write several tables, or use "
-					"fewer values", MOST_RUNS);
+					"fewer values",
+					MOST_RUNS);
 			*run = (struct tool_tune_run){ .np = n, .transport = name, .nhosts = 1 };
 			if (set_sizes(v, run))
 				return 2;
@@ -150,7 +155,7 @@ static void print_prediction(const struct tool_tune *t, const struct tt_cost *co
 }
 
 static const struct tool_tune_sample *find(const struct tool_tune *t, int run, uint64_t bytes,
-					 const struct tt_algorithm *a)
+					   const struct tt_algorithm *a)
 {
 	for (int i = 0; i < t->nsamples; i++)
 		if (t->samples[i].run == run && t->samples[i].bytes == bytes &&
@@ -189,7 +194,7 @@ static void print_choices(const struct tool_tune *t, const struct tt_cost *cost)
 			uint64_t bytes = t->runs[r].bytes[i];
 			const struct tt_algorithm *a = tool_tune_choice(t, r, bytes, cost);
 			const struct tool_tune_sample *mine = a ? find(t, r, bytes, a) : NULL,
-						    *best = best_of(t, r, bytes);
+						      *best = best_of(t, r, bytes);
 
 			if (!mine || !best)
 				continue;
@@ -214,7 +219,8 @@ static void print_choices(const struct tool_tune *t, const struct tt_cost *cost)
 		printf("# all: auto / best %.3f (geometric mean)\n", exp(all / nall));
 }
 
-static int write_table(const struct tune_options *v, const struct tool_tune *t, const struct tt_cost *cost)
+static int write_table(const struct tune_options *v, const struct tool_tune *t,
+		       const struct tt_cost *cost)
 {
 	char *text = NULL, cpu[128], now[64];
 	size_t bytes;
@@ -285,8 +291,9 @@ int tool_cmd_tune(int argc, char **argv)
 	if (rc)
 		return rc == 1 ? 0 : rc;
 	if (v.output && (v.print || v.check))
-		return tool_refuse(usage.tool, "%s writes no table to -o %s; use one of the two options only",
-				 v.print ? "--print" : "--check", v.output);
+		return tool_refuse(usage.tool,
+				   "%s writes no table to -o %s; use one of the two options only",
+				   v.print ? "--print" : "--check", v.output);
 	if (v.output && bench_check_file(usage.tool, "-o", v.output))
 		return 2;
 	rc = v.links ? tt_cost_read(v.links, &cost) : tt_cost_copy(&tt_cost_builtin, &cost);

@@ -8,7 +8,7 @@
 #include "perf/commands/hypothetical.h"
 
 int tool_hypothetical_hosts(const char *tool, const char *text, int nranks, int *host_of,
-		     struct tt_topology *ret_topology)
+			    struct tt_topology *ret_topology)
 {
 	int hosts = 0, ranks = 0, each, larger;
 	const char *at = text;
@@ -17,30 +17,35 @@ int tool_hypothetical_hosts(const char *tool, const char *text, int nranks, int 
 		int size = tool_parse_number(&at, 1, nranks);
 
 		if (size < 0 || (*at && *at != ','))
-			return tool_refuse(tool, "--hosts %s: use a number of hosts from 1 to %d, or the number of ranks on "
-				"each host (%d in all), such as 2,3,1", text, nranks, nranks);
+			return tool_refuse(
+				tool,
+				"--hosts %s: use a number of hosts from 1 to %d, or the number of ranks on "
+				"each host (%d in all), such as 2,3,1",
+				text, nranks, nranks);
 		for (int i = 0; i < size; i++, ranks++)
 			if (ranks < nranks)
 				host_of[ranks] = hosts;
 		hosts++;
 	} while (*at++);
 	if (hosts > 1 && ranks != nranks)
-		return tool_refuse(tool, "--hosts %s: the hosts have %d ranks, but --np is %d", text,
-				 ranks, nranks);
+		return tool_refuse(tool, "--hosts %s: the hosts have %d ranks, but --np is %d",
+				   text, ranks, nranks);
 	if (hosts == 1) {
 		hosts = ranks;
 		each = nranks / hosts;
-		larger = nranks % hosts * (each + 1);  /* ranks on the hosts with each + 1 ranks */
+		larger = nranks % hosts * (each + 1); /* ranks on the hosts with each + 1 ranks */
 		for (int r = 0; r < nranks; r++)
-			host_of[r] = r < larger ? r / (each + 1) :
-						  nranks % hosts + (r - larger) / each;
+			host_of[r] = r < larger ? r / (each + 1)
+						: nranks % hosts + (r - larger) / each;
 	}
-	*ret_topology = (struct tt_topology){ .nranks = nranks, .nhosts = hosts,
+	*ret_topology = (struct tt_topology){ .nranks = nranks,
+					      .nhosts = hosts,
 					      .host_of = host_of };
 	return 0;
 }
 
-static int read_costs(const struct tool_hypothetical_options *options, struct tool_hypothetical *ret)
+static int read_costs(const struct tool_hypothetical_options *options,
+		      struct tool_hypothetical *ret)
 {
 	int rc = options->links ? tt_cost_read(options->links, &ret->read) : 0;
 
@@ -65,13 +70,14 @@ static int nic_class(const struct tool_hypothetical_options *options)
 	return -1;
 }
 
-int tool_hypothetical_options(const struct tool_hypothetical_options *options, struct tool_hypothetical *ret)
+int tool_hypothetical_options(const struct tool_hypothetical_options *options,
+			      struct tool_hypothetical *ret)
 {
 	const char *transport = options->transport ? options->transport : "auto";
 	int *host_of = malloc((size_t)options->np * sizeof(*host_of)), rc, nic = nic_class(options);
 
 	*ret = (struct tool_hypothetical){ .world = { .nranks = (int)options->np,
-						.cores = (int)options->cores } };
+						      .cores = (int)options->cores } };
 	if (!host_of)
 		return tool_refuse(options->tool, "no memory for %d ranks", (int)options->np) - 1;
 	if (nic < 0)
@@ -79,10 +85,11 @@ int tool_hypothetical_options(const struct tool_hypothetical_options *options, s
 	else if (strcmp(transport, "auto") && strcmp(transport, "shm") && strcmp(transport, "tcp"))
 		rc = tool_refuse(options->tool, "--transport %s: use auto, shm or tcp", transport);
 	else
-		rc = tool_hypothetical_hosts(options->tool, options->hosts, (int)options->np, host_of,
-				      &ret->topology);
+		rc = tool_hypothetical_hosts(options->tool, options->hosts, (int)options->np,
+					     host_of, &ret->topology);
 	if (!rc && ret->topology.nhosts > 1 && !strcmp(transport, "shm"))
-		rc = tool_refuse(options->tool, "--transport shm does not reach other hosts; use auto");
+		rc = tool_refuse(options->tool,
+				 "--transport shm does not reach other hosts; use auto");
 	if (!rc)
 		rc = read_costs(options, ret);
 	if (rc) {
@@ -92,11 +99,13 @@ int tool_hypothetical_options(const struct tool_hypothetical_options *options, s
 	}
 	ret->world.topology = &ret->topology;
 	ret->world.paths = (struct tt_connectivity){ .nranks = (int)options->np,
-					      .one_host = ret->topology.nhosts == 1,
-					      .over_tcp = !strcmp(transport, "tcp"),
-					      .cores = (int)options->cores, .nic_class = (uint8_t)nic };
-	ret->world.message_bytes = options->tile_bytes ? (size_t)options->tile_bytes
-						    : tt_connectivity_message_bytes(&ret->world.paths);
+						     .one_host = ret->topology.nhosts == 1,
+						     .over_tcp = !strcmp(transport, "tcp"),
+						     .cores = (int)options->cores,
+						     .nic_class = (uint8_t)nic };
+	ret->world.message_bytes = options->tile_bytes
+					   ? (size_t)options->tile_bytes
+					   : tt_connectivity_message_bytes(&ret->world.paths);
 	return 0;
 }
 
@@ -120,8 +129,8 @@ int tool_hypothetical_collective(const char *tool, const char *name)
 
 size_t tool_hypothetical_bound(int collective, int nranks, size_t bytes)
 {
-	bool even =
-		collective == TT_ALLREDUCE || collective == TT_REDUCE || collective == TT_BROADCAST;
+	bool even = collective == TT_ALLREDUCE || collective == TT_REDUCE ||
+		    collective == TT_BROADCAST;
 
 	return even ? bytes : bytes / (size_t)nranks;
 }

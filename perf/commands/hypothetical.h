@@ -11,28 +11,29 @@
 
 /* Values of the options; NULL: not given. */
 struct tool_hypothetical_options {
-	const char *tool;                /* name of the tool, for messages */
+	const char *tool; /* name of the tool, for messages */
 	int64_t np;
-	int64_t cores;                   /* per host; 0: one per rank */
-	int64_t tile_bytes;              /* 0: the library's choice */
+	int64_t cores;      /* per host; 0: one per rank */
+	int64_t tile_bytes; /* 0: the library's choice */
 	const char *hosts, *transport, *links;
-	const char *nics;                /* --nics, NICs of all hosts: none, verbs, soft */
+	const char *nics; /* --nics, NICs of all hosts: none, verbs, soft */
 };
 
 struct tool_hypothetical {
-	struct tt_topology topology;     /* owns host_of */
-	struct tt_cost *read;            /* cost table of --links, else NULL */
-	struct tt_sim_world world;       /* points at topology and cost table */
+	struct tt_topology topology; /* owns host_of */
+	struct tt_cost *read;        /* cost table of --links, else NULL */
+	struct tt_sim_world world;   /* points at topology and cost table */
 };
 
 /* Returns 0 | 1, 2: error printed, the exit status. */
-int tool_hypothetical_options(const struct tool_hypothetical_options *options, struct tool_hypothetical *ret_world);
+int tool_hypothetical_options(const struct tool_hypothetical_options *options,
+			      struct tool_hypothetical *ret_world);
 void tool_hypothetical_free(struct tool_hypothetical *world);
 
 /* Parses "3" (ranks spread evenly over three hosts) or "2,3,1" (ranks on each host). host_of:
  * [nranks], set by the call. Returns 0 | 2: error printed. */
 int tool_hypothetical_hosts(const char *tool, const char *text, int nranks, int *host_of,
-		     struct tt_topology *ret_topology);
+			    struct tt_topology *ret_topology);
 
 /* Returns the tt_collective of that name, or -1: error printed. */
 int tool_hypothetical_collective(const char *tool, const char *name);

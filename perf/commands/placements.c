@@ -11,8 +11,9 @@
 
 static void set_topology(struct tool_placement *p, int nranks, int nhosts)
 {
-	p->topology =
-		(struct tt_topology){ .nranks = nranks, .nhosts = nhosts, .host_of = p->host_of };
+	p->topology = (struct tt_topology){ .nranks = nranks,
+					    .nhosts = nhosts,
+					    .host_of = p->host_of };
 }
 
 void tool_placement_consecutive(const int *sizes, int nhosts, struct tool_placement *ret_placement)
@@ -72,7 +73,7 @@ static void scatter_random(int nranks, uint32_t k, struct tool_placement *ret_pl
 {
 	uint64_t state = ((uint64_t)nranks << 32) + 1000 + k;
 	int number[TOOL_MAX_PLACED], hosts = 2 + (int)(draw(&state) % (uint32_t)nranks) / 2,
-				   known = 0;
+				     known = 0;
 
 	memset(number, 0xff, sizeof(number));
 	for (int r = 0; r < nranks; r++) {
@@ -103,7 +104,7 @@ static bool split_equal(int nranks, uint32_t *k, struct tool_placement *ret_plac
 }
 
 bool tool_placement_number(int nranks, enum tool_thoroughness how, uint32_t k,
-			 struct tool_placement *ret_placement)
+			   struct tool_placement *ret_placement)
 {
 	bool all = how == TOOL_ALL_PLACEMENTS, every_split = nranks <= (all ? 10 : 6);
 	uint32_t splits = every_split ? (1u << (nranks - 1)) - 1 : all ? 200 : 2;

@@ -15,7 +15,7 @@
 enum { TOOL_MAX_PLACED = 1024 };
 
 struct tool_placement {
-	struct tt_topology topology;          /* points at host_of: do not copy the struct */
+	struct tt_topology topology; /* points at host_of: do not copy the struct */
 	int host_of[TOOL_MAX_PLACED];
 };
 
@@ -36,7 +36,7 @@ enum tool_thoroughness {
 /* Sets placement number k of n ranks; number 0: all ranks on one host. Returns false: the set has no
  * number k. */
 bool tool_placement_number(int nranks, enum tool_thoroughness how, uint32_t k,
-			 struct tool_placement *ret_placement);
+			   struct tool_placement *ret_placement);
 
 /* Writes "2 hosts: 0 0 1 1", cut to `bytes`; returns text. */
 const char *tool_placement_text(const struct tool_placement *p, char *text, size_t bytes);

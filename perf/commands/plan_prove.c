@@ -13,7 +13,7 @@
 #include "algorithms/algorithms.h"
 #include "verify/check.h"
 
-enum { SHOWN = 3 };                          /* failures printed per algorithm */
+enum { SHOWN = 3 }; /* failures printed per algorithm */
 
 /* ---- one proof ------------------------------------------------------------------------------- */
 
@@ -35,15 +35,17 @@ static int build(const struct tool_verdict *v, build_fn *fn, const struct tt_top
 {
 	for (int r = 0; r < topology->nranks; r++) {
 		struct tt_shape shape = { .collective = v->algorithm->collective,
-					  .nranks = topology->nranks, .rank = r, .root = root,
+					  .nranks = topology->nranks,
+					  .rank = r,
+					  .root = root,
 					  .topology = topology };
 		int rc = fn(v->algorithm, v->name, &shape, &ret_plans[r]);
 
 		if (rc)
 			free_plans(ret_plans, r);
 		if (r && rc == TT_ARG)
-			return tt_fail(TT_USAGE, "rank %d refuses a call that rank 0 accepts: %s", r,
-				       tt_error_text());
+			return tt_fail(TT_USAGE, "rank %d refuses a call that rank 0 accepts: %s",
+				       r, tt_error_text());
 		if (rc)
 			return rc;
 	}
@@ -131,7 +133,7 @@ static bool depends_on_hosts(const struct tool_verdict *v, int n)
 {
 	struct tt_plan *flat[TOOL_MAX_PLACED] = { NULL }, *split[TOOL_MAX_PLACED] = { NULL };
 	int halves[2] = { n - n / 2, n / 2 };
-	bool differs = n < 4;                /* few placements: prove all */
+	bool differs = n < 4; /* few placements: prove all */
 
 	for (int round_robin = 0; round_robin < 2 && !differs; round_robin++) {
 		struct tool_placement one, two;
@@ -155,7 +157,8 @@ static bool depends_on_hosts(const struct tool_verdict *v, int n)
 
 void tool_prove_ranks(struct tool_verdict *v, int n, enum tool_thoroughness how)
 {
-	bool hosts = depends_on_hosts(v, n), rooted = tt_collective_rooted(v->algorithm->collective);
+	bool hosts = depends_on_hosts(v, n),
+	     rooted = tt_collective_rooted(v->algorithm->collective);
 	struct tool_placement p;
 
 	for (uint32_t k = 0; (k == 0 || hosts) && tool_placement_number(n, how, k, &p); k++) {

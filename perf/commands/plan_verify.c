@@ -25,18 +25,18 @@ struct proof_row {
 	const struct tt_algorithm *algorithm;
 	char argument[64];
 	enum tool_thoroughness how;
-	char *text;                          /* output of the proof */
+	char *text; /* output of the proof */
 	size_t bytes;
 	int passed, failed;
-	bool done, lost;                     /* lost: no memory for text */
+	bool done, lost; /* lost: no memory for text */
 };
 
 struct proof_queue {
 	const struct tool_verify *request;
 	struct proof_row *rows;
 	int nrows, room;
-	pthread_mutex_t lock;                /* guards next, printed and done of the rows */
-	int next, printed;                   /* number of the next row to prove, to print */
+	pthread_mutex_t lock; /* guards next, printed and done of the rows */
+	int next, printed;    /* number of the next row to prove, to print */
 };
 
 static void progress(const struct tool_verdict *v, int n)
@@ -49,7 +49,7 @@ static void progress(const struct tool_verdict *v, int n)
 static void prove_row(const struct tool_verify *request, struct proof_row *row)
 {
 	struct tool_verdict v = { .algorithm = row->algorithm,
-			     .out = open_memstream(&row->text, &row->bytes) };
+				  .out = open_memstream(&row->text, &row->bytes) };
 	uint64_t start = tt_now_ns();
 
 	row->lost = !v.out;
@@ -212,7 +212,8 @@ static int collect(struct proof_queue *w)
 	}
 	if (!w->nrows) {
 		fprintf(stderr, "tutti plan: no algorithm %s%s%s; the algorithms are%s\n",
-			request->algorithm ? request->algorithm : "", request->collective ? " for " : "",
+			request->algorithm ? request->algorithm : "",
+			request->collective ? " for " : "",
 			request->collective ? request->collective : "",
 			names_of(request->collective, names) + 1);
 		return 2;

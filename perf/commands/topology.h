@@ -6,9 +6,9 @@
 
 struct tool_host_topology {
 	int packages, numa_nodes, l3_caches, cores, processors;
-	int allowed;                 /* processors this process may use */
-	size_t l3_bytes;             /* of one L3 cache; 0 unknown */
-	const char *source;          /* "hwloc" or "/sys" */
+	int allowed;        /* processors this process may use */
+	size_t l3_bytes;    /* of one L3 cache; 0 unknown */
+	const char *source; /* "hwloc" or "/sys" */
 };
 
 void tool_host_topology(struct tool_host_topology *ret_topology);

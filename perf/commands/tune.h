@@ -16,20 +16,20 @@ enum { TOOL_TUNE_ALGORITHMS = 24, TOOL_TUNE_SIZES = 32, TOOL_TUNE_REPEATS = 64 }
 
 /* Measurement for one number of ranks over one transport. */
 struct tool_tune_run {
-	int np;                          /* 0: join by the environment; set by tool_tune_measure */
+	int np; /* 0: join by the environment; set by tool_tune_measure */
 	const char *transport;
 	uint64_t bytes[TOOL_TUNE_SIZES];
-	int nsizes, repeats;             /* repeats: batches per half */
-	int nhosts;                      /* set by tool_tune_measure */
-	uint8_t nic;                     /* link class of the NIC in use, TT_NO_NIC: none; set likewise */
+	int nsizes, repeats; /* repeats: batches per half */
+	int nhosts;          /* set by tool_tune_measure */
+	uint8_t nic;         /* link class of the NIC in use, TT_NO_NIC: none; set likewise */
 };
 
 /* One call, measured in two interleaved halves of the batches. */
 struct tool_tune_sample {
-	int run;                         /* index in tool_tune.runs */
-	uint8_t algorithm;               /* index in tt_algorithms */
+	int run;           /* index in tool_tune.runs */
+	uint8_t algorithm; /* index in tt_algorithms */
 	uint64_t bytes;
-	double half_us[2];               /* time of a call: low quantile of the batches */
+	double half_us[2]; /* time of a call: low quantile of the batches */
 };
 
 struct tool_tune {
@@ -37,7 +37,7 @@ struct tool_tune {
 	int nruns;
 	struct tool_tune_sample *samples;
 	int nsamples;
-	int cores;                       /* cores of this host */
+	int cores; /* cores of this host */
 };
 
 /* Measures run number r and appends its samples. *ret_reports: this process prints the results (the
@@ -54,10 +54,10 @@ void tool_tune_core(struct tt_cost *cost);
 int tool_tune_factors(const struct tool_tune *t, struct tt_cost *cost);
 /* Returns the modelled time without factors; 0: failed. */
 double tool_tune_model_us(const struct tool_tune *t, const struct tool_tune_sample *s,
-			const struct tt_cost *cost);
+			  const struct tt_cost *cost);
 /* Returns auto's algorithm for the run; NULL: failed. */
 const struct tt_algorithm *tool_tune_choice(const struct tool_tune *t, int run, uint64_t bytes,
-					  const struct tt_cost *cost);
+					    const struct tt_cost *cost);
 
 enum tt_link_class tool_tune_class(const struct tool_tune_run *run);
 

@@ -33,7 +33,9 @@ enum tt_link_class tool_tune_class(const struct tool_tune_run *run)
 
 /* ---- the core -------------------------------------------------------------------------------- */
 
-struct tune_buffers { char *a, *b, *to; };
+struct tune_buffers {
+	char *a, *b, *to;
+};
 
 static double copy_gbps(const struct tune_buffers *m, size_t bytes, size_t all)
 {
@@ -73,7 +75,7 @@ void tool_tune_core(struct tt_cost *cost)
 {
 	enum { NEAR = 128 << 10, FAR = 64 << 20 };
 	struct tune_buffers m = { aligned_alloc(4096, FAR), aligned_alloc(4096, FAR),
-			  aligned_alloc(4096, FAR) };
+				  aligned_alloc(4096, FAR) };
 	long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
 
 	if (m.a && m.b && m.to) {
@@ -151,7 +153,7 @@ static double model_us(const struct tune_model *m, uint64_t bytes)
 }
 
 double tool_tune_model_us(const struct tool_tune *t, const struct tool_tune_sample *s,
-			const struct tt_cost *cost)
+			  const struct tt_cost *cost)
 {
 	struct tune_model m;
 	double us = open_model(t, s, cost, &m) ? 0 : model_us(&m, s->bytes);
@@ -161,7 +163,7 @@ double tool_tune_model_us(const struct tool_tune *t, const struct tool_tune_samp
 }
 
 const struct tt_algorithm *tool_tune_choice(const struct tool_tune *t, int number, uint64_t bytes,
-					  const struct tt_cost *cost)
+					    const struct tt_cost *cost)
 {
 	const struct tool_tune_run *run = &t->runs[number];
 	int *host_of = malloc((size_t)run->np * sizeof(*host_of));
@@ -176,10 +178,12 @@ const struct tt_algorithm *tool_tune_choice(const struct tool_tune *t, int numbe
 	struct tt_shape shape = { .collective = TT_ALLREDUCE,
 				  .nranks = run->np,
 				  .topology = &topology };
-	struct tt_call_facts facts = {
-		.bytes = bytes, .over_tcp = w.paths.over_tcp, .cores = t->cores, .cost = cost,
-		.nic_class = run->nic, .nic_only = true
-	};
+	struct tt_call_facts facts = { .bytes = bytes,
+				       .over_tcp = w.paths.over_tcp,
+				       .cores = t->cores,
+				       .cost = cost,
+				       .nic_class = run->nic,
+				       .nic_only = true };
 
 	if (tt_plan_choose("auto", &shape, &facts, &a, name))
 		a = NULL;
@@ -222,7 +226,7 @@ static double misfit(const struct tune_fit *f)
 		double us = model_us(&f->models[i], s->bytes),
 		       log_ratio = log((us > 0 ? us : 1e-3) / s->half_us[0]);
 
-		sum += fabs(log_ratio);          /* not squared: robust against outliers */
+		sum += fabs(log_ratio); /* not squared: robust against outliers */
 	}
 	return sum / (f->t->nsamples ? f->t->nsamples : 1) + penalty(f);
 }
@@ -281,8 +285,8 @@ static double descend(struct tune_fit *f)
 			double before = best;
 
 			for (size_t k = 0; k < tt_cost_rows; k++) {
-				uint64_t *value =
-					(uint64_t *)((char *)f->cost + tt_cost_table[k].offset);
+				uint64_t *value = (uint64_t *)((char *)f->cost +
+							       tt_cost_table[k].offset);
 
 				if (*value && is_fitted(f->t, &tt_cost_table[k]))
 					best = adjust(f, value, ratios[i], best);
@@ -301,7 +305,8 @@ static double descend(struct tune_fit *f)
 
 int tool_tune_fit(const struct tool_tune *t, struct tt_cost *cost, bool progress)
 {
-	struct tune_fit f = { t, cost, calloc((size_t)t->nsamples + 1, sizeof(*f.models)), progress };
+	struct tune_fit f = { t, cost, calloc((size_t)t->nsamples + 1, sizeof(*f.models)),
+			      progress };
 	int rc = !f.models;
 
 	for (int i = 0; i < t->nsamples && !rc; i++)
@@ -329,7 +334,8 @@ int tool_tune_factors(const struct tool_tune *t, struct tt_cost *cost)
 	cost->nfactors = 0;
 	for (int i = 0; i < t->nsamples; i++) {
 		const struct tool_tune_sample *s = &t->samples[i];
-		double us = tool_tune_model_us(t, s, cost), factor = us > 0 ? s->half_us[0] / us : 1;
+		double us = tool_tune_model_us(t, s, cost),
+		       factor = us > 0 ? s->half_us[0] / us : 1;
 
 		factor = factor < 0.001 ? 0.001 : factor > 1000 ? 1000 : factor;
 		factors[i] = (struct tt_factor){ .algorithm = s->algorithm,

@@ -23,7 +23,7 @@ enum { BATCH_BYTES = 256 << 10, MOST_CALLS = 32 };
 
 /* Shared page of one run: rank 0 writes the figures, the parent reads them. */
 struct tune_page {
-	int rank;                                /* rank of this process in a launched job */
+	int rank; /* rank of this process in a launched job */
 	int np, nhosts, nalgorithms;
 	uint8_t nic;
 	uint8_t algorithm[TOOL_TUNE_ALGORITHMS];
@@ -105,8 +105,9 @@ static int agree_on(struct tune_rank *r, uint8_t *go)
 			best = r->us[a][0][0];
 	for (int a = 0; a < r->job->page->nalgorithms; a++)
 		go[a] = !r->done[a][0] || !r->done[a][1] || r->us[a][0][0] < HOPELESS * best;
-	return tuttiBcast(go, TOOL_TUNE_ALGORITHMS, tuttiUint8, 0, r->base, NULL) ? failed(r, "bcast")
-										: 0;
+	return tuttiBcast(go, TOOL_TUNE_ALGORITHMS, tuttiUint8, 0, r->base, NULL)
+		       ? failed(r, "bcast")
+		       : 0;
 }
 
 static int measure_size(struct tune_rank *r, int s)
@@ -148,7 +149,7 @@ static int split_all(struct tune_rank *r)
 		config.algo = tt_algorithms[r->job->page->algorithm[a]]->name;
 		if (tuttiCommSplit(r->base, 0, r->rank, &r->comm[a], &config))
 			return failed(r, "split");
-		if (r->comm[a]->paths.npaths > 1) {            /* a run measures one path: tcp */
+		if (r->comm[a]->paths.npaths > 1) { /* a run measures one path: tcp */
 			r->comm[a]->paths.npaths = 1;
 			r->comm[a]->paths.nic_class = TT_NO_NIC;
 		}
@@ -250,23 +251,26 @@ static int append_samples(struct tool_tune *t, int r, const struct tune_page *b)
 	for (int i = 0; i < run->nsizes; i++)
 		for (int a = 0; a < b->nalgorithms; a++)
 			if (b->us[a][i][0] > 0 && b->us[a][i][1] > 0)
-				t->samples[t->nsamples++] =
-					(struct tool_tune_sample){ r,
-								 b->algorithm[a],
-								 run->bytes[i],
-								 { b->us[a][i][0],
-								   b->us[a][i][1] } };
+				t->samples[t->nsamples++] = (struct tool_tune_sample){
+					r,
+					b->algorithm[a],
+					run->bytes[i],
+					{ b->us[a][i][0], b->us[a][i][1] }
+				};
 	return 0;
 }
 
 int tool_tune_measure(struct tool_tune *t, int number, bool *ret_reports)
 {
 	struct tool_tune_run *run = &t->runs[number];
-	struct tune_page *b =
-		mmap(NULL, sizeof(*b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct tune_page *b = mmap(NULL, sizeof(*b), PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	struct tune_job job = { .run = run, .page = b, .cores = t->cores };
-	struct tool_spawn launch = { .tool = "tutti tune", .processes = run->np, .ranks_each = 1,
-				    .main = child_main, .ctx = &job };
+	struct tool_spawn launch = { .tool = "tutti tune",
+				     .processes = run->np,
+				     .ranks_each = 1,
+				     .main = child_main,
+				     .ctx = &job };
 	int rc;
 
 	if (b == MAP_FAILED) {

@@ -19,7 +19,8 @@ static const struct tool_command commands[] = {
 	  tool_cmd_info },
 	{ "plan", "print the plan of an algorithm, or prove all algorithms", tool_cmd_plan },
 	{ "simulate", "simulate a call on hypothetical ranks and hosts", tool_cmd_simulate },
-	{ "tune", "measure this host and fit the cost table that chooses algorithms", tool_cmd_tune },
+	{ "tune", "measure this host and fit the cost table that chooses algorithms",
+	  tool_cmd_tune },
 	{ "hashdiff", "find the first difference of two trainings: step, bucket, element",
 	  tool_cmd_hashdiff },
 	{ "version", "print the version", version },
@@ -45,14 +46,15 @@ static int unknown(const char *name)
 	if (tool_edit_distance(name, nearest->name) > 2)
 		return tool_refuse("tutti", "%s: unknown command; `tutti help` lists them", name);
 	return tool_refuse("tutti", "%s: unknown command; did you mean %s? `tutti help` lists them",
-			 name, nearest->name);
+			   name, nearest->name);
 }
 
 static int no_arguments(int argc, char **argv)
 {
 	if (argc < 2)
 		return 0;
-	fprintf(stderr, "tutti %s: %s: unexpected argument; %s takes none\n", argv[0], argv[1], argv[0]);
+	fprintf(stderr, "tutti %s: %s: unexpected argument; %s takes none\n", argv[0], argv[1],
+		argv[0]);
 	return 2;
 }
 

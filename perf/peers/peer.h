@@ -38,10 +38,10 @@ enum peer_collective {
 typedef int peer_call(const float *in, float *out, size_t count);
 
 struct peer {
-	int (*open)(int *ret_rank, int *ret_n);         /* join; returns 0 | not 0: failed */
-	float *(*alloc)(size_t bytes);                  /* page-aligned; NULL: use posix_memalign */
+	int (*open)(int *ret_rank, int *ret_n); /* join; returns 0 | not 0: failed */
+	float *(*alloc)(size_t bytes);          /* page-aligned; NULL: use posix_memalign */
 	void (*close)(void);
-	peer_call *calls[PEER_COLLECTIVES];             /* NULL: the library has no such call */
+	peer_call *calls[PEER_COLLECTIVES]; /* NULL: the library has no such call */
 };
 
 /* Defined by each peer program. */
@@ -54,7 +54,7 @@ struct peer_turn {
 	int collective;
 	bool in_place, rewritten, verify;
 	size_t bytes;
-	double target_us;                               /* total time of the measured calls */
+	double target_us; /* total time of the measured calls */
 };
 
 struct peer_page;
@@ -84,10 +84,10 @@ struct peer_rank {
 };
 
 struct peer_result {
-	uint64_t calls;                                 /* measured calls per rank */
-	double mean_us;                                 /* time of a call, mean over batches, ranks */
-	double median_us;                               /* median over batches; mean over ranks */
-	double wrong;                                   /* wrong elements per rank, with verify */
+	uint64_t calls;   /* measured calls per rank */
+	double mean_us;   /* time of a call, mean over batches, ranks */
+	double median_us; /* median over batches; mean over ranks */
+	double wrong;     /* wrong elements per rank, with verify */
 };
 
 extern const char *const peer_collective_names[PEER_COLLECTIVES];

@@ -65,9 +65,9 @@ struct peer_work {
 	const struct peer_rank *me;
 	const struct peer_turn *turn;
 	peer_call *call;
-	size_t count;                    /* argument of the call */
-	size_t in_count;                 /* elements of one input */
-	int slots;                       /* number of inputs per batch, contiguous */
+	size_t count;    /* argument of the call */
+	size_t in_count; /* elements of one input */
+	int slots;       /* number of inputs per batch, contiguous */
 };
 
 static bool has_parts(int collective)
@@ -81,8 +81,9 @@ static void shape(struct peer_work *w)
 	size_t total = t->bytes / sizeof(float);
 
 	w->count = has_parts(t->collective) ? total / (size_t)w->me->n : total;
-	w->in_count = t->collective == PEER_ALLGATHER ? w->count : has_parts(t->collective) ?
-		w->count * (size_t)w->me->n : total;
+	w->in_count = t->collective == PEER_ALLGATHER ? w->count
+		      : has_parts(t->collective)      ? w->count * (size_t)w->me->n
+						      : total;
 	w->slots = 1;
 	if (t->rewritten && w->in_count * sizeof(float) < PEER_BATCH_BYTES)
 		w->slots = (int)(PEER_BATCH_BYTES / (w->in_count * sizeof(float)));
@@ -211,9 +212,8 @@ static int measure(const struct peer_work *w, double call_us, struct peer_result
 		sum += each[b];
 	}
 	if (w->turn->verify && w->turn->rewritten)
-		r->wrong +=
-			peer_mean(w->me->page,
-				  (double)check_output(w, w->slots - 1, (batches - 1) % 5));
+		r->wrong += peer_mean(w->me->page,
+				      (double)check_output(w, w->slots - 1, (batches - 1) % 5));
 	qsort(each, (size_t)batches, sizeof(each[0]), up);
 	r->calls = (uint64_t)batch * (uint64_t)batches;
 	r->mean_us = peer_mean(w->me->page, sum / batches);

@@ -19,11 +19,11 @@
 #include "perf/peers/peer.h"
 
 struct peer_shared {
-	_Atomic uint32_t turns;                         /* turns posted so far; futex of the ranks */
+	_Atomic uint32_t turns; /* turns posted so far; futex of the ranks */
 	bool over;
 	struct peer_turn turn;
-	_Alignas(64) _Atomic uint32_t waiting;          /* ranks that wait in the barrier */
-	_Alignas(64) _Atomic uint32_t barriers;         /* barriers completed so far */
+	_Alignas(64) _Atomic uint32_t waiting;  /* ranks that wait in the barrier */
+	_Alignas(64) _Atomic uint32_t barriers; /* barriers completed so far */
 	_Alignas(64) double values[PEER_MAX_RANKS];
 };
 
@@ -46,7 +46,8 @@ struct peer_page *peer_page_open(void)
 			path ? path : "");
 		exit(2);
 	}
-	p->shared = mmap(NULL, sizeof(struct peer_shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	p->shared = mmap(NULL, sizeof(struct peer_shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+			 0);
 	close(fd);
 	if (p->shared == MAP_FAILED) {
 		perror("mmap of the shared page");

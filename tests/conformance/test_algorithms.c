@@ -88,9 +88,15 @@ Test(algorithms, are_one_copy_for_one_rank)
  * other. */
 Test(algorithms, long_exchanges_deadlock_unless_their_steps_are_interleaved)
 {
-	static const struct { enum tt_collective c; const char *name; int n; } row[] = {
-		{ TT_ALLREDUCE, "halving-doubling", 8 }, { TT_ALLREDUCE, "halving-doubling", 13 },
-		{ TT_REDUCE_SCATTER, "halving", 11 }, { TT_ALLGATHER, "recursive-doubling", 8 },
+	static const struct {
+		enum tt_collective c;
+		const char *name;
+		int n;
+	} row[] = {
+		{ TT_ALLREDUCE, "halving-doubling", 8 },
+		{ TT_ALLREDUCE, "halving-doubling", 13 },
+		{ TT_REDUCE_SCATTER, "halving", 11 },
+		{ TT_ALLGATHER, "recursive-doubling", 8 },
 	};
 
 	for (size_t i = 0; i < sizeof(row) / sizeof(*row); i++) {

@@ -19,7 +19,9 @@
 #define MAX_RANKS 16
 #define GUARD 64
 
-struct collective_results { _Atomic unsigned long long hash[MAX_RANKS]; };
+struct collective_results {
+	_Atomic unsigned long long hash[MAX_RANKS];
+};
 
 struct collective_task {
 	struct collective_results *results;
@@ -28,12 +30,20 @@ struct collective_task {
 	size_t max_count;
 };
 
-enum buffer_kind { ALLREDUCE, REDUCE, BROADCAST, ALLGATHER, REDUCE_SCATTER, ALLTOALL, GATHER, SCATTER,
-	KINDS };
-static const char *const kind_names[KINDS] = {
-	"allreduce", "reduce", "broadcast", "allgather", "reduce_scatter", "alltoall", "gather",
-	"scatter"
+enum buffer_kind {
+	ALLREDUCE,
+	REDUCE,
+	BROADCAST,
+	ALLGATHER,
+	REDUCE_SCATTER,
+	ALLTOALL,
+	GATHER,
+	SCATTER,
+	KINDS
 };
+static const char *const kind_names[KINDS] = { "allreduce", "reduce",         "broadcast",
+					       "allgather", "reduce_scatter", "alltoall",
+					       "gather",    "scatter" };
 
 struct random_call {
 	enum buffer_kind kind;
@@ -106,12 +116,18 @@ static bool right_int(const struct random_call *c, const void *got, size_t i)
 static double epsilon(tuttiDataType_t type)
 {
 	switch ((int)type) {
-	case tuttiFloat64: return 0x1p-52;
-	case tuttiFloat32: return 0x1p-23;
-	case tuttiFloat16: return 0x1p-10;
-	case tuttiBfloat16: return 0x1p-7;
-	case tuttiFloat8e4m3: return 0x1p-3;
-	default: return 0x1p-2;
+	case tuttiFloat64:
+		return 0x1p-52;
+	case tuttiFloat32:
+		return 0x1p-23;
+	case tuttiFloat16:
+		return 0x1p-10;
+	case tuttiBfloat16:
+		return 0x1p-7;
+	case tuttiFloat8e4m3:
+		return 0x1p-3;
+	default:
+		return 0x1p-2;
 	}
 }
 
@@ -150,37 +166,58 @@ static bool right(const struct random_call *c, int rank, const void *got, size_t
 	int from;
 
 	switch ((int)c->kind) {
-	case ALLREDUCE: case REDUCE: case REDUCE_SCATTER:
+	case ALLREDUCE:
+	case REDUCE:
+	case REDUCE_SCATTER:
 		if (c->kind == REDUCE_SCATTER)
 			i += (size_t)rank * c->count;
 		return tt_type_is_integer(c->type) ? right_int(c, at, i) : right_float(c, at, i);
-	case BROADCAST: from = c->root; break;
-	case ALLGATHER: case GATHER: from = (int)part; break;
-	case ALLTOALL: from = (int)part; i += (size_t)rank * c->count; break;
-	default: from = c->root; i += (size_t)rank * c->count; break;
+	case BROADCAST:
+		from = c->root;
+		break;
+	case ALLGATHER:
+	case GATHER:
+		from = (int)part;
+		break;
+	case ALLTOALL:
+		from = (int)part;
+		i += (size_t)rank * c->count;
+		break;
+	default:
+		from = c->root;
+		i += (size_t)rank * c->count;
+		break;
 	}
 	put_input(c, from, i, &want);
 	return !memcmp(&want, at, bytes);
 }
 
-static tuttiResult_t make_call(const struct random_call *c, const void *in, void *out, tuttiComm_t comm)
+static tuttiResult_t make_call(const struct random_call *c, const void *in, void *out,
+			       tuttiComm_t comm)
 {
 	switch ((int)c->kind) {
-	case ALLREDUCE: return tuttiAllReduce(in, out, c->count, c->type, c->op, comm, NULL);
-	case REDUCE: return tuttiReduce(in, out, c->count, c->type, c->op, c->root, comm, NULL);
-	case BROADCAST: return tuttiBroadcast(in, out, c->count, c->type, c->root, comm, NULL);
-	case ALLGATHER: return tuttiAllGather(in, out, c->count, c->type, comm, NULL);
+	case ALLREDUCE:
+		return tuttiAllReduce(in, out, c->count, c->type, c->op, comm, NULL);
+	case REDUCE:
+		return tuttiReduce(in, out, c->count, c->type, c->op, c->root, comm, NULL);
+	case BROADCAST:
+		return tuttiBroadcast(in, out, c->count, c->type, c->root, comm, NULL);
+	case ALLGATHER:
+		return tuttiAllGather(in, out, c->count, c->type, comm, NULL);
 	case REDUCE_SCATTER:
 		return tuttiReduceScatter(in, out, c->count, c->type, c->op, comm, NULL);
-	case ALLTOALL: return tuttiAlltoAll(in, out, c->count, c->type, comm, NULL);
-	case GATHER: return tuttiGather(in, out, c->count, c->type, c->root, comm, NULL);
-	default: return tuttiScatter(in, out, c->count, c->type, c->root, comm, NULL);
+	case ALLTOALL:
+		return tuttiAlltoAll(in, out, c->count, c->type, comm, NULL);
+	case GATHER:
+		return tuttiGather(in, out, c->count, c->type, c->root, comm, NULL);
+	default:
+		return tuttiScatter(in, out, c->count, c->type, c->root, comm, NULL);
 	}
 }
 
 static struct random_call random_call(unsigned long long seed, int n, size_t max_count)
 {
-	static const size_t counts[] = { 0,  1,	 2,  3,	  5,	7,    15,   16,	  17,
+	static const size_t counts[] = { 0,  1,  2,  3,   5,    7,    15,   16,   17,
 					 63, 64, 65, 255, 1000, 1021, 4096, 4097, 12345 };
 	struct random_call c = { .n = n, .seed = seed };
 
@@ -211,7 +248,10 @@ static unsigned long long hash_of(const void *p, size_t bytes)
 }
 
 /* Buffers of one call; in place they are one. */
-struct collective_buffers { char *raw_in, *raw_out, *in, *out; size_t in_bytes, out_bytes; };
+struct collective_buffers {
+	char *raw_in, *raw_out, *in, *out;
+	size_t in_bytes, out_bytes;
+};
 
 static void lay_out(const struct random_call *c, int rank, struct collective_buffers *b)
 {
@@ -244,7 +284,8 @@ static bool untouched(const struct collective_buffers *b)
 }
 
 /* Only one rank checks the elements of an allreduce: differs_from_rank_0 compares all ranks. */
-static int verify_elements(const struct random_call *c, int rank, const struct collective_buffers *b)
+static int verify_elements(const struct random_call *c, int rank,
+			   const struct collective_buffers *b)
 {
 	size_t n = c->kind == ALLREDUCE && rank != (int)(c->seed % (unsigned)c->n)
 			   ? 0
@@ -261,7 +302,8 @@ static int verify_elements(const struct random_call *c, int rank, const struct c
 	return 0;
 }
 
-static int verify(const struct random_call *c, int rank, const struct collective_buffers *b, bool elements)
+static int verify(const struct random_call *c, int rank, const struct collective_buffers *b,
+		  bool elements)
 {
 	bool rooted = c->kind == REDUCE || c->kind == GATHER;
 	size_t n;
@@ -278,7 +320,7 @@ static int verify(const struct random_call *c, int rank, const struct collective
 	}
 	if (c->in_place || !contributes(c, rank))
 		return 0;
-	copy = malloc(b->in_bytes ? b->in_bytes : 1);      /* sendbuff is intact */
+	copy = malloc(b->in_bytes ? b->in_bytes : 1); /* sendbuff is intact */
 	fill_input(c, rank, copy);
 	n = (size_t)memcmp(copy, b->in, b->in_bytes);
 	free(copy);
@@ -300,7 +342,8 @@ static int differs_from_rank_0(int rank, tuttiComm_t comm, struct collective_res
 }
 
 /* Make the call twice: the second call must give the same bits. */
-static int one_call(const struct random_call *c, int rank, tuttiComm_t comm, struct collective_results *results)
+static int one_call(const struct random_call *c, int rank, tuttiComm_t comm,
+		    struct collective_results *results)
 {
 	bool has_result = (c->kind != REDUCE && c->kind != GATHER) || rank == c->root;
 	unsigned long long hash[2] = { 0 };
@@ -336,7 +379,8 @@ static int random_calls(tuttiComm_t *comm, int rank, int n, void *arg)
 	struct collective_task *t = arg;
 
 	for (int i = 0; i < t->rounds; i++) {
-		struct random_call c = random_call(t->seed + (unsigned)i * 1000003u, n, t->max_count);
+		struct random_call c = random_call(t->seed + (unsigned)i * 1000003u, n,
+						   t->max_count);
 
 		if (one_call(&c, rank, *comm, t->results))
 			return 1;
@@ -349,11 +393,12 @@ static void check(struct ranks r, unsigned long long seed, int rounds, size_t ma
 {
 	const char *fewer = getenv("TUTTI_TEST_FEWER");
 	struct collective_task t = { .seed = seed,
-			  .rounds = fewer ? (rounds + atoi(fewer) - 1) / atoi(fewer) : rounds,
-			  .max_count = max_count };
+				     .rounds = fewer ? (rounds + atoi(fewer) - 1) / atoi(fewer)
+						     : rounds,
+				     .max_count = max_count };
 
-	t.results = mmap(NULL, sizeof(*t.results), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-		       -1, 0);
+	t.results = mmap(NULL, sizeof(*t.results), PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	r.arg = &t;
 	cr_expect_eq(ranks_run(&r, random_calls), 0, "n %d transport %s algo %s", r.n, r.transport,
 		     r.algo);

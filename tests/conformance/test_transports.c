@@ -38,12 +38,15 @@ Test(transports, the_table_is_in_order_of_preference_and_complete, .timeout = 30
 
 Test(transports, messages_of_every_size_arrive_in_order_on_independent_channels, .timeout = 120)
 {
-	static const size_t sizes[] = { 0,    1,    7,	   8,	  9,	 47,	48,
-					49,   55,   56,	   57,	  63,	 64,	65,
-					127,  128,  511,   512,	  513,	 4095,	4096,
+	static const size_t sizes[] = { 0,    1,    7,     8,     9,     47,    48,
+					49,   55,   56,    57,    63,    64,    65,
+					127,  128,  511,   512,   513,   4095,  4096,
 					4097, 5000, 16383, 32767, 32768, 39999, 40000 };
-	struct traffic tr = { .nchannels = 3, .messages = 1200, .sizes = sizes,
-			      .nsizes = sizeof(sizes) / sizeof(sizes[0]), .seed = 1 };
+	struct traffic tr = { .nchannels = 3,
+			      .messages = 1200,
+			      .sizes = sizes,
+			      .nsizes = sizeof(sizes) / sizeof(sizes[0]),
+			      .seed = 1 };
 
 	cr_assert(run_all(2, 3, 40000, traffic_body, &tr) == 0);
 }
@@ -115,8 +118,7 @@ static int slot_body(const struct tt_world *world, void *arg)
 
 		for (size_t i = 0; i < bytes; i++)
 			mine[i] = slot_byte(k, world->rank, i);
-		t->slot_ops->post(rig.ep, mine, bytes, k,
-				  (uint32_t)k + (last && world->rank == 1));
+		t->slot_ops->post(rig.ep, mine, bytes, k, (uint32_t)k + (last && world->rank == 1));
 		for (int r = 0; r < world->nranks; r++) {
 			if (r == world->rank)
 				continue;
@@ -194,9 +196,11 @@ Test(transports, a_writer_is_refused_before_memory_grows_without_bound, .timeout
 
 static int mismatch_body(const struct tt_world *world, void *arg)
 {
-	static const struct { size_t sent, expected; uint32_t stamp;
+	static const struct {
+		size_t sent, expected;
+		uint32_t stamp;
 	} wrong[] = {
-		{ 8, 8, 4712 },	   { 8, 16, 4711 },	 { 16, 8, 4711 },      { 56, 57, 4711 },
+		{ 8, 8, 4712 },    { 8, 16, 4711 },      { 16, 8, 4711 },      { 56, 57, 4711 },
 		{ 57, 56, 4711 },  { 5000, 5000, 4712 }, { 5000, 5001, 4711 }, { 8000, 8, 4711 },
 		{ 8, 8000, 4711 }, { 0, 8, 4711 },
 	};
@@ -342,7 +346,7 @@ static int leak_body(const struct tt_world *world, void *arg)
 		harness_barrier(world, 0);
 		rig_close(&rig);
 	}
-	fds -= dials ? world->nranks - 1 : 0;            /* closed by the endpoints */
+	fds -= dials ? world->nranks - 1 : 0; /* closed by the endpoints */
 	EXPECT(count_descriptors() == fds);
 	EXPECT(count_lines("/proc/self/maps", "memfd:tutti") == maps);
 	return 0;
@@ -429,7 +433,7 @@ static int death_body(const struct tt_world *world, void *arg)
 	l = rig.links[peer_of(world)];
 	if (world->rank == 1) {
 		for (int i = 0; half && i < 64; i++)
-			tt_tcp.post(l, buf, LARGE, 1);       /* more than the socket buffer */
+			tt_tcp.post(l, buf, LARGE, 1); /* more than the socket buffer */
 		raise(SIGKILL);
 	}
 	while (rc == 0)

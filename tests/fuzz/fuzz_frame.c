@@ -94,13 +94,15 @@ static void check(const struct tt_control *ctl, size_t bytes)
 	int culprit;
 	const char *text = tt_control_text(ctl, &culprit);
 
-	must(culprit >= -1 && strlen(text) < sizeof(ctl->failure.text), "the failure has an error text");
+	must(culprit >= -1 && strlen(text) < sizeof(ctl->failure.text),
+	     "the failure has an error text");
 	for (const char *p = text; *p; p++)
 		must((unsigned char)*p >= ' ', "the error text is printable");
 	for (struct tt_conn *c = ctl->conns; c; c = c->next)
 		must(c->in_room <= 2 * bytes + 65536 && c->early_bytes <= bytes,
 		     "the control holds no more bytes than it received");
-	must(ctl->listener.nunauth >= 0 && ctl->listener.nunauth <= 1, "unauthenticated connections are counted");
+	must(ctl->listener.nunauth >= 0 && ctl->listener.nunauth <= 1,
+	     "unauthenticated connections are counted");
 }
 
 /* Deliver the bytes in the socket, as the service thread would. */
@@ -154,7 +156,7 @@ static void begin_gather(struct tt_control *ctl, uint8_t *all)
  * joined */
 static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 {
-	static const unsigned roles[8] = { TT_ROLE_PARENT, TT_ROLE_CHILD, TT_ROLE_RING,
+	static const unsigned roles[8] = { TT_ROLE_PARENT,   TT_ROLE_CHILD, TT_ROLE_RING,
 					   TT_ROLE_REGISTER, TT_ROLE_CHILD, TT_ROLE_REGISTER };
 	static const int ranks[8] = { 1, 1, 1, 1, 0, 0, 0, 1 },
 			 peers[8] = { 0, 9, 2, 0, 1, 3, 0, 0 };

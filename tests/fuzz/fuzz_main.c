@@ -18,7 +18,10 @@ enum { LARGEST = 4096, INPUTS = 256 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-static struct input { uint8_t *data; size_t bytes; } inputs[INPUTS];
+static struct input {
+	uint8_t *data;
+	size_t bytes;
+} inputs[INPUTS];
 static int ninputs;
 static uint64_t state = 0x9e3779b97f4a7c15u;
 

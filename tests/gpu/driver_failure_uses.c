@@ -11,12 +11,12 @@
 #define BUFFER_BYTES (4u << 20)
 
 /* Returns the code of a call that does not succeed. */
-#define RUN(call)						\
-	do {							\
-		tuttiResult_t run_rc = (call);			\
-								\
-		if (run_rc)					\
-			return run_rc;				\
+#define RUN(call)                              \
+	do {                                   \
+		tuttiResult_t run_rc = (call); \
+                                               \
+		if (run_rc)                    \
+			return run_rc;         \
 	} while (0)
 
 static void mark_test_calls(bool own)
@@ -74,7 +74,8 @@ static void fill(struct failure_rank *s)
 
 /* Waits for the stream, which completes even after a failure, and compares the first count results
  * with want(rank, i). */
-static tuttiResult_t check_results(struct failure_rank *s, size_t count, int (*want)(const struct failure_rank *, size_t))
+static tuttiResult_t check_results(struct failure_rank *s, size_t count,
+				   int (*want)(const struct failure_rank *, size_t))
 {
 	tuttiResult_t rc = tuttiSuccess;
 	int *x = malloc(BUFFER_BYTES);
@@ -219,7 +220,7 @@ static tuttiResult_t messages(struct failure_rank *s)
 		RUN(allreduce(s, 2));
 	for (int i = 0; i < 3; i++)
 		RUN(allreduce(s, 20000));
-	for (int i = 0; i < 2; i++)            /* zero copy */
+	for (int i = 0; i < 2; i++) /* zero copy */
 		RUN(allreduce(s, BUFFER_BYTES / sizeof(int) / 4));
 	return tuttiSuccess;
 }
@@ -250,7 +251,8 @@ static bool open_buffers(struct failure_rank *s)
 	void *p = NULL, *q = NULL;
 
 	if (s->cu)
-		return !s->cu->mem_alloc(&s->in, BUFFER_BYTES) && !s->cu->mem_alloc(&s->out, BUFFER_BYTES) &&
+		return !s->cu->mem_alloc(&s->in, BUFFER_BYTES) &&
+		       !s->cu->mem_alloc(&s->out, BUFFER_BYTES) &&
 		       !s->cu->stream_create(&s->stream, TT_CU_STREAM_NON_BLOCKING);
 	if (tuttiMemAlloc(&p, BUFFER_BYTES) || tuttiMemAlloc(&q, BUFFER_BYTES))
 		return false;

@@ -8,8 +8,8 @@
 
 struct failure_rank {
 	tuttiComm_t comm;
-	int rank, n, wrong;            /* wrong: number of wrong results */
-	const struct tt_cuda *cu;      /* NULL: host memory */
+	int rank, n, wrong;       /* wrong: number of wrong results */
+	const struct tt_cuda *cu; /* NULL: host memory */
 	tt_custream stream;
 	tt_cuptr in, out;
 };
@@ -19,13 +19,13 @@ struct failure_rank {
 struct failure_use {
 	const char *name;
 	int n;
-	bool threads;                  /* ranks are threads; else processes */
-	bool cuda;                     /* ranks have a GPU */
-	bool verbs;                    /* each rank is on another host; HCAs connect the hosts */
+	bool threads; /* ranks are threads; else processes */
+	bool cuda;    /* ranks have a GPU */
+	bool verbs;   /* each rank is on another host; HCAs connect the hosts */
 	tuttiResult_t (*run)(struct failure_rank *rank);
-	const char *sample;            /* trials of the default tier: "CALL:K:VICTIM ..." */
+	const char *sample; /* trials of the default tier: "CALL:K:VICTIM ..." */
 };
-extern const struct failure_use failure_uses[];        /* the last has no name */
+extern const struct failure_use failure_uses[]; /* the last has no name */
 
 /* Driver calls of the calling thread between begin and end are the test's own and do not fail. */
 void begin_test_calls(void);

@@ -33,12 +33,13 @@ static void some_calls(struct gpu_buffers *b, tuttiComm_t comm, enum tt_collecti
 			c.op = tuttiSum, c.scalar = 0;
 		gpu_buffers_check_by_host(b, &c, comm);
 	}
-	if (what == TT_ALLREDUCE || what == TT_REDUCE)          /* more than one tile */
+	if (what == TT_ALLREDUCE || what == TT_REDUCE) /* more than one tile */
 		gpu_buffers_check_by_host(b,
-				 &(struct gpu_buffers_call){ .what = what,
-						 .count = GPU_BUFFER_BYTES / 4 - 5,
-						 .type = tuttiFloat32 },
-				 comm);
+					  &(struct gpu_buffers_call){
+						  .what = what,
+						  .count = GPU_BUFFER_BYTES / 4 - 5,
+						  .type = tuttiFloat32 },
+					  comm);
 }
 
 static bool first_of_its_name(int row)
@@ -52,7 +53,9 @@ static bool first_of_its_name(int row)
 static bool supports(tuttiComm_t comm, const char *name, enum tt_collective what)
 {
 	const struct tt_algorithm *a = tt_algorithm_look(what, name);
-	struct tt_shape shape = { .collective = what, .nranks = comm->nranks, .rank = comm->rank,
+	struct tt_shape shape = { .collective = what,
+				  .nranks = comm->nranks,
+				  .rank = comm->rank,
 				  .topology = &comm->hosts.topology };
 
 	return a && (!a->refuses || !a->refuses(&shape));
@@ -82,8 +85,8 @@ static int every_algorithm(tuttiComm_t *comm, int rank, int n, void *arg)
 			if (supports(c, name, (enum tt_collective)what))
 				some_calls(&b, c, (enum tt_collective)what);
 		if (b.wrong)
-			fprintf(stderr, "rank %d of %d: %d wrong results up to %s\n", rank, n, b.wrong,
-				name);
+			fprintf(stderr, "rank %d of %d: %d wrong results up to %s\n", rank, n,
+				b.wrong, name);
 		tuttiCommDestroy(c);
 	}
 	gpu_buffers_close(&b);

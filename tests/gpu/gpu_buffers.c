@@ -75,7 +75,8 @@ static void fill(unsigned char *p, size_t bytes, tuttiDataType_t type, unsigned 
 	}
 }
 
-static void sum(const struct gpu_buffers *b, const struct gpu_buffers_call *c, size_t from, unsigned char *to)
+static void sum(const struct gpu_buffers *b, const struct gpu_buffers_call *c, size_t from,
+		unsigned char *to)
 {
 	size_t element = tt_type_bytes(c->type), n = (size_t)b->n;
 	unsigned char *scaled[TT_MAX_SOURCES];
@@ -134,8 +135,8 @@ static size_t compute_expected(const struct gpu_buffers *b, const struct gpu_buf
 	}
 }
 
-static tuttiResult_t issue(const struct gpu_buffers_call *c, tuttiComm_t comm, const void *in, void *out,
-			   tuttiRedOp_t op, tuttiStream_t stream)
+static tuttiResult_t issue(const struct gpu_buffers_call *c, tuttiComm_t comm, const void *in,
+			   void *out, tuttiRedOp_t op, tuttiStream_t stream)
 {
 	switch (c->what) {
 	case TT_ALLREDUCE:
@@ -182,7 +183,8 @@ static void load(struct gpu_buffers *b, const struct gpu_buffers_call *c, tt_cup
 	b->cu->stream_synchronize(b->stream);
 }
 
-static void compare(struct gpu_buffers *b, const struct gpu_buffers_call *c, tuttiResult_t rc, size_t bytes)
+static void compare(struct gpu_buffers *b, const struct gpu_buffers_call *c, tuttiResult_t rc,
+		    size_t bytes)
 {
 	if (rc || memcmp(b->got, b->want, bytes)) {
 		size_t i = 0;
@@ -225,7 +227,8 @@ void gpu_buffers_check(struct gpu_buffers *b, const struct gpu_buffers_call *c, 
 		tuttiRedOpDestroy(op, comm);
 }
 
-void gpu_buffers_check_by_host(struct gpu_buffers *b, const struct gpu_buffers_call *c, tuttiComm_t comm)
+void gpu_buffers_check_by_host(struct gpu_buffers *b, const struct gpu_buffers_call *c,
+			       tuttiComm_t comm)
 {
 	size_t input = in_bytes(b, c), output = out_bytes(b, c);
 	tt_cuptr out = c->in_place ? b->in : b->out;

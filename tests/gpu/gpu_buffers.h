@@ -6,7 +6,7 @@
 #include "comm/comm.h"
 #include "tests/support/harness_cuda.h"
 
-#define GPU_BUFFER_BYTES (3u << 20)           /* bytes of a buffer */
+#define GPU_BUFFER_BYTES (3u << 20) /* bytes of a buffer */
 
 /* A rank's buffers, shared by all calls of a test; want: expected bytes, got: result, wrong: failed
  * calls */
@@ -14,7 +14,7 @@ struct gpu_buffers {
 	const struct tt_cuda *cu;
 	tt_custream stream;
 	tt_cuptr in, out;
-	unsigned char *inputs[TT_MAX_SOURCES];  /* of all ranks */
+	unsigned char *inputs[TT_MAX_SOURCES]; /* of all ranks */
 	unsigned char *want, *got;
 	int rank, n, wrong;
 };
@@ -26,9 +26,9 @@ struct gpu_buffers_call {
 	tuttiRedOp_t op;
 	int root;
 	bool in_place;
-	size_t shift;                          /* offset of buffers from alignment, bytes */
-	double scalar;                         /* not 0: a sum pre-multiplied by scalar + rank */
-	bool blocking;                         /* NULL stream */
+	size_t shift;  /* offset of buffers from alignment, bytes */
+	double scalar; /* not 0: a sum pre-multiplied by scalar + rank */
+	bool blocking; /* NULL stream */
 };
 
 /* Inputs are only 0 and 1, so sums are exact in every order of operands. */
@@ -42,6 +42,7 @@ void gpu_buffers_check(struct gpu_buffers *b, const struct gpu_buffers_call *c, 
 
 /* Makes the call on host memory and on device memory, by the communicator's algorithm, and compares
  * both results. */
-void gpu_buffers_check_by_host(struct gpu_buffers *b, const struct gpu_buffers_call *c, tuttiComm_t comm);
+void gpu_buffers_check_by_host(struct gpu_buffers *b, const struct gpu_buffers_call *c,
+			       tuttiComm_t comm);
 
 #endif

@@ -62,7 +62,7 @@ static int with_inaccessible_memory(tuttiComm_t *comm, int rank, int n, void *ar
 	wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)p, 10, tuttiInt32,
 				tuttiSum, *comm, NULL) != tuttiInvalidArgument;
 	wrong += !strstr(tuttiGetLastError(NULL), "memory of device");
-	wrong += tuttiAllReduce((void *)(uintptr_t)virtual, (void *)(uintptr_t)virtual, 10,
+	wrong += tuttiAllReduce((void *)(uintptr_t) virtual, (void *)(uintptr_t) virtual, 10,
 				tuttiInt32, tuttiSum, *comm, NULL) != tuttiInvalidArgument;
 	wrong += !strstr(tuttiGetLastError(NULL), "cuMemAlloc");
 	wrong += tuttiBarrier(*comm, NULL) != tuttiSuccess;
@@ -183,7 +183,7 @@ static int without_the_last(tuttiComm_t *comm, int rank, int n, void *arg)
 		usleep(1000);
 		tuttiCommGetAsyncError(*comm, &rc);
 	}
-	cu->stream_synchronize(s);             /* completes after a failure */
+	cu->stream_synchronize(s); /* completes after a failure */
 	if (rc != (!strcmp(failure, "late") ? tuttiTimeout : tuttiRemoteError) ||
 	    !strstr(tuttiGetLastError(*comm), "rank 2")) {
 		fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(*comm));
@@ -209,7 +209,7 @@ static void a_missing_rank_is_named_and_streams_complete(void)
 static void a_rank_that_dies_or_aborts_ends_the_calls_of_the_other_ranks(void)
 {
 	failure = "die";
-	claim(run_three(STREAM_ORDER, false) == 1);        /* the dead rank counts as failed */
+	claim(run_three(STREAM_ORDER, false) == 1); /* the dead rank counts as failed */
 	failure = "abort";
 	claim(run_three(STREAM_ORDER, false) == 0);
 	claim(run_three(KERNEL_BARRIER, true) == 0);
@@ -249,7 +249,8 @@ static int on_a_failed_device(tuttiComm_t *comm, int rank, int n, void *arg)
 		usleep(1000);
 		tuttiCommGetAsyncError(*comm, &rc);
 	}
-	if (rc != (rank == n - 1 ? tuttiUnhandledCudaError : tuttiRemoteError) || !strstr(tuttiGetLastError(*comm), "(CUDA_ERROR") ||
+	if (rc != (rank == n - 1 ? tuttiUnhandledCudaError : tuttiRemoteError) ||
+	    !strstr(tuttiGetLastError(*comm), "(CUDA_ERROR") ||
 	    !strstr(tuttiGetLastError(*comm), "rank 2")) {
 		fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(*comm));
 		return 1;
@@ -262,8 +263,10 @@ static void a_failed_device_ends_the_calls_of_all_ranks_with_a_message(void)
 {
 	static const char *const calls[] = { "cuLaunchKernel:1:700", "cuEventQuery:1:700",
 					     "cuStreamBatchMemOp_v2:1:719" };
-	struct gpu_ranks t = { .ranks = { .n = 3, .no_join = true, .limit_s = 50, .timeout_ms = 20000 },
-			  .fn = on_a_failed_device };
+	struct gpu_ranks t = {
+		.ranks = { .n = 3, .no_join = true, .limit_s = 50, .timeout_ms = 20000 },
+		.fn = on_a_failed_device
+	};
 
 	if (getenv("TUTTI_TEST_GPU"))
 		return;
@@ -293,7 +296,11 @@ static void a_call_whose_launch_is_late_ends_too(void)
 
 /* A thread without a current CUDA context makes calls: driver calls succeed only after the library
  * has made the communicator's context current. */
-struct other_thread { tuttiComm_t comm; int rank, wrong; void *memory; };
+struct other_thread {
+	tuttiComm_t comm;
+	int rank, wrong;
+	void *memory;
+};
 
 static void *call_from_thread(void *arg)
 {
@@ -361,15 +368,20 @@ static int remaining_jobs(tuttiComm_t *comm, int rank, int n, void *arg)
 	if (cu->mem_alloc(&p, sizeof(x)) || cu->htod(p, x, sizeof(x)))
 		return 1;
 	for (uint32_t failed = 2; failed-- > 0;) {
-		struct tt_dev_job job = { .nranks = 1, .way = TT_DEV_ALONE, .npieces = 1,
-					  .signals[0] = d->ipc->at, .report = d->ipc->report_at,
-					  .in[0] = p, .out[0] = p + 4,
+		struct tt_dev_job job = { .nranks = 1,
+					  .way = TT_DEV_ALONE,
+					  .npieces = 1,
+					  .signals[0] = d->ipc->at,
+					  .report = d->ipc->report_at,
+					  .in[0] = p,
+					  .out[0] = p + 4,
 					  .piece[0] = { .from = 1, .to = 1, .bytes = 4 } };
 		void *params[] = { &job };
 
 		__atomic_store_n(&d->ipc->report->abort, failed, __ATOMIC_RELEASE);
 		if (cu->launch(d->k->fn[tuttiUint32], 1, 1, 1, TT_DEV_THREADS, 1, 1, 0, d->own,
-			       params, NULL) || cu->stream_synchronize(d->own))
+			       params, NULL) ||
+		    cu->stream_synchronize(d->own))
 			return 1;
 		cu->dtoh(x, p, sizeof(x));
 		wrong += x[1] != (failed ? 2 : 1);

@@ -18,15 +18,18 @@
 #include "tests/support/harness_cuda.h"
 #include "tests/support/ranks.h"
 
-static size_t large = 256u << 20;      /* bytes per rank */
+static size_t large = 256u << 20; /* bytes per rank */
 static int rounds = 20;
 /* of a copy by the driver: bytes read + written per us; shared by all processes */
 static double *copy_rate;
-static __thread int failed_calls;          /* failed calls of this rank, to the driver or to Tutti */
+static __thread int failed_calls; /* failed calls of this rank, to the driver or to Tutti */
 
-#define COMPUTE_MODE 20                /* CUDA's number of the attribute compute mode */
+#define COMPUTE_MODE 20 /* CUDA's number of the attribute compute mode */
 
-struct measured_ranks { struct ranks ranks; rank_fn *fn; };
+struct measured_ranks {
+	struct ranks ranks;
+	rank_fn *fn;
+};
 
 static int run_rank(tuttiComm_t *comm, int rank, int n, void *arg)
 {
@@ -49,8 +52,9 @@ static int run_rank(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static int run_measure(int n, bool threads, rank_fn *fn)
 {
-	struct measured_ranks t = { .ranks = { .n = n, .threads = threads, .no_join = true, .limit_s = 60 },
-			  .fn = fn };
+	struct measured_ranks t = {
+		.ranks = { .n = n, .threads = threads, .no_join = true, .limit_s = 60 }, .fn = fn
+	};
 	int status;
 	pid_t child;
 
@@ -133,7 +137,7 @@ static void add(void *arg)
 	void *params[] = { &l->job };
 
 	failed_calls += l->cu->launch(l->d->k->fn[tuttiFloat32], (unsigned)l->d->k->blocks, 1, 1,
-				 TT_DEV_THREADS, 1, 1, 0, l->s, params, NULL) != 0;
+				      TT_DEV_THREADS, 1, 1, 0, l->s, params, NULL) != 0;
 }
 
 static int measure_one_rank(tuttiComm_t *comm, int rank, int n, void *arg)
@@ -166,14 +170,20 @@ static int measure_one_rank(tuttiComm_t *comm, int rank, int n, void *arg)
 
 /* ---- allreduce ------------------------------------------------------------------------------- */
 
-struct measured_call { tuttiComm_t comm; tt_custream s; tt_cuptr in, out; size_t bytes; };
+struct measured_call {
+	tuttiComm_t comm;
+	tt_custream s;
+	tt_cuptr in, out;
+	size_t bytes;
+};
 
 static void sum(void *arg)
 {
 	struct measured_call *c = arg;
 
-	failed_calls += tuttiAllReduce((void *)(uintptr_t)c->in, (void *)(uintptr_t)c->out, c->bytes / 4,
-				  tuttiFloat32, tuttiSum, c->comm, c->s) != tuttiSuccess;
+	failed_calls += tuttiAllReduce((void *)(uintptr_t)c->in, (void *)(uintptr_t)c->out,
+				       c->bytes / 4, tuttiFloat32, tuttiSum, c->comm,
+				       c->s) != tuttiSuccess;
 }
 
 static void check_async_error(tuttiComm_t comm)
@@ -198,7 +208,7 @@ static int measure_large(tuttiComm_t *comm, int rank, int n, void *arg)
 	check_async_error(*comm);
 	if (rank == 0)
 		row((*comm)->gpu->kernel_barrier ? "allreduce, large, threads"
-					: "allreduce, large, processes",
+						 : "allreduce, large, processes",
 		    n, us, rate(text, 2.0 * n * (double)large, us));
 	return 0;
 }
@@ -243,7 +253,7 @@ static int measure_small(tuttiComm_t *comm, int rank, int n, void *arg)
 	check_async_error(*comm);
 	if (rank == 0)
 		row((*comm)->gpu->kernel_barrier ? "allreduce of 8 KiB in a graph, threads"
-					: "allreduce of 8 KiB in a graph, processes",
+						 : "allreduce of 8 KiB in a graph, processes",
 		    n, us, text);
 	return 0;
 }
@@ -259,17 +269,19 @@ static void signal_all(void *arg)
 
 	for (int twice = 0; twice < 2; twice++) {
 		tt_cuptr offset = twice ? offsetof(struct tt_dev_signals, finished)
-				      : offsetof(struct tt_dev_signals, arrived);
+					: offsetof(struct tt_dev_signals, arrived);
 		unsigned n = 0;
 
 		for (int p = 0; p < c->comm->nranks; p++)
 			if (p != me)
-				ops[n++] = (struct tt_cumemop){ TT_CU_WRITE_32,
-								d->ipc_at[p] + offset + 4 * (tt_cuptr)me,
-								1,
-								0,
-								0,
-								0 };
+				ops[n++] = (struct tt_cumemop){
+					TT_CU_WRITE_32,
+					d->ipc_at[p] + offset + 4 * (tt_cuptr)me,
+					1,
+					0,
+					0,
+					0
+				};
 		for (int p = 0; p < c->comm->nranks; p++)
 			if (p != me) {
 				tt_cuptr own = d->ipc_at[me] + offset + 4 * (tt_cuptr)p;
@@ -323,7 +335,7 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && !strcmp(argv[1], "look"))
 		return print_device();
-	setenv("TUTTI_LOG", "info", 0);        /* logs the reason for missing kernels */
+	setenv("TUTTI_LOG", "info", 0); /* logs the reason for missing kernels */
 	if (!getenv("TUTTI_TEST_GPU"))
 		large = 4u << 20, rounds = 3;
 	copy_rate = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -334,9 +346,11 @@ int main(int argc, char **argv)
 	       large >> 20);
 	bad += run_measure(1, true, measure_one_rank) != 0;
 	for (int n = 2; n <= 8; n *= 2)
-		bad += (run_measure(n, true, measure_large) != 0) + (run_measure(n, true, measure_small) != 0);
+		bad += (run_measure(n, true, measure_large) != 0) +
+		       (run_measure(n, true, measure_small) != 0);
 	for (int n = 2; n <= 4; n *= 2)
-		bad += (run_measure(n, false, measure_signals) != 0) + (run_measure(n, false, measure_small) != 0) +
+		bad += (run_measure(n, false, measure_signals) != 0) +
+		       (run_measure(n, false, measure_small) != 0) +
 		       (run_measure(n, false, measure_large) != 0);
 	return bad;
 }

@@ -91,7 +91,8 @@ static int during_a_capture(tuttiComm_t *comm, int rank, int n, void *arg)
 		ones[i] = 1;
 	cu->mem_alloc(&p, sizeof(ones)), cu->mem_alloc(&q, 1 << 20);
 	cu->htod(p, ones, sizeof(ones));
-	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING), cu->stream_create(&busy, TT_CU_STREAM_NON_BLOCKING);
+	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING),
+		cu->stream_create(&busy, TT_CU_STREAM_NON_BLOCKING);
 	wrong += tuttiBarrier(*comm, NULL);
 	cu->begin_capture(s, TT_CU_CAPTURE_GLOBAL);
 	cu->memset8_async(q, (unsigned char)rank, 1 << 20, s);
@@ -232,9 +233,9 @@ static int on_host_memory(tuttiComm_t *comm, int rank, int n, void *arg)
 static void a_rank_without_a_gpu_reduces_with_ranks_that_have_one(void)
 {
 	struct gpu_ranks t = { .ranks = { .n = 3, .no_join = true, .limit_s = 50 },
-			  .fn = on_host_memory,
-			  .mode = STAGED,
-			  .mixed = true };
+			       .fn = on_host_memory,
+			       .mode = STAGED,
+			       .mixed = true };
 
 	t.ranks.arg = &t;
 	claim(gpu_ranks_run(&t) == 0);

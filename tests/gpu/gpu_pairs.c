@@ -13,7 +13,7 @@
 #include "tests/gpu/gpu_ranks.h"
 
 static const size_t sizes[] = { 1, 37, 4099, 70001 };
-static const char *names[MOST_VALUES];                 /* auto and the algorithms of allreduce */
+static const char *names[MOST_VALUES]; /* auto and the algorithms of allreduce */
 static int nnames;
 
 /* Called before ranks start. */
@@ -28,8 +28,9 @@ static void find_names(void)
 
 static bool type_has_op(int type, int op)
 {
-	return op == tuttiNumOps ? tt_reduce_kernel((tuttiDataType_t)type, tuttiSum) != NULL :
-	       tt_reduce_kernel((tuttiDataType_t)type, (tuttiRedOp_t)op) != NULL;
+	return op == tuttiNumOps
+		       ? tt_reduce_kernel((tuttiDataType_t)type, tuttiSum) != NULL
+		       : tt_reduce_kernel((tuttiDataType_t)type, (tuttiRedOp_t)op) != NULL;
 }
 
 static bool algorithm_has_ranks(int algorithm, int n)
@@ -53,17 +54,20 @@ static bool may(enum factor f, int v, enum factor g, int w)
 
 static struct gpu_buffers_call call_of(const int *row)
 {
-	struct gpu_buffers_call c = { .what = TT_ALLREDUCE, .type = (tuttiDataType_t)row[TYPE],
-			  .op = (tuttiRedOp_t)row[OP], .count = sizes[row[SIZE]],
-			  .in_place = row[IN_PLACE] };
+	struct gpu_buffers_call c = { .what = TT_ALLREDUCE,
+				      .type = (tuttiDataType_t)row[TYPE],
+				      .op = (tuttiRedOp_t)row[OP],
+				      .count = sizes[row[SIZE]],
+				      .in_place = row[IN_PLACE] };
 
-	if (row[OP] == tuttiNumOps)             /* means a pre-multiplied sum */
+	if (row[OP] == tuttiNumOps) /* means a pre-multiplied sum */
 		c.op = tuttiSum, c.scalar = 3;
 	return c;
 }
 
 /* auto sums in rank order on a GPU; on the host it may choose another order. */
-static void compare(struct gpu_buffers *b, const struct gpu_buffers_call *c, int algorithm, tuttiComm_t comm)
+static void compare(struct gpu_buffers *b, const struct gpu_buffers_call *c, int algorithm,
+		    tuttiComm_t comm)
 {
 	if (algorithm)
 		gpu_buffers_check_by_host(b, c, comm);
@@ -155,7 +159,8 @@ static void every_pair_of_factor_values_gives_the_hosts_bits(void)
 	free(c);
 	for (int n = gpu_thorough() ? 1 : most; n <= most; n++) {
 		claim(run_gpu_ranks(n, KERNEL_BARRIER, true, rows_of_threads) == 0);
-		claim(run_gpu_ranks(n, n > 1 ? STREAM_ORDER : KERNEL_BARRIER, false, rows_of_processes) == 0);
+		claim(run_gpu_ranks(n, n > 1 ? STREAM_ORDER : KERNEL_BARRIER, false,
+				    rows_of_processes) == 0);
 	}
 }
 
@@ -179,7 +184,7 @@ static int all(tuttiComm_t *comm, int rank, int n, void *arg)
 		for (int type = 0; type < tuttiNumTypes; type++)
 			for (int op = 0; op <= tuttiNumOps; op++)
 				for (int size = 1; size < 4 && type_has_op(type, op); size++) {
-					int row[FACTORS] = { type,  op,	  a,
+					int row[FACTORS] = { type,  op,   a,
 							     n - 1, size, (type + op + size) % 2,
 							     0 };
 					struct gpu_buffers_call call = call_of(row);
@@ -196,11 +201,11 @@ static int all(tuttiComm_t *comm, int rank, int n, void *arg)
 	return b.wrong;
 }
 
-#define ALL_OF(n)										\
-	static void every_type_op_and_algorithm_gives_##n##_threads_the_hosts_bits(void)	\
-	{											\
-		find_names();									\
-		claim(run_gpu_ranks(n, KERNEL_BARRIER, true, all) == 0);					\
+#define ALL_OF(n)                                                                        \
+	static void every_type_op_and_algorithm_gives_##n##_threads_the_hosts_bits(void) \
+	{                                                                                \
+		find_names();                                                            \
+		claim(run_gpu_ranks(n, KERNEL_BARRIER, true, all) == 0);                 \
 	}
 #define CASE_OF(n) GPU_LONG_CASE(every_type_op_and_algorithm_gives_##n##_threads_the_hosts_bits),
 #define EACH_N(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
@@ -209,6 +214,5 @@ EACH_N(ALL_OF)
 
 const struct gpu_case gpu_pairs[] = {
 	GPU_CASE(every_pair_of_factor_values_gives_the_hosts_bits),
-	EACH_N(CASE_OF)
-	{ NULL, NULL, false },
+	EACH_N(CASE_OF){ NULL, NULL, false },
 };

@@ -39,7 +39,8 @@ static void export_buffers(int link)
 	for (int by_fd = 0; by_fd < 2; by_fd++) {
 		struct tt_ipc_record record;
 		struct tt_ipc_buffer *buffer = make_buffer(by_fd, &record);
-		bool sent = by_fd ? tt_sock_give_fd(link, NULL, 0, &record, sizeof(record), buffer->fd)
+		bool sent = by_fd ? tt_sock_give_fd(link, NULL, 0, &record, sizeof(record),
+						    buffer->fd)
 				  : send(link, &record, sizeof(record), 0) == sizeof(record);
 
 		claim(sent);
@@ -48,18 +49,54 @@ static void export_buffers(int link)
 	_exit(gpu_failed);
 }
 
-static void change_nothing(struct tt_ipc_record *c) { (void)c; }
-static void set_no_bytes(struct tt_ipc_record *c) { c->bytes = 0; }
-static void set_fewer_bytes(struct tt_ipc_record *c) { c->bytes = TT_DEV_IPC_BYTES - 1; }
-static void set_more_bytes(struct tt_ipc_record *c) { c->bytes += 1 << 20; }
-static void set_most_bytes(struct tt_ipc_record *c) { c->bytes = ~(uint64_t)0; }
-static void shift_address(struct tt_ipc_record *c) { c->at += 4096; }
-static void clear_address(struct tt_ipc_record *c) { c->at = 0; }
-static void change_context(struct tt_ipc_record *c) { c->ctx ^= 64; }
-static void change_device(struct tt_ipc_record *c) { c->device++; }
-static void set_no_device(struct tt_ipc_record *c) { c->device = -1; }
-static void clear_handle(struct tt_ipc_record *c) { memset(&c->handle, 0, sizeof(c->handle)); }
-static void garble_handle(struct tt_ipc_record *c) { memset(&c->handle, 0xa5, sizeof(c->handle)); }
+static void change_nothing(struct tt_ipc_record *c)
+{
+	(void)c;
+}
+static void set_no_bytes(struct tt_ipc_record *c)
+{
+	c->bytes = 0;
+}
+static void set_fewer_bytes(struct tt_ipc_record *c)
+{
+	c->bytes = TT_DEV_IPC_BYTES - 1;
+}
+static void set_more_bytes(struct tt_ipc_record *c)
+{
+	c->bytes += 1 << 20;
+}
+static void set_most_bytes(struct tt_ipc_record *c)
+{
+	c->bytes = ~(uint64_t)0;
+}
+static void shift_address(struct tt_ipc_record *c)
+{
+	c->at += 4096;
+}
+static void clear_address(struct tt_ipc_record *c)
+{
+	c->at = 0;
+}
+static void change_context(struct tt_ipc_record *c)
+{
+	c->ctx ^= 64;
+}
+static void change_device(struct tt_ipc_record *c)
+{
+	c->device++;
+}
+static void set_no_device(struct tt_ipc_record *c)
+{
+	c->device = -1;
+}
+static void clear_handle(struct tt_ipc_record *c)
+{
+	memset(&c->handle, 0, sizeof(c->handle));
+}
+static void garble_handle(struct tt_ipc_record *c)
+{
+	memset(&c->handle, 0xa5, sizeof(c->handle));
+}
 
 enum record_fd { OF_BUFFER, NO_FD, OF_PIPE };
 
@@ -82,8 +119,9 @@ static const struct false_record {
 	{ SAME_PROCESS, NO_FD, change_device, "on device 1, where this process has none", false },
 	{ SAME_PROCESS, NO_FD, set_no_device, "on device -1, where this process has none", false },
 	{ BY_HANDLE, NO_FD, change_nothing, NULL, false },
-	{ BY_HANDLE, NO_FD, change_device, NULL, false },  /* a process has device numbers of its own */
-	{ BY_HANDLE, NO_FD, clear_address, NULL, false },   /* and addresses of its own */
+	{ BY_HANDLE, NO_FD, change_device, NULL,
+	  false }, /* a process has device numbers of its own */
+	{ BY_HANDLE, NO_FD, clear_address, NULL, false }, /* and addresses of its own */
 	{ BY_HANDLE, NO_FD, set_no_bytes, "an IPC buffer of 0 bytes", false },
 	{ BY_HANDLE, NO_FD, set_fewer_bytes, "do all ranks run the same build?", false },
 	{ BY_HANDLE, NO_FD, clear_handle, "by IPC handle", true },
@@ -97,7 +135,8 @@ static const struct false_record {
 	{ BY_FD, OF_PIPE, change_nothing, "by descriptor", true },
 };
 
-static void map_record(const struct false_record *test, struct tt_ipc_record record, const int fds[])
+static void map_record(const struct false_record *test, struct tt_ipc_record record,
+		       const int fds[])
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	const bool by_fd = test->source == BY_FD;
@@ -141,12 +180,14 @@ static void an_invalid_ipc_record_is_refused_with_a_message_and_nothing_stays_op
 	own = make_buffer(false, &record[SAME_PROCESS]);
 	claim(recv(link[0], &record[BY_HANDLE], sizeof(*record), 0) == sizeof(*record));
 	claim(recv(link[0], &(char){ 0 }, 1, MSG_PEEK) == 1);
-	claim(tt_sock_take_fd(link[0], &record[BY_FD], sizeof(*record), &fds[OF_BUFFER]) == sizeof(*record));
+	claim(tt_sock_take_fd(link[0], &record[BY_FD], sizeof(*record), &fds[OF_BUFFER]) ==
+	      sizeof(*record));
 	fds[OF_PIPE] = ends[0];
 	for (size_t i = 0; i < sizeof(records) / sizeof(*records) && !gpu_failed; i++)
 		map_record(&records[i], record[records[i].source], fds);
 	tt_ipc_buffer_give(own);
-	map_record(&(struct false_record){ SAME_PROCESS, NO_FD, change_nothing, "where this process has none", false },
+	map_record(&(struct false_record){ SAME_PROCESS, NO_FD, change_nothing,
+					   "where this process has none", false },
 		   record[SAME_PROCESS], fds);
 	close(link[0]);
 	claim(waitpid(child, &status, 0) == child && status == 0);
@@ -155,10 +196,17 @@ static void an_invalid_ipc_record_is_refused_with_a_message_and_nothing_stays_op
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
 /* Sends nfds copies of fd and a message in the format of ipc_fd.c. */
-static void send_fds(const struct tt_fd_exchange *exchange, uint64_t token, int from, int nfds, int fd)
+static void send_fds(const struct tt_fd_exchange *exchange, uint64_t token, int from, int nfds,
+		     int fd)
 {
-	struct { uint64_t token; int32_t from, unused; } message = { token, from, 0 };
-	union { char bytes[CMSG_SPACE(8 * sizeof(int))]; struct cmsghdr align; } control = { 0 };
+	struct {
+		uint64_t token;
+		int32_t from, unused;
+	} message = { token, from, 0 };
+	union {
+		char bytes[CMSG_SPACE(8 * sizeof(int))];
+		struct cmsghdr align;
+	} control = { 0 };
 	struct iovec one = { .iov_base = &message, .iov_len = sizeof(message) };
 	struct sockaddr_un sa;
 	socklen_t bytes = sizeof(sa);
@@ -191,16 +239,17 @@ static void unexpected_descriptors_are_closed(void)
 	claim(tt_fd_exchange_open(&exchange) == 0);
 	before = count_descriptors();
 	for (int nfds = 0; nfds <= 8; nfds++) {
-		send_fds(&exchange, exchange.address.token + 1, 3, nfds, null);         /* a wrong token */
+		send_fds(&exchange, exchange.address.token + 1, 3, nfds, null); /* a wrong token */
 		if (nfds != 1)
-			send_fds(&exchange, exchange.address.token, 3, nfds, null);     /* a wrong number */
+			send_fds(&exchange, exchange.address.token, 3, nfds,
+				 null); /* a wrong number */
 		tt_fd_exchange_collect(&exchange);
 		claim(count_descriptors() == before && exchange.fd[3] == -1);
 	}
 	send_fds(&exchange, exchange.address.token, -1, 1, null);
 	send_fds(&exchange, exchange.address.token, TT_DEV_RANKS, 1, null);
 	send_fds(&exchange, exchange.address.token, 3, 1, null);
-	send_fds(&exchange, exchange.address.token, 3, 1, null);                        /* twice */
+	send_fds(&exchange, exchange.address.token, 3, 1, null); /* twice */
 	tt_fd_exchange_collect(&exchange);
 	claim(count_descriptors() == before + 1 && exchange.fd[3] >= 0);
 	tt_fd_exchange_close(&exchange);
@@ -249,11 +298,14 @@ static int sum_once(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static int run_with_false_record(int mode, bool threads)
 {
-	struct gpu_ranks t = { .ranks = { .n = 3, .threads = threads, .no_join = true,
-				     .limit_s = gpu_limit_s, .timeout_ms = 20000 },
-			  .fn = sum_once,
-			  .mode = mode,
-			  .before = pool_false_buffers };
+	struct gpu_ranks t = { .ranks = { .n = 3,
+					  .threads = threads,
+					  .no_join = true,
+					  .limit_s = gpu_limit_s,
+					  .timeout_ms = 20000 },
+			       .fn = sum_once,
+			       .mode = mode,
+			       .before = pool_false_buffers };
 
 	t.ranks.arg = &t;
 	return gpu_ranks_run(&t);
@@ -262,7 +314,8 @@ static int run_with_false_record(int mode, bool threads)
 /* Threads share the pool of IPC buffers, so any of them may send the false record. */
 static void all_ranks_fall_back_together_when_one_sends_a_record_of_a_too_small_ipc_buffer(void)
 {
-	claim(run_with_false_record(STREAM_ORDER, false) == 0);  /* fallback by descriptor, with a true record */
+	claim(run_with_false_record(STREAM_ORDER, false) ==
+	      0); /* fallback by descriptor, with a true record */
 	false_by_fd = true;
 	claim(run_with_false_record(STAGED, false) == 0);
 	claim(run_with_false_record(STAGED, true) == 0);

@@ -46,8 +46,8 @@ static int init_and_run(tuttiComm_t *comm, int rank, int n, void *arg)
 	}
 	if (gpu && ((*comm)->gpu->kernels != (t->mode != STAGED) ||
 		    (*comm)->gpu->kernel_barrier != (t->mode == KERNEL_BARRIER))) {
-		fprintf(stderr, "rank %d: kernels %d, kernel barrier %d\n", rank, (*comm)->gpu->kernels,
-			(*comm)->gpu->kernel_barrier);
+		fprintf(stderr, "rank %d: kernels %d, kernel barrier %d\n", rank,
+			(*comm)->gpu->kernels, (*comm)->gpu->kernel_barrier);
 		return 1;
 	}
 	return t->fn(comm, rank, n, NULL);
@@ -69,10 +69,13 @@ int gpu_ranks_run(struct gpu_ranks *t)
 
 int run_gpu_ranks(int n, int mode, bool threads, rank_fn *fn)
 {
-	struct gpu_ranks t = { .ranks = { .n = n, .threads = threads, .no_join = true,
-				     .limit_s = gpu_limit_s, .timeout_ms = 20000 },
-			  .fn = fn,
-			  .mode = mode };
+	struct gpu_ranks t = { .ranks = { .n = n,
+					  .threads = threads,
+					  .no_join = true,
+					  .limit_s = gpu_limit_s,
+					  .timeout_ms = 20000 },
+			       .fn = fn,
+			       .mode = mode };
 
 	t.ranks.arg = &t;
 	if (mode == STAGED)

@@ -10,22 +10,22 @@
 #include "tests/support/harness_cuda.h"
 #include "tests/support/ranks.h"
 
-extern int gpu_failed;                 /* 1: a claim of this case failed */
-extern int gpu_limit_s;                /* seconds for the ranks of a run */
-#define claim(x)									\
-	do {										\
-		if (!(x)) {								\
-			fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #x);	\
-			gpu_failed = 1;							\
-		}									\
+extern int gpu_failed;  /* 1: a claim of this case failed */
+extern int gpu_limit_s; /* seconds for the ranks of a run */
+#define claim(x)                                                                        \
+	do {                                                                            \
+		if (!(x)) {                                                             \
+			fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #x); \
+			gpu_failed = 1;                                                 \
+		}                                                                       \
 	} while (0)
 
 struct gpu_ranks {
 	struct ranks ranks;
 	rank_fn *fn;
 	enum { KERNEL_BARRIER, STREAM_ORDER, STAGED } mode;
-	bool mixed;                            /* rank 0 has no GPU */
-	void (*before)(int rank);              /* called after CUDA is loaded, before init; NULL: nothing */
+	bool mixed;               /* rank 0 has no GPU */
+	void (*before)(int rank); /* called after CUDA is loaded, before init; NULL: nothing */
 };
 
 /* The device of a rank: 0, or with TUTTI_TEST_CUDA_DEVICES set, round robin over that many devices. */
@@ -43,9 +43,19 @@ int run_gpu_ranks_all_modes(int n, rank_fn *fn);
 bool gpu_thorough(void);
 
 /* The cases of test_gpu, by file. test_gpu.c runs each case in a process of its own. */
-struct gpu_case { const char *name; void (*run)(void); bool is_long; };
-#define GPU_CASE(name) { #name, name, false }
-#define GPU_LONG_CASE(name) { #name, name, true }      /* runs only if named */
+struct gpu_case {
+	const char *name;
+	void (*run)(void);
+	bool is_long;
+};
+#define GPU_CASE(name)             \
+	{                          \
+#name, name, false \
+	}
+#define GPU_LONG_CASE(name)       \
+	{                         \
+#name, name, true \
+	} /* runs only if named */
 /* The last case has no name. */
 extern const struct gpu_case gpu_values[], gpu_algorithms[], gpu_pairs[], gpu_order[], gpu_errors[],
 	gpu_peer_records[];

@@ -16,8 +16,8 @@ static void sweep(struct gpu_buffers *b, tuttiComm_t comm)
 	for (int t = 0; t < tuttiNumTypes; t++)
 		for (int op = 0; op < tuttiNumOps; op++) {
 			struct gpu_buffers_call c = { .what = TT_ALLREDUCE,
-					  .type = (tuttiDataType_t)t,
-					  .op = (tuttiRedOp_t)op };
+						      .type = (tuttiDataType_t)t,
+						      .op = (tuttiRedOp_t)op };
 
 			if (!tt_reduce_kernel(c.type, c.op))
 				continue;
@@ -28,11 +28,13 @@ static void sweep(struct gpu_buffers *b, tuttiComm_t comm)
 	for (int what = 0; what < TT_SENDRECV; what++)
 		for (int v = 0; v < 4; v++) {
 			struct gpu_buffers_call c = { .what = (enum tt_collective)what,
-					  .type = v % 2 ? tuttiFloat32 : tuttiBfloat16,
-					  .op = tuttiSum, .count = counts[call++ % 5],
-					  .root = (v + what) % b->n,
-					  .in_place = v == 2 && what != TT_ALLTOALL,
-					  .shift = v == 3 ? 4 : 0, .blocking = v == 1 };
+						      .type = v % 2 ? tuttiFloat32 : tuttiBfloat16,
+						      .op = tuttiSum,
+						      .count = counts[call++ % 5],
+						      .root = (v + what) % b->n,
+						      .in_place = v == 2 && what != TT_ALLTOALL,
+						      .shift = v == 3 ? 4 : 0,
+						      .blocking = v == 1 };
 
 			gpu_buffers_check(b, &c, comm);
 		}
@@ -42,15 +44,20 @@ static void special_cases(struct gpu_buffers *b, tuttiComm_t comm)
 {
 	static const tuttiDataType_t types[] = { tuttiFloat32, tuttiFloat16, tuttiInt32,
 						 tuttiFloat64, tuttiUint8 };
-	struct gpu_buffers_call big = { .what = TT_ALLREDUCE, .type = tuttiFloat32, .op = tuttiSum,
-			    .count = GPU_BUFFER_BYTES / 4 - 5 };
+	struct gpu_buffers_call big = { .what = TT_ALLREDUCE,
+					.type = tuttiFloat32,
+					.op = tuttiSum,
+					.count = GPU_BUFFER_BYTES / 4 - 5 };
 	struct gpu_buffers_call odd = {
 		.what = TT_ALLREDUCE, .type = tuttiUint8, .op = tuttiMax, .count = 70001, .shift = 1
 	};
 
 	for (int i = 0; i < 5; i++) {
-		struct gpu_buffers_call c = { .what = i % 2 ? TT_REDUCE : TT_ALLREDUCE, .type = types[i],
-				  .op = tuttiSum, .count = 5001, .scalar = 2 };
+		struct gpu_buffers_call c = { .what = i % 2 ? TT_REDUCE : TT_ALLREDUCE,
+					      .type = types[i],
+					      .op = tuttiSum,
+					      .count = 5001,
+					      .scalar = 2 };
 
 		gpu_buffers_check(b, &c, comm);
 	}

@@ -37,15 +37,23 @@
 #endif
 
 #define RANKS 4
-#define CUDA_CODE 777                  /* a code that no driver returns */
+#define CUDA_CODE 777 /* a code that no driver returns */
 #define VERBS_CODE ENOBUFS
 #define TIMEOUT_MS 10000
 #define LIMIT_S 40
 #define STRIDE_FROM 64
 
 /* The outcome of a rank, and of the process that the rank is in. */
-struct failure_outcome { bool ended, late; int code, wrong; char text[1024]; };
-struct failure_process { bool ended; int hits, memory; char left[400]; };
+struct failure_outcome {
+	bool ended, late;
+	int code, wrong;
+	char text[1024];
+};
+struct failure_process {
+	bool ended;
+	int hits, memory;
+	char left[400];
+};
 
 static struct failure_trial {
 	const struct failure_use *use;
@@ -53,7 +61,7 @@ static struct failure_trial {
 	int k, victim;
 	struct failure_outcome rank[RANKS];
 	struct failure_process process[RANKS];
-} *trial;                              /* shared with the ranks */
+} * trial; /* shared with the ranks */
 static bool verbose;
 
 /* ---- the fakes ------------------------------------------------------------------------------- */
@@ -92,9 +100,9 @@ static void arm(void)
 /* After a failed release the object and the objects that own it are left. */
 static bool is_release(const char *call)
 {
-	static const char *const words[] = { "Free", "Destroy", "Unregister", "Unmap", "Close",
-					     "Release", "destroy_", "dereg_", "dealloc_", "close_",
-					     "cuCtxPush", "cuCtxSet" };
+	static const char *const words[] = { "Free",     "Destroy", "Unregister", "Unmap",
+					     "Close",    "Release", "destroy_",   "dereg_",
+					     "dealloc_", "close_",  "cuCtxPush",  "cuCtxSet" };
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		if (strstr(call, words[i]))
@@ -133,7 +141,8 @@ static void append_left(const char *function, struct failure_process *p)
 	if (buffers) {
 		size_t have = strlen(p->left);
 
-		snprintf(p->left + have, sizeof(p->left) - have, " %d incomplete IPC buffers", buffers);
+		snprintf(p->left + have, sizeof(p->left) - have, " %d incomplete IPC buffers",
+			 buffers);
 	}
 }
 
@@ -196,8 +205,11 @@ static int act(tuttiComm_t *none, int rank, int n, void *arg)
 /* Runs the trial in a process of its own. */
 static int run_trial(void)
 {
-	struct ranks r = { .n = trial->use->n, .threads = trial->use->threads, .no_join = true,
-			   .limit_s = LIMIT_S, .timeout_ms = TIMEOUT_MS };
+	struct ranks r = { .n = trial->use->n,
+			   .threads = trial->use->threads,
+			   .no_join = true,
+			   .limit_s = LIMIT_S,
+			   .timeout_ms = TIMEOUT_MS };
 	int failed;
 
 	alarm(LIMIT_S + 10);
@@ -231,11 +243,11 @@ static bool names_cause(const struct failure_outcome *o, int rank)
 	if (!strstr(o->text, name))
 		return false;
 	if (!strcmp(trial->call, "cuCtxPushCurrent_v2") && strstr(o->text, ", 201)"))
-		return true;                   /* calls after the failed push have no context */
-	return is_of_cuda(trial->call) ? strstr(o->text, code) != NULL
-				       : strstr(o->text, strerror(VERBS_CODE)) ||
-						 (!strcmp(trial->call, "poll_cq") &&
-						  strstr(o->text, "(-1)"));
+		return true; /* calls after the failed push have no context */
+	return is_of_cuda(trial->call)
+		       ? strstr(o->text, code) != NULL
+		       : strstr(o->text, strerror(VERBS_CODE)) ||
+				 (!strcmp(trial->call, "poll_cq") && strstr(o->text, "(-1)"));
 }
 
 /* If ranks are threads, any of them may be the victim. */
@@ -278,9 +290,9 @@ static int check_left(const struct failure_process *p)
 
 static const char *end_of(int status)
 {
-	return WIFEXITED(status)		? "killed"
+	return WIFEXITED(status)             ? "killed"
 	       : WTERMSIG(status) == SIGALRM ? "timed out"
-					       : strsignal(WTERMSIG(status));
+					     : strsignal(WTERMSIG(status));
 }
 
 enum verdict { GOOD, BAD, NOT_REACHED };
@@ -335,7 +347,9 @@ static enum verdict attempt(const struct failure_use *use, const char *call, int
 
 /* ---- choice of trials ------------------------------------------------------------------------ */
 
-struct failure_tally { int reached, bad; };
+struct failure_tally {
+	int reached, bad;
+};
 
 static void count(struct failure_tally *t, enum verdict v)
 {
@@ -362,8 +376,12 @@ static void try_all(const struct failure_use *use, struct failure_tally *t)
 	static const char *const cuda[] = { TT_CUDA_FUNCTIONS(NAME) TT_CUDA_LATER(NAME) NULL };
 #undef NAME
 #define NAME(result, name, parameters) #name,
-	static const char *const verbs[] = { TT_VERBS_CALLS(NAME) TT_VERBS_LATER(NAME) "query_gid_table",
-					     "poll_cq", "req_notify_cq", "post_send", "post_recv",
+	static const char *const verbs[] = { TT_VERBS_CALLS(NAME)
+						     TT_VERBS_LATER(NAME) "query_gid_table",
+					     "poll_cq",
+					     "req_notify_cq",
+					     "post_send",
+					     "post_recv",
 					     NULL };
 
 	for (int i = 0; use->cuda && cuda[i]; i++)
@@ -421,8 +439,8 @@ int main(int argc, char **argv)
 			try_sample(u, argc > 2 ? argv[2] : u->sample, &t);
 		else
 			try_all(u, &t);
-		printf("%sok %d - %s: %d driver failures end with an error message\n", t.bad ? "not " : "",
-		       ++n, u->name, t.reached - t.bad);
+		printf("%sok %d - %s: %d driver failures end with an error message\n",
+		       t.bad ? "not " : "", ++n, u->name, t.reached - t.bad);
 		bad += t.bad;
 	}
 	printf("1..%d\n", n);

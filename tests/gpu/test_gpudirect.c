@@ -20,16 +20,16 @@
 #include "tests/support/ranks.h"
 #include "transports/verbs/verbs.h"
 
-#define COUNT 900001u                  /* bytes: messages of 256 KiB, and an odd one */
-#define SHIFT 12u                      /* offset of registered ranges in their page, bytes */
+#define COUNT 900001u /* bytes: messages of 256 KiB, and an odd one */
+#define SHIFT 12u     /* offset of registered ranges in their page, bytes */
 
-#define EXPECT(x)										\
-	do {											\
-		if (!(x)) {									\
-			fprintf(stderr, "%s:%d: rank %d: failed: %s (%s)\n", __FILE__, __LINE__,\
-				rank, #x, tt_error_text());					\
-			return 1;								\
-		}										\
+#define EXPECT(x)                                                                                \
+	do {                                                                                     \
+		if (!(x)) {                                                                      \
+			fprintf(stderr, "%s:%d: rank %d: failed: %s (%s)\n", __FILE__, __LINE__, \
+				rank, #x, tt_error_text());                                      \
+			return 1;                                                                \
+		}                                                                                \
 	} while (0)
 
 static const enum tt_collective copying[] = { TT_BROADCAST, TT_ALLGATHER, TT_ALLTOALL, TT_GATHER,
@@ -38,7 +38,10 @@ static const enum tt_collective copying[] = { TT_BROADCAST, TT_ALLGATHER, TT_ALL
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
-struct gpudirect_ranks { struct ranks ranks; rank_fn *fn; };
+struct gpudirect_ranks {
+	struct ranks ranks;
+	rank_fn *fn;
+};
 static const char *transport = "verbs";
 
 static int init_and_run(tuttiComm_t *comm, int rank, int n, void *arg)
@@ -80,8 +83,10 @@ static const struct tt_verbs_ep *endpoint_of(tuttiComm_t comm)
 /* Registers both buffers of b, except the first SHIFT bytes */
 static int register_both(struct gpu_buffers *b, tuttiComm_t comm, void *handle[2])
 {
-	return tuttiCommRegister(comm, (void *)(uintptr_t)(b->in + SHIFT), GPU_BUFFER_BYTES, &handle[0]) ||
-	       tuttiCommRegister(comm, (void *)(uintptr_t)(b->out + SHIFT), GPU_BUFFER_BYTES, &handle[1]);
+	return tuttiCommRegister(comm, (void *)(uintptr_t)(b->in + SHIFT), GPU_BUFFER_BYTES,
+				 &handle[0]) ||
+	       tuttiCommRegister(comm, (void *)(uintptr_t)(b->out + SHIFT), GPU_BUFFER_BYTES,
+				 &handle[1]);
 }
 
 static int deregister_both(tuttiComm_t comm, void *handle[2])
@@ -92,11 +97,11 @@ static int deregister_both(tuttiComm_t comm, void *handle[2])
 static struct gpu_buffers_call call_of(enum tt_collective what, size_t count)
 {
 	return (struct gpu_buffers_call){ .what = what,
-			      .count = count,
-			      .type = tuttiUint8,
-			      .op = tuttiSum,
-			      .root = what == TT_SCATTER,
-			      .shift = SHIFT };
+					  .count = count,
+					  .type = tuttiUint8,
+					  .op = tuttiSum,
+					  .root = what == TT_SCATTER,
+					  .shift = SHIFT };
 }
 
 /* Sends to the next rank and receives from the previous rank, in a group. */
@@ -107,7 +112,8 @@ static int send_recv(struct gpu_buffers *b, tuttiComm_t comm, size_t bytes)
 
 	for (int r = 0; r < 2; r++)
 		for (size_t i = 0; i < bytes; i++)
-			b->inputs[r][i] = (unsigned char)random_of((r ? previous : rank) + 7, i >> 2);
+			b->inputs[r][i] = (unsigned char)random_of((r ? previous : rank) + 7,
+								   i >> 2);
 	EXPECT(!b->cu->htod(b->in + SHIFT, b->inputs[0], bytes));
 	EXPECT(!tuttiGroupStart());
 	EXPECT(!tuttiSend((void *)(uintptr_t)(b->in + SHIFT), bytes, tuttiUint8, next, comm,
@@ -135,7 +141,7 @@ static int copy_all(struct gpu_buffers *b, tuttiComm_t comm)
 		}
 	return b->wrong || send_recv(b, comm, COUNT);
 }
-#define COPIES (2 * COPYING - 1 + 2)   /* calls of copy_all */
+#define COPIES (2 * COPYING - 1 + 2) /* calls of copy_all */
 
 /* ---- GPUDirect RDMA -------------------------------------------------------------------------- */
 
@@ -155,7 +161,7 @@ static int gdr_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	EXPECT(!copy_all(&b, *comm));
 	EXPECT(endpoint_of(*comm)->registrations == registrations && d->staged_bytes == 0);
 	EXPECT(!deregister_both(*comm, handle) && endpoint_of(*comm)->cache.count == 0);
-	EXPECT(!copy_all(&b, *comm));          /* staged: no longer registered */
+	EXPECT(!copy_all(&b, *comm)); /* staged: no longer registered */
 	EXPECT(d->gdr_calls == 2 * COPIES && d->refused == 0 && d->staged_bytes > 0);
 	gpu_buffers_close(&b);
 	return 0;
@@ -177,7 +183,8 @@ static int staged_body(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	static const enum tt_collective sums[] = { TT_ALLREDUCE, TT_REDUCE, TT_REDUCE_SCATTER };
 	const struct tt_gpu *d = (*comm)->gpu;
-	struct gpu_buffers_call small = call_of(TT_ALLGATHER, 1000), half = call_of(TT_ALLGATHER, COUNT);
+	struct gpu_buffers_call small = call_of(TT_ALLGATHER, 1000),
+				half = call_of(TT_ALLGATHER, COUNT);
 	void *handle[2];
 	struct gpu_buffers b;
 
@@ -225,7 +232,7 @@ static int tcp_path_body(tuttiComm_t *comm, int rank, int n, void *arg)
 Test(gpudirect, a_call_over_the_tcp_path_is_staged_once_its_path_is_known, .timeout = 60)
 {
 	static const char table[] = "verbs.latency_ns 1e6\n";
-	int fd = memfd_create("table", 0);     /* also for rank 0 */
+	int fd = memfd_create("table", 0); /* also for rank 0 */
 	char path[32];
 
 	cr_assert(fd >= 0 && write(fd, table, sizeof(table) - 1) == sizeof(table) - 1);
@@ -287,7 +294,7 @@ static int one_refused_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	EXPECT(!gpu_buffers_open(&b, rank, n) && !register_both(&b, *comm, handle));
 	EXPECT(!copy_all(&b, *comm));
 	EXPECT(d->refused > 0 && d->staged_bytes > 0 && endpoint_of(*comm)->dmabufs == 1);
-	gather.in_place = true;                /* only the second buffer */
+	gather.in_place = true; /* only the second buffer */
 	gpu_buffers_check(&b, &gather, *comm);
 	EXPECT(b.wrong == 0 && d->gdr_calls > 0);
 	gpu_buffers_close(&b);

@@ -18,7 +18,7 @@
 #include "trainer/model/model.h"
 #include "trainer/base/rng.h"
 
-enum { CLASSES = 10, OPERAND = 1 << 14 };        /* floats of an operand */
+enum { CLASSES = 10, OPERAND = 1 << 14 }; /* floats of an operand */
 
 static int points, failures;
 
@@ -44,10 +44,16 @@ static void load_blas(void)
 
 /* ---- a step of a model ----------------------------------------------------------------------- */
 
-struct step { const char *model; size_t pixels, rows; };
+struct step {
+	const char *model;
+	size_t pixels, rows;
+};
 
 /* Results of a step, in host memory */
-struct train_outcome { size_t parameters; float loss, *weights, *velocity; };
+struct train_outcome {
+	size_t parameters;
+	float loss, *weights, *velocity;
+};
 
 static void *upload(struct train_device *d, const float *from, size_t count)
 {
@@ -88,7 +94,8 @@ static void compute(struct train_device *d, struct train_model *m, const struct 
 }
 
 /* Returns false after printing an error: the device cannot be opened. */
-static bool take_step(const char *device, bool canonical, const struct step *s, struct train_outcome *o)
+static bool take_step(const char *device, bool canonical, const struct step *s,
+		      struct train_outcome *o)
 {
 	struct train_model_size size = { s->pixels, CLASSES, s->rows, 8 };
 	struct train_device d;
@@ -182,7 +189,8 @@ static void try_products(bool canonical)
 	};
 	static float numbers[2 * OPERAND], host[45 * 140], want[45 * 140];
 	struct train_device d, cpu;
-	bool right = !train_device_open(&d, "cuda", canonical) && !train_device_open(&cpu, "cpu", true);
+	bool right = !train_device_open(&d, "cuda", canonical) &&
+		     !train_device_open(&cpu, "cpu", true);
 	float *in, *out;
 
 	if (!right) {
@@ -198,7 +206,7 @@ static void try_products(bool canonical)
 		bool transposed_a = i & 1, transposed_b = i & 2;
 		size_t a_stride = (transposed_a ? m : k) + 2, b_stride = (transposed_b ? k : n) + 1;
 		struct train_matrix a = { in, a_stride, transposed_a },
-				 b = { in + OPERAND, b_stride, transposed_b };
+				    b = { in + OPERAND, b_stride, transposed_b };
 
 		d.ops->gemm(&d, m, n, k, a, b, out, n + 3);
 		d.ops->get(&d, host, out, sizeof(host));
@@ -257,7 +265,7 @@ int main(void)
 {
 	static const struct step steps[] = {
 		{ "linear", 784, 100 }, { "mlp:9", 16, 6 }, { "mlp:40,7", 196, 33 },
-		{ "cnn", 16, 6 },	{ "cnn", 784, 11 }, { "mlp:5", 16, 1 },
+		{ "cnn", 16, 6 },       { "cnn", 784, 11 }, { "mlp:5", 16, 1 },
 	};
 
 	if (!harness_cuda()) {

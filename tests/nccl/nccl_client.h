@@ -13,17 +13,17 @@
 
 #include NCCL_HEADER
 
-struct client_rank {                          /* a rank with its communicator, buffers and stream */
+struct client_rank { /* a rank with its communicator, buffers and stream */
 	ncclComm_t comm;
 	int rank, nranks;
 	cudaStream_t stream;
-	void *graph;                   /* of memory_captured */
-	void *in, *out;                /* [memory_room] bytes each, of the memory under test */
+	void *graph;    /* of memory_captured */
+	void *in, *out; /* [memory_room] bytes each, of the memory under test */
 };
 #define ROOM (1 << 16)
-extern size_t memory_room;             /* ROOM, unless main sets another size */
+extern size_t memory_room; /* ROOM, unless main sets another size */
 
-struct client_ranks {                         /* configuration of a case's ranks */
+struct client_ranks { /* configuration of a case's ranks */
 	int n;
 	bool threads, joins_itself;
 	/* CUDA; the fake CUDA driver, whose functions can be made to fail; host memory */
@@ -32,17 +32,18 @@ struct client_ranks {                         /* configuration of a case's ranks
 };
 /* Runs body as every rank; returns the number of ranks that failed, died or hung. expected_deaths:
  * ranks whose death is no failure. */
-int ranks_run(struct client_ranks *how, int (*body)(struct client_rank *client, const ncclUniqueId *id));
-extern unsigned ranks_may_die;         /* bit mask of ranks */
-extern unsigned ranks_limit_s;         /* time limit, after which a process is killed */
+int ranks_run(struct client_ranks *how,
+	      int (*body)(struct client_rank *client, const ncclUniqueId *id));
+extern unsigned ranks_may_die; /* bit mask of ranks */
+extern unsigned ranks_limit_s; /* time limit, after which a process is killed */
 bool ranks_are_threads(void);
 
 /* Memory of the kind under test (host or CUDA), and the stream that works on it. */
-int memory_open(struct client_rank *client);    /* once per rank: creates in, out, stream */
+int memory_open(struct client_rank *client); /* once per rank: creates in, out, stream */
 void memory_close(struct client_rank *client);
 bool memory_is_cuda(void);
-int memory_device(int ordinal);        /* sets CUDA's current device of this thread */
-int memory_stream(cudaStream_t *ret_stream);   /* one more stream; NULL with host memory */
+int memory_device(int ordinal);              /* sets CUDA's current device of this thread */
+int memory_stream(cudaStream_t *ret_stream); /* one more stream; NULL with host memory */
 void memory_stream_close(cudaStream_t stream);
 /* makes stream then wait for the present work of first */
 int memory_behind(cudaStream_t first, cudaStream_t then);
@@ -61,14 +62,13 @@ void value_store(void *to, size_t index, ncclDataType_t type, double value);
 bool value_is(const void *at, size_t index, ncclDataType_t type, double value);
 
 /* Prints a condition that is false, with NCCL's last error, and returns from the rank. */
-#define EXPECT(condition)									\
-	do {											\
-		if (!(condition)) {								\
-			fprintf(stderr, "# %s:%d: rank %d: not so: %s (%s)\n", __FILE__,	\
-					__LINE__, client->rank,					\
-				#condition, ncclGetLastError(NULL));				\
-			return 1;								\
-		}										\
+#define EXPECT(condition)                                                                          \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "# %s:%d: rank %d: not so: %s (%s)\n", __FILE__, __LINE__, \
+				client->rank, #condition, ncclGetLastError(NULL));                 \
+			return 1;                                                                  \
+		}                                                                                  \
 	} while (0)
 #define OK(call) EXPECT((call) == ncclSuccess)
 
@@ -76,7 +76,7 @@ bool value_is(const void *at, size_t index, ncclDataType_t type, double value);
 int adds_up(struct client_rank *client, ncclComm_t comm, cudaStream_t stream);
 /* After all work of the stream: 0 if at[0..n-1] has these numbers */
 int differ(struct client_rank *client, const int *at, int n, const int *want);
-bool accepted(ncclResult_t result);    /* ncclSuccess or ncclInProgress */
+bool accepted(ncclResult_t result); /* ncclSuccess or ncclInProgress */
 /* Polls until the communicator is no longer in progress, for about 50 s at most. */
 ncclResult_t settled(ncclComm_t comm);
 

@@ -31,7 +31,8 @@ static double combined(ncclRedOp_t op, int n, size_t i)
 	return op == ncclAvg ? x / n : x;
 }
 
-static int fill(struct client_rank *client, void *to, size_t count, size_t from, ncclDataType_t type)
+static int fill(struct client_rank *client, void *to, size_t count, size_t from,
+		ncclDataType_t type)
 {
 	static __thread char host[ROOM];
 
@@ -54,7 +55,7 @@ static long wrong(struct client_rank *client, const void *at, size_t count, nccl
 	return -1;
 }
 
-static __thread size_t part;           /* elements of a rank's part, in buffers with parts */
+static __thread size_t part; /* elements of a rank's part, in buffers with parts */
 
 static double all_of(struct client_rank *s, ncclRedOp_t op, size_t i)
 {
@@ -102,7 +103,8 @@ static int reductions(struct client_rank *client, ncclDataType_t type, ncclRedOp
 		      client->stream));
 	if (client->rank == client->nranks - 1)
 		EXPECT(wrong(client, client->out, part, type, all_of, op) == -1);
-	OK(ncclReduceScatter(client->in, client->out, part, type, op, client->comm, client->stream));
+	OK(ncclReduceScatter(client->in, client->out, part, type, op, client->comm,
+			     client->stream));
 	EXPECT(wrong(client, client->out, part, type, my_part, op) == -1);
 	mine = (char *)client->in + (size_t)client->rank * part * value_bytes(type);
 	OK(ncclReduceScatter(client->in, mine, part, type, op, client->comm, client->stream));
@@ -170,7 +172,8 @@ int case_groups(struct client_rank *client, const ncclUniqueId *id)
 	EXPECT(wrong(client, out, part, ncclInt, of_left, ncclSum) == -1);
 	OK(ncclGroupStart());
 	for (int r = 0; r < n; r++) {
-		OK(ncclSend(in + (size_t)r * part * 4, part, ncclInt, r, client->comm, client->stream));
+		OK(ncclSend(in + (size_t)r * part * 4, part, ncclInt, r, client->comm,
+			    client->stream));
 		OK(ncclRecv(out + (size_t)r * part * 4, part, ncclInt, r, client->comm,
 			    client->stream));
 	}
@@ -198,7 +201,8 @@ int case_split(struct client_rank *client, const ncclUniqueId *id)
 	(void)id;
 	config.commName = "child";
 	config.splitShare = 1;
-	OK(ncclCommSplit(client->comm, color, -client->rank, &child, client->rank == 2 ? NULL : &config));
+	OK(ncclCommSplit(client->comm, color, -client->rank, &child,
+			 client->rank == 2 ? NULL : &config));
 	if (!client->rank) {
 		EXPECT(child == NULL);
 		return 0;
@@ -229,7 +233,8 @@ int case_streams(struct client_rank *client, const ncclUniqueId *id)
 	EXPECT(!memory_stream(&own));
 	EXPECT(!memory_write(client, client->in, &(int){ client->rank }, sizeof(int)));
 	OK(ncclAllReduce(client->in, client->out, 1, ncclInt, ncclSum, client->comm, NULL));
-	EXPECT(!memory_read(&(struct client_rank){ .stream = NULL }, &got, client->out, sizeof(got)));
+	EXPECT(!memory_read(&(struct client_rank){ .stream = NULL }, &got, client->out,
+			    sizeof(got)));
 	EXPECT(got == n * (n - 1) / 2);
 	EXPECT(!memory_capture(client));
 	EXPECT(!memory_behind(client->stream, own));
@@ -237,7 +242,8 @@ int case_streams(struct client_rank *client, const ncclUniqueId *id)
 	EXPECT(!memory_behind(own, client->stream));
 	EXPECT(!memory_captured(client));
 	for (int i = 1; i <= 3; i++) {
-		EXPECT(!memory_write(client, client->in, &(int){ i * (client->rank + 1) }, sizeof(int)));
+		EXPECT(!memory_write(client, client->in, &(int){ i * (client->rank + 1) },
+				     sizeof(int)));
 		EXPECT(!memory_replay(client));
 		EXPECT(!memory_read(client, &got, client->out, sizeof(got)));
 		EXPECT(got == i * n * (n + 1) / 2);
@@ -258,14 +264,15 @@ int case_scaled(struct client_rank *client, const ncclUniqueId *id)
 		want += (float)(r + 1) * 0.5f;
 	OK(ncclCommRegister(client->comm, client->in, ROOM, &handle));
 	EXPECT(!memory_write(client, client->in, &(float){ 0.5f }, sizeof(float)));
-	OK(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, ncclScalarHostImmediate, client->comm));
+	OK(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat, ncclScalarHostImmediate,
+				    client->comm));
 	EXPECT(op >= ncclNumOps);
 	OK(ncclAllReduce(client->in, client->out, 1, ncclFloat, op, client->comm, client->stream));
 	EXPECT(!memory_read(client, &got, client->out, sizeof(got)));
 	EXPECT(got == want);
 	OK(ncclRedOpDestroy(op, client->comm));
-	EXPECT(ncclAllReduce(client->in, client->out, 1, ncclFloat, op, client->comm, client->stream) ==
-	       ncclInvalidArgument);
+	EXPECT(ncclAllReduce(client->in, client->out, 1, ncclFloat, op, client->comm,
+			     client->stream) == ncclInvalidArgument);
 	EXPECT(!memory_write(client, (float *)client->in + 1, &scalar, sizeof(scalar)));
 	OK(ncclRedOpCreatePreMulSum(&op, (float *)client->in + 1, ncclFloat, ncclScalarDevice,
 				    client->comm));

@@ -18,8 +18,8 @@ static void *backward(void *arg)
 {
 	struct client_rank *client = arg;
 
-	return (void *)(long)(ncclAllReduce(client->in, client->out, 1, ncclInt, ncclSum, client->comm,
-					    client->stream) ||
+	return (void *)(long)(ncclAllReduce(client->in, client->out, 1, ncclInt, ncclSum,
+					    client->comm, client->stream) ||
 			      ncclGroupStart() ||
 			      ncclBroadcast(client->out, (int *)client->out + 64, 1, ncclInt, 1,
 					    client->comm, client->stream) ||
@@ -142,7 +142,7 @@ int case_captured_groups(struct client_rank *client, const ncclUniqueId *id)
 
 	(void)id;
 	EXPECT(!memory_capture(client));
-	OK(ncclMemAlloc(&more, 5000));                 /* a pool that grows */
+	OK(ncclMemAlloc(&more, 5000)); /* a pool that grows */
 	OK(ncclCommRegister(client->comm, more, 5000, &handle));
 	OK(ncclGroupStart());
 	for (int i = 0; i < 3; i++)
@@ -206,10 +206,11 @@ static ncclResult_t mismatch(struct client_rank *client, ncclComm_t c, int how)
 
 	switch (how) {
 	case 0:
-		return ncclAllReduce(client->in, client->out, odd ? 200 : 100, ncclInt, ncclSum, c, s);
+		return ncclAllReduce(client->in, client->out, odd ? 200 : 100, ncclInt, ncclSum, c,
+				     s);
 	case 1:
-		return ncclAllReduce(client->in, client->out, 100, odd ? ncclFloat : ncclInt, ncclSum,
-				     c, s);
+		return ncclAllReduce(client->in, client->out, 100, odd ? ncclFloat : ncclInt,
+				     ncclSum, c, s);
 	case 2:
 		/* a root that only sends may succeed, and gets the error from its next call */
 		return ncclBroadcast(client->in, client->out, 100, ncclInt, odd, c, s) ||

@@ -273,7 +273,8 @@ int case_killed(struct client_rank *client, const ncclUniqueId *id)
 
 	(void)id;
 	OK(ncclCommRegister(client->comm, client->in, memory_room, &handle));
-	OK(ncclAllReduce(client->in, client->out, 100, ncclFloat, ncclSum, client->comm, client->stream));
+	OK(ncclAllReduce(client->in, client->out, 100, ncclFloat, ncclSum, client->comm,
+			 client->stream));
 	EXPECT(!memory_read(client, &error, client->out, sizeof(error)));
 	if (client->rank == client->nranks - 1)
 		raise(SIGKILL);
@@ -283,7 +284,7 @@ int case_killed(struct client_rank *client, const ncclUniqueId *id)
 	EXPECT(strstr(ncclGetLastError(client->comm), "rank") != NULL);
 	EXPECT(breaks(client));
 	EXPECT(!shrinks(client));
-	OK(ncclCommDeregister(client->comm, handle));    /* as PyTorch does before each abort */
+	OK(ncclCommDeregister(client->comm, handle)); /* as PyTorch does before each abort */
 	OK(ncclCommAbort(client->comm));
 	client->comm = NULL;
 	return 0;
@@ -317,7 +318,9 @@ int case_refused(struct client_rank *client, const ncclUniqueId *id)
  * later versions, hold garbage. */
 int case_configs(struct client_rank *client, const ncclUniqueId *id)
 {
-	static const struct { unsigned version; size_t size;
+	static const struct {
+		unsigned version;
+		size_t size;
 	} headers[] = {
 		{ 21405, 24 }, { 21701, 40 }, { 21801, 48 }, { 22602, 48 },  { 22703, 72 },
 		{ 22809, 80 }, { 22902, 88 }, { 23007, 96 }, { 23100, 120 },
@@ -330,9 +333,10 @@ int case_configs(struct client_rank *client, const ncclUniqueId *id)
 	(void)id;
 	config = (ncclConfig_t *)bytes;
 	for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++) {
-		size_t known = headers[i].version < 21700 ? offsetof(ncclConfig_t, cgaClusterSize) :
-			       headers[i].version < 22600 && headers[i].version >= 21800 ?
-			       offsetof(ncclConfig_t, trafficClass) : headers[i].size;
+		size_t known = headers[i].version < 21700 ? offsetof(ncclConfig_t, cgaClusterSize)
+			       : headers[i].version < 22600 && headers[i].version >= 21800
+				       ? offsetof(ncclConfig_t, trafficClass)
+				       : headers[i].size;
 
 		memset(bytes, 0x55, sizeof(bytes));
 		memcpy(bytes, &start, known < sizeof(start) ? known : sizeof(start));

@@ -10,7 +10,8 @@
 enum { RANKS = 4 };
 
 /* Sends to the right neighbor among ranks of one thread, and a collective of all ranks. */
-static int ring_of_one_thread(struct client_rank *client, ncclComm_t *comms, struct client_rank *own)
+static int ring_of_one_thread(struct client_rank *client, ncclComm_t *comms,
+			      struct client_rank *own)
 {
 	int *x = client->in, *y = client->out;
 
@@ -61,8 +62,8 @@ static int split_all(struct client_rank *client, ncclComm_t *comms, struct clien
 		OK(ncclCommUserRank(halves[r], &rank));
 		EXPECT(rank == 2 - r);
 	}
-	EXPECT(!destroy_all(client, halves, true));      /* NULL is accepted, too */
-	config.blocking = 0;                           /* unlike the parent */
+	EXPECT(!destroy_all(client, halves, true)); /* NULL is accepted, too */
+	config.blocking = 0;                        /* unlike the parent */
 	OK(ncclGroupStart());
 	for (int r = 0; r < RANKS; r++)
 		EXPECT(accepted(ncclCommSplit(comms[r], 0, r, &behind[r], &config)));
@@ -111,7 +112,8 @@ enum { DEVICES = 3 };
 
 /* Each rank's memory and stream belong to its device, independent of the current device at the
  * call. */
-static int add_on_devices(struct client_rank *client, ncclComm_t *comms, struct client_rank *own, const int *device)
+static int add_on_devices(struct client_rank *client, ncclComm_t *comms, struct client_rank *own,
+			  const int *device)
 {
 	int got;
 

@@ -37,7 +37,9 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void load(void)
 {
-	static const struct { void *to; const char *name;
+	static const struct {
+		void *to;
+		const char *name;
 	} wanted[] = {
 		{ &cu.init, "cuInit" },
 		{ &cu.device_get, "cuDeviceGet" },
@@ -61,7 +63,7 @@ static void load(void)
 	file = getenv("NCCL_CLIENT_CUDA");
 	if (!file)
 		return;
-	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);        /* for ranks as threads */
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); /* for ranks as threads */
 	driver = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
 		void *found = driver ? dlsym(driver, wanted[i].name) : NULL;
@@ -113,7 +115,7 @@ void memory_close(struct client_rank *client)
 
 int memory_behind(cudaStream_t first, cudaStream_t then)
 {
-	static __thread void *event;           /* one event per thread, recorded anew at each use */
+	static __thread void *event; /* one event per thread, recorded anew at each use */
 
 	return (!event && cu.event_create(&event, 2)) || cu.event_record(event, first) ||
 	       cu.wait_event(then, event, 0);

@@ -16,12 +16,12 @@ enum { MANY = 24 };
 
 static int split_many(struct client_rank *client, ncclComm_t *comms)
 {
-	for (int c = 0; c < MANY; c += 8) {            /* in groups, and one by one */
+	for (int c = 0; c < MANY; c += 8) { /* in groups, and one by one */
 		if (c)
 			OK(ncclGroupStart());
 		for (int i = c; i < c + 8; i++)
-			OK(ncclCommSplit(client->comm, 0, i % 2 ? client->rank : -client->rank, &comms[i],
-					 NULL));
+			OK(ncclCommSplit(client->comm, 0, i % 2 ? client->rank : -client->rank,
+					 &comms[i], NULL));
 		if (c)
 			OK(ncclGroupEnd());
 	}
@@ -46,7 +46,8 @@ int case_orders(struct client_rank *client, const ncclUniqueId *id)
 	OK(ncclGroupEnd());
 	EXPECT(none == NULL);
 	for (int c = 0; c < MANY; c++) {
-		ncclComm_t comm = comms[(c * (client->rank + 1 == 2 ? 5 : 7) + client->rank) % MANY];
+		ncclComm_t comm =
+			comms[(c * (client->rank + 1 == 2 ? 5 : 7) + client->rank) % MANY];
 
 		if (c % 3 == 0)
 			OK(ncclCommFinalize(comm));
@@ -91,8 +92,8 @@ int case_again(struct client_rank *client, const ncclUniqueId *id)
 	for (int i = 0; i < 2; i++) {
 		EXPECT(!pthread_create(&thread, NULL, abort_soon, client->comm));
 		if (client->rank) {
-			ncclAllReduce(client->in, client->out, 9000, ncclFloat, ncclSum, client->comm,
-				      client->stream);
+			ncclAllReduce(client->in, client->out, 9000, ncclFloat, ncclSum,
+				      client->comm, client->stream);
 			memory_read(client, &n, client->out, sizeof(n));
 		}
 		pthread_join(thread, &result);
@@ -164,10 +165,11 @@ static int scalars_in_order(struct client_rank *client)
 	OK(ncclRedOpCreatePreMulSum(&op, scalar, ncclFloat, ncclScalarDevice, client->comm));
 	for (int i = 0; i < 3; i++) {
 		EXPECT(!memory_write(client, x + 128 + i, &number[i], sizeof(float)));
-		OK(ncclBroadcast(x + 128 + i, scalar, 1, ncclFloat, 0, client->comm, client->stream));
+		OK(ncclBroadcast(x + 128 + i, scalar, 1, ncclFloat, 0, client->comm,
+				 client->stream));
 		OK(ncclAllReduce(x, y + i, 1, ncclFloat, op, client->comm, client->stream));
 	}
-	if (memory_is_cuda()) {        /* the value is read later, by the stream */
+	if (memory_is_cuda()) { /* the value is read later, by the stream */
 		EXPECT(!memory_capture(client));
 		EXPECT(ncclAllReduce(x, y, 1, ncclFloat, op, client->comm, client->stream) ==
 		       ncclInvalidUsage);
@@ -207,7 +209,7 @@ int case_operations(struct client_rank *client, const ncclUniqueId *id)
 	OK(ncclRedOpCreatePreMulSum(&other, &(double){ 3 }, ncclDouble, ncclScalarHostImmediate,
 				    client->comm));
 	EXPECT(op != other);
-	OK(ncclRedOpDestroy(op, client->comm));          /* the first of two operations first */
+	OK(ncclRedOpDestroy(op, client->comm)); /* the first of two operations first */
 	EXPECT(!memory_write(client, x, &(double){ 2 }, sizeof(double)));
 	OK(ncclReduceScatter(x, y, 0, ncclDouble, other, client->comm, client->stream));
 	OK(ncclReduce(x, y, 1, ncclDouble, other, 0, client->comm, client->stream));
@@ -236,7 +238,7 @@ int case_messages(struct client_rank *client, const ncclUniqueId *id)
 	}
 	EXPECT(!memory_write(client, x, number, sizeof(number)));
 	OK(ncclGroupStart());
-	for (int i = 0, at = 0; i < 5; at += i++)      /* 0, 1, 2, 3, 4 numbers */
+	for (int i = 0, at = 0; i < 5; at += i++) /* 0, 1, 2, 3, 4 numbers */
 		OK(ncclSend(x + at, (size_t)i, ncclInt, right, client->comm, client->stream));
 	OK(ncclAllReduce(x, y + 64, 1, ncclInt, ncclMax, client->comm, client->stream));
 	for (int i = 0, at = 0; i < 5; at += i++)
@@ -251,7 +253,7 @@ int case_messages(struct client_rank *client, const ncclUniqueId *id)
 	for (int i = 0; i < 16; i++)
 		want[i] = 100 * right + i;
 	EXPECT(!differ(&(struct client_rank){ .stream = other, .rank = me }, y, 10, want));
-	OK(ncclGroupStart());                          /* from rank 0 to the last one only */
+	OK(ncclGroupStart()); /* from rank 0 to the last one only */
 	if (me == 0)
 		OK(ncclSend(x, 3, ncclInt, n - 1, client->comm, client->stream));
 	if (me == n - 1)

@@ -44,8 +44,8 @@ static void *watches(void *arg)
 	while (!w->stop) {
 		ncclResult_t state = ncclInternalError;
 
-		w->wrong +=
-			ncclCommGetAsyncError(w->comm, &state) || state || !ncclGetLastError(NULL);
+		w->wrong += ncclCommGetAsyncError(w->comm, &state) || state ||
+			    !ncclGetLastError(NULL);
 		w->asked++;
 		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 	}
@@ -62,12 +62,13 @@ static int pair(struct client_rank *client, ncclComm_t *ret_comm)
 	if (!client->rank)
 		OK(ncclGetUniqueId(&id));
 	EXPECT(!memory_write(client, client->in, &id, sizeof(id)));
-	OK(ncclBroadcast(client->in, client->out, sizeof(id), ncclUint8, 0, client->comm, client->stream));
+	OK(ncclBroadcast(client->in, client->out, sizeof(id), ncclUint8, 0, client->comm,
+			 client->stream));
 	EXPECT(!memory_read(client, &id, client->out, sizeof(id)));
 	if (client->rank > 1)
 		return 0;
 	OK(ncclCommInitRank(ret_comm, 2, id, client->rank));
-	for (int i = 0; i < 3; i++) {                  /* single calls, without a group */
+	for (int i = 0; i < 3; i++) { /* single calls, without a group */
 		EXPECT(!memory_write(client, client->in, &(int){ 40 + i }, sizeof(int)));
 		if (client->rank)
 			OK(ncclRecv(client->out, 1, ncclInt, 0, *ret_comm, client->stream));
@@ -113,8 +114,8 @@ static int new_group(struct client_rank *client, ncclComm_t *ret_child)
 	config.blocking = 1;
 	config.splitShare = 1;
 	config.commName = "group 1";
-	OK(ncclCommSplit(client->comm, client->rank < 2 ? 0x7ffffff1 : NCCL_SPLIT_NOCOLOR, client->rank,
-			 ret_child, &config));
+	OK(ncclCommSplit(client->comm, client->rank < 2 ? 0x7ffffff1 : NCCL_SPLIT_NOCOLOR,
+			 client->rank, ret_child, &config));
 	EXPECT((*ret_child != NULL) == (client->rank < 2));
 	return *ret_child ? adds_up(client, *ret_child, client->stream) : 0;
 }
@@ -160,13 +161,13 @@ int case_process_groups(struct client_rank *client, const ncclUniqueId *id)
 	w.stop = true;
 	pthread_join(thread, NULL);
 	EXPECT(!w.wrong);
-	OK(ncclGroupStart());                          /* destroyed in one group */
+	OK(ncclGroupStart()); /* destroyed in one group */
 	OK(ncclCommAbort(child));
 	OK(ncclCommAbort(two));
 	OK(ncclGroupEnd());
 	EXPECT(!adds_up(client, client->comm, client->stream));
 	OK(ncclCommFinalize(client->comm));
-	OK(ncclCommFinalize(client->comm));              /* a second call does nothing */
+	OK(ncclCommFinalize(client->comm)); /* a second call does nothing */
 	OK(ncclCommDestroy(client->comm));
 	client->comm = NULL;
 	return 0;
@@ -209,7 +210,7 @@ int case_several(struct client_rank *client, const ncclUniqueId *id)
 		EXPECT(!memory_write(client, out, &(int[]){ -1, -1, -1 }, 12));
 	}
 	for (int c = 1; c < 3; c++) {
-		OK(ncclCommDestroy(comms[c]));         /* without finalizing */
+		OK(ncclCommDestroy(comms[c])); /* without finalizing */
 		memory_stream_close(streams[c]);
 	}
 	return 0;
@@ -242,11 +243,13 @@ static int nothing(struct client_rank *client)
  * place. */
 static int roots(struct client_rank *client, int root)
 {
-	int n = client->nranks, me = client->rank, got[16] = { 0 }, *in = client->in, *out = client->out;
+	int n = client->nranks, me = client->rank, got[16] = { 0 }, *in = client->in,
+	    *out = client->out;
 	bool mine = me == root;
 
 	EXPECT(!memory_write(client, in, &(int){ me + 1 }, sizeof(int)));
-	OK(ncclReduce(in, mine ? out : NULL, 1, ncclInt, ncclSum, root, client->comm, client->stream));
+	OK(ncclReduce(in, mine ? out : NULL, 1, ncclInt, ncclSum, root, client->comm,
+		      client->stream));
 	EXPECT(!memory_read(client, got, out, sizeof(int)));
 	EXPECT(!mine || got[0] == n * (n + 1) / 2);
 	OK(ncclBroadcast(mine ? in : NULL, out, 1, ncclInt, root, client->comm, client->stream));
@@ -271,7 +274,7 @@ int case_roots(struct client_rank *client, const ncclUniqueId *id)
 	OK(ncclGroupStart());
 	EXPECT(!nothing(client));
 	OK(ncclGroupEnd());
-	OK(ncclGroupStart());                          /* an empty group */
+	OK(ncclGroupStart()); /* an empty group */
 	OK(ncclGroupEnd());
 	for (int root = 0; root < client->nranks; root++)
 		EXPECT(!roots(client, root));
@@ -303,25 +306,25 @@ int case_nonblocking_groups(struct client_rank *client, const ncclUniqueId *id)
 	EXPECT(accepted(ncclGroupEnd()));
 	EXPECT(settled(client->comm) == ncclSuccess && settled(alone) == ncclSuccess);
 	OK(ncclCommDestroy(alone));
-	EXPECT(accepted(ncclCommSplit(client->comm, client->rank ? 7 : NCCL_SPLIT_NOCOLOR, 0, &child,
-				      &config)));
+	EXPECT(accepted(ncclCommSplit(client->comm, client->rank ? 7 : NCCL_SPLIT_NOCOLOR, 0,
+				      &child, &config)));
 	EXPECT(settled(client->comm) == ncclSuccess);
 	EXPECT((child == NULL) == (client->rank == 0));
 	EXPECT(!child || settled(child) == ncclSuccess);
 	OK(ncclGroupStart());
 	if (child)
-		EXPECT(accepted(ncclAllReduce(client->in, client->out, 100, ncclFloat, ncclSum, child,
-					      client->stream)));
-	EXPECT(accepted(
-		ncclBcast((int *)client->in + 200, 100, ncclFloat, 1, client->comm, client->stream)));
+		EXPECT(accepted(ncclAllReduce(client->in, client->out, 100, ncclFloat, ncclSum,
+					      child, client->stream)));
+	EXPECT(accepted(ncclBcast((int *)client->in + 200, 100, ncclFloat, 1, client->comm,
+				  client->stream)));
 	EXPECT(accepted(ncclGroupEnd()));
 	EXPECT(settled(client->comm) == ncclSuccess && (!child || settled(child) == ncclSuccess));
 	EXPECT(!adds_up(client, client->comm, client->stream));
 	EXPECT(accepted(ncclCommInitRankConfig(&lonely, 2, none, 0, &config)));
-	OK(ncclCommAbort(lonely));                     /* no other rank ever comes */
+	OK(ncclCommAbort(lonely)); /* no other rank ever comes */
 	OK(ncclCommDestroy(child));
 	EXPECT(accepted(ncclCommFinalize(client->comm)));
-	OK(ncclCommDestroy(client->comm));               /* waits for the end of that init */
+	OK(ncclCommDestroy(client->comm)); /* waits for the end of that init */
 	client->comm = NULL;
 	return 0;
 }

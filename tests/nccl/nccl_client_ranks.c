@@ -110,7 +110,8 @@ static int run_processes(void)
 	return failed;
 }
 
-int ranks_run(struct client_ranks *how, int (*body)(struct client_rank *client, const ncclUniqueId *id))
+int ranks_run(struct client_ranks *how,
+	      int (*body)(struct client_rank *client, const ncclUniqueId *id))
 {
 	running = *how;
 	running_body = body;
@@ -125,15 +126,15 @@ int ranks_run(struct client_ranks *how, int (*body)(struct client_rank *client, 
 
 static const struct {
 	size_t bytes;
-	int exponent_bits, mantissa_bits;      /* 0: an integer */
+	int exponent_bits, mantissa_bits; /* 0: an integer */
 	int bias;
 } types[ncclNumTypes] = {
-	[ncclInt8] = { 1, 0, 0, 0 }, [ncclUint8] = { 1, 0, 0, 0 }, [ncclInt32] = { 4, 0, 0, 0 },
-	[ncclUint32] = { 4, 0, 0, 0 }, [ncclInt64] = { 8, 0, 0, 0 }, [ncclUint64] = { 8, 0, 0, 0 },
-	[ncclFloat16] = { 2, 5, 10, 15 }, [ncclFloat32] = { 4, 8, 23, 127 }, [ncclFloat64] = { 8,
-	11, 52, 1023 },
-	[ncclBfloat16] = { 2, 8, 7, 127 }, [ncclFloat8e4m3] = { 1, 4, 3, 7 },
-	[ncclFloat8e5m2] = { 1, 5, 2, 15 },
+	[ncclInt8] = { 1, 0, 0, 0 },         [ncclUint8] = { 1, 0, 0, 0 },
+	[ncclInt32] = { 4, 0, 0, 0 },        [ncclUint32] = { 4, 0, 0, 0 },
+	[ncclInt64] = { 8, 0, 0, 0 },        [ncclUint64] = { 8, 0, 0, 0 },
+	[ncclFloat16] = { 2, 5, 10, 15 },    [ncclFloat32] = { 4, 8, 23, 127 },
+	[ncclFloat64] = { 8, 11, 52, 1023 }, [ncclBfloat16] = { 2, 8, 7, 127 },
+	[ncclFloat8e4m3] = { 1, 4, 3, 7 },   [ncclFloat8e5m2] = { 1, 5, 2, 15 },
 };
 
 size_t value_bytes(ncclDataType_t type)

@@ -9,10 +9,10 @@
 #include "tests/nccl/nccl_client.h"
 
 /* The call fails with that code, and its error text has that word, which no earlier text has. */
-#define REFUSED(call, code, word)					\
-	do {								\
-		EXPECT((call) == (code));				\
-		EXPECT(strstr(ncclGetLastError(NULL), word) != NULL);	\
+#define REFUSED(call, code, word)                                     \
+	do {                                                          \
+		EXPECT((call) == (code));                             \
+		EXPECT(strstr(ncclGetLastError(NULL), word) != NULL); \
 	} while (0)
 #define BAD ncclInvalidArgument
 
@@ -172,7 +172,8 @@ static int wrong_owners(struct client_rank *client, ncclComm_t c)
 
 	OK(ncclCommSplit(c, 0, 0, &other, NULL));
 	OK(ncclRedOpCreatePreMulSum(&op, &one, ncclFloat, ncclScalarHostImmediate, other));
-	REFUSED(ncclAllReduce(client->in, client->out, 1, ncclFloat, op, c, client->stream), BAD, "op");
+	REFUSED(ncclAllReduce(client->in, client->out, 1, ncclFloat, op, c, client->stream), BAD,
+		"op");
 	REFUSED(ncclRedOpDestroy(op, c), BAD, "RedOpDestroy");
 	OK(ncclCommRegister(other, client->in, 100, &handle));
 	REFUSED(ncclCommDeregister(c, handle), BAD, "handle");
@@ -199,7 +200,7 @@ static int wrong_groups(struct client_rank *client, ncclComm_t c, const ncclUniq
 	OK(ncclGroupStart());
 	REFUSED(ncclBroadcast(client->in, client->in, 1, ncclInt, 1, c, NULL), BAD, "root");
 	OK(ncclCommInitRank(&other, 1, *id, 0));
-	REFUSED(ncclGroupEnd(), BAD, "root");                  /* no call of a failed group runs */
+	REFUSED(ncclGroupEnd(), BAD, "root"); /* no call of a failed group runs */
 	EXPECT(other == NULL);
 	return 0;
 }

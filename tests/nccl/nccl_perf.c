@@ -31,8 +31,8 @@ static const struct collective {
 	const char *name;
 	int (*call)(struct client_rank *s, void *in, void *out, size_t n);
 	enum shape shape;
-	bool reduces, rooted, only_root;       /* only_root: only the root has a result */
-	double factor;                         /* of bus bandwidth, times (n - 1) / n; 0: 1 */
+	bool reduces, rooted, only_root; /* only_root: only the root has a result */
+	double factor;                   /* of bus bandwidth, times (n - 1) / n; 0: 1 */
 } collectives[] = {
 	{ "all_reduce", all_reduce, ALL, true, false, false, 2 },
 	{ "reduce", reduce, ALL, true, true, true, 0 },
@@ -44,7 +44,7 @@ static const struct collective {
 	{ "scatter", scatter, REDUCED, false, true, false, 1 },
 };
 static const char *const type_names[] = {
-	"int8", "uint8", "int32",  "uint32",   "int64",	 "uint64",
+	"int8", "uint8", "int32",  "uint32",   "int64",  "uint64",
 	"half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"
 };
 static const char *const op_names[] = { "sum", "prod", "max", "min", "avg" };
@@ -90,7 +90,10 @@ static int scatter(struct client_rank *s, void *in, void *out, size_t n)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static double value_of(int r, size_t i) { return (double)((i + (size_t)r * 2) % 3); }
+static double value_of(int r, size_t i)
+{
+	return (double)((i + (size_t)r * 2) % 3);
+}
 
 static double wanted(const struct client_rank *s, size_t i, size_t n)
 {
@@ -291,17 +294,38 @@ int main(int argc, char **argv)
 		names[i] = collectives[i].name;
 	while ((c = getopt(argc, argv, "b:e:f:n:w:c:d:o:t:p:")) != -1)
 		switch (c) {
-		case 'b': min_bytes = bytes_of(optarg); break;
-		case 'e': max_bytes = bytes_of(optarg); break;
-		case 'f': factor = atof(optarg); break;
-		case 'n': iterations = atoi(optarg); break;
-		case 'w': warm_up = atoi(optarg); break;
-		case 'c': check = atoi(optarg); break;
-		case 'd': type = (ncclDataType_t)find(optarg, type_names, ncclNumTypes); break;
-		case 'o': op = (ncclRedOp_t)find(optarg, op_names, ncclNumOps); break;
-		case 't': how = (struct client_ranks){ .n = atoi(optarg), .threads = true }; break;
-		case 'p': how = (struct client_ranks){ .n = atoi(optarg) }; break;
-		default: return 2;
+		case 'b':
+			min_bytes = bytes_of(optarg);
+			break;
+		case 'e':
+			max_bytes = bytes_of(optarg);
+			break;
+		case 'f':
+			factor = atof(optarg);
+			break;
+		case 'n':
+			iterations = atoi(optarg);
+			break;
+		case 'w':
+			warm_up = atoi(optarg);
+			break;
+		case 'c':
+			check = atoi(optarg);
+			break;
+		case 'd':
+			type = (ncclDataType_t)find(optarg, type_names, ncclNumTypes);
+			break;
+		case 'o':
+			op = (ncclRedOp_t)find(optarg, op_names, ncclNumOps);
+			break;
+		case 't':
+			how = (struct client_ranks){ .n = atoi(optarg), .threads = true };
+			break;
+		case 'p':
+			how = (struct client_ranks){ .n = atoi(optarg) };
+			break;
+		default:
+			return 2;
 		}
 	if (optind < argc)
 		what = &collectives[find(argv[optind], names, 8)];

@@ -27,8 +27,16 @@ static int failed(int line)
 	printf("# line %d: %s\n", line, tuttiGetLastError(NULL));
 	return 1;
 }
-#define MUST(call) do { if (call) return (void *)(intptr_t)failed(__LINE__); } while (0)
-#define WANT(cond) do { if (!(cond)) return failed(__LINE__); } while (0)
+#define MUST(call)                                                 \
+	do {                                                       \
+		if (call)                                          \
+			return (void *)(intptr_t)failed(__LINE__); \
+	} while (0)
+#define WANT(cond)                               \
+	do {                                     \
+		if (!(cond))                     \
+			return failed(__LINE__); \
+	} while (0)
 
 static void *serve(void *arg)
 {
@@ -118,6 +126,7 @@ int main(void)
 
 	for (int i = 0; i < 3; i++)
 		bad += ranks_run(&r, body);
-	printf("%s 1 - messages, quorum allreduces and shrink run concurrently\n1..1\n", bad ? "not ok" : "ok");
+	printf("%s 1 - messages, quorum allreduces and shrink run concurrently\n1..1\n",
+	       bad ? "not ok" : "ok");
 	return bad != 0;
 }

@@ -18,7 +18,10 @@
 
 #define RANKS 11
 
-struct race_control_watch { struct tt_control *ctl; atomic_bool stop; };
+struct race_control_watch {
+	struct tt_control *ctl;
+	atomic_bool stop;
+};
 
 /* The calls of run during a wait, and of other threads of the program. */
 static void *poll_control(void *arg)
@@ -119,7 +122,7 @@ static int body(struct control_job *m, int rank, struct tt_control *ctl)
 		return 1;
 	failed = work(m, rank, ctl);
 	atomic_store(&m->report[rank].progress, 1);
-	if (breaks && rank % 5 == 1) {           /* two at once, while no rank waits for a peer */
+	if (breaks && rank % 5 == 1) { /* two at once, while no rank waits for a peer */
 		failed |= !control_job_all_reached(m, 1, 20000);
 		tt_control_raise(ctl, TT_REMOTE, rank, "the job is broken");
 	}
@@ -140,8 +143,11 @@ int main(void)
 
 	for (int breaks = 0; breaks < 2; breaks++)
 		for (int round = 0; round < 3; round++) {
-			struct control_job m = { .n = RANKS, .threads = true, .body = body,
-					  .arg = breaks ? &failed : NULL, .timeout_ms = 30000 };
+			struct control_job m = { .n = RANKS,
+						 .threads = true,
+						 .body = body,
+						 .arg = breaks ? &failed : NULL,
+						 .timeout_ms = 30000 };
 			int bad = 0;
 
 			control_job_run(&m);

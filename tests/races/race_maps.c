@@ -12,7 +12,12 @@
 
 #define MAPS 64
 
-static struct map { dev_t dev; ino_t ino; void *p; int users; } maps[MAPS];
+static struct map {
+	dev_t dev;
+	ino_t ino;
+	void *p;
+	int users;
+} maps[MAPS];
 static pthread_mutex_t maps_lock = PTHREAD_MUTEX_INITIALIZER;
 /* false before main, when the sanitizer itself calls mmap and locks do not work yet */
 static bool started;

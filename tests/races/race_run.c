@@ -21,8 +21,16 @@
 
 static const size_t counts[] = { 1, 50, 3000, MOST };
 
-#define MUST(call) do { if (call) return failed(__LINE__, #call); } while (0)
-#define WANT(cond) do { if (!(cond)) return failed(__LINE__, #cond); } while (0)
+#define MUST(call)                                      \
+	do {                                            \
+		if (call)                               \
+			return failed(__LINE__, #call); \
+	} while (0)
+#define WANT(cond)                                      \
+	do {                                            \
+		if (!(cond))                            \
+			return failed(__LINE__, #cond); \
+	} while (0)
 
 static int failed(int line, const char *what)
 {
@@ -30,7 +38,11 @@ static int failed(int line, const char *what)
 	return 1;
 }
 
-struct race_run_watch { tuttiComm_t comm; tuttiStream_t a, b; atomic_bool stop; };
+struct race_run_watch {
+	tuttiComm_t comm;
+	tuttiStream_t a, b;
+	atomic_bool stop;
+};
 
 static void *query(void *arg)
 {
@@ -47,7 +59,9 @@ static void *query(void *arg)
 	return NULL;
 }
 
-struct race_buffers { float *a, *b, *c, sent, got; };
+struct race_buffers {
+	float *a, *b, *c, sent, got;
+};
 
 static void fill(float *x, size_t count, float value)
 {
@@ -177,7 +191,8 @@ static int work(tuttiComm_t *comm, int rank, int n, void *arg)
 	WANT((x.c = malloc(MOST * sizeof(float))));
 	MUST(tuttiStreamCreate(&w.a));
 	MUST(tuttiStreamCreate(&w.b));
-	bad = all_rounds(&w, &x, rank) || aborted(&w, &x, rank) || aborted_without_streams(&w, &x, rank);
+	bad = all_rounds(&w, &x, rank) || aborted(&w, &x, rank) ||
+	      aborted_without_streams(&w, &x, rank);
 	MUST(tuttiAllReduce(x.c, x.c, 1, tuttiFloat32, tuttiSum, *comm, NULL));
 	MUST(tuttiStreamDestroy(w.a));
 	MUST(tuttiStreamDestroy(w.b));
@@ -197,7 +212,9 @@ int main(void)
 	race_maps_share();
 	for (int t = 0; t < 2; t++)
 		for (int a = 0; a < 3; a++) {
-			struct ranks r = { .n = RANKS, .threads = true, .transport = transports[t],
+			struct ranks r = { .n = RANKS,
+					   .threads = true,
+					   .transport = transports[t],
 					   .algo = algos[a] };
 			int bad = ranks_run(&r, work) != 0;
 

@@ -43,14 +43,19 @@ int main(void)
 	race_maps_share();
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		for (int sleepy = 0; sleepy < 2 && runs(*t); sleepy++) {
-			struct harness h = { .nranks = *t == &tt_self ? 1 : 3, .nchannels = 2,
-					     .message_bytes = 8192, .threads = true };
-			struct traffic tr = { .t = *t, .nchannels = 2, .messages = 400,
-					      .sleepy = sleepy, .seed = 7 };
+			struct harness h = { .nranks = *t == &tt_self ? 1 : 3,
+					     .nchannels = 2,
+					     .message_bytes = 8192,
+					     .threads = true };
+			struct traffic tr = { .t = *t,
+					      .nchannels = 2,
+					      .messages = 400,
+					      .sleepy = sleepy,
+					      .seed = 7 };
 			int bad = harness_run(&h, body, &tr) != 0;
 
-			printf("%s - %s, ranks as threads%s\n", bad ? "not ok" : "ok",
-			       (*t)->name, sleepy ? " that doze" : "");
+			printf("%s - %s, ranks as threads%s\n", bad ? "not ok" : "ok", (*t)->name,
+			       sleepy ? " that doze" : "");
 			failed += bad;
 		}
 	return failed != 0;

@@ -31,8 +31,8 @@ struct cost_job {
 	tuttiStream_t stream;
 	int rank, n;
 	float *in, *out;
-	size_t count;                    /* floats of a message */
-	bool library_memory;             /* in and out are of tuttiMemAlloc */
+	size_t count;        /* floats of a message */
+	bool library_memory; /* in and out are of tuttiMemAlloc */
 };
 
 typedef tuttiResult_t call_fn(struct cost_job *j);
@@ -87,7 +87,9 @@ static tuttiResult_t exchange(struct cost_job *j)
 	return rc ? rc : end;
 }
 
-static const struct { const char *name; call_fn *call;
+static const struct {
+	const char *name;
+	call_fn *call;
 } calls[] = {
 	{ "allreduce", allreduce },
 	{ "allreduce-in-place", allreduce_in_place },
@@ -105,9 +107,10 @@ static int open_job(struct cost_job *j, size_t bytes)
 	void *in, *out;
 
 	j->count = bytes / sizeof(float);
-	if (j->library_memory ? tuttiMemAlloc(&in, bytes + 4096) || tuttiMemAlloc(&out, bytes + 4096)
-			      : posix_memalign(&in, 4096, bytes + 4096) ||
-					posix_memalign(&out, 4096, bytes + 4096))
+	if (j->library_memory
+		    ? tuttiMemAlloc(&in, bytes + 4096) || tuttiMemAlloc(&out, bytes + 4096)
+		    : posix_memalign(&in, 4096, bytes + 4096) ||
+			      posix_memalign(&out, 4096, bytes + 4096))
 		return 1;
 	memset(in, 0, bytes + 4096);
 	memset(out, 0, bytes + 4096);

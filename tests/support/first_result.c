@@ -21,14 +21,17 @@ enum { JOINED, FIRST, LARGE, MARKS };
 enum { COUNT = 1 << 18 };
 
 /* at: time of the last rank that reached the mark */
-struct first_results { _Atomic int ready; _Atomic uint64_t at[MARKS]; };
+struct first_results {
+	_Atomic int ready;
+	_Atomic uint64_t at[MARKS];
+};
 
 static void mark(struct first_results *b, int which)
 {
 	uint64_t now = tt_now_ns(), was = b->at[which];
 
-	while (was < now && !__atomic_compare_exchange_n((uint64_t *)&b->at[which], &was, now, false,
-							 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+	while (was < now && !__atomic_compare_exchange_n((uint64_t *)&b->at[which], &was, now,
+							 false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		;
 }
 
@@ -43,7 +46,7 @@ static int rank_main(struct first_results *b, int start, const tuttiUniqueId *id
 	config.transport = transport;
 	in[0] = 1;
 	b->ready++;
-	if (read(start, &byte, 1) < 0)                   /* until the parent closes its end */
+	if (read(start, &byte, 1) < 0) /* until the parent closes its end */
 		return 1;
 	if (tuttiCommInitRankConfig(&comm, n, *id, rank, &config))
 		goto failed;
@@ -63,8 +66,8 @@ failed:
 /* Milliseconds from the start to each mark. */
 static int one_round(int n, const char *transport, double ret_ms[MARKS])
 {
-	struct first_results *b =
-		mmap(NULL, sizeof(*b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct first_results *b = mmap(NULL, sizeof(*b), PROT_READ | PROT_WRITE,
+				       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int start[2], how, failed = 0;
 	tuttiUniqueId id;
 	uint64_t began;

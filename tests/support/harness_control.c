@@ -15,7 +15,10 @@
 #include "tests/support/harness_control.h"
 #include "plan/plan.h"
 
-struct control_rank { struct control_job *job; int rank; };
+struct control_rank {
+	struct control_job *job;
+	int rank;
+};
 static pthread_t threads[CONTROL_JOB_MOST];
 
 void sleep_ms(int ms)
@@ -26,10 +29,14 @@ void sleep_ms(int ms)
 static void run_rank(struct control_job *job, int rank)
 {
 	struct control_report *report = &job->report[rank];
-	struct tt_join join = { .id = &job->id, .rank = rank, .nranks = job->n,
+	struct tt_join join = { .id = &job->id,
+				.rank = rank,
+				.nranks = job->n,
 				.settings = "algo=auto transport=auto",
-				.timeout_ms = JOIN_TIMEOUT_MS, .ifname = "",
-				.host_id = "", .port_range = "" };
+				.timeout_ms = JOIN_TIMEOUT_MS,
+				.ifname = "",
+				.host_id = "",
+				.port_range = "" };
 	struct tt_control *ctl;
 	uint64_t begin;
 
@@ -87,7 +94,7 @@ static void start_process(struct control_job *job, int rank)
 void control_job_start(struct control_job *job)
 {
 	job->report = mmap(NULL, (size_t)job->n * sizeof(*job->report), PROT_READ | PROT_WRITE,
-			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (job->report == MAP_FAILED || job->n > CONTROL_JOB_MOST)
 		abort();
 	if (!job->has_id && tt_id_make("", "", &job->id))
@@ -135,7 +142,8 @@ bool control_job_reached(struct control_job *job, int rank, int progress, int li
 bool control_job_all_reached(struct control_job *job, int progress, int limit_ms)
 {
 	for (int r = 0; r < job->n; r++)
-		if (!(job->absent && job->absent(r)) && !control_job_reached(job, r, progress, limit_ms))
+		if (!(job->absent && job->absent(r)) &&
+		    !control_job_reached(job, r, progress, limit_ms))
 			return false;
 	return true;
 }
@@ -150,8 +158,8 @@ void control_job_stop(const struct control_job *job, int rank)
 		perror("stop a rank");
 }
 
-int control_job_await_broken(struct control_job *job, int rank, struct tt_control *ctl, int limit_ms,
-		      int *ret_culprit)
+int control_job_await_broken(struct control_job *job, int rank, struct tt_control *ctl,
+			     int limit_ms, int *ret_culprit)
 {
 	for (int ms = 0; ms < limit_ms && !tt_control_broken(ctl); ms++)
 		sleep_ms(1);

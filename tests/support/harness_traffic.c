@@ -5,16 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUFFERS 8              /* most posts of a sending flow that are not completed */
-#define STALL_MS 60000         /* longest time without progress */
+#define BUFFERS 8      /* most posts of a sending flow that are not completed */
+#define STALL_MS 60000 /* longest time without progress */
 #define DOZE_US 2000000
 
 struct flow {
 	struct tt_link *l;
 	bool sends;
 	uint64_t seed;
-	uint32_t next;                 /* number of the next message */
-	uint8_t *buf;                  /* BUFFERS messages (sends), or one message */
+	uint32_t next; /* number of the next message */
+	uint8_t *buf;  /* BUFFERS messages (sends), or one message */
 	uint64_t posted[BUFFERS];
 };
 
@@ -32,10 +32,13 @@ static size_t size_of(const struct traffic *tr, const struct flow *f, size_t mos
 	if (tr->sizes)
 		return tr->sizes[f->next % tr->nsizes] < most ? tr->sizes[f->next % tr->nsizes]
 							      : most;
-	switch (r % 4) {                /* small, around a line, up to a quarter, any */
-	case 0: return (r >> 8) % 57;
-	case 1: return 50 + (r >> 8) % 16 < most ? 50 + (r >> 8) % 16 : most;
-	case 2: return (r >> 8) % (most / 4 + 1);
+	switch (r % 4) { /* small, around a line, up to a quarter, any */
+	case 0:
+		return (r >> 8) % 57;
+	case 1:
+		return 50 + (r >> 8) % 16 < most ? 50 + (r >> 8) % 16 : most;
+	case 2:
+		return (r >> 8) % (most / 4 + 1);
 	}
 	return (r >> 8) % (most + 1);
 }
@@ -189,7 +192,8 @@ static void add_flow(struct flow *f, struct tt_link *l, bool sends, const struct
 	uint64_t from = (uint64_t)(sends ? w->rank : l->peer),
 		 to = (uint64_t)(sends ? l->peer : w->rank);
 
-	*f = (struct flow){ .l = l, .sends = sends,
+	*f = (struct flow){ .l = l,
+			    .sends = sends,
 			    .seed = mix(seed ^ from << 40 ^ to << 20 ^ (uint64_t)l->channel) };
 	f->buf = malloc((sends ? BUFFERS : 1) * w->message_bytes + 1);
 	if (!f->buf)
@@ -198,8 +202,8 @@ static void add_flow(struct flow *f, struct tt_link *l, bool sends, const struct
 
 int traffic_run(const struct rig *rig, const struct tt_world *world, const struct traffic *tr)
 {
-	struct flow *flows =
-		calloc(2 * (size_t)world->nranks * (size_t)tr->nchannels, sizeof(*flows));
+	struct flow *flows = calloc(2 * (size_t)world->nranks * (size_t)tr->nchannels,
+				    sizeof(*flows));
 	int n = 0, rc;
 
 	if (!flows)
@@ -282,8 +286,10 @@ bool runs(const struct tt_transport *t)
 uint64_t run_on(const struct tt_transport *t, int nranks, int nchannels, size_t message_bytes,
 		bool threads, body_fn *body, void *arg)
 {
-	struct harness h = { .nranks = t == &tt_self ? 1 : nranks, .nchannels = nchannels,
-			     .message_bytes = message_bytes, .threads = threads,
+	struct harness h = { .nranks = t == &tt_self ? 1 : nranks,
+			     .nchannels = nchannels,
+			     .message_bytes = message_bytes,
+			     .threads = threads,
 			     .takes_before_socket = 3 };
 	struct setup setup = { t, arg };
 	uint64_t failed = harness_run(&h, body, &setup);

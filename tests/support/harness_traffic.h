@@ -12,12 +12,12 @@
 
 struct traffic {
 	const struct tt_transport *t;
-	int nchannels;             /* channels in use, at most the world's */
-	uint32_t messages;         /* per flow */
-	const size_t *sizes;       /* [nsizes], cyclic; NULL: random, up to message_bytes */
+	int nchannels;       /* channels in use, at most the world's */
+	uint32_t messages;   /* per flow */
+	const size_t *sizes; /* [nsizes], cyclic; NULL: random, up to message_bytes */
 	uint32_t nsizes;
-	bool sleepy;               /* a rank without progress dozes at once */
-	bool slow_reader;          /* poll for messages in one round of 16 */
+	bool sleepy;      /* a rank without progress dozes at once */
+	bool slow_reader; /* poll for messages in one round of 16 */
 	uint64_t seed;
 };
 
@@ -64,6 +64,6 @@ bool try_send(struct tt_link *l, const void *buf, size_t bytes, uint32_t stamp);
 int send_one(struct tt_link *l, const void *buf, size_t bytes, uint32_t stamp);
 int receive_one(struct tt_link *l, void *buf, size_t bytes, uint32_t stamp);
 
-uint64_t mix(uint64_t x);      /* a good 64-bit hash */
+uint64_t mix(uint64_t x); /* a good 64-bit hash */
 
 #endif

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define MAX_RANKS 64
-#define MAX_BYTES 4096                 /* bytes of a rank in an allgather */
+#define MAX_BYTES 4096 /* bytes of a rank in an allgather */
 #define OPEN_MS 20000
 
 /* Shared by all ranks: buffers of two consecutive allgathers, so that a fast rank does not
@@ -30,7 +30,7 @@ struct world_rank {
 	const struct harness *h;
 	struct world_shared *shared;
 	uint64_t round;
-	int *fds;                      /* [nranks * nchannels] this rank's ends */
+	int *fds; /* [nranks * nchannels] this rank's ends */
 	int takes;
 	int (*body)(const struct tt_world *world, void *arg);
 	void *arg;
@@ -188,14 +188,17 @@ uint64_t harness_run(const struct harness *h, int (*body)(const struct tt_world 
 	struct world_rank *ranks = calloc((size_t)h->nranks, sizeof(*ranks));
 	int *hosts = calloc((size_t)h->nranks, sizeof(*hosts));
 	struct world_shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+					   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	uint64_t failed;
 
 	if (!ranks || !hosts || shared == MAP_FAILED || h->nranks > MAX_RANKS)
 		abort();
 	for (int i = 0; i < h->nranks; i++) {
-		ranks[i] = (struct world_rank){ .h = h, .shared = shared, .body = body, .arg = arg,
-					  .fds = malloc(nfds * sizeof(int)) };
+		ranks[i] = (struct world_rank){ .h = h,
+						.shared = shared,
+						.body = body,
+						.arg = arg,
+						.fds = malloc(nfds * sizeof(int)) };
 		if (!ranks[i].fds)
 			abort();
 		memset(ranks[i].fds, 0xff, nfds * sizeof(int));

@@ -15,9 +15,9 @@
 struct harness {
 	int nranks, nchannels;
 	size_t message_bytes;
-	bool threads;              /* ranks are threads of this process, else forked processes */
-	const int *host_of;        /* [nranks], NULL: all on one host */
-	int takes_before_socket;   /* calls of take that return 0 (not connected yet) first */
+	bool threads;            /* ranks are threads of this process, else forked processes */
+	const int *host_of;      /* [nranks], NULL: all on one host */
+	int takes_before_socket; /* calls of take that return 0 (not connected yet) first */
 };
 
 /* Runs body as every rank and waits for all ranks. Returns a mask: bit r is set when the body of
@@ -29,14 +29,13 @@ uint64_t harness_run(const struct harness *h, int (*body)(const struct tt_world 
 uint64_t harness_barrier(const struct tt_world *world, uint64_t value);
 
 /* In a body: fail with a line on stderr unless condition holds. */
-#define EXPECT(condition)									\
-	do {											\
-		if (!(condition)) {								\
-			fprintf(stderr, "%s:%d: rank %d: false: %s (last error: %s)\n",	\
-					__FILE__, __LINE__,					\
-				world->rank, #condition, tt_error_text());			\
-			return 1;								\
-		}										\
+#define EXPECT(condition)                                                                         \
+	do {                                                                                      \
+		if (!(condition)) {                                                               \
+			fprintf(stderr, "%s:%d: rank %d: false: %s (last error: %s)\n", __FILE__, \
+				__LINE__, world->rank, #condition, tt_error_text());              \
+			return 1;                                                                 \
+		}                                                                                 \
 	} while (0)
 
 #endif

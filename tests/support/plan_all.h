@@ -13,11 +13,14 @@ enum { MOST = 40 };
 static struct tt_plan *plans[MOST];
 
 static inline void build_all(const struct tt_algorithm *a, const char *name, int n, int root,
-		      const struct tt_topology *t)
+			     const struct tt_topology *t)
 {
 	for (int r = 0; r < n; r++) {
-		struct tt_shape shape = { .collective = a->collective, .nranks = n, .rank = r,
-					  .root = root, .topology = t };
+		struct tt_shape shape = { .collective = a->collective,
+					  .nranks = n,
+					  .rank = r,
+					  .root = root,
+					  .topology = t };
 
 		cr_assert_eq(tt_plan_build(a, name, &shape, &plans[r]), TT_OK, "%s n = %d: %s",
 			     name, n, tt_error_text());

@@ -14,14 +14,19 @@
 
 #define MAX_ELEMENTS 2
 
-struct exec_element { uint64_t exact; double rounded; };
-struct block { struct exec_element e[MAX_ELEMENTS]; };
+struct exec_element {
+	uint64_t exact;
+	double rounded;
+};
+struct block {
+	struct exec_element e[MAX_ELEMENTS];
+};
 
 /* A message: a copy of its blocks, or a reference to the sender's cells, read by the receiver. */
 struct exec_message {
 	uint32_t nblocks, elements;
-	struct block *copy;              /* owned; NULL: by reference */
-	uint32_t cell;                   /* 1 + first cell of the sender; 0: a copy */
+	struct block *copy; /* owned; NULL: by reference */
+	uint32_t cell;      /* 1 + first cell of the sender; 0: a copy */
 };
 
 /* Messages from one rank to another in one lane. */
@@ -32,16 +37,16 @@ struct pipe {
 
 struct lane_state {
 	uint32_t at;
-	bool reading;                    /* the step has read its sources, but not written */
-	uint32_t elements;               /* elements of the current step */
-	struct block *value;             /* [nblocks] owned */
+	bool reading;        /* the step has read its sources, but not written */
+	uint32_t elements;   /* elements of the current step */
+	struct block *value; /* [nblocks] owned */
 };
 
 struct rank_state {
 	const struct tt_plan *plan;
 	struct block *cell;
 	uint32_t base[3], count[3];
-	uint8_t *references;             /* [ncells] messages that refer to a cell */
+	uint8_t *references; /* [ncells] messages that refer to a cell */
 	uint32_t ncells;
 	struct lane_state lane[TT_MAX_LANES];
 };
@@ -49,13 +54,13 @@ struct rank_state {
 struct exec_world {
 	int nranks;
 	uint64_t random;
-	uint32_t elements;               /* EVEN: in the whole buffer; EQUAL: in a block */
-	uint32_t slots;                  /* most messages in a pipe */
-	bool posts;                      /* messages refer to the sender's cells */
-	bool at_once;                    /* a step receives only when it has room to send */
+	uint32_t elements; /* EVEN: in the whole buffer; EQUAL: in a block */
+	uint32_t slots;    /* most messages in a pipe */
+	bool posts;        /* messages refer to the sender's cells */
+	bool at_once;      /* a step receives only when it has room to send */
 	struct rank_state *rank;
-	struct pipe *pipe;               /* [from][to][lane] */
-	const char *error;               /* first error, static text; NULL: none */
+	struct pipe *pipe; /* [from][to][lane] */
+	const char *error; /* first error, static text; NULL: none */
 };
 
 static uint64_t mix(uint64_t x)
@@ -122,8 +127,8 @@ static const struct tt_step *step_of(const struct rank_state *r, uint32_t lane)
 
 /* Elements of a step; a step of empty blocks is skipped. A step that only forwards has the length
  * of its message. */
-static uint32_t elements_of(struct exec_world *w, const struct rank_state *r, const struct tt_step *s,
-			    uint32_t lane)
+static uint32_t elements_of(struct exec_world *w, const struct rank_state *r,
+			    const struct tt_step *s, uint32_t lane)
 {
 	tt_ref ref = s->dst;
 	uint32_t sum = 0;
@@ -137,8 +142,8 @@ static uint32_t elements_of(struct exec_world *w, const struct rank_state *r, co
 	}
 	if (!s->nsrc)
 		return 0;
-	struct pipe *p =
-		pipe_of(w, tt_ref_index(tt_step_source(s, 0)), (uint32_t)r->plan->rank, lane);
+	struct pipe *p = pipe_of(w, tt_ref_index(tt_step_source(s, 0)), (uint32_t)r->plan->rank,
+				 lane);
 
 	return p->count ? p->m[p->head].elements : 1;
 }
@@ -211,13 +216,13 @@ static void pop(struct exec_world *w, int from, struct pipe *p)
 }
 
 /* Receives the blocks of a message into value; checks the lengths that the step expects. */
-static void read_wire(struct exec_world *w, struct rank_state *r, const struct tt_step *s, uint32_t lane,
-		      int i, uint32_t sum)
+static void read_wire(struct exec_world *w, struct rank_state *r, const struct tt_step *s,
+		      uint32_t lane, int i, uint32_t sum)
 {
 	int from = (int)tt_ref_index(tt_step_source(s, i));
 	struct pipe *p = pipe_of(w, (uint32_t)from, (uint32_t)r->plan->rank, lane);
 
-	if (!p->count) {                 /* another source of the step received the only message */
+	if (!p->count) { /* another source of the step received the only message */
 		fail(w, "receives two messages where one was sent");
 		return;
 	}
@@ -282,7 +287,7 @@ static void push(struct exec_world *w, struct rank_state *r, const struct tt_ste
 		m.copy = malloc(s->nblocks * sizeof(*m.copy));
 		memcpy(m.copy, r->lane[lane].value, s->nblocks * sizeof(*m.copy));
 	}
-	if (p->count == p->room) {       /* grow: unroll the ring */
+	if (p->count == p->room) { /* grow: unroll the ring */
 		struct exec_message *more = malloc((2 * p->room + 4) * sizeof(*more));
 
 		for (uint32_t i = 0; i < p->count; i++)
@@ -410,12 +415,17 @@ static uint64_t want(const struct exec_world *w, const struct tt_plan *p, uint32
 	uint64_t sum = 0;
 
 	switch (p->collective) {
-	case TT_BROADCAST: return input(p->root, b, i).exact;
-	case TT_SCATTER: return input(p->root, rank, i).exact;
-	case TT_ALLTOALL: return input((int)b, rank, i).exact;
+	case TT_BROADCAST:
+		return input(p->root, b, i).exact;
+	case TT_SCATTER:
+		return input(p->root, rank, i).exact;
+	case TT_ALLTOALL:
+		return input((int)b, rank, i).exact;
 	case TT_GATHER:
-	case TT_ALLGATHER: return input((int)b, 0, i).exact;
-	default: break;
+	case TT_ALLGATHER:
+		return input((int)b, 0, i).exact;
+	default:
+		break;
 	}
 	for (int r = 0; r < w->nranks; r++)
 		sum += input(r, block, i).exact;
@@ -457,15 +467,15 @@ static void lay_out(struct rank_state *r, bool in_place)
 	r->ncells = r->base[TT_SCRATCH] + p->scratch_blocks;
 	if (!in_place || !r->count[TT_IN] || !r->count[TT_OUT])
 		return;
-	r->base[TT_OUT] = 0;             /* some cells after the shorter buffer stay unused */
+	r->base[TT_OUT] = 0; /* some cells after the shorter buffer stay unused */
 	if (p->collective == TT_ALLGATHER || p->collective == TT_GATHER)
 		r->base[TT_IN] = (uint32_t)p->rank;
 	else if (p->collective == TT_REDUCE_SCATTER || p->collective == TT_SCATTER)
 		r->base[TT_OUT] = (uint32_t)p->rank;
 }
 
-static void open_world(struct exec_world *w, struct tt_plan *const *plans, int nranks, uint64_t seed,
-		       bool in_place)
+static void open_world(struct exec_world *w, struct tt_plan *const *plans, int nranks,
+		       uint64_t seed, bool in_place)
 {
 	static const uint32_t slots[] = { 1, 1, 2, 1000 };
 

@@ -9,12 +9,12 @@ struct tt_plan *hand_plan(enum tt_collective collective, int nranks, int rank, i
 			  uint32_t nblocks, uint32_t scratch_blocks)
 {
 	struct tt_plan *p = calloc(1, sizeof(*p));
-	bool even =
-		collective == TT_ALLREDUCE || collective == TT_REDUCE || collective == TT_BROADCAST;
+	bool even = collective == TT_ALLREDUCE || collective == TT_REDUCE ||
+		    collective == TT_BROADCAST;
 	bool in_all = collective == TT_REDUCE_SCATTER || collective == TT_ALLTOALL ||
 		      collective == TT_SCATTER;
-	bool out_all =
-		collective == TT_ALLGATHER || collective == TT_ALLTOALL || collective == TT_GATHER;
+	bool out_all = collective == TT_ALLGATHER || collective == TT_ALLTOALL ||
+		       collective == TT_GATHER;
 
 	strcpy(p->algorithm, "by-hand");
 	p->collective = collective;
@@ -42,8 +42,12 @@ struct tt_step *hand_step(struct tt_plan *p, uint32_t lane, uint8_t op, tt_ref d
 	va_list ap;
 
 	p->nlanes = lane >= p->nlanes ? lane + 1 : p->nlanes;
-	*s = (struct tt_step){ .op = op, .wait_lane = TT_NO_LANE, .dst = dst, .to = to,
-			       .src = { none, none }, .nblocks = 1 };
+	*s = (struct tt_step){ .op = op,
+			       .wait_lane = TT_NO_LANE,
+			       .dst = dst,
+			       .to = to,
+			       .src = { none, none },
+			       .nblocks = 1 };
 	va_start(ap, to);
 	for (tt_ref ref = va_arg(ap, tt_ref); ref != none; ref = va_arg(ap, tt_ref)) {
 		if (s->nsrc < 2)

@@ -10,10 +10,22 @@
 
 enum { HAND_STEPS = 64 };
 
-static inline tt_ref in(uint32_t block) { return tt_ref_make(TT_IN, block); }
-static inline tt_ref out(uint32_t block) { return tt_ref_make(TT_OUT, block); }
-static inline tt_ref scratch(uint32_t block) { return tt_ref_make(TT_SCRATCH, block); }
-static inline tt_ref wire(int peer) { return tt_ref_make(TT_WIRE, (uint32_t)peer); }
+static inline tt_ref in(uint32_t block)
+{
+	return tt_ref_make(TT_IN, block);
+}
+static inline tt_ref out(uint32_t block)
+{
+	return tt_ref_make(TT_OUT, block);
+}
+static inline tt_ref scratch(uint32_t block)
+{
+	return tt_ref_make(TT_SCRATCH, block);
+}
+static inline tt_ref wire(int peer)
+{
+	return tt_ref_make(TT_WIRE, (uint32_t)peer);
+}
 static const tt_ref none = TT_REF_NONE;
 
 /* A plan without steps. The blocks of in and out follow from the collective; nblocks is used for

@@ -17,14 +17,14 @@ typedef int rank_fn(tuttiComm_t *comm, int rank, int nranks, void *arg);
 
 struct ranks {
 	int n;
-	bool threads;                /* threads of this process instead of processes */
-	const char *transport;       /* NULL: auto */
-	const char *algo;            /* NULL: auto */
-	int timeout_ms;              /* 0: the library's default */
-	int limit_s;                 /* 0: 60 */
+	bool threads;          /* threads of this process instead of processes */
+	const char *transport; /* NULL: auto */
+	const char *algo;      /* NULL: auto */
+	int timeout_ms;        /* 0: the library's default */
+	int limit_s;           /* 0: 60 */
 	void *arg;
-	bool no_join;                /* comm is NULL; the function joins with id */
-	tuttiUniqueId id;            /* set by ranks_run when no_join */
+	bool no_join;     /* comm is NULL; the function joins with id */
+	tuttiUniqueId id; /* set by ranks_run when no_join */
 };
 
 /* Returns the number of ranks that failed (function's result, signal, join, time limit). */

@@ -14,17 +14,20 @@ const size_t ref_bytes[tuttiNumTypes] = { 1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1 };
 
 struct format {
 	tuttiDataType_t type;
-	int exponent, mantissa;      /* bits */
+	int exponent, mantissa; /* bits */
 	bool infinite, saturates;
-	int finite;                  /* finite codes; codes 0 ... finite - 1 */
-	double value[1 << 15];       /* value of each code without sign, ascending */
+	int finite;            /* finite codes; codes 0 ... finite - 1 */
+	double value[1 << 15]; /* value of each code without sign, ascending */
 };
 
 static struct format formats[] = {
 	{ .type = tuttiFloat16, .exponent = 5, .mantissa = 10, .infinite = true },
 	{ .type = tuttiBfloat16, .exponent = 8, .mantissa = 7, .infinite = true },
 	{ .type = tuttiFloat8e4m3, .exponent = 4, .mantissa = 3, .saturates = true },
-	{ .type = tuttiFloat8e5m2, .exponent = 5, .mantissa = 2, .infinite = true,
+	{ .type = tuttiFloat8e5m2,
+	  .exponent = 5,
+	  .mantissa = 2,
+	  .infinite = true,
 	  .saturates = true },
 };
 
@@ -236,11 +239,11 @@ bool ref_same(tuttiDataType_t type, const void *a, const void *b)
 
 void ref_fill(tuttiDataType_t type, void *p, size_t count, uint64_t seed)
 {
-	static const double special[] = { 0.0,	   -0.0,	 1,
-					  -1,	   INFINITY,	 -INFINITY,
-					  NAN,	   448,		 -57344,
+	static const double special[] = { 0.0,     -0.0,         1,
+					  -1,      INFINITY,     -INFINITY,
+					  NAN,     448,          -57344,
 					  65504,   3.4028235e38, 1.1754944e-38,
-					  1.4e-45, -5e-324,	 1.7976931348623157e308,
+					  1.4e-45, -5e-324,      1.7976931348623157e308,
 					  0x1p-14, 0x1p-24 };
 
 	for (size_t i = 0; i < count; i++) {

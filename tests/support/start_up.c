@@ -18,7 +18,10 @@
 #include "control/control_internal.h"
 #include "tests/support/descriptors.h"
 
-struct figures { double ms, frames, bytes, descriptors, kib; uint64_t most; };
+struct figures {
+	double ms, frames, bytes, descriptors, kib;
+	uint64_t most;
+};
 
 static struct start {
 	pthread_barrier_t barrier;
@@ -39,7 +42,7 @@ static void *run_rank(void *arg)
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 
 	config.transport = "tcp";
-	config.timeout_ms = 600000;         /* start_up.sh has a limit of its own */
+	config.timeout_ms = 600000; /* start_up.sh has a limit of its own */
 	pthread_barrier_wait(&start.barrier);
 	if (tuttiCommInitRankConfig(&s->comm, start.n, start.id, s->rank, &config)) {
 		if (!start.failed++)
@@ -52,8 +55,8 @@ static void *run_rank(void *arg)
 		s->bytes = s->comm->ctl->sent.bytes;
 		pthread_mutex_unlock(&s->comm->ctl->lock);
 	}
-	pthread_barrier_wait(&start.barrier);            /* all have joined */
-	pthread_barrier_wait(&start.barrier);            /* descriptors and memory are counted */
+	pthread_barrier_wait(&start.barrier); /* all have joined */
+	pthread_barrier_wait(&start.barrier); /* descriptors and memory are counted */
 	tuttiCommDestroy(s->comm);
 	return NULL;
 }
@@ -131,8 +134,8 @@ static int judge(int small, const struct figures *a, int large, const struct fig
 	wrong |= (double)b->most > (double)a->most * large / small * 1.5;
 	wrong |= b->descriptors > a->descriptors + 1;
 	if (wrong)
-		fprintf(stderr, "from %d to %d ranks the counts grow faster than their bounds\n", small,
-			large);
+		fprintf(stderr, "from %d to %d ranks the counts grow faster than their bounds\n",
+			small, large);
 	return wrong;
 }
 

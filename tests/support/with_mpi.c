@@ -32,8 +32,8 @@ static int use_tutti(tuttiComm_t comm)
 int main(int argc, char **argv)
 {
 	void *mpi = argc == 3 ? dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL) : NULL;
-	int (*init)(int *, char ***) =
-		mpi ? (int (*)(int *, char ***))dlsym(mpi, "MPI_Init") : NULL;
+	int (*init)(int *, char ***) = mpi ? (int (*)(int *, char ***))dlsym(mpi, "MPI_Init")
+					   : NULL;
 	int (*finalize)(void) = mpi ? (int (*)(void))dlsym(mpi, "MPI_Finalize") : NULL;
 	bool first = argc == 3 && !strcmp(argv[2], "first");
 	tuttiComm_t comm, again;

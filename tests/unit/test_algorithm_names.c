@@ -100,7 +100,8 @@ static const char *with_names(const char *text)
 
 Test(algorithm_names, an_unknown_name_is_refused_with_the_wrong_part_and_the_valid_names)
 {
-	static const struct { const char *name, *why;
+	static const struct {
+		const char *name, *why;
 	} wrong[] = {
 		{ "", "\"\"; use auto, @" },
 		{ "rings", "\"rings\"; use auto, @" },

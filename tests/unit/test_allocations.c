@@ -20,7 +20,7 @@ static int counted(tuttiComm_t *comm, int rank, int n, void *arg)
 	static float x[100000];
 
 	(void)arg, (void)rank;
-	for (int i = 0; i < 4; i++)              /* each path of a large call is used once */
+	for (int i = 0; i < 4; i++) /* each path of a large call is used once */
 		MUST(tuttiAllReduce(x, x, 100000, tuttiFloat32, tuttiSum, *comm, NULL));
 	MUST(tuttiCommGetCounters(*comm, &before));
 	for (int i = 0; i < 10; i++)
@@ -106,8 +106,8 @@ Test(allocations, repeated_groups_and_stream_calls_allocate_nothing, .timeout = 
 static int bounded(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	enum { BYTES = 64 << 20 };
-	const void *zeros =
-		mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	const void *zeros = mmap(NULL, BYTES, PROT_READ,
+				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	uint64_t used[tuttiNumMemStats], sum = 0, again;
 	tuttiCounters_t counters = { .size = sizeof(counters) };
 	const char *tier = getenv("TT_TIER");
@@ -153,7 +153,8 @@ Test(allocations, memory_of_a_communicator_is_reported_and_bounded, .timeout = 3
 		for (size_t t = 0; t < sizeof(transports) / sizeof(*transports); t++)
 			cr_expect_eq(ranks_run(&(struct ranks){ .n = ns[i],
 								.transport = transports[t],
-								.arg = out, .timeout_ms = 100000,
+								.arg = out,
+								.timeout_ms = 100000,
 								.limit_s = 150 },
 					       bounded),
 				     0, "n %d, %s", ns[i], transports[t]);

@@ -53,7 +53,7 @@ Test(gemm, every_instruction_set_gives_the_bits_of_one_chain_of_fmaf)
 		size_t m = sizes[s / 4][0], n = sizes[s / 4][1], k = sizes[s / 4][2];
 		bool ta = s & 1, tb = s & 2;
 		struct train_matrix a = { pool_a, ta ? m + 3 : k + 3, ta },
-				 b = { pool_b, tb ? k + 1 : n + 1, tb };
+				    b = { pool_b, tb ? k + 1 : n + 1, tb };
 
 		reference(m, n, k, a, b, want);
 		for (size_t i = 0; i < sizeof(isas) / sizeof(isas[0]); i++) {
@@ -83,16 +83,17 @@ Test(gemm, splitting_the_rows_changes_no_bit)
 	struct train_gemm *g = train_gemm_open(NULL);
 
 	cr_assert_not_null(g);
-	train_gemm(g, M, N, K, (struct train_matrix){ a, K, false }, (struct train_matrix){ b, N, false },
-		whole, N);
+	train_gemm(g, M, N, K, (struct train_matrix){ a, K, false },
+		   (struct train_matrix){ b, N, false }, whole, N);
 	for (int ranks = 2; ranks <= 70; ranks += 17) {
 		memset(parts, 0xff, M * N * 4);
 		for (int r = 0; r < ranks; r++) {
 			struct train_share share = train_share_of(M, r, ranks);
 
 			train_gemm(g, share.count, N, K,
-				(struct train_matrix){ a + share.first * K, K, false },
-				(struct train_matrix){ b, N, false }, parts + share.first * N, N);
+				   (struct train_matrix){ a + share.first * K, K, false },
+				   (struct train_matrix){ b, N, false }, parts + share.first * N,
+				   N);
 		}
 		cr_expect(!memcmp(whole, parts, M * N * 4), "%d ranks", ranks);
 	}
@@ -110,8 +111,8 @@ Test(gemm, writes_nothing_outside_the_result)
 
 	for (size_t i = 0; i < 9 * 11; i++)
 		c[i] = 7.0f;
-	train_gemm(g, 5, 6, 4, (struct train_matrix){ a, 4, false }, (struct train_matrix){ b, 6, false },
-		c + 2 * 11 + 3, 11);
+	train_gemm(g, 5, 6, 4, (struct train_matrix){ a, 4, false },
+		   (struct train_matrix){ b, 6, false }, c + 2 * 11 + 3, 11);
 	for (size_t i = 0; i < 9; i++)
 		for (size_t j = 0; j < 11; j++)
 			cr_expect_eq(c[i * 11 + j] == 7.0f, !(i >= 2 && i < 7 && j >= 3 && j < 9),
@@ -121,7 +122,10 @@ Test(gemm, writes_nothing_outside_the_result)
 	free(b);
 }
 
-Test(gemm, an_unknown_instruction_set_is_refused) { cr_assert_null(train_gemm_open("sse9")); }
+Test(gemm, an_unknown_instruction_set_is_refused)
+{
+	cr_assert_null(train_gemm_open("sse9"));
+}
 
 /* ---- exact ---------------------------------------------------------------------------------- */
 
@@ -130,8 +134,8 @@ Test(exact, exp_and_log_are_accurate)
 	for (double x = -690; x < 690; x += 0.37)
 		cr_expect_leq(fabs(train_exact_exp(x) / exp(x) - 1), 1e-15, "%g", x);
 	for (double x = 1e-300; x < 1e300; x *= 1.37)
-		cr_expect_leq(fabs(train_exact_log(x) - log(x)), 1e-15 * fmax(1.0, fabs(log(x))), "%g",
-			      x);
+		cr_expect_leq(fabs(train_exact_log(x) - log(x)), 1e-15 * fmax(1.0, fabs(log(x))),
+			      "%g", x);
 	cr_expect_eq(train_exact_exp(-1e30), 0.0);
 	cr_expect_eq(train_exact_exp(0.0), 1.0);
 	cr_expect_eq(train_exact_log(1.0), 0.0);
@@ -141,7 +145,8 @@ Test(exact, exp_and_log_are_accurate)
 Test(exact, exp_and_log_have_the_same_bits_on_every_machine)
 {
 	cr_expect_eq(train_exact_exp(-1.0), 0x1.78b56362cef38p-2, "%a", train_exact_exp(-1.0));
-	cr_expect_eq(train_exact_exp(-12.345), 0x1.240572f47cb82p-18, "%a", train_exact_exp(-12.345));
+	cr_expect_eq(train_exact_exp(-12.345), 0x1.240572f47cb82p-18, "%a",
+		     train_exact_exp(-12.345));
 	cr_expect_eq(train_exact_log(10.0), 0x1.26bb1bbb55515p+1, "%a", train_exact_log(10.0));
 	cr_expect_eq(train_exact_log(1.2345), 0x1.af71abe30f49p-3, "%a", train_exact_log(1.2345));
 }

@@ -362,7 +362,8 @@ Test(sockets, a_port_in_time_wait_can_be_reserved)
 	cr_assert_eq(connect(client, (struct sockaddr *)&to, sizeof(to)), 0);
 	while ((accepted = accept(listener, NULL, NULL)) < 0)
 		;
-	cr_expect_eq(tt_sock_reserve_used(port, &fd, &same), TT_SYSTEM, "a socket listens on the port");
+	cr_expect_eq(tt_sock_reserve_used(port, &fd, &same), TT_SYSTEM,
+		     "a socket listens on the port");
 	close(accepted);
 	cr_expect_eq(read(client, &byte, 1), 0);
 	close(client);

@@ -76,14 +76,14 @@ static int unmatched_self_send(tuttiComm_t *comm, int rank, int n, void *arg)
 	int bad = 0;
 
 	(void)n, (void)arg;
-#define REFUSED(call, text)										\
-	do {											\
-		tuttiResult_t rc = (call);							\
-		if (rc != tuttiInvalidUsage || !strstr(tuttiGetLastError(NULL), text)) {	\
-			fprintf(stderr, "%s, %s: result %d: %s\n", #call, text, rc,		\
-					tuttiGetLastError(NULL));				\
-			bad = 1;								\
-		}										\
+#define REFUSED(call, text)                                                              \
+	do {                                                                             \
+		tuttiResult_t rc = (call);                                               \
+		if (rc != tuttiInvalidUsage || !strstr(tuttiGetLastError(NULL), text)) { \
+			fprintf(stderr, "%s, %s: result %d: %s\n", #call, text, rc,      \
+				tuttiGetLastError(NULL));                                \
+			bad = 1;                                                         \
+		}                                                                        \
 	} while (0)
 	REFUSED(tuttiSend(x, 10, tuttiFloat32, rank, c, NULL), "tuttiGroupStart");
 	REFUSED(tuttiRecv(y, 10, tuttiFloat32, rank, c, NULL), "tuttiGroupStart");

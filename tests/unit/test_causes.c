@@ -21,9 +21,9 @@
 
 #define COUNT 1000
 
-static struct tt_transport broken;     /* rank 0's, in its process */
-static int queries, silent;            /* queries of its NIC; number answered without a fault */
-static _Atomic int *arrivals;          /* of all ranks at barriers, in shared memory */
+static struct tt_transport broken; /* rank 0's, in its process */
+static int queries, silent;        /* queries of its NIC; number answered without a fault */
+static _Atomic int *arrivals;      /* of all ranks at barriers, in shared memory */
 
 static int nic_fault(struct tt_endpoint *ep, bool failed)
 {
@@ -99,7 +99,7 @@ static tuttiResult_t barrier(tuttiComm_t comm)
 /* Did the call fail with this result, and does its error text contain `with` and `and`, but not
  * `without` (NULL: not checked)? 0 | 1 with the text on stderr */
 static int check_error(tuttiComm_t comm, tuttiResult_t rc, tuttiResult_t wanted, const char *with,
-		const char *and, const char *without)
+		       const char *and, const char *without)
 {
 	const char *text = tuttiGetLastError(comm);
 
@@ -116,12 +116,13 @@ static int report_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	MUST(barrier(*comm));
 	if (rank == 1) {
 		tt_control_raise((*comm)->ctl, TT_REMOTE, 1, "rank 1 has an injected fault");
-		return check_error(*comm, sum(*comm), tuttiRemoteError, "injected fault", NULL, NULL);
+		return check_error(*comm, sum(*comm), tuttiRemoteError, "injected fault", NULL,
+				   NULL);
 	}
 	inject_fault(*comm, 0, false);
 	await_report(*comm);
 	return check_error(*comm, sum(*comm), tuttiSystemError, "nic0 port 1 is down",
-		    "other ranks reported: rank 1 has an injected fault", NULL);
+			   "other ranks reported: rank 1 has an injected fault", NULL);
 }
 
 static int report_during_call(tuttiComm_t *comm, int rank, int nranks, void *arg)
@@ -131,7 +132,7 @@ static int report_during_call(tuttiComm_t *comm, int rank, int nranks, void *arg
 	if (rank == 0) {
 		inject_fault(*comm, 0, false);
 		return check_error(*comm, sum(*comm), tuttiSystemError, "nic0 port 1 is down", NULL,
-			    NULL);
+				   NULL);
 	}
 	nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
 	tt_control_raise((*comm)->ctl, TT_REMOTE, 1, "rank 1 has an injected fault");
@@ -149,8 +150,8 @@ static int symptom_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	/* rank 1 still receives messages sent before the fault */
 	while (!(rc = sum(*comm)))
 		;
-	return check_error(*comm, rc, rank ? tuttiRemoteError : tuttiSystemError, "nic0 port 1 is down",
-		    NULL, "does not answer");
+	return check_error(*comm, rc, rank ? tuttiRemoteError : tuttiSystemError,
+			   "nic0 port 1 is down", NULL, "does not answer");
 }
 
 static int symptom_replaced(tuttiComm_t *comm, int rank, int nranks, void *arg)
@@ -159,8 +160,8 @@ static int symptom_replaced(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	MUST(barrier(*comm));
 	if (rank == 0) {
 		inject_fault(*comm, 1 << 30, true);
-		return check_error(*comm, sum(*comm), tuttiRemoteError, "rank 1 caused the failure", NULL,
-			    "does not answer");
+		return check_error(*comm, sum(*comm), tuttiRemoteError, "rank 1 caused the failure",
+				   NULL, "does not answer");
 	}
 	tt_control_raise((*comm)->ctl, TT_REMOTE, 1, "rank 1 caused the failure");
 	return 0;
@@ -176,7 +177,7 @@ static int no_report(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	else
 		inject_fault(*comm, 3, false);
 	return check_error(*comm, sum(*comm), rank ? tuttiRemoteError : tuttiSystemError,
-		    "nic0 port 1 is down", NULL, "timed out");
+			   "nic0 port 1 is down", NULL, "timed out");
 }
 
 static int other_communicator(tuttiComm_t *comm, int rank, int nranks, void *arg)
@@ -189,10 +190,10 @@ static int other_communicator(tuttiComm_t *comm, int rank, int nranks, void *arg
 	MUST(barrier(*comm));
 	MUST(barrier(second));
 	if (rank == 1) {
-		rc = sum(*comm);                 /* rank 0 never makes this call */
+		rc = sum(*comm); /* rank 0 never makes this call */
 		tuttiCommAbort(second);
 		return check_error(*comm, rc, tuttiRemoteError, "rank 0 aborted the communicator",
-			    NULL, "nic0 port 1 is down");
+				   NULL, "nic0 port 1 is down");
 	}
 	inject_fault(second, 0, true);
 	rc = sum(second);
@@ -209,8 +210,9 @@ static int failed_before_abort(tuttiComm_t *comm, int rank, int nranks, void *ar
 	(void)nranks, (void)arg;
 	MUST(barrier(*comm));
 	if (rank == 1)
-		return check_error(*comm, sum(*comm), tuttiRemoteError, "rank 0 aborted the communicator",
-			    "had failed there: rank 0 ran out of memory", NULL);
+		return check_error(*comm, sum(*comm), tuttiRemoteError,
+				   "rank 0 aborted the communicator",
+				   "had failed there: rank 0 ran out of memory", NULL);
 	tt_comm_failed(*comm, tt_fail(TT_SYSTEM, "rank 0 ran out of memory"));
 	tuttiCommAbort(*comm);
 	*comm = NULL;
@@ -221,7 +223,8 @@ static int run_on(const char *transport, rank_fn *fn)
 {
 	struct ranks r = { .n = 2, .transport = transport, .timeout_ms = 30000, .limit_s = 40 };
 
-	arrivals = mmap(NULL, sizeof(*arrivals), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	arrivals = mmap(NULL, sizeof(*arrivals), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			-1, 0);
 	return ranks_run(&r, fn);
 }
 
@@ -292,13 +295,14 @@ static int unread_event(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	MUST(barrier(*comm));
 	if (rank == 1) {
 		tt_control_raise((*comm)->ctl, TT_REMOTE, 1, "rank 1 has an injected fault");
-		return check_error(*comm, sum(*comm), tuttiRemoteError, "injected fault", NULL, NULL);
+		return check_error(*comm, sum(*comm), tuttiRemoteError, "injected fault", NULL,
+				   NULL);
 	}
 	await_report(*comm);
 	if (queue_event(ep, TT_VERBS_EVENT_PORT_ERR))
 		return 0;
 	return check_error(*comm, sum(*comm), tuttiSystemError, "fake0 port 1 is down",
-		    "rank 1 has an injected fault", NULL);
+			   "rank 1 has an injected fault", NULL);
 }
 
 static int event_after_symptom(tuttiComm_t *comm, int rank, int nranks, void *arg)
@@ -313,7 +317,7 @@ static int event_after_symptom(tuttiComm_t *comm, int rank, int nranks, void *ar
 	if (queue_event(ep, TT_VERBS_EVENT_DEVICE_FATAL))
 		return 0;
 	return check_error(*comm, sum(*comm), tuttiSystemError, "fake0 failed or was removed", NULL,
-		    "did not answer");
+			   "did not answer");
 }
 
 static void on_the_fake(rank_fn *fn)

@@ -135,7 +135,7 @@ Test(check, a_missing_contribution_is_named)
 	struct tt_plan *plans[3];
 
 	hand_star(plans, 3);
-	step(plans[2], 0, 0)->op = TT_NOP;      /* no message from rank 2 to rank 0 */
+	step(plans[2], 0, 0)->op = TT_NOP; /* no message from rank 2 to rank 0 */
 	step(plans[2], 0, 0)->nsrc = 0;
 	step(plans[2], 0, 0)->to = none;
 	step(plans[0], 0, 0)->nsrc = 2;
@@ -213,7 +213,8 @@ Test(check, rounding_once_and_rounding_twice_are_different_expressions)
 	hand_step(others[0], 0, TT_COPY, none, wire(2), out(0), none);
 	cr_expect_eq(tt_plan_check(others, 3), TT_OK, "%s", tt_error_text());
 	cr_expect_eq(tt_plan_check_same(plans, others, 3), TT_USAGE);
-	cr_expect_str_eq(tt_error_text(),
+	cr_expect_str_eq(
+		tt_error_text(),
 		"rank 0 lane 0 step 1: combines out[0] in another order than the other plan");
 	hand_free(plans, 3);
 	hand_free(others, 3);
@@ -299,17 +300,18 @@ Test(check, buffers_that_only_the_root_has_are_not_used_on_other_ranks)
 /* ---- form ------------------------------------------------------------------------------------ */
 
 /* Ring of 3 with one change in step 1 of rank 1 (out[0] <- in[0] + wire(0)). */
-#define malformed(change, what) do { \
-	struct tt_plan *plans[3]; \
-	struct tt_plan *p; \
-	struct tt_step *s; \
-	hand_ring(plans, 3); \
-	p = plans[1]; \
-	s = step(p, 0, 1); \
-	(void)p, (void)s; \
-	change; \
-	refused(plans, 3, "rank 1 lane 0 step 1: ", what); \
-} while (0)
+#define malformed(change, what)                                    \
+	do {                                                       \
+		struct tt_plan *plans[3];                          \
+		struct tt_plan *p;                                 \
+		struct tt_step *s;                                 \
+		hand_ring(plans, 3);                               \
+		p = plans[1];                                      \
+		s = step(p, 0, 1);                                 \
+		(void)p, (void)s;                                  \
+		change;                                            \
+		refused(plans, 3, "rank 1 lane 0 step 1: ", what); \
+	} while (0)
 
 Test(check, malformed_steps_are_named)
 {

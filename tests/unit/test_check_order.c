@@ -73,7 +73,7 @@ Test(check_order, a_race_that_exists_only_in_place_is_found)
 {
 	struct tt_plan *plans[2];
 
-	two_lanes(plans);                        /* in[0] may be read while out[0] is written */
+	two_lanes(plans); /* in[0] may be read while out[0] is written */
 	plans[0]->scratch_blocks = 4;
 	hand_step(plans[0], 1, TT_COPY, scratch(2), none, in(0), none);
 	refused(plans, 2,
@@ -89,7 +89,7 @@ Test(check_order, messages_that_do_not_match_are_named)
 	struct tt_plan *plans[3];
 
 	hand_ring(plans, 3);
-	plans[1]->lanes[0].nsteps--;             /* without the last receive */
+	plans[1]->lanes[0].nsteps--; /* without the last receive */
 	refused(plans, 3,
 		"rank 0 lane 0 step 6: sends message 4 to rank 1, which takes 3 in this lane", "");
 	hand_ring(plans, 3);
@@ -163,7 +163,7 @@ Test(check_order, a_second_send_waits_until_the_first_message_is_received)
 {
 	struct tt_plan *plans[2];
 
-	for (int r = 0; r < 2; r++) {      /* both ranks send two blocks before they receive */
+	for (int r = 0; r < 2; r++) { /* both ranks send two blocks before they receive */
 		plans[r] = hand_plan(TT_ALLREDUCE, 2, r, 0, 2, 2);
 		for (uint32_t b = 0; b < 2; b++)
 			hand_step(plans[r], 0, TT_COPY, none, wire(1 - r), in(b), none);
@@ -189,7 +189,7 @@ Test(check_order, overwriting_a_block_in_flight_on_both_ranks_is_a_deadlock)
 		hand_finish(plans[r]);
 	}
 	refused(plans, 2, "deadlock: rank ", "to take the message from out[0]");
-	for (int r = 0; r < 2; r++) {            /* sent from in: a deadlock only in place */
+	for (int r = 0; r < 2; r++) { /* sent from in: a deadlock only in place */
 		plans[r] = hand_plan(TT_ALLREDUCE, 2, r, 0, 1, 0);
 		hand_step(plans[r], 0, TT_COPY, none, wire(1 - r), in(0), none);
 		hand_step(plans[r], 0, TT_COMBINE, out(0), none, r ? wire(0) : in(0),

@@ -11,7 +11,8 @@
 #include "tests/support/harness_control.h"
 #include "plan/plan.h"
 
-#define ASSERT_TEXT(r, phrase) cr_assert(strstr(m.report[r].text, phrase), "rank %d: %s", r, m.report[r].text)
+#define ASSERT_TEXT(r, phrase) \
+	cr_assert(strstr(m.report[r].text, phrase), "rank %d: %s", r, m.report[r].text)
 #define HOLD_MS 20000
 
 /* ---- goodbyes -------------------------------------------------------------------------------- */
@@ -26,7 +27,7 @@ static int leave_early(struct control_job *m, int rank, struct tt_control *ctl)
 	note_sum(ctl, 2, rank == 1);
 	if (rank == 1)
 		return 0;
-	control_job_reached(m, 1, 1, HOLD_MS);          /* rank 1 has exited */
+	control_job_reached(m, 1, 1, HOLD_MS); /* rank 1 has exited */
 	sleep_ms(200);
 	if (tt_control_broken(ctl))
 		return 3;
@@ -35,8 +36,10 @@ static int leave_early(struct control_job *m, int rank, struct tt_control *ctl)
 	control_job_all_reached(m, 1, HOLD_MS);
 	if (rank == 0)
 		note_sum(ctl, 3, false);
-	return control_job_await_broken(m, rank, ctl, HOLD_MS, &culprit) == TT_REMOTE && culprit == 1 ? 0
-											       : 1;
+	return control_job_await_broken(m, rank, ctl, HOLD_MS, &culprit) == TT_REMOTE &&
+			       culprit == 1
+		       ? 0
+		       : 1;
 }
 
 Test(connections, a_rank_that_leaves_after_an_operation_fails_only_later_operations, .timeout = 60)
@@ -53,8 +56,9 @@ Test(connections, a_rank_that_leaves_after_an_operation_fails_only_later_operati
 			continue;
 		cr_assert_eq(m.report[r].rc, 0, "rank %d: %d %s", r, m.report[r].rc,
 			     m.report[r].text);
-		ASSERT_TEXT(r,
-		     "rank 1 left after operation 2; operation 3 (allreduce of 1024 float32, sum");
+		ASSERT_TEXT(
+			r,
+			"rank 1 left after operation 2; operation 3 (allreduce of 1024 float32, sum");
 	}
 }
 
@@ -168,7 +172,8 @@ Test(connections, a_dial_ends_when_the_job_breaks, .timeout = 60)
 
 static int split_and_exchange(struct control_job *m, int rank, struct tt_control *ctl)
 {
-	int color = rank % 3 == 2 ? -1 : rank % 3, wrong = 0, new_rank = -1, n = -1, all[CONTROL_JOB_MOST];
+	int color = rank % 3 == 2 ? -1 : rank % 3, wrong = 0, new_rank = -1, n = -1,
+	    all[CONTROL_JOB_MOST];
 	struct tt_control *part;
 	int rc = tt_control_split(ctl, color, -rank, 0, 10000, &part, &new_rank, &n);
 
@@ -178,7 +183,7 @@ static int split_and_exchange(struct control_job *m, int rank, struct tt_control
 	}
 	if (part) {
 		rc = tt_control_allgather(part, &rank, sizeof(rank), all, tt_deadline_ns(10000));
-		for (int i = 0; i < n && !rc; i++)       /* the key reverses the order */
+		for (int i = 0; i < n && !rc; i++) /* the key reverses the order */
 			wrong += all[i] % 3 != color || (i && all[i] >= all[i - 1]);
 		wrong += rc || all[new_rank] != rank || n != (m->n + 2 - color) / 3;
 		tt_control_leave(part);
@@ -192,7 +197,9 @@ Test(connections, splits_make_separate_controls_and_do_not_change_the_parent, .t
 	static const int sizes[] = { 1, 2, 4, 11, 40 };
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		struct control_job m = { .n = sizes[i], .body = split_and_exchange, .threads = i % 2 };
+		struct control_job m = { .n = sizes[i],
+					 .body = split_and_exchange,
+					 .threads = i % 2 };
 
 		control_job_run(&m);
 		for (int r = 0; r < m.n; r++)

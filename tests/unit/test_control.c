@@ -19,8 +19,9 @@
 #include "control/unique_id.h"
 #include "tests/support/harness_control.h"
 
-#define SOON_MS 10000                    /* far below JOIN_TIMEOUT_MS, even on a busy machine */
-#define ASSERT_TEXT(r, phrase) cr_assert(strstr(m.report[r].text, phrase), "rank %d: %s", r, m.report[r].text)
+#define SOON_MS 10000 /* far below JOIN_TIMEOUT_MS, even on a busy machine */
+#define ASSERT_TEXT(r, phrase) \
+	cr_assert(strstr(m.report[r].text, phrase), "rank %d: %s", r, m.report[r].text)
 
 static uint64_t deadline(void)
 {
@@ -147,7 +148,9 @@ static bool rank_0(int rank)
 
 static void missing(int n, bool (*absent)(int), const char *phrase)
 {
-	struct control_job m = { .n = n, .absent = absent, .timeout_ms = 1500, .only_rank_0 = !absent(0) };
+	struct control_job m = {
+		.n = n, .absent = absent, .timeout_ms = 1500, .only_rank_0 = !absent(0)
+	};
 
 	control_job_run(&m);
 	for (int r = 0; r < n; r++) {
@@ -159,7 +162,8 @@ static void missing(int n, bool (*absent)(int), const char *phrase)
 		cr_assert_leq(m.report[r].took_ms, SOON_MS);
 	}
 	if (!absent(0))
-		cr_assert_geq(m.report[0].took_ms, 1490, "rank 0 did not wait for the missing ranks");
+		cr_assert_geq(m.report[0].took_ms, 1490,
+			      "rank 0 did not wait for the missing ranks");
 }
 
 Test(control, every_rank_names_the_missing_ranks, .timeout = 30)
@@ -194,9 +198,12 @@ static void another_secret(struct control_job *m, int rank, struct tt_join *join
 	join->id = &forged;
 }
 
-Test(control, a_rank_with_another_secret_is_refused_and_both_sides_report_the_mismatch, .timeout = 30)
+Test(control, a_rank_with_another_secret_is_refused_and_both_sides_report_the_mismatch,
+     .timeout = 30)
 {
-	struct control_job m = { .n = 4, .before = another_secret, .timeout_ms = 1500, .only_rank_0 = true };
+	struct control_job m = {
+		.n = 4, .before = another_secret, .timeout_ms = 1500, .only_rank_0 = true
+	};
 
 	control_job_run(&m);
 	for (int r = 0; r < 4; r++)
@@ -249,7 +256,7 @@ static int work_among_unauthenticated(struct control_job *m, int rank, struct tt
 {
 	int wrong = allgather_squares(m, rank, ctl);
 
-	control_job_reached(m, 0, 2, 10000);            /* unauthenticated connections are open again */
+	control_job_reached(m, 0, 2, 10000); /* unauthenticated connections are open again */
 	return wrong + allgather_squares(m, rank, ctl) + (tt_control_broken(ctl) != 0);
 }
 
@@ -262,15 +269,15 @@ static void wait_for_unauthenticated(struct control_job *m, int rank, struct tt_
 
 Test(control, unauthenticated_connections_disturb_neither_the_join_nor_the_job, .timeout = 60)
 {
-	struct control_job m = {
-		.n = 3, .before = wait_for_unauthenticated, .body = work_among_unauthenticated
-	};
+	struct control_job m = { .n = 3,
+				 .before = wait_for_unauthenticated,
+				 .body = work_among_unauthenticated };
 	struct tt_id id;
 	int fds[240], n = 0;
 
 	control_job_start(&m);
 	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
-	while (n < 120) {                        /* more than TT_UNAUTH_MOST */
+	while (n < 120) { /* more than TT_UNAUTH_MOST */
 		fds[n] = connect_unauthenticated(&id, n % 6);
 		n++;
 	}
@@ -316,7 +323,7 @@ static void rank_3_joins_as_2(struct control_job *m, int rank, struct tt_join *j
 Test(control, a_rank_that_joins_twice_is_reported_to_every_rank, .timeout = 60)
 {
 	all_report(&(struct control_job){ .n = 4, .before = rank_3_joins_as_2 }, TT_USAGE,
-		"rank 2 came twice: as pid ", " and as pid ");
+		   "rank 2 came twice: as pid ", " and as pid ");
 }
 
 static void rank_11_has_nranks_13(struct control_job *m, int rank, struct tt_join *join)
@@ -328,8 +335,8 @@ static void rank_11_has_nranks_13(struct control_job *m, int rank, struct tt_joi
 
 Test(control, different_nranks_are_reported_to_every_rank, .timeout = 60)
 {
-	all_report(&(struct control_job){ .n = 12, .before = rank_11_has_nranks_13 }, TT_USAGE, "rank 11",
-		"13 ranks, rank 0 as one of 12");
+	all_report(&(struct control_job){ .n = 12, .before = rank_11_has_nranks_13 }, TT_USAGE,
+		   "rank 11", "13 ranks, rank 0 as one of 12");
 }
 
 static void rank_2_has_algo_ring(struct control_job *m, int rank, struct tt_join *join)
@@ -342,28 +349,37 @@ static void rank_2_has_algo_ring(struct control_job *m, int rank, struct tt_join
 Test(control, different_settings_are_reported_to_every_rank_with_both_values, .timeout = 60)
 {
 	all_report(&(struct control_job){ .n = 10, .before = rank_2_has_algo_ring }, TT_USAGE,
-		"rank 0 has algo=auto", "rank 2 has algo=ring");
+		   "rank 0 has algo=auto", "rank 2 has algo=ring");
 }
 
 static void rank_3_joins_as_7(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	if (rank == 3)
-		*join = (struct tt_join){ .id = join->id, .rank = 7, .nranks = 8,
+		*join = (struct tt_join){ .id = join->id,
+					  .rank = 7,
+					  .nranks = 8,
 					  .settings = join->settings,
-					  .timeout_ms = join->timeout_ms, .ifname = "",
-					  .host_id = "", .port_range = "" };
+					  .timeout_ms = join->timeout_ms,
+					  .ifname = "",
+					  .host_id = "",
+					  .port_range = "" };
 }
 
 Test(control, a_rank_beyond_nranks_is_reported_to_every_rank, .timeout = 60)
 {
-	struct tt_join join = { .rank = 4, .nranks = 4, .settings = "", .ifname = "", .host_id = "",
-				.port_range = "", .timeout_ms = 1000 };
+	struct tt_join join = { .rank = 4,
+				.nranks = 4,
+				.settings = "",
+				.ifname = "",
+				.host_id = "",
+				.port_range = "",
+				.timeout_ms = 1000 };
 	tuttiUniqueId id;
 	struct tt_control *ctl;
 
 	all_report(&(struct control_job){ .n = 4, .before = rank_3_joins_as_7 }, TT_USAGE, "rank 7",
-		"rank 0 as one of 4");
+		   "rank 0 as one of 4");
 	cr_assert_eq(tt_id_make("", "", &id), 0);
 	join.id = &id;
 	cr_assert_eq(tt_control_join(&join, &ctl), TT_ARG);
@@ -381,8 +397,13 @@ static int stay_joined(struct control_job *m, int rank, struct tt_control *ctl)
 Test(control, a_join_of_a_complete_job_is_refused_and_the_job_continues, .timeout = 60)
 {
 	struct control_job m = { .n = 2, .body = stay_joined };
-	struct tt_join join = { .rank = 1, .nranks = 2, .settings = "algo=auto transport=auto",
-				.ifname = "", .host_id = "", .port_range = "", .timeout_ms = 5000 };
+	struct tt_join join = { .rank = 1,
+				.nranks = 2,
+				.settings = "algo=auto transport=auto",
+				.ifname = "",
+				.host_id = "",
+				.port_range = "",
+				.timeout_ms = 5000 };
 	struct tt_control *ctl;
 
 	control_job_start(&m);
@@ -400,8 +421,12 @@ Test(control, a_join_of_a_complete_job_is_refused_and_the_job_continues, .timeou
 
 Test(control, a_port_in_use_is_named, .timeout = 30)
 {
-	struct tt_join join = { .nranks = 2, .settings = "", .ifname = "", .host_id = "",
-				.port_range = "", .timeout_ms = 1000 };
+	struct tt_join join = { .nranks = 2,
+				.settings = "",
+				.ifname = "",
+				.host_id = "",
+				.port_range = "",
+				.timeout_ms = 1000 };
 	tuttiUniqueId id;
 	struct tt_control *ctl;
 	char root[32], words[32];
@@ -444,17 +469,18 @@ static void limit_rank_0(struct control_job *m, int rank, struct tt_join *join)
 		limit_descriptors(*(int *)m->arg);
 }
 
-static void too_few(void (*before)(struct control_job *, int, struct tt_join *), int limited, int from,
-		    int to)
+static void too_few(void (*before)(struct control_job *, int, struct tt_join *), int limited,
+		    int from, int to)
 {
 	for (int more = from; more <= to; more++) {
 		struct control_job m = { .n = 6, .before = before, .arg = &more };
 
 		control_job_run(&m);
-		cr_assert_eq(m.report[limited].joined, TT_SYSTEM, "%d more descriptors: %d %s", more,
-			     m.report[limited].joined, m.report[limited].text);
+		cr_assert_eq(m.report[limited].joined, TT_SYSTEM, "%d more descriptors: %d %s",
+			     more, m.report[limited].joined, m.report[limited].text);
 		for (int r = 0; r < 6; r++) {
-			cr_assert(m.report[r].joined, "%d more descriptors: rank %d joined", more, r);
+			cr_assert(m.report[r].joined, "%d more descriptors: rank %d joined", more,
+				  r);
 			ASSERT_TEXT(r, "Too many open files");
 			cr_assert_leq(m.report[r].took_ms, SOON_MS,
 				      "rank %d waited for its deadline", r);
@@ -469,7 +495,7 @@ Test(control, too_few_descriptors_of_a_leaf_rank_are_reported_to_every_rank, .ti
 
 Test(control, too_few_descriptors_of_rank_0_are_reported_to_every_rank, .timeout = 120)
 {
-	too_few(limit_rank_0, 0, 5, 8);           /* with fewer descriptors rank 0 cannot listen */
+	too_few(limit_rank_0, 0, 5, 8); /* with fewer descriptors rank 0 cannot listen */
 }
 
 static void a_wrong_interface(struct control_job *m, int rank, struct tt_join *join)

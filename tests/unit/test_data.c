@@ -86,7 +86,8 @@ Test(idx, plain_and_gzipped_files_are_read)
 	for (int zipped = 0; zipped < 2; zipped++) {
 		struct train_idx idx;
 
-		cr_assert_eq(train_idx_read_fd(file_of(good, sizeof(good), zipped), "good", 3, &idx),
+		cr_assert_eq(train_idx_read_fd(file_of(good, sizeof(good), zipped), "good", 3,
+					       &idx),
 			     0, "%s", train_error());
 		cr_expect(idx.dims == 3 && idx.dim[0] == 2 && idx.dim[1] == 1 && idx.dim[2] == 3);
 		cr_expect_eq(idx.bytes, 6);
@@ -152,8 +153,7 @@ Test(idx, a_damaged_gzip_stream_is_named)
 	zipped[bytes - 6] ^= 1; /* in the check sum */
 	cr_expect_eq(train_idx_read_fd(file_of(zipped, (size_t)bytes, false), "crc", 3, &idx),
 		     TRAIN_FAILED);
-	cr_expect_not_null(strstr(train_error(), "gzip stream is damaged"), "%s",
-			   train_error());
+	cr_expect_not_null(strstr(train_error(), "gzip stream is damaged"), "%s", train_error());
 }
 
 Test(idx, a_missing_file_and_a_folder_are_errors)
@@ -173,8 +173,7 @@ Test(idx, a_label_out_of_range_is_named)
 	struct train_idx idx = { .dims = 1, .dim = { 4 }, .bytes = 4, .at = labels };
 
 	cr_expect_eq(train_idx_below(&idx, "labels", 10), TRAIN_FAILED);
-	cr_expect_not_null(strstr(train_error(), "label 10 of sample 2"), "%s",
-			   train_error());
+	cr_expect_not_null(strstr(train_error(), "label 10 of sample 2"), "%s", train_error());
 	cr_expect_eq(train_idx_below(&idx, "labels", 11), 0);
 }
 
@@ -215,15 +214,13 @@ Test(data, four_idx_files_are_a_data_set)
 
 	cr_assert_not_null(mkdtemp(folder));
 	cr_expect_eq(train_data_load("fashion", folder, 1, &data), TRAIN_FAILED);
-	cr_expect_not_null(strstr(train_error(), "dataset-fashion-mnist"), "%s",
-			   train_error());
+	cr_expect_not_null(strstr(train_error(), "dataset-fashion-mnist"), "%s", train_error());
 	put_idx(folder, "train-images-idx3", 3, 30);
 	put_idx(folder, "train-labels-idx1", 1, 29);
 	put_idx(folder, "t10k-images-idx3", 3, 5);
 	put_idx(folder, "t10k-labels-idx1", 1, 5);
 	cr_expect_eq(train_data_load("fashion", folder, 1, &data), TRAIN_FAILED);
-	cr_expect_not_null(strstr(train_error(), "29 labels for 30 images"), "%s",
-			   train_error());
+	cr_expect_not_null(strstr(train_error(), "29 labels for 30 images"), "%s", train_error());
 	put_idx(folder, "train-labels-idx1", 1, 30);
 	cr_assert_eq(train_data_load("fashion", folder, 1, &data), 0, "%s", train_error());
 	cr_expect(data.train.samples == 30 && data.test.samples == 5 && data.pixels == 4 &&

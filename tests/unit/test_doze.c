@@ -13,7 +13,7 @@
 
 #include "tests/support/harness_traffic.h"
 
-#define DOZE_US 30000000               /* far longer than any wait on a busy machine */
+#define DOZE_US 30000000 /* far longer than any wait on a busy machine */
 #define LOST_WAKE_NS (DOZE_US / 2 * 1000ull)
 
 /* Wait for one message by dozing only; *slept_long counts dozes with a lost wake. */
@@ -79,7 +79,10 @@ Test(doze, messages_and_free_space_end_a_doze, .timeout = 120)
 	cr_assert(run_all(3, 2, 10000, traffic_body, &tr) == 0);
 }
 
-struct full_link { size_t bytes; atomic_bool refused; };
+struct full_link {
+	size_t bytes;
+	atomic_bool refused;
+};
 
 /* Rank 0 only sends, and dozes after each refused send; rank 1 only receives, after the first
  * refusal, with long pauses. */
@@ -133,7 +136,7 @@ Test(doze, free_space_ends_the_doze_of_a_sender, .timeout = 120)
 {
 	static const size_t sizes[] = { 1 << 20, 20000, 8 };
 	struct full_link *full_link = mmap(NULL, sizeof(*full_link), PROT_READ | PROT_WRITE,
-				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+					   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		for (int i = 0; i < 3 && *t != &tt_self && runs(*t); i++) {
@@ -168,7 +171,7 @@ static int wake_body(const struct tt_world *world, void *arg)
 	EXPECT(rig_open(&rig, t, world, 1) == 0);
 	ticket = t->arm(rig.ep);
 	t->wake(rig.ep);
-	t->doze(rig.ep, ticket, 20000000);         /* a wake between arm and doze is not lost */
+	t->doze(rig.ep, ticket, 20000000); /* a wake between arm and doze is not lost */
 	t->disarm(rig.ep);
 	for (int i = 0; i < 3; i++) {
 		EXPECT(pthread_create(&thread, NULL, wake_later, rig.ep) == 0);
@@ -179,7 +182,7 @@ static int wake_body(const struct tt_world *world, void *arg)
 	}
 	EXPECT(tt_now_ns() - start < 10000000000ull);
 	start = tt_now_ns();
-	for (int i = 0; i < 20; i++) {             /* without a wake the timeout ends the doze */
+	for (int i = 0; i < 20; i++) { /* without a wake the timeout ends the doze */
 		ticket = t->arm(rig.ep);
 		t->doze(rig.ep, ticket, 2000);
 		t->disarm(rig.ep);

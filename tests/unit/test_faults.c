@@ -31,11 +31,11 @@ struct fault_report {
 };
 
 struct fault_case {
-	int n, victim, step;             /* step 0: the parent injects the fault at a random time */
+	int n, victim, step; /* step 0: the parent injects the fault at a random time */
 	const char *fault, *transport, *algo;
 	size_t count;
 	unsigned long long seed;
-	bool single_copy;                /* from ordinary memory of peers (CMA) */
+	bool single_copy; /* from ordinary memory of peers (CMA) */
 };
 
 static double now_s(void)
@@ -120,7 +120,10 @@ static bool has_faulted(pid_t victim)
 
 /* Names of files in shared folders that processes have mapped or open. The folders have files of
  * other programs, too. */
-struct fault_files { int n; char name[MAX_FILES][256]; };
+struct fault_files {
+	int n;
+	char name[MAX_FILES][256];
+};
 
 static bool is_in_shared_folder(const char *path)
 {
@@ -216,10 +219,12 @@ static double await_fault(const struct fault_case *s, const struct fault_report 
 static void check_report(const struct fault_case *s, const struct fault_report *report, int r,
 			 double fault_s, double allowed)
 {
-	cr_expect(report->ended[r] == 1 && report->noticed[r] < fault_s + allowed + 0.5,
+	cr_expect(
+		report->ended[r] == 1 && report->noticed[r] < fault_s + allowed + 0.5,
 		"%s rank %d step %d of %d ranks, %s, %s, %zu elements%s: rank %d ended after %d calls, %.2f s after the "
-		"fault (%.1f allowed), with %s", s->fault, s->victim, s->step, s->n, s->transport,
-		s->algo, s->count, s->single_copy ? ", single copy" : "", r, report->calls[r],
+		"fault (%.1f allowed), with %s",
+		s->fault, s->victim, s->step, s->n, s->transport, s->algo, s->count,
+		s->single_copy ? ", single copy" : "", r, report->calls[r],
 		report->ended[r] ? report->noticed[r] - fault_s : -1.0, allowed, report->text[r]);
 }
 
@@ -228,7 +233,7 @@ static void check_report(const struct fault_case *s, const struct fault_report *
 static bool run_once(const struct fault_case *s)
 {
 	struct fault_report *report = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE,
-				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+					   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	double fault_s, allowed = strcmp(s->fault, "stop") ? 2 : STOP_TIMEOUT_MS * 1e-3 + 2;
 	struct fault_files ours = { 0 }, theirs = { 0 };
 	pid_t pids[MAX_RANKS];
@@ -260,7 +265,8 @@ static void run_case(const struct fault_case *s)
 
 	while (tries < 5 && !run_once(s))
 		tries++;
-	cr_expect_lt(tries, 5, "%s rank %d of %d ranks, %s: the ranks never joined within the timeout",
+	cr_expect_lt(tries, 5,
+		     "%s rank %d of %d ranks, %s: the ranks never joined within the timeout",
 		     s->fault, s->victim, s->n, s->transport);
 }
 
@@ -269,7 +275,7 @@ static const char *transport_of(unsigned i)
 	return i % 2 ? ranks_network() : "shm";
 }
 
-static const char *const algos[] = { "ring",	      "tree",	  "recursive-doubling",
+static const char *const algos[] = { "ring",          "tree",     "recursive-doubling",
 				     "reduce-to-one", "two-shot", "hierarchical" };
 
 /* Plans of three ranks have few steps: the higher numbers are steps of the second operation. */
@@ -278,20 +284,27 @@ Test(faults, a_rank_killed_at_any_step_is_named_by_all_others, .timeout = 300)
 	for (int t = 0; t < 2; t++)
 		for (int a = 0; a < 6; a += getenv("TEST_SOAK") ? 1 : 2)
 			for (int step = 1; step <= 9; step += getenv("TEST_SOAK") ? 1 : 2)
-				run_case(&(struct fault_case){ .n = 3, .victim = (a + step) % 3,
-						      .step = step, .fault = "kill",
-						      .transport = transport_of((unsigned)t),
-						      .algo = algos[(a + t) % 6], .count = 1000 });
+				run_case(&(struct fault_case){
+					.n = 3,
+					.victim = (a + step) % 3,
+					.step = step,
+					.fault = "kill",
+					.transport = transport_of((unsigned)t),
+					.algo = algos[(a + t) % 6],
+					.count = 1000 });
 }
 
 Test(faults, a_rank_stopped_at_any_step_is_named_by_all_others, .timeout = 300)
 {
 	for (int t = 0; t < 2; t++)
 		for (int step = 1; step <= 7; step += getenv("TEST_SOAK") ? 1 : 3)
-			run_case(&(struct fault_case){ .n = 4, .victim = (t + step) % 4, .step = step,
-					      .fault = "stop",
-					      .transport = transport_of((unsigned)t),
-					      .algo = algos[step % 6], .count = 1000 });
+			run_case(&(struct fault_case){ .n = 4,
+						       .victim = (t + step) % 4,
+						       .step = step,
+						       .fault = "stop",
+						       .transport = transport_of((unsigned)t),
+						       .algo = algos[step % 6],
+						       .count = 1000 });
 }
 
 /* Each call has four or five steps: address exchange, agreement, reduction of a part, copies of the
@@ -299,17 +312,26 @@ Test(faults, a_rank_stopped_at_any_step_is_named_by_all_others, .timeout = 300)
 Test(faults, a_rank_that_dies_or_stops_while_others_read_its_memory_is_named, .timeout = 300)
 {
 	for (int step = 1; step <= 8; step++)
-		run_case(&(struct fault_case){ .n = 3, .victim = step % 3, .step = step,
-				      .fault = step % 4 ? "kill" : "stop", .transport = "shm",
-				      .algo = "two-shot", .count = 300000, .single_copy = true });
+		run_case(&(struct fault_case){ .n = 3,
+					       .victim = step % 3,
+					       .step = step,
+					       .fault = step % 4 ? "kill" : "stop",
+					       .transport = "shm",
+					       .algo = "two-shot",
+					       .count = 300000,
+					       .single_copy = true });
 }
 
 Test(faults, a_rank_that_exits_without_a_goodbye_counts_as_dead, .timeout = 60)
 {
 	for (int t = 0; t < 2; t++)
-		run_case(&(struct fault_case){ .n = 3, .victim = t, .step = 5, .fault = "exit",
-				      .transport = transport_of((unsigned)t), .algo = "ring",
-				      .count = 10 });
+		run_case(&(struct fault_case){ .n = 3,
+					       .victim = t,
+					       .step = 5,
+					       .fault = "exit",
+					       .transport = transport_of((unsigned)t),
+					       .algo = "ring",
+					       .count = 10 });
 }
 
 Test(faults, a_rank_killed_or_stopped_at_a_random_time_is_named, .timeout = 3000)
@@ -320,10 +342,12 @@ Test(faults, a_rank_killed_or_stopped_at_a_random_time_is_named, .timeout = 3000
 
 	for (int i = 0; i < rounds; i++) {
 		unsigned long long z = random_of(seed, (unsigned)i);
-		struct fault_case s = { .n = 2 + (int)(z % 7), .seed = z,
-				   .transport = transport_of((unsigned)(z >> 8)),
-				   .fault = (z >> 9 & 3) == 0 ? "stop" : "kill",
-				   .algo = algos[(z >> 16) % 6], .count = counts[(z >> 12) % 3] };
+		struct fault_case s = { .n = 2 + (int)(z % 7),
+					.seed = z,
+					.transport = transport_of((unsigned)(z >> 8)),
+					.fault = (z >> 9 & 3) == 0 ? "stop" : "kill",
+					.algo = algos[(z >> 16) % 6],
+					.count = counts[(z >> 12) % 3] };
 
 		s.victim = (int)((z >> 24) % (unsigned)s.n);
 		run_case(&s);

@@ -18,13 +18,15 @@
 
 /* ---- detection of the launcher --------------------------------------------------------------- */
 
-#define TORCH "RANK=3 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 GROUP_RANK=0 MASTER_ADDR=n1 MASTER_PORT=29400"
-#define SLURM "SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8 SLURM_STEP_NODELIST=n[08-11,20] SLURM_JOB_ID=7 SLURM_STEP_ID=0 " \
-	      "SLURM_STEP_NUM_NODES=2 SLURM_LOCALID=1 SLURM_NODEID=0"
+#define TORCH \
+	"RANK=3 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 GROUP_RANK=0 MASTER_ADDR=n1 MASTER_PORT=29400"
+#define SLURM                                                                                                   \
+	"SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8 SLURM_STEP_NODELIST=n[08-11,20] SLURM_JOB_ID=7 SLURM_STEP_ID=0 " \
+	"SLURM_STEP_NUM_NODES=2 SLURM_LOCALID=1 SLURM_NODEID=0"
 
 static const struct {
 	const char *vars;
-	const char *launcher;              /* NULL: an error that contains words */
+	const char *launcher; /* NULL: an error that contains words */
 	const char *words;
 	int rank, nranks;
 } cases[] = {
@@ -168,7 +170,7 @@ Test(launch, the_port_of_torchrun_is_never_used, .timeout = 30)
 Test(launch, rank_0_is_on_the_first_host_of_the_slurm_node_list, .timeout = 30)
 {
 	static const char *const lists[][2] = {
-		{ "n[08-11,20],m3", "n08" }, { "alpha", "alpha" },	 { "alpha,beta", "alpha" },
+		{ "n[08-11,20],m3", "n08" }, { "alpha", "alpha" },       { "alpha,beta", "alpha" },
 		{ "n[7]-ib,m", "n7-ib" },    { "gpu-a[1,5]", "gpu-a1" },
 	};
 
@@ -176,9 +178,11 @@ Test(launch, rank_0_is_on_the_first_host_of_the_slurm_node_list, .timeout = 30)
 		struct tt_job job;
 		char vars[300];
 
-		snprintf(vars, sizeof(vars),
+		snprintf(
+			vars, sizeof(vars),
 			"SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=%s SLURM_JOB_ID=1 "
-			"SLURM_STEP_ID=2", lists[i][0]);
+			"SLURM_STEP_ID=2",
+			lists[i][0]);
 		cr_assert_eq(detect(vars, &job), 0);
 		cr_expect_str_eq(job.host, lists[i][1]);
 	}
@@ -245,7 +249,8 @@ static int test_gather(void *request)
 	pthread_mutex_lock(&memory.lock);
 	left = RANKS - memory.ncontributions;
 	for (int r = 0; !left && r < RANKS; r++)
-		memcpy((char *)request + r * TT_STORE_VALUE, memory.contribution[r], TT_STORE_VALUE);
+		memcpy((char *)request + r * TT_STORE_VALUE, memory.contribution[r],
+		       TT_STORE_VALUE);
 	pthread_mutex_unlock(&memory.lock);
 	return left;
 }
@@ -268,11 +273,15 @@ struct launch_rank {
 static void *join_and_reduce(void *arg)
 {
 	struct launch_rank *s = arg;
-	tuttiStore_t store = { .size = sizeof(store), .rank = s->rank, .nranks = RANKS,
-			       .key = "here", .put = memory_put, .get = memory_get,
+	tuttiStore_t store = { .size = sizeof(store),
+			       .rank = s->rank,
+			       .nranks = RANKS,
+			       .key = "here",
+			       .put = memory_put,
+			       .get = memory_get,
 			       .abort = s->no_abort ? NULL : memory_abort };
 	tuttiOob_t oob = { begin_gather, test_gather, free_gather,
-			   &s->rank,	 RANKS,	      (uint32_t)s->rank };
+			   &s->rank,     RANKS,       (uint32_t)s->rank };
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 	float one = 1;
 	tuttiComm_t comm;
@@ -370,8 +379,12 @@ Test(launch, the_abort_function_gets_the_reason_why_rank_0_cannot_join, .timeout
 
 Test(launch, an_invalid_store_is_refused_with_the_reason, .timeout = 30)
 {
-	tuttiStore_t store = { .size = sizeof(store), .rank = 2, .nranks = 2, .key = "k",
-			       .put = memory_put, .get = memory_get };
+	tuttiStore_t store = { .size = sizeof(store),
+			       .rank = 2,
+			       .nranks = 2,
+			       .key = "k",
+			       .put = memory_put,
+			       .get = memory_get };
 	tuttiComm_t comm;
 
 	cr_expect_eq(tuttiCommInitStore(&comm, &store, NULL), tuttiInvalidArgument);
@@ -424,7 +437,7 @@ Test(launch, a_file_is_valid_only_while_its_writer_lives, .timeout = 30, .fini =
 	snprintf(name, sizeof(name), "%s.k", path);
 	cr_expect(access(name, F_OK), "the file was left behind");
 
-	left_behind = open(name, O_CREAT | O_WRONLY, 0600);      /* by a killed rank 0 */
+	left_behind = open(name, O_CREAT | O_WRONLY, 0600); /* by a killed rank 0 */
 	cr_assert_eq(write(left_behind, "stale", 5), 5);
 	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(200)), TT_TIMEOUT);
 	cr_expect(strstr(tt_error_text(), "rank 0 never came"), "%s", tt_error_text());
@@ -494,12 +507,15 @@ static void rank_2_is_stale(struct control_job *m, int rank, struct tt_join *joi
 Test(launch, a_rank_of_an_earlier_attempt_is_refused_with_the_reason, .timeout = 60)
 {
 	struct tt_root_endpoint endpoint = { .job = "attempts",
-				  .nports = 1,
-				  .epoch = 4,
-				  .naddresses = 1,
-				  .addresses = { tt_loopback4 } };
-	struct control_job m = { .n = 3, .has_id = true, .before = rank_2_is_stale, .timeout_ms = 1500,
-			  .only_rank_0 = true };
+					     .nports = 1,
+					     .epoch = 4,
+					     .naddresses = 1,
+					     .addresses = { tt_loopback4 } };
+	struct control_job m = { .n = 3,
+				 .has_id = true,
+				 .before = rank_2_is_stale,
+				 .timeout_ms = 1500,
+				 .only_rank_0 = true };
 	int fd;
 
 	cr_assert_eq(tt_sock_reserve(0, &fd, &endpoint.port), 0);

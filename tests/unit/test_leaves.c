@@ -37,12 +37,14 @@ Test(leaves, the_shares_of_any_number_of_ranks_cover_the_batch)
 {
 	for (int kind = TRAIN_CANONICAL_OFF; kind <= TRAIN_CANONICAL_FIXED64; kind++) {
 		for (int ranks = 1; ranks < 14; ranks++) {
-			struct train_leaves l = train_leaves_of((enum train_canonical)kind, 103, 10, ranks);
+			struct train_leaves l = train_leaves_of((enum train_canonical)kind, 103, 10,
+								ranks);
 			size_t rows = 0;
 
 			for (int r = 0; r < ranks; r++) {
-				struct train_node at =
-					train_leaves_rows(&l, train_leaves_share(&l, r, ranks));
+				struct train_node at = train_leaves_rows(&l,
+									 train_leaves_share(&l, r,
+											    ranks));
 
 				cr_assert_eq(at.first, rows);
 				cr_assert_geq(at.last, rows);
@@ -73,7 +75,8 @@ static float fold_over(struct train_leaves *l, const float *leaf, int ranks)
 
 			for (size_t k = 0; k < many; k++) {
 				copy[k] = leaf[all[i].first + k];
-				one[k] = (struct train_node){ all[i].first + k, all[i].first + k + 1 };
+				one[k] = (struct train_node){ all[i].first + k,
+							      all[i].first + k + 1 };
 				leaf_at[k] = &copy[k];
 			}
 			train_leaves_fold(l, &host, one, leaf_at, &many, 1);

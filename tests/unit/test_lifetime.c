@@ -119,7 +119,7 @@ static int aborted(tuttiComm_t *comm, int rank, int n, void *arg)
 	pthread_t t;
 
 	(void)arg;
-	for (; rank == n - 1 && !state; usleep(1000))    /* calls after the abort */
+	for (; rank == n - 1 && !state; usleep(1000)) /* calls after the abort */
 		MUST(tuttiCommGetAsyncError(*comm, &state));
 	if (rank == 0)
 		WANT(!pthread_create(&t, NULL, abort_a_sleeper, *comm));

@@ -17,7 +17,7 @@
 
 #define MOST 16
 
-static const char *const machines[] = { "two-sockets",	    "two-sockets-alternating",
+static const char *const machines[] = { "two-sockets",      "two-sockets-alternating",
 					"two-sockets-snc2", "four-sockets",
 					"one-socket-nps4",  "one-socket-two-caches",
 					"virtual-machine",  "hybrid" };
@@ -45,7 +45,7 @@ static const char *text_of(const int *group_of, int n, int ngroups)
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
 
-static char sys[64];                          /* folder like /sys/devices/system */
+static char sys[64]; /* folder like /sys/devices/system */
 
 static void write_file(const char *folder, const char *name, const char *text)
 {
@@ -65,7 +65,7 @@ static void write_list(const char *folder, const char *name, hwloc_const_bitmap_
 
 /* The processors of the object of a level that contains `set`; NULL: none does. */
 static hwloc_const_bitmap_t enclosing(hwloc_topology_t h, enum tt_level level,
-				   hwloc_const_bitmap_t set)
+				      hwloc_const_bitmap_t set)
 {
 	static const hwloc_obj_type_t types[] = { [TT_PACKAGE] = HWLOC_OBJ_PACKAGE,
 						  [TT_NUMA_NODE] = HWLOC_OBJ_NUMANODE,
@@ -130,14 +130,14 @@ static void unload(hwloc_topology_t h)
 }
 
 /* The locality that the library reads, compared with hwloc's. */
-static struct tt_locality locality_of(hwloc_topology_t h, const char *from, hwloc_const_bitmap_t set)
+static struct tt_locality locality_of(hwloc_topology_t h, const char *from,
+				      hwloc_const_bitmap_t set)
 {
 	uint64_t mask[TT_CPU_WORDS] = { 0 };
 	struct tt_locality locality;
 	int cpu;
 
-	hwloc_bitmap_foreach_begin(cpu, set)
-		mask[cpu / 64] |= 1ull << cpu % 64;
+	hwloc_bitmap_foreach_begin(cpu, set) mask[cpu / 64] |= 1ull << cpu % 64;
 	hwloc_bitmap_foreach_end();
 	locality = tt_locality_read(from, mask);
 	for (int level = 0; level < TT_LEVELS; level++) {
@@ -166,8 +166,8 @@ static void check_line(hwloc_topology_t h, const char *machine, char *line)
 		cr_assert(n < MOST && !hwloc_bitmap_list_sscanf(set, word));
 		localities[n++] = locality_of(h, sys, set);
 	}
-	cr_expect_str_eq(text_of(group_of, n, tt_groups_form(localities, host_of, n, group_of)), wanted,
-			 "%s", machine);
+	cr_expect_str_eq(text_of(group_of, n, tt_groups_form(localities, host_of, n, group_of)),
+			 wanted, "%s", machine);
 	hwloc_bitmap_free(set);
 }
 
@@ -223,7 +223,7 @@ Test(locality, the_locality_is_unknown_without_sys)
 Test(locality, groups_lie_within_hosts_and_are_numbered_by_their_lowest_ranks)
 {
 	static const struct tt_locality a = { { 0, 0, 0 } }, b = { { 8, 8, 8 } },
-				     any = { { -1, -1, -1 } };
+					any = { { -1, -1, -1 } };
 	struct tt_locality localities[] = { any, a, any, b, any, a, b, any };
 	int host_of[] = { 0, 1, 0, 1, 0, 1, 1, 2 }, group_of[8];
 

@@ -16,14 +16,24 @@
 
 enum { PUSH = 1, PULL, STOP, OTHER };
 
-#define want(x) do { if (!(x)) { fprintf(stderr, "rank %d, line %d: %s: %s\n", rank, __LINE__, #x, \
-			tuttiGetLastError(NULL)); return 1; } } while (0)
+#define want(x)                                                                           \
+	do {                                                                              \
+		if (!(x)) {                                                               \
+			fprintf(stderr, "rank %d, line %d: %s: %s\n", rank, __LINE__, #x, \
+				tuttiGetLastError(NULL));                                 \
+			return 1;                                                         \
+		}                                                                         \
+	} while (0)
 
 static int failures(int n, bool threads, const char *transport, int timeout_ms, rank_fn *fn,
 		    void *arg)
 {
-	struct ranks r = { .n = n, .threads = threads, .transport = transport,
-			   .timeout_ms = timeout_ms, .arg = arg, .limit_s = 50 };
+	struct ranks r = { .n = n,
+			   .threads = threads,
+			   .transport = transport,
+			   .timeout_ms = timeout_ms,
+			   .arg = arg,
+			   .limit_s = 50 };
 
 	return ranks_run(&r, fn);
 }
@@ -239,8 +249,8 @@ static int give_up(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 Test(messages, time_out_without_damage_to_the_connection, .timeout = 60)
 {
-	_Atomic int *gave_up =
-		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	_Atomic int *gave_up = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+				    -1, 0);
 
 	cr_assert_eq(failures(2, false, NULL, 2500, give_up, (void *)gave_up), 0);
 }

@@ -37,7 +37,7 @@ static void make_model(struct model_fixture *s, const char *text)
 	s->parameters = malloc(s->model.parameters * sizeof(float));
 	/* with this seed no unit is so near to 0 that a change of 1e-3 switches the unit */
 	train_model_init(&s->model, 17, s->parameters);
-	for (size_t i = 0; i < s->model.parameters; i++)    /* biases too */
+	for (size_t i = 0; i < s->model.parameters; i++) /* biases too */
 		s->parameters[i] += 0.1f * random_float(8, i);
 	s->x = random_floats(ROWS * INPUTS, 9);
 	for (size_t i = 0; i < ROWS; i++)
@@ -154,8 +154,14 @@ static void over_leaves(struct model_fixture *s, enum train_canonical kind, int 
 	void *at[ROWS];
 
 	for (int r = 0; r < ranks; r++) {
-		struct train_leaf_sum sum = { &l, &s->device, train_leaves_share(&l, r, ranks), node + n, 0,
-				      count, scratch, s->model.piece };
+		struct train_leaf_sum sum = { &l,
+					      &s->device,
+					      train_leaves_share(&l, r, ranks),
+					      node + n,
+					      0,
+					      count,
+					      scratch,
+					      s->model.piece };
 		struct train_node rows = train_leaves_rows(&l, sum.run);
 		const float *x = s->x + rows.first * INPUTS;
 		size_t many = rows.last - rows.first;
@@ -165,7 +171,8 @@ static void over_leaves(struct model_fixture *s, enum train_canonical kind, int 
 		s->device.ops->loss(&s->device, many, CLASSES, s->labels + rows.first, logits,
 				    &loss);
 		cr_assert_eq(s->model.ops->backward(&s->model, s->parameters, x, many, logits, &sum,
-						    memory + n * count, NULL), 0);
+						    memory + n * count, NULL),
+			     0);
 		for (size_t i = 0; i < sum.nodes; i++, n++)
 			at[n] = memory + n * count;
 	}
@@ -233,14 +240,16 @@ Test(model, final_gradients_are_reported_from_the_end_down)
 		final = malloc(s.model.parameters * sizeof(float));
 		now = malloc(s.model.parameters * sizeof(float));
 		gradients_of(&s, 0, ROWS, final, NULL);
-		w = (struct model_watch){ now, final, s.model.parameters, s.model.parameters, 0, 0 };
+		w = (struct model_watch){
+			now, final, s.model.parameters, s.model.parameters, 0, 0
+		};
 		memset(now, 0xff, s.model.parameters * sizeof(float));
 		cr_expect_eq(gradients_of(&s, 0, ROWS, now, &ready), 0);
 		cr_expect_eq(w.from, 0);
 		cr_expect_geq(w.calls, s.model.ntensors - 1);
 		calls = w.calls;
-		w = (struct model_watch){ now, final, s.model.parameters, s.model.parameters, 0,
-				    calls / 2 };
+		w = (struct model_watch){ now, final,    s.model.parameters, s.model.parameters,
+					  0,   calls / 2 };
 		memset(now, 0xff, s.model.parameters * sizeof(float));
 		cr_expect_eq(gradients_of(&s, 0, ROWS, now, &ready), -77);
 		cr_expect_eq(w.calls, calls / 2);
@@ -253,8 +262,11 @@ Test(model, final_gradients_are_reported_from_the_end_down)
 Test(model, invalid_shapes_are_refused)
 {
 	static const char *const bad[] = {
-		"mlp:", "mlp:0", "mlp:-1", "mlp:8,", "mlp:8,,8", "mlp:x", "mlp:65537", "mlp: 8",
-		"mlp:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1", "linear:3", "cnn:3", "", "mlpx",
+		"mlp:",      "mlp:0",    "mlp:-1",
+		"mlp:8,",    "mlp:8,,8", "mlp:x",
+		"mlp:65537", "mlp: 8",   "mlp:1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1",
+		"linear:3",  "cnn:3",    "",
+		"mlpx",
 	};
 	struct train_model_size size = { 4, 2, 1, 1 };
 	struct train_device device;

@@ -19,15 +19,19 @@
 
 TestSuite(mutants, .timeout = 120);
 
-enum { MUTANTS = 120,                    /* per plan and number of ranks */
-       FEW_RUNS = 6, MANY_RUNS = 32 };   /* per mutant that the checker refused, accepted */
+enum {
+	MUTANTS = 120, /* per plan and number of ranks */
+	FEW_RUNS = 6,
+	MANY_RUNS = 32
+}; /* per mutant that the checker refused, accepted */
 
 enum mutation_kind { DROP, SWAP, PEER, BLOCK, REORDER, DUPLICATE, WAIT, PASSING, LENGTH, KINDS };
-static const char *const kind_name[KINDS] = {
-	"drop", "swap", "peer", "block", "reorder", "duplicate", "wait", "passing", "length"
-};
+static const char *const kind_name[KINDS] = { "drop",      "swap", "peer",    "block", "reorder",
+					      "duplicate", "wait", "passing", "length" };
 
-struct mutant_tally { int made[KINDS], harmful[KINDS], caught[KINDS]; };
+struct mutant_tally {
+	int made[KINDS], harmful[KINDS], caught[KINDS];
+};
 
 static uint64_t state = 1;
 
@@ -59,8 +63,11 @@ static bool drop(struct tt_step *s)
 		s[1] = (struct tt_step){
 			.op = TT_NOP, .wait_lane = TT_NO_LANE, .dst = none, .to = none
 		};
-	*s = (struct tt_step){ .op = TT_NOP, .wait_lane = s->wait_lane, .wait_step = s->wait_step,
-			       .dst = none, .to = none };
+	*s = (struct tt_step){ .op = TT_NOP,
+			       .wait_lane = s->wait_lane,
+			       .wait_step = s->wait_step,
+			       .dst = none,
+			       .to = none };
 	return true;
 }
 
@@ -165,15 +172,25 @@ static bool mutate(struct tt_plan *p, enum mutation_kind kind)
 	if (s->op == TT_MORE || (s->op == TT_NOP && kind != WAIT))
 		return false;
 	switch (kind) {
-	case DROP: return drop(s);
-	case SWAP: return swap(l, s, index);
-	case PEER: return redirect_peer(p, s);
-	case BLOCK: return redirect_block(p, s);
-	case REORDER: return reorder(s);
-	case DUPLICATE: return duplicate(p, lane, index);
-	case WAIT: return unwait(s);
-	case PASSING: s->flags ^= TT_STEP_PASSING; return true;
-	default: return lengthen(s);
+	case DROP:
+		return drop(s);
+	case SWAP:
+		return swap(l, s, index);
+	case PEER:
+		return redirect_peer(p, s);
+	case BLOCK:
+		return redirect_block(p, s);
+	case REORDER:
+		return reorder(s);
+	case DUPLICATE:
+		return duplicate(p, lane, index);
+	case WAIT:
+		return unwait(s);
+	case PASSING:
+		s->flags ^= TT_STEP_PASSING;
+		return true;
+	default:
+		return lengthen(s);
 	}
 }
 
@@ -192,7 +209,8 @@ static const char *harm(struct tt_plan *const *plans, int n, int runs)
 	return NULL;
 }
 
-static void check_mutant(struct tt_plan **plans, int n, enum mutation_kind kind, struct mutant_tally *t)
+static void check_mutant(struct tt_plan **plans, int n, enum mutation_kind kind,
+			 struct mutant_tally *t)
 {
 	int rc = tt_plan_check(plans, n);
 	const char *wrong;
@@ -285,8 +303,11 @@ static bool build(const struct tt_algorithm *a, const struct tt_topology *topolo
 		  bool compiled, struct tt_plan **ret_plans)
 {
 	for (int r = 0; r < topology->nranks; r++) {
-		struct tt_shape shape = { .collective = a->collective, .nranks = topology->nranks,
-					  .rank = r, .root = root, .topology = topology };
+		struct tt_shape shape = { .collective = a->collective,
+					  .nranks = topology->nranks,
+					  .rank = r,
+					  .root = root,
+					  .topology = topology };
 		int rc = (compiled ? tt_plan_build : tt_plan_build_plain)(a, a->name, &shape,
 									  &ret_plans[r]);
 
@@ -307,7 +328,8 @@ Test(mutants, harmful_mutants_of_the_algorithms_are_refused)
 
 	for (int i = 0; tt_algorithms[i]; i++) {
 		for (int n = 2; n <= 9; n++) {
-			const struct tt_topology topology = { .nranks = n, .host_of = hosts,
+			const struct tt_topology topology = { .nranks = n,
+							      .host_of = hosts,
 							      .nhosts = 1 + (n > 3) + (n > 6) };
 			struct tt_plan *plans[9];
 

@@ -14,9 +14,10 @@
 #include "tests/support/harness_control.h"
 #include "plan/plan.h"
 
-#define HAS_TEXT(r, words) cr_assert(strstr(job.report[r].text, words), "rank %d reports: %s", r, job.report[r].text)
-#define HOLD_MS 20000                    /* longest wait of a test */
-#define SOON_MS 4000                     /* far below HOLD_MS, also on a busy machine */
+#define HAS_TEXT(r, words) \
+	cr_assert(strstr(job.report[r].text, words), "rank %d reports: %s", r, job.report[r].text)
+#define HOLD_MS 20000 /* longest wait of a test */
+#define SOON_MS 4000  /* far below HOLD_MS, also on a busy machine */
 
 static const struct tt_call sum_512 = {
 	.collective = TT_ALLREDUCE, .type = tuttiFloat32, .op = tuttiSum, .root = -1, .count = 512
@@ -88,7 +89,9 @@ Test(op_errors, a_death_while_joining_leaves_no_rank_hanging, .timeout = 120)
 {
 	for (int round = 0; round < 24; round++) {
 		int victim = round % 12;
-		struct control_job job = { .n = 12, .body = notice, .arg = &victim, .timeout_ms = 2500 };
+		struct control_job job = {
+			.n = 12, .body = notice, .arg = &victim, .timeout_ms = 2500
+		};
 		uint64_t until;
 
 		control_job_start(&job);
@@ -109,16 +112,18 @@ Test(op_errors, a_death_while_joining_leaves_no_rank_hanging, .timeout = 120)
 static void stop_myself(struct control_job *job, int rank, struct tt_join *join)
 {
 	(void)join;
-	if (rank == 9)                           /* child of rank 1 */
+	if (rank == 9) /* child of rank 1 */
 		control_job_reached(job, 1, 1, HOLD_MS);
 }
 
 Test(op_errors, a_rank_stopped_while_joining_is_named, .timeout = 60)
 {
-	struct control_job job = { .n = 10, .before = stop_myself, .timeout_ms = 3000, .only_rank_0 = true };
+	struct control_job job = {
+		.n = 10, .before = stop_myself, .timeout_ms = 3000, .only_rank_0 = true
+	};
 
 	control_job_start(&job);
-	sleep_ms(1200);                          /* rank 1 has registered by then */
+	sleep_ms(1200); /* rank 1 has registered by then */
 	control_job_stop(&job, 1);
 	atomic_store(&job.report[1].progress, 1);
 	for (int ms = 0; ms < HOLD_MS && !(job.report[0].text[0] && job.report[9].text[0]); ms++)
@@ -152,7 +157,7 @@ Test(op_errors, a_forked_child_does_not_hide_the_death_of_its_parent, .timeout =
 	atomic_store(&job.report[victim].progress, 2);
 	control_job_wait(&job);
 	cr_assert(job.report[0].rc == 0 && job.report[2].rc == 0, "%s", job.report[0].text);
-	cr_assert_lt(job.report[0].took_ms, SOON_MS);      /* shorter than the child lives */
+	cr_assert_lt(job.report[0].took_ms, SOON_MS); /* shorter than the child lives */
 	HAS_TEXT(2, "rank 1 died");
 }
 
@@ -161,7 +166,7 @@ static int child_comes_and_goes(struct control_job *job, int rank, struct tt_con
 	int all[3];
 
 	if (rank == 0 && !fork()) {
-		tt_control_leave(ctl);           /* no effect in a forked child */
+		tt_control_leave(ctl); /* no effect in a forked child */
 		_exit(0);
 	}
 	if (rank == 0)
@@ -255,7 +260,7 @@ static int ask_for_missing(struct control_job *job, int rank, struct tt_control 
 
 	while (!tt_control_broken(ctl) && missing != victim && tt_now_ns() < until)
 		missing = tt_control_missing(ctl, 3, &stuck, job->report[rank].text,
-					 sizeof(job->report[rank].text));
+					     sizeof(job->report[rank].text));
 	return missing;
 }
 
@@ -272,12 +277,15 @@ static int stop_or_ask(struct control_job *job, int rank, struct tt_control *ctl
 	atomic_store(&job->report[rank].progress, 1);
 	if (rank == victim) {
 		control_job_reached(job, victim, 9, HOLD_MS);
-		return control_job_await_broken(job, rank, ctl, HOLD_MS, &culprit) == TT_TIMEOUT ? 0 : 1;
+		return control_job_await_broken(job, rank, ctl, HOLD_MS, &culprit) == TT_TIMEOUT
+			       ? 0
+			       : 1;
 	}
 	control_job_reached(job, victim, 2, HOLD_MS);
 	for (until = tt_deadline_ns(700); tt_now_ns() < until && !tt_control_broken(ctl);
 	     sleep_ms(20))
-		tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = victim, .last_received = 2 });
+		tt_control_waiting(ctl,
+				   &(struct tt_blocked){ .awaited = victim, .last_received = 2 });
 	until = tt_now_ns();
 	missing = ask_for_missing(job, rank, ctl, victim);
 	job->report[rank].took_ms = (tt_now_ns() - until) / 1000000;
@@ -300,8 +308,8 @@ static void stop_one(int n, int victim)
 	control_job_stop(&job, victim);
 	atomic_store(&job.report[victim].progress, 2);
 	for (int r = 0; r < n; r++)
-		cr_assert(r == victim || control_job_reached(&job, r, 3, HOLD_MS), "rank %d has no error",
-			  r);
+		cr_assert(r == victim || control_job_reached(&job, r, 3, HOLD_MS),
+			  "rank %d has no error", r);
 	atomic_store(&job.report[victim].progress, 9);
 	kill(job.report[victim].pid, SIGCONT);
 	control_job_wait(&job);
@@ -319,7 +327,7 @@ Test(op_errors, a_stopped_rank_is_named_with_its_last_operation, .timeout = 120)
 {
 	stop_one(3, 0);
 	stop_one(3, 2);
-	stop_one(20, 1);                         /* an inner rank of the tree */
+	stop_one(20, 1); /* an inner rank of the tree */
 	stop_one(20, 13);
 }
 
@@ -340,8 +348,9 @@ static int one_makes_no_call(struct control_job *job, int rank, struct tt_contro
 	control_job_all_reached(job, 1, HOLD_MS);
 	tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = 2, .last_received = 1 });
 	sleep_ms(300);
-	missing = tt_control_missing(ctl, 2, &(struct tt_blocked){ .awaited = 2, .last_received = 1 },
-					 job->report[rank].text, sizeof(job->report[rank].text));
+	missing = tt_control_missing(ctl, 2,
+				     &(struct tt_blocked){ .awaited = 2, .last_received = 1 },
+				     job->report[rank].text, sizeof(job->report[rank].text));
 	if (rank == 0) {
 		control_job_reached(job, 1, 2, HOLD_MS);
 		tt_control_raise(ctl, TT_TIMEOUT, missing, job->report[rank].text);
@@ -357,8 +366,9 @@ Test(op_errors, a_rank_that_has_not_made_the_call_is_named_with_its_last_call, .
 	control_job_run(&job);
 	for (int r = 0; r < 3; r++) {
 		cr_assert_eq(job.report[r].rc, 0, "rank %d: %s", r, job.report[r].text);
-		HAS_TEXT(r,
-		     "rank 2 has not called operation 2 yet; its last was: operation 1 (allreduce");
+		HAS_TEXT(
+			r,
+			"rank 2 has not called operation 2 yet; its last was: operation 1 (allreduce");
 	}
 }
 
@@ -367,12 +377,13 @@ static int all_make_the_call(struct control_job *job, int rank, struct tt_contro
 	int missing;
 
 	note_sum(ctl, 1, false);
-	tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = (rank + 1) % job->n, .last_received = 0 });
+	tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = (rank + 1) % job->n,
+						      .last_received = 0 });
 	atomic_store(&job->report[rank].progress, 1);
 	control_job_all_reached(job, 1, HOLD_MS);
 	sleep_ms(300);
 	missing = tt_control_missing(ctl, 1, &(struct tt_blocked){ .awaited = (rank + 1) % job->n },
-					 job->report[rank].text, sizeof(job->report[rank].text));
+				     job->report[rank].text, sizeof(job->report[rank].text));
 	atomic_store(&job->report[rank].progress, 2);
 	control_job_all_reached(job, 2, HOLD_MS);
 	return missing == -1 ? 0 : 1;
@@ -399,13 +410,14 @@ static int differ(struct control_job *job, int rank, struct tt_control *ctl)
 	for (uint64_t seq = 1; seq < 5; seq++)
 		note_sum(ctl, seq, true);
 	tt_control_note(ctl, 5, rank == 2 ? &sum_512 : &a_sum);
-	if (rank == 2) {                         /* as rooted calls return before the error */
+	if (rank == 2) { /* as rooted calls return before the error */
 		tt_control_done(ctl, 5);
 		note_sum(ctl, 6, false);
 	}
 	for (int ms = 0; ms < HOLD_MS && !tt_control_broken(ctl); ms++) {
 		if (rank == 3)
-			tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = 0, .last_received = 4 });
+			tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = 0,
+								      .last_received = 4 });
 		sleep_ms(1);
 	}
 	return control_job_await_broken(job, rank, ctl, 1, &culprit) == TT_USAGE ? 0 : 1;
@@ -439,7 +451,8 @@ static int differ_long_ago(struct control_job *job, int rank, struct tt_control 
 	}
 	for (int ms = 0; ms < HOLD_MS && !tt_control_broken(ctl); ms++) {
 		if (rank == 0)
-			tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = 2, .last_received = 39 });
+			tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = 2,
+								      .last_received = 39 });
 		sleep_ms(1);
 	}
 	return control_job_await_broken(job, rank, ctl, 1, &culprit) == TT_USAGE ? 0 : 1;
@@ -452,8 +465,9 @@ Test(op_errors, the_earliest_mismatched_call_is_reported, .timeout = 60)
 	control_job_run(&job);
 	for (int r = 0; r < 3; r++) {
 		cr_assert_eq(job.report[r].rc, 0, "rank %d: %s", r, job.report[r].text);
-		HAS_TEXT(r,
-		     "called allreduce of 1024 float32 (sum) as operation 5, rank 2 called allreduce of 512 float32 (sum)");
+		HAS_TEXT(
+			r,
+			"called allreduce of 1024 float32 (sum) as operation 5, rank 2 called allreduce of 512 float32 (sum)");
 	}
 }
 

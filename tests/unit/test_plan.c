@@ -67,10 +67,22 @@ static void is_step(const struct tt_step *s, uint8_t op, tt_ref dst, tt_ref to, 
 }
 
 static const tt_ref none = TT_REF_NONE;
-static tt_ref in(uint32_t b) { return tt_ref_make(TT_IN, b); }
-static tt_ref out(uint32_t b) { return tt_ref_make(TT_OUT, b); }
-static tt_ref scratch(uint32_t b) { return tt_ref_make(TT_SCRATCH, b); }
-static tt_ref wire(int rank) { return tt_ref_make(TT_WIRE, (uint32_t)rank); }
+static tt_ref in(uint32_t b)
+{
+	return tt_ref_make(TT_IN, b);
+}
+static tt_ref out(uint32_t b)
+{
+	return tt_ref_make(TT_OUT, b);
+}
+static tt_ref scratch(uint32_t b)
+{
+	return tt_ref_make(TT_SCRATCH, b);
+}
+static tt_ref wire(int rank)
+{
+	return tt_ref_make(TT_WIRE, (uint32_t)rank);
+}
 
 static const struct tt_cut one = { 1, 1 };
 
@@ -95,7 +107,8 @@ static void appends_nothing(struct tt_builder *b, const char *argument)
 
 Test(plan, blocks_that_are_only_in_in_are_copied_to_out_in_one_step)
 {
-	cr_assert_eq(build(appends_nothing, TT_ALLREDUCE, 1, 0, (struct tt_cut){ 4, 1 }, true), TT_OK);
+	cr_assert_eq(build(appends_nothing, TT_ALLREDUCE, 1, 0, (struct tt_cut){ 4, 1 }, true),
+		     TT_OK);
 	cr_expect_eq(plans[0]->nsteps, 1);
 	is_step(step(0, 0, 0), TT_COPY, out(0), none, in(0), none);
 	cr_expect_eq(step(0, 0, 0)->nblocks, 4);
@@ -108,7 +121,7 @@ static void fails_twice(struct tt_builder *b, const char *argument)
 {
 	(void)argument;
 	tt_step_send(b, 1, tt_all(b));
-	tt_step_send(b, b->n, tt_all(b));                    /* the first error */
+	tt_step_send(b, b->n, tt_all(b)); /* the first error */
 	tt_step_recv(b, 1, tt_parts(b, 7, 1));
 	tt_lane(b, 5);
 	tt_builder_fail(b, TT_SYSTEM, "too late");
@@ -118,7 +131,8 @@ Test(plan, the_first_error_sticks)
 {
 	plans[0] = NULL;
 	cr_expect_eq(build(fails_twice, TT_ALLREDUCE, 2, 0, one, true), TT_INTERNAL);
-	cr_expect(strstr(tt_error_text(), "rank 2 of a group of 2 cannot be a peer"), "%s", tt_error_text());
+	cr_expect(strstr(tt_error_text(), "rank 2 of a group of 2 cannot be a peer"), "%s",
+		  tt_error_text());
 	cr_expect_null(plans[0]);
 }
 
@@ -173,7 +187,8 @@ Test(plan, the_builder_refuses_meaningless_steps)
 		{ cuts_unevenly, TT_ALLREDUCE, 3, "3 blocks cannot be cut into 2 parts" },
 		{ enters_a_group_without_itself, TT_ALLREDUCE, 1, "a group without this rank" },
 		{ sends_parts_apart, TT_ALLREDUCE, 2, "are not consecutive" },
-		{ appends_nothing, TT_ALLREDUCE, TT_MAX_BLOCKS + 1, "1048577 blocks, at most 1048576" },
+		{ appends_nothing, TT_ALLREDUCE, TT_MAX_BLOCKS + 1,
+		  "1048577 blocks, at most 1048576" },
 		{ appends_nothing, TT_ALLREDUCE, 1u << 31, "2147483648 blocks, at most 1048576" },
 	};
 
@@ -346,9 +361,9 @@ Test(plan, a_result_is_fused_with_its_send_and_is_passing_unless_it_is_kept)
 	build_all(chain, 3, one, true);
 	cr_expect_eq(plans[1]->nsteps, 2);
 	is_step(step(1, 0, 0), TT_COMBINE, out(0), wire(2), wire(0), in(0));
-	cr_expect_eq(step(1, 0, 0)->flags, TT_STEP_PASSING);      /* overwritten by the sum */
+	cr_expect_eq(step(1, 0, 0)->flags, TT_STEP_PASSING); /* overwritten by the sum */
 	is_step(step(1, 0, 1), TT_COPY, out(0), wire(0), wire(2), none);
-	cr_expect_eq(step(1, 0, 1)->flags, 0);                    /* the sum is stored */
+	cr_expect_eq(step(1, 0, 1)->flags, 0); /* the sum is stored */
 	is_step(step(2, 0, 0), TT_COMBINE, out(0), wire(1), wire(1), in(0));
 	cr_expect_eq(step(2, 0, 0)->flags, 0);
 	cr_expect_eq(plans[1]->npeers, 2);
@@ -489,8 +504,10 @@ Test(plan, compiling_keeps_every_expression_of_every_algorithm)
 
 		for (int n = 1; n <= 17; n++) {
 			for (int r = 0; r < n; r++) {
-				struct tt_shape shape = { .collective = a->collective, .nranks = n,
-							  .rank = r, .root = 0 };
+				struct tt_shape shape = { .collective = a->collective,
+							  .nranks = n,
+							  .rank = r,
+							  .root = 0 };
 
 				cr_assert_eq(tt_plan_build_plain(a, a->name, &shape, &plain[r]),
 					     TT_OK);

@@ -156,7 +156,7 @@ static void sums_in_rank_order(const struct tt_plan *p, uint32_t block)
 			continue;
 		for (int k = 0; k < s->nsrc; k++) {
 			tt_ref r = tt_step_source(s, k);
-			bool carried = k == 0 && next > 0;           /* the partial sum */
+			bool carried = k == 0 && next > 0; /* the partial sum */
 
 			if (!carried)
 				cr_expect_eq(tt_ref_buf(r) == TT_WIRE ? (int)tt_ref_index(r)

@@ -42,8 +42,8 @@ static void make(struct tt_plan **plans)
 	struct tt_plan *p = plans[0] = hand_plan(TT_ALLREDUCE, 3, 0, 0, 2, 4);
 
 	hand_step(p, 0, TT_COMBINE, out(0), none, wire(1), in(0), wire(2), none)->nblocks = 2;
-	hand_step(p, 0, TT_COPY, scratch(0), wire(2), wire(1), none)->flags =
-		TT_STEP_PASSING | TT_STEP_INTERLEAVED;
+	hand_step(p, 0, TT_COPY, scratch(0), wire(2), wire(1), none)->flags = TT_STEP_PASSING |
+									      TT_STEP_INTERLEAVED;
 	hand_step(p, 1, TT_COPY, none, wire(1), out(1), none)->wait_lane = 0;
 	hand_step(p, 1, TT_NOP, none, none, none)->wait_lane = 0;
 	p->steps[p->lanes[1].first + 1].wait_step = 2;
@@ -194,7 +194,7 @@ Test(print, unknown_format_is_refused_with_the_known_ones)
 	hand_exchange(plans);
 	cr_expect_eq(tt_plan_print(plans[0], "xml", stdout), TT_ARG);
 	cr_expect_str_eq(tt_error_text(),
-		"unknown plan format \"xml\"; use table, json, dot, goal");
+			 "unknown plan format \"xml\"; use table, json, dot, goal");
 	hand_free(plans, 2);
 }
 

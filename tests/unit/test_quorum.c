@@ -12,9 +12,14 @@
 
 #include "tests/support/ranks.h"
 
-#define want(x) do { if (!(x)) { fprintf(stderr, "rank %d of %d, line %d: %s: %s\n", rank,	\
-		nranks, __LINE__, #x,								\
-			tuttiGetLastError(NULL)); return 1; } } while (0)
+#define want(x)                                                                           \
+	do {                                                                              \
+		if (!(x)) {                                                               \
+			fprintf(stderr, "rank %d of %d, line %d: %s: %s\n", rank, nranks, \
+				__LINE__, #x, tuttiGetLastError(NULL));                   \
+			return 1;                                                         \
+		}                                                                         \
+	} while (0)
 #define COUNT 300
 #define OPERATIONS 400
 
@@ -29,7 +34,7 @@ struct quorum_world {
 static struct quorum_world *world_of(const struct quorum_world *w)
 {
 	struct quorum_world *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-				    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+					   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	*shared = *w;
 	return shared;
@@ -38,8 +43,12 @@ static struct quorum_world *world_of(const struct quorum_world *w)
 static int run(int n, const char *transport, const char *algo, int timeout_ms, int killed,
 	       rank_fn *fn, void *arg)
 {
-	struct ranks r = { .n = n, .transport = transport, .algo = algo, .timeout_ms = timeout_ms,
-			   .arg = arg, .limit_s = 55 };
+	struct ranks r = { .n = n,
+			   .transport = transport,
+			   .algo = algo,
+			   .timeout_ms = timeout_ms,
+			   .arg = arg,
+			   .limit_s = 55 };
 
 	return ranks_run(&r, fn) - killed;
 }
@@ -65,9 +74,11 @@ static void make_finite(unsigned char *x, size_t count, size_t element)
 
 static int same_bits(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	static const struct { tuttiDataType_t type; size_t element;
+	static const struct {
+		tuttiDataType_t type;
+		size_t element;
 	} types[] = {
-		{ tuttiFloat32, 4 },	{ tuttiBfloat16, 2 }, { tuttiFloat16, 2 },
+		{ tuttiFloat32, 4 },    { tuttiBfloat16, 2 }, { tuttiFloat16, 2 },
 		{ tuttiFloat8e4m3, 1 }, { tuttiFloat64, 8 },  { tuttiInt32, 4 },
 	};
 	static const tuttiRedOp_t ops[] = { tuttiSum, tuttiAvg, tuttiMax, tuttiProd };
@@ -88,7 +99,7 @@ static int same_bits(tuttiComm_t *comm, int rank, int nranks, void *arg)
 					make_finite(in, counts[c], types[t].element);
 				want(!tuttiAllReduce(in, a, counts[c], types[t].type, ops[o], *comm,
 						     NULL));
-				memcpy(b, in, bytes);                    /* in place */
+				memcpy(b, in, bytes); /* in place */
 				want(!tuttiAllReduceQuorum(b, b, counts[c], types[t].type, ops[o],
 							   nranks, 20000, *comm, NULL, &q));
 				if (memcmp(a, b, bytes))
@@ -160,8 +171,8 @@ static int check(const struct quorum_world *w, int rank, int nranks, const float
 	return 0;
 }
 
-static int contribute(struct quorum_world *w, tuttiComm_t comm, int rank, int nranks, uint64_t *number,
-		      tuttiQuorum_t *q)
+static int contribute(struct quorum_world *w, tuttiComm_t comm, int rank, int nranks,
+		      uint64_t *number, tuttiQuorum_t *q)
 {
 	float in[COUNT], out[COUNT], carry[COUNT];
 
@@ -226,8 +237,10 @@ static void check_stragglers(int n, struct quorum_world world)
 
 Test(quorum, does_not_wait_for_stragglers, .timeout = 60)
 {
-	check_stragglers(5, (struct quorum_world){ .k = 3, .slow = 2, .seed = 1, .deadline_ms = 20000 });
-	check_stragglers(6, (struct quorum_world){ .k = 5, .slow = 1, .seed = 2, .deadline_ms = 20000 });
+	check_stragglers(5, (struct quorum_world){
+				    .k = 3, .slow = 2, .seed = 1, .deadline_ms = 20000 });
+	check_stragglers(6, (struct quorum_world){
+				    .k = 5, .slow = 1, .seed = 2, .deadline_ms = 20000 });
 }
 
 Test(quorum, returns_every_result_to_a_rank_that_sets_every, .timeout = 60)
@@ -239,15 +252,16 @@ Test(quorum, returns_every_result_to_a_rank_that_sets_every, .timeout = 60)
 
 Test(quorum, of_32_ranks_does_not_wait_for_stragglers, .timeout = 60)
 {
-	check_stragglers(32, (struct quorum_world){ .k = 28, .slow = 4, .seed = 4, .deadline_ms = 20000 });
+	check_stragglers(32, (struct quorum_world){
+				     .k = 28, .slow = 4, .seed = 4, .deadline_ms = 20000 });
 }
 
 Test(quorum, of_128_ranks_does_not_wait_for_stragglers, .timeout = 300)
 {
 	if (!getenv("TT_TIER") || strcmp(getenv("TT_TIER"), "soak"))
 		cr_skip_test("128 processes: only in tier soak");
-	check_stragglers(128,
-			 (struct quorum_world){ .k = 120, .slow = 8, .seed = 5, .deadline_ms = 20000 });
+	check_stragglers(128, (struct quorum_world){
+				      .k = 120, .slow = 8, .seed = 5, .deadline_ms = 20000 });
 }
 
 /* A rank after a long pause gets the newest result at once; with `every` the rank gets each stored
@@ -278,7 +292,7 @@ static int away(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		}
 		w->done++;
 	}
-	if (rank == 3) {                                 /* the newest result at once */
+	if (rank == 3) { /* the newest result at once */
 		want(!tuttiAllReduceQuorum(in, out, COUNT, tuttiFloat32, tuttiSum, 2, 0, *comm,
 					   NULL, &q));
 		want(q.sequence == 10 && q.newest == 10 && q.mine == tuttiQuorumLate &&
@@ -287,7 +301,7 @@ static int away(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	}
 	while (w->done < 4)
 		usleep(1000);
-	number = 10;                                     /* all ranks continue from here */
+	number = 10; /* all ranks continue from here */
 	w->k = 4;
 	want(!contribute(w, *comm, rank, nranks, &number, &q) && q.sequence == 11 && q.count == 4);
 	want(!tuttiBarrier(*comm, NULL));
@@ -311,8 +325,8 @@ static int deadline(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	uint64_t number = 0;
 
 	while (rank != 1 && q.mask[0] != 5)
-		want(!contribute(w, *comm, rank, nranks, &number, &q) &&
-		     !(q.mask[0] & ~5ull) && q.count == __builtin_popcountll(q.mask[0]));
+		want(!contribute(w, *comm, rank, nranks, &number, &q) && !(q.mask[0] & ~5ull) &&
+		     q.count == __builtin_popcountll(q.mask[0]));
 	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
 }
 
@@ -348,7 +362,8 @@ static int die(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 Test(quorum, loses_only_the_contribution_of_a_dead_rank, .timeout = 60)
 {
-	struct quorum_world *w = world_of(&(struct quorum_world){ .k = 6, .victims = 2, .deadline_ms = 100000 });
+	struct quorum_world *w = world_of(
+		&(struct quorum_world){ .k = 6, .victims = 2, .deadline_ms = 100000 });
 
 	cr_expect_eq(run(6, NULL, NULL, 20000, 2, die, w), 0);
 	w = world_of(&(struct quorum_world){ .k = 2, .victims = 1, .deadline_ms = 100000 });
@@ -365,7 +380,7 @@ static int lose_root(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 	want(!contribute(w, *comm, rank, nranks, &number, &q));
 	w->done++;
-	while (rank == 0 && w->done < nranks)    /* until the others have their result */
+	while (rank == 0 && w->done < nranks) /* until the others have their result */
 		usleep(1000);
 	if (rank == 0)
 		raise(SIGKILL);
@@ -374,7 +389,7 @@ static int lose_root(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	want(strstr(tuttiGetLastError(NULL), "rank 0") &&
 	     strstr(tuttiGetLastError(NULL), "quorum operation 2"));
 	want(!tuttiCommShrink(*comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT));
-	x[0] = 1;                                /* a new rank 0 computes the sum from now on */
+	x[0] = 1; /* a new rank 0 computes the sum from now on */
 	want(!tuttiAllReduceQuorum(x, x, COUNT, tuttiFloat32, tuttiSum, nranks - 1, 20000, left,
 				   NULL, &q));
 	want(q.mine == tuttiQuorumIn && q.sequence == 1 && q.count == nranks - 1 &&
@@ -464,8 +479,8 @@ static int misuse(tuttiComm_t *comm, int rank, int nranks, void *arg)
 				  &q) == tuttiInvalidArgument);
 	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, -1, *comm, NULL, &q) ==
 	     tuttiInvalidArgument);
-	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &uninitialized) ==
-	     tuttiInvalidArgument);
+	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL,
+				  &uninitialized) == tuttiInvalidArgument);
 	want(tuttiAllReduceQuorum(x, NULL, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &q) ==
 	     tuttiInvalidArgument);
 	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiBand, 1, 0, *comm, NULL, &q) ==
@@ -487,14 +502,15 @@ static int misuse(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		want(!call_first(*comm, rank, nranks, first_called));
 	else
 		want(!tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 2, 0, *comm, NULL,
-					   NULL) && y[0] == 2);
+					   NULL) &&
+		     y[0] == 2);
 	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
 }
 
 Test(quorum, refuses_invalid_calls_with_an_error_text, .timeout = 60)
 {
-	_Atomic int *first_called =
-		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	_Atomic int *first_called = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+					 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	cr_expect_eq(run(2, NULL, NULL, 20000, 0, misuse, (void *)first_called), 0);
 }

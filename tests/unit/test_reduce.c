@@ -72,8 +72,8 @@ static void check_call(tuttiDataType_t type, tuttiRedOp_t op, int nsrc, size_t c
 	cr_assert(bad == count, "%s %s of %d sources, %s: element %zu of %zu", tt_op_name(op),
 		  tt_type_name(type), nsrc, tt_reduce_isa(), bad, count);
 	cr_assert(area_intact(&one, bytes) && area_intact(&two, seed % 2 ? bytes : 0),
-		  "%s %s %s %zu: wrote outside of the destination", tt_op_name(op), tt_type_name(type),
-		  tt_reduce_isa(), count);
+		  "%s %s %s %zu: wrote outside of the destination", tt_op_name(op),
+		  tt_type_name(type), tt_reduce_isa(), count);
 	if (seed % 2)
 		cr_assert(!memcmp(one.at, two.at, bytes), "%s %s: dst2 differs", tt_op_name(op),
 			  tt_type_name(type));
@@ -277,14 +277,14 @@ Test(reduce, min_and_max_order_zeros_and_propagate_nan_from_any_operand, .timeou
 Test(reduce, a_nan_result_is_the_canonical_nan_of_its_type, .timeout = 20)
 {
 	static const uint64_t canonical_nan[tuttiNumTypes] = {
-		[tuttiFloat16] = 0x7e00, [tuttiBfloat16] = 0x7fc0, [tuttiFloat32] = 0x7fc00000,
-		[tuttiFloat64] = 0x7ff8000000000000, [tuttiFloat8e4m3] = 0x7f,
-		[tuttiFloat8e5m2] = 0x7f,
+		[tuttiFloat16] = 0x7e00,     [tuttiBfloat16] = 0x7fc0,
+		[tuttiFloat32] = 0x7fc00000, [tuttiFloat64] = 0x7ff8000000000000,
+		[tuttiFloat8e4m3] = 0x7f,    [tuttiFloat8e5m2] = 0x7f,
 	};
 	static const uint64_t other_nan[tuttiNumTypes] = {
-		[tuttiFloat16] = 0xfe11, [tuttiBfloat16] = 0xff81, [tuttiFloat32] = 0xffc12345,
-		[tuttiFloat64] = 0xfff0000000000001, [tuttiFloat8e4m3] = 0xff,
-		[tuttiFloat8e5m2] = 0xfd,
+		[tuttiFloat16] = 0xfe11,     [tuttiBfloat16] = 0xff81,
+		[tuttiFloat32] = 0xffc12345, [tuttiFloat64] = 0xfff0000000000001,
+		[tuttiFloat8e4m3] = 0xff,    [tuttiFloat8e5m2] = 0xfd,
 	};
 	uint64_t in, number = 0, out;
 	const void *src[3] = { &number, &in, &number };
@@ -320,7 +320,8 @@ Test(reduce, sums_of_16_bit_floats_are_rounded_once_for_all_sources, .timeout = 
 	cr_assert_eq(out, in[0] + 1);
 }
 
-Test(reduce, undefined_pairs_of_type_and_op_have_no_kernel_and_avg_has_the_kernel_of_sum, .timeout = 20)
+Test(reduce, undefined_pairs_of_type_and_op_have_no_kernel_and_avg_has_the_kernel_of_sum,
+     .timeout = 20)
 {
 	for (int type = 0; type < tuttiNumTypes; type++) {
 		for (int op = 0; op < tuttiNumOps; op++)
@@ -338,7 +339,8 @@ Test(reduce, an_instruction_set_is_accepted_or_refused_with_an_error_text, .time
 	cr_assert_str_eq(tt_reduce_isa(), "scalar");
 	cr_assert_eq(tt_reduce_isa_set("mmx"), TT_ARG);
 	cr_assert(strstr(tt_error_text(), "'mmx'"));
-	cr_assert_str_eq(tt_reduce_isa(), "scalar", "a refused name must not change the instruction set");
+	cr_assert_str_eq(tt_reduce_isa(), "scalar",
+			 "a refused name must not change the instruction set");
 	cr_assert_eq(tt_reduce_isa_set("auto"), 0);
 	cr_assert_eq(tt_reduce_isa_set(""), 0);
 }
@@ -391,8 +393,8 @@ Test(reduce, floats_are_scaled_and_divided_with_one_rounding, .timeout = 60)
 			ref_fill(type, out, COUNT, 5);
 			for (size_t i = 0; i < COUNT; i++) {
 				volatile double d = ref_get(type, out + i * ref_bytes[type]) / 7;
-				volatile float f =
-					(float)ref_get(type, out + i * ref_bytes[type]) / 7;
+				volatile float f = (float)ref_get(type, out + i * ref_bytes[type]) /
+						   7;
 
 				ref_set(type, wanted, type == tuttiFloat64 ? d : f);
 				cr_assert(ref_same(type, wanted, in + i * ref_bytes[type]),
@@ -445,7 +447,7 @@ Test(reduce, an_element_is_set_to_the_nearest_value, .timeout = 60)
 			double value = ldexp((double)(int64_t)random_of(8, i), exponent - 63);
 			unsigned char got[8], wanted[8];
 
-			if (i % 2)            /* often half way between two small floats */
+			if (i % 2) /* often half way between two small floats */
 				value = ldexp((double)(random_of(9, i) % 4096), exponent);
 			tt_element_set(got, 0, type, value);
 			ref_set(type, wanted, value);

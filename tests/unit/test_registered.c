@@ -98,7 +98,7 @@ static void going(struct tt_registered_watcher *w, const struct tt_registered *l
 
 	c->calls++;
 	c->number = l->number;
-	c->byte = *(char *)l->range.start;             /* the memory is still mapped */
+	c->byte = *(char *)l->range.start; /* the memory is still mapped */
 }
 
 static void number_of(void *arg, const struct tt_registered *l)
@@ -124,7 +124,7 @@ Test(registered, watchers_are_notified_before_memory_is_freed, .timeout = 30)
 	cr_assert(tt_memory_free(p) == 0);
 	cr_assert(a.calls == 1 && b.calls == 1 && a.number == number && a.byte == 7);
 	cr_assert_not(tt_registered_find(p, 1, NULL, NULL));
-	cr_assert(tt_memory_alloc(10000, &q) == 0);            /* often at the same address */
+	cr_assert(tt_memory_alloc(10000, &q) == 0); /* often at the same address */
 	cr_assert(tt_registered_find(q, 10000, number_of, &second) && second != number);
 	tt_registered_watch_end(&a.watch);
 	cr_assert(tt_memory_free(q) == 0);

@@ -16,15 +16,19 @@ TestSuite(result_check, .timeout = 60);
 
 /* ---- values: reduced in any order, the inputs give the table of the result ------------------- */
 
-enum { ELEMENTS = 1021 };        /* of the table; the other elements are made alike */
+enum { ELEMENTS = 1021 }; /* of the table; the other elements are made alike */
 
 static double real_combine(double a, double b, int op)
 {
 	switch (op) {
-	case tuttiProd: return a * b;
-	case tuttiMax: return fmax(a, b);
-	case tuttiMin: return fmin(a, b);
-	default: return a + b;
+	case tuttiProd:
+		return a * b;
+	case tuttiMax:
+		return fmax(a, b);
+	case tuttiMin:
+		return fmin(a, b);
+	default:
+		return a + b;
 	}
 }
 
@@ -131,7 +135,8 @@ static double share_wrong(const struct tables *t, tuttiDataType_t type)
 {
 	size_t first;
 
-	return (double)bench_values_check(t->acc, t->want, tt_type_bytes(type), ELEMENTS, 0, &first) /
+	return (double)bench_values_check(t->acc, t->want, tt_type_bytes(type), ELEMENTS, 0,
+					  &first) /
 	       ELEMENTS;
 }
 
@@ -169,7 +174,8 @@ static void check_displaced(struct tables *t, tuttiDataType_t type, int op, int 
 	cr_assert_gt(share_wrong(t, type), 0.4, "%s %s n %d zeros", tt_type_name(type),
 		     bench_values_op_name(op), n);
 	for (size_t shift = 1; shift <= 4096; shift *= 4)
-		cr_assert_gt(bench_values_check(t->want, t->want, bytes, BENCH_VALUES, shift, &first),
+		cr_assert_gt(bench_values_check(t->want, t->want, bytes, BENCH_VALUES, shift,
+						&first),
 			     BENCH_VALUES / 4, "%s %s n %d shifted by %zu", tt_type_name(type),
 			     bench_values_op_name(op), n, shift);
 }
@@ -178,7 +184,8 @@ static void check_type(tuttiDataType_t type)
 {
 	for (int op = 0; op <= BENCH_MULSUM; op++) {
 		for (size_t k = 0;
-		     bench_values_defined(op, type) && k < sizeof(counts) / sizeof(counts[0]); k++) {
+		     bench_values_defined(op, type) && k < sizeof(counts) / sizeof(counts[0]);
+		     k++) {
 			struct tables t = make_tables(type, op, counts[k]);
 
 			check_orders(&t, type, op, counts[k]);
@@ -190,10 +197,11 @@ static void check_type(tuttiDataType_t type)
 	}
 }
 
-#define VALUES(type)										\
-	Test(result_check, values_of_##type##_reduce_in_any_order_to_a_result_that_shows_every_error) \
-	{											\
-		check_type(tutti##type);							\
+#define VALUES(type)                                                                    \
+	Test(result_check,                                                              \
+	     values_of_##type##_reduce_in_any_order_to_a_result_that_shows_every_error) \
+	{                                                                               \
+		check_type(tutti##type);                                                \
 	}
 VALUES(Int8)
 VALUES(Uint8)
@@ -217,12 +225,14 @@ Test(result_check, a_filled_buffer_is_right_and_each_changed_element_is_counted)
 	bench_values_input(table, tuttiFloat32, tuttiSum, 4, 1, 9);
 	for (size_t phase = 0; phase < BENCH_VALUES; phase += 4001) {
 		bench_values_fill(buf, table, sizeof(float), COUNT, phase);
-		cr_assert_eq(bench_values_check(buf, table, sizeof(float), COUNT, phase, &first), 0);
+		cr_assert_eq(bench_values_check(buf, table, sizeof(float), COUNT, phase, &first),
+			     0);
 		for (size_t i = 0; i < COUNT; i += 1000)
 			cr_assert_eq(buf[i], table[(i + phase) % BENCH_VALUES]);
 		buf[20000] = -buf[20000];
 		buf[COUNT - 1] = -buf[COUNT - 1];
-		cr_assert_eq(bench_values_check(buf, table, sizeof(float), COUNT, phase, &first), 2);
+		cr_assert_eq(bench_values_check(buf, table, sizeof(float), COUNT, phase, &first),
+			     2);
 		cr_assert_eq(first, 20000);
 	}
 	free(table);
@@ -240,16 +250,22 @@ struct check_fixture {
 	int32_t *send[RANKS], *recv[RANKS];
 };
 
-static void fixture_make(struct check_fixture *h, const struct bench_collective *bench, bool in_place)
+static void fixture_make(struct check_fixture *h, const struct bench_collective *bench,
+			 bool in_place)
 {
 	static tuttiComm_t no_comms[1];
 	size_t whole = COUNT * sizeof(int32_t) * RANKS;
 
-	*h = (struct check_fixture){ .options = {
-				    .max_bytes = whole, .check = 1, .seed = 3, .null_stream = 1 } };
-	h->cell = (struct bench_cell){ .bench = bench, .count = COUNT, .esize = sizeof(int32_t),
-				    .type = tuttiInt32, .op = bench->combines ? tuttiSum : BENCH_NO_OP,
-				    .root = ROOT, .in_place = in_place };
+	*h = (struct check_fixture){
+		.options = { .max_bytes = whole, .check = 1, .seed = 3, .null_stream = 1 }
+	};
+	h->cell = (struct bench_cell){ .bench = bench,
+				       .count = COUNT,
+				       .esize = sizeof(int32_t),
+				       .type = tuttiInt32,
+				       .op = bench->combines ? tuttiSum : BENCH_NO_OP,
+				       .root = ROOT,
+				       .in_place = in_place };
 	h->cell.send_bytes = bench->send_all ? whole : whole / RANKS;
 	h->cell.recv_bytes = bench->recv_all ? whole : whole / RANKS;
 	bench_cell_slots(&h->cell, &h->options);
@@ -281,7 +297,8 @@ static uint64_t fixture_wrong(struct check_fixture *h)
 	for (int r = 0; r < RANKS; r++) {
 		uint64_t of_rank;
 
-		cr_assert_eq(bench_rank_check(&h->ranks[r], &h->options, &h->cell, 0, 17, true, &of_rank),
+		cr_assert_eq(bench_rank_check(&h->ranks[r], &h->options, &h->cell, 0, 17, true,
+					      &of_rank),
 			     0);
 		wrong += of_rank;
 	}
@@ -302,13 +319,24 @@ static void fixture_rank(const struct check_fixture *h, int32_t *const *in, int 
 	}
 	for (int p = 0; p < RANKS; p++) {
 		switch (h->cell.bench->collective) {
-		case TT_BROADCAST: memcpy(h->recv[r], in[ROOT], part); break;
+		case TT_BROADCAST:
+			memcpy(h->recv[r], in[ROOT], part);
+			break;
 		case TT_ALLGATHER:
-		case TT_GATHER: memcpy(h->recv[r] + p * COUNT, in[p], part); break;
-		case TT_ALLTOALL: memcpy(h->recv[r] + p * COUNT, in[p] + r * COUNT, part); break;
-		case TT_SCATTER: memcpy(h->recv[r], in[ROOT] + r * COUNT, part); break;
-		case TT_SENDRECV: memcpy(h->recv[r], in[(r + RANKS - 1) % RANKS], part); break;
-		default: break;
+		case TT_GATHER:
+			memcpy(h->recv[r] + p * COUNT, in[p], part);
+			break;
+		case TT_ALLTOALL:
+			memcpy(h->recv[r] + p * COUNT, in[p] + r * COUNT, part);
+			break;
+		case TT_SCATTER:
+			memcpy(h->recv[r], in[ROOT] + r * COUNT, part);
+			break;
+		case TT_SENDRECV:
+			memcpy(h->recv[r], in[(r + RANKS - 1) % RANKS], part);
+			break;
+		default:
+			break;
 		}
 	}
 }
@@ -342,7 +370,7 @@ static void check_collective(const struct bench_collective *bench, bool in_place
 	h.recv[ROOT][COUNT - 1] ^= 1;
 	cr_assert_eq(fixture_wrong(&h), 1, "%s, one bit", name);
 	h.recv[ROOT][COUNT - 1] ^= 1;
-	if (bench->recv_all) {                           /* two parts are swapped */
+	if (bench->recv_all) { /* two parts are swapped */
 		int32_t keep[COUNT];
 
 		memcpy(keep, h.recv[ROOT], sizeof(keep));

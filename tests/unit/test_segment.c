@@ -128,7 +128,7 @@ Test(segment, excludes_ranks_whose_limits_forbid_shared_memory, .timeout = 60)
  * the deadline. */
 static int descriptor_body(const struct tt_world *world, void *arg)
 {
-	const int *limited = arg;           /* { rank, descriptors left } */
+	const int *limited = arg; /* { rank, descriptors left } */
 	struct rlimit limit = { 0, 0 };
 	struct tt_endpoint *ep;
 	uint64_t mine = 0, all[8];
@@ -168,7 +168,10 @@ Test(segment, ranks_agree_on_which_ranks_lack_descriptors, .timeout = 60)
  * send_hello: also sends a greeting as rank 1 with a wrong token. */
 static void connect_foreign(const char *name, bool send_hello)
 {
-	struct { uint8_t token[16]; int32_t rank; } hello = { .rank = 1 };
+	struct {
+		uint8_t token[16];
+		int32_t rank;
+	} hello = { .rank = 1 };
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
 	size_t bytes = strcspn(name, "\n");
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -236,7 +239,7 @@ static int shortage_body(const struct tt_world *world, void *arg)
 		return 0;
 	}
 	EXPECT(rig_open(&rig, &tt_shm, world, 1) == 0);
-	claims_left = left - 1;                    /* no slot after the first left - 1 */
+	claims_left = left - 1; /* no slot after the first left - 1 */
 	EXPECT(traffic_run(&rig, world, &tr) == 0);
 	harness_barrier(world, 0);
 	rig_close(&rig);

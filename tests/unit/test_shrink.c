@@ -11,14 +11,19 @@
 
 #include "tests/support/ranks.h"
 
-#define want(x) do { if (!(x)) { fprintf(stderr, "rank %d of %d, line %d: %s: %s\n", rank,	\
-		nranks, __LINE__, #x,								\
-			tuttiGetLastError(NULL)); return 1; } } while (0)
+#define want(x)                                                                           \
+	do {                                                                              \
+		if (!(x)) {                                                               \
+			fprintf(stderr, "rank %d of %d, line %d: %s: %s\n", rank, nranks, \
+				__LINE__, #x, tuttiGetLastError(NULL));                   \
+			return 1;                                                         \
+		}                                                                         \
+	} while (0)
 #define COUNT 1000
 
 struct shrink_case {
 	int victims[8], nvictims;
-	bool late;                       /* victims die after the others began to shrink */
+	bool late; /* victims die after the others began to shrink */
 	int rounds;
 	unsigned seed;
 	_Atomic int survivors, pids[128], resumed, passed;
@@ -27,7 +32,7 @@ struct shrink_case {
 static struct shrink_case *share_case(const struct shrink_case *p)
 {
 	struct shrink_case *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+					  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	*shared = *p;
 	return shared;
@@ -94,7 +99,7 @@ static int survive(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		while (!(rc = (tuttiResult_t)check_sum(*comm, rank, nranks,
 						       is_victim(p, rank) ? 0 : (float)(rank + 1),
 						       expected)))
-			;                                /* wait until the victims have died */
+			; /* wait until the victims have died */
 		want(rc == tuttiRemoteError);
 		want(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
 		tuttiCommDestroy(before);
@@ -183,15 +188,16 @@ static int hurry(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return 0;
 }
 
-Test(shrink, leaves_no_rank_hanging_when_the_old_communicator_is_destroyed_too_early, .timeout = 600)
+Test(shrink, leaves_no_rank_hanging_when_the_old_communicator_is_destroyed_too_early,
+     .timeout = 600)
 {
 	unsigned first = getenv("TEST_SEED") ? (unsigned)atoi(getenv("TEST_SEED")) : 0;
 	unsigned rounds = getenv("TEST_SOAK") ? (unsigned)atoi(getenv("TEST_SOAK")) : 3;
 	int excluded = 0;
 
 	for (unsigned seed = first; seed < first + rounds; seed++) {
-		struct shrink_case *p = share_case(
-			&(struct shrink_case){ .victims = { 0, 1, 4 }, .nvictims = 3, .seed = seed });
+		struct shrink_case *p = share_case(&(struct shrink_case){
+			.victims = { 0, 1, 4 }, .nvictims = 3, .seed = seed });
 
 		cr_expect_eq(run(6, seed % 2 ? "tcp" : "shm", 20000, 3, hurry, p), 0, "seed %u",
 			     seed);
@@ -229,7 +235,7 @@ static int wake_up(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	want(tuttiBarrier(*comm, NULL) == tuttiTimeout);
 	want(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
 	want(!check_sum(next, rank, nranks, 1, (float)(nranks - 1)));
-	if (p->rounds)                           /* destroyed before rank 1 continues */
+	if (p->rounds) /* destroyed before rank 1 continues */
 		tuttiCommDestroy(*comm);
 	want(!tuttiBarrier(next, NULL));
 	if (rank == 0)
@@ -275,7 +281,7 @@ static int listed(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		want(!check_sum(next, rank, nranks, 1, (float)(nranks - 2)));
 		tuttiCommDestroy(next);
 	}
-	want(!tuttiBarrier(*comm, NULL));                /* the old communicator still works */
+	want(!tuttiBarrier(*comm, NULL)); /* the old communicator still works */
 	return 0;
 }
 
@@ -312,7 +318,7 @@ static int abort_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	float x[4] = { 0 };
 
 	(void)arg;
-	if (rank)                                        /* rank 0 does not make the call */
+	if (rank) /* rank 0 does not make the call */
 		want(tuttiAllReduce(x, x, 4, tuttiFloat32, tuttiSum, *comm, NULL) ==
 		     tuttiRemoteError);
 	else
@@ -346,7 +352,7 @@ static int until_alone(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		want(!check_sum(*comm, rank, nranks, 1, (float)n));
 		p->passed++;
 		for (sums += n; rank == dies && p->passed < sums;)
-			usleep(1000);            /* rank dies after all ranks have the sum */
+			usleep(1000); /* rank dies after all ranks have the sum */
 		if (rank == dies)
 			raise(SIGKILL);
 		want(tuttiBarrier(*comm, NULL) == tuttiRemoteError);
@@ -362,5 +368,6 @@ static int until_alone(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 Test(shrink, works_repeatedly_until_one_rank_is_left, .timeout = 60)
 {
-	cr_expect_eq(run(6, NULL, 20000, 5, until_alone, share_case(&(struct shrink_case){ 0 })), 0);
+	cr_expect_eq(run(6, NULL, 20000, 5, until_alone, share_case(&(struct shrink_case){ 0 })),
+		     0);
 }

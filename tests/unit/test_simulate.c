@@ -16,22 +16,45 @@ enum { MOST = 64 };
 
 /* Costs in round numbers, so that times can be added up by hand. */
 static struct tt_cost plain = {
-	.core = { .call_ps = 1000, .step_ps = 10000, .switch_ps = 500000, .copy_fs = 1000000,
-		  .reduce_fs = 2000000, .far_copy_fs = 1000000, .far_reduce_fs = 2000000,
+	.core = { .call_ps = 1000,
+		  .step_ps = 10000,
+		  .switch_ps = 500000,
+		  .copy_fs = 1000000,
+		  .reduce_fs = 2000000,
+		  .far_copy_fs = 1000000,
+		  .far_reduce_fs = 2000000,
 		  .cache_bytes = 1 << 20 },
-	.link = { [TT_LINK_SHM] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000,
-				    .window = 8, .large_bytes = 1 << 30 },
-		  [TT_LINK_TCP] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000,
-				    .send_fs = 500000, .recv_fs = 250000, .window = 8,
+	.link = { [TT_LINK_SHM] = { .latency_ps = 100000,
+				    .send_ps = 3000,
+				    .recv_ps = 5000,
+				    .window = 8,
 				    .large_bytes = 1 << 30 },
-		  [TT_LINK_HOSTS] = { .latency_ps = 100000, .send_ps = 3000, .recv_ps = 5000,
-				      .link_fs = 1000000, .host_fs = 1000000, .window = 8,
+		  [TT_LINK_TCP] = { .latency_ps = 100000,
+				    .send_ps = 3000,
+				    .recv_ps = 5000,
+				    .send_fs = 500000,
+				    .recv_fs = 250000,
+				    .window = 8,
+				    .large_bytes = 1 << 30 },
+		  [TT_LINK_HOSTS] = { .latency_ps = 100000,
+				      .send_ps = 3000,
+				      .recv_ps = 5000,
+				      .link_fs = 1000000,
+				      .host_fs = 1000000,
+				      .window = 8,
 				      .large_bytes = 1 << 30 },
-		  [TT_LINK_SLOTS] = { .latency_ps = 60000, .send_ps = 2000, .recv_ps = 4000,
-				      .window = 1, .large_bytes = 1 << 30 } },
+		  [TT_LINK_SLOTS] = { .latency_ps = 60000,
+				      .send_ps = 2000,
+				      .recv_ps = 4000,
+				      .window = 1,
+				      .large_bytes = 1 << 30 } },
 };
 
-struct cluster { int host_of[MOST]; struct tt_topology topology; struct tt_sim_world world; };
+struct cluster {
+	int host_of[MOST];
+	struct tt_topology topology;
+	struct tt_sim_world world;
+};
 
 static struct cluster cluster_of(int n, int nhosts, bool tcp, const struct tt_cost *cost)
 {
@@ -39,11 +62,12 @@ static struct cluster cluster_of(int n, int nhosts, bool tcp, const struct tt_co
 
 	for (int r = 0; r < n; r++)
 		c.host_of[r] = r * nhosts / n;
-	c.world = (struct tt_sim_world){ .nranks = n,
-					 .paths = { .nranks = n,
-						    .one_host = nhosts == 1,
-						    .over_tcp = tcp },
-					 .message_bytes = 65536, .cost = cost };
+	c.world = (struct tt_sim_world){
+		.nranks = n,
+		.paths = { .nranks = n, .one_host = nhosts == 1, .over_tcp = tcp },
+		.message_bytes = 65536,
+		.cost = cost
+	};
 	return c;
 }
 
@@ -162,8 +186,10 @@ static size_t length_of(const struct tt_plan *p, const struct tt_binding *b,
 static void add_up(const struct cluster *c, const struct tt_algorithm *a, int rank, size_t bytes,
 		   uint64_t *sent)
 {
-	struct tt_shape shape = { .collective = a->collective, .nranks = c->world.nranks,
-				  .rank = rank, .topology = &c->topology };
+	struct tt_shape shape = { .collective = a->collective,
+				  .nranks = c->world.nranks,
+				  .rank = rank,
+				  .topology = &c->topology };
 	struct tt_plan *p;
 	struct tt_binding b;
 
@@ -240,8 +266,8 @@ Test(simulate, more_bytes_never_take_less_time)
 	for (int i = 0; tt_algorithms[i]; i++)
 		for (int n = 2; n <= 8; n *= 2) {
 			struct cluster c = cluster_of(n, 1, false, &tt_cost_builtin);
-			struct tt_sim *sim =
-				open_sim(&c, tt_algorithms[i]->collective, tt_algorithms[i]->name);
+			struct tt_sim *sim = open_sim(&c, tt_algorithms[i]->collective,
+						      tt_algorithms[i]->name);
 			uint64_t before = 0;
 
 			/* in large strides: a few more bytes may be cut into better tiles */
@@ -332,8 +358,8 @@ Test(simulate, all_ranks_choose_the_same_algorithm)
 
 		c.topology.host_of = c.host_of;
 		for (int r = 0; r < n; r += n / 2 + 1) {
-			struct tt_shape shape = { .collective =
-							  (enum tt_collective)(k % TT_SENDRECV),
+			struct tt_shape shape = { .collective = (enum tt_collective)(k %
+										     TT_SENDRECV),
 						  .nranks = n,
 						  .rank = r,
 						  .topology = &c.topology };
@@ -359,8 +385,10 @@ static int nic_for(int n, size_t bytes, const struct tt_cost *cost, enum tt_link
 
 	c.topology.host_of = c.host_of;
 	for (int r = 0; r < 2; r++) {
-		struct tt_shape shape = { .collective = TT_ALLREDUCE, .nranks = n,
-					  .rank = r * (n - 1), .topology = &c.topology };
+		struct tt_shape shape = { .collective = TT_ALLREDUCE,
+					  .nranks = n,
+					  .rank = r * (n - 1),
+					  .topology = &c.topology };
 
 		count = tt_plan_candidates(&shape, &facts, list, &best);
 		cr_assert(count > 0 && list[best].applies, "%s", tt_error_text());

@@ -130,7 +130,8 @@ static int reduce_all(tuttiComm_t *comm, int rank, int n, void *arg)
 			bad = 1;
 		}
 	}
-	bad |= tuttiCommGetCounters(*comm, &counters) || contradicts_mode(t->mode, counters.read_bytes);
+	bad |= tuttiCommGetCounters(*comm, &counters) ||
+	       contradicts_mode(t->mode, counters.read_bytes);
 	if (bad)
 		fprintf(stderr, "rank %d of %d: cma %s, memory %d, read %llu bytes: %s\n", rank, n,
 			t->mode->cma, t->mode->memory, (unsigned long long)counters.read_bytes,
@@ -142,8 +143,8 @@ static int reduce_all(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static struct single_copy_results *new_results(void)
 {
-	return mmap(NULL, sizeof(struct single_copy_results), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-		    -1, 0);
+	return mmap(NULL, sizeof(struct single_copy_results), PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 }
 
 Test(single_copy, every_mode_gives_the_bits_that_messages_give, .timeout = 200)
@@ -151,7 +152,7 @@ Test(single_copy, every_mode_gives_the_bits_that_messages_give, .timeout = 200)
 	static const struct single_copy_mode modes[] = {
 		{ "off", ORDINARY, false, NOT },  { "on", ORDINARY, false, READS },
 		{ "off", WINDOWS, false, READS }, { "on", MIXED, false, READS },
-		{ "off", MIXED, false, NOT },	  { "off", ORDINARY, true, NOT },
+		{ "off", MIXED, false, NOT },     { "off", ORDINARY, true, NOT },
 		{ "on", ORDINARY, true, READS },  { "auto", ORDINARY, false, PERHAPS },
 		{ "auto", WINDOWS, true, READS },
 	};
@@ -159,9 +160,14 @@ Test(single_copy, every_mode_gives_the_bits_that_messages_give, .timeout = 200)
 
 	for (int n = 2; n <= 8; n += n < 4 ? 1 : 4)
 		for (size_t w = 0; w < sizeof(modes) / sizeof(modes[0]); w++) {
-			struct single_copy_task t = { .mode = &modes[w], .results = results, .first = w == 0 };
-			struct ranks r = { .n = n, .transport = "shm", .threads = modes[w].threads,
-					   .algo = "two-shot", .arg = &t };
+			struct single_copy_task t = { .mode = &modes[w],
+						      .results = results,
+						      .first = w == 0 };
+			struct ranks r = { .n = n,
+					   .transport = "shm",
+					   .threads = modes[w].threads,
+					   .algo = "two-shot",
+					   .arg = &t };
 
 			setenv("TUTTI_CMA", modes[w].cma, 1);
 			cr_expect_eq(ranks_run(&r, reduce_all), 0, "n %d, mode %zu", n, w);
@@ -200,7 +206,12 @@ static int move_around(tuttiComm_t *comm, int rank, int n, void *arg)
 	    at = 0;
 	tuttiCounters_t counters = { .size = sizeof(counters) };
 
-#define STEP(call, right) do { at++; if (!bad && ((call) || !(right))) bad = at; } while (0)
+#define STEP(call, right)                         \
+	do {                                      \
+		at++;                             \
+		if (!bad && ((call) || !(right))) \
+			bad = at;                 \
+	} while (0)
 	for (int in_place = 0; in_place < 2 && !bad; in_place++) {
 		int *o = in_place ? in : out;
 
@@ -209,15 +220,16 @@ static int move_around(tuttiComm_t *comm, int rank, int n, void *arg)
 			STEP(tuttiBroadcast(in, o, count, tuttiInt32, root, *comm, NULL),
 			     holds(o, root, 99, count));
 			fill_parts(in_place ? in + rank * (int)count : in, rank, 99, 1, count);
-			STEP(tuttiGather(in_place ? in + rank * (int)count : in, o, count, tuttiInt32,
-					 root, *comm, NULL),
+			STEP(tuttiGather(in_place ? in + rank * (int)count : in, o, count,
+					 tuttiInt32, root, *comm, NULL),
 			     rank != root || (holds(o, 0, 99, count) &&
 					      holds(o + all - count, n - 1, 99, count)));
 			fill_parts(in, rank, 0, n, count);
-			STEP(tuttiScatter(in, in_place && rank == root ? in + rank * (int)count : out,
+			STEP(tuttiScatter(in,
+					  in_place && rank == root ? in + rank * (int)count : out,
 					  count, tuttiInt32, root, *comm, NULL),
-			     holds(in_place && rank == root ? in + rank * (int)count : out, root, rank,
-				   count));
+			     holds(in_place && rank == root ? in + rank * (int)count : out, root,
+				   rank, count));
 		}
 		fill_parts(in_place ? in + rank * (int)count : in, rank, 99, 1, count);
 		STEP(tuttiAllGather(in_place ? in + rank * (int)count : in, o, count, tuttiInt32,
@@ -386,13 +398,14 @@ static int join_and_run_ahead(tuttiComm_t *comm, int rank, int n, void *arg)
 Test(single_copy, ranks_that_share_a_core_need_no_barrier_between_calls, .timeout = 200)
 {
 	static struct single_copy_mode modes[] = { { "auto", ORDINARY, false, READS },
-				     { "auto", MIXED, false, READS } };
+						   { "auto", MIXED, false, READS } };
 
 	setenv("TUTTI_TRANSPORT", "shm", 1);
 	for (int n = 2; n <= 5; n += 3)
 		for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
 			sharing_ranks = (struct ranks){ .n = n, .no_join = true, .arg = &modes[i] };
-			cr_expect_eq(ranks_run(&sharing_ranks, join_and_run_ahead), 0, "n %d, mode %zu", n, i);
+			cr_expect_eq(ranks_run(&sharing_ranks, join_and_run_ahead), 0,
+				     "n %d, mode %zu", n, i);
 		}
 	unsetenv("TUTTI_TRANSPORT");
 }

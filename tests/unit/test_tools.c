@@ -16,7 +16,9 @@ TestSuite(tools, .timeout = 60);
 
 Test(tools, sizes_take_suffixes_and_fractions_and_nothing_else)
 {
-	static const struct { const char *text; uint64_t bytes;
+	static const struct {
+		const char *text;
+		uint64_t bytes;
 	} good[] = {
 		{ "0", 0 },
 		{ "1", 1 },
@@ -29,7 +31,7 @@ Test(tools, sizes_take_suffixes_and_fractions_and_nothing_else)
 		{ "8G", 8589934592u },
 		{ "1T", 1099511627776u },
 	};
-	static const char *const bad[] = { "",	  "K",	 "-1",	 "4KB",	  "1e6",     "0x10",
+	static const char *const bad[] = { "",    "K",   "-1",   "4KB",   "1e6",     "0x10",
 					   "nan", "1 K", "4..5", "8192P", "9999999T" };
 	uint64_t bytes;
 
@@ -51,14 +53,16 @@ struct option_values {
 };
 
 static const struct tool_option rows[] = {
-	{ 'f', "flag", TOOL_OPT_FLAG, NULL, offsetof(struct option_values, flag), .help = "a flag" },
+	{ 'f', "flag", TOOL_OPT_FLAG, NULL, offsetof(struct option_values, flag),
+	  .help = "a flag" },
 	{ 'n', "number", TOOL_OPT_INT, "N", offsetof(struct option_values, number), "3", 1, 9,
 	  .words = "all", .help = "a number" },
 	{ 's', "size", TOOL_OPT_SIZE, "BYTES", offsetof(struct option_values, size), "32M",
 	  .help = "a size" },
 	{ 0, "real", TOOL_OPT_REAL, "X", offsetof(struct option_values, real), "0.5", 0, 1,
 	  .help = "a real" },
-	{ 0, "text", TOOL_OPT_TEXT, "WORD", offsetof(struct option_values, text), .help = "a text" },
+	{ 0, "text", TOOL_OPT_TEXT, "WORD", offsetof(struct option_values, text),
+	  .help = "a text" },
 	{ 'c', "choice", TOOL_OPT_CHOICE, "C", offsetof(struct option_values, choice), "red",
 	  .words = "red blue|azure", .help = "one" },
 	{ .name = NULL },
@@ -95,9 +99,9 @@ Test(tools, options_take_long_and_short_forms_words_and_alternatives)
 Test(tools, options_out_of_range_and_unknown_words_are_refused)
 {
 	static const char *const bad[][2] = {
-		{ "-n", "0" },	  { "-n", "10" },      { "-n", "1x" },	    { "-n", "" },
-		{ "-s", "-1" },	  { "--real", "2" },   { "--real", "nan" }, { "-c", "green" },
-		{ "-c", "" },	  { "--nunber", "1" }, { "-q", NULL },	    { "-n", NULL },
+		{ "-n", "0" },    { "-n", "10" },      { "-n", "1x" },      { "-n", "" },
+		{ "-s", "-1" },   { "--real", "2" },   { "--real", "nan" }, { "-c", "green" },
+		{ "-c", "" },     { "--nunber", "1" }, { "-q", NULL },      { "-n", NULL },
 		{ "word", NULL }, { "--text", "" },
 	};
 	struct option_values v;
@@ -133,7 +137,10 @@ Test(tools, quantiles_are_of_the_nearest_rank)
 
 Test(tools, figures_fit_their_column)
 {
-	static const struct { double value; int width; const char *text;
+	static const struct {
+		double value;
+		int width;
+		const char *text;
 	} cases[] = {
 		{ 12.341, 7, "  12.34" },    { 0, 6, "  0.00" },
 		{ 12345.67, 7, "12345.7" },  { 1234567.8, 7, "1234568" },
@@ -165,7 +172,8 @@ Test(tools, json_has_its_commas_and_escapes)
 	bench_json_null(&j, "null");
 	bench_json_close(&j, '}');
 	fclose(j.to);
-	cr_assert_str_eq(text,
+	cr_assert_str_eq(
+		text,
 		"{\n  \"te\\\"xt\": \"a\\\\b\\u000a\\u00e4\",\n  \"list\": [\n    -3,\n    0.5,\n    null\n  ],\n"
 		"  \"none\": [],\n  \"yes\": true,\n  \"null\": null\n}");
 	free(text);

@@ -23,7 +23,9 @@ Test(tuning, a_constant_is_read_in_its_unit_and_the_others_are_built_in)
 {
 	struct tt_cost *c;
 
-	cr_assert_eq(parse("# head\n\n  shm.latency_ns 90.5 # behind\r\ntcp.send_gbps\t4\nhosts.host_gbps 0\ncore.cache_bytes 1e6", &c),
+	cr_assert_eq(
+		parse("# head\n\n  shm.latency_ns 90.5 # behind\r\ntcp.send_gbps\t4\nhosts.host_gbps 0\ncore.cache_bytes 1e6",
+		      &c),
 		TT_OK, "%s", tt_error_text());
 	cr_expect_eq(c->link[TT_LINK_SHM].latency_ps, 90500);
 	cr_expect_eq(c->link[TT_LINK_TCP].send_fs, 250000);
@@ -68,7 +70,9 @@ Test(tuning, every_constant_survives_printing_and_parsing)
 
 Test(tuning, a_wrong_line_is_an_error_with_its_number_and_a_remedy)
 {
-	static const struct { const char *line, *error; } wrong[] = {
+	static const struct {
+		const char *line, *error;
+	} wrong[] = {
 		{ "shm.latency_ms 9", "unknown constant \"shm.latency_ms\"" },
 		{ "shm.latency_ns", "is one number: nanoseconds" },
 		{ "shm.latency_ns 1 2", "is one number" },
@@ -124,8 +128,11 @@ Test(tuning, factors_are_interpolated_by_size_and_taken_from_the_nearest_number_
 {
 	struct tt_cost *c;
 
-	cr_assert_eq(parse("factor allreduce ring shm 4 1024 2\nfactor allreduce ring shm 4 4096 4\n"
-			   "factor allreduce ring shm 16 1024 0.5\n", &c), TT_OK);
+	cr_assert_eq(
+		parse("factor allreduce ring shm 4 1024 2\nfactor allreduce ring shm 4 4096 4\n"
+		      "factor allreduce ring shm 16 1024 0.5\n",
+		      &c),
+		TT_OK);
 	cr_expect_eq(tt_cost_corrected(c, 0, TT_LINK_SHM, 4, 1024, 1000), 2000);
 	cr_expect_eq(tt_cost_corrected(c, 0, TT_LINK_SHM, 4, 2048, 1000), 3000);
 	cr_expect_eq(tt_cost_corrected(c, 0, TT_LINK_SHM, 4, 1, 1000), 2000);
@@ -157,13 +164,13 @@ Test(tuning, a_table_survives_packing_and_unpacking)
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
-#define CHECK(condition)								\
-	do {										\
-		if (!(condition)) {							\
-			fprintf(stderr, "rank %d: false: %s (%s)\n", rank, #condition,	\
-					tuttiGetLastError(NULL));			\
-			return 1;							\
-		}									\
+#define CHECK(condition)                                                               \
+	do {                                                                           \
+		if (!(condition)) {                                                    \
+			fprintf(stderr, "rank %d: false: %s (%s)\n", rank, #condition, \
+				tuttiGetLastError(NULL));                              \
+			return 1;                                                      \
+		}                                                                      \
 	} while (0)
 
 static void write_file(const char *path, const char *text)
@@ -173,8 +180,13 @@ static void write_file(const char *path, const char *text)
 	cr_assert(f && fputs(text, f) >= 0 && !fclose(f));
 }
 
-struct tuning_files { char path[4][64]; };
-struct tuning_job { struct ranks ranks; struct tuning_files files; };
+struct tuning_files {
+	char path[4][64];
+};
+struct tuning_job {
+	struct ranks ranks;
+	struct tuning_files files;
+};
 
 static void name_files(struct tuning_files *f)
 {
@@ -278,13 +290,15 @@ static void wait_only(struct tt_builder *b, const char *argument)
 
 static void simulate_idle(int n, const char *words)
 {
-	static const struct tt_algorithm idle = {
-		.collective = TT_ALLREDUCE, .name = "idle", .build = wait_only
-	};
+	static const struct tt_algorithm idle = { .collective = TT_ALLREDUCE,
+						  .name = "idle",
+						  .build = wait_only };
 	struct tt_topology one = { .nranks = n, .nhosts = 1, .host_of = (int[3]){ 0 } };
-	struct tt_sim_world world = { .nranks = n, .topology = &one,
+	struct tt_sim_world world = { .nranks = n,
+				      .topology = &one,
 				      .paths = { .nranks = n, .one_host = true },
-				      .message_bytes = 65536, .cost = &tt_cost_builtin };
+				      .message_bytes = 65536,
+				      .cost = &tt_cost_builtin };
 	struct tt_sim_result result;
 	struct tt_sim *sim = NULL;
 	int rc = tt_sim_open(&world, &idle, "idle", 0, NULL, &sim);

@@ -15,7 +15,7 @@
 static int exchange(struct control_job *job, int rank, struct tt_control *ctl)
 {
 	int all[CONTROL_JOB_MOST], wrong = tt_control_allgather(ctl, &rank, sizeof(rank), all,
-							 tt_deadline_ns(10000)) != 0;
+								tt_deadline_ns(10000)) != 0;
 
 	for (int r = 0; r < job->n; r++)
 		wrong += all[r] != r;
@@ -67,7 +67,8 @@ Test(unique_id, several_unused_ids_all_keep_their_ports, .timeout = 30)
 	}
 }
 
-Test(unique_id, an_id_from_a_root_is_the_same_on_every_rank_and_depends_on_the_secret, .timeout = 100)
+Test(unique_id, an_id_from_a_root_is_the_same_on_every_rank_and_depends_on_the_secret,
+     .timeout = 100)
 {
 	tuttiUniqueId a, b, c;
 	struct tt_id x, y;
@@ -88,7 +89,9 @@ Test(unique_id, an_id_from_a_root_is_the_same_on_every_rank_and_depends_on_the_s
 
 static void join_at(const char *root, bool in_threads)
 {
-	struct control_job job = { .n = 3, .body = exchange, .has_id = true, .threads = in_threads };
+	struct control_job job = {
+		.n = 3, .body = exchange, .has_id = true, .threads = in_threads
+	};
 
 	cr_assert_eq(tt_id_from_root(root, "a secret text", &job.id), 0, "%s", tt_error_text());
 	control_job_run(&job);
@@ -102,10 +105,10 @@ Test(unique_id, ranks_join_at_a_root_given_by_address_or_name, .timeout = 60)
 	char root[64];
 	int fd, port;
 
-	cr_assert_eq(tt_sock_reserve(0, &fd, &port), 0);         /* reserves the port */
+	cr_assert_eq(tt_sock_reserve(0, &fd, &port), 0); /* reserves the port */
 	snprintf(root, sizeof(root), "127.0.0.1:%d", port);
 	join_at(root, false);
-	join_at(root, true);                     /* the same port, reused at once */
+	join_at(root, true); /* the same port, reused at once */
 	snprintf(root, sizeof(root), "localhost:%d", port);
 	join_at(root, false);
 	close(fd);
@@ -135,9 +138,11 @@ Test(unique_id, the_process_that_makes_an_id_may_exit_before_the_ranks_join, .ti
 
 Test(addresses, ifname_has_the_prefix_syntax_of_nccl, .timeout = 10)
 {
-	static const struct { const char *filter, *name; bool want;
+	static const struct {
+		const char *filter, *name;
+		bool want;
 	} t[] = {
-		{ "", "eth0", true },	       { "eth", "eth0", true },
+		{ "", "eth0", true },          { "eth", "eth0", true },
 		{ "eth", "ib0", false },       { "eth,ib", "ib0", true },
 		{ "=eth", "eth0", false },     { "=eth0", "eth0", true },
 		{ "=eth0", "eth01", false },   { "=ib0,eth0", "eth0", true },

@@ -19,11 +19,11 @@
 #include "comm/comm.h"
 #include "tests/support/ranks.h"
 
-#define COMPETITORS 6            /* computing threads, more than ranks */
+#define COMPETITORS 6 /* computing threads, more than ranks */
 #define SLOW_NS 2000000
 #define QUICK_NS 1000
 
-static atomic_int slow_yields;   /* yields that take SLOW_NS; later ones QUICK_NS */
+static atomic_int slow_yields; /* yields that take SLOW_NS; later ones QUICK_NS */
 static atomic_bool end;
 
 /* the clock of this thread: its lag behind the real clock, its last value, and the duration of the
@@ -67,7 +67,10 @@ static void *compute(void *arg)
 static int wait_for_a_late_rank(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	enum { CALLS = 20 };
-	const struct { int slow; bool pauses; } *want = arg;
+	const struct {
+		int slow;
+		bool pauses;
+	} *want = arg;
 	pthread_t competitors[COMPETITORS];
 	uint32_t longest = 0;
 	int bad = 0;
@@ -94,13 +97,17 @@ static int wait_for_a_late_rank(tuttiComm_t *comm, int rank, int nranks, void *a
 
 Test(wait_policy, a_rank_sleeps_where_yields_are_slow_but_not_after_one_slow_yield, .timeout = 60)
 {
-	static const struct { int slow; bool pauses; } want[] = { { 1000, true }, { 1, false } };
+	static const struct {
+		int slow;
+		bool pauses;
+	} want[] = { { 1000, true }, { 1, false } };
 
 	setenv("TUTTI_WAIT", "yield", 1);
 	for (int i = 0; i < 2; i++) {
 		struct ranks r = { .n = 2, .transport = "shm", .arg = (void *)&want[i] };
 
-		cr_expect_eq(ranks_run(&r, wait_for_a_late_rank), 0, "%d slow yields", want[i].slow);
+		cr_expect_eq(ranks_run(&r, wait_for_a_late_rank), 0, "%d slow yields",
+			     want[i].slow);
 	}
 	unsetenv("TUTTI_WAIT");
 }

@@ -20,14 +20,14 @@
 #include "tests/support/ranks.h"
 
 #define TIMEOUT_MS 4000
-#define LONG_MS 15000                    /* for joins that never reach their timeout */
+#define LONG_MS 15000 /* for joins that never reach their timeout */
 
 /* Joins with a rank and a number of ranks that the test sets for each process. */
 struct joins {
 	struct ranks ranks;
 	int nranks[4], rank[4];
 	const char *word;
-	_Atomic int *reported;               /* ranks whose error has the reason */
+	_Atomic int *reported; /* ranks whose error has the reason */
 };
 
 static void *shared_memory(size_t bytes)
@@ -44,7 +44,7 @@ static int join_by_hand(tuttiComm_t *comm, int rank, int n, void *arg)
 	(void)n;
 	config.timeout_ms = TIMEOUT_MS;
 	rc = tuttiCommInitRankConfig(comm, j->nranks[rank], j->ranks.id, j->rank[rank], &config);
-	while (!rc && !*j->reported)                 /* a late rank still finds the others */
+	while (!rc && !*j->reported) /* a late rank still finds the others */
 		usleep(1000);
 	if (rc && strstr(tuttiGetLastError(NULL), j->word)) {
 		++*j->reported;
@@ -68,8 +68,9 @@ Test(wrong_joins, inconsistent_joins_fail_on_every_rank, .timeout = 120)
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		cases[i].ranks =
-			(struct ranks){ .n = 3, .no_join = true, .limit_s = 20, .arg = &cases[i] };
+		cases[i].ranks = (struct ranks){
+			.n = 3, .no_join = true, .limit_s = 20, .arg = &cases[i]
+		};
 		cases[i].reported = shared_memory(sizeof(*cases[i].reported));
 		if (i == 0) {
 			/* two of the three ranks may form the communicator of two; the third gets
@@ -152,7 +153,10 @@ Test(wrong_joins, unauthenticated_connections_do_not_disturb_a_job, .timeout = 6
 	kill(foreign, SIGKILL);
 }
 
-struct secret_test { int port; _Atomic int refused; };
+struct secret_test {
+	int port;
+	_Atomic int refused;
+};
 
 /* A rank with a wrong secret is refused with an error text; the ranks with the right secret are not
  * disturbed. */
@@ -171,7 +175,7 @@ static int other_secret(tuttiComm_t *comm, int rank, int n, void *arg)
 	setenv("TUTTI_NRANKS", "2", 1);
 	setenv("TUTTI_RANK", rank ? "1" : "0", 1);
 	setenv("TUTTI_SECRET", rank == 2 ? "wrong" : "right", 1);
-	while (rank == 1 && !test->refused)        /* the job forms after the refusal */
+	while (rank == 1 && !test->refused) /* the job forms after the refusal */
 		usleep(1000);
 	rc = tuttiCommInitEnv(comm, &config);
 	if (rank == 2) {
@@ -259,7 +263,10 @@ Test(wrong_joins, too_few_descriptors_are_an_error_with_a_text, .timeout = 60)
 struct shortage {
 	struct ranks ranks;
 	int spare, victim;
-	struct join_outcome { int rc; char text[600]; } *outcome;     /* [n], shared */
+	struct join_outcome {
+		int rc;
+		char text[600];
+	} * outcome; /* [n], shared */
 };
 
 static void keep_descriptors(int spare)
@@ -324,8 +331,11 @@ Test(wrong_joins, descriptors_that_run_out_in_a_split_are_reported_on_every_rank
 		struct shortage s = { .victim = 1 + t };
 
 		s.outcome = shared_memory(4 * sizeof(*s.outcome));
-		s.ranks = (struct ranks){ .n = 4, .transport = transports[t], .timeout_ms = 100000,
-					  .limit_s = 30, .arg = &s };
+		s.ranks = (struct ranks){ .n = 4,
+					  .transport = transports[t],
+					  .timeout_ms = 100000,
+					  .limit_s = 30,
+					  .arg = &s };
 		while (some_fail(&s))
 			s.spare++;
 		/* at least a listener, two for epoll and wake-up, a reserve, and a connection */
@@ -337,8 +347,8 @@ Test(wrong_joins, a_bad_environment_value_is_an_error_that_names_it, .timeout = 
 {
 	static const char *const bad[][2] = {
 		{ "TUTTI_TIMEOUT_MS", "soon" }, { "TUTTI_TRANSPORT", "pigeon" },
-		{ "TUTTI_ALGO", "rings" },	{ "TUTTI_ISA", "mmx" },
-		{ "TUTTI_WAIT", "maybe" },	{ "TUTTI_TRANSPROT", "shm" }
+		{ "TUTTI_ALGO", "rings" },      { "TUTTI_ISA", "mmx" },
+		{ "TUTTI_WAIT", "maybe" },      { "TUTTI_TRANSPROT", "shm" }
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

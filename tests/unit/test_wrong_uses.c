@@ -10,7 +10,7 @@
 
 #include "tests/support/ranks.h"
 
-#define TIMEOUT_MS 15000                 /* no call waits so long */
+#define TIMEOUT_MS 15000 /* no call waits so long */
 
 static float in[70000], out[70000 * 4];
 
@@ -20,7 +20,7 @@ struct wrong {
 	const char *name;
 	tuttiResult_t (*call)(tuttiComm_t comm, int rank, int n);
 	const char *words[3];
-	bool at_next;                /* rooted calls: the error may come with the next call */
+	bool at_next; /* rooted calls: the error may come with the next call */
 };
 
 static tuttiResult_t counts(tuttiComm_t c, int rank, int n)
@@ -258,9 +258,11 @@ Test(wrong_uses, mismatched_calls_are_named_on_every_rank, .timeout = 240)
 	for (size_t i = 0; i < sizeof(wrongs) / sizeof(wrongs[0]); i++)
 		for (int n = 2; n <= 4; n += 2)
 			for (int t = 0; t < 2; t++) {
-				struct ranks r = { .n = n, .transport = transports[t],
+				struct ranks r = { .n = n,
+						   .transport = transports[t],
 						   .arg = (void *)(uintptr_t)&wrongs[i],
-						   .timeout_ms = TIMEOUT_MS, .limit_s = 30 };
+						   .timeout_ms = TIMEOUT_MS,
+						   .limit_s = 30 };
 
 				cr_expect_eq(ranks_run(&r, make_wrong), 0, "%s, n %d, %s",
 					     wrongs[i].name, n, transports[t]);
@@ -336,7 +338,7 @@ static int receive_from_nobody(tuttiComm_t *comm, int rank, int n, void *arg)
 
 	(void)n, (void)arg;
 	if (rank == 1)
-		return stay_away(*comm);         /* until then rank 1 might still send */
+		return stay_away(*comm); /* until then rank 1 might still send */
 	rc = tuttiRecv(out, 10, tuttiFloat32, 1, *comm, NULL);
 	if (rc == tuttiTimeout &&
 	    strstr(tuttiGetLastError(*comm),
@@ -364,7 +366,7 @@ static int send_other_and_leave(tuttiComm_t *comm, int rank, int n, void *arg)
 	(void)n, (void)arg;
 	if (rank == 0) {
 		rc = tuttiSend(in, 60, tuttiFloat32, 1, *comm, NULL);
-		wrong = rc && (rc != tuttiInvalidUsage ||       /* the receiver was faster */
+		wrong = rc && (rc != tuttiInvalidUsage || /* the receiver was faster */
 			       !strstr(tuttiGetLastError(*comm), "rank 0 called send of 60"));
 		tuttiCommDestroy(*comm);
 		*comm = NULL;
@@ -384,8 +386,9 @@ Test(wrong_uses, a_mismatched_message_is_reported_after_its_sender_has_left, .ti
 	static const char *const transports[] = { "shm", "tcp" };
 
 	for (int t = 0; t < 2; t++) {
-		struct ranks r = { .n = 2, .transport = transports[t], .timeout_ms = TIMEOUT_MS,
-				   .limit_s = 20 };
+		struct ranks r = {
+			.n = 2, .transport = transports[t], .timeout_ms = TIMEOUT_MS, .limit_s = 20
+		};
 
 		cr_expect_eq(ranks_run(&r, send_other_and_leave), 0, "%s", transports[t]);
 	}
@@ -461,14 +464,14 @@ static int use_invalid_arguments(tuttiComm_t *comm, int rank, int n, void *arg)
 	int bad = 0;
 
 	(void)arg, (void)rank;
-#define REFUSED(call, word)									\
-	do {											\
-		tuttiResult_t rc = (call);							\
-		if (rc != tuttiInvalidArgument || !strstr(tuttiGetLastError(NULL), word)) {	\
-			fprintf(stderr, "%s: result %d: %s\n", #call, rc,			\
-					tuttiGetLastError(NULL));				\
-			bad = 1;								\
-		}										\
+#define REFUSED(call, word)                                                                 \
+	do {                                                                                \
+		tuttiResult_t rc = (call);                                                  \
+		if (rc != tuttiInvalidArgument || !strstr(tuttiGetLastError(NULL), word)) { \
+			fprintf(stderr, "%s: result %d: %s\n", #call, rc,                   \
+				tuttiGetLastError(NULL));                                   \
+			bad = 1;                                                            \
+		}                                                                           \
 	} while (0)
 	REFUSED(tuttiAllReduce(NULL, out, 10, tuttiFloat32, tuttiSum, c, NULL), "sendbuff");
 	REFUSED(tuttiAllReduce(in, NULL, 10, tuttiFloat32, tuttiSum, c, NULL), "recvbuff");

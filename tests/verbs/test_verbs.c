@@ -18,9 +18,9 @@
 #if __has_include(<infiniband/verbs.h>)
 #include <infiniband/verbs.h>
 #define SIZE(ours, theirs) cr_expect_eq(sizeof(struct ours), sizeof(struct theirs), #ours)
-#define OFFSET(ours, member, theirs, name)						\
-	cr_expect_eq(offsetof(struct ours, member), offsetof(struct theirs, name),	\
-			#ours "." #member)
+#define OFFSET(ours, member, theirs, name)                                         \
+	cr_expect_eq(offsetof(struct ours, member), offsetof(struct theirs, name), \
+		     #ours "." #member)
 #define CONSTANT(ours, theirs) cr_expect_eq((int)ours, (int)theirs, #ours)
 
 Test(verbs, struct_sizes_equal_those_of_the_systems_header, .timeout = 30)
@@ -120,18 +120,19 @@ static struct tt_verbs_gid_record v6(int network, int host, uint8_t index)
 	return o;
 }
 
-static struct tt_verbs_port_record port(struct tt_verbs_gid_record a, struct tt_verbs_gid_record b, struct tt_verbs_gid_record c)
+static struct tt_verbs_port_record port(struct tt_verbs_gid_record a, struct tt_verbs_gid_record b,
+					struct tt_verbs_gid_record c)
 {
 	return (struct tt_verbs_port_record){ .link_layer = TT_VERBS_LINK_ETHERNET,
-					 .ngids = 3,
-					 .gid = { a, b, c } };
+					      .ngids = 3,
+					      .gid = { a, b, c } };
 }
 
 Test(verbs, a_pair_chooses_gids_of_one_subnet_version_and_family, .timeout = 30)
 {
 	struct tt_verbs_port_record a = port(v4(1, 1, 2, 3), v4(2, 1, 2, 5), v6(1, 1, 7));
 	struct tt_verbs_port_record b = port(v6(1, 2, 4), v4(2, 2, 2, 6), v4(2, 2, 1, 2)),
-			       none = { .link_layer = TT_VERBS_LINK_ETHERNET };
+				    none = { .link_layer = TT_VERBS_LINK_ETHERNET };
 	struct tt_verbs_port_record infiniband_port = { .link_layer = TT_VERBS_LINK_INFINIBAND };
 	struct tt_verbs_gid_record mine, theirs;
 
@@ -143,7 +144,7 @@ Test(verbs, a_pair_chooses_gids_of_one_subnet_version_and_family, .timeout = 30)
 	b = port(v6(1, 2, 4), v4(3, 2, 1, 2), v4(3, 2, 1, 8));
 	cr_assert(tt_verbs_choose_gids(&a, &b, &mine, &theirs) && mine.index == 7 &&
 		  theirs.index == 4);
-	b = port(v4(2, 2, 1, 1), v4(3, 2, 1, 2), v4(3, 2, 1, 8));          /* v1 only */
+	b = port(v4(2, 2, 1, 1), v4(3, 2, 1, 2), v4(3, 2, 1, 8)); /* v1 only */
 	cr_assert_not(tt_verbs_choose_gids(&a, &b, &mine, &theirs));
 	cr_assert_not(tt_verbs_choose_gids(&a, &none, &mine, &theirs));
 	cr_assert_not(tt_verbs_choose_gids(&a, &infiniband_port, &mine, &theirs));
@@ -152,8 +153,9 @@ Test(verbs, a_pair_chooses_gids_of_one_subnet_version_and_family, .timeout = 30)
 
 static struct tt_verbs_port_record infiniband(int subnet, uint16_t pkey)
 {
-	struct tt_verbs_port_record c = { .link_layer = TT_VERBS_LINK_INFINIBAND, .ngids = 1,
-				     .lid = 1, .pkey = pkey };
+	struct tt_verbs_port_record c = {
+		.link_layer = TT_VERBS_LINK_INFINIBAND, .ngids = 1, .lid = 1, .pkey = pkey
+	};
 
 	memcpy(c.gid[0].gid, (uint8_t[16]){ 0xfe, 0x80, [7] = (uint8_t)subnet, [15] = 1 }, 16);
 	return c;
@@ -162,8 +164,9 @@ static struct tt_verbs_port_record infiniband(int subnet, uint16_t pkey)
 Test(verbs, infiniband_ports_connect_within_one_subnet_and_partition, .timeout = 30)
 {
 	struct tt_verbs_port_record full = infiniband(0, 0x8005), limited = infiniband(0, 0x0005),
-			       other = infiniband(0, 0xffff), far = infiniband(1, 0x8005),
-			       bare = { .link_layer = TT_VERBS_LINK_INFINIBAND, .pkey = 0x8005 };
+				    other = infiniband(0, 0xffff), far = infiniband(1, 0x8005),
+				    bare = { .link_layer = TT_VERBS_LINK_INFINIBAND,
+					     .pkey = 0x8005 };
 	struct tt_verbs_gid_record a, b;
 
 	cr_expect(tt_verbs_choose_gids(&full, &full, &a, &b) && a.gid[0] == 0xfe);
@@ -206,7 +209,8 @@ static struct tt_verbs_record record_of(int n, const int *subnet, int host)
 }
 
 /* wanted: the ports "LOWHIGH" of each pair */
-static void expect_paths(struct tt_verbs_record low, struct tt_verbs_record high, const char *wanted)
+static void expect_paths(struct tt_verbs_record low, struct tt_verbs_record high,
+			 const char *wanted)
 {
 	struct tt_verbs_rail_pair path[TT_VERBS_RAILS];
 	char text[64] = "";
@@ -221,9 +225,9 @@ static void expect_paths(struct tt_verbs_record low, struct tt_verbs_record high
 Test(verbs, ports_of_one_subnet_are_paired_whatever_their_numbers, .timeout = 30)
 {
 	struct tt_verbs_record in_order = record_of(3, (int[]){ 1, 2, 3 }, 1),
-			  crossed = record_of(3, (int[]){ 3, 1, 2 }, 2),
-			  one = record_of(1, (int[]){ 2 }, 3),
-			  same = record_of(3, (int[]){ 1, 1, 1 }, 4), none = { .nrails = 3 };
+			       crossed = record_of(3, (int[]){ 3, 1, 2 }, 2),
+			       one = record_of(1, (int[]){ 2 }, 3),
+			       same = record_of(3, (int[]){ 1, 1, 1 }, 4), none = { .nrails = 3 };
 
 	expect_paths(in_order, in_order, "00 11 22");
 	expect_paths(in_order, crossed, "01 12 20");
@@ -329,13 +333,15 @@ static struct counted {
 	uint32_t sends, recvs, polls, completions;
 } counted;
 
-static int count_send(struct tt_verbs_qp *qp, struct tt_verbs_send_wr *wr, struct tt_verbs_send_wr **bad)
+static int count_send(struct tt_verbs_qp *qp, struct tt_verbs_send_wr *wr,
+		      struct tt_verbs_send_wr **bad)
 {
 	counted.sends++;
 	return counted.send(qp, wr, bad);
 }
 
-static int count_recv(struct tt_verbs_qp *qp, struct tt_verbs_recv_wr *wr, struct tt_verbs_recv_wr **bad)
+static int count_recv(struct tt_verbs_qp *qp, struct tt_verbs_recv_wr *wr,
+		      struct tt_verbs_recv_wr **bad)
 {
 	counted.recvs++;
 	return counted.recv(qp, wr, bad);
@@ -362,8 +368,9 @@ static int doorbells_body(const struct tt_world *world, void *arg)
 	EXPECT(rig_open(&rig, &tt_verbs, world, 1) == 0);
 	l = rig.links[peer_of(world)];
 	context = ((struct tt_verbs_ep *)rig.ep)->rail[0].context;
-	counted = (struct counted){ context->ops.post_send, context->ops.post_recv, context->ops.poll_cq,
-				    0, 0, 0, 0 };
+	counted = (struct counted){
+		context->ops.post_send, context->ops.post_recv, context->ops.poll_cq, 0, 0, 0, 0
+	};
 	context->ops.post_send = count_send;
 	context->ops.post_recv = count_recv;
 	context->ops.poll_cq = count_poll;

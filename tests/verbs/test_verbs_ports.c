@@ -21,13 +21,13 @@
 
 #define SMALL 2
 #define LARGE (64u << 10)
-#define LATE_MS 900            /* after this wait a rank checks its own ports */
+#define LATE_MS 900 /* after this wait a rank checks its own ports */
 
 static char folder[] = "/tmp/tutti-verbs-ports-XXXXXX";
 
 /* Tuning tables: verbs for small calls and tcp for large calls, or tcp for all calls */
 static const char verbs_small[] = "verbs.latency_ns 1000\nverbs.send_ns 500\nverbs.recv_ns 500\n"
-			  "verbs.link_gbps 0.1\nverbs.host_gbps 0.1\n";
+				  "verbs.link_gbps 0.1\nverbs.host_gbps 0.1\n";
 static const char tcp_only[] = "verbs.latency_ns 1e6\n";
 
 static int init(tuttiComm_t *comm, int rank, const tuttiUniqueId *id)
@@ -108,10 +108,10 @@ static int two_paths(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	MUST(sum(*comm, LARGE));
 	WANT(sent_over_verbs(*comm) && (rank || !set_ports(*comm, true)));
 	rc = late_sum(*comm, rank, LARGE);
-	WANT(!rc || rank);              /* rank 0's next call may fail before rank 1 ends this call */
+	WANT(!rc || rank); /* rank 0's next call may fail before rank 1 ends this call */
 	if (!rc)
 		rc = sum(*comm, SMALL);
-	if (!rc)                        /* rank 0's message is lost, and rank 1 has ended its call */
+	if (!rc) /* rank 0's message is lost, and rank 1 has ended its call */
 		rc = sum(*comm, SMALL);
 	WANT(rc && strstr(tuttiGetLastError(*comm), "rank 0: fake0 port 1 is down"));
 	return 0;
@@ -122,7 +122,7 @@ static int port_recovers(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	WANT(nranks == 2 && !init(comm, rank, arg));
 	MUST(sum(*comm, SMALL));
 	WANT(sent_over_verbs(*comm) && (rank || !set_ports(*comm, true)));
-	if (rank == 1)                           /* its HCA retries writes that rank 0 does not acknowledge */
+	if (rank == 1) /* its HCA retries writes that rank 0 does not acknowledge */
 		nanosleep(&(struct timespec){ .tv_nsec = LATE_MS * 1000000l }, NULL);
 	else
 		nanosleep(&(struct timespec){ .tv_nsec = LATE_MS * 500000l }, NULL);
@@ -136,7 +136,7 @@ static int port_recovers(tuttiComm_t *comm, int rank, int nranks, void *arg)
  * arrive. */
 static int port_stays_down(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	setenv("TUTTI_IB_TIMEOUT", "12", 1);     /* retries end after 0.13 s */
+	setenv("TUTTI_IB_TIMEOUT", "12", 1); /* retries end after 0.13 s */
 	WANT(nranks == 2 && !init(comm, rank, arg));
 	MUST(sum(*comm, SMALL));
 	WANT(sent_over_verbs(*comm) && (rank || !set_ports(*comm, true)));
@@ -144,9 +144,8 @@ static int port_stays_down(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		while (!tt_control_broken((*comm)->ctl))
 			nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	else
-		setenv("TUTTI_TEST_VERBS_DOWN", "2", 1);         /* down, but its messages arrive */
-	WANT(sum(*comm, SMALL) &&
-	     strstr(tuttiGetLastError(*comm), "fake0 port 1 is down"));
+		setenv("TUTTI_TEST_VERBS_DOWN", "2", 1); /* down, but its messages arrive */
+	WANT(sum(*comm, SMALL) && strstr(tuttiGetLastError(*comm), "fake0 port 1 is down"));
 	return 0;
 }
 
@@ -191,7 +190,8 @@ Test(verbs_ports, an_unused_port_may_go_down, .timeout = 60)
 	run(hca_unused, tcp_only);
 }
 
-Test(verbs_ports, with_a_port_down_calls_over_tcp_succeed_and_calls_over_verbs_name_it, .timeout = 60)
+Test(verbs_ports, with_a_port_down_calls_over_tcp_succeed_and_calls_over_verbs_name_it,
+     .timeout = 60)
 {
 	run(two_paths, verbs_small);
 }

@@ -50,15 +50,27 @@ static int changed_allgather(void *ctx, const void *mine, size_t bytes, void *al
 	return rc;
 }
 
-static void many_rails(struct tt_verbs_record *record) { record->nrails = 255; }
-static void many_gids(struct tt_verbs_record *record) { record->rail[0].ngids = 255; }
-static void first_too_large(struct tt_verbs_record *record) { record->first = 200; }
-static void no_rails(struct tt_verbs_record *record) { record->nrails = 0; }
+static void many_rails(struct tt_verbs_record *record)
+{
+	record->nrails = 255;
+}
+static void many_gids(struct tt_verbs_record *record)
+{
+	record->rail[0].ngids = 255;
+}
+static void first_too_large(struct tt_verbs_record *record)
+{
+	record->first = 200;
+}
+static void no_rails(struct tt_verbs_record *record)
+{
+	record->nrails = 0;
+}
 
 static int records_body(const struct tt_world *world, void *arg)
 {
 	static void (*const changes[])(struct tt_verbs_record *) = { many_rails, many_gids,
-								first_too_large, no_rails };
+								     first_too_large, no_rails };
 	struct tt_world wrong = *world;
 	struct tt_endpoint *ep;
 
@@ -88,7 +100,7 @@ static struct tt_verbs_hello hello_like(const struct tt_verbs_hello *theirs)
 {
 	struct tt_verbs_hello h = *theirs;
 
-	memset(h.name, 'x', sizeof(h.name));   /* no terminating NUL */
+	memset(h.name, 'x', sizeof(h.name)); /* no terminating NUL */
 	return h;
 }
 
@@ -149,7 +161,11 @@ Test(verbs_wrong, invalid_hellos_are_refused, .timeout = 60)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-struct verbs_wrong_side { struct rig rig; struct tt_verbs_link *l; struct tt_verbs_ep *ep; };
+struct verbs_wrong_side {
+	struct rig rig;
+	struct tt_verbs_link *l;
+	struct tt_verbs_ep *ep;
+};
 
 static int open_side(struct verbs_wrong_side *s, const struct tt_world *world)
 {
@@ -186,7 +202,7 @@ static void send_past_the_end(struct verbs_wrong_side *s)
 
 	*h = (struct tt_verbs_head){ .magic = 0x5476, .version = 1, .bytes = BYTES, .stamp = 1 };
 	tt_verbs_send_imm(l, &piece, 1, l->hello.ring + l->ring_bytes - sizeof(*h), l->hello.rkey,
-		       (uint32_t)(l->ring_bytes / TT_LINE - 1), true);
+			  (uint32_t)(l->ring_bytes / TT_LINE - 1), true);
 }
 
 /* Invalid immediates, one per link */
@@ -200,21 +216,21 @@ static int imm_body(const struct tt_world *world, void *arg)
 	if (world->rank == 1) {
 		if (which == 0)
 			tt_verbs_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey,
-				       TT_VERBS_LINE_MASK, true);
+					  TT_VERBS_LINE_MASK, true);
 		else if (which == 1)
 			send_past_the_end(&s);
-		else if (which == 2)           /* zero copy, without a preposted receive */
+		else if (which == 2) /* zero copy, without a preposted receive */
 			tt_verbs_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey,
-				       TT_VERBS_ZCOPY | TT_VERBS_FROM_RING, true);
-		else                           /* no head at that line */
+					  TT_VERBS_ZCOPY | TT_VERBS_FROM_RING, true);
+		else /* no head at that line */
 			tt_verbs_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey, 0, true);
 		EXPECT(!s.ep->failed);
 	} else {
 		for (int twice = 0; twice < 2; twice++) {
 			EXPECT(await_message(&s, BYTES, &data) == TT_REMOTE && !data);
 			EXPECT(error_says(which == 0 || which == 1 ? "outside of the ring"
-				    : which == 2	     ? "zero-copy message"
-							     : "not a message"));
+					  : which == 2             ? "zero-copy message"
+								   : "not a message"));
 		}
 	}
 	return close_side(&s, world);
@@ -307,7 +323,7 @@ static int garbage_body(const struct tt_world *world, void *arg)
 			for (int k = 0; k < 4; k++)
 				words[k] = mix(4 * i + (uint32_t)k + 1);
 			memcpy(&w, words, sizeof(w));
-			w.number = i;          /* number, length and stamp of the next message */
+			w.number = i; /* number, length and stamp of the next message */
 			w.bytes = BYTES;
 			w.stamp = i;
 			tt_verbs_queue_rtr(s.l, &w);
@@ -348,7 +364,8 @@ static int stale_key_body(const struct tt_world *world, void *arg)
 		EXPECT(try_send(&s.l->base, buf, BYTES, 1));
 		while (!s.ep->failed && tt_now_ns() < deadline)
 			tt_verbs.progress(s.rig.ep);
-		EXPECT(tt_verbs.progress(s.rig.ep) == TT_REMOTE && error_says("may not be written"));
+		EXPECT(tt_verbs.progress(s.rig.ep) == TT_REMOTE &&
+		       error_says("may not be written"));
 	}
 	return close_side(&s, world);
 }

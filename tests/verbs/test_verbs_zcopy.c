@@ -23,7 +23,7 @@ struct zcopy_side {
 	struct rig rig;
 	struct tt_link *l;
 	struct tt_verbs_ep *ep;
-	uint8_t *memory;               /* of tt_memory_alloc: [SLOTS * BYTES] */
+	uint8_t *memory; /* of tt_memory_alloc: [SLOTS * BYTES] */
 };
 
 static int open_side(struct zcopy_side *s, const struct tt_world *world)
@@ -73,8 +73,8 @@ static bool is_filled(const uint8_t *p, size_t bytes, uint32_t number)
 }
 
 /* Posts from p, zero copy if possible, and waits until the send is complete. */
-static int send_from(struct zcopy_side *s, const struct tt_world *world, const uint8_t *p, size_t bytes,
-		       uint32_t number)
+static int send_from(struct zcopy_side *s, const struct tt_world *world, const uint8_t *p,
+		     size_t bytes, uint32_t number)
 {
 	uint64_t deadline = tt_deadline_ns(20000);
 	int rc;
@@ -143,7 +143,8 @@ static int early_rtr_body(const struct tt_world *world, void *arg)
 		EXPECT(receive_at(&s, world, slot(&s, i), BYTES - i, i) == 1);
 	/* six RTRs fit into the HCA's inline data */
 	EXPECT(s.ep->posted == posted + (world->rank ? 2 : 8));
-	EXPECT(s.ep->zcopy_sent == (world->rank ? 0 : 8) && s.ep->zcopy_received == (world->rank ? 8 : 0));
+	EXPECT(s.ep->zcopy_sent == (world->rank ? 0 : 8) &&
+	       s.ep->zcopy_received == (world->rank ? 8 : 0));
 	return close_side(&s, world);
 }
 
@@ -164,8 +165,9 @@ static int ring_body(const struct tt_world *world, void *arg)
 	EXPECT(own && !open_side(&s, world));
 	for (uint32_t i = 0; i < 5; i++) {
 		if (world->rank == 1 && i < 4) {
-			bool posted = tt_verbs.zcopy_ops->prepost(s.l, 0, slot(&s, i), sizes[i] - 100 * (i == 1),
-						    i + 77 * (i == 2));
+			bool posted = tt_verbs.zcopy_ops->prepost(s.l, 0, slot(&s, i),
+								  sizes[i] - 100 * (i == 1),
+								  i + 77 * (i == 2));
 
 			EXPECT(i == 0 || posted == (i < 3));
 			EXPECT(!tt_verbs.zcopy_ops->prepost(s.l, 1, own, BYTES, 1));
@@ -176,7 +178,7 @@ static int ring_body(const struct tt_world *world, void *arg)
 
 			fill(from, sizes[i], i);
 			EXPECT(tt_verbs.zcopy_ops->can_send(s.l, from, sizes[i]) == (i < 3));
-			if (i == 0)                    /* before the RTR */
+			if (i == 0) /* before the RTR */
 				EXPECT(!send_from(&s, world, from, sizes[i], i));
 			harness_barrier(world, 0);
 			if (i > 0)
@@ -211,7 +213,7 @@ static int random_body(const struct tt_world *world, void *arg)
 		size_t bytes = 1 + (r >> 8) % BYTES;
 		uint8_t *from = slot(&s, i % (SLOTS / 2));
 
-		if (world->rank == (int)(r % 2)) {     /* receives, with an early, a late or no RTR */
+		if (world->rank == (int)(r % 2)) { /* receives, with an early, a late or no RTR */
 			uint8_t *dst = slot(&s, SLOTS / 2 + i % (SLOTS / 2));
 
 			if (r >> 40 & 1)
@@ -321,9 +323,12 @@ static int bounds_body(const struct tt_world *world, void *arg)
 {
 	/* registrations, bytes, buffers that stay registered */
 	const int *bound = ((struct setup *)arg)->arg;
-	struct tt_verbs_settings set = { .devices = "", .gid_index = -1, .timeout = -1, .retries = -1,
-				      .registrations = bound[0],
-				      .registered_bytes = (size_t)bound[1] };
+	struct tt_verbs_settings set = { .devices = "",
+					 .gid_index = -1,
+					 .timeout = -1,
+					 .retries = -1,
+					 .registrations = bound[0],
+					 .registered_bytes = (size_t)bound[1] };
 	struct tt_world narrow = *world;
 	struct zcopy_side s;
 	void *p[5];

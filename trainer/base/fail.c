@@ -16,4 +16,7 @@ int train_fail(int code, const char *fmt, ...)
 	return code;
 }
 
-const char *train_error(void) { return sentence; }
+const char *train_error(void)
+{
+	return sentence;
+}

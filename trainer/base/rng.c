@@ -1,7 +1,8 @@
 /* rng.c - Philox 4x32-10 (rng.h) */
 #include "trainer/base/rng.h"
 
-void train_rng(uint64_t seed, enum train_rng_use use, uint32_t part, uint64_t index, uint32_t ret_four[4])
+void train_rng(uint64_t seed, enum train_rng_use use, uint32_t part, uint64_t index,
+	       uint32_t ret_four[4])
 {
 	uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = part, c3 = use;
 	uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);

@@ -11,12 +11,17 @@
 #include <stdint.h>
 
 /* The use of a number. New uses go to the end, so that the numbers of the others do not change. */
-enum train_rng_use { TRAIN_RNG_WEIGHTS = 1, TRAIN_RNG_ORDER, TRAIN_RNG_SYNTH_CLASS, TRAIN_RNG_SYNTH_SAMPLE,
-	TRAIN_RNG_JITTER };
+enum train_rng_use {
+	TRAIN_RNG_WEIGHTS = 1,
+	TRAIN_RNG_ORDER,
+	TRAIN_RNG_SYNTH_CLASS,
+	TRAIN_RNG_SYNTH_SAMPLE,
+	TRAIN_RNG_JITTER
+};
 
 /* Four 32-bit numbers of (seed, use, part, index); part is a tensor, an epoch, a class ... */
 void train_rng(uint64_t seed, enum train_rng_use use, uint32_t part, uint64_t index,
-	    uint32_t ret_four[4]);
+	       uint32_t ret_four[4]);
 
 /* 0 <= number < bound; bound below 2^32. The bias, at most bound / 2^32, is accepted. */
 static inline uint32_t train_rng_below(uint32_t random, uint32_t bound)
@@ -25,6 +30,9 @@ static inline uint32_t train_rng_below(uint32_t random, uint32_t bound)
 }
 
 /* -1 <= number < 1, exact in float */
-static inline float train_rng_unit(uint32_t random) { return (float)(random >> 8) * 0x1p-23f - 1.0f; }
+static inline float train_rng_unit(uint32_t random)
+{
+	return (float)(random >> 8) * 0x1p-23f - 1.0f;
+}
 
 #endif

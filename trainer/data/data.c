@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct train_data_source *const train_data_sources[] = { &train_data_fashion, &train_data_synth, NULL };
+const struct train_data_source *const train_data_sources[] = { &train_data_fashion,
+							       &train_data_synth, NULL };
 
 static const struct train_data_source *find(const char *name, const char *directory)
 {
@@ -30,7 +31,8 @@ static float mean_of(const struct train_set *set, size_t pixels)
 	return (float)((double)sum / (double)(set->samples * pixels) / 255.0);
 }
 
-int train_data_load(const char *name, const char *directory, uint64_t seed, struct train_data *ret_data)
+int train_data_load(const char *name, const char *directory, uint64_t seed,
+		    struct train_data *ret_data)
 {
 	const struct train_data_source *source = find(name, directory);
 	struct train_data data = { 0 };
@@ -38,8 +40,8 @@ int train_data_load(const char *name, const char *directory, uint64_t seed, stru
 
 	if (!source)
 		return train_fail(TRAIN_USAGE,
-				     "--data %s: there is no such data source; --help lists them",
-				     name);
+				  "--data %s: there is no such data source; --help lists them",
+				  name);
 	data.name = source->name;
 	rc = source->load(directory, seed, &data);
 	if (rc) {

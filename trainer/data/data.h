@@ -39,7 +39,8 @@ extern const struct train_data_source *const train_data_sources[]; /* best first
 
 /* Loads the source `name`; "auto" selects the first that is present. Returns 0 | TRAIN_FAILED |
  * TRAIN_USAGE (no such source). Free with train_data_free. */
-int train_data_load(const char *name, const char *directory, uint64_t seed, struct train_data *ret_data);
+int train_data_load(const char *name, const char *directory, uint64_t seed,
+		    struct train_data *ret_data);
 void train_data_free(struct train_data *data);
 
 #endif

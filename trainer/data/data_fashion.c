@@ -33,7 +33,8 @@ static int present(const char *directory)
 	return !access(path, R_OK);
 }
 
-static int load_set(const char *directory, const char *part, struct train_set *set, size_t *ret_pixels)
+static int load_set(const char *directory, const char *part, struct train_set *set,
+		    size_t *ret_pixels)
 {
 	char path[PATH_MAX];
 	struct train_idx images, labels;
@@ -52,8 +53,8 @@ static int load_set(const char *directory, const char *part, struct train_set *s
 		return rc;
 	set->labels = labels.at;
 	if (labels.bytes != set->samples)
-		return train_fail(TRAIN_FAILED, "%s: %zu labels for %zu images", path,
-				     labels.bytes, set->samples);
+		return train_fail(TRAIN_FAILED, "%s: %zu labels for %zu images", path, labels.bytes,
+				  set->samples);
 	return train_idx_below(&labels, path, CLASSES);
 }
 
@@ -65,17 +66,18 @@ static int load(const char *directory, uint64_t seed, struct train_data *data)
 	(void)seed;
 	if (!present(directory))
 		return train_fail(TRAIN_FAILED,
-			"--data fashion: no readable train-images-idx3-ubyte.gz in %s: "
-			"install the package dataset-fashion-mnist, give --data-dir, "
-			"or use --data synth", directory);
+				  "--data fashion: no readable train-images-idx3-ubyte.gz in %s: "
+				  "install the package dataset-fashion-mnist, give --data-dir, "
+				  "or use --data synth",
+				  directory);
 	data->classes = CLASSES;
 	rc = load_set(directory, "train", &data->train, &data->pixels);
 	if (!rc)
 		rc = load_set(directory, "t10k", &data->test, &pixels);
 	if (!rc && pixels != data->pixels)
 		rc = train_fail(TRAIN_FAILED,
-				   "%s: training images of %zu pixels, test images of %zu",
-				   directory, data->pixels, pixels);
+				"%s: training images of %zu pixels, test images of %zu", directory,
+				data->pixels, pixels);
 	return rc;
 }
 

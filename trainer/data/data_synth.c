@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 enum { SIDE = 28, PIXELS = SIDE * SIDE, CLASSES = 10, PROTOTYPES = 2 };
-enum { COARSE = 8 };    /* points on a side of the grid that a picture is interpolated from */
+enum { COARSE = 8 }; /* points on a side of the grid that a picture is interpolated from */
 enum { TRAIN = 20000, TEST = 4000 };
 
 struct prototype {
@@ -54,8 +54,8 @@ static int noise(uint32_t random)
 	return (up - down) / 2;
 }
 
-static void make_sample(uint64_t seed, uint64_t index, const struct prototype *prototypes, uint8_t *image,
-			uint8_t *label)
+static void make_sample(uint64_t seed, uint64_t index, const struct prototype *prototypes,
+			uint8_t *image, uint8_t *label)
 {
 	uint32_t random[4];
 	const struct prototype *own, *other;
@@ -77,8 +77,8 @@ static void make_sample(uint64_t seed, uint64_t index, const struct prototype *p
 	}
 }
 
-static int make_set(uint64_t seed, uint64_t first, size_t samples, const struct prototype *prototypes,
-		    struct train_set *set)
+static int make_set(uint64_t seed, uint64_t first, size_t samples,
+		    const struct prototype *prototypes, struct train_set *set)
 {
 	set->samples = samples;
 	set->images = malloc(samples * PIXELS);

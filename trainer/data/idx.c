@@ -36,7 +36,7 @@ static int read_some(struct idx_stream *f, void *to, size_t bytes, size_t *ret_g
 		return train_fail(TRAIN_FAILED, "%s: cannot be read: %m", f->name);
 	if (code != Z_OK && code != Z_STREAM_END)
 		return train_fail(TRAIN_FAILED, "%s: the gzip stream is damaged: %s", f->name,
-				     text);
+				  text);
 	return TRAIN_OK;
 }
 
@@ -56,19 +56,20 @@ static int read_header(struct idx_stream *f, unsigned dims, struct train_idx *id
 		return rc;
 	if (got >= 4 && (head[0] || head[1]))
 		return train_fail(TRAIN_FAILED,
-				     "%s: not an IDX file: it begins with %02x %02x, not 00 00",
-				     f->name, head[0], head[1]);
+				  "%s: not an IDX file: it begins with %02x %02x, not 00 00",
+				  f->name, head[0], head[1]);
 	if (got >= 4 && head[2] != TYPE_UNSIGNED_BYTE)
-		return train_fail(TRAIN_FAILED,
-			"%s: elements of type 0x%02x; only unsigned bytes (0x08) are supported", f->name,
-			head[2]);
+		return train_fail(
+			TRAIN_FAILED,
+			"%s: elements of type 0x%02x; only unsigned bytes (0x08) are supported",
+			f->name, head[2]);
 	if (got >= 4 && head[3] != dims)
-		return train_fail(TRAIN_FAILED, "%s: %u dimensions where %u are needed",
-				     f->name, head[3], dims);
+		return train_fail(TRAIN_FAILED, "%s: %u dimensions where %u are needed", f->name,
+				  head[3], dims);
 	if (got < want)
 		return train_fail(TRAIN_FAILED,
-				     "%s: ends within its header, after %zu of %zu bytes", f->name,
-				     got, want);
+				  "%s: ends within its header, after %zu of %zu bytes", f->name,
+				  got, want);
 	for (unsigned d = 0; d < dims; d++) {
 		idx->dim[d] = big_endian(head + 4 + 4 * d);
 		if (!idx->dim[d])
@@ -77,8 +78,8 @@ static int read_header(struct idx_stream *f, unsigned dims, struct train_idx *id
 		bytes *= idx->dim[d];
 		if (bytes > TRAIN_IDX_BYTES_MAX)
 			return train_fail(TRAIN_FAILED,
-					     "%s: more than %llu bytes, the supported maximum",
-					     f->name, (unsigned long long)TRAIN_IDX_BYTES_MAX);
+					  "%s: more than %llu bytes, the supported maximum",
+					  f->name, (unsigned long long)TRAIN_IDX_BYTES_MAX);
 	}
 	idx->dims = dims;
 	idx->bytes = (size_t)bytes;
@@ -98,8 +99,8 @@ static int read_elements(struct idx_stream *f, struct train_idx *idx)
 		capacity = capacity < idx->bytes ? capacity : idx->bytes;
 		more = realloc(idx->at, capacity);
 		if (!more)
-			return train_fail(TRAIN_FAILED, "%s: no memory for %zu bytes",
-					     f->name, capacity);
+			return train_fail(TRAIN_FAILED, "%s: no memory for %zu bytes", f->name,
+					  capacity);
 		idx->at = more;
 		rc = read_some(f, idx->at + used, capacity - used, &got);
 		if (rc)
@@ -108,13 +109,13 @@ static int read_elements(struct idx_stream *f, struct train_idx *idx)
 	} while (used == capacity && capacity < idx->bytes);
 	if (used < idx->bytes)
 		return train_fail(TRAIN_FAILED,
-				     "%s: ends after %zu of %zu bytes of data; the file is truncated",
-				     f->name, used, idx->bytes);
+				  "%s: ends after %zu of %zu bytes of data; the file is truncated",
+				  f->name, used, idx->bytes);
 	rc = read_some(f, &extra, 1, &got);
 	if (!rc && got)
 		rc = train_fail(TRAIN_FAILED,
-				   "%s: holds more than the %zu bytes of data of its header",
-				   f->name, idx->bytes);
+				"%s: holds more than the %zu bytes of data of its header", f->name,
+				idx->bytes);
 	return rc;
 }
 
@@ -154,7 +155,7 @@ int train_idx_below(const struct train_idx *idx, const char *name, unsigned boun
 	for (size_t i = 0; i < idx->bytes; i++)
 		if (idx->at[i] >= bound)
 			return train_fail(TRAIN_FAILED,
-					     "%s: label %u of sample %zu is not below %u", name,
-					     idx->at[i], i, bound);
+					  "%s: label %u of sample %zu is not below %u", name,
+					  idx->at[i], i, bound);
 	return TRAIN_OK;
 }

@@ -36,8 +36,7 @@ int train_sampler_open(struct train_sampler *s, uint64_t seed, size_t samples, s
 	uint32_t *order = malloc(samples * sizeof(*order));
 
 	if (!order)
-		return train_fail(TRAIN_FAILED, "no memory for the order of %zu samples",
-				     samples);
+		return train_fail(TRAIN_FAILED, "no memory for the order of %zu samples", samples);
 	*s = (struct train_sampler){
 		.seed = seed, .samples = samples, .batch = batch, .order = order
 	};

@@ -31,7 +31,10 @@ int train_sampler_open(struct train_sampler *s, uint64_t seed, size_t samples, s
 void train_sampler_close(struct train_sampler *s);
 
 /* Steps of an epoch. */
-static inline size_t train_sampler_steps(const struct train_sampler *s) { return s->samples / s->batch; }
+static inline size_t train_sampler_steps(const struct train_sampler *s)
+{
+	return s->samples / s->batch;
+}
 
 /* The samples of global step `step` (counted from 0 through all epochs), from row `first` of its
  * batch on. Valid until the next call. */

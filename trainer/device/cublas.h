@@ -11,14 +11,15 @@
 enum { TRAIN_CUBLAS_AS_IS = 0, TRAIN_CUBLAS_TRANSPOSED = 1, TRAIN_CUBLAS_PEDANTIC = 2 };
 
 /* F(member, symbol, parameters); all return int, 0 on success. */
-#define TRAIN_CUBLAS_FUNCTIONS(F)                                                                     \
-	F(create, cublasCreate_v2, (void **ret_handle))                                            \
-	F(destroy, cublasDestroy_v2, (void *handle))                                               \
-	F(set_stream, cublasSetStream_v2, (void *handle, void *stream))                            \
-	F(set_math_mode, cublasSetMathMode, (void *handle, int mode))                              \
-	F(sgemm, cublasSgemm_v2,                                                                   \
-	  (void *handle, int trans_a, int trans_b, int m, int n, int k, const float *alpha,      \
-	   const float *a, int lda, const float *b, int ldb, const float *beta, float *c, int ldc))
+#define TRAIN_CUBLAS_FUNCTIONS(F)                                                           \
+	F(create, cublasCreate_v2, (void **ret_handle))                                     \
+	F(destroy, cublasDestroy_v2, (void *handle))                                        \
+	F(set_stream, cublasSetStream_v2, (void *handle, void *stream))                     \
+	F(set_math_mode, cublasSetMathMode, (void *handle, int mode))                       \
+	F(sgemm, cublasSgemm_v2,                                                            \
+	  (void *handle, int trans_a, int trans_b, int m, int n, int k, const float *alpha, \
+	   const float *a, int lda, const float *b, int ldb, const float *beta, float *c,   \
+	   int ldc))
 
 #define TRAIN_CUBLAS_MEMBER(member, symbol, parameters) int(*member) parameters;
 struct train_cublas {

@@ -5,8 +5,9 @@
 
 #include <string.h>
 
-const struct train_device_ops *const train_devices[] = { &train_device_cpu, &train_device_cpu_blas, &train_device_cuda,
-						    &train_device_sim, NULL };
+const struct train_device_ops *const train_devices[] = { &train_device_cpu, &train_device_cpu_blas,
+							 &train_device_cuda, &train_device_sim,
+							 NULL };
 
 const struct train_device_ops *train_device_find(const char *name)
 {
@@ -17,8 +18,7 @@ const struct train_device_ops *train_device_find(const char *name)
 		    (!name[length] || (name[length] == ':' && (*at)->select)))
 			return *at;
 	}
-	train_fail(TRAIN_USAGE, "--device %s: there is no such device; --help lists them",
-		      name);
+	train_fail(TRAIN_USAGE, "--device %s: there is no such device; --help lists them", name);
 	return NULL;
 }
 

@@ -19,10 +19,10 @@
 
 struct train_device {
 	const struct train_device_ops *ops;
-	void *state;         /* the device's own */
-	bool canonical;      /* results must have the bits of device cpu */
-	uint64_t put_bytes;  /* bytes copied to separate memory */
-	uint64_t get_bytes;  /* bytes copied from separate memory */
+	void *state;        /* the device's own */
+	bool canonical;     /* results must have the bits of device cpu */
+	uint64_t put_bytes; /* bytes copied to separate memory */
+	uint64_t get_bytes; /* bytes copied from separate memory */
 };
 
 /* Images in planes: [rows][planes][side][side]. */
@@ -82,8 +82,8 @@ struct train_device_ops {
 	/* to += from */
 	void (*add)(struct train_device *d, size_t count, const float *from, float *to);
 	/* to = keep * to + take * from; from NULL: to = keep * to */
-	void (*blend)(struct train_device *d, size_t count, float keep, float take, const float *from,
-		      float *to);
+	void (*blend)(struct train_device *d, size_t count, float keep, float take,
+		      const float *from, float *to);
 	/* Copies within device memory; to == from is a no-op */
 	void (*copy)(struct train_device *d, void *to, const void *from, size_t bytes);
 
@@ -94,8 +94,8 @@ struct train_device_ops {
 		       float *patches);
 	/* Adjoint of unfold (col2im): each pixel of x = the sum of its copies, in order of (dy,
 	 * dx) */
-	void (*fold)(struct train_device *d, struct train_planes p, size_t window, const float *patches,
-		     float *x);
+	void (*fold)(struct train_device *d, struct train_planes p, size_t window,
+		     const float *patches, float *x);
 
 	/* Max pooling of each 2 x 2 pixels, with ReLU: from y[planes][rows][side][side] to
 	 * x[rows][planes][side / 2][side / 2]; argmax[shape of x] = index of the maximum, 4 for
@@ -110,27 +110,32 @@ struct train_device_ops {
 
 	/* Softmax and cross-entropy: *loss = the sum over the rows; logits[rows][classes] are
 	 * replaced by their gradient of that sum. */
-	void (*loss)(struct train_device *d, size_t rows, size_t classes, const uint8_t *host_labels,
-		     float *logits, float *loss);
+	void (*loss)(struct train_device *d, size_t rows, size_t classes,
+		     const uint8_t *host_labels, float *logits, float *loss);
 
 	/* velocity = momentum * velocity + scale * gradient; weight = weight - rate * velocity */
-	void (*descend)(struct train_device *d, size_t count, float scale, float rate, float momentum,
-			const float *gradient, float *velocity, float *weight);
+	void (*descend)(struct train_device *d, size_t count, float scale, float rate,
+			float momentum, const float *gradient, float *velocity, float *weight);
 };
 
 /* X-list of the compute operations without the matrix product; declares functions PREFIX_gather
  * ... and fills their members of the table. */
-#define TRAIN_DEVICE_COMPUTE(X, prefix)                                                                  \
-	X(prefix, gather) X(prefix, bias) X(prefix, bias_back) X(prefix, add) X(prefix, blend)     \
-	X(prefix, unfold) X(prefix, fold) X(prefix, pool) X(prefix, pool_back)                     \
-	X(prefix, relu_back) X(prefix, loss) X(prefix, descend)
-#define TRAIN_DEVICE_FUNCTION(prefix, name)                                                           \
+#define TRAIN_DEVICE_COMPUTE(X, prefix) \
+	X(prefix, gather)               \
+	X(prefix, bias)                 \
+	X(prefix, bias_back)            \
+	X(prefix, add)                  \
+	X(prefix, blend)                \
+	X(prefix, unfold)               \
+	X(prefix, fold)                 \
+	X(prefix, pool) X(prefix, pool_back) X(prefix, relu_back) X(prefix, loss) X(prefix, descend)
+#define TRAIN_DEVICE_FUNCTION(prefix, name) \
 	__typeof__(*((struct train_device_ops *)NULL)->name) prefix##_##name;
 #define TRAIN_DEVICE_MEMBER(prefix, name) .name = prefix##_##name,
 
 extern const struct train_device_ops train_device_cpu, train_device_cpu_blas, train_device_sim,
 	train_device_cuda;
-extern const struct train_device_ops *const train_devices[];    /* ends with NULL */
+extern const struct train_device_ops *const train_devices[]; /* ends with NULL */
 
 /* The row of the table for NAME or NAME:NUMBER; NULL with an error text if there is none. */
 const struct train_device_ops *train_device_find(const char *name);

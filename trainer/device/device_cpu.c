@@ -18,13 +18,17 @@ static int cpu_open(struct train_device *d)
 	d->state = train_gemm_open(any ? NULL : isa);
 	if (!d->state && !any)
 		return train_fail(TRAIN_USAGE,
-			"TUTTI_ISA=%s: this processor has no such instructions; use auto", isa);
+				  "TUTTI_ISA=%s: this processor has no such instructions; use auto",
+				  isa);
 	if (!d->state)
 		return train_fail(TRAIN_FAILED, "no memory for the matrix product");
 	return TRAIN_OK;
 }
 
-static void cpu_close(struct train_device *d) { train_gemm_close(d->state); }
+static void cpu_close(struct train_device *d)
+{
+	train_gemm_close(d->state);
+}
 
 static void cpu_gemm(struct train_device *d, size_t m, size_t n, size_t k, struct train_matrix a,
 		     struct train_matrix b, float *c, size_t ldc)

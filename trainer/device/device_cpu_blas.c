@@ -50,9 +50,9 @@ static int blas_open(struct train_device *d)
 		b->sgemm = (sgemm_fn *)dlsym(b->library, "cblas_sgemm");
 	if (!b->sgemm) {
 		train_fail(TRAIN_USAGE,
-			      "--device cpu-blas: OpenBLAS is not on this host (%s); install "
-			      "libopenblas0, or use cpu",
-			      dlerror());
+			   "--device cpu-blas: OpenBLAS is not on this host (%s); install "
+			   "libopenblas0, or use cpu",
+			   dlerror());
 		if (b->library)
 			dlclose(b->library);
 		free(b);
@@ -76,8 +76,8 @@ static void blas_gemm(struct train_device *d, size_t m, size_t n, size_t k, stru
 {
 	struct blas_state *blas = d->state;
 
-	blas->sgemm(ROW_MAJOR, a.transposed ? TRANSPOSED : AS_IS, b.transposed ? TRANSPOSED : AS_IS, (int)m,
-		    (int)n, (int)k, 1.0f, a.at, (int)a.stride, b.at, (int)b.stride, 0.0f, c,
+	blas->sgemm(ROW_MAJOR, a.transposed ? TRANSPOSED : AS_IS, b.transposed ? TRANSPOSED : AS_IS,
+		    (int)m, (int)n, (int)k, 1.0f, a.at, (int)a.stride, b.at, (int)b.stride, 0.0f, c,
 		    (int)ldc);
 }
 

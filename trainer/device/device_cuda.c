@@ -60,11 +60,12 @@ static int find_kernels(struct train_cuda_state *c)
 
 	if (!image)
 		return train_fail(TRAIN_USAGE, "--device cuda: the kernels are not built in; "
-						     "configure --with-nvcc");
+					       "configure --with-nvcc");
 	rc = c->cu->module_load(&module, image);
-#define FIND(name, type)                                                                           \
-	if (!rc)                                                                                   \
-		rc = c->cu->module_function(&c->kernel[KERNEL_##name], module, "train_kernel_" #name);
+#define FIND(name, type)                                                       \
+	if (!rc)                                                               \
+		rc = c->cu->module_function(&c->kernel[KERNEL_##name], module, \
+					    "train_kernel_" #name);
 	TRAIN_CUDA_KERNELS(FIND)
 #undef FIND
 	if (!rc)
@@ -89,7 +90,7 @@ static int open_blas(struct train_cuda_state *c)
 		status = c->blas.set_math_mode(c->handle, TRAIN_CUBLAS_PEDANTIC);
 	if (status)
 		return train_fail(TRAIN_FAILED,
-				     "device cuda: cuBLAS cannot be initialized: status %d", status);
+				  "device cuda: cuBLAS cannot be initialized: status %d", status);
 	return TRAIN_OK;
 }
 
@@ -104,11 +105,14 @@ static int cuda_open(struct train_device *d)
 	}
 	d->state = c;
 	c->cu = selected.cu;
-	train_cuda_check(c, c->cu->stream_create(&c->stream, TT_CU_STREAM_NON_BLOCKING), "a stream");
-	train_cuda_check(c, c->cu->stream_create(&c->comm_stream, TT_CU_STREAM_NON_BLOCKING), "a stream");
+	train_cuda_check(c, c->cu->stream_create(&c->stream, TT_CU_STREAM_NON_BLOCKING),
+			 "a stream");
+	train_cuda_check(c, c->cu->stream_create(&c->comm_stream, TT_CU_STREAM_NON_BLOCKING),
+			 "a stream");
 	train_cuda_check(c, c->cu->event_create(&c->computed, TT_CU_EVENT_UNTIMED), "an event");
-	train_cuda_check(c, c->cu->host_alloc(&memory, TRAIN_CUDA_BOUNCE_BYTES, TT_CU_HOST_PORTABLE),
-			"pinned memory");
+	train_cuda_check(c,
+			 c->cu->host_alloc(&memory, TRAIN_CUDA_BOUNCE_BYTES, TT_CU_HOST_PORTABLE),
+			 "pinned memory");
 	c->bounce = (struct train_cuda_bounce){ .at = memory, .bytes = TRAIN_CUDA_BOUNCE_BYTES };
 	if (first_error(c))
 		return TRAIN_FAILED;
@@ -143,7 +147,10 @@ static void cuda_close(struct train_device *d)
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-static tt_cuptr address(const void *p) { return (tt_cuptr)(uintptr_t)p; }
+static tt_cuptr address(const void *p)
+{
+	return (tt_cuptr)(uintptr_t)p;
+}
 
 static void *cuda_alloc(struct train_device *d, size_t bytes)
 {
@@ -153,7 +160,7 @@ static void *cuda_alloc(struct train_device *d, size_t bytes)
 	if (c->cu->mem_alloc(&at, bytes ? bytes : 1))
 		return NULL;
 	train_cuda_check(c, c->cu->memset8_async(at, 0, bytes ? bytes : 1, c->stream),
-			"clear memory");
+			 "clear memory");
 	return (void *)(uintptr_t)at;
 }
 
@@ -190,7 +197,10 @@ char *train_cuda_bounce_alloc(struct train_device *d, size_t bytes)
 	return at;
 }
 
-static size_t piece(size_t bytes) { return bytes < TRAIN_CUDA_BOUNCE_BYTES ? bytes : TRAIN_CUDA_BOUNCE_BYTES; }
+static size_t piece(size_t bytes)
+{
+	return bytes < TRAIN_CUDA_BOUNCE_BYTES ? bytes : TRAIN_CUDA_BOUNCE_BYTES;
+}
 
 void train_cuda_copy_in(struct train_device *d, tt_cuptr to, const char *from, size_t bytes)
 {
@@ -202,7 +212,8 @@ void train_cuda_copy_in(struct train_device *d, tt_cuptr to, const char *from, s
 		part = piece(bytes);
 		bounce = train_cuda_bounce_alloc(d, part);
 		memcpy(bounce, from, part);
-		train_cuda_check(c, c->cu->htod_async(to, bounce, part, c->stream), "copy to the GPU");
+		train_cuda_check(c, c->cu->htod_async(to, bounce, part, c->stream),
+				 "copy to the GPU");
 	}
 }
 
@@ -219,7 +230,7 @@ static void cuda_get(struct train_device *d, void *to_host, const void *from, si
 	d->get_bytes += bytes;
 	if (bytes)
 		train_cuda_check(c, c->cu->dtoh_async(to_host, address(from), bytes, c->stream),
-				"copy from the GPU");
+				 "copy from the GPU");
 	cuda_sync(d);
 }
 
@@ -229,7 +240,7 @@ static void cuda_copy(struct train_device *d, void *to, const void *from, size_t
 
 	if (bytes && to != from)
 		train_cuda_check(c, c->cu->dtod_async(address(to), address(from), bytes, c->stream),
-				"copy within the GPU");
+				 "copy within the GPU");
 }
 
 tt_cuptr train_cuda_reserve(struct train_device *d, struct train_cuda_buffer *area, size_t bytes)
@@ -250,21 +261,26 @@ tt_cuptr train_cuda_reserve(struct train_device *d, struct train_cuda_buffer *ar
 
 /* ---- communication overlap ------------------------------------------------------------------ */
 
-static void *cuda_comm_stream(struct train_device *d) { return ((struct train_cuda_state *)d->state)->comm_stream; }
+static void *cuda_comm_stream(struct train_device *d)
+{
+	return ((struct train_cuda_state *)d->state)->comm_stream;
+}
 
 static void cuda_comm_stream_after_compute(struct train_device *d)
 {
 	struct train_cuda_state *c = d->state;
 
 	train_cuda_check(c, c->cu->event_record(c->computed, c->stream), "record an event");
-	train_cuda_check(c, c->cu->stream_wait_event(c->comm_stream, c->computed, 0), "wait for an event");
+	train_cuda_check(c, c->cu->stream_wait_event(c->comm_stream, c->computed, 0),
+			 "wait for an event");
 }
 
 static int cuda_comm_stream_sync(struct train_device *d)
 {
 	struct train_cuda_state *c = d->state;
 
-	train_cuda_check(c, c->cu->stream_synchronize(c->comm_stream), "wait for the library's calls");
+	train_cuda_check(c, c->cu->stream_synchronize(c->comm_stream),
+			 "wait for the library's calls");
 	return first_error(c);
 }
 
@@ -286,5 +302,5 @@ const struct train_device_ops train_device_cuda = {
 	.comm_stream_after_compute = cuda_comm_stream_after_compute,
 	.comm_stream_sync = cuda_comm_stream_sync,
 	TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_MEMBER, train_cuda_op)
-	TRAIN_DEVICE_MEMBER(train_cuda_op, gemm)
+		TRAIN_DEVICE_MEMBER(train_cuda_op, gemm)
 };

@@ -32,14 +32,14 @@ struct train_cuda_buffer {
 struct train_cuda_state {
 	const struct tt_cuda *cu;
 	tt_custream stream, comm_stream;
-	tt_cuevent computed;           /* recorded on stream; comm_stream waits for it */
+	tt_cuevent computed; /* recorded on stream; comm_stream waits for it */
 	tt_cufn kernel[KERNELS];
-	unsigned blocks;               /* greatest grid size of a kernel */
+	unsigned blocks; /* greatest grid size of a kernel */
 	struct train_cublas blas;
-	void *handle;                  /* cuBLAS handle; NULL with --canonical */
+	void *handle; /* cuBLAS handle; NULL with --canonical */
 	struct train_cuda_bounce bounce;
 	struct train_cuda_buffer images, labels, losses;
-	char error[512];               /* error text of the first failed call, or empty */
+	char error[512]; /* error text of the first failed call, or empty */
 };
 
 /* Records a driver error rc if it is the first; operations do nothing after an error. */

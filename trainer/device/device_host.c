@@ -29,7 +29,7 @@ void train_host_copy(struct train_device *d, void *to, const void *from, size_t 
 }
 
 void train_host_gather(struct train_device *d, const uint8_t *images, const uint32_t *samples,
-		    size_t rows, size_t pixels, float mean, float *restrict x)
+		       size_t rows, size_t pixels, float mean, float *restrict x)
 {
 	(void)d;
 	for (size_t row = 0; row < rows; row++) {
@@ -41,7 +41,7 @@ void train_host_gather(struct train_device *d, const uint8_t *images, const uint
 }
 
 void train_host_bias(struct train_device *d, size_t rows, size_t n, const float *bias, bool relu,
-		  float *y)
+		     float *y)
 {
 	(void)d;
 	for (size_t row = 0; row < rows; row++, y += n) {
@@ -52,7 +52,8 @@ void train_host_bias(struct train_device *d, size_t rows, size_t n, const float 
 	}
 }
 
-void train_host_bias_back(struct train_device *d, size_t rows, size_t n, const float *dy, float *dbias)
+void train_host_bias_back(struct train_device *d, size_t rows, size_t n, const float *dy,
+			  float *dbias)
 {
 	(void)d;
 	memset(dbias, 0, n * sizeof(*dbias));
@@ -62,7 +63,7 @@ void train_host_bias_back(struct train_device *d, size_t rows, size_t n, const f
 }
 
 void train_host_add(struct train_device *d, size_t count, const float *restrict from,
-		 float *restrict to)
+		    float *restrict to)
 {
 	(void)d;
 	for (size_t i = 0; i < count; i++)
@@ -70,7 +71,7 @@ void train_host_add(struct train_device *d, size_t count, const float *restrict 
 }
 
 void train_host_blend(struct train_device *d, size_t count, float keep, float take,
-		   const float *restrict from, float *restrict to)
+		      const float *restrict from, float *restrict to)
 {
 	(void)d;
 	for (size_t i = 0; !from && i < count; i++)
@@ -87,7 +88,7 @@ void train_host_relu_back(struct train_device *d, size_t count, const float *y, 
 }
 
 void train_host_loss(struct train_device *d, size_t rows, size_t classes, const uint8_t *labels,
-		  float *logits, float *loss)
+		     float *logits, float *loss)
 {
 	double total = 0.0;
 
@@ -100,9 +101,9 @@ void train_host_loss(struct train_device *d, size_t rows, size_t classes, const 
 	*loss = (float)total;
 }
 
-void train_host_descend(struct train_device *d, size_t count, float scale, float rate, float momentum,
-		     const float *restrict gradient, float *restrict velocity,
-		     float *restrict weight)
+void train_host_descend(struct train_device *d, size_t count, float scale, float rate,
+			float momentum, const float *restrict gradient, float *restrict velocity,
+			float *restrict weight)
 {
 	(void)d;
 	for (size_t i = 0; i < count; i++) {

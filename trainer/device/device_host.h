@@ -15,9 +15,9 @@ void train_host_free(struct train_device *d, void *memory);
 void train_host_copy(struct train_device *d, void *to, const void *from, size_t bytes);
 TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_FUNCTION, train_host)
 
-#define TRAIN_HOST_OPS                                                                               \
-	TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_MEMBER, train_host)                                                  \
-	.alloc = train_host_alloc, .free = train_host_free, .put = train_host_copy, .get = train_host_copy,    \
-	.copy = train_host_copy
+#define TRAIN_HOST_OPS                                                                             \
+	TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_MEMBER, train_host).alloc = train_host_alloc,            \
+						  .free = train_host_free, .put = train_host_copy, \
+						  .get = train_host_copy, .copy = train_host_copy
 
 #endif

@@ -42,7 +42,7 @@ static void unfold_image(size_t side, long down, long right, const float *image,
 }
 
 void train_host_unfold(struct train_device *d, struct train_planes p, size_t window, const float *x,
-		    float *patches)
+		       float *patches)
 {
 	long reach = (long)window / 2;
 	size_t image = p.side * p.side;
@@ -72,8 +72,8 @@ static void fold_image(size_t side, long down, long right, const float *line, fl
 	}
 }
 
-void train_host_fold(struct train_device *d, struct train_planes p, size_t window, const float *patches,
-		  float *x)
+void train_host_fold(struct train_device *d, struct train_planes p, size_t window,
+		     const float *patches, float *x)
 {
 	long reach = (long)window / 2;
 	size_t image = p.side * p.side;
@@ -90,7 +90,8 @@ void train_host_fold(struct train_device *d, struct train_planes p, size_t windo
 
 /* ---- pooling -------------------------------------------------------------------------------- */
 
-void train_host_pool(struct train_device *d, struct train_planes p, const float *y, float *x, uint8_t *argmax)
+void train_host_pool(struct train_device *d, struct train_planes p, const float *y, float *x,
+		     uint8_t *argmax)
 {
 	size_t half = p.side / 2;
 
@@ -113,7 +114,7 @@ void train_host_pool(struct train_device *d, struct train_planes p, const float 
 }
 
 void train_host_pool_back(struct train_device *d, struct train_planes p, const float *dx,
-		       const uint8_t *argmax, float *dy)
+			  const uint8_t *argmax, float *dy)
 {
 	size_t half = p.side / 2;
 

@@ -12,13 +12,31 @@
 
 #define MARK (UINT64_C(1) << 62) /* a non-canonical address, which faults */
 
-static void *mark(void *memory) { return memory ? (void *)((uintptr_t)memory | MARK) : NULL; }
-static void *real(const void *memory) { return (void *)((uintptr_t)memory & ~MARK); }
+static void *mark(void *memory)
+{
+	return memory ? (void *)((uintptr_t)memory | MARK) : NULL;
+}
+static void *real(const void *memory)
+{
+	return (void *)((uintptr_t)memory & ~MARK);
+}
 
-static int sim_open(struct train_device *d) { return train_device_cpu.open(d); }
-static void sim_close(struct train_device *d) { train_device_cpu.close(d); }
-static void *sim_alloc(struct train_device *d, size_t bytes) { return mark(train_host_alloc(d, bytes)); }
-static void sim_free(struct train_device *d, void *memory) { train_host_free(d, real(memory)); }
+static int sim_open(struct train_device *d)
+{
+	return train_device_cpu.open(d);
+}
+static void sim_close(struct train_device *d)
+{
+	train_device_cpu.close(d);
+}
+static void *sim_alloc(struct train_device *d, size_t bytes)
+{
+	return mark(train_host_alloc(d, bytes));
+}
+static void sim_free(struct train_device *d, void *memory)
+{
+	train_host_free(d, real(memory));
+}
 
 static void sim_put(struct train_device *d, void *to, const void *from_host, size_t bytes)
 {
@@ -52,7 +70,8 @@ static void sim_bias(struct train_device *d, size_t rows, size_t n, const float 
 	train_host_bias(d, rows, n, real(bias), relu, real(y));
 }
 
-static void sim_bias_back(struct train_device *d, size_t rows, size_t n, const float *dy, float *dbias)
+static void sim_bias_back(struct train_device *d, size_t rows, size_t n, const float *dy,
+			  float *dbias)
 {
 	train_host_bias_back(d, rows, n, real(dy), real(dbias));
 }
@@ -62,8 +81,8 @@ static void sim_add(struct train_device *d, size_t count, const float *from, flo
 	train_host_add(d, count, real(from), real(to));
 }
 
-static void sim_blend(struct train_device *d, size_t count, float keep, float take, const float *from,
-		      float *to)
+static void sim_blend(struct train_device *d, size_t count, float keep, float take,
+		      const float *from, float *to)
 {
 	train_host_blend(d, count, keep, take, real(from), real(to));
 }
@@ -79,8 +98,8 @@ static void sim_unfold(struct train_device *d, struct train_planes p, size_t win
 	train_host_unfold(d, p, window, real(x), real(patches));
 }
 
-static void sim_fold(struct train_device *d, struct train_planes p, size_t window, const float *patches,
-		     float *x)
+static void sim_fold(struct train_device *d, struct train_planes p, size_t window,
+		     const float *patches, float *x)
 {
 	train_host_fold(d, p, window, real(patches), real(x));
 }
@@ -108,11 +127,11 @@ static void sim_loss(struct train_device *d, size_t rows, size_t classes, const 
 	train_host_loss(d, rows, classes, labels, real(logits), real(loss));
 }
 
-static void sim_descend(struct train_device *d, size_t count, float scale, float rate, float momentum,
-			const float *gradient, float *velocity, float *weight)
+static void sim_descend(struct train_device *d, size_t count, float scale, float rate,
+			float momentum, const float *gradient, float *velocity, float *weight)
 {
 	train_host_descend(d, count, scale, rate, momentum, real(gradient), real(velocity),
-			real(weight));
+			   real(weight));
 }
 
 const struct train_device_ops train_device_sim = {
@@ -126,6 +145,5 @@ const struct train_device_ops train_device_sim = {
 	.put = sim_put,
 	.get = sim_get,
 	.copy = sim_copy,
-	TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_MEMBER, sim)
-	TRAIN_DEVICE_MEMBER(sim, gemm)
+	TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_MEMBER, sim) TRAIN_DEVICE_MEMBER(sim, gemm)
 };

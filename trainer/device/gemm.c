@@ -51,15 +51,24 @@ typedef void tile_fn(size_t k, const float *a, const float *b, float *c, size_t 
 #define FMA _mm256_fmadd_ps
 #include "trainer/device/gemm_tile.h"
 
-static bool has_avx512(void) { return __builtin_cpu_supports("avx512f"); }
+static bool has_avx512(void)
+{
+	return __builtin_cpu_supports("avx512f");
+}
 static bool has_avx2(void)
 {
 	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 #endif
 
-static inline float load_one(const float *at) { return *at; }
-static inline void store_one(float *at, float value) { *at = value; }
+static inline float load_one(const float *at)
+{
+	return *at;
+}
+static inline void store_one(float *at, float value)
+{
+	*at = value;
+}
 
 #define TILE tile_scalar
 #define TILE_TARGET
@@ -73,7 +82,10 @@ static inline void store_one(float *at, float value) { *at = value; }
 #define FMA __builtin_fmaf
 #include "trainer/device/gemm_tile.h"
 
-static bool has_scalar(void) { return true; }
+static bool has_scalar(void)
+{
+	return true;
+}
 
 /* best first */
 static const struct gemm_isa {
@@ -96,7 +108,10 @@ struct train_gemm {
 
 /* ---- packing -------------------------------------------------------------------------------- */
 
-static size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
+static size_t round_up(size_t value, size_t unit)
+{
+	return (value + unit - 1) / unit * unit;
+}
 
 /* Copies lines x k of `from`, starting at (line, first), into panels of `width` lines: k slices of
  * width floats each, short panels padded with zeros. A line is a row of a, or a column of b. */
@@ -124,8 +139,8 @@ static void pack(struct train_matrix from, size_t line, size_t lines, size_t fir
 /* ---- the product ---------------------------------------------------------------------------- */
 
 /* A tile that exceeds c's edge: computed in a local buffer, its inner part copied. */
-static void edge_tile(const struct gemm_isa *kind, size_t k, const float *a, const float *b, float *c,
-		      size_t ldc, size_t rows, size_t cols, bool fresh)
+static void edge_tile(const struct gemm_isa *kind, size_t k, const float *a, const float *b,
+		      float *c, size_t ldc, size_t rows, size_t cols, bool fresh)
 {
 	float tile[TILE_FLOATS_MAX] __attribute__((aligned(ALIGN))) = { 0 };
 
@@ -159,7 +174,7 @@ static void block(const struct train_gemm *g, size_t m, size_t n, size_t k, floa
 }
 
 void train_gemm(struct train_gemm *g, size_t m, size_t n, size_t k, struct train_matrix a,
-	     struct train_matrix b, float *c, size_t ldc)
+		struct train_matrix b, float *c, size_t ldc)
 {
 	struct train_matrix b_lines = { b.at, b.stride, !b.transposed };
 

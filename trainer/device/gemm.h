@@ -28,6 +28,6 @@ void train_gemm_close(struct train_gemm *g);
 
 /* c[m x n], rows of stride ldc, = a[m x k] * b[k x n]. k == 0: zeros. */
 void train_gemm(struct train_gemm *g, size_t m, size_t n, size_t k, struct train_matrix a,
-	     struct train_matrix b, float *c, size_t ldc);
+		struct train_matrix b, float *c, size_t ldc);
 
 #endif

@@ -14,8 +14,8 @@
 
 #ifdef __CUDACC__
 
-#define KERNEL(name, type)                                                                         \
-	extern "C" __global__ void __launch_bounds__(TRAIN_CUDA_THREADS)                              \
+#define KERNEL(name, type)                                               \
+	extern "C" __global__ void __launch_bounds__(TRAIN_CUDA_THREADS) \
 		train_kernel_##name(const __grid_constant__ struct type p)
 #define THREAD (blockIdx.x * blockDim.x + threadIdx.x)
 #define THREADS (gridDim.x * blockDim.x)
@@ -26,12 +26,12 @@
 /* included by tests/fakes/cuda/fake_train_kernels.c, after fake_cuda.h */
 #include <math.h>
 
-#define KERNEL(name, type)									\
-	static void name##_with(struct type p);							\
-	static void train_kernel_##name(const void *params)						\
-	{											\
-		name##_with(*(const struct type *)params);					\
-	}											\
+#define KERNEL(name, type)                                  \
+	static void name##_with(struct type p);             \
+	static void train_kernel_##name(const void *params) \
+	{                                                   \
+		name##_with(*(const struct type *)params);  \
+	}                                                   \
 	static void name##_with(struct type p)
 #define THREAD fake_block
 #define THREADS fake_blocks
@@ -41,19 +41,20 @@
 
 /* Grid-stride loops: a thread processes every THREADS-th element. */
 #define EACH(i, count) for (uint64_t i = THREAD; i < (count); i += THREADS)
-#define EACH_32(i, count)					\
-	for (uint32_t i = THREAD, to_go = (count); i < to_go;	\
-			i = to_go - i > THREADS ? i + THREADS : to_go)
+#define EACH_32(i, count)                          \
+	for (uint32_t i = THREAD, to_go = (count); \
+	     i<to_go; i = to_go - i> THREADS ? i + THREADS : to_go)
 
 KERNEL(gather, train_cuda_gather)
 {
 	EACH(i, p.count)
-		p.x[i] = (float)p.images[i] * (1.0f / 255.0f) - p.mean;
+	p.x[i] = (float)p.images[i] * (1.0f / 255.0f) - p.mean;
 }
 
 KERNEL(bias, train_cuda_bias)
 {
-	EACH(i, p.rows * p.n) {
+	EACH(i, p.rows * p.n)
+	{
 		float y = p.y[i] + p.bias[i % p.n];
 
 		p.y[i] = !p.relu || y > 0.0f ? y : 0.0f;
@@ -62,7 +63,8 @@ KERNEL(bias, train_cuda_bias)
 
 KERNEL(bias_back, train_cuda_bias_back)
 {
-	EACH(i, p.n) {
+	EACH(i, p.n)
+	{
 		float sum = 0.0f;
 
 		for (uint64_t row = 0; row < p.rows; row++)
@@ -74,24 +76,25 @@ KERNEL(bias_back, train_cuda_bias_back)
 KERNEL(add, train_cuda_add)
 {
 	EACH(i, p.count)
-		p.to[i] += p.from[i];
+	p.to[i] += p.from[i];
 }
 
 KERNEL(blend, train_cuda_blend)
 {
 	EACH(i, p.count)
-		p.to[i] = p.from ? p.keep * p.to[i] + p.take * p.from[i] : p.keep * p.to[i];
+	p.to[i] = p.from ? p.keep * p.to[i] + p.take * p.from[i] : p.keep * p.to[i];
 }
 
 KERNEL(relu_back, train_cuda_relu_back)
 {
 	EACH(i, p.count)
-		p.dy[i] = p.y[i] > 0.0f ? p.dy[i] : 0.0f;
+	p.dy[i] = p.y[i] > 0.0f ? p.dy[i] : 0.0f;
 }
 
 KERNEL(descend, train_cuda_descend)
 {
-	EACH(i, p.count) {
+	EACH(i, p.count)
+	{
 		float velocity = p.momentum * p.velocity[i] + p.scale * p.gradient[i];
 
 		p.velocity[i] = velocity;
@@ -108,7 +111,8 @@ KERNEL(unfold, train_cuda_planes)
 	uint32_t image = p.side * p.side, line = p.rows * image, window = p.window * p.window;
 	int32_t reach = (int32_t)p.window / 2, side = (int32_t)p.side;
 
-	EACH_32(i, (p.planes * window + 1) * line) {
+	EACH_32(i, (p.planes * window + 1) * line)
+	{
 		uint32_t l = i / line, in_line = i - l * line, plane = l / window,
 			 at = l - plane * window;
 		uint32_t row = in_line / image, pixel = in_line - row * image;
@@ -130,7 +134,8 @@ KERNEL(fold, train_cuda_planes)
 	uint32_t image = p.side * p.side, line = p.rows * image, window = p.window * p.window;
 	int32_t reach = (int32_t)p.window / 2, side = (int32_t)p.side;
 
-	EACH_32(i, p.rows * p.planes * image) {
+	EACH_32(i, p.rows * p.planes * image)
+	{
 		uint32_t of = i / image, row = of / p.planes, plane = of - row * p.planes,
 			 pixel = i - of * image;
 		int32_t y = (int32_t)(pixel / p.side), x = (int32_t)(pixel % p.side);
@@ -150,7 +155,8 @@ KERNEL(pool, train_cuda_planes)
 {
 	uint32_t half = p.side / 2, image = half * half;
 
-	EACH_32(i, p.rows * p.planes * image) {
+	EACH_32(i, p.rows * p.planes * image)
+	{
 		uint32_t of = i / image, row = of / p.planes, plane = of - row * p.planes,
 			 j = i - of * image;
 		const float *at = p.y + (plane * p.rows + row) * p.side * p.side +
@@ -173,7 +179,8 @@ KERNEL(pool_back, train_cuda_planes)
 {
 	uint32_t half = p.side / 2, image = p.side * p.side;
 
-	EACH_32(i, p.rows * p.planes * image) {
+	EACH_32(i, p.rows * p.planes * image)
+	{
 		uint32_t of = i / image, plane = of / p.rows, row = of - plane * p.rows,
 			 pixel = i - of * image;
 		uint32_t y = pixel / p.side, x = pixel - y * p.side;
@@ -187,7 +194,8 @@ KERNEL(pool_back, train_cuda_planes)
 
 KERNEL(loss, train_cuda_loss)
 {
-	EACH(row, p.rows) {
+	EACH(row, p.rows)
+	{
 		float *logits = p.logits + row * p.classes;
 
 		p.losses[row] = train_cross_entropy(logits, p.classes, p.labels[row]);
@@ -198,7 +206,8 @@ KERNEL(loss, train_cuda_loss)
 
 KERNEL(total, train_cuda_total)
 {
-	EACH(i, 1) {
+	EACH(i, 1)
+	{
 		double sum = 0.0;
 
 		for (uint64_t row = 0; row < p.rows; row++)
@@ -211,7 +220,8 @@ KERNEL(total, train_cuda_total)
 
 KERNEL(gemm, train_cuda_gemm)
 {
-	EACH(i, p.m * p.n) {
+	EACH(i, p.m * p.n)
+	{
 		const float *a = p.a + i / p.n * p.a_row, *b = p.b + i % p.n * p.b_column;
 		float sum = 0.0f;
 

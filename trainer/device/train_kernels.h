@@ -12,22 +12,57 @@
 
 enum { TRAIN_CUDA_THREADS = 256 }; /* of a block */
 
-struct train_cuda_gather { const uint8_t *images; float *x; uint64_t count; float mean; };
-struct train_cuda_bias { const float *bias; float *y; uint64_t rows, n; uint32_t relu; };
-struct train_cuda_bias_back { const float *dy; float *dbias; uint64_t rows, n; };
-struct train_cuda_add { const float *from; float *to; uint64_t count; };
-struct train_cuda_blend { const float *from; float *to; uint64_t count; float keep, take; };
+struct train_cuda_gather {
+	const uint8_t *images;
+	float *x;
+	uint64_t count;
+	float mean;
+};
+struct train_cuda_bias {
+	const float *bias;
+	float *y;
+	uint64_t rows, n;
+	uint32_t relu;
+};
+struct train_cuda_bias_back {
+	const float *dy;
+	float *dbias;
+	uint64_t rows, n;
+};
+struct train_cuda_add {
+	const float *from;
+	float *to;
+	uint64_t count;
+};
+struct train_cuda_blend {
+	const float *from;
+	float *to;
+	uint64_t count;
+	float keep, take;
+};
 /* unfold, fold: x is x, y is patches; pool, pool_back: x is x, y is y. Fewer than 2^32 elements,
  * since 64-bit division is slow. */
-struct train_cuda_planes { float *x, *y; uint8_t *argmax; uint32_t rows, planes, side, window; };
-struct train_cuda_relu_back { const float *y; float *dy; uint64_t count; };
+struct train_cuda_planes {
+	float *x, *y;
+	uint8_t *argmax;
+	uint32_t rows, planes, side, window;
+};
+struct train_cuda_relu_back {
+	const float *y;
+	float *dy;
+	uint64_t count;
+};
 struct train_cuda_loss {
 	const uint8_t *labels;
 	float *logits;
 	double *losses;
 	uint64_t rows, classes;
 };
-struct train_cuda_total { const double *losses; float *loss; uint64_t rows; };
+struct train_cuda_total {
+	const double *losses;
+	float *loss;
+	uint64_t rows;
+};
 struct train_cuda_descend {
 	const float *gradient;
 	float *velocity, *weight;
@@ -42,20 +77,20 @@ struct train_cuda_gemm {
 };
 
 /* K(name, parameter struct) */
-#define TRAIN_CUDA_KERNELS(K)                                                                         \
-	K(gather, train_cuda_gather)                                                                  \
-	K(bias, train_cuda_bias)                                                                      \
-	K(bias_back, train_cuda_bias_back)                                                            \
-	K(add, train_cuda_add)                                                                        \
-	K(blend, train_cuda_blend)                                                                    \
-	K(unfold, train_cuda_planes)                                                                  \
-	K(fold, train_cuda_planes)                                                                    \
-	K(pool, train_cuda_planes)                                                                    \
-	K(pool_back, train_cuda_planes)                                                               \
-	K(relu_back, train_cuda_relu_back)                                                            \
-	K(loss, train_cuda_loss)                                                                      \
-	K(total, train_cuda_total)                                                                    \
-	K(descend, train_cuda_descend)                                                                \
+#define TRAIN_CUDA_KERNELS(K)              \
+	K(gather, train_cuda_gather)       \
+	K(bias, train_cuda_bias)           \
+	K(bias_back, train_cuda_bias_back) \
+	K(add, train_cuda_add)             \
+	K(blend, train_cuda_blend)         \
+	K(unfold, train_cuda_planes)       \
+	K(fold, train_cuda_planes)         \
+	K(pool, train_cuda_planes)         \
+	K(pool_back, train_cuda_planes)    \
+	K(relu_back, train_cuda_relu_back) \
+	K(loss, train_cuda_loss)           \
+	K(total, train_cuda_total)         \
+	K(descend, train_cuda_descend)     \
 	K(gemm, train_cuda_gemm)
 
 #endif

@@ -38,8 +38,8 @@ static int add_layer(struct train_model *m, struct dense_layer *layer, size_t nu
 		layer->dy = d->ops->alloc(d, bytes);
 	if (!layer->y || (!last && !layer->dy))
 		return train_fail(TRAIN_FAILED,
-				     "no memory for layer %zu: %zu outputs of %zu samples", number,
-				     layer->outputs, m->max_rows);
+				  "no memory for layer %zu: %zu outputs of %zu samples", number,
+				  layer->outputs, m->max_rows);
 	return TRAIN_OK;
 }
 
@@ -79,7 +79,8 @@ void train_dense_close(struct train_model *m)
 
 /* ---- forward and backward ------------------------------------------------------------------- */
 
-float *train_dense_forward(struct train_model *m, const float *parameters, const float *x, size_t rows)
+float *train_dense_forward(struct train_model *m, const float *parameters, const float *x,
+			   size_t rows)
 {
 	struct dense_stack *s = m->state;
 	struct train_device *d = m->device;
@@ -88,9 +89,10 @@ float *train_dense_forward(struct train_model *m, const float *parameters, const
 		struct dense_layer *layer = &s->layer[l];
 
 		d->ops->gemm(d, rows, layer->outputs, layer->inputs,
-			(struct train_matrix){ x, layer->inputs, false },
-			(struct train_matrix){ parameters + layer->weights, layer->outputs, false },
-			layer->y, layer->outputs);
+			     (struct train_matrix){ x, layer->inputs, false },
+			     (struct train_matrix){ parameters + layer->weights, layer->outputs,
+						    false },
+			     layer->y, layer->outputs);
 		d->ops->bias(d, rows, layer->outputs, parameters + layer->bias, l + 1 < s->layers,
 			     layer->y);
 		x = layer->y;
@@ -153,15 +155,15 @@ static int layer_gradients(struct train_model *m, struct dense_piece *p, size_t 
 		p->count = end < piece ? end : piece;
 		p->first = end - p->count;
 		train_leaves_each(sum, rows, p->count * n, weights_leaf, p,
-			       gradients + layer->weights + p->first * n);
+				  gradients + layer->weights + p->first * n);
 		rc = train_ready_notify(ready, layer->weights + p->first * n);
 	}
 	return rc;
 }
 
-int train_dense_backward(struct train_model *m, const float *parameters, const float *x, size_t rows,
-		      float *dlogits, const struct train_leaf_sum *sum, float *gradients,
-		      const struct train_ready *ready)
+int train_dense_backward(struct train_model *m, const float *parameters, const float *x,
+			 size_t rows, float *dlogits, const struct train_leaf_sum *sum,
+			 float *gradients, const struct train_ready *ready)
 {
 	struct dense_stack *s = m->state;
 	struct train_device *d = m->device;
@@ -176,9 +178,10 @@ int train_dense_backward(struct train_model *m, const float *parameters, const f
 		if (!below)
 			break;
 		d->ops->gemm(d, rows, layer->inputs, layer->outputs,
-			(struct train_matrix){ dy, layer->outputs, false },
-			(struct train_matrix){ parameters + layer->weights, layer->outputs, true },
-			below->dy, layer->inputs);
+			     (struct train_matrix){ dy, layer->outputs, false },
+			     (struct train_matrix){ parameters + layer->weights, layer->outputs,
+						    true },
+			     below->dy, layer->inputs);
 		d->ops->relu_back(d, rows * layer->inputs, below->y, below->dy);
 		dy = below->dy;
 	}

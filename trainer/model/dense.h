@@ -15,9 +15,10 @@ enum { TRAIN_DENSE_LAYERS_MAX = 16 };
  * Returns 0 | TRAIN_FAILED (no memory). */
 int train_dense_open(struct train_model *m, const size_t *widths, size_t hidden);
 void train_dense_close(struct train_model *m);
-float *train_dense_forward(struct train_model *m, const float *parameters, const float *x, size_t rows);
-int train_dense_backward(struct train_model *m, const float *parameters, const float *x, size_t rows,
-		      float *dlogits, const struct train_leaf_sum *sum, float *gradients,
-		      const struct train_ready *ready);
+float *train_dense_forward(struct train_model *m, const float *parameters, const float *x,
+			   size_t rows);
+int train_dense_backward(struct train_model *m, const float *parameters, const float *x,
+			 size_t rows, float *dlogits, const struct train_leaf_sum *sum,
+			 float *gradients, const struct train_ready *ready);
 
 #endif

@@ -28,7 +28,7 @@ struct train_node train_leaves_rows(const struct train_leaves *l, struct train_n
 		last = l->batch * run.last / l->count;
 	}
 	return (struct train_node){ first < l->batch ? first : l->batch,
-				 last < l->batch ? last : l->batch };
+				    last < l->batch ? last : l->batch };
 }
 
 /* ---- the tree ------------------------------------------------------------------------------- */
@@ -44,7 +44,8 @@ static size_t half_of(size_t n)
 }
 
 /* True if the neighbors left and right are the two children of one node. */
-static bool are_siblings(const struct train_leaves *l, struct train_node left, struct train_node right)
+static bool are_siblings(const struct train_leaves *l, struct train_node left,
+			 struct train_node right)
 {
 	size_t wide = left.last - left.first, end = left.last + wide;
 
@@ -62,7 +63,8 @@ static bool may_add(const struct train_leaves *l, struct train_node left, struct
 	return true;
 }
 
-size_t train_leaves_nodes(const struct train_leaves *l, struct train_node run, struct train_node *node)
+size_t train_leaves_nodes(const struct train_leaves *l, struct train_node run,
+			  struct train_node *node)
 {
 	size_t n = 0;
 
@@ -109,8 +111,8 @@ static void add(const struct train_leaves *l, struct train_device *on, void *to,
 		on->ops->add(on, count, from, to);
 }
 
-void train_leaves_fold(const struct train_leaves *l, struct train_device *on, struct train_node *node,
-		    void **at, size_t *n, size_t count)
+void train_leaves_fold(const struct train_leaves *l, struct train_device *on,
+		       struct train_node *node, void **at, size_t *n, size_t count)
 {
 	size_t top = 0;
 
@@ -138,7 +140,8 @@ struct leaf_pass {
 
 static void one_leaf(const struct leaf_pass *p, size_t leaf, float *out)
 {
-	struct train_node rows = train_leaves_rows(p->sum->leaves, (struct train_node){ leaf, leaf + 1 });
+	struct train_node rows = train_leaves_rows(p->sum->leaves,
+						   (struct train_node){ leaf, leaf + 1 });
 
 	p->fn(p->arg, rows.first - p->row, rows.last - rows.first, out);
 }
@@ -162,7 +165,7 @@ static void sum_tree(const struct leaf_pass *p, struct train_node node, size_t l
 	middle = node.first + half_of(node.last - node.first);
 	sum_tree(p, (struct train_node){ node.first, middle }, level, out);
 	sum_tree(p, (struct train_node){ middle, node.last }, level + 1,
-		  p->sum->scratch + level * p->sum->piece);
+		 p->sum->scratch + level * p->sum->piece);
 	add_scratch(p, level, out);
 }
 
@@ -175,8 +178,8 @@ static void sum_chain(const struct leaf_pass *p, struct train_node node, float *
 	}
 }
 
-void train_leaves_each(const struct train_leaf_sum *sum, size_t rows, size_t count, train_leaf_fn *fn, void *arg,
-		    float *place)
+void train_leaves_each(const struct train_leaf_sum *sum, size_t rows, size_t count,
+		       train_leaf_fn *fn, void *arg, float *place)
 {
 	struct leaf_pass p = { .sum = sum, .count = count, .fn = fn, .arg = arg };
 

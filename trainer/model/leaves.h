@@ -22,7 +22,12 @@
 
 #include <stddef.h>
 
-enum train_canonical { TRAIN_CANONICAL_OFF, TRAIN_CANONICAL_TREE, TRAIN_CANONICAL_CHAIN, TRAIN_CANONICAL_FIXED64 };
+enum train_canonical {
+	TRAIN_CANONICAL_OFF,
+	TRAIN_CANONICAL_TREE,
+	TRAIN_CANONICAL_CHAIN,
+	TRAIN_CANONICAL_FIXED64
+};
 
 /* The division of a batch, the same on all ranks. */
 struct train_leaves {
@@ -38,7 +43,8 @@ struct train_node {
 };
 
 /* ranks: the number of parts of the batch for `off` */
-struct train_leaves train_leaves_of(enum train_canonical kind, size_t batch, size_t leaf, int ranks);
+struct train_leaves train_leaves_of(enum train_canonical kind, size_t batch, size_t leaf,
+				    int ranks);
 
 /* The leaves of part `rank` of nranks. */
 struct train_node train_leaves_share(const struct train_leaves *l, int rank, int nranks);
@@ -47,7 +53,8 @@ struct train_node train_leaves_rows(const struct train_leaves *l, struct train_n
 
 /* Splits a run of leaves into nodes, at most `run.last - run.first`. node may be NULL. Returns the
  * number of nodes; `off` has one node even without samples. */
-size_t train_leaves_nodes(const struct train_leaves *l, struct train_node run, struct train_node *node);
+size_t train_leaves_nodes(const struct train_leaves *l, struct train_node run,
+			  struct train_node *node);
 
 /* train_leaves_fold - add up neighboring nodes as far as the expression allows
  *
@@ -55,8 +62,8 @@ size_t train_leaves_nodes(const struct train_leaves *l, struct train_node run, s
  *   n          number of nodes before and after; the first n of node and at are the result, the arrays
  *              of the others are overwritten; 1 if the nodes were all leaves
  *   fixed64    elements are int64_t, in host memory */
-void train_leaves_fold(const struct train_leaves *l, struct train_device *on, struct train_node *node,
-		    void **at, size_t *n, size_t count);
+void train_leaves_fold(const struct train_leaves *l, struct train_device *on,
+		       struct train_node *node, void **at, size_t *n, size_t count);
 
 /* ---- inside a rank -------------------------------------------------------------------------- */
 
@@ -64,11 +71,11 @@ void train_leaves_fold(const struct train_leaves *l, struct train_device *on, st
 struct train_leaf_sum {
 	const struct train_leaves *leaves;
 	struct train_device *device;
-	struct train_node run;  /* this rank's leaves */
+	struct train_node run; /* this rank's leaves */
 	struct train_node *node;
 	size_t nodes, stride;
-	float *scratch;      /* device memory, [TRAIN_SUM_LEVELS][piece] */
-	size_t piece;        /* greatest number of floats summed at once */
+	float *scratch; /* device memory, [TRAIN_SUM_LEVELS][piece] */
+	size_t piece;   /* greatest number of floats summed at once */
 };
 
 enum { TRAIN_SUM_LEVELS = 32, TRAIN_SUM_PIECE = 32768 };
@@ -79,7 +86,7 @@ typedef void train_leaf_fn(void *arg, size_t row, size_t rows, float *out);
 
 /* Calls fn for each leaf of the rank and sums into place[count] of each node; count is at most
  * piece. sum NULL: one call for all rows. */
-void train_leaves_each(const struct train_leaf_sum *sum, size_t rows, size_t count, train_leaf_fn *fn, void *arg,
-		    float *place);
+void train_leaves_each(const struct train_leaf_sum *sum, size_t rows, size_t count,
+		       train_leaf_fn *fn, void *arg, float *place);
 
 #endif

@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct train_model_ops *const train_models[] = { &train_model_linear, &train_model_mlp, &train_model_cnn,
-						  NULL };
+const struct train_model_ops *const train_models[] = { &train_model_linear, &train_model_mlp,
+						       &train_model_cnn, NULL };
 
 int train_model_open(struct train_model *m, const char *text, struct train_device *device,
-		  const struct train_model_size *size)
+		     const struct train_model_size *size)
 {
 	size_t bytes = strcspn(text, ":");
 	int rc;
@@ -30,8 +30,7 @@ int train_model_open(struct train_model *m, const char *text, struct train_devic
 			m->ops = *at;
 	if (!m->ops)
 		return train_fail(TRAIN_USAGE,
-				     "--model %s: there is no such model; --help lists them",
-				     text);
+				  "--model %s: there is no such model; --help lists them", text);
 	rc = m->ops->open(m, text[bytes] ? text + bytes + 1 : NULL);
 	if (rc)
 		train_model_close(m);
@@ -52,10 +51,11 @@ int train_model_add(struct train_model *m, size_t count, size_t inputs)
 
 	if (!more)
 		return train_fail(TRAIN_FAILED, "no memory for a model of %zu tensors",
-				     m->ntensors + 1);
+				  m->ntensors + 1);
 	m->tensors = more;
-	more[m->ntensors++] =
-		(struct train_tensor){ .at = m->parameters, .count = count, .inputs = inputs };
+	more[m->ntensors++] = (struct train_tensor){ .at = m->parameters,
+						     .count = count,
+						     .inputs = inputs };
 	m->parameters += count;
 	return TRAIN_OK;
 }

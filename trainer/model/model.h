@@ -58,7 +58,8 @@ struct train_model_ops {
 	void (*close)(struct train_model *m);
 
 	/* Returns logits[rows][classes], memory of the model, valid until the next forward. */
-	float *(*forward)(struct train_model *m, const float *parameters, const float *x, size_t rows);
+	float *(*forward)(struct train_model *m, const float *parameters, const float *x,
+			  size_t rows);
 
 	/* After forward of the same rows: gradients = sums over the rows, cut into nodes by sum;
 	 * sum NULL: one sum over all rows. Overwrites dlogits. ready may be NULL. Returns 0 |
@@ -73,7 +74,7 @@ extern const struct train_model_ops *const train_models[]; /* ends with NULL */
 
 /* text: NAME or NAME:SHAPE. Returns 0 | TRAIN_USAGE | TRAIN_FAILED. */
 int train_model_open(struct train_model *m, const char *text, struct train_device *device,
-		  const struct train_model_size *size);
+		     const struct train_model_size *size);
 void train_model_close(struct train_model *m);
 
 /* For ops.open: adds a tensor at the end of the array. Returns 0 | TRAIN_FAILED. */

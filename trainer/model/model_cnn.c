@@ -32,14 +32,17 @@ struct cnn_state {
 	size_t weights, bias; /* offsets of the dense layer */
 	size_t features;
 	float *logits;
-	float *y;             /* [to][leaf][side][side], input of pooling, of one leaf */
-	float *patches;       /* of one leaf */
-	float *partial;          /* shape of a convolution's weights: gradient of a block of rows */
+	float *y;       /* [to][leaf][side][side], input of pooling, of one leaf */
+	float *patches; /* of one leaf */
+	float *partial; /* shape of a convolution's weights: gradient of a block of rows */
 };
 
 /* ---- open and close ------------------------------------------------------------------------- */
 
-static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
 
 static int add_convolution(struct train_model *m, struct convolution *c)
 {
@@ -52,8 +55,8 @@ static int add_convolution(struct train_model *m, struct convolution *c)
 	c->dx = d->ops->alloc(d, pooled * sizeof(float));
 	c->argmax = d->ops->alloc(d, pooled);
 	if (!c->x || !c->dx || !c->argmax)
-		return train_fail(TRAIN_FAILED,
-				     "no memory for %zu planes of %zu samples", c->to, m->max_rows);
+		return train_fail(TRAIN_FAILED, "no memory for %zu planes of %zu samples", c->to,
+				  m->max_rows);
 	m->piece = larger(m->piece, c->to * c->lines);
 	return train_model_add(m, c->to * c->lines, c->lines);
 }
@@ -75,8 +78,7 @@ static int add_dense(struct train_model *m, struct cnn_state *n)
 	n->y = d->ops->alloc(d, m->leaf * y * sizeof(float));
 	n->logits = d->ops->alloc(d, m->max_rows * m->classes * sizeof(float));
 	if (!n->patches || !n->y || !n->logits || !n->partial)
-		return train_fail(TRAIN_FAILED, "no memory for a leaf of %zu samples",
-				     m->leaf);
+		return train_fail(TRAIN_FAILED, "no memory for a leaf of %zu samples", m->leaf);
 	n->weights = m->parameters;
 	n->bias = n->weights + n->features * m->classes;
 	m->piece = larger(m->piece, n->features * m->classes);
@@ -92,14 +94,15 @@ static int cnn_open(struct train_model *m, const char *shape)
 	int rc = TRAIN_OK;
 
 	if (shape)
-		return train_fail(TRAIN_USAGE,
-				     "--model cnn:%s: cnn has one shape only; use cnn", shape);
+		return train_fail(TRAIN_USAGE, "--model cnn:%s: cnn has one shape only; use cnn",
+				  shape);
 	while (side * side < m->inputs)
 		side++;
 	if (side * side != m->inputs || side % 4)
 		return train_fail(TRAIN_USAGE,
-			"--model cnn: needs square images whose side is a multiple of 4, "
-			"not %zu pixels; use mlp:256", m->inputs);
+				  "--model cnn: needs square images whose side is a multiple of 4, "
+				  "not %zu pixels; use mlp:256",
+				  m->inputs);
 	n = calloc(1, sizeof(*n));
 	if (!n)
 		return train_fail(TRAIN_FAILED, "no memory for a model");
@@ -148,7 +151,8 @@ static void convolve(struct train_model *m, const struct convolution *c, const f
 	d->ops->pool(d, out, n->y, c->x + row * pooled, c->argmax + row * pooled);
 }
 
-static float *cnn_forward(struct train_model *m, const float *parameters, const float *x, size_t rows)
+static float *cnn_forward(struct train_model *m, const float *parameters, const float *x,
+			  size_t rows)
 {
 	struct train_device *d = m->device;
 	struct cnn_state *n = m->state;
@@ -175,7 +179,7 @@ struct cnn_backward {
 	const struct convolution *c; /* the current convolution */
 	const float *parameters, *x; /* x: input of c */
 	const float *dlogits;
-	float *dx;                   /* gradient of x; NULL: not needed */
+	float *dx; /* gradient of x; NULL: not needed */
 };
 
 static void dense_leaf(void *arg, size_t row, size_t rows, float *out)
@@ -230,13 +234,15 @@ static void convolution_leaf(void *arg, size_t row, size_t rows, float *out)
 
 	convolution_block(b, row, done, out);
 	for (; done < rows; done += most) {
-		convolution_block(b, row + done, rows - done < most ? rows - done : most, n->partial);
+		convolution_block(b, row + done, rows - done < most ? rows - done : most,
+				  n->partial);
 		b->m->device->ops->add(b->m->device, b->c->to * b->c->lines, n->partial, out);
 	}
 }
 
-static int convolutions_backward(struct cnn_backward *b, const float *x, size_t rows, const struct train_leaf_sum *sum,
-			     float *gradients, const struct train_ready *ready)
+static int convolutions_backward(struct cnn_backward *b, const float *x, size_t rows,
+				 const struct train_leaf_sum *sum, float *gradients,
+				 const struct train_ready *ready)
 {
 	struct cnn_state *n = b->m->state;
 	int rc = TRAIN_OK;
@@ -246,7 +252,7 @@ static int convolutions_backward(struct cnn_backward *b, const float *x, size_t 
 		b->x = i ? n->layer[i - 1].x : x;
 		b->dx = i ? n->layer[i - 1].dx : NULL;
 		train_leaves_each(sum, rows, b->c->to * b->c->lines, convolution_leaf, b,
-			       gradients + b->c->weights);
+				  gradients + b->c->weights);
 		rc = train_ready_notify(ready, b->c->weights);
 	}
 	return rc;
@@ -259,11 +265,14 @@ static int cnn_backward(struct train_model *m, const float *parameters, const fl
 	struct cnn_state *n = m->state;
 	struct train_device *d = m->device;
 	const struct convolution *last = &n->layer[CONVOLUTIONS - 1];
-	struct cnn_backward b = { .m = m, .parameters = parameters, .x = last->x, .dlogits = dlogits };
+	struct cnn_backward b = {
+		.m = m, .parameters = parameters, .x = last->x, .dlogits = dlogits
+	};
 	int rc;
 
 	train_leaves_each(sum, rows, m->classes, dense_bias_leaf, &b, gradients + n->bias);
-	train_leaves_each(sum, rows, n->features * m->classes, dense_leaf, &b, gradients + n->weights);
+	train_leaves_each(sum, rows, n->features * m->classes, dense_leaf, &b,
+			  gradients + n->weights);
 	rc = train_ready_notify(ready, n->weights);
 	if (rc)
 		return rc;

@@ -7,8 +7,8 @@ static int linear_open(struct train_model *m, const char *shape)
 {
 	if (shape)
 		return train_fail(TRAIN_USAGE,
-			"--model linear:%s: linear has no shape; use linear, or mlp:%s", shape,
-			shape);
+				  "--model linear:%s: linear has no shape; use linear, or mlp:%s",
+				  shape, shape);
 	return train_dense_open(m, NULL, 0);
 }
 

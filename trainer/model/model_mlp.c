@@ -38,9 +38,11 @@ static int mlp_open(struct train_model *m, const char *shape)
 	size_t widths[TRAIN_DENSE_LAYERS_MAX], hidden = parse_widths(shape ? shape : "256", widths);
 
 	if (!hidden)
-		return train_fail(TRAIN_USAGE,
+		return train_fail(
+			TRAIN_USAGE,
 			"--model mlp:%s: not a list of widths; use up to %d numbers from 1 "
-			"to %d, such as mlp:300,100", shape, TRAIN_DENSE_LAYERS_MAX - 1, WIDTH_MAX);
+			"to %d, such as mlp:300,100",
+			shape, TRAIN_DENSE_LAYERS_MAX - 1, WIDTH_MAX);
 	return train_dense_open(m, widths, hidden);
 }
 

@@ -9,26 +9,31 @@
 
 enum { TRAIN_FAILURE_STOP, TRAIN_FAILURE_SHRINK };
 enum { TRAIN_SCHEDULE_CONSTANT, TRAIN_SCHEDULE_STEP, TRAIN_SCHEDULE_LINEAR, TRAIN_SCHEDULE_COSINE };
-enum { TRAIN_AVERAGE_ALLREDUCE, TRAIN_AVERAGE_SUPERVISOR, TRAIN_AVERAGE_EASGD, TRAIN_AVERAGE_DILOCO };
+enum {
+	TRAIN_AVERAGE_ALLREDUCE,
+	TRAIN_AVERAGE_SUPERVISOR,
+	TRAIN_AVERAGE_EASGD,
+	TRAIN_AVERAGE_DILOCO
+};
 
 struct train_config {
 	int64_t np; /* workers to start on this host; 0: join the ranks of the environment */
 	const char *data, *data_dir, *model, *strategy, *device, *algo, *transport;
 	int64_t global_batch, epochs, steps, seed, bucket_kb;
 	double lr, momentum;
-	int schedule;           /* TRAIN_SCHEDULE_ */
-	int64_t warmup;         /* steps */
-	int canonical;          /* enum train_canonical */
-	int64_t leaf;           /* samples of a leaf */
-	int on_failure;         /* TRAIN_FAILURE_ */
-	int64_t servers;        /* parameter servers: the last ranks, after the workers */
-	int64_t devices;        /* ps-strategy: ranks of a worker */
-	int64_t k;              /* spare: contributions of a step; 0: nine in ten ranks */
-	int64_t ssp;            /* staleness bound in steps; -1: unbounded */
-	int64_t stale_drop;     /* greatest accepted staleness; -1: no gradient is dropped */
+	int schedule;       /* TRAIN_SCHEDULE_ */
+	int64_t warmup;     /* steps */
+	int canonical;      /* enum train_canonical */
+	int64_t leaf;       /* samples of a leaf */
+	int on_failure;     /* TRAIN_FAILURE_ */
+	int64_t servers;    /* parameter servers: the last ranks, after the workers */
+	int64_t devices;    /* ps-strategy: ranks of a worker */
+	int64_t k;          /* spare: contributions of a step; 0: nine in ten ranks */
+	int64_t ssp;        /* staleness bound in steps; -1: unbounded */
+	int64_t stale_drop; /* greatest accepted staleness; -1: no gradient is dropped */
 	bool stale_scale;
-	int64_t local_steps;    /* average: H */
-	int average;            /* TRAIN_AVERAGE_ */
+	int64_t local_steps; /* average: H */
+	int average;         /* TRAIN_AVERAGE_ */
 	double alpha, outer_lr, outer_momentum;
 	int64_t n_fetch, n_push;
 	bool adagrad;
@@ -37,7 +42,7 @@ struct train_config {
 	const char *slow, *kill;
 	int64_t check_replicas, eval_every;
 	const char *metrics, *jsonl, *timeline, *hashes; /* paths, or NULL */
-	int64_t hash_values;    /* step whose parameters are written to hashes; 0: none */
+	int64_t hash_values; /* step whose parameters are written to hashes; 0: none */
 	const char *save, *resume;
 	int64_t save_every;
 };

@@ -43,12 +43,12 @@ int train_fault_check(const struct train_config *c)
 
 	if (lookup(c->slow, ':', -1, &ignored) < 0)
 		return train_fail(TRAIN_USAGE,
-				     "--slow %s: not a list of RANK:FACTOR; use 3:10, or 3:10,5:2",
-				     c->slow);
+				  "--slow %s: not a list of RANK:FACTOR; use 3:10, or 3:10,5:2",
+				  c->slow);
 	if (lookup(c->kill, '@', -1, &ignored) < 0)
 		return train_fail(TRAIN_USAGE,
-				     "--kill %s: not a list of RANK@STEP; use 2@137, or 2@137,3@5",
-				     c->kill);
+				  "--kill %s: not a list of RANK@STEP; use 2@137, or 2@137,3@5",
+				  c->kill);
 	return TRAIN_OK;
 }
 
@@ -74,11 +74,11 @@ int train_fault_check_ranks(const struct train_rank *t)
 
 	if (greatest_rank(c->slow) >= t->nranks)
 		return train_fail(TRAIN_USAGE,
-				     "--slow %s: the workers are ranks 0 to %d; use one of them", c->slow,
-				     t->nranks - 1);
+				  "--slow %s: the workers are ranks 0 to %d; use one of them",
+				  c->slow, t->nranks - 1);
 	if (greatest_rank(c->kill) >= all)
 		return train_fail(TRAIN_USAGE, "--kill %s: the ranks are 0 to %d; use one of them",
-				     c->kill, all - 1);
+				  c->kill, all - 1);
 	return TRAIN_OK;
 }
 
@@ -94,7 +94,8 @@ int train_fault_check_steps(const struct train_rank *t)
 		double step = strtod(end + 1, &end);
 
 		if (rank_at < t->nranks && (step != floor(step) || step > (double)steps))
-			return train_fail(TRAIN_USAGE,
+			return train_fail(
+				TRAIN_USAGE,
 				"--kill %s: rank %ld never begins step %g; the steps are 1 to %" PRIu64,
 				t->config->kill, rank_at, step, steps);
 		list = *end ? end + 1 : end;
@@ -129,7 +130,8 @@ void train_fault_begin(struct train_rank *t, uint64_t begin_ns)
 	t->slept_ns = 0;
 	t->pace_ns = c->sim_compute_ms * 1e6;
 	if (c->jitter > 0.0) {
-		train_rng((uint64_t)c->seed, TRAIN_RNG_JITTER, (uint32_t)t->world_rank, t->step, random);
+		train_rng((uint64_t)c->seed, TRAIN_RNG_JITTER, (uint32_t)t->world_rank, t->step,
+			  random);
 		t->pace_ns *= 1.0 + c->jitter * (double)random[0] * 0x1p-32;
 	}
 	if (lookup(c->slow, ':', t->world_rank, &factor) > 0)

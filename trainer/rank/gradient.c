@@ -24,7 +24,7 @@ static float *forward(struct train_rank *t, const struct train_set *set, const u
 struct gradient_output {
 	struct train_rank *t;
 	const struct train_ready *ready; /* the strategy's */
-	size_t end;                   /* comm_buffer has the gradients from here on */
+	size_t end;                      /* comm_buffer has the gradients from here on */
 	float *logits;
 };
 
@@ -73,7 +73,8 @@ static void fill_tail(struct gradient_output *o, size_t rows, bool stop)
 	}
 }
 
-int train_gradient(struct train_rank *t, const struct train_batch *batch, const struct train_ready *ready)
+int train_gradient(struct train_rank *t, const struct train_batch *batch,
+		   const struct train_ready *ready)
 {
 	struct gradient_output o = { t, ready, t->floats, NULL };
 	struct train_ready pass = { on_final, &o, ready ? ready->grain : t->floats };
@@ -161,7 +162,7 @@ void train_parameters_set(struct train_rank *t, const float *from)
 	const struct train_device_ops *d = t->device.ops;
 
 	(train_comm_on_device(t) ? d->copy : d->put)(&t->device, t->parameters, from,
-					      t->model.parameters * sizeof(float));
+						     t->model.parameters * sizeof(float));
 }
 
 /* Broadcasts a device array of the size of the parameters. comm_buffer is the bounce buffer
@@ -198,7 +199,8 @@ int train_parameters_bcast(struct train_rank *t)
 /* ---- the test set --------------------------------------------------------------------------- */
 
 /* Adds to sums: correct predictions of these rows, and their loss. */
-static void count_correct(const struct train_rank *t, const float *logits, size_t rows, double sums[2])
+static void count_correct(const struct train_rank *t, const float *logits, size_t rows,
+			  double sums[2])
 {
 	size_t classes = t->data->classes;
 
@@ -232,14 +234,13 @@ int train_evaluate(struct train_rank *t, double *ret_accuracy, double *ret_loss)
 		count_correct(t, host, rows, sums);
 	}
 	if (!host)
-		return train_fail(TRAIN_FAILED, "no memory to evaluate %zu samples",
-				     share.count);
+		return train_fail(TRAIN_FAILED, "no memory to evaluate %zu samples", share.count);
 	free(host);
 	rc = train_device_sync(&t->device);
 	if (rc)
 		return rc;
 	rc = train_check(tuttiAllReduce(sums, sums, 2, tuttiFloat64, tuttiSum, t->comm, NULL),
-			t->comm);
+			 t->comm);
 	*ret_accuracy = sums[0] / (double)set->samples;
 	*ret_loss = sums[1] / (double)set->samples;
 	return rc;

@@ -34,16 +34,16 @@ enum { TRAIN_EVALUATE_ROWS = 256 }; /* test samples of one forward pass */
 struct train_rank {
 	const struct train_config *config;
 	const struct train_data *data;
-	tuttiComm_t world;            /* workers, then servers */
-	tuttiComm_t comm;             /* the workers; without servers the same as world */
-	int rank, nranks;             /* among the workers; servers are numbered from nranks */
-	int servers, first_server;    /* number of servers; rank of the first in world */
-	int world_rank;               /* initial rank in world: --slow, --kill, messages */
+	tuttiComm_t world;         /* workers, then servers */
+	tuttiComm_t comm;          /* the workers; without servers the same as world */
+	int rank, nranks;          /* among the workers; servers are numbered from nranks */
+	int servers, first_server; /* number of servers; rank of the first in world */
+	int world_rank;            /* initial rank in world: --slow, --kill, messages */
 	struct train_device device;
 	struct train_model model;
 	struct train_sampler sampler;
 	struct train_leaves leaves;
-	struct train_leaf_sum sum;    /* this rank's part of the leaves */
+	struct train_leaf_sum sum; /* this rank's part of the leaves */
 	const struct train_strategy_ops *strategy;
 	bool collectives_only;        /* of strategy */
 	void *strategy_state;         /* the strategy's own */
@@ -52,23 +52,23 @@ struct train_rank {
 	size_t floats;                /* model.parameters + TRAIN_TAIL: used floats of a node */
 	float *comm_buffer;           /* shape of gradients; the same memory where possible */
 	struct train_device *comm_device; /* owner of comm_buffer's memory: &device or &host */
-	struct train_device host;     /* owner of a comm_buffer that copies a device's gradients */
-	tuttiStream_t comm_stream;    /* NULL until train_comm_stream_open */
-	float *host_parameters;       /* host copy of a separate device memory, else NULL */
-	int64_t *fixed_sum;           /* fixed64.h: shape of a node; allocated on use */
-	int32_t *exponent;            /* fixed64.h: of each tensor and float of the tail */
-	float *x;                     /* device memory, images of a batch */
-	uint8_t *labels;              /* labels of a batch */
-	float rate;                   /* learning rate of this step */
-	uint64_t first_step;          /* steps done before by the resumed training */
-	uint64_t step;                /* current step, from 1; a strategy may advance it */
-	bool stopping;                /* local_replicas: set by the strategy in the last step */
-	double pace_ns;               /* fault.h: simulated time of this gradient; 0: real time */
-	uint64_t begin_ns, slept_ns;  /* start of this gradient; time slept in it */
-	uint64_t compute_ns;          /* time of the last gradient, without sleep */
-	uint64_t exposed_ns;          /* total exposed communication: waiting only */
-	uint64_t message_bytes;       /* bytes sent as messages; the library's counters omit them */
-	float *resumed_state;         /* rank 0 of a resumed training: optimizer state, or NULL */
+	struct train_device host;    /* owner of a comm_buffer that copies a device's gradients */
+	tuttiStream_t comm_stream;   /* NULL until train_comm_stream_open */
+	float *host_parameters;      /* host copy of a separate device memory, else NULL */
+	int64_t *fixed_sum;          /* fixed64.h: shape of a node; allocated on use */
+	int32_t *exponent;           /* fixed64.h: of each tensor and float of the tail */
+	float *x;                    /* device memory, images of a batch */
+	uint8_t *labels;             /* labels of a batch */
+	float rate;                  /* learning rate of this step */
+	uint64_t first_step;         /* steps done before by the resumed training */
+	uint64_t step;               /* current step, from 1; a strategy may advance it */
+	bool stopping;               /* local_replicas: set by the strategy in the last step */
+	double pace_ns;              /* fault.h: simulated time of this gradient; 0: real time */
+	uint64_t begin_ns, slept_ns; /* start of this gradient; time slept in it */
+	uint64_t compute_ns;         /* time of the last gradient, without sleep */
+	uint64_t exposed_ns;         /* total exposed communication: waiting only */
+	uint64_t message_bytes;      /* bytes sent as messages; the library's counters omit them */
+	float *resumed_state;        /* rank 0 of a resumed training: optimizer state, or NULL */
 	struct train_timeline timeline;
 };
 
@@ -80,7 +80,10 @@ struct train_batch {
 };
 
 /* A server of a strategy with parameter servers. */
-static inline bool train_is_server(const struct train_rank *t) { return t->rank >= t->nranks; }
+static inline bool train_is_server(const struct train_rank *t)
+{
+	return t->rank >= t->nranks;
+}
 
 /* comm_buffer is device memory, which the host cannot access. */
 static inline bool train_comm_on_device(const struct train_rank *t)
@@ -100,7 +103,8 @@ void train_rank_partition_free(struct train_rank *t);
  *
  *   ready     callback as in model.h, or NULL; the tail is final before its first call
  *   Returns   0 | TRAIN_FAILED | the code of ready->fn */
-int train_gradient(struct train_rank *t, const struct train_batch *batch, const struct train_ready *ready);
+int train_gradient(struct train_rank *t, const struct train_batch *batch,
+		   const struct train_ready *ready);
 
 /* Reads the tail of comm_buffer's first node. */
 void train_read_tail(struct train_rank *t, float ret_tail[TRAIN_TAIL]);

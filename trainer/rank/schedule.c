@@ -35,5 +35,6 @@ uint64_t train_schedule_steps(const struct train_rank *t)
 {
 	const struct train_config *c = t->config;
 
-	return c->steps ? (uint64_t)c->steps : (uint64_t)c->epochs * train_sampler_steps(&t->sampler);
+	return c->steps ? (uint64_t)c->steps
+			: (uint64_t)c->epochs * train_sampler_steps(&t->sampler);
 }

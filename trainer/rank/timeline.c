@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void train_timeline_add(struct train_timeline *l, enum train_activity activity, uint64_t step, uint64_t begin_ns,
-		     uint64_t end_ns)
+void train_timeline_add(struct train_timeline *l, enum train_activity activity, uint64_t step,
+			uint64_t begin_ns, uint64_t end_ns)
 {
 	if (!l->on || end_ns <= begin_ns)
 		return;
@@ -53,8 +53,9 @@ static int write_rank(struct train_rank *t, FILE *to, int rank, uint64_t n, uint
 	if (n && !span)
 		return train_fail(TRAIN_FAILED, "no memory for %" PRIu64 " spans", n);
 	if (rank && n)
-		rc = train_check(tuttiRecv(span, n * sizeof(*span), tuttiUint8, rank, t->comm, NULL),
-				t->comm);
+		rc = train_check(tuttiRecv(span, n * sizeof(*span), tuttiUint8, rank, t->comm,
+					   NULL),
+				 t->comm);
 	if (!rc) {
 		fprintf(to,
 			"%s\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}",
@@ -109,8 +110,8 @@ int train_timeline_write(struct train_rank *t, const char *path)
 		rc = write_file(t, path, counts);
 	else if (!rc && own)
 		rc = train_check(tuttiSend(t->timeline.span, own * sizeof(struct train_span),
-					  tuttiUint8, 0, t->comm, NULL),
-				t->comm);
+					   tuttiUint8, 0, t->comm, NULL),
+				 t->comm);
 	free(counts);
 	return rc;
 }

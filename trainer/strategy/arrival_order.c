@@ -24,7 +24,8 @@ void train_arrival_order_write_head(FILE *record, const struct train_rank *t, in
 	fprintf(record, "# %d workers, %" PRIu64 " steps\n", workers, steps_of(t));
 }
 
-int train_arrival_order_check_head(FILE *replay, const char *path, const struct train_rank *t, int workers)
+int train_arrival_order_check_head(FILE *replay, const char *path, const struct train_rank *t,
+				   int workers)
 {
 	uint64_t steps = 0;
 	int recorded = 0;
@@ -33,9 +34,9 @@ int train_arrival_order_check_head(FILE *replay, const char *path, const struct 
 		return train_fail(TRAIN_USAGE, "--replay %s: was not written by --record", path);
 	if (recorded != workers || steps != steps_of(t))
 		return train_fail(TRAIN_USAGE,
-				     "--replay %s: %d workers and %" PRIu64 " steps were recorded, "
-				     "this training has %d and %" PRIu64 "; use the recorded numbers",
-				     path, recorded, steps, workers, steps_of(t));
+				  "--replay %s: %d workers and %" PRIu64 " steps were recorded, "
+				  "this training has %d and %" PRIu64 "; use the recorded numbers",
+				  path, recorded, steps, workers, steps_of(t));
 	return TRAIN_OK;
 }
 
@@ -50,7 +51,8 @@ int train_arrival_order_match(const struct train_rank *t, int workers)
 	return rc;
 }
 
-int train_arrival_order_open(struct train_arrival_order *a, const struct train_rank *t, int workers, int number)
+int train_arrival_order_open(struct train_arrival_order *a, const struct train_rank *t, int workers,
+			     int number)
 {
 	const struct train_config *c = t->config;
 
@@ -61,7 +63,8 @@ int train_arrival_order_open(struct train_arrival_order *a, const struct train_r
 		return train_fail(TRAIN_FAILED, "--replay %s.%d: %m", c->replay, number);
 	if (a->record)
 		train_arrival_order_write_head(a->record, t, workers);
-	return a->replay ? train_arrival_order_check_head(a->replay, c->replay, t, workers) : TRAIN_OK;
+	return a->replay ? train_arrival_order_check_head(a->replay, c->replay, t, workers)
+			 : TRAIN_OK;
 }
 
 int train_arrival_order_check(const struct train_config *c)
@@ -71,8 +74,9 @@ int train_arrival_order_check(const struct train_config *c)
 
 		if (!f)
 			return train_fail(TRAIN_USAGE,
-					     "--replay %s: %m: %s.%d; --ps must have the value of "
-					     "the recording", c->replay, c->replay, number);
+					  "--replay %s: %m: %s.%d; --ps must have the value of "
+					  "the recording",
+					  c->replay, c->replay, number);
 		fclose(f);
 	}
 	return TRAIN_OK;
@@ -84,9 +88,8 @@ int train_arrival_order_close(struct train_arrival_order *a)
 	int rc = TRAIN_OK;
 
 	if (a->record && (fclose(a->record) || bad))
-		rc = train_fail(TRAIN_FAILED,
-				   "--record %s.%d: cannot be written completely: %m", a->path,
-				   a->number);
+		rc = train_fail(TRAIN_FAILED, "--record %s.%d: cannot be written completely: %m",
+				a->path, a->number);
 	if (a->replay)
 		fclose(a->replay);
 	a->record = a->replay = NULL;

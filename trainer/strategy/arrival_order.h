@@ -26,7 +26,8 @@ int train_arrival_order_check(const struct train_config *config);
 int train_arrival_order_match(const struct train_rank *t, int workers);
 
 /* Returns 0 | TRAIN_USAGE | TRAIN_FAILED. Close after a failure too. */
-int train_arrival_order_open(struct train_arrival_order *a, const struct train_rank *t, int workers, int number);
+int train_arrival_order_open(struct train_arrival_order *a, const struct train_rank *t, int workers,
+			     int number);
 
 /* Returns 0 | TRAIN_FAILED: the record is incomplete. */
 int train_arrival_order_close(struct train_arrival_order *a);
@@ -35,7 +36,8 @@ int train_arrival_order_close(struct train_arrival_order *a);
  * training would wait for messages that never arrive. check_head returns 0 | TRAIN_USAGE with
  * both numbers. */
 void train_arrival_order_write_head(FILE *record, const struct train_rank *t, int workers);
-int train_arrival_order_check_head(FILE *replay, const char *path, const struct train_rank *t, int workers);
+int train_arrival_order_check_head(FILE *replay, const char *path, const struct train_rank *t,
+				   int workers);
 
 /* Records a message. */
 void train_arrival_order_note(struct train_arrival_order *a, int tag, int worker);

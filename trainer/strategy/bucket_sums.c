@@ -18,10 +18,10 @@ struct train_buckets {
 	pthread_cond_t changed;
 	size_t ready, summed; /* gradients from here on are final; are summed */
 	bool stop;
-	int rc;               /* result of this step */
-	uint64_t first_ns;    /* start of this step's first sum */
+	int rc;                   /* result of this step */
+	uint64_t first_ns;        /* start of this step's first sum */
 	size_t requested, bucket; /* floats; bucket: a multiple of the ranks */
-	int ranks;            /* ranks that partials was allocated for */
+	int ranks;                /* ranks that partials was allocated for */
 	struct train_partials partials;
 };
 
@@ -84,7 +84,7 @@ int train_buckets_open(struct train_rank *t, size_t bucket, struct train_buckets
 	b->threaded = !rc;
 	if (rc)
 		return train_fail(TRAIN_FAILED, "cannot create a thread to sum gradients: %s",
-				     strerror(rc));
+				  strerror(rc));
 	return TRAIN_OK;
 }
 
@@ -172,7 +172,8 @@ int train_buckets_wait(struct train_buckets *b)
 		pthread_cond_wait(&b->changed, &b->lock);
 	rc = b->rc;
 	if (b->first_ns < wait_begin)
-		train_timeline_add(&b->t->timeline, TRAIN_TIME_HIDDEN, b->t->step, b->first_ns, wait_begin);
+		train_timeline_add(&b->t->timeline, TRAIN_TIME_HIDDEN, b->t->step, b->first_ns,
+				   wait_begin);
 	pthread_mutex_unlock(&b->lock);
 	train_add_exposed(b->t, wait_begin);
 	return rc;

@@ -63,8 +63,9 @@ static int allreduce_exponents(struct train_rank *t)
 			t->exponent[tensor] = e > t->exponent[tensor] ? e : t->exponent[tensor];
 		}
 	}
-	return train_check(tuttiAllReduce(t->exponent, t->exponent, n, tuttiInt32, tuttiMax, t->comm,
-					 NULL), t->comm);
+	return train_check(tuttiAllReduce(t->exponent, t->exponent, n, tuttiInt32, tuttiMax,
+					  t->comm, NULL),
+			   t->comm);
 }
 
 static void add_leaf(int64_t *restrict fixed_sum, const float *restrict leaf, size_t count,
@@ -85,21 +86,21 @@ int train_fixed64_make(struct train_rank *t)
 			t->fixed_sum = NULL;
 	}
 	if (!t->fixed_sum || !t->exponent)
-		return train_fail(TRAIN_FAILED, "no memory for %zu sums of 64 bits",
-				     t->sum.stride);
+		return train_fail(TRAIN_FAILED, "no memory for %zu sums of 64 bits", t->sum.stride);
 	rc = allreduce_exponents(t);
 	memset(t->fixed_sum, 0, t->sum.stride * sizeof(*t->fixed_sum));
 	for (size_t at = 0; at < t->floats && !rc; at = end) {
 		int e = t->exponent[tensor_of(t, at, &end)];
 
 		for (size_t l = 0; l < t->sum.nodes && abs(e) < NOT_FINITE; l++)
-			add_leaf(t->fixed_sum + at, t->comm_buffer + l * t->sum.stride + at, end - at,
-				 ldexp(1.0, fraction_bits(t) - e));
+			add_leaf(t->fixed_sum + at, t->comm_buffer + l * t->sum.stride + at,
+				 end - at, ldexp(1.0, fraction_bits(t) - e));
 	}
 	return rc;
 }
 
-void train_fixed64_floats(const struct train_rank *t, const int64_t *sums, size_t from, size_t count)
+void train_fixed64_floats(const struct train_rank *t, const int64_t *sums, size_t from,
+			  size_t count)
 {
 	size_t end;
 

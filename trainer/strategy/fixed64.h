@@ -16,6 +16,7 @@ int train_fixed64_make(struct train_rank *t);
 
 /* comm_buffer's floats from..from+count-1 = sums as floats. Elements that were not finite become
  * NaN. */
-void train_fixed64_floats(const struct train_rank *t, const int64_t *sums, size_t from, size_t count);
+void train_fixed64_floats(const struct train_rank *t, const int64_t *sums, size_t from,
+			  size_t count);
 
 #endif

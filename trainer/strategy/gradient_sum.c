@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_fixed64(const struct train_rank *t) { return t->leaves.kind == TRAIN_CANONICAL_FIXED64; }
+static bool is_fixed64(const struct train_rank *t)
+{
+	return t->leaves.kind == TRAIN_CANONICAL_FIXED64;
+}
 
 static tuttiDataType_t type_of(const struct train_rank *t)
 {
@@ -54,7 +57,7 @@ int train_partials_open(struct train_rank *t, struct train_partials *p, size_t c
 		return TRAIN_OK;
 	train_partials_close(p);
 	return train_fail(TRAIN_FAILED, "no memory for %zu gradients of %zu elements",
-			     t->leaves.count, count);
+			  t->leaves.count, count);
 }
 
 void train_partials_close(struct train_partials *p)
@@ -84,13 +87,13 @@ static void append_nodes(struct train_rank *t, struct train_partials *p, int wor
 static int receive_node(struct train_rank *t, struct train_partials *p, size_t node, int from)
 {
 	return train_check(tuttiRecv(p->at[node], p->count, type_of(t), from, t->comm, NULL),
-			  t->comm);
+			   t->comm);
 }
 
 static int send_node(struct train_rank *t, struct train_partials *p, size_t node, int to)
 {
 	return train_check(tuttiSend(p->at[node], p->count, type_of(t), to, t->comm, NULL),
-			  t->comm);
+			   t->comm);
 }
 
 /* Ends the group, also after a failure in it. */
@@ -117,11 +120,12 @@ static int gather_all(struct train_rank *t, struct train_partials *p, int root)
 		p->at[p->n] = receive_slot(t, p);
 	}
 	return train_check(tuttiGather(own_node(t, 0, p->from), p->received, p->count, type_of(t),
-				      root, t->comm, NULL),
-			  t->comm);
+				       root, t->comm, NULL),
+			   t->comm);
 }
 
-static int gather_nodes(struct train_rank *t, struct train_partials *p, int root, int first, int last)
+static int gather_nodes(struct train_rank *t, struct train_partials *p, int root, int first,
+			int last)
 {
 	int rc = TRAIN_OK;
 
@@ -133,24 +137,27 @@ static int gather_nodes(struct train_rank *t, struct train_partials *p, int root
 			continue;
 		append_nodes(t, p, worker);
 		for (size_t i = before; i < p->n && worker != root && !rc; i++)
-			rc = t->rank == root ? receive_node(t, p, i, worker) : send_node(t, p, i, root);
+			rc = t->rank == root ? receive_node(t, p, i, worker)
+					     : send_node(t, p, i, root);
 	}
 	return group_end(t, rc);
 }
 
-int train_partials_gather(struct train_rank *t, struct train_partials *p, int root, int first, int last)
+int train_partials_gather(struct train_rank *t, struct train_partials *p, int root, int first,
+			  int last)
 {
 	bool all = first == 0 && last == t->nranks && t->leaves.kind == TRAIN_CANONICAL_OFF;
 	int rc;
 
 	p->n = p->used = 0;
 	rc = all && train_comm_on_device(t) ? gather_all(t, p, root)
-				     : gather_nodes(t, p, root, first, last);
+					    : gather_nodes(t, p, root, first, last);
 	return !rc && t->rank == root ? fold(t, p) : rc;
 }
 
 /* The number of nodes after the nodes of workers first..last-1 have been folded. */
-static size_t folded_nodes(struct train_rank *t, int first, int last, struct train_node *node, void **at)
+static size_t folded_nodes(struct train_rank *t, int first, int last, struct train_node *node,
+			   void **at)
 {
 	size_t n = 0;
 
@@ -161,8 +168,8 @@ static size_t folded_nodes(struct train_rank *t, int first, int last, struct tra
 }
 
 /* Inserts the nodes that m.from will send, at *ret_first. Returns their number. */
-static size_t insert_nodes(struct train_rank *t, struct train_partials *p, struct train_partials_move m,
-			 size_t *ret_first)
+static size_t insert_nodes(struct train_rank *t, struct train_partials *p,
+			   struct train_partials_move m, size_t *ret_first)
 {
 	size_t before = p->n, tail_at = p->capacity - before, added;
 
@@ -180,7 +187,8 @@ static size_t insert_nodes(struct train_rank *t, struct train_partials *p, struc
 	return added;
 }
 
-int train_partials_send(struct train_rank *t, struct train_partials *p, struct train_partials_move m)
+int train_partials_send(struct train_rank *t, struct train_partials *p,
+			struct train_partials_move m)
 {
 	size_t first, added;
 	int rc = TRAIN_OK;
@@ -219,9 +227,9 @@ static int allreduce_fixed64(struct train_rank *t)
 	int rc = train_fixed64_make(t);
 
 	if (!rc)
-		rc = train_check(tuttiAllReduce(t->fixed_sum, t->fixed_sum, t->floats, tuttiInt64, tuttiSum,
-					       t->comm, NULL),
-				t->comm);
+		rc = train_check(tuttiAllReduce(t->fixed_sum, t->fixed_sum, t->floats, tuttiInt64,
+						tuttiSum, t->comm, NULL),
+				 t->comm);
 	if (!rc)
 		train_fixed64_floats(t, t->fixed_sum, 0, t->floats);
 	return rc;
@@ -243,9 +251,9 @@ static int exchange(struct train_rank *t, struct train_partials *p, size_t first
 		for (size_t i = before; i < p->n && !rc; i++)
 			rc = receive_node(t, p, i, worker);
 		for (size_t i = 0; i < t->sum.nodes && !rc; i++)
-			rc = train_check(tuttiSend(own_node(t, i, first + part * (size_t)worker), part,
-						  tuttiFloat32, worker, t->comm, NULL),
-					t->comm);
+			rc = train_check(tuttiSend(own_node(t, i, first + part * (size_t)worker),
+						   part, tuttiFloat32, worker, t->comm, NULL),
+					 t->comm);
 	}
 	return group_end(t, rc);
 }
@@ -264,8 +272,9 @@ int train_sum_bucket(struct train_rank *t, struct train_partials *p, size_t firs
 		rc = train_partials_store(t, p);
 	if (rc)
 		return rc;
-	return train_check(tuttiAllGather(t->comm_buffer + p->from, t->comm_buffer + first, p->count,
-					 tuttiFloat32, t->comm, NULL), t->comm);
+	return train_check(tuttiAllGather(t->comm_buffer + p->from, t->comm_buffer + first,
+					  p->count, tuttiFloat32, t->comm, NULL),
+			   t->comm);
 }
 
 int train_sum_gradients(struct train_rank *t)

@@ -23,8 +23,8 @@ struct train_partials {
 	void **at;
 	size_t n, capacity; /* nodes */
 	size_t from, count;
-	char *received;     /* memory for received nodes, one after the other */
-	size_t used;        /* nodes in received */
+	char *received; /* memory for received nodes, one after the other */
+	size_t used;    /* nodes in received */
 };
 
 /* Allocates for `count` floats of every worker's nodes. Returns 0 | TRAIN_FAILED. */
@@ -37,7 +37,8 @@ int train_partials_begin(struct train_rank *t);
 
 /* Worker `root`, one of workers first..last-1, receives their nodes and folds them; the others
  * of them send. Returns 0 | TRAIN_FAILED. */
-int train_partials_gather(struct train_rank *t, struct train_partials *p, int root, int first, int last);
+int train_partials_gather(struct train_rank *t, struct train_partials *p, int root, int first,
+			  int last);
 
 /* Worker `from` sends its partial sums, those of workers first..last-1, to worker `to`, which
  * folds them with its own. before: they precede worker to's in the order of summation. */
@@ -45,7 +46,8 @@ struct train_partials_move {
 	int from, to, first, last;
 	bool before;
 };
-int train_partials_send(struct train_rank *t, struct train_partials *p, struct train_partials_move m);
+int train_partials_send(struct train_rank *t, struct train_partials *p,
+			struct train_partials_move m);
 
 /* Like train_sum_gradients for `count` floats from `first` on; count is a multiple of the number
  * of workers and stays within sum.stride. p was opened for a worker's part of them. Not for

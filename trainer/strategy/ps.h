@@ -13,16 +13,16 @@
 
 /* Message tags, each with its payload and the meaning of the message's `version`. */
 enum {
-	TRAIN_PS_INIT = 1, /* worker 0: parameters, then optimizer state; version 0 */
-	TRAIN_PS_HELLO,    /* empty; answered by HELLO: each can then detect the other's death */
-	TRAIN_PS_PUSH,     /* gradients, node after node; version of their parameters */
-	TRAIN_PS_PULL,     /* empty; answered by PARAMETERS */
-	TRAIN_PS_SETTLE,   /* empty; answered by SETTLED once all workers have sent it */
-	TRAIN_PS_STATE,    /* empty; answered by STATE: optimizer state */
-	TRAIN_PS_STATS,    /* empty; answered by STATS */
-	TRAIN_PS_BYE,      /* empty; the worker's last message */
+	TRAIN_PS_INIT = 1,   /* worker 0: parameters, then optimizer state; version 0 */
+	TRAIN_PS_HELLO,      /* empty; answered by HELLO: each can then detect the other's death */
+	TRAIN_PS_PUSH,       /* gradients, node after node; version of their parameters */
+	TRAIN_PS_PULL,       /* empty; answered by PARAMETERS */
+	TRAIN_PS_SETTLE,     /* empty; answered by SETTLED once all workers have sent it */
+	TRAIN_PS_STATE,      /* empty; answered by STATE: optimizer state */
+	TRAIN_PS_STATS,      /* empty; answered by STATS */
+	TRAIN_PS_BYE,        /* empty; the worker's last message */
 	TRAIN_PS_PARAMETERS, /* the shard; its version */
-	TRAIN_PS_SETTLED,  /* the shard; number of live workers */
+	TRAIN_PS_SETTLED,    /* the shard; number of live workers */
 };
 
 enum { TRAIN_PS_STALE_MAX = 64 };
@@ -30,9 +30,9 @@ enum { TRAIN_PS_STALE_MAX = 64 };
 /* Statistics of a server. Bytes are of parameters and gradients. */
 struct train_ps_stats {
 	uint64_t in_bytes, out_bytes, pushes, dropped, applied;
-	uint64_t stale_sum, stale_most;   /* staleness: updates between a pull and its push */
-	uint64_t gap_most;                /* steps between the fastest worker and the slowest */
-	uint64_t stale[TRAIN_PS_STALE_MAX];  /* histogram: pushes by staleness; the last: or more */
+	uint64_t stale_sum, stale_most;     /* staleness: updates between a pull and its push */
+	uint64_t gap_most;                  /* steps between the fastest worker and the slowest */
+	uint64_t stale[TRAIN_PS_STALE_MAX]; /* histogram: pushes by staleness; the last: or more */
 };
 
 /* The rules of a strategy: placement of variables, and the server's handling of pushes. */
@@ -48,8 +48,8 @@ struct train_ps_rule {
 struct train_ps {
 	struct train_ps_rule rule;
 	struct train_shards shards;
-	float *message;         /* buffer for the largest message */
-	uint64_t *version;      /* [servers], of the parameters that this worker has */
+	float *message;            /* buffer for the largest message */
+	uint64_t *version;         /* [servers], of the parameters that this worker has */
 	struct train_ps_stats all; /* of all servers, after the last settle */
 };
 
@@ -63,7 +63,7 @@ void train_ps_close(struct train_rank *t, struct train_ps *ps);
 /* Sends `nodes` arrays of gradients, `stride` floats from one to the next, to the servers; with
  * `sync` the tail too. Returns 0 | TRAIN_FAILED. */
 int train_ps_push(struct train_rank *t, struct train_ps *ps, const float *gradients, size_t nodes,
-	       size_t stride);
+		  size_t stride);
 
 /* Replaces this worker's parameters by the servers'; sync: by those after this step, with the tail.
  * Returns 0 | TRAIN_FAILED. */

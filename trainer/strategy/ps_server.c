@@ -20,7 +20,7 @@ enum { POLL_MS = 200 }; /* interval of liveness checks while no message arrives 
 
 /* A worker's state on the server. */
 struct ps_client {
-	uint64_t clock;   /* pushes */
+	uint64_t clock;    /* pushes */
 	bool pull_pending; /* delayed by --ssp until the slowest worker catches up */
 	bool settling, gone;
 };
@@ -32,7 +32,7 @@ struct ps_server {
 	struct ps_client *client; /* [workers] */
 	int workers, number;
 	uint64_t version;
-	struct train_node *node;  /* sync: nodes received in this step */
+	struct train_node *node; /* sync: nodes received in this step */
 	void **at;
 	size_t nodes, arrived;
 	float *received, *message; /* sync: data of every node; buffer for the largest message */
@@ -49,7 +49,7 @@ static int open_server(struct ps_server *s)
 	size_t count = s->ps->shards.count[s->number] + TRAIN_TAIL;
 	size_t capacity = s->ps->rule.sync ? t->leaves.count + 1 : 1;
 	int rc = train_ps_store_open(&s->store, count - TRAIN_TAIL, (float)c->momentum,
-			       s->ps->rule.adagrad && c->adagrad);
+				     s->ps->rule.adagrad && c->adagrad);
 
 	s->client = calloc((size_t)s->workers, sizeof(*s->client));
 	s->node = calloc(capacity, sizeof(*s->node));
@@ -58,9 +58,10 @@ static int open_server(struct ps_server *s)
 	s->message = malloc((2 + capacity) * count * sizeof(float));
 	if (!rc && (!s->client || !s->node || !s->at || !s->received || !s->message))
 		rc = train_fail(TRAIN_FAILED, "no memory to serve %zu parameters",
-				   count - TRAIN_TAIL);
-	return rc || !s->ps->rule.log ? rc
-				      : train_arrival_order_open(&s->arrivals, t, s->workers, s->number);
+				count - TRAIN_TAIL);
+	return rc || !s->ps->rule.log
+		       ? rc
+		       : train_arrival_order_open(&s->arrivals, t, s->workers, s->number);
 }
 
 /* Returns as train_arrival_order_close. */
@@ -100,7 +101,10 @@ static int send_parameters(struct ps_server *s, int worker, int tag, uint64_t ve
 	return answer(s, worker, tag, version, s->store.parameters, bytes);
 }
 
-static int devices(const struct ps_server *s) { return s->ps->rule.devices ? s->ps->rule.devices : 1; }
+static int devices(const struct ps_server *s)
+{
+	return s->ps->rule.devices ? s->ps->rule.devices : 1;
+}
 
 /* The clock of the slowest worker in training; a worker's first device counts its steps. */
 static uint64_t slowest(const struct ps_server *s)
@@ -203,10 +207,10 @@ static void store_push(struct ps_server *s, int worker)
 	size_t count = s->store.count + TRAIN_TAIL, before = 0, n;
 
 	for (int w = 0; w < worker; w++)
-		before += train_leaves_nodes(&t->leaves, train_leaves_share(&t->leaves, w, s->workers),
-					  NULL);
+		before += train_leaves_nodes(&t->leaves,
+					     train_leaves_share(&t->leaves, w, s->workers), NULL);
 	n = train_leaves_nodes(&t->leaves, train_leaves_share(&t->leaves, worker, s->workers),
-			    s->node + before);
+			       s->node + before);
 	memcpy(s->received + before * count, s->message, n * count * sizeof(float));
 	for (size_t i = before; i < before + n; i++)
 		s->at[i] = s->received + i * count;
@@ -222,7 +226,8 @@ static int finish_step(struct ps_server *s, uint64_t step)
 	const float *sum;
 	int rc = TRAIN_OK;
 
-	train_leaves_fold(&s->t->leaves, s->t->comm_device, s->node, s->at, &s->nodes, count + TRAIN_TAIL);
+	train_leaves_fold(&s->t->leaves, s->t->comm_device, s->node, s->at, &s->nodes,
+			  count + TRAIN_TAIL);
 	sum = s->at[0];
 	descend(s, sum, 1.0f);
 	memcpy(s->message, s->store.parameters, bytes);
@@ -268,9 +273,11 @@ static int check_workers(struct ps_server *s)
 			continue;
 		s->client[w].gone = true;
 		if (s->ps->rule.sync && state == tuttiRankDead)
-			return train_fail(TRAIN_FAILED,
+			return train_fail(
+				TRAIN_FAILED,
 				"server %d: worker %d died, and ps-sync needs all workers; "
-				"use ps-async or spare", s->number, w);
+				"use ps-async or spare",
+				s->number, w);
 		rc = answer_pulls(s);
 		if (!rc)
 			rc = answer_settled(s);
@@ -283,14 +290,15 @@ static int check_workers(struct ps_server *s)
 static tuttiResult_t receive_next(struct ps_server *s, tuttiMsg_t *msg)
 {
 	size_t capacity = (s->ps->rule.sync ? s->t->leaves.count + 1 : 2) *
-		      (s->store.count + TRAIN_TAIL) * sizeof(float);
+			  (s->store.count + TRAIN_TAIL) * sizeof(float);
 	int worker, tag;
 
 	if (train_arrival_order_next(&s->arrivals, &tag, &worker)) {
 		tuttiResult_t result;
 
 		do
-			result = tuttiMsgRecv(s->message, capacity, worker, tag, -1, s->t->world, msg);
+			result = tuttiMsgRecv(s->message, capacity, worker, tag, -1, s->t->world,
+					      msg);
 		while (result == tuttiInProgress);
 		return result;
 	}
@@ -345,9 +353,9 @@ static int server_result(struct ps_server *s)
 			return TRAIN_OK;
 	}
 	return train_fail(TRAIN_FAILED,
-			     "server %d: all %d workers died; --resume continues from the "
-			     "checkpoint of --save",
-			     s->number, s->workers);
+			  "server %d: all %d workers died; --resume continues from the "
+			  "checkpoint of --save",
+			  s->number, s->workers);
 }
 
 /* Receives the initial parameters, then a HELLO from every worker: over the direct connection
@@ -359,7 +367,8 @@ static int initialize(struct ps_server *s)
 	int rc = TRAIN_OK;
 
 	do
-		result = tuttiMsgRecv(s->message, 2 * bytes, 0, TRAIN_PS_INIT, -1, s->t->world, NULL);
+		result = tuttiMsgRecv(s->message, 2 * bytes, 0, TRAIN_PS_INIT, -1, s->t->world,
+				      NULL);
 	while (result == tuttiInProgress);
 	if (result != tuttiSuccess)
 		return train_check(result, s->t->world);

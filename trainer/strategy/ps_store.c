@@ -27,11 +27,12 @@ void train_ps_store_close(struct train_ps_store *s)
 	*s = (struct train_ps_store){ 0 };
 }
 
-void train_ps_store_descend(struct train_ps_store *s, const float *gradient, float scale, float rate)
+void train_ps_store_descend(struct train_ps_store *s, const float *gradient, float scale,
+			    float rate)
 {
 	if (!s->adagrad) {
 		train_host_descend(NULL, s->count, scale, rate, s->momentum, gradient, s->state,
-				s->parameters);
+				   s->parameters);
 		return;
 	}
 	for (size_t i = 0; i < s->count; i++) {

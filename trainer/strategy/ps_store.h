@@ -13,7 +13,7 @@
 struct train_ps_store {
 	size_t count;
 	float *parameters;
-	float *state;   /* velocity, or Adagrad's sums of squares */
+	float *state; /* velocity, or Adagrad's sums of squares */
 	float momentum;
 	bool adagrad;
 };
@@ -23,6 +23,7 @@ int train_ps_store_open(struct train_ps_store *s, size_t count, float momentum, 
 void train_ps_store_close(struct train_ps_store *s);
 
 /* One step by scale * gradient; Adagrad divides each element by the root of its sum of squares. */
-void train_ps_store_descend(struct train_ps_store *s, const float *gradient, float scale, float rate);
+void train_ps_store_descend(struct train_ps_store *s, const float *gradient, float scale,
+			    float rate);
 
 #endif

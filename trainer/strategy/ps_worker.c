@@ -10,7 +10,10 @@
 #include <string.h>
 
 /* A server's rank in world; servers follow all workers, dead ones included. */
-static int server_rank(const struct train_rank *t, int server) { return t->first_server + server; }
+static int server_rank(const struct train_rank *t, int server)
+{
+	return t->first_server + server;
+}
 
 static size_t largest(const struct train_shards *s)
 {
@@ -31,12 +34,12 @@ static int check_server(const struct train_rank *t, int server, tuttiResult_t re
 	if (state == tuttiRankAlive)
 		return train_check(result, t->world);
 	return train_fail(TRAIN_FAILED,
-			     "server %d (rank %d) %s, and its part of the parameters is lost; %s",
-			     server, server_rank(t, server),
-			     state == tuttiRankLeft ? "has left" : "died",
-			     t->config->save ? "continue from the last checkpoint with --resume"
-					     : "--save and --save-every write checkpoints "
-					       "to continue from");
+			  "server %d (rank %d) %s, and its part of the parameters is lost; %s",
+			  server, server_rank(t, server),
+			  state == tuttiRankLeft ? "has left" : "died",
+			  t->config->save ? "continue from the last checkpoint with --resume"
+					  : "--save and --save-every write checkpoints "
+					    "to continue from");
 }
 
 static int send_to(struct train_rank *t, int server, int tag, uint64_t version, const void *at,
@@ -44,7 +47,8 @@ static int send_to(struct train_rank *t, int server, int tag, uint64_t version, 
 {
 	t->message_bytes += bytes;
 	return check_server(t, server,
-		     tuttiMsgSend(at, bytes, server_rank(t, server), tag, version, t->world));
+			    tuttiMsgSend(at, bytes, server_rank(t, server), tag, version,
+					 t->world));
 }
 
 static int receive_from(struct train_rank *t, int server, int tag, void *at, size_t bytes,
@@ -105,8 +109,7 @@ int train_ps_open(struct train_rank *t, struct train_ps *ps, struct train_ps_rul
 	ps->message = malloc((nodes * (largest(&ps->shards) + TRAIN_TAIL)) * sizeof(float));
 	ps->version = calloc((size_t)t->servers, sizeof(*ps->version));
 	if (!ps->message || !ps->version)
-		return train_fail(TRAIN_FAILED, "no memory for messages to %d servers",
-				     t->servers);
+		return train_fail(TRAIN_FAILED, "no memory for messages to %d servers", t->servers);
 	if (train_is_server(t))
 		return TRAIN_OK;
 	if (t->rank == 0)
@@ -128,7 +131,7 @@ void train_ps_close(struct train_rank *t, struct train_ps *ps)
 /* ---- push and pull -------------------------------------------------------------------------- */
 
 int train_ps_push(struct train_rank *t, struct train_ps *ps, const float *gradients, size_t nodes,
-	       size_t stride)
+		  size_t stride)
 {
 	size_t tail = ps->rule.sync ? TRAIN_TAIL : 0;
 	int rc = TRAIN_OK;
@@ -164,7 +167,8 @@ static int receive_shards(struct train_rank *t, struct train_ps *ps, int tag, ui
 		if (rc)
 			break;
 		train_shards_unpack(&ps->shards, s, ps->message, to);
-		memcpy(t->comm_buffer + t->model.parameters, ps->message + count, tail * sizeof(float));
+		memcpy(t->comm_buffer + t->model.parameters, ps->message + count,
+		       tail * sizeof(float));
 		if (ret_version)
 			*ret_version = msg.version;
 		else

@@ -33,6 +33,7 @@ void train_shards_close(struct train_shards *s);
 
 /* Copy between the array and one server's shard. */
 void train_shards_pack(const struct train_shards *s, int server, const float *array, float *shard);
-void train_shards_unpack(const struct train_shards *s, int server, const float *shard, float *array);
+void train_shards_unpack(const struct train_shards *s, int server, const float *shard,
+			 float *array);
 
 #endif

@@ -33,8 +33,8 @@ static void *answer(void *arg)
 
 	while (!atomic_load(&s->stop)) {
 		tuttiMsg_t msg;
-		tuttiResult_t result =
-			tuttiMsgRecv(NULL, 0, TUTTI_ANY, ASK, LOOK_MS, s->t->comm, &msg);
+		tuttiResult_t result = tuttiMsgRecv(NULL, 0, TUTTI_ANY, ASK, LOOK_MS, s->t->comm,
+						    &msg);
 		uint64_t version;
 
 		if (result == tuttiInProgress)
@@ -87,7 +87,7 @@ void train_spare_state_unlock(struct train_spare_state *s)
 }
 
 int train_spare_state_fetch(struct train_spare_state *s, struct train_rank *t, uint64_t least,
-			 uint64_t *ret_version)
+			    uint64_t *ret_version)
 {
 	size_t half = t->model.parameters;
 	tuttiMsg_t msg = { 0 };

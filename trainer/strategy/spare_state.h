@@ -16,7 +16,7 @@ struct train_spare_state {
 	struct train_rank *t;
 	pthread_t thread;
 	pthread_mutex_t lock;
-	bool running;     /* the thread exists */
+	bool running; /* the thread exists */
 	atomic_bool stop;
 	uint64_t version; /* results that the parameters include; under lock */
 	uint64_t copies;  /* requests answered; under lock */
@@ -34,6 +34,6 @@ void train_spare_state_unlock(struct train_spare_state *s);
 /* On another rank: requests the state until it includes result `least`; *ret_version is its
  * version. Returns 0 | TRAIN_FAILED. */
 int train_spare_state_fetch(struct train_spare_state *s, struct train_rank *t, uint64_t least,
-			 uint64_t *ret_version);
+			    uint64_t *ret_version);
 
 #endif

@@ -4,18 +4,12 @@
 #include <string.h>
 
 const struct train_strategy_ops *const train_strategies[] = {
-	&train_strategy_one,
-	&train_strategy_mirrored,
-	&train_strategy_reduce_to_one,
-	&train_strategy_hierarchical_copy,
-	&train_strategy_average,
-	&train_strategy_central,
-	&train_strategy_ps_sync,
-	&train_strategy_ps_async,
-	&train_strategy_ps_strategy,
-	&train_strategy_downpour,
-	&train_strategy_spare,
-	NULL,
+	&train_strategy_one,           &train_strategy_mirrored,
+	&train_strategy_reduce_to_one, &train_strategy_hierarchical_copy,
+	&train_strategy_average,       &train_strategy_central,
+	&train_strategy_ps_sync,       &train_strategy_ps_async,
+	&train_strategy_ps_strategy,   &train_strategy_downpour,
+	&train_strategy_spare,         NULL,
 };
 
 int train_strategy_find(struct train_rank *t)
@@ -27,12 +21,13 @@ int train_strategy_find(struct train_rank *t)
 		at++;
 	if (!*at)
 		return train_fail(TRAIN_USAGE,
-				     "--strategy %s: there is no such strategy; --help lists them",
-				     c->strategy);
+				  "--strategy %s: there is no such strategy; --help lists them",
+				  c->strategy);
 	if (c->canonical != TRAIN_CANONICAL_OFF && !(*at)->leaves)
 		return train_fail(TRAIN_USAGE,
-			"--canonical: %s does not sum gradients over all ranks; use "
-			"--canonical off, or another --strategy", c->strategy);
+				  "--canonical: %s does not sum gradients over all ranks; use "
+				  "--canonical off, or another --strategy",
+				  c->strategy);
 	if (c->on_failure == TRAIN_FAILURE_SHRINK && (*at)->no_shrink)
 		return train_fail(TRAIN_USAGE, "--on-failure shrink: %s", (*at)->no_shrink);
 	t->strategy = *at;

@@ -22,7 +22,7 @@ struct train_strategy_ops {
 	/* workers have different parameters until settle; the tail is the sum over the worker's
 	 * rows */
 	bool local_replicas;
-	bool leaves;     /* supports sums over leaves (--canonical) */
+	bool leaves; /* supports sums over leaves (--canonical) */
 	/* comm_buffer is used by library calls and comm_device's operations only, so it may be
 	 * device memory */
 	bool collectives_only;
@@ -62,8 +62,8 @@ struct train_strategy_ops {
 
 extern const struct train_strategy_ops train_strategy_one, train_strategy_mirrored,
 	train_strategy_reduce_to_one, train_strategy_hierarchical_copy, train_strategy_average,
-	train_strategy_central, train_strategy_ps_sync, train_strategy_ps_async, train_strategy_ps_strategy,
-	train_strategy_downpour, train_strategy_spare;
+	train_strategy_central, train_strategy_ps_sync, train_strategy_ps_async,
+	train_strategy_ps_strategy, train_strategy_downpour, train_strategy_spare;
 extern const struct train_strategy_ops *const train_strategies[]; /* ends with NULL */
 
 /* Sets t->strategy by --strategy. Returns 0 | TRAIN_USAGE: unknown, or incompatible with other

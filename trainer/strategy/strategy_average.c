@@ -26,7 +26,7 @@
 
 struct average_state {
 	int64_t steps_since; /* steps since the last average */
-	uint64_t averages;  /* averages so far */
+	uint64_t averages;   /* averages so far */
 	/* memory of comm_device: */
 	float *saved;  /* this rank's parameters before the current average */
 	float *center; /* easgd: the center; diloco: parameters at the start of the round */
@@ -54,7 +54,8 @@ static int average_open(struct train_rank *t)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = a;
 	if (how == TRAIN_AVERAGE_SUPERVISOR) /* rank 0 may change after deaths */
-		extra *= t->rank == 0 || t->config->on_failure == TRAIN_FAILURE_SHRINK ? t->nranks : 0;
+		extra *= t->rank == 0 || t->config->on_failure == TRAIN_FAILURE_SHRINK ? t->nranks
+										       : 0;
 	a->saved = t->comm_device->ops->alloc(t->comm_device, bytes);
 	a->center = t->comm_device->ops->alloc(t->comm_device, bytes);
 	a->extra = t->comm_device->ops->alloc(t->comm_device, extra ? extra : 1);
@@ -80,9 +81,10 @@ static int allreduce(struct train_rank *t, float *at)
 {
 	int rc = train_device_sync(t->comm_device);
 
-	return rc ? rc : train_check(tuttiAllReduce(at, at, t->model.parameters, tuttiFloat32,
-						   tuttiSum, t->comm, NULL),
-				    t->comm);
+	return rc ? rc
+		  : train_check(tuttiAllReduce(at, at, t->model.parameters, tuttiFloat32, tuttiSum,
+					       t->comm, NULL),
+				t->comm);
 }
 
 static int by_supervisor(struct train_rank *t, float *at, float *all)
@@ -118,7 +120,7 @@ static void outer_step(struct train_rank *t, struct average_state *a, float *at)
 	float rate = (float)t->config->outer_lr, momentum = (float)t->config->outer_momentum;
 
 	copy(t, a->saved, a->center);
-	blend(t, 1.0f, a->saved, -1.0f, at);              /* outer gradient */
+	blend(t, 1.0f, a->saved, -1.0f, at); /* outer gradient */
 	blend(t, momentum, a->extra, 1.0f, a->saved);
 	blend(t, 1.0f, a->saved, momentum, a->extra);
 	blend(t, 1.0f, a->center, -rate, a->saved);
@@ -142,8 +144,8 @@ static int average_now(struct train_rank *t)
 		rc = allreduce(t, at);
 	if (!rc)
 		rc = train_check(tuttiAllReduce(&stop, &stop, 1, tuttiFloat32, tuttiMax, t->comm,
-					       NULL),
-				t->comm);
+						NULL),
+				 t->comm);
 	train_add_exposed(t, wait_begin);
 	if (rc) { /* a rank died: undo */
 		copy(t, at, a->saved);
@@ -206,7 +208,7 @@ static int share_newest(struct train_rank *t, struct average_state *a, uint64_t 
 		rc = train_device_sync(t->comm_device);
 		if (!rc)
 			rc = train_check(tuttiBcast(a->saved, n, tuttiFloat32, root, t->comm, NULL),
-					t->comm);
+					 t->comm);
 		if (!rc && outdated)
 			copy(t, arrays[i], a->saved);
 	}
@@ -225,14 +227,15 @@ static int average_rejoin(struct train_rank *t, uint64_t done, uint64_t *ret_don
 
 	averages[0] = a->averages;
 	if (!rc)
-		rc = train_check(tuttiAllReduce(averages, averages, 1, tuttiUint64, tuttiMax, t->comm, NULL),
-				t->comm);
+		rc = train_check(tuttiAllReduce(averages, averages, 1, tuttiUint64, tuttiMax,
+						t->comm, NULL),
+				 t->comm);
 	averages[1] = a->averages == averages[0] ? UINT64_MAX - (uint64_t)t->rank : 0;
 	averages[2] = done;
 	if (!rc)
-		rc = train_check(tuttiAllReduce(averages + 1, averages + 1, 2, tuttiUint64, tuttiMax, t->comm,
-					       NULL),
-				t->comm);
+		rc = train_check(tuttiAllReduce(averages + 1, averages + 1, 2, tuttiUint64,
+						tuttiMax, t->comm, NULL),
+				 t->comm);
 	*ret_done = averages[2];
 	return rc ? rc : share_newest(t, a, averages);
 }

@@ -23,9 +23,9 @@
 
 struct central_state {
 	struct train_ps_store store; /* rank 0 */
-	uint64_t steps;        /* that the store includes */
+	uint64_t steps;              /* that the store includes */
 	struct train_partials partials;
-	float *total;          /* rank 0, if the host cannot access comm_buffer */
+	float *total; /* rank 0, if the host cannot access comm_buffer */
 };
 
 static int central_open(struct train_rank *t)
@@ -40,7 +40,7 @@ static int central_open(struct train_rank *t)
 	rc = train_partials_open(t, &c->partials, t->floats);
 	if (!rc && t->rank == 0)
 		rc = train_ps_store_open(&c->store, t->model.parameters, (float)t->config->momentum,
-				   false);
+					 false);
 	if (!rc && t->rank == 0 && train_comm_on_device(t) &&
 	    !(c->total = malloc(t->model.parameters * sizeof(float))))
 		rc = train_fail(TRAIN_FAILED, "no memory for a total");
@@ -66,7 +66,7 @@ static void central_close(struct train_rank *t)
 static int publish(struct train_rank *t, const struct central_state *c)
 {
 	t->comm_device->ops->put(t->comm_device, t->comm_buffer, c->store.parameters,
-			     c->store.count * sizeof(float));
+				 c->store.count * sizeof(float));
 	return train_device_sync(t->comm_device);
 }
 
@@ -78,7 +78,7 @@ static int descend_on_host(struct train_rank *t, struct central_state *c)
 
 	if (c->total) {
 		t->comm_device->ops->get(t->comm_device, c->total, t->comm_buffer,
-				     c->store.count * sizeof(float));
+					 c->store.count * sizeof(float));
 		total = c->total;
 	}
 	train_ps_store_descend(&c->store, total, 1.0f / (float)t->leaves.batch, t->rate);
@@ -101,8 +101,9 @@ static int central_step(struct train_rank *t, const struct train_batch *batch)
 	if (!rc && t->rank == 0)
 		rc = descend_on_host(t, c);
 	if (!rc)
-		rc = train_check(tuttiBcast(t->comm_buffer, t->floats, tuttiFloat32, 0, t->comm, NULL),
-				t->comm);
+		rc = train_check(tuttiBcast(t->comm_buffer, t->floats, tuttiFloat32, 0, t->comm,
+					    NULL),
+				 t->comm);
 	train_add_exposed(t, wait_begin);
 	if (!rc)
 		train_parameters_set(t, t->comm_buffer);
@@ -122,12 +123,14 @@ static int central_rejoin(struct train_rank *t, uint64_t done, uint64_t *ret_don
 	if (!rc)
 		rc = train_check(tuttiBcast(ret_done, 1, tuttiUint64, 0, t->comm, NULL), t->comm);
 	if (!rc && *ret_done == UINT64_MAX)
-		rc = train_fail(TRAIN_FAILED,
+		rc = train_fail(
+			TRAIN_FAILED,
 			"rank 0, whose host kept the parameters, died; continue from the last "
 			"checkpoint with --resume");
 	if (!rc)
-		rc = train_check(tuttiBcast(t->comm_buffer, t->floats, tuttiFloat32, 0, t->comm, NULL),
-				t->comm);
+		rc = train_check(tuttiBcast(t->comm_buffer, t->floats, tuttiFloat32, 0, t->comm,
+					    NULL),
+				 t->comm);
 	if (!rc)
 		train_parameters_set(t, t->comm_buffer);
 	return rc;

@@ -121,9 +121,8 @@ const struct train_strategy_ops train_strategy_downpour = {
 	.optimizer = TRAIN_OPTIMIZER_STORE,
 	.local_replicas = true,
 	.fault_tolerant = true,
-	.no_shrink =
-		"downpour always continues without dead workers, and never without servers; "
-		"omit the option",
+	.no_shrink = "downpour always continues without dead workers, and never without servers; "
+		     "omit the option",
 	.open = downpour_open,
 	.close = downpour_close,
 	.step = downpour_step,

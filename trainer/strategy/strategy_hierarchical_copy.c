@@ -33,8 +33,8 @@ static int hc_open(struct train_rank *t)
 
 	if (t->nranks < 2)
 		return train_fail(TRAIN_USAGE,
-				     "--strategy hierarchical-copy: needs two groups of ranks, not "
-				     "one rank; use --np 2 or more");
+				  "--strategy hierarchical-copy: needs two groups of ranks, not "
+				  "one rank; use --np 2 or more");
 	partials = calloc(1, sizeof(*partials));
 	if (!partials)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
@@ -61,7 +61,8 @@ static int copy(struct train_rank *t, const struct train_partials *partials, int
 	return train_check(result, t->comm);
 }
 
-static int copy_to_group(struct train_rank *t, const struct train_partials *partials, struct rank_group g)
+static int copy_to_group(struct train_rank *t, const struct train_partials *partials,
+			 struct rank_group g)
 {
 	int rc = TRAIN_OK;
 	tuttiResult_t result;
@@ -75,12 +76,12 @@ static int copy_to_group(struct train_rank *t, const struct train_partials *part
 }
 
 static int one_bucket(struct train_rank *t, struct train_partials *partials, struct rank_group main,
-		    struct rank_group other)
+		      struct rank_group other)
 {
 	bool in_main = t->rank >= main.first && t->rank < main.last;
 	struct rank_group mine = in_main ? main : other;
 	struct train_partials_move move = { other.main, main.main, other.first, other.last,
-				   other.first < main.first };
+					    other.first < main.first };
 	int rc = train_partials_gather(t, partials, mine.main, mine.first, mine.last);
 
 	if (!rc)
@@ -101,11 +102,13 @@ static int all_buckets(struct train_rank *t, struct train_partials *partials)
 		int main0 = (int)(bucket % (size_t)t->nranks), main1 = (main0 + half) % t->nranks;
 		bool low = main0 < half;
 		struct rank_group lower = { 0, half, low ? main0 : main1 % half },
-			     upper = { half, t->nranks, low ? main1 : main0 };
+				  upper = { half, t->nranks, low ? main1 : main0 };
 
 		partials->from = bucket * most;
-		partials->count = t->floats - partials->from < most ? t->floats - partials->from : most;
-		rc = low ? one_bucket(t, partials, lower, upper) : one_bucket(t, partials, upper, lower);
+		partials->count = t->floats - partials->from < most ? t->floats - partials->from
+								    : most;
+		rc = low ? one_bucket(t, partials, lower, upper)
+			 : one_bucket(t, partials, upper, lower);
 	}
 	return rc;
 }

@@ -28,9 +28,9 @@
 
 struct mirrored_state {
 	struct train_buckets *buckets; /* tree and chain */
-	size_t bucket;     /* floats of a bucket; the lowest may be smaller */
-	uint64_t first_ns; /* start of the step's first allreduce */
-	size_t end;        /* gradients from here on have been submitted in this step */
+	size_t bucket;                 /* floats of a bucket; the lowest may be smaller */
+	uint64_t first_ns;             /* start of the step's first allreduce */
+	size_t end;                    /* gradients from here on have been submitted in this step */
 };
 
 static int mirrored_open(struct train_rank *t)

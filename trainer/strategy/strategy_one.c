@@ -14,9 +14,9 @@ static int one_open(struct train_rank *t)
 	if (t->nranks == 1)
 		return TRAIN_OK;
 	return train_fail(TRAIN_USAGE,
-			     "--strategy one: trains on one rank, not on %d; use --np 1, or "
-			     "--strategy mirrored",
-			     t->nranks);
+			  "--strategy one: trains on one rank, not on %d; use --np 1, or "
+			  "--strategy mirrored",
+			  t->nranks);
 }
 
 static int one_step(struct train_rank *t, const struct train_batch *batch)

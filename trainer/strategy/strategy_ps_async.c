@@ -32,7 +32,7 @@ static int async_open(struct train_rank *t)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = ps;
 	return train_ps_open(t, ps,
-			  (struct train_ps_rule){ .ssp = true, .drop = true, .log = true });
+			     (struct train_ps_rule){ .ssp = true, .drop = true, .log = true });
 }
 
 static void async_close(struct train_rank *t)
@@ -59,8 +59,14 @@ static int async_settle(struct train_rank *t, bool last)
 	return train_ps_settle(t, t->strategy_state, last);
 }
 
-static int async_serve(struct train_rank *t) { return train_ps_server_run(t, t->strategy_state); }
-static void async_report(const struct train_rank *t) { train_ps_report(t->strategy_state); }
+static int async_serve(struct train_rank *t)
+{
+	return train_ps_server_run(t, t->strategy_state);
+}
+static void async_report(const struct train_rank *t)
+{
+	train_ps_report(t->strategy_state);
+}
 
 static int async_state(struct train_rank *t, float *host)
 {
@@ -73,9 +79,8 @@ const struct train_strategy_ops train_strategy_ps_async = {
 	.optimizer = TRAIN_OPTIMIZER_STORE,
 	.local_replicas = true,
 	.fault_tolerant = true,
-	.no_shrink =
-		"ps-async always continues without dead workers, and never without servers; "
-		"omit the option",
+	.no_shrink = "ps-async always continues without dead workers, and never without servers; "
+		     "omit the option",
 	.open = async_open,
 	.close = async_close,
 	.step = async_step,

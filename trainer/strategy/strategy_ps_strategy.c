@@ -28,7 +28,7 @@ struct ps_strategy_state {
 	struct train_ps ps;
 	tuttiComm_t devices; /* the ranks of this worker */
 	int device, ndevices;
-	float *all;          /* first device: the gradients of all devices */
+	float *all; /* first device: the gradients of all devices */
 };
 
 /* Prints the placement of variables and the size of each shard. */
@@ -49,15 +49,17 @@ static int strategy_open(struct train_rank *t)
 
 	if (t->nranks % devices)
 		return train_fail(TRAIN_USAGE,
-				     "--devices %d: %d ranks do not make whole workers; "
-				     "use a multiple of --devices for --np", devices, t->nranks);
+				  "--devices %d: %d ranks do not make whole workers; "
+				  "use a multiple of --devices for --np",
+				  devices, t->nranks);
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = s;
 	s->ndevices = devices;
 	s->device = t->rank % devices;
-	rc = train_ps_open(t, &s->ps, (struct train_ps_rule){ .variables = true, .devices = devices });
+	rc = train_ps_open(t, &s->ps,
+			   (struct train_ps_rule){ .variables = true, .devices = devices });
 	if (rc || train_is_server(t))
 		return rc;
 	if (t->rank == 0)
@@ -66,7 +68,7 @@ static int strategy_open(struct train_rank *t)
 	if (!s->all)
 		return train_fail(TRAIN_FAILED, "no memory for %d gradients", devices);
 	return train_check(tuttiCommSplit(t->comm, t->rank / devices, s->device, &s->devices, NULL),
-			  t->comm);
+			   t->comm);
 }
 
 static void strategy_close(struct train_rank *t)
@@ -84,7 +86,7 @@ static int bcast_parameters(struct train_rank *t, struct ps_strategy_state *s)
 {
 	float *at = train_parameters_download(t);
 	int rc = train_check(tuttiBcast(at, t->model.parameters, tuttiFloat32, 0, s->devices, NULL),
-			    s->devices);
+			     s->devices);
 
 	train_parameters_upload(t);
 	return rc;
@@ -92,9 +94,9 @@ static int bcast_parameters(struct train_rank *t, struct ps_strategy_state *s)
 
 static int sum_gradients(struct train_rank *t, struct ps_strategy_state *s)
 {
-	int rc = train_check(tuttiGather(t->comm_buffer, s->all, t->floats, tuttiFloat32, 0, s->devices,
-					NULL),
-			    s->devices);
+	int rc = train_check(tuttiGather(t->comm_buffer, s->all, t->floats, tuttiFloat32, 0,
+					 s->devices, NULL),
+			     s->devices);
 
 	for (int d = 1; d < s->ndevices && s->device == 0; d++)
 		for (size_t i = 0; i < t->floats; i++)
@@ -102,7 +104,8 @@ static int sum_gradients(struct train_rank *t, struct ps_strategy_state *s)
 	return rc;
 }
 
-static int one_step(struct train_rank *t, struct ps_strategy_state *s, const struct train_batch *batch)
+static int one_step(struct train_rank *t, struct ps_strategy_state *s,
+		    const struct train_batch *batch)
 {
 	int rc = s->device == 0 ? train_ps_pull(t, &s->ps) : TRAIN_OK;
 
@@ -123,9 +126,10 @@ static int recover_worker(struct train_rank *t, struct ps_strategy_state *s)
 {
 	int rc = train_shrink(&s->devices, &s->device, &s->ndevices);
 
-	return rc ? rc : train_check(tuttiAllReduce(&t->step, &t->step, 1, tuttiUint64, tuttiMax,
-						   s->devices, NULL),
-				    s->devices);
+	return rc ? rc
+		  : train_check(tuttiAllReduce(&t->step, &t->step, 1, tuttiUint64, tuttiMax,
+					       s->devices, NULL),
+				s->devices);
 }
 
 static int strategy_step(struct train_rank *t, const struct train_batch *batch)

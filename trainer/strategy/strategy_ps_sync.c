@@ -28,7 +28,7 @@ static int sync_open(struct train_rank *t)
 
 	if (t->leaves.kind == TRAIN_CANONICAL_FIXED64)
 		return train_fail(TRAIN_USAGE,
-			"--canonical fixed64: ps-sync sums floats; use tree or chain");
+				  "--canonical fixed64: ps-sync sums floats; use tree or chain");
 	ps = calloc(1, sizeof(*ps));
 	if (!ps)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
@@ -47,7 +47,8 @@ static int sync_step(struct train_rank *t, const struct train_batch *batch)
 	int rc = train_gradient(t, batch, NULL);
 
 	if (!rc)
-		rc = train_ps_push(t, t->strategy_state, t->comm_buffer, t->sum.nodes, t->sum.stride);
+		rc = train_ps_push(t, t->strategy_state, t->comm_buffer, t->sum.nodes,
+				   t->sum.stride);
 	return rc ? rc : train_ps_pull(t, t->strategy_state);
 }
 
@@ -56,8 +57,14 @@ static int sync_settle(struct train_rank *t, bool last)
 	return last ? train_ps_settle(t, t->strategy_state, last) : TRAIN_OK;
 }
 
-static int sync_serve(struct train_rank *t) { return train_ps_server_run(t, t->strategy_state); }
-static void sync_report(const struct train_rank *t) { train_ps_report(t->strategy_state); }
+static int sync_serve(struct train_rank *t)
+{
+	return train_ps_server_run(t, t->strategy_state);
+}
+static void sync_report(const struct train_rank *t)
+{
+	train_ps_report(t->strategy_state);
+}
 
 static int sync_state(struct train_rank *t, float *host)
 {

@@ -46,9 +46,9 @@ static int one_bucket(struct train_rank *t, struct train_partials *partials, int
 		rc = train_partials_store(t, partials);
 	if (rc)
 		return rc;
-	return train_check(tuttiBcast(t->comm_buffer + partials->from, partials->count, tuttiFloat32, root, t->comm,
-				     NULL),
-			  t->comm);
+	return train_check(tuttiBcast(t->comm_buffer + partials->from, partials->count,
+				      tuttiFloat32, root, t->comm, NULL),
+			   t->comm);
 }
 
 static int rto_step(struct train_rank *t, const struct train_batch *batch)
@@ -62,7 +62,8 @@ static int rto_step(struct train_rank *t, const struct train_batch *batch)
 		rc = train_partials_begin(t);
 	for (size_t bucket = 0; bucket * most < t->floats && !rc; bucket++) {
 		partials->from = bucket * most;
-		partials->count = t->floats - partials->from < most ? t->floats - partials->from : most;
+		partials->count = t->floats - partials->from < most ? t->floats - partials->from
+								    : most;
 		rc = one_bucket(t, partials, (int)(bucket % (size_t)t->nranks));
 	}
 	train_add_exposed(t, wait_begin);

@@ -28,20 +28,21 @@
 struct spare_replicas {
 	struct train_spare_state state; /* copy of rank 0's, for ranks that missed results */
 	float *total;
-	uint64_t applied;            /* newest result that the parameters include */
-	uint64_t sequence_offset;    /* results of t->comm that are no steps, minus earlier steps */
+	uint64_t applied;         /* newest result that the parameters include */
+	uint64_t sequence_offset; /* results of t->comm that are no steps, minus earlier steps */
 	int64_t k;
-	uint64_t *in_time;           /* [ranks at the start]: steps that a rank contributed to */
-	int32_t *world_ranks;        /* [ranks]: their ranks at the start */
+	uint64_t *in_time;    /* [ranks at the start]: steps that a rank contributed to */
+	int32_t *world_ranks; /* [ranks]: their ranks at the start */
 	FILE *record, *replay;
-	uint64_t lines_read;         /* of replay */
+	uint64_t lines_read; /* of replay */
 };
 
 static int gather_world_ranks(struct train_rank *t, struct spare_replicas *s)
 {
 	int32_t own = t->world_rank;
 
-	return train_check(tuttiAllGather(&own, s->world_ranks, 1, tuttiInt32, t->comm, NULL), t->comm);
+	return train_check(tuttiAllGather(&own, s->world_ranks, 1, tuttiInt32, t->comm, NULL),
+			   t->comm);
 }
 
 static int spare_open(struct train_rank *t)
@@ -55,9 +56,8 @@ static int spare_open(struct train_rank *t)
 	t->strategy_state = s;
 	s->k = c->k ? c->k : t->nranks - t->nranks / 10;
 	if (s->k > t->nranks)
-		return train_fail(TRAIN_USAGE,
-				     "--k %d: there are only %d ranks; use at most that", (int)s->k,
-				     t->nranks);
+		return train_fail(TRAIN_USAGE, "--k %d: there are only %d ranks; use at most that",
+				  (int)s->k, t->nranks);
 	s->sequence_offset = -t->first_step;
 	s->total = calloc(t->floats, sizeof(*s->total));
 	s->in_time = calloc((size_t)t->nranks, sizeof(*s->in_time));
@@ -93,7 +93,10 @@ static void spare_close(struct train_rank *t)
 	free(s);
 }
 
-static bool contributed(const uint64_t *mask, int rank) { return mask[rank / 64] >> rank % 64 & 1; }
+static bool contributed(const uint64_t *mask, int rank)
+{
+	return mask[rank / 64] >> rank % 64 & 1;
+}
 
 static void log_masks(struct train_rank *t, struct spare_replicas *s, const tuttiQuorum_t *q)
 {
@@ -109,7 +112,8 @@ static void log_masks(struct train_rank *t, struct spare_replicas *s, const tutt
 }
 
 /* Applies one more result to the parameters. */
-static void apply(struct train_rank *t, struct spare_replicas *s, const tuttiQuorum_t *q, size_t rows)
+static void apply(struct train_rank *t, struct spare_replicas *s, const tuttiQuorum_t *q,
+		  size_t rows)
 {
 	size_t samples = t->leaves.batch * (size_t)q->count / (size_t)t->nranks;
 	float *tail = s->total + t->model.parameters;
@@ -129,13 +133,14 @@ static void apply(struct train_rank *t, struct spare_replicas *s, const tuttiQuo
 }
 
 /* One quorum allreduce: contributes `mine`, or nothing if NULL, and receives a result. */
-static int quorum_allreduce(struct train_rank *t, struct spare_replicas *s, const float *mine, int k, tuttiQuorum_t *q)
+static int quorum_allreduce(struct train_rank *t, struct spare_replicas *s, const float *mine,
+			    int k, tuttiQuorum_t *q)
 {
 	*q = (tuttiQuorum_t)TUTTI_QUORUM_INITIALIZER;
 	q->every = 1;
-	return train_check(tuttiAllReduceQuorum(mine, s->total, t->floats, tuttiFloat32, tuttiSum, k,
-					       0, t->comm, NULL, q),
-			  t->comm);
+	return train_check(tuttiAllReduceQuorum(mine, s->total, t->floats, tuttiFloat32, tuttiSum,
+						k, 0, t->comm, NULL, q),
+			   t->comm);
 }
 
 /* Receives and applies the results that this rank missed, one by one. Results that a copied state
@@ -216,15 +221,14 @@ static int spare_settle(struct train_rank *t, bool last)
 	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
 	float here = 1.0f, all;
 	int rc = train_check(tuttiAllReduceQuorum(&here, &all, 1, tuttiFloat32, tuttiSum, t->nranks,
-						 0, t->comm, NULL, &q),
-			    t->comm);
+						  0, t->comm, NULL, &q),
+			     t->comm);
 
 	if (rc)
 		return rc;
 	if (last && s->record && (fflush(s->record) || ferror(s->record)))
-		return train_fail(TRAIN_FAILED,
-				     "--record %s: cannot be written completely: %m",
-				     t->config->record);
+		return train_fail(TRAIN_FAILED, "--record %s: cannot be written completely: %m",
+				  t->config->record);
 	s->sequence_offset++;
 	train_spare_state_lock(&s->state);
 	s->state.version = ++s->applied;

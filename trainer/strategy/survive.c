@@ -34,8 +34,9 @@ int train_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks)
 	/* the previous communicator stays until the barrier: it serves ranks that a death
 	 * delayed */
 	do {
-		rc = train_check(tuttiCommShrink(*comm, NULL, 0, &survivors, NULL, TUTTI_SHRINK_DEFAULT),
-				*comm);
+		rc = train_check(tuttiCommShrink(*comm, NULL, 0, &survivors, NULL,
+						 TUTTI_SHRINK_DEFAULT),
+				 *comm);
 		if (previous)
 			tuttiCommDestroy(previous);
 		if (rc)

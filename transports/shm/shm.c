@@ -60,8 +60,10 @@ static int shm_start(const struct tt_world *world, struct tt_endpoint **ret_ep)
 	if (!ep)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for the endpoint of shared memory",
 			       world->rank);
-	ep->base = (struct tt_endpoint){ .t = &tt_shm, .slot_ops = tt_shm.slot_ops,
-					 .peer_memory_ops = tt_shm.peer_memory_ops, .world = world };
+	ep->base = (struct tt_endpoint){ .t = &tt_shm,
+					 .slot_ops = tt_shm.slot_ops,
+					 .peer_memory_ops = tt_shm.peer_memory_ops,
+					 .world = world };
 	rc = tt_shm_segment_open(world, &ep->segment);
 	if (rc) {
 		free(ep);
@@ -98,8 +100,9 @@ static struct tt_shm_link *make(struct tt_shm_ep *ep, int peer, int channel)
 		return NULL;
 	}
 	memset(l, 0, sizeof(*l));
-	l->base =
-		(struct tt_link){ .t = &tt_shm, .ep = &ep->base, .peer = peer, .channel = channel };
+	l->base = (struct tt_link){
+		.t = &tt_shm, .ep = &ep->base, .peer = peer, .channel = channel
+	};
 	l->segment = s;
 	l->tx = tt_shm_segment_ring(s, s->me, other, channel);
 	l->rx = tt_shm_segment_ring(s, other, s->me, channel);
@@ -201,7 +204,7 @@ const struct tt_transport tt_shm = {
 	.name = "shm",
 	.help = "shared memory between the ranks of a host; small messages take one cache line",
 	.flags = TT_T_RESERVE,
-	.spins = 4000,           /* polls of about 10 ns: some 40 us */
+	.spins = 4000, /* polls of about 10 ns: some 40 us */
 	.slot_ops = &slot_ops,
 	.peer_memory_ops = &peer_memory_ops,
 	.probe = shm_probe,

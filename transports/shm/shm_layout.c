@@ -21,12 +21,12 @@ void tt_shm_segment_lay_out(struct tt_shm_segment *s, const struct tt_world *w)
 	s->cell_bytes = up(w->message_bytes ? w->message_bytes : 1, TT_SHM_PAGE);
 	/* enough cells for messages of half the size */
 	s->ncells = tt_shm_max_cells(s->cell_bytes / 2);
-	s->ring_bytes =
-		TT_SHM_CONTROL + TT_SHM_SMALL_CELLS * TT_SHM_PAGE + s->ncells * s->cell_bytes;
-	s->slots_at =
-		up(sizeof(*s->header) + (size_t)s->nlocal * sizeof(struct tt_shm_bell), TT_APART);
-	s->pages_at =
-		up(s->slots_at + (size_t)s->nlocal * sizeof(struct tt_shm_slot_area), TT_SHM_PAGE);
+	s->ring_bytes = TT_SHM_CONTROL + TT_SHM_SMALL_CELLS * TT_SHM_PAGE +
+			s->ncells * s->cell_bytes;
+	s->slots_at = up(sizeof(*s->header) + (size_t)s->nlocal * sizeof(struct tt_shm_bell),
+			 TT_APART);
+	s->pages_at = up(s->slots_at + (size_t)s->nlocal * sizeof(struct tt_shm_slot_area),
+			 TT_SHM_PAGE);
 	s->rings_at = s->pages_at +
 		      (s->nlocal <= TT_SLOT_RANKS ? (size_t)s->nlocal * 2 * TT_SLOT_BYTES : 0);
 	s->bytes = s->rings_at +
@@ -40,15 +40,16 @@ struct tt_shm_slot_area *tt_shm_segment_slot_area(const struct tt_shm_segment *s
 
 void *tt_shm_segment_page(const struct tt_shm_segment *s, int local_rank, uint64_t number)
 {
-	return (char *)s->header + s->pages_at + ((size_t)local_rank * 2 + (number & 1)) * TT_SLOT_BYTES;
+	return (char *)s->header + s->pages_at +
+	       ((size_t)local_rank * 2 + (number & 1)) * TT_SLOT_BYTES;
 }
 
 struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *s, int writer, int reader,
 					int channel)
 {
-	size_t index =
-		((size_t)writer * (size_t)s->nlocal + (size_t)reader) * (size_t)s->nchannels +
-		(size_t)channel;
+	size_t index = ((size_t)writer * (size_t)s->nlocal + (size_t)reader) *
+			       (size_t)s->nchannels +
+		       (size_t)channel;
 
 	return (void *)((char *)s->header + s->rings_at + index * s->ring_bytes);
 }

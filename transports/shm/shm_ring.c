@@ -243,10 +243,12 @@ void tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 static __attribute__((noinline)) int other_call(const struct tt_shm_link *l, size_t bytes,
 						uint32_t stamp)
 {
-	return tt_fail(TT_USAGE,
+	return tt_fail(
+		TT_USAGE,
 		"rank %d: message %llu of rank %d (channel %d) is not the %zu bytes of call %08x that "
-		"are expected: the ranks make different calls", l->base.ep->world->rank,
-		(unsigned long long)l->base.received, l->base.peer, l->base.channel, bytes, stamp);
+		"are expected: the ranks make different calls",
+		l->base.ep->world->rank, (unsigned long long)l->base.received, l->base.peer,
+		l->base.channel, bytes, stamp);
 }
 
 static uint64_t get_flag(struct tt_shm_line *line)
@@ -334,14 +336,17 @@ int tt_shm_ring_claim(struct tt_shm_link *l)
 		.at = at, .bytes = TT_SHM_PAGE, .claimed = 2, .most = TT_SHM_SMALL_CELLS
 	};
 	l->large = (struct tt_shm_cells){ .at = at + TT_SHM_SMALL_CELLS * TT_SHM_PAGE,
-					  .bytes = l->segment->cell_bytes, .claimed = 2,
+					  .bytes = l->segment->cell_bytes,
+					  .claimed = 2,
 					  .most = l->segment->ncells };
 	why = claim_least(l);
 	if (why)
-		return tt_fail(TT_SYSTEM,
+		return tt_fail(
+			TT_SYSTEM,
 			"rank %d: no %zu bytes of shared memory for messages to rank %d: %s; allow more "
 			"memory (container or cgroup limit, vm.overcommit_memory), or use fewer ranks or smaller "
-			"tiles (TUTTI_TILE_BYTES)", l->base.ep->world->rank,
+			"tiles (TUTTI_TILE_BYTES)",
+			l->base.ep->world->rank,
 			2 * (TT_SHM_CONTROL + l->small.bytes + l->large.bytes), l->base.peer,
 			strerror(why));
 	return 0;

@@ -9,17 +9,21 @@
 
 #include "transports/shm/shm_segment.h"
 
-#define TT_SHM_WINDOWS 128     /* windows of a rank that its peers keep mapped */
-struct tt_shm_mapped { void *start; size_t bytes; uint64_t inode; };
+#define TT_SHM_WINDOWS 128 /* windows of a rank that its peers keep mapped */
+struct tt_shm_mapped {
+	void *start;
+	size_t bytes;
+	uint64_t inode;
+};
 
 struct tt_shm_ep {
 	struct tt_endpoint base;
 	struct tt_shm_segment segment;
-	struct tt_shm_bell *bell;      /* NULL: alone */
-	struct tt_shm_link **links;    /* [nlocal * nchannels] */
+	struct tt_shm_bell *bell;   /* NULL: alone */
+	struct tt_shm_link **links; /* [nlocal * nchannels] */
 	/* numbers of the described windows */
 	uint64_t described[TT_SHM_WINDOWS], ndescribed;
-	struct tt_shm_mapped *mapped;  /* [nlocal * TT_SHM_WINDOWS] mapped windows of peers */
+	struct tt_shm_mapped *mapped; /* [nlocal * TT_SHM_WINDOWS] mapped windows of peers */
 };
 
 /* The flag of a written line: its number, and a hash of stamp and length. */
@@ -28,16 +32,16 @@ static inline uint64_t tt_shm_flag(uint64_t number, size_t bytes, uint32_t stamp
 	return number << 32 | (stamp ^ (uint32_t)bytes * 0x9e3779b1u);
 }
 
-#define TT_SHM_SPREAD 6        /* most lines of a message without a cell */
+#define TT_SHM_SPREAD 6 /* most lines of a message without a cell */
 #define TT_SHM_SMALL (TT_SHM_SPREAD * TT_SHM_INLINE)
 
 /* Cells of one size in a ring: buffers of messages that do not fit into lines. The masks have a bit
  * per cell. */
 struct tt_shm_cells {
 	uint8_t *at;
-	size_t bytes;                  /* size of a cell */
-	uint32_t claimed, most;        /* cells with memory; limit of further claims */
-	uint32_t taken, busy;          /* masks: cell of the reserved message; cells in flight */
+	size_t bytes;           /* size of a cell */
+	uint32_t claimed, most; /* cells with memory; limit of further claims */
+	uint32_t taken, busy;   /* masks: cell of the reserved message; cells in flight */
 	uint32_t taken_by[TT_SHM_LINES];
 };
 
@@ -48,15 +52,15 @@ struct tt_shm_link {
 
 	/* writing */
 	struct tt_shm_ring *tx;
-	uint8_t *room;                 /* reserved cell, not committed yet */
-	uint64_t sent, drained;        /* lines; drained: local copy of done */
-	struct tt_shm_cells small, large;      /* cells of a page; cells of message_bytes */
+	uint8_t *room;                    /* reserved cell, not committed yet */
+	uint64_t sent, drained;           /* lines; drained: local copy of done */
+	struct tt_shm_cells small, large; /* cells of a page; cells of message_bytes */
 	bool starved;
 
 	/* reading */
 	struct tt_shm_ring *rx;
-	uint64_t got;                  /* lines released */
-	unsigned spread;               /* lines of the peeked message */
+	uint64_t got;    /* lines released */
+	unsigned spread; /* lines of the peeked message */
 
 	/* messages of several lines, contiguous for run */
 	alignas(TT_LINE) uint8_t writing[TT_SHM_SMALL], reading[TT_SHM_SMALL];
@@ -75,18 +79,19 @@ int tt_shm_slot_poll(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t nu
 		     uint32_t stamp, const void **ret_data);
 
 void tt_shm_pscw_post(struct tt_endpoint *ep, const struct tt_peer_memory *mine, uint64_t number,
-		  uint32_t stamp);
+		      uint32_t stamp);
 int tt_shm_pscw_test_start(struct tt_endpoint *ep, int peer, uint64_t number, uint32_t stamp,
-		   struct tt_peer_memory *ret);
+			   struct tt_peer_memory *ret);
 void tt_shm_pscw_complete(struct tt_endpoint *ep, uint64_t number);
 bool tt_shm_pscw_test_complete(struct tt_endpoint *ep, int peer, uint64_t number);
 
 /* shm_single_copy.c: the other operations of struct tt_peer_memory_ops; close unmaps all
  * windows. */
-void tt_shm_describe(struct tt_endpoint *ep, const void *p, size_t bytes, struct tt_peer_memory *ret);
+void tt_shm_describe(struct tt_endpoint *ep, const void *p, size_t bytes,
+		     struct tt_peer_memory *ret);
 bool tt_shm_attach(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote);
 const void *tt_shm_pointer(struct tt_endpoint *ep, int peer, const struct tt_peer_memory *remote,
-		      size_t bytes);
+			   size_t bytes);
 int tt_shm_read(struct tt_endpoint *ep, int peer, void *to, uint64_t from, size_t bytes);
 void tt_shm_single_copy_close(struct tt_shm_ep *ep);
 

@@ -39,15 +39,18 @@ struct segment_record {
 	uint64_t listens;
 };
 
-struct segment_hello { uint8_t token[16]; int32_t rank; };
+struct segment_hello {
+	uint8_t token[16];
+	int32_t rank;
+};
 
 /* State of the exchange, until the group is agreed. */
 struct segment_exchange {
 	const struct tt_world *world;
-	struct segment_record *records;            /* [nranks] */
-	uint8_t *answers;                /* [nranks] results of the last exchange */
-	int leader;                    /* leader of this rank's group, -1 none */
-	int listener, link;            /* sockets or -1; link: to the leader */
+	struct segment_record *records; /* [nranks] */
+	uint8_t *answers;               /* [nranks] results of the last exchange */
+	int leader;                     /* leader of this rank's group, -1 none */
+	int listener, link;             /* sockets or -1; link: to the leader */
 };
 
 static struct sockaddr_un address(const struct segment_record *record)
@@ -95,8 +98,8 @@ static bool readable_by(int fd, uint64_t deadline_ns)
 
 static int map(struct tt_shm_segment *s)
 {
-	void *p =
-		mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, s->fd, 0);
+	void *p = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, s->fd,
+		       0);
 
 	if (p == MAP_FAILED)
 		return errno;
@@ -210,7 +213,7 @@ static int receive_segment(struct segment_exchange *x, struct tt_shm_segment *s)
 	if (tt_sock_take_fd(x->link, &byte, 1, &s->fd) < 0)
 		return errno;
 	if (s->fd < 0)
-		return EMFILE;           /* or the leader could not serve this rank */
+		return EMFILE; /* or the leader could not serve this rank */
 	if (fstat(s->fd, &st) || (size_t)st.st_size != s->bytes ||
 	    !(fcntl(s->fd, F_GET_SEALS) & F_SEAL_SHRINK))
 		return EPROTO;
@@ -254,7 +257,8 @@ static int exchange_records(struct segment_exchange *x, struct tt_shm_segment *s
 	struct stat ns;
 	int rc;
 
-	if (getrandom(&mine, offsetof(struct segment_record, netns), 0) != offsetof(struct segment_record, netns))
+	if (getrandom(&mine, offsetof(struct segment_record, netns), 0) !=
+	    offsetof(struct segment_record, netns))
 		return tt_fail(TT_SYSTEM, "rank %d: no random bytes: %m", w->rank);
 	mine.netns = stat("/proc/thread-self/ns/net", &ns) ? 0 : ns.st_ino;
 	x->listener = listen_as(&mine);
@@ -300,7 +304,8 @@ static int form_group(struct segment_exchange *x, struct tt_shm_segment *s)
 		return rc;
 	if (s->nlocal > 1 && x->leader >= 0)
 		ok = leads ? succeeded(x, make_segment(s, &x->records[rank]), "making a segment")
-			   : succeeded(x, connect_leader(x), "connecting to the rank that made the segment");
+			   : succeeded(x, connect_leader(x),
+				       "connecting to the rank that made the segment");
 	rc = exchange_answers(x, ok);
 	if (rc)
 		return rc;
@@ -325,7 +330,8 @@ int tt_shm_segment_open(const struct tt_world *w, struct tt_shm_segment *ret)
 	x.answers = calloc(n, sizeof(*x.answers));
 	s.local_of = malloc(n * sizeof(*s.local_of));
 	if (!x.records || !x.answers || !s.local_of)
-		rc = tt_fail(TT_SYSTEM, "rank %d: no memory to exchange records with %d ranks", w->rank, w->nranks);
+		rc = tt_fail(TT_SYSTEM, "rank %d: no memory to exchange records with %d ranks",
+			     w->rank, w->nranks);
 	for (size_t r = 0; !rc && r < n; r++)
 		s.local_of[r] = -1;
 	if (!rc && any_shared_host(w)) {

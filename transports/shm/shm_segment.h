@@ -18,13 +18,13 @@
 
 /* lines of a ring: how far a sender runs ahead of a receiver that waits for a core */
 #define TT_SHM_LINES 64
-#define TT_SHM_INLINE 56       /* payload bytes in the cache line of a flag */
+#define TT_SHM_INLINE 56 /* payload bytes in the cache line of a flag */
 #define TT_SHM_PAGE 4096u
 #define TT_SHM_CONTROL (3 * TT_SHM_PAGE)
-#define TT_SHM_MAX_CELLS 8     /* most large cells of a ring */
+#define TT_SHM_MAX_CELLS 8 /* most large cells of a ring */
 /* limit of the bytes in flight in a ring; at least two messages */
 #define TT_SHM_UNDER_WAY (512u << 10)
-#define TT_SHM_SMALL_CELLS 32  /* most cells of a page, for messages up to a page */
+#define TT_SHM_SMALL_CELLS 32 /* most cells of a page, for messages up to a page */
 
 /* A message or a part of one: its flag (number of the line, and a hash of stamp and length), and
  * its payload, or the offset of its cell. Lines lie 128 bytes apart, because processors fetch cache
@@ -40,7 +40,7 @@ struct tt_shm_line {
 /* The control pages of a ring: one direction of one (pair, channel). The sender writes all fields
  * except done. */
 struct tt_shm_ring {
-	alignas(TT_APART) _Atomic uint64_t done;       /* lines released by the reader */
+	alignas(TT_APART) _Atomic uint64_t done; /* lines released by the reader */
 	/* the writer waits for a free line or cell */
 	alignas(TT_APART) _Atomic uint32_t starved;
 	alignas(TT_APART) struct tt_shm_line lines[TT_SHM_LINES];
@@ -78,18 +78,18 @@ struct tt_shm_header {
 	uint64_t bytes;
 	/* 1: each rank issues its own fences, because membarrier is costly here or missing */
 	alignas(TT_APART) _Atomic uint32_t fences;
-	struct tt_shm_bell bells[];                    /* [nlocal] */
+	struct tt_shm_bell bells[]; /* [nlocal] */
 };
 
 struct tt_shm_segment {
-	int fd;                        /* -1: this rank shares no memory */
+	int fd; /* -1: this rank shares no memory */
 	struct tt_shm_header *header;
 	size_t bytes;
 	int nlocal, me, nchannels;
-	int *local_of;                 /* [nranks] local rank in the group, -1: not reached */
+	int *local_of; /* [nranks] local rank in the group, -1: not reached */
 	size_t cell_bytes, ring_bytes, slots_at, pages_at, rings_at;
 	uint32_t ncells;
-	_Atomic size_t claimed;        /* bytes claimed by this rank */
+	_Atomic size_t claimed; /* bytes claimed by this rank */
 };
 
 /* Most messages of bytes in flight in a ring */
@@ -107,7 +107,8 @@ void tt_shm_segment_close(struct tt_shm_segment *segment);
 
 /* shm_layout.c: sizes and offsets of a segment of nlocal ranks */
 void tt_shm_segment_lay_out(struct tt_shm_segment *segment, const struct tt_world *world);
-struct tt_shm_slot_area *tt_shm_segment_slot_area(const struct tt_shm_segment *segment, int local_rank);
+struct tt_shm_slot_area *tt_shm_segment_slot_area(const struct tt_shm_segment *segment,
+						  int local_rank);
 /* The page of a slot post of more than TT_SLOT_SMALL bytes. */
 void *tt_shm_segment_page(const struct tt_shm_segment *segment, int local_rank, uint64_t number);
 

@@ -91,7 +91,8 @@ static bool try_read(struct tt_shm_ep *ep, int local_rank)
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-void tt_shm_describe(struct tt_endpoint *base, const void *p, size_t bytes, struct tt_peer_memory *ret)
+void tt_shm_describe(struct tt_endpoint *base, const void *p, size_t bytes,
+		     struct tt_peer_memory *ret)
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 	struct tt_window w;
@@ -115,7 +116,8 @@ void tt_shm_describe(struct tt_endpoint *base, const void *p, size_t bytes, stru
 	ret->fd = w.fd;
 }
 
-static struct tt_shm_mapped *mapping_of(struct tt_shm_ep *ep, int peer, const struct tt_peer_memory *r)
+static struct tt_shm_mapped *mapping_of(struct tt_shm_ep *ep, int peer,
+					const struct tt_peer_memory *r)
 {
 	return &ep->mapped[ep->segment.local_of[peer] * TT_SHM_WINDOWS + r->slot];
 }
@@ -157,11 +159,12 @@ bool tt_shm_attach(struct tt_endpoint *base, int peer, const struct tt_peer_memo
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 
-	return r->slot >= 0 && r->slot < TT_SHM_WINDOWS ? map_window(ep, peer, r) :
-	       try_read(ep, ep->segment.local_of[peer]);
+	return r->slot >= 0 && r->slot < TT_SHM_WINDOWS ? map_window(ep, peer, r)
+							: try_read(ep, ep->segment.local_of[peer]);
 }
 
-const void *tt_shm_pointer(struct tt_endpoint *base, int peer, const struct tt_peer_memory *r, size_t bytes)
+const void *tt_shm_pointer(struct tt_endpoint *base, int peer, const struct tt_peer_memory *r,
+			   size_t bytes)
 {
 	struct tt_shm_ep *ep = (struct tt_shm_ep *)base;
 	struct tt_shm_mapped *m;

@@ -73,10 +73,11 @@ int tt_shm_slot_poll(struct tt_endpoint *base, int peer, size_t bytes, uint64_t 
 		return differs == 0;
 	if (first >> 32 != expected >> 32)
 		return 0;
-	return tt_fail(TT_USAGE,
+	return tt_fail(
+		TT_USAGE,
 		"rank %d: slot post %llu of rank %d is not the %zu bytes of call %08x that are expected: the "
-		"ranks make different calls", base->world->rank, (unsigned long long)number, peer,
-		bytes, stamp);
+		"ranks make different calls",
+		base->world->rank, (unsigned long long)number, peer, bytes, stamp);
 }
 
 /* ---- PSCW ------------------------------------------------------------------------------------ */
@@ -91,7 +92,7 @@ static struct tt_shm_slot_area *area_of(struct tt_endpoint *base, int peer)
 }
 
 void tt_shm_pscw_post(struct tt_endpoint *base, const struct tt_peer_memory *mine, uint64_t number,
-		  uint32_t stamp)
+		      uint32_t stamp)
 {
 	write_lines(&area_of(base, base->world->rank)->exposed, (const char *)mine, sizeof(*mine),
 		    tt_shm_flag(number, sizeof(*mine), stamp));
@@ -99,7 +100,7 @@ void tt_shm_pscw_post(struct tt_endpoint *base, const struct tt_peer_memory *min
 }
 
 int tt_shm_pscw_test_start(struct tt_endpoint *base, int peer, uint64_t number, uint32_t stamp,
-		   struct tt_peer_memory *ret)
+			   struct tt_peer_memory *ret)
 {
 	struct tt_shm_slot_line *line = &area_of(base, peer)->exposed;
 	uint64_t expected = tt_shm_flag(number, sizeof(*ret), stamp);
@@ -108,9 +109,11 @@ int tt_shm_pscw_test_start(struct tt_endpoint *base, int peer, uint64_t number, 
 	if (flag >> 32 != expected >> 32)
 		return 0;
 	if (flag != expected)
-		return tt_fail(TT_USAGE, "rank %d: the buffer that rank %d exposes in call %llu is of another "
-			       "call than this rank's: the ranks make different calls",
-			       base->world->rank, peer, (unsigned long long)number);
+		return tt_fail(
+			TT_USAGE,
+			"rank %d: the buffer that rank %d exposes in call %llu is of another "
+			"call than this rank's: the ranks make different calls",
+			base->world->rank, peer, (unsigned long long)number);
 	memcpy(ret, line->payload, sizeof(*ret));
 	return 1;
 }
@@ -124,5 +127,6 @@ void tt_shm_pscw_complete(struct tt_endpoint *base, uint64_t number)
 
 bool tt_shm_pscw_test_complete(struct tt_endpoint *base, int peer, uint64_t number)
 {
-	return atomic_load_explicit(&area_of(base, peer)->completed, memory_order_acquire) >= number;
+	return atomic_load_explicit(&area_of(base, peer)->completed, memory_order_acquire) >=
+	       number;
 }

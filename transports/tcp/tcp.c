@@ -26,19 +26,19 @@
 
 #include "transports/tcp/tcp_stream.h"
 
-#define BLIND_US 1000          /* longest sleep while a peer has not connected yet */
+#define BLIND_US 1000 /* longest sleep while a peer has not connected yet */
 
 struct tcp_ep {
 	struct tt_endpoint base;
-	int bell;                      /* eventfd for wake */
-	int untaken;                   /* links without a socket, until take returns one */
+	int bell;    /* eventfd for wake */
+	int untaken; /* links without a socket, until take returns one */
 	bool armed;
 	int nbusy, nawaited;
-	struct tt_tcp_link **links;    /* [nranks * nchannels] */
-	struct tt_tcp_link **busy;     /* [nbusy] links with unfinished posts */
+	struct tt_tcp_link **links; /* [nranks * nchannels] */
+	struct tt_tcp_link **busy;  /* [nbusy] links with unfinished posts */
 	/* [nawaited] links whose next message was missing since arm */
 	struct tt_tcp_link **awaited;
-	struct pollfd *watched;        /* [2 * nranks * nchannels + 1] arguments of ppoll in doze */
+	struct pollfd *watched; /* [2 * nranks * nchannels + 1] arguments of ppoll in doze */
 	_Atomic size_t memory;
 };
 
@@ -102,8 +102,7 @@ static int tcp_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 	ep->memory = sizeof(*ep) +
 		     nlinks(world) * (3 * sizeof(struct tt_tcp_link *) + 2 * sizeof(struct pollfd));
 	if (ep->bell < 0 || !ep->links || !ep->busy || !ep->awaited || !ep->watched) {
-		rc = tt_fail(TT_SYSTEM,
-			     "rank %d: tcp endpoint (memory, or an eventfd): %m",
+		rc = tt_fail(TT_SYSTEM, "rank %d: tcp endpoint (memory, or an eventfd): %m",
 			     world->rank);
 		tcp_close(&ep->base);
 		return rc;
@@ -140,8 +139,9 @@ static int make(struct tcp_ep *ep, int peer, int channel, struct tt_tcp_link **r
 			       "rank %d: no memory for %zu bytes of messages from rank %d",
 			       ep->base.world->rank, buffer_bytes, peer);
 	}
-	l->base =
-		(struct tt_link){ .t = &tt_tcp, .ep = &ep->base, .peer = peer, .channel = channel };
+	l->base = (struct tt_link){
+		.t = &tt_tcp, .ep = &ep->base, .peer = peer, .channel = channel
+	};
 	l->fd = -1;
 	ep->memory += sizeof(*l) + buffer_bytes;
 	*ret_link = l;
@@ -286,7 +286,8 @@ static int tcp_fault(struct tt_endpoint *base, bool broken)
 		if (!l->net_error && !getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &bytes))
 			tt_tcp_note_error(l, error);
 		if (l->net_error)
-			return tt_fail(TT_REMOTE,
+			return tt_fail(
+				TT_REMOTE,
 				"rank %d: the network has lost the connection to rank %d (channel %d): %s",
 				base->world->rank, l->base.peer, l->base.channel,
 				strerror(l->net_error));
@@ -313,8 +314,8 @@ static void tcp_doze(struct tt_endpoint *base, uint32_t ticket, uint32_t timeout
 	(void)ticket;
 	ep->watched[n++] = (struct pollfd){ .fd = ep->bell, .events = POLLIN };
 	for (int i = 0; i < ep->nawaited; i++)
-		ep->watched[n++] =
-			(struct pollfd){ .fd = ep->awaited[i]->fd, .events = POLLIN | POLLRDHUP };
+		ep->watched[n++] = (struct pollfd){ .fd = ep->awaited[i]->fd,
+						    .events = POLLIN | POLLRDHUP };
 	for (int i = 0; i < ep->nbusy; i++)
 		ep->watched[n++] = (struct pollfd){ .fd = ep->busy[i]->fd, .events = POLLOUT };
 	if (ppoll(ep->watched, n, &limit, NULL) > 0 && ep->watched[0].revents)
@@ -346,7 +347,7 @@ const struct tt_transport tt_tcp = {
 	.name = "tcp",
 	.help = "TCP between any ranks; the calling thread drives the sockets",
 	.flags = TT_T_POST,
-	.spins = 500,            /* system calls of about 450 ns: some 220 us */
+	.spins = 500, /* system calls of about 450 ns: some 220 us */
 	.fault_ops = &fault_ops,
 	.probe = tcp_probe,
 	.open = tcp_open,

@@ -18,7 +18,7 @@
 #define MAGIC 0x5474
 #define VERSION 1
 #define HEAD sizeof(struct tt_tcp_head)
-#define PIECES 16              /* most pieces of one sendmsg: eight messages */
+#define PIECES 16 /* most pieces of one sendmsg: eight messages */
 _Static_assert(offsetof(struct tt_tcp_link, small) ==
 		       offsetof(struct tt_tcp_link, head) + sizeof(struct tt_tcp_head),
 	       "a small message is received in one piece");
@@ -118,7 +118,8 @@ int tt_tcp_flush(struct tt_tcp_link *l)
 			break;
 		if (n < 0) {
 			tt_tcp_note_error(l, errno);
-			return tt_fail(TT_REMOTE,
+			return tt_fail(
+				TT_REMOTE,
 				"rank %d: the connection to rank %d (channel %d) is lost: %m",
 				l->base.ep->world->rank, l->base.peer, l->base.channel);
 		}
@@ -132,7 +133,8 @@ int tt_tcp_flush(struct tt_tcp_link *l)
 
 static int lost(const struct tt_tcp_link *l, const char *how)
 {
-	return tt_fail(TT_REMOTE,
+	return tt_fail(
+		TT_REMOTE,
 		"rank %d: rank %d %s (channel %d, %llu messages received, %zu bytes of the next)",
 		l->base.ep->world->rank, l->base.peer, how, l->base.channel,
 		(unsigned long long)l->base.received, l->got);
@@ -148,10 +150,12 @@ static int check(const struct tt_tcp_link *l, size_t bytes, uint32_t stamp)
 		return 0;
 	if (h->magic != MAGIC || h->version != VERSION || h->number != (uint32_t)l->base.received)
 		return lost(l, "sent bytes that are not a message");
-	return tt_fail(TT_USAGE,
+	return tt_fail(
+		TT_USAGE,
 		"rank %d: rank %d sent %u bytes of call %08x (channel %d, message %u) where %zu bytes of "
-		"call %08x are expected: the ranks make different calls", l->base.ep->world->rank,
-		l->base.peer, h->bytes, h->stamp, l->base.channel, h->number, bytes, stamp);
+		"call %08x are expected: the ranks make different calls",
+		l->base.ep->world->rank, l->base.peer, h->bytes, h->stamp, l->base.channel,
+		h->number, bytes, stamp);
 }
 
 /* Returns as recvmsg. */

@@ -8,7 +8,7 @@
 
 #include "transports/transport.h"
 
-#define TT_TCP_QUEUE 64        /* most posts in flight on a link */
+#define TT_TCP_QUEUE 64 /* most posts in flight on a link */
 /* largest payload that is copied behind its header, because one piece is faster than two */
 #define TT_TCP_SMALL 240
 
@@ -24,10 +24,10 @@ struct tt_tcp_post {
 
 struct tt_tcp_link {
 	struct tt_link base;
-	int fd;                        /* -1: the peer has not connected yet */
+	int fd; /* -1: the peer has not connected yet */
 	/* errno of the network (not the peer) that ended the connection, or 0 */
 	int net_error;
-	bool busy;                     /* the socket has not accepted all posts */
+	bool busy; /* the socket has not accepted all posts */
 	/* next message was missing at a receive since arm */
 	bool awaited;
 
@@ -39,8 +39,8 @@ struct tt_tcp_link {
 	/* message being received: its header, and directly behind it a small payload */
 	struct tt_tcp_head head;
 	uint8_t small[TT_TCP_SMALL];
-	size_t got;                    /* bytes received of that message, header included */
-	void *buffer;                   /* [message_bytes] stream buffer: payload for peek */
+	size_t got;   /* bytes received of that message, header included */
+	void *buffer; /* [message_bytes] stream buffer: payload for peek */
 };
 
 /* Queue a message; the caller has checked that the queue has room. */

@@ -22,7 +22,7 @@
 
 #include "transports/verbs/verbs.h"
 
-#define GOODBYE_MS 1000       /* longest wait of close for HCAs that do not answer */
+#define GOODBYE_MS 1000 /* longest wait of close for HCAs that do not answer */
 
 static int verbs_probe(char *why, size_t bytes)
 {
@@ -38,8 +38,9 @@ static int verbs_probe(char *why, size_t bytes)
 	if (list && n == 0)
 		snprintf(why, bytes, "no InfiniBand or RoCE device");
 	else if (!list)
-		snprintf(why, bytes, "no InfiniBand or RoCE device: %s", errno == ENOSYS ?
-			 "this kernel has no RDMA (ib_uverbs is not loaded)" : strerror(errno));
+		snprintf(why, bytes, "no InfiniBand or RoCE device: %s",
+			 errno == ENOSYS ? "this kernel has no RDMA (ib_uverbs is not loaded)"
+					 : strerror(errno));
 	return list && n > 0;
 }
 
@@ -57,7 +58,8 @@ static void send_goodbyes(struct tt_verbs_ep *ep)
 	while (!all && !ep->failed && tt_now_ns() < deadline && tt_verbs_poll(ep) >= 0) {
 		all = true;
 		for (uint32_t i = 0; i < ep->nlist && all; i++)
-			all = ep->list[i]->state != TT_VERBS_READY || tt_verbs_all_done(ep->list[i]);
+			all = ep->list[i]->state != TT_VERBS_READY ||
+			      tt_verbs_all_done(ep->list[i]);
 		sched_yield();
 	}
 }
@@ -104,8 +106,7 @@ static int make_endpoint(const struct tt_world *world, struct tt_verbs_ep **ret_
 	ep->memory = sizeof(*ep) + 2 * nlinks * sizeof(*ep->links) +
 		     (size_t)world->nranks * sizeof(*ep->records);
 	if (ep->bell < 0 || !ep->links || !ep->list || !ep->records) {
-		tt_fail(TT_SYSTEM,
-			"rank %d: verbs endpoint (memory, or an eventfd): %m",
+		tt_fail(TT_SYSTEM, "rank %d: verbs endpoint (memory, or an eventfd): %m",
 			world->rank);
 		verbs_close(&ep->base);
 		return TT_SYSTEM;
@@ -134,14 +135,14 @@ static int open_rails(struct tt_verbs_ep *ep, struct tt_verbs_record *record)
 		       ep->base.world->rank, ep->rail[i].name, ep->rail[i].record.port,
 		       ep->rail[i].software ? " (software)" : "",
 		       ep->rail[i].record.link_layer == TT_VERBS_LINK_ETHERNET ? "Ethernet"
-									  : "InfiniBand",
+									       : "InfiniBand",
 		       128 << ep->rail[i].record.mtu);
 	}
 	return rc;
 }
 
 int tt_verbs_endpoint(const struct tt_world *world, const struct tt_verbs_record *records,
-		   struct tt_verbs_ep **ret_ep)
+		      struct tt_verbs_ep **ret_ep)
 {
 	struct tt_verbs_record record = { 0 };
 	int rc = make_endpoint(world, ret_ep);
@@ -228,8 +229,8 @@ static void choose_path(struct tt_verbs_link *l)
 	tt_log(TT_LOG_DEBUG,
 	       "rank %d: rank %d channel %d: %s port %d, from GID %d (%s) to GID %d (%s), %s", me,
 	       peer, l->base.channel, l->rail->name, l->rail->record.port, l->mine.index,
-	       tt_verbs_gid_text(l->mine.gid, a), l->theirs.index, tt_verbs_gid_text(l->theirs.gid, b),
-	       kind);
+	       tt_verbs_gid_text(l->mine.gid, a), l->theirs.index,
+	       tt_verbs_gid_text(l->theirs.gid, b), kind);
 }
 
 static int make_link(struct tt_verbs_ep *ep, int peer, int channel, struct tt_verbs_link **ret_link)
@@ -370,7 +371,8 @@ static const struct tt_zcopy_ops zcopy_ops = {
 	.abandon = tt_verbs_abandon,
 };
 
-static const struct tt_fault_ops fault_ops = { .local = tt_verbs_local_fault, .lost = tt_verbs_lost };
+static const struct tt_fault_ops fault_ops = { .local = tt_verbs_local_fault,
+					       .lost = tt_verbs_lost };
 
 const struct tt_transport tt_verbs = {
 	.name = "verbs",

@@ -30,9 +30,9 @@
 /* most ports of one endpoint; channel c takes rail (first + c) % nrails */
 #define TT_VERBS_RAILS 4
 #define TT_VERBS_ALL_RAIL_PAIRS ((1u << TT_VERBS_RAILS) - 1)
-#define TT_VERBS_GIDS 6           /* GIDs that a port offers to the peers */
-#define TT_VERBS_MESSAGES 64      /* most messages of a link in flight, each direction */
-#define TT_VERBS_SENDS 128        /* depth of a send queue: messages and control messages */
+#define TT_VERBS_GIDS 6      /* GIDs that a port offers to the peers */
+#define TT_VERBS_MESSAGES 64 /* most messages of a link in flight, each direction */
+#define TT_VERBS_SENDS 128   /* depth of a send queue: messages and control messages */
 /* work requests per signalled one, unless ring space runs short */
 #define TT_VERBS_SIGNAL 32
 /* depth of a receive queue: a peer that respects its credits always finds a receive */
@@ -41,13 +41,13 @@
 /* most unpolled completions of a link: one for each receive, and one for each zero-copy post, all
  * of which are signalled */
 #define TT_VERBS_LINK_CQES (TT_VERBS_RECVS + TT_VERBS_MESSAGES + 16)
-#define TT_VERBS_INLINE_ASK 256   /* requested inline data of a work request, bytes */
+#define TT_VERBS_INLINE_ASK 256 /* requested inline data of a work request, bytes */
 #define TT_VERBS_RING_MIN (16u << 10)
-#define TT_VERBS_RING_PARTS 4     /* credits are due after this fraction of a ring */
+#define TT_VERBS_RING_PARTS 4 /* credits are due after this fraction of a ring */
 /* smallest zero-copy message: a copy of fewer bytes costs less than an RTR */
 #define TT_VERBS_ZCOPY_BYTES (16u << 10)
 #define TT_VERBS_RTR_BYTES 4096u
-#define TT_VERBS_RTR_PENDING 16          /* most queued RTRs of a link */
+#define TT_VERBS_RTR_PENDING 16 /* most queued RTRs of a link */
 
 /* Immediate data of a write:
  *
@@ -57,9 +57,9 @@
  *   bits 20-0  cache line of the ring where the message begins; else the flags below
  */
 #define TT_VERBS_CONTROL (1u << 31)
-#define TT_VERBS_GOODBYE 1u      /* flag of a control message: the sender sends nothing more */
+#define TT_VERBS_GOODBYE 1u /* flag of a control message: the sender sends nothing more */
 #define TT_VERBS_COUNT_SHIFT 22
-#define TT_VERBS_COUNT_MASK 0x1ffu        /* more than twice TT_VERBS_MESSAGES */
+#define TT_VERBS_COUNT_MASK 0x1ffu /* more than twice TT_VERBS_MESSAGES */
 #define TT_VERBS_ZCOPY (1u << 21)
 /* flag of a zero-copy message: it was sent from the send ring, so the sender reserved ring space,
  * which its release frees */
@@ -69,10 +69,12 @@
 /* One port of a rank, as its peers see the port. */
 struct tt_verbs_port_record {
 	uint8_t link_layer, mtu, ngids, port;
-	uint8_t grh;                   /* InfiniBand port that requires a GRH (GIDs) */
+	uint8_t grh; /* InfiniBand port that requires a GRH (GIDs) */
 	uint8_t zero;
 	uint16_t lid, pkey;
-	struct tt_verbs_gid_record { uint8_t gid[16], type, prefix, index; } gid[TT_VERBS_GIDS];
+	struct tt_verbs_gid_record {
+		uint8_t gid[16], type, prefix, index;
+	} gid[TT_VERBS_GIDS];
 };
 
 /* One rank's record, exchanged in open. */
@@ -98,7 +100,7 @@ static inline uint8_t tt_verbs_retries(const struct tt_verbs_settings *set)
 
 /* May two ranks with these records use verbs? */
 static inline bool tt_verbs_allowed(const struct tt_world *w, const struct tt_verbs_record *a,
-				const struct tt_verbs_record *b)
+				    const struct tt_verbs_record *b)
 {
 	return w->insist || w->software || !(a->software || b->software);
 }
@@ -108,10 +110,10 @@ struct tt_verbs_rail {
 	struct tt_verbs_context *context;
 	struct tt_verbs_pd *pd;
 	struct tt_verbs_channel *channel;
-	struct tt_verbs_cq **cqs;         /* [ncqs], each for links_per_cq links */
+	struct tt_verbs_cq **cqs; /* [ncqs], each for links_per_cq links */
 	int ncqs, links_per_cq;
 	atomic_int nlinks;
-	uint64_t speed;                /* comparable number: wider and faster is more */
+	uint64_t speed; /* comparable number: wider and faster is more */
 	/* time when the port went down, 0: never; time when it came back, 0: still down */
 	_Atomic uint64_t down_ns, up_ns;
 	char name[64];
@@ -139,7 +141,7 @@ struct tt_verbs_rtr {
 struct tt_verbs_region;
 struct tt_verbs_rcache {
 	struct tt_registered_watcher watch;
-	struct tt_verbs_ep *ep;        /* NULL: not open */
+	struct tt_verbs_ep *ep; /* NULL: not open */
 	/* guards the rest: a thread that frees memory drops its entries */
 	pthread_mutex_t lock;
 	struct tt_interval *ranges;
@@ -148,22 +150,30 @@ struct tt_verbs_rcache {
 	size_t bytes, most_bytes;
 };
 
-struct tt_verbs_head { uint16_t magic, version; uint32_t bytes, stamp, number; };
+struct tt_verbs_head {
+	uint16_t magic, version;
+	uint32_t bytes, stamp, number;
+};
 
-enum tt_verbs_state { TT_VERBS_UNCONNECTED, TT_VERBS_HELLO_SENT, TT_VERBS_CONNECTED, TT_VERBS_READY };
+enum tt_verbs_state {
+	TT_VERBS_UNCONNECTED,
+	TT_VERBS_HELLO_SENT,
+	TT_VERBS_CONNECTED,
+	TT_VERBS_READY
+};
 
 struct tt_verbs_link {
 	struct tt_link base;
 	struct tt_verbs_rail *rail;
 	struct tt_verbs_qp *qp;
-	uint32_t index;                /* in the endpoint's list, also part of wr_id */
+	uint32_t index; /* in the endpoint's list, also part of wr_id */
 	enum tt_verbs_state state;
-	int fd;                        /* socket to the peer, open until ready */
-	size_t hello_bytes;                /* bytes of the peer's hello received so far */
+	int fd;             /* socket to the peer, open until ready */
+	size_t hello_bytes; /* bytes of the peer's hello received so far */
 	struct tt_verbs_hello hello;
 	/* GIDs of this port pair; all zero without GRH */
 	struct tt_verbs_gid_record mine, theirs;
-	bool global;                   /* messages carry a GRH */
+	bool global; /* messages carry a GRH */
 	uint32_t max_inline, psn;
 
 	/* send ring, receive ring (ring_bytes each), RTR table */
@@ -176,17 +186,17 @@ struct tt_verbs_link {
 	/* sending; positions are bytes since the link was made */
 	uint8_t *room;
 	size_t room_bytes;
-	uint64_t room_start;           /* position of the reserved record */
+	uint64_t room_start; /* position of the reserved record */
 	/* positions: end of written records; released by the peer; no longer read by the HCA */
 	uint64_t head, freed_tail, done_tail;
-	uint64_t sent, freed, done;    /* the same three as message counts */
+	uint64_t sent, freed, done;       /* the same three as message counts */
 	uint64_t ends[TT_VERBS_MESSAGES]; /* end positions of messages sent */
-	uint64_t works, works_done;    /* work requests posted, completed */
+	uint64_t works, works_done;       /* work requests posted, completed */
 	uint32_t sent_at[TT_VERBS_SENDS]; /* by work request: value of sent at its post */
 	uint32_t unsignalled;
-	uint64_t unsignalled_from;     /* head at the last signalled work request */
+	uint64_t unsignalled_from; /* head at the last signalled work request */
 
-	struct tt_verbs_posted {          /* zero-copy posts in flight, by post number */
+	struct tt_verbs_posted { /* zero-copy posts in flight, by post number */
 		struct tt_verbs_region *region;
 		uint64_t works;
 	} posts[TT_VERBS_MESSAGES];
@@ -194,45 +204,45 @@ struct tt_verbs_link {
 	/* receiving */
 	/* low bits of the immediates, by message number */
 	uint32_t lines[TT_VERBS_MESSAGES];
-	struct tt_verbs_preposted {               /* preposted receives, by message number */
+	struct tt_verbs_preposted { /* preposted receives, by message number */
 		struct tt_verbs_region *region;
 		uint8_t *dst;
 		size_t bytes;
 		uint32_t stamp;
 	} preposts[TT_VERBS_MESSAGES];
-	uint64_t landed, credited;         /* messages arrived; releases reported to the peer */
-	size_t uncredited_bytes;       /* ring bytes released, not reported */
-	uint32_t to_post;              /* receives consumed, not reposted */
-	struct tt_verbs_rtr pending[TT_VERBS_RTR_PENDING];     /* queued RTRs */
+	uint64_t landed, credited; /* messages arrived; releases reported to the peer */
+	size_t uncredited_bytes;   /* ring bytes released, not reported */
+	uint32_t to_post;          /* receives consumed, not reposted */
+	struct tt_verbs_rtr pending[TT_VERBS_RTR_PENDING]; /* queued RTRs */
 	uint32_t npending;
 	/* credit update due: a quarter of the ring was released */
 	bool credits_due;
-	bool peer_closed;                     /* goodbye received, or the link was abandoned */
-	bool failed;                     /* a completion or a post failed */
+	bool peer_closed; /* goodbye received, or the link was abandoned */
+	bool failed;      /* a completion or a post failed */
 };
 
 struct tt_verbs_ep {
 	struct tt_endpoint base;
 	const struct tt_verbs_table *ib;
 	struct tt_verbs_rail rail[TT_VERBS_RAILS];
-	int nrails, bell;              /* bell: eventfd for wake */
-	int ncredits_due, nrtr_links;  /* links with a credit update due; with queued RTRs */
-	struct tt_verbs_record *records;      /* [nranks] */
-	int *host;                     /* [nranks] host number, from 0 on */
+	int nrails, bell;                /* bell: eventfd for wake */
+	int ncredits_due, nrtr_links;    /* links with a credit update due; with queued RTRs */
+	struct tt_verbs_record *records; /* [nranks] */
+	int *host;                       /* [nranks] host number, from 0 on */
 	/* by host: a bit for each rail pair of the leaders that passed the probe in both
 	 * directions; own host: all bits, not probed; NULL: during the probe itself */
 	uint8_t *reached;
-	struct tt_verbs_link **links;     /* [nranks * nchannels] */
-	struct tt_verbs_link **list;      /* [nlist] the same links without NULLs */
+	struct tt_verbs_link **links; /* [nranks * nchannels] */
+	struct tt_verbs_link **list;  /* [nlist] the same links without NULLs */
 	uint32_t nlist;
 	struct tt_verbs_recv_wr recvs[TT_VERBS_RECVS];
-	int failed;                    /* code of the first failure; text: its sentence */
+	int failed; /* code of the first failure; text: its sentence */
 	char text[700];
 	_Atomic size_t memory;
 	/* counters for the tests; registrations do not grow in the steady state */
 	_Atomic uint64_t registrations;
-	uint64_t signalled, posted, doorbells;     /* doorbells: calls of post_send */
-	uint64_t dmabufs;              /* registrations of device memory */
+	uint64_t signalled, posted, doorbells; /* doorbells: calls of post_send */
+	uint64_t dmabufs;                      /* registrations of device memory */
 	/* messages sent from, received in callers' memory */
 	uint64_t zcopy_sent, zcopy_received;
 	struct tt_verbs_rcache cache;
@@ -244,7 +254,7 @@ struct tt_verbs_ep {
  * with a sentence that names the remedy. */
 int tt_verbs_open_rails(struct tt_verbs_ep *ep);
 void tt_verbs_close_rails(struct tt_verbs_ep *ep);
-uint64_t tt_verbs_speed(uint8_t width, uint8_t speed);    /* a port's, from its two codes */
+uint64_t tt_verbs_speed(uint8_t width, uint8_t speed); /* a port's, from its two codes */
 
 /* verbs_gid.c ---------------------------------------------------------------------------------- */
 
@@ -254,18 +264,20 @@ int tt_verbs_list_gids(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int f
  * zero where LIDs suffice. Returns how well they fit, 0: no pair fits. a is the lower rank's port
  * on both sides, so that both sides agree. */
 int tt_verbs_choose_gids(const struct tt_verbs_port_record *a, const struct tt_verbs_port_record *b,
-		      struct tt_verbs_gid_record *ret_a, struct tt_verbs_gid_record *ret_b);
+			 struct tt_verbs_gid_record *ret_a, struct tt_verbs_gid_record *ret_b);
 /* Pair the rails of two ranks, the best fit first. Returns the number of pairs, the same on both
  * sides. */
-struct tt_verbs_rail_pair { uint8_t low, high; };      /* rail of the lower rank, of the higher rank */
+struct tt_verbs_rail_pair {
+	uint8_t low, high;
+}; /* rail of the lower rank, of the higher rank */
 int tt_verbs_rail_pairs(const struct tt_verbs_record *low, const struct tt_verbs_record *high,
-		struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS]);
+			struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS]);
 /* The rail pairs between this rank and peer that passed the probe. Returns their number. */
 int tt_verbs_live_rail_pairs(const struct tt_verbs_ep *ep, int peer,
 			     struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS]);
 /* The index of the live rail pair that carries channel. */
 int tt_verbs_rail_pair_of(const struct tt_verbs_ep *ep, int peer, int channel,
-		  struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS]);
+			  struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS]);
 #define TT_VERBS_GID_TEXT 64
 const char *tt_verbs_gid_text(const uint8_t gid[16], char text[TT_VERBS_GID_TEXT]);
 
@@ -279,7 +291,7 @@ int tt_verbs_probe(struct tt_verbs_ep *ep);
 /* verbs.c: an endpoint with rails and these records of all ranks, without an exchange. Returns 0 |
  * TT_SYSTEM */
 int tt_verbs_endpoint(const struct tt_world *world, const struct tt_verbs_record *records,
-		   struct tt_verbs_ep **ret_ep);
+		      struct tt_verbs_ep **ret_ep);
 
 /* verbs_locality.c ---------------------------------------------------------------------------- */
 
@@ -288,7 +300,7 @@ int tt_verbs_first_rail(const struct tt_verbs_ep *ep);
 /* The same for the processors of mask and the number-th rank of a host; sys: /sys/class/infiniband,
  * or a folder like it. */
 int tt_verbs_nearest(const char *sys, const struct tt_verbs_rail *rail, int n,
-		  const uint64_t mask[TT_CPU_WORDS], int number);
+		     const uint64_t mask[TT_CPU_WORDS], int number);
 
 /* verbs_qp.c -------------------------------------------------------------------------------- */
 
@@ -315,7 +327,7 @@ void tt_verbs_release(struct tt_link *link);
 /* Send a message from registered memory, into the preposted buffer or into the ring. Returns 1 |
  * 0 no space | < 0 */
 int tt_verbs_send_from(struct tt_verbs_link *l, const void *buf, size_t bytes, uint32_t stamp,
-		    uint32_t lkey);
+		       uint32_t lkey);
 /* Poll the completion queues. Returns > 0 some completions | 0 none | < 0 */
 int tt_verbs_poll(struct tt_verbs_ep *ep);
 /* Send the goodbye: this rank sends nothing more. */
@@ -327,7 +339,7 @@ bool tt_verbs_all_done(const struct tt_verbs_link *l);
 /* Post a write of pieces to address `to` with immediate data, which carries the credits along
  * (n == 0: only the immediate). signal: request a completion. */
 void tt_verbs_send_imm(struct tt_verbs_link *l, struct tt_verbs_sge *pieces, int n, uint64_t to,
-		    uint32_t rkey, uint32_t imm, bool signal);
+		       uint32_t rkey, uint32_t imm, bool signal);
 void tt_verbs_send_control(struct tt_verbs_link *l, uint32_t imm, bool signal);
 /* Note whether a credit update is due. */
 void tt_verbs_set_credits_due(struct tt_verbs_link *l, bool credits_due);
@@ -343,11 +355,12 @@ void tt_verbs_send_rtrs(struct tt_verbs_ep *ep);
 
 bool tt_verbs_can_send(struct tt_link *link, const void *buf, size_t bytes);
 int tt_verbs_post(struct tt_link *link, const void *buf, size_t bytes, uint32_t stamp);
-bool tt_verbs_prepost(struct tt_link *link, uint32_t ahead, void *dst, size_t bytes, uint32_t stamp);
+bool tt_verbs_prepost(struct tt_link *link, uint32_t ahead, void *dst, size_t bytes,
+		      uint32_t stamp);
 void tt_verbs_abandon(struct tt_endpoint *ep);
 /* Has the peer sent an RTR for the next message? */
 bool tt_verbs_rtr_for(const struct tt_verbs_link *l, size_t bytes, uint32_t stamp,
-		    struct tt_verbs_rtr *ret_rtr);
+		      struct tt_verbs_rtr *ret_rtr);
 /* Count the posts that the completed work requests complete. */
 void tt_verbs_posts_done(struct tt_verbs_link *l);
 /* Drop the preposted receive of the message that is being released. */

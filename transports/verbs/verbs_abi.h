@@ -15,8 +15,8 @@
 enum { TT_VERBS_LINK_INFINIBAND = 1, TT_VERBS_LINK_ETHERNET = 2 };
 enum { TT_VERBS_PORT_ACTIVE = 4 };
 enum { TT_VERBS_FORK_DISABLED, TT_VERBS_FORK_ENABLED, TT_VERBS_FORK_UNNEEDED };
-enum { TT_VERBS_GRH_REQUIRED = 1 };       /* flag of a port */
-enum { TT_VERBS_TRANSPORT = 0 };          /* transport type of a device: InfiniBand or RoCE */
+enum { TT_VERBS_GRH_REQUIRED = 1 }; /* flag of a port */
+enum { TT_VERBS_TRANSPORT = 0 };    /* transport type of a device: InfiniBand or RoCE */
 enum { TT_VERBS_PKEY_PARTITION = 0x7fff, TT_VERBS_PKEY_FULL = 0x8000 };
 enum { TT_VERBS_RC = 2 };
 enum { TT_VERBS_RESET, TT_VERBS_INIT, TT_VERBS_RTR, TT_VERBS_RTS, TT_VERBS_ERR = 6 };
@@ -59,27 +59,36 @@ enum { /* asynchronous events */
 
 /* mask of modify_qp: members of tt_verbs_qp_attr to apply */
 enum {
-       TT_VERBS_QP_STATE = 1 << 0,
-       TT_VERBS_QP_ACCESS = 1 << 3,
-       TT_VERBS_QP_PKEY = 1 << 4,
-       TT_VERBS_QP_PORT = 1 << 5,
-       TT_VERBS_QP_AV = 1 << 7,
-       TT_VERBS_QP_MTU = 1 << 8,
-       TT_VERBS_QP_TIMEOUT = 1 << 9,
-       TT_VERBS_QP_RETRIES = 1 << 10,
-       TT_VERBS_QP_RNR = 1 << 11,
-       TT_VERBS_QP_RQ_PSN = 1 << 12,
-       TT_VERBS_QP_READS = 1 << 13,
-       TT_VERBS_QP_RNR_TIMER = 1 << 15,
-       TT_VERBS_QP_SQ_PSN = 1 << 16,
-       TT_VERBS_QP_DEST_READS = 1 << 17,
-       TT_VERBS_QP_DEST = 1 << 20
+	TT_VERBS_QP_STATE = 1 << 0,
+	TT_VERBS_QP_ACCESS = 1 << 3,
+	TT_VERBS_QP_PKEY = 1 << 4,
+	TT_VERBS_QP_PORT = 1 << 5,
+	TT_VERBS_QP_AV = 1 << 7,
+	TT_VERBS_QP_MTU = 1 << 8,
+	TT_VERBS_QP_TIMEOUT = 1 << 9,
+	TT_VERBS_QP_RETRIES = 1 << 10,
+	TT_VERBS_QP_RNR = 1 << 11,
+	TT_VERBS_QP_RQ_PSN = 1 << 12,
+	TT_VERBS_QP_READS = 1 << 13,
+	TT_VERBS_QP_RNR_TIMER = 1 << 15,
+	TT_VERBS_QP_SQ_PSN = 1 << 16,
+	TT_VERBS_QP_DEST_READS = 1 << 17,
+	TT_VERBS_QP_DEST = 1 << 20
 };
 
 /* the first members; only libibverbs reads the rest */
-struct tt_verbs_device { void *ops[2]; int node_type, transport_type; };
-struct tt_verbs_channel { struct tt_verbs_context *context; int fd, references; };
-struct tt_verbs_pd { struct tt_verbs_context *context; uint32_t handle; };
+struct tt_verbs_device {
+	void *ops[2];
+	int node_type, transport_type;
+};
+struct tt_verbs_channel {
+	struct tt_verbs_context *context;
+	int fd, references;
+};
+struct tt_verbs_pd {
+	struct tt_verbs_context *context;
+	uint32_t handle;
+};
 
 struct tt_verbs_mr {
 	struct tt_verbs_context *context;
@@ -113,7 +122,10 @@ struct tt_verbs_qp {
 	uint32_t events;
 };
 
-struct tt_verbs_sge { uint64_t addr; uint32_t length, lkey; };
+struct tt_verbs_sge {
+	uint64_t addr;
+	uint32_t length, lkey;
+};
 
 struct tt_verbs_send_wr {
 	uint64_t wr_id;
@@ -121,12 +133,15 @@ struct tt_verbs_send_wr {
 	struct tt_verbs_sge *sg_list;
 	int num_sge, opcode;
 	unsigned send_flags;
-	uint32_t imm_data;                       /* big-endian */
+	uint32_t imm_data; /* big-endian */
 	union {
-		struct { uint64_t remote_addr; uint32_t rkey; } rdma;
+		struct {
+			uint64_t remote_addr;
+			uint32_t rkey;
+		} rdma;
 		uint64_t room[4];
 	} wr;
-	uint64_t rest[7];                        /* members of unused operations */
+	uint64_t rest[7]; /* members of unused operations */
 };
 
 struct tt_verbs_recv_wr {
@@ -140,7 +155,7 @@ struct tt_verbs_wc {
 	uint64_t wr_id;
 	int status, opcode;
 	uint32_t vendor_err, byte_len;
-	uint32_t imm_data;                       /* big-endian */
+	uint32_t imm_data; /* big-endian */
 	uint32_t qp_num, src_qp;
 	unsigned wc_flags;
 	uint16_t pkey_index, slid;
@@ -188,7 +203,7 @@ struct tt_verbs_port_attr {
 	uint8_t lmc, max_vl_num, sm_sl, subnet_timeout, init_type_reply, active_width, active_speed,
 		phys_state, link_layer, flags;
 	uint16_t port_cap_flags2;
-	uint8_t room[64];                        /* newer libraries write more members */
+	uint8_t room[64]; /* newer libraries write more members */
 };
 
 struct tt_verbs_device_attr {
@@ -210,7 +225,10 @@ struct tt_verbs_gid_entry {
 };
 
 struct tt_verbs_async_event {
-	union { void *object; int port; } element;
+	union {
+		void *object;
+		int port;
+	} element;
 	int type;
 };
 

@@ -79,7 +79,8 @@ static int make_resources(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, in
 	sample = aligned_alloc(4096, (bytes + 4095) & ~(size_t)4095);
 	if (!sample)
 		return tt_fail(TT_SYSTEM, "no memory for %zu bytes of messages", bytes);
-	rc = tt_verbs_register(ep, rail, sample, bytes, TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE, &mr);
+	rc = tt_verbs_register(ep, rail, sample, bytes,
+			       TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE, &mr);
 	if (!rc)
 		ep->ib->dereg_mr(mr);
 	free(sample);
@@ -106,8 +107,10 @@ static int choose_pkey(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int n
 			break;
 	}
 	if (record->link_layer == TT_VERBS_LINK_INFINIBAND && !record->pkey)
-		return tt_fail(TT_SYSTEM, "%s port %d is in no partition: ask the administrator of the subnet manager",
-			       rail->name, record->port);
+		return tt_fail(
+			TT_SYSTEM,
+			"%s port %d is in no partition: ask the administrator of the subnet manager",
+			rail->name, record->port);
 	return 0;
 }
 
@@ -144,9 +147,11 @@ static int open_port(struct tt_verbs_ep *ep, struct tt_verbs_device *device, int
 	rail->software = is_software(rail->name);
 	rail->context = ep->ib->open_device(device);
 	if (!rail->context)
-		return tt_fail(TT_SYSTEM,
+		return tt_fail(
+			TT_SYSTEM,
 			"%s cannot be opened: %m; is /dev/infiniband/uverbs* there, and readable and writable "
-			"for this user?", rail->name);
+			"for this user?",
+			rail->name);
 	if (ep->ib->query_device(rail->context, &attr))
 		return tt_fail(TT_SYSTEM, "%s: query_device: %m", rail->name);
 	if (port > attr.phys_port_cnt)
@@ -155,12 +160,13 @@ static int open_port(struct tt_verbs_ep *ep, struct tt_verbs_device *device, int
 		return tt_fail(TT_SYSTEM, "%s port %d: query_port: %m", rail->name, port);
 	if (at.state != TT_VERBS_PORT_ACTIVE)
 		return 0;
-	rail->record = (struct tt_verbs_port_record){ .link_layer = at.link_layer ? at.link_layer
-									   : TT_VERBS_LINK_INFINIBAND,
-					       .mtu = (uint8_t)at.active_mtu,
-					       .port = (uint8_t)port,
-					       .grh = at.flags & TT_VERBS_GRH_REQUIRED,
-					       .lid = at.lid };
+	rail->record = (struct tt_verbs_port_record){
+		.link_layer = at.link_layer ? at.link_layer : TT_VERBS_LINK_INFINIBAND,
+		.mtu = (uint8_t)at.active_mtu,
+		.port = (uint8_t)port,
+		.grh = at.flags & TT_VERBS_GRH_REQUIRED,
+		.lid = at.lid
+	};
 	rail->speed = tt_verbs_speed(at.active_width, at.active_speed);
 	rc = tt_verbs_list_gids(ep, rail, set ? set->gid_index : -1);
 	if (!rc)
@@ -175,11 +181,11 @@ static int open_port(struct tt_verbs_ep *ep, struct tt_verbs_device *device, int
 static void consider(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, bool named)
 {
 	const struct tt_verbs_rail *best = &ep->rail[0];
-	bool better =
-		ep->nrails && !named &&
-		(rail->software != best->software ? best->software : rail->speed > best->speed);
-	bool worse =
-		ep->nrails && !named && !better && (rail->software || rail->speed < best->speed);
+	bool better = ep->nrails && !named &&
+		      (rail->software != best->software ? best->software
+							: rail->speed > best->speed);
+	bool worse = ep->nrails && !named && !better &&
+		     (rail->software || rail->speed < best->speed);
 
 	if (better)
 		tt_verbs_close_rails(ep);
@@ -219,7 +225,8 @@ int tt_verbs_open_rails(struct tt_verbs_ep *ep)
 	if (failed)
 		return TT_SYSTEM;
 	if (inactive)
-		return tt_fail(TT_SYSTEM,
+		return tt_fail(
+			TT_SYSTEM,
 			"no port of %d InfiniBand or RoCE device%s is active: link down, or no subnet manager",
 			n, n > 1 ? "s" : "");
 	return tt_fail(TT_SYSTEM,

@@ -16,9 +16,11 @@
 
 #include "transports/verbs/verbs.h"
 
-#define RECENT_NS 10000000000ull       /* how long a port that came back explains failures */
+#define RECENT_NS 10000000000ull /* how long a port that came back explains failures */
 
-static const struct { int status; const char *cause;
+static const struct {
+	int status;
+	const char *cause;
 } causes[] = {
 	{ TT_VERBS_WC_LOC_LEN, "a length that this HCA cannot send" },
 	{ TT_VERBS_WC_LOC_QP_OP,
@@ -26,7 +28,8 @@ static const struct { int status; const char *cause;
 	  "down" },
 	{ TT_VERBS_WC_LOC_PROT,
 	  "memory of this rank that is not registered, or no longer: an error in Tutti, or a fork" },
-	{ TT_VERBS_WC_LOC_ACCESS, "memory of this rank that may not be written: an error in Tutti" },
+	{ TT_VERBS_WC_LOC_ACCESS,
+	  "memory of this rank that may not be written: an error in Tutti" },
 	{ TT_VERBS_WC_BAD_RESP, "the peer's HCA sent an unexpected answer" },
 	{ TT_VERBS_WC_REM_INV_REQ,
 	  "the peer had no receive for it, or the message was too long: an error in Tutti" },
@@ -82,11 +85,12 @@ static const char *ends(const struct tt_verbs_link *l, char text[300])
 {
 	char mine[TT_VERBS_GID_TEXT], theirs[TT_VERBS_GID_TEXT];
 
-	snprintf(text, 300,
+	snprintf(
+		text, 300,
 		"%s port %d GID %d (%s) queue pair %#x to rank %d's %.64s (GID %s) queue pair %#x, channel %d",
-		l->rail->name, l->rail->record.port, l->mine.index, tt_verbs_gid_text(l->mine.gid, mine),
-		l->qp->qp_num, l->base.peer, l->hello.name, tt_verbs_gid_text(l->theirs.gid, theirs),
-		l->hello.qpn, l->base.channel);
+		l->rail->name, l->rail->record.port, l->mine.index,
+		tt_verbs_gid_text(l->mine.gid, mine), l->qp->qp_num, l->base.peer, l->hello.name,
+		tt_verbs_gid_text(l->theirs.gid, theirs), l->hello.qpn, l->base.channel);
 	return text;
 }
 
@@ -108,7 +112,7 @@ static void set_port(const struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, b
 static void hca_is_gone(struct tt_verbs_ep *ep, const struct tt_verbs_rail *rail, const char *how)
 {
 	tt_verbs_fail(ep, TT_SYSTEM, "rank %d: %s failed or was removed (%s)", ep->base.world->rank,
-		   rail->name, how);
+		      rail->name, how);
 }
 
 /* Describe the link of the queue pair in an asynchronous event. */
@@ -120,7 +124,8 @@ static const char *link_of(const struct tt_verbs_ep *ep, const void *qp, char te
 	return NULL;
 }
 
-static void handle_event(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, const struct tt_verbs_async_event *e)
+static void handle_event(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail,
+			 const struct tt_verbs_async_event *e)
 {
 	const char *name = ep->ib->event_type_str(e->type), *of = NULL;
 	int me = ep->base.world->rank;
@@ -145,7 +150,7 @@ static void handle_event(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, con
 		/* fall through */
 	case TT_VERBS_EVENT_CQ_ERR:
 		tt_verbs_fail(ep, TT_SYSTEM, "rank %d: %s: the HCA reports: %s", me,
-			   of ? of : rail->name, name);
+			      of ? of : rail->name, name);
 		return;
 	}
 	tt_log(TT_LOG_INFO, "rank %d: %s: %s", me, rail->name, name);
@@ -183,7 +188,8 @@ static uint64_t retry_ns(const struct tt_verbs_ep *ep)
 {
 	const struct tt_verbs_settings *set = ep->base.world->ib;
 
-	return (TT_VERBS_TIMEOUT_NS << tt_verbs_timeout(set)) * (uint64_t)(1 + tt_verbs_retries(set));
+	return (TT_VERBS_TIMEOUT_NS << tt_verbs_timeout(set)) *
+	       (uint64_t)(1 + tt_verbs_retries(set));
 }
 
 /* A port that goes down and comes back loses nothing as long as HCAs retransmit. So the port is a
@@ -203,7 +209,7 @@ static void check_port(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, bool 
 			 1e-9 * (double)(rail->up_ns - rail->down_ns),
 			 1e-9 * (double)(now - rail->up_ns));
 	tt_verbs_fail(ep, TT_SYSTEM, "rank %d: %s port %d %s: cable, switch, or `ip link`",
-		   ep->base.world->rank, rail->name, rail->record.port, how);
+		      ep->base.world->rank, rail->name, rail->record.port, how);
 }
 
 /* Check the ports that carry links, or only the one port. */
@@ -236,20 +242,21 @@ void tt_verbs_bad_completion(struct tt_verbs_link *l, const struct tt_verbs_wc *
 	if (ep->failed || l->peer_closed || check_ports(ep, l->rail, true))
 		return;
 	if (wc->status == TT_VERBS_WC_FLUSH)
-		tt_verbs_fail(ep, TT_REMOTE,
-			   "rank %d: %s: the queue pair was stopped, and the HCA did not say why",
-			   me, ends(l, where));
+		tt_verbs_fail(
+			ep, TT_REMOTE,
+			"rank %d: %s: the queue pair was stopped, and the HCA did not say why", me,
+			ends(l, where));
 	else
 		tt_verbs_fail(ep, TT_REMOTE,
-			   "rank %d: %s: %s %llu failed: %s (status %d, vendor %#x): %s", me,
-			   ends(l, where),
-			   wc->wr_id >> 63 ? "receiving message" : "RDMA write of message",
-			   (unsigned long long)(wc->wr_id >> 63
-							? l->landed
-							: l->sent_at[((wc->wr_id >> 24) - 1) %
-								     TT_VERBS_SENDS]),
-			   ep->ib->wc_status_str(wc->status), wc->status, wc->vendor_err,
-			   cause_of(wc->status));
+			      "rank %d: %s: %s %llu failed: %s (status %d, vendor %#x): %s", me,
+			      ends(l, where),
+			      wc->wr_id >> 63 ? "receiving message" : "RDMA write of message",
+			      (unsigned long long)(wc->wr_id >> 63
+							   ? l->landed
+							   : l->sent_at[((wc->wr_id >> 24) - 1) %
+									TT_VERBS_SENDS]),
+			      ep->ib->wc_status_str(wc->status), wc->status, wc->vendor_err,
+			      cause_of(wc->status));
 }
 
 int tt_verbs_bad_post(struct tt_verbs_link *l, const char *what, int error)
@@ -263,9 +270,9 @@ int tt_verbs_bad_post(struct tt_verbs_link *l, const char *what, int error)
 	if (ep->failed || check_ports(ep, l->rail, true))
 		return ep->failed;
 	return tt_verbs_fail(ep, removed ? TT_SYSTEM : TT_REMOTE,
-			  "rank %d: %s: the HCA did not accept %s: %s%s", ep->base.world->rank,
-			  ends(l, where), what, strerror(number),
-			  removed ? ": the HCA was removed" : "");
+			     "rank %d: %s: the HCA did not accept %s: %s%s", ep->base.world->rank,
+			     ends(l, where), what, strerror(number),
+			     removed ? ": the HCA was removed" : "");
 }
 
 /* ---- lost messages --------------------------------------------------------------------------- */
@@ -276,13 +283,13 @@ static struct tt_verbs_link *stopped(struct tt_verbs_ep *ep, int peer)
 	int n = ep->base.world->nchannels;
 
 	for (int channel = 0; channel < n; channel++) {
-		struct tt_verbs_link *l =
-			__atomic_load_n(&ep->links[peer * n + channel], __ATOMIC_ACQUIRE);
+		struct tt_verbs_link *l = __atomic_load_n(&ep->links[peer * n + channel],
+							  __ATOMIC_ACQUIRE);
 		struct tt_verbs_qp_attr attr = { 0 };
 		struct tt_verbs_qp_init init = { 0 };
 
-		if (l && __atomic_load_n(&l->state, __ATOMIC_ACQUIRE) == TT_VERBS_READY && !l->peer_closed &&
-		    !ep->ib->query_qp(l->qp, &attr, TT_VERBS_QP_STATE, &init) &&
+		if (l && __atomic_load_n(&l->state, __ATOMIC_ACQUIRE) == TT_VERBS_READY &&
+		    !l->peer_closed && !ep->ib->query_qp(l->qp, &attr, TT_VERBS_QP_STATE, &init) &&
 		    attr.qp_state == TT_VERBS_ERR)
 			return l;
 	}
@@ -305,9 +312,10 @@ bool tt_verbs_lost(struct tt_endpoint *base, int peer, char *text, size_t bytes)
 	snprintf(text, bytes, "%s", ep->failed ? ep->text : "");
 	pthread_mutex_unlock(&lock);
 	if (!text[0])
-		snprintf(text, bytes,
+		snprintf(
+			text, bytes,
 			"rank %d: %s: the queue pair has stopped, and the last messages to that rank are lost: "
-			"that rank's HCA did not answer, or refused them", base->world->rank,
-			ends(l, where));
+			"that rank's HCA did not answer, or refused them",
+			base->world->rank, ends(l, where));
 	return true;
 }

@@ -94,7 +94,8 @@ static void offer(struct tt_verbs_port_record *record, const struct tt_verbs_gid
 	o->prefix = prefix_of(e->gid);
 }
 
-static bool is_offered(const struct tt_verbs_rail *rail, const struct tt_verbs_gid_entry *e, int fixed)
+static bool is_offered(const struct tt_verbs_rail *rail, const struct tt_verbs_gid_entry *e,
+		       int fixed)
 {
 	static const uint8_t zero[16];
 
@@ -119,21 +120,23 @@ static void offer_all(struct tt_verbs_rail *rail, const struct tt_verbs_gid_entr
 int tt_verbs_list_gids(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, int fixed)
 {
 	struct tt_verbs_gid_entry *e = calloc(MAX_ENTRIES, sizeof(*e));
-	ssize_t n =
-		e ? ep->ib->query_gid_table(rail->context, e, MAX_ENTRIES, 0, sizeof(*e)) : -ENOMEM;
+	ssize_t n = e ? ep->ib->query_gid_table(rail->context, e, MAX_ENTRIES, 0, sizeof(*e))
+		      : -ENOMEM;
 
 	offer_all(rail, e, n, fixed);
 	free(e);
 	if (n < 0)
 		return tt_fail(TT_SYSTEM, "%s port %d: its GIDs cannot be read: %s", rail->name,
 			       rail->record.port, strerror((int)-n));
-	if (rail->record.ngids || (rail->record.link_layer == TT_VERBS_LINK_INFINIBAND && fixed < 0))
+	if (rail->record.ngids ||
+	    (rail->record.link_layer == TT_VERBS_LINK_INFINIBAND && fixed < 0))
 		return 0;
 	if (fixed >= 0)
-		return tt_fail(TT_SYSTEM,
+		return tt_fail(
+			TT_SYSTEM,
 			"%s port %d has no GID with index %d (TUTTI_IB_GID_INDEX); show_gids or "
-			"/sys/class/infiniband/%s/ports/%d/gids lists them", rail->name,
-			rail->record.port, fixed, rail->name, rail->record.port);
+			"/sys/class/infiniband/%s/ports/%d/gids lists them",
+			rail->name, rail->record.port, fixed, rail->name, rail->record.port);
 	return tt_fail(TT_SYSTEM, "%s port %d has no GID: give its network interface an IP address",
 		       rail->name, rail->record.port);
 }
@@ -150,8 +153,9 @@ static int fit_infiniband(const struct tt_verbs_gid_record *a, const struct tt_v
  * last. */
 static int fit(const struct tt_verbs_gid_record *a, const struct tt_verbs_gid_record *b)
 {
-	unsigned bits =
-		a->prefix && a->prefix == b->prefix ? a->prefix + (is_ipv4(a->gid) ? 96u : 0) : 0;
+	unsigned bits = a->prefix && a->prefix == b->prefix
+				? a->prefix + (is_ipv4(a->gid) ? 96u : 0)
+				: 0;
 	unsigned whole = bits / 8, rest = bits % 8;
 	bool near = bits && bits <= 128 && !memcmp(a->gid, b->gid, whole) &&
 		    (!rest || (a->gid[whole] ^ b->gid[whole]) >> (8 - rest) == 0);
@@ -164,14 +168,15 @@ static int fit(const struct tt_verbs_gid_record *a, const struct tt_verbs_gid_re
 }
 
 /* Both ports are in one partition, and one of them is a full member. */
-static bool share_partition(const struct tt_verbs_port_record *a, const struct tt_verbs_port_record *b)
+static bool share_partition(const struct tt_verbs_port_record *a,
+			    const struct tt_verbs_port_record *b)
 {
 	return ((a->pkey ^ b->pkey) & TT_VERBS_PKEY_PARTITION) == 0 &&
 	       ((a->pkey | b->pkey) & TT_VERBS_PKEY_FULL || !a->pkey);
 }
 
 int tt_verbs_choose_gids(const struct tt_verbs_port_record *a, const struct tt_verbs_port_record *b,
-		      struct tt_verbs_gid_record *ret_a, struct tt_verbs_gid_record *ret_b)
+			 struct tt_verbs_gid_record *ret_a, struct tt_verbs_gid_record *ret_b)
 {
 	bool infiniband = a->link_layer == TT_VERBS_LINK_INFINIBAND;
 	int best = 0;
@@ -198,7 +203,7 @@ int tt_verbs_choose_gids(const struct tt_verbs_port_record *a, const struct tt_v
 }
 
 int tt_verbs_rail_pairs(const struct tt_verbs_record *low, const struct tt_verbs_record *high,
-		struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS])
+			struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS])
 {
 	bool low_used[TT_VERBS_RAILS] = { false }, high_used[TT_VERBS_RAILS] = { false };
 	struct tt_verbs_gid_record a, b;
@@ -210,11 +215,11 @@ int tt_verbs_rail_pairs(const struct tt_verbs_record *low, const struct tt_verbs
 		best = 0;
 		for (int i = 0; i < low->nrails; i++)
 			for (int k = 0; k < high->nrails && !low_used[i]; k++) {
-				int j = (i + k) % high->nrails, f;     /* prefer the same number */
+				int j = (i + k) % high->nrails, f; /* prefer the same number */
 
 				f = high_used[j] ? 0
-						 : tt_verbs_choose_gids(&low->rail[i], &high->rail[j],
-								     &a, &b);
+						 : tt_verbs_choose_gids(&low->rail[i],
+									&high->rail[j], &a, &b);
 				if (f <= best)
 					continue;
 				best = f;
@@ -228,7 +233,8 @@ int tt_verbs_rail_pairs(const struct tt_verbs_record *low, const struct tt_verbs
 	return n;
 }
 
-int tt_verbs_live_rail_pairs(const struct tt_verbs_ep *ep, int peer, struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS])
+int tt_verbs_live_rail_pairs(const struct tt_verbs_ep *ep, int peer,
+			     struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS])
 {
 	int me = ep->base.world->rank, n, kept = 0;
 	const struct tt_verbs_record *low = &ep->records[me < peer ? me : peer];
@@ -242,7 +248,7 @@ int tt_verbs_live_rail_pairs(const struct tt_verbs_ep *ep, int peer, struct tt_v
 }
 
 int tt_verbs_rail_pair_of(const struct tt_verbs_ep *ep, int peer, int channel,
-		  struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS])
+			  struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS])
 {
 	int n = tt_verbs_live_rail_pairs(ep, peer, pairs), me = ep->base.world->rank, first = 0;
 

@@ -31,7 +31,7 @@ static int near_to(const char *sys, const char *nic, const uint64_t mask[TT_CPU_
 }
 
 int tt_verbs_nearest(const char *sys, const struct tt_verbs_rail *rail, int n,
-		  const uint64_t mask[TT_CPU_WORDS], int number)
+		     const uint64_t mask[TT_CPU_WORDS], int number)
 {
 	int near[TT_VERBS_RAILS], best = -1, ties = 0;
 
@@ -59,7 +59,7 @@ int tt_verbs_first_rail(const struct tt_verbs_ep *ep)
 	if (sched_getaffinity(0, sizeof(cpus), &cpus))
 		return 0;
 	for (int cpu = 0; cpu < CPU_SETSIZE && cpu < 64 * TT_CPU_WORDS; cpu++)
-		mask[cpu / 64] |= (uint64_t)!!CPU_ISSET(cpu, &cpus) << cpu % 64;
+		mask[cpu / 64] |= (uint64_t) !!CPU_ISSET(cpu, &cpus) << cpu % 64;
 	for (int r = 0; r < w->rank; r++)
 		number += w->host_of[r] == w->host_of[w->rank];
 	return tt_verbs_nearest("/sys/class/infiniband", ep->rail, ep->nrails, mask, number);

@@ -46,7 +46,8 @@ static void post(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, const cha
 
 /* Turn the queued RTRs into work requests, each of which fits the inline data. Returns the number
  * of work requests. */
-static int take_rtrs(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, struct tt_verbs_sge *pieces)
+static int take_rtrs(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr,
+		     struct tt_verbs_sge *pieces)
 {
 	int n = 0;
 
@@ -59,7 +60,7 @@ static int take_rtrs(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, struc
 		     run++)
 			;
 		pieces[n] = (struct tt_verbs_sge){ (uintptr_t)&l->pending[i],
-						run * (uint32_t)sizeof(struct tt_verbs_rtr), 0 };
+						   run * (uint32_t)sizeof(struct tt_verbs_rtr), 0 };
 		wr[n] = (struct tt_verbs_send_wr){
 			.next = &wr[n + 1],
 			.sg_list = &pieces[n],
@@ -110,7 +111,7 @@ void tt_verbs_set_credits_due(struct tt_verbs_link *l, bool credits_due)
 }
 
 void tt_verbs_send_imm(struct tt_verbs_link *l, struct tt_verbs_sge *pieces, int n, uint64_t to,
-		    uint32_t rkey, uint32_t imm, bool signal)
+		       uint32_t rkey, uint32_t imm, bool signal)
 {
 	struct tt_verbs_send_wr wr[TT_VERBS_RTR_PENDING + 1], *mine;
 	struct tt_verbs_sge rtrs[TT_VERBS_RTR_PENDING];

@@ -22,17 +22,20 @@
 /* 67 ms, five times: hardware answers without a processor; Soft-RoCE gets the normal time-out */
 #define HCA_TIMEOUT 14
 #define HCA_RETRIES 4
-#define HCA_MS 2000           /* longest wait for a message of the peer */
+#define HCA_MS 2000 /* longest wait for a message of the peer */
 #define SOFTWARE_MS 8000
-#define KNOWN 64               /* cached verdicts of a process */
+#define KNOWN 64 /* cached verdicts of a process */
 
 /* A verdict on two hosts: a bit for each rail pair, and PROBED. */
 #define UNKNOWN 0
 #define PROBED 0x80
 _Static_assert(TT_VERBS_ALL_RAIL_PAIRS < PROBED, "a verdict has a bit for each rail pair");
 
-static struct known { struct tt_verbs_record mine, theirs; uint8_t verdict; } known[KNOWN];
-static int nknown;             /* the oldest verdict is replaced; guarded by: */
+static struct known {
+	struct tt_verbs_record mine, theirs;
+	uint8_t verdict;
+} known[KNOWN];
+static int nknown; /* the oldest verdict is replaced; guarded by: */
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct known *find(const struct tt_verbs_record *mine, const struct tt_verbs_record *theirs)
@@ -79,7 +82,8 @@ int tt_verbs_check_records(const struct tt_verbs_ep *ep)
 		for (int i = 0; good && i < c->nrails; i++)
 			good = c->rail[i].ngids <= TT_VERBS_GIDS;
 		if (!good)
-			return tt_fail(TT_REMOTE,
+			return tt_fail(
+				TT_REMOTE,
 				"rank %d: rank %d sent an invalid record (%d ports, the first is %d): "
 				"another version of Tutti?",
 				ep->base.world->rank, r, c->nrails, c->first);
@@ -109,7 +113,8 @@ static int number_hosts(struct tt_verbs_ep *ep, int *leader)
 /* Do the records of two ranks fit? All ranks give the same answer. */
 static bool fits(const struct tt_verbs_ep *ep, int a, int b)
 {
-	const struct tt_verbs_record *low = &ep->records[a < b ? a : b], *high = &ep->records[a < b ? b : a];
+	const struct tt_verbs_record *low = &ep->records[a < b ? a : b],
+				     *high = &ep->records[a < b ? b : a];
 	struct tt_verbs_rail_pair pairs[TT_VERBS_RAILS];
 
 	return a != b && tt_verbs_allowed(ep->base.world, low, high) &&
@@ -118,7 +123,12 @@ static bool fits(const struct tt_verbs_ep *ep, int a, int b)
 
 /* ---- the probe ------------------------------------------------------------------------------- */
 
-struct pair_probe { struct tt_link *link; int peer, host, pair; bool sent, over; uint64_t until_ns; };
+struct pair_probe {
+	struct tt_link *link;
+	int peer, host, pair;
+	bool sent, over;
+	uint64_t until_ns;
+};
 
 /* A probe failed, for the reason in the thread's last error; ep->text keeps the first. */
 static void give_up(struct tt_verbs_ep *ep, struct pair_probe *p)
@@ -148,9 +158,8 @@ static bool step(struct tt_verbs_ep *own, struct pair_probe *p)
 		memset(room, 0, BYTES);
 		verbs->commit(p->link, BYTES, STAMP);
 		p->sent = true;
-		p->until_ns = tt_deadline_ns(l->rail->software && own->base.world->insist
-						     ? SOFTWARE_MS
-						     : HCA_MS);
+		p->until_ns = tt_deadline_ns(
+			l->rail->software && own->base.world->insist ? SOFTWARE_MS : HCA_MS);
 	}
 	if (rc > 0 && !l->failed)
 		rc = verbs->peek(p->link, BYTES, STAMP, &data);
@@ -182,7 +191,8 @@ static uint64_t last_moment(const struct tt_world *w)
 }
 
 /* Run all probes at once; ok[host] gets a bit for each rail pair. */
-static void run(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, struct pair_probe *probes, int n, uint8_t *ok)
+static void run(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, struct pair_probe *probes, int n,
+		uint8_t *ok)
 {
 	uint64_t until = last_moment(ep->base.world);
 	int open = 1;
@@ -206,7 +216,8 @@ static void run(struct tt_verbs_ep *ep, struct tt_verbs_ep *own, struct pair_pro
 		if (own->failed)
 			tt_verbs_failed(own);
 		else
-			tt_fail(TT_TIMEOUT, "no queue pair was connected in half of the time to join");
+			tt_fail(TT_TIMEOUT,
+				"no queue pair was connected in half of the time to join");
 		give_up(ep, &probes[i]);
 	}
 }
@@ -280,16 +291,16 @@ static uint8_t joint(const uint8_t *all, const int *leader, int hosts, int a, in
 
 /* This leader probes the hosts without a joint verdict. */
 static void probe_unknown(struct tt_verbs_ep *ep, const int *leader, int hosts, const uint8_t *all,
-			uint8_t *mine, int *peers)
+			  uint8_t *mine, int *peers)
 {
 	const struct tt_world *w = ep->base.world;
 	int me = ep->host[w->rank];
 
 	for (int h = 0; h < hosts; h++) {
-		peers[h] =
-			h != me && fits(ep, w->rank, leader[h]) && !joint(all, leader, hosts, me, h)
-				? leader[h]
-				: -1;
+		peers[h] = h != me && fits(ep, w->rank, leader[h]) &&
+					   !joint(all, leader, hosts, me, h)
+				   ? leader[h]
+				   : -1;
 		if (peers[h] >= 0)
 			mine[h] = PROBED;
 	}
@@ -310,8 +321,8 @@ static bool anything(const struct tt_verbs_ep *ep, const int *leader, int hosts,
 	return false;
 }
 
-static int probe_hosts(struct tt_verbs_ep *ep, const int *leader, int hosts, uint8_t *mine, uint8_t *all,
-		     int *peers)
+static int probe_hosts(struct tt_verbs_ep *ep, const int *leader, int hosts, uint8_t *mine,
+		       uint8_t *all, int *peers)
 {
 	const struct tt_world *w = ep->base.world;
 	int me = ep->host[w->rank], rc;
@@ -330,7 +341,8 @@ static int probe_hosts(struct tt_verbs_ep *ep, const int *leader, int hosts, uin
 	for (int h = 0; h < hosts && !rc; h++)
 		ep->reached[h] = h == me ? TT_VERBS_ALL_RAIL_PAIRS
 					 : all[leader[me] * hosts + h] &
-						   all[leader[h] * hosts + me] & TT_VERBS_ALL_RAIL_PAIRS;
+						   all[leader[h] * hosts + me] &
+						   TT_VERBS_ALL_RAIL_PAIRS;
 	for (int h = 0; h < hosts && !rc && w->insist && leads; h++)
 		if (mine[h] == PROBED)
 			rc = tt_fail(TT_SYSTEM, "rank %d: transport verbs: %s", w->rank,

@@ -17,11 +17,11 @@
 
 #include "transports/verbs/verbs.h"
 
-#define MAGIC 0x74746962u      /* plus the version of the protocol: */
+#define MAGIC 0x74746962u /* plus the version of the protocol: */
 #define VERSION 2u
 #define PAGE 4096u
 #define RNR_RETRIES 6
-#define RNR_TIMER 12           /* 0.64 ms */
+#define RNR_TIMER 12 /* 0.64 ms */
 #define HOPS 255
 
 size_t tt_verbs_ring_bytes(const struct tt_world *world)
@@ -40,15 +40,16 @@ static const char *remedy(int error, char text[200])
 	text[0] = '\0';
 	getrlimit(RLIMIT_MEMLOCK, &locked);
 	if ((error == ENOMEM || error == EPERM) && locked.rlim_cur != RLIM_INFINITY)
-		snprintf(text, 200,
+		snprintf(
+			text, 200,
 			"; this process may lock %llu KiB of memory (ulimit -l): raise it, best to unlimited "
 			"(limits.conf, LimitMEMLOCK=, docker --ulimit memlock=-1)",
 			(unsigned long long)locked.rlim_cur / 1024);
 	return text;
 }
 
-int tt_verbs_register(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, void *p, size_t bytes, int access,
-		   struct tt_verbs_mr **ret_mr)
+int tt_verbs_register(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, void *p, size_t bytes,
+		      int access, struct tt_verbs_mr **ret_mr)
 {
 	struct tt_verbs_mr *mr = ep->ib->reg_mr(rail->pd, p, bytes, access);
 	int error = errno;
@@ -109,11 +110,12 @@ static int make_rings(struct tt_verbs_link *l)
 	l->rtrs = (const struct tt_verbs_rtr *)(l->ring + 2 * l->ring_bytes);
 	madvise(l->ring, bytes, MADV_DONTFORK);
 	ep->memory += bytes;
-	rc = tt_verbs_register(ep, l->rail, l->ring, l->ring_bytes, TT_VERBS_LOCAL_WRITE, &l->tx_mr);
+	rc = tt_verbs_register(ep, l->rail, l->ring, l->ring_bytes, TT_VERBS_LOCAL_WRITE,
+			       &l->tx_mr);
 	return rc ? rc
 		  : tt_verbs_register(ep, l->rail, l->ring + l->ring_bytes,
-				   l->ring_bytes + TT_VERBS_RTR_BYTES,
-				   TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE, &l->rx_mr);
+				      l->ring_bytes + TT_VERBS_RTR_BYTES,
+				      TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE, &l->rx_mr);
 }
 
 /* HCAs refuse too much inline data without naming their limit, so smaller sizes are tried. NULL:
@@ -140,13 +142,15 @@ static int make_qp(struct tt_verbs_link *l, struct tt_verbs_cq *cq)
 		.send_cq = cq,
 		.recv_cq = cq,
 		.type = TT_VERBS_RC,
-		.cap = { .max_send_wr = TT_VERBS_SENDS, .max_recv_wr = TT_VERBS_RECVS, .max_send_sge = 2,
+		.cap = { .max_send_wr = TT_VERBS_SENDS,
+			 .max_recv_wr = TT_VERBS_RECVS,
+			 .max_send_sge = 2,
 			 .max_recv_sge = 1 },
 	};
 	struct tt_verbs_qp_attr attr = { .qp_state = TT_VERBS_INIT,
-				      .port_num = l->rail->record.port,
-				      .pkey_index = l->rail->pkey_index,
-				      .access = TT_VERBS_REMOTE_WRITE };
+					 .port_num = l->rail->record.port,
+					 .pkey_index = l->rail->pkey_index,
+					 .access = TT_VERBS_REMOTE_WRITE };
 	char text[200];
 	int rc;
 
@@ -158,7 +162,8 @@ static int make_qp(struct tt_verbs_link *l, struct tt_verbs_cq *cq)
 			       remedy(rc, text));
 	l->max_inline = init.cap.max_inline_data;
 	rc = ep->ib->modify_qp(l->qp, &attr,
-			       TT_VERBS_QP_STATE | TT_VERBS_QP_PKEY | TT_VERBS_QP_PORT | TT_VERBS_QP_ACCESS);
+			       TT_VERBS_QP_STATE | TT_VERBS_QP_PKEY | TT_VERBS_QP_PORT |
+				       TT_VERBS_QP_ACCESS);
 	if (rc)
 		return tt_fail(TT_SYSTEM, "rank %d: %s port %d: queue pair %#x to INIT: %s",
 			       ep->base.world->rank, l->rail->name, l->rail->record.port,
@@ -203,9 +208,9 @@ int tt_verbs_post_receives(struct tt_verbs_link *l, uint32_t n)
 	int error;
 
 	for (uint32_t i = 0; i < n; i++)
-		ep->recvs[i] =
-			(struct tt_verbs_recv_wr){ .wr_id = 1ull << 63 | l->index,
-						.next = i + 1 < n ? &ep->recvs[i + 1] : NULL };
+		ep->recvs[i] = (struct tt_verbs_recv_wr){ .wr_id = 1ull << 63 | l->index,
+							  .next = i + 1 < n ? &ep->recvs[i + 1]
+									    : NULL };
 	error = l->rail->context->ops.post_recv(l->qp, ep->recvs, &bad);
 	return error ? tt_verbs_bad_post(l, "receives", error) : 0;
 }
@@ -249,7 +254,8 @@ static int read_on(struct tt_verbs_link *l, void *into, size_t bytes, size_t hav
 	return have + (size_t)n == bytes;
 }
 
-static int to_state(struct tt_verbs_link *l, struct tt_verbs_qp_attr *attr, int mask, const char *state)
+static int to_state(struct tt_verbs_link *l, struct tt_verbs_qp_attr *attr, int mask,
+		    const char *state)
 {
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 	char mine[TT_VERBS_GID_TEXT], theirs[TT_VERBS_GID_TEXT];
@@ -259,14 +265,17 @@ static int to_state(struct tt_verbs_link *l, struct tt_verbs_qp_attr *attr, int 
 
 	if (!error)
 		return 0;
-	return tt_fail(TT_SYSTEM,
+	return tt_fail(
+		TT_SYSTEM,
 		"rank %d: %s port %d GID %d (%s): queue pair %#x to %s for rank %d (%.64s, GID %s, queue pair %#x): "
-		"%s%s", ep->base.world->rank, l->rail->name, l->rail->record.port, l->mine.index,
+		"%s%s",
+		ep->base.world->rank, l->rail->name, l->rail->record.port, l->mine.index,
 		tt_verbs_gid_text(l->mine.gid, mine), l->qp->qp_num, state, l->base.peer,
-		l->hello.name, tt_verbs_gid_text(l->theirs.gid, theirs), l->hello.qpn, strerror(error),
-		no_route ?
-		": there is no route to that GID, or the GID index is wrong (TUTTI_IB_GID_INDEX)" :
-		"");
+		l->hello.name, tt_verbs_gid_text(l->theirs.gid, theirs), l->hello.qpn,
+		strerror(error),
+		no_route
+			? ": there is no route to that GID, or the GID index is wrong (TUTTI_IB_GID_INDEX)"
+			: "");
 }
 
 static int connect_qp(struct tt_verbs_link *l)
@@ -304,8 +313,8 @@ static int connect_qp(struct tt_verbs_link *l)
 		      "RTR");
 	return rc ? rc
 		  : to_state(l, &rts,
-			     TT_VERBS_QP_TIMEOUT | TT_VERBS_QP_RETRIES | TT_VERBS_QP_RNR | TT_VERBS_QP_SQ_PSN |
-				     TT_VERBS_QP_READS,
+			     TT_VERBS_QP_TIMEOUT | TT_VERBS_QP_RETRIES | TT_VERBS_QP_RNR |
+				     TT_VERBS_QP_SQ_PSN | TT_VERBS_QP_READS,
 			     "RTS");
 }
 
@@ -313,7 +322,8 @@ static int check_hello(const struct tt_verbs_link *l)
 {
 	if (l->hello.magic == MAGIC + VERSION && l->hello.ring_bytes == l->ring_bytes)
 		return 0;
-	return tt_fail(TT_REMOTE,
+	return tt_fail(
+		TT_REMOTE,
 		"rank %d: rank %d speaks another version of the verbs protocol (%#x, rings of %u bytes)",
 		l->base.ep->world->rank, l->base.peer, l->hello.magic, l->hello.ring_bytes);
 }
@@ -328,7 +338,8 @@ int tt_verbs_finish_connect(struct tt_verbs_link *l)
 		if (rc <= 0 || (rc = check_hello(l)) || (rc = connect_qp(l)))
 			return rc;
 		if (send(l->fd, &go, 1, MSG_NOSIGNAL) != 1)
-			return tt_fail(TT_REMOTE,
+			return tt_fail(
+				TT_REMOTE,
 				"rank %d: rank %d hung up while queue pairs were connected: %m",
 				l->base.ep->world->rank, l->base.peer);
 		l->state = TT_VERBS_CONNECTED;

@@ -26,13 +26,13 @@
 #include "gpu/dmabuf.h"
 #include "transports/verbs/verbs.h"
 
-#define REGISTRATIONS 256              /* unless the settings say otherwise */
+#define REGISTRATIONS 256 /* unless the settings say otherwise */
 
 struct tt_verbs_region {
 	struct tt_interval range;
-	uint64_t number;               /* number of the range in mem/registered.h */
-	void *ctx;                     /* CUDA context of device memory; NULL: host memory */
-	uint64_t id;                   /* id of the allocation, once registered or refused */
+	uint64_t number; /* number of the range in mem/registered.h */
+	void *ctx;       /* CUDA context of device memory; NULL: host memory */
+	uint64_t id;     /* id of the allocation, once registered or refused */
 	struct tt_verbs_mr *mr[TT_VERBS_RAILS];
 	bool refused, gone;
 	int uses;
@@ -151,16 +151,17 @@ static void add(void *arg, const struct tt_registered *l)
 }
 
 /* Register device memory by its dma-buf descriptor, which the HCA's driver needs only meanwhile. */
-static int register_device(struct tt_verbs_ep *ep, struct tt_verbs_region *r, struct tt_verbs_rail *rail,
-			   struct tt_verbs_mr **ret_mr)
+static int register_device(struct tt_verbs_ep *ep, struct tt_verbs_region *r,
+			   struct tt_verbs_rail *rail, struct tt_verbs_mr **ret_mr)
 {
 	struct tt_dmabuf b;
 	int error, rc;
 
 	if (!ep->ib->reg_dmabuf_mr)
-		return tt_fail(TT_SYSTEM,
-			       "rank %d: libibverbs has no ibv_reg_dmabuf_mr (rdma-core 34 or newer)",
-			       ep->base.world->rank);
+		return tt_fail(
+			TT_SYSTEM,
+			"rank %d: libibverbs has no ibv_reg_dmabuf_mr (rdma-core 34 or newer)",
+			ep->base.world->rank);
 	rc = tt_dmabuf_open(r->ctx, r->range.start, r->range.end, &b);
 	r->id = b.id;
 	if (rc)
@@ -170,7 +171,8 @@ static int register_device(struct tt_verbs_ep *ep, struct tt_verbs_region *r, st
 	error = errno;
 	close(b.fd);
 	if (!*ret_mr)
-		return tt_fail(TT_SYSTEM, "rank %d: %s: registering %llu bytes of device memory: %s%s",
+		return tt_fail(TT_SYSTEM,
+			       "rank %d: %s: registering %llu bytes of device memory: %s%s",
 			       ep->base.world->rank, rail->name, (unsigned long long)b.bytes,
 			       strerror(error),
 			       error == EOPNOTSUPP || error == EPROTONOSUPPORT
@@ -187,7 +189,7 @@ static int make_keys(struct tt_verbs_ep *ep, struct tt_verbs_region *r, struct t
 	if (r->ctx)
 		return register_device(ep, r, rail, ret_mr);
 	return tt_verbs_register(ep, rail, (void *)r->range.start, r->range.end - r->range.start,
-			      TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE, ret_mr);
+				 TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE, ret_mr);
 }
 
 static bool has_keys(struct tt_verbs_ep *ep, struct tt_verbs_region *r, struct tt_verbs_rail *rail)
@@ -206,8 +208,8 @@ static bool has_keys(struct tt_verbs_ep *ep, struct tt_verbs_region *r, struct t
 }
 
 /* The entry that holds the range, with keys of the rail; counted as used. */
-static struct tt_verbs_region *find(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, uintptr_t start,
-				 size_t bytes, bool *ret_known)
+static struct tt_verbs_region *find(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail,
+				    uintptr_t start, size_t bytes, bool *ret_known)
 {
 	struct tt_verbs_region *r;
 
@@ -227,8 +229,9 @@ static struct tt_verbs_region *find(struct tt_verbs_ep *ep, struct tt_verbs_rail
 	return r;
 }
 
-struct tt_verbs_region *tt_verbs_region_get(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, const void *p,
-				       size_t bytes, uint32_t *ret_lkey, uint32_t *ret_rkey)
+struct tt_verbs_region *tt_verbs_region_get(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail,
+					    const void *p, size_t bytes, uint32_t *ret_lkey,
+					    uint32_t *ret_rkey)
 {
 	struct tt_verbs_region *r;
 	bool known;
@@ -276,8 +279,8 @@ bool tt_verbs_takes_device(struct tt_endpoint *base, const void *p, size_t bytes
 
 	forget_other(ep, (uintptr_t)p, bytes, id);
 	for (int i = 0; i < ep->nrails && good; i++) {
-		struct tt_verbs_region *r =
-			tt_verbs_region_get(ep, &ep->rail[i], p, bytes, &lkey, &rkey);
+		struct tt_verbs_region *r = tt_verbs_region_get(ep, &ep->rail[i], p, bytes, &lkey,
+								&rkey);
 
 		good = r && r->ctx && r->id == id;
 		if (r)

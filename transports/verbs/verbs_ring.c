@@ -69,12 +69,12 @@ static void landed_in_place(struct tt_verbs_link *l, uint32_t bytes)
 	const struct tt_verbs_preposted *prepost = &l->preposts[l->landed % TT_VERBS_MESSAGES];
 
 	if (!prepost->region || prepost->bytes != bytes)
-		tt_verbs_fail((struct tt_verbs_ep *)l->base.ep, TT_REMOTE,
-			   "rank %d: rank %d wrote %u bytes as zero-copy message %llu of channel %d, "
-			   "where %zu bytes were preposted",
-			   l->base.ep->world->rank, l->base.peer, bytes,
-			   (unsigned long long)l->landed, l->base.channel,
-			   prepost->region ? prepost->bytes : 0);
+		tt_verbs_fail(
+			(struct tt_verbs_ep *)l->base.ep, TT_REMOTE,
+			"rank %d: rank %d wrote %u bytes as zero-copy message %llu of channel %d, "
+			"where %zu bytes were preposted",
+			l->base.ep->world->rank, l->base.peer, bytes, (unsigned long long)l->landed,
+			l->base.channel, prepost->region ? prepost->bytes : 0);
 }
 
 static void message_came(struct tt_verbs_link *l, uint32_t imm, uint32_t bytes)
@@ -82,9 +82,10 @@ static void message_came(struct tt_verbs_link *l, uint32_t imm, uint32_t bytes)
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 
 	if (tt_unlikely(l->landed - l->base.received == TT_VERBS_MESSAGES)) {
-		tt_verbs_fail(ep, TT_REMOTE,
-			   "rank %d: rank %d sent more messages on channel %d than the limit of %d",
-			   ep->base.world->rank, l->base.peer, l->base.channel, TT_VERBS_MESSAGES);
+		tt_verbs_fail(
+			ep, TT_REMOTE,
+			"rank %d: rank %d sent more messages on channel %d than the limit of %d",
+			ep->base.world->rank, l->base.peer, l->base.channel, TT_VERBS_MESSAGES);
 		return;
 	}
 	if (imm & TT_VERBS_ZCOPY)
@@ -131,7 +132,8 @@ int tt_verbs_poll(struct tt_verbs_ep *ep)
 			int n = ep->rail[r].context->ops.poll_cq(ep->rail[r].cqs[q], CQES, wc);
 
 			if (tt_unlikely(n < 0))
-				return tt_verbs_fail(ep, TT_SYSTEM,
+				return tt_verbs_fail(
+					ep, TT_SYSTEM,
 					"rank %d: %s: reading a completion queue failed (%d)",
 					ep->base.world->rank, ep->rail[r].name, n);
 			for (int i = 0; i < n; i++)
@@ -146,7 +148,8 @@ int tt_verbs_poll(struct tt_verbs_ep *ep)
 /* Does a record of this size fit now? *ret_start is its position. */
 static bool fits(const struct tt_verbs_link *l, size_t record, uint64_t *ret_start)
 {
-	uint64_t start = l->head, tail = l->freed_tail < l->done_tail ? l->freed_tail : l->done_tail;
+	uint64_t start = l->head,
+		 tail = l->freed_tail < l->done_tail ? l->freed_tail : l->done_tail;
 	size_t left = l->ring_bytes - start % l->ring_bytes;
 
 	if (left < record)
@@ -195,29 +198,29 @@ void tt_verbs_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 	struct tt_verbs_link *l = (struct tt_verbs_link *)link;
 	size_t at = l->room_start % l->ring_bytes;
 	struct tt_verbs_sge piece = { (uintptr_t)l->ring + at + TT_LINE - HEAD,
-				   (uint32_t)(HEAD + bytes), l->tx_mr->lkey };
+				      (uint32_t)(HEAD + bytes), l->tx_mr->lkey };
 	struct tt_verbs_rtr rtr;
 
 	if (tt_verbs_rtr_for(l, bytes, stamp, &rtr)) {
 		piece.addr += HEAD;
 		piece.length -= HEAD;
 		count_message(l, bytes, l->room_start + record_bytes(bytes));
-		tt_verbs_send_imm(l, &piece, 1, rtr.addr, rtr.rkey, TT_VERBS_ZCOPY | TT_VERBS_FROM_RING,
-			       false);
+		tt_verbs_send_imm(l, &piece, 1, rtr.addr, rtr.rkey,
+				  TT_VERBS_ZCOPY | TT_VERBS_FROM_RING, false);
 		return;
 	}
 	put_head(l, at, bytes, stamp);
 	count_message(l, bytes, l->room_start + record_bytes(bytes));
 	tt_verbs_send_imm(l, &piece, 1, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey,
-		       (uint32_t)(at / TT_LINE), false);
+			  (uint32_t)(at / TT_LINE), false);
 }
 
 int tt_verbs_send_from(struct tt_verbs_link *l, const void *buf, size_t bytes, uint32_t stamp,
-		    uint32_t lkey)
+		       uint32_t lkey)
 {
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 	struct tt_verbs_sge pieces[2] = { { .length = HEAD, .lkey = l->tx_mr->lkey },
-				       { (uintptr_t)buf, (uint32_t)bytes, lkey } };
+					  { (uintptr_t)buf, (uint32_t)bytes, lkey } };
 	struct tt_verbs_rtr rtr;
 	uint64_t start;
 	bool has_rtr = tt_verbs_rtr_for(l, bytes, stamp, &rtr);
@@ -239,7 +242,7 @@ int tt_verbs_send_from(struct tt_verbs_link *l, const void *buf, size_t bytes, u
 		tt_verbs_send_imm(l, &pieces[1], 1, rtr.addr, rtr.rkey, TT_VERBS_ZCOPY, true);
 	else
 		tt_verbs_send_imm(l, pieces, 2, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey,
-			       (uint32_t)(at / TT_LINE), true);
+				  (uint32_t)(at / TT_LINE), true);
 	return 1;
 }
 
@@ -256,19 +259,23 @@ static int check(const struct tt_verbs_link *l, const struct tt_verbs_head *h, s
 		      h->stamp == stamp))
 		return 0;
 	if (h->magic != MAGIC || h->version != VERSION || h->number != (uint32_t)l->base.received)
-		return tt_fail(TT_REMOTE,
+		return tt_fail(
+			TT_REMOTE,
 			"rank %d: rank %d sent bytes that are not a message (%s, queue pair %#x, channel %d, message "
-			"%llu)", me, l->base.peer, l->rail->name, l->qp->qp_num, l->base.channel,
+			"%llu)",
+			me, l->base.peer, l->rail->name, l->qp->qp_num, l->base.channel,
 			(unsigned long long)l->base.received);
-	return tt_fail(TT_USAGE,
+	return tt_fail(
+		TT_USAGE,
 		"rank %d: rank %d sent %u bytes of call %08x (channel %d, message %u) where %zu bytes of "
-		"call %08x are expected: the ranks make different calls", me, l->base.peer,
-		h->bytes, h->stamp, l->base.channel, h->number, bytes, stamp);
+		"call %08x are expected: the ranks make different calls",
+		me, l->base.peer, h->bytes, h->stamp, l->base.channel, h->number, bytes, stamp);
 }
 
 static int gone(const struct tt_verbs_link *l)
 {
-	return tt_fail(TT_REMOTE,
+	return tt_fail(
+		TT_REMOTE,
 		"rank %d: rank %d has closed its queue pair (%s, channel %d, %llu messages received)",
 		l->base.ep->world->rank, l->base.peer, l->rail->name, l->base.channel,
 		(unsigned long long)l->base.received);
@@ -276,18 +283,21 @@ static int gone(const struct tt_verbs_link *l)
 
 /* Peek a zero-copy message; its sender compared length and stamp with the RTR. */
 static int peek_zcopy(const struct tt_verbs_link *l, size_t bytes, uint32_t stamp,
-		       const void **ret_data)
+		      const void **ret_data)
 {
-	const struct tt_verbs_preposted *prepost = &l->preposts[l->base.received % TT_VERBS_MESSAGES];
+	const struct tt_verbs_preposted *prepost =
+		&l->preposts[l->base.received % TT_VERBS_MESSAGES];
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
 
-	if (tt_unlikely(ep->failed))           /* perhaps because no receive was preposted */
+	if (tt_unlikely(ep->failed)) /* perhaps because no receive was preposted */
 		return tt_verbs_failed(ep);
 	if (tt_unlikely(prepost->bytes != bytes || prepost->stamp != stamp))
-		return tt_fail(TT_USAGE,
+		return tt_fail(
+			TT_USAGE,
 			"rank %d: rank %d sent %zu bytes of call %08x (channel %d) where %zu bytes of call %08x are "
-			"expected: the ranks make different calls", l->base.ep->world->rank,
-			l->base.peer, prepost->bytes, prepost->stamp, l->base.channel, bytes, stamp);
+			"expected: the ranks make different calls",
+			l->base.ep->world->rank, l->base.peer, prepost->bytes, prepost->stamp,
+			l->base.channel, bytes, stamp);
 	*ret_data = prepost->dst;
 	return 1;
 }
@@ -334,10 +344,11 @@ static size_t room_of(const struct tt_verbs_link *l)
 
 	if (line & TT_VERBS_ZCOPY)
 		return line & TT_VERBS_FROM_RING
-			       ? record_bytes(l->preposts[l->base.received % TT_VERBS_MESSAGES].bytes)
+			       ? record_bytes(
+					 l->preposts[l->base.received % TT_VERBS_MESSAGES].bytes)
 			       : 0;
 	return record_bytes(((const struct tt_verbs_head *)(l->ring + l->ring_bytes +
-							 ((size_t)line + 1) * TT_LINE - HEAD))
+							    ((size_t)line + 1) * TT_LINE - HEAD))
 				    ->bytes);
 }
 
@@ -346,15 +357,16 @@ void tt_verbs_release(struct tt_link *link)
 	struct tt_verbs_link *l = (struct tt_verbs_link *)link;
 
 	l->uncredited_bytes += room_of(l);
-	((struct tt_verbs_ep *)link->ep)->zcopy_received +=
-		!!(l->lines[link->received % TT_VERBS_MESSAGES] & TT_VERBS_ZCOPY);
+	((struct tt_verbs_ep *)link->ep)->zcopy_received += !!(
+		l->lines[link->received % TT_VERBS_MESSAGES] & TT_VERBS_ZCOPY);
 	tt_verbs_prepost_done(l);
 	link->received++;
 	if (link->received - l->credited < TT_VERBS_MESSAGES / TT_VERBS_RING_PARTS &&
 	    l->uncredited_bytes < l->ring_bytes / TT_VERBS_RING_PARTS)
 		return;
 	tt_verbs_set_credits_due(l, true);
-	if (link->received - l->credited >= TT_VERBS_MESSAGES / 2 || l->uncredited_bytes >= l->ring_bytes / 2)
+	if (link->received - l->credited >= TT_VERBS_MESSAGES / 2 ||
+	    l->uncredited_bytes >= l->ring_bytes / 2)
 		tt_verbs_send_credits(l);
 }
 

@@ -16,7 +16,8 @@ static bool find(void *library, const char *name, void *ret_function)
 	void *function = dlsym(library, name);
 
 	if (!function)
-		snprintf(reason, sizeof(reason),
+		snprintf(
+			reason, sizeof(reason),
 			"libibverbs.so.1 has no %s: it is too old (rdma-core 33 or newer is needed)",
 			name);
 	*(void **)ret_function = function;

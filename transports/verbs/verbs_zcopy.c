@@ -28,7 +28,7 @@ static uint32_t check_of(const struct tt_verbs_rtr *w)
 
 	h = (h ^ h >> 29 ^ ((uint64_t)w->number << 32 | w->stamp)) * 0xd6e8feb86659fd93u;
 	h = (h ^ h >> 29 ^ ((uint64_t)w->bytes << 32 | w->rkey)) * 0x9e3779b97f4a7c15u;
-	return (uint32_t)(h >> 32) | 1;        /* never the checksum of zeros */
+	return (uint32_t)(h >> 32) | 1; /* never the checksum of zeros */
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */
@@ -43,7 +43,7 @@ __attribute__((no_sanitize("thread"))) static void read_entry(const struct tt_ve
 }
 
 bool tt_verbs_rtr_for(const struct tt_verbs_link *l, size_t bytes, uint32_t stamp,
-		    struct tt_verbs_rtr *ret_rtr)
+		      struct tt_verbs_rtr *ret_rtr)
 {
 	uint64_t words[4];
 
@@ -144,15 +144,17 @@ bool tt_verbs_prepost(struct tt_link *link, uint32_t ahead, void *dst, size_t by
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)link->ep;
 	uint64_t number = link->received + ahead;
 	struct tt_verbs_preposted *prepost = &l->preposts[number % TT_VERBS_MESSAGES];
-	struct tt_verbs_rtr rtr = { .addr = (uintptr_t)dst, .number = (uint32_t)number,
-				   .stamp = stamp, .bytes = (uint32_t)bytes };
+	struct tt_verbs_rtr rtr = { .addr = (uintptr_t)dst,
+				    .number = (uint32_t)number,
+				    .stamp = stamp,
+				    .bytes = (uint32_t)bytes };
 	uint32_t lkey;
 
 	if (bytes < TT_VERBS_ZCOPY_BYTES || l->max_inline < sizeof(rtr))
 		return false;
 	if (prepost->region || number < l->landed || ahead >= TT_VERBS_MESSAGES / 2 || ep->failed ||
 	    l->works - l->works_done + l->npending >= TT_VERBS_SENDS / 2)
-		return true;                   /* already sent, or not useful now */
+		return true; /* already sent, or not useful now */
 	prepost->region = tt_verbs_region_get(ep, l->rail, dst, bytes, &lkey, &rtr.rkey);
 	if (!prepost->region)
 		return false;
@@ -200,7 +202,7 @@ void tt_verbs_abandon(struct tt_endpoint *base)
 				 base->world->rank);
 			ep->failed = TT_REMOTE;
 		}
-		ep->list[i]->peer_closed = true;      /* tt_verbs_lost need not report this stop */
+		ep->list[i]->peer_closed = true; /* tt_verbs_lost need not report this stop */
 		ep->ib->modify_qp(ep->list[i]->qp, &stop, TT_VERBS_QP_STATE);
 	}
 }

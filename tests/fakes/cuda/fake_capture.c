@@ -10,7 +10,7 @@
 
 #include "tests/fakes/cuda/fake_cuda.h"
 
-static __thread int own_mode;          /* the driver's initial mode */
+static __thread int own_mode; /* the driver's initial mode */
 
 EXPORT int cuThreadExchangeStreamCaptureMode(int *mode)
 {
@@ -101,7 +101,7 @@ EXPORT int cuStreamEndCapture(tt_custream stream, void **ret_graph)
 		return TT_CU_BAD_VALUE;
 	if (g->spoiled) {
 		free_graph(g);
-		return 901;                    /* CUDA_ERROR_STREAM_CAPTURE_INVALIDATED */
+		return 901; /* CUDA_ERROR_STREAM_CAPTURE_INVALIDATED */
 	}
 	*ret_graph = g;
 	return 0;

@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-#define FAKE_OBJECTS 16             /* upper bound of kinds of objects */
+#define FAKE_OBJECTS 16 /* upper bound of kinds of objects */
 
 /* Number of calls that failed because the environment injected a failure */
 typedef int fake_hits_fn(void);

@@ -14,7 +14,9 @@
 
 int cuLaunchHostFunc(void *stream, void (*fn)(void *arg), void *arg);
 
-struct fake_cublas_handle { void *stream; };
+struct fake_cublas_handle {
+	void *stream;
+};
 
 struct product {
 	int across_a, across_b, m, n, k, lda, ldb, ldc;
@@ -85,8 +87,9 @@ EXPORT int cublasSgemm_v2(void *handle, int across_a, int across_b, int m, int n
 	if (!p || m < 0 || n < 0 || k < 0 || lda < (across_a ? k : m) || ldb < (across_b ? n : k) ||
 	    ldc < m) {
 		free(p);
-		return 7;                      /* CUBLAS_STATUS_INVALID_VALUE */
+		return 7; /* CUBLAS_STATUS_INVALID_VALUE */
 	}
 	*p = (struct product){ across_a, across_b, m, n, k, lda, ldb, ldc, *alpha, *beta, a, b, c };
-	return cuLaunchHostFunc(((struct fake_cublas_handle *)handle)->stream, multiply, p) ? 13 : 0;
+	return cuLaunchHostFunc(((struct fake_cublas_handle *)handle)->stream, multiply, p) ? 13
+											    : 0;
 }

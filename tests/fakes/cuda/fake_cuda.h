@@ -40,44 +40,55 @@
 
 #include "gpu/cuda.h"
 
-#define MAX_DEVICES 8                  /* as many as contexts in fake_driver.c */
+#define MAX_DEVICES 8 /* as many as contexts in fake_driver.c */
 #define MAX_BATCH 64
-#define BLOCK_SLOTS 32                 /* for the blocks of waiting kernels, per device */
+#define BLOCK_SLOTS 32 /* for the blocks of waiting kernels, per device */
 
 #define EXPORT __attribute__((visibility("default")))
 /* First statement of every function: returns the injected failure, if any. */
-#define ENTER()							\
-	do {							\
-		int injected = fake_fault(__func__);	\
-								\
-		if (injected)					\
-			return injected;			\
+#define ENTER()                                      \
+	do {                                         \
+		int injected = fake_fault(__func__); \
+                                                     \
+		if (injected)                        \
+			return injected;             \
 	} while (0)
 int fake_fault(const char *symbol);
-extern __thread bool fake_is_called;       /* by a stream, as its host function */
+extern __thread bool fake_is_called; /* by a stream, as its host function */
 /* The code of a dead context, which runs no further work; 0: the context is alive. */
 int fake_dead(void);
 
 /* Kinds of objects that a caller must release; fake_driver.c counts them for tests
  * (fake_counts.h). */
-enum fake_object { AN_ALLOCATION, A_PINNED, A_REGISTERED, AN_OPENED, A_MAPPED, A_RESERVED, A_HANDLE, A_STREAM,
-	     AN_EVENT, A_GRAPH, OBJECTS };
+enum fake_object {
+	AN_ALLOCATION,
+	A_PINNED,
+	A_REGISTERED,
+	AN_OPENED,
+	A_MAPPED,
+	A_RESERVED,
+	A_HANDLE,
+	A_STREAM,
+	AN_EVENT,
+	A_GRAPH,
+	OBJECTS
+};
 void fake_count(enum fake_object object, int n);
 /* ENTER in functions that need a current context, as the driver's do. */
-#define ENTER_CONTEXT()							\
-	do {								\
-		ENTER();						\
-		if (fake_device() < 0)				\
-			return TT_CU_BAD_CONTEXT;			\
-		if (fake_dead())					\
-			return fake_dead();				\
+#define ENTER_CONTEXT()                           \
+	do {                                      \
+		ENTER();                          \
+		if (fake_device() < 0)            \
+			return TT_CU_BAD_CONTEXT; \
+		if (fake_dead())                  \
+			return fake_dead();       \
 	} while (0)
 /* ENTER_CONTEXT in functions that a capture forbids (fake_capture.c). */
-#define ENTER_FREELY()								\
-	do {									\
-		ENTER_CONTEXT();						\
-		if (fake_forbidden())					\
-			return 900; /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */	\
+#define ENTER_FREELY()                                                          \
+	do {                                                                    \
+		ENTER_CONTEXT();                                                \
+		if (fake_forbidden())                                           \
+			return 900; /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */ \
 	} while (0)
 bool fake_forbidden(void);
 
@@ -106,29 +117,29 @@ enum fake_kind { COPY, SET, HOST_FUNC, RECORD, WAIT_EVENT, WAIT_STREAM, BATCH, L
 struct fake_node {
 	struct fake_node *next;
 	enum fake_kind kind;
-	uint64_t ticket;                       /* ticket order in its stream's connection */
+	uint64_t ticket; /* ticket order in its stream's connection */
 	void *to;
 	const void *from;
 	size_t bytes;
-	bool spoiled;                           /* COPY: one bit is to be wrong */
+	bool spoiled; /* COPY: one bit is to be wrong */
 	unsigned char value;
 	void (*fn)(void *arg);
 	void *arg;
 	struct event *event;
-	struct fake_stream *other;                  /* WAIT_STREAM */
-	uint64_t number;                       /* of the record that is made, or awaited */
+	struct fake_stream *other; /* WAIT_STREAM */
+	uint64_t number;           /* of the record that is made, or awaited */
 	unsigned nops;
 	struct tt_cumemop op[MAX_BATCH];
 	const struct fake_kernel *kernel;
 	int device;
 	unsigned blocks;
-	_Alignas(16) char params[1024];        /* a struct */
+	_Alignas(16) char params[1024]; /* a struct */
 };
 
 struct event {
-	uint64_t recorded, done;               /* numbers of records: enqueued, completed */
+	uint64_t recorded, done; /* numbers of records: enqueued, completed */
 	double at_ms;
-	struct graph *graph;                   /* of the capture that recorded the event last */
+	struct graph *graph; /* of the capture that recorded the event last */
 };
 
 /* fake_event.c: marks a record as completed; waits for a record */
@@ -137,9 +148,9 @@ void fake_await(struct event *e, uint64_t number);
 
 struct graph {
 	struct fake_node *first, **last;
-	pthread_t thread;                      /* the capturing thread */
+	pthread_t thread; /* the capturing thread */
 	int mode;
-	bool spoiled;                           /* by a call that the capture forbids */
+	bool spoiled; /* by a call that the capture forbids */
 };
 
 /* Never freed, since other streams may still wait for its nodes. */
@@ -147,15 +158,15 @@ struct fake_stream {
 	struct fake_stream *next;
 	pthread_t thread;
 	struct fake_node *first, **last;
-	uint64_t given, done;                  /* numbers of nodes */
+	uint64_t given, done; /* numbers of nodes */
 	struct connection *connection;
 	int device;
-	bool blocking;                         /* synchronizes with the default stream */
+	bool blocking; /* synchronizes with the default stream */
 	bool stop;
-	struct graph *graph;                   /* the graph being captured, or NULL */
+	struct graph *graph; /* the graph being captured, or NULL */
 };
 
-extern struct fake_stream *fake_all;    /* under the lock */
+extern struct fake_stream *fake_all; /* under the lock */
 
 /* fake_stream.c: adds a copy of the node to the stream, or to the graph that the stream is captured
  * to */
@@ -170,9 +181,9 @@ void fake_idle(void);
  * (fake_train_kernels.c). A kernel has one parameter, a struct. */
 struct fake_kernel {
 	const char *name;
-	void (*run)(const void *params);       /* runs one block */
+	void (*run)(const void *params); /* runs one block */
 	size_t bytes;
-	bool (*waits)(const void *params);     /* waits for peers' kernels; NULL: never */
+	bool (*waits)(const void *params); /* waits for peers' kernels; NULL: never */
 };
 extern const struct fake_kernel fake_kernels[], fake_train_kernels[];
 extern __thread unsigned fake_block, fake_blocks;

@@ -14,9 +14,9 @@
 #define FAKE_DMABUF 0x6d64612d62756600u
 struct fake_dmabuf {
 	uint64_t magic;
-	int fd;                                /* of the allocation */
-	uint64_t offset, bytes;                /* in the allocation */
-	bool unordered;                        /* writes are visible only after a flush */
+	int fd;                 /* of the allocation */
+	uint64_t offset, bytes; /* in the allocation */
+	bool unordered;         /* writes are visible only after a flush */
 };
 
 #endif

@@ -93,9 +93,15 @@ EXPORT void fake_own(bool is)
 EXPORT const char *fake_left(int n, int *ret_left)
 {
 	static const char *const names[OBJECTS] = {
-		[AN_ALLOCATION] = "device memory", [A_PINNED] = "pinned host memory", [A_REGISTERED] = "registered",
-		[AN_OPENED] = "opened", [A_MAPPED] = "mapped", [A_RESERVED] = "reserved",
-		[A_HANDLE] = "handle", [A_STREAM] = "stream", [AN_EVENT] = "event",
+		[AN_ALLOCATION] = "device memory",
+		[A_PINNED] = "pinned host memory",
+		[A_REGISTERED] = "registered",
+		[AN_OPENED] = "opened",
+		[A_MAPPED] = "mapped",
+		[A_RESERVED] = "reserved",
+		[A_HANDLE] = "handle",
+		[A_STREAM] = "stream",
+		[AN_EVENT] = "event",
 		[A_GRAPH] = "graph",
 	};
 
@@ -144,7 +150,7 @@ EXPORT int cuGetErrorName(int code, const char **ret_text)
 EXPORT int cuGetErrorString(int code, const char **ret_text)
 {
 	*ret_text = code == TT_CU_NO_MEMORY ? "out of memory"
-		    : code		    ? "injected failure"
+		    : code                  ? "injected failure"
 					    : "no error";
 	return 0;
 }

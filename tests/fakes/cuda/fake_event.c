@@ -82,7 +82,7 @@ EXPORT int cuStreamWaitEvent(tt_custream stream, tt_cuevent event, unsigned flag
 		s->graph = e->graph;
 	pthread_mutex_unlock(&fake_lock);
 	if (foreign)
-		return 905;                    /* CUDA_ERROR_STREAM_CAPTURE_ISOLATION */
+		return 905; /* CUDA_ERROR_STREAM_CAPTURE_ISOLATION */
 	return s->graph ? 0 : fake_add(stream, &n);
 }
 

@@ -8,9 +8,22 @@ static bool waits(const void *params)
 	return ((const struct tt_dev_job *)params)->way != TT_DEV_ALONE;
 }
 
-#define ROW(type) { "tt_" #type, tt_##type, sizeof(struct tt_dev_job), waits }
+#define ROW(type)                                                        \
+	{                                                                \
+		"tt_" #type, tt_##type, sizeof(struct tt_dev_job), waits \
+	}
 const struct fake_kernel fake_kernels[] = {
-	ROW(Int8),	 ROW(Uint8),	  ROW(Int32),	     ROW(Uint32),  ROW(Int64),
-	ROW(Uint64),	 ROW(Float16),	  ROW(Bfloat16),     ROW(Float32), ROW(Float64),
-	ROW(Float8e4m3), ROW(Float8e5m2), { NULL, NULL, 0, NULL },
+	ROW(Int8),
+	ROW(Uint8),
+	ROW(Int32),
+	ROW(Uint32),
+	ROW(Int64),
+	ROW(Uint64),
+	ROW(Float16),
+	ROW(Bfloat16),
+	ROW(Float32),
+	ROW(Float64),
+	ROW(Float8e4m3),
+	ROW(Float8e5m2),
+	{ NULL, NULL, 0, NULL },
 };

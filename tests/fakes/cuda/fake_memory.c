@@ -18,15 +18,19 @@ static struct fake_allocation {
 	struct fake_allocation *next;
 	/* shadow: the streams' mapping; NULL: the same as at */
 	char *at, *shadow;
-	size_t bytes, offset;                  /* offset: in fd */
+	size_t bytes, offset; /* offset: in fd */
 	int fd, device;
 	unsigned type, managed;
 	uint64_t id;
-	bool registered, opened, virtual;      /* virtual: has no IPC handle */
-} *allocations;
+	bool registered, opened, virtual; /* virtual: has no IPC handle */
+} * allocations;
 static uint64_t ids;
 
-struct fake_handle { pid_t pid; int fd, device; size_t bytes; };
+struct fake_handle {
+	pid_t pid;
+	int fd, device;
+	size_t bytes;
+};
 _Static_assert(sizeof(struct fake_handle) <= sizeof(struct tt_cuipc), "it fits");
 
 static struct fake_allocation *find(const void *p)
@@ -39,11 +43,11 @@ static struct fake_allocation *find(const void *p)
 
 static enum fake_object object_of(const struct fake_allocation *x)
 {
-	return x->virtual		     ? A_MAPPED
-	       : x->opened		     ? AN_OPENED
-	       : x->registered		     ? A_REGISTERED
+	return x->virtual                   ? A_MAPPED
+	       : x->opened                  ? AN_OPENED
+	       : x->registered              ? A_REGISTERED
 	       : x->type == TT_CU_TYPE_HOST ? A_PINNED
-					     : AN_ALLOCATION;
+					    : AN_ALLOCATION;
 }
 
 static void add(struct fake_allocation piece)
@@ -93,12 +97,12 @@ static int release(struct fake_allocation *x)
 void fake_add_virtual(char *at, size_t bytes, int fd, size_t offset)
 {
 	add((struct fake_allocation){ .at = at,
-			    .bytes = bytes,
-			    .fd = dup(fd),
-			    .offset = offset,
-			    .device = fake_device(),
-			    .type = TT_CU_TYPE_DEVICE,
-			    .virtual = true });
+				      .bytes = bytes,
+				      .fd = dup(fd),
+				      .offset = offset,
+				      .device = fake_device(),
+				      .type = TT_CU_TYPE_DEVICE,
+				      .virtual = true });
 }
 
 bool fake_take_virtual(char *at)
@@ -108,8 +112,10 @@ bool fake_take_virtual(char *at)
 
 static int make(size_t bytes, unsigned type, unsigned managed, void **ret)
 {
-	struct fake_allocation p = { .bytes = (bytes + 4095) / 4096 * 4096, .type = type, .managed = managed,
-			   .device = fake_device() };
+	struct fake_allocation p = { .bytes = (bytes + 4095) / 4096 * 4096,
+				     .type = type,
+				     .managed = managed,
+				     .device = fake_device() };
 
 	if (p.device < 0)
 		return TT_CU_BAD_CONTEXT;

@@ -16,8 +16,8 @@ EXPORT int cuMemGetHandleForAddressRange(void *ret_handle, tt_cuptr at, size_t b
 					 unsigned long long flags)
 {
 	struct fake_dmabuf d = { .magic = FAKE_DMABUF,
-				     .bytes = bytes,
-				     .unordered = fake_lacks("ordering") };
+				 .bytes = bytes,
+				 .unordered = fake_lacks("ordering") };
 	int fd;
 
 	ENTER_CONTEXT();

@@ -14,13 +14,15 @@
 
 #include "tests/fakes/cuda/fake_cuda.h"
 
-#define PRIORITIES 6                   /* 0 to -5 */
+#define PRIORITIES 6 /* 0 to -5 */
 
 __thread unsigned fake_block, fake_blocks;
 struct fake_stream *fake_all;
-static struct fake_stream *legacy;          /* under the lock, as the next two declarations */
+static struct fake_stream *legacy; /* under the lock, as the next two declarations */
 static unsigned streams[PRIORITIES], slots_taken[MAX_DEVICES];
-static struct connection { uint64_t given, through; } connections[PRIORITIES][32];
+static struct connection {
+	uint64_t given, through;
+} connections[PRIORITIES][32];
 static __thread struct fake_stream *per_thread;
 
 /* ---- executing a node ------------------------------------------------------------------------ */
@@ -82,7 +84,8 @@ static void launch(const struct fake_node *n)
 	unsigned slots = n->kernel->waits && n->kernel->waits(n->params) ? n->blocks : 1;
 
 	if (slots > BLOCK_SLOTS) {
-		fprintf(stderr, "fake: %u blocks wait for peers, but the device has slots for %d\n", slots, BLOCK_SLOTS);
+		fprintf(stderr, "fake: %u blocks wait for peers, but the device has slots for %d\n",
+			slots, BLOCK_SLOTS);
 		abort();
 	}
 	take_slots(slots, n->device);

@@ -11,7 +11,10 @@
 
 #define GRANULARITY 65536
 
-static int fd_of(uint64_t handle) { return (int)handle - 1; }
+static int fd_of(uint64_t handle)
+{
+	return (int)handle - 1;
+}
 
 EXPORT int cuMemGetAllocationGranularity(size_t *ret_bytes, const struct tt_cuprop *prop, int which)
 {

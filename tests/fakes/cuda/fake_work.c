@@ -46,8 +46,11 @@ static bool to_be_spoiled(void)
 
 EXPORT int cuMemcpyDtoHAsync_v2(void *to, tt_cuptr from, size_t bytes, tt_custream stream)
 {
-	struct fake_node n = { .kind = COPY, .to = to, .from = (void *)(uintptr_t)from, .bytes = bytes,
-			  .spoiled = to_be_spoiled() };
+	struct fake_node n = { .kind = COPY,
+			       .to = to,
+			       .from = (void *)(uintptr_t)from,
+			       .bytes = bytes,
+			       .spoiled = to_be_spoiled() };
 
 	ENTER_CONTEXT();
 	return fake_add(stream, &n);

@@ -16,7 +16,7 @@
 #define DECLARE(member, symbol, parameters) int symbol parameters;
 TT_CUDA_FUNCTIONS(DECLARE)
 
-#define MEMORY_BYTES ((size_t)4 << 30)         /* as reported to programs */
+#define MEMORY_BYTES ((size_t)4 << 30) /* as reported to programs */
 /* current device, the context's device, the newest error */
 static __thread int current, entered = -1, last;
 
@@ -43,23 +43,27 @@ static int enter(void)
 
 /* CALL(name, (parameters), result) */
 #define EXPORT __attribute__((visibility("default")))
-#define CALL(name, parameters, ...)			\
-	EXPORT cudaError_t name parameters		\
-	{						\
-		int rc = enter();			\
-							\
-		return keep(rc ? rc : (__VA_ARGS__));	\
+#define CALL(name, parameters, ...)                   \
+	EXPORT cudaError_t name parameters            \
+	{                                             \
+		int rc = enter();                     \
+                                                      \
+		return keep(rc ? rc : (__VA_ARGS__)); \
 	}
 /* Queries at a program's start, answered by constants. */
-#define GIVE(name, parameters, ...) \
-	EXPORT cudaError_t name parameters { __VA_ARGS__; return cudaSuccess; }
+#define GIVE(name, parameters, ...)        \
+	EXPORT cudaError_t name parameters \
+	{                                  \
+		__VA_ARGS__;               \
+		return cudaSuccess;        \
+	}
 /* Programs bind these names and pass any arguments. */
-#define UNBUILT(name)									\
-	EXPORT int unbuilt_##name(void) __asm__(#name);					\
-	EXPORT int unbuilt_##name(void)							\
-	{										\
-		fprintf(stderr, "the fake CUDA runtime has no %s\n", #name);	\
-		return last = cudaErrorNotSupported;					\
+#define UNBUILT(name)                                                        \
+	EXPORT int unbuilt_##name(void) __asm__(#name);                      \
+	EXPORT int unbuilt_##name(void)                                      \
+	{                                                                    \
+		fprintf(stderr, "the fake CUDA runtime has no %s\n", #name); \
+		return last = cudaErrorNotSupported;                         \
 	}
 
 /* ---- devices, errors ------------------------------------------------------------------------- */
@@ -72,7 +76,7 @@ GIVE(cudaRuntimeGetVersion, (int *version), *version = CUDART_VERSION)
 GIVE(cudaDeviceGetStreamPriorityRange, (int *least, int *most), *least = 0, *most = -5)
 GIVE(cudaDeviceEnablePeerAccess, (int peer, unsigned flags), (void)peer, (void)flags)
 GIVE(cudaDeviceReset, (void), entered = -1)
-GIVE(cudaMemGetInfo, (size_t *unused, size_t *all), *unused = *all = MEMORY_BYTES)
+GIVE(cudaMemGetInfo, (size_t * unused, size_t *all), *unused = *all = MEMORY_BYTES)
 GIVE(cudaProfilerStart, (void), (void)0)
 GIVE(cudaProfilerStop, (void), (void)0)
 CALL(cudaDeviceSynchronize, (void), cuCtxSynchronize())
@@ -90,16 +94,24 @@ EXPORT cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attrib
 
 EXPORT cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
 {
-	*p = (struct cudaDeviceProp){ .name = "fake", .major = 9, .multiProcessorCount = 8,
-				      .warpSize = 32, .totalGlobalMem = MEMORY_BYTES,
-				      .maxThreadsPerBlock = 1024, .regsPerBlock = 65536,
+	*p = (struct cudaDeviceProp){ .name = "fake",
+				      .major = 9,
+				      .multiProcessorCount = 8,
+				      .warpSize = 32,
+				      .totalGlobalMem = MEMORY_BYTES,
+				      .maxThreadsPerBlock = 1024,
+				      .regsPerBlock = 65536,
 				      .maxThreadsPerMultiProcessor = 2048,
-				      .sharedMemPerBlock = 49152, .pciDeviceID = device,
+				      .sharedMemPerBlock = 49152,
+				      .pciDeviceID = device,
 				      .unifiedAddressing = 1 };
 	return cudaSuccess;
 }
 
-EXPORT cudaError_t cudaPeekAtLastError(void) { return (cudaError_t)last; }
+EXPORT cudaError_t cudaPeekAtLastError(void)
+{
+	return (cudaError_t)last;
+}
 EXPORT cudaError_t cudaGetLastError(void)
 {
 	int rc = last;
@@ -116,7 +128,10 @@ EXPORT const char *cudaGetErrorName(cudaError_t error)
 	return text;
 }
 
-EXPORT const char *cudaGetErrorString(cudaError_t error) { return cudaGetErrorName(error); }
+EXPORT const char *cudaGetErrorString(cudaError_t error)
+{
+	return cudaGetErrorName(error);
+}
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -162,9 +177,9 @@ EXPORT cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *a, con
 #define FLAGS unsigned flags
 CALL(cudaStreamCreateWithFlags, (cudaStream_t * stream, FLAGS),
      cuStreamCreate((tt_custream *)stream, flags))
-CALL(cudaStreamCreate, (cudaStream_t *stream), cuStreamCreate((tt_custream *)stream, 0))
-CALL(cudaStreamCreateWithPriority, (cudaStream_t *stream, FLAGS, int priority),
-     (void)priority, cuStreamCreate((tt_custream *)stream, flags))
+CALL(cudaStreamCreate, (cudaStream_t * stream), cuStreamCreate((tt_custream *)stream, 0))
+CALL(cudaStreamCreateWithPriority, (cudaStream_t * stream, FLAGS, int priority), (void)priority,
+     cuStreamCreate((tt_custream *)stream, flags))
 CALL(cudaStreamDestroy, (cudaStream_t stream), cuStreamDestroy_v2(stream))
 CALL(cudaStreamSynchronize, (cudaStream_t stream), cuStreamSynchronize(stream))
 CALL(cudaStreamQuery, (cudaStream_t stream), cuStreamQuery(stream))
@@ -189,7 +204,7 @@ CALL(cudaStreamGetCaptureInfo,
      *status = 0, cuStreamIsCapturing(stream, (int *)status))
 CALL(cudaEventCreateWithFlags, (cudaEvent_t * event, FLAGS),
      cuEventCreate((tt_cuevent *)event, flags))
-CALL(cudaEventCreate, (cudaEvent_t *event), cuEventCreate((tt_cuevent *)event, 0))
+CALL(cudaEventCreate, (cudaEvent_t * event), cuEventCreate((tt_cuevent *)event, 0))
 CALL(cudaEventDestroy, (cudaEvent_t event), cuEventDestroy_v2(event))
 CALL(cudaEventRecord, (cudaEvent_t event, cudaStream_t stream), cuEventRecord(event, stream))
 CALL(cudaEventRecordWithFlags, (cudaEvent_t event, cudaStream_t stream, FLAGS), (void)flags,
@@ -198,7 +213,7 @@ CALL(cudaEventQuery, (cudaEvent_t event), cuEventQuery(event))
 CALL(cudaEventSynchronize, (cudaEvent_t event), cuEventSynchronize(event))
 CALL(cudaEventElapsedTime, (float *ms, cudaEvent_t from, cudaEvent_t to),
      cuEventElapsedTime(ms, from, to))
-CALL(cudaGraphInstantiate, (cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags),
+CALL(cudaGraphInstantiate, (cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags),
      cuGraphInstantiateWithFlags((void **)exec, graph, flags))
 CALL(cudaGraphInstantiateWithFlags,
      (cudaGraphExec_t * exec, cudaGraph_t graph, unsigned long long flags),
@@ -209,7 +224,11 @@ CALL(cudaGraphDestroy, (cudaGraph_t graph), cuGraphDestroy(graph))
 
 /* ---- kernels, which do nothing --------------------------------------------------------------- */
 
-static __thread struct { dim3 grid, block; size_t shared; void *stream; } pushed;
+static __thread struct {
+	dim3 grid, block;
+	size_t shared;
+	void *stream;
+} pushed;
 EXPORT unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, void *stream)
 {
 	pushed.grid = grid;
@@ -219,7 +238,7 @@ EXPORT unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared
 	return 0;
 }
 
-GIVE(__cudaPopCallConfiguration, (dim3 *grid, dim3 *block, size_t *shared, void **stream),
+GIVE(__cudaPopCallConfiguration, (dim3 * grid, dim3 *block, size_t *shared, void **stream),
      *grid = pushed.grid, *block = pushed.block, *shared = pushed.shared, *stream = pushed.stream)
 GIVE(__cudaGetKernel, (void **kernel, const void *function), *kernel = (void *)function)
 GIVE(__cudaLaunchKernel, (void), (void)0)
@@ -248,11 +267,21 @@ EXPORT void **__cudaRegisterFatBinary(void *image)
 	(void)image;
 	return &handle;
 }
-EXPORT void __cudaRegisterFatBinaryEnd(void **handle) { (void)handle; }
-EXPORT void __cudaUnregisterFatBinary(void **handle) { (void)handle; }
-EXPORT void __cudaRegisterFunction(void) { }
-EXPORT void __cudaRegisterVar(void) { }
-EXPORT char __cudaInitModule(void **handle) { (void)handle; return 1; }
+EXPORT void __cudaRegisterFatBinaryEnd(void **handle)
+{
+	(void)handle;
+}
+EXPORT void __cudaUnregisterFatBinary(void **handle)
+{
+	(void)handle;
+}
+EXPORT void __cudaRegisterFunction(void) {}
+EXPORT void __cudaRegisterVar(void) {}
+EXPORT char __cudaInitModule(void **handle)
+{
+	(void)handle;
+	return 1;
+}
 
 UNBUILT(cudaDeviceGetDefaultMemPool)
 UNBUILT(cudaFreeAsync)

@@ -20,7 +20,7 @@
 #define PAGE 4096
 
 struct tt_verbs_mr *ibv_reg_dmabuf_mr(struct tt_verbs_pd *pd, uint64_t offset, size_t bytes,
-				   uint64_t iova, int fd, int access);
+				      uint64_t iova, int fd, int access);
 void fake_flush(void);
 
 /* Returns 0 or the errno of a driver. */
@@ -29,9 +29,9 @@ static int check(const struct fake_dmabuf *d, uint64_t offset, size_t bytes, uin
 {
 	if (fault_from("no-dmabuf", bytes))
 		return EOPNOTSUPP;
-	if (d->magic != FAKE_DMABUF || !bytes || offset > d->bytes ||
-	    bytes > d->bytes - offset ||
-	    iova % PAGE != offset % PAGE || access & ~(TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE) ||
+	if (d->magic != FAKE_DMABUF || !bytes || offset > d->bytes || bytes > d->bytes - offset ||
+	    iova % PAGE != offset % PAGE ||
+	    access & ~(TT_VERBS_LOCAL_WRITE | TT_VERBS_REMOTE_WRITE) ||
 	    (access & TT_VERBS_REMOTE_WRITE && !(access & TT_VERBS_LOCAL_WRITE)))
 		return EINVAL;
 	return 0;
@@ -47,7 +47,7 @@ static void *map(size_t bytes, int fd, uint64_t offset)
 
 /* Keeps the offset within a page, since only whole pages can be mapped. */
 struct tt_verbs_mr *ibv_reg_dmabuf_mr(struct tt_verbs_pd *pd, uint64_t offset, size_t bytes,
-				   uint64_t iova, int fd, int access)
+				      uint64_t iova, int fd, int access)
 {
 	struct fake_dmabuf d = { 0 };
 	uint64_t within = offset % PAGE;

@@ -44,7 +44,8 @@ void notify(uint32_t number, uint64_t value)
 
 	if (fd < 0)
 		return;
-	sendto(fd, &value, sizeof(value), MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&at, bytes);
+	sendto(fd, &value, sizeof(value), MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&at,
+	       bytes);
 	close(fd);
 }
 
@@ -81,7 +82,7 @@ bool mood(const char *word)
 	return set && strstr(set, word);
 }
 
-static bool cut;       /* this process's ports went down by an injected fault */
+static bool cut; /* this process's ports went down by an injected fault */
 
 void cut_ports(void)
 {

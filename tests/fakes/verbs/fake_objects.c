@@ -17,7 +17,7 @@ int ibv_dereg_mr(struct tt_verbs_mr *mr);
 struct tt_verbs_channel *ibv_create_comp_channel(struct tt_verbs_context *context);
 int ibv_destroy_comp_channel(struct tt_verbs_channel *channel);
 struct tt_verbs_cq *ibv_create_cq(struct tt_verbs_context *context, int entries, void *user,
-			       struct tt_verbs_channel *channel, int vector);
+				  struct tt_verbs_channel *channel, int vector);
 int ibv_destroy_cq(struct tt_verbs_cq *cq);
 struct tt_verbs_qp *ibv_create_qp(struct tt_verbs_pd *pd, struct tt_verbs_qp_init *init);
 int ibv_modify_qp(struct tt_verbs_qp *qp, struct tt_verbs_qp_attr *attr, int mask);
@@ -40,7 +40,7 @@ static bool old_kernel(void)
 int ibv_is_fork_initialized(void)
 {
 	return old_kernel() && forks_are_safe != TT_VERBS_FORK_ENABLED ? TT_VERBS_FORK_DISABLED
-								   : forks_are_safe;
+								       : forks_are_safe;
 }
 
 int ibv_fork_init(void)
@@ -86,7 +86,7 @@ int ibv_dealloc_pd(struct tt_verbs_pd *pd)
 }
 
 struct tt_verbs_mr *add_mr(struct tt_verbs_pd *pd, uint64_t start, size_t bytes, int access,
-			uint64_t mapping, uint64_t deferred)
+			   uint64_t mapping, uint64_t deferred)
 {
 	static uint64_t count;
 	struct mr *m = calloc(1, sizeof(*m));
@@ -105,15 +105,14 @@ struct tt_verbs_mr *add_mr(struct tt_verbs_pd *pd, uint64_t start, size_t bytes,
 		i++;
 	m->index = i;
 	m->base = (struct tt_verbs_mr){ .context = pd->context,
-				     .pd = pd,
-				     .addr = (void *)(uintptr_t)start,
-				     .length = bytes,
-				     .handle = i,
-				     .lkey = new_number() << 8 };
+					.pd = pd,
+					.addr = (void *)(uintptr_t)start,
+					.length = bytes,
+					.handle = i,
+					.lkey = new_number() << 8 };
 	m->base.rkey = m->base.lkey;
-	shared()->mr[i] = (struct shared_mr){ true,	 getpid(), pd->handle, m->base.lkey,
-					 access, start,	   bytes,      mapping,
-					 deferred };
+	shared()->mr[i] = (struct shared_mr){ true,  getpid(), pd->handle, m->base.lkey, access,
+					      start, bytes,    mapping,    deferred };
 	unlock();
 	count_object(AN_MR, 1);
 	return &m->base;
@@ -166,7 +165,7 @@ int ibv_destroy_comp_channel(struct tt_verbs_channel *channel)
 }
 
 struct tt_verbs_cq *ibv_create_cq(struct tt_verbs_context *context, int entries, void *user,
-			       struct tt_verbs_channel *channel, int vector)
+				  struct tt_verbs_channel *channel, int vector)
 {
 	struct cq *c = refused("create_cq") ? NULL : calloc(1, sizeof(*c));
 	uint32_t i = 0;
@@ -242,16 +241,19 @@ struct tt_verbs_qp *ibv_create_qp(struct tt_verbs_pd *pd, struct tt_verbs_qp_ini
 		errno = EINVAL;
 		return NULL;
 	}
-	if (init->cap.max_inline_data)         /* HCAs grant a little more than the request */
+	if (init->cap.max_inline_data) /* HCAs grant a little more than the request */
 		init->cap.max_inline_data = inline_most();
 	count_object(A_QP, 1);
 	lock();
 	while (i < MAX_QPS - 1 && shared()->qp[i].used)
 		i++;
 	q->index = i;
-	q->base = (struct tt_verbs_qp){ .context = pd->context, .pd = pd, .send_cq = init->send_cq,
-				     .recv_cq = init->recv_cq, .qp_num = new_number(),
-				     .type = TT_VERBS_RC };
+	q->base = (struct tt_verbs_qp){ .context = pd->context,
+					.pd = pd,
+					.send_cq = init->send_cq,
+					.recv_cq = init->recv_cq,
+					.qp_num = new_number(),
+					.type = TT_VERBS_RC };
 	shared()->qp[i] = (struct shared_qp){
 		.used = true,
 		.pid = getpid(),
@@ -289,10 +291,11 @@ int ibv_modify_qp(struct tt_verbs_qp *qp, struct tt_verbs_qp_attr *attr, int mas
 {
 	static const int needs[] = {
 		[TT_VERBS_INIT] = TT_VERBS_QP_PKEY | TT_VERBS_QP_PORT | TT_VERBS_QP_ACCESS,
-		[TT_VERBS_RTR] = TT_VERBS_QP_AV | TT_VERBS_QP_MTU | TT_VERBS_QP_DEST | TT_VERBS_QP_RQ_PSN |
-			      TT_VERBS_QP_DEST_READS | TT_VERBS_QP_RNR_TIMER,
-		[TT_VERBS_RTS] = TT_VERBS_QP_TIMEOUT | TT_VERBS_QP_RETRIES | TT_VERBS_QP_RNR | TT_VERBS_QP_SQ_PSN |
-			      TT_VERBS_QP_READS,
+		[TT_VERBS_RTR] = TT_VERBS_QP_AV | TT_VERBS_QP_MTU | TT_VERBS_QP_DEST |
+				 TT_VERBS_QP_RQ_PSN | TT_VERBS_QP_DEST_READS |
+				 TT_VERBS_QP_RNR_TIMER,
+		[TT_VERBS_RTS] = TT_VERBS_QP_TIMEOUT | TT_VERBS_QP_RETRIES | TT_VERBS_QP_RNR |
+				 TT_VERBS_QP_SQ_PSN | TT_VERBS_QP_READS,
 	};
 	struct shared_qp *q = &shared()->qp[((struct qp *)qp)->index];
 	int rc = refused("modify_qp");
@@ -303,7 +306,8 @@ int ibv_modify_qp(struct tt_verbs_qp *qp, struct tt_verbs_qp_attr *attr, int mas
 	if (attr->qp_state == TT_VERBS_ERR && mask == TT_VERBS_QP_STATE)
 		work_stop(q);
 	else if (attr->qp_state < TT_VERBS_INIT || attr->qp_state > TT_VERBS_RTS ||
-		 attr->qp_state != q->state + 1 || mask != (needs[attr->qp_state] | TT_VERBS_QP_STATE))
+		 attr->qp_state != q->state + 1 ||
+		 mask != (needs[attr->qp_state] | TT_VERBS_QP_STATE))
 		rc = EINVAL;
 	else if (attr->qp_state == TT_VERBS_RTR && !is_route(&attr->ah))
 		rc = EINVAL;

@@ -28,7 +28,8 @@ ssize_t _ibv_query_gid_table(struct tt_verbs_context *context, struct tt_verbs_g
 struct tt_verbs_device **ibv_get_device_list(int *ret_n)
 {
 	const char *n = getenv("TUTTI_TEST_VERBS_HCAS");
-	struct tt_verbs_device **list = refused("get_device_list") ? NULL : calloc(3, sizeof(*list));
+	struct tt_verbs_device **list = refused("get_device_list") ? NULL
+								   : calloc(3, sizeof(*list));
 
 	count_object(A_LIST, list != NULL);
 	*ret_n = !shared() ? 0 : n ? atoi(n) : 1;
@@ -105,8 +106,10 @@ bool wants_grh(void)
 uint16_t lid_of(const struct tt_verbs_context *context)
 {
 	return infiniband()
-		       ? (uint16_t)(1 + (getpid() * 2 + ((const struct fake_verbs_context *)context)->device_index) %
-						0xbfff)
+		       ? (uint16_t)(1 +
+				    (getpid() * 2 +
+				     ((const struct fake_verbs_context *)context)->device_index) %
+					    0xbfff)
 		       : 0;
 }
 
@@ -125,15 +128,18 @@ int ibv_query_pkey(struct tt_verbs_context *context, uint8_t port, int index, ui
 
 int ibv_query_port(struct tt_verbs_context *context, uint8_t port, struct tt_verbs_port_attr *attr)
 {
-	*attr = (struct tt_verbs_port_attr){ .state = port == 1 && !ports_are_down(false)
-							   ? TT_VERBS_PORT_ACTIVE
-							   : 1,
-					  .active_mtu = 5, .max_mtu = 5,
-					  .link_layer = infiniband() ? TT_VERBS_LINK_INFINIBAND
-								     : TT_VERBS_LINK_ETHERNET,
-					  .active_width = 2, .active_speed = 32, .gid_tbl_len = 4,
-					  .lid = lid_of(context), .flags = wants_grh(),
-					  .pkey_tbl_len = infiniband() ? 3 : 1 };
+	*attr = (struct tt_verbs_port_attr){
+		.state = port == 1 && !ports_are_down(false) ? TT_VERBS_PORT_ACTIVE : 1,
+		.active_mtu = 5,
+		.max_mtu = 5,
+		.link_layer = infiniband() ? TT_VERBS_LINK_INFINIBAND : TT_VERBS_LINK_ETHERNET,
+		.active_width = 2,
+		.active_speed = 32,
+		.gid_tbl_len = 4,
+		.lid = lid_of(context),
+		.flags = wants_grh(),
+		.pkey_tbl_len = infiniband() ? 3 : 1
+	};
 	return refused("query_port");
 }
 
@@ -157,9 +163,15 @@ ssize_t _ibv_query_gid_table(struct tt_verbs_context *context, struct tt_verbs_g
 		memcpy(entries[0].gid + 12, &lid, 2);
 		return 1;
 	}
-	entries[0] = (struct tt_verbs_gid_entry){ .index = 0, .port = 1, .type = TT_VERBS_GID_ROCE2 };
-	entries[1] = (struct tt_verbs_gid_entry){ .index = 2, .port = 1, .type = TT_VERBS_GID_ROCE1 };
-	entries[2] = (struct tt_verbs_gid_entry){ .index = 3, .port = 1, .type = TT_VERBS_GID_ROCE2 };
+	entries[0] = (struct tt_verbs_gid_entry){ .index = 0,
+						  .port = 1,
+						  .type = TT_VERBS_GID_ROCE2 };
+	entries[1] = (struct tt_verbs_gid_entry){ .index = 2,
+						  .port = 1,
+						  .type = TT_VERBS_GID_ROCE1 };
+	entries[2] = (struct tt_verbs_gid_entry){ .index = 3,
+						  .port = 1,
+						  .type = TT_VERBS_GID_ROCE2 };
 	memcpy(entries[0].gid, local, 16);
 	memcpy(entries[1].gid, v4, 16);
 	memcpy(entries[2].gid, v4, 16);

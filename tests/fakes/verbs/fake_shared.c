@@ -40,7 +40,7 @@ static void map_file(void)
 		pthread_mutex_init(&all->lock, &attr);
 		all->numbers = 0x100;
 	}
-	flock(fd, LOCK_UN);            /* the mapping would keep the lock */
+	flock(fd, LOCK_UN); /* the mapping would keep the lock */
 	close(fd);
 }
 
@@ -109,8 +109,9 @@ void fake_verbs_own(bool is)
 const char *fake_verbs_left(int n, int *ret_left)
 {
 	static const char *const names[OBJECTS] = {
-		[A_LIST] = "device list", [A_CONTEXT] = "device context", [A_PD] = "protection domain",
-		[AN_MR] = "registration",   [A_CHANNEL] = "channel",   [A_CQ] = "completion queue",
+		[A_LIST] = "device list",     [A_CONTEXT] = "device context",
+		[A_PD] = "protection domain", [AN_MR] = "registration",
+		[A_CHANNEL] = "channel",      [A_CQ] = "completion queue",
 		[A_QP] = "queue pair",
 	};
 

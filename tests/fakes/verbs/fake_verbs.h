@@ -49,7 +49,12 @@
 #define MAX_INLINE 220
 #define MAX_DEPTH 4096
 
-struct entry { struct tt_verbs_wc wc; uint32_t qp; uint64_t frees; bool send; };
+struct entry {
+	struct tt_verbs_wc wc;
+	uint32_t qp;
+	uint64_t frees;
+	bool send;
+};
 
 struct shared_qp {
 	bool used;
@@ -58,7 +63,7 @@ struct shared_qp {
 	uint16_t lid, dlid;
 	int state, wire;
 	uint32_t send_depth, recv_depth, inline_max, send_cq, recv_cq;
-	uint64_t posted, freed;                /* work requests of the send queue */
+	uint64_t posted, freed; /* work requests of the send queue */
 	uint64_t recvs[MAX_RECVS], recv_head, recv_tail;
 };
 
@@ -66,7 +71,7 @@ struct shared_cq {
 	bool used, armed;
 	pid_t pid;
 	uint32_t channel, size, count, context;
-	uint64_t cookie;                       /* the owner's struct tt_verbs_cq */
+	uint64_t cookie; /* the owner's struct tt_verbs_cq */
 	struct entry entries[CQ_ENTRIES];
 };
 
@@ -82,7 +87,11 @@ struct shared_mr {
 };
 
 /* a write to device memory, until the flush */
-struct deferred_write { pid_t pid; uint32_t mr; uint64_t at, bytes; };
+struct deferred_write {
+	pid_t pid;
+	uint32_t mr;
+	uint64_t at, bytes;
+};
 
 struct fake_shared {
 	pthread_mutex_t lock;
@@ -95,14 +104,30 @@ struct fake_shared {
 	struct shared_cq cq[MAX_CQS];
 };
 
-struct cq { struct tt_verbs_cq base; uint32_t index; };
-struct qp { struct tt_verbs_qp base; uint32_t index; };
-struct mr { struct tt_verbs_mr base; uint32_t index; };
-struct fake_verbs_context { struct tt_verbs_context base; uint32_t number; int device_index; };
-struct channel { struct tt_verbs_channel base; uint32_t number; };
+struct cq {
+	struct tt_verbs_cq base;
+	uint32_t index;
+};
+struct qp {
+	struct tt_verbs_qp base;
+	uint32_t index;
+};
+struct mr {
+	struct tt_verbs_mr base;
+	uint32_t index;
+};
+struct fake_verbs_context {
+	struct tt_verbs_context base;
+	uint32_t number;
+	int device_index;
+};
+struct channel {
+	struct tt_verbs_channel base;
+	uint32_t number;
+};
 
 #pragma GCC visibility push(hidden)
-struct fake_shared *shared(void);               /* protected by: */
+struct fake_shared *shared(void); /* protected by: */
 void lock(void);
 void unlock(void);
 uint32_t new_number(void);
@@ -115,7 +140,7 @@ uint16_t lid_of(const struct tt_verbs_context *context);
 
 /* fake_objects.c: for device memory, mapping and deferred are set */
 struct tt_verbs_mr *add_mr(struct tt_verbs_pd *pd, uint64_t start, size_t bytes, int access,
-			uint64_t mapping, uint64_t deferred);
+			   uint64_t mapping, uint64_t deferred);
 
 /* fake_device.c, under the lock: where the HCA reads, or writes, the bytes that a key has at that
  * address */
@@ -128,14 +153,14 @@ int work_poll(struct tt_verbs_cq *cq, int n, struct tt_verbs_wc *wc);
 int work_arm(struct tt_verbs_cq *cq, int solicited_only);
 int work_send(struct tt_verbs_qp *qp, struct tt_verbs_send_wr *wr, struct tt_verbs_send_wr **bad);
 int work_recv(struct tt_verbs_qp *qp, struct tt_verbs_recv_wr *wr, struct tt_verbs_recv_wr **bad);
-void work_stop(struct shared_qp *qp);      /* to ERR; flushes the queue */
+void work_stop(struct shared_qp *qp); /* to ERR; flushes the queue */
 
 /* fake_events.c: datagrams to a number, at which one descriptor may listen */
 int listen_on(uint32_t number);
 void notify(uint32_t number, uint64_t value);
 bool receive_value(int fd, uint64_t *ret_value);
-bool fault(const char *kind, uint64_t count);          /* at this count */
-bool fault_from(const char *kind, uint64_t value);     /* at this value and above */
+bool fault(const char *kind, uint64_t count);      /* at this count */
+bool fault_from(const char *kind, uint64_t value); /* at this value and above */
 bool mood(const char *word);
 int wire_of(int device);
 void cut_ports(void);

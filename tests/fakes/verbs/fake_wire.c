@@ -15,7 +15,7 @@
 /* the peer's queue pair is in ERR: retries outlast any test */
 #define SILENCE (-100)
 
-static uint64_t writes;        /* of this process */
+static uint64_t writes; /* of this process */
 
 static uint32_t chance(void)
 {
@@ -34,7 +34,7 @@ static void complete(struct shared_qp *q, bool send, const struct tt_verbs_wc *w
 
 	if (!c->used)
 		return;
-	if (c->count == c->size) {             /* an HCA stops at an overrun, too */
+	if (c->count == c->size) { /* an HCA stops at an overrun, too */
 		notify(c->context, TT_VERBS_EVENT_CQ_ERR);
 		return;
 	}
@@ -167,13 +167,13 @@ static bool move(pid_t pid, uint64_t from, uint64_t to, size_t bytes)
 
 static int injected(uint64_t number)
 {
-	return fault("drop", number)		   ? TT_VERBS_WC_RETRY
-	       : fault("remote-access", number)	   ? TT_VERBS_WC_REM_ACCESS
+	return fault("drop", number)               ? TT_VERBS_WC_RETRY
+	       : fault("remote-access", number)    ? TT_VERBS_WC_REM_ACCESS
 	       : fault("local-protection", number) ? TT_VERBS_WC_LOC_PROT
-	       : fault("rnr", number)		   ? TT_VERBS_WC_RNR_RETRY
-	       : fault("flush", number)		   ? TT_VERBS_WC_FLUSH
-	       : fault("port-down", number)	   ? -TT_VERBS_EVENT_PORT_ERR
-	       : fault("device-gone", number)	   ? -TT_VERBS_EVENT_DEVICE_FATAL
+	       : fault("rnr", number)              ? TT_VERBS_WC_RNR_RETRY
+	       : fault("flush", number)            ? TT_VERBS_WC_FLUSH
+	       : fault("port-down", number)        ? -TT_VERBS_EVENT_PORT_ERR
+	       : fault("device-gone", number)      ? -TT_VERBS_EVENT_DEVICE_FATAL
 						   : 0;
 }
 
@@ -285,8 +285,11 @@ static int send_one(struct shared_qp *q, const struct tt_verbs_send_wr *wr)
 	if (wr->opcode == TT_VERBS_WRITE)
 		return 0;
 	wc = (struct tt_verbs_wc){ .wr_id = peer->recvs[peer->recv_head++ % MAX_RECVS],
-				.opcode = TT_VERBS_WC_IMM, .byte_len = (uint32_t)bytes_of(wr),
-				.imm_data = wr->imm_data, .qp_num = peer->number, .wc_flags = 2 };
+				   .opcode = TT_VERBS_WC_IMM,
+				   .byte_len = (uint32_t)bytes_of(wr),
+				   .imm_data = wr->imm_data,
+				   .qp_num = peer->number,
+				   .wc_flags = 2 };
 	complete(peer, false, &wc, 0);
 	return 0;
 }
@@ -344,7 +347,8 @@ int work_recv(struct tt_verbs_qp *qp, struct tt_verbs_recv_wr *wr, struct tt_ver
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-int ibv_get_cq_event(struct tt_verbs_channel *channel, struct tt_verbs_cq **ret_cq, void **ret_user);
+int ibv_get_cq_event(struct tt_verbs_channel *channel, struct tt_verbs_cq **ret_cq,
+		     void **ret_user);
 void ibv_ack_cq_events(struct tt_verbs_cq *cq, unsigned n);
 int ibv_get_async_event(struct tt_verbs_context *context, struct tt_verbs_async_event *ret_event);
 void ibv_ack_async_event(struct tt_verbs_async_event *event);
@@ -374,7 +378,7 @@ int ibv_get_async_event(struct tt_verbs_context *context, struct tt_verbs_async_
 	if (refused("get_async_event") || !receive_value(context->async_fd, &value))
 		return -1;
 	*ret_event = (struct tt_verbs_async_event){ .element.port = (int)(value >> 32),
-						 .type = (int)(uint32_t)value };
+						    .type = (int)(uint32_t)value };
 	return 0;
 }
 
@@ -385,13 +389,14 @@ void ibv_ack_async_event(struct tt_verbs_async_event *event)
 
 const char *ibv_wc_status_str(int status)
 {
-	return status == TT_VERBS_WC_RETRY	  ? "transport retry counter exceeded"
+	return status == TT_VERBS_WC_RETRY   ? "transport retry counter exceeded"
 	       : status == TT_VERBS_WC_FLUSH ? "Work Request Flushed Error"
-					  : "fake status";
+					     : "fake status";
 }
 
 const char *ibv_event_type_str(int event)
 {
-	return event == TT_VERBS_EVENT_PORT_ERR ? "port error" : event == TT_VERBS_EVENT_DEVICE_FATAL ?
-	       "local catastrophic error" : "fake event";
+	return event == TT_VERBS_EVENT_PORT_ERR       ? "port error"
+	       : event == TT_VERBS_EVENT_DEVICE_FATAL ? "local catastrophic error"
+						      : "fake event";
 }

@@ -22,8 +22,7 @@ extern void qemu_plugin_register_vcpu_tb_trans_cb(uint64_t id,
 extern uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *);
 extern size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
 extern void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *,
-						 void (*)(unsigned cpu, void *), int flags,
-						 void *);
+						 void (*)(unsigned cpu, void *), int flags, void *);
 extern void qemu_plugin_register_atexit_cb(uint64_t id, void (*)(uint64_t id, void *), void *);
 EXPORT int qemu_plugin_version = 1;
 EXPORT int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv);
@@ -153,8 +152,9 @@ int qemu_plugin_install(uint64_t id, const void *info, int argc, char **argv)
 		else if (!strncmp(argv[i], "hi=", 3))
 			hi = at;
 		else if (!strncmp(argv[i], "start=", 6) && ncalls < CALLS)
-			call[ncalls++] = (struct counted_call){ .entry = at,
-							.seen = calloc(MOST, sizeof(*call->seen)) };
+			call[ncalls++] = (struct counted_call){
+				.entry = at, .seen = calloc(MOST, sizeof(*call->seen))
+			};
 	}
 	for (int i = 0; i < ncalls; i++)
 		if (!call[i].seen)
