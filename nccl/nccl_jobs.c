@@ -8,7 +8,6 @@
  * latest.
  */
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,7 +164,6 @@ static void *job_thread(void *arg)
 /* A job has two references: of its thread and of its caller. */
 static void start(struct nccl_job *job)
 {
-	sigset_t all, old;
 	pthread_t thread;
 	int failed;
 
@@ -174,11 +172,7 @@ static void start(struct nccl_job *job)
 	begin(job, job->comm);
 	begin(job, job->parent);
 	pthread_mutex_unlock(&lock);
-	/* the thread blocks all signals, which the program handles */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	failed = pthread_create(&thread, NULL, job_thread, job);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	failed = tt_thread_start(&thread, "tutti-nccl", job_thread, job);
 	if (!failed) {
 		pthread_detach(thread);
 		return;

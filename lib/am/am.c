@@ -5,7 +5,6 @@
  * queued messages is writable, or an operation of quorum_coordinator.c is due.
  */
 #include <linux/sockios.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -14,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "base/sock.h"
 #include "am/am_internal.h"
 
@@ -109,7 +109,6 @@ static void *serve(void *arg)
 int tt_am_start(struct tt_am *am)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
-	sigset_t all, before;
 	int rc;
 
 	if (am->threaded)
@@ -121,15 +120,11 @@ int tt_am_start(struct tt_am *am)
 	if (am->wake < 0)
 		return tt_sock_fail("am cannot watch its connections");
 	epoll_ctl(am->epoll, EPOLL_CTL_ADD, am->wake, &ev);
-	sigfillset(&all);                        /* signals belong to the program's threads */
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&am->thread, NULL, serve, am);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	rc = tt_thread_start(&am->thread, "tutti-am", serve, am);
 	if (rc)
 		return tt_fail(TT_SYSTEM, "rank %d: cannot start a thread for messages: %s",
 			       am->rank, strerror(rc));
 	am->threaded = true;
-	pthread_setname_np(am->thread, "tutti-am");
 	return 0;
 }
 

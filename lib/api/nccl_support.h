@@ -10,6 +10,7 @@
 #define TT_NCCL_SUPPORT_H
 
 #include "base/base.h"
+#include "base/thread.h"
 #include "gpu/cuda.h"
 #include "tutti.h"
 

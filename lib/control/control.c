@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "control/control_internal.h"
 
 #define EVENTS 32
@@ -333,23 +333,17 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-/* Signals belong to the program: the service thread blocks all of them. */
 int tt_control_start(struct tt_control *ctl)
 {
-	sigset_t all, before;
 	int rc;
 
 	if (ctl->nranks == 1)
 		return 0;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&ctl->service.thread, NULL, serve, ctl);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	rc = tt_thread_start(&ctl->service.thread, "tutti-control", serve, ctl);
 	if (rc)
 		return tt_fail(TT_SYSTEM, "rank %d: cannot start a thread: %s", ctl->rank,
 			       strerror(rc));
 	ctl->service.running = true;
-	pthread_setname_np(ctl->service.thread, "tutti-control");
 	return 0;
 }
 

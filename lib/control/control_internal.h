@@ -225,7 +225,7 @@ int tt_control_fail(struct tt_control *ctl);
 
 /* ---- control_observer.c ---------------------------------------------------------------------- */
 
-#define TT_OBSERVERS 4
+#define TT_OBSERVERS 3             /* comm, active messages, and a test */
 
 /* Slots change under observers.lock and ctl->lock together, so either lock suffices to read. Lock
  * order: observers.lock before ctl->lock. */

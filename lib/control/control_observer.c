@@ -4,6 +4,8 @@
  * tt_control_observe and tt_control_unobserve are called by comm and am, the rest by the files of
  * control. Contract of the members: control.h.
  */
+#include <assert.h>
+
 #include "control/control_internal.h"
 
 void tt_control_observe(struct tt_control *ctl, const struct tt_control_observer *table, void *ctx)
@@ -13,8 +15,9 @@ void tt_control_observe(struct tt_control *ctl, const struct tt_control_observer
 
 	pthread_mutex_lock(&o->lock);
 	pthread_mutex_lock(&ctl->lock);
-	while (i < TT_OBSERVERS - 1 && o->slot[i].table)
+	while (i < TT_OBSERVERS && o->slot[i].table)
 		i++;
+	assert(i < TT_OBSERVERS);
 	o->slot[i].table = table;
 	o->slot[i].ctx = ctx;
 	o->slot[i].notified = false;

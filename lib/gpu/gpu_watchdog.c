@@ -13,11 +13,11 @@
  *           signal words; the results are then undefined, but all work ends
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/thread.h"
 #include "comm/comm.h"
 #include "gpu/gpu.h"
 
@@ -233,13 +233,8 @@ static void *watch(void *arg)
 /* Without the thread no death would be noticed, so a failure to start it fails the join. */
 int tt_gpu_watch(struct tt_gpu *d)
 {
-	sigset_t all, old;
-	int rc;
+	int rc = tt_thread_start(&d->thread, "tutti-gpu", watch, d);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&d->thread, NULL, watch, d);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	d->watched = !rc;
 	if (rc)
 		return tt_fail(TT_SYSTEM, "rank %d: no thread to watch the device: %s",

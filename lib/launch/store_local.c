@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <openssl/sha.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "launch/launch.h"
 
 #define PAUSE_NS 5000000l
@@ -91,14 +91,7 @@ static void *serve(void *arg)
 
 static int start(struct local_store *own)
 {
-	sigset_t all, before;
-	int failed;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
-	failed = pthread_create(&own->thread, NULL, serve, own);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return failed;
+	return tt_thread_start(&own->thread, "tutti-store", serve, own);
 }
 
 static int put_local(struct tt_store *s, const char *key, const char *value)

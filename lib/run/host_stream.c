@@ -4,10 +4,10 @@
  * Called by order.c (push) and api. The worker sleeps while the queue is empty. The first error
  * since the last wait is kept with its text, for the next wait or query.
  */
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "run/host_stream.h"
 
 #define STREAM_MAGIC 0x7374726du
@@ -64,7 +64,6 @@ static void *work(void *arg)
 int tt_stream_create(tuttiStream_t *ret_stream)
 {
 	struct host_stream *s = tt_handle_new(sizeof(*s));
-	sigset_t all, old;
 	int rc;
 
 	if (!s)
@@ -75,10 +74,7 @@ int tt_stream_create(tuttiStream_t *ret_stream)
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->work, NULL);
 	pthread_cond_init(&s->idle, NULL);
-	sigfillset(&all);              /* signals belong to the program's threads */
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&s->thread, NULL, work, s);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	rc = tt_thread_start(&s->thread, "tutti-stream", work, s);
 	if (rc) {
 		s->magic = 0;
 		tt_handle_free(s, sizeof(*s));

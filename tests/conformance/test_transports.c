@@ -131,7 +131,7 @@ static int slot_body(const struct tt_world *world, void *arg)
 				EXPECT(lines[i / line * 64 + i % line] == slot_byte(k, r, i));
 		}
 	}
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	free(mine);
 	return 0;
@@ -169,7 +169,7 @@ static int flood_body(const struct tt_world *world, void *arg)
 	}
 	if (world->rank == 0)
 		EXPECT(sent < limit && sent > 0);
-	sent = harness_meet(world, sent);
+	sent = harness_barrier(world, sent);
 	for (uint64_t i = 0; i < sent && world->rank == world->nranks - 1; i++) {
 		EXPECT(receive_one(l, buf, 16384, (uint32_t)i) == 0);
 		EXPECT(buf[0] == (t->flags & TT_T_RESERVE ? i % 251 : 0) && buf[16383] == buf[0]);
@@ -177,7 +177,7 @@ static int flood_body(const struct tt_world *world, void *arg)
 	while (l->completed < l->posted)
 		EXPECT(!t->progress || t->progress(rig.ep) >= 0);
 	EXPECT(l->received == (world->rank == world->nranks - 1 ? sent : 0));
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	free(buf);
 	return 0;
@@ -221,7 +221,7 @@ static int mismatch_body(const struct tt_world *world, void *arg)
 			EXPECT(receive_one(l, in, wrong[c].expected, wrong[c].stamp) == TT_USAGE);
 		}
 	}
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	return 0;
 }
@@ -248,7 +248,7 @@ static int close_body(const struct tt_world *world, void *arg)
 	l = rig.links[peer_of(world)];
 	if (world->rank == 1)
 		EXPECT(send_one(l, buf, 100, 5) == 0);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	while (world->rank == 0 && try_send(l, buf, bytes, 9))
 		;
 	if (world->rank == 0) {
@@ -256,7 +256,7 @@ static int close_body(const struct tt_world *world, void *arg)
 		EXPECT(sent > 0);
 		rig_close(&rig);
 	}
-	sent = harness_meet(world, sent);
+	sent = harness_barrier(world, sent);
 	for (uint64_t i = 0; world->rank == 1 && i < sent; i++)
 		EXPECT(receive_one(l, in, bytes, 9) == 0);
 	if (world->rank == 1)
@@ -301,7 +301,7 @@ static int several_body(const struct tt_world *world, void *arg)
 	rig_close(&rigs[1]);
 	EXPECT(traffic_run(&rigs[0], world, &tr) == 0);
 	EXPECT(traffic_run(&rigs[2], world, &tr) == 0);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rigs[0]);
 	rig_close(&rigs[2]);
 	return 0;
@@ -339,7 +339,7 @@ static int leak_body(const struct tt_world *world, void *arg)
 		EXPECT(rig_open(&rig, setup->t, world, with_links) == 0);
 		if (with_links)
 			EXPECT(traffic_run(&rig, world, &tr) == 0);
-		harness_meet(world, 0);
+		harness_barrier(world, 0);
 		rig_close(&rig);
 	}
 	fds -= dials ? world->nranks - 1 : 0;            /* closed by the endpoints */
@@ -372,7 +372,7 @@ static int allocation_body(const struct tt_world *world, void *arg)
 		EXPECT(receive_one(l, in, sizes[i % 3], i) == 0);
 	}
 	EXPECT(allocations == before);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	return 0;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""torch.py - unmodified PyTorch over libnccl.so.2: collectives, DDP beside gloo, a killed rank
+"""torch.py - unmodified PyTorch over libnccl.so.2: collectives, DDP compared with gloo, a killed rank
 
     tests/gpu/torch.py [--np 4] [--device cuda] [--backend nccl] [--preload LIBDIR/tutti/libnccl.so.2]
 
@@ -14,10 +14,10 @@ import subprocess
 import sys
 import time
 
-# This file has PyTorch's name; its folder must not be searched for it.
+# This file is called torch.py, so its folder must not be on the path when PyTorch is imported.
 sys.path[:] = [p for p in sys.path if os.path.abspath(p or ".") != os.path.dirname(os.path.abspath(__file__))]
 
-DEAD_LIMIT_S = 90      # in which the survivors of a killed rank must have come to an error
+DEAD_LIMIT_S = 90      # limit for the survivors' error after a rank is killed
 
 
 def parse():
@@ -43,7 +43,7 @@ def free_port():
 def start(args, part):
     env = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), WORLD_SIZE=str(args.np),
                CUBLAS_WORKSPACE_CONFIG=":4096:8", TORCH_NCCL_ASYNC_ERROR_HANDLING="1")
-    env.setdefault("GLOO_SOCKET_IFNAME", "lo")         # gloo asks for the host's name, which may have no address
+    env.setdefault("GLOO_SOCKET_IFNAME", "lo")         # gloo resolves the host's name, which may have no address
     if args.preload:
         env["LD_PRELOAD"] = args.preload
     command = [sys.executable, os.path.abspath(__file__), "--np", str(args.np), "--device", args.device,
@@ -52,7 +52,7 @@ def start(args, part):
 
 
 def wait(ranks, limit_s):
-    """The exit codes; None where a rank had to be killed."""
+    """The exit codes; None for a rank that had to be killed."""
     end = time.monotonic() + limit_s
     codes = []
     for r in ranks:
@@ -75,7 +75,7 @@ def parent(args):
     good = True
     for n, part in enumerate(parts, 1):
         codes = wait(start(args, part), min(args.limit, DEAD_LIMIT_S) if part == "killed" else args.limit)
-        # The last rank kills itself; the others end by an error that they, or PyTorch's watchdog, saw.
+        # The last rank kills itself; the others end by an error of their own call or of PyTorch's watchdog.
         right = codes == [0] * args.np
         if part == "killed":
             right = codes[-1] == -9 and all(c not in (0, None) for c in codes)
@@ -92,8 +92,8 @@ def expect(condition, text):
 
 
 def input_of(torch, rank, count, dtype):
-    """Small whole numbers, so that every type holds sums and products of 4 ranks exactly. On the host, as all that is
-    compared: what is tested is the library, not kernels of PyTorch's."""
+    """Small integers, so that every type represents sums and products of 4 ranks exactly. All comparisons are on the host,
+    so that the test covers the library and not PyTorch's kernels."""
     return ((torch.arange(count) + 2 * rank) % 3).to(dtype)
 
 
@@ -160,7 +160,7 @@ def copies(torch, dist, device, dtype, count):
 
 
 def others(torch, dist, device):
-    """What frameworks call besides: rooted and uneven ones, scaled sums, subgroups, several at once."""
+    """Further calls of frameworks: rooted and uneven collectives, scaled sums, subgroups, several at once."""
     n, me = dist.get_world_size(), dist.get_rank()
     inputs = [input_of(torch, r, 4096, torch.float32) for r in range(n)]
     mine = inputs[me].to(device)
@@ -171,7 +171,7 @@ def others(torch, dist, device):
     out = torch.empty_like(mine)
     dist.scatter(out, [i.to(device) for i in inputs] if me == 1 else None, src=1)
     same(out, inputs[me], "scatter")
-    group = dist.new_group(list(range(n - 1)))         # a split of the first, with a rank that is not in it
+    group = dist.new_group(list(range(n - 1)))         # a split of the first group, without the last rank
     if me < n - 1:
         x = mine.clone()
         dist.all_reduce(x, group=group)
@@ -199,7 +199,7 @@ def uneven(torch, dist, device):
 
 
 def coalesced(torch, dist, device):
-    """Several calls that PyTorch hands over as one group, with parts of unequal size, or of none."""
+    """Several calls that PyTorch issues as one group, with parts of unequal size or without elements."""
     n, me = dist.get_world_size(), dist.get_rank()
     inputs = [input_of(torch, r, 1000, torch.float32) for r in range(n)]
     many = [inputs[me].to(device) for _ in range(3)]
@@ -223,7 +223,7 @@ def coalesced(torch, dist, device):
     part = torch.empty(10 + me, device=device)
     dist.reduce_scatter(part, [torch.full((10 + r,), float(me)).to(device) for r in range(n)])
     same(part, torch.full((10 + me,), float(sum(range(n)))), "reduce_scatter of unequal parts")
-    sizes = [2 if r == 0 else 0 for r in range(n)]          # rank 0 has something for all, the others nothing
+    sizes = [2 if r == 0 else 0 for r in range(n)]          # only rank 0 sends, to all ranks
     out = torch.empty(2, device=device)
     dist.all_to_all_single(out, torch.arange(2 * n if me == 0 else 0).float().to(device), sizes, [2] * n if me == 0 else [0] * n)
     same(out, torch.tensor([2.0 * me, 2.0 * me + 1]), "all_to_all in which only one rank sends")
@@ -237,7 +237,7 @@ def coalesced(torch, dist, device):
 
 
 def beyond(torch, dist, device):
-    """Numbers that are pairs, groups that are split off and go."""
+    """Complex numbers, groups that are split off and destroyed."""
     n, me = dist.get_world_size(), dist.get_rank()
     inputs = [input_of(torch, r, 1000, torch.float32) for r in range(n)]
     pairs = torch.view_as_complex(inputs[me].view(-1, 2)).to(device)
@@ -253,7 +253,7 @@ def beyond(torch, dist, device):
 
 
 def registered(torch, dist, device):
-    """A pool of ncclMemAlloc's memory, registered; PyTorch has none where the device lacks multicast."""
+    """A registered pool of ncclMemAlloc's memory; PyTorch has no such pool if the device lacks multicast."""
     n, me = dist.get_world_size(), dist.get_rank()
     backend = dist.group.WORLD._get_backend(device)
     try:
@@ -271,7 +271,7 @@ def registered(torch, dist, device):
 
 
 def with_kernels(torch, dist, device):
-    """What needs kernels of PyTorch's, or its graphs: objects, a captured group of calls."""
+    """Calls that need PyTorch's kernels or graphs: objects, a captured group of calls."""
     n, me = dist.get_world_size(), dist.get_rank()
     objects = [{"from": 0, "text": "x" * 3000} if me == 0 else None]
     dist.broadcast_object_list(objects, 0, device=device)
@@ -316,7 +316,7 @@ def collectives(torch, dist, device, largest):
 
 
 def losses(torch, dist, device, group):
-    """20 steps of a small CNN on this rank's share of made-up pictures; the mean loss of all ranks at each step."""
+    """20 steps of a small CNN on this rank's share of synthetic images; the mean loss of all ranks at each step."""
     from torch import nn
     torch.manual_seed(7)
     model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Flatten(),
@@ -366,11 +366,11 @@ def killed(torch, dist, device, _):
     except Exception as error:
         print(f"# rank {dist.get_rank()} saw: {str(error).splitlines()[0][:200]}", flush=True)
         os._exit(3)
-    expect(False, "a rank was killed, and nobody told")
+    expect(False, "a rank was killed without an error on the others")
 
 
 def in_use():
-    """The files that this process has loaded as libnccl."""
+    """The files loaded by this process as libnccl."""
     with open("/proc/self/maps") as maps:
         return {os.path.realpath(line.split()[-1]) for line in maps if "/libnccl.so" in line}
 
@@ -385,7 +385,7 @@ def rank(args):
     device = torch.device("cuda:0" if args.device == "cuda" else "cpu")
     if args.device == "cuda":
         torch.cuda.set_device(device)
-    # With a device_id communicators are made at once, and those of subgroups are splits; without, at their first call.
+    # With a device_id communicators are created at once, and those of subgroups by splits; without, at the first call.
     eager = device if args.backend == "nccl" and args.part == "collectives" else None
     dist.init_process_group(args.backend, timeout=datetime.timedelta(seconds=60), device_id=eager)
     for name in ["collectives", "ddp", "killed"] if args.part == "all" else [args.part]:

@@ -1,8 +1,9 @@
 /*
- * nccl_client.c - a user of libnccl.so.2, written against nccl.h: runs cases and prints TAP
+ * nccl_client.c - a program written against nccl.h that uses libnccl.so.2: runs cases and prints
+ * TAP
  *
- * Usage: nccl_client [case ...]. Run by tests/scripts/check_nccl.sh, which compiles it with our header and
- * the vendor's.
+ * Usage: nccl_client [case ...]. Run by tests/scripts/check_nccl.sh, which compiles the client with
+ * our header and with NVIDIA's.
  */
 #include <stdlib.h>
 

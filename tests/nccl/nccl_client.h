@@ -1,8 +1,8 @@
 /*
- * nccl_client.h - between the files of tests/nccl/nccl_client: ranks, memory and expected values
+ * nccl_client.h - shared declarations of tests/nccl/nccl_client: ranks, memory and expected values
  *
- * The client is written against nccl.h alone: NCCL_HEADER is ours,
- * or the vendor's where that is installed.
+ * The client is written against nccl.h alone: NCCL_HEADER is our header, or NVIDIA's where that is
+ * installed.
  */
 #ifndef NCCL_CLIENT_H
 #define NCCL_CLIENT_H
@@ -13,7 +13,7 @@
 
 #include NCCL_HEADER
 
-struct client_rank {                          /* a rank: what it is, and what it works with */
+struct client_rank {                          /* a rank with its communicator, buffers and stream */
 	ncclComm_t comm;
 	int rank, nranks;
 	cudaStream_t stream;
@@ -21,45 +21,46 @@ struct client_rank {                          /* a rank: what it is, and what it
 	void *in, *out;                /* [memory_room] bytes each, of the memory under test */
 };
 #define ROOM (1 << 16)
-extern size_t memory_room;             /* ROOM, unless main wants another */
+extern size_t memory_room;             /* ROOM, unless main sets another size */
 
-struct client_ranks {                         /* how the ranks of a case are run */
+struct client_ranks {                         /* configuration of a case's ranks */
 	int n;
 	bool threads, joins_itself;
-	/* only with CUDA; with its fake, whose functions can be made to fail; without CUDA */
+	/* CUDA; the fake CUDA driver, whose functions can be made to fail; host memory */
 	bool cuda, fake, host;
 	ncclUniqueId id;
 };
-/* Runs body as every rank; returns how many failed, died or hung. expected_deaths: ranks whose
- * death is no failure. */
+/* Runs body as every rank; returns the number of ranks that failed, died or hung. expected_deaths:
+ * ranks whose death is no failure. */
 int ranks_run(struct client_ranks *how, int (*body)(struct client_rank *client, const ncclUniqueId *id));
-extern unsigned ranks_may_die;         /* a mask */
-extern unsigned ranks_limit_s;         /* after which a process is killed */
+extern unsigned ranks_may_die;         /* bit mask of ranks */
+extern unsigned ranks_limit_s;         /* time limit, after which a process is killed */
 bool ranks_are_threads(void);
 
 /* Memory of the kind under test (host or CUDA), and the stream that works on it. */
-int memory_open(struct client_rank *client);    /* once in each rank: in, out, stream */
+int memory_open(struct client_rank *client);    /* once per rank: creates in, out, stream */
 void memory_close(struct client_rank *client);
 bool memory_is_cuda(void);
-int memory_device(int ordinal);        /* CUDA's current device of this thread */
-int memory_stream(cudaStream_t *ret_stream);   /* one more; NULL with host memory */
+int memory_device(int ordinal);        /* sets CUDA's current device of this thread */
+int memory_stream(cudaStream_t *ret_stream);   /* one more stream; NULL with host memory */
 void memory_stream_close(cudaStream_t stream);
-/* then goes on behind what first holds */
+/* makes stream then wait for the present work of first */
 int memory_behind(cudaStream_t first, cudaStream_t then);
-int memory_capture(struct client_rank *client);         /* what its stream gets becomes a graph, until: */
+/* captures the stream's work to a graph, until: */
+int memory_capture(struct client_rank *client);
 int memory_captured(struct client_rank *client);
 int memory_replay(struct client_rank *client);
 int memory_write(struct client_rank *client, void *to, const void *from, size_t bytes);
-/* after what the stream holds */
+/* after all work of the stream */
 int memory_read(struct client_rank *client, void *to, const void *from, size_t bytes);
 
-/* Elements. Values are small multiples of 1/4,
- * which every type that has fractions holds exactly. */
+/* Elements. Values are small multiples of 1/4, which every type with fractions represents
+ * exactly. */
 size_t value_bytes(ncclDataType_t type);
 void value_store(void *to, size_t index, ncclDataType_t type, double value);
 bool value_is(const void *at, size_t index, ncclDataType_t type, double value);
 
-/* Says what was not so, with NCCL's own words, and leaves the rank. */
+/* Prints a condition that is false, with NCCL's last error, and returns from the rank. */
 #define EXPECT(condition)									\
 	do {											\
 		if (!(condition)) {								\
@@ -71,15 +72,15 @@ bool value_is(const void *at, size_t index, ncclDataType_t type, double value);
 	} while (0)
 #define OK(call) EXPECT((call) == ncclSuccess)
 
-/* Each rank gives rank + 1; the sum shows that all of comm were there. */
+/* Each rank contributes rank + 1; the sum proves that all ranks of comm took part. */
 int adds_up(struct client_rank *client, ncclComm_t comm, cudaStream_t stream);
-/* 0: at[n] are these numbers, after what the stream holds */
+/* After all work of the stream: 0 if at[0..n-1] has these numbers */
 int differ(struct client_rank *client, const int *at, int n, const int *want);
-bool accepted(ncclResult_t result);    /* success, or in progress */
-/* Asks until the communicator is no longer in progress, at most some 50 s. */
+bool accepted(ncclResult_t result);    /* ncclSuccess or ncclInProgress */
+/* Polls until the communicator is no longer in progress, for about 50 s at most. */
 ncclResult_t settled(ncclComm_t comm);
 
-/* The cases. Each is run by every rank; 0: as it should be. */
+/* The cases. Every rank runs each case; returns 0 on success. */
 int case_collectives(struct client_rank *client, const ncclUniqueId *id);
 int case_groups(struct client_rank *client, const ncclUniqueId *id);
 int case_split(struct client_rank *client, const ncclUniqueId *id);

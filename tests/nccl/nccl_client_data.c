@@ -1,16 +1,16 @@
 /*
- * nccl_client_data.c - cases about data: every collective
- * with every type and operation, groups, splits
+ * nccl_client_data.c - cases about data: every collective with every type and operation, groups,
+ * splits
  *
- * Called by nccl_client.c. Expected values come from a
- * formula of rank and index, not from the library.
+ * Called by nccl_client.c. Expected values come from a formula of rank and index, not from the
+ * library.
  */
 #include <stdlib.h>
 
 #include "tests/nccl/nccl_client.h"
 
-/* What rank r has at index i: 0, 1 or 2, so that sums and
- * products of 4 ranks fit into every type. */
+/* Value of rank r at index i: 0, 1 or 2, so that every type represents sums and products of 4
+ * ranks. */
 static double value_of(int r, size_t i)
 {
 	return (double)((i + (size_t)r * 2) % 3);
@@ -40,7 +40,7 @@ static int fill(struct client_rank *client, void *to, size_t count, size_t from,
 	return memory_write(client, to, host, count * value_bytes(type));
 }
 
-/* The first index at which `at` is not what `want` says, or -1. */
+/* The first index at which `at` differs from `want`, or -1. */
 static long wrong(struct client_rank *client, const void *at, size_t count, ncclDataType_t type,
 		  double (*want)(struct client_rank *, ncclRedOp_t, size_t), ncclRedOp_t op)
 {
@@ -54,7 +54,7 @@ static long wrong(struct client_rank *client, const void *at, size_t count, nccl
 	return -1;
 }
 
-static __thread size_t part;           /* elements of a rank's part, where buffers have parts */
+static __thread size_t part;           /* elements of a rank's part, in buffers with parts */
 
 static double all_of(struct client_rank *s, ncclRedOp_t op, size_t i)
 {
@@ -153,8 +153,8 @@ int case_collectives(struct client_rank *client, const ncclUniqueId *id)
 	return 0;
 }
 
-/* Everybody sends to the right and receives from the left; then all to all by sends, and two
- * collectives at once. */
+/* Every rank sends to its right and receives from its left neighbor; then all-to-all by sends, and
+ * two collectives in one group. */
 int case_groups(struct client_rank *client, const ncclUniqueId *id)
 {
 	int n = client->nranks, right = (client->rank + 1) % n, left = (client->rank + n - 1) % n;
@@ -187,7 +187,7 @@ int case_groups(struct client_rank *client, const ncclUniqueId *id)
 	return 0;
 }
 
-/* Ranks 1.. in two colors, in reverse order; rank 0 in none. */
+/* Ranks 1.. in two colors, in reverse order; rank 0 without a color. */
 int case_split(struct client_rank *client, const ncclUniqueId *id)
 {
 	int color = client->rank ? client->rank % 2 : NCCL_SPLIT_NOCOLOR, n, r, device, got;
@@ -218,8 +218,8 @@ int case_split(struct client_rank *client, const ncclUniqueId *id)
 	return 0;
 }
 
-/* The default stream; a call that a graph repeats, with what its input holds by then. As in PyTorch
- * the call has a stream of its own, which joins the captured one by events. */
+/* The default stream, and a graph that repeats a call with new inputs. As in PyTorch, the call has
+ * its own stream, which joins the captured stream by events. */
 int case_streams(struct client_rank *client, const ncclUniqueId *id)
 {
 	int n = client->nranks, got;
@@ -246,7 +246,7 @@ int case_streams(struct client_rank *client, const ncclUniqueId *id)
 	return 0;
 }
 
-/* A sum of inputs that are multiplied by rank + 1; registered memory. */
+/* A sum of inputs scaled by rank + 1; registered memory. */
 int case_scaled(struct client_rank *client, const ncclUniqueId *id)
 {
 	float scalar = (float)client->rank + 1, got, want = 0;

@@ -1,7 +1,7 @@
 /*
- * nccl_client_frameworks.c - cases in the shape of what frameworks do around their collectives:
- * threads that join nothing, ids of other ranks, the order in which communicators go, processes
- * that just end, calls that do not match
+ * nccl_client_frameworks.c - cases with the call patterns of frameworks around their collectives:
+ * threads without a current device, ids from other ranks, communicators destroyed in any order,
+ * processes that exit without destroying, calls that do not match
  *
  * Called by nccl_client.c.
  */
@@ -13,7 +13,7 @@
 
 /* ---- PyTorch --------------------------------------------------------------------------------- */
 
-/* Backward passes run in threads of their own, in which no device was ever chosen. */
+/* Backward passes run in threads of their own, which never set a device. */
 static void *backward(void *arg)
 {
 	struct client_rank *client = arg;
@@ -26,8 +26,8 @@ static void *backward(void *arg)
 			      ncclGroupEnd());
 }
 
-/* As all_to_all with uneven splits: no call at all where there is nothing to move. Rank r has
- * (2r + p) % 3 numbers for rank p. */
+/* As all_to_all with uneven splits: a transfer without elements is not called. Rank r has (2r + p)
+ * % 3 numbers for rank p. */
 static int skip_nothing(struct client_rank *client)
 {
 	int n = client->nranks, me = client->rank, *x = client->in, *y = client->out;
@@ -49,9 +49,8 @@ static int skip_nothing(struct client_rank *client)
 	return 0;
 }
 
-/* As PyTorch from 2.11 on: also what is nothing is called, without memory where there is none, and
- * on the default stream, which is what its waiting calls take. Only rank 0 has something for
- * all. */
+/* As PyTorch 2.11 and later: transfers without elements are called as well, without memory, and on
+ * the default stream, which PyTorch uses for blocking calls. Only rank 0 sends, to all ranks. */
 static int call_nothing(struct client_rank *client)
 {
 	int n = client->nranks, me = client->rank, *x = client->in, *y = client->out;
@@ -69,7 +68,7 @@ static int call_nothing(struct client_rank *client)
 	return 0;
 }
 
-/* A child outlives its parent, whether that ends well or not, and has children itself. */
+/* A child communicator outlives its parent, even a broken one, and has children itself. */
 static int orphans(struct client_rank *client, const ncclUniqueId *ids)
 {
 	for (int i = 0; i < 2; i++) {
@@ -89,7 +88,7 @@ static int orphans(struct client_rank *client, const ncclUniqueId *ids)
 	return 0;
 }
 
-/* Ids that were made by any rank, handed out by the first communicator as by a store. */
+/* Any rank creates ids, and the first communicator distributes them like a store. */
 static int ids_of(struct client_rank *client, int rank, ncclUniqueId *ret_ids, int n)
 {
 	size_t bytes = (size_t)n * sizeof(*ret_ids);
@@ -121,7 +120,7 @@ int case_frameworks(struct client_rank *client, const ncclUniqueId *id)
 	EXPECT((memory_is_cuda() && ranks_are_threads()) || !call_nothing(client));
 	EXPECT(!ids_of(client, client->nranks - 1, ids, 3));
 	EXPECT(!orphans(client, ids));
-	/* several roots: an id of the first rank, one of another */
+	/* several roots: one id of the first rank, one of another rank */
 	EXPECT(!ids_of(client, 0, &several[0], 1) && !ids_of(client, 1, &several[1], 1));
 	OK(ncclCommInitRankScalable(&comm, client->nranks, client->rank, 2, several, NULL));
 	EXPECT(!adds_up(client, comm, client->stream));
@@ -129,10 +128,10 @@ int case_frameworks(struct client_rank *client, const ncclUniqueId *id)
 	return 0;
 }
 
-/* ---- nccl-tests, and what coalesces calls ---------------------------------------------------- */
+/* ---- nccl-tests, and programs that coalesce calls -------------------------------------------- */
 
-/* Several calls of a group in a graph, on a communicator that has done nothing before; then the
- * same again without one. In place where programs measure it, whatever becomes of the numbers. */
+/* Several calls of a group in a graph, on a communicator without earlier calls; then the same calls
+ * without a graph. In place as in the benchmarks, where the resulting numbers do not matter. */
 int case_captured_groups(struct client_rank *client, const ncclUniqueId *id)
 {
 	int n = client->nranks, me = client->rank, right = (me + 1) % n, left = (me + n - 1) % n;
@@ -179,7 +178,7 @@ int case_captured_groups(struct client_rank *client, const ncclUniqueId *id)
 
 /* ---- vLLM ------------------------------------------------------------------------------------ */
 
-/* It never destroys a communicator: processes end as soon as they have what they wanted. */
+/* vLLM never destroys a communicator: its processes exit as soon as the results are there. */
 int case_leaves(struct client_rank *client, const ncclUniqueId *id)
 {
 	int got[1024], last = (int)(memory_room / sizeof(int)) - 1;
@@ -198,7 +197,8 @@ int case_leaves(struct client_rank *client, const ncclUniqueId *id)
 
 /* ---- calls that do not match ----------------------------------------------------------------- */
 
-/* What rank 1 calls is not what the others call. With NCCL that hangs, or goes wrong. */
+/* The call of rank 1 differs from that of the others. NCCL hangs or gives wrong results in that
+ * case. */
 static ncclResult_t mismatch(struct client_rank *client, ncclComm_t c, int how)
 {
 	bool odd = client->rank == 1;
@@ -211,7 +211,7 @@ static ncclResult_t mismatch(struct client_rank *client, ncclComm_t c, int how)
 		return ncclAllReduce(client->in, client->out, 100, odd ? ncclFloat : ncclInt, ncclSum,
 				     c, s);
 	case 2:
-		/* a root that only sends may be through, and learns of it in its next call */
+		/* a root that only sends may succeed, and gets the error from its next call */
 		return ncclBroadcast(client->in, client->out, 100, ncclInt, odd, c, s) ||
 				       ncclAllReduce(client->in, client->out, 100, ncclInt, ncclSum,
 						     c, s)
@@ -223,7 +223,8 @@ static ncclResult_t mismatch(struct client_rank *client, ncclComm_t c, int how)
 	}
 }
 
-/* Every rank learns of it in words, and the communicator that the broken one came from works. */
+/* Every rank gets an error that describes the mismatch, and the parent of the broken communicator
+ * still works. */
 int case_mismatches(struct client_rank *client, const ncclUniqueId *id)
 {
 	(void)id;

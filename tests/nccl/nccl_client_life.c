@@ -31,8 +31,8 @@ ncclResult_t settled(ncclComm_t comm)
 	return state;
 }
 
-/* One thread is all ranks: joins in a group block at its end only; the ranks of a collective stand
- * in one group, on a stream each. */
+/* One thread runs all ranks: inits in a group block only at the group's end; the calls of a
+ * collective are in one group, on a stream per rank. */
 static int reduce_all(struct client_rank *client, ncclComm_t *comms, struct client_rank *own, int n)
 {
 	int *in = client->in, *out = client->out, got;
@@ -69,7 +69,7 @@ static int all_ranks(struct client_rank *client, ncclComm_t *comms, int n)
 	return 0;
 }
 
-/* A thread in which no CUDA context is current works on device 0. */
+/* A thread without a current CUDA context works on device 0. */
 static void *without_context(void *arg)
 {
 	struct client_rank own = *(struct client_rank *)arg;
@@ -98,7 +98,8 @@ int case_one_thread(struct client_rank *client, const ncclUniqueId *id)
 	OK(ncclGroupStart());
 	for (int r = 0; r < 4; r++)
 		OK(ncclCommInitRankConfig(&comms[r], 4, *id, r, &config));
-	EXPECT(ncclCommUserRank(comms[3], &rank) == ncclInvalidArgument);     /* not yet */
+	/* not initialized yet */
+	EXPECT(ncclCommUserRank(comms[3], &rank) == ncclInvalidArgument);
 	OK(ncclGroupEnd());
 	OK(ncclCommUserRank(comms[3], &rank));
 	EXPECT(rank == 3);
@@ -128,7 +129,8 @@ static void *watchdog(void *arg)
 	return NULL;
 }
 
-/* The join goes on behind the call; another thread sees it end; finalizing likewise. */
+/* The init continues after the call returns; another thread observes its end; finalizing
+ * likewise. */
 int case_nonblocking(struct client_rank *client, const ncclUniqueId *id)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -170,8 +172,8 @@ static void *abort_later(void *comm)
 	return (void *)(long)ncclCommAbort(comm);
 }
 
-/* What a call that hangs until its communicator is broken says:
- * then, or when its stream is waited for. */
+/* Does a call that hangs until its communicator is broken return an error: at once, or when its
+ * stream is awaited? */
 static bool breaks(struct client_rank *client)
 {
 	int got;
@@ -182,8 +184,8 @@ static bool breaks(struct client_rank *client)
 	       settled(client->comm) != ncclSuccess;
 }
 
-/* Rank 0 never calls and aborts: the others' calls end with an error. Rank 1's own abort of another
- * thread ends its call. */
+/* Rank 0 never calls and aborts: the calls of the others end with an error. Rank 1 ends its own
+ * call by an abort from another thread. */
 int case_abort(struct client_rank *client, const ncclUniqueId *id)
 {
 	ncclResult_t error;
@@ -224,7 +226,7 @@ static void *join_alone(void *arg)
 	return (void *)(long)(ncclCommInitRank(&client->comm, 2, alone, 0) == ncclSuccess);
 }
 
-/* Nobody else comes: a blocking join ends when another thread aborts it. */
+/* No other rank comes: a blocking init ends when another thread aborts it. */
 int case_abort_join(struct client_rank *client, const ncclUniqueId *id)
 {
 	ncclResult_t state = ncclSuccess;
@@ -244,7 +246,7 @@ int case_abort_join(struct client_rank *client, const ncclUniqueId *id)
 	return 0;
 }
 
-/* Those that are left go on without the last rank. */
+/* The survivors continue without the last rank. */
 static int shrinks(struct client_rank *client)
 {
 	int gone = client->nranks - 1, n, got;
@@ -263,7 +265,7 @@ static int shrinks(struct client_rank *client)
 	return 0;
 }
 
-/* The last rank is killed; the others work on, and each learns of it by asking. */
+/* The last rank is killed; the others continue, and each gets the error by polling. */
 int case_killed(struct client_rank *client, const ncclUniqueId *id)
 {
 	ncclResult_t error = ncclSuccess;
@@ -281,14 +283,14 @@ int case_killed(struct client_rank *client, const ncclUniqueId *id)
 	EXPECT(strstr(ncclGetLastError(client->comm), "rank") != NULL);
 	EXPECT(breaks(client));
 	EXPECT(!shrinks(client));
-	OK(ncclCommDeregister(client->comm, handle));    /* PyTorch, before each abort */
+	OK(ncclCommDeregister(client->comm, handle));    /* as PyTorch does before each abort */
 	OK(ncclCommAbort(client->comm));
 	client->comm = NULL;
 	return 0;
 }
 
-/* The driver of rank 0 (the fake) refuses the first thing of a call: that rank says so, the
- * others learn of it. */
+/* The fake driver of rank 0 fails the first function of a call: rank 0 reports the failure, the
+ * others receive it. */
 int case_refused(struct client_rank *client, const ncclUniqueId *id)
 {
 	(void)id;
@@ -303,7 +305,7 @@ int case_refused(struct client_rank *client, const ncclUniqueId *id)
 	EXPECT(ncclAllReduce(client->in, client->out, 8000, ncclFloat, ncclSum, client->comm,
 			     client->stream) == ncclUnhandledCudaError);
 	EXPECT(strstr(ncclGetLastError(NULL), "700") != NULL);
-	/* its communicator is broken as well */
+	/* the fault breaks this rank's communicator, too */
 	while (settled(client->comm) == ncclSuccess)
 		nap();
 	OK(ncclCommAbort(client->comm));
@@ -311,8 +313,8 @@ int case_refused(struct client_rank *client, const ncclUniqueId *id)
 	return 0;
 }
 
-/* Each size an ncclConfig_t has had, and one to come. Behind the size, and in a field that came
- * later, lies garbage. */
+/* Each size that ncclConfig_t has had, and a future one. The memory behind the size, and fields of
+ * later versions, hold garbage. */
 int case_configs(struct client_rank *client, const ncclUniqueId *id)
 {
 	static const struct { unsigned version; size_t size;

@@ -1,5 +1,5 @@
 /*
- * nccl_client_many.c - cases of one thread that is several ranks, on one device and on several
+ * nccl_client_many.c - cases with several ranks in one thread, on one device and on several
  *
  * Called by nccl_client.c.
  */
@@ -9,7 +9,7 @@
 
 enum { RANKS = 4 };
 
-/* To the right among ranks of one thread, and a collective of all. */
+/* Sends to the right neighbor among ranks of one thread, and a collective of all ranks. */
 static int ring_of_one_thread(struct client_rank *client, ncclComm_t *comms, struct client_rank *own)
 {
 	int *x = client->in, *y = client->out;
@@ -34,7 +34,7 @@ static int ring_of_one_thread(struct client_rank *client, ncclComm_t *comms, str
 	return 0;
 }
 
-/* Without finalizing, one after the other, as the shortest programs do. */
+/* Destroys one communicator after another without finalizing, as the shortest programs do. */
 static int destroy_all(struct client_rank *client, ncclComm_t *comms, bool group)
 {
 	if (group)
@@ -61,8 +61,8 @@ static int split_all(struct client_rank *client, ncclComm_t *comms, struct clien
 		OK(ncclCommUserRank(halves[r], &rank));
 		EXPECT(rank == 2 - r);
 	}
-	EXPECT(!destroy_all(client, halves, true));      /* NULL as well */
-	config.blocking = 0;                           /* other than their parent */
+	EXPECT(!destroy_all(client, halves, true));      /* NULL is accepted, too */
+	config.blocking = 0;                           /* unlike the parent */
 	OK(ncclGroupStart());
 	for (int r = 0; r < RANKS; r++)
 		EXPECT(accepted(ncclCommSplit(comms[r], 0, r, &behind[r], &config)));
@@ -109,7 +109,8 @@ int case_many_ranks(struct client_rank *client, const ncclUniqueId *id)
 
 enum { DEVICES = 3 };
 
-/* Each rank's memory and stream are of its device, whichever is current when it calls. */
+/* Each rank's memory and stream belong to its device, independent of the current device at the
+ * call. */
 static int add_on_devices(struct client_rank *client, ncclComm_t *comms, struct client_rank *own, const int *device)
 {
 	int got;
@@ -130,7 +131,7 @@ static int add_on_devices(struct client_rank *client, ncclComm_t *comms, struct 
 	return 0;
 }
 
-/* A split lies on its parent's device. */
+/* A split uses its parent's device. */
 static int split_on_devices(struct client_rank *client, ncclComm_t *comms, struct client_rank *own,
 			    const int *device)
 {

@@ -1,9 +1,9 @@
 /*
- * nccl_client_memory.c - the memory under test: the host's, or with NCCL_CLIENT_CUDA=FILE that of
- * the CUDA driver in FILE
+ * nccl_client_memory.c - the memory under test: host memory, or with NCCL_CLIENT_CUDA=FILE memory
+ * of the CUDA driver in FILE
  *
- * Called by nccl_client_ranks.c and the cases. FILE is libcuda.so.1 on a machine with a GPU, and
- * the fake elsewhere.
+ * Called by nccl_client_ranks.c and the cases. FILE is libcuda.so.1 on a machine with a GPU, else
+ * the fake driver.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -61,7 +61,7 @@ static void load(void)
 	file = getenv("NCCL_CLIENT_CUDA");
 	if (!file)
 		return;
-	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);        /* ranks that are threads */
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);        /* for ranks as threads */
 	driver = dlopen(file, RTLD_NOW | RTLD_GLOBAL);
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
 		void *found = driver ? dlsym(driver, wanted[i].name) : NULL;
@@ -113,7 +113,7 @@ void memory_close(struct client_rank *client)
 
 int memory_behind(cudaStream_t first, cudaStream_t then)
 {
-	static __thread void *event;           /* one a rank, recorded anew each time */
+	static __thread void *event;           /* one event per thread, recorded anew at each use */
 
 	return (!event && cu.event_create(&event, 2)) || cu.event_record(event, first) ||
 	       cu.wait_event(then, event, 0);

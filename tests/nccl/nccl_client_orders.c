@@ -1,6 +1,6 @@
 /*
- * nccl_client_orders.c - cases of orders in which programs call: what is destroyed before it is
- * used up, in another order elsewhere, in place, again after an abort
+ * nccl_client_orders.c - cases about the order of calls: objects destroyed while in use, destroyed
+ * in different orders on different ranks, calls in place, new communicators after an abort
  *
  * Called by nccl_client.c.
  */
@@ -16,7 +16,7 @@ enum { MANY = 24 };
 
 static int split_many(struct client_rank *client, ncclComm_t *comms)
 {
-	for (int c = 0; c < MANY; c += 8) {            /* in groups, and each alone */
+	for (int c = 0; c < MANY; c += 8) {            /* in groups, and one by one */
 		if (c)
 			OK(ncclGroupStart());
 		for (int i = c; i < c + 8; i++)
@@ -28,7 +28,8 @@ static int split_many(struct client_rank *client, ncclComm_t *comms)
 	return 0;
 }
 
-/* Work of all of them lies on the stream when they go, in another order on each rank. */
+/* The stream still has work of all communicators when they are destroyed, in another order on each
+ * rank. */
 int case_orders(struct client_rank *client, const ncclUniqueId *id)
 {
 	int *in = client->in, *out = client->out, n = client->nranks, got;
@@ -39,7 +40,7 @@ int case_orders(struct client_rank *client, const ncclUniqueId *id)
 	EXPECT(!memory_write(client, in, &(int){ client->rank + 1 }, sizeof(int)));
 	for (int c = 0; c < MANY; c++)
 		OK(ncclAllReduce(in, out + 32 * c, 1, ncclInt, ncclSum, comms[c], client->stream));
-	/* a split while all that is on the way, in which nobody is */
+	/* a split without any member while that work is pending */
 	OK(ncclGroupStart());
 	OK(ncclCommSplit(client->comm, NCCL_SPLIT_NOCOLOR, 0, &none, NULL));
 	OK(ncclGroupEnd());
@@ -58,7 +59,7 @@ int case_orders(struct client_rank *client, const ncclUniqueId *id)
 	return adds_up(client, client->comm, client->stream);
 }
 
-/* Rank 0 hands out the id of the next communicator, as a store would. */
+/* Rank 0 distributes the id of the next communicator, as a store would. */
 static int next_id(struct client_rank *client, ncclUniqueId *ret_id)
 {
 	if (!client->rank)
@@ -75,8 +76,8 @@ static void *abort_soon(void *comm)
 	return (void *)(long)ncclCommAbort(comm);
 }
 
-/* Rank 0 does not come to a collective: a watchdog of each other rank aborts.
- * Then all join anew, twice. */
+/* Rank 0 does not call a collective: a watchdog of each other rank aborts. Then all ranks create a
+ * new communicator, twice. */
 int case_again(struct client_rank *client, const ncclUniqueId *id)
 {
 	pthread_t thread;
@@ -154,7 +155,7 @@ int case_in_place(struct client_rank *client, const ncclUniqueId *id)
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/* The scalar in memory is what the stream has made of it when the call comes to run. */
+/* A scalar in device memory has the value that the stream has given it when the call executes. */
 static int scalars_in_order(struct client_rank *client)
 {
 	float *x = client->in, *y = client->out, *scalar = x + 64, got[3], number[3] = { 2, 3, 5 };
@@ -166,7 +167,7 @@ static int scalars_in_order(struct client_rank *client)
 		OK(ncclBroadcast(x + 128 + i, scalar, 1, ncclFloat, 0, client->comm, client->stream));
 		OK(ncclAllReduce(x, y + i, 1, ncclFloat, op, client->comm, client->stream));
 	}
-	if (memory_is_cuda()) {        /* when it would be read is not now */
+	if (memory_is_cuda()) {        /* the value is read later, by the stream */
 		EXPECT(!memory_capture(client));
 		EXPECT(ncclAllReduce(x, y, 1, ncclFloat, op, client->comm, client->stream) ==
 		       ncclInvalidUsage);
@@ -180,8 +181,7 @@ static int scalars_in_order(struct client_rank *client)
 	return 0;
 }
 
-/* PyTorch forgets an operation when it has made the call,
- * which may stand in a group that is still open. */
+/* PyTorch destroys an operation right after the call, even inside an open group. */
 int case_operations(struct client_rank *client, const ncclUniqueId *id)
 {
 	float *x = client->in, *y = client->out, got[4];
@@ -207,7 +207,7 @@ int case_operations(struct client_rank *client, const ncclUniqueId *id)
 	OK(ncclRedOpCreatePreMulSum(&other, &(double){ 3 }, ncclDouble, ncclScalarHostImmediate,
 				    client->comm));
 	EXPECT(op != other);
-	OK(ncclRedOpDestroy(op, client->comm));          /* the first of two first */
+	OK(ncclRedOpDestroy(op, client->comm));          /* the first of two operations first */
 	EXPECT(!memory_write(client, x, &(double){ 2 }, sizeof(double)));
 	OK(ncclReduceScatter(x, y, 0, ncclDouble, other, client->comm, client->stream));
 	OK(ncclReduce(x, y, 1, ncclDouble, other, 0, client->comm, client->stream));
@@ -220,8 +220,8 @@ int case_operations(struct client_rank *client, const ncclUniqueId *id)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* Several between the same two ranks are matched in call order, whatever their sizes; two streams
- * in one group; some ranks have nothing to say in it. */
+/* Several messages between the same two ranks match in call order, independent of their sizes; two
+ * streams in one group; some ranks send and receive nothing. */
 int case_messages(struct client_rank *client, const ncclUniqueId *id)
 {
 	int n = client->nranks, me = client->rank, right = (me + 1) % n, left = (me + n - 1) % n;

@@ -1,8 +1,8 @@
 /*
- * nccl_client_programs.c - cases in the shape of real programs: PyTorch's process groups, several
- * communicators at once, calls with nothing to move, nonblocking groups, forks
+ * nccl_client_programs.c - cases with the call patterns of real programs: PyTorch's process groups,
+ * several communicators at once, calls without elements, nonblocking groups, forks
  *
- * Called by nccl_client.c. The order of calls is that of the programs, which need exactly it.
+ * Called by nccl_client.c. The order of calls is that of the programs, and matters.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -35,8 +35,8 @@ struct program_watch {
 	atomic_int asked, wrong;
 };
 
-/* As its watchdog does: asks while others work,
- * and for the last sentence without a communicator. */
+/* As PyTorch's watchdog: polls while other threads work, and reads the last error without a
+ * communicator. */
 static void *watches(void *arg)
 {
 	struct program_watch *w = arg;
@@ -52,8 +52,8 @@ static void *watches(void *arg)
 	return NULL;
 }
 
-/* Ranks 0 and 1 only: a communicator of two for their messages,
- * whose id came through the others' store. */
+/* Ranks 0 and 1 only: a communicator of two ranks for messages, whose id came through the store of
+ * the others. */
 static int pair(struct client_rank *client, ncclComm_t *ret_comm)
 {
 	ncclUniqueId id;
@@ -67,7 +67,7 @@ static int pair(struct client_rank *client, ncclComm_t *ret_comm)
 	if (client->rank > 1)
 		return 0;
 	OK(ncclCommInitRank(ret_comm, 2, id, client->rank));
-	for (int i = 0; i < 3; i++) {                  /* alone, without a group */
+	for (int i = 0; i < 3; i++) {                  /* single calls, without a group */
 		EXPECT(!memory_write(client, client->in, &(int){ 40 + i }, sizeof(int)));
 		if (client->rank)
 			OK(ncclRecv(client->out, 1, ncclInt, 0, *ret_comm, client->stream));
@@ -79,7 +79,7 @@ static int pair(struct client_rank *client, ncclComm_t *ret_comm)
 	return 0;
 }
 
-/* Rank r sends r + p numbers to rank p, which for r = p = 0 is nothing. */
+/* Rank r sends r + p numbers to rank p, which is nothing for r = p = 0. */
 static int unequal_exchange(struct client_rank *client)
 {
 	int *in = client->in, *out = client->out, n = client->nranks, got[8], mine[8];
@@ -105,7 +105,7 @@ static int unequal_exchange(struct client_rank *client)
 	return 0;
 }
 
-/* A new group of ranks 0 and 1 is split off; who is not in it calls as well. */
+/* A new group of ranks 0 and 1 is split off; the ranks outside of the group call, too. */
 static int new_group(struct client_rank *client, ncclComm_t *ret_child)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -119,7 +119,7 @@ static int new_group(struct client_rank *client, ncclComm_t *ret_child)
 	return *ret_child ? adds_up(client, *ret_child, client->stream) : 0;
 }
 
-/* A pool of memory is registered, as a buffer and as a window, of which there is none. */
+/* A pool of memory is registered, as a buffer and as a window; windows are not supported. */
 static int pools(struct client_rank *client)
 {
 	void *handle = NULL, *memory = NULL;
@@ -160,22 +160,22 @@ int case_process_groups(struct client_rank *client, const ncclUniqueId *id)
 	w.stop = true;
 	pthread_join(thread, NULL);
 	EXPECT(!w.wrong);
-	OK(ncclGroupStart());                          /* given up together */
+	OK(ncclGroupStart());                          /* destroyed in one group */
 	OK(ncclCommAbort(child));
 	OK(ncclCommAbort(two));
 	OK(ncclGroupEnd());
 	EXPECT(!adds_up(client, client->comm, client->stream));
 	OK(ncclCommFinalize(client->comm));
-	OK(ncclCommFinalize(client->comm));              /* once more does nothing */
+	OK(ncclCommFinalize(client->comm));              /* a second call does nothing */
 	OK(ncclCommDestroy(client->comm));
 	client->comm = NULL;
 	return 0;
 }
 
-/* ---- several communicators, and nothing to move ---------------------------------------------- */
+/* ---- several communicators, and calls without elements --------------------------------------- */
 
 /* Three communicators of the same ranks in different orders, each on its own stream; one group has
- * calls of all. */
+ * calls of all three. */
 int case_several(struct client_rank *client, const ncclUniqueId *id)
 {
 	int n = client->nranks, *in = client->in, *out = client->out, got[3],
@@ -184,7 +184,8 @@ int case_several(struct client_rank *client, const ncclUniqueId *id)
 	cudaStream_t streams[3] = { client->stream };
 
 	(void)id;
-	OK(ncclGroupStart());                          /* two splits of one communicator at once */
+	/* two splits of one communicator in one group */
+	OK(ncclGroupStart());
 	OK(ncclCommSplit(client->comm, 0, backward, &comms[1], NULL));
 	OK(ncclCommSplit(client->comm, 0, client->rank, &comms[2], NULL));
 	OK(ncclGroupEnd());
@@ -208,13 +209,13 @@ int case_several(struct client_rank *client, const ncclUniqueId *id)
 		EXPECT(!memory_write(client, out, &(int[]){ -1, -1, -1 }, 12));
 	}
 	for (int c = 1; c < 3; c++) {
-		OK(ncclCommDestroy(comms[c]));         /* without being finalized */
+		OK(ncclCommDestroy(comms[c]));         /* without finalizing */
 		memory_stream_close(streams[c]);
 	}
 	return 0;
 }
 
-/* All calls with no elements, of buffers that nobody has. */
+/* All calls with no elements and NULL buffers. */
 static int nothing(struct client_rank *client)
 {
 	ncclComm_t c = client->comm;
@@ -237,7 +238,8 @@ static int nothing(struct client_rank *client)
 	return 0;
 }
 
-/* Only the root has what only the root needs; a root's own part may lie in place. */
+/* Only the root passes the buffers that only the root needs; the root's own part may be in
+ * place. */
 static int roots(struct client_rank *client, int root)
 {
 	int n = client->nranks, me = client->rank, got[16] = { 0 }, *in = client->in, *out = client->out;
@@ -269,7 +271,7 @@ int case_roots(struct client_rank *client, const ncclUniqueId *id)
 	OK(ncclGroupStart());
 	EXPECT(!nothing(client));
 	OK(ncclGroupEnd());
-	OK(ncclGroupStart());                          /* nor a group of nothing at all */
+	OK(ncclGroupStart());                          /* an empty group */
 	OK(ncclGroupEnd());
 	for (int root = 0; root < client->nranks; root++)
 		EXPECT(!roots(client, root));
@@ -283,8 +285,8 @@ bool accepted(ncclResult_t result)
 	return result == ncclSuccess || result == ncclInProgress;
 }
 
-/* Who is in none of a split's groups; a group of calls;
- * one that is destroyed, or aborted, while it joins. */
+/* Ranks outside of all groups of a split; a group of calls; a communicator that is destroyed, or
+ * aborted, during its init. */
 int case_nonblocking_groups(struct client_rank *client, const ncclUniqueId *id)
 {
 	ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -316,18 +318,18 @@ int case_nonblocking_groups(struct client_rank *client, const ncclUniqueId *id)
 	EXPECT(settled(client->comm) == ncclSuccess && (!child || settled(child) == ncclSuccess));
 	EXPECT(!adds_up(client, client->comm, client->stream));
 	EXPECT(accepted(ncclCommInitRankConfig(&lonely, 2, none, 0, &config)));
-	OK(ncclCommAbort(lonely));                     /* nobody else ever comes */
+	OK(ncclCommAbort(lonely));                     /* no other rank ever comes */
 	OK(ncclCommDestroy(child));
 	EXPECT(accepted(ncclCommFinalize(client->comm)));
-	OK(ncclCommDestroy(client->comm));               /* waits for that */
+	OK(ncclCommDestroy(client->comm));               /* waits for the end of that init */
 	client->comm = NULL;
 	return 0;
 }
 
 /* ---- forks ----------------------------------------------------------------------------------- */
 
-/* Uses what it inherited in all ways: refused where that would move data, and nothing of it reaches
- * the parent. */
+/* A child process uses the inherited communicator in all ways: calls that move data are refused,
+ * and the parent is not affected. */
 static int in_child(struct client_rank *client)
 {
 	ncclComm_t child;
@@ -343,7 +345,7 @@ static int in_child(struct client_rank *client)
 	return 0;
 }
 
-/* The workers of a data loader: forked after the ranks joined, gone before they part. */
+/* The workers of a data loader: forked after the ranks' init, and ended before the ranks. */
 int case_forks(struct client_rank *client, const ncclUniqueId *id)
 {
 	ncclResult_t state = ncclInternalError;

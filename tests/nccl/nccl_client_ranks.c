@@ -1,5 +1,5 @@
 /*
- * nccl_client_ranks.c - run ranks as processes or threads; host or CUDA memory; values
+ * nccl_client_ranks.c - runs ranks as processes or threads; host or CUDA memory; values
  *
  * Called by nccl_client.c and the cases.
  */
@@ -24,7 +24,7 @@ bool ranks_are_threads(void)
 	return running.threads;
 }
 
-/* A rank that fails leaves at once: the others must notice. */
+/* A rank that fails exits at once: the others must detect it. */
 static int live(int rank)
 {
 	struct client_rank s = { .rank = rank, .nranks = running.n }, *client = &s;
@@ -64,7 +64,7 @@ static int run_threads(void)
 	return failed;
 }
 
-/* Threads too in a process of their own: what has used CUDA must not fork the next ones. */
+/* Runs threads in a child process, too: a process that has used CUDA must not fork again. */
 static int run_apart(int (*run)(void))
 {
 	int status;
@@ -141,7 +141,7 @@ size_t value_bytes(ncclDataType_t type)
 	return types[type].bytes;
 }
 
-/* The bits of a value >= 0 that the type holds exactly. */
+/* The bits of a value >= 0 that the type represents exactly. */
 static unsigned long long encode(ncclDataType_t type, double value)
 {
 	int exponent = types[type].bias;

@@ -1,6 +1,6 @@
 /*
- * nccl_client_wrong.c - cases of wrong uses: each is refused with a code and a sentence, and the
- * communicator goes on
+ * nccl_client_wrong.c - cases of wrong uses: each is refused with a code and an error text, and the
+ * communicator keeps working
  *
  * Called by nccl_client.c.
  */
@@ -8,7 +8,7 @@
 
 #include "tests/nccl/nccl_client.h"
 
-/* The call fails with that code, and the sentence has that word: no older sentence would. */
+/* The call fails with that code, and its error text has that word, which no earlier text has. */
 #define REFUSED(call, code, word)					\
 	do {								\
 		EXPECT((call) == (code));				\
@@ -16,7 +16,7 @@
 	} while (0)
 #define BAD ncclInvalidArgument
 
-/* What is no communicator, in every call that takes one. */
+/* A value that is no communicator, in every call that takes one. */
 static int no_communicator(struct client_rank *client, ncclComm_t c)
 {
 	ncclResult_t state;
@@ -161,7 +161,7 @@ static int wrong_derivations(struct client_rank *client, ncclComm_t c)
 	return 0;
 }
 
-/* What belongs to one communicator, given to another; windows, of which there are none. */
+/* Objects of one communicator passed to another; windows, which are not supported. */
 static int wrong_owners(struct client_rank *client, ncclComm_t c)
 {
 	float one = 1;
@@ -184,7 +184,7 @@ static int wrong_owners(struct client_rank *client, ncclComm_t c)
 	return 0;
 }
 
-/* Groups that fail, or are none; what is not built. */
+/* Failing groups, calls without a group, functions that are not implemented. */
 static int wrong_groups(struct client_rank *client, ncclComm_t c, const ncclUniqueId *id)
 {
 	ncclSimInfo_t info = { 0 };
@@ -194,12 +194,12 @@ static int wrong_groups(struct client_rank *client, ncclComm_t c, const ncclUniq
 	REFUSED(ncclCommRevoke(c, 0), ncclInvalidUsage, "not built");
 	OK(ncclGroupStart());
 	REFUSED(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "not built");
-	/* that one was closed */
+	/* the failed group was closed */
 	REFUSED(ncclGroupEnd(), ncclInvalidUsage, "without ncclGroupStart");
 	OK(ncclGroupStart());
 	REFUSED(ncclBroadcast(client->in, client->in, 1, ncclInt, 1, c, NULL), BAD, "root");
 	OK(ncclCommInitRank(&other, 1, *id, 0));
-	REFUSED(ncclGroupEnd(), BAD, "root");                  /* nothing of such a group runs */
+	REFUSED(ncclGroupEnd(), BAD, "root");                  /* no call of a failed group runs */
 	EXPECT(other == NULL);
 	return 0;
 }
@@ -224,7 +224,8 @@ int case_wrong_uses(struct client_rank *client, const ncclUniqueId *id)
 	OK(ncclCommDestroy(NULL));
 	OK(ncclCommAbort(NULL));
 	OK(ncclCommFinalize(NULL));
-	EXPECT(!memory_write(client, client->in, &(int){ 5 }, sizeof(int)));       /* it still works */
+	/* the communicator still works */
+	EXPECT(!memory_write(client, client->in, &(int){ 5 }, sizeof(int)));
 	OK(ncclAllReduce(client->in, client->out, 1, ncclInt, ncclSum, comm, client->stream));
 	EXPECT(!memory_read(client, &got, client->out, sizeof(got)));
 	EXPECT(got == 5);

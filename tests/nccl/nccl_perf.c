@@ -1,12 +1,12 @@
 /*
- * nccl_perf.c - a measuring user of libnccl.so.2: nccl-tests' options and columns,
- * ranks as processes or threads
+ * nccl_perf.c - a benchmark that uses libnccl.so.2: nccl-tests' options and columns, ranks as
+ * processes or threads
  *
  * Usage: nccl_perf [COLLECTIVE] [-b -e bytes] [-f factor] [-n iterations] [-w warm-up] [-c 0|1]
- *        [-d type] [-o op] [-t threads | -p processes]
+ *                  [-d type] [-o op] [-t threads | -p processes]
  * COLLECTIVE is all_reduce, reduce, broadcast, all_gather, reduce_scatter, alltoall, gather,
  * scatter. All ranks use device 0 of the driver in NCCL_CLIENT_CUDA, or host memory. Exits with 1
- * when a value was wrong. Written against nccl.h alone.
+ * if a value is wrong. Written against nccl.h alone.
  */
 #include <getopt.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 #include "tests/nccl/nccl_client.h"
 
-/* which buffers have a part for each rank: none, out, in, both */
+/* buffers with a part per rank: none, out, in, both */
 enum shape { ALL, GATHERED, REDUCED, PARTS };
 
 static int all_reduce(struct client_rank *s, void *in, void *out, size_t n);
@@ -31,7 +31,7 @@ static const struct collective {
 	const char *name;
 	int (*call)(struct client_rank *s, void *in, void *out, size_t n);
 	enum shape shape;
-	bool reduces, rooted, only_root;       /* only_root: nobody else has a result */
+	bool reduces, rooted, only_root;       /* only_root: only the root has a result */
 	double factor;                         /* of bus bandwidth, times (n - 1) / n; 0: 1 */
 } collectives[] = {
 	{ "all_reduce", all_reduce, ALL, true, false, false, 2 },
@@ -148,7 +148,7 @@ static double now_us(void)
 	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
-/* The mean of a number over all ranks, which is also where they meet. */
+/* The mean of a number over all ranks; also a barrier. */
 static int mean(struct client_rank *s, double *x)
 {
 	return memory_write(s, s->in, x, sizeof(*x)) ||
@@ -156,7 +156,7 @@ static int mean(struct client_rank *s, double *x)
 	       memory_read(s, x, s->out, sizeof(*x));
 }
 
-/* Microseconds a call, and wrong elements of all ranks. */
+/* Microseconds per call, and the number of wrong elements on all ranks. */
 static int measure(struct client_rank *s, char *host, bool in_place, size_t n, double *ret_us,
 		   double *ret_wrong)
 {

@@ -51,7 +51,7 @@ static void connect_unauthenticated(int port)
 	close(fd);
 }
 
-static int dial_around(struct meet *m, int rank, struct tt_control *ctl)
+static int dial_around(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	int next = (rank + 1) % m->n, before = (rank + m->n - 1) % m->n, fd, rc = 0;
 
@@ -70,7 +70,7 @@ static int dial_around(struct meet *m, int rank, struct tt_control *ctl)
 	return rc;
 }
 
-static int work(struct meet *m, int rank, struct tt_control *ctl)
+static int work(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	struct tt_call call = {
 		.collective = TT_ALLREDUCE, .type = tuttiInt32, .root = -1, .count = 7
@@ -105,7 +105,7 @@ static void on_broken(void *ctx)
 
 static const struct tt_control_observer observer = { .broken = on_broken };
 
-static int body(struct meet *m, int rank, struct tt_control *ctl)
+static int body(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	struct race_control_watch w = { .ctl = ctl };
 	bool breaks = m->arg != NULL;
@@ -118,13 +118,13 @@ static int body(struct meet *m, int rank, struct tt_control *ctl)
 	if (pthread_create(&watcher, NULL, poll_control, &w))
 		return 1;
 	failed = work(m, rank, ctl);
-	atomic_store(&m->report[rank].stage, 1);
+	atomic_store(&m->report[rank].progress, 1);
 	if (breaks && rank % 5 == 1) {           /* two at once, while no rank waits for a peer */
-		failed |= !meet_all_reached(m, 1, 20000);
+		failed |= !control_job_all_reached(m, 1, 20000);
 		tt_control_raise(ctl, TT_REMOTE, rank, "the job is broken");
 	}
 	if (breaks)
-		failed |= meet_await_broken(m, rank, ctl, 20000, &culprit) != TT_REMOTE;
+		failed |= control_job_await_broken(m, rank, ctl, 20000, &culprit) != TT_REMOTE;
 	else
 		failed |= tt_control_broken(ctl);
 	sleep_ms(rank % 3);
@@ -140,11 +140,11 @@ int main(void)
 
 	for (int breaks = 0; breaks < 2; breaks++)
 		for (int round = 0; round < 3; round++) {
-			struct meet m = { .n = RANKS, .threads = true, .body = body,
+			struct control_job m = { .n = RANKS, .threads = true, .body = body,
 					  .arg = breaks ? &failed : NULL, .timeout_ms = 30000 };
 			int bad = 0;
 
-			meet_run(&m);
+			control_job_run(&m);
 			for (int r = 0; r < RANKS; r++) {
 				if (m.report[r].joined || m.report[r].rc)
 					printf("# rank %d: %d %d %s\n", r, m.report[r].joined,

@@ -1,5 +1,5 @@
 #!/bin/bash
-# check_data.sh - what the strategies learn of Fashion-MNIST (tier full; some minutes)
+# check_data.sh - accuracy of the strategies on Fashion-MNIST, and equal bits (tier full; some minutes)
 #
 # `TRAIN=build/trainer/tutti-train tests/scripts/check_data.sh` from the root of the sources. TAP on standard output.
 set -u
@@ -30,7 +30,7 @@ claim "ps-async is within 2 points of mirrored" within 0.02 "$sync"
 
 # ---- one hash ----------------------------------------------------------------------------------------------------
 
-one() {   # ARGUMENT...: sets $want; same ARGUMENT...: has it
+one() {   # ARGUMENT...: sets $want to the hash; same ARGUMENT... compares a run's hash with $want
 	run 300 --data fashion --canonical tree "$@"
 	want=$(field hash)
 }
@@ -52,7 +52,7 @@ same "${twenty[@]}" --np 3 --transport tcp
 same "${twenty[@]}" --np 3 --ps 2 --strategy ps-sync
 same "${twenty[@]}" --np 3 --strategy central --device sim
 for algo in "${algorithms[@]}"; do same "${twenty[@]}" --np 4 --algo $algo; done
-one "${twenty[@]}" --canonical fixed64    # whose sums are allreduces by that algorithm
+one "${twenty[@]}" --canonical fixed64    # fixed64 sums by an allreduce with the given algorithm
 for algo in "${algorithms[@]}"; do same "${twenty[@]}" --canonical fixed64 --np 4 --algo $algo; done
 
 # ---- cnn, 3 epochs -----------------------------------------------------------------------------------------------

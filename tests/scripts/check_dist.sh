@@ -1,5 +1,5 @@
 #!/bin/sh
-# check_dist.sh - what git tracks is in the tarball; what `make distcheck` does with it is in tier full
+# check_dist.sh - the tarball has every file that git tracks; tier full runs `make distcheck`
 # Called by make check in the build folder.
 git -C "$top_srcdir" rev-parse --show-toplevel >/dev/null 2>&1 || { echo "the sources are no git checkout"; exit 77; }
 tmp=$(mktemp -d) || exit 99

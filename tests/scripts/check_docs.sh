@@ -1,5 +1,5 @@
 #!/bin/sh
-# check_docs.sh - header, environment table, --help and README say what the man pages and the examples say
+# check_docs.sh - header, environment table, --help and README agree with the man pages and the examples
 # Called by make check in the build folder.
 man=$top_srcdir/man
 n=0
@@ -22,16 +22,16 @@ trap 'rm -rf "$tmp"' EXIT
 functions=$(sed -n 's/^TUTTI_API [a-zA-Z_ *]*[ *]\(tutti[A-Za-z]*\)(.*/\1/p' "$top_srcdir/lib/tutti.h")
 same "every function of tutti.h has its synopsis in a page of section 3" "$functions" \
 	"$(awk '/^\.Sh/ { on = /SYNOPSIS/ } on && /^\.Fn/ { print $2 }' "$man"/*.3)"
-same "and stands under NAME" "$functions" "$(sed -n 's/^\.Nm \(tutti[A-Za-z]*\).*/\1/p' "$man"/*.3)"
+same "every function of tutti.h is under NAME of a page of section 3" "$functions" "$(sed -n 's/^\.Nm \(tutti[A-Za-z]*\).*/\1/p' "$man"/*.3)"
 
 if [ -x perf/tutti ]; then
 	same "tutti info and tutti.7 list the same variables" "$(perf/tutti info | grep -o '^ *TUTTI_[A-Z_]*' | tr -d ' ')" \
 		"$(sed -n 's/^\.It Ev \(TUTTI_[A-Z_]*\).*/\1/p' "$man/tutti.7")"
 else
-	skip "tutti info and tutti.7 list the same variables" "perf/tutti was not made"
+	skip "tutti info and tutti.7 list the same variables" "perf/tutti was not built"
 fi
 
-# items PAGE: a line for every item of the page: the names in its heads, as --NAME or TUTTI_NAME, a tab, its text
+# items PAGE: a line for every list item of the page: the names in the head, as --NAME or TUTTI_NAME, a tab, the text
 items() {
 	sed -E 's/Ns ?//g; s/^\.(Cm|Li|Pq|Dv|Pa|Ql|Em|Ev|Ar|Xr|Fl)//' "$1" | awk '
 		function out() { if (names != "") print names "\t" text " "; names = text = "" }
@@ -44,8 +44,8 @@ items() {
 		/^\.(El|S[hs])/ { out(); next }
 		names != "" { text = text " " $0 }'
 }
-# stated LIST PAGE: lines "NAME VALUE..." of the list where the item of NAME lacks one of several values, or tells a
-# default that is not the one value
+# stated LIST PAGE: the lines "NAME VALUE..." of LIST for which the page's item of NAME lacks one of several values, or states a
+# default other than the single value
 stated() {
 	items "$2" | awk -F'\t' -v list="$1" '
 		{ n = split($1, names, " "); for (i = 1; i <= n; i++) text[names[i]] = $2 }
@@ -62,7 +62,7 @@ stated() {
 if [ -x perf/tutti ]; then
 	perf/tutti info | sed -n 's/^ *\(TUTTI_[A-Z_]*\) *\(not set\|.*\); \([^;]*\); \(.*\)/\1 \3 \4/p' |
 		awk '/no default|first-last/ { next } $3 ~ /\.\./ { $3 = "" } { print }' | grep -v TUTTI_ALGO >"$tmp/list"
-	same "defaults and choices of variables that tutti.7 states are those in force" none \
+	same "defaults and choices of variables in tutti.7 are those of the library" none \
 		"$(stated "$tmp/list" "$man/tutti.7" | grep . || echo none)"
 fi
 
@@ -72,12 +72,12 @@ if [ -x perf/tutti ]; then
 		"$(awk '/^\.S[hs]/ { on = /Plans as JSON/ } on && /^\.(It )?Cm/' "$man/tutti.1" | grep -oE '[a-z_]{2,}' |
 			grep -v json)"
 else
-	skip "tutti plan --print json and tutti.1" "perf/tutti was not made"
+	skip "tutti plan --print json and tutti.1" "perf/tutti was not built"
 fi
 
 for tool in perf/tutti perf/allreduce_perf trainer/tutti-train; do
 	page=$man/$(basename $tool).1
-	[ -x $tool ] || { skip "$tool --help" "not made"; continue; }
+	[ -x $tool ] || { skip "$tool --help" "not built"; continue; }
 	$tool --help >"$tmp/help" 2>&1 || { n=$((n + 1)); echo "not ok $n - $tool --help exits with 0"; }
 	same "$tool --help and its page have the same options" \
 		"$(grep -oE '(^|[ ,[|])--[a-z][a-z0-9-]*' "$tmp/help" | sed 's/^[^-]*--//')" \
@@ -85,7 +85,7 @@ for tool in perf/tutti perf/allreduce_perf trainer/tutti-train; do
 	awk '/^ +(-[a-zA-Z], +|    )--/ { match($0, /--[a-zA-Z_-]+/); name = substr($0, RSTART, RLENGTH) }
 		name && match($0, / \([^() ]+\)$/) { print name, substr($0, RSTART + 2, RLENGTH - 3) }' "$tmp/help" |
 		grep -v ' auto$' >"$tmp/list"
-	same "and the same defaults, where the page states them" none "$(stated "$tmp/list" "$page" | grep . || echo none)"
+	same "$tool --help and its page state the same defaults" none "$(stated "$tmp/list" "$page" | grep . || echo none)"
 done
 
 same "the README's program is examples/allreduce.c" "$(awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' \
@@ -97,11 +97,11 @@ same "README, HACKING, NEWS and docs name files that exist" none "$(cd "$top_src
 	while IFS=: read -r page file; do [ -e "$file" ] || echo "$page: $file"; done | grep . || echo none)"
 if [ -x perf/tutti ] && command -v python3 >/dev/null; then
 	draw="python3 $top_srcdir/docs/pictures/draw.py"
-	same "the README's pictures are those of the plan and of the tables" "$(cksum <"$top_srcdir/docs/pictures/ring.svg"
+	same "the README's pictures show the plan and the tables" "$(cksum <"$top_srcdir/docs/pictures/ring.svg"
 		cksum <"$top_srcdir/docs/pictures/ratios.svg")" "$(perf/tutti plan ring --np 4 --print json | $draw plan | cksum
 		$draw ratios "$top_srcdir/docs/results/compare.md" | cksum)"
 else
-	skip "the README's pictures are those of the plan and of the tables" "no python3, or perf/tutti was not made"
+	skip "the README's pictures show the plan and the tables" "no python3, or perf/tutti was not built"
 fi
 same "README: 150 lines, 120 columns outside commands, 100 in a cell" none "$(awk '
 	/^    / { next } length > 120 { print "line " FNR " has " length " columns" }

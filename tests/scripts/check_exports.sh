@@ -1,5 +1,5 @@
 #!/bin/sh
-# check_exports.sh - libtutti.so exports what tutti.h declares, nothing else, and keeps its promise of silence
+# check_exports.sh - libtutti.so exports exactly the functions of tutti.h, and calls nothing that affects the whole process
 # Called by make check in the build folder.
 lib=.libs/libtutti.so
 [ -e $lib ] || { echo "no shared library in this build"; exit 77; }
@@ -21,7 +21,7 @@ expect_empty "every declared function is exported" "$(comm -23 "$declared" "$exp
 expect_empty "every exported symbol is declared" "$(comm -13 "$declared" "$exported")"
 expect_empty "the library never exits, handles signals or changes the environment" \
 	"$(echo "$called" | grep -xE 'exit|signal|sigaction|setenv|putenv|unsetenv|atexit|system')"
-expect_empty "it needs only libc, libcrypto and hwloc" "$(readelf -d $lib | sed -n 's/.*NEEDED.*\[\(.*\)\].*/\1/p' |
+expect_empty "the library needs only libc, libcrypto and hwloc" "$(readelf -d $lib | sed -n 's/.*NEEDED.*\[\(.*\)\].*/\1/p' |
 	grep -vE '^(libc|libm|libpthread|libdl|libcrypto|libhwloc|ld-linux.*)\.so')"
-expect_empty "it cannot be unloaded under its threads" "$(readelf -d $lib | grep -q NODELETE || echo "no NODELETE flag")"
+expect_empty "the library cannot be unloaded while its threads run" "$(readelf -d $lib | grep -q NODELETE || echo "no NODELETE flag")"
 echo 1..$n

@@ -1,6 +1,6 @@
 #!/bin/sh
-# check_format.sh - .clang-format reproduces every C file; what clang-format of Debian 12 says counts
-# Called by make check. `clang-format -i FILE` mends a file.
+# check_format.sh - every C file has the format of .clang-format, by clang-format 14 (Debian 12)
+# Called by make check. `clang-format -i FILE` repairs a file.
 clang-format --version 2>/dev/null | grep -q 'version 14\.' || { echo "no clang-format 14"; exit 77; }
 cd "$top_srcdir" || exit 1
 tmp=$(mktemp -d) || exit 99

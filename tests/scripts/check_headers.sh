@@ -1,5 +1,5 @@
 #!/bin/sh
-# check_headers.sh - tutti.h is C99 and C++ and includes nothing of its own; every other header stands alone
+# check_headers.sh - tutti.h is C99 and C++ and includes two standard headers only; every other header compiles on its own
 # Called by make check with CC and top_srcdir.
 n=0
 compiles() {   # DESCRIPTION SOURCE COMMAND...
@@ -45,10 +45,10 @@ else
 	echo "ok $n - gpu/cuda.h has the numbers and layouts of the vendor's cuda.h # SKIP no cuda.h here"
 fi
 
-# A header without an include guard is a template, made to be included several times.
+# A header without an include guard is a template, included several times by design.
 cd "$top_srcdir" || exit 1
 for h in $(find lib algorithms transports nccl tools perf trainer -name "*.h" | sort); do
 	grep -q '^#ifndef [A-Z0-9_]*_H$' "$h" || continue
-	compiles "$h stands alone" "#include \"$h\"" $cc -xc -std=gnu17 -D_GNU_SOURCE -Wno-unused-function
+	compiles "$h compiles on its own" "#include \"$h\"" $cc -xc -std=gnu17 -D_GNU_SOURCE -Wno-unused-function
 done
 echo 1..$n

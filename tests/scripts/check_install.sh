@@ -1,5 +1,5 @@
 #!/bin/sh
-# check_install.sh - what `make install` puts down is enough to compile, link and run the README's program
+# check_install.sh - the files of `make install` suffice to compile, link and run the README's program
 # Called by make check in the build folder.
 n=0
 point() {   # STATUS DESCRIPTION
@@ -17,18 +17,18 @@ point $? "make install"
 libdir=$(dirname "$(find "$dest" -name libtutti.so)")
 export PKG_CONFIG_SYSROOT_DIR="$dest" PKG_CONFIG_PATH="$libdir/pkgconfig"
 $CC "$top_srcdir/examples/allreduce.c" -o "$tmp/shared" $(pkg-config --cflags --libs tutti)
-point $? "compiles and links with pkg-config --cflags --libs tutti"
+point $? "the program compiles and links with pkg-config --cflags --libs tutti"
 kinds=shared
 if [ -e "$libdir/libtutti.a" ]; then
 	kinds="shared static"
 	flags=$(pkg-config --libs --static tutti | sed "s| *-ltutti | $libdir/libtutti.a |")
 	$CC "$top_srcdir/examples/allreduce.c" -o "$tmp/static" $(pkg-config --cflags tutti) $flags
-	point $? "links with libtutti.a"
+	point $? "the program links with libtutti.a"
 	ldd "$tmp/static" | grep -q libtutti
 	[ $? -ne 0 ]
 	point $? "the static program does not need libtutti.so"
 else
-	point 0 "links with libtutti.a # SKIP this build has none"
+	point 0 "the program links with libtutti.a # SKIP this build has none"
 fi
 
 [ -e "$libdir/tutti/libnccl.so.2" ] && [ -z "$(find "$libdir" -maxdepth 1 -name 'libnccl*')" ]
@@ -36,7 +36,7 @@ point $? "libnccl.so.2 is in a folder of its own"
 
 export TUTTI_NRANKS=3 TUTTI_SECRET=check-install LD_LIBRARY_PATH="$libdir"
 for kind in $kinds; do
-	for port in 29517 30518 31519; do   # one of them is free
+	for port in 29517 30518 31519; do   # one port is free
 		export TUTTI_ROOT=127.0.0.1:$port
 		for rank in 1 2; do
 			TUTTI_RANK=$rank timeout 30 "$tmp/$kind" >"$tmp/out.$rank" 2>&1 &
@@ -51,11 +51,11 @@ for kind in $kinds; do
 done
 unset TUTTI_NRANKS TUTTI_ROOT TUTTI_SECRET
 [ "$(env -u TUTTI_RANK "$tmp/shared")" = "1 ranks are here" ]
-point $? "without an environment it is one rank"
+point $? "without variables the program is one rank"
 
 ${MAKE:-make} -s uninstall DESTDIR="$dest" >"$tmp/log" 2>&1
 left=$(find "$dest" ! -type d)
 [ -z "$left" ]
-point $? "make uninstall leaves nothing"
+point $? "make uninstall removes all files"
 echo "$left" | sed 's/^/# left: /'
 echo 1..$n

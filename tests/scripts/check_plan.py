@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""check_plan.py - a checker of plans that shares nothing with the library but the JSON it reads
+"""check_plan.py - a plan checker that is independent of the library, except for the JSON format
 
-Reads what `tutti plan ALGO --np N --print json` prints (several outputs one behind the other are fine) and runs
-the steps of all ranks on expressions: first with in and out apart, then in place. Checks for each that every block
-of out holds what the collective promises, every contribution once, with one expression on all ranks; that nothing
-unwritten is read; that no message is left over; and that it ends with one message at a time between two ranks in a
-lane. The format is described in lib/verify/print_json.c.
+Reads one or more outputs of `tutti plan ALGO --np N --print json` and executes the steps of all ranks on symbolic
+expressions: first out of place, then in place. Checks that every block of out holds the result of the collective, every
+contribution once, with the same expression on all ranks; that no unwritten block is read; that no message is left; and that
+the plan ends with at most one message at a time between two ranks in a lane. lib/verify/print_json.c describes the format.
 
 usage: check_plan.py [FILE...]      exit 0 all right, 1 a plan is wrong, 2 cannot be read
 """
@@ -25,7 +24,7 @@ class Wrong(Exception):
 
 
 class Value:
-    """A leaf (rank, block) or a combination; text is its expression, leaves counts what is in it."""
+    """A leaf (rank, block) or a combination; text is the expression, leaves counts the leaves in the expression."""
 
     def __init__(self, text, leaves):
         self.text, self.leaves = text, leaves
@@ -50,14 +49,14 @@ class Rank:
         self.gives_out = plan["collective"] not in ROOTED_OUT or self.rank == plan["root"]
         self.in_place = in_place and self.gives_in and self.gives_out
         self.memory = {}
-        self.unsent = {}                         # lane -> message of a step that has taken, but has no room to send
-        self.at = [0] * len(plan["lanes"])       # place in the list of steps
+        self.unsent = {}                         # lane -> message of a step that has received, but cannot send yet
+        self.at = [0] * len(plan["lanes"])       # index in the list of steps
         self.done = [-1] * len(plan["lanes"])    # number of the last finished step
         for b in range(plan["in_blocks"] if self.gives_in else 0):
             self.memory[self.cell("in", b)] = Value("%d.%d" % (self.rank, b), Counter([(self.rank, b)]))
 
     def cell(self, buf, block):
-        """Which memory a block is; in place some blocks of in and out are the same."""
+        """The memory of a block; in place, some blocks of in and out are the same memory."""
         p = self.plan
         size = {"in": p["in_blocks"], "out": p["out_blocks"], "scratch": p["scratch_blocks"]}[buf]
         if not 0 <= block < size or (buf == "in" and not self.gives_in) or (buf == "out" and not self.gives_out):
@@ -82,7 +81,7 @@ def length_class(plan, ref):
 class World:
     def __init__(self, plans, in_place):
         self.ranks = [Rank(p, in_place) for p in plans]
-        self.wires = {}                          # (from, to, lane) -> (class, values) on its way
+        self.wires = {}                          # (from, to, lane) -> (class, values) in flight
 
     def can_run(self, r, lane, s):
         if s["wait"] and r.done[s["wait"]["lane"]] < s["wait"]["step"]:
@@ -122,7 +121,7 @@ class World:
             r.unsent[lane] = (classes.pop(), results)
 
     def go(self):
-        """Runs to the end, in an order drawn by chance."""
+        """Executes all steps in a random order."""
         lanes = [(r, lane) for r in self.ranks for lane in range(len(r.at))]
         while lanes:
             random.shuffle(lanes)
@@ -148,11 +147,11 @@ class World:
                 r, lane = lanes[0]
                 raise Wrong("deadlock: rank %d lane %d cannot run step %d" % (r.rank, lane, r.step(lane)["step"]))
         if self.wires:
-            raise Wrong("the message from rank %d to %d in lane %d is never taken" % next(iter(self.wires)))
+            raise Wrong("the message from rank %d to %d in lane %d is never received" % next(iter(self.wires)))
 
 
 def promised(plan, block):
-    """The contributions that a block of out must hold."""
+    """The contributions that a block of out must have."""
     c, n, rank, root = plan["collective"], plan["nranks"], plan["rank"], plan["root"]
     if c in COMBINED:
         return [(r, rank if c == "reduce_scatter" else block) for r in range(n)]

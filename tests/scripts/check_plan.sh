@@ -1,11 +1,11 @@
 #!/bin/sh
-# check_plan.sh - plans as `tutti plan` prints them hold what they promise, by a checker of our own (check_plan.py)
+# check_plan.sh - plans printed by `tutti plan` give the result of their collective, by an independent checker (check_plan.py)
 #
-# All algorithms at 1 to 9 ranks, as written and as run, every root up to 4 ranks, on one host and on uneven ones. Called by
-# make check in the build folder.
+# All algorithms with 1 to 9 ranks, as written and as executed, up to three roots, on one host and on hosts of different sizes.
+# Called by make check in the build folder.
 plan=${TUTTI_PLAN:-perf/tutti plan}
 n=0
-point() {   # STATUS DESCRIPTION: one line of TAP; what is in $tmp/log is why not
+point() {   # STATUS DESCRIPTION: one TAP point; $tmp/log has the reason of a failure
 	n=$((n + 1))
 	if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; sed 's/^/# /' "$tmp/log"; fi
 }
@@ -16,7 +16,7 @@ if ! command -v python3 >/dev/null; then
 	exit 77
 fi
 
-# Plans of one algorithm for many calls, to stdout.
+# Prints the plans of one algorithm for many calls.
 print_all() {   # COLLECTIVE ALGORITHM FORMAT
 	for np in 1 2 3 4 5 6 7 8 9; do
 		case $1 in
@@ -35,9 +35,9 @@ print_all() {   # COLLECTIVE ALGORITHM FORMAT
 }
 
 $plan --list >"$tmp/list" 2>"$tmp/log"
-point $? "tutti plan --list"
+point $? "tutti plan --list exits with 0"
 [ "$(wc -l <"$tmp/list")" -ge 20 ]
-point $? "lists the algorithms of all collectives"
+point $? "tutti plan --list has the algorithms of all collectives"
 while read -r collective algorithm help; do
 	print_all "$collective" "$algorithm" json 2>"$tmp/errors" | python3 "$top_srcdir/tests/scripts/check_plan.py" >"$tmp/log" 2>&1
 	[ $? -eq 0 ] && [ ! -s "$tmp/errors" ]
@@ -47,7 +47,7 @@ while read -r collective algorithm help; do
 	point $status "$collective by $algorithm: $summary"
 done <"$tmp/list"
 
-# The checker of our own must be able to fail.
+# The checker must find errors.
 $plan ring --np 4 --print json | sed '0,/"wire": 0/s//"wire": 2/; 0,/"from": \[0\]/s//"from": [2]/' >"$tmp/wrong"
 ! python3 "$top_srcdir/tests/scripts/check_plan.py" "$tmp/wrong" >"$tmp/log" 2>&1
 point $? "a redirected receive is found"
@@ -56,7 +56,7 @@ $plan ring --np 4 --plain --print json |
 ! python3 "$top_srcdir/tests/scripts/check_plan.py" "$tmp/wrong" >"$tmp/log" 2>&1
 point $? "a wrong block is found"
 
-# GOAL: labels are defined before they are named, and each send has its receive.
+# GOAL: labels are defined before their use, and each send has a receive.
 : >"$tmp/log"
 while read -r collective algorithm help; do
 	$plan "$algorithm" --collective "$collective" --np 6 --hosts 3,2,1 --print goal 2>>"$tmp/log" | awk -v name="$algorithm" '
@@ -70,7 +70,7 @@ done <"$tmp/list"
 [ ! -s "$tmp/log" ]
 point $? "GOAL of all algorithms is well formed"
 
-# Wrong uses: exit 2, one sentence, nothing printed.
+# Wrong uses: exit status 2, one line on stderr, nothing on stdout.
 while read -r arguments; do
 	$plan $arguments >"$tmp/out" 2>"$tmp/log"
 	[ $? -eq 2 ] && [ "$(wc -l <"$tmp/log")" -eq 1 ] && [ ! -s "$tmp/out" ]

@@ -1,5 +1,5 @@
 #!/bin/sh
-# check_proofs.sh - every algorithm of the table is proved for 1 to 64 ranks, in as many plans as the README says
+# check_proofs.sh - every algorithm of the table is proved for 1 to 64 ranks, in the number of plans that the README states
 # Called by make check in the build folder.
 perf/tutti plan --verify --np 1..64 >check_proofs.out 2>&1
 status=$?
@@ -13,5 +13,5 @@ esac
 rm -f check_proofs.out
 stated=$(sed -n 's/^| `tutti plan --verify --np 1..64` | \([0-9]*\) proofs, .*/\1/p' "$top_srcdir/README.md")
 [ "$stated" = "${last%% *}" ] && ok=ok || ok="not ok"
-echo "$ok 2 - the README's \"$stated proofs\" are those: ${last%% *}"
+echo "$ok 2 - the README states the number of proofs, $stated: ${last%% *}"
 echo 1..2

@@ -5,11 +5,11 @@
 # table FILE: the lines "ROOM: ROOM..." of the table; a room is a folder, lib/ left out, and files of lib itself are tutti.h's
 table() { sed -n '/^<!-- walls -->/,/^<!-- end of walls -->/s/^    \([a-z/]*\): *\(.*\)$/\1: \2/p' "$1"; }
 
-# sources DIR: its C files and headers, but tests' fixtures
+# sources DIR: the C files and headers of DIR
 sources() { (cd "$1" && find lib algorithms transports nccl tools perf trainer tests -name '*.[ch]' -o -name '*.cu' 2>/dev/null | sort); }
 
-# walls TABLE DIR: a line for each include that the table does not allow, each room that is not in it, and each room that the
-# table lets include one below itself
+# walls TABLE DIR: a line for each include that the table does not allow, each room missing in the table, and each room that the
+# table allows to include a room below
 walls() {
 	sources "$2" | (cd "$2" && xargs grep -HoE '^ *# *include "[^"]+"') | sed 's/: *# *include "/ /; s/"$//' | awk -v table="$1" '
 		function room(path) { sub(/^lib\//, "", path); if (!sub(/\/[^\/]*$/, "", path)) return path == "tutti.h" ? "" : path; return path }
@@ -47,8 +47,8 @@ finds() { case "$2" in *"$3"*) point "$1" "" ;; *) point "$1" "found: $2" ;; esa
 tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
 table "$top_srcdir/HACKING.md" >"$tmp/table"
-point "every include runs down" "$(walls "$tmp/table" "$top_srcdir")"
-point "no file name and no tag twice" "$(twice "$top_srcdir")"
+point "every include follows the table of walls" "$(walls "$tmp/table" "$top_srcdir")"
+point "no file name and no tag is used twice" "$(twice "$top_srcdir")"
 
 mkdir -p "$tmp/bad/lib/base" "$tmp/bad/lib/run" "$tmp/bad/lib/new" "$tmp/bad/tests"
 printf '#include "run/a.h"\nstruct x { int a; };\n' >"$tmp/bad/lib/base/a.h"
@@ -57,10 +57,10 @@ printf '#include "base/a.h"\n' >"$tmp/bad/lib/new/b.c"
 printf 'base:\nrun: base\n' >"$tmp/good"
 printf 'base: run\nrun: base\n' >"$tmp/circle"
 said=$(walls "$tmp/good" "$tmp/bad")
-finds "an include that runs up is found" "$said" "lib/base/a.h: base may not include run/a.h"
-finds "and a folder that is not in the table" "$said" "lib/new/b.c: its folder is not in the table"
-finds "and a circle in the table" "$(walls "$tmp/circle" "$tmp/bad")" "the table lets base include run, which stands below it"
+finds "an include against the table is found" "$said" "lib/base/a.h: base may not include run/a.h"
+finds "a folder that is not in the table is found" "$said" "lib/new/b.c: its folder is not in the table"
+finds "a cycle in the table is found" "$(walls "$tmp/circle" "$tmp/bad")" "the table lets base include run, which stands below it"
 said=$(twice "$tmp/bad")
-finds "and a file name that is used twice" "$said" "two files are called a.h"
-finds "and a tag that is used twice" "$said" "two definitions have the tag x"
+finds "a file name that is used twice is found" "$said" "two files are called a.h"
+finds "a tag that is used twice is found" "$said" "two definitions have the tag x"
 echo 1..$n

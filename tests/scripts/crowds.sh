@@ -1,5 +1,5 @@
 #!/bin/bash
-# crowds.sh - trainings of 32 and 128 processes, stragglers and deaths among them (tier soak)
+# crowds.sh - trainings of 32 and 128 processes with stragglers and deaths (tier soak)
 #
 # `TRAIN=build/trainer/tutti-train tests/scripts/crowds.sh` from the root of the sources. TAP on standard output.
 set -u
@@ -15,32 +15,32 @@ for np in 32 128; do
 		claim "$np processes, $strategy, 1024 descriptors and 256 MiB of data each: accuracy $(field accuracy)" reached 0.8
 	done
 	run 600 "${crowd[@]}" --strategy spare --kill 5@7,9@11
-	claim "$np processes, spare: two die, the others end" is died 2
+	claim "$np processes, spare: two workers die, the others complete" is died 2
 done
 
-# 18 of 20, as ratios of step times: computing is simulated, and long beside what the machine may be busy with
+# 18 of 20 workers, as ratios of step times: simulated computing is long compared to disturbances of a busy machine
 twenty=(--data synth --model mlp:16 --global-batch 320 --np 20 --strategy spare --sim-compute-ms 200 --steps 30 --eval-every 100000)
 run 600 "${twenty[@]}" --k 18
 quiet=$(number step_ms) accuracy=$(number accuracy)
 within() { awk -v a="$(number accuracy)" -v b="$accuracy" 'BEGIN { exit !(a >= b - 0.01) }'; }
 run 600 "${twenty[@]}" --k 18 --slow 5:10,11:10
-claim "18 of 20 beside two stragglers: $(number step_ms) ms a step, without them $quiet" \
+claim "18 of 20 with two stragglers: $(number step_ms) ms a step, without stragglers $quiet" \
 	at_most "$(number step_ms)" "$(awk -v q="$quiet" 'BEGIN { print 1.3 * q }')"
 claim "accuracy $(number accuracy) is within a point of $accuracy" within
 run 600 "${twenty[@]}" --k 20 --slow 5:10,11:10 --steps 6
 claim "20 of 20: $(number step_ms) ms" at_most "$(awk -v q="$quiet" 'BEGIN { print 8 * q }')" "$(number step_ms)"
 
 run 600 "${twenty[@]}" --k 18 --kill 5@7,11@9
-claim "18 of 20, of which two die: $(number step_ms) ms a step, the others end" is died 2
+claim "18 of 20, two workers die: $(number step_ms) ms a step, the others complete" is died 2
 claim "accuracy $(number accuracy) is within a point of $accuracy" within
 
-# asynchronous: a straggler holds nobody up
+# asynchronous: a straggler delays no other worker
 async=(--data synth --model mlp:16 --global-batch 320 --np 4 --ps 2 --strategy ps-async --lr 0.02 --sim-compute-ms 100
 	--steps 30 --eval-every 100000)
 run 600 "${async[@]}"
 quiet=$(number step_ms)
 run 600 "${async[@]}" --slow 3:10
-claim "ps-async beside a straggler: $(number step_ms) ms a step, without it $quiet" \
+claim "ps-async with a straggler: $(number step_ms) ms a step, without a straggler $quiet" \
 	at_most "$(number step_ms)" "$(awk -v q="$quiet" 'BEGIN { print q / 0.9 }')"
 
 echo "1..$n"

@@ -1,10 +1,10 @@
 #!/bin/bash
-# cut_link.sh - the wire between two hosts is cut while four ranks sum over tcp
+# cut_link.sh - the link between two hosts fails while four ranks run allreduces over tcp
 #
-# Two network namespaces joined by a veth pair are the hosts, with two ranks on each. The wire is cut in silence, as by a
-# switch that forgets its tables: frames go to an address that nobody has. All ranks must end before long, with an error
-# that says who does not answer and why, and leave nothing; in longer tiers also where an interface is set down, and where
-# the kernel gives a connection up before the deadline. TAP on standard output.
+# Two network namespaces joined by a veth pair are the hosts, with two ranks on each. The link fails silently, as behind a
+# switch that lost its tables: frames go to a MAC address that no interface has. All ranks end soon, with an error
+# that names an unreachable rank and the reason. Longer tiers also set an interface down, and let the kernel give up a
+# connection before the deadline. TAP on standard output.
 set -u
 perf=$PWD/perf/allreduce_perf
 . "${top_srcdir:-.}/perf/two_hosts.sh"
@@ -16,9 +16,9 @@ claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not 
 two_hosts 10.78.0 || { echo "1..0 # SKIP $lacks"; exit 0; }
 
 bytes() { inside "$a" ip -s link show va | awk '/TX:/ { getline; print $1 }'; }
-went() { local from; from=$(bytes); for _ in {1..100}; do [ $(($(bytes) - from)) -gt 4000000 ] && return; sleep .05; done; return 1; }
+carries() { local from; from=$(bytes); for _ in {1..100}; do [ $(($(bytes) - from)) -gt 4000000 ] && return; sleep .05; done; return 1; }
 
-# cut DESCRIPTION SECONDS WORDS COMMAND...: the ranks sum, with that time-out; then COMMAND
+# cut DESCRIPTION SECONDS PATTERN COMMAND...: COMMAND breaks the link under ranks with that time-out; PATTERN is the reason
 cut() {
 	local r host pids=() since bad=0
 	for r in 0 1 2 3; do
@@ -27,22 +27,22 @@ cut() {
 			inside "$host" timeout 30 "$perf" -b 1M -e 1M -n 1000000 -w 1 -c 0 -T "$2" >"$out/$r" 2>&1 </dev/null &
 		pids+=($!)
 	done
-	went
-	claim $? "$1: bytes go between the hosts before"
+	carries
+	claim $? "$1: data flow between the hosts before the failure"
 	since=$(date +%s%N)
 	"${@:4}"
 	for r in "${pids[@]}"; do wait "$r"; [ $? = 1 ] || bad=1; done
-	echo "# all ended $((($(date +%s%N) - since) / 1000000)) ms after it"
+	echo "# all ended $((($(date +%s%N) - since) / 1000000)) ms after the failure"
 	for r in 0 1; do grep -qE "^rank $r: .*rank [23] $3" "$out/$r" || bad=1; done
 	for r in 2 3; do grep -qE "^rank $r: .*rank [01] $3" "$out/$r" || bad=1; done
-	claim $bad "$1: every rank says who of the other host does not answer, and why"
+	claim $bad "$1: every rank names a rank of the other host that does not answer, and the reason"
 }
 silence() {
 	inside "$a" ip neigh replace 10.78.0.2 lladdr 02:00:00:00:00:99 dev va nud permanent
 	inside "$b" ip neigh replace 10.78.0.1 lladdr 02:00:00:00:00:99 dev vb nud permanent
 }
 mend() { inside "$a" ip neigh del 10.78.0.2 dev va; inside "$b" ip neigh del 10.78.0.1 dev vb; }
-cut "in silence" 2 'is not answering: its host has acknowledged nothing for [0-9.]+ s: the network, or that host, is down' silence
+cut "a silent failure" 2 'is not answering: its host has acknowledged nothing for [0-9.]+ s: the network, or that host, is down' silence
 if [ "${TT_TIER:-default}" != default ]; then
 	mend
 	for host in "$a" "$b"; do inside "$host" sh -c 'echo 3 >/proc/sys/net/ipv4/tcp_retries2'; done

@@ -1,17 +1,17 @@
 #!/bin/bash
-# gpu_tools.sh - the benchmarks and the trainer with --device cuda, on the fake for CUDA's driver (tests/fakes/cuda/)
+# gpu_tools.sh - the benchmarks and the trainer with --device cuda, on the fake CUDA driver (tests/fakes/cuda/)
 #
-# It shows values, order, errors and output, and nothing about a GPU. Called by make check in the build folder.
+# The script checks values, order, errors and output, and nothing of a GPU. Called by make check in the build folder.
 set -u
 . "${top_srcdir:-.}/tests/training"
 fake=$PWD/tests/fakes/cuda
-on() {   # COMMAND ...: where CUDA is the fake
+on() {   # COMMAND ...: runs COMMAND with the fake driver
 	local LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 	export LD_LIBRARY_PATH
 	"$@"
 }
 
-# perf TOOL ARGUMENT...: status in $status, stdout in $out/log, stderr in $out/err
+# perf TOOL ARGUMENT...: runs TOOL_perf; status in $status, stdout in $out/log, stderr in $out/err
 perf() {
 	local tool=$1
 	shift
@@ -30,47 +30,47 @@ says() { grep -qE -- "$1" "$out/log"; }
 few=(--device cuda:0 -b 40 -e 80K -f 45 -n 2)
 for tool in allreduce reduce broadcast allgather reduce_scatter alltoall gather scatter sendrecv; do
 	perf $tool --np 1 -t 3 "${few[@]}"
-	claim "$tool: three threads on one GPU are right" right 3
+	claim "$tool: three threads on one GPU, the results are right" right 3
 done
 perf sendrecv --np 1 -t 4 --device cuda:0 -b 8 -e 64K -f 64 -n 5
-claim "stages that grow keep nobody waiting" right 3
+claim "staging buffers that grow do not block other ranks" right 3
 perf allreduce --np 3 "${few[@]}"
-claim "allreduce: three processes on one GPU are right" right 3
-claim "the ranks' device is named" says 'device  0 \[0000:00:00.0\] fake'
-claim "there is a bandwidth of copies" says '^# copies of .* GB/s read \+ written'
-claim "and a column beside it" says 'out_mem .*/copy'
+claim "allreduce: three processes on one GPU, the results are right" right 3
+claim "the output names the ranks' device" says 'device  0 \[0000:00:00.0\] fake'
+claim "the output has the bandwidth of copies" says '^# copies of .* GB/s read \+ written'
+claim "the table has a column with the ratio to copies" says 'out_mem .*/copy'
 perf allreduce --np 1 -t 2 "${few[@]}" -G 3
-claim "a graph is captured once and replayed, threads" right 3
+claim "a graph is captured once and replayed, ranks are threads" right 3
 perf allreduce --np 2 "${few[@]}" -G 2 --buffers rotate -m 2
-claim "and processes, several inputs in turn" right 3
+claim "a graph is captured once and replayed, ranks are processes with rotating inputs" right 3
 perf allreduce --np 1 -g 2 "${few[@]}" -R 1 -u 3
-claim "ranks of one thread, shifted buffers" right 3
+claim "ranks of one thread, unaligned buffers: the results are right" right 3
 perf allreduce --np 2 --device cuda:0 -b 1K -e 1K -n 1 -d all -o all --place in
-claim "all types and operations, in place" right 60 1
+claim "all types and operations, in place: the results are right" right 60 1
 perf allreduce --np 2 "${few[@]}" -y 1
-claim "calls that block" right 3
+claim "blocking calls: the results are right" right 3
 TUTTI_TEST_CUDA_DEVICES=2 perf allreduce --np 3 --device cuda -b 1K -e 1K
-claim "without a number ranks are dealt out over the GPUs" eval 'right 1 && says "Rank  1 .*device  1 " && says "Rank  2 .*device  0 "'
-claim "which then share none, and say so" eval 'rows | awk "{ exit !(\$19 == \"N/A\") }"'
+claim "--device cuda without a number distributes the ranks over the GPUs" eval 'right 1 && says "Rank  1 .*device  1 " && says "Rank  2 .*device  0 "'
+claim "ranks that share no GPU have no ratio to copies" eval 'rows | awk "{ exit !(\$19 == \"N/A\") }"'
 perf allreduce --np 2 "${few[@]}" -J "$out/j"
 claim "JSON names device, copies and memory" eval 'grep -q "\"copy_bw\": *[0-9]" "$out/j" && grep -q "\"memory_bw\"" "$out/j"'
 TUTTI_GPU=staged perf allreduce --np 2 "${few[@]}"
-claim "without kernels, through the host" right 3
+claim "without kernels the data are staged through the host: the results are right" right 3
 TUTTI_TEST_CUDA_SPOIL=30 perf allreduce --np 1 -t 2 "${few[@]}"
-claim "a wrong bit is counted, and fails" eval '[ "$status" = 1 ] && grep -q "wrong, the first is" "$out/err" && says "FAILED"'
+claim "a wrong bit is counted and fails the run" eval '[ "$status" = 1 ] && grep -q "wrong, the first is" "$out/err" && says "FAILED"'
 perf allreduce --np 2 --device cuda:7
-claim "a device that is not there is refused once, in words" eval 'ended 2 "this host has 1 CUDA device" && one_line "$out/err"'
+claim "a device that does not exist is refused with one error" eval 'ended 2 "this host has 1 CUDA device" && one_line "$out/err"'
 TUTTI_TEST_CUDA_FAIL=cuMemAlloc_v2:4:2 perf allreduce --np 1 "${few[@]}"
-claim "no room on the device is said" ended 1 'memory of device 0.*out of memory'
+claim "a failed allocation of device memory is an error with the device" ended 1 'on device 0.*out of memory'
 perf allreduce --np 1 "${few[@]}" -G 1 -z 1
-claim "-G and -z do not go together" ended 2 'cannot be captured'
+claim "-G with -z is refused" ended 2 'cannot be captured'
 perf allreduce --np 1 "${few[@]}" --buffers cold
-claim "caches of a GPU are not emptied" ended 2 'cold'
+claim "--buffers cold is refused for a GPU" ended 2 'cold'
 perf allreduce --np 1 --device cuda:x
-claim "no such device name" ended 2 'unknown; one of: cpu cuda cuda:N'
+claim "an unknown device name is refused" ended 2 'unknown; one of: cpu cuda cuda:N'
 timeout 60 perf/allreduce_perf --np 2 --device cuda >"$out/log" 2>"$out/err" </dev/null
 status=$?
-claim "without CUDA it is refused once, in words" eval 'ended 2 "no CUDA on this host" && one_line "$out/err"'
+claim "without CUDA --device cuda is refused with one error" eval 'ended 2 "no CUDA on this host" && one_line "$out/err"'
 
 # ---- the trainer ---------------------------------------------------------------------------------------------------
 
@@ -83,11 +83,11 @@ equals() { [ "$status" = 0 ] && [ "$(tail -n 1 "$out/log" | sed -n "s/.*\"$1\":\
 run 60 "${small[@]}" --strategy one --metrics "$out/one.csv"
 for np in 1 4; do
 	train --np $np --device cuda:0 --check-replicas 1 --bucket-kb 8 --metrics "$out/p.csv"
-	claim "mlp on a GPU, $np ranks: replicas are equal after every step" ended 0
-	claim "mlp on a GPU, $np ranks: the losses are the processor's" close "$out/one.csv" "$out/p.csv"
+	claim "mlp on a GPU, $np ranks: the replicas are equal after every step" ended 0
+	claim "mlp on a GPU, $np ranks: the losses are those of the CPU" close "$out/one.csv" "$out/p.csv"
 done
-# In a step: stop goes there, loss and stop come back. Once: the first parameters; the last, for the hash and for the
-# last line, and what the 4000 test samples give.
+# Per step: the stop flag goes to the device, loss and stop flag come back. Once: the first parameters go; the last parameters
+# come back for the hash and for the last line, and so do the outputs of the 4000 test samples.
 for strategy in "mirrored 0" "reduce-to-one 0" "average 40 --H 2" "average 40 --H 2 --average supervisor" \
 	"average 40 --H 2 --average easgd" "average 40 --H 2 --average diloco" "hierarchical-copy 2036160" \
 	"mirrored 1018080 --canonical tree"; do
@@ -97,15 +97,15 @@ for strategy in "mirrored 0" "reduce-to-one 0" "average 40 --H 2" "average 40 --
 	loss=$(field loss)
 	# shellcheck disable=SC2086
 	train --np 2 --device cuda --check-replicas 0 --strategy $name $how
-	claim "$name $how: no gradients and no parameters go to the GPU and back" \
+	claim "$name $how: no gradients and no parameters pass through the host" \
 		eval 'equals bytes_to_device $((4 * parameters + 4 * 20)) &&
 			equals bytes_from_device $((2 * 4 * parameters + 8 * 20 + 4000 / 2 * 10 * 4))'
-	claim "$name $how: what messages carry is as said" eval 'equals bytes_sent $sent && equals bytes_read 0'
-	claim "$name $how: the loss is the processor's" is loss "$loss"
+	claim "$name $how: the bytes in messages are as documented" eval 'equals bytes_sent $sent && equals bytes_read 0'
+	claim "$name $how: the loss is that of the CPU" is loss "$loss"
 done
 run 60 "${small[@]}" --model linear --strategy one --metrics "$out/one.csv"
 train --np 2 --device cuda --model linear --metrics "$out/p.csv"
-claim "linear on a GPU: the losses are the processor's" close "$out/one.csv" "$out/p.csv"
+claim "linear on a GPU: the losses are those of the CPU" close "$out/one.csv" "$out/p.csv"
 
 few=(--steps 4 --global-batch 250 --lr 0.02)
 for how in tree fixed64; do
@@ -115,31 +115,31 @@ for how in tree fixed64; do
 		[ $how = tree ] || [ "$strategy" = "mirrored --np 3" ] || continue
 		# shellcheck disable=SC2086
 		train "${few[@]}" --device cuda --canonical $how --strategy $strategy
-		claim "$how: $strategy on a GPU has the bits of one processor" same
+		claim "$how: $strategy on a GPU has the bits of one rank on the CPU" same
 	done
 done
 train "${few[@]}" --device cuda --canonical tree --strategy ps-sync --np 2 --ps 1
-claim "and ps-sync" [ "$status" = 0 ]
+claim "tree: ps-sync on a GPU trains" [ "$status" = 0 ]
 for strategy in "reduce-to-one --np 2" "average --np 2 --H 2" "ps-async --np 2 --ps 1" "ps-strategy --np 2 --ps 1 --devices 2" \
 	"downpour --np 2 --ps 1" "spare --np 3 --k 2"; do
 	# shellcheck disable=SC2086
 	train "${few[@]}" --device cuda:0 --strategy $strategy
-	claim "$strategy on a GPU" is device cuda
+	claim "$strategy trains on a GPU" is device cuda
 done
 for strategy in mirrored reduce-to-one hierarchical-copy central "average --H 2 --average diloco" "mirrored --canonical tree"; do
 	# shellcheck disable=SC2086
 	train --device cuda --np 3 --strategy $strategy --kill 1@9 --on-failure shrink
-	claim "$strategy: a rank dies, the others go on" eval 'ended 0 && equals died 1'
+	claim "$strategy: a rank dies, the others continue" eval 'ended 0 && equals died 1'
 done
 TUTTI_TEST_CUDA_FAIL=cuLaunchKernel:70:700 train --device cuda
-claim "a kernel that cannot be launched ends the training, in words" ended 1 'device cuda: .*700'
+claim "a failed kernel launch ends the training with an error" ended 1 'device cuda: .*700'
 train --np 2 --device cuda:3
-claim "a device that is not there is refused once" eval 'ended 2 "this host has 1 CUDA device" && one_line "$out/err"'
+claim "the trainer refuses a device that does not exist with one error" eval 'ended 2 "this host has 1 CUDA device" && one_line "$out/err"'
 run 60 "${small[@]}" --device cuda --np 2
-claim "without CUDA the device is refused once" eval 'ended 2 "no CUDA on this host" && one_line "$out/err"'
+claim "the trainer refuses --device cuda without CUDA with one error" eval 'ended 2 "no CUDA on this host" && one_line "$out/err"'
 
-# Two ranks that something else started: each takes the GPU of its place on the host.
-port=$((23000 + $$ % 1000))
+# Two ranks without a launcher: each takes the GPU of its local rank.
+port=$(free_port $((23000 + $$ % 1000)))
 for r in 1 0; do
 	TUTTI_TEST_CUDA_DEVICES=2 TUTTI_RANK=$r TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:$port TUTTI_SECRET=s on timeout 60 "$prog" \
 		"${small[@]}" --device cuda >"$out/log.$r" 2>"$out/err" </dev/null &
@@ -148,7 +148,7 @@ wait $!
 status=$?
 wait
 mv "$out/log.0" "$out/log"
-claim "ranks that something else started train on GPUs" ended 0
+claim "ranks without a launcher train on GPUs" ended 0
 
 echo "1..$n"
 exit $failed

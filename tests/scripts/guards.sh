@@ -1,15 +1,15 @@
 #!/bin/bash
-# guards.sh - what a call costs, counted: instructions, loads and stores, system calls, allocations; bounds in tests/guards
+# guards.sh - counts the cost of a call: instructions, loads and stores, system calls, allocations; bounds in tests/guards
 #
-# Nothing here is timed, so a busy machine changes no figure. What a rank does while it waits depends on the others; so
-# rank 0 is counted call by call, the others run ahead of it, and the call that waited least is the figure:
+# No time is measured, so a busy machine changes no figure. The work of a waiting rank depends on the others; therefore
+# rank 0 is counted call by call, the others run ahead, and the figure is that of the call with the least waiting:
 #   instructions   of a call, by valgrind's callgrind on rank 0 (the others run at full speed)
-#   accesses       loads and stores of the same call: 32 bytes each where data are copied or combined (AVX2)
-#   syscalls       of all threads of rank 0 in 20 calls (sockets: 4), by strace, but for those that only wait: yields,
-#                  polls, attempts that found nothing; a wake of a peer is one
-#   kernel         bytes that the kernel copied for rank 0 in as many: what sends, receives and reads of others returned
+#   accesses       loads and stores of the same call: 32 bytes each in copies and reductions (AVX2)
+#   syscalls       of all threads of rank 0 in 20 calls (sockets: 4), by strace, without those that only wait: yields,
+#                  polls, attempts without a result; a wake-up of a peer counts
+#   kernel         bytes that the kernel copied for rank 0 in the same calls: results of sends, receives and reads of peers
 #   allocations    in 20 calls of all threads, counted at malloc (tests/support/call_cost.c)
-# A figure above its bound is taken again before it counts. Called by make check in the build folder; writes TAP.
+# A figure above its bound is measured up to three times. Called by make check in the build folder; writes TAP.
 set -u
 export LC_ALL=C
 guard=${GUARD:-./tests/support/call_cost}
@@ -24,8 +24,8 @@ cores=$(nproc)
 # The number of the K-th core that this process may use.
 core() { taskset -pc $$ | sed 's/.*: *//' | tr , '\n' | awk -F- -v k="$1" '{ for (c = $1; c <= $NF; c++) if (k-- == 0) print c }'; }
 
-# ranks N TRANSPORT ARGUMENTS-OF-GUARD -- TRACER...: rank 0 under the tracer; true when all ended well. A rank has a core
-# of its own where there are enough: two that share one give way to each other, which is a system call.
+# ranks N TRANSPORT ARGUMENTS-OF-GUARD -- TRACER...: runs rank 0 under the tracer; returns 0 if all ranks succeeded. Each rank
+# has its own core if possible: two ranks that share a core yield to each other, which is a system call.
 ranks() {
 	local n=$1 good=0 r args=() pids=() on=()
 	export TUTTI_NRANKS=$1 TUTTI_TRANSPORT=$2 TUTTI_SECRET=guard TUTTI_ROOT=127.0.0.1:$((27000 + RANDOM % 2000))
@@ -45,7 +45,7 @@ ranks() {
 
 # ---- counting: each writes lines `WHAT TRANSPORT RANKS CALL BYTES FIGURE` into $tmp/figures ------------------------------
 
-# The same code on every machine that has AVX2: valgrind knows no AVX-512, and string moves would count as single bytes.
+# Fixes the code path for all machines with AVX2: valgrind does not support AVX-512, and counts string moves by bytes.
 by_callgrind() {
 	local transport=$1 n=$2 call=$3 bytes=$4 calls=30
 	[ "$bytes" -gt 4096 ] || calls=100
@@ -60,7 +60,7 @@ by_callgrind() {
 	' "$tmp"/count.* >>"$tmp/figures"
 }
 
-# On sockets rank 0 sleeps before each call, so that it finds what it waits for; those sleeps are not counted.
+# On sockets rank 0 sleeps before each call, so that messages have arrived; these sleeps are not counted.
 by_strace() {
 	local transport=$1 n=$2 call=$3 bytes=$4 late='' windows=60 calls=20
 	[ "$transport" = tcp ] && late=200 calls=4
@@ -85,26 +85,26 @@ by_malloc() {
 
 tool_of() { case $1 in instructions | accesses) echo callgrind ;; syscalls | kernel) echo strace ;; allocations) echo malloc ;; esac; }
 
-# Why this guard cannot be counted here, or nothing.
+# The reason why this machine cannot count the guard, or nothing.
 obstacle() {
 	case $(tool_of "$1") in
 	callgrind)
 		command -v valgrind >/dev/null || { echo "no valgrind"; return; }
-		"$guard" build || { echo "not an optimised build without sanitizers"; return; }
+		"$guard" build || { echo "not an optimized build without sanitizers"; return; }
 		grep -qw avx2 /proc/cpuinfo || echo "no AVX2" ;;
 	strace)
 		command -v strace >/dev/null || { echo "no strace"; return; }
-		"$guard" build || { echo "not an optimised build without sanitizers"; return; }
-		[ "$cores" -ge 2 ] || { echo "one core: ranks give way to each other"; return; }
+		"$guard" build || { echo "not an optimized build without sanitizers"; return; }
+		[ "$cores" -ge 2 ] || { echo "one core: ranks yield to each other"; return; }
 		strace -qq -o /dev/null true 2>/dev/null || echo "strace may not trace here" ;;
-	malloc) "$guard" build || echo "not an optimised build without sanitizers" ;;
+	malloc) "$guard" build || echo "not an optimized build without sanitizers" ;;
 	*) echo "an unknown kind of guard" ;;
 	esac
 }
 
 figure() { awk -v key="$*" '{ at = $NF; sub(/ [^ ]*$/, "") } $0 == key && (least == "" || at < least) { least = at } END { print least }' "$tmp/figures"; }
 
-# judge BOUND WHAT TRANSPORT RANKS CALL BYTES: up to three times, as long as the figure is above the bound
+# judge BOUND WHAT TRANSPORT RANKS CALL BYTES: measures up to three times while the figure is above the bound
 judge() {
 	local bound=$1 found='' again
 	shift
@@ -119,7 +119,7 @@ judge() {
 	if [ -n "$found" ] && [ "$found" -le "$bound" ]; then
 		echo "ok $number - $*: $found of at most $bound"
 	else
-		echo "not ok $number - $*: ${found:-no figure}, at most $bound; a reason to raise it belongs into the commit"
+		echo "not ok $number - $*: ${found:-no figure}, at most $bound; a commit that raises the bound states the reason"
 	fi
 }
 

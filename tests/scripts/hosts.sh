@@ -1,9 +1,9 @@
 #!/bin/bash
-# hosts.sh - ranks on hosts that find each other: network namespaces behind a bridge, each with its name and /etc/hosts
+# hosts.sh - ranks of several hosts find each other; a host is a network namespace with its own name and /etc/hosts
 #
-# Open MPI's mpirun starts ranks on 2 and 4 hosts through an rsh agent that enters a namespace; for what it does not
-# speak, ranks get torchrun's variables by hand. Decoy interfaces, IPv6 alone, a host name that means 127.0.1.1, a firewall,
-# a rank that never comes, a rank of another job. Nothing but the time-out is set for the ranks. TAP on standard output.
+# Open MPI's mpirun starts ranks on 2 and 4 hosts through an rsh agent that enters a namespace; other ranks get torchrun's or
+# Kubernetes' variables from this script. Cases: decoy interfaces, IPv6 only, a host name that resolves to 127.0.1.1, a firewall,
+# a rank that never starts, a rank of another job. Only the time-out is set for the ranks. TAP on standard output.
 set -u
 top=$(cd "${top_srcdir:-.}" && pwd)
 perf=$PWD/perf/allreduce_perf
@@ -22,14 +22,16 @@ skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 
 [ "$(id -u)" = 0 ] || skip_all "network namespaces need root"
 command -v ip >/dev/null || skip_all "no ip command (package iproute2)"
-unshare --net --uts --mount true 2>/dev/null || skip_all "this kernel or container makes no namespaces"
+unshare --net --uts --mount true 2>/dev/null || skip_all "this kernel or container does not allow namespaces"
 
-# A namespace lives as long as the process in it, so that nothing can be left behind.
+# A namespace lives as long as its process, which the kernel kills when this script is killed, so no namespace remains.
+with_script=''
+setpriv --pdeathsig KILL true 2>/dev/null && with_script='setpriv --pdeathsig KILL'
 inside() { nsenter --net="/proc/${hosts[$1]}/ns/net" --uts="/proc/${hosts[$1]}/ns/uts" --mount="/proc/${hosts[$1]}/ns/mnt" "${@:2}"; }
 
 # Host k of 0..4: h$k; host 0 is the switch. 10.88.0.k and fd88::k on eth0.
 for k in 0 1 2 3 4; do
-	unshare --net --uts --mount sh -c "hostname h$k; touch '$tmp/ready$k'; exec sleep 600" &
+	$with_script unshare --net --uts --mount sh -c "hostname h$k; touch '$tmp/ready$k'; exec sleep 600" &
 	hosts[k]=$!
 done
 for _ in {1..300}; do [ -e "$tmp/ready0" ] && [ -e "$tmp/ready1" ] && [ -e "$tmp/ready2" ] && [ -e "$tmp/ready3" ] &&
@@ -50,8 +52,8 @@ for k in 1 2 3 4; do
 	inside "$k" mount --bind "$tmp/hosts$k" /etc/hosts
 done
 
-# ranks NRANKS ON-EACH ARGUMENTS: start them with torchrun's variables, two hosts or more, MASTER_ADDR in $master; in $env what
-# else is set. Their output is $tmp/out.RANK. Status: the first that failed.
+# ranks NRANKS RANKS-PER-HOST ARGUMENTS: starts ranks with torchrun's variables, MASTER_ADDR from $master and further variables
+# from $env; rank $absent is not started. The output goes to $tmp/out.RANK. Status: 1 if any rank failed.
 ranks() {
 	local size=$1 each=$2 r status=0 pids=()
 	shift 2
@@ -127,31 +129,31 @@ fi
 # ---- torchrun's variables ------------------------------------------------------------------------------------------------
 master=h1 env="TUTTI_SECRET=of-all"
 ranks 4 2 "${few[@]}" && right && said 2 'launch torchrun, rank 2 of 4, local 0 of 2, root 10.88.0.1:29601 via eth0'
-claim $? "torchrun over two hosts, where each takes its own name for 127.0.1.1"
+claim $? "torchrun over two hosts, each of which resolves its own name to 127.0.1.1"
 inside 2 hostname h1
 master=10.88.0.1
 ranks 4 2 "${few[@]}" && right && grep -qE 'Bytes sent by tcp *: [1-9]' "$tmp/out.0"
-claim $? "two hosts, or containers, that share a name"
+claim $? "two hosts, or containers, with the same name"
 inside 2 hostname h2
 master=h1 env="TUTTI_SECRET=of-all TUTTI_SOCKET_IFNAME==eth0"
 ranks 4 2 "${few[@]}" && right
-claim $? "TUTTI_SOCKET_IFNAME"
+claim $? "TUTTI_SOCKET_IFNAME selects the interface"
 env="TUTTI_SECRET=of-all TUTTI_SOCKET_IFNAME=apart"
 ! ranks 4 2 "${few[@]}" -T 3 && said 0 'rank 2|rank 3|rank 0' &&
 	grep -qE 'tried .*10\.1\.0\.[12]:[0-9]+ \((No route to host|no answer)\)' "$tmp"/out.*
-claim $? "... with an interface that reaches nobody: the error has the address and the reason"
+claim $? "TUTTI_SOCKET_IFNAME with an interface that reaches no host: the error has the address and the reason"
 env=''
 ! ranks 2 1 "${few[@]}" && said 1 'on several hosts and carries no secret.*TUTTI_SECRET'
-claim $? "without a secret ranks on several hosts are refused, in words"
+claim $? "without a secret, ranks on several hosts are refused with an error"
 master=h2 env="TUTTI_SECRET=of-all TUTTI_TIMEOUT_MS=1500"
 ! ranks 4 2 "${few[@]}" -T 2 && said 2 'h2, the host of rank 0, is 127.0.1.1 here.*rank 0 is on another'
-claim $? "a loopback address is not taken for a rank on another host"
+claim $? "a loopback address is never used for a rank of another host"
 master=h1 env="TUTTI_SECRET=of-all"
 absent=3 ranks 4 2 "${few[@]}" -T 2
 said 0 'rank 3 never came' && said 1 'rank 3 never came' && said 2 'rank 3 never came'
-claim $? "a rank that never starts is named on every other rank"
+claim $? "every other rank names a rank that never starts"
 
-# A rank with another secret knocks at the port while the job waits for its last rank.
+# A rank with another secret connects to the port while the job waits for its last rank.
 inside 3 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 MASTER_ADDR=h1 \
 	MASTER_PORT=29600 TORCHELASTIC_RESTART_COUNT=1 TUTTI_SECRET=of-another timeout 30 "$perf" "${few[@]}" >"$tmp/stranger" 2>&1 </dev/null & strangers=($!)
 inside 4 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 MASTER_ADDR=h1 \
@@ -160,13 +162,13 @@ env="TUTTI_SECRET=of-all TORCHELASTIC_RESTART_COUNT=1"
 rm -f "$tmp"/out*
 inside 1 env $env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=0 MASTER_ADDR=h1 MASTER_PORT=29600 \
 	timeout 60 "$perf" "${few[@]}" >"$tmp/out.0" 2>&1 </dev/null & first=$!
-wait "${strangers[@]}"                   # they have had their answer
+wait "${strangers[@]}"                   # both have been refused
 inside 2 env $env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 MASTER_ADDR=h1 MASTER_PORT=29600 \
 	timeout 30 "$perf" "${few[@]}" >"$tmp/out.1" 2>&1 </dev/null && wait $first && right
 claim $? "a rank of another job and one of an earlier attempt do not disturb the job"
-grep -q 'another secret' "$tmp/stranger"; claim $? "the one of another job is refused, and told why"
+grep -q 'another secret' "$tmp/stranger"; claim $? "the rank of another job is refused and gets the reason"
 grep -q "later attempt of this job" "$tmp/stale" && grep -q 'rank 1 of attempt 0 was refused: this is attempt 1' "$tmp/out.0"
-claim $? "the one of an earlier attempt is refused by name"
+claim $? "rank 0 names the refused rank of an earlier attempt"
 
 # ---- Kubernetes' variables: pods job-0 to job-3 of the service svc ---------------------------------------------------------
 for k in 1 2 3 4; do
@@ -197,18 +199,18 @@ if command -v nft >/dev/null && inside 1 nft list ruleset >/dev/null 2>&1; then
 			add rule inet f in tcp flags & (syn|ack) == syn tcp dport != 50000-50019 drop'
 	done
 	env="TUTTI_SECRET=of-all TUTTI_PORT_RANGE=50000-50019"
-	ranks 4 2 "${few[@]}" && right; claim $? "a firewall that lets TUTTI_PORT_RANGE through"
+	ranks 4 2 "${few[@]}" && right; claim $? "a firewall that allows TUTTI_PORT_RANGE"
 	env="TUTTI_SECRET=of-all TUTTI_PORT_RANGE=51000-51001"
 	! ranks 2 1 "${few[@]}" -T 3 && said 1 'rank 1 \(on h2\).*10.88.0.1:51000 \(no answer\)' && said 0 'rank 1 never came'
-	claim $? "a firewall that does not: both say so, with the addresses that were tried"
+	claim $? "a firewall that blocks TUTTI_PORT_RANGE: both ranks report it, with the addresses tried"
 	for k in 1 2; do inside $k nft flush ruleset; done
 else
-	skip "a firewall that lets TUTTI_PORT_RANGE through" "no nftables"
-	skip "a firewall that does not" "no nftables"
+	skip "a firewall that allows TUTTI_PORT_RANGE" "no nftables"
+	skip "a firewall that blocks TUTTI_PORT_RANGE" "no nftables"
 fi
 
-# ---- IPv6 alone ------------------------------------------------------------------------------------------------------------
+# ---- IPv6 only ------------------------------------------------------------------------------------------------------------
 for k in 1 2; do inside $k ip -4 addr flush dev eth0; inside $k ip link del docker0; inside $k ip link del apart; done
 master=fd88::1 env="TUTTI_SECRET=of-all"
-ranks 4 2 "${few[@]}" && right && said 3 'root \[fd88::1\]:29601 via eth0'; claim $? "hosts with IPv6 alone"
+ranks 4 2 "${few[@]}" && right && said 3 'root \[fd88::1\]:29601 via eth0'; claim $? "hosts with IPv6 only"
 echo "1..$n"

@@ -1,25 +1,31 @@
 #!/bin/bash
 # launchers.sh - the launchers of Debian start the tools as they are: Open MPI, MPICH, Slurm, torchrun
 #
-# Each runs allreduce_perf and tutti-train, and a rank that dies must be seen by it as a status that is not 0. munged,
-# slurmctld and slurmd are this script's own, in a folder of its own. What is not installed is skipped. TAP.
+# Each launcher runs allreduce_perf and tutti-train, and reports a dead rank by a status that is not 0. The script has its own
+# munged, slurmctld and slurmd, with all their files in its own folder. A launcher that is not installed is skipped. TAP.
 set -u
-perf=$PWD/perf/allreduce_perf train=$PWD/trainer/tutti-train beside=$PWD/tests/support/with_mpi
+perf=$PWD/perf/allreduce_perf train=$PWD/trainer/tutti-train with_mpi=$PWD/tests/support/with_mpi
 tmp=$(mktemp -d) n=0 daemons=()
 undo() { [ ${#daemons[@]} = 0 ] || { kill "${daemons[@]}"; wait "${daemons[@]}"; } 2>/dev/null; rm -rf "$tmp"; }
 trap undo EXIT
+# A watcher in a session of its own outlives a killed script: it kills the script's processes, which have TT_LAUNCHERS in their
+# environment (srun and slurmstepd would wait for slurmctld forever), and removes the folder.
+setsid sh -c 'while kill -0 "$1"; do sleep 1; done
+	for _ in 1 2; do grep -lz "^TT_LAUNCHERS=$2\$" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r kill -9; sleep .2; done
+	rm -rf "$2"' - $$ "$tmp" >/dev/null 2>&1 </dev/null &
+export TT_LAUNCHERS=$tmp
 claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; tail -n 15 "$tmp/out" | sed 's/^/# /'; fi; }
 skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 TUTTI_LOG=debug
 few=(-b 4K -e 64K -f 16 -n 2 -w 1 -c 1)
 short=(--data synth --model linear --global-batch 64 --steps 8)
 
-# run COMMAND: its output in $tmp/out, its status
+# run COMMAND: the output goes to $tmp/out; returns the command's status
 run() { timeout -k 5 60 "$@" >"$tmp/out" 2>&1 </dev/null; }
 right() { grep -q 'Out of bounds values : 0 OK' "$tmp/out" && grep -q "launch $1, rank $2" "$tmp/out"; }
 
-# engine NAME WORD COMMAND...: COMMAND starts 4 ranks of what is appended to it; WORD is what TUTTI_LAUNCH calls it
-engine() {
+# launcher NAME WORD COMMAND...: COMMAND starts 4 ranks of the program appended to it; WORD is the launcher's name in TUTTI_LAUNCH
+launcher() {
 	local name=$1 word=$2
 	shift 2
 	run "$@" "$perf" "${few[@]}" && right "$word" '3 of 4'
@@ -28,10 +34,10 @@ engine() {
 		run "$@" "$train" "${short[@]}" && grep -q '"np":4' "$tmp/out"
 		claim $? "$name: tutti-train"
 	else
-		skip "$name: tutti-train" "it was not made"
+		skip "$name: tutti-train" "tutti-train was not built"
 	fi
 	! TUTTI_FAULT=kill@1:3 run "$@" "$perf" "${few[@]}"
-	claim $? "$name: a rank that dies is a status that is not 0"
+	claim $? "$name: a dead rank is reported by a status that is not 0"
 }
 
 # both NAME LIBRARY COMMAND...
@@ -39,28 +45,35 @@ both() {
 	local name=$1 library=$2 order
 	shift 2
 	for order in first last; do
-		run "$@" "$beside" "$library" $order && [ "$(grep -o both "$tmp/out" | wc -l)" = 4 ]
-		claim $? "$name: a program that initialises MPI $order"
+		run "$@" "$with_mpi" "$library" $order && [ "$(grep -o both "$tmp/out" | wc -l)" = 4 ]
+		claim $? "$name: a program that initializes MPI $order"
 	done
 }
 
 if command -v mpirun.openmpi >/dev/null; then
-	engine "Open MPI" pmix mpirun.openmpi -np 4 -x TUTTI_LOG -x TUTTI_FAULT
+	launcher "Open MPI" pmix mpirun.openmpi -np 4 -x TUTTI_LOG -x TUTTI_FAULT
 	both "Open MPI" libmpi.so.40 mpirun.openmpi -np 4
 else
 	skip "Open MPI" "no mpirun.openmpi (package openmpi-bin)"
 fi
 
 if command -v mpiexec.hydra >/dev/null; then
-	engine MPICH pmi mpiexec.hydra -n 4
+	launcher MPICH pmi mpiexec.hydra -n 4
 	both MPICH libmpich.so.12 mpiexec.hydra -n 4
 else
 	skip MPICH "no mpiexec.hydra (package mpich)"
 fi
 
 # ---- Slurm -----------------------------------------------------------------------------------------------------------
-# NUMBER: below those that the kernel gives to connections, and no other script's; torchrun's ranks meet at the next one
-free_port() { echo $((29000 + ($$ * 8 + $1 * 2) % 400)); }
+# free_port NUMBER: an unused port, with an unused one behind it for the rendezvous of torchrun's ranks; below the kernel's
+# ephemeral ports, and outside the ranges of the other scripts
+free_port() {
+	local port=$((29000 + ($$ * 8 + $1 * 2) % 400))
+	while (: <>"/dev/tcp/127.0.0.1/$port" || : <>"/dev/tcp/127.0.0.1/$((port + 1))") 2>/dev/null; do
+		port=$((29000 + (port - 29000 + 8) % 400))
+	done
+	echo $port
+}
 start_slurm() {
 	local name
 	name=$(hostname -s)
@@ -90,7 +103,7 @@ start_slurm() {
 		NodeName=$name NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
 		PartitionName=all Nodes=$name Default=YES State=UP
 	END
-	echo CgroupPlugin=cgroup/v1 >"$tmp/cgroup.conf"         # not looked for: a container may have none
+	echo CgroupPlugin=cgroup/v1 >"$tmp/cgroup.conf"         # no autodetection: a container may have no cgroups
 	export SLURM_CONF=$tmp/slurm.conf
 	slurmctld -D >"$tmp/slurmctld.out" 2>&1 & daemons+=($!)
 	slurmd -D >"$tmp/slurmd.out" 2>&1 & daemons+=($!)
@@ -99,12 +112,12 @@ start_slurm() {
 	return 1
 }
 if [ "$(id -u)" != 0 ] || ! command -v slurmd >/dev/null || ! command -v srun >/dev/null || ! command -v munged >/dev/null; then
-	skip Slurm "not root, or no slurmctld, slurmd, srun and munged (packages slurm-wlm, munge)"
+	skip Slurm "needs root, slurmctld, slurmd, srun and munged (packages slurm-wlm, munge)"
 elif ! start_slurm; then
 	claim 1 "slurmctld and slurmd start"
 else
-	# one allocation for all steps, as a batch script has
-	engine Slurm slurm salloc -Q srun -O -n 4
+	# one allocation for all steps, as in a batch script
+	launcher Slurm slurm salloc -Q srun -O -n 4
 	if srun --mpi=list 2>&1 | grep -q pmix; then
 		run salloc -Q srun --mpi=pmix -O -n 4 "$perf" "${few[@]}" && right pmix '3 of 4'
 		status=$?
@@ -125,11 +138,11 @@ python=''
 if [ -n "$python" ]; then
 	port=$(free_port 2)
 	# Debian's torch 1.13 does not start under its Python 3.11 unless output is redirected
-	engine torchrun torchrun $python -m torch.distributed.run -r 1 -t 1 --log_dir "$tmp/logs" --nproc_per_node 4 \
+	launcher torchrun torchrun $python -m torch.distributed.run -r 1 -t 1 --log_dir "$tmp/logs" --nproc_per_node 4 \
 		--master_port "$port" --no_python
 else
-	skip torchrun "no torch (package python3-torch), or not tier full, since it takes 40 s"
-	# its variables, then
+	skip torchrun "no torch (package python3-torch), or tier default (torchrun takes 40 s)"
+	# torchrun's variables instead
 	port=$(free_port 2)
 	cat >"$tmp/torchrun" <<-END
 		#!/bin/sh
@@ -141,6 +154,6 @@ else
 		exit \${bad:-0}
 	END
 	chmod +x "$tmp/torchrun"
-	engine "torchrun's variables" torchrun "$tmp/torchrun"
+	launcher "torchrun's variables" torchrun "$tmp/torchrun"
 fi
 echo "1..$n"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # netns.sh - two network namespaces joined by a veth pair are two hosts, two ranks on each
 #
-# No setting but rank, nranks, root and secret. Payload bytes between the hosts must be exactly 2S (hierarchical with a
-# ring outside) and 3S (flat ring in host order), S the message bytes; the interfaces' own counters must agree
+# Only rank, nranks, root and secret are set. The payload between the hosts is exactly 2S bytes (hierarchical with a
+# ring between hosts) and 3S bytes (flat ring in host order), S the message bytes; the interfaces' own counters agree
 # within 5 % (headers, acknowledgements). TAP on standard output.
 set -u
 prog=${NET_BYTES:-./tests/support/net_bytes}
@@ -19,7 +19,7 @@ two_hosts 10.77.0 || skip "$lacks"
 
 interface_bytes() { inside "$a" ip -s link show va | awk '/[RT]X:/ { getline; s += $1 } END { printf "%.0f", s }'; }
 
-# run ALGO: four ranks; prints payload bytes by tcp over all ranks, and of the interface
+# run ALGO: runs four ranks; prints the payload bytes that all ranks sent by tcp, and the bytes of the interface
 run() {
 	local before after r host pids=()
 	before=$(interface_bytes)

@@ -1,8 +1,8 @@
 #!/bin/bash
-# soft_roce.sh - the verbs transport on a kernel's own RDMA devices, in an emulated machine (tests/verbs/soft-roce/machine)
+# soft_roce.sh - the verbs transport on RDMA devices of a real kernel, in an emulated machine (tests/verbs/soft-roce/machine)
 #
-# The claims are soft-roce/claims.sh; what it does more in tier full stands there. TAP on standard output; where QEMU or
-# the kernel's package is missing, it is skipped and says why.
+# soft-roce/claims.sh has the tests, including those of tier full. TAP on standard output; skipped with the reason if QEMU or
+# the kernel's package is missing.
 here=$(dirname "$(readlink -f "$0")")/../verbs/soft-roce
 bits=""
 if [ -x tests/support/bits ]; then

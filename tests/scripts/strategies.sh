@@ -1,19 +1,19 @@
 #!/bin/bash
-# strategies.sh - every strategy of tutti-train against its definition, on made-up data: bits, bytes, staleness, deaths
+# strategies.sh - every strategy of tutti-train against its definition, on synthetic data: bits, bytes, staleness, deaths
 #
-# No claim is about time, except that nothing is faster than what it must wait for. TAP on standard output. What shows
-# which system (tutti-strategies(7) names them; accuracies on Fashion-MNIST are check_data.sh's, crowds crowds.sh's):
+# No claim is about time, except that no step is faster than its straggler. TAP on standard output. Tests of each
+# system (tutti-strategies(7) names them; check_data.sh tests accuracy on Fashion-MNIST, crowds.sh many processes):
 #
 #   one                    test_trainer_models: finite differences; train.sh: the same bits twice, and on other processors
-#   mirrored               train.sh: equal replicas, losses of one; here: bits of one, exact bytes, spans behind computing
-#   reduce-to-one, hierarchical-copy       here: the bits of the library's algorithm of that name, which its suites prove
-#   libnccl.so.2           nccl/ and its checks
+#   mirrored               train.sh: equal replicas, losses of one; here: bits of one, exact bytes, communication overlap
+#   reduce-to-one, hierarchical-copy       here: the bits of the library's algorithm of that name, tested by its suites
+#   libnccl.so.2           check_nccl.sh
 #   several hosts          hosts.sh: bytes between hosts; train.sh: a killed rank ends all
 #   ps-sync                here: bits of reduce-to-one, exact bytes of each server, the straggler's pace, a worker's death
 #   ps-async               here: staleness, bounds over 10000 pushes, drops, replay, deaths of workers and of a server
-#   spare                  here: k exactly, who was in time, replay, deaths; crowds.sh: 18 of 20 beside stragglers
+#   spare (backup workers) here: exactly k, record of the first k, replay, deaths; crowds.sh: 18 of 20 with stragglers
 #   downpour               here: bits of one, exact bytes, deaths; test_trainer: disjoint shares
-#   average                here: bits of both forms, 1/H of the bytes, the mathematics of mirrored
+#   average                here: bits of both forms, 1/H of the bytes, the loss of mirrored
 #   ps-strategy            here: balanced placement, devices push once, deaths of a device and of a worker
 #   central                here: bits, bytes to and from devices, no optimizer on them
 set -u
@@ -23,7 +23,7 @@ small=(--data synth --model mlp:32 --global-batch 250 --eval-every 100000)
 parameters=25450
 claim "every strategy fits into 300 lines" eval '! wc -l "${top_srcdir:-.}"/trainer/strategy/strategy_*.c | grep -v total | awk "\$1 >= 300" | grep .'
 train() { run 90 "${small[@]}" "$@"; [ $status = 0 ]; }
-same() { [ "$status" = 0 ] && [ "$(field hash)" = "$want" ]; }    # as $want
+same() { [ "$status" = 0 ] && [ "$(field hash)" = "$want" ]; }
 hash_of() { train "$@"; want=$(field hash); }
 number() { tail -n 1 "$out/log" | sed -n "s/.*\"$1\":\([0-9.]*\)[],}].*/\1/p"; }
 equals() { [ "$status" = 0 ] && [ "$(number "$1")" = "$2" ]; }
@@ -42,29 +42,29 @@ for how in tree chain fixed64; do
 		claim "$how: mirrored on $np ranks has the bits of one" same
 	done
 	train "${leaf[@]}" --np 4 --transport tcp --algo ring --bucket-kb 16
-	claim "$how: and over tcp, by rings" same
+	claim "$how: mirrored over tcp by a ring has the bits of one" same
 	train "${leaf[@]}" --np 11 --transport shm --algo tree
-	claim "$how: and with more ranks than leaves" same
+	claim "$how: mirrored with more ranks than leaves has the bits of one" same
 	train "${leaf[@]}" --np 3 --strategy reduce-to-one --bucket-kb 16
-	claim "$how: and by reduce-to-one" same
+	claim "$how: reduce-to-one has the bits of one" same
 	train "${leaf[@]}" --np 5 --strategy hierarchical-copy --bucket-kb 16
-	claim "$how: and by hierarchical-copy, in groups of 2 and 3" same
+	claim "$how: hierarchical-copy in groups of 2 and 3 has the bits of one" same
 	train "${leaf[@]}" --np 3 --strategy central --device sim
-	claim "$how: and in central storage, on devices with memory of their own" same
+	claim "$how: central storage on devices with separate memory has the bits of one" same
 	[ $how = fixed64 ] && continue
 	train "${leaf[@]}" --np 3 --ps 2 --strategy ps-sync
-	claim "$how: and by parameter servers" same
+	claim "$how: parameter servers give the bits of one" same
 done
 hash_of --canonical tree --steps 3 --model cnn --global-batch 96 --leaf 16 --strategy one
 train --canonical tree --steps 3 --model cnn --global-batch 96 --leaf 16 --np 3
 claim "cnn on 3 ranks has the bits of one" same
 hash_of --canonical tree --steps 4 --leaf 7
 train --canonical tree --steps 4 --leaf 7 --np 4
-claim "leaves that do not divide the batch" same
+claim "leaves that do not divide the batch: the bits do not depend on the number of ranks" same
 TUTTI_ISA=scalar train --canonical tree --steps 4 --leaf 7 --np 3
-claim "without vector instructions" same
+claim "without vector instructions the bits are the same" same
 train --canonical tree --steps 4 --leaf 8
-claim "other leaves are another expression" [ "$(field hash)" != "$want" ]
+claim "another leaf size gives other bits" [ "$(field hash)" != "$want" ]
 
 # ---- checkpoints -------------------------------------------------------------------------------------------------
 
@@ -73,27 +73,27 @@ hash_of "${keep[@]}" --steps 12 --np 2 --hashes "$out/whole"
 train "${keep[@]}" --steps 12 --np 2 --save "$out/ck" --save-every 7 --kill 1@9
 claim "a training in which a rank dies fails" [ $status = 1 ]
 train "${keep[@]}" --steps 12 --np 3 --resume "$out/ck" --hashes "$out/rest"
-claim "its checkpoint resumes on another number of ranks, with the bits of an undisturbed one" same
+claim "its checkpoint resumes on another number of ranks, with the bits of an undisturbed training" same
 train "${keep[@]}" --steps 12 --np 2 --ps 3 --strategy ps-sync --resume "$out/ck"
-claim "and on parameter servers" same
+claim "its checkpoint resumes on parameter servers, with the same bits" same
 train "${keep[@]}" --steps 12 --np 2 --strategy central --resume "$out/ck"
-claim "and in central storage" same
-claim "no temporary file is left" [ "$(ls "$out"/ck* | wc -l)" = 1 ]
+claim "its checkpoint resumes in central storage, with the same bits" same
+claim "no temporary file remains" [ "$(ls "$out"/ck* | wc -l)" = 1 ]
 dd if=/dev/zero of="$out/ck" bs=1 seek=5000 count=8 conv=notrunc 2>/dev/null
 train "${keep[@]}" --steps 12 --resume "$out/ck"
 claim "a damaged checkpoint is refused" ended 2 damaged
 train --steps 12 --resume "$out/whole"
-claim "what is no checkpoint is refused" ended 2 'no checkpoint'
+claim "a file that is no checkpoint is refused" ended 2 'no checkpoint'
 train --canonical tree --steps 3 --np 2 --hashes "$out/a" --hash-values 2
 train --canonical chain --steps 3 --np 2 --hashes "$out/b" --hash-values 2
 ./perf/tutti hashdiff "$out/a" "$out/b" >"$out/log" 2>&1
 status=$?
 claim "hashdiff names the first step that differs, status 1" eval '[ $status = 1 ] && grep -q "^step  *[12] is the first" "$out/log"'
 ./perf/tutti hashdiff "$out/a" "$out/a" >"$out/log" 2>&1
-claim "and finds nothing in the same file" grep -q 'no step differs; 3' "$out/log"
+claim "hashdiff finds no difference between equal files" grep -q 'no step differs; 3' "$out/log"
 for how in off tree; do
 	train --steps 3 --np 2 --timeline "$out/t.json" --bucket-kb 16 --canonical $how --sim-compute-ms 5
-	claim "$how: communication behind the backward pass" grep -q '"hidden communication".*"pid":0' "$out/t.json"
+	claim "$how: communication overlaps with the backward pass" grep -q '"hidden communication".*"pid":0' "$out/t.json"
 done
 train --steps 3 --np 2 --timeline "$out/t.json" --jsonl "$out/j"
 claim "a timeline has spans of both ranks" eval 'grep -q "exposed.*\"pid\":0" "$out/t.json" && grep -q "compute.*\"pid\":1" "$out/t.json"'
@@ -106,30 +106,30 @@ hash_of "${off[@]}" --strategy reduce-to-one
 train "${off[@]}" --algo reduce-to-one
 claim "reduce-to-one has the bits of the library's algorithm" same
 train "${off[@]}" --device sim --algo reduce-to-one
-claim "mirrored on sim has those of cpu" same
+claim "mirrored on sim has the bits of cpu" same
 train "${off[@]}" --strategy central
 claim "central storage has the bits of reduce-to-one" same
 train "${off[@]}" --ps 2 --strategy ps-sync
 claim "ps-sync has the bits of reduce-to-one" same
 half=$((6 * 3 * 4 * parameters / 2))
-claim "each of its servers takes workers x shard each step, and gives as much, exactly" \
+claim "each server of ps-sync receives and sends exactly workers x shard per step" \
 	[ "$(grep -c "^server [01] .* $half bytes in, $half out" "$out/log")" = 2 ]
 hash_of --np 4 --steps 6 --algo hierarchical-copy --bucket-kb 1000
 train --np 4 --steps 6 --strategy hierarchical-copy
 claim "hierarchical-copy has the bits of the library's algorithm" same
-# 4 steps more; with the gradients go loss and stop, to the device goes stop
+# The difference is 4 steps. Loss and stop flag come with the gradients; the stop flag goes to the device.
 train --np 2 --steps 6 --strategy central --device sim
 to=$(number bytes_to_device) from=$(number bytes_from_device)
 train --np 2 --steps 10 --strategy central --device sim
-claim "central storage: a step copies the parameters to a device and its gradients from it, exactly" \
+claim "central storage: a step copies exactly the parameters to a device and the gradients from it" \
 	[ $(($(number bytes_to_device) - to)),$(($(number bytes_from_device) - from)) = $((16 * (parameters + 1))),$((16 * (parameters + 2))) ]
-train --np 4 --steps 10 --algo ring --transport tcp --model mlp:28    # whose gradients are whole cache lines a rank
+train --np 4 --steps 10 --algo ring --transport tcp --model mlp:28    # gradients of whole cache lines per rank
 claim "mirrored by a ring sends 2N(P-1)/P bytes a step, exactly" equals bytes_sent $((10 * 2 * 4 * 22272 * 3 / 4))
 train --np 3 --steps 6 --ps 2 --strategy ps-sync --sim-compute-ms 4 --slow 1:10
 claim "a synchronous step is no faster than the straggler" at_least step_ms 38
 
-# Three ranks that something else started: the last one serves.
-port=$((24000 + $$ % 1000))
+# Three ranks without a launcher: the last rank is the server.
+port=$(free_port $((24000 + $$ % 1000)))
 hash_of --steps 8 --np 2 --strategy reduce-to-one
 for r in 2 1 0; do
 	TUTTI_RANK=$r TUTTI_NRANKS=3 TUTTI_ROOT=127.0.0.1:$port TUTTI_SECRET=serve timeout 60 "$prog" "${small[@]}" \
@@ -139,8 +139,8 @@ wait $!
 status=$?
 wait
 mv "$out/log.0" "$out/log"
-claim "of ranks that something else started the last one serves" same
-claim "and says nothing" [ ! -s "$out/log.2" ]
+claim "the last of the ranks without a launcher is the server" same
+claim "the server prints nothing" [ ! -s "$out/log.2" ]
 
 # ---- averages (R11) ----------------------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ claim "the supervisor's average has the bits of the allreduce's" same
 hash_of --np 2 --steps 20
 loss=$(number loss)
 train --np 2 --steps 20 --strategy average
-claim "H = 1 is the mathematics of mirrored: loss" near loss "$loss" 0.00001
+claim "average with H = 1 has the loss of mirrored" near loss "$loss" 0.00001
 train --np 2 --steps 20 --strategy average --transport tcp --algo ring
 each=$(number bytes_sent)
 train --np 2 --steps 20 --strategy average --transport tcp --algo ring --H 5
@@ -160,10 +160,10 @@ for how in easgd diloco; do
 	claim "$how learns: accuracy $(field accuracy)" reached 0.85
 done
 
-# ---- servers that wait for nobody (R8, R10, R12) ---------------------------------------------------------------------
+# ---- asynchronous servers (R8, R10, R12) ---------------------------------------------------------------------
 
 async=(--np 4 --ps 2 --strategy ps-async --lr 0.02)
-# The mean of all pushes in records of arrivals: lines "TAG WORKER", a push is tag 3, a pull 4.
+# Mean staleness of all pushes, from records of arrivals: lines "TAG WORKER"; tag 3 is a push, tag 4 a pull.
 staleness() {
 	awk 'FNR == 1 { version = 0; next } $1 == 4 { at[$2] = version } $1 == 3 { sum += version++ - at[$2]; n++ }
 		END { print n == 480 ? sum / n : "-1" }' "$@"
@@ -173,57 +173,57 @@ claim "ps-async learns: accuracy $(field accuracy)" reached 0.85
 claim "every push was applied" equals applied 480
 want=$(field hash)
 train "${async[@]}" --steps 60 --replay "$out/log-of"
-claim "its arrivals, replayed, give the same bits" same
-claim "staleness $(number staleness_mean) is what came between a pull and its push, by the record" \
+claim "a replay of its record of arrivals gives the same bits" same
+claim "staleness $(number staleness_mean) is the number of pushes between a pull and its push in the record" \
 	near staleness_mean "$(staleness "$out"/log-of.[01])" 0.001
 train --model linear --global-batch 16 --np 4 --strategy ps-async --ssp 3 --jitter 20 --sim-compute-ms 0.02 --steps 2500 \
 	--lr 0.005
-claim "--ssp 3: in 10000 pushes with jitter nobody was more than 4 ahead" at_most clock_gap_max 4
-claim "all of them were counted" equals pushes 10000
+claim "--ssp 3: in 10000 pushes with jitter no worker is more than 4 ahead" at_most clock_gap_max 4
+claim "all 10000 pushes are counted" equals pushes 10000
 train "${async[@]}" --steps 40 --slow 2:10 --sim-compute-ms 3 --ssp 2
-claim "--ssp 2: nobody was ever more than 3 pushes ahead" at_most clock_gap_max 3
+claim "--ssp 2: no worker is more than 3 pushes ahead" at_most clock_gap_max 3
 train "${async[@]}" --steps 40 --slow 2:10 --sim-compute-ms 3
-claim "without it the others do not wait for a straggler" at_least clock_gap_max 10
+claim "without --ssp the others do not wait for a straggler" at_least clock_gap_max 10
 train "${async[@]}" --steps 40 --stale-drop 1 --jitter 2 --sim-compute-ms 1
-claim "--stale-drop: what is not dropped is applied" [ $(($(number applied) + $(number dropped))) = 320 ]
-claim "and something was" at_least dropped 1
+claim "--stale-drop: every push is applied or dropped" [ $(($(number applied) + $(number dropped))) = 320 ]
+claim "--stale-drop drops pushes" at_least dropped 1
 hash_of --steps 12 --strategy one
 train --np 1 --ps 2 --steps 12 --strategy downpour --n-fetch 1 --n-push 1
 claim "downpour of one worker, fetching and pushing each step, has the bits of one" same
 train --np 4 --ps 2 --steps 30 --strategy downpour --n-fetch 3 --n-push 6 --lr 0.02 --adagrad
-claim "downpour pushes 1 in n-push" equals server_bytes_in $((4 * 5 * 4 * parameters))
-claim "and fetches 1 in n-fetch" equals server_bytes_out $((4 * 10 * 4 * parameters))
+claim "downpour pushes every n-push steps" equals server_bytes_in $((4 * 5 * 4 * parameters))
+claim "downpour fetches every n-fetch steps" equals server_bytes_out $((4 * 10 * 4 * parameters))
 train --np 4 --ps 2 --steps 40 --strategy ps-strategy --devices 2 --lr 0.02
 claim "ps-strategy, 2 workers of 2 devices, learns: accuracy $(field accuracy)" reached 0.8
-claim "a worker's devices push once" equals pushes 160
+claim "the devices of a worker push once together" equals pushes 160
 train --np 1 --ps 2 --steps 2 --strategy ps-strategy --model cnn --global-batch 64
-claim "its placement of the cnn is balanced to 1.2" awk '/^server [01]  .*bytes of/ { a[$2] = $3 }
+claim "the placement of the cnn on two servers is balanced to a factor of 1.2" awk '/^server [01]  .*bytes of/ { a[$2] = $3 }
 	END { exit !(a[0] > 0 && a[0] <= 1.2 * a[1] && a[1] <= 1.2 * a[0]) }' "$out/log"
 
-# ---- the first k of n (R9) ---------------------------------------------------------------------------------------
+# ---- backup workers: the first k of n (R9) ---------------------------------------------------------------------------------------
 
 hash_of --np 4 --steps 8 --strategy reduce-to-one
 train --np 4 --steps 8 --strategy spare --k 4
-claim "spare with all in time has the bits of reduce-to-one" same
+claim "spare with k = n has the bits of reduce-to-one" same
 spare=(--np 5 --k 4 --steps 30 --strategy spare)
 train "${spare[@]}" --slow 2:40 --sim-compute-ms 8 --record "$out/who"
-claim "4 of 5: learns beside a straggler: accuracy $(field accuracy)" reached 0.8
-claim "every step has 4 gradients, exactly" [ "$(grep -c '^4 ' "$out/who")" = 30 ]
-claim "who was in time is logged" awk '!/^#/ { for (i = 2; i <= NF; i++) n++ } END { exit !(n == 120) }' "$out/who"
-claim "and counted: 120 in all, the straggler least" awk -F'[][]' '/in_first_k/ { n = split($2, c, ",")
+claim "spare, 4 of 5, learns with a straggler: accuracy $(field accuracy)" reached 0.8
+claim "every step has exactly 4 gradients" [ "$(grep -c '^4 ' "$out/who")" = 30 ]
+claim "the record has the first 4 workers of every step" awk '!/^#/ { for (i = 2; i <= NF; i++) n++ } END { exit !(n == 120) }' "$out/who"
+claim "first-k counts sum to 120, and the straggler has the smallest" awk -F'[][]' '/in_first_k/ { n = split($2, c, ",")
 	for (i = 1; i <= n; i++) { sum += c[i]; if (i != 3 && c[i] <= c[3]) more = 1 } } END { exit !(n == 5 && sum == 120 && !more) }' "$out/log"
 want=$(field hash)
 train "${spare[@]}" --replay "$out/who"
-claim "the same in time, the same bits" same
+claim "a replay of the record gives the same bits" same
 { echo '# 3 workers, 12 steps'; printf '2 0 1\n%.0s' {1..8}; printf '2 0 2\n%.0s' {1..4}; } >"$out/by-hand"
 by_hand=(--np 3 --k 2 --steps 12 --strategy spare --replay "$out/by-hand")
 hash_of "${by_hand[@]}"
 train "${by_hand[@]}" --slow 2:10 --sim-compute-ms 3
-claim "a rank that caught up finds its line of the record" same
-train "${spare[@]}" --k 5 --kill 3@10 --sim-compute-ms 3     # with k = 4 it may sleep through step 10
-claim "a worker dies: the others end" equals died 1
+claim "a rank that skipped steps finds its line of the record" same
+train "${spare[@]}" --k 5 --kill 3@10 --sim-compute-ms 3     # with k = 4 worker 3 may skip step 10
+claim "spare: a worker dies, the others complete" equals died 1
 train --np 4 --k 1 --steps 60 --strategy spare --slow 2:60 --sim-compute-ms 3
-claim "a rank that is far behind goes on from the newest" ended 0
+claim "a rank that is far behind continues from the newest step" ended 0
 train --np 3 --steps 4 --strategy spare --sim-compute-ms 4 --slow 1:10 --k 3
 claim "with k = n a step waits for the straggler" at_least step_ms 38
 
@@ -231,44 +231,44 @@ claim "with k = n a step waits for the straggler" at_least step_ms 38
 
 hash_of --canonical tree --steps 200 --strategy one
 train --canonical tree --steps 200 --np 4 --kill 2@137 --on-failure shrink
-claim "a rank killed at step 137: the others end with the bits of the undisturbed one" same
-claim "and say that one died" equals died 1
+claim "a rank is killed at step 137: the others complete with the bits of an undisturbed training" same
+claim "the last line counts the dead rank" equals died 1
 train --canonical tree --steps 200 --np 4 --kill 0@50,3@51 --on-failure shrink --transport tcp --metrics "$out/p.csv"
-claim "so when rank 0 dies, and another a step later" same
-claim "whoever is rank 0 then goes on writing the metrics" [ "$(cut -d, -f1 "$out/p.csv" | sort -un | wc -l)" = 201 ]
+claim "rank 0 dies, and another rank a step later: the others complete with the same bits" same
+claim "the new rank 0 continues the metrics" [ "$(cut -d, -f1 "$out/p.csv" | sort -un | wc -l)" = 201 ]
 hash_of --canonical tree --steps 12 --strategy one
 for how in "reduce-to-one --kill 0@7" "hierarchical-copy --kill 1@5,2@6" "central --kill 1@5"; do
 	train --canonical tree --steps 12 --np 3 --on-failure shrink --strategy $how
-	claim "$how: the others end with the bits of one" same
+	claim "$how: the others complete with the bits of one" same
 done
 train --steps 12 --np 3 --on-failure shrink --strategy central --kill 0@5
-claim "central storage dies with its rank 0, in words" ended 1 'rank 0, whose host kept the parameters, died'
+claim "central storage ends with an error when its rank 0 dies" ended 1 'rank 0, whose host kept the parameters, died'
 for how in supervisor diloco; do
 	train --np 3 --steps 40 --strategy average --H 4 --average $how --kill 0@17,1@22 --on-failure shrink
-	claim "average, $how: one of three is left, and ends" equals died 2
+	claim "average, $how: the only survivor of three completes" equals died 2
 done
-train "${spare[@]}" --k 5 --kill 0@9,2@12 --sim-compute-ms 1 --on-failure shrink    # nobody sleeps through a step
-claim "spare goes on without rank 0, which added up" equals died 2
+train "${spare[@]}" --k 5 --kill 0@9,2@12 --sim-compute-ms 1 --on-failure shrink    # no worker skips a step
+claim "spare continues without rank 0, which summed the gradients" equals died 2
 train --steps 30 --np 3 --kill 1@9
 claim "without --on-failure shrink a death ends the training" ended 1 'rank [02]: .*rank 1'
 train "${async[@]}" --steps 60 --kill 1@10,3@20 --sim-compute-ms 2
-claim "two of four workers of ps-async die: the others end" equals died 2
-claim "and have learnt: accuracy $(field accuracy)" reached 0.7
+claim "two of four workers of ps-async die: the others complete" equals died 2
+claim "the surviving workers of ps-async learn: accuracy $(field accuracy)" reached 0.7
 train --np 4 --ps 2 --steps 60 --strategy downpour --lr 0.01 --adagrad --kill 1@20 --sim-compute-ms 1
-claim "a worker of downpour dies: the others end" equals died 1
+claim "a worker of downpour dies: the others complete" equals died 1
 train --np 3 --ps 2 --steps 6 --strategy downpour --kill 0@1,1@1,2@1
-claim "all workers of downpour die at once, before any has pushed: the servers end, in words" ended 1 'all 3 workers died'
+claim "all workers of downpour die at once before the first push: the servers end with an error" ended 1 'all 3 workers died'
 devices=(--np 4 --ps 2 --steps 60 --strategy ps-strategy --devices 2 --lr 0.02 --sim-compute-ms 1)
 train "${devices[@]}" --kill 2@20
-claim "a device of ps-strategy dies: its worker goes on" equals died 1
+claim "a device of ps-strategy dies: its worker continues" equals died 1
 train "${devices[@]}" --kill 0@20,1@22
-claim "a worker of ps-strategy dies with all its devices: the other ends" equals died 2
+claim "a worker of ps-strategy dies with all its devices: the other worker completes" equals died 2
 train "${async[@]}" --steps 30 --kill 5@90 --save "$out/sv" --save-every 10
-claim "a server that dies takes its part along, in words" ended 1 'server 1 \(rank 5\) died, .*--resume'
+claim "a dead server ends the training with an error that points to --resume" ended 1 'server 1 \(rank 5\) died, .*--resume'
 train --np 3 --ps 3 --strategy ps-async --lr 0.02 --steps 30 --resume "$out/sv"
-claim "from the checkpoint other servers go on" ended 0
+claim "other servers continue from the checkpoint" ended 0
 train --np 3 --steps 30 --strategy ps-sync --kill 1@9
-claim "ps-sync ends in words when a worker dies" ended 1 'worker 1 died'
+claim "ps-sync ends with an error when a worker dies" ended 1 'worker 1 died'
 
 # ---- wrong uses --------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,13 @@
 #!/bin/sh
-# tools.sh - the benchmarks and tutti as a user meets them: exit statuses, lines and columns, launching, deaths, JSON
-# Called by make check in the build folder. Results are small; the pure parts are in test_tools.c.
+# tools.sh - command-line behavior of the benchmarks and tutti: exit statuses, lines and columns, launch, deaths, JSON
+# Called by make check in the build folder. Messages are small; test_tools.c tests the pure functions.
 tools="allreduce reduce broadcast allgather reduce_scatter alltoall gather scatter sendrecv"
 n=0
 tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
 unset TUTTI_LOG TUTTI_ALGO TUTTI_TRANSPORT
 
-# point DESCRIPTION COMMAND...: one test; its output is shown when it fails
+# point DESCRIPTION COMMAND...: one test; a failure shows the command's output
 point() {
 	what=$1
 	shift
@@ -21,7 +21,7 @@ point() {
 }
 skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 
-# run STATUS COMMAND...: stdout and stderr into $tmp/out and $tmp/err; true when it ends with STATUS
+# run STATUS COMMAND...: stdout and stderr go to $tmp/out and $tmp/err; true if the command exits with STATUS
 run() {
 	want=$1
 	shift
@@ -31,19 +31,19 @@ run() {
 }
 rows() { grep -v '^#' "$tmp/out"; }
 
-# ---- help and bad lines -------------------------------------------------------------------------------------------
+# ---- help and wrong command lines -------------------------------------------------------------------------------------------
 
 help_is_help() { run 0 "$1" --help && [ -s "$tmp/out" ] && [ ! -s "$tmp/err" ] && run 0 "$1" -h; }
-for t in $tools; do point "${t}_perf --help goes to stdout and ends with 0" help_is_help perf/${t}_perf; done
-point "tutti --help goes to stdout and ends with 0" help_is_help perf/tutti
+for t in $tools; do point "${t}_perf --help prints to stdout and exits with 0" help_is_help perf/${t}_perf; done
+point "tutti --help prints to stdout and exits with 0" help_is_help perf/tutti
 version() {
 	for t in tutti allreduce_perf; do
 		run 0 perf/$t --version && grep -qE "^$t [0-9.]+$" "$tmp/out" || return 1
 	done
 }
-point "--version is the version" version
+point "--version prints the version" version
 
-# a bad line: 2, one sentence on stderr that has the wrong word in it, nothing on stdout
+# a wrong command line: status 2, one line on stderr with the wrong word, nothing on stdout
 refused() {
 	word=$1
 	shift
@@ -77,14 +77,14 @@ refuse_all() {
 		needs -J
 	END
 }
-point "a bad option or value ends with 2 and one sentence that names it" refuse_all
+point "a wrong option or value exits with 2 and one line that names it" refuse_all
 point "a root beyond the ranks is refused" refused "-r 3" perf/allreduce_perf -r 3
 too_large() { refused "GB are free" perf/allreduce_perf -b 900T -e 900T; }
-point "a size that does not fit in memory is refused in words" too_large
+point "a size that does not fit in memory is refused with an error" too_large
 unknown_command() { refused "did you mean plan" perf/tutti plam; }
-point "tutti names the command nearest to an unknown one" unknown_command
+point "tutti suggests the command nearest to an unknown one" unknown_command
 
-# what cannot be written must not pass for a result
+# a failed write must be an error
 unwritten() {
 	timeout -k 5 60 "$@" >/dev/full 2>"$tmp/err" </dev/null
 	status=$?
@@ -101,14 +101,14 @@ full_disk() {
 	run 1 perf/allreduce_perf --np 2 -b 8 -e 8 -n 1 -J /dev/full &&
 		grep -q "^allreduce_perf: -J /dev/full: No space left" "$tmp/err"
 }
-point "a full disk under the output ends with 1 and a sentence" full_disk
+point "output to a full disk exits with 1 and an error" full_disk
 closed() {
 	perf/tutti info >&- 2>"$tmp/err"
 	[ $? -eq 1 ] && grep -q "^tutti: standard output: Bad file descriptor" "$tmp/err" &&
 		! perf/allreduce_perf --np 2 -b 8 -e 8 -n 1 <&- >&- 2>"$tmp/err" && [ "$(wc -l <"$tmp/err")" -eq 1 ]
 }
-point "closed standard descriptors do not become those of sockets" closed
-# whoever reads the output goes away early, also where the caller ignores SIGPIPE
+point "closed standard descriptors are not reused for sockets" closed
+# the reader closes the pipe early, and the caller ignores SIGPIPE
 gone_reader() {
 	(trap '' PIPE; timeout -k 5 60 "$@" 2>"$tmp/err"; echo $? >"$tmp/status") | head -n 3 >"$tmp/out"
 	[ "$(cat "$tmp/status")" -eq 141 ] && [ "$(wc -l <"$tmp/out")" -eq 3 ] && [ ! -s "$tmp/err" ] ||
@@ -118,11 +118,11 @@ gone_readers() {
 	gone_reader perf/tutti plan ring --np 32 --print json && gone_reader perf/allreduce_perf -b 8 -e 8 -n 1 -N 0 &&
 		gone_reader perf/allreduce_perf --np 4 -b 8 -e 8 -n 1 -N 0
 }
-point "a reader that goes away ends a tool and all its ranks, without a word" gone_readers
+point "a closed pipe ends a tool and all its ranks without a message" gone_readers
 
 # ---- right results -------------------------------------------------------------------------------------------------
 
-# every row of the output has its columns, and no wrong values
+# every row of the output has 18 columns and no wrong values
 sound_rows() {
 	rows | awk '
 		NF != 18 { print "columns: " NF; bad = 1 }
@@ -131,35 +131,35 @@ sound_rows() {
 }
 right() { run 0 "$@" && sound_rows; }
 for t in $tools; do
-	point "${t}_perf: 3 ranks, odd sizes, all roots, right" right perf/${t}_perf --np 3 -b 1 -e 70K -f 41 -n 3 -r all
-	point "${t}_perf: 2 ranks over tcp, unaligned, right" \
+	point "${t}_perf: 3 ranks, odd sizes, all roots: the results are right" right perf/${t}_perf --np 3 -b 1 -e 70K -f 41 -n 3 -r all
+	point "${t}_perf: 2 ranks over tcp, unaligned: the results are right" \
 		right perf/${t}_perf --np 2 -b 12 -e 20K -f 29 -n 3 --transport tcp -u 1 -d half
 done
-# outputs of 8 MiB and more are written past the caches (lib/mem/copy.c): whole lines, with what is around them
+# outputs of 8 MiB and more are written by streaming stores (lib/mem/copy.c): whole cache lines and unaligned ends
 large() {
 	tool=perf/$1_perf
 	shift
 	right env TUTTI_CMA=off "$tool" -b 20000004 -e 20000004 -n 2 -w 1 -u 1 --transport shm "$@"
 }
 for t in allreduce broadcast allgather alltoall sendrecv; do
-	point "${t}_perf: 2 ranks, 20 MB, unaligned, by messages, right" large $t --np 2
+	point "${t}_perf: 2 ranks, 20 MB, unaligned, by messages: the results are right" large $t --np 2
 done
 for t in allreduce allgather; do
-	point "${t}_perf: 2 ranks, 20 MB, unaligned, from peers' memory, right" large $t --np 2 -R 1
+	point "${t}_perf: 2 ranks, 20 MB, unaligned, by single copy: the results are right" large $t --np 2 -R 1
 done
-point "allreduce_perf: 5 ranks, 20 MB, unaligned, right" large allreduce --np 5
-point "all types and operations" right perf/allreduce_perf --np 2 -b 1000 -e 1000 -d all -o all -n 2
-point "buffers same" right perf/allreduce_perf --np 2 -b 1K -e 1M -f 1000 -n 3 --buffers same
-point "buffers cold, pinned, registered" \
+point "allreduce_perf: 5 ranks, 20 MB, unaligned: the results are right" large allreduce --np 5
+point "all types and operations: the results are right" right perf/allreduce_perf --np 2 -b 1000 -e 1000 -d all -o all -n 2
+point "--buffers same: the results are right" right perf/allreduce_perf --np 2 -b 1K -e 1M -f 1000 -n 3 --buffers same
+point "--buffers cold, pinned ranks, registered buffers: the results are right" \
 	right perf/allgather_perf --np 2 -b 1K -e 1M -f 1000 -n 3 --buffers cold --pin -R 1
-point "calls in groups on a host stream" right perf/allreduce_perf --np 2 -b 1K -e 1K -n 4 -m 3 -y 0
-point "wait and meet after every call" right perf/reduce_perf --np 2 -b 1K -e 1K -n 4 -z 1
-point "ranks as threads" right perf/allreduce_perf -t 3 -b 1K -e 1K -n 3
-point "ranks of one thread" right perf/alltoall_perf -g 3 -b 1K -e 1K -n 3
-point "threads in processes" right perf/allreduce_perf --np 2 -t 2 -b 1K -e 1K -n 3
-point "one rank without a launcher" right perf/allreduce_perf -b 1K -e 1K
+point "grouped calls on a host stream: the results are right" right perf/allreduce_perf --np 2 -b 1K -e 1K -n 4 -m 3 -y 0
+point "wait and barrier after every call: the results are right" right perf/reduce_perf --np 2 -b 1K -e 1K -n 4 -z 1
+point "ranks as threads: the results are right" right perf/allreduce_perf -t 3 -b 1K -e 1K -n 3
+point "ranks of one thread: the results are right" right perf/alltoall_perf -g 3 -b 1K -e 1K -n 3
+point "ranks as threads of several processes: the results are right" right perf/allreduce_perf --np 2 -t 2 -b 1K -e 1K -n 3
+point "one rank without a launcher: the results are right" right perf/allreduce_perf -b 1K -e 1K
 ln -s "$PWD/perf/allreduce_perf" "$tmp/all_reduce_perf"
-point "works under nccl-tests' name" right "$tmp/all_reduce_perf" --np 2 -b 1K -e 1K -n 3
+point "the tool runs under nccl-tests' name" right "$tmp/all_reduce_perf" --np 2 -b 1K -e 1K -n 3
 
 every_algorithm() {
 	run 0 perf/tutti info || return 1
@@ -170,7 +170,7 @@ every_algorithm() {
 		sort -u | diff "$tmp/known" -
 }
 point "--algo all has a row for every algorithm of the table" every_algorithm
-point "--algo all with sends and receives, which have none" right perf/sendrecv_perf --np 2 -b 1K -e 1K -n 2 --algo all
+point "--algo all is accepted for sends and receives, which have no algorithms" right perf/sendrecv_perf --np 2 -b 1K -e 1K -n 2 --algo all
 only_in_place() {
 	run 0 perf/allreduce_perf --np 2 -b 1K -e 1K -n 3 --place in &&
 		rows | awk '$6 == "N/A" && $13 == 0 { good = 1 } END { exit !good }'
@@ -179,11 +179,11 @@ point "--place in measures in place only" only_in_place
 no_check() {
 	run 0 perf/allreduce_perf --np 2 -b 1K -e 1K -n 3 -c 0 && rows | awk '{ exit !($9 == "N/A" && $13 == "N/A") }'
 }
-point "-c 0 says that nothing was checked" no_check
+point "-c 0 prints N/A instead of wrong values" no_check
 
-# ---- lines --------------------------------------------------------------------------------------------------------
+# ---- output lines --------------------------------------------------------------------------------------------------------
 
-lines_are_theirs() {
+lines_match() {
 	run 0 perf/allreduce_perf --np 2 -b 8 -e 64 -f 2 -n 2 || return 1
 	cat >"$tmp/want" <<-'END'
 		^# tutti version [0-9.]* tutti-headers=[0-9]* tutti-library=[0-9]*$
@@ -206,7 +206,7 @@ lines_are_theirs() {
 	done <"$tmp/want"
 	[ "$(rows | wc -l)" -eq 4 ] && [ "$(rows | cut -c1-66 | uniq | wc -l)" -eq 4 ]
 }
-point "lines and columns are nccl-tests'" lines_are_theirs
+point "lines and columns are those of nccl-tests" lines_match
 
 json_parses() {
 	run 0 perf/allreduce_perf --np 2 -b 8 -e 64K -f 16 -n 3 -I 1 -J "$tmp/r.json" || return 1
@@ -226,10 +226,10 @@ json_parses() {
 	[ "$(ls "$tmp"/r.json*)" = "$tmp/r.json" ]
 }
 if command -v python3 >/dev/null; then
-	point "the JSON file has nccl-tests' keys and nothing stays beside it" json_parses
+	point "the JSON file has nccl-tests' keys, and no temporary file remains" json_parses
 else skip "the JSON file has nccl-tests' keys" "no python3"; fi
 
-# perf/compare without another library: its loop, its checks of every result, and an end in words
+# perf/compare without another library: its loop, its checks of every result, and its error message
 compare_alone() {
 	limit=180 run 1 "${top_srcdir:-..}/perf/compare" --build . --only nobody --collective all \
 		--sizes 16,4K,256K --rounds 1 || return 1
@@ -252,15 +252,15 @@ by_environment() {
 	unset TUTTI_ROOT TUTTI_SECRET TUTTI_NRANKS
 	return $good
 }
-point "ranks join by what the environment says" by_environment
-point "and threads of such processes" by_environment -t 2
+point "ranks join by the environment" by_environment
+point "threads of several processes join by the environment" by_environment -t 2
 
 names_missing() {
 	TUTTI_ROOT=127.0.0.1:$(free_port) TUTTI_SECRET=s TUTTI_NRANKS=3 TUTTI_RANK=0 run 1 perf/allreduce_perf -T 7 || return 1
 	grep "waiting" "$tmp/err" | grep -q "1.*2" && grep -q "^rank 0: init: .*1.*2" "$tmp/err"
 }
-point "while ranks join, the missing ones are named, and again at the deadline" names_missing
-# $1: what sets up the network of a namespace
+point "missing ranks are named during the init and at the deadline" names_missing
+# $1: commands that set up the network of a namespace
 without_lo() {
 	limit=30 run 1 unshare -rn sh -c "$1 TUTTI_TIMEOUT_MS=60000 exec perf/allreduce_perf --np 2 -b 8 -e 8 -n 1" &&
 		grep -q "^rank 1: init: .*loopback.*ip link set lo up" "$tmp/err"
@@ -269,11 +269,11 @@ no_lo() {
 	without_lo '' && without_lo 'ip link add b0 type bridge && ip link set b0 up && ip addr add 10.1.0.1/24 dev b0 &&'
 }
 if unshare -rn ip link add b0 type bridge 2>/dev/null; then
-	point "a network namespace without loopback is named at once" no_lo
+	point "a network namespace without loopback is an immediate error" no_lo
 else
-	skip "a network namespace without loopback is named at once" "needs unshare -rn and ip"
+	skip "a network namespace without loopback is an immediate error" "needs unshare -rn and ip"
 fi
-# secret MODE WARNS: a rank that finds nobody
+# open_secret MODE WARNINGS: a rank without a peer reads a secret file with that mode
 open_secret() {
 	(umask 077 && echo mine >"$tmp/secret") && chmod "$1" "$tmp/secret" || return 1
 	TUTTI_RANK=1 TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:1 TUTTI_SECRET_FILE=$tmp/secret \
@@ -281,35 +281,38 @@ open_secret() {
 	[ "$(grep -c "secret: mode $1 lets every user" "$tmp/err")" -eq "$2" ]
 }
 open_secrets() { open_secret 600 0 && open_secret 440 0 && open_secret 644 1 && open_secret 602 1; }
-point "a secret that everybody can read or write is warned of" open_secrets
+point "a secret file that other users can read or write causes a warning" open_secrets
 
 # ---- deaths and signals ---------------------------------------------------------------------------------------------
 
-# endless NP OPTIONS: start a run without end in the background; its ranks' pids in $pids
+# endless NP OPTIONS: starts an endless run in the background, which the kernel kills when this script is killed; its ranks' pids
+# are in $pids
+with_script=''
+setpriv --pdeathsig KILL true 2>/dev/null && with_script='setpriv --pdeathsig KILL'
 endless() {
-	setsid perf/allreduce_perf -b 64K -e 64K -N 0 -n 5 --np "$@" >"$tmp/out" 2>"$tmp/err" </dev/null &
+	setsid $with_script perf/allreduce_perf -b 64K -e 64K -N 0 -n 5 --np "$@" >"$tmp/out" 2>"$tmp/err" </dev/null &
 	parent=$!
 	for _ in $(seq 200); do
 		[ "$(grep -vc '^#' "$tmp/out")" -gt 0 ] && break
 		sleep .1
 	done
 	pids=$(sed -n 's/^#  Rank .* Pid *\([0-9]*\) .*/\1/p' "$tmp/out")
-	[ "$(echo "$pids" | wc -w)" -eq "$1" ] || { echo "no ranks"; kill -9 $parent $pids; return 1; }
+	[ "$(echo "$pids" | wc -w)" -eq "$1" ] || { echo "no ranks started"; kill -9 $parent $pids; return 1; }
 	for pid in $pids; do
 		[ "$(parent_of "$pid")" = $parent ] || { echo "$pid is no child"; kill -9 $parent $pids; return 1; }
 	done
 }
 parent_of() { sed 's/.*) . //; s/ .*//' "/proc/$1/stat"; }
 ended() { state=$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null); [ "${state:-Z}" = Z ]; }
-# the launcher ends within 30 s, and with this status
+# the launcher ends within 30 s with status $1
 ends() {
 	for _ in $(seq 300); do ended $parent && break; sleep .1; done
-	ended $parent || { echo "no end within 30 s"; kill -9 $parent; }
+	ended $parent || { echo "the launcher did not end within 30 s"; kill -9 $parent; }
 	wait $parent
 	status=$?
 	[ $status -eq "$1" ] || { echo "exit status $status, not $1"; return 1; }
 }
-# all ranks gone within 30 s
+# all ranks end within 30 s
 gone() {
 	for _ in $(seq 300); do
 		left=
@@ -317,26 +320,28 @@ gone() {
 		[ -z "$left" ] && return 0
 		sleep .1
 	done
-	echo "rank $left is still there"
+	echo "process $left is still running"
 	return 1
 }
-# but for the folders of test_cards, test_cores, test_data and test_launch, which may run meanwhile
-segments() { ls /dev/shm /tmp 2>/dev/null | grep tutti | grep -vcE '^tutti-(cards|cores|test|verbs)-.{6}$'; }
+# names of shared memory and files, without the folders of suites that run at the same time
+segments() { ls /dev/shm /tmp 2>/dev/null | grep tutti | grep -vE '^tutti-[a-z]*-.{6}$' | sort; }
+# no name beside those in $before; other runs may remove theirs
+no_segments() { segments >"$tmp/segments"; [ -z "$(printf '%s\n' "$before" | comm -13 - "$tmp/segments")" ]; }
 killed_rank() {
 	before=$(segments)
 	endless 3 || return 1
 	kill -9 "$(echo $pids | cut -d' ' -f2)"
 	ends 1 && gone && grep -q "rank 1: .*signal 9" "$tmp/err" &&
 		grep -q "^rank 0: .*rank 1" "$tmp/err" && [ "$(grep -c "^rank 0: " "$tmp/err")" -eq 1 ] &&
-		[ "$(segments)" -eq "$before" ]
+		no_segments
 }
-point "a killed rank is named by the launcher and by the others, and nothing is left" killed_rank
+point "the launcher and the other ranks name a killed rank, and no files remain" killed_rank
 terminated() {
 	endless 3 || return 1
 	kill -TERM $parent
 	ends 143 && gone
 }
-point "TERM reaches all ranks" terminated
+point "TERM ends all ranks" terminated
 orphaned() {
 	endless 2 || return 1
 	kill -9 $parent
@@ -347,9 +352,9 @@ stopped() {
 	before=$(segments)
 	endless 2 -T 2 || return 1
 	kill -STOP "$(echo $pids | cut -d' ' -f2)"
-	ends 1 && gone && grep -q "^rank 0: .*rank 1" "$tmp/err" && [ "$(segments)" -eq "$before" ]
+	ends 1 && gone && grep -q "^rank 0: .*rank 1" "$tmp/err" && no_segments
 }
-point "a stopped rank is named at the deadline, then ended" stopped
+point "a stopped rank is named at the deadline and killed" stopped
 
 # ---- tutti ----------------------------------------------------------------------------------------------------------
 
@@ -360,8 +365,8 @@ info_tells() {
 		grep -q "$word" "$tmp/out" || { echo "missing: $word"; return 1; }
 	done
 }
-point "tutti info tells build, transports, host, environment, algorithms" info_tells
-# two processors made two packages: a folder takes the place of /sys/devices/system
+point "tutti info shows build, transports, host, environment, algorithms" info_tells
+# makes each of two cores a package, by a folder mounted over /sys/devices/system
 two_packages() {
 	cpus=$(taskset -cp $$ | sed 's/.*: //; s/[-,]/ /g')
 	for cpu in ${cpus% *} ${cpus#* }; do
@@ -385,8 +390,8 @@ unbound_ranks() {
 }
 if [ "$(nproc)" -eq 2 ] && unshare -rm true 2>/dev/null; then
 	two_packages
-	point "ranks bound to two packages form two groups, and hierarchical is right" divided_host
-	point "ranks that are not bound form none" unbound_ranks
+	point "ranks bound to two packages form two groups; hierarchical: the results are right" divided_host
+	point "unbound ranks form no groups" unbound_ranks
 else
 	skip "ranks bound to two packages form two groups" "needs two processors and unshare -rm"
 fi
@@ -400,7 +405,7 @@ explained() {
 		grep -q '^[* ] one-shot  *[0-9]' "$tmp/out" &&
 		grep -qE 'wins: |as quick as|the only one' "$tmp/out"
 }
-point "tutti info --plan shows the candidates and why one wins" explained
+point "tutti info --plan shows the candidates and the reason for the choice" explained
 simulated() {
 	run 0 perf/tutti simulate --np 12 --hosts 4,5,3 --bytes 3M --algo hierarchical --print json || return 1
 	python3 - "$tmp/out" <<-'END'
@@ -414,7 +419,7 @@ simulated() {
 		assert a["simulation_max_rss_kib"] > 0 and a["tiles_walked"] == a["tiles"]
 	END
 }
-if command -v python3 >/dev/null; then point "tutti simulate --print json adds up" simulated; fi
+if command -v python3 >/dev/null; then point "tutti simulate --print json is consistent" simulated; fi
 no_simulation() {
 	while read -r word line; do
 		# shellcheck disable=SC2086
@@ -431,7 +436,7 @@ no_simulation() {
 		root --np 4 --root 4
 	END
 }
-point "tutti simulate refuses wrong lines in one sentence" no_simulation
+point "tutti simulate refuses wrong command lines with one error" no_simulation
 interrupted() {
 	perf/tutti simulate --np 4096 --bytes 1G --tile-bytes 4K --tiles 1000000 --algo ring >"$tmp/out" 2>"$tmp/err" &
 	simulation=$!
@@ -450,27 +455,27 @@ tuned() {
 		run 0 perf/tutti tune --print --links "$tmp/table" && grep '^[a-z]' "$tmp/table" >"$tmp/a" &&
 		grep '^[a-z]' "$tmp/out" >"$tmp/b" && cmp "$tmp/a" "$tmp/b"
 }
-point "tutti tune writes a table that the others take" tuned
+point "tutti tune writes a table that the library and the other commands read" tuned
 no_output() {
 	refused --print perf/tutti tune --print -o "$tmp/none" &&
 		refused --check perf/tutti tune --np 2 --check -o "$tmp/none" &&
 		refused "/nonexistent/" perf/tutti tune --np 2 -o /nonexistent/table
 }
-point "tutti tune refuses -o where it would not write" no_output
+point "tutti tune refuses -o for commands that write no table, and a file that cannot be written" no_output
 no_table() {
 	echo "shm.widow 8" >"$tmp/table"
 	TUTTI_TUNING=$tmp/table run 2 perf/allreduce_perf --np 2 -b 8 -e 8 ||
 		TUTTI_TUNING=$tmp/table run 1 perf/allreduce_perf --np 2 -b 8 -e 8
 	grep -q "line 1: unknown constant \"shm.widow\"" "$tmp/err"
 }
-point "a wrong table is an error with its line" no_table
+point "a wrong tuning table is an error with the line number" no_table
 version_is() { run 0 perf/tutti version && grep -q '^tutti [0-9]*\.[0-9]*\.[0-9]*$' "$tmp/out"; }
-point "tutti version" version_is
+point "tutti version prints the version" version_is
 wrong_setting() {
 	TUTTI_ALGO=nosuch run 2 perf/allreduce_perf --np 2 -b 8 -e 8 && grep -q "^rank 0: .*nosuch" "$tmp/err" &&
 		TUTTI_TIMEOUT_MS=soon refused TUTTI_TIMEOUT_MS perf/allreduce_perf --np 2 -b 8 -e 8
 }
-point "a wrong TUTTI_ variable ends with 2" wrong_setting
+point "a wrong TUTTI_ variable exits with 2" wrong_setting
 setting() { TUTTI_ALGO=tree right perf/allreduce_perf --np 2 -b 8K -e 8K -n 2 && rows | grep -q ' tree$'; }
-point "TUTTI_ALGO names the algorithm where --algo does not" setting
+point "TUTTI_ALGO selects the algorithm in the absence of --algo" setting
 echo 1..$n

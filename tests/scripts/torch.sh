@@ -1,10 +1,10 @@
 #!/bin/sh
-# torch.sh - unmodified PyTorch over libnccl.so.2 without a GPU: its process group's collectives, and a killed rank
+# torch.sh - unmodified PyTorch over libnccl.so.2 without a GPU: collectives of a process group, and a killed rank
 #
-#   tests/scripts/torch.sh [PYTHON]      in the build folder, after make check; PYTHON has a PyTorch made for CUDA 13, default python3
+#   tests/scripts/torch.sh [PYTHON]      in the build folder, after make check; PYTHON has a PyTorch for CUDA 13, default python3
 #
-# The driver is tests/fakes/cuda, the runtime tests/fakes/cudart, whose kernels do nothing: so no training here. Called by
-# tests/tiers full. Ends with 77, and says why, where PyTorch or CUDA's headers are missing.
+# The driver is tests/fakes/cuda, the runtime tests/fakes/cudart. Kernels of this runtime do nothing, so the script trains
+# nothing. Called by tests/tiers full. Exits with 77 and the reason if PyTorch or CUDA's headers are missing.
 tests=$(cd "$(dirname "$0")/.." && pwd)
 python=${1:-python3}
 miss() { echo "skipped: $1"; exit 77; }
@@ -14,8 +14,8 @@ packages=$("$python" -c 'import os, torch; assert torch.version.cuda.startswith(
 for include in "$packages/nvidia/cu13/include" /usr/local/cuda/include; do
 	grep -qs 'CUDART_VERSION  *13' "$include/cuda_runtime_api.h" && break
 done
-[ -e "$include/cuda_runtime_api.h" ] || miss "CUDA's headers are not here"
-[ -e .libs/libnccl.so.2 ] && [ -e tests/fakes/cuda/libcuda.so.1 ] || miss "no shared library, or no fake, in this build"
+[ -e "$include/cuda_runtime_api.h" ] || miss "CUDA's headers are not installed"
+[ -e .libs/libnccl.so.2 ] && [ -e tests/fakes/cuda/libcuda.so.1 ] || miss "this build has no shared library or no fake CUDA driver"
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT

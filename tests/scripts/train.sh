@@ -1,8 +1,8 @@
 #!/bin/bash
-# train.sh [matrix] - ranks that train together: losses as on one device, equal replicas, faults, wrong uses
+# train.sh [matrix] - data-parallel training: losses as on one device, equal replicas, faults, wrong uses
 #
-# Made-up data, so that no package is needed, and two ranks on Fashion-MNIST where it is installed. `train.sh matrix`
-# instead trains on Fashion-MNIST by every algorithm, transport and number of ranks (tier full). TAP on standard output.
+# Uses synthetic data, so that no package is needed, and two ranks on Fashion-MNIST where the data set is installed. `train.sh
+# matrix` instead trains on Fashion-MNIST with every algorithm, transport and number of ranks (tier full). TAP on standard output.
 set -u
 . "${top_srcdir:-.}/tests/training"
 
@@ -38,9 +38,9 @@ small=(--data synth --model mlp:32 --global-batch 61 --steps 25)
 run 60 "${small[@]}" --strategy one --metrics "$out/one.csv"
 hash=$(field hash)
 claim "one rank trains" ended 0
-claim "the last line says how many steps were taken" is steps 25
+claim "the last line has the number of steps" is steps 25
 claim "the metrics have a line for every step" [ "$(wc -l <"$out/one.csv")" = 26 ]
-claim "the parameters have the bits of every other machine" is hash bd135dd3ca5682fd
+claim "the parameters have the same bits on every machine" is hash bd135dd3ca5682fd
 run 60 "${small[@]}" --strategy one
 claim "a second run gives the same bits" is hash "$hash"
 for isa in scalar avx2 avx512; do
@@ -48,7 +48,7 @@ for isa in scalar avx2 avx512; do
 	if [ $status = 0 ]; then
 		claim "$isa gives the same bits" is hash "$hash"
 	else
-		claim "$isa is refused in words on a processor without it" ended 2 TUTTI_ISA
+		claim "$isa is refused with an error on a CPU without it" ended 2 TUTTI_ISA
 	fi
 done
 run 60 "${small[@]}"
@@ -70,20 +70,21 @@ mirrored 4 ring shm
 mirrored 5 auto auto
 
 run 90 --np 4 --data synth --model mlp:8 --global-batch 3 --steps 6 --check-replicas 1
-claim "more ranks than samples in a batch" ended 0
+claim "more ranks than samples in a batch train" ended 0
 run 90 --np 3 --data synth --model linear --global-batch 64 --steps 60 --bucket-kb 1
-claim "linear learns made-up data: accuracy $(field accuracy)" reached 0.6
+claim "linear learns synthetic data: accuracy $(field accuracy)" reached 0.6
 run 90 --np 2 --device cpu-blas "${small[@]}" --metrics "$out/p.csv"
 if [ $status = 2 ]; then
-	claim "without OpenBLAS --device cpu-blas is refused in words" ended 2 "OpenBLAS is not on this host"
+	claim "without OpenBLAS --device cpu-blas is refused with an error" ended 2 "OpenBLAS is not on this host"
 else
-	claim "OpenBLAS gives the losses of the own kernels" close "$out/one.csv" "$out/p.csv"
+	claim "OpenBLAS gives the losses of the built-in kernels" close "$out/one.csv" "$out/p.csv"
 fi
 
-# Two ranks that no launcher started; rank 1 also gets the arguments. Status, stdout, stderr of rank 0.
+# Two ranks without a launcher; only rank 1 gets the arguments. $status, log and err are those of rank 0.
 port=$((22000 + $$ % 1000))
 joined() {
-	local join=(env TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:$((++port)) TUTTI_SECRET=train timeout 60)
+	port=$(free_port $((port + 1)))
+	local join=(env TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:$port TUTTI_SECRET=train timeout 60)
 	TUTTI_RANK=1 "${join[@]}" "$prog" "${small[@]}" "$@" >"$out/log.1" 2>"$out/err.1" </dev/null &
 	TUTTI_RANK=0 "${join[@]}" "$prog" "${small[@]}" >"$out/log" 2>"$out/err" </dev/null
 	status=$?
@@ -91,25 +92,25 @@ joined() {
 	status1=$?
 }
 joined
-claim "ranks that something else started join by the environment" ended 0
-claim "and know how many they are" is np 2
+claim "ranks without a launcher join by the environment" ended 0
+claim "ranks without a launcher have the right number of ranks" is np 2
 joined --seed 2
-claim "ranks that were given different seeds are refused" ended 2 'seed: .* the value is 1 on rank 0'
-claim "both of them" [ $status1 = 2 ]
+claim "different seeds are refused" ended 2 'seed: .* the value is 1 on rank 0'
+claim "both ranks with different seeds fail" [ $status1 = 2 ]
 
 # ---- faults ------------------------------------------------------------------------------------------------------
 
 TUTTI_TEST_FLIP=1@6 run 60 --np 3 "${small[@]}" --check-replicas 2
-claim "a changed bit in one replica is found, step and rank are named" ended 1 'step 6: the parameters of rank 1 differ'
+claim "a changed bit in one replica is found; the error names step and rank" ended 1 'step 6: the parameters of rank 1 differ'
 run 60 --np 2 "${small[@]}" --steps 5 --kill 1@6
 claim "a death beyond the last step is refused" ended 2 'rank 1 never begins step 6; the steps are 1 to 5'
 run 60 --np 2 --data synth --model mlp:32 --lr 1000 --steps 100
-claim "a training that diverges says so" ended 1 'diverged.*--lr'
+claim "a training that diverges ends with an error" ended 1 'diverged.*--lr'
 
-start() {   # SECONDS ARGUMENT...: in the background, as $pid; its ranks are $ranks
+start() {   # SECONDS ARGUMENT...: starts a training in the background, as $pid, with the processes $launcher and $ranks
 	local seconds=$1
 	shift
-	: >"$out/log"                    # what was started before has an epoch as well
+	: >"$out/log"                    # an earlier training's log has epochs, too
 	timeout -k 5 "$seconds" "$prog" "$@" >"$out/log" 2>"$out/err" </dev/null &
 	pid=$!
 	for _ in $(seq 300); do grep -q '^epoch' "$out/log" && break; sleep 0.1; done
@@ -124,16 +125,16 @@ start 60 --np 3 --data synth --epochs 1000
 kill -9 "${ranks[1]-}"
 wait $pid
 status=$?
-claim "a killed rank ends the training; the others say which it was" ended 1 'rank [02]: .*rank 1'
+claim "a killed rank ends the training; the other ranks name it" ended 1 'rank [02]: .*rank 1'
 claim "no process is left" gone "$launcher" "${ranks[@]}"
 
 start 60 --np 2 --data synth --epochs 1000
 kill -INT "$launcher"
 wait $pid
 status=$?
-claim "an interrupted training prints its result so far" grep -q '^{"accuracy"' "$out/log"
-claim "ends with the signal's status" ended 130
-claim "and complains of nothing" [ ! -s "$out/err" ]
+claim "an interrupted training prints its latest result" grep -q '^{"accuracy"' "$out/log"
+claim "an interrupted training ends with the signal's status" ended 130
+claim "an interrupted training prints no error" [ ! -s "$out/err" ]
 
 # ---- wrong uses --------------------------------------------------------------------------------------------------
 
@@ -160,9 +161,9 @@ wrong 'momentum' --momentum 1
 wrong 'unknown option' --learning-rate 1
 wrong 'unexpected argument' --data synth extra
 run 30 --data fashion --data-dir /nowhere
-claim "without its files --data fashion names the package" ended 1 dataset-fashion-mnist
+claim "--data fashion without its files names the package" ended 1 dataset-fashion-mnist
 run 60 --np 2 "${small[@]}" --metrics /dev/full
-claim "metrics that cannot be written end with 1 and a sentence" ended 1 'rank 0: --metrics /dev/full: .*No space left'
+claim "metrics that cannot be written end with status 1 and one error" ended 1 'rank 0: --metrics /dev/full: .*No space left'
 for line in "--help" "--np 2 ${small[*]}" "${small[*]}"; do
 	timeout -k 5 60 "$prog" $line >/dev/full 2>"$out/err" </dev/null
 	status=$?

@@ -18,7 +18,7 @@
 
 /* Rank 1 leaves after operation 2. The other ranks finish operation 2, which no longer needs rank
  * 1, and fail in operation 3. */
-static int leave_early(struct meet *m, int rank, struct tt_control *ctl)
+static int leave_early(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	int culprit;
 
@@ -26,28 +26,28 @@ static int leave_early(struct meet *m, int rank, struct tt_control *ctl)
 	note_sum(ctl, 2, rank == 1);
 	if (rank == 1)
 		return 0;
-	meet_reached(m, 1, 1, HOLD_MS);          /* rank 1 has exited */
+	control_job_reached(m, 1, 1, HOLD_MS);          /* rank 1 has exited */
 	sleep_ms(200);
 	if (tt_control_broken(ctl))
 		return 3;
 	tt_control_done(ctl, 2);
-	atomic_store(&m->report[rank].stage, 1);
-	meet_all_reached(m, 1, HOLD_MS);
+	atomic_store(&m->report[rank].progress, 1);
+	control_job_all_reached(m, 1, HOLD_MS);
 	if (rank == 0)
 		note_sum(ctl, 3, false);
-	return meet_await_broken(m, rank, ctl, HOLD_MS, &culprit) == TT_REMOTE && culprit == 1 ? 0
+	return control_job_await_broken(m, rank, ctl, HOLD_MS, &culprit) == TT_REMOTE && culprit == 1 ? 0
 											       : 1;
 }
 
 Test(connections, a_rank_that_leaves_after_an_operation_fails_only_later_operations, .timeout = 60)
 {
-	struct meet m = { .n = 12, .body = leave_early };
+	struct control_job m = { .n = 12, .body = leave_early };
 	siginfo_t info;
 
-	meet_start(&m);
+	control_job_start(&m);
 	cr_assert_eq(waitid(P_PID, (id_t)m.report[1].pid, &info, WEXITED | WNOWAIT), 0);
-	atomic_store(&m.report[1].stage, 1);
-	meet_wait(&m);
+	atomic_store(&m.report[1].progress, 1);
+	control_job_wait(&m);
 	for (int r = 0; r < 12; r++) {
 		if (r == 1)
 			continue;
@@ -58,7 +58,7 @@ Test(connections, a_rank_that_leaves_after_an_operation_fails_only_later_operati
 	}
 }
 
-static int leave_at_once(struct meet *m, int rank, struct tt_control *ctl)
+static int leave_at_once(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	(void)m;
 	sleep_ms(rank * 7 % 5);
@@ -68,9 +68,9 @@ static int leave_at_once(struct meet *m, int rank, struct tt_control *ctl)
 Test(connections, ranks_may_leave_in_any_order, .timeout = 60)
 {
 	for (int i = 0; i < 20; i++) {
-		struct meet m = { .n = 12, .body = leave_at_once, .threads = i % 2 };
+		struct control_job m = { .n = 12, .body = leave_at_once, .threads = i % 2 };
 
-		meet_run(&m);
+		control_job_run(&m);
 		for (int r = 0; r < 12; r++)
 			cr_assert(!m.report[r].joined && !m.report[r].rc, "round %d, rank %d: %s",
 				  i, r, m.report[r].text);
@@ -92,7 +92,7 @@ static int await_data_socket(struct tt_control *ctl, int peer, int channel, int 
 }
 
 /* Data sockets between every two ranks on two channels; each end sends its rank and channel. */
-static int data_sockets(struct meet *m, int rank, struct tt_control *ctl)
+static int data_sockets(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	int wrong = 0;
 
@@ -117,24 +117,24 @@ static int data_sockets(struct meet *m, int rank, struct tt_control *ctl)
 Test(connections, data_sockets_connect_every_pair_and_channel, .timeout = 60)
 {
 	for (int threads = 0; threads < 2; threads++) {
-		struct meet m = { .n = 5, .body = data_sockets, .threads = threads };
+		struct control_job m = { .n = 5, .body = data_sockets, .threads = threads };
 
-		meet_run(&m);
+		control_job_run(&m);
 		for (int r = 0; r < 5; r++)
 			cr_assert_eq(m.report[r].rc, 0, "rank %d: %d", r, m.report[r].rc);
 	}
 }
 
 /* Rank 1 is stopped, so its service thread answers no handshake; rank 2 breaks the job. */
-static int dial_a_stopped_rank(struct meet *m, int rank, struct tt_control *ctl)
+static int dial_a_stopped_rank(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	uint64_t before = tt_now_ns();
 	int fd, rc;
 
-	atomic_store(&m->report[rank].stage, 1);
+	atomic_store(&m->report[rank].progress, 1);
 	if (rank == 1)
 		sleep_ms(HOLD_MS);
-	meet_reached(m, 1, 2, HOLD_MS);
+	control_job_reached(m, 1, 2, HOLD_MS);
 	if (rank == 2) {
 		sleep_ms(300);
 		tt_control_raise(ctl, TT_REMOTE, 2, "rank 2 breaks the job");
@@ -148,17 +148,17 @@ static int dial_a_stopped_rank(struct meet *m, int rank, struct tt_control *ctl)
 
 Test(connections, a_dial_ends_when_the_job_breaks, .timeout = 60)
 {
-	struct meet m = { .n = 3, .body = dial_a_stopped_rank };
+	struct control_job m = { .n = 3, .body = dial_a_stopped_rank };
 
-	meet_start(&m);
-	cr_assert(meet_all_reached(&m, 1, HOLD_MS));
-	meet_stop(&m, 1);
-	atomic_store(&m.report[1].stage, 2);
+	control_job_start(&m);
+	cr_assert(control_job_all_reached(&m, 1, HOLD_MS));
+	control_job_stop(&m, 1);
+	atomic_store(&m.report[1].progress, 2);
 	for (int ms = 0; ms < HOLD_MS && !m.report[0].text[0]; ms++)
 		sleep_ms(1);
 	kill(m.report[1].pid, SIGKILL);
 	kill(m.report[1].pid, SIGCONT);
-	meet_wait(&m);
+	control_job_wait(&m);
 	cr_assert_eq(m.report[0].rc, 0);
 	ASSERT_TEXT(0, "rank 2 breaks the job");
 	cr_assert_lt(m.report[0].took_ms, HOLD_MS / 2);
@@ -166,9 +166,9 @@ Test(connections, a_dial_ends_when_the_job_breaks, .timeout = 60)
 
 /* ---- splits ---------------------------------------------------------------------------------- */
 
-static int split_and_exchange(struct meet *m, int rank, struct tt_control *ctl)
+static int split_and_exchange(struct control_job *m, int rank, struct tt_control *ctl)
 {
-	int color = rank % 3 == 2 ? -1 : rank % 3, wrong = 0, new_rank = -1, n = -1, all[MEET_MOST];
+	int color = rank % 3 == 2 ? -1 : rank % 3, wrong = 0, new_rank = -1, n = -1, all[CONTROL_JOB_MOST];
 	struct tt_control *part;
 	int rc = tt_control_split(ctl, color, -rank, 0, 10000, &part, &new_rank, &n);
 
@@ -192,9 +192,9 @@ Test(connections, splits_make_separate_controls_and_do_not_change_the_parent, .t
 	static const int sizes[] = { 1, 2, 4, 11, 40 };
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		struct meet m = { .n = sizes[i], .body = split_and_exchange, .threads = i % 2 };
+		struct control_job m = { .n = sizes[i], .body = split_and_exchange, .threads = i % 2 };
 
-		meet_run(&m);
+		control_job_run(&m);
 		for (int r = 0; r < m.n; r++)
 			cr_assert(!m.report[r].joined && !m.report[r].rc,
 				  "%d ranks, rank %d: %d %s", m.n, r, m.report[r].rc,

@@ -19,7 +19,7 @@
 #include "control/unique_id.h"
 #include "tests/support/harness_control.h"
 
-#define SOON_MS 10000                    /* far below PATIENCE_MS, even on a busy machine */
+#define SOON_MS 10000                    /* far below JOIN_TIMEOUT_MS, even on a busy machine */
 #define ASSERT_TEXT(r, phrase) cr_assert(strstr(m.report[r].text, phrase), "rank %d: %s", r, m.report[r].text)
 
 static uint64_t deadline(void)
@@ -30,7 +30,7 @@ static uint64_t deadline(void)
 /* ---- joining --------------------------------------------------------------------------------- */
 
 /* Allgather of every rank's square, in sizes from 0 bytes to more than a socket buffer. */
-static int allgather_squares(struct meet *m, int rank, struct tt_control *ctl)
+static int allgather_squares(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	const size_t sizes[] = { 0, 8, 3, 1000000 / (size_t)m->n };
 	int wrong = 0;
@@ -57,9 +57,9 @@ static int allgather_squares(struct meet *m, int rank, struct tt_control *ctl)
 
 static void join_and_allgather(int n, bool in_threads)
 {
-	struct meet m = { .n = n, .body = allgather_squares, .threads = in_threads };
+	struct control_job m = { .n = n, .body = allgather_squares, .threads = in_threads };
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < n; r++) {
 		cr_assert_eq(m.report[r].joined, 0, "rank %d of %d: %s", r, n, m.report[r].text);
 		cr_assert_eq(m.report[r].rc, 0, "rank %d of %d: %d wrong, %s", r, n, m.report[r].rc,
@@ -83,13 +83,13 @@ Test(control, threads_of_one_process_join_and_allgather, .timeout = 60)
 		join_and_allgather(sizes[i], true);
 }
 
-static void odd_hosts(struct meet *m, int rank, struct tt_join *join)
+static void odd_hosts(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	join->host_id = rank == 0 ? "" : rank % 2 ? "red" : "blue";
 }
 
-static int hosts_are_numbered(struct meet *m, int rank, struct tt_control *ctl)
+static int hosts_are_numbered(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	static const int want[] = { 0, 1, 2, 1, 2 };
 	int n, wrong = 0;
@@ -103,15 +103,15 @@ static int hosts_are_numbered(struct meet *m, int rank, struct tt_control *ctl)
 
 Test(control, hosts_are_numbered_by_their_lowest_rank, .timeout = 30)
 {
-	struct meet m = { .n = 5, .before = odd_hosts, .body = hosts_are_numbered };
+	struct control_job m = { .n = 5, .before = odd_hosts, .body = hosts_are_numbered };
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < 5; r++)
 		cr_assert(m.report[r].joined == 0 && m.report[r].rc == 0, "rank %d: %s", r,
 			  m.report[r].text);
 }
 
-static void rank_0_is_late(struct meet *m, int rank, struct tt_join *join)
+static void rank_0_is_late(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	(void)join;
@@ -121,9 +121,9 @@ static void rank_0_is_late(struct meet *m, int rank, struct tt_join *join)
 
 Test(control, rank_0_may_join_last, .timeout = 30)
 {
-	struct meet m = { .n = 3, .before = rank_0_is_late };
+	struct control_job m = { .n = 3, .before = rank_0_is_late };
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < 3; r++)
 		cr_assert_eq(m.report[r].joined, 0, "%s", m.report[r].text);
 }
@@ -147,9 +147,9 @@ static bool rank_0(int rank)
 
 static void missing(int n, bool (*absent)(int), const char *phrase)
 {
-	struct meet m = { .n = n, .absent = absent, .timeout_ms = 1500, .patient = !absent(0) };
+	struct control_job m = { .n = n, .absent = absent, .timeout_ms = 1500, .only_rank_0 = !absent(0) };
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < n; r++) {
 		if (absent(r))
 			continue;
@@ -180,7 +180,7 @@ Test(control, a_missing_rank_0_is_named_by_the_other_ranks, .timeout = 30)
 
 /* ---- authentication -------------------------------------------------------------------------- */
 
-static void another_secret(struct meet *m, int rank, struct tt_join *join)
+static void another_secret(struct control_job *m, int rank, struct tt_join *join)
 {
 	static tuttiUniqueId forged;
 	struct tt_id id;
@@ -196,9 +196,9 @@ static void another_secret(struct meet *m, int rank, struct tt_join *join)
 
 Test(control, a_rank_with_another_secret_is_refused_and_both_sides_report_the_mismatch, .timeout = 30)
 {
-	struct meet m = { .n = 4, .before = another_secret, .timeout_ms = 1500, .patient = true };
+	struct control_job m = { .n = 4, .before = another_secret, .timeout_ms = 1500, .only_rank_0 = true };
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < 4; r++)
 		ASSERT_TEXT(r, "another secret");
 	cr_assert_eq(m.report[2].joined, TT_REMOTE);
@@ -245,44 +245,44 @@ static int connect_unauthenticated(const struct tt_id *id, int kind)
 	return fd;
 }
 
-static int work_among_unauthenticated(struct meet *m, int rank, struct tt_control *ctl)
+static int work_among_unauthenticated(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	int wrong = allgather_squares(m, rank, ctl);
 
-	meet_reached(m, 0, 2, 10000);            /* unauthenticated connections are open again */
+	control_job_reached(m, 0, 2, 10000);            /* unauthenticated connections are open again */
 	return wrong + allgather_squares(m, rank, ctl) + (tt_control_broken(ctl) != 0);
 }
 
-static void wait_for_unauthenticated(struct meet *m, int rank, struct tt_join *join)
+static void wait_for_unauthenticated(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)join;
 	if (rank)
-		meet_reached(m, rank, 1, 10000);
+		control_job_reached(m, rank, 1, 10000);
 }
 
 Test(control, unauthenticated_connections_disturb_neither_the_join_nor_the_job, .timeout = 60)
 {
-	struct meet m = {
+	struct control_job m = {
 		.n = 3, .before = wait_for_unauthenticated, .body = work_among_unauthenticated
 	};
 	struct tt_id id;
 	int fds[240], n = 0;
 
-	meet_start(&m);
+	control_job_start(&m);
 	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
 	while (n < 120) {                        /* more than TT_UNAUTH_MOST */
 		fds[n] = connect_unauthenticated(&id, n % 6);
 		n++;
 	}
 	for (int r = 0; r < 3; r++)
-		atomic_store(&m.report[r].stage, 1);
+		atomic_store(&m.report[r].progress, 1);
 	sleep_ms(300);
 	while (n < 240) {
 		fds[n] = connect_unauthenticated(&id, n % 6);
 		n++;
 	}
-	atomic_store(&m.report[0].stage, 2);
-	meet_wait(&m);
+	atomic_store(&m.report[0].progress, 2);
+	control_job_wait(&m);
 	for (int r = 0; r < 3; r++)
 		cr_assert(m.report[r].joined == 0 && m.report[r].rc == 0, "rank %d: %d %s", r,
 			  m.report[r].rc, m.report[r].text);
@@ -292,11 +292,11 @@ Test(control, unauthenticated_connections_disturb_neither_the_join_nor_the_job, 
 
 /* ---- inconsistent joins ---------------------------------------------------------------------- */
 
-static void all_report(struct meet *m_, int code, const char *a, const char *b)
+static void all_report(struct control_job *m_, int code, const char *a, const char *b)
 {
-	struct meet m = *m_;
+	struct control_job m = *m_;
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < m.n; r++) {
 		cr_assert_eq(m.report[r].joined, code, "rank %d: %d %s", r, m.report[r].joined,
 			     m.report[r].text);
@@ -306,7 +306,7 @@ static void all_report(struct meet *m_, int code, const char *a, const char *b)
 	}
 }
 
-static void rank_3_joins_as_2(struct meet *m, int rank, struct tt_join *join)
+static void rank_3_joins_as_2(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	if (rank == 3)
@@ -315,11 +315,11 @@ static void rank_3_joins_as_2(struct meet *m, int rank, struct tt_join *join)
 
 Test(control, a_rank_that_joins_twice_is_reported_to_every_rank, .timeout = 60)
 {
-	all_report(&(struct meet){ .n = 4, .before = rank_3_joins_as_2 }, TT_USAGE,
+	all_report(&(struct control_job){ .n = 4, .before = rank_3_joins_as_2 }, TT_USAGE,
 		"rank 2 came twice: as pid ", " and as pid ");
 }
 
-static void rank_11_has_nranks_13(struct meet *m, int rank, struct tt_join *join)
+static void rank_11_has_nranks_13(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	if (rank == 11)
@@ -328,11 +328,11 @@ static void rank_11_has_nranks_13(struct meet *m, int rank, struct tt_join *join
 
 Test(control, different_nranks_are_reported_to_every_rank, .timeout = 60)
 {
-	all_report(&(struct meet){ .n = 12, .before = rank_11_has_nranks_13 }, TT_USAGE, "rank 11",
+	all_report(&(struct control_job){ .n = 12, .before = rank_11_has_nranks_13 }, TT_USAGE, "rank 11",
 		"13 ranks, rank 0 as one of 12");
 }
 
-static void rank_2_has_algo_ring(struct meet *m, int rank, struct tt_join *join)
+static void rank_2_has_algo_ring(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	if (rank == 2)
@@ -341,11 +341,11 @@ static void rank_2_has_algo_ring(struct meet *m, int rank, struct tt_join *join)
 
 Test(control, different_settings_are_reported_to_every_rank_with_both_values, .timeout = 60)
 {
-	all_report(&(struct meet){ .n = 10, .before = rank_2_has_algo_ring }, TT_USAGE,
+	all_report(&(struct control_job){ .n = 10, .before = rank_2_has_algo_ring }, TT_USAGE,
 		"rank 0 has algo=auto", "rank 2 has algo=ring");
 }
 
-static void rank_3_joins_as_7(struct meet *m, int rank, struct tt_join *join)
+static void rank_3_joins_as_7(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	if (rank == 3)
@@ -362,7 +362,7 @@ Test(control, a_rank_beyond_nranks_is_reported_to_every_rank, .timeout = 60)
 	tuttiUniqueId id;
 	struct tt_control *ctl;
 
-	all_report(&(struct meet){ .n = 4, .before = rank_3_joins_as_7 }, TT_USAGE, "rank 7",
+	all_report(&(struct control_job){ .n = 4, .before = rank_3_joins_as_7 }, TT_USAGE, "rank 7",
 		"rank 0 as one of 4");
 	cr_assert_eq(tt_id_make("", "", &id), 0);
 	join.id = &id;
@@ -371,27 +371,27 @@ Test(control, a_rank_beyond_nranks_is_reported_to_every_rank, .timeout = 60)
 }
 
 /* Ranks 0 and 1 have joined; another process joins as rank 1. */
-static int stay_joined(struct meet *m, int rank, struct tt_control *ctl)
+static int stay_joined(struct control_job *m, int rank, struct tt_control *ctl)
 {
-	atomic_store(&m->report[rank].stage, 1);
-	meet_reached(m, 0, 2, 10000);
+	atomic_store(&m->report[rank].progress, 1);
+	control_job_reached(m, 0, 2, 10000);
 	return allgather_squares(m, rank, ctl) + (tt_control_broken(ctl) != 0);
 }
 
 Test(control, a_join_of_a_complete_job_is_refused_and_the_job_continues, .timeout = 60)
 {
-	struct meet m = { .n = 2, .body = stay_joined };
+	struct control_job m = { .n = 2, .body = stay_joined };
 	struct tt_join join = { .rank = 1, .nranks = 2, .settings = "algo=auto transport=auto",
 				.ifname = "", .host_id = "", .port_range = "", .timeout_ms = 5000 };
 	struct tt_control *ctl;
 
-	meet_start(&m);
-	cr_assert(meet_all_reached(&m, 1, 10000));
+	control_job_start(&m);
+	cr_assert(control_job_all_reached(&m, 1, 10000));
 	join.id = &m.id;
 	cr_assert_eq(tt_control_join(&join, &ctl), TT_USAGE);
 	cr_assert(strstr(tt_error_text(), "rank 1 came twice"), "%s", tt_error_text());
-	atomic_store(&m.report[0].stage, 2);
-	meet_wait(&m);
+	atomic_store(&m.report[0].progress, 2);
+	control_job_wait(&m);
 	cr_assert_eq(m.report[0].rc, 0);
 	cr_assert_eq(m.report[1].rc, 0);
 }
@@ -430,27 +430,27 @@ static void limit_descriptors(int more)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-static void limit_rank_1(struct meet *m, int rank, struct tt_join *join)
+static void limit_rank_1(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)join;
 	if (rank == 1)
 		limit_descriptors(*(int *)m->arg);
 }
 
-static void limit_rank_0(struct meet *m, int rank, struct tt_join *join)
+static void limit_rank_0(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)join;
 	if (rank == 0)
 		limit_descriptors(*(int *)m->arg);
 }
 
-static void too_few(void (*before)(struct meet *, int, struct tt_join *), int limited, int from,
+static void too_few(void (*before)(struct control_job *, int, struct tt_join *), int limited, int from,
 		    int to)
 {
 	for (int more = from; more <= to; more++) {
-		struct meet m = { .n = 6, .before = before, .arg = &more };
+		struct control_job m = { .n = 6, .before = before, .arg = &more };
 
-		meet_run(&m);
+		control_job_run(&m);
 		cr_assert_eq(m.report[limited].joined, TT_SYSTEM, "%d more descriptors: %d %s", more,
 			     m.report[limited].joined, m.report[limited].text);
 		for (int r = 0; r < 6; r++) {
@@ -472,7 +472,7 @@ Test(control, too_few_descriptors_of_rank_0_are_reported_to_every_rank, .timeout
 	too_few(limit_rank_0, 0, 5, 8);           /* with fewer descriptors rank 0 cannot listen */
 }
 
-static void a_wrong_interface(struct meet *m, int rank, struct tt_join *join)
+static void a_wrong_interface(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	if (rank == 9)
@@ -481,9 +481,9 @@ static void a_wrong_interface(struct meet *m, int rank, struct tt_join *join)
 
 Test(control, the_reason_why_a_rank_cannot_join_is_reported_to_every_rank, .timeout = 60)
 {
-	struct meet m = { .n = 11, .before = a_wrong_interface };
+	struct control_job m = { .n = 11, .before = a_wrong_interface };
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < 11; r++) {
 		cr_assert_eq(m.report[r].joined, r == 9 ? TT_ARG : TT_REMOTE, "%s",
 			     m.report[r].text);

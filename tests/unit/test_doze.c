@@ -57,7 +57,7 @@ static int ping_pong_body(const struct tt_world *world, void *arg)
 			EXPECT(send_one(l, &i, 8, 9) == 0);
 	}
 	EXPECT(slept_long == 0);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	return 0;
 }
@@ -123,7 +123,7 @@ static int full_link_body(const struct tt_world *world, void *arg)
 		EXPECT(moved > 0 || (moved == 0 && l->completed == before));
 	}
 	EXPECT(slept_long == 0);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	free(buf);
 	return 0;
@@ -185,7 +185,7 @@ static int wake_body(const struct tt_world *world, void *arg)
 		t->disarm(rig.ep);
 	}
 	EXPECT(tt_now_ns() - start > 10000000 && tt_now_ns() - start < 5000000000ull);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	return 0;
 }

@@ -277,7 +277,7 @@ static void *join_and_reduce(void *arg)
 	float one = 1;
 	tuttiComm_t comm;
 
-	config.timeout_ms = PATIENCE_MS;
+	config.timeout_ms = JOIN_TIMEOUT_MS;
 	s->rc = s->oob ? tuttiCommInitOob(&comm, &oob, &config)
 		       : tuttiCommInitStore(&comm, &store, &config);
 	if (s->rc) {
@@ -417,7 +417,7 @@ Test(launch, a_file_is_valid_only_while_its_writer_lives, .timeout = 30, .fini =
 	int left_behind;
 
 	cr_assert_eq(root.ops->put(&root, "k", "first"), 0, "%s", tt_error_text());
-	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(PATIENCE_MS)), 0, "%s",
+	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(JOIN_TIMEOUT_MS)), 0, "%s",
 		     tt_error_text());
 	cr_assert_str_eq(value, "first");
 	root.ops->close(&root);
@@ -429,7 +429,7 @@ Test(launch, a_file_is_valid_only_while_its_writer_lives, .timeout = 30, .fini =
 	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(200)), TT_TIMEOUT);
 	cr_expect(strstr(tt_error_text(), "rank 0 never came"), "%s", tt_error_text());
 	cr_assert_eq(next.ops->put(&next, "k", "second"), 0, "%s", tt_error_text());
-	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(PATIENCE_MS)), 0, "%s",
+	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(JOIN_TIMEOUT_MS)), 0, "%s",
 		     tt_error_text());
 	cr_expect_str_eq(value, "second");
 	next.ops->close(&next);
@@ -444,7 +444,7 @@ Test(launch, a_file_that_other_users_can_access_is_refused, .timeout = 30, .fini
 	cr_assert_eq(root.ops->put(&root, "k", "open"), 0, "%s", tt_error_text());
 	snprintf(name, sizeof(name), "%s.k", path);
 	cr_assert_eq(chmod(name, 0644), 0);
-	cr_expect_eq(other.ops->get(&other, "k", value, tt_deadline_ns(PATIENCE_MS)), TT_USAGE);
+	cr_expect_eq(other.ops->get(&other, "k", value, tt_deadline_ns(JOIN_TIMEOUT_MS)), TT_USAGE);
 	cr_expect(strstr(tt_error_text(), "other users use it"), "%s", tt_error_text());
 	root.ops->close(&root);
 	other.ops->close(&other);
@@ -472,14 +472,14 @@ Test(launch, a_path_that_is_not_a_file_is_refused_before_any_rank_waits, .timeou
 	snprintf(name, sizeof(name), "%s.k", path);
 	cr_assert_eq(mkfifo(name, 0600), 0);
 	is_refused(name, "no plain file");
-	cr_expect_eq(other.ops->get(&other, "k", value, tt_deadline_ns(PATIENCE_MS)), TT_USAGE);
+	cr_expect_eq(other.ops->get(&other, "k", value, tt_deadline_ns(JOIN_TIMEOUT_MS)), TT_USAGE);
 	cr_expect(strstr(tt_error_text(), "no plain file: remove it"), "%s", tt_error_text());
 	other.ops->close(&other);
 }
 
 /* ---- restarts -------------------------------------------------------------------------------- */
 
-static void rank_2_is_stale(struct meet *m, int rank, struct tt_join *join)
+static void rank_2_is_stale(struct control_job *m, int rank, struct tt_join *join)
 {
 	static tuttiUniqueId stale;
 	struct tt_id id;
@@ -498,13 +498,13 @@ Test(launch, a_rank_of_an_earlier_attempt_is_refused_with_the_reason, .timeout =
 				  .epoch = 4,
 				  .naddresses = 1,
 				  .addresses = { tt_loopback4 } };
-	struct meet m = { .n = 3, .has_id = true, .before = rank_2_is_stale, .timeout_ms = 1500,
-			  .patient = true };
+	struct control_job m = { .n = 3, .has_id = true, .before = rank_2_is_stale, .timeout_ms = 1500,
+			  .only_rank_0 = true };
 	int fd;
 
 	cr_assert_eq(tt_sock_reserve(0, &fd, &endpoint.port), 0);
 	cr_assert_eq(tt_id_at(&endpoint, "secret", &m.id), 0);
-	meet_run(&m);
+	control_job_run(&m);
 	cr_expect(strstr(m.report[2].text, "later attempt of this job"), "%s", m.report[2].text);
 	for (int r = 0; r < 2; r++)
 		cr_expect(strstr(m.report[r].text, "rank 2 never came"), "rank %d: %s", r,
@@ -519,7 +519,7 @@ Test(launch, two_jobs_with_one_root_port_are_not_mixed_up, .timeout = 60)
 	struct tt_root_endpoint endpoint = {
 		.job = "first", .nports = 8, .naddresses = 1, .addresses = { tt_loopback4 }
 	};
-	struct meet first = { .n = 3, .has_id = true }, second = { .n = 3, .has_id = true };
+	struct control_job first = { .n = 3, .has_id = true }, second = { .n = 3, .has_id = true };
 	int fd;
 
 	cr_assert_eq(tt_sock_reserve(0, &fd, &endpoint.port), 0);
@@ -527,9 +527,9 @@ Test(launch, two_jobs_with_one_root_port_are_not_mixed_up, .timeout = 60)
 	cr_assert_eq(tt_id_at(&endpoint, "secret", &first.id), 0);
 	endpoint.job = "second";
 	cr_assert_eq(tt_id_at(&endpoint, "secret", &second.id), 0);
-	meet_start(&first);
-	meet_run(&second);
-	meet_wait(&first);
+	control_job_start(&first);
+	control_job_run(&second);
+	control_job_wait(&first);
 	for (int r = 0; r < 3; r++) {
 		cr_expect_eq(first.report[r].joined, 0, "rank %d of the first: %s", r,
 			     first.report[r].text);

@@ -1,8 +1,8 @@
-# adapters.sh - the Soft-RoCE cards of the machine
-# rxe0 sits on an interface of its own and reaches itself. rxea and rxeb sit on the ends of one wire (va, vb), in one
-# namespace, because this kernel's rdma_rxe does not cross namespaces. The kernel would deliver between two addresses of its
-# own without any wire; so the table of local addresses is asked after two rules that send 10.8.0.1's packets out of va,
-# and 10.8.0.2's out of vb, and whoever receives them must take a sender for real that has a local address.
+# adapters.sh - creates the emulated NICs (Soft-RoCE) of the machine
+# rxe0 is on its own interface and reaches itself. rxea and rxeb are on the ends of a veth pair (va, vb), in one
+# namespace, because this kernel's rdma_rxe does not support namespaces. By default the kernel delivers packets between two
+# local addresses without using an interface. Therefore two rules before the table of local addresses send packets of 10.8.0.1
+# out of va and those of 10.8.0.2 out of vb, and the receiving interface accepts packets from a local address.
 ip link set lo up
 ip link add eth9 type dummy && ip addr add 10.9.0.1/24 dev eth9 && ip link set eth9 mtu 4500 up
 ip link add va type veth peer name vb

@@ -1,13 +1,13 @@
 #!/bin/bash
-# compare.sh - what the verbs transport makes of Soft-RoCE cards, beside perftest, tcp and Open MPI over UCX
+# compare.sh - compares the verbs transport on Soft-RoCE with perftest, tcp and Open MPI over UCX
 #   cd build && ../tests/verbs/soft-roce/compare.sh [ROUNDS]         12 short rounds: 3 minutes on a quiet host, 10 at most
 #
-# Two cards on one wire, a rank at each end (pair.sh). Outside of the machine it starts the machine; inside it measures. TT_MPI=1 in the environment
-# adds Open MPI (mpi_turn.c), which did not start on Soft-RoCE (docs/results/soft-roce.md).
+# Two NICs on one link, with a rank at each end (pair.sh). Outside of the machine the script starts the machine; inside, it
+# measures. TT_MPI=1 in the environment adds Open MPI (mpi_turn.c), which did not start on Soft-RoCE (docs/results/soft-roce.md).
 #
-# In every round each tool is measured once and shortly, so that what else the host does meets all. A tool's figure is the
-# median of its calls; a ratio is of one round. The last lines give each ratio's median over the rounds, its quartiles, and the
-# ratio of the quietest figures, each tool's least of all rounds: a host that is busy makes everything slow at random, never quick.
+# Every round measures each tool once and briefly, so that other load of the host affects all tools. A tool's figure is the
+# median of its calls; a ratio compares figures of one round. The last lines have each ratio's median over the rounds, the
+# quartiles, and the ratio of the quietest figures (each tool's minimum over all rounds): load of the host only adds time.
 set -u
 here=$(dirname "$(readlink -f "$0")")
 rounds=${1:-12}
@@ -20,7 +20,7 @@ fi
 big=4194304
 . "$here/pair.sh"
 alone() { timeout 60 /tmp/allreduce_perf --np 1 --place out -c 0 -b 8 -e 8 -n 1000 -w 100 2>/dev/null | awk '$1 == 8 { print 8, $6, $14 }'; }
-mpi() {  # BYTES CALLS ...: the same table
+mpi() {  # BYTES CALLS ...: a table like that of ranks
 	[ -x mpi_turn ] || return
 	timeout 90 mpirun --allow-run-as-root --oversubscribe --bind-to none -np 2 --mca pml ucx --mca btl self --mca osc ^ucx \
 		-x UCX_TLS=rc_verbs,ud_verbs:aux,self -x UCX_IB_GID_INDEX=1 \
@@ -32,22 +32,22 @@ for ((i = 1; i <= rounds; i++)); do
 	echo round
 	tool ib_write_lat -s 8 -n 400 | awk '$1 == 8 { print "lat", 8, $6, $5 }'
 	alone | sed 's/^/call /'
-	crew verbs -b 8 -e 512 -f 8 -n 200 -w 30 | sed 's/^/verbs /'
-	crew tcp -b 8 -e 512 -f 8 -n 200 -w 30 | sed 's/^/tcp /'
+	ranks verbs -b 8 -e 512 -f 8 -n 200 -w 30 | sed 's/^/verbs /'
+	ranks tcp -b 8 -e 512 -f 8 -n 200 -w 30 | sed 's/^/tcp /'
 	mpi 8 300 64 300 512 300 | sed 's/^/mpi /'
 	[ $((i % 2)) = 1 ] || continue
 	tool ib_write_bw -b -s $big -n 8 | awk '$1 == '$big' { print "bw", $1, 8e6 / $4, 8e6 / $4 }'
-	crew verbs -R 1 -b 4M -e 4M -n 5 -w 1 | sed 's/^/verbs /'
-	crew tcp -b 4M -e 4M -n 5 -w 1 | sed 's/^/tcp /'
+	ranks verbs -R 1 -b 4M -e 4M -n 5 -w 1 | sed 's/^/verbs /'
+	ranks tcp -b 4M -e 4M -n 5 -w 1 | sed 's/^/tcp /'
 	mpi $big 5 | sed 's/^/mpi /'
 done 2>&1 | sed -u '/^#/!s/^/- /' | tee /tmp/table | grep --line-buffered '^#'
-# what: 2 name, 3 bytes, 4 mean or perftest's average, 5 median or typical, in us; bw: what 4 MiB both ways would take
+# columns: 2 name, 3 bytes, 4 mean or perftest's average, 5 median or typical, in us; bw: time of 4 MiB in both directions
 awk -v big=$big '
 function sort(list, n,   i, j, t) {
 	for (i = 2; i <= n; i++) for (j = i; j > 1 && list[j] < list[j - 1]; j--) { t = list[j]; list[j] = list[j - 1]; list[j - 1] = t }
 }
 function least(what, bytes,   i, low) { for (i = 1; i <= r; i++) if (half[i, what, bytes] && (!low || half[i, what, bytes] < low)) low = half[i, what, bytes]; return low }
-# (over less minus) / under, of each round, in order; and of the least of all rounds
+# (over - minus) / under, of each round, sorted; and of the minima over all rounds
 function line(text, over, minus, under, bytes, wanted,   i, n, list, m) {
 	for (i = 1; i <= r; i++)
 		if (half[i, over, bytes] && half[i, under, bytes] && (minus == "" || half[i, minus, bytes]))
@@ -71,7 +71,7 @@ $2 == "round" { r++; next }
 { half[r, $2, $3] = $5; printf "round %d %-6s %8d B  mean %12.2f  median %12.2f\n", r, $2, $3, $4, $5 }
 END {
 	figure("8 B: ib_write_lat, one way", "lat", 8)
-	figure("8 B: the tool\047s call cost, that is a call of one rank", "call", 8)
+	figure("8 B: the tool\047s call cost (a call of one rank)", "call", 8)
 	for (b = 8; b <= 512; b *= 8) { figure(b " B: verbs", "verbs", b); figure(b " B: tcp", "tcp", b) }
 	figure("4 MiB: ib_write_bw -b, 4 MiB each way", "bw", big); figure("4 MiB: verbs", "verbs", big); figure("4 MiB: tcp", "tcp", big)
 	line("4 MiB: 2S over time, of ib_write_bw -b", "bw", "", "verbs", big, ">= 0.70")

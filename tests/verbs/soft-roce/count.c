@@ -1,20 +1,20 @@
 /*
- * count.c - a plugin for QEMU that counts instructions of the machine around system calls
+ * count.c - a QEMU plugin that counts instructions of the machine around system calls
  *
  * Loaded by count.sh. Arguments, addresses in hex: out=FILE, start=ENTRY of a system call
- * (several), stop=where the kernel returns to the user, lo= and hi= (what lies between is not
- * counted: waiting for locks), mark=a function of the kernel. Written at the end, for each system
- * call: how many there were, and as 10th, 50th and 90th of 100 the instructions of the kernel from
- * the entry to the return, those until the mark was met the second time, and those of the user
- * since the system call before. What the emulated processors do at a time does not change these, so
- * they are the same on a busy host.
+ * (several), stop=the kernel's return to user mode, lo= and hi= (an excluded range: spinning on
+ * locks), mark=a function of the kernel. The output has, for each system call, the number of calls,
+ * and as 10th, 50th and 90th percentile the kernel's instructions from entry to return, those up to
+ * the second execution of the mark, and the user's instructions since the previous system call. The
+ * timing of the emulated processors does not affect these counts, so they are the same on a busy
+ * host.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* of QEMU's interface, version 1: no header of it is installed */
+/* QEMU's plugin interface, version 1: its header is not installed */
 struct qemu_plugin_tb;
 #define EXPORT __attribute__((visibility("default")))
 extern void qemu_plugin_register_vcpu_tb_trans_cb(uint64_t id,

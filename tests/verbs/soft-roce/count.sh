@@ -1,12 +1,12 @@
 #!/bin/bash
 # count.sh - instructions and packets of one 8-byte call in the machine: verbs, tcp, and ib_write_lat
-#   cd build && ../tests/verbs/soft-roce/count.sh [CALLS] ["WHAT ..."]        a boot of the machine for each, and one; minutes
+#   cd build && ../tests/verbs/soft-roce/count.sh [CALLS] ["TOOL ..."]        boots the machine once, and once per tool; minutes
 #
-# The machine emulates its processors, so what a call costs is how many instructions it takes; and unlike times, these do not
-# change with what else the host does. QEMU counts them (count.c). A system call's figures are those of 10, 50 and 90 of 100:
-# write() is what rings a card's doorbell here, and does all that the card, the wire and the peer's card do, up to the
-# acknowledgement; the mark is the second time that a packet is handed to a wire, which is when that acknowledgement leaves,
-# right after the payload has reached the peer's memory.
+# The machine emulates its processors, so the cost of a call is a number of instructions, which is independent of other load
+# of the host, unlike times. QEMU counts the instructions (count.c). Figures of a system call are the 10th, 50th and 90th
+# percentile. write() rings the doorbell, and executes all work of the NIC, the link and the peer's NIC up to the
+# acknowledgement. The mark is the second transmission of a packet on a link: that acknowledgement, sent right after the payload
+# has reached the peer's memory.
 set -u
 here=$(dirname "$(readlink -f "$0")")
 calls=${1:-3000}
@@ -17,7 +17,7 @@ if [ -e /tmp/machine/command ]; then
 	before=$(sent)
 	case $2 in
 	ib_write_lat) tool ib_write_lat -s 8 -n "$calls" >/dev/null ;;
-	*) crew "$2" -b 8 -e 8 -n "$calls" -w 0 >/dev/null ;;
+	*) ranks "$2" -b 8 -e 8 -n "$calls" -w 0 >/dev/null ;;
 	esac
 	echo "# packets of one end: $(($(sent) - before)) in $calls"
 	exit
@@ -26,7 +26,7 @@ fi
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 cc -O2 -shared -fPIC -o "$tmp/count.so" "$here/count.c" || exit 1
-export TT_VM_KERNEL="nokaslr"        # symbols lie alike in every boot
+export TT_VM_KERNEL="nokaslr"        # the same addresses of symbols in every boot
 "$here/machine" "grep -wE '$(IFS='|'; echo "${names[*]}")' /proc/kallsyms | cut -d' ' -f1,3" >"$tmp/symbols" || exit
 for name in "${names[@]}"; do
 	at+=("$(awk -v name="$name" '{ sub(/.*[^0-9a-f ]/, "", $1) } $2 == name { print $1; exit }' "$tmp/symbols")")

@@ -11,7 +11,7 @@ for folder in proc sys dev; do mount --bind /$folder /host/$folder; done
 mkdir -p /dev/shm /dev/pts
 mkdir -p /under && mount --bind /host /under
 for folder in tmp run dev/shm; do mount -t tmpfs tmpfs /host/$folder; done
-top=$(sed -n 's,^\(/\(tmp\|run\)/[^/]*\).*,\1,p' /folder)      # what the fresh /tmp would hide
+top=$(sed -n 's,^\(/\(tmp\|run\)/[^/]*\).*,\1,p' /folder)      # a folder that the new /tmp would hide
 [ -z "$top" ] || { mkdir -p "/host$top" && mount --bind "/under$top" "/host$top"; }
 mkdir -p /host/tmp/machine && cp /command /adapters.sh /host/tmp/machine/
 chroot /host /bin/sh -c '

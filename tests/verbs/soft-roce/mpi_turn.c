@@ -1,7 +1,8 @@
 /*
- * mpi_turn.c - allreduces of Open MPI, timed call by call; compiled
- * and called by compare.sh: mpi_turn BYTES CALLS ... Rank 0 prints
- * a line for each pair: bytes, mean and median of a call in us.
+ * mpi_turn.c - times allreduces of Open MPI call by call; compiled and called by compare.sh:
+ * mpi_turn BYTES CALLS ...
+ *
+ * Rank 0 prints a line for each pair: bytes, mean and median of a call in us.
  */
 #include <mpi.h>
 #include <stdio.h>

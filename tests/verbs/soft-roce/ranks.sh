@@ -1,8 +1,8 @@
-# ranks.sh - ranks on the machine's cards, for claims.sh and soak.sh (sourced there; $tmp is theirs)
-cp perf/allreduce_perf "$tmp/" 2>/dev/null || cp perf/.libs/allreduce_perf "$tmp/"     # once from the host
+# ranks.sh - ranks on the machine's NICs (sourced by claims.sh and soak.sh, which set $tmp)
+cp perf/allreduce_perf "$tmp/" 2>/dev/null || cp perf/.libs/allreduce_perf "$tmp/"     # copied once from the host
 perf=$tmp/allreduce_perf
 port=21000
-# One rank a program; the first half on card rxea, the others on rxeb, as two hosts: start N ARGUMENTS...
+# start N ARGUMENTS...: starts one process per rank; the first half uses rxea, the other half rxeb, as two hosts.
 start() {
 	local r half=$((($1 + 1) / 2))
 	port=$((port + 1)) pids=()
@@ -13,7 +13,7 @@ start() {
 		pids+=($!)
 	done
 }
-# Wait for all: how many failed is in failures, what they said in $tmp/out.
+# Waits for all ranks: the number of failures is in $failures, the output in $tmp/out.
 finish() {
 	local pid
 	failures=0
@@ -22,16 +22,16 @@ finish() {
 	rm -f "$tmp"/rank[0-9]
 }
 across() { start "$@"; finish; }
-# what the kernel still holds of queue pairs (and of registrations)
-held() { rdma resource show "${1:-qp}" | grep -c 'pid [0-9]'; }
-# until the cards have much to do
+# number of queue pairs (or of another kind of RDMA resource) in the kernel
+resources() { rdma resource show "${1:-qp}" | grep -c 'pid [0-9]'; }
+# packets that both NICs sent; await waits until the ranks send many
 sent() { cat /sys/class/infiniband/rxe[ab]/ports/1/hw_counters/sent_pkts | awk '{ n += $1 } END { print n }'; }
 await() {
 	local before=$(sent)
 	for _ in $(seq 400); do [ $(($(sent) - before)) -gt 400 ] && return; sleep .1; done
 }
-# Kill rank N's program, not the timeout around it; without procps, which a bare host may lack.
+# Kills rank N's process, not its timeout; without procps, which a minimal host may lack.
 kill_rank() { kill -9 $(cat /proc/"${pids[$1]}"/task/*/children); wait "${pids[$1]}" 2>/dev/null; }
 running() { cat /proc/[0-9]*/comm 2>/dev/null | grep -c '^allreduce_perf$'; }
-# All ended with an error, and none because of the deadline.
+# All ranks ended with an error, and no rank by the deadline.
 all_ended() { [ "$failures" = "$1" ] && ! grep -q 'timed out after' "$tmp/out"; }

@@ -1,0 +1,23 @@
+/*
+ * thread.c - start a thread of the library (thread.h)
+ *
+ * Called by every room that has a thread. A new thread inherits the signal mask of its creator, so
+ * all signals are blocked while the thread is created.
+ */
+#include <signal.h>
+
+#include "base/thread.h"
+
+int tt_thread_start(pthread_t *ret_thread, const char *name, void *(*body)(void *), void *arg)
+{
+	sigset_t all, before;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(ret_thread, NULL, body, arg);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!rc)
+		pthread_setname_np(*ret_thread, name);
+	return rc;
+}
