@@ -247,7 +247,7 @@ static unsigned long long hash_of(const void *p, size_t bytes)
 	return h;
 }
 
-/* Buffers of one call; in place they are one. */
+/* Buffers of one call; in place sendbuff and recvbuff share memory. */
 struct collective_buffers {
 	char *raw_in, *raw_out, *in, *out;
 	size_t in_bytes, out_bytes;

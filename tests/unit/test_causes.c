@@ -21,9 +21,9 @@
 
 #define COUNT 1000
 
-static struct tt_transport broken; /* rank 0's, in its process */
-static int queries, silent;        /* queries of its NIC; number answered without a fault */
-static _Atomic int *arrivals;      /* of all ranks at barriers, in shared memory */
+static struct tt_transport broken; /* transport of rank 0, in its process */
+static int queries, silent;        /* fault queries so far; first ones without a fault */
+static _Atomic int *arrivals;      /* arrivals of all ranks at barriers, shared memory */
 
 static int nic_fault(struct tt_endpoint *ep, bool failed)
 {

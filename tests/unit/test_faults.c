@@ -35,7 +35,7 @@ struct fault_case {
 	const char *fault, *transport, *algo;
 	size_t count;
 	unsigned long long seed;
-	bool single_copy; /* from ordinary memory of peers (CMA) */
+	bool single_copy; /* ranks read ordinary memory of peers (CMA) */
 };
 
 static double now_s(void)
