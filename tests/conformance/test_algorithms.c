@@ -1,8 +1,8 @@
 /*
- * test_algorithms.c - every row of the table gives the right results
+ * test_algorithms.c - every algorithm of the table gives the right results
  *
- * Plans are run on integers and floats in memory (plan_exec.h), which knows nothing of builder,
- * compiler or checker.
+ * The executor (plan_exec.h) runs plans on integers and floats in memory, independent of builder,
+ * compiler and checker.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -15,21 +15,21 @@
 
 TestSuite(algorithms, .timeout = 120);
 
-/* Seeds 0..3 are four kinds of transport: posting, one slot, two slots, many; with different counts
- * of elements. */
+/* Seeds 0..3 select four kinds of transport (posts, one slot, two slots, many slots) with different
+ * counts of elements. */
 static void execute(const char *name, int n, int root, int seeds, const char *how)
 {
 	for (int seed = 0; seed < 2 * seeds; seed++) {
 		bool in_place = seed % 2 && plans[0]->collective != TT_ALLTOALL;
-		const char *trouble = plan_execute(plans, n, (uint64_t)seed / 2, in_place);
+		const char *wrong = plan_execute(plans, n, (uint64_t)seed / 2, in_place);
 
-		cr_expect_null(trouble, "%s %s%s n = %d root %d seed %d%s: %s",
+		cr_expect_null(wrong, "%s %s%s n = %d root %d seed %d%s: %s",
 			       tt_collective_name(plans[0]->collective), name, how, n, root,
-			       seed / 2, in_place ? " in place" : "", trouble);
+			       seed / 2, in_place ? " in place" : "", wrong);
 	}
 }
 
-/* The plan with a message for each block instead. Returns whether that is another plan. */
+/* Expand the plans to one message per block. Returns whether any plan changes. */
 static bool expand_all(int n)
 {
 	bool differs = false;
@@ -63,17 +63,17 @@ static void rows_run_right(int from, int to, int seeds)
 					   seeds);
 }
 
-Test(algorithms, are_right_for_one_to_five_ranks_and_any_root)
+Test(algorithms, give_right_results_for_one_to_five_ranks_and_any_root)
 {
 	rows_run_right(1, 5, 24);
 }
 
-Test(algorithms, are_right_for_six_to_seventeen_ranks)
+Test(algorithms, give_right_results_for_six_to_seventeen_ranks)
 {
 	rows_run_right(6, 17, 4);
 }
 
-Test(algorithms, one_rank_is_one_copy)
+Test(algorithms, are_one_copy_for_one_rank)
 {
 	for (int i = 0; tt_algorithms[i]; i++) {
 		build_all(tt_algorithms[i], tt_algorithms[i]->name, 1, 0, NULL);
@@ -84,8 +84,9 @@ Test(algorithms, one_rank_is_one_copy)
 	}
 }
 
-/* Two ranks that both first send more messages than there is room for wait for each other. */
-Test(algorithms, long_exchanges_hang_unless_their_messages_take_turns)
+/* Two ranks that both send more messages than the link can hold before they receive wait for each
+ * other. */
+Test(algorithms, long_exchanges_deadlock_unless_their_steps_are_interleaved)
 {
 	static const struct { enum tt_collective c; const char *name; int n; } row[] = {
 		{ TT_ALLREDUCE, "halving-doubling", 8 }, { TT_ALLREDUCE, "halving-doubling", 13 },
@@ -100,17 +101,17 @@ Test(algorithms, long_exchanges_hang_unless_their_messages_take_turns)
 					plans[r]->steps[k].flags &= (uint8_t)~TT_STEP_INTERLEAVED;
 		cr_expect_null(plan_execute(plans, row[i].n, 1, false));
 		expand_all(row[i].n);
-		const char *trouble = plan_execute(plans, row[i].n, 1, false);
+		const char *wrong = plan_execute(plans, row[i].n, 1, false);
 
-		cr_expect(trouble && !strcmp(trouble, "stuck"), "%s got through", row[i].name);
+		cr_expect(wrong && !strcmp(wrong, "stuck"), "%s did not deadlock", row[i].name);
 		free_all(row[i].n);
 	}
 }
 
 /* ---- hierarchical ---------------------------------------------------------------------------- */
 
-/* Every way to place n ranks on hosts, as the hosts of the ranks in turn: each an old host or the
- * next new one. */
+/* Step to the next placement of n ranks on hosts: each rank is on a host of a lower rank or on the
+ * next new host. Returns false after the last placement. */
 static bool next_placement(int n, int *host_of)
 {
 	for (int r = n - 1; r > 0; r--) {
@@ -213,7 +214,7 @@ static void expect_equal_plans(const char *name, const char *other, int n,
 	}
 }
 
-Test(algorithms, hierarchical_is_the_inner_on_one_host_and_the_outer_with_one_rank_a_host)
+Test(algorithms, hierarchical_is_the_inner_on_one_host_and_the_outer_with_one_rank_per_host)
 {
 	int together[6] = { 0 }, apart[6] = { 0, 1, 2, 3, 4, 5 };
 	struct tt_topology one = topology_of(6, together), many = topology_of(6, apart);

@@ -1,10 +1,9 @@
 /*
- * test_collectives.c - every collective on random data, against a plain reference that knows
- * nothing of plans
+ * test_collectives.c - every collective on random data, against a plain reference without plans
  *
- * Real processes (and threads), real transports. Integers must agree exactly; floats within the
- * error of n roundings; all ranks must hold the same bits (D0), and a second call must give them
- * again (D1).
+ * Ranks are processes (and threads) with real transports. Integers must agree exactly, floats
+ * within the error of n roundings; all ranks must have the same bits (D0), and a second call must
+ * repeat the bits (D1).
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -23,7 +22,7 @@
 struct collective_results { _Atomic unsigned long long hash[MAX_RANKS]; };
 
 struct collective_task {
-	struct collective_results *board;
+	struct collective_results *results;
 	unsigned long long seed;
 	int rounds;
 	size_t max_count;
@@ -40,7 +39,7 @@ struct random_call {
 	enum buffer_kind kind;
 	tuttiDataType_t type;
 	tuttiRedOp_t op;
-	/* shift: elements by which buffers are off their alignment, in bytes below */
+	/* shift: bytes by which sendbuff is misaligned, recvbuff by half as many */
 	size_t count, shift;
 	int root, n;
 	bool in_place;
@@ -61,8 +60,8 @@ static size_t out_parts(const struct random_call *c)
 	return parts ? (size_t)c->n : 1;
 }
 
-/* Element i of rank's input, to p: raw bits for integers,
- * numbers that every float type can hold for the others. */
+/* Store element i of rank's input in p: random bits for integers, random numbers for float32 and
+ * float64, multiples of 1/8 for narrower floats. */
 static void put_input(const struct random_call *c, int rank, size_t i, void *p)
 {
 	unsigned long long z = random_of(c->seed + (unsigned)rank * 7919u, i);
@@ -81,8 +80,8 @@ static void fill_input(const struct random_call *c, int rank, char *buf)
 		put_input(c, rank, i, buf + i * tt_type_bytes(c->type));
 }
 
-/* Does rank's input count? */
-static bool gives(const struct random_call *c, int rank)
+/* Is rank's input part of the result? */
+static bool contributes(const struct random_call *c, int rank)
 {
 	return (c->kind != BROADCAST && c->kind != SCATTER) || rank == c->root;
 }
@@ -142,7 +141,7 @@ static bool right_float(const struct random_call *c, const void *got, size_t i)
 					    0x1p-9 * (eps > 0x1p-20);
 }
 
-/* Is element gi of the result what rank should have? */
+/* Is element gi of rank's result right? */
 static bool right(const struct random_call *c, int rank, const void *got, size_t gi)
 {
 	size_t bytes = tt_type_bytes(c->type), part = gi / c->count, i = gi % c->count;
@@ -235,7 +234,7 @@ static void lay_out(const struct random_call *c, int rank, struct collective_buf
 		b->in = b->out;
 }
 
-/* The bytes around recvbuff still have what lay_out put there. */
+/* Are the guard bytes around recvbuff unchanged since lay_out? */
 static bool untouched(const struct collective_buffers *b)
 {
 	for (size_t i = 1; i <= GUARD; i++)
@@ -244,7 +243,7 @@ static bool untouched(const struct collective_buffers *b)
 	return true;
 }
 
-/* Of an allreduce one rank looks: that all have the same bits is looked at as well. */
+/* Only one rank checks the elements of an allreduce: differs_from_rank_0 compares all ranks. */
 static int verify_elements(const struct random_call *c, int rank, const struct collective_buffers *b)
 {
 	size_t n = c->kind == ALLREDUCE && rank != (int)(c->seed % (unsigned)c->n)
@@ -273,11 +272,11 @@ static int verify(const struct random_call *c, int rank, const struct collective
 	if (elements && verify_elements(c, rank, b))
 		return 1;
 	if (!c->in_place && !untouched(b)) {
-		fprintf(stderr, "rank %d: %s wrote beside recvbuff (seed %llu)\n", rank,
+		fprintf(stderr, "rank %d: %s wrote outside recvbuff (seed %llu)\n", rank,
 			kind_names[c->kind], c->seed);
 		return 1;
 	}
-	if (c->in_place || !gives(c, rank))
+	if (c->in_place || !contributes(c, rank))
 		return 0;
 	copy = malloc(b->in_bytes ? b->in_bytes : 1);      /* sendbuff is intact */
 	fill_input(c, rank, copy);
@@ -288,20 +287,20 @@ static int verify(const struct random_call *c, int rank, const struct collective
 	return n != 0;
 }
 
-static int differs_from_rank_0(int rank, tuttiComm_t comm, struct collective_results *board,
+static int differs_from_rank_0(int rank, tuttiComm_t comm, struct collective_results *results,
 			       unsigned long long hash)
 {
 	int bad;
 
-	board->hash[rank] = hash;
-	bad = tuttiBarrier(comm, NULL) || board->hash[0] != hash;
+	results->hash[rank] = hash;
+	bad = tuttiBarrier(comm, NULL) || results->hash[0] != hash;
 	if (bad)
-		fprintf(stderr, "rank %d: other bits than rank 0\n", rank);
+		fprintf(stderr, "rank %d: bits that differ from rank 0\n", rank);
 	return bad | (tuttiBarrier(comm, NULL) != tuttiSuccess);
 }
 
-/* Made twice: the second call must give the same bits. */
-static int one_call(const struct random_call *c, int rank, tuttiComm_t comm, struct collective_results *board)
+/* Make the call twice: the second call must give the same bits. */
+static int one_call(const struct random_call *c, int rank, tuttiComm_t comm, struct collective_results *results)
 {
 	bool has_result = (c->kind != REDUCE && c->kind != GATHER) || rank == c->root;
 	unsigned long long hash[2] = { 0 };
@@ -310,7 +309,7 @@ static int one_call(const struct random_call *c, int rank, tuttiComm_t comm, str
 
 	lay_out(c, rank, &b);
 	for (int again = 0; again < 2 && !bad; again++) {
-		if (gives(c, rank))
+		if (contributes(c, rank))
 			fill_input(c, rank, b.in);
 		if (make_call(c, b.in, b.out, comm)) {
 			fprintf(stderr, "rank %d: %s (seed %llu): %s\n", rank, kind_names[c->kind],
@@ -322,11 +321,11 @@ static int one_call(const struct random_call *c, int rank, tuttiComm_t comm, str
 		hash[again] = hash_of(b.out, has_result ? b.out_bytes : 0);
 	}
 	if (!bad && hash[0] != hash[1]) {
-		fprintf(stderr, "rank %d: the second call gave other bits\n", rank);
+		fprintf(stderr, "rank %d: the second call gave different bits\n", rank);
 		bad = 1;
 	}
 	if (!bad && c->kind == ALLREDUCE)
-		bad = differs_from_rank_0(rank, comm, board, hash[0]);
+		bad = differs_from_rank_0(rank, comm, results, hash[0]);
 	free(b.raw_in);
 	free(b.raw_out);
 	return bad;
@@ -339,7 +338,7 @@ static int random_calls(tuttiComm_t *comm, int rank, int n, void *arg)
 	for (int i = 0; i < t->rounds; i++) {
 		struct random_call c = random_call(t->seed + (unsigned)i * 1000003u, n, t->max_count);
 
-		if (one_call(&c, rank, *comm, t->board))
+		if (one_call(&c, rank, *comm, t->results))
 			return 1;
 	}
 	return 0;
@@ -353,12 +352,12 @@ static void check(struct ranks r, unsigned long long seed, int rounds, size_t ma
 			  .rounds = fewer ? (rounds + atoi(fewer) - 1) / atoi(fewer) : rounds,
 			  .max_count = max_count };
 
-	t.board = mmap(NULL, sizeof(*t.board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+	t.results = mmap(NULL, sizeof(*t.results), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		       -1, 0);
 	r.arg = &t;
 	cr_expect_eq(ranks_run(&r, random_calls), 0, "n %d transport %s algo %s", r.n, r.transport,
 		     r.algo);
-	munmap(t.board, sizeof(*t.board));
+	munmap(t.results, sizeof(*t.results));
 }
 
 static const char *const algos[] = { "auto",
@@ -394,13 +393,14 @@ Test(collectives, random_calls_over_tcp_are_right, .timeout = 240)
 			      31 * a + i, 25, 400000);
 }
 
-Test(collectives, ranks_that_are_threads_of_one_process_agree, .timeout = 120)
+Test(collectives, random_calls_of_threads_of_one_process_are_right, .timeout = 120)
 {
 	for (int n = 2; n <= 5; n++)
 		check((struct ranks){ .n = n, .threads = true }, 5000 + (unsigned)n, 60, 100000);
 }
 
-/* The sum of two of these is beyond the type; up to 8 times a fraction of it needs no rounding. */
+/* A number whose double overflows the type; sums of up to 8 fractions of the number need no
+ * rounding. */
 static double big_of(tuttiDataType_t type)
 {
 	return type == tuttiFloat16 ? 40960 : type == tuttiFloat8e5m2 ? 32768 : 256;
@@ -414,7 +414,7 @@ static bool all_are(double value, const void *buf, size_t count, tuttiDataType_t
 	return true;
 }
 
-/* Every rank gives it, so the average is it again. */
+/* Every rank contributes the number of big_of, so the average is that number as well. */
 static int big_averages(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	static const tuttiDataType_t types[] = { tuttiFloat16, tuttiFloat8e4m3, tuttiFloat8e5m2 };

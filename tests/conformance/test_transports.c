@@ -1,10 +1,10 @@
 /*
- * test_transports.c - the conformance suite:
- * what transport.h promises, for every row of tt_transports
+ * test_transports.c - the conformance suite: the contracts of transport.h, for every row of
+ * tt_transports
  *
  * Ranks are forked processes and, in a second pass, threads of one process. self runs with one
- * rank, the others with two or more. What only one transport promises stands at the end, and in
- * test_segment.c.
+ * rank, the other transports with two or more. Contracts of a single transport are tested at the
+ * end, and in test_segment.c.
  */
 #include <criterion/criterion.h>
 #include <sched.h>
@@ -27,11 +27,11 @@ Test(transports, the_table_is_in_order_of_preference_and_complete, .timeout = 30
 		  tt_transports[2] == &tt_verbs && tt_transports[3] == &tt_tcp);
 	for (const struct tt_transport *const *t = tt_transports; *t; t++) {
 		char why[256] = "";
-		int there = (*t)->probe(why, sizeof(why));
-		unsigned way = (*t)->flags & (TT_T_RESERVE | TT_T_POST);
+		int found = (*t)->probe(why, sizeof(why));
+		unsigned kind = (*t)->flags & (TT_T_RESERVE | TT_T_POST);
 
-		cr_assert(way == TT_T_RESERVE || way == TT_T_POST);
-		cr_assert(there == 1 || (*t == &tt_verbs && there == 0 && why[0]), "%s: %s",
+		cr_assert(kind == TT_T_RESERVE || kind == TT_T_POST);
+		cr_assert(found == 1 || (*t == &tt_verbs && found == 0 && why[0]), "%s: %s",
 			  (*t)->name, why);
 	}
 }
@@ -55,7 +55,7 @@ Test(transports, random_traffic_among_four_ranks_is_right, .timeout = 120)
 	cr_assert(run_all(4, 2, 30000, traffic_body, &tr) == 0);
 }
 
-Test(transports, message_numbers_and_slots_come_round_many_times, .timeout = 120)
+Test(transports, message_numbers_and_slots_wrap_around_many_times, .timeout = 120)
 {
 	static const size_t sizes[] = { 8, 8, 8, 300, 8, 56, 57 };
 	struct traffic tr = {
@@ -65,7 +65,7 @@ Test(transports, message_numbers_and_slots_come_round_many_times, .timeout = 120
 	cr_assert(run_all(2, 1, 4096, traffic_body, &tr) == 0);
 }
 
-Test(transports, large_messages_both_ways_at_once_do_not_deadlock, .timeout = 120)
+Test(transports, large_messages_in_both_directions_do_not_deadlock, .timeout = 120)
 {
 	static const size_t sizes[] = { 4u << 20 };
 	struct traffic tr = {
@@ -75,21 +75,21 @@ Test(transports, large_messages_both_ways_at_once_do_not_deadlock, .timeout = 12
 	cr_assert(run_all(2, 2, 4u << 20, traffic_body, &tr) == 0);
 }
 
-Test(transports, a_slow_reader_loses_nothing, .timeout = 120)
+Test(transports, a_slow_receiver_loses_no_message, .timeout = 120)
 {
 	struct traffic tr = { .nchannels = 2, .messages = 1500, .slow_reader = true, .seed = 5 };
 
 	cr_assert(run_all(2, 2, 20000, traffic_body, &tr) == 0);
 }
 
-/* Rank r slot_posts bytes that follow from (number, r); everyone checks everyone's. At the end one rank
- * is in another call. */
-static uint8_t cast_byte(uint64_t number, int rank, size_t at)
+/* Rank r posts bytes that follow from (number, r) to its slot; every rank checks the bytes of all
+ * other ranks. In the last round rank 1 makes a different call. */
+static uint8_t slot_byte(uint64_t number, int rank, size_t at)
 {
 	return (uint8_t)mix(number * 64 + (uint64_t)rank + (at << 32));
 }
 
-static int await_cast(const struct rig *rig, int peer, size_t bytes, uint64_t number,
+static int await_slot(const struct rig *rig, int peer, size_t bytes, uint64_t number,
 		      uint32_t stamp, const uint8_t **ret)
 {
 	int rc;
@@ -100,7 +100,7 @@ static int await_cast(const struct rig *rig, int peer, size_t bytes, uint64_t nu
 	return rc;
 }
 
-static int cast_body(const struct tt_world *world, void *arg)
+static int slot_body(const struct tt_world *world, void *arg)
 {
 	const struct tt_transport *t = ((struct setup *)arg)->t;
 	uint8_t *mine = malloc(TT_SLOT_BYTES);
@@ -114,40 +114,40 @@ static int cast_body(const struct tt_world *world, void *arg)
 		bool last = k == 3000;
 
 		for (size_t i = 0; i < bytes; i++)
-			mine[i] = cast_byte(k, world->rank, i);
+			mine[i] = slot_byte(k, world->rank, i);
 		t->slot_ops->post(rig.ep, mine, bytes, k,
 				  (uint32_t)k + (last && world->rank == 1));
 		for (int r = 0; r < world->nranks; r++) {
 			if (r == world->rank)
 				continue;
 			if (last && (r == 1 || world->rank == 1)) {
-				EXPECT(await_cast(&rig, r, bytes, k,
+				EXPECT(await_slot(&rig, r, bytes, k,
 						  (uint32_t)k + (world->rank == 1),
 						  &lines) == TT_USAGE);
 				continue;
 			}
-			EXPECT(await_cast(&rig, r, bytes, k, (uint32_t)k, &lines) == 1);
+			EXPECT(await_slot(&rig, r, bytes, k, (uint32_t)k, &lines) == 1);
 			for (size_t i = 0; i < bytes; i++)
-				EXPECT(lines[i / line * 64 + i % line] == cast_byte(k, r, i));
+				EXPECT(lines[i / line * 64 + i % line] == slot_byte(k, r, i));
 		}
 	}
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	free(mine);
 	return 0;
 }
 
-Test(transports, casts_reach_everyone_without_acknowledgement, .timeout = 120)
+Test(transports, slot_posts_reach_every_rank_without_acknowledgement, .timeout = 120)
 {
 	for (const struct tt_transport *const *t = tt_transports; *t; t++) {
 		if (!(*t)->slot_ops || !runs(*t))
 			continue;
-		cr_assert(run_on(*t, 4, 1, 4096, false, cast_body, NULL) == 0);
-		cr_assert(run_on(*t, 3, 1, 4096, true, cast_body, NULL) == 0);
+		cr_assert(run_on(*t, 4, 1, 4096, false, slot_body, NULL) == 0);
+		cr_assert(run_on(*t, 3, 1, 4096, true, slot_body, NULL) == 0);
 	}
 }
 
-/* Nobody reads until the writer is refused; then all that was taken must come. */
+/* No rank receives until the sender is refused; then every accepted message must arrive. */
 static int flood_body(const struct tt_world *world, void *arg)
 {
 	const struct tt_transport *t = ((struct setup *)arg)->t;
@@ -169,7 +169,7 @@ static int flood_body(const struct tt_world *world, void *arg)
 	}
 	if (world->rank == 0)
 		EXPECT(sent < limit && sent > 0);
-	sent = harness_meet(world, sent);
+	sent = harness_barrier(world, sent);
 	for (uint64_t i = 0; i < sent && world->rank == world->nranks - 1; i++) {
 		EXPECT(receive_one(l, buf, 16384, (uint32_t)i) == 0);
 		EXPECT(buf[0] == (t->flags & TT_T_RESERVE ? i % 251 : 0) && buf[16383] == buf[0]);
@@ -177,20 +177,20 @@ static int flood_body(const struct tt_world *world, void *arg)
 	while (l->completed < l->posted)
 		EXPECT(!t->progress || t->progress(rig.ep) >= 0);
 	EXPECT(l->received == (world->rank == world->nranks - 1 ? sent : 0));
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	free(buf);
 	return 0;
 }
 
-Test(transports, a_writer_is_refused_before_memory_grows_without_end, .timeout = 120)
+Test(transports, a_writer_is_refused_before_memory_grows_without_bound, .timeout = 120)
 {
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
-		/* threads share one zeros[]: forks only */
+		/* threads would share zeros[]: processes only */
 		cr_assert(!runs(*t) || run_on(*t, 2, 1, 16384, false, flood_body, NULL) == 0);
 }
 
-/* ---- wrong calls ----------------------------------------------------------------------------- */
+/* ---- mismatched calls ------------------------------------------------------------------------ */
 
 static int mismatch_body(const struct tt_world *world, void *arg)
 {
@@ -221,20 +221,20 @@ static int mismatch_body(const struct tt_world *world, void *arg)
 			EXPECT(receive_one(l, in, wrong[c].expected, wrong[c].stamp) == TT_USAGE);
 		}
 	}
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	return 0;
 }
 
-Test(transports, another_stamp_or_length_is_found, .timeout = 60)
+Test(transports, another_stamp_or_length_is_an_error, .timeout = 60)
 {
 	cr_assert(run_all(2, 10, 8192, mismatch_body, NULL) == 0);
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- close ----------------------------------------------------------------------------------- */
 
-/* Rank 0 sends until it is refused and closes at once, with a message of the peer unread; all that
- * was taken from it must still come, also what the peer's socket had no room for. */
+/* Rank 0 sends until a send is refused and closes at once, with a message of the peer unread. Every
+ * accepted message must still arrive, also messages for which the peer's socket had no space. */
 static int close_body(const struct tt_world *world, void *arg)
 {
 	const struct tt_transport *t = ((struct setup *)arg)->t;
@@ -248,7 +248,7 @@ static int close_body(const struct tt_world *world, void *arg)
 	l = rig.links[peer_of(world)];
 	if (world->rank == 1)
 		EXPECT(send_one(l, buf, 100, 5) == 0);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	while (world->rank == 0 && try_send(l, buf, bytes, 9))
 		;
 	if (world->rank == 0) {
@@ -256,7 +256,7 @@ static int close_body(const struct tt_world *world, void *arg)
 		EXPECT(sent > 0);
 		rig_close(&rig);
 	}
-	sent = harness_meet(world, sent);
+	sent = harness_barrier(world, sent);
 	for (uint64_t i = 0; world->rank == 1 && i < sent; i++)
 		EXPECT(receive_one(l, in, bytes, 9) == 0);
 	if (world->rank == 1)
@@ -301,7 +301,7 @@ static int several_body(const struct tt_world *world, void *arg)
 	rig_close(&rigs[1]);
 	EXPECT(traffic_run(&rigs[0], world, &tr) == 0);
 	EXPECT(traffic_run(&rigs[2], world, &tr) == 0);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rigs[0]);
 	rig_close(&rigs[2]);
 	return 0;
@@ -339,10 +339,10 @@ static int leak_body(const struct tt_world *world, void *arg)
 		EXPECT(rig_open(&rig, setup->t, world, with_links) == 0);
 		if (with_links)
 			EXPECT(traffic_run(&rig, world, &tr) == 0);
-		harness_meet(world, 0);
+		harness_barrier(world, 0);
 		rig_close(&rig);
 	}
-	fds -= dials ? world->nranks - 1 : 0;            /* which close has closed */
+	fds -= dials ? world->nranks - 1 : 0;            /* closed by the endpoints */
 	EXPECT(count_descriptors() == fds);
 	EXPECT(count_lines("/proc/self/maps", "memfd:tutti") == maps);
 	return 0;
@@ -372,7 +372,7 @@ static int allocation_body(const struct tt_world *world, void *arg)
 		EXPECT(receive_one(l, in, sizes[i % 3], i) == 0);
 	}
 	EXPECT(allocations == before);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	return 0;
 }
@@ -409,14 +409,14 @@ static int own_pointer_body(const struct tt_world *world, void *arg)
 	return 0;
 }
 
-Test(transports, self_gives_the_senders_own_pointer, .timeout = 30)
+Test(transports, self_delivers_the_pointer_of_the_sender, .timeout = 30)
 {
 	cr_assert(run_on(&tt_self, 1, 1, 4096, false, own_pointer_body, NULL) == 0);
 }
 
 /* ---- tcp: deaths ----------------------------------------------------------------------------- */
 
-/* Rank 1 dies before a message, or in the middle of one. */
+/* Rank 1 dies before a message or, with half, in the middle of a message. */
 static int death_body(const struct tt_world *world, void *arg)
 {
 	bool half = *(bool *)((struct setup *)arg)->arg;
@@ -429,7 +429,7 @@ static int death_body(const struct tt_world *world, void *arg)
 	l = rig.links[peer_of(world)];
 	if (world->rank == 1) {
 		for (int i = 0; half && i < 64; i++)
-			tt_tcp.post(l, buf, LARGE, 1);       /* more than the socket takes */
+			tt_tcp.post(l, buf, LARGE, 1);       /* more than the socket buffer */
 		raise(SIGKILL);
 	}
 	while (rc == 0)

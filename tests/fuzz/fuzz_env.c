@@ -1,6 +1,6 @@
 /*
- * fuzz_env.c - any bytes as an environment: lines of NAME=value; a first byte below the space
- * stands for a name of the table, so that values are reached without guessing names
+ * fuzz_env.c - arbitrary bytes as an environment: lines of NAME=value; a first byte below the space
+ * selects a name of the table, so that inputs reach values without guessing names
  */
 #include <stdio.h>
 #include <stdlib.h>

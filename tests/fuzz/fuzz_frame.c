@@ -20,11 +20,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
 #define NRANKS 20
 
-static void must(bool so, const char *what)
+static void must(bool holds, const char *what)
 {
-	if (so)
+	if (holds)
 		return;
-	fprintf(stderr, "fuzz_frame: not so: %s\n", what);
+	fprintf(stderr, "fuzz_frame: violated: %s\n", what);
 	abort();
 }
 
@@ -52,7 +52,7 @@ static void status(const uint8_t *data, size_t bytes)
 	if (!tt_get_status(data, bytes, NRANKS, &s))
 		return;
 	must(s.origin >= 0 && s.origin < NRANKS && s.awaited < NRANKS,
-	     "ranks of a status are ranks");
+	     "ranks of a status are ranks of the job");
 	tt_put_status(&w, &s);
 	must(w.have == bytes && !memcmp(w.data, data, bytes), "a status is written as it was read");
 	free(w.data);
@@ -79,11 +79,11 @@ static void hello(const uint8_t *data, size_t bytes)
 
 static void id(const uint8_t *data, size_t bytes)
 {
-	tuttiUniqueId wire = { { 0 } };
+	tuttiUniqueId packed = { { 0 } };
 	struct tt_id id;
 
-	memcpy(wire.internal, data, bytes < sizeof(wire) ? bytes : sizeof(wire));
-	must(tt_id_unpack(&wire, &id) == TT_ARG || (id.port && id.naddresses <= TT_ID_ADDRESSES),
+	memcpy(packed.internal, data, bytes < sizeof(packed) ? bytes : sizeof(packed));
+	must(tt_id_unpack(&packed, &id) == TT_ARG || (id.port && id.naddresses <= TT_ID_ADDRESSES),
 	     "an id is in bounds");
 }
 
@@ -94,16 +94,16 @@ static void check(const struct tt_control *ctl, size_t bytes)
 	int culprit;
 	const char *text = tt_control_text(ctl, &culprit);
 
-	must(culprit >= -1 && strlen(text) < sizeof(ctl->failure.text), "the failure has a sentence");
+	must(culprit >= -1 && strlen(text) < sizeof(ctl->failure.text), "the failure has an error text");
 	for (const char *p = text; *p; p++)
-		must((unsigned char)*p >= ' ', "the sentence is printable");
+		must((unsigned char)*p >= ' ', "the error text is printable");
 	for (struct tt_conn *c = ctl->conns; c; c = c->next)
 		must(c->in_room <= 2 * bytes + 65536 && c->early_bytes <= bytes,
-		     "no more is kept than has come");
+		     "the control holds no more bytes than it received");
 	must(ctl->listener.nunauth >= 0 && ctl->listener.nunauth <= 1, "unauthenticated connections are counted");
 }
 
-/* Deliver what lies in the socket, as the service thread would. */
+/* Deliver the bytes in the socket, as the service thread would. */
 static void serve(struct tt_control *ctl)
 {
 	struct epoll_event ev[4];
@@ -150,8 +150,8 @@ static void begin_gather(struct tt_control *ctl, uint8_t *all)
 	ctl->gather.count = 1;
 }
 
-/* kind: bits 0-2 who speaks, bit 3 whether this rank is in
- * an allgather, bit 4 whether all have joined */
+/* kind: bits 0-2 the role of the sender, bit 3 this rank is in an allgather, bit 4 all ranks have
+ * joined */
 static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 {
 	static const unsigned roles[8] = { TT_ROLE_PARENT, TT_ROLE_CHILD, TT_ROLE_RING,
@@ -161,19 +161,19 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 	struct tt_join join = { .settings = "a=1", .nranks = NRANKS };
 	uint8_t all[NRANKS * 4];
 	struct tt_control *ctl;
-	int fds[2], who = kind & 7;
+	int fds[2], role = kind & 7;
 
-	if (tt_control_make(ranks[who], NRANKS, &(struct tt_ports){ 0 }, &ctl) ||
+	if (tt_control_make(ranks[role], NRANKS, &(struct tt_ports){ 0 }, &ctl) ||
 	    socketpair(AF_UNIX, SOCK_STREAM, 0, fds))
 		return;
-	must(ranks[who] || !tt_bootstrap_open(ctl, &join), "a bootstrap root");
+	must(ranks[role] || !tt_bootstrap_open(ctl, &join), "a bootstrap root");
 	for (int r = 0; r < NRANKS; r++)
 		ctl->peers.business_cards[r].port = 1;
 	ctl->join.has_table = kind & 16;
-	if (roles[who]) {
-		struct tt_conn *conn = tt_conn_add(ctl, fds[0], peers[who], roles[who]);
+	if (roles[role]) {
+		struct tt_conn *conn = tt_conn_add(ctl, fds[0], peers[role], roles[role]);
 
-		conn->registered = who == 3;
+		conn->registered = role == 3;
 	} else {
 		add_unauth(ctl, fds[0]);
 	}

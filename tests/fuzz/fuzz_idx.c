@@ -1,7 +1,7 @@
 /*
- * fuzz_idx.c - any bytes as an IDX file, plain or gzipped: read right, or refused with a sentence
+ * fuzz_idx.c - arbitrary bytes as an IDX file, plain or gzipped: read right or refused with a text
  *
- * The first byte says how many dimensions are asked for; the others are the file.
+ * The first byte is the number of requested dimensions; the other bytes are the file.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static void need(int claim)
 		abort();
 }
 
-/* What was read must be what a plain file says. */
+/* The result must agree with the bytes of a plain file. */
 static void compare(const struct train_idx *idx, unsigned dims, const uint8_t *file, size_t bytes)
 {
 	uint64_t product = 1;

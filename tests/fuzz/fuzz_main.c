@@ -1,10 +1,10 @@
 /*
  * fuzz_main.c - drives a fuzzer's LLVMFuzzerTestOneInput where the compiler has no libFuzzer
  *
- * Linked into each tests/fuzz_*.c unless configured with --enable-fuzzers.
- * Takes the part of libFuzzer's command line that tests/tiers uses:
- * -max_total_time=SECONDS, -runs=N, and files or folders whose files are fed
- * first and then mutated. The same seed every time, so a failure comes back.
+ * Linked into each tests/fuzz/fuzz_*.c unless configured with --enable-fuzzers. Takes the part of
+ * libFuzzer's command line that tests/tiers uses: -max_total_time=SECONDS, -runs=N, and files or
+ * folders whose files are fed first and then mutated. The seed is fixed, so failures are
+ * reproducible.
  */
 #include "base/base.h"
 
@@ -30,7 +30,7 @@ static uint64_t next_random(void)
 	return state;
 }
 
-/* From memory of exactly this size, so that a sanitizer sees a read behind the end. */
+/* Feed from memory of exactly this size, so that a sanitizer sees a read past the end. */
 static void feed(const uint8_t *data, size_t bytes)
 {
 	uint8_t *copy = malloc(bytes ? bytes : 1);
@@ -83,7 +83,7 @@ static void read_path(const char *path)
 		free(names);
 }
 
-/* Random bytes, or a known input with a few bytes changed and perhaps cut. */
+/* Random bytes, or a known input with a few bytes changed, in some cases truncated. */
 static size_t make_input(uint8_t data[LARGEST])
 {
 	size_t bytes = next_random() % (next_random() % 8 ? 64 : LARGEST);

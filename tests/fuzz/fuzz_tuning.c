@@ -1,6 +1,6 @@
 /*
- * fuzz_tuning.c - any bytes as a table of costs: refused with a sentence that has the line's
- * number, or taken, printed, and taken again to the same
+ * fuzz_tuning.c - arbitrary bytes as a tuning table: refused with an error text that has the line
+ * number, or parsed, printed, and parsed again to the same table
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
-/* What was taken must be printed as something that is taken, and whatever it says, a choice must
- * come of it. */
+/* The printed form of a parsed table must parse again, and a choice by any parsed table must
+ * succeed. */
 static void use(const struct tt_cost *cost)
 {
 	static const struct tt_shape shape = { .collective = TT_ALLREDUCE, .nranks = 3 };

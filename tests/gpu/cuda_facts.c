@@ -1,7 +1,7 @@
 /*
- * cuda_facts.c - the names and numbers of lib/gpu/cuda.h beside those of the vendor's cuda.h
+ * cuda_facts.c - constants and layouts of lib/gpu/cuda.h equal those of the vendor's cuda.h
  *
- * Compiled, and no more, by check_headers.sh where that header is.
+ * check_headers.sh compiles this file, and does not run it, where the vendor's header exists.
  */
 #include <cuda.h>
 #include <stddef.h>

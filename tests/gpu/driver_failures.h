@@ -1,37 +1,38 @@
-/* driver_failures.h - representative uses of the library, in which one call of a driver fails; for
- * test_failures */
-#ifndef TESTS_FAILURES_H
-#define TESTS_FAILURES_H
+/* driver_failures.h - representative uses of the library in which one driver call fails; for
+ * test_driver_failures */
+#ifndef TESTS_DRIVER_FAILURES_H
+#define TESTS_DRIVER_FAILURES_H
 
 #include "tests/support/harness_cuda.h"
 #include "tutti.h"
 
 struct failure_rank {
 	tuttiComm_t comm;
-	int rank, n, wrong;            /* wrong: results */
+	int rank, n, wrong;            /* wrong: number of wrong results */
 	const struct tt_cuda *cu;      /* NULL: host memory */
 	tt_custream stream;
 	tt_cuptr in, out;
 };
 
-/* n ranks join, run, meet once more and part. What run returns is what the first call said that did
- * not succeed. */
-struct use {
+/* n ranks create a communicator, run, pass a barrier and destroy the communicator. run returns the
+ * code of the first call that did not succeed. */
+struct failure_use {
 	const char *name;
 	int n;
-	bool threads;                  /* ranks are; else processes */
-	bool cuda;                     /* they have a GPU */
-	bool cards;                    /* they are on hosts of their own, between which are cards */
-	tuttiResult_t (*run)(struct failure_rank *seat);
-	const char *sample;            /* "CALL:K:VICTIM ...", of the default tier */
+	bool threads;                  /* ranks are threads; else processes */
+	bool cuda;                     /* ranks have a GPU */
+	bool verbs;                    /* each rank is on another host; HCAs connect the hosts */
+	tuttiResult_t (*run)(struct failure_rank *rank);
+	const char *sample;            /* trials of the default tier: "CALL:K:VICTIM ..." */
 };
-extern const struct use uses[];        /* the last has no name */
+extern const struct failure_use failure_uses[];        /* the last has no name */
 
-/* Between these the calling thread's calls of drivers are the test's own, which do not fail. */
-void begin_own(void);
-void end_own(void);
+/* Driver calls of the calling thread between begin and end are the test's own and do not fail. */
+void begin_test_calls(void);
+void end_test_calls(void);
 
-/* Device memory and a stream; run; both away */
-tuttiResult_t use_play(const struct use *use, struct failure_rank *seat);
+/* Allocates buffers (device memory: and a stream), runs the use, frees the buffers. Returns run's
+ * code. */
+tuttiResult_t run_failure_use(const struct failure_use *use, struct failure_rank *rank);
 
 #endif

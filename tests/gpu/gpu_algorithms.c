@@ -1,9 +1,8 @@
 /*
- * gpu_algorithms.c - every algorithm on device memory gives the bits that the same algorithm gives on
- * host memory
+ * gpu_algorithms.c - every algorithm gives the same bits on device memory as on host memory
  *
- * Both are asked of one communicator, which is told the algorithm's name: device buffers go by
- * gpu_plan.c (or by kernels that sum in the same order), host buffers by the host's run.
+ * One communicator with a named algorithm makes both calls: gpu_plan.c (or kernels with the same
+ * order of operands) runs the call on device buffers, lib/run the call on host buffers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +11,8 @@
 #include "tests/gpu/gpu_ranks.h"
 #include "run/op.h"
 
-/* Few and many bytes, types whose sums round, inputs that are scaled and sums that are divided. */
-static void some_calls(struct gpu_buffers *h, tuttiComm_t comm, enum tt_collective what)
+/* Small and large calls, types whose sums round, pre-multiplied sums and averages */
+static void some_calls(struct gpu_buffers *b, tuttiComm_t comm, enum tt_collective what)
 {
 	static const struct gpu_buffers_call calls[] = {
 		{ .count = 1, .type = tuttiFloat32 },
@@ -28,16 +27,16 @@ static void some_calls(struct gpu_buffers *h, tuttiComm_t comm, enum tt_collecti
 		struct gpu_buffers_call c = calls[i];
 
 		c.what = what;
-		c.root = (int)i % h->n;
+		c.root = (int)i % b->n;
 		c.in_place &= what == TT_ALLREDUCE;
 		if (!tt_needs[what].reduces)
 			c.op = tuttiSum, c.scalar = 0;
-		hand_beside_host(h, &c, comm);
+		gpu_buffers_check_by_host(b, &c, comm);
 	}
 	if (what == TT_ALLREDUCE || what == TT_REDUCE)          /* more than one tile */
-		hand_beside_host(h,
+		gpu_buffers_check_by_host(b,
 				 &(struct gpu_buffers_call){ .what = what,
-						 .count = HAND_MOST / 4 - 5,
+						 .count = GPU_BUFFER_BYTES / 4 - 5,
 						 .type = tuttiFloat32 },
 				 comm);
 }
@@ -50,7 +49,7 @@ static bool first_of_its_name(int row)
 	return true;
 }
 
-static bool serves(tuttiComm_t comm, const char *name, enum tt_collective what)
+static bool supports(tuttiComm_t comm, const char *name, enum tt_collective what)
 {
 	const struct tt_algorithm *a = tt_algorithm_look(what, name);
 	struct tt_shape shape = { .collective = what, .nranks = comm->nranks, .rank = comm->rank,
@@ -59,13 +58,13 @@ static bool serves(tuttiComm_t comm, const char *name, enum tt_collective what)
 	return a && (!a->refuses || !a->refuses(&shape));
 }
 
-/* A communicator of the same ranks for each name of the table */
+/* One communicator of the same ranks for each algorithm name of the table */
 static int every_algorithm(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	struct gpu_buffers h;
+	struct gpu_buffers b;
 
 	(void)arg;
-	if (hand_open(&h, rank, n))
+	if (gpu_buffers_open(&b, rank, n))
 		return 1;
 	for (int row = 0; tt_algorithms[row]; row++) {
 		const char *name = tt_algorithms[row]->name;
@@ -80,29 +79,29 @@ static int every_algorithm(tuttiComm_t *comm, int rank, int n, void *arg)
 			return 1;
 		}
 		for (int what = 0; what < TT_SENDRECV; what++)
-			if (serves(c, name, (enum tt_collective)what))
-				some_calls(&h, c, (enum tt_collective)what);
-		if (h.wrong)
-			fprintf(stderr, "rank %d of %d: %d wrong up to %s\n", rank, n, h.wrong,
+			if (supports(c, name, (enum tt_collective)what))
+				some_calls(&b, c, (enum tt_collective)what);
+		if (b.wrong)
+			fprintf(stderr, "rank %d of %d: %d wrong results up to %s\n", rank, n, b.wrong,
 				name);
 		tuttiCommDestroy(c);
 	}
-	hand_close(&h);
-	return h.wrong;
+	gpu_buffers_close(&b);
+	return b.wrong;
 }
 
-/* All numbers of ranks in the full tier, and on a GPU */
-static void every_algorithm_gives_the_bits_it_gives_on_the_host(void)
+/* The full tier and a GPU try all numbers of ranks. */
+static void every_algorithm_gives_the_same_bits_as_on_host_memory(void)
 {
 	bool all = gpu_thorough();
 
 	for (int n = all ? 1 : 3; n <= (all ? TT_DEV_RANKS : 3); n++) {
-		claim(team_play(n, MEET, true, every_algorithm) == 0);
-		claim(n == 1 || team_play(n, ORDERED, false, every_algorithm) == 0);
+		claim(run_gpu_ranks(n, KERNEL_BARRIER, true, every_algorithm) == 0);
+		claim(n == 1 || run_gpu_ranks(n, STREAM_ORDER, false, every_algorithm) == 0);
 	}
 }
 
-const struct gpu_case gpu_plans[] = {
-	GPU_CASE(every_algorithm_gives_the_bits_it_gives_on_the_host),
+const struct gpu_case gpu_algorithms[] = {
+	GPU_CASE(every_algorithm_gives_the_same_bits_as_on_host_memory),
 	{ NULL, NULL, false },
 };

@@ -9,29 +9,29 @@
 
 #include "tests/support/ranks.h"
 
-bool hand_tame;
+bool gpu_buffers_exact;
 
-int hand_open(struct gpu_buffers *h, int rank, int n)
+int gpu_buffers_open(struct gpu_buffers *b, int rank, int n)
 {
-	*h = (struct gpu_buffers){ .cu = tt_cuda_here(), .rank = rank, .n = n };
+	*b = (struct gpu_buffers){ .cu = tt_cuda_here(), .rank = rank, .n = n };
 	for (int r = 0; r < n; r++)
-		h->inputs[r] = malloc(HAND_MOST);
-	h->want = malloc(HAND_MOST);
-	h->got = malloc(HAND_MOST);
-	return h->cu->mem_alloc(&h->in, HAND_MOST + 64) ||
-	       h->cu->mem_alloc(&h->out, HAND_MOST + 64) ||
-	       h->cu->stream_create(&h->stream, TT_CU_STREAM_NON_BLOCKING);
+		b->inputs[r] = malloc(GPU_BUFFER_BYTES);
+	b->want = malloc(GPU_BUFFER_BYTES);
+	b->got = malloc(GPU_BUFFER_BYTES);
+	return b->cu->mem_alloc(&b->in, GPU_BUFFER_BYTES + 64) ||
+	       b->cu->mem_alloc(&b->out, GPU_BUFFER_BYTES + 64) ||
+	       b->cu->stream_create(&b->stream, TT_CU_STREAM_NON_BLOCKING);
 }
 
-void hand_close(struct gpu_buffers *h)
+void gpu_buffers_close(struct gpu_buffers *b)
 {
-	h->cu->stream_destroy(h->stream);
-	h->cu->mem_free(h->in);
-	h->cu->mem_free(h->out);
-	for (int r = 0; r < h->n; r++)
-		free(h->inputs[r]);
-	free(h->want);
-	free(h->got);
+	b->cu->stream_destroy(b->stream);
+	b->cu->mem_free(b->in);
+	b->cu->mem_free(b->out);
+	for (int r = 0; r < b->n; r++)
+		free(b->inputs[r]);
+	free(b->want);
+	free(b->got);
 }
 
 static size_t in_parts(const struct gpu_buffers_call *c, int n)
@@ -47,26 +47,26 @@ static size_t out_parts(const struct gpu_buffers_call *c, int n)
 											 : 1;
 }
 
-static size_t in_bytes(const struct gpu_buffers *h, const struct gpu_buffers_call *c)
+static size_t in_bytes(const struct gpu_buffers *b, const struct gpu_buffers_call *c)
 {
-	bool gives = h->rank == c->root || (c->what != TT_BROADCAST && c->what != TT_SCATTER);
+	bool has_input = b->rank == c->root || (c->what != TT_BROADCAST && c->what != TT_SCATTER);
 
-	return gives ? c->count * tt_type_bytes(c->type) * in_parts(c, h->n) : 0;
+	return has_input ? c->count * tt_type_bytes(c->type) * in_parts(c, b->n) : 0;
 }
 
-static size_t out_bytes(const struct gpu_buffers *h, const struct gpu_buffers_call *c)
+static size_t out_bytes(const struct gpu_buffers *b, const struct gpu_buffers_call *c)
 {
-	bool gives = h->rank == c->root || (c->what != TT_REDUCE && c->what != TT_GATHER);
+	bool has_output = b->rank == c->root || (c->what != TT_REDUCE && c->what != TT_GATHER);
 
-	return gives ? c->count * tt_type_bytes(c->type) * out_parts(c, h->n) : 0;
+	return has_output ? c->count * tt_type_bytes(c->type) * out_parts(c, b->n) : 0;
 }
 
-/* Any bits: also NaN, infinities, denormals */
+/* Any bits, including NaN, infinities and denormals; gpu_buffers_exact: only 0 and 1 */
 static void fill(unsigned char *p, size_t bytes, tuttiDataType_t type, unsigned long long seed)
 {
-	for (size_t i = 0; hand_tame && i < bytes / tt_type_bytes(type); i++)
+	for (size_t i = 0; gpu_buffers_exact && i < bytes / tt_type_bytes(type); i++)
 		tt_element_set(p, i, type, (double)(random_of(seed, i) & 1));
-	if (hand_tame)
+	if (gpu_buffers_exact)
 		return;
 	for (size_t i = 0; i < bytes; i += 8) {
 		unsigned long long v = random_of(seed, i);
@@ -75,9 +75,9 @@ static void fill(unsigned char *p, size_t bytes, tuttiDataType_t type, unsigned 
 	}
 }
 
-static void sum(const struct gpu_buffers *h, const struct gpu_buffers_call *c, size_t from, unsigned char *to)
+static void sum(const struct gpu_buffers *b, const struct gpu_buffers_call *c, size_t from, unsigned char *to)
 {
-	size_t element = tt_type_bytes(c->type), n = (size_t)h->n;
+	size_t element = tt_type_bytes(c->type), n = (size_t)b->n;
 	unsigned char *scaled[TT_MAX_SOURCES];
 	const void *src[TT_MAX_SOURCES];
 
@@ -85,7 +85,7 @@ static void sum(const struct gpu_buffers *h, const struct gpu_buffers_call *c, s
 		unsigned char scalar[8];
 
 		scaled[r] = malloc(c->count * element + 8);
-		src[r] = h->inputs[r] + from;
+		src[r] = b->inputs[r] + from;
 		tt_element_set(scalar, 0, c->type, c->scalar + (double)r);
 		if (c->scalar != 0)
 			tt_scale(scaled[r], src[r], scalar, c->count, c->type);
@@ -105,32 +105,32 @@ static void sum(const struct gpu_buffers *h, const struct gpu_buffers_call *c, s
 		free(scaled[r]);
 }
 
-/* What rank's output must be; 0 bytes: it has none. */
-static size_t expect(const struct gpu_buffers *h, const struct gpu_buffers_call *c)
+/* Computes the rank's expected output. Returns its bytes, 0: no output. */
+static size_t compute_expected(const struct gpu_buffers *b, const struct gpu_buffers_call *c)
 {
-	size_t part = c->count * tt_type_bytes(c->type), me = (size_t)h->rank;
+	size_t part = c->count * tt_type_bytes(c->type), me = (size_t)b->rank;
 
 	switch (c->what) {
 	case TT_ALLREDUCE:
-		sum(h, c, 0, h->want);
+		sum(b, c, 0, b->want);
 		return part;
 	case TT_REDUCE:
-		sum(h, c, 0, h->want);
-		return h->rank == c->root ? part : 0;
+		sum(b, c, 0, b->want);
+		return b->rank == c->root ? part : 0;
 	case TT_REDUCE_SCATTER:
-		sum(h, c, me * part, h->want);
+		sum(b, c, me * part, b->want);
 		return part;
 	case TT_BROADCAST:
-		memcpy(h->want, h->inputs[c->root], part);
+		memcpy(b->want, b->inputs[c->root], part);
 		return part;
 	case TT_SCATTER:
-		memcpy(h->want, h->inputs[c->root] + me * part, part);
+		memcpy(b->want, b->inputs[c->root] + me * part, part);
 		return part;
 	default:
-		for (int r = 0; r < h->n; r++)
-			memcpy(h->want + (size_t)r * part,
-			       h->inputs[r] + (c->what == TT_ALLTOALL ? me * part : 0), part);
-		return c->what == TT_GATHER && h->rank != c->root ? 0 : part * (size_t)h->n;
+		for (int r = 0; r < b->n; r++)
+			memcpy(b->want + (size_t)r * part,
+			       b->inputs[r] + (c->what == TT_ALLTOALL ? me * part : 0), part);
+		return c->what == TT_GATHER && b->rank != c->root ? 0 : part * (size_t)b->n;
 	}
 }
 
@@ -157,89 +157,89 @@ static tuttiResult_t issue(const struct gpu_buffers_call *c, tuttiComm_t comm, c
 	}
 }
 
-static tuttiRedOp_t op_of(struct gpu_buffers *h, const struct gpu_buffers_call *c, tuttiComm_t comm)
+static tuttiRedOp_t op_of(struct gpu_buffers *b, const struct gpu_buffers_call *c, tuttiComm_t comm)
 {
 	unsigned char scalar[8];
 	tuttiRedOp_t op = c->op;
 
-	tt_element_set(scalar, 0, c->type, c->scalar + h->rank);
+	tt_element_set(scalar, 0, c->type, c->scalar + b->rank);
 	if (c->scalar != 0 &&
 	    tuttiRedOpCreatePreMulSum(&op, scalar, c->type, tuttiScalarHostImmediate, comm))
-		h->wrong++;
+		b->wrong++;
 	return op;
 }
 
-/* Inputs of all ranks are known to each; this rank's go to device memory. */
-static void load(struct gpu_buffers *h, const struct gpu_buffers_call *c, tt_cuptr in, tt_cuptr out)
+/* Every rank computes the inputs of all ranks and copies its own to device memory. */
+static void load(struct gpu_buffers *b, const struct gpu_buffers_call *c, tt_cuptr in, tt_cuptr out)
 {
 	size_t part = c->count * tt_type_bytes(c->type);
 
-	for (int r = 0; r < h->n; r++)
-		fill(h->inputs[r], part * in_parts(c, h->n), c->type,
+	for (int r = 0; r < b->n; r++)
+		fill(b->inputs[r], part * in_parts(c, b->n), c->type,
 		     (unsigned long long)r * 131 + c->count * 7 + c->op);
-	h->cu->memset8_async(out, 0xee, part * out_parts(c, h->n), h->stream);
-	h->cu->htod_async(in, h->inputs[h->rank], part * in_parts(c, h->n), h->stream);
-	h->cu->stream_synchronize(h->stream);
+	b->cu->memset8_async(out, 0xee, part * out_parts(c, b->n), b->stream);
+	b->cu->htod_async(in, b->inputs[b->rank], part * in_parts(c, b->n), b->stream);
+	b->cu->stream_synchronize(b->stream);
 }
 
-static void compare(struct gpu_buffers *h, const struct gpu_buffers_call *c, tuttiResult_t rc, size_t bytes)
+static void compare(struct gpu_buffers *b, const struct gpu_buffers_call *c, tuttiResult_t rc, size_t bytes)
 {
-	if (rc || memcmp(h->got, h->want, bytes)) {
+	if (rc || memcmp(b->got, b->want, bytes)) {
 		size_t i = 0;
 
-		while (i < bytes && h->got[i] == h->want[i])
+		while (i < bytes && b->got[i] == b->want[i])
 			i++;
 		fprintf(stderr,
-			"rank %d of %d: %s of %zu %s %s%s: %d %s; byte %zu of %zu is %#x, not %#x\n",
-			h->rank, h->n, tt_collective_name(c->what), c->count, tt_type_name(c->type),
+			"rank %d of %d: %s of %zu %s %s%s: %d %s; byte %zu of %zu is %#x instead of %#x\n",
+			b->rank, b->n, tt_collective_name(c->what), c->count, tt_type_name(c->type),
 			tt_op_name(c->op), c->in_place ? " in place" : "", rc,
-			rc ? tuttiGetLastError(NULL) : "", i, bytes, h->got[i], h->want[i]);
-		h->wrong++;
+			rc ? tuttiGetLastError(NULL) : "", i, bytes, b->got[i], b->want[i]);
+		b->wrong++;
 	}
 }
 
-void hand_check(struct gpu_buffers *h, const struct gpu_buffers_call *c, tuttiComm_t comm)
+void gpu_buffers_check(struct gpu_buffers *b, const struct gpu_buffers_call *c, tuttiComm_t comm)
 {
 	size_t part = c->count * tt_type_bytes(c->type), bytes;
-	tt_cuptr in = h->in + c->shift, out = h->out + c->shift;
-	tuttiRedOp_t op = op_of(h, c, comm);
+	tt_cuptr in = b->in + c->shift, out = b->out + c->shift;
+	tuttiRedOp_t op = op_of(b, c, comm);
 	tuttiResult_t rc;
 
 	if (c->in_place && (c->what == TT_ALLGATHER || c->what == TT_GATHER))
-		in = out + (uint64_t)h->rank * part;
+		in = out + (uint64_t)b->rank * part;
 	else if (c->in_place)
 		out = c->what == TT_REDUCE_SCATTER || c->what == TT_SCATTER
-			      ? in + (uint64_t)h->rank * part
+			      ? in + (uint64_t)b->rank * part
 			      : in;
-	load(h, c, in, out);
+	load(b, c, in, out);
 	rc = issue(c, comm, (void *)(uintptr_t)in, (void *)(uintptr_t)out, op,
-		   c->blocking ? NULL : h->stream);
-	bytes = expect(h, c);
+		   c->blocking ? NULL : b->stream);
+	bytes = compute_expected(b, c);
 	if (!c->blocking)
-		h->cu->dtoh_async(h->got, out, bytes, h->stream),
-			h->cu->stream_synchronize(h->stream);
+		b->cu->dtoh_async(b->got, out, bytes, b->stream),
+			b->cu->stream_synchronize(b->stream);
 	else
-		h->cu->dtoh(h->got, out, bytes);
-	compare(h, c, rc, bytes);
+		b->cu->dtoh(b->got, out, bytes);
+	compare(b, c, rc, bytes);
 	if (c->scalar != 0)
 		tuttiRedOpDestroy(op, comm);
 }
 
-void hand_beside_host(struct gpu_buffers *h, const struct gpu_buffers_call *c, tuttiComm_t comm)
+void gpu_buffers_check_by_host(struct gpu_buffers *b, const struct gpu_buffers_call *c, tuttiComm_t comm)
 {
-	size_t given = in_bytes(h, c), gotten = out_bytes(h, c);
-	tt_cuptr out = c->in_place ? h->in : h->out;
-	tuttiRedOp_t op = op_of(h, c, comm);
+	size_t input = in_bytes(b, c), output = out_bytes(b, c);
+	tt_cuptr out = c->in_place ? b->in : b->out;
+	tuttiRedOp_t op = op_of(b, c, comm);
 	tuttiResult_t rc;
 
-	load(h, c, h->in, h->out);
-	rc = issue(c, comm, h->inputs[h->rank], h->want, op, NULL);
+	load(b, c, b->in, b->out);
+	rc = issue(c, comm, b->inputs[b->rank], b->want, op, NULL);
 	if (!rc)
-		rc = issue(c, comm, (void *)(uintptr_t)(given ? h->in : 0),
-			   (void *)(uintptr_t)(gotten ? out : 0), op, h->stream);
-	h->cu->dtoh_async(h->got, out, gotten, h->stream);
-	h->cu->stream_synchronize(h->stream);
-	compare(h, c, rc, gotten);
+		rc = issue(c, comm, (void *)(uintptr_t)(input ? b->in : 0),
+			   (void *)(uintptr_t)(output ? out : 0), op, b->stream);
+	b->cu->dtoh_async(b->got, out, output, b->stream);
+	b->cu->stream_synchronize(b->stream);
+	compare(b, c, rc, output);
 	if (c->scalar != 0)
 		tuttiRedOpDestroy(op, comm);
 }

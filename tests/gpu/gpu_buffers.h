@@ -1,19 +1,20 @@
-/* gpu_buffers.h - one rank's buffers in device memory, and any collective on them compared with
- * lib/mem/reduce; for test_gpu */
-#ifndef TESTS_GPU_HAND_H
-#define TESTS_GPU_HAND_H
+/* gpu_buffers.h - one rank's buffers in device memory; any collective on them is compared with
+ * lib/mem/reduce; for test_gpu and test_gpudirect */
+#ifndef TESTS_GPU_BUFFERS_H
+#define TESTS_GPU_BUFFERS_H
 
 #include "comm/comm.h"
 #include "tests/support/harness_cuda.h"
 
-#define HAND_MOST (3u << 20)           /* bytes of a buffer */
+#define GPU_BUFFER_BYTES (3u << 20)           /* bytes of a buffer */
 
-/* What all collectives of a test are: a rank's buffers, and the bytes that must come out. */
+/* A rank's buffers, shared by all calls of a test; want: expected bytes, got: result, wrong: failed
+ * calls */
 struct gpu_buffers {
 	const struct tt_cuda *cu;
 	tt_custream stream;
 	tt_cuptr in, out;
-	unsigned char *inputs[TT_MAX_SOURCES];  /* of every rank */
+	unsigned char *inputs[TT_MAX_SOURCES];  /* of all ranks */
 	unsigned char *want, *got;
 	int rank, n, wrong;
 };
@@ -25,21 +26,22 @@ struct gpu_buffers_call {
 	tuttiRedOp_t op;
 	int root;
 	bool in_place;
-	size_t shift;                          /* bytes by which buffers are not aligned */
-	double scalar;                         /* not 0: a pre-multiplied sum by scalar + rank */
+	size_t shift;                          /* offset of buffers from alignment, bytes */
+	double scalar;                         /* not 0: a sum pre-multiplied by scalar + rank */
 	bool blocking;                         /* NULL stream */
 };
 
-/* inputs are only 0 and 1: sums are exact, whatever algorithm the host takes */
-extern bool hand_tame;
+/* Inputs are only 0 and 1, so sums are exact in every order of operands. */
+extern bool gpu_buffers_exact;
 
-int hand_open(struct gpu_buffers *h, int rank, int n);
-void hand_close(struct gpu_buffers *h);
-/* Makes the call, and compares what comes with rank order's bits;
- * counts what is wrong in h, and says it. */
-void hand_check(struct gpu_buffers *h, const struct gpu_buffers_call *c, tuttiComm_t comm);
+int gpu_buffers_open(struct gpu_buffers *b, int rank, int n);
+void gpu_buffers_close(struct gpu_buffers *b);
+/* Makes the call and compares the result with the bits of a reduction in rank order. A difference
+ * counts in b->wrong and is printed. */
+void gpu_buffers_check(struct gpu_buffers *b, const struct gpu_buffers_call *c, tuttiComm_t comm);
 
-/* The same beside the same call on host memory, by whatever algorithm the communicator was told. */
-void hand_beside_host(struct gpu_buffers *h, const struct gpu_buffers_call *c, tuttiComm_t comm);
+/* Makes the call on host memory and on device memory, by the communicator's algorithm, and compares
+ * both results. */
+void gpu_buffers_check_by_host(struct gpu_buffers *b, const struct gpu_buffers_call *c, tuttiComm_t comm);
 
 #endif

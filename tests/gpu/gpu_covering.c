@@ -1,9 +1,9 @@
 /*
  * gpu_covering.c - see gpu_covering.h
  *
- * Greedy: a row begins with a pair that is in no row yet, and takes
- * for each other factor the value with which most pairs are new. (The
- * idea: Cohen, Dalal, Fredman, Patton, "The AETG system", 1997.)
+ * Pairwise coverage, greedy: a row begins with a pair that no row covers yet. Each other factor
+ * gets the value that covers most new pairs. (Source: Cohen, Dalal, Fredman, Patton, "The AETG
+ * system", 1997.)
  */
 #include "tests/gpu/gpu_covering.h"
 
@@ -19,7 +19,7 @@ static bool fits(const struct covering *c, const int *row, int f, int v)
 	return true;
 }
 
-static int news(const struct covering *c, const int *row, int f, int v)
+static int new_pairs(const struct covering *c, const int *row, int f, int v)
 {
 	int count = 0;
 
@@ -28,8 +28,8 @@ static int news(const struct covering *c, const int *row, int f, int v)
 	return count;
 }
 
-/* The best value for factor f of a row; OPEN: none fits.
- * Values take turns where several are best. */
+/* The best value for factor f of a row; OPEN: no value fits. Rows alternate between equally good
+ * values. */
 static int best(const struct covering *c, const int *row, int f)
 {
 	int found = OPEN, most = -1;
@@ -39,7 +39,7 @@ static int best(const struct covering *c, const int *row, int f)
 
 		if (!fits(c, row, f, v))
 			continue;
-		count = news(c, row, f, v);
+		count = new_pairs(c, row, f, v);
 		if (count > most) {
 			most = count;
 			found = v;
@@ -55,7 +55,7 @@ static void cover(struct covering *c, const int *row)
 			c->covered[f][row[f]][g][row[g]] = true;
 }
 
-/* A row in which v of f and w of g are; false: nothing goes with both of them. */
+/* Adds a row with value v of factor f and w of g; false: no values of the other factors fit. */
 static bool add_row(struct covering *c, int f, int v, int g, int w)
 {
 	int *row = c->row[c->nrows];
@@ -74,7 +74,7 @@ static bool add_row(struct covering *c, int f, int v, int g, int w)
 
 int covering_make(struct covering *c)
 {
-	int left = 0;
+	int uncovered = 0;
 
 	c->nrows = 0;
 	memset(c->covered, 0, sizeof(c->covered));
@@ -84,6 +84,6 @@ int covering_make(struct covering *c)
 				for (int w = 0; w < c->values[g]; w++)
 					if (!c->covered[f][v][g][w] &&
 					    c->may((enum factor)f, v, (enum factor)g, w))
-						left += !add_row(c, f, v, g, w);
-	return left;
+						uncovered += !add_row(c, f, v, g, w);
+	return uncovered;
 }

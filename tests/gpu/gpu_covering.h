@@ -1,15 +1,15 @@
-/* gpu_covering.h - few allreduces in which every pair of properties occurs;
- * gpu_pairs.c makes them */
+/* gpu_covering.h - pairwise coverage: few rows that contain every pair of factor values; gpu_pairs.c
+ * runs an allreduce per row */
 #ifndef TESTS_GPU_COVERING_H
 #define TESTS_GPU_COVERING_H
 
 #include <stdbool.h>
 
-enum factor { TYPE, OP, ALGORITHM, RANKS, SIZE, PLACE, WAY, FACTORS };
+enum factor { TYPE, OP, ALGORITHM, RANKS, SIZE, IN_PLACE, PROCESSES, FACTORS };
 #define MOST_VALUES 24
 #define MOST_ROWS 600
 
-/* values: of each factor. may: can these two be in one row? */
+/* values: number of values of each factor. may: can one row contain both values? */
 struct covering {
 	int values[FACTORS];
 	bool (*may)(enum factor f, int v, enum factor g, int w);
@@ -17,7 +17,7 @@ struct covering {
 	bool covered[FACTORS][MOST_VALUES][FACTORS][MOST_VALUES];
 };
 
-/* Fills the rows; the same ones whoever asks. Pairs that are in none and could be: */
+/* Fills the rows, the same in every rank. Returns the number of possible pairs that no row covers. */
 int covering_make(struct covering *c);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * gpu_errors.c - wrong uses, different calls, and ranks that are late, die or abort: everything
- * comes to an end, in words
+ * gpu_errors.c - invalid arguments, mismatched calls, and ranks that are late, die or abort: all calls
+ * end, with an error message
  */
 #include <pthread.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 
 #include "tests/gpu/gpu_ranks.h"
 
-static int wrong_uses(tuttiComm_t *comm, int rank, int n, void *arg)
+static int invalid_arguments(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	tuttiStream_t host_stream;
@@ -38,15 +38,15 @@ static int wrong_uses(tuttiComm_t *comm, int rank, int n, void *arg)
 	return wrong;
 }
 
-static void what_cannot_be_is_refused_in_words_and_breaks_nothing(void)
+static void invalid_arguments_are_refused_with_a_message_and_break_nothing(void)
 {
-	claim(team_play(2, MEET, true, wrong_uses) == 0);
-	claim(team_play(2, ORDERED, false, wrong_uses) == 0);
+	claim(run_gpu_ranks(2, KERNEL_BARRIER, true, invalid_arguments) == 0);
+	claim(run_gpu_ranks(2, STREAM_ORDER, false, invalid_arguments) == 0);
 }
 
-/* Where no kernel of this rank, or of its peer on another device, can read a buffer, a call with it
- * would end the context. */
-static int with_memory_out_of_reach(tuttiComm_t *comm, int rank, int n, void *arg)
+/* A kernel that reads memory which it cannot access would destroy the context. The buffers are memory
+ * of another device and memory that peers cannot map. */
+static int with_inaccessible_memory(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	tt_cuctx other;
@@ -55,7 +55,7 @@ static int with_memory_out_of_reach(tuttiComm_t *comm, int rank, int n, void *ar
 	int fd, wrong = 0;
 
 	(void)arg;
-	cu->ctx_retain(&other, team_device(rank + 1)), cu->ctx_push(other);
+	cu->ctx_retain(&other, gpu_rank_device(rank + 1)), cu->ctx_push(other);
 	wrong += cu->mem_alloc(&p, 4096) != 0;
 	cu->ctx_pop(&other);
 	wrong += tt_vmm_make(cu, 4096, &bytes, &fd, &virtual) != 0;
@@ -70,16 +70,16 @@ static int with_memory_out_of_reach(tuttiComm_t *comm, int rank, int n, void *ar
 	return wrong + (n != 2);
 }
 
-static void memory_that_kernels_cannot_reach_is_refused_in_words(void)
+static void memory_that_kernels_cannot_access_is_refused_with_a_message(void)
 {
 	if (getenv("TUTTI_TEST_GPU"))
 		return;
 	setenv("TUTTI_TEST_CUDA_DEVICES", "2", 1);
-	claim(team_play(2, MEET, true, with_memory_out_of_reach) == 0);
+	claim(run_gpu_ranks(2, KERNEL_BARRIER, true, with_inaccessible_memory) == 0);
 }
 
-/* One thread has both ranks: groups, with a stream each,
- * with none, and with one for both, which cannot be. */
+/* One thread has both ranks and groups their calls: with a stream per rank, without streams, and with
+ * one stream for both, which is an error. */
 static void one_thread_drives_two_ranks_in_groups(void)
 {
 	const struct tt_cuda *cu = harness_cuda();
@@ -89,7 +89,7 @@ static void one_thread_drives_two_ranks_in_groups(void)
 	tt_cuptr p[2];
 
 	claim(cu && tuttiCommInitAll(c, 2, NULL) == tuttiSuccess);
-	for (int k = 0; k < 6 && !gpu_broken; k++) {
+	for (int k = 0; k < 6 && !gpu_failed; k++) {
 		const bool same = k == 5;
 
 		for (int r = 0; r < 2; r++) {
@@ -117,8 +117,8 @@ static void one_thread_drives_two_ranks_in_groups(void)
 		claim(tuttiCommDestroy(c[r]) == tuttiSuccess);
 }
 
-/* Rank 1 calls something else: both hear of it, and their streams come to an end. */
-static int differently(tuttiComm_t *comm, int rank, int n, void *arg)
+/* Rank 1 makes another call: both ranks get an error, and their streams complete. */
+static int mismatched(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	tuttiResult_t rc = tuttiSuccess;
@@ -144,15 +144,15 @@ static int differently(tuttiComm_t *comm, int rank, int n, void *arg)
 	return n;
 }
 
-static void different_calls_are_an_error_on_every_rank(void)
+static void mismatched_calls_are_an_error_on_every_rank(void)
 {
-	claim(team_play(2, MEET, true, differently) == 0);
-	claim(team_play(2, ORDERED, false, differently) == 0);
+	claim(run_gpu_ranks(2, KERNEL_BARRIER, true, mismatched) == 0);
+	claim(run_gpu_ranks(2, STREAM_ORDER, false, mismatched) == 0);
 }
 
-/* The last rank does not come within the deadline, which is short from there on, or dies, or
- * aborts. */
-static const char *fate;
+/* The last rank is late, dies or aborts. Late: it makes no call within the deadline, which is short
+ * from the second call on. */
+static const char *failure;
 
 static int without_the_last(tuttiComm_t *comm, int rank, int n, void *arg)
 {
@@ -168,11 +168,11 @@ static int without_the_last(tuttiComm_t *comm, int rank, int n, void *arg)
 	d = (void *)(uintptr_t)p;
 	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
 	cu->stream_synchronize(s);
-	if (!strcmp(fate, "late"))
+	if (!strcmp(failure, "late"))
 		(*comm)->settings.timeout_ms = 1000;
-	if (rank == n - 1 && !strcmp(fate, "die"))
+	if (rank == n - 1 && !strcmp(failure, "die"))
 		kill(getpid(), SIGKILL);
-	if (rank == n - 1 && !strcmp(fate, "abort")) {
+	if (rank == n - 1 && !strcmp(failure, "abort")) {
 		tuttiCommAbort(*comm);
 		*comm = NULL;
 		return 0;
@@ -183,8 +183,8 @@ static int without_the_last(tuttiComm_t *comm, int rank, int n, void *arg)
 		usleep(1000);
 		tuttiCommGetAsyncError(*comm, &rc);
 	}
-	cu->stream_synchronize(s);             /* it comes to an end */
-	if (rc != (!strcmp(fate, "late") ? tuttiTimeout : tuttiRemoteError) ||
+	cu->stream_synchronize(s);             /* completes after a failure */
+	if (rc != (!strcmp(failure, "late") ? tuttiTimeout : tuttiRemoteError) ||
 	    !strstr(tuttiGetLastError(*comm), "rank 2")) {
 		fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(*comm));
 		return 1;
@@ -193,42 +193,42 @@ static int without_the_last(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-static int play_three(int way, bool threads)
+static int run_three(int mode, bool threads)
 {
-	return team_play(3, way, threads, without_the_last);
+	return run_gpu_ranks(3, mode, threads, without_the_last);
 }
 
-static void a_rank_that_does_not_come_is_named_and_streams_go_on(void)
+static void a_missing_rank_is_named_and_streams_complete(void)
 {
-	fate = "late";
-	claim(play_three(MEET, true) == 0);
-	claim(play_three(ORDERED, false) == 0);
-	claim(play_three(STAGED, false) == 0);
+	failure = "late";
+	claim(run_three(KERNEL_BARRIER, true) == 0);
+	claim(run_three(STREAM_ORDER, false) == 0);
+	claim(run_three(STAGED, false) == 0);
 }
 
-static void a_rank_that_dies_or_aborts_ends_the_others_calls(void)
+static void a_rank_that_dies_or_aborts_ends_the_calls_of_the_other_ranks(void)
 {
-	fate = "die";
-	claim(play_three(ORDERED, false) == 1);        /* the dead one counts as failed */
-	fate = "abort";
-	claim(play_three(ORDERED, false) == 0);
-	claim(play_three(MEET, true) == 0);
+	failure = "die";
+	claim(run_three(STREAM_ORDER, false) == 1);        /* the dead rank counts as failed */
+	failure = "abort";
+	claim(run_three(STREAM_ORDER, false) == 0);
+	claim(run_three(KERNEL_BARRIER, true) == 0);
 }
 
-static void streams_go_on_though_what_waits_holds_up_their_connection(void)
+static void streams_complete_though_a_wait_blocks_their_only_hardware_queue(void)
 {
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
-	fate = "die";
-	claim(play_three(ORDERED, false) == 1);
-	fate = "late";
-	claim(play_three(ORDERED, false) == 0);
+	failure = "die";
+	claim(run_three(STREAM_ORDER, false) == 1);
+	failure = "late";
+	claim(run_three(STREAM_ORDER, false) == 0);
 }
 
-/* A kernel of the program's has done something forbidden, so the last rank's context does nothing
- * any more: at this call of the driver it comes out. */
-static const char *fails_at;
+/* The driver call that reports a destroyed context in the last rank, as after an illegal access of the
+ * program's kernel: "CALL:K:CODE" */
+static const char *failing_call;
 
-static int on_a_device_that_fails(tuttiComm_t *comm, int rank, int n, void *arg)
+static int on_a_failed_device(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	tuttiResult_t rc = tuttiSuccess;
@@ -243,7 +243,7 @@ static int on_a_device_that_fails(tuttiComm_t *comm, int rank, int n, void *arg)
 	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
 	cu->stream_synchronize(s);
 	if (rank == n - 1)
-		setenv("TUTTI_TEST_CUDA_FAIL", fails_at, 1);
+		setenv("TUTTI_TEST_CUDA_FAIL", failing_call, 1);
 	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
 	for (int i = 0; i < 15000 && rc == tuttiSuccess; i++) {
 		usleep(1000);
@@ -258,46 +258,46 @@ static int on_a_device_that_fails(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-static void a_device_that_fails_ends_the_calls_of_all_ranks_in_words(void)
+static void a_failed_device_ends_the_calls_of_all_ranks_with_a_message(void)
 {
 	static const char *const calls[] = { "cuLaunchKernel:1:700", "cuEventQuery:1:700",
 					     "cuStreamBatchMemOp_v2:1:719" };
 	struct gpu_ranks t = { .ranks = { .n = 3, .no_join = true, .limit_s = 50, .timeout_ms = 20000 },
-			  .fn = on_a_device_that_fails };
+			  .fn = on_a_failed_device };
 
 	if (getenv("TUTTI_TEST_GPU"))
 		return;
 	t.ranks.arg = &t;
 	for (int i = 0; i < 3; i++) {
-		fails_at = calls[i];
-		t.way = ORDERED;
+		failing_call = calls[i];
+		t.mode = STREAM_ORDER;
 		unsetenv("TUTTI_GPU");
-		claim(team_failures(&t) == 0);
-		t.way = STAGED;
+		claim(gpu_ranks_run(&t) == 0);
+		t.mode = STAGED;
 		setenv("TUTTI_GPU", "staged", 1);
-		claim(i < 2 || team_failures(&t) == 0);
+		claim(i < 2 || gpu_ranks_run(&t) == 0);
 	}
 }
 
-/* The watching thread sees the second call numbered and nothing of it on the GPU, in the moment
- * before it is launched. */
-static void a_call_that_is_slow_to_come_on_its_stream_ends_too(void)
+/* Before the late launch, the watchdog sees the second call's number while the GPU has not begun the
+ * call. */
+static void a_call_whose_launch_is_late_ends_too(void)
 {
 	if (getenv("TUTTI_TEST_GPU"))
 		return;
 	setenv("TUTTI_TEST_CUDA_SLOW", "cuLaunchKernel:40", 1);
-	fate = "abort";
-	claim(play_three(ORDERED, false) == 0);
-	claim(play_three(MEET, true) == 0);
+	failure = "abort";
+	claim(run_three(STREAM_ORDER, false) == 0);
+	claim(run_three(KERNEL_BARRIER, true) == 0);
 }
 
-/* A thread that was never in CUDA makes calls:
- * the driver answers it only in the communicator's context. */
-struct elsewhere { tuttiComm_t comm; int rank, wrong; void *memory; };
+/* A thread without a current CUDA context makes calls: driver calls succeed only after the library
+ * has made the communicator's context current. */
+struct other_thread { tuttiComm_t comm; int rank, wrong; void *memory; };
 
-static void *call_elsewhere(void *arg)
+static void *call_from_thread(void *arg)
 {
-	struct elsewhere *e = arg;
+	struct other_thread *e = arg;
 	float x[64];
 
 	e->wrong = tuttiAllReduce(e->memory, e->memory, 64, tuttiFloat32, tuttiSum, e->comm,
@@ -312,7 +312,7 @@ static void *call_elsewhere(void *arg)
 static int from_another_thread(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
-	struct elsewhere e = { .comm = *comm, .rank = rank };
+	struct other_thread e = { .comm = *comm, .rank = rank };
 	float x[64];
 	pthread_t thread;
 	tt_cuptr p;
@@ -323,7 +323,7 @@ static int from_another_thread(tuttiComm_t *comm, int rank, int n, void *arg)
 	if (cu->mem_alloc(&p, sizeof(x)) || cu->htod(p, x, sizeof(x)))
 		return 1;
 	e.memory = (void *)(uintptr_t)p;
-	if (pthread_create(&thread, NULL, call_elsewhere, &e))
+	if (pthread_create(&thread, NULL, call_from_thread, &e))
 		return 1;
 	pthread_join(thread, NULL);
 	cu->dtoh(x, p, sizeof(x));
@@ -333,24 +333,23 @@ static int from_another_thread(tuttiComm_t *comm, int rank, int n, void *arg)
 	return e.wrong;
 }
 
-static void threads_without_a_context_can_call(void)
+static void threads_without_a_current_context_can_call(void)
 {
-	claim(team_play_all_ways(2, from_another_thread) == 0);
+	claim(run_gpu_ranks_all_modes(2, from_another_thread) == 0);
 }
 
-static void a_plan_ends_when_a_rank_does_not_come_dies_or_calls_something_else(void)
+static void a_plan_ends_when_a_rank_is_missing_dies_or_makes_another_call(void)
 {
 	setenv("TUTTI_ALGO", "ring", 1);
-	claim(team_play(2, ORDERED, false, differently) == 0);
-	fate = "late";
-	claim(play_three(MEET, true) == 0);
-	fate = "die";
-	claim(play_three(ORDERED, false) == 1);
+	claim(run_gpu_ranks(2, STREAM_ORDER, false, mismatched) == 0);
+	failure = "late";
+	claim(run_three(KERNEL_BARRIER, true) == 0);
+	failure = "die";
+	claim(run_three(STREAM_ORDER, false) == 1);
 }
 
-/* A plan's job behind a wait that was ended, since the call has failed; and one of a call that has
- * not. */
-static int left_over(tuttiComm_t *comm, int rank, int n, void *arg)
+/* A plan's job that runs after its call has failed, and a job of a call that has not failed */
+static int remaining_jobs(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	struct tt_gpu *d = (*comm)->gpu;
@@ -379,23 +378,23 @@ static int left_over(tuttiComm_t *comm, int rank, int n, void *arg)
 	return wrong;
 }
 
-static void what_is_left_of_a_failed_plan_touches_nothing(void)
+static void remaining_jobs_of_a_failed_plan_write_nothing(void)
 {
-	claim(team_play(2, ORDERED, false, left_over) == 0);
+	claim(run_gpu_ranks(2, STREAM_ORDER, false, remaining_jobs) == 0);
 }
 
-const struct gpu_case gpu_trouble[] = {
-	GPU_CASE(what_cannot_be_is_refused_in_words_and_breaks_nothing),
-	GPU_CASE(memory_that_kernels_cannot_reach_is_refused_in_words),
+const struct gpu_case gpu_errors[] = {
+	GPU_CASE(invalid_arguments_are_refused_with_a_message_and_break_nothing),
+	GPU_CASE(memory_that_kernels_cannot_access_is_refused_with_a_message),
 	GPU_CASE(one_thread_drives_two_ranks_in_groups),
-	GPU_CASE(different_calls_are_an_error_on_every_rank),
-	GPU_CASE(a_rank_that_does_not_come_is_named_and_streams_go_on),
-	GPU_CASE(a_rank_that_dies_or_aborts_ends_the_others_calls),
-	GPU_CASE(streams_go_on_though_what_waits_holds_up_their_connection),
-	GPU_CASE(a_device_that_fails_ends_the_calls_of_all_ranks_in_words),
-	GPU_CASE(a_call_that_is_slow_to_come_on_its_stream_ends_too),
-	GPU_CASE(threads_without_a_context_can_call),
-	GPU_CASE(a_plan_ends_when_a_rank_does_not_come_dies_or_calls_something_else),
-	GPU_CASE(what_is_left_of_a_failed_plan_touches_nothing),
+	GPU_CASE(mismatched_calls_are_an_error_on_every_rank),
+	GPU_CASE(a_missing_rank_is_named_and_streams_complete),
+	GPU_CASE(a_rank_that_dies_or_aborts_ends_the_calls_of_the_other_ranks),
+	GPU_CASE(streams_complete_though_a_wait_blocks_their_only_hardware_queue),
+	GPU_CASE(a_failed_device_ends_the_calls_of_all_ranks_with_a_message),
+	GPU_CASE(a_call_whose_launch_is_late_ends_too),
+	GPU_CASE(threads_without_a_current_context_can_call),
+	GPU_CASE(a_plan_ends_when_a_rank_is_missing_dies_or_makes_another_call),
+	GPU_CASE(remaining_jobs_of_a_failed_plan_write_nothing),
 	{ NULL, NULL, false },
 };

@@ -1,11 +1,10 @@
 /*
- * gpu_measure.c - how fast collectives on device memory are, beside what the same GPU copies and
- * signals in the same run
+ * gpu_measure.c - times of collectives on device memory, and of copies and signals of the same GPU in
+ * the same run
  *
- * Called by tests/gpu/run; prints rows of a Markdown table, or with the argument `look` only which
- * device there is. With TUTTI_TEST_GPU set it runs on device 0, else on the fake, which shows
- * that it works and whose figures mean nothing. Each measurement runs in processes of its own; one
- * in which anything failed has no row.
+ * Called by tests/gpu/run. Prints rows of a Markdown table; with the argument `look` only the device.
+ * With TUTTI_TEST_GPU set the program runs on device 0, else on the fake, whose figures mean
+ * nothing. Each measurement runs in processes of its own; a measurement with a failure has no row.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,17 +18,17 @@
 #include "tests/support/harness_cuda.h"
 #include "tests/support/ranks.h"
 
-static size_t large = 256u << 20;      /* bytes a rank */
+static size_t large = 256u << 20;      /* bytes per rank */
 static int rounds = 20;
-/* of the driver, bytes read + written in a us; shared by all processes */
+/* of a copy by the driver: bytes read + written per us; shared by all processes */
 static double *copy_rate;
-static __thread int refused;          /* calls of this rank that the driver or Tutti refused */
+static __thread int failed_calls;          /* failed calls of this rank, to the driver or to Tutti */
 
-#define COMPUTE_MODE 20                /* CUDA's number of that attribute */
+#define COMPUTE_MODE 20                /* CUDA's number of the attribute compute mode */
 
 struct measured_ranks { struct ranks ranks; rank_fn *fn; };
 
-static int act(tuttiComm_t *comm, int rank, int n, void *arg)
+static int run_rank(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	struct measured_ranks *t = arg;
 
@@ -38,17 +37,17 @@ static int act(tuttiComm_t *comm, int rank, int n, void *arg)
 		return 1;
 	}
 	if (!(*comm)->gpu->kernels) {
-		fprintf(stderr, "rank %d: there are no kernels (TUTTI_LOG=info says why)\n", rank);
+		fprintf(stderr, "rank %d: no kernels (TUTTI_LOG=info shows the reason)\n", rank);
 		return 1;
 	}
-	refused += t->fn(comm, rank, n, NULL);
-	if (refused)
-		fprintf(stderr, "rank %d of %d: %d calls failed: %s\n", rank, n, refused,
+	failed_calls += t->fn(comm, rank, n, NULL);
+	if (failed_calls)
+		fprintf(stderr, "rank %d of %d: %d calls failed: %s\n", rank, n, failed_calls,
 			tuttiGetLastError(NULL));
-	return refused != 0;
+	return failed_calls != 0;
 }
 
-static int play(int n, bool threads, rank_fn *fn)
+static int run_measure(int n, bool threads, rank_fn *fn)
 {
 	struct measured_ranks t = { .ranks = { .n = n, .threads = threads, .no_join = true, .limit_s = 60 },
 			  .fn = fn };
@@ -59,7 +58,7 @@ static int play(int n, bool threads, rank_fn *fn)
 	t.ranks.arg = &t;
 	child = fork();
 	if (!child) {
-		status = ranks_run(&t.ranks, act);
+		status = ranks_run(&t.ranks, run_rank);
 		fflush(NULL);
 		_exit(status);
 	}
@@ -67,10 +66,10 @@ static int play(int n, bool threads, rank_fn *fn)
 	return status;
 }
 
-/* Of something that went well: what failed took no time. */
+/* Prints a row, unless a call failed: the time of a failed measurement means nothing. */
 static void row(const char *what, int n, double us, const char *figure)
 {
-	if (!refused && us > 0)
+	if (!failed_calls && us > 0)
 		printf("| %s | %d | %.2f | %s |\n", what, n, us, figure);
 }
 
@@ -81,7 +80,7 @@ static char *rate(char text[120], double bytes, double us)
 	return text;
 }
 
-static tt_cuptr memory(const struct tt_cuda *cu, size_t bytes, tt_custream s)
+static tt_cuptr alloc_filled(const struct tt_cuda *cu, size_t bytes, tt_custream s)
 {
 	tt_cuptr p;
 
@@ -93,25 +92,25 @@ static tt_cuptr memory(const struct tt_cuda *cu, size_t bytes, tt_custream s)
 	return p;
 }
 
-/* us between two events around `rounds` times fn, after two that are not counted */
+/* us per call of fn, by events around `rounds` calls, after two warm-up calls */
 static double timed(const struct tt_cuda *cu, tt_custream s, void (*fn)(void *arg), void *arg)
 {
 	tt_cuevent a, b;
 	float ms = 0;
 
-	refused += cu->event_create(&a, 0) != 0;
-	refused += cu->event_create(&b, 0) != 0;
+	failed_calls += cu->event_create(&a, 0) != 0;
+	failed_calls += cu->event_create(&b, 0) != 0;
 	fn(arg), fn(arg);
-	refused += cu->event_record(a, s) != 0;
+	failed_calls += cu->event_record(a, s) != 0;
 	for (int i = 0; i < rounds; i++)
 		fn(arg);
-	refused += cu->event_record(b, s) != 0;
-	refused += cu->event_synchronize(b) != 0;
-	refused += cu->event_elapsed(&ms, a, b) != 0;
+	failed_calls += cu->event_record(b, s) != 0;
+	failed_calls += cu->event_synchronize(b) != 0;
+	failed_calls += cu->event_elapsed(&ms, a, b) != 0;
 	return (double)ms * 1e3 / rounds;
 }
 
-/* ---- one rank: copies, sums of two ----------------------------------------------------------- */
+/* ---- one rank: a copy, a sum of two arrays ---------------------------------------------------- */
 
 struct measured_rank {
 	const struct tt_cuda *cu;
@@ -125,7 +124,7 @@ static void copy(void *arg)
 {
 	struct measured_rank *l = arg;
 
-	refused += l->cu->dtod_async(l->out, l->in[0], large, l->s) != 0;
+	failed_calls += l->cu->dtod_async(l->out, l->in[0], large, l->s) != 0;
 }
 
 static void add(void *arg)
@@ -133,11 +132,11 @@ static void add(void *arg)
 	struct measured_rank *l = arg;
 	void *params[] = { &l->job };
 
-	refused += l->cu->launch(l->d->k->fn[tuttiFloat32], (unsigned)l->d->k->blocks, 1, 1,
+	failed_calls += l->cu->launch(l->d->k->fn[tuttiFloat32], (unsigned)l->d->k->blocks, 1, 1,
 				 TT_DEV_THREADS, 1, 1, 0, l->s, params, NULL) != 0;
 }
 
-static int alone(tuttiComm_t *comm, int rank, int n, void *arg)
+static int measure_one_rank(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	struct measured_rank l = { .cu = tt_cuda_here(), .d = (*comm)->gpu };
 	char text[120];
@@ -145,8 +144,8 @@ static int alone(tuttiComm_t *comm, int rank, int n, void *arg)
 
 	(void)rank, (void)arg;
 	l.cu->stream_create(&l.s, TT_CU_STREAM_NON_BLOCKING);
-	l.in[0] = memory(l.cu, large, l.s), l.in[1] = memory(l.cu, large, l.s),
-	l.out = memory(l.cu, large, l.s);
+	l.in[0] = alloc_filled(l.cu, large, l.s), l.in[1] = alloc_filled(l.cu, large, l.s),
+	l.out = alloc_filled(l.cu, large, l.s);
 	l.job = (struct tt_dev_job){ .signals = { l.d->ipc_at[0], l.d->ipc_at[0], l.d->ipc_at[0] },
 				     .report = l.d->ipc->report_at,
 				     .in = { l.in[0], l.in[1] },
@@ -173,18 +172,18 @@ static void sum(void *arg)
 {
 	struct measured_call *c = arg;
 
-	refused += tuttiAllReduce((void *)(uintptr_t)c->in, (void *)(uintptr_t)c->out, c->bytes / 4,
+	failed_calls += tuttiAllReduce((void *)(uintptr_t)c->in, (void *)(uintptr_t)c->out, c->bytes / 4,
 				  tuttiFloat32, tuttiSum, c->comm, c->s) != tuttiSuccess;
 }
 
-static void broken(tuttiComm_t comm)
+static void check_async_error(tuttiComm_t comm)
 {
 	tuttiResult_t state = tuttiSuccess;
 
-	refused += tuttiCommGetAsyncError(comm, &state) || state;
+	failed_calls += tuttiCommGetAsyncError(comm, &state) || state;
 }
 
-static int much(tuttiComm_t *comm, int rank, int n, void *arg)
+static int measure_large(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	struct measured_call c = { .comm = *comm, .bytes = large };
@@ -193,10 +192,10 @@ static int much(tuttiComm_t *comm, int rank, int n, void *arg)
 
 	(void)arg;
 	cu->stream_create(&c.s, TT_CU_STREAM_NON_BLOCKING);
-	c.in = memory(cu, large, c.s), c.out = memory(cu, large, c.s);
+	c.in = alloc_filled(cu, large, c.s), c.out = alloc_filled(cu, large, c.s);
 	tuttiBarrier(*comm, NULL);
 	us = timed(cu, c.s, sum, &c);
-	broken(*comm);
+	check_async_error(*comm);
 	if (rank == 0)
 		row((*comm)->gpu->kernel_barrier ? "allreduce, large, threads"
 					: "allreduce, large, processes",
@@ -204,16 +203,16 @@ static int much(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-#define IN_GRAPH 100
+#define CALLS_IN_GRAPH 100
 
 static void replay(void *arg)
 {
 	void **both = arg;
 
-	refused += tt_cuda_here()->graph_launch(both[0], both[1]) != 0;
+	failed_calls += tt_cuda_here()->graph_launch(both[0], both[1]) != 0;
 }
 
-static int little(tuttiComm_t *comm, int rank, int n, void *arg)
+static int measure_small(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	struct measured_call c = { .comm = *comm, .bytes = 8192 };
@@ -224,24 +223,24 @@ static int little(tuttiComm_t *comm, int rank, int n, void *arg)
 
 	(void)arg;
 	cu->stream_create(&c.s, TT_CU_STREAM_NON_BLOCKING);
-	c.in = memory(cu, c.bytes, c.s), c.out = memory(cu, c.bytes, c.s);
+	c.in = alloc_filled(cu, c.bytes, c.s), c.out = alloc_filled(cu, c.bytes, c.s);
 	tuttiBarrier(*comm, NULL);
 	eager = timed(cu, c.s, sum, &c);
 	began = tt_now_ns();
-	for (int i = 0; i < IN_GRAPH; i++)
+	for (int i = 0; i < CALLS_IN_GRAPH; i++)
 		sum(&c);
 	snprintf(text, sizeof(text), "%.2f us without a graph; the call itself returns after %.2f",
-		 eager, (double)(tt_now_ns() - began) * 1e-3 / IN_GRAPH);
+		 eager, (double)(tt_now_ns() - began) * 1e-3 / CALLS_IN_GRAPH);
 	cu->stream_synchronize(c.s);
 	cu->begin_capture(c.s, TT_CU_CAPTURE_THREAD);
-	for (int i = 0; i < IN_GRAPH; i++)
+	for (int i = 0; i < CALLS_IN_GRAPH; i++)
 		sum(&c);
 	if (cu->end_capture(c.s, &graph) || cu->graph_instantiate(&both[0], graph, 0))
 		return 1;
 	both[1] = c.s;
 	tuttiBarrier(*comm, NULL);
-	us = timed(cu, c.s, replay, both) / IN_GRAPH;
-	broken(*comm);
+	us = timed(cu, c.s, replay, both) / CALLS_IN_GRAPH;
+	check_async_error(*comm);
 	if (rank == 0)
 		row((*comm)->gpu->kernel_barrier ? "allreduce of 8 KiB in a graph, threads"
 					: "allreduce of 8 KiB in a graph, processes",
@@ -249,7 +248,7 @@ static int little(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-/* ---- what streams of processes can at best: a word there, a word back ------------------------ */
+/* ---- lower bound for streams of processes: a signal word each way, twice ---------------------- */
 
 static void signal_all(void *arg)
 {
@@ -259,31 +258,31 @@ static void signal_all(void *arg)
 	int me = c->comm->rank;
 
 	for (int twice = 0; twice < 2; twice++) {
-		tt_cuptr word = twice ? offsetof(struct tt_dev_signals, finished)
+		tt_cuptr offset = twice ? offsetof(struct tt_dev_signals, finished)
 				      : offsetof(struct tt_dev_signals, arrived);
 		unsigned n = 0;
 
 		for (int p = 0; p < c->comm->nranks; p++)
 			if (p != me)
 				ops[n++] = (struct tt_cumemop){ TT_CU_WRITE_32,
-								d->ipc_at[p] + word + 4 * (tt_cuptr)me,
+								d->ipc_at[p] + offset + 4 * (tt_cuptr)me,
 								1,
 								0,
 								0,
 								0 };
 		for (int p = 0; p < c->comm->nranks; p++)
 			if (p != me) {
-				tt_cuptr own = d->ipc_at[me] + word + 4 * (tt_cuptr)p;
+				tt_cuptr own = d->ipc_at[me] + offset + 4 * (tt_cuptr)p;
 
 				ops[n++] = (struct tt_cumemop){ TT_CU_WAIT_32, own, 1,
 								TT_CU_WAIT_EQ, 0,   0 };
 				ops[n++] = (struct tt_cumemop){ TT_CU_WRITE_32, own, 0, 0, 0, 0 };
 			}
-		refused += d->cu->stream_batch(c->s, n, ops, 0) != 0;
+		failed_calls += d->cu->stream_batch(c->s, n, ops, 0) != 0;
 	}
 }
 
-static int ping(tuttiComm_t *comm, int rank, int n, void *arg)
+static int measure_signals(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	struct measured_call c = { .comm = *comm };
@@ -293,14 +292,14 @@ static int ping(tuttiComm_t *comm, int rank, int n, void *arg)
 	cu->stream_create(&c.s, TT_CU_STREAM_NON_BLOCKING);
 	tuttiBarrier(*comm, NULL);
 	us = timed(cu, c.s, signal_all, &c);
-	broken(*comm);
+	check_async_error(*comm);
 	if (rank == 0)
-		row("all streams tell all streams, twice, processes", n, us,
-		    "what an allreduce of few bytes is to be compared with");
+		row("all streams signal all streams, twice, processes", n, us,
+		    "the lower bound of a small allreduce");
 	return 0;
 }
 
-static int look(void)
+static int print_device(void)
 {
 	const struct tt_cuda *cu = harness_cuda();
 	int version = 0, blocks = 0, blocking = 0;
@@ -323,21 +322,21 @@ int main(int argc, char **argv)
 	int bad = 0;
 
 	if (argc > 1 && !strcmp(argv[1], "look"))
-		return look();
-	setenv("TUTTI_LOG", "info", 0);        /* why there are no kernels */
+		return print_device();
+	setenv("TUTTI_LOG", "info", 0);        /* logs the reason for missing kernels */
 	if (!getenv("TUTTI_TEST_GPU"))
 		large = 4u << 20, rounds = 3;
 	copy_rate = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (copy_rate == MAP_FAILED)
 		return 1;
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	printf("| what | ranks | us | %zu MiB a rank where large |\n| --- | --- | --- | --- |\n",
+	printf("| what | ranks | us | large: %zu MiB per rank |\n| --- | --- | --- | --- |\n",
 	       large >> 20);
-	bad += play(1, true, alone) != 0;
+	bad += run_measure(1, true, measure_one_rank) != 0;
 	for (int n = 2; n <= 8; n *= 2)
-		bad += (play(n, true, much) != 0) + (play(n, true, little) != 0);
+		bad += (run_measure(n, true, measure_large) != 0) + (run_measure(n, true, measure_small) != 0);
 	for (int n = 2; n <= 4; n *= 2)
-		bad += (play(n, false, ping) != 0) + (play(n, false, little) != 0) +
-		       (play(n, false, much) != 0);
+		bad += (run_measure(n, false, measure_signals) != 0) + (run_measure(n, false, measure_small) != 0) +
+		       (run_measure(n, false, measure_large) != 0);
 	return bad;
 }

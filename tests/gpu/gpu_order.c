@@ -1,6 +1,6 @@
 /*
- * gpu_order.c - streams, graphs, groups and messages on device memory; host memory and ranks
- * without a GPU beside it
+ * gpu_order.c - streams, graphs, groups and messages on device memory; mixed with host memory and with
+ * ranks without a GPU
  */
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,8 @@
 
 #include "tests/gpu/gpu_ranks.h"
 
-/* Sums of ones that are summed again, each call on another stream: only call order gives n^k. */
+/* Each call sums the result of the previous call, on another stream. Only execution in call order gives
+ * n^k. */
 static int on_many_streams(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
@@ -37,7 +38,7 @@ static int on_many_streams(tuttiComm_t *comm, int rank, int n, void *arg)
 	return wrong;
 }
 
-/* Captured once, replayed with other inputs each time, with ordinary calls in between. */
+/* Two calls are captured once and replayed with new inputs; uncaptured calls follow each replay. */
 static int in_a_graph(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
@@ -75,8 +76,8 @@ static int in_a_graph(tuttiComm_t *comm, int rank, int n, void *arg)
 	return wrong;
 }
 
-/* The program captures something of its own; meanwhile the communicator is used in every way. */
-static int beside_a_capture(tuttiComm_t *comm, int rank, int n, void *arg)
+/* During a capture of the program, the communicator makes calls and is split and destroyed. */
+static int during_a_capture(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	int ones[1000], wrong = 0;
@@ -113,45 +114,46 @@ static int beside_a_capture(tuttiComm_t *comm, int rank, int n, void *arg)
 	return wrong;
 }
 
-static void calls_beside_a_capture_work_and_do_not_spoil_it(void)
+static void calls_during_a_capture_work_and_do_not_invalidate_it(void)
 {
-	claim(team_play_all_ways(2, beside_a_capture) == 0);
+	claim(run_gpu_ranks_all_modes(2, during_a_capture) == 0);
 }
 
 static void calls_on_different_streams_run_in_call_order(void)
 {
-	claim(team_play_all_ways(3, on_many_streams) == 0);
+	claim(run_gpu_ranks_all_modes(3, on_many_streams) == 0);
 }
 
-static void calls_on_different_streams_run_in_call_order_however_slow_a_stream_is(void)
+static void calls_on_slow_streams_run_in_call_order(void)
 {
 	setenv("TUTTI_TEST_CUDA_DELAY_US", "3000", 1);
-	claim(team_play_all_ways(3, on_many_streams) == 0);
+	claim(run_gpu_ranks_all_modes(3, on_many_streams) == 0);
 }
 
 static void a_graph_is_replayed_with_new_inputs(void)
 {
-	claim(team_play_all_ways(3, in_a_graph) == 0);
+	claim(run_gpu_ranks_all_modes(3, in_a_graph) == 0);
 }
 
-static void a_graph_of_a_plan_is_replayed_too(void)
+static void a_graph_of_a_plan_is_replayed_with_new_inputs(void)
 {
 	setenv("TUTTI_ALGO", "ring", 1);
-	claim(team_play(3, MEET, true, in_a_graph) == 0);
-	claim(team_play(3, ORDERED, false, in_a_graph) == 0);
+	claim(run_gpu_ranks(3, KERNEL_BARRIER, true, in_a_graph) == 0);
+	claim(run_gpu_ranks(3, STREAM_ORDER, false, in_a_graph) == 0);
 }
 
-static void calls_by_a_plan_run_in_call_order_however_slow_a_stream_is(void)
+static void calls_by_plan_on_slow_streams_run_in_call_order(void)
 {
 	setenv("TUTTI_TEST_CUDA_DELAY_US", "1000", 1);
 	setenv("TUTTI_ALGO", "tree", 1);
-	claim(team_play(3, MEET, true, on_many_streams) == 0);
-	claim(team_play(3, ORDERED, false, on_many_streams) == 0);
+	claim(run_gpu_ranks(3, KERNEL_BARRIER, true, on_many_streams) == 0);
+	claim(run_gpu_ranks(3, STREAM_ORDER, false, on_many_streams) == 0);
 }
 
 /* ---- messages, groups, host memory, ranks without a GPU -------------------------------------- */
 
-/* Everybody to the next and from the one before, in one group, between two collectives. */
+/* Between two collectives, each rank sends to the next rank and receives from the previous one, in one
+ * group. */
 static int around(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
@@ -188,12 +190,12 @@ static int around(tuttiComm_t *comm, int rank, int n, void *arg)
 	return wrong;
 }
 
-static void messages_and_collectives_take_turns(void)
+static void messages_and_collectives_alternate(void)
 {
-	claim(team_play_all_ways(3, around) == 0);
+	claim(run_gpu_ranks_all_modes(3, around) == 0);
 }
 
-/* Host memory with and without a stream of CUDA's; rank 0 of a mixed team has nothing else. */
+/* Host memory with and without a CUDA stream; where ranks are mixed, rank 0 has no device memory. */
 static int on_host_memory(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
@@ -221,32 +223,32 @@ static int on_host_memory(tuttiComm_t *comm, int rank, int n, void *arg)
 		for (int i = 0; i < 100; i++)
 			wrong += x[i] != n * i + n * (n - 1) / 2;
 	}
-	wrong += tuttiCommCuDevice(*comm, &device) || device != (gpu ? team_device(rank) : -1);
+	wrong += tuttiCommCuDevice(*comm, &device) || device != (gpu ? gpu_rank_device(rank) : -1);
 	if (gpu)
 		cu->stream_destroy(s), cu->mem_free(p);
 	return wrong;
 }
 
-static void a_rank_without_a_gpu_sums_with_ranks_that_have_one(void)
+static void a_rank_without_a_gpu_reduces_with_ranks_that_have_one(void)
 {
 	struct gpu_ranks t = { .ranks = { .n = 3, .no_join = true, .limit_s = 50 },
 			  .fn = on_host_memory,
-			  .way = STAGED,
+			  .mode = STAGED,
 			  .mixed = true };
 
 	t.ranks.arg = &t;
-	claim(team_failures(&t) == 0);
+	claim(gpu_ranks_run(&t) == 0);
 }
 
-static void two_gpus_of_a_process_take_turns_with_host_memory(void)
+static void two_gpus_of_a_process_alternate_device_and_host_memory(void)
 {
 	setenv("TUTTI_TEST_CUDA_DEVICES", "2", 1);
-	claim(team_play(2, MEET, true, on_host_memory) == 0);
+	claim(run_gpu_ranks(2, KERNEL_BARRIER, true, on_host_memory) == 0);
 }
 
-/* Large sums and messages over the network, from and to device memory. A GPU that is slow shows
- * what waits for it, unless a busy core hides it from a rank: so it gets many rounds. */
-static int large_and_far(tuttiComm_t *comm, int rank, int n, void *arg)
+/* Large sums and messages of device memory over the network. A slow GPU makes the overlap of copies
+ * with transfers visible. A busy processor may hide the overlap, so there are up to 50 rounds. */
+static int large_over_network(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	size_t count = 1u << 20;
@@ -281,28 +283,28 @@ static int large_and_far(tuttiComm_t *comm, int rank, int n, void *arg)
 	return wrong;
 }
 
-static void what_is_large_travels_while_the_rest_of_it_is_copied(void)
+static void staging_copies_overlap_network_transfers(void)
 {
 	setenv("TUTTI_TEST_CUDA_DELAY_US", "2000", 1);
 	setenv("TUTTI_TRANSPORT", "tcp", 1);
-	claim(team_play(2, STAGED, false, large_and_far) == 0);
+	claim(run_gpu_ranks(2, STAGED, false, large_over_network) == 0);
 	setenv("TUTTI_ALGO", "ring", 1);
-	claim(team_play(3, STAGED, false, large_and_far) == 0);
+	claim(run_gpu_ranks(3, STAGED, false, large_over_network) == 0);
 }
 
-static void what_waits_on_a_stream_does_not_hold_up_the_copies_that_it_waits_for(void)
+static void stream_waits_do_not_block_the_copies_that_end_them(void)
 {
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
-	claim(team_play(2, STAGED, false, large_and_far) == 0);
+	claim(run_gpu_ranks(2, STAGED, false, large_over_network) == 0);
 }
 
 #define COMMS 4
 
-/* Rank 0's kernels of all communicators are on the device before rank 1 makes a call, in another
- * order: there must be room for those of both. */
-static int in_other_orders(tuttiComm_t *comm, int rank, int n, void *arg)
+/* Rank 0 launches its kernels of all communicators before rank 1 makes a call, in another order. The
+ * device must have room for the kernels of both ranks. */
+static int in_opposite_orders(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	static atomic_bool given;
+	static atomic_bool launched;
 	const struct tt_cuda *cu = tt_cuda_here();
 	size_t bytes = 1 << 20;
 	tuttiComm_t c[COMMS];
@@ -317,7 +319,7 @@ static int in_other_orders(tuttiComm_t *comm, int rank, int n, void *arg)
 		cu->mem_alloc(&p[i], bytes);
 		cu->memset8_async(p[i], 1, bytes, s[i]);
 	}
-	while (rank == 1 && !atomic_load(&given))
+	while (rank == 1 && !atomic_load(&launched))
 		usleep(1000);
 	for (int k = 0; k < COMMS && !wrong; k++) {
 		int i = rank == 1 ? COMMS - 1 - k : k;
@@ -326,7 +328,7 @@ static int in_other_orders(tuttiComm_t *comm, int rank, int n, void *arg)
 					tuttiInt32, tuttiSum, c[i], s[i]) != tuttiSuccess;
 	}
 	usleep(50000);
-	atomic_store(&given, true);
+	atomic_store(&launched, true);
 	for (int i = 0; i < COMMS && !wrong; i++) {
 		cu->dtoh_async(got, p[i] + bytes - sizeof(got), sizeof(got), s[i]);
 		cu->stream_synchronize(s[i]);
@@ -337,23 +339,23 @@ static int in_other_orders(tuttiComm_t *comm, int rank, int n, void *arg)
 	return wrong;
 }
 
-static void kernels_of_many_communicators_fit_beside_each_other(void)
+static void kernels_of_several_communicators_are_resident_together(void)
 {
-	claim(team_play(2, MEET, true, in_other_orders) == 0);
+	claim(run_gpu_ranks(2, KERNEL_BARRIER, true, in_opposite_orders) == 0);
 }
 
 const struct gpu_case gpu_order[] = {
 	GPU_CASE(calls_on_different_streams_run_in_call_order),
-	GPU_CASE(calls_beside_a_capture_work_and_do_not_spoil_it),
-	GPU_CASE(kernels_of_many_communicators_fit_beside_each_other),
-	GPU_CASE(calls_on_different_streams_run_in_call_order_however_slow_a_stream_is),
+	GPU_CASE(calls_during_a_capture_work_and_do_not_invalidate_it),
+	GPU_CASE(kernels_of_several_communicators_are_resident_together),
+	GPU_CASE(calls_on_slow_streams_run_in_call_order),
 	GPU_CASE(a_graph_is_replayed_with_new_inputs),
-	GPU_CASE(a_graph_of_a_plan_is_replayed_too),
-	GPU_CASE(calls_by_a_plan_run_in_call_order_however_slow_a_stream_is),
-	GPU_CASE(messages_and_collectives_take_turns),
-	GPU_CASE(a_rank_without_a_gpu_sums_with_ranks_that_have_one),
-	GPU_CASE(two_gpus_of_a_process_take_turns_with_host_memory),
-	GPU_CASE(what_is_large_travels_while_the_rest_of_it_is_copied),
-	GPU_CASE(what_waits_on_a_stream_does_not_hold_up_the_copies_that_it_waits_for),
+	GPU_CASE(a_graph_of_a_plan_is_replayed_with_new_inputs),
+	GPU_CASE(calls_by_plan_on_slow_streams_run_in_call_order),
+	GPU_CASE(messages_and_collectives_alternate),
+	GPU_CASE(a_rank_without_a_gpu_reduces_with_ranks_that_have_one),
+	GPU_CASE(two_gpus_of_a_process_alternate_device_and_host_memory),
+	GPU_CASE(staging_copies_overlap_network_transfers),
+	GPU_CASE(stream_waits_do_not_block_the_copies_that_end_them),
 	{ NULL, NULL, false },
 };

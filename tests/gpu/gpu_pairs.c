@@ -1,9 +1,9 @@
 /*
- * gpu_pairs.c - allreduces on device memory beside the host's: type x op x algorithm x ranks x size
- * x in place x way
+ * gpu_pairs.c - allreduces on device memory against those on host memory: type x op x algorithm x
+ * ranks x size x in place x threads or processes
  *
- * Every pair of properties is in one of some 130 calls (gpu_covering.c). The cases at the end, for
- * the full tier and for a GPU, are the whole product of ranks that are threads, in three sizes.
+ * About 130 calls cover every pair of factor values (gpu_covering.c). The cases at the end, for the
+ * full tier and for a GPU, run the whole product for ranks as threads, in three sizes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +13,10 @@
 #include "tests/gpu/gpu_ranks.h"
 
 static const size_t sizes[] = { 1, 37, 4099, 70001 };
-static const char *names[MOST_VALUES];                 /* algorithms of allreduce, and auto */
+static const char *names[MOST_VALUES];                 /* auto and the algorithms of allreduce */
 static int nnames;
 
-/* Before there are ranks */
+/* Called before ranks start. */
 static void find_names(void)
 {
 	nnames = 0;
@@ -55,20 +55,20 @@ static struct gpu_buffers_call call_of(const int *row)
 {
 	struct gpu_buffers_call c = { .what = TT_ALLREDUCE, .type = (tuttiDataType_t)row[TYPE],
 			  .op = (tuttiRedOp_t)row[OP], .count = sizes[row[SIZE]],
-			  .in_place = row[PLACE] };
+			  .in_place = row[IN_PLACE] };
 
-	if (row[OP] == tuttiNumOps)             /* stands for a pre-multiplied sum */
+	if (row[OP] == tuttiNumOps)             /* means a pre-multiplied sum */
 		c.op = tuttiSum, c.scalar = 3;
 	return c;
 }
 
-/* What is chosen freely sums in rank order on a GPU, and may not on the host. */
-static void compare(struct gpu_buffers *h, const struct gpu_buffers_call *c, int algorithm, tuttiComm_t comm)
+/* auto sums in rank order on a GPU; on the host it may choose another order. */
+static void compare(struct gpu_buffers *b, const struct gpu_buffers_call *c, int algorithm, tuttiComm_t comm)
 {
 	if (algorithm)
-		hand_beside_host(h, c, comm);
+		gpu_buffers_check_by_host(b, c, comm);
 	else
-		hand_check(h, c, comm);
+		gpu_buffers_check(b, c, comm);
 }
 
 static int split(tuttiComm_t comm, int rank, const char *algo, tuttiComm_t *ret)
@@ -103,71 +103,70 @@ static void make(struct covering *c)
 	claim(covering_make(c) == 0);
 }
 
-/* Those of the rows that are for so many ranks and this way, with a communicator for each algorithm
- * that occurs */
-static int some_rows(tuttiComm_t *comm, int rank, int n, int way)
+/* Runs the rows of n ranks as threads or processes, with one communicator per algorithm. */
+static int run_rows(tuttiComm_t *comm, int rank, int n, int processes)
 {
 	tuttiComm_t by[MOST_VALUES] = { NULL };
 	struct covering *c = malloc(sizeof(*c));
-	struct gpu_buffers h;
+	struct gpu_buffers b;
 
 	make(c);
-	if (hand_open(&h, rank, n))
+	if (gpu_buffers_open(&b, rank, n))
 		return 1;
 	for (int i = 0; i < c->nrows; i++) {
 		const int *row = c->row[i];
 		struct gpu_buffers_call call = call_of(row);
 
-		if (row[RANKS] + 1 != n || row[WAY] != way)
+		if (row[RANKS] + 1 != n || row[PROCESSES] != processes)
 			continue;
 		if (!by[row[ALGORITHM]] &&
 		    split(*comm, rank, names[row[ALGORITHM]], &by[row[ALGORITHM]]))
 			return 1;
-		compare(&h, &call, row[ALGORITHM], by[row[ALGORITHM]]);
+		compare(&b, &call, row[ALGORITHM], by[row[ALGORITHM]]);
 	}
 	for (int a = 0; a < nnames; a++)
 		if (by[a])
 			tuttiCommDestroy(by[a]);
-	hand_close(&h);
+	gpu_buffers_close(&b);
 	free(c);
-	return h.wrong;
+	return b.wrong;
 }
 
 static int rows_of_threads(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	(void)arg;
-	return some_rows(comm, rank, n, 0);
+	return run_rows(comm, rank, n, 0);
 }
 
 static int rows_of_processes(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	(void)arg;
-	return some_rows(comm, rank, n, 1);
+	return run_rows(comm, rank, n, 1);
 }
 
-static void every_pair_of_properties_gives_the_hosts_bits(void)
+static void every_pair_of_factor_values_gives_the_hosts_bits(void)
 {
 	struct covering *c = malloc(sizeof(*c));
 	int most = gpu_thorough() ? TT_DEV_RANKS : 3;
 
 	find_names();
 	make(c);
-	fprintf(stderr, "%d calls for all pairs\n", c->nrows);
+	fprintf(stderr, "%d calls cover all pairs\n", c->nrows);
 	free(c);
 	for (int n = gpu_thorough() ? 1 : most; n <= most; n++) {
-		claim(team_play(n, MEET, true, rows_of_threads) == 0);
-		claim(team_play(n, n > 1 ? ORDERED : MEET, false, rows_of_processes) == 0);
+		claim(run_gpu_ranks(n, KERNEL_BARRIER, true, rows_of_threads) == 0);
+		claim(run_gpu_ranks(n, n > 1 ? STREAM_ORDER : KERNEL_BARRIER, false, rows_of_processes) == 0);
 	}
 }
 
-/* Every type, op and algorithm in three sizes; none that is left out would be missed. */
+/* Every type, op and algorithm in three sizes. The printed counts show omissions. */
 static int all(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	int calls = 0, algorithms = 0;
-	struct gpu_buffers h;
+	struct gpu_buffers b;
 
 	(void)arg;
-	if (hand_open(&h, rank, n))
+	if (gpu_buffers_open(&b, rank, n))
 		return 1;
 	for (int a = 0; a < nnames; a++) {
 		tuttiComm_t c;
@@ -185,23 +184,23 @@ static int all(tuttiComm_t *comm, int rank, int n, void *arg)
 							     0 };
 					struct gpu_buffers_call call = call_of(row);
 
-					compare(&h, &call, a, c);
+					compare(&b, &call, a, c);
 					calls++;
 				}
 		tuttiCommDestroy(c);
 	}
-	hand_close(&h);
+	gpu_buffers_close(&b);
 	if (!rank)
 		fprintf(stderr, "%d ranks: %d calls, %d algorithms and auto, %d wrong\n", n, calls,
-			algorithms - 1, h.wrong);
-	return h.wrong;
+			algorithms - 1, b.wrong);
+	return b.wrong;
 }
 
 #define ALL_OF(n)										\
 	static void every_type_op_and_algorithm_gives_##n##_threads_the_hosts_bits(void)	\
 	{											\
 		find_names();									\
-		claim(team_play(n, MEET, true, all) == 0);					\
+		claim(run_gpu_ranks(n, KERNEL_BARRIER, true, all) == 0);					\
 	}
 #define CASE_OF(n) GPU_LONG_CASE(every_type_op_and_algorithm_gives_##n##_threads_the_hosts_bits),
 #define EACH_N(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
@@ -209,7 +208,7 @@ _Static_assert(TT_DEV_RANKS == 8, "EACH_N has all numbers of ranks");
 EACH_N(ALL_OF)
 
 const struct gpu_case gpu_pairs[] = {
-	GPU_CASE(every_pair_of_properties_gives_the_hosts_bits),
+	GPU_CASE(every_pair_of_factor_values_gives_the_hosts_bits),
 	EACH_N(CASE_OF)
 	{ NULL, NULL, false },
 };

@@ -1,6 +1,6 @@
 /*
- * gpu_peer_records.c - what a peer tells of its device memory and cannot be: refused in words, agreed on
- * by all ranks, and nothing of it stays open
+ * gpu_peer_records.c - invalid records of a peer's device memory are refused with a message, all ranks
+ * agree on a fallback, and no mapping or descriptor stays open
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,157 +13,159 @@
 #include "tests/support/descriptors.h"
 #include "tests/gpu/gpu_ranks.h"
 
-/* ---- one card -------------------------------------------------------------------------------- */
+/* ---- one record ------------------------------------------------------------------------------ */
 
-/* Of an area of this process, made by the driver's table. */
-static struct tt_ipc_buffer *make_area(bool by_fd, struct tt_ipc_record *ret_card)
+/* Makes an IPC buffer of this process, and its record. */
+static struct tt_ipc_buffer *make_buffer(bool by_fd, struct tt_ipc_record *ret_record)
 {
 	const struct tt_cuda *cu = harness_cuda();
-	struct tt_ipc_buffer *area = NULL;
+	struct tt_ipc_buffer *buffer = NULL;
 	tt_custream s;
 	tt_cuctx ctx;
 
 	claim(cu && !cu->ctx_current(&ctx) && !cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING));
-	claim(cu && !tt_ipc_buffer_take(cu, ctx, 0, by_fd, s, &area));
-	if (!area)
+	claim(cu && !tt_ipc_buffer_take(cu, ctx, 0, by_fd, s, &buffer));
+	if (!buffer)
 		_exit(1);
 	cu->stream_synchronize(s), cu->stream_destroy(s);
-	tt_ipc_buffer_describe(area, ret_card);
-	return area;
+	tt_ipc_buffer_describe(buffer, ret_record);
+	return buffer;
 }
 
-/* A process that tells of its areas, one of either sort, and has them until `link` is closed. */
-static void export_areas(int link)
+/* A process that sends the records of two IPC buffers, one by handle and one by descriptor, and keeps
+ * the buffers until `link` is closed. */
+static void export_buffers(int link)
 {
 	for (int by_fd = 0; by_fd < 2; by_fd++) {
-		struct tt_ipc_record card;
-		struct tt_ipc_buffer *area = make_area(by_fd, &card);
-		bool told = by_fd ? tt_sock_give_fd(link, NULL, 0, &card, sizeof(card), area->fd)
-				  : send(link, &card, sizeof(card), 0) == sizeof(card);
+		struct tt_ipc_record record;
+		struct tt_ipc_buffer *buffer = make_buffer(by_fd, &record);
+		bool sent = by_fd ? tt_sock_give_fd(link, NULL, 0, &record, sizeof(record), buffer->fd)
+				  : send(link, &record, sizeof(record), 0) == sizeof(record);
 
-		claim(told);
+		claim(sent);
 	}
 	claim(recv(link, &(char){ 0 }, 1, 0) == 0);
-	_exit(gpu_broken);
+	_exit(gpu_failed);
 }
 
-static void keep(struct tt_ipc_record *c) { (void)c; }
-static void say_nothing(struct tt_ipc_record *c) { c->bytes = 0; }
-static void say_less(struct tt_ipc_record *c) { c->bytes = TT_DEV_IPC_BYTES - 1; }
-static void say_more(struct tt_ipc_record *c) { c->bytes += 1 << 20; }
-static void say_most(struct tt_ipc_record *c) { c->bytes = ~(uint64_t)0; }
-static void go_beside(struct tt_ipc_record *c) { c->at += 4096; }
-static void go_nowhere(struct tt_ipc_record *c) { c->at = 0; }
-static void move_context(struct tt_ipc_record *c) { c->ctx ^= 64; }
-static void move_device(struct tt_ipc_record *c) { c->device++; }
-static void lose_device(struct tt_ipc_record *c) { c->device = -1; }
-static void forget_handle(struct tt_ipc_record *c) { memset(&c->handle, 0, sizeof(c->handle)); }
+static void change_nothing(struct tt_ipc_record *c) { (void)c; }
+static void set_no_bytes(struct tt_ipc_record *c) { c->bytes = 0; }
+static void set_fewer_bytes(struct tt_ipc_record *c) { c->bytes = TT_DEV_IPC_BYTES - 1; }
+static void set_more_bytes(struct tt_ipc_record *c) { c->bytes += 1 << 20; }
+static void set_most_bytes(struct tt_ipc_record *c) { c->bytes = ~(uint64_t)0; }
+static void shift_address(struct tt_ipc_record *c) { c->at += 4096; }
+static void clear_address(struct tt_ipc_record *c) { c->at = 0; }
+static void change_context(struct tt_ipc_record *c) { c->ctx ^= 64; }
+static void change_device(struct tt_ipc_record *c) { c->device++; }
+static void set_no_device(struct tt_ipc_record *c) { c->device = -1; }
+static void clear_handle(struct tt_ipc_record *c) { memset(&c->handle, 0, sizeof(c->handle)); }
 static void garble_handle(struct tt_ipc_record *c) { memset(&c->handle, 0xa5, sizeof(c->handle)); }
 
-enum fd_of { THEIRS, NONE, A_PIPES };
+enum record_fd { OF_BUFFER, NO_FD, OF_PIPE };
 
-/* says: in the error; NULL: it is a card like any other. */
+/* says: part of the error message; NULL: the record is valid. driver: the fake driver refuses the
+ * record, not the library. */
 static const struct false_record {
-	enum { HERE, BY_HANDLE, BY_FD } way;
-	enum fd_of fd;
-	void (*tell)(struct tt_ipc_record *card);
+	enum { SAME_PROCESS, BY_HANDLE, BY_FD } source;
+	enum record_fd fd;
+	void (*change)(struct tt_ipc_record *record);
 	const char *says;
-	bool driver;                           /* it is to refuse this, not the library */
-} lies[] = {
-	{ HERE, NONE, keep, NULL, false },
-	{ HERE, NONE, say_nothing, "an IPC buffer of 0 bytes", false },
-	{ HERE, NONE, say_less, "do all ranks run the same build?", false },
-	{ HERE, NONE, say_more, "where this process has none", false },
-	{ HERE, NONE, go_beside, "where this process has none", false },
-	{ HERE, NONE, go_nowhere, "where this process has none", false },
-	{ HERE, NONE, move_context, "where this process has none", false },
-	{ HERE, NONE, move_device, "on device 1, where this process has none", false },
-	{ HERE, NONE, lose_device, "on device -1, where this process has none", false },
-	{ BY_HANDLE, NONE, keep, NULL, false },
-	{ BY_HANDLE, NONE, move_device, NULL, false },  /* it numbers them as it sees them */
-	{ BY_HANDLE, NONE, go_nowhere, NULL, false },   /* and has addresses of its own */
-	{ BY_HANDLE, NONE, say_nothing, "an IPC buffer of 0 bytes", false },
-	{ BY_HANDLE, NONE, say_less, "do all ranks run the same build?", false },
-	{ BY_HANDLE, NONE, forget_handle, "by IPC handle", true },
-	{ BY_HANDLE, NONE, garble_handle, "by IPC handle", true },
-	{ BY_FD, THEIRS, keep, NULL, false },
-	{ BY_FD, THEIRS, say_nothing, "an IPC buffer of 0 bytes", false },
-	{ BY_FD, THEIRS, say_less, "do all ranks run the same build?", false },
-	{ BY_FD, THEIRS, say_more, "by descriptor", true },
-	{ BY_FD, THEIRS, say_most, "by descriptor", true },
-	{ BY_FD, NONE, keep, "did not arrive", false },
-	{ BY_FD, A_PIPES, keep, "by descriptor", true },
+	bool driver;
+} records[] = {
+	{ SAME_PROCESS, NO_FD, change_nothing, NULL, false },
+	{ SAME_PROCESS, NO_FD, set_no_bytes, "an IPC buffer of 0 bytes", false },
+	{ SAME_PROCESS, NO_FD, set_fewer_bytes, "do all ranks run the same build?", false },
+	{ SAME_PROCESS, NO_FD, set_more_bytes, "where this process has none", false },
+	{ SAME_PROCESS, NO_FD, shift_address, "where this process has none", false },
+	{ SAME_PROCESS, NO_FD, clear_address, "where this process has none", false },
+	{ SAME_PROCESS, NO_FD, change_context, "where this process has none", false },
+	{ SAME_PROCESS, NO_FD, change_device, "on device 1, where this process has none", false },
+	{ SAME_PROCESS, NO_FD, set_no_device, "on device -1, where this process has none", false },
+	{ BY_HANDLE, NO_FD, change_nothing, NULL, false },
+	{ BY_HANDLE, NO_FD, change_device, NULL, false },  /* a process has device numbers of its own */
+	{ BY_HANDLE, NO_FD, clear_address, NULL, false },   /* and addresses of its own */
+	{ BY_HANDLE, NO_FD, set_no_bytes, "an IPC buffer of 0 bytes", false },
+	{ BY_HANDLE, NO_FD, set_fewer_bytes, "do all ranks run the same build?", false },
+	{ BY_HANDLE, NO_FD, clear_handle, "by IPC handle", true },
+	{ BY_HANDLE, NO_FD, garble_handle, "by IPC handle", true },
+	{ BY_FD, OF_BUFFER, change_nothing, NULL, false },
+	{ BY_FD, OF_BUFFER, set_no_bytes, "an IPC buffer of 0 bytes", false },
+	{ BY_FD, OF_BUFFER, set_fewer_bytes, "do all ranks run the same build?", false },
+	{ BY_FD, OF_BUFFER, set_more_bytes, "by descriptor", true },
+	{ BY_FD, OF_BUFFER, set_most_bytes, "by descriptor", true },
+	{ BY_FD, NO_FD, change_nothing, "did not arrive", false },
+	{ BY_FD, OF_PIPE, change_nothing, "by descriptor", true },
 };
 
-static void tell(const struct false_record *lie, struct tt_ipc_record card, const int fds[])
+static void map_record(const struct false_record *test, struct tt_ipc_record record, const int fds[])
 {
 	const struct tt_cuda *cu = tt_cuda_here();
-	const bool by_fd = lie->way == BY_FD;
+	const bool by_fd = test->source == BY_FD;
 	int before = count_descriptors(), rc;
 	size_t opened = 77;
 	tt_cuptr at = 0;
 
-	if (lie->driver && getenv("TUTTI_TEST_GPU"))
+	if (test->driver && getenv("TUTTI_TEST_GPU"))
 		return;
-	lie->tell(&card);
-	rc = tt_ipc_buffer_map(cu, 0, &card, by_fd, fds[lie->fd], &at, &opened);
-	if (lie->says) {
+	test->change(&record);
+	rc = tt_ipc_buffer_map(cu, 0, &record, by_fd, fds[test->fd], &at, &opened);
+	if (test->says) {
 		claim(rc == TT_CUDA && opened == 0);
-		claim(strstr(tt_error_text(), lie->says));
+		claim(strstr(tt_error_text(), test->says));
 	} else {
-		claim(rc == 0 && at && opened == (lie->way == HERE ? 0 : card.bytes));
+		claim(rc == 0 && at && opened == (test->source == SAME_PROCESS ? 0 : record.bytes));
 		claim(cu->dtoh(&rc, at + TT_DEV_IPC_BYTES - sizeof(rc), sizeof(rc)) == 0);
 		if (opened)
 			tt_ipc_buffer_unmap(cu, at, opened, by_fd);
 	}
 	claim(count_descriptors() == before);
-	if (gpu_broken)
-		fprintf(stderr, "way %d, to be told \"%s\": %s\n", lie->way,
-			lie->says ? lie->says : "", tt_error_text());
+	if (gpu_failed)
+		fprintf(stderr, "source %d, expected \"%s\": %s\n", test->source,
+			test->says ? test->says : "", tt_error_text());
 }
 
-static void a_card_that_cannot_be_is_refused_in_words_and_nothing_stays_open(void)
+static void an_invalid_ipc_record_is_refused_with_a_message_and_nothing_stays_open(void)
 {
-	struct tt_ipc_record card[3];
-	struct tt_ipc_buffer *here;
-	int link[2], ends[2], status, fds[3] = { [NONE] = -1 };
+	struct tt_ipc_record record[3];
+	struct tt_ipc_buffer *own;
+	int link[2], ends[2], status, fds[3] = { [NO_FD] = -1 };
 	pid_t child;
 
 	claim(!socketpair(AF_UNIX, SOCK_SEQPACKET, 0, link) && !pipe(ends));
 	child = fork();
 	if (!child) {
 		close(link[0]);
-		export_areas(link[1]);
+		export_buffers(link[1]);
 	}
 	close(link[1]);
-	here = make_area(false, &card[HERE]);
-	claim(recv(link[0], &card[BY_HANDLE], sizeof(*card), 0) == sizeof(*card));
+	own = make_buffer(false, &record[SAME_PROCESS]);
+	claim(recv(link[0], &record[BY_HANDLE], sizeof(*record), 0) == sizeof(*record));
 	claim(recv(link[0], &(char){ 0 }, 1, MSG_PEEK) == 1);
-	claim(tt_sock_take_fd(link[0], &card[BY_FD], sizeof(*card), &fds[THEIRS]) == sizeof(*card));
-	fds[A_PIPES] = ends[0];
-	for (size_t i = 0; i < sizeof(lies) / sizeof(*lies) && !gpu_broken; i++)
-		tell(&lies[i], card[lies[i].way], fds);
-	tt_ipc_buffer_give(here);
-	tell(&(struct false_record){ HERE, NONE, keep, "where this process has none", false }, card[HERE],
-	     fds);
+	claim(tt_sock_take_fd(link[0], &record[BY_FD], sizeof(*record), &fds[OF_BUFFER]) == sizeof(*record));
+	fds[OF_PIPE] = ends[0];
+	for (size_t i = 0; i < sizeof(records) / sizeof(*records) && !gpu_failed; i++)
+		map_record(&records[i], record[records[i].source], fds);
+	tt_ipc_buffer_give(own);
+	map_record(&(struct false_record){ SAME_PROCESS, NO_FD, change_nothing, "where this process has none", false },
+		   record[SAME_PROCESS], fds);
 	close(link[0]);
 	claim(waitpid(child, &status, 0) == child && status == 0);
 }
 
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
-/* nfds times fd and a parcel as ipc_fd.c makes them. */
-static void post(const struct tt_fd_exchange *box, uint64_t token, int from, int nfds, int fd)
+/* Sends nfds copies of fd and a message in the format of ipc_fd.c. */
+static void send_fds(const struct tt_fd_exchange *exchange, uint64_t token, int from, int nfds, int fd)
 {
-	struct { uint64_t token; int32_t from, unused; } parcel = { token, from, 0 };
+	struct { uint64_t token; int32_t from, unused; } message = { token, from, 0 };
 	union { char bytes[CMSG_SPACE(8 * sizeof(int))]; struct cmsghdr align; } control = { 0 };
-	struct iovec one = { .iov_base = &parcel, .iov_len = sizeof(parcel) };
+	struct iovec one = { .iov_base = &message, .iov_len = sizeof(message) };
 	struct sockaddr_un sa;
 	socklen_t bytes = sizeof(sa);
 	struct msghdr msg = { .msg_name = &sa, .msg_iov = &one, .msg_iovlen = 1 };
 	int via = socket(AF_UNIX, SOCK_DGRAM, 0);
 
-	claim(!getsockname(box->socket, (struct sockaddr *)&sa, &bytes));
+	claim(!getsockname(exchange->socket, (struct sockaddr *)&sa, &bytes));
 	msg.msg_namelen = bytes;
 	if (nfds) {
 		struct cmsghdr *c = &control.align;
@@ -176,52 +178,53 @@ static void post(const struct tt_fd_exchange *box, uint64_t token, int from, int
 		for (int i = 0; i < nfds; i++)
 			memcpy(CMSG_DATA(c) + (size_t)i * sizeof(int), &fd, sizeof(fd));
 	}
-	claim(sendmsg(via, &msg, 0) == sizeof(parcel));
+	claim(sendmsg(via, &msg, 0) == sizeof(message));
 	close(via);
 }
 
-static void descriptors_that_nobody_wants_are_closed(void)
+static void unexpected_descriptors_are_closed(void)
 {
-	struct tt_fd_exchange box;
+	struct tt_fd_exchange exchange;
 	int before, null = dup(2);
 
-	memset(box.fd, -1, sizeof(box.fd));
-	claim(tt_fd_exchange_open(&box) == 0);
+	memset(exchange.fd, -1, sizeof(exchange.fd));
+	claim(tt_fd_exchange_open(&exchange) == 0);
 	before = count_descriptors();
 	for (int nfds = 0; nfds <= 8; nfds++) {
-		post(&box, box.address.token + 1, 3, nfds, null);         /* a stranger's */
+		send_fds(&exchange, exchange.address.token + 1, 3, nfds, null);         /* a wrong token */
 		if (nfds != 1)
-			post(&box, box.address.token, 3, nfds, null);     /* who knows the token */
-		tt_fd_exchange_collect(&box);
-		claim(count_descriptors() == before && box.fd[3] == -1);
+			send_fds(&exchange, exchange.address.token, 3, nfds, null);     /* a wrong number */
+		tt_fd_exchange_collect(&exchange);
+		claim(count_descriptors() == before && exchange.fd[3] == -1);
 	}
-	post(&box, box.address.token, -1, 1, null);
-	post(&box, box.address.token, TT_DEV_RANKS, 1, null);
-	post(&box, box.address.token, 3, 1, null);
-	post(&box, box.address.token, 3, 1, null);                        /* twice */
-	tt_fd_exchange_collect(&box);
-	claim(count_descriptors() == before + 1 && box.fd[3] >= 0);
-	tt_fd_exchange_close(&box);
+	send_fds(&exchange, exchange.address.token, -1, 1, null);
+	send_fds(&exchange, exchange.address.token, TT_DEV_RANKS, 1, null);
+	send_fds(&exchange, exchange.address.token, 3, 1, null);
+	send_fds(&exchange, exchange.address.token, 3, 1, null);                        /* twice */
+	tt_fd_exchange_collect(&exchange);
+	claim(count_descriptors() == before + 1 && exchange.fd[3] >= 0);
+	tt_fd_exchange_close(&exchange);
 	claim(count_descriptors() == before - 1);
 	close(null);
 }
 
 /* ---- all ranks ------------------------------------------------------------------------------- */
 
-static bool lies_by_fd;
+static bool false_by_fd;
 
-/* The next communicator takes the areas that are kept, and tells what is in their records. */
-static void keep_areas_that_lie(int rank)
+/* Rank 1 gives IPC buffers with a false size to the pool, and the next communicator sends their
+ * records. */
+static void pool_false_buffers(int rank)
 {
-	struct tt_ipc_record card;
+	struct tt_ipc_record record;
 
 	if (rank != 1)
 		return;
-	for (int by_fd = 0; by_fd <= lies_by_fd; by_fd++) {
-		struct tt_ipc_buffer *area = make_area(by_fd, &card);
+	for (int by_fd = 0; by_fd <= false_by_fd; by_fd++) {
+		struct tt_ipc_buffer *buffer = make_buffer(by_fd, &record);
 
-		area->bytes = 4096;
-		tt_ipc_buffer_give(area);
+		buffer->bytes = 4096;
+		tt_ipc_buffer_give(buffer);
 	}
 }
 
@@ -244,30 +247,30 @@ static int sum_once(tuttiComm_t *comm, int rank, int n, void *arg)
 	return wrong;
 }
 
-static int play_with_a_liar(int way, bool threads)
+static int run_with_false_record(int mode, bool threads)
 {
 	struct gpu_ranks t = { .ranks = { .n = 3, .threads = threads, .no_join = true,
 				     .limit_s = gpu_limit_s, .timeout_ms = 20000 },
 			  .fn = sum_once,
-			  .way = way,
-			  .before = keep_areas_that_lie };
+			  .mode = mode,
+			  .before = pool_false_buffers };
 
 	t.ranks.arg = &t;
-	return team_failures(&t);
+	return gpu_ranks_run(&t);
 }
 
-/* Threads take one another's areas, so there any rank may be the one that tells of it. */
-static void all_ranks_agree_on_another_way_where_one_tells_of_an_area_that_is_too_small(void)
+/* Threads share the pool of IPC buffers, so any of them may send the false record. */
+static void all_ranks_fall_back_together_when_one_sends_a_record_of_a_too_small_ipc_buffer(void)
 {
-	claim(play_with_a_liar(ORDERED, false) == 0);  /* by descriptor, where it tells the truth */
-	lies_by_fd = true;
-	claim(play_with_a_liar(STAGED, false) == 0);
-	claim(play_with_a_liar(STAGED, true) == 0);
+	claim(run_with_false_record(STREAM_ORDER, false) == 0);  /* fallback by descriptor, with a true record */
+	false_by_fd = true;
+	claim(run_with_false_record(STAGED, false) == 0);
+	claim(run_with_false_record(STAGED, true) == 0);
 }
 
-const struct gpu_case gpu_cards[] = {
-	GPU_CASE(a_card_that_cannot_be_is_refused_in_words_and_nothing_stays_open),
-	GPU_CASE(descriptors_that_nobody_wants_are_closed),
-	GPU_CASE(all_ranks_agree_on_another_way_where_one_tells_of_an_area_that_is_too_small),
+const struct gpu_case gpu_peer_records[] = {
+	GPU_CASE(an_invalid_ipc_record_is_refused_with_a_message_and_nothing_stays_open),
+	GPU_CASE(unexpected_descriptors_are_closed),
+	GPU_CASE(all_ranks_fall_back_together_when_one_sends_a_record_of_a_too_small_ipc_buffer),
 	{ NULL, NULL, false },
 };

@@ -1,7 +1,7 @@
-/* gpu_ranks.h - ranks that have a GPU, each team in a process of its own; and claims. For the files
- * of test_gpu. */
-#ifndef TESTS_GPU_TEAM_H
-#define TESTS_GPU_TEAM_H
+/* gpu_ranks.h - ranks with a GPU, each group of ranks in a process of its own; and claims. For the
+ * files of test_gpu. */
+#ifndef TESTS_GPU_RANKS_H
+#define TESTS_GPU_RANKS_H
 
 #include <stdio.h>
 
@@ -10,44 +10,44 @@
 #include "tests/support/harness_cuda.h"
 #include "tests/support/ranks.h"
 
-extern int gpu_broken;                 /* claims of this case that do not hold */
-extern int gpu_limit_s;                /* of a team */
+extern int gpu_failed;                 /* 1: a claim of this case failed */
+extern int gpu_limit_s;                /* seconds for the ranks of a run */
 #define claim(x)									\
 	do {										\
 		if (!(x)) {								\
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #x);	\
-			gpu_broken = 1;							\
+			fprintf(stderr, "%s:%d: failed: %s\n", __FILE__, __LINE__, #x);	\
+			gpu_failed = 1;							\
 		}									\
 	} while (0)
 
 struct gpu_ranks {
 	struct ranks ranks;
 	rank_fn *fn;
-	enum { MEET, ORDERED, STAGED } way;
+	enum { KERNEL_BARRIER, STREAM_ORDER, STAGED } mode;
 	bool mixed;                            /* rank 0 has no GPU */
-	void (*before)(int rank);              /* it joins, with CUDA there; NULL: nothing */
+	void (*before)(int rank);              /* called after CUDA is loaded, before init; NULL: nothing */
 };
 
-/* Where a rank is: on device 0, or, with TUTTI_TEST_CUDA_DEVICES set, by turns on as many as there
- * are. */
-int team_device(int rank);
-/* How many ranks failed; 100: the team as a whole. */
-int team_failures(struct gpu_ranks *t);
-/* The same for n ranks that run fn and have 20 s for a call. */
-int team_play(int n, int way, bool threads, rank_fn *fn);
-/* As threads that meet, as processes in order, and as processes staged, one after the other. */
-int team_play_all_ways(int n, rank_fn *fn);
+/* The device of a rank: 0, or with TUTTI_TEST_CUDA_DEVICES set, round robin over that many devices. */
+int gpu_rank_device(int rank);
+/* Runs the ranks. Returns the number of failed ranks, 100: their process failed. */
+int gpu_ranks_run(struct gpu_ranks *t);
+/* Runs fn as n ranks with a timeout of 20 s per call. Returns as gpu_ranks_run. */
+int run_gpu_ranks(int n, int mode, bool threads, rank_fn *fn);
+/* Runs fn as threads with kernel barriers, as processes in stream order, and as staged processes, one
+ * after the other. Returns the number of failures. */
+int run_gpu_ranks_all_modes(int n, rank_fn *fn);
 
-/* Is there time for more than the smallest useful choice: in the tiers full and soak,
- * and on a GPU, if not under tools that take long (TT_GPU_BRIEF)? */
+/* Is there time for more than a minimal choice of calls? True in the tiers full and soak and on a GPU,
+ * except under slow tools (TT_GPU_BRIEF). */
 bool gpu_thorough(void);
 
-/* The cases of test_gpu, by file: test_gpu.c runs them, each in a process of its own. */
+/* The cases of test_gpu, by file. test_gpu.c runs each case in a process of its own. */
 struct gpu_case { const char *name; void (*run)(void); bool is_long; };
 #define GPU_CASE(name) { #name, name, false }
-#define GPU_LONG_CASE(name) { #name, name, true }      /* when it is named */
-/* the last has no name */
-extern const struct gpu_case gpu_values[], gpu_plans[], gpu_pairs[], gpu_order[], gpu_trouble[],
-	gpu_cards[];
+#define GPU_LONG_CASE(name) { #name, name, true }      /* runs only if named */
+/* The last case has no name. */
+extern const struct gpu_case gpu_values[], gpu_algorithms[], gpu_pairs[], gpu_order[], gpu_errors[],
+	gpu_peer_records[];
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * test_cuda.c - the driver's table, what a pointer names, and the fake that the other CUDA
- * tests stand on
+ * test_cuda.c - the table of driver functions, the classification of pointers, and the fake
+ * under the other CUDA tests
  *
- * No GPU is used: all of it runs on tests/fakes/cuda/.
+ * The suite uses no GPU; all of it runs on tests/fakes/cuda/.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ Test(cuda, a_process_without_the_driver_has_no_table)
 	cr_assert_null(tt_cuda_here());
 }
 
-Test(cuda, a_pointer_is_classified_by_who_allocated_it)
+Test(cuda, a_pointer_is_classified_by_its_allocation)
 {
 	const struct tt_cuda *cu = harness_cuda();
 	tt_cuptr device, managed;
@@ -50,7 +50,7 @@ Test(cuda, a_pointer_is_classified_by_who_allocated_it)
 	free(plain);
 }
 
-Test(cuda, memory_at_an_address_that_was_freed_is_not_mistaken_for_what_was_there)
+Test(cuda, memory_at_a_freed_and_reused_address_has_another_id)
 {
 	const struct tt_cuda *cu = harness_cuda();
 	struct tt_mem was, is;
@@ -74,7 +74,7 @@ static void add_one(void *arg)
 	++*(int *)arg;
 }
 
-Test(cuda, a_stream_waits_for_a_value_that_another_writes_and_for_its_event)
+Test(cuda, a_stream_waits_for_a_value_that_another_stream_writes)
 {
 	const struct tt_cuda *cu = harness_cuda();
 	tt_custream a, b;
@@ -104,7 +104,7 @@ Test(cuda, a_stream_waits_for_a_value_that_another_writes_and_for_its_event)
 	cu->event_destroy(e);
 }
 
-Test(cuda, a_graph_repeats_what_was_captured_and_runs_nothing_before)
+Test(cuda, a_graph_replays_captured_operations_and_the_capture_runs_none)
 {
 	const struct tt_cuda *cu = harness_cuda();
 	void *graph, *exec;
@@ -127,7 +127,7 @@ Test(cuda, a_graph_repeats_what_was_captured_and_runs_nothing_before)
 	cu->stream_destroy(s);
 }
 
-Test(cuda, a_capture_is_spoiled_by_a_thread_that_waits_unless_its_mode_is_relaxed)
+Test(cuda, a_synchronizing_thread_invalidates_a_capture_unless_its_mode_is_relaxed)
 {
 	const struct tt_cuda *cu = harness_cuda();
 	int mode = TT_CU_CAPTURE_RELAXED;
@@ -147,8 +147,8 @@ Test(cuda, a_capture_is_spoiled_by_a_thread_that_waits_unless_its_mode_is_relaxe
 	cu->graph_destroy(graph);
 }
 
-/* The parent has CUDA and exports; the child, a process of its own, opens and writes. */
-Test(cuda, device_memory_is_opened_by_another_process_but_not_by_its_own)
+/* The parent exports a handle of its device memory; the child opens the handle and writes. */
+Test(cuda, an_ipc_handle_is_opened_by_another_process_but_not_by_its_own)
 {
 	int to_child[2], status, ready = 1;
 	struct tt_cuipc handle;
@@ -177,7 +177,7 @@ Test(cuda, device_memory_is_opened_by_another_process_but_not_by_its_own)
 	cr_assert_eq(ready, 1);
 }
 
-Test(cuda, an_injected_failure_is_told_with_the_drivers_words)
+Test(cuda, an_injected_failure_is_reported_with_the_drivers_error_text)
 {
 	const struct tt_cuda *cu;
 	tt_cuptr p;

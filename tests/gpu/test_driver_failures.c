@@ -1,18 +1,18 @@
 /*
- * test_driver_failures.c - each call of a driver that fails once, at its first use, its second, and so on:
- * everything comes to an end, in words
+ * test_driver_failures.c - each driver call fails once, at its first call, its second, and so on: all
+ * ranks end, with an error message
  *
- * On the fakes for CUDA's driver and libibverbs. A trial is one use of driver_failure_uses.c by ranks
- * that are started for it, with one call of one of them (the victim) refused. What must hold: all
- * ranks end before their deadline and none by a signal; either all succeed, with right results,
- * since something else did instead, or the victim has a sentence with its rank and the driver's
- * number and the others have an error that is no time-out; nothing is left of what was made but
- * areas, which are kept for the next communicator; under AddressSanitizer, no memory.
+ * On the fakes for CUDA's driver and libibverbs. A trial runs one use of driver_failure_uses.c in
+ * new ranks; the k-th call of one driver function fails in one rank (the victim). Claims: all ranks
+ * end before their deadline and none by a signal. Either all succeed with right results, by a
+ * fallback; or the victim's error message has its rank and the driver's error number, and the other
+ * ranks have an error that is no timeout. No object of a driver is left, except IPC buffers, which
+ * the library keeps for the next communicator; under AddressSanitizer no memory is left either.
  *
- * Without arguments the samples of driver_failure_uses.c. An argument: all calls, of uses whose names
- * have that part ('' all have; tier full): k goes up until a run has no k-th use, from STRIDE_FROM
- * on in growing steps, since how often some are called depends on time. CALL:K:VICTIM as a second
- * argument is that trial alone, with what the ranks said.
+ * Without arguments the program runs the samples of driver_failure_uses.c. One argument: all calls, in
+ * uses whose names contain the argument ('' matches all; tier full). k goes up until a run has no
+ * k-th call, from STRIDE_FROM on in growing steps, since the number of some calls depends on time.
+ * CALL:K:VICTIM as a second argument runs that trial alone and prints the ranks' messages.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -37,33 +37,33 @@
 #endif
 
 #define RANKS 4
-#define CUDA_CODE 777                  /* no driver has it */
-#define CARD_CODE ENOBUFS
+#define CUDA_CODE 777                  /* a code that no driver returns */
+#define VERBS_CODE ENOBUFS
 #define TIMEOUT_MS 10000
 #define LIMIT_S 40
 #define STRIDE_FROM 64
 
-/* What a rank came to, and the process it is in. */
+/* The outcome of a rank, and of the process that the rank is in. */
 struct failure_outcome { bool ended, late; int code, wrong; char text[1024]; };
-struct house { bool ended; int hits, memory; char left[400]; };
+struct failure_process { bool ended; int hits, memory; char left[400]; };
 
 static struct failure_trial {
-	const struct use *use;
+	const struct failure_use *use;
 	char call[64];
 	int k, victim;
 	struct failure_outcome rank[RANKS];
-	struct house house[RANKS];
+	struct failure_process process[RANKS];
 } *trial;                              /* shared with the ranks */
 static bool verbose;
 
-/* ---- the fakes --------------------------------------------------------------------------- */
+/* ---- the fakes ------------------------------------------------------------------------------- */
 
-static void *ask(const char *name)
+static void *find_symbol(const char *name)
 {
 	return dlsym(RTLD_DEFAULT, name);
 }
 
-static bool load_cards(void)
+static bool load_verbs(void)
 {
 	char path[4096];
 	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 64);
@@ -85,12 +85,12 @@ static void arm(void)
 	char text[128];
 
 	snprintf(text, sizeof(text), "%s:%d:%d", trial->call, trial->k,
-		 is_of_cuda(trial->call) ? CUDA_CODE : CARD_CODE);
+		 is_of_cuda(trial->call) ? CUDA_CODE : VERBS_CODE);
 	setenv(is_of_cuda(trial->call) ? "TUTTI_TEST_CUDA_FAIL" : "TUTTI_TEST_VERBS_FAIL", text, 1);
 }
 
-/* A thing that could not be given back stays, and so do those that it belongs to. */
-static bool gives_back(const char *call)
+/* After a failed release the object and the objects that own it are left. */
+static bool is_release(const char *call)
 {
 	static const char *const words[] = { "Free", "Destroy", "Unregister", "Unmap", "Close",
 					     "Release", "destroy_", "dereg_", "dealloc_", "close_",
@@ -104,62 +104,63 @@ static bool gives_back(const char *call)
 
 static int hits(void)
 {
-	fake_hits_fn *cuda = NULL, *cards = NULL;
+	fake_hits_fn *cuda = NULL, *verbs = NULL;
 
-	*(void **)&cuda = ask("fake_hits");
-	*(void **)&cards = ask("fake_verbs_hits");
-	return (cuda ? cuda() : 0) + (cards ? cards() : 0);
+	*(void **)&cuda = find_symbol("fake_hits");
+	*(void **)&verbs = find_symbol("fake_verbs_hits");
+	return (cuda ? cuda() : 0) + (verbs ? verbs() : 0);
 }
 
-/* Appends what is left of one library's things; areas: a piece of memory and a page each. */
-static void name_left(const char *function, struct house *h)
+/* Appends the objects that are left in one library. An IPC buffer is one allocation of device memory
+ * and one of pinned host memory. */
+static void append_left(const char *function, struct failure_process *p)
 {
 	fake_left_fn *look = NULL;
-	int areas = 0, left;
+	int buffers = 0, left;
 	const char *name;
 
-	*(void **)&look = ask(function);
+	*(void **)&look = find_symbol(function);
 	for (int i = 0; look && (name = look(i, &left)); i++) {
-		size_t have = strlen(h->left);
+		size_t have = strlen(p->left);
 
-		if (!strcmp(name, "piece") || !strcmp(name, "mapped"))
-			areas += left;
-		else if (!strcmp(name, "page"))
-			areas -= left;
+		if (!strcmp(name, "device memory") || !strcmp(name, "mapped"))
+			buffers += left;
+		else if (!strcmp(name, "pinned host memory"))
+			buffers -= left;
 		else if (left && strcmp(name, "reserved"))
-			snprintf(h->left + have, sizeof(h->left) - have, " %d %s", left, name);
+			snprintf(p->left + have, sizeof(p->left) - have, " %d %s", left, name);
 	}
-	if (areas) {
-		size_t have = strlen(h->left);
+	if (buffers) {
+		size_t have = strlen(p->left);
 
-		snprintf(h->left + have, sizeof(h->left) - have, " %d areas by half", areas);
+		snprintf(p->left + have, sizeof(p->left) - have, " %d incomplete IPC buffers", buffers);
 	}
 }
 
-static void look_round(struct house *h)
+static void record_process(struct failure_process *p)
 {
 	unsetenv("TUTTI_TEST_CUDA_FAIL");
 	unsetenv("TUTTI_TEST_VERBS_FAIL");
-	h->hits = hits();
-	name_left("fake_left", h);
-	name_left("fake_verbs_left", h);
-	h->memory = LEAKED_MEMORY();
-	h->ended = true;
+	p->hits = hits();
+	append_left("fake_left", p);
+	append_left("fake_verbs_left", p);
+	p->memory = LEAKED_MEMORY();
+	p->ended = true;
 }
 
 /* ---- a rank ---------------------------------------------------------------------------------- */
 
-/* late: it failed when the others may have been through. */
-static tuttiResult_t join_and_play(struct failure_rank *s, const tuttiUniqueId *id, bool *ret_late)
+/* late: this rank failed when the others may have finished. */
+static tuttiResult_t init_and_run(struct failure_rank *s, const tuttiUniqueId *id, bool *ret_late)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 	tuttiResult_t rc;
 
 	config.timeout_ms = TIMEOUT_MS;
-	config.transport = trial->use->cards ? "verbs" : NULL;
+	config.transport = trial->use->verbs ? "verbs" : NULL;
 	rc = tuttiCommInitRankConfig(&s->comm, s->n, *id, s->rank, &config);
 	if (!rc)
-		rc = use_play(trial->use, s);
+		rc = run_failure_use(trial->use, s);
 	*ret_late = !rc;
 	return rc ? rc : tuttiBarrier(s->comm, NULL);
 }
@@ -172,28 +173,28 @@ static int act(tuttiComm_t *none, int rank, int n, void *arg)
 	char host[16];
 
 	(void)none;
-	if (trial->use->cards) {
+	if (trial->use->verbs) {
 		snprintf(host, sizeof(host), "host%d", rank);
 		setenv("TUTTI_HOST_ID", host, 1);
 	}
-	begin_own();
+	begin_test_calls();
 	s.cu = trial->use->cuda ? harness_cuda() : NULL;
-	end_own();
+	end_test_calls();
 	if (!r->threads && rank == trial->victim)
 		arm();
-	o->code = join_and_play(&s, &r->id, &o->late);
+	o->code = init_and_run(&s, &r->id, &o->late);
 	snprintf(o->text, sizeof(o->text), "%s", o->code ? tuttiGetLastError(s.comm) : "");
 	o->wrong = s.wrong + (trial->use->cuda && !s.cu);
 	if (s.comm)
 		tuttiCommDestroy(s.comm);
 	o->ended = true;
 	if (!r->threads)
-		look_round(&trial->house[rank]);
+		record_process(&trial->process[rank]);
 	return 0;
 }
 
-/* In a process of its own */
-static int play(void)
+/* Runs the trial in a process of its own. */
+static int run_trial(void)
 {
 	struct ranks r = { .n = trial->use->n, .threads = trial->use->threads, .no_join = true,
 			   .limit_s = LIMIT_S, .timeout_ms = TIMEOUT_MS };
@@ -207,11 +208,11 @@ static int play(void)
 	}
 	failed = ranks_run(&r, act);
 	if (r.threads)
-		look_round(&trial->house[0]);
+		record_process(&trial->process[0]);
 	return failed;
 }
 
-/* ---- judging --------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static int complain(const char *what, const char *more)
 {
@@ -220,8 +221,8 @@ static int complain(const char *what, const char *more)
 	return 1;
 }
 
-/* The sentence that the victim must have: its rank, and what the driver said */
-static bool tells(const struct failure_outcome *o, int rank)
+/* Does the victim's message have its rank and the driver's error? */
+static bool names_cause(const struct failure_outcome *o, int rank)
 {
 	char name[32], code[32];
 
@@ -230,17 +231,17 @@ static bool tells(const struct failure_outcome *o, int rank)
 	if (!strstr(o->text, name))
 		return false;
 	if (!strcmp(trial->call, "cuCtxPushCurrent_v2") && strstr(o->text, ", 201)"))
-		return true;                   /* what is then done has no context */
+		return true;                   /* calls after the failed push have no context */
 	return is_of_cuda(trial->call) ? strstr(o->text, code) != NULL
-				       : strstr(o->text, strerror(CARD_CODE)) ||
+				       : strstr(o->text, strerror(VERBS_CODE)) ||
 						 (!strcmp(trial->call, "poll_cq") &&
 						  strstr(o->text, "(-1)"));
 }
 
-/* Ranks that are threads: one of them is the victim. */
-static int judge_words(void)
+/* If ranks are threads, any of them may be the victim. */
+static int check_messages(void)
 {
-	int bad = 0, told = 0, late = 0;
+	int bad = 0, named = 0, late = 0;
 
 	for (int i = 0; i < trial->use->n; i++)
 		late += trial->rank[i].code && trial->rank[i].late;
@@ -250,68 +251,68 @@ static int judge_words(void)
 		if (!o->code && late)
 			continue;
 		if (!o->code)
-			bad += complain("a rank last_received of nothing", "");
+			bad += complain("a rank has no error", "");
 		else if (!o->text[0] || strstr(o->text, "timed out"))
-			bad += complain("others: ", o->text);
+			bad += complain("error of another rank: ", o->text);
 		if (trial->use->threads || i == trial->victim)
-			told += tells(o, i);
+			named += names_cause(o, i);
 	}
-	if (!told)
-		bad += complain("the victim's sentence: ",
+	if (!named)
+		bad += complain("the victim's message: ",
 				trial->rank[trial->use->threads ? 0 : trial->victim].text);
 	return bad;
 }
 
-static int judge_left(const struct house *h)
+static int check_left(const struct failure_process *p)
 {
 	int bad = 0;
 
-	if (gives_back(trial->call) && h->hits)
+	if (is_release(trial->call) && p->hits)
 		return 0;
-	if (h->left[0])
-		bad += complain("left behind:", h->left);
-	if (h->memory)
-		bad += complain("memory was lost", "");
+	if (p->left[0])
+		bad += complain("objects are left:", p->left);
+	if (p->memory)
+		bad += complain("leaked memory", "");
 	return bad;
 }
 
-static const char *ends(int status)
+static const char *end_of(int status)
 {
-	return WIFEXITED(status)		? "it was killed"
-	       : WTERMSIG(status) == SIGALRM ? "it hung"
+	return WIFEXITED(status)		? "killed"
+	       : WTERMSIG(status) == SIGALRM ? "timed out"
 					       : strsignal(WTERMSIG(status));
 }
 
-enum verdict { GOOD, BAD, NOT_MET };
+enum verdict { GOOD, BAD, NOT_REACHED };
 
-static enum verdict judge(int status)
+static enum verdict check(int status)
 {
-	const struct use *u = trial->use;
-	int bad = 0, failed = 0, met = 0;
+	const struct failure_use *u = trial->use;
+	int bad = 0, failed = 0, reached = 0;
 
 	for (int i = 0; i < u->n; i++) {
 		const struct failure_outcome *o = &trial->rank[i];
-		const struct house *h = &trial->house[u->threads ? 0 : i];
+		const struct failure_process *p = &trial->process[u->threads ? 0 : i];
 
 		failed += o->code != 0;
-		met += h->hits;
-		if (!o->ended || !h->ended)
-			return complain("a rank did not come to its end: ", ends(status)), BAD;
+		reached += p->hits;
+		if (!o->ended || !p->ended)
+			return complain("a rank did not end: ", end_of(status)), BAD;
 		if (!o->code && o->wrong)
 			bad += complain("wrong results", "");
 		if (!u->threads || !i)
-			bad += judge_left(h);
+			bad += check_left(p);
 	}
 	if (status)
-		bad += complain("ranks ended badly", "");
-	if (failed && met)
-		bad += judge_words();
+		bad += complain("ranks ended with a failure", "");
+	if (failed && reached)
+		bad += check_messages();
 	else if (failed)
-		bad += complain("fails by itself: ", trial->rank[0].text);
-	return bad ? BAD : met ? GOOD : NOT_MET;
+		bad += complain("fails without an injected failure: ", trial->rank[0].text);
+	return bad ? BAD : reached ? GOOD : NOT_REACHED;
 }
 
-static enum verdict attempt(const struct use *use, const char *call, int k, int victim)
+static enum verdict attempt(const struct failure_use *use, const char *call, int k, int victim)
 {
 	int status;
 	pid_t child;
@@ -324,55 +325,55 @@ static enum verdict attempt(const struct use *use, const char *call, int k, int 
 	fflush(NULL);
 	child = fork();
 	if (!child)
-		_exit(play());
+		_exit(run_trial());
 	waitpid(child, &status, 0);
 	for (int i = 0; verbose && i < use->n; i++)
-		printf("# rank %d: %d %s; met %d, left:%s\n", i, trial->rank[i].code,
-		       trial->rank[i].text, trial->house[i].hits, trial->house[i].left);
-	return judge(status);
+		printf("# rank %d: %d %s; reached %d, left:%s\n", i, trial->rank[i].code,
+		       trial->rank[i].text, trial->process[i].hits, trial->process[i].left);
+	return check(status);
 }
 
-/* ---- which trials ---------------------------------------------------------------------------- */
+/* ---- choice of trials ------------------------------------------------------------------------ */
 
-struct failure_tally { int met, bad; };
+struct failure_tally { int reached, bad; };
 
 static void count(struct failure_tally *t, enum verdict v)
 {
-	t->met += v != NOT_MET;
+	t->reached += v != NOT_REACHED;
 	t->bad += v == BAD;
 }
 
-static void try_call(const struct use *use, const char *call, struct failure_tally *t)
+static void try_call(const struct failure_use *use, const char *call, struct failure_tally *t)
 {
 	enum verdict v;
 
 	for (int victim = 0; victim < (use->threads ? 1 : use->n); victim++)
 		for (int k = 1;; k += 1 + k / STRIDE_FROM * k / 4) {
 			v = attempt(use, call, k, victim);
-			if (v == NOT_MET)
+			if (v == NOT_REACHED)
 				break;
 			count(t, v);
 		}
 }
 
-static void try_all(const struct use *use, struct failure_tally *t)
+static void try_all(const struct failure_use *use, struct failure_tally *t)
 {
 #define NAME(member, symbol, parameters) #symbol,
 	static const char *const cuda[] = { TT_CUDA_FUNCTIONS(NAME) TT_CUDA_LATER(NAME) NULL };
 #undef NAME
 #define NAME(result, name, parameters) #name,
-	static const char *const cards[] = { TT_VERBS_CALLS(NAME) TT_VERBS_LATER(NAME) "query_gid_table",
+	static const char *const verbs[] = { TT_VERBS_CALLS(NAME) TT_VERBS_LATER(NAME) "query_gid_table",
 					     "poll_cq", "req_notify_cq", "post_send", "post_recv",
 					     NULL };
 
 	for (int i = 0; use->cuda && cuda[i]; i++)
 		try_call(use, cuda[i], t);
-	for (int i = 0; use->cards && cards[i]; i++)
-		try_call(use, cards[i], t);
+	for (int i = 0; use->verbs && verbs[i]; i++)
+		try_call(use, verbs[i], t);
 }
 
-/* A sample that is not met has come to nothing. */
-static void try_sample(const struct use *use, const char *sample, struct failure_tally *t)
+/* A sample whose call is not reached is a failure: the sample is out of date. */
+static void try_sample(const struct failure_use *use, const char *sample, struct failure_tally *t)
 {
 	int k, victim, bytes;
 	char call[64];
@@ -382,19 +383,19 @@ static void try_sample(const struct use *use, const char *sample, struct failure
 		enum verdict v = attempt(use, call, k, victim);
 
 		count(t, v);
-		t->bad += v == NOT_MET && complain("is not met", "");
+		t->bad += v == NOT_REACHED && complain("is not reached", "");
 	}
 }
 
-/* The cards' file has no name in any folder: however this ends, nothing is left of it. */
+/* The file of the fake libibverbs has no name in a folder, so no file is left after any end. */
 static bool open_trials(void)
 {
-	int fd = memfd_create("cards", MFD_CLOEXEC);
+	int fd = memfd_create("verbs", MFD_CLOEXEC);
 	char file[64];
 
 	trial = mmap(NULL, sizeof(*trial), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		     0);
-	if (trial == MAP_FAILED || fd < 0 || !load_cards())
+	if (trial == MAP_FAILED || fd < 0 || !load_verbs())
 		return false;
 	snprintf(file, sizeof(file), "/proc/%d/fd/%d", (int)getpid(), fd);
 	setenv("TUTTI_TEST_VERBS", file, 1);
@@ -411,7 +412,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	verbose = argc > 2;
-	for (const struct use *u = uses; u->name; u++) {
+	for (const struct failure_use *u = failure_uses; u->name; u++) {
 		struct failure_tally t = { 0 };
 
 		if (argc > 1 && !strstr(u->name, argv[1]))
@@ -420,8 +421,8 @@ int main(int argc, char **argv)
 			try_sample(u, argc > 2 ? argv[2] : u->sample, &t);
 		else
 			try_all(u, &t);
-		printf("%sok %d - %s: %d failures of drivers end in words\n", t.bad ? "not " : "",
-		       ++n, u->name, t.met - t.bad);
+		printf("%sok %d - %s: %d driver failures end with an error message\n", t.bad ? "not " : "",
+		       ++n, u->name, t.reached - t.bad);
 		bad += t.bad;
 	}
 	printf("1..%d\n", n);

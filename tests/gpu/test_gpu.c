@@ -1,12 +1,12 @@
 /*
  * test_gpu.c - collectives on device memory: on the fake for a GPU (tests/fakes/cuda/), or with
- * TUTTI_TEST_GPU set on one
+ * TUTTI_TEST_GPU set on a GPU
  *
- * Every way - kernels that meet (ranks as threads), kernels ordered by streams (ranks as
- * processes), plans by streams, stages (no kernels) - must give the host's bits, and come to an end
- * when a rank is missing, dies or makes another call. A plain program, so that it runs where there
- * is a GPU and no Criterion. Arguments: parts of cases' names; only those are run, and those that
- * take long only so.
+ * Every mode - kernels with barriers (ranks as threads), kernels ordered by streams (ranks as
+ * processes), plans by streams, staging (no kernels) - must give the host's bits, and calls must end
+ * when a rank is missing, dies or makes another call. A plain program, for machines with a GPU and
+ * without Criterion. Arguments: parts of cases' names; only matching cases run. Long cases run only
+ * if an argument matches.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +15,11 @@
 
 #include "tests/gpu/gpu_ranks.h"
 
-static const struct gpu_case *const files[] = { gpu_values, gpu_plans,	 gpu_pairs,
-						gpu_order,  gpu_trouble, gpu_cards,
+static const struct gpu_case *const files[] = { gpu_values, gpu_algorithms,	 gpu_pairs,
+						gpu_order,  gpu_errors, gpu_peer_records,
 						NULL };
 
-/* Each in a process of its own, since some set variables. */
+/* Runs a case in a process of its own, since some cases set environment variables. */
 static int run(const struct gpu_case *c)
 {
 	int status;
@@ -31,13 +31,13 @@ static int run(const struct gpu_case *c)
 		alarm(c->is_long ? 3600 : gpu_thorough() ? 600 : 280);
 		gpu_limit_s = c->is_long ? 3500 : gpu_thorough() ? 300 : 150;
 		c->run();
-		_exit(gpu_broken);
+		_exit(gpu_failed);
 	}
 	waitpid(child, &status, 0);
 	return status;
 }
 
-static bool is_meant(const char *name, char **parts)
+static bool is_chosen(const char *name, char **parts)
 {
 	for (char **part = parts; *part; part++)
 		if (strstr(name, *part))
@@ -54,7 +54,7 @@ int main(int argc, char **argv)
 		for (const struct gpu_case *c = files[f]; c->name; c++) {
 			int status;
 
-			if (!is_meant(c->name, argv + 1) || (c->is_long && argc < 2))
+			if (!is_chosen(c->name, argv + 1) || (c->is_long && argc < 2))
 				continue;
 			status = run(c);
 			printf("%sok %d - %s\n", status ? "not " : "", ++n, c->name);

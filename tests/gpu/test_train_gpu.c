@@ -1,9 +1,9 @@
 /*
- * test_train_gpu.c - the trainer's device cuda: a step of every model has the bits of the
- * processor's (--canonical), or nearly
+ * test_train_gpu.c - the trainer's device cuda: a step of every model gives the bits of --device cpu
+ * (--canonical), or nearly equal values
  *
- * On the fake for a GPU (tests/fakes/cuda/), or with TUTTI_TEST_GPU set on one. A plain main that
- * says TAP, for machines without Criterion.
+ * On the fake for a GPU (tests/fakes/cuda/), or with TUTTI_TEST_GPU set on a GPU. A plain main that
+ * prints TAP, for machines without Criterion.
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -28,7 +28,7 @@ static void point(bool holds, const char *what, const char *which)
 	failures += !holds;
 }
 
-/* The fake's cuBLAS, so that the loader finds it by its name. */
+/* Loads the fake's cuBLAS, so the trainer's loader finds cuBLAS by name. */
 static void load_blas(void)
 {
 	char path[4096];
@@ -46,7 +46,7 @@ static void load_blas(void)
 
 struct step { const char *model; size_t pixels, rows; };
 
-/* What a step leaves, in host memory. */
+/* Results of a step, in host memory */
 struct train_outcome { size_t parameters; float loss, *weights, *velocity; };
 
 static void *upload(struct train_device *d, const float *from, size_t count)
@@ -87,14 +87,14 @@ static void compute(struct train_device *d, struct train_model *m, const struct 
 	free(images), free(labels), free(samples);
 }
 
-/* false after a sentence: the device cannot be opened */
+/* Returns false after printing an error: the device cannot be opened. */
 static bool take_step(const char *device, bool canonical, const struct step *s, struct train_outcome *o)
 {
 	struct train_model_size size = { s->pixels, CLASSES, s->rows, 8 };
 	struct train_device d;
 	struct train_model m;
 	float *start;
-	bool fine;
+	bool ok;
 
 	if (train_device_open(&d, device, canonical) || train_model_open(&m, s->model, &d, &size)) {
 		printf("# %s\n", train_error());
@@ -106,13 +106,13 @@ static bool take_step(const char *device, bool canonical, const struct step *s, 
 	start = malloc(m.parameters * sizeof(float));
 	train_model_init(&m, 17, start);
 	compute(&d, &m, s, start, o);
-	fine = !train_device_sync(&d);
-	if (!fine)
+	ok = !train_device_sync(&d);
+	if (!ok)
 		printf("# %s\n", train_error());
 	free(start);
 	train_model_close(&m);
 	train_device_close(&d);
-	return fine;
+	return ok;
 }
 
 static bool same_bits(const struct train_outcome *a, const struct train_outcome *b)
@@ -150,21 +150,21 @@ static void try_step(const struct step *s)
 	snprintf(which, sizeof(which), "%s, %zu images of %zu pixels", s->model, s->rows,
 		 s->pixels);
 	if (!take_step("cpu", true, s, &cpu)) {
-		point(false, "the processor takes a step", which);
+		point(false, "device cpu runs a step", which);
 		return;
 	}
 	ran = take_step("cuda", true, s, &gpu);
-	point(ran && same_bits(&cpu, &gpu), "canonical, the bits are the processor's", which);
+	point(ran && same_bits(&cpu, &gpu), "--canonical gives the bits of device cpu", which);
 	if (ran)
 		release(&gpu);
 	ran = take_step("cuda", false, s, &gpu);
-	point(ran && nearly(&cpu, &gpu), "by cuBLAS, nearly", which);
+	point(ran && nearly(&cpu, &gpu), "cuBLAS gives nearly equal values", which);
 	if (ran)
 		release(&gpu);
 	release(&cpu);
 }
 
-/* ---- products -------------------------------------------------------------------------------- */
+/* ---- matrix products ------------------------------------------------------------------------- */
 
 static float unit(uint64_t index)
 {
@@ -174,7 +174,7 @@ static float unit(uint64_t index)
 	return train_rng_unit(random[0]);
 }
 
-/* c[m x n] in rows of n + 3, with every form of both operands */
+/* c[m x n] in rows of n + 3 elements, with every layout (plain, transposed) of both operands */
 static void try_products(bool canonical)
 {
 	static const size_t sizes[][3] = {
@@ -186,7 +186,7 @@ static void try_products(bool canonical)
 	float *in, *out;
 
 	if (!right) {
-		point(false, "products of all forms", train_error());
+		point(false, "matrix products of all layouts", train_error());
 		return;
 	}
 	for (size_t i = 0; i < 2 * OPERAND; i++)
@@ -195,10 +195,10 @@ static void try_products(bool canonical)
 	out = upload(&d, NULL, 45 * 140);
 	for (size_t i = 0; i < 4 * sizeof(sizes) / sizeof(*sizes); i++) {
 		const size_t *z = sizes[i / 4], m = z[0], n = z[1], k = z[2];
-		bool across_a = i & 1, across_b = i & 2;
-		size_t a_stride = (across_a ? m : k) + 2, b_stride = (across_b ? k : n) + 1;
-		struct train_matrix a = { in, a_stride, across_a },
-				 b = { in + OPERAND, b_stride, across_b };
+		bool transposed_a = i & 1, transposed_b = i & 2;
+		size_t a_stride = (transposed_a ? m : k) + 2, b_stride = (transposed_b ? k : n) + 1;
+		struct train_matrix a = { in, a_stride, transposed_a },
+				 b = { in + OPERAND, b_stride, transposed_b };
 
 		d.ops->gemm(&d, m, n, k, a, b, out, n + 3);
 		d.ops->get(&d, host, out, sizeof(host));
@@ -210,16 +210,16 @@ static void try_products(bool canonical)
 			right &= canonical ? x == y : fabsf(x - y) <= 1e-4f;
 		}
 	}
-	point(right && !train_device_sync(&d), "products of all forms",
+	point(right && !train_device_sync(&d), "matrix products of all layouts",
 	      canonical ? "own kernel" : "cuBLAS");
 	d.ops->free(&d, in), d.ops->free(&d, out);
 	train_device_close(&cpu);
 	train_device_close(&d);
 }
 
-/* ---- numbers --------------------------------------------------------------------------------- */
+/* ---- element-wise operations ----------------------------------------------------------------- */
 
-/* from NULL, and what lies there twice, too */
+/* also from == NULL, and source and target at one address */
 static void blend_and_copy(struct train_device *d, float *from, float *to, size_t count)
 {
 	d->ops->blend(d, count, 1.0f / 3.0f, -0.7f, from, to);
@@ -229,7 +229,7 @@ static void blend_and_copy(struct train_device *d, float *from, float *to, size_
 	d->ops->add(d, count, from, to);
 }
 
-static void try_numbers(void)
+static void try_elementwise(void)
 {
 	enum { COUNT = 3001 };
 	static float numbers[2 * COUNT], got[2 * COUNT];
@@ -248,7 +248,7 @@ static void try_numbers(void)
 	blend_and_copy(&(struct train_device){ .ops = &train_device_cpu }, numbers, numbers + COUNT,
 		       COUNT);
 	point(!train_device_sync(&d) && !memcmp(got, numbers, sizeof(got)),
-	      "the bits are the processor's", "blend, copy, add");
+	      "the bits are those of device cpu", "blend, copy, add");
 	d.ops->free(&d, there);
 	train_device_close(&d);
 }
@@ -273,7 +273,7 @@ int main(void)
 		try_step(&steps[i]);
 	try_products(true);
 	try_products(false);
-	try_numbers();
+	try_elementwise();
 	printf("1..%d\n", points);
 	return failures != 0;
 }

@@ -118,6 +118,6 @@ int main(void)
 
 	for (int i = 0; i < 3; i++)
 		bad += ranks_run(&r, body);
-	printf("%s 1 - messages, quorums and shrinking at once\n1..1\n", bad ? "not ok" : "ok");
+	printf("%s 1 - messages, quorum allreduces and shrink run concurrently\n1..1\n", bad ? "not ok" : "ok");
 	return bad != 0;
 }

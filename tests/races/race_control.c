@@ -1,9 +1,9 @@
 /*
- * race_control.c - every function of a control at once, ranks as threads, for ThreadSanitizer
+ * race_control.c - all functions of a control concurrently, ranks as threads, for ThreadSanitizer
  *
- * Each rank's caller logs calls, exchanges, splits, dials and takes sockets, while a second thread of
- * the rank waits, asks for missing ranks and checks for failures; strangers connect. Then one rank
- * breaks the job, or all leave at different times.
+ * The main thread of each rank logs calls, exchanges, splits, dials and takes sockets, while a second
+ * thread of the rank waits, asks for missing ranks and checks for failures; unauthenticated clients
+ * connect. Then two ranks break the job, or all ranks leave at different times.
  */
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -20,8 +20,8 @@
 
 struct race_control_watch { struct tt_control *ctl; atomic_bool stop; };
 
-/* The calls of run while it waits, and of other threads of the program. */
-static void *look_around(void *arg)
+/* The calls of run during a wait, and of other threads of the program. */
+static void *poll_control(void *arg)
 {
 	struct race_control_watch *w = arg;
 	char text[512];
@@ -39,7 +39,7 @@ static void *look_around(void *arg)
 	return NULL;
 }
 
-static void knock(int port)
+static void connect_unauthenticated(int port)
 {
 	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -51,12 +51,12 @@ static void knock(int port)
 	close(fd);
 }
 
-static int dial_around(struct meet *m, int rank, struct tt_control *ctl)
+static int dial_around(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	int next = (rank + 1) % m->n, before = (rank + m->n - 1) % m->n, fd, rc = 0;
 
-	for (int turn = 0; turn < 2; turn++) {
-		int peer = turn ? before : next;
+	for (int direction = 0; direction < 2; direction++) {
+		int peer = direction ? before : next;
 
 		if (rank < peer)
 			rc |= tt_control_dial(ctl, peer, 0, tt_deadline_ns(20000), &fd);
@@ -70,7 +70,7 @@ static int dial_around(struct meet *m, int rank, struct tt_control *ctl)
 	return rc;
 }
 
-static int work(struct meet *m, int rank, struct tt_control *ctl)
+static int work(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	struct tt_call call = {
 		.collective = TT_ALLREDUCE, .type = tuttiInt32, .root = -1, .count = 7
@@ -90,7 +90,7 @@ static int work(struct meet *m, int rank, struct tt_control *ctl)
 		tt_control_done(ctl, seq);
 	}
 	tt_id_unpack(&m->id, &id);
-	knock(id.port);
+	connect_unauthenticated(id.port);
 	failed |= dial_around(m, rank, ctl);
 	failed |= tt_control_split(ctl, rank % 2, rank, 0, 20000, &part, &new_rank, &n);
 	if (part)
@@ -105,33 +105,33 @@ static void on_broken(void *ctx)
 
 static const struct tt_control_observer observer = { .broken = on_broken };
 
-static int body(struct meet *m, int rank, struct tt_control *ctl)
+static int body(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	struct race_control_watch w = { .ctl = ctl };
 	bool breaks = m->arg != NULL;
 	atomic_int hooks = 0;
-	void *looked;
+	void *polled;
 	pthread_t watcher;
 	int failed, culprit;
 
 	tt_control_observe(ctl, &observer, &hooks);
-	if (pthread_create(&watcher, NULL, look_around, &w))
+	if (pthread_create(&watcher, NULL, poll_control, &w))
 		return 1;
 	failed = work(m, rank, ctl);
-	atomic_store(&m->report[rank].stage, 1);
-	if (breaks && rank % 5 == 1) {           /* two at once, when nobody waits for a peer */
-		failed |= !meet_all_reached(m, 1, 20000);
-		tt_control_raise(ctl, TT_REMOTE, rank, "enough");
+	atomic_store(&m->report[rank].progress, 1);
+	if (breaks && rank % 5 == 1) {           /* two at once, while no rank waits for a peer */
+		failed |= !control_job_all_reached(m, 1, 20000);
+		tt_control_raise(ctl, TT_REMOTE, rank, "the job is broken");
 	}
 	if (breaks)
-		failed |= meet_await_broken(m, rank, ctl, 20000, &culprit) != TT_REMOTE;
+		failed |= control_job_await_broken(m, rank, ctl, 20000, &culprit) != TT_REMOTE;
 	else
 		failed |= tt_control_broken(ctl);
 	sleep_ms(rank % 3);
 	atomic_store(&w.stop, true);
-	pthread_join(watcher, &looked);
+	pthread_join(watcher, &polled);
 	tt_control_unobserve(ctl, &observer, &hooks);
-	return failed || looked || hooks > 1;
+	return failed || polled || hooks > 1;
 }
 
 int main(void)
@@ -140,19 +140,19 @@ int main(void)
 
 	for (int breaks = 0; breaks < 2; breaks++)
 		for (int round = 0; round < 3; round++) {
-			struct meet m = { .n = RANKS, .threads = true, .body = body,
+			struct control_job m = { .n = RANKS, .threads = true, .body = body,
 					  .arg = breaks ? &failed : NULL, .timeout_ms = 30000 };
 			int bad = 0;
 
-			meet_run(&m);
+			control_job_run(&m);
 			for (int r = 0; r < RANKS; r++) {
 				if (m.report[r].joined || m.report[r].rc)
 					printf("# rank %d: %d %d %s\n", r, m.report[r].joined,
 					       m.report[r].rc, m.report[r].text);
 				bad |= m.report[r].joined || m.report[r].rc;
 			}
-			printf("%s - ranks that are threads, then %s\n", bad ? "not ok" : "ok",
-			       breaks ? "two break the job" : "all leave");
+			printf("%s - ranks as threads, then %s\n", bad ? "not ok" : "ok",
+			       breaks ? "two ranks break the job" : "all ranks leave");
 			failed += bad;
 		}
 	return failed != 0;

@@ -1,5 +1,5 @@
 /*
- * race_maps.c - see race_maps.h. A mapping is shared as long as somebody has it.
+ * race_maps.c - see race_maps.h. A mapping is shared while any rank has the file mapped.
  */
 #include "tests/races/race_maps.h"
 
@@ -14,7 +14,7 @@
 
 static struct map { dev_t dev; ino_t ino; void *p; int users; } maps[MAPS];
 static pthread_mutex_t maps_lock = PTHREAD_MUTEX_INITIALIZER;
-/* before main the sanitizer itself calls mmap, and nothing works yet */
+/* false before main, when the sanitizer itself calls mmap and locks do not work yet */
 static bool started;
 
 void race_maps_share(void)

@@ -1,9 +1,9 @@
 /*
- * race_maps.h - ranks that are threads share what they map, for ThreadSanitizer
+ * race_maps.h - ranks as threads share their mappings, for ThreadSanitizer
  *
- * Each rank maps a shared segment for itself, so that ThreadSanitizer would see as many memories as
- * ranks and no race between them. In a program that has race_maps.c among its sources, mmap gives
- * every rank the same address for the same file, from race_maps_share on.
+ * Each rank maps a shared segment for itself, so ThreadSanitizer would see separate memory per rank
+ * and no race between ranks. In a program with race_maps.c, mmap returns the same address to every
+ * rank for the same file, after race_maps_share was called.
  */
 #ifndef TESTS_RACE_MAPS_H
 #define TESTS_RACE_MAPS_H

@@ -1,10 +1,10 @@
 /*
- * race_run.c - calls, groups, streams and abort at once, ranks as threads, for ThreadSanitizer
+ * race_run.c - calls, groups, streams and abort concurrently, ranks as threads, for ThreadSanitizer
  *
- * Each rank runs two streams beside its own calls, while a thread of it looks at the communicator
- * and the streams. Sizes take every way of a sum: board, peers' buffers, messages. Then a
- * communicator is aborted under queued calls,
- * by a thread that does not make them; the other one goes on.
+ * Each rank makes calls on two streams and without a stream, while a second thread of the rank
+ * queries the communicator and the streams. The sizes cover every path of an allreduce: slots in
+ * shared memory, single copy, messages. Then a thread without calls aborts a communicator with
+ * queued calls; the other communicator continues.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -32,7 +32,7 @@ static int failed(int line, const char *what)
 
 struct race_run_watch { tuttiComm_t comm; tuttiStream_t a, b; atomic_bool stop; };
 
-static void *look(void *arg)
+static void *query(void *arg)
 {
 	struct race_run_watch *w = arg;
 	tuttiResult_t state;
@@ -87,16 +87,16 @@ static int round_of_all(struct race_run_watch *w, struct race_buffers *x, int ra
 static int all_rounds(struct race_run_watch *w, struct race_buffers *x, int rank)
 {
 	pthread_t watcher;
-	void *looked;
+	void *queried;
 	int bad = 0;
 
-	WANT(!pthread_create(&watcher, NULL, look, w));
+	WANT(!pthread_create(&watcher, NULL, query, w));
 	for (int i = 0; i < ROUNDS && !bad; i++)
 		for (size_t k = 0; k < sizeof(counts) / sizeof(counts[0]) && !bad; k++)
 			bad = round_of_all(w, x, rank, counts[k]);
 	atomic_store(&w->stop, true);
-	pthread_join(watcher, &looked);
-	return bad || looked;
+	pthread_join(watcher, &queried);
+	return bad || queried;
 }
 
 static void *abort_soon(void *comm)
@@ -105,7 +105,7 @@ static void *abort_soon(void *comm)
 	return (void *)(size_t)tuttiCommAbort(comm);
 }
 
-/* Calls go on until the abort, here or at another rank, ends them. */
+/* Make calls until the abort, by this rank or another rank, ends the calls. */
 static int aborted(struct race_run_watch *w, struct race_buffers *x, int rank)
 {
 	tuttiResult_t rc = tuttiSuccess;
@@ -136,8 +136,8 @@ static int aborted(struct race_run_watch *w, struct race_buffers *x, int rank)
 	return 0;
 }
 
-/* The same without streams: the short ways of a call, which take no lock. */
-static int cut_off(struct race_run_watch *w, struct race_buffers *x, int rank)
+/* The same without streams: the fast paths of a call, which take no lock. */
+static int aborted_without_streams(struct race_run_watch *w, struct race_buffers *x, int rank)
 {
 	tuttiResult_t rc = tuttiSuccess;
 	pthread_t other;
@@ -177,7 +177,7 @@ static int work(tuttiComm_t *comm, int rank, int n, void *arg)
 	WANT((x.c = malloc(MOST * sizeof(float))));
 	MUST(tuttiStreamCreate(&w.a));
 	MUST(tuttiStreamCreate(&w.b));
-	bad = all_rounds(&w, &x, rank) || aborted(&w, &x, rank) || cut_off(&w, &x, rank);
+	bad = all_rounds(&w, &x, rank) || aborted(&w, &x, rank) || aborted_without_streams(&w, &x, rank);
 	MUST(tuttiAllReduce(x.c, x.c, 1, tuttiFloat32, tuttiSum, *comm, NULL));
 	MUST(tuttiStreamDestroy(w.a));
 	MUST(tuttiStreamDestroy(w.b));
@@ -201,7 +201,7 @@ int main(void)
 					   .algo = algos[a] };
 			int bad = ranks_run(&r, work) != 0;
 
-			printf("%s - calls, streams and abort at once, %s, %s\n",
+			printf("%s - concurrent calls, streams and abort, %s, %s\n",
 			       bad ? "not ok" : "ok", transports[t], algos[a]);
 			wrong += bad;
 		}

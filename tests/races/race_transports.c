@@ -49,8 +49,8 @@ int main(void)
 					      .sleepy = sleepy, .seed = 7 };
 			int bad = harness_run(&h, body, &tr) != 0;
 
-			printf("%s - %s, ranks that are threads%s\n", bad ? "not ok" : "ok",
-			       (*t)->name, sleepy ? " and sleep" : "");
+			printf("%s - %s, ranks as threads%s\n", bad ? "not ok" : "ok",
+			       (*t)->name, sleepy ? " that doze" : "");
 			failed += bad;
 		}
 	return failed != 0;

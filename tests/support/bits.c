@@ -1,10 +1,10 @@
 /*
- * bits.c - one number for all the bits that allreduces leave: bits TRANSPORT RANKS
+ * bits.c - prints one hash of the result bits of allreduces: bits TRANSPORT RANKS
  *
- * Called by soft_roce.sh and soft-roce/claims.sh, whose claim is that the number is the same for
- * every transport and machine. Every algorithm and every type, sizes and operations in turn, on
- * floats whose sum depends on the order of adding; with many small tiles (TUTTI_TILE_BYTES). Forks
- * its ranks; exit 1 if one fails or the ranks differ.
+ * Called by soft_roce.sh and soft-roce/claims.sh, which claim that the hash is the same for every
+ * transport and machine. Runs every algorithm with every type, and alternates sizes and operations,
+ * on floats whose sum depends on the order of additions, with many small tiles (TUTTI_TILE_BYTES).
+ * Forks its ranks; exit 1 if a rank fails or the ranks differ.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,12 +31,12 @@ static uint64_t stir(uint64_t h, const void *p, size_t bytes)
 	return h;
 }
 
-/* 0 | 1, and it has said why */
-static int calls(tuttiComm_t comm, int rank, int turn, unsigned char *x, uint64_t *h)
+/* 0 | 1 with the reason on stderr */
+static int calls(tuttiComm_t comm, int rank, int round, unsigned char *x, uint64_t *h)
 {
 	for (int type = 0; type < tuttiNumTypes; type++) {
-		size_t count = counts[(type + turn) % 2];
-		tuttiRedOp_t op = ops[(type + turn) % 5];
+		size_t count = counts[(type + round) % 2];
+		tuttiRedOp_t op = ops[(type + round) % 5];
 
 		if (!ref_defined(type, op))
 			op = tuttiSum;

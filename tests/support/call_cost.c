@@ -1,15 +1,15 @@
 /*
- * call_cost.c - what tests/scripts/guards.sh counts:
- * instructions, loads and stores, system calls and allocations
+ * call_cost.c - the calls whose instructions, loads and stores, system calls and allocations
+ * tests/scripts/guards.sh counts
  *
- *   guard calls CALL BYTES WINDOWS CALLS    one rank, as the environment says. Callgrind counts
- *           inside guarded_call; strace sees a close of a descriptor that is none before and after
- *           each window of so many calls. TT_GUARD_LATE_US: sleep before each call, so that what
- *           the others send is there already
- *   guard allocations NP TRANSPORT          ranks are forked; prints how often 20 calls of each
- *           kind allocate once their shape is known, counted at malloc itself
- *   guard build                             exit 0 where instructions may be counted: optimised,
- *           no sanitizer
+ *   call_cost calls CALL BYTES WINDOWS CALLS    one rank, joined by the environment. Callgrind
+ *           counts inside guarded_call; for strace, a close of an invalid descriptor marks the
+ *           begin and the end of each window of CALLS calls. TT_GUARD_LATE_US: sleep before each
+ *           call, so that the messages of other ranks have arrived
+ *   call_cost allocations NP TRANSPORT          forks its ranks; prints the allocations of 20 calls
+ *           of each kind with planned shapes, counted in malloc
+ *   call_cost build                             exit 0 where instructions may be counted: an
+ *           optimized build without sanitizer
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ struct cost_job {
 	tuttiStream_t stream;
 	int rank, n;
 	float *in, *out;
-	size_t count;                    /* of the message, in floats */
+	size_t count;                    /* floats of a message */
 	bool library_memory;             /* in and out are of tuttiMemAlloc */
 };
 
@@ -127,16 +127,16 @@ static void close_job(struct cost_job *j)
 	free(j->out);
 }
 
-static int complain(const char *what, tuttiResult_t rc)
+static int report(const char *what, tuttiResult_t rc)
 {
 	if (rc)
 		fprintf(stderr, "%s: %s\n", what, tuttiGetLastError(NULL));
 	return rc != tuttiSuccess;
 }
 
-/* ---- guard calls ----------------------------------------------------------------------------- */
+/* ---- call_cost calls ------------------------------------------------------------------------- */
 
-/* What callgrind collects for; it dumps its counts after each. */
+/* Callgrind counts inside this function, and dumps its counts after each call. */
 __attribute__((noinline)) static tuttiResult_t guarded_call(struct cost_job *j, call_fn *call)
 {
 	return call(j);
@@ -154,7 +154,7 @@ static int window(struct cost_job *j, call_fn *call, int ncalls)
 		rc = guarded_call(j, call);
 	}
 	close(MARK_AFTER);
-	return complain("call", rc);
+	return report("call", rc);
 }
 
 static int run_calls(const char *name, size_t bytes, int windows, int ncalls)
@@ -165,20 +165,20 @@ static int run_calls(const char *name, size_t bytes, int windows, int ncalls)
 	j.library_memory = !strcmp(name, LIBRARY_MEMORY);
 	while (which < NCALLS && strcmp(calls[which].name, name))
 		which++;
-	if (which == NCALLS || complain("join", tuttiCommInitEnv(&j.comm, NULL)) ||
+	if (which == NCALLS || report("join", tuttiCommInitEnv(&j.comm, NULL)) ||
 	    open_job(&j, bytes))
 		return 2;
-	rc = complain(name, calls[which].call(&j));
+	rc = report(name, calls[which].call(&j));
 	for (int i = 0; i < windows && !rc; i++)
 		rc = window(&j, calls[which].call, ncalls);
 	close_job(&j);
-	return complain("leave", tuttiCommDestroy(j.comm)) || rc;
+	return report("leave", tuttiCommDestroy(j.comm)) || rc;
 }
 
-/* ---- guard allocations ----------------------------------------------------------------------- */
+/* ---- call_cost allocations ------------------------------------------------------------------- */
 
-/* Allocations of 20 calls of a known shape, the fewest of five times: the service thread may have
- * had work meanwhile. */
+/* Allocations of 20 calls with a planned shape: the minimum of five rounds, because the service
+ * thread may allocate meanwhile. */
 static long count(struct cost_job *j, call_fn *call, int *ret_rc)
 {
 	long least = -1;
@@ -201,7 +201,7 @@ static int count_all(tuttiComm_t *comm, int rank, int n, void *transport)
 {
 	struct cost_job j = { .comm = *comm, .rank = rank, .n = n };
 	tuttiStream_t stream;
-	int rc = complain("stream", tuttiStreamCreate(&stream)) || open_job(&j, 64 << 10);
+	int rc = report("stream", tuttiStreamCreate(&stream)) || open_job(&j, 64 << 10);
 
 	for (int on_stream = 0; on_stream < 2 && !rc; on_stream++) {
 		j.stream = on_stream ? stream : NULL;
@@ -214,9 +214,9 @@ static int count_all(tuttiComm_t *comm, int rank, int n, void *transport)
 		}
 	}
 	fflush(stdout);
-	complain("call", (tuttiResult_t)rc);
+	report("call", (tuttiResult_t)rc);
 	close_job(&j);
-	return complain("stream", tuttiStreamDestroy(stream)) || rc;
+	return report("stream", tuttiStreamDestroy(stream)) || rc;
 }
 
 static int count_allocations(int np, char *transport)
@@ -224,7 +224,7 @@ static int count_allocations(int np, char *transport)
 	struct ranks r = { .n = np, .transport = transport, .arg = transport };
 
 	if (!COUNTED) {
-		fprintf(stderr, "another malloc is in this program\n");
+		fprintf(stderr, "malloc is not counted in this build\n");
 		return 77;
 	}
 	return ranks_run(&r, count_all) != 0;
@@ -244,6 +244,6 @@ int main(int argc, char **argv)
 #endif
 	}
 	fprintf(stderr,
-		"usage: guard calls CALL BYTES WINDOWS CALLS | guard allocations NP TRANSPORT | guard build\n");
+		"usage: call_cost calls CALL BYTES WINDOWS CALLS | call_cost allocations NP TRANSPORT | call_cost build\n");
 	return 2;
 }

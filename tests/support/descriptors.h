@@ -1,5 +1,4 @@
-/* descriptors.h - how many this process has open;
- * for tests that hold what is left behind against before */
+/* descriptors.h - the number of open descriptors of this process; for tests of leaks */
 #ifndef TESTS_DESCRIPTORS_H
 #define TESTS_DESCRIPTORS_H
 

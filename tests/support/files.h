@@ -1,5 +1,4 @@
-/* files.h - a file in a folder that is made on the way;
- * for suites that make a /sys or /proc of their own */
+/* files.h - writes a file and creates its folders; for suites with a /sys or /proc of their own */
 #ifndef TESTS_FILES_H
 #define TESTS_FILES_H
 

@@ -1,10 +1,11 @@
 /*
- * first_result.c - how long it takes from nothing to the first result:
+ * first_result.c - time from the start to the first result:
  * first_result [NRANKS [ROUNDS [TRANSPORT]]]
  *
  * Prints milliseconds from the moment when all ranks start to join until the last rank has joined,
- * until the last has the result of an allreduce of one float, and of one of 1 MiB; median and least
- * of the rounds. For people: nothing is judged here, because a busy machine takes longer.
+ * until the last rank has the result of an allreduce of one float, and of an allreduce of 1 MiB;
+ * median and minimum of the rounds. For people: the program checks no time, because a busy machine
+ * takes longer.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,14 +20,14 @@
 enum { JOINED, FIRST, LARGE, MARKS };
 enum { COUNT = 1 << 18 };
 
-/* at: the latest of all ranks */
+/* at: time of the last rank that reached the mark */
 struct first_results { _Atomic int ready; _Atomic uint64_t at[MARKS]; };
 
-static void mark(struct first_results *b, int what)
+static void mark(struct first_results *b, int which)
 {
-	uint64_t now = tt_now_ns(), was = b->at[what];
+	uint64_t now = tt_now_ns(), was = b->at[which];
 
-	while (was < now && !__atomic_compare_exchange_n((uint64_t *)&b->at[what], &was, now, false,
+	while (was < now && !__atomic_compare_exchange_n((uint64_t *)&b->at[which], &was, now, false,
 							 __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		;
 }
@@ -42,7 +43,7 @@ static int rank_main(struct first_results *b, int start, const tuttiUniqueId *id
 	config.transport = transport;
 	in[0] = 1;
 	b->ready++;
-	if (read(start, &byte, 1) < 0)                   /* ends when the parent closes its side */
+	if (read(start, &byte, 1) < 0)                   /* until the parent closes its end */
 		return 1;
 	if (tuttiCommInitRankConfig(&comm, n, *id, rank, &config))
 		goto failed;

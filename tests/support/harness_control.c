@@ -1,5 +1,5 @@
 /*
- * harness_control.c - ranks of a control for tests; see harness_control.h
+ * harness_control.c - see harness_control.h
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -15,29 +15,29 @@
 #include "tests/support/harness_control.h"
 #include "plan/plan.h"
 
-struct control_rank { struct meet *m; int rank; };
-static pthread_t threads[MEET_MOST];
+struct control_rank { struct control_job *job; int rank; };
+static pthread_t threads[CONTROL_JOB_MOST];
 
 void sleep_ms(int ms)
 {
 	nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L }, NULL);
 }
 
-static void be(struct meet *m, int rank)
+static void run_rank(struct control_job *job, int rank)
 {
-	struct control_report *report = &m->report[rank];
-	struct tt_join join = { .id = &m->id, .rank = rank, .nranks = m->n,
+	struct control_report *report = &job->report[rank];
+	struct tt_join join = { .id = &job->id, .rank = rank, .nranks = job->n,
 				.settings = "algo=auto transport=auto",
-				.timeout_ms = PATIENCE_MS, .ifname = "",
+				.timeout_ms = JOIN_TIMEOUT_MS, .ifname = "",
 				.host_id = "", .port_range = "" };
 	struct tt_control *ctl;
 	uint64_t begin;
 
 	atomic_store(&report->pid, getpid());
-	if (m->timeout_ms && !(m->patient && rank))
-		join.timeout_ms = m->timeout_ms;
-	if (m->before)
-		m->before(m, rank, &join);
+	if (job->timeout_ms && !(job->only_rank_0 && rank))
+		join.timeout_ms = job->timeout_ms;
+	if (job->before)
+		job->before(job, rank, &join);
 	begin = tt_now_ns();
 	report->joined = tt_control_join(&join, &ctl);
 	report->took_ms = (tt_now_ns() - begin) / 1000000;
@@ -45,8 +45,8 @@ static void be(struct meet *m, int rank)
 		snprintf(report->text, sizeof(report->text), "%s", tt_error_text());
 		return;
 	}
-	if (m->body)
-		report->rc = m->body(m, rank, ctl);
+	if (job->body)
+		report->rc = job->body(job, rank, ctl);
 	tt_control_leave(ctl);
 }
 
@@ -54,21 +54,21 @@ static void *thread_main(void *arg)
 {
 	struct control_rank *r = arg;
 
-	be(r->m, r->rank);
+	run_rank(r->job, r->rank);
 	free(r);
 	return NULL;
 }
 
-static void start_thread(struct meet *m, int rank)
+static void start_thread(struct control_job *job, int rank)
 {
 	struct control_rank *r = malloc(sizeof(*r));
 
-	*r = (struct control_rank){ m, rank };
+	*r = (struct control_rank){ job, rank };
 	if (pthread_create(&threads[rank], NULL, thread_main, r))
 		abort();
 }
 
-static void start_process(struct meet *m, int rank)
+static void start_process(struct control_job *job, int rank)
 {
 	pid_t pid;
 
@@ -78,84 +78,84 @@ static void start_process(struct meet *m, int rank)
 		abort();
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		be(m, rank);
+		run_rank(job, rank);
 		_exit(0);
 	}
-	atomic_store(&m->report[rank].pid, pid);
+	atomic_store(&job->report[rank].pid, pid);
 }
 
-void meet_start(struct meet *m)
+void control_job_start(struct control_job *job)
 {
-	m->report = mmap(NULL, (size_t)m->n * sizeof(*m->report), PROT_READ | PROT_WRITE,
+	job->report = mmap(NULL, (size_t)job->n * sizeof(*job->report), PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (m->report == MAP_FAILED || m->n > MEET_MOST)
+	if (job->report == MAP_FAILED || job->n > CONTROL_JOB_MOST)
 		abort();
-	if (!m->has_id && tt_id_make("", "", &m->id))
+	if (!job->has_id && tt_id_make("", "", &job->id))
 		abort();
-	for (int r = 0; r < m->n; r++) {
-		if (m->absent && m->absent(r))
+	for (int r = 0; r < job->n; r++) {
+		if (job->absent && job->absent(r))
 			continue;
-		if (m->threads)
-			start_thread(m, r);
+		if (job->threads)
+			start_thread(job, r);
 		else
-			start_process(m, r);
+			start_process(job, r);
 	}
 }
 
-void meet_wait(struct meet *m)
+void control_job_wait(struct control_job *job)
 {
-	for (int r = 0; r < m->n; r++) {
+	for (int r = 0; r < job->n; r++) {
 		int status;
 
-		if (m->absent && m->absent(r))
+		if (job->absent && job->absent(r))
 			continue;
-		if (m->threads)
+		if (job->threads)
 			pthread_join(threads[r], NULL);
-		else if (waitpid(m->report[r].pid, &status, 0) < 0 || status)
-			m->report[r].rc = -1;
+		else if (waitpid(job->report[r].pid, &status, 0) < 0 || status)
+			job->report[r].rc = -1;
 	}
 }
 
-void meet_run(struct meet *m)
+void control_job_run(struct control_job *job)
 {
-	meet_start(m);
-	meet_wait(m);
+	control_job_start(job);
+	control_job_wait(job);
 }
 
-bool meet_reached(struct meet *m, int rank, int stage, int limit_ms)
+bool control_job_reached(struct control_job *job, int rank, int progress, int limit_ms)
 {
 	for (int ms = 0; ms < limit_ms; ms++) {
-		if (atomic_load(&m->report[rank].stage) >= stage)
+		if (atomic_load(&job->report[rank].progress) >= progress)
 			return true;
 		sleep_ms(1);
 	}
 	return false;
 }
 
-bool meet_all_reached(struct meet *m, int stage, int limit_ms)
+bool control_job_all_reached(struct control_job *job, int progress, int limit_ms)
 {
-	for (int r = 0; r < m->n; r++)
-		if (!(m->absent && m->absent(r)) && !meet_reached(m, r, stage, limit_ms))
+	for (int r = 0; r < job->n; r++)
+		if (!(job->absent && job->absent(r)) && !control_job_reached(job, r, progress, limit_ms))
 			return false;
 	return true;
 }
 
-void meet_stop(const struct meet *m, int rank)
+void control_job_stop(const struct control_job *job, int rank)
 {
-	pid_t pid = m->report[rank].pid;
+	pid_t pid = job->report[rank].pid;
 	siginfo_t how;
 
-	/* a thread of it may go on until another one has taken the signal */
+	/* a thread may run until another thread of the process has handled the signal */
 	if (kill(pid, SIGSTOP) || waitid(P_PID, (id_t)pid, &how, WSTOPPED | WEXITED | WNOWAIT))
 		perror("stop a rank");
 }
 
-int meet_await_broken(struct meet *m, int rank, struct tt_control *ctl, int limit_ms,
+int control_job_await_broken(struct control_job *job, int rank, struct tt_control *ctl, int limit_ms,
 		      int *ret_culprit)
 {
 	for (int ms = 0; ms < limit_ms && !tt_control_broken(ctl); ms++)
 		sleep_ms(1);
-	snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s",
+	snprintf(job->report[rank].text, sizeof(job->report[rank].text), "%s",
 		 tt_control_text(ctl, ret_culprit));
 	return tt_control_broken(ctl);
 }

@@ -1,9 +1,9 @@
 /*
- * harness_control.h - ranks that join a control,
- * as threads or forked processes, and report what they saw
+ * harness_control.h - ranks that join a control, as threads or forked processes, and report their
+ * results
  *
- * For test_control.c and race_control.c. What each rank reports lies in memory that all of them
- * share, so that a test looks at every rank's result, and a rank at how far the others are.
+ * For tests of control and race_control.c. The reports are in shared memory: a test reads the
+ * result of every rank, and a rank reads the progress of the others.
  */
 #ifndef HARNESS_CONTROL_H
 #define HARNESS_CONTROL_H
@@ -13,49 +13,49 @@
 
 #include "control/control.h"
 
-#define MEET_MOST 256
-#define PATIENCE_MS 20000
+#define CONTROL_JOB_MOST 256
+#define JOIN_TIMEOUT_MS 20000
 
 struct control_report {
 	atomic_int pid;
-	atomic_int stage;                /* what the rank has reached; anything a test likes */
-	int joined, rc;                  /* of joining, of the body */
-	uint64_t took_ms;                /* the join, or what a body measures */
-	char text[1024];                 /* the sentence of the failure */
+	atomic_int progress;                /* how far the rank is; the test defines the values */
+	int joined, rc;                  /* results of the join, of the body */
+	uint64_t took_ms;                /* of the join, or measured by the body */
+	char text[1024];                 /* error text of the failure */
 };
 
-struct meet {
+struct control_job {
 	int n;
 	bool threads;
-	uint32_t timeout_ms;             /* of joining; 0: PATIENCE_MS */
-	bool patient;                    /* that is rank 0's; all others have PATIENCE_MS */
-	tuttiUniqueId id;                /* made by meet_start unless has_id */
+	uint32_t timeout_ms;             /* of the join; 0: JOIN_TIMEOUT_MS */
+	bool only_rank_0;                /* timeout_ms is of rank 0; others: JOIN_TIMEOUT_MS */
+	tuttiUniqueId id;                /* made by control_job_start unless has_id */
 	bool has_id;
-	/* NULL: nothing after joining */
-	int (*body)(struct meet *m, int rank, struct tt_control *ctl);
-	/* Change what rank is going to join with, or do something before. May be NULL. */
-	void (*before)(struct meet *m, int rank, struct tt_join *join);
-	bool (*absent)(int rank);        /* never comes; may be NULL */
+	/* after the join; NULL: nothing */
+	int (*body)(struct control_job *job, int rank, struct tt_control *ctl);
+	/* before the join: may change the arguments of the join; or NULL */
+	void (*before)(struct control_job *job, int rank, struct tt_join *join);
+	bool (*absent)(int rank);        /* ranks that do not start; or NULL */
 	void *arg;
 	struct control_report *report;           /* [n], shared */
 };
 
-/* Start n ranks; wait for all; both. A rank that was killed has rc -1.
- * The body's control is left afterwards. */
-void meet_start(struct meet *m);
-void meet_wait(struct meet *m);
-void meet_run(struct meet *m);
+/* Start n ranks; wait for all ranks; both. A killed rank has rc -1. Each rank leaves its control
+ * after the body. */
+void control_job_start(struct control_job *job);
+void control_job_wait(struct control_job *job);
+void control_job_run(struct control_job *job);
 
-/* Wait until rank has reached stage, at most limit_ms; false: it has not. */
-bool meet_reached(struct meet *m, int rank, int stage, int limit_ms);
-bool meet_all_reached(struct meet *m, int stage, int limit_ms);
+/* Wait until rank (all ranks) reached progress, at most limit_ms; false: the limit is over. */
+bool control_job_reached(struct control_job *job, int rank, int progress, int limit_ms);
+bool control_job_all_reached(struct control_job *job, int progress, int limit_ms);
 
-/* Stop a rank's process (m->threads is false); no thread of it does anything any more. */
-void meet_stop(const struct meet *m, int rank);
+/* Stop the process of a rank (not with threads); returns when all its threads are stopped. */
+void control_job_stop(const struct control_job *job, int rank);
 
-/* In a body: wait until the control is broken, at most limit_ms; the sentence goes into the report.
- * Returns the code, 0 when it is not broken. */
-int meet_await_broken(struct meet *m, int rank, struct tt_control *ctl, int limit_ms,
+/* In a body: wait until the control is broken, at most limit_ms, and store the error text in the
+ * report. Returns the code; 0: not broken. */
+int control_job_await_broken(struct control_job *job, int rank, struct tt_control *ctl, int limit_ms,
 		      int *ret_culprit);
 
 /* Note collective number seq, a sum of 1024 floats, as started, and as finished. */

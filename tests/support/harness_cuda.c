@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* For ranks that are threads, before there are any: others read the environment. */
-__attribute__((constructor)) static void have_connections(void)
+/* Before main: later other threads read the environment. */
+__attribute__((constructor)) static void set_connections(void)
 {
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 }

@@ -5,8 +5,9 @@
 #include "gpu/cuda.h"
 
 /* Loads the fake of this build (with TUTTI_TEST_GPU set: the driver of this host) into the
- * process, before anything of CUDA is used, and makes device 0 current in the calling thread. To be
- * called in each process (after fork) and each thread. NULL: it cannot be loaded. */
+ * process and makes device 0 current in the calling thread. Call before any use of CUDA, in each
+ * process (after fork) and each thread. NULL: the driver cannot be loaded; the reason is on
+ * stderr. */
 const struct tt_cuda *harness_cuda(void);
 
 #endif

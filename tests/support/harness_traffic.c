@@ -5,16 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUFFERS 8              /* posts that a sending flow has under way at most */
-#define PATIENCE_MS 60000      /* without any progress */
+#define BUFFERS 8              /* most posts of a sending flow that are not completed */
+#define STALL_MS 60000         /* longest time without progress */
 #define DOZE_US 2000000
 
 struct flow {
 	struct tt_link *l;
 	bool sends;
 	uint64_t seed;
-	uint32_t next;                 /* message to be sent or received */
-	uint8_t *buf;                  /* sends: BUFFERS, receives: 1, of message_bytes */
+	uint32_t next;                 /* number of the next message */
+	uint8_t *buf;                  /* BUFFERS messages (sends), or one message */
 	uint64_t posted[BUFFERS];
 };
 
@@ -32,7 +32,7 @@ static size_t size_of(const struct traffic *tr, const struct flow *f, size_t mos
 	if (tr->sizes)
 		return tr->sizes[f->next % tr->nsizes] < most ? tr->sizes[f->next % tr->nsizes]
 							      : most;
-	switch (r % 4) {                /* small, around the line's limit, around a cell, any */
+	switch (r % 4) {                /* small, around a line, up to a quarter, any */
 	case 0: return (r >> 8) % 57;
 	case 1: return 50 + (r >> 8) % 16 < most ? 50 + (r >> 8) % 16 : most;
 	case 2: return (r >> 8) % (most / 4 + 1);
@@ -45,7 +45,7 @@ static uint32_t stamp_of(const struct flow *f)
 	return (uint32_t)mix(f->seed * 3 + f->next);
 }
 
-static uint64_t word_of(const struct flow *f, size_t i)
+static uint64_t content_of(const struct flow *f, size_t i)
 {
 	return (f->seed + f->next) * 0x9e3779b97f4a7c15u + i * 0xd1342543de82ef95u;
 }
@@ -53,7 +53,7 @@ static uint64_t word_of(const struct flow *f, size_t i)
 static void fill(const struct flow *f, uint8_t *p, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i += 8) {
-		uint64_t w = word_of(f, i);
+		uint64_t w = content_of(f, i);
 
 		memcpy(p + i, &w, bytes - i < 8 ? bytes - i : 8);
 	}
@@ -62,7 +62,7 @@ static void fill(const struct flow *f, uint8_t *p, size_t bytes)
 static bool right(const struct flow *f, const uint8_t *p, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i += 8) {
-		uint64_t w = word_of(f, i);
+		uint64_t w = content_of(f, i);
 
 		if (memcmp(p + i, &w, bytes - i < 8 ? bytes - i : 8))
 			return false;
@@ -85,7 +85,7 @@ static int send_next(const struct traffic *tr, struct flow *f, size_t most)
 			return 0;
 		if (t->reserve(f->l, bytes) != room || (uintptr_t)room % 64)
 			return tt_fail(TT_INTERNAL,
-				       "reserve gave %p, then another room or an unaligned one",
+				       "reserve gave %p, then another address or an unaligned one",
 				       (void *)room);
 		fill(f, room, bytes);
 		t->commit(f->l, bytes, stamp_of(f));
@@ -102,7 +102,7 @@ static int send_next(const struct traffic *tr, struct flow *f, size_t most)
 	return 1;
 }
 
-/* 1 received and right | 0 not there | < 0 */
+/* 1 received and right | 0 no message yet | < 0 */
 static int receive_next(const struct traffic *tr, struct flow *f, size_t most)
 {
 	const struct tt_transport *t = f->l->t;
@@ -115,7 +115,7 @@ static int receive_next(const struct traffic *tr, struct flow *f, size_t most)
 	if (rc <= 0)
 		return rc;
 	if (!in_place && (t->peek(f->l, bytes, stamp_of(f), &again) != 1 || again != data))
-		return tt_fail(TT_INTERNAL, "a second peek gave another answer");
+		return tt_fail(TT_INTERNAL, "a second peek gave another result");
 	if (!right(f, data, bytes))
 		return tt_fail(TT_INTERNAL,
 			       "message %u of %zu bytes from rank %d, channel %d, is wrong",
@@ -126,7 +126,7 @@ static int receive_next(const struct traffic *tr, struct flow *f, size_t most)
 	return 1;
 }
 
-/* Each flow goes on as far as it can. > 0 something moved | 0 | < 0 */
+/* Each flow sends or receives at most one message. > 0 progress | 0 | < 0 */
 static int pump(const struct traffic *tr, const struct rig *rig, struct flow *flows, int nflows,
 		uint64_t round)
 {
@@ -158,7 +158,7 @@ static bool finished(const struct traffic *tr, const struct flow *flows, int nfl
 
 static int drive(const struct traffic *tr, const struct rig *rig, struct flow *flows, int nflows)
 {
-	uint64_t deadline = tt_deadline_ns(PATIENCE_MS), round = 0;
+	uint64_t deadline = tt_deadline_ns(STALL_MS), round = 0;
 
 	while (!finished(tr, flows, nflows)) {
 		int rc = pump(tr, rig, flows, nflows, round++);
@@ -176,9 +176,9 @@ static int drive(const struct traffic *tr, const struct rig *rig, struct flow *f
 		if (rc < 0)
 			return rc;
 		if (rc > 0)
-			deadline = tt_deadline_ns(PATIENCE_MS);
+			deadline = tt_deadline_ns(STALL_MS);
 		if (tt_now_ns() > deadline)
-			return tt_fail(TT_TIMEOUT, "nothing moved for %d ms", PATIENCE_MS);
+			return tt_fail(TT_TIMEOUT, "no progress for %d ms", STALL_MS);
 	}
 	return 0;
 }
@@ -264,7 +264,7 @@ int traffic_body(const struct tt_world *world, void *arg)
 	EXPECT(rig_open(&rig, tr.t, world, tr.nchannels) == 0);
 	EXPECT(traffic_run(&rig, world, &tr) == 0);
 	EXPECT(tr.t->memory(rig.ep) > 0);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	return 0;
 }
@@ -328,7 +328,7 @@ bool try_send(struct tt_link *l, const void *buf, size_t bytes, uint32_t stamp)
 
 int send_one(struct tt_link *l, const void *buf, size_t bytes, uint32_t stamp)
 {
-	uint64_t deadline = tt_deadline_ns(PATIENCE_MS);
+	uint64_t deadline = tt_deadline_ns(STALL_MS);
 	int rc = 0;
 
 	while (!try_send(l, buf, bytes, stamp)) {
@@ -346,7 +346,7 @@ int send_one(struct tt_link *l, const void *buf, size_t bytes, uint32_t stamp)
 
 int receive_one(struct tt_link *l, void *buf, size_t bytes, uint32_t stamp)
 {
-	uint64_t deadline = tt_deadline_ns(PATIENCE_MS);
+	uint64_t deadline = tt_deadline_ns(STALL_MS);
 	const void *data;
 	int rc;
 

@@ -15,11 +15,11 @@
 #include <unistd.h>
 
 #define MAX_RANKS 64
-#define MAX_BYTES 4096                 /* of one rank's part in an allgather */
+#define MAX_BYTES 4096                 /* bytes of a rank in an allgather */
 #define OPEN_MS 20000
 
-/* What all ranks see: two rounds of allgather side by side, so that a fast rank cannot overwrite
- * what a slow one reads. */
+/* Shared by all ranks: buffers of two consecutive allgathers, so that a fast rank does not
+ * overwrite the data that a slow rank reads. */
 struct world_shared {
 	_Atomic uint64_t arrived[MAX_RANKS];
 	uint8_t part[2][MAX_RANKS][MAX_BYTES];
@@ -30,7 +30,7 @@ struct world_rank {
 	const struct harness *h;
 	struct world_shared *shared;
 	uint64_t round;
-	int *fds;                      /* [nranks * nchannels] my ends */
+	int *fds;                      /* [nranks * nchannels] this rank's ends */
 	int takes;
 	int (*body)(const struct tt_world *world, void *arg);
 	void *arg;
@@ -58,7 +58,7 @@ static int allgather(void *ctx, const void *mine, size_t bytes, void *all)
 	return 0;
 }
 
-uint64_t harness_meet(const struct tt_world *world, uint64_t value)
+uint64_t harness_barrier(const struct tt_world *world, uint64_t value)
 {
 	uint64_t all[MAX_RANKS], most = 0;
 
@@ -75,7 +75,7 @@ static int dial(void *ctx, int peer, int channel, int *ret_fd)
 	int *fd = &r->fds[peer * r->h->nchannels + channel];
 
 	if (*fd < 0)
-		return tt_fail(TT_REMOTE, "rank %d was dialled twice", peer);
+		return tt_fail(TT_REMOTE, "rank %d was dialed twice", peer);
 	*ret_fd = *fd;
 	*fd = -1;
 	return 0;
@@ -170,7 +170,7 @@ static uint64_t run_forks(struct world_rank *ranks, int n)
 		_exit(ranks[i].result != 0);
 	}
 	for (int i = 0; i < n; i++)
-		/* or the end of a rank would not end its connections */
+		/* the exit of a rank then ends its connections */
 		close_unused(&ranks[i]);
 	for (int i = 0; i < n; i++) {
 		int status;

@@ -1,9 +1,9 @@
 /*
- * harness_world.h - ranks for tests that need no communicator: threads or forked processes in one
- * struct tt_world
+ * harness_world.h - ranks without a communicator, for tests of transports: threads or forked
+ * processes of one struct tt_world
  *
- * The world's sockets are real TCP connections over loopback, made beforehand; its allgather is a
- * piece of shared memory.
+ * The sockets are TCP connections over loopback that exist before the ranks start; allgather uses
+ * shared memory.
  */
 #ifndef HARNESS_WORLD_H
 #define HARNESS_WORLD_H
@@ -17,22 +17,22 @@ struct harness {
 	size_t message_bytes;
 	bool threads;              /* ranks are threads of this process, else forked processes */
 	const int *host_of;        /* [nranks], NULL: all on one host */
-	int takes_before_socket;   /* how often take says "not yet" first */
+	int takes_before_socket;   /* calls of take that return 0 (not connected yet) first */
 };
 
-/* Runs body as every rank and waits for all. Returns a mask:
- * bit r is set when rank r gave non-zero or died. */
+/* Runs body as every rank and waits for all ranks. Returns a mask: bit r is set when the body of
+ * rank r returned non-zero or the rank died. */
 uint64_t harness_run(const struct harness *h, int (*body)(const struct tt_world *world, void *arg),
 		     void *arg);
 
-/* All ranks wait for each other; also tells every rank the largest of the values. */
-uint64_t harness_meet(const struct tt_world *world, uint64_t value);
+/* Barrier; returns the maximum of the values of all ranks. */
+uint64_t harness_barrier(const struct tt_world *world, uint64_t value);
 
-/* In a body: report and give up. */
+/* In a body: fail with a line on stderr unless condition holds. */
 #define EXPECT(condition)									\
 	do {											\
 		if (!(condition)) {								\
-			fprintf(stderr, "%s:%d: rank %d: not so: %s (last error: %s)\n",	\
+			fprintf(stderr, "%s:%d: rank %d: false: %s (last error: %s)\n",	\
 					__FILE__, __LINE__,					\
 				world->rank, #condition, tt_error_text());			\
 			return 1;								\

@@ -1,8 +1,9 @@
 /*
- * malloc_count.h - how often this program allocates, whoever in it does; for one file of a program
+ * malloc_count.h - counts the allocations of all code of a program; include in one file of a
+ * program
  *
- * The counting functions stand in place of the C library's. Under a sanitizer, which has its own,
- * nothing is counted.
+ * The counting functions replace malloc and its relatives of the C library. A sanitizer has its own
+ * functions, so a sanitized program counts nothing (COUNTED is 0).
  */
 #ifndef TESTS_MALLOC_COUNT_H
 #define TESTS_MALLOC_COUNT_H

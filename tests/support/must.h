@@ -1,6 +1,6 @@
 /*
- * must.h - checks of a rank that end it, and a function run
- * over both kinds of links; for suites of ranks.h
+ * must.h - checks that end the function of a rank, and a run over shm and over tcp; for suites that
+ * use ranks.h
  */
 #ifndef TESTS_MUST_H
 #define TESTS_MUST_H
@@ -22,7 +22,7 @@
 #define WANT(condition)										\
 	do {											\
 		if (!(condition)) {								\
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);	\
+			fprintf(stderr, "%s:%d: false: %s\n", __FILE__, __LINE__, #condition);	\
 			return 1;								\
 		}										\
 	} while (0)

@@ -1,5 +1,6 @@
 /*
- * net_bytes.c - a rank that joins by the environment, allreduces, checks, and says what it sent
+ * net_bytes.c - a rank that joins by the environment, runs and checks allreduces, and prints the
+ * bytes it sent
  *
  * Called by netns.sh:  net_bytes ALGO COUNT CALLS  with TUTTI_RANK, TUTTI_NRANKS, TUTTI_ROOT,
  *                      TUTTI_SECRET set.

@@ -1,4 +1,4 @@
-/* plan_all.h - the plans of all ranks, as a row of the table builds them; for test_algorithms.c,
+/* plan_all.h - builds the plans of all ranks by an algorithm of the table; for test_algorithms.c,
  * test_plan_bytes.c and test_algorithm_names.c */
 #ifndef TESTS_PLAN_ALL_H
 #define TESTS_PLAN_ALL_H

@@ -1,10 +1,10 @@
 /*
- * plan_exec.c - a small executor of plans: real numbers,
- * random turns, little buffering (plan_exec.h)
+ * plan_exec.c - a small executor of plans: real numbers, random scheduling, little buffering
+ * (plan_exec.h)
  *
- * Every block holds 0, 1 or 2 elements; an element is an integer (sums are exact, so a contribution
- * that is missing, doubled or strange shows) and a double (sums depend on the order, so a rank that
- * combines differently shows).
+ * Every block holds 0, 1 or 2 elements; an element is an integer and a double. Sums of integers
+ * are exact and reveal a missing, doubled or foreign contribution. Sums of doubles depend on the
+ * order and reveal a rank that combines in another order.
  */
 #include "tests/support/plan_exec.h"
 
@@ -17,11 +17,11 @@
 struct exec_element { uint64_t exact; double rounded; };
 struct block { struct exec_element e[MAX_ELEMENTS]; };
 
-/* A message: its blocks, or where to fetch them when it is taken. */
+/* A message: a copy of its blocks, or a reference to the sender's cells, read by the receiver. */
 struct exec_message {
 	uint32_t nblocks, elements;
-	struct block *copy;              /* owned */
-	uint32_t held;                   /* 1 + cell of the sender it is read from, 0 none */
+	struct block *copy;              /* owned; NULL: by reference */
+	uint32_t cell;                   /* 1 + first cell of the sender; 0: a copy */
 };
 
 /* Messages from one rank to another in one lane. */
@@ -32,8 +32,8 @@ struct pipe {
 
 struct lane_state {
 	uint32_t at;
-	bool reading;                    /* has read its sources, has not yet written */
-	uint32_t elements;               /* of the step it is in */
+	bool reading;                    /* the step has read its sources, but not written */
+	uint32_t elements;               /* elements of the current step */
 	struct block *value;             /* [nblocks] owned */
 };
 
@@ -41,7 +41,7 @@ struct rank_state {
 	const struct tt_plan *plan;
 	struct block *cell;
 	uint32_t base[3], count[3];
-	uint8_t *held;
+	uint8_t *references;             /* [ncells] messages that refer to a cell */
 	uint32_t ncells;
 	struct lane_state lane[TT_MAX_LANES];
 };
@@ -50,12 +50,12 @@ struct exec_world {
 	int nranks;
 	uint64_t random;
 	uint32_t elements;               /* EVEN: in the whole buffer; EQUAL: in a block */
-	uint32_t slots;                  /* messages a pipe holds */
-	bool posts;                      /* messages are read where they lie */
-	bool at_once;                    /* a step takes nothing before it has room to send */
+	uint32_t slots;                  /* most messages in a pipe */
+	bool posts;                      /* messages refer to the sender's cells */
+	bool at_once;                    /* a step receives only when it has room to send */
 	struct rank_state *rank;
 	struct pipe *pipe;               /* [from][to][lane] */
-	const char *trouble;
+	const char *error;               /* first error, static text; NULL: none */
 };
 
 static uint64_t mix(uint64_t x)
@@ -72,7 +72,7 @@ static uint32_t chance(struct exec_world *w, uint32_t n)
 	return (uint32_t)(w->random >> 32) % n;
 }
 
-/* What rank contributes; the same for every seed. */
+/* The contribution of rank; the same for every seed. */
 static struct exec_element input(int rank, uint32_t block, uint32_t i)
 {
 	uint64_t x = mix((uint64_t)rank << 40 | (uint64_t)block << 8 | i);
@@ -93,8 +93,8 @@ static uint32_t length(const struct exec_world *w, const struct tt_plan *p, uint
 
 static bool fail(struct exec_world *w, const char *why)
 {
-	if (!w->trouble)
-		w->trouble = why;
+	if (!w->error)
+		w->error = why;
 	return false;
 }
 
@@ -103,7 +103,7 @@ static struct pipe *pipe_of(struct exec_world *w, uint32_t from, uint32_t to, ui
 	return &w->pipe[((size_t)from * (size_t)w->nranks + to) * TT_MAX_LANES + lane];
 }
 
-/* The cell of a block, or UINT32_MAX with trouble when there is none. */
+/* The cell of a block, or UINT32_MAX with an error if the block does not exist. */
 static uint32_t cell_of(struct exec_world *w, const struct rank_state *r, tt_ref ref, uint32_t k)
 {
 	enum tt_buf buf = tt_ref_buf(ref);
@@ -120,8 +120,8 @@ static const struct tt_step *step_of(const struct rank_state *r, uint32_t lane)
 	return &r->plan->steps[r->plan->lanes[lane].first + r->lane[lane].at];
 }
 
-/* Elements of a step; a step whose blocks are all empty vanishes. Pure forwarding is as long as
- * what comes. */
+/* Elements of a step; a step of empty blocks is skipped. A step that only forwards has the length
+ * of its message. */
 static uint32_t elements_of(struct exec_world *w, const struct rank_state *r, const struct tt_step *s,
 			    uint32_t lane)
 {
@@ -143,7 +143,7 @@ static uint32_t elements_of(struct exec_world *w, const struct rank_state *r, co
 	return p->count ? p->m[p->head].elements : 1;
 }
 
-/* ---- may a lane go on? ----------------------------------------------------------------------- */
+/* ---- is a step ready? ------------------------------------------------------------------------ */
 
 static bool wires_exist(struct exec_world *w, const struct rank_state *r, const struct tt_step *s)
 {
@@ -183,7 +183,7 @@ static bool may_read(struct exec_world *w, const struct rank_state *r, uint32_t 
 	for (uint32_t k = 0; s->dst != TT_REF_NONE && k < s->nblocks; k++) {
 		uint32_t cell = cell_of(w, r, s->dst, k);
 
-		if (cell != UINT32_MAX && r->held[cell])
+		if (cell != UINT32_MAX && r->references[cell])
 			return false;
 	}
 	return true;
@@ -203,33 +203,33 @@ static void pop(struct exec_world *w, int from, struct pipe *p)
 {
 	struct exec_message *m = &p->m[p->head];
 
-	for (uint32_t k = 0; m->held && k < m->nblocks; k++)
-		w->rank[from].held[m->held - 1 + k]--;
+	for (uint32_t k = 0; m->cell && k < m->nblocks; k++)
+		w->rank[from].references[m->cell - 1 + k]--;
 	free(m->copy);
 	p->head = (p->head + 1) % p->room;
 	p->count--;
 }
 
-/* A message's blocks into value; checks that it is what the step expects. */
+/* Receives the blocks of a message into value; checks the lengths that the step expects. */
 static void read_wire(struct exec_world *w, struct rank_state *r, const struct tt_step *s, uint32_t lane,
 		      int i, uint32_t sum)
 {
 	int from = (int)tt_ref_index(tt_step_source(s, i));
 	struct pipe *p = pipe_of(w, (uint32_t)from, (uint32_t)r->plan->rank, lane);
 
-	if (!p->count) {                 /* a second source took the only message */
-		fail(w, "takes two messages where one has come");
+	if (!p->count) {                 /* another source of the step received the only message */
+		fail(w, "receives two messages where one was sent");
 		return;
 	}
 	struct exec_message *m = &p->m[p->head];
 
 	if (m->nblocks != s->nblocks || m->elements != sum) {
-		fail(w, "a message has another length than the step that takes it");
+		fail(w, "a message has another length than the step that receives it");
 		return;
 	}
 	for (uint32_t k = 0; k < s->nblocks; k++)
 		add(&r->lane[lane].value[k],
-		    m->held ? &w->rank[from].cell[m->held - 1 + k] : &m->copy[k], i == 0);
+		    m->cell ? &w->rank[from].cell[m->cell - 1 + k] : &m->copy[k], i == 0);
 	pop(w, from, p);
 }
 
@@ -241,7 +241,7 @@ static void read_sources(struct exec_world *w, struct rank_state *r, uint32_t la
 
 	r->lane[lane].value = value;
 	r->lane[lane].elements = sum;
-	for (int i = 0; i < s->nsrc && !w->trouble; i++) {
+	for (int i = 0; i < s->nsrc && !w->error; i++) {
 		tt_ref ref = tt_step_source(s, i);
 		uint32_t local = 0;
 
@@ -269,15 +269,15 @@ static void push(struct exec_world *w, struct rank_state *r, const struct tt_ste
 {
 	struct pipe *p = pipe_of(w, (uint32_t)r->plan->rank, tt_ref_index(s->to), lane);
 	struct exec_message m = { .nblocks = s->nblocks, .elements = sum };
-	bool kept = s->dst != TT_REF_NONE && !(s->flags & TT_STEP_PASSING);
-	tt_ref from = kept ? s->dst : TT_REF_NONE;
+	bool stored = s->dst != TT_REF_NONE && !(s->flags & TT_STEP_PASSING);
+	tt_ref from = stored ? s->dst : TT_REF_NONE;
 
 	if (s->dst == TT_REF_NONE && s->op == TT_COPY)
 		from = s->src[0];
 	if (w->posts && tt_ref_buf(from) <= TT_SCRATCH) {
-		m.held = 1 + cell_of(w, r, from, 0);
+		m.cell = 1 + cell_of(w, r, from, 0);
 		for (uint32_t k = 0; k < s->nblocks; k++)
-			r->held[m.held - 1 + k]++;
+			r->references[m.cell - 1 + k]++;
 	} else {
 		m.copy = malloc(s->nblocks * sizeof(*m.copy));
 		memcpy(m.copy, r->lane[lane].value, s->nblocks * sizeof(*m.copy));
@@ -309,7 +309,7 @@ static void write_results(struct exec_world *w, struct rank_state *r, uint32_t l
 			fail(w, "writes the caller's input");
 			return;
 		}
-		/* need not be stored: then let it be garbage */
+		/* a passing result need not be stored: store garbage */
 		if (s->flags & TT_STEP_PASSING)
 			memset(&r->cell[cell], 0x5a, sizeof(r->cell[cell]));
 		else
@@ -321,7 +321,7 @@ static void write_results(struct exec_world *w, struct rank_state *r, uint32_t l
 
 /* ---- the run --------------------------------------------------------------------------------- */
 
-static void leave_step(struct rank_state *r, uint32_t lane)
+static void finish_step(struct rank_state *r, uint32_t lane)
 {
 	struct lane_state *l = &r->lane[lane];
 
@@ -331,8 +331,8 @@ static void leave_step(struct rank_state *r, uint32_t lane)
 	l->value = NULL;
 }
 
-/* One half of one step, if it can go. */
-static bool turn(struct exec_world *w, struct rank_state *r, uint32_t lane)
+/* Run one half of one step; false: the step is not ready. */
+static bool run_half_step(struct exec_world *w, struct rank_state *r, uint32_t lane)
 {
 	struct lane_state *l = &r->lane[lane];
 
@@ -344,15 +344,15 @@ static bool turn(struct exec_world *w, struct rank_state *r, uint32_t lane)
 		if (s->to != TT_REF_NONE && !has_room(w, r, s, lane))
 			return false;
 		write_results(w, r, lane);
-		leave_step(r, lane);
+		finish_step(r, lane);
 		return true;
 	}
 	if (!may_read(w, r, lane))
 		return false;
-	if (w->trouble)
+	if (w->error)
 		return true;
 	if (s->op == TT_NOP || !elements_of(w, r, s, lane)) {
-		leave_step(r, lane);
+		finish_step(r, lane);
 		return true;
 	}
 	read_sources(w, r, lane);
@@ -373,27 +373,27 @@ static void run(struct exec_world *w)
 {
 	uint32_t n = (uint32_t)w->nranks * TT_MAX_LANES;
 
-	while (!w->trouble) {
+	while (!w->error) {
 		uint32_t start = chance(w, n), tried = 0;
 
 		for (; tried < n; tried++) {
 			uint32_t at = (start + tried) % n, lane = at % TT_MAX_LANES;
 			struct rank_state *r = &w->rank[at / TT_MAX_LANES];
 
-			if (lane < r->plan->nlanes && turn(w, r, lane))
+			if (lane < r->plan->nlanes && run_half_step(w, r, lane))
 				break;
 		}
 		if (tried == n)
 			break;
 	}
-	if (!w->trouble && !at_end(w))
+	if (!w->error && !at_end(w))
 		fail(w, "stuck");
 	for (size_t i = 0; i < (size_t)w->nranks * n; i++)
-		if (!w->trouble && w->pipe[i].count)
+		if (!w->error && w->pipe[i].count)
 			fail(w, "a message is left over");
 }
 
-/* ---- the answer ------------------------------------------------------------------------------ */
+/* ---- the verdict ----------------------------------------------------------------------------- */
 
 static bool gives(const struct tt_plan *p, enum tt_buf buf)
 {
@@ -424,7 +424,7 @@ static uint64_t want(const struct exec_world *w, const struct tt_plan *p, uint32
 
 static void judge(struct exec_world *w)
 {
-	for (int i = 0; i < w->nranks && !w->trouble; i++) {
+	for (int i = 0; i < w->nranks && !w->error; i++) {
 		const struct rank_state *r = &w->rank[i], *first = &w->rank[0];
 
 		for (uint32_t b = 0; gives(r->plan, TT_OUT) && b < r->count[TT_OUT]; b++) {
@@ -445,7 +445,7 @@ static void judge(struct exec_world *w)
 
 /* ---- setting up ------------------------------------------------------------------------------ */
 
-static void place(struct rank_state *r, bool in_place)
+static void lay_out(struct rank_state *r, bool in_place)
 {
 	const struct tt_plan *p = r->plan;
 
@@ -457,7 +457,7 @@ static void place(struct rank_state *r, bool in_place)
 	r->ncells = r->base[TT_SCRATCH] + p->scratch_blocks;
 	if (!in_place || !r->count[TT_IN] || !r->count[TT_OUT])
 		return;
-	r->base[TT_OUT] = 0;             /* some cells behind the shorter buffer stay unused */
+	r->base[TT_OUT] = 0;             /* some cells after the shorter buffer stay unused */
 	if (p->collective == TT_ALLGATHER || p->collective == TT_GATHER)
 		r->base[TT_IN] = (uint32_t)p->rank;
 	else if (p->collective == TT_REDUCE_SCATTER || p->collective == TT_SCATTER)
@@ -484,9 +484,9 @@ static void open_world(struct exec_world *w, struct tt_plan *const *plans, int n
 		struct rank_state *r = &w->rank[i];
 
 		r->plan = plans[i];
-		place(r, in_place);
+		lay_out(r, in_place);
 		r->cell = malloc((r->ncells + 1) * sizeof(*r->cell));
-		r->held = calloc(r->ncells + 1, 1);
+		r->references = calloc(r->ncells + 1, 1);
 		for (uint32_t c = 0; c < r->ncells; c++)
 			for (uint32_t k = 0; k < MAX_ELEMENTS; k++)
 				r->cell[c].e[k] = input(i + 1000, c, 7 + chance(w, 100));
@@ -507,7 +507,7 @@ static void close_world(struct exec_world *w)
 		for (int lane = 0; lane < TT_MAX_LANES; lane++)
 			free(w->rank[i].lane[lane].value);
 		free(w->rank[i].cell);
-		free(w->rank[i].held);
+		free(w->rank[i].references);
 	}
 	free(w->rank);
 	free(w->pipe);
@@ -521,5 +521,5 @@ const char *plan_execute(struct tt_plan *const *plans, int nranks, uint64_t seed
 	run(&w);
 	judge(&w);
 	close_world(&w);
-	return w.trouble;
+	return w.error;
 }

@@ -1,7 +1,7 @@
 /*
- * plan_exec.h - run plans on real numbers in memory, to judge them without the checker
+ * plan_exec.h - executes plans on real numbers in memory: a verdict without the checker
  *
- * Shares no code with lib/plan/check*.c. Called by the mutation test.
+ * Shares no code with lib/verify/check*.c. Called by the mutation test, test_mutants.c.
  */
 #ifndef PLAN_EXEC_H
 #define PLAN_EXEC_H
@@ -9,10 +9,10 @@
 #include "plan/plan.h"
 
 /*
- * Runs all ranks once: ranks and lanes take turns by chance (seed), steps read first and write
- * later, blocks have different lengths, messages are slots of limited number or read from the
- * sender's memory when they are taken. Returns NULL when every rank has the right sums of integers
- * and the same floats; else what went wrong, in static text.
+ * Runs all ranks once: ranks and lanes are scheduled at random (seed), a step reads first and
+ * writes later, blocks have different lengths, and messages are slots of limited number or
+ * references to the sender's memory. Returns NULL when every rank has the right sums of integers
+ * and the same floats; else the error, in static text.
  */
 const char *plan_execute(struct tt_plan *const *plans, int nranks, uint64_t seed, bool in_place);
 

@@ -128,8 +128,8 @@ void hand_exchange(struct tt_plan **ret_plans)
 	}
 }
 
-/* Broadcast in lane `down`, behind step 0 of lane 0: at the root for the sum, elsewhere because in
- * place out is in. */
+/* Reduce to rank 0, then broadcast in lane `down`, after step 0 of lane 0: the root needs the sum;
+ * on the other ranks, in place, out is the input of that step. */
 static void star(struct tt_plan **ret_plans, int n, uint32_t down)
 {
 	for (int r = 0; r < n; r++) {

@@ -1,4 +1,4 @@
-/* random_floats.h - numbers in [-1, 1) that are the same on every run; for suites of the trainer */
+/* random_floats.h - reproducible random numbers in [-1, 1); for suites of the trainer */
 #ifndef TESTS_RANDOM_FLOATS_H
 #define TESTS_RANDOM_FLOATS_H
 

@@ -14,13 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
-struct one {
+struct ranks_thread {
 	struct ranks *r;
 	rank_fn *fn;
 	int rank, result;
 };
 
-static int act(struct ranks *r, rank_fn *fn, int rank)
+static int run_rank(struct ranks *r, rank_fn *fn, int rank)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 	tuttiComm_t comm = NULL;
@@ -39,31 +39,31 @@ static int act(struct ranks *r, rank_fn *fn, int rank)
 	return result;
 }
 
-static void *act_in_thread(void *arg)
+static void *thread_main(void *arg)
 {
-	struct one *o = arg;
+	struct ranks_thread *o = arg;
 
-	o->result = act(o->r, o->fn, o->rank);
+	o->result = run_rank(o->r, o->fn, o->rank);
 	return NULL;
 }
 
 static int run_threads(struct ranks *r, rank_fn *fn)
 {
-	struct one *ones = calloc((size_t)r->n, sizeof(*ones));
+	struct ranks_thread *args = calloc((size_t)r->n, sizeof(*args));
 	pthread_t *threads = calloc((size_t)r->n, sizeof(*threads));
 	int failed = 0;
 
 	for (int i = 0; i < r->n; i++) {
-		ones[i] = (struct one){ .r = r, .fn = fn, .rank = i };
-		if (pthread_create(&threads[i], NULL, act_in_thread, &ones[i]))
+		args[i] = (struct ranks_thread){ .r = r, .fn = fn, .rank = i };
+		if (pthread_create(&threads[i], NULL, thread_main, &args[i]))
 			abort();
 	}
 	for (int i = 0; i < r->n; i++) {
 		pthread_join(threads[i], NULL);
-		failed += ones[i].result != 0;
+		failed += args[i].result != 0;
 	}
 	free(threads);
-	free(ones);
+	free(args);
 	return failed;
 }
 
@@ -75,7 +75,8 @@ static double now_s(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Reaps until all are gone; after the limit the rest is killed. */
+/* Waits for all processes; kills the remaining ones after the limit. Returns the number of
+ * failures. */
 static int reap(pid_t *pids, int n, int limit_s)
 {
 	double until = now_s() + limit_s;
@@ -127,7 +128,7 @@ static int run_processes(struct ranks *r, rank_fn *fn)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (getppid() != parent)
 			_exit(1);
-		_exit(act(r, fn, i) != 0);
+		_exit(run_rank(r, fn, i) != 0);
 	}
 	return reap(pids, r->n, r->limit_s ? r->limit_s : 60);
 }

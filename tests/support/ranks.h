@@ -2,7 +2,7 @@
  * ranks.h - run a function as n ranks: forked processes or threads of one process. For tests.
  *
  * Every rank has joined one communicator when the function is called. A rank that hangs is killed
- * after limit_s seconds and counts as failed; whatever happens, no process is left behind.
+ * after limit_s seconds and counts as failed. No process outlives ranks_run.
  */
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
@@ -11,8 +11,8 @@
 
 #include "tutti.h"
 
-/* What a rank does. Returns 0 when all was right; it may print why not. comm is destroyed by the
- * harness afterwards, unless the function set *comm to NULL. */
+/* The function of a rank. Returns 0 on success, or prints the reason and returns non-zero. The
+ * harness destroys the communicator afterwards, unless the function set *comm to NULL. */
 typedef int rank_fn(tuttiComm_t *comm, int rank, int nranks, void *arg);
 
 struct ranks {
@@ -23,14 +23,14 @@ struct ranks {
 	int timeout_ms;              /* 0: the library's default */
 	int limit_s;                 /* 0: 60 */
 	void *arg;
-	bool no_join;                /* processes: comm is NULL; the function joins with id */
+	bool no_join;                /* comm is NULL; the function joins with id */
 	tuttiUniqueId id;            /* set by ranks_run when no_join */
 };
 
-/* Returns how many ranks failed (function's result, signal, join, time limit). */
+/* Returns the number of ranks that failed (function's result, signal, join, time limit). */
 int ranks_run(struct ranks *r, rank_fn *fn);
 
-/* The transport of tests that want one between hosts: TUTTI_TEST_TRANSPORT, or tcp. */
+/* The transport for tests of links between hosts: TUTTI_TEST_TRANSPORT, or tcp. */
 const char *ranks_network(void);
 
 /* Seeded random numbers, the same everywhere. */

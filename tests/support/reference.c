@@ -16,8 +16,8 @@ struct format {
 	tuttiDataType_t type;
 	int exponent, mantissa;      /* bits */
 	bool infinite, saturates;
-	int finite;                  /* how many codes from 0 on are finite */
-	double value[1 << 15];       /* of each code without sign, ascending */
+	int finite;                  /* finite codes; codes 0 ... finite - 1 */
+	double value[1 << 15];       /* value of each code without sign, ascending */
 };
 
 static struct format formats[] = {

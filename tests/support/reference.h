@@ -1,9 +1,8 @@
 /*
- * reference.h - reductions element by element, slow and plain,
- * written apart from the library's; for tests
+ * reference.h - reductions element by element, slow and plain, independent of the library's
+ * kernels; for tests
  *
- * Small floats are a sorted table of the values that their codes stand for;
- * rounding is a search in it.
+ * A type of small floats is a sorted table of the values of its codes; rounding searches the table.
  */
 #ifndef TESTS_REFERENCE_H
 #define TESTS_REFERENCE_H
@@ -21,16 +20,16 @@ bool ref_defined(tuttiDataType_t type, tuttiRedOp_t op);
 /* The element at p; 64-bit integers lose bits. */
 double ref_get(tuttiDataType_t type, const void *p);
 
-/* Of an integer type: the element at p, its sign carried on; two of them combined, to be cut to the
- * type's bytes. Averages and pre-multiplied sums are sums. */
+/* Integer types. ref_integer: the element at p, sign-extended. ref_combine: a op b in 64 bits, to
+ * be truncated to the type; averages and pre-multiplied sums are sums. */
 bool ref_is_signed(tuttiDataType_t type);
 uint64_t ref_integer(tuttiDataType_t type, const void *p);
 uint64_t ref_combine(tuttiDataType_t type, int op, uint64_t a, uint64_t b);
 
-/* A float type's element nearest to value. */
+/* Set the element at p to the value of the float type that is nearest to value. */
 void ref_set(tuttiDataType_t type, void *p, double value);
 
-/* Element i of all sources, in order, into element i of dst. */
+/* Reduce element i of all sources, in order, into element i of dst. */
 void ref_reduce(tuttiDataType_t type, tuttiRedOp_t op, void *dst, const void *const *src, int nsrc,
 		size_t i);
 

@@ -1,11 +1,12 @@
 /*
- * start_up.c - what it costs to start: start_up NRANKS...  The ranks are threads of this process
+ * start_up.c - cost of joining: start_up NRANKS...  The ranks are threads of this process
  *
- * Called by start_up.sh, and by people. For each number of ranks one line: time until the last has
- * joined, frames and bytes that a rank sends on control connections meanwhile (mean, most),
- * descriptors and memory of a rank. Time is reported, never checked. Exit status: 0, or 1 when a join
- * fails or the counts grow faster than they may: the mean of frames by one level of the tree at
- * most, the most (rank 0's, which sends every rank its parent) in proportion, descriptors not at all.
+ * Called by start_up.sh, and by people. Prints one line for each number of ranks: time until the
+ * last rank has joined, frames and bytes that a rank sends on control connections (mean, maximum),
+ * descriptors and memory of a rank. Times are printed, never checked. Exit status: 0, or 1 when a
+ * join fails or a count grows faster than its bound: the mean of frames by two per level of the
+ * tree, the maximum (of rank 0, which sends every rank its parent) by 1.5 times the factor of
+ * ranks, descriptors by one per rank.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ static struct start {
 	} * ranks;
 } start;
 
-static void *be(void *arg)
+static void *run_rank(void *arg)
 {
 	struct start_up_rank *s = arg;
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
@@ -52,7 +53,7 @@ static void *be(void *arg)
 		pthread_mutex_unlock(&s->comm->ctl->lock);
 	}
 	pthread_barrier_wait(&start.barrier);            /* all have joined */
-	pthread_barrier_wait(&start.barrier);            /* ... and were counted */
+	pthread_barrier_wait(&start.barrier);            /* descriptors and memory are counted */
 	tuttiCommDestroy(s->comm);
 	return NULL;
 }
@@ -78,8 +79,8 @@ static void begin(int n)
 	pthread_barrier_init(&start.barrier, NULL, (unsigned)n + 1);
 	for (int r = 0; r < n; r++) {
 		start.ranks[r].rank = r;
-		if (pthread_create(&start.ranks[r].thread, &attr, be, &start.ranks[r])) {
-			fprintf(stderr, "only %d threads can be made\n", r);
+		if (pthread_create(&start.ranks[r].thread, &attr, run_rank, &start.ranks[r])) {
+			fprintf(stderr, "only %d threads can run_rank made\n", r);
 			exit(1);
 		}
 	}
@@ -119,7 +120,7 @@ static int measure(int n, struct figures *f)
 	return start.failed != 0;
 }
 
-/* The tree has one level more for each factor of its fan-out. */
+/* The tree has one more level for each factor TT_FANOUT of ranks. 1: a count grew too fast. */
 static int judge(int small, const struct figures *a, int large, const struct figures *b)
 {
 	int levels = 0, wrong = 0;
@@ -130,7 +131,7 @@ static int judge(int small, const struct figures *a, int large, const struct fig
 	wrong |= (double)b->most > (double)a->most * large / small * 1.5;
 	wrong |= b->descriptors > a->descriptors + 1;
 	if (wrong)
-		fprintf(stderr, "from %d to %d ranks the counts grow faster than they may\n", small,
+		fprintf(stderr, "from %d to %d ranks the counts grow faster than their bounds\n", small,
 			large);
 	return wrong;
 }

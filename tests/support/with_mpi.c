@@ -1,10 +1,9 @@
 /*
- * with_mpi.c - one program that uses Tutti and MPI, as a rank of whatever started it
+ * with_mpi.c - one program that uses Tutti and MPI, as a rank of any launcher
  *
- * Called by launchers.sh:  beside_mpi LIBRARY first|last  MPI is initialised before or after Tutti,
- *                        and ended likewise. No
- * header of MPI is needed, so the test does not need its development package. Prints "both" and
- * exits with 0.
+ * Called by launchers.sh:  with_mpi LIBRARY first|last
+ * first: MPI_Init before and MPI_Finalize before the end of Tutti; last: both after Tutti. LIBRARY
+ * is loaded by dlopen, so no header of MPI is needed. Prints "both" and exits with 0.
  */
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -13,9 +12,9 @@
 
 #include "tutti.h"
 
-static int complain(const char *what, const char *text)
+static int report(const char *what, const char *text)
 {
-	fprintf(stderr, "beside_mpi: %s: %s\n", what, text);
+	fprintf(stderr, "with_mpi: %s: %s\n", what, text);
 	return 1;
 }
 
@@ -26,8 +25,8 @@ static int use_tutti(tuttiComm_t comm)
 
 	tuttiCommCount(comm, &n);
 	if (tuttiAllReduce(&one, &sum, 1, tuttiFloat, tuttiSum, comm, NULL))
-		return complain("allreduce", tuttiGetLastError(comm));
-	return n > 1 && sum == (float)n ? 0 : complain("allreduce", "wrong, or alone");
+		return report("allreduce", tuttiGetLastError(comm));
+	return n > 1 && sum == (float)n ? 0 : report("allreduce", "wrong sum, or one rank");
 }
 
 int main(int argc, char **argv)
@@ -40,15 +39,15 @@ int main(int argc, char **argv)
 	tuttiComm_t comm, again;
 
 	if (!init || !finalize)
-		return complain("library", mpi ? "no MPI_Init" : dlerror());
+		return report("library", mpi ? "no MPI_Init" : dlerror());
 	if (first && init(NULL, NULL))
-		return complain("MPI_Init", "failed");
+		return report("MPI_Init", "failed");
 	if (tuttiCommInitEnv(&comm, NULL))
-		return complain("join", tuttiGetLastError(NULL));
+		return report("join", tuttiGetLastError(NULL));
 	if (!first && init(NULL, NULL))
-		return complain("MPI_Init", "failed");
+		return report("MPI_Init", "failed");
 	if (tuttiCommInitEnv(&again, NULL))
-		return complain("join again", tuttiGetLastError(NULL));
+		return report("join again", tuttiGetLastError(NULL));
 	if (use_tutti(comm) || use_tutti(again))
 		return 1;
 	if (first)

@@ -1,5 +1,5 @@
 /*
- * test_algorithm_names.c - the rows of the table by name: in the manual, found, refused in words, chosen
+ * test_algorithm_names.c - names of algorithms: in the manual, found, refused, chosen
  */
 #include <criterion/criterion.h>
 #include <ctype.h>
@@ -10,11 +10,11 @@
 #include "model/choose.h"
 #include "tests/support/plan_all.h"
 
-TestSuite(names, .timeout = 120);
+TestSuite(algorithm_names, .timeout = 120);
 
 /* ---- the manual ------------------------------------------------------------------------------ */
 
-/* The page with its line breaks as spaces. */
+/* The text of tutti_algorithms(7), with spaces for line breaks. The caller frees the text. */
 static char *manual(void)
 {
 	const char *top = getenv("top_srcdir");
@@ -31,7 +31,7 @@ static char *manual(void)
 	return text;
 }
 
-/* Where the section of a collective begins; the next section ends it. */
+/* Start of the section of a collective; the next .Sh ends the section. */
 static const char *section(const char *text, enum tt_collective c)
 {
 	char head[40];
@@ -42,7 +42,7 @@ static const char *section(const char *text, enum tt_collective c)
 	return strstr(text, head);
 }
 
-Test(names, and_their_sources_are_in_the_manual)
+Test(algorithm_names, every_algorithm_and_its_source_are_in_the_manual)
 {
 	char *text = manual(), item[80], source[80];
 
@@ -54,12 +54,12 @@ Test(names, and_their_sources_are_in_the_manual)
 		cr_assert(from && to, "no section for %s", tt_collective_name(a->collective));
 		snprintf(item, sizeof(item), ".It Cm %s ", a->name);
 		found = strstr(from, item);
-		cr_expect(found && found < to, "%s %s is not there",
+		cr_expect(found && found < to, "%s %s is not in the manual",
 			  tt_collective_name(a->collective), a->name);
 		snprintf(source, sizeof(source), "%.*s", (int)strcspn(a->source, "0123456789") + 4,
 			 a->source);
 		found = found ? strstr(found, source) : NULL;
-		cr_expect(found && found < to, "%s %s: \"%s\" is not there",
+		cr_expect(found && found < to, "%s %s: source \"%s\" is not in the manual",
 			  tt_collective_name(a->collective), a->name, source);
 	}
 	free(text);
@@ -67,7 +67,7 @@ Test(names, and_their_sources_are_in_the_manual)
 
 /* ---- names and choice ------------------------------------------------------------------------ */
 
-Test(names, are_found_by_name_and_argument)
+Test(algorithm_names, every_algorithm_is_found_by_name_and_has_help_and_a_source)
 {
 	char name[64], names[512];
 
@@ -83,7 +83,7 @@ Test(names, are_found_by_name_and_argument)
 	}
 }
 
-/* text, with the names of the table in place of @ */
+/* text with the list of all algorithm names in place of @, in a static buffer. */
 static const char *with_names(const char *text)
 {
 	static char whole[1024];
@@ -98,7 +98,7 @@ static const char *with_names(const char *text)
 	return whole;
 }
 
-Test(names, an_unknown_name_is_refused_with_the_part_that_is_wrong_and_what_there_is)
+Test(algorithm_names, an_unknown_name_is_refused_with_the_wrong_part_and_the_valid_names)
 {
 	static const struct { const char *name, *why;
 	} wrong[] = {
@@ -133,7 +133,7 @@ Test(names, an_unknown_name_is_refused_with_the_part_that_is_wrong_and_what_ther
 	}
 }
 
-static const char *chosen(const char *name, enum tt_collective c, int n, size_t bytes,
+static const char *choose(const char *name, enum tt_collective c, int n, size_t bytes,
 			  const struct tt_topology *t, bool tcp)
 {
 	static char text[64];
@@ -147,7 +147,7 @@ static const char *chosen(const char *name, enum tt_collective c, int n, size_t 
 	return text;
 }
 
-Test(names, a_choice_has_one_name_which_the_plan_bears)
+Test(algorithm_names, the_plan_has_the_name_of_the_chosen_algorithm)
 {
 	static const char *const names[] = { "auto",
 					     "ring",
@@ -159,32 +159,31 @@ Test(names, a_choice_has_one_name_which_the_plan_bears)
 	struct tt_topology t = topology_of(6, host_of);
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-		const char *name = chosen(names[i], TT_ALLREDUCE, 6, 1 << 20, &t, true);
+		const char *name = choose(names[i], TT_ALLREDUCE, 6, 1 << 20, &t, true);
 
 		build_all(tt_algorithm_find(TT_ALLREDUCE, name), name, 6, 0, &t);
 		cr_expect_str_eq(plans[0]->algorithm, name);
 		free_all(6);
 	}
-	cr_expect_str_eq(chosen("hierarchical", TT_ALLREDUCE, 6, 1, &t, true),
+	cr_expect_str_eq(choose("hierarchical", TT_ALLREDUCE, 6, 1, &t, true),
 			 "hierarchical:two-shot/ring");
 }
 
-Test(names, a_name_of_another_collective_leaves_the_choice_free_but_an_unknown_one_is_refused)
+Test(algorithm_names, a_name_of_another_collective_means_auto_but_an_unknown_name_is_refused)
 {
-	cr_expect_str_eq(chosen("ring", TT_ALLTOALL, 4, 1, NULL, false), "direct");
-	cr_expect_str_eq(chosen("hierarchical:tree/ring", TT_GATHER, 4, 1, NULL, false), "direct");
-	cr_expect_str_eq(chosen("reduce-to-one:rotate", TT_REDUCE, 4, 1 << 30, NULL, false),
-			 chosen("auto", TT_REDUCE, 4, 1 << 30, NULL, false));
-	cr_expect_str_eq(chosen("direct", TT_ALLREDUCE, 4, 1, NULL, false), "refused");
-	cr_expect_str_eq(chosen("nonsense", TT_ALLTOALL, 4, 1, NULL, false), "refused");
+	cr_expect_str_eq(choose("ring", TT_ALLTOALL, 4, 1, NULL, false), "direct");
+	cr_expect_str_eq(choose("hierarchical:tree/ring", TT_GATHER, 4, 1, NULL, false), "direct");
+	cr_expect_str_eq(choose("reduce-to-one:rotate", TT_REDUCE, 4, 1 << 30, NULL, false),
+			 choose("auto", TT_REDUCE, 4, 1 << 30, NULL, false));
+	cr_expect_str_eq(choose("direct", TT_ALLREDUCE, 4, 1, NULL, false), "refused");
+	cr_expect_str_eq(choose("nonsense", TT_ALLTOALL, 4, 1, NULL, false), "refused");
 	cr_expect(strstr(tt_error_text(), "nonsense") && strstr(tt_error_text(), "use auto, ring"),
 		  "%s", tt_error_text());
-	cr_expect_str_eq(chosen("ring", TT_SENDRECV, 4, 1, NULL, false), "refused");
+	cr_expect_str_eq(choose("ring", TT_SENDRECV, 4, 1, NULL, false), "refused");
 }
 
-/* Whatever the shape, something is chosen; and several hosts
- * are served by hierarchical when it is large. */
-Test(names, there_is_a_choice_for_every_call)
+/* Every shape gets an algorithm; a large allreduce of several hosts gets hierarchical. */
+Test(algorithm_names, every_call_gets_an_algorithm)
 {
 	int host_of[MOST];
 
@@ -197,7 +196,7 @@ Test(names, there_is_a_choice_for_every_call)
 						host_of[r] = r % hosts;
 					struct tt_topology t = topology_of(n, host_of);
 
-					cr_expect_str_neq(chosen("auto", (enum tt_collective)c, n,
+					cr_expect_str_neq(choose("auto", (enum tt_collective)c, n,
 								 bytes, &t, hosts > 1),
 							  "refused");
 				}
@@ -205,6 +204,6 @@ Test(names, there_is_a_choice_for_every_call)
 		host_of[r] = r / 4;
 	struct tt_topology two = topology_of(8, host_of);
 
-	cr_expect(!strncmp(chosen("auto", TT_ALLREDUCE, 8, 64 << 20, &two, true),
+	cr_expect(!strncmp(choose("auto", TT_ALLREDUCE, 8, 64 << 20, &two, true),
 			   "hierarchical:", 13));
 }

@@ -1,5 +1,5 @@
 /*
- * test_allocations.c - what calls allocate, and what communicators hold
+ * test_allocations.c - allocations of calls, and memory of communicators
  */
 #include <criterion/criterion.h>
 #include <limits.h>
@@ -13,14 +13,14 @@
 #include "tests/support/malloc_count.h"
 #include "tests/support/must.h"
 
-/* The fifth call of a shape allocates nothing; what was sent is counted. */
+/* The fifth call of a shape allocates nothing; the counters of sent bytes add up. */
 static int counted(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiCounters_t before = { .size = sizeof(before) }, after = before;
 	static float x[100000];
 
 	(void)arg, (void)rank;
-	for (int i = 0; i < 4; i++)              /* both ways of a large call are taken once */
+	for (int i = 0; i < 4; i++)              /* each path of a large call is used once */
 		MUST(tuttiAllReduce(x, x, 100000, tuttiFloat32, tuttiSum, *comm, NULL));
 	MUST(tuttiCommGetCounters(*comm, &before));
 	for (int i = 0; i < 10; i++)
@@ -32,13 +32,13 @@ static int counted(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(allocations, after_a_few_calls_of_a_shape_none_allocates, .timeout = 60)
+Test(allocations, repeated_calls_of_a_shape_allocate_nothing, .timeout = 60)
 {
 	for (int n = 1; n <= 3; n++)
 		run_both(counted, n);
 }
 
-/* ---- what the process allocates, counted beside the library's own figure --------------------- */
+/* ---- allocations of the process, counted independently of the library's counter -------------- */
 
 static int group_of_calls(tuttiComm_t c, int rank, int n, tuttiStream_t stream)
 {
@@ -58,8 +58,8 @@ static int group_of_calls(tuttiComm_t c, int rank, int n, tuttiStream_t stream)
 	return stream ? tuttiStreamSynchronize(stream) : rank < 0;
 }
 
-/* How many calls wait in the stream at once is a matter of time, and control's thread allocates
- * when a wait is long: so one of several tries must be clean, by either count. */
+/* The number of calls queued in the stream depends on timing, and control's service thread
+ * allocates in long waits: so by each count one of several tries must be free of allocations. */
 static int groups_and_streams(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiCounters_t before = { .size = sizeof(before) }, after = before;
@@ -89,7 +89,7 @@ static int groups_and_streams(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(allocations, the_second_group_and_the_second_call_of_a_stream_allocate_nothing, .timeout = 60)
+Test(allocations, repeated_groups_and_stream_calls_allocate_nothing, .timeout = 60)
 {
 	unsigned long before = allocations;
 	void *volatile probe = malloc(100);
@@ -101,14 +101,14 @@ Test(allocations, the_second_group_and_the_second_call_of_a_stream_allocate_noth
 		run_both(groups_and_streams, n);
 }
 
-/* At most 8 MiB and 1 MiB for each rank of the host. Nothing but zeros is added, so that the ranks
- * can share one output (arg) and none needs memory for its input. */
+/* The limit is 8 MiB plus 1 MiB for each rank of the host. All inputs are zeros, so that the ranks
+ * can share one output (arg) and no rank needs memory for its input. */
 static int bounded(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	enum { BYTES = 64 << 20 };
 	const void *zeros =
 		mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	uint64_t held[tuttiNumMemStats], sum = 0, again;
+	uint64_t used[tuttiNumMemStats], sum = 0, again;
 	tuttiCounters_t counters = { .size = sizeof(counters) };
 	const char *tier = getenv("TT_TIER");
 	bool all = n <= 8 || (tier && strcmp(tier, "default"));
@@ -117,32 +117,32 @@ static int bounded(tuttiComm_t *comm, int rank, int n, void *arg)
 			    NULL));
 	MUST(tuttiAllReduce(zeros, arg, 1000, tuttiUint8, tuttiMax, *comm, NULL));
 	for (int i = 0; i < tuttiNumMemStats; i++) {
-		MUST(tuttiCommMemStats(*comm, (tuttiCommMemStat_t)i, &held[i]));
-		sum += held[i];
+		MUST(tuttiCommMemStats(*comm, (tuttiCommMemStat_t)i, &used[i]));
+		sum += used[i];
 	}
 	MUST(tuttiCommGetCounters(*comm, &counters));
 	if (rank == 0)
 		fprintf(stderr,
 			"n %d: %.0f KiB: shared %.0f, stages %.0f, scratch %.0f, plans %.0f, control %.0f\n",
-			n, (double)held[tuttiMemTotal] / 1024, (double)held[tuttiMemShared] / 1024,
-			(double)held[tuttiMemStages] / 1024, (double)held[tuttiMemScratch] / 1024,
-			(double)held[tuttiMemPlans] / 1024, (double)held[tuttiMemControl] / 1024);
-	WANT(held[tuttiMemTotal] <= (8u + (unsigned)n) << 20);
-	/* what control holds for others changes between two looks */
-	WANT(llabs((long long)(sum - 2 * held[tuttiMemTotal])) < 1 << 20);
-	WANT(llabs((long long)(counters.memory_bytes - held[tuttiMemTotal])) < 1 << 20);
-	WANT(held[tuttiMemShared] + held[tuttiMemStages] > 0 && held[tuttiMemPlans] > 0 &&
-	     held[tuttiMemControl] > 0);
+			n, (double)used[tuttiMemTotal] / 1024, (double)used[tuttiMemShared] / 1024,
+			(double)used[tuttiMemStages] / 1024, (double)used[tuttiMemScratch] / 1024,
+			(double)used[tuttiMemPlans] / 1024, (double)used[tuttiMemControl] / 1024);
+	WANT(used[tuttiMemTotal] <= (8u + (unsigned)n) << 20);
+	/* control's memory for its peers changes between two reads */
+	WANT(llabs((long long)(sum - 2 * used[tuttiMemTotal])) < 1 << 20);
+	WANT(llabs((long long)(counters.memory_bytes - used[tuttiMemTotal])) < 1 << 20);
+	WANT(used[tuttiMemShared] + used[tuttiMemStages] > 0 && used[tuttiMemPlans] > 0 &&
+	     used[tuttiMemControl] > 0);
 	WANT(tuttiCommMemStats(*comm, tuttiNumMemStats, &again) == tuttiInvalidArgument &&
 	     tuttiCommMemStats(*comm, tuttiMemTotal, NULL) == tuttiInvalidArgument);
 	return 0;
 }
 
-Test(allocations, memory_of_a_communicator_is_known_and_bounded, .timeout = 300)
+Test(allocations, memory_of_a_communicator_is_reported_and_bounded, .timeout = 300)
 {
 	static const char *const transports[] = { "auto", "shm", "tcp" };
 #ifdef TT_ASAN
-	/* 64 instrumented ranks need longer to join than they wait */
+	/* 64 instrumented ranks need longer to join than their timeout */
 	static const int ns[] = { 2, 8, 16 };
 #else
 	static const int ns[] = { 2, 8, 64 };

@@ -1,6 +1,5 @@
 /*
- * test_arithmetic.c - what a training computes with:
- * matrix products, exp and log, the hash of replicas
+ * test_arithmetic.c - arithmetic of the trainer: matrix products, exp and log, the hash of replicas
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -64,7 +63,7 @@ Test(gemm, every_instruction_set_gives_the_bits_of_one_chain_of_fmaf)
 				continue;
 			train_gemm(g, m, n, k, a, b, got, n);
 			cr_expect(!memcmp(want, got, m * n * sizeof(float)),
-				  "%zux%zux%zu across %d %d: %s", m, n, k, ta, tb, isas[i]);
+				  "%zux%zux%zu transposed %d %d: %s", m, n, k, ta, tb, isas[i]);
 			tried++;
 			train_gemm_close(g);
 		}
@@ -76,7 +75,7 @@ Test(gemm, every_instruction_set_gives_the_bits_of_one_chain_of_fmaf)
 	free(got);
 }
 
-Test(gemm, cutting_the_rows_changes_no_bit)
+Test(gemm, splitting_the_rows_changes_no_bit)
 {
 	enum { M = 61, N = 43, K = 500 };
 	float *a = random_floats(M * K, 3), *b = random_floats(K * N, 4),
@@ -126,7 +125,7 @@ Test(gemm, an_unknown_instruction_set_is_refused) { cr_assert_null(train_gemm_op
 
 /* ---- exact ---------------------------------------------------------------------------------- */
 
-Test(exact, exp_and_log_are_right)
+Test(exact, exp_and_log_are_accurate)
 {
 	for (double x = -690; x < 690; x += 0.37)
 		cr_expect_leq(fabs(train_exact_exp(x) / exp(x) - 1), 1e-15, "%g", x);
@@ -139,7 +138,7 @@ Test(exact, exp_and_log_are_right)
 	cr_expect(isnan(train_exact_exp(NAN)) && isnan(train_exact_log(NAN)));
 }
 
-Test(exact, exp_and_log_have_the_bits_of_every_other_machine)
+Test(exact, exp_and_log_have_the_same_bits_on_every_machine)
 {
 	cr_expect_eq(train_exact_exp(-1.0), 0x1.78b56362cef38p-2, "%a", train_exact_exp(-1.0));
 	cr_expect_eq(train_exact_exp(-12.345), 0x1.240572f47cb82p-18, "%a", train_exact_exp(-12.345));
@@ -164,21 +163,21 @@ Test(exact, softmax_sums_to_one_and_agrees_with_cross_entropy)
 
 /* ---- replicas ------------------------------------------------------------------------------- */
 
-Test(replicas, the_hash_sees_every_bit)
+Test(replicas, the_hash_depends_on_every_bit)
 {
 	uint32_t words[40];
-	uint64_t seen[40 * 32 + 1];
+	uint64_t hash[40 * 32 + 1];
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < 40; i++)
 		words[i] = i * 77;
-	seen[n++] = train_hash(words, sizeof(words));
+	hash[n++] = train_hash(words, sizeof(words));
 	for (size_t bit = 0; bit < 40 * 32; bit++) {
 		words[bit / 32] ^= 1u << bit % 32;
-		seen[n++] = train_hash(words, sizeof(words));
+		hash[n++] = train_hash(words, sizeof(words));
 		words[bit / 32] ^= 1u << bit % 32;
 	}
 	for (size_t i = 0; i < n; i++)
 		for (size_t j = 0; j < i; j++)
-			cr_assert_neq(seen[i], seen[j], "%zu %zu", i, j);
+			cr_assert_neq(hash[i], hash[j], "%zu %zu", i, j);
 }

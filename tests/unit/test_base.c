@@ -1,6 +1,5 @@
 /*
- * test_base.c - error sentences, the silent log, the clock,
- * sockets, and the table of the environment
+ * test_base.c - error texts, the log, the clock, sockets, the environment variables
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -19,7 +18,7 @@
 
 /* ---- error ----------------------------------------------------------------------------------- */
 
-Test(base, a_failure_keeps_its_sentence_and_errno, .timeout = 10)
+Test(base, a_failure_keeps_its_error_text_and_errno, .timeout = 10)
 {
 	cr_assert_str_eq(tt_error_text(), "");
 	errno = ENOENT;
@@ -32,7 +31,7 @@ Test(base, a_failure_keeps_its_sentence_and_errno, .timeout = 10)
 	cr_assert_str_eq(tt_error_text(), "");
 }
 
-Test(base, a_long_sentence_is_cut, .timeout = 10)
+Test(base, a_long_error_text_is_truncated, .timeout = 10)
 {
 	tt_fail(TT_ARG, "%5000d", 7);
 	cr_assert_eq(strlen(tt_error_text()), 1023);
@@ -45,7 +44,7 @@ static void *fail_elsewhere(void *arg)
 	return NULL;
 }
 
-Test(base, each_thread_has_its_own_sentence, .timeout = 10)
+Test(base, each_thread_has_its_own_error_text, .timeout = 10)
 {
 	pthread_t thread;
 
@@ -57,7 +56,7 @@ Test(base, each_thread_has_its_own_sentence, .timeout = 10)
 
 /* ---- log, clock ------------------------------------------------------------------------------ */
 
-/* What the log writes to stderr while it speaks on every level. */
+/* Output of the log to stderr for one message of every level, in text. Returns its length. */
 static size_t logged(char *text, size_t size)
 {
 	int ends[2], saved = dup(STDERR_FILENO);
@@ -76,7 +75,7 @@ static size_t logged(char *text, size_t size)
 	return (size_t)bytes;
 }
 
-Test(base, the_log_is_silent_unless_asked, .timeout = 10)
+Test(base, the_log_is_off_by_default, .timeout = 10)
 {
 	char text[512];
 
@@ -84,7 +83,7 @@ Test(base, the_log_is_silent_unless_asked, .timeout = 10)
 	cr_assert_eq(logged(text, sizeof(text)), 0, "%s", text);
 }
 
-Test(base, the_log_asks_the_environment, .timeout = 10)
+Test(base, the_log_level_comes_from_the_environment, .timeout = 10)
 {
 	char text[512], wanted[512];
 
@@ -96,7 +95,7 @@ Test(base, the_log_asks_the_environment, .timeout = 10)
 	cr_assert_str_eq(text, wanted);
 }
 
-Test(base, a_level_that_is_set_wins_over_the_environment, .timeout = 10)
+Test(base, a_level_set_by_tt_log_set_overrides_the_environment, .timeout = 10)
 {
 	char text[512];
 
@@ -108,7 +107,7 @@ Test(base, a_level_that_is_set_wins_over_the_environment, .timeout = 10)
 	cr_assert(strstr(text, " debug: level 4 same line\n"));
 }
 
-Test(base, a_long_line_of_the_log_is_cut_but_ends, .timeout = 10)
+Test(base, a_long_log_line_is_truncated_and_ends_with_a_newline, .timeout = 10)
 {
 	char *text = malloc(4096);
 	int ends[2], saved = dup(STDERR_FILENO);
@@ -125,7 +124,7 @@ Test(base, a_long_line_of_the_log_is_cut_but_ends, .timeout = 10)
 	free(text);
 }
 
-Test(base, the_clock_never_goes_back, .timeout = 10)
+Test(base, the_clock_is_monotonic, .timeout = 10)
 {
 	uint64_t last = tt_now_ns();
 
@@ -151,7 +150,7 @@ static void assert_unpaced(int fd)
 	cr_assert_str_eq(name, "reno");
 }
 
-Test(sockets, a_connection_inside_the_host_is_not_paced_at_either_end, .timeout = 10)
+Test(sockets, a_loopback_connection_is_not_paced_on_either_side, .timeout = 10)
 {
 	const struct tt_patience patience = { .deadline_ns = tt_deadline_ns(5000) };
 	struct tt_sock_target target = { .address = tt_loopback4 };
@@ -171,13 +170,13 @@ Test(sockets, a_connection_inside_the_host_is_not_paced_at_either_end, .timeout 
 
 /* ---- environment ----------------------------------------------------------------------------- */
 
-static void forget_all(void)
+static void unset_all(void)
 {
 	for (size_t i = 0; i < tt_env_rows; i++)
 		unsetenv(tt_env_table[i].name);
 }
 
-TestSuite(environment, .init = forget_all, .timeout = 10);
+TestSuite(environment, .init = unset_all, .timeout = 10);
 
 Test(environment, unset_variables_have_their_defaults)
 {
@@ -285,14 +284,14 @@ static const struct {
 	{ "TUTTI_SECRET", "", false },
 };
 
-Test(environment, good_values_are_taken_and_bad_ones_named)
+Test(environment, valid_values_are_accepted_and_invalid_ones_named)
 {
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct tt_env env;
 		char quoted[64];
 		int rc;
 
-		forget_all();
+		unset_all();
 		setenv(cases[i].name, cases[i].value, 1);
 		snprintf(quoted, sizeof(quoted), "%s is '%s'", cases[i].name, cases[i].value);
 		tt_error_clear();
@@ -306,8 +305,8 @@ Test(environment, good_values_are_taken_and_bad_ones_named)
 	}
 }
 
-/* The first of a range that is free, or the sentence names the range. */
-Test(sockets, ports_of_a_range_are_taken_in_turn)
+/* The first free port of the range is taken; without a free port the error text names the range. */
+Test(sockets, ports_of_a_range_are_tried_in_order)
 {
 	struct tt_ports range = tt_ports_read("");
 	int first, fd[3], port[3];
@@ -328,45 +327,45 @@ Test(sockets, ports_of_a_range_are_taken_in_turn)
 	cr_expect_eq(tt_sock_among(&range, tt_sock_listen, &fd[2], &port[2]), TT_SYSTEM);
 }
 
-/* Writes down which ports are asked for; all are in use. */
-static int asked[8], nasked;
+/* Records the ports that are tried; every port is in use. */
+static int tried[8], ntried;
 
-static int nothing_free(int port, int *ret_fd, int *ret_port)
+static int no_free_port(int port, int *ret_fd, int *ret_port)
 {
 	(void)ret_fd;
 	(void)ret_port;
-	asked[nasked++] = port;
+	tried[ntried++] = port;
 	errno = EADDRINUSE;
 	return TT_SYSTEM;
 }
 
-Test(sockets, spared_ports_are_tried_last)
+Test(sockets, ports_to_avoid_are_tried_last)
 {
 	struct tt_ports range = { 100, 4, 99, 3 };
 	int fd, port;
 
-	cr_assert_eq(tt_sock_among(&range, nothing_free, &fd, &port), TT_SYSTEM);
-	cr_assert_eq(nasked, 4);
-	cr_expect(asked[0] == 102 && asked[1] == 103 && asked[2] == 100 && asked[3] == 101);
+	cr_assert_eq(tt_sock_among(&range, no_free_port, &fd, &port), TT_SYSTEM);
+	cr_assert_eq(ntried, 4);
+	cr_expect(tried[0] == 102 && tried[1] == 103 && tried[2] == 100 && tried[3] == 101);
 }
 
-/* The side that closes first remembers the connection for a minute. */
-Test(sockets, a_port_of_a_job_that_has_just_ended_can_be_reserved)
+/* The side that closes first keeps the connection in TIME_WAIT for a minute. */
+Test(sockets, a_port_in_time_wait_can_be_reserved)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET,
 				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	int listener, port, here, there = socket(AF_INET, SOCK_STREAM, 0), fd, same;
-	char nothing;
+	int listener, port, accepted, client = socket(AF_INET, SOCK_STREAM, 0), fd, same;
+	char byte;
 
 	cr_assert_eq(tt_sock_listen(0, &listener, &port), 0);
 	to.sin_port = htons((uint16_t)port);
-	cr_assert_eq(connect(there, (struct sockaddr *)&to, sizeof(to)), 0);
-	while ((here = accept(listener, NULL, NULL)) < 0)
+	cr_assert_eq(connect(client, (struct sockaddr *)&to, sizeof(to)), 0);
+	while ((accepted = accept(listener, NULL, NULL)) < 0)
 		;
-	cr_expect_eq(tt_sock_reserve_used(port, &fd, &same), TT_SYSTEM, "it is listened at");
-	close(here);
-	cr_expect_eq(read(there, &nothing, 1), 0);
-	close(there);
+	cr_expect_eq(tt_sock_reserve_used(port, &fd, &same), TT_SYSTEM, "a socket listens on the port");
+	close(accepted);
+	cr_expect_eq(read(client, &byte, 1), 0);
+	close(client);
 	tt_sock_close(listener);
 	cr_expect_eq(tt_sock_reserve(port, &fd, &same), TT_SYSTEM);
 	cr_expect_eq(tt_sock_reserve_used(port, &fd, &same), 0, "%s", tt_error_text());
@@ -374,7 +373,7 @@ Test(sockets, a_port_of_a_job_that_has_just_ended_can_be_reserved)
 	close(fd);
 }
 
-Test(environment, values_arrive_in_their_fields)
+Test(environment, values_are_stored_in_their_fields)
 {
 	struct tt_env env;
 
@@ -391,7 +390,7 @@ Test(environment, values_arrive_in_their_fields)
 	cr_assert_eq(env.nranks, 4);
 }
 
-Test(environment, an_unknown_name_is_an_error_that_names_the_nearest)
+Test(environment, an_unknown_variable_is_an_error_that_suggests_the_nearest_name)
 {
 	struct tt_env env;
 	char name[300] = "TUTTI_";
@@ -412,7 +411,7 @@ Test(environment, an_unknown_name_is_an_error_that_names_the_nearest)
 	cr_assert_eq(tt_env_read(&env), 0, "%s", tt_error_text());
 }
 
-Test(environment, a_failed_read_leaves_the_result_alone)
+Test(environment, a_failed_read_does_not_change_the_result)
 {
 	struct tt_env env = { .rank = 77 };
 
@@ -421,7 +420,7 @@ Test(environment, a_failed_read_leaves_the_result_alone)
 	cr_assert_eq(env.rank, 77);
 }
 
-Test(environment, every_row_tells_what_it_is)
+Test(environment, every_variable_has_help_choices_and_a_default)
 {
 	for (size_t i = 0; i < tt_env_rows; i++) {
 		const struct tt_env_row *row = &tt_env_table[i];

@@ -1,6 +1,5 @@
 /*
- * test_calls.c - what surrounds the collectives: groups, streams, point to point, tiles,
- * operations, repeated calls
+ * test_calls.c - groups, streams, point to point, tiles, reduction operations, repeated calls
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -9,8 +8,8 @@
 
 #include "tests/support/must.h"
 
-/* Everybody sends to everybody and to itself, several messages a pair,
- * big and empty ones, all in one group. */
+/* Every rank sends several messages, large and empty, to every rank and to itself, all in one
+ * group. */
 static int exchange(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	static const size_t counts[] = { 1, 0, 300000, 7 };
@@ -38,14 +37,14 @@ static int exchange(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(calls, a_group_of_sends_and_receives_runs_at_once, .timeout = 60)
+Test(calls, sends_and_receives_of_a_group_run_concurrently, .timeout = 60)
 {
 	for (int n = 1; n <= 4; n++)
 		run_both(exchange, n);
 }
 
-/* More tiles than may be under way at once: they wait in the group for their own receive. */
-static int to_oneself(tuttiComm_t *comm, int rank, int n, void *arg)
+/* More tiles than can be in flight: the sends wait in the group for their own receive. */
+static int send_to_self(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	enum { LEN = 6 << 20 };
 	short *out = malloc(LEN * sizeof(short)), *in = calloc(LEN, sizeof(short));
@@ -63,47 +62,47 @@ static int to_oneself(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(calls, a_rank_sends_itself_many_tiles, .timeout = 60)
+Test(calls, a_rank_sends_many_tiles_to_itself, .timeout = 60)
 {
-	run_both(to_oneself, 1);
-	run_both(to_oneself, 2);
+	run_both(send_to_self, 1);
+	run_both(send_to_self, 2);
 }
 
-/* Nobody else can call the other half of what a rank sends itself. */
-static int halves(tuttiComm_t *comm, int rank, int n, void *arg)
+/* No other rank can call the receive for a message that a rank sends to itself. */
+static int unmatched_self_send(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	float x[11] = { 0 }, y[11];
 	tuttiComm_t c = *comm;
 	int bad = 0;
 
 	(void)n, (void)arg;
-#define ODD(call, word)										\
+#define REFUSED(call, text)										\
 	do {											\
 		tuttiResult_t rc = (call);							\
-		if (rc != tuttiInvalidUsage || !strstr(tuttiGetLastError(NULL), word)) {	\
-			fprintf(stderr, "%s, %s: result %d: %s\n", #call, word, rc,		\
+		if (rc != tuttiInvalidUsage || !strstr(tuttiGetLastError(NULL), text)) {	\
+			fprintf(stderr, "%s, %s: result %d: %s\n", #call, text, rc,		\
 					tuttiGetLastError(NULL));				\
 			bad = 1;								\
 		}										\
 	} while (0)
-	ODD(tuttiSend(x, 10, tuttiFloat32, rank, c, NULL), "tuttiGroupStart");
-	ODD(tuttiRecv(y, 10, tuttiFloat32, rank, c, NULL), "tuttiGroupStart");
+	REFUSED(tuttiSend(x, 10, tuttiFloat32, rank, c, NULL), "tuttiGroupStart");
+	REFUSED(tuttiRecv(y, 10, tuttiFloat32, rank, c, NULL), "tuttiGroupStart");
 	MUST(tuttiGroupStart());
 	MUST(tuttiSend(x, 10, tuttiFloat32, rank, c, NULL));
-	ODD(tuttiGroupEnd(), "send of 10 float to itself has no receive");
+	REFUSED(tuttiGroupEnd(), "send of 10 float to itself has no receive");
 	MUST(tuttiGroupStart());
 	MUST(tuttiSend(x, 10, tuttiFloat32, rank, c, NULL));
 	MUST(tuttiSend(x, 11, tuttiFloat32, rank, c, NULL));
 	MUST(tuttiRecv(y, 10, tuttiFloat32, rank, c, NULL));
 	MUST(tuttiRecv(y, 11, tuttiInt32, rank, c, NULL));
-	ODD(tuttiGroupEnd(), "sends itself 11 float, but receives 11 int32");
+	REFUSED(tuttiGroupEnd(), "sends itself 11 float, but receives 11 int32");
 	MUST(tuttiAllReduce(x, y, 10, tuttiFloat32, tuttiSum, c, NULL));
 	return bad;
 }
 
-Test(calls, a_send_to_oneself_without_its_receive_is_refused_at_once, .timeout = 60)
+Test(calls, a_send_to_self_without_its_receive_is_refused_at_once, .timeout = 60)
 {
-	run_both(halves, 2);
+	run_both(unmatched_self_send, 2);
 }
 
 static int ping_pong(tuttiComm_t *comm, int rank, int n, void *arg)
@@ -125,14 +124,14 @@ static int ping_pong(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(calls, sends_and_receives_without_a_group_pair_up, .timeout = 60)
+Test(calls, sends_and_receives_match_without_a_group, .timeout = 60)
 {
 	run_both(ping_pong, 2);
 	run_both(ping_pong, 3);
 }
 
-/* Operations of two streams and of the caller on one communicator:
- * results depend on call order only. */
+/* Operations of two streams and of the caller on one communicator: results depend on call order
+ * only. */
 static int streams(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	enum { LEN = 50000 };
@@ -160,19 +159,19 @@ static int streams(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(calls, streams_run_behind_the_caller_in_call_order, .timeout = 60)
+Test(calls, streams_run_asynchronously_in_call_order, .timeout = 60)
 {
 	run_both(streams, 2);
 	run_both(streams, 3);
 }
 
-/* A tile that does not end with an element, asked for by the environment, is made shorter. */
+/* TUTTI_TILE_BYTES that is no multiple of the element size is rounded down. */
 static int odd_tile(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	static double x[30011];
 
 	(void)arg;
-	/* the first run on the board */
+	/* the smallest count uses shared-memory slots */
 	for (int len = 900; len <= 30011; len += 4000) {
 		for (int i = 0; i < len; i++)
 			x[i] = rank + i;
@@ -183,7 +182,7 @@ static int odd_tile(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(calls, tiles_of_any_size_keep_elements_whole, .timeout = 60)
+Test(calls, tiles_of_any_size_split_no_element, .timeout = 60)
 {
 	setenv("TUTTI_TILE_BYTES", "4099", 1);
 	run_both(odd_tile, 3);
@@ -220,9 +219,9 @@ Test(calls, a_pre_multiplied_sum_scales_each_input, .timeout = 60)
 		run_both(pre_multiplied, n);
 }
 
-/* What a repeated call does not look up again is still looked at: buffers that are missing,
- * overlap, or lie otherwise. */
-static int repeat(tuttiComm_t *comm, int rank, int n, void *arg)
+/* A repeated call takes its plan from the cache, but its buffers are checked again: missing,
+ * overlapping, in place or not. */
+static int repeated_calls(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	int32_t in[64], out[64];
 
@@ -254,12 +253,12 @@ static int repeat(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(calls, a_repeated_call_is_refused_like_the_first, .timeout = 60)
+Test(calls, a_repeated_call_checks_its_buffers_like_the_first, .timeout = 60)
 {
 	for (int n = 2; n <= 4; n++)
 		for (int t = 0; t < 2; t++) {
 			struct ranks r = { .n = n, .transport = t ? "tcp" : "shm" };
 
-			cr_expect_eq(ranks_run(&r, repeat), 0, "n %d", n);
+			cr_expect_eq(ranks_run(&r, repeated_calls), 0, "n %d", n);
 		}
 }

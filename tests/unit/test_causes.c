@@ -1,9 +1,9 @@
 /*
- * test_causes.c - which cause a failure is told with, whatever word of it comes first
+ * test_causes.c - the cause that an error names, whichever report of the failure arrives first
  *
- * Two ranks; rank 0's transport is given faults of its own, and words of other ranks come before or
- * after them as each test wants it: nothing here depends on times. With TUTTI_TEST_TRANSPORT=verbs
- * on the fake library, its card tells.
+ * Two ranks. Each test injects faults into rank 0's transport before or after a report of the other
+ * rank arrives: no test depends on timing. With TUTTI_TEST_TRANSPORT=verbs on the fake library,
+ * events of the fake HCA are the faults.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -22,15 +22,15 @@
 #define COUNT 1000
 
 static struct tt_transport broken;     /* rank 0's, in its process */
-static int asked, silent;              /* times that its card was asked, and says nothing */
-static _Atomic int *met;               /* how often ranks have met; all of them see it */
+static int queries, silent;            /* queries of its NIC; number answered without a fault */
+static _Atomic int *arrivals;          /* of all ranks at barriers, in shared memory */
 
-static int card_fault(struct tt_endpoint *ep, bool failed)
+static int nic_fault(struct tt_endpoint *ep, bool failed)
 {
 	(void)failed;
-	if (asked++ < silent)
+	if (queries++ < silent)
 		return 0;
-	return tt_fail(TT_SYSTEM, "rank %d: card0 port 1 is down", ep->world->rank);
+	return tt_fail(TT_SYSTEM, "rank %d: nic0 port 1 is down", ep->world->rank);
 }
 
 static int lost_peek(struct tt_link *l, size_t bytes, uint32_t stamp, const void **ret_data)
@@ -47,11 +47,11 @@ static int lost_recv(struct tt_link *l, void *dst, size_t bytes, uint32_t stamp)
 	return lost_peek(l, bytes, stamp, &data);
 }
 
-/* From now on the network of comm has a fault that is told after so many questions, and its
- * messages are lost. */
-static void spoil(tuttiComm_t comm, int silences, bool loses)
+/* Inject a fault into the network of comm: queries after the first silent_queries report the fault;
+ * with loses, receives fail. */
+static void inject_fault(tuttiComm_t comm, int silent_queries, bool loses)
 {
-	static const struct tt_fault_ops faults = { .local = card_fault };
+	static const struct tt_fault_ops faults = { .local = nic_fault };
 	struct tt_endpoint *ep = comm->paths.path[0].via[1];
 
 	broken = *ep->t;
@@ -60,15 +60,15 @@ static void spoil(tuttiComm_t comm, int silences, bool loses)
 		broken.peek = lost_peek;
 		broken.recv = lost_recv;
 	}
-	silent = silences;
-	asked = 0;
+	silent = silent_queries;
+	queries = 0;
 	ep->t = &broken;
 	for (int i = 0; i < TT_CHANNELS * comm->nranks; i++)
 		if (comm->paths.path[0].links[i])
 			comm->paths.path[0].links[i]->t = &broken;
 }
 
-static void await_word(tuttiComm_t comm)
+static void await_report(tuttiComm_t comm)
 {
 	while (!tt_control_broken(comm->ctl))
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
@@ -81,23 +81,24 @@ static tuttiResult_t sum(tuttiComm_t comm)
 	return tuttiAllReduce(x, x, COUNT, tuttiFloat32, tuttiSum, comm, NULL);
 }
 
-/* Links are made, and the other rank's call has ended as well: no failure overtakes it. */
-static tuttiResult_t meet(tuttiComm_t comm)
+/* Make the links by an allreduce, and wait until the other rank's call has ended as well, so that
+ * no failure overtakes the call. */
+static tuttiResult_t barrier(tuttiComm_t comm)
 {
 	static int times;
 	tuttiResult_t rc = sum(comm);
 
 	if (rc)
 		return rc;
-	++*met;
-	for (times++; *met < 2 * times;)
+	++*arrivals;
+	for (times++; *arrivals < 2 * times;)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	return rc;
 }
 
-/* Did the call fail with this result, with these words and without those? NULL: none. 0 | 1 and it
- * is printed */
-static int told(tuttiComm_t comm, tuttiResult_t rc, tuttiResult_t wanted, const char *with,
+/* Did the call fail with this result, and does its error text contain `with` and `and`, but not
+ * `without` (NULL: not checked)? 0 | 1 with the text on stderr */
+static int check_error(tuttiComm_t comm, tuttiResult_t rc, tuttiResult_t wanted, const char *with,
 		const char *and, const char *without)
 {
 	const char *text = tuttiGetLastError(comm);
@@ -109,32 +110,32 @@ static int told(tuttiComm_t comm, tuttiResult_t rc, tuttiResult_t wanted, const 
 	return 1;
 }
 
-static int word_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
+static int report_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	(void)nranks, (void)arg;
-	MUST(meet(*comm));
+	MUST(barrier(*comm));
 	if (rank == 1) {
-		tt_control_raise((*comm)->ctl, TT_REMOTE, 1, "rank 1 suffers from something");
-		return told(*comm, sum(*comm), tuttiRemoteError, "suffers", NULL, NULL);
+		tt_control_raise((*comm)->ctl, TT_REMOTE, 1, "rank 1 has an injected fault");
+		return check_error(*comm, sum(*comm), tuttiRemoteError, "injected fault", NULL, NULL);
 	}
-	spoil(*comm, 0, false);
-	await_word(*comm);
-	return told(*comm, sum(*comm), tuttiSystemError, "card0 port 1 is down",
-		    "other ranks reported: rank 1 suffers", NULL);
+	inject_fault(*comm, 0, false);
+	await_report(*comm);
+	return check_error(*comm, sum(*comm), tuttiSystemError, "nic0 port 1 is down",
+		    "other ranks reported: rank 1 has an injected fault", NULL);
 }
 
-static int word_amid(tuttiComm_t *comm, int rank, int nranks, void *arg)
+static int report_during_call(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	(void)nranks, (void)arg;
-	MUST(meet(*comm));
+	MUST(barrier(*comm));
 	if (rank == 0) {
-		spoil(*comm, 0, false);
-		return told(*comm, sum(*comm), tuttiSystemError, "card0 port 1 is down", NULL,
+		inject_fault(*comm, 0, false);
+		return check_error(*comm, sum(*comm), tuttiSystemError, "nic0 port 1 is down", NULL,
 			    NULL);
 	}
 	nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
-	tt_control_raise((*comm)->ctl, TT_REMOTE, 1, "rank 1 suffers from something");
-	return told(*comm, sum(*comm), tuttiRemoteError, "suffers", NULL, NULL);
+	tt_control_raise((*comm)->ctl, TT_REMOTE, 1, "rank 1 has an injected fault");
+	return check_error(*comm, sum(*comm), tuttiRemoteError, "injected fault", NULL, NULL);
 }
 
 static int symptom_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
@@ -142,39 +143,40 @@ static int symptom_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	tuttiResult_t rc;
 
 	(void)nranks, (void)arg;
-	MUST(meet(*comm));
+	MUST(barrier(*comm));
 	if (rank == 0)
-		spoil(*comm, 20, true);
-	while (!(rc = sum(*comm)))               /* rank 1 has what was sent before */
+		inject_fault(*comm, 20, true);
+	/* rank 1 still receives messages sent before the fault */
+	while (!(rc = sum(*comm)))
 		;
-	return told(*comm, rc, rank ? tuttiRemoteError : tuttiSystemError, "card0 port 1 is down",
+	return check_error(*comm, rc, rank ? tuttiRemoteError : tuttiSystemError, "nic0 port 1 is down",
 		    NULL, "does not answer");
 }
 
-static int symptom_yields(tuttiComm_t *comm, int rank, int nranks, void *arg)
+static int symptom_replaced(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	(void)nranks, (void)arg;
-	MUST(meet(*comm));
+	MUST(barrier(*comm));
 	if (rank == 0) {
-		spoil(*comm, 1 << 30, true);
-		return told(*comm, sum(*comm), tuttiRemoteError, "rank 1 is to blame", NULL,
+		inject_fault(*comm, 1 << 30, true);
+		return check_error(*comm, sum(*comm), tuttiRemoteError, "rank 1 caused the failure", NULL,
 			    "does not answer");
 	}
-	tt_control_raise((*comm)->ctl, TT_REMOTE, 1, "rank 1 is to blame");
+	tt_control_raise((*comm)->ctl, TT_REMOTE, 1, "rank 1 caused the failure");
 	return 0;
 }
 
-/* No word comes from anywhere: whose network has the fault finds it itself. */
-static int silence(tuttiComm_t *comm, int rank, int nranks, void *arg)
+/* No report arrives: the rank whose network has the fault finds the fault by itself. */
+static int no_report(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	(void)nranks, (void)arg;
-	MUST(meet(*comm));
+	MUST(barrier(*comm));
 	if (rank == 1)
-		await_word(*comm);
+		await_report(*comm);
 	else
-		spoil(*comm, 3, false);
-	return told(*comm, sum(*comm), rank ? tuttiRemoteError : tuttiSystemError,
-		    "card0 port 1 is down", NULL, "timed out");
+		inject_fault(*comm, 3, false);
+	return check_error(*comm, sum(*comm), rank ? tuttiRemoteError : tuttiSystemError,
+		    "nic0 port 1 is down", NULL, "timed out");
 }
 
 static int other_communicator(tuttiComm_t *comm, int rank, int nranks, void *arg)
@@ -184,17 +186,17 @@ static int other_communicator(tuttiComm_t *comm, int rank, int nranks, void *arg
 
 	(void)nranks, (void)arg;
 	MUST(tuttiCommSplit(*comm, 0, rank, &second, NULL));
-	MUST(meet(*comm));
-	MUST(meet(second));
+	MUST(barrier(*comm));
+	MUST(barrier(second));
 	if (rank == 1) {
-		rc = sum(*comm);                 /* rank 0 never comes */
+		rc = sum(*comm);                 /* rank 0 never makes this call */
 		tuttiCommAbort(second);
-		return told(*comm, rc, tuttiRemoteError, "rank 0 aborted the communicator",
-			    NULL, "card0 port 1 is down");
+		return check_error(*comm, rc, tuttiRemoteError, "rank 0 aborted the communicator",
+			    NULL, "nic0 port 1 is down");
 	}
-	spoil(second, 0, true);
+	inject_fault(second, 0, true);
 	rc = sum(second);
-	if (told(second, rc, tuttiSystemError, "card0 port 1 is down", NULL, NULL))
+	if (check_error(second, rc, tuttiSystemError, "nic0 port 1 is down", NULL, NULL))
 		return 1;
 	tuttiCommAbort(second);
 	tuttiCommAbort(*comm);
@@ -202,14 +204,14 @@ static int other_communicator(tuttiComm_t *comm, int rank, int nranks, void *arg
 	return 0;
 }
 
-static int failed_alone(tuttiComm_t *comm, int rank, int nranks, void *arg)
+static int failed_before_abort(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	(void)nranks, (void)arg;
-	MUST(meet(*comm));
+	MUST(barrier(*comm));
 	if (rank == 1)
-		return told(*comm, sum(*comm), tuttiRemoteError, "rank 0 aborted the communicator",
-			    "had failed there: rank 0 ran out of something", NULL);
-	tt_comm_failed(*comm, tt_fail(TT_SYSTEM, "rank 0 ran out of something"));
+		return check_error(*comm, sum(*comm), tuttiRemoteError, "rank 0 aborted the communicator",
+			    "had failed there: rank 0 ran out of memory", NULL);
+	tt_comm_failed(*comm, tt_fail(TT_SYSTEM, "rank 0 ran out of memory"));
 	tuttiCommAbort(*comm);
 	*comm = NULL;
 	return 0;
@@ -219,7 +221,7 @@ static int run_on(const char *transport, rank_fn *fn)
 {
 	struct ranks r = { .n = 2, .transport = transport, .timeout_ms = 30000, .limit_s = 40 };
 
-	met = mmap(NULL, sizeof(*met), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	arrivals = mmap(NULL, sizeof(*arrivals), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	return ranks_run(&r, fn);
 }
 
@@ -228,45 +230,45 @@ static int run(rank_fn *fn)
 	return run_on("tcp", fn);
 }
 
-Test(causes, a_fault_of_ones_own_is_told_though_anothers_word_came_first, .timeout = 60)
+Test(causes, a_local_fault_is_the_cause_though_a_peers_report_came_first, .timeout = 60)
 {
-	cr_assert_eq(run(word_first), 0);
+	cr_assert_eq(run(report_first), 0);
 }
 
-Test(causes, a_fault_of_ones_own_is_told_when_anothers_word_ends_the_wait, .timeout = 60)
+Test(causes, a_local_fault_is_the_cause_though_a_peers_report_ends_the_wait, .timeout = 60)
 {
-	cr_assert_eq(run(word_amid), 0);
+	cr_assert_eq(run(report_during_call), 0);
 }
 
-Test(causes, a_symptom_waits_for_its_cause_and_the_cause_is_what_others_hear, .timeout = 60)
+Test(causes, a_symptom_waits_for_its_cause_and_peers_receive_the_cause, .timeout = 60)
 {
 	cr_assert_eq(run(symptom_first), 0);
 }
 
-Test(causes, a_symptom_gives_way_to_the_word_of_who_is_to_blame, .timeout = 60)
+Test(causes, a_symptom_gives_way_to_the_report_of_the_failed_rank, .timeout = 60)
 {
-	cr_assert_eq(run(symptom_yields), 0);
+	cr_assert_eq(run(symptom_replaced), 0);
 }
 
-Test(causes, who_waits_long_looks_for_a_fault_of_its_own, .timeout = 60)
+Test(causes, a_rank_that_waits_long_checks_its_own_network, .timeout = 60)
 {
-	cr_assert_eq(run(silence), 0);
+	cr_assert_eq(run(no_report), 0);
 }
 
-Test(causes, an_abort_after_a_failure_in_another_communicator_does_not_tell_it, .timeout = 60)
+Test(causes, an_abort_does_not_report_a_failure_of_another_communicator, .timeout = 60)
 {
 	cr_assert_eq(run(other_communicator), 0);
 }
 
-Test(causes, an_abort_tells_what_had_failed_in_its_communicator, .timeout = 60)
+Test(causes, an_abort_reports_an_earlier_failure_of_its_communicator, .timeout = 60)
 {
-	cr_assert_eq(run(failed_alone), 0);
+	cr_assert_eq(run(failed_before_abort), 0);
 }
 
-/* ---- cards of the fake ------------------------------------------------------------------- */
+/* ---- events of the fake HCA ------------------------------------------------------------------ */
 
-/* The card reports, and nobody has read it yet. 1: it is not the fake's */
-static int card_says(struct tt_verbs_ep *ep, int type)
+/* Queue an asynchronous event of the HCA, still unread. 0 | 1: the HCA is not the fake's */
+static int queue_event(struct tt_verbs_ep *ep, int type)
 {
 	uint64_t event = (uint64_t)type | 1ull << 32;
 	struct sockaddr_un at;
@@ -287,16 +289,16 @@ static int unread_event(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)(*comm)->paths.path[0].via[!rank];
 
 	(void)nranks, (void)arg;
-	MUST(meet(*comm));
+	MUST(barrier(*comm));
 	if (rank == 1) {
-		tt_control_raise((*comm)->ctl, TT_REMOTE, 1, "rank 1 suffers from something");
-		return told(*comm, sum(*comm), tuttiRemoteError, "suffers", NULL, NULL);
+		tt_control_raise((*comm)->ctl, TT_REMOTE, 1, "rank 1 has an injected fault");
+		return check_error(*comm, sum(*comm), tuttiRemoteError, "injected fault", NULL, NULL);
 	}
-	await_word(*comm);
-	if (card_says(ep, TT_VERBS_EVENT_PORT_ERR))
+	await_report(*comm);
+	if (queue_event(ep, TT_VERBS_EVENT_PORT_ERR))
 		return 0;
-	return told(*comm, sum(*comm), tuttiSystemError, "fake0 port 1 is down",
-		    "rank 1 suffers", NULL);
+	return check_error(*comm, sum(*comm), tuttiSystemError, "fake0 port 1 is down",
+		    "rank 1 has an injected fault", NULL);
 }
 
 static int event_after_symptom(tuttiComm_t *comm, int rank, int nranks, void *arg)
@@ -304,13 +306,13 @@ static int event_after_symptom(tuttiComm_t *comm, int rank, int nranks, void *ar
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)(*comm)->paths.path[0].via[!rank];
 
 	(void)nranks, (void)arg;
-	MUST(meet(*comm));
+	MUST(barrier(*comm));
 	if (rank == 1)
 		return 0;
-	tt_verbs_fail(ep, TT_REMOTE, "rank 0: rank 1's card did not answer");
-	if (card_says(ep, TT_VERBS_EVENT_DEVICE_FATAL))
+	tt_verbs_fail(ep, TT_REMOTE, "rank 0: rank 1's HCA did not answer");
+	if (queue_event(ep, TT_VERBS_EVENT_DEVICE_FATAL))
 		return 0;
-	return told(*comm, sum(*comm), tuttiSystemError, "fake0 failed or was removed", NULL,
+	return check_error(*comm, sum(*comm), tuttiSystemError, "fake0 failed or was removed", NULL,
 		    "did not answer");
 }
 

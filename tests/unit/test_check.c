@@ -1,15 +1,14 @@
 /*
- * test_check.c - the plan checker on plans written by hand:
- * right ones pass, each broken promise is named
+ * test_check.c - the plan checker on hand-written plans: valid plans pass, every violation is named
  *
- * Order, messages and deadlocks are in test_check_order.c, mutations of the real algorithms in
- * test_mutants.c.
+ * test_check_order.c tests order, messages and deadlocks; test_mutants.c mutates the plans of the
+ * real algorithms.
  */
 #include "tests/support/plan_checked.h"
 
 TestSuite(check, .timeout = 60);
 
-/* ---- right plans ----------------------------------------------------------------------------- */
+/* ---- valid plans ----------------------------------------------------------------------------- */
 
 Test(check, ring_star_and_exchange_pass)
 {
@@ -29,7 +28,7 @@ Test(check, ring_star_and_exchange_pass)
 	passes(plans, 2);
 }
 
-Test(check, one_rank_is_a_copy)
+Test(check, a_plan_for_one_rank_is_a_copy)
 {
 	struct tt_plan *plans[1] = { hand_plan(TT_ALLREDUCE, 1, 0, 0, 1, 0) };
 
@@ -37,8 +36,9 @@ Test(check, one_rank_is_a_copy)
 	passes(plans, 1);
 }
 
-/* Direct plans of the other collectives: whoever has it sends it to whoever needs it. */
-static void direct(struct tt_plan **plans, enum tt_collective collective, int n, int root)
+/* Linear plans of the other collectives: each owner of a block sends the block to every rank that
+ * needs the block. */
+static void linear(struct tt_plan **plans, enum tt_collective collective, int n, int root)
 {
 	for (int r = 0; r < n; r++)
 		plans[r] = hand_plan(collective, n, r, root, 1, 0);
@@ -69,8 +69,8 @@ static void direct(struct tt_plan **plans, enum tt_collective collective, int n,
 		hand_finish(plans[r]);
 }
 
-/* direct() receives in lane 1 what is sent in lane 0:
- * that must not match. Then the same in one lane. */
+/* Append lane 1 to lane 0. linear() sends in lane 0 and receives in lane 1, which must not match;
+ * in one lane the messages match. */
 static void to_one_lane(struct tt_plan **plans, int n)
 {
 	for (int r = 0; r < n; r++) {
@@ -85,7 +85,7 @@ static void to_one_lane(struct tt_plan **plans, int n)
 	}
 }
 
-Test(check, direct_plans_of_all_collectives_pass)
+Test(check, linear_plans_of_all_collectives_pass)
 {
 	static const enum tt_collective each[] = { TT_BROADCAST, TT_ALLGATHER, TT_ALLTOALL,
 						   TT_GATHER, TT_SCATTER };
@@ -94,9 +94,9 @@ Test(check, direct_plans_of_all_collectives_pass)
 	for (size_t i = 0; i < sizeof(each) / sizeof(*each); i++) {
 		for (int n = 2; n <= 5; n++) {
 			for (int root = 0; root < n; root++) {
-				direct(plans, each[i], n, root);
+				linear(plans, each[i], n, root);
 				refused(plans, n, "rank", "in this lane");
-				direct(plans, each[i], n, root);
+				linear(plans, each[i], n, root);
 				to_one_lane(plans, n);
 				passes(plans, n);
 			}
@@ -128,14 +128,14 @@ Test(check, reduce_and_reduce_scatter_pass)
 	passes(plans, 2);
 }
 
-/* ---- the post-condition ---------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
-Test(check, missing_contribution_is_named)
+Test(check, a_missing_contribution_is_named)
 {
 	struct tt_plan *plans[3];
 
 	hand_star(plans, 3);
-	step(plans[2], 0, 0)->op = TT_NOP;      /* rank 2 sends nothing, rank 0 waits not */
+	step(plans[2], 0, 0)->op = TT_NOP;      /* no message from rank 2 to rank 0 */
 	step(plans[2], 0, 0)->nsrc = 0;
 	step(plans[2], 0, 0)->to = none;
 	step(plans[0], 0, 0)->nsrc = 2;
@@ -144,7 +144,7 @@ Test(check, missing_contribution_is_named)
 	refused(plans, 3, "rank 0 lane 0 step 0: leaves out[0] without rank 2's contribution", "");
 }
 
-Test(check, doubled_contribution_is_named)
+Test(check, a_doubled_contribution_is_named)
 {
 	struct tt_plan *plans[2];
 
@@ -153,11 +153,11 @@ Test(check, doubled_contribution_is_named)
 	refused(plans, 2, "rank 0 lane 0 step 2: combines rank 1's block 0 twice", "");
 }
 
-Test(check, wrong_block_is_named)
+Test(check, a_wrong_block_is_named)
 {
 	struct tt_plan *plans[3];
 
-	direct(plans, TT_SCATTER, 3, 1);
+	linear(plans, TT_SCATTER, 3, 1);
 	to_one_lane(plans, 3);
 	step(plans[1], 0, 0)->src[0] = in(2);
 	refused(plans, 3,
@@ -173,7 +173,7 @@ Test(check, wrong_block_is_named)
 	refused(plans, 2, "rank 1 lane 0 step 1: combines block 1 with block 0", "");
 }
 
-Test(check, out_never_written_is_named)
+Test(check, an_unwritten_result_is_named)
 {
 	struct tt_plan *plans[2];
 
@@ -185,7 +185,7 @@ Test(check, out_never_written_is_named)
 		"");
 }
 
-Test(check, another_order_on_one_rank_is_named)
+Test(check, a_different_order_on_one_rank_is_named)
 {
 	struct tt_plan *plans[2];
 
@@ -197,7 +197,7 @@ Test(check, another_order_on_one_rank_is_named)
 		": g1 + g0, there g0 + g1");
 }
 
-Test(check, rounding_once_is_another_expression_than_rounding_twice)
+Test(check, rounding_once_and_rounding_twice_are_different_expressions)
 {
 	struct tt_plan *plans[3], *others[3];
 
@@ -221,7 +221,7 @@ Test(check, rounding_once_is_another_expression_than_rounding_twice)
 
 /* ---- reading and writing --------------------------------------------------------------------- */
 
-Test(check, reading_what_nothing_wrote_is_named)
+Test(check, reading_an_unwritten_block_is_named)
 {
 	struct tt_plan *plans[2];
 
@@ -234,11 +234,11 @@ Test(check, reading_what_nothing_wrote_is_named)
 	refused(plans, 2, "rank 1 lane 0 step 2: reads scratch[0], which nothing wrote", "");
 }
 
-Test(check, what_was_only_passed_on_cannot_be_read_or_kept)
+Test(check, a_block_that_is_only_passed_on_cannot_be_read_or_kept)
 {
 	struct tt_plan *plans[3];
 
-	/* 0 -> 1 -> 2, rank 1 passes and then receives again */
+	/* 0 -> 1 -> 2: rank 1 passes the block on, with keeps == 2 also receives the block again */
 	for (int keeps = 0; keeps < 3; keeps++) {
 		for (int r = 0; r < 3; r++)
 			plans[r] = hand_plan(TT_BROADCAST, 3, r, 0, 1, 0);
@@ -274,7 +274,7 @@ Test(check, what_was_only_passed_on_cannot_be_read_or_kept)
 		"");
 }
 
-Test(check, input_is_never_written)
+Test(check, the_input_is_never_written)
 {
 	struct tt_plan *plans[2];
 
@@ -283,7 +283,7 @@ Test(check, input_is_never_written)
 	refused(plans, 2, "rank 0 lane 0 step 1: in cannot be written", "");
 }
 
-Test(check, buffers_that_only_root_has_are_not_touched_elsewhere)
+Test(check, buffers_that_only_the_root_has_are_not_used_on_other_ranks)
 {
 	struct tt_plan *plans[2];
 
@@ -349,7 +349,7 @@ Test(check, malformed_steps_are_named)
 		  "waits for lane 0 step 99, which does not exist");
 }
 
-Test(check, malformed_heads_are_named)
+Test(check, malformed_plan_headers_are_named)
 {
 	struct tt_plan *plans[3];
 
@@ -381,7 +381,7 @@ Test(check, malformed_heads_are_named)
 	refused(plans, 3, "rank 1: rank 2 is in its list of peers, but no step names it", "");
 }
 
-Test(check, partial_overlap_in_place_is_found)
+Test(check, partial_overlap_of_source_and_destination_is_found)
 {
 	struct tt_plan *plans[1] = { hand_plan(TT_ALLREDUCE, 1, 0, 0, 1, 0) };
 	struct tt_plan *p = plans[0];

@@ -1,7 +1,7 @@
 /*
- * test_check_order.c - the plan checker on what happens when: within a rank, between ranks, never
+ * test_check_order.c - the plan checker on order: within a rank, between ranks, deadlocks
  *
- * What plans compute and how they are formed is in test_check.c.
+ * test_check.c tests the results and the form of plans.
  */
 #include "tests/support/plan_checked.h"
 
@@ -9,7 +9,7 @@ TestSuite(check_order, .timeout = 60);
 
 /* ---- order within a rank --------------------------------------------------------------------- */
 
-/* Two ranks, two blocks, a lane each; then lane 1 of rank 0 does something with block 0. */
+/* Two ranks, two blocks, one lane per block. The tests add steps on block 0 to lane 1 of rank 0. */
 static void two_lanes(struct tt_plan **plans)
 {
 	for (int r = 0; r < 2; r++) {
@@ -32,7 +32,7 @@ Test(check_order, lanes_on_different_blocks_pass)
 	passes(plans, 2);
 }
 
-Test(check_order, unordered_write_and_read_is_named_and_a_wait_heals_it)
+Test(check_order, an_unordered_write_and_read_is_named_and_a_wait_orders_them)
 {
 	struct tt_plan *plans[2];
 
@@ -69,7 +69,7 @@ Test(check_order, waits_order_transitively)
 	passes(plans, 2);
 }
 
-Test(check_order, race_that_exists_only_in_place_is_found)
+Test(check_order, a_race_that_exists_only_in_place_is_found)
 {
 	struct tt_plan *plans[2];
 
@@ -89,7 +89,7 @@ Test(check_order, messages_that_do_not_match_are_named)
 	struct tt_plan *plans[3];
 
 	hand_ring(plans, 3);
-	plans[1]->lanes[0].nsteps--;             /* its last receive */
+	plans[1]->lanes[0].nsteps--;             /* without the last receive */
 	refused(plans, 3,
 		"rank 0 lane 0 step 6: sends message 4 to rank 1, which takes 3 in this lane", "");
 	hand_ring(plans, 3);
@@ -116,7 +116,7 @@ Test(check_order, messages_that_do_not_match_are_named)
 		"");
 }
 
-Test(check_order, blocks_of_different_length_do_not_mix)
+Test(check_order, blocks_of_different_lengths_cannot_be_combined)
 {
 	struct tt_plan *plans[3];
 
@@ -127,7 +127,7 @@ Test(check_order, blocks_of_different_length_do_not_mix)
 
 /* ---- deadlock -------------------------------------------------------------------------------- */
 
-Test(check_order, receiving_first_everywhere_is_a_deadlock)
+Test(check_order, receiving_first_on_every_rank_is_a_deadlock)
 {
 	struct tt_plan *plans[3];
 
@@ -141,11 +141,11 @@ Test(check_order, receiving_first_everywhere_is_a_deadlock)
 	refused(plans, 3, "deadlock: rank ", "waits for a message of rank");
 }
 
-Test(check_order, a_ring_of_steps_that_take_and_send_passes)
+Test(check_order, a_ring_of_receive_and_forward_steps_passes)
 {
 	struct tt_plan *plans[5];
 
-	/* allgather: every link holds a message before anybody takes one */
+	/* allgather: every link holds a message before any rank receives one */
 	for (int r = 0; r < 5; r++) {
 		struct tt_plan *p = plans[r] = hand_plan(TT_ALLGATHER, 5, r, 0, 1, 0);
 		int next = (r + 1) % 5, prev = (r + 4) % 5;
@@ -159,11 +159,11 @@ Test(check_order, a_ring_of_steps_that_take_and_send_passes)
 	passes(plans, 5);
 }
 
-Test(check_order, a_second_message_needs_the_first_to_be_taken)
+Test(check_order, a_second_send_waits_until_the_first_message_is_received)
 {
 	struct tt_plan *plans[2];
 
-	for (int r = 0; r < 2; r++) {            /* both send two blocks before they take any */
+	for (int r = 0; r < 2; r++) {      /* both ranks send two blocks before they receive */
 		plans[r] = hand_plan(TT_ALLREDUCE, 2, r, 0, 2, 2);
 		for (uint32_t b = 0; b < 2; b++)
 			hand_step(plans[r], 0, TT_COPY, none, wire(1 - r), in(b), none);
@@ -177,7 +177,7 @@ Test(check_order, a_second_message_needs_the_first_to_be_taken)
 	refused(plans, 2, "deadlock: rank ", "to take its message");
 }
 
-Test(check_order, writing_what_is_being_sent_is_a_deadlock_where_the_peer_does_the_same)
+Test(check_order, overwriting_a_block_in_flight_on_both_ranks_is_a_deadlock)
 {
 	struct tt_plan *plans[2];
 
@@ -189,7 +189,7 @@ Test(check_order, writing_what_is_being_sent_is_a_deadlock_where_the_peer_does_t
 		hand_finish(plans[r]);
 	}
 	refused(plans, 2, "deadlock: rank ", "to take the message from out[0]");
-	for (int r = 0; r < 2; r++) {            /* from in: only in place */
+	for (int r = 0; r < 2; r++) {            /* sent from in: a deadlock only in place */
 		plans[r] = hand_plan(TT_ALLREDUCE, 2, r, 0, 1, 0);
 		hand_step(plans[r], 0, TT_COPY, none, wire(1 - r), in(0), none);
 		hand_step(plans[r], 0, TT_COMBINE, out(0), none, r ? wire(0) : in(0),
@@ -223,7 +223,7 @@ Test(check_order, a_deadlock_through_a_wait_and_a_message_is_found)
 	struct tt_plan *plans[2];
 
 	two_lanes(plans);
-	/* rank 0: lane 0 behind lane 1's receive; rank 1 the other way round */
+	/* rank 0: lane 0 waits for lane 1's receive; rank 1: lane 1 waits for lane 0's */
 	for (uint32_t r = 0; r < 2; r++) {
 		step(plans[r], r, 0)->wait_lane = (uint8_t)(1 - r);
 		step(plans[r], r, 0)->wait_step = 1;

@@ -1,5 +1,5 @@
 /*
- * test_connections.c - control when nothing is wrong: goodbyes, sockets for data, splits
+ * test_connections.c - connections of control without failures: goodbyes, data sockets, splits
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -11,14 +11,14 @@
 #include "tests/support/harness_control.h"
 #include "plan/plan.h"
 
-#define SAYS(r, words) cr_assert(strstr(m.report[r].text, words), "rank %d says: %s", r, m.report[r].text)
+#define ASSERT_TEXT(r, phrase) cr_assert(strstr(m.report[r].text, phrase), "rank %d: %s", r, m.report[r].text)
 #define HOLD_MS 20000
 
 /* ---- goodbyes -------------------------------------------------------------------------------- */
 
-/* Rank 1 leaves after operation 2. The others finish 2,
- * which does not need it any more, and fail in 3. */
-static int leave_early(struct meet *m, int rank, struct tt_control *ctl)
+/* Rank 1 leaves after operation 2. The other ranks finish operation 2, which no longer needs rank
+ * 1, and fail in operation 3. */
+static int leave_early(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	int culprit;
 
@@ -26,39 +26,39 @@ static int leave_early(struct meet *m, int rank, struct tt_control *ctl)
 	note_sum(ctl, 2, rank == 1);
 	if (rank == 1)
 		return 0;
-	meet_reached(m, 1, 1, HOLD_MS);          /* it has gone */
+	control_job_reached(m, 1, 1, HOLD_MS);          /* rank 1 has exited */
 	sleep_ms(200);
 	if (tt_control_broken(ctl))
 		return 3;
 	tt_control_done(ctl, 2);
-	atomic_store(&m->report[rank].stage, 1);
-	meet_all_reached(m, 1, HOLD_MS);
+	atomic_store(&m->report[rank].progress, 1);
+	control_job_all_reached(m, 1, HOLD_MS);
 	if (rank == 0)
 		note_sum(ctl, 3, false);
-	return meet_await_broken(m, rank, ctl, HOLD_MS, &culprit) == TT_REMOTE && culprit == 1 ? 0
+	return control_job_await_broken(m, rank, ctl, HOLD_MS, &culprit) == TT_REMOTE && culprit == 1 ? 0
 											       : 1;
 }
 
-Test(connections, who_left_after_an_operation_fails_only_later_ones, .timeout = 60)
+Test(connections, a_rank_that_leaves_after_an_operation_fails_only_later_operations, .timeout = 60)
 {
-	struct meet m = { .n = 12, .body = leave_early };
+	struct control_job m = { .n = 12, .body = leave_early };
 	siginfo_t info;
 
-	meet_start(&m);
+	control_job_start(&m);
 	cr_assert_eq(waitid(P_PID, (id_t)m.report[1].pid, &info, WEXITED | WNOWAIT), 0);
-	atomic_store(&m.report[1].stage, 1);
-	meet_wait(&m);
+	atomic_store(&m.report[1].progress, 1);
+	control_job_wait(&m);
 	for (int r = 0; r < 12; r++) {
 		if (r == 1)
 			continue;
 		cr_assert_eq(m.report[r].rc, 0, "rank %d: %d %s", r, m.report[r].rc,
 			     m.report[r].text);
-		SAYS(r,
+		ASSERT_TEXT(r,
 		     "rank 1 left after operation 2; operation 3 (allreduce of 1024 float32, sum");
 	}
 }
 
-static int leave_at_once(struct meet *m, int rank, struct tt_control *ctl)
+static int leave_at_once(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	(void)m;
 	sleep_ms(rank * 7 % 5);
@@ -68,9 +68,9 @@ static int leave_at_once(struct meet *m, int rank, struct tt_control *ctl)
 Test(connections, ranks_may_leave_in_any_order, .timeout = 60)
 {
 	for (int i = 0; i < 20; i++) {
-		struct meet m = { .n = 12, .body = leave_at_once, .threads = i % 2 };
+		struct control_job m = { .n = 12, .body = leave_at_once, .threads = i % 2 };
 
-		meet_run(&m);
+		control_job_run(&m);
 		for (int r = 0; r < 12; r++)
 			cr_assert(!m.report[r].joined && !m.report[r].rc, "round %d, rank %d: %s",
 				  i, r, m.report[r].text);
@@ -79,7 +79,7 @@ Test(connections, ranks_may_leave_in_any_order, .timeout = 60)
 
 /* ---- data sockets ---------------------------------------------------------------------------- */
 
-static int take_soon(struct tt_control *ctl, int peer, int channel, int *ret_fd)
+static int await_data_socket(struct tt_control *ctl, int peer, int channel, int *ret_fd)
 {
 	int rc = 0;
 
@@ -91,8 +91,8 @@ static int take_soon(struct tt_control *ctl, int peer, int channel, int *ret_fd)
 	return rc == 1 ? 0 : -1;
 }
 
-/* Between every two ranks on two channels; each end says who it is. */
-static int data_sockets(struct meet *m, int rank, struct tt_control *ctl)
+/* Data sockets between every two ranks on two channels; each end sends its rank and channel. */
+static int data_sockets(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	int wrong = 0;
 
@@ -101,12 +101,12 @@ static int data_sockets(struct meet *m, int rank, struct tt_control *ctl)
 			int fd, mine = rank * 10 + channel, theirs = -1;
 			int rc = rank < peer ? tt_control_dial(ctl, peer, channel,
 							       tt_deadline_ns(10000), &fd)
-					     : take_soon(ctl, peer, channel, &fd);
+					     : await_data_socket(ctl, peer, channel, &fd);
 
 			if (rc)
 				return 100;
 			wrong += write(fd, &mine, sizeof(mine)) != sizeof(mine);
-			/* it blocks */
+			/* the socket is blocking */
 			wrong += read(fd, &theirs, sizeof(theirs)) != sizeof(theirs);
 			wrong += theirs != peer * 10 + channel;
 			close(fd);
@@ -117,27 +117,27 @@ static int data_sockets(struct meet *m, int rank, struct tt_control *ctl)
 Test(connections, data_sockets_connect_every_pair_and_channel, .timeout = 60)
 {
 	for (int threads = 0; threads < 2; threads++) {
-		struct meet m = { .n = 5, .body = data_sockets, .threads = threads };
+		struct control_job m = { .n = 5, .body = data_sockets, .threads = threads };
 
-		meet_run(&m);
+		control_job_run(&m);
 		for (int r = 0; r < 5; r++)
 			cr_assert_eq(m.report[r].rc, 0, "rank %d: %d", r, m.report[r].rc);
 	}
 }
 
-/* Rank 1 is stopped, so its thread answers no handshake; rank 2 breaks the job. */
-static int dial_a_stopped_rank(struct meet *m, int rank, struct tt_control *ctl)
+/* Rank 1 is stopped, so its service thread answers no handshake; rank 2 breaks the job. */
+static int dial_a_stopped_rank(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	uint64_t before = tt_now_ns();
 	int fd, rc;
 
-	atomic_store(&m->report[rank].stage, 1);
+	atomic_store(&m->report[rank].progress, 1);
 	if (rank == 1)
 		sleep_ms(HOLD_MS);
-	meet_reached(m, 1, 2, HOLD_MS);
+	control_job_reached(m, 1, 2, HOLD_MS);
 	if (rank == 2) {
 		sleep_ms(300);
-		tt_control_raise(ctl, TT_REMOTE, 2, "rank 2 has had enough");
+		tt_control_raise(ctl, TT_REMOTE, 2, "rank 2 breaks the job");
 		return 0;
 	}
 	rc = tt_control_dial(ctl, 1, 0, tt_deadline_ns(HOLD_MS), &fd);
@@ -148,27 +148,27 @@ static int dial_a_stopped_rank(struct meet *m, int rank, struct tt_control *ctl)
 
 Test(connections, a_dial_ends_when_the_job_breaks, .timeout = 60)
 {
-	struct meet m = { .n = 3, .body = dial_a_stopped_rank };
+	struct control_job m = { .n = 3, .body = dial_a_stopped_rank };
 
-	meet_start(&m);
-	cr_assert(meet_all_reached(&m, 1, HOLD_MS));
-	meet_stop(&m, 1);
-	atomic_store(&m.report[1].stage, 2);
+	control_job_start(&m);
+	cr_assert(control_job_all_reached(&m, 1, HOLD_MS));
+	control_job_stop(&m, 1);
+	atomic_store(&m.report[1].progress, 2);
 	for (int ms = 0; ms < HOLD_MS && !m.report[0].text[0]; ms++)
 		sleep_ms(1);
 	kill(m.report[1].pid, SIGKILL);
 	kill(m.report[1].pid, SIGCONT);
-	meet_wait(&m);
+	control_job_wait(&m);
 	cr_assert_eq(m.report[0].rc, 0);
-	SAYS(0, "rank 2 has had enough");
+	ASSERT_TEXT(0, "rank 2 breaks the job");
 	cr_assert_lt(m.report[0].took_ms, HOLD_MS / 2);
 }
 
 /* ---- splits ---------------------------------------------------------------------------------- */
 
-static int split_and_exchange(struct meet *m, int rank, struct tt_control *ctl)
+static int split_and_exchange(struct control_job *m, int rank, struct tt_control *ctl)
 {
-	int color = rank % 3 == 2 ? -1 : rank % 3, wrong = 0, new_rank = -1, n = -1, all[MEET_MOST];
+	int color = rank % 3 == 2 ? -1 : rank % 3, wrong = 0, new_rank = -1, n = -1, all[CONTROL_JOB_MOST];
 	struct tt_control *part;
 	int rc = tt_control_split(ctl, color, -rank, 0, 10000, &part, &new_rank, &n);
 
@@ -178,7 +178,7 @@ static int split_and_exchange(struct meet *m, int rank, struct tt_control *ctl)
 	}
 	if (part) {
 		rc = tt_control_allgather(part, &rank, sizeof(rank), all, tt_deadline_ns(10000));
-		for (int i = 0; i < n && !rc; i++)       /* the key turns the order round */
+		for (int i = 0; i < n && !rc; i++)       /* the key reverses the order */
 			wrong += all[i] % 3 != color || (i && all[i] >= all[i - 1]);
 		wrong += rc || all[new_rank] != rank || n != (m->n + 2 - color) / 3;
 		tt_control_leave(part);
@@ -187,14 +187,14 @@ static int split_and_exchange(struct meet *m, int rank, struct tt_control *ctl)
 	return wrong + (rc != 0) + (tt_control_broken(ctl) != 0);
 }
 
-Test(connections, splits_make_controls_of_their_own_and_leave_the_parent_alone, .timeout = 60)
+Test(connections, splits_make_separate_controls_and_do_not_change_the_parent, .timeout = 60)
 {
 	static const int sizes[] = { 1, 2, 4, 11, 40 };
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-		struct meet m = { .n = sizes[i], .body = split_and_exchange, .threads = i % 2 };
+		struct control_job m = { .n = sizes[i], .body = split_and_exchange, .threads = i % 2 };
 
-		meet_run(&m);
+		control_job_run(&m);
 		for (int r = 0; r < m.n; r++)
 			cr_assert(!m.report[r].joined && !m.report[r].rc,
 				  "%d ranks, rank %d: %d %s", m.n, r, m.report[r].rc,

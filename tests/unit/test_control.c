@@ -1,8 +1,8 @@
 /*
- * test_control.c - how ranks find, trust and watch each other: joining, right and wrong
+ * test_control.c - joining a control: bootstrap, authentication, inconsistent joins, host limits
  *
- * Ranks are forked processes with real sockets, in some tests threads. What happens after joining
- * (deaths, statuses, goodbyes) is in test_op_errors.c, ids in test_unique_id.c.
+ * Ranks are forked processes with real sockets, in some tests threads. test_op_errors.c tests
+ * deaths, statuses and goodbyes after the join, test_unique_id.c tests ids.
  */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
@@ -19,8 +19,8 @@
 #include "control/unique_id.h"
 #include "tests/support/harness_control.h"
 
-#define SOON_MS 10000                    /* far from PATIENCE_MS, however busy the machine is */
-#define SAYS(r, words) cr_assert(strstr(m.report[r].text, words), "rank %d says: %s", r, m.report[r].text)
+#define SOON_MS 10000                    /* far below JOIN_TIMEOUT_MS, even on a busy machine */
+#define ASSERT_TEXT(r, phrase) cr_assert(strstr(m.report[r].text, phrase), "rank %d: %s", r, m.report[r].text)
 
 static uint64_t deadline(void)
 {
@@ -29,9 +29,8 @@ static uint64_t deadline(void)
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-/* Every rank gets every rank's square, with sizes from
- * nothing to more than a socket takes at once. */
-static int exchange(struct meet *m, int rank, struct tt_control *ctl)
+/* Allgather of every rank's square, in sizes from 0 bytes to more than a socket buffer. */
+static int allgather_squares(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	const size_t sizes[] = { 0, 8, 3, 1000000 / (size_t)m->n };
 	int wrong = 0;
@@ -56,11 +55,11 @@ static int exchange(struct meet *m, int rank, struct tt_control *ctl)
 	return wrong;
 }
 
-static void join_and_exchange(int n, bool in_threads)
+static void join_and_allgather(int n, bool in_threads)
 {
-	struct meet m = { .n = n, .body = exchange, .threads = in_threads };
+	struct control_job m = { .n = n, .body = allgather_squares, .threads = in_threads };
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < n; r++) {
 		cr_assert_eq(m.report[r].joined, 0, "rank %d of %d: %s", r, n, m.report[r].text);
 		cr_assert_eq(m.report[r].rc, 0, "rank %d of %d: %d wrong, %s", r, n, m.report[r].rc,
@@ -68,29 +67,29 @@ static void join_and_exchange(int n, bool in_threads)
 	}
 }
 
-Test(control, processes_join_and_exchange, .timeout = 120)
+Test(control, processes_join_and_allgather, .timeout = 120)
 {
 	static const int sizes[] = { 1, 2, 3, 9, 17, 64 };
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-		join_and_exchange(sizes[i], false);
+		join_and_allgather(sizes[i], false);
 }
 
-Test(control, threads_of_one_process_join_and_exchange, .timeout = 60)
+Test(control, threads_of_one_process_join_and_allgather, .timeout = 60)
 {
 	static const int sizes[] = { 1, 2, 3, 9, 17, 64 };
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-		join_and_exchange(sizes[i], true);
+		join_and_allgather(sizes[i], true);
 }
 
-static void odd_hosts(struct meet *m, int rank, struct tt_join *join)
+static void odd_hosts(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	join->host_id = rank == 0 ? "" : rank % 2 ? "red" : "blue";
 }
 
-static int hosts_are_numbered(struct meet *m, int rank, struct tt_control *ctl)
+static int hosts_are_numbered(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	static const int want[] = { 0, 1, 2, 1, 2 };
 	int n, wrong = 0;
@@ -104,15 +103,15 @@ static int hosts_are_numbered(struct meet *m, int rank, struct tt_control *ctl)
 
 Test(control, hosts_are_numbered_by_their_lowest_rank, .timeout = 30)
 {
-	struct meet m = { .n = 5, .before = odd_hosts, .body = hosts_are_numbered };
+	struct control_job m = { .n = 5, .before = odd_hosts, .body = hosts_are_numbered };
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < 5; r++)
 		cr_assert(m.report[r].joined == 0 && m.report[r].rc == 0, "rank %d: %s", r,
 			  m.report[r].text);
 }
 
-static void rank_0_is_late(struct meet *m, int rank, struct tt_join *join)
+static void rank_0_is_late(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	(void)join;
@@ -120,68 +119,68 @@ static void rank_0_is_late(struct meet *m, int rank, struct tt_join *join)
 		sleep_ms(700);
 }
 
-Test(control, rank_0_may_come_last, .timeout = 30)
+Test(control, rank_0_may_join_last, .timeout = 30)
 {
-	struct meet m = { .n = 3, .before = rank_0_is_late };
+	struct control_job m = { .n = 3, .before = rank_0_is_late };
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < 3; r++)
 		cr_assert_eq(m.report[r].joined, 0, "%s", m.report[r].text);
 }
 
-/* ---- ranks that do not come ------------------------------------------------------------------ */
+/* ---- missing ranks --------------------------------------------------------------------------- */
 
-static bool two_and_five(int rank)
+static bool ranks_2_and_5(int rank)
 {
 	return rank == 2 || rank == 5;
 }
 
-static bool an_inner_one(int rank)
+static bool inner_rank(int rank)
 {
 	return rank == 1;
 }
 
-static bool the_root(int rank)
+static bool rank_0(int rank)
 {
 	return rank == 0;
 }
 
-static void missing(int n, bool (*absent)(int), const char *words)
+static void missing(int n, bool (*absent)(int), const char *phrase)
 {
-	struct meet m = { .n = n, .absent = absent, .timeout_ms = 1500, .patient = !absent(0) };
+	struct control_job m = { .n = n, .absent = absent, .timeout_ms = 1500, .only_rank_0 = !absent(0) };
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < n; r++) {
 		if (absent(r))
 			continue;
 		cr_assert_eq(m.report[r].joined, TT_TIMEOUT, "rank %d: %d %s", r,
 			     m.report[r].joined, m.report[r].text);
-		SAYS(r, words);
+		ASSERT_TEXT(r, phrase);
 		cr_assert_leq(m.report[r].took_ms, SOON_MS);
 	}
 	if (!absent(0))
-		cr_assert_geq(m.report[0].took_ms, 1490, "it waited for them");
+		cr_assert_geq(m.report[0].took_ms, 1490, "rank 0 did not wait for the missing ranks");
 }
 
-Test(control, every_rank_names_the_ranks_that_never_came, .timeout = 30)
+Test(control, every_rank_names_the_missing_ranks, .timeout = 30)
 {
-	missing(12, two_and_five, "ranks 2, 5 never came");
+	missing(12, ranks_2_and_5, "ranks 2, 5 never came");
 }
 
-Test(control, a_missing_inner_rank_of_the_tree_is_named_by_those_below_it, .timeout = 30)
+Test(control, a_missing_inner_rank_of_the_tree_is_named_by_its_subtree, .timeout = 30)
 {
-	missing(12, an_inner_one, "rank 1 never came");
+	missing(12, inner_rank, "rank 1 never came");
 }
 
-Test(control, without_rank_0_the_others_say_so, .timeout = 30)
+Test(control, a_missing_rank_0_is_named_by_the_other_ranks, .timeout = 30)
 {
-	/* nobody listens where it should be, or not all places have answered yet */
-	missing(3, the_root, "never came, or cannot be reached");
+	/* no listener at rank 0's address, or not every address has answered yet */
+	missing(3, rank_0, "never came, or cannot be reached");
 }
 
-/* ---- trust ----------------------------------------------------------------------------------- */
+/* ---- authentication -------------------------------------------------------------------------- */
 
-static void another_secret(struct meet *m, int rank, struct tt_join *join)
+static void another_secret(struct control_job *m, int rank, struct tt_join *join)
 {
 	static tuttiUniqueId forged;
 	struct tt_id id;
@@ -195,17 +194,17 @@ static void another_secret(struct meet *m, int rank, struct tt_join *join)
 	join->id = &forged;
 }
 
-Test(control, a_rank_with_another_secret_is_kept_out_and_both_sides_say_so, .timeout = 30)
+Test(control, a_rank_with_another_secret_is_refused_and_both_sides_report_the_mismatch, .timeout = 30)
 {
-	struct meet m = { .n = 4, .before = another_secret, .timeout_ms = 1500, .patient = true };
+	struct control_job m = { .n = 4, .before = another_secret, .timeout_ms = 1500, .only_rank_0 = true };
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < 4; r++)
-		SAYS(r, "another secret");
+		ASSERT_TEXT(r, "another secret");
 	cr_assert_eq(m.report[2].joined, TT_REMOTE);
-	cr_assert_lt(m.report[2].took_ms, SOON_MS, "it need not wait to know");
+	cr_assert_lt(m.report[2].took_ms, SOON_MS, "the refused rank waited");
 	cr_assert_eq(m.report[0].joined, TT_TIMEOUT);
-	SAYS(0, "rank 2 never came");
+	ASSERT_TEXT(0, "rank 2 never came");
 }
 
 static int connect_to(int port)
@@ -222,66 +221,68 @@ static int connect_to(int port)
 	return fd;
 }
 
-/* Nothing, half a hello, a whole one of another job,
- * a whole one of this job without the proof, and noise. */
-static int stray(const struct tt_id *id, int kind)
+/* Connect and send, by kind: 0 nothing, 1 half a hello, 2 a hello of another job, 3 a hello of this
+ * job without the proof, 4 the same with a wrong proof, 5 random bytes. */
+static int connect_unauthenticated(const struct tt_id *id, int kind)
 {
 	struct tt_hello hello = { .purpose = TT_P_REGISTER, .from = 1, .to = 0 };
-	uint8_t said[TT_HELLO_BYTES], noise[512];
+	uint8_t sent[TT_HELLO_BYTES], noise[512];
 	int fd = connect_to(id->port);
 
 	for (size_t i = 0; i < sizeof(noise); i++)
 		noise[i] = (uint8_t)(rand() >> 7);
 	if (kind >= 3)
 		memcpy(hello.job, id->nonce, TT_NONCE);
-	tt_hello_put(&hello, said);
+	tt_hello_put(&hello, sent);
 	if (kind == 1)
-		(void)!send(fd, said, sizeof(said) / 2, MSG_NOSIGNAL);
+		(void)!send(fd, sent, sizeof(sent) / 2, MSG_NOSIGNAL);
 	else if (kind == 2 || kind == 3)
-		(void)!send(fd, said, sizeof(said), MSG_NOSIGNAL);
-	else if (kind == 4 && send(fd, said, sizeof(said), MSG_NOSIGNAL) > 0)
+		(void)!send(fd, sent, sizeof(sent), MSG_NOSIGNAL);
+	else if (kind == 4 && send(fd, sent, sizeof(sent), MSG_NOSIGNAL) > 0)
 		(void)!send(fd, noise, 32, MSG_NOSIGNAL);
 	else if (kind == 5)
 		(void)!send(fd, noise, sizeof(noise), MSG_NOSIGNAL);
 	return fd;
 }
 
-static int work_among_strays(struct meet *m, int rank, struct tt_control *ctl)
+static int work_among_unauthenticated(struct control_job *m, int rank, struct tt_control *ctl)
 {
-	int wrong = exchange(m, rank, ctl);
+	int wrong = allgather_squares(m, rank, ctl);
 
-	meet_reached(m, 0, 2, 10000);            /* the strays are there again */
-	return wrong + exchange(m, rank, ctl) + (tt_control_broken(ctl) != 0);
+	control_job_reached(m, 0, 2, 10000);            /* unauthenticated connections are open again */
+	return wrong + allgather_squares(m, rank, ctl) + (tt_control_broken(ctl) != 0);
 }
 
-static void wait_for_strays(struct meet *m, int rank, struct tt_join *join)
+static void wait_for_unauthenticated(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)join;
 	if (rank)
-		meet_reached(m, rank, 1, 10000);
+		control_job_reached(m, rank, 1, 10000);
 }
 
-Test(control, strays_disturb_neither_the_joining_nor_the_job, .timeout = 60)
+Test(control, unauthenticated_connections_disturb_neither_the_join_nor_the_job, .timeout = 60)
 {
-	struct meet m = { .n = 3, .before = wait_for_strays, .body = work_among_strays };
+	struct control_job m = {
+		.n = 3, .before = wait_for_unauthenticated, .body = work_among_unauthenticated
+	};
 	struct tt_id id;
 	int fds[240], n = 0;
 
-	meet_start(&m);
+	control_job_start(&m);
 	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
 	while (n < 120) {                        /* more than TT_UNAUTH_MOST */
-		fds[n] = stray(&id, n % 6);
+		fds[n] = connect_unauthenticated(&id, n % 6);
 		n++;
 	}
 	for (int r = 0; r < 3; r++)
-		atomic_store(&m.report[r].stage, 1);
+		atomic_store(&m.report[r].progress, 1);
 	sleep_ms(300);
 	while (n < 240) {
-		fds[n] = stray(&id, n % 6);
+		fds[n] = connect_unauthenticated(&id, n % 6);
 		n++;
 	}
-	atomic_store(&m.report[0].stage, 2);
-	meet_wait(&m);
+	atomic_store(&m.report[0].progress, 2);
+	control_job_wait(&m);
 	for (int r = 0; r < 3; r++)
 		cr_assert(m.report[r].joined == 0 && m.report[r].rc == 0, "rank %d: %d %s", r,
 			  m.report[r].rc, m.report[r].text);
@@ -289,36 +290,36 @@ Test(control, strays_disturb_neither_the_joining_nor_the_job, .timeout = 60)
 		close(fds[--n]);
 }
 
-/* ---- ranks that do not fit together ---------------------------------------------------------- */
+/* ---- inconsistent joins ---------------------------------------------------------------------- */
 
-static void all_say(struct meet *m_, int code, const char *a, const char *b)
+static void all_report(struct control_job *m_, int code, const char *a, const char *b)
 {
-	struct meet m = *m_;
+	struct control_job m = *m_;
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < m.n; r++) {
 		cr_assert_eq(m.report[r].joined, code, "rank %d: %d %s", r, m.report[r].joined,
 			     m.report[r].text);
-		SAYS(r, a);
-		SAYS(r, b);
-		cr_assert_leq(m.report[r].took_ms, SOON_MS, "long before the deadline");
+		ASSERT_TEXT(r, a);
+		ASSERT_TEXT(r, b);
+		cr_assert_leq(m.report[r].took_ms, SOON_MS, "not long before the deadline");
 	}
 }
 
-static void three_is_two(struct meet *m, int rank, struct tt_join *join)
+static void rank_3_joins_as_2(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	if (rank == 3)
 		join->rank = 2;
 }
 
-Test(control, the_same_rank_twice_is_reported_to_every_rank, .timeout = 60)
+Test(control, a_rank_that_joins_twice_is_reported_to_every_rank, .timeout = 60)
 {
-	all_say(&(struct meet){ .n = 4, .before = three_is_two }, TT_USAGE,
+	all_report(&(struct control_job){ .n = 4, .before = rank_3_joins_as_2 }, TT_USAGE,
 		"rank 2 came twice: as pid ", " and as pid ");
 }
 
-static void eleven_says_13(struct meet *m, int rank, struct tt_join *join)
+static void rank_11_has_nranks_13(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	if (rank == 11)
@@ -327,11 +328,11 @@ static void eleven_says_13(struct meet *m, int rank, struct tt_join *join)
 
 Test(control, different_nranks_are_reported_to_every_rank, .timeout = 60)
 {
-	all_say(&(struct meet){ .n = 12, .before = eleven_says_13 }, TT_USAGE, "rank 11",
+	all_report(&(struct control_job){ .n = 12, .before = rank_11_has_nranks_13 }, TT_USAGE, "rank 11",
 		"13 ranks, rank 0 as one of 12");
 }
 
-static void two_has_a_ring(struct meet *m, int rank, struct tt_join *join)
+static void rank_2_has_algo_ring(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	if (rank == 2)
@@ -340,11 +341,11 @@ static void two_has_a_ring(struct meet *m, int rank, struct tt_join *join)
 
 Test(control, different_settings_are_reported_to_every_rank_with_both_values, .timeout = 60)
 {
-	all_say(&(struct meet){ .n = 10, .before = two_has_a_ring }, TT_USAGE,
+	all_report(&(struct control_job){ .n = 10, .before = rank_2_has_algo_ring }, TT_USAGE,
 		"rank 0 has algo=auto", "rank 2 has algo=ring");
 }
 
-static void four_is_seven(struct meet *m, int rank, struct tt_join *join)
+static void rank_3_joins_as_7(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	if (rank == 3)
@@ -361,7 +362,7 @@ Test(control, a_rank_beyond_nranks_is_reported_to_every_rank, .timeout = 60)
 	tuttiUniqueId id;
 	struct tt_control *ctl;
 
-	all_say(&(struct meet){ .n = 4, .before = four_is_seven }, TT_USAGE, "rank 7",
+	all_report(&(struct control_job){ .n = 4, .before = rank_3_joins_as_7 }, TT_USAGE, "rank 7",
 		"rank 0 as one of 4");
 	cr_assert_eq(tt_id_make("", "", &id), 0);
 	join.id = &id;
@@ -369,33 +370,33 @@ Test(control, a_rank_beyond_nranks_is_reported_to_every_rank, .timeout = 60)
 	cr_assert(strstr(tt_error_text(), "rank 4 is not one of 4 ranks"), "%s", tt_error_text());
 }
 
-/* The job of ranks 0 and 1 stands; somebody comes as rank 1. */
-static int stay_for_a_while(struct meet *m, int rank, struct tt_control *ctl)
+/* Ranks 0 and 1 have joined; another process joins as rank 1. */
+static int stay_joined(struct control_job *m, int rank, struct tt_control *ctl)
 {
-	atomic_store(&m->report[rank].stage, 1);
-	meet_reached(m, 0, 2, 10000);
-	return exchange(m, rank, ctl) + (tt_control_broken(ctl) != 0);
+	atomic_store(&m->report[rank].progress, 1);
+	control_job_reached(m, 0, 2, 10000);
+	return allgather_squares(m, rank, ctl) + (tt_control_broken(ctl) != 0);
 }
 
-Test(control, who_comes_when_all_are_there_is_sent_away_and_the_job_goes_on, .timeout = 60)
+Test(control, a_join_of_a_complete_job_is_refused_and_the_job_continues, .timeout = 60)
 {
-	struct meet m = { .n = 2, .body = stay_for_a_while };
+	struct control_job m = { .n = 2, .body = stay_joined };
 	struct tt_join join = { .rank = 1, .nranks = 2, .settings = "algo=auto transport=auto",
 				.ifname = "", .host_id = "", .port_range = "", .timeout_ms = 5000 };
 	struct tt_control *ctl;
 
-	meet_start(&m);
-	cr_assert(meet_all_reached(&m, 1, 10000));
+	control_job_start(&m);
+	cr_assert(control_job_all_reached(&m, 1, 10000));
 	join.id = &m.id;
 	cr_assert_eq(tt_control_join(&join, &ctl), TT_USAGE);
 	cr_assert(strstr(tt_error_text(), "rank 1 came twice"), "%s", tt_error_text());
-	atomic_store(&m.report[0].stage, 2);
-	meet_wait(&m);
+	atomic_store(&m.report[0].progress, 2);
+	control_job_wait(&m);
 	cr_assert_eq(m.report[0].rc, 0);
 	cr_assert_eq(m.report[1].rc, 0);
 }
 
-/* ---- this host's limits ---------------------------------------------------------------------- */
+/* ---- limits of the host ---------------------------------------------------------------------- */
 
 Test(control, a_port_in_use_is_named, .timeout = 30)
 {
@@ -417,61 +418,61 @@ Test(control, a_port_in_use_is_named, .timeout = 30)
 	tt_sock_close(fd);
 }
 
-/* Leave room for so many descriptors more. */
-static void limit_descriptors(int spare)
+/* Limit this process to `more` further descriptors. */
+static void limit_descriptors(int more)
 {
 	struct rlimit limit;
 	int fd = 0;
 
-	for (int room = 0; room < spare || fcntl(fd, F_GETFD) >= 0; fd++)
-		room += fcntl(fd, F_GETFD) < 0;
+	for (int unused = 0; unused < more || fcntl(fd, F_GETFD) >= 0; fd++)
+		unused += fcntl(fd, F_GETFD) < 0;
 	limit.rlim_cur = limit.rlim_max = (rlim_t)fd;
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-static void few_for_one(struct meet *m, int rank, struct tt_join *join)
+static void limit_rank_1(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)join;
 	if (rank == 1)
 		limit_descriptors(*(int *)m->arg);
 }
 
-static void few_for_zero(struct meet *m, int rank, struct tt_join *join)
+static void limit_rank_0(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)join;
 	if (rank == 0)
 		limit_descriptors(*(int *)m->arg);
 }
 
-static void too_few(void (*before)(struct meet *, int, struct tt_join *), int limited, int from,
+static void too_few(void (*before)(struct control_job *, int, struct tt_join *), int limited, int from,
 		    int to)
 {
-	for (int spare = from; spare <= to; spare++) {
-		struct meet m = { .n = 6, .before = before, .arg = &spare };
+	for (int more = from; more <= to; more++) {
+		struct control_job m = { .n = 6, .before = before, .arg = &more };
 
-		meet_run(&m);
-		cr_assert_eq(m.report[limited].joined, TT_SYSTEM, "spare %d: %d %s", spare,
+		control_job_run(&m);
+		cr_assert_eq(m.report[limited].joined, TT_SYSTEM, "%d more descriptors: %d %s", more,
 			     m.report[limited].joined, m.report[limited].text);
 		for (int r = 0; r < 6; r++) {
-			cr_assert(m.report[r].joined, "spare %d: rank %d joined", spare, r);
-			SAYS(r, "Too many open files");
+			cr_assert(m.report[r].joined, "%d more descriptors: rank %d joined", more, r);
+			ASSERT_TEXT(r, "Too many open files");
 			cr_assert_leq(m.report[r].took_ms, SOON_MS,
-				      "it need not wait for its deadline");
+				      "rank %d waited for its deadline", r);
 		}
 	}
 }
 
-Test(control, too_few_descriptors_of_an_outer_rank_are_reported_to_every_rank, .timeout = 120)
+Test(control, too_few_descriptors_of_a_leaf_rank_are_reported_to_every_rank, .timeout = 120)
 {
-	too_few(few_for_one, 1, 1, 4);
+	too_few(limit_rank_1, 1, 1, 4);
 }
 
 Test(control, too_few_descriptors_of_rank_0_are_reported_to_every_rank, .timeout = 120)
 {
-	too_few(few_for_zero, 0, 5, 8);           /* with less it cannot even listen */
+	too_few(limit_rank_0, 0, 5, 8);           /* with fewer descriptors rank 0 cannot listen */
 }
 
-static void a_wrong_interface(struct meet *m, int rank, struct tt_join *join)
+static void a_wrong_interface(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
 	if (rank == 9)
@@ -480,13 +481,13 @@ static void a_wrong_interface(struct meet *m, int rank, struct tt_join *join)
 
 Test(control, the_reason_why_a_rank_cannot_join_is_reported_to_every_rank, .timeout = 60)
 {
-	struct meet m = { .n = 11, .before = a_wrong_interface };
+	struct control_job m = { .n = 11, .before = a_wrong_interface };
 
-	meet_run(&m);
+	control_job_run(&m);
 	for (int r = 0; r < 11; r++) {
 		cr_assert_eq(m.report[r].joined, r == 9 ? TT_ARG : TT_REMOTE, "%s",
 			     m.report[r].text);
-		SAYS(r, "TUTTI_SOCKET_IFNAME==nosuch chooses no interface");
+		ASSERT_TEXT(r, "TUTTI_SOCKET_IFNAME==nosuch chooses no interface");
 		cr_assert_leq(m.report[r].took_ms, SOON_MS);
 	}
 }

@@ -1,7 +1,7 @@
 /*
- * test_cores.c - the number of processors of a rank: its control groups, from /proc and /sys
+ * test_cores.c - the number of processors of a rank: quotas of cgroups, from /proc and /sys
  *
- * Every test makes a folder that looks like the root of a machine.
+ * Every test makes a folder with the layout of the root of a machine.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -45,20 +45,20 @@ static void remove_root(void)
 
 TestSuite(cores, .init = make_root, .fini = remove_root, .timeout = 20);
 
-Test(cores, a_machine_that_tells_nothing_has_no_quota)
+Test(cores, missing_or_invalid_cgroup_files_mean_no_quota)
 {
 	cr_expect_eq(tt_cores_quota(root), 0);
 	write_file("proc/self/cgroup", "nonsense\n0:\n:::\n0::/not/there\n");
 	cr_expect_eq(tt_cores_quota(root), 0);
 }
 
-Test(cores, the_least_of_all_groups_above_counts)
+Test(cores, the_smallest_quota_of_the_group_and_its_ancestors_applies)
 {
 	write_file("proc/self/cgroup", "0::/users/me/job\n");
 	write_file("sys/fs/cgroup/users/me/job/cpu.max", "max 100000\n");
 	cr_expect_eq(tt_cores_quota(root), 0);
 	write_file("sys/fs/cgroup/users/cpu.max", "350000 100000\n");
-	cr_expect_eq(tt_cores_quota(root), 4, "3.5 cores are 4 begun ones");
+	cr_expect_eq(tt_cores_quota(root), 4, "3.5 cores do not round up to 4");
 	write_file("sys/fs/cgroup/users/me/cpu.max", "100000 50000\n");
 	cr_expect_eq(tt_cores_quota(root), 2);
 	write_file("sys/fs/cgroup/users/me/job/cpu.max", "800000 100000\n");
@@ -67,14 +67,14 @@ Test(cores, the_least_of_all_groups_above_counts)
 	cr_expect_eq(tt_cores_quota(root), 1);
 }
 
-Test(cores, a_neighbours_quota_does_not_count)
+Test(cores, the_quota_of_a_sibling_group_does_not_apply)
 {
 	write_file("proc/self/cgroup", "0::/users/me\n");
 	write_file("sys/fs/cgroup/users/you/cpu.max", "100000 100000\n");
 	cr_expect_eq(tt_cores_quota(root), 0);
 }
 
-Test(cores, in_a_container_the_mounted_root_counts)
+Test(cores, in_a_container_the_quota_of_the_mounted_root_applies)
 {
 	write_file("proc/self/cgroup", "0::/\n");
 	write_file("sys/fs/cgroup/cpu.max", "200000 100000\n");
@@ -83,7 +83,7 @@ Test(cores, in_a_container_the_mounted_root_counts)
 	cr_expect_eq(tt_cores_quota(root), 2);
 }
 
-Test(cores, version_1_is_read_where_it_is_mounted)
+Test(cores, cgroups_of_version_1_are_read_at_their_mount_point)
 {
 	write_file("proc/self/cgroup",
 		   "12:cpuset:/\n4:cpu,cpuacct:/docker/a\n1:name=systemd:/docker/a\n0::/\n");
@@ -96,7 +96,7 @@ Test(cores, version_1_is_read_where_it_is_mounted)
 	cr_expect_eq(tt_cores_quota(root), 2);
 }
 
-Test(cores, a_period_of_nothing_is_no_quota)
+Test(cores, a_period_of_0_is_no_quota)
 {
 	write_file("proc/self/cgroup", "4:cpu:/\n0::/\n");
 	write_group("cpu", "100000", "0");
@@ -104,7 +104,7 @@ Test(cores, a_period_of_nothing_is_no_quota)
 	cr_expect_eq(tt_cores_quota(root), 0);
 }
 
-Test(cores, ranks_of_a_host_share_what_one_of_them_may_use)
+Test(cores, the_quota_of_one_rank_limits_all_ranks_of_its_host)
 {
 	struct tt_cores cores[2] = { { .mask = { 0xf0 } }, { .mask = { 0x0f } } };
 

@@ -1,5 +1,5 @@
 /*
- * test_data.c - what a training learns from: the sampler, files of IDX, data sets
+ * test_data.c - training data: the sampler, IDX files, data sets
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -20,10 +20,10 @@ TestSuite(data, .timeout = 60);
 
 /* ---- sampler -------------------------------------------------------------------------------- */
 
-Test(sampler, an_epoch_takes_every_sample_once_and_drops_the_rest)
+Test(sampler, an_epoch_takes_every_sample_once_and_drops_the_last_partial_batch)
 {
 	struct train_sampler s;
-	uint8_t seen[1003] = { 0 };
+	uint8_t uses[1003] = { 0 };
 	size_t total = 0;
 
 	cr_assert_eq(train_sampler_open(&s, 5, 1003, 10), 0);
@@ -33,7 +33,7 @@ Test(sampler, an_epoch_takes_every_sample_once_and_drops_the_rest)
 
 		for (size_t i = 0; i < s.batch; i++, total++) {
 			cr_assert_lt(samples[i], 1003);
-			cr_assert_eq(seen[samples[i]]++, 0);
+			cr_assert_eq(uses[samples[i]]++, 0);
 		}
 	}
 	cr_assert_eq(total, 1000);
@@ -81,7 +81,7 @@ static int file_of(const void *bytes, size_t count, bool zipped)
 static const uint8_t good[] = { 0, 0, 8, 3, 0, 0,  0,  2,  0,  0,  0,
 				1, 0, 0, 0, 3, 10, 11, 12, 13, 14, 15 };
 
-Test(idx, reads_plain_and_gzipped_files)
+Test(idx, plain_and_gzipped_files_are_read)
 {
 	for (int zipped = 0; zipped < 2; zipped++) {
 		struct train_idx idx;
@@ -95,7 +95,7 @@ Test(idx, reads_plain_and_gzipped_files)
 	}
 }
 
-/* The good file with `count` bytes changed from `at` on, and `bytes` long. */
+/* A file of `bytes` bytes, valid but for `count` bytes of change at offset `at`, is refused. */
 static void expect_refused(size_t at, const char *change, size_t count, size_t bytes, unsigned dims,
 			   const char *phrase)
 {
@@ -114,7 +114,7 @@ static void expect_refused(size_t at, const char *change, size_t count, size_t b
 	}
 }
 
-Test(idx, every_malformed_file_gets_a_sentence_of_its_own)
+Test(idx, every_malformed_file_gets_its_own_error_text)
 {
 	size_t whole = sizeof(good);
 
@@ -135,7 +135,7 @@ Test(idx, every_malformed_file_gets_a_sentence_of_its_own)
 	expect_refused(0, "", 0, whole + 1, 3, "more than the 6 bytes");
 }
 
-Test(idx, a_damaged_gzip_stream_is_said_to_be_one)
+Test(idx, a_damaged_gzip_stream_is_named)
 {
 	uint8_t zipped[128];
 	struct train_idx idx = { 0 };
@@ -208,7 +208,7 @@ static void remove_folder(const char *folder)
 	rmdir(folder);
 }
 
-Test(data, four_files_of_ten_classes_are_a_data_set)
+Test(data, four_idx_files_are_a_data_set)
 {
 	char folder[] = "/tmp/tutti-test-XXXXXX";
 	struct train_data data;
@@ -246,7 +246,7 @@ Test(data, without_files_auto_is_synth)
 	cr_expect_eq(train_data_load("cifar", "/nowhere", 1, &data), TRAIN_USAGE);
 }
 
-Test(data, synth_is_a_function_of_the_seed)
+Test(data, synth_depends_only_on_the_seed)
 {
 	struct train_data a, b, other;
 	size_t of_class[10] = { 0 };

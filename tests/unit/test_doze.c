@@ -1,8 +1,8 @@
 /*
- * test_doze.c - sleeping ranks: nobody is left asleep by a message, by room, or by a call of wake
+ * test_doze.c - dozing ranks: a message, free space on a full link and a call of wake end a doze
  *
- * For every row of tt_transports, as test_transports.c.
- * A wake that is lost shows as a doze to its time-out.
+ * The tests run for every row of tt_transports, as in test_transports.c. A lost wake shows as a
+ * doze until its timeout.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -13,10 +13,10 @@
 
 #include "tests/support/harness_traffic.h"
 
-#define DOZE_US 30000000               /* far longer than a busy machine keeps anybody waiting */
+#define DOZE_US 30000000               /* far longer than any wait on a busy machine */
 #define LOST_WAKE_NS (DOZE_US / 2 * 1000ull)
 
-/* Wait for one message by dozing only; a wake that is lost shows as a doze to its time-out. */
+/* Wait for one message by dozing only; *slept_long counts dozes with a lost wake. */
 static int doze_receive(struct tt_link *l, uint64_t *slept_long)
 {
 	struct tt_endpoint *ep = l->ep;
@@ -57,7 +57,7 @@ static int ping_pong_body(const struct tt_world *world, void *arg)
 			EXPECT(send_one(l, &i, 8, 9) == 0);
 	}
 	EXPECT(slept_long == 0);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	return 0;
 }
@@ -72,22 +72,22 @@ Test(doze, no_wake_is_lost_in_100000_hops, .timeout = 300)
 		}
 }
 
-Test(doze, sleepers_are_woken_by_messages_and_by_room, .timeout = 120)
+Test(doze, messages_and_free_space_end_a_doze, .timeout = 120)
 {
 	struct traffic tr = { .nchannels = 2, .messages = 2000, .sleepy = true, .seed = 6 };
 
 	cr_assert(run_all(3, 2, 10000, traffic_body, &tr) == 0);
 }
 
-struct room { size_t bytes; atomic_bool refused; };
+struct full_link { size_t bytes; atomic_bool refused; };
 
-/* Rank 0 only sends, and dozes whenever it is refused; rank 1 only receives, from the first refusal
- * on, with long pauses. */
-static int room_body(const struct tt_world *world, void *arg)
+/* Rank 0 only sends, and dozes after each refused send; rank 1 only receives, after the first
+ * refusal, with long pauses. */
+static int full_link_body(const struct tt_world *world, void *arg)
 {
 	const struct setup *setup = arg;
-	struct room *room = setup->arg;
-	size_t bytes = room->bytes;
+	struct full_link *full_link = setup->arg;
+	size_t bytes = full_link->bytes;
 	uint64_t slept_long = 0, start;
 	uint8_t *buf = calloc(2, bytes), *in = buf + bytes;
 	struct rig rig;
@@ -96,7 +96,7 @@ static int room_body(const struct tt_world *world, void *arg)
 
 	EXPECT(rig_open(&rig, setup->t, world, 1) == 0);
 	l = rig.links[peer_of(world)];
-	while (world->rank == 1 && !room->refused)
+	while (world->rank == 1 && !full_link->refused)
 		usleep(1000);
 	for (int i = 0; i < 300 && world->rank == 1; i++) {
 		if (i % 60 == 0)
@@ -105,7 +105,7 @@ static int room_body(const struct tt_world *world, void *arg)
 	}
 	for (int i = 0; i < 300 && world->rank == 0; i++)
 		while (!try_send(l, buf, bytes, 9)) {
-			room->refused = true;
+			full_link->refused = true;
 			ticket = setup->t->arm(rig.ep);
 			start = tt_now_ns();
 			if (try_send(l, buf, bytes, 9)) {
@@ -123,26 +123,27 @@ static int room_body(const struct tt_world *world, void *arg)
 		EXPECT(moved > 0 || (moved == 0 && l->completed == before));
 	}
 	EXPECT(slept_long == 0);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	free(buf);
 	return 0;
 }
 
-Test(doze, a_writer_that_sleeps_is_woken_by_room, .timeout = 120)
+Test(doze, free_space_ends_the_doze_of_a_sender, .timeout = 120)
 {
 	static const size_t sizes[] = { 1 << 20, 20000, 8 };
-	struct room *room = mmap(NULL, sizeof(*room), PROT_READ | PROT_WRITE,
+	struct full_link *full_link = mmap(NULL, sizeof(*full_link), PROT_READ | PROT_WRITE,
 				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		for (int i = 0; i < 3 && *t != &tt_self && runs(*t); i++) {
 			if ((*t)->flags & TT_T_POST && sizes[i] < 1 << 20)
-				/* small ones would all fit into a socket */
+				/* small messages would all fit into a socket buffer */
 				break;
 			for (int threads = 0; threads < 2; threads++) {
-				*room = (struct room){ .bytes = sizes[i] };
-				cr_assert(run_on(*t, 2, 1, 1 << 20, threads, room_body, room) == 0);
+				*full_link = (struct full_link){ .bytes = sizes[i] };
+				cr_assert(run_on(*t, 2, 1, 1 << 20, threads, full_link_body,
+						 full_link) == 0);
 			}
 		}
 }
@@ -178,18 +179,18 @@ static int wake_body(const struct tt_world *world, void *arg)
 	}
 	EXPECT(tt_now_ns() - start < 10000000000ull);
 	start = tt_now_ns();
-	for (int i = 0; i < 20; i++) {             /* and without any wake, the time-out ends it */
+	for (int i = 0; i < 20; i++) {             /* without a wake the timeout ends the doze */
 		ticket = t->arm(rig.ep);
 		t->doze(rig.ep, ticket, 2000);
 		t->disarm(rig.ep);
 	}
 	EXPECT(tt_now_ns() - start > 10000000 && tt_now_ns() - start < 5000000000ull);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	return 0;
 }
 
-Test(doze, wake_ends_a_doze_from_another_thread, .timeout = 120)
+Test(doze, a_wake_from_another_thread_ends_a_doze, .timeout = 120)
 {
 	cr_assert(run_all(2, 1, 4096, wake_body, NULL) == 0);
 }

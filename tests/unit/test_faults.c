@@ -1,10 +1,9 @@
 /*
- * test_faults.c - a rank that is killed or stopped,
- * at every step of a small plan and at random moments
+ * test_faults.c - ranks killed or stopped at every step of a small plan and at random times
  *
- * Every other rank must return an error within 2 s (kill) or the deadline + 2 s (stop) that names
- * the missing rank and both its last operation and this one; nothing may be left behind.
- * TEST_SOAK=N does N rounds of the random part.
+ * Every other rank must return an error within 2 s (kill) or the deadline + 2 s (stop). The error
+ * names the missing rank, its last operation and the current operation. No file may be left behind.
+ * TEST_SOAK=N runs N rounds of the random part.
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -23,20 +22,20 @@
 #define STOP_TIMEOUT_MS 1200
 #define MAX_RANKS 16
 
-/* What the survivors tell the parent, in shared memory. */
+/* Reports of the surviving ranks to the parent, in shared memory. */
 struct fault_report {
-	/* ended: 1 right, 2 wrong, 3 before the scene */
+	/* ended: 1 with the right error, 2 with a wrong error, 3 with a failed join */
 	_Atomic int joined, calls[MAX_RANKS], ended[MAX_RANKS];
 	_Atomic double noticed[MAX_RANKS];
 	char text[MAX_RANKS][1024];
 };
 
-struct scene {
-	int n, victim, step;             /* step 0: the parent strikes at a random moment instead */
-	const char *what, *transport, *algo;
+struct fault_case {
+	int n, victim, step;             /* step 0: the parent injects the fault at a random time */
+	const char *fault, *transport, *algo;
 	size_t count;
 	unsigned long long seed;
-	bool reads;                      /* peers' ordinary memory is read */
+	bool single_copy;                /* from ordinary memory of peers (CMA) */
 };
 
 static double now_s(void)
@@ -47,8 +46,9 @@ static double now_s(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Allreduces until an error comes; then says whether it was the right one. */
-static void act(const struct scene *s, const tuttiUniqueId *id, int rank, struct fault_report *report)
+/* Run allreduces until an error, and report whether the error is the right one. */
+static void run_until_error(const struct fault_case *s, const tuttiUniqueId *id, int rank,
+			    struct fault_report *report)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 	float *x = calloc(s->count, sizeof(float));
@@ -58,7 +58,7 @@ static void act(const struct scene *s, const tuttiUniqueId *id, int rank, struct
 
 	config.transport = s->transport;
 	config.algo = s->algo;
-	config.timeout_ms = strcmp(s->what, "stop") ? 20000 : STOP_TIMEOUT_MS;
+	config.timeout_ms = strcmp(s->fault, "stop") ? 20000 : STOP_TIMEOUT_MS;
 	snprintf(victim, sizeof(victim), "rank %d", s->victim);
 	rc = tuttiCommInitRankConfig(&comm, s->n, *id, rank, &config);
 	if (rc) {
@@ -68,7 +68,7 @@ static void act(const struct scene *s, const tuttiUniqueId *id, int rank, struct
 		_exit(1);
 	}
 	report->joined++;
-	/* who strikes while others still join is another test's */
+	/* another test covers faults during the join */
 	while (report->joined < s->n)
 		usleep(200);
 	while (!(rc = tuttiAllReduce(x, x, s->count, tuttiFloat32, tuttiSum, comm, NULL)))
@@ -86,13 +86,13 @@ static void act(const struct scene *s, const tuttiUniqueId *id, int rank, struct
 	_exit(0);
 }
 
-static void start(const struct scene *s, struct fault_report *report, pid_t pids[])
+static void start(const struct fault_case *s, struct fault_report *report, pid_t pids[])
 {
 	tuttiUniqueId id;
 	char fault[64];
 
 	cr_assert_eq(tuttiGetUniqueId(&id), tuttiSuccess, "%s", tuttiGetLastError(NULL));
-	snprintf(fault, sizeof(fault), "%s@%d:%d", s->what, s->victim, s->step);
+	snprintf(fault, sizeof(fault), "%s@%d:%d", s->fault, s->victim, s->step);
 	for (int r = 0; r < s->n; r++) {
 		pids[r] = fork();
 		if (pids[r])
@@ -100,13 +100,13 @@ static void start(const struct scene *s, struct fault_report *report, pid_t pids
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (s->step)
 			setenv("TUTTI_FAULT", fault, 1);
-		setenv("TUTTI_CMA", s->reads ? "on" : "off", 1);
-		act(s, &id, r, report);
+		setenv("TUTTI_CMA", s->single_copy ? "on" : "off", 1);
+		run_until_error(s, &id, r, report);
 	}
 }
 
-/* Did the victim die or stop? */
-static bool struck(pid_t victim)
+/* Has the victim died or stopped? */
+static bool has_faulted(pid_t victim)
 {
 	siginfo_t info = { 0 };
 
@@ -114,15 +114,15 @@ static bool struck(pid_t victim)
 	return info.si_pid == victim;
 }
 
-/* ---- what could be left behind --------------------------------------------------------------- */
+/* ---- files left behind ----------------------------------------------------------------------- */
 
 #define MAX_FILES 64
 
-/* Files by name that ranks had mapped or open and their parent had not. Other programs have theirs
- * in the same places. */
+/* Names of files in shared folders that processes have mapped or open. The folders have files of
+ * other programs, too. */
 struct fault_files { int n; char name[MAX_FILES][256]; };
 
-static bool is_shared_place(const char *path)
+static bool is_in_shared_folder(const char *path)
 {
 	return !strncmp(path, "/dev/shm/", 9) || !strncmp(path, "/tmp/", 5) ||
 	       !strncmp(path, "/dev/mqueue/", 12);
@@ -136,17 +136,17 @@ static bool has(const struct fault_files *f, const char *name)
 	return false;
 }
 
-/* The fake for libibverbs and the file of its cards stay. */
-static bool is_fake(const char *name)
+/* The fake libibverbs and the file with the state of its HCAs stay. */
+static bool is_of_fake(const char *name)
 {
-	const char *cards = getenv("TUTTI_TEST_VERBS");
+	const char *hcas = getenv("TUTTI_TEST_VERBS");
 
-	return strstr(name, "/libibverbs.so") || (cards && !strcmp(name, cards));
+	return strstr(name, "/libibverbs.so") || (hcas && !strcmp(name, hcas));
 }
 
 static void add(struct fault_files *f, const char *name)
 {
-	if (is_shared_place(name) && !is_fake(name) && !has(f, name) && f->n < MAX_FILES)
+	if (is_in_shared_folder(name) && !is_of_fake(name) && !has(f, name) && f->n < MAX_FILES)
 		snprintf(f->name[f->n++], sizeof(f->name[0]), "%s", name);
 }
 
@@ -180,15 +180,15 @@ static void nothing_is_left(const struct fault_files *ours, const struct fault_f
 {
 	for (int i = 0; i < theirs->n; i++)
 		cr_expect(has(ours, theirs->name[i]) || access(theirs->name[i], F_OK),
-			  "%s was left", theirs->name[i]);
+			  "%s was left behind", theirs->name[i]);
 }
 
-/* ---- a scene --------------------------------------------------------------------------------- */
+/* ---- a fault --------------------------------------------------------------------------------- */
 
-/* Waits for the moment of the strike; what files the ranks
- * have by then, if not earlier, into theirs. */
-static double strike(const struct scene *s, const struct fault_report *report, const pid_t pids[],
-		     struct fault_files *theirs)
+/* Wait for the fault, or inject the fault (step 0); then add the files of the ranks to theirs.
+ * Returns the time of the fault in seconds. */
+static double await_fault(const struct fault_case *s, const struct fault_report *report,
+			  const pid_t pids[], struct fault_files *theirs)
 {
 	double begin = now_s();
 	bool late = false;
@@ -203,9 +203,9 @@ static double strike(const struct scene *s, const struct fault_report *report, c
 		return begin;
 	if (!s->step) {
 		usleep((useconds_t)(random_of(s->seed, 3) % 30000));
-		kill(pids[s->victim], strcmp(s->what, "stop") ? SIGKILL : SIGSTOP);
+		kill(pids[s->victim], strcmp(s->fault, "stop") ? SIGKILL : SIGSTOP);
 	}
-	while (!struck(pids[s->victim]) && now_s() < begin + 20)
+	while (!has_faulted(pids[s->victim]) && now_s() < begin + 20)
 		usleep(500);
 	begin = now_s();
 	for (int r = 0; r < s->n; r++)
@@ -213,36 +213,36 @@ static double strike(const struct scene *s, const struct fault_report *report, c
 	return begin;
 }
 
-static void judge(const struct scene *s, const struct fault_report *report, int r, double moment,
-		  double allowed)
+static void check_report(const struct fault_case *s, const struct fault_report *report, int r,
+			 double fault_s, double allowed)
 {
-	cr_expect(report->ended[r] == 1 && report->noticed[r] < moment + allowed + 0.5,
+	cr_expect(report->ended[r] == 1 && report->noticed[r] < fault_s + allowed + 0.5,
 		"%s rank %d step %d of %d ranks, %s, %s, %zu elements%s: rank %d ended after %d calls, %.2f s after the "
-		"strike (%.1f allowed), with %s", s->what, s->victim, s->step, s->n, s->transport,
-		s->algo, s->count, s->reads ? " read in place" : "", r, report->calls[r],
-		report->ended[r] ? report->noticed[r] - moment : -1.0, allowed, report->text[r]);
+		"fault (%.1f allowed), with %s", s->fault, s->victim, s->step, s->n, s->transport,
+		s->algo, s->count, s->single_copy ? ", single copy" : "", r, report->calls[r],
+		report->ended[r] ? report->noticed[r] - fault_s : -1.0, allowed, report->text[r]);
 }
 
-/* false: the ranks did not all join within the time that they
- * give a stopped one, so nothing was to be seen. */
-static bool try(const struct scene *s)
+/* Returns false where not all ranks joined within the timeout that also ends the wait for a stopped
+ * rank: nothing was tested. */
+static bool run_once(const struct fault_case *s)
 {
 	struct fault_report *report = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE,
 				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	double moment, allowed = strcmp(s->what, "stop") ? 2 : STOP_TIMEOUT_MS * 1e-3 + 2;
+	double fault_s, allowed = strcmp(s->fault, "stop") ? 2 : STOP_TIMEOUT_MS * 1e-3 + 2;
 	struct fault_files ours = { 0 }, theirs = { 0 };
 	pid_t pids[MAX_RANKS];
 	bool joined;
 
 	add_files_of(&ours, getpid());
 	start(s, report, pids);
-	moment = strike(s, report, pids, &theirs);
+	fault_s = await_fault(s, report, pids, &theirs);
 	joined = report->joined == s->n;
 	for (int r = 0; r < s->n && joined; r++) {
-		while (r != s->victim && !report->ended[r] && now_s() < moment + allowed + 3)
+		while (r != s->victim && !report->ended[r] && now_s() < fault_s + allowed + 3)
 			usleep(500);
 		if (r != s->victim)
-			judge(s, report, r, moment, allowed);
+			check_report(s, report, r, fault_s, allowed);
 	}
 	for (int r = 0; r < s->n; r++) {
 		if (r == s->victim || !report->ended[r])
@@ -254,14 +254,14 @@ static bool try(const struct scene *s)
 	return joined;
 }
 
-static void play(const struct scene *s)
+static void run_case(const struct fault_case *s)
 {
 	int tries = 1;
 
-	while (tries < 5 && !try(s))
+	while (tries < 5 && !run_once(s))
 		tries++;
-	cr_expect_lt(tries, 5, "%s rank %d of %d ranks, %s: they never joined within the time-out",
-		     s->what, s->victim, s->n, s->transport);
+	cr_expect_lt(tries, 5, "%s rank %d of %d ranks, %s: the ranks never joined within the timeout",
+		     s->fault, s->victim, s->n, s->transport);
 }
 
 static const char *transport_of(unsigned i)
@@ -272,15 +272,14 @@ static const char *transport_of(unsigned i)
 static const char *const algos[] = { "ring",	      "tree",	  "recursive-doubling",
 				     "reduce-to-one", "two-shot", "hierarchical" };
 
-/* The first steps of the second operation are as good as any later ones:
- * plans of three ranks have few steps. */
+/* Plans of three ranks have few steps: the higher numbers are steps of the second operation. */
 Test(faults, a_rank_killed_at_any_step_is_named_by_all_others, .timeout = 300)
 {
 	for (int t = 0; t < 2; t++)
 		for (int a = 0; a < 6; a += getenv("TEST_SOAK") ? 1 : 2)
 			for (int step = 1; step <= 9; step += getenv("TEST_SOAK") ? 1 : 2)
-				play(&(struct scene){ .n = 3, .victim = (a + step) % 3,
-						      .step = step, .what = "kill",
+				run_case(&(struct fault_case){ .n = 3, .victim = (a + step) % 3,
+						      .step = step, .fault = "kill",
 						      .transport = transport_of((unsigned)t),
 						      .algo = algos[(a + t) % 6], .count = 1000 });
 }
@@ -289,30 +288,31 @@ Test(faults, a_rank_stopped_at_any_step_is_named_by_all_others, .timeout = 300)
 {
 	for (int t = 0; t < 2; t++)
 		for (int step = 1; step <= 7; step += getenv("TEST_SOAK") ? 1 : 3)
-			play(&(struct scene){ .n = 4, .victim = (t + step) % 4, .step = step,
-					      .what = "stop",
+			run_case(&(struct fault_case){ .n = 4, .victim = (t + step) % 4, .step = step,
+					      .fault = "stop",
 					      .transport = transport_of((unsigned)t),
 					      .algo = algos[step % 6], .count = 1000 });
 }
 
-/* Four or five steps each: meet, agree, part summed, parts fetched. */
+/* Each call has four or five steps: address exchange, agreement, reduction of a part, copies of the
+ * other parts. */
 Test(faults, a_rank_that_dies_or_stops_while_others_read_its_memory_is_named, .timeout = 300)
 {
 	for (int step = 1; step <= 8; step++)
-		play(&(struct scene){ .n = 3, .victim = step % 3, .step = step,
-				      .what = step % 4 ? "kill" : "stop", .transport = "shm",
-				      .algo = "two-shot", .count = 300000, .reads = true });
+		run_case(&(struct fault_case){ .n = 3, .victim = step % 3, .step = step,
+				      .fault = step % 4 ? "kill" : "stop", .transport = "shm",
+				      .algo = "two-shot", .count = 300000, .single_copy = true });
 }
 
-Test(faults, a_rank_that_exits_without_goodbye_counts_as_dead, .timeout = 60)
+Test(faults, a_rank_that_exits_without_a_goodbye_counts_as_dead, .timeout = 60)
 {
 	for (int t = 0; t < 2; t++)
-		play(&(struct scene){ .n = 3, .victim = t, .step = 5, .what = "exit",
+		run_case(&(struct fault_case){ .n = 3, .victim = t, .step = 5, .fault = "exit",
 				      .transport = transport_of((unsigned)t), .algo = "ring",
 				      .count = 10 });
 }
 
-Test(faults, a_rank_killed_or_stopped_at_random_is_named, .timeout = 3000)
+Test(faults, a_rank_killed_or_stopped_at_a_random_time_is_named, .timeout = 3000)
 {
 	int rounds = getenv("TEST_SOAK") ? atoi(getenv("TEST_SOAK")) : 14;
 	static const size_t counts[] = { 3, 1000, 300000 };
@@ -320,12 +320,12 @@ Test(faults, a_rank_killed_or_stopped_at_random_is_named, .timeout = 3000)
 
 	for (int i = 0; i < rounds; i++) {
 		unsigned long long z = random_of(seed, (unsigned)i);
-		struct scene s = { .n = 2 + (int)(z % 7), .seed = z,
+		struct fault_case s = { .n = 2 + (int)(z % 7), .seed = z,
 				   .transport = transport_of((unsigned)(z >> 8)),
-				   .what = (z >> 9 & 3) == 0 ? "stop" : "kill",
+				   .fault = (z >> 9 & 3) == 0 ? "stop" : "kill",
 				   .algo = algos[(z >> 16) % 6], .count = counts[(z >> 12) % 3] };
 
 		s.victim = (int)((z >> 24) % (unsigned)s.n);
-		play(&s);
+		run_case(&s);
 	}
 }

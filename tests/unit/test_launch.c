@@ -1,8 +1,8 @@
 /*
- * test_launch.c - detection of the launcher, and joining by a store, by the program's functions, by a
- * file
+ * test_launch.c - detection of the launcher, and joining through a store, through functions of the
+ * program, through a file
  *
- * Ranks are threads here; the launchers themselves are in launchers.sh, hosts in hosts.sh.
+ * Ranks are threads. launchers.sh tests the launchers themselves, hosts.sh several hosts.
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include "tests/support/harness_control.h"
 #include "launch/launch.h"
 
-/* ---- whose environment is it? ---------------------------------------------------------------- */
+/* ---- detection of the launcher --------------------------------------------------------------- */
 
 #define TORCH "RANK=3 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 GROUP_RANK=0 MASTER_ADDR=n1 MASTER_PORT=29400"
 #define SLURM "SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8 SLURM_STEP_NODELIST=n[08-11,20] SLURM_JOB_ID=7 SLURM_STEP_ID=0 " \
@@ -24,7 +24,7 @@
 
 static const struct {
 	const char *vars;
-	const char *launcher;              /* NULL: it is an error with these words: */
+	const char *launcher;              /* NULL: an error that contains words */
 	const char *words;
 	int rank, nranks;
 } cases[] = {
@@ -53,7 +53,7 @@ static const struct {
 	  1, 2 },
 	{ "JOB_COMPLETION_INDEX=1", NULL, "TUTTI_NRANKS is missing", 0, 0 },
 	{ "JOB_COMPLETION_INDEX=1 TUTTI_NRANKS=2", NULL, "set TUTTI_ROOT", 0, 0 },
-	/* two at once */
+	/* two launchers */
 	{ TORCH " PMI_FD=5 PMI_RANK=3 PMI_SIZE=8", "torchrun", "", 3, 8 },
 	{ TORCH " PMI_FD=5 PMI_RANK=0 PMI_SIZE=2", NULL,
 	  "rank 3 of 8 by torchrun, rank 0 of 2 by pmi", 0, 0 },
@@ -65,11 +65,11 @@ static const struct {
 	  /* srun started torchrun */
 	  "SLURM_TASK_PID=1",
 	  "torchrun", "", 3, 8 },
-	/* half set beside a complete one */
+	/* one launcher half set, another complete */
 	{ "RANK=3 PMI_FD=5 PMI_RANK=0 PMI_SIZE=2", "pmi", "", 0, 2 },
 };
 
-static void forget_all(void)
+static void unset_all(void)
 {
 	static const char *const names[] = {
 		"TUTTI_RANK",
@@ -111,7 +111,7 @@ static void set_all(const char *vars)
 {
 	char copy[600], *save = NULL;
 
-	forget_all();
+	unset_all();
 	snprintf(copy, sizeof(copy), "%s", vars);
 	for (char *p = strtok_r(copy, " ", &save); p; p = strtok_r(NULL, " ", &save)) {
 		char *equals = strchr(p, '=');
@@ -130,7 +130,7 @@ static int detect(const char *vars, struct tt_job *ret_job)
 	return tt_launch_detect(&env, ret_job);
 }
 
-Test(launch, who_started_this_process_is_found_out_or_said_in_words, .timeout = 30)
+Test(launch, the_launcher_is_detected_or_the_error_names_the_variable, .timeout = 30)
 {
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct tt_job job = { .launcher = "none" };
@@ -149,7 +149,7 @@ Test(launch, who_started_this_process_is_found_out_or_said_in_words, .timeout = 
 	}
 }
 
-Test(launch, torchs_own_port_is_never_used, .timeout = 30)
+Test(launch, the_port_of_torchrun_is_never_used, .timeout = 30)
 {
 	struct tt_job job;
 
@@ -165,7 +165,7 @@ Test(launch, torchs_own_port_is_never_used, .timeout = 30)
 	}
 }
 
-Test(launch, rank_0_is_on_the_first_host_of_slurms_list, .timeout = 30)
+Test(launch, rank_0_is_on_the_first_host_of_the_slurm_node_list, .timeout = 30)
 {
 	static const char *const lists[][2] = {
 		{ "n[08-11,20],m3", "n08" }, { "alpha", "alpha" },	 { "alpha,beta", "alpha" },
@@ -188,13 +188,13 @@ Test(launch, rank_0_is_on_the_first_host_of_slurms_list, .timeout = 30)
 
 #define RANKS 3
 
-/* One store for all threads. */
+/* The store, shared by all threads. */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	char key[64], value[600];
-	char given[RANKS][600];
-	int ngiven, aborted;
+	char contribution[RANKS][600];
+	int ncontributions, aborted;
 } memory = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 
 static int memory_put(void *ctx, const char *key, const char *value)
@@ -231,8 +231,8 @@ static int begin_gather(void *src, void *recv, size_t size, void *ctx, void **re
 	int rank = *(int *)ctx;
 
 	pthread_mutex_lock(&memory.lock);
-	memcpy(memory.given[rank], src, size);
-	memory.ngiven++;
+	memcpy(memory.contribution[rank], src, size);
+	memory.ncontributions++;
 	pthread_mutex_unlock(&memory.lock);
 	*request = recv;
 	return 0;
@@ -243,9 +243,9 @@ static int test_gather(void *request)
 	int left;
 
 	pthread_mutex_lock(&memory.lock);
-	left = RANKS - memory.ngiven;
+	left = RANKS - memory.ncontributions;
 	for (int r = 0; !left && r < RANKS; r++)
-		memcpy((char *)request + r * TT_STORE_VALUE, memory.given[r], TT_STORE_VALUE);
+		memcpy((char *)request + r * TT_STORE_VALUE, memory.contribution[r], TT_STORE_VALUE);
 	pthread_mutex_unlock(&memory.lock);
 	return left;
 }
@@ -259,25 +259,25 @@ static int free_gather(void *request)
 struct launch_rank {
 	pthread_t thread;
 	int rank;
-	bool oob, deaf;
+	bool oob, no_abort;
 	tuttiResult_t rc;
 	float sum;
 	char text[600];
 };
 
-static void *take_part(void *arg)
+static void *join_and_reduce(void *arg)
 {
 	struct launch_rank *s = arg;
 	tuttiStore_t store = { .size = sizeof(store), .rank = s->rank, .nranks = RANKS,
 			       .key = "here", .put = memory_put, .get = memory_get,
-			       .abort = s->deaf ? NULL : memory_abort };
+			       .abort = s->no_abort ? NULL : memory_abort };
 	tuttiOob_t oob = { begin_gather, test_gather, free_gather,
 			   &s->rank,	 RANKS,	      (uint32_t)s->rank };
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 	float one = 1;
 	tuttiComm_t comm;
 
-	config.timeout_ms = PATIENCE_MS;
+	config.timeout_ms = JOIN_TIMEOUT_MS;
 	s->rc = s->oob ? tuttiCommInitOob(&comm, &oob, &config)
 		       : tuttiCommInitStore(&comm, &store, &config);
 	if (s->rc) {
@@ -289,37 +289,37 @@ static void *take_part(void *arg)
 	return NULL;
 }
 
-static void all_take_part(struct launch_rank ranks[RANKS], bool oob, bool deaf)
+static void all_join_and_reduce(struct launch_rank ranks[RANKS], bool oob, bool no_abort)
 {
 	for (int r = 0; r < RANKS; r++) {
-		ranks[r] = (struct launch_rank){ .rank = r, .oob = oob, .deaf = deaf };
-		pthread_create(&ranks[r].thread, NULL, take_part, &ranks[r]);
+		ranks[r] = (struct launch_rank){ .rank = r, .oob = oob, .no_abort = no_abort };
+		pthread_create(&ranks[r].thread, NULL, join_and_reduce, &ranks[r]);
 	}
 	for (int r = 0; r < RANKS; r++)
 		pthread_join(ranks[r].thread, NULL);
 }
 
-Test(launch, ranks_join_by_a_store_of_the_program, .timeout = 60)
+Test(launch, ranks_join_through_a_store_of_the_program, .timeout = 60)
 {
 	struct launch_rank ranks[RANKS];
 
-	all_take_part(ranks, false, false);
+	all_join_and_reduce(ranks, false, false);
 	for (int r = 0; r < RANKS; r++)
 		cr_expect(!ranks[r].rc && ranks[r].sum == RANKS, "rank %d: %s", r, ranks[r].text);
 	cr_expect_eq(memory.aborted, 0);
 }
 
-Test(launch, ranks_join_by_an_allgather_of_the_program, .timeout = 60)
+Test(launch, ranks_join_through_an_allgather_of_the_program, .timeout = 60)
 {
 	struct launch_rank ranks[RANKS];
 
-	all_take_part(ranks, true, false);
+	all_join_and_reduce(ranks, true, false);
 	for (int r = 0; r < RANKS; r++)
 		cr_expect(!ranks[r].rc && ranks[r].sum == RANKS, "rank %d: %s", r, ranks[r].text);
 }
 
-/* Rank 0 finds no port to listen at. */
-static void spoil_the_port(void)
+/* Leave rank 0 no port to listen on. */
+static void occupy_the_port_range(void)
 {
 	char range[32];
 	int fd, port;
@@ -333,8 +333,8 @@ Test(launch, the_store_carries_the_reason_why_rank_0_cannot_join, .timeout = 60)
 {
 	struct launch_rank ranks[RANKS];
 
-	spoil_the_port();
-	all_take_part(ranks, false, true);
+	occupy_the_port_range();
+	all_join_and_reduce(ranks, false, true);
 	cr_expect_eq(ranks[0].rc, tuttiSystemError, "%s", ranks[0].text);
 	for (int r = 1; r < RANKS; r++) {
 		cr_expect_eq(ranks[r].rc, tuttiRemoteError, "rank %d: %s", r, ranks[r].text);
@@ -344,31 +344,31 @@ Test(launch, the_store_carries_the_reason_why_rank_0_cannot_join, .timeout = 60)
 	}
 }
 
-Test(launch, and_by_the_allgather, .timeout = 60)
+Test(launch, the_allgather_carries_the_reason_why_rank_0_cannot_join, .timeout = 60)
 {
 	struct launch_rank ranks[RANKS];
 
-	spoil_the_port();
-	all_take_part(ranks, true, false);
+	occupy_the_port_range();
+	all_join_and_reduce(ranks, true, false);
 	for (int r = 1; r < RANKS; r++)
 		cr_expect(strstr(ranks[r].text, "rank 0 cannot join") &&
 				  strstr(ranks[r].text, "port"),
 			  "%s", ranks[r].text);
 }
 
-Test(launch, and_to_the_program_where_it_wants_to_know, .timeout = 60)
+Test(launch, the_abort_function_gets_the_reason_why_rank_0_cannot_join, .timeout = 60)
 {
 	struct launch_rank ranks[RANKS];
 
-	spoil_the_port();
-	all_take_part(ranks, false, false);
+	occupy_the_port_range();
+	all_join_and_reduce(ranks, false, false);
 	cr_expect_eq(memory.aborted, 1);
 	for (int r = 1; r < RANKS; r++)
 		cr_expect(ranks[r].rc && strstr(ranks[r].text, "no unique id"), "rank %d: %s", r,
 			  ranks[r].text);
 }
 
-Test(launch, what_is_wrong_with_a_store_is_said, .timeout = 30)
+Test(launch, an_invalid_store_is_refused_with_the_reason, .timeout = 30)
 {
 	tuttiStore_t store = { .size = sizeof(store), .rank = 2, .nranks = 2, .key = "k",
 			       .put = memory_put, .get = memory_get };
@@ -410,33 +410,33 @@ static void remove_all(void)
 	rmdir(folder);
 }
 
-Test(launch, a_file_is_believed_while_its_writer_lives, .timeout = 30, .fini = remove_all)
+Test(launch, a_file_is_valid_only_while_its_writer_lives, .timeout = 30, .fini = remove_all)
 {
 	struct tt_store root = open_file(), other = open_file(), next = open_file();
 	char value[TT_STORE_VALUE], name[128];
 	int left_behind;
 
 	cr_assert_eq(root.ops->put(&root, "k", "first"), 0, "%s", tt_error_text());
-	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(PATIENCE_MS)), 0, "%s",
+	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(JOIN_TIMEOUT_MS)), 0, "%s",
 		     tt_error_text());
 	cr_assert_str_eq(value, "first");
 	root.ops->close(&root);
 	snprintf(name, sizeof(name), "%s.k", path);
-	cr_expect(access(name, F_OK), "the file stays behind");
+	cr_expect(access(name, F_OK), "the file was left behind");
 
-	left_behind = open(name, O_CREAT | O_WRONLY, 0600);      /* by a rank 0 that was killed */
+	left_behind = open(name, O_CREAT | O_WRONLY, 0600);      /* by a killed rank 0 */
 	cr_assert_eq(write(left_behind, "stale", 5), 5);
 	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(200)), TT_TIMEOUT);
 	cr_expect(strstr(tt_error_text(), "rank 0 never came"), "%s", tt_error_text());
 	cr_assert_eq(next.ops->put(&next, "k", "second"), 0, "%s", tt_error_text());
-	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(PATIENCE_MS)), 0, "%s",
+	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(JOIN_TIMEOUT_MS)), 0, "%s",
 		     tt_error_text());
 	cr_expect_str_eq(value, "second");
 	next.ops->close(&next);
 	other.ops->close(&other);
 }
 
-Test(launch, a_file_that_others_can_use_is_refused, .timeout = 30, .fini = remove_all)
+Test(launch, a_file_that_other_users_can_access_is_refused, .timeout = 30, .fini = remove_all)
 {
 	struct tt_store root = open_file(), other = open_file();
 	char value[TT_STORE_VALUE], name[128];
@@ -444,24 +444,24 @@ Test(launch, a_file_that_others_can_use_is_refused, .timeout = 30, .fini = remov
 	cr_assert_eq(root.ops->put(&root, "k", "open"), 0, "%s", tt_error_text());
 	snprintf(name, sizeof(name), "%s.k", path);
 	cr_assert_eq(chmod(name, 0644), 0);
-	cr_expect_eq(other.ops->get(&other, "k", value, tt_deadline_ns(PATIENCE_MS)), TT_USAGE);
+	cr_expect_eq(other.ops->get(&other, "k", value, tt_deadline_ns(JOIN_TIMEOUT_MS)), TT_USAGE);
 	cr_expect(strstr(tt_error_text(), "other users use it"), "%s", tt_error_text());
 	root.ops->close(&root);
 	other.ops->close(&other);
 }
 
-/* Said at once, by every rank, before anybody waits. */
-static void is_refused(const char *what, const char *says)
+/* Every rank refuses the file at open, before any rank waits. */
+static void is_refused(const char *file, const char *phrase)
 {
-	struct tt_job job = { .launcher = "tutti", .nranks = 2, .rank = 1, .path = what };
+	struct tt_job job = { .launcher = "tutti", .nranks = 2, .rank = 1, .path = file };
 	struct tt_store s = { .ops = &tt_store_file, .job = &job };
 
 	cr_expect_eq(s.ops->open(&s), TT_ARG);
-	cr_expect(strstr(tt_error_text(), what) && strstr(tt_error_text(), says), "%s",
+	cr_expect(strstr(tt_error_text(), file) && strstr(tt_error_text(), phrase), "%s",
 		  tt_error_text());
 }
 
-Test(launch, a_path_that_is_no_file_is_refused_before_anybody_waits, .timeout = 30,
+Test(launch, a_path_that_is_not_a_file_is_refused_before_any_rank_waits, .timeout = 30,
      .fini = remove_all)
 {
 	struct tt_store other = open_file();
@@ -472,14 +472,14 @@ Test(launch, a_path_that_is_no_file_is_refused_before_anybody_waits, .timeout = 
 	snprintf(name, sizeof(name), "%s.k", path);
 	cr_assert_eq(mkfifo(name, 0600), 0);
 	is_refused(name, "no plain file");
-	cr_expect_eq(other.ops->get(&other, "k", value, tt_deadline_ns(PATIENCE_MS)), TT_USAGE);
+	cr_expect_eq(other.ops->get(&other, "k", value, tt_deadline_ns(JOIN_TIMEOUT_MS)), TT_USAGE);
 	cr_expect(strstr(tt_error_text(), "no plain file: remove it"), "%s", tt_error_text());
 	other.ops->close(&other);
 }
 
-/* ---- attempts -------------------------------------------------------------------------------- */
+/* ---- restarts -------------------------------------------------------------------------------- */
 
-static void rank_2_is_stale(struct meet *m, int rank, struct tt_join *join)
+static void rank_2_is_stale(struct control_job *m, int rank, struct tt_join *join)
 {
 	static tuttiUniqueId stale;
 	struct tt_id id;
@@ -493,18 +493,18 @@ static void rank_2_is_stale(struct meet *m, int rank, struct tt_join *join)
 
 Test(launch, a_rank_of_an_earlier_attempt_is_refused_with_the_reason, .timeout = 60)
 {
-	struct tt_root_endpoint where = { .job = "attempts",
+	struct tt_root_endpoint endpoint = { .job = "attempts",
 				  .nports = 1,
 				  .epoch = 4,
 				  .naddresses = 1,
 				  .addresses = { tt_loopback4 } };
-	struct meet m = { .n = 3, .has_id = true, .before = rank_2_is_stale, .timeout_ms = 1500,
-			  .patient = true };
+	struct control_job m = { .n = 3, .has_id = true, .before = rank_2_is_stale, .timeout_ms = 1500,
+			  .only_rank_0 = true };
 	int fd;
 
-	cr_assert_eq(tt_sock_reserve(0, &fd, &where.port), 0);
-	cr_assert_eq(tt_id_at(&where, "secret", &m.id), 0);
-	meet_run(&m);
+	cr_assert_eq(tt_sock_reserve(0, &fd, &endpoint.port), 0);
+	cr_assert_eq(tt_id_at(&endpoint, "secret", &m.id), 0);
+	control_job_run(&m);
 	cr_expect(strstr(m.report[2].text, "later attempt of this job"), "%s", m.report[2].text);
 	for (int r = 0; r < 2; r++)
 		cr_expect(strstr(m.report[r].text, "rank 2 never came"), "rank %d: %s", r,
@@ -512,24 +512,24 @@ Test(launch, a_rank_of_an_earlier_attempt_is_refused_with_the_reason, .timeout =
 	close(fd);
 }
 
-/* Two jobs whose launchers have the same port:
- * the second goes on to the next one, and nobody is mistaken. */
-Test(launch, two_jobs_at_one_place_do_not_meet, .timeout = 60)
+/* Two jobs get the same port from their launchers: the second job takes the next port, and no rank
+ * joins the wrong job. */
+Test(launch, two_jobs_with_one_root_port_are_not_mixed_up, .timeout = 60)
 {
-	struct tt_root_endpoint where = {
+	struct tt_root_endpoint endpoint = {
 		.job = "first", .nports = 8, .naddresses = 1, .addresses = { tt_loopback4 }
 	};
-	struct meet first = { .n = 3, .has_id = true }, second = { .n = 3, .has_id = true };
+	struct control_job first = { .n = 3, .has_id = true }, second = { .n = 3, .has_id = true };
 	int fd;
 
-	cr_assert_eq(tt_sock_reserve(0, &fd, &where.port), 0);
-	where.port = where.port < 65500 ? where.port : 60000;
-	cr_assert_eq(tt_id_at(&where, "secret", &first.id), 0);
-	where.job = "second";
-	cr_assert_eq(tt_id_at(&where, "secret", &second.id), 0);
-	meet_start(&first);
-	meet_run(&second);
-	meet_wait(&first);
+	cr_assert_eq(tt_sock_reserve(0, &fd, &endpoint.port), 0);
+	endpoint.port = endpoint.port < 65500 ? endpoint.port : 60000;
+	cr_assert_eq(tt_id_at(&endpoint, "secret", &first.id), 0);
+	endpoint.job = "second";
+	cr_assert_eq(tt_id_at(&endpoint, "secret", &second.id), 0);
+	control_job_start(&first);
+	control_job_run(&second);
+	control_job_wait(&first);
 	for (int r = 0; r < 3; r++) {
 		cr_expect_eq(first.report[r].joined, 0, "rank %d of the first: %s", r,
 			     first.report[r].text);

@@ -1,8 +1,7 @@
 /*
- * test_leaves.c - sums over leaves: the same bits for any number of ranks,
- * which are those of the definition
+ * test_leaves.c - sums over leaves: the bits of the definition for any number of ranks
  *
- * What a model makes of them is in test_model.c.
+ * test_model.c tests gradients over leaves.
  */
 #include <criterion/criterion.h>
 #include <string.h>
@@ -15,7 +14,7 @@ TestSuite(leaves, .timeout = 60);
 static struct train_device host = { .ops = &train_device_cpu };
 static const enum train_canonical kinds[] = { TRAIN_CANONICAL_TREE, TRAIN_CANONICAL_CHAIN };
 
-/* The expression, as leaves.h says it, of leaves first..first+wide-1 of `count`. */
+/* The sum of leaves first..first+wide-1 of `count`, by the expressions of leaves.h. */
 static float by_definition(enum train_canonical kind, const float *leaf, size_t first, size_t wide,
 			   size_t count)
 {
@@ -34,7 +33,7 @@ static float by_definition(enum train_canonical kind, const float *leaf, size_t 
 	return sum;
 }
 
-Test(leaves, the_shares_of_any_number_of_ranks_make_the_batch)
+Test(leaves, the_shares_of_any_number_of_ranks_cover_the_batch)
 {
 	for (int kind = TRAIN_CANONICAL_OFF; kind <= TRAIN_CANONICAL_FIXED64; kind++) {
 		for (int ranks = 1; ranks < 14; ranks++) {
@@ -54,7 +53,7 @@ Test(leaves, the_shares_of_any_number_of_ranks_make_the_batch)
 	}
 }
 
-/* Folds what `ranks` ranks have of `count` leaves: first each alone, then all together. */
+/* Fold the leaves of `ranks` ranks: first the leaves of each node alone, then all nodes. */
 static float fold_over(struct train_leaves *l, const float *leaf, int ranks)
 {
 	struct train_node all[64];
@@ -68,17 +67,17 @@ static float fold_over(struct train_leaves *l, const float *leaf, int ranks)
 
 		for (size_t i = n; i < n + own; i++) {
 			struct train_node one[64];
-			void *place[64];
+			void *leaf_at[64];
 			float copy[64];
 			size_t many = all[i].last - all[i].first;
 
 			for (size_t k = 0; k < many; k++) {
 				copy[k] = leaf[all[i].first + k];
 				one[k] = (struct train_node){ all[i].first + k, all[i].first + k + 1 };
-				place[k] = &copy[k];
+				leaf_at[k] = &copy[k];
 			}
-			train_leaves_fold(l, &host, one, place, &many, 1);
-			cr_assert_eq(many, 1, "what is said to be a node is one");
+			train_leaves_fold(l, &host, one, leaf_at, &many, 1);
+			cr_assert_eq(many, 1, "the leaves of a node do not fold into one");
 			sums[i] = copy[0];
 			at[i] = &sums[i];
 		}
@@ -114,5 +113,5 @@ Test(leaves, the_sum_has_the_bits_of_its_definition_for_any_number_of_ranks)
 		}
 		differ += memcmp(&want[0], &want[1], sizeof(want[0])) != 0;
 	}
-	cr_expect_gt(differ, 20, "the two expressions are different ones");
+	cr_expect_gt(differ, 20, "tree and chain do not differ");
 }

@@ -45,13 +45,13 @@ static int stale(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(lives, a_destroyed_handle_is_refused_whatever_was_made_since, .timeout = 60)
+Test(lifetime, a_destroyed_handle_is_refused_after_memory_is_reused, .timeout = 60)
 {
 	run_both(stale, 2);
 }
 
 /* All ranks in one thread: joins run concurrently in a group, and so do operations. */
-Test(lives, one_thread_can_be_all_ranks, .timeout = 60)
+Test(lifetime, one_thread_can_be_all_ranks, .timeout = 60)
 {
 	tuttiComm_t comms[3];
 	float in[3][1000], out[3][1000];
@@ -96,7 +96,7 @@ static int forked(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(lives, a_communicator_is_refused_in_a_forked_child, .timeout = 60)
+Test(lifetime, a_communicator_is_refused_in_a_forked_child, .timeout = 60)
 {
 	run_both(forked, 3);
 }
@@ -132,14 +132,14 @@ static int aborted(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(lives, abort_ends_the_calls_of_every_rank, .timeout = 60)
+Test(lifetime, abort_ends_the_calls_of_every_rank, .timeout = 60)
 {
 	run_both(aborted, 3);
 }
 
 /* Abort does not wait for another communicator's operation earlier in the stream: queued calls of
  * the aborted one fail in place. */
-static int abort_behind(tuttiComm_t *comm, int rank, int n, void *arg)
+static int abort_queued(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiComm_t other;
 	tuttiStream_t stream;
@@ -172,13 +172,13 @@ static int abort_behind(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(lives, abort_does_not_wait_for_other_communicators, .timeout = 60)
+Test(lifetime, abort_does_not_wait_for_other_communicators, .timeout = 60)
 {
 	struct ranks r = { .n = 2, .timeout_ms = 100000, .limit_s = 20 };
 
-	cr_expect_eq(ranks_run(&r, abort_behind), 0);
+	cr_expect_eq(ranks_run(&r, abort_queued), 0);
 	r.transport = "tcp";
-	cr_expect_eq(ranks_run(&r, abort_behind), 0);
+	cr_expect_eq(ranks_run(&r, abort_queued), 0);
 }
 
 /* Threads of one rank call repeatedly while another thread aborts: each gets an error, none
@@ -212,7 +212,7 @@ static int abort_among_callers(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(lives, abort_may_race_with_entering_callers, .timeout = 60)
+Test(lifetime, abort_may_race_with_calls, .timeout = 60)
 {
 	run_both(abort_among_callers, 2);
 }

@@ -64,7 +64,7 @@ static void write_list(const char *folder, const char *name, hwloc_const_bitmap_
 }
 
 /* The processors of the object of a level that contains `set`; NULL: none does. */
-static hwloc_const_bitmap_t holder(hwloc_topology_t h, enum tt_level level,
+static hwloc_const_bitmap_t enclosing(hwloc_topology_t h, enum tt_level level,
 				   hwloc_const_bitmap_t set)
 {
 	static const hwloc_obj_type_t types[] = { [TT_PACKAGE] = HWLOC_OBJ_PACKAGE,
@@ -80,8 +80,8 @@ static hwloc_const_bitmap_t holder(hwloc_topology_t h, enum tt_level level,
 
 static void write_processor(hwloc_topology_t h, hwloc_obj_t pu)
 {
-	hwloc_const_bitmap_t package = holder(h, TT_PACKAGE, pu->cpuset),
-			     l3 = holder(h, TT_L3_CACHE, pu->cpuset);
+	hwloc_const_bitmap_t package = enclosing(h, TT_PACKAGE, pu->cpuset),
+			     l3 = enclosing(h, TT_L3_CACHE, pu->cpuset);
 	hwloc_obj_t node = NULL;
 	char cpu[64], folder[128];
 
@@ -130,30 +130,30 @@ static void unload(hwloc_topology_t h)
 }
 
 /* The locality that the library reads, compared with hwloc's. */
-static struct tt_locality place_of(hwloc_topology_t h, const char *from, hwloc_const_bitmap_t set)
+static struct tt_locality locality_of(hwloc_topology_t h, const char *from, hwloc_const_bitmap_t set)
 {
 	uint64_t mask[TT_CPU_WORDS] = { 0 };
-	struct tt_locality place;
+	struct tt_locality locality;
 	int cpu;
 
 	hwloc_bitmap_foreach_begin(cpu, set)
 		mask[cpu / 64] |= 1ull << cpu % 64;
 	hwloc_bitmap_foreach_end();
-	place = tt_locality_read(from, mask);
+	locality = tt_locality_read(from, mask);
 	for (int level = 0; level < TT_LEVELS; level++) {
-		bool bound = holder(h, TT_PACKAGE, set);
-		hwloc_const_bitmap_t all = bound ? holder(h, (enum tt_level)level, set) : NULL;
+		bool bound = enclosing(h, TT_PACKAGE, set);
+		hwloc_const_bitmap_t all = bound ? enclosing(h, (enum tt_level)level, set) : NULL;
 
-		cr_expect_eq(place.in[level], all ? hwloc_bitmap_first(all) : -1,
-			     "%s: level %d: %d", from, level, place.in[level]);
+		cr_expect_eq(locality.in[level], all ? hwloc_bitmap_first(all) : -1,
+			     "%s: level %d: %d", from, level, locality.in[level]);
 	}
-	return place;
+	return locality;
 }
 
 /* One line of MACHINE.groups. */
 static void check_line(hwloc_topology_t h, const char *machine, char *line)
 {
-	struct tt_locality places[MOST];
+	struct tt_locality localities[MOST];
 	int host_of[MOST] = { 0 }, group_of[MOST], n = 0;
 	char *wanted = strstr(line, " -> "), *rest = line, *word;
 	hwloc_bitmap_t set = hwloc_bitmap_alloc();
@@ -164,14 +164,14 @@ static void check_line(hwloc_topology_t h, const char *machine, char *line)
 	wanted[strcspn(wanted, "\n")] = '\0';
 	while ((word = strsep(&rest, " "))) {
 		cr_assert(n < MOST && !hwloc_bitmap_list_sscanf(set, word));
-		places[n++] = place_of(h, sys, set);
+		localities[n++] = locality_of(h, sys, set);
 	}
-	cr_expect_str_eq(text_of(group_of, n, tt_groups_form(places, host_of, n, group_of)), wanted,
+	cr_expect_str_eq(text_of(group_of, n, tt_groups_form(localities, host_of, n, group_of)), wanted,
 			 "%s", machine);
 	hwloc_bitmap_free(set);
 }
 
-Test(groups, follow_the_sockets_nodes_and_caches_that_ranks_are_bound_to, .timeout = 60)
+Test(locality, groups_follow_the_sockets_numa_nodes_and_caches_of_the_bindings, .timeout = 60)
 {
 	const char *top = getenv("top_srcdir");
 	char path[512], line[256];
@@ -193,25 +193,25 @@ Test(groups, follow_the_sockets_nodes_and_caches_that_ranks_are_bound_to, .timeo
 	}
 }
 
-Test(groups, of_this_host_are_read_as_hwloc_sees_them, .timeout = 60)
+Test(locality, the_locality_of_this_host_agrees_with_hwloc, .timeout = 60)
 {
 	hwloc_topology_t h;
 	hwloc_obj_t pu = NULL;
 
 	cr_assert(!hwloc_topology_init(&h) && !hwloc_topology_load(h));
 	while ((pu = hwloc_get_next_obj_by_type(h, HWLOC_OBJ_PU, pu)))
-		place_of(h, TT_SYS, pu->cpuset);
-	place_of(h, TT_SYS, hwloc_topology_get_topology_cpuset(h));
+		locality_of(h, TT_SYS, pu->cpuset);
+	locality_of(h, TT_SYS, hwloc_topology_get_topology_cpuset(h));
 	hwloc_topology_destroy(h);
 }
 #else
-Test(groups, follow_the_sockets_nodes_and_caches_that_ranks_are_bound_to)
+Test(locality, groups_follow_the_sockets_numa_nodes_and_caches_of_the_bindings)
 {
-	cr_skip_test("hwloc, which knows the machines, is not built in");
+	cr_skip_test("built without hwloc, which reads the machines of the fixtures");
 }
 #endif
 
-Test(groups, are_not_known_where_there_is_no_sys)
+Test(locality, the_locality_is_unknown_without_sys)
 {
 	uint64_t mask[TT_CPU_WORDS] = { 1 };
 	struct tt_locality p = tt_locality_read("/nonexistent", mask);
@@ -220,18 +220,18 @@ Test(groups, are_not_known_where_there_is_no_sys)
 }
 
 /* Hosts with interleaved ranks; one of the hosts is divided. */
-Test(groups, lie_within_hosts_and_are_numbered_by_their_lowest_ranks)
+Test(locality, groups_lie_within_hosts_and_are_numbered_by_their_lowest_ranks)
 {
 	static const struct tt_locality a = { { 0, 0, 0 } }, b = { { 8, 8, 8 } },
 				     any = { { -1, -1, -1 } };
-	struct tt_locality places[] = { any, a, any, b, any, a, b, any };
+	struct tt_locality localities[] = { any, a, any, b, any, a, b, any };
 	int host_of[] = { 0, 1, 0, 1, 0, 1, 1, 2 }, group_of[8];
 
-	cr_expect_str_eq(text_of(group_of, 8, tt_groups_form(places, host_of, 8, group_of)),
+	cr_expect_str_eq(text_of(group_of, 8, tt_groups_form(localities, host_of, 8, group_of)),
 			 "(0 2 4) (1 5) (3 6) (7)");
-	places[5] = b;
-	places[6] = any;
-	cr_expect_str_eq(text_of(group_of, 8, tt_groups_form(places, host_of, 8, group_of)),
+	localities[5] = b;
+	localities[6] = any;
+	cr_expect_str_eq(text_of(group_of, 8, tt_groups_form(localities, host_of, 8, group_of)),
 			 "(0 2 4) (1) (3 5) (6) (7)");
 }
 
@@ -256,7 +256,7 @@ static void expect_same_plans(const char *name, const struct tt_topology *one,
 	}
 }
 
-Test(groups, of_the_only_host_are_the_hosts_of_hierarchical)
+Test(locality, groups_of_a_single_host_are_the_hosts_of_hierarchical)
 {
 	static const char *const names[] = { "hierarchical", "hierarchical:ring/recursive-doubling",
 					     "hierarchical:tree/tree" };

@@ -59,7 +59,7 @@ static int all_to_all(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return 0;
 }
 
-Test(messages, arrive_in_order_from_everybody, .timeout = 60)
+Test(messages, arrive_in_order_from_every_rank, .timeout = 60)
 {
 	cr_assert_eq(failures(4, false, "shm", 0, all_to_all, NULL), 0);
 	cr_assert_eq(failures(3, false, "tcp", 0, all_to_all, NULL), 0);
@@ -71,7 +71,7 @@ Test(messages, reach_ranks_that_are_threads, .timeout = 60)
 	cr_assert_eq(failures(2, true, NULL, 0, all_to_all, NULL), 0);
 }
 
-static int pick(tuttiComm_t *comm, int rank, int nranks, void *arg)
+static int match(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	int x = 0;
 	tuttiMsg_t m;
@@ -100,9 +100,9 @@ static int pick(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return 0;
 }
 
-Test(messages, are_picked_by_source_and_tag, .timeout = 60)
+Test(messages, are_matched_by_source_and_tag, .timeout = 60)
 {
-	cr_assert_eq(failures(2, false, NULL, 0, pick, NULL), 0);
+	cr_assert_eq(failures(2, false, NULL, 0, match, NULL), 0);
 }
 
 /* ---- a parameter server ---------------------------------------------------------------------- */
@@ -159,7 +159,7 @@ static int store(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return 0;
 }
 
-Test(messages, make_a_sharded_store_that_many_hit_at_once, .timeout = 60)
+Test(messages, make_a_sharded_parameter_server_for_many_workers, .timeout = 60)
 {
 	cr_assert_eq(failures(10, false, NULL, 0, store, NULL), 0);
 }
@@ -172,7 +172,7 @@ static int flood(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	size_t each = 8u << 20, large = 72u << 20;
 	unsigned char *data = malloc(large);
-	uint64_t held = 0, most = 0;
+	uint64_t used = 0, most = 0;
 	tuttiMsg_t m;
 
 	(void)nranks, (void)arg;
@@ -184,8 +184,8 @@ static int flood(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	} else {
 		/* memory grows to the limit, and no further */
 		for (int i = 0, full = 0; i < 10000 && full < 50; i++) {
-			want(!tuttiCommMemStats(*comm, tuttiMemControl, &held));
-			most = held > most ? held : most;
+			want(!tuttiCommMemStats(*comm, tuttiMemControl, &used));
+			most = used > most ? used : most;
 			full += most > (32u << 20);
 			usleep(2000);
 		}
@@ -195,14 +195,14 @@ static int flood(tuttiComm_t *comm, int rank, int nranks, void *arg)
 			     m.version == (uint64_t)i);
 			want(m.bytes == (i < 20 ? each : large) && data[m.bytes - 1] == 0);
 		}
-		want(!tuttiCommMemStats(*comm, tuttiMemControl, &held) && held < (1u << 20));
+		want(!tuttiCommMemStats(*comm, tuttiMemControl, &used) && used < (1u << 20));
 	}
 	free(data);
 	want(!tuttiBarrier(*comm, NULL));
 	return 0;
 }
 
-Test(messages, wait_at_their_sender_when_nobody_receives, .timeout = 60)
+Test(messages, wait_at_the_sender_when_the_unexpected_queue_is_full, .timeout = 60)
 {
 	cr_assert_eq(failures(2, false, NULL, 0, flood, NULL), 0);
 }
@@ -237,7 +237,7 @@ static int give_up(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return 0;
 }
 
-Test(messages, time_out_without_harm_to_the_stream, .timeout = 60)
+Test(messages, time_out_without_damage_to_the_connection, .timeout = 60)
 {
 	_Atomic int *gave_up =
 		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -285,7 +285,7 @@ static int cancel(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return tuttiMsgSend(&x, sizeof(x), 0, STOP, 0, *comm);
 }
 
-Test(messages, of_old_versions_are_cancelled_and_so_are_waits, .timeout = 60)
+Test(messages, of_old_versions_are_cancelled_and_so_are_posted_receives, .timeout = 60)
 {
 	cr_assert_eq(failures(2, false, NULL, 0, cancel, NULL), 0);
 }
@@ -325,7 +325,7 @@ static int death(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return 0;
 }
 
-Test(messages, go_on_after_a_death, .timeout = 60)
+Test(messages, continue_after_a_death, .timeout = 60)
 {
 	cr_assert_eq(failures(3, false, NULL, 0, death, NULL), 0);
 }
@@ -352,7 +352,7 @@ Test(messages, of_ranks_that_left_are_still_received, .timeout = 60)
 	cr_assert_eq(failures(4, false, NULL, 0, leave, NULL), 0);
 }
 
-static void *wait_for_ever(void *arg)
+static void *receive_until_abort(void *arg)
 {
 	int x;
 	tuttiMsg_t m;
@@ -366,7 +366,7 @@ static int abort_it(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	void *result;
 
 	(void)nranks, (void)arg;
-	want(!pthread_create(&thread, NULL, wait_for_ever, *comm));
+	want(!pthread_create(&thread, NULL, receive_until_abort, *comm));
 	usleep(100000);
 	want(!tuttiCommAbort(*comm));
 	*comm = NULL;
@@ -376,7 +376,7 @@ static int abort_it(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return 0;
 }
 
-Test(messages, waits_end_with_abort, .timeout = 60)
+Test(messages, posted_receives_end_with_abort, .timeout = 60)
 {
 	cr_assert_eq(failures(2, false, NULL, 0, abort_it, NULL), 0);
 }

@@ -1,8 +1,8 @@
 /*
- * test_model.c - models on the processor: their gradients, alone, in shares and over leaves, and
- * how they are told
+ * test_model.c - models on the CPU: gradients of a batch, of shares and over leaves, and reports of
+ * final gradients
  *
- * What several ranks do together is in train.sh.
+ * train.sh tests training by several ranks.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -21,21 +21,21 @@ TestSuite(model, .timeout = 60);
 
 enum { INPUTS = 16, CLASSES = 4, ROWS = 6 };
 
-struct subject {
+struct model_fixture {
 	struct train_device device;
 	struct train_model model;
 	float *parameters, *x;
 	uint8_t labels[ROWS];
 };
 
-static void make_subject(struct subject *s, const char *text)
+static void make_model(struct model_fixture *s, const char *text)
 {
 	struct train_model_size size = { INPUTS, CLASSES, ROWS, 4 };
 
 	cr_assert_eq(train_device_open(&s->device, "cpu", false), 0, "%s", train_error());
 	cr_assert_eq(train_model_open(&s->model, text, &s->device, &size), 0, "%s", train_error());
 	s->parameters = malloc(s->model.parameters * sizeof(float));
-	/* with this seed no unit is so near to 0 that a change of 1e-3 switches it */
+	/* with this seed no unit is so near to 0 that a change of 1e-3 switches the unit */
 	train_model_init(&s->model, 17, s->parameters);
 	for (size_t i = 0; i < s->model.parameters; i++)    /* biases too */
 		s->parameters[i] += 0.1f * random_float(8, i);
@@ -44,7 +44,7 @@ static void make_subject(struct subject *s, const char *text)
 		s->labels[i] = (uint8_t)(i % CLASSES);
 }
 
-static void free_subject(struct subject *s)
+static void free_model(struct model_fixture *s)
 {
 	free(s->parameters);
 	free(s->x);
@@ -52,7 +52,7 @@ static void free_subject(struct subject *s)
 	train_device_close(&s->device);
 }
 
-static double loss_of(struct subject *s)
+static double loss_of(struct model_fixture *s)
 {
 	const float *logits = s->model.ops->forward(&s->model, s->parameters, s->x, ROWS);
 	double loss = 0;
@@ -62,7 +62,7 @@ static double loss_of(struct subject *s)
 	return loss;
 }
 
-static int gradients_of(struct subject *s, size_t first, size_t rows, float *gradients,
+static int gradients_of(struct model_fixture *s, size_t first, size_t rows, float *gradients,
 			const struct train_ready *ready)
 {
 	const float *x = s->x + first * INPUTS;
@@ -75,13 +75,13 @@ static int gradients_of(struct subject *s, size_t first, size_t rows, float *gra
 
 static const char *const shapes[] = { "linear", "mlp:9", "mlp:8,7", "mlp:5,1,6", "cnn" };
 
-Test(model, gradients_are_those_of_finite_differences)
+Test(model, gradients_agree_with_finite_differences)
 {
 	for (size_t k = 0; k < sizeof(shapes) / sizeof(shapes[0]); k++) {
-		struct subject s;
+		struct model_fixture s;
 		float *gradients;
 
-		make_subject(&s, shapes[k]);
+		make_model(&s, shapes[k]);
 		gradients = malloc(s.model.parameters * sizeof(float));
 		cr_assert_eq(gradients_of(&s, 0, ROWS, gradients, NULL), 0);
 		for (size_t t = 0; t < s.model.ntensors; t++) {
@@ -89,15 +89,15 @@ Test(model, gradients_are_those_of_finite_differences)
 
 			for (size_t i = s.model.tensors[t].at, n = s.model.tensors[t].count; n;
 			     i++, n--) {
-				float kept = s.parameters[i], above = kept + 1e-3f,
-				      below = kept - 1e-3f;
+				float saved = s.parameters[i], above = saved + 1e-3f,
+				      below = saved - 1e-3f;
 				double slope;
 
 				s.parameters[i] = above;
 				slope = loss_of(&s);
 				s.parameters[i] = below;
 				slope = (slope - loss_of(&s)) / ((double)above - below);
-				s.parameters[i] = kept;
+				s.parameters[i] = saved;
 				wrong += (slope - gradients[i]) * (slope - gradients[i]);
 				size += slope * slope;
 			}
@@ -107,16 +107,16 @@ Test(model, gradients_are_those_of_finite_differences)
 			cr_expect_gt(size, 0.0);
 		}
 		free(gradients);
-		free_subject(&s);
+		free_model(&s);
 	}
 }
 
-Test(model, shares_add_up_to_the_whole_batch)
+Test(model, gradients_of_shares_add_up_to_the_whole_batch)
 {
-	struct subject s;
+	struct model_fixture s;
 	float *whole, *sum, *part;
 
-	make_subject(&s, "mlp:8,7");
+	make_model(&s, "mlp:8,7");
 	whole = malloc(s.model.parameters * sizeof(float));
 	part = malloc(s.model.parameters * sizeof(float));
 	sum = malloc(s.model.parameters * sizeof(float));
@@ -138,13 +138,13 @@ Test(model, shares_add_up_to_the_whole_batch)
 	free(whole);
 	free(part);
 	free(sum);
-	free_subject(&s);
+	free_model(&s);
 }
 
 static const enum train_canonical expressions[] = { TRAIN_CANONICAL_TREE, TRAIN_CANONICAL_CHAIN };
 
-/* All gradients of s over leaves of 2 rows, by `ranks` ranks. */
-static void over_leaves(struct subject *s, enum train_canonical kind, int ranks, float *sums)
+/* All gradients of s over leaves of 2 rows, computed as by `ranks` ranks. */
+static void over_leaves(struct model_fixture *s, enum train_canonical kind, int ranks, float *sums)
 {
 	struct train_leaves l = train_leaves_of(kind, ROWS, 2, ranks);
 	size_t count = s->model.parameters, n = 0;
@@ -180,10 +180,10 @@ Test(model, gradients_over_leaves_have_the_same_bits_for_any_number_of_ranks)
 {
 	for (size_t k = 0; k < sizeof(shapes) / sizeof(shapes[0]); k++) {
 		for (int kind = 0; kind < 2; kind++) {
-			struct subject s;
+			struct model_fixture s;
 			float *one, *many, *whole;
 
-			make_subject(&s, shapes[k]);
+			make_model(&s, shapes[k]);
 			one = malloc(s.model.parameters * sizeof(float));
 			many = malloc(s.model.parameters * sizeof(float));
 			whole = malloc(s.model.parameters * sizeof(float));
@@ -199,7 +199,7 @@ Test(model, gradients_over_leaves_have_the_same_bits_for_any_number_of_ranks)
 			free(one);
 			free(many);
 			free(whole);
-			free_subject(&s);
+			free_model(&s);
 		}
 	}
 }
@@ -215,21 +215,21 @@ static int watch_ready(void *arg, size_t from)
 
 	cr_expect_lt(from, w->from);
 	cr_expect_eq(memcmp(w->now + from, w->final + from, (w->parameters - from) * sizeof(float)),
-		     0, "told that %zu is final, too early", from);
+		     0, "gradients from %zu are reported too early", from);
 	w->from = from;
 	return ++w->calls == w->stop_at ? -77 : 0;
 }
 
-Test(model, gradients_are_told_from_the_end_down_when_they_are_final)
+Test(model, final_gradients_are_reported_from_the_end_down)
 {
 	for (size_t k = 0; k < sizeof(shapes) / sizeof(shapes[0]); k++) {
-		struct subject s;
+		struct model_fixture s;
 		float *final, *now;
 		struct model_watch w;
 		struct train_ready ready = { watch_ready, &w, 20 };
 		size_t calls;
 
-		make_subject(&s, shapes[k]);
+		make_model(&s, shapes[k]);
 		final = malloc(s.model.parameters * sizeof(float));
 		now = malloc(s.model.parameters * sizeof(float));
 		gradients_of(&s, 0, ROWS, final, NULL);
@@ -246,11 +246,11 @@ Test(model, gradients_are_told_from_the_end_down_when_they_are_final)
 		cr_expect_eq(w.calls, calls / 2);
 		free(final);
 		free(now);
-		free_subject(&s);
+		free_model(&s);
 	}
 }
 
-Test(model, bad_shapes_are_refused)
+Test(model, invalid_shapes_are_refused)
 {
 	static const char *const bad[] = {
 		"mlp:", "mlp:0", "mlp:-1", "mlp:8,", "mlp:8,,8", "mlp:x", "mlp:65537", "mlp: 8",

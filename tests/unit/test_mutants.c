@@ -1,11 +1,11 @@
 /*
- * test_mutants.c - can the checker fail? Correct plans are damaged by chance, and harmful damage
- * must be refused
+ * test_mutants.c - mutation test of the plan checker: correct plans are mutated at random, and the
+ * checker must refuse every harmful mutant
  *
- * What is harmful the checker does not decide: plan_exec.c runs the damaged plans on real numbers,
- * in several orders, with little buffering, in place and not. Whatever goes wrong there (wrong
- * sums, different bits, stuck, left-over messages), the checker must have refused. The undamaged
- * plans must pass both.
+ * The executor (plan_exec.c) decides whether a mutant is harmful: it runs the mutant on real
+ * numbers, in several orders, with little buffering, in place and not. The checker must refuse
+ * every mutant with an error there (wrong sums, different bits, a deadlock, left-over messages).
+ * The original plans must pass both.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -19,8 +19,8 @@
 
 TestSuite(mutants, .timeout = 120);
 
-enum { MUTANTS = 120,                    /* of one plan for one number of ranks */
-       FEW_RUNS = 6, MANY_RUNS = 32 };   /* of a mutant that the checker refused, accepted */
+enum { MUTANTS = 120,                    /* per plan and number of ranks */
+       FEW_RUNS = 6, MANY_RUNS = 32 };   /* per mutant that the checker refused, accepted */
 
 enum mutation_kind { DROP, SWAP, PEER, BLOCK, REORDER, DUPLICATE, WAIT, PASSING, LENGTH, KINDS };
 static const char *const kind_name[KINDS] = {
@@ -51,7 +51,7 @@ static struct tt_plan *copy_of(const struct tt_plan *p)
 	return c;
 }
 
-/* ---- damages: each changes one step, or returns false where it cannot ------------------------ */
+/* ---- mutations: each changes one step, or returns false where impossible --------------------- */
 
 static bool drop(struct tt_step *s)
 {
@@ -119,7 +119,7 @@ static bool reorder(struct tt_step *s)
 	return *a != *b;
 }
 
-/* Repeats a step behind itself; later waits keep their targets. */
+/* Insert a copy after a step; later waits keep their targets. */
 static bool duplicate(struct tt_plan *p, uint32_t lane, uint32_t index)
 {
 	uint32_t at = p->lanes[lane].first + index, records = p->steps[at].nsrc > 2 ? 2 : 1;
@@ -152,7 +152,7 @@ static bool lengthen(struct tt_step *s)
 	return true;
 }
 
-static bool damage(struct tt_plan *p, enum mutation_kind kind)
+static bool mutate(struct tt_plan *p, enum mutation_kind kind)
 {
 	uint32_t lane = chance(p->nlanes), index;
 	struct tt_lane *l = &p->lanes[lane];
@@ -177,9 +177,9 @@ static bool damage(struct tt_plan *p, enum mutation_kind kind)
 	}
 }
 
-/* ---- judging --------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
-/* What the executor finds wrong in some of `runs` runs, or NULL. */
+/* The first error that the executor finds in `runs` runs, or NULL. */
 static const char *harm(struct tt_plan *const *plans, int n, int runs)
 {
 	for (int i = 0; i < runs; i++) {
@@ -192,7 +192,7 @@ static const char *harm(struct tt_plan *const *plans, int n, int runs)
 	return NULL;
 }
 
-static void judge_mutant(struct tt_plan **plans, int n, enum mutation_kind kind, struct mutant_tally *t)
+static void check_mutant(struct tt_plan **plans, int n, enum mutation_kind kind, struct mutant_tally *t)
 {
 	int rc = tt_plan_check(plans, n);
 	const char *wrong;
@@ -203,13 +203,13 @@ static void judge_mutant(struct tt_plan **plans, int n, enum mutation_kind kind,
 	t->harmful[kind] += wrong != NULL;
 	t->caught[kind] += wrong && rc;
 	cr_expect(!wrong || rc,
-		  "%s %s of %d ranks, root %d, damaged by %s: %s, but the checker saw nothing",
+		  "%s %s of %d ranks, root %d, mutated by %s: %s, but the checker found no error",
 		  plans[0]->algorithm, tt_collective_name(plans[0]->collective), n, plans[0]->root,
 		  kind_name[kind], wrong);
 }
 
-/* The plans of one call: right as they are, and damaged in many ways. */
-static void mutate(struct tt_plan **plans, int n, int mutants, struct mutant_tally *t)
+/* Check the plans of one call as they are, and `mutants` mutants of the plans. */
+static void check_mutants(struct tt_plan **plans, int n, int mutants, struct mutant_tally *t)
 {
 	const char *wrong = harm(plans, n, MANY_RUNS);
 
@@ -223,16 +223,16 @@ static void mutate(struct tt_plan **plans, int n, int mutants, struct mutant_tal
 		for (int tries = 0; tries < 20; tries++) {
 			uint32_t r = chance((uint32_t)n);
 			struct tt_plan *whole = plans[r], *p = copy_of(whole);
-			bool damaged = damage(p, kind);
+			bool mutated = mutate(p, kind);
 
-			if (damaged) {
+			if (mutated) {
 				hand_finish(p);
 				plans[r] = p;
-				judge_mutant(plans, n, kind, t);
+				check_mutant(plans, n, kind, t);
 				plans[r] = whole;
 			}
 			hand_free(&p, 1);
-			if (damaged)
+			if (mutated)
 				break;
 		}
 	}
@@ -255,26 +255,26 @@ static int report(const struct mutant_tally *t)
 	return harmful;
 }
 
-Test(mutants, harmful_damage_to_plans_by_hand_is_refused)
+Test(mutants, harmful_mutants_of_hand_written_plans_are_refused)
 {
 	struct tt_plan *plans[9];
 	struct mutant_tally t = { 0 };
 
 	for (int n = 2; n <= 9; n++) {
 		hand_ring(plans, n);
-		mutate(plans, n, 5 * MUTANTS, &t);
+		check_mutants(plans, n, 5 * MUTANTS, &t);
 		hand_free(plans, n);
 	}
 	for (int n = 2; n <= 5; n++) {
 		hand_star(plans, n);
-		mutate(plans, n, 2 * MUTANTS, &t);
+		check_mutants(plans, n, 2 * MUTANTS, &t);
 		hand_free(plans, n);
 		hand_star_lanes(plans, n);
-		mutate(plans, n, 2 * MUTANTS, &t);
+		check_mutants(plans, n, 2 * MUTANTS, &t);
 		hand_free(plans, n);
 	}
 	hand_exchange(plans);
-	mutate(plans, 2, 2 * MUTANTS, &t);
+	check_mutants(plans, 2, 2 * MUTANTS, &t);
 	hand_free(plans, 2);
 	cr_expect_gt(report(&t), 3000);
 }
@@ -298,8 +298,8 @@ static bool build(const struct tt_algorithm *a, const struct tt_topology *topolo
 	return true;
 }
 
-/* Every row, with a topology of some hosts whose ranks are not all in a row. */
-Test(mutants, harmful_damage_to_the_algorithms_is_refused)
+/* Every algorithm, with a topology of several hosts whose ranks are not contiguous. */
+Test(mutants, harmful_mutants_of_the_algorithms_are_refused)
 {
 	static const int hosts[9] = { 0, 0, 0, 1, 0, 1, 2, 1, 0 };
 	struct mutant_tally t = { 0 };
@@ -313,7 +313,7 @@ Test(mutants, harmful_damage_to_the_algorithms_is_refused)
 
 			if (!build(tt_algorithms[i], &topology, (n - 1) / 2, (n + i) % 2, plans))
 				continue;
-			mutate(plans, n, MUTANTS, &t);
+			check_mutants(plans, n, MUTANTS, &t);
 			for (int r = 0; r < n; r++)
 				tt_plan_free(plans[r]);
 			calls++;

@@ -1,8 +1,8 @@
 /*
- * test_op_errors.c - what the ranks learn of each other when something goes wrong after joining
+ * test_op_errors.c - failures after joining, as control reports them to every rank
  *
- * Deaths and stops of any rank, also of inner ranks of the tree; failures raised; calls that
- * differ; who is missing. Ranks are forked processes on their control alone: no data moves.
+ * Deaths and stops of any rank, also of inner ranks of the tree; raised errors; mismatched calls;
+ * missing ranks. Ranks are forked processes with a control and no transport: no data moves.
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -14,9 +14,9 @@
 #include "tests/support/harness_control.h"
 #include "plan/plan.h"
 
-#define SAYS(r, words) cr_assert(strstr(m.report[r].text, words), "rank %d says: %s", r, m.report[r].text)
-#define HOLD_MS 20000
-#define SOON_MS 4000                     /* far from that, however busy the machine is */
+#define HAS_TEXT(r, words) cr_assert(strstr(job.report[r].text, words), "rank %d reports: %s", r, job.report[r].text)
+#define HOLD_MS 20000                    /* longest wait of a test */
+#define SOON_MS 4000                     /* far below HOLD_MS, also on a busy machine */
 
 static const struct tt_call sum_512 = {
 	.collective = TT_ALLREDUCE, .type = tuttiFloat32, .op = tuttiSum, .root = -1, .count = 512
@@ -24,48 +24,48 @@ static const struct tt_call sum_512 = {
 
 /* ---- deaths ---------------------------------------------------------------------------------- */
 
-/* Everybody has finished operation 6 and is in 7 when one rank is killed. */
-static int die_or_notice(struct meet *m, int rank, struct tt_control *ctl)
+/* All ranks have finished operation 6 and are in 7 when one rank is killed. */
+static int die_or_notice(struct control_job *job, int rank, struct tt_control *ctl)
 {
-	int culprit, victim = *(int *)m->arg, code;
+	int culprit, victim = *(int *)job->arg, code;
 	uint64_t before;
 
 	for (uint64_t seq = 1; seq <= 7; seq++)
 		note_sum(ctl, seq, seq < 7);
-	atomic_store(&m->report[rank].stage, 1);
+	atomic_store(&job->report[rank].progress, 1);
 	if (rank == victim)
 		sleep_ms(HOLD_MS);
-	meet_reached(m, victim, 2, HOLD_MS);
+	control_job_reached(job, victim, 2, HOLD_MS);
 	before = tt_now_ns();
-	code = meet_await_broken(m, rank, ctl, HOLD_MS, &culprit);
-	m->report[rank].took_ms = (tt_now_ns() - before) / 1000000;
+	code = control_job_await_broken(job, rank, ctl, HOLD_MS, &culprit);
+	job->report[rank].took_ms = (tt_now_ns() - before) / 1000000;
 	return code == TT_REMOTE && culprit == victim ? 0 : 1;
 }
 
 static void kill_one(int n, int victim)
 {
-	struct meet m = { .n = n, .body = die_or_notice, .arg = &victim };
+	struct control_job job = { .n = n, .body = die_or_notice, .arg = &victim };
 	char words[64];
 
-	meet_start(&m);
-	cr_assert(meet_all_reached(&m, 1, HOLD_MS));
-	kill(m.report[victim].pid, SIGKILL);
-	atomic_store(&m.report[victim].stage, 2);
-	meet_wait(&m);
+	control_job_start(&job);
+	cr_assert(control_job_all_reached(&job, 1, HOLD_MS));
+	kill(job.report[victim].pid, SIGKILL);
+	atomic_store(&job.report[victim].progress, 2);
+	control_job_wait(&job);
 	snprintf(words, sizeof(words), "rank %d died", victim);
 	for (int r = 0; r < n; r++) {
 		if (r == victim)
 			continue;
-		cr_assert_eq(m.report[r].rc, 0, "rank %d of %d, victim %d: %s", r, n, victim,
-			     m.report[r].text);
-		SAYS(r, words);
-		SAYS(r, "operation 6 (allreduce of 1024 float32, sum");
-		cr_assert_lt(m.report[r].took_ms, SOON_MS, "rank %d took %lu ms", r,
-			     m.report[r].took_ms);
+		cr_assert_eq(job.report[r].rc, 0, "rank %d of %d, victim %d: %s", r, n, victim,
+			     job.report[r].text);
+		HAS_TEXT(r, words);
+		HAS_TEXT(r, "operation 6 (allreduce of 1024 float32, sum");
+		cr_assert_lt(job.report[r].took_ms, SOON_MS, "rank %d took %lu ms", r,
+			     job.report[r].took_ms);
 	}
 }
 
-Test(trouble, every_rank_learns_of_any_death_and_of_the_last_operation, .timeout = 120)
+Test(op_errors, every_rank_reports_any_death_and_the_last_operation, .timeout = 120)
 {
 	for (int victim = 0; victim < 3; victim++)
 		kill_one(3, victim);
@@ -73,133 +73,133 @@ Test(trouble, every_rank_learns_of_any_death_and_of_the_last_operation, .timeout
 		kill_one(20, victim);
 }
 
-/* A rank killed while all join: the others learn of it, or never see it. */
-static int notice(struct meet *m, int rank, struct tt_control *ctl)
+/* A rank is killed while all ranks join: the others report the death, or time out in the join. */
+static int notice(struct control_job *job, int rank, struct tt_control *ctl)
 {
 	int culprit;
 
-	return meet_await_broken(m, rank, ctl, HOLD_MS, &culprit) == TT_REMOTE &&
-			       culprit == *(int *)m->arg
+	return control_job_await_broken(job, rank, ctl, HOLD_MS, &culprit) == TT_REMOTE &&
+			       culprit == *(int *)job->arg
 		       ? 0
 		       : 1;
 }
 
-Test(trouble, a_death_while_joining_leaves_nobody_hanging, .timeout = 120)
+Test(op_errors, a_death_while_joining_leaves_no_rank_hanging, .timeout = 120)
 {
 	for (int round = 0; round < 24; round++) {
 		int victim = round % 12;
-		struct meet m = { .n = 12, .body = notice, .arg = &victim, .timeout_ms = 2500 };
+		struct control_job job = { .n = 12, .body = notice, .arg = &victim, .timeout_ms = 2500 };
 		uint64_t until;
 
-		meet_start(&m);
+		control_job_start(&job);
 		for (until = tt_now_ns() + (uint64_t)(rand() % 12000) * 1000; tt_now_ns() < until;)
 			;
-		kill(m.report[victim].pid, SIGKILL);
+		kill(job.report[victim].pid, SIGKILL);
 		until = tt_deadline_ns(2500 + SOON_MS);
-		meet_wait(&m);
+		control_job_wait(&job);
 		cr_assert_lt(tt_now_ns(), until, "round %d took too long", round);
 		for (int r = 0; r < 12; r++)
-			cr_assert(r == victim || m.report[r].rc == 0, "round %d, rank %d: %d %s",
-				  round, r, m.report[r].rc, m.report[r].text);
+			cr_assert(r == victim || job.report[r].rc == 0, "round %d, rank %d: %d %s",
+				  round, r, job.report[r].rc, job.report[r].text);
 	}
 }
 
-/* A rank stopped while all join is named at the deadline,
- * also when it keeps others out of the tree. */
-static void stop_myself(struct meet *m, int rank, struct tt_join *join)
+/* A rank that is stopped while all ranks join is named at the deadline, also when its children
+ * cannot connect to the tree. */
+static void stop_myself(struct control_job *job, int rank, struct tt_join *join)
 {
 	(void)join;
-	if (rank == 9)                           /* hangs below rank 1 */
-		meet_reached(m, 1, 1, HOLD_MS);
+	if (rank == 9)                           /* child of rank 1 */
+		control_job_reached(job, 1, 1, HOLD_MS);
 }
 
-Test(trouble, a_rank_stopped_while_joining_is_named, .timeout = 60)
+Test(op_errors, a_rank_stopped_while_joining_is_named, .timeout = 60)
 {
-	struct meet m = { .n = 10, .before = stop_myself, .timeout_ms = 3000, .patient = true };
+	struct control_job job = { .n = 10, .before = stop_myself, .timeout_ms = 3000, .only_rank_0 = true };
 
-	meet_start(&m);
-	sleep_ms(1200);                          /* by then it has come */
-	meet_stop(&m, 1);
-	atomic_store(&m.report[1].stage, 1);
-	for (int ms = 0; ms < HOLD_MS && !(m.report[0].text[0] && m.report[9].text[0]); ms++)
+	control_job_start(&job);
+	sleep_ms(1200);                          /* rank 1 has registered by then */
+	control_job_stop(&job, 1);
+	atomic_store(&job.report[1].progress, 1);
+	for (int ms = 0; ms < HOLD_MS && !(job.report[0].text[0] && job.report[9].text[0]); ms++)
 		sleep_ms(1);
-	kill(m.report[1].pid, SIGKILL);
-	meet_wait(&m);
-	SAYS(0, "rank 9 came, but rank 1");
-	SAYS(9, "rank 1");
-	cr_assert_eq(m.report[5].joined, TT_TIMEOUT);
-	cr_assert_lt(m.report[9].took_ms, HOLD_MS / 2, "it need not wait for its own deadline");
+	kill(job.report[1].pid, SIGKILL);
+	control_job_wait(&job);
+	HAS_TEXT(0, "rank 9 came, but rank 1");
+	HAS_TEXT(9, "rank 1");
+	cr_assert_eq(job.report[5].joined, TT_TIMEOUT);
+	cr_assert_lt(job.report[9].took_ms, HOLD_MS / 2, "rank 9 waited for its own deadline");
 }
 
-/* A rank whose child lives on must still be seen to die. */
-static int die_with_a_child(struct meet *m, int rank, struct tt_control *ctl)
+/* The death of a rank is detected although its forked child lives on. */
+static int die_with_a_child(struct control_job *job, int rank, struct tt_control *ctl)
 {
-	if (rank == *(int *)m->arg && !fork()) {
+	if (rank == *(int *)job->arg && !fork()) {
 		sleep_ms(6000);
 		_exit(0);
 	}
-	return die_or_notice(m, rank, ctl);
+	return die_or_notice(job, rank, ctl);
 }
 
-Test(trouble, a_forked_child_does_not_hide_the_death_of_its_parent, .timeout = 60)
+Test(op_errors, a_forked_child_does_not_hide_the_death_of_its_parent, .timeout = 60)
 {
 	int victim = 1;
-	struct meet m = { .n = 3, .body = die_with_a_child, .arg = &victim };
+	struct control_job job = { .n = 3, .body = die_with_a_child, .arg = &victim };
 
-	meet_start(&m);
-	cr_assert(meet_all_reached(&m, 1, HOLD_MS));
-	kill(m.report[victim].pid, SIGKILL);
-	atomic_store(&m.report[victim].stage, 2);
-	meet_wait(&m);
-	cr_assert(m.report[0].rc == 0 && m.report[2].rc == 0, "%s", m.report[0].text);
-	cr_assert_lt(m.report[0].took_ms, SOON_MS);      /* its child lives longer */
-	SAYS(2, "rank 1 died");
+	control_job_start(&job);
+	cr_assert(control_job_all_reached(&job, 1, HOLD_MS));
+	kill(job.report[victim].pid, SIGKILL);
+	atomic_store(&job.report[victim].progress, 2);
+	control_job_wait(&job);
+	cr_assert(job.report[0].rc == 0 && job.report[2].rc == 0, "%s", job.report[0].text);
+	cr_assert_lt(job.report[0].took_ms, SOON_MS);      /* shorter than the child lives */
+	HAS_TEXT(2, "rank 1 died");
 }
 
-static int child_comes_and_goes(struct meet *m, int rank, struct tt_control *ctl)
+static int child_comes_and_goes(struct control_job *job, int rank, struct tt_control *ctl)
 {
 	int all[3];
 
 	if (rank == 0 && !fork()) {
-		tt_control_leave(ctl);           /* not the child's to leave */
+		tt_control_leave(ctl);           /* no effect in a forked child */
 		_exit(0);
 	}
 	if (rank == 0)
 		sleep_ms(300);
-	(void)m;
+	(void)job;
 	return tt_control_allgather(ctl, &rank, sizeof(rank), all, tt_deadline_ns(10000)) ||
 	       tt_control_broken(ctl);
 }
 
-Test(trouble, the_exit_of_a_forked_child_does_not_harm_its_parents_job, .timeout = 60)
+Test(op_errors, the_exit_of_a_forked_child_does_not_break_its_parents_communicator, .timeout = 60)
 {
-	struct meet m = { .n = 3, .body = child_comes_and_goes };
+	struct control_job job = { .n = 3, .body = child_comes_and_goes };
 
-	meet_run(&m);
+	control_job_run(&job);
 	for (int r = 0; r < 3; r++)
-		cr_assert(!m.report[r].joined && !m.report[r].rc, "rank %d", r);
+		cr_assert(!job.report[r].joined && !job.report[r].rc, "rank %d", r);
 }
 
-/* Exit without leaving. */
-static int just_exit(struct meet *m, int rank, struct tt_control *ctl)
+/* A rank exits without tt_control_leave. */
+static int just_exit(struct control_job *job, int rank, struct tt_control *ctl)
 {
-	if (rank == *(int *)m->arg) {
-		atomic_store(&m->report[rank].stage, 2);
+	if (rank == *(int *)job->arg) {
+		atomic_store(&job->report[rank].progress, 2);
 		_exit(0);
 	}
-	return die_or_notice(m, rank, ctl);
+	return die_or_notice(job, rank, ctl);
 }
 
-Test(trouble, an_exit_without_goodbye_is_a_death, .timeout = 60)
+Test(op_errors, an_exit_without_goodbye_is_a_death, .timeout = 60)
 {
 	int victim = 2;
-	struct meet m = { .n = 4, .body = just_exit, .arg = &victim };
+	struct control_job job = { .n = 4, .body = just_exit, .arg = &victim };
 
-	meet_run(&m);
-	cr_assert_eq(m.report[0].rc, 0, "%s", m.report[0].text);
-	SAYS(0, "rank 2 died");
-	SAYS(1, "rank 2 died");
-	SAYS(3, "rank 2 died");
+	control_job_run(&job);
+	cr_assert_eq(job.report[0].rc, 0, "%s", job.report[0].text);
+	HAS_TEXT(0, "rank 2 died");
+	HAS_TEXT(1, "rank 2 died");
+	HAS_TEXT(3, "rank 2 died");
 }
 
 /* ---- failures raised ------------------------------------------------------------------------- */
@@ -214,108 +214,108 @@ static void hook(void *ctx)
 
 static const struct tt_control_observer hook_observer = { .broken = hook };
 
-static int raise_or_notice(struct meet *m, int rank, struct tt_control *ctl)
+static int raise_or_notice(struct control_job *job, int rank, struct tt_control *ctl)
 {
 	int culprit, code;
 
 	hooks = 0;
 	tt_control_observe(ctl, &hook_observer, NULL);
-	if (rank == *(int *)m->arg)
+	if (rank == *(int *)job->arg)
 		tt_control_raise(ctl, TT_SYSTEM, rank, "rank 5: no memory\nfor what it wanted");
-	code = meet_await_broken(m, rank, ctl, HOLD_MS, &culprit);
+	code = control_job_await_broken(job, rank, ctl, HOLD_MS, &culprit);
 	for (int ms = 0; ms < HOLD_MS && !hooks; ms++)
 		sleep_ms(1);
 	tt_control_raise(ctl, TT_INTERNAL, rank, "too late");
 	if (tt_control_broken(ctl) != code || hooks != 1 || culprit != 5)
 		return 2;
-	return code == (rank == *(int *)m->arg ? TT_SYSTEM : TT_REMOTE) ? 0 : 1;
+	return code == (rank == *(int *)job->arg ? TT_SYSTEM : TT_REMOTE) ? 0 : 1;
 }
 
-Test(trouble, what_one_rank_raises_breaks_every_rank_once, .timeout = 60)
+Test(op_errors, an_error_raised_by_one_rank_breaks_every_rank_once, .timeout = 60)
 {
 	int origin = 5;
-	struct meet m = { .n = 12, .body = raise_or_notice, .arg = &origin };
+	struct control_job job = { .n = 12, .body = raise_or_notice, .arg = &origin };
 
-	meet_run(&m);
+	control_job_run(&job);
 	for (int r = 0; r < 12; r++) {
-		cr_assert_eq(m.report[r].rc, 0, "rank %d: %d %s", r, m.report[r].rc,
-			     m.report[r].text);
-		SAYS(r, "rank 5: no memory for what it wanted");
+		cr_assert_eq(job.report[r].rc, 0, "rank %d: %d %s", r, job.report[r].rc,
+			     job.report[r].text);
+		HAS_TEXT(r, "rank 5: no memory for what it wanted");
 	}
 }
 
 /* ---- stopped ranks --------------------------------------------------------------------------- */
 
-/* Who is missing? Not who only took longer than a second to answer: they are asked again. */
-static int ask(struct meet *m, int rank, struct tt_control *ctl, int victim)
+/* The missing rank. A rank may take longer than a second to answer, so the question is repeated. */
+static int ask_for_missing(struct control_job *job, int rank, struct tt_control *ctl, int victim)
 {
 	struct tt_blocked stuck = { .awaited = victim, .last_received = 2 };
 	uint64_t until = tt_deadline_ns(HOLD_MS / 2);
-	int who = -2;
+	int missing = -2;
 
-	while (!tt_control_broken(ctl) && who != victim && tt_now_ns() < until)
-		who = tt_control_missing(ctl, 3, &stuck, m->report[rank].text,
-					 sizeof(m->report[rank].text));
-	return who;
+	while (!tt_control_broken(ctl) && missing != victim && tt_now_ns() < until)
+		missing = tt_control_missing(ctl, 3, &stuck, job->report[rank].text,
+					 sizeof(job->report[rank].text));
+	return missing;
 }
 
-/* The others wait as run does and ask at their deadline. */
-static int stop_or_ask(struct meet *m, int rank, struct tt_control *ctl)
+/* The other ranks wait as run does and ask for the missing rank at their deadline. */
+static int stop_or_ask(struct control_job *job, int rank, struct tt_control *ctl)
 {
-	int victim = *(int *)m->arg, who, culprit;
+	int victim = *(int *)job->arg, missing, culprit;
 	uint64_t until;
 
 	note_sum(ctl, 1, true);
 	note_sum(ctl, 2, true);
 	if (rank != victim)
 		note_sum(ctl, 3, false);
-	atomic_store(&m->report[rank].stage, 1);
+	atomic_store(&job->report[rank].progress, 1);
 	if (rank == victim) {
-		meet_reached(m, victim, 9, HOLD_MS);
-		return meet_await_broken(m, rank, ctl, HOLD_MS, &culprit) == TT_TIMEOUT ? 0 : 1;
+		control_job_reached(job, victim, 9, HOLD_MS);
+		return control_job_await_broken(job, rank, ctl, HOLD_MS, &culprit) == TT_TIMEOUT ? 0 : 1;
 	}
-	meet_reached(m, victim, 2, HOLD_MS);
+	control_job_reached(job, victim, 2, HOLD_MS);
 	for (until = tt_deadline_ns(700); tt_now_ns() < until && !tt_control_broken(ctl);
 	     sleep_ms(20))
 		tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = victim, .last_received = 2 });
 	until = tt_now_ns();
-	who = ask(m, rank, ctl, victim);
-	m->report[rank].took_ms = (tt_now_ns() - until) / 1000000;
+	missing = ask_for_missing(job, rank, ctl, victim);
+	job->report[rank].took_ms = (tt_now_ns() - until) / 1000000;
 	if (tt_control_broken(ctl))
-		who = victim;
+		missing = victim;
 	else
-		tt_control_raise(ctl, TT_TIMEOUT, who, m->report[rank].text);
-	meet_await_broken(m, rank, ctl, HOLD_MS, &culprit);
-	atomic_store(&m->report[rank].stage, 3);
-	return who == victim && culprit == victim ? 0 : 1;
+		tt_control_raise(ctl, TT_TIMEOUT, missing, job->report[rank].text);
+	control_job_await_broken(job, rank, ctl, HOLD_MS, &culprit);
+	atomic_store(&job->report[rank].progress, 3);
+	return missing == victim && culprit == victim ? 0 : 1;
 }
 
 static void stop_one(int n, int victim)
 {
-	struct meet m = { .n = n, .body = stop_or_ask, .arg = &victim };
+	struct control_job job = { .n = n, .body = stop_or_ask, .arg = &victim };
 	char words[64];
 
-	meet_start(&m);
-	cr_assert(meet_all_reached(&m, 1, HOLD_MS));
-	meet_stop(&m, victim);
-	atomic_store(&m.report[victim].stage, 2);
+	control_job_start(&job);
+	cr_assert(control_job_all_reached(&job, 1, HOLD_MS));
+	control_job_stop(&job, victim);
+	atomic_store(&job.report[victim].progress, 2);
 	for (int r = 0; r < n; r++)
-		cr_assert(r == victim || meet_reached(&m, r, 3, HOLD_MS), "rank %d does not know",
+		cr_assert(r == victim || control_job_reached(&job, r, 3, HOLD_MS), "rank %d has no error",
 			  r);
-	atomic_store(&m.report[victim].stage, 9);
-	kill(m.report[victim].pid, SIGCONT);
-	meet_wait(&m);
+	atomic_store(&job.report[victim].progress, 9);
+	kill(job.report[victim].pid, SIGCONT);
+	control_job_wait(&job);
 	snprintf(words, sizeof(words), "rank %d is not answering (stopped?)", victim);
 	for (int r = 0; r < n; r++) {
-		cr_assert_eq(m.report[r].rc, 0, "rank %d, victim %d: %s", r, victim,
-			     m.report[r].text);
-		SAYS(r, words);
-		SAYS(r, "operation 2 (allreduce of 1024 float32");
-		cr_assert_lt(m.report[r].took_ms, HOLD_MS / 2);
+		cr_assert_eq(job.report[r].rc, 0, "rank %d, victim %d: %s", r, victim,
+			     job.report[r].text);
+		HAS_TEXT(r, words);
+		HAS_TEXT(r, "operation 2 (allreduce of 1024 float32");
+		cr_assert_lt(job.report[r].took_ms, HOLD_MS / 2);
 	}
 }
 
-Test(trouble, a_stopped_rank_is_named_with_its_last_operation, .timeout = 120)
+Test(op_errors, a_stopped_rank_is_named_with_its_last_operation, .timeout = 120)
 {
 	stop_one(3, 0);
 	stop_one(3, 2);
@@ -323,83 +323,83 @@ Test(trouble, a_stopped_rank_is_named_with_its_last_operation, .timeout = 120)
 	stop_one(20, 13);
 }
 
-/* ---- ranks that are elsewhere ---------------------------------------------------------------- */
+/* ---- ranks that make another call, or none --------------------------------------------------- */
 
-static int one_stays_behind(struct meet *m, int rank, struct tt_control *ctl)
+static int one_makes_no_call(struct control_job *job, int rank, struct tt_control *ctl)
 {
-	int who, culprit;
+	int missing, culprit;
 
 	note_sum(ctl, 1, true);
 	if (rank == 2) {
-		atomic_store(&m->report[rank].stage, 1);
-		meet_await_broken(m, rank, ctl, HOLD_MS, &culprit);
+		atomic_store(&job->report[rank].progress, 1);
+		control_job_await_broken(job, rank, ctl, HOLD_MS, &culprit);
 		return 0;
 	}
 	note_sum(ctl, 2, false);
-	atomic_store(&m->report[rank].stage, 1);
-	meet_all_reached(m, 1, HOLD_MS);
+	atomic_store(&job->report[rank].progress, 1);
+	control_job_all_reached(job, 1, HOLD_MS);
 	tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = 2, .last_received = 1 });
 	sleep_ms(300);
-	who = tt_control_missing(ctl, 2, &(struct tt_blocked){ .awaited = 2, .last_received = 1 },
-					 m->report[rank].text, sizeof(m->report[rank].text));
+	missing = tt_control_missing(ctl, 2, &(struct tt_blocked){ .awaited = 2, .last_received = 1 },
+					 job->report[rank].text, sizeof(job->report[rank].text));
 	if (rank == 0) {
-		meet_reached(m, 1, 2, HOLD_MS);
-		tt_control_raise(ctl, TT_TIMEOUT, who, m->report[rank].text);
+		control_job_reached(job, 1, 2, HOLD_MS);
+		tt_control_raise(ctl, TT_TIMEOUT, missing, job->report[rank].text);
 	}
-	atomic_store(&m->report[rank].stage, 2);
-	return who == 2 ? 0 : 1;
+	atomic_store(&job->report[rank].progress, 2);
+	return missing == 2 ? 0 : 1;
 }
 
-Test(trouble, a_rank_that_has_not_made_the_call_is_named_with_its_last_one, .timeout = 60)
+Test(op_errors, a_rank_that_has_not_made_the_call_is_named_with_its_last_call, .timeout = 60)
 {
-	struct meet m = { .n = 3, .body = one_stays_behind };
+	struct control_job job = { .n = 3, .body = one_makes_no_call };
 
-	meet_run(&m);
+	control_job_run(&job);
 	for (int r = 0; r < 3; r++) {
-		cr_assert_eq(m.report[r].rc, 0, "rank %d: %s", r, m.report[r].text);
-		SAYS(r,
+		cr_assert_eq(job.report[r].rc, 0, "rank %d: %s", r, job.report[r].text);
+		HAS_TEXT(r,
 		     "rank 2 has not called operation 2 yet; its last was: operation 1 (allreduce");
 	}
 }
 
-static int all_are_in_it(struct meet *m, int rank, struct tt_control *ctl)
+static int all_make_the_call(struct control_job *job, int rank, struct tt_control *ctl)
 {
-	int who;
+	int missing;
 
 	note_sum(ctl, 1, false);
-	tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = (rank + 1) % m->n, .last_received = 0 });
-	atomic_store(&m->report[rank].stage, 1);
-	meet_all_reached(m, 1, HOLD_MS);
+	tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = (rank + 1) % job->n, .last_received = 0 });
+	atomic_store(&job->report[rank].progress, 1);
+	control_job_all_reached(job, 1, HOLD_MS);
 	sleep_ms(300);
-	who = tt_control_missing(ctl, 1, &(struct tt_blocked){ .awaited = (rank + 1) % m->n },
-					 m->report[rank].text, sizeof(m->report[rank].text));
-	atomic_store(&m->report[rank].stage, 2);
-	meet_all_reached(m, 2, HOLD_MS);
-	return who == -1 ? 0 : 1;
+	missing = tt_control_missing(ctl, 1, &(struct tt_blocked){ .awaited = (rank + 1) % job->n },
+					 job->report[rank].text, sizeof(job->report[rank].text));
+	atomic_store(&job->report[rank].progress, 2);
+	control_job_all_reached(job, 2, HOLD_MS);
+	return missing == -1 ? 0 : 1;
 }
 
-Test(trouble, when_nobody_is_missing_who_waits_for_whom_is_said, .timeout = 60)
+Test(op_errors, when_no_rank_is_missing_the_error_lists_which_rank_waits_for_which, .timeout = 60)
 {
-	struct meet m = { .n = 3, .body = all_are_in_it };
+	struct control_job job = { .n = 3, .body = all_make_the_call };
 
-	meet_run(&m);
+	control_job_run(&job);
 	for (int r = 0; r < 3; r++) {
-		cr_assert_eq(m.report[r].rc, 0, "rank %d: %s", r, m.report[r].text);
-		SAYS(r, "every rank is in operation 1");
+		cr_assert_eq(job.report[r].rc, 0, "rank %d: %s", r, job.report[r].text);
+		HAS_TEXT(r, "every rank is in operation 1");
 	}
-	SAYS(0, "rank 1 waits for rank 2");
+	HAS_TEXT(0, "rank 1 waits for rank 2");
 }
 
-/* ---- calls that differ ----------------------------------------------------------------------- */
+/* ---- mismatched calls ------------------------------------------------------------------------ */
 
-static int differ(struct meet *m, int rank, struct tt_control *ctl)
+static int differ(struct control_job *job, int rank, struct tt_control *ctl)
 {
 	int culprit;
 
 	for (uint64_t seq = 1; seq < 5; seq++)
 		note_sum(ctl, seq, true);
 	tt_control_note(ctl, 5, rank == 2 ? &sum_512 : &a_sum);
-	if (rank == 2) {                         /* rooted calls return before the others notice */
+	if (rank == 2) {                         /* as rooted calls return before the error */
 		tt_control_done(ctl, 5);
 		note_sum(ctl, 6, false);
 	}
@@ -408,25 +408,25 @@ static int differ(struct meet *m, int rank, struct tt_control *ctl)
 			tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = 0, .last_received = 4 });
 		sleep_ms(1);
 	}
-	return meet_await_broken(m, rank, ctl, 1, &culprit) == TT_USAGE ? 0 : 1;
+	return control_job_await_broken(job, rank, ctl, 1, &culprit) == TT_USAGE ? 0 : 1;
 }
 
-Test(trouble, calls_that_differ_are_reported_to_every_rank_with_both_calls, .timeout = 60)
+Test(op_errors, mismatched_calls_are_reported_on_every_rank_with_both_calls, .timeout = 60)
 {
-	struct meet m = { .n = 10, .body = differ };
+	struct control_job job = { .n = 10, .body = differ };
 
-	meet_run(&m);
+	control_job_run(&job);
 	for (int r = 0; r < 10; r++) {
-		cr_assert_eq(m.report[r].rc, 0, "rank %d: %s", r, m.report[r].text);
-		SAYS(r, "called allreduce of 1024 float32 (sum)");
-		SAYS(r, "rank 2 called allreduce of 512 float32 (sum)");
-		SAYS(r, "as operation 5, rank ");
+		cr_assert_eq(job.report[r].rc, 0, "rank %d: %s", r, job.report[r].text);
+		HAS_TEXT(r, "called allreduce of 1024 float32 (sum)");
+		HAS_TEXT(r, "rank 2 called allreduce of 512 float32 (sum)");
+		HAS_TEXT(r, "as operation 5, rank ");
 	}
 }
 
-/* Rank 2 made other calls as operations 5, 7 and 8, all unnoticed:
- * the error must name operation 5. */
-static int differ_long_ago(struct meet *m, int rank, struct tt_control *ctl)
+/* Rank 2 made different calls as operations 5, 7 and 8, none reported yet: the error names
+ * operation 5. */
+static int differ_long_ago(struct control_job *job, int rank, struct tt_control *ctl)
 {
 	int culprit;
 
@@ -442,22 +442,22 @@ static int differ_long_ago(struct meet *m, int rank, struct tt_control *ctl)
 			tt_control_waiting(ctl, &(struct tt_blocked){ .awaited = 2, .last_received = 39 });
 		sleep_ms(1);
 	}
-	return meet_await_broken(m, rank, ctl, 1, &culprit) == TT_USAGE ? 0 : 1;
+	return control_job_await_broken(job, rank, ctl, 1, &culprit) == TT_USAGE ? 0 : 1;
 }
 
-Test(trouble, the_earliest_call_that_differs_is_reported, .timeout = 60)
+Test(op_errors, the_earliest_mismatched_call_is_reported, .timeout = 60)
 {
-	struct meet m = { .n = 3, .body = differ_long_ago };
+	struct control_job job = { .n = 3, .body = differ_long_ago };
 
-	meet_run(&m);
+	control_job_run(&job);
 	for (int r = 0; r < 3; r++) {
-		cr_assert_eq(m.report[r].rc, 0, "rank %d: %s", r, m.report[r].text);
-		SAYS(r,
+		cr_assert_eq(job.report[r].rc, 0, "rank %d: %s", r, job.report[r].text);
+		HAS_TEXT(r,
 		     "called allreduce of 1024 float32 (sum) as operation 5, rank 2 called allreduce of 512 float32 (sum)");
 	}
 }
 
-Test(trouble, a_stamp_tells_calls_apart_but_not_the_sides_of_a_send, .timeout = 10)
+Test(op_errors, stamps_differ_between_calls_but_not_between_a_send_and_its_receive, .timeout = 10)
 {
 	struct tt_call a = a_sum, b = a_sum;
 

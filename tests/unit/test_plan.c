@@ -1,8 +1,8 @@
 /*
- * test_plan.c - builder and compiler: what an algorithm says becomes exactly these steps
+ * test_plan.c - builder and compiler: the steps of a plan, field by field
  *
- * The algorithms here are made for the test, one trait each. The real ones are in
- * test_algorithms.c.
+ * The algorithms of this file exist for the tests, with one trait each. test_algorithms.c tests the
+ * algorithms of the library.
  */
 #include <criterion/criterion.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static struct tt_cut cut_of(const struct tt_shape *shape, const char *argument)
 
 static struct tt_plan *plans[8];
 
-/* Builds and maybe compiles one rank's plan of an algorithm that is just this function. */
+/* Builds one rank's plan of the algorithm that fn appends; compiled: also compiles the plan. */
 static int build(build_fn *fn, enum tt_collective c, int n, int rank, struct tt_cut cut,
 		 bool compiled)
 {
@@ -87,15 +87,15 @@ Test(plan, records_are_flat_and_32_bytes)
 
 /* ---- the builder ----------------------------------------------------------------------------- */
 
-static void says_nothing(struct tt_builder *b, const char *argument)
+static void appends_nothing(struct tt_builder *b, const char *argument)
 {
 	(void)b;
 	(void)argument;
 }
 
-Test(plan, what_is_only_in_in_is_copied_to_out_in_one_step)
+Test(plan, blocks_that_are_only_in_in_are_copied_to_out_in_one_step)
 {
-	cr_assert_eq(build(says_nothing, TT_ALLREDUCE, 1, 0, (struct tt_cut){ 4, 1 }, true), TT_OK);
+	cr_assert_eq(build(appends_nothing, TT_ALLREDUCE, 1, 0, (struct tt_cut){ 4, 1 }, true), TT_OK);
 	cr_expect_eq(plans[0]->nsteps, 1);
 	is_step(step(0, 0, 0), TT_COPY, out(0), none, in(0), none);
 	cr_expect_eq(step(0, 0, 0)->nblocks, 4);
@@ -122,7 +122,7 @@ Test(plan, the_first_error_sticks)
 	cr_expect_null(plans[0]);
 }
 
-static void sends_what_it_has_not(struct tt_builder *b, const char *argument)
+static void sends_an_empty_block(struct tt_builder *b, const char *argument)
 {
 	(void)argument;
 	tt_step_send(b, (b->rank + 1) % b->n, tt_part(b, b->rank + 1));
@@ -146,7 +146,7 @@ static void cuts_unevenly(struct tt_builder *b, const char *argument)
 	tt_group_enter(b, (const int[]){ 0, 1 }, 2, tt_all(b), 2);
 }
 
-static void joins_strangers(struct tt_builder *b, const char *argument)
+static void enters_a_group_without_itself(struct tt_builder *b, const char *argument)
 {
 	(void)argument;
 	tt_group_enter(b, (const int[]){ 1, 2 }, 2, tt_all(b), 1);
@@ -159,7 +159,7 @@ static void sends_parts_apart(struct tt_builder *b, const char *argument)
 	tt_step_send(b, 1, tt_all(b));
 }
 
-Test(plan, a_builder_refuses_what_makes_no_sense)
+Test(plan, the_builder_refuses_meaningless_steps)
 {
 	static const struct {
 		build_fn *fn;
@@ -167,14 +167,14 @@ Test(plan, a_builder_refuses_what_makes_no_sense)
 		uint32_t blocks;
 		const char *why;
 	} wrong[] = {
-		{ sends_what_it_has_not, TT_ALLGATHER, 1, "block 1 has no value yet" },
+		{ sends_an_empty_block, TT_ALLGATHER, 1, "block 1 has no value yet" },
 		{ gathers_nothing, TT_ALLGATHER, 1, "block 1 has no value at the end" },
 		{ reduces_without_itself, TT_ALLREDUCE, 1, "without its own contribution" },
 		{ cuts_unevenly, TT_ALLREDUCE, 3, "3 blocks cannot be cut into 2 parts" },
-		{ joins_strangers, TT_ALLREDUCE, 1, "a group without this rank" },
+		{ enters_a_group_without_itself, TT_ALLREDUCE, 1, "a group without this rank" },
 		{ sends_parts_apart, TT_ALLREDUCE, 2, "are not consecutive" },
-		{ says_nothing, TT_ALLREDUCE, TT_MAX_BLOCKS + 1, "1048577 blocks, at most 1048576" },
-		{ says_nothing, TT_ALLREDUCE, 1u << 31, "2147483648 blocks, at most 1048576" },
+		{ appends_nothing, TT_ALLREDUCE, TT_MAX_BLOCKS + 1, "1048577 blocks, at most 1048576" },
+		{ appends_nothing, TT_ALLREDUCE, 1u << 31, "2147483648 blocks, at most 1048576" },
 	};
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
@@ -186,7 +186,7 @@ Test(plan, a_builder_refuses_what_makes_no_sense)
 	}
 }
 
-Test(plan, a_shape_that_cannot_be_is_refused)
+Test(plan, an_impossible_shape_is_refused)
 {
 	const struct tt_algorithm *ring = tt_algorithm_find(TT_ALLREDUCE, "ring");
 	const struct tt_shape wrong[] = {
@@ -201,7 +201,7 @@ Test(plan, a_shape_that_cannot_be_is_refused)
 		cr_expect_eq(tt_plan_build(ring, "ring", &wrong[i], &plans[0]), TT_ARG);
 }
 
-/* An exchange: both send, both reduce upon what they sent. */
+/* An exchange: both ranks send a block, then reduce the received block into it. */
 static void exchanges(struct tt_builder *b, const char *argument)
 {
 	(void)argument;
@@ -209,7 +209,7 @@ static void exchanges(struct tt_builder *b, const char *argument)
 	tt_step_recv_reduce(b, !b->rank, tt_all(b), b->rank ? TT_PEER_FIRST : TT_MINE_FIRST);
 }
 
-Test(plan, what_was_sent_and_is_reduced_upon_is_sent_by_way_of_scratch)
+Test(plan, a_block_that_is_sent_and_then_reduced_into_is_sent_from_scratch)
 {
 	build_all(exchanges, 2, one, true);
 	cr_expect_eq(plans[1]->scratch_blocks, 1);
@@ -246,9 +246,9 @@ static struct tt_plan *build_for(int n, int rank)
 	return p;
 }
 
-/* Eight sources a step; in place, out must not be written
- * while the own contribution is still to come. */
-Test(plan, a_long_sum_is_chained_and_keeps_its_own_contribution)
+/* A step has at most eight sources. In place, out is not written before the rank's own
+ * contribution was read. */
+Test(plan, a_long_sum_is_chained_and_keeps_the_ranks_own_contribution)
 {
 	struct tt_plan *p = build_for(12, 11), *all[12];
 	const struct tt_step *first = p->steps, *second = p->steps + 2;
@@ -271,7 +271,7 @@ Test(plan, a_long_sum_is_chained_and_keeps_its_own_contribution)
 
 /* ---- lanes ----------------------------------------------------------------------------------- */
 
-/* Block 0 first, then blocks 1 and 2 each in a lane of its own, then block 0 once more for all. */
+/* Block 0, then blocks 1 and 2, each in a lane of its own, then all blocks in lane 0. */
 static void forks(struct tt_builder *b, const char *argument)
 {
 	int peer = !b->rank;
@@ -293,7 +293,7 @@ static void forks(struct tt_builder *b, const char *argument)
 	tt_lane(b, 0);
 	tt_wait(b, 1);
 	tt_wait(b, 2);
-	/* nothing to copy: the waits stay due */
+	/* nothing to copy: the waits apply to the next step */
 	tt_step_copy(b, tt_all(b));
 	if (b->rank)
 		tt_step_recv(b, peer, tt_parts(b, 1, 2));
@@ -311,7 +311,7 @@ Test(plan, lanes_fork_and_join_by_waits_that_survive_fusing)
 			cr_expect_eq(step(0, lane, 0)->wait_step, compiled ? 0 : 1);
 			cr_expect_eq(plans[0]->lanes[lane].nsteps, compiled ? 1 : 2);
 		}
-		/* of the wait that does not fit into the last step */
+		/* step of the wait that does not fit into the last step */
 		uint32_t at = compiled ? 1 : 2;
 
 		cr_expect_eq(step(0, 0, at)->op, TT_NOP);
@@ -325,7 +325,7 @@ Test(plan, lanes_fork_and_join_by_waits_that_survive_fusing)
 
 /* ---- the compiler ---------------------------------------------------------------------------- */
 
-/* A chain through which one value goes up and the sum comes down. */
+/* A chain: partial sums go up, the sum comes down. */
 static void chain(struct tt_builder *b, const char *argument)
 {
 	int last = b->n - 1;
@@ -341,14 +341,14 @@ static void chain(struct tt_builder *b, const char *argument)
 		tt_step_send(b, b->rank - 1, tt_all(b));
 }
 
-Test(plan, a_result_is_fused_with_its_send_and_passes_unless_it_is_kept)
+Test(plan, a_result_is_fused_with_its_send_and_is_passing_unless_it_is_kept)
 {
 	build_all(chain, 3, one, true);
 	cr_expect_eq(plans[1]->nsteps, 2);
 	is_step(step(1, 0, 0), TT_COMBINE, out(0), wire(2), wire(0), in(0));
 	cr_expect_eq(step(1, 0, 0)->flags, TT_STEP_PASSING);      /* overwritten by the sum */
 	is_step(step(1, 0, 1), TT_COPY, out(0), wire(0), wire(2), none);
-	cr_expect_eq(step(1, 0, 1)->flags, 0);                    /* the sum itself stays */
+	cr_expect_eq(step(1, 0, 1)->flags, 0);                    /* the sum is stored */
 	is_step(step(2, 0, 0), TT_COMBINE, out(0), wire(1), wire(1), in(0));
 	cr_expect_eq(step(2, 0, 0)->flags, 0);
 	cr_expect_eq(plans[1]->npeers, 2);
@@ -356,7 +356,7 @@ Test(plan, a_result_is_fused_with_its_send_and_passes_unless_it_is_kept)
 	free_all(3);
 }
 
-/* Sent twice: the first send is fused, but the second still reads the block. */
+/* Two sends of one block: the first send is fused, the second reads the block. */
 static void sends_twice(struct tt_builder *b, const char *argument)
 {
 	(void)argument;
@@ -376,7 +376,7 @@ static void sends_twice(struct tt_builder *b, const char *argument)
 	}
 }
 
-Test(plan, what_is_read_again_does_not_pass)
+Test(plan, a_block_that_is_read_again_is_not_passing)
 {
 	build_all(sends_twice, 3, one, true);
 	cr_expect_eq(plans[1]->nsteps, 3);
@@ -386,7 +386,7 @@ Test(plan, what_is_read_again_does_not_pass)
 	free_all(3);
 }
 
-/* A part is made, a larger span that contains it is sent. */
+/* Two parts are reduced, then the span of both is sent. */
 static void sends_more(struct tt_builder *b, const char *argument)
 {
 	(void)argument;
@@ -401,7 +401,7 @@ static void sends_more(struct tt_builder *b, const char *argument)
 	}
 }
 
-Test(plan, only_the_same_blocks_are_fused)
+Test(plan, only_steps_on_the_same_blocks_are_fused)
 {
 	build_all(sends_more, 2, (struct tt_cut){ 2, 1 }, true);
 	cr_expect_eq(plans[0]->nsteps, 3);
@@ -410,7 +410,7 @@ Test(plan, only_the_same_blocks_are_fused)
 	free_all(2);
 }
 
-/* Each rank sends half of its blocks and reduces the other half, then gives its sums back. */
+/* Reduce-scatter of halves, then allgather: each rank reduces one half of the blocks. */
 static void swaps_halves(struct tt_builder *b, const char *argument)
 {
 	uint32_t half = b->parts / 2, mine = (uint32_t)b->rank * half, theirs = half - mine;
@@ -426,7 +426,7 @@ static void swaps_halves(struct tt_builder *b, const char *argument)
 	tt_row_end(b);
 }
 
-Test(plan, rows_of_long_steps_take_turns_and_are_not_fused_with_each_other)
+Test(plan, rows_of_long_steps_are_interleaved_and_not_fused_with_each_other)
 {
 	build_all(swaps_halves, 2, (struct tt_cut){ 6, 1 }, true);
 	cr_expect_eq(plans[0]->nsteps, 4);
@@ -448,7 +448,7 @@ Test(plan, rows_of_long_steps_take_turns_and_are_not_fused_with_each_other)
 	free_all(2);
 }
 
-Test(plan, rows_of_single_blocks_are_no_rows_and_are_fused)
+Test(plan, rows_of_single_blocks_are_fused_and_not_interleaved)
 {
 	build_all(swaps_halves, 2, (struct tt_cut){ 2, 1 }, true);
 	cr_expect_eq(plans[0]->nsteps, 3);

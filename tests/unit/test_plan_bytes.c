@@ -1,16 +1,16 @@
 /*
- * test_plan_bytes.c - what the rows of the table promise of bytes, and of the order of sums
+ * test_plan_bytes.c - bytes that each algorithm of the table sends, and the order of its sums
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
 
 #include "tests/support/plan_all.h"
 
-TestSuite(sends, .timeout = 120);
+TestSuite(plan_bytes, .timeout = 120);
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* Blocks this rank sends in all, or to ranks of other hosts. */
+/* Blocks that this rank sends: to all ranks (others is NULL), or to ranks of other hosts. */
 static uint32_t sent_blocks(const struct tt_plan *p, const struct tt_topology *others)
 {
 	uint32_t sum = 0;
@@ -43,7 +43,7 @@ static int log2_of(int n)
 	return n < 2 ? 0 : 1 + log2_of(n / 2);
 }
 
-Test(sends, send_the_bytes_their_heads_promise)
+Test(plan_bytes, algorithms_send_the_bytes_that_their_file_heads_state)
 {
 	for (int n = 2; n <= 17; n++) {
 		double share = 2.0 * (n - 1) / n, p2 = 1 << log2_of(n),
@@ -85,7 +85,7 @@ Test(sends, send_the_bytes_their_heads_promise)
 	}
 }
 
-Test(sends, tree_sends_everything_once_up_and_once_down_and_no_rank_more_than_twice)
+Test(plan_bytes, tree_sends_each_buffer_once_up_and_once_down_and_no_rank_more_than_two_buffers)
 {
 	for (int n = 2; n <= 17; n++) {
 		uint32_t sum = 0;
@@ -102,7 +102,7 @@ Test(sends, tree_sends_everything_once_up_and_once_down_and_no_rank_more_than_tw
 	}
 }
 
-/* In buffers, between all hosts. */
+/* Traffic between all hosts, in units of the buffer. */
 static double between_hosts(const char *name, int hosts, int ranks_each)
 {
 	int host_of[MOST], n = hosts * ranks_each;
@@ -121,7 +121,7 @@ static double between_hosts(const char *name, int hosts, int ranks_each)
 	return buffers;
 }
 
-Test(sends,
+Test(plan_bytes,
      hierarchical_moves_2m_minus_2_buffers_between_m_hosts_where_the_flat_ring_moves_more)
 {
 	static const char *const with_ring[] = { "hierarchical", "hierarchical:ring/ring",
@@ -143,8 +143,8 @@ Test(sends,
 
 /* ---- order of sums --------------------------------------------------------------------------- */
 
-/* The sources of the steps that make out[block] here,
- * chained from the last one back, are the ranks in order. */
+/* The sources of the steps that compute out[block], with chained steps joined, are the ranks in
+ * order. */
 static void sums_in_rank_order(const struct tt_plan *p, uint32_t block)
 {
 	int next = 0;
@@ -156,7 +156,7 @@ static void sums_in_rank_order(const struct tt_plan *p, uint32_t block)
 			continue;
 		for (int k = 0; k < s->nsrc; k++) {
 			tt_ref r = tt_step_source(s, k);
-			bool carried = k == 0 && next > 0;           /* the sum so far */
+			bool carried = k == 0 && next > 0;           /* the partial sum */
 
 			if (!carried)
 				cr_expect_eq(tt_ref_buf(r) == TT_WIRE ? (int)tt_ref_index(r)
@@ -169,7 +169,7 @@ static void sums_in_rank_order(const struct tt_plan *p, uint32_t block)
 		     p->nranks);
 }
 
-Test(sends, direct_sums_are_in_rank_order_wherever_they_are_made)
+Test(plan_bytes, linear_algorithms_sum_in_rank_order_on_every_rank)
 {
 	for (int n = 2; n <= 24; n++) {
 		for (int root = 0; root < n; root++) {

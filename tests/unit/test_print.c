@@ -1,6 +1,6 @@
 /*
- * test_print.c - plans as text, word for word, on plans written by hand; check_plan.py reads all
- * algorithms' JSON
+ * test_print.c - plans as text in every format, compared literally, on plans written by hand;
+ * check_plan.py reads the JSON of all algorithms
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 TestSuite(print, .timeout = 30);
 
-/* The text of all plans (rank < 0) or one, freed by the caller. */
+/* The text of all plans (rank < 0) or of one rank's plan. The caller frees the text. */
 static char *text_of(struct tt_plan **plans, int n, int rank, const char *format)
 {
 	char *text = NULL;
@@ -35,8 +35,8 @@ static void prints(struct tt_plan **plans, int n, int rank, const char *format,
 	free(text);
 }
 
-/* Two ranks with every field in use: two lanes, a wait,
- * three sources, several blocks, a passing step. */
+/* A plan with every field in use: two lanes, a wait, three sources, several blocks, a passing
+ * step. */
 static void make(struct tt_plan **plans)
 {
 	struct tt_plan *p = plans[0] = hand_plan(TT_ALLREDUCE, 3, 0, 0, 2, 4);
@@ -89,7 +89,7 @@ Test(print, json_holds_every_field)
 	hand_free(plans, 1);
 }
 
-Test(print, goal_makes_receives_then_calc_then_send)
+Test(print, goal_has_receives_then_calc_then_send)
 {
 	struct tt_plan *plans[1];
 
@@ -115,7 +115,7 @@ Test(print, goal_makes_receives_then_calc_then_send)
 	hand_free(plans, 1);
 }
 
-Test(print, dot_joins_the_messages_of_all_ranks)
+Test(print, dot_connects_the_sends_and_receives_of_all_ranks)
 {
 	struct tt_plan *plans[2];
 
@@ -151,7 +151,7 @@ Test(print, dot_joins_the_messages_of_all_ranks)
 	hand_free(plans, 2);
 }
 
-/* How often a word occurs. */
+/* Occurrences of word in text. */
 static int count(const char *text, const char *word)
 {
 	int n = 0;

@@ -1,5 +1,5 @@
 /*
- * test_quorum.c - quorum allreduce: bits, masks, stragglers, deaths, the kept results
+ * test_quorum.c - quorum allreduce: bits, masks, stragglers, deaths, stored results
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -18,7 +18,7 @@
 #define COUNT 300
 #define OPERATIONS 400
 
-/* Records of every operation in shared memory: all ranks that got a result must agree on it. */
+/* Shared memory: hash and mask of every operation, equal on all ranks that got its result. */
 struct quorum_world {
 	int k, slow, every, victims, deadline_ms;
 	unsigned seed;
@@ -52,8 +52,8 @@ static void fill(unsigned char *x, size_t bytes, unsigned long long seed)
 		x[i] = (unsigned char)random_of(seed, i);
 }
 
-/* Makes floats that are not NaN, and small enough that no sum is NaN. */
-static void tame(unsigned char *x, size_t count, size_t element)
+/* Changes random bits to floats that are not NaN, and so small that no sum is NaN. */
+static void make_finite(unsigned char *x, size_t count, size_t element)
 {
 	for (size_t i = 0; i < count; i++) {
 		unsigned char *high = &x[i * element + element - 1];
@@ -85,7 +85,7 @@ static int same_bits(tuttiComm_t *comm, int rank, int nranks, void *arg)
 				fill(in, bytes,
 				     (unsigned long long)rank * 1000 + t * 100 + o * 10 + c);
 				if (types[t].type != tuttiInt32)
-					tame(in, counts[c], types[t].element);
+					make_finite(in, counts[c], types[t].element);
 				want(!tuttiAllReduce(in, a, counts[c], types[t].type, ops[o], *comm,
 						     NULL));
 				memcpy(b, in, bytes);                    /* in place */
@@ -102,7 +102,7 @@ static int same_bits(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return 0;
 }
 
-Test(quorum, of_all_has_the_bits_of_reduce_to_one, .timeout = 60)
+Test(quorum, of_all_ranks_has_the_bits_of_reduce_to_one, .timeout = 60)
 {
 	cr_expect_eq(run(1, NULL, "reduce-to-one", 0, 0, same_bits, NULL), 0);
 	cr_expect_eq(run(3, NULL, "reduce-to-one", 0, 0, same_bits, NULL), 0);
@@ -129,8 +129,8 @@ static uint64_t hash_of(const float *x, int n)
 	return h | 1;
 }
 
-/* The result is the sum in rank order over the mask; all ranks that got this operation got the
- * same. */
+/* The result is the sum in rank order over the mask, the same on all ranks that got this
+ * operation. */
 static int check(const struct quorum_world *w, int rank, int nranks, const float *out,
 		 const tuttiQuorum_t *q)
 {
@@ -185,8 +185,8 @@ static int contribute(struct quorum_world *w, tuttiComm_t comm, int rank, int nr
 	return 0;
 }
 
-/* The last `slow` ranks are slow; the others run a fixed number of operations, and slow ranks join
- * when they can. */
+/* The last `slow` ranks are slow; the others run a fixed number of operations, and slow ranks
+ * contribute to some of them. */
 static int straggle(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct quorum_world *w = arg;
@@ -220,7 +220,7 @@ static void check_stragglers(int n, struct quorum_world world)
 		late += w->late[r];
 		in += w->in[r];
 	}
-	cr_expect_gt(late, 0, "nobody was late");
+	cr_expect_gt(late, 0, "no rank was late");
 	cr_expect_geq(in, OPERATIONS / 4 * w->k - n, "%d contributions were used", in);
 }
 
@@ -230,19 +230,19 @@ Test(quorum, does_not_wait_for_stragglers, .timeout = 60)
 	check_stragglers(6, (struct quorum_world){ .k = 5, .slow = 1, .seed = 2, .deadline_ms = 20000 });
 }
 
-Test(quorum, hands_out_every_result_to_who_asks, .timeout = 60)
+Test(quorum, returns_every_result_to_a_rank_that_sets_every, .timeout = 60)
 {
 	check_stragglers(5,
 			 (struct quorum_world){
 				 .k = 3, .slow = 2, .seed = 3, .every = 1, .deadline_ms = 20000 });
 }
 
-Test(quorum, of_32_ranks, .timeout = 60)
+Test(quorum, of_32_ranks_does_not_wait_for_stragglers, .timeout = 60)
 {
 	check_stragglers(32, (struct quorum_world){ .k = 28, .slow = 4, .seed = 4, .deadline_ms = 20000 });
 }
 
-Test(quorum, of_128_ranks, .timeout = 300)
+Test(quorum, of_128_ranks_does_not_wait_for_stragglers, .timeout = 300)
 {
 	if (!getenv("TT_TIER") || strcmp(getenv("TT_TIER"), "soak"))
 		cr_skip_test("128 processes: only in tier soak");
@@ -250,7 +250,7 @@ Test(quorum, of_128_ranks, .timeout = 300)
 			 (struct quorum_world){ .k = 120, .slow = 8, .seed = 5, .deadline_ms = 20000 });
 }
 
-/* A rank that paused for long gets the newest result at once; with `every` it gets each kept
+/* A rank after a long pause gets the newest result at once; with `every` the rank gets each stored
  * result. */
 static int away(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
@@ -266,7 +266,7 @@ static int away(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		w->done++;
 	while (w->done < 2)
 		usleep(1000);
-	/* one result after the other, without contribution, until up to date */
+	/* all results in order, without contributions */
 	if (rank == 2) {
 		q.every = 1;
 		for (int i = 1; i <= 10; i++) {
@@ -303,7 +303,7 @@ Test(quorum, lets_a_late_rank_catch_up, .timeout = 60)
 
 /* ---- deadlines, deaths, stops ---------------------------------------------------------------- */
 
-/* Rank 1 never contributes. Another rank may be late, too; then a second operation runs. */
+/* Rank 1 never contributes. Another rank may be late, too: then a second operation runs. */
 static int deadline(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct quorum_world *w = arg;
@@ -346,7 +346,7 @@ static int die(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return 0;
 }
 
-Test(quorum, loses_only_the_place_of_a_dead_rank, .timeout = 60)
+Test(quorum, loses_only_the_contribution_of_a_dead_rank, .timeout = 60)
 {
 	struct quorum_world *w = world_of(&(struct quorum_world){ .k = 6, .victims = 2, .deadline_ms = 100000 });
 
@@ -365,7 +365,7 @@ static int lose_root(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 	want(!contribute(w, *comm, rank, nranks, &number, &q));
 	w->done++;
-	while (rank == 0 && w->done < nranks)    /* the others may not have their result yet */
+	while (rank == 0 && w->done < nranks)    /* until the others have their result */
 		usleep(1000);
 	if (rank == 0)
 		raise(SIGKILL);
@@ -384,14 +384,14 @@ static int lose_root(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return 0;
 }
 
-Test(quorum, says_so_when_rank_0_is_dead_and_goes_on_after_shrinking, .timeout = 60)
+Test(quorum, names_a_dead_rank_0_and_works_after_shrinking, .timeout = 60)
 {
 	struct quorum_world *w = world_of(&(struct quorum_world){ .k = 3, .deadline_ms = 20000 });
 
 	cr_expect_eq(run(3, NULL, NULL, 20000, 1, lose_root, w), 0);
 }
 
-/* The last rank is stopped for 20 operations; then it is late once, and contributes again. */
+/* The last rank is stopped for 20 operations, is late once after SIGCONT, then contributes. */
 static int stop(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	struct quorum_world *w = arg;
@@ -426,7 +426,7 @@ static int stop(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
 }
 
-Test(quorum, takes_a_stopped_rank_back, .timeout = 60)
+Test(quorum, readmits_a_stopped_rank, .timeout = 60)
 {
 	struct quorum_world *w = world_of(&(struct quorum_world){ .k = 3, .deadline_ms = 20000 });
 
@@ -435,28 +435,28 @@ Test(quorum, takes_a_stopped_rank_back, .timeout = 60)
 
 /* ---- use ------------------------------------------------------------------------------------- */
 
-/* Rank 0's contribution has arrived when its memory grows; then rank 1 calls. */
-static int call_first(tuttiComm_t comm, int rank, int nranks, _Atomic int *turn)
+/* The memory of rank 0 grows when its contribution arrives; then rank 1 calls. */
+static int call_first(tuttiComm_t comm, int rank, int nranks, _Atomic int *first_called)
 {
 	float x[8] = { 1 }, y[8];
-	uint64_t before, held;
+	uint64_t before, memory;
 	tuttiStream_t stream;
 
 	want(!tuttiStreamCreate(&stream) && !tuttiCommMemStats(comm, tuttiMemControl, &before));
 	want(!tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 2, 0, comm, stream, NULL));
 	do
-		want(!tuttiCommMemStats(comm, tuttiMemControl, &held));
-	while (held <= before);
-	*turn = 1;
+		want(!tuttiCommMemStats(comm, tuttiMemControl, &memory));
+	while (memory <= before);
+	*first_called = 1;
 	want(!tuttiStreamSynchronize(stream) && !tuttiStreamDestroy(stream) && y[0] == 2);
 	return 0;
 }
 
 static int misuse(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER, unmade = { 0 };
+	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER, uninitialized = { 0 };
 	float x[8] = { 1 }, y[8];
-	_Atomic int *turn = arg;
+	_Atomic int *first_called = arg;
 
 	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 0, 0, *comm, NULL, &q) ==
 	     tuttiInvalidArgument);
@@ -464,7 +464,7 @@ static int misuse(tuttiComm_t *comm, int rank, int nranks, void *arg)
 				  &q) == tuttiInvalidArgument);
 	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, -1, *comm, NULL, &q) ==
 	     tuttiInvalidArgument);
-	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &unmade) ==
+	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &uninitialized) ==
 	     tuttiInvalidArgument);
 	want(tuttiAllReduceQuorum(x, NULL, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &q) ==
 	     tuttiInvalidArgument);
@@ -474,9 +474,9 @@ static int misuse(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &q) ==
 	     tuttiInvalidUsage);
 	want(tuttiGroupEnd() == tuttiInvalidUsage);
-	/* another count than that of rank 0, the first contributor */
+	/* a count other than that of rank 0, the first contributor */
 	if (rank == 1) {
-		while (!*turn)
+		while (!*first_called)
 			usleep(1000);
 		want(tuttiAllReduceQuorum(x, y, 4, tuttiFloat32, tuttiSum, 2, 0, *comm, NULL, &q) ==
 		     tuttiInvalidUsage);
@@ -484,19 +484,19 @@ static int misuse(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		     strstr(tuttiGetLastError(NULL), "rank 0"));
 	}
 	if (rank == 0)
-		want(!call_first(*comm, rank, nranks, turn));
+		want(!call_first(*comm, rank, nranks, first_called));
 	else
 		want(!tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 2, 0, *comm, NULL,
 					   NULL) && y[0] == 2);
 	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
 }
 
-Test(quorum, refuses_in_words, .timeout = 60)
+Test(quorum, refuses_invalid_calls_with_an_error_text, .timeout = 60)
 {
-	_Atomic int *turn =
+	_Atomic int *first_called =
 		mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	cr_expect_eq(run(2, NULL, NULL, 20000, 0, misuse, (void *)turn), 0);
+	cr_expect_eq(run(2, NULL, NULL, 20000, 0, misuse, (void *)first_called), 0);
 }
 
 static int in_stream(tuttiComm_t *comm, int rank, int nranks, void *arg)
@@ -528,28 +528,28 @@ Test(quorum, runs_in_a_stream, .timeout = 60)
 	cr_expect_eq(run(3, NULL, NULL, 20000, 0, in_stream, NULL), 0);
 }
 
-/* Rank 0 keeps contributions and results; its memory does not grow with the operations. */
+/* Rank 0 stores contributions and results; its memory does not grow with the operations. */
 static int bounded(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	size_t count = 1u << 20;
 	float *x = calloc(count, sizeof(*x));
-	uint64_t held, after_ten = 0;
+	uint64_t memory, after_ten = 0;
 
 	(void)arg;
 	for (int i = 0; i < 40; i++) {
 		want(!tuttiAllReduceQuorum(x, x, count, tuttiFloat32, tuttiSum, nranks, 0, *comm,
 					   NULL, NULL));
-		want(!tuttiCommMemStats(*comm, tuttiMemControl, &held));
-		want(held < (size_t)(nranks + 2) * count * 4 + (66u << 20));
-		after_ten = i == 18 ? held : after_ten;
-		want(i < 19 || held < after_ten + (5u << 20));
+		want(!tuttiCommMemStats(*comm, tuttiMemControl, &memory));
+		want(memory < (size_t)(nranks + 2) * count * 4 + (66u << 20));
+		after_ten = i == 18 ? memory : after_ten;
+		want(i < 19 || memory < after_ten + (5u << 20));
 	}
-	want(rank == 0 || held < (6u << 20));
+	want(rank == 0 || memory < (6u << 20));
 	free(x);
 	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
 }
 
-Test(quorum, holds_no_more_with_every_operation, .timeout = 60)
+Test(quorum, uses_memory_that_does_not_grow_with_operations, .timeout = 60)
 {
 	cr_expect_eq(run(3, NULL, NULL, 20000, 0, bounded, NULL), 0);
 }

@@ -1,6 +1,6 @@
 /*
- * test_reduce.c - every kernel of every instruction set against the plain reference, and against
- * each other in bits; copies past the caches
+ * test_reduce.c - every kernel of every instruction set against the plain reference, and bit by bit
+ * against the kernels of the other sets; non-temporal copies
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -19,7 +19,7 @@ enum { MOST = 300, GUARD = 64, AREA = MOST * 8 + 4 * GUARD };
 
 static const char *const isas[] = { "scalar", "avx2", "avx512" };
 
-/* A destination among bytes that must stay as they are. */
+/* A destination between guard bytes that must not change. */
 struct reduce_area {
 	unsigned char bytes[AREA];
 	unsigned char *at;
@@ -49,8 +49,7 @@ static size_t first_difference(tuttiDataType_t type, const void *a, const void *
 	return i;
 }
 
-/* One call of the kernel in force, into areas of odd alignment;
- * both results equal the reference's. */
+/* One call of the selected kernel, with random alignments; both results equal the reference. */
 static void check_call(tuttiDataType_t type, tuttiRedOp_t op, int nsrc, size_t count, uint64_t seed)
 {
 	static unsigned char in[TT_MAX_SOURCES][AREA];
@@ -73,7 +72,7 @@ static void check_call(tuttiDataType_t type, tuttiRedOp_t op, int nsrc, size_t c
 	cr_assert(bad == count, "%s %s of %d sources, %s: element %zu of %zu", tt_op_name(op),
 		  tt_type_name(type), nsrc, tt_reduce_isa(), bad, count);
 	cr_assert(area_intact(&one, bytes) && area_intact(&two, seed % 2 ? bytes : 0),
-		  "%s %s %s %zu: wrote outside", tt_op_name(op), tt_type_name(type),
+		  "%s %s %s %zu: wrote outside of the destination", tt_op_name(op), tt_type_name(type),
 		  tt_reduce_isa(), count);
 	if (seed % 2)
 		cr_assert(!memcmp(one.at, two.at, bytes), "%s %s: dst2 differs", tt_op_name(op),
@@ -159,18 +158,18 @@ Test(reduce, both_destinations_may_be_sources, .timeout = 60)
 		if (tt_reduce_isa_set(isas[k]))
 			continue;
 		for (int type = 0; type < tuttiNumTypes; type++)
-			for (int turn = 0; turn < 16; turn++) {
-				int nsrc = turn % 2 ? 2 : 4;
+			for (int round = 0; round < 16; round++) {
+				int nsrc = round % 2 ? 2 : 4;
 
 				for (int s = 0; s < 4; s++)
-					ref_fill(type, in[s], COUNT, (uint64_t)(turn * 10 + s));
+					ref_fill(type, in[s], COUNT, (uint64_t)(round * 10 + s));
 				for (size_t i = 0; i < COUNT; i++)
 					ref_reduce(type, tuttiSum, wanted, src, nsrc, i);
-				tt_reduce_kernel(type, tuttiSum)(in[turn / 4], in[turn % 4], src,
+				tt_reduce_kernel(type, tuttiSum)(in[round / 4], in[round % 4], src,
 								 nsrc, COUNT);
-				cr_assert(first_difference(type, wanted, in[turn / 4], COUNT) ==
+				cr_assert(first_difference(type, wanted, in[round / 4], COUNT) ==
 					  COUNT);
-				cr_assert(!memcmp(in[turn / 4], in[turn % 4],
+				cr_assert(!memcmp(in[round / 4], in[round % 4],
 						  COUNT * ref_bytes[type]));
 			}
 	}
@@ -181,7 +180,7 @@ Test(reduce, both_destinations_may_be_sources, .timeout = 60)
 static const tuttiDataType_t small[] = { tuttiFloat16, tuttiBfloat16, tuttiFloat8e4m3,
 					 tuttiFloat8e5m2 };
 
-Test(reduce, times_one_gives_every_small_float_back, .timeout = 60)
+Test(reduce, a_product_with_one_preserves_every_small_float, .timeout = 60)
 {
 	static unsigned char in[65536 * 2], one[65536 * 2], out[65536 * 2];
 	const void *src[2] = { in, one };
@@ -228,8 +227,8 @@ Test(reduce, every_pair_of_fp8_equals_the_reference, .timeout = 120)
 		}
 }
 
-/* Every float16 or bfloat16 times values that leave all kinds of rests to be rounded. */
-Test(reduce, products_of_halves_equal_the_reference, .timeout = 120)
+/* Every float16 or bfloat16, times factors with all kinds of remainders to be rounded. */
+Test(reduce, products_of_16_bit_floats_equal_the_reference, .timeout = 120)
 {
 	static const double factors[] = { 1 / 3.0, 0x1p-10, 0x1.8p-14, 0x1.008p0, 7.03125,
 					  60000,   3e38,    -0.0,      0x1p-126 };
@@ -254,9 +253,9 @@ Test(reduce, products_of_halves_equal_the_reference, .timeout = 120)
 		}
 }
 
-/* ---- written rules --------------------------------------------------------------------------- */
+/* ---- documented rules ------------------------------------------------------------------------ */
 
-Test(reduce, min_and_max_order_zeros_and_pass_nan_on_from_any_operand, .timeout = 20)
+Test(reduce, min_and_max_order_zeros_and_propagate_nan_from_any_operand, .timeout = 20)
 {
 	for (size_t k = 0; k < 3; k++) {
 		if (tt_reduce_isa_set(isas[k]))
@@ -274,10 +273,10 @@ Test(reduce, min_and_max_order_zeros_and_pass_nan_on_from_any_operand, .timeout 
 	}
 }
 
-/* Else which operand's NaN comes out would be the compiler's choice. */
-Test(reduce, a_result_that_is_nan_is_the_one_nan_of_its_type, .timeout = 20)
+/* With one NaN per type, the result does not depend on the compiler's choice of operand. */
+Test(reduce, a_nan_result_is_the_canonical_nan_of_its_type, .timeout = 20)
 {
-	static const uint64_t one_nan[tuttiNumTypes] = {
+	static const uint64_t canonical_nan[tuttiNumTypes] = {
 		[tuttiFloat16] = 0x7e00, [tuttiBfloat16] = 0x7fc0, [tuttiFloat32] = 0x7fc00000,
 		[tuttiFloat64] = 0x7ff8000000000000, [tuttiFloat8e4m3] = 0x7f,
 		[tuttiFloat8e5m2] = 0x7f,
@@ -299,15 +298,16 @@ Test(reduce, a_result_that_is_nan_is_the_one_nan_of_its_type, .timeout = 20)
 					in = other_nan[type];
 					out = 0;
 					tt_reduce_kernel(type, op)(&out, NULL, src + first, 2, 1);
-					cr_assert_eq(out, one_nan[type], "%s %s %s", isas[k],
+					cr_assert_eq(out, canonical_nan[type], "%s %s %s", isas[k],
 						     tt_type_name(type), tt_op_name(op));
 				}
 	}
 }
 
-Test(reduce, half_types_are_rounded_once_for_all_sources, .timeout = 20)
+Test(reduce, sums_of_16_bit_floats_are_rounded_once_for_all_sources, .timeout = 20)
 {
-	/* 1 + 2^-8 is 1 in bfloat16, but 1 + 2^-8 + 2^-8 is not, unless it was rounded between. */
+	/* In bfloat16 1 + 2^-8 is 1, and 1 + 2^-8 + 2^-8 is 1 only if rounded after each
+	 * addition. */
 	uint16_t in[3], out;
 	const void *src[3] = { &in[0], &in[1], &in[2] };
 
@@ -320,7 +320,7 @@ Test(reduce, half_types_are_rounded_once_for_all_sources, .timeout = 20)
 	cr_assert_eq(out, in[0] + 1);
 }
 
-Test(reduce, undefined_pairs_have_no_kernel_and_avg_is_sum, .timeout = 20)
+Test(reduce, undefined_pairs_of_type_and_op_have_no_kernel_and_avg_has_the_kernel_of_sum, .timeout = 20)
 {
 	for (int type = 0; type < tuttiNumTypes; type++) {
 		for (int op = 0; op < tuttiNumOps; op++)
@@ -332,31 +332,31 @@ Test(reduce, undefined_pairs_have_no_kernel_and_avg_is_sum, .timeout = 20)
 	cr_assert_null(tt_reduce_kernel((tuttiDataType_t)-1, tuttiSum));
 }
 
-Test(reduce, an_instruction_set_is_taken_or_refused_in_words, .timeout = 20)
+Test(reduce, an_instruction_set_is_accepted_or_refused_with_an_error_text, .timeout = 20)
 {
 	cr_assert_eq(tt_reduce_isa_set("scalar"), 0);
 	cr_assert_str_eq(tt_reduce_isa(), "scalar");
 	cr_assert_eq(tt_reduce_isa_set("mmx"), TT_ARG);
 	cr_assert(strstr(tt_error_text(), "'mmx'"));
-	cr_assert_str_eq(tt_reduce_isa(), "scalar", "a refused name changes nothing");
+	cr_assert_str_eq(tt_reduce_isa(), "scalar", "a refused name must not change the instruction set");
 	cr_assert_eq(tt_reduce_isa_set("auto"), 0);
 	cr_assert_eq(tt_reduce_isa_set(""), 0);
 }
 
 #ifdef __x86_64__
-Test(reduce, another_rounding_or_flush_to_zero_does_not_reach_the_kernels, .timeout = 20)
+Test(reduce, the_callers_rounding_and_flush_to_zero_do_not_affect_the_kernels, .timeout = 20)
 {
 	float a[2] = { 1, 0x1p-130f }, b[2] = { 0x1p-24f, 0x1p-131f }, out[2];
 	const void *src[2] = { a, b };
-	/* FTZ, DAZ, up, invalid unmasked */
-	unsigned before = _mm_getcsr(), strange = 0x8040 | 0x4000 | 0x1f00;
+	/* FTZ, DAZ, rounding up, invalid exceptions unmasked */
+	unsigned before = _mm_getcsr(), unusual = 0x8040 | 0x4000 | 0x1f00;
 	struct tt_fpmode mode;
 
-	_mm_setcsr(strange);
+	_mm_setcsr(unusual);
 	mode = tt_fpmode_enter();
 	tt_reduce_kernel(tuttiFloat32, tuttiSum)(out, NULL, src, 2, 2);
 	tt_fpmode_leave(mode);
-	cr_expect_eq(_mm_getcsr(), strange);
+	cr_expect_eq(_mm_getcsr(), unusual);
 	_mm_setcsr(before);
 	cr_assert_eq(out[0], 1);
 	cr_assert_eq(out[1], 0x1.8p-130f);
@@ -380,7 +380,7 @@ Test(reduce, floats_are_scaled_and_divided_with_one_rounding, .timeout = 60)
 			for (size_t i = 0; i < COUNT; i++) {
 				volatile double d = ref_get(type, in + i * ref_bytes[type]) *
 						    ref_get(type, scalar);
-				/* exact before, unless double is the type */
+				/* exact in double for every type but double */
 				volatile float f = (float)d;
 
 				ref_set(type, wanted, type == tuttiFloat64 ? d : f);
@@ -423,7 +423,7 @@ Test(reduce, integers_divide_towards_zero_and_products_wrap, .timeout = 20)
 	cr_assert_eq(least[0], INT64_MIN / 3);
 }
 
-Test(reduce, an_element_goes_to_double_and_back, .timeout = 60)
+Test(reduce, an_element_survives_conversion_to_double_and_back, .timeout = 60)
 {
 	for (size_t t = 0; t < 4; t++)
 		for (unsigned code = 0; code < (ref_bytes[small[t]] == 1 ? 256u : 65536u); code++) {
@@ -437,7 +437,7 @@ Test(reduce, an_element_goes_to_double_and_back, .timeout = 60)
 		}
 }
 
-Test(reduce, an_element_is_set_to_the_nearest, .timeout = 60)
+Test(reduce, an_element_is_set_to_the_nearest_value, .timeout = 60)
 {
 	for (int type = tuttiFloat16; type < tuttiNumTypes; type++)
 		for (unsigned i = 0; i < 200000; i++) {
@@ -445,7 +445,7 @@ Test(reduce, an_element_is_set_to_the_nearest, .timeout = 60)
 			double value = ldexp((double)(int64_t)random_of(8, i), exponent - 63);
 			unsigned char got[8], wanted[8];
 
-			if (i % 2)            /* half way between two small floats */
+			if (i % 2)            /* often half way between two small floats */
 				value = ldexp((double)(random_of(9, i) % 4096), exponent);
 			tt_element_set(got, 0, type, value);
 			ref_set(type, wanted, value);
@@ -454,7 +454,7 @@ Test(reduce, an_element_is_set_to_the_nearest, .timeout = 60)
 		}
 }
 
-Test(reduce, integers_are_set_to_the_nearest_that_there_is, .timeout = 20)
+Test(reduce, integers_are_set_to_the_nearest_value_of_their_type, .timeout = 20)
 {
 	int8_t small_int;
 	uint8_t small_unsigned;
@@ -472,7 +472,7 @@ Test(reduce, integers_are_set_to_the_nearest_that_there_is, .timeout = 20)
 	cr_assert_eq(tt_element_get(&big, 0, tuttiInt64), -123456789012345.0);
 }
 
-Test(copy, a_copy_past_the_caches_is_a_copy_at_any_alignment, .timeout = 20)
+Test(copy, a_nontemporal_copy_is_right_at_any_alignment, .timeout = 20)
 {
 	static struct reduce_area to;
 	static unsigned char from[AREA];

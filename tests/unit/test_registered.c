@@ -1,6 +1,6 @@
 /*
- * test_registered.c - sets of address ranges against a plain list, and that watchers hear of memory
- * before it goes
+ * test_registered.c - the interval tree against a plain list, and registered memory: watchers are
+ * notified before memory is freed
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static uint64_t draw(uint64_t below)
 	return drawn % below;
 }
 
-static bool holds(const struct tt_interval *i, uintptr_t start, uintptr_t end)
+static bool contains(const struct tt_interval *i, uintptr_t start, uintptr_t end)
 {
 	return i->start <= start && end <= i->end;
 }
@@ -32,12 +32,12 @@ static int depth(const struct tt_interval *n)
 	return n ? 1 + (l > r ? l : r) : 0;
 }
 
-Test(memory, a_set_of_ranges_answers_as_a_list_does, .timeout = 60)
+Test(registered, an_interval_tree_finds_the_same_ranges_as_a_list, .timeout = 60)
 {
 	static struct tt_interval all[MOST];
 	static bool in[MOST];
 	struct tt_interval *root = NULL, *found;
-	int asked = 0, held = 0;
+	int lookups = 0, found_ranges = 0;
 
 	for (int round = 0; round < 40000; round++) {
 		struct tt_interval *i = &all[draw(MOST)];
@@ -45,7 +45,7 @@ Test(memory, a_set_of_ranges_answers_as_a_list_does, .timeout = 60)
 		bool expected = false;
 
 		if (!in[i - all]) {
-			/* many are equal, or lie in one another */
+			/* many ranges are equal or nested */
 			i->start = draw(2000);
 			i->end = i->start + draw(round % 3 ? 40 : 600);
 			tt_intervals_add(&root, i);
@@ -54,18 +54,18 @@ Test(memory, a_set_of_ranges_answers_as_a_list_does, .timeout = 60)
 		}
 		in[i - all] = !in[i - all];
 		for (int k = 0; k < MOST && !expected; k++)
-			expected = in[k] && holds(&all[k], start, end);
+			expected = in[k] && contains(&all[k], start, end);
 		found = tt_intervals_holding(root, start, end);
 		cr_assert(expected == (found != NULL));
-		cr_assert(!found || (in[found - all] && holds(found, start, end)));
-		asked++;
-		held += expected;
+		cr_assert(!found || (in[found - all] && contains(found, start, end)));
+		lookups++;
+		found_ranges += expected;
 	}
-	cr_assert(held > asked / 20 && held < asked);
+	cr_assert(found_ranges > lookups / 20 && found_ranges < lookups);
 	cr_assert(depth(root) < 40, "%d", depth(root));
 }
 
-Test(memory, ranges_in_order_do_not_make_a_list, .timeout = 60)
+Test(registered, ranges_added_in_order_keep_the_interval_tree_shallow, .timeout = 60)
 {
 	static struct tt_interval all[100000];
 	struct tt_interval *root = NULL;
@@ -83,17 +83,22 @@ Test(memory, ranges_in_order_do_not_make_a_list, .timeout = 60)
 	cr_assert(tt_intervals_holding(root, 6464, 6528) == &all[101]);
 }
 
-/* ---- memory that lasts ----------------------------------------------------------------------- */
+/* ---- registered memory ----------------------------------------------------------------------- */
 
-struct hearer { struct tt_registered_watcher watch; int last_received; uint64_t number; char byte; };
+struct counting_watcher {
+	struct tt_registered_watcher watch;
+	int calls;
+	uint64_t number;
+	char byte;
+};
 
 static void going(struct tt_registered_watcher *w, const struct tt_registered *l)
 {
-	struct hearer *h = (struct hearer *)w;
+	struct counting_watcher *c = (struct counting_watcher *)w;
 
-	h->last_received++;
-	h->number = l->number;
-	h->byte = *(char *)l->range.start;             /* it is still there */
+	c->calls++;
+	c->number = l->number;
+	c->byte = *(char *)l->range.start;             /* the memory is still mapped */
 }
 
 static void number_of(void *arg, const struct tt_registered *l)
@@ -101,9 +106,9 @@ static void number_of(void *arg, const struct tt_registered *l)
 	*(uint64_t *)arg = l->number;
 }
 
-Test(memory, watchers_hear_before_memory_goes, .timeout = 30)
+Test(registered, watchers_are_notified_before_memory_is_freed, .timeout = 30)
 {
-	struct hearer a = { .watch.going = going }, b = { .watch.going = going };
+	struct counting_watcher a = { .watch.going = going }, b = { .watch.going = going };
 	uint64_t number = 0, second = 0;
 	struct tt_registered mine;
 	char own[100];
@@ -117,20 +122,20 @@ Test(memory, watchers_hear_before_memory_goes, .timeout = 30)
 	cr_assert_not(tt_registered_find((char *)p + 100, 50000, number_of, &number));
 	cr_assert_not(tt_registered_find(own, 1, NULL, NULL));
 	cr_assert(tt_memory_free(p) == 0);
-	cr_assert(a.last_received == 1 && b.last_received == 1 && a.number == number && a.byte == 7);
+	cr_assert(a.calls == 1 && b.calls == 1 && a.number == number && a.byte == 7);
 	cr_assert_not(tt_registered_find(p, 1, NULL, NULL));
-	cr_assert(tt_memory_alloc(10000, &q) == 0);            /* often at the same place */
+	cr_assert(tt_memory_alloc(10000, &q) == 0);            /* often at the same address */
 	cr_assert(tt_registered_find(q, 10000, number_of, &second) && second != number);
 	tt_registered_watch_end(&a.watch);
 	cr_assert(tt_memory_free(q) == 0);
-	cr_assert(a.last_received == 1 && b.last_received == 2);
+	cr_assert(a.calls == 1 && b.calls == 2);
 
 	own[0] = 3;
 	tt_registered_add(&mine, own, sizeof(own));
 	cr_assert(tt_registered_find(own + 99, 1, NULL, NULL));
 	cr_assert_not(tt_registered_find(own + 99, 2, NULL, NULL));
 	tt_registered_remove(&mine);
-	cr_assert(b.last_received == 3 && b.byte == 3);
+	cr_assert(b.calls == 3 && b.byte == 3);
 	cr_assert_not(tt_registered_find(own, 1, NULL, NULL));
 	tt_registered_watch_end(&b.watch);
 }

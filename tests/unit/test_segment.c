@@ -1,8 +1,8 @@
 /*
- * test_segment.c - who comes to share memory: hosts, containers, limits, strangers, and memory that
- * is not there
+ * test_segment.c - which ranks share memory: hosts, containers, limits, unauthenticated
+ * connections, and shortage of memory
  *
- * What all transports promise is tested in test_transports.c.
+ * test_transports.c tests the contract of all transports.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -18,7 +18,8 @@
 
 #include "tests/support/harness_traffic.h"
 
-static int claims_left = -1;           /* fallocate fails after so many; -1 never */
+/* successful calls of fallocate before one fails; -1: none fails */
+static int claims_left = -1;
 
 __attribute__((weak)) int fallocate(int fd, int mode, off_t at, off_t bytes)
 {
@@ -33,7 +34,7 @@ __attribute__((weak)) int fallocate(int fd, int mode, off_t at, off_t bytes)
 
 typedef int body_fn(const struct tt_world *world, void *arg);
 
-/* Everybody's view of who reaches whom must be symmetric and equal to what is expected. */
+/* reaches() is symmetric and gives true within a group only. */
 static int reach_body(const struct tt_world *world, void *arg)
 {
 	const int *group = arg;
@@ -45,7 +46,7 @@ static int reach_body(const struct tt_world *world, void *arg)
 		EXPECT(tt_shm.reaches(rig.ep, peer) ==
 		       (peer != world->rank && group[peer] == group[world->rank]));
 	EXPECT(traffic_run(&rig, world, &tr) == 0);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	return 0;
 }
@@ -59,7 +60,7 @@ static void reach_in_groups(const int *host_of, const int *group, int nranks, bo
 	cr_assert(harness_run(&h, body, (void *)group) == 0);
 }
 
-Test(segment, reaches_the_ranks_of_a_host_only, .timeout = 60)
+Test(segment, reaches_only_ranks_of_the_same_host, .timeout = 60)
 {
 	static const int two[] = { 0, 1, 0, 1, 1 }, all_apart[] = { 0, 1, 2 },
 			 same[] = { 0, 0, 0, 0, 0, 0 };
@@ -69,7 +70,7 @@ Test(segment, reaches_the_ranks_of_a_host_only, .timeout = 60)
 	reach_in_groups(same, same, 6, reach_body);
 }
 
-/* Ranks that believe to share a host, but live in network namespaces of their own. */
+/* Ranks with one host identity, some in network namespaces of their own. */
 static int container_body(const struct tt_world *world, void *arg)
 {
 	const int *group = arg;
@@ -79,7 +80,7 @@ static int container_body(const struct tt_world *world, void *arg)
 	return reach_body(world, arg);
 }
 
-Test(segment, leaves_out_who_lives_in_another_container, .timeout = 60)
+Test(segment, excludes_ranks_in_other_containers, .timeout = 60)
 {
 	static const int same[] = { 0, 0, 0, 0 }, lone_leader[] = { 1, 0, 0, 0 },
 			 lone_member[] = { 0, 0, 1, 0 };
@@ -90,8 +91,8 @@ Test(segment, leaves_out_who_lives_in_another_container, .timeout = 60)
 	reach_in_groups(same, lone_member, 4, container_body);
 }
 
-/* A limit on file sizes would kill whoever makes the segment;
- * it must only keep shared memory away. */
+/* A limit on file sizes does not kill the rank that creates the segment; it excludes shared memory
+ * only. */
 static int limit_body(const struct tt_world *world, void *arg)
 {
 	struct rlimit small = { 1 << 16, 1 << 16 };
@@ -100,7 +101,7 @@ static int limit_body(const struct tt_world *world, void *arg)
 	return reach_body(world, arg);
 }
 
-/* Too little address space at one rank. */
+/* One rank has too little address space. */
 static int address_space_body(const struct tt_world *world, void *arg)
 {
 	const int *group = arg;
@@ -111,30 +112,31 @@ static int address_space_body(const struct tt_world *world, void *arg)
 	return reach_body(world, arg);
 }
 
-Test(segment, does_without_ranks_whose_limits_forbid_it, .timeout = 60)
+Test(segment, excludes_ranks_whose_limits_forbid_shared_memory, .timeout = 60)
 {
-	static const int same[] = { 0, 0, 0 }, apart[] = { 0, 1, 2 }, poor[] = { 0, 0, 1 };
+	static const int same[] = { 0, 0, 0 }, apart[] = { 0, 1, 2 }, limited[] = { 0, 0, 1 };
 
 	reach_in_groups(same, apart, 3, limit_body);
 #ifndef TT_ASAN
-	reach_in_groups(same, poor, 3, address_space_body);
+	reach_in_groups(same, limited, 3, address_space_body);
 #else
-	(void)poor, (void)address_space_body;
+	(void)limited, (void)address_space_body;
 #endif
 }
 
-/* One rank has few descriptors left. Whatever then works, all must agree on it, and soon. */
+/* One rank has few descriptors left: all ranks agree on the ranks that share memory, long before
+ * the deadline. */
 static int descriptor_body(const struct tt_world *world, void *arg)
 {
-	const int *poor = arg;              /* { rank, descriptors left } */
+	const int *limited = arg;           /* { rank, descriptors left } */
 	struct rlimit limit = { 0, 0 };
 	struct tt_endpoint *ep;
 	uint64_t mine = 0, all[8];
 
-	for (int left = poor[1]; left > 0; limit.rlim_cur++)
+	for (int left = limited[1]; left > 0; limit.rlim_cur++)
 		left -= fcntl((int)limit.rlim_cur, F_GETFD) < 0;
 	limit.rlim_max = limit.rlim_cur;
-	if (world->rank == poor[0])
+	if (world->rank == limited[0])
 		EXPECT(setrlimit(RLIMIT_NOFILE, &limit) == 0);
 	EXPECT(tt_shm.open(world, &ep) == 0);
 	for (int peer = 0; peer < world->nranks; peer++)
@@ -142,29 +144,29 @@ static int descriptor_body(const struct tt_world *world, void *arg)
 	EXPECT(world->allgather(world->ctx, &mine, sizeof(mine), all) == 0);
 	for (int peer = 0; peer < world->nranks; peer++)
 		EXPECT((mine >> peer & 1) == (all[peer] >> world->rank & 1));
-	EXPECT(world->rank == poor[0] || poor[0] == 0 || mine != 0);
-	EXPECT(poor[1] < 4 || mine == (7u & ~(1u << world->rank)));
+	EXPECT(world->rank == limited[0] || limited[0] == 0 || mine != 0);
+	EXPECT(limited[1] < 4 || mine == (7u & ~(1u << world->rank)));
 	tt_shm.close(ep);
 	return 0;
 }
 
-Test(segment, agrees_on_who_lacks_descriptors, .timeout = 60)
+Test(segment, ranks_agree_on_which_ranks_lack_descriptors, .timeout = 60)
 {
 	for (int rank = 0; rank < 3; rank += 2)
 		for (int left = 0; left < 5; left++) {
-			int poor[2] = { rank, left };
+			int limited[2] = { rank, left };
 			struct harness h = { .nranks = 3, .nchannels = 1, .message_bytes = 4096 };
 			uint64_t start = tt_now_ns();
 
-			cr_assert(harness_run(&h, descriptor_body, poor) == 0);
+			cr_assert(harness_run(&h, descriptor_body, limited) == 0);
 			cr_assert(tt_now_ns() - start < 15000000000ull,
-				  "somebody waited for its deadline");
+				  "a rank waited for its deadline");
 		}
 }
 
-/* A stranger finds the sockets' names where the kernel lists them, connects first, says nothing, or
- * says hello as rank 1 with a token that it cannot know. */
-static void disturb(const char *name, bool speak)
+/* A foreign process finds the names of the sockets in /proc/net/unix and connects before the ranks;
+ * send_hello: also sends a greeting as rank 1 with a wrong token. */
+static void connect_foreign(const char *name, bool send_hello)
 {
 	struct { uint8_t token[16]; int32_t rank; } hello = { .rank = 1 };
 	struct sockaddr_un sa = { .sun_family = AF_UNIX };
@@ -174,13 +176,13 @@ static void disturb(const char *name, bool speak)
 	memcpy(sa.sun_path + 1, name + 1, bytes - 1);
 	connect(fd, (struct sockaddr *)&sa,
 		(socklen_t)(offsetof(struct sockaddr_un, sun_path) + bytes));
-	if (speak)
+	if (send_hello)
 		send(fd, &hello, sizeof(hello), MSG_NOSIGNAL);
 }
 
 static int (*real_allgather)(void *ctx, const void *mine, size_t bytes, void *all);
 
-static int allgather_with_strangers(void *ctx, const void *mine, size_t bytes, void *all)
+static int allgather_then_connect_foreign(void *ctx, const void *mine, size_t bytes, void *all)
 {
 	int rc = real_allgather(ctx, mine, bytes, all);
 	FILE *f = fopen("/proc/net/unix", "r");
@@ -188,31 +190,31 @@ static int allgather_with_strangers(void *ctx, const void *mine, size_t bytes, v
 
 	while (fgets(line, sizeof(line), f)) {
 		name = strstr(line, "@tutti-");
-		/* it listens */
+		/* 00010000: a listening socket */
 		for (int i = 0; name && strstr(line, " 00010000 ") && i < 30; i++)
-			disturb(name, i % 3 != 1);
+			connect_foreign(name, i % 3 != 1);
 	}
 	fclose(f);
 	return rc;
 }
 
-static int stranger_body(const struct tt_world *world, void *arg)
+static int foreign_connections_body(const struct tt_world *world, void *arg)
 {
 	struct tt_world disturbed = *world;
 
 	real_allgather = world->allgather;
-	disturbed.allgather = allgather_with_strangers;
+	disturbed.allgather = allgather_then_connect_foreign;
 	return reach_body(&disturbed, arg);
 }
 
-Test(segment, gives_strangers_nothing_and_goes_on, .timeout = 60)
+Test(segment, refuses_unauthenticated_connections_and_works_on, .timeout = 60)
 {
 	static const int same[] = { 0, 0, 0 };
 
-	reach_in_groups(same, same, 3, stranger_body);
+	reach_in_groups(same, same, 3, foreign_connections_body);
 }
 
-/* ---- shm: memory that is not there ----------------------------------------------------------- */
+/* ---- shortage of memory ---------------------------------------------------------------------- */
 
 static int shortage_body(const struct tt_world *world, void *arg)
 {
@@ -229,19 +231,19 @@ static int shortage_body(const struct tt_world *world, void *arg)
 		EXPECT(strstr(tt_error_text(), "bytes of shared memory") != NULL);
 		claims_left = -1;
 		EXPECT(tt_shm.connect(ep, peer, 0, &l) == 0);
-		harness_meet(world, 0);
+		harness_barrier(world, 0);
 		tt_shm.close(ep);
 		return 0;
 	}
 	EXPECT(rig_open(&rig, &tt_shm, world, 1) == 0);
-	claims_left = left - 1;                    /* no slot beyond so many */
+	claims_left = left - 1;                    /* no slot after the first left - 1 */
 	EXPECT(traffic_run(&rig, world, &tr) == 0);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	return 0;
 }
 
-Test(segment, says_when_memory_is_short_and_works_with_what_it_has, .timeout = 60)
+Test(segment, reports_a_shortage_of_memory_and_works_with_fewer_slots, .timeout = 60)
 {
 	for (int left = 0; left < 4; left++) {
 		struct harness h = { .nranks = 2, .nchannels = 1, .message_bytes = 30000 };

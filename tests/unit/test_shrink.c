@@ -1,5 +1,5 @@
 /*
- * test_shrink.c - shrink to the surviving ranks: after kills, stops, by a list, repeatedly
+ * test_shrink.c - shrink to the surviving ranks: after kills and stops, by a list, repeatedly
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -16,18 +16,17 @@
 			tuttiGetLastError(NULL)); return 1; } } while (0)
 #define COUNT 1000
 
-struct plan {
+struct shrink_case {
 	int victims[8], nvictims;
-	/* the victims die some time after the others began to shrink */
-	bool late;
+	bool late;                       /* victims die after the others began to shrink */
 	int rounds;
 	unsigned seed;
 	_Atomic int survivors, pids[128], resumed, passed;
 };
 
-static struct plan *plan_of(const struct plan *p)
+static struct shrink_case *share_case(const struct shrink_case *p)
 {
-	struct plan *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+	struct shrink_case *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	*shared = *p;
@@ -35,7 +34,7 @@ static struct plan *plan_of(const struct plan *p)
 }
 
 static int run(int n, const char *transport, int timeout_ms, int killed, rank_fn *fn,
-	       struct plan *p)
+	       struct shrink_case *p)
 {
 	struct ranks r = {
 		.n = n, .transport = transport, .timeout_ms = timeout_ms, .arg = p, .limit_s = 55
@@ -44,7 +43,7 @@ static int run(int n, const char *transport, int timeout_ms, int killed, rank_fn
 	return ranks_run(&r, fn) - killed;
 }
 
-static bool is_victim(const struct plan *p, int rank)
+static bool is_victim(const struct shrink_case *p, int rank)
 {
 	for (int i = 0; i < p->nvictims; i++)
 		if (p->victims[i] == rank)
@@ -52,8 +51,8 @@ static bool is_victim(const struct plan *p, int rank)
 	return false;
 }
 
-/* The sum of old ranks + 1, scaled by the index; every survivor of the first communicator
- * contributes its own. */
+/* An allreduce of mine, scaled by the index, gives expected, scaled likewise.
+ * 0 | 1: wrong sum | the error of the call */
 static int check_sum(tuttiComm_t comm, int rank, int nranks, float mine, float expected)
 {
 	float in[COUNT], out[COUNT];
@@ -69,19 +68,19 @@ static int check_sum(tuttiComm_t comm, int rank, int nranks, float mine, float e
 	return 0;
 }
 
-/* Victims die at once or during the shrink; the others retry and get exactly the sum of the
+/* Victims die at once or during the shrink; the other ranks retry and get the exact sum of the
  * survivors. */
 static int survive(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct plan *p = arg;
+	struct shrink_case *p = arg;
 	float in[COUNT] = { 1 }, out[COUNT], expected = 0;
 	tuttiComm_t next = NULL, before = NULL;
 	tuttiResult_t rc;
-	int n, place;
+	int n, expected_rank;
 
 	for (int r = 0; r < nranks; r++)
 		expected += is_victim(p, r) ? 0 : (float)(r + 1);
-	/* other ranks may die early in this call */
+	/* a victim may die while others are in this call */
 	tuttiAllReduce(in, out, COUNT, tuttiFloat32, tuttiSum, *comm, NULL);
 	if (is_victim(p, rank) && (!p->late || rank == p->victims[p->nvictims - 1])) {
 		usleep((unsigned)(random_of(p->seed, (unsigned)rank) % 3000));
@@ -106,17 +105,17 @@ static int survive(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	rc = (tuttiResult_t)check_sum(*comm, rank, nranks, (float)(rank + 1), expected);
 	tuttiCommDestroy(before);
 	want(!rc && !tuttiCommCount(next, &n) && n == nranks - p->nvictims);
-	place = 0;
+	expected_rank = 0;
 	for (int r = 0; r < rank; r++)
-		place += !is_victim(p, r);
-	want(!tuttiCommUserRank(next, &n) && n == place);
+		expected_rank += !is_victim(p, r);
+	want(!tuttiCommUserRank(next, &n) && n == expected_rank);
 	p->survivors++;
 	return 0;
 }
 
-static void check(int n, const char *transport, struct plan plan)
+static void check(int n, const char *transport, struct shrink_case c)
 {
-	struct plan *p = plan_of(&plan);
+	struct shrink_case *p = share_case(&c);
 
 	cr_expect_eq(run(n, transport, 20000, p->nvictims, survive, p), 0, "%d ranks, %s, seed %u",
 		     n, transport, p->seed);
@@ -124,40 +123,40 @@ static void check(int n, const char *transport, struct plan plan)
 		     p->survivors);
 }
 
-Test(shrink, gives_the_survivors_sum, .timeout = 60)
+Test(shrink, gives_the_survivors_their_sum, .timeout = 60)
 {
-	check(2, "shm", (struct plan){ .victims = { 1 }, .nvictims = 1 });
-	check(2, "tcp", (struct plan){ .victims = { 0 }, .nvictims = 1 });
-	check(3, "shm", (struct plan){ .victims = { 1 }, .nvictims = 1 });
-	check(4, "tcp", (struct plan){ .victims = { 0 }, .nvictims = 1 });
-	check(5, "shm", (struct plan){ .victims = { 0, 1, 3 }, .nvictims = 3 });
-	check(8, "tcp", (struct plan){ .victims = { 7, 2 }, .nvictims = 2 });
+	check(2, "shm", (struct shrink_case){ .victims = { 1 }, .nvictims = 1 });
+	check(2, "tcp", (struct shrink_case){ .victims = { 0 }, .nvictims = 1 });
+	check(3, "shm", (struct shrink_case){ .victims = { 1 }, .nvictims = 1 });
+	check(4, "tcp", (struct shrink_case){ .victims = { 0 }, .nvictims = 1 });
+	check(5, "shm", (struct shrink_case){ .victims = { 0, 1, 3 }, .nvictims = 3 });
+	check(8, "tcp", (struct shrink_case){ .victims = { 7, 2 }, .nvictims = 2 });
 }
 
-Test(shrink, of_32_ranks_after_three_deaths, .timeout = 60)
+Test(shrink, works_on_32_ranks_after_three_deaths, .timeout = 60)
 {
-	check(32, NULL, (struct plan){ .victims = { 0, 8, 31 }, .nvictims = 3 });
+	check(32, NULL, (struct shrink_case){ .victims = { 0, 8, 31 }, .nvictims = 3 });
 }
 
 /* The first victim breaks the communicator. Other victims, also the coordinator, die during the
  * shrink. */
-Test(shrink, starts_over_when_more_die_meanwhile, .timeout = 600)
+Test(shrink, starts_over_when_more_ranks_die_meanwhile, .timeout = 600)
 {
 	unsigned first = getenv("TEST_SEED") ? (unsigned)atoi(getenv("TEST_SEED")) : 0;
 	unsigned rounds = getenv("TEST_SOAK") ? (unsigned)atoi(getenv("TEST_SOAK")) : 6;
 
 	for (unsigned seed = first; seed < first + rounds; seed++)
 		check(6, seed % 2 ? "tcp" : "shm",
-		      (struct plan){
+		      (struct shrink_case){
 			      .victims = { 0, 1, 4 }, .nvictims = 3, .late = true, .seed = seed });
 }
 
-/* As above, but the old communicator is destroyed at once, so a rank delayed by a death may find no
- * rank that answers. That rank may be refused, with an error text; no rank hangs or gets a wrong
+/* As above, but the old communicator is destroyed at once, so a rank delayed by a death may get no
+ * answer. The shrink of that rank may fail, with an error text; no rank hangs or gets a wrong
  * sum. */
 static int hurry(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct plan *p = arg;
+	struct shrink_case *p = arg;
 	tuttiComm_t next;
 	tuttiResult_t rc;
 	int n = nranks;
@@ -184,32 +183,32 @@ static int hurry(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return 0;
 }
 
-Test(shrink, leaves_nobody_hanging_when_the_old_one_is_destroyed_too_early, .timeout = 600)
+Test(shrink, leaves_no_rank_hanging_when_the_old_communicator_is_destroyed_too_early, .timeout = 600)
 {
 	unsigned first = getenv("TEST_SEED") ? (unsigned)atoi(getenv("TEST_SEED")) : 0;
 	unsigned rounds = getenv("TEST_SOAK") ? (unsigned)atoi(getenv("TEST_SOAK")) : 3;
-	int behind = 0;
+	int excluded = 0;
 
 	for (unsigned seed = first; seed < first + rounds; seed++) {
-		struct plan *p = plan_of(
-			&(struct plan){ .victims = { 0, 1, 4 }, .nvictims = 3, .seed = seed });
+		struct shrink_case *p = share_case(
+			&(struct shrink_case){ .victims = { 0, 1, 4 }, .nvictims = 3, .seed = seed });
 
 		cr_expect_eq(run(6, seed % 2 ? "tcp" : "shm", 20000, 3, hurry, p), 0, "seed %u",
 			     seed);
 		cr_expect_eq(p->survivors + p->resumed, 3, "seed %u: %d and %d", seed, p->survivors,
 			     p->resumed);
-		behind += p->resumed;
+		excluded += p->resumed;
 	}
-	cr_log_info("%d of %u ranks were left behind", behind, 3 * rounds);
+	cr_log_info("%d of %u ranks were excluded", excluded, 3 * rounds);
 }
 
 /* ---- stopped --------------------------------------------------------------------------------- */
 
-/* Rank 1 is stopped; the others time out and continue; then rank 1 is continued, and learns that it
- * is excluded. */
+/* Rank 1 is stopped; the others time out, shrink and go on; then rank 1 continues, and its shrink
+ * reports that rank 1 is excluded. */
 static int wake_up(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct plan *p = arg;
+	struct shrink_case *p = arg;
 	tuttiComm_t next = NULL;
 	tuttiResult_t rc;
 
@@ -230,7 +229,7 @@ static int wake_up(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	want(tuttiBarrier(*comm, NULL) == tuttiTimeout);
 	want(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
 	want(!check_sum(next, rank, nranks, 1, (float)(nranks - 1)));
-	if (p->rounds)                           /* destroyed before the other rank wakes up */
+	if (p->rounds)                           /* destroyed before rank 1 continues */
 		tuttiCommDestroy(*comm);
 	want(!tuttiBarrier(next, NULL));
 	if (rank == 0)
@@ -248,10 +247,10 @@ static int wake_up(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 Test(shrink, refuses_an_excluded_rank_that_comes_back, .timeout = 60)
 {
-	struct plan *p = plan_of(&(struct plan){ .rounds = 0 });
+	struct shrink_case *p = share_case(&(struct shrink_case){ .rounds = 0 });
 
 	cr_expect_eq(run(4, NULL, 3000, 0, wake_up, p), 0);
-	p = plan_of(&(struct plan){ .rounds = 1 });
+	p = share_case(&(struct shrink_case){ .rounds = 1 });
 	cr_expect_eq(run(3, "tcp", 3000, 0, wake_up, p), 0);
 }
 
@@ -280,7 +279,7 @@ static int listed(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return 0;
 }
 
-Test(shrink, leaves_out_those_on_the_list, .timeout = 60)
+Test(shrink, excludes_the_listed_ranks, .timeout = 60)
 {
 	cr_expect_eq(run(5, NULL, 0, 0, listed, NULL), 0);
 	cr_expect_eq(run(4, "tcp", 0, 0, listed, NULL), 0);
@@ -302,7 +301,7 @@ static int differ(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
 }
 
-Test(shrink, says_so_when_lists_differ, .timeout = 60)
+Test(shrink, reports_lists_that_differ, .timeout = 60)
 {
 	cr_expect_eq(run(4, NULL, 3000, 0, differ, NULL), 0);
 }
@@ -313,7 +312,7 @@ static int abort_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	float x[4] = { 0 };
 
 	(void)arg;
-	if (rank)                                        /* wait for rank 0, which does not call */
+	if (rank)                                        /* rank 0 does not make the call */
 		want(tuttiAllReduce(x, x, 4, tuttiFloat32, tuttiSum, *comm, NULL) ==
 		     tuttiRemoteError);
 	else
@@ -326,7 +325,7 @@ static int abort_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return 0;
 }
 
-Test(shrink, can_end_what_runs_first, .timeout = 60)
+Test(shrink, can_abort_running_operations_first, .timeout = 60)
 {
 	cr_expect_eq(run(3, NULL, 0, 0, abort_first, NULL), 0);
 	cr_expect_eq(run(1, NULL, 0, 0, abort_first, NULL), 0);
@@ -339,7 +338,7 @@ static int until_alone(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	tuttiComm_t next;
 	int me = rank, n = nranks, first = 0, last = nranks - 1, sums = 0;
-	struct plan *p = arg;
+	struct shrink_case *p = arg;
 
 	for (int round = 0; n > 1; round++) {
 		int dies = round % 2 ? first++ : last--;
@@ -347,7 +346,7 @@ static int until_alone(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		want(!check_sum(*comm, rank, nranks, 1, (float)n));
 		p->passed++;
 		for (sums += n; rank == dies && p->passed < sums;)
-			usleep(1000);            /* otherwise the death might overtake the sum */
+			usleep(1000);            /* rank dies after all ranks have the sum */
 		if (rank == dies)
 			raise(SIGKILL);
 		want(tuttiBarrier(*comm, NULL) == tuttiRemoteError);
@@ -361,7 +360,7 @@ static int until_alone(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return 0;
 }
 
-Test(shrink, goes_on_until_one_is_left, .timeout = 60)
+Test(shrink, works_repeatedly_until_one_rank_is_left, .timeout = 60)
 {
-	cr_expect_eq(run(6, NULL, 20000, 5, until_alone, plan_of(&(struct plan){ 0 })), 0);
+	cr_expect_eq(run(6, NULL, 20000, 5, until_alone, share_case(&(struct shrink_case){ 0 })), 0);
 }

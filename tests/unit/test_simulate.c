@@ -1,6 +1,6 @@
 /*
- * test_simulate.c - the simulator: times computed by hand, lower bounds, messages and bytes those
- * of the plans
+ * test_simulate.c - the simulator: times computed by hand, lower bounds, messages and bytes equal
+ * to those of the plans
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ TestSuite(simulate, .timeout = 120);
 
 enum { MOST = 64 };
 
-/* Round figures, so that times can be added up by hand: ns. */
+/* Costs in round numbers, so that times can be added up by hand. */
 static struct tt_cost plain = {
 	.core = { .call_ps = 1000, .step_ps = 10000, .switch_ps = 500000, .copy_fs = 1000000,
 		  .reduce_fs = 2000000, .far_copy_fs = 1000000, .far_reduce_fs = 2000000,
@@ -70,11 +70,11 @@ static struct tt_sim_result simulate(struct cluster *c, enum tt_collective colle
 	return result;
 }
 
-/* ---- by hand --------------------------------------------------------------------------------- */
+/* ---- times computed by hand ------------------------------------------------------------------ */
 
-/* Both send 100 bytes: 1 call, 10 step, 3 send, 100 to copy; 100 on the way; 10 step, 5 receive,
- * 200 to add. */
-Test(simulate, an_exchange_of_two_ranks_costs_what_adding_up_gives)
+/* Both ranks send 100 bytes, in ns: call 1, step 10, send 3, copy 100; latency 100; step 10,
+ * receive 5, reduce 200. */
+Test(simulate, an_exchange_of_two_ranks_costs_the_sum_of_its_parts)
 {
 	struct cluster c = cluster_of(2, 1, false, &plain);
 	struct tt_sim_result r = simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100);
@@ -89,9 +89,9 @@ Test(simulate, an_exchange_of_two_ranks_costs_what_adding_up_gives)
 	cr_expect_eq(r.messages[TT_LINK_SHM], 2);
 }
 
-/* Three ranks cast 100 bytes once each, whatever the number of readers,
- * and add two operands to the first. */
-Test(simulate, a_cast_is_paid_once)
+/* Each of three ranks posts 100 bytes to its shared-memory slot once for all readers, and reduces
+ * two operands. */
+Test(simulate, a_post_to_shared_slots_is_paid_once_for_all_readers)
 {
 	struct cluster c = cluster_of(3, 1, false, &plain);
 	struct tt_sim_result r = simulate(&c, TT_ALLREDUCE, "one-shot", 100);
@@ -100,8 +100,9 @@ Test(simulate, a_cast_is_paid_once)
 		     (unsigned long long)r.time_ps);
 }
 
-/* The same over sockets: the kernel copies, paid by sender (50) and receiver (25); what is sent and
- * then added to is first copied aside (100), since it may lie there until the kernel takes it. */
+/* The same over sockets: sender (50) and receiver (25) pay for the kernel's copies. A block that is
+ * sent and then reduced into is copied to scratch first (100), since the kernel may read it
+ * later. */
 Test(simulate, sockets_pay_for_the_kernels_copies)
 {
 	struct cluster c = cluster_of(2, 1, true, &plain);
@@ -111,16 +112,16 @@ Test(simulate, sockets_pay_for_the_kernels_copies)
 		     (unsigned long long)r.time_ps);
 }
 
-/* Ranks 0 and 1 of one host each send 100 bytes to the other host: its network carries them one
- * behind the other. */
+/* Rank 0 sends 100 bytes to each of two ranks of the other host: the network of the host carries
+ * one message after the other. */
 Test(simulate, links_of_a_host_share_its_network)
 {
 	struct cluster c = cluster_of(4, 2, false, &plain);
 	struct tt_sim *sim = open_sim(&c, TT_BROADCAST, "direct");
 	struct tt_sim_result r;
 
-	/* rank 0 to 1 (114 of its core), to 2 and 3 (13 each): these two leave one behind the
-	 * other, 100 each */
+	/* the sends of rank 0 cost its core 114 to rank 1, 13 each to ranks 2 and 3; the
+	 * messages to 2 and 3 take 100 each on the link, one after the other */
 	cr_assert_eq(tt_sim_run(sim, 100, 0, &r), TT_OK);
 	cr_expect_eq(r.bytes[TT_LINK_HOSTS], 200);
 	cr_expect_geq(r.time_ps, (1 + 113 + 13 + 200 + 100 + 15) * 1000ull, "%llu",
@@ -128,16 +129,15 @@ Test(simulate, links_of_a_host_share_its_network)
 	tt_sim_close(sim);
 }
 
-/* One core for both: each waits for it, and pays for the switch. */
-Test(simulate, ranks_beyond_the_cores_take_turns)
+/* One core for two ranks: each rank waits for the core and pays for context switches. */
+Test(simulate, more_ranks_than_cores_share_the_cores)
 {
 	struct cluster c = cluster_of(2, 1, false, &plain);
 	struct tt_sim_result alone = simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100), crowded;
 
 	c.world.cores = 1;
 	crowded = simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100);
-	/* both send (113 each) and add (215 each), with at least a switch to one rank, to the
-	 * other, and back */
+	/* both send (113 each) and reduce (215 each), with at least two context switches */
 	cr_expect_geq(crowded.time_ps, (1 + 2 * 113 + 2 * 215 + 2 * 500) * 1000ull, "%llu",
 		      (unsigned long long)crowded.time_ps);
 	cr_expect_gt(crowded.time_ps, alone.time_ps);
@@ -158,7 +158,7 @@ static size_t length_of(const struct tt_plan *p, const struct tt_binding *b,
 	return sum;
 }
 
-/* What the plan of a rank sends to each peer, by adding up its steps. */
+/* Bytes that the plan of rank sends to each peer: the sum over its steps. */
 static void add_up(const struct cluster *c, const struct tt_algorithm *a, int rank, size_t bytes,
 		   uint64_t *sent)
 {
@@ -235,7 +235,7 @@ Test(simulate, the_parts_sum_up_to_the_time)
 			}
 }
 
-Test(simulate, more_bytes_never_take_less)
+Test(simulate, more_bytes_never_take_less_time)
 {
 	for (int i = 0; tt_algorithms[i]; i++)
 		for (int n = 2; n <= 8; n *= 2) {
@@ -244,7 +244,7 @@ Test(simulate, more_bytes_never_take_less)
 				open_sim(&c, tt_algorithms[i]->collective, tt_algorithms[i]->name);
 			uint64_t before = 0;
 
-			/* from doubling to doubling: a few more bytes may be cut better */
+			/* in large strides: a few more bytes may be cut into better tiles */
 			for (size_t bytes = 1; bytes <= 16 << 20; bytes *= 4) {
 				struct tt_sim_result r;
 
@@ -257,8 +257,8 @@ Test(simulate, more_bytes_never_take_less)
 		}
 }
 
-/* Over links of 1 byte/ns between hosts of one rank, an allreduce moves 2(n-1)/n S out of every
- * host at least. */
+/* Lower bound of an allreduce of S bytes, one rank per host, links of 1 byte/ns: each host sends at
+ * least 2(n-1)/n S. */
 Test(simulate, no_allreduce_is_faster_than_its_links)
 {
 	for (int i = 0; tt_algorithms[i]; i++)
@@ -296,7 +296,7 @@ Test(simulate, a_few_tiles_predict_all_of_them)
 	}
 }
 
-Test(simulate, is_the_same_every_time)
+Test(simulate, is_deterministic)
 {
 	struct cluster c = cluster_of(7, 2, false, &tt_cost_builtin);
 	struct tt_sim *sim = open_sim(&c, TT_ALLREDUCE, "hierarchical");
@@ -312,8 +312,9 @@ Test(simulate, is_the_same_every_time)
 
 /* ---- choice ---------------------------------------------------------------------------------- */
 
-/* Rank by rank with a shape of its own: nothing but agreed facts enters, so all say the same. */
-Test(simulate, all_ranks_choose_alike)
+/* Each rank chooses with its own shape. The choice depends only on agreed facts, so all ranks
+ * choose the same algorithm. */
+Test(simulate, all_ranks_choose_the_same_algorithm)
 {
 	uint64_t state = 7;
 
@@ -347,12 +348,12 @@ Test(simulate, all_ranks_choose_alike)
 	}
 }
 
-/* The class of the cards by which a call of n ranks, one a host,
- * would go; 0: by tcp. Two ranks are asked. */
-static int card_for(int n, size_t bytes, const struct tt_cost *cost, enum tt_link_class card)
+/* The NIC class chosen for a call of n ranks, one per host; 0: tcp. The first and the last rank
+ * choose, alike. */
+static int nic_for(int n, size_t bytes, const struct tt_cost *cost, enum tt_link_class nic)
 {
 	struct cluster c = cluster_of(n, n, false, cost);
-	struct tt_call_facts facts = { .bytes = bytes, .nic_class = (uint8_t)card, .cost = cost };
+	struct tt_call_facts facts = { .bytes = bytes, .nic_class = (uint8_t)nic, .cost = cost };
 	struct tt_candidate list[TT_MOST_CANDIDATES];
 	int best, count, by[2];
 
@@ -371,30 +372,30 @@ static int card_for(int n, size_t bytes, const struct tt_cost *cost, enum tt_lin
 	return by[0];
 }
 
-Test(simulate, between_hosts_the_quicker_of_tcp_and_cards_is_taken)
+Test(simulate, between_hosts_the_faster_of_tcp_and_verbs_is_chosen)
 {
 	struct tt_cost small = tt_cost_builtin;
 	int before = TT_LINK_SOFT;
 
 	for (int n = 2; n <= 24; n += n < 4 ? 1 : 10)
 		for (size_t bytes = 1; bytes <= 64 << 20; bytes *= 64) {
-			cr_expect_eq(card_for(n, bytes, &tt_cost_builtin, TT_NO_NIC), 0);
-			cr_expect_eq(card_for(n, bytes, &tt_cost_builtin, TT_LINK_VERBS),
+			cr_expect_eq(nic_for(n, bytes, &tt_cost_builtin, TT_NO_NIC), 0);
+			cr_expect_eq(nic_for(n, bytes, &tt_cost_builtin, TT_LINK_VERBS),
 				     TT_LINK_VERBS, "%d ranks, %zu bytes", n, bytes);
-			cr_expect_eq(card_for(n, bytes, &tt_cost_builtin, TT_LINK_SOFT), 0);
+			cr_expect_eq(nic_for(n, bytes, &tt_cost_builtin, TT_LINK_SOFT), 0);
 		}
 	small.link[TT_LINK_SOFT].latency_ps = small.link[TT_LINK_HOSTS].latency_ps / 4;
 	for (size_t bytes = 1; bytes <= 64 << 20; bytes *= 4) {
-		int now = card_for(2, bytes, &small, TT_LINK_SOFT);
+		int now = nic_for(2, bytes, &small, TT_LINK_SOFT);
 
-		cr_expect(now == before || now == 0, "%zu bytes are back on the card", bytes);
+		cr_expect(now == before || now == 0, "%zu bytes use the NIC again", bytes);
 		before = now;
 	}
-	cr_expect_eq(card_for(2, 8, &small, TT_LINK_SOFT), TT_LINK_SOFT);
+	cr_expect_eq(nic_for(2, 8, &small, TT_LINK_SOFT), TT_LINK_SOFT);
 	cr_expect_eq(before, 0);
 }
 
-Test(simulate, what_is_carried_on_to_many_ranks_is_near_the_whole)
+Test(simulate, predictions_extrapolated_to_many_ranks_are_near_the_full_simulation)
 {
 	static const char *const names[] = { "ring", "tree", "recursive-doubling",
 					     "halving-doubling", "two-shot" };

@@ -1,10 +1,10 @@
 /*
- * test_single_copy.c - large collectives that read peers' buffers where they lie: the same bits as
- * messages give
+ * test_single_copy.c - single copy: large collectives that read the buffers of peers give the same
+ * bits as messages
  *
- * Ways: slots (TUTTI_CMA=off, ordinary memory), the kernel's copy (TUTTI_CMA=on), both in turn
- * (TUTTI_CMA=auto), windows (tuttiMemAlloc); ranks as processes and as threads. Every way must give
- * every rank the bits of the first, and the counters tell that it was really taken.
+ * Modes: slots (TUTTI_CMA=off, ordinary memory), process_vm_readv (TUTTI_CMA=on), trials of both
+ * (TUTTI_CMA=auto), windows (tuttiMemAlloc); ranks as processes and as threads. Every mode gives
+ * every rank the bits of the first mode; the counter of read bytes shows which mode was used.
  */
 #include <criterion/criterion.h>
 #include <sched.h>
@@ -21,30 +21,29 @@
 
 enum memory { ORDINARY, WINDOWS, MIXED };
 
-struct way {
+struct single_copy_mode {
 	const char *cma;
 	enum memory memory;
 	bool threads;
-	/* peers' memory must have been read; perhaps: both are tried if there are cores */
+	/* does the rank read peers' memory? PERHAPS: auto tries both modes if there are cores */
 	enum { NOT, READS, PERHAPS } reads;
 };
 
-/* Is this count of bytes read other than it must be? */
-static bool wrong_way(const struct way *w, uint64_t bytes)
+/* Does the count of read bytes contradict the mode? */
+static bool contradicts_mode(const struct single_copy_mode *w, uint64_t bytes)
 {
 	return w->reads != PERHAPS && (bytes > 0) != (w->reads == READS);
 }
 
-/* What the ranks of all runs share: the first run writes
- * the results' hashes, the others compare. */
-struct book {
+/* Shared by the ranks of all runs: the first run writes the hashes of the results, the others
+ * compare. */
+struct single_copy_results {
 	_Atomic unsigned long long hash[4096];
-	_Atomic int pages_wrong;
 };
 
 struct single_copy_task {
-	const struct way *way;
-	struct book *book;
+	const struct single_copy_mode *mode;
+	struct single_copy_results *results;
 	bool first;
 };
 
@@ -58,7 +57,7 @@ static unsigned long long hash_of(const void *p, size_t bytes)
 	return h;
 }
 
-static void *get(const struct way *w, int rank, size_t bytes)
+static void *get(const struct single_copy_mode *w, int rank, size_t bytes)
 {
 	void *p = NULL;
 
@@ -67,7 +66,7 @@ static void *get(const struct way *w, int rank, size_t bytes)
 	return malloc(bytes);
 }
 
-static void put(const struct way *w, int rank, void *p)
+static void put(const struct single_copy_mode *w, int rank, void *p)
 {
 	if (w->memory == WINDOWS || (w->memory == MIXED && rank % 2))
 		tuttiMemFree(p);
@@ -110,7 +109,7 @@ static const struct {
 static int reduce_all(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct single_copy_task *t = arg;
-	char *in = get(t->way, rank, MAX_BYTES + 64), *out = get(t->way, rank, MAX_BYTES + 64);
+	char *in = get(t->mode, rank, MAX_BYTES + 64), *out = get(t->mode, rank, MAX_BYTES + 64);
 	tuttiCounters_t counters = { .size = sizeof(counters) };
 	int bad = 0;
 
@@ -118,60 +117,60 @@ static int reduce_all(tuttiComm_t *comm, int rank, int n, void *arg)
 		size_t k = i % CALLS, bytes = tt_type_bytes(calls[k].type),
 		       count = calls[k].bytes / bytes;
 		char *to = calls[k].in_place ? in + calls[k].shift : out + calls[k].shift;
-		_Atomic unsigned long long *place = &t->book->hash[(size_t)n * 64 + k];
+		_Atomic unsigned long long *expected = &t->results->hash[(size_t)n * 64 + k];
 
 		fill(in + calls[k].shift, count, calls[k].type, 1000 * k + (unsigned)rank);
 		bad = tuttiAllReduce(in + calls[k].shift, to, count, calls[k].type, calls[k].op,
 				     *comm, NULL);
 		if (t->first && rank == 0 && i == k)
-			*place = hash_of(to, count * bytes);
+			*expected = hash_of(to, count * bytes);
 		tuttiBarrier(*comm, NULL);
-		if (!bad && hash_of(to, count * bytes) != *place) {
+		if (!bad && hash_of(to, count * bytes) != *expected) {
 			fprintf(stderr, "rank %d of %d: call %zu has other bits\n", rank, n, k);
 			bad = 1;
 		}
 	}
-	bad |= tuttiCommGetCounters(*comm, &counters) || wrong_way(t->way, counters.read_bytes);
+	bad |= tuttiCommGetCounters(*comm, &counters) || contradicts_mode(t->mode, counters.read_bytes);
 	if (bad)
 		fprintf(stderr, "rank %d of %d: cma %s, memory %d, read %llu bytes: %s\n", rank, n,
-			t->way->cma, t->way->memory, (unsigned long long)counters.read_bytes,
+			t->mode->cma, t->mode->memory, (unsigned long long)counters.read_bytes,
 			tuttiGetLastError(*comm));
-	put(t->way, rank, in);
-	put(t->way, rank, out);
+	put(t->mode, rank, in);
+	put(t->mode, rank, out);
 	return bad;
 }
 
-static struct book *new_book(void)
+static struct single_copy_results *new_results(void)
 {
-	return mmap(NULL, sizeof(struct book), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+	return mmap(NULL, sizeof(struct single_copy_results), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		    -1, 0);
 }
 
-Test(direct, every_way_gives_the_bits_that_messages_give, .timeout = 200)
+Test(single_copy, every_mode_gives_the_bits_that_messages_give, .timeout = 200)
 {
-	static const struct way ways[] = {
+	static const struct single_copy_mode modes[] = {
 		{ "off", ORDINARY, false, NOT },  { "on", ORDINARY, false, READS },
 		{ "off", WINDOWS, false, READS }, { "on", MIXED, false, READS },
 		{ "off", MIXED, false, NOT },	  { "off", ORDINARY, true, NOT },
 		{ "on", ORDINARY, true, READS },  { "auto", ORDINARY, false, PERHAPS },
 		{ "auto", WINDOWS, true, READS },
 	};
-	struct book *book = new_book();
+	struct single_copy_results *results = new_results();
 
 	for (int n = 2; n <= 8; n += n < 4 ? 1 : 4)
-		for (size_t w = 0; w < sizeof(ways) / sizeof(ways[0]); w++) {
-			struct single_copy_task t = { .way = &ways[w], .book = book, .first = w == 0 };
-			struct ranks r = { .n = n, .transport = "shm", .threads = ways[w].threads,
+		for (size_t w = 0; w < sizeof(modes) / sizeof(modes[0]); w++) {
+			struct single_copy_task t = { .mode = &modes[w], .results = results, .first = w == 0 };
+			struct ranks r = { .n = n, .transport = "shm", .threads = modes[w].threads,
 					   .algo = "two-shot", .arg = &t };
 
-			setenv("TUTTI_CMA", ways[w].cma, 1);
-			cr_expect_eq(ranks_run(&r, reduce_all), 0, "n %d, way %zu", n, w);
+			setenv("TUTTI_CMA", modes[w].cma, 1);
+			cr_expect_eq(ranks_run(&r, reduce_all), 0, "n %d, mode %zu", n, w);
 		}
 	unsetenv("TUTTI_CMA");
-	munmap(book, sizeof(*book));
+	munmap(results, sizeof(*results));
 }
 
-/* Element i of what rank `from` has for rank `to`. */
+/* Element i of the block from rank `from` to rank `to`; to 99: of the block for all ranks. */
 static int element(int from, int to, size_t i)
 {
 	return from * 1000003 + to * 7919 + (int)(i % 65521);
@@ -192,47 +191,47 @@ static bool holds(const int *p, int from, int to, size_t count)
 	return true;
 }
 
-/* Each of them, apart and in place, every root. What rank r has for all is "for rank 99". */
+/* Every collective but allreduce, out of place and in place, with every root. */
 static int move_around(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	const struct way *w = ((const struct single_copy_task *)arg)->way;
+	const struct single_copy_mode *w = ((const struct single_copy_task *)arg)->mode;
 	const size_t count = 12345, all = (size_t)n * count;
 	int *in = get(w, rank, all * sizeof(int)), *out = get(w, rank, all * sizeof(int)), bad = 0,
 	    at = 0;
 	tuttiCounters_t counters = { .size = sizeof(counters) };
 
 #define STEP(call, right) do { at++; if (!bad && ((call) || !(right))) bad = at; } while (0)
-	for (int place = 0; place < 2 && !bad; place++) {
-		int *o = place ? in : out;
+	for (int in_place = 0; in_place < 2 && !bad; in_place++) {
+		int *o = in_place ? in : out;
 
 		for (int root = 0; root < n; root++) {
 			fill_parts(in, rank, 99, 1, count);
 			STEP(tuttiBroadcast(in, o, count, tuttiInt32, root, *comm, NULL),
 			     holds(o, root, 99, count));
-			fill_parts(place ? in + rank * (int)count : in, rank, 99, 1, count);
-			STEP(tuttiGather(place ? in + rank * (int)count : in, o, count, tuttiInt32,
+			fill_parts(in_place ? in + rank * (int)count : in, rank, 99, 1, count);
+			STEP(tuttiGather(in_place ? in + rank * (int)count : in, o, count, tuttiInt32,
 					 root, *comm, NULL),
 			     rank != root || (holds(o, 0, 99, count) &&
 					      holds(o + all - count, n - 1, 99, count)));
 			fill_parts(in, rank, 0, n, count);
-			STEP(tuttiScatter(in, place && rank == root ? in + rank * (int)count : out,
+			STEP(tuttiScatter(in, in_place && rank == root ? in + rank * (int)count : out,
 					  count, tuttiInt32, root, *comm, NULL),
-			     holds(place && rank == root ? in + rank * (int)count : out, root, rank,
+			     holds(in_place && rank == root ? in + rank * (int)count : out, root, rank,
 				   count));
 		}
-		fill_parts(place ? in + rank * (int)count : in, rank, 99, 1, count);
-		STEP(tuttiAllGather(place ? in + rank * (int)count : in, o, count, tuttiInt32,
+		fill_parts(in_place ? in + rank * (int)count : in, rank, 99, 1, count);
+		STEP(tuttiAllGather(in_place ? in + rank * (int)count : in, o, count, tuttiInt32,
 				    *comm, NULL),
 		     holds(o, 0, 99, count) && holds(o + all - count, n - 1, 99, count));
 		fill_parts(in, rank, 0, n, count);
 		STEP(tuttiAlltoAll(in, o, count, tuttiInt32, *comm, NULL),
 		     holds(o, 0, rank, count) && holds(o + all - count, n - 1, rank, count));
 		fill_parts(in, rank, 0, n, count);
-		o = place ? in + rank * (int)count : out;
+		o = in_place ? in + rank * (int)count : out;
 		STEP(tuttiReduceScatter(in, o, count, tuttiInt32, tuttiMax, *comm, NULL),
 		     holds(o, n - 1, rank, count));
 	}
-	bad |= tuttiCommGetCounters(*comm, &counters) || wrong_way(w, counters.read_bytes);
+	bad |= tuttiCommGetCounters(*comm, &counters) || contradicts_mode(w, counters.read_bytes);
 	if (bad)
 		fprintf(stderr, "rank %d of %d: check %d, cma %s, memory %d, read %llu: %s\n", rank,
 			n, bad, w->cma, w->memory, (unsigned long long)counters.read_bytes,
@@ -242,29 +241,29 @@ static int move_around(tuttiComm_t *comm, int rank, int n, void *arg)
 	return bad;
 }
 
-Test(direct, the_other_collectives_are_right_every_way, .timeout = 200)
+Test(single_copy, the_other_collectives_are_right_in_every_mode, .timeout = 200)
 {
-	static const struct way ways[] = {
+	static const struct single_copy_mode modes[] = {
 		{ "off", ORDINARY, false, NOT },      { "on", ORDINARY, false, READS },
 		{ "off", WINDOWS, false, READS },     { "on", MIXED, false, READS },
 		{ "auto", ORDINARY, false, PERHAPS }, { "on", ORDINARY, true, READS },
 	};
 
 	for (int n = 2; n <= 4; n++)
-		for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-			struct single_copy_task t = { .way = &ways[i] };
+		for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+			struct single_copy_task t = { .mode = &modes[i] };
 			struct ranks r = {
-				.n = n, .transport = "shm", .threads = ways[i].threads, .arg = &t
+				.n = n, .transport = "shm", .threads = modes[i].threads, .arg = &t
 			};
 
-			setenv("TUTTI_CMA", ways[i].cma, 1);
-			cr_expect_eq(ranks_run(&r, move_around), 0, "n %d, way %zu", n, i);
+			setenv("TUTTI_CMA", modes[i].cma, 1);
+			cr_expect_eq(ranks_run(&r, move_around), 0, "n %d, mode %zu", n, i);
 		}
 	unsetenv("TUTTI_CMA");
 }
 
-/* Buffers come and go, more of them than are kept mapped, and the rest of a call is of another kind
- * now and then. */
+/* Buffers are freed and allocated between calls, more than stay mapped; some calls mix windows and
+ * ordinary memory. */
 static int change_buffers(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	enum { N = 20000, MANY = 150 };
@@ -299,7 +298,7 @@ static int change_buffers(tuttiComm_t *comm, int rank, int n, void *arg)
 	return bad;
 }
 
-Test(direct, buffers_may_come_and_go_and_mix, .timeout = 100)
+Test(single_copy, buffers_may_be_allocated_freed_and_mixed_between_calls, .timeout = 100)
 {
 	static const char *const cma[] = { "on", "off" };
 
@@ -330,12 +329,12 @@ static bool share_one_core(void)
 	return !sched_setaffinity(0, sizeof(one), &one);
 }
 
-/* Calls follow each other without a meeting: some ranks are late, and whoever returns writes over
- * its input at once. */
+/* Calls without a barrier in between: some ranks are late, and each rank overwrites its input as
+ * soon as a call returns. */
 static int run_ahead(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	enum { COUNT = 9000, CALLS_AHEAD = 160 };
-	const struct way *w = arg;
+	const struct single_copy_mode *w = arg;
 	const size_t bytes = (size_t)n * COUNT * sizeof(int);
 	int *in = get(w, rank, bytes), *out = get(w, rank, bytes), bad = 0, ones = 1, sum;
 	tuttiCounters_t counters = { .size = sizeof(counters) };
@@ -376,24 +375,24 @@ static int run_ahead(tuttiComm_t *comm, int rank, int n, void *arg)
 	return bad;
 }
 
-static struct ranks crowd;
+static struct ranks sharing_ranks;
 
 static int join_and_run_ahead(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	return !share_one_core() || tuttiCommInitRank(comm, n, crowd.id, rank) ||
+	return !share_one_core() || tuttiCommInitRank(comm, n, sharing_ranks.id, rank) ||
 	       run_ahead(comm, rank, n, arg);
 }
 
-Test(direct, crowded_ranks_need_not_meet, .timeout = 200)
+Test(single_copy, ranks_that_share_a_core_need_no_barrier_between_calls, .timeout = 200)
 {
-	static struct way ways[] = { { "auto", ORDINARY, false, READS },
+	static struct single_copy_mode modes[] = { { "auto", ORDINARY, false, READS },
 				     { "auto", MIXED, false, READS } };
 
 	setenv("TUTTI_TRANSPORT", "shm", 1);
 	for (int n = 2; n <= 5; n += 3)
-		for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-			crowd = (struct ranks){ .n = n, .no_join = true, .arg = &ways[i] };
-			cr_expect_eq(ranks_run(&crowd, join_and_run_ahead), 0, "n %d, way %zu", n, i);
+		for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+			sharing_ranks = (struct ranks){ .n = n, .no_join = true, .arg = &modes[i] };
+			cr_expect_eq(ranks_run(&sharing_ranks, join_and_run_ahead), 0, "n %d, mode %zu", n, i);
 		}
 	unsetenv("TUTTI_TRANSPORT");
 }

@@ -1,5 +1,5 @@
 /*
- * test_split.c - communicators made from others, or refused alike on every rank
+ * test_split.c - tuttiCommSplit: child communicators, and errors that every rank gets alike
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -9,11 +9,11 @@
 
 #include "tests/support/must.h"
 
-/* A group over two communicators, made by split, and several operations of one. */
+/* Children of three splits; a group with operations on two of them, several on one. */
 static int split(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiComm_t half, reversed, none;
-	int size, place, sum = 0, one = 1, all = 0, got = -1;
+	int size, child_rank, sum = 0, one = 1, all = 0, got = -1;
 
 	(void)arg;
 	MUST(tuttiCommSplit(*comm, rank % 2, rank, &half, NULL));
@@ -22,8 +22,8 @@ static int split(tuttiComm_t *comm, int rank, int n, void *arg)
 	WANT((none == NULL) == (rank == 0));
 	MUST(tuttiCommCount(half, &size));
 	WANT(size == (n + 1 - rank % 2) / 2);
-	MUST(tuttiCommUserRank(reversed, &place));
-	WANT(place == n - 1 - rank);
+	MUST(tuttiCommUserRank(reversed, &child_rank));
+	WANT(child_rank == n - 1 - rank);
 	MUST(tuttiGroupStart());
 	MUST(tuttiAllReduce(&one, &sum, 1, tuttiInt32, tuttiSum, half, NULL));
 	MUST(tuttiAllReduce(&one, &all, 1, tuttiInt32, tuttiSum, reversed, NULL));
@@ -36,15 +36,14 @@ static int split(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(split, split_makes_communicators_that_work_together, .timeout = 60)
+Test(split, splits_make_communicators_that_work_in_one_group, .timeout = 60)
 {
 	for (int n = 1; n <= 5; n++)
 		run_both(split, n);
 }
 
-/* Ranks that bring different settings to a split all get
- * the same sentence, and the parent goes on. */
-static int split_apart(tuttiComm_t *comm, int rank, int n, void *arg)
+/* Ranks that split with different settings all get the same error text, and the parent works on. */
+static int split_with_other_settings(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 	tuttiComm_t made;
@@ -61,12 +60,12 @@ static int split_apart(tuttiComm_t *comm, int rank, int n, void *arg)
 
 Test(split, a_split_with_different_settings_is_refused_on_every_rank, .timeout = 60)
 {
-	run_both(split_apart, 3);
+	run_both(split_with_other_settings, 3);
 }
 
-/* What one rank cannot do, no rank does; all return at once (the limit is far below the deadline),
- * with that rank's reason, and the parent goes on. */
-static int split_in_vain(tuttiComm_t *comm, int rank, int n, void *arg)
+/* One rank cannot split, so no rank splits: all return at once (the limit is far below the
+ * deadline), with the reason of that rank, and the parent works on. */
+static int split_with_one_bad_rank(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	static const char *const words[] = { "maybe", "rings", "-7", "newcomm", "INITIALIZER" };
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
@@ -103,13 +102,13 @@ Test(split, a_split_that_one_rank_cannot_make_fails_on_every_rank, .timeout = 60
 {
 	struct ranks r = { .n = 3, .timeout_ms = 100000, .limit_s = 20 };
 
-	cr_expect_eq(ranks_run(&r, split_in_vain), 0);
+	cr_expect_eq(ranks_run(&r, split_with_one_bad_rank), 0);
 	r.n = 5;
-	cr_expect_eq(ranks_run(&r, split_in_vain), 0);
+	cr_expect_eq(ranks_run(&r, split_with_one_bad_rank), 0);
 }
 
-/* A tile asked for when the parent was joined is the child's, too, whatever one rank's environment
- * says later. */
+/* A child uses the tile size that was set when the parent was joined; later changes of a rank's
+ * environment have no effect. */
 static int keep_tile(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiComm_t child;

@@ -1,6 +1,6 @@
 /*
- * test_tools.c - the pure parts of the tools: options, sizes, statistics, JSON; what they judge by
- * is in test_judge.c
+ * test_tools.c - the pure parts of the tools: options, sizes, statistics, JSON; test_result_check.c tests
+ * their verdicts
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -10,11 +10,11 @@
 #include "perf/bench/bench.h"
 #include "tools/options.h"
 
-TestSuite(perf, .timeout = 60);
+TestSuite(tools, .timeout = 60);
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-Test(perf, sizes_take_suffixes_and_fractions_and_nothing_else)
+Test(tools, sizes_take_suffixes_and_fractions_and_nothing_else)
 {
 	static const struct { const char *text; uint64_t bytes;
 	} good[] = {
@@ -72,7 +72,7 @@ static int read_line(struct option_values *v, const char *a, const char *b)
 	return tool_options_read(&usage, b ? 3 : a ? 2 : 1, argv, v);
 }
 
-Test(perf, options_have_the_defaults_that_their_help_names)
+Test(tools, options_have_the_defaults_that_their_help_names)
 {
 	struct option_values v;
 
@@ -81,7 +81,7 @@ Test(perf, options_have_the_defaults_that_their_help_names)
 		  v.choice == 0);
 }
 
-Test(perf, options_take_long_and_short_forms_words_and_alternatives)
+Test(tools, options_take_long_and_short_forms_words_and_alternatives)
 {
 	struct option_values v;
 
@@ -92,7 +92,7 @@ Test(perf, options_take_long_and_short_forms_words_and_alternatives)
 	cr_assert(!read_line(&v, "-s1.5K", "-f") && v.size == 1536);
 }
 
-Test(perf, options_out_of_range_and_unknown_words_are_refused)
+Test(tools, options_out_of_range_and_unknown_words_are_refused)
 {
 	static const char *const bad[][2] = {
 		{ "-n", "0" },	  { "-n", "10" },      { "-n", "1x" },	    { "-n", "" },
@@ -107,7 +107,7 @@ Test(perf, options_out_of_range_and_unknown_words_are_refused)
 			     bad[i][1] ? bad[i][1] : "");
 }
 
-Test(perf, edit_distance_counts_changed_letters)
+Test(tools, edit_distance_counts_changed_characters)
 {
 	cr_assert_eq(tool_edit_distance("plan", "plan"), 0);
 	cr_assert_eq(tool_edit_distance("pln", "plan"), 1);
@@ -117,7 +117,7 @@ Test(perf, edit_distance_counts_changed_letters)
 
 /* ---- figures and JSON ------------------------------------------------------------------------ */
 
-Test(perf, quantiles_are_of_the_nearest_rank)
+Test(tools, quantiles_are_of_the_nearest_rank)
 {
 	double x[200];
 
@@ -131,7 +131,7 @@ Test(perf, quantiles_are_of_the_nearest_rank)
 	cr_assert_eq(bench_quantile(x, 20, 0.99), 20);
 }
 
-Test(perf, figures_keep_their_column)
+Test(tools, figures_fit_their_column)
 {
 	static const struct { double value; int width; const char *text;
 	} cases[] = {
@@ -146,7 +146,7 @@ Test(perf, figures_keep_their_column)
 		cr_assert_str_eq(bench_fit(text, cases[i].width, cases[i].value), cases[i].text);
 }
 
-Test(perf, json_has_its_commas_and_escapes)
+Test(tools, json_has_its_commas_and_escapes)
 {
 	char *text = NULL;
 	size_t bytes;
@@ -171,7 +171,7 @@ Test(perf, json_has_its_commas_and_escapes)
 	free(text);
 }
 
-Test(perf, a_tool_is_found_by_its_name_with_or_without_underscores)
+Test(tools, a_tool_is_found_by_its_name_with_or_without_underscores)
 {
 	cr_assert_eq(bench_of_tool("allreduce_perf"), &bench_collectives[TT_ALLREDUCE]);
 	cr_assert_eq(bench_of_tool("all_reduce_perf"), &bench_collectives[TT_ALLREDUCE]);

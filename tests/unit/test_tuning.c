@@ -1,5 +1,5 @@
 /*
- * test_tuning.c - tables of costs: as text, as factors, and as rank 0 hands them out
+ * test_tuning.c - tables of costs: as text, as factors, and as rank 0 distributes them
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static int parse(const char *text, struct tt_cost **ret_cost)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-Test(tuning, a_constant_stands_in_its_unit_and_the_rest_is_built_in)
+Test(tuning, a_constant_is_read_in_its_unit_and_the_others_are_built_in)
 {
 	struct tt_cost *c;
 
@@ -34,7 +34,7 @@ Test(tuning, a_constant_stands_in_its_unit_and_the_rest_is_built_in)
 	tt_cost_free(c);
 }
 
-Test(tuning, every_constant_survives_being_printed)
+Test(tuning, every_constant_survives_printing_and_parsing)
 {
 	struct tt_cost *c, *again;
 	char *text, *printed = NULL;
@@ -68,7 +68,7 @@ Test(tuning, every_constant_survives_being_printed)
 
 Test(tuning, a_wrong_line_is_an_error_with_its_number_and_a_remedy)
 {
-	static const struct { const char *line, *says; } wrong[] = {
+	static const struct { const char *line, *error; } wrong[] = {
 		{ "shm.latency_ms 9", "unknown constant \"shm.latency_ms\"" },
 		{ "shm.latency_ns", "is one number: nanoseconds" },
 		{ "shm.latency_ns 1 2", "is one number" },
@@ -101,14 +101,14 @@ Test(tuning, a_wrong_line_is_an_error_with_its_number_and_a_remedy)
 
 		snprintf(text, sizeof(text), "# one\nshm.window 8\n%s\nshm.window 9\n",
 			 wrong[i].line);
-		cr_expect_eq(parse(text, &c), TT_ARG, "%s was taken", wrong[i].line);
+		cr_expect_eq(parse(text, &c), TT_ARG, "%s was accepted", wrong[i].line);
 		cr_expect(!strncmp(tt_error_text(), "FILE: line 3: ", 14), "%s", tt_error_text());
-		cr_expect(strstr(tt_error_text(), wrong[i].says), "%s: %s", wrong[i].line,
+		cr_expect(strstr(tt_error_text(), wrong[i].error), "%s: %s", wrong[i].line,
 			  tt_error_text());
 	}
 }
 
-Test(tuning, what_is_no_table_is_an_error)
+Test(tuning, a_file_that_is_not_a_table_is_an_error)
 {
 	struct tt_cost *c;
 
@@ -120,7 +120,7 @@ Test(tuning, what_is_no_table_is_an_error)
 
 /* ---- factors --------------------------------------------------------------------------------- */
 
-Test(tuning, factors_hold_between_points_and_for_the_nearest_number_of_ranks)
+Test(tuning, factors_are_interpolated_by_size_and_taken_from_the_nearest_number_of_ranks)
 {
 	struct tt_cost *c;
 
@@ -137,7 +137,7 @@ Test(tuning, factors_hold_between_points_and_for_the_nearest_number_of_ranks)
 	tt_cost_free(c);
 }
 
-Test(tuning, a_table_survives_being_handed_over)
+Test(tuning, a_table_survives_packing_and_unpacking)
 {
 	struct tt_cost *c, *copy;
 	char packed[sizeof(*c) + 100];
@@ -160,7 +160,7 @@ Test(tuning, a_table_survives_being_handed_over)
 #define CHECK(condition)								\
 	do {										\
 		if (!(condition)) {							\
-			fprintf(stderr, "rank %d: not so: %s (%s)\n", rank, #condition,	\
+			fprintf(stderr, "rank %d: false: %s (%s)\n", rank, #condition,	\
 					tuttiGetLastError(NULL));			\
 			return 1;							\
 		}									\
@@ -194,8 +194,9 @@ static int join(const struct tuning_job *job, int rank, tuttiComm_t *ret_comm)
 	return tuttiCommInitRank(ret_comm, job->ranks.n, job->ranks.id, rank);
 }
 
-/* Rank 0's file makes ring cheap, the others' make tree so: all must use ring, in a split too. */
-static int uses_rank_0s(tuttiComm_t *unused, int rank, int n, void *arg)
+/* The file of rank 0 makes ring cheap, the files of other ranks make tree cheap: all ranks use
+ * ring, also after a split. */
+static int use_table_of_rank_0(tuttiComm_t *unused, int rank, int n, void *arg)
 {
 	tuttiComm_t comm, child;
 	char text[200];
@@ -217,7 +218,7 @@ static int uses_rank_0s(tuttiComm_t *unused, int rank, int n, void *arg)
 	return 0;
 }
 
-static void write_favour(const char *path, const char *algorithm, const char *latency)
+static void write_file_that_favors(const char *path, const char *algorithm, const char *latency)
 {
 	char text[4000] = "";
 	size_t used = (size_t)snprintf(text, sizeof(text), "shm.latency_ns %s\n", latency);
@@ -231,20 +232,20 @@ static void write_favour(const char *path, const char *algorithm, const char *la
 	write_file(path, text);
 }
 
-Test(tuning, rank_0s_table_is_what_all_ranks_use)
+Test(tuning, all_ranks_use_the_table_of_rank_0)
 {
-	struct tuning_job both = { .ranks = { .n = 4, .no_join = true, .limit_s = 60 } };
+	struct tuning_job job = { .ranks = { .n = 4, .no_join = true, .limit_s = 60 } };
 
-	name_files(&both.files);
-	write_favour(both.files.path[0], "ring", "123");
-	write_favour(both.files.path[1], "tree", "456");
-	write_file(both.files.path[2], "this is no table\n");
-	both.ranks.arg = &both;
-	cr_expect_eq(ranks_run(&both.ranks, uses_rank_0s), 0);
-	remove_files(&both.files);
+	name_files(&job.files);
+	write_file_that_favors(job.files.path[0], "ring", "123");
+	write_file_that_favors(job.files.path[1], "tree", "456");
+	write_file(job.files.path[2], "this is no table\n");
+	job.ranks.arg = &job;
+	cr_expect_eq(ranks_run(&job.ranks, use_table_of_rank_0), 0);
+	remove_files(&job.files);
 }
 
-static int hears_why(tuttiComm_t *unused, int rank, int n, void *arg)
+static int get_the_reason(tuttiComm_t *unused, int rank, int n, void *arg)
 {
 	tuttiComm_t comm;
 
@@ -255,18 +256,18 @@ static int hears_why(tuttiComm_t *unused, int rank, int n, void *arg)
 	return 0;
 }
 
-Test(tuning, a_wrong_file_of_rank_0_is_every_ranks_error)
+Test(tuning, a_wrong_file_of_rank_0_is_an_error_on_every_rank)
 {
-	struct tuning_job both = { .ranks = { .n = 3, .no_join = true, .limit_s = 60 } };
+	struct tuning_job job = { .ranks = { .n = 3, .no_join = true, .limit_s = 60 } };
 
-	name_files(&both.files);
-	write_file(both.files.path[0], "shm.window 8\nshm.windows 8\n");
-	both.ranks.arg = &both;
-	cr_expect_eq(ranks_run(&both.ranks, hears_why), 0);
-	remove_files(&both.files);
+	name_files(&job.files);
+	write_file(job.files.path[0], "shm.window 8\nshm.windows 8\n");
+	job.ranks.arg = &job;
+	cr_expect_eq(ranks_run(&job.ranks, get_the_reason), 0);
+	remove_files(&job.files);
 }
 
-/* ---- a row that is wrong --------------------------------------------------------------------- */
+/* ---- wrong algorithms ------------------------------------------------------------------------ */
 
 static void wait_only(struct tt_builder *b, const char *argument)
 {

@@ -1,5 +1,5 @@
 /*
- * test_unique_id.c - unique ids, roots in words, and which interfaces and addresses are used
+ * test_unique_id.c - unique ids, ids from TUTTI_ROOT, and the choice of interfaces and addresses
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -12,19 +12,19 @@
 #include "control/unique_id.h"
 #include "tests/support/harness_control.h"
 
-static int exchange(struct meet *m, int rank, struct tt_control *ctl)
+static int exchange(struct control_job *job, int rank, struct tt_control *ctl)
 {
-	int all[MEET_MOST], wrong = tt_control_allgather(ctl, &rank, sizeof(rank), all,
+	int all[CONTROL_JOB_MOST], wrong = tt_control_allgather(ctl, &rank, sizeof(rank), all,
 							 tt_deadline_ns(10000)) != 0;
 
-	for (int r = 0; r < m->n; r++)
+	for (int r = 0; r < job->n; r++)
 		wrong += all[r] != r;
 	return wrong;
 }
 
 /* ---- ids ------------------------------------------------------------------------------------- */
 
-Test(id, garbage_and_changed_ids_are_refused, .timeout = 30)
+Test(unique_id, garbage_and_changed_ids_are_refused, .timeout = 30)
 {
 	tuttiUniqueId id, bad = { { 0 } };
 	struct tt_id unpacked;
@@ -39,7 +39,7 @@ Test(id, garbage_and_changed_ids_are_refused, .timeout = 30)
 	}
 }
 
-Test(id, making_many_leaks_no_descriptor, .timeout = 30)
+Test(unique_id, making_many_ids_leaks_no_descriptor, .timeout = 30)
 {
 	tuttiUniqueId id;
 	int before, after;
@@ -49,11 +49,11 @@ Test(id, making_many_leaks_no_descriptor, .timeout = 30)
 	for (int i = 0; i < 1000; i++)
 		cr_assert_eq(tt_id_make("", "", &id), 0);
 	after = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	/* Criterion's own connection may have been made meanwhile */
+	/* Criterion may have opened descriptors meanwhile */
 	cr_assert_leq(after, before + 50);
 }
 
-Test(id, several_that_nobody_has_used_yet_all_keep_their_ports, .timeout = 30)
+Test(unique_id, several_unused_ids_all_keep_their_ports, .timeout = 30)
 {
 	tuttiUniqueId id[3];
 	struct tt_id unpacked;
@@ -67,7 +67,7 @@ Test(id, several_that_nobody_has_used_yet_all_keep_their_ports, .timeout = 30)
 	}
 }
 
-Test(id, from_root_is_the_same_on_every_rank_and_depends_on_the_secret, .timeout = 100)
+Test(unique_id, an_id_from_a_root_is_the_same_on_every_rank_and_depends_on_the_secret, .timeout = 100)
 {
 	tuttiUniqueId a, b, c;
 	struct tt_id x, y;
@@ -86,34 +86,34 @@ Test(id, from_root_is_the_same_on_every_rank_and_depends_on_the_secret, .timeout
 	cr_assert_eq(tt_id_from_root("127.0.0.1:70000", "x", &a), TT_ARG);
 }
 
-static void meet_at(const char *root, bool in_threads)
+static void join_at(const char *root, bool in_threads)
 {
-	struct meet m = { .n = 3, .body = exchange, .has_id = true, .threads = in_threads };
+	struct control_job job = { .n = 3, .body = exchange, .has_id = true, .threads = in_threads };
 
-	cr_assert_eq(tt_id_from_root(root, "a secret in words", &m.id), 0, "%s", tt_error_text());
-	meet_run(&m);
+	cr_assert_eq(tt_id_from_root(root, "a secret text", &job.id), 0, "%s", tt_error_text());
+	control_job_run(&job);
 	for (int r = 0; r < 3; r++)
-		cr_assert(!m.report[r].joined && !m.report[r].rc, "rank %d at %s: %s", r, root,
-			  m.report[r].text);
+		cr_assert(!job.report[r].joined && !job.report[r].rc, "rank %d at %s: %s", r, root,
+			  job.report[r].text);
 }
 
-Test(id, ranks_meet_at_a_root_named_by_address_or_name, .timeout = 60)
+Test(unique_id, ranks_join_at_a_root_given_by_address_or_name, .timeout = 60)
 {
 	char root[64];
 	int fd, port;
 
-	cr_assert_eq(tt_sock_reserve(0, &fd, &port), 0);         /* no other test is given it */
+	cr_assert_eq(tt_sock_reserve(0, &fd, &port), 0);         /* reserves the port */
 	snprintf(root, sizeof(root), "127.0.0.1:%d", port);
-	meet_at(root, false);
-	meet_at(root, true);                     /* the same port again, at once */
+	join_at(root, false);
+	join_at(root, true);                     /* the same port, reused at once */
 	snprintf(root, sizeof(root), "localhost:%d", port);
-	meet_at(root, false);
+	join_at(root, false);
 	close(fd);
 }
 
-Test(id, the_process_that_makes_it_may_exit_before_the_ranks_come, .timeout = 30)
+Test(unique_id, the_process_that_makes_an_id_may_exit_before_the_ranks_join, .timeout = 30)
 {
-	struct meet m = { .n = 2, .has_id = true, .body = exchange };
+	struct control_job job = { .n = 2, .has_id = true, .body = exchange };
 	int pipe_fd[2], status;
 	pid_t pid;
 
@@ -124,11 +124,11 @@ Test(id, the_process_that_makes_it_may_exit_before_the_ranks_come, .timeout = 30
 
 		_exit(tt_id_make("", "", &id) || write(pipe_fd[1], &id, sizeof(id)) != sizeof(id));
 	}
-	cr_assert_eq(read(pipe_fd[0], &m.id, sizeof(m.id)), (ssize_t)sizeof(m.id));
+	cr_assert_eq(read(pipe_fd[0], &job.id, sizeof(job.id)), (ssize_t)sizeof(job.id));
 	waitpid(pid, &status, 0);
-	meet_run(&m);
-	cr_assert(!m.report[0].joined && !m.report[1].joined, "%s %s", m.report[0].text,
-		  m.report[1].text);
+	control_job_run(&job);
+	cr_assert(!job.report[0].joined && !job.report[1].joined, "%s %s", job.report[0].text,
+		  job.report[1].text);
 }
 
 /* ---- interfaces and addresses ---------------------------------------------------------------- */
@@ -150,7 +150,7 @@ Test(addresses, ifname_has_the_prefix_syntax_of_nccl, .timeout = 10)
 			     t[i].filter, t[i].name);
 }
 
-Test(addresses, a_filter_that_chooses_nothing_names_the_interfaces, .timeout = 10)
+Test(addresses, a_filter_that_chooses_no_interface_lists_the_interfaces, .timeout = 10)
 {
 	struct tt_address list[TT_ADDRESSES];
 	int n;
@@ -161,7 +161,7 @@ Test(addresses, a_filter_that_chooses_nothing_names_the_interfaces, .timeout = 1
 	cr_assert_eq(n, 0, "loopback is never published");
 }
 
-Test(addresses, near_means_in_my_subnet, .timeout = 10)
+Test(addresses, an_address_is_near_when_it_is_in_the_same_subnet, .timeout = 10)
 {
 	struct tt_address mine = { 4, 20, { 10, 1, 16, 1 } }, near = { 4, 0, { 10, 1, 31, 9 } },
 			  far = { 4, 0, { 10, 1, 32, 9 } };
@@ -171,7 +171,7 @@ Test(addresses, near_means_in_my_subnet, .timeout = 10)
 	cr_assert(!tt_address_near(&mine, &far));
 	cr_assert(!tt_address_near(&mine, &six));
 	mine.prefix = 0;
-	cr_assert(!tt_address_near(&mine, &near), "an unknown subnet is no subnet");
+	cr_assert(!tt_address_near(&mine, &near), "an unknown subnet contains no address");
 	mine.prefix = 255;
 	cr_assert(!tt_address_near(&mine, &near));
 }

@@ -1,9 +1,10 @@
 /*
- * test_wait_policy.c - a rank stops yielding where yields are dear, and only there
+ * test_wait_policy.c - a waiting rank sleeps instead of yielding where yields are slow, and only
+ * there
  *
- * sched_yield and the clock are this file's, so that a yield takes as long as a test wants and no
- * longer: the core's real turns do not count. Threads that compute are the strangers that want the
- * core. Looked at from inside: wait.c tells its pause to nobody else.
+ * This file replaces sched_yield and the clock, so that a yield takes exactly the time that a test
+ * sets: the real scheduling does not count. Computing threads compete for the core. The tests read
+ * comm->pause_ms, because wait.c does not publish its pause.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -18,16 +19,16 @@
 #include "comm/comm.h"
 #include "tests/support/ranks.h"
 
-#define STRANGERS 6              /* more than there are ranks */
+#define COMPETITORS 6            /* computing threads, more than ranks */
 #define SLOW_NS 2000000
 #define QUICK_NS 1000
 
-static atomic_int slow_yields;   /* the next so many take SLOW_NS, the others QUICK_NS */
+static atomic_int slow_yields;   /* yields that take SLOW_NS; later ones QUICK_NS */
 static atomic_bool end;
 
-/* of this thread: how far its clock is behind the real one, what that said last, and by how much
- * a yield moves it on (0: time goes by itself) */
-static _Thread_local int64_t behind_ns, said_ns, step_ns;
+/* the clock of this thread: its lag behind the real clock, its last value, and the duration of the
+ * yield since then (0: no yield, time passes as usual) */
+static _Thread_local int64_t lag_ns, last_ns, step_ns;
 
 int clock_gettime(clockid_t id, struct timespec *t)
 {
@@ -39,11 +40,11 @@ int clock_gettime(clockid_t id, struct timespec *t)
 		return 0;
 	now = t->tv_sec * 1000000000l + t->tv_nsec;
 	if (step_ns)
-		behind_ns = now - said_ns - step_ns;
+		lag_ns = now - last_ns - step_ns;
 	step_ns = 0;
-	said_ns = now - behind_ns;
-	t->tv_sec = said_ns / 1000000000;
-	t->tv_nsec = said_ns % 1000000000;
+	last_ns = now - lag_ns;
+	t->tv_sec = last_ns / 1000000000;
+	t->tv_nsec = last_ns % 1000000000;
 	return 0;
 }
 
@@ -61,18 +62,19 @@ static void *compute(void *arg)
 	return NULL;
 }
 
-/* Rank 0 waits for rank 1, which is late each time. Its longest pause must be as *arg has it. */
-static int wait_for_the_late(tuttiComm_t *comm, int rank, int nranks, void *arg)
+/* Rank 0 waits for rank 1, which is late in each barrier. Rank 0 pauses if want->pauses, else
+ * not. */
+static int wait_for_a_late_rank(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	enum { CALLS = 20 };
 	const struct { int slow; bool pauses; } *want = arg;
-	pthread_t strangers[STRANGERS];
+	pthread_t competitors[COMPETITORS];
 	uint32_t longest = 0;
 	int bad = 0;
 
 	(void)nranks;
-	for (int i = 0; i < STRANGERS && rank == 0; i++)
-		if (pthread_create(&strangers[i], NULL, compute, NULL))
+	for (int i = 0; i < COMPETITORS && rank == 0; i++)
+		if (pthread_create(&competitors[i], NULL, compute, NULL))
 			return 1;
 	for (int i = 0; i < CALLS && !bad; i++) {
 		atomic_store(&slow_yields, rank == 0 ? want->slow : 0);
@@ -82,15 +84,15 @@ static int wait_for_the_late(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		longest = (*comm)->wait.pause_ms > longest ? (*comm)->wait.pause_ms : longest;
 	}
 	atomic_store(&end, true);
-	for (int i = 0; i < STRANGERS && rank == 0; i++)
-		pthread_join(strangers[i], NULL);
+	for (int i = 0; i < COMPETITORS && rank == 0; i++)
+		pthread_join(competitors[i], NULL);
 	if (rank == 0 && (longest > 0) != want->pauses)
 		bad = fprintf(stderr, "%d slow yields in a wait: paused for %u ms\n", want->slow,
 			      longest);
 	return bad;
 }
 
-Test(waits, where_yields_are_dear_a_rank_sleeps_and_a_single_long_one_is_not_dear, .timeout = 60)
+Test(wait_policy, a_rank_sleeps_where_yields_are_slow_but_not_after_one_slow_yield, .timeout = 60)
 {
 	static const struct { int slow; bool pauses; } want[] = { { 1000, true }, { 1, false } };
 
@@ -98,7 +100,7 @@ Test(waits, where_yields_are_dear_a_rank_sleeps_and_a_single_long_one_is_not_dea
 	for (int i = 0; i < 2; i++) {
 		struct ranks r = { .n = 2, .transport = "shm", .arg = (void *)&want[i] };
 
-		cr_expect_eq(ranks_run(&r, wait_for_the_late), 0, "%d slow yields", want[i].slow);
+		cr_expect_eq(ranks_run(&r, wait_for_a_late_rank), 0, "%d slow yields", want[i].slow);
 	}
 	unsetenv("TUTTI_WAIT");
 }

@@ -1,6 +1,6 @@
 /*
- * test_wrong_joins.c - joins that must fail: ranks that do not fit, strangers, secrets, ports,
- * descriptors, settings
+ * test_wrong_joins.c - joins that must fail: inconsistent ranks, unauthenticated connections,
+ * secrets, ports, descriptors, settings
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -20,14 +20,14 @@
 #include "tests/support/ranks.h"
 
 #define TIMEOUT_MS 4000
-#define LONG_MS 15000                    /* where nobody waits for it */
+#define LONG_MS 15000                    /* for joins that never reach their timeout */
 
-/* Joins by hand: ranks as processes, each with numbers of its own. */
+/* Joins with a rank and a number of ranks that the test sets for each process. */
 struct joins {
 	struct ranks ranks;
 	int nranks[4], rank[4];
 	const char *word;
-	_Atomic int *reported;               /* ranks that got the reason why they cannot join */
+	_Atomic int *reported;               /* ranks whose error has the reason */
 };
 
 static void *shared_memory(size_t bytes)
@@ -44,7 +44,7 @@ static int join_by_hand(tuttiComm_t *comm, int rank, int n, void *arg)
 	(void)n;
 	config.timeout_ms = TIMEOUT_MS;
 	rc = tuttiCommInitRankConfig(comm, j->nranks[rank], j->ranks.id, j->rank[rank], &config);
-	while (!rc && !*j->reported)                 /* so that a late rank finds the others */
+	while (!rc && !*j->reported)                 /* a late rank still finds the others */
 		usleep(1000);
 	if (rc && strstr(tuttiGetLastError(NULL), j->word)) {
 		++*j->reported;
@@ -54,14 +54,14 @@ static int join_by_hand(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 1;
 }
 
-Test(wrong_joins, joins_that_do_not_fit_fail_on_every_rank, .timeout = 120)
+Test(wrong_joins, inconsistent_joins_fail_on_every_rank, .timeout = 120)
 {
 	static struct joins cases[] = {
 		/* the same rank twice */
 		{ .nranks = { 2, 2, 2 }, .rank = { 0, 1, 1 }, .word = "rank 1" },
 		/* different nranks */
 		{ .nranks = { 3, 3, 2 }, .rank = { 0, 1, 1 }, .word = "2" },
-		/* rank 2 never comes */
+		/* rank 2 never joins */
 		{ .nranks = { 4, 4, 4 }, .rank = { 0, 1, 3 }, .word = "2" },
 		/* rank beyond nranks */
 		{ .nranks = { 3, 3, 3 }, .rank = { 0, 1, 5 }, .word = "rank" },
@@ -72,8 +72,8 @@ Test(wrong_joins, joins_that_do_not_fit_fail_on_every_rank, .timeout = 120)
 			(struct ranks){ .n = 3, .no_join = true, .limit_s = 20, .arg = &cases[i] };
 		cases[i].reported = shared_memory(sizeof(*cases[i].reported));
 		if (i == 0) {
-			/* two of the three may have formed the communicator of two;
-			 * the third must get the reason */
+			/* two of the three ranks may form the communicator of two; the third gets
+			 * the reason */
 			cr_expect_leq(ranks_run(&cases[i].ranks, join_by_hand), 2);
 			cr_expect_gt(*cases[i].reported, 0);
 			continue;
@@ -82,9 +82,9 @@ Test(wrong_joins, joins_that_do_not_fit_fail_on_every_rank, .timeout = 120)
 	}
 }
 
-/* Strangers knock while the ranks join and work:
- * garbage, silence, half a greeting. The job goes on. */
-static int beside_strangers(tuttiComm_t *comm, int rank, int n, void *arg)
+/* Foreign connections arrive while the ranks join and work: with garbage, nothing, or a part of a
+ * greeting. The job goes on. */
+static int work_beside_connections(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	float x = 1;
 
@@ -98,8 +98,8 @@ static int beside_strangers(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-/* Every listening TCP port of this network namespace gets visitors. */
-static void knock(int seconds)
+/* Connect to every listening TCP port of this network namespace. */
+static void connect_to_all_ports(int seconds)
 {
 	time_t until = time(NULL) + seconds;
 	unsigned char noise[512];
@@ -138,56 +138,56 @@ static void knock(int seconds)
 	_exit(0);
 }
 
-Test(wrong_joins, strangers_do_not_disturb_a_job, .timeout = 60)
+Test(wrong_joins, unauthenticated_connections_do_not_disturb_a_job, .timeout = 60)
 {
 	struct ranks r = { .n = 3 };
-	pid_t stranger = fork();
+	pid_t foreign = fork();
 
-	if (stranger == 0)
-		knock(4);
+	if (foreign == 0)
+		connect_to_all_ports(4);
 	for (int i = 0; i < 3; i++) {
 		r.transport = i % 2 ? "tcp" : "auto";
-		cr_expect_eq(ranks_run(&r, beside_strangers), 0);
+		cr_expect_eq(ranks_run(&r, work_beside_connections), 0);
 	}
-	kill(stranger, SIGKILL);
+	kill(foreign, SIGKILL);
 }
 
-struct listening_place { int port; _Atomic int refused; };
+struct secret_test { int port; _Atomic int refused; };
 
-/* A job whose secret differs is refused, in words, on the side that came wrongly; the right ranks
- * are not disturbed. */
+/* A rank with a wrong secret is refused with an error text; the ranks with the right secret are not
+ * disturbed. */
 static int other_secret(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
-	struct listening_place *at = arg;
+	struct secret_test *test = arg;
 	tuttiResult_t rc;
 	char port[32];
 	float x = 1;
 
 	(void)n;
 	config.timeout_ms = LONG_MS;
-	snprintf(port, sizeof(port), "127.0.0.1:%d", at->port);
+	snprintf(port, sizeof(port), "127.0.0.1:%d", test->port);
 	setenv("TUTTI_ROOT", port, 1);
 	setenv("TUTTI_NRANKS", "2", 1);
 	setenv("TUTTI_RANK", rank ? "1" : "0", 1);
 	setenv("TUTTI_SECRET", rank == 2 ? "wrong" : "right", 1);
-	while (rank == 1 && !at->refused)        /* till then there is no job */
+	while (rank == 1 && !test->refused)        /* the job forms after the refusal */
 		usleep(1000);
 	rc = tuttiCommInitEnv(comm, &config);
 	if (rank == 2) {
-		at->refused = 1;
+		test->refused = 1;
 		return !(rc && strstr(tuttiGetLastError(NULL), "secret"));
 	}
 	return rc || tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, NULL) || x != 2;
 }
 
-Test(wrong_joins, a_wrong_secret_is_refused_in_words, .timeout = 60)
+Test(wrong_joins, a_wrong_secret_is_refused_with_an_error_text, .timeout = 60)
 {
-	struct listening_place *at = shared_memory(sizeof(*at));
-	struct ranks r = { .n = 3, .no_join = true, .arg = at, .limit_s = 20 };
+	struct secret_test *test = shared_memory(sizeof(*test));
+	struct ranks r = { .n = 3, .no_join = true, .arg = test, .limit_s = 20 };
 	int fd;
 
-	cr_assert_eq(tt_sock_reserve(0, &fd, &at->port), 0);
+	cr_assert_eq(tt_sock_reserve(0, &fd, &test->port), 0);
 	cr_expect_eq(ranks_run(&r, other_secret), 0);
 	close(fd);
 }
@@ -224,7 +224,7 @@ Test(wrong_joins, a_port_in_use_is_named, .timeout = 30)
 	cr_expect_eq(ranks_run(&r, port_taken), 0);
 }
 
-/* With too few file descriptors the join, or the first call, fails in words; nothing hangs. */
+/* With too few file descriptors the join, or the first call, fails with a text; no rank hangs. */
 static int few_descriptors(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	struct joins *j = arg;
@@ -246,7 +246,7 @@ static int few_descriptors(tuttiComm_t *comm, int rank, int n, void *arg)
 	return rc == tuttiSuccess || !tuttiGetLastError(NULL)[0];
 }
 
-Test(wrong_joins, too_few_descriptors_are_an_error_in_words, .timeout = 60)
+Test(wrong_joins, too_few_descriptors_are_an_error_with_a_text, .timeout = 60)
 {
 	static struct joins j;
 
@@ -254,8 +254,8 @@ Test(wrong_joins, too_few_descriptors_are_an_error_in_words, .timeout = 60)
 	cr_expect_eq(ranks_run(&j.ranks, few_descriptors), 0);
 }
 
-/* With `spare` descriptors left on one rank, a split and the first calls on it work or fail: on all
- * ranks alike, and all know which rank it was and why. */
+/* With `spare` descriptors left on one rank, a split and the first calls on the child work on all
+ * ranks, or fail on all ranks with an error that names the rank and the reason. */
 struct shortage {
 	struct ranks ranks;
 	int spare, victim;
@@ -273,7 +273,7 @@ static void keep_descriptors(int spare)
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-static int split_in_need(tuttiComm_t *comm, int rank, int n, void *arg)
+static int split_with_few_descriptors(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	struct shortage *s = arg;
 	struct join_outcome *o = &s->outcome[rank];
@@ -291,8 +291,8 @@ static int split_in_need(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-/* The rank that ran out: by its number in the parent, or, once the split stands, in the child. */
-static bool is_blamed(const struct shortage *s, const char *text)
+/* Does text name the victim, by its rank in the parent or in the child, and the limit? */
+static bool names_victim(const struct shortage *s, const char *text)
 {
 	char parent[32], child[32];
 
@@ -305,18 +305,18 @@ static bool some_fail(struct shortage *s)
 {
 	int failed = 0;
 
-	cr_expect_eq(ranks_run(&s->ranks, split_in_need), 0, "%d spare", s->spare);
+	cr_expect_eq(ranks_run(&s->ranks, split_with_few_descriptors), 0, "%d spare", s->spare);
 	for (int r = 0; r < s->ranks.n; r++)
 		failed += s->outcome[r].rc != 0;
 	cr_expect(failed == 0 || failed == s->ranks.n, "%d spare: %d of %d fail", s->spare, failed,
 		  s->ranks.n);
 	for (int r = 0; failed && r < s->ranks.n; r++)
-		cr_expect(is_blamed(s, s->outcome[r].text), "%d spare, rank %d: %s", s->spare, r,
+		cr_expect(names_victim(s, s->outcome[r].text), "%d spare, rank %d: %s", s->spare, r,
 			  s->outcome[r].text);
 	return failed;
 }
 
-Test(wrong_joins, descriptors_that_run_out_in_a_split_are_reported_to_every_rank, .timeout = 240)
+Test(wrong_joins, descriptors_that_run_out_in_a_split_are_reported_on_every_rank, .timeout = 240)
 {
 	static const char *const transports[] = { "auto", "tcp" };
 
@@ -328,7 +328,7 @@ Test(wrong_joins, descriptors_that_run_out_in_a_split_are_reported_to_every_rank
 					  .limit_s = 30, .arg = &s };
 		while (some_fail(&s))
 			s.spare++;
-		/* a listener, two to watch, a spare one and a connection at least */
+		/* at least a listener, two for epoll and wake-up, a reserve, and a connection */
 		cr_expect_gt(s.spare, 5);
 	}
 }
@@ -357,7 +357,7 @@ Test(wrong_joins, a_bad_environment_value_is_an_error_that_names_it, .timeout = 
 	}
 }
 
-Test(wrong_joins, a_negative_time_out_is_refused)
+Test(wrong_joins, a_negative_timeout_is_refused)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 	tuttiUniqueId id;

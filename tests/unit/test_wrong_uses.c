@@ -1,5 +1,5 @@
 /*
- * test_wrong_uses.c - wrong calls end in an error in words on every rank concerned, never in a hang
+ * test_wrong_uses.c - wrong calls end with an error text on every rank concerned, never in a hang
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -10,17 +10,17 @@
 
 #include "tests/support/ranks.h"
 
-#define TIMEOUT_MS 15000                 /* no call waits for it */
+#define TIMEOUT_MS 15000                 /* no call waits so long */
 
 static float in[70000], out[70000 * 4];
 
-/* What each rank does; every one of them must make every rank fail, with a text that has all of
- * these words. */
+/* A wrong program: call, made by every rank, fails on every rank with a text that contains all
+ * words. */
 struct wrong {
 	const char *name;
 	tuttiResult_t (*call)(tuttiComm_t comm, int rank, int n);
 	const char *words[3];
-	bool at_next;                /* rooted: the error may come with the next call */
+	bool at_next;                /* rooted calls: the error may come with the next call */
 };
 
 static tuttiResult_t counts(tuttiComm_t c, int rank, int n)
@@ -51,8 +51,7 @@ static tuttiResult_t roots(tuttiComm_t c, int rank, int n)
 	return tuttiBroadcast(in, out, 1000, tuttiFloat32, rank == n - 1 ? 0 : 1, c, NULL);
 }
 
-/* Everybody is the root: nobody waits, and the ranks are
- * operations further before any of them stops. */
+/* Every rank is a root: no rank waits, and ranks run several operations before the first error. */
 static tuttiResult_t own_roots(tuttiComm_t c, int rank, int n)
 {
 	tuttiResult_t rc = tuttiBroadcast(in, out, 10, tuttiFloat32, rank, c, NULL);
@@ -95,8 +94,7 @@ static tuttiResult_t barrier(tuttiComm_t c, int rank, int n)
 		    : tuttiBarrier(c, NULL);
 }
 
-/* Order, where only some make a collective: nobody sends what
- * another waits for, and none of them can go on. */
+/* Only some ranks call a collective; the others wait for messages that no rank sends: deadlock. */
 static tuttiResult_t receive_and_collective(tuttiComm_t c, int rank, int n)
 {
 	return rank ? tuttiAllReduce(in, out, 1000, tuttiFloat32, tuttiSum, c, NULL)
@@ -125,12 +123,12 @@ static tuttiResult_t split_and_receive(tuttiComm_t c, int rank, int n)
 			 : tuttiCommSplit(c, 0, 0, &part, NULL);
 }
 
-static tuttiResult_t receives_in_a_circle(tuttiComm_t c, int rank, int n)
+static tuttiResult_t receives_in_a_cycle(tuttiComm_t c, int rank, int n)
 {
 	return tuttiRecv(out, 10, tuttiFloat32, (rank + 1) % n, c, NULL);
 }
 
-/* The second message from rank 0 to rank 1 is another on each side. */
+/* The second message from rank 0 to rank 1 differs between send and receive. */
 static tuttiResult_t messages(tuttiComm_t c, int rank, size_t sent, size_t received,
 			      tuttiDataType_t type)
 {
@@ -167,7 +165,7 @@ static tuttiResult_t nothing_sent(tuttiComm_t c, int rank, int n)
 	return messages(c, rank, 0, 60, tuttiFloat32);
 }
 
-#define FOR_EVER "wait for each other, and none can go on"
+#define DEADLOCK "wait for each other, and none can go on"
 static const struct wrong wrongs[] = {
 	{ "counts", counts, { "512", "1024" }, false },
 	{ "big counts", big_counts, { "70000", "65000" }, false },
@@ -195,23 +193,23 @@ static const struct wrong wrongs[] = {
 	{ "barrier", barrier, { "barrier", "allreduce" }, false },
 	{ "receive, collective",
 	  receive_and_collective,
-	  { FOR_EVER, "receive of 10 float32 from rank ", "allreduce of 1000" },
+	  { DEADLOCK, "receive of 10 float32 from rank ", "allreduce of 1000" },
 	  false },
 	{ "receive, root",
 	  receive_and_root,
-	  { FOR_EVER, "receive of 10 float32 from rank ", "broadcast of 1000" },
+	  { DEADLOCK, "receive of 10 float32 from rank ", "broadcast of 1000" },
 	  true },
 	{ "split, collective",
 	  split_and_collective,
-	  { FOR_EVER, "tuttiCommSplit", "allreduce of 1000" },
+	  { DEADLOCK, "tuttiCommSplit", "allreduce of 1000" },
 	  false },
 	{ "split, receive",
 	  split_and_receive,
-	  { FOR_EVER, "tuttiCommSplit", "receive of 10 float32 from rank " },
+	  { DEADLOCK, "tuttiCommSplit", "receive of 10 float32 from rank " },
 	  false },
-	{ "circle",
-	  receives_in_a_circle,
-	  { FOR_EVER, " is in receive of 10 float32 from rank " },
+	{ "cycle",
+	  receives_in_a_cycle,
+	  { DEADLOCK, " is in receive of 10 float32 from rank " },
 	  false },
 	{ "message counts",
 	  message_counts,
@@ -253,7 +251,7 @@ static int make_wrong(tuttiComm_t *comm, int rank, int n, void *arg)
 	return rc != tuttiInvalidUsage;
 }
 
-Test(wrong_uses, different_calls_are_named_on_every_rank, .timeout = 240)
+Test(wrong_uses, mismatched_calls_are_named_on_every_rank, .timeout = 240)
 {
 	static const char *const transports[] = { "shm", "tcp" };
 
@@ -269,8 +267,7 @@ Test(wrong_uses, different_calls_are_named_on_every_rank, .timeout = 240)
 			}
 }
 
-/* Right programs in which ranks wait long for each other,
- * in chains and groups, and are told nothing. */
+/* A right program: ranks wait long for each other, in chains and groups, and get no error. */
 static int wait_in_chains(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiComm_t c = *comm, part = NULL;
@@ -308,7 +305,7 @@ static int wait_in_chains(tuttiComm_t *comm, int rank, int n, void *arg)
 	return rc;
 }
 
-Test(wrong_uses, ranks_that_wait_long_but_not_for_ever_are_left_alone, .timeout = 120)
+Test(wrong_uses, ranks_that_wait_long_without_a_deadlock_get_no_error, .timeout = 120)
 {
 	static const char *const transports[] = { "shm", "tcp" };
 
@@ -321,7 +318,7 @@ Test(wrong_uses, ranks_that_wait_long_but_not_for_ever_are_left_alone, .timeout 
 	}
 }
 
-/* Make no call until another rank's has failed, and with it the communicator. */
+/* Make no call until the communicator is broken by the failed call of another rank. */
 static tuttiResult_t stay_away(tuttiComm_t c)
 {
 	tuttiResult_t state = tuttiSuccess, rc = tuttiSuccess;
@@ -339,7 +336,7 @@ static int receive_from_nobody(tuttiComm_t *comm, int rank, int n, void *arg)
 
 	(void)n, (void)arg;
 	if (rank == 1)
-		return stay_away(*comm);         /* it might still send */
+		return stay_away(*comm);         /* until then rank 1 might still send */
 	rc = tuttiRecv(out, 10, tuttiFloat32, 1, *comm, NULL);
 	if (rc == tuttiTimeout &&
 	    strstr(tuttiGetLastError(*comm),
@@ -350,14 +347,15 @@ static int receive_from_nobody(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 1;
 }
 
-Test(wrong_uses, a_message_that_nobody_sends_is_named_at_the_deadline, .timeout = 60)
+Test(wrong_uses, a_message_that_no_rank_sends_is_named_at_the_deadline, .timeout = 60)
 {
 	struct ranks r = { .n = 2, .timeout_ms = 2500, .limit_s = 20 };
 
 	cr_expect_eq(ranks_run(&r, receive_from_nobody), 0);
 }
 
-/* Whom to ask for what it sent is gone, or about to go; what came differs all the same. */
+/* The message differs from its receive; the sender has left, or leaves, before the receiver can ask
+ * for its call. */
 static int send_other_and_leave(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiResult_t rc;
@@ -366,7 +364,7 @@ static int send_other_and_leave(tuttiComm_t *comm, int rank, int n, void *arg)
 	(void)n, (void)arg;
 	if (rank == 0) {
 		rc = tuttiSend(in, 60, tuttiFloat32, 1, *comm, NULL);
-		wrong = rc && (rc != tuttiInvalidUsage ||       /* the other was quicker */
+		wrong = rc && (rc != tuttiInvalidUsage ||       /* the receiver was faster */
 			       !strstr(tuttiGetLastError(*comm), "rank 0 called send of 60"));
 		tuttiCommDestroy(*comm);
 		*comm = NULL;
@@ -381,7 +379,7 @@ static int send_other_and_leave(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 1;
 }
 
-Test(wrong_uses, a_message_that_differs_is_told_though_its_sender_has_left, .timeout = 60)
+Test(wrong_uses, a_mismatched_message_is_reported_after_its_sender_has_left, .timeout = 60)
 {
 	static const char *const transports[] = { "shm", "tcp" };
 
@@ -393,7 +391,8 @@ Test(wrong_uses, a_message_that_differs_is_told_though_its_sender_has_left, .tim
 	}
 }
 
-/* A send might end without its receive, so only the deadline can tell. */
+/* A send may return before its receive, so a deadlock is not certain: the deadline ends the
+ * wait. */
 static int split_and_send(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	tuttiComm_t part;
@@ -407,14 +406,14 @@ static int split_and_send(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 1;
 }
 
-Test(wrong_uses, a_split_that_misses_a_sender_says_what_it_sends, .timeout = 60)
+Test(wrong_uses, a_split_that_waits_for_a_sender_names_the_send, .timeout = 60)
 {
 	struct ranks r = { .n = 2, .transport = "shm", .timeout_ms = 3000, .limit_s = 20 };
 
 	cr_expect_eq(ranks_run(&r, split_and_send), 0);
 }
 
-/* The deadline is a time in which nothing moves: six messages of a group come 0.5 s apart, the
+/* The timeout counts from the last progress: six messages of a group arrive 0.5 s apart, the
  * seventh never. */
 static int slow_messages(tuttiComm_t *comm, int rank, int n, void *arg)
 {
@@ -440,7 +439,7 @@ static int slow_messages(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 1;
 }
 
-Test(wrong_uses, what_moves_may_take_longer_than_the_time_out, .timeout = 60)
+Test(wrong_uses, a_call_with_progress_may_take_longer_than_the_timeout, .timeout = 60)
 {
 	static const char *const transports[] = { "shm", "tcp" };
 
@@ -453,8 +452,8 @@ Test(wrong_uses, what_moves_may_take_longer_than_the_time_out, .timeout = 60)
 	}
 }
 
-/* Impossible arguments are refused at once, and leave the communicator usable. */
-static int impossible(tuttiComm_t *comm, int rank, int n, void *arg)
+/* Invalid arguments are refused at once; the communicator still works. */
+static int use_invalid_arguments(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	static const char *const because = "a refused call must not break the communicator";
 	tuttiComm_t c = *comm;
@@ -500,9 +499,9 @@ static int impossible(tuttiComm_t *comm, int rank, int n, void *arg)
 	return bad;
 }
 
-Test(wrong_uses, impossible_arguments_are_refused_at_once, .timeout = 60)
+Test(wrong_uses, invalid_arguments_are_refused_at_once, .timeout = 60)
 {
 	struct ranks r = { .n = 2 };
 
-	cr_expect_eq(ranks_run(&r, impossible), 0);
+	cr_expect_eq(ranks_run(&r, use_invalid_arguments), 0);
 }

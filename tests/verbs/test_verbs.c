@@ -1,6 +1,6 @@
 /*
- * test_verbs.c - what only the verbs transport promises: its declarations are libibverbs', both
- * sides choose the same GIDs, and a steady state registers nothing and asks for few completions
+ * test_verbs.c - claims of the verbs transport alone: its declarations equal libibverbs', both sides
+ * choose the same GIDs, a steady state registers no memory and requests few completions
  *
  * The conformance suite is test_transports.c; tests/scripts/verbs.sh runs both on the fake library.
  */
@@ -18,12 +18,12 @@
 #if __has_include(<infiniband/verbs.h>)
 #include <infiniband/verbs.h>
 #define SIZE(ours, theirs) cr_expect_eq(sizeof(struct ours), sizeof(struct theirs), #ours)
-#define PLACE(ours, member, theirs, name)						\
+#define OFFSET(ours, member, theirs, name)						\
 	cr_expect_eq(offsetof(struct ours, member), offsetof(struct theirs, name),	\
 			#ours "." #member)
-#define NUMBER(ours, theirs) cr_expect_eq((int)ours, (int)theirs, #ours)
+#define CONSTANT(ours, theirs) cr_expect_eq((int)ours, (int)theirs, #ours)
 
-Test(verbs, sizes_are_those_of_the_systems_header, .timeout = 30)
+Test(verbs, struct_sizes_equal_those_of_the_systems_header, .timeout = 30)
 {
 	SIZE(tt_verbs_pd, ibv_pd);
 	SIZE(tt_verbs_mr, ibv_mr);
@@ -43,59 +43,59 @@ Test(verbs, sizes_are_those_of_the_systems_header, .timeout = 30)
 	SIZE(tt_verbs_channel, ibv_comp_channel);
 }
 
-Test(verbs, places_are_those_of_the_systems_header, .timeout = 30)
+Test(verbs, member_offsets_equal_those_of_the_systems_header, .timeout = 30)
 {
-	PLACE(tt_verbs_context, ops.poll_cq, ibv_context, ops.poll_cq);
-	PLACE(tt_verbs_context, ops.req_notify_cq, ibv_context, ops.req_notify_cq);
-	PLACE(tt_verbs_context, ops.post_send, ibv_context, ops.post_send);
-	PLACE(tt_verbs_context, ops.post_recv, ibv_context, ops.post_recv);
-	PLACE(tt_verbs_context, async_fd, ibv_context, async_fd);
-	PLACE(tt_verbs_port_attr, lid, ibv_port_attr, lid);
-	PLACE(tt_verbs_port_attr, active_width, ibv_port_attr, active_width);
-	PLACE(tt_verbs_port_attr, link_layer, ibv_port_attr, link_layer);
-	PLACE(tt_verbs_port_attr, flags, ibv_port_attr, flags);
-	PLACE(tt_verbs_port_attr, pkey_tbl_len, ibv_port_attr, pkey_tbl_len);
-	PLACE(tt_verbs_qp_attr, pkey_index, ibv_qp_attr, pkey_index);
-	PLACE(tt_verbs_device_attr, max_cqe, ibv_device_attr, max_cqe);
-	PLACE(tt_verbs_device_attr, phys_port_cnt, ibv_device_attr, phys_port_cnt);
-	PLACE(tt_verbs_qp_attr, ah, ibv_qp_attr, ah_attr);
-	PLACE(tt_verbs_qp_attr, timeout, ibv_qp_attr, timeout);
-	PLACE(tt_verbs_qp_attr, rnr_retry, ibv_qp_attr, rnr_retry);
-	PLACE(tt_verbs_send_wr, imm_data, ibv_send_wr, imm_data);
-	PLACE(tt_verbs_send_wr, wr, ibv_send_wr, wr);
-	PLACE(tt_verbs_wc, imm_data, ibv_wc, imm_data);
-	PLACE(tt_verbs_wc, byte_len, ibv_wc, byte_len);
-	PLACE(tt_verbs_ah, grh.sgid_index, ibv_ah_attr, grh.sgid_index);
-	PLACE(tt_verbs_ah, port_num, ibv_ah_attr, port_num);
-	PLACE(tt_verbs_gid_entry, type, ibv_gid_entry, gid_type);
+	OFFSET(tt_verbs_context, ops.poll_cq, ibv_context, ops.poll_cq);
+	OFFSET(tt_verbs_context, ops.req_notify_cq, ibv_context, ops.req_notify_cq);
+	OFFSET(tt_verbs_context, ops.post_send, ibv_context, ops.post_send);
+	OFFSET(tt_verbs_context, ops.post_recv, ibv_context, ops.post_recv);
+	OFFSET(tt_verbs_context, async_fd, ibv_context, async_fd);
+	OFFSET(tt_verbs_port_attr, lid, ibv_port_attr, lid);
+	OFFSET(tt_verbs_port_attr, active_width, ibv_port_attr, active_width);
+	OFFSET(tt_verbs_port_attr, link_layer, ibv_port_attr, link_layer);
+	OFFSET(tt_verbs_port_attr, flags, ibv_port_attr, flags);
+	OFFSET(tt_verbs_port_attr, pkey_tbl_len, ibv_port_attr, pkey_tbl_len);
+	OFFSET(tt_verbs_qp_attr, pkey_index, ibv_qp_attr, pkey_index);
+	OFFSET(tt_verbs_device_attr, max_cqe, ibv_device_attr, max_cqe);
+	OFFSET(tt_verbs_device_attr, phys_port_cnt, ibv_device_attr, phys_port_cnt);
+	OFFSET(tt_verbs_qp_attr, ah, ibv_qp_attr, ah_attr);
+	OFFSET(tt_verbs_qp_attr, timeout, ibv_qp_attr, timeout);
+	OFFSET(tt_verbs_qp_attr, rnr_retry, ibv_qp_attr, rnr_retry);
+	OFFSET(tt_verbs_send_wr, imm_data, ibv_send_wr, imm_data);
+	OFFSET(tt_verbs_send_wr, wr, ibv_send_wr, wr);
+	OFFSET(tt_verbs_wc, imm_data, ibv_wc, imm_data);
+	OFFSET(tt_verbs_wc, byte_len, ibv_wc, byte_len);
+	OFFSET(tt_verbs_ah, grh.sgid_index, ibv_ah_attr, grh.sgid_index);
+	OFFSET(tt_verbs_ah, port_num, ibv_ah_attr, port_num);
+	OFFSET(tt_verbs_gid_entry, type, ibv_gid_entry, gid_type);
 }
 
-Test(verbs, numbers_are_those_of_the_systems_header, .timeout = 30)
+Test(verbs, constants_equal_those_of_the_systems_header, .timeout = 30)
 {
-	NUMBER(TT_VERBS_ERR, IBV_QPS_ERR);
-	NUMBER(TT_VERBS_RTS, IBV_QPS_RTS);
-	NUMBER(TT_VERBS_GRH_REQUIRED, IBV_QPF_GRH_REQUIRED);
-	NUMBER(TT_VERBS_TRANSPORT, IBV_TRANSPORT_IB);
-	NUMBER(TT_VERBS_WRITE_IMM, IBV_WR_RDMA_WRITE_WITH_IMM);
-	NUMBER(TT_VERBS_SIGNALED, IBV_SEND_SIGNALED);
-	NUMBER(TT_VERBS_INLINE, IBV_SEND_INLINE);
-	NUMBER(TT_VERBS_REMOTE_WRITE, IBV_ACCESS_REMOTE_WRITE);
-	NUMBER(TT_VERBS_WC_IMM, IBV_WC_RECV_RDMA_WITH_IMM);
-	NUMBER(TT_VERBS_WC_RETRY, IBV_WC_RETRY_EXC_ERR);
-	NUMBER(TT_VERBS_WC_RNR_RETRY, IBV_WC_RNR_RETRY_EXC_ERR);
-	NUMBER(TT_VERBS_WC_REM_ACCESS, IBV_WC_REM_ACCESS_ERR);
-	NUMBER(TT_VERBS_WC_GENERAL, IBV_WC_GENERAL_ERR);
-	NUMBER(TT_VERBS_EVENT_DEVICE_FATAL, IBV_EVENT_DEVICE_FATAL);
-	NUMBER(TT_VERBS_EVENT_PORT_ERR, IBV_EVENT_PORT_ERR);
-	NUMBER(TT_VERBS_EVENT_GID_CHANGE, IBV_EVENT_GID_CHANGE);
-	NUMBER(TT_VERBS_QP_DEST, IBV_QP_DEST_QPN);
-	NUMBER(TT_VERBS_QP_DEST_READS, IBV_QP_MAX_DEST_RD_ATOMIC);
-	NUMBER(TT_VERBS_QP_RNR_TIMER, IBV_QP_MIN_RNR_TIMER);
-	NUMBER(TT_VERBS_QP_READS, IBV_QP_MAX_QP_RD_ATOMIC);
-	NUMBER(TT_VERBS_GID_ROCE2, IBV_GID_TYPE_ROCE_V2);
+	CONSTANT(TT_VERBS_ERR, IBV_QPS_ERR);
+	CONSTANT(TT_VERBS_RTS, IBV_QPS_RTS);
+	CONSTANT(TT_VERBS_GRH_REQUIRED, IBV_QPF_GRH_REQUIRED);
+	CONSTANT(TT_VERBS_TRANSPORT, IBV_TRANSPORT_IB);
+	CONSTANT(TT_VERBS_WRITE_IMM, IBV_WR_RDMA_WRITE_WITH_IMM);
+	CONSTANT(TT_VERBS_SIGNALED, IBV_SEND_SIGNALED);
+	CONSTANT(TT_VERBS_INLINE, IBV_SEND_INLINE);
+	CONSTANT(TT_VERBS_REMOTE_WRITE, IBV_ACCESS_REMOTE_WRITE);
+	CONSTANT(TT_VERBS_WC_IMM, IBV_WC_RECV_RDMA_WITH_IMM);
+	CONSTANT(TT_VERBS_WC_RETRY, IBV_WC_RETRY_EXC_ERR);
+	CONSTANT(TT_VERBS_WC_RNR_RETRY, IBV_WC_RNR_RETRY_EXC_ERR);
+	CONSTANT(TT_VERBS_WC_REM_ACCESS, IBV_WC_REM_ACCESS_ERR);
+	CONSTANT(TT_VERBS_WC_GENERAL, IBV_WC_GENERAL_ERR);
+	CONSTANT(TT_VERBS_EVENT_DEVICE_FATAL, IBV_EVENT_DEVICE_FATAL);
+	CONSTANT(TT_VERBS_EVENT_PORT_ERR, IBV_EVENT_PORT_ERR);
+	CONSTANT(TT_VERBS_EVENT_GID_CHANGE, IBV_EVENT_GID_CHANGE);
+	CONSTANT(TT_VERBS_QP_DEST, IBV_QP_DEST_QPN);
+	CONSTANT(TT_VERBS_QP_DEST_READS, IBV_QP_MAX_DEST_RD_ATOMIC);
+	CONSTANT(TT_VERBS_QP_RNR_TIMER, IBV_QP_MIN_RNR_TIMER);
+	CONSTANT(TT_VERBS_QP_READS, IBV_QP_MAX_QP_RD_ATOMIC);
+	CONSTANT(TT_VERBS_GID_ROCE2, IBV_GID_TYPE_ROCE_V2);
 }
 #else
-Test(verbs, declarations_are_those_of_the_systems_header)
+Test(verbs, declarations_equal_those_of_the_systems_header)
 {
 	cr_skip_test("skipped: no infiniband/verbs.h (package libibverbs-dev)");
 }
@@ -127,27 +127,27 @@ static struct tt_verbs_port_record port(struct tt_verbs_gid_record a, struct tt_
 					 .gid = { a, b, c } };
 }
 
-Test(verbs, a_pair_takes_gids_of_one_subnet_version_and_family, .timeout = 30)
+Test(verbs, a_pair_chooses_gids_of_one_subnet_version_and_family, .timeout = 30)
 {
 	struct tt_verbs_port_record a = port(v4(1, 1, 2, 3), v4(2, 1, 2, 5), v6(1, 1, 7));
 	struct tt_verbs_port_record b = port(v6(1, 2, 4), v4(2, 2, 2, 6), v4(2, 2, 1, 2)),
 			       none = { .link_layer = TT_VERBS_LINK_ETHERNET };
-	struct tt_verbs_port_record plain = { .link_layer = TT_VERBS_LINK_INFINIBAND };
+	struct tt_verbs_port_record infiniband_port = { .link_layer = TT_VERBS_LINK_INFINIBAND };
 	struct tt_verbs_gid_record mine, theirs;
 
 	cr_assert(tt_verbs_choose_gids(&a, &b, &mine, &theirs));
 	cr_assert(mine.index == 5 && theirs.index == 6, "%d %d", mine.index, theirs.index);
 	cr_assert(tt_verbs_choose_gids(&b, &a, &theirs, &mine));
 	cr_assert(mine.index == 5 && theirs.index == 6);
-	/* no RoCE v2 over IPv4 in common */
+	/* no common RoCE v2 GID over IPv4 */
 	b = port(v6(1, 2, 4), v4(3, 2, 1, 2), v4(3, 2, 1, 8));
 	cr_assert(tt_verbs_choose_gids(&a, &b, &mine, &theirs) && mine.index == 7 &&
 		  theirs.index == 4);
 	b = port(v4(2, 2, 1, 1), v4(3, 2, 1, 2), v4(3, 2, 1, 8));          /* v1 only */
 	cr_assert_not(tt_verbs_choose_gids(&a, &b, &mine, &theirs));
 	cr_assert_not(tt_verbs_choose_gids(&a, &none, &mine, &theirs));
-	cr_assert_not(tt_verbs_choose_gids(&a, &plain, &mine, &theirs));
-	cr_assert(tt_verbs_choose_gids(&plain, &plain, &mine, &theirs));
+	cr_assert_not(tt_verbs_choose_gids(&a, &infiniband_port, &mine, &theirs));
+	cr_assert(tt_verbs_choose_gids(&infiniband_port, &infiniband_port, &mine, &theirs));
 }
 
 static struct tt_verbs_port_record infiniband(int subnet, uint16_t pkey)
@@ -159,7 +159,7 @@ static struct tt_verbs_port_record infiniband(int subnet, uint16_t pkey)
 	return c;
 }
 
-Test(verbs, infiniband_ports_meet_in_one_subnet_and_partition, .timeout = 30)
+Test(verbs, infiniband_ports_connect_within_one_subnet_and_partition, .timeout = 30)
 {
 	struct tt_verbs_port_record full = infiniband(0, 0x8005), limited = infiniband(0, 0x0005),
 			       other = infiniband(0, 0xffff), far = infiniband(1, 0x8005),
@@ -176,7 +176,7 @@ Test(verbs, infiniband_ports_meet_in_one_subnet_and_partition, .timeout = 30)
 	cr_expect_not(tt_verbs_choose_gids(&full, &bare, &a, &b));
 }
 
-Test(verbs, an_address_of_another_namespace_is_the_last_choice, .timeout = 30)
+Test(verbs, a_gid_of_another_network_namespace_is_the_last_choice, .timeout = 30)
 {
 	struct tt_verbs_gid_record foreign = v4(1, 1, 2, 3), other = v4(1, 2, 2, 4);
 	struct tt_verbs_port_record a, b;
@@ -192,9 +192,9 @@ Test(verbs, an_address_of_another_namespace_is_the_last_choice, .timeout = 30)
 		  theirs.index == 4);
 }
 
-/* ---- ports that go together ------------------------------------------------------------------ */
+/* ---- pairs of ports -------------------------------------------------------------------------- */
 
-static struct tt_verbs_record card_of(int n, const int *subnet, int host)
+static struct tt_verbs_record record_of(int n, const int *subnet, int host)
 {
 	struct tt_verbs_record c = { .usable = 1, .nrails = (uint8_t)n };
 
@@ -205,7 +205,7 @@ static struct tt_verbs_record card_of(int n, const int *subnet, int host)
 	return c;
 }
 
-/* As "low high" for each path */
+/* wanted: the ports "LOWHIGH" of each pair */
 static void expect_paths(struct tt_verbs_record low, struct tt_verbs_record high, const char *wanted)
 {
 	struct tt_verbs_rail_pair path[TT_VERBS_RAILS];
@@ -218,26 +218,26 @@ static void expect_paths(struct tt_verbs_record low, struct tt_verbs_record high
 	cr_expect_str_eq(text, wanted);
 }
 
-Test(verbs, ports_of_one_subnet_go_together_however_hosts_number_them, .timeout = 30)
+Test(verbs, ports_of_one_subnet_are_paired_whatever_their_numbers, .timeout = 30)
 {
-	struct tt_verbs_record gdr = card_of(3, (int[]){ 1, 2, 3 }, 1),
-			  crossed = card_of(3, (int[]){ 3, 1, 2 }, 2),
-			  one = card_of(1, (int[]){ 2 }, 3),
-			  same = card_of(3, (int[]){ 1, 1, 1 }, 4), none = { .nrails = 3 };
+	struct tt_verbs_record in_order = record_of(3, (int[]){ 1, 2, 3 }, 1),
+			  crossed = record_of(3, (int[]){ 3, 1, 2 }, 2),
+			  one = record_of(1, (int[]){ 2 }, 3),
+			  same = record_of(3, (int[]){ 1, 1, 1 }, 4), none = { .nrails = 3 };
 
-	expect_paths(gdr, gdr, "00 11 22");
-	expect_paths(gdr, crossed, "01 12 20");
-	expect_paths(crossed, gdr, "02 10 21");
-	expect_paths(gdr, one, "10");
-	expect_paths(one, gdr, "01");
+	expect_paths(in_order, in_order, "00 11 22");
+	expect_paths(in_order, crossed, "01 12 20");
+	expect_paths(crossed, in_order, "02 10 21");
+	expect_paths(in_order, one, "10");
+	expect_paths(one, in_order, "01");
 	expect_paths(same, same, "00 11 22");
 	expect_paths(same, none, "");
 	same.rail[0].link_layer = TT_VERBS_LINK_INFINIBAND;
 	expect_paths(same, same, "11 22 00");
-	expect_paths(gdr, same, "01 12");
+	expect_paths(in_order, same, "01 12");
 }
 
-Test(verbs, speeds_of_ports_compare_by_lanes, .timeout = 30)
+Test(verbs, a_ports_speed_counts_all_its_lanes, .timeout = 30)
 {
 	enum { SINGLE = 1, FOUR = 2, TWO = 16, FDR = 16, EDR = 32, HDR = 64, NDR = 128 };
 
@@ -247,9 +247,9 @@ Test(verbs, speeds_of_ports_compare_by_lanes, .timeout = 30)
 	cr_expect(tt_verbs_speed(SINGLE, NDR) > tt_verbs_speed(FOUR, FDR));
 }
 
-/* ---- near cards ------------------------------------------------------------------------------ */
+/* ---- locality -------------------------------------------------------------------------------- */
 
-Test(verbs, a_rank_begins_with_the_port_that_is_near, .timeout = 30)
+Test(verbs, a_rank_starts_with_the_port_nearest_to_its_processors, .timeout = 30)
 {
 	struct tt_verbs_rail rail[4] = {
 		{ .name = "a0" }, { .name = "a1" }, { .name = "b0" }, { .name = "b1" }
@@ -301,16 +301,16 @@ static int steady_body(const struct tt_world *world, void *arg)
 	signalled = ep->signalled - signalled;
 	posted = ep->posted - posted;
 	EXPECT(ep->registrations == registrations);
-	/* credits travel with messages */
+	/* messages carry credits */
 	EXPECT(posted >= 6400 && posted < 6400 + 6400 / 16);
-	/* of 32, or of a quarter of the ring */
+	/* every 32nd send is signaled, or a send per quarter of the ring */
 	EXPECT(signalled * 20 < posted);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	return 0;
 }
 
-Test(verbs, a_steady_state_registers_nothing_and_signals_seldom, .timeout = 60)
+Test(verbs, a_steady_state_registers_nothing_and_signals_rarely, .timeout = 60)
 {
 	char why[256];
 
@@ -320,13 +320,13 @@ Test(verbs, a_steady_state_registers_nothing_and_signals_seldom, .timeout = 60)
 	cr_assert(run_on(&tt_verbs, 2, 1, 4000, true, steady_body, NULL) == 0);
 }
 
-/* ---- what a small message costs -------------------------------------------------------------- */
+/* ---- cost of a small message ----------------------------------------------------------------- */
 
 static struct counted {
 	int (*send)(struct tt_verbs_qp *, struct tt_verbs_send_wr *, struct tt_verbs_send_wr **);
 	int (*recv)(struct tt_verbs_qp *, struct tt_verbs_recv_wr *, struct tt_verbs_recv_wr **);
 	int (*poll)(struct tt_verbs_cq *, int, struct tt_verbs_wc *);
-	uint32_t sends, recvs, finds, completions;
+	uint32_t sends, recvs, polls, completions;
 } counted;
 
 static int count_send(struct tt_verbs_qp *qp, struct tt_verbs_send_wr *wr, struct tt_verbs_send_wr **bad)
@@ -345,7 +345,7 @@ static int count_poll(struct tt_verbs_cq *cq, int n, struct tt_verbs_wc *wc)
 {
 	int found = counted.poll(cq, n, wc);
 
-	counted.finds += found > 0;
+	counted.polls += found > 0;
 	counted.completions += found > 0 ? (uint32_t)found : 0;
 	return found;
 }
@@ -354,35 +354,35 @@ static int doorbells_body(const struct tt_world *world, void *arg)
 {
 	static uint8_t buf[8], in[8];
 	const uint32_t calls = 3200;
-	struct tt_verbs_context *card;
+	struct tt_verbs_context *context;
 	struct rig rig;
 	struct tt_link *l;
 
 	(void)arg;
 	EXPECT(rig_open(&rig, &tt_verbs, world, 1) == 0);
 	l = rig.links[peer_of(world)];
-	card = ((struct tt_verbs_ep *)rig.ep)->rail[0].context;
-	counted = (struct counted){ card->ops.post_send, card->ops.post_recv, card->ops.poll_cq,
+	context = ((struct tt_verbs_ep *)rig.ep)->rail[0].context;
+	counted = (struct counted){ context->ops.post_send, context->ops.post_recv, context->ops.poll_cq,
 				    0, 0, 0, 0 };
-	card->ops.post_send = count_send;
-	card->ops.post_recv = count_recv;
-	card->ops.poll_cq = count_poll;
+	context->ops.post_send = count_send;
+	context->ops.post_recv = count_recv;
+	context->ops.poll_cq = count_poll;
 	for (uint32_t i = 0; i < calls; i++) {
 		EXPECT(send_one(l, buf, sizeof(buf), i) == 0);
 		EXPECT(receive_one(l, in, sizeof(in), i) == 0);
 	}
-	/* credits need none of their own when both sides send */
+	/* credits need no work requests of their own when both sides send */
 	EXPECT(counted.sends == calls);
 	EXPECT(counted.recvs <= calls / TT_VERBS_REPOST);
-	/* what has come, and every 32nd that has left */
+	/* each receive, and every 32nd send */
 	EXPECT(counted.completions <= calls + calls / TT_VERBS_SIGNAL + 1);
-	EXPECT(counted.finds <= counted.completions);
-	harness_meet(world, 0);
+	EXPECT(counted.polls <= counted.completions);
+	harness_barrier(world, 0);
 	rig_close(&rig);
 	return 0;
 }
 
-Test(verbs, eight_bytes_are_one_doorbell_and_one_completion, .timeout = 60)
+Test(verbs, an_eight_byte_message_costs_one_doorbell_and_one_completion, .timeout = 60)
 {
 	char why[256];
 

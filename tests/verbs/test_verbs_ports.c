@@ -1,10 +1,10 @@
 /*
- * test_verbs_ports.c - ports that go down, and come back, under communicators that have opened cards
+ * test_verbs_ports.c - ports go down and come up again under communicators that have opened HCAs
  *
- * Two ranks on two hosts as far as they know, with two roads between them, on the fake library
- * (tests/scripts/verbs.sh). What must hold: a card of which nothing depends may fail; one that comes back
- * in time has lost nothing; one that stays away is named, and those who are left with it go on by
- * tcp in a communicator that they shrink to.
+ * Two ranks with different host identifiers and two paths between them, on the fake library
+ * (tests/scripts/verbs.sh). Claims: the port of an unused HCA may fail; a port that comes up in time
+ * loses no message; an error names a port that stays down, and the ranks shrink to a communicator
+ * that uses tcp.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,16 +21,16 @@
 
 #define SMALL 2
 #define LARGE (64u << 10)
-#define LATE_MS 900            /* whoever waits so long looks for a fault of its own */
+#define LATE_MS 900            /* after this wait a rank checks its own ports */
 
-static char folder[] = "/tmp/tutti-cards-XXXXXX";
+static char folder[] = "/tmp/tutti-verbs-ports-XXXXXX";
 
-/* Cards for small calls, tcp for large ones; or tcp for all. */
-static const char few[] = "verbs.latency_ns 1000\nverbs.send_ns 500\nverbs.recv_ns 500\n"
+/* Tuning tables: verbs for small calls and tcp for large calls, or tcp for all calls */
+static const char verbs_small[] = "verbs.latency_ns 1000\nverbs.send_ns 500\nverbs.recv_ns 500\n"
 			  "verbs.link_gbps 0.1\nverbs.host_gbps 0.1\n";
-static const char none[] = "verbs.latency_ns 1e6\n";
+static const char tcp_only[] = "verbs.latency_ns 1e6\n";
 
-static int join(tuttiComm_t *comm, int rank, const tuttiUniqueId *id)
+static int init(tuttiComm_t *comm, int rank, const tuttiUniqueId *id)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 	char tuning[64];
@@ -58,7 +58,7 @@ static tuttiResult_t sum(tuttiComm_t comm, size_t count)
 	return rc;
 }
 
-/* Rank 1 comes late, so rank 0 looks around meanwhile. */
+/* Rank 1 is late, so rank 0 checks its ports while it waits. */
 static tuttiResult_t late_sum(tuttiComm_t comm, int rank, size_t count)
 {
 	if (rank == 1)
@@ -66,15 +66,15 @@ static tuttiResult_t late_sum(tuttiComm_t comm, int rank, size_t count)
 	return sum(comm, count);
 }
 
-static uint64_t by_cards(tuttiComm_t comm)
+static uint64_t sent_over_verbs(tuttiComm_t comm)
 {
 	tuttiCounters_t n = { .size = sizeof(n) };
 
 	return tuttiCommGetCounters(comm, &n) ? ~0ull : n.sent_bytes_verbs;
 }
 
-/* From now on this process's ports are down, or up, and its card has said so. */
-static int ports(tuttiComm_t comm, bool down)
+/* Sets the state of this process's ports, and raises the HCA's event. */
+static int set_ports(tuttiComm_t comm, bool down)
 {
 	uint64_t event = (down ? TT_VERBS_EVENT_PORT_ERR : TT_VERBS_EVENT_PORT_ACTIVE) | 1ull << 32;
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)comm->paths.path[1].via[!comm->rank];
@@ -89,80 +89,81 @@ static int ports(tuttiComm_t comm, bool down)
 	return 0;
 }
 
-static int card_unused(tuttiComm_t *comm, int rank, int nranks, void *arg)
+static int hca_unused(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	WANT(nranks == 2 && !join(comm, rank, arg));
+	WANT(nranks == 2 && !init(comm, rank, arg));
 	MUST(sum(*comm, SMALL));
-	WANT(!by_cards(*comm) && (rank || !ports(*comm, true)));
+	WANT(!sent_over_verbs(*comm) && (rank || !set_ports(*comm, true)));
 	MUST(late_sum(*comm, rank, SMALL));
 	MUST(late_sum(*comm, rank, LARGE));
 	return 0;
 }
 
-static int other_road(tuttiComm_t *comm, int rank, int nranks, void *arg)
+static int two_paths(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	tuttiResult_t rc;
 
-	WANT(nranks == 2 && !join(comm, rank, arg));
+	WANT(nranks == 2 && !init(comm, rank, arg));
 	MUST(sum(*comm, SMALL));
 	MUST(sum(*comm, LARGE));
-	WANT(by_cards(*comm) && (rank || !ports(*comm, true)));
+	WANT(sent_over_verbs(*comm) && (rank || !set_ports(*comm, true)));
 	rc = late_sum(*comm, rank, LARGE);
-	WANT(!rc || rank);              /* rank 0's next call may overtake rank 1 in this */
+	WANT(!rc || rank);              /* rank 0's next call may fail before rank 1 ends this call */
 	if (!rc)
 		rc = sum(*comm, SMALL);
-	if (!rc)                        /* what rank 0 sent is lost, and rank 1 has ended */
+	if (!rc)                        /* rank 0's message is lost, and rank 1 has ended its call */
 		rc = sum(*comm, SMALL);
 	WANT(rc && strstr(tuttiGetLastError(*comm), "rank 0: fake0 port 1 is down"));
 	return 0;
 }
 
-static int comes_back(tuttiComm_t *comm, int rank, int nranks, void *arg)
+static int port_recovers(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	WANT(nranks == 2 && !join(comm, rank, arg));
+	WANT(nranks == 2 && !init(comm, rank, arg));
 	MUST(sum(*comm, SMALL));
-	WANT(by_cards(*comm) && (rank || !ports(*comm, true)));
-	if (rank == 1)                           /* it repeats what rank 0 does not answer */
+	WANT(sent_over_verbs(*comm) && (rank || !set_ports(*comm, true)));
+	if (rank == 1)                           /* its HCA retries writes that rank 0 does not acknowledge */
 		nanosleep(&(struct timespec){ .tv_nsec = LATE_MS * 1000000l }, NULL);
 	else
 		nanosleep(&(struct timespec){ .tv_nsec = LATE_MS * 500000l }, NULL);
-	WANT(rank || !ports(*comm, false));
+	WANT(rank || !set_ports(*comm, false));
 	for (int i = 0; i < 50; i++)
 		MUST(sum(*comm, SMALL));
 	return 0;
 }
 
-/* Nothing fails, as nothing is written: the port alone says that nothing can come. */
-static int stays_away(tuttiComm_t *comm, int rank, int nranks, void *arg)
+/* No work request fails, since rank 0 posts none: only the port's state shows that no message can
+ * arrive. */
+static int port_stays_down(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	setenv("TUTTI_IB_TIMEOUT", "12", 1);     /* for 0.13 s */
-	WANT(nranks == 2 && !join(comm, rank, arg));
+	setenv("TUTTI_IB_TIMEOUT", "12", 1);     /* retries end after 0.13 s */
+	WANT(nranks == 2 && !init(comm, rank, arg));
 	MUST(sum(*comm, SMALL));
-	WANT(by_cards(*comm) && (rank || !ports(*comm, true)));
+	WANT(sent_over_verbs(*comm) && (rank || !set_ports(*comm, true)));
 	if (rank == 1)
 		while (!tt_control_broken((*comm)->ctl))
 			nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	else
-		setenv("TUTTI_TEST_VERBS_DOWN", "2", 1);         /* but what it sends arrives */
+		setenv("TUTTI_TEST_VERBS_DOWN", "2", 1);         /* down, but its messages arrive */
 	WANT(sum(*comm, SMALL) &&
 	     strstr(tuttiGetLastError(*comm), "fake0 port 1 is down"));
 	return 0;
 }
 
-static int shrinks(tuttiComm_t *comm, int rank, int nranks, void *arg)
+static int shrink(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	tuttiComm_t next;
 
-	WANT(nranks == 2 && !join(comm, rank, arg));
+	WANT(nranks == 2 && !init(comm, rank, arg));
 	MUST(sum(*comm, SMALL));
-	WANT(by_cards(*comm) && (rank || !ports(*comm, true)));
+	WANT(sent_over_verbs(*comm) && (rank || !set_ports(*comm, true)));
 	while (!sum(*comm, SMALL))
 		;
 	MUST(tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
 	WANT(next->nranks == 2 && next->paths.npaths == 1);
 	MUST(sum(next, SMALL));
 	MUST(sum(next, LARGE));
-	WANT(!by_cards(next));
+	WANT(!sent_over_verbs(next));
 	MUST(tuttiCommDestroy(next));
 	return 0;
 }
@@ -185,27 +186,27 @@ static void run(rank_fn *fn, const char *tuning)
 	cr_assert_eq(failed, 0);
 }
 
-Test(cards, a_port_over_which_nothing_goes_may_go_down, .timeout = 60)
+Test(verbs_ports, an_unused_port_may_go_down, .timeout = 60)
 {
-	run(card_unused, none);
+	run(hca_unused, tcp_only);
 }
 
-Test(cards, calls_by_tcp_do_not_mind_a_port_that_is_down_and_those_by_cards_name_it, .timeout = 60)
+Test(verbs_ports, with_a_port_down_calls_over_tcp_succeed_and_calls_over_verbs_name_it, .timeout = 60)
 {
-	run(other_road, few);
+	run(two_paths, verbs_small);
 }
 
-Test(cards, a_port_that_comes_back_while_cards_repeat_has_lost_nothing, .timeout = 60)
+Test(verbs_ports, a_port_that_recovers_within_the_hcas_retries_loses_nothing, .timeout = 60)
 {
-	run(comes_back, few);
+	run(port_recovers, verbs_small);
 }
 
-Test(cards, who_waits_for_longer_than_cards_repeat_names_the_port, .timeout = 60)
+Test(verbs_ports, a_wait_longer_than_the_hcas_retries_names_the_port, .timeout = 60)
 {
-	run(stays_away, few);
+	run(port_stays_down, verbs_small);
 }
 
-Test(cards, after_a_port_went_down_a_shrunk_communicator_goes_by_tcp, .timeout = 60)
+Test(verbs_ports, a_communicator_shrunk_after_a_port_went_down_uses_tcp, .timeout = 60)
 {
-	run(shrinks, few);
+	run(shrink, verbs_small);
 }

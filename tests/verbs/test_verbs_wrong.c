@@ -1,10 +1,10 @@
 /*
- * test_verbs_wrong.c - a peer of the verbs transport that says what is not so: in the cards of the
- * join, in the hello of a queue pair, in immediates, heads, rtrs and keys
+ * test_verbs_wrong.c - wrong messages of a verbs peer: records of the init, hellos of queue pairs,
+ * immediates, heads, RTRs and keys
  *
- * Two ranks over the fake library (tests/scripts/verbs.sh). Rank 1 is the liar. What must hold: rank 0
- * has an error that names rank 1, or takes no notice; nothing outside of a ring or a table is read
- * or written, which AddressSanitizer and the pages behind a ring tell.
+ * Two ranks over the fake library (tests/scripts/verbs.sh). Rank 1 sends wrong messages. Claims: rank 0
+ * has an error that names rank 1, or ignores the message; no byte outside of a ring or a table is
+ * read or written, as AddressSanitizer and the guard pages behind a ring show.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -28,58 +28,58 @@ static void both(body_fn *body)
 	cr_assert(run_on(&tt_verbs, 2, 1, BYTES, true, body, NULL) == 0);
 }
 
-static bool says(const char *words)
+static bool error_says(const char *text)
 {
-	return strstr(tt_error_text(), "rank 1") && strstr(tt_error_text(), words);
+	return strstr(tt_error_text(), "rank 1") && strstr(tt_error_text(), text);
 }
 
-/* ---- cards ----------------------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------------------- */
 
-/* An allgather that spoils what rank 1 says. */
-static struct false_claim {
+/* An allgather that changes the record of rank 1 */
+static struct changed_record {
 	const struct tt_world *world;
-	void (*spoil)(struct tt_verbs_record *card);
-} lie;
+	void (*change)(struct tt_verbs_record *record);
+} changed;
 
-static int lying_allgather(void *ctx, const void *mine, size_t bytes, void *all)
+static int changed_allgather(void *ctx, const void *mine, size_t bytes, void *all)
 {
-	int rc = lie.world->allgather(ctx, mine, bytes, all);
+	int rc = changed.world->allgather(ctx, mine, bytes, all);
 
 	if (bytes == sizeof(struct tt_verbs_record))
-		lie.spoil((struct tt_verbs_record *)all + 1);
+		changed.change((struct tt_verbs_record *)all + 1);
 	return rc;
 }
 
-static void many_rails(struct tt_verbs_record *card) { card->nrails = 255; }
-static void many_gids(struct tt_verbs_record *card) { card->rail[0].ngids = 255; }
-static void first_of_none(struct tt_verbs_record *card) { card->first = 200; }
-static void no_rails(struct tt_verbs_record *card) { card->nrails = 0; }
+static void many_rails(struct tt_verbs_record *record) { record->nrails = 255; }
+static void many_gids(struct tt_verbs_record *record) { record->rail[0].ngids = 255; }
+static void first_too_large(struct tt_verbs_record *record) { record->first = 200; }
+static void no_rails(struct tt_verbs_record *record) { record->nrails = 0; }
 
-static int cards_body(const struct tt_world *world, void *arg)
+static int records_body(const struct tt_world *world, void *arg)
 {
-	static void (*const spoils[])(struct tt_verbs_record *) = { many_rails, many_gids,
-								first_of_none, no_rails };
-	struct tt_world liar = *world;
+	static void (*const changes[])(struct tt_verbs_record *) = { many_rails, many_gids,
+								first_too_large, no_rails };
+	struct tt_world wrong = *world;
 	struct tt_endpoint *ep;
 
 	(void)arg;
-	lie.world = world;
-	liar.allgather = lying_allgather;
-	for (size_t i = 0; i < sizeof(spoils) / sizeof(spoils[0]); i++) {
-		lie.spoil = spoils[i];
-		EXPECT(tt_verbs.open(&liar, &ep) == TT_REMOTE);
-		EXPECT(says("invalid record"));
+	changed.world = world;
+	wrong.allgather = changed_allgather;
+	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+		changed.change = changes[i];
+		EXPECT(tt_verbs.open(&wrong, &ep) == TT_REMOTE);
+		EXPECT(error_says("invalid record"));
 	}
 	return 0;
 }
 
-Test(verbs_wrong, cards_that_cannot_be_are_refused, .timeout = 60)
+Test(verbs_wrong, invalid_records_are_refused, .timeout = 60)
 {
 	char why[256];
 
 	if (!tt_verbs.probe(why, sizeof(why)))
 		cr_skip_test("skipped: %s", why);
-	cr_assert(run_on(&tt_verbs, 2, 1, BYTES, false, cards_body, NULL) == 0);
+	cr_assert(run_on(&tt_verbs, 2, 1, BYTES, false, records_body, NULL) == 0);
 }
 
 /* ---- hellos ---------------------------------------------------------------------------------- */
@@ -88,11 +88,11 @@ static struct tt_verbs_hello hello_like(const struct tt_verbs_hello *theirs)
 {
 	struct tt_verbs_hello h = *theirs;
 
-	memset(h.name, 'x', sizeof(h.name));   /* no end */
+	memset(h.name, 'x', sizeof(h.name));   /* no terminating NUL */
 	return h;
 }
 
-/* The liar: takes the socket, reads rank 0's hello, answers with that, changed. */
+/* Rank 1 takes the socket, reads rank 0's hello, and answers with a changed copy of the hello. */
 static int answer(const struct tt_world *world, int which)
 {
 	struct tt_verbs_hello theirs, h;
@@ -131,14 +131,14 @@ static int hello_body(const struct tt_world *world, void *arg)
 		EXPECT(tt_verbs.connect(ep, 1, which, &l) == 0);
 		while (!(rc = tt_verbs.ready(l)))
 			;
-		EXPECT(rc < 0 && says("rank 1"));
+		EXPECT(rc < 0 && error_says("rank 1"));
 	}
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	ep->t->close(ep);
 	return 0;
 }
 
-Test(verbs_wrong, hellos_that_cannot_be_are_refused, .timeout = 60)
+Test(verbs_wrong, invalid_hellos_are_refused, .timeout = 60)
 {
 	char why[256];
 
@@ -149,9 +149,9 @@ Test(verbs_wrong, hellos_that_cannot_be_are_refused, .timeout = 60)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-struct wrong_side { struct rig rig; struct tt_verbs_link *l; struct tt_verbs_ep *ep; };
+struct verbs_wrong_side { struct rig rig; struct tt_verbs_link *l; struct tt_verbs_ep *ep; };
 
-static int open_side(struct wrong_side *s, const struct tt_world *world)
+static int open_side(struct verbs_wrong_side *s, const struct tt_world *world)
 {
 	EXPECT(rig_open(&s->rig, &tt_verbs, world, 1) == 0);
 	s->l = (struct tt_verbs_link *)s->rig.links[peer_of(world)];
@@ -159,15 +159,15 @@ static int open_side(struct wrong_side *s, const struct tt_world *world)
 	return 0;
 }
 
-static int close_side(struct wrong_side *s, const struct tt_world *world)
+static int close_side(struct verbs_wrong_side *s, const struct tt_world *world)
 {
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	rig_close(&s->rig);
 	return 0;
 }
 
-/* Waits until something came or is wrong. */
-static int take(struct wrong_side *s, size_t bytes, const void **ret_data)
+/* Waits until a message arrives or the link fails. */
+static int await_message(struct verbs_wrong_side *s, size_t bytes, const void **ret_data)
 {
 	uint64_t deadline = tt_deadline_ns(20000);
 	int rc;
@@ -177,8 +177,8 @@ static int take(struct wrong_side *s, size_t bytes, const void **ret_data)
 	return rc;
 }
 
-/* A record whose head is right and lies so near the ring's end that its bytes do not fit. */
-static void send_over_the_end(struct wrong_side *s)
+/* Sends a message whose head is valid and so near the ring's end that the payload does not fit. */
+static void send_past_the_end(struct verbs_wrong_side *s)
 {
 	struct tt_verbs_link *l = s->l;
 	struct tt_verbs_head *h = (struct tt_verbs_head *)l->ring;
@@ -189,12 +189,12 @@ static void send_over_the_end(struct wrong_side *s)
 		       (uint32_t)(l->ring_bytes / TT_LINE - 1), true);
 }
 
-/* Immediates that say something wrong, one to a rig */
+/* Invalid immediates, one per link */
 static int imm_body(const struct tt_world *world, void *arg)
 {
 	int which = *(const int *)((struct setup *)arg)->arg;
 	const void *data = NULL;
-	struct wrong_side s;
+	struct verbs_wrong_side s;
 
 	EXPECT(!open_side(&s, world));
 	if (world->rank == 1) {
@@ -202,17 +202,17 @@ static int imm_body(const struct tt_world *world, void *arg)
 			tt_verbs_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey,
 				       TT_VERBS_LINE_MASK, true);
 		else if (which == 1)
-			send_over_the_end(&s);
+			send_past_the_end(&s);
 		else if (which == 2)           /* zero copy, without a preposted receive */
 			tt_verbs_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey,
 				       TT_VERBS_ZCOPY | TT_VERBS_FROM_RING, true);
-		else                           /* no head there */
+		else                           /* no head at that line */
 			tt_verbs_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey, 0, true);
 		EXPECT(!s.ep->failed);
 	} else {
 		for (int twice = 0; twice < 2; twice++) {
-			EXPECT(take(&s, BYTES, &data) == TT_REMOTE && !data);
-			EXPECT(says(which == 0 || which == 1 ? "outside of the ring"
+			EXPECT(await_message(&s, BYTES, &data) == TT_REMOTE && !data);
+			EXPECT(error_says(which == 0 || which == 1 ? "outside of the ring"
 				    : which == 2	     ? "zero-copy message"
 							     : "not a message"));
 		}
@@ -220,7 +220,7 @@ static int imm_body(const struct tt_world *world, void *arg)
 	return close_side(&s, world);
 }
 
-Test(verbs_wrong, immediates_that_cannot_be_are_errors, .timeout = 60)
+Test(verbs_wrong, invalid_immediates_are_errors, .timeout = 60)
 {
 	char why[256];
 
@@ -232,23 +232,23 @@ Test(verbs_wrong, immediates_that_cannot_be_are_errors, .timeout = 60)
 				  "%d", which);
 }
 
-/* More releases than there were messages: they free nothing. */
+/* Releases of more messages than were sent free no ring space. */
 static int releases_body(const struct tt_world *world, void *arg)
 {
 	static uint8_t buf[100];
-	struct wrong_side s;
+	struct verbs_wrong_side s;
 
 	(void)arg;
 	EXPECT(!open_side(&s, world));
 	if (world->rank == 1) {
-		for (uint64_t lies = 1; lies < 512; lies += 37) {
-			s.l->base.received = lies;
+		for (uint64_t n = 1; n < 512; n += 37) {
+			s.l->base.received = n;
 			tt_verbs_send_control(s.l, 0, true);
 		}
 		s.l->base.received = 0;
 		EXPECT(!s.ep->failed);
 	}
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	if (world->rank == 0) {
 		for (int i = 0; i < 100; i++)
 			EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
@@ -260,25 +260,25 @@ static int releases_body(const struct tt_world *world, void *arg)
 	return close_side(&s, world);
 }
 
-Test(verbs_wrong, releases_of_what_was_not_sent_free_nothing, .timeout = 60)
+Test(verbs_wrong, releases_of_unsent_messages_free_nothing, .timeout = 60)
 {
 	both(releases_body);
 }
 
-/* More messages than anybody may have under way: the places of the first would be taken. */
+/* More messages than credits: they would overwrite the slots of the first. */
 static int flood_body(const struct tt_world *world, void *arg)
 {
-	struct wrong_side s;
+	struct verbs_wrong_side s;
 
 	(void)arg;
 	EXPECT(!open_side(&s, world));
 	for (int i = 0; i < TT_VERBS_MESSAGES + 8 && world->rank == 1; i++)
 		tt_verbs_send_imm(s.l, NULL, 0, s.l->hello.ring, s.l->hello.rkey, 0, true);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	if (world->rank == 0) {
 		for (int i = 0; i < 100 && !s.ep->failed; i++)
 			tt_verbs.progress(s.rig.ep);
-		EXPECT(tt_verbs.progress(s.rig.ep) == TT_REMOTE && says("more messages"));
+		EXPECT(tt_verbs.progress(s.rig.ep) == TT_REMOTE && error_says("more messages"));
 	}
 	return close_side(&s, world);
 }
@@ -288,13 +288,13 @@ Test(verbs_wrong, more_messages_than_credits_are_an_error, .timeout = 60)
 	both(flood_body);
 }
 
-/* ---- rtrs ---------------------------------------------------------------------------------- */
+/* ---- RTRs ------------------------------------------------------------------------------------ */
 
-/* Any bytes in the table of rtrs: none of them is one, and messages come by the ring. */
+/* Random bytes in the RTR table match no message, so messages use the ring. */
 static int garbage_body(const struct tt_world *world, void *arg)
 {
 	static uint8_t buf[BYTES];
-	struct wrong_side s;
+	struct verbs_wrong_side s;
 	void *from;
 
 	(void)arg;
@@ -307,14 +307,14 @@ static int garbage_body(const struct tt_world *world, void *arg)
 			for (int k = 0; k < 4; k++)
 				words[k] = mix(4 * i + (uint32_t)k + 1);
 			memcpy(&w, words, sizeof(w));
-			w.number = i;          /* the next message, of that length and stamp */
+			w.number = i;          /* number, length and stamp of the next message */
 			w.bytes = BYTES;
 			w.stamp = i;
 			tt_verbs_queue_rtr(s.l, &w);
 			tt_verbs_send_rtrs(s.ep);
 			EXPECT(!s.ep->failed);
 		}
-		harness_meet(world, 0);
+		harness_barrier(world, 0);
 		if (world->rank == 0)
 			EXPECT(send_one(&s.l->base, from, BYTES, i) == 0);
 		else
@@ -324,17 +324,17 @@ static int garbage_body(const struct tt_world *world, void *arg)
 	return close_side(&s, world);
 }
 
-Test(verbs_wrong, bytes_that_are_no_wish_are_none, .timeout = 60)
+Test(verbs_wrong, garbage_in_the_rtr_table_is_no_rtr, .timeout = 60)
 {
 	both(garbage_body);
 }
 
-/* A rtr for memory that is no longer: the card refuses the key, and the sender says so. */
-static int stale_body(const struct tt_world *world, void *arg)
+/* An RTR for freed memory: the HCA refuses the key, and the sender reports the refusal. */
+static int stale_key_body(const struct tt_world *world, void *arg)
 {
 	uint64_t deadline = tt_deadline_ns(20000);
 	static uint8_t buf[BYTES];
-	struct wrong_side s;
+	struct verbs_wrong_side s;
 	void *p;
 
 	(void)arg;
@@ -343,17 +343,17 @@ static int stale_body(const struct tt_world *world, void *arg)
 		EXPECT(tt_verbs.zcopy_ops->prepost(&s.l->base, 0, p, BYTES, 1) &&
 		       tt_verbs.progress(s.rig.ep) >= 0);
 	EXPECT(!tt_memory_free(p));
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	if (world->rank == 0) {
 		EXPECT(try_send(&s.l->base, buf, BYTES, 1));
 		while (!s.ep->failed && tt_now_ns() < deadline)
 			tt_verbs.progress(s.rig.ep);
-		EXPECT(tt_verbs.progress(s.rig.ep) == TT_REMOTE && says("may not be written"));
+		EXPECT(tt_verbs.progress(s.rig.ep) == TT_REMOTE && error_says("may not be written"));
 	}
 	return close_side(&s, world);
 }
 
-Test(verbs_wrong, a_key_of_memory_that_went_is_refused_by_the_card, .timeout = 60)
+Test(verbs_wrong, a_key_of_freed_memory_is_refused_by_the_hca, .timeout = 60)
 {
-	both(stale_body);
+	both(stale_key_body);
 }

@@ -1,11 +1,11 @@
 /*
- * test_verbs_zcopy.c - messages of the verbs transport that go past the rings, and the
- * registrations that they need
+ * test_verbs_zcopy.c - zero-copy messages of the verbs transport, and their memory registrations
  *
- * Two ranks as threads and as processes, over the fake library (tests/scripts/verbs.sh), which knows
- * every key. What must hold: bytes land where they were wanted or in the ring, always right; memory
- * is registered once while it lasts, never used after it went, within the bounds that were set; a
- * steady state registers and allocates nothing, and its work requests are counted.
+ * Two ranks as threads and as processes, over the fake library (tests/scripts/verbs.sh), which checks
+ * every key. Claims: messages arrive in the receive buffer or in the ring, always with the right
+ * bytes; memory is registered once in its life, never used after it is freed, and registrations stay
+ * within their bounds; a steady state registers and allocates nothing, and its work requests are
+ * counted.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -17,13 +17,13 @@
 #include "transports/verbs/verbs.h"
 
 #define BYTES (64u << 10)
-#define PLACES 12
+#define SLOTS 12
 
 struct zcopy_side {
 	struct rig rig;
 	struct tt_link *l;
 	struct tt_verbs_ep *ep;
-	uint8_t *memory;               /* that lasts: [PLACES * BYTES] */
+	uint8_t *memory;               /* of tt_memory_alloc: [SLOTS * BYTES] */
 };
 
 static int open_side(struct zcopy_side *s, const struct tt_world *world)
@@ -33,14 +33,14 @@ static int open_side(struct zcopy_side *s, const struct tt_world *world)
 	EXPECT(rig_open(&s->rig, &tt_verbs, world, 1) == 0);
 	s->l = s->rig.links[peer_of(world)];
 	s->ep = (struct tt_verbs_ep *)s->rig.ep;
-	EXPECT(tt_memory_alloc(PLACES * BYTES, &p) == 0);
+	EXPECT(tt_memory_alloc(SLOTS * BYTES, &p) == 0);
 	s->memory = p;
 	return 0;
 }
 
 static int close_side(struct zcopy_side *s, const struct tt_world *world)
 {
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	EXPECT(s->ep->cache.count <= s->ep->cache.most &&
 	       s->ep->cache.bytes <= s->ep->cache.most_bytes);
 	rig_close(&s->rig);
@@ -48,9 +48,9 @@ static int close_side(struct zcopy_side *s, const struct tt_world *world)
 	return 0;
 }
 
-static uint8_t *place(const struct zcopy_side *s, uint32_t i)
+static uint8_t *slot(const struct zcopy_side *s, uint32_t i)
 {
-	return s->memory + i % PLACES * BYTES;
+	return s->memory + i % SLOTS * BYTES;
 }
 
 static uint8_t byte_of(uint32_t number, size_t i)
@@ -64,7 +64,7 @@ static void fill(uint8_t *p, size_t bytes, uint32_t number)
 		p[i] = byte_of(number, i);
 }
 
-static bool right(const uint8_t *p, size_t bytes, uint32_t number)
+static bool is_filled(const uint8_t *p, size_t bytes, uint32_t number)
 {
 	for (size_t i = 0; i < bytes; i++)
 		if (p[i] != byte_of(number, i))
@@ -72,8 +72,8 @@ static bool right(const uint8_t *p, size_t bytes, uint32_t number)
 	return true;
 }
 
-/* From where it lies, if it can be; all of it has left. */
-static int send_placed(struct zcopy_side *s, const struct tt_world *world, const uint8_t *p, size_t bytes,
+/* Posts from p, zero copy if possible, and waits until the send is complete. */
+static int send_from(struct zcopy_side *s, const struct tt_world *world, const uint8_t *p, size_t bytes,
 		       uint32_t number)
 {
 	uint64_t deadline = tt_deadline_ns(20000);
@@ -88,7 +88,7 @@ static int send_placed(struct zcopy_side *s, const struct tt_world *world, const
 	return 0;
 }
 
-/* 1 it lay at dst | 0 elsewhere; right in any case | -1 */
+/* Returns 1: the message arrived at dst | 0: elsewhere | -1: no message, or wrong bytes */
 static int receive_at(struct zcopy_side *s, const struct tt_world *world, const uint8_t *dst,
 		      size_t bytes, uint32_t number)
 {
@@ -98,7 +98,7 @@ static int receive_at(struct zcopy_side *s, const struct tt_world *world, const 
 
 	while (!(rc = tt_verbs.peek(s->l, bytes, number, &data)) && tt_now_ns() < deadline)
 		;
-	if (rc != 1 || !right(data, bytes, number)) {
+	if (rc != 1 || !is_filled(data, bytes, number)) {
 		fprintf(stderr, "rank %d: message %u: %d, %s\n", world->rank, number, rc,
 			tt_error_text());
 		return -1;
@@ -117,11 +117,11 @@ static void both(body_fn *body)
 	cr_assert(run_on(&tt_verbs, 2, 1, BYTES, true, body, NULL) == 0);
 }
 
-/* ---- where messages land --------------------------------------------------------------------- */
+/* ---- where messages arrive ------------------------------------------------------------------- */
 
-/* Wanted in time: each is one work request,
- * and rtrs for several in a row are one of the receiver. */
-static int wanted_body(const struct tt_world *world, void *arg)
+/* With early RTRs each message is one work request, and consecutive RTRs share one work request of the
+ * receiver. */
+static int early_rtr_body(const struct tt_world *world, void *arg)
 {
 	struct zcopy_side s;
 	uint64_t posted;
@@ -131,30 +131,30 @@ static int wanted_body(const struct tt_world *world, void *arg)
 	posted = s.ep->posted;
 	for (uint32_t i = 0; i < 8 && world->rank == 1; i++)
 		for (int twice = 0; twice < 2; twice++)
-			EXPECT(tt_verbs.zcopy_ops->prepost(s.l, i, place(&s, i), BYTES - i, i));
+			EXPECT(tt_verbs.zcopy_ops->prepost(s.l, i, slot(&s, i), BYTES - i, i));
 	EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	for (uint32_t i = 0; i < 8 && world->rank == 0; i++) {
-		fill(place(&s, i), BYTES - i, i);
-		EXPECT(tt_verbs.zcopy_ops->can_send(s.l, place(&s, i), BYTES - i));
-		EXPECT(!send_placed(&s, world, place(&s, i), BYTES - i, i));
+		fill(slot(&s, i), BYTES - i, i);
+		EXPECT(tt_verbs.zcopy_ops->can_send(s.l, slot(&s, i), BYTES - i));
+		EXPECT(!send_from(&s, world, slot(&s, i), BYTES - i, i));
 	}
 	for (uint32_t i = 0; i < 8 && world->rank == 1; i++)
-		EXPECT(receive_at(&s, world, place(&s, i), BYTES - i, i) == 1);
-	/* six rtrs fit the card's inline data */
+		EXPECT(receive_at(&s, world, slot(&s, i), BYTES - i, i) == 1);
+	/* six RTRs fit into the HCA's inline data */
 	EXPECT(s.ep->posted == posted + (world->rank ? 2 : 8));
 	EXPECT(s.ep->zcopy_sent == (world->rank ? 0 : 8) && s.ep->zcopy_received == (world->rank ? 8 : 0));
 	return close_side(&s, world);
 }
 
-Test(verbs_direct, what_is_wanted_in_time_lands_there, .timeout = 60)
+Test(verbs_zcopy, messages_with_an_early_rtr_are_written_to_the_receive_buffer, .timeout = 60)
 {
-	both(wanted_body);
+	both(early_rtr_body);
 }
 
-/* Late rtrs, rtrs for another call or length, small messages,
- * memory that may go: by the ring, and right. */
-static int unwanted_body(const struct tt_world *world, void *arg)
+/* Messages use the ring, with the right bytes, after late RTRs, RTRs for another call or length, for
+ * small messages, and for memory that tt_memory_alloc did not allocate. */
+static int ring_body(const struct tt_world *world, void *arg)
 {
 	static const size_t sizes[] = { BYTES, BYTES, BYTES, TT_VERBS_ZCOPY_BYTES - 1, BYTES };
 	uint8_t *own = malloc(BYTES);
@@ -164,27 +164,27 @@ static int unwanted_body(const struct tt_world *world, void *arg)
 	EXPECT(own && !open_side(&s, world));
 	for (uint32_t i = 0; i < 5; i++) {
 		if (world->rank == 1 && i < 4) {
-			bool told = tt_verbs.zcopy_ops->prepost(s.l, 0, place(&s, i), sizes[i] - 100 * (i == 1),
+			bool posted = tt_verbs.zcopy_ops->prepost(s.l, 0, slot(&s, i), sizes[i] - 100 * (i == 1),
 						    i + 77 * (i == 2));
 
-			EXPECT(i == 0 || told == (i < 3));
+			EXPECT(i == 0 || posted == (i < 3));
 			EXPECT(!tt_verbs.zcopy_ops->prepost(s.l, 1, own, BYTES, 1));
 			EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
 		}
 		if (world->rank == 0) {
-			uint8_t *from = i == 4 ? own : place(&s, i);
+			uint8_t *from = i == 4 ? own : slot(&s, i);
 
 			fill(from, sizes[i], i);
 			EXPECT(tt_verbs.zcopy_ops->can_send(s.l, from, sizes[i]) == (i < 3));
-			if (i == 0)                    /* before the rtr */
-				EXPECT(!send_placed(&s, world, from, sizes[i], i));
-			harness_meet(world, 0);
+			if (i == 0)                    /* before the RTR */
+				EXPECT(!send_from(&s, world, from, sizes[i], i));
+			harness_barrier(world, 0);
 			if (i > 0)
-				EXPECT(!send_placed(&s, world, from, sizes[i], i));
+				EXPECT(!send_from(&s, world, from, sizes[i], i));
 		} else {
-			harness_meet(world, 0);
-			EXPECT(i == 0 || receive_at(&s, world, place(&s, i), sizes[i], i) == 0);
-			EXPECT(i != 0 || receive_at(&s, world, place(&s, i), sizes[i], i) >= 0);
+			harness_barrier(world, 0);
+			EXPECT(i == 0 || receive_at(&s, world, slot(&s, i), sizes[i], i) == 0);
+			EXPECT(i != 0 || receive_at(&s, world, slot(&s, i), sizes[i], i) >= 0);
 		}
 	}
 	EXPECT(s.ep->zcopy_sent == (world->rank ? 0 : 3));
@@ -193,15 +193,15 @@ static int unwanted_body(const struct tt_world *world, void *arg)
 	return close_side(&s, world);
 }
 
-Test(verbs_direct, what_is_wanted_otherwise_comes_by_the_ring, .timeout = 60)
+Test(verbs_zcopy, messages_without_a_matching_rtr_use_the_ring, .timeout = 60)
 {
-	both(unwanted_body);
+	both(ring_body);
 }
 
-/* Everything in random order, both ways at once. */
+/* Messages of all kinds in random order, in both directions at once. */
 static int random_body(const struct tt_world *world, void *arg)
 {
-	uint64_t seed = 99, landed = 0;
+	uint64_t seed = 99, in_place = 0;
 	struct zcopy_side s;
 
 	(void)arg;
@@ -209,39 +209,39 @@ static int random_body(const struct tt_world *world, void *arg)
 	for (uint32_t i = 0; i < 600; i++) {
 		uint64_t r = mix(seed + i);
 		size_t bytes = 1 + (r >> 8) % BYTES;
-		uint8_t *from = place(&s, i % (PLACES / 2));
+		uint8_t *from = slot(&s, i % (SLOTS / 2));
 
-		if (world->rank == (int)(r % 2)) {     /* receives, and may say where; or late */
-			uint8_t *dst = place(&s, PLACES / 2 + i % (PLACES / 2));
+		if (world->rank == (int)(r % 2)) {     /* receives, with an early, a late or no RTR */
+			uint8_t *dst = slot(&s, SLOTS / 2 + i % (SLOTS / 2));
 
 			if (r >> 40 & 1)
 				tt_verbs.zcopy_ops->prepost(s.l, 0, dst, bytes, i);
 			EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
 			if (r >> 41 & 1)
-				harness_meet(world, 0);
-			landed += receive_at(&s, world, dst, bytes, i) == 1;
+				harness_barrier(world, 0);
+			in_place += receive_at(&s, world, dst, bytes, i) == 1;
 		} else {
 			fill(from, bytes, i);
 			if (r >> 41 & 1)
-				harness_meet(world, 0);
+				harness_barrier(world, 0);
 			if (r >> 42 & 1)
-				EXPECT(!send_placed(&s, world, from, bytes, i));
+				EXPECT(!send_from(&s, world, from, bytes, i));
 			else
 				EXPECT(send_one(s.l, from, bytes, i) == 0);
 		}
 	}
-	EXPECT(landed == s.ep->zcopy_received && landed > 30);
+	EXPECT(in_place == s.ep->zcopy_received && in_place > 30);
 	return close_side(&s, world);
 }
 
-Test(verbs_direct, messages_of_all_kinds_keep_their_order, .timeout = 60)
+Test(verbs_zcopy, messages_of_all_kinds_keep_their_order, .timeout = 60)
 {
 	both(random_body);
 }
 
 /* ---- registrations --------------------------------------------------------------------------- */
 
-/* Afterwards counts of everything but messages stand still. */
+/* After a warm-up only the counts of messages grow. */
 static int steady_body(const struct tt_world *world, void *arg)
 {
 	uint64_t registrations = 0, posted = 0, signalled = 0, allocated = 0;
@@ -249,39 +249,39 @@ static int steady_body(const struct tt_world *world, void *arg)
 
 	(void)arg;
 	EXPECT(!open_side(&s, world));
-	fill(place(&s, 0), BYTES, 7);
+	fill(slot(&s, 0), BYTES, 7);
 	for (uint32_t i = 0; i < 400; i++) {
 		if (i == 80) {
 			registrations = s.ep->registrations;
 			posted = s.ep->posted;
 			signalled = s.ep->signalled;
-			harness_meet(world, 0);
+			harness_barrier(world, 0);
 			allocated = allocations;
-			harness_meet(world, 0);
+			harness_barrier(world, 0);
 		}
-		EXPECT(tt_verbs.zcopy_ops->prepost(s.l, 0, place(&s, 1 + i % 4), BYTES, 7));
+		EXPECT(tt_verbs.zcopy_ops->prepost(s.l, 0, slot(&s, 1 + i % 4), BYTES, 7));
 		EXPECT(tt_verbs.progress(s.rig.ep) >= 0);
-		harness_meet(world, 0);
-		EXPECT(!send_placed(&s, world, place(&s, 0), BYTES, 7));
-		EXPECT(receive_at(&s, world, place(&s, 1 + i % 4), BYTES, 7) == 1);
+		harness_barrier(world, 0);
+		EXPECT(!send_from(&s, world, slot(&s, 0), BYTES, 7));
+		EXPECT(receive_at(&s, world, slot(&s, 1 + i % 4), BYTES, 7) == 1);
 	}
 	EXPECT(s.ep->registrations == registrations);
 	EXPECT(!COUNTED || allocations == allocated);
-	/* a message and a rtr each, and no word */
+	/* a message and an RTR each, no control message */
 	EXPECT(s.ep->posted - posted == 640);
-	/* the messages, each of which can_zcopy memory */
+	/* the messages: each zero-copy send is signaled */
 	EXPECT(s.ep->signalled - signalled == 320);
 	return close_side(&s, world);
 }
 
-Test(verbs_direct, a_steady_state_registers_and_allocates_nothing, .timeout = 60)
+Test(verbs_zcopy, a_steady_state_registers_and_allocates_nothing, .timeout = 60)
 {
 	both(steady_body);
 }
 
-/* The same addresses again and again, each time another memory. The fake knows keys of what was
- * handed back. */
-static int reborn_body(const struct tt_world *world, void *arg)
+/* New memory at the same address in each round. The fake knows keys of deregistered
+ * memory. */
+static int reused_address_body(const struct tt_world *world, void *arg)
 {
 	struct zcopy_side s;
 	uint64_t before;
@@ -296,10 +296,10 @@ static int reborn_body(const struct tt_world *world, void *arg)
 		if (world->rank == 1)
 			EXPECT(tt_verbs.zcopy_ops->prepost(s.l, 0, p, BYTES, i) &&
 			       tt_verbs.progress(s.rig.ep) >= 0);
-		harness_meet(world, 0);
+		harness_barrier(world, 0);
 		if (world->rank == 0) {
 			fill(p, BYTES, i);
-			EXPECT(!send_placed(&s, world, p, BYTES, i));
+			EXPECT(!send_from(&s, world, p, BYTES, i));
 		} else {
 			EXPECT(receive_at(&s, world, p, BYTES, i) == 1);
 		}
@@ -311,15 +311,15 @@ static int reborn_body(const struct tt_world *world, void *arg)
 	return close_side(&s, world);
 }
 
-Test(verbs_direct, memory_that_goes_takes_its_registration_along, .timeout = 60)
+Test(verbs_zcopy, freed_memory_loses_its_registration, .timeout = 60)
 {
-	both(reborn_body);
+	both(reused_address_body);
 }
 
-/* Five buffers where two may be registered, or none, or so few bytes that only one fits. */
+/* Five buffers; the bounds admit two registrations, none, or the bytes of one buffer. */
 static int bounds_body(const struct tt_world *world, void *arg)
 {
-	/* registrations, bytes, buffers that are kept */
+	/* registrations, bytes, buffers that stay registered */
 	const int *bound = ((struct setup *)arg)->arg;
 	struct tt_verbs_settings set = { .devices = "", .gid_index = -1, .timeout = -1, .retries = -1,
 				      .registrations = bound[0],
@@ -335,18 +335,18 @@ static int bounds_body(const struct tt_world *world, void *arg)
 	for (uint32_t i = 0; i < 25; i++) {
 		fill(p[i % 5], BYTES, i);
 		EXPECT(tt_verbs.zcopy_ops->can_send(s.l, p[i % 5], BYTES) == (bound[2] > 0));
-		EXPECT(!send_placed(&s, world, p[i % 5], BYTES, i));
+		EXPECT(!send_from(&s, world, p[i % 5], BYTES, i));
 		EXPECT(receive_at(&s, world, NULL, BYTES, i) == 0);
 		EXPECT(s.ep->cache.count <= bound[2]);
 	}
 	EXPECT(s.ep->cache.count == bound[2] && s.ep->zcopy_sent == (bound[2] ? 25 : 0));
-	EXPECT(tt_verbs.zcopy_ops->can_send(s.l, s.memory, PLACES * BYTES) == (bound[2] == 2));
+	EXPECT(tt_verbs.zcopy_ops->can_send(s.l, s.memory, SLOTS * BYTES) == (bound[2] == 2));
 	for (int i = 0; i < 5; i++)
 		EXPECT(tt_memory_free(p[i]) == 0);
 	return close_side(&s, world);
 }
 
-Test(verbs_direct, no_more_is_registered_than_allowed, .timeout = 60)
+Test(verbs_zcopy, registrations_stay_within_their_bounds, .timeout = 60)
 {
 	int bounds[][3] = { { 2, 0, 2 }, { 0, 0, 0 }, { 9, BYTES + 5000, 1 } };
 	char why[256];
@@ -357,8 +357,8 @@ Test(verbs_direct, no_more_is_registered_than_allowed, .timeout = 60)
 		cr_assert(run_on(&tt_verbs, 2, 1, BYTES, false, bounds_body, bounds[b]) == 0);
 }
 
-/* After a failure the peer cannot write into the caller's
- * memory any more, though it was told to. */
+/* After a failure the peer cannot write to the caller's memory any more, although it has an
+ * RTR. */
 static int abandoned_body(const struct tt_world *world, void *arg)
 {
 	struct zcopy_side s;
@@ -367,20 +367,20 @@ static int abandoned_body(const struct tt_world *world, void *arg)
 	(void)arg;
 	EXPECT(!open_side(&s, world));
 	if (world->rank == 1) {
-		EXPECT(tt_verbs.zcopy_ops->prepost(s.l, 0, place(&s, 0), BYTES, 1) &&
+		EXPECT(tt_verbs.zcopy_ops->prepost(s.l, 0, slot(&s, 0), BYTES, 1) &&
 		       tt_verbs.progress(s.rig.ep) >= 0);
 		tt_fail(TT_TIMEOUT, "the cause");
 		tt_verbs.zcopy_ops->abandon(s.rig.ep);
 		EXPECT(!strcmp(tt_error_text(), "the cause"));
 	}
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	if (world->rank == 0) {
-		fill(place(&s, 0), BYTES, 1);
-		EXPECT(tt_verbs.post(s.l, place(&s, 0), BYTES, 1) == 1);
+		fill(slot(&s, 0), BYTES, 1);
+		EXPECT(tt_verbs.post(s.l, slot(&s, 0), BYTES, 1) == 1);
 	}
-	harness_meet(world, 0);
+	harness_barrier(world, 0);
 	if (world->rank == 1) {
-		EXPECT(place(&s, 0)[0] == 0 && !memcmp(place(&s, 0), place(&s, 0) + 1, BYTES - 1));
+		EXPECT(slot(&s, 0)[0] == 0 && !memcmp(slot(&s, 0), slot(&s, 0) + 1, BYTES - 1));
 		EXPECT(tt_verbs.peek(s.l, BYTES, 1, &data) == TT_REMOTE);
 		EXPECT(strstr(tt_error_text(), "a call before this one failed"));
 	} else {
@@ -390,7 +390,7 @@ static int abandoned_body(const struct tt_world *world, void *arg)
 	return close_side(&s, world);
 }
 
-Test(verbs_direct, after_a_failure_nothing_lands_any_more, .timeout = 60)
+Test(verbs_zcopy, nothing_is_written_to_a_receive_buffer_after_a_failure, .timeout = 60)
 {
 	both(abandoned_body);
 }

@@ -1,6 +1,6 @@
 /*
- * test_judge.c - how the tools know that a result is right: values with a known result, and the
- * judge of every collective
+ * test_result_check.c - result checks of the tools: inputs with a known result, and the check of
+ * every collective
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -12,11 +12,11 @@
 #include "perf/bench/values.h"
 #include "tests/support/reference.h"
 
-TestSuite(judge, .timeout = 60);
+TestSuite(result_check, .timeout = 60);
 
-/* ---- values: combined in any order, by our own arithmetic, they give the result's table ------ */
+/* ---- values: reduced in any order, the inputs give the table of the result ------------------- */
 
-enum { ELEMENTS = 1021 };        /* of the table; the others are made alike */
+enum { ELEMENTS = 1021 };        /* of the table; the other elements are made alike */
 
 static double real_combine(double a, double b, int op)
 {
@@ -94,8 +94,8 @@ static void free_tables(struct tables *t, int n)
 	free(t->want);
 }
 
-/* Ranks first..first+n-1 (mod n) one after the other,
- * or without `skip`, or with `twice` in its place. */
+/* Reduce the inputs of ranks first..first+n-1 (mod n) in this order, without rank `skip`; with
+ * twice >= 0 rank `twice` takes its place. */
 static void reduce_all(struct tables *t, tuttiDataType_t type, int op, int n, int first, int skip,
 		       int twice)
 {
@@ -126,7 +126,7 @@ static void reduce_all(struct tables *t, tuttiDataType_t type, int op, int n, in
 
 static const int counts[] = { 1, 2, 3, 4, 5, 7, 8, 13, 16, 24, 33, 64 };
 
-/* Share of elements by which the table that came out differs from the result. */
+/* Share of elements in which the reduced table differs from the result. */
 static double share_wrong(const struct tables *t, tuttiDataType_t type)
 {
 	size_t first;
@@ -144,8 +144,8 @@ static void check_orders(struct tables *t, tuttiDataType_t type, int op, int n)
 	}
 }
 
-/* Max and min show a missing rank where it has the extreme;
- * fp8 of many ranks where the rank gives not 0. */
+/* Max and min show a missing rank only where that rank has the extreme; sums of many ranks in fp8
+ * only where the input of that rank is not 0. */
 static void check_missing(struct tables *t, tuttiDataType_t type, int op, int n)
 {
 	for (int skip = 0; skip < n; skip += n / 3 + 1) {
@@ -191,7 +191,7 @@ static void check_type(tuttiDataType_t type)
 }
 
 #define VALUES(type)										\
-	Test(judge, values_of_##type##_combine_in_any_order_to_a_result_that_shows_every_mistake) \
+	Test(result_check, values_of_##type##_reduce_in_any_order_to_a_result_that_shows_every_error) \
 	{											\
 		check_type(tutti##type);							\
 	}
@@ -208,7 +208,7 @@ VALUES(Bfloat16)
 VALUES(Float8e4m3)
 VALUES(Float8e5m2)
 
-Test(judge, a_filled_buffer_is_judged_right_and_each_changed_element_is_counted)
+Test(result_check, a_filled_buffer_is_right_and_each_changed_element_is_counted)
 {
 	enum { COUNT = 3 * BENCH_VALUES + 17 };
 	float *table = malloc(BENCH_VALUES * sizeof(float)), *buf = malloc(COUNT * sizeof(float));
@@ -229,67 +229,67 @@ Test(judge, a_filled_buffer_is_judged_right_and_each_changed_element_is_counted)
 	free(buf);
 }
 
-/* ---- judging: every collective done by hand is right, and every way to do it wrong shows ----- */
+/* ---- the check accepts every collective done by hand, and finds every error ------------------ */
 
 enum { RANKS = 4, COUNT = 50, ROOT = 2 };
 
 struct check_fixture {
-	struct bench_options line;
+	struct bench_options options;
 	struct bench_cell cell;
-	struct bench_rank seats[RANKS];
+	struct bench_rank ranks[RANKS];
 	int32_t *send[RANKS], *recv[RANKS];
 };
 
-static void hand_make(struct check_fixture *h, const struct bench_collective *bench, bool in_place)
+static void fixture_make(struct check_fixture *h, const struct bench_collective *bench, bool in_place)
 {
 	static tuttiComm_t no_comms[1];
 	size_t whole = COUNT * sizeof(int32_t) * RANKS;
 
-	*h = (struct check_fixture){ .line = {
+	*h = (struct check_fixture){ .options = {
 				    .max_bytes = whole, .check = 1, .seed = 3, .null_stream = 1 } };
 	h->cell = (struct bench_cell){ .bench = bench, .count = COUNT, .esize = sizeof(int32_t),
 				    .type = tuttiInt32, .op = bench->combines ? tuttiSum : BENCH_NO_OP,
 				    .root = ROOT, .in_place = in_place };
 	h->cell.send_bytes = bench->send_all ? whole : whole / RANKS;
 	h->cell.recv_bytes = bench->recv_all ? whole : whole / RANKS;
-	bench_cell_slots(&h->cell, &h->line);
+	bench_cell_slots(&h->cell, &h->options);
 	for (int r = 0; r < RANKS; r++) {
-		h->seats[r] = (struct bench_rank){
+		h->ranks[r] = (struct bench_rank){
 			.rank = r, .nranks = RANKS, .comms = no_comms, .complaints = 99
 		};
-		cr_assert_eq(bench_rank_make(&h->seats[r], &h->line, bench, 0), 0);
-		bench_values_input(h->seats[r].input, tuttiInt32, h->cell.op, RANKS, r, 3);
+		cr_assert_eq(bench_rank_make(&h->ranks[r], &h->options, bench, 0), 0);
+		bench_values_input(h->ranks[r].input, tuttiInt32, h->cell.op, RANKS, r, 3);
 		if (bench->combines)
-			bench_values_result(h->seats[r].result, tuttiInt32, h->cell.op, RANKS, 3);
-		bench_rank_fill(&h->seats[r], &h->line, &h->cell, 0, 17, true);
-		struct bench_call call = bench_rank_call(&h->seats[r], &h->line, &h->cell, 0);
+			bench_values_result(h->ranks[r].result, tuttiInt32, h->cell.op, RANKS, 3);
+		bench_rank_fill(&h->ranks[r], &h->options, &h->cell, 0, 17, true);
+		struct bench_call call = bench_rank_call(&h->ranks[r], &h->options, &h->cell, 0);
 		h->send[r] = (int32_t *)(uintptr_t)call.send;
 		h->recv[r] = call.recv;
 	}
 }
 
-static void hand_free(struct check_fixture *h)
+static void fixture_free(struct check_fixture *h)
 {
 	for (int r = 0; r < RANKS; r++)
-		bench_rank_free(&h->seats[r], 0);
+		bench_rank_free(&h->ranks[r], 0);
 }
 
-static uint64_t hand_wrong(struct check_fixture *h)
+static uint64_t fixture_wrong(struct check_fixture *h)
 {
 	uint64_t wrong = 0;
 
 	for (int r = 0; r < RANKS; r++) {
 		uint64_t of_rank;
 
-		cr_assert_eq(bench_rank_check(&h->seats[r], &h->line, &h->cell, 0, 17, true, &of_rank),
+		cr_assert_eq(bench_rank_check(&h->ranks[r], &h->options, &h->cell, 0, 17, true, &of_rank),
 			     0);
 		wrong += of_rank;
 	}
 	return wrong;
 }
 
-/* All of rank r's result, by the collective's definition in tutti.h. */
-static void hand_rank(const struct check_fixture *h, int32_t *const *in, int r)
+/* The whole result of rank r, by the definition of the collective in tutti.h. */
+static void fixture_rank(const struct check_fixture *h, int32_t *const *in, int r)
 {
 	size_t part = COUNT * sizeof(int32_t);
 
@@ -313,8 +313,8 @@ static void hand_rank(const struct check_fixture *h, int32_t *const *in, int r)
 	}
 }
 
-/* The whole collective, on copies of the inputs, so that in place works as well. */
-static void hand_call(struct check_fixture *h)
+/* The collective on all ranks, on copies of the inputs, so that in place works as well. */
+static void fixture_call(struct check_fixture *h)
 {
 	int32_t *in[RANKS];
 	bool to_root = h->cell.bench->to_root;
@@ -325,44 +325,44 @@ static void hand_call(struct check_fixture *h)
 	}
 	for (int r = 0; r < RANKS; r++)
 		if (!to_root || r == ROOT)
-			hand_rank(h, in, r);
+			fixture_rank(h, in, r);
 	for (int r = 0; r < RANKS; r++)
 		free(in[r]);
 }
 
-static void check_judge(const struct bench_collective *bench, bool in_place)
+static void check_collective(const struct bench_collective *bench, bool in_place)
 {
 	const char *name = tt_collective_name(bench->collective);
 	struct check_fixture h;
 
-	hand_make(&h, bench, in_place);
-	cr_assert_gt(hand_wrong(&h), 0, "%s without a call", name);
-	hand_call(&h);
-	cr_assert_eq(hand_wrong(&h), 0, "%s in_place %d", name, in_place);
+	fixture_make(&h, bench, in_place);
+	cr_assert_gt(fixture_wrong(&h), 0, "%s without a call", name);
+	fixture_call(&h);
+	cr_assert_eq(fixture_wrong(&h), 0, "%s in_place %d", name, in_place);
 	h.recv[ROOT][COUNT - 1] ^= 1;
-	cr_assert_eq(hand_wrong(&h), 1, "%s, one bit", name);
+	cr_assert_eq(fixture_wrong(&h), 1, "%s, one bit", name);
 	h.recv[ROOT][COUNT - 1] ^= 1;
-	if (bench->recv_all) {                           /* two parts that changed places */
+	if (bench->recv_all) {                           /* two parts are swapped */
 		int32_t keep[COUNT];
 
 		memcpy(keep, h.recv[ROOT], sizeof(keep));
 		memcpy(h.recv[ROOT], h.recv[ROOT] + COUNT, sizeof(keep));
 		memcpy(h.recv[ROOT] + COUNT, keep, sizeof(keep));
-		cr_assert_gt(hand_wrong(&h), COUNT, "%s, parts that changed places", name);
-	} else if (!in_place) { /* bytes beside the result, and the input */
+		cr_assert_gt(fixture_wrong(&h), COUNT, "%s, swapped parts", name);
+	} else if (!in_place) { /* guard bytes around the result, and the input */
 		h.recv[ROOT][COUNT] ^= 1;
 		h.recv[ROOT][-1] ^= 1;
 		h.send[ROOT][0] ^= 1;
-		cr_assert_eq(hand_wrong(&h), 3, "%s, guards and input", name);
+		cr_assert_eq(fixture_wrong(&h), 3, "%s, guards and input", name);
 	}
-	hand_free(&h);
+	fixture_free(&h);
 }
 
-Test(judge, the_judge_agrees_with_every_collective_done_by_hand_and_sees_what_is_wrong)
+Test(result_check, the_check_accepts_every_collective_done_by_hand_and_finds_errors)
 {
 	for (int i = 0; i < TT_COLLECTIVES; i++) {
-		check_judge(&bench_collectives[i], false);
+		check_collective(&bench_collectives[i], false);
 		if (bench_collectives[i].in_place)
-			check_judge(&bench_collectives[i], true);
+			check_collective(&bench_collectives[i], true);
 	}
 }
