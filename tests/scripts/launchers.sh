@@ -8,10 +8,10 @@ perf=$PWD/perf/allreduce_perf train=$PWD/trainer/tutti-train with_mpi=$PWD/tests
 tmp=$(mktemp -d) n=0 daemons=()
 undo() { [ ${#daemons[@]} = 0 ] || { kill "${daemons[@]}"; wait "${daemons[@]}"; } 2>/dev/null; rm -rf "$tmp"; }
 trap undo EXIT
-# A watcher in a session of its own outlives a killed script: it kills the script's processes, which have TT_LAUNCHERS in their
-# environment (srun and slurmstepd would wait for slurmctld forever), and removes the folder.
+# A watcher in its own session outlives a killed script. The watcher kills the script's processes, found by TT_LAUNCHERS or
+# SLURM_CONF in their environment (srun and slurmstepd would wait for slurmctld forever), and removes the folder.
 setsid sh -c 'while kill -0 "$1"; do sleep 1; done
-	for _ in 1 2; do grep -lz "^TT_LAUNCHERS=$2\$" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r kill -9; sleep .2; done
+	for _ in 1 2; do grep -lzE "^(TT_LAUNCHERS=$2|SLURM_CONF=$2/slurm.conf)\$" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r kill -9; sleep .2; done
 	rm -rf "$2"' - $$ "$tmp" >/dev/null 2>&1 </dev/null &
 export TT_LAUNCHERS=$tmp
 claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; tail -n 15 "$tmp/out" | sed 's/^/# /'; fi; }
