@@ -22,8 +22,9 @@ point() { n=$((n + 1)); if [ -s "$2" ]; then echo "not ok $n - $1"; head -n 30 "
 # execute TRANSPORT CALL BYTES VARIABLE=VALUE...: functions that rank 0 executes: in any call to
 # $tmp/executed, in the shortest call to $tmp/least
 execute() {
-	local transport=$1 call=$2 bytes=$3 r common=(TUTTI_ISA=avx2 TUTTI_NRANKS=2 TUTTI_SECRET=check-call TUTTI_TIMEOUT_MS=120000)
+	local transport=$1 call=$2 bytes=$3 calls=6 r common=(TUTTI_ISA=avx2 TUTTI_NRANKS=2 TUTTI_SECRET=check-call TUTTI_TIMEOUT_MS=120000)
 	shift 3
+	[ "$bytes" -lt 1048576 ] || calls=3
 	common+=(TUTTI_TRANSPORT="$transport" TUTTI_ROOT=127.0.0.1:$((27000 + RANDOM % 2000)) "$@")
 	case $transport in
 	verbs) common+=(LD_LIBRARY_PATH="$PWD/tests/fakes/verbs" TUTTI_TEST_VERBS="$tmp/verbs") ;;
@@ -32,11 +33,11 @@ execute() {
 		local at=("${common[@]}" TUTTI_RANK=$r)
 		[ "$transport" != verbs ] || at+=(TUTTI_HOST_ID=$r)
 		if [ $r = 1 ]; then
-			env "${at[@]}" timeout 110 $program calls "$call" "$bytes" 6 1 >"$tmp/other" 2>&1 </dev/null &
+			env "${at[@]}" timeout 250 $program calls "$call" "$bytes" $calls 1 >"$tmp/other" 2>&1 </dev/null &
 		else
-			env "${at[@]}" timeout 110 valgrind -q --tool=callgrind --compress-strings=no --collect-atstart=no \
+			env "${at[@]}" timeout 250 valgrind -q --tool=callgrind --compress-strings=no --collect-atstart=no \
 				--toggle-collect=guarded_call --dump-after=guarded_call --callgrind-out-file="$tmp/count" \
-				$program calls "$call" "$bytes" 6 1 >"$tmp/said" 2>&1 </dev/null || { cat "$tmp/said" "$tmp/other"; return 1; }
+				$program calls "$call" "$bytes" $calls 1 >"$tmp/said" 2>&1 </dev/null || { cat "$tmp/said" "$tmp/other"; return 1; }
 		fi
 	done
 	wait
