@@ -16,7 +16,7 @@ static inline uint32_t tt_stamp_now(const struct tuttiComm *c)
 	return (uint32_t)(c->calls.history >> 32);
 }
 
-/* digest: tt_call_digest(call). The number is comm->seq. Returns the stamp. */
+/* digest: tt_call_digest(call). The number is c->calls.seq. Returns the stamp. */
 static inline uint32_t tt_number_call(tuttiComm_t c, const struct tt_call *call, uint64_t digest)
 {
 	c->calls.history = tt_mix(c->calls.history, digest);

@@ -5,7 +5,8 @@
 # munged, slurmctld and slurmd, with all their files in its own folder. A launcher that is not installed is skipped. TAP.
 set -u
 perf=$PWD/perf/allreduce_perf train=$PWD/trainer/tutti-train with_mpi=$PWD/tests/support/with_mpi
-tmp=$(mktemp -d) n=0 daemons=()
+tmp=$(mktemp -d) || exit 99
+n=0 daemons=()
 undo() { [ ${#daemons[@]} = 0 ] || { kill "${daemons[@]}"; wait "${daemons[@]}"; } 2>/dev/null; rm -rf "$tmp"; }
 trap undo EXIT
 # A watcher in its own session outlives a killed script. The watcher kills the script's processes, found by TT_LAUNCHERS or
