@@ -192,7 +192,7 @@ int tt_am_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms
 void tt_am_abort(struct tt_am *am)
 {
 	pthread_mutex_lock(&am->lock);
-	am->aborted = true;
+	atomic_store(&am->aborted, true);
 	pthread_cond_broadcast(&am->changed);
 	pthread_mutex_unlock(&am->lock);
 }

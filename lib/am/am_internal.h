@@ -88,7 +88,8 @@ struct tt_am {
 	pthread_cond_t changed; /* signaled at every change that a caller may wait for */
 	pthread_t thread;
 	int epoll, wake;
-	bool threaded, stop, aborted;
+	bool threaded, stop;
+	atomic_bool aborted; /* set locked; a dial reads it without the lock */
 	struct tt_am_conn *conns;
 	struct tt_am_conn **send_conn; /* [nranks] connection for messages to a rank, or NULL */
 	bool *dialing;                 /* [nranks] a caller dials this rank */

@@ -40,7 +40,7 @@ static int connect_to(struct tt_am *am, int peer, uint64_t deadline_ns)
 		return rc;
 	am->dialing[peer] = true;
 	pthread_mutex_unlock(&am->lock);
-	rc = tt_control_dial_am(am->ctl, peer, deadline_ns, &fd);
+	rc = tt_control_dial_am(am->ctl, peer, deadline_ns, &am->aborted, &fd);
 	pthread_mutex_lock(&am->lock);
 	am->dialing[peer] = false;
 	if (!rc)

@@ -2,11 +2,11 @@
  * shrink.c - a communicator of the surviving ranks
  *
  * Called by api. Protocol:
- *   1. Each caller creates a listening control and proposes its port to the coordinator, the lowest
- *      rank that the caller takes for alive, by active message, even on a broken communicator.
+ *   1. Each caller proposes itself to the coordinator, the lowest rank that the caller takes for
+ *      alive, by active message, even on a broken communicator.
  *   2. The coordinator waits until all live ranks have proposed, at most half the timeout, decides
  *      the members and sends them the decision.
- *   3. The members connect as after a split, with a key made of the parent's key and the new epoch.
+ *   3. The members connect as after a split.
  * If the coordinator dies, callers propose to the next rank. If a member dies while the members
  * connect, they start over. An excluded rank learns of the decision through the parent's control.
  */
@@ -30,9 +30,10 @@ struct shrink_attempt {
 	bool listed;          /* the list is not empty */
 	uint64_t digest;      /* digest of the list */
 	bool *unresponsive;   /* [nranks] did not answer as coordinator */
-	int port;
+	bool *left_before;    /* [nranks] left before this call */
+	uint32_t attempt; /* of this rank in this call, from 1 on */
 	uint64_t half_ns;
-	int *port_of;   /* coordinator: [nranks] proposed ports, 0: none yet */
+	uint32_t *attempt_of; /* [nranks] coordinator: proposed attempts, 0: none yet */
 	uint64_t epoch; /* newest epoch known; then the decided epoch */
 	/* epoch that this rank failed to connect, 0: none */
 	uint64_t failed_epoch;
@@ -92,12 +93,12 @@ static int send_message(struct shrink_attempt *a, int to, enum tt_am_kind kind, 
 	return rc;
 }
 
-/* Proposes a port. port 0: no proposal, only a request for the standing decision */
-static int send_proposal(struct shrink_attempt *a, int to, int port)
+/* Proposes this rank's attempt. attempt 0: only a request for the standing decision */
+static int send_proposal(struct shrink_attempt *a, int to, uint32_t attempt)
 {
 	struct tt_writer w = { 0 };
 
-	tt_put(&w, (uint16_t)port, 2);
+	tt_put(&w, attempt, 4);
 	tt_put(&w, a->epoch, 8);
 	tt_put(&w, a->digest, 8);
 	return send_message(a, to, TT_AM_PROPOSAL, &w);
@@ -114,7 +115,7 @@ static struct tt_writer write_decision(const struct shrink_attempt *a, int code,
 	tt_put(&w, code ? 0 : (uint32_t)a->members.n, 4);
 	for (int i = 0; !code && i < a->members.n; i++) {
 		tt_put(&w, (uint32_t)a->members.member[i], 4);
-		tt_put(&w, (uint16_t)a->members.port[i], 2);
+		tt_put(&w, a->attempt_of[a->members.member[i]], 4);
 	}
 	return w;
 }
@@ -152,13 +153,14 @@ static int next_message(struct shrink_attempt *a, enum tt_am_kind kind, int sour
 /* Records a proposal. 0 | TT_USAGE: another list */
 static int note_proposal(struct shrink_attempt *a, int source, struct tt_reader *r)
 {
-	uint64_t port = tt_get(r, 2), epoch = tt_get(r, 8), digest = tt_get(r, 8);
+	uint32_t attempt = (uint32_t)tt_get(r, 4);
+	uint64_t epoch = tt_get(r, 8), digest = tt_get(r, 8);
 
-	if (!tt_get_end(r) || !port || a->excluded[source])
+	if (!tt_get_end(r) || !attempt || a->excluded[source])
 		return 0;
 	if (epoch > a->epoch)
 		a->epoch = epoch;
-	a->port_of[source] = (int)port;
+	a->attempt_of[source] = attempt;
 	if (digest == a->digest)
 		return 0;
 	return tt_fail(
@@ -177,7 +179,7 @@ static int count_awaited(const struct shrink_attempt *a, int *ret_lost)
 	for (int r = 0; r < a->parent->nranks; r++) {
 		bool gone = !a->excluded[r] && is_gone(a, r);
 
-		n += !a->excluded[r] && !gone && !a->port_of[r];
+		n += !a->excluded[r] && !gone && !a->attempt_of[r];
 		if (gone && a->listed)
 			*ret_lost = r;
 	}
@@ -188,7 +190,7 @@ static bool missing(const void *ctx, int rank)
 {
 	const struct shrink_attempt *a = ctx;
 
-	return !a->excluded[rank] && !a->port_of[rank];
+	return !a->excluded[rank] && !a->attempt_of[rank];
 }
 
 static int gather_proposals(struct shrink_attempt *a)
@@ -199,8 +201,8 @@ static int gather_proposals(struct shrink_attempt *a)
 	char ranks[256];
 	int rc, lost = -1;
 
-	memset(a->port_of, 0, (size_t)a->parent->nranks * sizeof(*a->port_of));
-	a->port_of[a->parent->rank] = a->port;
+	memset(a->attempt_of, 0, (size_t)a->parent->nranks * sizeof(*a->attempt_of));
+	a->attempt_of[a->parent->rank] = a->attempt;
 	while (!(rc = check_left_out(a))) {
 		bool waits = count_awaited(a, &lost) > 0 && lost < 0 && tt_now_ns() < until;
 
@@ -244,13 +246,11 @@ static int coordinate(struct shrink_attempt *a)
 
 	a->members.n = 0;
 	for (int r = 0; r < a->parent->nranks; r++) {
-		if (!a->port_of[r] || is_gone(a, r))
-			continue;
-		a->members.member[a->members.n] = r;
-		a->members.port[a->members.n++] = a->port_of[r];
+		if (a->attempt_of[r] && !is_gone(a, r))
+			a->members.member[a->members.n++] = r;
 	}
 	for (int r = 0; !rc && a->failed_epoch && r < a->parent->nranks; r++)
-		if (tt_am_state(a->parent->am, r) == tuttiRankLeft)
+		if (tt_am_state(a->parent->am, r) == tuttiRankLeft && !a->left_before[r])
 			rc = tt_fail(
 				TT_REMOTE,
 				"rank %d: rank %d left the old communicator during this rank's tuttiCommShrink: the "
@@ -280,9 +280,11 @@ static int get_decision(struct shrink_attempt *a, struct tt_reader *r)
 	tt_get_text(r, text, sizeof(text));
 	a->members.n = (int)tt_get_upto(r, 4, (uint64_t)a->parent->nranks);
 	for (int i = 0; i < a->members.n; i++) {
-		a->members.member[i] = (int)tt_get_upto(r, 4, (uint64_t)a->parent->nranks - 1);
-		a->members.port[i] = (int)tt_get(r, 2);
-		mine |= a->members.member[i] == a->parent->rank && a->members.port[i] == a->port;
+		int rank = (int)tt_get_upto(r, 4, (uint64_t)a->parent->nranks - 1);
+
+		a->members.member[i] = rank;
+		a->attempt_of[rank] = (uint32_t)tt_get(r, 4);
+		mine |= rank == a->parent->rank && a->attempt_of[rank] == a->attempt;
 	}
 	if (!tt_get_end(r) || (a->failed_epoch && epoch == a->failed_epoch && !code))
 		return 1;
@@ -300,7 +302,7 @@ static int follow(struct shrink_attempt *a, int coordinator)
 	uint64_t until = tt_now_ns() + 3 * a->half_ns;
 	struct tt_am_header head;
 	struct tt_reader r;
-	int rc = send_proposal(a, coordinator, a->port);
+	int rc = send_proposal(a, coordinator, a->attempt);
 
 	while (!rc && !(rc = check_left_out(a))) {
 		rc = next_message(a, TT_AM_DECISION, coordinator, SLICE_MS, &head, &r);
@@ -372,9 +374,8 @@ static int try_once(struct shrink_attempt *a, const tuttiConfig_t *config, tutti
 	struct tt_env env;
 	int rc = tt_comm_child(parent, config, &env, &c);
 
-	if (!rc && !(rc = tt_control_prepare(parent->ctl, &c->ctl, &a->port)))
-		rc = decide(a);
-	if (rc) {
+	a->attempt++;
+	if (rc || (rc = decide(a))) {
 		tt_comm_free(c);
 		return rc;
 	}
@@ -384,9 +385,8 @@ static int try_once(struct shrink_attempt *a, const tuttiConfig_t *config, tutti
 		a->members.mark = tt_mix(a->members.mark, (uint64_t)a->members.member[i]);
 	c->rank = a->members.rank;
 	c->nranks = a->members.n;
-	rc = tt_control_form(parent->ctl, c->ctl, &a->members, tt_now_ns() + 2 * a->half_ns);
+	rc = tt_control_form(parent->ctl, &a->members, tt_now_ns() + 2 * a->half_ns, &c->ctl);
 	rc = rc ? rc : (rc = tt_comm_agree(c)) ? rc : tt_comm_setup(c, &env);
-	tt_control_formed(parent->ctl);
 	if (!rc || (rc == TT_REMOTE && c->am && others_completed(a))) {
 		publish_decision(a);
 		*ret_comm = c;
@@ -404,10 +404,14 @@ static int shrink(struct shrink_attempt *a, const tuttiConfig_t *config, tuttiCo
 
 	a->parent->shrinks++;
 	tt_am_set_decision(a->parent->am, 0, NULL, 0);
-	while ((rc = try_once(a, config, ret_comm)) > 0)
-		if (tt_now_ns() > until)
+	do {
+		tt_control_shrinking(a->parent->ctl);
+		rc = try_once(a, config, ret_comm);
+		tt_control_formed(a->parent->ctl);
+		if (rc > 0 && tt_now_ns() > until)
 			return tt_fail(TT_TIMEOUT, "rank %d: tuttiCommShrink: %s", a->parent->rank,
 				       tt_error_text());
+	} while (rc > 0);
 	return rc;
 }
 
@@ -419,21 +423,25 @@ int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 				    .excluded = excluded,
 				    .listed = nexcluded > 0,
 				    .half_ns = parent->settings.timeout_ms * 500000ull };
-	int *numbers = calloc(3 * n, sizeof(*numbers)), rc = TT_SYSTEM;
+	int rc = TT_SYSTEM;
 
+	a.members.member = calloc(n, sizeof(*a.members.member));
+	a.attempt_of = calloc(n, sizeof(*a.attempt_of));
 	a.unresponsive = calloc(n, sizeof(*a.unresponsive));
+	a.left_before = calloc(n, sizeof(*a.left_before));
 	a.buffer = malloc(DECISION_BYTES(n));
 	for (size_t r = 0; r < n; r++)
 		a.digest = tt_mix(a.digest, excluded[r]);
-	a.members.member = numbers;
-	a.members.port = numbers + n;
-	a.port_of = numbers + 2 * n;
-	if (numbers && a.unresponsive && a.buffer)
+	for (size_t r = 0; a.left_before && r < n; r++)
+		a.left_before[r] = tt_am_state(parent->am, (int)r) == tuttiRankLeft;
+	if (a.members.member && a.attempt_of && a.unresponsive && a.left_before && a.buffer)
 		rc = shrink(&a, config, ret_comm);
 	else
 		tt_fail(TT_SYSTEM, "rank %d: no memory to shrink %zu ranks", parent->rank, n);
-	free(numbers);
+	free(a.members.member);
+	free(a.attempt_of);
 	free(a.unresponsive);
+	free(a.left_before);
 	free(a.buffer);
 	return rc;
 }

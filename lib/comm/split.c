@@ -10,6 +10,8 @@
 #include "comm/comm.h"
 #include "comm/comm_internal.h"
 
+#define AGREE_LATE_MS 750 /* after a time-out, for the ranks that still answer */
+
 /* A join compares settings in control. A split compares here: each rank may have its own config. */
 int tt_comm_agree(tuttiComm_t c)
 {
@@ -57,6 +59,25 @@ int tt_comm_child(tuttiComm_t parent, const tuttiConfig_t *config, struct tt_env
 	return rc;
 }
 
+/* The new communicator's failure, in words that tell its rank numbers from the parent's. A break of
+ * the parent has the parent's words. */
+static int fail_child(tuttiComm_t parent, int rc)
+{
+	char text[900];
+
+	if (tt_control_broken(parent->ctl))
+		return rc;
+	snprintf(text, sizeof(text), "%s", tt_error_text());
+	return tt_fail(rc, "rank %d: in the new communicator: %s", parent->rank, text);
+}
+
+/* Every rank comes here soon after the failure of one, which control floods; but a rank that let
+ * the others time out may never come. */
+static uint64_t agree_deadline(tuttiComm_t parent, int rc)
+{
+	return tt_deadline_ns(rc == TT_TIMEOUT ? AGREE_LATE_MS : 2 * parent->settings.timeout_ms);
+}
+
 int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, int code,
 		  tuttiComm_t *ret_comm)
 {
@@ -73,11 +94,11 @@ int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *c
 		c->ctl = ctl;
 		c->rank = rank;
 		c->nranks = nranks;
-		if (!(rc = tt_comm_agree(c)))
-			rc = tt_comm_setup(c, &env);
+		if ((rc = tt_comm_agree(c)) || (rc = tt_comm_setup(c, &env)))
+			rc = fail_child(parent, rc);
 	}
-	rc = tt_control_agree(parent->ctl, rc, "the split",
-			      tt_deadline_ns(2 * parent->settings.timeout_ms));
+	rc = tt_control_agree(parent->ctl, rc, "the split", agree_deadline(parent, rc));
+	tt_control_formed(parent->ctl);
 	if (rc) {
 		tt_comm_free(c);
 		c = NULL;

@@ -21,11 +21,11 @@
 
 static int fill_business_card(struct tt_control *ctl, const struct tt_join *join)
 {
-	struct tt_business_card *me = &ctl->peers.business_cards[ctl->rank];
+	struct tt_business_card *me = &ctl->ep->peers.business_cards[ctl->rank];
 	int rc = tt_address_list(join->ifname, me->addresses, &me->naddresses);
 
 	me->rank = ctl->rank;
-	me->port = ctl->listener.port;
+	me->port = ctl->ep->listener.port;
 	me->pid = (uint32_t)getpid();
 	me->netns = tt_id_netns("");
 	me->host = tt_id_netns(join->host_id);
@@ -37,18 +37,18 @@ static int fill_business_card(struct tt_control *ctl, const struct tt_join *join
 /* Without any address, even loopback, no rank can connect. */
 static int check_network(const struct tt_control *ctl)
 {
-	if (ctl->peers.business_cards[ctl->rank].naddresses || tt_loopback_is_up())
+	if (ctl->ep->peers.business_cards[ctl->rank].naddresses || tt_loopback_is_up())
 		return 0;
 	return tt_fail(
 		TT_SYSTEM,
 		"rank %d: no network interface is up on %s, not even loopback; bring it up with `ip link set lo up`",
-		ctl->rank, ctl->peers.business_cards[ctl->rank].name);
+		ctl->rank, ctl->ep->peers.business_cards[ctl->rank].name);
 }
 
 /* The id holds rank 0's addresses, so rank 0 must have one of them. */
 static int check_root_host(const struct tt_control *ctl, const struct tt_id *id)
 {
-	const struct tt_business_card *me = &ctl->peers.business_cards[0];
+	const struct tt_business_card *me = &ctl->ep->peers.business_cards[0];
 
 	if (id->from_root || id->netns == me->netns)
 		return 0;
@@ -78,20 +78,20 @@ static int send_registration(struct tt_control *ctl, const struct tt_join *join,
 {
 	struct tt_register reg = { .version = TUTTI_VERSION_CODE,
 				   .nranks = (uint32_t)ctl->nranks,
-				   .from = ctl->peers.business_cards[ctl->rank] };
+				   .from = ctl->ep->peers.business_cards[ctl->rank] };
 	bool child_of_root = tt_tree_parent(ctl->rank) == 0;
 	struct tt_writer w = { 0 };
 	struct tt_conn *conn;
 
 	snprintf(reg.settings, sizeof(reg.settings), "%s", join->settings);
 	tt_put_register(&w, &reg);
-	pthread_mutex_lock(&ctl->lock);
-	conn = tt_conn_add(ctl, fd, 0, child_of_root ? TT_ROLE_PARENT : TT_ROLE_REGISTER);
+	tt_control_lock(ctl);
+	conn = tt_conn_add(ctl->ep, fd, 0, !child_of_root);
 	if (conn) {
 		conn->registered = true;
-		tt_conn_send(ctl, conn, TT_F_REGISTER, w.data, w.have);
+		tt_conn_send(ctl->ep, conn, 0, TT_F_REGISTER, w.data, w.have);
 	}
-	pthread_mutex_unlock(&ctl->lock);
+	tt_control_unlock(ctl);
 	free(w.data);
 	return conn ? 0 : tt_fail(TT_SYSTEM, "rank %d: no memory for a connection", ctl->rank);
 }
@@ -101,6 +101,7 @@ static int dial_root(struct tt_control *ctl, const struct tt_id *id, uint64_t de
 {
 	struct tt_business_card root;
 	struct tt_dial dial = { .to = &root,
+				.me = ctl->rank,
 				.purpose = TT_P_REGISTER,
 				.named = id->from_root,
 				.nports = id->nports,
@@ -117,9 +118,9 @@ static int await(struct tt_control *ctl, const bool *flag, const struct tt_join 
 	uint64_t until = deadline_ns + (ctl->rank ? GRACE_NS : 0);
 	int rc = 0;
 
-	pthread_mutex_lock(&ctl->lock);
+	tt_control_lock(ctl);
 	while (!*flag && !ctl->broken && !rc) {
-		if (tt_control_await(ctl, until))
+		if (tt_endpoint_await(ctl->ep, until))
 			continue;
 		if (ctl->rank == 0)
 			tt_bootstrap_missing(ctl, ctl->join.missing, sizeof(ctl->join.missing));
@@ -129,7 +130,7 @@ static int await(struct tt_control *ctl, const bool *flag, const struct tt_join 
 	}
 	if (ctl->broken)
 		rc = tt_control_fail(ctl);
-	pthread_mutex_unlock(&ctl->lock);
+	tt_control_unlock(ctl);
 	return rc;
 }
 
@@ -141,7 +142,7 @@ static int connect_ranks(struct tt_control *ctl, const struct tt_join *join, con
 	if (rc)
 		return rc;
 	if (ctl->rank) {
-		if ((rc = tt_control_start(ctl)) || (rc = dial_root(ctl, id, deadline_ns, &fd)) ||
+		if ((rc = tt_endpoint_start(ctl->ep)) || (rc = dial_root(ctl, id, deadline_ns, &fd)) ||
 		    (rc = send_registration(ctl, join, fd)))
 			return rc;
 		if (tt_tree_parent(ctl->rank) &&
@@ -149,7 +150,7 @@ static int connect_ranks(struct tt_control *ctl, const struct tt_join *join, con
 		     (rc = tt_join_tree(ctl, &ctl->join.parent, deadline_ns))))
 			return rc;
 	} else if ((rc = check_root_host(ctl, id)) || (rc = tt_bootstrap_open(ctl, join)) ||
-		   (rc = tt_control_start(ctl))) {
+		   (rc = tt_endpoint_start(ctl->ep))) {
 		return rc;
 	}
 	rc = await(ctl, &ctl->join.has_table, join, deadline_ns);
@@ -163,23 +164,34 @@ static int abandon(struct tt_control *ctl, int code)
 	char text[1024];
 
 	snprintf(text, sizeof(text), "%s", tt_error_text());
-	if (ctl->service.running) {
+	if (ctl->ep->service.running) {
 		tt_control_raise(ctl, code, code == TT_TIMEOUT ? -1 : ctl->rank, text);
-		pthread_mutex_lock(&ctl->lock);
+		tt_control_lock(ctl);
 		while (code != TT_TIMEOUT && ctl->join.root && !tt_bootstrap_seen_all(ctl) &&
-		       tt_control_await(ctl, until))
+		       tt_endpoint_await(ctl->ep, until))
 			;
-		pthread_mutex_unlock(&ctl->lock);
+		tt_control_unlock(ctl);
 	}
 	tt_control_leave(ctl);
 	return tt_fail(code, "%s", text);
 }
 
-static void set_credentials(struct tt_control *ctl, const struct tt_id *id)
+/* The first control of a new endpoint. ports NULL: it only connects. 0 | TT_SYSTEM */
+static int make_first(const struct tt_join *join, const struct tt_id *id,
+		      const struct tt_ports *ports, struct tt_control **ret_ctl)
 {
-	tt_key_make(id->secret, TT_SECRET, "job", 0, ctl->auth.key.bytes, TT_KEY);
-	memcpy(ctl->auth.job, id->nonce, TT_NONCE);
-	ctl->auth.epoch = id->epoch;
+	struct tt_control_endpoint *ep;
+	int rc = tt_endpoint_make(join->rank, join->nranks, ports, &ep);
+
+	if (rc)
+		return rc;
+	tt_key_make(id->secret, TT_SECRET, "job", 0, ep->auth.key.bytes, TT_KEY);
+	memcpy(ep->auth.job, id->nonce, TT_NONCE);
+	ep->auth.epoch = id->epoch;
+	rc = tt_control_make(ep, 0, join->rank, join->nranks, NULL, ret_ctl);
+	if (rc)
+		tt_endpoint_free(ep);
+	return rc;
 }
 
 static void send_decline(int fd, const char *why, const struct tt_patience *patience)
@@ -188,8 +200,7 @@ static void send_decline(int fd, const char *why, const struct tt_patience *pati
 	char end;
 
 	tt_put_text(&text, why);
-	tt_put(&w, text.have, 4);
-	tt_put(&w, TT_F_DECLINE, 1);
+	tt_put_frame_head(&w, &(struct tt_frame_head){ TT_F_DECLINE, 0, text.have });
 	tt_put_bytes(&w, text.data, text.have);
 	if (!w.failed && !tt_sock_send(fd, w.data, w.have, patience))
 		/* rank 0 closes after it has read the frame */
@@ -209,9 +220,8 @@ int tt_control_decline(const struct tt_join *join, int code)
 	snprintf(why, sizeof(why), "%s", tt_error_text());
 	tt_text_plain(why);
 	if (join->rank < 1 || join->rank >= join->nranks || tt_id_unpack(join->id, &id) ||
-	    tt_control_make(join->rank, join->nranks, NULL, &ctl))
+	    make_first(join, &id, NULL, &ctl))
 		return tt_fail(code, "%s", why);
-	set_credentials(ctl, &id);
 	fill_business_card(ctl, join);
 	if (!dial_root(ctl, &id, patience.deadline_ns, &fd)) {
 		send_decline(fd, why, &patience);
@@ -237,11 +247,9 @@ int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl)
 	ports.avoid_first = id.port;
 	ports.avoid_count = id.nports;
 	root = (struct tt_ports){ .first = id.port, .count = id.nports };
-	rc = tt_control_make(join->rank, join->nranks, join->rank ? &ports : &root, &ctl);
+	rc = make_first(join, &id, join->rank ? &ports : &root, &ctl);
 	if (rc)
 		return tt_control_decline(join, rc);
-	ctl->listener.ports = ports;
-	set_credentials(ctl, &id);
 	rc = fill_business_card(ctl, join);
 	if (rc) {
 		tt_control_free(ctl);

@@ -13,10 +13,9 @@
 struct tt_bootstrap;
 struct tt_conn;
 
-/* Under ctl->lock. */
+/* Locked. */
 struct tt_join_state {
 	bool complete;                  /* tree and ring are connected */
-	bool all_listen;                /* every rank listens, or is gone */
 	struct tt_bootstrap *root;      /* rank 0's bootstrap root; else NULL */
 	bool has_parent, has_table;     /* parent is known; all business cards are known */
 	struct tt_business_card parent; /* in the tree */

@@ -108,7 +108,7 @@ static bool misfit(struct tt_control *ctl, const struct tt_register *reg, char *
 		snprintf(text, bytes, "rank %d (pid %u on %s) is not one of the ranks 0..%d", r,
 			 new->pid, new->name, ctl->nranks - 1);
 	} else if (root->registered[r]) {
-		other = &ctl->peers.business_cards[r];
+		other = &ctl->ep->peers.business_cards[r];
 		snprintf(text, bytes, "rank %d came twice: as pid %u on %s and as pid %u on %s", r,
 			 other->pid, other->name, new->pid, new->name);
 	} else if (strcmp(reg->settings, root->settings)) {
@@ -127,14 +127,14 @@ static void send_abort(struct tt_control *ctl, struct tt_conn *conn, int code, c
 	struct tt_writer w = { 0 };
 
 	tt_control_put_abort(&w, ctl->rank, code, -1, 0, text);
-	tt_conn_send(ctl, conn, TT_F_ABORT, w.data, w.have);
+	tt_conn_send(ctl->ep, conn, 0, TT_F_ABORT, w.data, w.have);
 	free(w.data);
 }
 
 static void refuse(struct tt_control *ctl, struct tt_conn *conn, int code, const char *text)
 {
 	send_abort(ctl, conn, code, text);
-	tt_conn_end(ctl, conn);
+	tt_conn_end(ctl->ep, conn);
 }
 
 /* If the job is broken, send the reason before the registration arrives: rank 0 may leave first. */
@@ -150,17 +150,17 @@ void tt_bootstrap_entered(struct tt_control *ctl, struct tt_conn *conn)
 
 static void name_parent(struct tt_control *ctl, int rank)
 {
-	struct tt_conn *conn = ctl->conns;
+	struct tt_conn *conn = ctl->ep->conns;
 	int parent = tt_tree_parent(rank);
 	struct tt_writer w = { 0 };
 
 	while (conn && (conn->dead || !conn->registered || conn->peer != rank ||
-			!(conn->roles & TT_ROLE_REGISTER)))
+			!conn->registration))
 		conn = conn->next;
 	if (!conn || !parent || !ctl->join.root->registered[parent])
 		return;
-	tt_put_business_card(&w, &ctl->peers.business_cards[parent]);
-	tt_conn_send(ctl, conn, TT_F_PARENT, w.data, w.have);
+	tt_put_business_card(&w, &ctl->ep->peers.business_cards[parent]);
+	tt_conn_send(ctl->ep, conn, 0, TT_F_PARENT, w.data, w.have);
 	free(w.data);
 }
 
@@ -169,19 +169,19 @@ static void send_table(struct tt_control *ctl)
 	struct tt_writer w = { 0 };
 
 	for (int r = 0; r < ctl->nranks; r++)
-		tt_put_business_card(&w, &ctl->peers.business_cards[r]);
-	tt_conn_send_all(ctl, TT_ROLE_CHILD, NULL, TT_F_TABLE, w.data, w.have);
+		tt_put_business_card(&w, &ctl->ep->peers.business_cards[r]);
+	tt_control_send(ctl, TT_TO_CHILDREN, -1, TT_F_TABLE, w.data, w.have);
 	free(w.data);
 	ctl->join.has_table = true;
-	pthread_cond_broadcast(&ctl->changed);
+	tt_control_changed(ctl);
 }
 
 void tt_bootstrap_attached(struct tt_control *ctl, int rank)
 {
-	for (struct tt_conn *c = ctl->conns; c; c = c->next)
-		if (!c->dead && c->peer == rank && c->registered && (c->roles & TT_ROLE_REGISTER)) {
-			tt_conn_send(ctl, c, TT_F_RELEASE, NULL, 0);
-			tt_conn_end(ctl, c);
+	for (struct tt_conn *c = ctl->ep->conns; c; c = c->next)
+		if (!c->dead && c->peer == rank && c->registered && c->registration) {
+			tt_conn_send(ctl->ep, c, 0, TT_F_RELEASE, NULL, 0);
+			tt_conn_end(ctl->ep, c);
 		}
 	for (int r = 0; r < ctl->nranks; r++)
 		if (!ctl->join.attached[r])
@@ -201,25 +201,25 @@ bool tt_bootstrap_register(struct tt_control *ctl, struct tt_conn *conn, const u
 		return false;
 	r = reg.from.rank;
 	ctl->join.root->seen++;
-	pthread_cond_broadcast(&ctl->changed);
+	tt_control_changed(ctl);
 	if (ctl->broken) {
 		refuse(ctl, conn, ctl->broken, tt_control_text(ctl, &culprit));
 		return true;
 	}
 	if (misfit(ctl, &reg, text, sizeof(text))) {
 		if (!ctl->join.has_table)
-			tt_control_break(ctl, TT_USAGE, r, 0, text, NULL);
+			tt_control_break(ctl, TT_USAGE, r, 0, text, -1);
 		else
 			refuse(ctl, conn, TT_USAGE,
 			       text); /* the job is complete: too late to harm it */
 		return true;
 	}
-	ctl->peers.business_cards[r] = reg.from;
+	ctl->ep->peers.business_cards[r] = reg.from;
 	ctl->join.root->registered[r] = true;
 	ctl->join.root->nregistered++;
 	conn->registered = true;
 	if (tt_tree_parent(r) == 0) {
-		conn->roles = TT_ROLE_CHILD;
+		conn->registration = false;
 		tt_join_attached(ctl, r);
 	}
 	name_parent(ctl, r);
@@ -239,12 +239,12 @@ bool tt_bootstrap_declined(struct tt_control *ctl, struct tt_conn *conn, const u
 	tt_get_text(&r, text, sizeof(text));
 	if (!tt_get_end(&r) || conn->registered)
 		return false;
-	tt_conn_end(ctl, conn);
+	tt_conn_end(ctl->ep, conn);
 	ctl->join.root->seen++;
-	pthread_cond_broadcast(&ctl->changed);
+	tt_control_changed(ctl);
 	if (!ctl->join.has_table && conn->peer < ctl->nranks &&
 	    !ctl->join.root->registered[conn->peer])
-		tt_control_break(ctl, TT_REMOTE, conn->peer, 0, text, NULL);
+		tt_control_break(ctl, TT_REMOTE, conn->peer, 0, text, -1);
 	return true;
 }
 
@@ -296,8 +296,8 @@ void tt_bootstrap_missing(struct tt_control *ctl, char *text, size_t bytes)
 	if (have < bytes && tt_rank_list(ctl->nranks, has_wrong_secret, ctl, ranks, 100))
 		have += (size_t)snprintf(text + have, bytes - have,
 					 "; a connection as %s had another secret", ranks);
-	if (have < bytes && ctl->listener.trouble[0])
-		snprintf(text + have, bytes - have, "; %s", ctl->listener.trouble);
+	if (have < bytes && ctl->ep->listener.trouble[0])
+		snprintf(text + have, bytes - have, "; %s", ctl->ep->listener.trouble);
 }
 
 uint64_t tt_bootstrap_timers(struct tt_control *ctl, uint64_t now)
@@ -312,7 +312,7 @@ uint64_t tt_bootstrap_timers(struct tt_control *ctl, uint64_t now)
 		return root->report_ns;
 	tt_bootstrap_missing(ctl, text, sizeof(text));
 	tt_put_text(&w, text);
-	tt_conn_send_all(ctl, TT_ROLE_CHILD | TT_ROLE_REGISTER, NULL, TT_F_MISSING, w.data, w.have);
+	tt_control_send(ctl, TT_TO_CHILDREN | TT_TO_JOINING, -1, TT_F_MISSING, w.data, w.have);
 	free(w.data);
 	if (now >= root->log_ns) {
 		tt_log(TT_LOG_WARN, "rank 0: still waiting for all %d ranks to join: %s",

@@ -43,9 +43,9 @@ void tt_control_note(struct tt_control *ctl, uint64_t seq, const struct tt_call 
 	put_entry(&ctl->log.entry[seq % TT_CALL_LOG_ENTRIES], seq, call);
 	atomic_store_explicit(&ctl->log.started, seq, memory_order_release);
 	if (tt_unlikely(atomic_load_explicit(&ctl->log.gone_after, memory_order_relaxed) < seq)) {
-		pthread_mutex_lock(&ctl->lock);
+		tt_control_lock(ctl);
 		tt_flood_check_left(ctl);
-		pthread_mutex_unlock(&ctl->lock);
+		tt_control_unlock(ctl);
 	}
 }
 

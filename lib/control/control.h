@@ -91,29 +91,32 @@ int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl);
  * most. */
 int tt_control_decline(const struct tt_join *join, int code);
 
-/* A control for the ranks of an existing one with the same color, ordered by key, then by rank.
- * Collective: every rank of parent calls, in order with its allgathers; color -1: the rank takes
- * part and gets NULL. code: 0, or the reason why this rank cannot split (the sentence is the
- * thread's last error): then no rank splits. After a failure the sentences differ:
- * tt_control_agree. Blocks: until timeout_ms. */
+/* A control for the ranks of an existing one with the same color, ordered by key, then by rank. The
+ * new control uses the listener, the thread and the connections of parent. Collective: every rank of
+ * parent calls, in order with its allgathers; color -1: the rank takes part and gets NULL. code: 0,
+ * or the reason why this rank cannot split (the sentence is the thread's last error): then no rank
+ * splits. After a failure the sentences differ: tt_control_agree. Whatever breaks parent breaks the
+ * new control, until tt_control_formed, which the caller calls in any case. Blocks: until
+ * timeout_ms. */
 int tt_control_split(struct tt_control *parent, int color, int key, int code, uint32_t timeout_ms,
 		     struct tt_control **ret_ctl, int *ret_rank, int *ret_nranks);
 
-/* The members of a new control: their ranks in its parent, the ports of their listeners, and this
- * rank's number among them. */
+void tt_control_formed(struct tt_control *parent);
+
+/* The members of a new control: their ranks in its parent, and this rank's number among them. */
 struct tt_members {
-	int *member, *port, n, rank; /* [n] */
-	const char *label;           /* label and mark make the new key differ from others */
+	int *member, n, rank; /* [n] */
+	const char *label;    /* label and mark make the new context number differ from others */
 	uint64_t mark;
 };
 
-/* For shrink.c. prepare: a control with a listener and no connections; tt_control_leave frees the
- * control. form: connect the control of the members; after a failure it is broken. A death that the
- * parent learns of breaks the new control too, until formed. 0 | < 0 */
-int tt_control_prepare(struct tt_control *parent, struct tt_control **ret_ctl, int *ret_port);
-int tt_control_form(struct tt_control *parent, struct tt_control *ctl,
-		    const struct tt_members *members, uint64_t deadline_ns);
-void tt_control_formed(struct tt_control *parent);
+/* For shrink.c. shrinking: before the first message to another member. form: connect the control of
+ * the members; after a failure *ret_ctl is broken, or NULL. A death of a member that the parent
+ * learns of breaks the new control too, until tt_control_formed, which the caller calls in any case
+ * after shrinking. 0 | < 0 */
+void tt_control_shrinking(struct tt_control *parent);
+int tt_control_form(struct tt_control *parent, const struct tt_members *members,
+		    uint64_t deadline_ns, struct tt_control **ret_ctl);
 /* Flood the members of a shrink to all ranks that can be reached. excluded: the epoch of the latest
  * shrink without this rank, 0 none; *ret_shrunk: of the latest. */
 void tt_control_announce_shrunk(struct tt_control *ctl, uint64_t epoch,
@@ -154,9 +157,10 @@ int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t dead
 int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd);
 
 /* A socket of the same kind for active messages, also when the control is broken. 0 | TT_REMOTE:
- * the peer is gone | < 0. Blocks until deadline. The peer's observers get the other end
- * (am_socket). */
-int tt_control_dial_am(struct tt_control *ctl, int peer, uint64_t deadline_ns, int *ret_fd);
+ * the peer is gone | < 0. Blocks until deadline, or until another thread sets *stop. The peer's
+ * observers get the other end (am_socket). */
+int tt_control_dial_am(struct tt_control *ctl, int peer, uint64_t deadline_ns,
+		       const atomic_bool *stop, int *ret_fd);
 
 /* ---- observers: events for higher rooms ------------------------------------------------------ */
 

@@ -27,24 +27,24 @@
 /* time without descriptors after which joining and tt_control_take fail */
 #define FULL_NS (2 * TT_SECOND)
 
-static void drop(struct tt_control *ctl, struct tt_unauth *u, bool close_fd)
+static void drop(struct tt_control_endpoint *ep, struct tt_unauth *u, bool close_fd)
 {
 	if (u->dead)
 		return;
 	u->dead = true;
-	ctl->listener.nunauth--;
-	epoll_ctl(ctl->service.epoll, EPOLL_CTL_DEL, u->fd, NULL);
+	ep->listener.nunauth--;
+	epoll_ctl(ep->service.epoll, EPOLL_CTL_DEL, u->fd, NULL);
 	if (close_fd)
 		tt_sock_close(u->fd);
 }
 
-void tt_unauth_reap(struct tt_control *ctl, bool all)
+void tt_unauth_reap(struct tt_control_endpoint *ep, bool all)
 {
-	struct tt_unauth **at = &ctl->listener.unauth, *u;
+	struct tt_unauth **at = &ep->listener.unauth, *u;
 
 	while ((u = *at)) {
 		if (all)
-			drop(ctl, u, true);
+			drop(ep, u, true);
 		if (u->dead) {
 			*at = u->next;
 			free(u);
@@ -56,51 +56,58 @@ void tt_unauth_reap(struct tt_control *ctl, bool all)
 
 /* ---- accept ---------------------------------------------------------------------------------- */
 
-static void set_listening(struct tt_control *ctl, bool listen)
+static void set_listening(struct tt_control_endpoint *ep, bool listen)
 {
 	struct epoll_event ev = { .events = listen ? EPOLLIN : 0,
-				  .data.ptr = &ctl->listener.source };
+				  .data.ptr = &ep->listener.source };
 
-	ctl->listener.paused = !listen;
-	ctl->listener.resume_ns = listen ? TT_NEVER : tt_now_ns() + PAUSE_NS;
-	epoll_ctl(ctl->service.epoll, EPOLL_CTL_MOD, ctl->listener.fd, &ev);
+	ep->listener.paused = !listen;
+	ep->listener.resume_ns = listen ? TT_NEVER : tt_now_ns() + PAUSE_NS;
+	epoll_ctl(ep->service.epoll, EPOLL_CTL_MOD, ep->listener.fd, &ev);
+}
+
+/* Break the controls that wait for a connection. */
+static void break_waiting(struct tt_control_endpoint *ep, uint64_t now)
+{
+	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next)
+		if (!ctl->join.complete || now - ep->listener.claim_ns < TT_SECOND)
+			tt_control_break(ctl, TT_SYSTEM, ctl->rank, 0, ep->listener.trouble, -1);
 }
 
 /* No descriptor left: accept one connection with the reserve descriptor, answer TT_V_FULL, close. */
-static void refuse_full(struct tt_control *ctl)
+static void refuse_full(struct tt_control_endpoint *ep)
 {
 	static const uint8_t blank[TT_HELLO_BYTES];
 	uint8_t reply[TT_REPLY_BYTES];
 	uint64_t now = tt_now_ns();
 	int fd;
 
-	if (!ctl->listener.full_since_ns || now - ctl->listener.full_last_ns > TT_SECOND) {
-		ctl->listener.full_since_ns = now;
-		snprintf(ctl->listener.trouble, sizeof(ctl->listener.trouble),
-			 "rank %d cannot accept connections: %s; raise its ulimit -n", ctl->rank,
+	if (!ep->listener.full_since_ns || now - ep->listener.full_last_ns > TT_SECOND) {
+		ep->listener.full_since_ns = now;
+		snprintf(ep->listener.trouble, sizeof(ep->listener.trouble),
+			 "rank %d cannot accept connections: %s; raise its ulimit -n", ep->peer,
 			 strerror(errno));
-		tt_log(TT_LOG_WARN, "%s", ctl->listener.trouble);
+		tt_log(TT_LOG_WARN, "%s", ep->listener.trouble);
 	}
-	ctl->listener.full_last_ns = now;
-	tt_sock_close(ctl->listener.reserve_fd);
-	fd = accept4(ctl->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd >= 0 && tt_reply_put(&ctl->auth.key, blank, TT_V_FULL, reply))
+	ep->listener.full_last_ns = now;
+	tt_sock_close(ep->listener.reserve_fd);
+	fd = accept4(ep->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd >= 0 && tt_reply_put(&ep->auth.key, blank, TT_V_FULL, reply))
 		(void)!send(fd, reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT);
 	if (fd >= 0)
 		close(fd);
-	ctl->listener.reserve_fd = tt_sock_own(open("/dev/null", O_RDONLY | O_CLOEXEC));
-	if ((!ctl->join.complete || now - ctl->listener.claim_ns < TT_SECOND) &&
-	    now - ctl->listener.full_since_ns > FULL_NS)
-		tt_control_break(ctl, TT_SYSTEM, ctl->rank, 0, ctl->listener.trouble, NULL);
-	set_listening(ctl, false);
+	ep->listener.reserve_fd = tt_sock_own(open("/dev/null", O_RDONLY | O_CLOEXEC));
+	if (now - ep->listener.full_since_ns > FULL_NS)
+		break_waiting(ep, now);
+	set_listening(ep, false);
 }
 
-static bool add_unauth(struct tt_control *ctl, int fd)
+static bool add_unauth(struct tt_control_endpoint *ep, int fd)
 {
 	struct tt_unauth *u = calloc(1, sizeof(*u));
 	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = u };
 
-	if (!u || epoll_ctl(ctl->service.epoll, EPOLL_CTL_ADD, fd, &ev)) {
+	if (!u || epoll_ctl(ep->service.epoll, EPOLL_CTL_ADD, fd, &ev)) {
 		free(u);
 		tt_sock_close(fd);
 		return false;
@@ -108,86 +115,92 @@ static bool add_unauth(struct tt_control *ctl, int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
 	tt_sock_settle(fd);
 	*u = (struct tt_unauth){ .source = TT_SRC_UNAUTH,
-				 .next = ctl->listener.unauth,
+				 .next = ep->listener.unauth,
 				 .fd = fd,
 				 .since_ns = tt_now_ns() };
-	ctl->listener.unauth = u;
-	ctl->listener.nunauth++;
+	ep->listener.unauth = u;
+	ep->listener.nunauth++;
 	return true;
 }
 
-void tt_accept_event(struct tt_control *ctl)
+void tt_accept_event(struct tt_control_endpoint *ep)
 {
 	for (int i = 0; i < AT_ONCE; i++) {
 		int fd;
 
-		if (ctl->listener.nunauth >= TT_UNAUTH_MOST) {
-			set_listening(ctl, false);
+		if (ep->listener.nunauth >= TT_UNAUTH_MOST) {
+			set_listening(ep, false);
 			return;
 		}
-		fd = accept4(ctl->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		fd = accept4(ep->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-			refuse_full(ctl);
+			refuse_full(ep);
 			return;
 		}
 		if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-			set_listening(ctl, false); /* ENOBUFS, ENOMEM: retry after a pause */
+			set_listening(ep, false); /* ENOBUFS, ENOMEM: retry after a pause */
 		if (fd < 0)
 			return;
-		ctl->listener.full_since_ns = 0;
-		add_unauth(ctl, tt_sock_own(fd));
+		ep->listener.full_since_ns = 0;
+		add_unauth(ep, tt_sock_own(fd));
 	}
 }
 
-uint64_t tt_accept_timers(struct tt_control *ctl, uint64_t now)
+uint64_t tt_accept_timers(struct tt_control_endpoint *ep, uint64_t now)
 {
-	uint64_t due = TT_NEVER, patience = ctl->listener.nunauth >= TT_UNAUTH_MOST
+	uint64_t due = TT_NEVER, patience = ep->listener.nunauth >= TT_UNAUTH_MOST
 						    ? CROWDED_HANDSHAKE_NS
 						    : HANDSHAKE_NS;
 
-	for (struct tt_unauth *u = ctl->listener.unauth; u; u = u->next) {
+	for (struct tt_unauth *u = ep->listener.unauth; u; u = u->next) {
 		if (!u->dead && now - u->since_ns >= patience)
-			drop(ctl, u, true);
+			drop(ep, u, true);
 		else if (!u->dead && u->since_ns + patience < due)
 			due = u->since_ns + patience;
 	}
-	if (ctl->listener.paused &&
-	    (now >= ctl->listener.resume_ns ||
-	     (!ctl->listener.full_since_ns && ctl->listener.nunauth < TT_UNAUTH_MOST / 2)))
-		set_listening(ctl, true);
-	return ctl->listener.paused && ctl->listener.resume_ns < due ? ctl->listener.resume_ns
+	if (ep->listener.paused &&
+	    (now >= ep->listener.resume_ns ||
+	     (!ep->listener.full_since_ns && ep->listener.nunauth < TT_UNAUTH_MOST / 2)))
+		set_listening(ep, true);
+	return ep->listener.paused && ep->listener.resume_ns < due ? ep->listener.resume_ns
 								     : due;
 }
 
 /* ---- handshake ------------------------------------------------------------------------------- */
 
-static enum tt_verdict judge(const struct tt_control *ctl, const struct tt_hello *h)
+static enum tt_verdict judge(const struct tt_control_endpoint *ep, const struct tt_hello *h)
 {
-	if (memcmp(h->job, ctl->auth.job, TT_NONCE))
+	const struct tt_control *ctl = tt_endpoint_find(ep, h->context);
+
+	if (memcmp(h->job, ep->auth.job, TT_NONCE))
 		return TT_V_OTHER_JOB;
-	if (h->epoch != ctl->auth.epoch)
-		return h->epoch < ctl->auth.epoch ? TT_V_STALE : TT_V_EARLY;
-	if (h->to != ctl->rank || (h->purpose != TT_P_REGISTER && h->from >= ctl->nranks) ||
-	    h->from == ctl->rank || (h->purpose == TT_P_REGISTER && !ctl->join.root) ||
-	    (h->purpose == TT_P_TREE && tt_tree_parent(h->from) != ctl->rank) ||
-	    (h->purpose == TT_P_RING && !tt_ring_edge(h->from, ctl->rank, ctl->nranks)))
+	if (h->epoch != ep->auth.epoch)
+		return h->epoch < ep->auth.epoch ? TT_V_STALE : TT_V_EARLY;
+	if (h->to != ep->peer || h->from == ep->peer ||
+	    (h->purpose != TT_P_REGISTER && h->from >= ep->npeers) ||
+	    (h->purpose == TT_P_REGISTER && !(ctl && ctl->join.root)))
+		return TT_V_OTHER_RANK;
+	if (h->purpose != TT_P_CHANNEL && !ctl && ep->forming)
+		return TT_V_EARLY; /* of a split that this rank has not completed */
+	if (h->purpose != TT_P_CHANNEL && h->purpose != TT_P_REGISTER &&
+	    !(ctl && tt_control_rank(ctl, h->from) >= 0))
 		return TT_V_OTHER_RANK;
 	return TT_V_WELCOME;
 }
 
-static bool answer_hello(struct tt_control *ctl, struct tt_unauth *u)
+static bool answer_hello(struct tt_control_endpoint *ep, struct tt_unauth *u)
 {
 	enum tt_verdict verdict = 0;
 
 	if (!tt_hello_get(u->hello_bytes, &u->hello, &verdict))
 		return false;
 	if (verdict == TT_V_WELCOME)
-		verdict = judge(ctl, &u->hello);
+		verdict = judge(ep, &u->hello);
 	if (verdict == TT_V_STALE)
 		tt_log(TT_LOG_WARN,
 		       "rank %d: rank %d of attempt %d was refused: this is attempt %d of the job",
-		       ctl->rank, u->hello.from, u->hello.epoch, ctl->auth.epoch);
-	if (!tt_reply_put(&ctl->auth.key, u->hello_bytes, verdict, u->reply) ||
+		       ep->peer, u->hello.from, u->hello.epoch, ep->auth.epoch);
+	if (!tt_reply_put(&ep->auth.key, u->hello_bytes, verdict, u->reply) ||
 	    send(u->fd, u->reply, TT_REPLY_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT) != TT_REPLY_BYTES)
 		return false;
 	u->proving = true;
@@ -197,11 +210,11 @@ static bool answer_hello(struct tt_control *ctl, struct tt_unauth *u)
 
 /* A second tt_control_dial of the same (peer, channel) replaces the first one, which its dialer has
  * given up. */
-static void park(struct tt_control *ctl, int peer, int channel, int fd)
+static void park(struct tt_control_endpoint *ep, const struct tt_hello *h, int fd)
 {
-	struct tt_parked *p = ctl->listener.parked;
+	struct tt_parked *p = ep->listener.parked;
 
-	while (p && (p->peer != peer || p->channel != channel))
+	while (p && (p->context != h->context || p->peer != h->from || p->channel != h->channel))
 		p = p->next;
 	if (p) {
 		tt_sock_close(p->fd);
@@ -213,56 +226,79 @@ static void park(struct tt_control *ctl, int peer, int channel, int fd)
 		tt_sock_close(fd);
 		return;
 	}
-	*p = (struct tt_parked){
-		.next = ctl->listener.parked, .fd = fd, .peer = peer, .channel = channel
-	};
-	ctl->listener.parked = p;
+	*p = (struct tt_parked){ .next = ep->listener.parked,
+				 .context = h->context,
+				 .fd = fd,
+				 .peer = h->from,
+				 .channel = h->channel };
+	ep->listener.parked = p;
 }
 
-static void connected(struct tt_control *ctl, const struct tt_hello *h, int fd)
+void tt_parked_close(struct tt_control_endpoint *ep, uint64_t context)
 {
+	struct tt_parked **at = &ep->listener.parked, *p;
+
+	while ((p = *at)) {
+		if (p->context != context) {
+			at = &p->next;
+			continue;
+		}
+		*at = p->next;
+		tt_sock_close(p->fd);
+		free(p);
+	}
+}
+
+static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h, int fd)
+{
+	struct tt_control *ctl = tt_endpoint_find(ep, h->context);
 	struct tt_conn *conn;
 
+	if (!ctl && h->purpose != TT_P_CHANNEL) { /* left since the hello */
+		tt_sock_close(fd);
+		return;
+	}
 	switch (h->purpose) {
 	case TT_P_REGISTER:
-		conn = tt_conn_add(ctl, fd, h->from, TT_ROLE_REGISTER);
+		conn = tt_conn_add(ep, fd, h->from, true);
 		if (conn)
 			tt_bootstrap_entered(ctl, conn);
 		break;
-	case TT_P_TREE:
-		if (tt_conn_add(ctl, fd, h->from, TT_ROLE_CHILD))
+	case TT_P_CHANNEL:
+		conn = tt_conn_add(ep, fd, h->from, false);
+		if (conn && ctl && !h->context && tt_tree_child(h->from, ep->peer))
 			tt_join_attached(ctl, h->from);
 		break;
-	case TT_P_RING:
-		tt_conn_add(ctl, fd, h->from, TT_ROLE_RING);
-		break;
 	case TT_P_DATA:
-		park(ctl, h->from, h->channel, fd);
+		park(ep, h, fd);
 		break;
 	case TT_P_AM:
-		tt_observers_socket(ctl, h->from, fd);
+		tt_observers_socket(ctl, tt_control_rank(ctl, h->from), fd);
 		break;
 	}
 }
 
-static void check_proof(struct tt_control *ctl, struct tt_unauth *u)
+static void check_proof(struct tt_control_endpoint *ep, struct tt_unauth *u)
 {
-	bool genuine = tt_proof_check(&ctl->auth.key, u->hello_bytes, u->reply, u->proof);
+	bool genuine = tt_proof_check(&ep->auth.key, u->hello_bytes, u->reply, u->proof);
 	uint8_t verdict = genuine ? TT_V_WELCOME : TT_V_OTHER_SECRET;
 	bool sent = send(u->fd, &verdict, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 
-	drop(ctl, u, !genuine || !sent);
+	drop(ep, u, !genuine || !sent);
 	if (genuine && sent)
-		connected(ctl, &u->hello, u->fd);
+		connected(ep, &u->hello, u->fd);
 	if (!genuine) {
+		struct tt_control *ctl = tt_endpoint_find(ep, 0);
+
 		tt_log(TT_LOG_WARN,
 		       "rank %d: a connection as rank %d was refused: it has another secret",
-		       ctl->rank, u->hello.from);
-		tt_bootstrap_wrong_secret(ctl, u->hello.from);
+		       ep->peer, u->hello.from);
+		if (ctl)
+			tt_bootstrap_wrong_secret(ctl, u->hello.from);
 	}
 }
 
-void tt_unauth_event(struct tt_control *ctl, struct tt_unauth *u)
+void tt_unauth_event(struct tt_control_endpoint *ep, struct tt_unauth *u)
 {
 	while (!u->dead) {
 		uint8_t *to = u->proving ? u->proof : u->hello_bytes;
@@ -276,10 +312,10 @@ void tt_unauth_event(struct tt_control *ctl, struct tt_unauth *u)
 		if (n > 0)
 			u->have += (size_t)n;
 		if (n <= 0)
-			drop(ctl, u, true);
+			drop(ep, u, true);
 		else if (u->have == want && u->proving)
-			check_proof(ctl, u);
-		else if (u->have == want && !answer_hello(ctl, u))
-			drop(ctl, u, true);
+			check_proof(ep, u);
+		else if (u->have == want && !answer_hello(ep, u))
+			drop(ep, u, true);
 	}
 }

@@ -2,7 +2,7 @@
  * control_allgather.c - allgather over the tree: the parts go up, the result comes down
  *
  * Called by comm and transports while they set up, never during a collective. A child may be one
- * exchange ahead of this rank: its part waits in the connection until this rank begins. A child
+ * exchange ahead of this rank: its part is kept until this rank begins. A child
  * cannot be two exchanges ahead, because the result of the first one needs this rank's part.
  *   up    number, bytes of a part, number of parts, then rank and part of each
  *   down  number, bytes of a part, all parts
@@ -34,7 +34,7 @@ static bool fail_sizes(struct tt_control *ctl, int peer, size_t theirs)
 	snprintf(text, sizeof(text),
 		 "rank %d exchanges %zu bytes where rank %d exchanges %zu: they run different code",
 		 peer, theirs, ctl->rank, ctl->gather.bytes);
-	tt_control_break(ctl, TT_USAGE, peer, 0, text, NULL);
+	tt_control_break(ctl, TT_USAGE, peer, 0, text, -1);
 	return true;
 }
 
@@ -63,15 +63,17 @@ static bool absorb(struct tt_control *ctl, int peer, const uint8_t *data, size_t
 	return tt_get_end(&r);
 }
 
+/* A rank that left after this exchange has its part in it, and its copy of the result. */
 void tt_gather_gone(struct tt_control *ctl, int rank)
 {
 	char text[128];
 
-	if (!ctl->gather.running || !absent(ctl, rank))
+	if (!ctl->gather.running || ctl->gather.complete ||
+	    ctl->departed.exchanges[rank] >= ctl->gather.number)
 		return;
 	snprintf(text, sizeof(text), "rank %d left; exchange %llu among all ranks waits for it",
 		 rank, (unsigned long long)ctl->gather.number);
-	tt_control_break(ctl, TT_REMOTE, rank, 0, text, NULL);
+	tt_control_break(ctl, TT_REMOTE, rank, 0, text, -1);
 }
 
 static int subtree(int rank, int nranks)
@@ -91,10 +93,10 @@ static void send_down(struct tt_control *ctl)
 	tt_put(&w, ctl->gather.number, 8);
 	tt_put(&w, ctl->gather.bytes, 4);
 	tt_put_bytes(&w, ctl->gather.all, ctl->gather.bytes * (size_t)ctl->nranks);
-	tt_conn_send_all(ctl, TT_ROLE_CHILD, NULL, TT_F_GATHER_DOWN, w.data, w.have);
+	tt_control_send(ctl, TT_TO_CHILDREN, -1, TT_F_GATHER_DOWN, w.data, w.have);
 	free(w.data);
 	ctl->gather.complete = true;
-	pthread_cond_broadcast(&ctl->changed);
+	tt_control_changed(ctl);
 }
 
 static void send_up(struct tt_control *ctl)
@@ -110,7 +112,7 @@ static void send_up(struct tt_control *ctl)
 			tt_put_bytes(&w, ctl->gather.all + (size_t)r * ctl->gather.bytes,
 				     ctl->gather.bytes);
 		}
-	tt_conn_send_all(ctl, TT_ROLE_PARENT, NULL, TT_F_GATHER_UP, w.data, w.have);
+	tt_control_send(ctl, TT_TO_PARENT, -1, TT_F_GATHER_UP, w.data, w.have);
 	free(w.data);
 }
 
@@ -124,32 +126,41 @@ static void forward(struct tt_control *ctl)
 		send_up(ctl);
 }
 
-bool tt_gather_up(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
+bool tt_gather_up(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes)
 {
-	if (!(conn->roles & TT_ROLE_CHILD))
+	struct tt_early_part *early;
+
+	if (!tt_tree_child(from, ctl->rank))
 		return false;
-	if (ctl->gather.running && !ctl->gather.complete && !ctl->gather.have[conn->peer]) {
-		if (!absorb(ctl, conn->peer, data, bytes))
+	if (ctl->gather.running && !ctl->gather.complete && !ctl->gather.have[from]) {
+		if (!absorb(ctl, from, data, bytes))
 			return false;
 		forward(ctl);
 		return true;
 	}
-	if (conn->early)
+	early = &ctl->gather.early[(from - 1) % TT_FANOUT];
+	if (early->data)
 		return false;
-	conn->early = malloc(bytes + 1);
-	if (!conn->early)
+	early->data = malloc(bytes + 1);
+	if (!early->data)
 		return true; /* out of memory: the exchange times out */
-	memcpy(conn->early, data, bytes);
-	conn->early_bytes = bytes;
+	memcpy(early->data, data, bytes);
+	early->bytes = bytes;
 	return true;
 }
 
-bool tt_gather_down(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
+void tt_gather_free(struct tt_control *ctl)
+{
+	for (int i = 0; i < TT_FANOUT; i++)
+		free(ctl->gather.early[i].data);
+}
+
+bool tt_gather_down(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
 	uint64_t number = tt_get(&r, 8), each = tt_get(&r, 4);
 
-	if (!(conn->roles & TT_ROLE_PARENT) || r.failed)
+	if (!tt_tree_child(ctl->rank, from) || r.failed)
 		return false;
 	if (!ctl->gather.running || ctl->gather.complete)
 		return ctl->broken; /* this rank has timed out */
@@ -158,9 +169,24 @@ bool tt_gather_down(struct tt_control *ctl, struct tt_conn *conn, const uint8_t 
 		return false;
 	if (each)
 		memcpy(ctl->gather.all, r.at, r.left);
-	tt_conn_send_all(ctl, TT_ROLE_CHILD, NULL, TT_F_GATHER_DOWN, data, bytes);
+	tt_control_send(ctl, TT_TO_CHILDREN, -1, TT_F_GATHER_DOWN, data, bytes);
 	ctl->gather.complete = true;
-	pthread_cond_broadcast(&ctl->changed);
+	tt_control_changed(ctl);
+	return true;
+}
+
+/* false: the part of a child is malformed */
+static bool absorb_early(struct tt_control *ctl)
+{
+	for (int i = 0; i < TT_FANOUT; i++) {
+		struct tt_early_part *early = &ctl->gather.early[i];
+
+		if (early->data && !absorb(ctl, ctl->rank * TT_FANOUT + i + 1, early->data,
+					   early->bytes))
+			return false;
+		free(early->data);
+		*early = (struct tt_early_part){ 0 };
+	}
 	return true;
 }
 
@@ -181,14 +207,8 @@ static bool begin(struct tt_control *ctl, const void *mine, size_t bytes, void *
 	for (int r = 0; r < ctl->nranks; r++)
 		if (ctl->departed.left[r])
 			tt_gather_gone(ctl, r);
-	for (struct tt_conn *c = ctl->conns; c; c = c->next) {
-		if (!c->early)
-			continue;
-		if (!absorb(ctl, c->peer, c->early, c->early_bytes))
-			return false;
-		free(c->early);
-		c->early = NULL;
-	}
+	if (!absorb_early(ctl))
+		return false;
 	forward(ctl);
 	return true;
 }
@@ -214,7 +234,7 @@ static int too_late(struct tt_control *ctl)
 			"its parent in the tree",
 			ctl->rank, (unsigned long long)ctl->gather.number,
 			tt_tree_parent(ctl->rank));
-	tt_control_break(ctl, TT_TIMEOUT, -1, 0, text, NULL);
+	tt_control_break(ctl, TT_TIMEOUT, -1, 0, text, -1);
 	return tt_control_fail(ctl);
 }
 
@@ -226,22 +246,21 @@ int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes,
 	if (bytes > (TT_FRAME_MOST - 64) / (size_t)ctl->nranks - 8)
 		return tt_fail(TT_ARG, "an exchange of %zu bytes among %d ranks is too large",
 			       bytes, ctl->nranks);
-	pthread_mutex_lock(&ctl->lock);
+	tt_control_lock(ctl);
 	ctl->gather.complete = false; /* of the exchange before */
 	if (!ctl->broken && !begin(ctl, mine, bytes, all))
-		tt_control_break(ctl, TT_INTERNAL, -1, 0, "the ranks' exchanges are out of step",
-				 NULL);
-	while (!ctl->broken && !ctl->gather.complete && tt_control_await(ctl, deadline_ns))
+		tt_control_break(ctl, TT_INTERNAL, -1, 0, "the ranks' exchanges are out of step", -1);
+	while (!ctl->broken && !ctl->gather.complete && tt_endpoint_await(ctl->ep, deadline_ns))
 		;
 	if (!ctl->broken && !ctl->gather.complete && ctl->rank &&
 	    ctl->gather.count == subtree(ctl->rank, ctl->nranks))
 		while (!ctl->broken && !ctl->gather.complete &&
-		       tt_control_await(ctl, deadline_ns + GRACE_NS))
+		       tt_endpoint_await(ctl->ep, deadline_ns + GRACE_NS))
 			;
 	if (!ctl->gather.complete)
 		rc = ctl->broken ? tt_control_fail(ctl) : too_late(ctl);
 	ctl->gather.running = false;
-	pthread_mutex_unlock(&ctl->lock);
+	tt_control_unlock(ctl);
 	return rc;
 }
 

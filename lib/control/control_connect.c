@@ -1,5 +1,6 @@
 /*
- * control_connect.c - connect to another rank: choice of addresses, retries, deadline; data sockets
+ * control_connect.c - connect to another rank: choice of addresses, retries, deadline; channels;
+ * data sockets
  *
  * Called by joining ranks and by transports, in the caller's thread. A rank has several addresses,
  * and some lead nowhere or to another process (172.17.0.1 is every Docker host's own address), so
@@ -27,9 +28,26 @@ struct dial_attempt {
 	bool answered;  /* some server answered in this round */
 };
 
-static bool is_over(void *ctx)
+static bool is_broken(void *ctx)
 {
 	return tt_control_broken(ctx);
+}
+
+static bool is_stopped(void *ctx)
+{
+	return atomic_load(*(const atomic_bool *const *)ctx);
+}
+
+/* A connection with a `stop` of its own is wanted also when the control is broken. */
+static struct tt_patience patience_of(struct tt_control *ctl, struct tt_dial *dial)
+{
+	if (dial->stop)
+		return (struct tt_patience){ .deadline_ns = dial->deadline_ns,
+					     .stop = is_stopped,
+					     .ctx = &dial->stop };
+	return (struct tt_patience){ .deadline_ns = dial->deadline_ns,
+				     .stop = is_broken,
+				     .ctx = ctl };
 }
 
 static bool is_mine(const struct tt_address *mine, int nmine, const struct tt_address *a)
@@ -56,16 +74,21 @@ static void add(struct dial_attempt *a, const struct tt_dial *dial,
 							   .port = dial->to->port + i };
 }
 
+/* Is card the entry of the table, not a copy of an earlier stage of the join? */
+static bool is_known(const struct tt_control_endpoint *ep, const struct tt_business_card *card)
+{
+	return card->rank < ep->npeers && card == &ep->peers.business_cards[card->rank];
+}
+
 /* Order of the addresses: loopback within one network namespace, else the address of the latest
  * success; then addresses of a common subnet; then the others, which may be routed. */
 static void choose(const struct tt_control *ctl, const struct tt_dial *dial,
 		   struct dial_attempt *ret_a)
 {
-	const struct tt_business_card *me = &ctl->peers.business_cards[ctl->rank], *to = dial->to;
+	const struct tt_control_endpoint *ep = ctl->ep;
+	const struct tt_business_card *me = &ep->peers.business_cards[ep->peer], *to = dial->to;
 	bool same_netns = me->netns == to->netns;
-	bool known = to >= ctl->peers.business_cards &&
-		     to < ctl->peers.business_cards + ctl->nranks;
-	int best = known ? ctl->peers.best_address[to - ctl->peers.business_cards] - 1 : -1;
+	int best = is_known(ep, to) ? ep->peers.best_address[to->rank] - 1 : -1;
 	struct dial_attempt *a = ret_a;
 
 	memset(a, 0, sizeof(*a));
@@ -92,41 +115,42 @@ static void choose(const struct tt_control *ctl, const struct tt_dial *dial,
 static void note_choice(struct tt_control *ctl, const struct tt_dial *dial,
 			const struct tt_sock_target *c)
 {
-	static const char *const purposes[] = {
-		[TT_P_REGISTER] = "register", [TT_P_TREE] = "tree",   [TT_P_RING] = "ring",
-		[TT_P_DATA] = "data",         [TT_P_AM] = "messages",
-	};
+	static const char *const purposes[] = { [TT_P_REGISTER] = "registration",
+						[TT_P_CHANNEL] = "control",
+						[TT_P_DATA] = "data",
+						[TT_P_AM] = "messages" };
 	const struct tt_business_card *to = dial->to;
 	char where[TT_ENDPOINT_TEXT];
 
-	for (int i = 0; to >= ctl->peers.business_cards &&
-			to < ctl->peers.business_cards + ctl->nranks && i < to->naddresses;
-	     i++)
+	for (int i = 0; is_known(ctl->ep, to) && i < to->naddresses; i++)
 		if (tt_address_equal(&to->addresses[i], &c->address))
-			ctl->peers.best_address[to - ctl->peers.business_cards] = (uint8_t)(i + 1);
-	tt_log(TT_LOG_DEBUG, "rank %d: connected to rank %d (%s) at %s for %s", ctl->rank, to->rank,
-	       to->name, tt_address_text(&c->address, c->port, where), purposes[dial->purpose]);
+			ctl->ep->peers.best_address[to->rank] = (uint8_t)(i + 1);
+	tt_log(TT_LOG_DEBUG, "rank %d: connected to rank %d (%s) at %s for %s", dial->me,
+	       dial->rank, to->name, tt_address_text(&c->address, c->port, where),
+	       purposes[dial->purpose]);
 }
 
 /* Authenticate the server at c. 0 | TT_USAGE: retries are pointless, with the sentence | others:
  * another process */
-static int authenticate(struct tt_control *ctl, const struct tt_dial *dial, struct dial_attempt *a,
+static int authenticate(struct tt_control *ctl, struct tt_dial *dial, struct dial_attempt *a,
 			struct tt_sock_target *c, int fd)
 {
-	struct tt_patience patience = { .stop = dial->anyway ? NULL : is_over, .ctx = ctl };
+	const struct tt_credentials *auth = &ctl->ep->auth;
+	struct tt_patience patience = patience_of(ctl, dial);
 	struct tt_hello hello = { .purpose = dial->purpose,
-				  .from = ctl->rank,
+				  .from = ctl->ep->peer,
 				  .to = dial->to->rank,
 				  .channel = dial->channel,
-				  .epoch = ctl->auth.epoch };
+				  .context = ctl->context,
+				  .epoch = auth->epoch };
 	uint64_t limit = tt_now_ns() + HANDSHAKE_NS;
 	enum tt_verdict verdict = 0;
 	char where[TT_ENDPOINT_TEXT];
 	int rc;
 
-	memcpy(hello.job, ctl->auth.job, TT_NONCE);
+	memcpy(hello.job, auth->job, TT_NONCE);
 	patience.deadline_ns = limit < dial->deadline_ns ? limit : dial->deadline_ns;
-	rc = tt_handshake_dial(fd, &ctl->auth.key, &hello, &patience, &verdict);
+	rc = tt_handshake_dial(fd, &auth->key, &hello, &patience, &verdict);
 	if (!rc)
 		return 0;
 	tt_sock_close(fd);
@@ -165,7 +189,8 @@ static int refusals(const struct dial_attempt *a)
 
 static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const struct dial_attempt *a)
 {
-	const struct tt_business_card *me = &ctl->peers.business_cards[ctl->rank], *to = dial->to;
+	const struct tt_business_card *me = &ctl->ep->peers.business_cards[ctl->ep->peer],
+				      *to = dial->to;
 	bool root = dial->purpose == TT_P_REGISTER;
 	char tried[600];
 
@@ -174,26 +199,27 @@ static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const str
 			TT_TIMEOUT,
 			"rank %d: rank %d has no address that this host can reach; its network "
 			"interfaces are loopback only, or TUTTI_SOCKET_IFNAME excludes them",
-			ctl->rank, to->rank);
+			dial->me, dial->rank);
 	describe_tried(a, tried, sizeof(tried));
 	if (root && refusals(a) == a->n)
 		return tt_fail(
 			TT_TIMEOUT,
 			"rank %d: rank %d never came, or cannot be reached: no process listens at %s; rank 0 "
 			"made no call, or failed before it could listen and reported the reason there",
-			ctl->rank, to->rank, tried);
+			dial->me, dial->rank, tried);
 	return tt_fail(TT_TIMEOUT, "rank %d (on %s): rank %d (%s) %s cannot be reached; tried %s",
-		       ctl->rank, me->name, to->rank, to->name, root ? "never came, or" : "",
+		       dial->me, me->name, dial->rank, to->name, root ? "never came, or" : "",
 		       a->full[0] ? a->full : tried);
 }
 
-static bool has_left(struct tt_control *ctl, int rank)
+static bool has_left(struct tt_control *ctl, int peer)
 {
+	int rank = tt_control_rank(ctl, peer);
 	bool left;
 
-	pthread_mutex_lock(&ctl->lock);
-	left = ctl->departed.left[rank];
-	pthread_mutex_unlock(&ctl->lock);
+	tt_control_lock(ctl);
+	left = rank >= 0 && ctl->departed.left[rank];
+	tt_control_unlock(ctl);
 	return left;
 }
 
@@ -201,7 +227,7 @@ static bool has_left(struct tt_control *ctl, int rank)
 static bool lacks_loopback(const struct tt_control *ctl, const struct tt_dial *dial,
 			   const struct dial_attempt *a)
 {
-	return ctl->peers.business_cards[ctl->rank].netns == dial->to->netns && !a->answered &&
+	return ctl->ep->peers.business_cards[ctl->ep->peer].netns == dial->to->netns && !a->answered &&
 	       !refusals(a) && !tt_loopback_is_up();
 }
 
@@ -219,30 +245,28 @@ static int judge_round(struct tt_control *ctl, const struct tt_dial *dial,
 
 	/* the server had no descriptor left, and has ended */
 	if (a->full[0] && !a->answered)
-		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank,
+		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", dial->me, dial->rank,
 			       a->full);
 	if (lacks_loopback(ctl, dial, a))
 		return tt_fail(
 			TT_SYSTEM,
 			"rank %d: rank %d is on this host, but the loopback interface is down; bring it up with "
 			"`ip link set lo up`",
-			ctl->rank, dial->to->rank);
+			dial->me, dial->rank);
 	if (has_left(ctl, dial->to->rank))
-		return tt_fail(TT_REMOTE, "rank %d: rank %d has left", ctl->rank, dial->to->rank);
-	if (!(dial->anyway || ctl->join.all_listen) || !refusals(a) || a->answered)
+		return tt_fail(TT_REMOTE, "rank %d: rank %d has left", dial->me, dial->rank);
+	if (!(dial->stop || ctl->join.has_table) || !refusals(a) || a->answered)
 		return TT_TIMEOUT;
 	/* the rank listened before, or there would be no communicator */
 	describe_tried(a, tried, sizeof(tried));
-	return tt_fail(TT_REMOTE, "rank %d: rank %d is gone: %s", ctl->rank, dial->to->rank, tried);
+	return tt_fail(TT_REMOTE, "rank %d: rank %d is gone: %s", dial->me, dial->rank, tried);
 }
 
 /* Try all addresses once. 0 | TT_TIMEOUT: try again | others: retries are pointless */
-static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct dial_attempt *a,
+static int try_all(struct tt_control *ctl, struct tt_dial *dial, struct dial_attempt *a,
 		   int *ret_fd)
 {
-	struct tt_patience patience = { .deadline_ns = dial->deadline_ns,
-					.stop = dial->anyway ? NULL : is_over,
-					.ctx = ctl };
+	struct tt_patience patience = patience_of(ctl, dial);
 	int rc, i, fd;
 
 	a->answered = false;
@@ -251,7 +275,7 @@ static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct di
 	while (!(rc = tt_sock_happy_eyeballs(a->list, a->n, &patience, &i, &fd))) {
 		rc = authenticate(ctl, dial, a, &a->list[i], fd);
 		if (rc == TT_USAGE)
-			return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", ctl->rank, dial->to->rank,
+			return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", dial->me, dial->rank,
 				       a->last);
 		if (rc)
 			continue;
@@ -260,11 +284,11 @@ static int try_all(struct tt_control *ctl, const struct tt_dial *dial, struct di
 		return 0;
 	}
 	if (rc == TT_SYSTEM)
-		return tt_fail(TT_SYSTEM, "rank %d: %s", ctl->rank, tt_error_text());
+		return tt_fail(TT_SYSTEM, "rank %d: %s", dial->me, tt_error_text());
 	return judge_round(ctl, dial, a);
 }
 
-int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *ret_fd)
+int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, int *ret_fd)
 {
 	uint64_t pause = PAUSE_MIN_NS;
 	struct dial_attempt a;
@@ -273,7 +297,9 @@ int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *
 	while (a.n > 0 && tt_now_ns() < dial->deadline_ns) {
 		int rc = try_all(ctl, dial, &a, ret_fd);
 
-		if (rc && !dial->anyway && tt_control_broken(ctl)) {
+		if (rc && dial->stop && atomic_load(dial->stop))
+			return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", dial->me);
+		if (rc && !dial->stop && tt_control_broken(ctl)) {
 			rc = tt_control_fail(ctl);
 			/* no retry, but the sentence lists the addresses that were tried */
 			return rc == TT_TIMEOUT ? give_up(ctl, dial, &a) : rc;
@@ -286,41 +312,100 @@ int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *
 	return give_up(ctl, dial, &a);
 }
 
+/* ---- channels -------------------------------------------------------------------------------- */
+
+static int await_channel(struct tt_control *ctl, int peer, const struct tt_dial *dial)
+{
+	int rc = 0;
+
+	tt_control_lock(ctl);
+	while (!rc && !ctl->broken && !tt_conn_to(ctl->ep, peer))
+		if (!tt_endpoint_await(ctl->ep, dial->deadline_ns))
+			rc = tt_fail(
+				TT_TIMEOUT,
+				"rank %d: rank %d, its neighbor in the tree or the ring, did not connect in time",
+				dial->me, dial->rank);
+	if (ctl->broken)
+		rc = tt_control_fail(ctl);
+	tt_control_unlock(ctl);
+	return rc;
+}
+
+int tt_control_channel(struct tt_control *ctl, int rank, int me, int named, uint64_t deadline_ns)
+{
+	struct tt_control_endpoint *ep = ctl->ep;
+	int peer = tt_control_peer(ctl, rank), fd, rc;
+	struct tt_dial dial = { .to = &ep->peers.business_cards[peer],
+				.me = me,
+				.rank = named,
+				.purpose = TT_P_CHANNEL,
+				.deadline_ns = deadline_ns };
+	bool connected;
+
+	tt_control_lock(ctl);
+	connected = tt_conn_to(ep, peer);
+	tt_control_unlock(ctl);
+	if (connected)
+		return 0;
+	if (peer > ep->peer)
+		return await_channel(ctl, peer, &dial);
+	if ((rc = tt_control_connect(ctl, &dial, &fd)))
+		return rc;
+	tt_control_lock(ctl);
+	if (!tt_conn_add(ep, fd, peer, false))
+		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for a connection", me);
+	tt_control_unlock(ctl);
+	return rc;
+}
+
 /* ---- data sockets ---------------------------------------------------------------------------- */
+
+/* A dial of a rank of ctl */
+static struct tt_dial dial_of(struct tt_control *ctl, int rank, enum tt_purpose purpose,
+			      uint64_t deadline_ns)
+{
+	int peer = tt_control_peer(ctl, rank);
+
+	return (struct tt_dial){ .to = &ctl->ep->peers.business_cards[peer],
+				 .me = ctl->rank,
+				 .rank = rank,
+				 .purpose = purpose,
+				 .deadline_ns = deadline_ns };
+}
 
 int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns,
 		    int *ret_fd)
 {
-	struct tt_dial dial = { .to = &ctl->peers.business_cards[peer],
-				.purpose = TT_P_DATA,
-				.channel = channel,
-				.deadline_ns = deadline_ns };
-	int rc = tt_control_connect(ctl, &dial, ret_fd);
+	struct tt_dial dial = dial_of(ctl, peer, TT_P_DATA, deadline_ns);
+	int rc;
 
+	dial.channel = channel;
+	rc = tt_control_connect(ctl, &dial, ret_fd);
 	if (!rc)
 		tt_sock_set_blocking(*ret_fd, true);
 	return rc;
 }
 
-int tt_control_dial_am(struct tt_control *ctl, int peer, uint64_t deadline_ns, int *ret_fd)
+int tt_control_dial_am(struct tt_control *ctl, int peer, uint64_t deadline_ns,
+		       const atomic_bool *stop, int *ret_fd)
 {
-	struct tt_dial dial = { .to = &ctl->peers.business_cards[peer],
-				.purpose = TT_P_AM,
-				.anyway = true,
-				.deadline_ns = deadline_ns };
+	struct tt_dial dial = dial_of(ctl, peer, TT_P_AM, deadline_ns);
 
+	dial.stop = stop;
 	return tt_control_connect(ctl, &dial, ret_fd);
 }
 
 int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd)
 {
+	int from = tt_control_peer(ctl, peer), rc = 0;
 	struct tt_parked **at, *p;
-	int rc = 0;
 
 	if (tt_control_broken(ctl))
 		return tt_control_fail(ctl);
-	pthread_mutex_lock(&ctl->lock);
-	for (at = &ctl->listener.parked; (p = *at) && (p->peer != peer || p->channel != channel);
+	tt_control_lock(ctl);
+	for (at = &ctl->ep->listener.parked;
+	     (p = *at) &&
+	     (p->context != ctl->context || p->peer != from || p->channel != channel);
 	     at = &p->next)
 		;
 	if (p) {
@@ -330,8 +415,8 @@ int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd)
 		free(p);
 		rc = 1;
 	} else {
-		ctl->listener.claim_ns = tt_now_ns();
+		ctl->ep->listener.claim_ns = tt_now_ns();
 	}
-	pthread_mutex_unlock(&ctl->lock);
+	tt_control_unlock(ctl);
 	return rc;
 }

@@ -1,5 +1,5 @@
 /*
- * control_connection.c - one control connection: frames in, frames out
+ * control_connection.c - one connection of an endpoint: frames in, frames out
  *
  * Called by the service thread (events) and by every file of control that sends. A send never
  * blocks: bytes that the kernel does not take are queued. The queue of a stopped peer takes no
@@ -21,53 +21,56 @@
 #define STATUS_ROOM (64u << 10) /* bytes queued beyond which statuses are dropped */
 #define READ_AT_ONCE (64u << 10)
 
-struct tt_conn *tt_conn_add(struct tt_control *ctl, int fd, int peer, unsigned roles)
+struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, int fd, int peer, bool registration)
 {
-	struct tt_conn *conn = calloc(1, sizeof(*conn));
+	struct tt_conn *conn = calloc(1, sizeof(*conn)), **last = &ep->conns;
 	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = conn };
 
 	if (conn)
 		*conn = (struct tt_conn){ .source = TT_SRC_CONN,
-					  .next = ctl->conns,
 					  .fd = fd,
 					  .peer = peer,
-					  .roles = roles };
+					  .registration = registration };
 	tt_sock_set_blocking(fd, false);
 	/* Traffic is sparse, with bursts: BBR, the default of some systems, paces such a burst for
 	 * seconds. */
 	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
-	if (!conn || epoll_ctl(ctl->service.epoll, EPOLL_CTL_ADD, fd, &ev)) {
+	if (!conn || epoll_ctl(ep->service.epoll, EPOLL_CTL_ADD, fd, &ev)) {
 		tt_sock_close(fd);
 		free(conn);
 		return NULL;
 	}
-	ctl->conns = conn;
-	pthread_cond_broadcast(&ctl->changed);
+	while (*last)
+		last = &(*last)->next;
+	*last = conn;
+	pthread_cond_broadcast(&ep->changed);
 	return conn;
 }
 
-struct tt_conn *tt_conn_to(struct tt_control *ctl, int peer, unsigned roles)
+/* Always the oldest one: two callers may have connected at once, and frames stay in order. */
+struct tt_conn *tt_conn_to(const struct tt_control_endpoint *ep, int peer)
 {
-	for (struct tt_conn *c = ctl->conns; c; c = c->next)
-		if (!c->dead && c->peer == peer && (c->roles & roles))
-			return c;
-	return NULL;
+	struct tt_conn *c = ep->conns;
+
+	while (c && (c->dead || c->registration || c->peer != peer))
+		c = c->next;
+	return c;
 }
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-static void watch(struct tt_control *ctl, struct tt_conn *conn, bool writing)
+static void watch(struct tt_control_endpoint *ep, struct tt_conn *conn, bool writing)
 {
 	struct epoll_event ev = { .events = EPOLLIN | (writing ? EPOLLOUT : 0), .data.ptr = conn };
 
 	if (conn->writing == writing)
 		return;
 	conn->writing = writing;
-	epoll_ctl(ctl->service.epoll, EPOLL_CTL_MOD, conn->fd, &ev);
+	epoll_ctl(ep->service.epoll, EPOLL_CTL_MOD, conn->fd, &ev);
 }
 
 /* The service thread finds a connection that failed here when it reads from the connection. */
-static void push(struct tt_control *ctl, struct tt_conn *conn)
+static void push(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
 	size_t sent = 0;
 
@@ -90,18 +93,18 @@ static void push(struct tt_control *ctl, struct tt_conn *conn)
 		memmove(conn->out.data, conn->out.data + sent, conn->out.have);
 	if (conn->closing && !conn->out.have)
 		shutdown(conn->fd, SHUT_WR);
-	watch(ctl, conn, conn->out.have > 0);
+	watch(ep, conn, conn->out.have > 0);
 }
 
-void tt_conn_send(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind,
-		  const void *data, size_t bytes)
+void tt_conn_send(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t context,
+		  enum tt_frame kind, const void *data, size_t bytes)
 {
+	struct tt_frame_head head = { .kind = kind, .context = context, .bytes = bytes };
 	size_t before = conn->out.have;
 
 	if (conn->dead || conn->over || (kind == TT_F_STATUS && before > STATUS_ROOM))
 		return;
-	tt_put(&conn->out, bytes, 4);
-	tt_put(&conn->out, kind, 1);
+	tt_put_frame_head(&conn->out, &head);
 	tt_put_bytes(&conn->out, data, bytes);
 	if (conn->out.failed) { /* out of memory: send no partial frame */
 		conn->out.have = before;
@@ -109,85 +112,95 @@ void tt_conn_send(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame ki
 		return;
 	}
 	if (kind != TT_F_MISSING && kind != TT_F_STATUS) {
-		ctl->sent.frames++;
-		ctl->sent.bytes += bytes + TT_FRAME_HEAD;
+		ep->sent.frames++;
+		ep->sent.bytes += bytes + TT_FRAME_HEAD;
 	}
 	if (!before)
-		push(ctl, conn);
+		push(ep, conn);
 }
 
-void tt_conn_send_all(struct tt_control *ctl, unsigned roles, const struct tt_conn *except,
-		      enum tt_frame kind, const void *data, size_t bytes)
-{
-	for (struct tt_conn *c = ctl->conns; c; c = c->next)
-		if (c != except && (c->roles & roles))
-			tt_conn_send(ctl, c, kind, data, bytes);
-}
-
-bool tt_conn_all_sent(struct tt_control *ctl)
+bool tt_conn_all_sent(const struct tt_conn *conn)
 {
 	int pending;
 
-	for (struct tt_conn *c = ctl->conns; c; c = c->next)
-		if (!c->dead && (c->out.have || (!ioctl(c->fd, SIOCOUTQ, &pending) && pending)))
-			return false;
-	return true;
+	return conn->dead ||
+	       (!conn->out.have && (ioctl(conn->fd, SIOCOUTQ, &pending) || !pending));
 }
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-static void end(struct tt_control *ctl, struct tt_conn *conn)
+static void end(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
 	if (conn->dead)
 		return;
 	conn->dead = true;
-	epoll_ctl(ctl->service.epoll, EPOLL_CTL_DEL, conn->fd, NULL);
+	epoll_ctl(ep->service.epoll, EPOLL_CTL_DEL, conn->fd, NULL);
 	tt_sock_close(conn->fd);
 }
 
-void tt_conn_end(struct tt_control *ctl, struct tt_conn *conn)
+void tt_conn_end(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
 	conn->over = conn->closing = true;
 	if (!conn->dead)
-		push(ctl, conn);
+		push(ep, conn);
 }
 
-static void lost(struct tt_control *ctl, struct tt_conn *conn)
+/* A registered rank of a join counts as a peer, too. */
+static void lost(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
-	end(ctl, conn);
-	tt_flood_death(ctl, conn);
+	bool known = !conn->registration || conn->registered;
+
+	end(ep, conn);
+	for (struct tt_control *ctl = ep->controls; ctl && known && !conn->over; ctl = ctl->next)
+		if (tt_control_rank(ctl, conn->peer) >= 0)
+			tt_flood_death(ctl, tt_control_rank(ctl, conn->peer), conn->error);
 }
 
-static void malformed(struct tt_control *ctl, struct tt_conn *conn)
+/* Break the controls that have the peer: its frame is malformed, or there is no memory for it. */
+static void break_all(struct tt_control_endpoint *ep, const struct tt_conn *conn, bool malformed)
 {
-	char text[128];
+	char text[160];
 
-	end(ctl, conn);
-	if (conn->roles & TT_ROLE_REGISTER) {
-		tt_log(TT_LOG_WARN, "rank %d: a malformed registration as rank %d was dropped",
-		       ctl->rank, conn->peer);
-		return;
+	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next) {
+		int rank = tt_control_rank(ctl, conn->peer);
+
+		if (rank < 0)
+			continue;
+		if (malformed)
+			snprintf(text, sizeof(text), "rank %d sent rank %d a malformed control frame",
+				 rank, ctl->rank);
+		else
+			snprintf(text, sizeof(text),
+				 "rank %d: no memory for a control frame of rank %d", ctl->rank,
+				 rank);
+		tt_control_break(ctl, malformed ? TT_INTERNAL : TT_SYSTEM,
+				 malformed ? rank : ctl->rank, 0, text, -1);
 	}
-	snprintf(text, sizeof(text), "rank %d sent rank %d a malformed control frame", conn->peer,
-		 ctl->rank);
-	tt_control_break(ctl, TT_INTERNAL, conn->peer, 0, text, NULL);
+}
+
+void tt_conn_malformed(struct tt_control_endpoint *ep, struct tt_conn *conn)
+{
+	end(ep, conn);
+	if (conn->registration)
+		tt_log(TT_LOG_WARN, "rank %d: a malformed registration as rank %d was dropped",
+		       ep->peer, conn->peer);
+	else
+		break_all(ep, conn, true);
 }
 
 /* Handle the whole frames at the start of the buffer; keep the rest. */
-static void frames(struct tt_control *ctl, struct tt_conn *conn)
+static void frames(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
-	size_t at = 0, bytes = 0;
-	enum tt_frame kind = 0;
+	struct tt_frame_head head;
+	size_t at = 0;
 	int rc;
 
-	while (!conn->dead &&
-	       (rc = tt_frame_next(conn->in + at, conn->in_have - at, &kind, &bytes)) != 0) {
-		if (rc < 0 ||
-		    !tt_control_frame(ctl, conn, kind, conn->in + at + TT_FRAME_HEAD, bytes)) {
-			malformed(ctl, conn);
+	while (!conn->dead && (rc = tt_frame_next(conn->in + at, conn->in_have - at, &head)) != 0) {
+		if (rc < 0 || !tt_endpoint_frame(ep, conn, &head, conn->in + at + TT_FRAME_HEAD)) {
+			tt_conn_malformed(ep, conn);
 			return;
 		}
-		at += TT_FRAME_HEAD + bytes;
+		at += TT_FRAME_HEAD + head.bytes;
 	}
 	if (at)
 		memmove(conn->in, conn->in + at, conn->in_have - at);
@@ -210,13 +223,16 @@ static bool make_room(struct tt_conn *conn)
 	return true;
 }
 
-static void readable(struct tt_control *ctl, struct tt_conn *conn)
+static void readable(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
 	for (size_t done = 0; done < READ_AT_ONCE && !conn->dead;) {
 		ssize_t n;
 
-		if (!make_room(conn))
+		if (!make_room(conn)) {
+			end(ep, conn);
+			break_all(ep, conn, false);
 			return;
+		}
 		n = recv(conn->fd, conn->in + conn->in_have, conn->in_room - conn->in_have,
 			 MSG_DONTWAIT);
 		if (n < 0 && errno == EINTR)
@@ -225,26 +241,26 @@ static void readable(struct tt_control *ctl, struct tt_conn *conn)
 			return;
 		if (n <= 0) {
 			conn->error = n < 0 ? errno : conn->error;
-			lost(ctl, conn);
+			lost(ep, conn);
 			return;
 		}
 		conn->in_have += (size_t)n;
 		done += (size_t)n;
-		frames(ctl, conn);
+		frames(ep, conn);
 	}
 }
 
-void tt_conn_event(struct tt_control *ctl, struct tt_conn *conn, uint32_t events)
+void tt_conn_event(struct tt_control_endpoint *ep, struct tt_conn *conn, uint32_t events)
 {
 	if (!conn->dead && (events & EPOLLOUT))
-		push(ctl, conn);
+		push(ep, conn);
 	if (!conn->dead && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
-		readable(ctl, conn);
+		readable(ep, conn);
 }
 
-void tt_conn_reap(struct tt_control *ctl)
+void tt_conn_reap(struct tt_control_endpoint *ep)
 {
-	struct tt_conn **at = &ctl->conns, *c;
+	struct tt_conn **at = &ep->conns, *c;
 
 	while ((c = *at)) {
 		if (!c->dead) {
@@ -254,7 +270,6 @@ void tt_conn_reap(struct tt_control *ctl)
 		*at = c->next;
 		free(c->in);
 		free(c->out.data);
-		free(c->early);
 		free(c);
 	}
 }

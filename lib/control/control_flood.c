@@ -12,7 +12,7 @@
 
 #include "control/control_internal.h"
 
-#define ALL_NEIGHBORS (TT_ROLE_PARENT | TT_ROLE_CHILD | TT_ROLE_RING | TT_ROLE_REGISTER)
+#define TO_ALL (TT_TO_NEIGHBORS | TT_TO_JOINING)
 
 /* ---- broken ---------------------------------------------------------------------------------- */
 
@@ -42,7 +42,7 @@ static void add_last(struct tt_control *ctl, uint64_t last)
 }
 
 void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t last,
-		      const char *text, const struct tt_conn *from)
+		      const char *text, int from)
 {
 	struct tt_writer w = { 0 };
 	bool dead = code == TT_REMOTE && culprit >= 0 && culprit != ctl->rank &&
@@ -56,7 +56,7 @@ void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t la
 	if (dead && last < tt_status_last(ctl, culprit))
 		last = tt_status_last(ctl, culprit);
 	tt_control_put_abort(&w, ctl->rank, code, culprit, last, ctl->failure.text);
-	tt_conn_send_all(ctl, ALL_NEIGHBORS, from, TT_F_ABORT, w.data, w.have);
+	tt_control_send(ctl, TO_ALL, from, TT_F_ABORT, w.data, w.have);
 	free(w.data);
 	if (dead)
 		add_last(ctl, last);
@@ -64,8 +64,9 @@ void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t la
 	       ctl->failure.text);
 	atomic_store_explicit(&ctl->broken, code, memory_order_release);
 	ctl->observers.broken_due = true;
-	pthread_cond_broadcast(&ctl->changed);
-	tt_control_wake(ctl);
+	tt_control_changed(ctl);
+	tt_endpoint_wake(ctl->ep);
+	tt_split_broken(ctl);
 }
 
 int tt_flood_code(int code)
@@ -73,7 +74,7 @@ int tt_flood_code(int code)
 	return code == TT_USAGE || code == TT_TIMEOUT ? code : TT_REMOTE;
 }
 
-bool tt_flood_abort(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
+bool tt_flood_abort(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
 	int origin = (int)tt_get(&r, 4), code = -(int)tt_get_upto(&r, 1, tuttiNumResults),
@@ -84,11 +85,9 @@ bool tt_flood_abort(struct tt_control *ctl, struct tt_conn *conn, const uint8_t 
 	tt_get_text(&r, text, sizeof(text));
 	if (!tt_get_end(&r) || !code || culprit < -1 || origin < 0)
 		return false;
-	if ((conn->roles & TT_ROLE_REGISTER) && !conn->registered)
-		return true;
 	if (culprit >= ctl->nranks && code != TT_USAGE)
 		culprit = -1;
-	tt_control_break(ctl, tt_flood_code(code), culprit, last, text, conn);
+	tt_control_break(ctl, tt_flood_code(code), culprit, last, text, from);
 	return true;
 }
 
@@ -114,74 +113,58 @@ int tt_control_fail(struct tt_control *ctl)
 
 void tt_control_raise(struct tt_control *ctl, int code, int culprit, const char *text)
 {
-	pthread_mutex_lock(&ctl->lock);
-	tt_control_break(ctl, code, culprit, 0, text, NULL);
-	pthread_mutex_unlock(&ctl->lock);
-	if (!ctl->service.running)
+	tt_control_lock(ctl);
+	tt_control_break(ctl, code, culprit, 0, text, -1);
+	tt_control_unlock(ctl);
+	if (!ctl->ep->service.running)
 		tt_observers_broken(ctl);
 }
 
 /* ---- deaths ---------------------------------------------------------------------------------- */
 
-/* The death of a member breaks the child of a shrink that is being connected. */
-static void break_child(struct tt_control *ctl, int rank)
-{
-	const struct tt_members *m = ctl->split.child_members;
-	char text[96];
-
-	snprintf(text, sizeof(text), "rank %d of the parent communicator died", rank);
-	for (int i = 0; m && i < m->n; i++)
-		if (m->member[i] == rank)
-			tt_control_raise(ctl->split.child, TT_REMOTE, -1, text);
-}
-
 /* Flood a death and notify the observers, once per rank, whether or not the control is broken. */
-static void note_dead(struct tt_control *ctl, int rank, const struct tt_conn *from)
+static void note_dead(struct tt_control *ctl, int rank, int from)
 {
 	struct tt_writer w = { 0 };
 
-	if (rank >= ctl->nranks || rank == ctl->rank || ctl->departed.dead[rank] ||
-	    ctl->departed.left[rank])
+	if (rank == ctl->rank || ctl->departed.dead[rank] || ctl->departed.left[rank])
 		return;
 	ctl->departed.dead[rank] = true;
 	tt_put(&w, (uint32_t)rank, 4);
-	tt_conn_send_all(ctl, ALL_NEIGHBORS, from, TT_F_DEAD, w.data, w.have);
+	tt_control_send(ctl, TO_ALL, from, TT_F_DEAD, w.data, w.have);
 	free(w.data);
-	break_child(ctl, rank);
+	tt_split_dead(ctl, rank);
 	tt_observers_gone(ctl, rank, tuttiRankDead);
 }
 
-bool tt_flood_dead(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes)
+bool tt_flood_dead(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
 	int rank = (int)tt_get_upto(&r, 4, (uint64_t)ctl->nranks - 1);
 
 	if (!tt_get_end(&r))
 		return false;
-	note_dead(ctl, rank, conn);
+	note_dead(ctl, rank, from);
 	return true;
 }
 
-void tt_flood_death(struct tt_control *ctl, struct tt_conn *conn)
+void tt_flood_death(struct tt_control *ctl, int rank, int error)
 {
 	char text[200];
 
-	if (conn->over || ctl->service.leaving ||
-	    (conn->peer < ctl->nranks && ctl->departed.left[conn->peer]))
+	if (ctl->departed.leaving || ctl->departed.left[rank])
 		return;
-	if ((conn->roles & TT_ROLE_REGISTER) && !conn->registered)
-		return;
-	if (tt_sock_is_network_error(conn->error))
+	if (tt_sock_is_network_error(error))
 		snprintf(text, sizeof(text),
 			 "rank %d is cut off: the network has lost its connection to rank %d: %s",
-			 conn->peer, ctl->rank, strerror(conn->error));
+			 rank, ctl->rank, strerror(error));
 	else
 		snprintf(text, sizeof(text),
-			 "rank %d died: its connection to rank %d ended without a goodbye",
-			 conn->peer, ctl->rank);
-	tt_control_break(ctl, TT_REMOTE, conn->peer, 0, text, NULL);
+			 "rank %d died: its connection to rank %d ended without a goodbye", rank,
+			 ctl->rank);
+	tt_control_break(ctl, TT_REMOTE, rank, 0, text, -1);
 	if (ctl->join.complete)
-		note_dead(ctl, conn->peer, conn);
+		note_dead(ctl, rank, -1);
 }
 
 /* ---- goodbyes -------------------------------------------------------------------------------- */
@@ -195,7 +178,7 @@ static void abandoned(struct tt_control *ctl, int rank, uint64_t seq)
 	snprintf(text, sizeof(text),
 		 "rank %d left after operation %llu; %s of rank %d waits for it", rank,
 		 (unsigned long long)ctl->departed.left_after[rank], name, ctl->rank);
-	tt_control_break(ctl, TT_REMOTE, rank, ctl->departed.left_after[rank], text, NULL);
+	tt_control_break(ctl, TT_REMOTE, rank, ctl->departed.left_after[rank], text, -1);
 }
 
 void tt_flood_check_left(struct tt_control *ctl)
@@ -208,29 +191,27 @@ void tt_flood_check_left(struct tt_control *ctl)
 			abandoned(ctl, r, started);
 }
 
-bool tt_flood_goodbye(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
-		      size_t bytes)
+bool tt_flood_goodbye(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
 	int origin = (int)tt_get_upto(&r, 4, (uint64_t)ctl->nranks - 1);
-	uint64_t after = tt_get(&r, 8);
+	uint64_t after = tt_get(&r, 8), exchanges = tt_get(&r, 8);
 
-	if (!tt_get_end(&r) || origin == ctl->rank)
-		return !r.failed && r.left == 0;
-	if (conn->peer == origin)
-		conn->over = true;
-	if (ctl->departed.left[origin])
+	if (!tt_get_end(&r))
+		return false;
+	if (origin == ctl->rank || ctl->departed.left[origin])
 		return true;
 	ctl->departed.left[origin] = true;
 	ctl->departed.left_after[origin] = after;
 	ctl->departed.left_at_ns[origin] = tt_now_ns();
+	ctl->departed.exchanges[origin] = exchanges;
 	tt_observers_gone(ctl, origin, tuttiRankLeft);
 	if (after > ctl->status.last_received[origin])
 		ctl->status.last_received[origin] = after;
 	if (after < atomic_load(&ctl->log.gone_after))
 		atomic_store(&ctl->log.gone_after, after);
-	tt_conn_send_all(ctl, ALL_NEIGHBORS, conn, TT_F_GOODBYE, data, bytes);
-	pthread_cond_broadcast(&ctl->changed);
+	tt_control_send(ctl, TO_ALL, from, TT_F_GOODBYE, data, bytes);
+	tt_control_changed(ctl);
 	tt_flood_check_left(ctl);
 	tt_gather_gone(ctl, origin);
 	return true;
@@ -240,11 +221,10 @@ void tt_flood_leave(struct tt_control *ctl)
 {
 	struct tt_writer w = { 0 };
 
-	ctl->service.leaving = true;
+	ctl->departed.leaving = true;
 	tt_put(&w, (uint32_t)ctl->rank, 4);
 	tt_put(&w, atomic_load(&ctl->log.started), 8);
-	tt_conn_send_all(ctl, ALL_NEIGHBORS, NULL, TT_F_GOODBYE, w.data, w.have);
+	tt_put(&w, ctl->gather.number, 8);
+	tt_control_send(ctl, TO_ALL, -1, TT_F_GOODBYE, w.data, w.have);
 	free(w.data);
-	for (struct tt_conn *c = ctl->conns; c; c = c->next)
-		tt_conn_end(ctl, c);
 }

@@ -1,16 +1,12 @@
 /*
- * control_internal.h - shared by the files of control: the connections, the parts of struct
- * tt_control, and the functions of each file
+ * control_internal.h - shared by the files of control: the parts of struct tt_control and the
+ * functions of each protocol
  *
- * ctl->lock guards every field without another mark. The service thread holds the lock while it
- * works and releases it while it sleeps; callers hold it briefly, and send on connections
- * themselves. Nothing blocks under the lock: sends are non-blocking into a bounded queue.
+ * A control is the state of one communicator's protocols. Its endpoint (endpoint.h) has the sockets,
+ * the thread and the lock; a protocol sees ranks and frames only.
  *
- *   control.c               make and free, service thread, leave
- *   control_accept.c        listener, unauthenticated connections (pending handshakes)
- *   control_connect.c       connect to a rank; data sockets
- *   control_connection.c    frames in and out
- *   control_allgather.c     allgather
+ *   control.c               make, leave; frames in and out
+ *   control_allgather.c     allgather, agreement
  *   control_flood.c         broken, abort, goodbye, deaths
  *   control_observer.c      the observers of higher rooms
  *   control_split.c         a control of some ranks of an existing one
@@ -22,181 +18,62 @@
 #ifndef TT_CONTROL_INTERNAL_H
 #define TT_CONTROL_INTERNAL_H
 
-#include <pthread.h>
-#include <sys/types.h>
-
 #include "control/bootstrap.h"
 #include "control/call_log.h"
-#include "control/control.h"
 #include "control/control_status.h"
-#include "control/frame.h"
-#include "control/handshake.h"
+#include "control/endpoint.h"
 
 #define TT_FANOUT 8
-#define TT_SECOND 1000000000ull
-#define TT_NEVER UINT64_MAX
 
 static inline int tt_tree_parent(int rank)
 {
 	return (rank - 1) / TT_FANOUT;
 }
+static inline bool tt_tree_child(int rank, int of)
+{
+	return rank > 0 && tt_tree_parent(rank) == of;
+}
+static inline bool tt_tree_edge(int a, int b)
+{
+	return tt_tree_child(a, b) || tt_tree_child(b, a);
+}
 static inline bool tt_ring_edge(int a, int b, int n)
 {
 	return a != b && ((a + 1) % n == b || (b + 1) % n == a);
 }
-static inline bool tt_tree_edge(int a, int b)
-{
-	return a != b && tt_tree_parent(a > b ? a : b) == (a > b ? b : a);
-}
 
-/* Below, "locked" means: the caller holds ctl->lock. */
+/* Below, "locked" means: the caller holds ctl->ep->lock. */
 
 /* ---- control.c ------------------------------------------------------------------------------- */
 
-/* First member of every object that epoll points at */
-enum tt_source { TT_SRC_WAKE, TT_SRC_LISTENER, TT_SRC_UNAUTH, TT_SRC_CONN };
-
-struct tt_service {
-	int epoll, wake; /* descriptors; wake: an eventfd that ends the sleep */
-	enum tt_source wake_source;
-	bool stop;    /* end the thread */
-	bool leaving; /* the goodbye is sent: ends of connections are no deaths */
-	bool running; /* thread exists */
-	pthread_t thread;
-};
-
-/* Fixed when made. Proves membership to the peers (handshake.h). */
-struct tt_credentials {
-	struct tt_key key;
-	uint8_t job[TT_NONCE];
-	int epoch;
-};
-
-/* Fixed before join.complete, except best_address. */
-struct tt_peers {
-	struct tt_business_card *business_cards; /* [nranks] */
-	/* [nranks] 1 + index of the address that led to the rank, 0: none yet */
-	_Atomic uint8_t *best_address;
-	int *host_of, nhosts; /* [nranks] */
-};
-
-/* Make a control with its listener (ports NULL: without one, it can only connect); start the
- * service thread; free the control without a goodbye. 0 | TT_SYSTEM */
-int tt_control_make(int rank, int nranks, const struct tt_ports *ports,
-		    struct tt_control **ret_ctl);
-int tt_control_start(struct tt_control *ctl);
+/* Make a control: the first one of ep (peer_of NULL: rank r is peer r), or one of some peers. ep
+ * holds the control from now on; locked. 0 | TT_SYSTEM */
+int tt_control_make(struct tt_control_endpoint *ep, uint64_t context, int rank, int nranks,
+		    const int *peer_of, struct tt_control **ret_ctl);
+/* Free a control without a goodbye; the endpoint with its last one. Not locked. */
 void tt_control_free(struct tt_control *ctl);
-/* End the sleep of the service thread. */
-void tt_control_wake(struct tt_control *ctl);
-/* Fill peers.host_of and nhosts from the business cards. */
+/* Fill host_of and nhosts from the business cards. */
 void tt_control_number_hosts(struct tt_control *ctl);
-/* Wait for ctl->changed until deadline_ns; locked. false: deadline_ns has passed */
-bool tt_control_await(struct tt_control *ctl, uint64_t deadline_ns);
-/* Handle one frame of a connection; locked. false: the frame is malformed */
+/* The peer of a rank; the rank of a peer, -1: none */
+int tt_control_peer(const struct tt_control *ctl, int rank);
+int tt_control_rank(const struct tt_control *ctl, int peer);
+
+/* Frames of ctl, locked. Handle one; false: the frame is malformed */
 bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind,
 		      const uint8_t *data, size_t bytes);
-
-/* ---- control_connection.c, locked ------------------------------------------------------------ */
-
-enum { TT_ROLE_REGISTER = 1, TT_ROLE_PARENT = 2, TT_ROLE_CHILD = 4, TT_ROLE_RING = 8 };
-
-struct tt_conn {
-	enum tt_source source;
-	struct tt_conn *next;
-	int fd, peer;
-	unsigned roles;
-	bool registered; /* REGISTER: rank 0 has accepted the registration */
-	bool over;       /* its end is not a death: goodbye, released, refused */
-	int error;       /* errno of its end, 0: orderly */
-	bool dead;       /* closed; freed at the end of the service thread's round */
-	uint8_t *in;
-	size_t in_have, in_room;
-	struct tt_writer out; /* bytes that the kernel has not taken yet */
-	bool writing;         /* epoll watches for room */
-	bool closing;         /* shut down once `out` is empty */
-	uint8_t *early;       /* a child's part of an allgather that this rank has not begun */
-	size_t early_bytes;
+/* The neighbors of this rank in the tree and the ring; returns their number */
+int tt_control_neighbors(const struct tt_control *ctl, int ret_neighbor[TT_FANOUT + 3]);
+/* Send one to the neighbors in `to`, but not to rank except; -1: to all. Neighbors that are not
+ * connected get none. */
+enum {
+	TT_TO_PARENT = 1, /* in the tree */
+	TT_TO_CHILDREN = 2,
+	TT_TO_RING = 4,
+	TT_TO_NEIGHBORS = 7,
+	TT_TO_JOINING = 8 /* ranks that rank 0 has registered, or rank 0 */
 };
-
-/* Frames sent by this rank and their bytes, without MISSING and STATUS, which a busy host repeats;
- * a test counts the cost of joining. */
-struct tt_traffic {
-	uint64_t frames, bytes;
-};
-
-/* Takes fd. NULL: no memory, fd is closed */
-struct tt_conn *tt_conn_add(struct tt_control *ctl, int fd, int peer, unsigned roles);
-void tt_conn_send(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind,
-		  const void *data, size_t bytes);
-/* To all connections with one of these roles, but not to except. */
-void tt_conn_send_all(struct tt_control *ctl, unsigned roles, const struct tt_conn *except,
-		      enum tt_frame kind, const void *data, size_t bytes);
-void tt_conn_event(struct tt_control *ctl, struct tt_conn *conn, uint32_t events);
-/* Shut down this rank's direction; the end of the connection is no death. */
-void tt_conn_end(struct tt_control *ctl, struct tt_conn *conn);
-struct tt_conn *tt_conn_to(struct tt_control *ctl, int peer, unsigned roles);
-/* Free dead connections. Thread: service */
-void tt_conn_reap(struct tt_control *ctl);
-/* Is everything sent, and acknowledged by the peers' hosts? */
-bool tt_conn_all_sent(struct tt_control *ctl);
-
-/* ---- control_accept.c, locked ---------------------------------------------------------------- */
-
-#define TT_UNAUTH_MOST 64 /* handshakes in progress, at most */
-
-struct tt_unauth { /* an accepted connection before its proof */
-	enum tt_source source;
-	struct tt_unauth *next;
-	int fd;
-	uint64_t since_ns;
-	bool proving, dead; /* proving: the reply is sent, the proof is awaited */
-	struct tt_hello hello;
-	uint8_t hello_bytes[TT_HELLO_BYTES], reply[TT_REPLY_BYTES], proof[TT_MAC];
-	size_t have; /* bytes received of hello_bytes or proof */
-};
-
-struct tt_parked { /* accepted data socket, not yet claimed by tt_control_take */
-	struct tt_parked *next;
-	int fd, peer, channel;
-};
-
-struct tt_listener {
-	enum tt_source source;
-	int fd, port;
-	int reserve_fd;        /* given up for an accept when descriptors run out */
-	struct tt_ports ports; /* for listeners of splits; fixed when made */
-	struct tt_unauth *unauth;
-	int nunauth;
-	bool paused;        /* out of epoll: TT_UNAUTH_MOST reached, or no descriptor */
-	uint64_t resume_ns; /* end of the pause, TT_NEVER: not paused */
-	uint64_t full_since_ns, full_last_ns; /* first and latest accept without a descriptor */
-	uint64_t claim_ns;                    /* latest tt_control_take that found no socket */
-	char trouble[160];                    /* latest failure to accept, as a sentence */
-	struct tt_parked *parked;
-};
-
-void tt_accept_event(struct tt_control *ctl);
-void tt_unauth_event(struct tt_control *ctl, struct tt_unauth *u);
-/* Returns the next time due, TT_NEVER: none */
-uint64_t tt_accept_timers(struct tt_control *ctl, uint64_t now);
-/* Free dead unauthenticated connections; all: close the live ones too. */
-void tt_unauth_reap(struct tt_control *ctl, bool all);
-
-/* ---- control_connect.c, not locked ----------------------------------------------------------- */
-
-struct tt_dial {
-	const struct tt_business_card *to;
-	enum tt_purpose purpose;
-	int channel;
-	bool named;  /* the user named the addresses: loopback is allowed */
-	bool anyway; /* also when the control is broken */
-	int nports;  /* to listens at one of nports from its port on; 0 is 1 */
-	uint64_t deadline_ns;
-};
-/* Connect to a rank whose business card is known, and authenticate. 0 | TT_REMOTE, TT_TIMEOUT,
- * TT_SYSTEM | the code that broke the control */
-int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *ret_fd);
-
+void tt_control_send(struct tt_control *ctl, unsigned to, int except, enum tt_frame kind,
+		     const void *data, size_t bytes);
 /* ---- control_flood.c, locked ----------------------------------------------------------------- */
 
 struct tt_failure {
@@ -209,23 +86,23 @@ struct tt_departures {
 	bool *dead;           /* [nranks] death seen by any rank, at any time */
 	uint64_t *left_after; /* [nranks] last operation of a rank that left */
 	uint64_t *left_at_ns; /* [nranks] arrival of the goodbye */
+	uint64_t *exchanges;  /* [nranks] last exchange of a rank that left */
+	bool leaving;         /* this rank's goodbye is sent */
 };
 
-/* Break the control; the first break wins. from: the connection that brought it, NULL: this rank.
+/* Break the control; the first break wins. from: the neighbor that told, -1: this rank.
  * last: the last operation with a message received from culprit. */
 void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t last,
-		      const char *text, const struct tt_conn *from);
+		      const char *text, int from);
 void tt_control_put_abort(struct tt_writer *w, int origin, int code, int culprit, uint64_t last,
 			  const char *text);
-/* Frames ABORT, GOODBYE, DEAD; false: the frame is malformed */
-bool tt_flood_abort(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
-		    size_t bytes);
-bool tt_flood_goodbye(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
-		      size_t bytes);
-bool tt_flood_dead(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
-/* A connection has ended; a death unless conn->over. */
-void tt_flood_death(struct tt_control *ctl, struct tt_conn *conn);
-/* Send this rank's goodbye and end all connections. */
+/* Frames ABORT, GOODBYE, DEAD of neighbor from; false: the frame is malformed */
+bool tt_flood_abort(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);
+bool tt_flood_goodbye(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);
+bool tt_flood_dead(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);
+/* The connection to a rank has ended: a death, unless the rank has left. error: errno, 0: orderly */
+void tt_flood_death(struct tt_control *ctl, int rank, int error);
+/* Send this rank's goodbye. */
 void tt_flood_leave(struct tt_control *ctl);
 /* Break the control if this rank's operation waits for a rank that left before it. */
 void tt_flood_check_left(struct tt_control *ctl);
@@ -239,11 +116,12 @@ int tt_control_fail(struct tt_control *ctl);
 
 #define TT_OBSERVERS 3 /* comm, active messages, and a test */
 
-/* Slots change under observers.lock and ctl->lock together, so either lock suffices to read. Lock
- * order: observers.lock before ctl->lock. */
+/* Slots change under observers.lock and the endpoint's lock together, so either lock suffices to
+ * read. Lock order: observers.lock before the endpoint's. */
 struct tt_observers {
 	pthread_mutex_t lock; /* held while `broken` of an observer runs */
-	bool broken_due;      /* under ctl->lock: the service thread calls `broken` */
+	bool broken_due;      /* locked: the service thread calls `broken` */
+	bool running;         /* locked: the service thread runs `broken` now */
 	struct {
 		const struct tt_control_observer *table; /* NULL: free slot */
 		void *ctx;
@@ -267,32 +145,41 @@ struct tt_gather {
 	uint8_t *all; /* [nranks][bytes], the caller's */
 	bool *have;   /* [nranks] */
 	int count;    /* ranks in have */
+	struct tt_early_part {
+		uint8_t *data; /* of a child that is one exchange ahead; NULL: none */
+		size_t bytes;
+	} early[TT_FANOUT];
 };
 
-/* Frames; false: malformed */
-bool tt_gather_up(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data, size_t bytes);
-bool tt_gather_down(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
-		    size_t bytes);
-/* Rank has left: break the control if the exchange waits for it. */
+/* Frames of neighbor from; false: malformed */
+bool tt_gather_up(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);
+bool tt_gather_down(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);
+void tt_gather_free(struct tt_control *ctl);
+/* Break the control if the exchange waits for rank, which has left. */
 void tt_gather_gone(struct tt_control *ctl, int rank);
 
 /* ---- control_split.c, locked ----------------------------------------------------------------- */
 
 struct tt_split_state {
-	uint64_t begun;                         /* splits; calling thread */
-	struct tt_control *child;               /* being connected */
-	const struct tt_members *child_members; /* of a shrink's child */
-	uint64_t failed;                        /* number of the latest failed split, and why: */
+	uint64_t begun;           /* splits; calling thread */
+	struct tt_control *child; /* split or shrink in progress: the new control, NULL: none yet */
+	/* child is of a shrink: only deaths of its members break the child; [child->nranks] */
+	const int *shrink_members;
+	uint64_t failed; /* number of the latest failed split, and why: */
 	int code;
 	char text[1024];
 	uint64_t shrunk_epoch, excluded_epoch; /* latest shrink; latest without this rank */
 };
 
-/* Frames SHRUNK, SPLIT_FAILED; false: malformed */
-bool tt_split_shrunk(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
-		     size_t bytes);
-bool tt_split_failed(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
-		     size_t bytes);
+/* Frames SHRUNK, SPLIT_FAILED of neighbor from; false: malformed */
+bool tt_split_shrunk(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);
+bool tt_split_failed(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);
+/* ctl is broken: so is the child of a split in progress. */
+void tt_split_broken(struct tt_control *ctl);
+/* Rank of ctl is dead: so is the child of a shrink in progress that has the rank as a member. */
+void tt_split_dead(struct tt_control *ctl, int rank);
+/* If child is the child of a split or shrink in progress: forget it. */
+void tt_split_freed(struct tt_control *ctl, const struct tt_control *child);
 
 /* ---- the control ----------------------------------------------------------------------------- */
 
@@ -300,17 +187,13 @@ struct tt_control {
 	struct tt_call_log log; /* these lines and `broken` are all that a call touches */
 	atomic_int broken __attribute__((aligned(TT_APART))); /* 0, or the code */
 
-	int rank, nranks; /* fixed when made */
-	pid_t pid;        /* of the maker: a forked child must not use the control */
-	struct tt_credentials auth;
-	struct tt_peers peers;
+	struct tt_control_endpoint *ep; /* fixed when made, as are: */
+	int rank, nranks;
+	uint64_t context;       /* the number of this control in frames; 0: the endpoint's first */
+	int *peer_of, *rank_of; /* [nranks], [ep->npeers] -1: no member; NULL: rank r is peer r */
 
-	pthread_mutex_t lock;
-	pthread_cond_t changed; /* signalled on every change that a caller may wait for */
-	struct tt_service service;
-	struct tt_listener listener;
-	struct tt_conn *conns;
-	struct tt_traffic sent;
+	struct tt_control *next; /* in ep->controls */
+	int *host_of, nhosts;    /* [nranks]; fixed before join.complete */
 	struct tt_join_state join;
 	struct tt_failure failure;
 	struct tt_departures departed;
@@ -320,5 +203,18 @@ struct tt_control {
 	struct tt_statuses status;
 	struct tt_deadlock_state deadlock;
 };
+
+static inline void tt_control_changed(struct tt_control *ctl)
+{
+	pthread_cond_broadcast(&ctl->ep->changed);
+}
+static inline void tt_control_lock(struct tt_control *ctl)
+{
+	pthread_mutex_lock(&ctl->ep->lock);
+}
+static inline void tt_control_unlock(struct tt_control *ctl)
+{
+	pthread_mutex_unlock(&ctl->ep->lock);
+}
 
 #endif

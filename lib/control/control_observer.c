@@ -14,7 +14,7 @@ void tt_control_observe(struct tt_control *ctl, const struct tt_control_observer
 	int i = 0;
 
 	pthread_mutex_lock(&o->lock);
-	pthread_mutex_lock(&ctl->lock);
+	tt_control_lock(ctl);
 	while (i < TT_OBSERVERS && o->slot[i].table)
 		i++;
 	assert(i < TT_OBSERVERS);
@@ -25,9 +25,9 @@ void tt_control_observe(struct tt_control *ctl, const struct tt_control_observer
 		if (ctl->departed.left[r] || ctl->departed.dead[r])
 			table->gone(ctx, r, ctl->departed.left[r] ? tuttiRankLeft : tuttiRankDead);
 	o->broken_due |= table->broken && ctl->broken;
-	pthread_mutex_unlock(&ctl->lock);
+	tt_control_unlock(ctl);
 	pthread_mutex_unlock(&o->lock);
-	tt_control_wake(ctl);
+	tt_endpoint_wake(ctl->ep);
 }
 
 void tt_control_unobserve(struct tt_control *ctl, const struct tt_control_observer *table,
@@ -36,11 +36,11 @@ void tt_control_unobserve(struct tt_control *ctl, const struct tt_control_observ
 	struct tt_observers *o = &ctl->observers;
 
 	pthread_mutex_lock(&o->lock);
-	pthread_mutex_lock(&ctl->lock);
+	tt_control_lock(ctl);
 	for (int i = 0; i < TT_OBSERVERS; i++)
 		if (o->slot[i].table == table && o->slot[i].ctx == ctx)
 			o->slot[i].table = NULL;
-	pthread_mutex_unlock(&ctl->lock);
+	tt_control_unlock(ctl);
 	pthread_mutex_unlock(&o->lock);
 }
 

@@ -1,10 +1,12 @@
 /*
  * control_split.c - a control for some ranks of an existing one: split and shrink
  *
- * Called by comm. The ranks are authenticated already: they exchange colors and the ports of new
- * listeners over the parent's tree, and connect with a key derived from the parent's. A split needs
- * no bootstrap root. A rank that cannot connect floods the reason over the parent, since the other
- * ranks wait for that rank on the new control, where it cannot reach them.
+ * Called by comm. A new control has a context number of its own and uses the channels of the
+ * endpoint that its parent uses: a split is one allgather of colors over the parent's tree, and then
+ * the channels that the new tree and ring need and the endpoint lacks. A rank that cannot go on
+ * floods the reason over the parent. While a split is in progress, whatever breaks the parent breaks
+ * the new control, so that a death ends every wait, also of ranks that are not neighbors of the dead
+ * one in the new control.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,10 +14,8 @@
 
 #include "control/control_internal.h"
 
-#define ALL_NEIGHBORS (TT_ROLE_PARENT | TT_ROLE_CHILD | TT_ROLE_RING)
-
 struct split_record {
-	int32_t color, key, port;
+	int32_t color, key;
 	int32_t failed; /* this rank cannot split */
 };
 
@@ -41,42 +41,11 @@ static int choose_members(const struct split_record *records, int nranks, int me
 	return n;
 }
 
-/* Set the rank, size, keys and business cards of a control that was made with room for all ranks
- * of the parent. */
-static void adopt_members(struct tt_control *ctl, const struct tt_control *parent,
-			  const struct tt_members *m)
-{
-	char label[32];
-
-	ctl->rank = m->rank;
-	ctl->nranks = m->n;
-	tt_key_make(parent->auth.key.bytes, TT_KEY, m->label, m->mark, ctl->auth.key.bytes, TT_KEY);
-	snprintf(label, sizeof(label), "%s nonce", m->label);
-	tt_key_make(parent->auth.key.bytes, TT_KEY, label, m->mark, ctl->auth.job, TT_NONCE);
-	for (int i = 0; i < m->n; i++) {
-		ctl->peers.business_cards[i] = parent->peers.business_cards[m->member[i]];
-		ctl->peers.business_cards[i].rank = i;
-		ctl->peers.business_cards[i].port = m->port[i];
-	}
-	ctl->join.has_table = ctl->join.all_listen = true;
-	tt_control_number_hosts(ctl);
-}
-
-static int connect_all(struct tt_control *ctl, uint64_t deadline_ns)
-{
-	int rc = tt_control_start(ctl);
-
-	if (!rc && ctl->rank)
-		rc = tt_join_tree(ctl, &ctl->peers.business_cards[tt_tree_parent(ctl->rank)],
-				  deadline_ns);
-	return rc || ctl->nranks == 1 ? rc : tt_join_ring(ctl, deadline_ns);
-}
-
 /* ---- failing --------------------------------------------------------------------------------- */
 
 /* The first failure of split `number` wins; locked. */
 static void fail_split(struct tt_control *parent, uint64_t number, int code, const char *text,
-		       const struct tt_conn *from)
+		       int from)
 {
 	struct tt_writer w = { 0 };
 
@@ -88,14 +57,13 @@ static void fail_split(struct tt_control *parent, uint64_t number, int code, con
 	tt_put(&w, number, 8);
 	tt_put(&w, (uint8_t)-code, 1);
 	tt_put_text(&w, parent->split.text);
-	tt_conn_send_all(parent, ALL_NEIGHBORS, from, TT_F_SPLIT_FAILED, w.data, w.have);
+	tt_control_send(parent, TT_TO_NEIGHBORS, from, TT_F_SPLIT_FAILED, w.data, w.have);
 	free(w.data);
 	if (parent->split.child)
-		tt_control_raise(parent->split.child, parent->split.code, -1, text);
+		tt_control_break(parent->split.child, parent->split.code, -1, 0, text, -1);
 }
 
-bool tt_split_failed(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
-		     size_t bytes)
+bool tt_split_failed(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
 	uint64_t number = tt_get(&r, 8);
@@ -105,35 +73,104 @@ bool tt_split_failed(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 	tt_get_text(&r, text, sizeof(text));
 	if (!tt_get_end(&r) || !code)
 		return false;
-	fail_split(ctl, number, code, text, conn);
+	fail_split(ctl, number, code, text, from);
 	return true;
 }
 
-static int give_up(struct tt_control *parent, struct tt_control *ctl, int code)
+void tt_split_broken(struct tt_control *ctl)
 {
-	char text[1024];
+	struct tt_control *child = ctl->split.child;
+	int culprit;
 
-	snprintf(text, sizeof(text), "%s", tt_error_text());
-	tt_control_raise(ctl, code, ctl->rank, text);
-	pthread_mutex_lock(&parent->lock);
-	parent->split.child = NULL;
-	fail_split(parent, parent->split.begun, code, text, NULL);
-	pthread_mutex_unlock(&parent->lock);
-	tt_control_leave(ctl);
-	return tt_fail(code, "%s", text);
+	if (child && !ctl->split.shrink_members)
+		tt_control_break(child, ctl->broken, -1, 0, tt_control_text(ctl, &culprit), -1);
+}
+
+void tt_split_dead(struct tt_control *ctl, int rank)
+{
+	struct tt_control *child = ctl->split.child;
+	char text[96];
+
+	snprintf(text, sizeof(text), "rank %d of the parent communicator died", rank);
+	for (int i = 0; ctl->split.shrink_members && i < child->nranks; i++)
+		if (ctl->split.shrink_members[i] == rank)
+			tt_control_break(child, TT_REMOTE, -1, 0, text, -1);
+}
+
+void tt_split_freed(struct tt_control *ctl, const struct tt_control *child)
+{
+	if (ctl->split.child != child)
+		return;
+	ctl->split.child = NULL;
+	ctl->split.shrink_members = NULL;
+}
+
+/* ---- the new control ------------------------------------------------------------------------- */
+
+/* The number of the new control: the same at all members, different from all others. */
+static uint64_t context_of(const struct tt_control *parent, const struct tt_members *m)
+{
+	uint64_t context = tt_mix(parent->context, m->mark);
+
+	for (const char *p = m->label; *p; p++)
+		context = tt_mix(context, (uint64_t)*p);
+	return context ? context : 1;
+}
+
+/* Make the control of the members and start it; locked. 0 | TT_SYSTEM */
+static int make_child(struct tt_control *parent, const struct tt_members *m,
+		      struct tt_control **ret_ctl)
+{
+	int *peer_of = malloc((size_t)m->n * sizeof(*peer_of));
+	int rc = TT_SYSTEM;
+
+	for (int i = 0; peer_of && i < m->n; i++)
+		peer_of[i] = tt_control_peer(parent, m->member[i]);
+	if (peer_of)
+		rc = tt_control_make(parent->ep, context_of(parent, m), m->rank, m->n, peer_of,
+				     ret_ctl);
+	else
+		tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", parent->rank, m->n);
+	free(peer_of);
+	if (rc)
+		return rc;
+	tt_control_number_hosts(*ret_ctl);
+	(*ret_ctl)->join.has_table = (*ret_ctl)->join.complete = true;
+	parent->split.child = *ret_ctl;
+	return 0;
+}
+
+/* The channels to the neighbors in the tree and the ring of ctl; first to the lower peers, to which
+ * this rank connects without waiting for others. Error texts have the parent's numbers. */
+static int connect_neighbors(struct tt_control *parent, struct tt_control *ctl,
+			     const struct tt_members *m, uint64_t deadline_ns)
+{
+	int neighbor[TT_FANOUT + 3], n = tt_control_neighbors(ctl, neighbor), rc = 0;
+
+	for (int higher = 0; higher < 2; higher++)
+		for (int i = 0; i < n && !rc; i++)
+			if ((tt_control_peer(ctl, neighbor[i]) > ctl->ep->peer) == higher)
+				rc = tt_control_channel(ctl, neighbor[i], parent->rank,
+							m->member[neighbor[i]], deadline_ns);
+	return rc;
+}
+
+static void begin(struct tt_control *parent)
+{
+	tt_control_lock(parent);
+	tt_endpoint_forming(parent->ep, true);
+	tt_control_unlock(parent);
+}
+
+void tt_control_formed(struct tt_control *parent)
+{
+	tt_control_lock(parent);
+	tt_split_freed(parent, parent->split.child);
+	tt_endpoint_forming(parent->ep, false);
+	tt_control_unlock(parent);
 }
 
 /* ---- splitting ------------------------------------------------------------------------------- */
-
-/* From here on a failure of another rank breaks the child; an earlier failure breaks it now. */
-static void set_child(struct tt_control *parent, struct tt_control *child)
-{
-	pthread_mutex_lock(&parent->lock);
-	parent->split.child = child;
-	if (child && parent->split.failed == parent->split.begun)
-		tt_control_raise(child, parent->split.code, -1, parent->split.text);
-	pthread_mutex_unlock(&parent->lock);
-}
 
 static bool any_failed(const struct split_record *records, int nranks)
 {
@@ -143,35 +180,43 @@ static bool any_failed(const struct split_record *records, int nranks)
 	return false;
 }
 
-static int connect_members(struct tt_control *parent, struct tt_control *ctl,
-			   const struct split_record *records, int *members, uint64_t deadline_ns)
+/* Make and connect the control of this rank's color. A failure is everybody's. */
+static int connect_members(struct tt_control *parent, const struct split_record *records,
+			   int *members, uint64_t deadline_ns, struct tt_control **ret_ctl)
 {
-	struct tt_members m = { .member = members,
-				.port = members + parent->nranks,
-				.label = "split" };
+	struct tt_members m = { .member = members, .label = "split" };
+	struct tt_control *ctl = NULL;
+	char text[1024];
 	int rc;
 
 	m.n = choose_members(records, parent->nranks, parent->rank, members, &m.rank);
 	m.mark = parent->split.begun << 32 | (uint32_t)records[parent->rank].color;
-	for (int i = 0; i < m.n; i++)
-		m.port[i] = records[members[i]].port;
-	adopt_members(ctl, parent, &m);
-	set_child(parent, ctl);
-	rc = connect_all(ctl, deadline_ns);
-	if (rc)
-		return give_up(parent, ctl, rc);
-	set_child(parent, NULL);
-	return 0;
+	tt_control_lock(parent);
+	rc = make_child(parent, &m, &ctl);
+	if (ctl && parent->broken)
+		tt_split_broken(parent);
+	else if (ctl && parent->split.failed == parent->split.begun)
+		tt_control_break(ctl, parent->split.code, -1, 0, parent->split.text, -1);
+	tt_control_unlock(parent);
+	if (!rc)
+		rc = connect_neighbors(parent, ctl, &m, deadline_ns);
+	if (!rc) {
+		*ret_ctl = ctl;
+		return 0;
+	}
+	snprintf(text, sizeof(text), "%s", tt_error_text());
+	tt_control_lock(parent);
+	fail_split(parent, parent->split.begun, rc, text, -1);
+	tt_control_unlock(parent);
+	tt_control_leave(ctl);
+	return tt_fail(rc, "%s", text);
 }
 
-/* Takes ctl, which is NULL without a color or after the failure `code`. */
-static int split(struct tt_control *parent, struct tt_control *ctl, struct split_record *mine,
-		 int code, uint32_t timeout_ms, struct tt_control **ret_ctl)
+static int split(struct tt_control *parent, struct split_record *mine, int code,
+		 uint64_t deadline_ns, struct tt_control **ret_ctl)
 {
-	uint64_t deadline_ns = tt_deadline_ns(timeout_ms);
 	struct split_record *records = calloc((size_t)parent->nranks, sizeof(*records));
-	/* members, then their ports */
-	int *members = calloc(2 * (size_t)parent->nranks, sizeof(*members));
+	int *members = calloc((size_t)parent->nranks, sizeof(*members));
 	int rc = TT_SYSTEM;
 
 	if (records && members)
@@ -182,12 +227,8 @@ static int split(struct tt_control *parent, struct tt_control *ctl, struct split
 	if (!rc && any_failed(records, parent->nranks))
 		rc = code ? code
 			  : tt_fail(TT_REMOTE, "rank %d: another rank cannot split", parent->rank);
-	if (!rc && ctl)
-		rc = connect_members(parent, ctl, records, members, deadline_ns);
-	else if (ctl)
-		tt_control_free(ctl);
-	if (!rc)
-		*ret_ctl = ctl;
+	if (!rc && mine->color >= 0)
+		rc = connect_members(parent, records, members, deadline_ns, ret_ctl);
 	free(members);
 	free(records);
 	return rc;
@@ -196,21 +237,15 @@ static int split(struct tt_control *parent, struct tt_control *ctl, struct split
 int tt_control_split(struct tt_control *parent, int color, int key, int code, uint32_t timeout_ms,
 		     struct tt_control **ret_ctl, int *ret_rank, int *ret_nranks)
 {
-	struct split_record mine = { .color = color < 0 ? -1 : color, .key = key };
-	struct tt_control *ctl = NULL;
+	struct split_record mine = { .color = color < 0 ? -1 : color, .key = key, .failed = code };
 	char why[1024];
 	int rc;
 
-	parent->split.begun++;
-	if (!code && color >= 0)
-		code = tt_control_make(parent->rank, parent->nranks, &parent->listener.ports, &ctl);
-	if (ctl)
-		ctl->listener.ports = parent->listener.ports;
 	snprintf(why, sizeof(why), "%s", tt_error_text());
-	mine.port = ctl ? ctl->listener.port : 0;
-	mine.failed = code;
 	*ret_ctl = NULL;
-	rc = split(parent, ctl, &mine, code, timeout_ms, ret_ctl);
+	parent->split.begun++;
+	begin(parent);
+	rc = split(parent, &mine, code, tt_deadline_ns(timeout_ms), ret_ctl);
 	if (!rc && *ret_ctl) {
 		*ret_rank = (*ret_ctl)->rank;
 		*ret_nranks = (*ret_ctl)->nranks;
@@ -220,61 +255,58 @@ int tt_control_split(struct tt_control *parent, int color, int key, int code, ui
 
 /* ---- shrinking ------------------------------------------------------------------------------- */
 
-int tt_control_prepare(struct tt_control *parent, struct tt_control **ret_ctl, int *ret_port)
+void tt_control_shrinking(struct tt_control *parent)
 {
-	int rc = tt_control_make(parent->rank, parent->nranks, &parent->listener.ports, ret_ctl);
-
-	if (rc)
-		return rc;
-	(*ret_ctl)->listener.ports = parent->listener.ports;
-	*ret_port = parent->nranks > 1 ? (*ret_ctl)->listener.port : 1;
-	return 0;
+	begin(parent);
 }
 
-/* A death that the parent learns of meanwhile breaks the child (control_flood.c). */
-int tt_control_form(struct tt_control *parent, struct tt_control *ctl,
-		    const struct tt_members *members, uint64_t deadline_ns)
+/* A death that the parent learns of meanwhile breaks the child. */
+int tt_control_form(struct tt_control *parent, const struct tt_members *members,
+		    uint64_t deadline_ns, struct tt_control **ret_ctl)
 {
 	int rc, gone = -1;
 
-	adopt_members(ctl, parent, members);
-	pthread_mutex_lock(&parent->lock);
-	parent->split.child = ctl;
-	parent->split.child_members = members;
+	tt_control_lock(parent);
+	rc = make_child(parent, members, ret_ctl);
+	if (!rc)
+		parent->split.shrink_members = members->member;
 	for (int i = 0; i < members->n; i++)
 		if (parent->departed.dead[members->member[i]] ||
 		    parent->departed.left[members->member[i]])
 			gone = members->member[i];
-	pthread_mutex_unlock(&parent->lock);
-	rc = gone >= 0 ? tt_fail(TT_REMOTE, "rank %d: rank %d is gone", parent->rank, gone)
-		       : connect_all(ctl, deadline_ns);
+	tt_control_unlock(parent);
 	if (rc)
-		tt_control_raise(ctl, rc, ctl->rank, tt_error_text());
+		return rc;
+	rc = gone >= 0 ? tt_fail(TT_REMOTE, "rank %d: rank %d is gone", parent->rank, gone)
+		       : connect_neighbors(parent, *ret_ctl, members, deadline_ns);
+	if (rc)
+		tt_control_raise(*ret_ctl, rc, (*ret_ctl)->rank, tt_error_text());
 	return rc;
 }
 
-void tt_control_formed(struct tt_control *parent)
+/* Does this rank know every member to be dead or gone? Ranks that were cut off may have shrunk to
+ * themselves; the others go on without them. */
+static bool is_from_the_dead(const struct tt_control *ctl, const uint8_t *in)
 {
-	pthread_mutex_lock(&parent->lock);
-	parent->split.child = NULL;
-	parent->split.child_members = NULL;
-	pthread_mutex_unlock(&parent->lock);
+	for (int r = 0; r < ctl->nranks; r++)
+		if (in[r] && !ctl->departed.dead[r] && !ctl->departed.left[r])
+			return false;
+	return true;
 }
 
 /* Ranks that are not members learn of the shrink, also a stopped rank that continues later. */
-static void note_shrunk(struct tt_control *ctl, uint64_t epoch, bool excluded,
-			const struct tt_conn *from, const uint8_t *data, size_t bytes)
+static void note_shrunk(struct tt_control *ctl, uint64_t epoch, bool excluded, int from,
+			const uint8_t *data, size_t bytes)
 {
 	if (epoch <= ctl->split.shrunk_epoch)
 		return;
 	ctl->split.shrunk_epoch = epoch;
 	if (excluded)
 		ctl->split.excluded_epoch = epoch;
-	tt_conn_send_all(ctl, ALL_NEIGHBORS, from, TT_F_SHRUNK, data, bytes);
+	tt_control_send(ctl, TT_TO_NEIGHBORS, from, TT_F_SHRUNK, data, bytes);
 }
 
-bool tt_split_shrunk(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
-		     size_t bytes)
+bool tt_split_shrunk(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
 	uint64_t epoch = tt_get(&r, 8);
@@ -282,7 +314,8 @@ bool tt_split_shrunk(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 
 	if (!tt_get_end(&r))
 		return false;
-	note_shrunk(ctl, epoch, !in[ctl->rank], conn, data, bytes);
+	if (!is_from_the_dead(ctl, in))
+		note_shrunk(ctl, epoch, !in[ctl->rank], from, data, bytes);
 	return true;
 }
 
@@ -296,10 +329,10 @@ void tt_control_announce_shrunk(struct tt_control *ctl, uint64_t epoch,
 		tt_put(&w, 0, 1);
 	for (int i = 0; i < members->n && !w.failed; i++)
 		w.data[8 + members->member[i]] = 1;
-	pthread_mutex_lock(&ctl->lock);
+	tt_control_lock(ctl);
 	if (!w.failed)
-		note_shrunk(ctl, epoch, false, NULL, w.data, w.have);
-	pthread_mutex_unlock(&ctl->lock);
+		note_shrunk(ctl, epoch, false, -1, w.data, w.have);
+	tt_control_unlock(ctl);
 	free(w.data);
 }
 
@@ -307,9 +340,9 @@ uint64_t tt_control_excluded(struct tt_control *ctl, uint64_t *ret_shrunk)
 {
 	uint64_t epoch;
 
-	pthread_mutex_lock(&ctl->lock);
+	tt_control_lock(ctl);
 	epoch = ctl->split.excluded_epoch;
 	*ret_shrunk = ctl->split.shrunk_epoch;
-	pthread_mutex_unlock(&ctl->lock);
+	tt_control_unlock(ctl);
 	return epoch;
 }

@@ -13,7 +13,6 @@
 #include "control/control_internal.h"
 #include "base/collective.h"
 
-#define TREE_AND_RING (TT_ROLE_PARENT | TT_ROLE_CHILD | TT_ROLE_RING)
 /* between two statuses after a change or at a deadline; else one second */
 #define URGENT_NS (TT_SECOND / 5)
 /* from a change of the wait-for graph to the check for deadlocks */
@@ -77,7 +76,7 @@ static void send_status(struct tt_control *ctl, uint64_t now, bool urgent)
 	s.serial = ++ctl->status.serial;
 	s.urgent = urgent;
 	tt_put_status(&w, &s);
-	tt_conn_send_all(ctl, TREE_AND_RING, NULL, TT_F_STATUS, w.data, w.have);
+	tt_control_send(ctl, TT_TO_NEIGHBORS, -1, TT_F_STATUS, w.data, w.have);
 	free(w.data);
 	ctl->status.sent_ns = now;
 	ctl->status.sent_started = s.started;
@@ -149,11 +148,10 @@ static void compare(struct tt_control *ctl, const struct tt_status *s)
 	snprintf(text, sizeof(text), "rank %d called %s as operation %llu, rank %d called %s",
 		 low == &mine ? ctl->rank : s->origin, a, (unsigned long long)seq,
 		 low == &mine ? s->origin : ctl->rank, b);
-	tt_control_break(ctl, TT_USAGE, -1, 0, text, NULL);
+	tt_control_break(ctl, TT_USAGE, -1, 0, text, -1);
 }
 
-bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
-		     size_t bytes)
+bool tt_status_frame(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes)
 {
 	struct tt_status s;
 	uint64_t now = tt_now_ns(), at;
@@ -168,8 +166,8 @@ bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t
 	ctl->status.at_ns[s.origin] = now;
 	note_received(ctl, s.origin, s.started);
 	note_received(ctl, s.awaited, s.last_received);
-	tt_conn_send_all(ctl, TREE_AND_RING, conn, TT_F_STATUS, data, bytes);
-	pthread_cond_broadcast(&ctl->changed);
+	tt_control_send(ctl, TT_TO_NEIGHBORS, from, TT_F_STATUS, data, bytes);
+	tt_control_changed(ctl);
 	compare(ctl, &s);
 	tt_deadlock_compare(ctl, &s);
 	for (int i = 0; i < s.nwants; i++)
@@ -199,7 +197,7 @@ static void check_peer(struct tt_control *ctl, int peer, uint64_t now)
 		return;
 	snprintf(text, sizeof(text), "rank %d left; rank %d waits for it in a send or receive",
 		 peer, ctl->rank);
-	tt_control_break(ctl, TT_REMOTE, peer, 0, text, NULL);
+	tt_control_break(ctl, TT_REMOTE, peer, 0, text, -1);
 }
 
 static void remember(struct tt_control *ctl, const struct tt_blocked *blocked)
@@ -220,13 +218,13 @@ void tt_control_waiting(struct tt_control *ctl, const struct tt_blocked *blocked
 	if (last_ns && now - last_ns < TT_SECOND)
 		return;
 	atomic_store_explicit(&ctl->status.asked_ns, now, memory_order_relaxed);
-	pthread_mutex_lock(&ctl->lock);
+	tt_control_lock(ctl);
 	remember(ctl, blocked);
 	send_status(ctl, now, false);
 	tt_deadlock_check(ctl);
 	if (!blocked->differs)
 		check_peer(ctl, blocked->awaited, now);
-	pthread_mutex_unlock(&ctl->lock);
+	tt_control_unlock(ctl);
 }
 
 /* ---- missing ranks --------------------------------------------------------------------------- */
@@ -244,17 +242,18 @@ static void await_answers(struct tt_control *ctl, uint64_t since_ns, uint64_t de
 		silent = 0;
 		for (int r = 0; r < ctl->nranks; r++)
 			silent += !answers(ctl, r, since_ns) && !ctl->departed.left[r];
-	} while (silent && !ctl->broken && tt_control_await(ctl, deadline_ns));
+	} while (silent && !ctl->broken && tt_endpoint_await(ctl->ep, deadline_ns));
 }
 
 /* The reason why rank does not answer, from a connection to it or to another rank of its host. */
 static void why_silent(const struct tt_control *ctl, int rank, char *text, size_t bytes)
 {
 	snprintf(text, bytes, " (stopped?)");
-	for (const struct tt_conn *c = ctl->conns; c; c = c->next) {
+	for (const struct tt_conn *c = ctl->ep->conns; c; c = c->next) {
+		int other = c->dead || c->registration ? -1 : tt_control_rank(ctl, c->peer);
 		char reason[160];
 
-		if (c->dead || ctl->peers.host_of[c->peer] != ctl->peers.host_of[rank] ||
+		if (other < 0 || ctl->host_of[other] != ctl->host_of[rank] ||
 		    !tt_sock_silent(c->fd, reason, sizeof(reason)))
 			continue;
 		snprintf(text, bytes, ": %s", reason);
@@ -368,13 +367,13 @@ int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_blo
 	int first;
 
 	text[0] = '\0';
-	pthread_mutex_lock(&ctl->lock);
+	tt_control_lock(ctl);
 	remember(ctl, blocked);
 	send_status(ctl, now, true);
 	await_answers(ctl, now, now + ANSWER_NS);
 	if (!ctl->broken)
 		tt_deadlock_check(ctl);
 	first = describe_all(ctl, seq, blocked, now, text, bytes);
-	pthread_mutex_unlock(&ctl->lock);
+	tt_control_unlock(ctl);
 	return first;
 }

@@ -2,7 +2,7 @@
  * control_status.h - statuses of ranks, and the deadlock detection that compares them
  *
  * control_status.c sends, receives and compares statuses; control_status_format.c writes and reads
- * their bytes; deadlock.c looks for cycles in the wait-for graph. All functions: ctl->lock is held.
+ * their bytes; deadlock.c looks for cycles in the wait-for graph. All functions: locked.
  */
 #ifndef TT_CONTROL_STATUS_H
 #define TT_CONTROL_STATUS_H
@@ -10,8 +10,6 @@
 #include "control/call_log.h"
 
 #define TT_PAIRS 8 /* pairs of ranks in a status */
-
-struct tt_conn;
 
 struct tt_status {
 	int origin, awaited; /* awaited: -1 none or several */
@@ -33,7 +31,7 @@ struct tt_status {
 	} pair[TT_PAIRS];
 };
 
-/* Under ctl->lock, except asked_ns. */
+/* Locked, except asked_ns. */
 struct tt_statuses {
 	struct tt_status *latest;       /* [nranks] the latest of each rank */
 	uint64_t *at_ns;                /* [nranks] arrival of the latest, 0: none yet */
@@ -52,9 +50,8 @@ struct tt_deadlock_state {
 	bool *in_cycle;        /* [nranks] scratch of that look */
 };
 
-/* control_status.c. frame: false: the frame is malformed. timers: returns the next time due */
-bool tt_status_frame(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,
-		     size_t bytes);
+/* control_status.c. frame: of neighbor from; false: the frame is malformed. timers: returns the next time due */
+bool tt_status_frame(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);
 uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now);
 /* The last operation in which any rank, as far as this rank knows, received from `rank`. */
 uint64_t tt_status_last(struct tt_control *ctl, int rank);

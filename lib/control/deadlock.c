@@ -55,7 +55,7 @@ static void check_lost(struct tt_control *ctl, const struct tt_status *s)
 
 	if ((s->awaited == ctl->rank || s->awaited < 0) &&
 	    tt_observers_lost(ctl, s->origin, text, sizeof(text)))
-		tt_control_break(ctl, TT_REMOTE, -1, 0, text, NULL);
+		tt_control_break(ctl, TT_REMOTE, -1, 0, text, -1);
 }
 
 void tt_deadlock_compare(struct tt_control *ctl, const struct tt_status *s)
@@ -82,7 +82,7 @@ void tt_deadlock_compare(struct tt_control *ctl, const struct tt_status *s)
 		tt_wait_edge_text(&got, b, sizeof(b));
 		snprintf(text, sizeof(text), "rank %d called %s, rank %d called %s", got.peer, a,
 			 sent.peer, b);
-		tt_control_break(ctl, TT_USAGE, -1, 0, text, NULL);
+		tt_control_break(ctl, TT_USAGE, -1, 0, text, -1);
 	}
 }
 
@@ -214,5 +214,5 @@ void tt_deadlock_check(struct tt_control *ctl)
 	for (int r = first, shown = 0; shown == 0 || (r != first && shown < 3);
 	     r = next(ctl, r), shown++)
 		have += describe_wait(ctl, r, next(ctl, r), text + have, sizeof(text) - have);
-	tt_control_break(ctl, TT_USAGE, -1, 0, text, NULL);
+	tt_control_break(ctl, TT_USAGE, -1, 0, text, -1);
 }

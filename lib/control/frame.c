@@ -116,7 +116,14 @@ bool tt_get_end(const struct tt_reader *r)
 	return !r->failed && r->left == 0;
 }
 
-int tt_frame_next(const uint8_t *data, size_t have, enum tt_frame *ret_kind, size_t *ret_bytes)
+void tt_put_frame_head(struct tt_writer *w, const struct tt_frame_head *head)
+{
+	tt_put(w, head->bytes, 4);
+	tt_put(w, head->kind, 1);
+	tt_put(w, head->context, 8);
+}
+
+int tt_frame_next(const uint8_t *data, size_t have, struct tt_frame_head *ret_head)
 {
 	static const uint32_t most[TT_F_KINDS] = {
 		[TT_F_REGISTER] = 4096,
@@ -134,9 +141,10 @@ int tt_frame_next(const uint8_t *data, size_t have, enum tt_frame *ret_kind, siz
 		[TT_F_SPLIT_FAILED] = 2048,
 		[TT_F_DEAD] = 16,
 		[TT_F_SHRUNK] = TT_FRAME_MOST,
+		[TT_F_END] = 0,
 	};
 	struct tt_reader r = { .at = data, .left = have };
-	uint64_t bytes = tt_get(&r, 4), kind = tt_get(&r, 1);
+	uint64_t bytes = tt_get(&r, 4), kind = tt_get(&r, 1), context = tt_get(&r, 8);
 
 	if (r.failed)
 		return 0;
@@ -144,8 +152,7 @@ int tt_frame_next(const uint8_t *data, size_t have, enum tt_frame *ret_kind, siz
 		return -1;
 	if (r.left < bytes)
 		return 0;
-	*ret_kind = (enum tt_frame)kind;
-	*ret_bytes = bytes;
+	*ret_head = (struct tt_frame_head){ (enum tt_frame)kind, context, bytes };
 	return 1;
 }
 

@@ -36,9 +36,9 @@ void tt_get_text(struct tt_reader *r, char *text, size_t room);
 /* Is the whole message read, without a failure? */
 bool tt_get_end(const struct tt_reader *r);
 
-/* ---- frames of a control connection: length (of the payload), kind, payload ------------------ */
+/* ---- frames of a channel: length (of the payload), kind, context, payload --------------------- */
 
-#define TT_FRAME_HEAD 5
+#define TT_FRAME_HEAD 13
 #define TT_FRAME_MOST (16u << 20)
 
 enum tt_frame {
@@ -57,12 +57,19 @@ enum tt_frame {
 	TT_F_SPLIT_FAILED, /* flood: the reason of a failed split */
 	TT_F_DEAD,         /* flood: a rank died */
 	TT_F_SHRUNK,       /* flood: the members of a shrink */
+	TT_F_END,          /* the endpoint closes: the end of the channel is no death */
 	TT_F_KINDS
 };
 
-/* Is a whole frame at the start of data? 1: *ret_bytes is its payload's length | 0: more bytes are
- * needed | < 0: unknown kind, or longer than the kind allows */
-int tt_frame_next(const uint8_t *data, size_t have, enum tt_frame *ret_kind, size_t *ret_bytes);
+struct tt_frame_head {
+	enum tt_frame kind;
+	uint64_t context; /* of the control that the frame belongs to; 0: the first one */
+	size_t bytes;     /* of the payload */
+};
+void tt_put_frame_head(struct tt_writer *w, const struct tt_frame_head *head);
+/* Is a whole frame at the start of data? 1 | 0: more bytes are needed | < 0: unknown kind, or longer
+ * than the kind allows */
+int tt_frame_next(const uint8_t *data, size_t have, struct tt_frame_head *ret_head);
 
 /* ---- payloads -------------------------------------------------------------------------------- */
 

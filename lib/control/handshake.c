@@ -15,7 +15,7 @@
 
 #define HELLO_MAGIC 0x48495454u /* "TTIH" */
 #define REPLY_MAGIC 0x52495454u /* "TTIR" */
-#define PROTOCOL 1
+#define PROTOCOL 2
 #define REPLY_SIGNED (TT_REPLY_BYTES - TT_MAC)
 
 void tt_key_make(const void *secret, size_t bytes, const char *label, uint64_t number, uint8_t *ret,
@@ -54,6 +54,7 @@ void tt_hello_put(const struct tt_hello *hello, uint8_t ret_bytes[TT_HELLO_BYTES
 	tt_put(&w, (uint32_t)hello->to, 4);
 	tt_put(&w, (uint32_t)hello->channel, 4);
 	tt_put(&w, (uint32_t)hello->epoch, 4);
+	tt_put(&w, hello->context, 8);
 	tt_put_bytes(&w, hello->nonce, sizeof(hello->nonce));
 }
 
@@ -69,6 +70,7 @@ bool tt_hello_get(const uint8_t bytes[TT_HELLO_BYTES], struct tt_hello *ret_hell
 	ret_hello->to = (int)tt_get_upto(&r, 4, INT32_MAX);
 	ret_hello->channel = (int)tt_get_upto(&r, 4, INT32_MAX);
 	ret_hello->epoch = (int)tt_get_upto(&r, 4, INT32_MAX);
+	ret_hello->context = tt_get(&r, 8);
 	if (magic != HELLO_MAGIC)
 		return false;
 	*ret_verdict = protocol == PROTOCOL ? TT_V_WELCOME : TT_V_OTHER_VERSION;

@@ -21,10 +21,10 @@
 
 #define TT_KEY 32 /* bytes of a job's key, made from the id's secret */
 #define TT_MAC 32
-#define TT_HELLO_BYTES 48
+#define TT_HELLO_BYTES 56
 #define TT_REPLY_BYTES 56
 
-enum tt_purpose { TT_P_REGISTER = 1, TT_P_TREE, TT_P_RING, TT_P_DATA, TT_P_AM };
+enum tt_purpose { TT_P_REGISTER = 1, TT_P_CHANNEL, TT_P_DATA, TT_P_AM };
 
 enum tt_verdict {
 	TT_V_WELCOME = 1,   /* send the proof; after the proof: connected */
@@ -40,7 +40,8 @@ enum tt_verdict {
 struct tt_hello {
 	uint8_t job[TT_NONCE];
 	enum tt_purpose purpose;
-	int from, to, channel, epoch;
+	int from, to, channel, epoch; /* from, to: ranks of the first communicator */
+	uint64_t context;             /* of the control that wants the connection */
 	uint8_t nonce[16];
 };
 

@@ -98,47 +98,50 @@ static void check(const struct tt_control *ctl, size_t bytes)
 	     "the failure has an error text");
 	for (const char *p = text; *p; p++)
 		must((unsigned char)*p >= ' ', "the error text is printable");
-	for (struct tt_conn *c = ctl->conns; c; c = c->next)
-		must(c->in_room <= 2 * bytes + 65536 && c->early_bytes <= bytes,
+	for (struct tt_conn *c = ctl->ep->conns; c; c = c->next)
+		must(c->in_room <= 2 * bytes + 65536,
 		     "the control holds no more bytes than it received");
-	must(ctl->listener.nunauth >= 0 && ctl->listener.nunauth <= 1,
+	for (int i = 0; i < TT_FANOUT; i++)
+		must(ctl->gather.early[i].bytes <= bytes, "so do its exchanges");
+	must(ctl->ep->early_bytes <= 8 * bytes, "so do its frames of later controls");
+	must(ctl->ep->listener.nunauth >= 0 && ctl->ep->listener.nunauth <= 1,
 	     "unauthenticated connections are counted");
 }
 
 /* Deliver the bytes in the socket, as the service thread would. */
-static void serve(struct tt_control *ctl)
+static void serve(struct tt_control_endpoint *ep)
 {
 	struct epoll_event ev[4];
 
 	for (int round = 0; round < 64; round++) {
-		int n = epoll_wait(ctl->service.epoll, ev, 4, 0), useful = 0;
+		int n = epoll_wait(ep->service.epoll, ev, 4, 0), useful = 0;
 
 		for (int i = 0; i < n; i++) {
 			enum tt_source source = *(enum tt_source *)ev[i].data.ptr;
 
 			if (source == TT_SRC_CONN)
-				tt_conn_event(ctl, ev[i].data.ptr, ev[i].events);
+				tt_conn_event(ep, ev[i].data.ptr, ev[i].events);
 			else if (source == TT_SRC_UNAUTH)
-				tt_unauth_event(ctl, ev[i].data.ptr);
+				tt_unauth_event(ep, ev[i].data.ptr);
 			useful += source == TT_SRC_CONN || source == TT_SRC_UNAUTH;
 		}
-		tt_conn_reap(ctl);
-		tt_unauth_reap(ctl, false);
+		tt_conn_reap(ep);
+		tt_unauth_reap(ep, false);
 		if (!useful)
 			return;
 	}
 }
 
 /* An unauthenticated connection as tt_accept_event makes it. */
-static void add_unauth(struct tt_control *ctl, int fd)
+static void add_unauth(struct tt_control_endpoint *ep, int fd)
 {
 	struct tt_unauth *u = calloc(1, sizeof(*u));
 	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = u };
 
 	*u = (struct tt_unauth){ .source = TT_SRC_UNAUTH, .fd = fd, .since_ns = tt_now_ns() };
-	ctl->listener.unauth = u;
-	ctl->listener.nunauth = 1;
-	must(!epoll_ctl(ctl->service.epoll, EPOLL_CTL_ADD, fd, &ev), "epoll");
+	ep->listener.unauth = u;
+	ep->listener.nunauth = 1;
+	must(!epoll_ctl(ep->service.epoll, EPOLL_CTL_ADD, fd, &ev), "epoll");
 }
 
 /* all: 4 bytes a rank */
@@ -153,31 +156,36 @@ static void begin_gather(struct tt_control *ctl, uint8_t *all)
 }
 
 /* kind: bits 0-2 the role of the sender, bit 3 this rank is in an allgather, bit 4 all ranks have
- * joined */
+ * joined, bit 5 a split is in progress */
 static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 {
-	static const unsigned roles[8] = { TT_ROLE_PARENT,   TT_ROLE_CHILD, TT_ROLE_RING,
-					   TT_ROLE_REGISTER, TT_ROLE_CHILD, TT_ROLE_REGISTER };
+	/* parent, child, ring neighbor, rank 0 as root, child of rank 0, rank that registers, stranger
+	 * at rank 0, stranger at rank 1 */
 	static const int ranks[8] = { 1, 1, 1, 1, 0, 0, 0, 1 },
 			 peers[8] = { 0, 9, 2, 0, 1, 3, 0, 0 };
 	struct tt_join join = { .settings = "a=1", .nranks = NRANKS };
+	struct tt_control_endpoint *ep;
 	uint8_t all[NRANKS * 4];
 	struct tt_control *ctl;
 	int fds[2], role = kind & 7;
 
-	if (tt_control_make(ranks[role], NRANKS, &(struct tt_ports){ 0 }, &ctl) ||
+	if (tt_endpoint_make(ranks[role], NRANKS, &(struct tt_ports){ 0 }, &ep) ||
+	    tt_control_make(ep, 0, ranks[role], NRANKS, NULL, &ctl) ||
 	    socketpair(AF_UNIX, SOCK_STREAM, 0, fds))
 		return;
 	must(ranks[role] || !tt_bootstrap_open(ctl, &join), "a bootstrap root");
 	for (int r = 0; r < NRANKS; r++)
-		ctl->peers.business_cards[r].port = 1;
+		ep->peers.business_cards[r].port = 1;
 	ctl->join.has_table = kind & 16;
-	if (roles[role]) {
-		struct tt_conn *conn = tt_conn_add(ctl, fds[0], peers[role], roles[role]);
+	if (kind & 32)
+		tt_endpoint_forming(ep, true);
+	if (role < 6) {
+		bool registration = role == 3 || role == 5;
+		struct tt_conn *conn = tt_conn_add(ep, fds[0], peers[role], registration);
 
 		conn->registered = role == 3;
 	} else {
-		add_unauth(ctl, fds[0]);
+		add_unauth(ep, fds[0]);
 	}
 	if (kind & 8)
 		begin_gather(ctl, all);
@@ -186,15 +194,15 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 				&(struct tt_call){ .collective = TT_SENDRECV, .count = 3 });
 	tt_sock_set_blocking(fds[1], false);
 	(void)!send(fds[1], data, bytes, MSG_NOSIGNAL);
-	pthread_mutex_lock(&ctl->lock);
-	serve(ctl);
+	tt_control_lock(ctl);
+	serve(ep);
 	check(ctl, bytes);
 	tt_deadlock_check(ctl);
 	check(ctl, bytes);
 	close(fds[1]);
-	serve(ctl);
+	serve(ep);
 	check(ctl, bytes);
-	pthread_mutex_unlock(&ctl->lock);
+	tt_control_unlock(ctl);
 	tt_control_free(ctl);
 }
 

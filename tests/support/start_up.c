@@ -50,10 +50,10 @@ static void *run_rank(void *arg)
 		s->comm = NULL;
 	} else {
 		s->joined_ns = tt_now_ns();
-		pthread_mutex_lock(&s->comm->ctl->lock);
-		s->frames = s->comm->ctl->sent.frames;
-		s->bytes = s->comm->ctl->sent.bytes;
-		pthread_mutex_unlock(&s->comm->ctl->lock);
+		tt_control_lock(s->comm->ctl);
+		s->frames = s->comm->ctl->ep->sent.frames;
+		s->bytes = s->comm->ctl->ep->sent.bytes;
+		tt_control_unlock(s->comm->ctl);
 	}
 	pthread_barrier_wait(&start.barrier); /* all have joined */
 	pthread_barrier_wait(&start.barrier); /* descriptors and memory are counted */

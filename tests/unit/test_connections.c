@@ -177,6 +177,7 @@ static int split_and_exchange(struct control_job *m, int rank, struct tt_control
 	struct tt_control *part;
 	int rc = tt_control_split(ctl, color, -rank, 0, 10000, &part, &new_rank, &n);
 
+	tt_control_formed(ctl);
 	if (rc || (color < 0) != !part) {
 		snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s", tt_error_text());
 		return 100;
@@ -185,6 +186,9 @@ static int split_and_exchange(struct control_job *m, int rank, struct tt_control
 		rc = tt_control_allgather(part, &rank, sizeof(rank), all, tt_deadline_ns(10000));
 		for (int i = 0; i < n && !rc; i++) /* the key reverses the order */
 			wrong += all[i] % 3 != color || (i && all[i] >= all[i - 1]);
+		if (rc)
+			snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s",
+				 tt_error_text());
 		wrong += rc || all[new_rank] != rank || n != (m->n + 2 - color) / 3;
 		tt_control_leave(part);
 	}

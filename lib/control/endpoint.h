@@ -1,0 +1,215 @@
+/*
+ * endpoint.h - the endpoint of a rank: one listener, one service thread and one authenticated
+ * channel to each peer in use, for all controls that descend from one unique id
+ *
+ * A peer is a rank of the first communicator. Splits and shrinks make no endpoint: their controls
+ * use the channels of this one, and a frame names its control by the context number. A channel is
+ * made when a control first needs it, and stays until the endpoint closes. The higher peer of a
+ * pair connects to the lower one.
+ *
+ * ep->lock guards every field without another mark, and all controls of the endpoint. The service
+ * thread holds the lock while it works and releases it while it sleeps; callers hold it briefly, and
+ * send on channels themselves. Nothing blocks under the lock: sends are non-blocking into a bounded
+ * queue. "Locked" means: the caller holds ep->lock.
+ *
+ *   endpoint.c              make and free, service thread, contexts
+ *   control_accept.c        listener, unauthenticated connections (pending handshakes)
+ *   control_connect.c       connect to a peer; channels; data sockets
+ *   control_connection.c    frames in and out
+ */
+#ifndef TT_ENDPOINT_H
+#define TT_ENDPOINT_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "control/control.h"
+#include "control/frame.h"
+#include "control/handshake.h"
+
+#define TT_SECOND 1000000000ull
+#define TT_NEVER UINT64_MAX
+
+/* First member of every object that epoll points at */
+enum tt_source { TT_SRC_WAKE, TT_SRC_LISTENER, TT_SRC_UNAUTH, TT_SRC_CONN };
+
+struct tt_service {
+	int epoll, wake; /* descriptors; wake: an eventfd that ends the sleep */
+	enum tt_source wake_source;
+	bool stop;    /* end the thread */
+	bool running; /* thread exists */
+	pthread_t thread;
+};
+
+/* Fixed when made. Proves membership to the peers (handshake.h). */
+struct tt_credentials {
+	struct tt_key key;
+	uint8_t job[TT_NONCE];
+	int epoch;
+};
+
+/* Fixed before the first join is complete, except best_address. */
+struct tt_peers {
+	struct tt_business_card *business_cards; /* [npeers] */
+	/* [npeers] 1 + index of the address that led to the peer, 0: none yet */
+	_Atomic uint8_t *best_address;
+};
+
+/* ---- connections ----------------------------------------------------------------------------- */
+
+/* A channel; or, while ranks join, the registration of a rank at rank 0. */
+struct tt_conn {
+	enum tt_source source;
+	struct tt_conn *next;
+	int fd, peer;
+	bool registration; /* no channel: ends when the rank is connected in the tree */
+	bool registered;   /* rank 0 has accepted the registration */
+	bool over;         /* its end is not a death: END, released, refused */
+	int error;         /* errno of its end, 0: orderly */
+	bool dead;         /* closed; freed at the end of the service thread's round */
+	uint8_t *in;
+	size_t in_have, in_room;
+	struct tt_writer out; /* bytes that the kernel has not taken yet */
+	bool writing;         /* epoll watches for room */
+	bool closing;         /* shut down once `out` is empty */
+};
+
+/* Frames sent and their bytes, without MISSING and STATUS, which a busy host repeats; a test counts
+ * the cost of joining. */
+struct tt_traffic {
+	uint64_t frames, bytes;
+};
+
+/* ---- the listener ---------------------------------------------------------------------------- */
+
+#define TT_UNAUTH_MOST 64 /* handshakes in progress, at most */
+
+struct tt_unauth { /* an accepted connection before its proof */
+	enum tt_source source;
+	struct tt_unauth *next;
+	int fd;
+	uint64_t since_ns;
+	bool proving, dead; /* proving: the reply is sent, the proof is awaited */
+	struct tt_hello hello;
+	uint8_t hello_bytes[TT_HELLO_BYTES], reply[TT_REPLY_BYTES], proof[TT_MAC];
+	size_t have; /* bytes received of hello_bytes or proof */
+};
+
+struct tt_parked { /* accepted data socket, not yet claimed by tt_control_take */
+	struct tt_parked *next;
+	uint64_t context;
+	int fd, peer, channel;
+};
+
+struct tt_listener {
+	enum tt_source source;
+	int fd, port;
+	int reserve_fd; /* given up for an accept when descriptors run out */
+	struct tt_unauth *unauth;
+	int nunauth;
+	bool paused;        /* out of epoll: TT_UNAUTH_MOST reached, or no descriptor */
+	uint64_t resume_ns; /* end of the pause, TT_NEVER: not paused */
+	uint64_t full_since_ns, full_last_ns; /* first and latest accept without a descriptor */
+	uint64_t claim_ns;                    /* latest tt_control_take that found no socket */
+	char trouble[160];                    /* latest failure to accept, as a sentence */
+	struct tt_parked *parked;
+};
+
+/* ---- the endpoint ---------------------------------------------------------------------------- */
+
+struct tt_control_endpoint {
+	int peer, npeers; /* this rank's number and the number of ranks at the first join */
+	pid_t pid;        /* of the maker: a forked child must not use the endpoint */
+	struct tt_credentials auth;
+	struct tt_peers peers;
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* signalled on every change that a caller may wait for */
+	struct tt_service service;
+	struct tt_listener listener; /* without one: fd -1 */
+	struct tt_conn *conns;        /* oldest first */
+	struct tt_traffic sent;
+	struct tt_control *controls; /* oldest first */
+	int forming;                 /* splits and shrinks in progress on this rank */
+	struct tt_early *early;      /* frames of controls that are not made yet, oldest first */
+	size_t early_bytes;
+};
+
+/* ---- endpoint.c ------------------------------------------------------------------------------ */
+
+/* Make an endpoint with its listener (ports NULL: without one); start the service thread; stop it
+ * and free the endpoint. Not locked. 0 | TT_SYSTEM */
+int tt_endpoint_make(int peer, int npeers, const struct tt_ports *ports,
+		     struct tt_control_endpoint **ret_ep);
+int tt_endpoint_start(struct tt_control_endpoint *ep);
+void tt_endpoint_free(struct tt_control_endpoint *ep);
+/* Tell all peers that the endpoint closes; locked. */
+void tt_endpoint_end(struct tt_control_endpoint *ep);
+/* End the sleep of the service thread. */
+void tt_endpoint_wake(struct tt_control_endpoint *ep);
+/* Watch a descriptor for input. 0 | TT_SYSTEM */
+int tt_endpoint_watch(struct tt_control_endpoint *ep, int fd, enum tt_source *source);
+/* Wait for ep->changed until deadline_ns; locked. false: deadline_ns has passed */
+bool tt_endpoint_await(struct tt_control_endpoint *ep, uint64_t deadline_ns);
+
+/* Contexts, locked. find: NULL: none. enter: frames that came early are handled now. leave: the
+ * control is unknown to the service thread from now on; waits while an observer of it runs. */
+struct tt_control *tt_endpoint_find(const struct tt_control_endpoint *ep, uint64_t context);
+void tt_endpoint_enter(struct tt_control_endpoint *ep, struct tt_control *ctl);
+void tt_endpoint_leave(struct tt_control_endpoint *ep, struct tt_control *ctl);
+/* While a split or shrink is in progress, frames of unknown contexts are kept. */
+void tt_endpoint_forming(struct tt_control_endpoint *ep, bool begin);
+/* Handle a frame. false: the frame is malformed */
+bool tt_endpoint_frame(struct tt_control_endpoint *ep, struct tt_conn *conn,
+		       const struct tt_frame_head *head, const uint8_t *data);
+
+/* ---- control_connection.c, locked ------------------------------------------------------------ */
+
+/* Takes fd. NULL: no memory, fd is closed */
+struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, int fd, int peer, bool registration);
+void tt_conn_send(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t context,
+		  enum tt_frame kind, const void *data, size_t bytes);
+void tt_conn_event(struct tt_control_endpoint *ep, struct tt_conn *conn, uint32_t events);
+/* Shut down this rank's direction; the end of the connection is no death. */
+void tt_conn_end(struct tt_control_endpoint *ep, struct tt_conn *conn);
+/* The channel to a peer, NULL: none */
+struct tt_conn *tt_conn_to(const struct tt_control_endpoint *ep, int peer);
+/* Free dead connections. Thread: service */
+void tt_conn_reap(struct tt_control_endpoint *ep);
+/* Is everything sent, and acknowledged by the peer's host? */
+bool tt_conn_all_sent(const struct tt_conn *conn);
+/* The peer sent a malformed frame: close the connection, break the controls that have the peer. */
+void tt_conn_malformed(struct tt_control_endpoint *ep, struct tt_conn *conn);
+
+/* ---- control_accept.c, locked ---------------------------------------------------------------- */
+
+void tt_accept_event(struct tt_control_endpoint *ep);
+void tt_unauth_event(struct tt_control_endpoint *ep, struct tt_unauth *u);
+/* Returns the next time due, TT_NEVER: none */
+uint64_t tt_accept_timers(struct tt_control_endpoint *ep, uint64_t now);
+/* Free dead unauthenticated connections; all: close the live ones too. */
+void tt_unauth_reap(struct tt_control_endpoint *ep, bool all);
+/* Close the data sockets of a context that nobody claimed. */
+void tt_parked_close(struct tt_control_endpoint *ep, uint64_t context);
+
+/* ---- control_connect.c, not locked ----------------------------------------------------------- */
+
+struct tt_dial {
+	const struct tt_business_card *to;
+	int me, rank; /* numbers of this rank and of `to` in error texts */
+	enum tt_purpose purpose;
+	int channel;
+	bool named;              /* the user named the addresses: loopback is allowed */
+	/* ends the attempt, which goes on when the control is broken; NULL: a break ends it */
+	const atomic_bool *stop;
+	int nports;              /* to listens at one of nports from its port on; 0 is 1 */
+	uint64_t deadline_ns;
+};
+/* Connect to a rank whose business card is known, and authenticate. 0 | TT_REMOTE, TT_TIMEOUT,
+ * TT_SYSTEM | the code that broke the control */
+int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, int *ret_fd);
+/* Make the channel to rank, one of ctl's, unless it exists: the higher peer connects, the lower one
+ * waits. me, named: numbers of the two ranks in error texts. Returns as tt_control_connect. */
+int tt_control_channel(struct tt_control *ctl, int rank, int me, int named, uint64_t deadline_ns);
+
+#endif
