@@ -319,12 +319,14 @@ static int await_channel(struct tt_control *ctl, int peer, const struct tt_dial 
 	int rc = 0;
 
 	tt_control_lock(ctl);
+	ctl->join.awaits = true;
 	while (!rc && !ctl->broken && !tt_conn_to(ctl->ep, peer))
 		if (!tt_endpoint_await(ctl->ep, dial->deadline_ns))
 			rc = tt_fail(
 				TT_TIMEOUT,
 				"rank %d: rank %d, its neighbor in the tree or the ring, did not connect in time",
 				dial->me, dial->rank);
+	ctl->join.awaits = false;
 	if (ctl->broken)
 		rc = tt_control_fail(ctl);
 	tt_control_unlock(ctl);
@@ -415,7 +417,7 @@ int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd)
 		free(p);
 		rc = 1;
 	} else {
-		ctl->ep->listener.claim_ns = tt_now_ns();
+		ctl->join.claim_ns = tt_now_ns();
 	}
 	tt_control_unlock(ctl);
 	return rc;

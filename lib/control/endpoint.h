@@ -110,7 +110,6 @@ struct tt_listener {
 	bool paused;        /* out of epoll: TT_UNAUTH_MOST reached, or no descriptor */
 	uint64_t resume_ns; /* end of the pause, TT_NEVER: not paused */
 	uint64_t full_since_ns, full_last_ns; /* first and latest accept without a descriptor */
-	uint64_t claim_ns;                    /* latest tt_control_take that found no socket */
 	char trouble[160];                    /* latest failure to accept, as a sentence */
 	struct tt_parked *parked;
 };

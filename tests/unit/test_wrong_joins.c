@@ -338,8 +338,8 @@ Test(wrong_joins, descriptors_that_run_out_in_a_split_are_reported_on_every_rank
 					  .arg = &s };
 		while (some_fail(&s))
 			s.spare++;
-		/* at least a listener, two for epoll and wake-up, a reserve, and a connection */
-		cr_expect_gt(s.spare, 5);
+		/* with none left not even data can be connected */
+		cr_expect_gt(s.spare, 0);
 	}
 }
 
