@@ -42,6 +42,10 @@ enum tt_am_kind {
 	TT_AM_KINDS
 };
 
+/* limits of the messages of shrink.c among n ranks */
+#define TT_AM_PROPOSAL_BYTES 64
+#define TT_AM_DECISION_BYTES(n) (1200 + 8 * (n))
+
 struct tt_am_header {
 	enum tt_am_kind kind;
 	/* USER_MESSAGE: the user's tag; quorum: number of the call */

@@ -215,12 +215,38 @@ void tt_am_post(struct tt_am *am, int peer, const struct tt_am_header *head,
 
 /* ---- incoming -------------------------------------------------------------------------------- */
 
+/* The library's own messages get memory without a bound of the queue, so each kind has its size and
+ * its sender. */
+static bool is_allowed(const struct tt_am *am, const struct tt_am_header *h)
+{
+	switch (h->kind) {
+	case TT_AM_PROPOSAL:
+		return h->bytes <= TT_AM_PROPOSAL_BYTES;
+	case TT_AM_DECISION:
+		return h->bytes <= TT_AM_DECISION_BYTES((size_t)am->nranks);
+	case TT_AM_OUTCOME:
+		return h->source == 0 && h->bytes <= TUTTI_QUORUM_RANKS / 8;
+	case TT_AM_RESULT:
+		return h->source == 0;
+	case TT_AM_GOODBYE:
+		return h->bytes == 0;
+	default:
+		return true;
+	}
+}
+
 static bool begin_body(struct tt_am *am, struct tt_am_conn *c)
 {
 	c->head.source = c->peer;
 	if (!header_get(c->raw, &c->head)) {
 		tt_log(TT_LOG_WARN, "rank %d: rank %d sent a message with an invalid header",
 		       am->rank, c->peer);
+		tt_am_conn_end(am, c, tuttiRankDead);
+		return false;
+	}
+	if (!is_allowed(am, &c->head)) {
+		tt_log(TT_LOG_WARN, "rank %d: rank %d sent a message of kind %d with %zu bytes",
+		       am->rank, c->peer, c->head.kind, c->head.bytes);
 		tt_am_conn_end(am, c, tuttiRankDead);
 		return false;
 	}
@@ -246,6 +272,14 @@ static void end_body(struct tt_am *am, struct tt_am_conn *c)
 	c->unexpected = NULL;
 	c->posted = NULL;
 	c->have = 0;
+}
+
+void tt_am_conn_resume(struct tt_am *am, struct tt_am_conn *c)
+{
+	c->stalled = false;
+	if (c->head.bytes == 0) /* nothing more arrives of this message */
+		end_body(am, c);
+	tt_am_conn_watch(am, c);
 }
 
 /* Reads up to `want` bytes. > 0 bytes | 0 nothing to read, or connection ended */

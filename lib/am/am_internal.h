@@ -118,6 +118,8 @@ bool tt_am_await(struct tt_am *am, uint64_t deadline_ns);
 int tt_am_conn_add(struct tt_am *am, int peer, int fd);
 void tt_am_conn_event(struct tt_am *am, struct tt_am_conn *conn, uint32_t events);
 void tt_am_conn_watch(struct tt_am *am, struct tt_am_conn *conn);
+/* The message at which conn stalled has a destination now: read on. */
+void tt_am_conn_resume(struct tt_am *am, struct tt_am_conn *conn);
 void tt_am_conn_end(struct tt_am *am, struct tt_am_conn *conn, tuttiRankState_t how);
 /* Frees dead connections. Service thread only. */
 void tt_am_conn_reap(struct tt_am *am);

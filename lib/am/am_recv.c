@@ -63,11 +63,10 @@ static int take_stalled(struct tt_am *am, struct tt_am_posted *posted,
 	*ret_head = c->head;
 	if (want->probe)
 		return 0;
-	c->stalled = false;
 	c->posted = posted;
 	c->to = want->to;
 	posted->state = TT_POSTED_FILLING;
-	tt_am_conn_watch(am, c);
+	tt_am_conn_resume(am, c);
 	return 1;
 }
 

@@ -40,11 +40,11 @@ struct tt_am_unexpected *tt_unexpected_alloc(struct tt_am *am, const struct tt_a
 	return u;
 }
 
-/* Returns NULL if there is no room. Messages of the library are small or expected: they always get
- * room. */
+/* Returns NULL if there is no room. Small messages of the library always get room; a result waits
+ * for its receive, like a message of the user. */
 static struct tt_am_unexpected *alloc_if_room(struct tt_am *am, const struct tt_am_header *h)
 {
-	if (h->kind == TT_AM_USER_MESSAGE &&
+	if ((h->kind == TT_AM_USER_MESSAGE || h->kind == TT_AM_RESULT) &&
 	    (h->bytes > TT_AM_UNEXPECTED_BYTES ||
 	     am->unexpected_bytes > TT_AM_UNEXPECTED_BYTES - h->bytes))
 		return NULL;
@@ -196,7 +196,7 @@ void tt_unexpected_resume(struct tt_am *am)
 		tt_unexpected_route(am, c);
 		if (c->stalled)
 			return;
-		tt_am_conn_watch(am, c);
+		tt_am_conn_resume(am, c);
 	}
 	/* sends of this rank to itself may wait for room, too */
 	pthread_cond_broadcast(&am->changed);
@@ -227,6 +227,10 @@ void tt_am_drop(struct tt_am *am, enum tt_am_kind kind)
 
 	pthread_mutex_lock(&am->lock);
 	drop(am, &match, UINT64_MAX);
+	for (struct tt_am_conn *c = am->conns; c; c = c->next)
+		if (!c->dead && c->stalled && c->head.kind == kind)
+			tt_am_conn_resume(am, c); /* without a destination: discarded */
+	tt_unexpected_resume(am);
 	pthread_mutex_unlock(&am->lock);
 }
 

@@ -22,7 +22,6 @@
 #define SLICE_MS 50 /* time between checks for deaths */
 /* time that the only survivor waits for news that others shrank without it */
 #define ALONE_MS 300
-#define DECISION_BYTES(n) (1200 + 8 * (size_t)(n))
 
 struct shrink_attempt {
 	tuttiComm_t parent;
@@ -31,10 +30,10 @@ struct shrink_attempt {
 	uint64_t digest;      /* digest of the list */
 	bool *unresponsive;   /* [nranks] did not answer as coordinator */
 	bool *left_before;    /* [nranks] left before this call */
-	uint32_t attempt; /* of this rank in this call, from 1 on */
+	uint32_t attempt;     /* of this rank in this call, from 1 on */
 	uint64_t half_ns;
 	uint32_t *attempt_of; /* [nranks] coordinator: proposed attempts, 0: none yet */
-	uint64_t epoch; /* newest epoch known; then the decided epoch */
+	uint64_t epoch;       /* newest epoch known; then the decided epoch */
 	/* epoch that this rank failed to connect, 0: none */
 	uint64_t failed_epoch;
 	struct tt_members members;
@@ -137,7 +136,7 @@ static int next_message(struct shrink_attempt *a, enum tt_am_kind kind, int sour
 				    .source = source,
 				    .tag = -1,
 				    .to = a->buffer,
-				    .room = DECISION_BYTES(a->parent->nranks) };
+				    .room = TT_AM_DECISION_BYTES((size_t)a->parent->nranks) };
 	uint64_t until = tt_deadline_ns((uint32_t)ms);
 	int rc;
 
@@ -429,7 +428,7 @@ int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 	a.attempt_of = calloc(n, sizeof(*a.attempt_of));
 	a.unresponsive = calloc(n, sizeof(*a.unresponsive));
 	a.left_before = calloc(n, sizeof(*a.left_before));
-	a.buffer = malloc(DECISION_BYTES(n));
+	a.buffer = malloc(TT_AM_DECISION_BYTES(n));
 	for (size_t r = 0; r < n; r++)
 		a.digest = tt_mix(a.digest, excluded[r]);
 	for (size_t r = 0; a.left_before && r < n; r++)

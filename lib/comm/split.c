@@ -59,23 +59,26 @@ int tt_comm_child(tuttiComm_t parent, const tuttiConfig_t *config, struct tt_env
 	return rc;
 }
 
-/* The new communicator's failure, in words that tell its rank numbers from the parent's. A break of
- * the parent has the parent's words. */
+/* The new communicator's failure, in words that tell its rank numbers from the parent's. */
 static int fail_child(tuttiComm_t parent, int rc)
 {
 	char text[900];
 
-	if (tt_control_broken(parent->ctl))
-		return rc;
 	snprintf(text, sizeof(text), "%s", tt_error_text());
 	return tt_fail(rc, "rank %d: in the new communicator: %s", parent->rank, text);
 }
 
-/* Every rank comes here soon after the failure of one, which control floods; but a rank that let
- * the others time out may never come. */
-static uint64_t agree_deadline(tuttiComm_t parent, int rc)
+/* One outcome for all ranks. Every rank comes here soon after the failure of one, which control
+ * floods; but a rank that let the others time out may never come. A death in the parent is the cause
+ * of what other ranks reported of the new communicator. */
+static int agree(tuttiComm_t parent, int rc)
 {
-	return tt_deadline_ns(rc == TT_TIMEOUT ? AGREE_LATE_MS : 2 * parent->settings.timeout_ms);
+	uint32_t ms = rc == TT_TIMEOUT ? AGREE_LATE_MS : 2 * parent->settings.timeout_ms;
+	int agreed = tt_control_agree(parent->ctl, rc, "the split", tt_deadline_ns(ms));
+
+	if (rc == TT_REMOTE && tt_control_broken(parent->ctl))
+		return tt_control_fail(parent->ctl);
+	return agreed;
 }
 
 int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, int code,
@@ -97,7 +100,7 @@ int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *c
 		if ((rc = tt_comm_agree(c)) || (rc = tt_comm_setup(c, &env)))
 			rc = fail_child(parent, rc);
 	}
-	rc = tt_control_agree(parent->ctl, rc, "the split", agree_deadline(parent, rc));
+	rc = agree(parent, rc);
 	tt_control_formed(parent->ctl);
 	if (rc) {
 		tt_comm_free(c);

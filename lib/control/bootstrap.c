@@ -142,7 +142,8 @@ static int connect_ranks(struct tt_control *ctl, const struct tt_join *join, con
 	if (rc)
 		return rc;
 	if (ctl->rank) {
-		if ((rc = tt_endpoint_start(ctl->ep)) || (rc = dial_root(ctl, id, deadline_ns, &fd)) ||
+		if ((rc = tt_endpoint_start(ctl->ep)) ||
+		    (rc = dial_root(ctl, id, deadline_ns, &fd)) ||
 		    (rc = send_registration(ctl, join, fd)))
 			return rc;
 		if (tt_tree_parent(ctl->rank) &&

@@ -154,8 +154,8 @@ static void name_parent(struct tt_control *ctl, int rank)
 	int parent = tt_tree_parent(rank);
 	struct tt_writer w = { 0 };
 
-	while (conn && (conn->dead || !conn->registered || conn->peer != rank ||
-			!conn->registration))
+	while (conn &&
+	       (conn->dead || !conn->registered || conn->peer != rank || !conn->registration))
 		conn = conn->next;
 	if (!conn || !parent || !ctl->join.root->registered[parent])
 		return;

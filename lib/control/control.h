@@ -211,6 +211,8 @@ void tt_control_done_message(struct tt_control *ctl);
 int tt_control_broken(const struct tt_control *ctl);
 /* The sentence and the number of the failed rank, -1: none or several. Valid once broken. */
 const char *tt_control_text(const struct tt_control *ctl, int *ret_culprit);
+/* tt_fail with the code and the sentence that broke ctl */
+int tt_control_fail(struct tt_control *ctl);
 
 /* This rank's operation failed: break the communicator here and, by flood, everywhere. The first
  * break wins. Thread: any. */

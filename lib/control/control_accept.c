@@ -70,8 +70,7 @@ static void set_listening(struct tt_control_endpoint *ep, bool listen)
 static void break_waiting(struct tt_control_endpoint *ep, uint64_t now)
 {
 	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next)
-		if (!ctl->join.complete || ctl->join.awaits ||
-		    now - ctl->join.claim_ns < TT_SECOND)
+		if (!ctl->join.complete || ctl->join.awaits || now - ctl->join.claim_ns < TT_SECOND)
 			tt_control_break(ctl, TT_SYSTEM, ctl->rank, 0, ep->listener.trouble, -1);
 }
 
@@ -163,8 +162,7 @@ uint64_t tt_accept_timers(struct tt_control_endpoint *ep, uint64_t now)
 	    (now >= ep->listener.resume_ns ||
 	     (!ep->listener.full_since_ns && ep->listener.nunauth < TT_UNAUTH_MOST / 2)))
 		set_listening(ep, true);
-	return ep->listener.paused && ep->listener.resume_ns < due ? ep->listener.resume_ns
-								     : due;
+	return ep->listener.paused && ep->listener.resume_ns < due ? ep->listener.resume_ns : due;
 }
 
 /* ---- handshake ------------------------------------------------------------------------------- */

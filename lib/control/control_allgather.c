@@ -181,8 +181,8 @@ static bool absorb_early(struct tt_control *ctl)
 	for (int i = 0; i < TT_FANOUT; i++) {
 		struct tt_early_part *early = &ctl->gather.early[i];
 
-		if (early->data && !absorb(ctl, ctl->rank * TT_FANOUT + i + 1, early->data,
-					   early->bytes))
+		if (early->data &&
+		    !absorb(ctl, ctl->rank * TT_FANOUT + i + 1, early->data, early->bytes))
 			return false;
 		free(early->data);
 		*early = (struct tt_early_part){ 0 };
@@ -249,7 +249,8 @@ int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes,
 	tt_control_lock(ctl);
 	ctl->gather.complete = false; /* of the exchange before */
 	if (!ctl->broken && !begin(ctl, mine, bytes, all))
-		tt_control_break(ctl, TT_INTERNAL, -1, 0, "the ranks' exchanges are out of step", -1);
+		tt_control_break(ctl, TT_INTERNAL, -1, 0, "the ranks' exchanges are out of step",
+				 -1);
 	while (!ctl->broken && !ctl->gather.complete && tt_endpoint_await(ctl->ep, deadline_ns))
 		;
 	if (!ctl->broken && !ctl->gather.complete && ctl->rank &&

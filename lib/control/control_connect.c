@@ -227,8 +227,8 @@ static bool has_left(struct tt_control *ctl, int peer)
 static bool lacks_loopback(const struct tt_control *ctl, const struct tt_dial *dial,
 			   const struct dial_attempt *a)
 {
-	return ctl->ep->peers.business_cards[ctl->ep->peer].netns == dial->to->netns && !a->answered &&
-	       !refusals(a) && !tt_loopback_is_up();
+	return ctl->ep->peers.business_cards[ctl->ep->peer].netns == dial->to->netns &&
+	       !a->answered && !refusals(a) && !tt_loopback_is_up();
 }
 
 static void pause_ns(uint64_t ns)
@@ -245,8 +245,7 @@ static int judge_round(struct tt_control *ctl, const struct tt_dial *dial,
 
 	/* the server had no descriptor left, and has ended */
 	if (a->full[0] && !a->answered)
-		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", dial->me, dial->rank,
-			       a->full);
+		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", dial->me, dial->rank, a->full);
 	if (lacks_loopback(ctl, dial, a))
 		return tt_fail(
 			TT_SYSTEM,
@@ -298,7 +297,8 @@ int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, int *ret_fd
 		int rc = try_all(ctl, dial, &a, ret_fd);
 
 		if (rc && dial->stop && atomic_load(dial->stop))
-			return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", dial->me);
+			return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted",
+				       dial->me);
 		if (rc && !dial->stop && tt_control_broken(ctl)) {
 			rc = tt_control_fail(ctl);
 			/* no retry, but the sentence lists the addresses that were tried */
@@ -406,8 +406,7 @@ int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd)
 		return tt_control_fail(ctl);
 	tt_control_lock(ctl);
 	for (at = &ctl->ep->listener.parked;
-	     (p = *at) &&
-	     (p->context != ctl->context || p->peer != from || p->channel != channel);
+	     (p = *at) && (p->context != ctl->context || p->peer != from || p->channel != channel);
 	     at = &p->next)
 		;
 	if (p) {

@@ -27,10 +27,9 @@ struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, int fd, int peer, bo
 	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = conn };
 
 	if (conn)
-		*conn = (struct tt_conn){ .source = TT_SRC_CONN,
-					  .fd = fd,
-					  .peer = peer,
-					  .registration = registration };
+		*conn = (struct tt_conn){
+			.source = TT_SRC_CONN, .fd = fd, .peer = peer, .registration = registration
+		};
 	tt_sock_set_blocking(fd, false);
 	/* Traffic is sparse, with bursts: BBR, the default of some systems, paces such a burst for
 	 * seconds. */
@@ -123,8 +122,7 @@ bool tt_conn_all_sent(const struct tt_conn *conn)
 {
 	int pending;
 
-	return conn->dead ||
-	       (!conn->out.have && (ioctl(conn->fd, SIOCOUTQ, &pending) || !pending));
+	return conn->dead || (!conn->out.have && (ioctl(conn->fd, SIOCOUTQ, &pending) || !pending));
 }
 
 /* ---- in -------------------------------------------------------------------------------------- */
@@ -167,8 +165,8 @@ static void break_all(struct tt_control_endpoint *ep, const struct tt_conn *conn
 		if (rank < 0)
 			continue;
 		if (malformed)
-			snprintf(text, sizeof(text), "rank %d sent rank %d a malformed control frame",
-				 rank, ctl->rank);
+			snprintf(text, sizeof(text),
+				 "rank %d sent rank %d a malformed control frame", rank, ctl->rank);
 		else
 			snprintf(text, sizeof(text),
 				 "rank %d: no memory for a control frame of rank %d", ctl->rank,

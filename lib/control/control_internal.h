@@ -109,8 +109,6 @@ void tt_flood_check_left(struct tt_control *ctl);
 /* The code on this rank of another rank's failure: USAGE and TIMEOUT are everybody's; local causes
  * (memory, descriptors) become TT_REMOTE. */
 int tt_flood_code(int code);
-/* tt_fail with the code and sentence that broke ctl */
-int tt_control_fail(struct tt_control *ctl);
 
 /* ---- control_observer.c ---------------------------------------------------------------------- */
 

@@ -126,7 +126,7 @@ struct tt_control_endpoint {
 	pthread_cond_t changed; /* signalled on every change that a caller may wait for */
 	struct tt_service service;
 	struct tt_listener listener; /* without one: fd -1 */
-	struct tt_conn *conns;        /* oldest first */
+	struct tt_conn *conns;       /* oldest first */
 	struct tt_traffic sent;
 	struct tt_control *controls; /* oldest first */
 	int forming;                 /* splits and shrinks in progress on this rank */
@@ -198,10 +198,10 @@ struct tt_dial {
 	int me, rank; /* numbers of this rank and of `to` in error texts */
 	enum tt_purpose purpose;
 	int channel;
-	bool named;              /* the user named the addresses: loopback is allowed */
+	bool named; /* the user named the addresses: loopback is allowed */
 	/* ends the attempt, which goes on when the control is broken; NULL: a break ends it */
 	const atomic_bool *stop;
-	int nports;              /* to listens at one of nports from its port on; 0 is 1 */
+	int nports; /* to listens at one of nports from its port on; 0 is 1 */
 	uint64_t deadline_ns;
 };
 /* Connect to a rank whose business card is known, and authenticate. 0 | TT_REMOTE, TT_TIMEOUT,

@@ -390,3 +390,59 @@ Test(messages, posted_receives_end_with_abort, .timeout = 60)
 {
 	cr_assert_eq(failures(2, false, NULL, 0, abort_it, NULL), 0);
 }
+
+/* Is the process not stopped yet? */
+static bool is_running(int pid)
+{
+	char path[40], state = 'T';
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	file = fopen(path, "r");
+	if (!file)
+		return false;
+	(void)!fscanf(file, "%*d (%*[^)]) %c", &state);
+	fclose(file);
+	return state != 'T';
+}
+
+static void *send_to_rank_1(void *arg)
+{
+	tuttiMsgSend("x", 1, 1, PUSH, 0, arg);
+	return NULL;
+}
+
+/* Rank 1 is stopped, so a first message to it waits for a connection; the deadline is a minute. */
+static int abort_a_connecting_send(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	atomic_int *pid = arg;
+	pthread_t thread;
+	time_t begin;
+
+	(void)nranks;
+	want(!tuttiBarrier(*comm, NULL));
+	if (rank == 1) {
+		*pid = getpid();
+		raise(SIGSTOP);
+		return 1;
+	}
+	while (!*pid || is_running(*pid))
+		usleep(1000);
+	want(!pthread_create(&thread, NULL, send_to_rank_1, *comm));
+	usleep(100000); /* mostly the send is connecting by now; else it is refused after the abort */
+	begin = time(NULL);
+	want(!tuttiCommAbort(*comm));
+	want(time(NULL) - begin < 20);
+	*comm = NULL;
+	pthread_join(thread, NULL);
+	kill(*pid, SIGKILL);
+	return 0;
+}
+
+Test(messages, an_abort_does_not_wait_for_a_connection, .timeout = 60)
+{
+	atomic_int *pid = mmap(NULL, sizeof(*pid), PROT_READ | PROT_WRITE,
+			       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	cr_assert_eq(failures(2, false, NULL, 50000, abort_a_connecting_send, pid), 1);
+}

@@ -2,11 +2,17 @@
  * test_split.c - tuttiCommSplit: child communicators, and errors that every rank gets alike
  */
 #include <criterion/criterion.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "tests/support/descriptors.h"
 #include "tests/support/must.h"
 
 /* Children of three splits; a group with operations on two of them, several on one. */
@@ -129,4 +135,162 @@ Test(split, a_split_keeps_its_parents_tile, .timeout = 60)
 {
 	setenv("TUTTI_TILE_BYTES", "8192", 1);
 	run_both(keep_tile, 3);
+}
+
+/* ---- deaths, stops, leaves ------------------------------------------------------------------- */
+
+#define HANG_MS 60000 /* the communicator's deadline: longer than any of these tests may take */
+#define SOON_MS 15000 /* a survivor's call ends by then even on a busy machine */
+
+struct split_death {
+	int victim;
+	unsigned delay_us;
+};
+
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* One rank is killed while all split by 2, again and again. Every other rank gets an error at once,
+ * which names the dead rank by its number in the parent. */
+static int split_until_death(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct split_death *d = arg;
+	uint64_t begin = now_ms();
+	tuttiResult_t rc = tuttiSuccess;
+	char dead[32];
+
+	(void)n;
+	snprintf(dead, sizeof(dead), "rank %d", d->victim);
+	if (rank == d->victim) {
+		signal(SIGALRM, SIG_DFL);
+		ualarm(d->delay_us, 0);
+	}
+	while (!rc) {
+		tuttiComm_t half = NULL;
+
+		begin = now_ms();
+		rc = tuttiCommSplit(*comm, rank % 2, -rank, &half, NULL);
+		tuttiCommDestroy(half);
+	}
+	WANT(rc == tuttiRemoteError);
+	WANT(now_ms() - begin < SOON_MS);
+	if (!strstr(tuttiGetLastError(NULL), dead))
+		fprintf(stderr, "rank %d: %s\n", rank, tuttiGetLastError(NULL));
+	WANT(strstr(tuttiGetLastError(NULL), dead));
+	return 0;
+}
+
+Test(split, a_death_during_a_split_ends_it_on_every_rank_at_once, .timeout = 240)
+{
+	for (unsigned i = 0; i < 12; i++) {
+		struct split_death d = { .victim = (int)(i * 5 % (3 + i % 5)),
+					 .delay_us = 1 + (unsigned)(random_of(5, i) % 20000) };
+		struct ranks r = { .n = (int)(3 + i % 5),
+				   .transport = i % 2 ? "tcp" : "shm",
+				   .timeout_ms = HANG_MS,
+				   .limit_s = 50,
+				   .arg = &d };
+
+		cr_expect_eq(ranks_run(&r, split_until_death), 1, "%d ranks, rank %d, %u us", r.n,
+			     d.victim, d.delay_us);
+	}
+}
+
+struct leaving {
+	int rank;
+	atomic_int joined;
+};
+
+/* A rank leaves, rank 0 or another one; the others split. */
+static int split_without_one(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	struct leaving *l = arg;
+	uint64_t begin;
+	tuttiComm_t all = NULL;
+
+	l->joined++;
+	while (l->joined < n) /* an error of one rank may overtake the end of another's join */
+		usleep(1000);
+	if (rank == l->rank)
+		return 0;
+	begin = now_ms();
+	WANT(tuttiCommSplit(*comm, 0, rank, &all, NULL) == tuttiRemoteError);
+	WANT(now_ms() - begin < SOON_MS);
+	WANT(strstr(tuttiGetLastError(NULL), "left"));
+	return 0;
+}
+
+Test(split, a_rank_that_left_ends_the_split_of_the_others_at_once, .timeout = 240)
+{
+	struct leaving *l = mmap(NULL, sizeof(*l), PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	for (int left = 0; left < 11; left += 5) {
+		struct ranks r = {
+			.n = 11, .transport = "shm", .timeout_ms = HANG_MS, .limit_s = 50, .arg = l
+		};
+
+		*l = (struct leaving){ .rank = left };
+		cr_expect_eq(ranks_run(&r, split_without_one), 0, "rank %d left", left);
+	}
+}
+
+/* ---- cost ------------------------------------------------------------------------------------ */
+
+#define SPLITS 32
+
+static int count_threads(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	int n = 0;
+
+	while (dir && readdir(dir))
+		n++;
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+/* Splits by halves, quarters and so on, in changing orders: no thread, no listener, and connections
+ * to new neighbors only. The transports' own descriptors are not counted: shared memory keeps
+ * none, and tcp connects with the first message. */
+static int split_often(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	int threads, descriptors;
+	tuttiComm_t made[SPLITS];
+
+	(void)arg;
+	MUST(tuttiCommSplit(*comm, 0, rank, &made[0], NULL)); /* what a first split may load */
+	MUST(tuttiCommDestroy(made[0]));
+	threads = count_threads();
+	descriptors = count_descriptors();
+	for (int i = 0; i < SPLITS; i++)
+		MUST(tuttiCommSplit(*comm, 0, rank, &made[i], NULL));
+	WANT(count_threads() == threads);
+	WANT(count_descriptors() == descriptors);
+	for (int i = 0; i < SPLITS; i++)
+		MUST(tuttiCommDestroy(made[i]));
+	for (int i = 0; i < SPLITS; i++)
+		MUST(tuttiCommSplit(*comm, rank % (1 << i % 4), i % 2 ? -rank : rank * 7 % n,
+				    &made[i], NULL));
+	WANT(count_threads() == threads);
+	WANT(count_descriptors() <= descriptors + n); /* at most one to each other rank */
+	for (int i = 0; i < SPLITS; i++)
+		MUST(tuttiCommDestroy(made[i]));
+	WANT(count_descriptors() <= descriptors + n);
+	return 0;
+}
+
+Test(split, many_splits_make_no_thread_and_connect_to_new_neighbors_only, .timeout = 240)
+{
+	struct ranks r = { .n = 16, .transport = "tcp", .limit_s = 200 };
+
+	cr_expect_eq(ranks_run(&r, split_often), 0, "tcp");
+	r.transport = "shm";
+	cr_expect_eq(ranks_run(&r, split_often), 0, "shm");
 }
