@@ -167,14 +167,14 @@ int tt_control_rank(const struct tt_control *ctl, int peer)
 
 void tt_control_number_hosts(struct tt_control *ctl)
 {
-	const struct tt_business_card *cards = ctl->ep->peers.business_cards;
+	const struct tt_business_card *all = ctl->ep->peers.business_cards;
 
 	ctl->nhosts = 0;
 	for (int r = 0; r < ctl->nranks; r++) {
-		uint64_t host = cards[tt_control_peer(ctl, r)].host;
+		uint64_t host = all[tt_control_peer(ctl, r)].host;
 		int same = 0;
 
-		while (cards[tt_control_peer(ctl, same)].host != host)
+		while (all[tt_control_peer(ctl, same)].host != host)
 			same++;
 		ctl->host_of[r] = same < r ? ctl->host_of[same] : ctl->nhosts++;
 	}

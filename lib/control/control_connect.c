@@ -74,10 +74,10 @@ static void add(struct dial_attempt *a, const struct tt_dial *dial,
 							   .port = dial->to->port + i };
 }
 
-/* Is card the entry of the table, not a copy of an earlier stage of the join? */
-static bool is_known(const struct tt_control_endpoint *ep, const struct tt_business_card *card)
+/* Is the record an entry of the table, not a copy of an earlier stage of the join? */
+static bool is_known(const struct tt_control_endpoint *ep, const struct tt_business_card *record)
 {
-	return card->rank < ep->npeers && card == &ep->peers.business_cards[card->rank];
+	return record->rank < ep->npeers && record == &ep->peers.business_cards[record->rank];
 }
 
 /* Order of the addresses: loopback within one network namespace, else the address of the latest

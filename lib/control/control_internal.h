@@ -90,7 +90,7 @@ struct tt_departures {
 	bool leaving;         /* this rank's goodbye is sent */
 };
 
-/* Break the control; the first break wins. from: the neighbor that told, -1: this rank.
+/* Break the control; the first break wins. from: the neighbor that reported the failure, -1: this rank.
  * last: the last operation with a message received from culprit. */
 void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t last,
 		      const char *text, int from);
