@@ -170,6 +170,7 @@ static void close_sockets(struct tt_control *ctl)
 
 void tt_control_free(struct tt_control *ctl)
 {
+	tt_dialer_stop(ctl);
 	close_sockets(ctl);
 	pthread_cond_destroy(&ctl->changed);
 	pthread_mutex_destroy(&ctl->lock);

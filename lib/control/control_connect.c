@@ -1,7 +1,7 @@
 /*
- * control_connect.c - connect to another rank: choice of addresses, retries, deadline; data sockets
+ * control_connect.c - connect to another rank: choice of addresses, retries, deadline
  *
- * Called by joining ranks and by transports, in the caller's thread. A rank has several addresses,
+ * Called by joining ranks, the dialer and active messages, in the caller's thread. A rank has several addresses,
  * and some lead nowhere or to another process (172.17.0.1 is every Docker host's own address), so
  * the server must prove its rank; otherwise the next address is tried, and all addresses again
  * until the deadline.
@@ -286,22 +286,6 @@ int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *
 	return give_up(ctl, dial, &a);
 }
 
-/* ---- data sockets ---------------------------------------------------------------------------- */
-
-int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns,
-		    int *ret_fd)
-{
-	struct tt_dial dial = { .to = &ctl->peers.business_cards[peer],
-				.purpose = TT_P_DATA,
-				.channel = channel,
-				.deadline_ns = deadline_ns };
-	int rc = tt_control_connect(ctl, &dial, ret_fd);
-
-	if (!rc)
-		tt_sock_set_blocking(*ret_fd, true);
-	return rc;
-}
-
 int tt_control_dial_am(struct tt_control *ctl, int peer, uint64_t deadline_ns, int *ret_fd)
 {
 	struct tt_dial dial = { .to = &ctl->peers.business_cards[peer],
@@ -310,28 +294,4 @@ int tt_control_dial_am(struct tt_control *ctl, int peer, uint64_t deadline_ns, i
 				.deadline_ns = deadline_ns };
 
 	return tt_control_connect(ctl, &dial, ret_fd);
-}
-
-int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd)
-{
-	struct tt_parked **at, *p;
-	int rc = 0;
-
-	if (tt_control_broken(ctl))
-		return tt_control_fail(ctl);
-	pthread_mutex_lock(&ctl->lock);
-	for (at = &ctl->listener.parked; (p = *at) && (p->peer != peer || p->channel != channel);
-	     at = &p->next)
-		;
-	if (p) {
-		*at = p->next;
-		*ret_fd = p->fd;
-		tt_sock_set_blocking(p->fd, true);
-		free(p);
-		rc = 1;
-	} else {
-		ctl->listener.claim_ns = tt_now_ns();
-	}
-	pthread_mutex_unlock(&ctl->lock);
-	return rc;
 }

@@ -8,7 +8,8 @@
  *
  *   control.c               make and free, service thread, leave
  *   control_accept.c        listener, unauthenticated connections (pending handshakes)
- *   control_connect.c       connect to a rank; data sockets
+ *   control_connect.c       connect to a rank
+ *   control_data.c          data sockets, and the dialer thread
  *   control_connection.c    frames in and out
  *   control_allgather.c     allgather
  *   control_flood.c         broken, abort, goodbye, deaths
@@ -197,6 +198,26 @@ struct tt_dial {
  * TT_SYSTEM | the code that broke the control */
 int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *ret_fd);
 
+/* ---- control_data.c -------------------------------------------------------------------------- */
+
+struct tt_data_dial { /* from tt_control_dial to tt_control_take */
+	struct tt_data_dial *next;
+	int peer, channel;
+	uint64_t deadline_ns;
+	int fd, code;    /* -1 and 0: not finished */
+	char text[1024]; /* the sentence of code */
+};
+
+struct tt_dialer {
+	struct tt_data_dial *dials; /* in order */
+	bool working;               /* the thread will look at dials again */
+	bool started;               /* the thread must be joined; calling thread */
+	pthread_t thread;
+};
+
+/* End all dials. Not locked. */
+void tt_dialer_stop(struct tt_control *ctl);
+
 /* ---- control_flood.c, locked ----------------------------------------------------------------- */
 
 struct tt_failure {
@@ -309,6 +330,7 @@ struct tt_control {
 	pthread_cond_t changed; /* signalled on every change that a caller may wait for */
 	struct tt_service service;
 	struct tt_listener listener;
+	struct tt_dialer dialer;
 	struct tt_conn *conns;
 	struct tt_traffic sent;
 	struct tt_join_state join;

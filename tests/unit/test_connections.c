@@ -92,7 +92,7 @@ static int await_data_socket(struct tt_control *ctl, int peer, int channel, int 
 		if (!rc)
 			sleep_ms(1);
 	}
-	return rc == 1 ? 0 : -1;
+	return rc == 1 ? 0 : rc < 0 ? rc : -1;
 }
 
 /* Data sockets between every two ranks on two channels; each end sends its rank and channel. */
@@ -103,11 +103,11 @@ static int data_sockets(struct control_job *m, int rank, struct tt_control *ctl)
 	for (int peer = 0; peer < m->n; peer++)
 		for (int channel = 0; channel < 2 && peer != rank; channel++) {
 			int fd, mine = rank * 10 + channel, theirs = -1;
-			int rc = rank < peer ? tt_control_dial(ctl, peer, channel,
-							       tt_deadline_ns(10000), &fd)
-					     : await_data_socket(ctl, peer, channel, &fd);
 
-			if (rc)
+			if (rank < peer &&
+			    tt_control_dial(ctl, peer, channel, tt_deadline_ns(HOLD_MS)))
+				return 100;
+			if (await_data_socket(ctl, peer, channel, &fd))
 				return 100;
 			wrong += write(fd, &mine, sizeof(mine)) != sizeof(mine);
 			/* the socket is blocking */
@@ -144,7 +144,9 @@ static int dial_a_stopped_rank(struct control_job *m, int rank, struct tt_contro
 		tt_control_raise(ctl, TT_REMOTE, 2, "rank 2 breaks the job");
 		return 0;
 	}
-	rc = tt_control_dial(ctl, 1, 0, tt_deadline_ns(HOLD_MS), &fd);
+	rc = tt_control_dial(ctl, 1, 0, tt_deadline_ns(HOLD_MS));
+	if (!rc)
+		rc = await_data_socket(ctl, 1, 0, &fd);
 	snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s", tt_error_text());
 	m->report[rank].took_ms = (tt_now_ns() - before) / 1000000;
 	return rc == TT_REMOTE ? 0 : 1;
