@@ -7,7 +7,11 @@
  * the network of ranks_network().
  */
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/support/must.h"
 
@@ -123,6 +127,89 @@ static int collectives_and_messages(tuttiComm_t *comm, int rank, int n, void *ar
 Test(groups, collectives_and_messages_of_nine_ranks_connect_together, .timeout = 300)
 {
 	run_everywhere(collectives_and_messages, 9, NULL);
+}
+
+/* ---- errors while links connect -------------------------------------------------------------- */
+
+#define SHORT_MS 1500
+
+/* Is the process stopped by a signal? */
+static bool is_stopped(pid_t pid)
+{
+	char path[40], state = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "r");
+	if (!f)
+		return false;
+	if (fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+		state = 0;
+	fclose(f);
+	return state == 'T';
+}
+
+/* Rank 0 is in no call, so rank 2 waits for its dial; rank 1 is in the group of rank 2. */
+static int miss_a_dial(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	tuttiResult_t state = tuttiSuccess;
+	int in[2], out = 5;
+
+	(void)n, (void)arg;
+	for (; rank == 0 && !state; usleep(1000))
+		MUST(tuttiCommGetAsyncError(*comm, &state));
+	if (rank == 1)
+		return tuttiSend(&out, 1, tuttiInt32, 2, *comm, NULL) != 0;
+	if (rank == 0)
+		return 0;
+	MUST(tuttiGroupStart());
+	MUST(tuttiRecv(&in[0], 1, tuttiInt32, 0, *comm, NULL));
+	MUST(tuttiRecv(&in[1], 1, tuttiInt32, 1, *comm, NULL));
+	WANT(tuttiGroupEnd() != tuttiSuccess);
+	WANT(in[1] == 5);
+	WANT(strstr(tuttiGetLastError(NULL), "rank 2 has no connection to rank 0 after 1500 ms"));
+	WANT(strstr(tuttiGetLastError(NULL), "rank 0 has not made the matching call"));
+	return 0;
+}
+
+Test(groups, a_rank_that_does_not_dial_is_named_while_others_are_served, .timeout = 60)
+{
+	for (int threads = 0; threads < 2; threads++) {
+		struct ranks r = {
+			.n = 3, .threads = threads, .transport = "tcp", .timeout_ms = SHORT_MS
+		};
+
+		cr_expect_eq(ranks_run(&r, miss_a_dial), 0);
+	}
+}
+
+/* Rank 1 is stopped, so it answers no dial; rank 0 kills it in the end. */
+static int dial_a_stopped_rank(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	volatile pid_t *stopped = arg;
+	int out = 5;
+
+	(void)n;
+	if (rank == 1) {
+		*stopped = getpid();
+		raise(SIGSTOP);
+	}
+	while (!*stopped || !is_stopped(*stopped))
+		usleep(1000);
+	WANT(tuttiSend(&out, 1, tuttiInt32, 1, *comm, NULL) != tuttiSuccess);
+	WANT(strstr(tuttiGetLastError(NULL), "rank 0 has no connection to rank 1 after 1500 ms"));
+	kill(*stopped, SIGKILL);
+	return 0;
+}
+
+Test(groups, a_rank_that_answers_no_dial_is_named, .timeout = 60)
+{
+	pid_t *stopped = mmap(NULL, sizeof(*stopped), PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct ranks r = { .n = 2, .transport = "tcp", .timeout_ms = SHORT_MS, .arg = stopped };
+
+	cr_expect_eq(ranks_run(&r, dial_a_stopped_rank), 1, "only rank 1 fails, as it is killed");
+	munmap(stopped, sizeof(*stopped));
 }
 
 /* ---- random programs ------------------------------------------------------------------------- */
