@@ -48,12 +48,19 @@ static void *work(void *arg)
 	return NULL;
 }
 
+/* The thread has finished its work, or is about to. */
+static void join_thread(struct tt_control *ctl)
+{
+	if (ctl->dialer.started)
+		pthread_join(ctl->dialer.thread, NULL);
+	ctl->dialer.started = false;
+}
+
 static int start_thread(struct tt_control *ctl)
 {
 	int rc;
 
-	if (ctl->dialer.started)
-		pthread_join(ctl->dialer.thread, NULL); /* it has finished its work */
+	join_thread(ctl);
 	ctl->dialer.working = true;
 	rc = tt_thread_start(&ctl->dialer.thread, "tutti-dialer", work, ctl);
 	ctl->dialer.started = rc == 0;
@@ -121,6 +128,7 @@ static int take_parked(struct tt_control *ctl, int peer, int channel, int *ret_f
 
 int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd)
 {
+	bool working;
 	int rc;
 
 	if (tt_control_broken(ctl))
@@ -128,20 +136,23 @@ int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd)
 	pthread_mutex_lock(&ctl->lock);
 	rc = ctl->rank < peer ? take_dialed(ctl, peer, channel, ret_fd)
 			      : take_parked(ctl, peer, channel, ret_fd);
+	working = ctl->dialer.working;
 	pthread_mutex_unlock(&ctl->lock);
-	if (rc > 0)
-		tt_sock_set_blocking(*ret_fd, true);
-	return rc;
+	if (rc <= 0)
+		return rc;
+	if (!working)
+		join_thread(ctl);
+	tt_sock_set_blocking(*ret_fd, true);
+	return 1;
 }
 
 void tt_dialer_stop(struct tt_control *ctl)
 {
 	struct tt_data_dial *d;
 
-	if (ctl->dialer.started) {
+	if (ctl->dialer.started)
 		atomic_store(&ctl->broken, TT_REMOTE); /* ends a dial in progress */
-		pthread_join(ctl->dialer.thread, NULL);
-	}
+	join_thread(ctl);
 	while ((d = ctl->dialer.dials)) {
 		ctl->dialer.dials = d->next;
 		tt_sock_close(d->fd);

@@ -170,6 +170,44 @@ Test(connections, a_dial_ends_when_the_job_breaks, .timeout = 60)
 	cr_assert_lt(m.report[0].took_ms, HOLD_MS / 2);
 }
 
+/* Rank 1 is stopped and rank 2 is not: the dial of rank 1 fails at its deadline, and stays failed. */
+static int dial_until_the_deadline(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	int fd, rc;
+
+	atomic_store(&m->report[rank].progress, 1);
+	if (rank == 1)
+		sleep_ms(HOLD_MS);
+	control_job_reached(m, 1, 2, HOLD_MS);
+	if (rank == 2)
+		return await_data_socket(ctl, 0, 0, &fd);
+	rc = tt_control_dial(ctl, 2, 0, tt_deadline_ns(HOLD_MS));
+	if (rc || await_data_socket(ctl, 2, 0, &fd) ||
+	    tt_control_dial(ctl, 1, 0, tt_deadline_ns(300)))
+		return 100;
+	rc = await_data_socket(ctl, 1, 0, &fd);
+	snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s", tt_error_text());
+	return rc == TT_TIMEOUT && tt_control_take(ctl, 1, 0, &fd) == rc ? 0 : 1;
+}
+
+Test(connections, a_dial_that_fails_names_the_rank_and_its_addresses, .timeout = 60)
+{
+	struct control_job m = { .n = 3, .body = dial_until_the_deadline };
+
+	control_job_start(&m);
+	cr_assert(control_job_all_reached(&m, 1, HOLD_MS));
+	control_job_stop(&m, 1);
+	atomic_store(&m.report[1].progress, 2);
+	for (int ms = 0; ms < HOLD_MS && !m.report[0].text[0]; ms++)
+		sleep_ms(1);
+	kill(m.report[1].pid, SIGKILL);
+	kill(m.report[1].pid, SIGCONT);
+	control_job_wait(&m);
+	cr_assert_eq(m.report[0].rc, 0, "%s", m.report[0].text);
+	cr_assert_eq(m.report[2].rc, 0);
+	ASSERT_TEXT(0, "cannot be reached; tried 127.0.0.1:");
+}
+
 /* ---- splits ---------------------------------------------------------------------------------- */
 
 static int split_and_exchange(struct control_job *m, int rank, struct tt_control *ctl)
