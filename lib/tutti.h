@@ -474,7 +474,9 @@ TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
 
 /* tuttiGroupStart, tuttiGroupEnd - collect the calls of this thread, run them together at the end
  *   Order      sends and receives run concurrently, joins run concurrently, collectives of one
- *              communicator run in call order. Groups nest; only the outermost end runs.
+ *              communicator run in call order. Ranks may call the operations of a group in
+ *              different orders, except for the collectives of one communicator and the messages
+ *              from one rank to another. Groups nest; only the outermost end runs.
  *   Returns    tuttiSuccess | the first error of the group | tuttiInvalidUsage (end without start)
  *   Thread     each thread has its own group     Blocks   tuttiGroupEnd: as the calls inside */
 TUTTI_API tuttiResult_t tuttiGroupStart(void);

@@ -43,9 +43,10 @@ struct tt_world {
 	const struct tt_verbs_settings *ib;              /* NULL: the defaults */
 	uint64_t deadline_ns;                            /* for open */
 	/* A connected, authenticated, blocking stream socket to the peer for (peer, channel). The
-	 * lower rank calls dial, which blocks, at most until the deadline. The higher rank calls
-	 * take. take returns 1 and a socket | 0 not yet | < 0. The caller owns the socket. */
-	int (*dial)(void *ctx, int peer, int channel, int *ret_fd);
+	 * lower rank calls dial once, which begins to connect: 0 | < 0. Both ranks then poll take:
+	 * 1 and the socket, which the caller owns | 0 not yet | < 0, TT_TIMEOUT: not connected
+	 * within the time-out. Neither blocks. */
+	int (*dial)(void *ctx, int peer, int channel);
 	int (*take)(void *ctx, int peer, int channel, int *ret_fd);
 	/* Allgather among all ranks, only during open: all[r * bytes] = mine of rank r.
 	 * Blocks. Returns 0 | < 0. */
@@ -141,12 +142,15 @@ struct tt_transport {
 	 * faster? Both sides give the same answer. */
 	bool (*emulated)(const struct tt_endpoint *ep, int peer);
 
-	/* The link to (peer, channel), made on first use and owned by ep. The peer calls connect
-	 * for its side independently. Returns 0 | TT_SYSTEM, TT_REMOTE, TT_TIMEOUT. */
+	/* The link to (peer, channel), made on first use and owned by ep, which begins to connect.
+	 * The peer calls connect for its side independently, at any time. Blocks: no.
+	 * Returns 0 | TT_SYSTEM, TT_REMOTE. */
 	int (*connect)(struct tt_endpoint *ep, int peer, int channel, struct tt_link **ret_link);
 
-	/* 1: the link is connected (the operations below may be called) | 0: not yet, call again |
-	 * < 0 */
+	/* Continue to connect. 1: the link is connected (the operations below may be called) | 0:
+	 * not yet, call again; a doze does not end for it | < 0. The caller polls every link that
+	 * it has begun to connect, since the peer's side may need a part of this side, and works
+	 * on other links meanwhile. Blocks: no. */
 	int (*ready)(struct tt_link *l);
 
 	/* RESERVE: a 64-byte aligned buffer for one message of bytes, or NULL: the peer has not

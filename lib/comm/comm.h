@@ -258,10 +258,9 @@ int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 		   const tuttiConfig_t *config, tuttiComm_t *ret_comm);
 void tt_comm_free(tuttiComm_t comm);
 
-/* Connects the link (peer, channel) of a path; waits at most until deadline_ns. in: state that this
- * rank reports while it waits. 0 | < 0 */
-int tt_comm_connect(tuttiComm_t comm, const struct tt_path *path, int peer, int channel,
-		    const struct tt_blocked *in, uint64_t deadline_ns);
+/* paths.c: the link (peer, channel) of a path, made and begun to connect by the first call. 1
+ * connected | 0 not yet, call again | < 0. Blocks: no. */
+int tt_comm_connect(tuttiComm_t comm, const struct tt_path *path, int peer, int channel);
 
 /* registration.c. register: 0 | TT_SYSTEM; deregister: 0 | TT_ARG */
 int tt_comm_register(tuttiComm_t comm, const void *start, size_t bytes, void **ret_handle);

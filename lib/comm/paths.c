@@ -5,31 +5,24 @@
  * transport of the table that reaches a peer carries the pair; both sides choose the same one
  * because `reaches` is symmetric. If NICs reach all ranks of all other hosts, two paths exist, by
  * tcp and by NICs, and each call takes the path with the shorter predicted time (model/choose.c).
- * Links are connected when a call first uses them.
+ * Links begin to connect when a call first uses them.
  */
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "comm/accelerator.h"
 #include "comm/paths.h"
 #include "plan/bind.h"
 
-#define YIELDS 50 /* yields before sleeps, while a peer connects */
-#define PAUSE_MIN_NS 50000u
-#define PAUSE_MAX_NS 1000000u
-#define ASK_AFTER_NS 500000000ull
 /* message size at which the faster path for Send and Recv is chosen */
 #define P2P_BYTES (64u << 10)
 
-static int dial(void *ctx, int peer, int channel, int *ret_fd)
+static int dial(void *ctx, int peer, int channel)
 {
 	tuttiComm_t c = ctx;
 
-	return tt_control_dial(c->ctl, peer, channel, tt_deadline_ns(c->settings.timeout_ms),
-			       ret_fd);
+	return tt_control_dial(c->ctl, peer, channel, tt_deadline_ns(c->settings.timeout_ms));
 }
 
 static int take(void *ctx, int peer, int channel, int *ret_fd)
@@ -40,9 +33,9 @@ static int take(void *ctx, int peer, int channel, int *ret_fd)
 }
 
 /* Links by NICs exist beside links by tcp: their sockets have other channel numbers. */
-static int dial_nic(void *ctx, int peer, int channel, int *ret_fd)
+static int dial_nic(void *ctx, int peer, int channel)
 {
-	return dial(ctx, peer, TT_CHANNELS + channel, ret_fd);
+	return dial(ctx, peer, TT_CHANNELS + channel);
 }
 
 static int take_nic(void *ctx, int peer, int channel, int *ret_fd)
@@ -335,63 +328,11 @@ void tt_paths_close(tuttiComm_t c)
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-/* Breaks the communicator with the missing rank, or with the error of the dial. */
-static int report_late(tuttiComm_t c, int peer, const struct tt_blocked *stuck)
-{
-	char dial_error[512], missing[512] = "", text[900];
-	int who;
-
-	snprintf(dial_error, sizeof(dial_error), "%s", tt_error_text());
-	who = tt_control_missing(c->ctl, c->calls.seq, stuck, missing, sizeof(missing));
-	if (who < 0 && c->rank < peer && dial_error[0])
-		snprintf(missing, sizeof(missing), "%s", dial_error);
-	else if (who < 0)
-		snprintf(missing, sizeof(missing),
-			 "rank %d has made no call that needs the connection", peer);
-	snprintf(text, sizeof(text), "rank %d has no connection to rank %d after %u ms: %s",
-		 c->rank, peer, c->settings.timeout_ms, missing);
-	tt_control_raise(c->ctl, TT_TIMEOUT, who, text);
-	return TT_TIMEOUT;
-}
-
-/* Waits for the peer's side: yields first, then sleeps for longer and longer times. */
-static int await(tuttiComm_t c, struct tt_link *l, int peer, const struct tt_blocked *stuck,
-		 uint64_t deadline_ns)
-{
-	uint64_t began_ns = tt_now_ns(), pause_ns = PAUSE_MIN_NS;
-	int rc;
-
-	for (int round = 0; !(rc = l->t->ready(l)); round++) {
-		uint64_t now = tt_now_ns();
-
-		if ((rc = tt_control_broken(c->ctl)))
-			return rc;
-		if (now > deadline_ns)
-			return report_late(c, peer, stuck);
-		if (now - began_ns > ASK_AFTER_NS)
-			tt_control_waiting(c->ctl, stuck);
-		if (round < YIELDS) {
-			sched_yield();
-			continue;
-		}
-		nanosleep(&(struct timespec){ .tv_nsec = (long)pause_ns }, NULL);
-		pause_ns = pause_ns * 2 < PAUSE_MAX_NS ? pause_ns * 2 : PAUSE_MAX_NS;
-	}
-	return rc < 0 ? rc : 0;
-}
-
-int tt_comm_connect(tuttiComm_t c, const struct tt_path *path, int peer, int channel,
-		    const struct tt_blocked *in, uint64_t deadline_ns)
+int tt_comm_connect(tuttiComm_t c, const struct tt_path *path, int peer, int channel)
 {
 	struct tt_link **l = &path->links[channel * c->nranks + peer];
 	struct tt_endpoint *ep = path->via[peer];
-	struct tt_blocked stuck = *in;
-	int rc;
+	int rc = *l ? 0 : ep->t->connect(ep, peer, channel, l);
 
-	stuck.awaited = peer;
-	stuck.last_received = c->calls.last_received[peer];
-	if (!*l && (rc = ep->t->connect(ep, peer, channel, l)))
-		return rc == TT_TIMEOUT && !tt_control_broken(c->ctl) ? report_late(c, peer, &stuck)
-								      : rc;
-	return await(c, *l, peer, &stuck, deadline_ns);
+	return rc ? rc : (*l)->t->ready(*l);
 }

@@ -112,6 +112,7 @@ void tt_control_free(struct tt_control *ctl)
 	struct tt_control_endpoint *ep = ctl->ep;
 	bool last;
 
+	tt_dialer_stop(ctl);
 	pthread_mutex_lock(&ep->lock);
 	tt_endpoint_leave(ep, ctl);
 	for (struct tt_control *parent = ep->controls; parent; parent = parent->next)

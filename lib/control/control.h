@@ -149,11 +149,11 @@ int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes,
  * split". Blocks until deadline. */
 int tt_control_agree(struct tt_control *ctl, int code, const char *what, uint64_t deadline_ns);
 
-/* Data sockets for tcp (struct tt_world), with mutual authentication like every connection. dial:
- * 0 | < 0, blocks until deadline. take: 1 | 0 not connected yet | < 0 broken. The caller owns the
- * descriptor. */
-int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns,
-		    int *ret_fd);
+/* Data sockets for transports (struct tt_world), with mutual authentication like every connection.
+ * The lower rank of a pair dials, which begins to connect and returns: 0 | TT_SYSTEM. Both ranks
+ * then call take: 1 a socket, which the caller owns | 0 not connected yet | < 0 broken, or the dial
+ * has failed or passed its deadline. */
+int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns);
 int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd);
 
 /* A socket of the same kind for active messages, also when the control is broken. 0 | TT_REMOTE:

@@ -1,8 +1,7 @@
 /*
- * control_connect.c - connect to another rank: choice of addresses, retries, deadline; channels;
- * data sockets
+ * control_connect.c - connect to another rank: choice of addresses, retries, deadline; channels
  *
- * Called by joining ranks and by transports, in the caller's thread. A rank has several addresses,
+ * Called by joining ranks, the dialer and active messages, in the caller's thread. A rank has several addresses,
  * and some lead nowhere or to another process (172.17.0.1 is every Docker host's own address), so
  * the server must prove its rank; otherwise the next address is tried, and all addresses again
  * until the deadline.
@@ -360,11 +359,10 @@ int tt_control_channel(struct tt_control *ctl, int rank, int me, int named, uint
 	return rc;
 }
 
-/* ---- data sockets ---------------------------------------------------------------------------- */
+/* ---- dials of a rank of the control ---------------------------------------------------------- */
 
-/* A dial of a rank of ctl */
-static struct tt_dial dial_of(struct tt_control *ctl, int rank, enum tt_purpose purpose,
-			      uint64_t deadline_ns)
+struct tt_dial tt_dial_of(struct tt_control *ctl, int rank, enum tt_purpose purpose,
+			  uint64_t deadline_ns)
 {
 	int peer = tt_control_peer(ctl, rank);
 
@@ -375,49 +373,11 @@ static struct tt_dial dial_of(struct tt_control *ctl, int rank, enum tt_purpose 
 				 .deadline_ns = deadline_ns };
 }
 
-int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns,
-		    int *ret_fd)
-{
-	struct tt_dial dial = dial_of(ctl, peer, TT_P_DATA, deadline_ns);
-	int rc;
-
-	dial.channel = channel;
-	rc = tt_control_connect(ctl, &dial, ret_fd);
-	if (!rc)
-		tt_sock_set_blocking(*ret_fd, true);
-	return rc;
-}
-
 int tt_control_dial_am(struct tt_control *ctl, int peer, uint64_t deadline_ns,
 		       const atomic_bool *stop, int *ret_fd)
 {
-	struct tt_dial dial = dial_of(ctl, peer, TT_P_AM, deadline_ns);
+	struct tt_dial dial = tt_dial_of(ctl, peer, TT_P_AM, deadline_ns);
 
 	dial.stop = stop;
 	return tt_control_connect(ctl, &dial, ret_fd);
-}
-
-int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd)
-{
-	int from = tt_control_peer(ctl, peer), rc = 0;
-	struct tt_parked **at, *p;
-
-	if (tt_control_broken(ctl))
-		return tt_control_fail(ctl);
-	tt_control_lock(ctl);
-	for (at = &ctl->ep->listener.parked;
-	     (p = *at) && (p->context != ctl->context || p->peer != from || p->channel != channel);
-	     at = &p->next)
-		;
-	if (p) {
-		*at = p->next;
-		*ret_fd = p->fd;
-		tt_sock_set_blocking(p->fd, true);
-		free(p);
-		rc = 1;
-	} else {
-		ctl->join.claim_ns = tt_now_ns();
-	}
-	tt_control_unlock(ctl);
-	return rc;
 }

@@ -6,6 +6,7 @@
  * the thread and the lock; a protocol sees ranks and frames only.
  *
  *   control.c               make, leave; frames in and out
+ *   control_data.c          data sockets, and the dialer thread
  *   control_allgather.c     allgather, agreement
  *   control_flood.c         broken, abort, goodbye, deaths
  *   control_observer.c      the observers of higher rooms
@@ -74,6 +75,27 @@ enum {
 };
 void tt_control_send(struct tt_control *ctl, unsigned to, int except, enum tt_frame kind,
 		     const void *data, size_t bytes);
+
+/* ---- control_data.c -------------------------------------------------------------------------- */
+
+struct tt_data_dial { /* from tt_control_dial to tt_control_take */
+	struct tt_data_dial *next;
+	int peer, channel;
+	uint64_t deadline_ns;
+	int fd, code;    /* -1 and 0: not finished */
+	char text[1024]; /* the sentence of code */
+};
+
+struct tt_dialer {
+	struct tt_data_dial *dials; /* in order */
+	bool working;               /* the thread will look at dials again */
+	bool started;               /* the thread must be joined; calling thread */
+	pthread_t thread;
+};
+
+/* End all dials. Not locked. */
+void tt_dialer_stop(struct tt_control *ctl);
+
 /* ---- control_flood.c, locked ----------------------------------------------------------------- */
 
 struct tt_failure {
@@ -192,6 +214,7 @@ struct tt_control {
 
 	struct tt_control *next; /* in ep->controls */
 	int *host_of, nhosts;    /* [nranks]; fixed before join.complete */
+	struct tt_dialer dialer;
 	struct tt_join_state join;
 	struct tt_failure failure;
 	struct tt_departures departed;

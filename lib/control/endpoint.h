@@ -207,6 +207,9 @@ struct tt_dial {
 /* Connect to a rank whose business card is known, and authenticate. 0 | TT_REMOTE, TT_TIMEOUT,
  * TT_SYSTEM | the code that broke the control */
 int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, int *ret_fd);
+/* A dial of a rank of ctl, to be completed */
+struct tt_dial tt_dial_of(struct tt_control *ctl, int rank, enum tt_purpose purpose,
+			  uint64_t deadline_ns);
 /* Make the channel to rank, one of ctl's, unless it exists: the higher peer connects, the lower one
  * waits. me, named: numbers of the two ranks in error texts. Returns as tt_control_connect. */
 int tt_control_channel(struct tt_control *ctl, int rank, int me, int named, uint64_t deadline_ns);

@@ -80,7 +80,7 @@ static int decline(struct tt_op *op)
 {
 	int rc = tt_op_decline(op);
 
-	if (of(op)->trial && op->way == &tt_message_way)
+	if (of(op)->trial && tt_op_by_messages(op))
 		op->observer = &tt_single_copy_way;
 	return rc;
 }

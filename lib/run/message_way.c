@@ -16,37 +16,17 @@
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-/* A peer on sockets connects when it comes to the call; until then other ranks are asked. */
-int tt_op_connect(struct tt_op *op, int peer, int channel)
-{
-	struct tt_link *l = op->bound.path->links[channel * op->comm->nranks + peer];
-	struct tt_blocked stuck;
-
-	if (tt_likely(l && l->t->ready(l) > 0))
-		return 0;
-	tt_op_error_describe(op, &stuck);
-	return tt_comm_connect(op->comm, op->bound.path, peer, channel, &stuck,
-			       tt_deadline_ns(op->comm->settings.timeout_ms));
-}
-
 /* How many channels of the plan are connected, on the operation's path */
 static int *channels_of(const struct tt_op *op)
 {
 	return &op->bound.cached->channels[op->bound.path != op->comm->paths.path];
 }
 
-/* A step may need any link of the plan at any time, so all links are connected before the first. */
 static int begin(struct tt_op *op)
 {
-	int *channels = channels_of(op), rc = 0;
+	int *channels = channels_of(op), n = (int)op->cursors.n;
 
-	for (int ch = *channels; !rc && ch < (int)op->cursors.n; ch++) {
-		for (uint32_t i = 0; !rc && i < op->bound.plan->npeers; i++)
-			rc = tt_op_connect(op, op->bound.plan->peers[i], ch);
-		if (!rc)
-			*channels = ch + 1;
-	}
-	return rc;
+	return tt_likely(*channels >= n) ? 0 : tt_op_connect(op, *channels, n, channels);
 }
 
 static int advance(struct tt_op *op)

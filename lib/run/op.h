@@ -85,6 +85,13 @@ struct tt_op_p2p {
 	struct tt_step step;
 };
 
+/* connect.c: links of channels [first, end); valid while way is tt_connecting_way */
+struct tt_op_connecting {
+	int first, end;
+	int *connected;          /* set to end when all are; may be NULL */
+	struct tt_link *missing; /* the first that is not; NULL: it could not be made */
+};
+
 struct tt_op {
 	struct tt_op *next; /* of the set that runs together */
 	struct tt_op *then; /* starts when this one is complete */
@@ -99,6 +106,7 @@ struct tt_op {
 	struct tt_op_cursors cursors;
 	struct tt_op_posts posts;
 	struct tt_op_p2p p2p;
+	struct tt_op_connecting connecting;
 };
 
 /* messages from this size on may be sent and received in place (zero copy) */
@@ -117,7 +125,7 @@ static inline void tt_op_copy(const struct tt_op *op, enum tt_buf buf, void *dst
 /* operation.c: the op of a request, not started */
 void tt_op_init(struct tt_op *op, const struct tt_request *request);
 /* Start op when the ones before it are complete: find and bind the plan, number and log the call,
- * begin its way, scale inputs. Blocks only to connect new links. 0 | the call's result */
+ * begin its way, scale inputs. Blocks: no. 0 | the call's result */
 int tt_op_start(struct tt_op *op);
 /* The part of a start that depends on the request only: plan, binding, buffers, way. 0 | the
  * call's result */
@@ -128,11 +136,13 @@ void tt_op_finish(struct tt_op *op);
 void tt_op_bind_plan(const struct tt_op *op, size_t bytes, struct tt_binding *ret_binding);
 void tt_op_place_cursors(struct tt_op *op);
 
-/* p2p.c: start a Send or Recv. 0 | the call's result. Blocks to connect. */
+/* p2p.c: start a Send or Recv. 0 | the call's result. Blocks: no. */
 int tt_op_start_p2p(struct tt_op *op);
 
-/* message_way.c: connect the link to peer, if it is not. 0 | < 0. Blocks: until the deadline. */
-int tt_op_connect(struct tt_op *op, int peer, int channel);
+/* connect.c: begin to connect the links of channels [first, end) to the peers of op. If some are not
+ * connected yet, op goes the way tt_connecting_way until they are. *connected (or NULL) becomes end
+ * then. 0 | < 0 */
+int tt_op_connect(struct tt_op *op, int first, int end, int *connected);
 
 /* step.c: execute steps of one cursor until it blocks. > 0 something moved | 0 nothing could | < 0
  * failed. After its last step a cursor is finished. */

@@ -16,6 +16,8 @@
 
 #include "run/way.h"
 
+#define DIAL_LATE_MS 250 /* longest time from the deadline of a dial to its end */
+
 static const char *op_text(const struct tt_op *op, char text[160])
 {
 	const struct tt_request *r = op->call.request;
@@ -139,6 +141,42 @@ int tt_op_error_broken(struct tt_op *op)
 	return explain(op, own_fault(op->comm));
 }
 
+/* The reason why this rank's dial of l has failed; "": the peer dials, or its side is missing. The
+ * dial began with the operation, so it gives up about now. */
+static void dial_error(struct tt_link *l, char *text, size_t bytes)
+{
+	uint64_t until = tt_deadline_ns(DIAL_LATE_MS);
+	int rc = 0;
+
+	while (l->ep->world->rank < l->peer && !(rc = l->t->ready(l)) && tt_now_ns() < until)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	snprintf(text, bytes, "%s", rc < 0 ? tt_error_text() : "");
+}
+
+/* op waits for a link: break the communicator with the missing rank, or with the error of the
+ * dial. */
+static int unconnected(struct tt_op *op)
+{
+	struct tt_link *l = op->connecting.missing;
+	char missing[512], error[512], text[900];
+	tuttiComm_t c = op->comm;
+	struct tt_blocked stuck;
+	int who;
+
+	tt_op_error_describe(op, &stuck);
+	dial_error(l, error, sizeof(error));
+	who = tt_control_missing(c->ctl, c->calls.seq, &stuck, missing, sizeof(missing));
+	if (who < 0 && error[0])
+		snprintf(missing, sizeof(missing), "%s", error);
+	else if (who < 0)
+		snprintf(missing, sizeof(missing),
+			 "rank %d has made no call that needs the connection", l->peer);
+	snprintf(text, sizeof(text), "rank %d has no connection to rank %d after %u ms: %s",
+		 c->rank, l->peer, c->settings.timeout_ms, missing);
+	tt_control_raise(c->ctl, TT_TIMEOUT, who, text);
+	return tt_op_error_broken(op);
+}
+
 int tt_op_error_late(struct tt_op *op)
 {
 	char what[160], missing[600] = "";
@@ -146,6 +184,8 @@ int tt_op_error_late(struct tt_op *op)
 	struct tt_blocked stuck;
 	int own;
 
+	if (op->way == &tt_connecting_way)
+		return unconnected(op);
 	tt_op_error_describe(op, &stuck);
 	tt_control_missing(c->ctl, c->calls.seq, &stuck, missing, sizeof(missing));
 	if (tt_control_broken(c->ctl)) /* another rank reported a cause meanwhile */
@@ -169,7 +209,7 @@ int tt_op_error_own(struct tt_op *set)
 	return own;
 }
 
-/* The start of op failed: its links could not be connected, or memory ran out, which is this
+/* op failed before its first step: a link could not be connected, or memory ran out, which is this
  * thread's error text already. */
 int tt_op_error_starting(struct tt_op *op, int code)
 {

@@ -192,7 +192,7 @@ static int start_collective(struct tt_op *op)
 	op->started = true; /* only now can error texts name the call */
 	rc = tt_op_begin_way(op, entry_of(op->way));
 	if (tt_unlikely(op->staging != NULL) && !rc)
-		rc = op->staging->ops->begin(op, op->way != &tt_message_way || op->bound.scaled);
+		rc = op->staging->ops->begin(op, !tt_op_by_messages(op) || op->bound.scaled);
 	if (tt_unlikely(op->bound.scaled) && !rc)
 		scale_inputs(op);
 	return rc;

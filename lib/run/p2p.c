@@ -40,30 +40,38 @@ static void bind_step(struct tt_op *op)
 
 /* A message of several tiles uses all ports to its peer, as messages of collectives do: both sides
  * have the same ports, and messages of a pair follow each other, so each channel has its tiles in
- * order. The first tile uses the first channel, whatever the count, so that a mismatch shows. All
- * channels are connected with the first, while members of a set take care not to wait for each
- * other in a ring. */
-static int spread(struct tt_op *op, int ports)
+ * order. The first tile uses the first channel, whatever the count, so that a mismatch shows. */
+static void spread(struct tt_op *op, int n)
 {
-	int rc = 0, n = ports < TT_P2P_CHANNELS ? ports : TT_P2P_CHANNELS;
 	uint32_t ntiles = op->bound.tiles.ntiles;
 
-	for (int i = 1; i < n && !rc; i++)
-		rc = tt_op_connect(op, op->call.request->root, TT_P2P_CHANNEL + i);
 	op->bound.tiles.width = op->cursors.n = ntiles < (uint32_t)n ? ntiles : (uint32_t)n;
 	for (uint32_t i = 1; i < op->cursors.n; i++)
 		op->cursors.at[i] = (struct tt_cursor){ .tile = i,
 							.channel = (uint8_t)(TT_P2P_CHANNEL + i) };
-	return rc;
 }
 
+/* Connects the channels of all ports, whatever the count: the peer's may differ by mistake. */
 static int connect_pair(struct tt_op *op)
 {
-	int peer = op->call.request->root;
-	struct tt_link **l = &op->bound.path->links[TT_P2P_CHANNEL * op->comm->nranks + peer];
-	int rc = tt_op_connect(op, peer, TT_P2P_CHANNEL);
+	int nranks = op->comm->nranks, peer = op->call.request->root, n = 1, rc;
+	struct tt_link **l = &op->bound.path->links[TT_P2P_CHANNEL * nranks + peer];
 
-	return tt_likely(rc || (*l)->ports <= 1) ? rc : spread(op, (*l)->ports);
+	if (tt_unlikely(!*l) &&
+	    (rc = tt_comm_connect(op->comm, op->bound.path, peer, TT_P2P_CHANNEL)) < 0)
+		return rc;
+	if (tt_unlikely((*l)->ports > 1)) {
+		n = (*l)->ports < TT_P2P_CHANNELS ? (*l)->ports : TT_P2P_CHANNELS;
+		spread(op, n);
+	}
+	for (int i = 0; i < n; i++, l += nranks) {
+		rc = *l ? (*l)->t->ready(*l) : 0;
+		if (tt_unlikely(rc < 0))
+			return rc;
+		if (tt_unlikely(!rc))
+			return tt_op_connect(op, TT_P2P_CHANNEL, TT_P2P_CHANNEL + n, NULL);
+	}
+	return 0;
 }
 
 int tt_op_start_p2p(struct tt_op *op)

@@ -15,6 +15,8 @@
 
 static int symptom(struct tt_op *op, int rc)
 {
+	if (op->way == &tt_connecting_way)
+		return tt_op_error_starting(op, rc);
 	return rc == TT_USAGE || rc == TT_REMOTE ? tt_op_error_symptom(op, rc) : rc;
 }
 
@@ -156,43 +158,6 @@ static struct tt_op *link_set(struct tt_op *ops, size_t n, struct tt_op **last, 
 	return first;
 }
 
-/* Peer of a Send or Recv; -1: a collective */
-static int peer_of(const struct tt_op *op)
-{
-	return op->call.request->collective == TT_SENDRECV ? op->call.request->root : -1;
-}
-
-static bool is_connected(const struct tt_op *op)
-{
-	tuttiComm_t c = op->comm;
-	struct tt_link **links = c->paths.path[c->paths.p2p_path].links +
-				 TT_P2P_CHANNEL * c->nranks,
-		       *l = peer_of(op) < 0 ? NULL : links[peer_of(op)];
-
-	return peer_of(op) < 0 || (l && l->t->ready(l) > 0);
-}
-
-/* The start of a message waits for its link, and the peer must start the same message for that. If
- * each rank of a ring started with its successor, all would wait; so every rank starts with its
- * lowest peer. */
-static struct tt_op *by_peer(struct tt_op *set)
-{
-	struct tt_op *sorted = NULL, **at, *op, *next;
-
-	for (op = set; op && is_connected(op);)
-		op = op->next;
-	if (!op)
-		return set;
-	for (op = set; op; op = next) {
-		next = op->next;
-		for (at = &sorted; *at && peer_of(*at) <= peer_of(op);)
-			at = &(*at)->next;
-		op->next = *at;
-		*at = op;
-	}
-	return sorted;
-}
-
 static int run_many(const struct tt_request *requests, size_t n)
 {
 	size_t entries = 4;
@@ -207,7 +172,7 @@ static int run_many(const struct tt_request *requests, size_t n)
 	last = (struct tt_op **)(ops + n);
 	for (size_t i = 0; i < n; i++)
 		tt_op_init(&ops[i], &requests[i]);
-	rc = tt_run(by_peer(link_set(ops, n, last, entries - 1)));
+	rc = tt_run(link_set(ops, n, last, entries - 1));
 	tt_pool_give(ops);
 	return rc;
 }

@@ -46,8 +46,9 @@
 #define PAUSE_MIN_MS 50u       /* pause without yields, after a long one */
 #define PAUSE_MAX_MS 2000u
 #define ASK_AFTER_MS 500u
-#define DOZE_US 20000u     /* bound of one sleep; wakes end it earlier */
-#define DOZE_MIXED_US 500u /* the same with several endpoints to watch: only one wakes */
+#define DOZE_US 20000u /* bound of one sleep; wakes end it earlier */
+/* the same with several endpoints to watch, of which only one wakes, or with links to connect */
+#define DOZE_MIXED_US 500u
 
 static void arm(struct tt_wait *w)
 {
@@ -110,8 +111,8 @@ static void start_clock(struct tt_wait *w, const struct tt_op *set)
 	w->deadline_ns = w->started_ns + least * 1000000ull;
 }
 
-/* Sleep in the endpoint whose links are waited for; with several endpoints, or several
- * communicators, for DOZE_MIXED_US only. */
+/* Sleep in the endpoint whose links are waited for; with several endpoints, several communicators,
+ * or links that are not connected, for DOZE_MIXED_US only. */
 static void doze(struct tt_wait *w, struct tt_op *set)
 {
 	tuttiComm_t c = w->comm;
@@ -120,7 +121,8 @@ static void doze(struct tt_wait *w, struct tt_op *set)
 	bool mixed = false;
 
 	for (struct tt_op *op = set; op; op = op->next) {
-		mixed |= op->comm != c || (op->staging && op->staging->ops->wakes_nobody);
+		mixed |= op->comm != c || op->way == &tt_connecting_way ||
+			 (op->staging && op->staging->ops->wakes_nobody);
 		for (uint32_t i = 0; op->comm == c && i < op->cursors.n; i++) {
 			struct tt_endpoint *ep = NULL;
 

@@ -65,6 +65,14 @@ extern const struct tt_way *const tt_ways[];
 /* message_way.c */
 extern const struct tt_way tt_message_way;
 
+/* connect.c: the way of an operation until its links are connected; then it goes by messages */
+extern const struct tt_way tt_connecting_way;
+
+static inline bool tt_op_by_messages(const struct tt_op *op)
+{
+	return op->way == &tt_message_way || op->way == &tt_connecting_way;
+}
+
 /* operation.c: the first way from *from on that fits and takes op, begun. 0 | < 0 */
 int tt_op_begin_way(struct tt_op *op, const struct tt_way *const *from);
 

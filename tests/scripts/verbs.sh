@@ -51,6 +51,7 @@ suite "zero-copy messages with reordered and delayed completions" verbs/test_ver
 suite "wrong messages of a peer are refused" verbs/test_verbs_wrong '*'
 suite "GPUDirect RDMA: an HCA reads and writes device memory" gpu/test_gpudirect '*'
 suite "GPUDirect RDMA with reordered and delayed completions" gpu/test_gpudirect '*/@(copy_only|writes_of)_*' TUTTI_TEST_VERBS_MOOD=reorder,delay
+suite "groups connect in any order, reordered completions" conformance/test_groups '*' TUTTI_TEST_FEWER=4 TUTTI_TEST_VERBS_MOOD=reorder,delay
 suite "random calls of all algorithms, types and operations, reordered completions" conformance/test_collectives '*/random_calls_over_tcp*' TUTTI_TEST_VERBS_MOOD=reorder
 suite "ranks are killed and stopped at any step of a plan" unit/test_faults '*/a_rank_killed_at_any*'
 

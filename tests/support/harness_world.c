@@ -69,15 +69,12 @@ uint64_t harness_barrier(const struct tt_world *world, uint64_t value)
 	return most;
 }
 
-static int dial(void *ctx, int peer, int channel, int *ret_fd)
+static int dial(void *ctx, int peer, int channel)
 {
 	struct world_rank *r = ctx;
-	int *fd = &r->fds[peer * r->h->nchannels + channel];
 
-	if (*fd < 0)
+	if (r->fds[peer * r->h->nchannels + channel] < 0)
 		return tt_fail(TT_REMOTE, "rank %d was dialed twice", peer);
-	*ret_fd = *fd;
-	*fd = -1;
 	return 0;
 }
 
@@ -87,7 +84,11 @@ static int take(void *ctx, int peer, int channel, int *ret_fd)
 
 	if (r->takes++ < r->h->takes_before_socket)
 		return 0;
-	return dial(ctx, peer, channel, ret_fd) ? TT_REMOTE : 1;
+	if (dial(ctx, peer, channel))
+		return TT_REMOTE;
+	*ret_fd = r->fds[peer * r->h->nchannels + channel];
+	r->fds[peer * r->h->nchannels + channel] = -1;
+	return 1;
 }
 
 static void connect_pair(int listener, struct sockaddr_in *at, int *ret_a, int *ret_b)

@@ -92,7 +92,7 @@ static int await_data_socket(struct tt_control *ctl, int peer, int channel, int 
 		if (!rc)
 			sleep_ms(1);
 	}
-	return rc == 1 ? 0 : -1;
+	return rc == 1 ? 0 : rc < 0 ? rc : -1;
 }
 
 /* Data sockets between every two ranks on two channels; each end sends its rank and channel. */
@@ -103,11 +103,11 @@ static int data_sockets(struct control_job *m, int rank, struct tt_control *ctl)
 	for (int peer = 0; peer < m->n; peer++)
 		for (int channel = 0; channel < 2 && peer != rank; channel++) {
 			int fd, mine = rank * 10 + channel, theirs = -1;
-			int rc = rank < peer ? tt_control_dial(ctl, peer, channel,
-							       tt_deadline_ns(10000), &fd)
-					     : await_data_socket(ctl, peer, channel, &fd);
 
-			if (rc)
+			if (rank < peer &&
+			    tt_control_dial(ctl, peer, channel, tt_deadline_ns(HOLD_MS)))
+				return 100;
+			if (await_data_socket(ctl, peer, channel, &fd))
 				return 100;
 			wrong += write(fd, &mine, sizeof(mine)) != sizeof(mine);
 			/* the socket is blocking */
@@ -144,7 +144,9 @@ static int dial_a_stopped_rank(struct control_job *m, int rank, struct tt_contro
 		tt_control_raise(ctl, TT_REMOTE, 2, "rank 2 breaks the job");
 		return 0;
 	}
-	rc = tt_control_dial(ctl, 1, 0, tt_deadline_ns(HOLD_MS), &fd);
+	rc = tt_control_dial(ctl, 1, 0, tt_deadline_ns(HOLD_MS));
+	if (!rc)
+		rc = await_data_socket(ctl, 1, 0, &fd);
 	snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s", tt_error_text());
 	m->report[rank].took_ms = (tt_now_ns() - before) / 1000000;
 	return rc == TT_REMOTE ? 0 : 1;
@@ -166,6 +168,44 @@ Test(connections, a_dial_ends_when_the_job_breaks, .timeout = 60)
 	cr_assert_eq(m.report[0].rc, 0);
 	ASSERT_TEXT(0, "rank 2 breaks the job");
 	cr_assert_lt(m.report[0].took_ms, HOLD_MS / 2);
+}
+
+/* Rank 1 is stopped and rank 2 is not: the dial of rank 1 fails at its deadline, and stays failed. */
+static int dial_until_the_deadline(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	int fd, rc;
+
+	atomic_store(&m->report[rank].progress, 1);
+	if (rank == 1)
+		sleep_ms(HOLD_MS);
+	control_job_reached(m, 1, 2, HOLD_MS);
+	if (rank == 2)
+		return await_data_socket(ctl, 0, 0, &fd);
+	rc = tt_control_dial(ctl, 2, 0, tt_deadline_ns(HOLD_MS));
+	if (rc || await_data_socket(ctl, 2, 0, &fd) ||
+	    tt_control_dial(ctl, 1, 0, tt_deadline_ns(300)))
+		return 100;
+	rc = await_data_socket(ctl, 1, 0, &fd);
+	snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s", tt_error_text());
+	return rc == TT_TIMEOUT && tt_control_take(ctl, 1, 0, &fd) == rc ? 0 : 1;
+}
+
+Test(connections, a_dial_that_fails_names_the_rank_and_its_addresses, .timeout = 60)
+{
+	struct control_job m = { .n = 3, .body = dial_until_the_deadline };
+
+	control_job_start(&m);
+	cr_assert(control_job_all_reached(&m, 1, HOLD_MS));
+	control_job_stop(&m, 1);
+	atomic_store(&m.report[1].progress, 2);
+	for (int ms = 0; ms < HOLD_MS && !m.report[0].text[0]; ms++)
+		sleep_ms(1);
+	kill(m.report[1].pid, SIGKILL);
+	kill(m.report[1].pid, SIGCONT);
+	control_job_wait(&m);
+	cr_assert_eq(m.report[0].rc, 0, "%s", m.report[0].text);
+	cr_assert_eq(m.report[2].rc, 0);
+	ASSERT_TEXT(0, "cannot be reached; tried 127.0.0.1:");
 }
 
 /* ---- splits ---------------------------------------------------------------------------------- */

@@ -2,9 +2,8 @@
  * tcp.c - messages over TCP: one socket for each (peer, channel), driven by the calling thread
  *
  * Called through tt_tcp by comm and run; tcp_stream.c moves the bytes. Sockets come connected and
- * authenticated from world->dial (at the lower rank) and world->take (at the higher). Only links
- * with an expected message or unfinished posts cost system calls. The kernel tunes the socket
- * buffers; a fixed size would switch its tuning off.
+ * authenticated from world->take. Only links with an expected message or unfinished posts cost
+ * system calls. The kernel tunes the socket buffers; a fixed size would switch its tuning off.
  *
  * Sleep: poll only the awaited sockets. A rank that arms polls all links of interest once more. The
  * awaited links are those whose next message was missing in these polls, and those with unfinished
@@ -26,12 +25,9 @@
 
 #include "transports/tcp/tcp_stream.h"
 
-#define BLIND_US 1000 /* longest sleep while a peer has not connected yet */
-
 struct tcp_ep {
 	struct tt_endpoint base;
-	int bell;    /* eventfd for wake */
-	int untaken; /* links without a socket, until take returns one */
+	int bell; /* eventfd for wake */
 	bool armed;
 	int nbusy, nawaited;
 	struct tt_tcp_link **links; /* [nranks * nchannels] */
@@ -118,14 +114,6 @@ static bool tcp_reaches(struct tt_endpoint *ep, int peer)
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
-static void adopt(struct tt_tcp_link *l, int fd)
-{
-	int on = 1;
-
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	l->fd = fd;
-}
-
 static int make(struct tcp_ep *ep, int peer, int channel, struct tt_tcp_link **ret_link)
 {
 	size_t buffer_bytes = (ep->base.world->message_bytes + TT_LINE - 1) / TT_LINE * TT_LINE;
@@ -153,21 +141,14 @@ static int tcp_connect(struct tt_endpoint *base, int peer, int channel, struct t
 	struct tcp_ep *ep = (struct tcp_ep *)base;
 	const struct tt_world *w = base->world;
 	struct tt_tcp_link **l = &ep->links[peer * w->nchannels + channel];
-	int fd = -1, rc = 0;
+	int rc;
 
 	if (!*l) {
-		if (w->rank < peer)
-			rc = w->dial(w->ctx, peer, channel, &fd);
-		if (!rc)
-			rc = make(ep, peer, channel, l);
-		if (rc && fd >= 0)
-			close(fd);
+		rc = make(ep, peer, channel, l);
+		if (!rc && w->rank < peer)
+			rc = w->dial(w->ctx, peer, channel);
 		if (rc)
 			return rc;
-		if (fd >= 0)
-			adopt(*l, fd);
-		else
-			ep->untaken++;
 	}
 	*ret_link = &(*l)->base;
 	return 0;
@@ -176,16 +157,16 @@ static int tcp_connect(struct tt_endpoint *base, int peer, int channel, struct t
 static int tcp_ready(struct tt_link *base)
 {
 	struct tt_tcp_link *l = (struct tt_tcp_link *)base;
-	struct tcp_ep *ep = (struct tcp_ep *)base->ep;
-	int fd, rc;
+	const struct tt_world *w = base->ep->world;
+	int fd, rc, on = 1;
 
 	if (tt_likely(l->fd >= 0))
 		return 1;
-	rc = base->ep->world->take(base->ep->world->ctx, base->peer, base->channel, &fd);
+	rc = w->take(w->ctx, base->peer, base->channel, &fd);
 	if (rc <= 0)
 		return rc;
-	ep->untaken--;
-	adopt(l, fd);
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	l->fd = fd;
 	return 1;
 }
 
@@ -306,8 +287,7 @@ static uint32_t tcp_arm(struct tt_endpoint *base)
 static void tcp_doze(struct tt_endpoint *base, uint32_t ticket, uint32_t timeout_us)
 {
 	struct tcp_ep *ep = (struct tcp_ep *)base;
-	uint32_t us = ep->untaken && timeout_us > BLIND_US ? BLIND_US : timeout_us;
-	struct timespec limit = { us / 1000000, (long)(us % 1000000) * 1000 };
+	struct timespec limit = { timeout_us / 1000000, (long)(timeout_us % 1000000) * 1000 };
 	eventfd_t rings;
 	nfds_t n = 0;
 

@@ -265,20 +265,17 @@ static int verbs_connect(struct tt_endpoint *base, int peer, int channel, struct
 	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)base;
 	const struct tt_world *w = base->world;
 	struct tt_verbs_link **l = &ep->links[peer * w->nchannels + channel];
-	int rc = 0;
+	int rc;
 
-	if (!*l)
+	if (!*l) {
 		rc = make_link(ep, peer, channel, l);
-	if (!rc && (*l)->state == TT_VERBS_UNCONNECTED && w->rank < peer) {
-		rc = w->dial(w->ctx, peer, channel, &(*l)->fd);
-		if (!rc)
-			rc = tt_verbs_send_hello(*l);
-		if (!rc)
-			(*l)->state = TT_VERBS_HELLO_SENT;
+		if (!rc && w->rank < peer)
+			rc = w->dial(w->ctx, peer, channel);
+		if (rc)
+			return rc;
 	}
-	if (!rc)
-		*ret_link = &(*l)->base;
-	return rc;
+	*ret_link = &(*l)->base;
+	return 0;
 }
 
 static int verbs_ready(struct tt_link *base)

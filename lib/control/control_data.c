@@ -1,0 +1,161 @@
+/*
+ * control_data.c - data sockets: the lower rank of a pair dials in a thread, both ranks poll
+ *
+ * Called by transports, through comm. A dial takes as long as the network and the peer's service
+ * thread need, so a thread works through the dials of this rank; it exists while there are some.
+ * The caller's thread never waits.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/thread.h"
+#include "control/control_internal.h"
+
+static struct tt_data_dial *next_unfinished(struct tt_control *ctl)
+{
+	struct tt_data_dial *d = ctl->dialer.dials;
+
+	while (d && (d->fd >= 0 || d->code))
+		d = d->next;
+	return d;
+}
+
+/* Thread: dialer. Fields of an unfinished dial do not change. */
+static void *work(void *arg)
+{
+	struct tt_control *ctl = arg;
+	struct tt_data_dial *d;
+
+	tt_control_lock(ctl);
+	while ((d = next_unfinished(ctl))) {
+		struct tt_dial dial = tt_dial_of(ctl, d->peer, TT_P_DATA, d->deadline_ns);
+		int fd = -1, rc;
+
+		dial.channel = d->channel;
+		tt_control_unlock(ctl);
+		rc = tt_control_connect(ctl, &dial, &fd);
+		tt_control_lock(ctl);
+		if (rc)
+			snprintf(d->text, sizeof(d->text), "%s", tt_error_text());
+		d->code = rc;
+		d->fd = rc ? -1 : fd;
+	}
+	ctl->dialer.working = false;
+	tt_control_unlock(ctl);
+	return NULL;
+}
+
+/* The thread has finished its work, or is about to. */
+static void join_thread(struct tt_control *ctl)
+{
+	if (ctl->dialer.started)
+		pthread_join(ctl->dialer.thread, NULL);
+	ctl->dialer.started = false;
+}
+
+static int start_thread(struct tt_control *ctl)
+{
+	int rc;
+
+	join_thread(ctl);
+	ctl->dialer.working = true;
+	rc = tt_thread_start(&ctl->dialer.thread, "tutti-dialer", work, ctl);
+	ctl->dialer.started = rc == 0;
+	return rc ? tt_fail(TT_SYSTEM, "rank %d: cannot start a thread: %s", ctl->rank,
+			    strerror(rc))
+		  : 0;
+}
+
+int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns)
+{
+	struct tt_data_dial *d = calloc(1, sizeof(*d)), **at;
+	bool working;
+
+	if (!d)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory to connect to rank %d", ctl->rank,
+			       peer);
+	d->peer = peer;
+	d->channel = channel;
+	d->deadline_ns = deadline_ns;
+	d->fd = -1;
+	tt_control_lock(ctl);
+	for (at = &ctl->dialer.dials; *at;)
+		at = &(*at)->next;
+	*at = d;
+	working = ctl->dialer.working;
+	tt_control_unlock(ctl);
+	return working ? 0 : start_thread(ctl);
+}
+
+/* 1 | 0 not finished | < 0 it failed. Locked. */
+static int take_dialed(struct tt_control *ctl, int peer, int channel, int *ret_fd)
+{
+	struct tt_data_dial **at = &ctl->dialer.dials, *d;
+
+	while ((d = *at) && (d->peer != peer || d->channel != channel))
+		at = &d->next;
+	if (!d)
+		return 0;
+	if (d->code)
+		return tt_fail(d->code, "%s", d->text);
+	if (d->fd < 0)
+		return 0;
+	*at = d->next;
+	*ret_fd = d->fd;
+	free(d);
+	return 1;
+}
+
+/* 1 | 0 the peer has not dialed yet. Locked. */
+static int take_parked(struct tt_control *ctl, int peer, int channel, int *ret_fd)
+{
+	struct tt_parked **at = &ctl->ep->listener.parked, *p;
+	int from = tt_control_peer(ctl, peer);
+
+	while ((p = *at) &&
+	       (p->context != ctl->context || p->peer != from || p->channel != channel))
+		at = &p->next;
+	if (!p) {
+		ctl->join.claim_ns = tt_now_ns();
+		return 0;
+	}
+	*at = p->next;
+	*ret_fd = p->fd;
+	free(p);
+	return 1;
+}
+
+int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd)
+{
+	bool working;
+	int rc;
+
+	if (tt_control_broken(ctl))
+		return tt_control_fail(ctl);
+	tt_control_lock(ctl);
+	rc = ctl->rank < peer ? take_dialed(ctl, peer, channel, ret_fd)
+			      : take_parked(ctl, peer, channel, ret_fd);
+	working = ctl->dialer.working;
+	tt_control_unlock(ctl);
+	if (rc <= 0)
+		return rc;
+	if (!working)
+		join_thread(ctl);
+	tt_sock_set_blocking(*ret_fd, true);
+	return 1;
+}
+
+void tt_dialer_stop(struct tt_control *ctl)
+{
+	struct tt_data_dial *d;
+
+	if (ctl->dialer.started)
+		atomic_store(&ctl->broken, TT_REMOTE); /* ends a dial in progress */
+	join_thread(ctl);
+	while ((d = ctl->dialer.dials)) {
+		ctl->dialer.dials = d->next;
+		tt_sock_close(d->fd);
+		free(d);
+	}
+}
