@@ -62,9 +62,10 @@ static int start_thread(struct tt_control *ctl)
 	ctl->dialer.working = true;
 	rc = tt_thread_start(&ctl->dialer.thread, "tutti-dialer", work, ctl);
 	ctl->dialer.started = rc == 0;
-	return rc ? tt_fail(TT_SYSTEM, "rank %d: cannot start a thread: %s", ctl->rank,
-			    strerror(rc))
-		  : 0;
+	if (!rc)
+		return 0;
+	ctl->dialer.working = false;
+	return tt_fail(TT_SYSTEM, "rank %d: cannot start a thread: %s", ctl->rank, strerror(rc));
 }
 
 int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns)
