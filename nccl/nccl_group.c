@@ -7,7 +7,6 @@
  * continue after the end of the group.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "nccl/nccl_layer.h"

@@ -62,16 +62,20 @@ static int fetch(void *ctx, void *to, const void *from, size_t bytes)
 	return tt_accelerator.fetch(ctx, to, from, bytes);
 }
 
+static bool is_requested(tuttiComm_t c, const struct tt_transport *t)
+{
+	return !strcmp(c->settings.transport, t->name);
+}
+
 /* auto: every transport; a name: that transport, and self for messages to this rank */
 static bool allowed(tuttiComm_t c, const struct tt_transport *t)
 {
 	if (c->nranks == 1 && t != &tt_self)
 		return false;
-	if (t == &tt_verbs && c->hosts.one_host && strcmp(c->settings.transport, t->name))
+	if (t == &tt_verbs && c->hosts.one_host && !is_requested(c, t))
 		/* shared memory serves one host: skip the address exchange of verbs */
 		return false;
-	return t == &tt_self || !strcmp(c->settings.transport, "auto") ||
-	       !strcmp(c->settings.transport, t->name);
+	return t == &tt_self || !strcmp(c->settings.transport, "auto") || is_requested(c, t);
 }
 
 static int check_name(tuttiComm_t c)
@@ -81,7 +85,7 @@ static int check_name(tuttiComm_t c)
 	if (!strcmp(c->settings.transport, "auto"))
 		return 0;
 	for (const struct tt_transport *const *t = tt_transports; *t; t++) {
-		if (!strcmp(c->settings.transport, (*t)->name))
+		if (is_requested(c, *t))
 			return 0;
 		strncat(known, ", ", sizeof(known) - strlen(known) - 1);
 		strncat(known, (*t)->name, sizeof(known) - strlen(known) - 1);
@@ -96,7 +100,7 @@ static int open_one(tuttiComm_t c, const struct tt_transport *t)
 	int rc;
 
 	if (!t->probe(why, sizeof(why))) {
-		if (!strcmp(c->settings.transport, t->name))
+		if (is_requested(c, t))
 			return tt_fail(TT_SYSTEM,
 				       "rank %d: transport %s cannot be used on this host: %s",
 				       c->rank, t->name, why);
@@ -110,11 +114,6 @@ static int open_one(tuttiComm_t c, const struct tt_transport *t)
 	if (!rc)
 		c->paths.nep++;
 	return rc;
-}
-
-static bool is_requested(tuttiComm_t c, const struct tt_transport *t)
-{
-	return !strcmp(c->settings.transport, t->name);
 }
 
 /* True if a software NIC (Soft-RoCE) may be faster than tcp for some message size. */

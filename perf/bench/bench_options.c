@@ -4,7 +4,6 @@
  * Called by bench_main.c. Checks combinations of options and names of algorithms too (sizes in the
  * wrong order, an unknown algorithm), so that a wrong command line fails before a rank starts.
  */
-#include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
