@@ -249,6 +249,15 @@ static inline int tt_comm_visit(tuttiComm_t c)
 	return tt_comm_check(c);
 }
 
+/* The facts by which plans are bound; agreed. */
+static inline struct tt_connectivity tt_comm_connectivity(const struct tuttiComm *c)
+{
+	return (struct tt_connectivity){ .nranks = c->nranks,
+					 .one_host = c->hosts.one_host,
+					 .over_tcp = c->paths.over_tcp,
+					 .cores = c->hosts.cores };
+}
+
 /* Joins; config may be NULL. Returns as tuttiCommInitRankConfig. */
 int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfig_t *config,
 		 tuttiComm_t *ret_comm);

@@ -251,10 +251,7 @@ int tt_paths_open(tuttiComm_t c)
 	if (rc)
 		return rc;
 	c->paths.over_tcp = is_requested(c, &tt_tcp) || is_requested(c, &tt_verbs);
-	facts = (struct tt_connectivity){ .nranks = c->nranks,
-					  .one_host = c->hosts.one_host,
-					  .over_tcp = c->paths.over_tcp,
-					  .cores = c->hosts.cores };
+	facts = tt_comm_connectivity(c);
 	c->paths.world = (struct tt_world){
 		.rank = c->rank,
 		.nranks = c->nranks,
