@@ -43,6 +43,15 @@
 ALGORITHMS(DECLARE)
 const struct tt_algorithm *const tt_algorithms[] = { ALGORITHMS(POINT) NULL };
 
+uint8_t tt_algorithm_number(const struct tt_algorithm *a)
+{
+	uint8_t i = 0;
+
+	while (tt_algorithms[i] != a)
+		i++;
+	return i;
+}
+
 static bool has_name(int i, enum tt_collective collective, const char *name)
 {
 	return (collective == TT_COLLECTIVES || tt_algorithms[i]->collective == collective) &&

@@ -11,6 +11,9 @@
 /* NULL-terminated; messages between ranks carry the index */
 extern const struct tt_algorithm *const tt_algorithms[];
 
+/* The index of an entry of the table. */
+uint8_t tt_algorithm_number(const struct tt_algorithm *algorithm);
+
 /* The algorithm of a collective (TT_COLLECTIVES: of any) named "name" or "name:argument". NULL: the
  * error text has the wrong part and the known names. */
 const struct tt_algorithm *tt_algorithm_find(enum tt_collective collective, const char *name);

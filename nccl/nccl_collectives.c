@@ -50,6 +50,14 @@ static ncclResult_t leave(tuttiResult_t result)
 	return tt_likely(!result) ? ncclSuccess : nccl_group_fail(nccl_code(result));
 }
 
+/* The body of a call: passes it to tutti.h on the communicator t of the handle comm. The name of
+ * the call is behind the p of the exported function (NCCL_CALL). */
+#define FORWARD(op, call)                                       \
+	ncclResult_t result = ncclSuccess;                      \
+	tuttiComm_t t = enter(comm, op, __func__ + 1, &result); \
+                                                                \
+	return t ? leave(call) : result
+
 #define TYPE ((tuttiDataType_t)datatype)
 #define OP ((tuttiRedOp_t)op)
 #define STREAM(in, out) nccl_stream(t, stream, in, out)
@@ -57,65 +65,42 @@ static ncclResult_t leave(tuttiResult_t result)
 NCCL_CALL(ncclResult_t, ncclAllReduce, const void *sendbuff, void *recvbuff, size_t count,
 	  ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, op, "ncclAllReduce", &result);
-
-	return t ? leave(tuttiAllReduce(sendbuff, recvbuff, count, TYPE, OP, t,
-					STREAM(sendbuff, recvbuff)))
-		 : result;
+	FORWARD(op,
+		tuttiAllReduce(sendbuff, recvbuff, count, TYPE, OP, t, STREAM(sendbuff, recvbuff)));
 }
 
 NCCL_CALL(ncclResult_t, ncclReduce, const void *sendbuff, void *recvbuff, size_t count,
 	  ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, op, "ncclReduce", &result);
-
-	return t ? leave(tuttiReduce(sendbuff, recvbuff, count, TYPE, OP, root, t,
-				     STREAM(sendbuff, recvbuff)))
-		 : result;
+	FORWARD(op, tuttiReduce(sendbuff, recvbuff, count, TYPE, OP, root, t,
+				STREAM(sendbuff, recvbuff)));
 }
 
 NCCL_CALL(ncclResult_t, ncclBroadcast, const void *sendbuff, void *recvbuff, size_t count,
 	  ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, ncclSum, "ncclBroadcast", &result);
-
-	return t ? leave(tuttiBroadcast(sendbuff, recvbuff, count, TYPE, root, t,
-					STREAM(sendbuff, recvbuff)))
-		 : result;
+	FORWARD(ncclSum, tuttiBroadcast(sendbuff, recvbuff, count, TYPE, root, t,
+					STREAM(sendbuff, recvbuff)));
 }
 
 NCCL_CALL(ncclResult_t, ncclBcast, void *buff, size_t count, ncclDataType_t datatype, int root,
 	  ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, ncclSum, "ncclBcast", &result);
-
-	return t ? leave(tuttiBcast(buff, count, TYPE, root, t, STREAM(buff, buff))) : result;
+	FORWARD(ncclSum, tuttiBcast(buff, count, TYPE, root, t, STREAM(buff, buff)));
 }
 
 NCCL_CALL(ncclResult_t, ncclAllGather, const void *sendbuff, void *recvbuff, size_t sendcount,
 	  ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, ncclSum, "ncclAllGather", &result);
-
-	return t ? leave(tuttiAllGather(sendbuff, recvbuff, sendcount, TYPE, t,
-					STREAM(sendbuff, recvbuff)))
-		 : result;
+	FORWARD(ncclSum,
+		tuttiAllGather(sendbuff, recvbuff, sendcount, TYPE, t, STREAM(sendbuff, recvbuff)));
 }
 
 NCCL_CALL(ncclResult_t, ncclReduceScatter, const void *sendbuff, void *recvbuff, size_t recvcount,
 	  ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, op, "ncclReduceScatter", &result);
-
-	return t ? leave(tuttiReduceScatter(sendbuff, recvbuff, recvcount, TYPE, OP, t,
-					    STREAM(sendbuff, recvbuff)))
-		 : result;
+	FORWARD(op, tuttiReduceScatter(sendbuff, recvbuff, recvcount, TYPE, OP, t,
+				       STREAM(sendbuff, recvbuff)));
 }
 
 /* Kernels cannot run alltoall in place, messages can: all sends are copied out before the first
@@ -154,60 +139,37 @@ NCCL_CALL(ncclResult_t, ncclAlltoAll, const void *sendbuff, void *recvbuff, size
 NCCL_CALL(ncclResult_t, ncclGather, const void *sendbuff, void *recvbuff, size_t count,
 	  ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, ncclSum, "ncclGather", &result);
-
-	return t ? leave(tuttiGather(sendbuff, recvbuff, count, TYPE, root, t,
-				     STREAM(sendbuff, recvbuff)))
-		 : result;
+	FORWARD(ncclSum,
+		tuttiGather(sendbuff, recvbuff, count, TYPE, root, t, STREAM(sendbuff, recvbuff)));
 }
 
 NCCL_CALL(ncclResult_t, ncclScatter, const void *sendbuff, void *recvbuff, size_t count,
 	  ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, ncclSum, "ncclScatter", &result);
-
-	return t ? leave(tuttiScatter(sendbuff, recvbuff, count, TYPE, root, t,
-				      STREAM(sendbuff, recvbuff)))
-		 : result;
+	FORWARD(ncclSum,
+		tuttiScatter(sendbuff, recvbuff, count, TYPE, root, t, STREAM(sendbuff, recvbuff)));
 }
 
 NCCL_CALL(ncclResult_t, ncclSend, const void *sendbuff, size_t count, ncclDataType_t datatype,
 	  int peer, ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, ncclSum, "ncclSend", &result);
-
-	return t ? leave(tuttiSend(sendbuff, count, TYPE, peer, t, STREAM(sendbuff, NULL)))
-		 : result;
+	FORWARD(ncclSum, tuttiSend(sendbuff, count, TYPE, peer, t, STREAM(sendbuff, NULL)));
 }
 
 NCCL_CALL(ncclResult_t, ncclRecv, void *recvbuff, size_t count, ncclDataType_t datatype, int peer,
 	  ncclComm_t comm, cudaStream_t stream)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, ncclSum, "ncclRecv", &result);
-
-	return t ? leave(tuttiRecv(recvbuff, count, TYPE, peer, t, STREAM(NULL, recvbuff)))
-		 : result;
+	FORWARD(ncclSum, tuttiRecv(recvbuff, count, TYPE, peer, t, STREAM(NULL, recvbuff)));
 }
 
 NCCL_CALL(ncclResult_t, ncclRedOpCreatePreMulSum, ncclRedOp_t *op, void *scalar,
 	  ncclDataType_t datatype, ncclScalarResidence_t residence, ncclComm_t comm)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, ncclSum, "ncclRedOpCreatePreMulSum", &result);
-
-	return t ? leave(tuttiRedOpCreatePreMulSum((tuttiRedOp_t *)op, scalar, TYPE,
-						   (tuttiScalarResidence_t)residence, t))
-		 : result;
+	FORWARD(ncclSum, tuttiRedOpCreatePreMulSum((tuttiRedOp_t *)op, scalar, TYPE,
+						   (tuttiScalarResidence_t)residence, t));
 }
 
 NCCL_CALL(ncclResult_t, ncclRedOpDestroy, ncclRedOp_t op, ncclComm_t comm)
 {
-	ncclResult_t result = ncclSuccess;
-	tuttiComm_t t = enter(comm, op, "ncclRedOpDestroy", &result);
-
-	return t ? leave(tuttiRedOpDestroy(OP, t)) : result;
+	FORWARD(op, tuttiRedOpDestroy(OP, t));
 }

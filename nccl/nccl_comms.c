@@ -4,7 +4,6 @@
  * Called by users; calls tutti.h and nccl_jobs.c. Queries read atomic fields of the handle, so a
  * watchdog may call them at any time, also while another thread joins, works or aborts.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "nccl/nccl_layer.h"

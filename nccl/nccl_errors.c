@@ -7,7 +7,6 @@
  */
 #include <pthread.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "nccl/nccl_layer.h"
 

@@ -7,7 +7,6 @@
  * continue after the end of the group.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "nccl/nccl_layer.h"
@@ -44,15 +43,6 @@ NCCL_CALL(ncclResult_t, ncclGroupStart, void)
 	return nccl_result(nccl_code(tuttiGroupStart()));
 }
 
-/* A call of the group failed before its end: the joins never start, and their handles are freed. */
-static void discard(struct nccl_job *first)
-{
-	for (struct nccl_job *next; first; first = next) {
-		next = first->next;
-		nccl_job_discard(first);
-	}
-}
-
 NCCL_CALL(ncclResult_t, ncclGroupEnd, void)
 {
 	struct nccl_group g = group;
@@ -63,8 +53,8 @@ NCCL_CALL(ncclResult_t, ncclGroupEnd, void)
 	if (--group.depth)
 		return nccl_result(nccl_code(tuttiGroupEnd()));
 	memset(&group, 0, sizeof(group));
-	if (g.error)
-		discard(g.first);
+	if (g.error) /* a call of the group failed before its end */
+		nccl_jobs_discard(g.first);
 	else if (g.first)
 		joined = nccl_jobs_run(g.first);
 	if (joined < 0)
@@ -90,7 +80,7 @@ NCCL_CALL(ncclResult_t, ncclGroupSimulateEnd, ncclSimInfo_t *info)
 	tt_nccl_group_fail(tt_fail(TT_USAGE, "ncclGroupSimulateEnd is not built"));
 	if (!--group.depth) {
 		memset(&group, 0, sizeof(group));
-		discard(g.first);
+		nccl_jobs_discard(g.first);
 	}
 	tuttiGroupEnd();
 	return nccl_result(tt_fail(

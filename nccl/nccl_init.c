@@ -168,10 +168,7 @@ NCCL_CALL(ncclResult_t, ncclCommInitAll, ncclComm_t *comms, int ndev, const int 
 	}
 	if (!rc)
 		return nccl_result(nccl_jobs_run(first));
-	for (struct nccl_job *next; first; first = next) {
-		next = first->next;
-		nccl_job_discard(first);
-	}
+	nccl_jobs_discard(first);
 	return nccl_result(rc);
 }
 
@@ -239,7 +236,7 @@ NCCL_CALL(ncclResult_t, ncclCommShrink, ncclComm_t comm, int *excluded, int nexc
 		return nccl_group_fail(rc);
 	job->excluded = malloc((size_t)nexcluded * sizeof(*excluded));
 	if (!job->excluded) {
-		nccl_job_discard(job);
+		nccl_jobs_discard(job);
 		return nccl_group_fail(tt_fail(TT_SYSTEM,
 					       "ncclCommShrink: no memory for a list of %d ranks",
 					       nexcluded));

@@ -120,14 +120,17 @@ static void release(struct nccl_job *job)
 	free(job);
 }
 
-void nccl_job_discard(struct nccl_job *job)
+void nccl_jobs_discard(struct nccl_job *first)
 {
-	if (job->variable)
-		nccl_comm_store(job->variable, NULL);
-	if (job->comm && nccl_comm_take(job->comm, true, &(tuttiComm_t){ NULL }))
-		nccl_comm_drop(job->comm);
-	free(job->excluded);
-	free(job);
+	for (struct nccl_job *job = first, *next; job; job = next) {
+		next = job->next;
+		if (job->variable)
+			nccl_comm_store(job->variable, NULL);
+		if (job->comm && nccl_comm_take(job->comm, true, &(tuttiComm_t){ NULL }))
+			nccl_comm_drop(job->comm);
+		free(job->excluded);
+		free(job);
+	}
 }
 
 static void finish(struct nccl_job *job)

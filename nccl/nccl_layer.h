@@ -94,8 +94,8 @@ struct nccl_job {
 };
 struct nccl_job *nccl_job_new(int (*run)(struct nccl_job *), ncclComm_t comm, ncclComm_t parent,
 			      bool blocking);
-/* Frees a job that was never started. */
-void nccl_job_discard(struct nccl_job *job);
+/* Frees the jobs of a list that was never started, and their handles. */
+void nccl_jobs_discard(struct nccl_job *first);
 /* Starts all jobs of a list and waits for the blocking ones. Owns the jobs. 0 | 1: in progress |
  * code of the first failure */
 int nccl_jobs_run(struct nccl_job *first);

@@ -5,7 +5,6 @@
 #include "trainer/train_config.h"
 
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 struct strategy_option {

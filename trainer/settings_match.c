@@ -4,7 +4,6 @@
 
 #include "trainer/replicas.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -261,10 +261,10 @@ struct tt_zcopy_ops {
 	bool (*can_send)(struct tt_link *l, const void *buf, size_t bytes);
 
 	/* Prepost a receive: a hint that message number `ahead` from the next one on has this
-	 * length and belongs into dst, which the caller neither reads nor writes until the message has arrived. The
-	 * transport may send an early RTR (ready to receive) to the peer, with its next message or
-	 * its next poll. Then peek may find the message in dst, and returns dst itself. The caller
-	 * may repeat the hint. False: useless for this dst. */
+	 * length and belongs into dst, which the caller neither reads nor writes until the message
+	 * has arrived. The transport may send an early RTR (ready to receive) to the peer, with its
+	 * next message or its next poll. Then peek may find the message in dst, and returns dst
+	 * itself. The caller may repeat the hint. False: useless for this dst. */
 	bool (*prepost)(struct tt_link *l, uint32_t ahead, void *dst, size_t bytes, uint32_t stamp);
 
 	/* Do can_send and prepost accept this device memory, of the allocation with that id? The

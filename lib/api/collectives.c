@@ -30,66 +30,49 @@ static inline int repeat(tuttiComm_t comm, tuttiStream_t stream, struct tt_call_
 		       : 1;
 }
 
-static tuttiResult_t submit(struct tt_request *r, const char *call)
+/* The request is only made for a call that is not repeated: a small allreduce notices it. */
+static inline __attribute__((always_inline)) tuttiResult_t submit(
+	const char *call, enum tt_collective collective, const void *in, void *out, size_t count,
+	tuttiDataType_t type, tuttiRedOp_t op, int root, tuttiComm_t comm, tuttiStream_t stream)
 {
-	int rc = repeat(r->comm, r->stream, tt_request_key(r), r->in, r->out);
+	int rc = repeat(comm, stream, tt_call_key(collective, type, op, root, count), in, out);
 
-	return rc <= 0 ? tt_result(rc) : submit_full(r, call);
+	if (tt_likely(rc <= 0))
+		return tt_result(rc);
+	return submit_full(&(struct tt_request){ .collective = collective,
+						 .in = in,
+						 .out = out,
+						 .count = count,
+						 .type = type,
+						 .op = op,
+						 .root = root,
+						 .comm = comm,
+						 .stream = stream },
+			   call);
 }
 
-/* The request is only made for a call that is not repeated: a small allreduce notices it. */
 TUTTI_API tuttiResult_t tuttiAllReduce(const void *sendbuff, void *recvbuff, size_t count,
 				       tuttiDataType_t datatype, tuttiRedOp_t op, tuttiComm_t comm,
 				       tuttiStream_t stream)
 {
-	int rc = repeat(comm, stream, tt_call_key(TT_ALLREDUCE, datatype, op, -1, count), sendbuff,
-			recvbuff);
-
-	if (tt_likely(rc <= 0))
-		return tt_result(rc);
-	return submit_full(&(struct tt_request){ .collective = TT_ALLREDUCE,
-						 .in = sendbuff,
-						 .out = recvbuff,
-						 .count = count,
-						 .type = datatype,
-						 .op = op,
-						 .root = -1,
-						 .comm = comm,
-						 .stream = stream },
-			   "tuttiAllReduce");
+	return submit("tuttiAllReduce", TT_ALLREDUCE, sendbuff, recvbuff, count, datatype, op, -1,
+		      comm, stream);
 }
 
 TUTTI_API tuttiResult_t tuttiReduce(const void *sendbuff, void *recvbuff, size_t count,
 				    tuttiDataType_t datatype, tuttiRedOp_t op, int root,
 				    tuttiComm_t comm, tuttiStream_t stream)
 {
-	struct tt_request r = { .collective = TT_REDUCE,
-				.in = sendbuff,
-				.out = recvbuff,
-				.count = count,
-				.type = datatype,
-				.op = op,
-				.root = root,
-				.comm = comm,
-				.stream = stream };
-
-	return submit(&r, "tuttiReduce");
+	return submit("tuttiReduce", TT_REDUCE, sendbuff, recvbuff, count, datatype, op, root, comm,
+		      stream);
 }
 
 TUTTI_API tuttiResult_t tuttiBroadcast(const void *sendbuff, void *recvbuff, size_t count,
 				       tuttiDataType_t datatype, int root, tuttiComm_t comm,
 				       tuttiStream_t stream)
 {
-	struct tt_request r = { .collective = TT_BROADCAST,
-				.in = sendbuff,
-				.out = recvbuff,
-				.count = count,
-				.type = datatype,
-				.root = root,
-				.comm = comm,
-				.stream = stream };
-
-	return submit(&r, "tuttiBroadcast");
+	return submit("tuttiBroadcast", TT_BROADCAST, sendbuff, recvbuff, count, datatype, tuttiSum,
+		      root, comm, stream);
 }
 
 TUTTI_API tuttiResult_t tuttiBcast(void *buff, size_t count, tuttiDataType_t datatype, int root,
@@ -102,81 +85,40 @@ TUTTI_API tuttiResult_t tuttiAllGather(const void *sendbuff, void *recvbuff, siz
 				       tuttiDataType_t datatype, tuttiComm_t comm,
 				       tuttiStream_t stream)
 {
-	struct tt_request r = { .collective = TT_ALLGATHER,
-				.in = sendbuff,
-				.out = recvbuff,
-				.count = sendcount,
-				.type = datatype,
-				.root = -1,
-				.comm = comm,
-				.stream = stream };
-
-	return submit(&r, "tuttiAllGather");
+	return submit("tuttiAllGather", TT_ALLGATHER, sendbuff, recvbuff, sendcount, datatype,
+		      tuttiSum, -1, comm, stream);
 }
 
 TUTTI_API tuttiResult_t tuttiReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount,
 					   tuttiDataType_t datatype, tuttiRedOp_t op,
 					   tuttiComm_t comm, tuttiStream_t stream)
 {
-	struct tt_request r = { .collective = TT_REDUCE_SCATTER,
-				.in = sendbuff,
-				.out = recvbuff,
-				.count = recvcount,
-				.type = datatype,
-				.op = op,
-				.root = -1,
-				.comm = comm,
-				.stream = stream };
-
-	return submit(&r, "tuttiReduceScatter");
+	return submit("tuttiReduceScatter", TT_REDUCE_SCATTER, sendbuff, recvbuff, recvcount,
+		      datatype, op, -1, comm, stream);
 }
 
 TUTTI_API tuttiResult_t tuttiAlltoAll(const void *sendbuff, void *recvbuff, size_t count,
 				      tuttiDataType_t datatype, tuttiComm_t comm,
 				      tuttiStream_t stream)
 {
-	struct tt_request r = { .collective = TT_ALLTOALL,
-				.in = sendbuff,
-				.out = recvbuff,
-				.count = count,
-				.type = datatype,
-				.root = -1,
-				.comm = comm,
-				.stream = stream };
-
-	return submit(&r, "tuttiAlltoAll");
+	return submit("tuttiAlltoAll", TT_ALLTOALL, sendbuff, recvbuff, count, datatype, tuttiSum,
+		      -1, comm, stream);
 }
 
 TUTTI_API tuttiResult_t tuttiGather(const void *sendbuff, void *recvbuff, size_t count,
 				    tuttiDataType_t datatype, int root, tuttiComm_t comm,
 				    tuttiStream_t stream)
 {
-	struct tt_request r = { .collective = TT_GATHER,
-				.in = sendbuff,
-				.out = recvbuff,
-				.count = count,
-				.type = datatype,
-				.root = root,
-				.comm = comm,
-				.stream = stream };
-
-	return submit(&r, "tuttiGather");
+	return submit("tuttiGather", TT_GATHER, sendbuff, recvbuff, count, datatype, tuttiSum, root,
+		      comm, stream);
 }
 
 TUTTI_API tuttiResult_t tuttiScatter(const void *sendbuff, void *recvbuff, size_t count,
 				     tuttiDataType_t datatype, int root, tuttiComm_t comm,
 				     tuttiStream_t stream)
 {
-	struct tt_request r = { .collective = TT_SCATTER,
-				.in = sendbuff,
-				.out = recvbuff,
-				.count = count,
-				.type = datatype,
-				.root = root,
-				.comm = comm,
-				.stream = stream };
-
-	return submit(&r, "tuttiScatter");
+	return submit("tuttiScatter", TT_SCATTER, sendbuff, recvbuff, count, datatype, tuttiSum,
+		      root, comm, stream);
 }
 
 /* A barrier is an allreduce of one byte: the result of every rank needs the contribution of every
@@ -191,10 +133,12 @@ TUTTI_API tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream)
 				.root = -1,
 				.comm = comm,
 				.stream = stream };
+	int rc;
 
 	if (comm)
 		r.in = r.out = &comm->memory.barrier_byte;
-	return submit(&r, "tuttiBarrier");
+	rc = repeat(comm, stream, tt_request_key(&r), r.in, r.out);
+	return rc <= 0 ? tt_result(rc) : submit_full(&r, "tuttiBarrier");
 }
 
 TUTTI_API tuttiResult_t tuttiSend(const void *sendbuff, size_t count, tuttiDataType_t datatype,
@@ -209,7 +153,7 @@ TUTTI_API tuttiResult_t tuttiSend(const void *sendbuff, size_t count, tuttiDataT
 				.comm = comm,
 				.stream = stream };
 
-	return submit(&r, "tuttiSend");
+	return submit_full(&r, "tuttiSend");
 }
 
 TUTTI_API tuttiResult_t tuttiRecv(void *recvbuff, size_t count, tuttiDataType_t datatype, int peer,
@@ -223,5 +167,5 @@ TUTTI_API tuttiResult_t tuttiRecv(void *recvbuff, size_t count, tuttiDataType_t 
 				.comm = comm,
 				.stream = stream };
 
-	return submit(&r, "tuttiRecv");
+	return submit_full(&r, "tuttiRecv");
 }

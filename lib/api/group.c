@@ -7,12 +7,12 @@
  * for each other, so each gets a thread.
  */
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/api.h"
+#include "base/thread.h"
 #include "gpu/gpu_call.h"
 
 static __thread struct call_group {
@@ -136,7 +136,7 @@ static int run_joins(struct tt_joining *j, size_t n)
 	if (!threads)
 		return tt_fail(TT_SYSTEM, "no memory for %zu joins", n);
 	for (size_t i = 0; i < n; i++) {
-		int failed = pthread_create(&threads[i], NULL, join_thread, &j[i]);
+		int failed = tt_thread_start(&threads[i], "tutti-join", join_thread, &j[i]);
 
 		if (!failed)
 			continue;

@@ -5,7 +5,6 @@
  * Called by users. The environment or the program describes the job; lib/launch makes a unique id
  * of the description, and the ranks join with that id.
  */
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>

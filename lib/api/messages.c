@@ -4,7 +4,6 @@
  * Any thread, several concurrently: the calls visit the communicator (tt_comm_visit) and do not
  * take part in its ticket order.
  */
-#include <limits.h>
 
 #include "api/api.h"
 #include "gpu/gpu.h"

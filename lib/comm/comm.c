@@ -5,7 +5,6 @@
  * transports (paths.c), choose the wait policy of this rank. Every decision that must be equal on
  * all ranks uses only data that control delivered to all of them.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +15,11 @@
 #include "comm/paths.h"
 #include "comm/tuning.h"
 
-static int host_topology(tuttiComm_t c)
+static void find_hosts(tuttiComm_t c)
 {
 	c->hosts.topology.nranks = c->nranks;
 	c->hosts.topology.host_of = tt_control_hosts(c->ctl, &c->hosts.topology.nhosts);
 	c->hosts.one_host = c->hosts.topology.nhosts == 1;
-	return 0;
 }
 
 /* Facts that each rank sends to all others. */
@@ -235,7 +233,8 @@ int tt_comm_setup(tuttiComm_t c, const struct tt_env *env)
 {
 	int rc;
 
-	if ((rc = host_topology(c)) || (rc = exchange_facts(c, env)) || (rc = tt_paths_open(c)) ||
+	find_hosts(c);
+	if ((rc = exchange_facts(c, env)) || (rc = tt_paths_open(c)) ||
 	    (rc = tt_am_make(c->ctl, c->rank, c->nranks, c->settings.timeout_ms, &c->am)) ||
 	    (rc = tt_paths_agree(c))) {
 		tt_control_raise(c->ctl, rc, c->rank, tt_error_text());

@@ -81,8 +81,8 @@ struct tt_comm_paths {
 	/* [0]: the first transport that reaches the peer. [1]: only if all hosts reach each other
 	 * by NICs: NICs between hosts, [0] within a host; then [0] has tcp between hosts. */
 	struct tt_path path[TT_PATHS];
-	int npaths, p2p_path; /* agreed; also: */
-	/* link class (cost.h) of the NICs for all messages between hosts; 0: none */
+	int npaths, p2p_path; /* agreed */
+	/* link class (cost.h) of the NICs for all messages between hosts; 0: none; agreed */
 	uint8_t nic_class;
 	bool over_tcp; /* tcp or verbs was requested; agreed */
 	/* endpoint that reaches all ranks and has shared-memory slots, or NULL; agreed */
@@ -115,9 +115,11 @@ struct tt_comm_memory {
 /* run/wait.c: how this rank waits */
 struct tt_comm_wait {
 	enum tt_wait_policy policy;
-	uint32_t spins;             /* spins of the path of the last wait */
-	uint32_t impatience, waits; /* see wait.c; also: */
-	uint32_t yield_ns, pause_ms;
+	uint32_t spins;      /* spins of the path of the last wait */
+	uint32_t impatience; /* halvings of the spins */
+	uint32_t waits;      /* so far, while impatient */
+	uint32_t yield_ns;   /* mean duration of a yield */
+	uint32_t pause_ms;   /* length of the latest pause without yields */
 	uint64_t paused_until_ns;
 	atomic_uint_fast64_t sleeps;
 };
@@ -185,7 +187,8 @@ struct tt_quorum_call {
 	int k;
 	uint32_t deadline_ms;
 	bool every;
-	uint64_t number, newest; /* number: the operation; outputs from here on: */
+	/* outputs */
+	uint64_t number, newest; /* number: of the operation; others as in tuttiQuorum_t */
 	tuttiQuorumMine_t mine;
 	int used;
 	uint64_t mask[TUTTI_QUORUM_RANKS / 64];
@@ -244,6 +247,15 @@ static inline int tt_comm_visit(tuttiComm_t c)
 		return 0;
 	atomic_fetch_sub(&c->order.inside, 1);
 	return tt_comm_check(c);
+}
+
+/* The facts by which plans are bound; agreed. */
+static inline struct tt_connectivity tt_comm_connectivity(const struct tuttiComm *c)
+{
+	return (struct tt_connectivity){ .nranks = c->nranks,
+					 .one_host = c->hosts.one_host,
+					 .over_tcp = c->paths.over_tcp,
+					 .cores = c->hosts.cores };
 }
 
 /* Joins; config may be NULL. Returns as tuttiCommInitRankConfig. */

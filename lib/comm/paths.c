@@ -55,16 +55,20 @@ static int fetch(void *ctx, void *to, const void *from, size_t bytes)
 	return tt_accelerator.fetch(ctx, to, from, bytes);
 }
 
+static bool is_requested(tuttiComm_t c, const struct tt_transport *t)
+{
+	return !strcmp(c->settings.transport, t->name);
+}
+
 /* auto: every transport; a name: that transport, and self for messages to this rank */
 static bool allowed(tuttiComm_t c, const struct tt_transport *t)
 {
 	if (c->nranks == 1 && t != &tt_self)
 		return false;
-	if (t == &tt_verbs && c->hosts.one_host && strcmp(c->settings.transport, t->name))
+	if (t == &tt_verbs && c->hosts.one_host && !is_requested(c, t))
 		/* shared memory serves one host: skip the address exchange of verbs */
 		return false;
-	return t == &tt_self || !strcmp(c->settings.transport, "auto") ||
-	       !strcmp(c->settings.transport, t->name);
+	return t == &tt_self || !strcmp(c->settings.transport, "auto") || is_requested(c, t);
 }
 
 static int check_name(tuttiComm_t c)
@@ -74,7 +78,7 @@ static int check_name(tuttiComm_t c)
 	if (!strcmp(c->settings.transport, "auto"))
 		return 0;
 	for (const struct tt_transport *const *t = tt_transports; *t; t++) {
-		if (!strcmp(c->settings.transport, (*t)->name))
+		if (is_requested(c, *t))
 			return 0;
 		strncat(known, ", ", sizeof(known) - strlen(known) - 1);
 		strncat(known, (*t)->name, sizeof(known) - strlen(known) - 1);
@@ -89,7 +93,7 @@ static int open_one(tuttiComm_t c, const struct tt_transport *t)
 	int rc;
 
 	if (!t->probe(why, sizeof(why))) {
-		if (!strcmp(c->settings.transport, t->name))
+		if (is_requested(c, t))
 			return tt_fail(TT_SYSTEM,
 				       "rank %d: transport %s cannot be used on this host: %s",
 				       c->rank, t->name, why);
@@ -103,11 +107,6 @@ static int open_one(tuttiComm_t c, const struct tt_transport *t)
 	if (!rc)
 		c->paths.nep++;
 	return rc;
-}
-
-static bool is_requested(tuttiComm_t c, const struct tt_transport *t)
-{
-	return !strcmp(c->settings.transport, t->name);
 }
 
 /* True if a software NIC (Soft-RoCE) may be faster than tcp for some message size. */
@@ -245,10 +244,7 @@ int tt_paths_open(tuttiComm_t c)
 	if (rc)
 		return rc;
 	c->paths.over_tcp = is_requested(c, &tt_tcp) || is_requested(c, &tt_verbs);
-	facts = (struct tt_connectivity){ .nranks = c->nranks,
-					  .one_host = c->hosts.one_host,
-					  .over_tcp = c->paths.over_tcp,
-					  .cores = c->hosts.cores };
+	facts = tt_comm_connectivity(c);
 	c->paths.world = (struct tt_world){
 		.rank = c->rank,
 		.nranks = c->nranks,

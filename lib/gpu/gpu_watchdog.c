@@ -12,7 +12,6 @@
  *           all waits on the GPU are ended, of kernels by the abort word, of streams by writing the
  *           signal words; the results are then undefined, but all work ends
  */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -7,7 +7,6 @@
  * sends the other ranks the socket's name and a token in the authenticated exchange of the join,
  * and accepts a descriptor only from a datagram with its token.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>

@@ -37,7 +37,7 @@ static int half_set(const char *launcher, const char *missing, const char *all)
 {
 	return tt_fail(
 		TT_USAGE,
-		"the environment of %s is half set: %s is missing or no number; %s belong together",
+		"the environment of %s is half set: %s is missing or not valid; %s belong together",
 		launcher, missing, all);
 }
 
@@ -49,8 +49,9 @@ static int check(const struct tt_job *job, const char *rank, const char *nranks,
 	if (job->nranks < 1)
 		return half_set(job->launcher, nranks, all);
 	if (job->rank >= job->nranks)
-		return tt_fail(TT_USAGE, "%s: %s is %d, but %s is %d", job->launcher, rank,
-			       job->rank, nranks, job->nranks);
+		return tt_fail(TT_USAGE, "%s: %s is %d, but %s is %d; want a rank from 0 to %d",
+			       job->launcher, rank, job->rank, nranks, job->nranks,
+			       job->nranks - 1);
 	return 1;
 }
 

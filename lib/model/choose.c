@@ -230,15 +230,6 @@ static int exactly(const struct choice *f, struct tt_candidate *c)
 	return 0;
 }
 
-static uint8_t number_of(const struct tt_algorithm *a)
-{
-	uint8_t i = 0;
-
-	while (tt_algorithms[i] != a)
-		i++;
-	return i;
-}
-
 static int predict(const struct choice *f, struct tt_candidate *c)
 {
 	const struct tt_topology *t = f->shape->topology;
@@ -250,8 +241,8 @@ static int predict(const struct choice *f, struct tt_candidate *c)
 	c->applies = !rc;
 	if (rc)
 		return rc == TT_ARG ? 0 : rc; /* TT_ARG: does not apply */
-	c->predicted_ps = tt_cost_corrected(cost, number_of(c->algorithm), link, f->shape->nranks,
-					    f->bytes, c->model_ps);
+	c->predicted_ps = tt_cost_corrected(cost, tt_algorithm_number(c->algorithm), link,
+					    f->shape->nranks, f->bytes, c->model_ps);
 	return 0;
 }
 

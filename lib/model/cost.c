@@ -1,7 +1,6 @@
 /*
  * cost.c - the built-in cost table, and the arithmetic on cost tables (cost.h)
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "model/cost.h"

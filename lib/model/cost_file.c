@@ -142,15 +142,6 @@ struct text_position {
 	int line;
 };
 
-static int number_of(const struct tt_algorithm *a)
-{
-	int i = 0;
-
-	while (tt_algorithms[i] != a)
-		i++;
-	return i;
-}
-
 static int read_names(const struct text_position *at, char **word, struct tt_factor *f)
 {
 	const struct tt_algorithm *a = NULL;
@@ -175,7 +166,7 @@ static int read_names(const struct text_position *at, char **word, struct tt_fac
 			TT_ARG,
 			"%s: line %d: \"%s\" is not a link class; use shm, tcp, hosts, verbs or soft",
 			at->file, at->line, word[3]);
-	f->algorithm = (uint8_t)number_of(a);
+	f->algorithm = tt_algorithm_number(a);
 	f->link = (uint8_t)link;
 	return 0;
 }

@@ -4,7 +4,6 @@
  * Called by run (plan_cache.c), the simulator, `tutti plan` and the tests; calls the builder, the
  * algorithm and compile.c.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

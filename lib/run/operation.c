@@ -34,10 +34,7 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 void tt_op_bind_plan(const struct tt_op *op, size_t bytes, struct tt_binding *ret_binding)
 {
 	const struct tuttiComm *c = op->comm;
-	const struct tt_connectivity facts = { .nranks = c->nranks,
-					       .one_host = c->hosts.one_host,
-					       .over_tcp = c->paths.over_tcp,
-					       .cores = c->hosts.cores };
+	const struct tt_connectivity facts = tt_comm_connectivity(c);
 
 	tt_plan_bind(op->bound.plan, &facts, c->paths.world.message_bytes, bytes, ret_binding);
 }

@@ -26,15 +26,6 @@ static inline bool same_key(struct tt_call_key a, struct tt_call_key b)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-static uint8_t number_of(const struct tt_algorithm *a)
-{
-	uint8_t i = 0;
-
-	while (tt_algorithms[i] != a)
-		i++;
-	return i;
-}
-
 static int build(tuttiComm_t c, const struct tt_algorithm *a, const char *name,
 		 const struct tt_shape *shape, struct tt_cached_plan **ret_plan)
 {
@@ -49,7 +40,7 @@ static int build(tuttiComm_t c, const struct tt_algorithm *a, const char *name,
 		return rc;
 	}
 	p->algorithm = a;
-	p->number = number_of(a);
+	p->number = tt_algorithm_number(a);
 	p->root = shape->root;
 	p->next = c->plans->built;
 	c->plans->built = p;
@@ -133,10 +124,7 @@ static int find_or_build(tuttiComm_t c, const struct tt_request *r, struct tt_pl
 
 static int fill(tuttiComm_t c, const struct tt_request *r, struct tt_plan_row *row)
 {
-	const struct tt_connectivity facts = { .nranks = c->nranks,
-					       .one_host = c->hosts.one_host,
-					       .over_tcp = c->paths.over_tcp,
-					       .cores = c->hosts.cores };
+	const struct tt_connectivity facts = tt_comm_connectivity(c);
 	int rc = find_or_build(c, r, row);
 
 	if (rc)

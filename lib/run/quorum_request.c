@@ -1,7 +1,7 @@
 /*
  * quorum_request.c - a quorum allreduce in ticket order among the operations of a communicator
  *
- * Called by order.c. Calls am/quorum_call.c: a quorum allreduce has no plan and runs by active
+ * Called by order.c. Calls comm/quorum_call.c: a quorum allreduce has no plan and runs by active
  * messages.
  */
 #include <stdlib.h>

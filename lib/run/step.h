@@ -32,19 +32,9 @@ static inline size_t tt_step_bytes(const struct tt_op *op, const struct tt_curso
 {
 	tt_ref r = tt_ref_buf(s->dst) != TT_NONE ? s->dst : s->src[0];
 	const struct tt_plan *plan = op->bound.plan;
-	const struct tt_binding *b = &op->bound.tiles;
-	size_t first = 0, from, end, to;
 
-	if (plan->rule == TT_EVEN)
-		first = (tt_ref_index(r) % plan->nblocks + cu->sub) * b->unit;
-	from = first + cu->tile * b->tile_bytes;
-	end = first + nblocks * b->unit;
-	if (end > b->total)
-		end = b->total;
-	if (b->ntiles == 1)
-		return from < end ? end - from : 0;
-	to = from + b->tile_bytes < end ? from + b->tile_bytes : end;
-	return from < to ? to - from : 0;
+	return tt_binding_length(&op->bound.tiles, plan->rule, plan->nblocks,
+				 tt_ref_index(r) + cu->sub, nblocks, cu->tile);
 }
 
 /* Would writing [p, p + bytes) change bytes that a socket or NIC has still to read? */

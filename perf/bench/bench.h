@@ -274,6 +274,9 @@ int bench_measure(struct bench_thread *t, const struct bench_cell *cell,
 /* Measures the length of one tick of the processor's clock. Blocks: 2 ms. */
 double bench_us_per_tick(void);
 
+/* Sorts n values in ascending order. */
+void bench_sort(double *values, size_t n);
+
 /* Returns the q-quantile (0..1) of n sorted values, nearest rank. */
 double bench_quantile(const double *sorted, size_t n, double q);
 

@@ -4,7 +4,6 @@
  * Called by bench_main.c. Checks combinations of options and names of algorithms too (sizes in the
  * wrong order, an unknown algorithm), so that a wrong command line fails before a rank starts.
  */
-#include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,9 +107,7 @@ static int check_transport(const struct bench_options *options, const char *tool
 
 	if (!options->transport || tool_find_word(words, options->transport) >= 0)
 		return 0;
-	fprintf(stderr, "%s: --transport %s: unknown; one of: %s\n", tool, options->transport,
-		words);
-	return 2;
+	return tool_refuse(tool, "--transport %s: unknown; one of: %s", options->transport, words);
 }
 
 static int check_algo(const struct bench_collective *bench, const struct bench_options *options,
@@ -119,27 +116,24 @@ static int check_algo(const struct bench_collective *bench, const struct bench_o
 	if (!options->algo || !strcmp(options->algo, "auto") || !strcmp(options->algo, "all"))
 		return 0;
 	if (bench->collective == TT_SENDRECV)
-		fprintf(stderr, "%s: --algo %s: sends and receives have no algorithms; use auto\n",
-			tool, options->algo);
-	else if (!tt_algorithm_find(bench->collective, options->algo))
-		fprintf(stderr, "%s: --algo %s: %s\n", tool, options->algo, tt_error_text());
-	else
-		return 0;
-	return 2;
+		return tool_refuse(tool,
+				   "--algo %s: sends and receives have no algorithms; use auto",
+				   options->algo);
+	if (!tt_algorithm_find(bench->collective, options->algo))
+		return tool_refuse(tool, "--algo %s: %s", options->algo, tt_error_text());
+	return 0;
 }
 
 static int check_sizes(const struct bench_options *options, const char *tool)
 {
 	if (options->min_bytes > options->max_bytes)
-		fprintf(stderr, "%s: -b %llu is larger than -e %llu; give both\n", tool,
-			(unsigned long long)options->min_bytes,
-			(unsigned long long)options->max_bytes);
-	else if (options->step_factor > 1 && options->min_bytes == 0 && options->max_bytes > 0)
-		fprintf(stderr, "%s: -b 0 times -f %lld stays 0; start at -b 1, or step by -i\n",
-			tool, (long long)options->step_factor);
-	else
-		return 0;
-	return 2;
+		return tool_refuse(tool, "-b %llu is larger than -e %llu; give both",
+				   (unsigned long long)options->min_bytes,
+				   (unsigned long long)options->max_bytes);
+	if (options->step_factor > 1 && options->min_bytes == 0 && options->max_bytes > 0)
+		return tool_refuse(tool, "-b 0 times -f %lld stays 0; start at -b 1, or step by -i",
+				   (long long)options->step_factor);
+	return 0;
 }
 
 static int check_values(const struct bench_collective *bench, const struct bench_options *options,
@@ -147,48 +141,41 @@ static int check_values(const struct bench_collective *bench, const struct bench
 {
 	if (bench->combines && options->op < BENCH_ALL_OPS && options->type < BENCH_ALL_TYPES &&
 	    !bench_values_defined(options->op, (tuttiDataType_t)options->type))
-		fprintf(stderr, "%s: -o %s is for integers only, not for -d %s\n", tool,
-			bench_values_op_name(options->op),
-			tt_type_name((tuttiDataType_t)options->type));
-	else if (options->per_iter_skip && options->per_iter_skip >= options->iters)
-		fprintf(stderr, "%s: -K %lld leaves none of -n %lld iterations\n", tool,
-			(long long)options->per_iter_skip, (long long)options->iters);
-	else if (options->buffers == BENCH_BUFFERS_COLD && !bench_can_flush())
-		fprintf(stderr,
-			"%s: --buffers cold: the caches of this processor cannot be flushed; use rotate\n",
-			tool);
-	else
-		return 0;
-	return 2;
+		return tool_refuse(tool, "-o %s is for integers only, not for -d %s",
+				   bench_values_op_name(options->op),
+				   tt_type_name((tuttiDataType_t)options->type));
+	if (options->per_iter_skip && options->per_iter_skip >= options->iters)
+		return tool_refuse(tool, "-K %lld leaves none of -n %lld iterations",
+				   (long long)options->per_iter_skip, (long long)options->iters);
+	if (options->buffers == BENCH_BUFFERS_COLD && !bench_can_flush())
+		return tool_refuse(
+			tool,
+			"--buffers cold: the caches of this processor cannot be flushed; use rotate");
+	return 0;
 }
 
 /* Parses --device; sets the defaults of -y and --buffers, which depend on the device. */
 static int check_device(struct bench_options *options, const char *tool)
 {
-	const char *wrong = NULL;
-
 	options->cuda = tool_cuda_device_parse(options->device, &options->ordinal);
-	if (!options->cuda && strcmp(options->device, "cpu")) {
-		fprintf(stderr, "%s: --device %s: unknown; one of: cpu cuda cuda:N\n", tool,
-			options->device);
-		return 2;
-	}
+	if (!options->cuda && strcmp(options->device, "cpu"))
+		return tool_refuse(tool, "--device %s: unknown; one of: cpu cuda cuda:N",
+				   options->device);
 	if (options->null_stream < 0)
 		options->null_stream = !options->cuda;
 	if (options->buffers == BENCH_BUFFERS_AUTO)
 		options->buffers = options->cuda ? BENCH_BUFFERS_SAME : BENCH_BUFFERS_ROTATE;
 	if (options->graph && !options->cuda)
-		wrong = "CUDA graphs need --device cuda";
-	else if (options->graph && (options->null_stream || options->blocking))
-		wrong = "calls that wait cannot be captured; leave -y and -z at 0";
-	if (wrong)
-		fprintf(stderr, "%s: -G %lld: %s\n", tool, (long long)options->graph, wrong);
-	else if (options->cuda && options->buffers == BENCH_BUFFERS_COLD)
-		fprintf(stderr, "%s: --buffers cold: not available on a GPU; use rotate or same\n",
-			tool);
-	else
-		return 0;
-	return 2;
+		return tool_refuse(tool, "-G %lld: CUDA graphs need --device cuda",
+				   (long long)options->graph);
+	if (options->graph && (options->null_stream || options->blocking))
+		return tool_refuse(
+			tool, "-G %lld: calls that wait cannot be captured; leave -y and -z at 0",
+			(long long)options->graph);
+	if (options->cuda && options->buffers == BENCH_BUFFERS_COLD)
+		return tool_refuse(tool,
+				   "--buffers cold: not available on a GPU; use rotate or same");
+	return 0;
 }
 
 const char *bench_options_setting(const char *given, const char *variable)

@@ -24,13 +24,6 @@ struct measurement {
 	int64_t done;             /* timed iterations so far */
 };
 
-static int by_size(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static int failed(struct measurement *m, tuttiResult_t rc)
 {
 	return bench_thread_complain(m->t, m->cell->algo,
@@ -265,7 +258,7 @@ static void fill_figures(struct measurement *m, struct bench_rank_figure *figure
 
 	if (sorted) {
 		memcpy(sorted, m->iter_us, n * sizeof(*sorted));
-		qsort(sorted, n, sizeof(*sorted), by_size);
+		bench_sort(sorted, n);
 	}
 	for (int i = 0; i < m->t->nown; i++) {
 		figures[i].time_us = m->wall_us / (double)calls;

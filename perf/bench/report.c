@@ -209,13 +209,6 @@ struct iteration_spread {
 	double least, most, p99, percent;
 };
 
-static int by_size(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static struct iteration_spread spread_of(const struct bench_options *options,
 					 const struct bench_figure *f)
 {
@@ -226,7 +219,7 @@ static struct iteration_spread spread_of(const struct bench_options *options,
 	if (!sorted)
 		return s;
 	memcpy(sorted, f->iter_us + skip, n * sizeof(*sorted));
-	qsort(sorted, n, sizeof(*sorted), by_size);
+	bench_sort(sorted, n);
 	for (size_t i = 0; i < n; i++)
 		mean += sorted[i] / (double)n;
 	for (size_t i = 0; i < n; i++)

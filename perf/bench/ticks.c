@@ -3,7 +3,21 @@
  */
 #include "perf/bench/ticks.h"
 
+#include <stdlib.h>
+
 #include "perf/bench/bench.h"
+
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+void bench_sort(double *values, size_t n)
+{
+	qsort(values, n, sizeof(*values), by_size);
+}
 
 double bench_quantile(const double *sorted, size_t n, double q)
 {

@@ -4,7 +4,6 @@
  * Called by the table in tutti_main.c. Calls lib/verify/print.c to print, plan_verify.c to prove.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "algorithms/algorithms.h"

@@ -119,13 +119,6 @@ static int list_runs(const struct tune_options *v, char *names, struct tool_tune
 
 /* ---- output ---------------------------------------------------------------------------------- */
 
-static int by_size(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Prints every prediction, then median and 90 % quantile of the errors: both are robust against
  * single measurements on a busy host. */
 static void print_prediction(const struct tool_tune *t, const struct tt_cost *cost)
@@ -147,7 +140,7 @@ static void print_prediction(const struct tool_tune *t, const struct tt_cost *co
 		       s->half_us[0], 100 * (us / s->half_us[0] - 1));
 	}
 	if (off && t->nsamples) {
-		qsort(off, (size_t)t->nsamples, sizeof(*off), by_size);
+		bench_sort(off, (size_t)t->nsamples);
 		printf("# half of the predictions are within a factor of %.2f, 90 %% within %.2f\n",
 		       exp(off[t->nsamples / 2]), exp(off[t->nsamples * 9 / 10]));
 	}

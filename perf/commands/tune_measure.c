@@ -15,6 +15,7 @@
 #include "base/base.h"
 #include "tools/spawn.h"
 #include "comm/comm.h"
+#include "perf/bench/bench.h"
 #include "perf/commands/tune.h"
 
 enum { BATCH_BYTES = 256 << 10, MOST_CALLS = 32 };
@@ -81,17 +82,10 @@ static int batch(struct tune_rank *r, int a, uint64_t bytes, double *ret_us)
 	return 0;
 }
 
-static int by_size(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Returns the 1/16 quantile; -1: no values. */
 static double low_quantile(double *us, int n)
 {
-	qsort(us, (size_t)n, sizeof(*us), by_size);
+	bench_sort(us, (size_t)n);
 	return n ? us[(n - 1) / 16] : -1;
 }
 

@@ -117,11 +117,23 @@ static void one_thread_drives_two_ranks_in_groups(void)
 		claim(tuttiCommDestroy(c[r]) == tuttiSuccess);
 }
 
+/* Waits until the communicator has an error. Returns the error; tuttiSuccess: none after 15 s. */
+static tuttiResult_t await_error(tuttiComm_t comm)
+{
+	tuttiResult_t rc = tuttiSuccess;
+
+	for (int i = 0; i < 15000 && rc == tuttiSuccess; i++) {
+		usleep(1000);
+		tuttiCommGetAsyncError(comm, &rc);
+	}
+	return rc;
+}
+
 /* Rank 1 makes another call: both ranks get an error, and their streams complete. */
 static int mismatched(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
-	tuttiResult_t rc = tuttiSuccess;
+	tuttiResult_t rc;
 	tt_custream s;
 	tt_cuptr p;
 	void *d;
@@ -132,10 +144,7 @@ static int mismatched(tuttiComm_t *comm, int rank, int n, void *arg)
 	d = (void *)(uintptr_t)p;
 	tuttiAllReduce(d, d, 60000, tuttiFloat32, rank == 1 ? tuttiMax : tuttiSum, *comm, s);
 	cu->stream_synchronize(s);
-	for (int i = 0; i < 15000 && rc == tuttiSuccess; i++) {
-		usleep(1000);
-		tuttiCommGetAsyncError(*comm, &rc);
-	}
+	rc = await_error(*comm);
 	if (rc != tuttiInvalidUsage || !strstr(tuttiGetLastError(*comm), "allreduce"))
 		fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(*comm));
 	else if (tuttiAllReduce(d, d, 10, tuttiFloat32, tuttiSum, *comm, s) == tuttiInvalidUsage)
@@ -157,7 +166,7 @@ static const char *failure;
 static int without_the_last(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
-	tuttiResult_t rc = tuttiSuccess;
+	tuttiResult_t rc;
 	tt_custream s;
 	tt_cuptr p;
 	void *d;
@@ -179,10 +188,7 @@ static int without_the_last(tuttiComm_t *comm, int rank, int n, void *arg)
 	}
 	if (rank < n - 1)
 		tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
-	for (int i = 0; i < 10000 && rc == tuttiSuccess; i++) {
-		usleep(1000);
-		tuttiCommGetAsyncError(*comm, &rc);
-	}
+	rc = await_error(*comm);
 	cu->stream_synchronize(s); /* completes after a failure */
 	if (rc != (!strcmp(failure, "late") ? tuttiTimeout : tuttiRemoteError) ||
 	    !strstr(tuttiGetLastError(*comm), "rank 2")) {
@@ -231,7 +237,7 @@ static const char *failing_call;
 static int on_a_failed_device(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
-	tuttiResult_t rc = tuttiSuccess;
+	tuttiResult_t rc;
 	tt_custream s;
 	tt_cuptr p;
 	void *d;
@@ -245,10 +251,7 @@ static int on_a_failed_device(tuttiComm_t *comm, int rank, int n, void *arg)
 	if (rank == n - 1)
 		setenv("TUTTI_TEST_CUDA_FAIL", failing_call, 1);
 	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
-	for (int i = 0; i < 15000 && rc == tuttiSuccess; i++) {
-		usleep(1000);
-		tuttiCommGetAsyncError(*comm, &rc);
-	}
+	rc = await_error(*comm);
 	if (rc != (rank == n - 1 ? tuttiUnhandledCudaError : tuttiRemoteError) ||
 	    !strstr(tuttiGetLastError(*comm), "(CUDA_ERROR") ||
 	    !strstr(tuttiGetLastError(*comm), "rank 2")) {

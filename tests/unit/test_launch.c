@@ -40,7 +40,7 @@ static const struct {
 	{ TORCH, "torchrun", "", 3, 8 },
 	{ TORCH " TUTTI_ROOT=file:/x", "torchrun", "", 3, 8 },
 	{ "RANK=3", NULL, "torchrun is half set: WORLD_SIZE", 0, 0 },
-	{ "RANK=3 WORLD_SIZE=many", NULL, "WORLD_SIZE is missing or no number", 0, 0 },
+	{ "RANK=3 WORLD_SIZE=many", NULL, "WORLD_SIZE is missing or not valid", 0, 0 },
 	{ "RANK=3 WORLD_SIZE=4", NULL, "MASTER_ADDR", 0, 0 },
 	{ "PMIX_NAMESPACE=x PMIX_RANK=1 OMPI_COMM_WORLD_SIZE=2", "pmix", "", 1, 2 },
 	{ "PMIX_RANK=1", NULL, "PMIX_NAMESPACE is missing", 0, 0 },

@@ -2,10 +2,9 @@
  * (bucket_sums.h) */
 #include "trainer/strategy/bucket_sums.h"
 
+#include "base/thread.h"
 #include "trainer/strategy/gradient_sum.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,7 +64,6 @@ static void *sum_buckets(void *arg)
 int train_buckets_open(struct train_rank *t, size_t bucket, struct train_buckets **ret_buckets)
 {
 	struct train_buckets *b = calloc(1, sizeof(*b));
-	sigset_t all, before;
 	int rc;
 
 	if (!b)
@@ -77,10 +75,7 @@ int train_buckets_open(struct train_rank *t, size_t bucket, struct train_buckets
 	pthread_cond_init(&b->changed, NULL);
 	if (train_comm_on_device(t)) /* device operations must come from one thread */
 		return TRAIN_OK;
-	sigfillset(&all); /* the main thread handles signals */
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&b->thread, NULL, sum_buckets, b);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	rc = tt_thread_start(&b->thread, "train-sums", sum_buckets, b);
 	b->threaded = !rc;
 	if (rc)
 		return train_fail(TRAIN_FAILED, "cannot create a thread to sum gradients: %s",

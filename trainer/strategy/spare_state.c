@@ -1,6 +1,8 @@
 /* spare_state.c - a copy of rank 0's state, for a rank that missed results (spare_state.h) */
 #include "trainer/strategy/spare_state.h"
 
+#include "base/thread.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,6 +52,7 @@ static void *answer(void *arg)
 int train_spare_state_open(struct train_spare_state *s, struct train_rank *t)
 {
 	uint64_t copies = s->copies;
+	int rc;
 
 	*s = (struct train_spare_state){ .t = t, .copies = copies };
 	s->copy = malloc(bytes_of(t));
@@ -58,8 +61,11 @@ int train_spare_state_open(struct train_spare_state *s, struct train_rank *t)
 	if (t->rank || t->nranks == 1)
 		return TRAIN_OK;
 	pthread_mutex_init(&s->lock, NULL);
-	s->running = !pthread_create(&s->thread, NULL, answer, s);
-	return s->running ? TRAIN_OK : train_fail(TRAIN_FAILED, "cannot create a thread: %m");
+	rc = tt_thread_start(&s->thread, "train-spare", answer, s);
+	s->running = !rc;
+	return rc ? train_fail(TRAIN_FAILED, "cannot create a thread that answers spare ranks: %s",
+			       strerror(rc))
+		  : TRAIN_OK;
 }
 
 void train_spare_state_close(struct train_spare_state *s)

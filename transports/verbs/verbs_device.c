@@ -6,7 +6,6 @@
  * immediate data (iWARP, EFA) are skipped. verbs_gid.c reads the ports' GIDs.
  */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
