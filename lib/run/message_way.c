@@ -80,8 +80,7 @@ struct tt_prepared {
 	struct tt_extents extents; /* of the user's buffers */
 	size_t out_in_scratch;     /* offset of an output that only the plan needs */
 	bool large;                /* copies bypass the caches, unless in place */
-	alignas(struct tt_op) char head
-		[HEAD_BYTES]; /* the bound operation, with its first cursor */
+	alignas(struct tt_op) char head[HEAD_BYTES]; /* the operation, with its first cursor */
 };
 
 static bool prepare(struct tt_plan_row *row, const struct tt_op *op,
@@ -138,8 +137,8 @@ static inline void restart(struct tt_op *op, const struct tt_prepared *p, const 
 		tt_op_place_cursors(op);
 }
 
-/* Advance until all is done, or `spins` rounds have moved nothing. true: done | false: or a failure,
- * which the next advance meets again */
+/* Advance until the operation is complete (true), `spins` rounds have moved nothing, or it fails; the
+ * next advance meets the failure again. */
 static inline bool advance_all(struct tt_op *op, uint32_t spins)
 {
 	int rc;
