@@ -2,9 +2,11 @@
  * test_repeated.c - calls that the plan cache repeats without binding: several tiles and cursors
  */
 #include <criterion/criterion.h>
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "run/way.h"
 #include "tests/support/must.h"
@@ -32,19 +34,15 @@ static bool is_repeated_sum(tuttiComm_t c)
 	return is_repeated(&r);
 }
 
-static void run_tiles(rank_fn *fn, int n, const char *algo, void *arg, int failing)
+/* failing: ranks that fail */
+static void run_tiles(rank_fn *fn, int n, bool tcp, const char *algo, void *arg, int failing)
 {
+	struct ranks r = { .n = n, .transport = tcp ? "tcp" : "shm", .algo = algo, .arg = arg };
 	char tile[16];
 
 	snprintf(tile, sizeof(tile), "%d", TILE);
 	setenv("TUTTI_TILE_BYTES", tile, 1);
-	for (int tcp = 0; tcp < 2; tcp++) {
-		struct ranks r = {
-			.n = n, .transport = tcp ? "tcp" : "shm", .algo = algo, .arg = arg
-		};
-
-		cr_expect_eq(ranks_run(&r, fn), failing, "%d ranks, %s, %s", n, r.transport, algo);
-	}
+	cr_expect_eq(ranks_run(&r, fn), failing, "%d ranks, %s, %s", n, r.transport, algo);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */
@@ -74,11 +72,12 @@ static int sums(tuttiComm_t *comm, int rank, int n, void *arg)
 
 Test(repeated, allreduces_of_many_tiles_take_any_buffers, .timeout = 120)
 {
-	for (int n = 2; n <= 3; n++) {
-		run_tiles(sums, n, "ring", NULL, 0);
-		run_tiles(sums, n, "tree", NULL, 0);
-		run_tiles(sums, n, "halving-doubling", NULL, 0);
-	}
+	static const char *const algos[] = { "ring", "tree", "halving-doubling" };
+
+	for (int n = 2; n <= 3; n++)
+		for (int i = 0; i < 3; i++)
+			for (int tcp = 0; tcp < 2; tcp++)
+				run_tiles(sums, n, tcp, algos[i], NULL, 0);
 }
 
 /* Outputs that only the plan needs lie in the scratch, which grows between the calls. */
@@ -113,25 +112,35 @@ static int rooted(tuttiComm_t *comm, int rank, int n, void *arg)
 
 Test(repeated, outputs_that_only_the_plan_needs_follow_the_scratch, .timeout = 120)
 {
-	run_tiles(rooted, 3, "auto", NULL, 0);
+	run_tiles(rooted, 3, false, "auto", NULL, 0);
+	run_tiles(rooted, 3, true, "auto", NULL, 0);
 }
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
 enum failure { OTHER_CALL, ABORT, NO_CALL, DEATH };
 
-/* After three good calls rank 1 fails; the others are in the fourth, or begin it later. Each names
- * a reason, also for the call after it. */
+/* Shared by the ranks, which are processes. */
+struct failing {
+	enum failure how;
+	atomic_int good; /* ranks whose three good calls are complete */
+};
+
+/* After three good calls of all ranks rank 1 fails; the others are in the fourth, or begin it later.
+ * Each names a reason, also for the call after it. */
 static int failing_call(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	static int32_t x[LEN];
-	enum failure how = *(enum failure *)arg;
+	struct failing *shared = arg;
+	enum failure how = shared->how;
 	tuttiResult_t rc;
 
-	(void)n;
 	for (int round = 0; round < 3; round++)
 		MUST(tuttiAllReduce(x, x, LEN, tuttiInt32, tuttiSum, *comm, NULL));
 	WANT(is_repeated_sum(*comm) || (rank == 1 && how == DEATH));
+	shared->good++;
+	while (rank == 1 && shared->good < n)
+		usleep(1000);
 	if (rank == 1 && how == ABORT) {
 		MUST(tuttiCommAbort(*comm));
 		*comm = NULL;
@@ -156,7 +165,16 @@ static int failing_call(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static void fail(enum failure how, int n)
 {
-	run_tiles(failing_call, n, "ring", &how, how == DEATH);
+	struct failing *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+				      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	cr_assert_neq(shared, MAP_FAILED);
+	shared->how = how;
+	for (int tcp = 0; tcp < 2; tcp++) {
+		shared->good = 0;
+		run_tiles(failing_call, n, tcp, "ring", shared, how == DEATH);
+	}
+	munmap(shared, sizeof(*shared));
 }
 
 Test(repeated, a_rank_that_makes_another_call_breaks_the_call, .timeout = 120)
