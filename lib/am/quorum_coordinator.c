@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "am/quorum_internal.h"
+#include "mem/fpmode.h"
 #include "mem/reduce.h"
 
 #define RESULTS_BYTES (64u << 20)

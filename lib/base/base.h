@@ -134,6 +134,6 @@ void tt_file_text(const char *path, char *ret_text, size_t bytes);
 bool tt_cpus_read(const char *path, uint64_t ret_mask[TT_CPU_WORDS]);
 
 /* fork.c: the number of forks from the first process to this one: differs between parent and child. */
-unsigned tt_fork_count(void);
+extern unsigned tt_forks;
 
 #endif

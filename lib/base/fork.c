@@ -5,23 +5,18 @@
  * at every call: a counter that every fork increments in the child is cheaper than getpid.
  */
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include "base/base.h"
 
-static atomic_uint forks;
+unsigned tt_forks;
 
+/* The child has one thread, which runs this before fork returns. */
 static void in_child(void)
 {
-	atomic_fetch_add(&forks, 1);
+	tt_forks++;
 }
 
 __attribute__((constructor)) static void watch(void)
 {
 	pthread_atfork(NULL, NULL, in_child);
-}
-
-unsigned tt_fork_count(void)
-{
-	return atomic_load_explicit(&forks, memory_order_relaxed);
 }

@@ -185,7 +185,7 @@ tuttiComm_t tt_comm_alloc(int rank, int nranks)
 	tt_asymmetric_fence_prepare();
 	tt_call_name_algorithms(algorithm_name);
 	c->magic = TT_COMM_MAGIC;
-	c->fork_count = tt_fork_count();
+	c->fork_count = tt_forks;
 	c->rank = rank;
 	c->nranks = nranks;
 	c->paths.npaths = tt_path_make(&c->paths.path[0], nranks) == 0;
@@ -288,19 +288,17 @@ free_comm:
 	return rc;
 }
 
-int tt_comm_check(tuttiComm_t c)
+int tt_comm_refuse(tuttiComm_t c)
 {
-	if (tt_unlikely(!c))
+	if (!c)
 		return tt_fail(TT_ARG, "comm is NULL: join one with tuttiCommInitRank first");
-	if (tt_unlikely(!tt_comm_is_live(c)))
+	if (!tt_comm_is_live(c))
 		return tt_fail(TT_ARG, "comm %p is not a communicator, or it was destroyed",
 			       (void *)c);
-	if (tt_unlikely(c->fork_count != tt_fork_count()))
-		return tt_fail(
-			TT_ARG,
-			"rank %d: this communicator was made before a fork; the child must join its own",
-			c->rank);
-	return 0;
+	return tt_fail(
+		TT_ARG,
+		"rank %d: this communicator was made before a fork; the child must join its own",
+		c->rank);
 }
 
 int tt_comm_failed(tuttiComm_t c, int code)

@@ -196,13 +196,20 @@ struct tt_quorum_call {
 /* Runs the call. 0 | as tuttiAllReduceQuorum. Blocks. */
 int tt_quorum_run(tuttiComm_t comm, struct tt_quorum_call *call);
 
-/* Checks that comm is a live communicator of this process, before anything is read from it. 0 |
- * TT_ARG */
-int tt_comm_check(tuttiComm_t comm);
-
 static inline bool tt_comm_is_live(const struct tuttiComm *c)
 {
 	return atomic_load_explicit(&c->magic, memory_order_relaxed) == TT_COMM_MAGIC;
+}
+
+/* comm.c: why comm is not a live communicator of this process. TT_ARG */
+int tt_comm_refuse(tuttiComm_t comm);
+
+/* Checks that comm is a live communicator of this process, before anything is read from it. 0 |
+ * TT_ARG */
+static inline int tt_comm_check(tuttiComm_t c)
+{
+	return tt_likely(c && tt_comm_is_live(c) && c->fork_count == tt_forks) ? 0
+									       : tt_comm_refuse(c);
 }
 
 /* Begins a call of a checked communicator: tuttiCommAbort does not free comm before tt_comm_leave.

@@ -56,12 +56,4 @@ void tt_average_finish(void *dst, uint32_t n, size_t count, tuttiDataType_t type
 double tt_element_get(const void *p, size_t index, tuttiDataType_t type);
 void tt_element_set(void *p, size_t index, tuttiDataType_t type, double value);
 
-/* Floating-point mode of this thread: round to nearest, keep denormals. Entered around the kernels,
- * since another library may have changed the mode; leave restores the saved mode. */
-struct tt_fpmode {
-	uint32_t saved;
-};
-struct tt_fpmode tt_fpmode_enter(void);
-void tt_fpmode_leave(struct tt_fpmode mode);
-
 #endif

@@ -9,11 +9,6 @@
 
 #include "plan/algorithm.h"
 
-tt_ref tt_step_source(const struct tt_step *step, int i)
-{
-	return i < 2 ? step->src[i] : ((const struct tt_more *)(step + 1))->src[i - 2];
-}
-
 void tt_plan_free(struct tt_plan *plan)
 {
 	if (!plan)

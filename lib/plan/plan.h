@@ -157,7 +157,10 @@ static inline uint32_t tt_step_records(const struct tt_step *s)
 }
 
 /* Source i of a step, 0 <= i < nsrc; reads the TT_MORE record behind the step. */
-tt_ref tt_step_source(const struct tt_step *step, int i);
+static inline tt_ref tt_step_source(const struct tt_step *step, int i)
+{
+	return i < 2 ? step->src[i] : ((const struct tt_more *)(step + 1))->src[i - 2];
+}
 
 struct tt_algorithm;
 

@@ -69,7 +69,7 @@ int tt_stream_create(tuttiStream_t *ret_stream)
 	if (!s)
 		return tt_fail(TT_SYSTEM, "no memory for a stream");
 	s->magic = STREAM_MAGIC;
-	s->fork_count = tt_fork_count();
+	s->fork_count = tt_forks;
 	s->last = &s->first;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->work, NULL);
@@ -92,7 +92,7 @@ int tt_stream_check(tuttiStream_t stream)
 		return tt_fail(TT_ARG,
 			       "stream %p was not made by tuttiStreamCreate, or it was destroyed",
 			       stream);
-	if (s->fork_count != tt_fork_count())
+	if (s->fork_count != tt_forks)
 		return tt_fail(TT_ARG,
 			       "this stream was made before a fork; the child must make its own");
 	return 0;
@@ -151,7 +151,7 @@ int tt_stream_destroy(tuttiStream_t stream)
 	struct host_stream *s = stream;
 	int rc = tt_stream_wait(stream);
 
-	if (!tt_handle_is(s) || s->magic != STREAM_MAGIC || s->fork_count != tt_fork_count())
+	if (!tt_handle_is(s) || s->magic != STREAM_MAGIC || s->fork_count != tt_forks)
 		return rc;
 	pthread_mutex_lock(&s->lock);
 	s->stop = true;

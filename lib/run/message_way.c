@@ -1,10 +1,10 @@
 /*
  * message_way.c - the way by messages: cursors execute the plan's steps over links
  *
- * Called by run.c and operation.c through tt_message_way; step.c executes the steps. Small calls
- * that one cursor carries through one tile are prepared: binding them takes longer than their
- * messages. The plan cache then keeps a copy of the bound operation, and of the layout that its
- * buffers must have; a call that waits too long goes on as any other operation.
+ * Called by run.c and operation.c through tt_message_way; step.c executes the steps. Calls are
+ * prepared: the plan cache keeps a copy of the bound operation, and of the layout that its buffers
+ * must have. A repeated call puts its buffers into the copy and places the cursors at the first
+ * tiles; if it waits too long, it goes on as any other operation.
  */
 #include <stdalign.h>
 #include <stdlib.h>
@@ -59,7 +59,8 @@ struct tt_prepared {
 	struct tt_request request;
 	struct tt_extents extents; /* of the user's buffers */
 	size_t out_in_scratch;     /* offset of an output that only the plan needs */
-	alignas(struct tt_op) char head[HEAD_BYTES]; /* the bound operation, with one cursor */
+	bool large;                /* copies bypass the caches, unless in place */
+	alignas(struct tt_op) char head[HEAD_BYTES]; /* the operation, with its first cursor */
 };
 
 static bool prepare(struct tt_plan_row *row, const struct tt_op *op,
@@ -68,8 +69,8 @@ static bool prepare(struct tt_plan_row *row, const struct tt_op *op,
 	const struct tt_request *r = op->call.request;
 	struct tt_prepared *p = row->prepared;
 
-	if (op->bound.scaled || op->cursors.n != 1 || op->bound.tiles.ntiles != 1 ||
-	    *channels_of(op) < 1 || (op->bound.base[TT_IN] != r->in && extents->in) ||
+	if (op->bound.scaled || *channels_of(op) < (int)op->cursors.n ||
+	    (op->bound.base[TT_IN] != r->in && extents->in) ||
 	    (op->bound.base[TT_OUT] != r->out && extents->out))
 		return false;
 	if (!p && !(p = malloc(sizeof(*p))))
@@ -79,6 +80,7 @@ static bool prepare(struct tt_plan_row *row, const struct tt_op *op,
 	row->prepared = p;
 	p->request = *r;
 	p->extents = *extents;
+	p->large = tt_request_bytes(r) >= TT_NONTEMPORAL_BYTES;
 	p->out_in_scratch = NOT_THERE;
 	if (!extents->out && op->bound.base[TT_OUT] != r->out)
 		p->out_in_scratch = (size_t)(op->bound.base[TT_OUT] -
@@ -98,30 +100,51 @@ static bool buffers_fit(const struct tt_prepared *p, const void *in, const void 
 	       (uintptr_t)p->request.out - (uintptr_t)p->request.in;
 }
 
+/* The copy of a prepared operation, before its first step, with the buffers of this call */
+static inline void restart(struct tt_op *op, const struct tt_prepared *p, const void *in, void *out)
+{
+	char *scratch = p->request.comm->memory.scratch;
+
+	memcpy(op, p->head, HEAD_BYTES);
+	op->posts.n = 0;
+	op->call.request = &p->request;
+	op->bound.base[TT_IN] = (char *)(uintptr_t)in;
+	op->bound.base[TT_OUT] = p->out_in_scratch == NOT_THERE ? out : scratch + p->out_in_scratch;
+	op->bound.base[TT_SCRATCH] = scratch;
+	if (tt_unlikely(p->large) && in != out)
+		op->bound.past = true;
+	if (op->cursors.n > 1)
+		tt_op_place_cursors(op);
+}
+
+/* Advance until the operation is complete (true), `spins` rounds have moved nothing, or it fails; the
+ * next advance meets the failure again. */
+static inline bool advance_all(struct tt_op *op, uint32_t spins)
+{
+	int rc;
+
+	while ((rc = advance(op)) >= 0 && op->cursors.nfinished < op->cursors.n) {
+		if (rc > 0)
+			continue;
+		if (spins-- == 0)
+			return false;
+		tt_cpu_relax();
+	}
+	return rc >= 0 && (op->posts.n == 0 || tt_op_settled(op));
+}
+
 static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, void *out)
 {
 	const struct tt_prepared *p = row->prepared;
-	uint32_t spins = tt_wait_spins(c);
 	struct tt_op op;
-	int rc;
 
 	if (!buffers_fit(p, in, out))
 		return 1;
-	memcpy(&op, p->head, HEAD_BYTES);
-	op.posts.n = 0;
-	op.call.request = &p->request;
-	op.bound.base[TT_IN] = (char *)(uintptr_t)in;
-	op.bound.base[TT_OUT] = p->out_in_scratch == NOT_THERE
-					? out
-					: (char *)c->memory.scratch + p->out_in_scratch;
-	op.bound.base[TT_SCRATCH] = c->memory.scratch;
+	restart(&op, p, in, out);
 	op.call.stamp = tt_number_call(c, &row->call, row->digest);
 	op.call.seq = c->calls.seq;
 	op.started = true;
-	do
-		rc = tt_cursor_advance(&op, op.cursors.at);
-	while (rc == 0 && spins-- > 0 && (tt_cpu_relax(), true));
-	if (tt_unlikely(rc < 0 || !op.cursors.at[0].finished || op.posts.n))
+	if (!advance_all(&op, tt_wait_spins(c)))
 		return tt_run(&op);
 	tt_op_finish(&op);
 	return 0;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mem/fpmode.h"
 #include "run/number.h"
 #include "run/run.h"
 #include "run/way.h"

@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "mem/fpmode.h"
 #include "run/run.h"
 #include "run/staging.h"
 #include "run/way.h"

@@ -11,6 +11,7 @@
 #endif
 
 #include "mem/copy.h"
+#include "mem/fpmode.h"
 #include "mem/reduce.h"
 #include "tests/support/ranks.h"
 #include "tests/support/reference.h"

@@ -315,8 +315,6 @@ int tt_verbs_finish_connect(struct tt_verbs_link *l);
 int tt_verbs_register(struct tt_verbs_ep *ep, struct tt_verbs_rail *rail, void *p, size_t bytes,
 		      int access, struct tt_verbs_mr **ret_mr);
 size_t tt_verbs_ring_bytes(const struct tt_world *world);
-/* Post n receives. Returns 0 | TT_REMOTE */
-int tt_verbs_post_receives(struct tt_verbs_link *l, uint32_t n);
 
 /* verbs_ring.c --------------------------------------------------------------------------------- */
 
@@ -350,6 +348,8 @@ void tt_verbs_send_due_credits(struct tt_verbs_ep *ep);
 /* Queue an RTR: the next message of the link carries it, or tt_verbs_send_rtrs sends it. */
 void tt_verbs_queue_rtr(struct tt_verbs_link *l, const struct tt_verbs_rtr *rtr);
 void tt_verbs_send_rtrs(struct tt_verbs_ep *ep);
+/* Post n receives. Returns 0 | TT_REMOTE */
+int tt_verbs_post_receives(struct tt_verbs_link *l, uint32_t n);
 
 /* verbs_zcopy.c ------------------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /*
- * verbs_post.c - work requests: chained, counted, rarely signalled; credit updates and RTRs
+ * verbs_post.c - work requests: chained, counted, rarely signalled; credit updates, RTRs, receives
  *
- * Called by verbs_ring.c and verbs_zcopy.c. A send queue cannot overflow, because work requests are
+ * Called by verbs_ring.c, verbs_zcopy.c and verbs_qp.c. A send queue cannot overflow, because work requests are
  * counted. These are signalled: every TT_VERBS_SIGNAL-th, one for each quarter of the send ring,
  * and those that read callers' memory. RTRs are queued until the next message of their link carries
  * them along, or until this rank polls for a message. RTRs of neighboring messages share one work
@@ -40,6 +40,20 @@ static void post(struct tt_verbs_link *l, struct tt_verbs_send_wr *wr, const cha
 	((struct tt_verbs_ep *)l->base.ep)->doorbells++;
 	if (tt_unlikely(error))
 		tt_verbs_bad_post(l, what, error);
+}
+
+int tt_verbs_post_receives(struct tt_verbs_link *l, uint32_t n)
+{
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
+	struct tt_verbs_recv_wr *bad;
+	int error;
+
+	for (uint32_t i = 0; i < n; i++)
+		ep->recvs[i] = (struct tt_verbs_recv_wr){ .wr_id = 1ull << 63 | l->index,
+							  .next = i + 1 < n ? &ep->recvs[i + 1]
+									    : NULL };
+	error = l->rail->context->ops.post_recv(l->qp, ep->recvs, &bad);
+	return error ? tt_verbs_bad_post(l, "receives", error) : 0;
 }
 
 /* ---- RTRs ------------------------------------------------------------------------------------ */

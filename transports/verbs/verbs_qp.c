@@ -201,20 +201,6 @@ void tt_verbs_queue_free(struct tt_verbs_link *l)
 	free(l);
 }
 
-int tt_verbs_post_receives(struct tt_verbs_link *l, uint32_t n)
-{
-	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)l->base.ep;
-	struct tt_verbs_recv_wr *bad;
-	int error;
-
-	for (uint32_t i = 0; i < n; i++)
-		ep->recvs[i] = (struct tt_verbs_recv_wr){ .wr_id = 1ull << 63 | l->index,
-							  .next = i + 1 < n ? &ep->recvs[i + 1]
-									    : NULL };
-	error = l->rail->context->ops.post_recv(l->qp, ep->recvs, &bad);
-	return error ? tt_verbs_bad_post(l, "receives", error) : 0;
-}
-
 /* ---- connecting ------------------------------------------------------------------------------ */
 
 int tt_verbs_send_hello(struct tt_verbs_link *l)
