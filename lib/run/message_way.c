@@ -78,6 +78,7 @@ static bool fits(const struct tt_op *op)
 struct tt_prepared {
 	struct tt_request request;
 	struct tt_extents extents; /* of the user's buffers */
+	size_t unused_scratch;     /* tt_binding_unused */
 	size_t out_in_scratch;     /* offset of an output that only the plan needs */
 	alignas(struct tt_op) char head[HEAD_BYTES]; /* the bound operation, with one cursor */
 };
@@ -99,6 +100,7 @@ static bool prepare(struct tt_plan_row *row, const struct tt_op *op,
 	row->prepared = p;
 	p->request = *r;
 	p->extents = *extents;
+	p->unused_scratch = tt_binding_unused(&op->bound.tiles, op->bound.plan);
 	p->out_in_scratch = NOT_THERE;
 	if (!extents->out && op->bound.base[TT_OUT] != r->out)
 		p->out_in_scratch = (size_t)(op->bound.base[TT_OUT] -
@@ -134,7 +136,7 @@ static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, v
 	op.bound.base[TT_OUT] = p->out_in_scratch == NOT_THERE
 					? out
 					: (char *)c->memory.scratch + p->out_in_scratch;
-	op.bound.base[TT_SCRATCH] = c->memory.scratch;
+	op.bound.base[TT_SCRATCH] = (char *)c->memory.scratch - p->unused_scratch;
 	op.call.stamp = tt_number_call(c, &row->call, row->digest);
 	op.call.seq = c->calls.seq;
 	op.started = true;
