@@ -266,7 +266,7 @@ static int swap_descriptors(struct tt_gpu *d, struct tt_fd_exchange *fds, struct
 
 	for (int p = 0; p < c->nranks && !rc; p++)
 		if (all[p].ipc.process != tt_ipc_buffer_process())
-			rc = tt_fd_exchange_send(fds, c->rank, &all[p].fd_address, d->ipc->fd);
+			rc = tt_fd_exchange_send(c->rank, p, &all[p].fd_address, d->ipc->fd);
 	rc = all_agree(c, mine, all, rc, ret_yes);
 	tt_fd_exchange_collect(fds);
 	return rc;
