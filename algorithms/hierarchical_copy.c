@@ -5,7 +5,8 @@
  * Block i has two mains: rank i in its own group, and the rank with the same index in the other
  * group. Each group sums its members' values at its main; main i adds the other group's sum to its
  * own, sends the result to the other main, and each main sends the result to its members. For hosts
- * with fast links within a group and few links between groups.
+ * with fast links within a group and few links between groups. The blocks of two mains are neighbors
+ * in the buffer, since scratch spans all blocks that a rank sums.
  *
  *   n = 4, block 1:   0 -> 1 <- 3 <- 2       main 1: (g0+g1) + (g2+g3),  g2+g3 summed at main 3
  *                     0 <- 1 -> 3 -> 2
@@ -34,6 +35,13 @@ static struct copy_group group_of(int n, int i, int rank)
 	low.main = high.other_main = i < h ? i : (i - h) % h;
 	high.main = low.other_main = i < h ? h + i : i;
 	return rank < h ? low : high;
+}
+
+static struct tt_span block(const struct tt_builder *b, int i)
+{
+	int h = b->n / 2, at = i < h ? 2 * i : 2 * (i - h) + 1;
+
+	return tt_part(b, at < b->n ? at : b->n - 1);
 }
 
 static void to_main(struct tt_builder *b, const struct copy_group *group, struct tt_span s)
@@ -73,20 +81,20 @@ static void build(struct tt_builder *b, const char *argument)
 	for (int i = 0; i < n; i++) {
 		struct copy_group group = group_of(n, i, b->rank);
 
-		to_main(b, &group, tt_part(b, i));
+		to_main(b, &group, block(b, i));
 		if (b->rank == i)
-			tt_step_recv_reduce(b, group.other_main, tt_part(b, i), TT_MINE_FIRST);
+			tt_step_recv_reduce(b, group.other_main, block(b, i), TT_MINE_FIRST);
 		else if (b->rank == group.main)
-			tt_step_send(b, i, tt_part(b, i));
+			tt_step_send(b, i, block(b, i));
 	}
 	for (int i = 0; i < n; i++) {
 		struct copy_group group = group_of(n, i, b->rank);
 
 		if (b->rank == i)
-			tt_step_send(b, group.other_main, tt_part(b, i));
+			tt_step_send(b, group.other_main, block(b, i));
 		else if (b->rank == group.main)
-			tt_step_recv(b, i, tt_part(b, i));
-		from_main(b, &group, tt_part(b, i));
+			tt_step_recv(b, i, block(b, i));
+		from_main(b, &group, block(b, i));
 	}
 }
 

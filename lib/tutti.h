@@ -673,7 +673,8 @@ TUTTI_API tuttiResult_t tuttiAllReduceQuorum(const void *sendbuff, void *recvbuf
  * calls read it by single copy, the fastest way
  *   ptr        set on success; free with tuttiMemFree
  *   size       bytes
- *   Owns       a forked child shares the memory with its parent (MAP_SHARED)
+ *   Owns       a forked child shares the memory with its parent (MAP_SHARED) until the parent frees
+ *              it; tuttiMemFree in the child only unmaps it there
  *   Returns    tuttiSuccess | tuttiInvalidArgument (ptr is NULL) | tuttiSystemError (no memory)
  * tuttiMemFree - free memory of tuttiMemAlloc; NULL is ignored
  *   Returns    tuttiSuccess | tuttiInvalidArgument (ptr is not of tuttiMemAlloc)

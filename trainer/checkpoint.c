@@ -1,6 +1,7 @@
 /* checkpoint.c - write and read checkpoints (checkpoint.h) */
 #include "trainer/checkpoint.h"
 
+#include "tools/fresh_file.h"
 #include "trainer/replicas.h"
 #include "trainer/strategy/strategy.h"
 
@@ -85,13 +86,12 @@ static int open_temporary(const char *path, char temporary[4096], FILE **ret_fil
 {
 	struct stat st;
 
-	snprintf(temporary, 4096, "%s.%d", path, (int)getpid());
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
 		return train_fail(
 			TRAIN_USAGE,
 			"--save %s: that is no file, and a checkpoint would replace it; give a file",
 			path);
-	*ret_file = fopen(temporary, "we");
+	*ret_file = tool_fresh_file(path, temporary, 4096);
 	return TRAIN_OK;
 }
 

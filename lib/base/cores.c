@@ -131,7 +131,7 @@ int tt_cores_count(const struct tt_cores *cores, int n)
 	if (count == 0) /* affinity unreadable, or more than 1024 processors */
 		count = (int)sysconf(_SC_NPROCESSORS_ONLN);
 	for (int i = 0; i < n; i++)
-		if (cores[i].quota && (int)cores[i].quota < count)
+		if (cores[i].quota && cores[i].quota < (uint32_t)count)
 			count = (int)cores[i].quota;
 	return count;
 }

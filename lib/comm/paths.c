@@ -274,14 +274,31 @@ int tt_paths_open(tuttiComm_t c)
 	return 0;
 }
 
+/* Facts of a rank, for all others. */
+struct path_facts {
+	int32_t unreached, nic_class; /* its lowest unreached rank, -1: none; enum tt_link_class */
+};
+
+static int check_facts(tuttiComm_t c, int rank, const struct path_facts *f)
+{
+	bool nic = f->nic_class == TT_NO_NIC || f->nic_class == TT_LINK_VERBS ||
+		   f->nic_class == TT_LINK_SOFT;
+
+	if (nic && f->unreached >= -1 && f->unreached < c->nranks)
+		return 0;
+	return tt_fail(
+		TT_REMOTE,
+		"rank %d: rank %d sent link class %d of its NICs and unreached rank %d, which do not exist: "
+		"another version of Tutti?",
+		c->rank, rank, f->nic_class, f->unreached);
+}
+
 /* A transport that the user named may have reported the cause on a rank that reaches no peer.
  * Therefore unreachable peers are reported only after all ranks got here, with the same text on all
  * ranks. */
 int tt_paths_agree(tuttiComm_t c)
 {
-	struct path_facts {
-		int32_t unreached, nic_class;
-	} mine = { -1, (int32_t)nic_class_to_all(c) }, *all;
+	struct path_facts mine = { -1, (int32_t)nic_class_to_all(c) }, *all;
 	bool has_nics = true;
 	int rc;
 
@@ -293,7 +310,7 @@ int tt_paths_agree(tuttiComm_t c)
 			mine.unreached = peer;
 	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all,
 				  tt_deadline_ns(c->settings.timeout_ms));
-	for (int r = 0; r < c->nranks && !rc; r++) {
+	for (int r = 0; r < c->nranks && !rc && !(rc = check_facts(c, r, &all[r])); r++) {
 		if (all[r].unreached >= 0)
 			rc = tt_fail(
 				TT_USAGE,

@@ -25,6 +25,9 @@ int tt_comm_agree(tuttiComm_t c)
 	memcpy(mine.algo, c->settings.algo, sizeof(mine.algo));
 	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all,
 				  tt_deadline_ns(c->settings.timeout_ms));
+	for (int r = 0; r < c->nranks; r++)
+		all[r].transport[sizeof(all[r].transport) - 1] =
+			all[r].algo[sizeof(all[r].algo) - 1] = '\0';
 	for (int r = 0; !rc && r < c->nranks; r++)
 		if (strcmp(all[r].transport, all[0].transport) || strcmp(all[r].algo, all[0].algo))
 			rc = tt_fail(

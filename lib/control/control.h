@@ -96,7 +96,8 @@ int tt_control_decline(const struct tt_join *join, int code);
  * parent calls, in order with its allgathers; color -1: the rank takes part and gets NULL. code: 0,
  * or the reason why this rank cannot split (the sentence is the thread's last error): then no rank
  * splits. After a failure the sentences differ: tt_control_agree. Whatever breaks parent breaks the
- * new control, until tt_control_formed, which the caller calls in any case. Blocks: until
+ * new control, until tt_control_formed, which the caller calls in any case, after tt_control_agree:
+ * no rank may leave parent before every rank is connected. Blocks: until
  * timeout_ms. */
 int tt_control_split(struct tt_control *parent, int color, int key, int code, uint32_t timeout_ms,
 		     struct tt_control **ret_ctl, int *ret_rank, int *ret_nranks);

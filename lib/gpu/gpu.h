@@ -186,8 +186,7 @@ struct tt_fd_exchange {
 	int fd[TT_DEV_RANKS];
 };
 int tt_fd_exchange_open(struct tt_fd_exchange *exchange);
-int tt_fd_exchange_send(const struct tt_fd_exchange *exchange, int rank,
-			const struct tt_fd_address *to, int fd);
+int tt_fd_exchange_send(int rank, int peer, const struct tt_fd_address *to, int fd);
 void tt_fd_exchange_collect(struct tt_fd_exchange *exchange);
 void tt_fd_exchange_close(struct tt_fd_exchange *exchange);
 

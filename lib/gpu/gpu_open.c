@@ -30,6 +30,7 @@ int tt_gpu_priority_stream(const struct tt_cuda *cu, tt_custream *ret_stream)
 static int open_device(tuttiComm_t c, const struct tt_env *env, bool *ret_shareable)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
+	pthread_condattr_t attr;
 	struct tt_gpu *d;
 	tt_cuctx ctx = NULL;
 	int rc = strcmp(env->gpu, "off") ? tt_cuda_context(&ctx) : 0;
@@ -59,7 +60,10 @@ static int open_device(tuttiComm_t c, const struct tt_env *env, bool *ret_sharea
 				    c->rank);
 	}
 	pthread_mutex_init(&d->lock, NULL);
-	pthread_cond_init(&d->work, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&d->work, &attr);
+	pthread_condattr_destroy(&attr);
 	c->gpu = d;
 	/* calls draw tickets, and the express paths, which read host memory, are off */
 	atomic_store(&c->order.queued, true);
@@ -262,7 +266,7 @@ static int swap_descriptors(struct tt_gpu *d, struct tt_fd_exchange *fds, struct
 
 	for (int p = 0; p < c->nranks && !rc; p++)
 		if (all[p].ipc.process != tt_ipc_buffer_process())
-			rc = tt_fd_exchange_send(fds, c->rank, &all[p].fd_address, d->ipc->fd);
+			rc = tt_fd_exchange_send(c->rank, p, &all[p].fd_address, d->ipc->fd);
 	rc = all_agree(c, mine, all, rc, ret_yes);
 	tt_fd_exchange_collect(fds);
 	return rc;

@@ -90,12 +90,13 @@ static tt_cuptr slot(const struct plan_walk *w, int rank, uint32_t number)
 /* Address of the tile of block `index` in one of this rank's buffers */
 static tt_cuptr local(const struct plan_walk *w, enum tt_buf buf, uint32_t index)
 {
-	uint32_t scratch = w->program->sent, out = scratch + w->plan->scratch_blocks,
+	uint32_t scratch = w->program->sent,
+		 out = scratch + w->plan->scratch_blocks - w->plan->scratch_first,
 		 in = out + (w->own_out ? w->plan->out_blocks : 0);
 	int me = w->request->comm->rank;
 
 	if (buf == TT_SCRATCH)
-		return slot(w, me, scratch + index);
+		return slot(w, me, scratch + index - w->plan->scratch_first);
 	if (buf == TT_OUT && w->own_out)
 		return slot(w, me, out + index);
 	if (buf == TT_IN && w->own_in)

@@ -168,7 +168,8 @@ static int build_plans(struct plan_player *p, const struct tt_cached_plan *cache
 static int finish(struct plan_player *p, const struct tt_cached_plan *cached)
 {
 	for (int r = 0; r < p->n; r++) {
-		uint32_t needs = p->slots[r] + p->plan[r]->scratch_blocks;
+		uint32_t needs = p->slots[r] + p->plan[r]->scratch_blocks -
+				 p->plan[r]->scratch_first;
 
 		for (uint32_t lane = 0; lane < p->plan[r]->nlanes; lane++)
 			if (p->at[r][lane] < p->plan[r]->lanes[lane].nsteps)

@@ -170,15 +170,11 @@ static void check(struct watchdog *w, uint64_t newest, bool busy, int failure)
 
 static void pause_for(struct tt_gpu *d, int ms)
 {
-	struct timespec t;
+	uint64_t until_ns = tt_now_ns() + (uint64_t)ms * 1000000;
+	struct timespec until = { .tv_sec = (time_t)(until_ns / 1000000000),
+				  .tv_nsec = (long)(until_ns % 1000000000) };
 
-	clock_gettime(CLOCK_REALTIME, &t);
-	t.tv_nsec += ms * 1000000l;
-	if (t.tv_nsec >= 1000000000l) {
-		t.tv_sec++;
-		t.tv_nsec -= 1000000000l;
-	}
-	pthread_cond_timedwait(&d->work, &d->lock, &t);
+	pthread_cond_timedwait(&d->work, &d->lock, &until);
 }
 
 /* Prepares the thread. Its creator waits for the result. */

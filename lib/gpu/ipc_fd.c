@@ -3,9 +3,10 @@
  * IPC handles
  *
  * Called by ipc_buffer.c (memory) and gpu_open.c (exchange). An allocation is created, mapped and
- * exported as a descriptor, which is sent through a Unix datagram socket. Each rank opens a socket,
- * sends the other ranks the socket's name and a token in the authenticated exchange of the join,
- * and accepts a descriptor only from a datagram with its token.
+ * exported as a descriptor, which is sent through a Unix socket. Each rank listens, sends the other
+ * ranks the socket's name and a token in the authenticated exchange of the join, and accepts a
+ * descriptor only with its token. Both sides check the user of the other side: everybody can read
+ * the name, and take the name when its rank is dead.
  */
 #include <stdio.h>
 #include <string.h>
@@ -120,6 +121,16 @@ static socklen_t socket_address(uint64_t name, struct sockaddr_un *sa)
 					   (unsigned long long)name));
 }
 
+/* Same user, or root. false: *ret_user is another one */
+static bool is_trusted(int fd, unsigned *ret_user)
+{
+	struct ucred who = { .uid = (uid_t)-1 };
+
+	getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &(socklen_t){ sizeof(who) });
+	*ret_user = who.uid;
+	return who.uid == geteuid() || who.uid == 0;
+}
+
 int tt_fd_exchange_open(struct tt_fd_exchange *exchange)
 {
 	struct sockaddr_un sa;
@@ -130,39 +141,57 @@ int tt_fd_exchange_open(struct tt_fd_exchange *exchange)
 	    sizeof(exchange->address))
 		return tt_fail(TT_SYSTEM, "no random numbers for a socket's name: %m");
 	bytes = socket_address(exchange->address.name, &sa);
-	exchange->socket = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (exchange->socket < 0 || bind(exchange->socket, (struct sockaddr *)&sa, bytes))
+	exchange->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (exchange->socket < 0 || bind(exchange->socket, (struct sockaddr *)&sa, bytes) ||
+	    listen(exchange->socket, SOMAXCONN))
 		return tt_fail(TT_SYSTEM, "a socket for descriptors of device memory: %m");
 	return 0;
 }
 
-int tt_fd_exchange_send(const struct tt_fd_exchange *exchange, int rank,
-			const struct tt_fd_address *to, int fd)
+int tt_fd_exchange_send(int rank, int peer, const struct tt_fd_address *to, int fd)
 {
 	struct fd_message message = { .token = to->token, .from = rank };
+	int via = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc = 0;
 	struct sockaddr_un sa;
 	socklen_t bytes = socket_address(to->name, &sa);
+	unsigned user;
 
-	if (tt_sock_give_fd(exchange->socket, (struct sockaddr *)&sa, bytes, &message,
-			    sizeof(message), fd))
-		return 0;
-	return tt_fail(TT_SYSTEM, "rank %d: send a descriptor of device memory to another rank: %m",
-		       rank);
+	if (via < 0 || connect(via, (struct sockaddr *)&sa, bytes))
+		rc = tt_fail(TT_SYSTEM,
+			     "rank %d: connect to rank %d for a descriptor of device memory: %m",
+			     rank, peer);
+	else if (!is_trusted(via, &user))
+		rc = tt_fail(
+			TT_SYSTEM,
+			"rank %d: user %u listens where rank %d should: device memory is not shared",
+			rank, user, peer);
+	else if (!tt_sock_give_fd(via, NULL, 0, &message, sizeof(message), fd))
+		rc = tt_fail(TT_SYSTEM,
+			     "rank %d: send a descriptor of device memory to rank %d: %m", rank,
+			     peer);
+	if (via >= 0)
+		close(via);
+	return rc;
 }
 
-/* Receives one datagram. *ret_fd -1: the datagram had a wrong token or no descriptor. false: no
- * datagram */
+/* Receives the message of one connection. *ret_fd -1: another user's, with a wrong token or without
+ * a descriptor. false: no connection */
 static bool receive(const struct tt_fd_exchange *exchange, int *ret_from, int *ret_fd)
 {
+	int via = accept4(exchange->socket, NULL, NULL, SOCK_CLOEXEC);
 	struct fd_message message = { 0 };
-	ssize_t n = tt_sock_take_fd(exchange->socket, &message, sizeof(message), ret_fd);
+	unsigned user;
+	ssize_t n;
 
-	if (n < 0)
+	if (via < 0)
 		return false;
-	if (*ret_fd >= 0 && (n != sizeof(message) || message.token != exchange->address.token)) {
+	n = tt_sock_take_fd(via, &message, sizeof(message), ret_fd);
+	if (*ret_fd >= 0 && (!is_trusted(via, &user) || n != sizeof(message) ||
+			     message.token != exchange->address.token)) {
 		close(*ret_fd);
 		*ret_fd = -1;
 	}
+	close(via);
 	*ret_from = message.from;
 	return true;
 }

@@ -20,8 +20,8 @@
 #define SLURM_FIRST_PORT 20000 /* below Linux's ephemeral ports */
 #define SLURM_PORTS 12000
 
-/* A number of the environment, -1: not set, or not a number */
-static int number(const char *name)
+/* A number of the environment, -1: not set, not a number, or above most */
+static long number_up_to(const char *name, long most)
 {
 	const char *text = getenv(name);
 	char *end;
@@ -30,7 +30,12 @@ static int number(const char *name)
 	if (!text || !isdigit((unsigned char)*text))
 		return -1;
 	value = strtol(text, &end, 10);
-	return *end || value > INT_MAX ? -1 : (int)value;
+	return *end || value > most ? -1 : value;
+}
+
+static int number(const char *name)
+{
+	return (int)number_up_to(name, INT_MAX);
 }
 
 static int half_set(const char *launcher, const char *missing, const char *all)
@@ -214,8 +219,10 @@ static int describe_slurm(const struct tt_env *env, struct tt_job *job)
 	const char *nodes = getenv("SLURM_STEP_NODELIST");
 	/* "12000-12003", where Slurm reserves ports */
 	const char *reserved = getenv("SLURM_STEP_RESV_PORTS");
-	int id = number("SLURM_JOB_ID"), step = number("SLURM_STEP_ID"),
-	    ports = reserved ? atoi(reserved) : 0, rc;
+	/* Slurm's ids are of 32 bits without sign: those of a federation need all */
+	long id = number_up_to("SLURM_JOB_ID", UINT32_MAX),
+	     step = number_up_to("SLURM_STEP_ID", UINT32_MAX);
+	int ports = reserved ? atoi(reserved) : 0, rc;
 
 	/* a batch script has Slurm's variables too, but is not a task of a step */
 	if (!getenv("SLURM_STEP_NUM_TASKS") || !getenv("SLURM_PROCID") || is_inherited())
@@ -230,8 +237,9 @@ static int describe_slurm(const struct tt_env *env, struct tt_job *job)
 	if (id < 0 || step < 0)
 		return half_set("Slurm", id < 0 ? "SLURM_JOB_ID" : "SLURM_STEP_ID", all);
 	first_host(nodes, job->host, sizeof(job->host));
-	snprintf(job->name, sizeof(job->name), "slurm %d.%d", id, step);
-	job->port = ports > 0 ? ports : SLURM_FIRST_PORT + (id * 64 + step * 8) % SLURM_PORTS;
+	snprintf(job->name, sizeof(job->name), "slurm %ld.%ld", id, step);
+	job->port = ports > 0 ? ports
+			      : SLURM_FIRST_PORT + (int)((id * 64 + step * 8) % SLURM_PORTS);
 	job->nports = ROOT_PORTS;
 	job->one_host = number("SLURM_STEP_NUM_NODES") == 1;
 	if (job->one_host)

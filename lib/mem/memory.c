@@ -23,6 +23,7 @@
 struct allocation {
 	struct allocation *next;
 	void *ptr;
+	unsigned forks;          /* tt_fork_count of the process that allocated it */
 	struct tt_window window; /* fd -1: private */
 	struct tt_registered registered;
 };
@@ -81,6 +82,7 @@ int tt_memory_alloc(size_t bytes, void **ret_ptr)
 
 	if (!p || mapped < bytes)
 		goto free_allocation;
+	p->forks = tt_fork_count();
 	p->window.bytes = mapped ? mapped : page;
 	p->registered.ctx = NULL;
 	/* above that, the kernel would kill processes to find the memory */
@@ -100,13 +102,15 @@ free_allocation:
 }
 
 /* A peer may still have the memory mapped, and even be reading: punching a hole frees the memory
- * and keeps the peer's mapping readable (zeros). */
+ * and keeps the peer's mapping readable (zeros). A forked child shares the memory of its parent, and
+ * only unmaps it. */
 static void release(struct allocation *p)
 {
 	tt_registered_remove(&p->registered);
 	if (p->window.fd >= 0) {
-		fallocate(p->window.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-			  (off_t)p->window.bytes);
+		if (p->forks == tt_fork_count())
+			fallocate(p->window.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+				  (off_t)p->window.bytes);
 		close(p->window.fd);
 	}
 	munmap(p->ptr, p->window.bytes);

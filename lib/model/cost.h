@@ -120,7 +120,8 @@ struct _IO_FILE;
 void tt_cost_print(const struct tt_cost *cost, struct _IO_FILE *to);
 
 /* Bytes for other ranks (of the same build), and back. Pack returns the bytes needed; writes only
- * if they fit into room. Unpack, copy: 0 | TT_SYSTEM; free with tt_cost_free. */
+ * if they fit into room. Unpack, copy: 0 | TT_SYSTEM | TT_REMOTE: a factor of an unknown algorithm or
+ * link; free with tt_cost_free. */
 size_t tt_cost_pack(const struct tt_cost *cost, void *to, size_t room);
 int tt_cost_unpack(const void *from, size_t bytes, struct tt_cost **ret_cost);
 int tt_cost_copy(const struct tt_cost *cost, struct tt_cost **ret_cost);

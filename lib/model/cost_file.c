@@ -356,6 +356,25 @@ size_t tt_cost_pack(const struct tt_cost *cost, void *to, size_t room)
 	return bytes;
 }
 
+static int check_factors(const struct tt_cost *cost)
+{
+	uint32_t algorithms = 0;
+
+	while (tt_algorithms[algorithms])
+		algorithms++;
+	for (uint32_t i = 0; i < cost->nfactors; i++) {
+		const struct tt_factor *f = &cost->factors[i];
+
+		if (f->algorithm >= algorithms || f->link >= TT_LINK_CLASSES)
+			return tt_fail(
+				TT_REMOTE,
+				"factor %u of the cost table of rank 0 is of algorithm %u of %u and link class %u "
+				"of %d: another version of Tutti?",
+				i, f->algorithm, algorithms, f->link, TT_LINK_CLASSES);
+	}
+	return 0;
+}
+
 int tt_cost_unpack(const void *from, size_t bytes, struct tt_cost **ret_cost)
 {
 	struct tt_cost *cost = malloc(sizeof(*cost));
@@ -377,6 +396,10 @@ int tt_cost_unpack(const void *from, size_t bytes, struct tt_cost **ret_cost)
 			       "no memory for a cost table, or rank 0's is from another build");
 	}
 	memcpy(cost->factors, (const char *)from + sizeof(*cost), factors);
+	if (check_factors(cost)) {
+		tt_cost_free(cost);
+		return TT_REMOTE;
+	}
 	*ret_cost = cost;
 	return 0;
 }

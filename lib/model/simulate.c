@@ -210,7 +210,7 @@ static uint64_t footprint(const struct tt_sim *sim, const struct tt_sim_host *h)
 
 	if (crowded(sim, h))
 		each = (uint64_t)((h->nranks + sim->world.cores - 1) / sim->world.cores);
-	return (blocks + p->scratch_blocks) * sim->binding.unit * each;
+	return (blocks + p->scratch_blocks - p->scratch_first) * sim->binding.unit * each;
 }
 
 static int begin(struct tt_sim *sim, size_t bytes, uint32_t most_tiles)

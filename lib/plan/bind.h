@@ -42,6 +42,18 @@ struct tt_binding {
 void tt_plan_bind(const struct tt_plan *plan, const struct tt_connectivity *paths,
 		  size_t message_bytes, size_t bytes, struct tt_binding *ret_binding);
 
+/* Bytes of scratch memory of a bound plan; distance from scratch block 0, which may have no memory, to
+ * the first block with memory. */
+static inline size_t tt_binding_scratch(const struct tt_binding *b, const struct tt_plan *plan)
+{
+	return (plan->scratch_blocks - plan->scratch_first) * b->unit;
+}
+
+static inline size_t tt_binding_unused(const struct tt_binding *b, const struct tt_plan *plan)
+{
+	return plan->scratch_first * b->unit;
+}
+
 /* Does the call use shared-memory slots instead of messages (local/express.c)? */
 bool tt_plan_on_slots(const struct tt_plan *plan, const struct tt_connectivity *paths,
 		      size_t bytes);

@@ -34,6 +34,8 @@ static tt_ref scratch(struct tt_builder *b, enum tt_layer kind, struct tt_span s
 	if (!b->layer[kind])
 		b->layer[kind] = ++b->nlayers;
 	index = (b->layer[kind] - 1) * b->nblocks + s.first;
+	if (!b->scratch_blocks || index < b->scratch_first)
+		b->scratch_first = index;
 	if (b->scratch_blocks < index + s.count)
 		b->scratch_blocks = index + s.count;
 	return tt_ref_make(TT_SCRATCH, index);

@@ -65,7 +65,7 @@ struct tt_builder {
 	const int *members;       /* [n] ranks of the group, NULL: all */
 	uint32_t first, per_part; /* first block of the group, blocks of a part */
 	uint32_t nblocks;         /* of the plan; EQUAL: nranks */
-	uint32_t in_blocks, out_blocks, scratch_blocks;
+	uint32_t in_blocks, out_blocks, scratch_first, scratch_blocks;
 	uint32_t nlayers, layer[TT_LAYERS]; /* [use] 1 + layer of scratch, 0 unused */
 	tt_ref *where;                      /* [nblocks] current value, or TT_REF_NONE */
 	bool *sent;                         /* [nblocks] was the current value sent? */

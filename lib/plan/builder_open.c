@@ -196,6 +196,7 @@ static int assemble(const struct tt_builder *b, struct tt_plan *plan)
 				  .in_blocks = b->in_blocks,
 				  .out_blocks = b->out_blocks,
 				  .scratch_blocks = b->scratch_blocks,
+				  .scratch_first = b->scratch_first,
 				  .nlanes = b->cut.lanes };
 	for (uint32_t l = 0; l < b->cut.lanes; l++)
 		plan->nsteps += b->lanes[l].count;

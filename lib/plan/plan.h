@@ -99,8 +99,8 @@ _Static_assert(sizeof(struct tt_step) == 32 && sizeof(struct tt_more) == 32,
 
 /* How a call binds blocks to bytes. EVEN: in and out have the same nblocks blocks, an even split of
  * count elements with starts rounded up to 64 bytes (late blocks may be short or empty). EQUAL:
- * every block is count elements. Scratch block i has the length of block i % nblocks. A step of an
- * empty block is skipped by sender and receiver. */
+ * every block is count elements. Scratch block i has the length of block i % nblocks; only blocks from
+ * scratch_first on have memory. A step of an empty block is skipped by sender and receiver. */
 enum tt_rule { TT_EVEN, TT_EQUAL };
 
 /* Topology, agreed on by all ranks: the host of each rank. */
@@ -129,8 +129,9 @@ struct tt_plan {
 	enum tt_rule rule;
 	uint32_t nblocks; /* EVEN: of in and of out; EQUAL: nranks */
 	uint32_t in_blocks, out_blocks, scratch_blocks;
-	uint32_t npeers; /* ranks this plan sends to or receives from */
-	int *peers;      /* [npeers], ascending */
+	uint32_t scratch_first; /* no step uses scratch blocks below */
+	uint32_t npeers;        /* ranks this plan sends to or receives from */
+	int *peers;             /* [npeers], ascending */
 	uint32_t nlanes, nsteps;
 	struct tt_lane lanes[TT_MAX_LANES];
 	struct tt_step *steps;

@@ -58,6 +58,7 @@ static bool fits(const struct tt_op *op)
 struct tt_prepared {
 	struct tt_request request;
 	struct tt_extents extents; /* of the user's buffers */
+	size_t unused_scratch;     /* tt_binding_unused */
 	size_t out_in_scratch;     /* offset of an output that only the plan needs */
 	bool large;                /* copies bypass the caches, unless in place */
 	alignas(struct tt_op) char head[HEAD_BYTES]; /* the operation, with its first cursor */
@@ -81,6 +82,7 @@ static bool prepare(struct tt_plan_row *row, const struct tt_op *op,
 	p->request = *r;
 	p->extents = *extents;
 	p->large = tt_request_bytes(r) >= TT_NONTEMPORAL_BYTES;
+	p->unused_scratch = tt_binding_unused(&op->bound.tiles, op->bound.plan);
 	p->out_in_scratch = NOT_THERE;
 	if (!extents->out && op->bound.base[TT_OUT] != r->out)
 		p->out_in_scratch = (size_t)(op->bound.base[TT_OUT] -
@@ -110,7 +112,7 @@ static inline void restart(struct tt_op *op, const struct tt_prepared *p, const 
 	op->call.request = &p->request;
 	op->bound.base[TT_IN] = (char *)(uintptr_t)in;
 	op->bound.base[TT_OUT] = p->out_in_scratch == NOT_THERE ? out : scratch + p->out_in_scratch;
-	op->bound.base[TT_SCRATCH] = scratch;
+	op->bound.base[TT_SCRATCH] = scratch - p->unused_scratch;
 	if (tt_unlikely(p->large) && in != out)
 		op->bound.past = true;
 	if (op->cursors.n > 1)

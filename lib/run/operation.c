@@ -63,7 +63,7 @@ static int bind_scratch(struct tt_op *op)
 {
 	const struct tt_request *r = op->call.request;
 	struct tt_op_bound *b = &op->bound;
-	size_t plan_bytes = lines(b->plan->scratch_blocks * b->tiles.unit);
+	size_t plan_bytes = lines(tt_binding_scratch(&b->tiles, b->plan));
 	bool own_out = r->collective == TT_REDUCE && r->root != op->comm->rank;
 	bool own_in = (b->scaled && (own_out || r->collective == TT_REDUCE_SCATTER)) ||
 		      (r->collective == TT_ALLTOALL && r->in == r->out);
@@ -78,7 +78,7 @@ static int bind_scratch(struct tt_op *op)
 	if (plan_bytes + out_bytes + in_bytes &&
 	    !(p = tt_comm_scratch(op->comm, plan_bytes + out_bytes + in_bytes)))
 		return TT_SYSTEM;
-	b->base[TT_SCRATCH] = p;
+	b->base[TT_SCRATCH] = p - tt_binding_unused(&b->tiles, b->plan);
 	if (own_out)
 		b->base[TT_OUT] = p + plan_bytes;
 	if (own_in)

@@ -54,6 +54,9 @@ static int head_blocks(const struct tt_plan *p)
 	if (tt_check_has(p, TT_OUT) && p->out_blocks != blocks_of(p, TT_OUT))
 		return tt_fail(TT_USAGE, "rank %d: out has %u blocks, not %u", p->rank,
 			       p->out_blocks, blocks_of(p, TT_OUT));
+	if (p->scratch_first > p->scratch_blocks)
+		return tt_fail(TT_USAGE, "rank %d: the first of %u blocks of scratch is %u",
+			       p->rank, p->scratch_blocks, p->scratch_first);
 	if (p->scratch_blocks > 1u << 28)
 		return tt_fail(TT_USAGE, "rank %d: %u blocks of scratch are too many", p->rank,
 			       p->scratch_blocks);
@@ -150,6 +153,9 @@ static int check_operand(const struct at *a, tt_ref ref, bool is_source)
 	if (n > room || index > room - n)
 		return at_fail(a, "uses %s[%u..%u], but there are %u blocks", tt_buf_name(buf),
 			       index, index + n - 1, room);
+	if (buf == TT_SCRATCH && index < p->scratch_first)
+		return at_fail(a, "uses scratch[%u], but the plan has no memory below scratch[%u]",
+			       index, p->scratch_first);
 	return TT_OK;
 }
 

@@ -132,7 +132,7 @@ static void print_plan(const struct tt_plan *p, FILE *to)
 	fprintf(to,
 		"%s by %s: rank %d of %d, root %d; %u blocks of in, %u of out, %u of scratch, %s\n",
 		tt_collective_name(p->collective), p->algorithm, p->rank, p->nranks, p->root,
-		p->in_blocks, p->out_blocks, p->scratch_blocks,
+		p->in_blocks, p->out_blocks, p->scratch_blocks - p->scratch_first,
 		p->rule == TT_EVEN ? "an even split" : "equally long");
 	for (int pass = 0; pass < 2; pass++) {
 		for (uint32_t lane = 0; lane < p->nlanes; lane++) {

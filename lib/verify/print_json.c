@@ -9,6 +9,7 @@
  *                             and out may have different numbers of blocks
  *   nblocks, in_blocks, out_blocks, scratch_blocks
  *                             even: scratch block i is as long as block i modulo nblocks
+ *   scratch_first             no step uses scratch blocks below it
  *   peers                     ranks that this rank sends to or receives from
  *   lanes                     [{"lane": number, "steps": [...]}]
  *
@@ -100,8 +101,8 @@ static void print_plan(const struct tt_plan *p, FILE *to)
 		p->algorithm, tt_collective_name(p->collective), p->nranks, p->rank, p->root,
 		p->rule == TT_EVEN ? "even" : "equal");
 	fprintf(to,
-		"  \"nblocks\": %u, \"in_blocks\": %u, \"out_blocks\": %u, \"scratch_blocks\": %u, \"peers\": [",
-		p->nblocks, p->in_blocks, p->out_blocks, p->scratch_blocks);
+		"  \"nblocks\": %u, \"in_blocks\": %u, \"out_blocks\": %u, \"scratch_blocks\": %u, \"scratch_first\": %u, \"peers\": [",
+		p->nblocks, p->in_blocks, p->out_blocks, p->scratch_blocks, p->scratch_first);
 	for (uint32_t i = 0; i < p->npeers; i++)
 		fprintf(to, "%s%d", i ? ", " : "", p->peers[i]);
 	fputs("],\n  \"lanes\": [", to);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "perf/bench/bench.h"
+#include "tools/fresh_file.h"
 #include "tools/options.h"
 
 static void text(FILE *to, const char *value)
@@ -91,9 +92,8 @@ void bench_json_null(struct bench_json *j, const char *key)
 	fputs("null", j->to);
 }
 
-static bool write_to(const char *path, const char *content, size_t bytes)
+static bool write_to(FILE *f, const char *content, size_t bytes)
 {
-	FILE *f = fopen(path, "w");
 	bool good = f && fwrite(content, 1, bytes, f) == bytes;
 
 	return f && fclose(f) == 0 && good;
@@ -123,12 +123,12 @@ int bench_write_file(const char *path, const char *content, size_t bytes)
 
 	/* a pipe, a terminal or a device is written in place, not replaced */
 	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-		return write_to(path, content, bytes) ? 0 : -1;
+		return write_to(fopen(path, "we"), content, bytes) ? 0 : -1;
 	temporary = malloc(length);
 	if (!temporary)
 		return -1;
-	snprintf(temporary, length, "%s.%d.tmp", path, (int)getpid());
-	good = write_to(temporary, content, bytes) && rename(temporary, path) == 0;
+	good = write_to(tool_fresh_file(path, temporary, length), content, bytes) &&
+	       rename(temporary, path) == 0;
 	if (!good) {
 		int saved = errno;
 

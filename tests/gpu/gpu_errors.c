@@ -6,6 +6,8 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/gpu/gpu_ranks.h"
@@ -212,6 +214,25 @@ static void a_missing_rank_is_named_and_streams_complete(void)
 	claim(run_three(STAGED, false) == 0);
 }
 
+/* Wall-clock time before an hour's step back, for waits that the kernel ends after the step. */
+static bool clock_steps_back;
+
+int clock_gettime(clockid_t clock, struct timespec *ret_time)
+{
+	int rc = (int)syscall(SYS_clock_gettime, clock, ret_time);
+
+	if (!rc && clock == CLOCK_REALTIME && clock_steps_back)
+		ret_time->tv_sec += 3600;
+	return rc;
+}
+
+static void a_missing_rank_is_named_though_the_clock_steps_back(void)
+{
+	clock_steps_back = true;
+	failure = "late";
+	claim(run_three(STREAM_ORDER, false) == 0);
+}
+
 static void a_rank_that_dies_or_aborts_ends_the_calls_of_the_other_ranks(void)
 {
 	failure = "die";
@@ -404,6 +425,7 @@ const struct gpu_case gpu_errors[] = {
 	GPU_CASE(one_thread_drives_two_ranks_in_groups),
 	GPU_CASE(mismatched_calls_are_an_error_on_every_rank),
 	GPU_CASE(a_missing_rank_is_named_and_streams_complete),
+	GPU_CASE(a_missing_rank_is_named_though_the_clock_steps_back),
 	GPU_CASE(a_rank_that_dies_or_aborts_ends_the_calls_of_the_other_ranks),
 	GPU_CASE(streams_complete_though_a_wait_blocks_their_only_hardware_queue),
 	GPU_CASE(a_failed_device_ends_the_calls_of_all_ranks_with_a_message),

@@ -2,6 +2,7 @@
  * gpu_peer_records.c - invalid records of a peer's device memory are refused with a message, all ranks
  * agree on a fallback, and no mapping or descriptor stays open
  */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -210,11 +211,11 @@ static void send_fds(const struct tt_fd_exchange *exchange, uint64_t token, int 
 	struct iovec one = { .iov_base = &message, .iov_len = sizeof(message) };
 	struct sockaddr_un sa;
 	socklen_t bytes = sizeof(sa);
-	struct msghdr msg = { .msg_name = &sa, .msg_iov = &one, .msg_iovlen = 1 };
-	int via = socket(AF_UNIX, SOCK_DGRAM, 0);
+	struct msghdr msg = { .msg_iov = &one, .msg_iovlen = 1 };
+	int via = socket(AF_UNIX, SOCK_SEQPACKET, 0);
 
 	claim(!getsockname(exchange->socket, (struct sockaddr *)&sa, &bytes));
-	msg.msg_namelen = bytes;
+	claim(!connect(via, (struct sockaddr *)&sa, bytes));
 	if (nfds) {
 		struct cmsghdr *c = &control.align;
 
@@ -255,6 +256,47 @@ static void unexpected_descriptors_are_closed(void)
 	tt_fd_exchange_close(&exchange);
 	claim(count_descriptors() == before - 1);
 	close(null);
+}
+
+/* Takes the name of an exchange that has ended, as another user, and waits. */
+static void take_name(const struct sockaddr_un *sa, socklen_t bytes, int ready)
+{
+	int fd;
+
+	if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534))
+		_exit(1);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+	if (bind(fd, (const struct sockaddr *)sa, bytes) || listen(fd, 1) ||
+	    write(ready, "", 1) != 1)
+		_exit(2);
+	pause();
+	_exit(0);
+}
+
+static void no_descriptor_is_given_to_another_user(void)
+{
+	struct tt_fd_exchange exchange;
+	struct sockaddr_un sa;
+	socklen_t bytes = sizeof(sa);
+	int ready[2];
+	char byte;
+	pid_t child;
+
+	if (geteuid())
+		return; /* only root can be another user */
+	memset(exchange.fd, -1, sizeof(exchange.fd));
+	claim(!tt_fd_exchange_open(&exchange) && !pipe(ready));
+	claim(!getsockname(exchange.socket, (struct sockaddr *)&sa, &bytes));
+	tt_fd_exchange_close(&exchange);
+	child = fork();
+	if (!child)
+		take_name(&sa, bytes, ready[1]);
+	claim(child > 0 && read(ready[0], &byte, 1) == 1);
+	claim(tt_fd_exchange_send(0, 3, &exchange.address, 2) == TT_SYSTEM);
+	claim(strstr(tt_error_text(), "user 65534 listens where rank 3 should"));
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	close(ready[0]), close(ready[1]);
 }
 
 /* ---- all ranks ------------------------------------------------------------------------------- */
@@ -324,6 +366,7 @@ static void all_ranks_fall_back_together_when_one_sends_a_record_of_a_too_small_
 const struct gpu_case gpu_peer_records[] = {
 	GPU_CASE(an_invalid_ipc_record_is_refused_with_a_message_and_nothing_stays_open),
 	GPU_CASE(unexpected_descriptors_are_closed),
+	GPU_CASE(no_descriptor_is_given_to_another_user),
 	GPU_CASE(all_ranks_fall_back_together_when_one_sends_a_record_of_a_too_small_ipc_buffer),
 	{ NULL, NULL, false },
 };

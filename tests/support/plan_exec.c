@@ -113,7 +113,8 @@ static uint32_t cell_of(struct exec_world *w, const struct rank_state *r, tt_ref
 {
 	enum tt_buf buf = tt_ref_buf(ref);
 
-	if (buf > TT_SCRATCH || tt_ref_index(ref) + k >= r->count[buf]) {
+	if (buf > TT_SCRATCH || tt_ref_index(ref) + k >= r->count[buf] ||
+	    (buf == TT_SCRATCH && tt_ref_index(ref) < r->plan->scratch_first)) {
 		fail(w, "names a block that does not exist");
 		return UINT32_MAX;
 	}

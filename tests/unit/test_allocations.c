@@ -101,6 +101,40 @@ Test(allocations, repeated_groups_and_stream_calls_allocate_nothing, .timeout = 
 		run_both(groups_and_streams, n);
 }
 
+/* With more than eight ranks two-shot sums a rank's block in scratch. */
+static int one_block(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const size_t counts[] = { 3 << 20, 40, 1000, 40 };
+	int32_t *x = malloc(counts[0] * sizeof(*x));
+	uint64_t scratch;
+
+	(void)arg;
+	WANT(x);
+	for (size_t k = 0; k < 4; k++)
+		for (int round = 0; round < 3; round++) {
+			for (size_t i = 0; i < counts[k]; i++)
+				x[i] = rank + (int32_t)(i % 1000);
+			MUST(tuttiAllReduce(x, x, counts[k], tuttiInt32, tuttiSum, *comm, NULL));
+			for (size_t i = 0; i < counts[k]; i++)
+				WANT(x[i] == n * (n - 1) / 2 + n * (int32_t)(i % 1000));
+		}
+	free(x);
+	MUST(tuttiCommMemStats(*comm, tuttiMemScratch, &scratch));
+	if (scratch > 1100 << 10)
+		fprintf(stderr, "rank %d: %llu bytes of scratch\n", rank,
+			(unsigned long long)scratch);
+	return scratch > 1100 << 10;
+}
+
+Test(allocations, two_shot_of_twelve_ranks_keeps_one_block_of_scratch, .timeout = 120)
+{
+	struct ranks r = { .n = 12, .transport = "tcp", .algo = "two-shot", .limit_s = 100 };
+
+	cr_expect_eq(ranks_run(&r, one_block), 0);
+	r.transport = "shm";
+	cr_expect_eq(ranks_run(&r, one_block), 0);
+}
+
 /* The limit is 8 MiB plus 1 MiB for each rank of the host. All inputs are zeros, so that the ranks
  * can share one output (arg) and no rank needs memory for its input. */
 static int bounded(tuttiComm_t *comm, int rank, int n, void *arg)

@@ -111,4 +111,6 @@ Test(cores, the_quota_of_one_rank_limits_all_ranks_of_its_host)
 	cr_expect_eq(tt_cores_count(cores, 2), 8);
 	cores[1].quota = 3;
 	cr_expect_eq(tt_cores_count(cores, 2), 3);
+	cores[1].quota = UINT32_MAX; /* no number of cores is negative */
+	cr_expect_eq(tt_cores_count(cores, 2), 8);
 }

@@ -188,6 +188,29 @@ Test(launch, rank_0_is_on_the_first_host_of_the_slurm_node_list, .timeout = 30)
 	}
 }
 
+Test(launch, every_slurm_job_id_gives_a_port_of_the_range, .timeout = 30)
+{
+	/* 64 times the second is 2^31; the last are of a federation, where bits 26 to 31 are the
+	 * cluster */
+	static const char *const ids[] = { "7", "33554432", "67108863", "2214592513",
+					   "4294967295" };
+
+	for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+		struct tt_job job;
+		char vars[300], name[64];
+
+		snprintf(vars, sizeof(vars),
+			 "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=a "
+			 "SLURM_JOB_ID=%s SLURM_STEP_ID=3",
+			 ids[i]);
+		snprintf(name, sizeof(name), "slurm %s.3", ids[i]);
+		cr_expect_eq(detect(vars, &job), 0, "job %s: %s", ids[i], tt_error_text());
+		cr_expect(job.port >= 20000 && job.port + job.nports <= 32768, "job %s: port %d",
+			  ids[i], job.port);
+		cr_expect_str_eq(job.name, name);
+	}
+}
+
 /* ---- the program's own store ----------------------------------------------------------------- */
 
 #define RANKS 3

@@ -1,9 +1,11 @@
 /*
- * test_plan_bytes.c - bytes that each algorithm of the table sends, and the order of its sums
+ * test_plan_bytes.c - bytes that each algorithm of the table sends and holds, and the order of its
+ * sums
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
 
+#include "plan/bind.h"
 #include "tests/support/plan_all.h"
 
 TestSuite(plan_bytes, .timeout = 120);
@@ -186,5 +188,69 @@ Test(plan_bytes, linear_algorithms_sum_in_rank_order_on_every_rank)
 		for (int r = 0; r < n; r++)
 			sums_in_rank_order(plans[r], 0);
 		free_all(n);
+	}
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* Algorithms that hold intermediate results of the whole buffer. */
+static bool holds_all(const struct tt_algorithm *a)
+{
+	static const char *const names[] = { "allreduce recursive-doubling",
+					     "allreduce one-shot",
+					     "reduce tree",
+					     "reduce ring",
+					     "reduce_scatter ring",
+					     "reduce_scatter halving" };
+	char name[80];
+	bool found = false;
+
+	snprintf(name, sizeof(name), "%s %s", tt_collective_name(a->collective), a->name);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		found |= !strcmp(name, names[i]);
+	return found;
+}
+
+static size_t scratch_of(const struct tt_algorithm *a, int n, int rank, const struct tt_topology *t,
+			 size_t bytes)
+{
+	struct tt_connectivity facts = { .nranks = n, .over_tcp = true };
+	struct tt_shape shape = { a->collective, n, rank, 0, t };
+	struct tt_binding b;
+	struct tt_plan *p;
+	size_t scratch;
+
+	cr_assert_eq(tt_plan_build(a, a->name, &shape, &p), TT_OK, "%s", tt_error_text());
+	tt_plan_bind(p, &facts, tt_connectivity_message_bytes(&facts),
+		     p->rule == TT_EVEN ? bytes : bytes / (size_t)n, &b);
+	scratch = tt_binding_scratch(&b, p);
+	tt_plan_free(p);
+	return scratch;
+}
+
+/* tutti_comm(3), tuttiMemScratch */
+Test(plan_bytes, a_call_of_64_mib_needs_at_most_8_mib_of_scratch, .timeout = 300)
+{
+	static const int sizes[] = {
+		2, 3, 8, 9, 10, 16, 17, 18, 19, 40, 64, 65, 100, 128, 255, 256
+	};
+	const size_t bytes = 64 << 20, most = 8 << 20;
+	int host_of[256];
+
+	for (size_t i = 0; i < 2 * sizeof(sizes) / sizeof(sizes[0]); i++) {
+		int n = sizes[i / 2], hosts = i % 2 && n >= 4 ? 2 : 1;
+		struct tt_topology t = { .nranks = n, .nhosts = hosts, .host_of = host_of };
+
+		for (int r = 0; r < n; r++)
+			host_of[r] = r * hosts / n;
+		for (int k = 0; tt_algorithms[k]; k++)
+			for (int r = 0; r<n; r += n> 65 && r + 8 < n ? 7 : 1) {
+				size_t held = scratch_of(tt_algorithms[k], n, r, &t, bytes);
+				bool all = holds_all(tt_algorithms[k]);
+
+				cr_expect(held <= (all ? 2 * bytes : most),
+					  "rank %d of %d on %d hosts, %s: %zu bytes", r, n, hosts,
+					  tt_algorithms[k]->name, held);
+			}
 	}
 }

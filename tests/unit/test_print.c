@@ -72,7 +72,7 @@ Test(print, json_holds_every_field)
 	prints(plans, 1, 0, "json",
 	       "{\"algorithm\": \"by-hand\", \"collective\": \"allreduce\", \"nranks\": 3, \"rank\": 0, \"root\": 0, "
 	       "\"rule\": \"even\",\n"
-	       "  \"nblocks\": 2, \"in_blocks\": 2, \"out_blocks\": 2, \"scratch_blocks\": 4, \"peers\": [1, 2],\n"
+	       "  \"nblocks\": 2, \"in_blocks\": 2, \"out_blocks\": 2, \"scratch_blocks\": 4, \"scratch_first\": 0, \"peers\": [1, 2],\n"
 	       "  \"lanes\": [\n"
 	       "    {\"lane\": 0, \"steps\": [\n"
 	       "      {\"step\": 0, \"op\": \"recv_reduce\", \"from\": [1, 2], \"to\": null, \"nblocks\": 2, \"dst\": "

@@ -4,6 +4,10 @@
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "mem/registered.h"
 #include "mem/memory.h"
@@ -138,4 +142,43 @@ Test(registered, watchers_are_notified_before_memory_is_freed, .timeout = 30)
 	cr_assert(b.calls == 3 && b.byte == 3);
 	cr_assert_not(tt_registered_find(own, 1, NULL, NULL));
 	tt_registered_watch_end(&b.watch);
+}
+
+static void count_shared(struct tt_registered_watcher *w, const struct tt_registered *l)
+{
+	(void)l;
+	++**(int **)(w + 1);
+}
+
+/* The memory holds, and NICs read it for, the parent. */
+Test(registered, a_forked_child_frees_nothing_of_its_parent, .timeout = 30)
+{
+	struct {
+		struct tt_registered_watcher watch;
+		int *calls; /* shared with the child */
+	} w = { .watch.going = count_shared };
+	char *p, *inherited;
+	int status;
+	pid_t child;
+
+	w.calls = mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		       0);
+	cr_assert(w.calls != MAP_FAILED && tt_memory_alloc(4096, (void **)&p) == 0);
+	memset(p, 7, 4096);
+	tt_registered_watch(&w.watch);
+	child = fork();
+	if (child == 0) {
+		inherited = p;
+		if (tt_memory_free(inherited) || tt_memory_alloc(4096, (void **)&p))
+			_exit(1);
+		memset(p, 9, 4096);
+		_exit(tt_memory_free(p) ? 2 : 0);
+	}
+	cr_assert(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+	for (int i = 0; i < 4096; i++)
+		cr_assert_eq(p[i], 7, "byte %d of the parent is %d", i, p[i]);
+	cr_assert_eq(*w.calls, 0, "%d watchers of the parent were notified in the child", *w.calls);
+	cr_assert(tt_memory_free(p) == 0 && *w.calls == 1);
+	tt_registered_watch_end(&w.watch);
+	munmap(w.calls, sizeof(int));
 }

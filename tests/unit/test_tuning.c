@@ -162,6 +162,25 @@ Test(tuning, a_table_survives_packing_and_unpacking)
 	tt_cost_free(c);
 }
 
+Test(tuning, factors_of_unknown_algorithms_and_links_are_refused)
+{
+	struct tt_cost *c, *copy;
+	char packed[sizeof(*c) + 100];
+	size_t bytes;
+
+	cr_assert_eq(parse("factor reduce tree tcp 3 5 2\n", &c), TT_OK);
+	c->factors[0].link = 77;
+	bytes = tt_cost_pack(c, packed, sizeof(packed));
+	cr_expect_eq(tt_cost_unpack(packed, bytes, &copy), TT_REMOTE);
+	cr_expect(strstr(tt_error_text(), "link class 77"), "%s", tt_error_text());
+	c->factors[0].link = TT_LINK_TCP;
+	c->factors[0].algorithm = 200;
+	tt_cost_pack(c, packed, sizeof(packed));
+	cr_expect_eq(tt_cost_unpack(packed, bytes, &copy), TT_REMOTE);
+	cr_expect(strstr(tt_error_text(), "algorithm 200"), "%s", tt_error_text());
+	tt_cost_free(c);
+}
+
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
 #define CHECK(condition)                                                               \

@@ -39,7 +39,7 @@ static void write_spans(FILE *to, int rank, const struct train_span *span, size_
 		fprintf(to,
 			",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,"
 			"\"args\":{\"step\":%" PRIu64 "}}",
-			names[span[i].activity], rank, span[i].activity == TRAIN_TIME_HIDDEN,
+			names[span[i].activity % 3], rank, span[i].activity == TRAIN_TIME_HIDDEN,
 			((double)span[i].begin_ns - (double)zero) / 1e3,
 			(double)(span[i].end_ns - span[i].begin_ns) / 1e3, span[i].step);
 }
@@ -47,11 +47,15 @@ static void write_spans(FILE *to, int rank, const struct train_span *span, size_
 /* Rank 0: writes a rank's spans, its own or received ones. */
 static int write_rank(struct train_rank *t, FILE *to, int rank, uint64_t n, uint64_t zero)
 {
-	struct train_span *span = rank == 0 ? t->timeline.span : malloc(n * sizeof(*span) + 1);
+	bool fits = n < SIZE_MAX / sizeof(struct train_span);
+	struct train_span *span = rank == 0 ? t->timeline.span
+				  : fits    ? malloc(n * sizeof(*span) + 1)
+					    : NULL;
 	int rc = TRAIN_OK;
 
 	if (n && !span)
-		return train_fail(TRAIN_FAILED, "no memory for %" PRIu64 " spans", n);
+		return train_fail(TRAIN_FAILED, "no memory for %" PRIu64 " spans of rank %d", n,
+				  rank);
 	if (rank && n)
 		rc = train_check(tuttiRecv(span, n * sizeof(*span), tuttiUint8, rank, t->comm,
 					   NULL),

@@ -241,6 +241,34 @@ static int finish_step(struct ps_server *s, uint64_t step)
 	return rc;
 }
 
+/* Checks fields of a message that the server uses as index or size. */
+static int check_message(const struct ps_server *s, const tuttiMsg_t *msg)
+{
+	const struct train_leaves *leaves = &s->t->leaves;
+	size_t nodes = 1, count = s->store.count + (s->ps->rule.sync ? TRAIN_TAIL : 0);
+
+	if (msg->source >= s->workers)
+		return train_fail(TRAIN_FAILED,
+				  "server %d: rank %d sent a message with tag %d, but the workers "
+				  "are ranks 0 to %d",
+				  s->number, msg->source, msg->tag, s->workers - 1);
+	if (msg->tag != TRAIN_PS_PUSH)
+		return TRAIN_OK;
+	if (s->ps->rule.sync)
+		nodes = train_leaves_nodes(leaves,
+					   train_leaves_share(leaves, msg->source, s->workers),
+					   NULL);
+	if (msg->bytes != nodes * count * sizeof(float))
+		return train_fail(TRAIN_FAILED,
+				  "server %d: worker %d pushed %zu bytes, and its push has %zu",
+				  s->number, msg->source, msg->bytes,
+				  nodes * count * sizeof(float));
+	if (s->ps->rule.sync && s->client[msg->source].clock != s->version)
+		return train_fail(TRAIN_FAILED, "server %d: worker %d pushed twice in step %llu",
+				  s->number, msg->source, (unsigned long long)s->version + 1);
+	return TRAIN_OK;
+}
+
 static int handle_push(struct ps_server *s, const tuttiMsg_t *msg)
 {
 	size_t tail = s->ps->rule.sync ? TRAIN_TAIL : 0, count = s->store.count + tail;
@@ -307,8 +335,11 @@ static tuttiResult_t receive_next(struct ps_server *s, tuttiMsg_t *msg)
 
 static int handle(struct ps_server *s, const tuttiMsg_t *msg)
 {
-	struct ps_client *c = &s->client[msg->source];
+	struct ps_client *c;
 
+	if (check_message(s, msg))
+		return TRAIN_FAILED;
+	c = &s->client[msg->source];
 	if (msg->tag != TRAIN_PS_PULL) /* a pull is recorded when it is answered */
 		train_arrival_order_note(&s->arrivals, msg->tag, msg->source);
 	switch (msg->tag) {

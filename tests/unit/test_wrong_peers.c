@@ -1,0 +1,89 @@
+/*
+ * test_wrong_peers.c - a rank of the job sends values that do not exist: the other ranks check what
+ * they use as an index or a text, and name that rank and its value
+ *
+ * Rank 1 takes part in a split by the allgathers of comm, by hand.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "comm/comm.h"
+#include "comm/locality.h"
+#include "tests/support/must.h"
+
+struct lie {
+	char transport[16], algo[64];
+	int32_t unreached, nic_class;
+	const char *expected; /* in the error text of rank 0 */
+};
+
+/* The records of split.c, comm.c and paths.c. */
+static int take_part(struct tt_control *ctl, const struct lie *lie)
+{
+	struct {
+		char transport[16], algo[64];
+	} names, all_names[2];
+	struct {
+		struct tt_cores cores;
+		struct tt_locality locality;
+		uint64_t tuning_bytes;
+		bool device;
+	} facts = { .device = false }, all_facts[2];
+	struct {
+		int32_t unreached, nic_class;
+	} paths = { lie->unreached, lie->nic_class }, all_paths[2];
+	uint64_t deadline = tt_deadline_ns(10000);
+	int rc;
+
+	memcpy(names.transport, lie->transport, sizeof(names.transport));
+	memcpy(names.algo, lie->algo, sizeof(names.algo));
+	rc = tt_control_allgather(ctl, &names, sizeof(names), all_names, deadline);
+	if (!rc && !strcmp(lie->transport, "tcp"))
+		rc = tt_control_allgather(ctl, &facts, sizeof(facts), all_facts, deadline);
+	if (!rc && !strcmp(lie->transport, "tcp"))
+		rc = tt_control_allgather(ctl, &paths, sizeof(paths), all_paths, deadline);
+	return rc;
+}
+
+static int split_with_a_liar(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct lie *lie = arg;
+	struct tt_control *ctl = NULL;
+	tuttiComm_t child = NULL;
+
+	if (rank == 0) {
+		tuttiResult_t rc = tuttiCommSplit(*comm, 0, 0, &child, NULL);
+
+		if (!rc || !strstr(tuttiGetLastError(NULL), lie->expected))
+			fprintf(stderr, "rank 0: %d %s\n", rc, tuttiGetLastError(NULL));
+		return !rc || !strstr(tuttiGetLastError(NULL), lie->expected);
+	}
+	WANT(!tt_control_split((*comm)->ctl, 0, 1, 0, 10000, &ctl, &rank, &n));
+	take_part(ctl, lie);
+	tt_control_agree((*comm)->ctl, 0, "the split", tt_deadline_ns(20000));
+	tt_control_leave(ctl);
+	return 0;
+}
+
+static void split(struct lie lie)
+{
+	struct ranks r = { .n = 2, .transport = "tcp", .limit_s = 40, .arg = &lie };
+
+	cr_expect_eq(ranks_run(&r, split_with_a_liar), 0, "want %s", lie.expected);
+}
+
+Test(wrong_peers, a_link_class_that_does_not_exist_is_refused, .timeout = 60)
+{
+	split((struct lie){ "tcp", "auto", -1, 77, "rank 1 sent link class 77" });
+	split((struct lie){ "tcp", "auto", -1, -3, "rank 1 sent link class -3" });
+	split((struct lie){ "tcp", "auto", 9, 0, "unreached rank 9" });
+}
+
+Test(wrong_peers, names_without_an_end_are_cut, .timeout = 60)
+{
+	struct lie lie = { .expected = "rank 1 with transport xxxxxxxxxxxxxxx, algo y" };
+
+	memset(lie.transport, 'x', sizeof(lie.transport));
+	memset(lie.algo, 'y', sizeof(lie.algo));
+	split(lie);
+}
