@@ -3,6 +3,7 @@
  *
  * Called by api. All ranks of the parent take part. shrink.c does the same without the dead ranks.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

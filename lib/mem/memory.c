@@ -23,7 +23,7 @@
 struct allocation {
 	struct allocation *next;
 	void *ptr;
-	unsigned forks;          /* tt_fork_count of the process that allocated it */
+	unsigned forks;          /* tt_forks of the process that allocated it */
 	struct tt_window window; /* fd -1: private */
 	struct tt_registered registered;
 };
@@ -82,7 +82,7 @@ int tt_memory_alloc(size_t bytes, void **ret_ptr)
 
 	if (!p || mapped < bytes)
 		goto free_allocation;
-	p->forks = tt_fork_count();
+	p->forks = tt_forks;
 	p->window.bytes = mapped ? mapped : page;
 	p->registered.ctx = NULL;
 	/* above that, the kernel would kill processes to find the memory */
@@ -108,7 +108,7 @@ static void release(struct allocation *p)
 {
 	tt_registered_remove(&p->registered);
 	if (p->window.fd >= 0) {
-		if (p->forks == tt_fork_count())
+		if (p->forks == tt_forks)
 			fallocate(p->window.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 				  (off_t)p->window.bytes);
 		close(p->window.fd);

@@ -23,7 +23,7 @@ void tt_registered_remove(struct tt_registered *l)
 	pthread_mutex_lock(&lock);
 	tt_intervals_remove(&ranges, &l->range);
 	for (struct tt_registered_watcher *w = watchers; w; w = w->next)
-		if (w->forks == tt_fork_count())
+		if (w->forks == tt_forks)
 			w->going(w, l);
 	pthread_mutex_unlock(&lock);
 }
@@ -44,7 +44,7 @@ bool tt_registered_find(const void *start, size_t bytes,
 void tt_registered_watch(struct tt_registered_watcher *w)
 {
 	pthread_mutex_lock(&lock);
-	w->forks = tt_fork_count();
+	w->forks = tt_forks;
 	w->next = watchers;
 	watchers = w;
 	pthread_mutex_unlock(&lock);

@@ -33,7 +33,7 @@ bool tt_registered_find(const void *start, size_t bytes,
 struct tt_registered_watcher {
 	struct tt_registered_watcher *next;
 	unsigned
-		forks; /* tt_fork_count of the watching process: a forked child notifies it of nothing */
+		forks; /* tt_forks of the watching process: a forked child notifies it of nothing */
 	void (*going)(struct tt_registered_watcher *w, const struct tt_registered *l);
 };
 /* Add a watcher, end it. The caller owns w in between. */
