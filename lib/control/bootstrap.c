@@ -156,8 +156,9 @@ static int connect_ranks(struct tt_control *ctl, const struct tt_join *join, con
 	return rc ? rc : tt_join_ring(ctl, deadline_ns);
 }
 
-/* A failed join: send the reason to the other ranks and free ctl; the thread's last error stays. */
-static int abandon(struct tt_control *ctl, int code)
+/* A failed join: send the reason to the other ranks, free ctl and the port that tt_id_make reserved;
+ * the thread's last error stays. */
+static int abandon(struct tt_control *ctl, int port, int code)
 {
 	uint64_t until = tt_now_ns() + LINGER_NS;
 	char text[1024];
@@ -172,6 +173,7 @@ static int abandon(struct tt_control *ctl, int code)
 		pthread_mutex_unlock(&ctl->lock);
 	}
 	tt_control_leave(ctl);
+	tt_id_release(port);
 	return tt_fail(code, "%s", text);
 }
 
@@ -208,7 +210,10 @@ int tt_control_decline(const struct tt_join *join, int code)
 
 	snprintf(why, sizeof(why), "%s", tt_error_text());
 	tt_text_plain(why);
-	if (join->rank < 1 || join->rank >= join->nranks || tt_id_unpack(join->id, &id) ||
+	if (tt_id_unpack(join->id, &id))
+		return tt_fail(code, "%s", why);
+	tt_id_release(id.port);
+	if (join->rank < 1 || join->rank >= join->nranks ||
 	    tt_control_make(join->rank, join->nranks, NULL, &ctl))
 		return tt_fail(code, "%s", why);
 	set_credentials(ctl, &id);
@@ -250,7 +255,7 @@ int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl)
 	if (ctl->nranks > 1)
 		rc = connect_ranks(ctl, join, &id, deadline_ns);
 	if (rc)
-		return abandon(ctl, rc);
+		return abandon(ctl, id.port, rc);
 	tt_id_release(id.port);
 	tt_control_number_hosts(ctl);
 	*ret_ctl = ctl;

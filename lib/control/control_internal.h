@@ -9,6 +9,8 @@
  *   control.c               make and free, service thread, leave
  *   control_accept.c        listener, unauthenticated connections (pending handshakes)
  *   control_connect.c       connect to a rank; data sockets
+ *   control_authenticate.c  handshakes with the servers that a dial has reached
+ *   control_admission.c     the descriptors that unauthenticated connections may hold
  *   control_connection.c    frames in and out
  *   control_allgather.c     allgather
  *   control_flood.c         broken, abort, goodbye, deaths
@@ -142,14 +144,14 @@ bool tt_conn_all_sent(struct tt_control *ctl);
 
 /* ---- control_accept.c, locked ---------------------------------------------------------------- */
 
-#define TT_UNAUTH_MOST 64 /* handshakes in progress, at most */
-
 struct tt_unauth { /* an accepted connection before its proof */
-	enum tt_source source;
+	enum tt_source kind;
 	struct tt_unauth *next;
 	int fd;
+	struct tt_address source; /* without a port; of IPv6 the network of 64 bits */
 	uint64_t since_ns;
 	bool proving, dead; /* proving: the reply is sent, the proof is awaited */
+	bool reserve;       /* has the reserve descriptor: is told TT_V_FULL after its proof */
 	struct tt_hello hello;
 	uint8_t hello_bytes[TT_HELLO_BYTES], reply[TT_REPLY_BYTES], proof[TT_MAC];
 	size_t have; /* bytes received of hello_bytes or proof */
@@ -163,15 +165,17 @@ struct tt_parked { /* accepted data socket, not yet claimed by tt_control_take *
 struct tt_listener {
 	enum tt_source source;
 	int fd, port;
-	int reserve_fd;        /* given up for an accept when descriptors run out */
+	int reserve_fd;        /* given up for one handshake when descriptors run out */
 	struct tt_ports ports; /* for listeners of splits; fixed when made */
 	struct tt_unauth *unauth;
 	int nunauth;
-	bool paused;        /* out of epoll: TT_UNAUTH_MOST reached, or no descriptor */
-	uint64_t resume_ns; /* end of the pause, TT_NEVER: not paused */
-	uint64_t full_since_ns, full_last_ns; /* first and latest accept without a descriptor */
-	uint64_t claim_ns;                    /* latest tt_control_take that found no socket */
-	char trouble[160];                    /* latest failure to accept, as a sentence */
+	uint64_t resume_ns;        /* out of epoll until then, TT_NEVER: in epoll */
+	uint64_t crowded_since_ns; /* without room for more handshakes, 0: with */
+	/* first and latest rank that was told TT_V_FULL after its proof */
+	uint64_t full_since_ns, full_last_ns;
+	uint64_t warned_ns; /* latest warning about a stranger */
+	uint64_t claim_ns;  /* latest tt_control_take that found no socket */
+	char trouble[160];  /* latest failure to accept, as a sentence */
 	struct tt_parked *parked;
 };
 
@@ -181,6 +185,23 @@ void tt_unauth_event(struct tt_control *ctl, struct tt_unauth *u);
 uint64_t tt_accept_timers(struct tt_control *ctl, uint64_t now);
 /* Free dead unauthenticated connections; all: close the live ones too. */
 void tt_unauth_reap(struct tt_control *ctl, bool all);
+
+/* ---- control_admission.c, locked ------------------------------------------------------------- */
+
+enum tt_admission {
+	TT_ADMIT,        /* accept a connection */
+	TT_ADMIT_LATER,  /* accept none for some milliseconds */
+	TT_ADMIT_COMPETE /* accept, then tt_admission_compete */
+};
+/* May this control accept? *ret_victim: a connection to drop first, or NULL */
+enum tt_admission tt_admission_next(struct tt_control *ctl, struct tt_unauth **ret_victim);
+/* Does a new connection of source take the place of *ret_victim? */
+bool tt_admission_compete(struct tt_control *ctl, const struct tt_address *source,
+			  struct tt_unauth **ret_victim);
+/* The connection to drop when descriptors have run out, or NULL */
+struct tt_unauth *tt_admission_victim(struct tt_control *ctl);
+/* An unauthenticated connection begins (1) or ends (-1). */
+void tt_admission_count(struct tt_control *ctl, int change);
 
 /* ---- control_connect.c, not locked ----------------------------------------------------------- */
 
@@ -196,6 +217,44 @@ struct tt_dial {
 /* Connect to a rank whose business card is known, and authenticate. 0 | TT_REMOTE, TT_TIMEOUT,
  * TT_SYSTEM | the code that broke the control */
 int tt_control_connect(struct tt_control *ctl, const struct tt_dial *dial, int *ret_fd);
+
+/* ---- control_authenticate.c, not locked ------------------------------------------------------ */
+
+#define TT_CANDIDATES 96 /* addresses times ports */
+#define TT_HANDSHAKES 16 /* at a time */
+
+struct tt_authentication { /* a connection whose server has not proved the secret yet */
+	struct tt_sock_target *to;
+	int fd;
+	uint64_t until_ns;
+	struct tt_handshake shake;
+};
+
+struct tt_dial_attempt {
+	struct tt_control *ctl;
+	const struct tt_dial *dial;
+	struct tt_patience patience;
+	struct tt_sock_target list[TT_CANDIDATES];
+	int n;
+	struct tt_authentication running[TT_HANDSHAKES];
+	int nrunning;
+	char last[160]; /* latest refusal by a server, as a sentence */
+	char full[160]; /* latest proved TT_V_FULL, as a sentence */
+	bool answered;  /* some server answered in this round */
+};
+
+/* Takes fd, connected to a target of the list. */
+void tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to, int fd);
+/* Does a handshake with this target run? */
+bool tt_authenticate_runs(const struct tt_dial_attempt *a, const struct tt_sock_target *to);
+/* struct tt_patience's stop: is a handshake readable, or the dial over? ctx: the attempt */
+bool tt_authenticate_has_news(void *ctx);
+/* Go on with the handshakes for wait_ns. 0: this one is authenticated | TT_TIMEOUT: none yet |
+ * TT_USAGE: a rank of the job has refused this rank for good, a->last is its sentence */
+int tt_authenticate_await(struct tt_dial_attempt *a, uint64_t wait_ns,
+			  struct tt_sock_target **ret_to, int *ret_fd);
+/* Close the connections of all running handshakes. */
+void tt_authenticate_end(struct tt_dial_attempt *a);
 
 /* ---- control_flood.c, locked ----------------------------------------------------------------- */
 

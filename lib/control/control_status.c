@@ -254,7 +254,9 @@ static void why_silent(const struct tt_control *ctl, int rank, char *text, size_
 	for (const struct tt_conn *c = ctl->conns; c; c = c->next) {
 		char reason[160];
 
-		if (c->dead || ctl->peers.host_of[c->peer] != ctl->peers.host_of[rank] ||
+		/* the peer of an unfinished registration may be beyond the ranks */
+		if (c->dead || !(c->roles & TREE_AND_RING) ||
+		    ctl->peers.host_of[c->peer] != ctl->peers.host_of[rank] ||
 		    !tt_sock_silent(c->fd, reason, sizeof(reason)))
 			continue;
 		snprintf(text, bytes, ": %s", reason);
