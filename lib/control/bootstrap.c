@@ -5,6 +5,7 @@
  * every other rank registers there, connects to its parent in the tree and waits for the table of
  * business cards. A rank that fails sends the reason to the others.
  */
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,11 +178,13 @@ static int abandon(struct tt_control *ctl, int port, int code)
 	return tt_fail(code, "%s", text);
 }
 
-static void set_credentials(struct tt_control *ctl, const struct tt_id *id)
+/* Overwrites the secret. */
+static void set_credentials(struct tt_control *ctl, struct tt_id *id)
 {
-	tt_key_make(id->secret, TT_SECRET, "job", 0, ctl->auth.key.bytes, TT_KEY);
+	tt_key_make(id->secret, TT_SECRET, "job", 0, ctl->auth.key->bytes, TT_KEY);
 	memcpy(ctl->auth.job, id->nonce, TT_NONCE);
 	ctl->auth.epoch = id->epoch;
+	OPENSSL_cleanse(id->secret, TT_SECRET);
 }
 
 static void send_decline(int fd, const char *why, const struct tt_patience *patience)

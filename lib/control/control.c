@@ -29,6 +29,7 @@ static bool allocate(struct tt_control *ctl)
 {
 	size_t n = (size_t)ctl->nranks;
 
+	ctl->auth.key = tt_key_alloc();
 	ctl->peers.business_cards = calloc(n, sizeof(*ctl->peers.business_cards));
 	ctl->peers.best_address = calloc(n, sizeof(*ctl->peers.best_address));
 	ctl->peers.host_of = calloc(n, sizeof(*ctl->peers.host_of));
@@ -43,11 +44,11 @@ static bool allocate(struct tt_control *ctl)
 	ctl->status.last_received = calloc(n, sizeof(*ctl->status.last_received));
 	ctl->log.pair = calloc(n, sizeof(*ctl->log.pair));
 	ctl->deadlock.in_cycle = calloc(n, sizeof(*ctl->deadlock.in_cycle));
-	return ctl->peers.business_cards && ctl->peers.best_address && ctl->peers.host_of &&
-	       ctl->join.attached && ctl->departed.left && ctl->departed.dead &&
-	       ctl->departed.left_after && ctl->departed.left_at_ns && ctl->gather.have &&
-	       ctl->status.latest && ctl->status.at_ns && ctl->status.last_received &&
-	       ctl->log.pair && ctl->deadlock.in_cycle;
+	return ctl->auth.key && ctl->peers.business_cards && ctl->peers.best_address &&
+	       ctl->peers.host_of && ctl->join.attached && ctl->departed.left &&
+	       ctl->departed.dead && ctl->departed.left_after && ctl->departed.left_at_ns &&
+	       ctl->gather.have && ctl->status.latest && ctl->status.at_ns &&
+	       ctl->status.last_received && ctl->log.pair && ctl->deadlock.in_cycle;
 }
 
 size_t tt_control_memory(struct tt_control *ctl)
@@ -174,6 +175,7 @@ void tt_control_free(struct tt_control *ctl)
 	pthread_cond_destroy(&ctl->changed);
 	pthread_mutex_destroy(&ctl->lock);
 	pthread_mutex_destroy(&ctl->observers.lock);
+	tt_key_free(ctl->auth.key);
 	free(ctl->peers.business_cards);
 	free(ctl->peers.best_address);
 	free(ctl->peers.host_of);

@@ -232,7 +232,7 @@ static bool answer_hello(struct tt_control *ctl, struct tt_unauth *u)
 		tt_log(TT_LOG_WARN,
 		       "rank %d: rank %d of attempt %d was refused: this is attempt %d of the job",
 		       ctl->rank, u->hello.from, u->hello.epoch, ctl->auth.epoch);
-	if (!tt_reply_put(&ctl->auth.key, u->hello_bytes, verdict, u->reply) ||
+	if (!tt_reply_put(ctl->auth.key, u->hello_bytes, verdict, u->reply) ||
 	    send(u->fd, u->reply, TT_REPLY_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT) != TT_REPLY_BYTES)
 		return false;
 	u->proving = true;
@@ -312,7 +312,7 @@ static void note_full(struct tt_control *ctl)
 
 static void check_proof(struct tt_control *ctl, struct tt_unauth *u)
 {
-	bool genuine = tt_proof_check(&ctl->auth.key, u->hello_bytes, u->reply, u->proof);
+	bool genuine = tt_proof_check(ctl->auth.key, u->hello_bytes, u->reply, u->proof);
 	uint8_t verdict = !genuine ? TT_V_OTHER_SECRET : u->reserve ? TT_V_FULL : TT_V_WELCOME;
 	bool sent = send(u->fd, &verdict, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 

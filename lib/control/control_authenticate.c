@@ -94,7 +94,7 @@ static int step(struct tt_dial_attempt *a, int i, struct tt_sock_target **ret_to
 {
 	struct tt_authentication *one = &a->running[i];
 	struct tt_patience patience = a->patience;
-	const struct tt_key *key = &a->ctl->auth.key;
+	const struct tt_key *key = a->ctl->auth.key;
 	enum tt_verdict verdict;
 	int rc = tt_handshake_read(&one->shake, one->fd, key, &verdict);
 

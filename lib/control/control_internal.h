@@ -69,7 +69,7 @@ struct tt_service {
 
 /* Fixed when made. Proves membership to the peers (handshake.h). */
 struct tt_credentials {
-	struct tt_key key;
+	struct tt_key *key;
 	uint8_t job[TT_NONCE];
 	int epoch;
 };

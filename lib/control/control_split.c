@@ -50,9 +50,10 @@ static void adopt_members(struct tt_control *ctl, const struct tt_control *paren
 
 	ctl->rank = m->rank;
 	ctl->nranks = m->n;
-	tt_key_make(parent->auth.key.bytes, TT_KEY, m->label, m->mark, ctl->auth.key.bytes, TT_KEY);
+	tt_key_make(parent->auth.key->bytes, TT_KEY, m->label, m->mark, ctl->auth.key->bytes,
+		    TT_KEY);
 	snprintf(label, sizeof(label), "%s nonce", m->label);
-	tt_key_make(parent->auth.key.bytes, TT_KEY, label, m->mark, ctl->auth.job, TT_NONCE);
+	tt_key_make(parent->auth.key->bytes, TT_KEY, label, m->mark, ctl->auth.job, TT_NONCE);
 	for (int i = 0; i < m->n; i++) {
 		ctl->peers.business_cards[i] = parent->peers.business_cards[m->member[i]];
 		ctl->peers.business_cards[i].rank = i;

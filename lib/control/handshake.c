@@ -10,6 +10,8 @@
 #include <openssl/rand.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "control/handshake.h"
 #include "control/frame.h"
@@ -18,6 +20,29 @@
 #define REPLY_MAGIC 0x52495454u /* "TTIR" */
 #define PROTOCOL 1
 #define REPLY_SIGNED (TT_REPLY_BYTES - TT_MAC)
+
+static size_t page(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+struct tt_key *tt_key_alloc(void)
+{
+	void *key = mmap(NULL, page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (key == MAP_FAILED)
+		return NULL;
+	madvise(key, page(), MADV_DONTDUMP);
+	return key;
+}
+
+void tt_key_free(struct tt_key *key)
+{
+	if (!key)
+		return;
+	OPENSSL_cleanse(key, sizeof(*key));
+	munmap(key, page());
+}
 
 void tt_key_make(const void *secret, size_t bytes, const char *label, uint64_t number, uint8_t *ret,
 		 size_t ret_bytes)
@@ -28,6 +53,7 @@ void tt_key_make(const void *secret, size_t bytes, const char *label, uint64_t n
 	snprintf(text, sizeof(text), "tutti %s %llu", label, (unsigned long long)number);
 	HMAC(EVP_sha256(), secret, (int)bytes, (const uint8_t *)text, strlen(text), sum, NULL);
 	memcpy(ret, sum, ret_bytes);
+	OPENSSL_cleanse(sum, sizeof(sum));
 }
 
 /* A proof covers its side's role, the hello and the reply, so that no message of one handshake can be

@@ -49,6 +49,9 @@ struct tt_hello {
 struct tt_key {
 	uint8_t bytes[TT_KEY];
 };
+/* A key in a page of its own, which core dumps leave out; free overwrites the key. NULL: no memory */
+struct tt_key *tt_key_alloc(void);
+void tt_key_free(struct tt_key *key);
 
 /* Derive the key of a job, or of a communicator split from it, from a secret of its ranks. */
 void tt_key_make(const void *secret, size_t bytes, const char *label, uint64_t number, uint8_t *ret,
