@@ -5,7 +5,7 @@
  * bytes: an unauthenticated connection holds a descriptor for five seconds at most, less where
  * others wait (control_admission.c), and delays no other connection. When descriptors run out, an
  * unauthenticated connection is dropped; without any, one handshake at a time gets the reserve
- * descriptor, so that a rank, which proves itself, is told TT_V_FULL. Strangers alone end nothing.
+ * descriptor, so that a rank, which proves itself, receives TT_V_FULL. Strangers alone end nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -290,7 +290,7 @@ static void connected(struct tt_control *ctl, const struct tt_hello *h, int fd)
 	}
 }
 
-/* A rank was told that no descriptor is left: that breaks a join, or a call that waits for a data
+/* A rank received TT_V_FULL: no descriptor is left. That breaks a join, or a call that waits for a data
  * socket, when it lasts. */
 static void note_full(struct tt_control *ctl)
 {

@@ -151,7 +151,7 @@ struct tt_unauth { /* an accepted connection before its proof */
 	struct tt_address source; /* without a port; of IPv6 the network of 64 bits */
 	uint64_t since_ns;
 	bool proving, dead; /* proving: the reply is sent, the proof is awaited */
-	bool reserve;       /* has the reserve descriptor: is told TT_V_FULL after its proof */
+	bool reserve;       /* has the reserve descriptor: receives TT_V_FULL after its proof */
 	struct tt_hello hello;
 	uint8_t hello_bytes[TT_HELLO_BYTES], reply[TT_REPLY_BYTES], proof[TT_MAC];
 	size_t have; /* bytes received of hello_bytes or proof */
@@ -171,7 +171,7 @@ struct tt_listener {
 	int nunauth;
 	uint64_t resume_ns;        /* out of epoll until then, TT_NEVER: in epoll */
 	uint64_t crowded_since_ns; /* without room for more handshakes, 0: with */
-	/* first and latest rank that was told TT_V_FULL after its proof */
+	/* first and latest rank that received TT_V_FULL after its proof */
 	uint64_t full_since_ns, full_last_ns;
 	uint64_t warned_ns; /* latest warning about a stranger */
 	uint64_t claim_ns;  /* latest tt_control_take that found no socket */

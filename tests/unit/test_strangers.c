@@ -164,13 +164,13 @@ static void lie(int fd, enum tt_verdict verdict)
 
 	tt_sock_set_blocking(fd, true);
 	for (;;) {
-		int guest = accept(fd, NULL, NULL);
+		int client = accept(fd, NULL, NULL);
 
-		if (verdict && recv(guest, hello, sizeof(hello), MSG_WAITALL) == sizeof(hello) &&
+		if (verdict && recv(client, hello, sizeof(hello), MSG_WAITALL) == sizeof(hello) &&
 		    tt_reply_put(&guess, hello, verdict, reply))
-			(void)!send(guest, reply, sizeof(reply), MSG_NOSIGNAL);
+			(void)!send(client, reply, sizeof(reply), MSG_NOSIGNAL);
 		if (verdict)
-			close(guest);
+			close(client);
 	}
 }
 
