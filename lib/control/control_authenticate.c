@@ -127,6 +127,7 @@ int tt_authenticate_await(struct tt_dial_attempt *a, uint64_t wait_ns,
 			  struct tt_sock_target **ret_to, int *ret_fd)
 {
 	uint64_t until = tt_now_ns() + wait_ns, now;
+	int before = a->nrunning;
 
 	do {
 		struct pollfd pfds[TT_HANDSHAKES];
@@ -141,7 +142,8 @@ int tt_authenticate_await(struct tt_dial_attempt *a, uint64_t wait_ns,
 			return rc;
 		now = tt_now_ns();
 		expire(a, now);
-	} while (now < until && !(a->patience.stop && a->patience.stop(a->patience.ctx)));
+	} while (now < until && a->nrunning == before &&
+		 !(a->patience.stop && a->patience.stop(a->patience.ctx)));
 	return TT_TIMEOUT;
 }
 

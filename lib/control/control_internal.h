@@ -249,7 +249,7 @@ void tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to,
 bool tt_authenticate_runs(const struct tt_dial_attempt *a, const struct tt_sock_target *to);
 /* struct tt_patience's stop: is a handshake readable, or the dial over? ctx: the attempt */
 bool tt_authenticate_has_news(void *ctx);
-/* Go on with the handshakes for wait_ns. 0: this one is authenticated | TT_TIMEOUT: none yet |
+/* Go on with the handshakes for wait_ns, or until one ends. 0: this one is authenticated | TT_TIMEOUT: none yet |
  * TT_USAGE: a rank of the job has refused this rank for good, a->last is its sentence */
 int tt_authenticate_await(struct tt_dial_attempt *a, uint64_t wait_ns,
 			  struct tt_sock_target **ret_to, int *ret_fd);
