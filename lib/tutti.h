@@ -200,8 +200,9 @@ TUTTI_API tuttiResult_t tuttiGetUniqueId(tuttiUniqueId *uniqueId);
  *              tuttiInvalidArgument  rank or nranks out of range, bad TUTTI_ variable, not an id of
  *                                    tuttiGetUniqueId
  *              tuttiInvalidUsage     two ranks have one number, or settings differ between ranks
- *              tuttiRemoteError      wrong secret, or a rank died while joining
- *              tuttiTimeout          some ranks did not join in time; the text names them
+ *              tuttiRemoteError      a rank died while joining
+ *              tuttiTimeout          some ranks did not join in time, or had another secret; the
+ *                                    text names them
  *              tuttiSystemError      sockets, memory, descriptors, port already in use
  *   Thread     any     Blocks   yes, at most the timeout */
 TUTTI_API tuttiResult_t tuttiCommInitRank(tuttiComm_t *comm, int nranks, tuttiUniqueId commId,

@@ -36,7 +36,7 @@ everywhere() {
 	local n=$((2 * $1)) r host pids=()
 	for ((r = 0; r < n; r++)); do
 		host=$a; [ "$r" -ge "$1" ] && host=$b
-		TUTTI_RANK=$r TUTTI_NRANKS=$n TUTTI_ROOT=10.78.0.1:29778 TUTTI_SECRET=shaped \
+		TUTTI_RANK=$r TUTTI_NRANKS=$n TUTTI_ROOT=10.78.0.1:29778 TUTTI_SECRET=0f1e2d3c4b5a69788796a5b4c3d2e1f0 \
 			inside "$host" timeout 300 "${@:2}" >"$out/$r" 2>"$out/err.$r" &
 		pids+=($!)
 	done

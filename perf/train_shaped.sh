@@ -26,7 +26,7 @@ run() {   # NAME ARGUMENT...: writes lines SECONDS ACCURACY to $out/NAME
 	shift
 	for r in 1 0; do
 		host=$a; [ $r = 1 ] && host=$b
-		TUTTI_RANK=$r TUTTI_NRANKS=2 TUTTI_ROOT=10.79.0.1:29779 TUTTI_SECRET=shaped inside "$host" timeout 600 \
+		TUTTI_RANK=$r TUTTI_NRANKS=2 TUTTI_ROOT=10.79.0.1:29779 TUTTI_SECRET=0f1e2d3c4b5a69788796a5b4c3d2e1f0 inside "$host" timeout 600 \
 			"$train" --steps "$steps" --eval-every 32 --jsonl "$out/$name.$r" "$@" >"$out/log.$r" 2>&1 &
 	done
 	wait $! || { cat "$out"/log.*; die "$name failed"; }

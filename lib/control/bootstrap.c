@@ -5,6 +5,7 @@
  * every other rank registers there, connects to its parent in the tree and waits for the table of
  * business cards. A rank that fails sends the reason to the others.
  */
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,8 +159,9 @@ static int connect_ranks(struct tt_control *ctl, const struct tt_join *join, con
 	return rc ? rc : tt_join_ring(ctl, deadline_ns);
 }
 
-/* A failed join: send the reason to the other ranks and free ctl; the thread's last error stays. */
-static int abandon(struct tt_control *ctl, int code)
+/* A failed join: send the reason to the other ranks, free ctl and the port that tt_id_make reserved;
+ * the thread's last error stays. */
+static int abandon(struct tt_control *ctl, int port, int code)
 {
 	uint64_t until = tt_now_ns() + LINGER_NS;
 	char text[1024];
@@ -174,11 +176,13 @@ static int abandon(struct tt_control *ctl, int code)
 		tt_control_unlock(ctl);
 	}
 	tt_control_leave(ctl);
+	tt_id_release(port);
 	return tt_fail(code, "%s", text);
 }
 
-/* The first control of a new endpoint. ports NULL: it only connects. 0 | TT_SYSTEM */
-static int make_first(const struct tt_join *join, const struct tt_id *id,
+/* The first control of a new endpoint. ports NULL: it only connects. Overwrites the secret of id.
+ * 0 | TT_SYSTEM */
+static int make_first(const struct tt_join *join, struct tt_id *id,
 		      const struct tt_ports *ports, struct tt_control **ret_ctl)
 {
 	struct tt_control_endpoint *ep;
@@ -186,7 +190,8 @@ static int make_first(const struct tt_join *join, const struct tt_id *id,
 
 	if (rc)
 		return rc;
-	tt_key_make(id->secret, TT_SECRET, "job", 0, ep->auth.key.bytes, TT_KEY);
+	tt_key_make(id->secret, TT_SECRET, "job", 0, ep->auth.key->bytes, TT_KEY);
+	OPENSSL_cleanse(id->secret, TT_SECRET);
 	memcpy(ep->auth.job, id->nonce, TT_NONCE);
 	ep->auth.epoch = id->epoch;
 	rc = tt_control_make(ep, 0, join->rank, join->nranks, NULL, ret_ctl);
@@ -220,7 +225,10 @@ int tt_control_decline(const struct tt_join *join, int code)
 
 	snprintf(why, sizeof(why), "%s", tt_error_text());
 	tt_text_plain(why);
-	if (join->rank < 1 || join->rank >= join->nranks || tt_id_unpack(join->id, &id) ||
+	if (tt_id_unpack(join->id, &id))
+		return tt_fail(code, "%s", why);
+	tt_id_release(id.port);
+	if (join->rank < 1 || join->rank >= join->nranks ||
 	    make_first(join, &id, NULL, &ctl))
 		return tt_fail(code, "%s", why);
 	fill_business_card(ctl, join);
@@ -259,7 +267,7 @@ int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl)
 	if (ctl->nranks > 1)
 		rc = connect_ranks(ctl, join, &id, deadline_ns);
 	if (rc)
-		return abandon(ctl, rc);
+		return abandon(ctl, id.port, rc);
 	tt_id_release(id.port);
 	tt_control_number_hosts(ctl);
 	*ret_ctl = ctl;

@@ -85,7 +85,8 @@ static bool got_parent(struct tt_control *ctl, const uint8_t *data, size_t bytes
 	struct tt_business_card record;
 
 	tt_get_business_card(&r, &record);
-	if (!tt_get_end(&r) || record.rank != tt_tree_parent(ctl->rank) || ctl->join.has_parent)
+	if (!tt_get_end(&r) || record.rank != tt_tree_parent(ctl->rank) || !record.port ||
+	    ctl->join.has_parent)
 		return false;
 	ctl->join.parent = record;
 	ctl->join.has_parent = true;

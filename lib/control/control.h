@@ -87,8 +87,8 @@ int tt_id_from_root(const char *host_port, const char *secret, tuttiUniqueId *re
 int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl);
 
 /* Report to rank 0 that this rank cannot join (the reason is the thread's last error), so that the
- * other ranks stop waiting. Returns code; the sentence stays. Blocks: until rank 0 listens, 2 s at
- * most. */
+ * other ranks stop waiting; release the id's port. Returns code; the sentence stays. Blocks: until
+ * rank 0 listens, 2 s at most. */
 int tt_control_decline(const struct tt_join *join, int code);
 
 /* A control for the ranks of an existing one with the same color, ordered by key, then by rank. The

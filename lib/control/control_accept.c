@@ -2,10 +2,10 @@
  * control_accept.c - the listener, and unauthenticated connections: accepted, secret not yet proved
  *
  * Called by the service thread. Any process can connect and send nothing, half a hello or malformed
- * bytes: an unauthenticated connection occupies one of TT_UNAUTH_MOST slots for five seconds at
- * most and delays no other connection. When descriptors run out, a reserve descriptor is given up
- * to accept the next connection and answer TT_V_FULL; without an accept epoll would report the
- * connection for ever.
+ * bytes: an unauthenticated connection holds a descriptor for five seconds at most, less where
+ * others wait (control_admission.c), and delays no other connection. When descriptors run out, an
+ * unauthenticated connection is dropped; without any, one handshake at a time gets the reserve
+ * descriptor, so that a rank, which proves itself, receives TT_V_FULL. Strangers alone end nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,21 +21,28 @@
 #include "control/control_internal.h"
 
 #define HANDSHAKE_NS (5 * TT_SECOND)
-#define CROWDED_HANDSHAKE_NS (TT_SECOND / 4) /* ... when all slots are taken */
 #define AT_ONCE 16
-#define PAUSE_NS (TT_SECOND / 20)
+#define PAUSE_NS (TT_SECOND / 100)
 /* time without descriptors after which joining and tt_control_take fail */
 #define FULL_NS (2 * TT_SECOND)
+
+static void open_reserve(struct tt_control_endpoint *ep)
+{
+	if (ep->listener.reserve_fd < 0)
+		ep->listener.reserve_fd = tt_sock_own(open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
 
 static void drop(struct tt_control_endpoint *ep, struct tt_unauth *u, bool close_fd)
 {
 	if (u->dead)
 		return;
 	u->dead = true;
-	ep->listener.nunauth--;
+	tt_admission_count(ep, -1);
 	epoll_ctl(ep->service.epoll, EPOLL_CTL_DEL, u->fd, NULL);
 	if (close_fd)
 		tt_sock_close(u->fd);
+	if (u->reserve)
+		open_reserve(ep);
 }
 
 void tt_unauth_reap(struct tt_control_endpoint *ep, bool all)
@@ -61,111 +68,143 @@ static void set_listening(struct tt_control_endpoint *ep, bool listen)
 	struct epoll_event ev = { .events = listen ? EPOLLIN : 0,
 				  .data.ptr = &ep->listener.source };
 
-	ep->listener.paused = !listen;
 	ep->listener.resume_ns = listen ? TT_NEVER : tt_now_ns() + PAUSE_NS;
 	epoll_ctl(ep->service.epoll, EPOLL_CTL_MOD, ep->listener.fd, &ev);
 }
 
-/* Break the controls that wait for a connection. */
-static void break_waiting(struct tt_control_endpoint *ep, uint64_t now)
+/* The source of a quota: an IPv4 address, or a network of IPv6, whose hosts have 2^64 addresses. */
+static struct tt_address source_of(const struct sockaddr_in6 *from)
 {
-	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next)
-		if (!ctl->join.complete || ctl->join.awaits || now - ctl->join.claim_ns < TT_SECOND)
-			tt_control_break(ctl, TT_SYSTEM, ctl->rank, 0, ep->listener.trouble, -1);
-}
+	const uint8_t *p = from->sin6_addr.s6_addr;
+	struct tt_address a = { .family = 6 };
 
-/* No descriptor left: accept one connection with the reserve descriptor, answer TT_V_FULL, close. */
-static void refuse_full(struct tt_control_endpoint *ep)
-{
-	static const uint8_t blank[TT_HELLO_BYTES];
-	uint8_t reply[TT_REPLY_BYTES];
-	uint64_t now = tt_now_ns();
-	int fd;
-
-	if (!ep->listener.full_since_ns || now - ep->listener.full_last_ns > TT_SECOND) {
-		ep->listener.full_since_ns = now;
-		snprintf(ep->listener.trouble, sizeof(ep->listener.trouble),
-			 "rank %d cannot accept connections: %s; raise its ulimit -n", ep->peer,
-			 strerror(errno));
-		tt_log(TT_LOG_WARN, "%s", ep->listener.trouble);
+	if (from->sin6_family == AF_INET) {
+		a.family = 4;
+		memcpy(a.bytes, &((const struct sockaddr_in *)(const void *)from)->sin_addr, 4);
+	} else if (IN6_IS_ADDR_V4MAPPED(&from->sin6_addr)) {
+		a.family = 4;
+		memcpy(a.bytes, p + 12, 4);
+	} else {
+		memcpy(a.bytes, p, 8);
 	}
-	ep->listener.full_last_ns = now;
-	tt_sock_close(ep->listener.reserve_fd);
-	fd = accept4(ep->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd >= 0 && tt_reply_put(&ep->auth.key, blank, TT_V_FULL, reply))
-		(void)!send(fd, reply, sizeof(reply), MSG_NOSIGNAL | MSG_DONTWAIT);
-	if (fd >= 0)
-		close(fd);
-	ep->listener.reserve_fd = tt_sock_own(open("/dev/null", O_RDONLY | O_CLOEXEC));
-	if (now - ep->listener.full_since_ns > FULL_NS)
-		break_waiting(ep, now);
-	set_listening(ep, false);
+	return a;
 }
 
-static bool add_unauth(struct tt_control_endpoint *ep, int fd)
+static bool accept_one(struct tt_control_endpoint *ep, bool reserve, int *ret_fd,
+		       struct tt_address *ret_source)
+{
+	struct sockaddr_in6 from = { 0 };
+
+	if (reserve) {
+		tt_sock_close(ep->listener.reserve_fd);
+		ep->listener.reserve_fd = -1;
+	}
+	*ret_fd = accept4(ep->listener.fd, (struct sockaddr *)&from, &(socklen_t){ sizeof(from) },
+			  SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (*ret_fd < 0)
+		return false;
+	*ret_source = source_of(&from);
+	return true;
+}
+
+static void add_unauth(struct tt_control_endpoint *ep, int fd, const struct tt_address *source,
+		       bool reserve)
 {
 	struct tt_unauth *u = calloc(1, sizeof(*u));
 	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = u };
 
+	tt_sock_own(fd);
 	if (!u || epoll_ctl(ep->service.epoll, EPOLL_CTL_ADD, fd, &ev)) {
 		free(u);
 		tt_sock_close(fd);
-		return false;
+		if (reserve)
+			open_reserve(ep);
+		return;
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
 	tt_sock_settle(fd);
-	*u = (struct tt_unauth){ .source = TT_SRC_UNAUTH,
+	*u = (struct tt_unauth){ .kind = TT_SRC_UNAUTH,
 				 .next = ep->listener.unauth,
 				 .fd = fd,
-				 .since_ns = tt_now_ns() };
+				 .source = *source,
+				 .since_ns = tt_now_ns(),
+				 .reserve = reserve };
 	ep->listener.unauth = u;
-	ep->listener.nunauth++;
-	return true;
+	tt_admission_count(ep, 1);
+	tt_unauth_event(ep, u); /* a rank's hello is there already */
+}
+
+/* No descriptor left: drop a stranger and come back, or serve one handshake with the reserve. */
+static void accept_without_descriptor(struct tt_control_endpoint *ep)
+{
+	struct tt_unauth *victim = tt_admission_victim(ep);
+	struct tt_address source;
+	int fd;
+
+	if (victim)
+		drop(ep, victim, true);
+	else if (!ep->listener.nunauth && ep->listener.reserve_fd >= 0 &&
+		 accept_one(ep, true, &fd, &source))
+		add_unauth(ep, fd, &source, true);
+	else
+		set_listening(ep, false);
+	if (!ep->listener.nunauth)
+		open_reserve(ep);
 }
 
 void tt_accept_event(struct tt_control_endpoint *ep)
 {
 	for (int i = 0; i < AT_ONCE; i++) {
+		struct tt_unauth *victim;
+		enum tt_admission admission = tt_admission_next(ep, &victim);
+		struct tt_address source;
 		int fd;
 
-		if (ep->listener.nunauth >= TT_UNAUTH_MOST) {
-			set_listening(ep, false);
+		if (admission == TT_ADMIT_LATER || !accept_one(ep, false, &fd, &source)) {
+			if (admission != TT_ADMIT_LATER && (errno == EMFILE || errno == ENFILE))
+				accept_without_descriptor(ep);
+			else if (admission == TT_ADMIT_LATER ||
+				 (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED))
+				set_listening(ep, false); /* ENOBUFS, ENOMEM: after a pause */
 			return;
 		}
-		fd = accept4(ep->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-			refuse_full(ep);
-			return;
+		if (admission == TT_ADMIT_COMPETE && !tt_admission_compete(ep, &source, &victim)) {
+			close(fd);
+			continue;
 		}
-		if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-			set_listening(ep, false); /* ENOBUFS, ENOMEM: retry after a pause */
-		if (fd < 0)
-			return;
-		ep->listener.full_since_ns = 0;
-		add_unauth(ep, tt_sock_own(fd));
+		if (victim)
+			drop(ep, victim, true);
+		add_unauth(ep, fd, &source, false);
 	}
 }
 
 uint64_t tt_accept_timers(struct tt_control_endpoint *ep, uint64_t now)
 {
-	uint64_t due = TT_NEVER, patience = ep->listener.nunauth >= TT_UNAUTH_MOST
-						    ? CROWDED_HANDSHAKE_NS
-						    : HANDSHAKE_NS;
+	uint64_t due = TT_NEVER;
 
 	for (struct tt_unauth *u = ep->listener.unauth; u; u = u->next) {
-		if (!u->dead && now - u->since_ns >= patience)
+		if (!u->dead && now - u->since_ns >= HANDSHAKE_NS)
 			drop(ep, u, true);
-		else if (!u->dead && u->since_ns + patience < due)
-			due = u->since_ns + patience;
+		else if (!u->dead && u->since_ns + HANDSHAKE_NS < due)
+			due = u->since_ns + HANDSHAKE_NS;
 	}
-	if (ep->listener.paused &&
-	    (now >= ep->listener.resume_ns ||
-	     (!ep->listener.full_since_ns && ep->listener.nunauth < TT_UNAUTH_MOST / 2)))
+	if (now >= ep->listener.resume_ns)
 		set_listening(ep, true);
-	return ep->listener.paused && ep->listener.resume_ns < due ? ep->listener.resume_ns : due;
+	return ep->listener.resume_ns < due ? ep->listener.resume_ns : due;
 }
 
 /* ---- handshake ------------------------------------------------------------------------------- */
+
+/* At most one warning a second about strangers, who may be many. */
+static bool may_warn(struct tt_control_endpoint *ep)
+{
+	uint64_t now = tt_now_ns(), last = ep->listener.warned_ns;
+
+	if (last && now - last < TT_SECOND)
+		return false;
+	ep->listener.warned_ns = now;
+	return true;
+}
 
 static enum tt_verdict judge(const struct tt_control_endpoint *ep, const struct tt_hello *h)
 {
@@ -195,11 +234,11 @@ static bool answer_hello(struct tt_control_endpoint *ep, struct tt_unauth *u)
 		return false;
 	if (verdict == TT_V_WELCOME)
 		verdict = judge(ep, &u->hello);
-	if (verdict == TT_V_STALE)
+	if (verdict == TT_V_STALE && may_warn(ep))
 		tt_log(TT_LOG_WARN,
 		       "rank %d: rank %d of attempt %d was refused: this is attempt %d of the job",
 		       ep->peer, u->hello.from, u->hello.epoch, ep->auth.epoch);
-	if (!tt_reply_put(&ep->auth.key, u->hello_bytes, verdict, u->reply) ||
+	if (!tt_reply_put(ep->auth.key, u->hello_bytes, verdict, u->reply) ||
 	    send(u->fd, u->reply, TT_REPLY_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT) != TT_REPLY_BYTES)
 		return false;
 	u->proving = true;
@@ -277,21 +316,54 @@ static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h, 
 	}
 }
 
+/* Break the controls that wait for a connection. */
+static void break_waiting(struct tt_control_endpoint *ep, uint64_t now)
+{
+	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next)
+		if (!ctl->join.complete || ctl->join.awaits ||
+		    now - ctl->join.claim_ns < TT_SECOND)
+			tt_control_break(ctl, TT_SYSTEM, ctl->rank, 0, ep->listener.trouble, -1);
+}
+
+/* A rank received TT_V_FULL: no descriptor is left. That breaks a join, or a call that waits for a data
+ * socket, when it lasts. */
+static void note_full(struct tt_control_endpoint *ep)
+{
+	struct tt_listener *l = &ep->listener;
+	uint64_t now = tt_now_ns();
+
+	if (!l->full_since_ns || now - l->full_last_ns > TT_SECOND) {
+		l->full_since_ns = now;
+		snprintf(l->trouble, sizeof(l->trouble),
+			 "rank %d cannot accept connections: %s; raise its ulimit -n", ep->peer,
+			 strerror(EMFILE));
+		tt_log(TT_LOG_WARN, "%s", l->trouble);
+	}
+	l->full_last_ns = now;
+	if (now - l->full_since_ns > FULL_NS)
+		break_waiting(ep, now);
+}
+
 static void check_proof(struct tt_control_endpoint *ep, struct tt_unauth *u)
 {
-	bool genuine = tt_proof_check(&ep->auth.key, u->hello_bytes, u->reply, u->proof);
-	uint8_t verdict = genuine ? TT_V_WELCOME : TT_V_OTHER_SECRET;
+	bool genuine = tt_proof_check(ep->auth.key, u->hello_bytes, u->reply, u->proof);
+	uint8_t verdict = !genuine ? TT_V_OTHER_SECRET : u->reserve ? TT_V_FULL : TT_V_WELCOME;
 	bool sent = send(u->fd, &verdict, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 
-	drop(ep, u, !genuine || !sent);
-	if (genuine && sent)
+	drop(ep, u, verdict != TT_V_WELCOME || !sent);
+	if (verdict == TT_V_FULL)
+		note_full(ep);
+	if (verdict == TT_V_WELCOME && sent) {
+		ep->listener.full_since_ns = 0;
 		connected(ep, &u->hello, u->fd);
+	}
 	if (!genuine) {
 		struct tt_control *ctl = tt_endpoint_find(ep, 0);
 
-		tt_log(TT_LOG_WARN,
-		       "rank %d: a connection as rank %d was refused: it has another secret",
-		       ep->peer, u->hello.from);
+		if (may_warn(ep))
+			tt_log(TT_LOG_WARN,
+			       "rank %d: a connection as rank %d was refused: it has another secret",
+			       ep->peer, u->hello.from);
 		if (ctl)
 			tt_bootstrap_wrong_secret(ctl, u->hello.from);
 	}

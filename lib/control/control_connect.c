@@ -14,18 +14,10 @@
 
 #include "control/control_internal.h"
 
-#define HANDSHAKE_NS (5 * TT_SECOND) /* the peer may share a busy core with many ranks */
 #define PAUSE_MIN_NS 1000000ull
 #define PAUSE_MAX_NS (100 * 1000000ull)
-#define CANDIDATES 96 /* addresses times ports */
-
-struct dial_attempt {
-	struct tt_sock_target list[CANDIDATES];
-	int n;
-	char last[160]; /* latest refusal by a server, as a sentence */
-	char full[160]; /* latest TT_V_FULL, as a sentence */
-	bool answered;  /* some server answered in this round */
-};
+/* from the hello to a server to the next target, while the server does not answer */
+#define HEAD_START_NS (50 * 1000000ull)
 
 static bool is_broken(void *ctx)
 {
@@ -65,10 +57,10 @@ static bool is_near(const struct tt_address *mine, int nmine, const struct tt_ad
 	return false;
 }
 
-static void add(struct dial_attempt *a, const struct tt_dial *dial,
+static void add(struct tt_dial_attempt *a, const struct tt_dial *dial,
 		const struct tt_address *address)
 {
-	for (int i = 0; i < (dial->nports > 1 ? dial->nports : 1) && a->n < CANDIDATES; i++)
+	for (int i = 0; i < (dial->nports > 1 ? dial->nports : 1) && a->n < TT_CANDIDATES; i++)
 		a->list[a->n++] = (struct tt_sock_target){ .address = *address,
 							   .port = dial->to->port + i };
 }
@@ -82,15 +74,14 @@ static bool is_known(const struct tt_control_endpoint *ep, const struct tt_busin
 /* Order of the addresses: loopback within one network namespace, else the address of the latest
  * success; then addresses of a common subnet; then the others, which may be routed. */
 static void choose(const struct tt_control *ctl, const struct tt_dial *dial,
-		   struct dial_attempt *ret_a)
+		   struct tt_dial_attempt *ret_a)
 {
 	const struct tt_control_endpoint *ep = ctl->ep;
 	const struct tt_business_card *me = &ep->peers.business_cards[ep->peer], *to = dial->to;
 	bool same_netns = me->netns == to->netns;
 	int best = is_known(ep, to) ? ep->peers.best_address[to->rank] - 1 : -1;
-	struct dial_attempt *a = ret_a;
+	struct tt_dial_attempt *a = ret_a;
 
-	memset(a, 0, sizeof(*a));
 	if (same_netns) {
 		add(a, dial, &tt_loopback4);
 		add(a, dial, &tt_loopback6);
@@ -129,41 +120,8 @@ static void note_choice(struct tt_control *ctl, const struct tt_dial *dial,
 	       purposes[dial->purpose]);
 }
 
-/* Authenticate the server at c. 0 | TT_USAGE: retries are pointless, with the sentence | others:
- * another process */
-static int authenticate(struct tt_control *ctl, struct tt_dial *dial, struct dial_attempt *a,
-			struct tt_sock_target *c, int fd)
-{
-	const struct tt_credentials *auth = &ctl->ep->auth;
-	struct tt_patience patience = patience_of(ctl, dial);
-	struct tt_hello hello = { .purpose = dial->purpose,
-				  .from = ctl->ep->peer,
-				  .to = dial->to->rank,
-				  .channel = dial->channel,
-				  .context = ctl->context,
-				  .epoch = auth->epoch };
-	uint64_t limit = tt_now_ns() + HANDSHAKE_NS;
-	enum tt_verdict verdict = 0;
-	char where[TT_ENDPOINT_TEXT];
-	int rc;
-
-	memcpy(hello.job, auth->job, TT_NONCE);
-	patience.deadline_ns = limit < dial->deadline_ns ? limit : dial->deadline_ns;
-	rc = tt_handshake_dial(fd, &auth->key, &hello, &patience, &verdict);
-	if (!rc)
-		return 0;
-	tt_sock_close(fd);
-	snprintf(c->why, sizeof(c->why), "%s", tt_error_text());
-	snprintf(a->last, sizeof(a->last), "%s: %s", tt_address_text(&c->address, c->port, where),
-		 tt_error_text());
-	a->answered = true;
-	if (verdict == TT_V_FULL)
-		memcpy(a->full, a->last, sizeof(a->full));
-	return verdict == TT_V_OTHER_SECRET || verdict == TT_V_STALE ? TT_USAGE : rc;
-}
-
 /* "10.0.0.1:4000 (no answer), ..." */
-static void describe_tried(const struct dial_attempt *a, char *text, size_t bytes)
+static void describe_tried(const struct tt_dial_attempt *a, char *text, size_t bytes)
 {
 	char where[TT_ENDPOINT_TEXT];
 	size_t have = 0;
@@ -177,7 +135,7 @@ static void describe_tried(const struct dial_attempt *a, char *text, size_t byte
 }
 
 /* The number of targets that refused the connection: the host is up, without a listener. */
-static int refusals(const struct dial_attempt *a)
+static int refusals(const struct tt_dial_attempt *a)
 {
 	int n = 0;
 
@@ -186,7 +144,8 @@ static int refusals(const struct dial_attempt *a)
 	return n;
 }
 
-static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const struct dial_attempt *a)
+static int give_up(struct tt_control *ctl, const struct tt_dial *dial,
+		   const struct tt_dial_attempt *a)
 {
 	const struct tt_business_card *me = &ctl->ep->peers.business_cards[ctl->ep->peer],
 				      *to = dial->to;
@@ -200,7 +159,7 @@ static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const str
 			"interfaces are loopback only, or TUTTI_SOCKET_IFNAME excludes them",
 			dial->me, dial->rank);
 	describe_tried(a, tried, sizeof(tried));
-	if (root && refusals(a) == a->n)
+	if (root && refusals(a) == a->n && !a->last[0])
 		return tt_fail(
 			TT_TIMEOUT,
 			"rank %d: rank %d never came, or cannot be reached: no process listens at %s; rank 0 "
@@ -208,7 +167,9 @@ static int give_up(struct tt_control *ctl, const struct tt_dial *dial, const str
 			dial->me, dial->rank, tried);
 	return tt_fail(TT_TIMEOUT, "rank %d (on %s): rank %d (%s) %s cannot be reached; tried %s",
 		       dial->me, me->name, dial->rank, to->name, root ? "never came, or" : "",
-		       a->full[0] ? a->full : tried);
+		       a->full[0]                          ? a->full
+		       : refusals(a) == a->n && a->last[0] ? a->last
+							   : tried);
 }
 
 static bool has_left(struct tt_control *ctl, int peer)
@@ -224,27 +185,23 @@ static bool has_left(struct tt_control *ctl, int peer)
 
 /* Is the loopback interface down? Then no address of this host is reachable. */
 static bool lacks_loopback(const struct tt_control *ctl, const struct tt_dial *dial,
-			   const struct dial_attempt *a)
+			   const struct tt_dial_attempt *a)
 {
-	return ctl->ep->peers.business_cards[ctl->ep->peer].netns == dial->to->netns &&
-	       !a->answered && !refusals(a) && !tt_loopback_is_up();
-}
-
-static void pause_ns(uint64_t ns)
-{
-	nanosleep(&(struct timespec){ .tv_nsec = (long)ns }, NULL);
+	return ctl->ep->peers.business_cards[ctl->ep->peer].netns == dial->to->netns && !a->answered &&
+	       !refusals(a) && !tt_loopback_is_up();
 }
 
 /* The reason why a round brought no connection. TT_TIMEOUT: try again | others: retries are
  * pointless */
 static int judge_round(struct tt_control *ctl, const struct tt_dial *dial,
-		       const struct dial_attempt *a)
+		       const struct tt_dial_attempt *a)
 {
 	char tried[600];
 
 	/* the server had no descriptor left, and has ended */
 	if (a->full[0] && !a->answered)
-		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", dial->me, dial->rank, a->full);
+		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", dial->me, dial->rank,
+			       a->full);
 	if (lacks_loopback(ctl, dial, a))
 		return tt_fail(
 			TT_SYSTEM,
@@ -260,55 +217,81 @@ static int judge_round(struct tt_control *ctl, const struct tt_dial *dial,
 	return tt_fail(TT_REMOTE, "rank %d: rank %d is gone: %s", dial->me, dial->rank, tried);
 }
 
-/* Try all addresses once. 0 | TT_TIMEOUT: try again | others: retries are pointless */
-static int try_all(struct tt_control *ctl, struct tt_dial *dial, struct dial_attempt *a,
-		   int *ret_fd)
+static bool is_untried(const struct tt_dial_attempt *a)
 {
-	struct tt_patience patience = patience_of(ctl, dial);
-	int rc, i, fd;
+	for (int i = 0; i < a->n; i++)
+		if (!a->list[i].tried)
+			return true;
+	return false;
+}
+
+/* Try all addresses once, but those whose server still has to answer. 0 | TT_TIMEOUT: try again |
+ * TT_USAGE, TT_SYSTEM: retries are pointless */
+static int try_all(struct tt_dial_attempt *a, struct tt_sock_target **ret_to, int *ret_fd)
+{
+	struct tt_patience patience = { a->patience.deadline_ns, tt_authenticate_has_news, a };
+	int rc = TT_TIMEOUT, i, fd;
 
 	a->answered = false;
 	for (i = 0; i < a->n; i++)
-		a->list[i].tried = false;
-	while (!(rc = tt_sock_happy_eyeballs(a->list, a->n, &patience, &i, &fd))) {
-		rc = authenticate(ctl, dial, a, &a->list[i], fd);
+		a->list[i].tried = tt_authenticate_runs(a, &a->list[i]);
+	while (rc == TT_TIMEOUT && is_untried(a) && tt_now_ns() < patience.deadline_ns &&
+	       !(a->patience.stop && a->patience.stop(a->patience.ctx))) {
+		rc = tt_sock_happy_eyeballs(a->list, a->n, &patience, &i, &fd);
+		if (rc == TT_SYSTEM)
+			return tt_fail(TT_SYSTEM, "rank %d: %s", a->dial->me, tt_error_text());
+		if (!rc)
+			tt_authenticate_begin(a, &a->list[i], fd);
+		rc = tt_authenticate_await(a, rc ? 0 : HEAD_START_NS, ret_to, ret_fd);
+	}
+	return rc;
+}
+
+/* Rounds of all addresses until one server is authenticated. */
+static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to, int *ret_fd)
+{
+	uint64_t pause = PAUSE_MIN_NS;
+	struct tt_control *ctl = a->ctl;
+	const struct tt_dial *dial = a->dial;
+
+	while (a->n > 0 && tt_now_ns() < dial->deadline_ns) {
+		int rc = try_all(a, ret_to, ret_fd);
+
 		if (rc == TT_USAGE)
 			return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", dial->me, dial->rank,
 				       a->last);
-		if (rc)
-			continue;
-		note_choice(ctl, dial, &a->list[i]);
-		*ret_fd = fd;
-		return 0;
+		if (rc == TT_TIMEOUT && !a->nrunning)
+			rc = judge_round(ctl, dial, a);
+		if (rc && dial->stop && atomic_load(dial->stop))
+			return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", dial->me);
+		if (rc && !dial->stop && tt_control_broken(ctl)) {
+			rc = tt_control_fail(ctl);
+			/* no retry, but the sentence lists the addresses that were tried */
+			return rc == TT_TIMEOUT ? give_up(ctl, dial, a) : rc;
+		}
+		if (rc == TT_TIMEOUT)
+			rc = tt_authenticate_await(a, pause, ret_to, ret_fd);
+		if (rc != TT_TIMEOUT)
+			return rc;
+		pause = pause * 2 < PAUSE_MAX_NS ? pause * 2 : PAUSE_MAX_NS;
 	}
-	if (rc == TT_SYSTEM)
-		return tt_fail(TT_SYSTEM, "rank %d: %s", dial->me, tt_error_text());
-	return judge_round(ctl, dial, a);
+	return give_up(ctl, dial, a);
 }
 
 int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, int *ret_fd)
 {
-	uint64_t pause = PAUSE_MIN_NS;
-	struct dial_attempt a;
+	struct tt_dial_attempt a = { .ctl = ctl,
+				     .dial = dial,
+				     .patience = patience_of(ctl, dial) };
+	struct tt_sock_target *to;
+	int rc;
 
 	choose(ctl, dial, &a);
-	while (a.n > 0 && tt_now_ns() < dial->deadline_ns) {
-		int rc = try_all(ctl, dial, &a, ret_fd);
-
-		if (rc && dial->stop && atomic_load(dial->stop))
-			return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted",
-				       dial->me);
-		if (rc && !dial->stop && tt_control_broken(ctl)) {
-			rc = tt_control_fail(ctl);
-			/* no retry, but the sentence lists the addresses that were tried */
-			return rc == TT_TIMEOUT ? give_up(ctl, dial, &a) : rc;
-		}
-		if (rc != TT_TIMEOUT)
-			return rc;
-		pause_ns(pause);
-		pause = pause * 2 < PAUSE_MAX_NS ? pause * 2 : PAUSE_MAX_NS;
-	}
-	return give_up(ctl, dial, &a);
+	rc = try_until(&a, &to, ret_fd);
+	tt_authenticate_end(&a);
+	if (!rc)
+		note_choice(ctl, dial, to);
+	return rc;
 }
 
 /* ---- channels -------------------------------------------------------------------------------- */

@@ -96,9 +96,10 @@ int tt_endpoint_make(int peer, int npeers, const struct tt_ports *ports,
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&ep->changed, &attr);
 	pthread_condattr_destroy(&attr);
+	ep->auth.key = tt_key_alloc();
 	ep->peers.business_cards = calloc((size_t)npeers, sizeof(*ep->peers.business_cards));
 	ep->peers.best_address = calloc((size_t)npeers, sizeof(*ep->peers.best_address));
-	if (!ep->peers.business_cards || !ep->peers.best_address)
+	if (!ep->auth.key || !ep->peers.business_cards || !ep->peers.best_address)
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", peer, npeers);
 	if (!rc && npeers > 1 && ports)
 		rc = open_descriptors(ep, ports);
@@ -144,6 +145,7 @@ void tt_endpoint_free(struct tt_control_endpoint *ep)
 	tt_sock_close(ep->service.epoll);
 	pthread_cond_destroy(&ep->changed);
 	pthread_mutex_destroy(&ep->lock);
+	tt_key_free(ep->auth.key);
 	free(ep->peers.business_cards);
 	free(ep->peers.best_address);
 	free(ep);

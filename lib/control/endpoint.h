@@ -14,7 +14,9 @@
  *
  *   endpoint.c              make and free, service thread, contexts
  *   control_accept.c        listener, unauthenticated connections (pending handshakes)
- *   control_connect.c       connect to a peer; channels; data sockets
+ *   control_admission.c     the descriptors that unauthenticated connections may hold
+ *   control_connect.c       connect to a peer; channels
+ *   control_authenticate.c  handshakes with the servers that a dial has reached
  *   control_connection.c    frames in and out
  */
 #ifndef TT_ENDPOINT_H
@@ -43,7 +45,7 @@ struct tt_service {
 
 /* Fixed when made. Proves membership to the peers (handshake.h). */
 struct tt_credentials {
-	struct tt_key key;
+	struct tt_key *key;
 	uint8_t job[TT_NONCE];
 	int epoch;
 };
@@ -82,14 +84,14 @@ struct tt_traffic {
 
 /* ---- the listener ---------------------------------------------------------------------------- */
 
-#define TT_UNAUTH_MOST 64 /* handshakes in progress, at most */
-
 struct tt_unauth { /* an accepted connection before its proof */
-	enum tt_source source;
+	enum tt_source kind;
 	struct tt_unauth *next;
 	int fd;
+	struct tt_address source; /* without a port; of IPv6 the network of 64 bits */
 	uint64_t since_ns;
 	bool proving, dead; /* proving: the reply is sent, the proof is awaited */
+	bool reserve;       /* has the reserve descriptor: receives TT_V_FULL after its proof */
 	struct tt_hello hello;
 	uint8_t hello_bytes[TT_HELLO_BYTES], reply[TT_REPLY_BYTES], proof[TT_MAC];
 	size_t have; /* bytes received of hello_bytes or proof */
@@ -104,13 +106,15 @@ struct tt_parked { /* accepted data socket, not yet claimed by tt_control_take *
 struct tt_listener {
 	enum tt_source source;
 	int fd, port;
-	int reserve_fd; /* given up for an accept when descriptors run out */
+	int reserve_fd;        /* given up for one handshake when descriptors run out */
 	struct tt_unauth *unauth;
 	int nunauth;
-	bool paused;        /* out of epoll: TT_UNAUTH_MOST reached, or no descriptor */
-	uint64_t resume_ns; /* end of the pause, TT_NEVER: not paused */
-	uint64_t full_since_ns, full_last_ns; /* first and latest accept without a descriptor */
-	char trouble[160];                    /* latest failure to accept, as a sentence */
+	uint64_t resume_ns;        /* out of epoll until then, TT_NEVER: in epoll */
+	uint64_t crowded_since_ns; /* without room for more handshakes, 0: with */
+	/* first and latest rank that received TT_V_FULL after its proof */
+	uint64_t full_since_ns, full_last_ns;
+	uint64_t warned_ns; /* latest warning about a stranger */
+	char trouble[160];  /* latest failure to accept, as a sentence */
 	struct tt_parked *parked;
 };
 
@@ -191,6 +195,23 @@ void tt_unauth_reap(struct tt_control_endpoint *ep, bool all);
 /* Close the data sockets of a context that nobody claimed. */
 void tt_parked_close(struct tt_control_endpoint *ep, uint64_t context);
 
+/* ---- control_admission.c, locked ------------------------------------------------------------- */
+
+enum tt_admission {
+	TT_ADMIT,        /* accept a connection */
+	TT_ADMIT_LATER,  /* accept none for some milliseconds */
+	TT_ADMIT_COMPETE /* accept, then tt_admission_compete */
+};
+/* May this endpoint accept? *ret_victim: a connection to drop first, or NULL */
+enum tt_admission tt_admission_next(struct tt_control_endpoint *ep, struct tt_unauth **ret_victim);
+/* Does a new connection of source take the place of *ret_victim? */
+bool tt_admission_compete(struct tt_control_endpoint *ep, const struct tt_address *source,
+			  struct tt_unauth **ret_victim);
+/* The connection to drop when descriptors have run out, or NULL */
+struct tt_unauth *tt_admission_victim(struct tt_control_endpoint *ep);
+/* An unauthenticated connection begins (1) or ends (-1). */
+void tt_admission_count(struct tt_control_endpoint *ep, int change);
+
 /* ---- control_connect.c, not locked ----------------------------------------------------------- */
 
 struct tt_dial {
@@ -213,5 +234,43 @@ struct tt_dial tt_dial_of(struct tt_control *ctl, int rank, enum tt_purpose purp
 /* Make the channel to rank, one of ctl's, unless it exists: the higher peer connects, the lower one
  * waits. me, named: numbers of the two ranks in error texts. Returns as tt_control_connect. */
 int tt_control_channel(struct tt_control *ctl, int rank, int me, int named, uint64_t deadline_ns);
+
+/* ---- control_authenticate.c, not locked ------------------------------------------------------ */
+
+#define TT_CANDIDATES 96 /* addresses times ports */
+#define TT_HANDSHAKES 16 /* at a time */
+
+struct tt_authentication { /* a connection whose server has not proved the secret yet */
+	struct tt_sock_target *to;
+	int fd;
+	uint64_t until_ns;
+	struct tt_handshake shake;
+};
+
+struct tt_dial_attempt {
+	struct tt_control *ctl;
+	const struct tt_dial *dial;
+	struct tt_patience patience;
+	struct tt_sock_target list[TT_CANDIDATES];
+	int n;
+	struct tt_authentication running[TT_HANDSHAKES];
+	int nrunning;
+	char last[160]; /* latest refusal by a server, as a sentence */
+	char full[160]; /* latest proved TT_V_FULL, as a sentence */
+	bool answered;  /* some server answered in this round */
+};
+
+/* Takes fd, connected to a target of the list. */
+void tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to, int fd);
+/* Does a handshake with this target run? */
+bool tt_authenticate_runs(const struct tt_dial_attempt *a, const struct tt_sock_target *to);
+/* struct tt_patience's stop: is a handshake readable, or the dial over? ctx: the attempt */
+bool tt_authenticate_has_news(void *ctx);
+/* Go on with the handshakes for wait_ns, or until one ends. 0: this one is authenticated | TT_TIMEOUT: none yet |
+ * TT_USAGE: a rank of the job has refused this rank for good, a->last is its sentence */
+int tt_authenticate_await(struct tt_dial_attempt *a, uint64_t wait_ns,
+			  struct tt_sock_target **ret_to, int *ret_fd);
+/* Close the connections of all running handshakes. */
+void tt_authenticate_end(struct tt_dial_attempt *a);
 
 #endif

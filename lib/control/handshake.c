@@ -1,14 +1,17 @@
 /*
  * handshake.c - the messages of the mutual authentication, and its client
  *
- * Called by control_connect.c and control_accept.c. All cryptography is libcrypto's.
+ * Called by control_authenticate.c and control_accept.c. All cryptography is libcrypto's.
  */
+#include <errno.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "control/handshake.h"
 #include "control/frame.h"
@@ -17,6 +20,29 @@
 #define REPLY_MAGIC 0x52495454u /* "TTIR" */
 #define PROTOCOL 2
 #define REPLY_SIGNED (TT_REPLY_BYTES - TT_MAC)
+
+static size_t page(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+struct tt_key *tt_key_alloc(void)
+{
+	void *key = mmap(NULL, page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (key == MAP_FAILED)
+		return NULL;
+	madvise(key, page(), MADV_DONTDUMP);
+	return key;
+}
+
+void tt_key_free(struct tt_key *key)
+{
+	if (!key)
+		return;
+	OPENSSL_cleanse(key, sizeof(*key));
+	munmap(key, page());
+}
 
 void tt_key_make(const void *secret, size_t bytes, const char *label, uint64_t number, uint8_t *ret,
 		 size_t ret_bytes)
@@ -27,6 +53,7 @@ void tt_key_make(const void *secret, size_t bytes, const char *label, uint64_t n
 	snprintf(text, sizeof(text), "tutti %s %llu", label, (unsigned long long)number);
 	HMAC(EVP_sha256(), secret, (int)bytes, (const uint8_t *)text, strlen(text), sum, NULL);
 	memcpy(ret, sum, ret_bytes);
+	OPENSSL_cleanse(sum, sizeof(sum));
 }
 
 /* A proof covers its side's role, the hello and the reply, so that no message of one handshake can be
@@ -89,10 +116,10 @@ bool tt_reply_put(const struct tt_key *key, const uint8_t hello[TT_HELLO_BYTES],
 	tt_put(&w, PROTOCOL, 2);
 	tt_put(&w, verdict, 2);
 	tt_put_bytes(&w, nonce, sizeof(nonce));
-	if (verdict == TT_V_WELCOME)
+	if (verdict != TT_V_OTHER_JOB && verdict != TT_V_OTHER_VERSION)
 		sign(key, "server", hello, ret_bytes, mac);
 	else
-		memset(mac, 0, sizeof(mac)); /* no proof for another job */
+		memset(mac, 0, sizeof(mac));
 	tt_put_bytes(&w, mac, TT_MAC);
 	return true;
 }
@@ -124,37 +151,78 @@ static int refused(enum tt_verdict verdict)
 	return tt_fail(TT_REMOTE, "%s", why[verdict]);
 }
 
-/* The proof is sent before the server's is checked, so that the server learns of another secret
- * too. */
-int tt_handshake_dial(int fd, const struct tt_key *key, const struct tt_hello *hello,
-		      const struct tt_patience *patience, enum tt_verdict *ret_verdict)
+int tt_handshake_begin(struct tt_handshake *h, int fd, const struct tt_hello *hello,
+		       const struct tt_patience *patience)
 {
-	uint8_t hello_bytes[TT_HELLO_BYTES], reply[TT_REPLY_BYTES], mac[TT_MAC], welcome;
 	struct tt_hello mine = *hello;
-	struct tt_reader r = { .at = reply, .left = sizeof(reply) };
+
+	h->have = 0;
+	if (RAND_bytes(mine.nonce, sizeof(mine.nonce)) != 1)
+		return tt_fail(TT_SYSTEM, "no random bytes for a handshake");
+	tt_hello_put(&mine, h->hello);
+	return tt_sock_send(fd, h->hello, sizeof(h->hello), patience);
+}
+
+/* A server with another secret learns of it by the proof, and can name this rank. */
+static int judge(struct tt_handshake *h, int fd, const struct tt_key *key,
+		 enum tt_verdict *ret_verdict)
+{
+	struct tt_reader r = { .at = h->reply, .left = sizeof(h->reply) };
+	uint64_t magic = tt_get(&r, 4), protocol = tt_get(&r, 2);
+	enum tt_verdict verdict = (enum tt_verdict)tt_get(&r, 2);
+	uint8_t mac[TT_MAC];
+	bool proved;
+
+	if (magic != REPLY_MAGIC)
+		return refused(0);
+	if (protocol != PROTOCOL)
+		return refused(TT_V_OTHER_VERSION);
+	sign(key, "server", h->hello, h->reply, mac);
+	proved = !CRYPTO_memcmp(mac, h->reply + REPLY_SIGNED, TT_MAC);
+	if (verdict == TT_V_WELCOME && proved)
+		return 1;
+	if (verdict != TT_V_WELCOME) {
+		*ret_verdict = proved ? verdict : 0;
+		return refused(verdict);
+	}
+	sign(key, "client", h->hello, h->reply, mac);
+	(void)!send(fd, mac, sizeof(mac), MSG_NOSIGNAL | MSG_DONTWAIT);
+	return refused(TT_V_OTHER_SECRET);
+}
+
+int tt_handshake_read(struct tt_handshake *h, int fd, const struct tt_key *key,
+		      enum tt_verdict *ret_verdict)
+{
+	*ret_verdict = 0;
+	while (h->have < sizeof(h->reply)) {
+		ssize_t n = recv(fd, h->reply + h->have, sizeof(h->reply) - h->have, MSG_DONTWAIT);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return 0;
+		if (n < 0)
+			return tt_fail(TT_REMOTE, "connection lost: %m");
+		if (n == 0)
+			return tt_fail(TT_REMOTE, "connection closed by the other side");
+		h->have += (size_t)n;
+	}
+	return judge(h, fd, key, ret_verdict);
+}
+
+int tt_handshake_finish(struct tt_handshake *h, int fd, const struct tt_key *key,
+			const struct tt_patience *patience, enum tt_verdict *ret_verdict)
+{
+	uint8_t mac[TT_MAC], welcome;
 	int rc;
 
 	*ret_verdict = 0;
-	if (RAND_bytes(mine.nonce, sizeof(mine.nonce)) != 1)
-		return tt_fail(TT_SYSTEM, "no random bytes for a handshake");
-	tt_hello_put(&mine, hello_bytes);
-	if ((rc = tt_sock_send(fd, hello_bytes, sizeof(hello_bytes), patience)) ||
-	    (rc = tt_sock_recv(fd, reply, sizeof(reply), patience)))
+	sign(key, "client", h->hello, h->reply, mac);
+	if ((rc = tt_sock_send(fd, mac, sizeof(mac), patience)) ||
+	    (rc = tt_sock_recv(fd, &welcome, 1, patience)))
 		return rc;
-	if (tt_get(&r, 4) != REPLY_MAGIC)
-		return refused(0);
-	*ret_verdict = tt_get(&r, 2) == PROTOCOL ? (enum tt_verdict)tt_get(&r, 2)
-						 : TT_V_OTHER_VERSION;
-	if (*ret_verdict != TT_V_WELCOME)
-		return refused(*ret_verdict);
-	sign(key, "client", hello_bytes, reply, mac);
-	if ((rc = tt_sock_send(fd, mac, sizeof(mac), patience)))
-		return rc;
-	sign(key, "server", hello_bytes, reply, mac);
-	if (CRYPTO_memcmp(mac, reply + REPLY_SIGNED, TT_MAC))
-		return refused(*ret_verdict = TT_V_OTHER_SECRET);
-	if ((rc = tt_sock_recv(fd, &welcome, 1, patience)))
-		return rc;
+	if (welcome == TT_V_WELCOME)
+		return 0;
 	*ret_verdict = (enum tt_verdict)welcome;
-	return welcome == TT_V_WELCOME ? 0 : refused(*ret_verdict);
+	return refused(*ret_verdict);
 }

@@ -9,9 +9,11 @@
  *   proof: HMAC(secret, "client" + ...)   ->
  *                                         <-   welcome, or: other secret
  *
- * The client runs the handshake blocking (control_connect.c), the server as a state machine of the
- * service thread (control_accept.c), so that a stranger that sends nothing, half a hello or
- * malformed bytes delays no rank.
+ * A side believes the other only after its proof: a verdict other than welcome is final only with
+ * the server's HMAC, and the server keeps nothing for a client without one. The client talks to
+ * several servers at a time (control_authenticate.c), the server is a state machine of the service
+ * thread (control_accept.c), so that a stranger that sends nothing, half a message or malformed
+ * bytes delays no rank.
  */
 #ifndef TT_HANDSHAKE_H
 #define TT_HANDSHAKE_H
@@ -32,7 +34,7 @@ enum tt_verdict {
 	TT_V_OTHER_RANK,    /* the port belongs to another rank */
 	TT_V_OTHER_VERSION, /* of this protocol */
 	TT_V_OTHER_SECRET,
-	TT_V_FULL,  /* the server has no descriptor left */
+	TT_V_FULL,  /* the server has no descriptor left; after the proof */
 	TT_V_STALE, /* a later attempt listens: the client's is over */
 	TT_V_EARLY  /* an earlier attempt still listens: dial again later */
 };
@@ -48,22 +50,35 @@ struct tt_hello {
 struct tt_key {
 	uint8_t bytes[TT_KEY];
 };
+/* A key in a page of its own, which core dumps leave out; free overwrites the key. NULL: no memory */
+struct tt_key *tt_key_alloc(void);
+void tt_key_free(struct tt_key *key);
 
 /* Derive the key of a job, or of a communicator split from it, from a secret of its ranks. */
 void tt_key_make(const void *secret, size_t bytes, const char *label, uint64_t number, uint8_t *ret,
 		 size_t ret_bytes);
 
-/* client: blocking, bounded by patience. 0 | TT_REMOTE with the sentence; *ret_verdict is the
- * server's, 0 when the server is not a rank of Tutti or closed the connection. */
-int tt_handshake_dial(int fd, const struct tt_key *key, const struct tt_hello *hello,
-		      const struct tt_patience *patience, enum tt_verdict *ret_verdict);
+/* A client's handshake. begin sends the hello. read takes the bytes that have come: 1: the server
+ * has proved the secret and welcomes | 0: call again when fd is readable | TT_REMOTE with the
+ * sentence. finish sends the proof and waits for the welcome. *ret_verdict is a refusal of a server
+ * that has proved the secret, else 0. 0 | TT_REMOTE, TT_TIMEOUT, TT_SYSTEM */
+struct tt_handshake {
+	uint8_t hello[TT_HELLO_BYTES], reply[TT_REPLY_BYTES];
+	size_t have; /* bytes of reply */
+};
+int tt_handshake_begin(struct tt_handshake *h, int fd, const struct tt_hello *hello,
+		       const struct tt_patience *patience);
+int tt_handshake_read(struct tt_handshake *h, int fd, const struct tt_key *key,
+		      enum tt_verdict *ret_verdict);
+int tt_handshake_finish(struct tt_handshake *h, int fd, const struct tt_key *key,
+			const struct tt_patience *patience, enum tt_verdict *ret_verdict);
 
 /* server, step by step. hello_get: false: malformed; *ret_verdict OTHER_VERSION when only the
  * version differs. */
 bool tt_hello_get(const uint8_t bytes[TT_HELLO_BYTES], struct tt_hello *ret_hello,
 		  enum tt_verdict *ret_verdict);
 void tt_hello_put(const struct tt_hello *hello, uint8_t ret_bytes[TT_HELLO_BYTES]);
-/* false: no random bytes */
+/* Signed unless the hello is of another job or version. false: no random bytes */
 bool tt_reply_put(const struct tt_key *key, const uint8_t hello[TT_HELLO_BYTES],
 		  enum tt_verdict verdict, uint8_t ret_bytes[TT_REPLY_BYTES]);
 bool tt_proof_check(const struct tt_key *key, const uint8_t hello[TT_HELLO_BYTES],

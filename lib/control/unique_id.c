@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/rand.h>
 #include <openssl/sha.h>
@@ -215,6 +216,7 @@ int tt_id_make(const char *ifname, const char *port_range, tuttiUniqueId *ret_id
 		return rc;
 	keep_reserved(fd, id.port, ports.count > 0);
 	tt_id_pack(&id, ret_id);
+	OPENSSL_cleanse(id.secret, TT_SECRET);
 	return 0;
 }
 
@@ -238,6 +240,25 @@ int tt_id_split_root(const char *host_port, char *host, size_t room, int *ret_po
 	return 0;
 }
 
+int tt_secret_check(const char *secret)
+{
+	size_t length = strlen(secret), different = 0, need = 22;
+
+	if (length == strspn(secret, "0123456789"))
+		need = 39;
+	else if (length == strspn(secret, "0123456789abcdefABCDEF"))
+		need = 32;
+	for (size_t i = 0; i < length; i++)
+		different += !memchr(secret, secret[i], i);
+	if (length >= need && different >= 8)
+		return 0;
+	return tt_fail(
+		TT_USAGE,
+		"the secret can be guessed: it has %zu characters, %zu different, and ranks on other hosts need "
+		"128 random bits; make a secret with `openssl rand -hex 16`",
+		length, different);
+}
+
 int tt_id_at(const struct tt_root_endpoint *root, const char *secret, tuttiUniqueId *ret_id)
 {
 	struct tt_id id = {
@@ -253,6 +274,7 @@ int tt_id_at(const struct tt_root_endpoint *root, const char *secret, tuttiUniqu
 			      EVP_sha256(), TT_SECRET, id.secret) != 1)
 		return tt_fail(TT_SYSTEM, "the secret cannot be stretched");
 	tt_id_pack(&id, ret_id);
+	OPENSSL_cleanse(id.secret, TT_SECRET);
 	return 0;
 }
 
@@ -262,7 +284,8 @@ int tt_id_from_root(const char *host_port, const char *secret, tuttiUniqueId *re
 	char host[256], job[64];
 	int rc = tt_id_split_root(host_port, host, sizeof(host), &root.port);
 
-	if (rc || (rc = tt_address_resolve(host, root.addresses, &root.naddresses)))
+	if (rc || (rc = tt_address_resolve(host, root.addresses, &root.naddresses)) ||
+	    (!tt_address_is_loopback(&root.addresses[0]) && (rc = tt_secret_check(secret))))
 		return rc;
 	/* without the host, since ranks may use different names for it */
 	snprintf(job, sizeof(job), "tutti root %d", root.port);

@@ -4,8 +4,8 @@
  * Called by api. With a store rank 0 makes an id and puts the id into the store. Without a store
  * every rank computes the same id, from rank 0's endpoint and the user's secret.
  */
-#include <errno.h>
 #include <fcntl.h>
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,23 +21,42 @@
 
 /* ---- the secret ------------------------------------------------------------------------------ */
 
-static int read_secret(const char *path, char *secret, size_t room)
+/* As for ssh's keys: the file is this user's alone, or root's, who may let a group read it
+ * (Kubernetes mounts secrets for a fsGroup so). */
+static int check_owner(const char *path, int fd)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? -1 : read(fd, secret, room - 1);
-	int why = errno;
 	struct stat st;
 
-	/* group permissions are allowed: Kubernetes mounts for a fsGroup with them */
-	if (fd >= 0 && !fstat(fd, &st) && st.st_mode & (S_IROTH | S_IWOTH))
-		tt_log(TT_LOG_WARN,
-		       "TUTTI_SECRET_FILE=%s: mode %03o lets every user of this host %s it; chmod o= it",
-		       path, st.st_mode & 0777, st.st_mode & S_IROTH ? "read" : "write");
-	if (fd >= 0)
-		close(fd);
-	errno = why;
-	if (n < 0)
+	if (fstat(fd, &st))
 		return tt_fail(TT_ARG, "TUTTI_SECRET_FILE=%s: %m", path);
+	if (st.st_uid && st.st_uid != geteuid())
+		return tt_fail(
+			TT_USAGE,
+			"TUTTI_SECRET_FILE=%s belongs to user %u, who knows the secret: chown it",
+			path, (unsigned)st.st_uid);
+	if (st.st_mode & (st.st_uid ? 077 : 027))
+		return tt_fail(
+			TT_USAGE,
+			"TUTTI_SECRET_FILE=%s: mode %03o lets other users %s the secret: chmod 600 it, "
+			"and make a new one",
+			path, st.st_mode & 0777, st.st_mode & 044 ? "read" : "replace");
+	return 0;
+}
+
+static int read_secret(const char *path, char *secret, size_t room)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
+	ssize_t n;
+
+	if (fd < 0)
+		return tt_fail(TT_ARG, "TUTTI_SECRET_FILE=%s: %m", path);
+	rc = check_owner(path, fd);
+	n = rc ? 0 : read(fd, secret, room - 1);
+	if (n < 0)
+		rc = tt_fail(TT_ARG, "TUTTI_SECRET_FILE=%s: %m", path);
+	close(fd);
+	if (rc)
+		return rc;
 	secret[n] = '\0';
 	secret[strcspn(secret, "\r\n")] = '\0';
 	return *secret ? 1 : tt_fail(TT_ARG, "TUTTI_SECRET_FILE=%s: its first line is empty", path);
@@ -91,24 +110,29 @@ static int resolve(const struct tt_job *job, struct tt_root_endpoint *root, uint
 	return job->on_root_host ? 0 : drop_loopback(job, root);
 }
 
-static int by_endpoint(struct tt_rendezvous *l, const struct tt_env *env, unsigned number,
-		       uint64_t deadline_ns)
+/* Do the ranks meet at a loopback address, and so on one host? */
+static bool meet_inside_host(const struct tt_job *job, const struct tt_env *env)
+{
+	struct tt_address list[TT_ADDRESSES];
+	int n;
+
+	return job->one_host || (*env->root && !tt_address_resolve(job->host, list, &n) &&
+				 tt_address_is_loopback(&list[0]));
+}
+
+static int make_id(struct tt_rendezvous *l, const struct tt_env *env, unsigned number,
+		   const char *secret, uint64_t deadline_ns)
 {
 	const struct tt_job *job = &l->job;
 	struct tt_ports range = tt_ports_read(env->ports);
 	struct tt_root_endpoint root = { .port = job->port,
 					 .nports = job->nports,
 					 .epoch = job->epoch };
-	char secret[1024], name[400];
-	int rc = find_secret(env, secret, sizeof(secret));
+	char name[400];
+	int rc;
 
-	if (rc <= 0)
-		return rc ? rc
-			  : tt_fail(TT_USAGE,
-				    "rank %d of %d: %s started ranks on several hosts and carries no secret for them; "
-				    "set TUTTI_SECRET or TUTTI_SECRET_FILE alike for all ranks, or TUTTI_ROOT=file:/path in a "
-				    "folder that they share",
-				    job->rank, job->nranks, job->launcher);
+	if (!meet_inside_host(job, env) && tt_secret_check(secret))
+		return tt_fail(TT_USAGE, "rank %d: %s", job->rank, tt_error_text());
 	if (range.count && !*env->root) {
 		root.port = range.first;
 		root.nports = range.count < job->nports ? range.count : job->nports;
@@ -119,6 +143,25 @@ static int by_endpoint(struct tt_rendezvous *l, const struct tt_env *env, unsign
 	if (job->rank && (rc = resolve(job, &root, deadline_ns)))
 		return rc;
 	return tt_id_at(&root, secret, &l->id);
+}
+
+static int by_endpoint(struct tt_rendezvous *l, const struct tt_env *env, unsigned number,
+		       uint64_t deadline_ns)
+{
+	char secret[1024];
+	int rc = find_secret(env, secret, sizeof(secret));
+
+	if (!rc)
+		return tt_fail(
+			TT_USAGE,
+			"rank %d of %d: %s started ranks on several hosts and carries no secret for them; "
+			"set TUTTI_SECRET or TUTTI_SECRET_FILE alike for all ranks, or TUTTI_ROOT=file:/path in a "
+			"folder that they share",
+			l->job.rank, l->job.nranks, l->job.launcher);
+	if (rc > 0)
+		rc = make_id(l, env, number, secret, deadline_ns);
+	OPENSSL_cleanse(secret, sizeof(secret));
+	return rc;
 }
 
 /* ---- by a store ------------------------------------------------------------------------------ */
@@ -162,7 +205,9 @@ static int put_id(struct tt_rendezvous *l, const struct tt_env *env)
 	if (rc)
 		return refuse(l, rc);
 	hex(&l->id, sizeof(l->id), value);
-	return l->store.ops->put(&l->store, l->key, value);
+	rc = l->store.ops->put(&l->store, l->key, value);
+	OPENSSL_cleanse(value, sizeof(value));
+	return rc;
 }
 
 static int get_id(struct tt_rendezvous *l, uint64_t deadline_ns)
@@ -184,6 +229,7 @@ static int get_id(struct tt_rendezvous *l, uint64_t deadline_ns)
 static int by_store(struct tt_rendezvous *l, const struct tt_env *env, uint64_t deadline_ns)
 {
 	struct tt_store *s = &l->store;
+	struct tt_id id;
 	int rc;
 
 	*s = (struct tt_store){ .ops = l->job.store, .job = &l->job };
@@ -200,6 +246,8 @@ static int by_store(struct tt_rendezvous *l, const struct tt_env *env, uint64_t 
 		rc = s->ops->fence(s, deadline_ns);
 	if (!rc && l->job.rank)
 		rc = get_id(l, deadline_ns);
+	if (rc && l->job.rank == 0 && !tt_id_unpack(&l->id, &id))
+		tt_id_release(id.port);
 	if (rc)
 		tt_rendezvous_close(l);
 	return rc;
@@ -241,6 +289,7 @@ int tt_rendezvous_open(struct tt_rendezvous *l, const struct tt_env *env, unsign
 	int rc;
 
 	l->store.ops = NULL;
+	memset(&l->id, 0, sizeof(l->id));
 	snprintf(l->key, sizeof(l->key), "tutti-%u", number);
 	if (l->job.nranks == 1)
 		rc = tt_id_make(env->ifname, "", &l->id);
@@ -257,4 +306,5 @@ void tt_rendezvous_close(struct tt_rendezvous *l)
 	if (l->store.ops && l->store.ops->close)
 		l->store.ops->close(&l->store);
 	l->store.ops = NULL;
+	OPENSSL_cleanse(&l->id, sizeof(l->id));
 }

@@ -138,7 +138,7 @@ static void add_unauth(struct tt_control_endpoint *ep, int fd)
 	struct tt_unauth *u = calloc(1, sizeof(*u));
 	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = u };
 
-	*u = (struct tt_unauth){ .source = TT_SRC_UNAUTH, .fd = fd, .since_ns = tt_now_ns() };
+	*u = (struct tt_unauth){ .kind = TT_SRC_UNAUTH, .fd = fd, .since_ns = tt_now_ns() };
 	ep->listener.unauth = u;
 	ep->listener.nunauth = 1;
 	must(!epoll_ctl(ep->service.epoll, EPOLL_CTL_ADD, fd, &ev), "epoll");

@@ -91,9 +91,9 @@ done
 same "the README's program is examples/allreduce.c" "$(awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' \
 	"$top_srcdir/README.md")" "$(cat "$top_srcdir/examples/allreduce.c")"
 
-same "README, HACKING, NEWS and docs name files that exist" none "$(cd "$top_srcdir" &&
+same "README, SECURITY, HACKING, NEWS and docs name files that exist" none "$(cd "$top_srcdir" &&
 	grep -oHE '(lib|algorithms|transports|nccl|tools|perf|trainer|tests|man|docs)/[a-zA-Z0-9_./-]*[a-z0-9]\.(c|h|cu|sh|py|md|[137])\b' \
-		README.md HACKING.md NEWS docs/design/*.md docs/results/*.md |
+		README.md SECURITY.md HACKING.md NEWS docs/design/*.md docs/results/*.md |
 	while IFS=: read -r page file; do [ -e "$file" ] || echo "$page: $file"; done | grep . || echo none)"
 if [ -x perf/tutti ] && command -v python3 >/dev/null; then
 	draw="python3 $top_srcdir/docs/pictures/draw.py"

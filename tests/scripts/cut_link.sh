@@ -23,7 +23,7 @@ cut() {
 	local r host pids=() since bad=0
 	for r in 0 1 2 3; do
 		host=$a; [ $r -ge 2 ] && host=$b
-		TUTTI_RANK=$r TUTTI_NRANKS=4 TUTTI_ROOT=10.78.0.1:29778 TUTTI_SECRET=cut TUTTI_HOST_ID=$host \
+		TUTTI_RANK=$r TUTTI_NRANKS=4 TUTTI_ROOT=10.78.0.1:29778 TUTTI_SECRET=0f1e2d3c4b5a69788796a5b4c3d2e1f0 TUTTI_HOST_ID=$host \
 			inside "$host" timeout 30 "$perf" -b 1M -e 1M -n 1000000 -w 1 -c 0 -T "$2" >"$out/$r" 2>&1 </dev/null &
 		pids+=($!)
 	done

@@ -9,6 +9,7 @@ top=$(cd "${top_srcdir:-.}" && pwd)
 perf=$PWD/perf/allreduce_perf
 tmp=$(mktemp -d)
 hosts=() n=0
+of_all=0f1e2d3c4b5a69788796a5b4c3d2e1f0 of_another=1f1e2d3c4b5a69788796a5b4c3d2e1f0
 undo() { kill "${hosts[@]}" 2>/dev/null; rm -rf "$tmp"; }
 trap undo EXIT
 skip_all() { echo "1..0 # SKIP $1"; exit 0; }
@@ -127,7 +128,7 @@ else
 fi
 
 # ---- torchrun's variables ------------------------------------------------------------------------------------------------
-master=h1 env="TUTTI_SECRET=of-all"
+master=h1 env="TUTTI_SECRET=$of_all"
 ranks 4 2 "${few[@]}" && right && said 2 'launch torchrun, rank 2 of 4, local 0 of 2, root 10.88.0.1:29601 via eth0'
 claim $? "torchrun over two hosts, each of which resolves its own name to 127.0.1.1"
 inside 2 hostname h1
@@ -135,30 +136,30 @@ master=10.88.0.1
 ranks 4 2 "${few[@]}" && right && grep -qE 'Bytes sent by tcp *: [1-9]' "$tmp/out.0"
 claim $? "two hosts, or containers, with the same name"
 inside 2 hostname h2
-master=h1 env="TUTTI_SECRET=of-all TUTTI_SOCKET_IFNAME==eth0"
+master=h1 env="TUTTI_SECRET=$of_all TUTTI_SOCKET_IFNAME==eth0"
 ranks 4 2 "${few[@]}" && right
 claim $? "TUTTI_SOCKET_IFNAME selects the interface"
-env="TUTTI_SECRET=of-all TUTTI_SOCKET_IFNAME=apart"
+env="TUTTI_SECRET=$of_all TUTTI_SOCKET_IFNAME=apart"
 ! ranks 4 2 "${few[@]}" -T 3 && said 0 'rank 2|rank 3|rank 0' &&
 	grep -qE 'tried .*10\.1\.0\.[12]:[0-9]+ \((No route to host|no answer)\)' "$tmp"/out.*
 claim $? "TUTTI_SOCKET_IFNAME with an interface that reaches no host: the error has the address and the reason"
 env=''
 ! ranks 2 1 "${few[@]}" && said 1 'on several hosts and carries no secret.*TUTTI_SECRET'
 claim $? "without a secret, ranks on several hosts are refused with an error"
-master=h2 env="TUTTI_SECRET=of-all TUTTI_TIMEOUT_MS=1500"
+master=h2 env="TUTTI_SECRET=$of_all TUTTI_TIMEOUT_MS=1500"
 ! ranks 4 2 "${few[@]}" -T 2 && said 2 'h2, the host of rank 0, is 127.0.1.1 here.*rank 0 is on another'
 claim $? "a loopback address is never used for a rank of another host"
-master=h1 env="TUTTI_SECRET=of-all"
+master=h1 env="TUTTI_SECRET=$of_all"
 absent=3 ranks 4 2 "${few[@]}" -T 2
 said 0 'rank 3 never came' && said 1 'rank 3 never came' && said 2 'rank 3 never came'
 claim $? "every other rank names a rank that never starts"
 
 # A rank with another secret connects to the port while the job waits for its last rank.
 inside 3 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 MASTER_ADDR=h1 \
-	MASTER_PORT=29600 TORCHELASTIC_RESTART_COUNT=1 TUTTI_SECRET=of-another timeout 30 "$perf" "${few[@]}" >"$tmp/stranger" 2>&1 </dev/null & strangers=($!)
+	MASTER_PORT=29600 TORCHELASTIC_RESTART_COUNT=1 TUTTI_SECRET=$of_another timeout 30 "$perf" "${few[@]}" >"$tmp/stranger" 2>&1 </dev/null & strangers=($!)
 inside 4 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 MASTER_ADDR=h1 \
-	MASTER_PORT=29600 TORCHELASTIC_RESTART_COUNT=0 TUTTI_SECRET=of-all timeout 30 "$perf" "${few[@]}" >"$tmp/stale" 2>&1 </dev/null & strangers+=($!)
-env="TUTTI_SECRET=of-all TORCHELASTIC_RESTART_COUNT=1"
+	MASTER_PORT=29600 TORCHELASTIC_RESTART_COUNT=0 TUTTI_SECRET=$of_all timeout 30 "$perf" "${few[@]}" >"$tmp/stale" 2>&1 </dev/null & strangers+=($!)
+env="TUTTI_SECRET=$of_all TORCHELASTIC_RESTART_COUNT=1"
 rm -f "$tmp"/out*
 inside 1 env $env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=0 MASTER_ADDR=h1 MASTER_PORT=29600 \
 	timeout 60 "$perf" "${few[@]}" >"$tmp/out.0" 2>&1 </dev/null & first=$!
@@ -180,7 +181,7 @@ done
 rm -f "$tmp"/out*
 pids=()
 for k in 1 2 3 4; do
-	inside $k env JOB_COMPLETION_INDEX=$((k - 1)) TUTTI_NRANKS=4 TUTTI_SECRET=of-all TUTTI_LOG=debug \
+	inside $k env JOB_COMPLETION_INDEX=$((k - 1)) TUTTI_NRANKS=4 TUTTI_SECRET=$of_all TUTTI_LOG=debug \
 		timeout 60 "$perf" "${few[@]}" >"$tmp/out.$((k - 1))" 2>&1 </dev/null & pids+=($!)
 done
 wait "${pids[@]}" && right && said 3 'launch kubernetes, rank 3 of 4, root 10.88.0.1:29500 via eth0'
@@ -198,9 +199,9 @@ if command -v nft >/dev/null && inside 1 nft list ruleset >/dev/null 2>&1; then
 			add rule inet f in iif "lo" accept
 			add rule inet f in tcp flags & (syn|ack) == syn tcp dport != 50000-50019 drop'
 	done
-	env="TUTTI_SECRET=of-all TUTTI_PORT_RANGE=50000-50019"
+	env="TUTTI_SECRET=$of_all TUTTI_PORT_RANGE=50000-50019"
 	ranks 4 2 "${few[@]}" && right; claim $? "a firewall that allows TUTTI_PORT_RANGE"
-	env="TUTTI_SECRET=of-all TUTTI_PORT_RANGE=51000-51001"
+	env="TUTTI_SECRET=$of_all TUTTI_PORT_RANGE=51000-51001"
 	! ranks 2 1 "${few[@]}" -T 3 && said 1 'rank 1 \(on h2\).*10.88.0.1:51000 \(no answer\)' && said 0 'rank 1 never came'
 	claim $? "a firewall that blocks TUTTI_PORT_RANGE: both ranks report it, with the addresses tried"
 	for k in 1 2; do inside $k nft flush ruleset; done
@@ -211,6 +212,6 @@ fi
 
 # ---- IPv6 only ------------------------------------------------------------------------------------------------------------
 for k in 1 2; do inside $k ip -4 addr flush dev eth0; inside $k ip link del docker0; inside $k ip link del apart; done
-master=fd88::1 env="TUTTI_SECRET=of-all"
+master=fd88::1 env="TUTTI_SECRET=$of_all"
 ranks 4 2 "${few[@]}" && right && said 3 'root \[fd88::1\]:29601 via eth0'; claim $? "hosts with IPv6 only"
 echo "1..$n"

@@ -25,7 +25,7 @@ run() {
 	before=$(interface_bytes)
 	for r in 0 1 2 3; do
 		host=$a; [ $r -ge 2 ] && host=$b
-		TUTTI_RANK=$r TUTTI_NRANKS=4 TUTTI_ROOT=10.77.0.1:29777 TUTTI_SECRET=netns \
+		TUTTI_RANK=$r TUTTI_NRANKS=4 TUTTI_ROOT=10.77.0.1:29777 TUTTI_SECRET=0f1e2d3c4b5a69788796a5b4c3d2e1f0 \
 			inside "$host" timeout 60 "$prog" "$1" $count $calls >"$out/$r" 2>"$out/err.$r" &
 		pids+=($!)
 	done

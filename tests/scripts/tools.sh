@@ -273,15 +273,15 @@ if unshare -rn ip link add b0 type bridge 2>/dev/null; then
 else
 	skip "a network namespace without loopback is an immediate error" "needs unshare -rn and ip"
 fi
-# open_secret MODE WARNINGS: a rank without a peer reads a secret file with that mode
+# open_secret MODE REFUSALS: a rank without a peer reads a secret file with that mode
 open_secret() {
 	(umask 077 && echo mine >"$tmp/secret") && chmod "$1" "$tmp/secret" || return 1
 	TUTTI_RANK=1 TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:1 TUTTI_SECRET_FILE=$tmp/secret \
 		run 1 perf/allreduce_perf -T .2 || return 1
-	[ "$(grep -c "secret: mode $1 lets every user" "$tmp/err")" -eq "$2" ]
+	[ "$(grep -c "secret: mode $1 lets other users" "$tmp/err")" -eq "$2" ]
 }
-open_secrets() { open_secret 600 0 && open_secret 440 0 && open_secret 644 1 && open_secret 602 1; }
-point "a secret file that other users can read or write causes a warning" open_secrets
+open_secrets() { open_secret 600 0 && open_secret 400 0 && open_secret 644 1 && open_secret 602 1 && open_secret 660 1; }
+point "a secret file that other users can read or write is refused" open_secrets
 
 # ---- deaths and signals ---------------------------------------------------------------------------------------------
 

@@ -201,15 +201,13 @@ static void another_secret(struct control_job *m, int rank, struct tt_join *join
 Test(control, a_rank_with_another_secret_is_refused_and_both_sides_report_the_mismatch,
      .timeout = 30)
 {
-	struct control_job m = {
-		.n = 4, .before = another_secret, .timeout_ms = 1500, .only_rank_0 = true
-	};
+	struct control_job m = { .n = 4, .before = another_secret, .timeout_ms = 1500 };
 
 	control_job_run(&m);
 	for (int r = 0; r < 4; r++)
 		ASSERT_TEXT(r, "another secret");
-	cr_assert_eq(m.report[2].joined, TT_REMOTE);
-	cr_assert_lt(m.report[2].took_ms, SOON_MS, "the refused rank waited");
+	/* rank 2 goes on looking: a listener without its secret may be a stranger */
+	cr_assert_eq(m.report[2].joined, TT_TIMEOUT);
 	cr_assert_eq(m.report[0].joined, TT_TIMEOUT);
 	ASSERT_TEXT(0, "rank 2 never came");
 }
@@ -277,7 +275,7 @@ Test(control, unauthenticated_connections_disturb_neither_the_join_nor_the_job, 
 
 	control_job_start(&m);
 	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
-	while (n < 120) { /* more than TT_UNAUTH_MOST */
+	while (n < 120) { /* more than are admitted at a time */
 		fds[n] = connect_unauthenticated(&id, n % 6);
 		n++;
 	}

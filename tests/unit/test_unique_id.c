@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "control/unique_id.h"
+#include "control/handshake.h"
 #include "tests/support/harness_control.h"
 
 static int exchange(struct control_job *job, int rank, struct tt_control *ctl)
@@ -179,4 +180,94 @@ Test(addresses, an_address_is_near_when_it_is_in_the_same_subnet, .timeout = 10)
 	cr_assert(!tt_address_near(&mine, &near), "an unknown subnet contains no address");
 	mine.prefix = 255;
 	cr_assert(!tt_address_near(&mine, &near));
+}
+
+/* ---- secrets --------------------------------------------------------------------------------- */
+
+Test(unique_id, a_secret_that_can_be_guessed_is_refused_between_hosts, .timeout = 10)
+{
+	static const char *const weak[] = { "",
+					    "anything",
+					    "correct horse battery",
+					    "0123456789abcdef0123456789abcde",
+					    "99999999999999999999999999999999",
+					    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+					    "31415926535897932384626433832795028841" };
+	static const char *const strong[] = { "0f1e2d3c4b5a69788796a5b4c3d2e1f0",
+					      "kG8sJ0aZq1vWm5TtYb3N+w",
+					      "314159265358979323846264338327950288419" };
+	tuttiUniqueId id;
+
+	for (size_t i = 0; i < sizeof(weak) / sizeof(weak[0]); i++) {
+		cr_expect_eq(tt_id_from_root("192.0.2.1:29500", weak[i], &id), TT_USAGE, "%s",
+			     weak[i]);
+		cr_expect(strstr(tt_error_text(), "openssl rand -hex 16"), "%s", tt_error_text());
+	}
+	for (size_t i = 0; i < sizeof(strong) / sizeof(strong[0]); i++)
+		cr_expect_eq(tt_id_from_root("192.0.2.1:29500", strong[i], &id), 0, "%s",
+			     tt_error_text());
+	cr_expect_eq(tt_id_from_root("127.0.0.1:29500", "anything", &id), 0, "%s", tt_error_text());
+}
+
+/* The number of places in a stopped process's writable memory where the key lies, without pages
+ * that core dumps leave out (VmFlags dd). */
+static int count_in_core(pid_t pid, const uint8_t *key)
+{
+	static uint8_t memory[64 << 20];
+	unsigned long from = 0, to = 0, a, b;
+	char path[64], line[512], mode[8] = "", m[8] = "";
+	int found = 0, fd;
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+	fd = open(path, O_RDONLY);
+	snprintf(path, sizeof(path), "/proc/%d/smaps", pid);
+	maps = fopen(path, "re");
+	while (maps && fgets(line, sizeof(line), maps)) {
+		ssize_t n;
+
+		if (sscanf(line, "%lx-%lx %4s ", &a, &b, m) == 3) {
+			from = a;
+			to = b;
+			memcpy(mode, m, sizeof(mode));
+		}
+		if (strncmp(line, "VmFlags:", 8) || mode[1] != 'w' || strstr(line, " dd"))
+			continue;
+		n = pread(fd, memory, to - from < sizeof(memory) ? to - from : sizeof(memory),
+			  (off_t)from);
+		for (uint8_t *at = memory;
+		     n > TT_KEY && (at = memmem(at, (size_t)(memory + n - at), key, TT_KEY)); at++)
+			found++;
+	}
+	if (maps)
+		fclose(maps);
+	close(fd);
+	return found;
+}
+
+static int stay(struct control_job *job, int rank, struct tt_control *ctl)
+{
+	(void)ctl;
+	atomic_store(&job->report[rank].progress, 1);
+	control_job_reached(job, 0, 2, 20000);
+	return 0;
+}
+
+Test(unique_id, the_key_of_a_job_is_in_no_core_dump, .timeout = 60)
+{
+	struct control_job m = { .n = 2, .body = stay };
+	uint8_t key[TT_KEY];
+	struct tt_id id;
+
+	control_job_start(&m);
+	cr_assert(control_job_all_reached(&m, 1, 20000));
+	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
+	tt_key_make(id.secret, TT_SECRET, "job", 0, key, TT_KEY);
+	for (int r = 0; r < 2; r++)
+		cr_expect_eq(count_in_core(m.report[r].pid, key), 0, "rank %d: %d copies", r,
+			     count_in_core(m.report[r].pid, key));
+	/* this process, which has the key on its stack, shows that the search finds it */
+	cr_expect_gt(count_in_core(getpid(), key), 0);
+	atomic_store(&m.report[0].progress, 2);
+	control_job_wait(&m);
 }

@@ -169,7 +169,7 @@ static int other_secret(tuttiComm_t *comm, int rank, int n, void *arg)
 	float x = 1;
 
 	(void)n;
-	config.timeout_ms = LONG_MS;
+	config.timeout_ms = rank == 2 ? TIMEOUT_MS : LONG_MS;
 	snprintf(port, sizeof(port), "127.0.0.1:%d", test->port);
 	setenv("TUTTI_ROOT", port, 1);
 	setenv("TUTTI_NRANKS", "2", 1);

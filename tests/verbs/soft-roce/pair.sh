@@ -19,7 +19,7 @@ ranks() {  # TRANSPORT ARGUMENTS...: prints rank 0's table: bytes, mean, median
 		local end=$([ $r = 0 ] && echo a || echo b) at=()
 		[ $wire$r = w1 ] && at=(ip netns exec far)
 		TUTTI_HOST_ID=$r TUTTI_IB_HCA==rxe$end TUTTI_SOCKET_IFNAME=$wire$end TUTTI_RANK=$r TUTTI_NRANKS=2 \
-			TUTTI_ROOT=$network.1:$port TUTTI_SECRET=compare timeout 100 "${at[@]}" /tmp/allreduce_perf --transport "$1" \
+			TUTTI_ROOT=$network.1:$port TUTTI_SECRET=0f1e2d3c4b5a69788796a5b4c3d2e1f0 timeout 100 "${at[@]}" /tmp/allreduce_perf --transport "$1" \
 			--place out -c 0 "${@:2}" >/tmp/rank$r 2>&1 </dev/null &
 		pids+=($!)
 	done

@@ -1,0 +1,326 @@
+/*
+ * test_strangers.c - processes that do not belong to a job: idle and hasty connections, listeners
+ * that lie, a holder of the secret with a rank that does not exist; and what a failed join leaves
+ */
+#include <criterion/criterion.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "control/handshake.h"
+#include "tests/support/descriptors.h"
+#include "tests/support/harness_control.h"
+
+#define ASSERT_JOINED(m)                                                                      \
+	for (int r = 0; r < (m).n; r++)                                                       \
+	cr_assert((m).report[r].joined == 0 && (m).report[r].rc == 0, "rank %d: %d %d %s", r, \
+		  (m).report[r].joined, (m).report[r].rc, (m).report[r].text)
+
+/* Of the ranks that wait for rank 0. */
+static uint64_t slowest_join_ms(const struct control_job *m)
+{
+	uint64_t most = 0;
+
+	for (int r = 1; r < m->n; r++)
+		most = m->report[r].took_ms > most ? m->report[r].took_ms : most;
+	return most;
+}
+
+/* ---- connections without a proof ------------------------------------------------------------- */
+
+/* Connect from 127.0.0.source, without waiting for the listener. */
+static int connect_from(int source, int port)
+{
+	struct sockaddr_in us = { .sin_family = AF_INET },
+			   them = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	us.sin_addr.s_addr = htonl(INADDR_LOOPBACK + (unsigned)source - 1);
+	them.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (fd >= 0 && !bind(fd, (struct sockaddr *)&us, sizeof(us)))
+		(void)!connect(fd, (struct sockaddr *)&them, sizeof(them));
+	return fd;
+}
+
+/* Rank 0 has few descriptors and listens (it joins at once); the others wait for progress 1. */
+static void others_wait(struct control_job *m, int rank, struct tt_join *join)
+{
+	const struct rlimit *limit = m->arg;
+
+	(void)join;
+	if (rank)
+		control_job_reached(m, rank, 1, 20000);
+	else if (limit)
+		setrlimit(RLIMIT_NOFILE, limit);
+}
+
+static void await_listener(int port)
+{
+	int fd;
+
+	do {
+		sleep_ms(1);
+		fd = connect_from(1, port);
+		sleep_ms(1);
+	} while (send(fd, "", 1, MSG_NOSIGNAL) != 1 && !close(fd));
+	close(fd);
+}
+
+static void release(struct control_job *m)
+{
+	for (int r = 1; r < m->n; r++)
+		atomic_store(&m->report[r].progress, 1);
+}
+
+Test(strangers, idle_connections_at_a_small_descriptor_limit_do_not_end_a_join, .timeout = 60)
+{
+	static struct rlimit few = { 40, 40 };
+	struct control_job m = { .n = 4, .before = others_wait, .arg = &few };
+	struct tt_id id;
+	int fds[150];
+
+	control_job_start(&m);
+	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
+	await_listener(id.port);
+	for (int i = 0; i < 150; i++)
+		fds[i] = connect_from(2, id.port);
+	release(&m);
+	control_job_wait(&m);
+	ASSERT_JOINED(m);
+	for (int i = 0; i < 150; i++)
+		close(fds[i]);
+}
+
+#define HASTY_PER_SECOND 2000
+#define HASTY_OPEN 10000
+
+/* Connect HASTY_PER_SECOND times a second; the latest HASTY_OPEN connections stay open. */
+static pid_t start_hasty(int port, atomic_int *made)
+{
+	static int open_fds[HASTY_OPEN];
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	setrlimit(RLIMIT_NOFILE, &(struct rlimit){ HASTY_OPEN + 64, HASTY_OPEN + 64 });
+	memset(open_fds, -1, sizeof(open_fds));
+	for (uint64_t i = 0, begin = tt_now_ns();; i++) {
+		int *slot = &open_fds[i % HASTY_OPEN];
+
+		while (tt_now_ns() - begin < i * (1000000000ull / HASTY_PER_SECOND))
+			sleep_ms(1);
+		if (*slot >= 0)
+			close(*slot);
+		*slot = connect_from(2, port);
+		atomic_fetch_add(made, 1);
+	}
+}
+
+Test(strangers, a_flood_from_one_source_and_64_idle_connections_do_not_keep_ranks_out,
+     .timeout = 120)
+{
+	struct control_job m = { .n = 16, .before = others_wait };
+	struct tt_id id;
+	int idle[64];
+	pid_t hasty;
+
+	control_job_start(&m);
+	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
+	await_listener(id.port);
+	for (int i = 0; i < 64; i++)
+		idle[i] = connect_from(3, id.port);
+	/* rank 0's report of progress counts the connections */
+	hasty = start_hasty(id.port, &m.report[0].progress);
+	cr_assert(control_job_reached(&m, 0, HASTY_PER_SECOND * 4, 60000));
+	release(&m);
+	control_job_wait(&m);
+	kill(hasty, SIGKILL);
+	waitpid(hasty, NULL, 0);
+	printf("# slowest join beside the flood: %llu ms\n",
+	       (unsigned long long)slowest_join_ms(&m));
+	ASSERT_JOINED(m);
+	for (int i = 0; i < 64; i++)
+		close(idle[i]);
+}
+
+/* ---- listeners that lie ---------------------------------------------------------------------- */
+
+#define CANDIDATES 8
+
+/* Answer every hello with a verdict and a false proof; verdict 0: stay silent. */
+static void lie(int fd, enum tt_verdict verdict)
+{
+	const struct tt_key guess = { { 1, 2, 3 } };
+	uint8_t hello[TT_HELLO_BYTES], reply[TT_REPLY_BYTES];
+
+	tt_sock_set_blocking(fd, true);
+	for (;;) {
+		int client = accept(fd, NULL, NULL);
+
+		if (verdict && recv(client, hello, sizeof(hello), MSG_WAITALL) == sizeof(hello) &&
+		    tt_reply_put(&guess, hello, verdict, reply))
+			(void)!send(client, reply, sizeof(reply), MSG_NOSIGNAL);
+		if (verdict)
+			close(client);
+	}
+}
+
+/* Liars listen at all but the last of CANDIDATES ports. Returns the first port. */
+static int start_liars(const enum tt_verdict *verdict, pid_t liar[CANDIDATES - 1])
+{
+	int fd[CANDIDATES], got, first = 21000 + getpid() % 8000, port;
+
+	do {
+		first += CANDIDATES;
+		for (got = 0; got < CANDIDATES && !tt_sock_listen(first + got, &fd[got], &port);)
+			got++;
+		for (int i = 0; i < got; i++)
+			tt_sock_close(fd[i]);
+	} while (got < CANDIDATES);
+	for (int i = 0; i < CANDIDATES - 1; i++) {
+		liar[i] = fork();
+		if (!liar[i]) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			if (tt_sock_listen(first + i, &fd[i], &port))
+				_exit(1);
+			lie(fd[i], verdict[i]);
+		}
+	}
+	return first;
+}
+
+static void join_beside(const enum tt_verdict *verdict)
+{
+	struct control_job m = { .n = 3, .has_id = true };
+	struct tt_root_endpoint root = { .job = "liars", .nports = CANDIDATES, .naddresses = 1 };
+	pid_t liar[CANDIDATES - 1];
+
+	root.addresses[0] = tt_loopback4;
+	root.port = start_liars(verdict, liar);
+	for (int i = 0; i < CANDIDATES - 1; i++)
+		await_listener(root.port + i);
+	cr_assert_eq(tt_id_at(&root, "a secret of the test", &m.id), 0);
+	control_job_run(&m);
+	for (int i = 0; i < CANDIDATES - 1; i++) {
+		kill(liar[i], SIGKILL);
+		waitpid(liar[i], NULL, 0);
+	}
+	printf("# slowest join beside %d liars: %llu ms\n", CANDIDATES - 1,
+	       (unsigned long long)slowest_join_ms(&m));
+	ASSERT_JOINED(m);
+}
+
+Test(strangers, a_listener_without_the_secret_cannot_end_a_join_by_a_verdict, .timeout = 60)
+{
+	static const enum tt_verdict lies[] = { TT_V_STALE,        TT_V_OTHER_SECRET, TT_V_FULL,
+						TT_V_WELCOME,      TT_V_OTHER_JOB,    TT_V_EARLY,
+						TT_V_OTHER_VERSION };
+
+	join_beside(lies);
+}
+
+Test(strangers, silent_listeners_at_seven_of_eight_ports_do_not_keep_ranks_out, .timeout = 60)
+{
+	static const enum tt_verdict silence[CANDIDATES - 1];
+
+	join_beside(silence);
+}
+
+/* ---- a holder of the secret with a rank that does not exist ---------------------------------- */
+
+/* Rank 1 is stopped. Rank 0 asks who is missing, beside a connection as rank 2^31 - 1. */
+static int look_for_rank_1(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	struct tt_blocked nothing = { .awaited = -1 };
+
+	atomic_store(&m->report[rank].progress, 1);
+	control_job_reached(m, 0, 2, 20000);
+	if (rank) /* until rank 0 has left */
+		return tt_control_allgather(ctl, NULL, 0, NULL, tt_deadline_ns(20000)) == 0;
+	note_sum(ctl, 1, false);
+	return tt_control_missing(ctl, 1, &nothing, m->report[0].text, sizeof(m->report[0].text)) !=
+	       1;
+}
+
+Test(strangers, a_registration_beyond_the_ranks_is_no_index, .timeout = 60)
+{
+	struct control_job m = { .n = 3, .body = look_for_rank_1 };
+	struct tt_hello hello = { .purpose = TT_P_REGISTER, .from = INT_MAX };
+	struct tt_patience patience = { .deadline_ns = tt_now_ns() + 20000000000ull };
+	struct tt_handshake shake;
+	enum tt_verdict verdict;
+	struct tt_key key;
+	struct tt_id id;
+	int fd, rc;
+
+	control_job_start(&m);
+	cr_assert(control_job_all_reached(&m, 1, 20000));
+	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
+	tt_key_make(id.secret, TT_SECRET, "job", 0, key.bytes, TT_KEY);
+	memcpy(hello.job, id.nonce, TT_NONCE);
+	fd = connect_from(1, id.port);
+	cr_assert_eq(tt_handshake_begin(&shake, fd, &hello, &patience), 0);
+	while (!(rc = tt_handshake_read(&shake, fd, &key, &verdict)))
+		sleep_ms(1);
+	cr_assert_eq(rc, 1, "%s", tt_error_text());
+	cr_assert_eq(tt_handshake_finish(&shake, fd, &key, &patience, &verdict), 0, "%s",
+		     tt_error_text());
+	control_job_stop(&m, 1);
+	atomic_store(&m.report[0].progress, 2);
+	waitpid(m.report[0].pid, &rc, 0);
+	kill(m.report[1].pid, SIGKILL);
+	kill(m.report[1].pid, SIGCONT);
+	cr_assert(WIFEXITED(rc), "rank 0 ended by signal %d", WTERMSIG(rc));
+	cr_assert(strstr(m.report[0].text, "rank 1 is not answering"), "%s", m.report[0].text);
+	close(fd);
+}
+
+/* ---- what a failed join leaves --------------------------------------------------------------- */
+
+static int count_threads(void)
+{
+	char line[128];
+	int n = 0;
+	FILE *f = fopen("/proc/self/status", "re");
+
+	while (f && fgets(line, sizeof(line), f))
+		sscanf(line, "Threads: %d", &n);
+	if (f)
+		fclose(f);
+	return n;
+}
+
+Test(strangers, a_failed_join_leaves_no_socket_and_no_thread, .timeout = 60)
+{
+	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+	int before, threads;
+	tuttiUniqueId id;
+	tuttiComm_t comm;
+
+	config.timeout_ms = 100;
+	for (int round = 0; round < 2; round++) { /* the first one opens what stays, a log */
+		before = count_descriptors();
+		threads = count_threads();
+		for (int rank = 0; rank < 2; rank++) {
+			cr_assert_eq(tuttiGetUniqueId(&id), tuttiSuccess);
+			cr_assert_neq(tuttiCommInitRankConfig(&comm, 2, id, rank, &config),
+				      tuttiSuccess);
+		}
+		cr_assert_eq(tuttiGetUniqueId(&id), tuttiSuccess);
+		cr_assert_eq(setenv("TUTTI_SOCKET_IFNAME", "=nosuch", 1), 0);
+		cr_assert_neq(tuttiCommInitRankConfig(&comm, 2, id, 0, &config), tuttiSuccess);
+		unsetenv("TUTTI_SOCKET_IFNAME");
+	}
+	cr_expect_eq(count_descriptors(), before, "%d descriptors, %d before", count_descriptors(),
+		     before);
+	cr_expect_eq(count_threads(), threads);
+}
