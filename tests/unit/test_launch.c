@@ -7,10 +7,15 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/support/harness_control.h"
@@ -510,6 +515,98 @@ Test(launch, a_path_that_is_not_a_file_is_refused_before_any_rank_waits, .timeou
 	is_refused(name, "no plain file");
 	cr_expect_eq(other.ops->get(&other, "k", value, tt_deadline_ns(JOIN_TIMEOUT_MS)), TT_USAGE);
 	cr_expect(strstr(tt_error_text(), "no plain file: remove it"), "%s", tt_error_text());
+	other.ops->close(&other);
+}
+
+/* ---- the socket of the ranks of one host ----------------------------------------------------- */
+
+static struct tt_job local_job = { .launcher = "torchrun", .nranks = 2, .name = "squatted" };
+
+static struct tt_store open_local(void)
+{
+	struct tt_store s = { .ops = &tt_store_local, .job = &local_job };
+
+	cr_assert_eq(s.ops->open(&s), 0);
+	return s;
+}
+
+/* The name at which this process's store listens. */
+static socklen_t find_name(struct sockaddr_un *ret_name)
+{
+	for (int fd = 3; fd < 200; fd++) {
+		socklen_t bytes = sizeof(*ret_name);
+
+		memset(ret_name, 0, sizeof(*ret_name));
+		if (!getsockname(fd, (struct sockaddr *)ret_name, &bytes) &&
+		    ret_name->sun_family == AF_UNIX &&
+		    !strncmp(ret_name->sun_path + 1, "tutti-launch-", 13))
+			return bytes;
+	}
+	cr_assert_fail("no socket tutti-launch-*");
+	return 0;
+}
+
+/* Another user takes a name. */
+static pid_t squat(const struct sockaddr_un *name, socklen_t bytes)
+{
+	int ready[2], fd;
+	pid_t child;
+	char byte;
+
+	cr_assert_eq(pipe(ready), 0);
+	child = fork();
+	if (child == 0) {
+		fd = socket(AF_UNIX, SOCK_STREAM, 0);
+		if (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534) ||
+		    prctl(PR_SET_PDEATHSIG, SIGKILL) ||
+		    bind(fd, (const struct sockaddr *)name, bytes) || listen(fd, SOMAXCONN) ||
+		    write(ready[1], "", 1) != 1)
+			_exit(1);
+		pause();
+	}
+	close(ready[1]);
+	cr_assert_eq(read(ready[0], &byte, 1), 1, "another user cannot take a name");
+	close(ready[0]);
+	return child;
+}
+
+Test(launch, names_that_another_user_has_taken_are_passed_over, .timeout = 60)
+{
+	enum { MOST = 100 };
+	struct tt_store root, other;
+	struct sockaddr_un name;
+	char value[TT_STORE_VALUE];
+	pid_t squatter[MOST];
+	int n = 0, rc = 0;
+
+	if (geteuid())
+		cr_skip_test("only root can be another user");
+	while (n < MOST) {
+		root = open_local();
+		other = open_local();
+		rc = root.ops->put(&root, "key", "value");
+		if (rc)
+			break;
+		cr_assert_eq(other.ops->get(&other, "key", value, tt_deadline_ns(20000)), 0,
+			     "with %d names taken: %s", n, tt_error_text());
+		cr_expect_str_eq(value, "value");
+		socklen_t bytes = find_name(&name);
+
+		root.ops->close(&root);
+		other.ops->close(&other);
+		squatter[n++] = squat(&name, bytes);
+	}
+	cr_expect_gt(n, 1, "one name taken: %s", tt_error_text());
+	cr_expect(strstr(tt_error_text(), "user 65534 has taken all socket names of this job"),
+		  "%s", tt_error_text());
+	cr_expect(other.ops->get(&other, "key", value, tt_deadline_ns(20000)) == TT_USAGE &&
+			  strstr(tt_error_text(), "user 65534"),
+		  "%s", tt_error_text());
+	for (int i = 0; i < n; i++) {
+		kill(squatter[i], SIGKILL);
+		waitpid(squatter[i], NULL, 0);
+	}
+	root.ops->close(&root);
 	other.ops->close(&other);
 }
 
