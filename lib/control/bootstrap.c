@@ -182,8 +182,8 @@ static int abandon(struct tt_control *ctl, int port, int code)
 
 /* The first control of a new endpoint. ports NULL: it only connects. Overwrites the secret of id.
  * 0 | TT_SYSTEM */
-static int make_first(const struct tt_join *join, struct tt_id *id,
-		      const struct tt_ports *ports, struct tt_control **ret_ctl)
+static int make_first(const struct tt_join *join, struct tt_id *id, const struct tt_ports *ports,
+		      struct tt_control **ret_ctl)
 {
 	struct tt_control_endpoint *ep;
 	int rc = tt_endpoint_make(join->rank, join->nranks, ports, &ep);
@@ -228,8 +228,7 @@ int tt_control_decline(const struct tt_join *join, int code)
 	if (tt_id_unpack(join->id, &id))
 		return tt_fail(code, "%s", why);
 	tt_id_release(id.port);
-	if (join->rank < 1 || join->rank >= join->nranks ||
-	    make_first(join, &id, NULL, &ctl))
+	if (join->rank < 1 || join->rank >= join->nranks || make_first(join, &id, NULL, &ctl))
 		return tt_fail(code, "%s", why);
 	fill_business_card(ctl, join);
 	if (!dial_root(ctl, &id, patience.deadline_ns, &fd)) {

@@ -320,8 +320,7 @@ static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h, 
 static void break_waiting(struct tt_control_endpoint *ep, uint64_t now)
 {
 	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next)
-		if (!ctl->join.complete || ctl->join.awaits ||
-		    now - ctl->join.claim_ns < TT_SECOND)
+		if (!ctl->join.complete || ctl->join.awaits || now - ctl->join.claim_ns < TT_SECOND)
 			tt_control_break(ctl, TT_SYSTEM, ctl->rank, 0, ep->listener.trouble, -1);
 }
 

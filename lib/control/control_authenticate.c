@@ -32,8 +32,8 @@ static void refused(struct tt_dial_attempt *a, int i, enum tt_verdict verdict)
 	snprintf(last, sizeof(last), "%s: %s", tt_address_text(&c->address, c->port, where),
 		 tt_error_text());
 	if (strcmp(last, a->last))
-		tt_log(TT_LOG_INFO, "rank %d: looking for rank %d: %s", a->dial->me,
-		       a->dial->rank, last);
+		tt_log(TT_LOG_INFO, "rank %d: looking for rank %d: %s", a->dial->me, a->dial->rank,
+		       last);
 	memcpy(a->last, last, sizeof(last));
 	a->answered = true;
 	if (verdict == TT_V_FULL)

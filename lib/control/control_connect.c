@@ -187,8 +187,8 @@ static bool has_left(struct tt_control *ctl, int peer)
 static bool lacks_loopback(const struct tt_control *ctl, const struct tt_dial *dial,
 			   const struct tt_dial_attempt *a)
 {
-	return ctl->ep->peers.business_cards[ctl->ep->peer].netns == dial->to->netns && !a->answered &&
-	       !refusals(a) && !tt_loopback_is_up();
+	return ctl->ep->peers.business_cards[ctl->ep->peer].netns == dial->to->netns &&
+	       !a->answered && !refusals(a) && !tt_loopback_is_up();
 }
 
 /* The reason why a round brought no connection. TT_TIMEOUT: try again | others: retries are
@@ -200,8 +200,7 @@ static int judge_round(struct tt_control *ctl, const struct tt_dial *dial,
 
 	/* the server had no descriptor left, and has ended */
 	if (a->full[0] && !a->answered)
-		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", dial->me, dial->rank,
-			       a->full);
+		return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", dial->me, dial->rank, a->full);
 	if (lacks_loopback(ctl, dial, a))
 		return tt_fail(
 			TT_SYSTEM,
@@ -263,7 +262,8 @@ static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to, 
 		if (rc == TT_TIMEOUT && !a->nrunning)
 			rc = judge_round(ctl, dial, a);
 		if (rc && dial->stop && atomic_load(dial->stop))
-			return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", dial->me);
+			return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted",
+				       dial->me);
 		if (rc && !dial->stop && tt_control_broken(ctl)) {
 			rc = tt_control_fail(ctl);
 			/* no retry, but the sentence lists the addresses that were tried */
@@ -280,9 +280,7 @@ static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to, 
 
 int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, int *ret_fd)
 {
-	struct tt_dial_attempt a = { .ctl = ctl,
-				     .dial = dial,
-				     .patience = patience_of(ctl, dial) };
+	struct tt_dial_attempt a = { .ctl = ctl, .dial = dial, .patience = patience_of(ctl, dial) };
 	struct tt_sock_target *to;
 	int rc;
 

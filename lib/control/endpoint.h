@@ -106,7 +106,7 @@ struct tt_parked { /* accepted data socket, not yet claimed by tt_control_take *
 struct tt_listener {
 	enum tt_source source;
 	int fd, port;
-	int reserve_fd;        /* given up for one handshake when descriptors run out */
+	int reserve_fd; /* given up for one handshake when descriptors run out */
 	struct tt_unauth *unauth;
 	int nunauth;
 	uint64_t resume_ns;        /* out of epoll until then, TT_NEVER: in epoll */
