@@ -25,9 +25,11 @@
 
 #include "transports/tcp/tcp_stream.h"
 
+#define NO_BELL_US 1000 /* longest sleep without a bell */
+
 struct tcp_ep {
 	struct tt_endpoint base;
-	int bell; /* eventfd for wake */
+	atomic_int bell; /* eventfd for wake, made before the first sleep; -1: none yet */
 	bool armed;
 	int nbusy, nawaited;
 	struct tt_tcp_link **links; /* [nranks * nchannels] */
@@ -69,8 +71,8 @@ static void tcp_close(struct tt_endpoint *base)
 		free(ep->links[i]->buffer);
 		free(ep->links[i]);
 	}
-	if (ep->bell >= 0)
-		close(ep->bell);
+	if (atomic_load(&ep->bell) >= 0)
+		close(atomic_load(&ep->bell));
 	free(ep->watched);
 	free(ep->awaited);
 	free(ep->busy);
@@ -90,16 +92,15 @@ static int tcp_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 	if (!ep)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for the tcp endpoint", world->rank);
 	ep->base = (struct tt_endpoint){ .t = &tt_tcp, .world = world };
-	ep->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	atomic_init(&ep->bell, -1);
 	ep->links = calloc(nlinks(world), sizeof(struct tt_tcp_link *));
 	ep->busy = calloc(nlinks(world), sizeof(struct tt_tcp_link *));
 	ep->awaited = calloc(nlinks(world), sizeof(struct tt_tcp_link *));
 	ep->watched = calloc(2 * nlinks(world) + 1, sizeof(struct pollfd));
 	ep->memory = sizeof(*ep) +
 		     nlinks(world) * (3 * sizeof(struct tt_tcp_link *) + 2 * sizeof(struct pollfd));
-	if (ep->bell < 0 || !ep->links || !ep->busy || !ep->awaited || !ep->watched) {
-		rc = tt_fail(TT_SYSTEM, "rank %d: tcp endpoint (memory, or an eventfd): %m",
-			     world->rank);
+	if (!ep->links || !ep->busy || !ep->awaited || !ep->watched) {
+		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for the tcp endpoint", world->rank);
 		tcp_close(&ep->base);
 		return rc;
 	}
@@ -278,28 +279,36 @@ static int tcp_fault(struct tt_endpoint *base, bool broken)
 
 /* ---- sleep ----------------------------------------------------------------------------------- */
 
+/* The bell exists before the caller looks for a reason not to sleep, so that no wake is lost. Without
+ * a descriptor for the bell sleeps are short. */
 static uint32_t tcp_arm(struct tt_endpoint *base)
 {
-	((struct tcp_ep *)base)->armed = true;
+	struct tcp_ep *ep = (struct tcp_ep *)base;
+
+	if (atomic_load(&ep->bell) < 0)
+		atomic_store(&ep->bell, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	ep->armed = true;
 	return 0;
 }
 
 static void tcp_doze(struct tt_endpoint *base, uint32_t ticket, uint32_t timeout_us)
 {
 	struct tcp_ep *ep = (struct tcp_ep *)base;
-	struct timespec limit = { timeout_us / 1000000, (long)(timeout_us % 1000000) * 1000 };
+	int bell = atomic_load(&ep->bell);
+	uint32_t us = bell < 0 && timeout_us > NO_BELL_US ? NO_BELL_US : timeout_us;
+	struct timespec limit = { us / 1000000, (long)(us % 1000000) * 1000 };
 	eventfd_t rings;
 	nfds_t n = 0;
 
 	(void)ticket;
-	ep->watched[n++] = (struct pollfd){ .fd = ep->bell, .events = POLLIN };
+	ep->watched[n++] = (struct pollfd){ .fd = bell, .events = POLLIN };
 	for (int i = 0; i < ep->nawaited; i++)
 		ep->watched[n++] = (struct pollfd){ .fd = ep->awaited[i]->fd,
 						    .events = POLLIN | POLLRDHUP };
 	for (int i = 0; i < ep->nbusy; i++)
 		ep->watched[n++] = (struct pollfd){ .fd = ep->busy[i]->fd, .events = POLLOUT };
 	if (ppoll(ep->watched, n, &limit, NULL) > 0 && ep->watched[0].revents)
-		eventfd_read(ep->bell, &rings);
+		eventfd_read(bell, &rings);
 }
 
 static void tcp_disarm(struct tt_endpoint *base)
@@ -313,7 +322,10 @@ static void tcp_disarm(struct tt_endpoint *base)
 
 static void tcp_wake(struct tt_endpoint *base)
 {
-	eventfd_write(((struct tcp_ep *)base)->bell, 1);
+	int bell = atomic_load(&((struct tcp_ep *)base)->bell);
+
+	if (bell >= 0)
+		eventfd_write(bell, 1);
 }
 
 static size_t tcp_memory(struct tt_endpoint *base)
