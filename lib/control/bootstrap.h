@@ -21,7 +21,7 @@ struct tt_join_state {
 	struct tt_business_card parent; /* in the tree */
 	bool *attached;                 /* [nranks] connected in the tree below this rank */
 	char missing[512];              /* rank 0's latest report on missing ranks */
-	bool awaits;                    /* a caller waits for a channel */
+	bool awaits;                    /* a caller waits for a connection */
 	uint64_t claim_ns;              /* latest tt_control_take that found no socket */
 };
 

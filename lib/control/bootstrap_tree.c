@@ -42,7 +42,7 @@ int tt_join_tree(struct tt_control *ctl, const struct tt_business_card *parent,
 	struct tt_dial dial = { .to = parent,
 				.me = ctl->rank,
 				.rank = parent->rank,
-				.purpose = TT_P_CHANNEL,
+				.purpose = TT_P_CONTROL,
 				.deadline_ns = deadline_ns };
 	int fd, rc = tt_control_connect(ctl, &dial, &fd);
 
@@ -66,7 +66,7 @@ int tt_join_ring(struct tt_control *ctl, uint64_t deadline_ns)
 		int peer = (side == 0) == (before < next) ? before : next;
 
 		if (peer != ctl->rank)
-			rc = tt_control_channel(ctl, peer, ctl->rank, peer, deadline_ns);
+			rc = tt_control_reach(ctl, peer, ctl->rank, peer, deadline_ns);
 	}
 	/* No rank may leave, and close its listener, before every rank is connected. */
 	if (!rc)

@@ -2,10 +2,11 @@
  * control.h - the control of a communicator: joining, liveness, call log and deadlock detection,
  * beside the data
  *
- * A communicator has one control: authenticated TCP connections along a tree (fan-out 8, rank 0 is
- * the root) and along the ring of ranks, so that one silent rank cannot cut the others off, and one
- * service thread per rank that sleeps in epoll. The thread relays, answers and accepts whether or
- * not the rank is inside a call.
+ * A communicator has one control, over authenticated TCP connections along a tree (fan-out 8, rank 0
+ * is the root) and along the ring of ranks, so that one silent rank cannot cut the others off. The
+ * connections, and the service thread that sleeps in epoll, belong to the rank's endpoint, which the
+ * controls of splits and shrinks share (endpoint.h). The thread relays, answers and accepts whether
+ * or not the rank is inside a call.
  *
  *   wake-up          the service thread writes `broken` and calls the observers;
  *                    run polls `broken` in every wait

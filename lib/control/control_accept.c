@@ -218,9 +218,9 @@ static enum tt_verdict judge(const struct tt_control_endpoint *ep, const struct 
 	    (h->purpose != TT_P_REGISTER && h->from >= ep->npeers) ||
 	    (h->purpose == TT_P_REGISTER && !(ctl && ctl->join.root)))
 		return TT_V_OTHER_RANK;
-	if (h->purpose != TT_P_CHANNEL && !ctl && ep->forming)
+	if (h->purpose != TT_P_CONTROL && !ctl && ep->forming)
 		return TT_V_EARLY; /* of a split that this rank has not completed */
-	if (h->purpose != TT_P_CHANNEL && h->purpose != TT_P_REGISTER &&
+	if (h->purpose != TT_P_CONTROL && h->purpose != TT_P_REGISTER &&
 	    !(ctl && tt_control_rank(ctl, h->from) >= 0))
 		return TT_V_OTHER_RANK;
 	return TT_V_WELCOME;
@@ -292,7 +292,7 @@ static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h, 
 	struct tt_control *ctl = tt_endpoint_find(ep, h->context);
 	struct tt_conn *conn;
 
-	if (!ctl && h->purpose != TT_P_CHANNEL) { /* left since the hello */
+	if (!ctl && h->purpose != TT_P_CONTROL) { /* left since the hello */
 		tt_sock_close(fd);
 		return;
 	}
@@ -302,7 +302,7 @@ static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h, 
 		if (conn)
 			tt_bootstrap_entered(ctl, conn);
 		break;
-	case TT_P_CHANNEL:
+	case TT_P_CONTROL:
 		conn = tt_conn_add(ep, fd, h->from, false);
 		if (conn && ctl && !h->context && tt_tree_child(h->from, ep->peer))
 			tt_join_attached(ctl, h->from);

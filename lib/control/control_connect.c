@@ -1,5 +1,5 @@
 /*
- * control_connect.c - connect to another rank: choice of addresses, retries, deadline; channels
+ * control_connect.c - connect to another rank: choice of addresses, retries, deadline
  *
  * Called by joining ranks, the dialer and active messages, in the caller's thread. A rank has several addresses,
  * and some lead nowhere or to another process (172.17.0.1 is every Docker host's own address), so
@@ -106,7 +106,7 @@ static void note_choice(struct tt_control *ctl, const struct tt_dial *dial,
 			const struct tt_sock_target *c)
 {
 	static const char *const purposes[] = { [TT_P_REGISTER] = "registration",
-						[TT_P_CHANNEL] = "control",
+						[TT_P_CONTROL] = "control",
 						[TT_P_DATA] = "data",
 						[TT_P_AM] = "messages" };
 	const struct tt_business_card *to = dial->to;
@@ -292,9 +292,9 @@ int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, int *ret_fd
 	return rc;
 }
 
-/* ---- channels -------------------------------------------------------------------------------- */
+/* ---- connections to neighbors ---------------------------------------------------------------- */
 
-static int await_channel(struct tt_control *ctl, int peer, const struct tt_dial *dial)
+static int await_connection(struct tt_control *ctl, int peer, const struct tt_dial *dial)
 {
 	int rc = 0;
 
@@ -313,14 +313,14 @@ static int await_channel(struct tt_control *ctl, int peer, const struct tt_dial 
 	return rc;
 }
 
-int tt_control_channel(struct tt_control *ctl, int rank, int me, int named, uint64_t deadline_ns)
+int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64_t deadline_ns)
 {
 	struct tt_control_endpoint *ep = ctl->ep;
 	int peer = tt_control_peer(ctl, rank), fd, rc;
 	struct tt_dial dial = { .to = &ep->peers.business_cards[peer],
 				.me = me,
 				.rank = named,
-				.purpose = TT_P_CHANNEL,
+				.purpose = TT_P_CONTROL,
 				.deadline_ns = deadline_ns };
 	bool connected;
 
@@ -330,7 +330,7 @@ int tt_control_channel(struct tt_control *ctl, int rank, int me, int named, uint
 	if (connected)
 		return 0;
 	if (peer > ep->peer)
-		return await_channel(ctl, peer, &dial);
+		return await_connection(ctl, peer, &dial);
 	if ((rc = tt_control_connect(ctl, &dial, &fd)))
 		return rc;
 	tt_control_lock(ctl);

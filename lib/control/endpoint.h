@@ -1,21 +1,21 @@
 /*
- * endpoint.h - the endpoint of a rank: one listener, one service thread and one authenticated
- * channel to each peer in use, for all controls that descend from one unique id
+ * endpoint.h - the control endpoint of a rank: one listener, one service thread and one authenticated
+ * connection to each peer in use, for all controls that descend from one unique id
  *
  * A peer is a rank of the first communicator. Splits and shrinks make no endpoint: their controls
- * use the channels of this one, and a frame names its control by the context number. A channel is
+ * use the connections of this one, and a frame names its control by the context number. A connection is
  * made when a control first needs it, and stays until the endpoint closes. The higher peer of a
  * pair connects to the lower one.
  *
  * ep->lock guards every field without another mark, and all controls of the endpoint. The service
  * thread holds the lock while it works and releases it while it sleeps; callers hold it briefly, and
- * send on channels themselves. Nothing blocks under the lock: sends are non-blocking into a bounded
+ * send on connections themselves. Nothing blocks under the lock: sends are non-blocking into a bounded
  * queue. "Locked" means: the caller holds ep->lock.
  *
  *   endpoint.c              make and free, service thread, contexts
  *   control_accept.c        listener, unauthenticated connections (pending handshakes)
  *   control_admission.c     the descriptors that unauthenticated connections may hold
- *   control_connect.c       connect to a peer; channels
+ *   control_connect.c       connect to a peer
  *   control_authenticate.c  handshakes with the servers that a dial has reached
  *   control_connection.c    frames in and out
  */
@@ -59,12 +59,12 @@ struct tt_peers {
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-/* A channel; or, while ranks join, the registration of a rank at rank 0. */
+/* A connection to a peer; or, while ranks join, the registration of a rank at rank 0. */
 struct tt_conn {
 	enum tt_source source;
 	struct tt_conn *next;
 	int fd, peer;
-	bool registration; /* no channel: ends when the rank is connected in the tree */
+	bool registration; /* ends when the rank is connected in the tree */
 	bool registered;   /* rank 0 has accepted the registration */
 	bool over;         /* its end is not a death: END, released, refused */
 	int error;         /* errno of its end, 0: orderly */
@@ -175,7 +175,7 @@ void tt_conn_send(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t
 void tt_conn_event(struct tt_control_endpoint *ep, struct tt_conn *conn, uint32_t events);
 /* Shut down this rank's direction; the end of the connection is no death. */
 void tt_conn_end(struct tt_control_endpoint *ep, struct tt_conn *conn);
-/* The channel to a peer, NULL: none */
+/* The connection to a peer, NULL: none */
 struct tt_conn *tt_conn_to(const struct tt_control_endpoint *ep, int peer);
 /* Free dead connections. Thread: service */
 void tt_conn_reap(struct tt_control_endpoint *ep);
@@ -231,9 +231,9 @@ int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, int *ret_fd
 /* A dial of a rank of ctl, to be completed */
 struct tt_dial tt_dial_of(struct tt_control *ctl, int rank, enum tt_purpose purpose,
 			  uint64_t deadline_ns);
-/* Make the channel to rank, one of ctl's, unless it exists: the higher peer connects, the lower one
+/* Make the connection to rank, one of ctl's, unless it exists: the higher peer connects, the lower one
  * waits. me, named: numbers of the two ranks in error texts. Returns as tt_control_connect. */
-int tt_control_channel(struct tt_control *ctl, int rank, int me, int named, uint64_t deadline_ns);
+int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64_t deadline_ns);
 
 /* ---- control_authenticate.c, not locked ------------------------------------------------------ */
 

@@ -36,7 +36,7 @@ void tt_get_text(struct tt_reader *r, char *text, size_t room);
 /* Is the whole message read, without a failure? */
 bool tt_get_end(const struct tt_reader *r);
 
-/* ---- frames of a channel: length (of the payload), kind, context, payload --------------------- */
+/* ---- frames of a connection: length (of the payload), kind, context, payload --------------------- */
 
 #define TT_FRAME_HEAD 13
 #define TT_FRAME_MOST (16u << 20)
@@ -57,7 +57,7 @@ enum tt_frame {
 	TT_F_SPLIT_FAILED, /* flood: the reason of a failed split */
 	TT_F_DEAD,         /* flood: a rank died */
 	TT_F_SHRUNK,       /* flood: the members of a shrink */
-	TT_F_END,          /* the endpoint closes: the end of the channel is no death */
+	TT_F_END,          /* the endpoint closes: the end of the connection is no death */
 	TT_F_KINDS
 };
 

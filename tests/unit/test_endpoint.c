@@ -34,8 +34,8 @@ static struct fixture make(int rank)
 	return f;
 }
 
-/* A channel to a peer; returns the peer's end. */
-static int channel(struct fixture *f, int peer)
+/* A connection to a peer; returns the peer's end. */
+static int connect_peer(struct fixture *f, int peer)
 {
 	int fds[2];
 
@@ -95,7 +95,7 @@ static const char *broken(const struct fixture *f)
 Test(endpoint, a_frame_without_memory_is_an_error_and_no_endless_loop, .timeout = 60)
 {
 	struct fixture f = make(1);
-	int fd = channel(&f, 9);
+	int fd = connect_peer(&f, 9);
 	struct tt_writer w = { 0 };
 	static uint8_t zeros[1 << 16];
 	struct rlimit limit;
@@ -122,7 +122,7 @@ Test(endpoint, an_end_after_end_is_no_death_and_any_other_end_is, .timeout = 60)
 {
 	for (int orderly = 0; orderly < 2; orderly++) {
 		struct fixture f = make(1);
-		int fd = channel(&f, 9);
+		int fd = connect_peer(&f, 9);
 
 		if (orderly)
 			send_frame(fd, TT_F_END, 0, &(struct tt_writer){ 0 });
@@ -142,7 +142,7 @@ Test(endpoint, frames_of_a_later_control_wait_for_it, .timeout = 60)
 	for (int forming = 0; forming < 2; forming++) {
 		static const int members[3] = { 9, 1, 10 };
 		struct fixture f = make(1);
-		int fd = channel(&f, 9);
+		int fd = connect_peer(&f, 9);
 		struct tt_writer w = { 0 };
 		struct tt_control *child;
 
@@ -177,7 +177,7 @@ Test(endpoint, a_shrink_of_dead_ranks_excludes_nobody, .timeout = 60)
 {
 	for (int dead = 0; dead < 2; dead++) {
 		struct fixture f = make(1);
-		int fd = channel(&f, 9);
+		int fd = connect_peer(&f, 9);
 		uint64_t shrunk;
 		struct tt_writer w = { 0 };
 
