@@ -134,6 +134,33 @@ static void add_unauth(struct tt_control_endpoint *ep, int fd, const struct tt_a
 	tt_unauth_event(ep, u); /* a rank's hello is there already */
 }
 
+/* Break the controls that wait for a connection. */
+static void break_waiting(struct tt_control_endpoint *ep, uint64_t now)
+{
+	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next)
+		if (!ctl->join.complete || ctl->join.awaits || now - ctl->join.claim_ns < TT_SECOND)
+			tt_control_break(ctl, TT_SYSTEM, ctl->rank, 0, ep->listener.trouble, -1);
+}
+
+/* No descriptor is left for a rank, or for any connection. That breaks a join, or a call that waits
+ * for a connection, when it lasts. */
+static void note_full(struct tt_control_endpoint *ep)
+{
+	struct tt_listener *l = &ep->listener;
+	uint64_t now = tt_now_ns();
+
+	if (!l->full_since_ns || now - l->full_last_ns > TT_SECOND) {
+		l->full_since_ns = now;
+		snprintf(l->trouble, sizeof(l->trouble),
+			 "rank %d cannot accept connections: %s; raise its ulimit -n", ep->peer,
+			 strerror(EMFILE));
+		tt_log(TT_LOG_WARN, "%s", l->trouble);
+	}
+	l->full_last_ns = now;
+	if (now - l->full_since_ns > FULL_NS)
+		break_waiting(ep, now);
+}
+
 /* No descriptor left: drop a stranger and come back, or serve one handshake with the reserve. */
 static void accept_without_descriptor(struct tt_control_endpoint *ep)
 {
@@ -146,8 +173,11 @@ static void accept_without_descriptor(struct tt_control_endpoint *ep)
 	else if (!ep->listener.nunauth && ep->listener.reserve_fd >= 0 &&
 		 accept_one(ep, true, &fd, &source))
 		add_unauth(ep, fd, &source, true);
-	else
+	else {
 		set_listening(ep, false);
+		if (!ep->listener.nunauth) /* strangers hold none: the program has them all */
+			note_full(ep);
+	}
 	if (!ep->listener.nunauth)
 		open_reserve(ep);
 }
@@ -195,14 +225,14 @@ uint64_t tt_accept_timers(struct tt_control_endpoint *ep, uint64_t now)
 
 /* ---- handshake ------------------------------------------------------------------------------- */
 
-/* At most one warning a second about strangers, who may be many. */
-static bool may_warn(struct tt_control_endpoint *ep)
+/* At most one warning of a kind a second about strangers, who may be many. */
+static bool may_warn(struct tt_control_endpoint *ep, int kind)
 {
-	uint64_t now = tt_now_ns(), last = ep->listener.warned_ns;
+	uint64_t now = tt_now_ns(), last = ep->listener.warned_ns[kind];
 
 	if (last && now - last < TT_SECOND)
 		return false;
-	ep->listener.warned_ns = now;
+	ep->listener.warned_ns[kind] = now;
 	return true;
 }
 
@@ -234,7 +264,7 @@ static bool answer_hello(struct tt_control_endpoint *ep, struct tt_unauth *u)
 		return false;
 	if (verdict == TT_V_WELCOME)
 		verdict = judge(ep, &u->hello);
-	if (verdict == TT_V_STALE && may_warn(ep))
+	if (verdict == TT_V_STALE && may_warn(ep, 0))
 		tt_log(TT_LOG_WARN,
 		       "rank %d: rank %d of attempt %d was refused: this is attempt %d of the job",
 		       ep->peer, u->hello.from, u->hello.epoch, ep->auth.epoch);
@@ -316,33 +346,6 @@ static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h, 
 	}
 }
 
-/* Break the controls that wait for a connection. */
-static void break_waiting(struct tt_control_endpoint *ep, uint64_t now)
-{
-	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next)
-		if (!ctl->join.complete || ctl->join.awaits || now - ctl->join.claim_ns < TT_SECOND)
-			tt_control_break(ctl, TT_SYSTEM, ctl->rank, 0, ep->listener.trouble, -1);
-}
-
-/* A rank received TT_V_FULL: no descriptor is left. That breaks a join, or a call that waits for a data
- * socket, when it lasts. */
-static void note_full(struct tt_control_endpoint *ep)
-{
-	struct tt_listener *l = &ep->listener;
-	uint64_t now = tt_now_ns();
-
-	if (!l->full_since_ns || now - l->full_last_ns > TT_SECOND) {
-		l->full_since_ns = now;
-		snprintf(l->trouble, sizeof(l->trouble),
-			 "rank %d cannot accept connections: %s; raise its ulimit -n", ep->peer,
-			 strerror(EMFILE));
-		tt_log(TT_LOG_WARN, "%s", l->trouble);
-	}
-	l->full_last_ns = now;
-	if (now - l->full_since_ns > FULL_NS)
-		break_waiting(ep, now);
-}
-
 static void check_proof(struct tt_control_endpoint *ep, struct tt_unauth *u)
 {
 	bool genuine = tt_proof_check(ep->auth.key, u->hello_bytes, u->reply, u->proof);
@@ -359,7 +362,7 @@ static void check_proof(struct tt_control_endpoint *ep, struct tt_unauth *u)
 	if (!genuine) {
 		struct tt_control *ctl = tt_endpoint_find(ep, 0);
 
-		if (may_warn(ep))
+		if (may_warn(ep, 1))
 			tt_log(TT_LOG_WARN,
 			       "rank %d: a connection as rank %d was refused: it has another secret",
 			       ep->peer, u->hello.from);

@@ -113,8 +113,8 @@ struct tt_listener {
 	uint64_t crowded_since_ns; /* without room for more handshakes, 0: with */
 	/* first and latest rank that received TT_V_FULL after its proof */
 	uint64_t full_since_ns, full_last_ns;
-	uint64_t warned_ns; /* latest warning about a stranger */
-	char trouble[160];  /* latest failure to accept, as a sentence */
+	uint64_t warned_ns[2]; /* latest warning about an earlier attempt; another secret */
+	char trouble[160];     /* latest failure to accept, as a sentence */
 	struct tt_parked *parked;
 };
 

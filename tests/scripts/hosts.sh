@@ -156,7 +156,7 @@ claim $? "every other rank names a rank that never starts"
 
 # A rank with another secret connects to the port while the job waits for its last rank.
 inside 3 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 MASTER_ADDR=h1 \
-	MASTER_PORT=29600 TORCHELASTIC_RESTART_COUNT=1 TUTTI_SECRET=$of_another timeout 30 "$perf" "${few[@]}" >"$tmp/stranger" 2>&1 </dev/null & strangers=($!)
+	MASTER_PORT=29600 TORCHELASTIC_RESTART_COUNT=1 TUTTI_SECRET=$of_another timeout 30 "$perf" "${few[@]}" -T 5 >"$tmp/stranger" 2>&1 </dev/null & strangers=($!)
 inside 4 env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 MASTER_ADDR=h1 \
 	MASTER_PORT=29600 TORCHELASTIC_RESTART_COUNT=0 TUTTI_SECRET=$of_all timeout 30 "$perf" "${few[@]}" >"$tmp/stale" 2>&1 </dev/null & strangers+=($!)
 env="TUTTI_SECRET=$of_all TORCHELASTIC_RESTART_COUNT=1"
