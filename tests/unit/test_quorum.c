@@ -406,6 +406,51 @@ Test(quorum, names_a_dead_rank_0_and_works_after_shrinking, .timeout = 60)
 	cr_expect_eq(run(3, NULL, NULL, 20000, 1, lose_root, w), 0);
 }
 
+/* Quorums of all ranks, until rank 0, which is killed at a random moment, is gone; then the others
+ * shrink and a new rank 0 coordinates, down to one rank. A result has a bit and a 1 for each rank in
+ * it, whoever died. */
+static int lose_each_root(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	struct quorum_world *w = arg;
+	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
+	int n = nranks, me = rank;
+
+	while (n > 1) {
+		tuttiResult_t rc = tuttiSuccess;
+		tuttiComm_t left;
+		float x[COUNT];
+
+		if (me == 0) {
+			signal(SIGALRM, SIG_DFL);
+			ualarm((unsigned)(5000 + random_of(w->seed, (unsigned)rank) % 30000), 0);
+		}
+		while (!rc) {
+			x[0] = x[COUNT - 1] = 1;
+			rc = tuttiAllReduceQuorum(x, x, COUNT, tuttiFloat32, tuttiSum, n, 20000,
+						  *comm, NULL, &q);
+			want(rc || (q.count == __builtin_popcountll(q.mask[0]) &&
+				    x[0] == (float)q.count && x[COUNT - 1] == x[0]));
+		}
+		want(rc == tuttiRemoteError && strstr(tuttiGetLastError(NULL), "rank 0"));
+		want(!tuttiCommShrink(*comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT));
+		tuttiCommDestroy(*comm);
+		*comm = left;
+		want(!tuttiCommUserRank(left, &me) && !tuttiCommCount(left, &n));
+		want(me == rank - (nranks - n));
+	}
+	return 0;
+}
+
+Test(quorum, works_on_when_each_rank_0_dies_as_coordinator, .timeout = 120)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		struct quorum_world *w = world_of(&(struct quorum_world){ .seed = 17 + i });
+
+		cr_expect_eq(run(5, i % 2 ? "tcp" : NULL, NULL, 50000, 4, lose_each_root, w), 0,
+			     "seed %u", 17 + i);
+	}
+}
+
 /* The last rank is stopped for 20 operations, is late once after SIGCONT, then contributes. */
 static int stop(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
