@@ -271,9 +271,10 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 		tt_control_decline(&join, rc);
 		goto free_comm;
 	}
-	snprintf(settings, sizeof(settings), "version=%d transport=%s algo=%s tile_bytes=%lld",
-		 TUTTI_VERSION_CODE, c->settings.transport, c->settings.algo,
-		 (long long)c->settings.tile_bytes);
+	snprintf(settings, sizeof(settings),
+		 "version=%d transport=%s algo=%s tile_bytes=%lld shrink=%s", TUTTI_VERSION_CODE,
+		 c->settings.transport, c->settings.algo, (long long)c->settings.tile_bytes,
+		 c->settings.majority ? "majority" : "any");
 	join.settings = settings;
 	join.timeout_ms = c->settings.timeout_ms;
 	join.ifname = env.ifname;

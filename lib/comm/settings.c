@@ -64,6 +64,8 @@ int tt_comm_settings(tuttiComm_t c, const struct tuttiComm *parent, const tuttiC
 	c->settings.timeout_ms = parent ? parent->settings.timeout_ms
 					: (uint32_t)ret_env->timeout_ms;
 	c->settings.tile_bytes = parent ? parent->settings.tile_bytes : (size_t)ret_env->tile_bytes;
+	c->settings.majority = parent ? parent->settings.majority
+				      : !strcmp(ret_env->shrink, "majority");
 	if (asked.timeout_ms > 0)
 		c->settings.timeout_ms = (uint32_t)asked.timeout_ms;
 	rc = set_names(c, asked.transport ? asked.transport : transport,

@@ -238,6 +238,17 @@ static int wait_if_alone(struct shrink_attempt *a)
 	return rc;
 }
 
+/* Of two halves that cannot reach each other at most one has a majority. */
+static int check_majority(const struct shrink_attempt *a)
+{
+	if (!a->parent->settings.majority || 2 * a->members.n > a->parent->nranks)
+		return 0;
+	return tt_fail(
+		TT_REMOTE,
+		"rank %d: tuttiCommShrink: %d of %d ranks are left, no majority; TUTTI_SHRINK=any goes on without",
+		a->parent->rank, a->members.n, a->parent->nranks);
+}
+
 static int coordinate(struct shrink_attempt *a)
 {
 	int rc = gather_proposals(a);
@@ -256,6 +267,8 @@ static int coordinate(struct shrink_attempt *a)
 				"others went on",
 				a->parent->rank, r);
 	a->epoch++;
+	if (!rc)
+		rc = check_majority(a);
 	if (!rc)
 		rc = wait_if_alone(a);
 	if (rc)

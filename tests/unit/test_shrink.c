@@ -337,6 +337,50 @@ Test(shrink, can_abort_running_operations_first, .timeout = 60)
 	cr_expect_eq(run(1, NULL, 0, 0, abort_first, NULL), 0);
 }
 
+/* ---- majority -------------------------------------------------------------------------------- */
+
+/* The victims die; the others shrink where they are a majority, and are refused where not. */
+static int shrink_by_majority(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	const struct shrink_case *p = arg;
+	tuttiComm_t next = NULL;
+	tuttiResult_t rc;
+
+	want(!tuttiBarrier(*comm, NULL));
+	if (is_victim(p, rank))
+		raise(SIGKILL);
+	for (int died = 0; died < p->nvictims;) { /* each death breaks no call but the first */
+		died = 0;
+		for (int i = 0; i < p->nvictims; i++) {
+			tuttiRankState_t state;
+
+			want(!tuttiCommRankState(*comm, p->victims[i], &state));
+			died += state == tuttiRankDead;
+		}
+		usleep(1000);
+	}
+	rc = tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT);
+	if (2 * (nranks - p->nvictims) > nranks) {
+		want(!rc);
+		want(!tuttiCommDestroy(next));
+	} else {
+		want(rc == tuttiRemoteError && !next);
+		want(strstr(tuttiGetLastError(NULL), "no majority"));
+	}
+	return 0;
+}
+
+Test(shrink, of_half_the_ranks_is_refused_where_a_majority_is_asked_for, .timeout = 60)
+{
+	setenv("TUTTI_SHRINK", "majority", 1);
+	for (int dead = 1; dead <= 3; dead++) {
+		struct shrink_case *p = share_case(
+			&(struct shrink_case){ .victims = { 0, 2, 3 }, .nvictims = dead });
+
+		cr_expect_eq(run(4, NULL, 20000, dead, shrink_by_majority, p), 0, "%d dead", dead);
+	}
+}
+
 /* ---- again and again ------------------------------------------------------------------------- */
 
 /* The highest rank dies, then the lowest, and so on, until one rank is left. */
