@@ -297,7 +297,8 @@ void tt_control_send(struct tt_control *ctl, unsigned to, int except, enum tt_fr
 
 /* ---- leaving --------------------------------------------------------------------------------- */
 
-/* Do the hosts of all ranks have everything that this rank sent? */
+/* Do the hosts of all ranks have everything that this rank sent? A peer that is no rank of ctl was left
+ * before, or excluded by a shrink, and may be stopped. */
 static bool all_sent(const struct tt_control *ctl)
 {
 	for (const struct tt_conn *c = ctl->ep->conns; c; c = c->next)
@@ -333,9 +334,10 @@ void tt_control_leave(struct tt_control *ctl)
 	if (ctl->ep->service.running) {
 		tt_control_lock(ctl);
 		tt_flood_leave(ctl);
-		if (all_leave(ctl->ep))
+		if (all_leave(ctl->ep)) { /* else the endpoint sends on */
 			tt_endpoint_end(ctl->ep);
-		await_sent(ctl);
+			await_sent(ctl);
+		}
 		tt_control_unlock(ctl);
 	}
 	tt_control_free(ctl);

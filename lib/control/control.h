@@ -254,9 +254,9 @@ void tt_control_waiting(struct tt_control *ctl, const struct tt_blocked *blocked
 int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *blocked,
 		       char *text, size_t bytes);
 
-/* Send a goodbye, stop the service thread, close, free. Blocks until the neighbors have received
- * everything queued for them: mostly some microseconds, at most 5 s (a stopped neighbor), 0.2 s
- * after a failure. */
+/* Send a goodbye, free. The last control of an endpoint closes the endpoint, too, and blocks until the
+ * neighbors have received everything queued for them: mostly some microseconds, at most 5 s (a
+ * stopped neighbor), 0.2 s after a failure. */
 void tt_control_leave(struct tt_control *ctl);
 
 #endif
