@@ -337,6 +337,55 @@ Test(shrink, can_abort_running_operations_first, .timeout = 60)
 	cr_expect_eq(run(1, NULL, 0, 0, abort_first, NULL), 0);
 }
 
+/* ---- after a rank left ----------------------------------------------------------------------- */
+
+/* The last rank leaves, then the others shrink, and the one before the last dies meanwhile. The other
+ * ranks get a communicator: nobody went on without them. */
+static int shrink_after_one_left(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	struct shrink_case *p = arg;
+	tuttiComm_t next = NULL;
+	tuttiRankState_t state = tuttiRankAlive;
+	int n = nranks;
+
+	want(!tuttiBarrier(*comm, NULL));
+	p->passed++;
+	while (p->passed <
+	       nranks) /* an error of one rank may overtake the end of another's barrier */
+		usleep(1000);
+	if (rank == nranks - 1)
+		return 0;
+	while (state == tuttiRankAlive)
+		want(!tuttiCommRankState(*comm, nranks - 1, &state));
+	if (rank == nranks - 2) {
+		signal(SIGALRM, SIG_DFL);
+		ualarm((unsigned)(1000 + random_of(p->seed, 1) % 30000), 0);
+	}
+	while (n > nranks - 2) {
+		want(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
+		want(!tuttiCommCount(next, &n));
+		while (n > nranks - 2 && !tuttiBarrier(next, NULL))
+			;
+		tuttiCommDestroy(*comm);
+		*comm = next;
+	}
+	want(!tuttiBarrier(*comm, NULL));
+	return 0;
+}
+
+Test(shrink, goes_on_after_one_rank_left_and_another_dies_meanwhile, .timeout = 600)
+{
+	unsigned tries = getenv("TEST_SOAK") ? (unsigned)atoi(getenv("TEST_SOAK")) : 12;
+
+	for (unsigned i = 0; i < tries; i++) {
+		struct shrink_case *p = share_case(&(struct shrink_case){ .seed = 40 + i });
+
+		cr_expect_eq(run(4 + (int)(i % 3), i % 2 ? "tcp" : "shm", 20000, 1,
+				 shrink_after_one_left, p),
+			     0, "try %u", i);
+	}
+}
+
 /* ---- majority -------------------------------------------------------------------------------- */
 
 /* The victims die; the others shrink where they are a majority, and are refused where not. */
