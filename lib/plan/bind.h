@@ -54,6 +54,13 @@ static inline size_t tt_binding_unused(const struct tt_binding *b, const struct 
 	return plan->scratch_first * b->unit;
 }
 
+/* The base of scratch blocks whose memory begins `unused` bytes later, at p; p may be NULL when no block
+ * is used. Not in pointer arithmetic, since the base itself may lie outside of any memory. */
+static inline char *tt_scratch_base(char *p, size_t unused)
+{
+	return (char *)((uintptr_t)p - unused);
+}
+
 /* Does the call use shared-memory slots instead of messages (local/express.c)? */
 bool tt_plan_on_slots(const struct tt_plan *plan, const struct tt_connectivity *paths,
 		      size_t bytes);

@@ -112,7 +112,7 @@ static inline void restart(struct tt_op *op, const struct tt_prepared *p, const 
 	op->call.request = &p->request;
 	op->bound.base[TT_IN] = (char *)(uintptr_t)in;
 	op->bound.base[TT_OUT] = p->out_in_scratch == NOT_THERE ? out : scratch + p->out_in_scratch;
-	op->bound.base[TT_SCRATCH] = scratch - p->unused_scratch;
+	op->bound.base[TT_SCRATCH] = tt_scratch_base(scratch, p->unused_scratch);
 	if (tt_unlikely(p->large) && in != out)
 		op->bound.past = true;
 	if (op->cursors.n > 1)

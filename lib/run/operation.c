@@ -78,7 +78,7 @@ static int bind_scratch(struct tt_op *op)
 	if (plan_bytes + out_bytes + in_bytes &&
 	    !(p = tt_comm_scratch(op->comm, plan_bytes + out_bytes + in_bytes)))
 		return TT_SYSTEM;
-	b->base[TT_SCRATCH] = p - tt_binding_unused(&b->tiles, b->plan);
+	b->base[TT_SCRATCH] = tt_scratch_base(p, tt_binding_unused(&b->tiles, b->plan));
 	if (own_out)
 		b->base[TT_OUT] = p + plan_bytes;
 	if (own_in)
