@@ -91,7 +91,8 @@ struct tt_env_row {
 	const char *name; /* TUTTI_... */
 	enum tt_env_kind kind;
 	const char *fallback; /* the default, as text; "" none */
-	/* CHOICE: "auto shm verbs tcp self"; NUMBER: "1..2147483647"; TEXT: a description of its syntax */
+	/* CHOICE: "auto shm verbs tcp self"; NUMBER: "1..2147483647"; TEXT: a description of its
+	 * syntax */
 	const char *choices;
 	bool agree;       /* equal on all ranks of a communicator; compared at the join */
 	const char *help; /* one line */
@@ -133,7 +134,8 @@ void tt_file_text(const char *path, char *ret_text, size_t bytes);
 /* Reads a file like "0-3,8,10-11". false: no such file, or another syntax */
 bool tt_cpus_read(const char *path, uint64_t ret_mask[TT_CPU_WORDS]);
 
-/* fork.c: the number of forks from the first process to this one: differs between parent and child. */
+/* fork.c: the number of forks from the first process to this one: differs between parent and
+ * child. */
 extern unsigned tt_forks;
 
 #endif

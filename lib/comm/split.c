@@ -72,8 +72,8 @@ static int fail_child(tuttiComm_t parent, int rc)
 }
 
 /* One outcome for all ranks. Every rank comes here soon after the failure of one, which control
- * floods; but a rank that let the others time out may never come. A death in the parent is the cause
- * of what other ranks reported of the new communicator. */
+ * floods; but a rank that let the others time out may never come. A death in the parent is the
+ * cause of what other ranks reported of the new communicator. */
 static int agree(tuttiComm_t parent, int rc)
 {
 	uint32_t ms = rc == TT_TIMEOUT ? AGREE_LATE_MS : 2 * parent->settings.timeout_ms;

@@ -159,8 +159,8 @@ static int connect_ranks(struct tt_control *ctl, const struct tt_join *join, con
 	return rc ? rc : tt_join_ring(ctl, deadline_ns);
 }
 
-/* A failed join: send the reason to the other ranks, free ctl and the port that tt_id_make reserved;
- * the thread's last error stays. */
+/* A failed join: send the reason to the other ranks, free ctl and the port that tt_id_make
+ * reserved; the thread's last error stays. */
 static int abandon(struct tt_control *ctl, int port, int code)
 {
 	uint64_t until = tt_now_ns() + LINGER_NS;

@@ -46,8 +46,8 @@ void tt_bootstrap_missing(struct tt_control *ctl, char *text, size_t bytes);
 /* Reports the missing ranks once a second; returns the next time due, TT_NEVER: none */
 uint64_t tt_bootstrap_timers(struct tt_control *ctl, uint64_t now);
 
-/* bootstrap_tree.c, locked: frames of joining (false: malformed); a rank that is now connected below
- * this one */
+/* bootstrap_tree.c, locked: frames of joining (false: malformed); a rank that is now connected
+ * below this one */
 bool tt_join_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind,
 		   const uint8_t *data, size_t bytes);
 void tt_join_attached(struct tt_control *ctl, int rank);

@@ -1,8 +1,8 @@
 /*
  * call_log.h - the call log: the latest calls of this rank, and the history that a status carries
  *
- * Written by run through tt_control_note and its relatives (control.h); read by control_status.c and
- * deadlock.c. The log is first in struct tt_control: these are the cache lines of a call.
+ * Written by run through tt_control_note and its relatives (control.h); read by control_status.c
+ * and deadlock.c. The log is first in struct tt_control: these are the cache lines of a call.
  */
 #ifndef TT_CALL_LOG_H
 #define TT_CALL_LOG_H

@@ -297,8 +297,8 @@ void tt_control_send(struct tt_control *ctl, unsigned to, int except, enum tt_fr
 
 /* ---- leaving --------------------------------------------------------------------------------- */
 
-/* Do the hosts of all ranks have everything that this rank sent? A peer that is no rank of ctl was left
- * before, or excluded by a shrink, and may be stopped. */
+/* Do the hosts of all ranks have everything that this rank sent? A peer that is no rank of ctl was
+ * left before, or excluded by a shrink, and may be stopped. */
 static bool all_sent(const struct tt_control *ctl)
 {
 	for (const struct tt_conn *c = ctl->ep->conns; c; c = c->next)

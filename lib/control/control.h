@@ -2,11 +2,11 @@
  * control.h - the control of a communicator: joining, liveness, call log and deadlock detection,
  * beside the data
  *
- * A communicator has one control, over authenticated TCP connections along a tree (fan-out 8, rank 0
- * is the root) and along the ring of ranks, so that one silent rank cannot cut the others off. The
- * connections, and the service thread that sleeps in epoll, belong to the rank's endpoint, which the
- * controls of splits and shrinks share (endpoint.h). The thread relays, answers and accepts whether
- * or not the rank is inside a call.
+ * A communicator has one control, over authenticated TCP connections along a tree (fan-out 8, rank
+ * 0 is the root) and along the ring of ranks, so that one silent rank cannot cut the others off.
+ * The connections, and the service thread that sleeps in epoll, belong to the rank's endpoint,
+ * which the controls of splits and shrinks share (endpoint.h). The thread relays, answers and
+ * accepts whether or not the rank is inside a call.
  *
  *   wake-up          the service thread writes `broken` and calls the observers;
  *                    run polls `broken` in every wait
@@ -93,12 +93,12 @@ int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl);
 int tt_control_decline(const struct tt_join *join, int code);
 
 /* A control for the ranks of an existing one with the same color, ordered by key, then by rank. The
- * new control uses the listener, the thread and the connections of parent. Collective: every rank of
- * parent calls, in order with its allgathers; color -1: the rank takes part and gets NULL. code: 0,
- * or the reason why this rank cannot split (the sentence is the thread's last error): then no rank
- * splits. After a failure the sentences differ: tt_control_agree. Whatever breaks parent breaks the
- * new control, until tt_control_formed, which the caller calls in any case, after tt_control_agree:
- * no rank may leave parent before every rank is connected. Blocks: until
+ * new control uses the listener, the thread and the connections of parent. Collective: every rank
+ * of parent calls, in order with its allgathers; color -1: the rank takes part and gets NULL.
+ * code: 0, or the reason why this rank cannot split (the sentence is the thread's last error):
+ * then no rank splits. After a failure the sentences differ: tt_control_agree. Whatever breaks
+ * parent breaks the new control, until tt_control_formed, which the caller calls in any case,
+ * after tt_control_agree: no rank may leave parent before every rank is connected. Blocks: until
  * timeout_ms. */
 int tt_control_split(struct tt_control *parent, int color, int key, int code, uint32_t timeout_ms,
 		     struct tt_control **ret_ctl, int *ret_rank, int *ret_nranks);
@@ -254,8 +254,8 @@ void tt_control_waiting(struct tt_control *ctl, const struct tt_blocked *blocked
 int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *blocked,
 		       char *text, size_t bytes);
 
-/* Send a goodbye, free. The last control of an endpoint closes the endpoint, too, and blocks until the
- * neighbors have received everything queued for them: mostly some microseconds, at most 5 s (a
+/* Send a goodbye, free. The last control of an endpoint closes the endpoint, too, and blocks until
+ * the neighbors have received everything queued for them: mostly some microseconds, at most 5 s (a
  * stopped neighbor), 0.2 s after a failure. */
 void tt_control_leave(struct tt_control *ctl);
 

@@ -4,8 +4,8 @@
  *
  * Called by control_accept.c, locked. Ranks connect and prove the secret within milliseconds, also
  * many at a time, so a full listener waits a little. A stranger that says nothing is dropped first;
- * where a crowd lasts it is a flood, and a random connection of the source with the most is dropped.
- * The newcomer competes too, but a source with few connections always gets in.
+ * where a crowd lasts it is a flood, and a random connection of the source with the most is
+ * dropped. The newcomer competes too, but a source with few connections always gets in.
  * Sources: early random drop, OpenSSH's MaxStartups; the share of one listener: dynamic thresholds,
  * Choudhury and Hahne 1998.
  */

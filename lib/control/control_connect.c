@@ -1,10 +1,10 @@
 /*
  * control_connect.c - connect to another rank: choice of addresses, retries, deadline
  *
- * Called by joining ranks, the dialer and active messages, in the caller's thread. A rank has several addresses,
- * and some lead nowhere or to another process (172.17.0.1 is every Docker host's own address), so
- * the server must prove its rank; otherwise the next address is tried, and all addresses again
- * until the deadline.
+ * Called by joining ranks, the dialer and active messages, in the caller's thread. A rank has
+ * several addresses, and some lead nowhere or to another process (172.17.0.1 is every Docker
+ * host's own address), so the server must prove its rank; otherwise the next address is tried, and
+ * all addresses again until the deadline.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
  * control_internal.h - shared by the files of control: the parts of struct tt_control and the
  * functions of each protocol
  *
- * A control is the state of one communicator's protocols. Its endpoint (endpoint.h) has the sockets,
- * the thread and the lock; a protocol sees ranks and frames only.
+ * A control is the state of one communicator's protocols. Its endpoint (endpoint.h) has the
+ * sockets, the thread and the lock; a protocol sees ranks and frames only.
  *
  *   control.c               make, leave; frames in and out
  *   control_data.c          data sockets, and the dialer thread
@@ -112,8 +112,8 @@ struct tt_departures {
 	bool leaving;         /* this rank's goodbye is sent */
 };
 
-/* Break the control; the first break wins. from: the neighbor that reported the failure, -1: this rank.
- * last: the last operation with a message received from culprit. */
+/* Break the control; the first break wins. from: the neighbor that reported the failure, -1: this
+ * rank. last: the last operation with a message received from culprit. */
 void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t last,
 		      const char *text, int from);
 void tt_control_put_abort(struct tt_writer *w, int origin, int code, int culprit, uint64_t last,

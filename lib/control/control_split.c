@@ -2,11 +2,11 @@
  * control_split.c - a control for some ranks of an existing one: split and shrink
  *
  * Called by comm. A new control has a context number of its own and uses the connections of the
- * endpoint that its parent uses: a split is one allgather of colors over the parent's tree, and then
- * the connections that the new tree and ring need and the endpoint lacks. A rank that cannot go on
- * floods the reason over the parent. While a split is in progress, whatever breaks the parent breaks
- * the new control, so that a death ends every wait, also of ranks that are not neighbors of the dead
- * one in the new control.
+ * endpoint that its parent uses: a split is one allgather of colors over the parent's tree, and
+ * then the connections that the new tree and ring need and the endpoint lacks. A rank that cannot
+ * go on floods the reason over the parent. While a split is in progress, whatever breaks the
+ * parent breaks the new control, so that a death ends every wait, also of ranks that are not
+ * neighbors of the dead one in the new control.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,8 +140,8 @@ static int make_child(struct tt_control *parent, const struct tt_members *m,
 	return 0;
 }
 
-/* The connections to the neighbors in the tree and the ring of ctl; first to the lower peers, to which
- * this rank connects without waiting for others. Error texts have the parent's numbers. */
+/* The connections to the neighbors in the tree and the ring of ctl; first to the lower peers, to
+ * which this rank connects without waiting for others. Error texts have the parent's numbers. */
 static int connect_neighbors(struct tt_control *parent, struct tt_control *ctl,
 			     const struct tt_members *m, uint64_t deadline_ns)
 {

@@ -50,7 +50,8 @@ struct tt_deadlock_state {
 	bool *in_cycle;        /* [nranks] scratch of that look */
 };
 
-/* control_status.c. frame: of neighbor from; false: the frame is malformed. timers: returns the next time due */
+/* control_status.c. frame: of neighbor from; false: the frame is malformed. timers: returns the
+ * next time due */
 bool tt_status_frame(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);
 uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now);
 /* The last operation in which any rank, as far as this rank knows, received from `rank`. */

@@ -1,16 +1,16 @@
 /*
- * endpoint.h - the control endpoint of a rank: one listener, one service thread and one authenticated
- * connection to each peer in use, for all controls that descend from one unique id
+ * endpoint.h - the control endpoint of a rank: one listener, one service thread and one
+ * authenticated connection to each peer in use, for all controls that descend from one unique id
  *
  * A peer is a rank of the first communicator. Splits and shrinks make no endpoint: their controls
- * use the connections of this one, and a frame names its control by the context number. A connection is
- * made when a control first needs it, and stays until the endpoint closes. The higher peer of a
- * pair connects to the lower one.
+ * use the connections of this one, and a frame names its control by the context number. A
+ * connection is made when a control first needs it, and stays until the endpoint closes. The
+ * higher peer of a pair connects to the lower one.
  *
  * ep->lock guards every field without another mark, and all controls of the endpoint. The service
- * thread holds the lock while it works and releases it while it sleeps; callers hold it briefly, and
- * send on connections themselves. Nothing blocks under the lock: sends are non-blocking into a bounded
- * queue. "Locked" means: the caller holds ep->lock.
+ * thread holds the lock while it works and releases it while it sleeps; callers hold it briefly,
+ * and send on connections themselves. Nothing blocks under the lock: sends are non-blocking into a
+ * bounded queue. "Locked" means: the caller holds ep->lock.
  *
  *   endpoint.c              make and free, service thread, contexts
  *   control_accept.c        listener, unauthenticated connections (pending handshakes)
@@ -231,8 +231,8 @@ int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, int *ret_fd
 /* A dial of a rank of ctl, to be completed */
 struct tt_dial tt_dial_of(struct tt_control *ctl, int rank, enum tt_purpose purpose,
 			  uint64_t deadline_ns);
-/* Make the connection to rank, one of ctl's, unless it exists: the higher peer connects, the lower one
- * waits. me, named: numbers of the two ranks in error texts. Returns as tt_control_connect. */
+/* Make the connection to rank, one of ctl's, unless it exists: the higher peer connects, the lower
+ * one waits. me, named: numbers of the two ranks in error texts. Returns as tt_control_connect. */
 int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64_t deadline_ns);
 
 /* ---- control_authenticate.c, not locked ------------------------------------------------------ */
@@ -266,8 +266,9 @@ void tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to,
 bool tt_authenticate_runs(const struct tt_dial_attempt *a, const struct tt_sock_target *to);
 /* struct tt_patience's stop: is a handshake readable, or the dial over? ctx: the attempt */
 bool tt_authenticate_has_news(void *ctx);
-/* Go on with the handshakes for wait_ns, or until one ends. 0: this one is authenticated | TT_TIMEOUT: none yet |
- * TT_USAGE: a rank of the job has refused this rank for good, a->last is its sentence */
+/* Go on with the handshakes for wait_ns, or until one ends. 0: this one is authenticated |
+ * TT_TIMEOUT: none yet | TT_USAGE: a rank of the job has refused this rank for good, a->last is
+ * its sentence */
 int tt_authenticate_await(struct tt_dial_attempt *a, uint64_t wait_ns,
 			  struct tt_sock_target **ret_to, int *ret_fd);
 /* Close the connections of all running handshakes. */

@@ -36,7 +36,8 @@ void tt_get_text(struct tt_reader *r, char *text, size_t room);
 /* Is the whole message read, without a failure? */
 bool tt_get_end(const struct tt_reader *r);
 
-/* ---- frames of a connection: length (of the payload), kind, context, payload --------------------- */
+/* ---- frames of a connection: length (of the payload), kind, context, payload
+ * --------------------- */
 
 #define TT_FRAME_HEAD 13
 #define TT_FRAME_MOST (16u << 20)
@@ -67,8 +68,8 @@ struct tt_frame_head {
 	size_t bytes;     /* of the payload */
 };
 void tt_put_frame_head(struct tt_writer *w, const struct tt_frame_head *head);
-/* Is a whole frame at the start of data? 1 | 0: more bytes are needed | < 0: unknown kind, or longer
- * than the kind allows */
+/* Is a whole frame at the start of data? 1 | 0: more bytes are needed | < 0: unknown kind, or
+ * longer than the kind allows */
 int tt_frame_next(const uint8_t *data, size_t have, struct tt_frame_head *ret_head);
 
 /* ---- payloads -------------------------------------------------------------------------------- */

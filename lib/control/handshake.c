@@ -56,8 +56,8 @@ void tt_key_make(const void *secret, size_t bytes, const char *label, uint64_t n
 	OPENSSL_cleanse(sum, sizeof(sum));
 }
 
-/* A proof covers its side's role, the hello and the reply, so that no message of one handshake can be
- * replayed in another. */
+/* A proof covers its side's role, the hello and the reply, so that no message of one handshake can
+ * be replayed in another. */
 static void sign(const struct tt_key *key, const char *role, const uint8_t hello[TT_HELLO_BYTES],
 		 const uint8_t reply[TT_REPLY_BYTES], uint8_t ret_mac[TT_MAC])
 {

@@ -42,8 +42,8 @@ struct tt_binding {
 void tt_plan_bind(const struct tt_plan *plan, const struct tt_connectivity *paths,
 		  size_t message_bytes, size_t bytes, struct tt_binding *ret_binding);
 
-/* Bytes of scratch memory of a bound plan; distance from scratch block 0, which may have no memory, to
- * the first block with memory. */
+/* Bytes of scratch memory of a bound plan; distance from scratch block 0, which may have no
+ * memory, to the first block with memory. */
 static inline size_t tt_binding_scratch(const struct tt_binding *b, const struct tt_plan *plan)
 {
 	return (plan->scratch_blocks - plan->scratch_first) * b->unit;
@@ -54,8 +54,8 @@ static inline size_t tt_binding_unused(const struct tt_binding *b, const struct 
 	return plan->scratch_first * b->unit;
 }
 
-/* The base of scratch blocks whose memory begins `unused` bytes later, at p; p may be NULL when no block
- * is used. Not in pointer arithmetic, since the base itself may lie outside of any memory. */
+/* The base of scratch blocks whose memory begins `unused` bytes later, at p; p may be NULL when no
+ * block is used. Not in pointer arithmetic, since the base itself may lie outside of any memory. */
 static inline char *tt_scratch_base(char *p, size_t unused)
 {
 	return (char *)((uintptr_t)p - unused);

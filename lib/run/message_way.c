@@ -119,8 +119,8 @@ static inline void restart(struct tt_op *op, const struct tt_prepared *p, const 
 		tt_op_place_cursors(op);
 }
 
-/* Advance until the operation is complete (true), `spins` rounds have moved nothing, or it fails; the
- * next advance meets the failure again. */
+/* Advance until the operation is complete (true), `spins` rounds have moved nothing, or it fails;
+ * the next advance meets the failure again. */
 static inline bool advance_all(struct tt_op *op, uint32_t spins)
 {
 	int rc;

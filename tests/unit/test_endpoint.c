@@ -167,6 +167,24 @@ Test(endpoint, frames_of_a_later_control_wait_for_it, .timeout = 60)
 	}
 }
 
+/* Frames of controls that are never made take 4 MiB at most; then the peer is at fault. */
+Test(endpoint, frames_of_unknown_controls_are_bounded, .timeout = 60)
+{
+	struct fixture f = make(1);
+	int fd = connect_peer(&f, 9);
+	struct tt_frame_head head = { TT_F_GATHER_UP, 77, 3u << 20 };
+	uint8_t *data = calloc(1, head.bytes);
+
+	tt_endpoint_forming(f.ep, true);
+	cr_assert(tt_endpoint_frame(f.ep, f.ep->conns, &head, data));
+	cr_assert_not(tt_endpoint_frame(f.ep, f.ep->conns, &head, data));
+	tt_endpoint_forming(f.ep, false);
+	cr_assert_eq(f.ep->early_bytes, 0, "the end of the split drops them");
+	free(data);
+	close(fd);
+	tt_control_free(f.ctl);
+}
+
 static void announce(int fd, uint64_t epoch, int only)
 {
 	struct tt_writer w = { 0 };

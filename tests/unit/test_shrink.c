@@ -422,6 +422,24 @@ Test(shrink, of_half_the_ranks_is_refused_where_a_majority_is_asked_for, .timeou
 	}
 }
 
+/* Ranks that would decide differently do not join. */
+static int join_with_another_rule(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	const struct ranks *r = arg;
+
+	setenv("TUTTI_SHRINK", rank == 1 ? "majority" : "any", 1);
+	want(tuttiCommInitRank(comm, nranks, r->id, rank) == tuttiInvalidUsage);
+	want(strstr(tuttiGetLastError(NULL), "rank 1 has shrink=majority"));
+	return 0;
+}
+
+Test(shrink, rules_that_differ_are_refused_when_ranks_join, .timeout = 60)
+{
+	static struct ranks r = { .n = 3, .no_join = true, .limit_s = 50, .arg = &r };
+
+	cr_expect_eq(ranks_run(&r, join_with_another_rule), 0);
+}
+
 /* ---- again and again ------------------------------------------------------------------------- */
 
 /* The highest rank dies, then the lowest, and so on, until one rank is left. */
