@@ -22,6 +22,8 @@
 
 #include "base/base.h"
 
+struct tt_data_keys; /* base/sock.h */
+
 /* TUTTI_IB_... settings; -1: choose */
 struct tt_verbs_settings {
 	const char *devices; /* as TUTTI_SOCKET_IFNAME; "" all */
@@ -44,10 +46,10 @@ struct tt_world {
 	uint64_t deadline_ns;                            /* for open */
 	/* A connected, authenticated, blocking stream socket to the peer for (peer, channel). The
 	 * lower rank calls dial once, which begins to connect: 0 | < 0. Both ranks then poll take:
-	 * 1 and the socket, which the caller owns | 0 not yet | < 0, TT_TIMEOUT: not connected
-	 * within the time-out. Neither blocks. */
+	 * 1 and the socket, which the caller owns, with its keys (ret_keys NULL: not wanted) | 0
+	 * not yet | < 0, TT_TIMEOUT: not connected within the time-out. Neither blocks. */
 	int (*dial)(void *ctx, int peer, int channel);
-	int (*take)(void *ctx, int peer, int channel, int *ret_fd);
+	int (*take)(void *ctx, int peer, int channel, int *ret_fd, struct tt_data_keys *ret_keys);
 	/* Allgather among all ranks, only during open: all[r * bytes] = mine of rank r.
 	 * Blocks. Returns 0 | < 0. */
 	int (*allgather)(void *ctx, const void *mine, size_t bytes, void *all);

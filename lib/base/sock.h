@@ -122,6 +122,12 @@ void tt_sock_set_blocking(int fd, bool blocking);
 int tt_sock_own(int fd);
 void tt_sock_close(int fd);
 
+/* Key material of a data socket: send of one side is recv of the other. Its holder overwrites it
+ * after use. */
+struct tt_data_keys {
+	uint8_t send[32], recv[32];
+};
+
 /* sock_fd.c ------------------------------------------------------------------------------------ */
 
 /* Sends fd over a unix socket, with `bytes` of data, non-blocking; to: of a datagram socket, else

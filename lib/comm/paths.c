@@ -25,11 +25,11 @@ static int dial(void *ctx, int peer, int channel)
 	return tt_control_dial(c->ctl, peer, channel, tt_deadline_ns(c->settings.timeout_ms));
 }
 
-static int take(void *ctx, int peer, int channel, int *ret_fd)
+static int take(void *ctx, int peer, int channel, int *ret_fd, struct tt_data_keys *ret_keys)
 {
 	tuttiComm_t c = ctx;
 
-	return tt_control_take(c->ctl, peer, channel, ret_fd);
+	return tt_control_take(c->ctl, peer, channel, ret_fd, ret_keys);
 }
 
 /* Links by NICs exist beside links by tcp: their sockets have other channel numbers. */
@@ -38,9 +38,9 @@ static int dial_nic(void *ctx, int peer, int channel)
 	return dial(ctx, peer, TT_CHANNELS + channel);
 }
 
-static int take_nic(void *ctx, int peer, int channel, int *ret_fd)
+static int take_nic(void *ctx, int peer, int channel, int *ret_fd, struct tt_data_keys *ret_keys)
 {
-	return take(ctx, peer, TT_CHANNELS + channel, ret_fd);
+	return take(ctx, peer, TT_CHANNELS + channel, ret_fd, ret_keys);
 }
 
 static int allgather(void *ctx, const void *mine, size_t bytes, void *all)

@@ -62,6 +62,7 @@ void tt_call_text(const struct tt_call *call, uint64_t seq, char *text, size_t b
 void tt_call_name_algorithms(const char *(*name)(unsigned algorithm));
 
 struct tt_control;
+struct tt_data_keys; /* base/sock.h */
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
@@ -153,10 +154,12 @@ int tt_control_agree(struct tt_control *ctl, int code, const char *what, uint64_
 
 /* Data sockets for transports (struct tt_world), with mutual authentication like every connection.
  * The lower rank of a pair dials, which begins to connect and returns: 0 | TT_SYSTEM. Both ranks
- * then call take: 1 a socket, which the caller owns | 0 not connected yet | < 0 broken, or the dial
- * has failed or passed its deadline. */
+ * then call take: 1 a socket, which the caller owns, and its keys, known to these two ranks alone
+ * (ret_keys NULL: not wanted) | 0 not connected yet | < 0 broken, or the dial has failed or passed
+ * its deadline. */
 int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns);
-int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd);
+int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd,
+		    struct tt_data_keys *ret_keys);
 
 /* A socket of the same kind for active messages, also when the control is broken. 0 | TT_REMOTE:
  * the peer is gone | < 0. Blocks until deadline, or until another thread sets *stop. The peer's

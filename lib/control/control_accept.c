@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -278,7 +279,8 @@ static bool answer_hello(struct tt_control_endpoint *ep, struct tt_unauth *u)
 
 /* A second tt_control_dial of the same (peer, channel) replaces the first one, which its dialer has
  * given up. */
-static void park(struct tt_control_endpoint *ep, const struct tt_hello *h, int fd)
+static void park(struct tt_control_endpoint *ep, const struct tt_hello *h, int fd,
+		 const struct tt_data_keys *keys)
 {
 	struct tt_parked *p = ep->listener.parked;
 
@@ -287,6 +289,7 @@ static void park(struct tt_control_endpoint *ep, const struct tt_hello *h, int f
 	if (p) {
 		tt_sock_close(p->fd);
 		p->fd = fd;
+		p->keys = *keys;
 		return;
 	}
 	p = malloc(sizeof(*p));
@@ -298,7 +301,8 @@ static void park(struct tt_control_endpoint *ep, const struct tt_hello *h, int f
 				 .context = h->context,
 				 .fd = fd,
 				 .peer = h->from,
-				 .channel = h->channel };
+				 .channel = h->channel,
+				 .keys = *keys };
 	ep->listener.parked = p;
 }
 
@@ -313,11 +317,13 @@ void tt_parked_close(struct tt_control_endpoint *ep, uint64_t context)
 		}
 		*at = p->next;
 		tt_sock_close(p->fd);
+		OPENSSL_cleanse(p, sizeof(*p));
 		free(p);
 	}
 }
 
-static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h, int fd)
+static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h, int fd,
+		      const struct tt_data_keys *keys)
 {
 	struct tt_control *ctl = tt_endpoint_find(ep, h->context);
 	struct tt_conn *conn;
@@ -338,7 +344,7 @@ static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h, 
 			tt_join_attached(ctl, h->from);
 		break;
 	case TT_P_DATA:
-		park(ep, h, fd);
+		park(ep, h, fd, keys);
 		break;
 	case TT_P_AM:
 		tt_observers_socket(ctl, tt_control_rank(ctl, h->from), fd);
@@ -350,6 +356,7 @@ static void check_proof(struct tt_control_endpoint *ep, struct tt_unauth *u)
 {
 	bool genuine = tt_proof_check(ep->auth.key, u->hello_bytes, u->reply, u->proof);
 	uint8_t verdict = !genuine ? TT_V_OTHER_SECRET : u->reserve ? TT_V_FULL : TT_V_WELCOME;
+	struct tt_data_keys keys;
 	bool sent = send(u->fd, &verdict, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 
 	drop(ep, u, verdict != TT_V_WELCOME || !sent);
@@ -357,7 +364,9 @@ static void check_proof(struct tt_control_endpoint *ep, struct tt_unauth *u)
 		note_full(ep);
 	if (verdict == TT_V_WELCOME && sent) {
 		ep->listener.full_since_ns = 0;
-		connected(ep, &u->hello, u->fd);
+		tt_handshake_keys(ep->auth.key, u->hello_bytes, u->reply, true, &keys);
+		connected(ep, &u->hello, u->fd, &keys);
+		OPENSSL_cleanse(&keys, sizeof(keys));
 	}
 	if (!genuine) {
 		struct tt_control *ctl = tt_endpoint_find(ep, 0);

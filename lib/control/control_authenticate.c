@@ -108,6 +108,7 @@ static int step(struct tt_dial_attempt *a, int i, struct tt_sock_target **ret_to
 		refused(a, i, verdict);
 		return verdict == TT_V_STALE ? TT_USAGE : TT_TIMEOUT;
 	}
+	tt_handshake_keys(key, one->shake.hello, one->shake.reply, false, &a->keys);
 	*ret_to = one->to;
 	*ret_fd = one->fd;
 	remove_at(a, i);

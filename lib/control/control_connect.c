@@ -7,6 +7,7 @@
  * all addresses again until the deadline.
  */
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -287,6 +288,8 @@ int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, int *ret_fd
 	choose(ctl, dial, &a);
 	rc = try_until(&a, &to, ret_fd);
 	tt_authenticate_end(&a);
+	dial->keys = a.keys;
+	OPENSSL_cleanse(&a.keys, sizeof(a.keys));
 	if (!rc)
 		note_choice(ctl, dial, to);
 	return rc;

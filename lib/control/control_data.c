@@ -5,6 +5,7 @@
  * thread need, so a thread works through the dials of this rank; it exists while there are some.
  * The caller's thread never waits.
  */
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,8 @@ static void *work(void *arg)
 			snprintf(d->text, sizeof(d->text), "%s", tt_error_text());
 		d->code = rc;
 		d->fd = rc ? -1 : fd;
+		d->keys = dial.keys;
+		OPENSSL_cleanse(&dial.keys, sizeof(dial.keys));
 	}
 	ctl->dialer.working = false;
 	tt_control_unlock(ctl);
@@ -89,8 +92,15 @@ int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t dead
 	return working ? 0 : start_thread(ctl);
 }
 
+static void free_dial(struct tt_data_dial *d)
+{
+	OPENSSL_cleanse(&d->keys, sizeof(d->keys));
+	free(d);
+}
+
 /* 1 | 0 not finished | < 0 it failed. Locked. */
-static int take_dialed(struct tt_control *ctl, int peer, int channel, int *ret_fd)
+static int take_dialed(struct tt_control *ctl, int peer, int channel, int *ret_fd,
+		       struct tt_data_keys *ret_keys)
 {
 	struct tt_data_dial **at = &ctl->dialer.dials, *d;
 
@@ -104,12 +114,14 @@ static int take_dialed(struct tt_control *ctl, int peer, int channel, int *ret_f
 		return 0;
 	*at = d->next;
 	*ret_fd = d->fd;
-	free(d);
+	*ret_keys = d->keys;
+	free_dial(d);
 	return 1;
 }
 
 /* 1 | 0 the peer has not dialed yet. Locked. */
-static int take_parked(struct tt_control *ctl, int peer, int channel, int *ret_fd)
+static int take_parked(struct tt_control *ctl, int peer, int channel, int *ret_fd,
+		       struct tt_data_keys *ret_keys)
 {
 	struct tt_parked **at = &ctl->ep->listener.parked, *p;
 	int from = tt_control_peer(ctl, peer);
@@ -123,20 +135,24 @@ static int take_parked(struct tt_control *ctl, int peer, int channel, int *ret_f
 	}
 	*at = p->next;
 	*ret_fd = p->fd;
+	*ret_keys = p->keys;
+	OPENSSL_cleanse(p, sizeof(*p));
 	free(p);
 	return 1;
 }
 
-int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd)
+int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd,
+		    struct tt_data_keys *ret_keys)
 {
+	struct tt_data_keys keys;
 	bool working;
 	int rc;
 
 	if (tt_control_broken(ctl))
 		return tt_control_fail(ctl);
 	tt_control_lock(ctl);
-	rc = ctl->rank < peer ? take_dialed(ctl, peer, channel, ret_fd)
-			      : take_parked(ctl, peer, channel, ret_fd);
+	rc = ctl->rank < peer ? take_dialed(ctl, peer, channel, ret_fd, &keys)
+			      : take_parked(ctl, peer, channel, ret_fd, &keys);
 	working = ctl->dialer.working;
 	tt_control_unlock(ctl);
 	if (rc <= 0)
@@ -144,6 +160,9 @@ int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd)
 	if (!working)
 		join_thread(ctl);
 	tt_sock_set_blocking(*ret_fd, true);
+	if (ret_keys)
+		*ret_keys = keys;
+	OPENSSL_cleanse(&keys, sizeof(keys));
 	return 1;
 }
 
@@ -157,6 +176,6 @@ void tt_dialer_stop(struct tt_control *ctl)
 	while ((d = ctl->dialer.dials)) {
 		ctl->dialer.dials = d->next;
 		tt_sock_close(d->fd);
-		free(d);
+		free_dial(d);
 	}
 }

@@ -84,6 +84,7 @@ struct tt_data_dial { /* from tt_control_dial to tt_control_take */
 	uint64_t deadline_ns;
 	int fd, code;    /* -1 and 0: not finished */
 	char text[1024]; /* the sentence of code */
+	struct tt_data_keys keys;
 };
 
 struct tt_dialer {

@@ -101,6 +101,7 @@ struct tt_parked { /* accepted data socket, not yet claimed by tt_control_take *
 	struct tt_parked *next;
 	uint64_t context;
 	int fd, peer, channel;
+	struct tt_data_keys keys;
 };
 
 struct tt_listener {
@@ -224,6 +225,7 @@ struct tt_dial {
 	const atomic_bool *stop;
 	int nports; /* to listens at one of nports from its port on; 0 is 1 */
 	uint64_t deadline_ns;
+	struct tt_data_keys keys; /* set by tt_control_connect */
 };
 /* Connect to a rank whose business card is known, and authenticate. 0 | TT_REMOTE, TT_TIMEOUT,
  * TT_SYSTEM | the code that broke the control */
@@ -255,9 +257,10 @@ struct tt_dial_attempt {
 	int n;
 	struct tt_authentication running[TT_HANDSHAKES];
 	int nrunning;
-	char last[160]; /* latest refusal by a server, as a sentence */
-	char full[160]; /* latest proved TT_V_FULL, as a sentence */
-	bool answered;  /* some server answered in this round */
+	char last[160];           /* latest refusal by a server, as a sentence */
+	char full[160];           /* latest proved TT_V_FULL, as a sentence */
+	bool answered;            /* some server answered in this round */
+	struct tt_data_keys keys; /* of the authenticated connection */
 };
 
 /* Takes fd, connected to a target of the list. */

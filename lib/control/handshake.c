@@ -69,6 +69,14 @@ static void sign(const struct tt_key *key, const char *role, const uint8_t hello
 	HMAC(EVP_sha256(), key->bytes, TT_KEY, signed_bytes, sizeof(signed_bytes), ret_mac, NULL);
 }
 
+void tt_handshake_keys(const struct tt_key *key, const uint8_t hello[TT_HELLO_BYTES],
+		       const uint8_t reply[TT_REPLY_BYTES], bool is_server,
+		       struct tt_data_keys *ret_keys)
+{
+	sign(key, "to cli", hello, reply, is_server ? ret_keys->send : ret_keys->recv);
+	sign(key, "to ser", hello, reply, is_server ? ret_keys->recv : ret_keys->send);
+}
+
 void tt_hello_put(const struct tt_hello *hello, uint8_t ret_bytes[TT_HELLO_BYTES])
 {
 	struct tt_writer w = { .data = ret_bytes, .room = TT_HELLO_BYTES };

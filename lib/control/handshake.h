@@ -73,6 +73,11 @@ int tt_handshake_read(struct tt_handshake *h, int fd, const struct tt_key *key,
 int tt_handshake_finish(struct tt_handshake *h, int fd, const struct tt_key *key,
 			const struct tt_patience *patience, enum tt_verdict *ret_verdict);
 
+/* The keys of a data socket after its handshake */
+void tt_handshake_keys(const struct tt_key *key, const uint8_t hello[TT_HELLO_BYTES],
+		       const uint8_t reply[TT_REPLY_BYTES], bool is_server,
+		       struct tt_data_keys *ret_keys);
+
 /* server, step by step. hello_get: false: malformed; *ret_verdict OTHER_VERSION when only the
  * version differs. */
 bool tt_hello_get(const uint8_t bytes[TT_HELLO_BYTES], struct tt_hello *ret_hello,

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,6 +14,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/sock.h"
 
 #define MAX_RANKS 64
 #define MAX_BYTES 4096 /* bytes of a rank in an allgather */
@@ -78,9 +81,17 @@ static int dial(void *ctx, int peer, int channel)
 	return 0;
 }
 
-static int take(void *ctx, int peer, int channel, int *ret_fd)
+/* Differs between pairs, directions and channels */
+static void make_key(int from, int to, int channel, uint8_t ret_key[32])
+{
+	memset(ret_key, 0, 32);
+	snprintf((char *)ret_key, 32, "%d to %d on %d", from, to, channel);
+}
+
+static int take(void *ctx, int peer, int channel, int *ret_fd, struct tt_data_keys *ret_keys)
 {
 	struct world_rank *r = ctx;
+	int me = r->world.rank;
 
 	if (r->takes++ < r->h->takes_before_socket)
 		return 0;
@@ -88,6 +99,10 @@ static int take(void *ctx, int peer, int channel, int *ret_fd)
 		return TT_REMOTE;
 	*ret_fd = r->fds[peer * r->h->nchannels + channel];
 	r->fds[peer * r->h->nchannels + channel] = -1;
+	if (ret_keys) {
+		make_key(me, peer, channel, ret_keys->send);
+		make_key(peer, me, channel, ret_keys->recv);
+	}
 	return 1;
 }
 

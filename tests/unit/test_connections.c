@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/support/harness_control.h"
+#include "base/sock.h"
 #include "plan/plan.h"
 
 #define ASSERT_TEXT(r, phrase) \
@@ -83,36 +84,51 @@ Test(connections, ranks_may_leave_in_any_order, .timeout = 60)
 
 /* ---- data sockets ---------------------------------------------------------------------------- */
 
-static int await_data_socket(struct tt_control *ctl, int peer, int channel, int *ret_fd)
+static int await_data_socket(struct tt_control *ctl, int peer, int channel, int *ret_fd,
+			     struct tt_data_keys *ret_keys)
 {
 	int rc = 0;
 
 	for (int ms = 0; ms < HOLD_MS && !rc; ms++) {
-		rc = tt_control_take(ctl, peer, channel, ret_fd);
+		rc = tt_control_take(ctl, peer, channel, ret_fd, ret_keys);
 		if (!rc)
 			sleep_ms(1);
 	}
 	return rc == 1 ? 0 : rc < 0 ? rc : -1;
 }
 
-/* Data sockets between every two ranks on two channels; each end sends its rank and channel. */
+struct data_greeting {
+	int from;
+	struct tt_data_keys keys;
+};
+
+/* Data sockets between every two ranks on two channels; each end sends its rank and channel, and
+ * the keys. No key occurs twice. */
 static int data_sockets(struct control_job *m, int rank, struct tt_control *ctl)
 {
+	uint8_t last[32] = { 0 };
 	int wrong = 0;
 
 	for (int peer = 0; peer < m->n; peer++)
 		for (int channel = 0; channel < 2 && peer != rank; channel++) {
-			int fd, mine = rank * 10 + channel, theirs = -1;
+			struct data_greeting mine = { .from = rank * 10 + channel }, theirs = { 0 };
+			const struct tt_data_keys *keys = &mine.keys;
+			int fd;
 
 			if (rank < peer &&
 			    tt_control_dial(ctl, peer, channel, tt_deadline_ns(HOLD_MS)))
 				return 100;
-			if (await_data_socket(ctl, peer, channel, &fd))
+			if (await_data_socket(ctl, peer, channel, &fd, &mine.keys))
 				return 100;
 			wrong += write(fd, &mine, sizeof(mine)) != sizeof(mine);
 			/* the socket is blocking */
 			wrong += read(fd, &theirs, sizeof(theirs)) != sizeof(theirs);
-			wrong += theirs != peer * 10 + channel;
+			wrong += theirs.from != peer * 10 + channel;
+			wrong += memcmp(theirs.keys.send, keys->recv, 32) ||
+				 memcmp(theirs.keys.recv, keys->send, 32);
+			wrong += !memcmp(keys->send, keys->recv, 32) ||
+				 !memcmp(keys->send, last, 32);
+			memcpy(last, keys->send, 32);
 			close(fd);
 		}
 	return wrong;
@@ -146,7 +162,7 @@ static int dial_a_stopped_rank(struct control_job *m, int rank, struct tt_contro
 	}
 	rc = tt_control_dial(ctl, 1, 0, tt_deadline_ns(HOLD_MS));
 	if (!rc)
-		rc = await_data_socket(ctl, 1, 0, &fd);
+		rc = await_data_socket(ctl, 1, 0, &fd, NULL);
 	snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s", tt_error_text());
 	m->report[rank].took_ms = (tt_now_ns() - before) / 1000000;
 	return rc == TT_REMOTE ? 0 : 1;
@@ -180,14 +196,14 @@ static int dial_until_the_deadline(struct control_job *m, int rank, struct tt_co
 		sleep_ms(HOLD_MS);
 	control_job_reached(m, 1, 2, HOLD_MS);
 	if (rank == 2)
-		return await_data_socket(ctl, 0, 0, &fd);
+		return await_data_socket(ctl, 0, 0, &fd, NULL);
 	rc = tt_control_dial(ctl, 2, 0, tt_deadline_ns(HOLD_MS));
-	if (rc || await_data_socket(ctl, 2, 0, &fd) ||
+	if (rc || await_data_socket(ctl, 2, 0, &fd, NULL) ||
 	    tt_control_dial(ctl, 1, 0, tt_deadline_ns(300)))
 		return 100;
-	rc = await_data_socket(ctl, 1, 0, &fd);
+	rc = await_data_socket(ctl, 1, 0, &fd, NULL);
 	snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s", tt_error_text());
-	return rc == TT_TIMEOUT && tt_control_take(ctl, 1, 0, &fd) == rc ? 0 : 1;
+	return rc == TT_TIMEOUT && tt_control_take(ctl, 1, 0, &fd, NULL) == rc ? 0 : 1;
 }
 
 Test(connections, a_dial_that_fails_names_the_rank_and_its_addresses, .timeout = 60)

@@ -110,7 +110,7 @@ static int answer(const struct tt_world *world, int which)
 	struct tt_verbs_hello theirs, h;
 	int fd, rc;
 
-	while (!(rc = world->take(world->ctx, 0, which, &fd)))
+	while (!(rc = world->take(world->ctx, 0, which, &fd, NULL)))
 		;
 	EXPECT(rc == 1 && recv(fd, &theirs, sizeof(theirs), MSG_WAITALL) == sizeof(theirs));
 	h = hello_like(&theirs);

@@ -163,7 +163,7 @@ static int tcp_ready(struct tt_link *base)
 
 	if (tt_likely(l->fd >= 0))
 		return 1;
-	rc = w->take(w->ctx, base->peer, base->channel, &fd);
+	rc = w->take(w->ctx, base->peer, base->channel, &fd, NULL);
 	if (rc <= 0)
 		return rc;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));

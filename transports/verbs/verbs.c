@@ -287,7 +287,7 @@ static int verbs_ready(struct tt_link *base)
 	if (tt_likely(l->state == TT_VERBS_READY))
 		return 1;
 	if (l->state == TT_VERBS_UNCONNECTED) {
-		rc = w->take(w->ctx, base->peer, base->channel, &l->fd);
+		rc = w->take(w->ctx, base->peer, base->channel, &l->fd, NULL);
 		if (rc <= 0 || (rc = tt_verbs_send_hello(l)))
 			return rc;
 		l->state = TT_VERBS_HELLO_SENT;
