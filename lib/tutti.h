@@ -351,7 +351,8 @@ typedef enum {
 TUTTI_API tuttiResult_t tuttiCommMemStats(tuttiComm_t comm, tuttiCommMemStat_t stat,
 					  uint64_t *value);
 
-/* tuttiCommDescribe - write one line: the algorithm, transport and tile size of a call
+/* tuttiCommDescribe - write one line: the algorithm, transport and tile size of a call, and
+ * "encrypted" if this rank sends or receives encrypted data in it
  *   collective name such as "allreduce"
  *   count      elements per rank, as in the call; op has no influence
  *   text       [bytes] always ends with NUL

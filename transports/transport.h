@@ -40,10 +40,12 @@ struct tt_world {
 	int nchannels;        /* channels are 0..nchannels-1 */
 	bool crowded;         /* more ranks than cores on this host: ranks sleep often */
 	enum { TT_CMA_AUTO, TT_CMA_ON, TT_CMA_OFF } cma; /* TUTTI_CMA */
-	bool insist;                                     /* the user named this transport */
-	bool software;                                   /* software NICs may be used, too */
-	const struct tt_verbs_settings *ib;              /* NULL: the defaults */
-	uint64_t deadline_ns;                            /* for open */
+	/* TUTTI_ENCRYPT; auto: between hosts. Equal on all ranks */
+	enum { TT_ENCRYPT_AUTO, TT_ENCRYPT_ON, TT_ENCRYPT_OFF } encrypt;
+	bool insist;                        /* the user named this transport */
+	bool software;                      /* software NICs may be used, too */
+	const struct tt_verbs_settings *ib; /* NULL: the defaults */
+	uint64_t deadline_ns;               /* for open */
 	/* A connected, authenticated, blocking stream socket to the peer for (peer, channel). The
 	 * lower rank calls dial once, which begins to connect: 0 | < 0. Both ranks then poll take:
 	 * 1 and the socket, which the caller owns, with its keys (ret_keys NULL: not wanted) | 0
@@ -58,6 +60,13 @@ struct tt_world {
 	int (*fetch)(void *ctx, void *to, const void *from, size_t bytes);
 	void *ctx;
 };
+
+/* Are bytes over sockets to peer encrypted? Both sides give the same answer. */
+static inline bool tt_world_encrypts(const struct tt_world *w, int peer)
+{
+	return w->encrypt == TT_ENCRYPT_ON ||
+	       (w->encrypt == TT_ENCRYPT_AUTO && w->host_of[peer] != w->host_of[w->rank]);
+}
 
 /* One rank's side of a transport in one communicator. Transports embed it first. */
 struct tt_endpoint {

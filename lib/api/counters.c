@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "comm/paths.h"
 
 /* Adds the counters of one path. Paths share their links within a host: count these once. */
 static void count_path(tuttiComm_t comm, int number, tuttiCounters_t *n)
@@ -71,6 +72,7 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 	struct tt_plan_row *row;
 	struct tt_request r;
 	char transports[64] = "";
+	bool encrypted = false;
 	int rc = tt_comm_check(comm);
 
 	if (!rc && (!text || !bytes || (unsigned)datatype >= tuttiNumTypes))
@@ -99,7 +101,10 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
 					 (*t)->name);
 				break;
 			}
-	snprintf(text, bytes, "algorithm %s transport %s tile_bytes %zu", plan->algorithm,
-		 transports[0] ? transports + 1 : "self", comm->paths.world.message_bytes);
+	for (uint32_t i = 0; i < plan->npeers; i++)
+		encrypted |= tt_path_encrypts(comm, row->path, plan->peers[i]);
+	snprintf(text, bytes, "algorithm %s transport %s tile_bytes %zu%s", plan->algorithm,
+		 transports[0] ? transports + 1 : "self", comm->paths.world.message_bytes,
+		 encrypted ? " encrypted" : "");
 	return tuttiSuccess;
 }

@@ -263,6 +263,8 @@ const struct tt_env_row tt_env_table[] = {
 	  .help = "MiB of user buffers in the registration cache; 0: no limit" },
 	{ "TUTTI_PORT_RANGE", TT_ENV_TEXT, "", "first-last, such as 50000-50099", AT(ports),
 	  .valid = valid_ports, .help = "ports to listen at, for firewalls" },
+	{ "TUTTI_ENCRYPT", TT_ENV_CHOICE, "auto", "auto on off", .agree = true, AT(encrypt),
+	  .help = "encryption of data over tcp: between hosts, always, never" },
 	{ "TUTTI_ISA", TT_ENV_CHOICE, "auto", "auto scalar avx2 avx512", AT(isa),
 	  .help = "instruction set of the reduce kernels; never changes a result" },
 	{ "TUTTI_WAIT", TT_ENV_CHOICE, "auto", "auto spin yield sleep", AT(wait),

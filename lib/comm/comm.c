@@ -272,9 +272,10 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 		goto free_comm;
 	}
 	snprintf(settings, sizeof(settings),
-		 "version=%d transport=%s algo=%s tile_bytes=%lld shrink=%s", TUTTI_VERSION_CODE,
-		 c->settings.transport, c->settings.algo, (long long)c->settings.tile_bytes,
-		 c->settings.majority ? "majority" : "any");
+		 "version=%d transport=%s algo=%s tile_bytes=%lld shrink=%s encrypt=%s",
+		 TUTTI_VERSION_CODE, c->settings.transport, c->settings.algo,
+		 (long long)c->settings.tile_bytes, c->settings.majority ? "majority" : "any",
+		 env.encrypt);
 	join.settings = settings;
 	join.timeout_ms = c->settings.timeout_ms;
 	join.ifname = env.ifname;

@@ -58,7 +58,7 @@ struct tt_comm_settings {
 	char name[64], transport[16], algo[64];
 	size_t tile_bytes; /* TUTTI_TILE_BYTES; 0: chosen by the library */
 	bool majority;     /* TUTTI_SHRINK */
-	int cma;           /* TUTTI_CMA, as in struct tt_world */
+	int cma, encrypt;  /* TUTTI_CMA, TUTTI_ENCRYPT, as in struct tt_world */
 	/* TUTTI_IB_..., as in struct tt_world; ib.devices points to ib_devices */
 	struct tt_verbs_settings ib;
 	char ib_devices[128];

@@ -214,6 +214,11 @@ static void note_transports(tuttiComm_t c, struct tt_path *path)
 	}
 }
 
+bool tt_path_encrypts(tuttiComm_t c, const struct tt_path *path, int peer)
+{
+	return path->via[peer]->t == &tt_tcp && tt_world_encrypts(&c->paths.world, peer);
+}
+
 static void summarize_paths(tuttiComm_t c)
 {
 	const struct tt_path *path = c->paths.path;
@@ -221,9 +226,10 @@ static void summarize_paths(tuttiComm_t c)
 	for (int i = 0; i < c->paths.npaths; i++)
 		note_transports(c, &c->paths.path[i]);
 	for (int peer = 0; peer < c->nranks; peer++)
-		tt_log(TT_LOG_DEBUG, "rank %d: rank %d by %s%s", c->rank, peer,
+		tt_log(TT_LOG_DEBUG, "rank %d: rank %d by %s%s%s", c->rank, peer,
 		       path[c->paths.npaths - 1].via[peer]->t->name,
-		       path[0].via[peer] != path[c->paths.npaths - 1].via[peer] ? " or tcp" : "");
+		       path[0].via[peer] != path[c->paths.npaths - 1].via[peer] ? " or tcp" : "",
+		       tt_path_encrypts(c, path, peer) ? ", encrypted" : "");
 	c->wait.spins = path[0].spins;
 	c->paths.slots = c->nranks > 1 ? path[0].via[c->rank ? 0 : 1] : NULL;
 	for (int peer = 0; c->paths.slots && peer < c->nranks; peer++)
@@ -253,6 +259,7 @@ int tt_paths_open(tuttiComm_t c)
 		.message_bytes = tile_bytes ? tile_bytes : tt_connectivity_message_bytes(&facts),
 		.deadline_ns = tt_deadline_ns(c->settings.timeout_ms),
 		.cma = c->settings.cma,
+		.encrypt = c->settings.encrypt,
 		.crowded = c->hosts.crowded,
 		.insist = strcmp(c->settings.transport, "auto") != 0,
 		.ib = &c->settings.ib,

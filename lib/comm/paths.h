@@ -16,6 +16,8 @@ int tt_paths_open(tuttiComm_t comm);
 /* Checks that every rank is reachable, and adds the NIC path if NICs connect all hosts. Collective;
  * no rank returns before all ranks have called. 0 | TT_USAGE, the same on all ranks | < 0 */
 int tt_paths_agree(tuttiComm_t comm);
+/* Is the data of this pair encrypted on this path? */
+bool tt_path_encrypts(tuttiComm_t comm, const struct tt_path *path, int peer);
 void tt_paths_close(tuttiComm_t comm);
 
 #endif

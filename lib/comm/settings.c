@@ -50,6 +50,13 @@ static void set_ib(tuttiComm_t c, const struct tt_env *env)
 	};
 }
 
+static int encrypt_of(const char *value)
+{
+	if (!strcmp(value, "on"))
+		return TT_ENCRYPT_ON;
+	return !strcmp(value, "off") ? TT_ENCRYPT_OFF : TT_ENCRYPT_AUTO;
+}
+
 int tt_comm_settings(tuttiComm_t c, const struct tuttiComm *parent, const tuttiConfig_t *config,
 		     struct tt_env *ret_env)
 {
@@ -66,6 +73,7 @@ int tt_comm_settings(tuttiComm_t c, const struct tuttiComm *parent, const tuttiC
 	c->settings.tile_bytes = parent ? parent->settings.tile_bytes : (size_t)ret_env->tile_bytes;
 	c->settings.majority = parent ? parent->settings.majority
 				      : !strcmp(ret_env->shrink, "majority");
+	c->settings.encrypt = parent ? parent->settings.encrypt : encrypt_of(ret_env->encrypt);
 	if (asked.timeout_ms > 0)
 		c->settings.timeout_ms = (uint32_t)asked.timeout_ms;
 	rc = set_names(c, asked.transport ? asked.transport : transport,

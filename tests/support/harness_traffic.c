@@ -292,11 +292,16 @@ uint64_t run_on(const struct tt_transport *t, int nranks, int nchannels, size_t 
 			     .threads = threads,
 			     .takes_before_socket = 3 };
 	struct setup setup = { t, arg };
-	uint64_t failed = harness_run(&h, body, &setup);
+	uint64_t failed = 0, now;
 
-	if (failed)
-		fprintf(stderr, "%s, ranks are %s: ranks %#llx failed\n", t->name,
-			threads ? "threads" : "processes", (unsigned long long)failed);
+	for (int encrypt = 0; encrypt <= (t == &tt_tcp); encrypt++) {
+		h.encrypt = encrypt;
+		failed |= now = harness_run(&h, body, &setup);
+		if (now)
+			fprintf(stderr, "%s%s, ranks are %s: ranks %#llx failed\n", t->name,
+				encrypt ? ", encrypted" : "", threads ? "threads" : "processes",
+				(unsigned long long)now);
+	}
 	return failed;
 }
 

@@ -225,6 +225,7 @@ uint64_t harness_run(const struct harness *h, int (*body)(const struct tt_world 
 			.message_bytes = h->message_bytes,
 			.nchannels = h->nchannels,
 			.deadline_ns = tt_deadline_ns(OPEN_MS),
+			.encrypt = h->encrypt ? TT_ENCRYPT_ON : TT_ENCRYPT_AUTO,
 			.insist = true,
 			.dial = dial,
 			.take = take,

@@ -17,6 +17,7 @@ struct harness {
 	size_t message_bytes;
 	bool threads;            /* ranks are threads of this process, else forked processes */
 	const int *host_of;      /* [nranks], NULL: all on one host */
+	bool encrypt;            /* TUTTI_ENCRYPT=on, else auto */
 	int takes_before_socket; /* calls of take that return 0 (not connected yet) first */
 };
 

@@ -2,7 +2,7 @@
  * tcp.c - messages over TCP: one socket for each (peer, channel), driven by the calling thread
  *
  * Called through tt_tcp by comm and run; tcp_stream.c moves the bytes. Sockets come connected and
- * authenticated from world->take. Only links with an expected message or unfinished posts cost
+ * authenticated from world->take; between hosts their bytes are encrypted (tcp_sealed.c). Only links with an expected message or unfinished posts cost
  * system calls. The kernel tunes the socket buffers; a fixed size would switch its tuning off.
  *
  * Sleep: poll only the awaited sockets. A rank that arms polls all links of interest once more. The
@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/crypto.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "transports/tcp/tcp_stream.h"
+#include "transports/tcp/tcp_sealed.h"
 
 #define NO_BELL_US 1000 /* longest sleep without a bell */
 
@@ -68,6 +69,7 @@ static void tcp_close(struct tt_endpoint *base)
 			continue;
 		if (ep->links[i]->fd >= 0)
 			tt_tcp_close_stream(ep->links[i]->fd);
+		tt_tcp_sealed_free(ep->links[i]);
 		free(ep->links[i]->buffer);
 		free(ep->links[i]);
 	}
@@ -132,6 +134,7 @@ static int make(struct tcp_ep *ep, int peer, int channel, struct tt_tcp_link **r
 		.t = &tt_tcp, .ep = &ep->base, .peer = peer, .channel = channel
 	};
 	l->fd = -1;
+	l->around = sizeof(struct tt_tcp_head);
 	ep->memory += sizeof(*l) + buffer_bytes;
 	*ret_link = l;
 	return 0;
@@ -158,14 +161,24 @@ static int tcp_connect(struct tt_endpoint *base, int peer, int channel, struct t
 static int tcp_ready(struct tt_link *base)
 {
 	struct tt_tcp_link *l = (struct tt_tcp_link *)base;
+	struct tcp_ep *ep = (struct tcp_ep *)base->ep;
 	const struct tt_world *w = base->ep->world;
+	struct tt_data_keys keys;
 	int fd, rc, on = 1;
 
 	if (tt_likely(l->fd >= 0))
 		return 1;
-	rc = w->take(w->ctx, base->peer, base->channel, &fd, NULL);
+	rc = w->take(w->ctx, base->peer, base->channel, &fd, &keys);
 	if (rc <= 0)
 		return rc;
+	rc = tt_world_encrypts(w, base->peer) ? tt_tcp_sealed_make(l, &keys) : 0;
+	OPENSSL_cleanse(&keys, sizeof(keys));
+	if (rc) {
+		close(fd);
+		return rc;
+	}
+	if (l->sealed)
+		ep->memory += sizeof(*l->sealed);
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	l->fd = fd;
 	return 1;
@@ -252,7 +265,7 @@ static int tcp_recv(struct tt_link *base, void *dst, size_t bytes, uint32_t stam
 	return rc;
 }
 
-/* Report a network error of any socket, also of sockets without a receive since. */
+/* Report altered data, or a network error of any socket, also of sockets without a receive since. */
 static int tcp_fault(struct tt_endpoint *base, bool broken)
 {
 	struct tcp_ep *ep = (struct tcp_ep *)base;
@@ -265,6 +278,8 @@ static int tcp_fault(struct tt_endpoint *base, bool broken)
 
 		if (!l || l->fd < 0)
 			continue;
+		if (l->sealed && l->sealed->altered)
+			return tt_tcp_sealed_altered(l);
 		if (!l->net_error && !getsockopt(l->fd, SOL_SOCKET, SO_ERROR, &error, &bytes))
 			tt_tcp_note_error(l, error);
 		if (l->net_error)

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/sock.h"
-#include "transports/tcp/tcp_stream.h"
+#include "transports/tcp/tcp_sealed.h"
 
 #define MAGIC 0x5474
 #define VERSION 1
@@ -30,9 +30,7 @@ void tt_tcp_note_error(struct tt_tcp_link *l, int error)
 		l->net_error = error;
 }
 
-/* Make an iovec of a buffer without its first *skip bytes; *skip shrinks by the skipped bytes.
- * Returns the number of iovecs: 0, 1. */
-static int piece(struct iovec *v, const void *buf, size_t bytes, size_t *skip)
+int tt_tcp_piece(struct iovec *v, const void *buf, size_t bytes, size_t *skip)
 {
 	if (*skip >= bytes) {
 		*skip -= bytes;
@@ -66,8 +64,8 @@ static size_t gather(const struct tt_tcp_link *l, struct iovec *iov)
 	for (uint64_t i = l->base.completed; i < l->base.posted && n < PIECES; i++) {
 		const struct tt_tcp_post *p = &l->queue[i % TT_TCP_QUEUE];
 
-		n += (size_t)piece(&iov[n], &p->head, HEAD, &skip);
-		n += (size_t)piece(&iov[n], p->buf, p->head.bytes, &skip);
+		n += (size_t)tt_tcp_piece(&iov[n], &p->head, HEAD, &skip);
+		n += (size_t)tt_tcp_piece(&iov[n], p->buf, p->head.bytes, &skip);
 	}
 	return n;
 }
@@ -96,7 +94,7 @@ static void count_sent(struct tt_tcp_link *l, size_t bytes)
 {
 	l->sent += bytes;
 	while (l->base.completed < l->base.posted) {
-		size_t whole = HEAD + l->queue[l->base.completed % TT_TCP_QUEUE].head.bytes;
+		size_t whole = l->around + l->queue[l->base.completed % TT_TCP_QUEUE].head.bytes;
 
 		if (l->sent < whole)
 			break;
@@ -110,7 +108,7 @@ int tt_tcp_flush(struct tt_tcp_link *l)
 	int moved = 0;
 
 	while (l->base.completed < l->base.posted) {
-		ssize_t n = send_some(l);
+		ssize_t n = tt_unlikely(l->sealed != NULL) ? tt_tcp_sealed_send(l) : send_some(l);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -131,7 +129,7 @@ int tt_tcp_flush(struct tt_tcp_link *l)
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-static int lost(const struct tt_tcp_link *l, const char *how)
+int tt_tcp_lost(const struct tt_tcp_link *l, const char *how)
 {
 	return tt_fail(
 		TT_REMOTE,
@@ -140,7 +138,7 @@ static int lost(const struct tt_tcp_link *l, const char *how)
 		(unsigned long long)l->base.received, l->got);
 }
 
-static int check(const struct tt_tcp_link *l, size_t bytes, uint32_t stamp)
+int tt_tcp_check(const struct tt_tcp_link *l, size_t bytes, uint32_t stamp)
 {
 	const struct tt_tcp_head *h = &l->head;
 
@@ -149,7 +147,7 @@ static int check(const struct tt_tcp_link *l, size_t bytes, uint32_t stamp)
 		      h->stamp == stamp))
 		return 0;
 	if (h->magic != MAGIC || h->version != VERSION || h->number != (uint32_t)l->base.received)
-		return lost(l, "sent bytes that are not a message");
+		return tt_tcp_lost(l, "sent bytes that are not a message");
 	return tt_fail(
 		TT_USAGE,
 		"rank %d: rank %d sent %u bytes of call %08x (channel %d, message %u) where %zu bytes of "
@@ -167,32 +165,40 @@ static ssize_t receive_some(struct tt_tcp_link *l, void *into, size_t bytes)
 
 	if (bytes <= TT_TCP_SMALL)
 		return recv(l->fd, (char *)&l->head + l->got, HEAD + bytes - l->got, MSG_DONTWAIT);
-	msg.msg_iovlen += (size_t)piece(&iov[msg.msg_iovlen], &l->head, HEAD, &skip);
-	msg.msg_iovlen += (size_t)piece(&iov[msg.msg_iovlen], into, bytes, &skip);
+	msg.msg_iovlen += (size_t)tt_tcp_piece(&iov[msg.msg_iovlen], &l->head, HEAD, &skip);
+	msg.msg_iovlen += (size_t)tt_tcp_piece(&iov[msg.msg_iovlen], into, bytes, &skip);
 	return recvmsg(l->fd, &msg, MSG_DONTWAIT);
+}
+
+int tt_tcp_count(struct tt_tcp_link *l, ssize_t n)
+{
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n < 0) {
+		tt_tcp_note_error(l, errno);
+		return tt_tcp_lost(l, strerror(errno));
+	}
+	if (n == 0)
+		return tt_tcp_lost(l, "closed the connection");
+	l->got += (size_t)n;
+	l->base.arrived += (size_t)n;
+	return 1;
 }
 
 int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t stamp)
 {
 	bool headless = l->got < HEAD;
-	ssize_t n;
 	int rc;
 
-	if (!headless && (rc = check(l, bytes, stamp)))
+	if (tt_unlikely(l->sealed != NULL))
+		return tt_tcp_sealed_receive(l, into, bytes, stamp);
+	if (!headless && (rc = tt_tcp_check(l, bytes, stamp)))
 		return rc;
 	if (l->got < HEAD + bytes) {
-		n = receive_some(l, into, bytes);
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
-			return 0;
-		if (n < 0) {
-			tt_tcp_note_error(l, errno);
-			return lost(l, strerror(errno));
-		}
-		if (n == 0)
-			return lost(l, "closed the connection");
-		l->got += (size_t)n;
-		l->base.arrived += (size_t)n;
-		if (headless && l->got >= HEAD && (rc = check(l, bytes, stamp)))
+		rc = tt_tcp_count(l, receive_some(l, into, bytes));
+		if (rc <= 0)
+			return rc;
+		if (headless && l->got >= HEAD && (rc = tt_tcp_check(l, bytes, stamp)))
 			return rc;
 	}
 	if (l->got < HEAD + bytes)

@@ -1,10 +1,13 @@
 /*
  * tcp_stream.h - messages on one socket: a header of 16 bytes, then the payload
  *
- * tcp.c owns the links and the sleep; tcp_stream.c moves the bytes of one link.
+ * tcp.c owns the links and the sleep; tcp_stream.c moves the bytes of one link; tcp_sealed.c has
+ * the parts that differ on an encrypted link.
  */
 #ifndef TT_TCP_STREAM_H
 #define TT_TCP_STREAM_H
+
+#include <sys/uio.h>
 
 #include "transports/transport.h"
 
@@ -24,7 +27,9 @@ struct tt_tcp_post {
 
 struct tt_tcp_link {
 	struct tt_link base;
-	int fd; /* -1: the peer has not connected yet */
+	int fd;                       /* -1: the peer has not connected yet */
+	struct tt_tcp_sealed *sealed; /* NULL: not encrypted */
+	size_t around;                /* bytes of a message on the wire besides its payload */
 	/* errno of the network (not the peer) that ended the connection, or 0 */
 	int net_error;
 	bool busy; /* the socket has not accepted all posts */
@@ -53,6 +58,15 @@ int tt_tcp_flush(struct tt_tcp_link *l);
 /* Continue to receive the next message, never beyond its end. Returns 1 into has the payload | 0
  * incomplete | TT_USAGE, TT_REMOTE. Repeats its answer until the caller sets got to 0. */
 int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t stamp);
+
+/* For tcp_sealed.c. piece: make an iovec of a buffer without its first *skip bytes; *skip shrinks by
+ * the skipped bytes; the number of iovecs: 0, 1. count: count the bytes of a recv, or note its error (errno). 1 some bytes | 0 none yet |
+ * TT_REMOTE. lost: TT_REMOTE with the sentence. check: is the header the expected one? 0 | TT_USAGE,
+ * TT_REMOTE */
+int tt_tcp_piece(struct iovec *v, const void *buf, size_t bytes, size_t *skip);
+int tt_tcp_count(struct tt_tcp_link *l, ssize_t n);
+int tt_tcp_lost(const struct tt_tcp_link *l, const char *how);
+int tt_tcp_check(const struct tt_tcp_link *l, size_t bytes, uint32_t stamp);
 
 /* Note the errno that ended the connection, if the network caused it. */
 void tt_tcp_note_error(struct tt_tcp_link *l, int error);

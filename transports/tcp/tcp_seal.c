@@ -1,0 +1,68 @@
+/* tcp_seal.c - see tcp_seal.h */
+#include <openssl/crypto.h>
+#include <string.h>
+
+#include "transports/tcp/tcp_seal.h"
+
+#define KEY 16
+
+bool tt_tcp_seal_make(struct tt_tcp_seal *s, const uint8_t key[32], bool seal)
+{
+	*s = (struct tt_tcp_seal){ .ctx = EVP_CIPHER_CTX_new(), .seals = seal };
+	memcpy(s->salt, key + KEY, sizeof(s->salt));
+	return s->ctx && EVP_CipherInit_ex(s->ctx, EVP_aes_128_gcm(), NULL, key, s->salt, seal);
+}
+
+void tt_tcp_seal_free(struct tt_tcp_seal *s)
+{
+	EVP_CIPHER_CTX_free(s->ctx); /* overwrites its key */
+	OPENSSL_cleanse(s, sizeof(*s));
+}
+
+static bool set_nonce(struct tt_tcp_seal *s)
+{
+	uint8_t nonce[sizeof(s->salt)];
+
+	memcpy(nonce, s->salt, sizeof(nonce));
+	for (int i = 0; i < 8; i++)
+		nonce[sizeof(nonce) - 1 - (size_t)i] ^= (uint8_t)(s->unit >> 8 * i);
+	return EVP_CipherInit_ex(s->ctx, NULL, NULL, NULL, nonce, -1);
+}
+
+/* Both directions of counter mode turn zeros into the key stream. */
+static bool replace_key(struct tt_tcp_seal *s)
+{
+	uint8_t next[KEY + sizeof(s->salt)] = { 0 };
+	bool good = set_nonce(s) && tt_tcp_seal_part(s, next, next, sizeof(next)) &&
+		    EVP_CipherInit_ex(s->ctx, NULL, NULL, next, NULL, -1);
+
+	memcpy(s->salt, next + KEY, sizeof(s->salt));
+	OPENSSL_cleanse(next, sizeof(next));
+	return good;
+}
+
+bool tt_tcp_seal_begin(struct tt_tcp_seal *s)
+{
+	bool good = (s->unit == 0 || s->unit % TT_SEAL_UNITS || replace_key(s)) && set_nonce(s);
+
+	s->unit++;
+	return good;
+}
+
+bool tt_tcp_seal_part(struct tt_tcp_seal *s, void *out, const void *in, size_t bytes)
+{
+	int n;
+
+	return EVP_CipherUpdate(s->ctx, out, &n, in, (int)bytes);
+}
+
+bool tt_tcp_seal_end(struct tt_tcp_seal *s, uint8_t tag[TT_TAG])
+{
+	int n;
+
+	if (!s->seals && !EVP_CIPHER_CTX_ctrl(s->ctx, EVP_CTRL_AEAD_SET_TAG, TT_TAG, tag))
+		return false;
+	if (EVP_CipherFinal_ex(s->ctx, tag, &n) != 1)
+		return false;
+	return !s->seals || EVP_CIPHER_CTX_ctrl(s->ctx, EVP_CTRL_AEAD_GET_TAG, TT_TAG, tag);
+}
