@@ -1,26 +1,25 @@
 /*
- * am.c - active messages of a communicator: make, service thread, states of ranks, close
+ * am.c - active messages of a communicator: make, events of control, states of ranks, close
  *
- * Called by comm. The service thread sleeps in epoll until a socket is readable, a socket with
- * queued messages is writable, or an operation of quorum_coordinator.c is due.
+ * Called by comm, and by control's service thread with frames, ends of connections and timers.
  */
-#include <linux/sockios.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/thread.h"
-#include "base/sock.h"
 #include "am/am_internal.h"
+#include "control/frame.h"
 
-#define EVENTS 32
 #define GOODBYE_MS 5000 /* as in control */
 #define GOODBYE_BROKEN_MS 500
+#define RETRY_NS 10000000ull
 #define NEVER UINT64_MAX
+
+/* what all ranks together may send ahead of their destination, and one rank */
+#define AHEAD_BYTES (4u << 20)
+#define WINDOW_MOST (256u << 10)
+#define WINDOW_LEAST 1024u
 
 /* ---- states of ranks ------------------------------------------------------------------------- */
 
@@ -30,103 +29,68 @@ void tt_am_gone(struct tt_am *am, int rank, tuttiRankState_t how)
 		am->gone[rank] = (uint8_t)how;
 	tt_quorum_lost(am, rank);
 	pthread_cond_broadcast(&am->changed);
-	if (am->threaded)
-		(void)!write(am->wake, &(uint64_t){ 1 }, sizeof(uint64_t));
 }
 
 tuttiRankState_t tt_am_state(struct tt_am *am, int rank)
 {
 	tuttiRankState_t state;
 
-	pthread_mutex_lock(&am->lock);
+	pthread_mutex_lock(am->lock);
 	state = (tuttiRankState_t)am->gone[rank];
-	pthread_mutex_unlock(&am->lock);
+	pthread_mutex_unlock(am->lock);
 	return state;
 }
 
 /* ---- callbacks of control -------------------------------------------------------------------- */
 
-/* Another rank dialed. Thread: control's service thread. */
-static void on_socket(void *ctx, int peer, int fd)
+static void on_message(void *ctx, int rank, int kind, const uint8_t *data, size_t bytes)
+{
+	if (kind == TT_F_CREDIT)
+		tt_stream_credit(ctx, rank, data, bytes);
+	else
+		tt_stream_bytes(ctx, rank, data, bytes);
+}
+
+static void on_room(void *ctx, int rank)
 {
 	struct tt_am *am = ctx;
 
-	pthread_mutex_lock(&am->lock);
-	if (am->stop || tt_am_start(am))
-		tt_sock_close(fd);
-	else
-		tt_am_conn_add(am, peer, fd);
-	pthread_mutex_unlock(&am->lock);
+	if (am->stream[rank])
+		tt_stream_send(am, am->stream[rank]);
+}
+
+static void on_over(void *ctx, int rank, tuttiRankState_t how)
+{
+	struct tt_am *am = ctx;
+
+	tt_stream_over(am, rank);
+	tt_am_gone(am, rank, how);
 }
 
 static void on_gone(void *ctx, int rank, tuttiRankState_t how)
 {
+	tt_am_gone(ctx, rank, how);
+}
+
+static uint64_t on_timers(void *ctx, uint64_t now)
+{
 	struct tt_am *am = ctx;
+	uint64_t due = tt_quorum_timers(am, now);
 
-	pthread_mutex_lock(&am->lock);
-	tt_am_gone(am, rank, how);
-	pthread_mutex_unlock(&am->lock);
-}
-
-static const struct tt_control_observer observer = { .am_socket = on_socket, .gone = on_gone };
-
-/* ---- the service thread ---------------------------------------------------------------------- */
-
-static int poll_timeout_ms(uint64_t due)
-{
-	uint64_t now = tt_now_ns();
-
-	if (due == NEVER)
-		return -1;
-	return due <= now ? 0 : (int)((due - now) / 1000000) + 1;
-}
-
-static void *serve(void *arg)
-{
-	struct tt_am *am = arg;
-	struct epoll_event ev[EVENTS];
-	uint64_t count;
-
-	pthread_mutex_lock(&am->lock);
-	while (!am->stop) {
-		int n, timeout_ms = poll_timeout_ms(tt_quorum_timers(am, tt_now_ns()));
-
-		tt_am_conn_reap(am);
-		pthread_mutex_unlock(&am->lock);
-		n = epoll_wait(am->epoll, ev, EVENTS, timeout_ms);
-		pthread_mutex_lock(&am->lock);
-		for (int i = 0; i < n; i++) {
-			if (ev[i].data.ptr)
-				tt_am_conn_event(am, ev[i].data.ptr, ev[i].events);
-			else
-				(void)!read(am->wake, &count, sizeof(count));
-		}
+	if (am->starved && am->retry_ns == NEVER)
+		am->retry_ns = now + RETRY_NS;
+	if (am->retry_ns <= now) {
+		am->retry_ns = NEVER;
+		tt_stream_retry(am);
 	}
-	pthread_mutex_unlock(&am->lock);
-	return NULL;
+	return due < am->retry_ns ? due : am->retry_ns;
 }
 
-int tt_am_start(struct tt_am *am)
-{
-	struct epoll_event ev = { .events = EPOLLIN };
-	int rc;
-
-	if (am->threaded)
-		return 0;
-	if (am->epoll < 0)
-		am->epoll = tt_sock_own(epoll_create1(EPOLL_CLOEXEC));
-	if (am->wake < 0 && am->epoll >= 0)
-		am->wake = tt_sock_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	if (am->wake < 0)
-		return tt_sock_fail("am cannot watch its connections");
-	epoll_ctl(am->epoll, EPOLL_CTL_ADD, am->wake, &ev);
-	rc = tt_thread_start(&am->thread, "tutti-am", serve, am);
-	if (rc)
-		return tt_fail(TT_SYSTEM, "rank %d: cannot start a thread for messages: %s",
-			       am->rank, strerror(rc));
-	am->threaded = true;
-	return 0;
-}
+static const struct tt_control_observer observer = { .message = on_message,
+						     .room = on_room,
+						     .over = on_over,
+						     .gone = on_gone,
+						     .timers = on_timers };
 
 bool tt_am_await(struct tt_am *am, uint64_t deadline_ns)
 {
@@ -135,7 +99,7 @@ bool tt_am_await(struct tt_am *am, uint64_t deadline_ns)
 
 	if (tt_now_ns() >= deadline_ns)
 		return false;
-	pthread_cond_timedwait(&am->changed, &am->lock, &until);
+	pthread_cond_timedwait(&am->changed, am->lock, &until);
 	return true;
 }
 
@@ -143,14 +107,11 @@ bool tt_am_await(struct tt_am *am, uint64_t deadline_ns)
 
 static void release(struct tt_am *am)
 {
+	tt_stream_free_all(am);
 	tt_unexpected_free(am);
 	tt_quorum_free(am);
-	tt_sock_close(am->wake);
-	tt_sock_close(am->epoll);
 	pthread_cond_destroy(&am->changed);
-	pthread_mutex_destroy(&am->lock);
-	free(am->send_conn);
-	free(am->dialing);
+	free(am->stream);
 	free(am->gone);
 	free(am);
 }
@@ -168,18 +129,23 @@ int tt_am_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms
 	am->nranks = nranks;
 	am->timeout_ms = timeout_ms;
 	am->pid = getpid();
-	am->epoll = am->wake = -1;
+	am->lock = tt_control_mutex(ctl);
+	am->window = AHEAD_BYTES / (unsigned)nranks;
+	if (am->window > WINDOW_MOST)
+		am->window = WINDOW_MOST;
+	if (am->window < WINDOW_LEAST)
+		am->window = WINDOW_LEAST;
+	am->retry_ns = NEVER;
+	am->stalled_last = &am->stalled;
 	am->unexpected_last = &am->unexpected;
 	am->posted_last = &am->posted;
-	pthread_mutex_init(&am->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&am->changed, &attr);
 	pthread_condattr_destroy(&attr);
-	am->send_conn = calloc((size_t)nranks, sizeof(*am->send_conn));
-	am->dialing = calloc((size_t)nranks, sizeof(*am->dialing));
+	am->stream = calloc((size_t)nranks, sizeof(struct tt_am_stream *));
 	am->gone = calloc((size_t)nranks, sizeof(*am->gone));
-	if (!am->send_conn || !am->dialing || !am->gone) {
+	if (!am->stream || !am->gone) {
 		release(am);
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for messages among %d ranks", rank,
 			       nranks);
@@ -191,76 +157,52 @@ int tt_am_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms
 
 void tt_am_abort(struct tt_am *am)
 {
-	pthread_mutex_lock(&am->lock);
+	pthread_mutex_lock(am->lock);
 	atomic_store(&am->aborted, true);
 	pthread_cond_broadcast(&am->changed);
-	pthread_mutex_unlock(&am->lock);
+	tt_control_notify(am->ctl);
+	pthread_mutex_unlock(am->lock);
 }
 
-static bool all_sent(struct tt_am *am)
-{
-	int pending;
-
-	for (struct tt_am_conn *c = am->conns; c; c = c->next)
-		if (!c->dead && !am->gone[c->peer] &&
-		    (c->sendq || (!ioctl(c->fd, SIOCOUTQ, &pending) && pending)))
-			return false;
-	return true;
-}
-
-/* Sends goodbye and waits until it has arrived. After an abort, does not wait. */
-static void say_goodbye(struct tt_am *am)
+/* Waits until the connections have all messages. After an abort, does not wait. */
+static void await_sent(struct tt_am *am)
 {
 	uint64_t until = tt_deadline_ns(tt_control_broken(am->ctl) ? GOODBYE_BROKEN_MS
 								   : GOODBYE_MS);
-	struct tt_am_header bye = { .kind = TT_AM_GOODBYE };
 
-	pthread_mutex_lock(&am->lock);
-	for (int r = 0; r < am->nranks; r++)
-		if (am->send_conn[r] && !am->send_conn[r]->dead)
-			tt_am_post(am, r, &bye, NULL);
-	while (!am->aborted && !all_sent(am) && tt_now_ns() < until) {
-		pthread_mutex_unlock(&am->lock);
+	pthread_mutex_lock(am->lock);
+	while (!am->aborted && !tt_stream_all_sent(am) && tt_now_ns() < until) {
+		pthread_mutex_unlock(am->lock);
 		nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
-		pthread_mutex_lock(&am->lock);
+		pthread_mutex_lock(am->lock);
 	}
-	am->stop = true;
-	pthread_mutex_unlock(&am->lock);
-	(void)!write(am->wake, &(uint64_t){ 1 }, sizeof(uint64_t));
-	pthread_join(am->thread, NULL);
+	pthread_mutex_unlock(am->lock);
 }
 
-/* In a forked child, everything except the memory belongs to the parent: nothing is closed or
- * freed. */
+/* In a forked child, everything except the memory belongs to the parent: nothing is freed. */
 void tt_am_close(struct tt_am *am)
 {
 	if (!am || am->pid != getpid())
 		return;
+	await_sent(am);
 	tt_control_unobserve(am->ctl, &observer, am);
-	if (am->threaded)
-		say_goodbye(am);
-	for (struct tt_am_conn *c = am->conns; c; c = c->next)
-		tt_am_conn_end(am, c, tuttiRankAlive);
-	tt_am_conn_reap(am);
 	release(am);
 }
 
 void tt_am_sent(struct tt_am *am, uint64_t *ret_bytes, uint64_t *ret_messages)
 {
-	pthread_mutex_lock(&am->lock);
+	pthread_mutex_lock(am->lock);
 	*ret_bytes = am->sent_bytes;
 	*ret_messages = am->messages;
-	pthread_mutex_unlock(&am->lock);
+	pthread_mutex_unlock(am->lock);
 }
 
 size_t tt_am_memory(struct tt_am *am)
 {
-	size_t bytes = sizeof(*am) + (size_t)am->nranks * (sizeof(*am->send_conn) + 2);
+	size_t bytes = sizeof(*am) + (size_t)am->nranks * (sizeof(*am->stream) + 1);
 
-	pthread_mutex_lock(&am->lock);
-	bytes += am->unexpected_bytes + tt_quorum_memory(am);
-	for (const struct tt_am_conn *c = am->conns; c; c = c->next)
-		bytes += sizeof(*c);
-	pthread_mutex_unlock(&am->lock);
+	pthread_mutex_lock(am->lock);
+	bytes += am->unexpected_bytes + tt_quorum_memory(am) + tt_stream_memory(am);
+	pthread_mutex_unlock(am->lock);
 	return bytes;
 }

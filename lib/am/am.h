@@ -1,21 +1,20 @@
 /*
  * am.h - active messages between any two ranks of a communicator, independent of its collectives
  *
- * Users: messages (tuttiMsgSend ...), quorum allreduce, shrink. A pair of ranks that exchanges
- * messages has one authenticated socket of its own, or two if both sides dialed at the same time.
- * One service thread per rank, started with the first message, reads all sockets and writes the
- * bytes that a send could not write at once. A death breaks nothing: the state of each rank is
- * known separately, and all other pairs continue.
+ * Users: messages (tuttiMsgSend ...), quorum allreduce, shrink. Messages are frames on the
+ * connections of the control endpoint, which all communicators share: a sender writes as much as
+ * the connection takes at once, and the endpoint's service thread the rest. A receiver without room
+ * gives no credit, so that no message delays other frames. A death breaks nothing: the state of
+ * each rank is known separately, and all other pairs continue.
  *
  *   called by    comm (make, close), api (messages), quorum_call.c, quorum_coordinator.c, shrink.c
- *   calls        control (dial, states of ranks, sockets that other ranks dialed)
+ *   calls        control (frames, connections, states of ranks)
  *
- * Locks: control's lock before am->lock, never the other way round. A user's call does not hold the
- * lock while it waits.
+ * Lock: the endpoint's. A user's call does not hold the lock while it waits.
  *
- *   am.c               make, service thread, states of ranks, close
- *   am_connection.c    sockets: outgoing and incoming messages
- *   am_send.c          send of a caller, dialing
+ *   am.c               make, events of control, states of ranks, close
+ *   am_stream.c        streams of messages in frames, credit
+ *   am_send.c          send of a caller, connecting
  *   am_unexpected.c    matching of incoming messages, unexpected queue
  *   am_recv.c          receive of a caller: posted receives
  */
@@ -38,7 +37,6 @@ enum tt_am_kind {
 	/* quorum: from rank 0: outcome of the contribution; bytes of the result */
 	TT_AM_OUTCOME,
 	TT_AM_RESULT,
-	TT_AM_GOODBYE, /* this rank leaves */
 	TT_AM_KINDS
 };
 
@@ -61,12 +59,11 @@ struct tt_am_header {
 
 struct tt_am;
 
-/* Creates the active messages of a control, without a thread. From now on sockets that other ranks
- * dial are accepted. 0 | TT_SYSTEM */
+/* Creates the active messages of a control. 0 | TT_SYSTEM */
 int tt_am_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms,
 	       struct tt_am **ret_am);
-/* Sends goodbye on every connection, waits until the peers' hosts have received everything (as
- * tt_control_leave), frees. */
+/* Waits until the connections have all messages, 5 s at most; frees. tt_control_leave tells the
+ * other ranks. */
 void tt_am_close(struct tt_am *am);
 /* Ends every wait with TT_REMOTE, now and later, for tuttiCommAbort. Thread: any. */
 void tt_am_abort(struct tt_am *am);

@@ -1,14 +1,12 @@
 /*
- * am_internal.h - state shared by the files of am: connections, queues, service thread
+ * am_internal.h - state shared by the files of am: streams, queues
  *
- * am->lock guards everything. The service thread releases the lock only while it sleeps, callers
- * only while they wait or copy. "Locked" means that the caller holds am->lock. Socket reads and
- * writes never block.
+ * The lock of the communicator's endpoint guards everything. Callers release the lock while they
+ * wait or copy. "Locked" means that the caller holds the lock; locked functions never block.
  */
 #ifndef TT_AM_INTERNAL_H
 #define TT_AM_INTERNAL_H
 
-#include <pthread.h>
 #include <sys/types.h>
 
 #include "am/am.h"
@@ -57,18 +55,24 @@ struct tt_am_posted {
 	struct tt_am_header head; /* state DONE */
 };
 
-struct tt_am_conn {
-	struct tt_am_conn *next;
-	int fd, peer;
-	/* dead: freed at the end of the service thread's round; watched: in epoll, with `events` */
-	bool dead, watched;
-	uint32_t events;
+/* The two streams of bytes between this rank and another: messages, each a header and a body, one
+ * after the other, cut into frames. */
+struct tt_am_stream {
+	int peer;
+	/* outgoing */
 	struct tt_am_outgoing *sendq, **sendq_last;
+	uint64_t sent, limit; /* bytes sent; bytes that the peer takes, in all */
+	bool cut;             /* part of a message is missing: nothing more is sent */
 	/* incoming */
+	uint64_t received, placed; /* bytes; bytes of messages that have a destination */
+	uint64_t granted;          /* the peer's limit */
 	uint8_t raw[TT_AM_HEADER_BYTES];
 	size_t have; /* bytes received of raw, then of the body */
-	/* stalled (back-pressure): no room for the body, so nothing is read */
+	/* stalled (back-pressure): no room for the body; what comes after its header is held */
 	bool in_body, stalled;
+	struct tt_am_stream *next_stalled;
+	uint8_t *held;
+	size_t held_at, held_bytes; /* held[held_at .. held_bytes - 1] */
 	struct tt_am_header head;
 	/* destination of the body; NULL: discard. The body belongs to: */
 	uint8_t *to;
@@ -84,16 +88,15 @@ struct tt_am {
 	int rank, nranks;
 	uint32_t timeout_ms;
 	pid_t pid;
-	pthread_mutex_t lock;
+	pthread_mutex_t *lock;  /* of the endpoint */
 	pthread_cond_t changed; /* signaled at every change that a caller may wait for */
-	pthread_t thread;
-	int epoll, wake;
-	bool threaded, stop;
-	atomic_bool aborted; /* set locked; a dial reads it without the lock */
-	struct tt_am_conn *conns;
-	struct tt_am_conn **send_conn; /* [nranks] connection for messages to a rank, or NULL */
-	bool *dialing;                 /* [nranks] a caller dials this rank */
-	uint8_t *gone;                 /* [nranks] tuttiRankState_t */
+	atomic_bool aborted;    /* set locked; a connecting thread reads it without the lock */
+	uint64_t window;        /* bytes that a peer may send ahead of their destination */
+	bool starved;           /* a frame was not sent, for lack of memory; and when to retry: */
+	uint64_t retry_ns;      /* UINT64_MAX: not yet decided */
+	struct tt_am_stream **stream; /* [nranks] NULL: nothing sent or received yet, or over */
+	struct tt_am_stream *stalled, **stalled_last; /* oldest first */
+	uint8_t *gone;                                /* [nranks] tuttiRankState_t */
 	struct tt_am_unexpected *unexpected, **unexpected_last;
 	size_t unexpected_bytes;
 	struct tt_am_posted *posted, **posted_last;
@@ -106,41 +109,45 @@ struct tt_am {
 };
 
 /* am.c */
-/* Starts the service thread, if not running. Locked. 0 | TT_SYSTEM */
-int tt_am_start(struct tt_am *am);
 /* records a state; locked */
 void tt_am_gone(struct tt_am *am, int rank, tuttiRankState_t how);
 /* Waits for a change. Locked. Returns false when deadline_ns has passed. */
 bool tt_am_await(struct tt_am *am, uint64_t deadline_ns);
 
-/* am_connection.c, locked */
-/* Adds a connection and takes ownership of fd. 0 | TT_SYSTEM */
-int tt_am_conn_add(struct tt_am *am, int peer, int fd);
-void tt_am_conn_event(struct tt_am *am, struct tt_am_conn *conn, uint32_t events);
-void tt_am_conn_watch(struct tt_am *am, struct tt_am_conn *conn);
-/* The message at which conn stalled has a destination now: read on. */
-void tt_am_conn_resume(struct tt_am *am, struct tt_am_conn *conn);
-void tt_am_conn_end(struct tt_am *am, struct tt_am_conn *conn, tuttiRankState_t how);
-/* Frees dead connections. Service thread only. */
-void tt_am_conn_reap(struct tt_am *am);
-/* Queues a message without waiting; used by the service thread. payload: the body, gets one more
- * reference; NULL: no body. */
+/* am_stream.c, locked */
+/* The streams of a rank, made when missing. NULL: no memory */
+struct tt_am_stream *tt_stream_of(struct tt_am *am, int peer);
+/* Queues a message and sends as many bytes as credit and connection allow. A caller's message must
+ * live until done. */
+void tt_stream_enqueue(struct tt_am *am, struct tt_am_stream *s, struct tt_am_outgoing *message);
+/* Sends queued messages on. */
+void tt_stream_send(struct tt_am *am, struct tt_am_stream *s);
+/* Frames of a peer: bytes of its stream; the limit of this rank's stream */
+void tt_stream_bytes(struct tt_am *am, int peer, const uint8_t *data, size_t bytes);
+void tt_stream_credit(struct tt_am *am, int peer, const uint8_t *data, size_t bytes);
+/* The message at which s stalled has a destination now, or none: discard. May free s. */
+void tt_stream_resume(struct tt_am *am, struct tt_am_stream *s);
+/* Nothing more comes from the peer, or goes to it. May free its streams. */
+void tt_stream_over(struct tt_am *am, int peer);
+/* Sends again what a lack of memory kept back. */
+void tt_stream_retry(struct tt_am *am);
+/* Is everything sent to ranks that are alive? */
+bool tt_stream_all_sent(const struct tt_am *am);
+void tt_stream_free_all(struct tt_am *am);
+size_t tt_stream_memory(const struct tt_am *am);
+/* Queues a message without waiting. payload: the body, gets one more reference; NULL: no body. */
 void tt_am_post(struct tt_am *am, int peer, const struct tt_am_header *head,
 		struct tt_am_payload *payload);
-/* Queues a message and sends as many bytes as the kernel takes. A caller's message must live until
- * done. */
-void tt_am_enqueue(struct tt_am *am, struct tt_am_conn *conn, struct tt_am_outgoing *message);
 void tt_am_header_put(const struct tt_am_header *head, uint8_t ret_raw[TT_AM_HEADER_BYTES]);
 void tt_am_payload_drop(struct tt_am_payload *payload);
-/* Some live connection with peer, or NULL. */
-struct tt_am_conn *tt_am_conn_find(const struct tt_am *am, int peer);
 
 /* am_unexpected.c, locked. A message with its body still to come: */
-/* Decides the destination of the body of conn->head. Sets to, unexpected or posted, or stalled. */
-void tt_unexpected_route(struct tt_am *am, struct tt_am_conn *conn);
-void tt_unexpected_arrived(struct tt_am *am, struct tt_am_conn *conn);
-/* connection ended inside a body */
-void tt_unexpected_lost(struct tt_am *am, struct tt_am_conn *conn);
+/* Decides the destination of the body of s->head: sets to, unexpected or posted. false: no room,
+ * the stream stalls */
+bool tt_unexpected_route(struct tt_am *am, struct tt_am_stream *s);
+void tt_unexpected_arrived(struct tt_am *am, struct tt_am_stream *s);
+/* stream ended inside a body */
+void tt_unexpected_lost(struct tt_am *am, struct tt_am_stream *s);
 /* Takes a message of this rank to itself. 1 taken | 0 no room now | TT_SYSTEM */
 int tt_unexpected_put(struct tt_am *am, const struct tt_am_header *head, const void *data);
 void tt_unexpected_free(struct tt_am *am);
@@ -149,7 +156,7 @@ bool tt_unexpected_matches(const struct tt_am_match *want, const struct tt_am_he
 /* Allocates a message; its bytes count as queued. NULL: no memory */
 struct tt_am_unexpected *tt_unexpected_alloc(struct tt_am *am, const struct tt_am_header *head);
 void tt_unexpected_unlink(struct tt_am *am, struct tt_am_unexpected **at);
-/* Room was freed: stalled connections read on. */
+/* Room was freed: stalled streams go on. */
 void tt_unexpected_resume(struct tt_am *am);
 
 /* quorum_coordinator.c, locked, rank 0 only */

@@ -1,9 +1,8 @@
 /*
- * am_recv.c - receive a message: from the unexpected queue, a stalled connection, or a later
- * arrival
+ * am_recv.c - receive a message: from the unexpected queue, a stalled stream, or a later arrival
  *
  * Called by messages, quorum and shrink, in the caller's thread. A posted receive is in am->posted
- * while the caller waits, so that connections can fill its buffer (am_unexpected.c).
+ * while the caller waits, so that streams can fill its buffer (am_unexpected.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -38,44 +37,49 @@ static int take_unexpected(struct tt_am *am, struct tt_am_posted *w, struct tt_a
 	tt_unexpected_unlink(am, at);
 	am->unexpected_bytes -= u->head.bytes;
 	tt_unexpected_resume(am);
-	pthread_mutex_unlock(&am->lock);
+	pthread_mutex_unlock(am->lock);
 	if (u->head.bytes)
 		memcpy(want->to, u->data, u->head.bytes);
 	free(u);
-	pthread_mutex_lock(&am->lock);
+	pthread_mutex_lock(am->lock);
 	return 0;
 }
 
-/* Takes a message from a stalled connection. 0 only with probe | 1 none matches, or the connection
- * now fills the buffer of `posted` | TT_ARG */
+/* Takes a message from a stalled stream. 0 only with probe | 1 none matches, or the stream now
+ * fills the buffer of `posted` | TT_ARG */
 static int take_stalled(struct tt_am *am, struct tt_am_posted *posted,
 			struct tt_am_header *ret_head)
 {
 	const struct tt_am_match *want = posted->want;
-	struct tt_am_conn *c = am->conns;
+	struct tt_am_stream *s = am->stalled;
 
-	while (c && (c->dead || !c->stalled || !tt_unexpected_matches(want, &c->head)))
-		c = c->next;
-	if (!c)
+	while (s && !tt_unexpected_matches(want, &s->head))
+		s = s->next_stalled;
+	if (!s)
 		return 1;
-	if (!want->probe && c->head.bytes > want->room)
-		return too_large(am, &c->head, want->room);
-	*ret_head = c->head;
+	if (!want->probe && s->head.bytes > want->room)
+		return too_large(am, &s->head, want->room);
+	*ret_head = s->head;
 	if (want->probe)
 		return 0;
-	c->posted = posted;
-	c->to = want->to;
+	s->posted = posted;
+	s->to = want->to;
 	posted->state = TT_POSTED_FILLING;
-	tt_am_conn_resume(am, c);
+	tt_stream_resume(am, s);
 	return 1;
+}
+
+static bool may_send(const struct tt_am *am, int rank)
+{
+	return !am->gone[rank] || tt_control_is_open(am->ctl, rank) ||
+	       (am->stream[rank] && am->stream[rank]->stalled);
 }
 
 /* True if no live rank can still send a matching message. */
 static bool is_no_sender_left(const struct tt_am *am, int source)
 {
 	for (int r = 0; r < am->nranks; r++)
-		if ((source < 0 ? r != am->rank : source == r) &&
-		    (!am->gone[r] || tt_am_conn_find(am, r)))
+		if ((source < 0 ? r != am->rank : source == r) && may_send(am, r))
 			return false;
 	return am->nranks > 1 && source != am->rank;
 }
@@ -93,19 +97,21 @@ static int fail_no_sender(struct tt_am *am, int source)
 /* Timeout inside a body: the rest of the body goes to the unexpected queue. false: no memory */
 static bool move_to_unexpected(struct tt_am *am, struct tt_am_posted *w)
 {
-	struct tt_am_conn *c = am->conns;
+	struct tt_am_stream *s;
 	struct tt_am_unexpected *u;
+	int r = 0;
 
-	while (c->posted != w)
-		c = c->next;
-	u = tt_unexpected_alloc(am, &c->head);
+	while (!am->stream[r] || am->stream[r]->posted != w)
+		r++;
+	s = am->stream[r];
+	u = tt_unexpected_alloc(am, &s->head);
 	if (!u)
 		return false;
-	if (c->have)
-		memcpy(u->data, c->to, c->have);
-	c->unexpected = u;
-	c->to = u->data;
-	c->posted = NULL;
+	if (s->have)
+		memcpy(u->data, s->to, s->have);
+	s->unexpected = u;
+	s->to = u->data;
+	s->posted = NULL;
 	return true;
 }
 
@@ -149,7 +155,7 @@ int tt_am_recv(struct tt_am *am, const struct tt_am_match *want, uint64_t deadli
 	struct tt_am_posted w = { .want = want }, **at;
 	int rc;
 
-	pthread_mutex_lock(&am->lock);
+	pthread_mutex_lock(am->lock);
 	*am->posted_last = &w;
 	am->posted_last = &w.next;
 	rc = wait_for(am, &w, deadline_ns, ret_head);
@@ -165,6 +171,6 @@ int tt_am_recv(struct tt_am *am, const struct tt_am_match *want, uint64_t deadli
 	*at = w.next;
 	if (am->posted_last == &w.next)
 		am->posted_last = at;
-	pthread_mutex_unlock(&am->lock);
+	pthread_mutex_unlock(am->lock);
 	return rc;
 }

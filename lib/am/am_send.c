@@ -1,17 +1,17 @@
 /*
- * am_send.c - send a message of a caller: dial if there is no connection, send, wait for completion
+ * am_send.c - send a message of a caller: connect if there is no connection, send, wait for
+ * completion
  *
- * Called by api, quorum and shrink, in the caller's thread. The message is written from the
- * caller's buffer: at once as far as the kernel takes it, then by the service thread while the
- * caller sleeps. A message given up inside its body is copied, because the rest must follow in the
- * stream.
+ * Called by api, quorum and shrink, in the caller's thread. Frames are cut from the caller's buffer:
+ * at once as far as credit and connection allow, then by the service thread while the caller
+ * sleeps. A message given up inside its body is copied, because the rest must follow in the stream.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "am/am_internal.h"
 
-/* ---- dialing --------------------------------------------------------------------------------- */
+/* ---- connecting ------------------------------------------------------------------------------ */
 
 static int fail_gone(struct tt_am *am, int peer)
 {
@@ -19,66 +19,65 @@ static int fail_gone(struct tt_am *am, int peer)
 		       am->gone[peer] == tuttiRankLeft ? "has left" : "is dead");
 }
 
-/* Connects to peer. One caller dials, others wait for that connection. Locked, except while
- * dialing. */
+static bool is_gone(const struct tt_am *am, int peer)
+{
+	return am->gone[peer] == tuttiRankLeft ||
+	       (am->gone[peer] && !tt_control_is_open(am->ctl, peer));
+}
+
+static int fail_aborted(const struct tt_am *am)
+{
+	return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", am->rank);
+}
+
+/* Connects to peer, unless a connection exists. Locked, except while connecting. */
 static int connect_to(struct tt_am *am, int peer, uint64_t deadline_ns)
 {
-	int rc, fd;
+	int rc = 0;
 
-	while (am->dialing[peer] && !am->aborted && tt_am_await(am, deadline_ns))
-		;
+	if (!am->aborted && !is_gone(am, peer) && !tt_control_is_connected(am->ctl, peer)) {
+		pthread_mutex_unlock(am->lock);
+		rc = tt_control_reach_rank(am->ctl, peer, deadline_ns, &am->aborted);
+		pthread_mutex_lock(am->lock);
+		if (rc == TT_REMOTE && !am->aborted)
+			tt_am_gone(am, peer, tuttiRankDead);
+	}
 	if (am->aborted)
-		return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", am->rank);
-	if (am->gone[peer] && !am->send_conn[peer])
-		return fail_gone(am, peer);
-	if (am->send_conn[peer])
-		return 0;
-	if (am->dialing[peer])
-		return tt_fail(TT_TIMEOUT, "rank %d: no connection to rank %d in time", am->rank,
-			       peer);
-	if ((rc = tt_am_start(am)))
-		return rc;
-	am->dialing[peer] = true;
-	pthread_mutex_unlock(&am->lock);
-	rc = tt_control_dial_am(am->ctl, peer, deadline_ns, &am->aborted, &fd);
-	pthread_mutex_lock(&am->lock);
-	am->dialing[peer] = false;
-	if (!rc)
-		rc = tt_am_conn_add(am, peer, fd);
-	else if (rc == TT_REMOTE && !am->send_conn[peer])
-		tt_am_gone(am, peer, tuttiRankDead);
-	pthread_cond_broadcast(&am->changed);
-	return am->send_conn[peer] ? 0 : rc;
+		return fail_aborted(am);
+	return is_gone(am, peer) ? fail_gone(am, peer) : rc;
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
 /* Gives up a message: removes it from the queue, or copies it if part of it was sent. */
-static void withdraw_send(struct tt_am *am, struct tt_am_conn *c, struct tt_am_outgoing *mine)
+static void withdraw_send(struct tt_am *am, int peer, struct tt_am_outgoing *mine)
 {
+	struct tt_am_stream *s = am->stream[peer];
 	size_t body = mine->bytes - TT_AM_HEADER_BYTES;
-	struct tt_am_outgoing **at = &c->sendq, *copy;
+	struct tt_am_outgoing **at = &s->sendq, *copy = NULL;
 
 	while (*at != mine)
 		at = &(*at)->next;
-	if (mine->sent) {
+	if (mine->sent && !am->aborted)
 		copy = malloc(sizeof(*copy) + body);
-		/* a partial message must not be followed by another message */
-		if (!copy) {
-			tt_am_conn_end(am, c, tuttiRankDead);
-			return;
-		}
+	/* a partial message must not be followed by another message */
+	s->cut |= mine->sent && !copy;
+	if (copy) {
 		*copy = *mine;
 		copy->from_caller = false;
 		copy->data = memcpy(copy + 1, mine->data, body);
-		*at = copy;
-		if (c->sendq_last == &mine->next)
-			c->sendq_last = &copy->next;
-		return;
 	}
-	*at = mine->next;
-	if (c->sendq_last == &mine->next)
-		c->sendq_last = at;
+	*at = copy ? copy : mine->next;
+	if (s->sendq_last == &mine->next)
+		s->sendq_last = copy ? &copy->next : at;
+}
+
+static int fail_cut(const struct tt_am *am, int peer)
+{
+	return tt_fail(
+		TT_SYSTEM,
+		"rank %d: an earlier message to rank %d was given up without memory for its rest",
+		am->rank, peer);
 }
 
 static int send_to(struct tt_am *am, int peer, const struct tt_am_header *head, const void *data,
@@ -87,11 +86,16 @@ static int send_to(struct tt_am *am, int peer, const struct tt_am_header *head, 
 	struct tt_am_outgoing m = { .data = data,
 				    .bytes = TT_AM_HEADER_BYTES + head->bytes,
 				    .from_caller = true };
-	struct tt_am_conn *c = am->send_conn[peer];
+	struct tt_am_stream *s = tt_stream_of(am, peer);
 	uint64_t moved = 0, now = tt_now_ns(), wait_ns = deadline_ns > now ? deadline_ns - now : 0;
 
+	if (!s)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for messages to rank %d", am->rank,
+			       peer);
+	if (s->cut)
+		return fail_cut(am, peer);
 	tt_am_header_put(head, m.head);
-	tt_am_enqueue(am, c, &m);
+	tt_stream_enqueue(am, s, &m);
 	while (!m.done && !am->aborted) {
 		if (tt_am_await(am, deadline_ns))
 			continue;
@@ -102,9 +106,9 @@ static int send_to(struct tt_am *am, int peer, const struct tt_am_header *head, 
 	}
 	if (m.done)
 		return m.rc ? fail_gone(am, peer) : 0;
-	withdraw_send(am, c, &m);
+	withdraw_send(am, peer, &m);
 	if (am->aborted)
-		return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", am->rank);
+		return fail_aborted(am);
 	return tt_fail(
 		TT_TIMEOUT,
 		"rank %d: rank %d accepted no byte of a message of %llu bytes for %llu ms: rank %d is stopped, or does not receive its messages",
@@ -133,11 +137,11 @@ int tt_am_send(struct tt_am *am, int peer, const struct tt_am_header *head, cons
 {
 	int rc;
 
-	pthread_mutex_lock(&am->lock);
+	pthread_mutex_lock(am->lock);
 	if (peer == am->rank)
 		rc = send_to_self(am, head, data, deadline_ns);
 	else if (!(rc = connect_to(am, peer, deadline_ns)))
 		rc = send_to(am, peer, head, data, deadline_ns);
-	pthread_mutex_unlock(&am->lock);
+	pthread_mutex_unlock(am->lock);
 	return rc;
 }

@@ -1,10 +1,10 @@
 /*
  * am_unexpected.c - match incoming messages: to a posted receive, the unexpected queue, or stalled
  *
- * Called by am_connection.c, am_recv.c and tuttiMsgCancel. A message that matches a posted receive
- * is read directly into the buffer of that receive. Other messages go to the unexpected queue,
- * while there is room. Without room the connection is stalled (back-pressure): the header can be
- * probed and received, the body stays with the sender.
+ * Called by am_stream.c, am_recv.c and tuttiMsgCancel. A message that matches a posted receive goes
+ * directly into the buffer of that receive. Other messages go to the unexpected queue, while there
+ * is room. Without room the stream is stalled (back-pressure): the header can be probed and
+ * received, the body stays with the sender.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ bool tt_unexpected_matches(const struct tt_am_match *want, const struct tt_am_he
 	       (want->tag < 0 || want->tag == h->tag);
 }
 
-/* ---- from a connection ----------------------------------------------------------------------- */
+/* ---- from a stream --------------------------------------------------------------------------- */
 
 static struct tt_am_posted *find_posted(struct tt_am *am, const struct tt_am_header *h)
 {
@@ -51,19 +51,17 @@ static struct tt_am_unexpected *alloc_if_room(struct tt_am *am, const struct tt_
 	return tt_unexpected_alloc(am, h);
 }
 
-void tt_unexpected_route(struct tt_am *am, struct tt_am_conn *c)
+bool tt_unexpected_route(struct tt_am *am, struct tt_am_stream *s)
 {
-	c->posted = find_posted(am, &c->head);
-	c->unexpected = c->posted ? NULL : alloc_if_room(am, &c->head);
-	c->stalled = !c->posted && !c->unexpected;
-	if (c->posted) {
-		c->posted->state = TT_POSTED_FILLING;
-		c->to = c->posted->want->to;
-	} else if (c->unexpected) {
-		c->to = c->unexpected->data;
-	} else {
-		pthread_cond_broadcast(&am->changed);
+	s->posted = find_posted(am, &s->head);
+	s->unexpected = s->posted ? NULL : alloc_if_room(am, &s->head);
+	if (s->posted) {
+		s->posted->state = TT_POSTED_FILLING;
+		s->to = s->posted->want->to;
+	} else if (s->unexpected) {
+		s->to = s->unexpected->data;
 	}
+	return s->posted || s->unexpected;
 }
 
 static void append(struct tt_am *am, struct tt_am_unexpected *u)
@@ -125,7 +123,7 @@ void tt_am_set_decision(struct tt_am *am, uint64_t version, const void *decision
 		s->bytes = bytes;
 		memcpy(s->data, decision, bytes);
 	}
-	pthread_mutex_lock(&am->lock);
+	pthread_mutex_lock(am->lock);
 	if (am->decision)
 		tt_am_payload_drop(am->decision);
 	am->decision = s;
@@ -136,28 +134,28 @@ void tt_am_set_decision(struct tt_am *am, uint64_t version, const void *decision
 		else
 			at = &(*at)->next;
 	}
-	pthread_mutex_unlock(&am->lock);
+	pthread_mutex_unlock(am->lock);
 }
 
-void tt_unexpected_arrived(struct tt_am *am, struct tt_am_conn *c)
+void tt_unexpected_arrived(struct tt_am *am, struct tt_am_stream *s)
 {
-	if (c->unexpected && answer_proposal(am, &c->head)) {
-		am->unexpected_bytes -= c->head.bytes;
-		free(c->unexpected);
+	if (s->unexpected && answer_proposal(am, &s->head)) {
+		am->unexpected_bytes -= s->head.bytes;
+		free(s->unexpected);
 		return;
 	}
-	c->posted ? complete_posted(am, c->posted, &c->head) : append(am, c->unexpected);
+	s->posted ? complete_posted(am, s->posted, &s->head) : append(am, s->unexpected);
 }
 
-void tt_unexpected_lost(struct tt_am *am, struct tt_am_conn *c)
+void tt_unexpected_lost(struct tt_am *am, struct tt_am_stream *s)
 {
-	if (c->posted)
-		c->posted->state = TT_POSTED_WAITING;
-	if (c->unexpected)
-		am->unexpected_bytes -= c->head.bytes;
-	free(c->unexpected);
-	c->unexpected = NULL;
-	c->posted = NULL;
+	if (s->posted)
+		s->posted->state = TT_POSTED_WAITING;
+	if (s->unexpected)
+		am->unexpected_bytes -= s->head.bytes;
+	free(s->unexpected);
+	s->unexpected = NULL;
+	s->posted = NULL;
 }
 
 int tt_unexpected_put(struct tt_am *am, const struct tt_am_header *head, const void *data)
@@ -190,13 +188,14 @@ int tt_unexpected_put(struct tt_am *am, const struct tt_am_header *head, const v
 
 void tt_unexpected_resume(struct tt_am *am)
 {
-	for (struct tt_am_conn *c = am->conns; c; c = c->next) {
-		if (c->dead || !c->stalled)
-			continue;
-		tt_unexpected_route(am, c);
-		if (c->stalled)
-			return;
-		tt_am_conn_resume(am, c);
+	struct tt_am_stream *s, *next;
+
+	for (s = am->stalled; s; s = next) {
+		next = s->next_stalled;
+		if (tt_unexpected_route(am, s))
+			tt_stream_resume(am, s);
+		else if (s->head.bytes <= TT_AM_UNEXPECTED_BYTES)
+			return; /* a smaller message of another rank must not overtake for ever */
 	}
 	/* sends of this rank to itself may wait for room, too */
 	pthread_cond_broadcast(&am->changed);
@@ -225,13 +224,15 @@ void tt_am_drop(struct tt_am *am, enum tt_am_kind kind)
 {
 	struct tt_am_match match = { .kind = kind, .source = -1, .tag = -1 };
 
-	pthread_mutex_lock(&am->lock);
+	pthread_mutex_lock(am->lock);
 	drop(am, &match, UINT64_MAX);
-	for (struct tt_am_conn *c = am->conns; c; c = c->next)
-		if (!c->dead && c->stalled && c->head.kind == kind)
-			tt_am_conn_resume(am, c); /* without a destination: discarded */
+	for (struct tt_am_stream *s = am->stalled, *next; s; s = next) {
+		next = s->next_stalled;
+		if (s->head.kind == kind)
+			tt_stream_resume(am, s); /* without a destination: discarded */
+	}
 	tt_unexpected_resume(am);
-	pthread_mutex_unlock(&am->lock);
+	pthread_mutex_unlock(am->lock);
 }
 
 uint64_t tt_am_cancel(struct tt_am *am, int source, int tag, uint64_t version)
@@ -239,7 +240,7 @@ uint64_t tt_am_cancel(struct tt_am *am, int source, int tag, uint64_t version)
 	struct tt_am_match match = { .kind = TT_AM_USER_MESSAGE, .source = source, .tag = tag };
 	uint64_t dropped;
 
-	pthread_mutex_lock(&am->lock);
+	pthread_mutex_lock(am->lock);
 	dropped = drop(am, &match, version);
 	for (struct tt_am_posted *w = am->posted; w; w = w->next)
 		if (w->state == TT_POSTED_WAITING && w->want->kind == TT_AM_USER_MESSAGE &&
@@ -247,7 +248,7 @@ uint64_t tt_am_cancel(struct tt_am *am, int source, int tag, uint64_t version)
 			w->state = TT_POSTED_CANCELED;
 	tt_unexpected_resume(am);
 	pthread_cond_broadcast(&am->changed);
-	pthread_mutex_unlock(&am->lock);
+	pthread_mutex_unlock(am->lock);
 	return dropped;
 }
 

@@ -209,10 +209,10 @@ static bool make_result(struct tt_am *am)
 /* Discards the rest of a body that arrives too late. */
 static void discard_body(struct tt_am *am, int source)
 {
-	for (struct tt_am_conn *c = am->conns; c; c = c->next)
-		if (!c->dead && c->peer == source && c->in_body &&
-		    c->head.kind == TT_AM_CONTRIBUTION)
-			c->to = NULL;
+	struct tt_am_stream *s = am->stream[source];
+
+	if (s && s->in_body && s->head.kind == TT_AM_CONTRIBUTION)
+		s->to = NULL;
 }
 
 static void complete(struct tt_am *am)
@@ -268,7 +268,7 @@ static bool make_coordinator(struct tt_am *am)
 	q = calloc(1, sizeof(*q));
 	if (q)
 		q->contribution = calloc((size_t)am->nranks, sizeof(*q->contribution));
-	if (!q || !q->contribution || tt_am_start(am)) {
+	if (!q || !q->contribution) {
 		if (q)
 			free(q->contribution);
 		free(q);
@@ -295,7 +295,7 @@ static void open_operation(struct tt_am *am, const struct tt_am_header *h)
 	q->first = *h;
 	q->due_ns = tt_deadline_ns(h->call[3]);
 	/* wake the service thread: its timeout changes */
-	(void)!write(am->wake, &(uint64_t){ 1 }, sizeof(uint64_t));
+	tt_control_wake(am->ctl);
 }
 
 /* True if both headers describe the same call. */
@@ -369,7 +369,7 @@ void tt_quorum_lost(struct tt_am *am, int source)
 
 	if (!q)
 		return;
-	if (!tt_am_conn_find(am, source))
+	if (!tt_control_is_open(am->ctl, source))
 		q->contribution[source].receiving = false;
 	q->contribution[source].result_only = false;
 	complete_if_ready(am);

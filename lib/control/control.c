@@ -25,6 +25,7 @@ static bool allocate(struct tt_control *ctl)
 	ctl->join.attached = calloc(n, sizeof(*ctl->join.attached));
 	ctl->departed.left = calloc(n, sizeof(*ctl->departed.left));
 	ctl->departed.dead = calloc(n, sizeof(*ctl->departed.dead));
+	ctl->departed.over = calloc(n, sizeof(*ctl->departed.over));
 	ctl->departed.left_after = calloc(n, sizeof(*ctl->departed.left_after));
 	ctl->departed.left_at_ns = calloc(n, sizeof(*ctl->departed.left_at_ns));
 	ctl->departed.exchanges = calloc(n, sizeof(*ctl->departed.exchanges));
@@ -35,9 +36,10 @@ static bool allocate(struct tt_control *ctl)
 	ctl->log.pair = calloc(n, sizeof(*ctl->log.pair));
 	ctl->deadlock.in_cycle = calloc(n, sizeof(*ctl->deadlock.in_cycle));
 	return ctl->host_of && ctl->join.attached && ctl->departed.left && ctl->departed.dead &&
-	       ctl->departed.left_after && ctl->departed.left_at_ns && ctl->departed.exchanges &&
-	       ctl->gather.have && ctl->status.latest && ctl->status.at_ns &&
-	       ctl->status.last_received && ctl->log.pair && ctl->deadlock.in_cycle;
+	       ctl->departed.over && ctl->departed.left_after && ctl->departed.left_at_ns &&
+	       ctl->departed.exchanges && ctl->gather.have && ctl->status.latest &&
+	       ctl->status.at_ns && ctl->status.last_received && ctl->log.pair &&
+	       ctl->deadlock.in_cycle;
 }
 
 /* false: no memory */
@@ -68,6 +70,7 @@ static void release(struct tt_control *ctl)
 	free(ctl->join.attached);
 	free(ctl->departed.left);
 	free(ctl->departed.dead);
+	free(ctl->departed.over);
 	free(ctl->departed.left_after);
 	free(ctl->departed.left_at_ns);
 	free(ctl->departed.exchanges);
@@ -130,12 +133,13 @@ size_t tt_control_memory(struct tt_control *ctl)
 	struct tt_control_endpoint *ep = ctl->ep;
 	size_t per_rank = sizeof(*ctl->host_of) + sizeof(*ctl->join.attached) +
 			  sizeof(*ctl->departed.left) + sizeof(*ctl->departed.dead) +
-			  sizeof(*ctl->departed.left_after) + sizeof(*ctl->departed.left_at_ns) +
-			  sizeof(*ctl->departed.exchanges) + sizeof(*ctl->gather.have) +
-			  sizeof(*ctl->status.latest) + sizeof(*ctl->status.at_ns) +
-			  sizeof(*ctl->status.last_received) + sizeof(*ctl->log.pair) +
-			  sizeof(*ctl->deadlock.in_cycle);
-	size_t per_peer = sizeof(*ep->peers.business_cards) + sizeof(*ep->peers.best_address);
+			  sizeof(*ctl->departed.over) + sizeof(*ctl->departed.left_after) +
+			  sizeof(*ctl->departed.left_at_ns) + sizeof(*ctl->departed.exchanges) +
+			  sizeof(*ctl->gather.have) + sizeof(*ctl->status.latest) +
+			  sizeof(*ctl->status.at_ns) + sizeof(*ctl->status.last_received) +
+			  sizeof(*ctl->log.pair) + sizeof(*ctl->deadlock.in_cycle);
+	size_t per_peer = sizeof(*ep->peers.business_cards) + sizeof(*ep->peers.best_address) +
+			  sizeof(*ep->peers.dialed);
 	size_t bytes = sizeof(*ctl) + (size_t)ctl->nranks * per_rank;
 
 	if (ctl->peer_of)
@@ -249,6 +253,10 @@ bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_fram
 		return tt_split_shrunk(ctl, from, data, bytes);
 	case TT_F_SPLIT_FAILED:
 		return tt_split_failed(ctl, from, data, bytes);
+	case TT_F_MESSAGE:
+	case TT_F_CREDIT:
+		tt_observers_message(ctl, from, kind, data, bytes);
+		return true;
 	default:
 		return tt_join_frame(ctl, conn, kind, data, bytes);
 	}
@@ -290,6 +298,9 @@ void tt_control_send(struct tt_control *ctl, unsigned to, int except, enum tt_fr
 		if (conn)
 			tt_conn_send(ep, conn, ctl->context, kind, data, bytes);
 	}
+	for (struct tt_conn *c = ep->conns; c && to & TT_TO_CONNECTED; c = c->next)
+		if (tt_conn_to(ep, c->peer) == c && tt_control_rank(ctl, c->peer) >= 0)
+			tt_conn_send(ep, c, ctl->context, kind, data, bytes);
 	for (struct tt_conn *c = ep->conns; c && to & TT_TO_JOINING && !ctl->context; c = c->next)
 		if (c->registration && c->peer != except)
 			tt_conn_send(ep, c, ctl->context, kind, data, bytes);

@@ -11,7 +11,7 @@
  *   wake-up          the service thread writes `broken` and calls the observers;
  *                    run polls `broken` in every wait
  *   called by        comm (join, split, leave), run (note, waiting, raise, missing),
- *                    transports (dial, take), am (dial_am)
+ *                    transports (dial, take), am (frames of messages)
  *   calls            base; higher rooms only through struct tt_control_observer
  *
  * Deaths: a connection that ends without a goodbye is a death; the neighbors in tree and ring see
@@ -23,7 +23,9 @@
 #ifndef TT_CONTROL_H
 #define TT_CONTROL_H
 
+#include <pthread.h>
 #include <stdatomic.h>
+#include <sys/uio.h>
 
 #include "base/base.h"
 #include "tutti.h"
@@ -161,11 +163,29 @@ int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t dead
 int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd,
 		    struct tt_data_keys *ret_keys);
 
-/* A socket of the same kind for active messages, also when the control is broken. 0 | TT_REMOTE:
- * the peer is gone | < 0. Blocks until deadline, or until another thread sets *stop. The peer's
- * observers get the other end (am_socket). */
-int tt_control_dial_am(struct tt_control *ctl, int peer, uint64_t deadline_ns,
-		       const atomic_bool *stop, int *ret_fd);
+/* ---- frames of active messages --------------------------------------------------------------- */
+
+/* The lock of the endpoint. "Locked" means: the caller holds the lock. */
+pthread_mutex_t *tt_control_mutex(struct tt_control *ctl);
+/* Make the connection to a rank, unless it exists; also when the control is broken. Not locked. 0 |
+ * TT_REMOTE: the rank is gone, or *stop | < 0. Blocks until deadline, or until another thread sets
+ * *stop and calls tt_control_notify. */
+int tt_control_reach_rank(struct tt_control *ctl, int rank, uint64_t deadline_ns,
+			  const atomic_bool *stop);
+void tt_control_notify(struct tt_control *ctl); /* locked */
+/* Is there a connection to rank? May more messages of rank come on it? Locked */
+bool tt_control_is_connected(const struct tt_control *ctl, int rank);
+bool tt_control_is_open(const struct tt_control *ctl, int rank);
+/* Does the connection to rank take a frame of messages now? If not, and if there is a connection,
+ * `room` of the observers is called once it does. Locked. */
+bool tt_control_has_room(const struct tt_control *ctl, int rank);
+/* Send a frame of kind TT_F_MESSAGE or TT_F_CREDIT in two parts to a connected rank; never blocks.
+ * Locked. false: no memory, nothing is sent */
+bool tt_control_send_frame(struct tt_control *ctl, int rank, int kind, const struct iovec part[2]);
+/* The frame of rank is malformed: close the connection. Locked. */
+void tt_control_malformed(struct tt_control *ctl, int rank);
+/* Call `timers` of the observers soon. */
+void tt_control_wake(struct tt_control *ctl);
 
 /* ---- observers: events for higher rooms ------------------------------------------------------ */
 
@@ -173,7 +193,7 @@ int tt_control_dial_am(struct tt_control *ctl, int peer, uint64_t deadline_ns,
  *   Thread   control's service thread; `broken` without one (one rank): tt_control_raise's caller;
  *            `gone` also the caller of tt_control_observe
  *   Locks    control's lock is held, except for `broken`: no member calls a function of control,
- *            besides tt_control_broken and tt_control_text
+ *            besides tt_control_broken, tt_control_text, and those marked locked
  *   Blocks   no, apart from a short lock of the observer's own
  *   After tt_control_unobserve has returned, no member runs or is called any more. */
 struct tt_control_observer {
@@ -181,9 +201,15 @@ struct tt_control_observer {
 	 * communicator broke before tt_control_observe. An internal lock is held: the member must
 	 * not call tt_control_observe or tt_control_unobserve. */
 	void (*broken)(void *ctx);
-	/* Rank peer has dialled this rank by tt_control_dial_am. The observer owns fd. Sockets that
-	 * no observer takes are closed. */
-	void (*am_socket)(void *ctx, int peer, int fd);
+	/* A frame of messages of a rank; kind: TT_F_MESSAGE or TT_F_CREDIT (frame.h). May call the
+	 * locked functions above, like the next three. */
+	void (*message)(void *ctx, int rank, int kind, const uint8_t *data, size_t bytes);
+	/* The connection to a rank takes frames of messages again. */
+	void (*room)(void *ctx, int rank);
+	/* No more messages come from a rank: its connection brought its goodbye, or ended. */
+	void (*over)(void *ctx, int rank, tuttiRankState_t how);
+	/* Do what is due; returns the next time due, UINT64_MAX: none. */
+	uint64_t (*timers)(void *ctx, uint64_t now);
 	/* A rank died or left: once for each rank, also for ranks that were gone before. */
 	void (*gone)(void *ctx, int rank, tuttiRankState_t how);
 	/* Rank peer waits long for this rank: was a message to peer lost without an error in any

@@ -346,9 +346,6 @@ static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h, 
 	case TT_P_DATA:
 		park(ep, h, fd, keys);
 		break;
-	case TT_P_AM:
-		tt_observers_socket(ctl, tt_control_rank(ctl, h->from), fd);
-		break;
 	}
 }
 

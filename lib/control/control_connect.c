@@ -1,7 +1,7 @@
 /*
  * control_connect.c - connect to another rank: choice of addresses, retries, deadline
  *
- * Called by joining ranks, the dialer and active messages, in the caller's thread. A rank has
+ * Called by joining ranks, the dialer and senders of messages, in the caller's thread. A rank has
  * several addresses, and some lead nowhere or to another process (172.17.0.1 is every Docker
  * host's own address), so the server must prove its rank; otherwise the next address is tried, and
  * all addresses again until the deadline.
@@ -106,10 +106,9 @@ static void choose(const struct tt_control *ctl, const struct tt_dial *dial,
 static void note_choice(struct tt_control *ctl, const struct tt_dial *dial,
 			const struct tt_sock_target *c)
 {
-	static const char *const purposes[] = { [TT_P_REGISTER] = "registration",
-						[TT_P_CONTROL] = "control",
-						[TT_P_DATA] = "data",
-						[TT_P_AM] = "messages" };
+	static const char *const purposes[] = {
+		[TT_P_REGISTER] = "registration", [TT_P_CONTROL] = "control", [TT_P_DATA] = "data"
+	};
 	const struct tt_business_card *to = dial->to;
 	char where[TT_ENDPOINT_TEXT];
 
@@ -355,13 +354,4 @@ struct tt_dial tt_dial_of(struct tt_control *ctl, int rank, enum tt_purpose purp
 				 .rank = rank,
 				 .purpose = purpose,
 				 .deadline_ns = deadline_ns };
-}
-
-int tt_control_dial_am(struct tt_control *ctl, int peer, uint64_t deadline_ns,
-		       const atomic_bool *stop, int *ret_fd)
-{
-	struct tt_dial dial = tt_dial_of(ctl, peer, TT_P_AM, deadline_ns);
-
-	dial.stop = stop;
-	return tt_control_connect(ctl, &dial, ret_fd);
 }

@@ -3,7 +3,8 @@
  *
  * Called by the service thread (events) and by every file of control that sends. A send never
  * blocks: bytes that the kernel does not take are queued. The queue of a stopped peer takes no
- * statuses beyond STATUS_ROOM, because statuses are repeated.
+ * statuses beyond STATUS_ROOM, because statuses are repeated. Frames of messages wait at their
+ * senders while the queue has MESSAGE_ROOM bytes: other frames overtake all that wait there.
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -18,7 +19,10 @@
 
 #include "control/control_internal.h"
 
-#define STATUS_ROOM (64u << 10) /* bytes queued beyond which statuses are dropped */
+#define MESSAGE_ROOM TT_FRAME_MESSAGE /* bytes queued beyond which messages wait */
+/* ... and statuses are dropped */
+#define STATUS_ROOM (MESSAGE_ROOM + TT_FRAME_MESSAGE + (64u << 10))
+#define KEEP_ROOM (16u << 10) /* bytes of a buffer that is empty, and stays allocated */
 #define READ_AT_ONCE (64u << 10)
 
 struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, int fd, int peer, bool registration)
@@ -90,32 +94,68 @@ static void push(struct tt_control_endpoint *ep, struct tt_conn *conn)
 	conn->out.have -= sent;
 	if (conn->out.have)
 		memmove(conn->out.data, conn->out.data + sent, conn->out.have);
+	if (!conn->out.have && conn->out.room > KEEP_ROOM) {
+		free(conn->out.data);
+		conn->out = (struct tt_writer){ 0 };
+	}
 	if (conn->closing && !conn->out.have)
 		shutdown(conn->fd, SHUT_WR);
 	watch(ep, conn, conn->out.have > 0);
 }
 
-void tt_conn_send(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t context,
-		  enum tt_frame kind, const void *data, size_t bytes)
+bool tt_conn_send_parts(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t context,
+			enum tt_frame kind, const struct iovec part[2])
 {
-	struct tt_frame_head head = { .kind = kind, .context = context, .bytes = bytes };
+	struct tt_frame_head head = { kind, context, part[0].iov_len + part[1].iov_len };
 	size_t before = conn->out.have;
 
 	if (conn->dead || conn->over || (kind == TT_F_STATUS && before > STATUS_ROOM))
-		return;
+		return true;
 	tt_put_frame_head(&conn->out, &head);
-	tt_put_bytes(&conn->out, data, bytes);
+	for (int i = 0; i < 2; i++)
+		tt_put_bytes(&conn->out, part[i].iov_base, part[i].iov_len);
 	if (conn->out.failed) { /* out of memory: send no partial frame */
 		conn->out.have = before;
 		conn->out.failed = false;
-		return;
+		return false;
 	}
 	if (kind != TT_F_MISSING && kind != TT_F_STATUS) {
 		ep->sent.frames++;
-		ep->sent.bytes += bytes + TT_FRAME_HEAD;
+		ep->sent.bytes += conn->out.have - before;
 	}
 	if (!before)
 		push(ep, conn);
+	return true;
+}
+
+void tt_conn_send(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t context,
+		  enum tt_frame kind, const void *data, size_t bytes)
+{
+	const struct iovec part[2] = { { (void *)(uintptr_t)data, bytes }, { NULL, 0 } };
+
+	tt_conn_send_parts(ep, conn, context, kind, part);
+}
+
+bool tt_conn_has_room(const struct tt_conn *conn)
+{
+	return !conn->dead && !conn->over && conn->out.have < MESSAGE_ROOM;
+}
+
+/* The queue has room: controls with messages for the peer send on, in turn. */
+static void refill(struct tt_control_endpoint *ep, struct tt_conn *conn)
+{
+	unsigned n = 0;
+
+	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next)
+		n++;
+	for (unsigned i = 0; i < n && !conn->registration && tt_conn_has_room(conn); i++) {
+		struct tt_control *ctl = ep->controls;
+
+		for (unsigned turn = conn->turn++ % n; turn; turn--)
+			ctl = ctl->next;
+		if (tt_control_rank(ctl, conn->peer) >= 0)
+			tt_observers_room(ctl, tt_control_rank(ctl, conn->peer));
+	}
 }
 
 bool tt_conn_all_sent(const struct tt_conn *conn)
@@ -134,6 +174,9 @@ static void end(struct tt_control_endpoint *ep, struct tt_conn *conn)
 	conn->dead = true;
 	epoll_ctl(ep->service.epoll, EPOLL_CTL_DEL, conn->fd, NULL);
 	tt_sock_close(conn->fd);
+	for (struct tt_control *ctl = ep->controls; ctl && !conn->registration; ctl = ctl->next)
+		if (tt_control_rank(ctl, conn->peer) >= 0)
+			tt_observers_over(ctl, tt_control_rank(ctl, conn->peer), tuttiRankDead);
 }
 
 void tt_conn_end(struct tt_control_endpoint *ep, struct tt_conn *conn)
@@ -236,7 +279,7 @@ static void readable(struct tt_control_endpoint *ep, struct tt_conn *conn)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno == EAGAIN)
-			return;
+			break;
 		if (n <= 0) {
 			conn->error = n < 0 ? errno : conn->error;
 			lost(ep, conn);
@@ -246,12 +289,19 @@ static void readable(struct tt_control_endpoint *ep, struct tt_conn *conn)
 		done += (size_t)n;
 		frames(ep, conn);
 	}
+	if (!conn->in_have && conn->in_room > KEEP_ROOM) {
+		free(conn->in);
+		conn->in = NULL;
+		conn->in_room = 0;
+	}
 }
 
 void tt_conn_event(struct tt_control_endpoint *ep, struct tt_conn *conn, uint32_t events)
 {
-	if (!conn->dead && (events & EPOLLOUT))
+	if (!conn->dead && (events & EPOLLOUT)) {
 		push(ep, conn);
+		refill(ep, conn);
+	}
 	if (!conn->dead && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
 		readable(ep, conn);
 }

@@ -199,6 +199,8 @@ bool tt_flood_goodbye(struct tt_control *ctl, int from, const uint8_t *data, siz
 
 	if (!tt_get_end(&r))
 		return false;
+	if (origin == from && !ctl->departed.over[origin])
+		tt_observers_over(ctl, origin, tuttiRankLeft);
 	if (origin == ctl->rank || ctl->departed.left[origin])
 		return true;
 	ctl->departed.left[origin] = true;
@@ -225,6 +227,6 @@ void tt_flood_leave(struct tt_control *ctl)
 	tt_put(&w, (uint32_t)ctl->rank, 4);
 	tt_put(&w, atomic_load(&ctl->log.started), 8);
 	tt_put(&w, ctl->gather.number, 8);
-	tt_control_send(ctl, TO_ALL, -1, TT_F_GOODBYE, w.data, w.have);
+	tt_control_send(ctl, TT_TO_CONNECTED | TT_TO_JOINING, -1, TT_F_GOODBYE, w.data, w.have);
 	free(w.data);
 }

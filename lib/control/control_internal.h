@@ -7,6 +7,7 @@
  *
  *   control.c               make, leave; frames in and out
  *   control_data.c          data sockets, and the dialer thread
+ *   control_message.c       frames of active messages
  *   control_allgather.c     allgather, agreement
  *   control_flood.c         broken, abort, goodbye, deaths
  *   control_observer.c      the observers of higher rooms
@@ -71,7 +72,8 @@ enum {
 	TT_TO_CHILDREN = 2,
 	TT_TO_RING = 4,
 	TT_TO_NEIGHBORS = 7,
-	TT_TO_JOINING = 8 /* ranks that rank 0 has registered, or rank 0 */
+	TT_TO_JOINING = 8,   /* ranks that rank 0 has registered, or rank 0 */
+	TT_TO_CONNECTED = 16 /* all ranks with a connection */
 };
 void tt_control_send(struct tt_control *ctl, unsigned to, int except, enum tt_frame kind,
 		     const void *data, size_t bytes);
@@ -107,6 +109,7 @@ struct tt_failure {
 struct tt_departures {
 	bool *left;           /* [nranks] goodbye received */
 	bool *dead;           /* [nranks] death seen by any rank, at any time */
+	bool *over;           /* [nranks] goodbye or end on the connection to the rank itself */
 	uint64_t *left_after; /* [nranks] last operation of a rank that left */
 	uint64_t *left_at_ns; /* [nranks] arrival of the goodbye */
 	uint64_t *exchanges;  /* [nranks] last exchange of a rank that left */
@@ -152,8 +155,12 @@ struct tt_observers {
 
 /* Call each observer's `broken` that has not been called yet. Not locked. */
 void tt_observers_broken(struct tt_control *ctl);
-/* The others: locked. socket: takes fd. lost: true with the sentence in text */
-void tt_observers_socket(struct tt_control *ctl, int peer, int fd);
+/* The others: locked. lost: true with the sentence in text */
+void tt_observers_message(struct tt_control *ctl, int rank, enum tt_frame kind, const uint8_t *data,
+			  size_t bytes);
+void tt_observers_room(struct tt_control *ctl, int rank);
+void tt_observers_over(struct tt_control *ctl, int rank, tuttiRankState_t how);
+uint64_t tt_observers_timers(struct tt_control *ctl, uint64_t now);
 void tt_observers_gone(struct tt_control *ctl, int rank, tuttiRankState_t how);
 bool tt_observers_lost(struct tt_control *ctl, int peer, char *text, size_t bytes);
 

@@ -58,16 +58,45 @@ void tt_observers_broken(struct tt_control *ctl)
 	pthread_mutex_unlock(&o->lock);
 }
 
-void tt_observers_socket(struct tt_control *ctl, int peer, int fd)
+void tt_observers_message(struct tt_control *ctl, int rank, enum tt_frame kind, const uint8_t *data,
+			  size_t bytes)
 {
 	struct tt_observers *o = &ctl->observers;
 
 	for (int i = 0; i < TT_OBSERVERS; i++)
-		if (o->slot[i].table && o->slot[i].table->am_socket) {
-			o->slot[i].table->am_socket(o->slot[i].ctx, peer, fd);
-			return;
-		}
-	tt_sock_close(fd);
+		if (o->slot[i].table && o->slot[i].table->message)
+			o->slot[i].table->message(o->slot[i].ctx, rank, kind, data, bytes);
+}
+
+void tt_observers_room(struct tt_control *ctl, int rank)
+{
+	struct tt_observers *o = &ctl->observers;
+
+	for (int i = 0; i < TT_OBSERVERS; i++)
+		if (o->slot[i].table && o->slot[i].table->room)
+			o->slot[i].table->room(o->slot[i].ctx, rank);
+}
+
+void tt_observers_over(struct tt_control *ctl, int rank, tuttiRankState_t how)
+{
+	struct tt_observers *o = &ctl->observers;
+
+	ctl->departed.over[rank] = true;
+	for (int i = 0; i < TT_OBSERVERS; i++)
+		if (o->slot[i].table && o->slot[i].table->over)
+			o->slot[i].table->over(o->slot[i].ctx, rank, how);
+}
+
+uint64_t tt_observers_timers(struct tt_control *ctl, uint64_t now)
+{
+	struct tt_observers *o = &ctl->observers;
+	uint64_t due = TT_NEVER, d;
+
+	for (int i = 0; i < TT_OBSERVERS; i++)
+		if (o->slot[i].table && o->slot[i].table->timers &&
+		    (d = o->slot[i].table->timers(o->slot[i].ctx, now)) < due)
+			due = d;
+	return due;
 }
 
 void tt_observers_gone(struct tt_control *ctl, int rank, tuttiRankState_t how)

@@ -99,7 +99,9 @@ int tt_endpoint_make(int peer, int npeers, const struct tt_ports *ports,
 	ep->auth.key = tt_key_alloc();
 	ep->peers.business_cards = calloc((size_t)npeers, sizeof(*ep->peers.business_cards));
 	ep->peers.best_address = calloc((size_t)npeers, sizeof(*ep->peers.best_address));
-	if (!ep->auth.key || !ep->peers.business_cards || !ep->peers.best_address)
+	ep->peers.dialed = calloc((size_t)npeers, sizeof(*ep->peers.dialed));
+	if (!ep->auth.key || !ep->peers.business_cards || !ep->peers.best_address ||
+	    !ep->peers.dialed)
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", peer, npeers);
 	if (!rc && npeers > 1 && ports)
 		rc = open_descriptors(ep, ports);
@@ -148,6 +150,7 @@ void tt_endpoint_free(struct tt_control_endpoint *ep)
 	tt_key_free(ep->auth.key);
 	free(ep->peers.business_cards);
 	free(ep->peers.best_address);
+	free(ep->peers.dialed);
 	free(ep);
 }
 
@@ -201,8 +204,10 @@ bool tt_endpoint_frame(struct tt_control_endpoint *ep, struct tt_conn *conn,
 	}
 	if (ctl)
 		return tt_control_frame(ctl, conn, head->kind, data, head->bytes);
-	/* else a control that this rank has left, or does not have yet */
-	return !head->context || !ep->forming || keep_early(ep, conn->peer, head, data);
+	/* else a control that this rank has left, or does not have yet; no rank sends messages
+	 * before all ranks have the communicator */
+	return !head->context || !ep->forming || head->kind == TT_F_MESSAGE ||
+	       keep_early(ep, conn->peer, head, data);
 }
 
 void tt_endpoint_enter(struct tt_control_endpoint *ep, struct tt_control *ctl)
@@ -292,6 +297,8 @@ static int timers(struct tt_control_endpoint *ep)
 		if ((d = tt_status_timers(ctl, now)) < due)
 			due = d;
 		if ((d = tt_bootstrap_timers(ctl, now)) < due)
+			due = d;
+		if ((d = tt_observers_timers(ctl, now)) < due)
 			due = d;
 	}
 	if (due == TT_NEVER)

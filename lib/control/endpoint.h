@@ -24,6 +24,7 @@
 
 #include <pthread.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include "control/control.h"
 #include "control/frame.h"
@@ -50,11 +51,12 @@ struct tt_credentials {
 	int epoch;
 };
 
-/* Fixed before the first join is complete, except best_address. */
+/* Fixed before the first join is complete, except best_address and dialed. */
 struct tt_peers {
 	struct tt_business_card *business_cards; /* [npeers] */
 	/* [npeers] 1 + index of the address that led to the peer, 0: none yet */
 	_Atomic uint8_t *best_address;
+	bool *dialed; /* [npeers] locked: a sender of messages connects to the peer */
 };
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -72,6 +74,7 @@ struct tt_conn {
 	uint8_t *in;
 	size_t in_have, in_room;
 	struct tt_writer out; /* bytes that the kernel has not taken yet */
+	unsigned turn;        /* of the controls, to send messages */
 	bool writing;         /* epoll watches for room */
 	bool closing;         /* shut down once `out` is empty */
 };
@@ -173,6 +176,11 @@ bool tt_endpoint_frame(struct tt_control_endpoint *ep, struct tt_conn *conn,
 struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, int fd, int peer, bool registration);
 void tt_conn_send(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t context,
 		  enum tt_frame kind, const void *data, size_t bytes);
+/* The same, for a payload in two parts. false: no memory, nothing is sent */
+bool tt_conn_send_parts(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t context,
+			enum tt_frame kind, const struct iovec part[2]);
+/* Does the queue take a frame of messages? When it does again, tt_observers_room is called. */
+bool tt_conn_has_room(const struct tt_conn *conn);
 void tt_conn_event(struct tt_control_endpoint *ep, struct tt_conn *conn, uint32_t events);
 /* Shut down this rank's direction; the end of the connection is no death. */
 void tt_conn_end(struct tt_control_endpoint *ep, struct tt_conn *conn);

@@ -41,6 +41,7 @@ bool tt_get_end(const struct tt_reader *r);
 
 #define TT_FRAME_HEAD 13
 #define TT_FRAME_MOST (16u << 20)
+#define TT_FRAME_MESSAGE (64u << 10) /* of TT_F_MESSAGE, so that other frames get in between */
 
 enum tt_frame {
 	TT_F_REGISTER = 1, /* to rank 0: this rank's settings and business card */
@@ -59,6 +60,8 @@ enum tt_frame {
 	TT_F_DEAD,         /* flood: a rank died */
 	TT_F_SHRUNK,       /* flood: the members of a shrink */
 	TT_F_END,          /* the endpoint closes: the end of the connection is no death */
+	TT_F_MESSAGE,      /* the next bytes of the stream of active messages */
+	TT_F_CREDIT, /* bytes that the stream of the receiver of this frame may have, in all */
 	TT_F_KINDS
 };
 

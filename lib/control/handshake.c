@@ -99,7 +99,7 @@ bool tt_hello_get(const uint8_t bytes[TT_HELLO_BYTES], struct tt_hello *ret_hell
 	struct tt_reader r = { .at = bytes, .left = TT_HELLO_BYTES };
 	uint64_t magic = tt_get(&r, 4), protocol = tt_get(&r, 2);
 
-	ret_hello->purpose = (enum tt_purpose)tt_get_upto(&r, 2, TT_P_AM);
+	ret_hello->purpose = (enum tt_purpose)tt_get_upto(&r, 2, TT_P_DATA);
 	tt_get_copy(&r, ret_hello->job, TT_NONCE);
 	ret_hello->from = (int)tt_get_upto(&r, 4, INT32_MAX);
 	ret_hello->to = (int)tt_get_upto(&r, 4, INT32_MAX);

@@ -26,7 +26,7 @@
 #define TT_HELLO_BYTES 56
 #define TT_REPLY_BYTES 56
 
-enum tt_purpose { TT_P_REGISTER = 1, TT_P_CONTROL, TT_P_DATA, TT_P_AM };
+enum tt_purpose { TT_P_REGISTER = 1, TT_P_CONTROL, TT_P_DATA };
 
 enum tt_verdict {
 	TT_V_WELCOME = 1,   /* send the proof; after the proof: connected */

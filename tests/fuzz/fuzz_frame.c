@@ -73,7 +73,7 @@ static void hello(const uint8_t *data, size_t bytes)
 	memcpy(bytes_of_hello, data,
 	       bytes < sizeof(bytes_of_hello) ? bytes : sizeof(bytes_of_hello));
 	if (tt_hello_get(bytes_of_hello, &h, &verdict) && verdict == TT_V_WELCOME)
-		must(h.purpose >= TT_P_REGISTER && h.purpose <= TT_P_AM && h.from >= 0,
+		must(h.purpose >= TT_P_REGISTER && h.purpose <= TT_P_DATA && h.from >= 0,
 		     "a hello has a purpose");
 }
 

@@ -82,9 +82,9 @@ static void await_receiver(tuttiComm_t comm)
 
 	while (!waits) {
 		sched_yield();
-		pthread_mutex_lock(&am->lock);
+		pthread_mutex_lock(am->lock);
 		waits = am->posted != NULL;
-		pthread_mutex_unlock(&am->lock);
+		pthread_mutex_unlock(am->lock);
 	}
 }
 
