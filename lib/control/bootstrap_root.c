@@ -124,11 +124,11 @@ static bool misfit(struct tt_control *ctl, const struct tt_register *reg, char *
 
 static void send_abort(struct tt_control *ctl, struct tt_conn *conn, int code, const char *text)
 {
-	struct tt_writer w = { 0 };
+	uint8_t bytes[TT_ABORT_BYTES];
+	struct tt_writer w = TT_WRITER_INTO(bytes);
 
 	tt_control_put_abort(&w, ctl->rank, code, -1, 0, text);
 	tt_conn_send(ctl->ep, conn, 0, TT_F_ABORT, w.data, w.have);
-	free(w.data);
 }
 
 static void refuse(struct tt_control *ctl, struct tt_conn *conn, int code, const char *text)
@@ -170,8 +170,7 @@ static void send_table(struct tt_control *ctl)
 
 	for (int r = 0; r < ctl->nranks; r++)
 		tt_put_business_card(&w, &ctl->ep->peers.business_cards[r]);
-	tt_control_send(ctl, TT_TO_CHILDREN, -1, TT_F_TABLE, w.data, w.have);
-	free(w.data);
+	tt_control_post(ctl, TT_TO_CHILDREN, -1, TT_F_TABLE, &w);
 	ctl->join.has_table = true;
 	tt_control_changed(ctl);
 }
@@ -312,8 +311,7 @@ uint64_t tt_bootstrap_timers(struct tt_control *ctl, uint64_t now)
 		return root->report_ns;
 	tt_bootstrap_missing(ctl, text, sizeof(text));
 	tt_put_text(&w, text);
-	tt_control_send(ctl, TT_TO_CHILDREN | TT_TO_JOINING, -1, TT_F_MISSING, w.data, w.have);
-	free(w.data);
+	tt_control_post(ctl, TT_TO_CHILDREN | TT_TO_JOINING, -1, TT_F_MISSING, &w);
 	if (now >= root->log_ns) {
 		tt_log(TT_LOG_WARN, "rank 0: still waiting for all %d ranks to join: %s",
 		       ctl->nranks, text);

@@ -306,6 +306,16 @@ void tt_control_send(struct tt_control *ctl, unsigned to, int except, enum tt_fr
 			tt_conn_send(ep, c, ctl->context, kind, data, bytes);
 }
 
+void tt_control_post(struct tt_control *ctl, unsigned to, int except, enum tt_frame kind,
+		     struct tt_writer *w)
+{
+	if (!w->failed)
+		tt_control_send(ctl, to, except, kind, w->data, w->have);
+	else if (!tt_frame_is_repeated(kind))
+		tt_control_no_memory(ctl);
+	free(w->data);
+}
+
 /* ---- leaving --------------------------------------------------------------------------------- */
 
 /* Do the hosts of all ranks have everything that this rank sent? A peer that is no rank of ctl was

@@ -93,8 +93,7 @@ static void send_down(struct tt_control *ctl)
 	tt_put(&w, ctl->gather.number, 8);
 	tt_put(&w, ctl->gather.bytes, 4);
 	tt_put_bytes(&w, ctl->gather.all, ctl->gather.bytes * (size_t)ctl->nranks);
-	tt_control_send(ctl, TT_TO_CHILDREN, -1, TT_F_GATHER_DOWN, w.data, w.have);
-	free(w.data);
+	tt_control_post(ctl, TT_TO_CHILDREN, -1, TT_F_GATHER_DOWN, &w);
 	ctl->gather.complete = true;
 	tt_control_changed(ctl);
 }
@@ -112,8 +111,7 @@ static void send_up(struct tt_control *ctl)
 			tt_put_bytes(&w, ctl->gather.all + (size_t)r * ctl->gather.bytes,
 				     ctl->gather.bytes);
 		}
-	tt_control_send(ctl, TT_TO_PARENT, -1, TT_F_GATHER_UP, w.data, w.have);
-	free(w.data);
+	tt_control_post(ctl, TT_TO_PARENT, -1, TT_F_GATHER_UP, &w);
 }
 
 static void forward(struct tt_control *ctl)
@@ -142,8 +140,10 @@ bool tt_gather_up(struct tt_control *ctl, int from, const uint8_t *data, size_t 
 	if (early->data)
 		return false;
 	early->data = malloc(bytes + 1);
-	if (!early->data)
-		return true; /* out of memory: the exchange times out */
+	if (!early->data) {
+		tt_control_no_memory(ctl);
+		return true;
+	}
 	memcpy(early->data, data, bytes);
 	early->bytes = bytes;
 	return true;

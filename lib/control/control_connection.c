@@ -24,6 +24,7 @@
 #define STATUS_ROOM (MESSAGE_ROOM + TT_FRAME_MESSAGE + (64u << 10))
 #define KEEP_ROOM (16u << 10) /* bytes of a buffer that is empty, and stays allocated */
 #define READ_AT_ONCE (64u << 10)
+#define OUT_ROOM 4096u /* from the beginning, so that an abort fits without memory */
 
 struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, int fd, int peer, bool registration)
 {
@@ -38,8 +39,12 @@ struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, int fd, int peer, bo
 	/* Traffic is sparse, with bursts: BBR, the default of some systems, paces such a burst for
 	 * seconds. */
 	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
-	if (!conn || epoll_ctl(ep->service.epoll, EPOLL_CTL_ADD, fd, &ev)) {
+	if (conn && (conn->out.data = malloc(OUT_ROOM)))
+		conn->out.room = OUT_ROOM;
+	if (!conn || !conn->out.data || epoll_ctl(ep->service.epoll, EPOLL_CTL_ADD, fd, &ev)) {
 		tt_sock_close(fd);
+		if (conn)
+			free(conn->out.data);
 		free(conn);
 		return NULL;
 	}
@@ -60,6 +65,28 @@ struct tt_conn *tt_conn_to(const struct tt_control_endpoint *ep, int peer)
 	return c;
 }
 
+/* Break the controls that have the peer: its frame is malformed, or there is no memory for it. */
+static void break_all(struct tt_control_endpoint *ep, const struct tt_conn *conn, bool malformed)
+{
+	char text[160];
+
+	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next) {
+		int rank = tt_control_rank(ctl, conn->peer);
+
+		if (rank < 0)
+			continue;
+		if (malformed)
+			snprintf(text, sizeof(text),
+				 "rank %d sent rank %d a malformed control frame", rank, ctl->rank);
+		else
+			snprintf(text, sizeof(text),
+				 "rank %d: no memory for a control frame of rank %d", ctl->rank,
+				 rank);
+		tt_control_break(ctl, malformed ? TT_INTERNAL : TT_SYSTEM,
+				 malformed ? rank : ctl->rank, 0, text, -1);
+	}
+}
+
 /* ---- out ------------------------------------------------------------------------------------- */
 
 static void watch(struct tt_control_endpoint *ep, struct tt_conn *conn, bool writing)
@@ -70,6 +97,17 @@ static void watch(struct tt_control_endpoint *ep, struct tt_conn *conn, bool wri
 		return;
 	conn->writing = writing;
 	epoll_ctl(ep->service.epoll, EPOLL_CTL_MOD, conn->fd, &ev);
+}
+
+/* Give back the memory of an empty queue. */
+static void shrink(struct tt_writer *out)
+{
+	uint8_t *smaller = realloc(out->data, OUT_ROOM);
+
+	if (!smaller)
+		return;
+	out->data = smaller;
+	out->room = OUT_ROOM;
 }
 
 /* The service thread finds a connection that failed here when it reads from the connection. */
@@ -94,10 +132,8 @@ static void push(struct tt_control_endpoint *ep, struct tt_conn *conn)
 	conn->out.have -= sent;
 	if (conn->out.have)
 		memmove(conn->out.data, conn->out.data + sent, conn->out.have);
-	if (!conn->out.have && conn->out.room > KEEP_ROOM) {
-		free(conn->out.data);
-		conn->out = (struct tt_writer){ 0 };
-	}
+	if (!conn->out.have && conn->out.room > KEEP_ROOM)
+		shrink(&conn->out);
 	if (conn->closing && !conn->out.have)
 		shutdown(conn->fd, SHUT_WR);
 	watch(ep, conn, conn->out.have > 0);
@@ -119,7 +155,7 @@ bool tt_conn_send_parts(struct tt_control_endpoint *ep, struct tt_conn *conn, ui
 		conn->out.failed = false;
 		return false;
 	}
-	if (kind != TT_F_MISSING && kind != TT_F_STATUS) {
+	if (!tt_frame_is_repeated(kind)) {
 		ep->sent.frames++;
 		ep->sent.bytes += conn->out.have - before;
 	}
@@ -133,7 +169,8 @@ void tt_conn_send(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t
 {
 	const struct iovec part[2] = { { (void *)(uintptr_t)data, bytes }, { NULL, 0 } };
 
-	tt_conn_send_parts(ep, conn, context, kind, part);
+	if (!tt_conn_send_parts(ep, conn, context, kind, part) && !tt_frame_is_repeated(kind))
+		break_all(ep, conn, false);
 }
 
 bool tt_conn_has_room(const struct tt_conn *conn)
@@ -197,28 +234,6 @@ static void lost(struct tt_control_endpoint *ep, struct tt_conn *conn)
 			tt_flood_death(ctl, tt_control_rank(ctl, conn->peer), conn->error);
 }
 
-/* Break the controls that have the peer: its frame is malformed, or there is no memory for it. */
-static void break_all(struct tt_control_endpoint *ep, const struct tt_conn *conn, bool malformed)
-{
-	char text[160];
-
-	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next) {
-		int rank = tt_control_rank(ctl, conn->peer);
-
-		if (rank < 0)
-			continue;
-		if (malformed)
-			snprintf(text, sizeof(text),
-				 "rank %d sent rank %d a malformed control frame", rank, ctl->rank);
-		else
-			snprintf(text, sizeof(text),
-				 "rank %d: no memory for a control frame of rank %d", ctl->rank,
-				 rank);
-		tt_control_break(ctl, malformed ? TT_INTERNAL : TT_SYSTEM,
-				 malformed ? rank : ctl->rank, 0, text, -1);
-	}
-}
-
 void tt_conn_malformed(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
 	end(ep, conn);
@@ -270,8 +285,8 @@ static void readable(struct tt_control_endpoint *ep, struct tt_conn *conn)
 		ssize_t n;
 
 		if (!make_room(conn)) {
-			end(ep, conn);
 			break_all(ep, conn, false);
+			end(ep, conn);
 			return;
 		}
 		n = recv(conn->fd, conn->in + conn->in_have, conn->in_room - conn->in_have,

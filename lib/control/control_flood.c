@@ -44,7 +44,8 @@ static void add_last(struct tt_control *ctl, uint64_t last)
 void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t last,
 		      const char *text, int from)
 {
-	struct tt_writer w = { 0 };
+	uint8_t bytes[TT_ABORT_BYTES];
+	struct tt_writer w = TT_WRITER_INTO(bytes);
 	bool dead = code == TT_REMOTE && culprit >= 0 && culprit != ctl->rank &&
 		    culprit < ctl->nranks && !ctl->departed.left[culprit];
 
@@ -56,17 +57,24 @@ void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t la
 	if (dead && last < tt_status_last(ctl, culprit))
 		last = tt_status_last(ctl, culprit);
 	tt_control_put_abort(&w, ctl->rank, code, culprit, last, ctl->failure.text);
-	tt_control_send(ctl, TO_ALL, from, TT_F_ABORT, w.data, w.have);
-	free(w.data);
 	if (dead)
 		add_last(ctl, last);
 	tt_log(TT_LOG_DEBUG, "rank %d: the communicator is broken: %s", ctl->rank,
 	       ctl->failure.text);
 	atomic_store_explicit(&ctl->broken, code, memory_order_release);
+	tt_control_send(ctl, TO_ALL, from, TT_F_ABORT, w.data, w.have);
 	ctl->observers.broken_due = true;
 	tt_control_changed(ctl);
 	tt_endpoint_wake(ctl->ep);
 	tt_split_broken(ctl);
+}
+
+void tt_control_no_memory(struct tt_control *ctl)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "rank %d: no memory for a control frame", ctl->rank);
+	tt_control_break(ctl, TT_SYSTEM, ctl->rank, 0, text, -1);
 }
 
 int tt_flood_code(int code)
@@ -125,14 +133,14 @@ void tt_control_raise(struct tt_control *ctl, int code, int culprit, const char 
 /* Flood a death and notify the observers, once per rank, whether or not the control is broken. */
 static void note_dead(struct tt_control *ctl, int rank, int from)
 {
-	struct tt_writer w = { 0 };
+	uint8_t bytes[4];
+	struct tt_writer w = TT_WRITER_INTO(bytes);
 
 	if (rank == ctl->rank || ctl->departed.dead[rank] || ctl->departed.left[rank])
 		return;
 	ctl->departed.dead[rank] = true;
 	tt_put(&w, (uint32_t)rank, 4);
 	tt_control_send(ctl, TO_ALL, from, TT_F_DEAD, w.data, w.have);
-	free(w.data);
 	tt_split_dead(ctl, rank);
 	tt_observers_gone(ctl, rank, tuttiRankDead);
 }
@@ -221,12 +229,12 @@ bool tt_flood_goodbye(struct tt_control *ctl, int from, const uint8_t *data, siz
 
 void tt_flood_leave(struct tt_control *ctl)
 {
-	struct tt_writer w = { 0 };
+	uint8_t bytes[20];
+	struct tt_writer w = TT_WRITER_INTO(bytes);
 
 	ctl->departed.leaving = true;
 	tt_put(&w, (uint32_t)ctl->rank, 4);
 	tt_put(&w, atomic_load(&ctl->log.started), 8);
 	tt_put(&w, ctl->gather.number, 8);
 	tt_control_send(ctl, TT_TO_CONNECTED | TT_TO_JOINING, -1, TT_F_GOODBYE, w.data, w.have);
-	free(w.data);
 }

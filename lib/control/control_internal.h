@@ -77,6 +77,10 @@ enum {
 };
 void tt_control_send(struct tt_control *ctl, unsigned to, int except, enum tt_frame kind,
 		     const void *data, size_t bytes);
+/* The same with what w has, and free it. Without memory for a frame the control breaks; statuses and
+ * lists of missing ranks are repeated. */
+void tt_control_post(struct tt_control *ctl, unsigned to, int except, enum tt_frame kind,
+		     struct tt_writer *w);
 
 /* ---- control_data.c -------------------------------------------------------------------------- */
 
@@ -120,6 +124,9 @@ struct tt_departures {
  * rank. last: the last operation with a message received from culprit. */
 void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t last,
 		      const char *text, int from);
+/* Break it because this rank has no memory for a frame. */
+void tt_control_no_memory(struct tt_control *ctl);
+#define TT_ABORT_BYTES (19 + sizeof(((struct tt_failure *)0)->text))
 void tt_control_put_abort(struct tt_writer *w, int origin, int code, int culprit, uint64_t last,
 			  const char *text);
 /* Frames ABORT, GOODBYE, DEAD of neighbor from; false: the frame is malformed */

@@ -57,8 +57,7 @@ static void fail_split(struct tt_control *parent, uint64_t number, int code, con
 	tt_put(&w, number, 8);
 	tt_put(&w, (uint8_t)-code, 1);
 	tt_put_text(&w, parent->split.text);
-	tt_control_send(parent, TT_TO_NEIGHBORS, from, TT_F_SPLIT_FAILED, w.data, w.have);
-	free(w.data);
+	tt_control_post(parent, TT_TO_NEIGHBORS, from, TT_F_SPLIT_FAILED, &w);
 	if (parent->split.child)
 		tt_control_break(parent->split.child, parent->split.code, -1, 0, text, -1);
 }

@@ -76,8 +76,7 @@ static void send_status(struct tt_control *ctl, uint64_t now, bool urgent)
 	s.serial = ++ctl->status.serial;
 	s.urgent = urgent;
 	tt_put_status(&w, &s);
-	tt_control_send(ctl, TT_TO_NEIGHBORS, -1, TT_F_STATUS, w.data, w.have);
-	free(w.data);
+	tt_control_post(ctl, TT_TO_NEIGHBORS, -1, TT_F_STATUS, &w);
 	ctl->status.sent_ns = now;
 	ctl->status.sent_started = s.started;
 	ctl->status.answer_due_ns = TT_NEVER;

@@ -15,7 +15,7 @@ void tt_put_bytes(struct tt_writer *w, const void *data, size_t bytes)
 		return;
 	if (bytes > w->room - w->have) {
 		size_t room = (w->have + bytes) * 2 + 64;
-		uint8_t *larger = realloc(w->data, room);
+		uint8_t *larger = w->fixed ? NULL : realloc(w->data, room);
 
 		if (!larger) {
 			w->failed = true;

@@ -11,10 +11,17 @@
 #include "base/sock.h"
 
 struct tt_writer {
-	uint8_t *data; /* free(data) */
+	uint8_t *data; /* free(data), unless fixed */
 	size_t have, room;
-	bool failed; /* out of memory */
+	bool fixed;  /* data is the caller's, and does not grow */
+	bool failed; /* out of memory, or of room */
 };
+/* A writer into an array of the caller */
+#define TT_WRITER_INTO(array)                                         \
+	(struct tt_writer)                                            \
+	{                                                             \
+		.data = (array), .room = sizeof(array), .fixed = true \
+	}
 void tt_put_bytes(struct tt_writer *w, const void *data, size_t bytes);
 void tt_put(struct tt_writer *w, uint64_t value, int bytes); /* 1, 2, 4 or 8 bytes */
 /* at most 65535 bytes of text */
@@ -64,6 +71,12 @@ enum tt_frame {
 	TT_F_CREDIT, /* bytes that the stream of the receiver of this frame may have, in all */
 	TT_F_KINDS
 };
+
+/* Is a lost frame of this kind made up for by the next one? */
+static inline bool tt_frame_is_repeated(enum tt_frame kind)
+{
+	return kind == TT_F_STATUS || kind == TT_F_MISSING;
+}
 
 struct tt_frame_head {
 	enum tt_frame kind;
