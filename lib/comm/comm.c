@@ -125,8 +125,7 @@ static int exchange_facts(tuttiComm_t c, const struct tt_env *env)
 	if (!rc)
 		rc = tt_tuning_read(c, env->tuning, &mine.tuning_bytes);
 	if (!rc)
-		rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all,
-					  tt_deadline_ns(c->settings.timeout_ms));
+		rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, c->setup_deadline_ns);
 	if (!rc && !(rc = choose_wait_policy(c, all, env->wait)) && c->nranks > 2)
 		rc = form_groups(c, all);
 	if (!rc)
@@ -276,6 +275,7 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 		 TUTTI_VERSION_CODE, c->settings.transport, c->settings.algo,
 		 (long long)c->settings.tile_bytes, c->settings.majority ? "majority" : "any",
 		 env.encrypt);
+	c->setup_deadline_ns = tt_deadline_ns(c->settings.timeout_ms);
 	join.settings = settings;
 	join.timeout_ms = c->settings.timeout_ms;
 	join.ifname = env.ifname;

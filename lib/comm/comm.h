@@ -169,8 +169,9 @@ struct tuttiComm {
 	struct tt_comm_fault fault;
 	struct tt_comm_failure failure;
 	struct tt_comm_quorum quorum;
-	uint64_t shrinks;     /* shrinks begun */
-	struct tt_cost *cost; /* cost table of rank 0; NULL: the built-in table */
+	uint64_t setup_deadline_ns; /* of its join, split or shrink */
+	uint64_t shrinks;           /* shrinks begun */
+	struct tt_cost *cost;       /* cost table of rank 0; NULL: the built-in table */
 	struct tt_control *ctl;
 	struct tt_am *am;                   /* usable while collectives are broken (am/am.h) */
 	struct tt_gpu *gpu;                 /* state of the accelerator (accelerator.h), or NULL */

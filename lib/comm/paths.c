@@ -257,7 +257,7 @@ int tt_paths_open(tuttiComm_t c)
 		.host_of = c->hosts.topology.host_of,
 		.nchannels = TT_P2P_CHANNEL + 1,
 		.message_bytes = tile_bytes ? tile_bytes : tt_connectivity_message_bytes(&facts),
-		.deadline_ns = tt_deadline_ns(c->settings.timeout_ms),
+		.deadline_ns = c->setup_deadline_ns,
 		.cma = c->settings.cma,
 		.encrypt = c->settings.encrypt,
 		.crowded = c->hosts.crowded,
@@ -315,8 +315,7 @@ int tt_paths_agree(tuttiComm_t c)
 	for (int peer = c->nranks - 1; peer >= 0; peer--)
 		if (!c->paths.path[0].via[peer])
 			mine.unreached = peer;
-	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all,
-				  tt_deadline_ns(c->settings.timeout_ms));
+	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, c->setup_deadline_ns);
 	for (int r = 0; r < c->nranks && !rc && !(rc = check_facts(c, r, &all[r])); r++) {
 		if (all[r].unreached >= 0)
 			rc = tt_fail(

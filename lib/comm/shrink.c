@@ -397,7 +397,8 @@ static int try_once(struct shrink_attempt *a, const tuttiConfig_t *config, tutti
 		a->members.mark = tt_mix(a->members.mark, (uint64_t)a->members.member[i]);
 	c->rank = a->members.rank;
 	c->nranks = a->members.n;
-	rc = tt_control_form(parent->ctl, &a->members, tt_now_ns() + 2 * a->half_ns, &c->ctl);
+	c->setup_deadline_ns = tt_now_ns() + 2 * a->half_ns;
+	rc = tt_control_form(parent->ctl, &a->members, c->setup_deadline_ns, &c->ctl);
 	rc = rc ? rc : (rc = tt_comm_agree(c)) ? rc : tt_comm_setup(c, &env);
 	if (!rc || (rc == TT_REMOTE && c->am && others_completed(a))) {
 		publish_decision(a);

@@ -24,8 +24,7 @@ int tt_comm_agree(tuttiComm_t c)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
 	memcpy(mine.transport, c->settings.transport, sizeof(mine.transport));
 	memcpy(mine.algo, c->settings.algo, sizeof(mine.algo));
-	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all,
-				  tt_deadline_ns(c->settings.timeout_ms));
+	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, c->setup_deadline_ns);
 	for (int r = 0; r < c->nranks; r++)
 		all[r].transport[sizeof(all[r].transport) - 1] =
 			all[r].algo[sizeof(all[r].algo) - 1] = '\0';
@@ -52,6 +51,7 @@ int tt_comm_child(tuttiComm_t parent, const tuttiConfig_t *config, struct tt_env
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks",
 			       parent->rank, parent->nranks);
 	rc = tt_comm_settings(c, parent, config, ret_env);
+	c->setup_deadline_ns = tt_deadline_ns(c->settings.timeout_ms);
 	ret_env->tuning = ""; /* the cost table of the parent stays */
 	if (!rc && parent->cost)
 		rc = tt_cost_copy(parent->cost, &c->cost);

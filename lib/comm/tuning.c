@@ -41,8 +41,7 @@ static int broadcast(tuttiComm_t c, uint8_t *packed, uint64_t bytes)
 	for (uint64_t at = 0; at < bytes && !rc; at += piece) {
 		uint64_t some = bytes - at < piece ? bytes - at : piece;
 
-		rc = tt_control_allgather(c->ctl, packed + at, some, all,
-					  tt_deadline_ns(c->settings.timeout_ms));
+		rc = tt_control_allgather(c->ctl, packed + at, some, all, c->setup_deadline_ns);
 		if (!rc)
 			memcpy(packed + at, all, some);
 	}
