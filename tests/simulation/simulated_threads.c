@@ -1,0 +1,547 @@
+/*
+ * simulated_threads.c - coroutines, the scheduler and the clock; pthread_*, sleeps
+ *
+ * A coroutine has a stack, and a copy of the program's thread-local variables, which is swapped in
+ * while it runs. The scheduler takes a random one of those that can run. The clock advances with
+ * every call, and jumps when all coroutines sleep.
+ */
+#include <errno.h>
+#include <link.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "tests/simulation/simulation.h"
+
+#define STACK (256u << 10)
+#define LOCKS 16 /* held by one coroutine at a time */
+
+struct coroutine {
+	struct coroutine *next;
+	struct sim_process *process;
+	ucontext_t context;
+	bool runnable, done, woken;
+	const void *key;
+	uint64_t until_ns;
+	void *(*body)(void *);
+	void (*process_body)(void *);
+	void *arg, *result;
+	char *locals; /* its thread-local variables */
+	int error;    /* its errno */
+	pthread_mutex_t *held[LOCKS];
+	int nheld;
+	char name[16];
+};
+
+struct timer {
+	uint64_t when_ns, number;
+	void (*fn)(void *);
+	void *arg;
+};
+
+struct sim *sim;
+
+struct sim_threads {
+	struct coroutine *all, *running;
+	ucontext_t scheduler;
+	uint64_t random;
+	struct timer *timers; /* a heap by time, then number */
+	size_t ntimers, room;
+	uint64_t timers_made;
+	/* the thread-local variables of the program: where, and as they are in a new thread */
+	char *locals, *pristine;
+	size_t local_bytes;
+};
+
+int __real_pthread_mutex_unlock(pthread_mutex_t *lock);
+
+/* ---- randomness: splitmix64 (Steele, Lea and Flood 2014) --------------------------------------- */
+
+static uint64_t draw(void)
+{
+	uint64_t z = sim->threads->random += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+	return z ^ z >> 31;
+}
+
+uint32_t sim_random(uint32_t n)
+{
+	return (uint32_t)((draw() >> 32) * n >> 32);
+}
+
+uint64_t sim_random_scale(uint64_t low, uint64_t high)
+{
+	int doublings = 0;
+	uint64_t bound;
+
+	while (low << (doublings + 1) <= high)
+		doublings++;
+	bound = low << sim_random((uint32_t)doublings + 1);
+	return bound + draw() % bound;
+}
+
+/* ---- timers ---------------------------------------------------------------------------------- */
+
+static bool earlier(const struct timer *a, const struct timer *b)
+{
+	return a->when_ns < b->when_ns || (a->when_ns == b->when_ns && a->number < b->number);
+}
+
+static void exchange(size_t i, size_t j)
+{
+	struct timer *heap = sim->threads->timers, t = heap[i];
+
+	heap[i] = heap[j];
+	heap[j] = t;
+}
+
+void sim_at(uint64_t when_ns, void (*fn)(void *), void *arg)
+{
+	struct sim_threads *t = sim->threads;
+	size_t i = t->ntimers++;
+
+	if (t->ntimers > t->room) {
+		t->room = t->room * 2 + 256;
+		t->timers = sim_resize(t->timers, t->room * sizeof(*t->timers));
+	}
+	t->timers[i] = (struct timer){ when_ns, t->timers_made++, fn, arg };
+	for (; i && earlier(&t->timers[i], &t->timers[(i - 1) / 2]); i = (i - 1) / 2)
+		exchange(i, (i - 1) / 2);
+}
+
+static struct timer first_timer(void)
+{
+	struct sim_threads *t = sim->threads;
+	struct timer *heap = t->timers, first = heap[0];
+
+	heap[0] = heap[--t->ntimers];
+	for (size_t i = 0, child; (child = 2 * i + 1) < t->ntimers; i = child) {
+		if (child + 1 < t->ntimers && earlier(&heap[child + 1], &heap[child]))
+			child++;
+		if (!earlier(&heap[child], &heap[i]))
+			break;
+		exchange(i, child);
+	}
+	return first;
+}
+
+static bool is_timer_due(void)
+{
+	const struct sim_threads *t = sim->threads;
+
+	return t->ntimers && t->timers[0].when_ns <= sim->now_ns;
+}
+
+static void run_timers(void)
+{
+	while (is_timer_due()) {
+		struct timer t = first_timer();
+
+		t.fn(t.arg);
+	}
+}
+
+/* ---- coroutines ------------------------------------------------------------------------------ */
+
+/* The program itself is the first object of the list. */
+static int find_locals(struct dl_phdr_info *info, size_t size, void *ctx)
+{
+	struct sim_threads *t = ctx;
+
+	(void)size;
+	for (int i = 0; i < info->dlpi_phnum; i++)
+		if (info->dlpi_phdr[i].p_type == PT_TLS) {
+			t->locals = info->dlpi_tls_data;
+			t->local_bytes = info->dlpi_phdr[i].p_memsz;
+		}
+	return 1;
+}
+
+void sim_begin(uint64_t seed, bool tracing)
+{
+	struct sim_threads *t = sim_alloc(sizeof(*t));
+
+	sim = sim_alloc(sizeof(*sim));
+	sim->tracing = tracing;
+	sim->threads = t;
+	t->random = seed * 0x9e3779b97f4a7c15ull;
+	dl_iterate_phdr(find_locals, t);
+	t->pristine = sim_alloc(t->local_bytes + 1);
+	memcpy(t->pristine, t->locals, t->local_bytes);
+	sim_network_begin();
+}
+
+static void switch_out(void)
+{
+	struct sim_threads *t = sim->threads;
+	struct coroutine *c = t->running;
+
+	c->error = errno;
+	memcpy(c->locals, t->locals, t->local_bytes);
+	swapcontext(&c->context, &t->scheduler);
+}
+
+static void switch_in(struct coroutine *c)
+{
+	struct sim_threads *t = sim->threads;
+
+	t->running = c;
+	sim->process = c->process;
+	sim_memory_switch(c->process);
+	memcpy(t->locals, c->locals, t->local_bytes);
+	errno = c->error;
+	swapcontext(&t->scheduler, &c->context);
+	t->running = NULL;
+	sim->process = NULL;
+}
+
+static void finish(struct coroutine *c)
+{
+	c->done = true;
+	c->runnable = false;
+	c->process->nthreads--;
+	sim_wake(c);
+}
+
+static void enter(void)
+{
+	struct coroutine *c = sim->threads->running;
+
+	if (c->process_body) {
+		c->process_body(c->arg);
+		c->process->ended = true;
+	} else {
+		c->result = c->body(c->arg);
+	}
+	finish(c);
+	switch_out();
+}
+
+static struct coroutine *begin(struct sim_process *p)
+{
+	struct coroutine *c = sim_alloc(sizeof(*c)), **last = &sim->threads->all;
+	void *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	getcontext(&c->context);
+	c->context.uc_stack.ss_sp = stack;
+	c->context.uc_stack.ss_size = STACK;
+	makecontext(&c->context, enter, 0);
+	c->process = p;
+	c->locals = sim_alloc(sim->threads->local_bytes + 1);
+	memcpy(c->locals, sim->threads->pristine, sim->threads->local_bytes);
+	c->runnable = true;
+	p->nthreads++;
+	while (*last)
+		last = &(*last)->next;
+	*last = c;
+	return c;
+}
+
+void sim_process_begin(struct sim_process *p, void (*body)(void *), void *arg)
+{
+	struct coroutine *c = begin(p);
+
+	c->process_body = body;
+	c->arg = arg;
+	snprintf(c->name, sizeof(c->name), "main");
+}
+
+bool sim_sleep(const void *key, uint64_t until_ns)
+{
+	sim->threads->running->runnable = sim->threads->running->woken = false;
+	sim->threads->running->key = key;
+	sim->threads->running->until_ns = until_ns;
+	switch_out();
+	return sim->threads->running->woken;
+}
+
+void sim_wake(const void *key)
+{
+	for (struct coroutine *c = sim->threads->all; c; c = c->next)
+		if (!c->done && !c->runnable && c->key == key)
+			c->runnable = c->woken = true;
+}
+
+static void pass_on(void)
+{
+	sim->threads->running->runnable = true;
+	switch_out();
+}
+
+static void kill_now(void *arg)
+{
+	sim_kill(arg);
+}
+
+void sim_call(void)
+{
+	struct sim_process *p = sim->process;
+
+	sim->now_ns += 200 + sim_random(800);
+	if (++p->calls == p->kill_at)
+		sim_at(sim->now_ns, kill_now, p);
+	if (sim_random(8) == 0 || is_timer_due())
+		pass_on();
+}
+
+void sim_kill(struct sim_process *p)
+{
+	if (p->dead || p->ended)
+		return;
+	sim_trace("process %d is killed", p->number);
+	p->dead = true;
+	sim_killed(p);
+	for (struct coroutine *c = sim->threads->all; c; c = c->next) {
+		if (c->process != p || c->done)
+			continue;
+		/* locks that processes share here, but not on a real host */
+		while (c->nheld) {
+			__real_pthread_mutex_unlock(c->held[--c->nheld]);
+			sim_wake(c->held[c->nheld]);
+		}
+		finish(c);
+	}
+	sim_network_kill(p);
+}
+
+/* ---- the scheduler --------------------------------------------------------------------------- */
+
+static bool can_run(const struct coroutine *c)
+{
+	return !c->done && c->runnable && !c->process->stopped;
+}
+
+static struct coroutine *choose(void)
+{
+	uint32_t n = 0, i;
+
+	for (struct coroutine *c = sim->threads->all; c; c = c->next)
+		n += can_run(c);
+	if (!n)
+		return NULL;
+	i = sim_random(n);
+	for (struct coroutine *c = sim->threads->all;; c = c->next)
+		if (can_run(c) && !i--)
+			return c;
+}
+
+/* The earliest end of a sleep, or timer */
+static uint64_t next_time(void)
+{
+	const struct sim_threads *t = sim->threads;
+	uint64_t next = t->ntimers ? t->timers[0].when_ns : SIM_NEVER;
+
+	for (struct coroutine *c = sim->threads->all; c; c = c->next)
+		if (!c->done && !c->runnable && !c->process->stopped && c->until_ns < next)
+			next = c->until_ns;
+	return next;
+}
+
+static void end_sleeps(void)
+{
+	for (struct coroutine *c = sim->threads->all; c; c = c->next)
+		if (!c->done && !c->runnable && c->until_ns <= sim->now_ns)
+			c->runnable = true;
+}
+
+static void reap(void)
+{
+	struct coroutine **at = &sim->threads->all, *c;
+
+	while ((c = *at)) {
+		if (!c->done || c->body) { /* a joiner frees it */
+			at = &c->next;
+			continue;
+		}
+		*at = c->next;
+		munmap(c->context.uc_stack.ss_sp, STACK);
+		free(c->locals);
+		free(c);
+	}
+}
+
+static bool is_over(void)
+{
+	for (struct coroutine *c = sim->threads->all; c; c = c->next)
+		if (!c->done)
+			return false;
+	return true;
+}
+
+bool sim_run(uint64_t until_ns)
+{
+	for (;;) {
+		struct coroutine *c;
+		uint64_t next;
+
+		run_timers();
+		end_sleeps();
+		if ((c = choose())) {
+			switch_in(c);
+			continue;
+		}
+		reap();
+		if (is_over())
+			return true;
+		next = next_time();
+		if (next > until_ns)
+			return false;
+		if (next > sim->now_ns)
+			sim->now_ns = next;
+	}
+}
+
+void sim_threads_print(void)
+{
+	for (struct coroutine *c = sim->threads->all; c; c = c->next)
+		if (!c->done)
+			fprintf(stderr, "  process %d, thread %s%s: %s\n", c->process->number,
+				c->name, c->process->stopped ? " (stopped)" : "",
+				c->runnable ? "runs" : "sleeps");
+}
+
+/* ---- threads, locks and sleeps of the library ------------------------------------------------ */
+
+SIM_REPLACE(int, pthread_create, pthread_t *thread, const pthread_attr_t *attr,
+	    void *(*body)(void *), void *arg)
+{
+	struct coroutine *c = begin(sim->process);
+
+	(void)attr;
+	c->body = body;
+	c->arg = arg;
+	*thread = (pthread_t)c;
+	sim_call();
+	return 0;
+}
+
+SIM_REPLACE(int, pthread_setname_np, pthread_t thread, const char *name)
+{
+	struct coroutine *c = (struct coroutine *)thread;
+
+	snprintf(c->name, sizeof(c->name), "%s", name);
+	return 0;
+}
+
+SIM_REPLACE(int, pthread_join, pthread_t thread, void **result)
+{
+	struct coroutine *c = (struct coroutine *)thread;
+
+	sim_call();
+	while (!c->done)
+		sim_sleep(c, SIM_NEVER);
+	if (result)
+		*result = c->result;
+	c->body = NULL;
+	return 0;
+}
+
+static void forget_lock(pthread_mutex_t *lock)
+{
+	for (int i = 0; i < sim->threads->running->nheld; i++)
+		if (sim->threads->running->held[i] == lock)
+			sim->threads->running->held[i] =
+				sim->threads->running->held[--sim->threads->running->nheld];
+}
+
+SIM_REPLACE(int, pthread_mutex_lock, pthread_mutex_t *lock)
+{
+	if (!sim || !sim->threads->running) /* before a fork of the simulation itself */
+		return pthread_mutex_trylock(lock);
+	if (sim_random(16) == 0)
+		pass_on();
+	while (pthread_mutex_trylock(lock))
+		sim_sleep(lock, SIM_NEVER);
+	if (sim->threads->running->nheld == LOCKS)
+		abort();
+	sim->threads->running->held[sim->threads->running->nheld++] = lock;
+	return 0;
+}
+
+SIM_REPLACE(int, pthread_mutex_unlock, pthread_mutex_t *lock)
+{
+	__real_pthread_mutex_unlock(lock);
+	if (sim && sim->threads->running) {
+		sim_wake(lock);
+		forget_lock(lock);
+	}
+	return 0;
+}
+
+SIM_REPLACE(int, pthread_cond_timedwait, pthread_cond_t *cond, pthread_mutex_t *lock,
+	    const struct timespec *until)
+{
+	uint64_t until_ns = (uint64_t)until->tv_sec * SIM_SECOND + (uint64_t)until->tv_nsec;
+	bool woken;
+
+	__wrap_pthread_mutex_unlock(lock);
+	woken = until_ns > sim->now_ns && sim_sleep(cond, until_ns);
+	__wrap_pthread_mutex_lock(lock);
+	return woken ? 0 : ETIMEDOUT;
+}
+
+SIM_REPLACE(int, pthread_cond_wait, pthread_cond_t *cond, pthread_mutex_t *lock)
+{
+	__wrap_pthread_mutex_unlock(lock);
+	sim_sleep(cond, SIM_NEVER);
+	__wrap_pthread_mutex_lock(lock);
+	return 0;
+}
+
+SIM_REPLACE(int, pthread_cond_broadcast, pthread_cond_t *cond)
+{
+	sim_wake(cond);
+	return 0;
+}
+
+/* Wakes all: a wake without a reason is allowed. */
+SIM_REPLACE(int, pthread_cond_signal, pthread_cond_t *cond)
+{
+	sim_wake(cond);
+	return 0;
+}
+
+SIM_REPLACE(int, nanosleep, const struct timespec *time, struct timespec *left)
+{
+	(void)left;
+	sim_call();
+	sim_sleep(NULL,
+		  sim->now_ns + (uint64_t)time->tv_sec * SIM_SECOND + (uint64_t)time->tv_nsec);
+	return 0;
+}
+
+SIM_REPLACE(int, usleep, useconds_t us)
+{
+	sim_call();
+	sim_sleep(NULL, sim->now_ns + us * 1000ull);
+	return 0;
+}
+
+SIM_REPLACE(int, sched_yield, void)
+{
+	sim_call();
+	pass_on();
+	return 0;
+}
+
+SIM_REPLACE(int, clock_gettime, clockid_t clock, struct timespec *ret_time)
+{
+	uint64_t now;
+
+	sim->now_ns += 50;
+	if (sim->threads->running && sim_random(64) == 0)
+		pass_on();
+	now = sim->now_ns + (clock == CLOCK_REALTIME ? 1700000000 * SIM_SECOND : 0);
+	ret_time->tv_sec = (time_t)(now / SIM_SECOND);
+	ret_time->tv_nsec = (long)(now % SIM_SECOND);
+	return 0;
+}

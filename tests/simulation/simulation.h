@@ -1,0 +1,126 @@
+/*
+ * simulation.h - processes, threads, a clock and a network that exist in one thread only
+ *
+ * The simulation runs the whole library, unchanged, on a simulated operating system: the linker
+ * replaces the library's calls of the C library (list: `wrapped`) by the functions of this folder.
+ * Each thread of each simulated process is a coroutine; a random number decides which one runs on,
+ * when a message arrives and when the clock ticks, so a seed repeats a schedule exactly.
+ *
+ *   simulated_threads.c   coroutines, the scheduler, the clock; pthread_*, sleeps
+ *   simulated_network.c   sockets between hosts: delays, partitions, deaths; poll, epoll, eventfd
+ *   simulated_memory.c    variables of each process; memory that runs out
+ *   simulated_system.c    everything else of the host: names, files, interfaces, randomness
+ *   simulated_job.c       what the ranks do, the faults, and what must hold
+ *   simulation.c          the command: many seeds, one process each
+ *
+ * Source: deterministic simulation as in FoundationDB (Zhou et al. 2021), here below the library
+ * instead of inside it, so that locks, threads and sockets are tested too.
+ */
+#ifndef TEST_SIMULATION_H
+#define TEST_SIMULATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SIM_MS 1000000ull
+#define SIM_SECOND 1000000000ull
+#define SIM_NEVER UINT64_MAX
+#define SIM_PROCESSES 32
+
+/* A function that replaces one of the C library, and the original */
+#define SIM_REPLACE(type, name, ...)     \
+	type __wrap_##name(__VA_ARGS__); \
+	type __real_##name(__VA_ARGS__); \
+	type __wrap_##name(__VA_ARGS__)
+
+struct sim_process {
+	int number, host;
+	bool dead;    /* killed: its threads never run again */
+	bool stopped; /* by SIGSTOP: its threads do not run */
+	bool ended;   /* main returned */
+	uint64_t calls;
+	int nthreads, ndescriptors;
+	char *variables;  /* simulated_memory.c */
+	uint64_t fail_at; /* memory requests until one fails, 0: none fails */
+	uint64_t kill_at; /* the call in which it is killed, 0: none */
+};
+
+/* ---- simulated_threads.c --------------------------------------------------------------------- */
+
+struct sim {
+	struct sim_process *process; /* of the running coroutine, NULL: none */
+	uint64_t now_ns;
+	bool tracing;
+	struct sim_threads *threads;
+	struct sim_network *network;
+	struct sim_memory *memory;
+	struct sim_job *job;
+};
+/* The simulation's own variables. They are on the heap, because those of the program belong to the
+ * simulated processes. Fixed from sim_begin on. */
+extern struct sim *sim;
+void sim_begin(uint64_t seed, bool tracing);
+
+/* The next random number below n. */
+uint32_t sim_random(uint32_t n);
+/* A number between low and high, where small ones are as likely as large ones */
+uint64_t sim_random_scale(uint64_t low, uint64_t high);
+
+/* Begin a process whose main is body(arg). */
+void sim_process_begin(struct sim_process *p, void (*body)(void *), void *arg);
+/* The coroutine sleeps until sim_wake(key) or the time. false: the time has come */
+bool sim_sleep(const void *key, uint64_t until_ns);
+void sim_wake(const void *key);
+/* A system call begins: time passes, others may run, and the process may be killed here. */
+void sim_call(void);
+/* Run until no coroutine is left, or the time comes. false: the time came, or all sleep for ever */
+bool sim_run(uint64_t until_ns);
+/* Kill a process: its threads end wherever they are, and its host closes its connections. */
+void sim_kill(struct sim_process *p);
+/* Call fn(arg) at a time, outside all coroutines. */
+void sim_at(uint64_t when_ns, void (*fn)(void *), void *arg);
+/* One line for each coroutine that still exists, to stderr */
+void sim_threads_print(void);
+
+/* ---- simulated_network.c --------------------------------------------------------------------- */
+
+void sim_network_begin(void);
+
+#define SIM_FD 512 /* the first simulated descriptor */
+
+void sim_network_kill(struct sim_process *p);
+/* Nothing travels from host a to host b from now on, or everything travels again. */
+void sim_network_cut(int a, int b, bool cut);
+bool sim_network_is_cut(int a, int b);
+/* The address of a host, for the list of interfaces; network byte order */
+uint32_t sim_network_address(int host);
+/* A descriptor that only opens and closes */
+int sim_network_null(void);
+
+/* ---- simulated_memory.c ---------------------------------------------------------------------- */
+
+/* Memory of the simulation itself, which does not run out; zeros. resize: as realloc */
+void *sim_alloc(size_t bytes);
+void *sim_resize(void *old, size_t bytes);
+/* Watch the variables of the program from now on. */
+void sim_memory_begin(void);
+/* The variables are p's from now on. */
+void sim_memory_switch(struct sim_process *p);
+
+/* ---- the trace: every message as a line, for a sequence diagram ------------------------------- */
+
+void sim_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- simulated_job.c ------------------------------------------------------------------------- */
+
+struct sim_plan { /* what a schedule may do */
+	uint64_t seed;
+	bool trace;
+};
+/* The simulation has killed a process. */
+void sim_killed(const struct sim_process *p);
+/* Run the schedule of a seed. 0 | 1, with a sentence on stderr */
+int sim_job(const struct sim_plan *plan);
+
+#endif
