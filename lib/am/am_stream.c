@@ -359,14 +359,18 @@ void tt_stream_bytes(struct tt_am *am, int peer, const uint8_t *data, size_t byt
 	if (!tt_control_is_open(am->ctl, peer))
 		return;
 	s = tt_stream_of(am, peer);
-	if (!s || bytes > s->granted - s->received) {
+	if (!s) {
+		tt_control_starved(am->ctl, peer);
+		return;
+	}
+	if (bytes > s->granted - s->received) {
 		tt_control_malformed(am->ctl, peer);
 		return;
 	}
 	s->received += bytes;
 	taken = take(am, s, data, bytes, &freed);
 	if (!freed && taken < bytes && !hold(s, data + taken, bytes - taken))
-		tt_control_malformed(am->ctl, peer);
+		tt_control_starved(am->ctl, peer);
 }
 
 /* The stream of a peer that is over: what cannot complete is lost, the rest waits for receives. */

@@ -184,6 +184,8 @@ bool tt_control_has_room(const struct tt_control *ctl, int rank);
 bool tt_control_send_frame(struct tt_control *ctl, int rank, int kind, const struct iovec part[2]);
 /* The frame of rank is malformed: close the connection. Locked. */
 void tt_control_malformed(struct tt_control *ctl, int rank);
+/* There is no memory for a frame of rank: close the connection. Locked. */
+void tt_control_starved(struct tt_control *ctl, int rank);
 /* Call `timers` of the observers soon. */
 void tt_control_wake(struct tt_control *ctl);
 

@@ -234,6 +234,12 @@ static void lost(struct tt_control_endpoint *ep, struct tt_conn *conn)
 			tt_flood_death(ctl, tt_control_rank(ctl, conn->peer), conn->error);
 }
 
+void tt_conn_starved(struct tt_control_endpoint *ep, struct tt_conn *conn)
+{
+	break_all(ep, conn, false);
+	end(ep, conn);
+}
+
 void tt_conn_malformed(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
 	end(ep, conn);
@@ -285,8 +291,7 @@ static void readable(struct tt_control_endpoint *ep, struct tt_conn *conn)
 		ssize_t n;
 
 		if (!make_room(conn)) {
-			break_all(ep, conn, false);
-			end(ep, conn);
+			tt_conn_starved(ep, conn);
 			return;
 		}
 		n = recv(conn->fd, conn->in + conn->in_have, conn->in_room - conn->in_have,

@@ -192,6 +192,8 @@ void tt_conn_reap(struct tt_control_endpoint *ep);
 bool tt_conn_all_sent(const struct tt_conn *conn);
 /* The peer sent a malformed frame: close the connection, break the controls that have the peer. */
 void tt_conn_malformed(struct tt_control_endpoint *ep, struct tt_conn *conn);
+/* The same for a frame that this rank has no memory for */
+void tt_conn_starved(struct tt_control_endpoint *ep, struct tt_conn *conn);
 
 /* ---- control_accept.c, locked ---------------------------------------------------------------- */
 
