@@ -115,7 +115,9 @@ static bool any_harmed(void)
 
 static void check_states(const struct world *w)
 {
-	for (int r = 0; w->known && r < w->n; r++) {
+	/* a rank without memory may have closed a connection itself */
+	for (int r = 0; w->known && !sim->job->worker[sim->process->number].harmed && r < w->n;
+	     r++) {
 		const struct worker *other = &sim->job->worker[w->member[r]];
 		tuttiRankState_t state;
 
