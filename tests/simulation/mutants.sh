@@ -11,9 +11,9 @@ n=0
 point() { echo "$1 $((n += 1)) - $2"; }
 
 mkdir "$work/source" "$work/build"
-(cd "$top" && tar -cf - --exclude=./build --exclude='./build-*' --exclude=./.git .) | tar -xf - -C "$work/source"
+(cd "$top" && ls -A | grep -vE '^(\.git|build(-(asan|tsan|bare|o2))?)$' | tar -cf - -T -) | tar -xf - -C "$work/source"
 cd "$work/build" || exit 99
-if ! { CC="${CC:-cc}" ../source/configure --without-criterion CFLAGS='-O1 -g0' && make -j"$(nproc)" tests/simulation/simulation; } \
+if ! { ../source/configure CC="${CC:-cc}" --without-criterion CFLAGS='-O1 -g0' && make -j"$(nproc)" tests/simulation/simulation; } \
 	>"$work/log" 2>&1; then
 	tail -n 20 "$work/log"
 	exit 1
