@@ -29,10 +29,11 @@
 #define RECORDS 256
 #define SENTENCES 3 /* printed for a schedule */
 
-enum faults { NONE, KILLS, STOPS, CUTS, MEMORY, FAULTS };
+enum faults { NONE, KILLS, STOPS, CUTS, LOSSES, MEMORY, FAULTS };
 
-static const char *const fault_names[FAULTS] = { "no fault", "kills", "stops", "cuts",
-						 "no memory" };
+static const char *const fault_names[FAULTS] = {
+	"no fault", "kills", "stops", "cuts", "lost connections", "no memory",
+};
 
 struct worker {
 	struct sim_process process;
@@ -66,6 +67,7 @@ struct sim_job {
 	struct worker worker[RANKS];
 	tuttiUniqueId id;
 	bool has_id;
+	bool misused;           /* by calls that do not fit */
 	uint64_t first_kill_ns; /* SIM_NEVER: none yet */
 	struct record records[RECORDS];
 	int nrecords;
@@ -107,6 +109,8 @@ static uint32_t common(uint64_t key, int index, int what, uint32_t n)
 
 static bool any_harmed(void)
 {
+	if (sim->job->misused)
+		return true;
 	for (int i = 0; i < sim->job->n; i++)
 		if (sim->job->worker[i].harmed || sim->job->worker[i].disturbs)
 			return true;
@@ -395,6 +399,43 @@ static void leave(struct world *w)
 	check_call(NULL, how == 1 ? "abort" : "destroy", rc, began, TIMEOUT_NS + SLACK_NS);
 }
 
+/* One rank calls something else: that is everybody's error at the next operation at the latest. */
+static tuttiResult_t mismatch(struct world *w, int index)
+{
+	int wrong = (int)common(w->key, index, 3, (uint32_t)w->n);
+	tuttiResult_t rc;
+
+	if (w->n == 1)
+		return tuttiSuccess;
+	sim->job->misused = true;
+	rc = w->rank == wrong ? barrier(w, index) : allreduce(w, index);
+	rc = rc ? rc : barrier(w, index);
+	if (!rc)
+		fail("calls that do not fit are no error");
+	return rc;
+}
+
+/* All ranks wait for each other: found by their statuses, long before the time-out. */
+static tuttiResult_t deadlock(struct world *w, int index)
+{
+	int next = (w->rank + 1) % w->n;
+	uint64_t began = sim->now_ns;
+	int64_t in;
+	tuttiResult_t rc;
+
+	(void)index;
+	if (w->n == 1)
+		return tuttiSuccess;
+	sim->job->misused = true;
+	rc = tuttiRecv(&in, 1, tuttiInt64, next, w->comm, NULL);
+	check_call(w, "deadlock", rc, began, TIMEOUT_NS + SLACK_NS);
+	if (!rc)
+		fail("a receive without a send is no error");
+	if (sim->job->faults == NONE && rc == tuttiTimeout)
+		fail("a deadlock is not found: %s", tuttiGetLastError(w->comm));
+	return rc;
+}
+
 /* Split in two, use the half, leave it. */
 static tuttiResult_t split(struct world *w, int index)
 {
@@ -431,7 +472,16 @@ static tuttiResult_t run_epoch(struct world *w)
 	for (int i = 0; i < n && !rc; i++) {
 		if (sim_random(4) == 0) /* this rank computes */
 			sim_sleep(sim->job, sim->now_ns + sim_random_scale(1000, 20 * SIM_MS));
-		rc = operations[common(w->key, i, 0, noperations)](w, i);
+		switch (common(w->key, i, 5, 60)) {
+		case 0:
+			rc = mismatch(w, i);
+			break;
+		case 1:
+			rc = deadlock(w, i);
+			break;
+		default:
+			rc = operations[common(w->key, i, 0, noperations)](w, i);
+		}
 	}
 	return rc;
 }
@@ -622,6 +672,15 @@ static void plan_cut(void)
 		sim_at(when + sim_random_scale(SIM_MS, 60 * SIM_SECOND), repair, c);
 }
 
+static void lose_one(void *arg)
+{
+	int a, b;
+
+	(void)arg;
+	if (sim_network_lose(&a, &b))
+		sim->job->worker[a].harmed = sim->job->worker[b].harmed = true;
+}
+
 static void plan_faults(void)
 {
 	switch (sim->job->faults) {
@@ -633,6 +692,10 @@ static void plan_faults(void)
 		break;
 	case CUTS:
 		plan_cut();
+		break;
+	case LOSSES:
+		for (int i = sim_random(3) ? 1 : 3; i; i--)
+			sim_at(sim_random_scale(SIM_MS, 400 * SIM_MS), lose_one, NULL);
 		break;
 	case MEMORY: {
 		struct worker *w = &sim->job->worker[sim_random((uint32_t)sim->job->n)];

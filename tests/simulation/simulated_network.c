@@ -176,11 +176,6 @@ static uint64_t delay(int a, int b)
 	return 10000 + sim_random(60000);
 }
 
-bool sim_network_is_cut(int a, int b)
-{
-	return sim->network->cuts[a][b];
-}
-
 static void wake_process(void *arg)
 {
 	struct sim_process *p = arg;
@@ -288,17 +283,37 @@ static void drop_in(struct descriptor *d)
 	d->in_bytes = 0;
 }
 
-static void end_stream(struct descriptor *d, bool reset)
+/* A FIN or RST arrives at the end d, which cannot send any more after an RST. */
+static void end_at(struct descriptor *d, bool reset)
 {
-	struct segment *s;
+	struct segment *s = segment(0);
 
-	if (d->peer < 0)
-		return;
-	s = segment(0);
 	s->fin = !reset;
 	s->reset = reset;
-	of(d->peer)->peer = reset ? -1 : of(d->peer)->peer;
-	arrive(of(d->peer), s);
+	arrive(d, s);
+	if (reset)
+		d->peer = -1;
+}
+
+bool sim_network_lose(int *ret_a, int *ret_b)
+{
+	struct sim_network *n = sim->network;
+	int first = (int)sim_random((uint32_t)n->last + 1);
+
+	for (int i = 0; i < n->last; i++) {
+		struct descriptor *d = &n->table[(first + i) % n->last], *peer;
+
+		if (d->kind != SOCKET || !d->connected || d->peer < 0)
+			continue;
+		peer = of(d->peer);
+		*ret_a = d->process->number;
+		*ret_b = peer->process->number;
+		sim_trace("network: a connection of processes %d and %d is lost", *ret_a, *ret_b);
+		end_at(d, true);
+		end_at(peer, true);
+		return true;
+	}
+	return false;
 }
 
 static void close_descriptor(struct descriptor *d)
@@ -307,10 +322,8 @@ static void close_descriptor(struct descriptor *d)
 		for (int i = 0; i < d->nqueue; i++)
 			close_descriptor(of(d->queue[i]));
 		if (d->peer >= 0) {
-			int peer = d->peer;
-
-			end_stream(d, d->in_bytes > 0);
-			of(peer)->peer = -1;
+			end_at(of(d->peer), d->in_bytes > 0);
+			of(d->peer)->peer = -1;
 		}
 		drop_in(d);
 	}
@@ -511,12 +524,8 @@ SIM_REPLACE(int, shutdown, int fd, int how)
 	if (how == SHUT_RD || d->shut)
 		return 0;
 	d->shut = true;
-	if (d->peer >= 0) {
-		struct segment *s = segment(0);
-
-		s->fin = true;
-		arrive(of(d->peer), s);
-	}
+	if (d->peer >= 0)
+		end_at(of(d->peer), false);
 	return 0;
 }
 

@@ -540,7 +540,9 @@ SIM_REPLACE(int, clock_gettime, clockid_t clock, struct timespec *ret_time)
 	sim->now_ns += 50;
 	if (sim->threads->running && sim_random(64) == 0)
 		pass_on();
-	now = sim->now_ns + (clock == CLOCK_REALTIME ? 1700000000 * SIM_SECOND : 0);
+	now = sim->now_ns;
+	if (clock == CLOCK_REALTIME) /* it is set forth and back by up to an hour */
+		now += (1700000000 + (uint64_t)sim_random(3600)) * SIM_SECOND;
 	ret_time->tv_sec = (time_t)(now / SIM_SECOND);
 	ret_time->tv_nsec = (long)(now % SIM_SECOND);
 	return 0;

@@ -92,7 +92,8 @@ void sim_network_begin(void);
 void sim_network_kill(struct sim_process *p);
 /* Nothing travels from host a to host b from now on, or everything travels again. */
 void sim_network_cut(int a, int b, bool cut);
-bool sim_network_is_cut(int a, int b);
+/* A stream between two processes is reset at both ends. false: there is none */
+bool sim_network_lose(int *ret_a, int *ret_b);
 /* The address of a host, for the list of interfaces; network byte order */
 uint32_t sim_network_address(int host);
 /* A descriptor that only opens and closes */
