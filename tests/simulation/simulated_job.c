@@ -29,10 +29,10 @@
 #define RECORDS 256
 #define SENTENCES 3 /* printed for a schedule */
 
-enum faults { NONE, KILLS, STOPS, CUTS, LOSSES, MEMORY, FAULTS };
+enum faults { NONE, KILLS, STOPS, CUTS, LOSSES, MEMORY, GARBLES, FAULTS };
 
 static const char *const fault_names[FAULTS] = {
-	"no fault", "kills", "stops", "cuts", "lost connections", "no memory",
+	"no fault", "kills", "stops", "cuts", "lost connections", "no memory", "garbled bytes",
 };
 
 struct worker {
@@ -187,6 +187,8 @@ static int64_t sum_of(const struct world *w, int index)
 
 static void check_values(const char *what, const int64_t *got, size_t count, int64_t expected)
 {
+	if (sim->job->faults == GARBLES)
+		return;
 	for (size_t i = 0; i < count; i++)
 		if (got[i] != expected) {
 			fail("%s: element %zu is %lld, not %lld", what, i, (long long)got[i],
@@ -305,8 +307,9 @@ static tuttiResult_t messages(struct world *w, int index)
 			if (got)
 				continue;
 			/* one that its sender could not send is missing */
-			if (data[0] != r || data[1] < w->received[r] ||
-			    (data[1] > w->received[r] && !any_harmed()))
+			if (sim->job->faults != GARBLES &&
+			    (data[0] != r || data[1] < w->received[r] ||
+			     (data[1] > w->received[r] && !any_harmed())))
 				fail("message %d of rank %d came for message %d of rank %d",
 				     data[1], data[0], w->received[r], r);
 			w->received[r] = data[1] + 1;
@@ -319,6 +322,8 @@ static tuttiResult_t messages(struct world *w, int index)
 
 static void check_record(const struct record *mine)
 {
+	if (sim->job->faults == GARBLES)
+		return;
 	for (int i = 0; i < sim->job->nrecords; i++) {
 		const struct record *r = &sim->job->records[i];
 
@@ -375,9 +380,12 @@ static tuttiResult_t introduce(struct world *w)
 	rc = tuttiAllGather(&me, all, 1, tuttiInt32, w->comm, NULL);
 	check_call(w, "allgather", rc, began, TIMEOUT_NS + SLACK_NS);
 	for (int r = 0; r < w->n && !rc; r++) {
+		if (all[r] < 0 || all[r] >= sim->job->n || (r && all[r] <= all[r - 1])) {
+			if (sim->job->faults != GARBLES)
+				fail("rank %d of a communicator is process %d", r, all[r]);
+			return tuttiRemoteError;
+		}
 		add_member(w, r, all[r]);
-		if (all[r] < 0 || all[r] >= sim->job->n || (r && all[r] <= all[r - 1]))
-			fail("rank %d of a communicator is process %d", r, all[r]);
 	}
 	w->known = !rc;
 	return rc;
@@ -696,6 +704,13 @@ static void plan_faults(void)
 	case LOSSES:
 		for (int i = sim_random(3) ? 1 : 3; i; i--)
 			sim_at(sim_random_scale(SIM_MS, 400 * SIM_MS), lose_one, NULL);
+		break;
+	case GARBLES:
+		/* what a compromised rank says is not true, but harms no process */
+		sim->job->worker[sim_random((uint32_t)sim->job->n)].process.garbles = (uint32_t)
+			sim_random_scale(4, 512);
+		for (int i = 0; i < sim->job->n; i++)
+			sim->job->worker[i].harmed = true;
 		break;
 	case MEMORY: {
 		struct worker *w = &sim->job->worker[sim_random((uint32_t)sim->job->n)];

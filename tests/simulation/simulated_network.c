@@ -550,6 +550,26 @@ static void limit(struct descriptor *d)
 		sim_at(sim->now_ns + d->user_timeout_ns, give_up, due_of(d));
 }
 
+/* A compromised process: lengths, counts and ranks that are wrong are more telling than noise. */
+static void garble(const struct sim_process *p, struct segment *s)
+{
+	static const uint64_t values[] = { 0,          1,          0x7f,       0xff,
+					   0x7fffffff, 0xffffffff, 1ull << 62, UINT64_MAX };
+	size_t at, bytes;
+
+	if (!p->garbles || !s->bytes || sim_random(p->garbles))
+		return;
+	at = sim_random((uint32_t)(s->bytes < 64 || sim_random(4) == 0 ? s->bytes : 64));
+	bytes = (size_t)1 << sim_random(4);
+	if (bytes > s->bytes - at)
+		bytes = s->bytes - at;
+	sim_trace("process %d garbles bytes %zu to %zu", p->number, at, at + bytes - 1);
+	if (sim_random(2))
+		memcpy(s->data + at, &values[sim_random(8)], bytes);
+	else
+		s->data[at] ^= (uint8_t)(1u << sim_random(8));
+}
+
 static ssize_t send_some(struct descriptor *d, const struct iovec *iov, size_t niov, int flags)
 {
 	size_t bytes = 0, at = 0;
@@ -583,6 +603,7 @@ static ssize_t send_some(struct descriptor *d, const struct iovec *iov, size_t n
 		memcpy(s->data + at, iov[i].iov_base, n);
 		at += n;
 	}
+	garble(d->process, s);
 	limit(d);
 	sim_trace("process %d -> process %d: %zu bytes", d->process->number,
 		  of(d->peer)->process->number, bytes);
