@@ -211,7 +211,9 @@ static void end(struct tt_control_endpoint *ep, struct tt_conn *conn)
 	conn->dead = true;
 	epoll_ctl(ep->service.epoll, EPOLL_CTL_DEL, conn->fd, NULL);
 	tt_sock_close(conn->fd);
-	for (struct tt_control *ctl = ep->controls; ctl && !conn->registration; ctl = ctl->next)
+	if (conn->registration || (conn->over && tt_conn_to(ep, conn->peer)))
+		return; /* a second connection may still bring messages */
+	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next)
 		if (tt_control_rank(ctl, conn->peer) >= 0)
 			tt_observers_over(ctl, tt_control_rank(ctl, conn->peer), tuttiRankDead);
 }
