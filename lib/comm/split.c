@@ -74,10 +74,12 @@ static int fail_child(tuttiComm_t parent, int rc)
 /* One outcome for all ranks. Every rank comes here soon after the failure of one, which control
  * floods; but a rank that let the others time out may never come. A death in the parent is the
  * cause of what other ranks reported of the new communicator. */
-static int agree(tuttiComm_t parent, int rc)
+static int agree(tuttiComm_t parent, int rc, uint64_t deadline_ns)
 {
-	uint32_t ms = rc == TT_TIMEOUT ? AGREE_LATE_MS : 2 * parent->settings.timeout_ms;
-	int agreed = tt_control_agree(parent->ctl, rc, "the split", tt_deadline_ns(ms));
+	uint64_t now = tt_now_ns(),
+		 from = rc == TT_TIMEOUT || now > deadline_ns ? now : deadline_ns;
+	int agreed = tt_control_agree(parent->ctl, rc, "the split",
+				      from + AGREE_LATE_MS * 1000000ull);
 
 	if (rc == TT_REMOTE && tt_control_broken(parent->ctl))
 		return tt_control_fail(parent->ctl);
@@ -90,6 +92,7 @@ int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *c
 	struct tt_env env;
 	struct tt_control *ctl = NULL;
 	tuttiComm_t c = NULL;
+	uint64_t deadline_ns = tt_deadline_ns(parent->settings.timeout_ms);
 	int rc, rank, nranks;
 
 	if (!code && color >= 0)
@@ -103,7 +106,7 @@ int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *c
 		if ((rc = tt_comm_agree(c)) || (rc = tt_comm_setup(c, &env)))
 			rc = fail_child(parent, rc);
 	}
-	rc = agree(parent, rc);
+	rc = agree(parent, rc, deadline_ns);
 	tt_control_formed(parent->ctl);
 	if (rc) {
 		tt_comm_free(c);
