@@ -64,8 +64,9 @@ SIM_REPLACE(char *, getenv, const char *name)
 		const char *name;
 		char value[16];
 	} settings[] = {
-		{ "TUTTI_TRANSPORT", "tcp" },   { "TUTTI_TIMEOUT_MS", "10000" },
-		{ "TUTTI_WAIT", "yield" },      { "TUTTI_ENCRYPT", "off" },
+		{ "TUTTI_TRANSPORT", "tcp" },
+		{ "TUTTI_TIMEOUT_MS", "10000" },
+		{ "TUTTI_WAIT", "yield" },
 		{ "TUTTI_SHRINK", "majority" },
 	};
 	static char host[16];
@@ -76,6 +77,8 @@ SIM_REPLACE(char *, getenv, const char *name)
 		snprintf(host, sizeof(host), "host%d", sim->process->host);
 		return host;
 	}
+	if (!strcmp(name, "TUTTI_ENCRYPT"))
+		return (char *)(uintptr_t)(sim->encrypts ? "on" : "off");
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
 		if (!strcmp(name, settings[i].name))
 			return (char *)(uintptr_t)settings[i].value;

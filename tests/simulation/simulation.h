@@ -53,6 +53,7 @@ struct sim {
 	struct sim_process *process; /* of the running coroutine, NULL: none */
 	uint64_t now_ns;
 	bool tracing;
+	bool encrypts; /* data over tcp: TUTTI_ENCRYPT */
 	struct sim_threads *threads;
 	struct sim_network *network;
 	struct sim_memory *memory;
