@@ -750,7 +750,7 @@ int sim_job(const struct sim_plan *plan)
 			if (job->worker[i].process.stopped)
 				sim_kill(&job->worker[i].process);
 		if (!sim_run(2 * END_NS)) {
-			fail("threads wait for ever:");
+			fail("threads wait or work for ever:");
 			sim_threads_print();
 		}
 	}

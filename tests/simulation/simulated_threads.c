@@ -383,6 +383,8 @@ bool sim_run(uint64_t until_ns)
 		struct coroutine *c;
 		uint64_t next;
 
+		if (sim->now_ns > until_ns)
+			return false;
 		run_timers();
 		end_sleeps();
 		if ((c = choose())) {

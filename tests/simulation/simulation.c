@@ -11,13 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/personality.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/simulation/simulation.h"
 
-#define SPIN_SECONDS 120 /* of processor time */
-#define SHOWN 10         /* failures that end a run */
+#define SPIN_SECONDS 60 /* of processor time */
+#define SHOWN 10        /* failures that end a run */
 #define JOBS_MOST 256
 
 struct options {
@@ -126,7 +127,7 @@ static void begin(struct running *r, uint64_t seed, bool trace)
 	*r = (struct running){ .seed = seed, .pid = fork() };
 	if (r->pid == 0) {
 		signal(SIGINT, SIG_IGN); /* the schedule ends soon */
-		alarm(SPIN_SECONDS);
+		setrlimit(RLIMIT_CPU, &(struct rlimit){ SPIN_SECONDS, SPIN_SECONDS + 1 });
 		_exit(sim_job(&plan));
 	}
 	if (r->pid < 0) {
@@ -153,7 +154,7 @@ static bool end_one(struct running *list, int n)
 	list[i].pid = 0;
 	if (WIFSIGNALED(status))
 		fprintf(stderr, "seed %llu: %s\n", (unsigned long long)list[i].seed,
-			WTERMSIG(status) == SIGALRM ? "a thread spins"
+			WTERMSIG(status) == SIGXCPU ? "a thread spins"
 						    : strsignal(WTERMSIG(status)));
 	return status == 0;
 }

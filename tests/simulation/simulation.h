@@ -76,7 +76,7 @@ bool sim_sleep(const void *key, uint64_t until_ns);
 void sim_wake(const void *key);
 /* A system call begins: time passes, others may run, and the process may be killed here. */
 void sim_call(void);
-/* Run until no coroutine is left, or the time comes. false: the time came, or all sleep for ever */
+/* Run until no coroutine is left. false: the time has come, or all sleep for ever */
 bool sim_run(uint64_t until_ns);
 /* Kill a process: its threads end wherever they are, and its host closes its connections. */
 void sim_kill(struct sim_process *p);
