@@ -33,7 +33,9 @@ near() { awk -v a="$(number "$1")" -v b="$2" -v d="$3" 'BEGIN { exit !(a >= b - 
 
 # ---- the same bits for any number of ranks (R1-R4, R6, R7, R13) ------------------------------------------------------
 
-for how in tree chain fixed64; do
+sums="tree fixed64"
+[ "${TT_TIER:-default}" = default ] || sums+=" chain"
+for how in $sums; do
 	leaf=(--canonical $how --steps 8)
 	hash_of "${leaf[@]}" --strategy one
 	claim "$how: one rank trains" [ -n "$want" ]
