@@ -10,7 +10,7 @@
 #include "comm/comm.h"
 #include "comm/comm_internal.h"
 
-#define AGREE_LATE_MS 750 /* after a time-out, for the ranks that still answer */
+#define AGREE_LATE_MS 300 /* after a time-out, for the ranks that still answer */
 
 /* A join compares settings in control. A split compares here: each rank may have its own config. */
 int tt_comm_agree(tuttiComm_t c)
@@ -72,8 +72,8 @@ static int fail_child(tuttiComm_t parent, int rc)
 }
 
 /* One outcome for all ranks. Every rank comes here soon after the failure of one, which control
- * floods; but a rank that let the others time out may never come. A death in the parent is the
- * cause of what other ranks reported of the new communicator. */
+ * floods; but a rank that let the others time out may never come. A death or a silent rank in the
+ * parent is the cause of what ranks reported of the new communicator. */
 static int agree(tuttiComm_t parent, int rc, uint64_t deadline_ns)
 {
 	uint64_t now = tt_now_ns(),
@@ -81,7 +81,7 @@ static int agree(tuttiComm_t parent, int rc, uint64_t deadline_ns)
 	int agreed = tt_control_agree(parent->ctl, rc, "the split",
 				      from + AGREE_LATE_MS * 1000000ull);
 
-	if (rc == TT_REMOTE && tt_control_broken(parent->ctl))
+	if ((rc == TT_REMOTE || rc == TT_TIMEOUT) && tt_control_broken(parent->ctl))
 		return tt_control_fail(parent->ctl);
 	return agreed;
 }

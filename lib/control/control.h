@@ -280,7 +280,7 @@ void tt_control_waiting(struct tt_control *ctl, const struct tt_blocked *blocked
 
 /* At a deadline: the ranks missing from operation seq, or from the messages of blocked if it has
  * some, and their last operations, as a sentence. Returns the first missing rank, or -1 when every
- * rank answers and is in this operation. Blocks: until all have answered, 1 s at most. When the
+ * rank answers and is in this operation. Blocks: until all have answered, 0.75 s at most. When the
  * communicator broke meanwhile, the caller reports that break instead. */
 int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *blocked,
 		       char *text, size_t bytes);

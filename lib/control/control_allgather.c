@@ -15,6 +15,7 @@
 
 /* extra time for rank 0's error message, which names more ranks than this rank knows of */
 #define GRACE_NS (TT_SECOND / 4)
+#define ANSWER_NS (TT_SECOND * 2 / 5) /* for ranks to answer that they are alive */
 
 /* Is rank below this rank in the tree, and its part of this exchange missing? */
 static bool absent(const void *ctx, int rank)
@@ -213,7 +214,30 @@ static bool begin(struct tt_control *ctl, const void *mine, size_t bytes, void *
 	return true;
 }
 
-static int too_late(struct tt_control *ctl)
+/* Is ctl a split's or a shrink's that is not complete? Then a rank may not have it yet, and the parent
+ * finds the silent ranks. */
+static bool is_forming(const struct tt_control *ctl)
+{
+	for (const struct tt_control *c = ctl->ep->controls; c; c = c->next)
+		if (c->split.child == ctl)
+			return true;
+	return false;
+}
+
+/* The deadline has passed: wait a little for the result, or for the reason. silent: "", or the ranks
+ * that do not answer. */
+static void linger(struct tt_control *ctl, uint64_t deadline_ns, char *silent, size_t bytes)
+{
+	silent[0] = '\0';
+	if (ctl->join.complete && !is_forming(ctl))
+		tt_status_silent(ctl, ANSWER_NS, silent, bytes);
+	else if (ctl->rank && ctl->gather.count == subtree(ctl->rank, ctl->nranks))
+		while (!ctl->broken && !ctl->gather.complete &&
+		       tt_endpoint_await(ctl->ep, deadline_ns + GRACE_NS))
+			;
+}
+
+static int too_late(struct tt_control *ctl, const char *silent)
 {
 	char ranks[256] = "", text[800], in[160] = "", other[200] = "";
 	int n = tt_rank_list(ctl->nranks, absent, ctl, ranks, sizeof(ranks)), first = -1;
@@ -223,7 +247,10 @@ static int too_late(struct tt_control *ctl)
 			tt_deadlock_text(ctl, first = r, in, sizeof(in));
 	if (in[0])
 		snprintf(other, sizeof(other), "; rank %d is in %s", first, in);
-	if (n)
+	if (silent[0])
+		snprintf(text, sizeof(text), "rank %d: exchange %llu among all ranks timed out: %s",
+			 ctl->rank, (unsigned long long)ctl->gather.number, silent);
+	else if (n)
 		snprintf(text, sizeof(text),
 			 "rank %d: exchange %llu among all ranks timed out: %s did not take part%s",
 			 ctl->rank, (unsigned long long)ctl->gather.number, ranks, other);
@@ -241,6 +268,7 @@ static int too_late(struct tt_control *ctl)
 int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes, void *all,
 			 uint64_t deadline_ns)
 {
+	char silent[500];
 	int rc = 0;
 
 	if (bytes > (TT_FRAME_MOST - 64) / (size_t)ctl->nranks - 8)
@@ -253,13 +281,10 @@ int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes,
 				 -1);
 	while (!ctl->broken && !ctl->gather.complete && tt_endpoint_await(ctl->ep, deadline_ns))
 		;
-	if (!ctl->broken && !ctl->gather.complete && ctl->rank &&
-	    ctl->gather.count == subtree(ctl->rank, ctl->nranks))
-		while (!ctl->broken && !ctl->gather.complete &&
-		       tt_endpoint_await(ctl->ep, deadline_ns + GRACE_NS))
-			;
+	if (!ctl->broken && !ctl->gather.complete)
+		linger(ctl, deadline_ns, silent, sizeof(silent));
 	if (!ctl->gather.complete)
-		rc = ctl->broken ? tt_control_fail(ctl) : too_late(ctl);
+		rc = ctl->broken ? tt_control_fail(ctl) : too_late(ctl, silent);
 	ctl->gather.running = false;
 	tt_control_unlock(ctl);
 	return rc;

@@ -17,7 +17,8 @@
 #define URGENT_NS (TT_SECOND / 5)
 /* from a change of the wait-for graph to the check for deadlocks */
 #define CHECK_NS (TT_SECOND / 50)
-#define ANSWER_NS TT_SECOND /* at a deadline: ranks without an answer by then are silent */
+/* at a deadline: ranks without an answer by then are silent; errors come within a second of it */
+#define ANSWER_NS (TT_SECOND * 3 / 4)
 
 /* ---- send ------------------------------------------------------------------------------------ */
 
@@ -329,7 +330,19 @@ static const struct tt_wait_edge *edge_to(const struct tt_blocked *blocked, int 
 	return NULL;
 }
 
-/* In a collective every rank may be missing; otherwise only the peers of blocked's messages. */
+/* Does a neighbor not answer, by which this rank would have the answers of others? */
+static bool is_silent_neighbor(const struct tt_control *ctl, int rank, uint64_t since_ns)
+{
+	int neighbor[TT_FANOUT + 3], n = tt_control_neighbors(ctl, neighbor);
+
+	for (int i = 0; i < n; i++)
+		if (neighbor[i] == rank)
+			return !answers(ctl, rank, since_ns) && !ctl->departed.left[rank];
+	return false;
+}
+
+/* In a collective every rank may be missing; otherwise the peers of blocked's messages, and the
+ * neighbors that hide them. */
 static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *blocked,
 			uint64_t since_ns, char *text, size_t bytes)
 {
@@ -342,7 +355,7 @@ static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_bl
 	for (int r = 0; r < ctl->nranks; r++) {
 		const struct tt_wait_edge *want = collective ? NULL : edge_to(blocked, r);
 
-		if ((!collective && !want) ||
+		if ((!collective && !want && !is_silent_neighbor(ctl, r, since_ns)) ||
 		    !describe(ctl, r, seq, want, since_ns, one, sizeof(one)))
 			continue;
 		first = first < 0 ? r : first;
@@ -375,4 +388,34 @@ int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_blo
 	first = describe_all(ctl, seq, blocked, now, text, bytes);
 	tt_control_unlock(ctl);
 	return first;
+}
+
+struct silence {
+	const struct tt_control *ctl;
+	uint64_t since_ns;
+};
+
+static bool is_silent(const void *ctx, int rank)
+{
+	const struct silence *s = ctx;
+
+	return !answers(s->ctl, rank, s->since_ns) && !s->ctl->departed.left[rank];
+}
+
+bool tt_status_silent(struct tt_control *ctl, uint64_t wait_ns, char *text, size_t bytes)
+{
+	struct silence s = { .ctl = ctl, .since_ns = tt_now_ns() };
+	char ranks[256], why[200];
+	int n, first = 0;
+
+	send_status(ctl, s.since_ns, true);
+	await_answers(ctl, s.since_ns, s.since_ns + wait_ns);
+	n = tt_rank_list(ctl->nranks, is_silent, &s, ranks, sizeof(ranks));
+	if (!n)
+		return false;
+	while (!is_silent(&s, first))
+		first++;
+	why_silent(ctl, first, why, sizeof(why));
+	snprintf(text, bytes, "%s %s not answering%s", ranks, n > 1 ? "are" : "is", why);
+	return true;
 }

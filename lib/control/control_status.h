@@ -56,6 +56,9 @@ bool tt_status_frame(struct tt_control *ctl, int from, const uint8_t *data, size
 uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now);
 /* The last operation in which any rank, as far as this rank knows, received from `rank`. */
 uint64_t tt_status_last(struct tt_control *ctl, int rank);
+/* At a deadline: ask all ranks; true: "ranks 2 and 5 are not answering: ..." of those that have not
+ * answered within wait_ns. Unlocks while it waits. */
+bool tt_status_silent(struct tt_control *ctl, uint64_t wait_ns, char *text, size_t bytes);
 /* This rank's status now. */
 void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status);
 /* Does the call synchronize: no rank completes it before every rank has started it? */
