@@ -1,9 +1,9 @@
 /*
- * test_faults.c - ranks killed or stopped at every step of a small plan and at random times
+ * test_faults.c - ranks killed or stopped at every step of a small plan
  *
  * Every other rank must return an error within 2 s (kill) or the deadline + 2 s (stop). The error
  * names the missing rank, its last operation and the current operation. No file may be left behind.
- * TEST_SOAK=N runs N rounds of the random part.
+ * tests/survival has random moments and other phases. The soak tier runs every step.
  */
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -31,10 +31,9 @@ struct fault_report {
 };
 
 struct fault_case {
-	int n, victim, step; /* step 0: the parent injects the fault at a random time */
+	int n, victim, step;
 	const char *fault, *transport, *algo;
 	size_t count;
-	unsigned long long seed;
 	bool single_copy; /* ranks read ordinary memory of peers (CMA) */
 };
 
@@ -98,8 +97,7 @@ static void start(const struct fault_case *s, struct fault_report *report, pid_t
 		if (pids[r])
 			continue;
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (s->step)
-			setenv("TUTTI_FAULT", fault, 1);
+		setenv("TUTTI_FAULT", fault, 1);
 		setenv("TUTTI_CMA", s->single_copy ? "on" : "off", 1);
 		run_until_error(s, &id, r, report);
 	}
@@ -188,7 +186,7 @@ static void nothing_is_left(const struct fault_files *ours, const struct fault_f
 
 /* ---- a fault --------------------------------------------------------------------------------- */
 
-/* Wait for the fault, or inject the fault (step 0); then add the files of the ranks to theirs.
+/* Wait for the fault; then add the files of the ranks to theirs.
  * Returns the time of the fault in seconds. */
 static double await_fault(const struct fault_case *s, const struct fault_report *report,
 			  const pid_t pids[], struct fault_files *theirs)
@@ -204,10 +202,6 @@ static double await_fault(const struct fault_case *s, const struct fault_report 
 	}
 	if (late)
 		return begin;
-	if (!s->step) {
-		usleep((useconds_t)(random_of(s->seed, 3) % 30000));
-		kill(pids[s->victim], strcmp(s->fault, "stop") ? SIGKILL : SIGSTOP);
-	}
 	while (!has_faulted(pids[s->victim]) && now_s() < begin + 20)
 		usleep(500);
 	begin = now_s();
@@ -278,12 +272,19 @@ static const char *transport_of(unsigned i)
 static const char *const algos[] = { "ring",          "tree",     "recursive-doubling",
 				     "reduce-to-one", "two-shot", "hierarchical" };
 
+static bool is_soak(void)
+{
+	const char *tier = getenv("TT_TIER");
+
+	return tier && !strcmp(tier, "soak");
+}
+
 /* Plans of three ranks have few steps: the higher numbers are steps of the second operation. */
 Test(faults, a_rank_killed_at_any_step_is_named_by_all_others, .timeout = 300)
 {
 	for (int t = 0; t < 2; t++)
-		for (int a = 0; a < 6; a += getenv("TEST_SOAK") ? 1 : 2)
-			for (int step = 1; step <= 9; step += getenv("TEST_SOAK") ? 1 : 2)
+		for (int a = 0; a < 6; a += is_soak() ? 1 : 2)
+			for (int step = 1; step <= 9; step += is_soak() ? 1 : 2)
 				run_case(&(struct fault_case){
 					.n = 3,
 					.victim = (a + step) % 3,
@@ -297,7 +298,7 @@ Test(faults, a_rank_killed_at_any_step_is_named_by_all_others, .timeout = 300)
 Test(faults, a_rank_stopped_at_any_step_is_named_by_all_others, .timeout = 300)
 {
 	for (int t = 0; t < 2; t++)
-		for (int step = 1; step <= 7; step += getenv("TEST_SOAK") ? 1 : 3)
+		for (int step = 1; step <= 7; step += is_soak() ? 1 : 3)
 			run_case(&(struct fault_case){ .n = 4,
 						       .victim = (t + step) % 4,
 						       .step = step,
@@ -332,24 +333,4 @@ Test(faults, a_rank_that_exits_without_a_goodbye_counts_as_dead, .timeout = 60)
 					       .transport = transport_of((unsigned)t),
 					       .algo = "ring",
 					       .count = 10 });
-}
-
-Test(faults, a_rank_killed_or_stopped_at_a_random_time_is_named, .timeout = 3000)
-{
-	int rounds = getenv("TEST_SOAK") ? atoi(getenv("TEST_SOAK")) : 14;
-	static const size_t counts[] = { 3, 1000, 300000 };
-	unsigned long long seed = getenv("TEST_SEED") ? strtoull(getenv("TEST_SEED"), NULL, 0) : 1;
-
-	for (int i = 0; i < rounds; i++) {
-		unsigned long long z = random_of(seed, (unsigned)i);
-		struct fault_case s = { .n = 2 + (int)(z % 7),
-					.seed = z,
-					.transport = transport_of((unsigned)(z >> 8)),
-					.fault = (z >> 9 & 3) == 0 ? "stop" : "kill",
-					.algo = algos[(z >> 16) % 6],
-					.count = counts[(z >> 12) % 3] };
-
-		s.victim = (int)((z >> 24) % (unsigned)s.n);
-		run_case(&s);
-	}
 }

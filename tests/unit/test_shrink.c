@@ -147,10 +147,7 @@ Test(shrink, works_on_32_ranks_after_three_deaths, .timeout = 60)
  * shrink. */
 Test(shrink, starts_over_when_more_ranks_die_meanwhile, .timeout = 600)
 {
-	unsigned first = getenv("TEST_SEED") ? (unsigned)atoi(getenv("TEST_SEED")) : 0;
-	unsigned rounds = getenv("TEST_SOAK") ? (unsigned)atoi(getenv("TEST_SOAK")) : 6;
-
-	for (unsigned seed = first; seed < first + rounds; seed++)
+	for (unsigned seed = 0; seed < 6; seed++)
 		check(6, seed % 2 ? "tcp" : "shm",
 		      (struct shrink_case){
 			      .victims = { 0, 1, 4 }, .nvictims = 3, .late = true, .seed = seed });
@@ -191,11 +188,10 @@ static int hurry(tuttiComm_t *comm, int rank, int nranks, void *arg)
 Test(shrink, leaves_no_rank_hanging_when_the_old_communicator_is_destroyed_too_early,
      .timeout = 600)
 {
-	unsigned first = getenv("TEST_SEED") ? (unsigned)atoi(getenv("TEST_SEED")) : 0;
-	unsigned rounds = getenv("TEST_SOAK") ? (unsigned)atoi(getenv("TEST_SOAK")) : 3;
+	const unsigned rounds = 3;
 	int excluded = 0;
 
-	for (unsigned seed = first; seed < first + rounds; seed++) {
+	for (unsigned seed = 0; seed < rounds; seed++) {
 		struct shrink_case *p = share_case(&(struct shrink_case){
 			.victims = { 0, 1, 4 }, .nvictims = 3, .seed = seed });
 
@@ -375,9 +371,7 @@ static int shrink_after_one_left(tuttiComm_t *comm, int rank, int nranks, void *
 
 Test(shrink, goes_on_after_one_rank_left_and_another_dies_meanwhile, .timeout = 600)
 {
-	unsigned tries = getenv("TEST_SOAK") ? (unsigned)atoi(getenv("TEST_SOAK")) : 12;
-
-	for (unsigned i = 0; i < tries; i++) {
+	for (unsigned i = 0; i < 12; i++) {
 		struct shrink_case *p = share_case(&(struct shrink_case){ .seed = 40 + i });
 
 		cr_expect_eq(run(4 + (int)(i % 3), i % 2 ? "tcp" : "shm", 20000, 1,
