@@ -284,6 +284,16 @@ int tt_control_neighbors(const struct tt_control *ctl, int ret_neighbor[TT_FANOU
 	return neighbors(ctl, TT_TO_NEIGHBORS, ret_neighbor);
 }
 
+bool tt_control_is_neighbor(const struct tt_control *ctl, int rank)
+{
+	int neighbor[TT_FANOUT + 3], n = tt_control_neighbors(ctl, neighbor);
+
+	for (int i = 0; i < n; i++)
+		if (neighbor[i] == rank)
+			return true;
+	return false;
+}
+
 void tt_control_send(struct tt_control *ctl, unsigned to, int except, enum tt_frame kind,
 		     const void *data, size_t bytes)
 {

@@ -209,6 +209,9 @@ bool tt_flood_goodbye(struct tt_control *ctl, int from, const uint8_t *data, siz
 		return false;
 	if (origin == from && !ctl->departed.over[origin])
 		tt_observers_over(ctl, origin, tuttiRankLeft);
+	/* The flood comes behind the reason of a break; a frame of the origin itself may come before it. */
+	if (origin == from && ctl->join.complete && !tt_control_is_neighbor(ctl, from))
+		return true;
 	if (origin == ctl->rank || ctl->departed.left[origin])
 		return true;
 	ctl->departed.left[origin] = true;

@@ -65,6 +65,7 @@ bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_fram
 		      const uint8_t *data, size_t bytes);
 /* The neighbors of this rank in the tree and the ring; returns their number */
 int tt_control_neighbors(const struct tt_control *ctl, int ret_neighbor[TT_FANOUT + 3]);
+bool tt_control_is_neighbor(const struct tt_control *ctl, int rank);
 /* Send one to the neighbors in `to`, but not to rank except; -1: to all. Neighbors that are not
  * connected get none. */
 enum {

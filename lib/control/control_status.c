@@ -330,17 +330,6 @@ static const struct tt_wait_edge *edge_to(const struct tt_blocked *blocked, int 
 	return NULL;
 }
 
-/* Does a neighbor not answer, by which this rank would have the answers of others? */
-static bool is_silent_neighbor(const struct tt_control *ctl, int rank, uint64_t since_ns)
-{
-	int neighbor[TT_FANOUT + 3], n = tt_control_neighbors(ctl, neighbor);
-
-	for (int i = 0; i < n; i++)
-		if (neighbor[i] == rank)
-			return !answers(ctl, rank, since_ns) && !ctl->departed.left[rank];
-	return false;
-}
-
 /* In a collective every rank may be missing; otherwise the peers of blocked's messages, and the
  * neighbors that hide them. */
 static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *blocked,
@@ -354,8 +343,10 @@ static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_bl
 
 	for (int r = 0; r < ctl->nranks; r++) {
 		const struct tt_wait_edge *want = collective ? NULL : edge_to(blocked, r);
+		bool hides = tt_control_is_neighbor(ctl, r) && !answers(ctl, r, since_ns) &&
+			     !ctl->departed.left[r];
 
-		if ((!collective && !want && !is_silent_neighbor(ctl, r, since_ns)) ||
+		if ((!collective && !want && !hides) ||
 		    !describe(ctl, r, seq, want, since_ns, one, sizeof(one)))
 			continue;
 		first = first < 0 ? r : first;
