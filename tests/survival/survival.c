@@ -27,7 +27,7 @@ struct cell {
 	uint64_t seed;
 };
 
-struct running {
+struct survival_job {
 	pid_t pid;
 	struct scene_shared *sh;
 	int tries;
@@ -40,7 +40,7 @@ static struct {
 } options = { .first = 1, .scenes = 300, .repeat = 1, .phase = -1, .kind = -1 };
 
 static struct cell cells[16][SCENE_KINDS];
-static struct running running[MAX_JOBS];
+static struct survival_job running[MAX_JOBS];
 static uint64_t ran, failed, repeated;
 static bool has_networks;
 static const char *lacks;
@@ -245,7 +245,7 @@ static void print_table(double seconds)
 
 /* ---- scenes side by side --------------------------------------------------------------------- */
 
-static void start(struct running *job)
+static void start(struct survival_job *job)
 {
 	pid_t parent = getpid();
 
@@ -264,7 +264,7 @@ static void start(struct running *job)
 }
 
 /* Draws the scene of a seed into a free job; false: the scene is not wanted, or cannot run here. */
-static bool begin(struct running *job, uint64_t seed)
+static bool begin(struct survival_job *job, uint64_t seed)
 {
 	struct scene_shared *sh = job->sh;
 
@@ -283,7 +283,7 @@ static bool begin(struct running *job, uint64_t seed)
 
 /* Its ranks did not join within the deadline that also ends the wait for stopped ranks: nothing was
  * tested, so the scene starts again with a longer one. */
-static bool again(struct running *job)
+static bool again(struct survival_job *job)
 {
 	struct scene scene = job->sh->scene;
 
@@ -316,7 +316,7 @@ static void finish_one(void)
 		}
 }
 
-static struct running *find_free(void)
+static struct survival_job *find_free(void)
 {
 	for (int j = 0; j < options.jobs; j++)
 		if (!running[j].pid)
@@ -357,7 +357,7 @@ static void run_all(void)
 	uint64_t start_ns = scene_now_ns(), next = start_ns + PROGRESS_S * 1000000000ull;
 
 	for (uint64_t i = 0; i < options.scenes * options.repeat && !interrupted; i++) {
-		struct running *job;
+		struct survival_job *job;
 
 		while (!(job = find_free()))
 			finish_one();

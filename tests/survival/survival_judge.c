@@ -97,7 +97,7 @@ static bool goes_on(const char *p, const char *const *words)
 	return false;
 }
 
-/* Where frames are lost in one direction only, each side may hear from the other one that it is
+/* Where frames are lost in one direction only, the other side may report to each side that it is
  * cut off. */
 static bool may_be_called_dead(const struct scene_rank *w, int other)
 {
