@@ -107,6 +107,9 @@ int tt_sock_happy_eyeballs(struct tt_sock_target *list, int n, const struct tt_p
 int tt_sock_send(int fd, const void *data, size_t bytes, const struct tt_patience *patience);
 int tt_sock_recv(int fd, void *data, size_t bytes, const struct tt_patience *patience);
 
+/* The kernel probes the peer's host while the connection is idle: without an answer for 11 s the
+ * connection ends with ETIMEDOUT. The host of a stopped peer still answers. */
+void tt_sock_probe(int fd);
 /* Is this errno of a connection's end a failure of the network, not of the peer? */
 bool tt_sock_is_network_error(int error);
 /* Are sent bytes unacknowledged after retransmissions, or is the interface down? true with the

@@ -16,7 +16,18 @@
 
 #include "base/sock.h"
 
+#define PROBE_AFTER_S 5
+#define PROBE_EVERY_S 2
+#define PROBES 3
 #define REPEATS 2 /* retransmissions, 0.6 s at least */
+
+void tt_sock_probe(int fd)
+{
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){ 1 }, sizeof(int));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){ PROBE_AFTER_S }, sizeof(int));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int){ PROBE_EVERY_S }, sizeof(int));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){ PROBES }, sizeof(int));
+}
 
 bool tt_sock_is_network_error(int error)
 {

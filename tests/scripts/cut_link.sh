@@ -43,6 +43,24 @@ silence() {
 }
 mend() { inside "$a" ip neigh del 10.78.0.2 dev va; inside "$b" ip neigh del 10.78.0.1 dev vb; }
 cut "a silent failure" 2 'is not answering: its host has acknowledged nothing for [0-9.]+ s: the network, or that host, is down' silence
+mend
+# Ranks that are in no call: the limit of each is 90 s.
+pids=() bad=0
+rm -f "$out"/*
+for r in 0 1 2 3; do
+	host=$a; [ $r -ge 2 ] && host=$b
+	TUTTI_RANK=$r TUTTI_NRANKS=4 TUTTI_ROOT=10.78.0.1:29779 TUTTI_SECRET=0f1e2d3c4b5a69788796a5b4c3d2e1f0 TUTTI_HOST_ID=$host \
+		inside "$host" timeout 120 "$PWD/tests/support/idle" >"$out/$r" 2>&1 </dev/null &
+	pids+=($!)
+done
+for _ in {1..600}; do [ "$(cat "$out"/* | grep -c joined)" = 4 ] && break; sleep .1; done
+since=$(date +%s%N)
+silence
+for r in "${pids[@]}"; do wait "$r"; [ $? = 1 ] || bad=1; done
+echo "# all ended $((($(date +%s%N) - since) / 1000000)) ms after the failure"
+for r in 0 1; do grep -qE "rank [23] is cut off: .*Connection timed out" "$out/$r" || bad=1; done
+for r in 2 3; do grep -qE "rank [01] is cut off: .*Connection timed out" "$out/$r" || bad=1; done
+claim $bad "idle ranks: every rank names a rank of the host that vanished"
 if [ "${TT_TIER:-default}" != default ]; then
 	mend
 	for host in "$a" "$b"; do inside "$host" sh -c 'echo 3 >/proc/sys/net/ipv4/tcp_retries2'; done
