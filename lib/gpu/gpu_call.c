@@ -64,8 +64,7 @@ static int check_broken(tuttiComm_t c)
 	return code ? tt_fail(code, "rank %d: %s", c->rank, tt_control_text(c->ctl, &culprit)) : 0;
 }
 
-/* Reports a failure to the other ranks, which wait for this rank otherwise. Returns code. */
-static int failed(tuttiComm_t c, int code)
+int tt_gpu_failed(tuttiComm_t c, int code)
 {
 	tt_control_raise(c->ctl, code, c->rank, tt_error_text());
 	return tt_comm_failed(c, code);
@@ -131,20 +130,25 @@ static int begin(struct tt_gpu *d, tt_custream stream, bool *ret_capturing)
 	return rc ? tt_cuda_fail(rc, "rank %d: stream %p", d->comm->rank, stream) : 0;
 }
 
+/* Without the event neither the watchdog nor the close can see the call end, so this thread waits;
+ * the watchdog ends all waits of a broken communicator. */
 static int end(struct tt_gpu *d, tt_custream stream, bool capturing)
 {
 	int rc = 0;
 
 	if (capturing) {
 		atomic_store(&d->has_graphs, true);
+	} else if ((rc = d->cu->event_record(d->last, stream))) {
+		rc = tt_gpu_failed(d->comm,
+				   tt_cuda_fail(rc, "rank %d: record an event", d->comm->rank));
+		d->cu->stream_synchronize(stream);
 	} else {
-		rc = d->cu->event_record(d->last, stream);
 		d->has_last = true;
 	}
 	atomic_store(&d->enqueueing, false);
 	if (capturing)
 		wake_watchdog(d);
-	return rc ? tt_cuda_fail(rc, "rank %d: record an event", d->comm->rank) : 0;
+	return rc;
 }
 
 static int check_call(const struct tt_gpu_call *call)
@@ -201,7 +205,7 @@ static int enqueue_kernels(const struct tt_gpu_call *call, tt_custream stream)
 		rc = rc ? rc : ended;
 	}
 	tt_cuda_leave(d->ctx, mode);
-	return rc ? failed(c, rc) : 0;
+	return rc ? tt_gpu_failed(c, rc) : 0;
 }
 
 /* Staged calls run as one set, as the calls of a group must. */
@@ -226,7 +230,7 @@ static int enqueue_staged(struct tt_gpu_call *calls, size_t n, tt_custream strea
 	if (!rc)
 		rc = end(d, stream, capturing);
 	tt_cuda_leave(d->ctx, mode);
-	return rc ? failed(calls[0].request->comm, rc) : 0;
+	return rc ? tt_gpu_failed(calls[0].request->comm, rc) : 0;
 }
 
 /* Kernels of two ranks wait for each other, so one stream cannot run both. Calls of different
@@ -307,8 +311,8 @@ static int run_and_wait(struct tt_gpu_call *calls, size_t n)
 		int failure = c->gpu->cu->stream_synchronize(c->gpu->own);
 
 		if (failure && !rc)
-			rc = failed(c,
-				    tt_cuda_fail(failure, "rank %d: wait for the device", c->rank));
+			rc = tt_gpu_failed(c, tt_cuda_fail(failure, "rank %d: wait for the device",
+							   c->rank));
 		if (!rc)
 			rc = check_broken(c);
 	}
@@ -356,8 +360,9 @@ int tt_gpu_run(const struct tt_request *requests, size_t n, tuttiStream_t stream
 
 	for (size_t i = 0; i < n && !rc; i++)
 		if ((rc = classify(&requests[i], &calls[i])) == TT_CUDA)
-			failed(requests[i].comm,
-			       tt_fail(rc, "rank %d: %s", requests[i].comm->rank, tt_error_text()));
+			tt_gpu_failed(requests[i].comm,
+				      tt_fail(rc, "rank %d: %s", requests[i].comm->rank,
+					      tt_error_text()));
 	if (!rc)
 		rc = choose(calls, requests, n, stream);
 	tt_cuda_leave(ctx, mode);

@@ -22,6 +22,10 @@
  */
 int tt_gpu_run(const struct tt_request *requests, size_t n, tuttiStream_t stream);
 
+/* gpu_call.c: a call failed with this thread's last error. Breaks the communicator, also for the
+ * other ranks, which wait for this rank otherwise. Returns code. */
+int tt_gpu_failed(tuttiComm_t comm, int code);
+
 /* A request, and the kind of memory of its buffers. */
 struct tt_gpu_call {
 	const struct tt_request *request;

@@ -17,6 +17,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "mem/memory.h"
 #include "gpu/gpu_call.h"
@@ -34,9 +35,11 @@ struct tt_staging_buffer {
 	char *memory;  /* the first word is the done flag */
 	tt_cuptr flag; /* the done flag as the device sees it */
 	size_t bytes;
-	tt_cuevent passed;             /* the stream has passed the batch */
-	bool captured;                 /* the buffer belongs to a graph */
-	struct tt_batch *batch;        /* with tickets; NULL: submitted, or of a graph */
+	tt_cuevent passed; /* the stream has passed the batch */
+	bool captured;     /* the buffer belongs to a graph */
+	bool withdrawn;    /* captured, and the capture of the batch failed */
+	/* with tickets; NULL: of a graph, or taken by the one thread that submits or runs it */
+	struct tt_batch *_Atomic batch;
 	struct tt_request *requests;   /* [n] of the batch, with staged addresses */
 	struct tt_pipeline *pipelines; /* [n], used by requests with large buffers */
 	struct tt_gdr *gdrs;           /* [n], used by requests with GPUDirect RDMA */
@@ -71,10 +74,8 @@ static void batch_done(struct tt_batch_done *done, int rc)
 	(void)rc;
 	for (size_t i = 0; i < s->n; i++)
 		failed |= s->pipelines[i].failed || s->gdrs[i].failed, free(s->gdrs[i].host);
-	if (failed) {
-		tt_control_raise(c->ctl, TT_CUDA, c->rank, tt_error_text());
-		tt_comm_failed(c, TT_CUDA);
-	}
+	if (failed)
+		tt_gpu_failed(c, TT_CUDA);
 	release_stream(s);
 }
 
@@ -82,11 +83,12 @@ static void batch_done(struct tt_batch_done *done, int rc)
 static void submit(void *arg)
 {
 	struct tt_staging_buffer *s = arg;
-	struct tt_batch *b = s->batch ? s->batch : tt_batch_draw(s->requests, s->n);
+	struct tt_batch *b = atomic_exchange(&s->batch, NULL);
 
-	s->batch = NULL;
-	if (!b) {
-		tt_comm_failed(s->d->comm, TT_SYSTEM);
+	if (!b && (!s->captured || s->withdrawn))
+		return;
+	if (!b && !(b = tt_batch_draw(s->requests, s->n))) {
+		tt_gpu_failed(s->d->comm, TT_SYSTEM);
 		release_stream(s);
 		return;
 	}
@@ -312,6 +314,39 @@ static int copy_out(struct tt_staging_buffer *s, const struct tt_gpu_call *calls
 	return rc;
 }
 
+/* Breaks the communicators of a batch that could not be enqueued, so that the batch ends soon. */
+static void break_all(struct tt_staging_buffer *s, int code)
+{
+	for (size_t i = 0; i < s->n; i++)
+		tt_gpu_failed(s->requests[i].comm, code);
+}
+
+/* Ends a batch for which the stream does not wait: after the failed call the user may free the
+ * buffers. If the stream has not submitted the batch yet, this thread runs the batch, which fails at
+ * once and releases its tickets. */
+static void withdraw(struct tt_staging_buffer *s)
+{
+	struct timespec pause = { .tv_nsec = 1000000 };
+	uint32_t *done = (uint32_t *)s->memory;
+	struct tt_batch *b = atomic_exchange(&s->batch, NULL);
+
+	if (s->captured) {
+		s->withdrawn = true;
+	} else if (b) {
+		tt_batch_run(b);
+	} else {
+		while (!__atomic_load_n(done, __ATOMIC_ACQUIRE))
+			nanosleep(&pause, NULL);
+		__atomic_store_n(done, 0, __ATOMIC_RELEASE);
+	}
+}
+
+static int fail_enqueue(const struct tt_staging_buffer *s, int driver_code)
+{
+	return tt_cuda_fail(driver_code, "rank %d: put copies and calls on a stream",
+			    s->d->comm->rank);
+}
+
 static int enqueue_batch(struct tt_staging_buffer *s, const struct tt_gpu_call *calls, size_t n,
 			 tt_custream stream)
 {
@@ -327,19 +362,22 @@ static int enqueue_batch(struct tt_staging_buffer *s, const struct tt_gpu_call *
 
 	if (!rc && !s->captured && !(s->batch = tt_batch_draw(s->requests, n)))
 		return TT_SYSTEM;
-	if (!rc && (rc = cu->host_func(stream, submit, s)) && s->batch) {
-		tt_batch_run(s->batch); /* the batch must release its tickets */
-		s->batch = NULL;
-	}
+	if (rc)
+		return fail_enqueue(s, rc);
+	rc = cu->host_func(stream, submit, s);
 	if (!rc)
 		rc = cu->stream_batch(stream, 2, wait, 0);
-	if (!rc)
-		rc = copy_out(s, calls, n, s->requests, stream);
-	return rc ? tt_cuda_fail(rc, "rank %d: put copies and calls on a stream", s->d->comm->rank)
-		  : 0;
+	if (rc) {
+		break_all(s, fail_enqueue(s, rc));
+		withdraw(s);
+		return fail_enqueue(s, rc);
+	}
+	rc = copy_out(s, calls, n, s->requests, stream);
+	return rc ? fail_enqueue(s, rc) : 0;
 }
 
-/* The event is recorded also after a batch that failed, which may have put work on the stream. */
+/* The event is recorded also after a batch that failed, which may have put work on the stream.
+ * Without the event, this thread waits until the stream has passed the batch. */
 static int enqueue(struct tt_staging_buffer *s, const struct tt_gpu_call *calls, size_t n,
 		   tt_custream stream)
 {
@@ -348,6 +386,10 @@ static int enqueue(struct tt_staging_buffer *s, const struct tt_gpu_call *calls,
 
 	if (failed && !rc)
 		rc = tt_cuda_fail(failed, "rank %d: record an event", s->d->comm->rank);
+	if (failed) {
+		break_all(s, rc);
+		s->d->cu->stream_synchronize(stream);
+	}
 	return rc;
 }
 
@@ -355,27 +397,21 @@ static int enqueue(struct tt_staging_buffer *s, const struct tt_gpu_call *calls,
  * of their batches would block all later calls. */
 void tt_gpu_release_tickets(struct tt_gpu *d, int driver_code)
 {
-	tuttiComm_t c = d->comm;
 	struct tt_staging_buffer *oldest;
-	int rc;
 
 	if (!d->staging)
 		return;
-	rc = tt_cuda_fail(driver_code, "rank %d: a call that was staged on device %d", c->rank,
-			  d->device);
-	tt_control_raise(c->ctl, rc, c->rank, tt_error_text());
-	tt_comm_failed(c, rc);
+	tt_gpu_failed(d->comm,
+		      tt_cuda_fail(driver_code, "rank %d: a call that was staged on device %d",
+				   d->comm->rank, d->device));
 	do {
 		struct tt_batch *b;
 
 		oldest = NULL;
 		for (struct tt_staging_buffer *s = d->staging; s; s = s->next)
-			oldest = s->batch ? s : oldest;
-		if (oldest) {
-			b = oldest->batch;
-			oldest->batch = NULL;
+			oldest = atomic_load(&s->batch) ? s : oldest;
+		if (oldest && (b = atomic_exchange(&oldest->batch, NULL)))
 			tt_batch_run(b);
-		}
 	} while (oldest);
 }
 

@@ -20,8 +20,9 @@
  * only, and all nodes of a graph run one after another.
  *
  * Environment   TUTTI_TEST_CUDA_DEVICES=N   number of devices, 1
- *               TUTTI_TEST_CUDA_FAIL=SYMBOL:K:CODE   the K-th call of that function returns CODE; a
- *               CODE that CUDA contexts do not survive, such as 700, is then returned by all calls
+ *               TUTTI_TEST_CUDA_FAIL=SYMBOL:K:CODE   the K-th call of that function returns CODE
+ *               up to 3 ms late; a CODE that CUDA contexts do not survive, such as 700, is then
+ *               returned by all calls
  *               TUTTI_TEST_CUDA_SLOW=SYMBOL:MS   each call of that function takes MS ms
  *               TUTTI_TEST_CUDA_SPOIL=K   the K-th copy to the host has one wrong bit
  *               TUTTI_TEST_CUDA_NO=WORD   the feature WORD is missing: dmabuf (of the device),

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "tests/fakes/cuda/fake_counts.h"
@@ -51,6 +52,15 @@ static void die_of(int code)
 static atomic_int hits;
 static __thread bool own;
 
+/* A failing call returns 0 to 3 ms late, so that work put on a stream before it runs meanwhile. */
+static void fail_late(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	usleep((unsigned)(now.tv_nsec / 1000 % 3000));
+}
+
 int fake_fault(const char *symbol)
 {
 	static atomic_int calls;
@@ -68,6 +78,7 @@ int fake_fault(const char *symbol)
 		return 0;
 	atomic_fetch_add(&hits, 1);
 	die_of(code);
+	fail_late();
 	return code;
 }
 
