@@ -51,6 +51,17 @@ static void on_message(void *ctx, int rank, int kind, const uint8_t *data, size_
 		tt_stream_bytes(ctx, rank, data, bytes);
 }
 
+static uint8_t *on_destination(void *ctx, int rank, size_t *ret_bytes)
+{
+	struct tt_am *am = ctx;
+	const struct tt_am_stream *s = am->stream[rank];
+
+	if (!s || !s->in_body || s->stalled || !s->to || !tt_control_is_open(am->ctl, rank))
+		return NULL;
+	*ret_bytes = s->head.bytes - s->have;
+	return s->to + s->have;
+}
+
 static void on_room(void *ctx, int rank)
 {
 	struct tt_am *am = ctx;
@@ -87,6 +98,7 @@ static uint64_t on_timers(void *ctx, uint64_t now)
 }
 
 static const struct tt_control_observer observer = { .message = on_message,
+						     .destination = on_destination,
 						     .room = on_room,
 						     .over = on_over,
 						     .gone = on_gone,

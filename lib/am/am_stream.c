@@ -317,7 +317,7 @@ static size_t take(struct tt_am *am, struct tt_am_stream *s, const uint8_t *data
 
 		if (!s->in_body)
 			memcpy(s->raw + s->have, data + at, n);
-		else if (s->to)
+		else if (s->to && s->to + s->have != data + at) /* else it was read there */
 			memcpy(s->to + s->have, data + at, n);
 		s->have += n;
 		at += n;

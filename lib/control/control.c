@@ -14,6 +14,7 @@
 /* limit for the peers' hosts to acknowledge everything at leaving */
 #define GOODBYE_MS 5000
 #define GOODBYE_BROKEN_MS 200 /* ... when only the goodbye is left to send */
+#define GOODBYE_IDLE_MS 50    /* ... and no byte is acknowledged: a stopped peer */
 
 /* ---- make and free --------------------------------------------------------------------------- */
 
@@ -146,7 +147,8 @@ size_t tt_control_memory(struct tt_control *ctl)
 		bytes += ((size_t)ctl->nranks + (size_t)ep->npeers) * sizeof(int);
 	pthread_mutex_lock(&ep->lock);
 	if (ctl == ep->controls) { /* the oldest one answers for the endpoint */
-		bytes += sizeof(*ep) + (size_t)ep->npeers * per_peer + ep->early_bytes;
+		bytes += sizeof(*ep) + TT_READ_AT_ONCE + (size_t)ep->npeers * per_peer +
+			 ep->early_bytes;
 		for (const struct tt_conn *c = ep->conns; c; c = c->next)
 			bytes += sizeof(*c) + c->in_room + c->out.room;
 	}
@@ -328,21 +330,29 @@ void tt_control_post(struct tt_control *ctl, unsigned to, int except, enum tt_fr
 
 /* ---- leaving --------------------------------------------------------------------------------- */
 
-/* Do the hosts of all ranks have everything that this rank sent? A peer that is no rank of ctl was
- * left before, or excluded by a shrink, and may be stopped. */
-static bool all_sent(const struct tt_control *ctl)
+/* The bytes that the hosts of all ranks do not have yet. A peer that is no rank of ctl was left
+ * before, or excluded by a shrink, and may be stopped. */
+static size_t unsent(const struct tt_control *ctl)
 {
+	size_t bytes = 0;
+
 	for (const struct tt_conn *c = ctl->ep->conns; c; c = c->next)
-		if (!c->registration && tt_control_rank(ctl, c->peer) >= 0 && !tt_conn_all_sent(c))
-			return false;
-	return true;
+		if (!c->registration && tt_control_rank(ctl, c->peer) >= 0)
+			bytes += tt_conn_unsent(c);
+	return bytes;
 }
 
 static void await_sent(struct tt_control *ctl)
 {
-	uint64_t deadline = tt_deadline_ns(tt_control_broken(ctl) ? GOODBYE_BROKEN_MS : GOODBYE_MS);
+	bool broken = tt_control_broken(ctl);
+	uint64_t end = tt_deadline_ns(broken ? GOODBYE_BROKEN_MS : GOODBYE_MS),
+		 idle = broken ? tt_deadline_ns(GOODBYE_IDLE_MS) : end;
+	size_t before = 0, left;
 
-	while (!all_sent(ctl) && tt_now_ns() < deadline) {
+	while ((left = unsent(ctl)) && tt_now_ns() < end && tt_now_ns() < idle) {
+		if (broken && left != before)
+			idle = tt_deadline_ns(GOODBYE_IDLE_MS);
+		before = left;
 		tt_control_unlock(ctl);
 		nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
 		tt_control_lock(ctl);

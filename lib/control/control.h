@@ -206,6 +206,9 @@ struct tt_control_observer {
 	/* A frame of messages of a rank; kind: TT_F_MESSAGE or TT_F_CREDIT (frame.h). May call the
 	 * locked functions above, like the next three. */
 	void (*message)(void *ctx, int rank, int kind, const uint8_t *data, size_t bytes);
+	/* Where the next bytes of messages of a rank go, at most *ret_bytes of them; NULL: no such
+	 * place. `message` may have these bytes there, or elsewhere. */
+	uint8_t *(*destination)(void *ctx, int rank, size_t *ret_bytes);
 	/* The connection to a rank takes frames of messages again. */
 	void (*room)(void *ctx, int rank);
 	/* No more messages come from a rank: its connection brought its goodbye, or ended. */

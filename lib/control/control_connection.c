@@ -4,7 +4,8 @@
  * Called by the service thread (events) and by every file of control that sends. A send never
  * blocks: bytes that the kernel does not take are queued. The queue of a stopped peer takes no
  * statuses beyond STATUS_ROOM, because statuses are repeated. Frames of messages wait at their
- * senders while the queue has MESSAGE_ROOM bytes: other frames overtake all that wait there.
+ * senders while the queue has MESSAGE_ROOM bytes: other frames overtake all that wait there. After
+ * BURST bytes at once the service thread sends the rest, so that nobody waits long for the lock.
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -22,9 +23,11 @@
 #define MESSAGE_ROOM TT_FRAME_MESSAGE /* bytes queued beyond which messages wait */
 /* ... and statuses are dropped */
 #define STATUS_ROOM (MESSAGE_ROOM + TT_FRAME_MESSAGE + (64u << 10))
+#define READ_AT_ONCE (128u << 10)
 #define KEEP_ROOM (16u << 10) /* bytes of a buffer that is empty, and stays allocated */
-#define READ_AT_ONCE (64u << 10)
-#define OUT_ROOM 4096u /* from the beginning, so that an abort fits without memory */
+#define OUT_ROOM 4096u        /* from the beginning, so that an abort fits without memory */
+#define DIRECT 4096u          /* bytes of a frame that are copied on its way, at least */
+#define BURST (512u << 10)    /* bytes of messages that senders write under one hold of the lock */
 
 struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, int fd, int peer, bool registration)
 {
@@ -110,56 +113,94 @@ static void shrink(struct tt_writer *out)
 	out->room = OUT_ROOM;
 }
 
-/* The service thread finds a connection that failed here when it reads from the connection. */
-static void push(struct tt_control_endpoint *ep, struct tt_conn *conn)
+/* Write what the kernel takes; returns the bytes. The service thread finds a connection that failed
+ * here when it reads from the connection. */
+static size_t write_some(struct tt_conn *conn, const uint8_t *data, size_t bytes)
 {
 	size_t sent = 0;
 
-	while (sent < conn->out.have) {
-		ssize_t n = send(conn->fd, conn->out.data + sent, conn->out.have - sent,
-				 MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (sent < bytes) {
+		ssize_t n = send(conn->fd, data + sent, bytes - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno != EAGAIN) {
-			sent = conn->out.have; /* undeliverable */
+			sent = bytes; /* undeliverable */
 			conn->error = errno;
 		}
 		if (n < 0)
 			break;
 		sent += (size_t)n;
 	}
+	return sent;
+}
+
+static void push(struct tt_control_endpoint *ep, struct tt_conn *conn)
+{
+	size_t sent = write_some(conn, conn->out.data, conn->out.have);
+
 	conn->out.have -= sent;
 	if (conn->out.have)
 		memmove(conn->out.data, conn->out.data + sent, conn->out.have);
-	if (!conn->out.have && conn->out.room > KEEP_ROOM)
-		shrink(&conn->out);
 	if (conn->closing && !conn->out.have)
 		shutdown(conn->fd, SHUT_WR);
-	watch(ep, conn, conn->out.have > 0);
+	watch(ep, conn, conn->out.have > 0 || conn->burst >= BURST);
 }
 
+/* Write a frame without the queue; queue what the kernel does not take. A frame of which a part is
+ * missing ends the connection. */
+static void send_direct(struct tt_control_endpoint *ep, struct tt_conn *conn,
+			const struct iovec part[2])
+{
+	for (int i = 0; i < 2; i++) {
+		const uint8_t *data = part[i].iov_base;
+		size_t bytes = part[i].iov_len,
+		       sent = conn->out.have ? 0 : write_some(conn, data, bytes);
+
+		if (sent < bytes)
+			tt_put_bytes(&conn->out, data + sent, bytes - sent);
+	}
+	if (conn->out.failed) {
+		conn->starved = true;
+		conn->out.failed = false;
+		shutdown(conn->fd, SHUT_RDWR);
+	}
+	watch(ep, conn, conn->out.have > 0 || conn->burst >= BURST);
+}
+
+/* A large second part is written from the caller's memory. */
 bool tt_conn_send_parts(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t context,
 			enum tt_frame kind, const struct iovec part[2])
 {
 	struct tt_frame_head head = { kind, context, part[0].iov_len + part[1].iov_len };
-	size_t before = conn->out.have;
+	uint8_t start[DIRECT];
+	struct tt_writer first = { .data = start, .room = sizeof(start) };
+	size_t before = conn->out.have, bytes = TT_FRAME_HEAD + head.bytes;
+	bool direct = !before && TT_FRAME_HEAD + part[0].iov_len <= DIRECT,
+	     whole = !direct || bytes <= DIRECT;
+	struct tt_writer *w = direct ? &first : &conn->out;
 
 	if (conn->dead || conn->over || (kind == TT_F_STATUS && before > STATUS_ROOM))
 		return true;
-	tt_put_frame_head(&conn->out, &head);
-	for (int i = 0; i < 2; i++)
-		tt_put_bytes(&conn->out, part[i].iov_base, part[i].iov_len);
-	if (conn->out.failed) { /* out of memory: send no partial frame */
-		conn->out.have = before;
-		conn->out.failed = false;
+	tt_put_frame_head(w, &head);
+	for (int i = 0; i < (whole ? 2 : 1); i++)
+		tt_put_bytes(w, part[i].iov_base, part[i].iov_len);
+	if (w->failed) { /* out of memory: send no partial frame */
+		w->have = before;
+		w->failed = false;
 		return false;
 	}
 	if (!tt_frame_is_repeated(kind)) {
 		ep->sent.frames++;
-		ep->sent.bytes += conn->out.have - before;
+		ep->sent.bytes += bytes;
 	}
-	if (!before)
+	if (kind == TT_F_MESSAGE)
+		conn->burst += bytes;
+	if (direct)
+		send_direct(ep, conn,
+			    (struct iovec[2]){ { start, first.have },
+					       whole ? (struct iovec){ NULL, 0 } : part[1] });
+	else if (!before)
 		push(ep, conn);
 	return true;
 }
@@ -175,7 +216,7 @@ void tt_conn_send(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t
 
 bool tt_conn_has_room(const struct tt_conn *conn)
 {
-	return !conn->dead && !conn->over && conn->out.have < MESSAGE_ROOM;
+	return !conn->dead && !conn->over && conn->out.have < MESSAGE_ROOM && conn->burst < BURST;
 }
 
 /* The queue has room: controls with messages for the peer send on, in turn. */
@@ -195,11 +236,15 @@ static void refill(struct tt_control_endpoint *ep, struct tt_conn *conn)
 	}
 }
 
-bool tt_conn_all_sent(const struct tt_conn *conn)
+size_t tt_conn_unsent(const struct tt_conn *conn)
 {
-	int pending;
+	int pending = 0;
 
-	return conn->dead || (!conn->out.have && (ioctl(conn->fd, SIOCOUTQ, &pending) || !pending));
+	if (conn->dead)
+		return 0;
+	if (ioctl(conn->fd, SIOCOUTQ, &pending))
+		pending = 0;
+	return conn->out.have + (size_t)pending;
 }
 
 /* ---- in -------------------------------------------------------------------------------------- */
@@ -252,33 +297,55 @@ void tt_conn_malformed(struct tt_control_endpoint *ep, struct tt_conn *conn)
 		break_all(ep, conn, true);
 }
 
-/* Handle the whole frames at the start of the buffer; keep the rest. */
-static void frames(struct tt_control_endpoint *ep, struct tt_conn *conn)
+/* The next frame of data, or the next piece of a frame of messages, from *at on. 1 | 0: more bytes
+ * are needed | < 0: malformed */
+static int next_frame(struct tt_conn *conn, const uint8_t *data, size_t have, size_t *at,
+		      struct tt_frame_head *ret_head)
+{
+	int rc;
+
+	while (!conn->message_left) {
+		if ((rc = tt_frame_next(data + *at, have - *at, ret_head)) <= 0)
+			return rc;
+		*at += TT_FRAME_HEAD;
+		if (ret_head->kind != TT_F_MESSAGE)
+			return 1;
+		conn->message = *ret_head;
+		conn->message_left = ret_head->bytes;
+	}
+	*ret_head = conn->message;
+	ret_head->bytes = conn->message_left < have - *at ? conn->message_left : have - *at;
+	conn->message_left -= ret_head->bytes;
+	return ret_head->bytes > 0;
+}
+
+/* Handle the frames at the start of data; returns the bytes handled. */
+static size_t frames(struct tt_control_endpoint *ep, struct tt_conn *conn, const uint8_t *data,
+		     size_t have)
 {
 	struct tt_frame_head head;
 	size_t at = 0;
 	int rc;
 
-	while (!conn->dead && (rc = tt_frame_next(conn->in + at, conn->in_have - at, &head)) != 0) {
-		if (rc < 0 || !tt_endpoint_frame(ep, conn, &head, conn->in + at + TT_FRAME_HEAD)) {
+	while (!conn->dead && (rc = next_frame(conn, data, have, &at, &head)) != 0) {
+		if (rc < 0 || !tt_endpoint_frame(ep, conn, &head, data + at))
 			tt_conn_malformed(ep, conn);
-			return;
-		}
-		at += TT_FRAME_HEAD + head.bytes;
+		else
+			at += head.bytes;
 	}
-	if (at)
-		memmove(conn->in, conn->in + at, conn->in_have - at);
-	conn->in_have -= at;
+	return at;
 }
 
-/* The buffer grows with the bytes received, not with an announced length. */
-static bool make_room(struct tt_conn *conn)
+/* Room for `bytes` more. The buffer grows with the bytes received, not with an announced length. */
+static bool make_room(struct tt_conn *conn, size_t bytes)
 {
 	size_t room = conn->in_room + conn->in_room / 2 + 4096;
 	uint8_t *larger;
 
-	if (conn->in_room > conn->in_have)
+	if (conn->in_room >= conn->in_have + bytes)
 		return true;
+	if (room < conn->in_have + bytes)
+		room = conn->in_have + bytes;
 	larger = realloc(conn->in, room);
 	if (!larger)
 		return false;
@@ -287,42 +354,86 @@ static bool make_room(struct tt_conn *conn)
 	return true;
 }
 
-static void readable(struct tt_control_endpoint *ep, struct tt_conn *conn)
+/* Handle bytes that have come, after those of an incomplete frame; keep the last incomplete frame.
+ * false: no memory */
+static bool handle(struct tt_control_endpoint *ep, struct tt_conn *conn, const uint8_t *data,
+		   size_t bytes)
 {
-	for (size_t done = 0; done < READ_AT_ONCE && !conn->dead;) {
-		ssize_t n;
+	size_t done;
 
-		if (!make_room(conn)) {
-			tt_conn_starved(ep, conn);
-			return;
-		}
-		n = recv(conn->fd, conn->in + conn->in_have, conn->in_room - conn->in_have,
-			 MSG_DONTWAIT);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EAGAIN)
-			break;
-		if (n <= 0) {
-			conn->error = n < 0 ? errno : conn->error;
-			lost(ep, conn);
-			return;
-		}
-		conn->in_have += (size_t)n;
-		done += (size_t)n;
-		frames(ep, conn);
+	if (!conn->in_have) {
+		done = frames(ep, conn, data, bytes);
+		data += done;
+		bytes -= done;
 	}
+	if (conn->dead || !bytes)
+		return true;
+	if (!make_room(conn, bytes))
+		return false;
+	memcpy(conn->in + conn->in_have, data, bytes);
+	conn->in_have += bytes;
+	done = frames(ep, conn, conn->in, conn->in_have);
+	conn->in_have -= done;
+	memmove(conn->in, conn->in + done, conn->in_have);
 	if (!conn->in_have && conn->in_room > KEEP_ROOM) {
 		free(conn->in);
 		conn->in = NULL;
 		conn->in_room = 0;
+	}
+	return true;
+}
+
+/* Read the next bytes of a frame of messages to their destination, other bytes to the endpoint's
+ * buffer; returns as recv. */
+static ssize_t read_some(struct tt_control_endpoint *ep, struct tt_conn *conn, uint8_t **ret_data)
+{
+	struct tt_control *ctl = conn->message_left > DIRECT && !conn->in_have
+					 ? tt_endpoint_find(ep, conn->message.context)
+					 : NULL;
+	int rank = ctl && !conn->registration ? tt_control_rank(ctl, conn->peer) : -1;
+	size_t room = 0;
+	ssize_t n;
+
+	*ret_data = rank >= 0 ? tt_observers_destination(ctl, rank, &room) : NULL;
+	if (room > conn->message_left)
+		room = conn->message_left;
+	if (room <= DIRECT) {
+		*ret_data = ep->service.in;
+		room = TT_READ_AT_ONCE;
+	}
+	do
+		n = recv(conn->fd, *ret_data, room, MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	return n;
+}
+
+static void readable(struct tt_control_endpoint *ep, struct tt_conn *conn)
+{
+	for (size_t done = 0; done < READ_AT_ONCE && !conn->dead;) {
+		uint8_t *data;
+		ssize_t n = read_some(ep, conn, &data);
+
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n <= 0) {
+			conn->error = n < 0 ? errno : conn->error;
+			conn->starved ? tt_conn_starved(ep, conn) : lost(ep, conn);
+			return;
+		}
+		done += (size_t)n;
+		if (!handle(ep, conn, data, (size_t)n))
+			tt_conn_starved(ep, conn);
 	}
 }
 
 void tt_conn_event(struct tt_control_endpoint *ep, struct tt_conn *conn, uint32_t events)
 {
 	if (!conn->dead && (events & EPOLLOUT)) {
+		conn->burst = 0;
 		push(ep, conn);
 		refill(ep, conn);
+		if (!conn->out.have && conn->out.room > KEEP_ROOM)
+			shrink(&conn->out);
 	}
 	if (!conn->dead && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
 		readable(ep, conn);

@@ -166,6 +166,7 @@ void tt_observers_broken(struct tt_control *ctl);
 /* The others: locked. lost: true with the sentence in text */
 void tt_observers_message(struct tt_control *ctl, int rank, enum tt_frame kind, const uint8_t *data,
 			  size_t bytes);
+uint8_t *tt_observers_destination(struct tt_control *ctl, int rank, size_t *ret_bytes);
 void tt_observers_room(struct tt_control *ctl, int rank);
 void tt_observers_over(struct tt_control *ctl, int rank, tuttiRankState_t how);
 uint64_t tt_observers_timers(struct tt_control *ctl, uint64_t now);

@@ -68,6 +68,16 @@ void tt_observers_message(struct tt_control *ctl, int rank, enum tt_frame kind, 
 			o->slot[i].table->message(o->slot[i].ctx, rank, kind, data, bytes);
 }
 
+uint8_t *tt_observers_destination(struct tt_control *ctl, int rank, size_t *ret_bytes)
+{
+	struct tt_observers *o = &ctl->observers;
+
+	for (int i = 0; i < TT_OBSERVERS; i++)
+		if (o->slot[i].table && o->slot[i].table->destination)
+			return o->slot[i].table->destination(o->slot[i].ctx, rank, ret_bytes);
+	return NULL;
+}
+
 void tt_observers_room(struct tt_control *ctl, int rank)
 {
 	struct tt_observers *o = &ctl->observers;

@@ -96,12 +96,13 @@ int tt_endpoint_make(int peer, int npeers, const struct tt_ports *ports,
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&ep->changed, &attr);
 	pthread_condattr_destroy(&attr);
+	ep->service.in = malloc(TT_READ_AT_ONCE);
 	ep->auth.key = tt_key_alloc();
 	ep->peers.business_cards = calloc((size_t)npeers, sizeof(*ep->peers.business_cards));
 	ep->peers.best_address = calloc((size_t)npeers, sizeof(*ep->peers.best_address));
 	ep->peers.dialed = calloc((size_t)npeers, sizeof(*ep->peers.dialed));
-	if (!ep->auth.key || !ep->peers.business_cards || !ep->peers.best_address ||
-	    !ep->peers.dialed)
+	if (!ep->service.in || !ep->auth.key || !ep->peers.business_cards ||
+	    !ep->peers.best_address || !ep->peers.dialed)
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", peer, npeers);
 	if (!rc && npeers > 1 && ports)
 		rc = open_descriptors(ep, ports);
@@ -151,6 +152,7 @@ void tt_endpoint_free(struct tt_control_endpoint *ep)
 	free(ep->peers.business_cards);
 	free(ep->peers.best_address);
 	free(ep->peers.dialed);
+	free(ep->service.in);
 	free(ep);
 }
 

@@ -32,6 +32,7 @@
 
 #define TT_SECOND 1000000000ull
 #define TT_NEVER UINT64_MAX
+#define TT_READ_AT_ONCE (8u << 10)
 
 /* First member of every object that epoll points at */
 enum tt_source { TT_SRC_WAKE, TT_SRC_LISTENER, TT_SRC_UNAUTH, TT_SRC_CONN };
@@ -39,6 +40,7 @@ enum tt_source { TT_SRC_WAKE, TT_SRC_LISTENER, TT_SRC_UNAUTH, TT_SRC_CONN };
 struct tt_service {
 	int epoll, wake; /* descriptors; wake: an eventfd that ends the sleep */
 	enum tt_source wake_source;
+	uint8_t *in;  /* [TT_READ_AT_ONCE] bytes read last; thread: service */
 	bool stop;    /* end the thread */
 	bool running; /* thread exists */
 	pthread_t thread;
@@ -69,14 +71,18 @@ struct tt_conn {
 	bool registration; /* ends when the rank is connected in the tree */
 	bool registered;   /* rank 0 has accepted the registration */
 	bool over;         /* its end is not a death: END, released, refused */
+	bool starved;      /* shut down: no memory for the rest of a frame */
 	int error;         /* errno of its end, 0: orderly */
 	bool dead;         /* closed; freed at the end of the service thread's round */
-	uint8_t *in;
+	uint8_t *in;       /* an incomplete frame */
 	size_t in_have, in_room;
-	struct tt_writer out; /* bytes that the kernel has not taken yet */
-	unsigned turn;        /* of the controls, to send messages */
-	bool writing;         /* epoll watches for room */
-	bool closing;         /* shut down once `out` is empty */
+	struct tt_frame_head message; /* the frame of messages that comes in now ... */
+	size_t message_left;          /* ... and its bytes still to come */
+	struct tt_writer out;         /* bytes that the kernel has not taken yet */
+	unsigned turn;                /* of the controls, to send messages */
+	size_t burst;                 /* bytes of messages since the service thread was here */
+	bool writing;                 /* epoll watches for room */
+	bool closing;                 /* shut down once `out` is empty */
 };
 
 /* Frames sent and their bytes, without MISSING and STATUS, which a busy host repeats; a test counts
@@ -188,8 +194,8 @@ void tt_conn_end(struct tt_control_endpoint *ep, struct tt_conn *conn);
 struct tt_conn *tt_conn_to(const struct tt_control_endpoint *ep, int peer);
 /* Free dead connections. Thread: service */
 void tt_conn_reap(struct tt_control_endpoint *ep);
-/* Is everything sent, and acknowledged by the peer's host? */
-bool tt_conn_all_sent(const struct tt_conn *conn);
+/* The bytes that are not sent yet, or not acknowledged by the peer's host */
+size_t tt_conn_unsent(const struct tt_conn *conn);
 /* The peer sent a malformed frame: close the connection, break the controls that have the peer. */
 void tt_conn_malformed(struct tt_control_endpoint *ep, struct tt_conn *conn);
 /* The same for a frame that this rank has no memory for */

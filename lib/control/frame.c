@@ -152,7 +152,7 @@ int tt_frame_next(const uint8_t *data, size_t have, struct tt_frame_head *ret_he
 		return 0;
 	if (kind == 0 || kind >= TT_F_KINDS || bytes > most[kind])
 		return -1;
-	if (r.left < bytes)
+	if (r.left < bytes && kind != TT_F_MESSAGE)
 		return 0;
 	*ret_head = (struct tt_frame_head){ (enum tt_frame)kind, context, bytes };
 	return 1;

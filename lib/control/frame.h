@@ -84,8 +84,8 @@ struct tt_frame_head {
 	size_t bytes;     /* of the payload */
 };
 void tt_put_frame_head(struct tt_writer *w, const struct tt_frame_head *head);
-/* Is a whole frame at the start of data? 1 | 0: more bytes are needed | < 0: unknown kind, or
- * longer than the kind allows */
+/* Is a whole frame, or of TT_F_MESSAGE the head, at the start of data? 1 | 0: more bytes are needed |
+ * < 0: unknown kind, or longer than the kind allows */
 int tt_frame_next(const uint8_t *data, size_t have, struct tt_frame_head *ret_head);
 
 /* ---- payloads -------------------------------------------------------------------------------- */

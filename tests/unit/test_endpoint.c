@@ -436,7 +436,8 @@ static void read_frames(struct peer_reader *r, int fd)
 
 	while ((n = recv(fd, r->in + r->have, 1u << 20, MSG_DONTWAIT)) > 0)
 		r->have += (size_t)n;
-	for (; tt_frame_next(r->in + r->at, r->have - r->at, &head) > 0;
+	for (; tt_frame_next(r->in + r->at, r->have - r->at, &head) > 0 &&
+	       r->have - r->at >= TT_FRAME_HEAD + head.bytes;
 	     r->at += TT_FRAME_HEAD + head.bytes) {
 		r->has_status |= head.kind == TT_F_STATUS;
 		r->before_status += r->has_status ? 0 : head.bytes;

@@ -138,8 +138,7 @@ static int serve(tuttiComm_t comm, int rank, int workers)
 		version++;
 		want(!tuttiMsgSend(sum, sizeof(sum), m.source, PULL, version, comm));
 	}
-	/* two per pair, plus the descriptors of the service thread */
-	want(count_descriptors() <= before + 2 * workers + 4);
+	want(count_descriptors() <= before + 2 * workers); /* two per pair */
 	want(version == (uint64_t)workers * STEPS && sum[0] == (float)version &&
 	     sum[VALUES - 1] == (float)version);
 	return 0;
@@ -406,43 +405,167 @@ static bool is_running(int pid)
 	return state != 'T';
 }
 
+struct send_to_rank_1 {
+	tuttiComm_t comm;
+	size_t bytes;
+};
+
 static void *send_to_rank_1(void *arg)
 {
-	tuttiMsgSend("x", 1, 1, PUSH, 0, arg);
+	const struct send_to_rank_1 *s = arg;
+	void *data = calloc(1, s->bytes);
+
+	tuttiMsgSend(data, s->bytes, 1, PUSH, 0, s->comm);
+	free(data);
 	return NULL;
 }
 
-/* Rank 1 is stopped, so a first message to it waits for a connection; the deadline is a minute. */
-static int abort_a_connecting_send(tuttiComm_t *comm, int rank, int nranks, void *arg)
+struct stopped { /* shared by the ranks */
+	atomic_int pid;
+	atomic_bool over;
+	int sender; /* to rank 1 */
+	size_t bytes;
+};
+
+/* Rank 1 is stopped; the deadline is a minute. */
+static int abort_a_send(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	atomic_int *pid = arg;
+	struct stopped *s = arg;
+	struct send_to_rank_1 send = { *comm, s->bytes };
 	pthread_t thread;
 	time_t begin;
 
 	(void)nranks;
 	want(!tuttiBarrier(*comm, NULL));
 	if (rank == 1) {
-		*pid = getpid();
+		s->pid = getpid();
 		raise(SIGSTOP);
 		return 1;
 	}
-	while (!*pid || is_running(*pid))
+	while (rank != s->sender && !s->over)
 		usleep(1000);
-	want(!pthread_create(&thread, NULL, send_to_rank_1, *comm));
-	usleep(100000); /* mostly the send is connecting by now; else it is refused after the abort */
+	if (rank != s->sender)
+		return 0;
+	while (!s->pid || is_running(s->pid))
+		usleep(1000);
+	want(!pthread_create(&thread, NULL, send_to_rank_1, &send));
+	usleep(100000); /* mostly the send waits by now; else it is refused after the abort */
 	begin = time(NULL);
 	want(!tuttiCommAbort(*comm));
 	want(time(NULL) - begin < 20);
 	*comm = NULL;
 	pthread_join(thread, NULL);
-	kill(*pid, SIGKILL);
+	kill(s->pid, SIGKILL);
+	s->over = true;
 	return 0;
 }
 
+static struct stopped *stopped_of(int sender, size_t bytes)
+{
+	struct stopped *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	s->sender = sender;
+	s->bytes = bytes;
+	return s;
+}
+
+/* Ranks 1 and 3 of 4 are no neighbors in tree or ring. */
 Test(messages, an_abort_does_not_wait_for_a_connection, .timeout = 60)
 {
-	atomic_int *pid = mmap(NULL, sizeof(*pid), PROT_READ | PROT_WRITE,
-			       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	cr_assert_eq(failures(4, false, NULL, 50000, abort_a_send, stopped_of(3, 1)), 1);
+}
 
-	cr_assert_eq(failures(2, false, NULL, 50000, abort_a_connecting_send, pid), 1);
+Test(messages, an_abort_does_not_wait_for_a_stopped_receiver, .timeout = 60)
+{
+	cr_assert_eq(failures(2, false, NULL, 50000, abort_a_send, stopped_of(0, 8u << 20)), 1);
+}
+
+/* Rank 1 receives nothing and is in a collective; rank 0's message waits for credit. The sender
+ * keeps no copy, and the abort passes the message. */
+static int abort_past_a_message(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	struct send_to_rank_1 send = { *comm, 80u << 20 };
+	pthread_t thread;
+	uint64_t used = 0;
+	tuttiMsg_t m;
+
+	(void)nranks, (void)arg;
+	if (rank == 1) {
+		want(!tuttiMsgProbe(0, PUSH, -1, *comm, &m) && m.bytes == send.bytes);
+		want(!tuttiMsgSend(NULL, 0, 0, PULL, 0, *comm));
+		want(tuttiBarrier(*comm, NULL) == tuttiRemoteError);
+		want(strstr(tuttiGetLastError(NULL), "abort"));
+		return 0;
+	}
+	want(!pthread_create(&thread, NULL, send_to_rank_1, &send));
+	want(!tuttiMsgRecv(NULL, 0, 1, PULL, -1, *comm, &m));
+	want(!tuttiCommMemStats(*comm, tuttiMemControl, &used) && used < (1u << 20));
+	want(!tuttiCommAbort(*comm));
+	*comm = NULL;
+	pthread_join(thread, NULL);
+	return 0;
+}
+
+Test(messages, that_wait_for_room_delay_no_abort, .timeout = 60)
+{
+	cr_assert_eq(failures(2, false, NULL, 50000, abort_past_a_message, NULL), 0);
+}
+
+/* ---- cost ------------------------------------------------------------------------------------ */
+
+#define SPLITS 32
+
+static int count_threads(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	int n = 0;
+
+	while (dir && readdir(dir))
+		n++;
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+/* Messages between all ranks of a communicator. */
+static int exchange(tuttiComm_t comm, int rank, int nranks)
+{
+	tuttiMsg_t m;
+	int x;
+
+	for (int p = 0; p < nranks; p++)
+		want(!tuttiMsgSend(&rank, sizeof(rank), p, PUSH, 0, comm));
+	for (int p = 0; p < nranks; p++)
+		want(!tuttiMsgRecv(&x, sizeof(x), p, PUSH, -1, comm, &m) && x == p);
+	return 0;
+}
+
+static int splits(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	tuttiComm_t split[SPLITS];
+	int descriptors = 0, threads = 0;
+
+	(void)arg;
+	for (int i = 0; i < SPLITS; i++) {
+		want(!tuttiCommSplit(*comm, 0, rank, &split[i], NULL));
+		if (exchange(split[i], rank, nranks))
+			return 1;
+		if (!i) {
+			descriptors = count_descriptors();
+			threads = count_threads();
+		}
+	}
+	if (count_descriptors() > descriptors || count_threads() > threads)
+		fprintf(stderr, "rank %d: %d splits: %d more descriptors, %d more threads\n", rank,
+			SPLITS, count_descriptors() - descriptors, count_threads() - threads);
+	want(count_descriptors() <= descriptors && count_threads() <= threads);
+	for (int i = 0; i < SPLITS; i++)
+		want(!tuttiCommDestroy(split[i]));
+	return 0;
+}
+
+Test(messages, of_32_splits_take_the_descriptors_and_threads_of_one, .timeout = 60)
+{
+	cr_assert_eq(failures(5, false, "tcp", 0, splits, NULL), 0);
 }
