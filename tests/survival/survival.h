@@ -92,6 +92,7 @@ struct scene_report {
 struct scene_shared {
 	struct scene scene;
 	tuttiUniqueId id;
+	int reserved; /* descriptors of the id, which a join closes */
 	atomic_int ready, njoined, finished;
 	atomic_bool go, faulted;
 	_Atomic uint64_t fault_ns;

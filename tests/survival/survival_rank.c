@@ -203,7 +203,7 @@ _Noreturn void scene_rank_main(struct scene_shared *sh, int rank)
 	struct scene_rank w = {
 		.s = &sh->scene, .sh = sh, .report = &sh->rank[rank], .rank = rank
 	};
-	int descriptors = count_descriptors(), threads = count_threads();
+	int descriptors = count_descriptors() - sh->reserved, threads = count_threads();
 
 	set_environment(w.s, rank);
 	w.in = malloc(SCENE_ELEMENTS * sizeof(int));

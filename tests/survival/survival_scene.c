@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/descriptors.h"
 #include "tests/survival/survival.h"
 
 #define TICK_US 1000
@@ -81,10 +82,12 @@ static bool prepare(struct staging *g, const char *folder)
 	snprintf(path, sizeof(path), "%s/verbs-fake", g->sh->has_networks ? "/tmp" : folder);
 	setenv("TUTTI_TEST_VERBS", path, 1);
 	scene_enter(&g->nets, root_side);
+	g->sh->reserved = -count_descriptors();
 	if (tuttiGetUniqueId(&g->sh->id)) {
 		problem(g, tuttiGetLastError(NULL), -1);
 		return false;
 	}
+	g->sh->reserved += count_descriptors();
 	return true;
 }
 
