@@ -158,8 +158,9 @@ int train_checkpoint_save(struct train_rank *t, const char *path, uint64_t step)
 	values = malloc(2 * h.parameters * sizeof(*values));
 	if (!values)
 		return train_fail(TRAIN_FAILED,
-				  "no memory for a checkpoint of %" PRIu64 " parameters",
-				  h.parameters);
+				  "--save %s: no memory for a checkpoint of %" PRIu64
+				  " parameters; the previous checkpoint is intact",
+				  path, h.parameters);
 	rc = gather_values(t, values);
 	h.hash = hash_of(h, values);
 	if (!rc)

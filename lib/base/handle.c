@@ -63,7 +63,11 @@ void *tt_handle_new(size_t bytes)
 		void *chunk = mmap(NULL, room, PROT_READ | PROT_WRITE,
 				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-		next = chunk == MAP_FAILED || !add_chunk(chunk, room) ? NULL : chunk;
+		if (chunk != MAP_FAILED && !add_chunk(chunk, room)) {
+			munmap(chunk, room);
+			chunk = MAP_FAILED;
+		}
+		next = chunk == MAP_FAILED ? NULL : chunk;
 		left = next ? room : 0;
 	}
 	if (left >= need) {

@@ -263,9 +263,11 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 			       "rank %d of %d: nranks must be at least 1 and rank 0..nranks-1",
 			       rank, nranks);
 	c = tt_comm_alloc(rank, nranks);
-	if (!c)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks", rank,
-			       nranks);
+	if (!c) {
+		tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks", rank,
+			nranks);
+		return tt_control_decline(&join, TT_SYSTEM);
+	}
 	if ((rc = tt_comm_settings(c, NULL, config, &env)) || (rc = tt_comm_fault(c, env.fault))) {
 		tt_control_decline(&join, rc);
 		goto free_comm;

@@ -161,8 +161,9 @@ static int connect_ranks(struct tt_control *ctl, const struct tt_join *join, con
 
 /* A failed join: send the reason to the other ranks, free ctl and the port that tt_id_make
  * reserved; the thread's last error stays. */
-static int abandon(struct tt_control *ctl, int port, int code)
+static int abandon(struct tt_control *ctl, const struct tt_join *join, int port, int code)
 {
+	bool unknown; /* to rank 0: this rank failed before it could register */
 	uint64_t until = tt_now_ns() + LINGER_NS;
 	char text[1024];
 
@@ -175,9 +176,11 @@ static int abandon(struct tt_control *ctl, int port, int code)
 			;
 		tt_control_unlock(ctl);
 	}
+	unknown = ctl->rank && code == TT_SYSTEM && !ctl->ep->conns;
 	tt_control_leave(ctl);
 	tt_id_release(port);
-	return tt_fail(code, "%s", text);
+	tt_fail(code, "%s", text);
+	return unknown ? tt_control_decline(join, code) : code;
 }
 
 /* The first control of a new endpoint. ports NULL: it only connects. Overwrites the secret of id.
@@ -266,7 +269,7 @@ int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl)
 	if (ctl->nranks > 1)
 		rc = connect_ranks(ctl, join, &id, deadline_ns);
 	if (rc)
-		return abandon(ctl, id.port, rc);
+		return abandon(ctl, join, id.port, rc);
 	tt_id_release(id.port);
 	tt_control_number_hosts(ctl);
 	*ret_ctl = ctl;

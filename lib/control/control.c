@@ -93,7 +93,8 @@ int tt_control_make(struct tt_control_endpoint *ep, uint64_t context, int rank, 
 					       (sizeof(*ctl) + TT_APART - 1) / TT_APART * TT_APART);
 
 	if (!ctl)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory", rank);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for the control of %d ranks", rank,
+			       nranks);
 	memset(ctl, 0, sizeof(*ctl));
 	ctl->ep = ep;
 	ctl->context = context;

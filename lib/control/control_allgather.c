@@ -324,6 +324,15 @@ static int share_reasons(struct tt_control *ctl, int code, const char *why, cons
 		       ctl->rank, context, first, all[first].text);
 }
 
+/* The others would wait for this rank. */
+int tt_control_absent(struct tt_control *ctl)
+{
+	tt_control_lock(ctl);
+	tt_control_no_memory(ctl);
+	tt_control_unlock(ctl);
+	return tt_control_fail(ctl);
+}
+
 int tt_control_agree(struct tt_control *ctl, int code, const char *context, uint64_t deadline_ns)
 {
 	struct agree_record *all = malloc((size_t)ctl->nranks * sizeof(*all));
@@ -333,8 +342,7 @@ int tt_control_agree(struct tt_control *ctl, int code, const char *context, uint
 
 	snprintf(why, sizeof(why), "%s", tt_error_text());
 	if (!all)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", ctl->rank,
-			       ctl->nranks);
+		return tt_control_absent(ctl);
 	rc = tt_control_allgather(ctl, &mine, sizeof(mine), all, deadline_ns);
 	for (int r = 0; !rc && r < ctl->nranks; r++) {
 		memcpy(&mine, (char *)all + (size_t)r * sizeof(mine), sizeof(mine));

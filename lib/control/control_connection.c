@@ -42,6 +42,7 @@ struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, int fd, int peer, bo
 	/* Traffic is sparse, with bursts: BBR, the default of some systems, paces such a burst for
 	 * seconds. */
 	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+	tt_sock_probe(fd);
 	if (conn && (conn->out.data = malloc(OUT_ROOM)))
 		conn->out.room = OUT_ROOM;
 	if (!conn || !conn->out.data || epoll_ctl(ep->service.epoll, EPOLL_CTL_ADD, fd, &ev)) {
@@ -113,8 +114,14 @@ static void shrink(struct tt_writer *out)
 	out->room = OUT_ROOM;
 }
 
-/* Write what the kernel takes; returns the bytes. The service thread finds a connection that failed
- * here when it reads from the connection. */
+/* Did the peer or the network end the connection, not a failure of this host? */
+static bool is_remote(int error)
+{
+	return !error || error == ECONNRESET || error == EPIPE || tt_sock_is_network_error(error);
+}
+
+/* Write what the kernel takes; returns the bytes. The service thread finds the end of a connection
+ * that failed here when it reads from it. */
 static size_t write_some(struct tt_conn *conn, const uint8_t *data, size_t bytes)
 {
 	size_t sent = 0;
@@ -127,6 +134,8 @@ static size_t write_some(struct tt_conn *conn, const uint8_t *data, size_t bytes
 		if (n < 0 && errno != EAGAIN) {
 			sent = bytes; /* undeliverable */
 			conn->error = errno;
+			if (!is_remote(errno))
+				shutdown(conn->fd, SHUT_RDWR);
 		}
 		if (n < 0)
 			break;
@@ -270,12 +279,32 @@ void tt_conn_end(struct tt_control_endpoint *ep, struct tt_conn *conn)
 		push(ep, conn);
 }
 
+/* This host cannot send to the peer, or receive from it. */
+static void break_failed(struct tt_control_endpoint *ep, const struct tt_conn *conn)
+{
+	char text[160];
+
+	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next) {
+		int rank = tt_control_rank(ctl, conn->peer);
+
+		if (rank < 0)
+			continue;
+		snprintf(text, sizeof(text), "rank %d: its connection to rank %d failed: %s",
+			 ctl->rank, rank, strerror(conn->error));
+		tt_control_break(ctl, TT_SYSTEM, ctl->rank, 0, text, -1);
+	}
+}
+
 /* A registered rank of a join counts as a peer, too. */
 static void lost(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
 	bool known = !conn->registration || conn->registered;
 
 	end(ep, conn);
+	if (known && !conn->over && !is_remote(conn->error)) {
+		break_failed(ep, conn);
+		return;
+	}
 	for (struct tt_control *ctl = ep->controls; ctl && known && !conn->over; ctl = ctl->next)
 		if (tt_control_rank(ctl, conn->peer) >= 0)
 			tt_flood_death(ctl, tt_control_rank(ctl, conn->peer), conn->error);

@@ -192,6 +192,8 @@ struct tt_gather {
 bool tt_gather_up(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);
 bool tt_gather_down(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);
 void tt_gather_free(struct tt_control *ctl);
+/* Break the control: this rank has no memory to take part in an exchange. Not locked. < 0 */
+int tt_control_absent(struct tt_control *ctl);
 /* Break the control if the exchange waits for rank, which has left. */
 void tt_gather_gone(struct tt_control *ctl, int rank);
 

@@ -221,8 +221,7 @@ static int split(struct tt_control *parent, struct split_record *mine, int code,
 	if (records && members)
 		rc = tt_control_allgather(parent, mine, sizeof(*mine), records, deadline_ns);
 	else
-		tt_fail(TT_SYSTEM, "rank %d: no memory for a split of %d ranks", parent->rank,
-			parent->nranks);
+		rc = tt_control_absent(parent);
 	if (!rc && any_failed(records, parent->nranks))
 		rc = code ? code
 			  : tt_fail(TT_REMOTE, "rank %d: another rank cannot split", parent->rank);

@@ -83,7 +83,8 @@ int tt_endpoint_make(int peer, int npeers, const struct tt_ports *ports,
 	int rc = 0;
 
 	if (!ep)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory", peer);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for the control of %d ranks", peer,
+			       npeers);
 	ep->peer = peer;
 	ep->npeers = npeers;
 	ep->pid = getpid();
