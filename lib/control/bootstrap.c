@@ -75,7 +75,7 @@ static void describe_root(const struct tt_id *id, struct tt_business_card *ret_r
 		ret_root->addresses[i] = id->addresses[i];
 }
 
-static int send_registration(struct tt_control *ctl, const struct tt_join *join, int fd)
+static int send_registration(struct tt_control *ctl, const struct tt_join *join, struct tt_tls *tls)
 {
 	struct tt_register reg = { .version = TUTTI_VERSION_CODE,
 				   .nranks = (uint32_t)ctl->nranks,
@@ -87,7 +87,7 @@ static int send_registration(struct tt_control *ctl, const struct tt_join *join,
 	snprintf(reg.settings, sizeof(reg.settings), "%s", join->settings);
 	tt_put_register(&w, &reg);
 	tt_control_lock(ctl);
-	conn = tt_conn_add(ctl->ep, fd, 0, !child_of_root);
+	conn = tt_conn_add(ctl->ep, tls, 0, !child_of_root);
 	if (conn) {
 		conn->registered = true;
 		tt_conn_send(ctl->ep, conn, 0, TT_F_REGISTER, w.data, w.have);
@@ -98,7 +98,7 @@ static int send_registration(struct tt_control *ctl, const struct tt_join *join,
 }
 
 static int dial_root(struct tt_control *ctl, const struct tt_id *id, uint64_t deadline_ns,
-		     int *ret_fd)
+		     struct tt_tls **ret_tls)
 {
 	struct tt_business_card root;
 	struct tt_dial dial = { .to = &root,
@@ -109,7 +109,7 @@ static int dial_root(struct tt_control *ctl, const struct tt_id *id, uint64_t de
 				.deadline_ns = deadline_ns };
 
 	describe_root(id, &root);
-	return tt_control_connect(ctl, &dial, ret_fd);
+	return tt_control_connect(ctl, &dial, ret_tls);
 }
 
 /* Wait until *flag. Other ranks wait a little longer than rank 0, which names the missing ranks. */
@@ -138,14 +138,15 @@ static int await(struct tt_control *ctl, const bool *flag, const struct tt_join 
 static int connect_ranks(struct tt_control *ctl, const struct tt_join *join, const struct tt_id *id,
 			 uint64_t deadline_ns)
 {
-	int fd, rc = check_network(ctl);
+	struct tt_tls *tls;
+	int rc = check_network(ctl);
 
 	if (rc)
 		return rc;
 	if (ctl->rank) {
 		if ((rc = tt_endpoint_start(ctl->ep)) ||
-		    (rc = dial_root(ctl, id, deadline_ns, &fd)) ||
-		    (rc = send_registration(ctl, join, fd)))
+		    (rc = dial_root(ctl, id, deadline_ns, &tls)) ||
+		    (rc = send_registration(ctl, join, tls)))
 			return rc;
 		if (tt_tree_parent(ctl->rank) &&
 		    ((rc = await(ctl, &ctl->join.has_parent, join, deadline_ns)) ||
@@ -193,17 +194,16 @@ static int make_first(const struct tt_join *join, struct tt_id *id, const struct
 
 	if (rc)
 		return rc;
-	tt_key_make(id->secret, TT_SECRET, "job", 0, ep->auth.key->bytes, TT_KEY);
+	rc = tt_endpoint_authenticate(ep, id);
 	OPENSSL_cleanse(id->secret, TT_SECRET);
-	memcpy(ep->auth.job, id->nonce, TT_NONCE);
-	ep->auth.epoch = id->epoch;
-	rc = tt_control_make(ep, 0, join->rank, join->nranks, NULL, ret_ctl);
+	if (!rc)
+		rc = tt_control_make(ep, 0, join->rank, join->nranks, NULL, ret_ctl);
 	if (rc)
 		tt_endpoint_free(ep);
 	return rc;
 }
 
-static void send_decline(int fd, const char *why, const struct tt_patience *patience)
+static void send_decline(struct tt_tls *tls, const char *why, const struct tt_patience *patience)
 {
 	struct tt_writer text = { 0 }, w = { 0 };
 	char end;
@@ -211,9 +211,10 @@ static void send_decline(int fd, const char *why, const struct tt_patience *pati
 	tt_put_text(&text, why);
 	tt_put_frame_head(&w, &(struct tt_frame_head){ TT_F_DECLINE, 0, text.have });
 	tt_put_bytes(&w, text.data, text.have);
-	if (!w.failed && !tt_sock_send(fd, w.data, w.have, patience))
+	/* a new socket has room for the frame */
+	if (!w.failed && tt_tls_send(tls, w.data, w.have) == (ssize_t)w.have)
 		/* rank 0 closes after it has read the frame */
-		tt_sock_recv(fd, &end, 1, patience);
+		tt_sock_recv(tt_tls_fd(tls), &end, 1, patience);
 	free(text.data);
 	free(w.data);
 }
@@ -223,8 +224,8 @@ int tt_control_decline(const struct tt_join *join, int code)
 	struct tt_patience patience = { .deadline_ns = tt_now_ns() + DECLINE_NS };
 	struct tt_control *ctl;
 	struct tt_id id;
+	struct tt_tls *tls;
 	char why[800];
-	int fd;
 
 	snprintf(why, sizeof(why), "%s", tt_error_text());
 	tt_text_plain(why);
@@ -234,9 +235,9 @@ int tt_control_decline(const struct tt_join *join, int code)
 	if (join->rank < 1 || join->rank >= join->nranks || make_first(join, &id, NULL, &ctl))
 		return tt_fail(code, "%s", why);
 	fill_business_card(ctl, join);
-	if (!dial_root(ctl, &id, patience.deadline_ns, &fd)) {
-		send_decline(fd, why, &patience);
-		tt_sock_close(fd);
+	if (!dial_root(ctl, &id, patience.deadline_ns, &tls)) {
+		send_decline(tls, why, &patience);
+		tt_tls_close(tls);
 	}
 	tt_control_free(ctl);
 	return tt_fail(code, "%s", why);

@@ -40,7 +40,9 @@ static void drop(struct tt_control_endpoint *ep, struct tt_unauth *u, bool close
 	u->dead = true;
 	tt_admission_count(ep, -1);
 	epoll_ctl(ep->service.epoll, EPOLL_CTL_DEL, u->fd, NULL);
-	if (close_fd)
+	if (close_fd && u->tls)
+		tt_tls_close(u->tls);
+	else if (close_fd)
 		tt_sock_close(u->fd);
 	if (u->reserve)
 		open_reserve(ep);
@@ -132,7 +134,6 @@ static void add_unauth(struct tt_control_endpoint *ep, int fd, const struct tt_a
 				 .reserve = reserve };
 	ep->listener.unauth = u;
 	tt_admission_count(ep, 1);
-	tt_unauth_event(ep, u); /* a rank's hello is there already */
 }
 
 /* Break the controls that wait for a connection. */
@@ -241,8 +242,6 @@ static enum tt_verdict judge(const struct tt_control_endpoint *ep, const struct 
 {
 	const struct tt_control *ctl = tt_endpoint_find(ep, h->context);
 
-	if (memcmp(h->job, ep->auth.job, TT_NONCE))
-		return TT_V_OTHER_JOB;
 	if (h->epoch != ep->auth.epoch)
 		return h->epoch < ep->auth.epoch ? TT_V_STALE : TT_V_EARLY;
 	if (h->to != ep->peer || h->from == ep->peer ||
@@ -257,144 +256,143 @@ static enum tt_verdict judge(const struct tt_control_endpoint *ep, const struct 
 	return TT_V_WELCOME;
 }
 
-static bool answer_hello(struct tt_control_endpoint *ep, struct tt_unauth *u)
+static void forget_parked(struct tt_control_endpoint *ep, struct tt_parked *p)
 {
-	enum tt_verdict verdict = 0;
+	struct tt_parked **at = &ep->listener.parked;
 
-	if (!tt_hello_get(u->hello_bytes, &u->hello, &verdict))
-		return false;
-	if (verdict == TT_V_WELCOME)
-		verdict = judge(ep, &u->hello);
-	if (verdict == TT_V_STALE && may_warn(ep, 0))
-		tt_log(TT_LOG_WARN,
-		       "rank %d: rank %d of attempt %d was refused: this is attempt %d of the job",
-		       ep->peer, u->hello.from, u->hello.epoch, ep->auth.epoch);
-	if (!tt_reply_put(ep->auth.key, u->hello_bytes, verdict, u->reply) ||
-	    send(u->fd, u->reply, TT_REPLY_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT) != TT_REPLY_BYTES)
-		return false;
-	u->proving = true;
-	u->have = 0;
-	return verdict == TT_V_WELCOME;
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	tt_sock_close(p->fd);
+	OPENSSL_cleanse(p, sizeof(*p));
+	free(p);
 }
 
 /* A second tt_control_dial of the same (peer, channel) replaces the first one, which its dialer has
  * given up. */
-static void park(struct tt_control_endpoint *ep, const struct tt_hello *h, int fd,
-		 const struct tt_data_keys *keys)
+static void park(struct tt_control_endpoint *ep, const struct tt_hello *h, struct tt_tls *tls)
 {
-	struct tt_parked *p = ep->listener.parked;
+	struct tt_parked *p = ep->listener.parked, *fresh = calloc(1, sizeof(*fresh));
+	uint8_t hello[TT_HELLO_BYTES];
 
+	tt_hello_put(h, hello);
+	if (!fresh || !tt_tls_data_keys(tls, hello, &fresh->keys)) {
+		free(fresh);
+		tt_tls_close(tls);
+		return;
+	}
+	fresh->fd = tt_tls_release(tls);
+	fresh->context = h->context;
+	fresh->peer = h->from;
+	fresh->channel = h->channel;
 	while (p && (p->context != h->context || p->peer != h->from || p->channel != h->channel))
 		p = p->next;
-	if (p) {
-		tt_sock_close(p->fd);
-		p->fd = fd;
-		p->keys = *keys;
-		return;
-	}
-	p = malloc(sizeof(*p));
-	if (!p) {
-		tt_sock_close(fd);
-		return;
-	}
-	*p = (struct tt_parked){ .next = ep->listener.parked,
-				 .context = h->context,
-				 .fd = fd,
-				 .peer = h->from,
-				 .channel = h->channel,
-				 .keys = *keys };
-	ep->listener.parked = p;
+	fresh->next = ep->listener.parked;
+	ep->listener.parked = fresh;
+	if (p)
+		forget_parked(ep, p);
 }
 
 void tt_parked_close(struct tt_control_endpoint *ep, uint64_t context)
 {
-	struct tt_parked **at = &ep->listener.parked, *p;
+	struct tt_parked *next;
 
-	while ((p = *at)) {
-		if (p->context != context) {
-			at = &p->next;
-			continue;
-		}
-		*at = p->next;
-		tt_sock_close(p->fd);
-		OPENSSL_cleanse(p, sizeof(*p));
-		free(p);
+	for (struct tt_parked *p = ep->listener.parked; p; p = next) {
+		next = p->next;
+		if (p->context == context)
+			forget_parked(ep, p);
 	}
 }
 
-static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h, int fd,
-		      const struct tt_data_keys *keys)
+static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h, struct tt_tls *tls)
 {
 	struct tt_control *ctl = tt_endpoint_find(ep, h->context);
 	struct tt_conn *conn;
 
-	if (!ctl && h->purpose != TT_P_CONTROL) { /* left since the hello */
-		tt_sock_close(fd);
-		return;
-	}
 	switch (h->purpose) {
 	case TT_P_REGISTER:
-		conn = tt_conn_add(ep, fd, h->from, true);
+		conn = tt_conn_add(ep, tls, h->from, true);
 		if (conn)
 			tt_bootstrap_entered(ctl, conn);
 		break;
 	case TT_P_CONTROL:
-		conn = tt_conn_add(ep, fd, h->from, false);
+		conn = tt_conn_add(ep, tls, h->from, false);
 		if (conn && ctl && !h->context && tt_tree_child(h->from, ep->peer))
 			tt_join_attached(ctl, h->from);
 		break;
 	case TT_P_DATA:
-		park(ep, h, fd, keys);
+		park(ep, h, tls);
 		break;
 	}
 }
 
-static void check_proof(struct tt_control_endpoint *ep, struct tt_unauth *u)
+/* The client holds the key. */
+static void answer_hello(struct tt_control_endpoint *ep, struct tt_unauth *u,
+			 const struct tt_hello *h)
 {
-	bool genuine = tt_proof_check(ep->auth.key, u->hello_bytes, u->reply, u->proof);
-	uint8_t verdict = !genuine ? TT_V_OTHER_SECRET : u->reserve ? TT_V_FULL : TT_V_WELCOME;
-	struct tt_data_keys keys;
-	bool sent = send(u->fd, &verdict, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+	uint8_t verdict = judge(ep, h);
+	bool sent;
 
+	if (verdict == TT_V_STALE && may_warn(ep, 0))
+		tt_log(TT_LOG_WARN,
+		       "rank %d: rank %d of attempt %d was refused: this is attempt %d of the job",
+		       ep->peer, h->from, h->epoch, ep->auth.epoch);
+	if (verdict == TT_V_WELCOME && u->reserve)
+		verdict = TT_V_FULL;
+	sent = tt_tls_send(u->tls, &verdict, 1) == 1;
 	drop(ep, u, verdict != TT_V_WELCOME || !sent);
 	if (verdict == TT_V_FULL)
 		note_full(ep);
 	if (verdict == TT_V_WELCOME && sent) {
 		ep->listener.full_since_ns = 0;
-		tt_handshake_keys(ep->auth.key, u->hello_bytes, u->reply, true, &keys);
-		connected(ep, &u->hello, u->fd, &keys);
-		OPENSSL_cleanse(&keys, sizeof(keys));
+		connected(ep, h, u->tls);
 	}
-	if (!genuine) {
-		struct tt_control *ctl = tt_endpoint_find(ep, 0);
+}
 
-		if (may_warn(ep, 1))
-			tt_log(TT_LOG_WARN,
-			       "rank %d: a connection as rank %d was refused: it has another secret",
-			       ep->peer, u->hello.from);
-		if (ctl)
-			tt_bootstrap_wrong_secret(ctl, u->hello.from);
+static void note_impostor(struct tt_control_endpoint *ep, int claimed)
+{
+	struct tt_control *ctl = tt_endpoint_find(ep, 0);
+
+	if (may_warn(ep, 1))
+		tt_log(TT_LOG_WARN,
+		       "rank %d: a connection as rank %d was refused: it has another secret",
+		       ep->peer, claimed);
+	if (ctl)
+		tt_bootstrap_wrong_secret(ctl, claimed);
+}
+
+/* 1: TLS is established | 0: not yet | < 0: drop the connection */
+static int shake_hands(struct tt_control_endpoint *ep, struct tt_unauth *u)
+{
+	int rc;
+
+	if (!u->tls) { /* the first bytes have come: who says nothing costs no session */
+		u->tls = tt_tls_server(ep->auth.tls, u->fd);
+		if (!u->tls)
+			u->fd = -1;
 	}
+	rc = u->tls ? tt_tls_handshake(u->tls) : TT_SYSTEM;
+	if (rc < 0 && u->tls && tt_tls_impostor(u->tls) >= 0)
+		note_impostor(ep, tt_tls_impostor(u->tls));
+	return rc;
 }
 
 void tt_unauth_event(struct tt_control_endpoint *ep, struct tt_unauth *u)
 {
-	while (!u->dead) {
-		uint8_t *to = u->proving ? u->proof : u->hello_bytes;
-		size_t want = u->proving ? sizeof(u->proof) : sizeof(u->hello_bytes);
-		ssize_t n = recv(u->fd, to + u->have, want - u->have, MSG_DONTWAIT);
+	uint8_t bytes[TT_HELLO_BYTES];
+	struct tt_hello hello;
+	ssize_t n = 0;
+	int rc;
 
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EAGAIN)
-			return;
-		if (n > 0)
-			u->have += (size_t)n;
-		if (n <= 0)
-			drop(ep, u, true);
-		else if (u->have == want && u->proving)
-			check_proof(ep, u);
-		else if (u->have == want && !answer_hello(ep, u))
-			drop(ep, u, true);
-	}
+	if (u->dead)
+		return;
+	rc = shake_hands(ep, u);
+	if (rc > 0)
+		n = tt_tls_recv(u->tls, bytes, sizeof(bytes));
+	if (rc == 0 || (rc > 0 && n < 0 && errno == EAGAIN))
+		return;
+	if (rc > 0 && n == TT_HELLO_BYTES && tt_hello_get(bytes, &hello))
+		answer_hello(ep, u, &hello);
+	else
+		drop(ep, u, true);
 }

@@ -84,7 +84,8 @@ static struct tt_unauth *choose_victim(const struct tt_control_endpoint *ep, boo
 	for (struct tt_unauth *u = ep->listener.unauth; u; u = u->next) {
 		int crowd;
 
-		if (u->dead || now - u->since_ns < YOUNG_NS || (silent && u->proving))
+		if (u->dead || now - u->since_ns < YOUNG_NS ||
+		    (silent && u->tls && tt_tls_answered(u->tls)))
 			continue;
 		crowd = connections_of(ep, &u->source);
 		if (crowd > most)

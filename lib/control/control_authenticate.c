@@ -5,6 +5,7 @@
  * port of a rank, and answer with nothing, with noise or with a false verdict. So a handshake that
  * is slow does not delay the next one, and only a server that has proved the secret ends a dial.
  */
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +27,7 @@ static void refused(struct tt_dial_attempt *a, int i, enum tt_verdict verdict)
 	struct tt_sock_target *c = a->running[i].to;
 	char where[TT_ENDPOINT_TEXT], last[sizeof(a->last)];
 
-	tt_sock_close(a->running[i].fd);
+	tt_tls_close(a->running[i].tls);
 	remove_at(a, i);
 	snprintf(c->why, sizeof(c->why), "%s", tt_error_text());
 	snprintf(last, sizeof(last), "%s: %s", tt_address_text(&c->address, c->port, where),
@@ -50,26 +51,21 @@ bool tt_authenticate_runs(const struct tt_dial_attempt *a, const struct tt_sock_
 
 void tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to, int fd)
 {
-	const struct tt_control_endpoint *ep = a->ctl->ep;
-	struct tt_hello hello = { .purpose = a->dial->purpose,
-				  .from = ep->peer,
-				  .to = a->dial->to->rank,
-				  .channel = a->dial->channel,
-				  .context = a->ctl->context,
-				  .epoch = ep->auth.epoch };
-	struct tt_patience patience = a->patience;
-	uint64_t limit = tt_now_ns() + HANDSHAKE_NS;
+	struct tt_authentication one = { .to = to, .until_ns = tt_now_ns() + HANDSHAKE_NS };
 	int i;
 
 	if (a->nrunning == TT_HANDSHAKES) {
 		tt_fail(TT_REMOTE, "no answer in time");
 		refused(a, 0, 0);
 	}
-	memcpy(hello.job, ep->auth.job, TT_NONCE);
-	patience.deadline_ns = limit < patience.deadline_ns ? limit : patience.deadline_ns;
+	if (one.until_ns > a->patience.deadline_ns)
+		one.until_ns = a->patience.deadline_ns;
+	one.tls = tt_tls_client(a->ctl->ep->auth.tls, fd);
 	i = a->nrunning++;
-	a->running[i] = (struct tt_authentication){ to, fd, patience.deadline_ns, { .have = 0 } };
-	if (tt_handshake_begin(&a->running[i].shake, fd, &hello, &patience))
+	a->running[i] = one;
+	if (!one.tls)
+		tt_fail(TT_SYSTEM, "no memory for a connection");
+	if (!one.tls || tt_tls_handshake(one.tls) < 0)
 		refused(a, i, 0);
 }
 
@@ -77,7 +73,7 @@ void tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to,
 static int poll_all(const struct tt_dial_attempt *a, struct pollfd *pfds, int wait_ms)
 {
 	for (int i = 0; i < a->nrunning; i++)
-		pfds[i] = (struct pollfd){ .fd = a->running[i].fd, .events = POLLIN };
+		pfds[i] = (struct pollfd){ .fd = tt_tls_fd(a->running[i].tls), .events = POLLIN };
 	return poll(pfds, (nfds_t)a->nrunning, wait_ms);
 }
 
@@ -89,28 +85,69 @@ bool tt_authenticate_has_news(void *ctx)
 	return poll_all(a, pfds, 0) > 0 || (a->patience.stop && a->patience.stop(a->patience.ctx));
 }
 
-/* Go on with a readable handshake. 0: authenticated | TT_TIMEOUT: not yet, or refused |
- * TT_USAGE: this rank's attempt is over */
-static int step(struct tt_dial_attempt *a, int i, struct tt_sock_target **ret_to, int *ret_fd)
+/* 0 | TT_REMOTE: the verdict has not come, or it is a refusal */
+static int judge(ssize_t n, uint8_t verdict, enum tt_verdict *ret_verdict)
+{
+	if (n < 0)
+		return tt_fail(TT_REMOTE, "connection lost: %m");
+	if (n == 0)
+		return tt_fail(TT_REMOTE, "connection closed by the other side");
+	if (verdict == TT_V_WELCOME)
+		return 0;
+	*ret_verdict = (enum tt_verdict)verdict;
+	return tt_verdict_fail(*ret_verdict);
+}
+
+/* One hello at a time: a server that has welcomed this rank takes the end of the connection for this
+ * rank's death. */
+static bool has_asked(const struct tt_dial_attempt *a)
+{
+	for (int i = 0; i < a->nrunning; i++)
+		if (a->running[i].asked)
+			return true;
+	return false;
+}
+
+/* TLS, then the hello, then the verdict. 1: welcome | 0: call again when the socket is readable |
+ * TT_REMOTE with the sentence; *ret_verdict is the refusal of a server that has proved the key */
+static int go_on(const struct tt_dial_attempt *a, struct tt_authentication *one,
+		 enum tt_verdict *ret_verdict)
+{
+	uint8_t verdict = 0;
+	ssize_t n;
+	int rc;
+
+	if (!one->asked) {
+		rc = one->proved ? 1 : tt_tls_handshake(one->tls);
+		one->proved = rc > 0;
+		if (rc <= 0 || has_asked(a))
+			return rc < 0 ? rc : 0;
+		if (tt_tls_send(one->tls, a->dial->hello, TT_HELLO_BYTES) != TT_HELLO_BYTES)
+			return tt_fail(TT_REMOTE, "connection lost: %m");
+		one->asked = true;
+	}
+	n = tt_tls_recv(one->tls, &verdict, 1);
+	if (n < 0 && errno == EAGAIN)
+		return 0;
+	rc = judge(n, verdict, ret_verdict);
+	return rc ? rc : 1;
+}
+
+/* Go on with a readable connection. 0: authenticated | TT_TIMEOUT: not yet, or refused | TT_USAGE:
+ * this rank's attempt is over */
+static int step(struct tt_dial_attempt *a, int i, struct tt_sock_target **ret_to,
+		struct tt_tls **ret_tls)
 {
 	struct tt_authentication *one = &a->running[i];
-	struct tt_patience patience = a->patience;
-	const struct tt_key *key = a->ctl->ep->auth.key;
-	enum tt_verdict verdict;
-	int rc = tt_handshake_read(&one->shake, one->fd, key, &verdict);
+	enum tt_verdict verdict = 0;
+	int rc = go_on(a, one, &verdict);
 
-	if (!rc)
-		return TT_TIMEOUT;
-	patience.deadline_ns = one->until_ns;
-	if (rc > 0)
-		rc = tt_handshake_finish(&one->shake, one->fd, key, &patience, &verdict);
-	if (rc) {
+	if (rc < 0)
 		refused(a, i, verdict);
+	if (rc <= 0)
 		return verdict == TT_V_STALE ? TT_USAGE : TT_TIMEOUT;
-	}
-	tt_handshake_keys(key, one->shake.hello, one->shake.reply, false, &a->keys);
 	*ret_to = one->to;
-	*ret_fd = one->fd;
+	*ret_tls = one->tls;
 	remove_at(a, i);
 	return 0;
 }
@@ -125,8 +162,17 @@ static void expire(struct tt_dial_attempt *a, uint64_t now)
 		}
 }
 
+/* Does a server wait for the hello? */
+static bool may_ask(const struct tt_dial_attempt *a)
+{
+	for (int i = 0; i < a->nrunning; i++)
+		if (a->running[i].proved && !has_asked(a))
+			return true;
+	return false;
+}
+
 int tt_authenticate_await(struct tt_dial_attempt *a, uint64_t wait_ns,
-			  struct tt_sock_target **ret_to, int *ret_fd)
+			  struct tt_sock_target **ret_to, struct tt_tls **ret_tls)
 {
 	uint64_t until = tt_now_ns() + wait_ns, now;
 	int before = a->nrunning;
@@ -136,10 +182,12 @@ int tt_authenticate_await(struct tt_dial_attempt *a, uint64_t wait_ns,
 		uint64_t slice = wait_ns < SLICE_NS ? wait_ns : SLICE_NS;
 		int rc = TT_TIMEOUT;
 
-		if (poll_all(a, pfds, (int)(slice / 1000000)) > 0)
-			for (int i = a->nrunning - 1; i >= 0 && rc == TT_TIMEOUT; i--)
-				if (pfds[i].revents)
-					rc = step(a, i, ret_to, ret_fd);
+		if (may_ask(a))
+			slice = 0;
+		poll_all(a, pfds, (int)(slice / 1000000));
+		for (int i = a->nrunning - 1; i >= 0 && rc == TT_TIMEOUT; i--)
+			if (pfds[i].revents || a->running[i].proved)
+				rc = step(a, i, ret_to, ret_tls);
 		if (rc != TT_TIMEOUT)
 			return rc;
 		now = tt_now_ns();
@@ -152,5 +200,5 @@ int tt_authenticate_await(struct tt_dial_attempt *a, uint64_t wait_ns,
 void tt_authenticate_end(struct tt_dial_attempt *a)
 {
 	while (a->nrunning)
-		tt_sock_close(a->running[--a->nrunning].fd);
+		tt_tls_close(a->running[--a->nrunning].tls);
 }

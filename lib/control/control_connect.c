@@ -7,7 +7,6 @@
  * all addresses again until the deadline.
  */
 #include <errno.h>
-#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -226,7 +225,8 @@ static bool is_untried(const struct tt_dial_attempt *a)
 
 /* Try all addresses once, but those whose server still has to answer. 0 | TT_TIMEOUT: try again |
  * TT_USAGE, TT_SYSTEM: retries are pointless */
-static int try_all(struct tt_dial_attempt *a, struct tt_sock_target **ret_to, int *ret_fd)
+static int try_all(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
+		   struct tt_tls **ret_tls)
 {
 	struct tt_patience patience = { a->patience.deadline_ns, tt_authenticate_has_news, a };
 	int rc = TT_TIMEOUT, i, fd;
@@ -237,24 +237,25 @@ static int try_all(struct tt_dial_attempt *a, struct tt_sock_target **ret_to, in
 	while (rc == TT_TIMEOUT && is_untried(a) && tt_now_ns() < patience.deadline_ns &&
 	       !(a->patience.stop && a->patience.stop(a->patience.ctx))) {
 		rc = tt_sock_happy_eyeballs(a->list, a->n, &patience, &i, &fd);
-		if (rc == TT_SYSTEM)
+		if (rc == TT_SYSTEM && !a->nrunning) /* else they may hold the last descriptor */
 			return tt_fail(TT_SYSTEM, "rank %d: %s", a->dial->me, tt_error_text());
 		if (!rc)
 			tt_authenticate_begin(a, &a->list[i], fd);
-		rc = tt_authenticate_await(a, rc ? 0 : HEAD_START_NS, ret_to, ret_fd);
+		rc = tt_authenticate_await(a, rc ? 0 : HEAD_START_NS, ret_to, ret_tls);
 	}
 	return rc;
 }
 
 /* Rounds of all addresses until one server is authenticated. */
-static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to, int *ret_fd)
+static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
+		     struct tt_tls **ret_tls)
 {
 	uint64_t pause = PAUSE_MIN_NS;
 	struct tt_control *ctl = a->ctl;
 	const struct tt_dial *dial = a->dial;
 
 	while (a->n > 0 && tt_now_ns() < dial->deadline_ns) {
-		int rc = try_all(a, ret_to, ret_fd);
+		int rc = try_all(a, ret_to, ret_tls);
 
 		if (rc == TT_USAGE)
 			return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", dial->me, dial->rank,
@@ -270,7 +271,7 @@ static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to, 
 			return rc == TT_TIMEOUT ? give_up(ctl, dial, a) : rc;
 		}
 		if (rc == TT_TIMEOUT)
-			rc = tt_authenticate_await(a, pause, ret_to, ret_fd);
+			rc = tt_authenticate_await(a, pause, ret_to, ret_tls);
 		if (rc != TT_TIMEOUT)
 			return rc;
 		pause = pause * 2 < PAUSE_MAX_NS ? pause * 2 : PAUSE_MAX_NS;
@@ -278,17 +279,29 @@ static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to, 
 	return give_up(ctl, dial, a);
 }
 
-int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, int *ret_fd)
+static void write_hello(const struct tt_control *ctl, struct tt_dial *dial)
+{
+	const struct tt_control_endpoint *ep = ctl->ep;
+	struct tt_hello hello = { .purpose = dial->purpose,
+				  .from = ep->peer,
+				  .to = dial->to->rank,
+				  .channel = dial->channel,
+				  .context = ctl->context,
+				  .epoch = ep->auth.epoch };
+
+	tt_hello_put(&hello, dial->hello);
+}
+
+int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_tls **ret_tls)
 {
 	struct tt_dial_attempt a = { .ctl = ctl, .dial = dial, .patience = patience_of(ctl, dial) };
 	struct tt_sock_target *to;
 	int rc;
 
+	write_hello(ctl, dial);
 	choose(ctl, dial, &a);
-	rc = try_until(&a, &to, ret_fd);
+	rc = try_until(&a, &to, ret_tls);
 	tt_authenticate_end(&a);
-	dial->keys = a.keys;
-	OPENSSL_cleanse(&a.keys, sizeof(a.keys));
 	if (!rc)
 		note_choice(ctl, dial, to);
 	return rc;
@@ -318,7 +331,8 @@ static int await_connection(struct tt_control *ctl, int peer, const struct tt_di
 int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64_t deadline_ns)
 {
 	struct tt_control_endpoint *ep = ctl->ep;
-	int peer = tt_control_peer(ctl, rank), fd, rc;
+	int peer = tt_control_peer(ctl, rank), rc;
+	struct tt_tls *tls;
 	struct tt_dial dial = { .to = &ep->peers.business_cards[peer],
 				.me = me,
 				.rank = named,
@@ -333,10 +347,10 @@ int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64
 		return 0;
 	if (peer > ep->peer)
 		return await_connection(ctl, peer, &dial);
-	if ((rc = tt_control_connect(ctl, &dial, &fd)))
+	if ((rc = tt_control_connect(ctl, &dial, &tls)))
 		return rc;
 	tt_control_lock(ctl);
-	if (!tt_conn_add(ep, fd, peer, false))
+	if (!tt_conn_add(ep, tls, peer, false))
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for a connection", me);
 	tt_control_unlock(ctl);
 	return rc;

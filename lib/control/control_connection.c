@@ -29,15 +29,18 @@
 #define DIRECT 4096u          /* bytes of a frame that are copied on its way, at least */
 #define BURST (512u << 10)    /* bytes of messages that senders write under one hold of the lock */
 
-struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, int fd, int peer, bool registration)
+struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, struct tt_tls *tls, int peer,
+			    bool registration)
 {
+	int fd = tt_tls_fd(tls);
 	struct tt_conn *conn = calloc(1, sizeof(*conn)), **last = &ep->conns;
 	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = conn };
 
 	if (conn)
-		*conn = (struct tt_conn){
-			.source = TT_SRC_CONN, .fd = fd, .peer = peer, .registration = registration
-		};
+		*conn = (struct tt_conn){ .source = TT_SRC_CONN,
+					  .tls = tls,
+					  .peer = peer,
+					  .registration = registration };
 	tt_sock_set_blocking(fd, false);
 	/* Traffic is sparse, with bursts: BBR, the default of some systems, paces such a burst for
 	 * seconds. */
@@ -46,7 +49,7 @@ struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, int fd, int peer, bo
 	if (conn && (conn->out.data = malloc(OUT_ROOM)))
 		conn->out.room = OUT_ROOM;
 	if (!conn || !conn->out.data || epoll_ctl(ep->service.epoll, EPOLL_CTL_ADD, fd, &ev)) {
-		tt_sock_close(fd);
+		tt_tls_close(tls);
 		if (conn)
 			free(conn->out.data);
 		free(conn);
@@ -100,7 +103,7 @@ static void watch(struct tt_control_endpoint *ep, struct tt_conn *conn, bool wri
 	if (conn->writing == writing)
 		return;
 	conn->writing = writing;
-	epoll_ctl(ep->service.epoll, EPOLL_CTL_MOD, conn->fd, &ev);
+	epoll_ctl(ep->service.epoll, EPOLL_CTL_MOD, tt_tls_fd(conn->tls), &ev);
 }
 
 /* Give back the memory of an empty queue. */
@@ -127,15 +130,13 @@ static size_t write_some(struct tt_conn *conn, const uint8_t *data, size_t bytes
 	size_t sent = 0;
 
 	while (sent < bytes) {
-		ssize_t n = send(conn->fd, data + sent, bytes - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+		ssize_t n = tt_tls_send(conn->tls, data + sent, bytes - sent);
 
-		if (n < 0 && errno == EINTR)
-			continue;
 		if (n < 0 && errno != EAGAIN) {
 			sent = bytes; /* undeliverable */
 			conn->error = errno;
 			if (!is_remote(errno))
-				shutdown(conn->fd, SHUT_RDWR);
+				shutdown(tt_tls_fd(conn->tls), SHUT_RDWR);
 		}
 		if (n < 0)
 			break;
@@ -152,7 +153,7 @@ static void push(struct tt_control_endpoint *ep, struct tt_conn *conn)
 	if (conn->out.have)
 		memmove(conn->out.data, conn->out.data + sent, conn->out.have);
 	if (conn->closing && !conn->out.have)
-		shutdown(conn->fd, SHUT_WR);
+		shutdown(tt_tls_fd(conn->tls), SHUT_WR);
 	watch(ep, conn, conn->out.have > 0 || conn->burst >= BURST);
 }
 
@@ -172,7 +173,7 @@ static void send_direct(struct tt_control_endpoint *ep, struct tt_conn *conn,
 	if (conn->out.failed) {
 		conn->starved = true;
 		conn->out.failed = false;
-		shutdown(conn->fd, SHUT_RDWR);
+		shutdown(tt_tls_fd(conn->tls), SHUT_RDWR);
 	}
 	watch(ep, conn, conn->out.have > 0 || conn->burst >= BURST);
 }
@@ -251,7 +252,7 @@ size_t tt_conn_unsent(const struct tt_conn *conn)
 
 	if (conn->dead)
 		return 0;
-	if (ioctl(conn->fd, SIOCOUTQ, &pending))
+	if (ioctl(tt_tls_fd(conn->tls), SIOCOUTQ, &pending))
 		pending = 0;
 	return conn->out.have + (size_t)pending;
 }
@@ -263,8 +264,9 @@ static void end(struct tt_control_endpoint *ep, struct tt_conn *conn)
 	if (conn->dead)
 		return;
 	conn->dead = true;
-	epoll_ctl(ep->service.epoll, EPOLL_CTL_DEL, conn->fd, NULL);
-	tt_sock_close(conn->fd);
+	epoll_ctl(ep->service.epoll, EPOLL_CTL_DEL, tt_tls_fd(conn->tls), NULL);
+	tt_tls_close(conn->tls);
+	conn->tls = NULL;
 	if (conn->registration || (conn->over && tt_conn_to(ep, conn->peer)))
 		return; /* a second connection may still bring messages */
 	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next)
@@ -299,7 +301,6 @@ static void break_failed(struct tt_control_endpoint *ep, const struct tt_conn *c
 static void lost(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
 	bool known = !conn->registration || conn->registered;
-
 	end(ep, conn);
 	if (known && !conn->over && !is_remote(conn->error)) {
 		break_failed(ep, conn);
@@ -421,7 +422,6 @@ static ssize_t read_some(struct tt_control_endpoint *ep, struct tt_conn *conn, u
 					 : NULL;
 	int rank = ctl && !conn->registration ? tt_control_rank(ctl, conn->peer) : -1;
 	size_t room = 0;
-	ssize_t n;
 
 	*ret_data = rank >= 0 ? tt_observers_destination(ctl, rank, &room) : NULL;
 	if (room > conn->message_left)
@@ -430,15 +430,12 @@ static ssize_t read_some(struct tt_control_endpoint *ep, struct tt_conn *conn, u
 		*ret_data = ep->service.in;
 		room = TT_READ_AT_ONCE;
 	}
-	do
-		n = recv(conn->fd, *ret_data, room, MSG_DONTWAIT);
-	while (n < 0 && errno == EINTR);
-	return n;
+	return tt_tls_recv(conn->tls, *ret_data, room);
 }
 
 static void readable(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
-	for (size_t done = 0; done < READ_AT_ONCE && !conn->dead;) {
+	for (size_t done = 0; !conn->dead && (done < READ_AT_ONCE || tt_tls_pending(conn->tls));) {
 		uint8_t *data;
 		ssize_t n = read_some(ep, conn, &data);
 

@@ -31,18 +31,22 @@ static void *work(void *arg)
 	tt_control_lock(ctl);
 	while ((d = next_unfinished(ctl))) {
 		struct tt_dial dial = tt_dial_of(ctl, d->peer, TT_P_DATA, d->deadline_ns);
-		int fd = -1, rc;
+		struct tt_tls *tls;
+		int rc;
 
 		dial.channel = d->channel;
 		tt_control_unlock(ctl);
-		rc = tt_control_connect(ctl, &dial, &fd);
+		rc = tt_control_connect(ctl, &dial, &tls);
 		tt_control_lock(ctl);
+		if (!rc && !tt_tls_data_keys(tls, dial.hello, &d->keys)) {
+			tt_tls_close(tls);
+			rc = tt_fail(TT_SYSTEM, "rank %d: no memory to connect to rank %d",
+				     ctl->rank, d->peer);
+		}
 		if (rc)
 			snprintf(d->text, sizeof(d->text), "%s", tt_error_text());
 		d->code = rc;
-		d->fd = rc ? -1 : fd;
-		d->keys = dial.keys;
-		OPENSSL_cleanse(&dial.keys, sizeof(dial.keys));
+		d->fd = rc ? -1 : tt_tls_release(tls);
 	}
 	ctl->dialer.working = false;
 	tt_control_unlock(ctl);

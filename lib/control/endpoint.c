@@ -114,6 +114,17 @@ int tt_endpoint_make(int peer, int npeers, const struct tt_ports *ports,
 	return rc;
 }
 
+int tt_endpoint_authenticate(struct tt_control_endpoint *ep, const struct tt_id *id)
+{
+	memcpy(ep->auth.job, id->nonce, TT_NONCE);
+	ep->auth.epoch = id->epoch;
+	if (!tt_key_make(id->secret, id->nonce, ep->auth.key))
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for the key of the job", ep->peer);
+	if (ep->npeers == 1)
+		return 0;
+	return tt_tls_context_make(ep->auth.key, ep->auth.job, ep->peer, &ep->auth.tls);
+}
+
 static void drop_early(struct tt_control_endpoint *ep)
 {
 	struct tt_early *next;
@@ -138,7 +149,7 @@ void tt_endpoint_free(struct tt_control_endpoint *ep)
 	tt_unauth_reap(ep, true);
 	for (struct tt_conn *c = ep->conns; c; c = c->next) {
 		if (!c->dead)
-			tt_sock_close(c->fd);
+			tt_tls_close(c->tls);
 		c->dead = true;
 	}
 	tt_conn_reap(ep);
@@ -149,6 +160,7 @@ void tt_endpoint_free(struct tt_control_endpoint *ep)
 	tt_sock_close(ep->service.epoll);
 	pthread_cond_destroy(&ep->changed);
 	pthread_mutex_destroy(&ep->lock);
+	tt_tls_context_free(ep->auth.tls);
 	tt_key_free(ep->auth.key);
 	free(ep->peers.business_cards);
 	free(ep->peers.best_address);

@@ -28,7 +28,8 @@
 
 #include "control/control.h"
 #include "control/frame.h"
-#include "control/handshake.h"
+#include "control/hello.h"
+#include "control/tls.h"
 
 #define TT_SECOND 1000000000ull
 #define TT_NEVER UINT64_MAX
@@ -46,9 +47,10 @@ struct tt_service {
 	pthread_t thread;
 };
 
-/* Fixed when made. Proves membership to the peers (handshake.h). */
+/* Fixed when made. Proves membership to the peers (tls.h). */
 struct tt_credentials {
 	struct tt_key *key;
+	struct tt_tls_context *tls;
 	uint8_t job[TT_NONCE];
 	int epoch;
 };
@@ -67,7 +69,8 @@ struct tt_peers {
 struct tt_conn {
 	enum tt_source source;
 	struct tt_conn *next;
-	int fd, peer;
+	struct tt_tls *tls; /* NULL: dead */
+	int peer;
 	bool registration; /* ends when the rank is connected in the tree */
 	bool registered;   /* rank 0 has accepted the registration */
 	bool over;         /* its end is not a death: END, released, refused */
@@ -97,13 +100,11 @@ struct tt_unauth { /* an accepted connection before its proof */
 	enum tt_source kind;
 	struct tt_unauth *next;
 	int fd;
+	struct tt_tls *tls;       /* owns fd; NULL: nothing has come yet */
 	struct tt_address source; /* without a port; of IPv6 the network of 64 bits */
 	uint64_t since_ns;
-	bool proving, dead; /* proving: the reply is sent, the proof is awaited */
-	bool reserve;       /* has the reserve descriptor: receives TT_V_FULL after its proof */
-	struct tt_hello hello;
-	uint8_t hello_bytes[TT_HELLO_BYTES], reply[TT_REPLY_BYTES], proof[TT_MAC];
-	size_t have; /* bytes received of hello_bytes or proof */
+	bool dead;
+	bool reserve; /* has the reserve descriptor: receives TT_V_FULL after its proof */
 };
 
 struct tt_parked { /* accepted data socket, not yet claimed by tt_control_take */
@@ -154,6 +155,8 @@ struct tt_control_endpoint {
  * and free the endpoint. Not locked. 0 | TT_SYSTEM */
 int tt_endpoint_make(int peer, int npeers, const struct tt_ports *ports,
 		     struct tt_control_endpoint **ret_ep);
+/* Take the key, the job and the attempt from id. 0 | TT_SYSTEM */
+int tt_endpoint_authenticate(struct tt_control_endpoint *ep, const struct tt_id *id);
 int tt_endpoint_start(struct tt_control_endpoint *ep);
 void tt_endpoint_free(struct tt_control_endpoint *ep);
 /* Tell all peers that the endpoint closes; locked. */
@@ -178,8 +181,9 @@ bool tt_endpoint_frame(struct tt_control_endpoint *ep, struct tt_conn *conn,
 
 /* ---- control_connection.c, locked ------------------------------------------------------------ */
 
-/* Takes fd. NULL: no memory, fd is closed */
-struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, int fd, int peer, bool registration);
+/* Takes tls. NULL: no memory, tls is closed */
+struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, struct tt_tls *tls, int peer,
+			    bool registration);
 void tt_conn_send(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t context,
 		  enum tt_frame kind, const void *data, size_t bytes);
 /* The same, for a payload in two parts. false: no memory, nothing is sent */
@@ -241,11 +245,11 @@ struct tt_dial {
 	const atomic_bool *stop;
 	int nports; /* to listens at one of nports from its port on; 0 is 1 */
 	uint64_t deadline_ns;
-	struct tt_data_keys keys; /* set by tt_control_connect */
+	uint8_t hello[TT_HELLO_BYTES]; /* made by tt_control_connect */
 };
 /* Connect to a rank whose business card is known, and authenticate. 0 | TT_REMOTE, TT_TIMEOUT,
  * TT_SYSTEM | the code that broke the control */
-int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, int *ret_fd);
+int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_tls **ret_tls);
 /* A dial of a rank of ctl, to be completed */
 struct tt_dial tt_dial_of(struct tt_control *ctl, int rank, enum tt_purpose purpose,
 			  uint64_t deadline_ns);
@@ -260,9 +264,9 @@ int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64
 
 struct tt_authentication { /* a connection whose server has not proved the secret yet */
 	struct tt_sock_target *to;
-	int fd;
+	struct tt_tls *tls;
 	uint64_t until_ns;
-	struct tt_handshake shake;
+	bool proved, asked; /* asked: the hello is sent, the verdict is awaited */
 };
 
 struct tt_dial_attempt {
@@ -273,10 +277,9 @@ struct tt_dial_attempt {
 	int n;
 	struct tt_authentication running[TT_HANDSHAKES];
 	int nrunning;
-	char last[160];           /* latest refusal by a server, as a sentence */
-	char full[160];           /* latest proved TT_V_FULL, as a sentence */
-	bool answered;            /* some server answered in this round */
-	struct tt_data_keys keys; /* of the authenticated connection */
+	char last[160]; /* latest refusal by a server, as a sentence */
+	char full[160]; /* latest proved TT_V_FULL, as a sentence */
+	bool answered;  /* some server answered in this round */
 };
 
 /* Takes fd, connected to a target of the list. */
@@ -289,7 +292,7 @@ bool tt_authenticate_has_news(void *ctx);
  * TT_TIMEOUT: none yet | TT_USAGE: a rank of the job has refused this rank for good, a->last is
  * its sentence */
 int tt_authenticate_await(struct tt_dial_attempt *a, uint64_t wait_ns,
-			  struct tt_sock_target **ret_to, int *ret_fd);
+			  struct tt_sock_target **ret_to, struct tt_tls **ret_tls);
 /* Close the connections of all running handshakes. */
 void tt_authenticate_end(struct tt_dial_attempt *a);
 

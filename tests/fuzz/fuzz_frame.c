@@ -15,6 +15,7 @@
 
 #include "control/control_internal.h"
 #include "plan/plan.h"
+#include "tests/support/tls_pair.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 
@@ -67,12 +68,14 @@ static void status(const uint8_t *data, size_t bytes)
 static void hello(const uint8_t *data, size_t bytes)
 {
 	uint8_t bytes_of_hello[TT_HELLO_BYTES] = { 0 };
+	struct tt_psk_identity identity;
 	struct tt_hello h;
-	enum tt_verdict verdict;
 
 	memcpy(bytes_of_hello, data,
 	       bytes < sizeof(bytes_of_hello) ? bytes : sizeof(bytes_of_hello));
-	if (tt_hello_get(bytes_of_hello, &h, &verdict) && verdict == TT_V_WELCOME)
+	if (tt_psk_identity_get(data, bytes, &identity))
+		must(bytes == TT_IDENTITY_BYTES && identity.rank >= 0, "an identity has a rank");
+	if (tt_hello_get(bytes_of_hello, &h))
 		must(h.purpose >= TT_P_REGISTER && h.purpose <= TT_P_DATA && h.from >= 0,
 		     "a hello has a purpose");
 }
@@ -132,13 +135,29 @@ static void serve(struct tt_control_endpoint *ep)
 	}
 }
 
-/* An unauthenticated connection as tt_accept_event makes it. */
-static void add_unauth(struct tt_control_endpoint *ep, int fd)
+/* Made once: a context costs milliseconds. */
+static struct tt_tls_context *sessions(void)
+{
+	static struct tt_tls_context *context;
+	static struct tt_key key;
+
+	must(context || !tt_tls_context_make(&key, (uint8_t[TT_NONCE]){ 0 }, 0, &context),
+	     "a context of TLS");
+	return context;
+}
+
+/* An unauthenticated connection as tt_accept_event makes it; rank 0's is through the handshake. */
+static void add_unauth(struct tt_control_endpoint *ep, struct tt_tls *tls)
 {
 	struct tt_unauth *u = calloc(1, sizeof(*u));
 	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = u };
+	int fd = tt_tls_fd(tls);
 
 	*u = (struct tt_unauth){ .kind = TT_SRC_UNAUTH, .fd = fd, .since_ns = tt_now_ns() };
+	if (ep->peer)
+		tt_tls_release(tls);
+	else
+		u->tls = tls;
 	ep->listener.unauth = u;
 	ep->listener.nunauth = 1;
 	must(!epoll_ctl(ep->service.epoll, EPOLL_CTL_ADD, fd, &ev), "epoll");
@@ -166,13 +185,15 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 	struct tt_join join = { .settings = "a=1", .nranks = NRANKS };
 	struct tt_control_endpoint *ep;
 	uint8_t all[NRANKS * 4];
+	struct tt_tls *ours, *theirs;
 	struct tt_control *ctl;
-	int fds[2], role = kind & 7;
+	int role = kind & 7;
 
 	if (tt_endpoint_make(ranks[role], NRANKS, &(struct tt_ports){ 0 }, &ep) ||
 	    tt_control_make(ep, 0, ranks[role], NRANKS, NULL, &ctl) ||
-	    socketpair(AF_UNIX, SOCK_STREAM, 0, fds))
+	    !tls_pair(sessions(), &ours, &theirs))
 		return;
+	ep->auth.tls = sessions();
 	must(ranks[role] || !tt_bootstrap_open(ctl, &join), "a bootstrap root");
 	for (int r = 0; r < NRANKS; r++)
 		ep->peers.business_cards[r].port = 1;
@@ -181,28 +202,31 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 		tt_endpoint_forming(ep, true);
 	if (role < 6) {
 		bool registration = role == 3 || role == 5;
-		struct tt_conn *conn = tt_conn_add(ep, fds[0], peers[role], registration);
+		struct tt_conn *conn = tt_conn_add(ep, ours, peers[role], registration);
 
 		conn->registered = role == 3;
 	} else {
-		add_unauth(ep, fds[0]);
+		add_unauth(ep, ours);
 	}
 	if (kind & 8)
 		begin_gather(ctl, all);
 	tt_control_note(ctl, 5, &(struct tt_call){ .root = -1, .count = 3 });
 	tt_control_note_message(ctl, false, 2, 2,
 				&(struct tt_call){ .collective = TT_SENDRECV, .count = 3 });
-	tt_sock_set_blocking(fds[1], false);
-	(void)!send(fds[1], data, bytes, MSG_NOSIGNAL);
+	if (role < 7) /* else bytes of one who has no key */
+		(void)!tt_tls_send(theirs, data, bytes);
+	else
+		(void)!send(tt_tls_fd(theirs), data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 	tt_control_lock(ctl);
 	serve(ep);
 	check(ctl, bytes);
 	tt_deadlock_check(ctl);
 	check(ctl, bytes);
-	close(fds[1]);
+	tt_tls_close(theirs);
 	serve(ep);
 	check(ctl, bytes);
 	tt_control_unlock(ctl);
+	ep->auth.tls = NULL;
 	tt_control_free(ctl);
 }
 

@@ -21,7 +21,7 @@ expect_empty "every declared function is exported" "$(comm -23 "$declared" "$exp
 expect_empty "every exported symbol is declared" "$(comm -13 "$declared" "$exported")"
 expect_empty "the library never exits, handles signals or changes the environment" \
 	"$(echo "$called" | grep -xE 'exit|signal|sigaction|setenv|putenv|unsetenv|atexit|system')"
-expect_empty "the library needs only libc, libcrypto and hwloc" "$(readelf -d $lib | sed -n 's/.*NEEDED.*\[\(.*\)\].*/\1/p' |
-	grep -vE '^(libc|libm|libpthread|libdl|libcrypto|libhwloc|ld-linux.*)\.so')"
+expect_empty "the library needs only libc, OpenSSL and hwloc" "$(readelf -d $lib | sed -n 's/.*NEEDED.*\[\(.*\)\].*/\1/p' |
+	grep -vE '^(libc|libm|libpthread|libdl|libssl|libcrypto|libhwloc|ld-linux.*)\.so')"
 expect_empty "the library cannot be unloaded while its threads run" "$(readelf -d $lib | grep -q NODELETE || echo "no NODELETE flag")"
 echo 1..$n

@@ -32,8 +32,8 @@ expect_empty "each ncclX is a weak symbol beside a strong pncclX" "$(nm -D --def
 expect_empty "internal calls use no name that NCCL exports" "$(readelf -rW $lib | grep -oE 'p?nccl[A-Z][A-Za-z]*' | sort -u)"
 [ "$(readelf -d $lib | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')" = libnccl.so.2 ]
 point $? "the soname is libnccl.so.2"
-expect_empty "the library needs only libc, libcrypto and hwloc" "$(readelf -d $lib | sed -n 's/.*NEEDED.*\[\(.*\)\].*/\1/p' |
-	grep -vE '^(libc|libm|libpthread|libdl|libcrypto|libhwloc|ld-linux.*)\.so')"
+expect_empty "the library needs only libc, OpenSSL and hwloc" "$(readelf -d $lib | sed -n 's/.*NEEDED.*\[\(.*\)\].*/\1/p' |
+	grep -vE '^(libc|libm|libpthread|libdl|libssl|libcrypto|libhwloc|ld-linux.*)\.so')"
 strip --strip-unneeded -o "$tmp/stripped" $lib
 bytes=$(wc -c <"$tmp/stripped")
 [ "$bytes" -lt 3145728 ]

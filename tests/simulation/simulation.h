@@ -9,6 +9,7 @@
  *   simulated_threads.c   coroutines, the scheduler, the clock; pthread_*, sleeps
  *   simulated_network.c   sockets between hosts: delays, partitions, deaths; poll, epoll, eventfd
  *   simulated_memory.c    variables of each process; memory that runs out
+ *   simulated_tls.c       sessions of TLS: the same flights, in clear
  *   simulated_system.c    everything else of the host: names, files, interfaces, randomness
  *   simulated_job.c       what the ranks do, the faults, and what must hold
  *   simulation.c          the command: many seeds, one process each

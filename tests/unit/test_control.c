@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "control/handshake.h"
+#include "control/tls.h"
 #include "control/unique_id.h"
 #include "tests/support/harness_control.h"
 
@@ -226,27 +226,44 @@ static int connect_to(int port)
 	return fd;
 }
 
-/* Connect and send, by kind: 0 nothing, 1 half a hello, 2 a hello of another job, 3 a hello of this
- * job without the proof, 4 the same with a wrong proof, 5 random bytes. */
+/* The first message of a client of TLS with the job and the key. */
+static size_t client_hello(const uint8_t job[TT_NONCE], const struct tt_key *key,
+			   uint8_t *ret_bytes, size_t room)
+{
+	struct tt_tls_context *context;
+	struct tt_tls *tls;
+	ssize_t n;
+	int fds[2];
+
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	cr_assert_eq(tt_tls_context_make(key, job, 1, &context), 0);
+	tls = tt_tls_client(context, fds[0]);
+	cr_assert_eq(tt_tls_handshake(tls), 0);
+	n = recv(fds[1], ret_bytes, room, 0);
+	tt_tls_close(tls);
+	tt_tls_context_free(context);
+	close(fds[1]);
+	return (size_t)n;
+}
+
+/* Connect and send, by kind: 0 nothing, 1 half a ClientHello, 2 one of another job, 3 one of this
+ * job, and nothing more, 4 one of this job with another key, 5 random bytes. */
 static int connect_unauthenticated(const struct tt_id *id, int kind)
 {
-	struct tt_hello hello = { .purpose = TT_P_REGISTER, .from = 1, .to = 0 };
-	uint8_t sent[TT_HELLO_BYTES], noise[512];
+	static const uint8_t other_job[TT_NONCE];
+	uint8_t noise[512];
+	struct tt_key key;
+	size_t n = sizeof(noise);
 	int fd = connect_to(id->port);
 
+	cr_assert(tt_key_make(id->secret, id->nonce, &key));
+	key.bytes[0] ^= kind == 4;
 	for (size_t i = 0; i < sizeof(noise); i++)
 		noise[i] = (uint8_t)(rand() >> 7);
-	if (kind >= 3)
-		memcpy(hello.job, id->nonce, TT_NONCE);
-	tt_hello_put(&hello, sent);
-	if (kind == 1)
-		(void)!send(fd, sent, sizeof(sent) / 2, MSG_NOSIGNAL);
-	else if (kind == 2 || kind == 3)
-		(void)!send(fd, sent, sizeof(sent), MSG_NOSIGNAL);
-	else if (kind == 4 && send(fd, sent, sizeof(sent), MSG_NOSIGNAL) > 0)
-		(void)!send(fd, noise, 32, MSG_NOSIGNAL);
-	else if (kind == 5)
-		(void)!send(fd, noise, sizeof(noise), MSG_NOSIGNAL);
+	if (kind >= 1 && kind <= 4)
+		n = client_hello(kind == 2 ? other_job : id->nonce, &key, noise, n);
+	if (kind > 0)
+		(void)!send(fd, noise, kind == 1 ? n / 2 : n, MSG_NOSIGNAL);
 	return fd;
 }
 

@@ -14,6 +14,7 @@
 
 #include "am/am_internal.h"
 #include "control/control_internal.h"
+#include "tests/support/tls_pair.h"
 
 #define N 11 /* ranks; rank 1 has the children 9 and 10 */
 
@@ -27,6 +28,7 @@ static struct fixture make(int rank)
 	struct fixture f;
 
 	cr_assert_eq(tt_endpoint_make(rank, N, &(struct tt_ports){ 0 }, &f.ep), 0);
+	cr_assert_eq(tt_endpoint_authenticate(f.ep, &(struct tt_id){ 0 }), 0);
 	cr_assert_eq(tt_control_make(f.ep, 0, rank, N, NULL, &f.ctl), 0);
 	for (int r = 0; r < N; r++)
 		f.ep->peers.business_cards[r].port = 1;
@@ -35,23 +37,29 @@ static struct fixture make(int rank)
 }
 
 /* A connection to a peer; returns the peer's end. */
-static int connect_peer(struct fixture *f, int peer)
+static struct tt_tls *connect_peer(struct fixture *f, int peer)
 {
-	int fds[2];
+	struct tt_tls *ours, *theirs;
 
-	cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
-	cr_assert(tt_conn_add(f->ep, fds[0], peer, false));
-	return fds[1];
+	cr_assert(tls_pair(f->ep->auth.tls, &ours, &theirs));
+	cr_assert(tt_conn_add(f->ep, ours, peer, false));
+	return theirs;
 }
 
-static void send_frame(int fd, enum tt_frame kind, uint64_t context, struct tt_writer *payload)
+static void send_frame(struct tt_tls *tls, enum tt_frame kind, uint64_t context,
+		       struct tt_writer *payload)
 {
 	struct tt_frame_head head = { kind, context, payload->have };
 	struct tt_writer w = { 0 };
 
 	tt_put_frame_head(&w, &head);
 	tt_put_bytes(&w, payload->data, payload->have);
-	cr_assert_eq(send(fd, w.data, w.have, MSG_NOSIGNAL), (ssize_t)w.have);
+	for (size_t sent = 0; sent < w.have;) {
+		ssize_t n = tt_tls_send(tls, w.data + sent, w.have - sent);
+
+		cr_assert_gt(n, 0);
+		sent += (size_t)n;
+	}
 	free(w.data);
 	free(payload->data);
 	*payload = (struct tt_writer){ 0 };
@@ -97,7 +105,7 @@ void __asan_init(void) __attribute__((weak)); /* in a build with AddressSanitize
 Test(endpoint, a_frame_without_memory_is_an_error_and_no_endless_loop, .timeout = 60)
 {
 	struct fixture f = make(1);
-	int fd = connect_peer(&f, 9);
+	struct tt_tls *tls = connect_peer(&f, 9);
 	struct tt_writer w = { 0 };
 	static uint8_t zeros[1 << 16];
 	struct rlimit limit;
@@ -105,13 +113,13 @@ Test(endpoint, a_frame_without_memory_is_an_error_and_no_endless_loop, .timeout 
 	if (__asan_init)
 		cr_skip_test("AddressSanitizer ends a process that is out of memory");
 	tt_put_frame_head(&w, &(struct tt_frame_head){ TT_F_GATHER_UP, 0, 8u << 20 });
-	cr_assert_eq(send(fd, w.data, w.have, MSG_NOSIGNAL), (ssize_t)w.have);
+	cr_assert_eq(tt_tls_send(tls, w.data, w.have), (ssize_t)w.have);
 	serve(&f);
 	getrlimit(RLIMIT_AS, &limit);
 	limit.rlim_cur = 1;
 	setrlimit(RLIMIT_AS, &limit);
 	for (int i = 0; i < 1000 && !tt_control_broken(f.ctl); i++) {
-		(void)!send(fd, zeros, sizeof(zeros), MSG_NOSIGNAL);
+		(void)!tt_tls_send(tls, zeros, sizeof(zeros));
 		serve(&f);
 	}
 	limit.rlim_cur = limit.rlim_max;
@@ -128,11 +136,11 @@ Test(endpoint, an_end_after_end_is_no_death_and_any_other_end_is, .timeout = 60)
 {
 	for (int orderly = 0; orderly < 2; orderly++) {
 		struct fixture f = make(1);
-		int fd = connect_peer(&f, 9);
+		struct tt_tls *tls = connect_peer(&f, 9);
 
 		if (orderly)
-			send_frame(fd, TT_F_END, 0, &(struct tt_writer){ 0 });
-		close(fd);
+			send_frame(tls, TT_F_END, 0, &(struct tt_writer){ 0 });
+		tt_tls_close(tls);
 		serve(&f);
 		cr_assert_eq(tt_control_broken(f.ctl), orderly ? 0 : TT_REMOTE);
 		if (!orderly)
@@ -148,14 +156,14 @@ Test(endpoint, frames_of_a_later_control_wait_for_it, .timeout = 60)
 	for (int forming = 0; forming < 2; forming++) {
 		static const int members[3] = { 9, 1, 10 };
 		struct fixture f = make(1);
-		int fd = connect_peer(&f, 9);
+		struct tt_tls *tls = connect_peer(&f, 9);
 		struct tt_writer w = { 0 };
 		struct tt_control *child;
 
 		if (forming)
 			tt_endpoint_forming(f.ep, true);
 		tt_put(&w, 2, 4);
-		send_frame(fd, TT_F_DEAD, 77, &w);
+		send_frame(tls, TT_F_DEAD, 77, &w);
 		serve(&f);
 		cr_assert_eq(f.ep->early_bytes > 0, forming);
 		cr_assert_eq(tt_control_make(f.ep, 77, 1, 3, members, &child), 0);
@@ -171,7 +179,7 @@ Test(endpoint, frames_of_a_later_control_wait_for_it, .timeout = 60)
 Test(endpoint, frames_of_unknown_controls_are_bounded, .timeout = 60)
 {
 	struct fixture f = make(1);
-	int fd = connect_peer(&f, 9);
+	struct tt_tls *tls = connect_peer(&f, 9);
 	struct tt_frame_head head = { TT_F_GATHER_UP, 77, 3u << 20 };
 	uint8_t *data = calloc(1, head.bytes);
 
@@ -181,18 +189,18 @@ Test(endpoint, frames_of_unknown_controls_are_bounded, .timeout = 60)
 	tt_endpoint_forming(f.ep, false);
 	cr_assert_eq(f.ep->early_bytes, 0, "the end of the split drops them");
 	free(data);
-	close(fd);
+	tt_tls_close(tls);
 	tt_control_free(f.ctl);
 }
 
-static void announce(int fd, uint64_t epoch, int only)
+static void announce(struct tt_tls *tls, uint64_t epoch, int only)
 {
 	struct tt_writer w = { 0 };
 
 	tt_put(&w, epoch, 8);
 	for (int r = 0; r < N; r++)
 		tt_put(&w, r == only, 1);
-	send_frame(fd, TT_F_SHRUNK, 0, &w);
+	send_frame(tls, TT_F_SHRUNK, 0, &w);
 }
 
 /* A rank that was cut off has shrunk to itself and says so. Ranks that know it to be dead go on
@@ -201,15 +209,15 @@ Test(endpoint, a_shrink_of_dead_ranks_excludes_nobody, .timeout = 60)
 {
 	for (int dead = 0; dead < 2; dead++) {
 		struct fixture f = make(1);
-		int fd = connect_peer(&f, 9);
+		struct tt_tls *tls = connect_peer(&f, 9);
 		uint64_t shrunk;
 		struct tt_writer w = { 0 };
 
 		if (dead) {
 			tt_put(&w, 10, 4);
-			send_frame(fd, TT_F_DEAD, 0, &w);
+			send_frame(tls, TT_F_DEAD, 0, &w);
 		}
-		announce(fd, 1, 10);
+		announce(tls, 1, 10);
 		serve(&f);
 		cr_assert_eq(tt_control_excluded(f.ctl, &shrunk), dead ? 0 : 1);
 		cr_assert_eq(shrunk, dead ? 0 : 1);
@@ -222,7 +230,8 @@ Test(endpoint, a_shrink_of_dead_ranks_excludes_nobody, .timeout = 60)
 struct am_fixture {
 	struct fixture control;
 	struct tt_am *am;
-	int peer, fd; /* fd: of the peer */
+	int peer;
+	struct tt_tls *tls; /* of the peer */
 };
 
 static struct am_fixture make_am(int peer)
@@ -230,13 +239,13 @@ static struct am_fixture make_am(int peer)
 	struct am_fixture f = { .control = make(1), .peer = peer };
 
 	cr_assert_eq(tt_am_make(f.control.ctl, 1, N, 1000, &f.am), 0);
-	f.fd = connect_peer(&f.control, peer);
+	f.tls = connect_peer(&f.control, peer);
 	return f;
 }
 
 static void free_am(struct am_fixture *f)
 {
-	close(f->fd);
+	tt_tls_close(f->tls);
 	serve(&f->control);
 	tt_am_close(f->am);
 	tt_control_free(f->control.ctl);
@@ -247,7 +256,7 @@ static void send_bytes(struct am_fixture *f, const void *data, size_t bytes)
 	struct tt_writer w = { 0 };
 
 	tt_put_bytes(&w, data, bytes);
-	send_frame(f->fd, TT_F_MESSAGE, 0, &w);
+	send_frame(f->tls, TT_F_MESSAGE, 0, &w);
 	serve(&f->control);
 }
 
@@ -363,7 +372,8 @@ Test(messages_of_a_peer, that_died_are_received_if_they_are_whole, .timeout = 60
 		send_header(&f, TT_AM_USER_MESSAGE, 1);
 		if (body)
 			send_bytes(&f, "x", 1);
-		close(f.fd);
+		tt_tls_close(f.tls);
+		f.tls = NULL;
 		serve(&f.control);
 		cr_assert_eq(tt_am_state(f.am, 9), tuttiRankDead);
 		cr_assert_eq(receive(&f, &x, 1, &head), body ? 0 : TT_REMOTE);
@@ -429,12 +439,12 @@ struct peer_reader { /* of the frames that have come at the peer */
 	bool has_status;
 };
 
-static void read_frames(struct peer_reader *r, int fd)
+static void read_frames(struct peer_reader *r, struct tt_tls *tls)
 {
 	struct tt_frame_head head;
 	ssize_t n;
 
-	while ((n = recv(fd, r->in + r->have, 1u << 20, MSG_DONTWAIT)) > 0)
+	while ((n = tt_tls_recv(tls, r->in + r->have, 1u << 20)) > 0)
 		r->have += (size_t)n;
 	for (; tt_frame_next(r->in + r->at, r->have - r->at, &head) > 0 &&
 	       r->have - r->at >= TT_FRAME_HEAD + head.bytes;
@@ -471,10 +481,10 @@ Test(messages_to_a_peer, leave_room_for_other_frames, .timeout = 60)
 	tt_conn_send(f.control.ep, conn, 0, TT_F_STATUS, status, sizeof(status));
 	cr_assert_gt(conn->out.have, queued, "the status was dropped");
 	for (int i = 0; i < 1000 && conn->out.have; i++) {
-		read_frames(&r, f.fd);
+		read_frames(&r, f.tls);
 		serve(&f.control);
 	}
-	read_frames(&r, f.fd);
+	read_frames(&r, f.tls);
 	cr_assert(r.has_status && r.at == r.have);
 	cr_assert_leq(r.before_status, queued + (1u << 20), "%zu bytes before the status",
 		      r.before_status);

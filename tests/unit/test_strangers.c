@@ -3,6 +3,7 @@
  * that lie, a holder of the secret with a rank that does not exist; and what a failed join leaves
  */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <limits.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -15,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "control/handshake.h"
+#include "control/tls.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/harness_control.h"
 
@@ -156,26 +157,39 @@ Test(strangers, a_flood_from_one_source_and_64_idle_connections_do_not_keep_rank
 
 #define CANDIDATES 8
 
-/* Answer every hello with a verdict and a false proof; verdict 0: stay silent. */
-static void lie(int fd, enum tt_verdict verdict)
+enum false_answer { SILENCE, NOISE, ALERT, LAST_ALERT = ALERT + 255, GUESS };
+
+/* Answer every client with an alert of TLS (which nothing proves), noise, or a session of TLS with a
+ * guessed key, which a verdict would follow. */
+static void lie(int fd, enum false_answer kind, enum tt_verdict verdict)
 {
 	const struct tt_key guess = { { 1, 2, 3 } };
-	uint8_t hello[TT_HELLO_BYTES], reply[TT_REPLY_BYTES];
+	uint8_t hello[512], alert[7] = { 21, 3, 3, 0, 2, 2, (uint8_t)(kind - ALERT) };
+	struct tt_tls_context *context;
 
+	if (tt_tls_context_make(&guess, (uint8_t[TT_NONCE]){ 0 }, 0, &context))
+		_exit(1);
 	tt_sock_set_blocking(fd, true);
 	for (;;) {
-		int client = accept(fd, NULL, NULL);
+		int client = accept(fd, NULL, NULL), rc = 0;
 
-		if (verdict && recv(client, hello, sizeof(hello), MSG_WAITALL) == sizeof(hello) &&
-		    tt_reply_put(&guess, hello, verdict, reply))
-			(void)!send(client, reply, sizeof(reply), MSG_NOSIGNAL);
-		if (verdict)
+		if (kind == GUESS) {
+			struct tt_tls *tls = tt_tls_server(context, client);
+
+			while (!(rc = tt_tls_handshake(tls)))
+				sleep_ms(1);
+			(void)!tt_tls_send(tls, &(uint8_t){ (uint8_t)verdict }, 1);
+			tt_tls_close(tls);
+		} else if (kind != SILENCE && recv(client, hello, sizeof(hello), 0) > 0) {
+			(void)!send(client, kind == NOISE ? hello : alert,
+				    kind == NOISE ? sizeof(hello) : sizeof(alert), MSG_NOSIGNAL);
 			close(client);
+		}
 	}
 }
 
 /* Liars listen at all but the last of CANDIDATES ports. Returns the first port. */
-static int start_liars(const enum tt_verdict *verdict, pid_t liar[CANDIDATES - 1])
+static int start_liars(const enum false_answer *lies, pid_t liar[CANDIDATES - 1])
 {
 	int fd[CANDIDATES], got, first = 21000 + getpid() % 8000, port;
 
@@ -192,20 +206,20 @@ static int start_liars(const enum tt_verdict *verdict, pid_t liar[CANDIDATES - 1
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			if (tt_sock_listen(first + i, &fd[i], &port))
 				_exit(1);
-			lie(fd[i], verdict[i]);
+			lie(fd[i], lies[i], (enum tt_verdict)(1 + i % (TT_VERDICTS - 1)));
 		}
 	}
 	return first;
 }
 
-static void join_beside(const enum tt_verdict *verdict)
+static void join_beside(const enum false_answer *lies)
 {
 	struct control_job m = { .n = 3, .has_id = true };
 	struct tt_root_endpoint root = { .job = "liars", .nports = CANDIDATES, .naddresses = 1 };
 	pid_t liar[CANDIDATES - 1];
 
 	root.addresses[0] = tt_loopback4;
-	root.port = start_liars(verdict, liar);
+	root.port = start_liars(lies, liar);
 	for (int i = 0; i < CANDIDATES - 1; i++)
 		await_listener(root.port + i);
 	cr_assert_eq(tt_id_at(&root, "a secret of the test", &m.id), 0);
@@ -221,21 +235,46 @@ static void join_beside(const enum tt_verdict *verdict)
 
 Test(strangers, a_listener_without_the_secret_cannot_end_a_join_by_a_verdict, .timeout = 60)
 {
-	static const enum tt_verdict lies[] = { TT_V_STALE,        TT_V_OTHER_SECRET, TT_V_FULL,
-						TT_V_WELCOME,      TT_V_OTHER_JOB,    TT_V_EARLY,
-						TT_V_OTHER_VERSION };
+	/* alerts: handshake_failure, illegal_parameter, internal_error, and one that does not exist */
+	static const enum false_answer lies[] = { ALERT + 40, ALERT + 47, ALERT + 80, ALERT + 200,
+						  NOISE,      GUESS,      GUESS };
 
 	join_beside(lies);
 }
 
 Test(strangers, silent_listeners_at_seven_of_eight_ports_do_not_keep_ranks_out, .timeout = 60)
 {
-	static const enum tt_verdict silence[CANDIDATES - 1];
+	static const enum false_answer silence[CANDIDATES - 1];
 
 	join_beside(silence);
 }
 
 /* ---- a holder of the secret with a rank that does not exist ---------------------------------- */
+
+/* Connect as a rank would, until the welcome. */
+static struct tt_tls *connect_with_secret(const struct tt_id *id, const struct tt_hello *hello)
+{
+	struct tt_tls_context *context;
+	uint8_t bytes[TT_HELLO_BYTES], verdict = 0;
+	struct tt_tls *tls;
+	struct tt_key key;
+	ssize_t n;
+	int rc;
+
+	cr_assert(tt_key_make(id->secret, id->nonce, &key));
+	cr_assert_eq(tt_tls_context_make(&key, id->nonce, hello->from, &context), 0);
+	tls = tt_tls_client(context, connect_from(1, id->port));
+	while (!(rc = tt_tls_handshake(tls)))
+		sleep_ms(1);
+	cr_assert_eq(rc, 1, "%s", tt_error_text());
+	tt_hello_put(hello, bytes);
+	cr_assert_eq(tt_tls_send(tls, bytes, sizeof(bytes)), TT_HELLO_BYTES);
+	while ((n = tt_tls_recv(tls, &verdict, 1)) < 0 && errno == EAGAIN)
+		sleep_ms(1);
+	cr_assert(n == 1 && verdict == TT_V_WELCOME, "%zd, verdict %d", n, verdict);
+	tt_tls_context_free(context); /* the session holds what it needs of it */
+	return tls;
+}
 
 /* Rank 1 is stopped. Rank 0 asks who is missing, beside a connection as rank 2^31 - 1. */
 static int look_for_rank_1(struct control_job *m, int rank, struct tt_control *ctl)
@@ -255,25 +294,14 @@ Test(strangers, a_registration_beyond_the_ranks_is_no_index, .timeout = 60)
 {
 	struct control_job m = { .n = 3, .body = look_for_rank_1 };
 	struct tt_hello hello = { .purpose = TT_P_REGISTER, .from = INT_MAX };
-	struct tt_patience patience = { .deadline_ns = tt_now_ns() + 20000000000ull };
-	struct tt_handshake shake;
-	enum tt_verdict verdict;
-	struct tt_key key;
+	struct tt_tls *tls;
 	struct tt_id id;
-	int fd, rc;
+	int rc;
 
 	control_job_start(&m);
 	cr_assert(control_job_all_reached(&m, 1, 20000));
 	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
-	tt_key_make(id.secret, TT_SECRET, "job", 0, key.bytes, TT_KEY);
-	memcpy(hello.job, id.nonce, TT_NONCE);
-	fd = connect_from(1, id.port);
-	cr_assert_eq(tt_handshake_begin(&shake, fd, &hello, &patience), 0);
-	while (!(rc = tt_handshake_read(&shake, fd, &key, &verdict)))
-		sleep_ms(1);
-	cr_assert_eq(rc, 1, "%s", tt_error_text());
-	cr_assert_eq(tt_handshake_finish(&shake, fd, &key, &patience, &verdict), 0, "%s",
-		     tt_error_text());
+	tls = connect_with_secret(&id, &hello);
 	control_job_stop(&m, 1);
 	atomic_store(&m.report[0].progress, 2);
 	waitpid(m.report[0].pid, &rc, 0);
@@ -281,7 +309,7 @@ Test(strangers, a_registration_beyond_the_ranks_is_no_index, .timeout = 60)
 	kill(m.report[1].pid, SIGCONT);
 	cr_assert(WIFEXITED(rc), "rank 0 ended by signal %d", WTERMSIG(rc));
 	cr_assert(strstr(m.report[0].text, "rank 1 is not answering"), "%s", m.report[0].text);
-	close(fd);
+	tt_tls_close(tls);
 }
 
 /* ---- what a failed join leaves --------------------------------------------------------------- */

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "control/unique_id.h"
-#include "control/handshake.h"
+#include "control/key.h"
 #include "tests/support/harness_control.h"
 
 static int exchange(struct control_job *job, int rank, struct tt_control *ctl)
@@ -256,18 +256,18 @@ static int stay(struct control_job *job, int rank, struct tt_control *ctl)
 Test(unique_id, the_key_of_a_job_is_in_no_core_dump, .timeout = 60)
 {
 	struct control_job m = { .n = 2, .body = stay };
-	uint8_t key[TT_KEY];
+	struct tt_key key;
 	struct tt_id id;
 
 	control_job_start(&m);
 	cr_assert(control_job_all_reached(&m, 1, 20000));
 	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
-	tt_key_make(id.secret, TT_SECRET, "job", 0, key, TT_KEY);
+	cr_assert(tt_key_make(id.secret, id.nonce, &key));
 	for (int r = 0; r < 2; r++)
-		cr_expect_eq(count_in_core(m.report[r].pid, key), 0, "rank %d: %d copies", r,
-			     count_in_core(m.report[r].pid, key));
+		cr_expect_eq(count_in_core(m.report[r].pid, key.bytes), 0, "rank %d: %d copies", r,
+			     count_in_core(m.report[r].pid, key.bytes));
 	/* this process, which has the key on its stack, shows that the search finds it */
-	cr_expect_gt(count_in_core(getpid(), key), 0);
+	cr_expect_gt(count_in_core(getpid(), key.bytes), 0);
 	atomic_store(&m.report[0].progress, 2);
 	control_job_wait(&m);
 }

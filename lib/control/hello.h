@@ -1,0 +1,62 @@
+/*
+ * hello.h - the first message of each side of a new connection, inside TLS (tls.h)
+ *
+ *   client                                     server
+ *   TLS: ClientHello with the identity     ->
+ *                                         <-   TLS: ServerHello ... Finished
+ *   TLS: Finished
+ *   hello: purpose, from, to, context ...  ->
+ *                                         <-   verdict
+ *
+ * TLS proves that both sides hold the job's key, before either message: so only a rank's verdict
+ * counts, and the server keeps nothing for a client without the key. The client talks to several
+ * servers at a time (control_authenticate.c), the server is a state machine of the service thread
+ * (control_accept.c), so that a stranger that sends nothing, half a message or malformed bytes
+ * delays no rank.
+ */
+#ifndef TT_HELLO_H
+#define TT_HELLO_H
+
+#include "control/unique_id.h"
+
+#define TT_PROTOCOL 3
+#define TT_PROTOCOL_TEXT "3"
+#define TT_IDENTITY_BYTES 14
+#define TT_HELLO_BYTES 26
+
+enum tt_purpose { TT_P_REGISTER = 1, TT_P_CONTROL, TT_P_DATA };
+
+enum tt_verdict {
+	TT_V_WELCOME = 1,
+	TT_V_OTHER_RANK, /* the port belongs to another rank of the job */
+	TT_V_FULL,       /* the server has no descriptor left */
+	TT_V_STALE,      /* a later attempt listens: the client's is over */
+	TT_V_EARLY,      /* an earlier attempt still listens: dial again later */
+	TT_VERDICTS
+};
+
+/* The only bytes of Tutti in clear: the identity of the PSK in the ClientHello. No name, no address;
+ * nothing depends on the secret. */
+struct tt_psk_identity {
+	int protocol;
+	uint8_t job[TT_NONCE];
+	int rank; /* of the first communicator, the client's */
+};
+void tt_psk_identity_put(const struct tt_psk_identity *identity,
+			 uint8_t ret_bytes[TT_IDENTITY_BYTES]);
+/* false: no identity of any version */
+bool tt_psk_identity_get(const uint8_t *bytes, size_t have, struct tt_psk_identity *ret_identity);
+
+struct tt_hello {
+	enum tt_purpose purpose;
+	int from, to, channel, epoch; /* from, to: ranks of the first communicator */
+	uint64_t context;             /* of the control that wants the connection */
+};
+void tt_hello_put(const struct tt_hello *hello, uint8_t ret_bytes[TT_HELLO_BYTES]);
+/* false: malformed */
+bool tt_hello_get(const uint8_t bytes[TT_HELLO_BYTES], struct tt_hello *ret_hello);
+
+/* tt_fail with the sentence of a refusal; 0: of something that is no rank. Returns TT_REMOTE */
+int tt_verdict_fail(enum tt_verdict verdict);
+
+#endif

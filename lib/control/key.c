@@ -1,0 +1,56 @@
+/*
+ * key.c - the key of a job
+ */
+#include <openssl/core_names.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/kdf.h>
+#include <openssl/params.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "control/hello.h"
+#include "control/key.h"
+
+static size_t page(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+struct tt_key *tt_key_alloc(void)
+{
+	void *key = mmap(NULL, page(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (key == MAP_FAILED)
+		return NULL;
+	madvise(key, page(), MADV_DONTDUMP);
+	return key;
+}
+
+void tt_key_free(struct tt_key *key)
+{
+	if (!key)
+		return;
+	OPENSSL_cleanse(key, sizeof(*key));
+	munmap(key, page());
+}
+
+bool tt_key_make(const uint8_t secret[TT_SECRET], const uint8_t job[TT_NONCE],
+		 struct tt_key *ret_key)
+{
+	char info[] = "tutti: external PSK of TLS 1.3, protocol " TT_PROTOCOL_TEXT;
+	OSSL_PARAM params[] = {
+		OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, "SHA256", 0),
+		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, (void *)secret, TT_SECRET),
+		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_SALT, (void *)job, TT_NONCE),
+		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, info, sizeof(info) - 1),
+		OSSL_PARAM_construct_end()
+	};
+	EVP_KDF *kdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
+	EVP_KDF_CTX *ctx = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
+	bool made = ctx && EVP_KDF_derive(ctx, ret_key->bytes, TT_KEY, params) == 1;
+
+	EVP_KDF_CTX_free(ctx);
+	EVP_KDF_free(kdf);
+	return made;
+}

@@ -1,0 +1,26 @@
+/*
+ * key.h - the key of a job, made from the secret of its unique id
+ *
+ * Called by bootstrap.c (make), endpoint.c (free) and tls.c. A holder of the key can speak as a
+ * rank of the job that nobody else has spoken as yet, so the key lives in a page of its own.
+ */
+#ifndef TT_KEY_H
+#define TT_KEY_H
+
+#include "control/unique_id.h"
+
+#define TT_KEY 32
+
+struct tt_key {
+	uint8_t bytes[TT_KEY];
+};
+/* A key in a page that core dumps leave out; free overwrites the key. NULL: no memory */
+struct tt_key *tt_key_alloc(void);
+void tt_key_free(struct tt_key *key);
+
+/* HKDF-SHA-256 (RFC 5869) of the secret; salt: the job; info: use and version of the key. false: no
+ * memory */
+bool tt_key_make(const uint8_t secret[TT_SECRET], const uint8_t job[TT_NONCE],
+		 struct tt_key *ret_key);
+
+#endif

@@ -1,0 +1,383 @@
+/*
+ * tls.c - sessions of TLS 1.3 by OpenSSL
+ *
+ * The socket is an OpenSSL BIO of our own, because OpenSSL's writes without MSG_NOSIGNAL. A BIO
+ * call that did not succeed leaves its errno in the session; OpenSSL's error queue, which the
+ * application shares, is left as it was.
+ */
+#include <errno.h>
+#include <openssl/bio.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/sock.h"
+#include "control/tls.h"
+
+/* bytes of a handshake; a longer one is no rank's, and a stranger's memory is bounded */
+#define HANDSHAKE_MOST 2048
+/* records under one key; AES-GCM allows 2^24.5 full ones (RFC 8446, 5.5) */
+#define REKEY_RECORDS (1u << 22)
+
+struct tt_tls_context {
+	OSSL_LIB_CTX *lib;
+	SSL_CTX *ssl;
+	BIO_METHOD *bio;
+	const struct tt_key *key;
+	struct tt_psk_identity identity;
+	uint8_t identity_bytes[TT_IDENTITY_BYTES];
+};
+
+struct tt_tls {
+	SSL *ssl;
+	int fd;
+	/* errno of the BIO's latest read and write, 0: success or the end of the stream */
+	int read_error, write_error;
+	bool ended, is_server, established;
+	size_t received, sent;
+	int claimed; /* server: rank of the client's identity, -1: none of this job */
+	bool impostor;
+	unsigned records; /* sent under the present key */
+};
+
+/* ---- the socket ------------------------------------------------------------------------------ */
+
+static int bio_read(BIO *bio, char *data, int bytes)
+{
+	struct tt_tls *tls = BIO_get_data(bio);
+	ssize_t n;
+
+	BIO_clear_retry_flags(bio);
+	if (!tls->established && tls->received > HANDSHAKE_MOST) {
+		tls->read_error = EBADMSG;
+		return -1;
+	}
+	do
+		n = recv(tls->fd, data, (size_t)bytes, MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	tls->read_error = n < 0 ? errno : 0;
+	tls->ended = n == 0;
+	tls->received += n > 0 ? (size_t)n : 0;
+	if (tls->read_error == EAGAIN)
+		BIO_set_retry_read(bio);
+	return (int)n;
+}
+
+static int bio_write(BIO *bio, const char *data, int bytes)
+{
+	struct tt_tls *tls = BIO_get_data(bio);
+	ssize_t n;
+
+	BIO_clear_retry_flags(bio);
+	do
+		n = send(tls->fd, data, (size_t)bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
+	tls->write_error = n < 0 ? errno : 0;
+	tls->sent += n > 0 ? (size_t)n : 0;
+	if (tls->write_error == EAGAIN)
+		BIO_set_retry_write(bio);
+	return (int)n;
+}
+
+static long bio_ctrl(BIO *bio, int command, long number, void *pointer)
+{
+	(void)bio, (void)number, (void)pointer;
+	return command == BIO_CTRL_FLUSH;
+}
+
+/* ---- the PSK --------------------------------------------------------------------------------- */
+
+static SSL_SESSION *psk_session(SSL *ssl, const struct tt_key *key)
+{
+	static const unsigned char aes_128_gcm_sha256[] = { 0x13, 0x01 };
+	const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, aes_128_gcm_sha256);
+	SSL_SESSION *session = SSL_SESSION_new();
+
+	if (session && cipher && SSL_SESSION_set1_master_key(session, key->bytes, TT_KEY) &&
+	    SSL_SESSION_set_cipher(session, cipher) &&
+	    SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION))
+		return session;
+	SSL_SESSION_free(session);
+	return NULL;
+}
+
+static int use_session(SSL *ssl, const EVP_MD *md, const unsigned char **ret_identity,
+		       size_t *ret_bytes, SSL_SESSION **ret_session)
+{
+	const struct tt_tls_context *context = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+
+	*ret_session = md && EVP_MD_get_type(md) != NID_sha256 ? NULL
+							       : psk_session(ssl, context->key);
+	*ret_identity = context->identity_bytes;
+	*ret_bytes = TT_IDENTITY_BYTES;
+	return *ret_session != NULL;
+}
+
+/* The alerts are the reasons that a client without proof gets: 0: internal_error, another version;
+ * no session: handshake_failure, another job. */
+static int find_session(SSL *ssl, const unsigned char *identity, size_t bytes,
+			SSL_SESSION **ret_session)
+{
+	const struct tt_tls_context *context = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+	struct tt_tls *tls = SSL_get_app_data(ssl);
+	struct tt_psk_identity client;
+
+	*ret_session = NULL;
+	if (!tt_psk_identity_get(identity, bytes, &client) || client.protocol != TT_PROTOCOL)
+		return 0;
+	if (memcmp(client.job, context->identity.job, TT_NONCE))
+		return 1;
+	tls->claimed = client.rank;
+	*ret_session = psk_session(ssl, context->key);
+	return *ret_session != NULL;
+}
+
+/* ---- contexts -------------------------------------------------------------------------------- */
+
+/* All that a configuration file of the system could have set is set here. */
+static bool configure(struct tt_tls_context *context)
+{
+	SSL_CTX *ssl = context->ssl;
+
+	SSL_CTX_set_app_data(ssl, context);
+	SSL_CTX_clear_options(ssl, ~(uint64_t)0);
+	SSL_CTX_set_options(ssl, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION);
+	SSL_CTX_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_RELEASE_BUFFERS |
+				      SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	SSL_CTX_set_security_level(ssl, 2);
+	SSL_CTX_set_verify(ssl, SSL_VERIFY_NONE, NULL);
+	SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
+	SSL_CTX_set_max_early_data(ssl, 0);
+	SSL_CTX_set_quiet_shutdown(ssl, 1);
+	SSL_CTX_set_psk_use_session_callback(ssl, use_session);
+	SSL_CTX_set_psk_find_session_callback(ssl, find_session);
+	return SSL_CTX_set_min_proto_version(ssl, TLS1_3_VERSION) &&
+	       SSL_CTX_set_max_proto_version(ssl, TLS1_3_VERSION) &&
+	       SSL_CTX_set_ciphersuites(ssl, "TLS_AES_128_GCM_SHA256") &&
+	       SSL_CTX_set1_groups_list(ssl, "X25519") && SSL_CTX_set_num_tickets(ssl, 0);
+}
+
+static bool make_bio(struct tt_tls_context *context)
+{
+	context->bio = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "socket of tutti");
+	return context->bio && BIO_meth_set_read(context->bio, bio_read) &&
+	       BIO_meth_set_write(context->bio, bio_write) &&
+	       BIO_meth_set_ctrl(context->bio, bio_ctrl);
+}
+
+int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], int rank,
+			struct tt_tls_context **ret_context)
+{
+	struct tt_tls_context *context = calloc(1, sizeof(*context));
+	char why[160] = "no memory";
+
+	ERR_set_mark();
+	if (context) {
+		context->key = key;
+		context->identity = (struct tt_psk_identity){ TT_PROTOCOL, { 0 }, rank };
+		memcpy(context->identity.job, job, TT_NONCE);
+		tt_psk_identity_put(&context->identity, context->identity_bytes);
+		context->lib = OSSL_LIB_CTX_new();
+		context->ssl = context->lib ? SSL_CTX_new_ex(context->lib, NULL, TLS_method())
+					    : NULL;
+	}
+	if (context && context->ssl && make_bio(context) && configure(context)) {
+		ERR_pop_to_mark();
+		*ret_context = context;
+		return 0;
+	}
+	if (ERR_peek_last_error())
+		ERR_error_string_n(ERR_peek_last_error(), why, sizeof(why));
+	ERR_pop_to_mark();
+	tt_tls_context_free(context);
+	return tt_fail(TT_SYSTEM, "rank %d: OpenSSL makes no TLS 1.3 context: %s", rank, why);
+}
+
+void tt_tls_context_free(struct tt_tls_context *context)
+{
+	if (!context)
+		return;
+	SSL_CTX_free(context->ssl);
+	BIO_meth_free(context->bio);
+	OSSL_LIB_CTX_free(context->lib);
+	free(context);
+}
+
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+static struct tt_tls *make(struct tt_tls_context *context, int fd, bool is_server)
+{
+	struct tt_tls *tls = calloc(1, sizeof(*tls));
+	BIO *bio = NULL;
+
+	ERR_set_mark();
+	if (tls) {
+		*tls = (struct tt_tls){ .fd = fd, .is_server = is_server, .claimed = -1 };
+		tls->ssl = SSL_new(context->ssl);
+		bio = tls->ssl ? BIO_new(context->bio) : NULL;
+	}
+	ERR_pop_to_mark();
+	if (!bio) {
+		if (tls)
+			SSL_free(tls->ssl);
+		free(tls);
+		tt_sock_close(fd);
+		return NULL;
+	}
+	BIO_set_data(bio, tls);
+	BIO_set_init(bio, 1);
+	SSL_set_bio(tls->ssl, bio, bio);
+	SSL_set_app_data(tls->ssl, tls);
+	if (is_server)
+		SSL_set_accept_state(tls->ssl);
+	else
+		SSL_set_connect_state(tls->ssl);
+	return tls;
+}
+
+struct tt_tls *tt_tls_client(struct tt_tls_context *context, int fd)
+{
+	return make(context, fd, false);
+}
+
+struct tt_tls *tt_tls_server(struct tt_tls_context *context, int fd)
+{
+	return make(context, fd, true);
+}
+
+int tt_tls_release(struct tt_tls *tls)
+{
+	int fd = tls->fd;
+
+	SSL_free(tls->ssl);
+	free(tls);
+	return fd;
+}
+
+void tt_tls_close(struct tt_tls *tls)
+{
+	if (tls)
+		tt_sock_close(tt_tls_release(tls));
+}
+
+int tt_tls_fd(const struct tt_tls *tls)
+{
+	return tls->fd;
+}
+
+/* ---- handshake ------------------------------------------------------------------------------- */
+
+/* The session keeps a copy of the PSK, which it needs no more. */
+static void forget_psk(struct tt_tls *tls)
+{
+	static const uint8_t zeros[TT_KEY];
+
+	SSL_SESSION_set1_master_key(SSL_get_session(tls->ssl), zeros, TT_KEY);
+}
+
+/* The reason of OpenSSL for a failed handshake, in words. */
+static int refused(struct tt_tls *tls, unsigned long reason)
+{
+	tls->impostor = tls->claimed >= 0 && reason == SSL_R_BINDER_DOES_NOT_VERIFY;
+	if (tls->read_error)
+		return tt_fail(TT_REMOTE, "connection lost: %s", strerror(tls->read_error));
+	if (tls->ended)
+		return tt_fail(TT_REMOTE, "connection closed by the other side");
+	switch (reason) {
+	case SSL_R_BINDER_DOES_NOT_VERIFY:
+	case SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER:
+		return tt_fail(TT_REMOTE, "the other side has another secret");
+	case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
+		return tt_fail(TT_REMOTE, "another job listens there");
+	case SSL_R_TLSV1_ALERT_INTERNAL_ERROR:
+		return tt_fail(TT_REMOTE, "another version of Tutti listens there");
+	default:
+		return tt_verdict_fail(0);
+	}
+}
+
+int tt_tls_handshake(struct tt_tls *tls)
+{
+	unsigned long reason;
+	int rc;
+
+	ERR_set_mark();
+	rc = SSL_do_handshake(tls->ssl);
+	reason = (unsigned long)ERR_GET_REASON(ERR_peek_last_error());
+	ERR_pop_to_mark();
+	if (rc != 1)
+		return tls->read_error == EAGAIN ? 0 : refused(tls, reason);
+	tls->established = true;
+	forget_psk(tls);
+	return 1;
+}
+
+bool tt_tls_answered(const struct tt_tls *tls)
+{
+	return tls->sent > 0;
+}
+
+int tt_tls_impostor(const struct tt_tls *tls)
+{
+	return tls->impostor ? tls->claimed : -1;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+ssize_t tt_tls_recv(struct tt_tls *tls, void *data, size_t bytes)
+{
+	size_t n = 0;
+	bool done;
+
+	tls->read_error = 0;
+	ERR_set_mark();
+	done = SSL_read_ex(tls->ssl, data, bytes, &n) == 1;
+	ERR_pop_to_mark();
+	if (done || (!tls->read_error && tls->ended))
+		return (ssize_t)n;
+	errno = tls->read_error ? tls->read_error : EBADMSG;
+	return -1;
+}
+
+ssize_t tt_tls_send(struct tt_tls *tls, const void *data, size_t bytes)
+{
+	size_t n = 0;
+	bool done;
+
+	tls->write_error = 0;
+	ERR_set_mark();
+	if (tls->records >= REKEY_RECORDS && SSL_key_update(tls->ssl, SSL_KEY_UPDATE_NOT_REQUESTED))
+		tls->records = 0;
+	done = SSL_write_ex(tls->ssl, data, bytes, &n) == 1;
+	ERR_pop_to_mark();
+	tls->records += done;
+	if (done)
+		return (ssize_t)n;
+	errno = tls->write_error ? tls->write_error : EBADMSG;
+	return -1;
+}
+
+bool tt_tls_pending(const struct tt_tls *tls)
+{
+	return SSL_pending(tls->ssl) > 0;
+}
+
+bool tt_tls_data_keys(struct tt_tls *tls, const uint8_t hello[TT_HELLO_BYTES],
+		      struct tt_data_keys *ret_keys)
+{
+	static const char label[] = "EXPORTER-tutti-data-keys";
+	uint8_t both[64]; /* of the client's bytes, of the server's */
+	bool done;
+
+	ERR_set_mark();
+	done = SSL_export_keying_material(tls->ssl, both, sizeof(both), label, sizeof(label) - 1,
+					  hello, TT_HELLO_BYTES, 1) == 1;
+	ERR_pop_to_mark();
+	memcpy(tls->is_server ? ret_keys->recv : ret_keys->send, both, 32);
+	memcpy(tls->is_server ? ret_keys->send : ret_keys->recv, both + 32, 32);
+	OPENSSL_cleanse(both, sizeof(both));
+	return done;
+}

@@ -1,0 +1,60 @@
+/*
+ * tls.h - a session of TLS 1.3 over a connected socket, non-blocking
+ *
+ * Called by control_authenticate.c (client), control_accept.c (server) and control_connection.c.
+ * Both sides prove the job's key: an external PSK with a Diffie-Hellman exchange (psk_dhe_ke,
+ * X25519), TLS_AES_128_GCM_SHA256. No certificates, tickets, early data or other versions. OpenSSL
+ * works in a library context of the endpoint's own, so that neither the application's providers nor
+ * its configuration file matter, and nothing of the application's is changed.
+ *
+ * A session has one user at a time: the dialing thread, then whoever holds the endpoint's lock.
+ */
+#ifndef TT_TLS_H
+#define TT_TLS_H
+
+#include <sys/types.h>
+
+#include "control/hello.h"
+#include "control/key.h"
+
+struct tt_tls_context; /* of an endpoint: makes its sessions; thread: any */
+struct tt_tls;
+
+#define TT_TLS_BYTES (24u << 10) /* memory of an idle session, measured with OpenSSL 3.0 */
+
+/* key stays valid until free. 0 | TT_SYSTEM */
+int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], int rank,
+			struct tt_tls_context **ret_context);
+void tt_tls_context_free(struct tt_tls_context *context);
+
+/* A session that owns fd from now on. NULL: no memory, fd is closed */
+struct tt_tls *tt_tls_client(struct tt_tls_context *context, int fd);
+struct tt_tls *tt_tls_server(struct tt_tls_context *context, int fd);
+/* Close the descriptor and free the session; NULL: none */
+void tt_tls_close(struct tt_tls *tls);
+/* Free the session, return the descriptor. The session has read nothing beyond its own messages. */
+int tt_tls_release(struct tt_tls *tls);
+int tt_tls_fd(const struct tt_tls *tls);
+
+/* Go on with the handshake. 1: the peer has proved the job's key | 0: call again when fd is readable
+ * | TT_REMOTE with the sentence, which nothing proves */
+int tt_tls_handshake(struct tt_tls *tls);
+/* server: has it found the client's first message to be made with the key? A replay is, too. */
+bool tt_tls_answered(const struct tt_tls *tls);
+/* server, after TT_REMOTE: the rank that the client claimed to be while it had another secret, -1:
+ * the handshake failed for another reason */
+int tt_tls_impostor(const struct tt_tls *tls);
+
+/* As recv and send with MSG_DONTWAIT, without SIGPIPE; errno EBADMSG: somebody on the way has
+ * changed or added bytes. A send that returned EAGAIN is repeated with the same bytes first. */
+ssize_t tt_tls_recv(struct tt_tls *tls, void *data, size_t bytes);
+ssize_t tt_tls_send(struct tt_tls *tls, const void *data, size_t bytes);
+/* Are there received bytes that epoll does not see? */
+bool tt_tls_pending(const struct tt_tls *tls);
+
+/* Keys that only the two sides know (RFC 8446, 7.5), bound to the connection's hello. false: no
+ * memory */
+bool tt_tls_data_keys(struct tt_tls *tls, const uint8_t hello[TT_HELLO_BYTES],
+		      struct tt_data_keys *ret_keys);
+
+#endif

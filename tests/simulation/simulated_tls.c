@@ -1,0 +1,153 @@
+/*
+ * simulated_tls.c - sessions of TLS without cryptography: the same flights, in clear
+ *
+ * Replaces lib/control/tls.c, whose work takes milliseconds a rank and draws random numbers that no
+ * seed repeats. So a message of a compromised rank, garbled by the simulation, reaches the protocols
+ * as if the rank had sent it so. tests/unit/test_tls.c has the sessions themselves.
+ *
+ *   client: flight of 4 bytes ->  <- server: flight of 4 bytes  client: flight of 4 bytes ->
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/sock.h"
+#include "control/tls.h"
+#include "tests/simulation/simulation.h"
+
+#define FLIGHT 4
+
+struct simulated_session { /* what the library takes for a struct tt_tls */
+	int fd;
+	bool is_server, begun, answered;
+	size_t have; /* bytes of the other side's flights */
+};
+
+SIM_REPLACE(int, tt_tls_context_make, const struct tt_key *key, const uint8_t job[TT_NONCE],
+	    int rank, struct tt_tls_context **ret_context)
+{
+	(void)key, (void)job;
+	*ret_context = malloc(1);
+	return *ret_context ? 0 : tt_fail(TT_SYSTEM, "rank %d: no memory", rank);
+}
+
+SIM_REPLACE(void, tt_tls_context_free, struct tt_tls_context *context)
+{
+	free(context);
+}
+
+static struct simulated_session *of(const struct tt_tls *tls)
+{
+	return (struct simulated_session *)(uintptr_t)tls;
+}
+
+static struct tt_tls *make(int fd, bool is_server)
+{
+	struct simulated_session *tls = calloc(1, sizeof(*tls));
+
+	if (!tls) {
+		tt_sock_close(fd);
+		return NULL;
+	}
+	tls->fd = fd;
+	tls->is_server = is_server;
+	return (struct tt_tls *)tls;
+}
+
+SIM_REPLACE(struct tt_tls *, tt_tls_client, struct tt_tls_context *context, int fd)
+{
+	(void)context;
+	return make(fd, false);
+}
+
+SIM_REPLACE(struct tt_tls *, tt_tls_server, struct tt_tls_context *context, int fd)
+{
+	(void)context;
+	return make(fd, true);
+}
+
+SIM_REPLACE(int, tt_tls_release, struct tt_tls *tls)
+{
+	int fd = of(tls)->fd;
+
+	free(tls);
+	return fd;
+}
+
+SIM_REPLACE(void, tt_tls_close, struct tt_tls *tls)
+{
+	if (tls)
+		tt_sock_close(__wrap_tt_tls_release(tls));
+}
+
+SIM_REPLACE(int, tt_tls_fd, const struct tt_tls *tls)
+{
+	return of(tls)->fd;
+}
+
+static bool send_flight(struct simulated_session *tls)
+{
+	return send(tls->fd, "TLS ", FLIGHT, MSG_NOSIGNAL | MSG_DONTWAIT) == FLIGHT;
+}
+
+SIM_REPLACE(int, tt_tls_handshake, struct tt_tls *session)
+{
+	struct simulated_session *tls = of(session);
+	size_t want = tls->is_server ? 2 * FLIGHT : FLIGHT;
+	char flight[FLIGHT];
+
+	if (!tls->is_server && !tls->begun && !send_flight(tls))
+		return tt_fail(TT_REMOTE, "connection lost: %m");
+	tls->begun = true;
+	while (tls->have < want) {
+		ssize_t n = recv(tls->fd, flight, FLIGHT - tls->have % FLIGHT, MSG_DONTWAIT);
+
+		if (n < 0 && errno == EAGAIN)
+			return 0;
+		if (n < 0)
+			return tt_fail(TT_REMOTE, "connection lost: %m");
+		if (n == 0)
+			return tt_fail(TT_REMOTE, "connection closed by the other side");
+		tls->have += (size_t)n;
+		if (tls->have == FLIGHT && !send_flight(tls))
+			return tt_fail(TT_REMOTE, "connection lost: %m");
+		tls->answered = tls->have >= FLIGHT;
+	}
+	return 1;
+}
+
+SIM_REPLACE(bool, tt_tls_answered, const struct tt_tls *tls)
+{
+	return of(tls)->answered;
+}
+
+SIM_REPLACE(int, tt_tls_impostor, const struct tt_tls *tls)
+{
+	(void)tls;
+	return -1;
+}
+
+SIM_REPLACE(ssize_t, tt_tls_recv, struct tt_tls *tls, void *data, size_t bytes)
+{
+	return recv(of(tls)->fd, data, bytes, MSG_DONTWAIT);
+}
+
+SIM_REPLACE(ssize_t, tt_tls_send, struct tt_tls *tls, const void *data, size_t bytes)
+{
+	return send(of(tls)->fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+SIM_REPLACE(bool, tt_tls_pending, const struct tt_tls *tls)
+{
+	(void)tls;
+	return false;
+}
+
+SIM_REPLACE(bool, tt_tls_data_keys, struct tt_tls *tls, const uint8_t hello[TT_HELLO_BYTES],
+	    struct tt_data_keys *ret_keys)
+{
+	(void)tls, (void)hello;
+	memset(ret_keys, 0, sizeof(*ret_keys));
+	return true;
+}

@@ -1,0 +1,28 @@
+/*
+ * tls_pair.h - two ends of an established session of TLS, for a test that is a rank's peer
+ */
+#ifndef TLS_PAIR_H
+#define TLS_PAIR_H
+
+#include <sys/socket.h>
+
+#include "control/tls.h"
+
+/* false: no descriptor, or the handshake failed */
+static inline bool tls_pair(struct tt_tls_context *context, struct tt_tls **ret_server,
+			    struct tt_tls **ret_client)
+{
+	int fds[2], client = 0, server = 0;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds))
+		return false;
+	*ret_server = tt_tls_server(context, fds[0]);
+	*ret_client = tt_tls_client(context, fds[1]);
+	while (client >= 0 && server >= 0 && !(client && server)) {
+		client = client ? client : tt_tls_handshake(*ret_client);
+		server = server ? server : tt_tls_handshake(*ret_server);
+	}
+	return client == 1 && server == 1;
+}
+
+#endif

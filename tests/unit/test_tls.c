@@ -1,0 +1,202 @@
+/*
+ * test_tls.c - sessions of TLS between two ends, with a relay between them that records or changes
+ * the bytes
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/sock.h"
+#include "control/tls.h"
+
+#define MARKER "a host name, a setting and the text of a tag"
+
+struct relay {
+	struct tt_tls *client, *server;
+	int fd[2];     /* the relay's ends: to the client, to the server */
+	size_t passed; /* bytes of both directions */
+	long flip;     /* bit that changes on the way, -1: none */
+	uint8_t seen[1 << 12];
+};
+
+static struct tt_tls_context *context_of(uint8_t key_byte, uint8_t job_byte, int rank)
+{
+	struct tt_key *key = tt_key_alloc(); /* lives as long as the test */
+	struct tt_tls_context *context;
+
+	cr_assert(key);
+	key->bytes[0] = key_byte;
+	cr_assert_eq(tt_tls_context_make(key, (uint8_t[TT_NONCE]){ job_byte }, rank, &context), 0);
+	return context;
+}
+
+static struct relay make(struct tt_tls_context *client, struct tt_tls_context *server, long flip)
+{
+	int a[2], b[2];
+	struct relay r = { .flip = flip };
+
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, a), 0);
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, b), 0);
+	r.client = tt_tls_client(client, a[0]);
+	r.server = tt_tls_server(server, b[0]);
+	r.fd[0] = a[1];
+	r.fd[1] = b[1];
+	return r;
+}
+
+static void unmake(struct relay *r)
+{
+	tt_tls_close(r->client);
+	tt_tls_close(r->server);
+	close(r->fd[0]);
+	close(r->fd[1]);
+}
+
+/* Move what has come; returns the number of bytes. */
+static size_t pass(struct relay *r)
+{
+	size_t before = r->passed;
+
+	for (int from = 0; from < 2; from++) {
+		uint8_t *at = r->seen + r->passed;
+		ssize_t n = recv(r->fd[from], at, sizeof(r->seen) - r->passed, MSG_DONTWAIT);
+
+		if (n <= 0)
+			continue;
+		if (r->flip >= (long)r->passed * 8 && r->flip < (long)(r->passed + (size_t)n) * 8)
+			r->seen[r->flip / 8] ^= (uint8_t)(1 << r->flip % 8);
+		cr_assert_eq(send(r->fd[!from], at, (size_t)n, MSG_NOSIGNAL), n);
+		r->passed += (size_t)n;
+	}
+	return r->passed - before;
+}
+
+/* Handshake of both sides, until nothing moves any more; *ret: 1, 0 or the error of each. */
+static void shake(struct relay *r, int *ret_client, int *ret_server)
+{
+	*ret_client = *ret_server = 0;
+	do {
+		if (!*ret_client)
+			*ret_client = tt_tls_handshake(r->client);
+		if (!*ret_server)
+			*ret_server = tt_tls_handshake(r->server);
+	} while (pass(r));
+}
+
+/* The client sends the marker. true: it arrived; other bytes never do. */
+static bool deliver(struct relay *r)
+{
+	char got[sizeof(MARKER)] = "";
+	ssize_t n;
+
+	(void)!tt_tls_send(r->client, MARKER, sizeof(MARKER));
+	pass(r);
+	n = tt_tls_recv(r->server, got, sizeof(got));
+	cr_assert(n <= 0 || (n == sizeof(MARKER) && !strcmp(got, MARKER)), "wrong bytes");
+	return n > 0;
+}
+
+Test(tls, a_listener_sees_no_text, .timeout = 60)
+{
+	struct tt_tls_context *context = context_of(1, 2, 3);
+	struct relay r = make(context, context, -1);
+	int client, server;
+
+	shake(&r, &client, &server);
+	cr_assert(client == 1 && server == 1);
+	cr_assert(deliver(&r));
+	for (size_t word = 0; word + 6 < sizeof(MARKER); word++)
+		cr_assert_not(memmem(r.seen, r.passed, MARKER + word, 6));
+	unmake(&r);
+	tt_tls_context_free(context);
+}
+
+/* A sample of the bits of a connection. A changed length may also leave both sides waiting, and the
+ * version in a record's header is ignored (RFC 8446, 5.1). */
+Test(tls, a_changed_bit_never_makes_other_data, .timeout = 120)
+{
+	struct tt_tls_context *context = context_of(1, 2, 3);
+	size_t bits = 8, errors = 0;
+
+	for (long flip = 0; (size_t)flip < bits; flip += 13) {
+		struct relay r = make(context, context, flip);
+		int client, server;
+
+		shake(&r, &client, &server);
+		if (client == 1 && server == 1)
+			errors += !deliver(&r);
+		else
+			errors += client < 0 || server < 0;
+		bits = 8 * r.passed > bits ? 8 * r.passed : bits;
+		unmake(&r);
+	}
+	cr_assert_gt(errors, 100, "%zu bits tried", bits / 13);
+	tt_tls_context_free(context);
+}
+
+Test(tls, another_secret_and_another_job_are_named_and_a_stranger_gets_an_alert_only, .timeout = 60)
+{
+	static const struct {
+		uint8_t key, job;
+		const char *text;
+		int impostor;
+	} cases[] = { { 9, 2, "another secret", 3 }, { 1, 9, "another job", -1 } };
+	struct tt_tls_context *server_context = context_of(1, 2, 0);
+
+	for (int i = 0; i < 2; i++) {
+		struct tt_tls_context *other = context_of(cases[i].key, cases[i].job, 3);
+		struct relay r = make(other, server_context, -1);
+		int client, server;
+
+		shake(&r, &client, &server);
+		cr_assert(client < 0 && server < 0);
+		cr_assert_eq(tt_tls_impostor(r.server), cases[i].impostor);
+		/* 7 bytes of a plain alert, after the client's first message */
+		cr_assert_eq(r.seen[r.passed - 7], 21);
+		cr_assert(r.passed < 512 && r.passed > 7);
+		unmake(&r);
+		r = make(other, server_context, -1);
+		while (!(client = tt_tls_handshake(r.client))) {
+			pass(&r);
+			tt_tls_handshake(r.server);
+			pass(&r);
+		}
+		cr_assert(strstr(tt_error_text(), cases[i].text), "%s", tt_error_text());
+		unmake(&r);
+		tt_tls_context_free(other);
+	}
+	tt_tls_context_free(server_context);
+}
+
+/* Data sockets are used without TLS after the verdict. */
+Test(tls, a_session_leaves_no_byte_behind_and_both_sides_get_the_same_keys, .timeout = 60)
+{
+	struct tt_tls_context *context = context_of(1, 2, 3);
+	struct relay r = make(context, context, -1);
+	uint8_t hello[TT_HELLO_BYTES] = { 1 }, got[8];
+	struct tt_data_keys c, s;
+	int client, server, fd[2];
+
+	shake(&r, &client, &server);
+	cr_assert(client == 1 && server == 1);
+	cr_assert(deliver(&r));
+	cr_assert_eq(tt_tls_send(r.server, "w", 1), 1); /* the verdict, and the stream behind it */
+	cr_assert_eq(send(tt_tls_fd(r.server), "raw", 3, 0), 3);
+	pass(&r);
+	cr_assert_eq(tt_tls_recv(r.client, got, 1), 1);
+	cr_assert(tt_tls_data_keys(r.client, hello, &c) && tt_tls_data_keys(r.server, hello, &s));
+	cr_assert(!memcmp(c.send, s.recv, 32) && !memcmp(c.recv, s.send, 32));
+	cr_assert(memcmp(c.send, c.recv, 32));
+	fd[0] = tt_tls_release(r.client);
+	fd[1] = tt_tls_release(r.server);
+	r.client = r.server = NULL;
+	cr_assert_eq(recv(fd[0], got, sizeof(got), MSG_DONTWAIT), 3);
+	cr_assert(recv(fd[1], got, sizeof(got), MSG_DONTWAIT) < 0 && errno == EAGAIN);
+	close(fd[0]);
+	close(fd[1]);
+	unmake(&r);
+	tt_tls_context_free(context);
+}
