@@ -524,7 +524,8 @@ TUTTI_API tuttiResult_t tuttiCommRankState(tuttiComm_t comm, int rank, tuttiRank
  *              tuttiTimeout          ranks did not call in time; the text names them
  *              tuttiSystemError      sockets, memory, descriptors
  *   Thread     as calls
- *   Blocks     yes, at most twice the timeout, and once more for each rank that dies meanwhile */
+ *   Blocks     yes, at most twice the timeout, once more for each rank that dies meanwhile, and one
+ *              and a half times more for each lower rank that lives and does not answer (stopped) */
 #define TUTTI_SHRINK_DEFAULT 0
 #define TUTTI_SHRINK_ABORT 1
 TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList,

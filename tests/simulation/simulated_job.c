@@ -507,7 +507,7 @@ static tuttiResult_t shrink(struct world *w)
 	sim->job->worker[sim->process->number].disturbs |= aborts;
 	rc = tuttiCommShrink(w->comm, NULL, 0, &next.comm, NULL,
 			     aborts ? TUTTI_SHRINK_ABORT : TUTTI_SHRINK_DEFAULT);
-	check_call(w, "shrink", rc, began, (2 + (uint64_t)sim->job->n) * TIMEOUT_NS);
+	check_call(w, "shrink", rc, began, (2 + 3 * (uint64_t)sim->job->n / 2) * TIMEOUT_NS);
 	if (rc)
 		return rc;
 	tuttiCommCount(next.comm, &next.n);
