@@ -20,7 +20,8 @@ static void report(struct tt_control *ctl, int only)
 	for (int r = 0; r < ctl->nranks; r++)
 		if (ctl->join.attached[r] && (only < 0 || r == only))
 			tt_put(&w, (uint32_t)r, 4);
-	tt_control_post(ctl, TT_TO_PARENT, -1, TT_F_ATTACHED, &w);
+	if (w.have || w.failed)
+		tt_control_post(ctl, TT_TO_PARENT, -1, TT_F_ATTACHED, &w);
 }
 
 void tt_join_attached(struct tt_control *ctl, int rank)

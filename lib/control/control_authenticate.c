@@ -21,13 +21,26 @@ static void remove_at(struct tt_dial_attempt *a, int i)
 		(size_t)(--a->nrunning - i) * sizeof(a->running[0]));
 }
 
+/* A server that has welcomed this rank meanwhile would take the end of the connection for this rank's
+ * death. */
+static void give_up(const struct tt_dial_attempt *a, struct tt_authentication *one)
+{
+	uint8_t bytes[TT_FRAME_HEAD];
+	struct tt_writer w = TT_WRITER_INTO(bytes);
+
+	tt_put_frame_head(&w, &(struct tt_frame_head){ .kind = TT_F_END });
+	if (one->asked && a->dial->purpose != TT_P_DATA)
+		(void)!tt_tls_send(one->tls, bytes, w.have);
+	tt_tls_close(one->tls);
+}
+
 /* The reason is the thread's last error. verdict: of a server that has proved the secret, or 0. */
 static void refused(struct tt_dial_attempt *a, int i, enum tt_verdict verdict)
 {
 	struct tt_sock_target *c = a->running[i].to;
 	char where[TT_ENDPOINT_TEXT], last[sizeof(a->last)];
 
-	tt_tls_close(a->running[i].tls);
+	give_up(a, &a->running[i]);
 	remove_at(a, i);
 	snprintf(c->why, sizeof(c->why), "%s", tt_error_text());
 	snprintf(last, sizeof(last), "%s: %s", tt_address_text(&c->address, c->port, where),
@@ -200,5 +213,5 @@ int tt_authenticate_await(struct tt_dial_attempt *a, uint64_t wait_ns,
 void tt_authenticate_end(struct tt_dial_attempt *a)
 {
 	while (a->nrunning)
-		tt_tls_close(a->running[--a->nrunning].tls);
+		give_up(a, &a->running[--a->nrunning]);
 }

@@ -267,8 +267,9 @@ static void end(struct tt_control_endpoint *ep, struct tt_conn *conn)
 	epoll_ctl(ep->service.epoll, EPOLL_CTL_DEL, tt_tls_fd(conn->tls), NULL);
 	tt_tls_close(conn->tls);
 	conn->tls = NULL;
-	if (conn->registration || (conn->over && tt_conn_to(ep, conn->peer)))
-		return; /* a second connection may still bring messages */
+	/* a peer that ends it orderly has said goodbye before, or has given up connecting */
+	if (conn->registration || conn->over)
+		return;
 	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next)
 		if (tt_control_rank(ctl, conn->peer) >= 0)
 			tt_observers_over(ctl, tt_control_rank(ctl, conn->peer), tuttiRankDead);
