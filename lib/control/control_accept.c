@@ -134,6 +134,7 @@ static void add_unauth(struct tt_control_endpoint *ep, int fd, const struct tt_a
 				 .reserve = reserve };
 	ep->listener.unauth = u;
 	tt_admission_count(ep, 1);
+	tt_unauth_event(ep, u); /* a rank's first message is there already */
 }
 
 /* Break the controls that wait for a connection. */
@@ -366,7 +367,7 @@ static int shake_hands(struct tt_control_endpoint *ep, struct tt_unauth *u)
 {
 	int rc;
 
-	if (!u->tls) { /* the first bytes have come: who says nothing costs no session */
+	if (!u->tls) {
 		u->tls = tt_tls_server(ep->auth.tls, u->fd);
 		if (!u->tls)
 			u->fd = -1;

@@ -62,10 +62,10 @@ bool tt_authenticate_runs(const struct tt_dial_attempt *a, const struct tt_sock_
 	return false;
 }
 
-void tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to, int fd)
+int tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to, int fd)
 {
 	struct tt_authentication one = { .to = to, .until_ns = tt_now_ns() + HANDSHAKE_NS };
-	int i;
+	int rc;
 
 	if (a->nrunning == TT_HANDSHAKES) {
 		tt_fail(TT_REMOTE, "no answer in time");
@@ -74,12 +74,15 @@ void tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to,
 	if (one.until_ns > a->patience.deadline_ns)
 		one.until_ns = a->patience.deadline_ns;
 	one.tls = tt_tls_client(a->ctl->ep->auth.tls, fd);
-	i = a->nrunning++;
-	a->running[i] = one;
-	if (!one.tls)
-		tt_fail(TT_SYSTEM, "no memory for a connection");
-	if (!one.tls || tt_tls_handshake(one.tls) < 0)
-		refused(a, i, 0);
+	rc = one.tls ? tt_tls_handshake(one.tls) : tt_fail(TT_SYSTEM, "no memory for a connection");
+	if (rc == TT_SYSTEM) {
+		tt_tls_close(one.tls);
+		return rc;
+	}
+	a->running[a->nrunning++] = one;
+	if (rc < 0)
+		refused(a, a->nrunning - 1, 0);
+	return 0;
 }
 
 /* Fill pfds with the sockets of the running handshakes; wait at most wait_ms. */

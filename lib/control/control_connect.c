@@ -239,8 +239,8 @@ static int try_all(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
 		rc = tt_sock_happy_eyeballs(a->list, a->n, &patience, &i, &fd);
 		if (rc == TT_SYSTEM && !a->nrunning) /* else they may hold the last descriptor */
 			return tt_fail(TT_SYSTEM, "rank %d: %s", a->dial->me, tt_error_text());
-		if (!rc)
-			tt_authenticate_begin(a, &a->list[i], fd);
+		if (!rc && tt_authenticate_begin(a, &a->list[i], fd))
+			return tt_fail(TT_SYSTEM, "rank %d: %s", a->dial->me, tt_error_text());
 		rc = tt_authenticate_await(a, rc ? 0 : HEAD_START_NS, ret_to, ret_tls);
 	}
 	return rc;

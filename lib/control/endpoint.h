@@ -100,7 +100,7 @@ struct tt_unauth { /* an accepted connection before its proof */
 	enum tt_source kind;
 	struct tt_unauth *next;
 	int fd;
-	struct tt_tls *tls;       /* owns fd; NULL: nothing has come yet */
+	struct tt_tls *tls;       /* owns fd; NULL: not begun */
 	struct tt_address source; /* without a port; of IPv6 the network of 64 bits */
 	uint64_t since_ns;
 	bool dead;
@@ -282,8 +282,8 @@ struct tt_dial_attempt {
 	bool answered;  /* some server answered in this round */
 };
 
-/* Takes fd, connected to a target of the list. */
-void tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to, int fd);
+/* Takes fd, connected to a target of the list. 0 | TT_SYSTEM: this rank cannot begin a session */
+int tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to, int fd);
 /* Does a handshake with this target run? */
 bool tt_authenticate_runs(const struct tt_dial_attempt *a, const struct tt_sock_target *to);
 /* struct tt_patience's stop: is a handshake readable, or the dial over? ctx: the attempt */

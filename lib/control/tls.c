@@ -281,6 +281,9 @@ static void forget_psk(struct tt_tls *tls)
 /* The reason of OpenSSL for a failed handshake, in words. */
 static int refused(struct tt_tls *tls, unsigned long reason)
 {
+	if (!tls->is_server && !tls->received && !tls->read_error && !tls->ended &&
+	    !tls->write_error)
+		return tt_fail(TT_SYSTEM, "OpenSSL cannot begin a session of TLS (no memory?)");
 	tls->impostor = tls->claimed >= 0 && reason == SSL_R_BINDER_DOES_NOT_VERIFY;
 	if (tls->read_error)
 		return tt_fail(TT_REMOTE, "connection lost: %s", strerror(tls->read_error));
@@ -304,6 +307,7 @@ int tt_tls_handshake(struct tt_tls *tls)
 	unsigned long reason;
 	int rc;
 
+	tls->read_error = 0;
 	ERR_set_mark();
 	rc = SSL_do_handshake(tls->ssl);
 	reason = (unsigned long)ERR_GET_REASON(ERR_peek_last_error());

@@ -37,7 +37,7 @@ int tt_tls_release(struct tt_tls *tls);
 int tt_tls_fd(const struct tt_tls *tls);
 
 /* Go on with the handshake. 1: the peer has proved the job's key | 0: call again when fd is readable
- * | TT_REMOTE with the sentence, which nothing proves */
+ * | TT_REMOTE with the sentence, which nothing proves | TT_SYSTEM, a client before any answer */
 int tt_tls_handshake(struct tt_tls *tls);
 /* server: has it found the client's first message to be made with the key? A replay is, too. */
 bool tt_tls_answered(const struct tt_tls *tls);
