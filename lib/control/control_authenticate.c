@@ -79,6 +79,7 @@ int tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to, 
 		tt_tls_close(one.tls);
 		return rc;
 	}
+	one.proved = rc > 0; /* by a server that was faster than this thread */
 	a->running[a->nrunning++] = one;
 	if (rc < 0)
 		refused(a, a->nrunning - 1, 0);
