@@ -360,8 +360,13 @@ static int enqueue_batch(struct tt_staging_buffer *s, const struct tt_gpu_call *
 	const struct tt_cuda *cu = s->d->cu;
 	int rc = copy_in(s, calls, n, s->requests, stream);
 
-	if (!rc && !s->captured && !(s->batch = tt_batch_draw(s->requests, n)))
-		return TT_SYSTEM;
+	if (!rc && !s->captured) {
+		struct tt_batch *batch = tt_batch_draw(s->requests, n);
+
+		atomic_store(&s->batch, batch);
+		if (!batch)
+			return TT_SYSTEM;
+	}
 	if (rc)
 		return fail_enqueue(s, rc);
 	rc = cu->host_func(stream, submit, s);
