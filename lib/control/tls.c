@@ -10,6 +10,7 @@
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -168,6 +169,49 @@ static bool make_bio(struct tt_tls_context *context)
 	       BIO_meth_set_ctrl(context->bio, bio_ctrl);
 }
 
+/* One library context a process: each takes some of its 1024 keys of thread-specific data. */
+static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
+static OSSL_LIB_CTX *library;
+static int library_users;
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&library_lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&library_lock);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static OSSL_LIB_CTX *take_library(void)
+{
+	OSSL_LIB_CTX *taken;
+
+	pthread_mutex_lock(&library_lock);
+	if (!library)
+		library = OSSL_LIB_CTX_new();
+	taken = library;
+	library_users += taken != NULL;
+	pthread_mutex_unlock(&library_lock);
+	return taken;
+}
+
+static void drop_library(OSSL_LIB_CTX *taken)
+{
+	pthread_mutex_lock(&library_lock);
+	if (taken && !--library_users) {
+		OSSL_LIB_CTX_free(library);
+		library = NULL;
+	}
+	pthread_mutex_unlock(&library_lock);
+}
+
 int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], int rank,
 			struct tt_tls_context **ret_context)
 {
@@ -180,7 +224,7 @@ int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], i
 		context->identity = (struct tt_psk_identity){ TT_PROTOCOL, { 0 }, rank };
 		memcpy(context->identity.job, job, TT_NONCE);
 		tt_psk_identity_put(&context->identity, context->identity_bytes);
-		context->lib = OSSL_LIB_CTX_new();
+		context->lib = take_library();
 		context->ssl = context->lib ? SSL_CTX_new_ex(context->lib, NULL, TLS_method())
 					    : NULL;
 	}
@@ -202,7 +246,7 @@ void tt_tls_context_free(struct tt_tls_context *context)
 		return;
 	SSL_CTX_free(context->ssl);
 	BIO_meth_free(context->bio);
-	OSSL_LIB_CTX_free(context->lib);
+	drop_library(context->lib);
 	free(context);
 }
 

@@ -4,7 +4,7 @@
  * Called by control_authenticate.c (client), control_accept.c (server) and control_connection.c.
  * Both sides prove the job's key: an external PSK with a Diffie-Hellman exchange (psk_dhe_ke,
  * X25519), TLS_AES_128_GCM_SHA256. No certificates, tickets, early data or other versions. OpenSSL
- * works in a library context of the endpoint's own, so that neither the application's providers nor
+ * works in a library context of Tutti's own, so that neither the application's providers nor
  * its configuration file matter, and nothing of the application's is changed.
  *
  * A session has one user at a time: the dialing thread, then whoever holds the endpoint's lock.
