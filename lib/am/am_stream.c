@@ -396,7 +396,8 @@ void tt_stream_resume(struct tt_am *am, struct tt_am_stream *s)
 	place(am, s);
 	if (s->have == s->head.bytes) /* nothing more arrives of this message */
 		end_body(am, s);
-	s->held_at += take(am, s, s->held + s->held_at, s->held_bytes - s->held_at, &freed);
+	if (s->held_bytes > s->held_at)
+		s->held_at += take(am, s, s->held + s->held_at, s->held_bytes - s->held_at, &freed);
 	if (freed)
 		return;
 	if (s->held_at == s->held_bytes) {
