@@ -122,10 +122,11 @@ static int open_cells(const struct tt_plan *p, struct cells *c)
 	c->start[1] = most[0];
 	c->start[2] = most[0] + most[1];
 	c->lanes = calloc(2 * (size_t)c->count + 1, 1);
+	if (!c->lanes)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory to compile a plan of %u steps",
+			       p->rank, p->nsteps);
 	c->next = c->lanes + c->count;
-	return c->lanes ? TT_OK
-			: tt_fail(TT_SYSTEM, "rank %d: no memory to compile a plan of %u steps",
-				  p->rank, p->nsteps);
+	return TT_OK;
 }
 
 static void note(const struct cells *c, uint8_t *field, tt_ref r, uint32_t nblocks, uint8_t bits)
