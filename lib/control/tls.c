@@ -10,7 +10,7 @@
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -24,7 +24,6 @@
 #define REKEY_RECORDS (1u << 22)
 
 struct tt_tls_context {
-	OSSL_LIB_CTX *lib;
 	SSL_CTX *ssl;
 	BIO_METHOD *bio;
 	const struct tt_key *key;
@@ -169,47 +168,20 @@ static bool make_bio(struct tt_tls_context *context)
 	       BIO_meth_set_ctrl(context->bio, bio_ctrl);
 }
 
-/* One library context a process: each takes some of its 1024 keys of thread-specific data. */
-static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER;
-static OSSL_LIB_CTX *library;
-static int library_users;
-
-static void before_fork(void)
+/* The library context of the process. Each takes some of the 1024 keys of thread-specific data.
+ * It is never freed: a thread that has used it still needs it when the thread ends. */
+static OSSL_LIB_CTX *library(void)
 {
-	pthread_mutex_lock(&library_lock);
-}
+	static _Atomic(OSSL_LIB_CTX *) library;
+	OSSL_LIB_CTX *present = library, *made;
 
-static void after_fork(void)
-{
-	pthread_mutex_unlock(&library_lock);
-}
-
-__attribute__((constructor)) static void watch_forks(void)
-{
-	pthread_atfork(before_fork, after_fork, after_fork);
-}
-
-static OSSL_LIB_CTX *take_library(void)
-{
-	OSSL_LIB_CTX *taken;
-
-	pthread_mutex_lock(&library_lock);
-	if (!library)
-		library = OSSL_LIB_CTX_new();
-	taken = library;
-	library_users += taken != NULL;
-	pthread_mutex_unlock(&library_lock);
-	return taken;
-}
-
-static void drop_library(OSSL_LIB_CTX *taken)
-{
-	pthread_mutex_lock(&library_lock);
-	if (taken && !--library_users) {
-		OSSL_LIB_CTX_free(library);
-		library = NULL;
-	}
-	pthread_mutex_unlock(&library_lock);
+	if (present)
+		return present;
+	made = OSSL_LIB_CTX_new();
+	if (!made || atomic_compare_exchange_strong(&library, &present, made))
+		return made;
+	OSSL_LIB_CTX_free(made);
+	return present;
 }
 
 int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], int rank,
@@ -220,13 +192,13 @@ int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], i
 
 	ERR_set_mark();
 	if (context) {
+		OSSL_LIB_CTX *lib = library();
+
 		context->key = key;
 		context->identity = (struct tt_psk_identity){ TT_PROTOCOL, { 0 }, rank };
 		memcpy(context->identity.job, job, TT_NONCE);
 		tt_psk_identity_put(&context->identity, context->identity_bytes);
-		context->lib = take_library();
-		context->ssl = context->lib ? SSL_CTX_new_ex(context->lib, NULL, TLS_method())
-					    : NULL;
+		context->ssl = lib ? SSL_CTX_new_ex(lib, NULL, TLS_method()) : NULL;
 	}
 	if (context && context->ssl && make_bio(context) && configure(context)) {
 		ERR_pop_to_mark();
@@ -246,7 +218,6 @@ void tt_tls_context_free(struct tt_tls_context *context)
 		return;
 	SSL_CTX_free(context->ssl);
 	BIO_meth_free(context->bio);
-	drop_library(context->lib);
 	free(context);
 }
 

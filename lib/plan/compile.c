@@ -190,7 +190,7 @@ static void mark_passing(struct tt_plan *p, const struct cells *c, uint32_t lane
 
 static int pass(struct tt_plan *plan)
 {
-	struct cells c;
+	struct cells c = { 0 };
 	int rc = open_cells(plan, &c);
 
 	if (rc)
