@@ -170,9 +170,10 @@ static bool make_bio(struct tt_tls_context *context)
 
 /* The library context of the process. Each takes some of the 1024 keys of thread-specific data.
  * It is never freed: a thread that has used it still needs it when the thread ends. */
-static OSSL_LIB_CTX *library(void)
+static _Atomic(OSSL_LIB_CTX *) library;
+
+static OSSL_LIB_CTX *take_library(void)
 {
-	static _Atomic(OSSL_LIB_CTX *) library;
 	OSSL_LIB_CTX *present = library, *made;
 
 	if (present)
@@ -192,7 +193,7 @@ int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], i
 
 	ERR_set_mark();
 	if (context) {
-		OSSL_LIB_CTX *lib = library();
+		OSSL_LIB_CTX *lib = take_library();
 
 		context->key = key;
 		context->identity = (struct tt_psk_identity){ TT_PROTOCOL, { 0 }, rank };
@@ -297,8 +298,11 @@ static void forget_psk(struct tt_tls *tls)
 static int refused(struct tt_tls *tls, unsigned long reason)
 {
 	if (!tls->is_server && !tls->received && !tls->read_error && !tls->ended &&
-	    !tls->write_error)
+	    !tls->write_error) {
+		/* it remembers algorithms that it had no memory for as algorithms it lacks */
+		library = NULL;
 		return tt_fail(TT_SYSTEM, "OpenSSL cannot begin a session of TLS (no memory?)");
+	}
 	tls->impostor = tls->claimed >= 0 && reason == SSL_R_BINDER_DOES_NOT_VERIFY;
 	if (tls->read_error)
 		return tt_fail(TT_REMOTE, "connection lost: %s", strerror(tls->read_error));
@@ -366,6 +370,11 @@ ssize_t tt_tls_send(struct tt_tls *tls, const void *data, size_t bytes)
 	size_t n = 0;
 	bool done;
 
+	/* OpenSSL still wants the bytes that failed; other bytes would end what can be received */
+	if (tls->write_error && tls->write_error != EAGAIN) {
+		errno = tls->write_error;
+		return -1;
+	}
 	tls->write_error = 0;
 	ERR_set_mark();
 	if (tls->records >= REKEY_RECORDS && SSL_key_update(tls->ssl, SSL_KEY_UPDATE_NOT_REQUESTED))
@@ -375,7 +384,9 @@ ssize_t tt_tls_send(struct tt_tls *tls, const void *data, size_t bytes)
 	tls->records += done;
 	if (done)
 		return (ssize_t)n;
-	errno = tls->write_error ? tls->write_error : EBADMSG;
+	if (!tls->write_error)
+		tls->write_error = EBADMSG;
+	errno = tls->write_error;
 	return -1;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/sock.h"
 #include "control/tls.h"
+#include "tests/support/tls_pair.h"
 
 #define MARKER "a host name, a setting and the text of a tag"
 
@@ -198,5 +199,28 @@ Test(tls, a_session_leaves_no_byte_behind_and_both_sides_get_the_same_keys, .tim
 	close(fd[0]);
 	close(fd[1]);
 	unmake(&r);
+	tt_tls_context_free(context);
+}
+
+/* A rank says goodbye, and closes with bytes unread: what fails to be sent is not the end of what
+ * can be received. */
+Test(tls, a_message_before_the_end_is_received_after_sends_that_failed, .timeout = 60)
+{
+	static const char large[1000];
+	struct tt_tls_context *context = context_of(1, 2, 3);
+	struct tt_tls *client, *server;
+	char got[sizeof(MARKER)] = "";
+
+	cr_assert(tls_pair(context, &server, &client));
+	cr_assert_eq(tt_tls_send(server, MARKER, sizeof(MARKER)), sizeof(MARKER));
+	tt_tls_close(server);
+	for (size_t bytes = sizeof(large); bytes; bytes /= 10) {
+		cr_assert_eq(tt_tls_send(client, large, bytes), -1);
+		cr_assert_eq(errno, EPIPE);
+	}
+	cr_assert_eq(tt_tls_recv(client, got, sizeof(got)), sizeof(MARKER));
+	cr_assert_str_eq(got, MARKER);
+	cr_assert_eq(tt_tls_recv(client, got, sizeof(got)), 0);
+	tt_tls_close(client);
 	tt_tls_context_free(context);
 }
