@@ -61,6 +61,7 @@ struct failing_case {
 	long at; /* 0: count only */
 	bool all_later;
 	int victim;
+	_Atomic int joined;                /* ranks whose join is complete */
 	_Atomic long calls[FAILING_KINDS]; /* of the victim in the phase */
 };
 
@@ -146,18 +147,6 @@ static int act(const struct failing_case *c, tuttiComm_t *comm, int rank)
 
 /* ---- one rank -------------------------------------------------------------------------------- */
 
-static int entries(const char *path)
-{
-	DIR *dir = opendir(path);
-	int n = 0;
-
-	while (dir && readdir(dir))
-		n++;
-	if (dir)
-		closedir(dir);
-	return n;
-}
-
 static int shared_mappings(void)
 {
 	FILE *f = fopen("/proc/self/maps", "r");
@@ -178,7 +167,7 @@ struct holdings {
 static struct holdings take_stock(void)
 {
 	return (struct holdings){ .descriptors = count_descriptors(),
-				  .threads = entries("/proc/self/task"),
+				  .threads = count_entries("/proc/self/task"),
 				  .mappings = shared_mappings() };
 }
 
@@ -226,13 +215,20 @@ static bool is_right(const struct failing_case *c, int rc, int rank)
 	return false;
 }
 
-static int join(const struct failing_case *c, int rank, tuttiComm_t *ret_comm)
+static int join(struct failing_case *c, int rank, tuttiComm_t *ret_comm)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+	int rc;
 
 	config.transport = c->phase == ALLREDUCE_TCP ? "tcp" : NULL;
 	config.timeout_ms = may_wait(c) ? SHORT_MS : DEADLINE_MS;
-	return tuttiCommInitRankConfig(ret_comm, c->job.n, c->job.id, rank, &config);
+	rc = tuttiCommInitRankConfig(ret_comm, c->job.n, c->job.id, rank, &config);
+	if (rc)
+		fprintf(stderr, "rank %d: join: %s\n", rank, tuttiGetLastError(NULL));
+	/* a join is complete on one rank before it is on all */
+	for (c->joined++; !rc && c->joined < c->job.n;)
+		usleep(100);
+	return rc;
 }
 
 static int rank_main(tuttiComm_t *unused, int rank, int n, void *arg)
@@ -276,6 +272,7 @@ static struct failing_case *shared_case(void)
 
 static void run_case(struct failing_case *c)
 {
+	c->joined = 0;
 	c->job = (struct ranks){
 		.n = c->phase == SHRINK ? 4 : 3, .no_join = true, .limit_s = LIMIT_S, .arg = c
 	};
@@ -413,7 +410,8 @@ static void save_failing(const char *folder, const char *path, int kind, long at
 	cr_expect_eq(read_file(path, after), bytes);
 	cr_expect_eq(memcmp(before, after, bytes) != 0, !rc, "%s: call %ld: result %d: %s",
 		     failing_name[kind], at, rc, train_error());
-	cr_expect_eq(entries(folder), 3, "%s: call %ld: a file is left", failing_name[kind], at);
+	cr_expect_eq(count_entries(folder), 3, "%s: call %ld: a file is left", failing_name[kind],
+		     at);
 	cr_expect_eq(count_descriptors(), descriptors, "%s: call %ld", failing_name[kind], at);
 }
 

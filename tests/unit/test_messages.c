@@ -516,18 +516,6 @@ Test(messages, that_wait_for_room_delay_no_abort, .timeout = 60)
 
 #define SPLITS 32
 
-static int count_threads(void)
-{
-	DIR *dir = opendir("/proc/self/task");
-	int n = 0;
-
-	while (dir && readdir(dir))
-		n++;
-	if (dir)
-		closedir(dir);
-	return n;
-}
-
 /* Messages between all ranks of a communicator. */
 static int exchange(tuttiComm_t comm, int rank, int nranks)
 {

@@ -244,18 +244,6 @@ Test(split, a_rank_that_left_ends_the_split_of_the_others_at_once, .timeout = 24
 
 #define SPLITS 32
 
-static int count_threads(void)
-{
-	DIR *dir = opendir("/proc/self/task");
-	int n = 0;
-
-	while (dir && readdir(dir))
-		n++;
-	if (dir)
-		closedir(dir);
-	return n;
-}
-
 /* Splits by halves, quarters and so on, in changing orders: no thread, no listener, and connections
  * to new neighbors only. *arg: the descriptors that a communicator has itself, 1 for its shared memory;
  * tcp connects with the first message. */

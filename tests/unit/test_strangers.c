@@ -314,19 +314,6 @@ Test(strangers, a_registration_beyond_the_ranks_is_no_index, .timeout = 60)
 
 /* ---- what a failed join leaves --------------------------------------------------------------- */
 
-static int count_threads(void)
-{
-	char line[128];
-	int n = 0;
-	FILE *f = fopen("/proc/self/status", "re");
-
-	while (f && fgets(line, sizeof(line), f))
-		sscanf(line, "Threads: %d", &n);
-	if (f)
-		fclose(f);
-	return n;
-}
-
 Test(strangers, a_failed_join_leaves_no_socket_and_no_thread, .timeout = 60)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
