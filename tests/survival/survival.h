@@ -7,7 +7,7 @@
  *   survival_networks.c   networks, /tmp and /dev/shm of a scene's own; cuts between two networks
  *   survival_rank.c       the process of a rank: joins, calls until an error, leaves
  *   survival_phases.c     the calls of each phase
- *   survival_lonely.c     the phases that outlive a death: messages, quorum, shrink; and abort
+ *   survival_recovery.c     the phases that outlive a death: messages, quorum, shrink; and abort
  *   survival_calls.c      collectives with checked results
  *   survival_judge.c      is the error of a survivor the documented one, and does it name the dead?
  */
@@ -175,7 +175,7 @@ void scene_noticed(struct scene_rank *w, double bound_ms);
 void scene_judge_states(struct scene_rank *w);
 double scene_allowed_ms(const struct scene_shared *sh, double bound_ms);
 
-/* survival_lonely.c */
+/* survival_recovery.c */
 tuttiResult_t scene_round_messages(struct scene_rank *w, uint64_t i);
 tuttiResult_t scene_round_quorum(struct scene_rank *w, uint64_t i);
 tuttiResult_t scene_round_shrink(struct scene_rank *w, uint64_t i);

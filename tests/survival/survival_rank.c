@@ -77,18 +77,6 @@ void scene_meet(struct scene_rank *w)
 
 /* ---- what is left ---------------------------------------------------------------------------- */
 
-static int count_threads(void)
-{
-	DIR *dir = opendir("/proc/self/task");
-	int n = 0;
-
-	while (dir && readdir(dir))
-		n++;
-	if (dir)
-		closedir(dir);
-	return n;
-}
-
 static void list_descriptors(char *text, size_t bytes)
 {
 	DIR *dir = opendir("/proc/self/fd");

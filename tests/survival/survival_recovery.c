@@ -1,5 +1,5 @@
 /*
- * survival_lonely.c - phases that outlive a death: messages, quorum allreduce, shrink; and abort
+ * survival_recovery.c - phases that outlive a death: messages, quorum allreduce, shrink; and abort
  *
  * A death breaks neither messages nor quorums, so a rank notices it by a receive or a mask, then by a
  * barrier, whose error names the dead.
