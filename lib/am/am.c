@@ -88,7 +88,7 @@ static uint64_t on_timers(void *ctx, uint64_t now)
 	struct tt_am *am = ctx;
 	uint64_t due = tt_quorum_timers(am, now);
 
-	if (am->starved && am->retry_ns == NEVER)
+	if (am->retries && am->retry_ns == NEVER)
 		am->retry_ns = now + RETRY_NS;
 	if (am->retry_ns <= now) {
 		am->retry_ns = NEVER;

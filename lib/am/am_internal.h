@@ -92,7 +92,7 @@ struct tt_am {
 	pthread_cond_t changed; /* signaled at every change that a caller may wait for */
 	atomic_bool aborted;    /* set locked; a connecting thread reads it without the lock */
 	uint64_t window;        /* bytes that a peer may send ahead of their destination */
-	bool starved;           /* a frame was not sent, for lack of memory; and when to retry: */
+	bool retries;           /* a frame was not sent, for lack of memory; and when to retry: */
 	uint64_t retry_ns;      /* UINT64_MAX: not yet decided */
 	struct tt_am_stream **stream; /* [nranks] NULL: nothing sent or received yet, or over */
 	struct tt_am_stream *stalled, **stalled_last; /* oldest first */

@@ -25,7 +25,7 @@
 
 void tt_am_header_put(const struct tt_am_header *h, uint8_t ret_raw[TT_AM_HEADER_BYTES])
 {
-	struct tt_writer w = { .data = ret_raw, .room = TT_AM_HEADER_BYTES };
+	struct tt_writer w = { .data = ret_raw, .room = TT_AM_HEADER_BYTES, .fixed = true };
 
 	memset(ret_raw, 0, TT_AM_HEADER_BYTES);
 	tt_put(&w, h->kind, 4);
@@ -103,7 +103,7 @@ static void free_stream(struct tt_am *am, struct tt_am_stream *s)
 
 static void retry_later(struct tt_am *am)
 {
-	am->starved = true;
+	am->retries = true;
 	tt_control_wake(am->ctl);
 }
 
@@ -229,7 +229,7 @@ static bool is_allowed(const struct tt_am *am, const struct tt_am_header *h)
 static void grant(struct tt_am *am, struct tt_am_stream *s)
 {
 	uint8_t raw[8];
-	struct tt_writer w = { .data = raw, .room = sizeof(raw) };
+	struct tt_writer w = TT_WRITER_INTO(raw);
 	uint64_t limit = s->placed + am->window;
 
 	if (limit - s->granted < am->window / 2)
@@ -360,7 +360,7 @@ void tt_stream_bytes(struct tt_am *am, int peer, const uint8_t *data, size_t byt
 		return;
 	s = tt_stream_of(am, peer);
 	if (!s) {
-		tt_control_starved(am->ctl, peer);
+		tt_control_frame_no_memory(am->ctl, peer);
 		return;
 	}
 	if (bytes > s->granted - s->received) {
@@ -370,7 +370,7 @@ void tt_stream_bytes(struct tt_am *am, int peer, const uint8_t *data, size_t byt
 	s->received += bytes;
 	taken = take(am, s, data, bytes, &freed);
 	if (!freed && taken < bytes && !hold(s, data + taken, bytes - taken))
-		tt_control_starved(am->ctl, peer);
+		tt_control_frame_no_memory(am->ctl, peer);
 }
 
 /* The stream of a peer that is over: what cannot complete is lost, the rest waits for receives. */
@@ -427,7 +427,7 @@ void tt_stream_over(struct tt_am *am, int peer)
 
 void tt_stream_retry(struct tt_am *am)
 {
-	am->starved = false;
+	am->retries = false;
 	for (int r = 0; r < am->nranks; r++)
 		if (am->stream[r]) {
 			grant(am, am->stream[r]);

@@ -185,7 +185,7 @@ bool tt_control_send_frame(struct tt_control *ctl, int rank, int kind, const str
 /* The frame of rank is malformed: close the connection. Locked. */
 void tt_control_malformed(struct tt_control *ctl, int rank);
 /* There is no memory for a frame of rank: close the connection. Locked. */
-void tt_control_starved(struct tt_control *ctl, int rank);
+void tt_control_frame_no_memory(struct tt_control *ctl, int rank);
 /* Call `timers` of the observers soon. */
 void tt_control_wake(struct tt_control *ctl);
 

@@ -23,11 +23,11 @@
 #define MESSAGE_ROOM TT_FRAME_MESSAGE /* bytes queued beyond which messages wait */
 /* ... and statuses are dropped */
 #define STATUS_ROOM (MESSAGE_ROOM + TT_FRAME_MESSAGE + (64u << 10))
-#define READ_AT_ONCE (128u << 10)
-#define KEEP_ROOM (16u << 10) /* bytes of a buffer that is empty, and stays allocated */
-#define OUT_ROOM 4096u        /* from the beginning, so that an abort fits without memory */
-#define DIRECT 4096u          /* bytes of a frame that are copied on its way, at least */
-#define BURST (512u << 10)    /* bytes of messages that senders write under one hold of the lock */
+#define READ_TURN (128u << 10) /* bytes of one connection before the others have their turn */
+#define KEEP_ROOM (16u << 10)  /* bytes of a buffer that is empty, and stays allocated */
+#define OUT_ROOM 4096u         /* from the beginning, so that an abort fits without memory */
+#define DIRECT 4096u           /* bytes of a frame that are copied on its way, at least */
+#define BURST (512u << 10)     /* bytes of messages that senders write under one hold of the lock */
 
 struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, struct tt_tls *tls, int peer,
 			    bool registration)
@@ -171,7 +171,7 @@ static void send_direct(struct tt_control_endpoint *ep, struct tt_conn *conn,
 			tt_put_bytes(&conn->out, data + sent, bytes - sent);
 	}
 	if (conn->out.failed) {
-		conn->starved = true;
+		conn->no_memory = true;
 		conn->out.failed = false;
 		shutdown(tt_tls_fd(conn->tls), SHUT_RDWR);
 	}
@@ -184,7 +184,7 @@ bool tt_conn_send_parts(struct tt_control_endpoint *ep, struct tt_conn *conn, ui
 {
 	struct tt_frame_head head = { kind, context, part[0].iov_len + part[1].iov_len };
 	uint8_t start[DIRECT];
-	struct tt_writer first = { .data = start, .room = sizeof(start) };
+	struct tt_writer first = TT_WRITER_INTO(start);
 	size_t before = conn->out.have, bytes = TT_FRAME_HEAD + head.bytes;
 	bool direct = !before && TT_FRAME_HEAD + part[0].iov_len <= DIRECT,
 	     whole = !direct || bytes <= DIRECT;
@@ -282,9 +282,10 @@ void tt_conn_end(struct tt_control_endpoint *ep, struct tt_conn *conn)
 		push(ep, conn);
 }
 
-/* This host cannot send to the peer, or receive from it. */
+/* This host cannot send to the peer, or receive from it; or somebody on the way has changed bytes. */
 static void break_failed(struct tt_control_endpoint *ep, const struct tt_conn *conn)
 {
+	bool altered = conn->error == EBADMSG;
 	char text[160];
 
 	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next) {
@@ -292,9 +293,11 @@ static void break_failed(struct tt_control_endpoint *ep, const struct tt_conn *c
 
 		if (rank < 0)
 			continue;
-		snprintf(text, sizeof(text), "rank %d: its connection to rank %d failed: %s",
-			 ctl->rank, rank, strerror(conn->error));
-		tt_control_break(ctl, TT_SYSTEM, ctl->rank, 0, text, -1);
+		snprintf(text, sizeof(text), "rank %d: its connection to rank %d %s%s", ctl->rank,
+			 rank, altered ? "was altered on the way" : "failed: ",
+			 altered ? "" : strerror(conn->error));
+		tt_control_break(ctl, altered ? TT_REMOTE : TT_SYSTEM, altered ? -1 : ctl->rank, 0,
+				 text, -1);
 	}
 }
 
@@ -302,6 +305,7 @@ static void break_failed(struct tt_control_endpoint *ep, const struct tt_conn *c
 static void lost(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
 	bool known = !conn->registration || conn->registered;
+
 	end(ep, conn);
 	if (known && !conn->over && !is_remote(conn->error)) {
 		break_failed(ep, conn);
@@ -312,7 +316,7 @@ static void lost(struct tt_control_endpoint *ep, struct tt_conn *conn)
 			tt_flood_death(ctl, tt_control_rank(ctl, conn->peer), conn->error);
 }
 
-void tt_conn_starved(struct tt_control_endpoint *ep, struct tt_conn *conn)
+void tt_conn_no_memory(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
 	break_all(ep, conn, false);
 	end(ep, conn);
@@ -436,7 +440,7 @@ static ssize_t read_some(struct tt_control_endpoint *ep, struct tt_conn *conn, u
 
 static void readable(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
-	for (size_t done = 0; !conn->dead && (done < READ_AT_ONCE || tt_tls_pending(conn->tls));) {
+	for (size_t done = 0; !conn->dead && (done < READ_TURN || tt_tls_pending(conn->tls));) {
 		uint8_t *data;
 		ssize_t n = read_some(ep, conn, &data);
 
@@ -444,12 +448,12 @@ static void readable(struct tt_control_endpoint *ep, struct tt_conn *conn)
 			return;
 		if (n <= 0) {
 			conn->error = n < 0 ? errno : conn->error;
-			conn->starved ? tt_conn_starved(ep, conn) : lost(ep, conn);
+			conn->no_memory ? tt_conn_no_memory(ep, conn) : lost(ep, conn);
 			return;
 		}
 		done += (size_t)n;
 		if (!handle(ep, conn, data, (size_t)n))
-			tt_conn_starved(ep, conn);
+			tt_conn_no_memory(ep, conn);
 	}
 }
 

@@ -60,12 +60,12 @@ void tt_control_malformed(struct tt_control *ctl, int rank)
 		tt_conn_malformed(ctl->ep, conn);
 }
 
-void tt_control_starved(struct tt_control *ctl, int rank)
+void tt_control_frame_no_memory(struct tt_control *ctl, int rank)
 {
 	struct tt_conn *conn = conn_of(ctl, rank);
 
 	if (conn)
-		tt_conn_starved(ctl->ep, conn);
+		tt_conn_no_memory(ctl->ep, conn);
 }
 
 /* Connect, in the place of all threads that wait for this peer; locked, except while connecting. */

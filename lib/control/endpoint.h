@@ -74,7 +74,7 @@ struct tt_conn {
 	bool registration; /* ends when the rank is connected in the tree */
 	bool registered;   /* rank 0 has accepted the registration */
 	bool over;         /* its end is not a death: END, released, refused */
-	bool starved;      /* shut down: no memory for the rest of a frame */
+	bool no_memory;    /* shut down: no memory for the rest of a frame */
 	int error;         /* errno of its end, 0: orderly */
 	bool dead;         /* closed; freed at the end of the service thread's round */
 	uint8_t *in;       /* an incomplete frame */
@@ -203,7 +203,7 @@ size_t tt_conn_unsent(const struct tt_conn *conn);
 /* The peer sent a malformed frame: close the connection, break the controls that have the peer. */
 void tt_conn_malformed(struct tt_control_endpoint *ep, struct tt_conn *conn);
 /* The same for a frame that this rank has no memory for */
-void tt_conn_starved(struct tt_control_endpoint *ep, struct tt_conn *conn);
+void tt_conn_no_memory(struct tt_control_endpoint *ep, struct tt_conn *conn);
 
 /* ---- control_accept.c, locked ---------------------------------------------------------------- */
 

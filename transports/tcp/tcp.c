@@ -2,8 +2,9 @@
  * tcp.c - messages over TCP: one socket for each (peer, channel), driven by the calling thread
  *
  * Called through tt_tcp by comm and run; tcp_stream.c moves the bytes. Sockets come connected and
- * authenticated from world->take; between hosts their bytes are encrypted (tcp_sealed.c). Only links with an expected message or unfinished posts cost
- * system calls. The kernel tunes the socket buffers; a fixed size would switch its tuning off.
+ * authenticated from world->take; between hosts their bytes are encrypted (tcp_sealed.c). Only links
+ * with an expected message or unfinished posts cost system calls. The kernel tunes the socket
+ * buffers; a fixed size would switch its tuning off.
  *
  * Sleep: poll only the awaited sockets. A rank that arms polls all links of interest once more. The
  * awaited links are those whose next message was missing in these polls, and those with unfinished
