@@ -20,9 +20,10 @@ if ! { ../source/configure CC="${CC:-cc}" --without-criterion CFLAGS='-O1 -g0' &
 fi
 ./tests/simulation/simulation --schedules 300 --jobs "$(nproc)" >"$work/out" 2>&1 && point ok "300 schedules without a defect" ||
 	{ point "not ok" "300 schedules without a defect"; sed 's/^/# /' "$work/out"; }
-while IFS='|' read -r file change what; do
-	case $file in '#'*) continue ;; esac
-	file=${file% } change=$(echo "$change" | sed 's/^ //; s/ $//') what=${what# }
+while read -r line; do
+	case $line in '#'*) continue ;; esac
+	file=${line%% | *} change=${line#* | } what=${line##* | }
+	change=${change% | *}
 	case "$file: $what" in *${1-}*) ;; *) continue ;; esac
 	cp "../source/$file" "$work/original"
 	sed "$change" "$work/original" >"../source/$file"

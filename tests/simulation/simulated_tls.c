@@ -2,7 +2,7 @@
  * simulated_tls.c - sessions of TLS without cryptography: the same flights, in clear
  *
  * Replaces lib/control/tls.c, whose work takes milliseconds a rank and draws random numbers that no
- * seed repeats. So a message of a compromised rank, garbled by the simulation, reaches the protocols
+ * seed repeats. So a message of a compromised rank, corrupted by the simulation, reaches the protocols
  * as if the rank had sent it so. tests/unit/test_tls.c has the sessions themselves.
  *
  *   client: flight of 4 bytes ->  <- server: flight of 4 bytes  client: flight of 4 bytes ->

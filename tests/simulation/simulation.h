@@ -42,10 +42,10 @@ struct sim_process {
 	bool ended;   /* main returned */
 	uint64_t calls;
 	int nthreads, ndescriptors;
-	char *variables;  /* simulated_memory.c */
-	uint64_t fail_at; /* memory requests until one fails, 0: none fails */
-	uint64_t kill_at; /* the call in which it is killed, 0: none */
-	uint32_t garbles; /* one of so many segments that it sends has wrong bytes, 0: none */
+	char *variables;   /* simulated_memory.c */
+	uint64_t fail_at;  /* memory requests until one fails, 0: none fails */
+	uint64_t kill_at;  /* the call in which it is killed, 0: none */
+	uint32_t corrupts; /* one of so many segments that it sends, 0: none */
 };
 
 /* ---- simulated_threads.c --------------------------------------------------------------------- */

@@ -1,0 +1,25 @@
+#!/bin/bash
+# check_simulation.sh - a seed of the simulation repeats its schedule; every call that waits, tells the time or uses the network
+# is simulated; wrong options are refused
+# Called by make check in the build folder.
+run=tests/simulation/simulation
+n=0
+claim() { n=$((n + 1)); [ "$1" = 0 ] && echo "ok $n - $2" || echo "not ok $n - $2"; }
+
+bad=0
+for seed in 1 2 3 4 5 6; do
+	[ "$($run --seed $seed --trace 2>&1 | cksum)" = "$($run --seed $seed --trace 2>&1 | cksum)" ] || bad=1
+done
+claim $bad "a seed repeats its schedule, message by message"
+
+# what the library calls, apart from what `wrapped` replaces
+left=$(nm -u .libs/libtutti-core.a 2>/dev/null | awk '$1 == "U" { print $2 }' | sort -u |
+	grep -vxFf <(sed 's/^--wrap=//' "$top_srcdir/tests/simulation/wrapped") |
+	grep -xE '(select|pselect|recvfrom|sendto|recvmmsg|sendmmsg|accept|readv|writev|timerfd_.*|signalfd|epoll_p?wait.*|epoll_create|clock_nanosleep|sleep|time|gettimeofday|pipe2?|socketpair|pthread_(cond_clockwait|mutex_(trylock|timedlock)|rwlock_.*|spin_.*|barrier_.*|cancel|detach|kill)|sem_.*|mq_.*)')
+echo "# not simulated: ${left:-none}"
+[ -z "$left" ]
+claim $? "no call that waits, tells the time or uses the network is left to the real system"
+
+$run --help | grep -q -- --schedules && ! $run --seed x 2>/dev/null && [ "$($run --jobs 0 2>&1 >/dev/null | head -c 6)" = "usage:" ]
+claim $? "--help explains; a wrong number is refused"
+echo "1..$n"

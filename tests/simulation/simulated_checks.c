@@ -1,0 +1,104 @@
+/*
+ * simulated_checks.c - what must hold after each call of a rank
+ */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "tests/simulation/simulated_job.h"
+
+#define SENTENCES 3 /* printed for a schedule */
+
+static const char *const fault_names[SIM_FAULTS] = {
+	"no fault", "kills", "stops", "cuts", "lost connections", "no memory", "corrupted bytes",
+};
+
+/* ---- failures of the schedule ------------------------------------------------------------------ */
+
+void sim_fail(const char *format, ...)
+{
+	va_list args;
+
+	if (sim->job->failed++ >= SENTENCES)
+		return;
+	fprintf(stderr, "seed %llu (%d processes, %s), %.6f s", (unsigned long long)sim->job->seed,
+		sim->job->n, fault_names[sim->job->faults], 1e-9 * (double)sim->now_ns);
+	if (sim->process)
+		fprintf(stderr, ", process %d", sim->process->number);
+	fprintf(stderr, ": ");
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fprintf(stderr, "\n");
+}
+
+/* ---- verdicts ---------------------------------------------------------------------------------- */
+
+bool sim_any_harmed(void)
+{
+	if (sim->job->misused)
+		return true;
+	for (int i = 0; i < sim->job->n; i++)
+		if (sim->job->rank[i].harmed || sim->job->rank[i].disturbs)
+			return true;
+	return false;
+}
+
+static void check_states(const struct sim_comm *w)
+{
+	/* a rank without memory may have closed a connection itself */
+	for (int r = 0; w->known && !sim->job->rank[sim->process->number].harmed && r < w->n; r++) {
+		const struct sim_rank *other = &sim->job->rank[w->member[r]];
+		tuttiRankState_t state;
+
+		if (tuttiCommRankState(w->comm, r, &state))
+			sim_fail("the state of rank %d cannot be asked for", r);
+		else if (state == tuttiRankDead && !other->harmed && !other->disturbs &&
+			 !other->left_ns)
+			sim_fail("rank %d (process %d) is reported dead and is not", r,
+				 w->member[r]);
+		else if (state == tuttiRankLeft && other->joined && !other->left_ns)
+			sim_fail("rank %d (process %d) is reported left and is not", r,
+				 w->member[r]);
+	}
+}
+
+/* The time since the latest kill, or since the call began. Another error, or another rank that is not
+ * in this call yet, may be what ended it: then nothing follows. */
+static bool is_late_notice(uint64_t began_ns)
+{
+	const struct sim_job *job = sim->job;
+	uint64_t since = job->last_kill_ns > began_ns ? job->last_kill_ns : began_ns;
+
+	if (job->faults != SIM_KILLS || job->misused)
+		return false;
+	for (int i = 0; i < job->n; i++)
+		if (job->rank[i].disturbs)
+			return false;
+	return sim->now_ns - since > SIM_NOTICE_NS;
+}
+
+/* A call has returned rc. */
+void sim_check_call(const struct sim_comm *w, const char *what, tuttiResult_t rc, uint64_t began_ns,
+		    uint64_t limit_ns)
+{
+	struct sim_rank *me = &sim->job->rank[sim->process->number];
+	const char *text = tuttiGetLastError(w ? w->comm : NULL);
+
+	sim_trace("process %d: %s: %s%s%s", sim->process->number, what, tuttiGetErrorString(rc),
+		  rc ? ": " : "", rc ? text : "");
+	if (sim->now_ns - began_ns > limit_ns && !me->delayed)
+		sim_fail("%s took %.3f s: %s", what, 1e-9 * (double)(sim->now_ns - began_ns), text);
+	if (!rc)
+		return;
+	if (!text[0])
+		sim_fail("%s: error %d without a sentence", what, rc);
+	if (!sim_any_harmed())
+		sim_fail("%s failed without a fault: %s", what, text);
+	if (sim->job->faults == SIM_KILLS && rc == tuttiTimeout)
+		sim_fail("%s timed out beside a death: %s", what, text);
+	if (w && is_late_notice(began_ns))
+		sim_fail("%s noticed a death late, after %.3f s: %s", what,
+			 1e-9 * (double)(sim->now_ns - sim->job->last_kill_ns), text);
+	if (w)
+		check_states(w);
+}

@@ -1,0 +1,150 @@
+/*
+ * simulated_faults.c - the faults that the seed draws: who is harmed, how and when
+ */
+#include <stdlib.h>
+
+#include "tests/simulation/simulated_job.h"
+
+static void kill_one(void *arg)
+{
+	sim_kill(arg);
+}
+
+/* Called by the simulation at every kill. */
+void sim_killed(const struct sim_process *p)
+{
+	sim->job->rank[p->number].harmed = true;
+	sim->job->last_kill_ns = sim->now_ns;
+}
+
+static void stop_one(void *arg)
+{
+	struct sim_process *p = arg;
+
+	p->stopped = !p->ended && !p->dead;
+	sim_trace("process %d is stopped", p->number);
+}
+
+static void continue_one(void *arg)
+{
+	struct sim_process *p = arg;
+
+	p->stopped = false;
+	sim_trace("process %d continues", p->number);
+}
+
+static void plan_kills(void)
+{
+	int victims = 1 + (int)sim_random((uint32_t)sim->job->n - 1);
+
+	while (victims--) {
+		struct sim_process *p = &sim->job->rank[sim_random((uint32_t)sim->job->n)].process;
+
+		if (sim_random(4))
+			p->kill_at = sim_random_scale(16, 8192);
+		else
+			sim_at(sim_random_scale(SIM_MS, 400 * SIM_MS), kill_one, p);
+	}
+}
+
+static void plan_stops(void)
+{
+	int victims = 1 + (int)sim_random((uint32_t)sim->job->n - 1);
+
+	while (victims--) {
+		struct sim_rank *w = &sim->job->rank[sim_random((uint32_t)sim->job->n)];
+		uint64_t when = sim_random_scale(SIM_MS, 200 * SIM_MS);
+
+		w->harmed = w->delayed = true;
+		sim_at(when, stop_one, &w->process);
+		if (sim_random(2))
+			sim_at(when + sim_random_scale(SIM_MS, 60 * SIM_SECOND), continue_one,
+			       &w->process);
+	}
+}
+
+struct cut {
+	unsigned side; /* hosts of one side */
+	bool forth, back;
+};
+
+static void change_cut(const struct cut *c, bool cut)
+{
+	for (int a = 0; a < sim->job->n; a++)
+		for (int b = 0; b < sim->job->n; b++) {
+			bool in_a = c->side >> a & 1, in_b = c->side >> b & 1;
+
+			if (in_a != in_b && (in_a ? c->forth : c->back))
+				sim_network_cut(a, b, cut);
+		}
+}
+
+static void cut_now(void *arg)
+{
+	change_cut(arg, true);
+}
+
+static void repair(void *arg)
+{
+	change_cut(arg, false);
+}
+
+static void plan_cut(void)
+{
+	struct cut *c = sim_alloc(sizeof(*c));
+	uint64_t when = sim_random_scale(SIM_MS, 200 * SIM_MS);
+	uint32_t way = sim_random(4);
+
+	c->side = 1 + sim_random((1u << sim->job->n) - 2);
+	c->forth = way != 0;
+	c->back = way != 1;
+	for (int i = 0; i < sim->job->n; i++)
+		sim->job->rank[i].harmed = true;
+	sim_at(when, cut_now, c);
+	if (sim_random(2))
+		sim_at(when + sim_random_scale(SIM_MS, 60 * SIM_SECOND), repair, c);
+}
+
+static void lose_one(void *arg)
+{
+	int a, b;
+
+	(void)arg;
+	if (sim_network_lose(&a, &b))
+		sim->job->rank[a].harmed = sim->job->rank[b].harmed = true;
+}
+
+void sim_plan_faults(void)
+{
+	switch (sim->job->faults) {
+	case SIM_KILLS:
+		plan_kills();
+		break;
+	case SIM_STOPS:
+		plan_stops();
+		break;
+	case SIM_CUTS:
+		plan_cut();
+		break;
+	case SIM_LOSSES:
+		for (int i = sim_random(3) ? 1 : 3; i; i--)
+			sim_at(sim_random_scale(SIM_MS, 400 * SIM_MS), lose_one, NULL);
+		break;
+	case SIM_CORRUPTION:
+		/* what a compromised rank says is not true, but harms no process */
+		sim->job->rank[sim_random((uint32_t)sim->job->n)].process.corrupts = (uint32_t)
+			sim_random_scale(4, 512);
+		for (int i = 0; i < sim->job->n; i++)
+			sim->job->rank[i].harmed = true;
+		break;
+	case SIM_MEMORY: {
+		struct sim_rank *w = &sim->job->rank[sim_random((uint32_t)sim->job->n)];
+
+		w->harmed = true;
+		w->process.fail_at = sim_random_scale(1, 2048);
+		break;
+	}
+	default:
+		break;
+	}
+}

@@ -1,0 +1,106 @@
+/*
+ * simulated_job.h - what the ranks of a schedule do, the faults, and what must hold
+ *
+ *   simulated_job.c          a schedule: the ranks, from join to leave
+ *   simulated_operations.c   the operations that the seed draws
+ *   simulated_faults.c       the faults that the seed draws
+ *   simulated_checks.c       what must hold after each call
+ *
+ * All ranks join, run some operations, and leave. A rank whose operation fails shrinks with the
+ * others and goes on in the new communicator, or gives up. After each call:
+ *
+ *   - it has returned in time: a death within 2 s, anything else at the deadline and a little more
+ *   - a success has the right data; an error has its reason in a fault, and a sentence
+ *   - a rank that is reported dead was harmed, a rank that is reported left has left
+ *   - messages come once and in order; one quorum operation has one mask and one result everywhere
+ *   - members of a new communicator agree on who they are; it has the majority of its parent
+ *
+ * and at the end no thread and no descriptor of a process is left.
+ */
+#ifndef TEST_SIMULATED_JOB_H
+#define TEST_SIMULATED_JOB_H
+
+#include "tests/simulation/simulation.h"
+#include "tutti.h"
+
+#define SIM_RANKS 20
+#define SIM_RECORDS 256
+#define SIM_TIMEOUT_NS (10 * SIM_SECOND) /* TUTTI_TIMEOUT_MS */
+#define SIM_SLACK_NS (3 * SIM_SECOND)    /* delays, and answers of others at the deadline */
+#define SIM_NOTICE_NS (2 * SIM_SECOND)   /* tuttiCommRankState(3): a death is known within 2 s */
+
+enum sim_faults {
+	SIM_NONE,
+	SIM_KILLS,
+	SIM_STOPS,
+	SIM_CUTS,
+	SIM_LOSSES,
+	SIM_MEMORY,
+	SIM_CORRUPTION,
+	SIM_FAULTS
+};
+
+struct sim_rank {
+	struct sim_process process;
+	bool harmed;   /* it, its network, or what it receives: errors have a reason */
+	bool delayed;  /* stopped for a while: its calls may take longer */
+	bool disturbs; /* fails the others' calls: aborts, or has given up */
+	bool joined;
+	uint64_t left_ns; /* its first departure from a communicator */
+};
+
+/* A communicator, as one rank sees it */
+struct sim_comm {
+	tuttiComm_t comm;
+	int shrinks;  /* before it */
+	uint64_t key; /* equal on all its members, different from others */
+	int rank, n;
+	int member[SIM_RANKS]; /* processes */
+	bool known;            /* member is */
+	int sent[SIM_RANKS], received[SIM_RANKS];
+};
+
+/* The result of a quorum operation, by communicator and number */
+struct record {
+	uint64_t key, sequence, mask;
+	int64_t value;
+};
+
+struct sim_job {
+	uint64_t seed;
+	int n;
+	enum sim_faults faults;
+	struct sim_rank rank[SIM_RANKS];
+	tuttiUniqueId id;
+	bool has_id;
+	bool misused;          /* by calls that do not fit */
+	uint64_t last_kill_ns; /* 0: none yet */
+	struct record records[SIM_RECORDS];
+	int nrecords;
+	int failed; /* sentences */
+};
+
+/* ---- simulated_checks.c ---------------------------------------------------------------------- */
+
+/* The schedule has failed: a sentence with its seed. */
+void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Is there a reason for errors? */
+bool sim_any_harmed(void);
+/* A call of this rank, which began at began_ns, has returned rc. comm NULL: there is none any more */
+void sim_check_call(const struct sim_comm *comm, const char *what, tuttiResult_t rc,
+		    uint64_t began_ns, uint64_t limit_ns);
+
+/* ---- simulated_operations.c ------------------------------------------------------------------ */
+
+/* Draws that all ranks make alike: by the seed, the communicator and the number of the operation */
+uint32_t sim_common(uint64_t key, int index, int what, uint32_t n);
+void sim_add_member(struct sim_comm *comm, int rank, int process);
+/* Learn who the members are: each contributes its process number. */
+tuttiResult_t sim_introduce(struct sim_comm *comm);
+tuttiResult_t sim_run_operations(struct sim_comm *comm);
+
+/* ---- simulated_faults.c ---------------------------------------------------------------------- */
+
+void sim_plan_faults(void);
+
+#endif

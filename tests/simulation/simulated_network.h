@@ -1,0 +1,112 @@
+/*
+ * simulated_network.h - shared by the files of the simulated network: descriptors, segments
+ *
+ *   simulated_network.c   the table of descriptors, times of arrival, cuts, kills
+ *   simulated_socket.c    calls that make, connect, name and end sockets
+ *   simulated_bytes.c     calls that send and receive; eventfd
+ *   simulated_poll.c      poll and epoll
+ *
+ * A stream is two ends; what one sends is a list of segments at the other, each with a time of
+ * arrival, in order. Between two hosts that are cut, segments wait for the repair, and an end whose
+ * segments stay unacknowledged for its user timeout fails, as TCP does.
+ *
+ *   process A            network                    process B
+ *   connect  ----------- SYN, some us -----------> accept queue of the listener, or a refusal
+ *   send     ----------- segments, in order -----> recv
+ *   killed   ----------- FIN, or RST ------------> end, or ECONNRESET
+ */
+#ifndef TEST_SIMULATED_NETWORK_H
+#define TEST_SIMULATED_NETWORK_H
+
+#include <sys/epoll.h>
+#include <sys/types.h>
+
+#include "tests/simulation/simulation.h"
+
+#define NET_DESCRIPTORS 8192
+#define NET_WINDOW (64u << 10) /* bytes sent and not received */
+
+enum net_kind { NET_FREE, NET_NUL, NET_EVENT, NET_EPOLL, NET_SOCKET };
+
+struct net_segment {
+	struct net_segment *next;
+	uint64_t arrival_ns; /* SIM_NEVER: held by a cut */
+	size_t bytes, taken;
+	bool fin, reset;
+	uint8_t data[];
+};
+
+struct net_watch {
+	int fd;
+	struct epoll_event event;
+};
+
+struct net_descriptor {
+	enum net_kind kind;
+	struct sim_process *process;
+	bool nonblocking;
+
+	uint64_t count; /* NET_EVENT */
+
+	struct net_watch *watches; /* NET_EPOLL */
+	int nwatches, watch_room;
+
+	/* NET_SOCKET */
+	bool bound, reuse, listening, connecting, connected, shut;
+	int port, peer_port, host, peer_host; /* 0 and -1: none */
+	int peer;                             /* descriptor of the other end, -1: closed, none */
+	int error;                            /* SO_ERROR */
+	int queue[64], nqueue;                /* listening: connected ends, to be accepted */
+	struct net_segment *in, **in_last;
+	size_t in_bytes;       /* of `in`: sent by the peer, not received */
+	uint64_t last_arrival; /* of a segment towards this end */
+	bool ended;            /* FIN or RST was received */
+	uint64_t user_timeout_ns;
+	int syns; /* sent */
+	unsigned generation;
+};
+
+struct sim_network {
+	struct net_descriptor table[NET_DESCRIPTORS];
+	int lowest; /* no free entry below */
+	int last;   /* no used entry from here on */
+	bool cuts[SIM_PROCESSES][SIM_PROCESSES];
+	int next_port;
+};
+
+/* A timer of a socket: void, when the descriptor was closed and used again */
+struct net_due {
+	int fd;
+	unsigned generation;
+};
+
+struct net_descriptor *net_of(int fd);
+int net_number(const struct net_descriptor *d);
+bool net_is_simulated(int fd);
+/* Set errno; returns -1. */
+int net_fail(int error);
+/* A descriptor of the running process; as open */
+int net_make(enum net_kind kind);
+void net_close(struct net_descriptor *d);
+
+/* Time from host a to host b */
+uint64_t net_delay(int a, int b);
+struct net_segment *net_segment(size_t bytes);
+/* A segment at end d from its peer, in order after the earlier ones */
+void net_arrive(struct net_descriptor *d, struct net_segment *s);
+/* A FIN or RST arrives at the end d, which cannot send any more after an RST. */
+void net_end_at(struct net_descriptor *d, bool reset);
+/* Are there segments that a cut holds? */
+bool net_has_held(const struct net_descriptor *d);
+/* A timer's argument: the socket waited for an acknowledgment for its user timeout. */
+void net_give_up(void *due);
+
+/* The argument of a socket's timer, and the socket of an argument, NULL: closed */
+struct net_due *net_due_of(const struct net_descriptor *d);
+struct net_descriptor *net_claim(struct net_due *due);
+
+/* Can the socket send; is there something to accept, receive or learn? */
+bool net_has_room(const struct net_descriptor *d);
+bool net_has_input(const struct net_descriptor *d);
+
+#endif

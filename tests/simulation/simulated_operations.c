@@ -1,0 +1,329 @@
+/*
+ * simulated_operations.c - the operations that the seed draws
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/simulation/simulated_job.h"
+
+/* Draws that all ranks make alike: by the seed, the communicator and the number of the operation */
+uint32_t sim_common(uint64_t key, int index, int what, uint32_t n)
+{
+	uint64_t z = sim->job->seed * 0x9e3779b97f4a7c15ull ^ key * 0xbf58476d1ce4e5b9ull ^
+		     (uint64_t)(index * 16 + what) * 0x94d049bb133111ebull;
+
+	z = (z ^ z >> 31) * 0xd6e8feb86659fd93ull;
+	z = (z ^ z >> 32) * 0xd6e8feb86659fd93ull;
+	return (uint32_t)((z >> 32) * n >> 32);
+}
+
+/* ---- operations -------------------------------------------------------------------------------- */
+
+static int64_t value_of(int process, int index)
+{
+	return (int64_t)(process + 1) * 1000 + index;
+}
+
+static int64_t sum_of(const struct sim_comm *w, int index)
+{
+	int64_t sum = 0;
+
+	for (int r = 0; r < w->n; r++)
+		sum += value_of(w->member[r], index);
+	return sum;
+}
+
+static void check_values(const char *what, bool over_tcp, const int64_t *got, size_t count,
+			 int64_t expected)
+{
+	/* the transport is encrypted from rank to rank, control and messages from host to host */
+	if (sim->job->faults == SIM_CORRUPTION && !(sim->encrypts && over_tcp))
+		return;
+	for (size_t i = 0; i < count; i++)
+		if (got[i] != expected) {
+			sim_fail("%s: element %zu is %lld, not %lld", what, i, (long long)got[i],
+				 (long long)expected);
+			return;
+		}
+}
+
+static tuttiResult_t allreduce(struct sim_comm *w, int index)
+{
+	static const size_t counts[] = { 1, 7, 600, 5000, 40000 };
+	size_t count = counts[sim_common(w->key, index, 1, 5)];
+	int64_t *data = sim_alloc(count * sizeof(*data));
+	uint64_t began = sim->now_ns;
+	tuttiResult_t rc;
+
+	for (size_t i = 0; i < count; i++)
+		data[i] = value_of(w->member[w->rank], index);
+	rc = tuttiAllReduce(data, data, count, tuttiInt64, tuttiSum, w->comm, NULL);
+	sim_check_call(w, "allreduce", rc, began, SIM_TIMEOUT_NS + SIM_SLACK_NS);
+	if (!rc)
+		check_values("allreduce", true, data, count, sum_of(w, index));
+	free(data);
+	return rc;
+}
+
+static tuttiResult_t broadcast(struct sim_comm *w, int index)
+{
+	int root = (int)sim_common(w->key, index, 1, (uint32_t)w->n);
+	size_t count = sim_common(w->key, index, 2, 2) ? 3 : 3000;
+	int64_t *data = sim_alloc(count * sizeof(*data));
+	uint64_t began = sim->now_ns;
+	tuttiResult_t rc;
+
+	for (size_t i = 0; i < count; i++)
+		data[i] = value_of(w->member[w->rank], index);
+	rc = tuttiBcast(data, count, tuttiInt64, root, w->comm, NULL);
+	sim_check_call(w, "broadcast", rc, began, SIM_TIMEOUT_NS + SIM_SLACK_NS);
+	if (!rc)
+		check_values("broadcast", true, data, count, value_of(w->member[root], index));
+	free(data);
+	return rc;
+}
+
+static tuttiResult_t barrier(struct sim_comm *w, int index)
+{
+	uint64_t began = sim->now_ns;
+	tuttiResult_t rc = tuttiBarrier(w->comm, NULL);
+
+	(void)index;
+	sim_check_call(w, "barrier", rc, began, SIM_TIMEOUT_NS + SIM_SLACK_NS);
+	return rc;
+}
+
+/* One send and one receive in a ring, in one group */
+static tuttiResult_t exchange(struct sim_comm *w, int index)
+{
+	int next = (w->rank + 1) % w->n, before = (w->rank + w->n - 1) % w->n;
+	int64_t out = value_of(w->member[w->rank], index), in = 0;
+	uint64_t began = sim->now_ns;
+	tuttiResult_t rc;
+
+	if (w->n == 1)
+		return tuttiSuccess;
+	tuttiGroupStart();
+	tuttiSend(&out, 1, tuttiInt64, next, w->comm, NULL);
+	tuttiRecv(&in, 1, tuttiInt64, before, w->comm, NULL);
+	rc = tuttiGroupEnd();
+	sim_check_call(w, "send and receive", rc, began, SIM_TIMEOUT_NS + SIM_SLACK_NS);
+	if (!rc)
+		check_values("receive", true, &in, 1, value_of(w->member[before], index));
+	return rc;
+}
+
+/* A message of rank r, in turns: a break does not end a receive, but the others may shrink already. */
+static tuttiResult_t receive(struct sim_comm *w, void *data, size_t bytes, int r)
+{
+	tuttiResult_t rc = tuttiInProgress, broken = tuttiSuccess;
+
+	for (int turn = 0; rc == tuttiInProgress && !broken && turn < 50; turn++) {
+		uint64_t began = sim->now_ns;
+
+		rc = tuttiMsgRecv(data, bytes, r, 5, 200, w->comm, NULL);
+		sim_check_call(w, "receive a message", rc == tuttiInProgress ? 0 : rc, began,
+			       SIM_SECOND + SIM_SLACK_NS);
+		tuttiCommGetAsyncError(w->comm, &broken);
+	}
+	return rc == tuttiInProgress && broken ? broken : rc;
+}
+
+/* Messages to every rank; then as many are received from every rank that lives. */
+static tuttiResult_t messages(struct sim_comm *w, int index)
+{
+	int each = 1 + (int)sim_common(w->key, index, 1, 4);
+	size_t bytes = sim_common(w->key, index, 2, 3) ? 16 : 100000;
+	int *data = sim_alloc(bytes);
+	tuttiResult_t rc = tuttiSuccess;
+	uint64_t began;
+
+	for (int i = 0; i < each; i++)
+		for (int r = 0; r < w->n; r++) {
+			data[0] = w->rank;
+			data[1] = w->sent[r]++;
+			began = sim->now_ns;
+			rc = tuttiMsgSend(data, bytes, r, 5, 0, w->comm);
+			/* a time-out begins with each byte that the peer accepts */
+			sim_check_call(w, "message", rc, began, 2 * SIM_TIMEOUT_NS + SIM_SLACK_NS);
+		}
+	for (int r = 0; r < w->n; r++) {
+		tuttiResult_t got = tuttiSuccess;
+
+		for (int i = 0; i < each && !got; i++) {
+			got = receive(w, data, bytes, r);
+			if (got == tuttiInProgress && !sim_any_harmed())
+				sim_fail("message %d of rank %d did not come", w->received[r], r);
+			if (got)
+				continue;
+			/* one that its sender could not send is missing */
+			if (sim->job->faults != SIM_CORRUPTION &&
+			    (data[0] != r || data[1] < w->received[r] ||
+			     (data[1] > w->received[r] && !sim_any_harmed())))
+				sim_fail("message %d of rank %d came for message %d of rank %d",
+					 data[1], data[0], w->received[r], r);
+			w->received[r] = data[1] + 1;
+		}
+		rc = rc ? rc : got;
+	}
+	free(data);
+	return rc;
+}
+
+static void check_record(const struct record *mine)
+{
+	if (sim->job->faults == SIM_CORRUPTION)
+		return;
+	for (int i = 0; i < sim->job->nrecords; i++) {
+		const struct record *r = &sim->job->records[i];
+
+		if (r->key != mine->key || r->sequence != mine->sequence)
+			continue;
+		if (r->mask != mine->mask || r->value != mine->value)
+			sim_fail(
+				"quorum operation %llu: mask %llx and value %lld here, %llx and %lld "
+				"at another rank",
+				(unsigned long long)mine->sequence, (unsigned long long)mine->mask,
+				(long long)mine->value, (unsigned long long)r->mask,
+				(long long)r->value);
+		return;
+	}
+	if (sim->job->nrecords < SIM_RECORDS)
+		sim->job->records[sim->job->nrecords++] = *mine;
+}
+
+static tuttiResult_t quorum(struct sim_comm *w, int index)
+{
+	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
+	int64_t mine = value_of(w->member[w->rank], 0), sum = 0, expected = 0;
+	int k = 1 + (int)sim_common(w->key, index, 1, (uint32_t)w->n);
+	uint64_t began = sim->now_ns;
+	tuttiResult_t rc = tuttiAllReduceQuorum(&mine, &sum, 1, tuttiInt64, tuttiSum, k, 50,
+						w->comm, NULL, &q);
+
+	sim_check_call(w, "quorum allreduce", rc, began, SIM_TIMEOUT_NS + SIM_SLACK_NS);
+	if (rc)
+		return rc;
+	for (int r = 0; r < w->n; r++)
+		if (q.mask[0] >> r & 1)
+			expected += value_of(w->member[r], 0);
+	check_values("quorum allreduce", false, &sum, 1, expected);
+	check_record(&(struct record){ w->key, q.sequence, q.mask[0], sum });
+	return barrier(w, index); /* rank 0, which computes the sum, may not leave before */
+}
+
+void sim_add_member(struct sim_comm *w, int rank, int process)
+{
+	w->member[rank] = process;
+	w->key = (w->key ^ (uint64_t)process) * 0x9e3779b97f4a7c15ull;
+	w->key ^= w->key >> 29;
+}
+
+/* Learn who the members are: each contributes its process number. */
+tuttiResult_t sim_introduce(struct sim_comm *w)
+{
+	uint64_t began = sim->now_ns;
+	tuttiResult_t rc;
+	int32_t me = sim->process->number, all[SIM_RANKS];
+
+	tuttiCommCount(w->comm, &w->n);
+	tuttiCommUserRank(w->comm, &w->rank);
+	rc = tuttiAllGather(&me, all, 1, tuttiInt32, w->comm, NULL);
+	sim_check_call(w, "allgather", rc, began, SIM_TIMEOUT_NS + SIM_SLACK_NS);
+	for (int r = 0; r < w->n && !rc; r++) {
+		if (all[r] < 0 || all[r] >= sim->job->n || (r && all[r] <= all[r - 1])) {
+			if (sim->job->faults != SIM_CORRUPTION)
+				sim_fail("rank %d of a communicator is process %d", r, all[r]);
+			return tuttiRemoteError;
+		}
+		sim_add_member(w, r, all[r]);
+	}
+	w->known = !rc;
+	return rc;
+}
+
+/* One rank calls something else: that is everybody's error at the next operation at the latest. */
+static tuttiResult_t mismatch(struct sim_comm *w, int index)
+{
+	int wrong = (int)sim_common(w->key, index, 3, (uint32_t)w->n);
+	tuttiResult_t rc;
+
+	if (w->n == 1)
+		return tuttiSuccess;
+	sim->job->misused = true;
+	rc = w->rank == wrong ? barrier(w, index) : allreduce(w, index);
+	rc = rc ? rc : barrier(w, index);
+	if (!rc)
+		sim_fail("calls that do not fit are no error");
+	return rc;
+}
+
+/* All ranks wait for each other: found by their statuses, long before the time-out. */
+static tuttiResult_t deadlock(struct sim_comm *w, int index)
+{
+	int next = (w->rank + 1) % w->n;
+	uint64_t began = sim->now_ns;
+	int64_t in;
+	tuttiResult_t rc;
+
+	(void)index;
+	if (w->n == 1)
+		return tuttiSuccess;
+	sim->job->misused = true;
+	rc = tuttiRecv(&in, 1, tuttiInt64, next, w->comm, NULL);
+	sim_check_call(w, "deadlock", rc, began, SIM_TIMEOUT_NS + SIM_SLACK_NS);
+	if (!rc)
+		sim_fail("a receive without a send is no error");
+	if (sim->job->faults == SIM_NONE && rc == tuttiTimeout)
+		sim_fail("a deadlock is not found: %s", tuttiGetLastError(w->comm));
+	return rc;
+}
+
+/* Split in two, use the half, leave it. */
+static tuttiResult_t split(struct sim_comm *w, int index)
+{
+	struct sim_comm half = { .key = w->key * 7 + (uint64_t)index };
+	int color = (int)sim_common(w->key, index, 4 + w->rank, 3);
+	uint64_t began = sim->now_ns;
+	tuttiResult_t rc = tuttiCommSplit(w->comm, color - 1, w->rank, &half.comm, NULL);
+
+	sim_check_call(w, "split", rc, began, SIM_TIMEOUT_NS + SIM_SLACK_NS);
+	if (rc || !half.comm)
+		return rc;
+	rc = sim_introduce(&half);
+	for (int i = 0; i < 2 && !rc; i++)
+		rc = i ? barrier(&half, i) : allreduce(&half, i);
+	if (!sim->job->rank[sim->process->number].left_ns)
+		sim->job->rank[sim->process->number].left_ns = sim->now_ns;
+	began = sim->now_ns;
+	sim_check_call(NULL, "destroy a half", tuttiCommDestroy(half.comm), began,
+		       SIM_TIMEOUT_NS + SIM_SLACK_NS);
+	return rc;
+}
+
+static tuttiResult_t (*const operations[])(struct sim_comm *, int) = {
+	allreduce, allreduce, broadcast, barrier, exchange, messages, quorum, split,
+};
+
+tuttiResult_t sim_run_operations(struct sim_comm *w)
+{
+	uint32_t noperations = sizeof(operations) / sizeof(operations[0]);
+	int n = 1 + (int)sim_common(w->key, 0, 0, 5);
+	tuttiResult_t rc = tuttiSuccess;
+
+	for (int i = 0; i < n && !rc; i++) {
+		if (sim_random(4) == 0) /* this rank computes */
+			sim_sleep(sim->job, sim->now_ns + sim_random_scale(1000, 20 * SIM_MS));
+		switch (sim_common(w->key, i, 5, 60)) {
+		case 0:
+			rc = mismatch(w, i);
+			break;
+		case 1:
+			rc = deadlock(w, i);
+			break;
+		default:
+			rc = operations[sim_common(w->key, i, 0, noperations)](w, i);
+		}
+	}
+	return rc;
+}

@@ -1,0 +1,284 @@
+/*
+ * simulated_socket.c - calls that make, connect, name and end sockets
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/simulation/simulated_network.h"
+
+#define SYN_GIVES_UP 6 /* Linux: tcp_syn_retries */
+
+SIM_REPLACE(int, close, int fd)
+{
+	if (!net_is_simulated(fd))
+		return __real_close(fd);
+	sim_call();
+	net_close(net_of(fd));
+	return 0;
+}
+
+SIM_REPLACE(int, socket, int family, int type, int protocol)
+{
+	int fd;
+
+	(void)protocol;
+	sim_call();
+	if (family != AF_INET)
+		return net_fail(EAFNOSUPPORT);
+	fd = net_make(NET_SOCKET);
+	if (fd >= 0)
+		net_of(fd)->nonblocking = type & SOCK_NONBLOCK;
+	return fd;
+}
+
+static bool is_taken(const struct net_descriptor *d, int port)
+{
+	for (int i = 0; i < sim->network->last; i++) {
+		const struct net_descriptor *o = &sim->network->table[i];
+
+		if (o->kind == NET_SOCKET && o != d && o->bound && o->host == d->host &&
+		    o->port == port && (o->listening || !o->reuse || !d->reuse))
+			return true;
+	}
+	return false;
+}
+
+SIM_REPLACE(int, bind, int fd, const struct sockaddr *sa, socklen_t bytes)
+{
+	struct net_descriptor *d = net_of(fd);
+	int port = ntohs(((const struct sockaddr_in *)(const void *)sa)->sin_port);
+
+	(void)bytes;
+	sim_call();
+	while (!port && is_taken(d, sim->network->next_port))
+		sim->network->next_port++;
+	if (!port)
+		port = sim->network->next_port++;
+	if (is_taken(d, port))
+		return net_fail(EADDRINUSE);
+	d->bound = true;
+	d->port = port;
+	return 0;
+}
+
+SIM_REPLACE(int, listen, int fd, int backlog)
+{
+	(void)backlog;
+	sim_call();
+	net_of(fd)->listening = true;
+	return 0;
+}
+
+static struct net_descriptor *listener(int host, int port)
+{
+	for (int i = 0; i < sim->network->last; i++)
+		if (sim->network->table[i].kind == NET_SOCKET && sim->network->table[i].listening &&
+		    sim->network->table[i].host == host && sim->network->table[i].port == port)
+			return &sim->network->table[i];
+	return NULL;
+}
+
+static void finish_connect(struct net_descriptor *d, int error)
+{
+	d->connecting = false;
+	d->connected = !error;
+	d->error = error;
+	sim_wake(d->process);
+}
+
+/* The answer of the peer's host has arrived. */
+static void established(void *arg)
+{
+	struct net_descriptor *d = net_claim(arg);
+
+	if (d && d->connecting)
+		finish_connect(d, d->peer >= 0 || d->in ? 0 : ECONNREFUSED);
+}
+
+/* A SYN arrives, or is lost. */
+static void syn(void *arg)
+{
+	struct net_descriptor *d = net_claim(arg), *l, *end;
+	struct sim_process *before = sim->process;
+	int fd;
+
+	if (!d || !d->connecting)
+		return;
+	if (sim->network->cuts[d->host][d->peer_host] ||
+	    sim->network->cuts[d->peer_host][d->host]) {
+		if (++d->syns > SYN_GIVES_UP)
+			finish_connect(d, ETIMEDOUT);
+		else
+			sim_at(sim->now_ns + (SIM_SECOND << d->syns), syn, net_due_of(d));
+		return;
+	}
+	l = listener(d->peer_host, d->peer_port);
+	sim_at(sim->now_ns + net_delay(d->peer_host, d->host), established, net_due_of(d));
+	if (!l || l->nqueue == 64)
+		return;
+	sim->process = l->process;
+	fd = net_make(NET_SOCKET);
+	sim->process = before;
+	end = net_of(fd);
+	end->connected = true;
+	end->peer = net_number(d);
+	end->peer_host = d->host;
+	end->peer_port = d->port;
+	end->port = l->port;
+	d->peer = fd;
+	l->queue[l->nqueue++] = fd;
+	sim_wake(l->process);
+}
+
+SIM_REPLACE(int, connect, int fd, const struct sockaddr *sa, socklen_t bytes)
+{
+	const struct sockaddr_in *to = (const void *)sa;
+	struct net_descriptor *d = net_of(fd);
+	uint32_t address = ntohl(to->sin_addr.s_addr);
+
+	(void)bytes;
+	sim_call();
+	d->peer_host = address >> 24 == 127 ? d->host : (int)(address - 0x0a000001u);
+	d->peer_port = ntohs(to->sin_port);
+	if (d->peer_host < 0 || d->peer_host >= SIM_PROCESSES)
+		return net_fail(ENETUNREACH);
+	if (!d->port)
+		d->port = sim->network->next_port++;
+	d->connecting = true;
+	sim_at(sim->now_ns + net_delay(d->host, d->peer_host), syn, net_due_of(d));
+	if (d->nonblocking)
+		return net_fail(EINPROGRESS);
+	while (d->connecting)
+		sim_sleep(d->process, SIM_NEVER);
+	return d->error ? net_fail(d->error) : 0;
+}
+
+SIM_REPLACE(int, accept4, int fd, struct sockaddr *sa, socklen_t *bytes, int flags)
+{
+	struct sockaddr_in from = { .sin_family = AF_INET };
+	struct net_descriptor *d = net_of(fd);
+	int end;
+
+	sim_call();
+	if (!d->nqueue)
+		return net_fail(EAGAIN);
+	end = d->queue[0];
+	memmove(d->queue, d->queue + 1, (size_t)--d->nqueue * sizeof(d->queue[0]));
+	net_of(end)->nonblocking = flags & SOCK_NONBLOCK;
+	from.sin_addr.s_addr = sim_network_address(net_of(end)->peer_host);
+	from.sin_port = htons((uint16_t)net_of(end)->peer_port);
+	if (sa)
+		memcpy(sa, &from, *bytes < sizeof(from) ? *bytes : sizeof(from));
+	return end;
+}
+
+SIM_REPLACE(int, shutdown, int fd, int how)
+{
+	struct net_descriptor *d = net_of(fd);
+
+	sim_call();
+	if (how == SHUT_RD || d->shut)
+		return 0;
+	d->shut = true;
+	if (d->peer >= 0)
+		net_end_at(net_of(d->peer), false);
+	return 0;
+}
+
+/* ---- properties ------------------------------------------------------------------------------ */
+
+static void put_name(int host, int port, struct sockaddr *sa, socklen_t *bytes)
+{
+	struct sockaddr_in name = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+
+	name.sin_addr.s_addr = host < 0 ? 0 : sim_network_address(host);
+	memcpy(sa, &name, *bytes < sizeof(name) ? *bytes : sizeof(name));
+	*bytes = sizeof(name);
+}
+
+SIM_REPLACE(int, getsockname, int fd, struct sockaddr *sa, socklen_t *bytes)
+{
+	sim_call();
+	put_name(net_of(fd)->host, net_of(fd)->port, sa, bytes);
+	return 0;
+}
+
+SIM_REPLACE(int, getpeername, int fd, struct sockaddr *sa, socklen_t *bytes)
+{
+	sim_call();
+	if (net_of(fd)->peer_host < 0)
+		return net_fail(ENOTCONN);
+	put_name(net_of(fd)->peer_host, net_of(fd)->peer_port, sa, bytes);
+	return 0;
+}
+
+SIM_REPLACE(int, getsockopt, int fd, int level, int option, void *value, socklen_t *bytes)
+{
+	(void)bytes;
+	sim_call();
+	if (level != SOL_SOCKET || option != SO_ERROR)
+		return net_fail(ENOPROTOOPT);
+	*(int *)value = net_of(fd)->error;
+	if (!net_of(fd)->connected)
+		return 0;
+	net_of(fd)->error = 0;
+	return 0;
+}
+
+SIM_REPLACE(int, setsockopt, int fd, int level, int option, const void *value, socklen_t bytes)
+{
+	(void)bytes;
+	sim_call();
+	if (level == SOL_SOCKET && option == SO_REUSEADDR)
+		net_of(fd)->reuse = *(const int *)value;
+	if (level == IPPROTO_TCP && option == TCP_USER_TIMEOUT && *(const unsigned *)value)
+		net_of(fd)->user_timeout_ns = *(const unsigned *)value * SIM_MS;
+	return 0;
+}
+
+/* SIOCOUTQ: bytes that the peer's host has not acknowledged */
+SIM_REPLACE(int, ioctl, int fd, unsigned long request, ...)
+{
+	const struct net_descriptor *d = net_of(fd);
+	size_t unacknowledged = 0;
+	va_list args;
+
+	sim_call();
+	if (!net_is_simulated(fd) || request != SIOCOUTQ)
+		return net_fail(ENOTTY);
+	for (const struct net_segment *s = d->peer < 0 ? NULL : net_of(d->peer)->in; s; s = s->next)
+		if (s->arrival_ns > sim->now_ns)
+			unacknowledged += s->bytes;
+	va_start(args, request);
+	*va_arg(args, int *) = (int)unacknowledged;
+	va_end(args);
+	return 0;
+}
+
+SIM_REPLACE(int, fcntl, int fd, int command, ...)
+{
+	va_list args;
+	int flags;
+
+	sim_call();
+	if (!net_is_simulated(fd))
+		return net_fail(EBADF);
+	if (command == F_GETFL)
+		return O_RDWR | (net_of(fd)->nonblocking ? O_NONBLOCK : 0);
+	if (command != F_SETFL)
+		return 0;
+	va_start(args, command);
+	flags = va_arg(args, int);
+	va_end(args);
+	net_of(fd)->nonblocking = flags & O_NONBLOCK;
+	return 0;
+}
