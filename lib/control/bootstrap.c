@@ -75,7 +75,8 @@ static void describe_root(const struct tt_id *id, struct tt_business_card *ret_r
 		ret_root->addresses[i] = id->addresses[i];
 }
 
-static int send_registration(struct tt_control *ctl, const struct tt_join *join, struct tt_tls *tls)
+static int send_registration(struct tt_control *ctl, const struct tt_join *join,
+			     struct tt_duplex duplex)
 {
 	struct tt_register reg = { .version = TUTTI_VERSION_CODE,
 				   .nranks = (uint32_t)ctl->nranks,
@@ -87,7 +88,7 @@ static int send_registration(struct tt_control *ctl, const struct tt_join *join,
 	snprintf(reg.settings, sizeof(reg.settings), "%s", join->settings);
 	tt_put_register(&w, &reg);
 	tt_control_lock(ctl);
-	conn = tt_conn_add(ctl->ep, tls, 0, !child_of_root);
+	conn = tt_conn_add(ctl->ep, duplex, 0, !child_of_root);
 	if (conn) {
 		conn->registered = true;
 		tt_conn_send(ctl->ep, conn, 0, TT_F_REGISTER, w.data, w.have);
@@ -97,19 +98,21 @@ static int send_registration(struct tt_control *ctl, const struct tt_join *join,
 	return conn ? 0 : tt_fail(TT_SYSTEM, "rank %d: no memory for a connection", ctl->rank);
 }
 
-static int dial_root(struct tt_control *ctl, const struct tt_id *id, uint64_t deadline_ns,
-		     struct tt_tls **ret_tls)
+/* network: over the network in any case */
+static int dial_root(struct tt_control *ctl, const struct tt_id *id, bool network,
+		     uint64_t deadline_ns, struct tt_duplex *ret_duplex)
 {
 	struct tt_business_card root;
 	struct tt_dial dial = { .to = &root,
 				.me = ctl->rank,
 				.purpose = TT_P_REGISTER,
 				.named = id->from_root,
+				.network = network,
 				.nports = id->nports,
 				.deadline_ns = deadline_ns };
 
 	describe_root(id, &root);
-	return tt_control_connect(ctl, &dial, ret_tls);
+	return tt_control_connect(ctl, &dial, ret_duplex);
 }
 
 /* Wait until *flag. Other ranks wait a little longer than rank 0, which names the missing ranks. */
@@ -138,15 +141,15 @@ static int await(struct tt_control *ctl, const bool *flag, const struct tt_join 
 static int connect_ranks(struct tt_control *ctl, const struct tt_join *join, const struct tt_id *id,
 			 uint64_t deadline_ns)
 {
-	struct tt_tls *tls;
+	struct tt_duplex duplex;
 	int rc = check_network(ctl);
 
 	if (rc)
 		return rc;
 	if (ctl->rank) {
 		if ((rc = tt_endpoint_start(ctl->ep)) ||
-		    (rc = dial_root(ctl, id, deadline_ns, &tls)) ||
-		    (rc = send_registration(ctl, join, tls)))
+		    (rc = dial_root(ctl, id, false, deadline_ns, &duplex)) ||
+		    (rc = send_registration(ctl, join, duplex)))
 			return rc;
 		if (tt_tree_parent(ctl->rank) &&
 		    ((rc = await(ctl, &ctl->join.has_parent, join, deadline_ns)) ||
@@ -190,12 +193,14 @@ static int make_first(const struct tt_join *join, struct tt_id *id, const struct
 		      struct tt_control **ret_ctl)
 {
 	struct tt_control_endpoint *ep;
-	int rc = tt_endpoint_make(join->rank, join->nranks, ports, &ep);
+	int rc = tt_endpoint_make(join->rank, join->nranks, &ep);
 
 	if (rc)
 		return rc;
 	rc = tt_endpoint_authenticate(ep, id);
 	OPENSSL_cleanse(id->secret, TT_SECRET);
+	if (!rc && ports && join->nranks > 1)
+		rc = tt_endpoint_listen(ep, ports);
 	if (!rc)
 		rc = tt_control_make(ep, 0, join->rank, join->nranks, NULL, ret_ctl);
 	if (rc)
@@ -223,8 +228,8 @@ int tt_control_decline(const struct tt_join *join, int code)
 {
 	struct tt_patience patience = { .deadline_ns = tt_now_ns() + DECLINE_NS };
 	struct tt_control *ctl;
+	struct tt_duplex duplex;
 	struct tt_id id;
-	struct tt_tls *tls;
 	char why[800];
 
 	snprintf(why, sizeof(why), "%s", tt_error_text());
@@ -235,9 +240,9 @@ int tt_control_decline(const struct tt_join *join, int code)
 	if (join->rank < 1 || join->rank >= join->nranks || make_first(join, &id, NULL, &ctl))
 		return tt_fail(code, "%s", why);
 	fill_business_card(ctl, join);
-	if (!dial_root(ctl, &id, patience.deadline_ns, &tls)) {
-		send_decline(tls, why, &patience);
-		tt_tls_close(tls);
+	if (!dial_root(ctl, &id, true, patience.deadline_ns, &duplex)) {
+		send_decline(duplex.tls, why, &patience);
+		tt_duplex_close(&duplex);
 	}
 	tt_control_free(ctl);
 	return tt_fail(code, "%s", why);

@@ -43,13 +43,13 @@ int tt_join_tree(struct tt_control *ctl, const struct tt_business_card *parent,
 				.rank = parent->rank,
 				.purpose = TT_P_CONTROL,
 				.deadline_ns = deadline_ns };
-	struct tt_tls *tls;
-	int rc = tt_control_connect(ctl, &dial, &tls);
+	struct tt_duplex duplex;
+	int rc = tt_control_connect(ctl, &dial, &duplex);
 
 	if (rc)
 		return rc;
 	tt_control_lock(ctl);
-	if (!tt_conn_add(ctl->ep, tls, parent->rank, false))
+	if (!tt_conn_add(ctl->ep, duplex, parent->rank, false))
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for a connection", ctl->rank);
 	else if (!ctl->join.has_table)
 		report(ctl, -1);

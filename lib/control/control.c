@@ -151,7 +151,8 @@ size_t tt_control_memory(struct tt_control *ctl)
 		bytes += sizeof(*ep) + TT_READ_AT_ONCE + (size_t)ep->npeers * per_peer +
 			 ep->early_bytes;
 		for (const struct tt_conn *c = ep->conns; c; c = c->next)
-			bytes += sizeof(*c) + TT_TLS_BYTES + c->in_room + c->out.room;
+			bytes += sizeof(*c) + c->in_room + c->out.room +
+				 (c->dead ? 0 : tt_duplex_memory(&c->duplex));
 	}
 	for (int i = 0; i < TT_FANOUT; i++)
 		bytes += ctl->gather.early[i].bytes;

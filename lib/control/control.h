@@ -2,7 +2,7 @@
  * control.h - the control of a communicator: joining, liveness, call log and deadlock detection,
  * beside the data
  *
- * A communicator has one control, over authenticated TCP connections along a tree (fan-out 8, rank
+ * A communicator has one control, over authenticated connections along a tree (fan-out 8, rank
  * 0 is the root) and along the ring of ranks, so that one silent rank cannot cut the others off.
  * The connections, and the service thread that sleeps in epoll, belong to the rank's endpoint,
  * which the controls of splits and shrinks share (endpoint.h). The thread relays, answers and

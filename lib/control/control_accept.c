@@ -305,26 +305,35 @@ void tt_parked_close(struct tt_control_endpoint *ep, uint64_t context)
 	}
 }
 
-static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h, struct tt_tls *tls)
+static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h,
+		      struct tt_duplex duplex)
 {
 	struct tt_control *ctl = tt_endpoint_find(ep, h->context);
 	struct tt_conn *conn;
 
 	switch (h->purpose) {
 	case TT_P_REGISTER:
-		conn = tt_conn_add(ep, tls, h->from, true);
+		conn = tt_conn_add(ep, duplex, h->from, true);
 		if (conn)
 			tt_bootstrap_entered(ctl, conn);
 		break;
 	case TT_P_CONTROL:
-		conn = tt_conn_add(ep, tls, h->from, false);
+		conn = tt_conn_add(ep, duplex, h->from, false);
 		if (conn && ctl && !h->context && tt_tree_child(h->from, ep->peer))
 			tt_join_attached(ctl, h->from);
 		break;
 	case TT_P_DATA:
-		park(ep, h, tls);
+		park(ep, h, duplex.tls);
 		break;
 	}
+}
+
+bool tt_accept_local(struct tt_control_endpoint *ep, const struct tt_hello *h, struct tt_pipe *pipe)
+{
+	if (judge(ep, h) != TT_V_WELCOME)
+		return false;
+	connected(ep, h, (struct tt_duplex){ .pipe = pipe });
+	return true;
 }
 
 /* The client holds the key. */
@@ -346,7 +355,7 @@ static void answer_hello(struct tt_control_endpoint *ep, struct tt_unauth *u,
 		note_full(ep);
 	if (verdict == TT_V_WELCOME && sent) {
 		ep->listener.full_since_ns = 0;
-		connected(ep, h, u->tls);
+		connected(ep, h, (struct tt_duplex){ .tls = u->tls });
 	}
 }
 

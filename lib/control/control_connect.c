@@ -111,11 +111,12 @@ static void note_choice(struct tt_control *ctl, const struct tt_dial *dial,
 	const struct tt_business_card *to = dial->to;
 	char where[TT_ENDPOINT_TEXT];
 
-	for (int i = 0; is_known(ctl->ep, to) && i < to->naddresses; i++)
+	for (int i = 0; c && is_known(ctl->ep, to) && i < to->naddresses; i++)
 		if (tt_address_equal(&to->addresses[i], &c->address))
 			ctl->ep->peers.best_address[to->rank] = (uint8_t)(i + 1);
 	tt_log(TT_LOG_DEBUG, "rank %d: connected to rank %d (%s) at %s for %s", dial->me,
-	       dial->rank, to->name, tt_address_text(&c->address, c->port, where),
+	       dial->rank, to->name,
+	       c ? tt_address_text(&c->address, c->port, where) : "this process",
 	       purposes[dial->purpose]);
 }
 
@@ -246,17 +247,22 @@ static int try_all(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
 	return rc;
 }
 
-/* Rounds of all addresses until one server is authenticated. */
+/* Rounds until the rank turns up in this process, or a server at an address is authenticated. */
 static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
-		     struct tt_tls **ret_tls)
+		     struct tt_duplex *ret_duplex)
 {
 	uint64_t pause = PAUSE_MIN_NS;
 	struct tt_control *ctl = a->ctl;
 	const struct tt_dial *dial = a->dial;
 
-	while (a->n > 0 && tt_now_ns() < dial->deadline_ns) {
-		int rc = try_all(a, ret_to, ret_tls);
+	for (;;) {
+		int rc;
 
+		if (!dial->network && tt_local_connect(ctl, dial, &a->patience, &ret_duplex->pipe))
+			return 0;
+		if (!a->n || tt_now_ns() >= dial->deadline_ns)
+			return give_up(ctl, dial, a);
+		rc = try_all(a, ret_to, &ret_duplex->tls);
 		if (rc == TT_USAGE)
 			return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", dial->me, dial->rank,
 				       a->last);
@@ -270,13 +276,14 @@ static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
 			/* no retry, but the sentence lists the addresses that were tried */
 			return rc == TT_TIMEOUT ? give_up(ctl, dial, a) : rc;
 		}
-		if (rc == TT_TIMEOUT)
-			rc = tt_authenticate_await(a, pause, ret_to, ret_tls);
+		if (rc == TT_TIMEOUT && !dial->network && !a->nrunning)
+			tt_local_await(ctl, dial, &a->patience, pause);
+		else if (rc == TT_TIMEOUT)
+			rc = tt_authenticate_await(a, pause, ret_to, &ret_duplex->tls);
 		if (rc != TT_TIMEOUT)
 			return rc;
 		pause = pause * 2 < PAUSE_MAX_NS ? pause * 2 : PAUSE_MAX_NS;
 	}
-	return give_up(ctl, dial, a);
 }
 
 static void write_hello(const struct tt_control *ctl, struct tt_dial *dial)
@@ -292,15 +299,16 @@ static void write_hello(const struct tt_control *ctl, struct tt_dial *dial)
 	tt_hello_put(&hello, dial->hello);
 }
 
-int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_tls **ret_tls)
+int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_duplex *ret_duplex)
 {
 	struct tt_dial_attempt a = { .ctl = ctl, .dial = dial, .patience = patience_of(ctl, dial) };
-	struct tt_sock_target *to;
+	struct tt_sock_target *to = NULL;
 	int rc;
 
+	*ret_duplex = (struct tt_duplex){ 0 };
 	write_hello(ctl, dial);
 	choose(ctl, dial, &a);
-	rc = try_until(&a, &to, ret_tls);
+	rc = try_until(&a, &to, ret_duplex);
 	tt_authenticate_end(&a);
 	if (!rc)
 		note_choice(ctl, dial, to);
@@ -332,7 +340,7 @@ int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64
 {
 	struct tt_control_endpoint *ep = ctl->ep;
 	int peer = tt_control_peer(ctl, rank), rc;
-	struct tt_tls *tls;
+	struct tt_duplex duplex;
 	struct tt_dial dial = { .to = &ep->peers.business_cards[peer],
 				.me = me,
 				.rank = named,
@@ -347,10 +355,10 @@ int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64
 		return 0;
 	if (peer > ep->peer)
 		return await_connection(ctl, peer, &dial);
-	if ((rc = tt_control_connect(ctl, &dial, &tls)))
+	if ((rc = tt_control_connect(ctl, &dial, &duplex)))
 		return rc;
 	tt_control_lock(ctl);
-	if (!tt_conn_add(ep, tls, peer, false))
+	if (!tt_conn_add(ep, duplex, peer, false))
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for a connection", me);
 	tt_control_unlock(ctl);
 	return rc;

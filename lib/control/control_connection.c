@@ -8,14 +8,10 @@
  * BURST bytes at once the service thread sends the rest, so that nobody waits long for the lock.
  */
 #include <errno.h>
-#include <linux/sockios.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "control/control_internal.h"
@@ -29,34 +25,33 @@
 #define DIRECT 4096u           /* bytes of a frame that are copied on its way, at least */
 #define BURST (512u << 10)     /* bytes of messages that senders write under one hold of the lock */
 
-struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, struct tt_tls *tls, int peer,
+static void free_conn(struct tt_conn *conn)
+{
+	free(conn->in);
+	free(conn->out.data);
+	free(conn);
+}
+
+struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, struct tt_duplex duplex, int peer,
 			    bool registration)
 {
-	int fd = tt_tls_fd(tls);
 	struct tt_conn *conn = calloc(1, sizeof(*conn)), **last = &ep->conns;
-	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = conn };
 
-	if (conn)
+	if (conn) {
 		*conn = (struct tt_conn){ .source = TT_SRC_CONN,
-					  .tls = tls,
+					  .duplex = duplex,
 					  .peer = peer,
-					  .registration = registration };
-	tt_sock_set_blocking(fd, false);
-	/* Traffic is sparse, with bursts: BBR, the default of some systems, paces such a burst for
-	 * seconds. */
-	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
-	tt_sock_probe(fd);
-	if (conn && (conn->out.data = malloc(OUT_ROOM)))
-		conn->out.room = OUT_ROOM;
-	if (!conn || !conn->out.data || epoll_ctl(ep->service.epoll, EPOLL_CTL_ADD, fd, &ev)) {
-		tt_tls_close(tls);
+					  .registration = registration,
+					  .out = { .data = malloc(OUT_ROOM), .room = OUT_ROOM } };
+		while (*last)
+			last = &(*last)->next;
+	}
+	if (!conn || !conn->out.data || !tt_duplex_begin(&duplex, ep, conn)) {
+		tt_duplex_close(&duplex);
 		if (conn)
-			free(conn->out.data);
-		free(conn);
+			free_conn(conn);
 		return NULL;
 	}
-	while (*last)
-		last = &(*last)->next;
 	*last = conn;
 	pthread_cond_broadcast(&ep->changed);
 	return conn;
@@ -98,12 +93,10 @@ static void break_all(struct tt_control_endpoint *ep, const struct tt_conn *conn
 
 static void watch(struct tt_control_endpoint *ep, struct tt_conn *conn, bool writing)
 {
-	struct epoll_event ev = { .events = EPOLLIN | (writing ? EPOLLOUT : 0), .data.ptr = conn };
-
 	if (conn->writing == writing)
 		return;
 	conn->writing = writing;
-	epoll_ctl(ep->service.epoll, EPOLL_CTL_MOD, tt_tls_fd(conn->tls), &ev);
+	tt_duplex_watch(&conn->duplex, ep, conn, writing);
 }
 
 /* Give back the memory of an empty queue. */
@@ -130,13 +123,13 @@ static size_t write_some(struct tt_conn *conn, const uint8_t *data, size_t bytes
 	size_t sent = 0;
 
 	while (sent < bytes) {
-		ssize_t n = tt_tls_send(conn->tls, data + sent, bytes - sent);
+		ssize_t n = tt_duplex_send(&conn->duplex, data + sent, bytes - sent);
 
 		if (n < 0 && errno != EAGAIN) {
 			sent = bytes; /* undeliverable */
 			conn->error = errno;
 			if (!is_remote(errno))
-				shutdown(tt_tls_fd(conn->tls), SHUT_RDWR);
+				tt_duplex_shutdown(&conn->duplex, SHUT_RDWR);
 		}
 		if (n < 0)
 			break;
@@ -153,7 +146,7 @@ static void push(struct tt_control_endpoint *ep, struct tt_conn *conn)
 	if (conn->out.have)
 		memmove(conn->out.data, conn->out.data + sent, conn->out.have);
 	if (conn->closing && !conn->out.have)
-		shutdown(tt_tls_fd(conn->tls), SHUT_WR);
+		tt_duplex_shutdown(&conn->duplex, SHUT_WR);
 	watch(ep, conn, conn->out.have > 0 || conn->burst >= BURST);
 }
 
@@ -173,7 +166,7 @@ static void send_direct(struct tt_control_endpoint *ep, struct tt_conn *conn,
 	if (conn->out.failed) {
 		conn->no_memory = true;
 		conn->out.failed = false;
-		shutdown(tt_tls_fd(conn->tls), SHUT_RDWR);
+		tt_duplex_shutdown(&conn->duplex, SHUT_RDWR);
 	}
 	watch(ep, conn, conn->out.have > 0 || conn->burst >= BURST);
 }
@@ -248,13 +241,7 @@ static void refill(struct tt_control_endpoint *ep, struct tt_conn *conn)
 
 size_t tt_conn_unsent(const struct tt_conn *conn)
 {
-	int pending = 0;
-
-	if (conn->dead)
-		return 0;
-	if (ioctl(tt_tls_fd(conn->tls), SIOCOUTQ, &pending))
-		pending = 0;
-	return conn->out.have + (size_t)pending;
+	return conn->dead ? 0 : conn->out.have + tt_duplex_unsent(&conn->duplex);
 }
 
 /* ---- in -------------------------------------------------------------------------------------- */
@@ -264,9 +251,8 @@ static void end(struct tt_control_endpoint *ep, struct tt_conn *conn)
 	if (conn->dead)
 		return;
 	conn->dead = true;
-	epoll_ctl(ep->service.epoll, EPOLL_CTL_DEL, tt_tls_fd(conn->tls), NULL);
-	tt_tls_close(conn->tls);
-	conn->tls = NULL;
+	tt_duplex_unwatch(&conn->duplex, ep);
+	tt_duplex_close(&conn->duplex);
 	/* a peer that ends it orderly has said goodbye before, or has given up connecting */
 	if (conn->registration || conn->over)
 		return;
@@ -435,12 +421,13 @@ static ssize_t read_some(struct tt_control_endpoint *ep, struct tt_conn *conn, u
 		*ret_data = ep->service.in;
 		room = TT_READ_AT_ONCE;
 	}
-	return tt_tls_recv(conn->tls, *ret_data, room);
+	return tt_duplex_recv(&conn->duplex, *ret_data, room);
 }
 
 static void readable(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
-	for (size_t done = 0; !conn->dead && (done < READ_TURN || tt_tls_pending(conn->tls));) {
+	for (size_t done = 0;
+	     !conn->dead && (done < READ_TURN || tt_duplex_pending(&conn->duplex));) {
 		uint8_t *data;
 		ssize_t n = read_some(ep, conn, &data);
 
@@ -470,6 +457,27 @@ void tt_conn_event(struct tt_control_endpoint *ep, struct tt_conn *conn, uint32_
 		readable(ep, conn);
 }
 
+static unsigned pipe_events(const struct tt_conn *conn)
+{
+	return conn->duplex.pipe ? tt_pipe_events(conn->duplex.pipe) : 0;
+}
+
+bool tt_conn_pipes_ready(const struct tt_control_endpoint *ep)
+{
+	const struct tt_conn *c = ep->conns;
+
+	while (c && !pipe_events(c))
+		c = c->next;
+	return c != NULL;
+}
+
+void tt_conn_pipes_serve(struct tt_control_endpoint *ep)
+{
+	for (struct tt_conn *c = ep->conns; c; c = c->next)
+		if (pipe_events(c))
+			tt_conn_event(ep, c, pipe_events(c));
+}
+
 void tt_conn_reap(struct tt_control_endpoint *ep)
 {
 	struct tt_conn **at = &ep->conns, *c;
@@ -480,8 +488,6 @@ void tt_conn_reap(struct tt_control_endpoint *ep)
 			continue;
 		}
 		*at = c->next;
-		free(c->in);
-		free(c->out.data);
-		free(c);
+		free_conn(c);
 	}
 }

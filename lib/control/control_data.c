@@ -31,22 +31,23 @@ static void *work(void *arg)
 	tt_control_lock(ctl);
 	while ((d = next_unfinished(ctl))) {
 		struct tt_dial dial = tt_dial_of(ctl, d->peer, TT_P_DATA, d->deadline_ns);
-		struct tt_tls *tls;
+		struct tt_duplex duplex;
 		int rc;
 
 		dial.channel = d->channel;
+		dial.network = true;
 		tt_control_unlock(ctl);
-		rc = tt_control_connect(ctl, &dial, &tls);
+		rc = tt_control_connect(ctl, &dial, &duplex);
 		tt_control_lock(ctl);
-		if (!rc && !tt_tls_data_keys(tls, dial.hello, &d->keys)) {
-			tt_tls_close(tls);
+		if (!rc && !tt_tls_data_keys(duplex.tls, dial.hello, &d->keys)) {
+			tt_tls_close(duplex.tls);
 			rc = tt_fail(TT_SYSTEM, "rank %d: no memory to connect to rank %d",
 				     ctl->rank, d->peer);
 		}
 		if (rc)
 			snprintf(d->text, sizeof(d->text), "%s", tt_error_text());
 		d->code = rc;
-		d->fd = rc ? -1 : tt_tls_release(tls);
+		d->fd = rc ? -1 : tt_tls_release(duplex.tls);
 	}
 	ctl->dialer.working = false;
 	tt_control_unlock(ctl);

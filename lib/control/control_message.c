@@ -74,16 +74,16 @@ static int dial(struct tt_control *ctl, int rank, uint64_t deadline_ns, const at
 	struct tt_control_endpoint *ep = ctl->ep;
 	struct tt_dial dial = tt_dial_of(ctl, rank, TT_P_CONTROL, deadline_ns);
 	int peer = tt_control_peer(ctl, rank), rc;
-	struct tt_tls *tls;
+	struct tt_duplex duplex;
 
 	dial.stop = stop;
 	ep->peers.dialed[peer] = true;
 	tt_control_unlock(ctl);
-	rc = tt_control_connect(ctl, &dial, &tls);
+	rc = tt_control_connect(ctl, &dial, &duplex);
 	tt_control_lock(ctl);
 	ep->peers.dialed[peer] = false;
 	tt_control_changed(ctl);
-	if (!rc && !tt_conn_add(ep, tls, peer, false))
+	if (!rc && !tt_conn_add(ep, duplex, peer, false))
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for a connection with rank %d",
 			     ctl->rank, rank);
 	return tt_conn_to(ep, peer) ? 0 : rc;

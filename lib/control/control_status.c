@@ -254,7 +254,7 @@ static void why_silent(const struct tt_control *ctl, int rank, char *text, size_
 		char reason[160];
 
 		if (other < 0 || ctl->host_of[other] != ctl->host_of[rank] ||
-		    !tt_sock_silent(tt_tls_fd(c->tls), reason, sizeof(reason)))
+		    !tt_duplex_silent(&c->duplex, reason, sizeof(reason)))
 			continue;
 		snprintf(text, bytes, ": %s", reason);
 		return;

@@ -75,8 +75,7 @@ static int open_descriptors(struct tt_control_endpoint *ep, const struct tt_port
 	return rc ? rc : tt_endpoint_watch(ep, ep->listener.fd, &ep->listener.source);
 }
 
-int tt_endpoint_make(int peer, int npeers, const struct tt_ports *ports,
-		     struct tt_control_endpoint **ret_ep)
+int tt_endpoint_make(int peer, int npeers, struct tt_control_endpoint **ret_ep)
 {
 	struct tt_control_endpoint *ep = calloc(1, sizeof(*ep));
 	pthread_condattr_t attr;
@@ -105,8 +104,6 @@ int tt_endpoint_make(int peer, int npeers, const struct tt_ports *ports,
 	if (!ep->service.in || !ep->auth.key || !ep->peers.business_cards ||
 	    !ep->peers.best_address || !ep->peers.dialed)
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", peer, npeers);
-	if (!rc && npeers > 1 && ports)
-		rc = open_descriptors(ep, ports);
 	if (rc)
 		tt_endpoint_free(ep);
 	else
@@ -125,6 +122,13 @@ int tt_endpoint_authenticate(struct tt_control_endpoint *ep, const struct tt_id 
 	return tt_tls_context_make(ep->auth.key, ep->auth.job, ep->peer, &ep->auth.tls);
 }
 
+/* Ranks of this process learn of the endpoint before its port answers. */
+int tt_endpoint_listen(struct tt_control_endpoint *ep, const struct tt_ports *ports)
+{
+	tt_local_enter(ep);
+	return open_descriptors(ep, ports);
+}
+
 static void drop_early(struct tt_control_endpoint *ep)
 {
 	struct tt_early *next;
@@ -139,6 +143,7 @@ static void drop_early(struct tt_control_endpoint *ep)
 
 void tt_endpoint_free(struct tt_control_endpoint *ep)
 {
+	tt_local_leave(ep);
 	if (ep->service.running) {
 		pthread_mutex_lock(&ep->lock);
 		ep->service.stop = true;
@@ -149,7 +154,7 @@ void tt_endpoint_free(struct tt_control_endpoint *ep)
 	tt_unauth_reap(ep, true);
 	for (struct tt_conn *c = ep->conns; c; c = c->next) {
 		if (!c->dead)
-			tt_tls_close(c->tls);
+			tt_duplex_close(&c->duplex);
 		c->dead = true;
 	}
 	tt_conn_reap(ep);
@@ -359,11 +364,14 @@ static void *serve(void *arg)
 		timeout_ms = timers(ep);
 		tt_conn_reap(ep);
 		tt_unauth_reap(ep, false);
+		if (tt_conn_pipes_ready(ep))
+			timeout_ms = 0;
 		pthread_mutex_unlock(&ep->lock);
 		n = epoll_wait(ep->service.epoll, ev, EVENTS, timeout_ms);
 		pthread_mutex_lock(&ep->lock);
 		for (int i = 0; i < n; i++)
 			dispatch(ep, &ev[i]);
+		tt_conn_pipes_serve(ep);
 	}
 	pthread_mutex_unlock(&ep->lock);
 	return NULL;
@@ -380,5 +388,6 @@ int tt_endpoint_start(struct tt_control_endpoint *ep)
 		return tt_fail(TT_SYSTEM, "rank %d: cannot start a thread: %s", ep->peer,
 			       strerror(rc));
 	ep->service.running = true;
+	tt_local_open(ep);
 	return 0;
 }

@@ -16,8 +16,10 @@
  *   control_accept.c        listener, unauthenticated connections (pending handshakes)
  *   control_admission.c     the descriptors that unauthenticated connections may hold
  *   control_connect.c       connect to a peer
+ *   control_local.c         ... of this process
  *   control_authenticate.c  handshakes with the servers that a dial has reached
  *   control_connection.c    frames in and out
+ *   duplex.c, pipe.c, tls.c the bytes below: TLS to another process, a pipe within this one
  */
 #ifndef TT_ENDPOINT_H
 #define TT_ENDPOINT_H
@@ -27,9 +29,9 @@
 #include <sys/uio.h>
 
 #include "control/control.h"
+#include "control/duplex.h"
 #include "control/frame.h"
 #include "control/hello.h"
-#include "control/tls.h"
 
 #define TT_SECOND 1000000000ull
 #define TT_NEVER UINT64_MAX
@@ -69,7 +71,7 @@ struct tt_peers {
 struct tt_conn {
 	enum tt_source source;
 	struct tt_conn *next;
-	struct tt_tls *tls; /* NULL: dead */
+	struct tt_duplex duplex;
 	int peer;
 	bool registration; /* ends when the rank is connected in the tree */
 	bool registered;   /* rank 0 has accepted the registration */
@@ -131,11 +133,19 @@ struct tt_listener {
 
 /* ---- the endpoint ---------------------------------------------------------------------------- */
 
+/* In the list of the process; guarded by the list's lock. */
+struct tt_local {
+	struct tt_control_endpoint *next;
+	bool entered;
+	bool open; /* ranks of this process may connect */
+};
+
 struct tt_control_endpoint {
 	int peer, npeers; /* this rank's number and the number of ranks at the first join */
 	pid_t pid;        /* of the maker: a forked child must not use the endpoint */
 	struct tt_credentials auth;
 	struct tt_peers peers;
+	struct tt_local local;
 
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* signalled on every change that a caller may wait for */
@@ -151,12 +161,11 @@ struct tt_control_endpoint {
 
 /* ---- endpoint.c ------------------------------------------------------------------------------ */
 
-/* Make an endpoint with its listener (ports NULL: without one); start the service thread; stop it
- * and free the endpoint. Not locked. 0 | TT_SYSTEM */
-int tt_endpoint_make(int peer, int npeers, const struct tt_ports *ports,
-		     struct tt_control_endpoint **ret_ep);
-/* Take the key, the job and the attempt from id. 0 | TT_SYSTEM */
+/* Make an endpoint; take the key, the job and the attempt from id; listen; start the service thread;
+ * stop it and free the endpoint. Not locked. 0 | TT_SYSTEM */
+int tt_endpoint_make(int peer, int npeers, struct tt_control_endpoint **ret_ep);
 int tt_endpoint_authenticate(struct tt_control_endpoint *ep, const struct tt_id *id);
+int tt_endpoint_listen(struct tt_control_endpoint *ep, const struct tt_ports *ports);
 int tt_endpoint_start(struct tt_control_endpoint *ep);
 void tt_endpoint_free(struct tt_control_endpoint *ep);
 /* Tell all peers that the endpoint closes; locked. */
@@ -181,8 +190,8 @@ bool tt_endpoint_frame(struct tt_control_endpoint *ep, struct tt_conn *conn,
 
 /* ---- control_connection.c, locked ------------------------------------------------------------ */
 
-/* Takes tls. NULL: no memory, tls is closed */
-struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, struct tt_tls *tls, int peer,
+/* Takes duplex. NULL: no memory, duplex is closed */
+struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, struct tt_duplex duplex, int peer,
 			    bool registration);
 void tt_conn_send(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t context,
 		  enum tt_frame kind, const void *data, size_t bytes);
@@ -196,6 +205,9 @@ void tt_conn_event(struct tt_control_endpoint *ep, struct tt_conn *conn, uint32_
 void tt_conn_end(struct tt_control_endpoint *ep, struct tt_conn *conn);
 /* The connection to a peer, NULL: none */
 struct tt_conn *tt_conn_to(const struct tt_control_endpoint *ep, int peer);
+/* Is an event of a pipe due? Handle those that are. Thread: service */
+bool tt_conn_pipes_ready(const struct tt_control_endpoint *ep);
+void tt_conn_pipes_serve(struct tt_control_endpoint *ep);
 /* Free dead connections. Thread: service */
 void tt_conn_reap(struct tt_control_endpoint *ep);
 /* The bytes that are not sent yet, or not acknowledged by the peer's host */
@@ -213,6 +225,9 @@ void tt_unauth_event(struct tt_control_endpoint *ep, struct tt_unauth *u);
 uint64_t tt_accept_timers(struct tt_control_endpoint *ep, uint64_t now);
 /* Free dead unauthenticated connections; all: close the live ones too. */
 void tt_unauth_reap(struct tt_control_endpoint *ep, bool all);
+/* Does ep welcome a rank of this process? Then it takes the pipe. */
+bool tt_accept_local(struct tt_control_endpoint *ep, const struct tt_hello *h,
+		     struct tt_pipe *pipe);
 /* Close the data sockets of a context that nobody claimed. */
 void tt_parked_close(struct tt_control_endpoint *ep, uint64_t context);
 
@@ -240,7 +255,8 @@ struct tt_dial {
 	int me, rank; /* numbers of this rank and of `to` in error texts */
 	enum tt_purpose purpose;
 	int channel;
-	bool named; /* the user named the addresses: loopback is allowed */
+	bool named;   /* the user named the addresses: loopback is allowed */
+	bool network; /* over the network also within this process */
 	/* ends the attempt, which goes on when the control is broken; NULL: a break ends it */
 	const atomic_bool *stop;
 	int nports; /* to listens at one of nports from its port on; 0 is 1 */
@@ -249,13 +265,28 @@ struct tt_dial {
 };
 /* Connect to a rank whose business card is known, and authenticate. 0 | TT_REMOTE, TT_TIMEOUT,
  * TT_SYSTEM | the code that broke the control */
-int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_tls **ret_tls);
+int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_duplex *ret_duplex);
 /* A dial of a rank of ctl, to be completed */
 struct tt_dial tt_dial_of(struct tt_control *ctl, int rank, enum tt_purpose purpose,
 			  uint64_t deadline_ns);
 /* Make the connection to rank, one of ctl's, unless it exists: the higher peer connects, the lower
  * one waits. me, named: numbers of the two ranks in error texts. Returns as tt_control_connect. */
 int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64_t deadline_ns);
+
+/* ---- control_local.c, not locked -------------------------------------------------------------- */
+
+/* Put ep into the list of the process; ranks of the process that dial wait until it opens, and
+ * connect then; take ep out of the list. */
+void tt_local_enter(struct tt_control_endpoint *ep);
+void tt_local_open(struct tt_control_endpoint *ep);
+void tt_local_leave(struct tt_control_endpoint *ep);
+/* Connect to a rank of this process, which has its end of the pipe then. false: it is not here, or
+ * does not welcome this rank */
+bool tt_local_connect(struct tt_control *ctl, const struct tt_dial *dial,
+		      const struct tt_patience *patience, struct tt_pipe **ret_pipe);
+/* Wait until the rank is here, wait_ns at most. */
+void tt_local_await(struct tt_control *ctl, const struct tt_dial *dial,
+		    const struct tt_patience *patience, uint64_t wait_ns);
 
 /* ---- control_authenticate.c, not locked ------------------------------------------------------ */
 

@@ -189,7 +189,8 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 	struct tt_control *ctl;
 	int role = kind & 7;
 
-	if (tt_endpoint_make(ranks[role], NRANKS, &(struct tt_ports){ 0 }, &ep) ||
+	if (tt_endpoint_make(ranks[role], NRANKS, &ep) ||
+	    tt_endpoint_listen(ep, &(struct tt_ports){ 0 }) ||
 	    tt_control_make(ep, 0, ranks[role], NRANKS, NULL, &ctl) ||
 	    !tls_pair(sessions(), &ours, &theirs))
 		return;
@@ -202,7 +203,8 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 		tt_endpoint_forming(ep, true);
 	if (role < 6) {
 		bool registration = role == 3 || role == 5;
-		struct tt_conn *conn = tt_conn_add(ep, ours, peers[role], registration);
+		struct tt_conn *conn = tt_conn_add(ep, (struct tt_duplex){ .tls = ours },
+						   peers[role], registration);
 
 		conn->registered = role == 3;
 	} else {

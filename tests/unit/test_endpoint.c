@@ -27,8 +27,9 @@ static struct fixture make(int rank)
 {
 	struct fixture f;
 
-	cr_assert_eq(tt_endpoint_make(rank, N, &(struct tt_ports){ 0 }, &f.ep), 0);
+	cr_assert_eq(tt_endpoint_make(rank, N, &f.ep), 0);
 	cr_assert_eq(tt_endpoint_authenticate(f.ep, &(struct tt_id){ 0 }), 0);
+	cr_assert_eq(tt_endpoint_listen(f.ep, &(struct tt_ports){ 0 }), 0);
 	cr_assert_eq(tt_control_make(f.ep, 0, rank, N, NULL, &f.ctl), 0);
 	for (int r = 0; r < N; r++)
 		f.ep->peers.business_cards[r].port = 1;
@@ -42,7 +43,7 @@ static struct tt_tls *connect_peer(struct fixture *f, int peer)
 	struct tt_tls *ours, *theirs;
 
 	cr_assert(tls_pair(f->ep->auth.tls, &ours, &theirs));
-	cr_assert(tt_conn_add(f->ep, ours, peer, false));
+	cr_assert(tt_conn_add(f->ep, (struct tt_duplex){ .tls = ours }, peer, false));
 	return theirs;
 }
 

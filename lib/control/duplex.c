@@ -1,0 +1,98 @@
+/*
+ * duplex.c - one interface for sessions of TLS and pipes
+ */
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "control/duplex.h"
+#include "control/endpoint.h"
+
+bool tt_duplex_begin(struct tt_duplex *d, struct tt_control_endpoint *ep, void *source)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = source };
+	int fd;
+
+	if (d->pipe) {
+		tt_pipe_attach(d->pipe, ep);
+		return true;
+	}
+	fd = tt_tls_fd(d->tls);
+	tt_sock_set_blocking(fd, false);
+	/* Traffic is sparse, with bursts: BBR, the default of some systems, paces such a burst for
+	 * seconds. */
+	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+	tt_sock_probe(fd);
+	return !epoll_ctl(ep->service.epoll, EPOLL_CTL_ADD, fd, &ev);
+}
+
+void tt_duplex_watch(struct tt_duplex *d, struct tt_control_endpoint *ep, void *source,
+		     bool writing)
+{
+	struct epoll_event ev = { .events = EPOLLIN | (writing ? EPOLLOUT : 0),
+				  .data.ptr = source };
+
+	if (d->pipe)
+		tt_pipe_watch(d->pipe, writing);
+	else
+		epoll_ctl(ep->service.epoll, EPOLL_CTL_MOD, tt_tls_fd(d->tls), &ev);
+}
+
+void tt_duplex_unwatch(struct tt_duplex *d, struct tt_control_endpoint *ep)
+{
+	if (d->tls)
+		epoll_ctl(ep->service.epoll, EPOLL_CTL_DEL, tt_tls_fd(d->tls), NULL);
+}
+
+void tt_duplex_close(struct tt_duplex *d)
+{
+	if (d->pipe)
+		tt_pipe_close(d->pipe);
+	tt_tls_close(d->tls);
+	*d = (struct tt_duplex){ 0 };
+}
+
+ssize_t tt_duplex_recv(struct tt_duplex *d, void *data, size_t bytes)
+{
+	return d->pipe ? tt_pipe_recv(d->pipe, data, bytes) : tt_tls_recv(d->tls, data, bytes);
+}
+
+ssize_t tt_duplex_send(struct tt_duplex *d, const void *data, size_t bytes)
+{
+	return d->pipe ? tt_pipe_send(d->pipe, data, bytes) : tt_tls_send(d->tls, data, bytes);
+}
+
+void tt_duplex_shutdown(struct tt_duplex *d, int how)
+{
+	if (d->pipe)
+		tt_pipe_shutdown(d->pipe, how);
+	else
+		shutdown(tt_tls_fd(d->tls), how);
+}
+
+bool tt_duplex_pending(const struct tt_duplex *d)
+{
+	return d->tls && tt_tls_pending(d->tls);
+}
+
+size_t tt_duplex_unsent(const struct tt_duplex *d)
+{
+	int pending = 0;
+
+	if (d->pipe || ioctl(tt_tls_fd(d->tls), SIOCOUTQ, &pending))
+		return 0;
+	return (size_t)pending;
+}
+
+bool tt_duplex_silent(const struct tt_duplex *d, char *text, size_t bytes)
+{
+	return d->tls && tt_sock_silent(tt_tls_fd(d->tls), text, bytes);
+}
+
+size_t tt_duplex_memory(const struct tt_duplex *d)
+{
+	return d->pipe ? tt_pipe_memory(d->pipe) : TT_TLS_BYTES;
+}
