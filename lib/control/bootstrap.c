@@ -30,6 +30,7 @@ static int fill_business_card(struct tt_control *ctl, const struct tt_join *join
 	me->pid = (uint32_t)getpid();
 	me->netns = tt_id_netns("");
 	me->host = tt_id_netns(join->host_id);
+	memcpy(me->public_key, ctl->ep->auth.identity.public_key, TT_PUBLIC_KEY);
 	if (gethostname(me->name, sizeof(me->name) - 1) || !me->name[0])
 		snprintf(me->name, sizeof(me->name), "a host without a name");
 	return rc ? tt_fail(rc, "rank %d: %s", ctl->rank, tt_error_text()) : 0;
@@ -98,7 +99,8 @@ static int send_registration(struct tt_control *ctl, const struct tt_join *join,
 	return conn ? 0 : tt_fail(TT_SYSTEM, "rank %d: no memory for a connection", ctl->rank);
 }
 
-/* network: over the network in any case */
+/* Only the job's key proves that rank 0 answers; all else is bound to the key pair of who did.
+ * network: over the network in any case */
 static int dial_root(struct tt_control *ctl, const struct tt_id *id, bool network,
 		     uint64_t deadline_ns, struct tt_duplex *ret_duplex)
 {
@@ -110,9 +112,16 @@ static int dial_root(struct tt_control *ctl, const struct tt_id *id, bool networ
 				.network = network,
 				.nports = id->nports,
 				.deadline_ns = deadline_ns };
+	int rc;
 
 	describe_root(id, &root);
-	return tt_control_connect(ctl, &dial, ret_duplex);
+	rc = tt_control_connect(ctl, &dial, ret_duplex);
+	if (rc)
+		return rc;
+	tt_control_lock(ctl);
+	memcpy(ctl->ep->peers.business_cards[0].public_key, dial.server_key, TT_PUBLIC_KEY);
+	tt_control_unlock(ctl);
+	return 0;
 }
 
 /* Wait until *flag. Other ranks wait a little longer than rank 0, which names the missing ranks. */

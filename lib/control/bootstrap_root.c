@@ -3,8 +3,8 @@
  * missing ranks
  *
  * Called by the service thread of rank 0. A rank registers over a connection of its own, which
- * becomes its tree connection when rank 0 is its parent; otherwise rank 0 names the parent as soon
- * as the parent has registered, and releases the connection when the rank is connected in the tree.
+ * becomes its tree connection when rank 0 is its parent. Rank 0 names the parent as soon as the
+ * parent has registered, and releases another connection when the rank is connected in the tree.
  * Until then every failure reaches the rank over this connection.
  */
 #include <stdio.h>
@@ -148,19 +148,24 @@ void tt_bootstrap_entered(struct tt_control *ctl, struct tt_conn *conn)
 
 /* ---- parents in the tree, table -------------------------------------------------------------- */
 
+/* Once both have registered, and before the table. The rank gets its certificate, too: it may
+ * connect to ranks that do not have the table yet. */
 static void name_parent(struct tt_control *ctl, int rank)
 {
 	struct tt_conn *conn = ctl->ep->conns;
 	int parent = tt_tree_parent(rank);
 	struct tt_writer w = { 0 };
 
-	while (conn &&
-	       (conn->dead || !conn->registered || conn->peer != rank || !conn->registration))
+	while (conn && (conn->dead || !conn->registered || conn->peer != rank))
 		conn = conn->next;
-	if (!conn || !parent || !ctl->join.root->registered[parent])
+	if (!conn || !ctl->join.root->registered[parent])
 		return;
 	tt_put_business_card(&w, &ctl->ep->peers.business_cards[parent]);
-	tt_conn_send(ctl->ep, conn, 0, TT_F_PARENT, w.data, w.have);
+	tt_certificate_put(ctl->ep, rank, &w);
+	if (w.failed)
+		tt_control_no_memory(ctl);
+	else
+		tt_conn_send(ctl->ep, conn, 0, TT_F_PARENT, w.data, w.have);
 	free(w.data);
 }
 
@@ -170,6 +175,7 @@ static void send_table(struct tt_control *ctl)
 
 	for (int r = 0; r < ctl->nranks; r++)
 		tt_put_business_card(&w, &ctl->ep->peers.business_cards[r]);
+	tt_table_sign(ctl->ep, &w);
 	tt_control_post(ctl, TT_TO_CHILDREN, -1, TT_F_TABLE, &w);
 	ctl->join.has_table = true;
 	tt_control_changed(ctl);
@@ -214,14 +220,15 @@ bool tt_bootstrap_register(struct tt_control *ctl, struct tt_conn *conn, const u
 		return true;
 	}
 	ctl->ep->peers.business_cards[r] = reg.from;
+	memcpy(ctl->ep->peers.business_cards[r].public_key, conn->public_key, TT_PUBLIC_KEY);
 	ctl->join.root->registered[r] = true;
 	ctl->join.root->nregistered++;
 	conn->registered = true;
+	name_parent(ctl, r);
 	if (tt_tree_parent(r) == 0) {
 		conn->registration = false;
 		tt_join_attached(ctl, r);
 	}
-	name_parent(ctl, r);
 	for (int child = r * TT_FANOUT + 1;
 	     child <= r * TT_FANOUT + TT_FANOUT && child < ctl->nranks; child++)
 		name_parent(ctl, child);

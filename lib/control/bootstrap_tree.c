@@ -3,9 +3,10 @@
  *
  * Called by bootstrap and split (connect), and by the service thread (frames of joining). The
  * parent of rank r is rank (r - 1) / 8. Ranks connected in the tree are reported upwards; when all
- * are, rank 0 sends the table of business cards down, and then the lower of two ring neighbors
- * dials the higher.
+ * are, rank 0 signs the table of business cards and sends it down, and then the higher of two ring
+ * neighbors dials the lower.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,13 +83,16 @@ int tt_join_ring(struct tt_control *ctl, uint64_t deadline_ns)
 static bool got_parent(struct tt_control *ctl, const uint8_t *data, size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
+	uint8_t certificate[TT_SIGNATURE];
 	struct tt_business_card record;
 
 	tt_get_business_card(&r, &record);
+	tt_get_copy(&r, certificate, sizeof(certificate));
 	if (!tt_get_end(&r) || record.rank != tt_tree_parent(ctl->rank) || !record.port ||
 	    ctl->join.has_parent)
 		return false;
 	ctl->join.parent = record;
+	memcpy(ctl->ep->auth.certificate, certificate, sizeof(certificate));
 	ctl->join.has_parent = true;
 	tt_control_changed(ctl);
 	return true;
@@ -121,13 +125,32 @@ static bool got_missing(struct tt_control *ctl, const uint8_t *data, size_t byte
 	return true;
 }
 
-static bool got_table(struct tt_control *ctl, const uint8_t *data, size_t bytes)
+/* Is the table, which other ranks have passed on, rank 0's? */
+static bool is_signed(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes)
 {
-	struct tt_reader r = { .at = data, .left = bytes };
+	int holds = tt_table_check(ctl->ep, data, bytes, data + bytes);
+	char text[128];
+
+	if (holds < 0)
+		tt_control_no_memory(ctl);
+	if (!holds) {
+		snprintf(text, sizeof(text),
+			 "rank %d sent rank %d a table of ranks that rank 0 has not signed", from,
+			 ctl->rank);
+		tt_control_break(ctl, TT_REMOTE, from, 0, text, -1);
+	}
+	return holds > 0;
+}
+
+static bool got_table(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes)
+{
+	struct tt_reader r = { .at = data, .left = bytes - TT_SIGNATURE };
 	struct tt_business_card record;
 
-	if (ctl->join.has_table)
+	if (ctl->join.has_table || bytes < TT_SIGNATURE)
 		return false;
+	if (!is_signed(ctl, from, data, bytes - TT_SIGNATURE))
+		return true;
 	for (int rank = 0; rank < ctl->nranks; rank++) {
 		tt_get_business_card(&r, &record);
 		if (r.failed || record.rank != rank || !record.port)
@@ -169,7 +192,7 @@ bool tt_join_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame k
 	case TT_F_MISSING:
 		return from_above && got_missing(ctl, data, bytes);
 	case TT_F_TABLE:
-		return from_above && got_table(ctl, data, bytes);
+		return from_above && got_table(ctl, conn->peer, data, bytes);
 	default:
 		return false;
 	}

@@ -249,11 +249,12 @@ static enum tt_verdict judge(const struct tt_control_endpoint *ep, const struct 
 	    (h->purpose != TT_P_REGISTER && h->from >= ep->npeers) ||
 	    (h->purpose == TT_P_REGISTER && !(ctl && ctl->join.root)))
 		return TT_V_OTHER_RANK;
-	if (h->purpose != TT_P_CONTROL && !ctl && ep->forming)
-		return TT_V_EARLY; /* of a split that this rank has not completed */
-	if (h->purpose != TT_P_CONTROL && h->purpose != TT_P_REGISTER &&
-	    !(ctl && tt_control_rank(ctl, h->from) >= 0))
-		return TT_V_OTHER_RANK;
+	if (h->purpose == TT_P_REGISTER)
+		return TT_V_WELCOME;
+	if (ctl && tt_control_rank(ctl, h->from) < 0)
+		return TT_V_EXCLUDED;
+	if (!ctl && h->purpose == TT_P_DATA) /* maybe of a split that this rank has not completed */
+		return ep->forming ? TT_V_EARLY : TT_V_OTHER_RANK;
 	return TT_V_WELCOME;
 }
 
@@ -306,7 +307,7 @@ void tt_parked_close(struct tt_control_endpoint *ep, uint64_t context)
 }
 
 static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h,
-		      struct tt_duplex duplex)
+		      const uint8_t key[TT_PUBLIC_KEY], struct tt_duplex duplex)
 {
 	struct tt_control *ctl = tt_endpoint_find(ep, h->context);
 	struct tt_conn *conn;
@@ -314,8 +315,10 @@ static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h,
 	switch (h->purpose) {
 	case TT_P_REGISTER:
 		conn = tt_conn_add(ep, duplex, h->from, true);
-		if (conn)
+		if (conn) {
+			memcpy(conn->public_key, key, TT_PUBLIC_KEY);
 			tt_bootstrap_entered(ctl, conn);
+		}
 		break;
 	case TT_P_CONTROL:
 		conn = tt_conn_add(ep, duplex, h->from, false);
@@ -328,34 +331,51 @@ static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h,
 	}
 }
 
-bool tt_accept_local(struct tt_control_endpoint *ep, const struct tt_hello *h, struct tt_pipe *pipe)
+bool tt_accept_local(struct tt_control_endpoint *ep, const struct tt_hello *h,
+		     const uint8_t key[TT_PUBLIC_KEY], struct tt_pipe *pipe)
 {
 	if (judge(ep, h) != TT_V_WELCOME)
 		return false;
-	connected(ep, h, (struct tt_duplex){ .pipe = pipe });
+	connected(ep, h, key, (struct tt_duplex){ .pipe = pipe });
 	return true;
 }
 
-/* The client holds the key. */
-static void answer_hello(struct tt_control_endpoint *ep, struct tt_unauth *u,
-			 const struct tt_hello *h)
+static void note_other_key(struct tt_control_endpoint *ep, int claimed)
 {
-	uint8_t verdict = judge(ep, h);
+	if (may_warn(ep, 2))
+		tt_log(TT_LOG_WARN,
+		       "rank %d: a connection as rank %d was refused: it has the secret, but not "
+		       "the key of rank %d",
+		       ep->peer, claimed, claimed);
+}
+
+/* The client holds the job's key. */
+static void answer_hello(struct tt_control_endpoint *ep, struct tt_unauth *u,
+			 const struct tt_hello *h, const struct tt_hello_message *message)
+{
+	struct tt_verdict_message answer;
+	enum tt_verdict verdict = judge(ep, h);
 	bool sent;
 
 	if (verdict == TT_V_STALE && may_warn(ep, 0))
 		tt_log(TT_LOG_WARN,
 		       "rank %d: rank %d of attempt %d was refused: this is attempt %d of the job",
 		       ep->peer, h->from, h->epoch, ep->auth.epoch);
+	if (verdict == TT_V_WELCOME)
+		verdict = tt_hello_check(ep, u->tls, h, message);
+	if (verdict == TT_V_IMPOSTOR)
+		note_other_key(ep, h->from);
 	if (verdict == TT_V_WELCOME && u->reserve)
 		verdict = TT_V_FULL;
-	sent = tt_tls_send(u->tls, &verdict, 1) == 1;
+	answer.verdict = (uint8_t)verdict;
+	sent = verdict && tt_verdict_sign(ep, u->tls, message->hello, &answer) &&
+	       tt_tls_send(u->tls, &answer, sizeof(answer)) == sizeof(answer);
 	drop(ep, u, verdict != TT_V_WELCOME || !sent);
 	if (verdict == TT_V_FULL)
 		note_full(ep);
 	if (verdict == TT_V_WELCOME && sent) {
 		ep->listener.full_since_ns = 0;
-		connected(ep, h, (struct tt_duplex){ .tls = u->tls });
+		connected(ep, h, message->public_key, (struct tt_duplex){ .tls = u->tls });
 	}
 }
 
@@ -389,7 +409,7 @@ static int shake_hands(struct tt_control_endpoint *ep, struct tt_unauth *u)
 
 void tt_unauth_event(struct tt_control_endpoint *ep, struct tt_unauth *u)
 {
-	uint8_t bytes[TT_HELLO_BYTES];
+	struct tt_hello_message message;
 	struct tt_hello hello;
 	ssize_t n = 0;
 	int rc;
@@ -398,11 +418,11 @@ void tt_unauth_event(struct tt_control_endpoint *ep, struct tt_unauth *u)
 		return;
 	rc = shake_hands(ep, u);
 	if (rc > 0)
-		n = tt_tls_recv(u->tls, bytes, sizeof(bytes));
+		n = tt_tls_recv(u->tls, &message, sizeof(message));
 	if (rc == 0 || (rc > 0 && n < 0 && errno == EAGAIN))
 		return;
-	if (rc > 0 && n == TT_HELLO_BYTES && tt_hello_get(bytes, &hello))
-		answer_hello(ep, u, &hello);
+	if (rc > 0 && n == sizeof(message) && tt_hello_get(message.hello, &hello))
+		answer_hello(ep, u, &hello, &message);
 	else
 		drop(ep, u, true);
 }

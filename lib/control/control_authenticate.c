@@ -34,9 +34,10 @@ static void give_up(const struct tt_dial_attempt *a, struct tt_authentication *o
 	tt_tls_close(one->tls);
 }
 
-/* The reason is the thread's last error. verdict: of a server that has proved the secret, or 0. */
-static void refused(struct tt_dial_attempt *a, int i, enum tt_verdict verdict)
+/* The reason is the thread's last error. */
+static void refused(struct tt_dial_attempt *a, int i)
 {
+	enum tt_verdict verdict = a->running[i].verdict;
 	struct tt_sock_target *c = a->running[i].to;
 	char where[TT_ENDPOINT_TEXT], last[sizeof(a->last)];
 
@@ -46,8 +47,8 @@ static void refused(struct tt_dial_attempt *a, int i, enum tt_verdict verdict)
 	snprintf(last, sizeof(last), "%s: %s", tt_address_text(&c->address, c->port, where),
 		 tt_error_text());
 	if (strcmp(last, a->last))
-		tt_log(TT_LOG_INFO, "rank %d: looking for rank %d: %s", a->dial->me, a->dial->rank,
-		       last);
+		tt_log(verdict == TT_V_WELCOME ? TT_LOG_WARN : TT_LOG_INFO,
+		       "rank %d: looking for rank %d: %s", a->dial->me, a->dial->rank, last);
 	memcpy(a->last, last, sizeof(last));
 	a->answered = true;
 	if (verdict == TT_V_FULL)
@@ -69,7 +70,7 @@ int tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to, 
 
 	if (a->nrunning == TT_HANDSHAKES) {
 		tt_fail(TT_REMOTE, "no answer in time");
-		refused(a, 0, 0);
+		refused(a, 0);
 	}
 	if (one.until_ns > a->patience.deadline_ns)
 		one.until_ns = a->patience.deadline_ns;
@@ -82,7 +83,7 @@ int tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to, 
 	one.proved = rc > 0; /* by a server that was faster than this thread */
 	a->running[a->nrunning++] = one;
 	if (rc < 0)
-		refused(a, a->nrunning - 1, 0);
+		refused(a, a->nrunning - 1);
 	return 0;
 }
 
@@ -102,17 +103,43 @@ bool tt_authenticate_has_news(void *ctx)
 	return poll_all(a, pfds, 0) > 0 || (a->patience.stop && a->patience.stop(a->patience.ctx));
 }
 
-/* 0 | TT_REMOTE: the verdict has not come, or it is a refusal */
-static int judge(ssize_t n, uint8_t verdict, enum tt_verdict *ret_verdict)
+/* A refusal that is final counts like a welcome: from the rank itself, where its key is known. */
+static int judge(struct tt_dial_attempt *a, struct tt_authentication *one,
+		 const struct tt_verdict_message *message)
 {
+	const struct tt_dial *dial = a->dial;
+	int holds = tt_verdict_check(a->ctl->ep, one->tls, dial->hello, dial->to->public_key,
+				     message);
+
+	if (holds < 0)
+		return tt_fail(TT_SYSTEM, "no memory to check a signature");
+	one->verdict = (enum tt_verdict)message->verdict;
+	one->proved_rank = holds;
+	if (one->verdict != TT_V_WELCOME)
+		return tt_verdict_fail(one->verdict);
+	if (!one->proved_rank)
+		return tt_fail(TT_REMOTE, "a process without the key of rank %d", dial->rank);
+	memcpy(a->server_key, message->public_key, TT_PUBLIC_KEY);
+	return 0;
+}
+
+/* 1: welcome | 0: not yet | TT_REMOTE: the verdict does not come, or it is a refusal | TT_SYSTEM */
+static int receive_verdict(struct tt_dial_attempt *a, struct tt_authentication *one)
+{
+	struct tt_verdict_message message;
+	ssize_t n = tt_tls_recv(one->tls, &message, sizeof(message));
+	int rc;
+
+	if (n < 0 && errno == EAGAIN)
+		return 0;
 	if (n < 0)
 		return tt_fail(TT_REMOTE, "connection lost: %m");
 	if (n == 0)
 		return tt_fail(TT_REMOTE, "connection closed by the other side");
-	if (verdict == TT_V_WELCOME)
-		return 0;
-	*ret_verdict = (enum tt_verdict)verdict;
-	return tt_verdict_fail(*ret_verdict);
+	if (n != sizeof(message))
+		return tt_verdict_fail(0);
+	rc = judge(a, one, &message);
+	return rc ? rc : 1;
 }
 
 /* One hello at a time: a server that has welcomed this rank takes the end of the connection for this
@@ -125,13 +152,23 @@ static bool has_asked(const struct tt_dial_attempt *a)
 	return false;
 }
 
-/* TLS, then the hello, then the verdict. 1: welcome | 0: call again when the socket is readable |
- * TT_REMOTE with the sentence; *ret_verdict is the refusal of a server that has proved the key */
-static int go_on(const struct tt_dial_attempt *a, struct tt_authentication *one,
-		 enum tt_verdict *ret_verdict)
+static int send_hello(const struct tt_dial_attempt *a, struct tt_authentication *one)
 {
-	uint8_t verdict = 0;
-	ssize_t n;
+	struct tt_hello_message message;
+
+	memcpy(message.hello, a->dial->hello, TT_HELLO_BYTES);
+	if (!tt_hello_sign(a->ctl->ep, one->tls, &message))
+		return tt_fail(TT_SYSTEM, "no memory for a signature");
+	if (tt_tls_send(one->tls, &message, sizeof(message)) != sizeof(message))
+		return tt_fail(TT_REMOTE, "connection lost: %m");
+	one->asked = true;
+	return 0;
+}
+
+/* TLS, then the hello, then the verdict. 1: welcome | 0: call again when the socket is readable |
+ * TT_REMOTE, TT_SYSTEM with the sentence */
+static int go_on(struct tt_dial_attempt *a, struct tt_authentication *one)
+{
 	int rc;
 
 	if (!one->asked) {
@@ -139,30 +176,27 @@ static int go_on(const struct tt_dial_attempt *a, struct tt_authentication *one,
 		one->proved = rc > 0;
 		if (rc <= 0 || has_asked(a))
 			return rc < 0 ? rc : 0;
-		if (tt_tls_send(one->tls, a->dial->hello, TT_HELLO_BYTES) != TT_HELLO_BYTES)
-			return tt_fail(TT_REMOTE, "connection lost: %m");
-		one->asked = true;
+		if ((rc = send_hello(a, one)))
+			return rc;
 	}
-	n = tt_tls_recv(one->tls, &verdict, 1);
-	if (n < 0 && errno == EAGAIN)
-		return 0;
-	rc = judge(n, verdict, ret_verdict);
-	return rc ? rc : 1;
+	return receive_verdict(a, one);
 }
 
 /* Go on with a readable connection. 0: authenticated | TT_TIMEOUT: not yet, or refused | TT_USAGE:
- * this rank's attempt is over */
+ * refused for good | TT_SYSTEM */
 static int step(struct tt_dial_attempt *a, int i, struct tt_sock_target **ret_to,
 		struct tt_tls **ret_tls)
 {
 	struct tt_authentication *one = &a->running[i];
-	enum tt_verdict verdict = 0;
-	int rc = go_on(a, one, &verdict);
+	int rc = go_on(a, one);
+	bool over = rc < 0 && one->proved_rank && tt_verdict_is_final(one->verdict);
 
 	if (rc < 0)
-		refused(a, i, verdict);
+		refused(a, i);
+	if (rc == TT_SYSTEM)
+		return tt_fail(TT_SYSTEM, "rank %d: %s", a->dial->me, a->last);
 	if (rc <= 0)
-		return verdict == TT_V_STALE ? TT_USAGE : TT_TIMEOUT;
+		return over ? TT_USAGE : TT_TIMEOUT;
 	*ret_to = one->to;
 	*ret_tls = one->tls;
 	remove_at(a, i);
@@ -175,7 +209,7 @@ static void expire(struct tt_dial_attempt *a, uint64_t now)
 	for (int i = a->nrunning - 1; i >= 0; i--)
 		if (now >= a->running[i].until_ns) {
 			tt_fail(TT_REMOTE, "no answer in time");
-			refused(a, i, 0);
+			refused(a, i);
 		}
 }
 

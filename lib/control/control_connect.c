@@ -258,7 +258,8 @@ static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
 	for (;;) {
 		int rc;
 
-		if (!dial->network && tt_local_connect(ctl, dial, &a->patience, &ret_duplex->pipe))
+		if (!dial->network &&
+		    tt_local_connect(ctl, dial, &a->patience, a->server_key, &ret_duplex->pipe))
 			return 0;
 		if (!a->n || tt_now_ns() >= dial->deadline_ns)
 			return give_up(ctl, dial, a);
@@ -310,9 +311,11 @@ int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_d
 	choose(ctl, dial, &a);
 	rc = try_until(&a, &to, ret_duplex);
 	tt_authenticate_end(&a);
-	if (!rc)
-		note_choice(ctl, dial, to);
-	return rc;
+	if (rc)
+		return rc;
+	memcpy(dial->server_key, a.server_key, TT_PUBLIC_KEY);
+	note_choice(ctl, dial, to);
+	return 0;
 }
 
 /* ---- connections to neighbors ---------------------------------------------------------------- */

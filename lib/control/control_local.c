@@ -77,12 +77,13 @@ void tt_local_leave(struct tt_control_endpoint *ep)
 
 /* ---- dials; the lock of the list is held ------------------------------------------------------ */
 
-/* A rank that came twice has two endpoints, and the business card names one by its port. */
+/* A rank that came twice has two endpoints, and the business card names one by its key. */
 static bool is_target(const struct tt_control_endpoint *ep, const struct tt_control_endpoint *mine,
 		      const struct tt_dial *dial)
 {
 	return ep != mine && ep->peer == dial->to->rank && ep->pid == mine->pid &&
-	       (dial->purpose == TT_P_REGISTER || ep->listener.port == dial->to->port) &&
+	       (dial->purpose == TT_P_REGISTER ||
+		!memcmp(ep->auth.identity.public_key, dial->to->public_key, TT_PUBLIC_KEY)) &&
 	       ep->auth.epoch == mine->auth.epoch &&
 	       !memcmp(ep->auth.job, mine->auth.job, TT_NONCE) &&
 	       !CRYPTO_memcmp(ep->auth.key->bytes, mine->auth.key->bytes, TT_KEY);
@@ -114,7 +115,8 @@ static bool await(const struct tt_patience *patience, uint64_t until_ns)
 }
 
 bool tt_local_connect(struct tt_control *ctl, const struct tt_dial *dial,
-		      const struct tt_patience *patience, struct tt_pipe **ret_pipe)
+		      const struct tt_patience *patience, uint8_t ret_key[TT_PUBLIC_KEY],
+		      struct tt_pipe **ret_pipe)
 {
 	struct tt_control_endpoint *ep;
 	struct tt_pipe *end[2];
@@ -126,8 +128,9 @@ bool tt_local_connect(struct tt_control *ctl, const struct tt_dial *dial,
 		;
 	if (ep && ep->local.open && tt_hello_get(dial->hello, &hello) && tt_pipe_make(end)) {
 		pthread_mutex_lock(&ep->lock);
-		welcome = tt_accept_local(ep, &hello, end[1]);
+		welcome = tt_accept_local(ep, &hello, ctl->ep->auth.identity.public_key, end[1]);
 		pthread_mutex_unlock(&ep->lock);
+		memcpy(ret_key, ep->auth.identity.public_key, TT_PUBLIC_KEY);
 		if (!welcome) {
 			tt_pipe_close(end[0]);
 			tt_pipe_close(end[1]);

@@ -119,6 +119,8 @@ int tt_endpoint_authenticate(struct tt_control_endpoint *ep, const struct tt_id 
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for the key of the job", ep->peer);
 	if (ep->npeers == 1)
 		return 0;
+	if (!tt_identity_make(&ep->auth.identity))
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a key pair", ep->peer);
 	return tt_tls_context_make(ep->auth.key, ep->auth.job, ep->peer, &ep->auth.tls);
 }
 
@@ -167,6 +169,7 @@ void tt_endpoint_free(struct tt_control_endpoint *ep)
 	pthread_mutex_destroy(&ep->lock);
 	tt_tls_context_free(ep->auth.tls);
 	tt_key_free(ep->auth.key);
+	tt_identity_free(&ep->auth.identity);
 	free(ep->peers.business_cards);
 	free(ep->peers.best_address);
 	free(ep->peers.dialed);

@@ -18,6 +18,7 @@
  *   control_connect.c       connect to a peer
  *   control_local.c         ... of this process
  *   control_authenticate.c  handshakes with the servers that a dial has reached
+ *   control_identity.c      proofs that both sides are the ranks that they say
  *   control_connection.c    frames in and out
  *   duplex.c, pipe.c, tls.c the bytes below: TLS to another process, a pipe within this one
  */
@@ -32,6 +33,7 @@
 #include "control/duplex.h"
 #include "control/frame.h"
 #include "control/hello.h"
+#include "control/identity.h"
 
 #define TT_SECOND 1000000000ull
 #define TT_NEVER UINT64_MAX
@@ -49,12 +51,16 @@ struct tt_service {
 	pthread_t thread;
 };
 
-/* Fixed when made. Proves membership to the peers (tls.h). */
+/* Fixed when made, except certificate. Proves membership to the peers (tls.h), and the rank
+ * (control_identity.c). */
 struct tt_credentials {
 	struct tt_key *key;
 	struct tt_tls_context *tls;
 	uint8_t job[TT_NONCE];
 	int epoch;
+	struct tt_identity identity;
+	/* of this rank's key, by rank 0; for peers that have no table yet */
+	uint8_t certificate[TT_SIGNATURE];
 };
 
 /* Fixed before the first join is complete, except best_address and dialed. */
@@ -88,6 +94,8 @@ struct tt_conn {
 	size_t burst;                 /* bytes of messages since the service thread was here */
 	bool writing;                 /* epoll watches for room */
 	bool closing;                 /* shut down once `out` is empty */
+	/* of the registration: the client's */
+	uint8_t public_key[TT_PUBLIC_KEY];
 };
 
 /* Frames sent and their bytes, without MISSING and STATUS, which a busy host repeats; a test counts
@@ -126,7 +134,7 @@ struct tt_listener {
 	uint64_t crowded_since_ns; /* without room for more handshakes, 0: with */
 	/* first and latest rank that received TT_V_FULL after its proof */
 	uint64_t full_since_ns, full_last_ns;
-	uint64_t warned_ns[2]; /* latest warning about an earlier attempt; another secret */
+	uint64_t warned_ns[3]; /* latest warning about an earlier attempt; another secret; key */
 	char trouble[160];     /* latest failure to accept, as a sentence */
 	struct tt_parked *parked;
 };
@@ -225,11 +233,35 @@ void tt_unauth_event(struct tt_control_endpoint *ep, struct tt_unauth *u);
 uint64_t tt_accept_timers(struct tt_control_endpoint *ep, uint64_t now);
 /* Free dead unauthenticated connections; all: close the live ones too. */
 void tt_unauth_reap(struct tt_control_endpoint *ep, bool all);
-/* Does ep welcome a rank of this process? Then it takes the pipe. */
+/* Does ep welcome a rank of this process? key: the rank's. Then it takes the pipe. */
 bool tt_accept_local(struct tt_control_endpoint *ep, const struct tt_hello *h,
-		     struct tt_pipe *pipe);
+		     const uint8_t key[TT_PUBLIC_KEY], struct tt_pipe *pipe);
 /* Close the data sockets of a context that nobody claimed. */
 void tt_parked_close(struct tt_control_endpoint *ep, uint64_t context);
+
+/* ---- control_identity.c ---------------------------------------------------------------------- */
+
+/* The client, not locked: complete a message that has its hello. false: no memory. check: did a
+ * server with this key (zeros: any key) sign the verdict on this hello? 1 | 0 | TT_SYSTEM */
+bool tt_hello_sign(const struct tt_control_endpoint *ep, struct tt_tls *tls,
+		   struct tt_hello_message *message);
+int tt_verdict_check(const struct tt_control_endpoint *ep, struct tt_tls *tls,
+		     const uint8_t hello[TT_HELLO_BYTES], const uint8_t key[TT_PUBLIC_KEY],
+		     const struct tt_verdict_message *message);
+/* The server, locked: TT_V_WELCOME: the client is rank hello->from, or its registration |
+ * TT_V_IMPOSTOR | TT_V_EARLY | 0: no memory. sign: complete a message that has its verdict. false: no memory */
+enum tt_verdict tt_hello_check(const struct tt_control_endpoint *ep, struct tt_tls *tls,
+			       const struct tt_hello *hello,
+			       const struct tt_hello_message *message);
+bool tt_verdict_sign(const struct tt_control_endpoint *ep, struct tt_tls *tls,
+		     const uint8_t hello[TT_HELLO_BYTES], struct tt_verdict_message *message);
+/* Rank 0, locked: append the certificate of a rank that has registered; append a signature to the
+ * table of business cards. Without memory the writer fails. */
+void tt_certificate_put(const struct tt_control_endpoint *ep, int rank, struct tt_writer *w);
+void tt_table_sign(const struct tt_control_endpoint *ep, struct tt_writer *table);
+/* Locked: has rank 0 signed this table? 1 | 0 | TT_SYSTEM: no memory */
+int tt_table_check(const struct tt_control_endpoint *ep, const uint8_t *table, size_t bytes,
+		   const uint8_t signature[TT_SIGNATURE]);
 
 /* ---- control_admission.c, locked ------------------------------------------------------------- */
 
@@ -261,7 +293,8 @@ struct tt_dial {
 	const atomic_bool *stop;
 	int nports; /* to listens at one of nports from its port on; 0 is 1 */
 	uint64_t deadline_ns;
-	uint8_t hello[TT_HELLO_BYTES]; /* made by tt_control_connect */
+	/* set by tt_control_connect */
+	uint8_t hello[TT_HELLO_BYTES], server_key[TT_PUBLIC_KEY];
 };
 /* Connect to a rank whose business card is known, and authenticate. 0 | TT_REMOTE, TT_TIMEOUT,
  * TT_SYSTEM | the code that broke the control */
@@ -280,10 +313,11 @@ int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64
 void tt_local_enter(struct tt_control_endpoint *ep);
 void tt_local_open(struct tt_control_endpoint *ep);
 void tt_local_leave(struct tt_control_endpoint *ep);
-/* Connect to a rank of this process, which has its end of the pipe then. false: it is not here, or
- * does not welcome this rank */
+/* Connect to a rank of this process, which has its end of the pipe then; *ret_key is the rank's.
+ * false: it is not here, or does not welcome this rank */
 bool tt_local_connect(struct tt_control *ctl, const struct tt_dial *dial,
-		      const struct tt_patience *patience, struct tt_pipe **ret_pipe);
+		      const struct tt_patience *patience, uint8_t ret_key[TT_PUBLIC_KEY],
+		      struct tt_pipe **ret_pipe);
 /* Wait until the rank is here, wait_ns at most. */
 void tt_local_await(struct tt_control *ctl, const struct tt_dial *dial,
 		    const struct tt_patience *patience, uint64_t wait_ns);
@@ -297,7 +331,9 @@ struct tt_authentication { /* a connection whose server has not proved the secre
 	struct tt_sock_target *to;
 	struct tt_tls *tls;
 	uint64_t until_ns;
-	bool proved, asked; /* asked: the hello is sent, the verdict is awaited */
+	bool proved, asked;      /* asked: the hello is sent, the verdict is awaited */
+	enum tt_verdict verdict; /* received, 0: none */
+	bool proved_rank;        /* by the rank's signature, as far as its key is known */
 };
 
 struct tt_dial_attempt {
@@ -311,6 +347,8 @@ struct tt_dial_attempt {
 	char last[160]; /* latest refusal by a server, as a sentence */
 	char full[160]; /* latest proved TT_V_FULL, as a sentence */
 	bool answered;  /* some server answered in this round */
+	/* of the authenticated one */
+	uint8_t server_key[TT_PUBLIC_KEY];
 };
 
 /* Takes fd, connected to a target of the list. 0 | TT_SYSTEM: this rank cannot begin a session */
@@ -320,8 +358,8 @@ bool tt_authenticate_runs(const struct tt_dial_attempt *a, const struct tt_sock_
 /* struct tt_patience's stop: is a handshake readable, or the dial over? ctx: the attempt */
 bool tt_authenticate_has_news(void *ctx);
 /* Go on with the handshakes for wait_ns, or until one ends. 0: this one is authenticated |
- * TT_TIMEOUT: none yet | TT_USAGE: a rank of the job has refused this rank for good, a->last is
- * its sentence */
+ * TT_TIMEOUT: none yet | TT_USAGE: the rank has refused this one for good, a->last is its sentence |
+ * TT_SYSTEM: no memory */
 int tt_authenticate_await(struct tt_dial_attempt *a, uint64_t wait_ns,
 			  struct tt_sock_target **ret_to, struct tt_tls **ret_tls);
 /* Close the connections of all running handshakes. */

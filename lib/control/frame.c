@@ -166,6 +166,7 @@ void tt_put_business_card(struct tt_writer *w, const struct tt_business_card *re
 	tt_put(w, record->netns, 8);
 	tt_put(w, record->host, 8);
 	tt_put_text(w, record->name);
+	tt_put_bytes(w, record->public_key, TT_PUBLIC_KEY);
 	tt_put(w, (uint8_t)record->naddresses, 1);
 	for (int i = 0; i < record->naddresses; i++) {
 		tt_put(w, record->addresses[i].family, 1);
@@ -183,6 +184,7 @@ void tt_get_business_card(struct tt_reader *r, struct tt_business_card *ret_reco
 	ret_record->netns = tt_get(r, 8);
 	ret_record->host = tt_get(r, 8);
 	tt_get_text(r, ret_record->name, sizeof(ret_record->name));
+	tt_get_copy(r, ret_record->public_key, TT_PUBLIC_KEY);
 	ret_record->naddresses = (int)tt_get_upto(r, 1, TT_ADDRESSES);
 	for (int i = 0; i < ret_record->naddresses; i++) {
 		struct tt_address *a = &ret_record->addresses[i];

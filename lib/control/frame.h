@@ -53,11 +53,11 @@ bool tt_get_end(const struct tt_reader *r);
 enum tt_frame {
 	TT_F_REGISTER = 1, /* to rank 0: this rank's settings and business card */
 	TT_F_DECLINE,      /* to rank 0, instead: the reason why this rank cannot join */
-	TT_F_PARENT,       /* from rank 0: the business card of the parent in the tree */
+	TT_F_PARENT,       /* from rank 0: the parent in the tree, and this rank's certificate */
 	TT_F_ATTACHED,     /* up: ranks connected in the tree */
 	TT_F_RELEASE,      /* from rank 0: the registration is over, close */
 	TT_F_MISSING,      /* down: the missing ranks */
-	TT_F_TABLE,        /* down: all business cards */
+	TT_F_TABLE,        /* down: all business cards, and rank 0's signature */
 	TT_F_GATHER_UP,
 	TT_F_GATHER_DOWN,
 	TT_F_ABORT,
@@ -92,6 +92,8 @@ int tt_frame_next(const uint8_t *data, size_t have, struct tt_frame_head *ret_he
 
 #define TT_HOST_NAME 64
 #define TT_SETTINGS 512
+#define TT_PUBLIC_KEY 32 /* of Ed25519 */
+#define TT_SIGNATURE 64
 
 /* The address and identity of a rank. netns: ranks with equal numbers share a loopback interface.
  * host: ranks with equal numbers count as one host. */
@@ -100,6 +102,7 @@ struct tt_business_card {
 	uint32_t pid;
 	uint64_t netns, host;
 	char name[TT_HOST_NAME];
+	uint8_t public_key[TT_PUBLIC_KEY]; /* of the rank's identity; zeros: not known yet */
 	struct tt_address addresses[TT_ADDRESSES];
 };
 void tt_put_business_card(struct tt_writer *w, const struct tt_business_card *record);

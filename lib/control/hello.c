@@ -51,6 +51,11 @@ bool tt_hello_get(const uint8_t bytes[TT_HELLO_BYTES], struct tt_hello *ret_hell
 	return !r.failed && ret_hello->purpose;
 }
 
+bool tt_verdict_is_final(enum tt_verdict verdict)
+{
+	return verdict == TT_V_STALE || verdict == TT_V_IMPOSTOR || verdict == TT_V_EXCLUDED;
+}
+
 int tt_verdict_fail(enum tt_verdict verdict)
 {
 	static const char *const why[TT_VERDICTS] = {
@@ -58,7 +63,10 @@ int tt_verdict_fail(enum tt_verdict verdict)
 		[TT_V_FULL] = "the other side has no file descriptor left (raise its ulimit -n)",
 		[TT_V_STALE] =
 			"a later attempt of this job listens there; this rank's attempt is over",
-		[TT_V_EARLY] = "an earlier attempt of this job still listens there",
+		[TT_V_EARLY] =
+			"an earlier attempt of this job, or a rank that still joins, listens there",
+		[TT_V_IMPOSTOR] = "this rank's key is not the one that rank 0 has registered",
+		[TT_V_EXCLUDED] = "this rank is no member of the communicator there",
 	};
 
 	if (verdict >= TT_VERDICTS || !why[verdict])

@@ -9,18 +9,20 @@
  *                                         <-   verdict
  *
  * TLS proves that both sides hold the job's key, before either message: so only a rank's verdict
- * counts, and the server keeps nothing for a client without the key. The client talks to several
- * servers at a time (control_authenticate.c), the server is a state machine of the service thread
+ * counts, and the server keeps nothing for a client without the key. A signature in each message
+ * proves which rank its sender is (control_identity.c). The client talks to several servers at a
+ * time (control_authenticate.c), the server is a state machine of the service thread
  * (control_accept.c), so that a stranger that sends nothing, half a message or malformed bytes
  * delays no rank.
  */
 #ifndef TT_HELLO_H
 #define TT_HELLO_H
 
+#include "control/frame.h"
 #include "control/unique_id.h"
 
-#define TT_PROTOCOL 3
-#define TT_PROTOCOL_TEXT "3"
+#define TT_PROTOCOL 4
+#define TT_PROTOCOL_TEXT "4"
 #define TT_IDENTITY_BYTES 14
 #define TT_HELLO_BYTES 26
 
@@ -31,7 +33,9 @@ enum tt_verdict {
 	TT_V_OTHER_RANK, /* the port belongs to another rank of the job */
 	TT_V_FULL,       /* the server has no descriptor left */
 	TT_V_STALE,      /* a later attempt listens: the client's is over */
-	TT_V_EARLY,      /* an earlier attempt still listens: dial again later */
+	TT_V_EARLY,      /* an earlier attempt listens, or a rank that still joins: dial again */
+	TT_V_IMPOSTOR,   /* the client lacks the key of the rank that it claims to be */
+	TT_V_EXCLUDED,   /* the client is no member of the communicator */
 	TT_VERDICTS
 };
 
@@ -56,6 +60,21 @@ void tt_hello_put(const struct tt_hello *hello, uint8_t ret_bytes[TT_HELLO_BYTES
 /* false: malformed */
 bool tt_hello_get(const uint8_t bytes[TT_HELLO_BYTES], struct tt_hello *ret_hello);
 
+/* The messages as they are sent, with the sender's public key and its signature (control_identity.c) */
+struct tt_hello_message {
+	uint8_t hello[TT_HELLO_BYTES];
+	uint8_t public_key[TT_PUBLIC_KEY];
+	uint8_t certificate[TT_SIGNATURE]; /* of the key, by rank 0; zeros: none */
+	uint8_t signature[TT_SIGNATURE];
+};
+struct tt_verdict_message {
+	uint8_t verdict;
+	uint8_t public_key[TT_PUBLIC_KEY];
+	uint8_t signature[TT_SIGNATURE];
+};
+
+/* Does the refusal hold however often the client dials? */
+bool tt_verdict_is_final(enum tt_verdict verdict);
 /* tt_fail with the sentence of a refusal; 0: of something that is no rank. Returns TT_REMOTE */
 int tt_verdict_fail(enum tt_verdict verdict);
 

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/openssl.h"
 #include "control/hello.h"
 #include "control/key.h"
 
@@ -46,7 +47,7 @@ bool tt_key_make(const uint8_t secret[TT_SECRET], const uint8_t job[TT_NONCE],
 		OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, info, sizeof(info) - 1),
 		OSSL_PARAM_construct_end()
 	};
-	EVP_KDF *kdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
+	EVP_KDF *kdf = EVP_KDF_fetch(tt_openssl(), "HKDF", NULL);
 	EVP_KDF_CTX *ctx = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
 	bool made = ctx && EVP_KDF_derive(ctx, ret_key->bytes, TT_KEY, params) == 1;
 

@@ -10,11 +10,11 @@
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/openssl.h"
 #include "base/sock.h"
 #include "control/tls.h"
 
@@ -168,23 +168,6 @@ static bool make_bio(struct tt_tls_context *context)
 	       BIO_meth_set_ctrl(context->bio, bio_ctrl);
 }
 
-/* The library context of the process. Each takes some of the 1024 keys of thread-specific data.
- * It is never freed: a thread that has used it still needs it when the thread ends. */
-static _Atomic(OSSL_LIB_CTX *) library;
-
-static OSSL_LIB_CTX *take_library(void)
-{
-	OSSL_LIB_CTX *present = library, *made;
-
-	if (present)
-		return present;
-	made = OSSL_LIB_CTX_new();
-	if (!made || atomic_compare_exchange_strong(&library, &present, made))
-		return made;
-	OSSL_LIB_CTX_free(made);
-	return present;
-}
-
 int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], int rank,
 			struct tt_tls_context **ret_context)
 {
@@ -193,7 +176,7 @@ int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], i
 
 	ERR_set_mark();
 	if (context) {
-		OSSL_LIB_CTX *lib = take_library();
+		OSSL_LIB_CTX *lib = tt_openssl();
 
 		context->key = key;
 		context->identity = (struct tt_psk_identity){ TT_PROTOCOL, { 0 }, rank };
@@ -299,8 +282,7 @@ static int refused(struct tt_tls *tls, unsigned long reason)
 {
 	if (!tls->is_server && !tls->received && !tls->read_error && !tls->ended &&
 	    !tls->write_error) {
-		/* it remembers algorithms that it had no memory for as algorithms it lacks */
-		library = NULL;
+		tt_openssl_renew();
 		return tt_fail(TT_SYSTEM, "OpenSSL cannot begin a session of TLS (no memory?)");
 	}
 	tls->impostor = tls->claimed >= 0 && reason == SSL_R_BINDER_DOES_NOT_VERIFY;
@@ -395,17 +377,31 @@ bool tt_tls_pending(const struct tt_tls *tls)
 	return SSL_pending(tls->ssl) > 0;
 }
 
-bool tt_tls_data_keys(struct tt_tls *tls, const uint8_t hello[TT_HELLO_BYTES],
-		      struct tt_data_keys *ret_keys)
+static bool export(struct tt_tls *tls, const char *label, const uint8_t *context, size_t bytes,
+		   uint8_t *ret_out, size_t out_bytes)
 {
-	static const char label[] = "EXPORTER-tutti-data-keys";
-	uint8_t both[64]; /* of the client's bytes, of the server's */
 	bool done;
 
 	ERR_set_mark();
-	done = SSL_export_keying_material(tls->ssl, both, sizeof(both), label, sizeof(label) - 1,
-					  hello, TT_HELLO_BYTES, 1) == 1;
+	done = SSL_export_keying_material(tls->ssl, ret_out, out_bytes, label, strlen(label),
+					  context, bytes, 1) == 1;
 	ERR_pop_to_mark();
+	return done;
+}
+
+bool tt_tls_binding(struct tt_tls *tls, uint8_t ret_binding[TT_BINDING])
+{
+	return export(tls, "EXPORTER-Channel-Binding", (const uint8_t *)"", 0, ret_binding,
+		      TT_BINDING);
+}
+
+bool tt_tls_data_keys(struct tt_tls *tls, const uint8_t hello[TT_HELLO_BYTES],
+		      struct tt_data_keys *ret_keys)
+{
+	uint8_t both[64]; /* of the client's bytes, of the server's */
+	bool done = export(tls, "EXPORTER-tutti-data-keys", hello, TT_HELLO_BYTES, both,
+			   sizeof(both));
+
 	memcpy(tls->is_server ? ret_keys->recv : ret_keys->send, both, 32);
 	memcpy(tls->is_server ? ret_keys->send : ret_keys->recv, both + 32, 32);
 	OPENSSL_cleanse(both, sizeof(both));

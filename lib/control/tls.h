@@ -52,6 +52,9 @@ ssize_t tt_tls_send(struct tt_tls *tls, const void *data, size_t bytes);
 /* Are there received bytes that epoll does not see? */
 bool tt_tls_pending(const struct tt_tls *tls);
 
+/* The channel binding tls-exporter (RFC 9266): bytes that no other session has. false: no memory */
+#define TT_BINDING 32
+bool tt_tls_binding(struct tt_tls *tls, uint8_t ret_binding[TT_BINDING]);
 /* Keys that only the two sides know (RFC 8446, 7.5), bound to the connection's hello. false: no
  * memory */
 bool tt_tls_data_keys(struct tt_tls *tls, const uint8_t hello[TT_HELLO_BYTES],

@@ -146,6 +146,23 @@ static struct tt_tls_context *sessions(void)
 	return context;
 }
 
+static struct tt_identity *identity(void)
+{
+	static struct tt_identity identity;
+
+	must(identity.secret || tt_identity_make(&identity), "a key pair");
+	return &identity;
+}
+
+/* Rank 0's public key is a point of order 1, under which the signature 1, 0, 0 ... is everybody's:
+ * so an input can be signed. */
+static void know_ranks(struct tt_control_endpoint *ep)
+{
+	for (int r = 0; r < NRANKS; r++)
+		ep->peers.business_cards[r].port = 1;
+	ep->peers.business_cards[0].public_key[0] = 1;
+}
+
 /* An unauthenticated connection as tt_accept_event makes it; rank 0's is through the handshake. */
 static void add_unauth(struct tt_control_endpoint *ep, struct tt_tls *tls)
 {
@@ -195,9 +212,9 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 	    !tls_pair(sessions(), &ours, &theirs))
 		return;
 	ep->auth.tls = sessions();
+	ep->auth.identity = *identity();
 	must(ranks[role] || !tt_bootstrap_open(ctl, &join), "a bootstrap root");
-	for (int r = 0; r < NRANKS; r++)
-		ep->peers.business_cards[r].port = 1;
+	know_ranks(ep);
 	ctl->join.has_table = kind & 16;
 	if (kind & 32)
 		tt_endpoint_forming(ep, true);
@@ -229,6 +246,7 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 	check(ctl, bytes);
 	tt_control_unlock(ctl);
 	ep->auth.tls = NULL;
+	ep->auth.identity.secret = NULL;
 	tt_control_free(ctl);
 }
 

@@ -12,7 +12,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/openssl.h"
 #include "base/sock.h"
+#include "control/control.h"
+#include "control/identity.h"
 #include "control/tls.h"
 #include "tests/simulation/simulation.h"
 
@@ -144,10 +147,65 @@ SIM_REPLACE(bool, tt_tls_pending, const struct tt_tls *tls)
 	return false;
 }
 
+SIM_REPLACE(bool, tt_tls_binding, struct tt_tls *tls, uint8_t ret_binding[TT_BINDING])
+{
+	(void)tls;
+	memset(ret_binding, 0, TT_BINDING);
+	return true;
+}
+
 SIM_REPLACE(bool, tt_tls_data_keys, struct tt_tls *tls, const uint8_t hello[TT_HELLO_BYTES],
 	    struct tt_data_keys *ret_keys)
 {
 	(void)tls, (void)hello;
 	memset(ret_keys, 0, sizeof(*ret_keys));
 	return true;
+}
+
+/* ---- key pairs: the public half is the private one, a signature is a digest ------------------- */
+
+SIM_REPLACE(OSSL_LIB_CTX *, tt_openssl, void)
+{
+	return NULL;
+}
+
+SIM_REPLACE(bool, tt_identity_make, struct tt_identity *ret_identity)
+{
+	*ret_identity = (struct tt_identity){ .secret = tt_key_alloc() };
+	if (!ret_identity->secret)
+		return false;
+	for (int i = 0; i < TT_PUBLIC_KEY; i++)
+		ret_identity->public_key[i] = (uint8_t)(1 + sim_random(255));
+	return true;
+}
+
+static uint64_t digest(const uint8_t *public_key, const struct tt_writer *statement)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < TT_PUBLIC_KEY; i++)
+		sum = tt_mix(sum, public_key[i]);
+	for (size_t i = 0; i < statement->have; i++)
+		sum = tt_mix(sum, statement->data[i]);
+	return sum;
+}
+
+SIM_REPLACE(bool, tt_identity_sign, const struct tt_identity *identity,
+	    const struct tt_writer *statement, uint8_t ret_signature[TT_SIGNATURE])
+{
+	uint64_t sum = digest(identity->public_key, statement);
+
+	memset(ret_signature, 0, TT_SIGNATURE);
+	memcpy(ret_signature, &sum, sizeof(sum));
+	return !statement->failed;
+}
+
+SIM_REPLACE(int, tt_identity_verify, const uint8_t public_key[TT_PUBLIC_KEY],
+	    const struct tt_writer *statement, const uint8_t signature[TT_SIGNATURE])
+{
+	uint64_t sum = digest(public_key, statement);
+
+	if (statement->failed)
+		return TT_SYSTEM;
+	return tt_public_key_known(public_key) && !memcmp(signature, &sum, sizeof(sum));
 }

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "control/tls.h"
+#include "control/control_internal.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/harness_control.h"
 
@@ -254,25 +254,27 @@ Test(strangers, silent_listeners_at_seven_of_eight_ports_do_not_keep_ranks_out, 
 /* Connect as a rank would, until the welcome. */
 static struct tt_tls *connect_with_secret(const struct tt_id *id, const struct tt_hello *hello)
 {
-	struct tt_tls_context *context;
-	uint8_t bytes[TT_HELLO_BYTES], verdict = 0;
+	struct tt_hello_message message;
+	struct tt_verdict_message verdict;
+	struct tt_control_endpoint *ep;
 	struct tt_tls *tls;
-	struct tt_key key;
 	ssize_t n;
 	int rc;
 
-	cr_assert(tt_key_make(id->secret, id->nonce, &key));
-	cr_assert_eq(tt_tls_context_make(&key, id->nonce, hello->from, &context), 0);
-	tls = tt_tls_client(context, connect_from(1, id->port));
+	cr_assert_eq(tt_endpoint_make(1, 2, &ep), 0);
+	cr_assert_eq(tt_endpoint_authenticate(ep, id), 0);
+	tls = tt_tls_client(ep->auth.tls, connect_from(1, id->port));
 	while (!(rc = tt_tls_handshake(tls)))
 		sleep_ms(1);
 	cr_assert_eq(rc, 1, "%s", tt_error_text());
-	tt_hello_put(hello, bytes);
-	cr_assert_eq(tt_tls_send(tls, bytes, sizeof(bytes)), TT_HELLO_BYTES);
-	while ((n = tt_tls_recv(tls, &verdict, 1)) < 0 && errno == EAGAIN)
+	tt_hello_put(hello, message.hello);
+	cr_assert(tt_hello_sign(ep, tls, &message));
+	cr_assert_eq(tt_tls_send(tls, &message, sizeof(message)), sizeof(message));
+	while ((n = tt_tls_recv(tls, &verdict, sizeof(verdict))) < 0 && errno == EAGAIN)
 		sleep_ms(1);
-	cr_assert(n == 1 && verdict == TT_V_WELCOME, "%zd, verdict %d", n, verdict);
-	tt_tls_context_free(context); /* the session holds what it needs of it */
+	cr_assert(n == sizeof(verdict) && verdict.verdict == TT_V_WELCOME, "%zd, verdict %d", n,
+		  verdict.verdict);
+	tt_endpoint_free(ep); /* the session holds what it needs of it */
 	return tls;
 }
 

@@ -1,0 +1,18 @@
+/*
+ * openssl.h - the library context of OpenSSL that every use of OpenSSL in Tutti names
+ *
+ * Neither the application's providers nor a configuration file (OPENSSL_CONF) matter to it. One a
+ * process, since each takes some of the 1024 keys of thread-specific data.
+ */
+#ifndef TT_OPENSSL_H
+#define TT_OPENSSL_H
+
+#include <openssl/types.h>
+
+/* NULL: no memory. Thread: any */
+OSSL_LIB_CTX *tt_openssl(void);
+/* OpenSSL had no memory. A library context remembers an algorithm that it had no memory for as one
+ * that it lacks, so tt_openssl makes another. Thread: any */
+void tt_openssl_renew(void);
+
+#endif

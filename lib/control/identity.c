@@ -1,0 +1,108 @@
+/*
+ * identity.c - see identity.h
+ */
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/rand.h>
+
+#include "base/openssl.h"
+#include "control/identity.h"
+
+_Static_assert(TT_KEY == 32, "the private half of an Ed25519 key");
+
+/* NULL: no memory */
+static EVP_PKEY *private_key(OSSL_LIB_CTX *lib, const struct tt_identity *identity)
+{
+	return lib ? EVP_PKEY_new_raw_private_key_ex(lib, "ED25519", NULL, identity->secret->bytes,
+						     TT_KEY)
+		   : NULL;
+}
+
+bool tt_identity_make(struct tt_identity *ret_identity)
+{
+	struct tt_identity new = { .secret = tt_key_alloc() };
+	OSSL_LIB_CTX *lib = tt_openssl();
+	size_t bytes = TT_PUBLIC_KEY;
+	EVP_PKEY *pair = NULL;
+	bool made;
+
+	ERR_set_mark();
+	if (new.secret && lib &&RAND_priv_bytes_ex(lib, new.secret->bytes, TT_KEY, 0) == 1)
+		pair = private_key(lib, &new);
+	made = pair && EVP_PKEY_get_raw_public_key(pair, new.public_key, &bytes) == 1;
+	EVP_PKEY_free(pair);
+	ERR_pop_to_mark();
+	if (made) {
+		*ret_identity = new;
+		return true;
+	}
+	tt_key_free(new.secret);
+	tt_openssl_renew();
+	return false;
+}
+
+void tt_identity_free(struct tt_identity *identity)
+{
+	tt_key_free(identity->secret);
+	identity->secret = NULL;
+}
+
+bool tt_identity_sign(const struct tt_identity *identity, const struct tt_writer *statement,
+		      uint8_t ret_signature[TT_SIGNATURE])
+{
+	OSSL_LIB_CTX *lib = tt_openssl();
+	size_t bytes = TT_SIGNATURE;
+	EVP_MD_CTX *ctx;
+	EVP_PKEY *pair;
+	bool signs;
+
+	if (statement->failed)
+		return false;
+	ERR_set_mark();
+	ctx = EVP_MD_CTX_new();
+	pair = private_key(lib, identity);
+	signs = ctx && pair && EVP_DigestSignInit_ex(ctx, NULL, NULL, lib, NULL, pair, NULL) == 1 &&
+		EVP_DigestSign(ctx, ret_signature, &bytes, statement->data, statement->have) == 1;
+	EVP_MD_CTX_free(ctx);
+	EVP_PKEY_free(pair); /* overwrites its copy of the private half */
+	ERR_pop_to_mark();
+	if (!signs)
+		tt_openssl_renew();
+	return signs;
+}
+
+/* OpenSSL puts no error into its queue for a false signature, but for every other failure. */
+static int verify(EVP_MD_CTX *ctx, const struct tt_writer *statement,
+		  const uint8_t signature[TT_SIGNATURE])
+{
+	unsigned long before = ERR_peek_last_error();
+
+	if (EVP_DigestVerify(ctx, signature, TT_SIGNATURE, statement->data, statement->have) == 1)
+		return 1;
+	return ERR_peek_last_error() == before ? 0 : TT_SYSTEM;
+}
+
+int tt_identity_verify(const uint8_t public_key[TT_PUBLIC_KEY], const struct tt_writer *statement,
+		       const uint8_t signature[TT_SIGNATURE])
+{
+	OSSL_LIB_CTX *lib = tt_openssl();
+	EVP_PKEY *key = NULL;
+	int rc = TT_SYSTEM;
+	EVP_MD_CTX *ctx;
+
+	if (statement->failed || !tt_public_key_known(public_key))
+		return statement->failed ? TT_SYSTEM : 0;
+	ERR_set_mark();
+	ctx = EVP_MD_CTX_new();
+	if (lib)
+		key = EVP_PKEY_new_raw_public_key_ex(lib, "ED25519", NULL, public_key,
+						     TT_PUBLIC_KEY);
+	if (ctx && key && EVP_DigestVerifyInit_ex(ctx, NULL, NULL, lib, NULL, key, NULL) == 1)
+		rc = verify(ctx, statement, signature);
+	EVP_MD_CTX_free(ctx);
+	EVP_PKEY_free(key);
+	ERR_pop_to_mark();
+	if (rc < 0)
+		tt_openssl_renew();
+	return rc;
+}
