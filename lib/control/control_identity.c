@@ -122,7 +122,7 @@ enum tt_verdict tt_hello_check(const struct tt_control_endpoint *ep, struct tt_t
 	int holds = 1;
 
 	if (hello->purpose != TT_P_REGISTER &&
-	    !tt_public_key_known(ep->peers.business_all[0].public_key))
+	    !tt_public_key_known(ep->peers.business_cards[0].public_key))
 		return TT_V_EARLY; /* this rank has not registered */
 	if (hello->purpose != TT_P_REGISTER)
 		holds = is_key_of(ep, hello->from, message);
@@ -139,7 +139,7 @@ void tt_certificate_put(const struct tt_control_endpoint *ep, int rank, struct t
 	uint8_t bytes[STATEMENT], signature[TT_SIGNATURE];
 	struct tt_writer statement = TT_WRITER_INTO(bytes);
 
-	state_certificate(ep, rank, ep->peers.business_all[rank].public_key, &statement);
+	state_certificate(ep, rank, ep->peers.business_cards[rank].public_key, &statement);
 	if (tt_identity_sign(&ep->auth.identity, &statement, signature))
 		tt_put_bytes(w, signature, sizeof(signature));
 	else
@@ -173,7 +173,7 @@ int tt_table_check(const struct tt_control_endpoint *ep, const uint8_t *table, s
 	int holds;
 
 	state_table(ep, table, bytes, &w);
-	holds = tt_identity_verify(ep->peers.business_all[0].public_key, &w, signature);
+	holds = tt_identity_verify(ep->peers.business_cards[0].public_key, &w, signature);
 	free(w.data);
 	return holds;
 }
