@@ -1,8 +1,10 @@
 /*
  * identity.c - see identity.h
  */
+#include <openssl/core_names.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
+#include <openssl/params.h>
 #include <openssl/rand.h>
 
 #include "base/openssl.h"
@@ -10,12 +12,22 @@
 
 _Static_assert(TT_KEY == 32, "the private half of an Ed25519 key");
 
-/* NULL: no memory */
-static EVP_PKEY *private_key(OSSL_LIB_CTX *lib, const struct tt_identity *identity)
+/* Both halves, since OpenSSL computes a public half that is not given. NULL: no memory */
+static EVP_PKEY *key_pair(OSSL_LIB_CTX *lib, const struct tt_identity *identity)
 {
-	return lib ? EVP_PKEY_new_raw_private_key_ex(lib, "ED25519", NULL, identity->secret->bytes,
-						     TT_KEY)
-		   : NULL;
+	OSSL_PARAM halves[] = { OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PRIV_KEY,
+								  identity->secret->bytes, TT_KEY),
+				OSSL_PARAM_construct_octet_string(
+					OSSL_PKEY_PARAM_PUB_KEY,
+					(void *)(uintptr_t)identity->public_key, TT_PUBLIC_KEY),
+				OSSL_PARAM_construct_end() };
+	EVP_PKEY_CTX *ctx = lib ? EVP_PKEY_CTX_new_from_name(lib, "ED25519", NULL) : NULL;
+	EVP_PKEY *pair = NULL;
+
+	if (ctx && EVP_PKEY_fromdata_init(ctx) == 1)
+		EVP_PKEY_fromdata(ctx, &pair, EVP_PKEY_KEYPAIR, halves);
+	EVP_PKEY_CTX_free(ctx);
+	return pair;
 }
 
 bool tt_identity_make(struct tt_identity *ret_identity)
@@ -28,7 +40,8 @@ bool tt_identity_make(struct tt_identity *ret_identity)
 
 	ERR_set_mark();
 	if (new.secret && lib &&RAND_priv_bytes_ex(lib, new.secret->bytes, TT_KEY, 0) == 1)
-		pair = private_key(lib, &new);
+		pair = EVP_PKEY_new_raw_private_key_ex(lib, "ED25519", NULL, new.secret->bytes,
+						       TT_KEY);
 	made = pair && EVP_PKEY_get_raw_public_key(pair, new.public_key, &bytes) == 1;
 	EVP_PKEY_free(pair);
 	ERR_pop_to_mark();
@@ -60,7 +73,7 @@ bool tt_identity_sign(const struct tt_identity *identity, const struct tt_writer
 		return false;
 	ERR_set_mark();
 	ctx = EVP_MD_CTX_new();
-	pair = private_key(lib, identity);
+	pair = key_pair(lib, identity);
 	signs = ctx && pair && EVP_DigestSignInit_ex(ctx, NULL, NULL, lib, NULL, pair, NULL) == 1 &&
 		EVP_DigestSign(ctx, ret_signature, &bytes, statement->data, statement->have) == 1;
 	EVP_MD_CTX_free(ctx);
