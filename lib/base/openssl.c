@@ -1,7 +1,9 @@
 /*
  * openssl.c - see openssl.h
  */
+#define OPENSSL_SUPPRESS_DEPRECATED /* of the digest: its successor allocates, and reads OPENSSL_CONF */
 #include <openssl/crypto.h>
+#include <openssl/sha.h>
 #include <stdatomic.h>
 
 #include "base/openssl.h"
@@ -25,4 +27,13 @@ OSSL_LIB_CTX *tt_openssl(void)
 void tt_openssl_renew(void)
 {
 	library = NULL;
+}
+
+void tt_digest(const void *data, size_t bytes, uint8_t ret_digest[TT_DIGEST])
+{
+	SHA256_CTX state;
+
+	SHA256_Init(&state);
+	SHA256_Update(&state, data, bytes);
+	SHA256_Final(ret_digest, &state);
 }

@@ -1,5 +1,5 @@
 /*
- * openssl.h - the library context of OpenSSL that every use of OpenSSL in Tutti names
+ * openssl.h - the library context of OpenSSL that every use of OpenSSL in Tutti names; a digest
  *
  * Neither the application's providers nor a configuration file (OPENSSL_CONF) matter to it. One a
  * process, since each takes some of the 1024 keys of thread-specific data.
@@ -8,11 +8,17 @@
 #define TT_OPENSSL_H
 
 #include <openssl/types.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* NULL: no memory. Thread: any */
 OSSL_LIB_CTX *tt_openssl(void);
 /* OpenSSL had no memory. A library context remembers an algorithm that it had no memory for as one
  * that it lacks, so tt_openssl makes another. Thread: any */
 void tt_openssl_renew(void);
+
+/* SHA-256; needs neither memory nor a library context. */
+#define TT_DIGEST 32
+void tt_digest(const void *data, size_t bytes, uint8_t ret_digest[TT_DIGEST]);
 
 #endif

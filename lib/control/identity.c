@@ -5,7 +5,7 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/params.h>
-#include <openssl/rand.h>
+#include <sys/random.h>
 
 #include "base/openssl.h"
 #include "control/identity.h"
@@ -39,7 +39,7 @@ bool tt_identity_make(struct tt_identity *ret_identity)
 	bool made;
 
 	ERR_set_mark();
-	if (new.secret && lib &&RAND_priv_bytes_ex(lib, new.secret->bytes, TT_KEY, 0) == 1)
+	if (new.secret && lib &&getrandom(new.secret->bytes, TT_KEY, 0) == TT_KEY)
 		pair = EVP_PKEY_new_raw_private_key_ex(lib, "ED25519", NULL, new.secret->bytes,
 						       TT_KEY);
 	made = pair && EVP_PKEY_get_raw_public_key(pair, new.public_key, &bytes) == 1;

@@ -1,7 +1,7 @@
 /*
- * key.h - the key of a job, made from the secret of its unique id
+ * key.h - the key of a job, made from the secret of its unique id; that secret, of the user's text
  *
- * Called by bootstrap.c (make), endpoint.c (free) and tls.c. A holder of the key can speak as a
+ * Called by endpoint.c, tls.c and unique_id.c (stretch). A holder of the key can speak as a
  * rank of the job that nobody else has spoken as yet, so the key lives in a page of its own.
  */
 #ifndef TT_KEY_H
@@ -22,5 +22,9 @@ void tt_key_free(struct tt_key *key);
  * memory */
 bool tt_key_make(const uint8_t secret[TT_SECRET], const uint8_t job[TT_NONCE],
 		 struct tt_key *ret_key);
+
+/* PBKDF2 (RFC 8018) of the user's secret. false: no memory */
+bool tt_secret_stretch(const char *secret, const uint8_t *salt, size_t bytes,
+		       uint8_t ret_secret[TT_SECRET]);
 
 #endif

@@ -8,22 +8,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/rand.h>
-#include <openssl/sha.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/openssl.h"
 #include "control/control.h"
-#include "control/unique_id.h"
 #include "control/frame.h"
+#include "control/key.h"
+#include "control/unique_id.h"
 
 #define ID_MAGIC 0x31495454u /* "TTI1": a new layout gets a new digit */
-#define STRETCH_ROUNDS 10000 /* slows down guesses of a secret of words */
 
 #define RESERVED 16
 
@@ -41,7 +40,7 @@ void tt_id_pack(const struct tt_id *id, tuttiUniqueId *ret_id)
 {
 	struct tt_writer w = { .data = (uint8_t *)ret_id->internal,
 			       .room = sizeof(ret_id->internal) };
-	uint8_t sum[SHA256_DIGEST_LENGTH];
+	uint8_t sum[TT_DIGEST];
 
 	memset(ret_id, 0, sizeof(*ret_id));
 	tt_put(&w, ID_MAGIC, 4);
@@ -65,7 +64,7 @@ void tt_id_pack(const struct tt_id *id, tuttiUniqueId *ret_id)
 	w.have = sizeof(ret_id->internal) - 4;
 	tt_put(&w, (uint16_t)id->epoch, 2);
 	tt_put(&w, (uint8_t)(id->nports > 1 ? id->nports : 1), 1);
-	SHA256((const uint8_t *)ret_id->internal, sizeof(ret_id->internal), sum);
+	tt_digest(ret_id->internal, sizeof(ret_id->internal), sum);
 	memcpy(ret_id->internal + 4, sum, 4);
 }
 
@@ -88,13 +87,13 @@ int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id)
 	tuttiUniqueId blank = *bytes;
 	struct tt_reader r = { .at = (const uint8_t *)bytes->internal,
 			       .left = sizeof(bytes->internal) };
-	uint8_t sum[SHA256_DIGEST_LENGTH];
+	uint8_t sum[TT_DIGEST];
 	uint64_t magic = tt_get(&r, 4);
 	uint8_t check[4];
 
 	tt_get_copy(&r, check, 4);
 	memset(blank.internal + 4, 0, 4);
-	SHA256((const uint8_t *)blank.internal, sizeof(blank.internal), sum);
+	tt_digest(blank.internal, sizeof(blank.internal), sum);
 	memset(ret_id, 0, sizeof(*ret_id));
 	ret_id->port = (int)tt_get(&r, 2);
 	ret_id->from_root = tt_get(&r, 1);
@@ -127,7 +126,7 @@ int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id)
 uint64_t tt_id_netns(const char *override)
 {
 	char text[256] = "", boot[64] = "";
-	uint8_t sum[SHA256_DIGEST_LENGTH];
+	uint8_t sum[TT_DIGEST];
 	struct stat st = { 0 };
 	uint64_t netns;
 	FILE *f = override[0] ? NULL : fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -141,7 +140,7 @@ uint64_t tt_id_netns(const char *override)
 	stat("/proc/self/ns/net", &st);
 	snprintf(text, sizeof(text), "%.128s/%s/%llu", override, boot,
 		 (unsigned long long)st.st_ino);
-	SHA256((const uint8_t *)text, strlen(text), sum);
+	tt_digest(text, strlen(text), sum);
 	memcpy(&netns, sum, sizeof(netns));
 	return netns;
 }
@@ -207,7 +206,8 @@ int tt_id_make(const char *ifname, const char *port_range, tuttiUniqueId *ret_id
 		return rc;
 	for (int i = 0; i < n && i < TT_ID_ADDRESSES; i++)
 		id.addresses[id.naddresses++] = list[i];
-	if (RAND_bytes(id.secret, TT_SECRET) != 1 || RAND_bytes(id.nonce, TT_NONCE) != 1)
+	if (getrandom(id.secret, TT_SECRET, 0) != TT_SECRET ||
+	    getrandom(id.nonce, TT_NONCE, 0) != TT_NONCE)
 		return tt_fail(TT_SYSTEM, "no random bytes for a unique id");
 	rc = tt_sock_among(&ports, tt_sock_reserve, &fd, &id.port);
 	if (rc && errno == EADDRINUSE)
@@ -264,14 +264,13 @@ int tt_id_at(const struct tt_root_endpoint *root, const char *secret, tuttiUniqu
 	struct tt_id id = {
 		.from_root = true, .port = root->port, .nports = root->nports, .epoch = root->epoch
 	};
-	uint8_t sum[SHA256_DIGEST_LENGTH];
+	uint8_t sum[TT_DIGEST];
 
 	for (int i = 0; i < root->naddresses && i < TT_ID_ADDRESSES; i++)
 		id.addresses[id.naddresses++] = root->addresses[i];
-	SHA256((const uint8_t *)root->job, strlen(root->job), sum);
+	tt_digest(root->job, strlen(root->job), sum);
 	memcpy(id.nonce, sum, TT_NONCE);
-	if (PKCS5_PBKDF2_HMAC(secret, (int)strlen(secret), sum, sizeof(sum), STRETCH_ROUNDS,
-			      EVP_sha256(), TT_SECRET, id.secret) != 1)
+	if (!tt_secret_stretch(secret, sum, sizeof(sum), id.secret))
 		return tt_fail(TT_SYSTEM, "the secret cannot be stretched");
 	tt_id_pack(&id, ret_id);
 	OPENSSL_cleanse(id.secret, TT_SECRET);

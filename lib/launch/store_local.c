@@ -9,7 +9,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/sha.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -20,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/openssl.h"
 #include "base/thread.h"
 #include "launch/launch.h"
 
@@ -39,13 +39,13 @@ struct local_store {
 static socklen_t name_of(const struct tt_store *s, const char *key, int number,
 			 struct sockaddr_un *ret_name)
 {
-	uint8_t sum[SHA256_DIGEST_LENGTH];
+	uint8_t sum[TT_DIGEST];
 	char text[600];
 	int n;
 
 	snprintf(text, sizeof(text), "%s/%d/%s/%u/%d", s->job->name, s->job->epoch, key,
 		 (unsigned)geteuid(), number);
-	SHA256((const uint8_t *)text, strlen(text), sum);
+	tt_digest(text, strlen(text), sum);
 	*ret_name = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	n = snprintf(ret_name->sun_path + 1, sizeof(ret_name->sun_path) - 1, "tutti-launch-");
 	for (int i = 0; i < 16; i++)

@@ -181,9 +181,3 @@ SIM_REPLACE(ssize_t, getrandom, void *data, size_t bytes, unsigned flags)
 		p[i] = (uint8_t)sim_random(256);
 	return (ssize_t)bytes;
 }
-
-SIM_REPLACE(int, RAND_bytes, unsigned char *data, int bytes)
-{
-	__wrap_getrandom(data, (size_t)bytes, 0);
-	return 1;
-}

@@ -2,15 +2,23 @@
 #include <openssl/crypto.h>
 #include <string.h>
 
+#include "base/openssl.h"
 #include "transports/tcp/tcp_seal.h"
 
 #define KEY 16
 
 bool tt_tcp_seal_make(struct tt_tcp_seal *s, const uint8_t key[32], bool seal)
 {
+	EVP_CIPHER *cipher = EVP_CIPHER_fetch(tt_openssl(), "AES-128-GCM", NULL);
+	bool made;
+
 	*s = (struct tt_tcp_seal){ .ctx = EVP_CIPHER_CTX_new(), .seals = seal };
 	memcpy(s->salt, key + KEY, sizeof(s->salt));
-	return s->ctx && EVP_CipherInit_ex(s->ctx, EVP_aes_128_gcm(), NULL, key, s->salt, seal);
+	made = cipher && s->ctx && EVP_CipherInit_ex(s->ctx, cipher, NULL, key, s->salt, seal);
+	EVP_CIPHER_free(cipher); /* the context keeps it */
+	if (!made)
+		tt_openssl_renew();
+	return made;
 }
 
 void tt_tcp_seal_free(struct tt_tcp_seal *s)
