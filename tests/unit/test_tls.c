@@ -224,3 +224,36 @@ Test(tls, a_message_before_the_end_is_received_after_sends_that_failed, .timeout
 	tt_tls_close(client);
 	tt_tls_context_free(context);
 }
+
+/* The length of the next record, with its header. */
+static int next_record(struct tt_tls *tls)
+{
+	uint8_t head[5];
+
+	cr_assert_eq(recv(tt_tls_fd(tls), head, sizeof(head), MSG_PEEK | MSG_DONTWAIT), 5);
+	return 5 + head[3] * 256 + head[4];
+}
+
+/* A record of one byte has 23 bytes, a KeyUpdate 27 (RFC 8446, 4.6.3 and 5.2). */
+Test(tls, keys_are_renewed_before_they_wear_out, .timeout = 1200)
+{
+	struct tt_tls_context *context = context_of(1, 2, 3);
+	struct tt_tls *client, *server;
+	int updates = 0;
+
+	if (!getenv("TT_TIER") || !strcmp(getenv("TT_TIER"), "default"))
+		cr_skip_test("four million records: only in tier full");
+	cr_assert(tls_pair(context, &server, &client));
+	for (uint32_t i = 0; i < (1u << 22) + 10; i++) {
+		uint8_t got = 0;
+
+		cr_assert_eq(tt_tls_send(client, &(uint8_t){ (uint8_t)i }, 1), 1);
+		updates += next_record(server) == 27;
+		cr_assert_eq(tt_tls_recv(server, &got, 1), 1);
+		cr_assert_eq(got, (uint8_t)i);
+	}
+	cr_assert_eq(updates, 1);
+	tt_tls_close(client);
+	tt_tls_close(server);
+	tt_tls_context_free(context);
+}
