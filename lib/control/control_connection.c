@@ -426,11 +426,15 @@ static ssize_t read_some(struct tt_control_endpoint *ep, struct tt_conn *conn, u
 
 static void readable(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
+	tt_duplex_read_ahead(&conn->duplex, true);
 	for (size_t done = 0;
 	     !conn->dead && (done < READ_TURN || tt_duplex_pending(&conn->duplex));) {
 		uint8_t *data;
-		ssize_t n = read_some(ep, conn, &data);
+		ssize_t n;
 
+		if (done >= READ_TURN) /* only what has been read ahead */
+			tt_duplex_read_ahead(&conn->duplex, false);
+		n = read_some(ep, conn, &data);
 		if (n < 0 && errno == EAGAIN)
 			return;
 		if (n <= 0) {

@@ -73,6 +73,12 @@ void tt_duplex_shutdown(struct tt_duplex *d, int how)
 		shutdown(tt_tls_fd(d->tls), how);
 }
 
+void tt_duplex_read_ahead(struct tt_duplex *d, bool ahead)
+{
+	if (d->tls)
+		tt_tls_read_ahead(d->tls, ahead);
+}
+
 bool tt_duplex_pending(const struct tt_duplex *d)
 {
 	return d->tls && tt_tls_pending(d->tls);

@@ -28,6 +28,8 @@ void tt_duplex_close(struct tt_duplex *d);
 ssize_t tt_duplex_recv(struct tt_duplex *d, void *data, size_t bytes);
 ssize_t tt_duplex_send(struct tt_duplex *d, const void *data, size_t bytes);
 void tt_duplex_shutdown(struct tt_duplex *d, int how);
+/* May tt_duplex_recv take more from the socket than it returns? (tls.h) */
+void tt_duplex_read_ahead(struct tt_duplex *d, bool ahead);
 /* Are there received bytes that epoll does not see? */
 bool tt_duplex_pending(const struct tt_duplex *d);
 /* The bytes that the peer's host has not acknowledged; a pipe keeps them beyond the end of the

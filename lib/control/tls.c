@@ -372,9 +372,14 @@ ssize_t tt_tls_send(struct tt_tls *tls, const void *data, size_t bytes)
 	return -1;
 }
 
+void tt_tls_read_ahead(struct tt_tls *tls, bool ahead)
+{
+	SSL_set_read_ahead(tls->ssl, ahead);
+}
+
 bool tt_tls_pending(const struct tt_tls *tls)
 {
-	return SSL_pending(tls->ssl) > 0;
+	return SSL_has_pending(tls->ssl);
 }
 
 static bool export(struct tt_tls *tls, const char *label, const uint8_t *context, size_t bytes,

@@ -49,6 +49,9 @@ int tt_tls_impostor(const struct tt_tls *tls);
  * changed or added bytes. A send that returned EAGAIN is repeated with the same bytes first. */
 ssize_t tt_tls_recv(struct tt_tls *tls, void *data, size_t bytes);
 ssize_t tt_tls_send(struct tt_tls *tls, const void *data, size_t bytes);
+/* May tt_tls_recv read more from the socket than the message that it returns? At first not: a data
+ * socket is used without TLS afterwards. */
+void tt_tls_read_ahead(struct tt_tls *tls, bool ahead);
 /* Are there received bytes that epoll does not see? */
 bool tt_tls_pending(const struct tt_tls *tls);
 

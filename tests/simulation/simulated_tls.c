@@ -141,6 +141,11 @@ SIM_REPLACE(ssize_t, tt_tls_send, struct tt_tls *tls, const void *data, size_t b
 	return send(of(tls)->fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+SIM_REPLACE(void, tt_tls_read_ahead, struct tt_tls *tls, bool ahead)
+{
+	(void)tls, (void)ahead;
+}
+
 SIM_REPLACE(bool, tt_tls_pending, const struct tt_tls *tls)
 {
 	(void)tls;

@@ -225,6 +225,29 @@ Test(tls, a_message_before_the_end_is_received_after_sends_that_failed, .timeout
 	tt_tls_context_free(context);
 }
 
+/* A message costs one call of recv, not one for the header of its record and one for the rest. */
+Test(tls, reading_ahead_takes_all_that_has_come, .timeout = 60)
+{
+	struct tt_tls_context *context = context_of(1, 2, 3);
+	struct tt_tls *client, *server;
+	char got[8];
+
+	cr_assert(tls_pair(context, &server, &client));
+	cr_assert_eq(tt_tls_send(client, "first", 6), 6);
+	cr_assert_eq(tt_tls_send(client, "second", 7), 7);
+	tt_tls_read_ahead(server, true);
+	cr_assert_eq(tt_tls_recv(server, got, sizeof(got)), 6);
+	cr_assert(tt_tls_pending(server));
+	cr_assert_lt(recv(tt_tls_fd(server), got, 1, MSG_PEEK | MSG_DONTWAIT), 0);
+	tt_tls_read_ahead(server, false);
+	cr_assert_eq(tt_tls_recv(server, got, sizeof(got)), 7);
+	cr_assert_str_eq(got, "second");
+	cr_assert_not(tt_tls_pending(server));
+	tt_tls_close(client);
+	tt_tls_close(server);
+	tt_tls_context_free(context);
+}
+
 /* The length of the next record, with its header. */
 static int next_record(struct tt_tls *tls)
 {
