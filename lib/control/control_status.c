@@ -331,7 +331,7 @@ static const struct tt_wait_edge *edge_to(const struct tt_blocked *blocked, int 
 }
 
 /* In a collective every rank may be missing; otherwise the peers of blocked's messages, and the
- * neighbors that hide them. */
+ * neighbors that hide them. Silent ranks come first, because the others may wait for them. */
 static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *blocked,
 			uint64_t since_ns, char *text, size_t bytes)
 {
@@ -341,12 +341,13 @@ static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_bl
 	size_t have = 0;
 	char one[600];
 
-	for (int r = 0; r < ctl->nranks; r++) {
+	for (int i = 0; i < 2 * ctl->nranks; i++) {
+		int r = i % ctl->nranks;
 		const struct tt_wait_edge *want = collective ? NULL : edge_to(blocked, r);
-		bool hides = tt_control_is_neighbor(ctl, r) && !answers(ctl, r, since_ns) &&
-			     !ctl->departed.left[r];
+		bool silent = !answers(ctl, r, since_ns) && !ctl->departed.left[r],
+		     hides = tt_control_is_neighbor(ctl, r) && silent;
 
-		if ((!collective && !want && !hides) ||
+		if (silent != (i < ctl->nranks) || (!collective && !want && !hides) ||
 		    !describe(ctl, r, seq, want, since_ns, one, sizeof(one)))
 			continue;
 		first = first < 0 ? r : first;

@@ -34,21 +34,27 @@ static void complain(const struct bench_thread *t, const struct bench_rank *r, t
 	fprintf(stderr, "%s%s: %s\n", prefix, what, *text ? text : tuttiGetErrorString(result));
 }
 
+/* Aborted by a rank that says no more? */
 static bool is_aborted(tuttiComm_t comm)
 {
-	return strstr(tuttiGetLastError(comm), "aborted the communicator");
+	const char *text = tuttiGetLastError(comm);
+
+	return strstr(text, "aborted the communicator") && !strstr(text, "which had failed there");
 }
 
-/* A rank whose call fails aborts all its communicators. If a peer aborted the base communicator,
- * the cause may be the error of a measured one, even if this rank's measured calls succeeded. */
-static tuttiComm_t find_cause(const struct bench_thread *t, const struct bench_rank *r)
+/* A rank whose call fails aborts all its communicators. Another one of them may say why, even if
+ * this rank's calls there succeeded. NULL: none does */
+static tuttiComm_t find_cause(const struct bench_thread *t, const struct bench_rank *r,
+			      tuttiComm_t failed)
 {
 	tuttiResult_t rc;
 
-	for (int a = 0; r->comms && a < t->algos && is_aborted(r->base); a++)
-		if (r->comms[a] && !tuttiCommGetAsyncError(r->comms[a], &rc) && rc &&
-		    !is_aborted(r->comms[a]))
-			return r->comms[a];
+	for (int a = -1; is_aborted(failed) && a < (r->comms ? t->algos : 0); a++) {
+		tuttiComm_t comm = a < 0 ? r->base : r->comms[a];
+
+		if (comm && !tuttiCommGetAsyncError(comm, &rc) && rc && !is_aborted(comm))
+			return comm;
+	}
 	return NULL;
 }
 
@@ -56,12 +62,11 @@ int bench_thread_complain(struct bench_thread *t, int algo, const char *what, tu
 {
 	for (int i = 0; i < t->nown; i++) {
 		const struct bench_rank *r = &t->ranks[i];
-		tuttiComm_t cause = algo < 0 ? find_cause(t, r) : NULL;
+		tuttiComm_t failed = algo < 0 ? r->base : r->comms[algo],
+			    cause = find_cause(t, r, failed);
 
-		if (cause)
-			complain(t, r, cause, "after its measured calls", result);
-		else
-			complain(t, r, algo < 0 ? r->base : r->comms[algo], what, result);
+		complain(t, r, cause ? cause : failed,
+			 cause && algo < 0 ? "after its measured calls" : what, result);
 	}
 	return 1;
 }
