@@ -4,6 +4,7 @@
 #define OPENSSL_SUPPRESS_DEPRECATED /* of the digest: its successor allocates, and reads OPENSSL_CONF */
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/openssl.h"
@@ -27,6 +28,12 @@ OSSL_LIB_CTX *tt_openssl(void)
 void tt_openssl_renew(void)
 {
 	library = NULL;
+}
+
+/* In the child of a fork the locks of a library context may be held for ever. */
+__attribute__((constructor)) static void renew_in_children(void)
+{
+	pthread_atfork(NULL, NULL, tt_openssl_renew);
 }
 
 void tt_digest(const void *data, size_t bytes, uint8_t ret_digest[TT_DIGEST])

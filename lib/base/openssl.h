@@ -2,7 +2,8 @@
  * openssl.h - the library context of OpenSSL that every use of OpenSSL in Tutti names; a digest
  *
  * Neither the application's providers nor a configuration file (OPENSSL_CONF) matter to it. One a
- * process, since each takes some of the 1024 keys of thread-specific data.
+ * process, since each takes some of the 1024 keys of thread-specific data; the child of a fork has
+ * its own.
  */
 #ifndef TT_OPENSSL_H
 #define TT_OPENSSL_H
