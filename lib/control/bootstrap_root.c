@@ -58,6 +58,12 @@ bool tt_bootstrap_seen_all(const struct tt_control *ctl)
 	return ctl->join.root->seen >= ctl->nranks - 1;
 }
 
+bool tt_bootstrap_awaits(const struct tt_control *ctl, int peer)
+{
+	return ctl && ctl->join.root && !ctl->join.has_table && peer < ctl->nranks &&
+	       !ctl->join.root->registered[peer];
+}
+
 void tt_bootstrap_wrong_secret(struct tt_control *ctl, int claimed)
 {
 	if (ctl->join.root && claimed < ctl->nranks)

@@ -287,10 +287,11 @@ static void break_failed(struct tt_control_endpoint *ep, const struct tt_conn *c
 	}
 }
 
-/* A registered rank of a join counts as a peer, too. */
+/* A rank of a join counts as a peer, too, from its welcome on. */
 static void lost(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
-	bool known = !conn->registration || conn->registered;
+	bool known = !conn->registration || conn->registered ||
+		     tt_bootstrap_awaits(tt_endpoint_find(ep, 0), conn->peer);
 
 	end(ep, conn);
 	if (known && !conn->over && !is_remote(conn->error)) {

@@ -314,6 +314,30 @@ Test(strangers, a_registration_beyond_the_ranks_is_no_index, .timeout = 60)
 	tt_tls_close(tls);
 }
 
+/* ---- a rank that ends while it joins ---------------------------------------------------------- */
+
+static bool is_rank_1(int rank)
+{
+	return rank == 1;
+}
+
+Test(strangers, a_rank_that_dies_before_it_registers_is_named_at_once, .timeout = 60)
+{
+	struct control_job m = { .n = 3, .absent = is_rank_1 };
+	struct tt_hello hello = { .purpose = TT_P_REGISTER, .from = 1 };
+	struct tt_id id;
+
+	control_job_start(&m);
+	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
+	await_listener(id.port);
+	tt_tls_close(connect_with_secret(&id, &hello));
+	control_job_wait(&m);
+	for (int r = 0; r < 3; r += 2)
+		cr_assert(m.report[r].joined == TT_REMOTE &&
+				  strstr(m.report[r].text, "rank 1 died: its connection to rank 0"),
+			  "rank %d: %d %s", r, m.report[r].joined, m.report[r].text);
+}
+
 /* ---- what a failed join leaves --------------------------------------------------------------- */
 
 Test(strangers, a_failed_join_leaves_no_socket_and_no_thread, .timeout = 60)
