@@ -39,8 +39,8 @@ bool tt_bootstrap_declined(struct tt_control *ctl, struct tt_conn *conn, const u
 void tt_bootstrap_attached(struct tt_control *ctl, int rank);
 /* A connection claimed to be this rank and had another secret. */
 void tt_bootstrap_wrong_secret(struct tt_control *ctl, int claimed);
-/* Is the registration of this peer awaited? ctl NULL: no */
-bool tt_bootstrap_awaits(const struct tt_control *ctl, int peer);
+/* The connection of a welcomed rank ended. Did rank 0 await its registration? ctl NULL: no */
+bool tt_bootstrap_lost(struct tt_control *ctl, int peer);
 /* Have nranks - 1 registrations or declines come? */
 bool tt_bootstrap_seen_all(const struct tt_control *ctl);
 /* "ranks 2, 5 never came" */

@@ -20,7 +20,7 @@ struct tt_bootstrap {
 	char settings[TT_SETTINGS];
 	/* [nranks] registered; claimed by a connection with another secret */
 	bool *registered, *wrong_secret;
-	int nregistered, seen;      /* seen: registrations, refused ones included, and declines */
+	int nregistered, seen;      /* seen: registrations, refused and lost ones too; declines */
 	uint64_t report_ns, log_ns; /* time of the next one */
 };
 
@@ -58,10 +58,14 @@ bool tt_bootstrap_seen_all(const struct tt_control *ctl)
 	return ctl->join.root->seen >= ctl->nranks - 1;
 }
 
-bool tt_bootstrap_awaits(const struct tt_control *ctl, int peer)
+bool tt_bootstrap_lost(struct tt_control *ctl, int peer)
 {
-	return ctl && ctl->join.root && !ctl->join.has_table && peer < ctl->nranks &&
-	       !ctl->join.root->registered[peer];
+	if (!ctl || !ctl->join.root || ctl->join.has_table || peer >= ctl->nranks ||
+	    ctl->join.root->registered[peer])
+		return false;
+	ctl->join.root->seen++;
+	tt_control_changed(ctl);
+	return true;
 }
 
 void tt_bootstrap_wrong_secret(struct tt_control *ctl, int claimed)

@@ -291,7 +291,7 @@ static void break_failed(struct tt_control_endpoint *ep, const struct tt_conn *c
 static void lost(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
 	bool known = !conn->registration || conn->registered ||
-		     tt_bootstrap_awaits(tt_endpoint_find(ep, 0), conn->peer);
+		     (!conn->over && tt_bootstrap_lost(tt_endpoint_find(ep, 0), conn->peer));
 
 	end(ep, conn);
 	if (known && !conn->over && !is_remote(conn->error)) {

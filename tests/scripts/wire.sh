@@ -88,8 +88,8 @@ meddled() {
 	await 'for rank 0' "$out/relay.txt" && await 'for rank 1' "$out/relay.txt" || bad=1
 	for r in 0 1; do
 		host=$rank0; [ $r = 1 ] && host=$rank1
-		TUTTI_PORT_RANGE=29792-29792 \
-			inside "$host" timeout "${TT_TEST_SECONDS:-120}" "$dir/wire_rank" $r "$out/state" "$@" >"$out/rank$r.txt" 2>&1 </dev/null &
+		TUTTI_PORT_RANGE=29792-29792 $with_script nsenter --net="/proc/$host/ns/net" timeout "${TT_TEST_SECONDS:-120}" \
+			$with_script "$dir/wire_rank" $r "$out/state" "$@" >"$out/rank$r.txt" 2>&1 </dev/null &
 		ranks+=($!)
 	done
 	for r in "${ranks[@]}"; do wait "$r" || bad=1; done
