@@ -2,7 +2,8 @@
  * thread.c - start a thread of the library (thread.h)
  *
  * Called by every room that has a thread. A new thread inherits the signal mask of its creator, so
- * all signals are blocked while the thread is created.
+ * signals are blocked while the thread is created, except those of a thread's own faults: the
+ * program's handler of them, if it has one, runs in any thread.
  */
 #include <signal.h>
 
@@ -14,6 +15,10 @@ int tt_thread_start(pthread_t *ret_thread, const char *name, void *(*body)(void 
 	int rc;
 
 	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGFPE);
+	sigdelset(&all, SIGILL);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	rc = pthread_create(ret_thread, NULL, body, arg);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -1,4 +1,5 @@
-/* thread.h - start a thread of the library: it blocks all signals, which belong to the program */
+/* thread.h - start a thread of the library: it blocks signals, which belong to the program, except
+ * those of its own faults */
 #ifndef TT_THREAD_H
 #define TT_THREAD_H
 

@@ -181,7 +181,7 @@ static int abandon(struct tt_control *ctl, const struct tt_join *join, int port,
 	char text[1024];
 
 	snprintf(text, sizeof(text), "%s", tt_error_text());
-	if (ctl->ep->service.running) {
+	if (ctl->ep->served.entered) {
 		tt_control_raise(ctl, code, code == TT_TIMEOUT ? -1 : ctl->rank, text);
 		tt_control_lock(ctl);
 		while (code != TT_TIMEOUT && ctl->join.root && !tt_bootstrap_seen_all(ctl) &&

@@ -144,7 +144,7 @@ static void send_abort(struct tt_control *ctl, struct tt_conn *conn, int code, c
 static void refuse(struct tt_control *ctl, struct tt_conn *conn, int code, const char *text)
 {
 	send_abort(ctl, conn, code, text);
-	tt_conn_end(ctl->ep, conn);
+	tt_conn_end(conn);
 }
 
 /* If the job is broken, send the reason before the registration arrives: rank 0 may leave first. */
@@ -196,7 +196,7 @@ void tt_bootstrap_attached(struct tt_control *ctl, int rank)
 	for (struct tt_conn *c = ctl->ep->conns; c; c = c->next)
 		if (!c->dead && c->peer == rank && c->registered && c->registration) {
 			tt_conn_send(ctl->ep, c, 0, TT_F_RELEASE, NULL, 0);
-			tt_conn_end(ctl->ep, c);
+			tt_conn_end(c);
 		}
 	for (int r = 0; r < ctl->nranks; r++)
 		if (!ctl->join.attached[r])
@@ -255,7 +255,7 @@ bool tt_bootstrap_declined(struct tt_control *ctl, struct tt_conn *conn, const u
 	tt_get_text(&r, text, sizeof(text));
 	if (!tt_get_end(&r) || conn->registered)
 		return false;
-	tt_conn_end(ctl->ep, conn);
+	tt_conn_end(conn);
 	ctl->join.root->seen++;
 	tt_control_changed(ctl);
 	if (!ctl->join.has_table && conn->peer < ctl->nranks &&

@@ -185,7 +185,7 @@ bool tt_join_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame k
 		return from_above && got_parent(ctl, data, bytes);
 	case TT_F_RELEASE:
 		if (from_above)
-			tt_conn_end(ctl->ep, conn);
+			tt_conn_end(conn);
 		return from_above;
 	case TT_F_ATTACHED:
 		return tt_tree_child(conn->peer, ctl->rank) && got_attached(ctl, data, bytes);

@@ -148,8 +148,7 @@ size_t tt_control_memory(struct tt_control *ctl)
 		bytes += ((size_t)ctl->nranks + (size_t)ep->npeers) * sizeof(int);
 	pthread_mutex_lock(&ep->lock);
 	if (ctl == ep->controls) { /* the oldest one answers for the endpoint */
-		bytes += sizeof(*ep) + TT_READ_AT_ONCE + (size_t)ep->npeers * per_peer +
-			 ep->early_bytes;
+		bytes += sizeof(*ep) + (size_t)ep->npeers * per_peer + ep->early_bytes;
 		for (const struct tt_conn *c = ep->conns; c; c = c->next)
 			bytes += sizeof(*c) + c->in_room + c->out.room +
 				 (c->dead ? 0 : tt_duplex_memory(&c->duplex));
@@ -374,7 +373,7 @@ void tt_control_leave(struct tt_control *ctl)
 {
 	if (!ctl || ctl->ep->pid != getpid())
 		return;
-	if (ctl->ep->service.running) {
+	if (ctl->ep->served.entered) {
 		tt_control_lock(ctl);
 		tt_flood_leave(ctl);
 		if (all_leave(ctl->ep)) { /* else the endpoint sends on */

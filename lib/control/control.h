@@ -4,8 +4,8 @@
  *
  * A communicator has one control, over authenticated connections along a tree (fan-out 8, rank
  * 0 is the root) and along the ring of ranks, so that one silent rank cannot cut the others off.
- * The connections, and the service thread that sleeps in epoll, belong to the rank's endpoint,
- * which the controls of splits and shrinks share (endpoint.h). The thread relays, answers and
+ * The connections belong to the rank's endpoint, which the controls of splits and shrinks share
+ * (endpoint.h); a service thread works for all endpoints of the process. The thread relays, answers and
  * accepts whether or not the rank is inside a call.
  *
  *   wake-up          the service thread writes `broken` and calls the observers;

@@ -8,7 +8,6 @@
  * descriptor, so that a rank, which proves itself, receives TT_V_FULL. Strangers alone end nothing.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/crypto.h>
@@ -27,34 +26,26 @@
 /* time without descriptors after which joining and tt_control_take fail */
 #define FULL_NS (2 * TT_SECOND)
 
-static void open_reserve(struct tt_control_endpoint *ep)
-{
-	if (ep->listener.reserve_fd < 0)
-		ep->listener.reserve_fd = tt_sock_own(open("/dev/null", O_RDONLY | O_CLOEXEC));
-}
-
 static void drop(struct tt_control_endpoint *ep, struct tt_unauth *u, bool close_fd)
 {
 	if (u->dead)
 		return;
 	u->dead = true;
 	tt_admission_count(ep, -1);
-	epoll_ctl(ep->service.epoll, EPOLL_CTL_DEL, u->fd, NULL);
+	tt_service_watch(EPOLL_CTL_DEL, u->fd, 0, NULL);
 	if (close_fd && u->tls)
 		tt_tls_close(u->tls);
 	else if (close_fd)
 		tt_sock_close(u->fd);
 	if (u->reserve)
-		open_reserve(ep);
+		tt_service_keep_reserve();
 }
 
-void tt_unauth_reap(struct tt_control_endpoint *ep, bool all)
+void tt_unauth_reap(struct tt_control_endpoint *ep)
 {
 	struct tt_unauth **at = &ep->listener.unauth, *u;
 
 	while ((u = *at)) {
-		if (all)
-			drop(ep, u, true);
 		if (u->dead) {
 			*at = u->next;
 			free(u);
@@ -68,11 +59,9 @@ void tt_unauth_reap(struct tt_control_endpoint *ep, bool all)
 
 static void set_listening(struct tt_control_endpoint *ep, bool listen)
 {
-	struct epoll_event ev = { .events = listen ? EPOLLIN : 0,
-				  .data.ptr = &ep->listener.source };
-
 	ep->listener.resume_ns = listen ? TT_NEVER : tt_now_ns() + PAUSE_NS;
-	epoll_ctl(ep->service.epoll, EPOLL_CTL_MOD, ep->listener.fd, &ev);
+	tt_service_watch(EPOLL_CTL_MOD, ep->listener.fd, listen ? EPOLLIN : 0,
+			 &ep->listener.watched);
 }
 
 /* The source of a quota: an IPv4 address, or a network of IPv6, whose hosts have 2^64 addresses. */
@@ -98,10 +87,8 @@ static bool accept_one(struct tt_control_endpoint *ep, bool reserve, int *ret_fd
 {
 	struct sockaddr_in6 from = { 0 };
 
-	if (reserve) {
-		tt_sock_close(ep->listener.reserve_fd);
-		ep->listener.reserve_fd = -1;
-	}
+	if (reserve && !tt_service_give_reserve())
+		return false;
 	*ret_fd = accept4(ep->listener.fd, (struct sockaddr *)&from, &(socklen_t){ sizeof(from) },
 			  SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (*ret_fd < 0)
@@ -114,19 +101,18 @@ static void add_unauth(struct tt_control_endpoint *ep, int fd, const struct tt_a
 		       bool reserve)
 {
 	struct tt_unauth *u = calloc(1, sizeof(*u));
-	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = u };
 
 	tt_sock_own(fd);
-	if (!u || epoll_ctl(ep->service.epoll, EPOLL_CTL_ADD, fd, &ev)) {
+	if (!u || !tt_service_watch(EPOLL_CTL_ADD, fd, EPOLLIN, u)) {
 		free(u);
 		tt_sock_close(fd);
 		if (reserve)
-			open_reserve(ep);
+			tt_service_keep_reserve();
 		return;
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
 	tt_sock_settle(fd);
-	*u = (struct tt_unauth){ .kind = TT_SRC_UNAUTH,
+	*u = (struct tt_unauth){ .watched = { TT_SRC_UNAUTH, ep },
 				 .next = ep->listener.unauth,
 				 .fd = fd,
 				 .source = *source,
@@ -173,8 +159,7 @@ static void accept_without_descriptor(struct tt_control_endpoint *ep)
 
 	if (victim)
 		drop(ep, victim, true);
-	else if (!ep->listener.nunauth && ep->listener.reserve_fd >= 0 &&
-		 accept_one(ep, true, &fd, &source))
+	else if (!ep->listener.nunauth && accept_one(ep, true, &fd, &source))
 		add_unauth(ep, fd, &source, true);
 	else {
 		set_listening(ep, false);
@@ -182,12 +167,13 @@ static void accept_without_descriptor(struct tt_control_endpoint *ep)
 			note_full(ep);
 	}
 	if (!ep->listener.nunauth)
-		open_reserve(ep);
+		tt_service_keep_reserve();
 }
 
 void tt_accept_event(struct tt_control_endpoint *ep)
 {
-	for (int i = 0; i < AT_ONCE; i++) {
+	/* else closed after epoll has reported the event */
+	for (int i = 0; i < AT_ONCE && ep->listener.fd >= 0; i++) {
 		struct tt_unauth *victim;
 		enum tt_admission admission = tt_admission_next(ep, &victim);
 		struct tt_address source;
@@ -224,6 +210,16 @@ uint64_t tt_accept_timers(struct tt_control_endpoint *ep, uint64_t now)
 	if (now >= ep->listener.resume_ns)
 		set_listening(ep, true);
 	return ep->listener.resume_ns < due ? ep->listener.resume_ns : due;
+}
+
+void tt_accept_close(struct tt_control_endpoint *ep)
+{
+	for (struct tt_unauth *u = ep->listener.unauth; u; u = u->next)
+		drop(ep, u, true);
+	if (ep->listener.fd >= 0)
+		tt_service_watch(EPOLL_CTL_DEL, ep->listener.fd, 0, NULL);
+	tt_sock_close(ep->listener.fd);
+	ep->listener.fd = -1;
 }
 
 /* ---- handshake ------------------------------------------------------------------------------- */

@@ -38,7 +38,7 @@ struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, struct tt_duplex dup
 	struct tt_conn *conn = calloc(1, sizeof(*conn)), **last = &ep->conns;
 
 	if (conn) {
-		*conn = (struct tt_conn){ .source = TT_SRC_CONN,
+		*conn = (struct tt_conn){ .watched = { TT_SRC_CONN, ep },
 					  .duplex = duplex,
 					  .peer = peer,
 					  .registration = registration,
@@ -91,12 +91,12 @@ static void break_all(struct tt_control_endpoint *ep, const struct tt_conn *conn
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-static void watch(struct tt_control_endpoint *ep, struct tt_conn *conn, bool writing)
+static void watch(struct tt_conn *conn, bool writing)
 {
 	if (conn->writing == writing)
 		return;
 	conn->writing = writing;
-	tt_duplex_watch(&conn->duplex, ep, conn, writing);
+	tt_duplex_watch(&conn->duplex, conn, writing);
 }
 
 /* Give back the memory of an empty queue. */
@@ -138,7 +138,7 @@ static size_t write_some(struct tt_conn *conn, const uint8_t *data, size_t bytes
 	return sent;
 }
 
-static void push(struct tt_control_endpoint *ep, struct tt_conn *conn)
+static void push(struct tt_conn *conn)
 {
 	size_t sent = write_some(conn, conn->out.data, conn->out.have);
 
@@ -147,13 +147,12 @@ static void push(struct tt_control_endpoint *ep, struct tt_conn *conn)
 		memmove(conn->out.data, conn->out.data + sent, conn->out.have);
 	if (conn->closing && !conn->out.have)
 		tt_duplex_shutdown(&conn->duplex, SHUT_WR);
-	watch(ep, conn, conn->out.have > 0 || conn->burst >= BURST);
+	watch(conn, conn->out.have > 0 || conn->burst >= BURST);
 }
 
 /* Write a frame without the queue; queue what the kernel does not take. A frame of which a part is
  * missing ends the connection. */
-static void send_direct(struct tt_control_endpoint *ep, struct tt_conn *conn,
-			const struct iovec part[2])
+static void send_direct(struct tt_conn *conn, const struct iovec part[2])
 {
 	for (int i = 0; i < 2; i++) {
 		const uint8_t *data = part[i].iov_base;
@@ -168,7 +167,7 @@ static void send_direct(struct tt_control_endpoint *ep, struct tt_conn *conn,
 		conn->out.failed = false;
 		tt_duplex_shutdown(&conn->duplex, SHUT_RDWR);
 	}
-	watch(ep, conn, conn->out.have > 0 || conn->burst >= BURST);
+	watch(conn, conn->out.have > 0 || conn->burst >= BURST);
 }
 
 /* A large second part is written from the caller's memory. */
@@ -200,11 +199,10 @@ bool tt_conn_send_parts(struct tt_control_endpoint *ep, struct tt_conn *conn, ui
 	if (kind == TT_F_MESSAGE)
 		conn->burst += bytes;
 	if (direct)
-		send_direct(ep, conn,
-			    (struct iovec[2]){ { start, first.have },
-					       whole ? (struct iovec){ NULL, 0 } : part[1] });
+		send_direct(conn, (struct iovec[2]){ { start, first.have },
+						     whole ? (struct iovec){ NULL, 0 } : part[1] });
 	else if (!before)
-		push(ep, conn);
+		push(conn);
 	return true;
 }
 
@@ -246,13 +244,18 @@ size_t tt_conn_unsent(const struct tt_conn *conn)
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
+static void close_conn(struct tt_conn *conn)
+{
+	conn->dead = true;
+	tt_duplex_unwatch(&conn->duplex);
+	tt_duplex_close(&conn->duplex);
+}
+
 static void end(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
 	if (conn->dead)
 		return;
-	conn->dead = true;
-	tt_duplex_unwatch(&conn->duplex, ep);
-	tt_duplex_close(&conn->duplex);
+	close_conn(conn);
 	/* a peer that ends it orderly has said goodbye before, or has given up connecting */
 	if (conn->registration || conn->over)
 		return;
@@ -261,11 +264,11 @@ static void end(struct tt_control_endpoint *ep, struct tt_conn *conn)
 			tt_observers_over(ctl, tt_control_rank(ctl, conn->peer), tuttiRankDead);
 }
 
-void tt_conn_end(struct tt_control_endpoint *ep, struct tt_conn *conn)
+void tt_conn_end(struct tt_conn *conn)
 {
 	conn->over = conn->closing = true;
 	if (!conn->dead)
-		push(ep, conn);
+		push(conn);
 }
 
 /* This host cannot send to the peer, or receive from it; or somebody on the way has changed bytes. */
@@ -419,7 +422,7 @@ static ssize_t read_some(struct tt_control_endpoint *ep, struct tt_conn *conn, u
 	if (room > conn->message_left)
 		room = conn->message_left;
 	if (room <= DIRECT) {
-		*ret_data = ep->service.in;
+		*ret_data = tt_service_buffer();
 		room = TT_READ_AT_ONCE;
 	}
 	return tt_duplex_recv(&conn->duplex, *ret_data, room);
@@ -453,7 +456,7 @@ void tt_conn_event(struct tt_control_endpoint *ep, struct tt_conn *conn, uint32_
 {
 	if (!conn->dead && (events & EPOLLOUT)) {
 		conn->burst = 0;
-		push(ep, conn);
+		push(conn);
 		refill(ep, conn);
 		if (!conn->out.have && conn->out.room > KEEP_ROOM)
 			shrink(&conn->out);
@@ -481,6 +484,13 @@ void tt_conn_pipes_serve(struct tt_control_endpoint *ep)
 	for (struct tt_conn *c = ep->conns; c; c = c->next)
 		if (pipe_events(c))
 			tt_conn_event(ep, c, pipe_events(c));
+}
+
+void tt_conn_close_all(struct tt_control_endpoint *ep)
+{
+	for (struct tt_conn *c = ep->conns; c; c = c->next)
+		if (!c->dead)
+			close_conn(c);
 }
 
 void tt_conn_reap(struct tt_control_endpoint *ep)

@@ -124,7 +124,7 @@ void tt_control_raise(struct tt_control *ctl, int code, int culprit, const char 
 	tt_control_lock(ctl);
 	tt_control_break(ctl, code, culprit, 0, text, -1);
 	tt_control_unlock(ctl);
-	if (!ctl->ep->service.running)
+	if (!ctl->ep->served.entered)
 		tt_observers_broken(ctl);
 }
 

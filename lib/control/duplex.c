@@ -11,9 +11,8 @@
 #include "control/duplex.h"
 #include "control/endpoint.h"
 
-bool tt_duplex_begin(struct tt_duplex *d, struct tt_control_endpoint *ep, void *source)
+bool tt_duplex_begin(struct tt_duplex *d, struct tt_control_endpoint *ep, void *watched)
 {
-	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = source };
 	int fd;
 
 	if (d->pipe) {
@@ -26,25 +25,22 @@ bool tt_duplex_begin(struct tt_duplex *d, struct tt_control_endpoint *ep, void *
 	 * seconds. */
 	setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
 	tt_sock_probe(fd);
-	return !epoll_ctl(ep->service.epoll, EPOLL_CTL_ADD, fd, &ev);
+	return tt_service_watch(EPOLL_CTL_ADD, fd, EPOLLIN, watched);
 }
 
-void tt_duplex_watch(struct tt_duplex *d, struct tt_control_endpoint *ep, void *source,
-		     bool writing)
+void tt_duplex_watch(struct tt_duplex *d, void *watched, bool writing)
 {
-	struct epoll_event ev = { .events = EPOLLIN | (writing ? EPOLLOUT : 0),
-				  .data.ptr = source };
-
 	if (d->pipe)
 		tt_pipe_watch(d->pipe, writing);
 	else
-		epoll_ctl(ep->service.epoll, EPOLL_CTL_MOD, tt_tls_fd(d->tls), &ev);
+		tt_service_watch(EPOLL_CTL_MOD, tt_tls_fd(d->tls),
+				 EPOLLIN | (writing ? EPOLLOUT : 0), watched);
 }
 
-void tt_duplex_unwatch(struct tt_duplex *d, struct tt_control_endpoint *ep)
+void tt_duplex_unwatch(struct tt_duplex *d)
 {
 	if (d->tls)
-		epoll_ctl(ep->service.epoll, EPOLL_CTL_DEL, tt_tls_fd(d->tls), NULL);
+		tt_service_watch(EPOLL_CTL_DEL, tt_tls_fd(d->tls), 0, NULL);
 }
 
 void tt_duplex_close(struct tt_duplex *d)

@@ -15,13 +15,12 @@ struct tt_duplex { /* one of the two; neither: closed */
 	struct tt_pipe *pipe;
 };
 
-/* Watch for input; epoll reports *source. false: errno has the reason */
-bool tt_duplex_begin(struct tt_duplex *d, struct tt_control_endpoint *ep, void *source);
+/* Watch for input: epoll reports *watched, a pipe wakes ep. false: errno has the reason */
+bool tt_duplex_begin(struct tt_duplex *d, struct tt_control_endpoint *ep, void *watched);
 /* Watch for room, too. */
-void tt_duplex_watch(struct tt_duplex *d, struct tt_control_endpoint *ep, void *source,
-		     bool writing);
+void tt_duplex_watch(struct tt_duplex *d, void *watched, bool writing);
 /* Close; unwatch first, after tt_duplex_begin. */
-void tt_duplex_unwatch(struct tt_duplex *d, struct tt_control_endpoint *ep);
+void tt_duplex_unwatch(struct tt_duplex *d);
 void tt_duplex_close(struct tt_duplex *d);
 
 /* As recv, send and shutdown of a non-blocking socket */

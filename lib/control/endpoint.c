@@ -1,27 +1,21 @@
 /*
- * endpoint.c - make an endpoint, run its service thread, give frames to the controls
+ * endpoint.c - make and free an endpoint, give frames to the controls
  *
- * Called by control.c and bootstrap.c. The service thread sleeps in epoll until a connection is
- * readable, a peer connects, a timer is due or tt_endpoint_wake is called. The thread works under
- * ep->lock and never blocks there.
+ * Called by control.c, bootstrap.c and, for frames, by the service thread.
  *
  * A peer may be the first to know that a split is decided: its frames for the new control come
  * before this rank has made that control. They are kept while a split or shrink is in progress.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/thread.h"
 #include "control/control_internal.h"
 
-#define EVENTS 32
 #define EARLY_MOST (4u << 20) /* bytes of early frames */
 
 struct tt_early {
@@ -33,19 +27,9 @@ struct tt_early {
 
 /* ---- make and free --------------------------------------------------------------------------- */
 
-int tt_endpoint_watch(struct tt_control_endpoint *ep, int fd, enum tt_source *source)
-{
-	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = source };
-
-	if (epoll_ctl(ep->service.epoll, EPOLL_CTL_ADD, fd, &ev))
-		return tt_fail(TT_SYSTEM, "rank %d: epoll: %m", ep->peer);
-	return 0;
-}
-
-static int open_descriptors(struct tt_control_endpoint *ep, const struct tt_ports *ports)
+static int open_listener(struct tt_control_endpoint *ep, const struct tt_ports *ports)
 {
 	int rc = tt_sock_among(ports, tt_sock_listen, &ep->listener.fd, &ep->listener.port);
-	char what[64];
 
 	if (rc && ep->peer && ports->first && ports->count < 2 && errno == EADDRINUSE)
 		return tt_fail(
@@ -58,21 +42,7 @@ static int open_descriptors(struct tt_control_endpoint *ep, const struct tt_port
 			"rank %d: port %d, where rank 0 must listen, is in use by another process, "
 			"or by another rank 0 with the same id; make a new id",
 			ep->peer, ports->first);
-	if (rc)
-		return tt_fail(rc, "rank %d: %s", ep->peer, tt_error_text());
-	ep->service.epoll = tt_sock_own(epoll_create1(EPOLL_CLOEXEC));
-	ep->service.wake = ep->service.epoll < 0
-				   ? -1
-				   : tt_sock_own(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	ep->listener.reserve_fd = ep->service.wake < 0
-					  ? -1
-					  : tt_sock_own(open("/dev/null", O_RDONLY | O_CLOEXEC));
-	if (ep->listener.reserve_fd < 0) {
-		snprintf(what, sizeof(what), "rank %d: cannot watch its connections", ep->peer);
-		return tt_sock_fail(what);
-	}
-	rc = tt_endpoint_watch(ep, ep->service.wake, &ep->service.wake_source);
-	return rc ? rc : tt_endpoint_watch(ep, ep->listener.fd, &ep->listener.source);
+	return rc ? tt_fail(rc, "rank %d: %s", ep->peer, tt_error_text()) : 0;
 }
 
 int tt_endpoint_make(int peer, int npeers, struct tt_control_endpoint **ret_ep)
@@ -87,22 +57,20 @@ int tt_endpoint_make(int peer, int npeers, struct tt_control_endpoint **ret_ep)
 	ep->peer = peer;
 	ep->npeers = npeers;
 	ep->pid = getpid();
-	ep->service.wake_source = TT_SRC_WAKE;
-	ep->listener.source = TT_SRC_LISTENER;
+	ep->listener.watched = (struct tt_watched){ TT_SRC_LISTENER, ep };
 	ep->listener.resume_ns = TT_NEVER;
-	ep->service.epoll = ep->service.wake = ep->listener.fd = ep->listener.reserve_fd = -1;
+	ep->listener.fd = -1;
 	pthread_mutex_init(&ep->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&ep->changed, &attr);
 	pthread_condattr_destroy(&attr);
-	ep->service.in = malloc(TT_READ_AT_ONCE);
 	ep->auth.key = tt_key_alloc();
 	ep->peers.business_cards = calloc((size_t)npeers, sizeof(*ep->peers.business_cards));
 	ep->peers.best_address = calloc((size_t)npeers, sizeof(*ep->peers.best_address));
 	ep->peers.dialed = calloc((size_t)npeers, sizeof(*ep->peers.dialed));
-	if (!ep->service.in || !ep->auth.key || !ep->peers.business_cards ||
-	    !ep->peers.best_address || !ep->peers.dialed)
+	if (!ep->auth.key || !ep->peers.business_cards || !ep->peers.best_address ||
+	    !ep->peers.dialed)
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", peer, npeers);
 	if (rc)
 		tt_endpoint_free(ep);
@@ -127,8 +95,11 @@ int tt_endpoint_authenticate(struct tt_control_endpoint *ep, const struct tt_id 
 /* Ranks of this process learn of the endpoint before its port answers. */
 int tt_endpoint_listen(struct tt_control_endpoint *ep, const struct tt_ports *ports)
 {
+	int rc;
+
 	tt_local_enter(ep);
-	return open_descriptors(ep, ports);
+	rc = open_listener(ep, ports);
+	return rc ? rc : tt_service_open(ep);
 }
 
 static void drop_early(struct tt_control_endpoint *ep)
@@ -146,25 +117,15 @@ static void drop_early(struct tt_control_endpoint *ep)
 void tt_endpoint_free(struct tt_control_endpoint *ep)
 {
 	tt_local_leave(ep);
-	if (ep->service.running) {
-		pthread_mutex_lock(&ep->lock);
-		ep->service.stop = true;
-		pthread_mutex_unlock(&ep->lock);
-		tt_endpoint_wake(ep);
-		pthread_join(ep->service.thread, NULL);
-	}
-	tt_unauth_reap(ep, true);
-	for (struct tt_conn *c = ep->conns; c; c = c->next) {
-		if (!c->dead)
-			tt_duplex_close(&c->duplex);
-		c->dead = true;
-	}
+	pthread_mutex_lock(&ep->lock);
+	tt_accept_close(ep);
+	tt_conn_close_all(ep);
+	pthread_mutex_unlock(&ep->lock);
+	tt_service_leave(ep);
+	tt_unauth_reap(ep);
 	tt_conn_reap(ep);
+	tt_service_close(ep);
 	drop_early(ep);
-	tt_sock_close(ep->listener.fd);
-	tt_sock_close(ep->listener.reserve_fd);
-	tt_sock_close(ep->service.wake);
-	tt_sock_close(ep->service.epoll);
 	pthread_cond_destroy(&ep->changed);
 	pthread_mutex_destroy(&ep->lock);
 	tt_tls_context_free(ep->auth.tls);
@@ -173,7 +134,6 @@ void tt_endpoint_free(struct tt_control_endpoint *ep)
 	free(ep->peers.business_cards);
 	free(ep->peers.best_address);
 	free(ep->peers.dialed);
-	free(ep->service.in);
 	free(ep);
 }
 
@@ -181,7 +141,7 @@ void tt_endpoint_end(struct tt_control_endpoint *ep)
 {
 	for (struct tt_conn *c = ep->conns; c; c = c->next) {
 		tt_conn_send(ep, c, 0, TT_F_END, NULL, 0);
-		tt_conn_end(ep, c);
+		tt_conn_end(c);
 	}
 }
 
@@ -279,8 +239,8 @@ void tt_endpoint_forming(struct tt_control_endpoint *ep, bool begin)
 
 void tt_endpoint_wake(struct tt_control_endpoint *ep)
 {
-	if (ep->service.wake >= 0)
-		(void)!write(ep->service.wake, &(uint64_t){ 1 }, sizeof(uint64_t));
+	if (ep->served.entered)
+		tt_service_wake(ep);
 }
 
 bool tt_endpoint_await(struct tt_control_endpoint *ep, uint64_t deadline_ns)
@@ -291,106 +251,16 @@ bool tt_endpoint_await(struct tt_control_endpoint *ep, uint64_t deadline_ns)
 	return pthread_cond_timedwait(&ep->changed, &ep->lock, &until) != ETIMEDOUT;
 }
 
-static void dispatch(struct tt_control_endpoint *ep, const struct epoll_event *ev)
-{
-	uint64_t count;
-
-	switch (*(enum tt_source *)ev->data.ptr) {
-	case TT_SRC_WAKE:
-		(void)!read(ep->service.wake, &count, sizeof(count));
-		break;
-	case TT_SRC_LISTENER:
-		tt_accept_event(ep);
-		break;
-	case TT_SRC_UNAUTH:
-		tt_unauth_event(ep, ev->data.ptr);
-		break;
-	case TT_SRC_CONN:
-		tt_conn_event(ep, ev->data.ptr, ev->events);
-		break;
-	}
-}
-
-/* Run the timers that are due; returns the time to the next one, -1: none. */
-static int timers(struct tt_control_endpoint *ep)
-{
-	uint64_t now = tt_now_ns(), due = tt_accept_timers(ep, now), d;
-
-	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next) {
-		if ((d = tt_status_timers(ctl, now)) < due)
-			due = d;
-		if ((d = tt_bootstrap_timers(ctl, now)) < due)
-			due = d;
-		if ((d = tt_observers_timers(ctl, now)) < due)
-			due = d;
-	}
-	if (due == TT_NEVER)
-		return -1;
-	return due <= now ? 0 : (int)((due - now) / 1000000) + 1;
-}
-
-static struct tt_control *find_broken(const struct tt_control_endpoint *ep)
-{
-	struct tt_control *ctl = ep->controls;
-
-	while (ctl && !ctl->observers.broken_due)
-		ctl = ctl->next;
-	return ctl;
-}
-
-/* Call the observers of controls that broke; unlocked meanwhile. */
-static void notify_broken(struct tt_control_endpoint *ep)
-{
-	struct tt_control *ctl;
-
-	while ((ctl = find_broken(ep))) {
-		ctl->observers.broken_due = false;
-		ctl->observers.running = true;
-		pthread_mutex_unlock(&ep->lock);
-		tt_observers_broken(ctl);
-		pthread_mutex_lock(&ep->lock);
-		ctl->observers.running = false;
-		pthread_cond_broadcast(&ep->changed);
-	}
-}
-
-static void *serve(void *arg)
-{
-	struct tt_control_endpoint *ep = arg;
-	struct epoll_event ev[EVENTS];
-
-	pthread_mutex_lock(&ep->lock);
-	while (!ep->service.stop) {
-		int n, timeout_ms;
-
-		notify_broken(ep);
-		timeout_ms = timers(ep);
-		tt_conn_reap(ep);
-		tt_unauth_reap(ep, false);
-		if (tt_conn_pipes_ready(ep))
-			timeout_ms = 0;
-		pthread_mutex_unlock(&ep->lock);
-		n = epoll_wait(ep->service.epoll, ev, EVENTS, timeout_ms);
-		pthread_mutex_lock(&ep->lock);
-		for (int i = 0; i < n; i++)
-			dispatch(ep, &ev[i]);
-		tt_conn_pipes_serve(ep);
-	}
-	pthread_mutex_unlock(&ep->lock);
-	return NULL;
-}
-
 int tt_endpoint_start(struct tt_control_endpoint *ep)
 {
 	int rc;
 
 	if (ep->npeers == 1)
 		return 0;
-	rc = tt_thread_start(&ep->service.thread, "tutti-control", serve, ep);
-	if (rc)
-		return tt_fail(TT_SYSTEM, "rank %d: cannot start a thread: %s", ep->peer,
-			       strerror(rc));
-	ep->service.running = true;
+	if (!tt_service_watch(EPOLL_CTL_ADD, ep->listener.fd, EPOLLIN, &ep->listener.watched))
+		return tt_fail(TT_SYSTEM, "rank %d: epoll: %m", ep->peer);
+	if ((rc = tt_service_enter(ep)))
+		return rc;
 	tt_local_open(ep);
 	return 0;
 }

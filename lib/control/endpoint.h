@@ -1,6 +1,6 @@
 /*
- * endpoint.h - the control endpoint of a rank: one listener, one service thread and one
- * authenticated connection to each peer in use, for all controls that descend from one unique id
+ * endpoint.h - the control endpoint of a rank: one listener and one authenticated connection to each
+ * peer in use, for all controls that descend from one unique id
  *
  * A peer is a rank of the first communicator. Splits and shrinks make no endpoint: their controls
  * use the connections of this one, and a frame names its control by the context number. A
@@ -12,7 +12,8 @@
  * and send on connections themselves. Nothing blocks under the lock: sends are non-blocking into a
  * bounded queue. "Locked" means: the caller holds ep->lock.
  *
- *   endpoint.c              make and free, service thread, contexts
+ *   endpoint.c              make and free, contexts
+ *   service.c               the thread that works for all endpoints of the process
  *   control_accept.c        listener, unauthenticated connections (pending handshakes)
  *   control_admission.c     the descriptors that unauthenticated connections may hold
  *   control_connect.c       connect to a peer
@@ -41,14 +42,19 @@
 
 /* First member of every object that epoll points at */
 enum tt_source { TT_SRC_WAKE, TT_SRC_LISTENER, TT_SRC_UNAUTH, TT_SRC_CONN };
+struct tt_watched {
+	enum tt_source source;
+	struct tt_control_endpoint *ep;
+};
 
-struct tt_service {
-	int epoll, wake; /* descriptors; wake: an eventfd that ends the sleep */
-	enum tt_source wake_source;
-	uint8_t *in;  /* [TT_READ_AT_ONCE] bytes read last; thread: service */
-	bool stop;    /* end the thread */
-	bool running; /* thread exists */
-	pthread_t thread;
+/* An endpoint in the care of the service thread */
+struct tt_served {
+	struct tt_control_endpoint *next;
+	bool user;    /* counts as a user of the descriptors; calling thread */
+	bool entered; /* by its maker, before other threads know the endpoint */
+	bool leaving; /* service.c's lock */
+	atomic_bool woken;
+	uint64_t due_ns; /* of the next timer; thread: service */
 };
 
 /* Fixed when made, except certificate. Proves membership to the peers (tls.h), and the rank
@@ -75,7 +81,7 @@ struct tt_peers {
 
 /* A connection to a peer; or, while ranks join, the registration of a rank at rank 0. */
 struct tt_conn {
-	enum tt_source source;
+	struct tt_watched watched;
 	struct tt_conn *next;
 	struct tt_duplex duplex;
 	int peer;
@@ -107,7 +113,7 @@ struct tt_traffic {
 /* ---- the listener ---------------------------------------------------------------------------- */
 
 struct tt_unauth { /* an accepted connection before its proof */
-	enum tt_source kind;
+	struct tt_watched watched;
 	struct tt_unauth *next;
 	int fd;
 	struct tt_tls *tls;       /* owns fd; NULL: not begun */
@@ -125,9 +131,8 @@ struct tt_parked { /* accepted data socket, not yet claimed by tt_control_take *
 };
 
 struct tt_listener {
-	enum tt_source source;
+	struct tt_watched watched;
 	int fd, port;
-	int reserve_fd; /* given up for one handshake when descriptors run out */
 	struct tt_unauth *unauth;
 	int nunauth;
 	uint64_t resume_ns;        /* out of epoll until then, TT_NEVER: in epoll */
@@ -157,7 +162,7 @@ struct tt_control_endpoint {
 
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* signalled on every change that a caller may wait for */
-	struct tt_service service;
+	struct tt_served served;
 	struct tt_listener listener; /* without one: fd -1 */
 	struct tt_conn *conns;       /* oldest first */
 	struct tt_traffic sent;
@@ -169,8 +174,8 @@ struct tt_control_endpoint {
 
 /* ---- endpoint.c ------------------------------------------------------------------------------ */
 
-/* Make an endpoint; take the key, the job and the attempt from id; listen; start the service thread;
- * stop it and free the endpoint. Not locked. 0 | TT_SYSTEM */
+/* Make an endpoint; take the key, the job and the attempt from id; listen; give it to the service
+ * thread; take it back and free it. Not locked. 0 | TT_SYSTEM */
 int tt_endpoint_make(int peer, int npeers, struct tt_control_endpoint **ret_ep);
 int tt_endpoint_authenticate(struct tt_control_endpoint *ep, const struct tt_id *id);
 int tt_endpoint_listen(struct tt_control_endpoint *ep, const struct tt_ports *ports);
@@ -178,10 +183,8 @@ int tt_endpoint_start(struct tt_control_endpoint *ep);
 void tt_endpoint_free(struct tt_control_endpoint *ep);
 /* Tell all peers that the endpoint closes; locked. */
 void tt_endpoint_end(struct tt_control_endpoint *ep);
-/* End the sleep of the service thread. */
+/* The service thread visits the endpoint soon. */
 void tt_endpoint_wake(struct tt_control_endpoint *ep);
-/* Watch a descriptor for input. 0 | TT_SYSTEM */
-int tt_endpoint_watch(struct tt_control_endpoint *ep, int fd, enum tt_source *source);
 /* Wait for ep->changed until deadline_ns; locked. false: deadline_ns has passed */
 bool tt_endpoint_await(struct tt_control_endpoint *ep, uint64_t deadline_ns);
 
@@ -195,6 +198,26 @@ void tt_endpoint_forming(struct tt_control_endpoint *ep, bool begin);
 /* Handle a frame. false: the frame is malformed */
 bool tt_endpoint_frame(struct tt_control_endpoint *ep, struct tt_conn *conn,
 		       const struct tt_frame_head *head, const uint8_t *data);
+
+/* ---- service.c, not locked ------------------------------------------------------------------- */
+
+/* The service thread and its descriptors exist while there are endpoints. open: the descriptors; enter:
+ * the thread works for ep; leave: no more, but first it handles the events that have been reported,
+ * so the descriptors of ep are closed before, and its memory is freed after; close. 0 | TT_SYSTEM */
+int tt_service_open(struct tt_control_endpoint *ep);
+int tt_service_enter(struct tt_control_endpoint *ep);
+void tt_service_leave(struct tt_control_endpoint *ep);
+void tt_service_close(struct tt_control_endpoint *ep);
+/* The rest: any thread. Visit ep soon. */
+void tt_service_wake(struct tt_control_endpoint *ep);
+/* As epoll_ctl; watched begins with a struct tt_watched. false: errno has the reason */
+bool tt_service_watch(int op, int fd, uint32_t events, void *watched);
+int tt_service_epoll(void);
+/* [TT_READ_AT_ONCE] for the bytes read last. Thread: service */
+uint8_t *tt_service_buffer(void);
+/* The reserve descriptor of the process: open it, unless it is; give it up. false: given up before */
+void tt_service_keep_reserve(void);
+bool tt_service_give_reserve(void);
 
 /* ---- control_connection.c, locked ------------------------------------------------------------ */
 
@@ -210,13 +233,15 @@ bool tt_conn_send_parts(struct tt_control_endpoint *ep, struct tt_conn *conn, ui
 bool tt_conn_has_room(const struct tt_conn *conn);
 void tt_conn_event(struct tt_control_endpoint *ep, struct tt_conn *conn, uint32_t events);
 /* Shut down this rank's direction; the end of the connection is no death. */
-void tt_conn_end(struct tt_control_endpoint *ep, struct tt_conn *conn);
+void tt_conn_end(struct tt_conn *conn);
 /* The connection to a peer, NULL: none */
 struct tt_conn *tt_conn_to(const struct tt_control_endpoint *ep, int peer);
 /* Is an event of a pipe due? Handle those that are. Thread: service */
 bool tt_conn_pipes_ready(const struct tt_control_endpoint *ep);
 void tt_conn_pipes_serve(struct tt_control_endpoint *ep);
-/* Free dead connections. Thread: service */
+/* Close all, without an event for anybody. */
+void tt_conn_close_all(struct tt_control_endpoint *ep);
+/* Free dead connections. Thread: service, or ep is not served */
 void tt_conn_reap(struct tt_control_endpoint *ep);
 /* The bytes that are not sent yet, or not acknowledged by the peer's host */
 size_t tt_conn_unsent(const struct tt_conn *conn);
@@ -231,8 +256,10 @@ void tt_accept_event(struct tt_control_endpoint *ep);
 void tt_unauth_event(struct tt_control_endpoint *ep, struct tt_unauth *u);
 /* Returns the next time due, TT_NEVER: none */
 uint64_t tt_accept_timers(struct tt_control_endpoint *ep, uint64_t now);
-/* Free dead unauthenticated connections; all: close the live ones too. */
-void tt_unauth_reap(struct tt_control_endpoint *ep, bool all);
+/* Free dead unauthenticated connections. Thread: service, or ep is not served */
+void tt_unauth_reap(struct tt_control_endpoint *ep);
+/* Close the listener and all unauthenticated connections. */
+void tt_accept_close(struct tt_control_endpoint *ep);
 /* Does ep welcome a rank of this process? key: the rank's. Then it takes the pipe. */
 bool tt_accept_local(struct tt_control_endpoint *ep, const struct tt_hello *h,
 		     const uint8_t key[TT_PUBLIC_KEY], struct tt_pipe *pipe);

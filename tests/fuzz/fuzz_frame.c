@@ -117,7 +117,7 @@ static void serve(struct tt_control_endpoint *ep)
 	struct epoll_event ev[4];
 
 	for (int round = 0; round < 64; round++) {
-		int n = epoll_wait(ep->service.epoll, ev, 4, 0), useful = 0;
+		int n = epoll_wait(tt_service_epoll(), ev, 4, 0), useful = 0;
 
 		for (int i = 0; i < n; i++) {
 			enum tt_source source = *(enum tt_source *)ev[i].data.ptr;
@@ -129,7 +129,7 @@ static void serve(struct tt_control_endpoint *ep)
 			useful += source == TT_SRC_CONN || source == TT_SRC_UNAUTH;
 		}
 		tt_conn_reap(ep);
-		tt_unauth_reap(ep, false);
+		tt_unauth_reap(ep);
 		if (!useful)
 			return;
 	}
@@ -167,17 +167,18 @@ static void know_ranks(struct tt_control_endpoint *ep)
 static void add_unauth(struct tt_control_endpoint *ep, struct tt_tls *tls)
 {
 	struct tt_unauth *u = calloc(1, sizeof(*u));
-	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = u };
 	int fd = tt_tls_fd(tls);
 
-	*u = (struct tt_unauth){ .kind = TT_SRC_UNAUTH, .fd = fd, .since_ns = tt_now_ns() };
+	*u = (struct tt_unauth){ .watched = { TT_SRC_UNAUTH, ep },
+				 .fd = fd,
+				 .since_ns = tt_now_ns() };
 	if (ep->peer)
 		tt_tls_release(tls);
 	else
 		u->tls = tls;
 	ep->listener.unauth = u;
 	ep->listener.nunauth = 1;
-	must(!epoll_ctl(ep->service.epoll, EPOLL_CTL_ADD, fd, &ev), "epoll");
+	must(tt_service_watch(EPOLL_CTL_ADD, fd, EPOLLIN, u), "epoll");
 }
 
 /* all: 4 bytes a rank */

@@ -73,7 +73,7 @@ static int serve(struct fixture *f)
 	int rounds = 0, n;
 
 	tt_control_lock(f->ctl);
-	while (rounds < 1000 && (n = epoll_wait(f->ep->service.epoll, ev, 8, 0)) > 0) {
+	while (rounds < 1000 && (n = epoll_wait(tt_service_epoll(), ev, 8, 0)) > 0) {
 		bool useful = false;
 
 		for (int i = 0; i < n; i++) {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "control/control_internal.h"
+#include "tests/support/descriptors.h"
 #include "tests/support/harness_control.h"
 
 TestSuite(one_process, .timeout = 60);
@@ -103,7 +104,7 @@ static void wait_for_rank_0(struct control_job *m, int rank, struct tt_join *joi
 	(void)m;
 	cr_assert_eq(tt_id_unpack(join->id, &id), 0);
 	while (rank && !listens(id.port))
-		sleep_ms(1);
+		sleep_ms(10);
 }
 
 /* The listener of each rank is its only socket. Rank 0 is first: a rank that comes before may have
@@ -119,6 +120,86 @@ Test(one_process, ranks_join_exchange_and_split_without_a_socket)
 	control_job_run(&m);
 	assert_right(&m);
 	cr_assert_eq(streams, m.n, "%d sockets of %d ranks", streams, m.n);
+}
+
+/* ---- threads and descriptors ------------------------------------------------------------------ */
+
+#define IDS 3
+#define RANKS 16
+
+struct holder { /* of one rank of each id */
+	tuttiUniqueId *ids;
+	pthread_barrier_t *barrier;
+	int rank;
+	bool failed;
+};
+
+static void *hold(void *arg)
+{
+	struct holder *h = arg;
+	struct tt_control *ctl[IDS] = { NULL };
+
+	for (int i = 0; i < IDS; i++) {
+		struct tt_join join = { .id = &h->ids[i],
+					.rank = h->rank,
+					.nranks = RANKS,
+					.settings = "",
+					.timeout_ms = LIMIT_MS,
+					.ifname = "",
+					.host_id = "",
+					.port_range = "" };
+
+		wait_for_rank_0(NULL, h->rank, &join);
+		h->failed |= tt_control_join(&join, &ctl[i]) != 0;
+	}
+	pthread_barrier_wait(h->barrier);
+	pthread_barrier_wait(h->barrier); /* threads and descriptors are counted */
+	for (int i = 0; i < IDS; i++)
+		tt_control_leave(ctl[i]);
+	return NULL;
+}
+
+static int await_threads(int n)
+{
+	for (int ms = 0; ms < LIMIT_MS && count_threads() != n; ms++)
+		sleep_ms(1); /* until the kernel has reaped those that were joined */
+	return count_threads();
+}
+
+/* The process has an epoll, an eventfd, a reserve descriptor and a thread for all; each rank of each
+ * id has a listener. With the last rank all end, and begin again. */
+Test(one_process, all_ranks_of_all_ids_share_a_thread)
+{
+	int threads = count_threads(), descriptors = 0;
+
+	for (int round = 0; round < 3; round++) {
+		struct holder h[RANKS];
+		tuttiUniqueId ids[IDS];
+		pthread_t thread[RANKS];
+		pthread_barrier_t barrier;
+
+		pthread_barrier_init(&barrier, NULL, RANKS + 1);
+		for (int i = 0; i < IDS; i++)
+			cr_assert_eq(tt_id_make("", "", &ids[i]), 0);
+		for (int r = 0; r < RANKS; r++) {
+			h[r] = (struct holder){ .ids = ids, .barrier = &barrier, .rank = r };
+			cr_assert_eq(pthread_create(&thread[r], NULL, hold, &h[r]), 0);
+		}
+		pthread_barrier_wait(&barrier);
+		cr_expect_eq(await_threads(threads + RANKS + 1), threads + RANKS + 1);
+		cr_expect(!round || count_descriptors() == descriptors + IDS * RANKS + 3,
+			  "%d descriptors, %d without ranks", count_descriptors(), descriptors);
+		pthread_barrier_wait(&barrier);
+		for (int r = 0; r < RANKS; r++) {
+			pthread_join(thread[r], NULL);
+			cr_assert_not(h[r].failed);
+		}
+		cr_expect_eq(await_threads(threads), threads);
+		cr_expect(!round || count_descriptors() == descriptors, "%d descriptors, %d before",
+			  count_descriptors(), descriptors);
+		descriptors = count_descriptors(); /* the first round opens what stays */
+		pthread_barrier_destroy(&barrier);
+	}
 }
 
 /* ---- joins ----------------------------------------------------------------------------------- */
