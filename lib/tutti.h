@@ -504,8 +504,8 @@ TUTTI_API tuttiResult_t tuttiCommRankState(tuttiComm_t comm, int rank, tuttiRank
  *
  *   excludeRanksList  [excludeRanksCount] ranks to exclude; the same list on every calling rank.
  *              Count 0: the callers detect the survivors. Excluded are ranks that are dead, have
- *              left, or do not call within half the timeout; an excluded rank that calls later is
- *              refused.
+ *              left, do not answer (stopped, cut off), or do not call within half the timeout. One
+ *              rank decides for all; an excluded rank that calls or continues later is refused.
  *   newcomm    set on success
  *   config     as in tuttiCommInitRankConfig; NULL: the settings of comm
  *   shrinkFlags  TUTTI_SHRINK_DEFAULT, or TUTTI_SHRINK_ABORT: first fail the running operations of
@@ -521,11 +521,12 @@ TUTTI_API tuttiResult_t tuttiCommRankState(tuttiComm_t comm, int rank, tuttiRank
  *              tuttiInvalidUsage     the lists of the callers differ
  *              tuttiRemoteError      the others continued without this rank; or a rank that is not
  *                                    on the list is dead
- *              tuttiTimeout          ranks did not call in time; the text names them
+ *              tuttiTimeout          with a list: ranks did not call in time, the text names them;
+ *                                    without: further ranks fell silent again and again
  *              tuttiSystemError      sockets, memory, descriptors
  *   Thread     as calls
- *   Blocks     yes, at most twice the timeout, once more for each rank that dies meanwhile, and one
- *              and a half times more for each lower rank that lives and does not answer (stopped) */
+ *   Blocks     yes, at most three times the timeout, however many ranks are dead or do not answer;
+ *              mostly milliseconds, and about half the timeout if ranks do not answer or call */
 #define TUTTI_SHRINK_DEFAULT 0
 #define TUTTI_SHRINK_ABORT 1
 TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList,

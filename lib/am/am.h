@@ -29,9 +29,12 @@
 
 enum tt_am_kind {
 	TT_AM_USER_MESSAGE = 1, /* of the user */
-	/* shrink.c: to the coordinator; from the coordinator, or a standing decision */
+	/* shrink: to the coordinator; from the coordinator */
 	TT_AM_PROPOSAL,
 	TT_AM_DECISION,
+	/* shrink: to any rank; from its service thread */
+	TT_AM_QUERY,
+	TT_AM_ANSWER,
 	/* quorum: to rank 0: contribution, or request for a result only */
 	TT_AM_CONTRIBUTION,
 	/* quorum: from rank 0: outcome of the contribution; bytes of the result */
@@ -40,16 +43,17 @@ enum tt_am_kind {
 	TT_AM_KINDS
 };
 
-/* limits of the messages of shrink.c among n ranks */
+/* limits of the messages of shrink among n ranks */
 #define TT_AM_PROPOSAL_BYTES 64
 #define TT_AM_DECISION_BYTES(n) (1200 + 8 * (n))
+#define TT_AM_ANSWER_BYTES(n) (32 + (n))
 
 struct tt_am_header {
 	enum tt_am_kind kind;
-	/* USER_MESSAGE: the user's tag; quorum: number of the call */
+	/* USER_MESSAGE: the user's tag; quorum: number of the call; shrink: number of the attempt
+	 * or query */
 	int tag;
-	/* USER_MESSAGE: the user's version; quorum: number of the operation; shrink: number of the
-	 * shrink */
+	/* USER_MESSAGE: the user's version; quorum: number of the operation */
 	uint64_t version;
 	uint64_t bytes; /* size of the body */
 	/* CONTRIBUTION: type and flags, op, k, deadline_ms; OUTCOME: see quorum_internal.h */
@@ -92,10 +96,14 @@ uint64_t tt_am_cancel(struct tt_am *am, int source, int tag, uint64_t version);
 
 /* Drops queued messages of this kind. */
 void tt_am_drop(struct tt_am *am, enum tt_am_kind kind);
-/* Standing decision of shrink.c: from now on, proposals with a version up to this one are answered
- * with this decision, whether or not a shrink call is running. decision NULL: no longer. Thread:
- * any. */
-void tt_am_set_decision(struct tt_am *am, uint64_t version, const void *decision, size_t bytes);
+/* Sends a message without a body to a rank with a connection; never blocks. false: there is no
+ * connection. Without memory the message is dropped. Thread: any. */
+bool tt_am_try_send(struct tt_am *am, int peer, const struct tt_am_header *head);
+
+/* The service thread answers queries with these bytes from now on, whether or not a shrink call is
+ * running. answer NULL: with an empty answer, as at first. 0 | TT_SYSTEM: then with an empty
+ * answer. Thread: any. */
+int tt_am_set_answer(struct tt_am *am, const void *answer, size_t bytes);
 
 /* State of a rank (alive, left or dead), as known to this rank. */
 tuttiRankState_t tt_am_state(struct tt_am *am, int rank);

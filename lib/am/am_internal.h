@@ -101,9 +101,7 @@ struct tt_am {
 	size_t unexpected_bytes;
 	struct tt_am_posted *posted, **posted_last;
 	uint64_t sent_bytes, messages;
-	/* standing decision: answers proposals with a version up to decision_version; NULL: none */
-	struct tt_am_payload *decision;
-	uint64_t decision_version;
+	struct tt_am_payload *answer; /* to queries; NULL: empty */
 	/* rank 0's coordinator, created by the first contribution */
 	struct tt_quorum *quorum;
 };

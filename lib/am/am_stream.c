@@ -216,6 +216,10 @@ static bool is_allowed(const struct tt_am *am, const struct tt_am_header *h)
 		return h->bytes <= TT_AM_PROPOSAL_BYTES;
 	case TT_AM_DECISION:
 		return h->bytes <= TT_AM_DECISION_BYTES((size_t)am->nranks);
+	case TT_AM_QUERY:
+		return !h->bytes;
+	case TT_AM_ANSWER:
+		return h->bytes <= TT_AM_ANSWER_BYTES((size_t)am->nranks);
 	case TT_AM_OUTCOME:
 		return h->source == 0 && h->bytes <= TUTTI_QUORUM_RANKS / 8;
 	case TT_AM_RESULT:

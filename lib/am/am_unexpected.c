@@ -91,57 +91,43 @@ void tt_unexpected_unlink(struct tt_am *am, struct tt_am_unexpected **at)
 		am->unexpected_last = at;
 }
 
-static void discard(struct tt_am *am, struct tt_am_unexpected **at)
+static void answer_query(struct tt_am *am, const struct tt_am_header *h)
 {
-	struct tt_am_unexpected *u = *at;
+	struct tt_am_header answer = { .kind = TT_AM_ANSWER,
+				       .tag = h->tag,
+				       .bytes = am->answer ? am->answer->bytes : 0 };
 
-	tt_unexpected_unlink(am, at);
-	am->unexpected_bytes -= u->head.bytes;
-	free(u);
+	tt_am_post(am, h->source, &answer, am->answer);
 }
 
-/* Answers a late proposal with the standing decision. True: answered */
-static bool answer_proposal(struct tt_am *am, const struct tt_am_header *h)
+int tt_am_set_answer(struct tt_am *am, const void *data, size_t bytes)
 {
-	struct tt_am_header answer = { .kind = TT_AM_DECISION, .version = h->version };
+	struct tt_am_payload *answer = NULL;
 
-	if (h->kind != TT_AM_PROPOSAL || !am->decision || h->version > am->decision_version)
-		return false;
-	answer.bytes = am->decision->bytes;
-	tt_am_post(am, h->source, &answer, am->decision);
-	return true;
-}
-
-void tt_am_set_decision(struct tt_am *am, uint64_t version, const void *decision, size_t bytes)
-{
-	struct tt_am_payload *s = NULL;
-
-	if (decision)
-		s = aligned_alloc(64, (sizeof(*s) + bytes + 63) / 64 * 64);
-	if (s) {
-		s->refs = 1;
-		s->bytes = bytes;
-		memcpy(s->data, decision, bytes);
+	if (data)
+		answer = aligned_alloc(64, (sizeof(*answer) + bytes + 63) / 64 * 64);
+	if (answer) {
+		answer->refs = 1;
+		answer->bytes = bytes;
+		memcpy(answer->data, data, bytes);
 	}
 	pthread_mutex_lock(am->lock);
-	if (am->decision)
-		tt_am_payload_drop(am->decision);
-	am->decision = s;
-	am->decision_version = version;
-	for (struct tt_am_unexpected **at = &am->unexpected; *at;) {
-		if (answer_proposal(am, &(*at)->head))
-			discard(am, at);
-		else
-			at = &(*at)->next;
-	}
+	if (am->answer)
+		tt_am_payload_drop(am->answer);
+	am->answer = answer;
 	pthread_mutex_unlock(am->lock);
+	if (data && !answer)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for an answer of %zu bytes", am->rank,
+			       bytes);
+	return 0;
 }
 
 void tt_unexpected_arrived(struct tt_am *am, struct tt_am_stream *s)
 {
-	if (s->unexpected && answer_proposal(am, &s->head)) {
+	if (s->head.kind == TT_AM_QUERY) {
 		am->unexpected_bytes -= s->head.bytes;
 		free(s->unexpected);
+		answer_query(am, &s->head);
 		return;
 	}
 	s->posted ? complete_posted(am, s->posted, &s->head) : append(am, s->unexpected);
@@ -203,6 +189,15 @@ void tt_unexpected_resume(struct tt_am *am)
 
 /* ---- cancel ---------------------------------------------------------------------------------- */
 
+static void discard(struct tt_am *am, struct tt_am_unexpected **at)
+{
+	struct tt_am_unexpected *u = *at;
+
+	tt_unexpected_unlink(am, at);
+	am->unexpected_bytes -= u->head.bytes;
+	free(u);
+}
+
 static uint64_t drop(struct tt_am *am, const struct tt_am_match *match, uint64_t version)
 {
 	struct tt_am_unexpected **at = &am->unexpected, *u;
@@ -261,6 +256,6 @@ void tt_unexpected_free(struct tt_am *am)
 		free(u);
 	}
 	am->unexpected = NULL;
-	if (am->decision)
-		tt_am_payload_drop(am->decision);
+	if (am->answer)
+		tt_am_payload_drop(am->answer);
 }

@@ -105,3 +105,48 @@ void sim_check_call(const struct sim_comm *w, const char *what, tuttiResult_t rc
 	if (w)
 		check_states(w);
 }
+
+/* Have all members of w that were never stopped begun this shrink at about this time? Returns their
+ * number, 0: no */
+static int count_together(const struct sim_comm *w)
+{
+	const struct sim_rank *me = &sim->job->rank[sim->process->number];
+	int n = 0;
+
+	for (int r = 0; r < w->n; r++) {
+		const struct sim_rank *other = &sim->job->rank[w->member[r]];
+		uint64_t apart = other->shrink_ns > me->shrink_ns
+					 ? other->shrink_ns - me->shrink_ns
+					 : me->shrink_ns - other->shrink_ns;
+
+		if (other->harmed)
+			continue;
+		if (other->shrinks != me->shrinks || apart > SIM_TIMEOUT_NS / 2 - SIM_SECOND / 2)
+			return 0;
+		n++;
+	}
+	return n;
+}
+
+void sim_check_shrink(const struct sim_comm *w, tuttiResult_t rc, int n)
+{
+	struct sim_rank *me = &sim->job->rank[sim->process->number];
+	int together;
+
+	if (!rc && 2 * n <= w->n)
+		sim_fail("a shrink of %d ranks left %d, no majority", w->n, n);
+	if (sim->job->faults != SIM_STOPS || sim->job->misused || me->harmed || !w->known)
+		return;
+	me->shrunk_to = n;
+	together = count_together(w);
+	if (rc && 2 * together > w->n)
+		sim_fail("a shrink of %d ranks, of which %d answer, failed: %s", w->n, together,
+			 tuttiGetLastError(NULL));
+	for (int r = 0; r < w->n && together && !rc; r++) {
+		const struct sim_rank *other = &sim->job->rank[w->member[r]];
+
+		if (!other->harmed && other->shrunk_to && other->shrunk_to != n)
+			sim_fail("a shrink gave this rank %d ranks, and rank %d %d", n, r,
+				 other->shrunk_to);
+	}
+}

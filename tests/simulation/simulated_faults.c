@@ -47,13 +47,13 @@ static void plan_kills(void)
 	}
 }
 
-static void plan_stops(void)
+static void plan_stops(uint64_t from_ns, uint64_t most_ns)
 {
 	int victims = 1 + (int)sim_random((uint32_t)sim->job->n - 1);
 
 	while (victims--) {
 		struct sim_rank *w = &sim->job->rank[sim_random((uint32_t)sim->job->n)];
-		uint64_t when = sim_random_scale(SIM_MS, 200 * SIM_MS);
+		uint64_t when = from_ns + sim_random_scale(SIM_MS, most_ns);
 
 		w->harmed = w->delayed = true;
 		sim_at(when, stop_one, &w->process);
@@ -89,10 +89,10 @@ static void repair(void *arg)
 	change_cut(arg, false);
 }
 
-static void plan_cut(void)
+static void plan_cut(uint64_t from_ns, uint64_t most_ns)
 {
 	struct cut *c = sim_alloc(sizeof(*c));
-	uint64_t when = sim_random_scale(SIM_MS, 200 * SIM_MS);
+	uint64_t when = from_ns + sim_random_scale(SIM_MS, most_ns);
 	uint32_t way = sim_random(4);
 
 	c->side = 1 + sim_random((1u << sim->job->n) - 2);
@@ -121,10 +121,11 @@ void sim_plan_faults(void)
 		plan_kills();
 		break;
 	case SIM_STOPS:
-		plan_stops();
+		plan_stops(0, 200 * SIM_MS);
+		sim->job->strikes_shrink = sim_random(2);
 		break;
 	case SIM_CUTS:
-		plan_cut();
+		plan_cut(0, 200 * SIM_MS);
 		break;
 	case SIM_LOSSES:
 		for (int i = sim_random(3) ? 1 : 3; i; i--)
@@ -147,4 +148,13 @@ void sim_plan_faults(void)
 	default:
 		break;
 	}
+}
+
+/* Further ranks are stopped while the first ones shrink. */
+void sim_plan_faults_of_shrink(void)
+{
+	if (!sim->job->strikes_shrink)
+		return;
+	sim->job->strikes_shrink = false;
+	plan_stops(sim->now_ns, 2 * SIM_TIMEOUT_NS);
 }

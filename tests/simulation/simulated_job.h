@@ -13,7 +13,8 @@
  *   - a success has the right data; an error has its reason in a fault, and a sentence
  *   - a rank that is reported dead was harmed, a rank that is reported left has left
  *   - messages come once and in order; one quorum operation has one mask and one result everywhere
- *   - members of a new communicator agree on who they are; it has the majority of its parent
+ *   - members of a new communicator agree on who they are; it has the majority of its parent; ranks
+ *     that shrink together and were never stopped are in one, whoever is stopped and continues
  *
  * and at the end no thread and no descriptor of a process is left.
  */
@@ -47,6 +48,9 @@ struct sim_rank {
 	bool disturbs; /* fails the others' calls: aborts, or has given up */
 	bool joined;
 	uint64_t left_ns; /* its first departure from a communicator */
+	/* its latest shrink: when, the communicators before it, and the size of the new one */
+	uint64_t shrink_ns;
+	int shrinks, shrunk_to;
 };
 
 /* A communicator, as one rank sees it */
@@ -74,6 +78,7 @@ struct sim_job {
 	tuttiUniqueId id;
 	bool has_id;
 	bool misused;          /* by calls that do not fit */
+	bool strikes_shrink;   /* more ranks are stopped in the first shrink */
 	uint64_t last_kill_ns; /* 0: none yet */
 	struct record records[SIM_RECORDS];
 	int nrecords;
@@ -89,6 +94,8 @@ bool sim_any_harmed(void);
 /* A call of this rank, which began at began_ns, has returned rc. comm NULL: there is none any more */
 void sim_check_call(const struct sim_comm *comm, const char *what, tuttiResult_t rc,
 		    uint64_t began_ns, uint64_t limit_ns);
+/* A shrink of comm has returned rc, and a communicator of n ranks. */
+void sim_check_shrink(const struct sim_comm *comm, tuttiResult_t rc, int n);
 
 /* ---- simulated_operations.c ------------------------------------------------------------------ */
 
@@ -102,5 +109,7 @@ tuttiResult_t sim_run_operations(struct sim_comm *comm);
 /* ---- simulated_faults.c ---------------------------------------------------------------------- */
 
 void sim_plan_faults(void);
+/* A rank begins to shrink. */
+void sim_plan_faults_of_shrink(void);
 
 #endif

@@ -398,6 +398,10 @@ Test(messages_of_a_peer, a_message_of_the_library_that_is_too_large_ends_the_con
 		{ TT_AM_PROPOSAL, 9, TT_AM_PROPOSAL_BYTES + 1, false },
 		{ TT_AM_DECISION, 9, TT_AM_DECISION_BYTES(N), true },
 		{ TT_AM_DECISION, 9, 1u << 30, false },
+		{ TT_AM_QUERY, 9, 0, true },
+		{ TT_AM_QUERY, 9, 1, false },
+		{ TT_AM_ANSWER, 9, TT_AM_ANSWER_BYTES(N), true },
+		{ TT_AM_ANSWER, 9, TT_AM_ANSWER_BYTES(N) + 1, false },
 		{ TT_AM_OUTCOME, 0, TUTTI_QUORUM_RANKS / 8, true },
 		{ TT_AM_OUTCOME, 0, 1u << 30, false },
 		{ TT_AM_OUTCOME, 9, 8, false }, /* not from the coordinator */

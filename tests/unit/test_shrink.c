@@ -3,6 +3,7 @@
  */
 #include <criterion/criterion.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@ struct shrink_case {
 	bool late; /* victims die after the others began to shrink */
 	int rounds;
 	unsigned seed;
-	_Atomic int survivors, pids[128], resumed, passed;
+	_Atomic int survivors, pids[128], resumed, passed, size;
 };
 
 static struct shrink_case *share_case(const struct shrink_case *p)
@@ -254,6 +255,88 @@ Test(shrink, refuses_an_excluded_rank_that_comes_back, .timeout = 60)
 	cr_expect_eq(run(4, NULL, 3000, 0, wake_up, p), 0);
 	p = share_case(&(struct shrink_case){ .rounds = 1 });
 	cr_expect_eq(run(3, "tcp", 3000, 0, wake_up, p), 0);
+}
+
+#define SILENT_MS 4000
+
+/* A process continues this one after ms. */
+static void continue_later(unsigned long long ms)
+{
+	pid_t stopped = getpid();
+
+	if (fork())
+		return;
+	usleep((unsigned)ms * 1000);
+	kill(stopped, SIGCONT);
+	_exit(0);
+}
+
+/* The lowest ranks are stopped; the others time out, shrink to one communicator and go on. The
+ * stopped ranks continue after that, or (p->late) at different times of the shrink: each is refused,
+ * or in time, and then in the same communicator. All stay until all have ended. */
+static int outlive_silent_ranks(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	struct shrink_case *p = arg;
+	bool stops = rank < p->nvictims;
+	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+	tuttiComm_t old = NULL, next = NULL;
+	tuttiResult_t rc;
+	int n, size = 0;
+
+	config.timeout_ms = SILENT_MS; /* the join may take longer */
+	want(!tuttiCommSplit(*comm, 0, 0, &old, &config));
+	p->pids[rank] = getpid();
+	want(!tuttiBarrier(old, NULL));
+	if (stops && p->late)
+		continue_later(SILENT_MS + random_of(p->seed, (unsigned)rank) % SILENT_MS);
+	if (stops)
+		raise(SIGSTOP);
+	while (!tuttiBarrier(old, NULL))
+		;
+	rc = tuttiCommShrink(old, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT);
+	want(!rc || stops);
+	/* a rank that continues meanwhile may also have shared an attempt that failed */
+	want(!rc || p->late || strstr(tuttiGetLastError(NULL), "went on without this rank"));
+	if (!rc) {
+		want(!tuttiCommCount(next, &n));
+		want(p->late ? n >= nranks - p->nvictims : n == nranks - p->nvictims);
+		atomic_compare_exchange_strong(&p->size, &size, n);
+		want(p->size == n);
+		want(!check_sum(next, rank, nranks, 1, (float)n));
+	}
+	p->survivors += !stops;
+	for (int r = 0; rank == nranks - 1 && !p->late && r < p->nvictims; r++) {
+		while (p->survivors < nranks - p->nvictims)
+			usleep(1000);
+		kill(p->pids[r], SIGCONT);
+	}
+	for (p->passed++; p->passed < nranks;)
+		usleep(1000);
+	tuttiCommDestroy(next);
+	tuttiCommDestroy(old);
+	return 0;
+}
+
+/* Each of them, one after the other, would take longer than the test. */
+Test(shrink, takes_no_longer_for_many_silent_ranks, .timeout = 120)
+{
+	struct shrink_case *p = share_case(&(struct shrink_case){ .nvictims = 12 });
+
+	cr_expect_eq(run(16, "tcp", 0, 0, outlive_silent_ranks, p), 0);
+	setenv("TUTTI_SHRINK", "majority", 1);
+	p = share_case(&(struct shrink_case){ .nvictims = 7 });
+	cr_expect_eq(run(16, NULL, 0, 0, outlive_silent_ranks, p), 0);
+}
+
+Test(shrink, gives_one_communicator_when_stopped_ranks_continue_meanwhile, .timeout = 600)
+{
+	for (unsigned seed = 0; seed < 4; seed++) {
+		struct shrink_case *p = share_case(
+			&(struct shrink_case){ .nvictims = 5, .late = true, .seed = seed });
+
+		setenv("TUTTI_SHRINK", seed % 2 ? "majority" : "any", 1);
+		cr_expect_eq(run(11, NULL, 0, 0, outlive_silent_ranks, p), 0, "seed %u", seed);
+	}
 }
 
 /* ---- by a list ------------------------------------------------------------------------------- */

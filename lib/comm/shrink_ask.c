@@ -1,0 +1,253 @@
+/*
+ * shrink_ask.c - which ranks answer? Queries to many ranks at once, for shrink.c and shrink_decide.c
+ *
+ * The service thread of a rank answers a query, whether or not the rank is in a shrink; a stopped
+ * process does not, nor one that is cut off. A thread for each rank without a connection makes one,
+ * so that the time does not depend on the number of silent ranks.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/thread.h"
+#include "comm/shrink_internal.h"
+
+uint64_t tt_shrink_clock(struct tt_shrink *a, uint64_t most_ns)
+{
+	uint64_t now = tt_now_ns(), passed = now - a->seen_ns;
+
+	a->seen_ns = now;
+	return a->ran_ns += passed < most_ns ? passed : most_ns;
+}
+
+bool tt_shrink_is_gone(const struct tt_shrink *a, int rank)
+{
+	return tt_am_state(a->parent->am, rank) != tuttiRankAlive;
+}
+
+int tt_shrink_next(struct tt_shrink *a, enum tt_am_kind kind, int source, uint64_t wait_ns,
+		   struct tt_am_header *ret_head, struct tt_reader *ret_r)
+{
+	struct tt_am_match want = { .kind = kind,
+				    .source = source,
+				    .tag = -1,
+				    .to = a->buffer,
+				    .room = TT_AM_DECISION_BYTES((size_t)a->parent->nranks) };
+	int rc = tt_am_recv(a->parent->am, &want, tt_now_ns() + wait_ns, ret_head);
+
+	*ret_r = (struct tt_reader){ .at = a->buffer, .left = rc ? 0 : ret_head->bytes };
+	return rc;
+}
+
+/* ---- the end of the call ----------------------------------------------------------------------- */
+
+static bool is_silent(const void *ctx, int rank)
+{
+	const struct tt_shrink *a = ctx;
+
+	return a->peer[rank].silent;
+}
+
+int tt_shrink_check(struct tt_shrink *a)
+{
+	uint64_t newest, without = tt_control_excluded(a->parent->ctl, &newest);
+	int rank = a->parent->rank;
+	char ranks[256];
+
+	if (newest > a->epoch)
+		a->epoch = newest;
+	if (a->without > without)
+		without = a->without;
+	if (without)
+		return tt_fail(
+			TT_REMOTE,
+			"rank %d: the others went on without this rank, as epoch %llu: this rank did not answer "
+			"(it was stopped or cut off), or did not call tuttiCommShrink in time",
+			rank, (unsigned long long)without);
+	if (a->failed_epoch && newest >= a->failed_epoch)
+		return tt_fail(
+			TT_REMOTE,
+			"rank %d: the others went on as epoch %llu; a late death kept this rank out of it",
+			rank, (unsigned long long)newest);
+	if (tt_shrink_clock(a, a->pause_ns) < a->limit_ns)
+		return 0;
+	if (!tt_rank_list(a->parent->nranks, is_silent, a, ranks, sizeof(ranks)))
+		snprintf(ranks, sizeof(ranks), "no rank");
+	return tt_fail(
+		TT_TIMEOUT,
+		"rank %d: tuttiCommShrink: the ranks did not agree within %llu ms; %s did not answer at last",
+		rank, (unsigned long long)(a->ran_ns / 1000000), ranks);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+int tt_shrink_tell(struct tt_shrink *a, enum tt_shrink_phase phase, int coordinator)
+{
+	struct tt_writer w = { 0 };
+	int rc = TT_SYSTEM;
+
+	tt_put(&w, phase, 1);
+	tt_put(&w, (uint32_t)coordinator, 4);
+	tt_put(&w, a->attempt, 4);
+	tt_put(&w, a->epoch, 8);
+	for (int r = 0; phase == TT_SHRINK_COMPLETED && r < a->parent->nranks; r++)
+		tt_put(&w, !a->peer[r].barred, 1);
+	if (!w.failed)
+		rc = tt_am_set_answer(a->parent->am, w.data, w.have);
+	else
+		tt_fail(TT_SYSTEM, "rank %d: no memory for an answer", a->parent->rank);
+	free(w.data);
+	return rc;
+}
+
+/* An empty answer, or one of an earlier shrink, is of a rank that is not in this shrink. */
+static void note_answer(struct tt_shrink *a, const struct tt_am_header *head, struct tt_reader *r)
+{
+	struct tt_shrink_peer *p = &a->peer[head->source];
+	enum tt_shrink_phase phase = (enum tt_shrink_phase)tt_get_upto(r, 1, TT_SHRINK_COMPLETED);
+	int coordinator = (int)tt_get(r, 4);
+	uint32_t attempt = (uint32_t)tt_get(r, 4);
+	uint64_t epoch = tt_get(r, 8);
+	const uint8_t *in = phase == TT_SHRINK_COMPLETED
+				    ? tt_get_bytes(r, (size_t)a->parent->nranks)
+				    : NULL;
+
+	if ((uint32_t)head->tag != p->query)
+		return;
+	p->answered = p->known = true;
+	p->silent = false;
+	p->phase = TT_SHRINK_ABSENT;
+	if (!tt_get_end(r) || coordinator < -1 || coordinator >= a->parent->nranks)
+		return;
+	if (in && !in[a->parent->rank])
+		a->without = epoch;
+	else if (in && epoch <= a->known_epoch)
+		return;
+	p->phase = phase;
+	p->coordinator = coordinator;
+	p->attempt = attempt;
+	p->epoch = epoch;
+}
+
+/* As tt_am_recv */
+static int receive_answer(struct tt_shrink *a, uint64_t wait_ns)
+{
+	struct tt_am_header head;
+	struct tt_reader r;
+	int rc = tt_shrink_next(a, TT_AM_ANSWER, -1, wait_ns, &head, &r);
+
+	if (!rc)
+		note_answer(a, &head, &r);
+	return rc;
+}
+
+void tt_shrink_receive(struct tt_shrink *a)
+{
+	while (!receive_answer(a, 0))
+		;
+}
+
+/* ---- queries --------------------------------------------------------------------------------- */
+
+static struct tt_am_header number_query(struct tt_shrink *a, int rank)
+{
+	struct tt_shrink_peer *p = &a->peer[rank];
+
+	p->query = ++a->queries;
+	p->answered = false;
+	return (struct tt_am_header){ .kind = TT_AM_QUERY, .tag = (int)p->query };
+}
+
+void tt_shrink_query(struct tt_shrink *a, int rank)
+{
+	struct tt_am_header head = number_query(a, rank);
+
+	tt_am_try_send(a->parent->am, rank, &head);
+}
+
+/* A query to a rank without a connection */
+struct query_thread {
+	struct query_thread *next;
+	pthread_t thread;
+	struct tt_am *am;
+	int rank;
+	struct tt_am_header head;
+	uint64_t deadline_ns;
+};
+
+static void *connect_and_send(void *arg)
+{
+	struct query_thread *q = arg;
+
+	tt_am_send(q->am, q->rank, &q->head, NULL, q->deadline_ns);
+	return NULL;
+}
+
+static int start_query(struct tt_shrink *a, int rank, const struct tt_am_header *head,
+		       struct query_thread **list)
+{
+	struct query_thread *q = malloc(sizeof(*q));
+	int rc;
+
+	if (!q)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory to ask rank %d", a->parent->rank,
+			       rank);
+	*q = (struct query_thread){ .next = *list,
+				    .am = a->parent->am,
+				    .rank = rank,
+				    .head = *head,
+				    .deadline_ns = tt_now_ns() + a->patience_ns };
+	rc = tt_thread_start(&q->thread, "tutti-shrink", connect_and_send, q);
+	if (rc) {
+		free(q);
+		return tt_fail(TT_SYSTEM, "rank %d: cannot start a thread: %s", a->parent->rank,
+			       strerror(rc));
+	}
+	*list = q;
+	return 0;
+}
+
+static void end_queries(struct query_thread *list)
+{
+	for (struct query_thread *q = list, *next; q; q = next) {
+		next = q->next;
+		pthread_join(q->thread, NULL);
+		free(q);
+	}
+}
+
+/* Ranks without an answer to a query after query number `before` */
+static int count_unanswered(const struct tt_shrink *a, uint32_t before)
+{
+	int n = 0;
+
+	for (int r = 0; r < a->parent->nranks; r++)
+		n += a->peer[r].query > before && !a->peer[r].answered && !tt_shrink_is_gone(a, r);
+	return n;
+}
+
+int tt_shrink_ask(struct tt_shrink *a, bool (*which)(const struct tt_shrink *a, int rank))
+{
+	uint64_t until = tt_shrink_clock(a, a->pause_ns) + a->patience_ns;
+	struct query_thread *threads = NULL;
+	uint32_t before = a->queries;
+	int rc = 0;
+
+	for (int r = 0; !rc && r < a->parent->nranks; r++) {
+		struct tt_am_header head;
+
+		if (r == a->parent->rank || tt_shrink_is_gone(a, r) || !which(a, r))
+			continue;
+		head = number_query(a, r);
+		if (!tt_am_try_send(a->parent->am, r, &head))
+			rc = start_query(a, r, &head, &threads);
+	}
+	while (rc >= 0 && count_unanswered(a, before) && tt_shrink_clock(a, a->pause_ns) < until)
+		rc = receive_answer(a, a->slice_ns);
+	end_queries(threads);
+	for (int r = 0; r < a->parent->nranks; r++)
+		if (a->peer[r].query > before && !a->peer[r].answered)
+			a->peer[r].silent = a->peer[r].known = true;
+	/* else the last rank that could answer is gone */
+	return rc < 0 && count_unanswered(a, before) ? rc : 0;
+}

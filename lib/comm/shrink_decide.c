@@ -1,0 +1,375 @@
+/*
+ * shrink_decide.c - the ranks of a shrink agree on its members: one coordinator decides
+ *
+ * Called by shrink.c. Each rank follows the lowest rank that answers and is in the shrink too; a
+ * rank without such a lower rank coordinates. A rank changes to another coordinator with a new
+ * attempt, and a decision names the attempt of its receiver: so the decision of a coordinator that
+ * was passed over (it was stopped, and continues) counts for nobody.
+ *
+ *   other rank                              coordinator
+ *   PROPOSAL: attempt, epoch, list     ->
+ *   QUERY                              ->
+ *                                      <-   ANSWER: it decides, and follows itself
+ *                                      <-   QUERY, to all ranks that live
+ *   ANSWER: follows whom, its attempt  ->
+ *                                      <-   DECISION: attempt, epoch, members
+ *
+ * The coordinator waits for ranks that are in the shrink and have not proposed to it, at most the
+ * time-out; for others half of the time-out since its call. Members are the ranks that answered
+ * its last query and follow it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "comm/shrink_internal.h"
+
+/* time that the only survivor waits for news that others shrank without it */
+#define ALONE_MS 300
+
+static bool is_outside(const struct tt_shrink *a, int rank)
+{
+	return a->peer[rank].barred || tt_shrink_is_gone(a, rank);
+}
+
+/* Until then a rank may begin its call. */
+static bool is_early(const struct tt_shrink *a)
+{
+	return a->ran_ns < a->timeout_ns / 2;
+}
+
+/* May rank coordinate, as far as this rank knows? */
+static bool may_coordinate(const struct tt_shrink *a, int rank)
+{
+	const struct tt_shrink_peer *p = &a->peer[rank];
+
+	if (is_outside(a, rank) || p->silent)
+		return false;
+	if (!p->known)
+		return true; /* to be seen */
+	return p->phase == TT_SHRINK_DECIDES || (p->phase == TT_SHRINK_ABSENT && is_early(a));
+}
+
+static int find_coordinator(const struct tt_shrink *a)
+{
+	int r = 0;
+
+	while (r < a->parent->rank && !may_coordinate(a, r))
+		r++;
+	return r;
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static int send_message(struct tt_shrink *a, int to, enum tt_am_kind kind, uint32_t attempt,
+			struct tt_writer *w)
+{
+	struct tt_am_header head = { .kind = kind, .tag = (int)attempt, .bytes = w->have };
+	int rc = w->failed ? tt_fail(TT_SYSTEM, "rank %d: no memory for a message", a->parent->rank)
+			   : tt_am_send(a->parent->am, to, &head, w->data,
+					tt_now_ns() + a->patience_ns);
+
+	free(w->data);
+	tt_shrink_clock(a, a->patience_ns);
+	return rc;
+}
+
+static int send_proposal(struct tt_shrink *a, int to)
+{
+	struct tt_writer w = { 0 };
+
+	tt_put(&w, a->epoch, 8);
+	tt_put(&w, a->digest, 8);
+	return send_message(a, to, TT_AM_PROPOSAL, a->attempt, &w);
+}
+
+/* code 0: the members; else the error, with text */
+static void send_decision(struct tt_shrink *a, int to, int code, const char *text)
+{
+	struct tt_writer w = { 0 };
+
+	tt_put(&w, a->epoch, 8);
+	tt_put(&w, (uint8_t)-code, 1);
+	tt_put_text(&w, text);
+	tt_put(&w, code ? 0 : (uint32_t)a->members.n, 4);
+	for (int i = 0; !code && i < a->members.n; i++)
+		tt_put(&w, (uint32_t)a->members.member[i], 4);
+	/* a member that is gone now is detected when the members connect */
+	send_message(a, to, TT_AM_DECISION, a->peer[to].proposed, &w);
+}
+
+/* ---- the coordinator ------------------------------------------------------------------------- */
+
+/* Records a proposal. 0 | TT_USAGE: another list */
+static int note_proposal(struct tt_shrink *a, const struct tt_am_header *head, struct tt_reader *r)
+{
+	uint64_t epoch = tt_get(r, 8), digest = tt_get(r, 8);
+
+	if (!tt_get_end(r) || a->peer[head->source].barred)
+		return 0;
+	if (epoch > a->epoch)
+		a->epoch = epoch;
+	a->peer[head->source].proposed = (uint32_t)head->tag;
+	if (digest == a->digest)
+		return 0;
+	return tt_fail(
+		TT_USAGE,
+		"ranks %d and %d call tuttiCommShrink with different lists of ranks to exclude",
+		a->parent->rank, head->source);
+}
+
+static bool is_awaited(const struct tt_shrink *a, int rank, uint64_t began_ns)
+{
+	const struct tt_shrink_peer *p = &a->peer[rank];
+
+	if (is_outside(a, rank) || p->proposed || p->phase == TT_SHRINK_COMPLETED)
+		return false;
+	if (p->silent || p->phase == TT_SHRINK_ABSENT)
+		return is_early(a) || a->ran_ns - began_ns < 2 * a->patience_ns;
+	return a->ran_ns - began_ns < a->timeout_ns;
+}
+
+static bool any_awaited(const struct tt_shrink *a, uint64_t began_ns)
+{
+	for (int r = 0; r < a->parent->nranks; r++)
+		if (r != a->parent->rank && is_awaited(a, r, began_ns))
+			return true;
+	return false;
+}
+
+/* Takes proposals until all ranks have proposed, but asks the others now and then. */
+static int gather_proposals(struct tt_shrink *a, uint64_t began_ns)
+{
+	uint64_t until = tt_shrink_clock(a, a->pause_ns) + a->patience_ns;
+	struct tt_am_header head;
+	struct tt_reader r;
+	int rc;
+
+	while (!(rc = tt_shrink_check(a))) {
+		bool waits = any_awaited(a, began_ns) && a->ran_ns < until;
+
+		rc = tt_shrink_next(a, TT_AM_PROPOSAL, -1, waits ? a->slice_ns : 0, &head, &r);
+		if (!rc && (rc = note_proposal(a, &head, &r)))
+			return rc;
+		if (rc && (!waits || rc < 0))
+			return 0; /* rc < 0: all others are gone, or aborted */
+	}
+	return rc;
+}
+
+static bool is_any(const struct tt_shrink *a, int rank)
+{
+	return !a->peer[rank].barred;
+}
+
+/* A proposal stands if its rank answered the last query and follows this one. */
+static void confirm_proposals(struct tt_shrink *a)
+{
+	for (int r = 0; r < a->parent->nranks; r++) {
+		struct tt_shrink_peer *p = &a->peer[r];
+
+		if (r != a->parent->rank &&
+		    (tt_shrink_is_gone(a, r) || p->silent || p->phase != TT_SHRINK_DECIDES ||
+		     p->coordinator != a->parent->rank || p->attempt != p->proposed))
+			p->proposed = 0;
+	}
+}
+
+/* 0 | 1 a lower rank is in the shrink: follow it | < 0 */
+static int gather(struct tt_shrink *a)
+{
+	uint64_t began = tt_shrink_clock(a, a->pause_ns);
+	int rc;
+
+	for (int r = 0; r < a->parent->nranks; r++)
+		a->peer[r].proposed = 0;
+	a->peer[a->parent->rank].proposed = a->attempt;
+	do {
+		if ((rc = gather_proposals(a, began)) || (rc = tt_shrink_ask(a, is_any)))
+			return rc;
+		for (int r = 0; r < a->parent->rank; r++)
+			if (may_coordinate(a, r) && a->peer[r].phase == TT_SHRINK_DECIDES)
+				return 1;
+		confirm_proposals(a);
+	} while (any_awaited(a, began));
+	return tt_shrink_check(a);
+}
+
+static bool is_missing(const void *ctx, int rank)
+{
+	const struct tt_shrink *a = ctx;
+
+	return !a->peer[rank].barred && !a->peer[rank].proposed;
+}
+
+/* With a list, all other ranks must be there. */
+static int check_list(const struct tt_shrink *a)
+{
+	char ranks[256];
+
+	for (int r = 0; a->listed && r < a->parent->nranks; r++)
+		if (!a->peer[r].barred && tt_shrink_is_gone(a, r))
+			return tt_fail(
+				TT_REMOTE,
+				"rank %d: rank %d is dead or has left, and is not on the list of ranks to exclude",
+				a->parent->rank, r);
+	if (a->listed && tt_rank_list(a->parent->nranks, is_missing, a, ranks, sizeof(ranks)))
+		return tt_fail(TT_TIMEOUT,
+			       "rank %d: tuttiCommShrink: %s did not call within %llu ms",
+			       a->parent->rank, ranks,
+			       (unsigned long long)(a->timeout_ns / 2000000));
+	return 0;
+}
+
+/* Did others complete the epoch that this rank failed to connect? */
+static int check_left(const struct tt_shrink *a)
+{
+	for (int r = 0; a->failed_epoch && r < a->parent->nranks; r++)
+		if (tt_am_state(a->parent->am, r) == tuttiRankLeft && !a->peer[r].left_before)
+			return tt_fail(
+				TT_REMOTE,
+				"rank %d: rank %d left the old communicator during this rank's tuttiCommShrink: the "
+				"others went on",
+				a->parent->rank, r);
+	return 0;
+}
+
+/* Of two halves that cannot reach each other at most one has a majority. */
+static int check_majority(const struct tt_shrink *a)
+{
+	if (!a->parent->settings.majority || 2 * a->members.n > a->parent->nranks)
+		return 0;
+	return tt_fail(
+		TT_REMOTE,
+		"rank %d: tuttiCommShrink: %d of %d ranks are left, no majority; TUTTI_SHRINK=any goes on without",
+		a->parent->rank, a->members.n, a->parent->nranks);
+}
+
+/* The only survivor may itself be the excluded rank: wait for news of the others. */
+static int wait_if_alone(struct tt_shrink *a)
+{
+	uint64_t until = tt_deadline_ns(ALONE_MS);
+	int rc = 0;
+
+	while (a->members.n == 1 && a->parent->nranks > 1 && !a->listed && tt_now_ns() < until &&
+	       !(rc = tt_shrink_check(a)))
+		nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
+	return rc;
+}
+
+/* 0 | 1 follow a lower rank | < 0 */
+static int coordinate(struct tt_shrink *a)
+{
+	int rc = gather(a);
+	char text[1024] = "";
+
+	if (rc > 0)
+		return rc;
+	a->members.n = 0;
+	for (int r = 0; r < a->parent->nranks; r++)
+		if (a->peer[r].proposed && (r == a->parent->rank || !tt_shrink_is_gone(a, r)))
+			a->members.member[a->members.n++] = r;
+	a->epoch++;
+	rc = rc ? rc : (rc = check_list(a)) ? rc : (rc = check_left(a)) ? rc : check_majority(a);
+	rc = rc ? rc : wait_if_alone(a);
+	if (rc)
+		snprintf(text, sizeof(text), "%s", tt_error_text());
+	for (int i = 0; i < a->members.n; i++)
+		if (a->members.member[i] != a->parent->rank)
+			send_decision(a, a->members.member[i], rc, text);
+	return rc ? tt_fail(rc, "%s", text) : 0;
+}
+
+/* ---- the other ranks ------------------------------------------------------------------------- */
+
+/* 0 decided | 1 of an earlier attempt | error of the coordinator */
+static int get_decision(struct tt_shrink *a, const struct tt_am_header *head, struct tt_reader *r)
+{
+	uint64_t epoch = tt_get(r, 8);
+	int code = -(int)tt_get_upto(r, 1, tuttiNumResults);
+	bool mine = false;
+	char text[1024];
+
+	tt_get_text(r, text, sizeof(text));
+	a->members.n = (int)tt_get_upto(r, 4, (uint64_t)a->parent->nranks);
+	for (int i = 0; i < a->members.n; i++) {
+		a->members.member[i] = (int)tt_get_upto(r, 4, (uint64_t)a->parent->nranks - 1);
+		mine |= a->members.member[i] == a->parent->rank;
+	}
+	if (!tt_get_end(r) || (!code && !mine) || (uint32_t)head->tag != a->attempt)
+		return 1;
+	a->epoch = epoch;
+	return code ? tt_fail(code, "%s", text) : 0;
+}
+
+static bool is_lower(const struct tt_shrink *a, int rank)
+{
+	return rank < a->parent->rank && !a->peer[rank].barred;
+}
+
+/* Queries the coordinator; and, if it follows a rank that this rank has passed over, that one. */
+static void query_coordinator(struct tt_shrink *a, int coordinator)
+{
+	const struct tt_shrink_peer *p = &a->peer[coordinator];
+
+	if (p->phase == TT_SHRINK_DECIDES && p->coordinator >= 0 && p->coordinator < coordinator)
+		tt_shrink_query(a, p->coordinator);
+	tt_shrink_query(a, coordinator);
+}
+
+/* Proposes to a coordinator and waits for its decision. 0 | 1 look for a coordinator again | < 0 */
+static int follow(struct tt_shrink *a, int coordinator)
+{
+	struct tt_shrink_peer *p = &a->peer[coordinator];
+	int rc = send_proposal(a, coordinator);
+	struct tt_am_header head;
+	struct tt_reader r;
+	uint64_t asked = a->ran_ns;
+
+	if (rc == TT_SYSTEM)
+		return rc;
+	if (!rc)
+		tt_shrink_query(a, coordinator);
+	while (!rc && !(rc = tt_shrink_check(a))) {
+		if (p->answered && a->ran_ns - asked > a->patience_ns / 4) {
+			query_coordinator(a, coordinator);
+			asked = a->ran_ns;
+		}
+		tt_shrink_receive(a);
+		rc = tt_shrink_next(a, TT_AM_DECISION, coordinator, a->slice_ns, &head, &r);
+		if (!rc && (rc = get_decision(a, &head, &r)) <= 0)
+			return rc;
+		if (p->answered && find_coordinator(a) != coordinator)
+			return 1;
+		if (rc < 0 || (!p->answered && a->ran_ns - asked > a->patience_ns))
+			break;
+		rc = 0;
+	}
+	if ((rc = tt_shrink_check(a)))
+		return rc;
+	rc = tt_shrink_ask(a, is_lower);
+	return rc ? rc : 1;
+}
+
+/* ---- all ranks ------------------------------------------------------------------------------- */
+
+int tt_shrink_decide(struct tt_shrink *a)
+{
+	int rc, who;
+
+	for (int r = 0; r < a->parent->nranks; r++)
+		a->peer[r].known = a->peer[r].silent;
+	do {
+		who = find_coordinator(a);
+		a->attempt++;
+		if ((rc = tt_shrink_tell(a, TT_SHRINK_DECIDES, who)))
+			return rc;
+		rc = who == a->parent->rank ? coordinate(a) : follow(a, who);
+	} while (rc > 0);
+	a->members.rank = 0;
+	while (!rc && a->members.rank < a->members.n &&
+	       a->members.member[a->members.rank] != a->parent->rank)
+		a->members.rank++;
+	return rc;
+}

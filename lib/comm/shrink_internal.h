@@ -1,0 +1,80 @@
+/* shrink_internal.h - state of one tuttiCommShrink, shared by shrink.c, shrink_decide.c, shrink_ask.c
+ *
+ * Times are times in which this rank ran: a stop (SIGSTOP) counts as a moment, so that a rank that
+ * continues does not take the others for silent. */
+#ifndef TT_SHRINK_INTERNAL_H
+#define TT_SHRINK_INTERNAL_H
+
+#include "comm/comm.h"
+#include "control/frame.h"
+
+/* What a rank answers to a query */
+enum tt_shrink_phase {
+	TT_SHRINK_ABSENT,  /* it is not in this shrink */
+	TT_SHRINK_DECIDES, /* it follows a coordinator, or is one */
+	TT_SHRINK_FORMS,   /* it has a decision, and connects */
+	TT_SHRINK_COMPLETED
+};
+
+/* Another rank, as this rank knows it */
+struct tt_shrink_peer {
+	bool barred;       /* on the caller's list, or no member of the latest decision */
+	bool left_before;  /* this call */
+	bool silent;       /* did not answer the latest query in time */
+	bool known;        /* has answered in this attempt, or is silent */
+	bool answered;     /* the latest query */
+	uint32_t query;    /* number of the latest query; 0: none yet */
+	uint32_t proposed; /* coordinator: the attempt that the rank has proposed; 0: none */
+	enum tt_shrink_phase phase; /* its latest answer, with: */
+	int coordinator;            /* whom it follows, itself if it coordinates, -1: nobody */
+	uint32_t attempt;           /* its attempt */
+	uint64_t epoch;             /* COMPLETED: the epoch, which includes this rank */
+};
+
+struct tt_shrink {
+	tuttiComm_t parent;
+	struct tt_shrink_peer *peer; /* [nranks] */
+	bool listed;                 /* the caller has a list of ranks to exclude */
+	uint64_t digest;             /* of the list */
+	/* numbers of this rank's latest attempt and latest query, different from those of its
+	 * earlier calls */
+	uint32_t attempt, queries;
+	uint64_t known_epoch; /* newest before this call */
+	uint64_t epoch;       /* newest epoch known; then the decided epoch */
+	uint64_t without;     /* an epoch without this rank, 0: none known */
+	/* epoch that this rank failed to connect and that others may have completed, 0: none */
+	uint64_t failed_epoch;
+	struct tt_members members;
+	uint8_t *buffer;               /* receive buffer for one message */
+	uint64_t timeout_ns, limit_ns; /* of the communicator; of this call, without a last query */
+	uint64_t patience_ns; /* a rank that does not answer a query for this time is silent */
+	uint64_t slice_ns;    /* of waits; and the longest time that a slice counts: */
+	uint64_t pause_ns;
+	uint64_t ran_ns, seen_ns; /* time since the call began; the clock, then */
+};
+
+/* ---- shrink_ask.c ---------------------------------------------------------------------------- */
+
+/* The time since the call began. most_ns: what may have passed since the last look at the clock */
+uint64_t tt_shrink_clock(struct tt_shrink *a, uint64_t most_ns);
+/* Goes the call on? 0 | TT_REMOTE: the others went on without this rank | TT_TIMEOUT */
+int tt_shrink_check(struct tt_shrink *a);
+bool tt_shrink_is_gone(const struct tt_shrink *a, int rank);
+/* Receives the next message from source (-1: any) within wait_ns. As tt_am_recv. */
+int tt_shrink_next(struct tt_shrink *a, enum tt_am_kind kind, int source, uint64_t wait_ns,
+		   struct tt_am_header *ret_head, struct tt_reader *ret_r);
+/* What this rank answers from now on. 0 | TT_SYSTEM */
+int tt_shrink_tell(struct tt_shrink *a, enum tt_shrink_phase phase, int coordinator);
+/* Sends a query to a rank; tt_shrink_receive takes the answers that have come. */
+void tt_shrink_query(struct tt_shrink *a, int rank);
+void tt_shrink_receive(struct tt_shrink *a);
+/* Sends a query to all ranks for which `which` is true and which are not gone, at once, and waits
+ * for their answers. Ranks without an answer in time are silent then. 0 | TT_SYSTEM */
+int tt_shrink_ask(struct tt_shrink *a, bool (*which)(const struct tt_shrink *a, int rank));
+
+/* ---- shrink_decide.c ------------------------------------------------------------------------- */
+
+/* Agree on a->members and a->epoch with the other ranks. 0 | < 0 */
+int tt_shrink_decide(struct tt_shrink *a);
+
+#endif
