@@ -261,6 +261,10 @@ static tuttiResult_t shrink(struct scene_rank *w, struct shrinking *h)
 	tuttiCommUserRank(next, &h->rank);
 	h->calls = 0;
 	h->known = false;
+	if (w->sh->faulted && w->s->victim[w->rank] && w->s->kind == SCENE_STOP) {
+		w->ended = true; /* woken: the victims could go on with each other */
+		return tuttiSuccess;
+	}
 	if (h->n < count_survivors(w)) {
 		scene_problem(w, "shrunk to %d ranks, and %d survive", h->n, count_survivors(w));
 		w->ended = true;
