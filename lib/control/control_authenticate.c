@@ -142,8 +142,8 @@ static int receive_verdict(struct tt_dial_attempt *a, struct tt_authentication *
 	return rc ? rc : 1;
 }
 
-/* One hello at a time: a server that has welcomed this rank takes the end of the connection for this
- * rank's death. */
+/* One hello at a time, and its answer is awaited until the deadline: a server that has welcomed this
+ * rank takes the end of the connection for this rank's death. */
 static bool has_asked(const struct tt_dial_attempt *a)
 {
 	for (int i = 0; i < a->nrunning; i++)
@@ -162,6 +162,7 @@ static int send_hello(const struct tt_dial_attempt *a, struct tt_authentication 
 	if (tt_tls_send(one->tls, &message, sizeof(message)) != sizeof(message))
 		return tt_fail(TT_REMOTE, "connection lost: %m");
 	one->asked = true;
+	one->until_ns = a->patience.deadline_ns;
 	return 0;
 }
 

@@ -29,10 +29,10 @@ static void begin(const struct tt_control_endpoint *ep, const char *what, struct
 {
 	tt_put_text(w, what);
 	tt_put_bytes(w, ep->auth.job, TT_NONCE);
-	tt_put(w, (uint32_t)ep->auth.epoch, 4);
 }
 
-/* A statement of one side of a connection. */
+/* A statement of one side of a connection. The hello has the client's attempt: the server's may be
+ * another, which is its verdict. */
 static void state(const struct tt_control_endpoint *ep, const char *side, struct tt_tls *tls,
 		  const uint8_t hello[TT_HELLO_BYTES], struct tt_writer *w)
 {
@@ -96,6 +96,7 @@ static void state_certificate(const struct tt_control_endpoint *ep, int rank,
 			      const uint8_t public_key[TT_PUBLIC_KEY], struct tt_writer *w)
 {
 	begin(ep, "tutti: key of a rank", w);
+	tt_put(w, (uint32_t)ep->auth.epoch, 4);
 	tt_put(w, (uint32_t)rank, 4);
 	tt_put_bytes(w, public_key, TT_PUBLIC_KEY);
 }
@@ -150,6 +151,7 @@ static void state_table(const struct tt_control_endpoint *ep, const uint8_t *tab
 			struct tt_writer *w)
 {
 	begin(ep, "tutti: table of business cards", w);
+	tt_put(w, (uint32_t)ep->auth.epoch, 4);
 	tt_put_bytes(w, table, bytes);
 }
 

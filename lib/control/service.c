@@ -47,7 +47,8 @@ static void begin(void)
 	pthread_cond_init(&service.changed, NULL);
 	service.users = 0;
 	service.running = service.stop = false;
-	service.epoll = service.wake = service.reserve = -1;
+	service.epoll = service.wake = -1;
+	service.reserve = -1;
 	service.woken = service.request = false;
 	service.entering = service.endpoints = NULL;
 	service.wake_source = TT_SRC_WAKE;
