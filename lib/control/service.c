@@ -321,7 +321,8 @@ void tt_service_leave(struct tt_control_endpoint *ep)
 	if (!ep->served.entered)
 		return;
 	pthread_mutex_lock(&service.lock);
-	ep->served.leaving = service.request = true;
+	ep->served.leaving = true;
+	service.request = true;
 	wake();
 	while (ep->served.leaving)
 		pthread_cond_wait(&service.changed, &service.lock);
@@ -334,7 +335,8 @@ void tt_service_close(struct tt_control_endpoint *ep)
 	if (ep->served.user && --service.users == 0) {
 		if (service.running) {
 			pthread_mutex_lock(&service.lock);
-			service.stop = service.request = true;
+			service.stop = true;
+			service.request = true;
 			pthread_mutex_unlock(&service.lock);
 			wake();
 			pthread_join(service.thread, NULL);

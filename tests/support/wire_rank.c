@@ -51,7 +51,7 @@ static int plant_tag(tuttiComm_t comm, int rank)
 	char text[sizeof(TAG_MARKER)];
 
 	memcpy(&tag, TAG_MARKER, sizeof(tag));
-	memcpy(&version, TAG_MARKER + sizeof(tag), sizeof(version));
+	memcpy(&version, &TAG_MARKER[sizeof(tag)], sizeof(version));
 	if (rank == 0)
 		return tuttiMsgSend(TAG_MARKER, sizeof(TAG_MARKER), 1, tag, version, comm);
 	if (tuttiMsgRecv(text, sizeof(text), 0, tag, -1, comm, &msg))
