@@ -107,7 +107,8 @@ static void start(struct staging *g)
 			scene_enter(&g->nets, g->s->kind == SCENE_CUT && g->s->victim[r]);
 			scene_rank_main(g->sh, r);
 		}
-		g->pids[r] = g->sh->rank[r].pid = pid;
+		g->pids[r] = pid;
+		g->sh->rank[r].pid = pid;
 	}
 }
 
