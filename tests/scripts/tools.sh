@@ -290,6 +290,7 @@ point "a secret file that other users can read or write is refused" open_secrets
 with_script=''
 setpriv --pdeathsig KILL true 2>/dev/null && with_script='setpriv --pdeathsig KILL'
 endless() {
+	: >"$tmp/out"   # no rows of an earlier job
 	setsid $with_script perf/allreduce_perf -b 64K -e 64K -N 0 -n 5 --np "$@" >"$tmp/out" 2>"$tmp/err" </dev/null &
 	parent=$!
 	for _ in $(seq 200); do
