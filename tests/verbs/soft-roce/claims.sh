@@ -29,7 +29,7 @@ if [ "$tier" != default ]; then
 	suite "random calls of all algorithms, types and operations" conformance/test_collectives '*/random_calls_over_tcp*' \
 		TUTTI_TEST_FEWER=4
 fi
-# BITS has the hashes of tcp and shm outside of the machine, by native instructions, for 2, 3 and 4 ranks. The runs are concurrent.
+# BITS has the hashes of tcp and shm outside of the machine, by native instructions, for 2, 3 ... ranks. The runs are concurrent.
 np=1 pids=()
 for wanted in ${BITS:-}; do
 	np=$((np + 1))
