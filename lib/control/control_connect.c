@@ -18,6 +18,8 @@
 #define PAUSE_MAX_NS (100 * 1000000ull)
 /* from the hello to a server to the next target, while the server does not answer */
 #define HEAD_START_NS (50 * 1000000ull)
+/* after the first refusals, before a rank is called gone without a reason */
+#define REASON_NS TT_SECOND
 
 static bool is_broken(void *ctx)
 {
@@ -194,7 +196,7 @@ static bool lacks_loopback(const struct tt_control *ctl, const struct tt_dial *d
 /* The reason why a round brought no connection. TT_TIMEOUT: try again | others: retries are
  * pointless */
 static int judge_round(struct tt_control *ctl, const struct tt_dial *dial,
-		       const struct tt_dial_attempt *a)
+		       struct tt_dial_attempt *a)
 {
 	char tried[600];
 
@@ -211,7 +213,12 @@ static int judge_round(struct tt_control *ctl, const struct tt_dial *dial,
 		return tt_fail(TT_REMOTE, "rank %d: rank %d has left", dial->me, dial->rank);
 	if (!(dial->stop || ctl->join.has_table) || !refusals(a) || a->answered)
 		return TT_TIMEOUT;
-	/* the rank listened before, or there would be no communicator */
+	/* the rank listened before, or there would be no communicator; the reason of its end may be
+	 * on the way still */
+	if (!dial->stop && !a->refused_ns)
+		a->refused_ns = tt_now_ns();
+	if (!dial->stop && tt_now_ns() - a->refused_ns < REASON_NS)
+		return TT_TIMEOUT;
 	describe_tried(a, tried, sizeof(tried));
 	return tt_fail(TT_REMOTE, "rank %d: rank %d is gone: %s", dial->me, dial->rank, tried);
 }

@@ -371,9 +371,10 @@ struct tt_dial_attempt {
 	int n;
 	struct tt_authentication running[TT_HANDSHAKES];
 	int nrunning;
-	char last[160]; /* latest refusal by a server, as a sentence */
-	char full[160]; /* latest proved TT_V_FULL, as a sentence */
-	bool answered;  /* some server answered in this round */
+	char last[160];      /* latest refusal by a server, as a sentence */
+	char full[160];      /* latest proved TT_V_FULL, as a sentence */
+	bool answered;       /* some server answered in this round */
+	uint64_t refused_ns; /* when a round first brought refusals only, 0: none has */
 	/* of the authenticated one */
 	uint8_t server_key[TT_PUBLIC_KEY];
 };
