@@ -580,7 +580,8 @@ TUTTI_API tuttiResult_t tuttiMsgSend(const void *buff, size_t bytes, int peer, i
  *                                an error
  *              tuttiRemoteError  source (TUTTI_ANY: every other rank) is dead or has left, and no
  *                                message from it is queued
- *   Thread     any     Blocks   at most timeout_ms */
+ *   Thread     any     Blocks   at most timeout_ms; while a matching message arrives in part, at
+ *                               most the communicator's timeout more */
 TUTTI_API tuttiResult_t tuttiMsgRecv(void *buff, size_t bytes, int source, int tag, int timeout_ms,
 				     tuttiComm_t comm, tuttiMsg_t *msg);
 

@@ -24,7 +24,7 @@ static struct {
 } local;
 
 /* The endpoints belong to the parent; another thread may hold the lock while this one forks. */
-static void begin(void)
+static void reset(void)
 {
 	pthread_condattr_t attr;
 
@@ -38,8 +38,8 @@ static void begin(void)
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-	begin();
-	pthread_atfork(NULL, NULL, begin);
+	reset();
+	pthread_atfork(NULL, NULL, reset);
 }
 
 void tt_local_enter(struct tt_control_endpoint *ep)

@@ -20,8 +20,8 @@
 #define EVENTS 32
 
 static struct {
-	pthread_mutex_t
-		lifecycle; /* guards users and running; held while the thread begins or ends */
+	/* guards users and running; held while the thread begins or ends */
+	pthread_mutex_t lifecycle;
 	int users;
 	bool running;
 	pthread_t thread;
@@ -40,7 +40,7 @@ static struct {
 } service;
 
 /* All belongs to the parent, whose other threads may hold the locks while this one forks. */
-static void begin(void)
+static void reset(void)
 {
 	pthread_mutex_init(&service.lifecycle, NULL);
 	pthread_mutex_init(&service.lock, NULL);
@@ -56,8 +56,8 @@ static void begin(void)
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-	begin();
-	pthread_atfork(NULL, NULL, begin);
+	reset();
+	pthread_atfork(NULL, NULL, reset);
 }
 
 /* ---- descriptors ----------------------------------------------------------------------------- */

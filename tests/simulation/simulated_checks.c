@@ -86,9 +86,6 @@ void sim_check_call(const struct sim_comm *w, const char *what, tuttiResult_t rc
 
 	sim_trace("process %d: %s: %s%s%s", sim->process->number, what, tuttiGetErrorString(rc),
 		  rc ? ": " : "", rc ? text : "");
-	/* a message of which a part has come is awaited; the rest may lack credit that was corrupted */
-	if (me->process.corrupts)
-		limit_ns += SIM_TIMEOUT_NS;
 	if (sim->now_ns - began_ns > limit_ns && !me->delayed)
 		sim_fail("%s took %.3f s: %s", what, 1e-9 * (double)(sim->now_ns - began_ns), text);
 	if (!rc)

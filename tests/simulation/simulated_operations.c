@@ -113,7 +113,8 @@ static tuttiResult_t exchange(struct sim_comm *w, int index)
 	return rc;
 }
 
-/* A message of rank r, in turns: a break does not end a receive, but the others may shrink already. */
+/* A message of rank r, in turns: a break does not end a receive, but the others may shrink already. A
+ * turn lasts longer when a part of the message has come. */
 static tuttiResult_t receive(struct sim_comm *w, void *data, size_t bytes, int r)
 {
 	tuttiResult_t rc = tuttiInProgress, broken = tuttiSuccess;
@@ -123,7 +124,7 @@ static tuttiResult_t receive(struct sim_comm *w, void *data, size_t bytes, int r
 
 		rc = tuttiMsgRecv(data, bytes, r, 5, 200, w->comm, NULL);
 		sim_check_call(w, "receive a message", rc == tuttiInProgress ? 0 : rc, began,
-			       SIM_SECOND + SIM_SLACK_NS);
+			       SIM_SECOND + SIM_TIMEOUT_NS + SIM_SLACK_NS);
 		tuttiCommGetAsyncError(w->comm, &broken);
 	}
 	return rc == tuttiInProgress && broken ? broken : rc;

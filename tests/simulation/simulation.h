@@ -45,7 +45,7 @@ struct sim_process {
 	char *variables;   /* simulated_memory.c */
 	uint64_t fail_at;  /* memory requests until one fails, 0: none fails */
 	uint64_t kill_at;  /* the call in which it is killed, 0: none */
-	uint32_t corrupts; /* one of so many segments that it sends, 0: none */
+	uint32_t corrupts; /* 1 of this number of segments that it sends, 0: none */
 };
 
 /* ---- simulated_threads.c --------------------------------------------------------------------- */

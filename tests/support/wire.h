@@ -26,8 +26,8 @@
 struct wire_plan {
 	int port;   /* ROOT_PORT, ROOT_PORT + 1; 0: nothing */
 	long bit;   /* that it changes, of the bytes of both directions in order; -1: none */
-	int forges; /* 0, or the kind of bytes that it puts ... */
-	long after; /* ... behind so many */
+	int forges; /* 0, or the kind of bytes that it inserts ... */
+	long after; /* ... after this number of bytes */
 	int from;   /* direction: 0 as if the client sent them, 1 the server */
 };
 

@@ -5,9 +5,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "control/control_internal.h"
 #include "tests/support/harness_control.h"
 #include "base/sock.h"
 #include "plan/plan.h"
@@ -184,6 +186,37 @@ Test(connections, a_dial_ends_when_the_job_breaks, .timeout = 60)
 	cr_assert_eq(m.report[0].rc, 0);
 	ASSERT_TEXT(0, "rank 2 breaks the job");
 	cr_assert_lt(m.report[0].took_ms, HOLD_MS / 2);
+}
+
+/* Rank 1 listens no more, and breaks the job a moment later. */
+static int dial_a_closed_listener(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	int fd, rc;
+
+	if (rank == 1) {
+		shutdown(ctl->ep->listener.fd, SHUT_RDWR);
+		atomic_store(&m->report[1].progress, 1);
+		control_job_reached(m, 0, 1, HOLD_MS);
+		sleep_ms(50);
+		tt_control_raise(ctl, TT_REMOTE, 1, "rank 1 breaks the job");
+		return 0;
+	}
+	control_job_reached(m, 1, 1, HOLD_MS);
+	rc = tt_control_dial(ctl, 1, 0, tt_deadline_ns(HOLD_MS));
+	atomic_store(&m->report[0].progress, 1);
+	if (!rc)
+		rc = await_data_socket(ctl, 1, 0, &fd, NULL);
+	snprintf(m->report[0].text, sizeof(m->report[0].text), "%s", tt_error_text());
+	return rc == TT_REMOTE ? 0 : 1;
+}
+
+Test(connections, a_refused_dial_gets_the_reason_that_is_on_its_way, .timeout = 60)
+{
+	struct control_job m = { .n = 2, .body = dial_a_closed_listener };
+
+	control_job_run(&m);
+	cr_assert_eq(m.report[0].rc, 0, "%s", m.report[0].text);
+	ASSERT_TEXT(0, "rank 1 breaks the job");
 }
 
 /* Rank 1 is stopped and rank 2 is not: the dial of rank 1 fails at its deadline, and stays failed. */

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/openssl.h"
 #include "control/control_internal.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/harness_control.h"
@@ -374,6 +375,21 @@ Test(one_process, a_fork_beside_joins_disturbs_neither_parent_nor_child)
 			cr_assert(WIFEXITED(status) && !WEXITSTATUS(status), "status %x", status);
 		}
 	}
+}
+
+/* The parent's library context may have locks that nobody opens in the child. */
+Test(one_process, the_child_of_a_fork_has_a_library_context_of_openssl_of_its_own)
+{
+	OSSL_LIB_CTX *parents = tt_openssl();
+	int status;
+	pid_t pid;
+
+	cr_assert(parents && parents == tt_openssl());
+	pid = fork();
+	if (!pid)
+		_exit(tt_openssl() == parents || !tt_openssl());
+	waitpid(pid, &status, 0);
+	cr_assert(WIFEXITED(status) && !WEXITSTATUS(status), "status %x", status);
 }
 
 /* ---- two copies of the library --------------------------------------------------------------- */
