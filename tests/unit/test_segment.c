@@ -32,6 +32,18 @@ __attribute__((weak)) int fallocate(int fd, int mode, off_t at, off_t bytes)
 	return (int)syscall(SYS_fallocate, fd, mode, at, bytes);
 }
 
+/* calls of recv until one fails; -1: none fails */
+static int recvs_left = -1;
+
+__attribute__((weak)) ssize_t recv(int fd, void *data, size_t bytes, int flags)
+{
+	if (recvs_left >= 0 && recvs_left-- == 0) {
+		errno = ENOMEM;
+		return -1;
+	}
+	return (ssize_t)syscall(SYS_recvfrom, fd, data, bytes, flags, NULL, NULL);
+}
+
 typedef int body_fn(const struct tt_world *world, void *arg);
 
 /* reaches() is symmetric and gives true within a group only. */
@@ -99,6 +111,33 @@ static int limit_body(const struct tt_world *world, void *arg)
 
 	EXPECT(setrlimit(RLIMIT_FSIZE, &small) == 0);
 	return reach_body(world, arg);
+}
+
+/* Rank 0 cannot read the hello of the first member: it does not wait for another. */
+static int lost_hello_body(const struct tt_world *world, void *arg)
+{
+	const int *group = arg;
+	struct tt_world patient = *world; /* more than the exchanges of the harness */
+	struct rig rig;
+	int sharing = 0;
+
+	patient.deadline_ns = tt_deadline_ns(3600000);
+	recvs_left = world->rank ? -1 : 0;
+	EXPECT(rig_open(&rig, &tt_shm, &patient, 1) == 0);
+	for (int peer = 0; peer < world->nranks; peer++)
+		sharing += tt_shm.reaches(rig.ep, peer);
+	EXPECT(sharing <= group[0] && (world->rank || sharing == group[0]));
+	EXPECT(recvs_left == -1);
+	harness_barrier(world, 0);
+	rig_close(&rig);
+	return 0;
+}
+
+Test(segment, a_member_whose_hello_is_lost_is_excluded_at_once, .timeout = 60)
+{
+	static const int sharing_with_rank_0[] = { 1, 0, 0 };
+
+	reach_in_groups((int[]){ 0, 0, 0 }, sharing_with_rank_0, 3, lost_hello_body);
 }
 
 /* One rank has too little address space. */

@@ -161,18 +161,19 @@ static bool serve_member(struct segment_exchange *x, int fd, int segment_fd)
 	return true;
 }
 
-/* Send the memfd to the members. The close of the socket at the end answers members that could not
- * be served, and strangers. */
+/* Send the memfd to the members, whose connections wait in the listener's queue since before the second
+ * exchange. The close of the socket at the end answers members that could not be served, and
+ * strangers. */
 static void serve_members(struct segment_exchange *x, int segment_fd)
 {
 	int waiting = 0, rank = x->world->rank;
 
 	for (int r = 0; r < x->world->nranks; r++)
 		waiting += r != rank && same_group(x, r, rank) && x->answers[r];
-	while (waiting > 0 && readable_by(x->listener, x->world->deadline_ns)) {
+	while (waiting > 0) {
 		int fd = accept4(x->listener, NULL, NULL, SOCK_CLOEXEC);
 
-		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+		if (fd < 0 && errno != EINTR)
 			break;
 		if (fd < 0)
 			continue;
