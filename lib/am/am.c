@@ -13,6 +13,7 @@
 
 #define GOODBYE_MS 5000 /* as in control */
 #define GOODBYE_BROKEN_MS 500
+#define POLL_LEAST_NS 200000
 #define RETRY_NS 10000000ull
 #define NEVER UINT64_MAX
 
@@ -181,11 +182,13 @@ static void await_sent(struct tt_am *am)
 {
 	uint64_t until = tt_deadline_ns(tt_control_broken(am->ctl) ? GOODBYE_BROKEN_MS
 								   : GOODBYE_MS);
+	uint64_t began = tt_now_ns(), pause;
 
 	pthread_mutex_lock(am->lock);
 	while (!am->aborted && !tt_stream_all_sent(am) && tt_now_ns() < until) {
 		pthread_mutex_unlock(am->lock);
-		nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
+		pause = tt_poll_interval_ns(began, POLL_LEAST_NS);
+		nanosleep(&(struct timespec){ .tv_nsec = (long)pause }, NULL);
 		pthread_mutex_lock(am->lock);
 	}
 	pthread_mutex_unlock(am->lock);

@@ -72,6 +72,9 @@ static inline uint64_t tt_deadline_ns(uint32_t timeout_ms)
 {
 	return tt_now_ns() + timeout_ms * 1000000ull;
 }
+/* How long a wait that began at began_ns may sleep before it polls again: 1/64 of its time so far,
+ * at least least_ns and at most 20 ms. */
+uint64_t tt_poll_interval_ns(uint64_t began_ns, uint64_t least_ns);
 
 static inline void tt_cpu_relax(void)
 {

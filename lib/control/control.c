@@ -15,6 +15,7 @@
 #define GOODBYE_MS 5000
 #define GOODBYE_BROKEN_MS 200 /* ... when only the goodbye is left to send */
 #define GOODBYE_IDLE_MS 50    /* ... and no byte is acknowledged: a stopped peer */
+#define POLL_LEAST_NS 200000  /* between two looks at what the hosts have */
 
 /* ---- make and free --------------------------------------------------------------------------- */
 
@@ -347,7 +348,7 @@ static void await_sent(struct tt_control *ctl)
 {
 	bool broken = tt_control_broken(ctl);
 	uint64_t end = tt_deadline_ns(broken ? GOODBYE_BROKEN_MS : GOODBYE_MS),
-		 idle = broken ? tt_deadline_ns(GOODBYE_IDLE_MS) : end;
+		 idle = broken ? tt_deadline_ns(GOODBYE_IDLE_MS) : end, began = tt_now_ns(), pause;
 	size_t before = 0, left;
 
 	while ((left = unsent(ctl)) && tt_now_ns() < end && tt_now_ns() < idle) {
@@ -355,7 +356,8 @@ static void await_sent(struct tt_control *ctl)
 			idle = tt_deadline_ns(GOODBYE_IDLE_MS);
 		before = left;
 		tt_control_unlock(ctl);
-		nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
+		pause = tt_poll_interval_ns(began, POLL_LEAST_NS);
+		nanosleep(&(struct timespec){ .tv_nsec = (long)pause }, NULL);
 		tt_control_lock(ctl);
 	}
 }

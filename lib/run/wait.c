@@ -47,7 +47,8 @@
 #define PAUSE_MAX_MS 2000u
 #define ASK_AFTER_MS 500u
 #define DOZE_US 20000u /* bound of one sleep; wakes end it earlier */
-/* the same with several endpoints to watch, of which only one wakes, or with links to connect */
+/* the same with several endpoints to watch, of which only one wakes, or with links to connect:
+ * this at first, longer in a longer wait */
 #define DOZE_MIXED_US 500u
 
 static void arm(struct tt_wait *w)
@@ -111,8 +112,13 @@ static void start_clock(struct tt_wait *w, const struct tt_op *set)
 	w->deadline_ns = w->started_ns + least * 1000000ull;
 }
 
+static uint32_t doze_mixed_us(const struct tt_wait *w)
+{
+	return (uint32_t)(tt_poll_interval_ns(w->started_ns, DOZE_MIXED_US * 1000u) / 1000);
+}
+
 /* Sleep in the endpoint whose links are waited for; with several endpoints, several communicators,
- * or links that are not connected, for DOZE_MIXED_US only. */
+ * or links that are not connected, a shorter time. */
 static void doze(struct tt_wait *w, struct tt_op *set)
 {
 	tuttiComm_t c = w->comm;
@@ -141,7 +147,7 @@ static void doze(struct tt_wait *w, struct tt_op *set)
 	mixed |= kinds & (kinds - 1);
 	if (in >= 0)
 		c->paths.ep[in]->t->doze(c->paths.ep[in], w->ticket[in],
-					 mixed ? DOZE_MIXED_US : DOZE_US);
+					 mixed ? doze_mixed_us(w) : DOZE_US);
 	atomic_fetch_add_explicit(&c->wait.sleeps, 1, memory_order_relaxed);
 }
 
