@@ -30,6 +30,7 @@ static void continue_one(void *arg)
 	struct sim_process *p = arg;
 
 	p->stopped = false;
+	sim->job->last_continue_ns = sim->now_ns;
 	sim_trace("process %d continues", p->number);
 }
 

@@ -120,9 +120,10 @@ int sim_job(const struct sim_plan *plan)
 	sim_begin(plan->seed, plan->trace);
 	job = sim->job = sim_alloc(sizeof(*job));
 	sim->encrypts = sim_random(4) == 0;
+	sim->yields = sim_random(8) == 0;
 	job->seed = plan->seed;
 	/* mostly a tree of one level */
-	job->n = sim_random(8) ? 2 + (int)sim_random(7) : 9 + (int)sim_random(SIM_RANKS - 8);
+	job->n = sim_random(24) ? 2 + (int)sim_random(7) : 9 + (int)sim_random(SIM_RANKS - 8);
 	job->faults = (enum sim_faults)sim_random(SIM_FAULTS);
 	for (int i = 0; i < job->n; i++) {
 		job->rank[i].process.number = job->rank[i].process.host = i;

@@ -77,9 +77,10 @@ struct sim_job {
 	struct sim_rank rank[SIM_RANKS];
 	tuttiUniqueId id;
 	bool has_id;
-	bool misused;          /* by calls that do not fit */
-	bool strikes_shrink;   /* more ranks are stopped in the first shrink */
-	uint64_t last_kill_ns; /* 0: none yet */
+	bool misused;              /* by calls that do not fit */
+	bool strikes_shrink;       /* more ranks are stopped in the first shrink */
+	uint64_t last_kill_ns;     /* 0: none yet */
+	uint64_t last_continue_ns; /* of a stopped process */
 	struct record records[SIM_RECORDS];
 	int nrecords;
 	int failed; /* sentences */

@@ -15,14 +15,15 @@
 #include "tests/simulation/simulation.h"
 
 #define PAGE 4096u
+#define WRITTEN_MOST 64
 
 extern char __data_start, _end;
 
 struct sim_memory {
 	char *at; /* first page of the variables */
 	int npages;
-	char *pristine;   /* as they were at the beginning */
-	int written[256]; /* pages */
+	char *pristine;            /* as they were at the beginning */
+	int written[WRITTEN_MOST]; /* pages, in the order of their first write */
 	int nwritten;
 	struct sim_process *owner; /* whose variables are in place, NULL: nobody's */
 };
@@ -35,7 +36,8 @@ static void mark_written(int signal_number, siginfo_t *info, void *context)
 	size_t page = (size_t)((char *)info->si_addr - m->at) / PAGE;
 
 	(void)context;
-	if ((char *)info->si_addr < m->at || page >= (size_t)m->npages || m->nwritten == 256) {
+	if ((char *)info->si_addr < m->at || page >= (size_t)m->npages ||
+	    m->nwritten == WRITTEN_MOST) {
 		signal(signal_number, SIG_DFL); /* a real fault, which repeats */
 		return;
 	}
@@ -65,21 +67,21 @@ void sim_memory_begin(void)
 void sim_memory_switch(struct sim_process *p)
 {
 	struct sim_memory *m = sim->memory;
-	size_t bytes = (size_t)m->npages * PAGE;
 
 	if (p == m->owner)
 		return;
-	if (!p->variables) {
-		p->variables = sim_alloc(bytes);
-		memcpy(p->variables, m->pristine, bytes);
-	}
+	if (!p->variables)
+		p->variables = sim_resize(NULL, WRITTEN_MOST * PAGE);
 	for (int i = 0; i < m->nwritten; i++) {
-		size_t at = (size_t)m->written[i] * PAGE;
+		size_t at = (size_t)m->written[i] * PAGE, copy = (size_t)i * PAGE;
+		bool has = i < p->npages;
 
 		if (m->owner)
-			memcpy(m->owner->variables + at, m->at + at, PAGE);
-		memcpy(m->at + at, p->variables + at, PAGE);
+			memcpy(m->owner->variables + copy, m->at + at, PAGE);
+		memcpy(m->at + at, has ? p->variables + copy : m->pristine + at, PAGE);
 	}
+	if (m->owner)
+		m->owner->npages = m->nwritten;
 	m->owner = p;
 }
 

@@ -66,7 +66,6 @@ SIM_REPLACE(char *, getenv, const char *name)
 	} settings[] = {
 		{ "TUTTI_TRANSPORT", "tcp" },
 		{ "TUTTI_TIMEOUT_MS", "10000" },
-		{ "TUTTI_WAIT", "yield" },
 		{ "TUTTI_SHRINK", "majority" },
 	};
 	static char host[16];
@@ -79,6 +78,8 @@ SIM_REPLACE(char *, getenv, const char *name)
 	}
 	if (!strcmp(name, "TUTTI_ENCRYPT"))
 		return (char *)(uintptr_t)(sim->encrypts ? "on" : "off");
+	if (!strcmp(name, "TUTTI_WAIT"))
+		return (char *)(uintptr_t)(sim->yields ? "yield" : "sleep");
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
 		if (!strcmp(name, settings[i].name))
 			return (char *)(uintptr_t)settings[i].value;

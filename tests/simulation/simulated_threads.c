@@ -2,12 +2,15 @@
  * simulated_threads.c - coroutines, the scheduler and the clock; pthread_*, sleeps
  *
  * A coroutine has a stack, and a copy of the program's thread-local variables, which is swapped in
- * while it runs. The scheduler takes a random one of those that can run. The clock advances with
- * every call, and jumps when all coroutines sleep.
+ * while it runs. The scheduler takes a random one of those that can run, mostly one of the process
+ * that ran last, whose variables are in place. The clock advances with every call, and jumps when all
+ * coroutines sleep.
  */
+#undef _FORTIFY_SOURCE /* takes a jump to another stack for an error, as AddressSanitizer does */
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,18 +20,29 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "tests/simulation/simulation.h"
 
 #define STACK (256u << 10)
 #define LOCKS 16 /* held by one coroutine at a time */
+#define BUCKETS 64
+#define STAYS 16 /* 1 of this number of choices may leave the process */
+
+/* Where a coroutine, or the scheduler, goes on. A jump makes no system call; swapcontext makes two. */
+struct place {
+	jmp_buf at;
+	bool begun;
+	ucontext_t begin; /* until it has begun */
+};
 
 struct coroutine {
 	struct coroutine *next;
 	struct sim_process *process;
-	ucontext_t context;
-	bool runnable, done, woken;
-	const void *key;
-	uint64_t until_ns;
+	struct place place;
+	bool done, woken;
+	int at;            /* in runnable[], -1: it sleeps or is done */
+	const void *key;   /* it sleeps until sim_wake(key) ... */
+	uint64_t until_ns; /* ... or this time */
 	void *(*body)(void *);
 	void (*process_body)(void *);
 	void *arg, *result;
@@ -48,8 +62,12 @@ struct timer {
 struct sim *sim;
 
 struct sim_threads {
-	struct coroutine *all, *running;
-	ucontext_t scheduler;
+	struct coroutine *all, *running, **runnable;
+	int nrunnable, runnable_room;
+	int sleepers[BUCKETS]; /* by key */
+	uint64_t wake_ns;      /* no sleep ends before */
+	const struct sim_process *latest;
+	struct place scheduler;
 	uint64_t random;
 	struct timer *timers; /* a heap by time, then number */
 	size_t ntimers, room;
@@ -173,10 +191,58 @@ void sim_begin(uint64_t seed, bool tracing)
 	sim->tracing = tracing;
 	sim->threads = t;
 	t->random = seed * 0x9e3779b97f4a7c15ull;
+	t->wake_ns = SIM_NEVER;
 	dl_iterate_phdr(find_locals, t);
 	t->pristine = sim_alloc(t->local_bytes + 1);
 	memcpy(t->pristine, t->locals, t->local_bytes);
 	sim_network_begin();
+}
+
+static int *sleepers(const void *key)
+{
+	return &sim->threads->sleepers[(uintptr_t)key / 8 % BUCKETS];
+}
+
+static void let_run(struct coroutine *c)
+{
+	struct sim_threads *t = sim->threads;
+
+	if (t->nrunnable == t->runnable_room) {
+		t->runnable_room = t->runnable_room * 2 + 64;
+		t->runnable = sim_resize(t->runnable,
+					 (size_t)t->runnable_room * sizeof(struct coroutine *));
+	}
+	c->at = t->nrunnable++;
+	t->runnable[c->at] = c;
+}
+
+static void let_rest(struct coroutine *c)
+{
+	struct sim_threads *t = sim->threads;
+
+	t->runnable[c->at] = t->runnable[--t->nrunnable];
+	t->runnable[c->at]->at = c->at;
+	c->at = -1;
+}
+
+static void end_sleep(struct coroutine *c)
+{
+	--*sleepers(c->key);
+	let_run(c);
+}
+
+static void jump(struct place *from, struct place *to)
+{
+#ifdef TT_ASAN
+	swapcontext(&from->begin, &to->begin);
+#else
+	from->begun = true;
+	if (_setjmp(from->at))
+		return;
+	if (to->begun)
+		_longjmp(to->at, 1);
+	setcontext(&to->begin);
+#endif
 }
 
 static void switch_out(void)
@@ -186,7 +252,7 @@ static void switch_out(void)
 
 	c->error = errno;
 	memcpy(c->locals, t->locals, t->local_bytes);
-	swapcontext(&c->context, &t->scheduler);
+	jump(&c->place, &t->scheduler);
 }
 
 static void switch_in(struct coroutine *c)
@@ -194,19 +260,21 @@ static void switch_in(struct coroutine *c)
 	struct sim_threads *t = sim->threads;
 
 	t->running = c;
-	sim->process = c->process;
+	t->latest = sim->process = c->process;
 	sim_memory_switch(c->process);
 	memcpy(t->locals, c->locals, t->local_bytes);
 	errno = c->error;
-	swapcontext(&t->scheduler, &c->context);
+	jump(&t->scheduler, &c->place);
 	t->running = NULL;
 	sim->process = NULL;
 }
 
 static void finish(struct coroutine *c)
 {
+	if (c->at < 0)
+		end_sleep(c);
+	let_rest(c);
 	c->done = true;
-	c->runnable = false;
 	c->process->nthreads--;
 	sim_wake(c);
 }
@@ -231,14 +299,14 @@ static struct coroutine *begin(struct sim_process *p)
 	void *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	getcontext(&c->context);
-	c->context.uc_stack.ss_sp = stack;
-	c->context.uc_stack.ss_size = STACK;
-	makecontext(&c->context, enter, 0);
+	getcontext(&c->place.begin);
+	c->place.begin.uc_stack.ss_sp = stack;
+	c->place.begin.uc_stack.ss_size = STACK;
+	makecontext(&c->place.begin, enter, 0);
 	c->process = p;
 	c->locals = sim_alloc(sim->threads->local_bytes + 1);
 	memcpy(c->locals, sim->threads->pristine, sim->threads->local_bytes);
-	c->runnable = true;
+	let_run(c);
 	p->nthreads++;
 	while (*last)
 		last = &(*last)->next;
@@ -257,24 +325,27 @@ void sim_process_begin(struct sim_process *p, void (*body)(void *), void *arg)
 
 bool sim_sleep(const void *key, uint64_t until_ns)
 {
-	sim->threads->running->runnable = sim->threads->running->woken = false;
-	sim->threads->running->key = key;
-	sim->threads->running->until_ns = until_ns;
+	struct sim_threads *t = sim->threads;
+	struct coroutine *c = t->running;
+
+	let_rest(c);
+	++*sleepers(key);
+	c->woken = false;
+	c->key = key;
+	c->until_ns = until_ns;
+	if (until_ns < t->wake_ns)
+		t->wake_ns = until_ns;
 	switch_out();
-	return sim->threads->running->woken;
+	return c->woken;
 }
 
 void sim_wake(const void *key)
 {
-	for (struct coroutine *c = sim->threads->all; c; c = c->next)
-		if (!c->done && !c->runnable && c->key == key)
-			c->runnable = c->woken = true;
-}
-
-static void pass_on(void)
-{
-	sim->threads->running->runnable = true;
-	switch_out();
+	for (struct coroutine *c = sim->threads->all; c && *sleepers(key); c = c->next)
+		if (!c->done && c->at < 0 && c->key == key) {
+			c->woken = true;
+			end_sleep(c);
+		}
 }
 
 static void kill_now(void *arg)
@@ -290,7 +361,7 @@ void sim_call(void)
 	if (++p->calls == p->kill_at)
 		sim_at(sim->now_ns, kill_now, p);
 	if (sim_random(8) == 0 || is_timer_due())
-		pass_on();
+		switch_out();
 }
 
 void sim_kill(struct sim_process *p)
@@ -315,42 +386,51 @@ void sim_kill(struct sim_process *p)
 
 /* ---- the scheduler --------------------------------------------------------------------------- */
 
-static bool can_run(const struct coroutine *c)
-{
-	return !c->done && c->runnable && !c->process->stopped;
-}
-
 static struct coroutine *choose(void)
 {
-	uint32_t n = 0, i;
+	struct sim_threads *t = sim->threads;
+	bool stays = sim_random(STAYS) > 0;
+	uint32_t first = t->nrunnable ? sim_random((uint32_t)t->nrunnable) : 0;
+	struct coroutine *other = NULL;
 
-	for (struct coroutine *c = sim->threads->all; c; c = c->next)
-		n += can_run(c);
-	if (!n)
-		return NULL;
-	i = sim_random(n);
-	for (struct coroutine *c = sim->threads->all;; c = c->next)
-		if (can_run(c) && !i--)
+	for (int i = 0; i < t->nrunnable; i++) {
+		struct coroutine *c = t->runnable[((int)first + i) % t->nrunnable];
+
+		if (c->process->stopped)
+			continue;
+		if (!stays || c->process == t->latest)
 			return c;
+		if (!other)
+			other = c;
+	}
+	return other;
+}
+
+/* The sleeps whose time has come end. */
+static void end_sleeps(void)
+{
+	struct sim_threads *t = sim->threads;
+
+	if (sim->now_ns < t->wake_ns)
+		return;
+	t->wake_ns = SIM_NEVER;
+	for (struct coroutine *c = t->all; c; c = c->next) {
+		if (c->done || c->at >= 0)
+			continue;
+		if (c->until_ns <= sim->now_ns)
+			end_sleep(c);
+		else if (c->until_ns < t->wake_ns)
+			t->wake_ns = c->until_ns;
+	}
 }
 
 /* The earliest end of a sleep, or timer */
 static uint64_t next_time(void)
 {
 	const struct sim_threads *t = sim->threads;
-	uint64_t next = t->ntimers ? t->timers[0].when_ns : SIM_NEVER;
+	uint64_t timer = t->ntimers ? t->timers[0].when_ns : SIM_NEVER;
 
-	for (struct coroutine *c = sim->threads->all; c; c = c->next)
-		if (!c->done && !c->runnable && !c->process->stopped && c->until_ns < next)
-			next = c->until_ns;
-	return next;
-}
-
-static void end_sleeps(void)
-{
-	for (struct coroutine *c = sim->threads->all; c; c = c->next)
-		if (!c->done && !c->runnable && c->until_ns <= sim->now_ns)
-			c->runnable = true;
+	return timer < t->wake_ns ? timer : t->wake_ns;
 }
 
 static void reap(void)
@@ -363,7 +443,7 @@ static void reap(void)
 			continue;
 		}
 		*at = c->next;
-		munmap(c->context.uc_stack.ss_sp, STACK);
+		munmap(c->place.begin.uc_stack.ss_sp, STACK);
 		free(c->locals);
 		free(c);
 	}
@@ -408,7 +488,7 @@ void sim_threads_print(void)
 		if (!c->done)
 			fprintf(stderr, "  process %d, thread %s%s: %s\n", c->process->number,
 				c->name, c->process->stopped ? " (stopped)" : "",
-				c->runnable ? "runs" : "sleeps");
+				c->at >= 0 ? "runs" : "sleeps");
 }
 
 /* ---- threads, locks and sleeps of the library ------------------------------------------------ */
@@ -460,7 +540,7 @@ SIM_REPLACE(int, pthread_mutex_lock, pthread_mutex_t *lock)
 	if (!sim || !sim->threads->running) /* before a fork of the simulation itself */
 		return pthread_mutex_trylock(lock);
 	if (sim_random(16) == 0)
-		pass_on();
+		switch_out();
 	while (pthread_mutex_trylock(lock))
 		sim_sleep(lock, SIM_NEVER);
 	if (sim->threads->running->nheld == LOCKS)
@@ -531,7 +611,7 @@ SIM_REPLACE(int, usleep, useconds_t us)
 SIM_REPLACE(int, sched_yield, void)
 {
 	sim_call();
-	pass_on();
+	switch_out();
 	return 0;
 }
 
@@ -541,7 +621,7 @@ SIM_REPLACE(int, clock_gettime, clockid_t clock, struct timespec *ret_time)
 
 	sim->now_ns += 50;
 	if (sim->threads->running && sim_random(64) == 0)
-		pass_on();
+		switch_out();
 	now = sim->now_ns;
 	if (clock == CLOCK_REALTIME) /* it is set forth and back by up to an hour */
 		now += (1700000000 + (uint64_t)sim_random(3600)) * SIM_SECOND;

@@ -138,7 +138,7 @@ SIM_REPLACE(ssize_t, tt_tls_recv, struct tt_tls *tls, void *data, size_t bytes)
 
 SIM_REPLACE(ssize_t, tt_tls_send, struct tt_tls *tls, const void *data, size_t bytes)
 {
-	return send(of(tls)->fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+	return send(of(tls)->fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_EOR);
 }
 
 SIM_REPLACE(void, tt_tls_read_ahead, struct tt_tls *tls, bool ahead)

@@ -42,7 +42,8 @@ struct sim_process {
 	bool ended;   /* main returned */
 	uint64_t calls;
 	int nthreads, ndescriptors;
-	char *variables;   /* simulated_memory.c */
+	char *variables; /* simulated_memory.c: npages of those that were written */
+	int npages;
 	uint64_t fail_at;  /* memory requests until one fails, 0: none fails */
 	uint64_t kill_at;  /* the call in which it is killed, 0: none */
 	uint32_t corrupts; /* 1 of this number of segments that it sends, 0: none */
@@ -55,6 +56,7 @@ struct sim {
 	uint64_t now_ns;
 	bool tracing;
 	bool encrypts; /* data over tcp: TUTTI_ENCRYPT */
+	bool yields;   /* a rank that waits for data, and does not sleep at once: TUTTI_WAIT */
 	struct sim_threads *threads;
 	struct sim_network *network;
 	struct sim_memory *memory;
