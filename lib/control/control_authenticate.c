@@ -58,7 +58,8 @@ static void refused(struct tt_dial_attempt *a, int i)
 bool tt_authenticate_runs(const struct tt_dial_attempt *a, const struct tt_sock_target *to)
 {
 	for (int i = 0; i < a->nrunning; i++)
-		if (a->running[i].to == to)
+		if (a->running[i].to == to ||
+		    (a->one_listener && a->running[i].to->port == to->port))
 			return true;
 	return false;
 }

@@ -84,6 +84,7 @@ static void choose(const struct tt_control *ctl, const struct tt_dial *dial,
 	int best = is_known(ep, to) ? ep->peers.best_address[to->rank] - 1 : -1;
 	struct tt_dial_attempt *a = ret_a;
 
+	a->one_listener = same_netns;
 	if (same_netns) {
 		add(a, dial, &tt_loopback4);
 		add(a, dial, &tt_loopback6);
@@ -231,6 +232,14 @@ static bool is_untried(const struct tt_dial_attempt *a)
 	return false;
 }
 
+/* Targets of handshakes that run are not tried again. In this network namespace all addresses lead to
+ * one listener of a port: a second handshake would only keep a busy rank busy. */
+static void mark_running(struct tt_dial_attempt *a)
+{
+	for (int i = 0; i < a->n; i++)
+		a->list[i].tried |= tt_authenticate_runs(a, &a->list[i]);
+}
+
 /* Try all addresses once, but those whose server still has to answer. 0 | TT_TIMEOUT: try again |
  * TT_USAGE, TT_SYSTEM: retries are pointless */
 static int try_all(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
@@ -241,7 +250,8 @@ static int try_all(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
 
 	a->answered = false;
 	for (i = 0; i < a->n; i++)
-		a->list[i].tried = tt_authenticate_runs(a, &a->list[i]);
+		a->list[i].tried = false;
+	mark_running(a);
 	while (rc == TT_TIMEOUT && is_untried(a) && tt_now_ns() < patience.deadline_ns &&
 	       !(a->patience.stop && a->patience.stop(a->patience.ctx))) {
 		rc = tt_sock_happy_eyeballs(a->list, a->n, &patience, &i, &fd);
@@ -249,6 +259,7 @@ static int try_all(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
 			return tt_fail(TT_SYSTEM, "rank %d: %s", a->dial->me, tt_error_text());
 		if (!rc && tt_authenticate_begin(a, &a->list[i], fd))
 			return tt_fail(TT_SYSTEM, "rank %d: %s", a->dial->me, tt_error_text());
+		mark_running(a);
 		rc = tt_authenticate_await(a, rc ? 0 : HEAD_START_NS, ret_to, ret_tls);
 	}
 	return rc;

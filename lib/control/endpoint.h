@@ -369,6 +369,7 @@ struct tt_dial_attempt {
 	struct tt_patience patience;
 	struct tt_sock_target list[TT_CANDIDATES];
 	int n;
+	bool one_listener; /* at all addresses of a port: the rank's network namespace is this one's */
 	struct tt_authentication running[TT_HANDSHAKES];
 	int nrunning;
 	char last[160];      /* latest refusal by a server, as a sentence */
@@ -381,7 +382,7 @@ struct tt_dial_attempt {
 
 /* Takes fd, connected to a target of the list. 0 | TT_SYSTEM: this rank cannot begin a session */
 int tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to, int fd);
-/* Does a handshake with this target run? */
+/* Does a handshake with the listener of this target run? */
 bool tt_authenticate_runs(const struct tt_dial_attempt *a, const struct tt_sock_target *to);
 /* struct tt_patience's stop: is a handshake readable, or the dial over? ctx: the attempt */
 bool tt_authenticate_has_news(void *ctx);

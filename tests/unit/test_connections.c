@@ -257,6 +257,33 @@ Test(connections, a_dial_that_fails_names_the_rank_and_its_addresses, .timeout =
 	ASSERT_TEXT(0, "cannot be reached; tried 127.0.0.1:");
 }
 
+static bool is_rank_0(int rank)
+{
+	return rank == 0;
+}
+
+/* Rank 1 looks for rank 0 in its own network namespace, where something listens that never answers. */
+Test(connections, a_slow_listener_of_this_host_gets_one_connection, .timeout = 60)
+{
+	struct control_job m = { .n = 2, .has_id = true, .absent = is_rank_0, .timeout_ms = 1000 };
+	int listener, port, fd[2];
+	struct tt_id id;
+
+	cr_assert_eq(tt_id_make("", "", &m.id), 0, "%s", tt_error_text());
+	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
+	cr_assert_eq(tt_sock_listen(id.port, &listener, &port), 0, "%s", tt_error_text());
+	control_job_run(&m);
+	cr_assert_eq(m.report[1].joined, TT_TIMEOUT, "%s", m.report[1].text);
+	ASSERT_TEXT(1, "tried 127.0.0.1:");
+	for (int i = 0; i < 2; i++)
+		fd[i] = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
+	cr_assert(fd[0] >= 0);
+	cr_assert(fd[1] < 0, "rank 1 connected twice");
+	close(fd[0]);
+	tt_sock_close(listener);
+	tt_id_release(id.port);
+}
+
 /* ---- splits ---------------------------------------------------------------------------------- */
 
 static int split_and_exchange(struct control_job *m, int rank, struct tt_control *ctl)
