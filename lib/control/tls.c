@@ -3,13 +3,15 @@
  *
  * The socket is an OpenSSL BIO of our own, because OpenSSL's writes without MSG_NOSIGNAL. A BIO
  * call that did not succeed leaves its errno in the session; OpenSSL's error queue, which the
- * application shares, is left as it was.
+ * application shares, is left as it was. The process has one SSL_CTX, which takes a millisecond to
+ * make; a session finds its job's key by its own context.
  */
 #include <errno.h>
 #include <openssl/bio.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -24,8 +26,7 @@
 #define REKEY_RECORDS (1u << 22)
 
 struct tt_tls_context {
-	SSL_CTX *ssl;
-	BIO_METHOD *bio;
+	SSL_CTX *ssl; /* counted */
 	const struct tt_key *key;
 	struct tt_psk_identity identity;
 	uint8_t identity_bytes[TT_IDENTITY_BYTES];
@@ -33,6 +34,7 @@ struct tt_tls_context {
 
 struct tt_tls {
 	SSL *ssl;
+	const struct tt_tls_context *context; /* during the handshake */
 	int fd;
 	/* errno of the BIO's latest read and write, 0: success or the end of the stream */
 	int read_error, write_error;
@@ -107,7 +109,8 @@ static SSL_SESSION *psk_session(SSL *ssl, const struct tt_key *key)
 static int use_session(SSL *ssl, const EVP_MD *md, const unsigned char **ret_identity,
 		       size_t *ret_bytes, SSL_SESSION **ret_session)
 {
-	const struct tt_tls_context *context = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+	const struct tt_tls_context *context =
+		((const struct tt_tls *)SSL_get_app_data(ssl))->context;
 
 	*ret_session = md && EVP_MD_get_type(md) != NID_sha256 ? NULL
 							       : psk_session(ssl, context->key);
@@ -121,8 +124,8 @@ static int use_session(SSL *ssl, const EVP_MD *md, const unsigned char **ret_ide
 static int find_session(SSL *ssl, const unsigned char *identity, size_t bytes,
 			SSL_SESSION **ret_session)
 {
-	const struct tt_tls_context *context = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
 	struct tt_tls *tls = SSL_get_app_data(ssl);
+	const struct tt_tls_context *context = tls->context;
 	struct tt_psk_identity client;
 
 	*ret_session = NULL;
@@ -137,12 +140,29 @@ static int find_session(SSL *ssl, const unsigned char *identity, size_t bytes,
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 
-/* All that a configuration file of the system could have set is set here. */
-static bool configure(struct tt_tls_context *context)
-{
-	SSL_CTX *ssl = context->ssl;
+/* The SSL_CTX of the process, and the library context that it was made in. Never freed, like that. */
+static struct {
+	pthread_mutex_t lock;
+	OSSL_LIB_CTX *lib;
+	SSL_CTX *ssl;
+	BIO_METHOD *bio;
+} shared = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-	SSL_CTX_set_app_data(ssl, context);
+/* Another thread may hold the lock while this one forks. The SSL_CTX belongs to the parent. */
+static void begin(void)
+{
+	pthread_mutex_init(&shared.lock, NULL);
+	shared.ssl = NULL;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, begin);
+}
+
+/* All that a configuration file of the system could have set is set here. */
+static bool configure(SSL_CTX *ssl)
+{
 	SSL_CTX_clear_options(ssl, ~(uint64_t)0);
 	SSL_CTX_set_options(ssl, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION);
 	SSL_CTX_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_RELEASE_BUFFERS |
@@ -160,12 +180,46 @@ static bool configure(struct tt_tls_context *context)
 	       SSL_CTX_set1_groups_list(ssl, "X25519") && SSL_CTX_set_num_tickets(ssl, 0);
 }
 
-static bool make_bio(struct tt_tls_context *context)
+static bool make_bio(void)
 {
-	context->bio = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "socket of tutti");
-	return context->bio && BIO_meth_set_read(context->bio, bio_read) &&
-	       BIO_meth_set_write(context->bio, bio_write) &&
-	       BIO_meth_set_ctrl(context->bio, bio_ctrl);
+	BIO_METHOD *bio = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "socket of tutti");
+
+	if (bio && BIO_meth_set_read(bio, bio_read) && BIO_meth_set_write(bio, bio_write) &&
+	    BIO_meth_set_ctrl(bio, bio_ctrl)) {
+		shared.bio = bio;
+		return true;
+	}
+	BIO_meth_free(bio);
+	return false;
+}
+
+/* Locked. NULL: OpenSSL has the reason */
+static SSL_CTX *make_ssl(OSSL_LIB_CTX *lib)
+{
+	SSL_CTX *ssl = lib ? SSL_CTX_new_ex(lib, NULL, TLS_method()) : NULL;
+
+	if (ssl && configure(ssl) && (shared.bio || make_bio()))
+		return ssl;
+	SSL_CTX_free(ssl);
+	return NULL;
+}
+
+static SSL_CTX *take_ssl(void)
+{
+	OSSL_LIB_CTX *lib = tt_openssl();
+	SSL_CTX *ssl;
+
+	pthread_mutex_lock(&shared.lock);
+	if (!shared.ssl || shared.lib != lib) {
+		SSL_CTX_free(shared.ssl);
+		shared.ssl = make_ssl(lib);
+		shared.lib = lib;
+	}
+	ssl = shared.ssl;
+	if (ssl)
+		SSL_CTX_up_ref(ssl);
+	pthread_mutex_unlock(&shared.lock);
+	return ssl;
 }
 
 int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], int rank,
@@ -176,15 +230,13 @@ int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], i
 
 	ERR_set_mark();
 	if (context) {
-		OSSL_LIB_CTX *lib = tt_openssl();
-
 		context->key = key;
 		context->identity = (struct tt_psk_identity){ TT_PROTOCOL, { 0 }, rank };
 		memcpy(context->identity.job, job, TT_NONCE);
 		tt_psk_identity_put(&context->identity, context->identity_bytes);
-		context->ssl = lib ? SSL_CTX_new_ex(lib, NULL, TLS_method()) : NULL;
+		context->ssl = take_ssl();
 	}
-	if (context && context->ssl && make_bio(context) && configure(context)) {
+	if (context && context->ssl) {
 		ERR_pop_to_mark();
 		*ret_context = context;
 		return 0;
@@ -201,7 +253,6 @@ void tt_tls_context_free(struct tt_tls_context *context)
 	if (!context)
 		return;
 	SSL_CTX_free(context->ssl);
-	BIO_meth_free(context->bio);
 	free(context);
 }
 
@@ -214,9 +265,11 @@ static struct tt_tls *make(struct tt_tls_context *context, int fd, bool is_serve
 
 	ERR_set_mark();
 	if (tls) {
-		*tls = (struct tt_tls){ .fd = fd, .is_server = is_server, .claimed = -1 };
+		*tls = (struct tt_tls){
+			.context = context, .fd = fd, .is_server = is_server, .claimed = -1
+		};
 		tls->ssl = SSL_new(context->ssl);
-		bio = tls->ssl ? BIO_new(context->bio) : NULL;
+		bio = tls->ssl ? BIO_new(shared.bio) : NULL;
 	}
 	ERR_pop_to_mark();
 	if (!bio) {
