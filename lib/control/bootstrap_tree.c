@@ -142,18 +142,29 @@ static bool is_signed(struct tt_control *ctl, int from, const uint8_t *data, siz
 	return holds > 0;
 }
 
-static bool got_table(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes)
+static bool is_record_of(const struct tt_control *ctl, int rank,
+			 const struct tt_business_card *record)
+{
+	const uint8_t *root = ctl->ep->peers.business_cards[0].public_key;
+
+	return record->rank == rank && record->port &&
+	       (rank || !memcmp(record->public_key, root, TT_PUBLIC_KEY));
+}
+
+/* A pipe leads to a rank of this process, which has checked the table with its own key of rank 0. */
+static bool got_table(struct tt_control *ctl, const struct tt_conn *conn, const uint8_t *data,
+		      size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes - TT_SIGNATURE };
 	struct tt_business_card record;
 
 	if (ctl->join.has_table || bytes < TT_SIGNATURE)
 		return false;
-	if (!is_signed(ctl, from, data, bytes - TT_SIGNATURE))
+	if (!conn->duplex.pipe && !is_signed(ctl, conn->peer, data, bytes - TT_SIGNATURE))
 		return true;
 	for (int rank = 0; rank < ctl->nranks; rank++) {
 		tt_get_business_card(&r, &record);
-		if (r.failed || record.rank != rank || !record.port)
+		if (r.failed || !is_record_of(ctl, rank, &record))
 			return false;
 		ctl->ep->peers.business_cards[rank] = record;
 	}
@@ -192,7 +203,7 @@ bool tt_join_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame k
 	case TT_F_MISSING:
 		return from_above && got_missing(ctl, data, bytes);
 	case TT_F_TABLE:
-		return from_above && got_table(ctl, conn->peer, data, bytes);
+		return from_above && got_table(ctl, conn, data, bytes);
 	default:
 		return false;
 	}

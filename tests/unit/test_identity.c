@@ -148,51 +148,97 @@ Test(identity, a_proof_of_one_session_is_none_in_another, .timeout = 60)
 	tt_endpoint_free(client);
 }
 
-/* Rank 1 passes the table on to rank 9. Returns what broke the control of rank 9 */
-static int pass_table(const struct tt_control_endpoint *root, bool alter, char *text, size_t bytes)
+/* Rank 9 knows the key of root, and has a connection to rank 1. */
+static struct tt_control *make_rank_9(const struct tt_control_endpoint *root,
+				      struct tt_duplex rank_1)
 {
 	struct tt_control_endpoint *ep;
-	struct tt_tls *ours, *theirs;
-	struct tt_writer w = { 0 };
 	struct tt_control *ctl;
-	int culprit, broken;
 
 	cr_assert_eq(tt_endpoint_make(9, 12, &ep), 0);
 	cr_assert_eq(tt_endpoint_authenticate(ep, &(struct tt_id){ .nonce = { 1 } }), 0);
 	cr_assert_eq(tt_endpoint_listen(ep, &(struct tt_ports){ 0 }), 0);
 	cr_assert_eq(tt_control_make(ep, 0, 9, 12, NULL, &ctl), 0);
-	cr_assert(tls_pair(ep->auth.tls, &ours, &theirs));
-	cr_assert(tt_conn_add(ep, (struct tt_duplex){ .tls = ours }, 1, false));
+	cr_assert(tt_conn_add(ep, rank_1, 1, false));
 	meet(ep, root);
+	return ctl;
+}
+
+/* Rank 1 passes on the table that root has signed. false: it is malformed */
+static bool pass_on(struct tt_control *rank_9, const struct tt_control_endpoint *root, bool alter)
+{
+	struct tt_writer w = { 0 };
+	bool takes;
+
 	for (int r = 0; r < 12; r++)
 		tt_put_business_card(&w, &root->peers.business_cards[r]);
 	tt_table_sign(root, &w);
 	if (alter)
 		w.data[w.have - TT_SIGNATURE - 1] ^= 1;
-	cr_assert(tt_control_frame(ctl, ep->conns, TT_F_TABLE, w.data, w.have));
+	takes = tt_control_frame(rank_9, rank_9->ep->conns, TT_F_TABLE, w.data, w.have);
+	free(w.data);
+	return takes;
+}
+
+/* Rank 1 of another process passes the table on to rank 9. Returns what broke the control of rank 9 */
+static int pass_table(const struct tt_control_endpoint *root, bool alter, char *text, size_t bytes)
+{
+	struct tt_tls *ours, *theirs;
+	struct tt_control *ctl;
+	int culprit, broken;
+
+	cr_assert(tls_pair(root->auth.tls, &ours, &theirs));
+	ctl = make_rank_9(root, (struct tt_duplex){ .tls = ours });
+	cr_assert(pass_on(ctl, root, alter));
 	cr_assert_eq(ctl->join.has_table, !alter);
 	broken = tt_control_broken(ctl);
 	snprintf(text, bytes, "%s", tt_control_text(ctl, &culprit));
-	free(w.data);
 	tt_tls_close(theirs);
 	tt_control_free(ctl);
 	return broken;
 }
 
-Test(identity, a_table_that_a_rank_on_its_way_has_altered_ends_the_join, .timeout = 60)
+static struct tt_control_endpoint *root_with_table(void)
 {
 	struct tt_control_endpoint *root = endpoint_of(0, 1);
-	char text[1024];
 
 	for (int r = 0; r < 12; r++) {
 		root->peers.business_cards[r].rank = r;
 		root->peers.business_cards[r].port = 4000;
 	}
+	return root;
+}
+
+Test(identity, a_table_that_a_rank_on_its_way_has_altered_ends_the_join, .timeout = 60)
+{
+	struct tt_control_endpoint *root = root_with_table();
+	char text[1024];
+
 	cr_assert_eq(pass_table(root, false, text, sizeof(text)), 0, "%s", text);
 	cr_assert_eq(pass_table(root, true, text, sizeof(text)), TT_REMOTE);
 	cr_assert(strstr(text, "rank 1 sent rank 9 a table of ranks that rank 0 has not signed"),
 		  "%s", text);
 	tt_endpoint_free(root);
+}
+
+/* Rank 1 of this process, which has checked the table by its own key of rank 0, passes it on. */
+Test(identity, a_table_of_another_rank_0_is_refused_also_within_the_process, .timeout = 60)
+{
+	struct tt_control_endpoint *root = root_with_table(), *other = root_with_table();
+
+	for (int same = 0; same < 2; same++) {
+		struct tt_control *ctl;
+		struct tt_pipe *end[2];
+
+		cr_assert(tt_pipe_make(end));
+		ctl = make_rank_9(root, (struct tt_duplex){ .pipe = end[0] });
+		cr_assert_eq(pass_on(ctl, same ? root : other, false), same);
+		cr_assert_eq(ctl->join.has_table, same);
+		tt_pipe_close(end[1]);
+		tt_control_free(ctl);
+	}
+	tt_endpoint_free(root);
+	tt_endpoint_free(other);
 }
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
