@@ -6,7 +6,7 @@
  * that ran last, whose variables are in place. The clock advances with every call, and jumps when all
  * coroutines sleep.
  */
-#undef _FORTIFY_SOURCE /* takes a jump to another stack for an error, as AddressSanitizer does */
+#undef _FORTIFY_SOURCE /* takes a jump to another stack for an error */
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
@@ -20,7 +20,6 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "base/base.h"
 #include "tests/simulation/simulation.h"
 
 #define STACK (256u << 10)
@@ -233,16 +232,12 @@ static void end_sleep(struct coroutine *c)
 
 static void jump(struct place *from, struct place *to)
 {
-#ifdef TT_ASAN
-	swapcontext(&from->begin, &to->begin);
-#else
 	from->begun = true;
 	if (_setjmp(from->at))
 		return;
 	if (to->begun)
 		_longjmp(to->at, 1);
 	setcontext(&to->begin);
-#endif
 }
 
 static void switch_out(void)
