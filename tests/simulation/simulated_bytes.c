@@ -59,7 +59,7 @@ static ssize_t send_some(struct net_descriptor *d, const struct iovec *iov, size
 	}
 	for (size_t i = 0; i < niov; i++)
 		bytes += iov[i].iov_len;
-	if (bytes > 1 && !(bytes <= NET_RECORD && flags & MSG_EOR) && sim_random(16) == 0)
+	if (bytes > 1 && !(flags & MSG_EOR) && sim_random(16) == 0)
 		bytes = 1 + sim_random((uint32_t)(bytes < NET_WINDOW ? bytes
 								     : NET_WINDOW)); /* a part */
 	if (bytes > NET_WINDOW)

@@ -25,7 +25,6 @@
 
 #define NET_DESCRIPTORS 8192
 #define NET_WINDOW (64u << 10) /* bytes sent and not received */
-#define NET_RECORD 512u /* at most so many bytes with MSG_EOR are sent whole, as a record of TLS */
 
 enum net_kind { NET_FREE, NET_NUL, NET_EVENT, NET_EPOLL, NET_SOCKET };
 

@@ -20,11 +20,13 @@
 #include "tests/simulation/simulation.h"
 
 #define FLIGHT 4
+#define WHOLE 2 /* hello or verdict, and goodbye: records of TLS, which are received whole */
 
 struct simulated_session { /* what the library takes for a struct tt_tls */
 	int fd;
 	bool is_server, begun, answered;
-	size_t have; /* bytes of the other side's flights */
+	size_t have;  /* bytes of the other side's flights */
+	int messages; /* sent */
 };
 
 SIM_REPLACE(int, tt_tls_context_make, const struct tt_key *key, const uint8_t job[TT_NONCE],
@@ -138,7 +140,9 @@ SIM_REPLACE(ssize_t, tt_tls_recv, struct tt_tls *tls, void *data, size_t bytes)
 
 SIM_REPLACE(ssize_t, tt_tls_send, struct tt_tls *tls, const void *data, size_t bytes)
 {
-	return send(of(tls)->fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT | MSG_EOR);
+	int record = of(tls)->messages++ < WHOLE ? MSG_EOR : 0;
+
+	return send(of(tls)->fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT | record);
 }
 
 SIM_REPLACE(void, tt_tls_read_ahead, struct tt_tls *tls, bool ahead)
