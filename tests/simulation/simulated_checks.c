@@ -77,6 +77,21 @@ static bool is_late_notice(uint64_t began_ns)
 	return sim->now_ns - since > SIM_NOTICE_NS;
 }
 
+/* The deadline limits the time in which nothing moves: it begins anew with a process that continues, and
+ * with a member of w whose call succeeds, since other members may wait for its next one. */
+static uint64_t moved_ns(const struct sim_comm *w, uint64_t began_ns)
+{
+	uint64_t last = began_ns;
+
+	if (sim->job->last_continue_ns > last)
+		last = sim->job->last_continue_ns;
+	for (int i = 0; w && i < sim->job->n; i++)
+		if (sim->job->rank[i].succeeded_in == w->key &&
+		    sim->job->rank[i].succeeded_ns > last)
+			last = sim->job->rank[i].succeeded_ns;
+	return last;
+}
+
 /* A call has returned rc. */
 void sim_check_call(const struct sim_comm *w, const char *what, tuttiResult_t rc, uint64_t began_ns,
 		    uint64_t limit_ns)
@@ -86,10 +101,12 @@ void sim_check_call(const struct sim_comm *w, const char *what, tuttiResult_t rc
 
 	sim_trace("process %d: %s: %s%s%s", sim->process->number, what, tuttiGetErrorString(rc),
 		  rc ? ": " : "", rc ? text : "");
-	/* the deadline limits the time in which nothing moves, and a process that continues moves */
-	if (began_ns + limit_ns < sim->now_ns && !me->delayed &&
-	    sim->job->last_continue_ns + limit_ns < sim->now_ns)
+	if (moved_ns(w, began_ns) + limit_ns < sim->now_ns && !me->delayed)
 		sim_fail("%s took %.3f s: %s", what, 1e-9 * (double)(sim->now_ns - began_ns), text);
+	if (!rc && w) {
+		me->succeeded_ns = sim->now_ns;
+		me->succeeded_in = w->key;
+	}
 	if (!rc)
 		return;
 	if (!text[0])

@@ -115,12 +115,24 @@ static void rank_main(void *arg)
 
 int sim_job(const struct sim_plan *plan)
 {
+	static const char *const algorithms[] = {
+		"auto",
+		"ring",
+		"tree",
+		"recursive-doubling",
+		"halving-doubling",
+		"reduce-to-one",
+		"one-shot",
+		"hierarchical",
+		"two-shot",
+	};
 	struct sim_job *job;
 
 	sim_begin(plan->seed, plan->trace);
 	job = sim->job = sim_alloc(sizeof(*job));
 	sim->encrypts = sim_random(4) == 0;
 	sim->yields = sim_random(8) == 0;
+	sim->algorithm = algorithms[sim_random(sizeof(algorithms) / sizeof(algorithms[0]))];
 	job->seed = plan->seed;
 	/* mostly a tree of one level */
 	job->n = sim_random(24) ? 2 + (int)sim_random(7) : 9 + (int)sim_random(SIM_RANKS - 8);

@@ -48,6 +48,8 @@ struct sim_rank {
 	bool disturbs; /* fails the others' calls: aborts, or has given up */
 	bool joined;
 	uint64_t left_ns; /* its first departure from a communicator */
+	uint64_t succeeded_ns,
+		succeeded_in; /* its latest successful call: when; key of the communicator */
 	/* its latest shrink: when, the communicators before it, and the size of the new one */
 	uint64_t shrink_ns;
 	int shrinks, shrunk_to;

@@ -78,6 +78,8 @@ SIM_REPLACE(char *, getenv, const char *name)
 	}
 	if (!strcmp(name, "TUTTI_ENCRYPT"))
 		return (char *)(uintptr_t)(sim->encrypts ? "on" : "off");
+	if (!strcmp(name, "TUTTI_ALGO"))
+		return (char *)(uintptr_t)sim->algorithm;
 	if (!strcmp(name, "TUTTI_WAIT"))
 		return (char *)(uintptr_t)(sim->yields ? "yield" : "sleep");
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)

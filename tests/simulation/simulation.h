@@ -55,8 +55,9 @@ struct sim {
 	struct sim_process *process; /* of the running coroutine, NULL: none */
 	uint64_t now_ns;
 	bool tracing;
-	bool encrypts; /* data over tcp: TUTTI_ENCRYPT */
-	bool yields;   /* a rank that waits for data, and does not sleep at once: TUTTI_WAIT */
+	bool encrypts;         /* data over tcp: TUTTI_ENCRYPT */
+	const char *algorithm; /* TUTTI_ALGO */
+	bool yields; /* a rank that waits for data, and does not sleep at once: TUTTI_WAIT */
 	struct sim_threads *threads;
 	struct sim_network *network;
 	struct sim_memory *memory;
