@@ -149,7 +149,7 @@ static struct {
 } shared = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* Another thread may hold the lock while this one forks. The SSL_CTX belongs to the parent. */
-static void begin(void)
+static void reset(void)
 {
 	pthread_mutex_init(&shared.lock, NULL);
 	shared.ssl = NULL;
@@ -157,7 +157,7 @@ static void begin(void)
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-	pthread_atfork(NULL, NULL, begin);
+	pthread_atfork(NULL, NULL, reset);
 }
 
 /* All that a configuration file of the system could have set is set here. */
