@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/crypto.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -387,12 +388,23 @@ static void note_impostor(struct tt_control_endpoint *ep, int claimed)
 		tt_bootstrap_wrong_secret(ctl, claimed);
 }
 
+/* A client that was served at another address has gone, and its first message is not worth a
+ * handshake. */
+static bool has_gone(int fd)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLRDHUP };
+
+	return poll(&pfd, 1, 0) > 0 && pfd.revents;
+}
+
 /* 1: TLS is established | 0: not yet | < 0: drop the connection */
 static int shake_hands(struct tt_control_endpoint *ep, struct tt_unauth *u)
 {
 	int rc;
 
 	if (!u->tls) {
+		if (has_gone(u->fd))
+			return TT_REMOTE;
 		u->tls = tt_tls_server(ep->auth.tls, u->fd);
 		if (!u->tls)
 			u->fd = -1;

@@ -5,11 +5,15 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <limits.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -98,6 +102,42 @@ Test(strangers, idle_connections_at_a_small_descriptor_limit_do_not_end_a_join, 
 	ASSERT_JOINED(m);
 	for (int i = 0; i < 150; i++)
 		close(fds[i]);
+}
+
+/* A rank that was served at another address closes this connection. Returns the bytes of the answer */
+static ssize_t answer_to_hello(bool gone)
+{
+	struct tt_control_endpoint *ep;
+	char answer[16];
+	struct tt_tls *tls;
+	int fd, left;
+	ssize_t n;
+
+	cr_assert_eq(tt_endpoint_make(0, 2, &ep), 0);
+	cr_assert_eq(tt_endpoint_authenticate(ep, &(struct tt_id){ .nonce = { 1 } }), 0);
+	cr_assert_eq(tt_endpoint_listen(ep, &(struct tt_ports){ 0 }), 0);
+	fd = connect_from(1, ep->listener.port);
+	cr_assert_eq(poll(&(struct pollfd){ .fd = fd, .events = POLLOUT }, 1, 20000), 1);
+	tls = tt_tls_client(ep->auth.tls, fd);
+	cr_assert_eq(tt_tls_handshake(tls), 0, "%s", tt_error_text());
+	if (gone)
+		shutdown(fd, SHUT_WR);
+	while (!ioctl(fd, SIOCOUTQ, &left) && left) /* the end is there, too */
+		sleep_ms(1);
+	pthread_mutex_lock(&ep->lock);
+	tt_accept_event(ep);
+	pthread_mutex_unlock(&ep->lock);
+	cr_assert_eq(poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, 20000), 1);
+	n = recv(fd, answer, sizeof(answer), MSG_DONTWAIT);
+	tt_tls_close(tls);
+	tt_endpoint_free(ep);
+	return n;
+}
+
+Test(strangers, a_client_that_has_gone_costs_no_handshake, .timeout = 60)
+{
+	cr_assert_gt(answer_to_hello(false), 0);
+	cr_assert_leq(answer_to_hello(true), 0);
 }
 
 #define HASTY_PER_SECOND 2000
