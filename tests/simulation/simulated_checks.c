@@ -62,27 +62,30 @@ static void check_states(const struct sim_comm *w)
 	}
 }
 
-/* Are kills the only reason for errors? A rank that aborts, or gives up, is another: a rank whose
- * neighbors have all left does not learn of it. */
-static bool is_undisturbed(void)
+/* The time since the latest kill, or since the call began. Another error, or another rank that is not
+ * in this call yet, may be what ended it: then nothing follows. */
+static bool is_late_notice(uint64_t began_ns)
 {
 	const struct sim_job *job = sim->job;
+	uint64_t since = job->last_kill_ns > began_ns ? job->last_kill_ns : began_ns;
 
 	if (job->faults != SIM_KILLS || job->misused)
 		return false;
 	for (int i = 0; i < job->n; i++)
 		if (job->rank[i].disturbs)
 			return false;
-	return true;
+	return sim->now_ns - since > SIM_NOTICE_NS;
 }
 
-/* The time since the latest kill, or since the call began */
-static bool is_late_notice(uint64_t began_ns)
+/* Deaths are known before a deadline. An abort is not to a rank whose neighbors have all left. */
+static bool is_timed_out_beside_a_death(const struct sim_comm *w, tuttiResult_t rc)
 {
 	const struct sim_job *job = sim->job;
-	uint64_t since = job->last_kill_ns > began_ns ? job->last_kill_ns : began_ns;
 
-	return is_undisturbed() && sim->now_ns - since > SIM_NOTICE_NS;
+	for (int i = 0; w && i < job->n; i++)
+		if (job->rank[i].aborted && job->rank[i].aborted_in == w->key)
+			return false;
+	return job->faults == SIM_KILLS && rc == tuttiTimeout;
 }
 
 /* The deadline limits the time in which nothing moves: it begins anew with a process that continues, and
@@ -121,7 +124,7 @@ void sim_check_call(const struct sim_comm *w, const char *what, tuttiResult_t rc
 		sim_fail("%s: error %d without a sentence", what, rc);
 	if (!sim_any_harmed())
 		sim_fail("%s failed without a fault: %s", what, text);
-	if (is_undisturbed() && rc == tuttiTimeout)
+	if (is_timed_out_beside_a_death(w, rc))
 		sim_fail("%s timed out beside a death: %s", what, text);
 	if (w && is_late_notice(began_ns))
 		sim_fail("%s noticed a death late, after %.3f s: %s", what,

@@ -20,6 +20,8 @@ static void leave(struct sim_comm *w)
 	if (how == 0 && !tuttiCommFinalize(w->comm))
 		sim_trace("process %d has finalized", sim->process->number);
 	me->disturbs |= how == 1;
+	me->aborted = how == 1;
+	me->aborted_in = w->key;
 	rc = how == 1 ? tuttiCommAbort(w->comm) : tuttiCommDestroy(w->comm);
 	sim_check_call(NULL, how == 1 ? "abort" : "destroy", rc, began,
 		       SIM_TIMEOUT_NS + SIM_SLACK_NS);

@@ -46,8 +46,9 @@ struct sim_rank {
 	bool harmed;   /* it, its network, or what it receives: errors have a reason */
 	bool delayed;  /* stopped for a while: its calls may take longer */
 	bool disturbs; /* fails the others' calls: aborts, or has given up */
-	bool joined;
-	uint64_t left_ns; /* its first departure from a communicator */
+	bool joined, aborted;
+	uint64_t aborted_in; /* key of the communicator */
+	uint64_t left_ns;    /* its first departure from a communicator */
 	uint64_t succeeded_ns,
 		succeeded_in; /* its latest successful call: when; key of the communicator */
 	/* its latest shrink: when, the communicators before it, and the size of the new one */
