@@ -269,7 +269,8 @@ static struct tt_tls *make(struct tt_tls_context *context, int fd, bool is_serve
 			.context = context, .fd = fd, .is_server = is_server, .claimed = -1
 		};
 		tls->ssl = SSL_new(context->ssl);
-		bio = tls->ssl ? BIO_new(shared.bio) : NULL;
+		if (tls->ssl && SSL_set_app_data(tls->ssl, tls))
+			bio = BIO_new(shared.bio);
 	}
 	ERR_pop_to_mark();
 	if (!bio) {
@@ -282,7 +283,6 @@ static struct tt_tls *make(struct tt_tls_context *context, int fd, bool is_serve
 	BIO_set_data(bio, tls);
 	BIO_set_init(bio, 1);
 	SSL_set_bio(tls->ssl, bio, bio);
-	SSL_set_app_data(tls->ssl, tls);
 	if (is_server)
 		SSL_set_accept_state(tls->ssl);
 	else
