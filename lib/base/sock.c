@@ -246,9 +246,10 @@ int tt_sock_among(const struct tt_ports *ports, int (*make)(int port, int *ret_f
 		if (!rc || errno != EADDRINUSE)
 			return rc;
 	}
-	rc = tt_fail(TT_SYSTEM,
-		     "none of the ports %d to %d is free; every communicator of a rank takes one",
-		     ports->first, last);
+	rc = tt_fail(
+		TT_SYSTEM,
+		"none of the ports %d to %d is free; every process takes one, every unique id another",
+		ports->first, last);
 	errno = EADDRINUSE;
 	return rc;
 }

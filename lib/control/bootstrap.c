@@ -26,7 +26,7 @@ static int fill_business_card(struct tt_control *ctl, const struct tt_join *join
 	int rc = tt_address_list(join->ifname, me->addresses, &me->naddresses);
 
 	me->rank = ctl->rank;
-	me->port = ctl->ep->listener.port;
+	me->port = ctl->ep->listening.port;
 	me->pid = (uint32_t)getpid();
 	me->netns = tt_id_netns("");
 	me->host = tt_id_netns(join->host_id);

@@ -312,8 +312,8 @@ void tt_bootstrap_missing(struct tt_control *ctl, char *text, size_t bytes)
 	if (have < bytes && tt_rank_list(ctl->nranks, has_wrong_secret, ctl, ranks, 100))
 		have += (size_t)snprintf(text + have, bytes - have,
 					 "; a connection as %s had another secret", ranks);
-	if (have < bytes && ctl->ep->listener.trouble[0])
-		snprintf(text + have, bytes - have, "; %s", ctl->ep->listener.trouble);
+	if (have < bytes && ctl->ep->listening.trouble[0])
+		snprintf(text + have, bytes - have, "; %s", ctl->ep->listening.trouble);
 }
 
 uint64_t tt_bootstrap_timers(struct tt_control *ctl, uint64_t now)

@@ -1,16 +1,17 @@
 /*
- * control_accept.c - the listener, and unauthenticated connections: accepted, secret not yet proved
+ * control_accept.c - unauthenticated connections: accepted, secret not yet proved
  *
- * Called by the service thread. Any process can connect and send nothing, half a hello or malformed
- * bytes: an unauthenticated connection holds a descriptor for five seconds at most, less where
- * others wait (control_admission.c), and delays no other connection. When descriptors run out, an
- * unauthenticated connection is dropped; without any, one handshake at a time gets the reserve
- * descriptor, so that a rank, which proves itself, receives TT_V_FULL. Strangers alone end nothing.
+ * Called by control_listener.c. The client's first message names a job and one of its ranks here; the
+ * client proves the job's key by TLS, then the rank's endpoint judges the hello. Any process can
+ * connect and send nothing, half a hello or malformed bytes: an unauthenticated connection holds a
+ * descriptor for five seconds at most, less where others wait (control_admission.c), and delays no
+ * other connection. When descriptors run out, an unauthenticated connection is dropped; without any,
+ * one handshake at a time gets the reserve descriptor, so that a rank, which proves itself, receives
+ * TT_V_FULL. Strangers alone end nothing.
  */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <openssl/crypto.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,12 +28,12 @@
 /* time without descriptors after which joining and tt_control_take fail */
 #define FULL_NS (2 * TT_SECOND)
 
-static void drop(struct tt_control_endpoint *ep, struct tt_unauth *u, bool close_fd)
+static void drop(struct tt_unauth *u, bool close_fd)
 {
 	if (u->dead)
 		return;
 	u->dead = true;
-	tt_admission_count(ep, -1);
+	tt_admission_count(u->listener, -1);
 	tt_service_watch(EPOLL_CTL_DEL, u->fd, 0, NULL);
 	if (close_fd && u->tls)
 		tt_tls_close(u->tls);
@@ -42,9 +43,9 @@ static void drop(struct tt_control_endpoint *ep, struct tt_unauth *u, bool close
 		tt_service_keep_reserve();
 }
 
-void tt_unauth_reap(struct tt_control_endpoint *ep)
+void tt_unauth_reap(struct tt_listener *l)
 {
-	struct tt_unauth **at = &ep->listener.unauth, *u;
+	struct tt_unauth **at = &l->unauth, *u;
 
 	while ((u = *at)) {
 		if (u->dead) {
@@ -58,11 +59,10 @@ void tt_unauth_reap(struct tt_control_endpoint *ep)
 
 /* ---- accept ---------------------------------------------------------------------------------- */
 
-static void set_listening(struct tt_control_endpoint *ep, bool listen)
+static void set_listening(struct tt_listener *l, bool listen)
 {
-	ep->listener.resume_ns = listen ? TT_NEVER : tt_now_ns() + PAUSE_NS;
-	tt_service_watch(EPOLL_CTL_MOD, ep->listener.fd, listen ? EPOLLIN : 0,
-			 &ep->listener.watched);
+	l->resume_ns = listen ? TT_NEVER : tt_now_ns() + PAUSE_NS;
+	tt_service_watch(EPOLL_CTL_MOD, l->fd, listen ? EPOLLIN : 0, &l->watched);
 }
 
 /* The source of a quota: an IPv4 address, or a network of IPv6, whose hosts have 2^64 addresses. */
@@ -83,14 +83,14 @@ static struct tt_address source_of(const struct sockaddr_in6 *from)
 	return a;
 }
 
-static bool accept_one(struct tt_control_endpoint *ep, bool reserve, int *ret_fd,
+static bool accept_one(const struct tt_listener *l, bool reserve, int *ret_fd,
 		       struct tt_address *ret_source)
 {
 	struct sockaddr_in6 from = { 0 };
 
 	if (reserve && !tt_service_give_reserve())
 		return false;
-	*ret_fd = accept4(ep->listener.fd, (struct sockaddr *)&from, &(socklen_t){ sizeof(from) },
+	*ret_fd = accept4(l->fd, (struct sockaddr *)&from, &(socklen_t){ sizeof(from) },
 			  SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (*ret_fd < 0)
 		return false;
@@ -98,8 +98,7 @@ static bool accept_one(struct tt_control_endpoint *ep, bool reserve, int *ret_fd
 	return true;
 }
 
-static void add_unauth(struct tt_control_endpoint *ep, int fd, const struct tt_address *source,
-		       bool reserve)
+static void add_unauth(struct tt_listener *l, int fd, const struct tt_address *source, bool reserve)
 {
 	struct tt_unauth *u = calloc(1, sizeof(*u));
 
@@ -113,114 +112,132 @@ static void add_unauth(struct tt_control_endpoint *ep, int fd, const struct tt_a
 	}
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
 	tt_sock_settle(fd);
-	*u = (struct tt_unauth){ .watched = { TT_SRC_UNAUTH, ep },
-				 .next = ep->listener.unauth,
+	*u = (struct tt_unauth){ .watched = { TT_SRC_UNAUTH, NULL },
+				 .next = l->unauth,
+				 .listener = l,
 				 .fd = fd,
 				 .source = *source,
 				 .since_ns = tt_now_ns(),
 				 .reserve = reserve };
-	ep->listener.unauth = u;
-	tt_admission_count(ep, 1);
-	tt_unauth_event(ep, u); /* a rank's first message is there already */
+	l->unauth = u;
+	tt_admission_count(l, 1);
+	tt_unauth_event(u); /* a rank's first message is there already */
 }
 
-/* Break the controls that wait for a connection. */
+/* Break the controls that wait for a connection. ep is locked. */
 static void break_waiting(struct tt_control_endpoint *ep, uint64_t now)
 {
 	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next)
 		if (!ctl->join.complete || ctl->join.awaits || now - ctl->join.claim_ns < TT_SECOND)
-			tt_control_break(ctl, TT_SYSTEM, ctl->rank, 0, ep->listener.trouble, -1);
+			tt_control_break(ctl, TT_SYSTEM, ctl->rank, 0, ep->listening.trouble, -1);
 }
 
 /* No descriptor is left for a rank, or for any connection. That breaks a join, or a call that waits
- * for a connection, when it lasts. */
-static void note_full(struct tt_control_endpoint *ep)
+ * for a connection, when it lasts. ep is locked. */
+static void note_full(struct tt_control_endpoint *ep, bool warn)
 {
-	struct tt_listener *l = &ep->listener;
+	struct tt_listening *l = &ep->listening;
 	uint64_t now = tt_now_ns();
+	bool news = !l->full_since_ns || now - l->full_last_ns > TT_SECOND;
 
-	if (!l->full_since_ns || now - l->full_last_ns > TT_SECOND) {
+	if (news) {
 		l->full_since_ns = now;
 		snprintf(l->trouble, sizeof(l->trouble),
 			 "rank %d cannot accept connections: %s; raise its ulimit -n", ep->peer,
 			 strerror(EMFILE));
-		tt_log(TT_LOG_WARN, "%s", l->trouble);
 	}
+	if (news && warn)
+		tt_log(TT_LOG_WARN, "%s", l->trouble);
 	l->full_last_ns = now;
 	if (now - l->full_since_ns > FULL_NS)
 		break_waiting(ep, now);
 }
 
-/* No descriptor left: drop a stranger and come back, or serve one handshake with the reserve. */
-static void accept_without_descriptor(struct tt_control_endpoint *ep)
+static void note_all_full(struct tt_listener *l)
 {
-	struct tt_unauth *victim = tt_admission_victim(ep);
+	for (struct tt_control_endpoint *ep = l->endpoints; ep; ep = ep->listening.next) {
+		pthread_mutex_lock(&ep->lock);
+		note_full(ep, ep == l->endpoints);
+		pthread_mutex_unlock(&ep->lock);
+		ep->served.woken = true;
+	}
+}
+
+/* No descriptor left: drop a stranger and come back, or serve one handshake with the reserve. */
+static void accept_without_descriptor(struct tt_listener *l)
+{
+	struct tt_unauth *victim = tt_admission_victim(l);
 	struct tt_address source;
 	int fd;
 
 	if (victim)
-		drop(ep, victim, true);
-	else if (!ep->listener.nunauth && accept_one(ep, true, &fd, &source))
-		add_unauth(ep, fd, &source, true);
+		drop(victim, true);
+	else if (!l->nunauth && accept_one(l, true, &fd, &source))
+		add_unauth(l, fd, &source, true);
 	else {
-		set_listening(ep, false);
-		if (!ep->listener.nunauth) /* strangers hold none: the program has them all */
-			note_full(ep);
+		set_listening(l, false);
+		if (!l->nunauth) /* strangers hold none: the program has them all */
+			note_all_full(l);
 	}
-	if (!ep->listener.nunauth)
+	if (!l->nunauth)
 		tt_service_keep_reserve();
 }
 
-void tt_accept_event(struct tt_control_endpoint *ep)
+void tt_accept_event(struct tt_listener *l)
 {
 	/* else closed after epoll has reported the event */
-	for (int i = 0; i < AT_ONCE && ep->listener.fd >= 0; i++) {
+	for (int i = 0; i < AT_ONCE && l->fd >= 0; i++) {
 		struct tt_unauth *victim;
-		enum tt_admission admission = tt_admission_next(ep, &victim);
+		enum tt_admission admission = tt_admission_next(l, &victim);
 		struct tt_address source;
 		int fd;
 
-		if (admission == TT_ADMIT_LATER || !accept_one(ep, false, &fd, &source)) {
+		if (admission == TT_ADMIT_LATER || !accept_one(l, false, &fd, &source)) {
 			if (admission != TT_ADMIT_LATER && (errno == EMFILE || errno == ENFILE))
-				accept_without_descriptor(ep);
+				accept_without_descriptor(l);
 			else if (admission == TT_ADMIT_LATER ||
 				 (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED))
-				set_listening(ep, false); /* ENOBUFS, ENOMEM: after a pause */
+				set_listening(l, false); /* ENOBUFS, ENOMEM: after a pause */
 			return;
 		}
-		if (admission == TT_ADMIT_COMPETE && !tt_admission_compete(ep, &source, &victim)) {
+		if (admission == TT_ADMIT_COMPETE && !tt_admission_compete(l, &source, &victim)) {
 			close(fd);
 			continue;
 		}
 		if (victim)
-			drop(ep, victim, true);
-		add_unauth(ep, fd, &source, false);
+			drop(victim, true);
+		add_unauth(l, fd, &source, false);
 	}
 }
 
-uint64_t tt_accept_timers(struct tt_control_endpoint *ep, uint64_t now)
+uint64_t tt_accept_timers(struct tt_listener *l, uint64_t now)
 {
 	uint64_t due = TT_NEVER;
 
-	for (struct tt_unauth *u = ep->listener.unauth; u; u = u->next) {
+	for (struct tt_unauth *u = l->unauth; u; u = u->next) {
 		if (!u->dead && now - u->since_ns >= HANDSHAKE_NS)
-			drop(ep, u, true);
+			drop(u, true);
 		else if (!u->dead && u->since_ns + HANDSHAKE_NS < due)
 			due = u->since_ns + HANDSHAKE_NS;
 	}
-	if (now >= ep->listener.resume_ns)
-		set_listening(ep, true);
-	return ep->listener.resume_ns < due ? ep->listener.resume_ns : due;
+	if (now >= l->resume_ns)
+		set_listening(l, true);
+	return l->resume_ns < due ? l->resume_ns : due;
 }
 
-void tt_accept_close(struct tt_control_endpoint *ep)
+void tt_accept_forget(struct tt_listener *l, const struct tt_control_endpoint *ep)
 {
-	for (struct tt_unauth *u = ep->listener.unauth; u; u = u->next)
-		drop(ep, u, true);
-	if (ep->listener.fd >= 0)
-		tt_service_watch(EPOLL_CTL_DEL, ep->listener.fd, 0, NULL);
-	tt_sock_close(ep->listener.fd);
-	ep->listener.fd = -1;
+	for (struct tt_unauth *u = l->unauth; u; u = u->next)
+		if (!ep || u->ep == ep)
+			drop(u, true);
+}
+
+void tt_accept_close(struct tt_listener *l)
+{
+	tt_accept_forget(l, NULL);
+	tt_service_watch(EPOLL_CTL_DEL, l->fd, 0, NULL);
+	tt_sock_close(l->fd);
+	l->fd = -1;
 }
 
 /* ---- handshake ------------------------------------------------------------------------------- */
@@ -228,11 +245,11 @@ void tt_accept_close(struct tt_control_endpoint *ep)
 /* At most one warning of a kind a second about strangers, who may be many. */
 static bool may_warn(struct tt_control_endpoint *ep, int kind)
 {
-	uint64_t now = tt_now_ns(), last = ep->listener.warned_ns[kind];
+	uint64_t now = tt_now_ns(), last = ep->listening.warned_ns[kind];
 
 	if (last && now - last < TT_SECOND)
 		return false;
-	ep->listener.warned_ns[kind] = now;
+	ep->listening.warned_ns[kind] = now;
 	return true;
 }
 
@@ -255,54 +272,6 @@ static enum tt_verdict judge(const struct tt_control_endpoint *ep, const struct 
 	return TT_V_WELCOME;
 }
 
-static void forget_parked(struct tt_control_endpoint *ep, struct tt_parked *p)
-{
-	struct tt_parked **at = &ep->listener.parked;
-
-	while (*at != p)
-		at = &(*at)->next;
-	*at = p->next;
-	tt_sock_close(p->fd);
-	OPENSSL_cleanse(p, sizeof(*p));
-	free(p);
-}
-
-/* A second tt_control_dial of the same (peer, channel) replaces the first one, which its dialer has
- * given up. */
-static void park(struct tt_control_endpoint *ep, const struct tt_hello *h, struct tt_tls *tls)
-{
-	struct tt_parked *p = ep->listener.parked, *fresh = calloc(1, sizeof(*fresh));
-	uint8_t hello[TT_HELLO_BYTES];
-
-	tt_hello_put(h, hello);
-	if (!fresh || !tt_tls_data_keys(tls, hello, &fresh->keys)) {
-		free(fresh);
-		tt_tls_close(tls);
-		return;
-	}
-	fresh->fd = tt_tls_release(tls);
-	fresh->context = h->context;
-	fresh->peer = h->from;
-	fresh->channel = h->channel;
-	while (p && (p->context != h->context || p->peer != h->from || p->channel != h->channel))
-		p = p->next;
-	fresh->next = ep->listener.parked;
-	ep->listener.parked = fresh;
-	if (p)
-		forget_parked(ep, p);
-}
-
-void tt_parked_close(struct tt_control_endpoint *ep, uint64_t context)
-{
-	struct tt_parked *next;
-
-	for (struct tt_parked *p = ep->listener.parked; p; p = next) {
-		next = p->next;
-		if (p->context == context)
-			forget_parked(ep, p);
-	}
-}
-
 static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h,
 		      const uint8_t key[TT_PUBLIC_KEY], struct tt_duplex duplex)
 {
@@ -323,7 +292,7 @@ static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h,
 			tt_join_attached(ctl, h->from);
 		break;
 	case TT_P_DATA:
-		park(ep, h, duplex.tls);
+		tt_parked_add(ep, h, duplex.tls);
 		break;
 	}
 }
@@ -346,10 +315,11 @@ static void note_other_key(struct tt_control_endpoint *ep, int claimed)
 		       ep->peer, claimed, claimed);
 }
 
-/* The client holds the job's key. */
-static void answer_hello(struct tt_control_endpoint *ep, struct tt_unauth *u,
-			 const struct tt_hello *h, const struct tt_hello_message *message)
+/* The client holds the job's key. u->ep is locked. */
+static void answer_hello(struct tt_unauth *u, const struct tt_hello *h,
+			 const struct tt_hello_message *message)
 {
+	struct tt_control_endpoint *ep = u->ep;
 	struct tt_verdict_message answer;
 	enum tt_verdict verdict = judge(ep, h);
 	bool sent;
@@ -367,25 +337,36 @@ static void answer_hello(struct tt_control_endpoint *ep, struct tt_unauth *u,
 	answer.verdict = (uint8_t)verdict;
 	sent = verdict && tt_verdict_sign(ep, u->tls, message->hello, &answer) &&
 	       tt_tls_send(u->tls, &answer, sizeof(answer)) == sizeof(answer);
-	drop(ep, u, verdict != TT_V_WELCOME || !sent);
+	drop(u, verdict != TT_V_WELCOME || !sent);
 	if (verdict == TT_V_FULL)
-		note_full(ep);
+		note_full(ep, true);
 	if (verdict == TT_V_WELCOME && sent) {
-		ep->listener.full_since_ns = 0;
+		ep->listening.full_since_ns = 0;
 		connected(ep, h, message->public_key, (struct tt_duplex){ .tls = u->tls });
 	}
 }
 
 static void note_impostor(struct tt_control_endpoint *ep, int claimed)
 {
-	struct tt_control *ctl = tt_endpoint_find(ep, 0);
+	struct tt_control *ctl;
 
+	pthread_mutex_lock(&ep->lock);
+	ctl = tt_endpoint_find(ep, 0);
 	if (may_warn(ep, 1))
 		tt_log(TT_LOG_WARN,
 		       "rank %d: a connection as rank %d was refused: it has another secret",
 		       ep->peer, claimed);
 	if (ctl)
 		tt_bootstrap_wrong_secret(ctl, claimed);
+	pthread_mutex_unlock(&ep->lock);
+}
+
+static const struct tt_key *find_key(void *ctx, const struct tt_psk_identity *client)
+{
+	struct tt_unauth *u = ctx;
+
+	u->ep = tt_listener_find(u->listener, client);
+	return u->ep ? u->ep->auth.key : NULL;
 }
 
 /* A client that was served at another address has gone, and its first message is not worth a
@@ -398,24 +379,24 @@ static bool has_gone(int fd)
 }
 
 /* 1: TLS is established | 0: not yet | < 0: drop the connection */
-static int shake_hands(struct tt_control_endpoint *ep, struct tt_unauth *u)
+static int shake_hands(struct tt_unauth *u)
 {
 	int rc;
 
 	if (!u->tls) {
 		if (has_gone(u->fd))
 			return TT_REMOTE;
-		u->tls = tt_tls_server(ep->auth.tls, u->fd);
+		u->tls = tt_tls_server(u->fd, find_key, u);
 		if (!u->tls)
 			u->fd = -1;
 	}
 	rc = u->tls ? tt_tls_handshake(u->tls) : TT_SYSTEM;
 	if (rc < 0 && u->tls && tt_tls_impostor(u->tls) >= 0)
-		note_impostor(ep, tt_tls_impostor(u->tls));
+		note_impostor(u->ep, tt_tls_impostor(u->tls));
 	return rc;
 }
 
-void tt_unauth_event(struct tt_control_endpoint *ep, struct tt_unauth *u)
+void tt_unauth_event(struct tt_unauth *u)
 {
 	struct tt_hello_message message;
 	struct tt_hello hello;
@@ -424,13 +405,17 @@ void tt_unauth_event(struct tt_control_endpoint *ep, struct tt_unauth *u)
 
 	if (u->dead)
 		return;
-	rc = shake_hands(ep, u);
+	rc = shake_hands(u);
 	if (rc > 0)
 		n = tt_tls_recv(u->tls, &message, sizeof(message));
 	if (rc == 0 || (rc > 0 && n < 0 && errno == EAGAIN))
 		return;
-	if (rc > 0 && n == sizeof(message) && tt_hello_get(message.hello, &hello))
-		answer_hello(ep, u, &hello, &message);
-	else
-		drop(ep, u, true);
+	if (rc < 0 || n != sizeof(message) || !tt_hello_get(message.hello, &hello)) {
+		drop(u, true);
+		return;
+	}
+	pthread_mutex_lock(&u->ep->lock);
+	answer_hello(u, &hello, &message);
+	pthread_mutex_unlock(&u->ep->lock);
+	u->ep->served.woken = true;
 }

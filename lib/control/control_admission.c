@@ -2,10 +2,10 @@
  * control_admission.c - the descriptors that unauthenticated connections of a process may hold, and
  * the one to drop when they are all taken
  *
- * Called by control_accept.c, locked. Ranks connect and prove the secret within milliseconds, also
- * many at a time, so a full listener waits a little. A stranger that says nothing is dropped first;
- * where a crowd lasts it is a flood, and a random connection of the source with the most is
- * dropped. The newcomer competes too, but a source with few connections always gets in.
+ * Called by control_accept.c. Ranks connect and prove the secret within milliseconds, also many at a
+ * time, so a full listener waits a little. A stranger that says nothing is dropped first; where a
+ * crowd lasts it is a flood, and a random connection of the source with the most is dropped. The
+ * newcomer competes too, but a source with few connections always gets in.
  * Sources: early random drop, OpenSSH's MaxStartups; the share of one listener: dynamic thresholds,
  * Choudhury and Hahne 1998.
  */
@@ -22,11 +22,11 @@
 #define YOUNG_NS (TT_SECOND / 100)
 #define FLOOD_NS (TT_SECOND / 4) /* a crowd that lasts longer is a flood */
 
-static atomic_int admitted; /* by all endpoints of this process */
+static int admitted; /* by all listeners of this process */
 
 static void in_child(void)
 {
-	atomic_store(&admitted, 0);
+	admitted = 0;
 }
 
 __attribute__((constructor)) static void watch_forks(void)
@@ -34,10 +34,10 @@ __attribute__((constructor)) static void watch_forks(void)
 	pthread_atfork(NULL, NULL, in_child);
 }
 
-void tt_admission_count(struct tt_control_endpoint *ep, int change)
+void tt_admission_count(struct tt_listener *l, int change)
 {
-	ep->listener.nunauth += change;
-	atomic_fetch_add(&admitted, change);
+	l->nunauth += change;
+	admitted += change;
 }
 
 /* What one listener may hold: as many as the process has left. So one alone holds half, and
@@ -49,7 +49,7 @@ static int share(void)
 
 	getrlimit(RLIMIT_NOFILE, &limit);
 	most = limit.rlim_cur / PART < MOST ? (int)(limit.rlim_cur / PART) : MOST;
-	most -= atomic_load(&admitted);
+	most -= admitted;
 	return most > 1 ? most : 1;
 }
 
@@ -58,11 +58,11 @@ static bool is_same_source(const struct tt_address *a, const struct tt_address *
 	return a->family == b->family && !memcmp(a->bytes, b->bytes, sizeof(a->bytes));
 }
 
-static int connections_of(const struct tt_control_endpoint *ep, const struct tt_address *source)
+static int connections_of(const struct tt_listener *l, const struct tt_address *source)
 {
 	int n = 0;
 
-	for (const struct tt_unauth *u = ep->listener.unauth; u; u = u->next)
+	for (const struct tt_unauth *u = l->unauth; u; u = u->next)
 		n += !u->dead && is_same_source(&u->source, source);
 	return n;
 }
@@ -75,19 +75,19 @@ static uint64_t dice(uint64_t sides)
 }
 
 /* A random connection of the source with the most, among those that are not young. NULL: none */
-static struct tt_unauth *choose_victim(const struct tt_control_endpoint *ep, bool silent)
+static struct tt_unauth *choose_victim(const struct tt_listener *l, bool silent)
 {
 	uint64_t now = tt_now_ns(), seen = 0;
 	struct tt_unauth *victim = NULL;
 	int most = 0;
 
-	for (struct tt_unauth *u = ep->listener.unauth; u; u = u->next) {
+	for (struct tt_unauth *u = l->unauth; u; u = u->next) {
 		int crowd;
 
 		if (u->dead || now - u->since_ns < YOUNG_NS ||
 		    (silent && u->tls && tt_tls_answered(u->tls)))
 			continue;
-		crowd = connections_of(ep, &u->source);
+		crowd = connections_of(l, &u->source);
 		if (crowd > most)
 			seen = 0;
 		if (crowd < most || dice(++seen))
@@ -98,9 +98,8 @@ static struct tt_unauth *choose_victim(const struct tt_control_endpoint *ep, boo
 	return victim;
 }
 
-enum tt_admission tt_admission_next(struct tt_control_endpoint *ep, struct tt_unauth **ret_victim)
+enum tt_admission tt_admission_next(struct tt_listener *l, struct tt_unauth **ret_victim)
 {
-	struct tt_listener *l = &ep->listener;
 	uint64_t now = tt_now_ns();
 	int most = share();
 
@@ -109,7 +108,7 @@ enum tt_admission tt_admission_next(struct tt_control_endpoint *ep, struct tt_un
 		l->crowded_since_ns = 0;
 	if (l->nunauth < most)
 		return TT_ADMIT;
-	*ret_victim = choose_victim(ep, true);
+	*ret_victim = choose_victim(l, true);
 	if (*ret_victim)
 		return TT_ADMIT;
 	if (!l->crowded_since_ns)
@@ -117,18 +116,18 @@ enum tt_admission tt_admission_next(struct tt_control_endpoint *ep, struct tt_un
 	return now - l->crowded_since_ns < FLOOD_NS ? TT_ADMIT_LATER : TT_ADMIT_COMPETE;
 }
 
-bool tt_admission_compete(struct tt_control_endpoint *ep, const struct tt_address *source,
+bool tt_admission_compete(struct tt_listener *l, const struct tt_address *source,
 			  struct tt_unauth **ret_victim)
 {
-	*ret_victim = choose_victim(ep, false);
+	*ret_victim = choose_victim(l, false);
 	if (!*ret_victim)
 		return false;
-	return connections_of(ep, source) < connections_of(ep, &(*ret_victim)->source) || dice(2);
+	return connections_of(l, source) < connections_of(l, &(*ret_victim)->source) || dice(2);
 }
 
-struct tt_unauth *tt_admission_victim(struct tt_control_endpoint *ep)
+struct tt_unauth *tt_admission_victim(struct tt_listener *l)
 {
-	struct tt_unauth *silent = choose_victim(ep, true);
+	struct tt_unauth *silent = choose_victim(l, true);
 
-	return silent ? silent : choose_victim(ep, false);
+	return silent ? silent : choose_victim(l, false);
 }

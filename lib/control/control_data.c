@@ -124,11 +124,61 @@ static int take_dialed(struct tt_control *ctl, int peer, int channel, int *ret_f
 	return 1;
 }
 
+/* ---- accepted ones, until they are taken ------------------------------------------------------- */
+
+static void forget_parked(struct tt_control_endpoint *ep, struct tt_parked *p)
+{
+	struct tt_parked **at = &ep->listening.parked;
+
+	while (*at != p)
+		at = &(*at)->next;
+	*at = p->next;
+	tt_sock_close(p->fd);
+	OPENSSL_cleanse(p, sizeof(*p));
+	free(p);
+}
+
+/* A second tt_control_dial of the same (peer, channel) replaces the first one, which its dialer has
+ * given up. */
+void tt_parked_add(struct tt_control_endpoint *ep, const struct tt_hello *h, struct tt_tls *tls)
+{
+	struct tt_parked *p = ep->listening.parked, *fresh = calloc(1, sizeof(*fresh));
+	uint8_t hello[TT_HELLO_BYTES];
+
+	tt_hello_put(h, hello);
+	if (!fresh || !tt_tls_data_keys(tls, hello, &fresh->keys)) {
+		free(fresh);
+		tt_tls_close(tls);
+		return;
+	}
+	fresh->fd = tt_tls_release(tls);
+	fresh->context = h->context;
+	fresh->peer = h->from;
+	fresh->channel = h->channel;
+	while (p && (p->context != h->context || p->peer != h->from || p->channel != h->channel))
+		p = p->next;
+	fresh->next = ep->listening.parked;
+	ep->listening.parked = fresh;
+	if (p)
+		forget_parked(ep, p);
+}
+
+void tt_parked_close(struct tt_control_endpoint *ep, uint64_t context)
+{
+	struct tt_parked *next;
+
+	for (struct tt_parked *p = ep->listening.parked; p; p = next) {
+		next = p->next;
+		if (p->context == context)
+			forget_parked(ep, p);
+	}
+}
+
 /* 1 | 0 the peer has not dialed yet. Locked. */
 static int take_parked(struct tt_control *ctl, int peer, int channel, int *ret_fd,
 		       struct tt_data_keys *ret_keys)
 {
-	struct tt_parked **at = &ctl->ep->listener.parked, *p;
+	struct tt_parked **at = &ctl->ep->listening.parked, *p;
 	int from = tt_control_peer(ctl, peer);
 
 	while ((p = *at) &&

@@ -103,6 +103,10 @@ struct tt_dialer {
 
 /* End all dials. Not locked. */
 void tt_dialer_stop(struct tt_control *ctl);
+/* Keep an accepted data socket for tt_control_take; close those of a context that nobody claimed.
+ * Locked. */
+void tt_parked_add(struct tt_control_endpoint *ep, const struct tt_hello *h, struct tt_tls *tls);
+void tt_parked_close(struct tt_control_endpoint *ep, uint64_t context);
 
 /* ---- control_flood.c, locked ----------------------------------------------------------------- */
 

@@ -27,24 +27,6 @@ struct tt_early {
 
 /* ---- make and free --------------------------------------------------------------------------- */
 
-static int open_listener(struct tt_control_endpoint *ep, const struct tt_ports *ports)
-{
-	int rc = tt_sock_among(ports, tt_sock_listen, &ep->listener.fd, &ep->listener.port);
-
-	if (rc && ep->peer && ports->first && ports->count < 2 && errno == EADDRINUSE)
-		return tt_fail(
-			TT_SYSTEM,
-			"rank %d: TUTTI_PORT_RANGE has port %d alone, which is in use; every rank takes one",
-			ep->peer, ports->first);
-	if (rc && ports->first && ports->count < 2 && errno == EADDRINUSE)
-		return tt_fail(
-			TT_SYSTEM,
-			"rank %d: port %d, where rank 0 must listen, is in use by another process, "
-			"or by another rank 0 with the same id; make a new id",
-			ep->peer, ports->first);
-	return rc ? tt_fail(rc, "rank %d: %s", ep->peer, tt_error_text()) : 0;
-}
-
 int tt_endpoint_make(int peer, int npeers, struct tt_control_endpoint **ret_ep)
 {
 	struct tt_control_endpoint *ep = calloc(1, sizeof(*ep));
@@ -57,9 +39,6 @@ int tt_endpoint_make(int peer, int npeers, struct tt_control_endpoint **ret_ep)
 	ep->peer = peer;
 	ep->npeers = npeers;
 	ep->pid = getpid();
-	ep->listener.watched = (struct tt_watched){ TT_SRC_LISTENER, ep };
-	ep->listener.resume_ns = TT_NEVER;
-	ep->listener.fd = -1;
 	pthread_mutex_init(&ep->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -98,8 +77,8 @@ int tt_endpoint_listen(struct tt_control_endpoint *ep, const struct tt_ports *po
 	int rc;
 
 	tt_local_enter(ep);
-	rc = open_listener(ep, ports);
-	return rc ? rc : tt_service_open(ep);
+	rc = tt_service_open(ep);
+	return rc ? rc : tt_listener_open(ep, ports);
 }
 
 static void drop_early(struct tt_control_endpoint *ep)
@@ -117,12 +96,11 @@ static void drop_early(struct tt_control_endpoint *ep)
 void tt_endpoint_free(struct tt_control_endpoint *ep)
 {
 	tt_local_leave(ep);
+	tt_listener_leave(ep);
 	pthread_mutex_lock(&ep->lock);
-	tt_accept_close(ep);
 	tt_conn_close_all(ep);
 	pthread_mutex_unlock(&ep->lock);
 	tt_service_leave(ep);
-	tt_unauth_reap(ep);
 	tt_conn_reap(ep);
 	tt_service_close(ep);
 	drop_early(ep);
@@ -257,9 +235,7 @@ int tt_endpoint_start(struct tt_control_endpoint *ep)
 
 	if (ep->npeers == 1)
 		return 0;
-	if (!tt_service_watch(EPOLL_CTL_ADD, ep->listener.fd, EPOLLIN, &ep->listener.watched))
-		return tt_fail(TT_SYSTEM, "rank %d: epoll: %m", ep->peer);
-	if ((rc = tt_service_enter(ep)))
+	if ((rc = tt_service_enter(ep)) || (rc = tt_listener_enter(ep)))
 		return rc;
 	tt_local_open(ep);
 	return 0;

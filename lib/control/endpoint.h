@@ -1,6 +1,6 @@
 /*
- * endpoint.h - the control endpoint of a rank: one listener and one authenticated connection to each
- * peer in use, for all controls that descend from one unique id
+ * endpoint.h - the control endpoint of a rank: one authenticated connection to each peer in use, for
+ * all controls that descend from one unique id
  *
  * A peer is a rank of the first communicator. Splits and shrinks make no endpoint: their controls
  * use the connections of this one, and a frame names its control by the context number. A
@@ -14,7 +14,8 @@
  *
  *   endpoint.c              make and free, contexts
  *   service.c               the thread that works for all endpoints of the process
- *   control_accept.c        listener, unauthenticated connections (pending handshakes)
+ *   control_listener.c      the listener of the process, for all its endpoints
+ *   control_accept.c        unauthenticated connections (pending handshakes)
  *   control_admission.c     the descriptors that unauthenticated connections may hold
  *   control_connect.c       connect to a peer
  *   control_local.c         ... of this process
@@ -44,7 +45,7 @@
 enum tt_source { TT_SRC_WAKE, TT_SRC_LISTENER, TT_SRC_UNAUTH, TT_SRC_CONN };
 struct tt_watched {
 	enum tt_source source;
-	struct tt_control_endpoint *ep;
+	struct tt_control_endpoint *ep; /* of a connection */
 };
 
 /* An endpoint in the care of the service thread */
@@ -110,11 +111,13 @@ struct tt_traffic {
 	uint64_t frames, bytes;
 };
 
-/* ---- the listener ---------------------------------------------------------------------------- */
+/* ---- listeners ------------------------------------------------------------------------------- */
 
 struct tt_unauth { /* an accepted connection before its proof */
 	struct tt_watched watched;
 	struct tt_unauth *next;
+	struct tt_listener *listener;
+	struct tt_control_endpoint *ep; /* that the client has named, NULL: none yet */
 	int fd;
 	struct tt_tls *tls;       /* owns fd; NULL: not begun */
 	struct tt_address source; /* without a port; of IPv6 the network of 64 bits */
@@ -130,14 +133,28 @@ struct tt_parked { /* accepted data socket, not yet claimed by tt_control_take *
 	struct tt_data_keys keys;
 };
 
-struct tt_listener {
+struct tt_listener { /* guarded by the lock of the listeners, with its connections */
 	struct tt_watched watched;
+	struct tt_listener *next;
 	int fd, port;
+	bool of_root;                          /* at the port of a unique id, for its rank 0 */
+	bool watching;                         /* in epoll */
+	uint64_t netns;                        /* inode of the network namespace */
+	int users;                             /* endpoints that have opened it; 0: closed */
+	struct tt_control_endpoint *endpoints; /* that connections may be for, newest first */
 	struct tt_unauth *unauth;
 	int nunauth;
-	uint64_t resume_ns;        /* out of epoll until then, TT_NEVER: in epoll */
+	uint64_t resume_ns;        /* pauses until then, TT_NEVER: accepts */
 	uint64_t crowded_since_ns; /* without room for more handshakes, 0: with */
-	/* first and latest rank that received TT_V_FULL after its proof */
+};
+
+struct tt_listening {                 /* of an endpoint */
+	struct tt_listener *listener; /* NULL: none; fixed while open */
+	int port;
+	/* the lock of the listeners: */
+	struct tt_control_endpoint *next;
+	bool entered;
+	/* the endpoint's lock: first and latest rank that received TT_V_FULL after its proof */
 	uint64_t full_since_ns, full_last_ns;
 	uint64_t warned_ns[3]; /* latest warning about an earlier attempt; another secret; key */
 	char trouble[160];     /* latest failure to accept, as a sentence */
@@ -163,8 +180,8 @@ struct tt_control_endpoint {
 	pthread_mutex_t lock;
 	pthread_cond_t changed; /* signalled on every change that a caller may wait for */
 	struct tt_served served;
-	struct tt_listener listener; /* without one: fd -1 */
-	struct tt_conn *conns;       /* oldest first */
+	struct tt_listening listening;
+	struct tt_conn *conns; /* oldest first */
 	struct tt_traffic sent;
 	struct tt_control *controls; /* oldest first */
 	int forming;                 /* splits and shrinks in progress on this rank */
@@ -250,22 +267,38 @@ void tt_conn_malformed(struct tt_control_endpoint *ep, struct tt_conn *conn);
 /* The same for a frame that this rank has no memory for */
 void tt_conn_no_memory(struct tt_control_endpoint *ep, struct tt_conn *conn);
 
-/* ---- control_accept.c, locked ---------------------------------------------------------------- */
+/* ---- control_listener.c, not locked ---------------------------------------------------------- */
 
-void tt_accept_event(struct tt_control_endpoint *ep);
-void tt_unauth_event(struct tt_control_endpoint *ep, struct tt_unauth *u);
+/* open: ep listens at a port, from now on; enter: connections may be for ep; leave: no more, and
+ * those without a proof are dropped; the last one closes the listener. 0 | TT_SYSTEM */
+int tt_listener_open(struct tt_control_endpoint *ep, const struct tt_ports *ports);
+int tt_listener_enter(struct tt_control_endpoint *ep);
+void tt_listener_leave(struct tt_control_endpoint *ep);
+/* The endpoint that a client names, NULL: none. The lock of the listeners is held. */
+struct tt_control_endpoint *tt_listener_find(const struct tt_listener *l,
+					     const struct tt_psk_identity *client);
+/* Thread: service. An event of a listener or of an unauthenticated connection; run timers and free
+ * what has ended, once all events are handled: returns the next time due, TT_NEVER: none */
+void tt_listeners_event(struct tt_watched *watched);
+uint64_t tt_listeners_visit(uint64_t now);
+/* Free what has ended. There is no service thread. */
+void tt_listeners_reap(void);
+
+/* ---- control_accept.c; the lock of the listeners is held -------------------------------------- */
+
+void tt_accept_event(struct tt_listener *l);
+void tt_unauth_event(struct tt_unauth *u);
 /* Returns the next time due, TT_NEVER: none */
-uint64_t tt_accept_timers(struct tt_control_endpoint *ep, uint64_t now);
-/* Free dead unauthenticated connections. Thread: service, or ep is not served */
-void tt_unauth_reap(struct tt_control_endpoint *ep);
+uint64_t tt_accept_timers(struct tt_listener *l, uint64_t now);
+/* Free dead unauthenticated connections. */
+void tt_unauth_reap(struct tt_listener *l);
+/* Drop the unauthenticated connections that are for ep; NULL: all */
+void tt_accept_forget(struct tt_listener *l, const struct tt_control_endpoint *ep);
 /* Close the listener and all unauthenticated connections. */
-void tt_accept_close(struct tt_control_endpoint *ep);
-/* Does ep welcome a rank of this process? key: the rank's. Then it takes the pipe. */
+void tt_accept_close(struct tt_listener *l);
+/* Does ep welcome a rank of this process? key: the rank's. Then it takes the pipe. Only ep is locked. */
 bool tt_accept_local(struct tt_control_endpoint *ep, const struct tt_hello *h,
 		     const uint8_t key[TT_PUBLIC_KEY], struct tt_pipe *pipe);
-/* Close the data sockets of a context that nobody claimed. */
-void tt_parked_close(struct tt_control_endpoint *ep, uint64_t context);
-
 /* ---- control_identity.c ---------------------------------------------------------------------- */
 
 /* The client, not locked: complete a message that has its hello. false: no memory. check: did a
@@ -290,22 +323,22 @@ void tt_table_sign(const struct tt_control_endpoint *ep, struct tt_writer *table
 int tt_table_check(const struct tt_control_endpoint *ep, const uint8_t *table, size_t bytes,
 		   const uint8_t signature[TT_SIGNATURE]);
 
-/* ---- control_admission.c, locked ------------------------------------------------------------- */
+/* ---- control_admission.c; the lock of the listeners is held ----------------------------------- */
 
 enum tt_admission {
 	TT_ADMIT,        /* accept a connection */
 	TT_ADMIT_LATER,  /* accept none for some milliseconds */
 	TT_ADMIT_COMPETE /* accept, then tt_admission_compete */
 };
-/* May this endpoint accept? *ret_victim: a connection to drop first, or NULL */
-enum tt_admission tt_admission_next(struct tt_control_endpoint *ep, struct tt_unauth **ret_victim);
+/* May the listener accept? *ret_victim: a connection to drop first, or NULL */
+enum tt_admission tt_admission_next(struct tt_listener *l, struct tt_unauth **ret_victim);
 /* Does a new connection of source take the place of *ret_victim? */
-bool tt_admission_compete(struct tt_control_endpoint *ep, const struct tt_address *source,
+bool tt_admission_compete(struct tt_listener *l, const struct tt_address *source,
 			  struct tt_unauth **ret_victim);
 /* The connection to drop when descriptors have run out, or NULL */
-struct tt_unauth *tt_admission_victim(struct tt_control_endpoint *ep);
+struct tt_unauth *tt_admission_victim(struct tt_listener *l);
 /* An unauthenticated connection begins (1) or ends (-1). */
-void tt_admission_count(struct tt_control_endpoint *ep, int change);
+void tt_admission_count(struct tt_listener *l, int change);
 
 /* ---- control_connect.c, not locked ----------------------------------------------------------- */
 

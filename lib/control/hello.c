@@ -14,6 +14,7 @@ void tt_psk_identity_put(const struct tt_psk_identity *identity,
 	tt_put(&w, (uint16_t)identity->protocol, 2);
 	tt_put_bytes(&w, identity->job, TT_NONCE);
 	tt_put(&w, (uint32_t)identity->rank, 4);
+	tt_put_bytes(&w, identity->server, TT_SERVER);
 }
 
 bool tt_psk_identity_get(const uint8_t *bytes, size_t have, struct tt_psk_identity *ret_identity)
@@ -23,6 +24,7 @@ bool tt_psk_identity_get(const uint8_t *bytes, size_t have, struct tt_psk_identi
 	ret_identity->protocol = (int)tt_get(&r, 2);
 	tt_get_copy(&r, ret_identity->job, TT_NONCE);
 	ret_identity->rank = (int)tt_get_upto(&r, 4, INT32_MAX);
+	tt_get_copy(&r, ret_identity->server, TT_SERVER);
 	return tt_get_end(&r);
 }
 

@@ -21,9 +21,10 @@
 #include "control/frame.h"
 #include "control/unique_id.h"
 
-#define TT_PROTOCOL 4
-#define TT_PROTOCOL_TEXT "4"
-#define TT_IDENTITY_BYTES 14
+#define TT_PROTOCOL 5
+#define TT_PROTOCOL_TEXT "5"
+#define TT_SERVER 8 /* bytes of a server's public key */
+#define TT_IDENTITY_BYTES (14 + TT_SERVER)
 #define TT_HELLO_BYTES 26
 
 enum tt_purpose { TT_P_REGISTER = 1, TT_P_CONTROL, TT_P_DATA };
@@ -40,11 +41,14 @@ enum tt_verdict {
 };
 
 /* The only bytes of Tutti in clear: the identity of the PSK in the ClientHello. No name, no address;
- * nothing depends on the secret. */
+ * nothing depends on the secret. Many ranks of many jobs may listen at one port: job and server name
+ * one. */
 struct tt_psk_identity {
 	int protocol;
 	uint8_t job[TT_NONCE];
 	int rank; /* of the first communicator, the client's */
+	/* the first bytes of the server's public key; zeros: rank 0, whose key is not known yet */
+	uint8_t server[TT_SERVER];
 };
 void tt_psk_identity_put(const struct tt_psk_identity *identity,
 			 uint8_t ret_bytes[TT_IDENTITY_BYTES]);

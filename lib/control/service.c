@@ -152,7 +152,7 @@ static void notify_broken(struct tt_control_endpoint *ep)
 /* Run the timers that are due; returns the time of the next one. */
 static uint64_t timers(struct tt_control_endpoint *ep)
 {
-	uint64_t now = tt_now_ns(), due = tt_accept_timers(ep, now), d;
+	uint64_t now = tt_now_ns(), due = TT_NEVER, d;
 
 	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next) {
 		if ((d = tt_status_timers(ctl, now)) < due)
@@ -172,7 +172,6 @@ static void visit(struct tt_control_endpoint *ep)
 	notify_broken(ep);
 	ep->served.due_ns = timers(ep);
 	tt_conn_reap(ep);
-	tt_unauth_reap(ep);
 	if (tt_conn_pipes_ready(ep))
 		ep->served.due_ns = 0;
 	pthread_mutex_unlock(&ep->lock);
@@ -191,27 +190,21 @@ static void dispatch(const struct epoll_event *ev)
 		service.woken = false;
 		return;
 	}
+	if (watched->source != TT_SRC_CONN) {
+		tt_listeners_event(watched);
+		return;
+	}
 	ep = watched->ep;
 	pthread_mutex_lock(&ep->lock);
-	switch (watched->source) {
-	case TT_SRC_LISTENER:
-		tt_accept_event(ep);
-		break;
-	case TT_SRC_UNAUTH:
-		tt_unauth_event(ep, ev->data.ptr);
-		break;
-	default:
-		tt_conn_event(ep, ev->data.ptr, ev->events);
-		break;
-	}
+	tt_conn_event(ep, ev->data.ptr, ev->events);
 	pthread_mutex_unlock(&ep->lock);
 	ep->served.woken = true;
 }
 
-/* Visit the endpoints that need it; returns the time to the next timer, -1: none. */
+/* Visit the listeners and the endpoints that need it; returns the time to the next timer, -1: none. */
 static int visit_all(void)
 {
-	uint64_t now = tt_now_ns(), due = TT_NEVER;
+	uint64_t now = tt_now_ns(), due = tt_listeners_visit(now);
 
 	for (struct tt_control_endpoint *ep = service.endpoints; ep; ep = ep->served.next) {
 		if (atomic_exchange(&ep->served.woken, false) || now >= ep->served.due_ns)
@@ -342,6 +335,7 @@ void tt_service_close(struct tt_control_endpoint *ep)
 			pthread_join(service.thread, NULL);
 		}
 		service.running = service.stop = false;
+		tt_listeners_reap();
 		close_descriptors();
 		service.woken = false;
 	}

@@ -4,7 +4,7 @@
  * The socket is an OpenSSL BIO of our own, because OpenSSL's writes without MSG_NOSIGNAL. A BIO
  * call that did not succeed leaves its errno in the session; OpenSSL's error queue, which the
  * application shares, is left as it was. The process has one SSL_CTX, which takes a millisecond to
- * make; a session finds its job's key by its own context.
+ * make; a client finds its job's key by its context, a server by its caller's function.
  */
 #include <errno.h>
 #include <openssl/bio.h>
@@ -28,14 +28,17 @@
 struct tt_tls_context {
 	SSL_CTX *ssl; /* counted */
 	const struct tt_key *key;
-	struct tt_psk_identity identity;
-	uint8_t identity_bytes[TT_IDENTITY_BYTES];
+	struct tt_psk_identity identity; /* without a server */
 };
 
 struct tt_tls {
 	SSL *ssl;
-	const struct tt_tls_context *context; /* during the handshake */
 	int fd;
+	/* during the handshake; the client's: */
+	const struct tt_key *key;
+	uint8_t identity[TT_IDENTITY_BYTES];
+	tt_tls_find_key *find_key; /* the server's */
+	void *ctx;                 /* of find_key */
 	/* errno of the BIO's latest read and write, 0: success or the end of the stream */
 	int read_error, write_error;
 	bool ended, is_server, established;
@@ -109,32 +112,31 @@ static SSL_SESSION *psk_session(SSL *ssl, const struct tt_key *key)
 static int use_session(SSL *ssl, const EVP_MD *md, const unsigned char **ret_identity,
 		       size_t *ret_bytes, SSL_SESSION **ret_session)
 {
-	const struct tt_tls_context *context =
-		((const struct tt_tls *)SSL_get_app_data(ssl))->context;
+	const struct tt_tls *tls = SSL_get_app_data(ssl);
 
-	*ret_session = md && EVP_MD_get_type(md) != NID_sha256 ? NULL
-							       : psk_session(ssl, context->key);
-	*ret_identity = context->identity_bytes;
+	*ret_session = md && EVP_MD_get_type(md) != NID_sha256 ? NULL : psk_session(ssl, tls->key);
+	*ret_identity = tls->identity;
 	*ret_bytes = TT_IDENTITY_BYTES;
 	return *ret_session != NULL;
 }
 
 /* The alerts are the reasons that a client without proof gets: 0: internal_error, another version;
- * no session: handshake_failure, another job. */
+ * no session: handshake_failure, another job or rank. */
 static int find_session(SSL *ssl, const unsigned char *identity, size_t bytes,
 			SSL_SESSION **ret_session)
 {
 	struct tt_tls *tls = SSL_get_app_data(ssl);
-	const struct tt_tls_context *context = tls->context;
 	struct tt_psk_identity client;
+	const struct tt_key *key;
 
 	*ret_session = NULL;
 	if (!tt_psk_identity_get(identity, bytes, &client) || client.protocol != TT_PROTOCOL)
 		return 0;
-	if (memcmp(client.job, context->identity.job, TT_NONCE))
+	key = tls->find_key(tls->ctx, &client);
+	if (!key)
 		return 1;
 	tls->claimed = client.rank;
-	*ret_session = psk_session(ssl, context->key);
+	*ret_session = psk_session(ssl, key);
 	return *ret_session != NULL;
 }
 
@@ -231,9 +233,9 @@ int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], i
 	ERR_set_mark();
 	if (context) {
 		context->key = key;
-		context->identity = (struct tt_psk_identity){ TT_PROTOCOL, { 0 }, rank };
+		context->identity = (struct tt_psk_identity){ .protocol = TT_PROTOCOL,
+							      .rank = rank };
 		memcpy(context->identity.job, job, TT_NONCE);
-		tt_psk_identity_put(&context->identity, context->identity_bytes);
 		context->ssl = take_ssl();
 	}
 	if (context && context->ssl) {
@@ -258,17 +260,15 @@ void tt_tls_context_free(struct tt_tls_context *context)
 
 /* ---- sessions -------------------------------------------------------------------------------- */
 
-static struct tt_tls *make(struct tt_tls_context *context, int fd, bool is_server)
+static struct tt_tls *make(SSL_CTX *ssl, int fd, bool is_server)
 {
 	struct tt_tls *tls = calloc(1, sizeof(*tls));
 	BIO *bio = NULL;
 
 	ERR_set_mark();
 	if (tls) {
-		*tls = (struct tt_tls){
-			.context = context, .fd = fd, .is_server = is_server, .claimed = -1
-		};
-		tls->ssl = SSL_new(context->ssl);
+		*tls = (struct tt_tls){ .fd = fd, .is_server = is_server, .claimed = -1 };
+		tls->ssl = ssl ? SSL_new(ssl) : NULL;
 		if (tls->ssl && SSL_set_app_data(tls->ssl, tls))
 			bio = BIO_new(shared.bio);
 	}
@@ -290,14 +290,35 @@ static struct tt_tls *make(struct tt_tls_context *context, int fd, bool is_serve
 	return tls;
 }
 
-struct tt_tls *tt_tls_client(struct tt_tls_context *context, int fd)
+struct tt_tls *tt_tls_client(const struct tt_tls_context *context, int fd,
+			     const uint8_t server[TT_PUBLIC_KEY])
 {
-	return make(context, fd, false);
+	struct tt_psk_identity identity = context->identity;
+	struct tt_tls *tls = make(context->ssl, fd, false);
+
+	if (!tls)
+		return NULL;
+	memcpy(identity.server, server, TT_SERVER);
+	tt_psk_identity_put(&identity, tls->identity);
+	tls->key = context->key;
+	return tls;
 }
 
-struct tt_tls *tt_tls_server(struct tt_tls_context *context, int fd)
+struct tt_tls *tt_tls_server(int fd, tt_tls_find_key *find_key, void *ctx)
 {
-	return make(context, fd, true);
+	struct tt_tls *tls;
+	SSL_CTX *ssl;
+
+	ERR_set_mark();
+	ssl = take_ssl();
+	tls = make(ssl, fd, true);
+	SSL_CTX_free(ssl);
+	ERR_pop_to_mark();
+	if (!tls)
+		return NULL;
+	tls->find_key = find_key;
+	tls->ctx = ctx;
+	return tls;
 }
 
 int tt_tls_release(struct tt_tls *tls)
@@ -348,7 +369,7 @@ static int refused(struct tt_tls *tls, unsigned long reason)
 	case SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER:
 		return tt_fail(TT_REMOTE, "the other side has another secret");
 	case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
-		return tt_fail(TT_REMOTE, "another job listens there");
+		return tt_fail(TT_REMOTE, "another job or another rank listens there");
 	case SSL_R_TLSV1_ALERT_INTERNAL_ERROR:
 		return tt_fail(TT_REMOTE, "another version of Tutti listens there");
 	default:

@@ -7,7 +7,8 @@
  * works in a library context of Tutti's own, so that neither the application's providers nor
  * its configuration file matter, and nothing of the application's is changed.
  *
- * A session has one user at a time: the dialing thread, then whoever holds the endpoint's lock.
+ * A session has one user at a time: the dialing thread, or the service thread before the proof; then
+ * whoever holds the endpoint's lock.
  */
 #ifndef TT_TLS_H
 #define TT_TLS_H
@@ -17,19 +18,24 @@
 #include "control/hello.h"
 #include "control/key.h"
 
-struct tt_tls_context; /* of an endpoint: makes its sessions; thread: any */
+struct tt_tls_context; /* of an endpoint: makes its clients' sessions; thread: any */
 struct tt_tls;
 
 #define TT_TLS_BYTES (24u << 10) /* memory of an idle session, measured with OpenSSL 3.0 */
 
-/* key stays valid until free. 0 | TT_SYSTEM */
+/* The job, the rank and the key that clients prove; key stays valid until free. 0 | TT_SYSTEM */
 int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], int rank,
 			struct tt_tls_context **ret_context);
 void tt_tls_context_free(struct tt_tls_context *context);
 
-/* A session that owns fd from now on. NULL: no memory, fd is closed */
-struct tt_tls *tt_tls_client(struct tt_tls_context *context, int fd);
-struct tt_tls *tt_tls_server(struct tt_tls_context *context, int fd);
+/* A session that owns fd from now on. server: its public key, zeros: rank 0, whose key is not known.
+ * NULL: no memory, fd is closed */
+struct tt_tls *tt_tls_client(const struct tt_tls_context *context, int fd,
+			     const uint8_t server[TT_PUBLIC_KEY]);
+/* find_key(ctx) is called in tt_tls_handshake, and returns the key of the job that the client names,
+ * NULL: the server has no such job. */
+typedef const struct tt_key *tt_tls_find_key(void *ctx, const struct tt_psk_identity *client);
+struct tt_tls *tt_tls_server(int fd, tt_tls_find_key *find_key, void *ctx);
 /* Close the descriptor and free the session; NULL: none */
 void tt_tls_close(struct tt_tls *tls);
 /* Free the session, return the descriptor. The session has read nothing beyond its own messages. */

@@ -107,8 +107,21 @@ static void check(const struct tt_control *ctl, size_t bytes)
 	for (int i = 0; i < TT_FANOUT; i++)
 		must(ctl->gather.early[i].bytes <= bytes, "so do its exchanges");
 	must(ctl->ep->early_bytes <= 8 * bytes, "so do its frames of later controls");
-	must(ctl->ep->listener.nunauth >= 0 && ctl->ep->listener.nunauth <= 1,
+	must(ctl->ep->listening.listener->nunauth >= 0 && ctl->ep->listening.listener->nunauth <= 1,
 	     "unauthenticated connections are counted");
+}
+
+static void deliver(struct tt_control_endpoint *ep, const struct epoll_event *ev)
+{
+	struct tt_watched *watched = ev->data.ptr;
+
+	if (watched->source != TT_SRC_CONN) {
+		tt_listeners_event(watched);
+		return;
+	}
+	pthread_mutex_lock(&ep->lock);
+	tt_conn_event(ep, ev->data.ptr, ev->events);
+	pthread_mutex_unlock(&ep->lock);
 }
 
 /* Deliver the bytes in the socket, as the service thread would. */
@@ -122,24 +135,23 @@ static void serve(struct tt_control_endpoint *ep)
 		for (int i = 0; i < n; i++) {
 			enum tt_source source = *(enum tt_source *)ev[i].data.ptr;
 
-			if (source == TT_SRC_CONN)
-				tt_conn_event(ep, ev[i].data.ptr, ev[i].events);
-			else if (source == TT_SRC_UNAUTH)
-				tt_unauth_event(ep, ev[i].data.ptr);
 			useful += source == TT_SRC_CONN || source == TT_SRC_UNAUTH;
+			if (source != TT_SRC_WAKE)
+				deliver(ep, &ev[i]);
 		}
 		tt_conn_reap(ep);
-		tt_unauth_reap(ep);
+		tt_listeners_visit(tt_now_ns());
 		if (!useful)
 			return;
 	}
 }
 
+static struct tt_key key; /* of all sessions */
+
 /* Made once: a context costs milliseconds. */
 static struct tt_tls_context *sessions(void)
 {
 	static struct tt_tls_context *context;
-	static struct tt_key key;
 
 	must(context || !tt_tls_context_make(&key, (uint8_t[TT_NONCE]){ 0 }, 0, &context),
 	     "a context of TLS");
@@ -167,18 +179,21 @@ static void know_ranks(struct tt_control_endpoint *ep)
 static void add_unauth(struct tt_control_endpoint *ep, struct tt_tls *tls)
 {
 	struct tt_unauth *u = calloc(1, sizeof(*u));
+	struct tt_listener *l = ep->listening.listener;
 	int fd = tt_tls_fd(tls);
 
-	*u = (struct tt_unauth){ .watched = { TT_SRC_UNAUTH, ep },
-				 .fd = fd,
-				 .since_ns = tt_now_ns() };
-	if (ep->peer)
+	*u = (struct tt_unauth){
+		.watched = { TT_SRC_UNAUTH, NULL }, .listener = l, .fd = fd, .since_ns = tt_now_ns()
+	};
+	if (ep->peer) {
 		tt_tls_release(tls);
-	else
+	} else {
 		u->tls = tls;
-	ep->listener.unauth = u;
-	ep->listener.nunauth = 1;
-	must(tt_service_watch(EPOLL_CTL_ADD, fd, EPOLLIN, u), "epoll");
+		u->ep = ep;
+	}
+	l->unauth = u;
+	tt_admission_count(l, 1);
+	must(!tt_listener_enter(ep) && tt_service_watch(EPOLL_CTL_ADD, fd, EPOLLIN, u), "epoll");
 }
 
 /* all: 4 bytes a rank */
@@ -210,7 +225,7 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 	if (tt_endpoint_make(ranks[role], NRANKS, &ep) ||
 	    tt_endpoint_listen(ep, &(struct tt_ports){ 0 }) ||
 	    tt_control_make(ep, 0, ranks[role], NRANKS, NULL, &ctl) ||
-	    !tls_pair(sessions(), &ours, &theirs))
+	    !tls_pair(sessions(), &key, &ours, &theirs))
 		return;
 	ep->auth.tls = sessions();
 	ep->auth.identity = *identity();
@@ -237,15 +252,15 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 		(void)!tt_tls_send(theirs, data, bytes);
 	else
 		(void)!send(tt_tls_fd(theirs), data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-	tt_control_lock(ctl);
 	serve(ep);
 	check(ctl, bytes);
+	tt_control_lock(ctl);
 	tt_deadlock_check(ctl);
+	tt_control_unlock(ctl);
 	check(ctl, bytes);
 	tt_tls_close(theirs);
 	serve(ep);
 	check(ctl, bytes);
-	tt_control_unlock(ctl);
 	ep->auth.tls = NULL;
 	ep->auth.identity.secret = NULL;
 	tt_control_free(ctl);

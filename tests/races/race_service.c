@@ -2,7 +2,8 @@
  * race_service.c - endpoints of threads begin, wake the service thread and end at any time, for
  * ThreadSanitizer
  *
- * The service thread and its descriptors end with the last endpoint and begin with the next one.
+ * The service thread, its descriptors and the listener end with the last endpoint and begin with the
+ * next one. Ranks 0 have a listener each, ranks 1 one.
  * A frame comes to each by a pipe.
  */
 #include <pthread.h>
@@ -16,9 +17,10 @@
 
 static atomic_int failed;
 
-/* Send ctl the goodbye of rank 1 by a pipe, and wait for it. */
+/* Send ctl the goodbye of the other rank by a pipe, and wait for it. */
 static bool send_goodbye(struct tt_control *ctl)
 {
+	int other = 1 - ctl->rank;
 	struct tt_pipe *end[2];
 	uint8_t bytes[TT_FRAME_HEAD + 20];
 	struct tt_writer w = TT_WRITER_INTO(bytes);
@@ -27,15 +29,15 @@ static bool send_goodbye(struct tt_control *ctl)
 	if (!tt_pipe_make(end))
 		return false;
 	tt_put_frame_head(&w, &(struct tt_frame_head){ TT_F_GOODBYE, 0, 20 });
-	tt_put(&w, 1, 4);
+	tt_put(&w, (uint32_t)other, 4);
 	tt_put(&w, 0, 8);
 	tt_put(&w, 0, 8);
 	tt_control_lock(ctl);
-	arrived = tt_conn_add(ctl->ep, (struct tt_duplex){ .pipe = end[1] }, 1, false);
+	arrived = tt_conn_add(ctl->ep, (struct tt_duplex){ .pipe = end[1] }, other, false);
 	tt_control_unlock(ctl);
 	tt_pipe_send(end[0], w.data, w.have);
 	tt_control_lock(ctl);
-	while (arrived && !ctl->departed.left[1])
+	while (arrived && !ctl->departed.left[other])
 		arrived = tt_endpoint_await(ctl->ep, tt_deadline_ns(20000));
 	tt_control_unlock(ctl);
 	tt_pipe_close(end[0]);
@@ -44,14 +46,15 @@ static bool send_goodbye(struct tt_control *ctl)
 
 static void *run(void *arg)
 {
-	(void)arg;
+	int rank = *(int *)arg;
+
 	for (int i = 0; i < ROUNDS && !failed; i++) {
 		struct tt_control_endpoint *ep;
 		struct tt_control *ctl;
 
-		if (tt_endpoint_make(0, 2, &ep) ||
+		if (tt_endpoint_make(rank, 2, &ep) ||
 		    tt_endpoint_listen(ep, &(struct tt_ports){ 0 }) ||
-		    tt_control_make(ep, 0, 0, 2, NULL, &ctl) || tt_endpoint_start(ep)) {
+		    tt_control_make(ep, 0, rank, 2, NULL, &ctl) || tt_endpoint_start(ep)) {
 			fprintf(stderr, "%s\n", tt_error_text());
 			failed++;
 			break;
@@ -66,10 +69,10 @@ static void *run(void *arg)
 int main(void)
 {
 	pthread_t thread[THREADS];
-	int before = count_descriptors();
+	int before = count_descriptors(), ranks[2] = { 0, 1 };
 
 	for (int i = 0; i < THREADS; i++)
-		failed += pthread_create(&thread[i], NULL, run, NULL) != 0;
+		failed += pthread_create(&thread[i], NULL, run, &ranks[i % 2]) != 0;
 	for (int i = 0; i < THREADS && !failed; i++)
 		pthread_join(thread[i], NULL);
 	failed += count_descriptors() != before;

@@ -5,7 +5,7 @@
  * seed repeats. So a message of a compromised rank, corrupted by the simulation, reaches the protocols
  * as if the rank had sent it so. tests/unit/test_tls.c has the sessions themselves.
  *
- *   client: flight of 4 bytes ->  <- server: flight of 4 bytes  client: flight of 4 bytes ->
+ *   client: the identity ->  <- server: flight of 4 bytes  client: flight of 4 bytes ->
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -27,14 +27,24 @@ struct simulated_session { /* what the library takes for a struct tt_tls */
 	bool is_server, begun, answered;
 	size_t have;  /* bytes of the other side's flights */
 	int messages; /* sent */
+	uint8_t identity[TT_IDENTITY_BYTES];
+	tt_tls_find_key *find_key;
+	void *ctx;
 };
 
+/* What the library takes for a struct tt_tls_context: the clients' identity */
 SIM_REPLACE(int, tt_tls_context_make, const struct tt_key *key, const uint8_t job[TT_NONCE],
 	    int rank, struct tt_tls_context **ret_context)
 {
-	(void)key, (void)job;
-	*ret_context = malloc(1);
-	return *ret_context ? 0 : tt_fail(TT_SYSTEM, "rank %d: no memory", rank);
+	struct tt_psk_identity *identity = malloc(sizeof(*identity));
+
+	(void)key;
+	if (!identity)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory", rank);
+	*identity = (struct tt_psk_identity){ .protocol = TT_PROTOCOL, .rank = rank };
+	memcpy(identity->job, job, TT_NONCE);
+	*ret_context = (struct tt_tls_context *)identity;
+	return 0;
 }
 
 SIM_REPLACE(void, tt_tls_context_free, struct tt_tls_context *context)
@@ -60,16 +70,27 @@ static struct tt_tls *make(int fd, bool is_server)
 	return (struct tt_tls *)tls;
 }
 
-SIM_REPLACE(struct tt_tls *, tt_tls_client, struct tt_tls_context *context, int fd)
+SIM_REPLACE(struct tt_tls *, tt_tls_client, const struct tt_tls_context *context, int fd,
+	    const uint8_t server[TT_PUBLIC_KEY])
 {
-	(void)context;
-	return make(fd, false);
+	struct tt_psk_identity identity = *(const struct tt_psk_identity *)(uintptr_t)context;
+	struct tt_tls *tls = make(fd, false);
+
+	memcpy(identity.server, server, TT_SERVER);
+	if (tls)
+		tt_psk_identity_put(&identity, of(tls)->identity);
+	return tls;
 }
 
-SIM_REPLACE(struct tt_tls *, tt_tls_server, struct tt_tls_context *context, int fd)
+SIM_REPLACE(struct tt_tls *, tt_tls_server, int fd, tt_tls_find_key *find_key, void *ctx)
 {
-	(void)context;
-	return make(fd, true);
+	struct tt_tls *tls = make(fd, true);
+
+	if (tls) {
+		of(tls)->find_key = find_key;
+		of(tls)->ctx = ctx;
+	}
+	return tls;
 }
 
 SIM_REPLACE(int, tt_tls_release, struct tt_tls *tls)
@@ -91,22 +112,31 @@ SIM_REPLACE(int, tt_tls_fd, const struct tt_tls *tls)
 	return of(tls)->fd;
 }
 
-static bool send_flight(struct simulated_session *tls)
+static bool send_flight(struct simulated_session *tls, const void *flight, size_t bytes)
 {
-	return send(tls->fd, "TLS ", FLIGHT, MSG_NOSIGNAL | MSG_DONTWAIT) == FLIGHT;
+	return send(tls->fd, flight, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
+}
+
+static bool has_key(struct simulated_session *tls)
+{
+	struct tt_psk_identity client;
+
+	return tt_psk_identity_get(tls->identity, TT_IDENTITY_BYTES, &client) &&
+	       client.protocol == TT_PROTOCOL && tls->find_key(tls->ctx, &client);
 }
 
 SIM_REPLACE(int, tt_tls_handshake, struct tt_tls *session)
 {
 	struct simulated_session *tls = of(session);
-	size_t want = tls->is_server ? 2 * FLIGHT : FLIGHT;
-	char flight[FLIGHT];
+	size_t first = tls->is_server ? TT_IDENTITY_BYTES : 0, want = first + FLIGHT;
 
-	if (!tls->is_server && !tls->begun && !send_flight(tls))
+	if (!tls->is_server && !tls->begun && !send_flight(tls, tls->identity, TT_IDENTITY_BYTES))
 		return tt_fail(TT_REMOTE, "connection lost: %m");
 	tls->begun = true;
 	while (tls->have < want) {
-		ssize_t n = recv(tls->fd, flight, FLIGHT - tls->have % FLIGHT, MSG_DONTWAIT);
+		size_t left = (tls->have < first ? first : want) - tls->have;
+		uint8_t flight[TT_IDENTITY_BYTES];
+		ssize_t n = recv(tls->fd, flight, left, MSG_DONTWAIT);
 
 		if (n < 0 && errno == EAGAIN)
 			return 0;
@@ -114,10 +144,16 @@ SIM_REPLACE(int, tt_tls_handshake, struct tt_tls *session)
 			return tt_fail(TT_REMOTE, "connection lost: %m");
 		if (n == 0)
 			return tt_fail(TT_REMOTE, "connection closed by the other side");
+		if (tls->have < first)
+			memcpy(tls->identity + tls->have, flight, (size_t)n);
 		tls->have += (size_t)n;
-		if (tls->have == FLIGHT && !send_flight(tls))
+		if (tls->have == first && !has_key(tls))
+			return tt_fail(TT_REMOTE, "another job or another rank listens there");
+		tls->answered = tls->have >= first;
+		if (tls->have != (tls->is_server ? first : want))
+			continue;
+		if (!send_flight(tls, "TLS ", FLIGHT))
 			return tt_fail(TT_REMOTE, "connection lost: %m");
-		tls->answered = tls->have >= FLIGHT;
 	}
 	return 1;
 }

@@ -1,8 +1,9 @@
-/* descriptors.h - numbers of open descriptors and threads of this process; for tests of leaks */
+/* descriptors.h - numbers of open descriptors, listeners and threads of this process; for tests of leaks */
 #ifndef TESTS_DESCRIPTORS_H
 #define TESTS_DESCRIPTORS_H
 
 #include <dirent.h>
+#include <sys/socket.h>
 
 static inline int count_entries(const char *folder)
 {
@@ -19,6 +20,20 @@ static inline int count_entries(const char *folder)
 static inline int count_descriptors(void)
 {
 	return count_entries("/proc/self/fd");
+}
+
+static inline int count_listeners(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 4096; fd++) {
+		int listens = 0;
+
+		n += !getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens,
+				 &(socklen_t){ sizeof(int) }) &&
+		     listens;
+	}
+	return n;
 }
 
 static inline int count_threads(void)

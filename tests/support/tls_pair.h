@@ -8,16 +8,23 @@
 
 #include "control/tls.h"
 
-/* false: no descriptor, or the handshake failed */
-static inline bool tls_pair(struct tt_tls_context *context, struct tt_tls **ret_server,
-			    struct tt_tls **ret_client)
+/* For tt_tls_server: every client's key */
+static inline const struct tt_key *tls_any_client(void *key, const struct tt_psk_identity *client)
+{
+	(void)client;
+	return key;
+}
+
+/* key: the context's. false: no descriptor, or the handshake failed */
+static inline bool tls_pair(struct tt_tls_context *context, struct tt_key *key,
+			    struct tt_tls **ret_server, struct tt_tls **ret_client)
 {
 	int fds[2], client = 0, server = 0;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds))
 		return false;
-	*ret_server = tt_tls_server(context, fds[0]);
-	*ret_client = tt_tls_client(context, fds[1]);
+	*ret_server = tt_tls_server(fds[0], tls_any_client, key);
+	*ret_client = tt_tls_client(context, fds[1], (uint8_t[TT_PUBLIC_KEY]){ 0 });
 	while (client >= 0 && server >= 0 && !(client && server)) {
 		client = client ? client : tt_tls_handshake(*ret_client);
 		server = server ? server : tt_tls_handshake(*ret_server);

@@ -194,7 +194,7 @@ static int dial_a_closed_listener(struct control_job *m, int rank, struct tt_con
 	int fd, rc;
 
 	if (rank == 1) {
-		shutdown(ctl->ep->listener.fd, SHUT_RDWR);
+		shutdown(ctl->ep->listening.listener->fd, SHUT_RDWR);
 		atomic_store(&m->report[1].progress, 1);
 		control_job_reached(m, 0, 1, HOLD_MS);
 		sleep_ms(50);

@@ -237,7 +237,7 @@ static size_t client_hello(const uint8_t job[TT_NONCE], const struct tt_key *key
 
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
 	cr_assert_eq(tt_tls_context_make(key, job, 1, &context), 0);
-	tls = tt_tls_client(context, fds[0]);
+	tls = tt_tls_client(context, fds[0], (uint8_t[TT_PUBLIC_KEY]){ 0 });
 	cr_assert_eq(tt_tls_handshake(tls), 0);
 	n = recv(fds[1], ret_bytes, room, 0);
 	tt_tls_close(tls);

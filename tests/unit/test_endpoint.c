@@ -42,7 +42,7 @@ static struct tt_tls *connect_peer(struct fixture *f, int peer)
 {
 	struct tt_tls *ours, *theirs;
 
-	cr_assert(tls_pair(f->ep->auth.tls, &ours, &theirs));
+	cr_assert(tls_pair(f->ep->auth.tls, f->ep->auth.key, &ours, &theirs));
 	cr_assert(tt_conn_add(f->ep, (struct tt_duplex){ .tls = ours }, peer, false));
 	return theirs;
 }

@@ -95,7 +95,7 @@ Test(identity, a_parent_believes_the_certificate_of_rank_0_for_this_rank_and_job
 	struct tt_writer w = TT_WRITER_INTO(bytes);
 	struct tt_tls *server, *client;
 
-	cr_assert(tls_pair(parent->auth.tls, &server, &client));
+	cr_assert(tls_pair(parent->auth.tls, parent->auth.key, &server, &client));
 	meet(root, child);
 	tt_certificate_put(root, 9, &w);
 	cr_assert(!w.failed && w.have == TT_SIGNATURE);
@@ -129,8 +129,8 @@ Test(identity, a_proof_of_one_session_is_none_in_another, .timeout = 60)
 	const uint8_t *key = server->auth.identity.public_key;
 
 	meet(server, client);
-	cr_assert(tls_pair(server->auth.tls, &to_client, &of_client));
-	cr_assert(tls_pair(server->auth.tls, &of_server, &to_server));
+	cr_assert(tls_pair(server->auth.tls, server->auth.key, &to_client, &of_client));
+	cr_assert(tls_pair(server->auth.tls, server->auth.key, &of_server, &to_server));
 	cr_expect_eq(say_hello(client, of_client, server, to_client, 5), TT_V_WELCOME);
 	cr_expect_eq(say_hello(client, of_client, server, of_server, 5), TT_V_IMPOSTOR);
 	cr_assert(tt_verdict_sign(server, of_server, hello, &verdict));
@@ -187,7 +187,7 @@ static int pass_table(const struct tt_control_endpoint *root, bool alter, char *
 	struct tt_control *ctl;
 	int culprit, broken;
 
-	cr_assert(tls_pair(root->auth.tls, &ours, &theirs));
+	cr_assert(tls_pair(root->auth.tls, root->auth.key, &ours, &theirs));
 	ctl = make_rank_9(root, (struct tt_duplex){ .tls = ours });
 	cr_assert(pass_on(ctl, root, alter));
 	cr_assert_eq(ctl->join.has_table, !alter);
@@ -327,6 +327,15 @@ Test(identity, a_server_refuses_a_rank_that_claims_to_be_another, .timeout = 60)
 	fclose(m.arg);
 }
 
+/* Without the private half */
+static void claim_key_of(struct tt_control *ctl, int peer)
+{
+	tt_control_lock(ctl);
+	memcpy(ctl->ep->auth.identity.public_key, ctl->ep->peers.business_cards[peer].public_key,
+	       TT_PUBLIC_KEY);
+	tt_control_unlock(ctl);
+}
+
 /* Rank 2 answers as rank 1, at an address that rank 0 takes for rank 1's. */
 static int answer_as_rank_1(struct control_job *m, int rank, struct tt_control *ctl)
 {
@@ -335,9 +344,11 @@ static int answer_as_rank_1(struct control_job *m, int rank, struct tt_control *
 
 	if (rank == 2) {
 		say_to_be(ctl, 1);
+		claim_key_of(ctl, 1);
 		atomic_store(&m->report[2].progress, 1);
 		control_job_reached(m, 0, 1, LONG_MS);
 		say_to_be(ctl, 2);
+		claim_key_of(ctl, 2);
 	} else if (!rank) {
 		control_job_reached(m, 2, 1, LONG_MS);
 		to.port = ctl->ep->peers.business_cards[2].port;

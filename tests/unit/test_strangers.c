@@ -23,6 +23,7 @@
 #include "control/control_internal.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/harness_control.h"
+#include "tests/support/tls_pair.h"
 
 #define ASSERT_JOINED(m)                                                                      \
 	for (int r = 0; r < (m).n; r++)                                                       \
@@ -116,17 +117,16 @@ static ssize_t answer_to_hello(bool gone)
 	cr_assert_eq(tt_endpoint_make(0, 2, &ep), 0);
 	cr_assert_eq(tt_endpoint_authenticate(ep, &(struct tt_id){ .nonce = { 1 } }), 0);
 	cr_assert_eq(tt_endpoint_listen(ep, &(struct tt_ports){ 0 }), 0);
-	fd = connect_from(1, ep->listener.port);
+	fd = connect_from(1, ep->listening.port);
 	cr_assert_eq(poll(&(struct pollfd){ .fd = fd, .events = POLLOUT }, 1, 20000), 1);
-	tls = tt_tls_client(ep->auth.tls, fd);
+	tls = tt_tls_client(ep->auth.tls, fd, (uint8_t[TT_PUBLIC_KEY]){ 0 });
 	cr_assert_eq(tt_tls_handshake(tls), 0, "%s", tt_error_text());
 	if (gone)
 		shutdown(fd, SHUT_WR);
 	while (!ioctl(fd, SIOCOUTQ, &left) && left) /* the end is there, too */
 		sleep_ms(1);
-	pthread_mutex_lock(&ep->lock);
-	tt_accept_event(ep);
-	pthread_mutex_unlock(&ep->lock);
+	cr_assert_eq(tt_listener_enter(ep), 0);
+	tt_listeners_event(&ep->listening.listener->watched);
 	cr_assert_eq(poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, 20000), 1);
 	n = recv(fd, answer, sizeof(answer), MSG_DONTWAIT);
 	tt_tls_close(tls);
@@ -203,18 +203,15 @@ enum false_answer { SILENCE, NOISE, ALERT, LAST_ALERT = ALERT + 255, GUESS };
  * guessed key, which a verdict would follow. */
 static void lie(int fd, enum false_answer kind, enum tt_verdict verdict)
 {
-	const struct tt_key guess = { { 1, 2, 3 } };
+	struct tt_key guess = { { 1, 2, 3 } };
 	uint8_t hello[512], alert[7] = { 21, 3, 3, 0, 2, 2, (uint8_t)(kind - ALERT) };
-	struct tt_tls_context *context;
 
-	if (tt_tls_context_make(&guess, (uint8_t[TT_NONCE]){ 0 }, 0, &context))
-		_exit(1);
 	tt_sock_set_blocking(fd, true);
 	for (;;) {
 		int client = accept(fd, NULL, NULL), rc = 0;
 
 		if (kind == GUESS) {
-			struct tt_tls *tls = tt_tls_server(context, client);
+			struct tt_tls *tls = tt_tls_server(client, tls_any_client, &guess);
 
 			while (!(rc = tt_tls_handshake(tls)))
 				sleep_ms(1);
@@ -303,7 +300,7 @@ static struct tt_tls *connect_with_secret(const struct tt_id *id, const struct t
 
 	cr_assert_eq(tt_endpoint_make(1, 2, &ep), 0);
 	cr_assert_eq(tt_endpoint_authenticate(ep, id), 0);
-	tls = tt_tls_client(ep->auth.tls, connect_from(1, id->port));
+	tls = tt_tls_client(ep->auth.tls, connect_from(1, id->port), (uint8_t[TT_PUBLIC_KEY]){ 0 });
 	while (!(rc = tt_tls_handshake(tls)))
 		sleep_ms(1);
 	cr_assert_eq(rc, 1, "%s", tt_error_text());

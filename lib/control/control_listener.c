@@ -1,0 +1,239 @@
+/*
+ * control_listener.c - the listeners of the process, and the endpoint that a connection is for
+ *
+ * Called by endpoint.c (open, enter, leave), by the service thread (events, visits) and by
+ * control_accept.c (find). All ranks of a process listen at one port: the first opens the listener,
+ * the last closes it. It is bound to all addresses; a rank names the chosen ones in its business card.
+ * A rank opens another listener in another network namespace, or where the port is outside its range.
+ * Rank 0 has a listener of its own, at the port in the unique id.
+ *
+ * Lock order: the lock of the listeners, then one endpoint's. All work on connections without a
+ * proof is the service thread's, which holds the former; an endpoint that leaves holds it, too.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+
+#include "control/control_internal.h"
+
+static struct {
+	pthread_mutex_t lock;
+	struct tt_listener *first;
+	atomic_bool woken; /* something has happened since the latest visit */
+	uint64_t due_ns;   /* of the next timer; thread: service */
+} listeners;
+
+/* The listeners belong to the parent; another thread may hold the lock while this one forks. */
+static void begin(void)
+{
+	pthread_mutex_init(&listeners.lock, NULL);
+	listeners.first = NULL;
+	listeners.woken = false;
+	listeners.due_ns = TT_NEVER;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	begin();
+	pthread_atfork(NULL, NULL, begin);
+}
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
+/* The calling thread's network namespace */
+static uint64_t present_netns(void)
+{
+	struct stat st = { 0 };
+
+	stat("/proc/thread-self/ns/net", &st);
+	return st.st_ino;
+}
+
+static bool is_shared(const struct tt_listener *l, const struct tt_ports *ports, uint64_t netns)
+{
+	return l->users && !l->of_root && l->netns == netns &&
+	       (!ports->count ||
+		(l->port >= ports->first && l->port < ports->first + ports->count));
+}
+
+static int open_listener(bool of_root, const struct tt_ports *ports, uint64_t netns,
+			 struct tt_listener **ret_l)
+{
+	struct tt_listener *l = calloc(1, sizeof(*l));
+	int rc;
+
+	if (!l)
+		return tt_fail(TT_SYSTEM, "no memory for a listener");
+	*l = (struct tt_listener){ .watched = { TT_SRC_LISTENER, NULL },
+				   .of_root = of_root,
+				   .netns = netns,
+				   .resume_ns = TT_NEVER };
+	rc = tt_sock_among(ports, tt_sock_listen, &l->fd, &l->port);
+	if (rc) {
+		int why = errno;
+
+		free(l);
+		errno = why;
+		return rc;
+	}
+	l->next = listeners.first;
+	listeners.first = l;
+	*ret_l = l;
+	return 0;
+}
+
+static int fail_to_open(const struct tt_control_endpoint *ep, const struct tt_ports *ports, int rc)
+{
+	bool taken = ports->first && ports->count < 2 && errno == EADDRINUSE;
+
+	if (taken && ep->peer)
+		return tt_fail(
+			TT_SYSTEM,
+			"rank %d: TUTTI_PORT_RANGE has port %d alone, which is in use; every process takes one",
+			ep->peer, ports->first);
+	if (taken)
+		return tt_fail(
+			TT_SYSTEM,
+			"rank %d: port %d, where rank 0 must listen, is in use by another process, "
+			"or by another rank 0 with the same id; make a new id",
+			ep->peer, ports->first);
+	return tt_fail(rc, "rank %d: %s", ep->peer, tt_error_text());
+}
+
+int tt_listener_open(struct tt_control_endpoint *ep, const struct tt_ports *ports)
+{
+	uint64_t netns = present_netns();
+	struct tt_listener *l;
+	int rc = 0;
+
+	pthread_mutex_lock(&listeners.lock);
+	l = listeners.first;
+	while (l && (!ep->peer || !is_shared(l, ports, netns)))
+		l = l->next;
+	if (!l)
+		rc = open_listener(!ep->peer, ports, netns, &l);
+	if (!rc) {
+		l->users++;
+		ep->listening.listener = l;
+		ep->listening.port = l->port;
+	}
+	pthread_mutex_unlock(&listeners.lock);
+	return rc ? fail_to_open(ep, ports, rc) : 0;
+}
+
+int tt_listener_enter(struct tt_control_endpoint *ep)
+{
+	struct tt_listener *l = ep->listening.listener;
+	int rc = 0;
+
+	pthread_mutex_lock(&listeners.lock);
+	if (!l->watching && !tt_service_watch(EPOLL_CTL_ADD, l->fd, EPOLLIN, &l->watched)) {
+		rc = tt_fail(TT_SYSTEM, "rank %d: epoll: %m", ep->peer);
+	} else {
+		l->watching = true;
+		ep->listening.next = l->endpoints;
+		ep->listening.entered = true;
+		l->endpoints = ep;
+	}
+	pthread_mutex_unlock(&listeners.lock);
+	return rc;
+}
+
+void tt_listener_leave(struct tt_control_endpoint *ep)
+{
+	struct tt_listener *l = ep->listening.listener;
+	struct tt_control_endpoint **at;
+
+	if (!l)
+		return;
+	pthread_mutex_lock(&listeners.lock);
+	for (at = &l->endpoints; ep->listening.entered && *at != ep;)
+		at = &(*at)->listening.next;
+	if (ep->listening.entered)
+		*at = ep->listening.next;
+	tt_accept_forget(l, ep);
+	if (!--l->users)
+		tt_accept_close(l);
+	listeners.woken = true;
+	pthread_mutex_unlock(&listeners.lock);
+	ep->listening.listener = NULL;
+}
+
+/* ---- the endpoint of a connection ------------------------------------------------------------- */
+
+static bool is_server(const struct tt_control_endpoint *ep, const struct tt_psk_identity *client)
+{
+	static const uint8_t unknown[TT_SERVER];
+
+	if (memcmp(ep->auth.job, client->job, TT_NONCE))
+		return false;
+	if (!memcmp(client->server, unknown, TT_SERVER))
+		return ep->peer == 0;
+	return !memcmp(client->server, ep->auth.identity.public_key, TT_SERVER);
+}
+
+struct tt_control_endpoint *tt_listener_find(const struct tt_listener *l,
+					     const struct tt_psk_identity *client)
+{
+	struct tt_control_endpoint *ep = l->endpoints;
+
+	while (ep && !is_server(ep, client))
+		ep = ep->listening.next;
+	return ep;
+}
+
+/* ---- the service thread ---------------------------------------------------------------------- */
+
+void tt_listeners_event(struct tt_watched *watched)
+{
+	pthread_mutex_lock(&listeners.lock);
+	if (watched->source == TT_SRC_LISTENER)
+		tt_accept_event((struct tt_listener *)watched);
+	else
+		tt_unauth_event((struct tt_unauth *)watched);
+	listeners.woken = true;
+	pthread_mutex_unlock(&listeners.lock);
+}
+
+/* Free what has ended; no event of it is left. */
+static void reap(void)
+{
+	struct tt_listener **at = &listeners.first, *l;
+
+	while ((l = *at)) {
+		tt_unauth_reap(l);
+		if (l->users) {
+			at = &l->next;
+			continue;
+		}
+		*at = l->next;
+		free(l);
+	}
+}
+
+uint64_t tt_listeners_visit(uint64_t now)
+{
+	if (!listeners.woken && now < listeners.due_ns)
+		return listeners.due_ns;
+	listeners.woken = false;
+	listeners.due_ns = TT_NEVER;
+	pthread_mutex_lock(&listeners.lock);
+	for (struct tt_listener *l = listeners.first; l; l = l->next) {
+		uint64_t due = l->users ? tt_accept_timers(l, now) : TT_NEVER;
+
+		if (due < listeners.due_ns)
+			listeners.due_ns = due;
+	}
+	reap();
+	pthread_mutex_unlock(&listeners.lock);
+	return listeners.due_ns;
+}
+
+void tt_listeners_reap(void)
+{
+	pthread_mutex_lock(&listeners.lock);
+	reap();
+	pthread_mutex_unlock(&listeners.lock);
+}
