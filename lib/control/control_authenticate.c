@@ -205,14 +205,22 @@ static int step(struct tt_dial_attempt *a, int i, struct tt_sock_target **ret_to
 	return 0;
 }
 
-/* End the handshakes that have run for too long. */
+/* End the handshakes that have run for too long. The dial's deadline is no reason beside that of an
+ * earlier round. */
 static void expire(struct tt_dial_attempt *a, uint64_t now)
 {
-	for (int i = a->nrunning - 1; i >= 0; i--)
-		if (now >= a->running[i].until_ns) {
-			tt_fail(TT_REMOTE, "no answer in time");
-			refused(a, i);
+	for (int i = a->nrunning - 1; i >= 0; i--) {
+		if (now < a->running[i].until_ns)
+			continue;
+		if (now >= a->patience.deadline_ns && *a->running[i].to->why) {
+			give_up(a, &a->running[i]);
+			remove_at(a, i);
+			a->answered = true;
+			continue;
 		}
+		tt_fail(TT_REMOTE, "no answer in time");
+		refused(a, i);
+	}
 }
 
 /* Does a server wait for the hello? */
