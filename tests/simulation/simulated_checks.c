@@ -6,6 +6,7 @@
 
 #include "tests/simulation/simulated_job.h"
 
+#define ONE_LEVEL 9 /* ranks: TT_FANOUT children of rank 0 */
 #define SENTENCES 3 /* printed for a schedule */
 
 static const char *const fault_names[SIM_FAULTS] = {
@@ -59,6 +60,30 @@ static void check_states(const struct sim_comm *w)
 		else if (state == tuttiRankLeft && other->joined && !other->left_ns)
 			sim_fail("rank %d (process %d) is reported left and is not", r,
 				 w->member[r]);
+	}
+}
+
+/* A rank that was killed or has left is known as that to all, also to those that have no connection to
+ * it, if rank 0 lives and connects all. */
+void sim_check_departed(const struct sim_comm *w)
+{
+	const struct sim_job *job = sim->job;
+
+	if (!w->known || w->n > ONE_LEVEL || job->rank[w->member[0]].process.dead ||
+	    sim->now_ns - job->last_kill_ns < SIM_NOTICE_NS)
+		return;
+	for (int i = 0; i < job->n; i++)
+		if (job->rank[i].disturbs)
+			return;
+	for (int r = 0; r < w->n; r++) {
+		const struct sim_rank *other = &job->rank[w->member[r]];
+		tuttiRankState_t state, want = other->process.dead ? tuttiRankDead : tuttiRankLeft;
+
+		if (!other->process.dead && r != w->departed)
+			continue;
+		if (tuttiCommRankState(w->comm, r, &state) || state != want)
+			sim_fail("rank %d (process %d) is not reported %s", r, w->member[r],
+				 other->process.dead ? "dead" : "left");
 	}
 }
 

@@ -29,7 +29,8 @@ static void leave(struct sim_comm *w)
 
 static tuttiResult_t shrink(struct sim_comm *w)
 {
-	struct sim_comm next = { .shrinks = w->shrinks + 1,
+	struct sim_comm next = { .departed = -1,
+				 .shrinks = w->shrinks + 1,
 				 .key = ((uint64_t)w->shrinks + 1) << 32 };
 	uint64_t began = sim->now_ns;
 	struct sim_rank *me = &sim->job->rank[sim->process->number];
@@ -83,7 +84,7 @@ static tuttiResult_t join(struct sim_rank *me, struct sim_comm *w)
 static void rank_main(void *arg)
 {
 	struct sim_rank *me = arg;
-	struct sim_comm w = { .n = sim->job->n };
+	struct sim_comm w = { .departed = -1, .n = sim->job->n };
 	tuttiResult_t rc = join(me, &w);
 	int epoch = 0;
 
@@ -98,8 +99,14 @@ static void rank_main(void *arg)
 	w.known = true;
 	for (; epoch < MOST_EPOCHS; epoch++) {
 		rc = rc ? rc : sim_run_operations(&w);
+		if (!w.comm)
+			break;
 		if (!rc && sim_common(w.key, 0, 2, 3))
 			break; /* else shrink without a failure */
+		if (sim->job->faults == SIM_KILLS && sim_common(w.key, 0, 3, 4) == 0) {
+			sim_sleep(me, sim->now_ns + SIM_NOTICE_NS);
+			sim_check_departed(&w);
+		}
 		rc = shrink(&w);
 		if (rc && !w.comm)
 			break;
@@ -107,7 +114,8 @@ static void rank_main(void *arg)
 			break;
 	}
 	me->disturbs |= rc != tuttiSuccess;
-	leave(&w);
+	if (w.comm)
+		leave(&w);
 	if (me->process.ndescriptors || me->process.nthreads != 1)
 		sim_fail("%d descriptors and %d threads are left", me->process.ndescriptors,
 			 me->process.nthreads - 1);

@@ -64,6 +64,7 @@ struct sim_comm {
 	int rank, n;
 	int member[SIM_RANKS]; /* processes */
 	bool known;            /* member is */
+	int departed;          /* rank that has left in the midst of calls, -1: none */
 	int sent[SIM_RANKS], received[SIM_RANKS];
 };
 
@@ -80,10 +81,11 @@ struct sim_job {
 	struct sim_rank rank[SIM_RANKS];
 	tuttiUniqueId id;
 	bool has_id;
-	bool misused;              /* by calls that do not fit */
-	bool strikes_shrink;       /* more ranks are stopped in the first shrink */
-	uint64_t last_kill_ns;     /* 0: none yet */
-	uint64_t last_continue_ns; /* of a stopped process */
+	bool misused;               /* by calls that do not fit */
+	bool strikes_shrink;        /* more ranks are stopped in the first shrink */
+	uint64_t last_kill_ns;      /* 0: none yet */
+	uint64_t last_continue_ns;  /* of a stopped process */
+	uint64_t last_departure_ns; /* of a rank that others still call */
 	struct record records[SIM_RECORDS];
 	int nrecords;
 	int failed; /* sentences */
@@ -98,6 +100,8 @@ bool sim_any_harmed(void);
 /* A call of this rank, which began at began_ns, has returned rc. comm NULL: there is none any more */
 void sim_check_call(const struct sim_comm *comm, const char *what, tuttiResult_t rc,
 		    uint64_t began_ns, uint64_t limit_ns);
+/* The members of comm that were killed, or have departed, are known as that, unless it was just now. */
+void sim_check_departed(const struct sim_comm *comm);
 /* A shrink of comm has returned rc, and a communicator of n ranks. */
 void sim_check_shrink(const struct sim_comm *comm, tuttiResult_t rc, int n);
 

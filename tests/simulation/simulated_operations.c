@@ -280,10 +280,44 @@ static tuttiResult_t deadlock(struct sim_comm *w, int index)
 	return rc;
 }
 
+/* A rank leaves: that is an error of the others' next call at once, in words that say so. */
+static tuttiResult_t departure(struct sim_comm *w, int index)
+{
+	int leaver = (int)sim_common(w->key, index, 3, (uint32_t)w->n);
+	uint64_t began = sim->now_ns;
+	tuttiResult_t rc;
+
+	if (w->n == 1)
+		return tuttiSuccess;
+	sim->job->misused = true;
+	if (w->rank == leaver) {
+		sim->job->rank[sim->process->number].left_ns = sim->job->last_departure_ns = began;
+		sim_check_call(NULL, "destroy", tuttiCommDestroy(w->comm), began,
+			       SIM_TIMEOUT_NS + SIM_SLACK_NS);
+		w->comm = NULL;
+		return tuttiInvalidUsage;
+	}
+	w->departed = leaver;
+	rc = barrier(w, index);
+	if (!rc)
+		sim_fail("a barrier without a rank that has left is no error");
+	if (sim->job->last_departure_ns > began)
+		began = sim->job->last_departure_ns;
+	if (sim->job->faults == SIM_NONE &&
+	    (sim->now_ns - began > SIM_SECOND || !strstr(tuttiGetLastError(w->comm), " left")))
+		sim_fail("a rank that has left is noticed after %.3f s: %s",
+			 1e-9 * (double)(sim->now_ns - began), tuttiGetLastError(w->comm));
+	if (sim->job->faults == SIM_NONE) {
+		sim_sleep(w, sim->now_ns + SIM_NOTICE_NS);
+		sim_check_departed(w);
+	}
+	return rc;
+}
+
 /* Split in two, use the half, leave it. */
 static tuttiResult_t split(struct sim_comm *w, int index)
 {
-	struct sim_comm half = { .key = w->key * 7 + (uint64_t)index };
+	struct sim_comm half = { .departed = -1, .key = w->key * 7 + (uint64_t)index };
 	int color = (int)sim_common(w->key, index, 4 + w->rank, 3);
 	uint64_t began = sim->now_ns;
 	tuttiResult_t rc = tuttiCommSplit(w->comm, color - 1, w->rank, &half.comm, NULL);
@@ -315,12 +349,15 @@ tuttiResult_t sim_run_operations(struct sim_comm *w)
 	for (int i = 0; i < n && !rc; i++) {
 		if (sim_random(4) == 0) /* this rank computes */
 			sim_sleep(sim->job, sim->now_ns + sim_random_scale(1000, 20 * SIM_MS));
-		switch (sim_common(w->key, i, 5, 60)) {
+		switch (sim_common(w->key, i, 5, 40)) {
 		case 0:
 			rc = mismatch(w, i);
 			break;
 		case 1:
 			rc = deadlock(w, i);
+			break;
+		case 2:
+			rc = departure(w, i);
 			break;
 		default:
 			rc = operations[sim_common(w->key, i, 0, noperations)](w, i);
