@@ -46,7 +46,7 @@ static void usage(FILE *to)
 	fprintf(to,
 		"usage: simulation [options]\n"
 		"Run schedules of the library on a simulated network and clock, with faults.\n\n"
-		"  --schedules N    run N schedules (1000)\n"
+		"  --schedules N    run N schedules (2000)\n"
 		"  --first N        the first seed (1)\n"
 		"  --seed N         run one schedule\n"
 		"  --jobs N         as many at a time (1)\n"
@@ -82,7 +82,7 @@ static struct options read_options(int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
-	struct options o = { .first = 1, .count = 1000, .jobs = 1 };
+	struct options o = { .first = 1, .count = 2000, .jobs = 1 };
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) >= 0) {
