@@ -362,6 +362,7 @@ int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64
 	struct tt_control_endpoint *ep = ctl->ep;
 	int peer = tt_control_peer(ctl, rank), rc;
 	struct tt_duplex duplex;
+	struct tt_conn *conn;
 	struct tt_dial dial = { .to = &ep->peers.business_cards[peer],
 				.me = me,
 				.rank = named,
@@ -379,7 +380,9 @@ int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64
 	if ((rc = tt_control_connect(ctl, &dial, &duplex)))
 		return rc;
 	tt_control_lock(ctl);
-	if (!tt_conn_add(ep, duplex, peer, false))
+	if ((conn = tt_conn_add(ep, duplex, peer, false)))
+		tt_flood_connected(ep, conn);
+	else
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for a connection", me);
 	tt_control_unlock(ctl);
 	return rc;

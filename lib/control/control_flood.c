@@ -41,6 +41,15 @@ static void add_last(struct tt_control *ctl, uint64_t last)
 			 "; no operation was received from it");
 }
 
+static void put_failure(struct tt_writer *w, const struct tt_control *ctl)
+{
+	char text[sizeof(ctl->failure.text)];
+
+	snprintf(text, sizeof(text), "%.*s", (int)ctl->failure.flooded, ctl->failure.text);
+	tt_control_put_abort(w, ctl->rank, ctl->broken, ctl->failure.culprit, ctl->failure.last,
+			     text);
+}
+
 void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t last,
 		      const char *text, int from)
 {
@@ -56,17 +65,33 @@ void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t la
 	ctl->failure.culprit = culprit;
 	if (dead && last < tt_status_last(ctl, culprit))
 		last = tt_status_last(ctl, culprit);
-	tt_control_put_abort(&w, ctl->rank, code, culprit, last, ctl->failure.text);
+	ctl->failure.last = last;
+	ctl->failure.flooded = strlen(ctl->failure.text);
 	if (dead)
 		add_last(ctl, last);
 	tt_log(TT_LOG_DEBUG, "rank %d: the communicator is broken: %s", ctl->rank,
 	       ctl->failure.text);
 	atomic_store_explicit(&ctl->broken, code, memory_order_release);
+	put_failure(&w, ctl);
 	tt_control_send(ctl, TO_ALL, from, TT_F_ABORT, w.data, w.have);
 	ctl->observers.broken_due = true;
 	tt_control_changed(ctl);
 	tt_endpoint_wake(ctl->ep);
 	tt_split_broken(ctl);
+}
+
+void tt_flood_connected(struct tt_control_endpoint *ep, struct tt_conn *conn)
+{
+	uint8_t bytes[TT_ABORT_BYTES];
+
+	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next) {
+		struct tt_writer w = TT_WRITER_INTO(bytes);
+
+		if (!ctl->broken || ctl->departed.leaving || tt_control_rank(ctl, conn->peer) < 0)
+			continue;
+		put_failure(&w, ctl);
+		tt_conn_send(ep, conn, ctl->context, TT_F_ABORT, w.data, w.have);
+	}
 }
 
 void tt_control_no_memory(struct tt_control *ctl)

@@ -110,10 +110,12 @@ void tt_parked_close(struct tt_control_endpoint *ep, uint64_t context);
 
 /* ---- control_flood.c, locked ----------------------------------------------------------------- */
 
-struct tt_failure {
-	int culprit;
+struct tt_failure {    /* of ctl->broken */
+	int culprit;   /* -1: none */
+	uint64_t last; /* operation with a message received from culprit */
 	char text[1024];
-}; /* of ctl->broken; culprit -1: none */
+	size_t flooded; /* bytes of the text that other ranks receive */
+};
 
 struct tt_departures {
 	bool *left;           /* [nranks] goodbye received */
@@ -134,6 +136,9 @@ void tt_control_no_memory(struct tt_control *ctl);
 #define TT_ABORT_BYTES (19 + sizeof(((struct tt_failure *)0)->text))
 void tt_control_put_abort(struct tt_writer *w, int origin, int code, int culprit, uint64_t last,
 			  const char *text);
+/* A connection to peer is made: the peer learns which controls are broken, since the flood does not
+ * reach a rank whose neighbors have all left. */
+void tt_flood_connected(struct tt_control_endpoint *ep, struct tt_conn *conn);
 /* Frames ABORT, GOODBYE, DEAD of neighbor from; false: the frame is malformed */
 bool tt_flood_abort(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);
 bool tt_flood_goodbye(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);

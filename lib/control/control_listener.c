@@ -26,7 +26,7 @@ static struct {
 } listeners;
 
 /* The listeners belong to the parent; another thread may hold the lock while this one forks. */
-static void begin(void)
+static void reset(void)
 {
 	pthread_mutex_init(&listeners.lock, NULL);
 	listeners.first = NULL;
@@ -36,8 +36,8 @@ static void begin(void)
 
 __attribute__((constructor)) static void watch_forks(void)
 {
-	begin();
-	pthread_atfork(NULL, NULL, begin);
+	reset();
+	pthread_atfork(NULL, NULL, reset);
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */

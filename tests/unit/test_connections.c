@@ -219,6 +219,50 @@ Test(connections, a_refused_dial_gets_the_reason_that_is_on_its_way, .timeout = 
 	ASSERT_TEXT(0, "rank 1 breaks the job");
 }
 
+static bool has_left(struct tt_control *ctl, int rank)
+{
+	bool left;
+
+	tt_control_lock(ctl);
+	left = ctl->departed.left[rank];
+	tt_control_unlock(ctl);
+	return left;
+}
+
+/* Ranks 0, 2 and 4, the neighbors of 1 and of 3, leave; then rank 1 breaks the job. */
+static int break_beyond_the_neighbors(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	uint64_t until = tt_deadline_ns(HOLD_MS);
+	atomic_bool stop = false;
+	int rc = 0, culprit;
+
+	if (rank % 2 == 0)
+		return 0;
+	while (tt_now_ns() < until &&
+	       !(has_left(ctl, 0) && has_left(ctl, rank - 1) && has_left(ctl, rank + 1)))
+		sleep_ms(1);
+	if (rank == 1) {
+		tt_control_raise(ctl, TT_REMOTE, -1, "rank 1 breaks the job");
+		rc = tt_control_reach_rank(ctl, 3, until, &stop);
+	}
+	while (tt_now_ns() < until && !tt_control_broken(ctl))
+		sleep_ms(1);
+	snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s",
+		 tt_control_text(ctl, &culprit));
+	atomic_store(&m->report[rank].progress, 1);
+	control_job_reached(m, 4 - rank, 1, HOLD_MS);
+	return rc;
+}
+
+Test(connections, a_new_connection_tells_what_has_broken, .timeout = 60)
+{
+	struct control_job m = { .n = 5, .body = break_beyond_the_neighbors };
+
+	control_job_run(&m);
+	cr_assert_eq(m.report[1].rc, 0, "%s", m.report[1].text);
+	ASSERT_TEXT(3, "rank 1 breaks the job");
+}
+
 /* Rank 1 is stopped and rank 2 is not: the dial of rank 1 fails at its deadline, and stays failed. */
 static int dial_until_the_deadline(struct control_job *m, int rank, struct tt_control *ctl)
 {

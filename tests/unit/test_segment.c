@@ -137,6 +137,9 @@ Test(segment, a_member_whose_hello_is_lost_is_excluded_at_once, .timeout = 60)
 {
 	static const int sharing_with_rank_0[] = { 1, 0, 0 };
 
+#ifdef TT_ASAN
+	cr_skip_test("skipped: AddressSanitizer has a recv of its own");
+#endif
 	reach_in_groups((int[]){ 0, 0, 0 }, sharing_with_rank_0, 3, lost_hello_body);
 }
 
