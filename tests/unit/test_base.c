@@ -434,3 +434,13 @@ Test(environment, every_variable_has_help_choices_and_a_default)
 				  row->offset != tt_env_table[k].offset);
 	}
 }
+
+/* A wait that lasts long polls 50 times a second. */
+Test(clock, a_wait_polls_less_often_the_longer_it_lasts)
+{
+	uint64_t now = tt_now_ns();
+
+	cr_assert_geq(tt_poll_interval_ns(now, 15000000), 15000000);
+	cr_assert_geq(tt_poll_interval_ns(now - 640000000, 200000), 10000000);
+	cr_assert_eq(tt_poll_interval_ns(now - 10000000000, 200000), 20000000);
+}
