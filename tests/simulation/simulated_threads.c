@@ -52,12 +52,6 @@ struct coroutine {
 	char name[16];
 };
 
-struct timer {
-	uint64_t when_ns, number;
-	void (*fn)(void *);
-	void *arg;
-};
-
 struct sim *sim;
 
 struct sim_threads {
@@ -68,9 +62,6 @@ struct sim_threads {
 	const struct sim_process *latest;
 	struct place scheduler;
 	uint64_t random;
-	struct timer *timers; /* a heap by time, then number */
-	size_t ntimers, room;
-	uint64_t timers_made;
 	/* the thread-local variables of the program: where, and as they are in a new thread */
 	char *locals, *pristine;
 	size_t local_bytes;
@@ -105,67 +96,6 @@ uint64_t sim_random_scale(uint64_t low, uint64_t high)
 	return bound + draw() % bound;
 }
 
-/* ---- timers ---------------------------------------------------------------------------------- */
-
-static bool earlier(const struct timer *a, const struct timer *b)
-{
-	return a->when_ns < b->when_ns || (a->when_ns == b->when_ns && a->number < b->number);
-}
-
-static void exchange(size_t i, size_t j)
-{
-	struct timer *heap = sim->threads->timers, t = heap[i];
-
-	heap[i] = heap[j];
-	heap[j] = t;
-}
-
-void sim_at(uint64_t when_ns, void (*fn)(void *), void *arg)
-{
-	struct sim_threads *t = sim->threads;
-	size_t i = t->ntimers++;
-
-	if (t->ntimers > t->room) {
-		t->room = t->room * 2 + 256;
-		t->timers = sim_resize(t->timers, t->room * sizeof(*t->timers));
-	}
-	t->timers[i] = (struct timer){ when_ns, t->timers_made++, fn, arg };
-	for (; i && earlier(&t->timers[i], &t->timers[(i - 1) / 2]); i = (i - 1) / 2)
-		exchange(i, (i - 1) / 2);
-}
-
-static struct timer first_timer(void)
-{
-	struct sim_threads *t = sim->threads;
-	struct timer *heap = t->timers, first = heap[0];
-
-	heap[0] = heap[--t->ntimers];
-	for (size_t i = 0, child; (child = 2 * i + 1) < t->ntimers; i = child) {
-		if (child + 1 < t->ntimers && earlier(&heap[child + 1], &heap[child]))
-			child++;
-		if (!earlier(&heap[child], &heap[i]))
-			break;
-		exchange(i, child);
-	}
-	return first;
-}
-
-static bool is_timer_due(void)
-{
-	const struct sim_threads *t = sim->threads;
-
-	return t->ntimers && t->timers[0].when_ns <= sim->now_ns;
-}
-
-static void run_timers(void)
-{
-	while (is_timer_due()) {
-		struct timer t = first_timer();
-
-		t.fn(t.arg);
-	}
-}
-
 /* ---- coroutines ------------------------------------------------------------------------------ */
 
 /* The program itself is the first object of the list. */
@@ -194,6 +124,7 @@ void sim_begin(uint64_t seed, bool tracing)
 	dl_iterate_phdr(find_locals, t);
 	t->pristine = sim_alloc(t->local_bytes + 1);
 	memcpy(t->pristine, t->locals, t->local_bytes);
+	sim_timers_begin();
 	sim_network_begin();
 }
 
@@ -355,7 +286,7 @@ void sim_call(void)
 	sim->now_ns += 200 + sim_random(800);
 	if (++p->calls == p->kill_at)
 		sim_at(sim->now_ns, kill_now, p);
-	if (sim_random(8) == 0 || is_timer_due())
+	if (sim_random(8) == 0 || sim_next_timer() <= sim->now_ns)
 		switch_out();
 }
 
@@ -422,10 +353,9 @@ static void end_sleeps(void)
 /* The earliest end of a sleep, or timer */
 static uint64_t next_time(void)
 {
-	const struct sim_threads *t = sim->threads;
-	uint64_t timer = t->ntimers ? t->timers[0].when_ns : SIM_NEVER;
+	uint64_t timer = sim_next_timer(), wake = sim->threads->wake_ns;
 
-	return timer < t->wake_ns ? timer : t->wake_ns;
+	return timer < wake ? timer : wake;
 }
 
 static void reap(void)
@@ -460,7 +390,7 @@ bool sim_run(uint64_t until_ns)
 
 		if (sim->now_ns > until_ns)
 			return false;
-		run_timers();
+		sim_run_timers();
 		end_sleeps();
 		if ((c = choose())) {
 			switch_in(c);

@@ -7,6 +7,7 @@
  * when a message arrives and when the clock ticks, so a seed repeats a schedule exactly.
  *
  *   simulated_threads.c   coroutines, the scheduler, the clock; pthread_*, sleeps
+ *   simulated_timers.c    functions that are called at a time
  *   simulated_network.c   sockets between hosts: delays, partitions, deaths; poll, epoll, eventfd
  *   simulated_memory.c    variables of each process; memory that runs out
  *   simulated_tls.c       sessions of TLS: the same flights, in clear
@@ -59,6 +60,7 @@ struct sim {
 	const char *algorithm; /* TUTTI_ALGO */
 	bool yields; /* a rank that waits for data, and does not sleep at once: TUTTI_WAIT */
 	struct sim_threads *threads;
+	struct sim_timers *timers;
 	struct sim_network *network;
 	struct sim_memory *memory;
 	struct sim_job *job;
@@ -84,10 +86,18 @@ void sim_call(void);
 bool sim_run(uint64_t until_ns);
 /* Kill a process: its threads end wherever they are, and its host closes its connections. */
 void sim_kill(struct sim_process *p);
-/* Call fn(arg) at a time, outside all coroutines. */
-void sim_at(uint64_t when_ns, void (*fn)(void *), void *arg);
 /* One line for each coroutine that still exists, to stderr */
 void sim_threads_print(void);
+
+/* ---- simulated_timers.c ---------------------------------------------------------------------- */
+
+void sim_timers_begin(void);
+/* Call fn(arg) at a time, outside all coroutines. */
+void sim_at(uint64_t when_ns, void (*fn)(void *), void *arg);
+/* The time of the next timer, SIM_NEVER: none */
+uint64_t sim_next_timer(void);
+/* Call what is due. */
+void sim_run_timers(void);
 
 /* ---- simulated_network.c --------------------------------------------------------------------- */
 
