@@ -356,13 +356,15 @@ static int follow(struct tt_shrink *a, int coordinator)
 
 int tt_shrink_decide(struct tt_shrink *a)
 {
-	int rc, who;
+	int rc, who = -1;
 
 	for (int r = 0; r < a->parent->nranks; r++)
 		a->peer[r].known = a->peer[r].silent;
 	do {
+		int before = who;
+
 		who = find_coordinator(a);
-		a->attempt++;
+		a->attempt += who != before;
 		if ((rc = tt_shrink_tell(a, TT_SHRINK_DECIDES, who)))
 			return rc;
 		rc = who == a->parent->rank ? coordinate(a) : follow(a, who);
