@@ -93,7 +93,6 @@ static ssize_t take(struct net_descriptor *d, uint8_t *to, size_t bytes)
 		memcpy(to + have, s->data + s->taken, n);
 		have += n;
 		s->taken += n;
-		d->in_bytes -= n;
 		if (s->taken < s->bytes)
 			break;
 		d->in = s->next;
@@ -103,8 +102,7 @@ static ssize_t take(struct net_descriptor *d, uint8_t *to, size_t bytes)
 		if (sim_random(8) == 0)
 			break; /* the rest with the next call */
 	}
-	if (have && d->peer >= 0)
-		sim_wake(net_of(d->peer)->process);
+	net_acknowledge(d, have);
 	return (ssize_t)have;
 }
 

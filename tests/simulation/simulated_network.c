@@ -183,6 +183,8 @@ void sim_network_cut(int a, int b, bool cut)
 		struct net_descriptor *d = &sim->network->table[i];
 		uint64_t when = sim->now_ns + 200 * SIM_MS; /* a retransmission */
 
+		if (d->kind == NET_SOCKET && d->host == a && d->peer_host == b)
+			net_acknowledge(d, 0);
 		if (d->kind != NET_SOCKET || d->host != b || d->peer_host != a)
 			continue;
 		for (struct net_segment *s = d->in; s; s = s->next)
@@ -193,6 +195,15 @@ void sim_network_cut(int a, int b, bool cut)
 }
 
 /* ---- making and ending ----------------------------------------------------------------------- */
+
+/* Bytes that nobody will receive: the peer gets an RST. */
+static bool has_unread(const struct net_descriptor *d)
+{
+	for (const struct net_segment *s = d->in; s; s = s->next)
+		if (s->taken < s->bytes)
+			return true;
+	return false;
+}
 
 static void drop_in(struct net_descriptor *d)
 {
@@ -246,7 +257,8 @@ void net_close(struct net_descriptor *d)
 		for (int i = 0; i < d->nqueue; i++)
 			net_close(net_of(d->queue[i]));
 		if (d->peer >= 0) {
-			net_end_at(net_of(d->peer), d->in_bytes > 0);
+			net_of(d->peer)->full = d->in_bytes >= NET_WINDOW;
+			net_end_at(net_of(d->peer), has_unread(d));
 			net_of(d->peer)->peer = -1;
 		}
 		drop_in(d);
@@ -275,9 +287,29 @@ void sim_network_kill(struct sim_process *p)
 		if (sim->network->table[i].kind != NET_FREE && sim->network->table[i].process == p)
 			net_close(&sim->network->table[i]);
 }
+
+void net_acknowledge(struct net_descriptor *d, size_t bytes)
+{
+	d->unacknowledged += bytes;
+	if (d->peer < 0 || sim->network->cuts[d->host][d->peer_host] || !d->unacknowledged)
+		return;
+	d->in_bytes -= d->unacknowledged;
+	d->unacknowledged = 0;
+	sim_wake(net_of(d->peer)->process);
+}
+
+/* The end of a stream has arrived, behind bytes that may not have been received. */
+static bool has_end(const struct net_descriptor *d)
+{
+	for (const struct net_segment *s = d->in; s && s->arrival_ns <= sim->now_ns; s = s->next)
+		if (s->fin || s->reset)
+			return true;
+	return false;
+}
+
 bool net_has_room(const struct net_descriptor *d)
 {
-	return d->peer < 0 || net_of(d->peer)->in_bytes < NET_WINDOW;
+	return d->peer < 0 ? !d->full || has_end(d) : net_of(d->peer)->in_bytes < NET_WINDOW;
 }
 
 bool net_has_input(const struct net_descriptor *d)

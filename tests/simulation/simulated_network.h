@@ -58,7 +58,9 @@ struct net_descriptor {
 	int error;                            /* SO_ERROR */
 	int queue[64], nqueue;                /* listening: connected ends, to be accepted */
 	struct net_segment *in, **in_last;
-	size_t in_bytes;       /* of `in`: sent by the peer, not received */
+	size_t in_bytes;       /* sent by the peer, not acknowledged to it as received */
+	size_t unacknowledged; /* of in_bytes: received, but a cut holds the acknowledgment */
+	bool full;             /* the peer has closed its end while the window was full */
 	uint64_t last_arrival; /* of a segment towards this end */
 	bool ended;            /* FIN or RST was received */
 	uint64_t user_timeout_ns;
@@ -105,6 +107,8 @@ void net_give_up(void *due);
 struct net_due *net_due_of(const struct net_descriptor *d);
 struct net_descriptor *net_claim(struct net_due *due);
 
+/* The process has received bytes: they leave the window of the sender, if no cut holds what tells it. */
+void net_acknowledge(struct net_descriptor *d, size_t bytes);
 /* Can the socket send; is there something to accept, receive or learn? */
 bool net_has_room(const struct net_descriptor *d);
 bool net_has_input(const struct net_descriptor *d);
