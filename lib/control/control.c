@@ -41,7 +41,7 @@ static bool allocate(struct tt_control *ctl)
 	       ctl->departed.over && ctl->departed.left_after && ctl->departed.left_at_ns &&
 	       ctl->departed.exchanges && ctl->gather.have && ctl->status.latest &&
 	       ctl->status.at_ns && ctl->status.last_received && ctl->log.pair &&
-	       ctl->deadlock.in_cycle;
+	       ctl->deadlock.in_cycle && tt_status_queue_make(&ctl->status.queue, ctl->nranks);
 }
 
 /* false: no memory */
@@ -77,6 +77,7 @@ static void release(struct tt_control *ctl)
 	free(ctl->departed.left_at_ns);
 	free(ctl->departed.exchanges);
 	free(ctl->gather.have);
+	tt_status_queue_free(&ctl->status.queue);
 	free(ctl->status.latest);
 	free(ctl->status.at_ns);
 	free(ctl->status.last_received);

@@ -47,6 +47,8 @@ static void fill_pairs(struct tt_control *ctl, struct tt_status *s)
 void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status)
 {
 	struct tt_status s = { .origin = ctl->rank,
+			       .serial = ctl->status.serial,
+			       .urgent = ctl->status.urgent,
 			       .awaited = -1,
 			       .exchanges = ctl->gather.number };
 
@@ -68,19 +70,18 @@ void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status)
 	*ret_status = s;
 }
 
+/* The queue sends what this rank's state is then. */
 static void send_status(struct tt_control *ctl, uint64_t now, bool urgent)
 {
-	struct tt_status s;
-	struct tt_writer w = { 0 };
-
-	tt_status_fill(ctl, &s);
-	s.serial = ++ctl->status.serial;
-	s.urgent = urgent;
-	tt_put_status(&w, &s);
-	tt_control_post(ctl, TT_TO_NEIGHBORS, -1, TT_F_STATUS, &w);
+	ctl->status.serial++;
+	ctl->status.urgent |= urgent;
 	ctl->status.sent_ns = now;
-	ctl->status.sent_started = s.started;
+	ctl->status.sent_started = atomic_load(&ctl->log.started);
 	ctl->status.answer_due_ns = TT_NEVER;
+	tt_status_enqueue(ctl, ctl->rank, TT_STATUS_OWN);
+	tt_status_queue_send(ctl, now);
+	if (ctl->status.queue.n)
+		tt_endpoint_wake(ctl->ep);
 }
 
 static uint64_t next_send_ns(struct tt_control *ctl, bool urgent)
@@ -94,14 +95,19 @@ static uint64_t next_send_ns(struct tt_control *ctl, bool urgent)
 
 uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now)
 {
+	uint64_t due;
+
 	if (ctl->status.answer_due_ns <= now)
 		send_status(ctl, now, false);
 	if (ctl->deadlock.check_due_ns <= now) {
 		ctl->deadlock.check_due_ns = TT_NEVER;
 		tt_deadlock_check(ctl);
 	}
-	return ctl->status.answer_due_ns < ctl->deadlock.check_due_ns ? ctl->status.answer_due_ns
-								      : ctl->deadlock.check_due_ns;
+	tt_status_queue_send(ctl, now);
+	due = ctl->status.queue.due_ns;
+	if (ctl->status.answer_due_ns < due)
+		due = ctl->status.answer_due_ns;
+	return ctl->deadlock.check_due_ns < due ? ctl->deadlock.check_due_ns : due;
 }
 
 static void note_received(struct tt_control *ctl, int rank, uint64_t seq)
@@ -151,35 +157,46 @@ static void compare(struct tt_control *ctl, const struct tt_status *s)
 	tt_control_break(ctl, TT_USAGE, -1, 0, text, -1);
 }
 
-bool tt_status_frame(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes)
+static void receive(struct tt_control *ctl, int from, const struct tt_status *s, uint64_t now)
 {
-	struct tt_status s;
-	uint64_t now = tt_now_ns(), at;
 	bool is_awaited = false;
+	uint64_t at;
 
-	if (!tt_get_status(data, bytes, ctl->nranks, &s))
-		return false;
-	if (s.origin == ctl->rank ||
-	    (ctl->status.at_ns[s.origin] && s.serial <= ctl->status.latest[s.origin].serial))
-		return true;
-	ctl->status.latest[s.origin] = s;
-	ctl->status.at_ns[s.origin] = now;
-	note_received(ctl, s.origin, s.started);
-	note_received(ctl, s.awaited, s.last_received);
-	tt_control_send(ctl, TT_TO_NEIGHBORS, from, TT_F_STATUS, data, bytes);
-	tt_control_changed(ctl);
-	compare(ctl, &s);
-	tt_deadlock_compare(ctl, &s);
-	for (int i = 0; i < s.nwants; i++)
-		is_awaited |= s.want[i].peer == ctl->rank;
-	if ((s.nwants || s.exchanging || ctl->status.blocked.nwants) &&
+	if (s->origin == ctl->rank ||
+	    (ctl->status.at_ns[s->origin] && s->serial <= ctl->status.latest[s->origin].serial))
+		return;
+	ctl->status.latest[s->origin] = *s;
+	ctl->status.at_ns[s->origin] = now;
+	note_received(ctl, s->origin, s->started);
+	note_received(ctl, s->awaited, s->last_received);
+	tt_status_enqueue(ctl, s->origin, from);
+	compare(ctl, s);
+	tt_deadlock_compare(ctl, s);
+	for (int i = 0; i < s->nwants; i++)
+		is_awaited |= s->want[i].peer == ctl->rank;
+	if ((s->nwants || s->exchanging || ctl->status.blocked.nwants) &&
 	    now + CHECK_NS < ctl->deadlock.check_due_ns)
 		ctl->deadlock.check_due_ns = now + CHECK_NS;
-	at = next_send_ns(ctl, s.urgent || is_awaited);
-	if (at <= now)
-		send_status(ctl, now, false);
-	else if (at < ctl->status.answer_due_ns)
+	at = next_send_ns(ctl, s->urgent || is_awaited);
+	if (at < ctl->status.answer_due_ns)
 		ctl->status.answer_due_ns = at;
+}
+
+bool tt_status_frame(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes)
+{
+	struct tt_reader r = { .at = data, .left = bytes };
+	uint64_t now = tt_now_ns();
+	struct tt_status s;
+
+	while (r.left) {
+		if (!tt_get_status(&r, ctl->nranks, &s))
+			return false;
+		receive(ctl, from, &s, now);
+	}
+	tt_control_changed(ctl);
+	if (ctl->status.answer_due_ns <= now)
+		send_status(ctl, now, false);
+	tt_status_queue_send(ctl, now);
 	return true;
 }
 

@@ -1,15 +1,19 @@
 /*
  * control_status.h - statuses of ranks, and the deadlock detection that compares them
  *
- * control_status.c sends, receives and compares statuses; control_status_format.c writes and reads
- * their bytes; deadlock.c looks for cycles in the wait-for graph. All functions: locked.
+ * control_status.c makes, receives and compares statuses; control_status_queue.c sends them to the
+ * neighbors; control_status_format.c writes and reads their bytes; deadlock.c looks for cycles in
+ * the wait-for graph. All functions: locked.
  */
 #ifndef TT_CONTROL_STATUS_H
 #define TT_CONTROL_STATUS_H
 
 #include "control/call_log.h"
 
-#define TT_PAIRS 8 /* pairs of ranks in a status */
+#define TT_PAIRS 8           /* pairs of ranks in a status */
+#define TT_STATUS_BYTES 1024 /* of a status, at most */
+#define TT_STATUS_OWN (-1)
+#define TT_STATUS_UNQUEUED (-2)
 
 struct tt_status {
 	int origin, awaited; /* awaited: -1 none or several */
@@ -31,12 +35,22 @@ struct tt_status {
 	} pair[TT_PAIRS];
 };
 
+/* The ranks whose latest status goes to the neighbors with the next frames. */
+struct tt_status_queue {
+	int *origin; /* [nranks], the first n are in use */
+	int n;
+	int *from; /* [nranks] the neighbor that sent the status, TT_STATUS_OWN or _UNQUEUED */
+	uint64_t sent_ns, due_ns; /* due: TT_NEVER: the queue is empty */
+};
+
 /* Locked, except asked_ns. */
 struct tt_statuses {
+	struct tt_status_queue queue;
 	struct tt_status *latest;       /* [nranks] the latest of each rank */
 	uint64_t *at_ns;                /* [nranks] arrival of the latest, 0: none yet */
 	uint64_t *last_received;        /* [nranks] last operation with a message received of it */
-	uint32_t serial;                /* of the latest status sent */
+	uint32_t serial;                /* of this rank's latest status */
+	bool urgent;                    /* it has not been sent yet, and is urgent */
 	uint64_t sent_ns, sent_started; /* the latest status sent: time, its `started` */
 	uint64_t answer_due_ns;         /* the next status to send, TT_NEVER: none */
 	struct tt_blocked blocked;      /* this rank's; holds while these two counters stand: */
@@ -50,8 +64,8 @@ struct tt_deadlock_state {
 	bool *in_cycle;        /* [nranks] scratch of that look */
 };
 
-/* control_status.c. frame: of neighbor from; false: the frame is malformed. timers: returns the
- * next time due */
+/* control_status.c. frame: statuses, of neighbor from; false: the frame is malformed. timers: returns
+ * the next time due */
 bool tt_status_frame(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);
 uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now);
 /* The last operation in which any rank, as far as this rank knows, received from `rank`. */
@@ -64,9 +78,16 @@ void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status);
 /* Does the call synchronize: no rank completes it before every rank has started it? */
 bool tt_status_needs_all(const struct tt_call *call);
 
+/* control_status_queue.c. make: false: no memory. enqueue: origin's latest status, which `from` sent;
+ * it leaves in the next frames, at once if the latest ones are old enough */
+bool tt_status_queue_make(struct tt_status_queue *q, int nranks);
+void tt_status_queue_free(struct tt_status_queue *q);
+void tt_status_enqueue(struct tt_control *ctl, int origin, int from);
+void tt_status_queue_send(struct tt_control *ctl, uint64_t now);
+
 /* control_status_format.c; get: false: the bytes are malformed */
 void tt_put_status(struct tt_writer *w, const struct tt_status *status);
-bool tt_get_status(const void *data, size_t bytes, int nranks, struct tt_status *ret_status);
+bool tt_get_status(struct tt_reader *r, int nranks, struct tt_status *ret_status);
 
 /* deadlock.c. Break the communicator if this rank is in or behind a cycle of ranks that wait for
  * each other. */

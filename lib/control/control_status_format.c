@@ -1,5 +1,6 @@
 /*
- * control_status_format.c - the bytes of a status; called by control_status.c to send and receive
+ * control_status_format.c - the bytes of a status; called by control_status.c and
+ * control_status_queue.c
  */
 #include <string.h>
 
@@ -53,21 +54,19 @@ static void get_messages(struct tt_reader *r, int nranks, struct tt_status *s)
 	}
 }
 
-bool tt_get_status(const void *data, size_t bytes, int nranks, struct tt_status *ret_status)
+bool tt_get_status(struct tt_reader *r, int nranks, struct tt_status *ret_status)
 {
-	struct tt_reader r = { .at = data, .left = bytes };
 	struct tt_status *s = ret_status;
 
 	memset(s, 0, sizeof(*s));
-	s->origin = (int)tt_get_upto(&r, 4, (uint64_t)nranks - 1);
-	s->serial = (uint32_t)tt_get(&r, 4);
-	s->urgent = tt_get_upto(&r, 1, 1);
-	s->started = tt_get(&r, 8);
-	s->finished = tt_get(&r, 8);
-	tt_get_call_history(&r, &s->history);
-	s->awaited = (int)tt_get(&r, 4);
-	s->last_received = tt_get(&r, 8);
-	get_messages(&r, nranks, s);
-	return tt_get_end(&r) && s->finished <= s->started && s->awaited >= -1 &&
-	       s->awaited < nranks;
+	s->origin = (int)tt_get_upto(r, 4, (uint64_t)nranks - 1);
+	s->serial = (uint32_t)tt_get(r, 4);
+	s->urgent = tt_get_upto(r, 1, 1);
+	s->started = tt_get(r, 8);
+	s->finished = tt_get(r, 8);
+	tt_get_call_history(r, &s->history);
+	s->awaited = (int)tt_get(r, 4);
+	s->last_received = tt_get(r, 8);
+	get_messages(r, nranks, s);
+	return !r->failed && s->finished <= s->started && s->awaited >= -1 && s->awaited < nranks;
 }

@@ -20,6 +20,9 @@
 /* EXACT: ranks; SMALLER: most ranks of a smaller group; ROUNDS: simulated rounds of tiles in flight */
 enum { EXACT = 16, MOST_HOSTS = 8, MOST_ON_HOST = 4, SMALLER = 64, ROUNDS = 4 };
 
+/* Processor time that a rank takes to connect, with its handshake, and the calls that share it */
+enum { CONNECT_US = 2000, CALLS = 1000 };
+
 /* ---- candidates ------------------------------------------------------------------------------ */
 
 static int put_name(const struct tt_algorithm *a, const char *argument, size_t length,
@@ -183,7 +186,7 @@ static int extrapolate(const struct choice *f, struct tt_candidate *c)
 	const struct tt_topology *t = f->shape->topology;
 	bool hosts = t && t->nhosts > 1, crowded;
 	int x = hosts ? t->nhosts : f->shape->nranks, more = 0, rc = 0;
-	uint64_t longer[3], brief[3];
+	uint64_t longer[3], brief[3], links[3];
 
 	for (; x > (hosts ? MOST_HOSTS : EXACT); more++)
 		x = half(x);
@@ -196,8 +199,11 @@ static int extrapolate(const struct choice *f, struct tt_candidate *c)
 			break;
 		brief[i] = b.time_ps;
 		longer[i] = a.time_ps > b.time_ps ? a.time_ps - b.time_ps : 0;
-		if (i == 0)
+		links[i] = a.links;
+		if (i == 0) {
 			memcpy(c->part_ps, a.part_ps, sizeof(c->part_ps));
+			c->links = a.links;
+		}
 		/* the group has as many hosts as the call: nothing to extrapolate */
 		if (!more && hosts) {
 			c->model_ps = a.time_ps;
@@ -208,6 +214,7 @@ static int extrapolate(const struct choice *f, struct tt_candidate *c)
 		return rc;
 	c->extrapolated = true;
 	c->model_ps = extrapolate_value(longer, more) + extrapolate_value(brief, more);
+	c->links = extrapolate_value(links, more);
 	crowded = !hosts && f->call->cores && f->shape->nranks > f->call->cores;
 	if (crowded)
 		c->model_ps /= (uint64_t)f->call->cores;
@@ -257,6 +264,20 @@ static bool takes_part(const struct tt_shape *s, const struct tt_candidate *c)
 	return levels || !c->algorithm->variants;
 }
 
+/* A call's share of the time to connect. A small call of many ranks may take as long with n - 1
+ * connections of every rank as with a few, but its first call takes seconds (256 ranks on two cores:
+ * 47 s with hierarchical-copy, 0.6 s with ring). */
+static uint64_t connecting_ps(const struct choice *f, const struct tt_candidate *c)
+{
+	const struct tt_topology *t = f->shape->topology;
+	int nhosts = t ? t->nhosts : 1, on_each = f->shape->nranks / nhosts, cores = f->call->cores;
+	uint64_t us = c->links * CONNECT_US / CALLS;
+
+	if (nhosts == 1 && !f->call->over_tcp)
+		return 0;
+	return us * 1000000 * (uint64_t)(cores && on_each > cores ? on_each / cores : 1);
+}
+
 /* Single copy, which reads the buffers of peers, halves the time of an algorithm if they are memory
  * of tuttiMemAlloc. The kind of memory is unknown at the choice, so such an algorithm counts 3/4 of
  * its predicted time; predictions err by as much. */
@@ -269,6 +290,7 @@ static void weigh(const struct choice *f, struct tt_candidate *c)
 		      !f->call->over_tcp && !crowded && (!t || t->nhosts == 1) &&
 		      f->shape->nranks <= TT_SINGLE_COPY_RANKS;
 	c->counts_ps = c->in_place ? c->predicted_ps - c->predicted_ps / 4 : c->predicted_ps;
+	c->counts_ps += connecting_ps(f, c);
 }
 
 /* Appends c, predicted, once for each path between the hosts: tcp, NICs. 0 | < 0 */

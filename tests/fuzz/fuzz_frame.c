@@ -46,11 +46,12 @@ static void registration(const uint8_t *data, size_t bytes)
 
 static void status(const uint8_t *data, size_t bytes)
 {
+	struct tt_reader r = { .at = data, .left = bytes };
 	struct tt_status s;
 	struct tt_writer w = { 0 };
 	char text[96];
 
-	if (!tt_get_status(data, bytes, NRANKS, &s))
+	if (!tt_get_status(&r, NRANKS, &s) || r.left)
 		return;
 	must(s.origin >= 0 && s.origin < NRANKS && s.awaited < NRANKS,
 	     "ranks of a status are ranks of the job");

@@ -133,6 +133,61 @@ Test(endpoint, a_frame_without_memory_is_an_error_and_no_endless_loop, .timeout 
 	tt_control_free(f.ctl);
 }
 
+/* Reads the peer's frames of statuses; returns their number, and the latest serial of each rank. */
+static int read_statuses(struct tt_tls *tls, uint32_t ret_serial[N])
+{
+	static uint8_t in[1u << 20];
+	size_t have = 0;
+	struct tt_frame_head head;
+	struct tt_status s;
+	int frames = 0;
+	ssize_t n;
+
+	while ((n = tt_tls_recv(tls, in + have, sizeof(in) - have)) > 0)
+		have += (size_t)n;
+	for (size_t at = 0; tt_frame_next(in + at, have - at, &head) > 0;
+	     at += TT_FRAME_HEAD + head.bytes) {
+		struct tt_reader r = { .at = in + at + TT_FRAME_HEAD, .left = head.bytes };
+
+		frames += head.kind == TT_F_STATUS;
+		while (head.kind == TT_F_STATUS && r.left && tt_get_status(&r, N, &s))
+			ret_serial[s.origin] = s.serial;
+	}
+	return frames;
+}
+
+/* 2,000 statuses come in 2,000 frames, and leave in one frame per 10 ms. */
+Test(endpoint, statuses_are_passed_on_together, .timeout = 60)
+{
+	struct fixture f = make(1);
+	struct tt_tls *from = connect_peer(&f, 9), *to = connect_peer(&f, 10);
+	uint64_t began = tt_now_ns();
+	uint32_t serial[N] = { 0 };
+	int frames = 0;
+
+	for (uint32_t i = 1; i <= 200; i++) {
+		for (int r = 0; r < N; r++) {
+			struct tt_status s = { .origin = r, .awaited = -1, .serial = i };
+			struct tt_writer w = { 0 };
+
+			if (r == 1)
+				continue;
+			tt_put_status(&w, &s);
+			send_frame(from, TT_F_STATUS, 0, &w);
+		}
+		serve(&f);
+		frames += read_statuses(to, serial);
+	}
+	tt_control_lock(f.ctl);
+	tt_status_timers(f.ctl, tt_now_ns() + TT_SECOND / 50);
+	tt_control_unlock(f.ctl);
+	frames += read_statuses(to, serial);
+	for (int r = 0; r < N; r++)
+		cr_expect(r == 1 ? serial[r] >= 1 : serial[r] == 200, "rank %d: %u", r, serial[r]);
+	cr_expect_leq((uint64_t)frames, 3 + (tt_now_ns() - began) / (TT_SECOND / 100));
+	tt_control_free(f.ctl);
+}
+
 Test(endpoint, an_end_after_end_is_no_death_and_any_other_end_is, .timeout = 60)
 {
 	for (int orderly = 0; orderly < 2; orderly++) {
