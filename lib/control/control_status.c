@@ -2,9 +2,9 @@
  * control_status.c - statuses: the current call of every rank, sent only while some rank waits long
  *
  * Called by run (tt_control_waiting, tt_control_missing) and by the service thread. A rank that
- * waits long floods its status. Each receiver compares the status with its own call log, which
- * finds different calls, and answers with its own status, so that ranks without an answer are
- * known. No status is sent while calls are quick.
+ * waits long floods its status, which asks for those of all others. Each receiver compares the
+ * status with its own call log, which finds different calls, and answers with its own status, so
+ * that ranks without an answer are known. No status is sent while calls are quick.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status)
 {
 	struct tt_status s = { .origin = ctl->rank,
 			       .serial = ctl->status.serial,
-			       .urgent = ctl->status.urgent,
+			       .ask = ctl->status.ask,
 			       .awaited = -1,
 			       .exchanges = ctl->gather.number };
 
@@ -71,10 +71,11 @@ void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status)
 }
 
 /* The queue sends what this rank's state is then. */
-static void send_status(struct tt_control *ctl, uint64_t now, bool urgent)
+static void send_status(struct tt_control *ctl, uint64_t now, enum tt_status_ask ask)
 {
 	ctl->status.serial++;
-	ctl->status.urgent |= urgent;
+	if (ctl->status.ask < ask)
+		ctl->status.ask = ask;
 	ctl->status.sent_ns = now;
 	ctl->status.sent_started = atomic_load(&ctl->log.started);
 	ctl->status.answer_due_ns = TT_NEVER;
@@ -98,7 +99,7 @@ uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now)
 	uint64_t due;
 
 	if (ctl->status.answer_due_ns <= now)
-		send_status(ctl, now, false);
+		send_status(ctl, now, TT_STATUS_ANSWERS);
 	if (ctl->deadlock.check_due_ns <= now) {
 		ctl->deadlock.check_due_ns = TT_NEVER;
 		tt_deadlock_check(ctl);
@@ -177,8 +178,8 @@ static void receive(struct tt_control *ctl, int from, const struct tt_status *s,
 	if ((s->nwants || s->exchanging || ctl->status.blocked.nwants) &&
 	    now + CHECK_NS < ctl->deadlock.check_due_ns)
 		ctl->deadlock.check_due_ns = now + CHECK_NS;
-	at = next_send_ns(ctl, s->urgent || is_awaited);
-	if (at < ctl->status.answer_due_ns)
+	at = next_send_ns(ctl, s->ask == TT_STATUS_ASKS_NOW || is_awaited);
+	if ((s->ask || is_awaited) && at < ctl->status.answer_due_ns)
 		ctl->status.answer_due_ns = at;
 }
 
@@ -195,7 +196,7 @@ bool tt_status_frame(struct tt_control *ctl, int from, const uint8_t *data, size
 	}
 	tt_control_changed(ctl);
 	if (ctl->status.answer_due_ns <= now)
-		send_status(ctl, now, false);
+		send_status(ctl, now, TT_STATUS_ANSWERS);
 	tt_status_queue_send(ctl, now);
 	return true;
 }
@@ -237,7 +238,7 @@ void tt_control_waiting(struct tt_control *ctl, const struct tt_blocked *blocked
 	atomic_store_explicit(&ctl->status.asked_ns, now, memory_order_relaxed);
 	tt_control_lock(ctl);
 	remember(ctl, blocked);
-	send_status(ctl, now, false);
+	send_status(ctl, now, TT_STATUS_ASKS);
 	tt_deadlock_check(ctl);
 	if (!blocked->differs)
 		check_peer(ctl, blocked->awaited, now);
@@ -390,7 +391,7 @@ int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_blo
 	text[0] = '\0';
 	tt_control_lock(ctl);
 	remember(ctl, blocked);
-	send_status(ctl, now, true);
+	send_status(ctl, now, TT_STATUS_ASKS_NOW);
 	await_answers(ctl, now, now + ANSWER_NS);
 	if (!ctl->broken)
 		tt_deadlock_check(ctl);
@@ -417,7 +418,7 @@ bool tt_status_silent(struct tt_control *ctl, uint64_t wait_ns, char *text, size
 	char ranks[256], why[200];
 	int n, first = 0;
 
-	send_status(ctl, s.since_ns, true);
+	send_status(ctl, s.since_ns, TT_STATUS_ASKS_NOW);
 	await_answers(ctl, s.since_ns, s.since_ns + wait_ns);
 	n = tt_rank_list(ctl->nranks, is_silent, &s, ranks, sizeof(ranks));
 	if (!n)

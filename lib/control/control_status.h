@@ -18,7 +18,9 @@
 struct tt_status {
 	int origin, awaited; /* awaited: -1 none or several */
 	uint32_t serial;
-	bool urgent;                    /* origin is at a deadline: answer at once */
+	/* Does origin ask all ranks for their statuses? NOW: it is at a deadline. An answer asks for
+	 * none, so statuses end when no rank waits. */
+	enum tt_status_ask { TT_STATUS_ANSWERS, TT_STATUS_ASKS, TT_STATUS_ASKS_NOW } ask;
 	uint64_t started, finished;     /* collective numbers */
 	struct tt_call_history history; /* number `started` and those before it */
 	uint64_t last_received;         /* last operation with a message received from awaited */
@@ -50,7 +52,7 @@ struct tt_statuses {
 	uint64_t *at_ns;                /* [nranks] arrival of the latest, 0: none yet */
 	uint64_t *last_received;        /* [nranks] last operation with a message received of it */
 	uint32_t serial;                /* of this rank's latest status */
-	bool urgent;                    /* it has not been sent yet, and is urgent */
+	enum tt_status_ask ask;         /* ... if it has not been sent yet */
 	uint64_t sent_ns, sent_started; /* the latest status sent: time, its `started` */
 	uint64_t answer_due_ns;         /* the next status to send, TT_NEVER: none */
 	struct tt_blocked blocked;      /* this rank's; holds while these two counters stand: */

@@ -10,7 +10,7 @@ void tt_put_status(struct tt_writer *w, const struct tt_status *s)
 {
 	tt_put(w, (uint32_t)s->origin, 4);
 	tt_put(w, s->serial, 4);
-	tt_put(w, s->urgent, 1);
+	tt_put(w, s->ask, 1);
 	tt_put(w, s->started, 8);
 	tt_put(w, s->finished, 8);
 	tt_put_call_history(w, &s->history);
@@ -61,7 +61,7 @@ bool tt_get_status(struct tt_reader *r, int nranks, struct tt_status *ret_status
 	memset(s, 0, sizeof(*s));
 	s->origin = (int)tt_get_upto(r, 4, (uint64_t)nranks - 1);
 	s->serial = (uint32_t)tt_get(r, 4);
-	s->urgent = tt_get_upto(r, 1, 1);
+	s->ask = (unsigned)tt_get_upto(r, 1, TT_STATUS_ASKS_NOW);
 	s->started = tt_get(r, 8);
 	s->finished = tt_get(r, 8);
 	tt_get_call_history(r, &s->history);

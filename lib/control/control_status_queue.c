@@ -81,5 +81,5 @@ void tt_status_queue_send(struct tt_control *ctl, uint64_t now)
 	q->n = 0;
 	q->sent_ns = now;
 	q->due_ns = TT_NEVER;
-	ctl->status.urgent = false;
+	ctl->status.ask = TT_STATUS_ANSWERS;
 }

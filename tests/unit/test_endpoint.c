@@ -167,7 +167,9 @@ Test(endpoint, statuses_are_passed_on_together, .timeout = 60)
 
 	for (uint32_t i = 1; i <= 200; i++) {
 		for (int r = 0; r < N; r++) {
-			struct tt_status s = { .origin = r, .awaited = -1, .serial = i };
+			struct tt_status s = {
+				.origin = r, .awaited = -1, .serial = i, .ask = TT_STATUS_ASKS
+			};
 			struct tt_writer w = { 0 };
 
 			if (r == 1)
@@ -186,6 +188,29 @@ Test(endpoint, statuses_are_passed_on_together, .timeout = 60)
 		cr_expect(r == 1 ? serial[r] >= 1 : serial[r] == 200, "rank %d: %u", r, serial[r]);
 	cr_expect_leq((uint64_t)frames, 3 + (tt_now_ns() - began) / (TT_SECOND / 100));
 	tt_control_free(f.ctl);
+}
+
+/* If answers were answered, statuses would never end: each of n ranks would send one per second. */
+Test(endpoint, a_status_that_asks_for_none_is_not_answered, .timeout = 60)
+{
+	for (int ask = TT_STATUS_ANSWERS; ask <= TT_STATUS_ASKS_NOW; ask++) {
+		struct fixture f = make(1);
+		struct tt_tls *from = connect_peer(&f, 9), *to = connect_peer(&f, 10);
+		struct tt_status s = { .origin = 9, .awaited = -1, .serial = 1, .ask = ask };
+		uint32_t serial[N] = { 0 };
+		struct tt_writer w = { 0 };
+
+		tt_put_status(&w, &s);
+		send_frame(from, TT_F_STATUS, 0, &w);
+		serve(&f);
+		tt_control_lock(f.ctl);
+		tt_status_timers(f.ctl, tt_now_ns() + 5 * TT_SECOND);
+		tt_control_unlock(f.ctl);
+		read_statuses(to, serial);
+		cr_expect_eq(serial[9], 1);
+		cr_expect_eq(serial[1] > 0, ask != TT_STATUS_ANSWERS, "ask %d", ask);
+		tt_control_free(f.ctl);
+	}
 }
 
 Test(endpoint, an_end_after_end_is_no_death_and_any_other_end_is, .timeout = 60)
