@@ -151,7 +151,8 @@ static bool is_record_of(const struct tt_control *ctl, int rank,
 	       (rank || !memcmp(record->public_key, root, TT_PUBLIC_KEY));
 }
 
-/* A pipe leads to a rank of this process, which has checked the table with its own key of rank 0. */
+/* The connection is proof enough of a table from rank 0 itself. A pipe leads to a rank of this process,
+ * which has checked the table with its own key of rank 0. */
 static bool got_table(struct tt_control *ctl, const struct tt_conn *conn, const uint8_t *data,
 		      size_t bytes)
 {
@@ -160,7 +161,8 @@ static bool got_table(struct tt_control *ctl, const struct tt_conn *conn, const 
 
 	if (ctl->join.has_table || bytes < TT_SIGNATURE)
 		return false;
-	if (!conn->duplex.pipe && !is_signed(ctl, conn->peer, data, bytes - TT_SIGNATURE))
+	if (conn->peer && !conn->duplex.pipe &&
+	    !is_signed(ctl, conn->peer, data, bytes - TT_SIGNATURE))
 		return true;
 	for (int rank = 0; rank < ctl->nranks; rank++) {
 		tt_get_business_card(&r, &record);
