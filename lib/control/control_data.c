@@ -2,8 +2,9 @@
  * control_data.c - data sockets: the lower rank of a pair dials in a thread, both ranks poll
  *
  * Called by transports, through comm. A dial takes as long as the network and the peer's service
- * thread need, so a thread works through the dials of this rank; it exists while there are some.
- * The caller's thread never waits.
+ * thread need, so threads work through the dials of this rank, at most TT_DIALERS; they exist while
+ * there are some. One thread alone would wait 255 times, when rank 0 dials 255 ranks that share two
+ * cores. The caller's thread never waits.
  */
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -13,27 +14,29 @@
 #include "base/thread.h"
 #include "control/control_internal.h"
 
-static struct tt_data_dial *next_unfinished(struct tt_control *ctl)
+static struct tt_data_dial *next_dial(struct tt_control *ctl)
 {
 	struct tt_data_dial *d = ctl->dialer.dials;
 
-	while (d && (d->fd >= 0 || d->code))
+	while (d && d->begun)
 		d = d->next;
 	return d;
 }
 
-/* Thread: dialer. Fields of an unfinished dial do not change. */
+/* Thread: dialer. Fields of a dial that is not finished do not change. */
 static void *work(void *arg)
 {
-	struct tt_control *ctl = arg;
+	struct tt_dialer_thread *thread = arg;
+	struct tt_control *ctl = thread->ctl;
 	struct tt_data_dial *d;
 
 	tt_control_lock(ctl);
-	while ((d = next_unfinished(ctl))) {
+	while ((d = next_dial(ctl))) {
 		struct tt_dial dial = tt_dial_of(ctl, d->peer, TT_P_DATA, d->deadline_ns);
 		struct tt_duplex duplex;
 		int rc;
 
+		d->begun = true;
 		dial.channel = d->channel;
 		dial.network = true;
 		tt_control_unlock(ctl);
@@ -49,37 +52,68 @@ static void *work(void *arg)
 		d->code = rc;
 		d->fd = rc ? -1 : tt_tls_release(duplex.tls);
 	}
-	ctl->dialer.working = false;
+	thread->working = false;
 	tt_control_unlock(ctl);
 	return NULL;
 }
 
-/* The thread has finished its work, or is about to. */
-static void join_thread(struct tt_control *ctl)
+/* A thread that has finished its work, or is about to */
+static void join_thread(struct tt_dialer_thread *t)
 {
-	if (ctl->dialer.started)
-		pthread_join(ctl->dialer.thread, NULL);
-	ctl->dialer.started = false;
+	if (t->started)
+		pthread_join(t->thread, NULL);
+	t->started = false;
 }
 
-static int start_thread(struct tt_control *ctl)
+static bool is_working(struct tt_dialer_thread *t)
+{
+	bool working;
+
+	tt_control_lock(t->ctl);
+	working = t->working;
+	tt_control_unlock(t->ctl);
+	return working;
+}
+
+static int start_thread(struct tt_control *ctl, struct tt_dialer_thread *t)
 {
 	int rc;
 
-	join_thread(ctl);
-	ctl->dialer.working = true;
-	rc = tt_thread_start(&ctl->dialer.thread, "tutti-dialer", work, ctl);
-	ctl->dialer.started = rc == 0;
+	t->ctl = ctl;
+	t->working = true;
+	rc = tt_thread_start(&t->thread, "tutti-dialer", work, t);
+	t->started = rc == 0;
 	if (!rc)
 		return 0;
-	ctl->dialer.working = false;
+	t->working = false;
 	return tt_fail(TT_SYSTEM, "rank %d: cannot start a thread: %s", ctl->rank, strerror(rc));
+}
+
+/* One more thread, up to TT_DIALERS. If it cannot start, the others do its work. */
+static int add_thread(struct tt_control *ctl)
+{
+	struct tt_dialer_thread *idle = NULL;
+	bool others = false;
+	int rc;
+
+	for (int i = 0; i < TT_DIALERS; i++) {
+		struct tt_dialer_thread *t = &ctl->dialer.thread[i];
+
+		if (t->started && is_working(t))
+			others = true;
+		else
+			idle = t;
+	}
+	if (!idle)
+		return 0;
+	join_thread(idle);
+	rc = start_thread(ctl, idle);
+	return others ? 0 : rc;
 }
 
 int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t deadline_ns)
 {
 	struct tt_data_dial *d = calloc(1, sizeof(*d)), **at;
-	bool working;
 
 	if (!d)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory to connect to rank %d", ctl->rank,
@@ -92,9 +126,8 @@ int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t dead
 	for (at = &ctl->dialer.dials; *at;)
 		at = &(*at)->next;
 	*at = d;
-	working = ctl->dialer.working;
 	tt_control_unlock(ctl);
-	return working ? 0 : start_thread(ctl);
+	return add_thread(ctl);
 }
 
 static void free_dial(struct tt_data_dial *d)
@@ -200,7 +233,7 @@ int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd,
 		    struct tt_data_keys *ret_keys)
 {
 	struct tt_data_keys keys;
-	bool working;
+	bool dials;
 	int rc;
 
 	if (tt_control_broken(ctl))
@@ -208,12 +241,12 @@ int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd,
 	tt_control_lock(ctl);
 	rc = ctl->rank < peer ? take_dialed(ctl, peer, channel, ret_fd, &keys)
 			      : take_parked(ctl, peer, channel, ret_fd, &keys);
-	working = ctl->dialer.working;
+	dials = ctl->dialer.dials != NULL;
 	tt_control_unlock(ctl);
 	if (rc <= 0)
 		return rc;
-	if (!working)
-		join_thread(ctl);
+	for (int i = 0; i < TT_DIALERS && !dials; i++)
+		join_thread(&ctl->dialer.thread[i]);
 	tt_sock_set_blocking(*ret_fd, true);
 	if (ret_keys)
 		*ret_keys = keys;
@@ -225,9 +258,11 @@ void tt_dialer_stop(struct tt_control *ctl)
 {
 	struct tt_data_dial *d;
 
-	if (ctl->dialer.started)
-		atomic_store(&ctl->broken, TT_REMOTE); /* ends a dial in progress */
-	join_thread(ctl);
+	for (int i = 0; i < TT_DIALERS; i++)
+		if (ctl->dialer.thread[i].started)
+			atomic_store(&ctl->broken, TT_REMOTE); /* ends a dial in progress */
+	for (int i = 0; i < TT_DIALERS; i++)
+		join_thread(&ctl->dialer.thread[i]);
 	while ((d = ctl->dialer.dials)) {
 		ctl->dialer.dials = d->next;
 		tt_sock_close(d->fd);

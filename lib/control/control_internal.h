@@ -6,7 +6,7 @@
  * sockets, the thread and the lock; a protocol sees ranks and frames only.
  *
  *   control.c               make, leave; frames in and out
- *   control_data.c          data sockets, and the dialer thread
+ *   control_data.c          data sockets, and the dialer threads
  *   control_message.c       frames of active messages
  *   control_allgather.c     allgather, agreement
  *   control_flood.c         broken, abort, goodbye, deaths
@@ -89,16 +89,22 @@ struct tt_data_dial { /* from tt_control_dial to tt_control_take */
 	struct tt_data_dial *next;
 	int peer, channel;
 	uint64_t deadline_ns;
+	bool begun;      /* by a thread */
 	int fd, code;    /* -1 and 0: not finished */
 	char text[1024]; /* the sentence of code */
 	struct tt_data_keys keys;
 };
 
+#define TT_DIALERS 8 /* dials at a time */
+
 struct tt_dialer {
 	struct tt_data_dial *dials; /* in order */
-	bool working;               /* the thread will look at dials again */
-	bool started;               /* the thread must be joined; calling thread */
-	pthread_t thread;
+	struct tt_dialer_thread {
+		struct tt_control *ctl;
+		bool working; /* it will look at dials again */
+		bool started; /* it must be joined; calling thread */
+		pthread_t thread;
+	} thread[TT_DIALERS];
 };
 
 /* End all dials. Not locked. */

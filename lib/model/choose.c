@@ -20,8 +20,9 @@
 /* EXACT: ranks; SMALLER: most ranks of a smaller group; ROUNDS: simulated rounds of tiles in flight */
 enum { EXACT = 16, MOST_HOSTS = 8, MOST_ON_HOST = 4, SMALLER = 64, ROUNDS = 4 };
 
-/* Processor time that a rank takes to connect, with its handshake, and the calls that share it */
-enum { CONNECT_US = 2000, CALLS = 1000 };
+/* Time that a rank takes to make a link: a handshake, or room in shared memory; the calls that share
+ * it */
+enum { HANDSHAKE_US = 2000, ROOM_US = 500, CALLS = 2000 };
 
 /* ---- candidates ------------------------------------------------------------------------------ */
 
@@ -186,7 +187,7 @@ static int extrapolate(const struct choice *f, struct tt_candidate *c)
 	const struct tt_topology *t = f->shape->topology;
 	bool hosts = t && t->nhosts > 1, crowded;
 	int x = hosts ? t->nhosts : f->shape->nranks, more = 0, rc = 0;
-	uint64_t longer[3], brief[3], links[3];
+	uint64_t longer[3], brief[3], links[3], most[3];
 
 	for (; x > (hosts ? MOST_HOSTS : EXACT); more++)
 		x = half(x);
@@ -200,13 +201,13 @@ static int extrapolate(const struct choice *f, struct tt_candidate *c)
 		brief[i] = b.time_ps;
 		longer[i] = a.time_ps > b.time_ps ? a.time_ps - b.time_ps : 0;
 		links[i] = a.links;
-		if (i == 0) {
+		most[i] = a.most_links;
+		if (i == 0)
 			memcpy(c->part_ps, a.part_ps, sizeof(c->part_ps));
-			c->links = a.links;
-		}
 		/* the group has as many hosts as the call: nothing to extrapolate */
 		if (!more && hosts) {
 			c->model_ps = a.time_ps;
+			c->links = a.most_links;
 			return 0;
 		}
 	}
@@ -214,10 +215,12 @@ static int extrapolate(const struct choice *f, struct tt_candidate *c)
 		return rc;
 	c->extrapolated = true;
 	c->model_ps = extrapolate_value(longer, more) + extrapolate_value(brief, more);
-	c->links = extrapolate_value(links, more);
+	c->links = extrapolate_value(most, more);
 	crowded = !hosts && f->call->cores && f->shape->nranks > f->call->cores;
-	if (crowded)
+	if (crowded) {
 		c->model_ps /= (uint64_t)f->call->cores;
+		c->links = extrapolate_value(links, more) / (uint64_t)f->call->cores;
+	}
 	return 0;
 }
 
@@ -264,18 +267,15 @@ static bool takes_part(const struct tt_shape *s, const struct tt_candidate *c)
 	return levels || !c->algorithm->variants;
 }
 
-/* A call's share of the time to connect. A small call of many ranks may take as long with n - 1
- * connections of every rank as with a few, but its first call takes seconds (256 ranks on two cores:
- * 47 s with hierarchical-copy, 0.6 s with ring). */
+/* A call's share of the time to connect. A small call of many ranks may take as long with n / 2 links
+ * of every rank as with a few, but its first call takes a minute and gigabytes (256 ranks on two
+ * cores: 47 s over tcp with hierarchical-copy, 2.3 s with reduce-to-one; 33 GB of shared memory). */
 static uint64_t connecting_ps(const struct choice *f, const struct tt_candidate *c)
 {
 	const struct tt_topology *t = f->shape->topology;
-	int nhosts = t ? t->nhosts : 1, on_each = f->shape->nranks / nhosts, cores = f->call->cores;
-	uint64_t us = c->links * CONNECT_US / CALLS;
+	bool shared = (!t || t->nhosts == 1) && !f->call->over_tcp;
 
-	if (nhosts == 1 && !f->call->over_tcp)
-		return 0;
-	return us * 1000000 * (uint64_t)(cores && on_each > cores ? on_each / cores : 1);
+	return c->links * (shared ? ROOM_US : HANDSHAKE_US) * 1000000 / CALLS;
 }
 
 /* Single copy, which reads the buffers of peers, halves the time of an algorithm if they are memory

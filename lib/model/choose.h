@@ -37,7 +37,7 @@ struct tt_candidate {
 	/* time that candidates are compared by: below predicted_ps if in_place, above it if the
 	 * first call has to connect many ranks, see choose.c */
 	uint64_t counts_ps;
-	uint64_t links;    /* connections of a rank, counted above 16 ranks only */
+	uint64_t links;    /* that a core makes, counted above 16 ranks only */
 	uint64_t model_ps; /* uncorrected prediction of the model, and its parts: */
 	uint64_t part_ps[TT_PARTS];
 };

@@ -272,8 +272,9 @@ static void collect(const struct tt_sim *sim, struct tt_sim_result *result)
 		result->idle_max = idle > result->idle_max ? idle : result->idle_max;
 		for (uint32_t i = 0; i < rank->npeers; i++)
 			result->bytes[rank->class[i]] += rank->sent_bytes[i];
-		if (rank->npeers > result->links)
-			result->links = rank->npeers;
+		result->links += rank->npeers;
+		if (rank->npeers > result->most_links)
+			result->most_links = rank->npeers;
 	}
 	result->idle_mean = sum / n;
 }

@@ -39,7 +39,7 @@ struct tt_sim_result {
 	double idle_min, idle_mean, idle_max; /* over ranks: share of the time without work */
 	uint64_t events;                      /* simulated messages */
 	uint32_t ntiles, tiles_walked;        /* tiles beyond tiles_walked are extrapolated */
-	uint32_t links;                       /* of the rank with the most peers */
+	uint64_t links, most_links;           /* peers of all ranks; of the rank with the most */
 };
 
 struct tt_sim;

@@ -20,6 +20,8 @@
  *                  little: a peer computed, or another control group ran; among ranks only, yields
  *                  are faster (in a control group of their own beside a busy one, 8 B: 16 us, by
  *                  sleep 110)
+ *   connecting     an operation whose links are not all connected sleeps at once, since its peers
+ *                  need the cores for their handshakes
  *
  * Every wait checks the communicator's health each round, and the deadline after each sleep. The
  * deadline limits the time in which nothing moves, from the first yield on, so received bytes move
@@ -206,7 +208,8 @@ static bool may_yield(struct tt_wait *w, const struct tt_op *set)
 		start_clock(w, set);
 		w->yielded_ns = w->started_ns;
 		w->yields = c->wait.policy == TT_WAIT_SPIN ? YIELDS_OWN_CORE : YIELDS_CROWDED;
-		if (c->wait.policy == TT_WAIT_SLEEP || w->started_ns < c->wait.paused_until_ns)
+		if (c->wait.policy == TT_WAIT_SLEEP || w->started_ns < c->wait.paused_until_ns ||
+		    set->way == &tt_connecting_way)
 			w->yields = 0;
 	}
 	return w->idle <= w->spins + w->yields;
@@ -259,7 +262,7 @@ int tt_wait_idle(struct tt_wait *w, struct tt_op *set)
 	if (w->idle++ == 0) {
 		if (set->comm == w->comm)
 			w->comm->wait.spins = set->bound.path->spins;
-		w->spins = tt_wait_spins(w->comm);
+		w->spins = set->way == &tt_connecting_way ? 0 : tt_wait_spins(w->comm);
 	}
 	if (w->idle <= w->spins) {
 		tt_cpu_relax();
