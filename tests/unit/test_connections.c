@@ -188,6 +188,42 @@ Test(connections, a_dial_ends_when_the_job_breaks, .timeout = 60)
 	cr_assert_lt(m.report[0].took_ms, HOLD_MS / 2);
 }
 
+/* Rank 1 is stopped. Rank 0 dials it first, and then rank 2. */
+static int dial_past_a_stopped_rank(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	int fd, rc;
+
+	atomic_store(&m->report[rank].progress, 1);
+	if (rank == 1)
+		sleep_ms(HOLD_MS);
+	control_job_reached(m, 1, 2, HOLD_MS);
+	if (rank == 0 && (tt_control_dial(ctl, 1, 0, tt_deadline_ns(10 * HOLD_MS)) ||
+			  tt_control_dial(ctl, 2, 0, tt_deadline_ns(10 * HOLD_MS))))
+		return 1;
+	rc = await_data_socket(ctl, 2 - rank, 0, &fd, NULL);
+	if (!rc)
+		close(fd);
+	snprintf(m->report[rank].text, sizeof(m->report[rank].text), "connected");
+	return rc;
+}
+
+Test(connections, a_dial_does_not_wait_for_another, .timeout = 60)
+{
+	struct control_job m = { .n = 3, .body = dial_past_a_stopped_rank };
+
+	control_job_start(&m);
+	cr_assert(control_job_all_reached(&m, 1, HOLD_MS));
+	control_job_stop(&m, 1);
+	atomic_store(&m.report[1].progress, 2);
+	for (int ms = 0; ms < HOLD_MS && !(m.report[0].text[0] && m.report[2].text[0]); ms++)
+		sleep_ms(1);
+	kill(m.report[1].pid, SIGKILL);
+	kill(m.report[1].pid, SIGCONT);
+	control_job_wait(&m);
+	cr_assert_eq(m.report[0].rc, 0);
+	cr_assert_eq(m.report[2].rc, 0);
+}
+
 /* Rank 1 listens no more, and breaks the job a moment later. */
 static int dial_a_closed_listener(struct control_job *m, int rank, struct tt_control *ctl)
 {

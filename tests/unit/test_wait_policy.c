@@ -1,6 +1,6 @@
 /*
- * test_wait_policy.c - a waiting rank sleeps instead of yielding where yields are slow, and only
- * there
+ * test_wait_policy.c - a waiting rank sleeps instead of yielding where yields are slow or while it
+ * connects, and only there
  *
  * This file replaces sched_yield and the clock, so that a yield takes exactly the time that a test
  * sets: the real scheduling does not count. Computing threads compete for the core. The tests read
@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@
 
 static atomic_int slow_yields; /* yields that take SLOW_NS; later ones QUICK_NS */
 static atomic_bool end;
+static atomic_int *yields; /* of rank 1, shared; NULL: not counted */
 
 /* the clock of this thread: its lag behind the real clock, its last value, and the duration of the
  * yield since then (0: no yield, time passes as usual) */
@@ -50,6 +52,8 @@ int clock_gettime(clockid_t id, struct timespec *t)
 
 int sched_yield(void)
 {
+	if (yields)
+		atomic_fetch_add(yields, 1);
 	step_ns = atomic_fetch_sub(&slow_yields, 1) > 0 ? SLOW_NS : QUICK_NS;
 	return 0;
 }
@@ -110,4 +114,38 @@ Test(wait_policy, a_rank_sleeps_where_yields_are_slow_but_not_after_one_slow_yie
 			     want[i].slow);
 	}
 	unsetenv("TUTTI_WAIT");
+}
+
+/* Rank 1 is in the barrier, and rank 0, which dials, is late. */
+static int connect_to_a_late_rank(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	atomic_int *of_rank_1 = arg;
+
+	(void)nranks;
+	if (rank == 1) {
+		yields = of_rank_1;
+		atomic_store(yields, 0);
+		return tuttiBarrier(*comm, NULL);
+	}
+	while (atomic_load(of_rank_1) < 0)
+		usleep(1000);
+	usleep(200000);
+	if (atomic_load(of_rank_1))
+		return fprintf(stderr, "%d yields\n", atomic_load(of_rank_1));
+	return tuttiBarrier(*comm, NULL);
+}
+
+/* Its peers need the cores for their handshakes. */
+Test(wait_policy, a_rank_that_connects_does_not_yield, .timeout = 60)
+{
+	atomic_int *of_rank_1 = mmap(NULL, sizeof(*of_rank_1), PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct ranks r = { .n = 2, .transport = "tcp", .arg = of_rank_1 };
+
+	cr_assert_neq((void *)of_rank_1, MAP_FAILED);
+	atomic_init(of_rank_1, -1);
+	setenv("TUTTI_WAIT", "yield", 1);
+	cr_expect_eq(ranks_run(&r, connect_to_a_late_rank), 0);
+	unsetenv("TUTTI_WAIT");
+	munmap(of_rank_1, sizeof(*of_rank_1));
 }
