@@ -210,6 +210,8 @@ static int make_first(const struct tt_join *join, struct tt_id *id, const struct
 	OPENSSL_cleanse(id->secret, TT_SECRET);
 	if (!rc && ports && join->nranks > 1)
 		rc = tt_endpoint_listen(ep, ports);
+	if (!rc && join->nranks > 1) /* takes a while, in which other ranks connect already */
+		rc = tt_endpoint_tls(ep);
 	if (!rc)
 		rc = tt_control_make(ep, 0, join->rank, join->nranks, NULL, ret_ctl);
 	if (rc)

@@ -68,6 +68,11 @@ int tt_endpoint_authenticate(struct tt_control_endpoint *ep, const struct tt_id 
 		return 0;
 	if (!tt_identity_make(&ep->auth.identity))
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a key pair", ep->peer);
+	return 0;
+}
+
+int tt_endpoint_tls(struct tt_control_endpoint *ep)
+{
 	return tt_tls_context_make(ep->auth.key, ep->auth.job, ep->peer, &ep->auth.tls);
 }
 

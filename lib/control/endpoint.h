@@ -191,11 +191,12 @@ struct tt_control_endpoint {
 
 /* ---- endpoint.c ------------------------------------------------------------------------------ */
 
-/* Make an endpoint; take the key, the job and the attempt from id; listen; give it to the service
- * thread; take it back and free it. Not locked. 0 | TT_SYSTEM */
+/* Make an endpoint; take the key, the job and the attempt from id; listen; prepare for sessions of TLS;
+ * give it to the service thread; take it back and free it. Not locked. 0 | TT_SYSTEM */
 int tt_endpoint_make(int peer, int npeers, struct tt_control_endpoint **ret_ep);
 int tt_endpoint_authenticate(struct tt_control_endpoint *ep, const struct tt_id *id);
 int tt_endpoint_listen(struct tt_control_endpoint *ep, const struct tt_ports *ports);
+int tt_endpoint_tls(struct tt_control_endpoint *ep);
 int tt_endpoint_start(struct tt_control_endpoint *ep);
 void tt_endpoint_free(struct tt_control_endpoint *ep);
 /* Tell all peers that the endpoint closes; locked. */

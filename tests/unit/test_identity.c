@@ -31,6 +31,7 @@ static struct tt_control_endpoint *endpoint_of(int peer, uint8_t job)
 
 	cr_assert_eq(tt_endpoint_make(peer, 12, &ep), 0);
 	cr_assert_eq(tt_endpoint_authenticate(ep, &id), 0);
+	cr_assert_eq(tt_endpoint_tls(ep), 0);
 	memcpy(ep->peers.business_cards[peer].public_key, ep->auth.identity.public_key,
 	       TT_PUBLIC_KEY);
 	return ep;
@@ -157,6 +158,7 @@ static struct tt_control *make_rank_9(const struct tt_control_endpoint *root, in
 
 	cr_assert_eq(tt_endpoint_make(9, 12, &ep), 0);
 	cr_assert_eq(tt_endpoint_authenticate(ep, &(struct tt_id){ .nonce = { 1 } }), 0);
+	cr_assert_eq(tt_endpoint_tls(ep), 0);
 	cr_assert_eq(tt_endpoint_listen(ep, &(struct tt_ports){ 0 }), 0);
 	cr_assert_eq(tt_control_make(ep, 0, 9, 12, NULL, &ctl), 0);
 	cr_assert(tt_conn_add(ep, duplex, from, from == 0));

@@ -129,6 +129,7 @@ static struct tt_control_endpoint *listen_as(int rank, uint8_t job, const struct
 
 	cr_assert_eq(tt_endpoint_make(rank, 4, &ep), 0);
 	cr_assert_eq(tt_endpoint_authenticate(ep, &(struct tt_id){ .nonce = { job } }), 0);
+	cr_assert_eq(tt_endpoint_tls(ep), 0);
 	cr_assert_eq(tt_endpoint_listen(ep, ports), 0, "%s", tt_error_text());
 	return ep;
 }

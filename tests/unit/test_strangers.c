@@ -116,6 +116,7 @@ static ssize_t answer_to_hello(bool gone)
 
 	cr_assert_eq(tt_endpoint_make(0, 2, &ep), 0);
 	cr_assert_eq(tt_endpoint_authenticate(ep, &(struct tt_id){ .nonce = { 1 } }), 0);
+	cr_assert_eq(tt_endpoint_tls(ep), 0);
 	cr_assert_eq(tt_endpoint_listen(ep, &(struct tt_ports){ 0 }), 0);
 	fd = connect_from(1, ep->listening.port);
 	cr_assert_eq(poll(&(struct pollfd){ .fd = fd, .events = POLLOUT }, 1, 20000), 1);
@@ -300,6 +301,7 @@ static struct tt_tls *connect_with_secret(const struct tt_id *id, const struct t
 
 	cr_assert_eq(tt_endpoint_make(1, 2, &ep), 0);
 	cr_assert_eq(tt_endpoint_authenticate(ep, id), 0);
+	cr_assert_eq(tt_endpoint_tls(ep), 0);
 	tls = tt_tls_client(ep->auth.tls, connect_from(1, id->port), (uint8_t[TT_PUBLIC_KEY]){ 0 });
 	while (!(rc = tt_tls_handshake(tls)))
 		sleep_ms(1);
