@@ -69,7 +69,9 @@ static int collect(const struct tt_request *r)
 		struct tt_request *more = tt_pool_take(r->comm, room * sizeof(*more));
 
 		if (!more)
-			return tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", room);
+			return tt_run_unbegun(r, 1,
+					      tt_fail(TT_SYSTEM,
+						      "no memory for a group of %zu calls", room));
 		if (group.room)
 			memcpy(more, group.requests, group.room * sizeof(*more));
 		tt_pool_give(group.requests);
@@ -163,7 +165,8 @@ static int run_requests(struct tt_request *all, size_t n)
 	int rc = 0;
 
 	if (!some)
-		return tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", n);
+		return tt_run_unbegun(all, n,
+				      tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", n));
 	for (size_t i = 0, k = 0; i <= n && !rc; i++, k = 0) {
 		if (i < n && (!all[i].comm || !all[i].stream))
 			continue; /* already run, or of the NULL stream */

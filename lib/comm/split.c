@@ -20,8 +20,11 @@ int tt_comm_agree(tuttiComm_t c)
 	} mine = { "", "" }, *all = malloc((size_t)c->nranks * sizeof(*all));
 	int rc;
 
-	if (!all)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
+	if (!all) {
+		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
+		tt_control_raise(c->ctl, rc, c->rank, tt_error_text());
+		return rc;
+	}
 	memcpy(mine.transport, c->settings.transport, sizeof(mine.transport));
 	memcpy(mine.algo, c->settings.algo, sizeof(mine.algo));
 	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, c->setup_deadline_ns);

@@ -159,6 +159,15 @@ static struct tt_op *link_set(struct tt_op *ops, size_t n, struct tt_op **last, 
 	return first;
 }
 
+int tt_run_unbegun(const struct tt_request *requests, size_t n, int code)
+{
+	for (size_t i = 0; i < n; i++) {
+		tt_control_raise(requests[i].comm->ctl, code, -1, tt_error_text());
+		tt_comm_failed(requests[i].comm, code);
+	}
+	return code;
+}
+
 static int run_many(const struct tt_request *requests, size_t n)
 {
 	size_t entries = 4;
@@ -169,7 +178,9 @@ static int run_many(const struct tt_request *requests, size_t n)
 		entries *= 2;
 	ops = tt_pool_take(requests[0].comm, n * sizeof(*ops) + entries * sizeof(*last));
 	if (!ops)
-		return tt_fail(TT_SYSTEM, "no memory for a group of %zu operations", n);
+		return tt_run_unbegun(requests, n,
+				      tt_fail(TT_SYSTEM, "no memory for a group of %zu operations",
+					      n));
 	last = (struct tt_op **)(ops + n);
 	for (size_t i = 0; i < n; i++)
 		tt_op_init(&ops[i], &requests[i]);

@@ -9,6 +9,8 @@
 /* Run requests of any communicators as one set, in this thread. 0 | the first failure, which has
  * broken every communicator of the set that had not finished. Blocks: until the deadline. */
 int tt_run_requests(const struct tt_request *requests, size_t n);
+/* Report an error to all ranks that would wait for requests that do not begin. Returns code. */
+int tt_run_unbegun(const struct tt_request *requests, size_t n, int code);
 
 /* Do two buffers have no byte in common? */
 static inline bool tt_apart(const void *a, size_t a_bytes, const void *b, size_t b_bytes)

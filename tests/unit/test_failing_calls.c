@@ -92,6 +92,20 @@ static int allreduce(tuttiComm_t comm, size_t count)
 	return rc;
 }
 
+/* A send and a receive in one group */
+static int exchange(tuttiComm_t comm)
+{
+	int n = 0, me = 0, got = -1, rc;
+
+	tuttiCommCount(comm, &n);
+	tuttiCommUserRank(comm, &me);
+	tuttiGroupStart();
+	tuttiSend(&me, 1, tuttiInt32, (me + 1) % n, comm, NULL);
+	tuttiRecv(&got, 1, tuttiInt32, (me + n - 1) % n, comm, NULL);
+	rc = tuttiGroupEnd();
+	return rc || got == (me + n - 1) % n ? rc : WRONG;
+}
+
 static int messages(tuttiComm_t comm)
 {
 	int n = 0, me = 0, rc = 0, got = -1;
@@ -132,6 +146,7 @@ static int act(const struct failing_case *c, tuttiComm_t *comm, int rank)
 	case ALLREDUCE_SHM:
 	case ALLREDUCE_TCP:
 		rc = allreduce(*comm, 10);
+		rc = rc ? rc : exchange(*comm);
 		return rc ? rc : allreduce(*comm, LARGE);
 	case MESSAGES:
 		return messages(*comm);
