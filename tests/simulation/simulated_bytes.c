@@ -98,7 +98,7 @@ static ssize_t take(struct net_descriptor *d, uint8_t *to, size_t bytes)
 		d->in = s->next;
 		if (!d->in)
 			d->in_last = &d->in;
-		free(s);
+		sim_free(s);
 		if (sim_random(8) == 0)
 			break; /* the rest with the next call */
 	}

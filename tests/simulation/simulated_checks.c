@@ -3,11 +3,14 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "control/control.h"
 #include "tests/simulation/simulated_job.h"
 
-#define ONE_LEVEL 9 /* ranks: TT_FANOUT children of rank 0 */
-#define SENTENCES 3 /* printed for a schedule */
+#define ONE_LEVEL 9                /* ranks: TT_FANOUT children of rank 0 */
+#define SENTENCES 3                /* printed for a schedule */
+#define SILENT_NS (3 * SIM_SECOND) /* twice the patience of a shrink, and delays */
 
 static const char *const fault_names[SIM_FAULTS] = {
 	"no fault", "kills", "stops", "cuts", "lost connections", "no memory", "corrupted bytes",
@@ -102,15 +105,30 @@ static bool is_late_notice(uint64_t began_ns)
 	return sim->now_ns - since > SIM_NOTICE_NS;
 }
 
-/* Deaths are known before a deadline. An abort is not to a rank whose neighbors have all left. */
-static bool is_timed_out_beside_a_death(const struct sim_comm *w, tuttiResult_t rc)
+/* Does the fault keep a living rank from answering, or may it? Of anything else the ranks learn at once. */
+static bool is_silencing(enum sim_faults faults)
+{
+	return faults == SIM_STOPS || faults == SIM_CUTS || faults == SIM_CORRUPTION;
+}
+
+/* A rank waits in vain where no fault silences another one. A rank without memory may drop a message, and
+ * leave others waiting that connect to it in a shrink; two ranks that have lost their connection take each
+ * other for dead, and divide the others. An abort is not known to a rank whose neighbors have all left.
+ * Ranks that did not call a shrink keep the others for half of the time-out. */
+static bool is_vain_wait(const struct sim_comm *w, const char *what, tuttiResult_t rc,
+			 uint64_t waited_ns)
 {
 	const struct sim_job *job = sim->job;
+	bool shrinks = !strcmp(what, "shrink");
 
 	for (int i = 0; w && i < job->n; i++)
 		if (job->rank[i].aborted && job->rank[i].aborted_in == w->key)
 			return false;
-	return job->faults == SIM_KILLS && rc == tuttiTimeout;
+	if (!w || is_silencing(job->faults) || (job->faults == SIM_MEMORY && job->messaged) ||
+	    (shrinks && (job->faults == SIM_MEMORY || job->faults == SIM_LOSSES)))
+		return false;
+	return rc == tuttiTimeout ||
+	       waited_ns > (shrinks ? SIM_TIMEOUT_NS - SIM_SECOND : SIM_NOTICE_NS + SIM_SECOND);
 }
 
 /* The deadline limits the time in which nothing moves: it begins anew with a process that continues, and
@@ -128,17 +146,35 @@ static uint64_t moved_ns(const struct sim_comm *w, uint64_t began_ns)
 	return last;
 }
 
+/* Are all dead and gone ranks others than the members of w? */
+static bool is_of_others(const struct sim_comm *w)
+{
+	const struct sim_job *job = sim->job;
+
+	for (int r = 0; w->known && r < w->n; r++) {
+		const struct sim_rank *member = &job->rank[w->member[r]];
+
+		if (member->harmed || member->disturbs || member->left_ns)
+			return false;
+	}
+	return w->known && job->faults == SIM_KILLS && !job->misused;
+}
+
 /* A call has returned rc. */
 void sim_check_call(const struct sim_comm *w, const char *what, tuttiResult_t rc, uint64_t began_ns,
 		    uint64_t limit_ns)
 {
 	struct sim_rank *me = &sim->job->rank[sim->process->number];
 	const char *text = tuttiGetLastError(w ? w->comm : NULL);
+	uint64_t waited_ns = sim->now_ns - moved_ns(w, began_ns);
 
 	sim_trace("process %d: %s: %s%s%s", sim->process->number, what, tuttiGetErrorString(rc),
 		  rc ? ": " : "", rc ? text : "");
-	if (moved_ns(w, began_ns) + limit_ns < sim->now_ns && !me->delayed)
+	if (waited_ns > limit_ns && !me->delayed)
 		sim_fail("%s took %.3f s: %s", what, 1e-9 * (double)(sim->now_ns - began_ns), text);
+	if (is_vain_wait(w, what, rc, waited_ns))
+		sim_fail("%s waited %.3f s for nobody who is silent: %s: %s", what,
+			 1e-9 * (double)waited_ns, tuttiGetErrorString(rc), text);
 	if (!rc && w) {
 		me->succeeded_ns = sim->now_ns;
 		me->succeeded_in = w->key;
@@ -147,10 +183,10 @@ void sim_check_call(const struct sim_comm *w, const char *what, tuttiResult_t rc
 		return;
 	if (!text[0])
 		sim_fail("%s: error %d without a sentence", what, rc);
-	if (!sim_any_harmed())
+	if (!sim_any_harmed() || (w && is_of_others(w)))
 		sim_fail("%s failed without a fault: %s", what, text);
-	if (is_timed_out_beside_a_death(w, rc))
-		sim_fail("%s timed out beside a death: %s", what, text);
+	if (rc == tuttiInternalError && sim->job->faults != SIM_CORRUPTION)
+		sim_fail("%s: an error of the library: %s", what, text);
 	if (w && is_late_notice(began_ns))
 		sim_fail("%s noticed a death late, after %.3f s: %s", what,
 			 1e-9 * (double)(sim->now_ns - sim->job->last_kill_ns), text);
@@ -180,6 +216,46 @@ static int count_together(const struct sim_comm *w)
 	return n;
 }
 
+/* The coordinator of a shrink takes ranks that have answered just now. */
+SIM_REPLACE(int, tt_control_form, struct tt_control *parent, const struct tt_members *members,
+	    uint64_t deadline_ns, struct tt_control **ret_ctl)
+{
+	const struct sim_rank *me = &sim->job->rank[sim->process->number];
+
+	for (int i = 0; i < members->n && members->rank == 0 && me->shrinking->known; i++) {
+		const struct sim_rank *other =
+			&sim->job->rank[me->shrinking->member[members->member[i]]];
+
+		if (other->process.stopped && !me->harmed &&
+		    sim->now_ns - other->stopped_ns > SILENT_NS)
+			sim_fail("a shrink takes rank %d, which has been stopped for %.3f s",
+				 members->member[i],
+				 1e-9 * (double)(sim->now_ns - other->stopped_ns));
+	}
+	return __real_tt_control_form(parent, members, deadline_ns, ret_ctl);
+}
+
+/* A rank that was stopped, and others went on without it: it learns of that when it continues. */
+static void check_excluded(const struct sim_comm *w, tuttiResult_t rc)
+{
+	const struct sim_job *job = sim->job;
+	const struct sim_rank *me = &job->rank[sim->process->number];
+
+	for (int r = 0; rc && w->known && job->faults == SIM_STOPS && r < w->n; r++) {
+		const struct sim_rank *other = &job->rank[w->member[r]];
+		uint64_t since = other->shrunk_ns > job->last_continue_ns ? other->shrunk_ns
+									  : job->last_continue_ns;
+
+		if (other->shrinks != me->shrinks || !other->shrunk_to ||
+		    sim->now_ns < since + SIM_SECOND)
+			continue;
+		if (!strstr(tuttiGetLastError(NULL), "went on"))
+			sim_fail("a rank does not know that others went on without it: %s",
+				 tuttiGetLastError(NULL));
+		return;
+	}
+}
+
 void sim_check_shrink(const struct sim_comm *w, tuttiResult_t rc, int n)
 {
 	struct sim_rank *me = &sim->job->rank[sim->process->number];
@@ -187,6 +263,8 @@ void sim_check_shrink(const struct sim_comm *w, tuttiResult_t rc, int n)
 
 	if (!rc && 2 * n <= w->n)
 		sim_fail("a shrink of %d ranks left %d, no majority", w->n, n);
+	check_excluded(w, rc);
+	me->shrunk_ns = sim->now_ns;
 	if (sim->job->faults != SIM_STOPS || sim->job->misused || me->harmed || !w->known)
 		return;
 	me->shrunk_to = n;

@@ -21,6 +21,8 @@ static void stop_one(void *arg)
 {
 	struct sim_process *p = arg;
 
+	if (!p->stopped)
+		sim->job->rank[p->number].stopped_ns = sim->now_ns;
 	p->stopped = !p->ended && !p->dead;
 	sim_trace("process %d is stopped", p->number);
 }
@@ -62,6 +64,16 @@ static void plan_stops(uint64_t from_ns, uint64_t most_ns)
 			sim_at(when + sim_random_scale(SIM_MS, 60 * SIM_SECOND), continue_one,
 			       &w->process);
 	}
+}
+
+/* A rank that may coordinate a shrink is stopped for about as long as others wait for its answer. */
+static void plan_pause(struct sim_rank *w)
+{
+	uint64_t when = sim->now_ns + sim_random_scale(SIM_MS, SIM_TIMEOUT_NS);
+
+	w->harmed = w->delayed = true;
+	sim_at(when, stop_one, &w->process);
+	sim_at(when + sim_random_scale(SIM_SECOND / 2, 4 * SIM_SECOND), continue_one, &w->process);
 }
 
 struct cut {
@@ -119,7 +131,9 @@ void sim_plan_faults(void)
 {
 	switch (sim->job->faults) {
 	case SIM_KILLS:
-		plan_kills();
+		sim->job->strikes_split = sim_random(2);
+		if (!sim->job->strikes_split || sim_random(2))
+			plan_kills();
 		break;
 	case SIM_STOPS:
 		plan_stops(0, 200 * SIM_MS);
@@ -144,6 +158,10 @@ void sim_plan_faults(void)
 
 		w->harmed = true;
 		w->process.fail_at = sim_random_scale(1, 2048);
+		if (sim_random(2)) { /* buffers and queues */
+			w->process.fail_at = sim_random_scale(1, 64);
+			w->process.fail_from_bytes = sim_random_scale(1024, 65536);
+		}
 		break;
 	}
 	default:
@@ -157,5 +175,19 @@ void sim_plan_faults_of_shrink(void)
 	if (!sim->job->strikes_shrink)
 		return;
 	sim->job->strikes_shrink = false;
-	plan_stops(sim->now_ns, 2 * SIM_TIMEOUT_NS);
+	if (sim_random(2))
+		plan_stops(sim->now_ns, 2 * SIM_TIMEOUT_NS);
+	for (int i = (int)sim_random(3); i < sim->job->n && sim_random(2); i++)
+		plan_pause(&sim->job->rank[i]);
+}
+
+/* One rank is killed early in a split. */
+void sim_plan_faults_of_split(void)
+{
+	struct sim_process *p = &sim->job->rank[sim->process->number].process;
+
+	if (!sim->job->strikes_split || sim_random((uint32_t)sim->job->n))
+		return;
+	sim->job->strikes_split = false;
+	p->kill_at = p->calls + sim_random_scale(4, 512);
 }

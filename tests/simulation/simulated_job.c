@@ -34,12 +34,13 @@ static tuttiResult_t shrink(struct sim_comm *w)
 				 .key = ((uint64_t)w->shrinks + 1) << 32 };
 	uint64_t began = sim->now_ns;
 	struct sim_rank *me = &sim->job->rank[sim->process->number];
-	bool aborts = sim_random(2);
+	bool aborts = sim_random(2) || w->half_failed;
 	tuttiResult_t rc;
 
 	me->disturbs |= aborts;
 	me->shrink_ns = began;
 	me->shrinks = next.shrinks;
+	me->shrinking = w;
 	me->shrunk_to = 0;
 	sim_plan_faults_of_shrink();
 	rc = tuttiCommShrink(w->comm, NULL, 0, &next.comm, NULL,
@@ -162,5 +163,6 @@ int sim_job(const struct sim_plan *plan)
 			sim_threads_print();
 		}
 	}
+	sim_memory_end();
 	return job->failed > 0;
 }

@@ -9,14 +9,16 @@
  * All ranks join, run some operations, and leave. A rank whose operation fails shrinks with the
  * others and goes on in the new communicator, or gives up. After each call:
  *
- *   - it has returned in time: a death within 2 s, anything else at the deadline and a little more
+ *   - it has returned in time: a death within 2 s, where no fault silences a living rank within 3 s (a
+ *     shrink: 9 s), anything else at the deadline and a little more
  *   - a success has the right data; an error has its reason in a fault, and a sentence
  *   - a rank that is reported dead was harmed, a rank that is reported left has left
  *   - messages come once and in order; one quorum operation has one mask and one result everywhere
  *   - members of a new communicator agree on who they are; it has the majority of its parent; ranks
- *     that shrink together and were never stopped are in one, whoever is stopped and continues
+ *     that shrink together and were never stopped are in one, whoever is stopped and continues; none of
+ *     them had been stopped for long; a rank that continues learns that the others went on
  *
- * and at the end no thread and no descriptor of a process is left.
+ * and at the end no thread and no descriptor of a process is left, and no freed memory was written.
  */
 #ifndef TEST_SIMULATED_JOB_H
 #define TEST_SIMULATED_JOB_H
@@ -41,18 +43,22 @@ enum sim_faults {
 	SIM_FAULTS
 };
 
+struct sim_comm;
+
 struct sim_rank {
 	struct sim_process process;
-	bool harmed;   /* it, its network, or what it receives: errors have a reason */
-	bool delayed;  /* stopped for a while: its calls may take longer */
-	bool disturbs; /* fails the others' calls: aborts, or has given up */
+	uint64_t stopped_ns; /* when it was stopped last */
+	bool harmed;         /* it, its network, or what it receives: errors have a reason */
+	bool delayed;        /* stopped for a while: its calls may take longer */
+	bool disturbs;       /* fails the others' calls: aborts, or has given up */
 	bool joined, aborted;
 	uint64_t aborted_in; /* key of the communicator */
 	uint64_t left_ns;    /* its first departure from a communicator */
 	uint64_t succeeded_ns,
 		succeeded_in; /* its latest successful call: when; key of the communicator */
-	/* its latest shrink: when, the communicators before it, and the size of the new one */
-	uint64_t shrink_ns;
+	/* its latest shrink: of what, its begin and end, the communicators before it, the size of the new one */
+	const struct sim_comm *shrinking;
+	uint64_t shrink_ns, shrunk_ns;
 	int shrinks, shrunk_to;
 };
 
@@ -64,6 +70,7 @@ struct sim_comm {
 	int rank, n;
 	int member[SIM_RANKS]; /* processes */
 	bool known;            /* member is */
+	bool half_failed;      /* only this rank knows of an error in a split's communicator */
 	int departed;          /* rank that has left in the midst of calls, -1: none */
 	int sent[SIM_RANKS], received[SIM_RANKS];
 };
@@ -82,7 +89,9 @@ struct sim_job {
 	tuttiUniqueId id;
 	bool has_id;
 	bool misused;               /* by calls that do not fit */
+	bool messaged;              /* messages, or a quorum operation, have begun */
 	bool strikes_shrink;        /* more ranks are stopped in the first shrink */
+	bool strikes_split;         /* a rank is killed in one of the first splits */
 	uint64_t last_kill_ns;      /* 0: none yet */
 	uint64_t last_continue_ns;  /* of a stopped process */
 	uint64_t last_departure_ns; /* of a rank that others still call */
@@ -93,8 +102,6 @@ struct sim_job {
 
 /* ---- simulated_checks.c ---------------------------------------------------------------------- */
 
-/* The schedule has failed: a sentence with its seed. */
-void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Is there a reason for errors? */
 bool sim_any_harmed(void);
 /* A call of this rank, which began at began_ns, has returned rc. comm NULL: there is none any more */
@@ -119,5 +126,7 @@ tuttiResult_t sim_run_operations(struct sim_comm *comm);
 void sim_plan_faults(void);
 /* A rank begins to shrink. */
 void sim_plan_faults_of_shrink(void);
+/* A rank begins to split. */
+void sim_plan_faults_of_split(void);
 
 #endif

@@ -1,11 +1,12 @@
 /*
- * simulated_memory.c - the variables of each simulated process; memory that runs out
+ * simulated_memory.c - the variables of each simulated process; memory that runs out, or was freed
  *
  * All processes run in one program, so its variables are swapped when another process runs on. Only
  * pages that were ever written are copied: all are read-only at first, and the first write to a page
  * marks it.
  */
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +17,16 @@
 
 #define PAGE 4096u
 #define WRITTEN_MOST 64
+#define KEPT 256 /* freed pieces of memory */
+#define KEPT_BYTES 32768u
 
 extern char __data_start, _end;
+void __real_free(void *data);
+
+struct freed {
+	void *data;
+	size_t bytes;
+};
 
 struct sim_memory {
 	char *at; /* first page of the variables */
@@ -26,6 +35,8 @@ struct sim_memory {
 	int written[WRITTEN_MOST]; /* pages, in the order of their first write */
 	int nwritten;
 	struct sim_process *owner; /* whose variables are in place, NULL: nobody's */
+	struct freed freed[KEPT];  /* the latest ones, from nfreed on in turn */
+	unsigned nfreed;
 };
 
 /* ---- the variables --------------------------------------------------------------------------- */
@@ -87,9 +98,10 @@ void sim_memory_switch(struct sim_process *p)
 
 /* ---- memory that runs out --------------------------------------------------------------------- */
 
-static bool out_of_memory(void)
+static bool out_of_memory(size_t bytes)
 {
-	if (!sim || !sim->process || !sim->process->fail_at || --sim->process->fail_at)
+	if (!sim || !sim->process || !sim->process->fail_at ||
+	    bytes < sim->process->fail_from_bytes || --sim->process->fail_at)
 		return false;
 	sim_trace("process %d: no memory", sim->process->number);
 	errno = ENOMEM;
@@ -98,22 +110,55 @@ static bool out_of_memory(void)
 
 SIM_REPLACE(void *, malloc, size_t bytes)
 {
-	return out_of_memory() ? NULL : __real_malloc(bytes);
+	return out_of_memory(bytes) ? NULL : __real_malloc(bytes);
 }
 
 SIM_REPLACE(void *, calloc, size_t n, size_t bytes)
 {
-	return out_of_memory() ? NULL : __real_calloc(n, bytes);
+	return out_of_memory(n * bytes) ? NULL : __real_calloc(n, bytes);
 }
 
 SIM_REPLACE(void *, realloc, void *old, size_t bytes)
 {
-	return out_of_memory() ? NULL : __real_realloc(old, bytes);
+	return out_of_memory(bytes) ? NULL : __real_realloc(old, bytes);
 }
 
 SIM_REPLACE(void *, aligned_alloc, size_t alignment, size_t bytes)
 {
-	return out_of_memory() ? NULL : __real_aligned_alloc(alignment, bytes);
+	return out_of_memory(bytes) ? NULL : __real_aligned_alloc(alignment, bytes);
+}
+
+/* ---- freed memory ----------------------------------------------------------------------------- */
+
+static void check_freed(const struct freed *f)
+{
+	static const uint8_t zeros[KEPT_BYTES];
+
+	if (f->data && memcmp(f->data, zeros, f->bytes))
+		sim_fail("%zu bytes were written to after they had been freed", f->bytes);
+	__real_free(f->data);
+}
+
+/* Freed memory of the library stays for a while, and nobody may write to it. It is zero, so that most
+ * other uses of it crash. */
+SIM_REPLACE(void, free, void *data)
+{
+	size_t bytes = data ? malloc_usable_size(data) : 0;
+	struct freed *f;
+
+	if (!sim || !sim->memory || !sim->process || !data || bytes > KEPT_BYTES) {
+		__real_free(data);
+		return;
+	}
+	f = &sim->memory->freed[sim->memory->nfreed++ % KEPT];
+	check_freed(f);
+	*f = (struct freed){ memset(data, 0, bytes), bytes };
+}
+
+void sim_memory_end(void)
+{
+	for (int i = 0; i < KEPT; i++)
+		check_freed(&sim->memory->freed[i]);
 }
 
 void *sim_alloc(size_t bytes)
@@ -124,4 +169,9 @@ void *sim_alloc(size_t bytes)
 void *sim_resize(void *old, size_t bytes)
 {
 	return __real_realloc(old, bytes);
+}
+
+void sim_free(void *data)
+{
+	__real_free(data);
 }

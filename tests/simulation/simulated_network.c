@@ -121,7 +121,7 @@ struct net_descriptor *net_claim(struct net_due *due)
 	struct net_descriptor *d = net_of(due->fd);
 	bool same = d->generation == due->generation && d->kind == NET_SOCKET;
 
-	free(due);
+	sim_free(due);
 	return same ? d : NULL;
 }
 
@@ -211,7 +211,7 @@ static void drop_in(struct net_descriptor *d)
 
 	for (struct net_segment *s = d->in; s; s = next) {
 		next = s->next;
-		free(s);
+		sim_free(s);
 	}
 	d->in = NULL;
 	d->in_last = &d->in;
@@ -272,7 +272,7 @@ void net_close(struct net_descriptor *d)
 					sim->network->table[i].watches[j--] =
 						sim->network->table[i]
 							.watches[--sim->network->table[i].nwatches];
-	free(d->watches);
+	sim_free(d->watches);
 	d->watches = NULL;
 	d->process->ndescriptors--;
 	d->kind = NET_FREE;

@@ -6,6 +6,8 @@
 
 #include "tests/simulation/simulated_job.h"
 
+#define LARGE ((64u << 20) + 100000) /* bytes of a message: more than the unexpected queue takes */
+
 /* Draws that all ranks make alike: by the seed, the communicator and the number of the operation */
 uint32_t sim_common(uint64_t key, int index, int what, uint32_t n)
 {
@@ -61,7 +63,7 @@ static tuttiResult_t allreduce(struct sim_comm *w, int index)
 	sim_check_call(w, "allreduce", rc, began, SIM_TIMEOUT_NS + SIM_SLACK_NS);
 	if (!rc)
 		check_values("allreduce", true, data, count, sum_of(w, index));
-	free(data);
+	sim_free(data);
 	return rc;
 }
 
@@ -79,7 +81,7 @@ static tuttiResult_t broadcast(struct sim_comm *w, int index)
 	sim_check_call(w, "broadcast", rc, began, SIM_TIMEOUT_NS + SIM_SLACK_NS);
 	if (!rc)
 		check_values("broadcast", true, data, count, value_of(w->member[root], index));
-	free(data);
+	sim_free(data);
 	return rc;
 }
 
@@ -130,17 +132,27 @@ static tuttiResult_t receive(struct sim_comm *w, void *data, size_t bytes, int r
 	return rc == tuttiInProgress && broken ? broken : rc;
 }
 
+/* The sender of a large message waits for its receiver, so only one rank sends one. */
+static bool is_sent(bool large, int from, int to)
+{
+	return !large || (from == 0 && to == 1);
+}
+
 /* Messages to every rank; then as many are received from every rank that lives. */
 static tuttiResult_t messages(struct sim_comm *w, int index)
 {
-	int each = 1 + (int)sim_common(w->key, index, 1, 4);
-	size_t bytes = sim_common(w->key, index, 2, 3) ? 16 : 100000;
+	bool large = w->n == 2 && sim_common(w->key, index, 3, 6) == 0;
+	int each = 1 + (int)sim_common(w->key, index, 1, large ? 1 : 4);
+	size_t bytes = large ? LARGE : sim_common(w->key, index, 2, 3) ? 16 : 100000;
 	int *data = sim_alloc(bytes);
 	tuttiResult_t rc = tuttiSuccess;
 	uint64_t began;
 
+	sim->job->messaged = true;
 	for (int i = 0; i < each; i++)
 		for (int r = 0; r < w->n; r++) {
+			if (!is_sent(large, w->rank, r))
+				continue;
 			data[0] = w->rank;
 			data[1] = w->sent[r]++;
 			began = sim->now_ns;
@@ -151,7 +163,7 @@ static tuttiResult_t messages(struct sim_comm *w, int index)
 	for (int r = 0; r < w->n; r++) {
 		tuttiResult_t got = tuttiSuccess;
 
-		for (int i = 0; i < each && !got; i++) {
+		for (int i = 0; i < each && !got && is_sent(large, r, w->rank); i++) {
 			got = receive(w, data, bytes, r);
 			if (got == tuttiInProgress && !sim_any_harmed())
 				sim_fail("message %d of rank %d did not come", w->received[r], r);
@@ -167,7 +179,7 @@ static tuttiResult_t messages(struct sim_comm *w, int index)
 		}
 		rc = rc ? rc : got;
 	}
-	free(data);
+	sim_free(data);
 	return rc;
 }
 
@@ -199,9 +211,10 @@ static tuttiResult_t quorum(struct sim_comm *w, int index)
 	int64_t mine = value_of(w->member[w->rank], 0), sum = 0, expected = 0;
 	int k = 1 + (int)sim_common(w->key, index, 1, (uint32_t)w->n);
 	uint64_t began = sim->now_ns;
-	tuttiResult_t rc = tuttiAllReduceQuorum(&mine, &sum, 1, tuttiInt64, tuttiSum, k, 50,
-						w->comm, NULL, &q);
+	tuttiResult_t rc;
 
+	sim->job->messaged = true;
+	rc = tuttiAllReduceQuorum(&mine, &sum, 1, tuttiInt64, tuttiSum, k, 50, w->comm, NULL, &q);
 	sim_check_call(w, "quorum allreduce", rc, began, SIM_TIMEOUT_NS + SIM_SLACK_NS);
 	if (rc)
 		return rc;
@@ -280,6 +293,31 @@ static tuttiResult_t deadlock(struct sim_comm *w, int index)
 	return rc;
 }
 
+/* Split in two, use the half, leave it. */
+static tuttiResult_t split(struct sim_comm *w, int index)
+{
+	struct sim_comm half = { .departed = -1, .key = w->key * 7 + (uint64_t)index };
+	int color = (int)sim_common(w->key, index, 4 + w->rank, 3);
+	uint64_t began = sim->now_ns;
+	tuttiResult_t rc;
+
+	sim_plan_faults_of_split();
+	rc = tuttiCommSplit(w->comm, color - 1, w->rank, &half.comm, NULL);
+	sim_check_call(w, "split", rc, began, SIM_TIMEOUT_NS + SIM_SLACK_NS);
+	if (rc || !half.comm)
+		return rc;
+	rc = sim_introduce(&half);
+	for (int i = 0; i < 2 && !rc; i++)
+		rc = i ? barrier(&half, i) : allreduce(&half, i);
+	w->half_failed = rc;
+	if (!sim->job->rank[sim->process->number].left_ns)
+		sim->job->rank[sim->process->number].left_ns = sim->now_ns;
+	began = sim->now_ns;
+	sim_check_call(NULL, "destroy a half", tuttiCommDestroy(half.comm), began,
+		       SIM_TIMEOUT_NS + SIM_SLACK_NS);
+	return rc;
+}
+
 /* A rank leaves: that is an error of the others' next call at once, in words that say so. */
 static tuttiResult_t departure(struct sim_comm *w, int index)
 {
@@ -298,9 +336,9 @@ static tuttiResult_t departure(struct sim_comm *w, int index)
 		return tuttiInvalidUsage;
 	}
 	w->departed = leaver;
-	rc = barrier(w, index);
+	rc = sim_common(w->key, index, 2, 2) ? barrier(w, index) : split(w, index);
 	if (!rc)
-		sim_fail("a barrier without a rank that has left is no error");
+		sim_fail("a call without a rank that has left is no error");
 	if (sim->job->last_departure_ns > began)
 		began = sim->job->last_departure_ns;
 	if (sim->job->faults == SIM_NONE &&
@@ -314,35 +352,21 @@ static tuttiResult_t departure(struct sim_comm *w, int index)
 	return rc;
 }
 
-/* Split in two, use the half, leave it. */
-static tuttiResult_t split(struct sim_comm *w, int index)
+typedef tuttiResult_t operation(struct sim_comm *, int);
+
+/* In half of the schedules most operations are of one kind. */
+static operation *choose_operation(const struct sim_comm *w, int index)
 {
-	struct sim_comm half = { .departed = -1, .key = w->key * 7 + (uint64_t)index };
-	int color = (int)sim_common(w->key, index, 4 + w->rank, 3);
-	uint64_t began = sim->now_ns;
-	tuttiResult_t rc = tuttiCommSplit(w->comm, color - 1, w->rank, &half.comm, NULL);
+	static operation *const all[] = { allreduce, allreduce, broadcast, barrier,
+					  exchange,  messages,  quorum,    split };
+	uint32_t n = sizeof(all) / sizeof(all[0]), kind = sim_common(0, 0, 6, 2 * n);
 
-	sim_check_call(w, "split", rc, began, SIM_TIMEOUT_NS + SIM_SLACK_NS);
-	if (rc || !half.comm)
-		return rc;
-	rc = sim_introduce(&half);
-	for (int i = 0; i < 2 && !rc; i++)
-		rc = i ? barrier(&half, i) : allreduce(&half, i);
-	if (!sim->job->rank[sim->process->number].left_ns)
-		sim->job->rank[sim->process->number].left_ns = sim->now_ns;
-	began = sim->now_ns;
-	sim_check_call(NULL, "destroy a half", tuttiCommDestroy(half.comm), began,
-		       SIM_TIMEOUT_NS + SIM_SLACK_NS);
-	return rc;
+	return all[kind < n && sim_common(w->key, index, 6, 4) ? kind
+							       : sim_common(w->key, index, 0, n)];
 }
-
-static tuttiResult_t (*const operations[])(struct sim_comm *, int) = {
-	allreduce, allreduce, broadcast, barrier, exchange, messages, quorum, split,
-};
 
 tuttiResult_t sim_run_operations(struct sim_comm *w)
 {
-	uint32_t noperations = sizeof(operations) / sizeof(operations[0]);
 	int n = 1 + (int)sim_common(w->key, 0, 0, 5);
 	tuttiResult_t rc = tuttiSuccess;
 
@@ -360,7 +384,7 @@ tuttiResult_t sim_run_operations(struct sim_comm *w)
 			rc = departure(w, i);
 			break;
 		default:
-			rc = operations[sim_common(w->key, i, 0, noperations)](w, i);
+			rc = choose_operation(w, i)(w, i);
 		}
 	}
 	return rc;

@@ -130,7 +130,7 @@ SIM_REPLACE(int, getifaddrs, struct ifaddrs **ret_list)
 
 SIM_REPLACE(void, freeifaddrs, struct ifaddrs *list)
 {
-	free(list);
+	sim_free(list);
 }
 
 /* ---- files and libraries: none ---------------------------------------------------------------- */

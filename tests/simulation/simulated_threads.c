@@ -369,8 +369,8 @@ static void reap(void)
 		}
 		*at = c->next;
 		munmap(c->place.begin.uc_stack.ss_sp, STACK);
-		free(c->locals);
-		free(c);
+		sim_free(c->locals);
+		sim_free(c);
 	}
 }
 

@@ -9,7 +9,7 @@
  *   simulated_threads.c   coroutines, the scheduler, the clock; pthread_*, sleeps
  *   simulated_timers.c    functions that are called at a time
  *   simulated_network.c   sockets between hosts: delays, partitions, deaths; poll, epoll, eventfd
- *   simulated_memory.c    variables of each process; memory that runs out
+ *   simulated_memory.c    variables of each process; memory that runs out, or was freed
  *   simulated_tls.c       sessions of TLS: the same flights, in clear
  *   simulated_system.c    everything else of the host: names, files, interfaces, randomness
  *   simulated_job.c       what the ranks do, the faults, and what must hold
@@ -45,9 +45,10 @@ struct sim_process {
 	int nthreads, ndescriptors;
 	char *variables; /* simulated_memory.c: npages of those that were written */
 	int npages;
-	uint64_t fail_at;  /* memory requests until one fails, 0: none fails */
-	uint64_t kill_at;  /* the call in which it is killed, 0: none */
-	uint32_t corrupts; /* 1 of this number of segments that it sends, 0: none */
+	uint64_t fail_at;       /* memory requests until one fails, 0: none fails; only those ... */
+	size_t fail_from_bytes; /* ... of this size, or larger */
+	uint64_t kill_at;       /* the call in which it is killed, 0: none */
+	uint32_t corrupts;      /* 1 of this number of segments that it sends, 0: none */
 };
 
 /* ---- simulated_threads.c --------------------------------------------------------------------- */
@@ -120,10 +121,13 @@ int sim_network_null(void);
 /* Memory of the simulation itself, which does not run out; zeros. resize: as realloc */
 void *sim_alloc(size_t bytes);
 void *sim_resize(void *old, size_t bytes);
+void sim_free(void *data);
 /* Watch the variables of the program from now on. */
 void sim_memory_begin(void);
 /* The variables are p's from now on. */
 void sim_memory_switch(struct sim_process *p);
+/* All processes have ended: has freed memory been written to? */
+void sim_memory_end(void);
 
 /* ---- the trace: every message as a line, for a sequence diagram ------------------------------- */
 
@@ -135,6 +139,8 @@ struct sim_plan { /* what a schedule may do */
 	uint64_t seed;
 	bool trace;
 };
+/* The schedule has failed: a sentence with its seed. */
+void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The simulation has killed a process. */
 void sim_killed(const struct sim_process *p);
 /* Run the schedule of a seed. 0 | 1, with a sentence on stderr */
