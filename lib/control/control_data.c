@@ -2,9 +2,9 @@
  * control_data.c - data sockets: the lower rank of a pair dials in a thread, both ranks poll
  *
  * Called by transports, through comm. A dial takes as long as the network and the peer's service
- * thread need, so threads work through the dials of this rank, at most TT_DIALERS; they exist while
- * there are some. One thread alone would wait 255 times, when rank 0 dials 255 ranks that share two
- * cores. The caller's thread never waits.
+ * thread need, so a thread works through the dials of this rank; it exists while there are some. As
+ * long as dials wait, another thread helps after every MORE_NS, at most TT_DIALERS: one alone would
+ * wait 255 times, when rank 0 dials 255 ranks that share two cores. The caller's thread never waits.
  */
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -13,6 +13,8 @@
 
 #include "base/thread.h"
 #include "control/control_internal.h"
+
+#define MORE_NS (TT_SECOND / 100)
 
 static struct tt_data_dial *next_dial(struct tt_control *ctl)
 {
@@ -90,7 +92,7 @@ static int start_thread(struct tt_control *ctl, struct tt_dialer_thread *t)
 }
 
 /* One more thread, up to TT_DIALERS. If it cannot start, the others do its work. */
-static int add_thread(struct tt_control *ctl)
+static int help(struct tt_control *ctl)
 {
 	struct tt_dialer_thread *idle = NULL;
 	bool others = false;
@@ -104,10 +106,11 @@ static int add_thread(struct tt_control *ctl)
 		else
 			idle = t;
 	}
-	if (!idle)
+	if (!idle || (others && tt_now_ns() < ctl->dialer.started_ns + MORE_NS))
 		return 0;
 	join_thread(idle);
 	rc = start_thread(ctl, idle);
+	ctl->dialer.started_ns = tt_now_ns();
 	return others ? 0 : rc;
 }
 
@@ -127,7 +130,7 @@ int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t dead
 		at = &(*at)->next;
 	*at = d;
 	tt_control_unlock(ctl);
-	return add_thread(ctl);
+	return help(ctl);
 }
 
 static void free_dial(struct tt_data_dial *d)
@@ -233,7 +236,7 @@ int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd,
 		    struct tt_data_keys *ret_keys)
 {
 	struct tt_data_keys keys;
-	bool dials;
+	bool dials, waits;
 	int rc;
 
 	if (tt_control_broken(ctl))
@@ -242,9 +245,12 @@ int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd,
 	rc = ctl->rank < peer ? take_dialed(ctl, peer, channel, ret_fd, &keys)
 			      : take_parked(ctl, peer, channel, ret_fd, &keys);
 	dials = ctl->dialer.dials != NULL;
+	waits = next_dial(ctl) != NULL;
 	tt_control_unlock(ctl);
-	if (rc <= 0)
+	if (rc < 0 || (!rc && !waits))
 		return rc;
+	if (!rc)
+		return help(ctl);
 	for (int i = 0; i < TT_DIALERS && !dials; i++)
 		join_thread(&ctl->dialer.thread[i]);
 	tt_sock_set_blocking(*ret_fd, true);

@@ -99,6 +99,7 @@ struct tt_data_dial { /* from tt_control_dial to tt_control_take */
 
 struct tt_dialer {
 	struct tt_data_dial *dials; /* in order */
+	uint64_t started_ns;        /* the latest thread */
 	struct tt_dialer_thread {
 		struct tt_control *ctl;
 		bool working; /* it will look at dials again */
