@@ -174,6 +174,19 @@ static void forget_parked(struct tt_control_endpoint *ep, struct tt_parked *p)
 	free(p);
 }
 
+/* The peer, which has got the verdict, would wait for this rank until its deadline. */
+static void no_memory(struct tt_control_endpoint *ep, const struct tt_hello *h)
+{
+	struct tt_control *ctl = tt_endpoint_find(ep, h->context);
+	char text[96];
+
+	if (!ctl)
+		return;
+	snprintf(text, sizeof(text), "rank %d: no memory for a connection of rank %d", ctl->rank,
+		 tt_control_rank(ctl, h->from));
+	tt_control_break(ctl, TT_SYSTEM, ctl->rank, 0, text, -1);
+}
+
 /* A second tt_control_dial of the same (peer, channel) replaces the first one, which its dialer has
  * given up. */
 void tt_parked_add(struct tt_control_endpoint *ep, const struct tt_hello *h, struct tt_tls *tls)
@@ -185,6 +198,7 @@ void tt_parked_add(struct tt_control_endpoint *ep, const struct tt_hello *h, str
 	if (!fresh || !tt_tls_data_keys(tls, hello, &fresh->keys)) {
 		free(fresh);
 		tt_tls_close(tls);
+		no_memory(ep, h);
 		return;
 	}
 	fresh->fd = tt_tls_release(tls);
