@@ -1,0 +1,125 @@
+/*
+ * many_ranks.c - many processes of one host, from the join to the life after a death:
+ * many_ranks NRANKS [stop]
+ *
+ * All ranks join, allreduce, split in two and allreduce in a loop, until the last rank is killed (stop:
+ * stopped); the others shrink, and allreduce once more. Prints milliseconds of the slowest rank in
+ * each step. TUTTI_TRANSPORT and TUTTI_TIMEOUT_MS apply. For people: the program checks no time.
+ * Exit status: 0, or 1 when a rank fails where it must not.
+ */
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "tutti.h"
+
+#define MOST 4096
+
+enum many_step { JOIN, FIRST, SPLIT, NOTICE, SHRINK, AFTER, STEPS };
+
+static const char *const step_name[STEPS] = { "join",   "first allreduce", "split",
+					      "notice", "shrink",          "allreduce after it" };
+
+static struct many_ranks {
+	tuttiUniqueId id;
+	_Atomic int ready;               /* ranks that have split */
+	_Atomic uint64_t killed_ns;      /* 0: not yet */
+	_Atomic uint64_t slowest[STEPS]; /* ns */
+} * job;
+
+static void note(enum many_step step, uint64_t began_ns)
+{
+	uint64_t took = tt_now_ns() - began_ns, was = job->slowest[step];
+
+	while (was < took && !atomic_compare_exchange_weak(&job->slowest[step], &was, took))
+		;
+}
+
+static int allreduce(tuttiComm_t comm)
+{
+	float one = 1, sum;
+
+	return tuttiAllReduce(&one, &sum, 1, tuttiFloat, tuttiSum, comm, NULL);
+}
+
+static int failed(int rank, enum many_step step)
+{
+	fprintf(stderr, "rank %d: %s: %s\n", rank, step_name[step], tuttiGetLastError(NULL));
+	return 1;
+}
+
+static int rank_main(int n, int rank)
+{
+	tuttiComm_t comm, half, survivors;
+	uint64_t began = tt_now_ns();
+
+	if (tuttiCommInitRank(&comm, n, job->id, rank))
+		return failed(rank, JOIN);
+	note(JOIN, began);
+	began = tt_now_ns();
+	if (allreduce(comm))
+		return failed(rank, FIRST);
+	note(FIRST, began);
+	began = tt_now_ns();
+	if (tuttiCommSplit(comm, rank % 2, rank, &half, NULL))
+		return failed(rank, SPLIT);
+	note(SPLIT, began);
+	job->ready++;
+	while (!allreduce(comm))
+		;
+	if (!job->killed_ns)
+		return failed(rank, NOTICE);
+	note(NOTICE, job->killed_ns);
+	began = tt_now_ns();
+	if (tuttiCommShrink(comm, NULL, 0, &survivors, NULL, TUTTI_SHRINK_DEFAULT))
+		return failed(rank, SHRINK);
+	note(SHRINK, began);
+	began = tt_now_ns();
+	if (allreduce(survivors))
+		return failed(rank, AFTER);
+	note(AFTER, began);
+	tuttiCommDestroy(half);
+	tuttiCommDestroy(comm);
+	tuttiCommDestroy(survivors);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	int n = argc > 1 ? atoi(argv[1]) : 0, running, status, bad = 0;
+	bool stop = argc > 2 && !strcmp(argv[2], "stop");
+	static pid_t pid[MOST];
+
+	if (n < 2 || n > MOST || argc > 3 || (argc > 2 && !stop)) {
+		fprintf(stderr, "many_ranks NRANKS [stop]: 2 to %d ranks\n", MOST);
+		return 2;
+	}
+	job = mmap(NULL, sizeof(*job), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (job == MAP_FAILED || tuttiGetUniqueId(&job->id))
+		return failed(-1, JOIN);
+	for (int r = 0; r < n; r++)
+		if (!(pid[r] = fork()))
+			_exit(rank_main(n, r));
+	for (running = n; job->ready < n && running == n;) {
+		usleep(1000);
+		running -= waitpid(-1, &status, WNOHANG) > 0;
+	}
+	job->killed_ns = tt_now_ns();
+	kill(pid[n - 1], stop && running == n ? SIGSTOP : SIGKILL);
+	for (int r = 0; r < n - 1; r++)
+		bad |= waitpid(pid[r], &status, 0) == pid[r] && status;
+	kill(pid[n - 1], SIGKILL);
+	if (bad || running < n)
+		return 1;
+	printf("%d ranks:", n);
+	for (int i = 0; i < STEPS; i++)
+		printf("%s %s %.0f", i ? "," : "", step_name[i], (double)job->slowest[i] / 1e6);
+	printf(" ms\n");
+	return 0;
+}
