@@ -92,7 +92,7 @@ static int start_thread(struct tt_control *ctl, struct tt_dialer_thread *t)
 }
 
 /* One more thread, up to TT_DIALERS. If it cannot start, the others do its work. */
-static int help(struct tt_control *ctl)
+static int add_dialer(struct tt_control *ctl)
 {
 	struct tt_dialer_thread *idle = NULL;
 	bool others = false;
@@ -130,7 +130,7 @@ int tt_control_dial(struct tt_control *ctl, int peer, int channel, uint64_t dead
 		at = &(*at)->next;
 	*at = d;
 	tt_control_unlock(ctl);
-	return help(ctl);
+	return add_dialer(ctl);
 }
 
 static void free_dial(struct tt_data_dial *d)
@@ -264,7 +264,7 @@ int tt_control_take(struct tt_control *ctl, int peer, int channel, int *ret_fd,
 	if (rc < 0 || (!rc && !waits))
 		return rc;
 	if (!rc)
-		return help(ctl);
+		return add_dialer(ctl);
 	for (int i = 0; i < TT_DIALERS && !dials; i++)
 		join_thread(&ctl->dialer.thread[i]);
 	tt_sock_set_blocking(*ret_fd, true);

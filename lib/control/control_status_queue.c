@@ -11,7 +11,6 @@
 #include "control/control_internal.h"
 
 #define INTERVAL_NS (TT_SECOND / 100)
-#define FRAME_BYTES (16u * TT_STATUS_BYTES) /* tt_frame_next refuses more */
 
 bool tt_status_queue_make(struct tt_status_queue *q, int nranks)
 {
@@ -52,13 +51,13 @@ static void send_frame(struct tt_control *ctl, int neighbor, struct tt_writer *w
 static void send_to(struct tt_control *ctl, int neighbor)
 {
 	const struct tt_status_queue *q = &ctl->status.queue;
-	uint8_t bytes[FRAME_BYTES];
+	uint8_t bytes[TT_FRAME_STATUSES];
 	struct tt_writer w = TT_WRITER_INTO(bytes);
 
 	for (int i = 0; i < q->n; i++) {
 		if (q->from[q->origin[i]] == neighbor)
 			continue;
-		if (w.have + TT_STATUS_BYTES > FRAME_BYTES)
+		if (w.have + TT_STATUS_BYTES > sizeof(bytes))
 			send_frame(ctl, neighbor, &w);
 		tt_put_status(&w, &ctl->status.latest[q->origin[i]]);
 	}
@@ -68,10 +67,11 @@ static void send_to(struct tt_control *ctl, int neighbor)
 void tt_status_queue_send(struct tt_control *ctl, uint64_t now)
 {
 	struct tt_status_queue *q = &ctl->status.queue;
-	int neighbor[TT_FANOUT + 3], n = tt_control_neighbors(ctl, neighbor);
+	int neighbor[TT_FANOUT + 3], n;
 
 	if (now < q->due_ns)
 		return;
+	n = tt_control_neighbors(ctl, neighbor);
 	if (q->from[ctl->rank] == TT_STATUS_OWN)
 		tt_status_fill(ctl, &ctl->status.latest[ctl->rank]);
 	for (int i = 0; i < n; i++)

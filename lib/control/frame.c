@@ -136,7 +136,7 @@ int tt_frame_next(const uint8_t *data, size_t have, struct tt_frame_head *ret_he
 		[TT_F_GATHER_UP] = TT_FRAME_MOST,
 		[TT_F_GATHER_DOWN] = TT_FRAME_MOST,
 		[TT_F_ABORT] = 2048,
-		[TT_F_STATUS] = 16384,
+		[TT_F_STATUS] = TT_FRAME_STATUSES,
 		[TT_F_GOODBYE] = 64,
 		[TT_F_SPLIT_FAILED] = 2048,
 		[TT_F_DEAD] = 16,

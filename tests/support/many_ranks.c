@@ -103,9 +103,17 @@ int main(int argc, char **argv)
 	job = mmap(NULL, sizeof(*job), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (job == MAP_FAILED || tuttiGetUniqueId(&job->id))
 		return failed(-1, JOIN);
-	for (int r = 0; r < n; r++)
-		if (!(pid[r] = fork()))
+	for (int r = 0; r < n; r++) {
+		pid[r] = fork();
+		if (pid[r] == 0)
 			_exit(rank_main(n, r));
+		if (pid[r] < 0) {
+			perror("many_ranks: fork");
+			while (r--)
+				kill(pid[r], SIGKILL);
+			return 1;
+		}
+	}
 	for (running = n; job->ready < n && running == n;) {
 		usleep(1000);
 		running -= waitpid(-1, &status, WNOHANG) > 0;

@@ -134,6 +134,19 @@ Test(endpoint, a_frame_without_memory_is_an_error_and_no_endless_loop, .timeout 
 	tt_control_free(f.ctl);
 }
 
+/* The queue sends a frame when there is no room for TT_STATUS_BYTES. */
+Test(endpoint, the_longest_status_fits)
+{
+	struct tt_status s = { .history.nruns = TT_HISTORY_RUNS,
+			       .nwants = TT_WAIT_EDGES,
+			       .npairs = TT_PAIRS };
+	struct tt_writer w = { 0 };
+
+	tt_put_status(&w, &s);
+	cr_assert(!w.failed && w.have <= TT_STATUS_BYTES, "%zu bytes", w.have);
+	free(w.data);
+}
+
 /* Reads the peer's frames of statuses; returns their number, and the latest serial of each rank. */
 static int read_statuses(struct tt_tls *tls, uint32_t ret_serial[N])
 {
