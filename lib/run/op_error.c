@@ -209,18 +209,9 @@ int tt_op_error_own(struct tt_op *set)
 	return own;
 }
 
-/* op failed before its first step: a link could not be connected, or memory ran out, which is this
- * thread's error text already. */
-int tt_op_error_starting(struct tt_op *op, int code)
-{
-	if (tt_control_broken(op->comm->ctl))
-		return tt_op_error_broken(op);
-	return code == TT_TIMEOUT ? tt_op_error_late(op) : code;
-}
-
-/* A transport saw a symptom: a message of another call, or a connection that ended. Control knows
- * the cause, now or very soon, or a NIC of this host is about to report it; otherwise the symptom
- * is reported. */
+/* A transport saw a symptom: a message of another call, or a connection that ended or could not be
+ * made. Control knows the cause, now or very soon, or a NIC of this host is about to report it;
+ * otherwise the symptom is reported. */
 int tt_op_error_symptom(struct tt_op *op, int code)
 {
 	uint64_t until = tt_deadline_ns(
@@ -246,6 +237,17 @@ int tt_op_error_symptom(struct tt_op *op, int code)
 		return tt_op_error_broken(op);
 	return tt_fail(code, "rank %d: %s: %s%s", op->comm->rank, op_text(op, what),
 		       mismatch ? "another rank made a different call: " : "", cause);
+}
+
+/* op failed before its first step: a link could not be connected, or memory ran out, which is this
+ * thread's error text already. */
+int tt_op_error_starting(struct tt_op *op, int code)
+{
+	if (tt_control_broken(op->comm->ctl))
+		return tt_op_error_broken(op);
+	return code == TT_TIMEOUT  ? tt_op_error_late(op)
+	       : code == TT_REMOTE ? tt_op_error_symptom(op, code)
+				   : code;
 }
 
 void tt_op_error_spread(struct tt_op *set, int code)

@@ -21,9 +21,10 @@
 
 #define COUNT 1000
 
-static struct tt_transport broken; /* transport of rank 0, in its process */
-static int queries, silent;        /* fault queries so far; first ones without a fault */
-static _Atomic int *arrivals;      /* arrivals of all ranks at barriers, shared memory */
+static struct tt_transport broken;    /* transport of rank 0, in its process */
+static struct tt_transport connected; /* the same without faults */
+static int queries, silent;           /* fault queries so far; first ones without a fault */
+static _Atomic int *arrivals;         /* arrivals of all ranks at barriers, shared memory */
 
 static int nic_fault(struct tt_endpoint *ep, bool failed)
 {
@@ -66,6 +67,33 @@ static void inject_fault(tuttiComm_t comm, int silent_queries, bool loses)
 	for (int i = 0; i < TT_CHANNELS * comm->nranks; i++)
 		if (comm->paths.path[0].links[i])
 			comm->paths.path[0].links[i]->t = &broken;
+}
+
+static int refused_ready(struct tt_link *l)
+{
+	++*arrivals;
+	return tt_fail(TT_REMOTE, "rank %d: rank %d does not answer", l->ep->world->rank, l->peer);
+}
+
+static int connect_refused(struct tt_endpoint *ep, int peer, int channel, struct tt_link **ret_link)
+{
+	int rc = connected.connect(ep, peer, channel, ret_link);
+
+	if (!rc)
+		(*ret_link)->t = &broken;
+	return rc;
+}
+
+/* Inject a fault into comm, which has made no call yet: no link becomes ready. */
+static void refuse_links(tuttiComm_t comm)
+{
+	struct tt_endpoint *ep = comm->paths.path[0].via[1];
+
+	connected = *ep->t;
+	broken = connected;
+	broken.connect = connect_refused;
+	broken.ready = refused_ready;
+	ep->t = &broken;
 }
 
 static void await_report(tuttiComm_t comm)
@@ -167,6 +195,21 @@ static int symptom_replaced(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return 0;
 }
 
+/* The report of the failure comes after rank 0 has seen that a connection was refused. */
+static int refusal_replaced(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	(void)nranks, (void)arg;
+	if (rank == 0) {
+		refuse_links(*comm);
+		return check_error(*comm, sum(*comm), tuttiRemoteError, "rank 1 caused the failure",
+				   NULL, "does not answer");
+	}
+	while (!*arrivals)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	tt_control_raise((*comm)->ctl, TT_REMOTE, 1, "rank 1 caused the failure");
+	return 0;
+}
+
 /* No report arrives: the rank whose network has the fault finds the fault by itself. */
 static int no_report(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
@@ -251,6 +294,11 @@ Test(causes, a_symptom_waits_for_its_cause_and_peers_receive_the_cause, .timeout
 Test(causes, a_symptom_gives_way_to_the_report_of_the_failed_rank, .timeout = 60)
 {
 	cr_assert_eq(run(symptom_replaced), 0);
+}
+
+Test(causes, a_refused_connection_gives_way_to_the_report_of_the_failed_rank, .timeout = 60)
+{
+	cr_assert_eq(run(refusal_replaced), 0);
 }
 
 Test(causes, a_rank_that_waits_long_checks_its_own_network, .timeout = 60)
