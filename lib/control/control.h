@@ -288,6 +288,11 @@ void tt_control_waiting(struct tt_control *ctl, const struct tt_blocked *blocked
 int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *blocked,
 		       char *text, size_t bytes);
 
+/* Asks all ranks whether they live. true: "ranks 2 and 5 are not answering: ..." of those that have
+ * neither answered nor left. false at once when the communicator is broken. Blocks: until all have
+ * answered, wait_ms at most. */
+bool tt_control_silent(struct tt_control *ctl, uint32_t wait_ms, char *text, size_t bytes);
+
 /* Send a goodbye, free. The last control of an endpoint closes the endpoint, too, and blocks until
  * the neighbors have received everything queued for them: mostly some microseconds, at most 5 s (a
  * stopped neighbor), 0.2 s after a failure. */

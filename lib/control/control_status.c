@@ -429,3 +429,14 @@ bool tt_status_silent(struct tt_control *ctl, uint64_t wait_ns, char *text, size
 	snprintf(text, bytes, "%s %s not answering%s", ranks, n > 1 ? "are" : "is", why);
 	return true;
 }
+
+bool tt_control_silent(struct tt_control *ctl, uint32_t wait_ms, char *text, size_t bytes)
+{
+	bool silent;
+
+	tt_control_lock(ctl);
+	silent = !ctl->broken && tt_status_silent(ctl, wait_ms * 1000000ull, text, bytes) &&
+		 !ctl->broken;
+	tt_control_unlock(ctl);
+	return silent;
+}

@@ -8,7 +8,8 @@
  * network (a transport's fault) comes before any report of other ranks, which may be its effect;
  * their report follows it. A rank that waits long asks its transports for a fault, since not every
  * NIC reports lost messages. A symptom (the peer's stream ended, its NIC does not answer) gives way
- * to both, and waits for them for at most 2 s.
+ * to both, and waits for them for at most 2 s. When none comes, the text also names the ranks that do
+ * not answer: the network may have cut off this rank together with the peer that left.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +18,8 @@
 #include "run/way.h"
 
 #define DIAL_LATE_MS 250 /* longest time from the deadline of a dial to its end */
+#define CAUSE_MS 2000    /* longest wait of a symptom for its cause */
+#define ANSWER_MS 400    /* at its end: for ranks to answer that they are alive */
 
 static const char *op_text(const struct tt_op *op, char text[160])
 {
@@ -214,29 +217,34 @@ int tt_op_error_own(struct tt_op *set)
  * otherwise the symptom is reported. */
 int tt_op_error_symptom(struct tt_op *op, int code)
 {
-	uint64_t until = tt_deadline_ns(
-		op->comm->settings.timeout_ms < 2000 ? op->comm->settings.timeout_ms : 2000);
+	struct tt_control *ctl = op->comm->ctl;
+	uint32_t timeout_ms = op->comm->settings.timeout_ms;
+	uint64_t until = tt_deadline_ns(timeout_ms < CAUSE_MS ? timeout_ms : CAUSE_MS) -
+			 ANSWER_MS * 1000000ull;
 	struct timespec pause = { .tv_nsec = 1000000 };
+	char what[160], cause[700], silent[512] = "";
 	struct tt_blocked stuck;
 	bool mismatch = code == TT_USAGE;
-	char what[160], cause[700];
-	int own = 0;
+	int own;
 
 	snprintf(cause, sizeof(cause), "%s", tt_error_text());
 	tt_op_error_describe(op, &stuck);
 	stuck.differs = mismatch;
-	while (!tt_control_broken(op->comm->ctl) && !(own = own_fault(op->comm)) &&
-	       tt_now_ns() < until) {
+	do {
 		if (mismatch)
-			tt_control_waiting(op->comm->ctl, &stuck);
+			tt_control_waiting(ctl, &stuck);
 		nanosleep(&pause, NULL);
-	}
+		own = own_fault(op->comm);
+	} while (!own && !tt_control_broken(ctl) && tt_now_ns() < until);
+	if (!own && tt_control_silent(ctl, ANSWER_MS, silent, sizeof(silent)))
+		own = own_fault(op->comm);
 	if (own)
 		return explain(op, own);
-	if (tt_control_broken(op->comm->ctl))
+	if (tt_control_broken(ctl))
 		return tt_op_error_broken(op);
-	return tt_fail(code, "rank %d: %s: %s%s", op->comm->rank, op_text(op, what),
-		       mismatch ? "another rank made a different call: " : "", cause);
+	return tt_fail(code, "rank %d: %s: %s%s%s%s", op->comm->rank, op_text(op, what),
+		       mismatch ? "another rank made a different call: " : "", cause,
+		       silent[0] ? "; " : "", silent);
 }
 
 /* op failed before its first step: a link could not be connected, or memory ran out, which is this

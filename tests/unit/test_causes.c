@@ -6,6 +6,7 @@
  * events of the fake HCA are the faults.
  */
 #include <criterion/criterion.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -25,6 +26,11 @@ static struct tt_transport broken;    /* transport of rank 0, in its process */
 static struct tt_transport connected; /* the same without faults */
 static int queries, silent;           /* fault queries so far; first ones without a fault */
 static _Atomic int *arrivals;         /* arrivals of all ranks at barriers, shared memory */
+
+static void pause_1ms(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+}
 
 static int nic_fault(struct tt_endpoint *ep, bool failed)
 {
@@ -99,7 +105,7 @@ static void refuse_links(tuttiComm_t comm)
 static void await_report(tuttiComm_t comm)
 {
 	while (!tt_control_broken(comm->ctl))
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+		pause_1ms();
 }
 
 static tuttiResult_t sum(tuttiComm_t comm)
@@ -120,7 +126,7 @@ static tuttiResult_t barrier(tuttiComm_t comm)
 		return rc;
 	++*arrivals;
 	for (times++; *arrivals < 2 * times;)
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+		pause_1ms();
 	return rc;
 }
 
@@ -195,6 +201,29 @@ static int symptom_replaced(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	return 0;
 }
 
+/* Nobody reports the failure, and rank 1 is stopped. */
+static int symptom_beside_silence(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	int failed;
+
+	(void)nranks, (void)arg;
+	MUST(barrier(*comm));
+	if (rank == 1) {
+		*arrivals = getpid();
+		await_report(*comm);
+		return 0;
+	}
+	while (*arrivals == 2)
+		pause_1ms();
+	kill(*arrivals, SIGSTOP);
+	inject_fault(*comm, 1 << 30, true);
+	failed = check_error(*comm, sum(*comm), tuttiRemoteError,
+			     "rank 1 does not answer; rank 1 is not answering (stopped?)", NULL,
+			     NULL);
+	kill(*arrivals, SIGCONT);
+	return failed;
+}
+
 /* The report of the failure comes after rank 0 has seen that a connection was refused. */
 static int refusal_replaced(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
@@ -205,7 +234,7 @@ static int refusal_replaced(tuttiComm_t *comm, int rank, int nranks, void *arg)
 				   NULL, "does not answer");
 	}
 	while (!*arrivals)
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+		pause_1ms();
 	tt_control_raise((*comm)->ctl, TT_REMOTE, 1, "rank 1 caused the failure");
 	return 0;
 }
@@ -294,6 +323,11 @@ Test(causes, a_symptom_waits_for_its_cause_and_peers_receive_the_cause, .timeout
 Test(causes, a_symptom_gives_way_to_the_report_of_the_failed_rank, .timeout = 60)
 {
 	cr_assert_eq(run(symptom_replaced), 0);
+}
+
+Test(causes, a_symptom_without_a_cause_names_the_ranks_that_do_not_answer, .timeout = 60)
+{
+	cr_assert_eq(run(symptom_beside_silence), 0);
 }
 
 Test(causes, a_refused_connection_gives_way_to_the_report_of_the_failed_rank, .timeout = 60)
