@@ -72,6 +72,11 @@ void tt_am_close(struct tt_am *am);
 /* Ends every wait with TT_REMOTE, now and later, for tuttiCommAbort. Thread: any. */
 void tt_am_abort(struct tt_am *am);
 
+/* Makes the connection to peer, unless it exists. Blocks until deadline_ns, or until another thread sets
+ * *stop and calls tt_control_notify. 0 | TT_REMOTE (peer is gone, or *stop) | TT_TIMEOUT | TT_SYSTEM.
+ * Thread: any. */
+int tt_am_connect(struct tt_am *am, int peer, uint64_t deadline_ns, const atomic_bool *stop);
+
 /* Sends a message with a body of head->bytes from data. Blocks until data may be reused, at most
  * until deadline_ns. 0 | TT_REMOTE (peer is gone) | TT_TIMEOUT | TT_SYSTEM. Thread: any. */
 int tt_am_send(struct tt_am *am, int peer, const struct tt_am_header *head, const void *data,

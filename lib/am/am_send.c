@@ -31,20 +31,30 @@ static int fail_aborted(const struct tt_am *am)
 }
 
 /* Connects to peer, unless a connection exists. Locked, except while connecting. */
-static int connect_to(struct tt_am *am, int peer, uint64_t deadline_ns)
+static int connect_to(struct tt_am *am, int peer, uint64_t deadline_ns, const atomic_bool *stop)
 {
 	int rc = 0;
 
 	if (!am->aborted && !is_gone(am, peer) && !tt_control_is_connected(am->ctl, peer)) {
 		pthread_mutex_unlock(am->lock);
-		rc = tt_control_reach_rank(am->ctl, peer, deadline_ns, &am->aborted);
+		rc = tt_control_reach_rank(am->ctl, peer, deadline_ns, stop);
 		pthread_mutex_lock(am->lock);
-		if (rc == TT_REMOTE && !am->aborted)
+		if (rc == TT_REMOTE && !atomic_load(stop))
 			tt_am_gone(am, peer, tuttiRankDead);
 	}
 	if (am->aborted)
 		return fail_aborted(am);
 	return is_gone(am, peer) ? fail_gone(am, peer) : rc;
+}
+
+int tt_am_connect(struct tt_am *am, int peer, uint64_t deadline_ns, const atomic_bool *stop)
+{
+	int rc;
+
+	pthread_mutex_lock(am->lock);
+	rc = connect_to(am, peer, deadline_ns, stop);
+	pthread_mutex_unlock(am->lock);
+	return rc;
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */
@@ -140,7 +150,7 @@ int tt_am_send(struct tt_am *am, int peer, const struct tt_am_header *head, cons
 	pthread_mutex_lock(am->lock);
 	if (peer == am->rank)
 		rc = send_to_self(am, head, data, deadline_ns);
-	else if (!(rc = connect_to(am, peer, deadline_ns)))
+	else if (!(rc = connect_to(am, peer, deadline_ns, &am->aborted)))
 		rc = send_to(am, peer, head, data, deadline_ns);
 	pthread_mutex_unlock(am->lock);
 	return rc;

@@ -17,6 +17,8 @@
 #include "comm/shrink_internal.h"
 
 #define SLICE_NS 50000000ull
+#define CONNECT_NS \
+	2000000ull /* for a connection with each rank, on a busy core of the coordinator */
 
 /* ---- connecting the members ------------------------------------------------------------------ */
 
@@ -54,8 +56,9 @@ static int ask_completed(struct tt_shrink *a, bool *ret_completed)
 	uint64_t until = a->ran_ns + a->patience_ns, newest;
 	int rc;
 
-	while (!(rc = tt_shrink_ask(a, is_member)) && !count_members(a, TT_SHRINK_COMPLETED) &&
-	       count_members(a, TT_SHRINK_FORMS) && tt_shrink_clock(a, a->pause_ns) < until)
+	while (!(rc = tt_shrink_ask(a, 0, a->parent->nranks)) &&
+	       !count_members(a, TT_SHRINK_COMPLETED) && count_members(a, TT_SHRINK_FORMS) &&
+	       tt_shrink_clock(a, a->pause_ns) < until)
 		nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
 	tt_control_excluded(a->parent->ctl, &newest);
 	*ret_completed = newest >= a->epoch || count_members(a, TT_SHRINK_COMPLETED);
@@ -159,8 +162,8 @@ int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 			       .timeout_ns = parent->settings.timeout_ms * 1000000ull };
 	int rc = TT_SYSTEM;
 
-	a.patience_ns = a.timeout_ns / 8;
-	a.limit_ns = 3 * a.timeout_ns - a.patience_ns;
+	a.patience_ns = a.timeout_ns / 8 + n * CONNECT_NS;
+	a.limit_ns = 3 * a.timeout_ns - a.timeout_ns / 8;
 	a.slice_ns = a.patience_ns / 8 < SLICE_NS ? a.patience_ns / 8 : SLICE_NS;
 	a.pause_ns = 2 * a.slice_ns;
 	a.peer = calloc(n, sizeof(*a.peer));

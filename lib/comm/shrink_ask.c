@@ -3,14 +3,18 @@
  *
  * The service thread of a rank answers a query, whether or not the rank is in a shrink; a stopped
  * process does not, nor one that is cut off. A thread for each rank without a connection makes one,
- * so that the time does not depend on the number of silent ranks.
+ * so that the time does not depend on the number of silent ranks. Many ranks that share few cores
+ * answer late but one after the other, so each answer gives the others the whole patience again.
  */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/thread.h"
 #include "comm/shrink_internal.h"
+
+#define ANSWERS 4 /* patiences in which answers may come, each within one of the answer before */
 
 uint64_t tt_shrink_clock(struct tt_shrink *a, uint64_t most_ns)
 {
@@ -165,7 +169,7 @@ void tt_shrink_query(struct tt_shrink *a, int rank)
 	tt_am_try_send(a->parent->am, rank, &head);
 }
 
-/* A query to a rank without a connection */
+/* Connects to a rank, and sends it a query */
 struct query_thread {
 	struct query_thread *next;
 	pthread_t thread;
@@ -173,18 +177,20 @@ struct query_thread {
 	int rank;
 	struct tt_am_header head;
 	uint64_t deadline_ns;
+	const atomic_bool *stop;
 };
 
 static void *connect_and_send(void *arg)
 {
 	struct query_thread *q = arg;
 
-	tt_am_send(q->am, q->rank, &q->head, NULL, q->deadline_ns);
+	if (!tt_am_connect(q->am, q->rank, q->deadline_ns, q->stop))
+		tt_am_try_send(q->am, q->rank, &q->head);
 	return NULL;
 }
 
 static int start_query(struct tt_shrink *a, int rank, const struct tt_am_header *head,
-		       struct query_thread **list)
+		       const atomic_bool *stop, struct query_thread **list)
 {
 	struct query_thread *q = malloc(sizeof(*q));
 	int rc;
@@ -196,7 +202,8 @@ static int start_query(struct tt_shrink *a, int rank, const struct tt_am_header 
 				    .am = a->parent->am,
 				    .rank = rank,
 				    .head = *head,
-				    .deadline_ns = tt_now_ns() + a->patience_ns };
+				    .deadline_ns = tt_now_ns() + a->timeout_ns,
+				    .stop = stop };
 	rc = tt_thread_start(&q->thread, "tutti-shrink", connect_and_send, q);
 	if (rc) {
 		free(q);
@@ -207,8 +214,12 @@ static int start_query(struct tt_shrink *a, int rank, const struct tt_am_header 
 	return 0;
 }
 
-static void end_queries(struct query_thread *list)
+static void end_queries(struct tt_control *ctl, atomic_bool *stop, struct query_thread *list)
 {
+	pthread_mutex_lock(tt_control_mutex(ctl));
+	atomic_store(stop, true);
+	tt_control_notify(ctl);
+	pthread_mutex_unlock(tt_control_mutex(ctl));
 	for (struct query_thread *q = list, *next; q; q = next) {
 		next = q->next;
 		pthread_join(q->thread, NULL);
@@ -226,25 +237,41 @@ static int count_unanswered(const struct tt_shrink *a, uint32_t before)
 	return n;
 }
 
-int tt_shrink_ask(struct tt_shrink *a, bool (*which)(const struct tt_shrink *a, int rank))
+/* Takes answers until all have come, or no further one comes. As tt_am_recv */
+static int await_answers(struct tt_shrink *a, uint32_t before)
 {
-	uint64_t until = tt_shrink_clock(a, a->pause_ns) + a->patience_ns;
-	struct query_thread *threads = NULL;
-	uint32_t before = a->queries;
+	uint64_t now = tt_shrink_clock(a, a->pause_ns), until = now + a->patience_ns,
+		 last = now + ANSWERS * a->patience_ns;
 	int rc = 0;
 
-	for (int r = 0; !rc && r < a->parent->nranks; r++) {
+	while (rc >= 0 && count_unanswered(a, before) &&
+	       (now = tt_shrink_clock(a, a->pause_ns)) < until) {
+		rc = receive_answer(a, a->slice_ns);
+		if (!rc)
+			until = now + a->patience_ns < last ? now + a->patience_ns : last;
+	}
+	return rc;
+}
+
+int tt_shrink_ask(struct tt_shrink *a, int from, int to)
+{
+	struct query_thread *threads = NULL;
+	uint32_t before = a->queries;
+	atomic_bool stop = false;
+	int rc = 0;
+
+	for (int r = from; !rc && r < to; r++) {
 		struct tt_am_header head;
 
-		if (r == a->parent->rank || tt_shrink_is_gone(a, r) || !which(a, r))
+		if (r == a->parent->rank || tt_shrink_is_gone(a, r) || a->peer[r].barred)
 			continue;
 		head = number_query(a, r);
 		if (!tt_am_try_send(a->parent->am, r, &head))
-			rc = start_query(a, r, &head, &threads);
+			rc = start_query(a, r, &head, &stop, &threads);
 	}
-	while (rc >= 0 && count_unanswered(a, before) && tt_shrink_clock(a, a->pause_ns) < until)
-		rc = receive_answer(a, a->slice_ns);
-	end_queries(threads);
+	if (!rc)
+		rc = await_answers(a, before);
+	end_queries(a->parent->ctl, &stop, threads);
 	for (int r = 0; r < a->parent->nranks; r++)
 		if (a->peer[r].query > before && !a->peer[r].answered)
 			a->peer[r].silent = a->peer[r].known = true;

@@ -27,6 +27,8 @@
 
 /* time that the only survivor waits for news that others shrank without it */
 #define ALONE_MS 300
+/* ranks that one without a coordinator asks first; then twice as many, and so on */
+#define FIRST_ASKED 8
 
 static bool is_outside(const struct tt_shrink *a, int rank)
 {
@@ -158,11 +160,6 @@ static int gather_proposals(struct tt_shrink *a, uint64_t began_ns)
 	return rc;
 }
 
-static bool is_any(const struct tt_shrink *a, int rank)
-{
-	return !a->peer[rank].barred;
-}
-
 /* A proposal stands if its rank answered the last query and follows this one. */
 static void confirm_proposals(struct tt_shrink *a)
 {
@@ -186,7 +183,8 @@ static int gather(struct tt_shrink *a)
 		a->peer[r].proposed = 0;
 	a->peer[a->parent->rank].proposed = a->attempt;
 	do {
-		if ((rc = gather_proposals(a, began)) || (rc = tt_shrink_ask(a, is_any)))
+		if ((rc = gather_proposals(a, began)) ||
+		    (rc = tt_shrink_ask(a, 0, a->parent->nranks)))
 			return rc;
 		for (int r = 0; r < a->parent->rank; r++)
 			if (may_coordinate(a, r) && a->peer[r].phase == TT_SHRINK_DECIDES)
@@ -303,9 +301,20 @@ static int get_decision(struct tt_shrink *a, const struct tt_am_header *head, st
 	return code ? tt_fail(code, "%s", text) : 0;
 }
 
-static bool is_lower(const struct tt_shrink *a, int rank)
+/* The coordinator is silent: asks the lowest ranks, and more only if none of these may coordinate, since
+ * all ranks ask at the same time. 0 | TT_SYSTEM */
+static int ask_lower(struct tt_shrink *a)
 {
-	return rank < a->parent->rank && !a->peer[rank].barred;
+	int rank = a->parent->rank, rc = 0;
+
+	for (int from = 0, n = FIRST_ASKED; !rc && from < rank; from += n, n *= 2) {
+		int to = n < rank - from ? from + n : rank;
+
+		rc = tt_shrink_ask(a, from, to);
+		if (find_coordinator(a) < to)
+			break;
+	}
+	return rc;
 }
 
 /* Queries the coordinator; and, if it follows a rank that this rank has passed over, that one. */
@@ -348,7 +357,7 @@ static int follow(struct tt_shrink *a, int coordinator)
 	}
 	if ((rc = tt_shrink_check(a)))
 		return rc;
-	rc = tt_shrink_ask(a, is_lower);
+	rc = ask_lower(a);
 	return rc ? rc : 1;
 }
 

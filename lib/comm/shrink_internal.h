@@ -47,8 +47,9 @@ struct tt_shrink {
 	struct tt_members members;
 	uint8_t *buffer;               /* receive buffer for one message */
 	uint64_t timeout_ns, limit_ns; /* of the communicator; of this call, without a last query */
-	uint64_t patience_ns; /* a rank that does not answer a query for this time is silent */
-	uint64_t slice_ns;    /* of waits; and the longest time that a slice counts: */
+	/* ranks without an answer are silent when no rank has answered for this time */
+	uint64_t patience_ns;
+	uint64_t slice_ns; /* of waits; and the longest time that a slice counts: */
 	uint64_t pause_ns;
 	uint64_t ran_ns, seen_ns; /* time since the call began; the clock, then */
 };
@@ -68,9 +69,9 @@ int tt_shrink_tell(struct tt_shrink *a, enum tt_shrink_phase phase, int coordina
 /* Sends a query to a rank; tt_shrink_receive takes the answers that have come. */
 void tt_shrink_query(struct tt_shrink *a, int rank);
 void tt_shrink_receive(struct tt_shrink *a);
-/* Sends a query to all ranks for which `which` is true and which are not gone, at once, and waits
- * for their answers. Ranks without an answer in time are silent then. 0 | TT_SYSTEM */
-int tt_shrink_ask(struct tt_shrink *a, bool (*which)(const struct tt_shrink *a, int rank));
+/* Sends a query to the ranks from, ..., to - 1 that are neither gone nor barred, at once, and waits for
+ * their answers. Ranks without an answer are silent then. 0 | TT_SYSTEM */
+int tt_shrink_ask(struct tt_shrink *a, int from, int to);
 
 /* ---- shrink_decide.c ------------------------------------------------------------------------- */
 
