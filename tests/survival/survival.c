@@ -20,6 +20,7 @@
 #define MAX_JOBS 64
 #define TRIES 5       /* of a scene whose ranks do not join in time */
 #define PROGRESS_S 10 /* between lines of progress */
+#define SHOWN_AGAIN 5 /* failed scenes, below the table */
 
 struct cell {
 	int scenes, ranks, late, also;
@@ -44,6 +45,9 @@ static struct survival_job running[MAX_JOBS];
 static uint64_t ran, failed, repeated;
 static bool has_networks;
 static const char *lacks;
+static FILE *failures; /* writes failures_text: the first failed scenes; NULL: no memory */
+static char *failures_text;
+static size_t failures_bytes;
 static volatile sig_atomic_t interrupted;
 
 static const char usage[] =
@@ -154,7 +158,7 @@ static void read_options(int argc, char **argv)
 /* ---- results --------------------------------------------------------------------------------- */
 
 /* Of a failed scene the first few failures */
-static void print_ranks(const struct scene_shared *sh)
+static void print_ranks(FILE *to, const struct scene_shared *sh)
 {
 	int shown = 0;
 
@@ -164,10 +168,10 @@ static void print_ranks(const struct scene_shared *sh)
 		if (sh->scene.victim[r] && sh->scene.kind != SCENE_CUT)
 			continue;
 		if (options.verbose)
-			printf("  rank %d: %llu rounds, %.0f ms, code %d: %s\n", r,
-			       (unsigned long long)p->rounds, p->notice_ms, p->code, p->text);
+			fprintf(to, "  rank %d: %llu rounds, %.0f ms, code %d: %s\n", r,
+				(unsigned long long)p->rounds, p->notice_ms, p->code, p->text);
 		if (p->problem[0] && (shown++ < 3 || options.verbose))
-			printf("  rank %d FAILED: %s\n", r, p->problem);
+			fprintf(to, "  rank %d FAILED: %s\n", r, p->problem);
 	}
 }
 
@@ -196,27 +200,36 @@ static void count(const struct scene_shared *sh, struct cell *cell)
 	}
 }
 
+static void print_scene(FILE *to, const struct scene_shared *sh, bool bad, int status)
+{
+	const struct scene *s = &sh->scene;
+	char text[512];
+
+	scene_describe(s, text, sizeof(text));
+	fprintf(to, "%s survival --seed %llu: %s; %.1f s, sleeps overran by %.0f ms\n",
+		bad ? "FAILED" : "passed", (unsigned long long)s->seed, text, sh->wall_s,
+		(double)sh->delay_ns * 1e-6);
+	if (sh->problem[0] || status)
+		fprintf(to, "  %s%s\n", sh->problem,
+			status ? "the process of the scene failed" : "");
+	print_ranks(to, sh);
+	fflush(to);
+}
+
 static void conclude(const struct scene_shared *sh, int status)
 {
 	const struct scene *s = &sh->scene;
 	bool bad = sh->problem[0] || status;
-	char text[512];
 
 	for (int r = 0; r < s->n; r++)
 		bad |= sh->rank[r].problem[0] != '\0';
 	ran++;
 	failed += bad;
 	count(sh, &cells[s->phase][s->kind]);
-	if (!bad && !options.verbose)
-		return;
-	scene_describe(s, text, sizeof(text));
-	printf("%s survival --seed %llu: %s; %.1f s, sleeps overran by %.0f ms\n",
-	       bad ? "FAILED" : "passed", (unsigned long long)s->seed, text, sh->wall_s,
-	       (double)sh->delay_ns * 1e-6);
-	if (sh->problem[0] || status)
-		printf("  %s%s\n", sh->problem, status ? "the process of the scene failed" : "");
-	print_ranks(sh);
-	fflush(stdout);
+	if (bad || options.verbose)
+		print_scene(stdout, sh, bad, status);
+	if (bad && failed <= SHOWN_AGAIN && failures)
+		print_scene(failures, sh, bad, status);
 }
 
 static void print_table(double seconds)
@@ -239,6 +252,8 @@ static void print_table(double seconds)
 	if (repeated)
 		printf("repeated with a longer deadline, since ranks did not join in time: %llu\n",
 		       (unsigned long long)repeated);
+	if (ran > 1 && failures_text)
+		fputs(failures_text, stdout); /* where whoever reads only the end finds them */
 	printf("%llu scenes, %llu failed, %.0f s\n", (unsigned long long)ran,
 	       (unsigned long long)failed, seconds);
 }
@@ -380,6 +395,7 @@ int main(int argc, char **argv)
 
 	read_options(argc, argv);
 	has_networks = scene_can_isolate(&lacks);
+	failures = open_memstream(&failures_text, &failures_bytes);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	for (int j = 0; j < options.jobs; j++) {
 		running[j].sh = mmap(NULL, sizeof(*running[j].sh), PROT_READ | PROT_WRITE,
