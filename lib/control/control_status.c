@@ -348,8 +348,26 @@ static const struct tt_wait_edge *edge_to(const struct tt_blocked *blocked, int 
 	return NULL;
 }
 
-/* In a collective every rank may be missing; otherwise the peers of blocked's messages, and the
- * neighbors that hide them. Silent ranks come first, because the others may wait for them. */
+/* Does a peer of blocked's messages wait for rank, or for one that waits for it, and so on? */
+static bool is_behind(const struct tt_control *ctl, const struct tt_blocked *blocked, int rank,
+		      uint64_t since_ns)
+{
+	for (int i = 0; i < blocked->nwants; i++) {
+		int at = blocked->want[i].peer;
+
+		for (int step = 0; step < ctl->nranks && at >= 0 && at != rank; step++)
+			at = at == ctl->rank || !answers(ctl, at, since_ns)
+				     ? -1
+				     : ctl->status.latest[at].awaited;
+		if (at == rank)
+			return true;
+	}
+	return false;
+}
+
+/* In a collective every rank may be missing; otherwise the peers of blocked's messages, the silent
+ * ranks for which these wait, and the neighbors that hide them. Silent ranks come first, because
+ * the others may wait for them. */
 static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *blocked,
 			uint64_t since_ns, char *text, size_t bytes)
 {
@@ -363,7 +381,8 @@ static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_bl
 		int r = i % ctl->nranks;
 		const struct tt_wait_edge *want = collective ? NULL : edge_to(blocked, r);
 		bool silent = !answers(ctl, r, since_ns) && !ctl->departed.left[r],
-		     hides = tt_control_is_neighbor(ctl, r) && silent;
+		     hides = silent && (tt_control_is_neighbor(ctl, r) ||
+					is_behind(ctl, blocked, r, since_ns));
 
 		if (silent != (i < ctl->nranks) || (!collective && !want && !hides) ||
 		    !describe(ctl, r, seq, want, since_ns, one, sizeof(one)))

@@ -331,6 +331,51 @@ Test(op_errors, a_stopped_rank_is_named_with_its_last_operation, .timeout = 120)
 	stop_one(20, 13);
 }
 
+/* Rank 3 receives from rank 7, which receives from rank 11, which receives from rank 19, which is
+ * stopped. */
+static const int chain[] = { 3, 7, 11, 19 };
+
+static int wait_in_a_chain(struct control_job *job, int rank, struct tt_control *ctl)
+{
+	struct tt_blocked stuck = { .nwants = 1, .want[0] = { .number = 1, .call = a_sum } };
+	uint64_t until = tt_deadline_ns(HOLD_MS / 2);
+	char *text = job->report[rank].text;
+	int culprit = 0, at = 0;
+
+	while (at < 3 && chain[at] != rank)
+		at++;
+	stuck.awaited = stuck.want[0].peer = at < 3 ? chain[at + 1] : -1;
+	atomic_store(&job->report[rank].progress, 1);
+	control_job_reached(job, 19, 2, HOLD_MS);
+	while (at < 3 && !tt_control_broken(ctl) && tt_now_ns() < until) {
+		tt_control_waiting(ctl, &stuck);
+		sleep_ms(20);
+		if (rank != chain[0] || tt_control_missing(ctl, 1, &stuck, text, 700) != 19)
+			continue;
+		tt_control_raise(ctl, TT_TIMEOUT, 19, text);
+		atomic_store(&job->report[rank].progress, 3);
+	}
+	control_job_await_broken(job, rank, ctl, HOLD_MS, &culprit);
+	return culprit == 19 ? 0 : 1;
+}
+
+Test(op_errors, a_stopped_rank_is_named_by_ranks_that_wait_for_it_through_others, .timeout = 120)
+{
+	struct control_job job = { .n = 20, .body = wait_in_a_chain };
+
+	control_job_start(&job);
+	cr_assert(control_job_all_reached(&job, 1, HOLD_MS));
+	control_job_stop(&job, 19);
+	atomic_store(&job.report[19].progress, 2);
+	cr_expect(control_job_reached(&job, chain[0], 3, HOLD_MS));
+	kill(job.report[19].pid, SIGCONT);
+	control_job_wait(&job);
+	for (int r = 0; r < 20; r++)
+		cr_assert_eq(job.report[r].rc, 0, "rank %d: %s", r, job.report[r].text);
+	HAS_TEXT(3, "rank 19 is not answering (stopped?)");
+	HAS_TEXT(3, "rank 7 has not made the matching call");
+}
+
 /* ---- ranks that make another call, or none --------------------------------------------------- */
 
 static int one_makes_no_call(struct control_job *job, int rank, struct tt_control *ctl)

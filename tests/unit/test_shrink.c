@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "tests/support/descriptors.h"
 #include "tests/support/ranks.h"
 
 #define want(x)                                                                           \
@@ -27,7 +28,7 @@ struct shrink_case {
 	bool late; /* victims die after the others began to shrink */
 	int rounds;
 	unsigned seed;
-	_Atomic int survivors, pids[128], resumed, passed, size;
+	_Atomic int survivors, pids[128], resumed, passed, size, opened;
 };
 
 static struct shrink_case *share_case(const struct shrink_case *p)
@@ -258,6 +259,7 @@ Test(shrink, refuses_an_excluded_rank_that_comes_back, .timeout = 60)
 }
 
 #define SILENT_MS 4000
+#define RANKS 28
 
 /* A process continues this one after ms. */
 static void continue_later(unsigned long long ms)
@@ -281,7 +283,7 @@ static int outlive_silent_ranks(tuttiComm_t *comm, int rank, int nranks, void *a
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 	tuttiComm_t old = NULL, next = NULL;
 	tuttiResult_t rc;
-	int n, size = 0;
+	int n, size = 0, descriptors;
 
 	config.timeout_ms = SILENT_MS; /* the join may take longer */
 	want(!tuttiCommSplit(*comm, 0, 0, &old, &config));
@@ -293,7 +295,10 @@ static int outlive_silent_ranks(tuttiComm_t *comm, int rank, int nranks, void *a
 		raise(SIGSTOP);
 	while (!tuttiBarrier(old, NULL))
 		;
+	descriptors = count_descriptors();
 	rc = tuttiCommShrink(old, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT);
+	if (rank == nranks - 1)
+		p->opened = count_descriptors() - descriptors;
 	want(!rc || stops);
 	/* a rank that continues meanwhile may also have shared an attempt that failed */
 	want(!rc || p->late || strstr(tuttiGetLastError(NULL), "went on without this rank"));
@@ -326,6 +331,21 @@ Test(shrink, takes_no_longer_for_many_silent_ranks, .timeout = 120)
 	setenv("TUTTI_SHRINK", "majority", 1);
 	p = share_case(&(struct shrink_case){ .nvictims = 7 });
 	cr_expect_eq(run(16, NULL, 0, 0, outlive_silent_ranks, p), 0);
+}
+
+/* The last rank asks 8 lower ranks, not all, and connects to its new neighbors. A busy machine may make
+ * all 8 silent once. */
+Test(shrink, asks_few_ranks_when_the_lowest_is_silent, .timeout = 180)
+{
+	int opened = RANKS;
+
+	for (int i = 0; i < 3 && opened > RANKS / 2; i++) {
+		struct shrink_case *p = share_case(&(struct shrink_case){ .nvictims = 1 });
+
+		cr_assert_eq(run(RANKS, NULL, 0, 0, outlive_silent_ranks, p), 0);
+		opened = p->opened;
+	}
+	cr_expect(opened <= RANKS / 2, "%d descriptors", opened);
 }
 
 Test(shrink, gives_one_communicator_when_stopped_ranks_continue_meanwhile, .timeout = 600)
