@@ -80,18 +80,34 @@ void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t la
 	tt_split_broken(ctl);
 }
 
+static void put_goodbye(struct tt_writer *w, const struct tt_control *ctl)
+{
+	tt_put(w, (uint32_t)ctl->rank, 4);
+	tt_put(w, atomic_load(&ctl->log.started), 8);
+	tt_put(w, ctl->gather.number, 8);
+}
+
 void tt_flood_connected(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
 	uint8_t bytes[TT_ABORT_BYTES];
+	bool leaves = ep->controls != NULL;
 
 	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next) {
 		struct tt_writer w = TT_WRITER_INTO(bytes);
 
-		if (!ctl->broken || ctl->departed.leaving || tt_control_rank(ctl, conn->peer) < 0)
+		leaves &= ctl->departed.leaving;
+		if (tt_control_rank(ctl, conn->peer) < 0)
 			continue;
-		put_failure(&w, ctl);
-		tt_conn_send(ep, conn, ctl->context, TT_F_ABORT, w.data, w.have);
+		if (ctl->departed.leaving) {
+			put_goodbye(&w, ctl);
+			tt_conn_send(ep, conn, ctl->context, TT_F_GOODBYE, w.data, w.have);
+		} else if (ctl->broken) {
+			put_failure(&w, ctl);
+			tt_conn_send(ep, conn, ctl->context, TT_F_ABORT, w.data, w.have);
+		}
 	}
+	if (leaves) /* made while this process leaves: its end is no death */
+		tt_endpoint_end_conn(ep, conn);
 }
 
 void tt_control_no_memory(struct tt_control *ctl)
@@ -261,8 +277,6 @@ void tt_flood_leave(struct tt_control *ctl)
 	struct tt_writer w = TT_WRITER_INTO(bytes);
 
 	ctl->departed.leaving = true;
-	tt_put(&w, (uint32_t)ctl->rank, 4);
-	tt_put(&w, atomic_load(&ctl->log.started), 8);
-	tt_put(&w, ctl->gather.number, 8);
+	put_goodbye(&w, ctl);
 	tt_control_send(ctl, TT_TO_CONNECTED | TT_TO_JOINING, -1, TT_F_GOODBYE, w.data, w.have);
 }

@@ -144,7 +144,7 @@ void tt_control_no_memory(struct tt_control *ctl);
 void tt_control_put_abort(struct tt_writer *w, int origin, int code, int culprit, uint64_t last,
 			  const char *text);
 /* A connection to peer is made: the peer learns which controls are broken, since the flood does not
- * reach a rank whose neighbors have all left. */
+ * reach a rank whose neighbors have all left, and which leave. */
 void tt_flood_connected(struct tt_control_endpoint *ep, struct tt_conn *conn);
 /* Frames ABORT, GOODBYE, DEAD of neighbor from; false: the frame is malformed */
 bool tt_flood_abort(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);

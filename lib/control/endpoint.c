@@ -120,12 +120,16 @@ void tt_endpoint_free(struct tt_control_endpoint *ep)
 	free(ep);
 }
 
+void tt_endpoint_end_conn(struct tt_control_endpoint *ep, struct tt_conn *conn)
+{
+	tt_conn_send(ep, conn, 0, TT_F_END, NULL, 0);
+	tt_conn_end(conn);
+}
+
 void tt_endpoint_end(struct tt_control_endpoint *ep)
 {
-	for (struct tt_conn *c = ep->conns; c; c = c->next) {
-		tt_conn_send(ep, c, 0, TT_F_END, NULL, 0);
-		tt_conn_end(c);
-	}
+	for (struct tt_conn *c = ep->conns; c; c = c->next)
+		tt_endpoint_end_conn(ep, c);
 }
 
 /* ---- contexts -------------------------------------------------------------------------------- */

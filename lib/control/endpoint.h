@@ -199,8 +199,9 @@ int tt_endpoint_listen(struct tt_control_endpoint *ep, const struct tt_ports *po
 int tt_endpoint_tls(struct tt_control_endpoint *ep);
 int tt_endpoint_start(struct tt_control_endpoint *ep);
 void tt_endpoint_free(struct tt_control_endpoint *ep);
-/* Tell all peers that the endpoint closes; locked. */
+/* Tell all peers, or one, that the endpoint closes; locked. */
 void tt_endpoint_end(struct tt_control_endpoint *ep);
+void tt_endpoint_end_conn(struct tt_control_endpoint *ep, struct tt_conn *conn);
 /* The service thread visits the endpoint soon. */
 void tt_endpoint_wake(struct tt_control_endpoint *ep);
 /* Wait for ep->changed until deadline_ns; locked. false: deadline_ns has passed */

@@ -299,6 +299,44 @@ Test(connections, a_new_connection_tells_what_has_broken, .timeout = 60)
 	ASSERT_TEXT(3, "rank 1 breaks the job");
 }
 
+/* Rank 6 connects to rank 3, which has begun to leave. The goodbye comes on that connection,
+ * which therefore ends without a death, before the flood of the goodbye arrives. */
+static int connect_to_one_that_leaves(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	uint64_t until = tt_deadline_ns(HOLD_MS);
+	atomic_bool stop = false;
+	bool over = false;
+	int rc;
+
+	if (rank == 3) {
+		tt_control_lock(ctl);
+		ctl->departed.leaving = true;
+		tt_control_unlock(ctl);
+		atomic_store(&m->report[3].progress, 1);
+	}
+	if (rank != 6)
+		return control_job_reached(m, 6, 1, HOLD_MS) ? 0 : 1;
+	control_job_reached(m, 3, 1, HOLD_MS);
+	rc = tt_control_reach_rank(ctl, 3, until, &stop);
+	while (!rc && !over && tt_now_ns() < until) {
+		sleep_ms(1);
+		tt_control_lock(ctl);
+		over = ctl->departed.over[3] && !tt_control_is_connected(ctl, 3);
+		tt_control_unlock(ctl);
+	}
+	atomic_store(&m->report[6].progress, 1);
+	return rc ? rc : over && !ctl->departed.dead[3] && !tt_control_broken(ctl) ? 0 : 1;
+}
+
+Test(connections, one_made_while_the_other_side_leaves_ends_without_a_death, .timeout = 60)
+{
+	struct control_job m = { .n = 8, .body = connect_to_one_that_leaves };
+
+	control_job_run(&m);
+	for (int r = 0; r < 8; r++)
+		cr_assert_eq(m.report[r].rc, 0, "rank %d: %s", r, m.report[r].text);
+}
+
 /* Rank 1 is stopped and rank 2 is not: the dial of rank 1 fails at its deadline, and stays failed. */
 static int dial_until_the_deadline(struct control_job *m, int rank, struct tt_control *ctl)
 {
