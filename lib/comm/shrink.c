@@ -17,8 +17,8 @@
 #include "comm/shrink_internal.h"
 
 #define SLICE_NS 50000000ull
-#define CONNECT_NS \
-	2000000ull /* for a connection with each rank, on a busy core of the coordinator */
+/* for a connection of the coordinator with each rank, on a busy core */
+#define CONNECT_NS 2000000ull
 
 /* ---- connecting the members ------------------------------------------------------------------ */
 
