@@ -123,9 +123,11 @@ void tt_gpu_programs_free(struct tt_gpu *d);
 void tt_gpu_staging_close(struct tt_gpu *d);
 void tt_gpu_release_tickets(struct tt_gpu *d, int driver_code);
 
-/* gpu_watchdog.c: start (0 | TT_SYSTEM | TT_CUDA) and end the watchdog thread */
+/* gpu_watchdog.c: start (0 | TT_SYSTEM | TT_CUDA) and end the watchdog thread. take_report: break
+ * the communicator if a kernel has reported a failure that the thread has not seen yet. Thread: any */
 int tt_gpu_watch(struct tt_gpu *d);
 void tt_gpu_unwatch(struct tt_gpu *d);
+void tt_gpu_take_report(struct tuttiComm *comm);
 
 /* ipc_buffer.c: device memory of one rank that its peers map. Thread: any. */
 struct tt_ipc_buffer {

@@ -313,6 +313,7 @@ static int run_and_wait(struct tt_gpu_call *calls, size_t n)
 		if (failure && !rc)
 			rc = tt_gpu_failed(c, tt_cuda_fail(failure, "rank %d: wait for the device",
 							   c->rank));
+		tt_gpu_take_report(c);
 		if (!rc)
 			rc = check_broken(c);
 	}

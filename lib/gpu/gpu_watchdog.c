@@ -137,6 +137,23 @@ static void device_failed(struct tt_gpu *d, int failure)
 		c->rank);
 }
 
+/* Breaks the communicator for a failure that a kernel reported. */
+static void take_report(struct tt_gpu *d)
+{
+	const struct tt_dev_report *r = d->ipc->report;
+
+	if (word(&r->what) == TT_DEV_OTHER_CALL)
+		other_call(d);
+	else if (word(&r->what) == TT_DEV_LATE)
+		late(d, (int)r->rank);
+}
+
+void tt_gpu_take_report(tuttiComm_t c)
+{
+	if (c->gpu && c->gpu->kernels && !tt_control_broken(c->ctl))
+		take_report(c->gpu);
+}
+
 /* newest: the sequence number of the newest call when the device was asked */
 static void check(struct watchdog *w, uint64_t newest, bool busy, int failure)
 {
@@ -160,10 +177,8 @@ static void check(struct watchdog *w, uint64_t newest, bool busy, int failure)
 		end_all_waits(w);
 	else if (failure)
 		device_failed(d, failure);
-	else if (word(&r->what) == TT_DEV_OTHER_CALL)
-		other_call(d);
-	else if (word(&r->what) == TT_DEV_LATE)
-		late(d, (int)r->rank);
+	else if (word(&r->what) != TT_DEV_FINE)
+		take_report(d);
 	else if (word(&r->begun) != word(&r->ended) && now - w->since_ns > limit_ms * 1000000)
 		late(d, -1);
 }

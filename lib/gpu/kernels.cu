@@ -254,7 +254,7 @@ DEV struct tt_dev_signals *signals_of(const struct tt_dev_job *j, uint32_t rank)
  *   inputs, before their owner writes them again     likewise: SYNC orders the loads before `end`
  *   records       plain stores before the release of `start` by the same thread, loads after its
  *                 acquire by the same thread; after `end` they may be written again
- *   lines         payload and epoch are one aligned word of 8 bytes, which is never torn, so they
+ *   LL words      payload and epoch are one aligned word of 8 bytes, which is never torn, so they
  *                 need no other order. A half is written again two epochs later: by then its writer
  *                 has received the epoch between from this rank, whose earlier kernel had ended.
  *   where streams order ranks     a kernel's stores happen before the next operation of its stream,
@@ -289,6 +289,38 @@ DEV int same_call(const struct tt_dev_job *j, uint32_t peer, uint32_t block)
 	return 0;
 }
 
+/* The signature of the call in LL words: ranks that run different calls by LL, or one by LL and one
+ * with barriers, share no other order than that of these words. */
+DEV void put_signature(const struct tt_dev_job *j, uint32_t peer, uint32_t epoch)
+{
+	uint64_t *words = signals_of(j, peer)->signature[epoch & 1][j->rank];
+
+	UNROLL
+	for (uint32_t i = 0; i < 4; i++)
+		put_relaxed(&words[i],
+			    (uint64_t)epoch << 32 | (uint32_t)(j->call[i / 2] >> 32 * (i % 2)));
+}
+
+/* Waits for the peer's signature. 0: the peer is late or in another call, which is reported */
+DEV int check_signature(const struct tt_dev_job *j, uint32_t peer, uint32_t epoch)
+{
+	uint64_t *words = signals_of(j, j->rank)->signature[epoch & 1][peer], call[2] = { 0, 0 },
+		 word;
+	struct spin_wait w = { 0, 0 };
+
+	UNROLL
+	for (uint32_t i = 0; i < 4; i++) {
+		while ((word = get_relaxed(&words[i])) >> 32 != epoch)
+			if (must_give_up(j, &w, peer))
+				return 0;
+		call[i / 2] |= (word & 0xffffffffu) << 32 * (i % 2);
+	}
+	if (call[0] == j->call[0] && call[1] == j->call[1])
+		return 1;
+	report_failure(j, TT_DEV_OTHER_CALL, peer, call);
+	return 0;
+}
+
 /* Is this a job between stream waits that the host has ended since the call failed? Its buffers may
  * be freed already. */
 DEV int is_aborted(const struct tt_dev_job *j)
@@ -302,6 +334,8 @@ DEV int barrier_start(const struct tt_dev_job *j, uint32_t epoch, int *failed)
 {
 	for (uint32_t p = THREAD; p < j->nranks; p += THREADS)
 		if (p != j->rank) {
+			if (BLOCK == 0)
+				put_signature(j, p, epoch);
 			post_record(j, p, BLOCK);
 			put_release(&signals_of(j, p)->start[BLOCK][j->rank], epoch);
 		}

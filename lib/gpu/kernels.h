@@ -42,8 +42,10 @@ struct tt_dev_signals {
 		message[TT_DEV_WORDS];
 	/* values that peers read and write when ranks join, to test the mapping */
 	uint64_t probe[TT_DEV_RANKS];
-	/* LL lines: 32 bits of payload under 32 bits of epoch; epochs alternate between the two
-	 * halves */
+	/* LL words: 32 bits of payload under 32 bits of epoch; epochs alternate between the two
+	 * halves. signature: of the peers' calls, from their block 0, also where the peer's call
+	 * does not run by LL */
+	uint64_t signature[2][TT_DEV_RANKS][4];
 	uint64_t line[2][TT_DEV_RANKS][TT_LL_BLOCKS][TT_LL_SLICE / 4];
 };
 

@@ -127,6 +127,9 @@ DEV void OF(low_latency)(int op, const struct tt_dev_job *j, uint32_t epoch)
 	t.nsrc = j->nranks;
 	t.flags = j->flags & TT_DEV_DIVIDES;
 	t.divisor = j->divisor;
+	for (uint32_t p = THREAD; BLOCK == 0 && p < j->nranks; p += THREADS)
+		if (p != j->rank)
+			put_signature(j, p, epoch);
 	for (uint32_t at = THREAD * 8; at < bytes; at += THREADS * 8) {
 		uint32_t unit_bytes = bytes - at < 8 ? bytes - at : 8;
 		uint64_t mine = ((uint64_t)in & 7) == 0 && unit_bytes == 8
@@ -142,6 +145,10 @@ DEV void OF(low_latency)(int op, const struct tt_dev_job *j, uint32_t epoch)
 				put_relaxed(&line[1], flag | mine >> 32);
 			}
 	}
+	/* before the payload: a peer in another call may send less of it */
+	for (uint32_t p = THREAD; BLOCK == 0 && p < j->nranks; p += THREADS)
+		if (p != j->rank && !check_signature(j, p, epoch))
+			return;
 	for (uint32_t at = THREAD * 8; at < bytes; at += THREADS * 8) {
 		uint32_t unit_bytes = bytes - at < 8 ? bytes - at : 8;
 		uint64_t v[TT_DEV_RANKS], x, low, high;
