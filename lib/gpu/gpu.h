@@ -33,10 +33,10 @@ struct tt_gpu {
 	bool staged_only; /* TUTTI_GPU=staged */
 
 	/* set by the exchange of the join, equal on all ranks */
-	bool kernels;         /* all ranks map each other's IPC buffers */
-	bool kernel_barrier;  /* kernels of the ranks may wait for each other */
-	bool several_devices; /* ranks use more than one device */
-	uint32_t blocks;      /* of a kernel that waits for peers, at most */
+	bool kernels;        /* all ranks map each other's IPC buffers */
+	bool kernel_barrier; /* kernels of the ranks may wait for each other */
+	uint32_t devices;    /* of different UUIDs that the ranks use */
+	uint32_t blocks;     /* of a kernel that waits for peers, at most */
 
 	/* set by the exchange, this rank's own */
 	int reserved_blocks; /* of the device's */

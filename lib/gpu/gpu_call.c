@@ -177,7 +177,7 @@ static int check_reach(const struct tt_gpu_call *call, const struct tt_mem *m, c
 			TT_ARG,
 			"rank %d: %p is memory of device %d, but the rank joined on device %d; use memory of that",
 			c->rank, p, m->device, d->device);
-	if (m->kind == TT_MEM_CUMEM && d->kernel_barrier && d->several_devices)
+	if (m->kind == TT_MEM_CUMEM && d->kernel_barrier && d->devices > 1)
 		return tt_fail(
 			TT_ARG,
 			"rank %d: %p is virtual memory or a pool's, which ranks on other devices of this process "

@@ -77,6 +77,8 @@ static int open_device(tuttiComm_t c, const struct tt_env *env, bool *ret_sharea
 struct peer_record {
 	struct tt_ipc_record ipc;
 	struct tt_fd_address fd_address;
+	/* A number means a device in one process only: CUDA_VISIBLE_DEVICES renumbers them. */
+	struct tt_cuuuid device;
 	int32_t blocks; /* available on the device for kernels that wait */
 	uint32_t ok;    /* the rank's own verdict so far */
 	uint64_t probe; /* value that peers must read in its IPC buffer */
@@ -109,6 +111,8 @@ static int prepare(struct tt_gpu *d, struct peer_record *mine)
 	void *params[] = { &job };
 	int rc = tt_kernels_load(d->cu, d->ctx, &d->k);
 
+	if (!rc && (rc = d->cu->device_uuid(&mine->device, d->device)))
+		rc = tt_cuda_fail(rc, "rank %d: the UUID of device %d", c->rank, d->device);
 	if (rc || (rc = tt_ipc_buffer_take(d->cu, d->ctx, d->device, d->by_fd, d->own, &d->ipc)))
 		return rc;
 	job.signals[0] = d->ipc->at;
@@ -220,15 +224,20 @@ static void reserve_blocks(struct tt_gpu *d, const struct peer_record *all)
 	int n = d->comm->nranks;
 
 	d->kernel_barrier = true;
+	d->devices = 0;
 	d->blocks = TT_DEV_BLOCKS;
 	for (int r = 0; r < n; r++) {
-		uint32_t sharing = 0, most;
+		uint32_t sharing = 0, before = 0, most;
 
-		for (int p = 0; p < n; p++)
-			sharing += all[p].ipc.device == all[r].ipc.device;
+		for (int p = 0; p < n; p++) {
+			bool same = !memcmp(&all[p].device, &all[r].device, sizeof(all[p].device));
+
+			sharing += same;
+			before += same && p < r;
+		}
 		most = (uint32_t)all[r].blocks / 2 / sharing;
 		d->kernel_barrier &= most && all[r].ipc.process == all[0].ipc.process;
-		d->several_devices |= all[r].ipc.device != all[0].ipc.device;
+		d->devices += !before;
 		if (most < d->blocks)
 			d->blocks = most;
 	}
@@ -330,7 +339,8 @@ static int agree_on_kernels(tuttiComm_t c, struct peer_record *all)
 		return rc;
 	reserve_blocks(d, all);
 	count_connections(d);
-	tt_log(TT_LOG_INFO, "rank %d: GPU kernels on device %d, %s%s", c->rank, d->device,
+	tt_log(TT_LOG_INFO, "rank %d: GPU kernels on device %d, ranks on %u, %s%s", c->rank,
+	       d->device, d->devices,
 	       d->kernel_barrier ? "with barriers between kernels" : "ordered by streams",
 	       d->by_fd && !d->kernel_barrier ? ", IPC buffers shared by descriptor" : "");
 	return tt_gpu_watch(d);

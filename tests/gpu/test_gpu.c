@@ -15,10 +15,9 @@
 
 #include "tests/gpu/gpu_ranks.h"
 
-static const struct gpu_case *const files[] = { gpu_values,       gpu_algorithms,
-						gpu_pairs,        gpu_order,
-						gpu_errors,       gpu_mismatches,
-						gpu_peer_records, NULL };
+static const struct gpu_case *const files[] = { gpu_values,  gpu_algorithms,   gpu_pairs,
+						gpu_order,   gpu_errors,       gpu_mismatches,
+						gpu_devices, gpu_peer_records, NULL };
 
 /* Runs a case in a process of its own, since some cases set environment variables. */
 static int run(const struct gpu_case *c)

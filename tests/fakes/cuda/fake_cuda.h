@@ -20,6 +20,7 @@
  * only, and all nodes of a graph run one after another.
  *
  * Environment   TUTTI_TEST_CUDA_DEVICES=N   number of devices, 1
+ *               CUDA_VISIBLE_DEVICES=I,J   the process sees these devices, as 0 and 1
  *               TUTTI_TEST_CUDA_FAIL=SYMBOL:K:CODE   the K-th call of that function returns CODE
  *               up to 3 ms late; a CODE that CUDA contexts do not survive, such as 700, is then
  *               returned by all calls

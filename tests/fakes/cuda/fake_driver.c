@@ -132,12 +132,38 @@ bool fake_lacks(const char *word)
 	return text && strstr(text, word);
 }
 
+/* The numbers of the devices that this process sees, in its order. Returns how many. */
+static int list_devices(int ret_physical[MAX_DEVICES])
+{
+	const char *text = getenv("TUTTI_TEST_CUDA_DEVICES"),
+		   *visible = getenv("CUDA_VISIBLE_DEVICES");
+	int all = text ? atoi(text) : 1, n = 0, number, used;
+
+	all = all > MAX_DEVICES ? MAX_DEVICES : all;
+	if (!visible)
+		for (; n < all; n++)
+			ret_physical[n] = n;
+	else
+		for (; n < all && sscanf(visible, "%d%n", &number, &used) == 1 && number >= 0 &&
+		       number < all;
+		     visible += used + (visible[used] == ','))
+			ret_physical[n++] = number;
+	return n;
+}
+
 int fake_devices(void)
 {
-	const char *text = getenv("TUTTI_TEST_CUDA_DEVICES");
-	int n = text ? atoi(text) : 1;
+	int physical[MAX_DEVICES];
 
-	return n < 0 ? 0 : n > MAX_DEVICES ? MAX_DEVICES : n;
+	return list_devices(physical);
+}
+
+/* The number of a visible device among all of the host */
+static int physical_of(int device)
+{
+	int physical[MAX_DEVICES];
+
+	return device >= 0 && device < list_devices(physical) ? physical[device] : -1;
 }
 
 int fake_device(void)
@@ -191,14 +217,14 @@ EXPORT int cuDeviceGet(int *ret_device, int ordinal)
 EXPORT int cuDeviceGetName(char *text, int bytes, int device)
 {
 	ENTER();
-	snprintf(text, (size_t)bytes, "fake %d (no GPU)", device);
+	snprintf(text, (size_t)bytes, "fake %d (no GPU)", physical_of(device));
 	return 0;
 }
 
 EXPORT int cuDeviceGetPCIBusId(char *text, int bytes, int device)
 {
 	ENTER();
-	snprintf(text, (size_t)bytes, "0000:%02x:00.0", device);
+	snprintf(text, (size_t)bytes, "0000:%02x:00.0", physical_of(device));
 	return 0;
 }
 
@@ -206,7 +232,7 @@ EXPORT int cuDeviceGetUuid_v2(struct tt_cuuuid *ret_uuid, int device)
 {
 	ENTER();
 	memset(ret_uuid, 0, sizeof(*ret_uuid));
-	snprintf(ret_uuid->bytes, sizeof(ret_uuid->bytes), "fake %d", device);
+	snprintf(ret_uuid->bytes, sizeof(ret_uuid->bytes), "fake %d", physical_of(device));
 	return 0;
 }
 
