@@ -97,6 +97,7 @@ struct tt_am {
 	struct tt_am_stream **stream; /* [nranks] NULL: nothing sent or received yet, or over */
 	struct tt_am_stream *stalled, **stalled_last; /* oldest first */
 	uint8_t *gone;                                /* [nranks] tuttiRankState_t */
+	uint64_t seek_ns; /* when a receive looks for ranks again that it does not hear */
 	struct tt_am_unexpected *unexpected, **unexpected_last;
 	size_t unexpected_bytes;
 	struct tt_am_posted *posted, **posted_last;
@@ -111,6 +112,10 @@ struct tt_am {
 void tt_am_gone(struct tt_am *am, int rank, tuttiRankState_t how);
 /* Waits for a change. Locked. Returns false when deadline_ns has passed. */
 bool tt_am_await(struct tt_am *am, uint64_t deadline_ns);
+
+/* am_send.c. Connects to peer, unless a connection exists. Locked, except while connecting. 0 |
+ * TT_REMOTE: the peer is gone, or *stop | < 0 */
+int tt_am_connect_locked(struct tt_am *am, int peer, uint64_t deadline_ns, const atomic_bool *stop);
 
 /* am_stream.c, locked */
 /* The streams of a rank, made when missing. NULL: no memory */

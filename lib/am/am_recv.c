@@ -8,6 +8,10 @@
 #include <string.h>
 
 #include "am/am_internal.h"
+#include "control/frame.h"
+
+#define SEEK_NS 1000000000ull    /* between two looks for ranks that are not heard */
+#define SEEK_MOST_NS 50000000ull /* a look, longer than a receive without patience waits */
 
 static int too_large(struct tt_am *am, const struct tt_am_header *h, size_t room)
 {
@@ -115,6 +119,46 @@ static bool move_to_unexpected(struct tt_am *am, struct tt_am_posted *w)
 	return true;
 }
 
+/* Asks rank whether it is still there: one that has left the communicator answers. */
+static void ask(struct tt_am *am, int rank, uint64_t deadline_ns)
+{
+	static const uint8_t no_credit[8];
+
+	if (!tt_am_connect_locked(am, rank, deadline_ns, &am->aborted))
+		tt_control_send_frame(am->ctl, rank, TT_F_CREDIT,
+				      (struct iovec[2]){ { (void *)(uintptr_t)no_credit,
+							   sizeof(no_credit) },
+							 { NULL, 0 } });
+}
+
+/* When a rank leaves or dies after all of its neighbors, no flood says so: it is asked, now and then.
+ * Locked, except while connecting. false: it is not time */
+static bool seek(struct tt_am *am, int source)
+{
+	bool *unheard;
+	uint64_t now = tt_now_ns();
+
+	if (now < am->seek_ns)
+		return false;
+	am->seek_ns = now + SEEK_NS;
+	unheard = malloc((size_t)am->nranks * sizeof(*unheard));
+	if (unheard && tt_control_find_unheard(am->ctl, unheard))
+		for (int r = 0; r < am->nranks; r++)
+			if (unheard[r] && !am->gone[r] && (source < 0 || r == source))
+				ask(am, r, now + SEEK_MOST_NS);
+	free(unheard);
+	return true;
+}
+
+/* Until a change, or the next look. false: the deadline has passed */
+static bool await_change(struct tt_am *am, const struct tt_am_posted *w, uint64_t deadline_ns)
+{
+	if (w->state != TT_POSTED_WAITING || am->seek_ns >= deadline_ns)
+		return tt_am_await(am, deadline_ns);
+	tt_am_await(am, am->seek_ns);
+	return true;
+}
+
 static int wait_for(struct tt_am *am, struct tt_am_posted *w, uint64_t deadline_ns,
 		    struct tt_am_header *ret_head)
 {
@@ -139,7 +183,9 @@ static int wait_for(struct tt_am *am, struct tt_am_posted *w, uint64_t deadline_
 			return rc;
 		if (w->state == TT_POSTED_WAITING && is_no_sender_left(am, w->want->source))
 			return fail_no_sender(am, w->want->source);
-		if (tt_am_await(am, deadline_ns))
+		if (w->state == TT_POSTED_WAITING && seek(am, w->want->source))
+			continue;
+		if (await_change(am, w, deadline_ns))
 			continue;
 		if (w->state == TT_POSTED_WAITING || grace_ns == 0)
 			return 1;

@@ -30,8 +30,7 @@ static int fail_aborted(const struct tt_am *am)
 	return tt_fail(TT_REMOTE, "rank %d: the communicator was aborted", am->rank);
 }
 
-/* Connects to peer, unless a connection exists. Locked, except while connecting. */
-static int connect_to(struct tt_am *am, int peer, uint64_t deadline_ns, const atomic_bool *stop)
+int tt_am_connect_locked(struct tt_am *am, int peer, uint64_t deadline_ns, const atomic_bool *stop)
 {
 	int rc = 0;
 
@@ -52,7 +51,7 @@ int tt_am_connect(struct tt_am *am, int peer, uint64_t deadline_ns, const atomic
 	int rc;
 
 	pthread_mutex_lock(am->lock);
-	rc = connect_to(am, peer, deadline_ns, stop);
+	rc = tt_am_connect_locked(am, peer, deadline_ns, stop);
 	pthread_mutex_unlock(am->lock);
 	return rc;
 }
@@ -150,7 +149,7 @@ int tt_am_send(struct tt_am *am, int peer, const struct tt_am_header *head, cons
 	pthread_mutex_lock(am->lock);
 	if (peer == am->rank)
 		rc = send_to_self(am, head, data, deadline_ns);
-	else if (!(rc = connect_to(am, peer, deadline_ns, &am->aborted)))
+	else if (!(rc = tt_am_connect_locked(am, peer, deadline_ns, &am->aborted)))
 		rc = send_to(am, peer, head, data, deadline_ns);
 	pthread_mutex_unlock(am->lock);
 	return rc;

@@ -254,6 +254,8 @@ bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_fram
 		return tt_flood_dead(ctl, from, data, bytes);
 	case TT_F_GOODBYE:
 		return tt_flood_goodbye(ctl, from, data, bytes);
+	case TT_F_LEFT:
+		return tt_flood_left(ctl, from);
 	case TT_F_SHRUNK:
 		return tt_split_shrunk(ctl, from, data, bytes);
 	case TT_F_SPLIT_FAILED:
@@ -267,31 +269,30 @@ bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_fram
 	}
 }
 
-/* The neighbors in `to`, of which JOINING has none */
-static int neighbors(const struct tt_control *ctl, unsigned to, int *ret_neighbor)
+/* The neighbors of a rank in `to`, of which JOINING has none */
+static int neighbors(int rank, int n, unsigned to, int *ret_neighbor)
 {
-	int n = ctl->nranks, me = ctl->rank, next = (me + 1) % n, before = (me + n - 1) % n,
-	    count = 0;
+	int next = (rank + 1) % n, before = (rank + n - 1) % n, count = 0;
 
-	if (to & TT_TO_PARENT && me)
-		ret_neighbor[count++] = tt_tree_parent(me);
-	for (int i = 1; to & TT_TO_CHILDREN && i <= TT_FANOUT && me * TT_FANOUT + i < n; i++)
-		ret_neighbor[count++] = me * TT_FANOUT + i;
-	if (to & TT_TO_RING && next != me && !tt_tree_edge(me, next))
+	if (to & TT_TO_PARENT && rank)
+		ret_neighbor[count++] = tt_tree_parent(rank);
+	for (int i = 1; to & TT_TO_CHILDREN && i <= TT_FANOUT && rank * TT_FANOUT + i < n; i++)
+		ret_neighbor[count++] = rank * TT_FANOUT + i;
+	if (to & TT_TO_RING && next != rank && !tt_tree_edge(rank, next))
 		ret_neighbor[count++] = next;
-	if (to & TT_TO_RING && before != next && !tt_tree_edge(me, before))
+	if (to & TT_TO_RING && before != next && !tt_tree_edge(rank, before))
 		ret_neighbor[count++] = before;
 	return count;
 }
 
-int tt_control_neighbors(const struct tt_control *ctl, int ret_neighbor[TT_FANOUT + 3])
+int tt_control_neighbors(const struct tt_control *ctl, int rank, int ret_neighbor[TT_FANOUT + 3])
 {
-	return neighbors(ctl, TT_TO_NEIGHBORS, ret_neighbor);
+	return neighbors(rank, ctl->nranks, TT_TO_NEIGHBORS, ret_neighbor);
 }
 
 bool tt_control_is_neighbor(const struct tt_control *ctl, int rank)
 {
-	int neighbor[TT_FANOUT + 3], n = tt_control_neighbors(ctl, neighbor);
+	int neighbor[TT_FANOUT + 3], n = tt_control_neighbors(ctl, ctl->rank, neighbor);
 
 	for (int i = 0; i < n; i++)
 		if (neighbor[i] == rank)
@@ -302,7 +303,7 @@ bool tt_control_is_neighbor(const struct tt_control *ctl, int rank)
 void tt_control_send(struct tt_control *ctl, unsigned to, int except, enum tt_frame kind,
 		     const void *data, size_t bytes)
 {
-	int neighbor[TT_FANOUT + 3], n = neighbors(ctl, to, neighbor);
+	int neighbor[TT_FANOUT + 3], n = neighbors(ctl->rank, ctl->nranks, to, neighbor);
 	struct tt_control_endpoint *ep = ctl->ep;
 
 	for (int i = 0; i < n; i++) {

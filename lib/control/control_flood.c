@@ -4,7 +4,7 @@
  * Called by the service thread (frames, ends of connections) and by run through tt_control_raise. A
  * flood goes to every neighbor in the tree and the ring, and a rank forwards a flood once: the
  * first break of a rank, the first goodbye of an origin. So a flood reaches every rank to which a
- * chain of living neighbors leads.
+ * chain of living neighbors leads. A rank that waits for a message of another one connects to it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -271,6 +271,13 @@ bool tt_flood_goodbye(struct tt_control *ctl, int from, const uint8_t *data, siz
 	return true;
 }
 
+bool tt_flood_left(struct tt_control *ctl, int from)
+{
+	if (!ctl->departed.over[from])
+		tt_observers_over(ctl, from, tuttiRankLeft);
+	return true;
+}
+
 void tt_flood_leave(struct tt_control *ctl)
 {
 	uint8_t bytes[20];
@@ -279,4 +286,45 @@ void tt_flood_leave(struct tt_control *ctl)
 	ctl->departed.leaving = true;
 	put_goodbye(&w, ctl);
 	tt_control_send(ctl, TT_TO_CONNECTED | TT_TO_JOINING, -1, TT_F_GOODBYE, w.data, w.have);
+}
+
+/* ---- from whom floods come ------------------------------------------------------------------- */
+
+static bool is_gone(const struct tt_control *ctl, int rank)
+{
+	return ctl->departed.left[rank] || ctl->departed.dead[rank] || ctl->departed.over[rank];
+}
+
+static int count_gone(const struct tt_control *ctl)
+{
+	int n = 0;
+
+	for (int r = 0; r < ctl->nranks; r++)
+		n += is_gone(ctl, r);
+	return n;
+}
+
+/* Breadth first, from this rank over its living neighbors and theirs */
+bool tt_control_find_unheard(struct tt_control *ctl, bool *ret_unheard)
+{
+	int ngone = count_gone(ctl), nfound = 0,
+	    *found = ngone ? malloc((size_t)ctl->nranks * sizeof(*found)) : NULL;
+
+	for (int r = 0; found && r < ctl->nranks; r++)
+		ret_unheard[r] = !is_gone(ctl, r);
+	if (!found)
+		return false;
+	ret_unheard[ctl->rank] = false;
+	found[nfound++] = ctl->rank;
+	for (int i = 0; i < nfound; i++) {
+		int neighbor[TT_FANOUT + 3], n = tt_control_neighbors(ctl, found[i], neighbor);
+
+		for (int k = 0; k < n; k++)
+			if (ret_unheard[neighbor[k]]) {
+				ret_unheard[neighbor[k]] = false;
+				found[nfound++] = neighbor[k];
+			}
+	}
+	free(found);
+	return nfound + ngone < ctl->nranks;
 }

@@ -63,8 +63,8 @@ int tt_control_rank(const struct tt_control *ctl, int peer);
 /* Frames of ctl, locked. Handle one; false: the frame is malformed */
 bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame kind,
 		      const uint8_t *data, size_t bytes);
-/* The neighbors of this rank in the tree and the ring; returns their number */
-int tt_control_neighbors(const struct tt_control *ctl, int ret_neighbor[TT_FANOUT + 3]);
+/* The neighbors of a rank in the tree and the ring; returns their number */
+int tt_control_neighbors(const struct tt_control *ctl, int rank, int ret_neighbor[TT_FANOUT + 3]);
 bool tt_control_is_neighbor(const struct tt_control *ctl, int rank);
 /* Send one to the neighbors in `to`, but not to rank except; -1: to all. Neighbors that are not
  * connected get none. */
@@ -152,6 +152,8 @@ bool tt_flood_goodbye(struct tt_control *ctl, int from, const uint8_t *data, siz
 bool tt_flood_dead(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);
 /* The connection to a rank has ended: a death, unless the rank has left. error: errno, 0: orderly */
 void tt_flood_death(struct tt_control *ctl, int rank, int error);
+/* Frame LEFT: rank from has left. */
+bool tt_flood_left(struct tt_control *ctl, int from);
 /* Send this rank's goodbye. */
 void tt_flood_leave(struct tt_control *ctl);
 /* Break the control if this rank's operation waits for a rank that left before it. */

@@ -144,7 +144,7 @@ static int make_child(struct tt_control *parent, const struct tt_members *m,
 static int connect_neighbors(struct tt_control *parent, struct tt_control *ctl,
 			     const struct tt_members *m, uint64_t deadline_ns)
 {
-	int neighbor[TT_FANOUT + 3], n = tt_control_neighbors(ctl, neighbor), rc = 0;
+	int neighbor[TT_FANOUT + 3], n = tt_control_neighbors(ctl, ctl->rank, neighbor), rc = 0;
 
 	for (int higher = 0; higher < 2; higher++)
 		for (int i = 0; i < n && !rc; i++)

@@ -71,7 +71,7 @@ void tt_status_queue_send(struct tt_control *ctl, uint64_t now)
 
 	if (now < q->due_ns)
 		return;
-	n = tt_control_neighbors(ctl, neighbor);
+	n = tt_control_neighbors(ctl, ctl->rank, neighbor);
 	if (q->from[ctl->rank] == TT_STATUS_OWN)
 		tt_status_fill(ctl, &ctl->status.latest[ctl->rank]);
 	for (int i = 0; i < n; i++)

@@ -176,8 +176,11 @@ bool tt_endpoint_frame(struct tt_control_endpoint *ep, struct tt_conn *conn,
 		return tt_control_frame(ctl, conn, head->kind, data, head->bytes);
 	/* else a control that this rank has left, or does not have yet; no rank sends messages
 	 * before all ranks have the communicator */
-	return !head->context || !ep->forming || head->kind == TT_F_MESSAGE ||
-	       keep_early(ep, conn->peer, head, data);
+	if (head->kind == TT_F_MESSAGE || head->kind == TT_F_CREDIT) {
+		tt_conn_send(ep, tt_conn_to(ep, conn->peer), head->context, TT_F_LEFT, NULL, 0);
+		return true;
+	}
+	return !head->context || !ep->forming || keep_early(ep, conn->peer, head, data);
 }
 
 void tt_endpoint_enter(struct tt_control_endpoint *ep, struct tt_control *ctl)

@@ -70,6 +70,7 @@ enum tt_frame {
 	TT_F_END,          /* the endpoint closes: the end of the connection is no death */
 	TT_F_MESSAGE,      /* the next bytes of the stream of active messages */
 	TT_F_CREDIT, /* bytes that the stream of the receiver of this frame may have, in all */
+	TT_F_LEFT,   /* the answer to MESSAGE and CREDIT of a context that the rank has left */
 	TT_F_KINDS
 };
 
