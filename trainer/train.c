@@ -13,6 +13,8 @@
 #include <math.h>
 #include <stdio.h>
 
+enum { LOSS_MAX = 1000 };
+
 volatile sig_atomic_t train_stop_signal;
 
 struct train_progress {
@@ -48,6 +50,18 @@ static void count_bytes(const struct train_rank *t, struct train_result *result,
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
+/* A training has diverged if its loss is not finite, or LOSS_MAX times that of equal probabilities
+ * for all classes. */
+static int check_loss(const struct train_rank *t, uint64_t step, double loss)
+{
+	if (isfinite(loss) && loss < LOSS_MAX * log((double)t->data->classes + 1.0))
+		return TRAIN_OK;
+	return train_fail(TRAIN_FAILED,
+			  "step %" PRIu64 ": the loss is %g, the training diverged; use "
+			  "a smaller --lr",
+			  step, loss);
+}
+
 static int record_step(struct train_rank *t, struct train_progress *p,
 		       const struct train_batch *batch, const float tail[TRAIN_TAIL],
 		       uint64_t before, uint64_t took, struct train_step_record *record)
@@ -69,12 +83,7 @@ static int record_step(struct train_rank *t, struct train_progress *p,
 		.samples_per_s = (double)steps * all * 1e9 / (double)took,
 		.mean_samples_per_s = (double)p->taken * all * 1e9 / (double)p->training_ns,
 	};
-	if (isfinite(record->loss))
-		return TRAIN_OK;
-	return train_fail(TRAIN_FAILED,
-			  "step %" PRIu64 ": the loss is %g, the training diverged; use "
-			  "a smaller --lr",
-			  step, record->loss);
+	return check_loss(t, step, record->loss);
 }
 
 /* Takes one step and fills record. result->stopped: a rank received a stop signal. */
@@ -125,6 +134,8 @@ static int between_steps(struct train_rank *t, struct train_progress *p, bool la
 	if (!rc && evaluate) {
 		record->evaluated = true;
 		rc = train_evaluate(t, &record->accuracy, &record->test_loss);
+		if (!rc)
+			rc = check_loss(t, record->step, record->test_loss);
 	}
 	if (!rc && save)
 		rc = train_checkpoint_save(t, c->save, record->step);

@@ -161,6 +161,13 @@ for how in easgd diloco; do
 	train --np 2 --steps 80 --strategy average --H 4 --average $how
 	claim "$how learns: accuracy $(field accuracy)" reached 0.85
 done
+elastic=(--np 24 --model mlp:8 --strategy average --average easgd --H 2)
+train "${elastic[@]}" --steps 80
+claim "easgd learns on 24 ranks: accuracy $(field accuracy)" reached 0.6
+train "${elastic[@]}" --steps 2 --alpha 0.0833
+claim "an --alpha below 2 / ranks trains" ended 0
+train --model mlp:32,32,32 --lr 100 --steps 2
+claim "a finite loss beyond all measure ends the training" ended 1 'step 2: the loss is .*e\+07, the training diverged'
 
 # ---- asynchronous servers (R8, R10, R12) ---------------------------------------------------------------------
 
@@ -293,6 +300,7 @@ wrong '4 workers and 60 steps were recorded' --np 2 --ps 2 --strategy ps-async -
 wrong '4 workers and 60 steps were recorded' --np 4 --ps 2 --strategy ps-async --steps 61 --replay "$out/log-of"
 wrong 'were recorded' --np 2 --strategy spare --steps 30 --replay "$out/who"
 wrong 'has no effect with --strategy ps-sync' --np 2 --strategy ps-sync --ssp 2
+wrong 'easgd diverges on 24 ranks unless alpha is below 0.0833333' "${elastic[@]}" --steps 2 --alpha 0.1
 wrong 'add --average easgd' --np 2 --strategy average --alpha 0.2
 wrong 'save /nowhere/ck: .* give a file that can be written' --steps 2 --save /nowhere/ck
 mkfifo "$out/fifo"

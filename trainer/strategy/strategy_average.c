@@ -24,6 +24,8 @@
 
 #include <stdlib.h>
 
+#define EASGD_BETA 0.9 /* --alpha 0: the center moves by this part of its mean distance */
+
 struct average_state {
 	int64_t steps_since; /* steps since the last average */
 	uint64_t averages;   /* averages so far */
@@ -44,15 +46,35 @@ static void copy(struct train_rank *t, float *to, const float *from)
 	t->comm_device->ops->copy(t->comm_device, to, from, t->model.parameters * sizeof(float));
 }
 
+/* --alpha, or beta / ranks as in the paper; follows the number of ranks after deaths */
+static double alpha_of(const struct train_rank *t)
+{
+	return t->config->alpha > 0.0 ? t->config->alpha : EASGD_BETA / t->nranks;
+}
+
+/* The center moves by alpha of the sum of all distances: from alpha * ranks = 2 on, further than
+ * to the other side. */
+static int check_alpha(const struct train_rank *t)
+{
+	if (t->config->average != TRAIN_AVERAGE_EASGD || alpha_of(t) * t->nranks < 2.0)
+		return TRAIN_OK;
+	return train_fail(TRAIN_USAGE,
+			  "--alpha %g: easgd diverges on %d ranks unless alpha is below %g; use "
+			  "that or less, or omit the option for %.2g",
+			  t->config->alpha, t->nranks, 2.0 / t->nranks, EASGD_BETA / t->nranks);
+}
+
 static int average_open(struct train_rank *t)
 {
 	struct average_state *a = calloc(1, sizeof(*a));
 	size_t bytes = t->model.parameters * sizeof(float), extra = bytes;
-	int how = t->config->average, rc;
+	int how = t->config->average, rc = check_alpha(t);
 
 	if (!a)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = a;
+	if (rc)
+		return rc;
 	if (how == TRAIN_AVERAGE_SUPERVISOR) /* rank 0 may change after deaths */
 		extra *= t->rank == 0 || t->config->on_failure == TRAIN_FAILURE_SHRINK ? t->nranks
 										       : 0;
@@ -105,7 +127,7 @@ static int by_supervisor(struct train_rank *t, float *at, float *all)
 
 static int easgd(struct train_rank *t, struct average_state *a, float *at)
 {
-	float alpha = (float)t->config->alpha;
+	float alpha = (float)alpha_of(t);
 
 	copy(t, a->extra, at);
 	blend(t, 1.0f, a->extra, -1.0f, a->center);
