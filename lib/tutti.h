@@ -223,6 +223,7 @@ TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t *comm, int nranks, t
  *                MPI); PMI-1 (mpiexec of MPICH); Slurm; an indexed Job of Kubernetes. TUTTI_LAUNCH
  *                names the launcher where two sets contradict each other. No set: a communicator
  *                of one rank.
+ *   Call       by every rank; each further call joins another communicator of the same ranks
  *   Returns    as tuttiCommInitRankConfig; tuttiInvalidUsage also if two sets contradict each
  *              other or one set is incomplete
  *   Thread     any; with PMI-1 not while another thread is inside MPI_Init or MPI_Finalize

@@ -108,6 +108,7 @@ static int dial_root(struct tt_control *ctl, const struct tt_id *id, bool networ
 	struct tt_dial dial = { .to = &root,
 				.me = ctl->rank,
 				.purpose = TT_P_REGISTER,
+				.channel = tt_local_earlier(ctl->ep),
 				.named = id->from_root,
 				.network = network,
 				.nports = id->nports,

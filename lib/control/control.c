@@ -198,8 +198,11 @@ const int *tt_control_hosts(struct tt_control *ctl, int *ret_nhosts)
 
 bool tt_control_same(const struct tt_control *a, const struct tt_control *b)
 {
+	/* the communicators of one TUTTI_ROOT are one job, with a key pair of rank 0 each */
 	return a->context == b->context &&
-	       !memcmp(a->ep->auth.job, b->ep->auth.job, sizeof(a->ep->auth.job));
+	       !memcmp(a->ep->auth.job, b->ep->auth.job, sizeof(a->ep->auth.job)) &&
+	       !memcmp(a->ep->peers.business_cards[0].public_key,
+		       b->ep->peers.business_cards[0].public_key, TT_PUBLIC_KEY);
 }
 
 int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const void *ctx, char *text,

@@ -253,6 +253,15 @@ static bool may_warn(struct tt_control_endpoint *ep, int kind)
 	return true;
 }
 
+/* Does the client of a registration want the next communicator of TUTTI_ROOT? It is a process of this
+ * communicator, or replaces a rank that is gone. Another process is a rank that came twice. */
+static bool wants_next(const struct tt_control *ctl, const struct tt_hello *h)
+{
+	return ctl->ep->auth.from_root && ctl->join.has_table &&
+	       (h->channel || (h->from < ctl->nranks && (ctl->departed.left[h->from] ||
+							 ctl->departed.dead[h->from])));
+}
+
 static enum tt_verdict judge(const struct tt_control_endpoint *ep, const struct tt_hello *h)
 {
 	const struct tt_control *ctl = tt_endpoint_find(ep, h->context);
@@ -264,7 +273,7 @@ static enum tt_verdict judge(const struct tt_control_endpoint *ep, const struct 
 	    (h->purpose == TT_P_REGISTER && !(ctl && ctl->join.root)))
 		return TT_V_OTHER_RANK;
 	if (h->purpose == TT_P_REGISTER)
-		return TT_V_WELCOME;
+		return wants_next(ctl, h) ? TT_V_EARLY : TT_V_WELCOME;
 	if (ctl && tt_control_rank(ctl, h->from) < 0)
 		return TT_V_EXCLUDED;
 	if (!ctl && h->purpose == TT_P_DATA) /* maybe of a split that this rank has not completed */

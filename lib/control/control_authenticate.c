@@ -51,6 +51,7 @@ static void refused(struct tt_dial_attempt *a, int i)
 		       "rank %d: looking for rank %d: %s", a->dial->me, a->dial->rank, last);
 	memcpy(a->last, last, sizeof(last));
 	a->answered = true;
+	a->early = verdict == TT_V_EARLY;
 	if (verdict == TT_V_FULL)
 		memcpy(a->full, a->last, sizeof(a->full));
 }

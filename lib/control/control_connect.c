@@ -168,6 +168,11 @@ static int give_up(struct tt_control *ctl, const struct tt_dial *dial,
 			"rank %d: rank %d never came, or cannot be reached: no process listens at %s; rank 0 "
 			"made no call, or failed before it could listen and reported the reason there",
 			dial->me, dial->rank, tried);
+	if (root && a->early)
+		return tt_fail(
+			TT_TIMEOUT,
+			"rank %d: rank 0 is still in an earlier communicator or attempt of this job, and began no new one in time",
+			dial->me);
 	return tt_fail(TT_TIMEOUT, "rank %d (on %s): rank %d (%s) %s cannot be reached; tried %s",
 		       dial->me, me->name, dial->rank, to->name, root ? "never came, or" : "",
 		       a->full[0]                          ? a->full

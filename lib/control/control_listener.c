@@ -5,7 +5,8 @@
  * control_accept.c (find). All ranks of a process listen at one port: the first opens the listener,
  * the last closes it. It is bound to all addresses; a rank names the chosen ones in its business card.
  * A rank opens another listener in another network namespace, or where the port is outside its range.
- * Rank 0 has a listener of its own, at the port in the unique id.
+ * Rank 0 has a listener of its own, at the port in the unique id; a port that the user chose
+ * (TUTTI_ROOT) serves rank 0 of one communicator after the other.
  *
  * Lock order: the lock of the listeners, then one endpoint's. All work on connections without a
  * proof is the service thread's, which holds the former; an endpoint that leaves holds it, too.
@@ -51,11 +52,32 @@ static uint64_t present_netns(void)
 	return st.st_ino;
 }
 
-static bool is_shared(const struct tt_listener *l, const struct tt_ports *ports, uint64_t netns)
+/* May rank 0 of the next communicator listen there? It gets all registrations, so all others are
+ * complete. */
+static bool is_for_next_root(const struct tt_listener *l)
 {
-	return l->users && !l->of_root && l->netns == netns &&
-	       (!ports->count ||
-		(l->port >= ports->first && l->port < ports->first + ports->count));
+	bool complete = true;
+	int entered = 0;
+
+	for (struct tt_control_endpoint *ep = l->endpoints; ep; ep = ep->listening.next) {
+		const struct tt_control *first;
+
+		pthread_mutex_lock(&ep->lock);
+		first = tt_endpoint_find(ep, 0);
+		complete = complete && ep->auth.from_root && (!first || first->join.has_table);
+		pthread_mutex_unlock(&ep->lock);
+		entered++;
+	}
+	return complete && entered == l->users;
+}
+
+static bool is_shared(const struct tt_listener *l, const struct tt_control_endpoint *ep,
+		      const struct tt_ports *ports, uint64_t netns)
+{
+	if (!l->users || l->of_root != !ep->peer || l->netns != netns ||
+	    (ports->count && (l->port < ports->first || l->port >= ports->first + ports->count)))
+		return false;
+	return ep->peer || (ep->auth.from_root && is_for_next_root(l));
 }
 
 static int open_listener(bool of_root, const struct tt_ports *ports, uint64_t netns,
@@ -110,7 +132,7 @@ int tt_listener_open(struct tt_control_endpoint *ep, const struct tt_ports *port
 
 	pthread_mutex_lock(&listeners.lock);
 	l = listeners.first;
-	while (l && (!ep->peer || !is_shared(l, ports, netns)))
+	while (l && !is_shared(l, ep, ports, netns))
 		l = l->next;
 	if (!l)
 		rc = open_listener(!ep->peer, ports, netns, &l);

@@ -77,16 +77,32 @@ void tt_local_leave(struct tt_control_endpoint *ep)
 
 /* ---- dials; the lock of the list is held ------------------------------------------------------ */
 
+static bool same_job(const struct tt_control_endpoint *a, const struct tt_control_endpoint *b)
+{
+	return a->pid == b->pid && a->auth.epoch == b->auth.epoch &&
+	       !memcmp(a->auth.job, b->auth.job, TT_NONCE) &&
+	       !CRYPTO_memcmp(a->auth.key->bytes, b->auth.key->bytes, TT_KEY);
+}
+
 /* A rank that came twice has two endpoints, and the business card names one by its key. */
 static bool is_target(const struct tt_control_endpoint *ep, const struct tt_control_endpoint *mine,
 		      const struct tt_dial *dial)
 {
-	return ep != mine && ep->peer == dial->to->rank && ep->pid == mine->pid &&
+	return ep != mine && ep->peer == dial->to->rank &&
 	       (dial->purpose == TT_P_REGISTER ||
 		!memcmp(ep->auth.identity.public_key, dial->to->public_key, TT_PUBLIC_KEY)) &&
-	       ep->auth.epoch == mine->auth.epoch &&
-	       !memcmp(ep->auth.job, mine->auth.job, TT_NONCE) &&
-	       !CRYPTO_memcmp(ep->auth.key->bytes, mine->auth.key->bytes, TT_KEY);
+	       same_job(ep, mine);
+}
+
+int tt_local_earlier(const struct tt_control_endpoint *ep)
+{
+	int n = 0;
+
+	pthread_mutex_lock(&local.lock);
+	for (const struct tt_control_endpoint *e = local.first; e; e = e->local.next)
+		n += e != ep && e->peer == ep->peer && same_job(e, ep);
+	pthread_mutex_unlock(&local.lock);
+	return n;
 }
 
 static struct tt_control_endpoint *find(const struct tt_control_endpoint *mine,

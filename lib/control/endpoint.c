@@ -61,6 +61,7 @@ int tt_endpoint_make(int peer, int npeers, struct tt_control_endpoint **ret_ep)
 int tt_endpoint_authenticate(struct tt_control_endpoint *ep, const struct tt_id *id)
 {
 	memcpy(ep->auth.job, id->nonce, TT_NONCE);
+	ep->auth.from_root = id->from_root;
 	ep->auth.epoch = id->epoch;
 	if (!tt_key_make(id->secret, id->nonce, ep->auth.key))
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for the key of the job", ep->peer);

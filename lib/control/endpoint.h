@@ -64,6 +64,7 @@ struct tt_credentials {
 	struct tt_key *key;
 	struct tt_tls_context *tls;
 	uint8_t job[TT_NONCE];
+	bool from_root; /* the user chose the port, for all communicators of the job */
 	int epoch;
 	struct tt_identity identity;
 	/* of this rank's key, by rank 0; for peers that have no table yet */
@@ -375,6 +376,8 @@ int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64
 void tt_local_enter(struct tt_control_endpoint *ep);
 void tt_local_open(struct tt_control_endpoint *ep);
 void tt_local_leave(struct tt_control_endpoint *ep);
+/* The number of other communicators of the same job that this process has as the same rank */
+int tt_local_earlier(const struct tt_control_endpoint *ep);
 /* Connect to a rank of this process, which has its end of the pipe then; *ret_key is the rank's.
  * false: it is not here, or does not welcome this rank */
 bool tt_local_connect(struct tt_control *ctl, const struct tt_dial *dial,
@@ -409,6 +412,7 @@ struct tt_dial_attempt {
 	int nrunning;
 	char last[160];      /* latest refusal by a server, as a sentence */
 	char full[160];      /* latest proved TT_V_FULL, as a sentence */
+	bool early;          /* the latest refusal is TT_V_EARLY */
 	bool answered;       /* some server answered in this round */
 	uint64_t refused_ns; /* when a round first brought refusals only, 0: none has */
 	/* of the authenticated one */

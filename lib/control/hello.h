@@ -34,7 +34,8 @@ enum tt_verdict {
 	TT_V_OTHER_RANK, /* the port belongs to another rank of the job */
 	TT_V_FULL,       /* the server has no descriptor left */
 	TT_V_STALE,      /* a later attempt listens: the client's is over */
-	TT_V_EARLY,      /* an earlier attempt listens, or a rank that still joins: dial again */
+	TT_V_EARLY,      /* an earlier attempt or communicator listens, or a rank that still joins:
+			    dial again */
 	TT_V_IMPOSTOR,   /* the client lacks the key of the rank that it claims to be */
 	TT_V_EXCLUDED,   /* the client is no member of the communicator */
 	TT_VERDICTS
@@ -57,7 +58,10 @@ bool tt_psk_identity_get(const uint8_t *bytes, size_t have, struct tt_psk_identi
 
 struct tt_hello {
 	enum tt_purpose purpose;
-	int from, to, channel, epoch; /* from, to: ranks of the first communicator */
+	int from, to; /* ranks of the first communicator */
+	/* registration: communicators of the job that the process has already; data: its number */
+	int channel;
+	int epoch;
 	uint64_t context;             /* of the control that wants the connection */
 };
 void tt_hello_put(const struct tt_hello *hello, uint8_t ret_bytes[TT_HELLO_BYTES]);
