@@ -216,6 +216,7 @@ struct tt_cuda {
 	/* image of kernels that the driver provides (the tests' fake driver does), or NULL */
 	const void *own_kernels;
 };
+#define TT_CU_OWN_KERNELS 13000 /* the CUDA version that own_kernels need */
 #undef TT_CUDA_MEMBER
 
 /*

@@ -13,10 +13,9 @@
 #ifdef HAVE_NVCC
 extern const unsigned char tt_device_image[];
 #define IMAGE tt_device_image
-#define BUILT_IN true
 #else
 #define IMAGE NULL
-#define BUILT_IN false
+#define TT_NVCC_CUDA 0
 #endif
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -27,9 +26,25 @@ static struct loaded {
 	atomic_int reserved;
 } * all;
 
-bool tt_kernels_built_in(void)
+int tt_kernels_cuda_version(void)
 {
-	return BUILT_IN;
+	return TT_NVCC_CUDA;
+}
+
+/* Reports that the driver does not take the image: it is older than nvcc, or has no code for this
+ * device. rc: the driver's code */
+static int refuse(const struct tt_cuda *cu, int rc)
+{
+	int driver = 0, made = cu->own_kernels ? TT_CU_OWN_KERNELS : TT_NVCC_CUDA;
+
+	cu->driver_version(&driver);
+	if (driver >= made)
+		return tt_cuda_fail(rc, "load the GPU kernels into a driver of CUDA %d.%d",
+				    driver / 1000, driver % 1000 / 10);
+	return tt_cuda_fail(
+		rc,
+		"load the GPU kernels, which need a driver of CUDA %d.%d or later, into one of CUDA %d.%d",
+		made / 1000, made % 1000 / 10, driver / 1000, driver % 1000 / 10);
 }
 
 static int find(const struct tt_cuda *cu, void *module, struct tt_kernels *k)
@@ -79,7 +94,7 @@ static int load(const struct tt_cuda *cu, tt_cuctx ctx, struct loaded **ret)
 			TT_CUDA,
 			"the GPU kernels are not built in: no nvcc was found when Tutti was configured");
 	else if ((rc = cu->module_load(&module, image)))
-		rc = tt_cuda_fail(rc, "load the kernels");
+		rc = refuse(cu, rc);
 	else
 		rc = find(cu, module, &l->kernels);
 	if (rc) {

@@ -15,14 +15,15 @@ struct tt_kernels {
 };
 
 /* The kernels of ctx, which must be current; loaded at the first call and never unloaded. 0 |
- * TT_CUDA: the image is not built in, or not for this device | TT_SYSTEM. Blocks: some
+ * TT_CUDA: the image is not built in, or not for this device and driver | TT_SYSTEM. Blocks: some
  * milliseconds. */
 int tt_kernels_load(const struct tt_cuda *cu, tt_cuctx ctx, const struct tt_kernels **ret_kernels);
 /* available: blocks that no communicator has reserved for kernels that wait for peers; reserve: n
  * more (< 0: fewer) */
 int tt_kernels_available(const struct tt_kernels *k);
 void tt_kernels_reserve(const struct tt_kernels *k, int n);
-/* Is an image of the kernels built in? For `tutti info`. */
-bool tt_kernels_built_in(void);
+/* The CUDA version whose nvcc made the image that is built in, as 13000 for 13.0; 0: none is built
+ * in. For `tutti info`. */
+int tt_kernels_cuda_version(void);
 
 #endif

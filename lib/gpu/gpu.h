@@ -41,6 +41,7 @@ struct tt_gpu {
 	/* set by the exchange, this rank's own */
 	int reserved_blocks; /* of the device's */
 	const struct tt_kernels *k;
+	char refusal[256]; /* why this rank cannot use kernels, "": it can */
 	struct tt_ipc_buffer *ipc;
 	tt_cuptr ipc_at[TT_DEV_RANKS];     /* every rank's IPC buffer, as mapped by this rank */
 	size_t mapped_bytes[TT_DEV_RANKS]; /* bytes to unmap, 0: none */

@@ -11,6 +11,7 @@
  * A single failure means no kernels for all ranks, and is no error: calls on device memory then go
  * through pinned host memory (gpu_staging.c).
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -205,8 +206,7 @@ static int all_agree(tuttiComm_t c, struct peer_record *mine, struct peer_record
 {
 	mine->ok = !rc;
 	if (rc)
-		tt_log(TT_LOG_INFO, "rank %d: no GPU kernels for this communicator: %s", c->rank,
-		       tt_error_text());
+		snprintf(c->gpu->refusal, sizeof(c->gpu->refusal), "%s", tt_error_text());
 	rc = tt_control_allgather(c->ctl, mine, sizeof(*mine), all,
 				  tt_deadline_ns(c->settings.timeout_ms));
 	*ret_yes = true;
@@ -316,6 +316,9 @@ static int map_all_by_fd(struct tt_gpu *d, struct peer_record *all, bool *ret_ye
 		processes |= all[p].ipc.ok && all[p].ipc.process != all[0].ipc.process;
 	if (!processes)
 		return 0;
+	if (d->refusal[0])
+		tt_log(TT_LOG_INFO, "rank %d: no IPC handles: %s", d->comm->rank, d->refusal);
+	d->refusal[0] = '\0';
 	unmap_peers(d);
 	if (d->ipc)
 		tt_ipc_buffer_give(d->ipc);
@@ -327,6 +330,22 @@ static int map_all_by_fd(struct tt_gpu *d, struct peer_record *all, bool *ret_ye
 	return rc;
 }
 
+/* The first rank that cannot use kernels warns, once in a process; the others inform. */
+static void log_refusal(const struct tt_gpu *d, const struct peer_record *all)
+{
+	static atomic_bool warned;
+	int first = 0;
+
+	if (!d->refusal[0])
+		return;
+	while (all[first].ok)
+		first++;
+	tt_log(first == d->comm->rank && !atomic_exchange(&warned, true) ? TT_LOG_WARN
+									 : TT_LOG_INFO,
+	       "rank %d: calls on memory of device %d go through host memory, without GPU kernels: %s",
+	       d->comm->rank, d->device, d->refusal);
+}
+
 static int agree_on_kernels(tuttiComm_t c, struct peer_record *all)
 {
 	struct tt_fd_exchange none = { .socket = -1 };
@@ -335,6 +354,8 @@ static int agree_on_kernels(tuttiComm_t c, struct peer_record *all)
 
 	if (!rc && !d->kernels)
 		rc = map_all_by_fd(d, all, &d->kernels);
+	if (!rc && !d->kernels)
+		log_refusal(d, all);
 	if (rc || !d->kernels)
 		return rc;
 	reserve_blocks(d, all);

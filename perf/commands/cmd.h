@@ -14,4 +14,9 @@ int tool_cmd_plan(int argc, char **argv);
 int tool_cmd_simulate(int argc, char **argv);
 int tool_cmd_tune(int argc, char **argv);
 
+/* info_gpus.c, of `tutti info`: print the line of the GPU kernels in this build; the GPUs of this
+ * host, and whether their driver loads the kernels */
+void tool_info_kernels(void);
+void tool_info_gpus(void);
+
 #endif

@@ -16,7 +16,6 @@
 
 #include "algorithms/algorithms.h"
 #include "base/base.h"
-#include "gpu/device_kernels.h"
 #include "mem/reduce.h"
 #include "perf/commands/cmd.h"
 #include "tools/host.h"
@@ -50,10 +49,7 @@ static void print_build(void)
 #else
 	printf("  %-22s not built in; topology comes from /sys\n", "hwloc");
 #endif
-	printf("  %-22s %s\n", "GPU kernels",
-	       tt_kernels_built_in()
-		       ? "built in"
-		       : "not built in (configure --with-nvcc); calls on CUDA memory go through the host");
+	tool_info_kernels();
 }
 
 static void print_processor(void)
@@ -317,6 +313,7 @@ int tool_cmd_info(int argc, char **argv)
 	print_processor();
 	print_transports();
 	print_topology();
+	tool_info_gpus();
 	print_environment();
 	print_algorithms();
 	return 0;

@@ -1,7 +1,9 @@
 /*
- * gpu_devices.c - ranks on several GPUs: which ranks share one
+ * gpu_devices.c - ranks on several GPUs: which ranks share one; drivers that cannot load the kernels
  */
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "tests/gpu/gpu_ranks.h"
 
@@ -63,7 +65,74 @@ static void processes_tell_gpus_apart_by_uuid_whatever_numbers_they_see(void)
 	}
 }
 
+/* What the ranks logged, in place of stderr: starts at log_begin, ends at log_end, which returns the
+ * number of lines that have `text`. */
+static int kept_stderr;
+static FILE *log_file;
+
+static void log_begin(void)
+{
+	log_file = tmpfile();
+	kept_stderr = dup(2);
+	claim(log_file && kept_stderr >= 0 && dup2(fileno(log_file), 2) == 2);
+}
+
+static int log_end(const char *text)
+{
+	char line[1024];
+	int n = 0;
+
+	dup2(kept_stderr, 2);
+	close(kept_stderr);
+	rewind(log_file);
+	while (fgets(line, sizeof(line), log_file)) {
+		n += strstr(line, text) != NULL;
+		fputs(line, stderr);
+	}
+	fclose(log_file);
+	return n;
+}
+
+static int join_and_leave(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	(void)comm, (void)rank, (void)n, (void)arg;
+	return 0;
+}
+
+/* Two ranks join and stage, by a driver that lacks `feature`. Returns the number of their log's lines
+ * that have `text`. */
+static int join_with_driver(const char *feature, bool threads, const char *text)
+{
+	struct gpu_ranks t = { .ranks = { .n = 2,
+					  .threads = threads,
+					  .no_join = true,
+					  .limit_s = gpu_limit_s,
+					  .timeout_ms = 20000 },
+			       .fn = join_and_leave,
+			       .mode = STAGED };
+
+	t.ranks.arg = &t;
+	setenv("TUTTI_LOG", "warn", 1);
+	setenv("TUTTI_TEST_CUDA_NO", feature, 1);
+	log_begin();
+	claim(gpu_ranks_run(&t) == 0);
+	return log_end(text);
+}
+
+static void a_driver_too_old_for_the_kernels_is_named_once_in_the_log(void)
+{
+	if (getenv("TUTTI_TEST_GPU"))
+		return;
+	for (int threads = 0; threads < 2; threads++)
+		claim(join_with_driver(
+			      "age", threads,
+			      "warn: rank 0: calls on memory of device 0 go through host memory, "
+			      "without GPU kernels: load the GPU kernels, which need a driver of "
+			      "CUDA 13.0 or later, into one of CUDA 11.8: ") == 1);
+}
+
 const struct gpu_case gpu_devices[] = {
 	GPU_CASE(processes_tell_gpus_apart_by_uuid_whatever_numbers_they_see),
+	GPU_CASE(a_driver_too_old_for_the_kernels_is_named_once_in_the_log),
 	{ NULL, NULL, false },
 };

@@ -68,6 +68,13 @@ perf allreduce --np 1 "${few[@]}" --buffers cold
 claim "--buffers cold is refused for a GPU" ended 2 'cold'
 perf allreduce --np 1 --device cuda:x
 claim "an unknown device name is refused" ended 2 'unknown; one of: cpu cuda cuda:N'
+gpus() { on timeout 60 perf/tutti info >"$out/log" 2>"$out/err" </dev/null; }
+TUTTI_TEST_CUDA_DEVICES=2 gpus
+claim "tutti info says which GPUs load the kernels" eval 'says "driver +CUDA 13.0, 2 devices" && says "device 1 +fake 1 .*9.0" &&
+	[ "$(grep -c "its driver loads the GPU kernels" "$out/log")" = 2 ]'
+TUTTI_TEST_CUDA_NO=age gpus
+claim "tutti info names a driver that is too old for the kernels, and the version they need" eval 'says "driver +CUDA 11.8" &&
+	says "no GPU kernels, .*need a driver of CUDA 13.0 or later, into one of CUDA 11.8: "'
 timeout 60 perf/allreduce_perf --np 2 --device cuda >"$out/log" 2>"$out/err" </dev/null
 status=$?
 claim "without CUDA --device cuda is refused with one error" eval 'ended 2 "no CUDA on this host" && one_line "$out/err"'

@@ -194,7 +194,7 @@ EXPORT int cuGetErrorString(int code, const char **ret_text)
 
 EXPORT int cuDriverGetVersion(int *ret_version)
 {
-	*ret_version = 13000;
+	*ret_version = fake_lacks("age") ? 11080 : 13000;
 	return 0;
 }
 

@@ -104,6 +104,8 @@ EXPORT int cuStreamBatchMemOp_v2(tt_custream stream, unsigned count, struct tt_c
 EXPORT int cuModuleLoadData(void **ret_module, const void *image)
 {
 	ENTER_FREELY();
+	if (fake_lacks("age"))
+		return 222; /* CUDA_ERROR_UNSUPPORTED_PTX_VERSION */
 	*ret_module = (void *)(uintptr_t)image;
 	return 0;
 }
