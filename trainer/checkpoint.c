@@ -15,13 +15,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char magic[8] = "TUTTICK1";
+enum { RANKS_MAX = 1 << 20, ARRAYS_MAX = 16 }; /* of an undamaged header */
+
+static const char magic[8] = "TUTTICK2";
 
 /* The settings that the values of the file belong to. */
 struct checkpoint_header {
 	char magic[8];
 	uint64_t step, parameters, seed, batch, leaf;
 	uint64_t canonical, adagrad;
+	/* ranks with state of their own, or 0; arrays of each; enum of --average */
+	uint64_t ranks, arrays, average;
 	char model[64], data[16];
 	uint64_t hash; /* of the header with hash = 0, and of the values */
 };
@@ -39,17 +43,28 @@ static struct checkpoint_header make_header(const struct train_rank *t, uint64_t
 		.adagrad = c->adagrad,
 	};
 
+	if (t->strategy->own_arrays) {
+		h.ranks = (uint64_t)t->nranks;
+		h.arrays = t->strategy->own_arrays(t);
+		h.average = (uint64_t)c->average;
+	}
+
 	memcpy(h.magic, magic, sizeof(magic));
 	snprintf(h.model, sizeof(h.model), "%s", c->model);
 	snprintf(h.data, sizeof(h.data), "%s", t->data->name);
 	return h;
 }
 
-/* values: parameters, then optimizer state */
+/* The number of values: parameters, optimizer state, each rank's own arrays */
+static uint64_t values_of(const struct checkpoint_header *h)
+{
+	return (2 + h->ranks * h->arrays) * h->parameters;
+}
+
 static uint64_t hash_of(struct checkpoint_header h, const float *values)
 {
 	h.hash = 0;
-	return train_hash(&h, sizeof(h)) ^ train_hash(values, 2 * h.parameters * sizeof(*values));
+	return train_hash(&h, sizeof(h)) ^ train_hash(values, values_of(&h) * sizeof(*values));
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */
@@ -57,8 +72,8 @@ static uint64_t hash_of(struct checkpoint_header h, const float *values)
 static int write_file(FILE *f, const struct checkpoint_header *h, const float *values)
 {
 	bool bad = fwrite(h, sizeof(*h), 1, f) != 1 ||
-		   fwrite(values, sizeof(*values), 2 * h->parameters, f) != 2 * h->parameters ||
-		   fflush(f) || fsync(fileno(f));
+		   fwrite(values, sizeof(*values), values_of(h), f) != values_of(h) || fflush(f) ||
+		   fsync(fileno(f));
 	int error = bad ? errno : 0;
 
 	if (fclose(f) && !error)
@@ -141,9 +156,36 @@ static int gather_values(struct train_rank *t, float *values)
 	size_t n = t->model.parameters;
 
 	memcpy(values, train_parameters_download(t), n * sizeof(*values));
+	if (t->strategy->own_state)
+		return TRAIN_OK;
 	if (t->strategy->state)
 		return t->strategy->state(t, values + n);
 	t->device.ops->get(&t->device, values + n, t->velocity, n * sizeof(*values));
+	return TRAIN_OK;
+}
+
+/* Rank 0: values = every rank's own arrays, after the common values; the optimizer state is the
+ * mean of the first arrays. Call by all workers. */
+static int gather_own(struct train_rank *t, const struct checkpoint_header *h, float *values)
+{
+	size_t n = h->parameters, each = h->arrays * n;
+	float *own = malloc(each * sizeof(*own)), *state = t->rank ? NULL : values + n;
+	int rc;
+
+	if (!own)
+		return train_fail(TRAIN_FAILED, "--save: no memory for %zu values of rank %d", each,
+				  t->rank);
+	t->strategy->own_state(t, own);
+	rc = train_check(tuttiGather(own, t->rank ? NULL : values + 2 * n, each, tuttiFloat32, 0,
+				     t->comm, NULL),
+			 t->comm);
+	free(own);
+	if (rc || t->rank)
+		return rc;
+	memset(state, 0, n * sizeof(*state));
+	for (size_t r = 0; r < h->ranks; r++)
+		for (size_t i = 0; i < n; i++)
+			state[i] += values[2 * n + r * each + i] / (float)h->ranks;
 	return TRAIN_OK;
 }
 
@@ -151,17 +193,19 @@ int train_checkpoint_save(struct train_rank *t, const char *path, uint64_t step)
 {
 	struct checkpoint_header h = make_header(t, step);
 	float *values;
-	int rc;
+	int rc = TRAIN_OK;
 
 	if (t->rank)
-		return TRAIN_OK;
-	values = malloc(2 * h.parameters * sizeof(*values));
+		return t->strategy->own_state ? gather_own(t, &h, NULL) : TRAIN_OK;
+	values = malloc(values_of(&h) * sizeof(*values));
 	if (!values)
 		return train_fail(TRAIN_FAILED,
 				  "--save %s: no memory for a checkpoint of %" PRIu64
 				  " parameters; the previous checkpoint is intact",
 				  path, h.parameters);
 	rc = gather_values(t, values);
+	if (!rc && t->strategy->own_state)
+		rc = gather_own(t, &h, values);
 	h.hash = hash_of(h, values);
 	if (!rc)
 		rc = replace_file(path, &h, values);
@@ -198,58 +242,97 @@ static bool find_difference(const struct checkpoint_header *got,
 	return true;
 }
 
-static int validate(const char *path, FILE *f, const struct checkpoint_header *want,
-		    struct checkpoint_header *h, float *values)
+/* The header, of a training with the options of `want`. */
+static int read_header(const char *path, FILE *f, const struct checkpoint_header *want,
+		       struct checkpoint_header *ret_h)
 {
 	char option[128];
 
-	if (fread(h, sizeof(*h), 1, f) != 1 || memcmp(h->magic, magic, sizeof(magic)))
+	if (fread(ret_h, sizeof(*ret_h), 1, f) != 1 || memcmp(ret_h->magic, magic, sizeof(magic)))
 		return train_fail(TRAIN_USAGE, "--resume %s: no checkpoint of tutti-train", path);
-	if (find_difference(h, want, option))
+	if (find_difference(ret_h, want, option))
 		return train_fail(
 			TRAIN_USAGE,
 			"--resume %s: the checkpoint was written with %s; use the same value", path,
 			option);
-	if (fread(values, sizeof(*values), 2 * h->parameters, f) != 2 * h->parameters ||
-	    fgetc(f) != EOF || h->hash != hash_of(*h, values))
+	return TRAIN_OK;
+}
+
+/* A damaged header must not become the size of an allocation. */
+static bool has_size(FILE *f, const struct checkpoint_header *h)
+{
+	struct stat st;
+
+	return h->ranks <= RANKS_MAX && h->arrays <= ARRAYS_MAX && !fstat(fileno(f), &st) &&
+	       (uint64_t)st.st_size == sizeof(*h) + values_of(h) * sizeof(float);
+}
+
+/* values: [values_of(h)], freed by the caller */
+static int read_values(const char *path, FILE *f, const struct checkpoint_header *h,
+		       float **ret_values)
+{
+	bool whole = has_size(f, h);
+	float *values = whole ? malloc(values_of(h) * sizeof(*values)) : NULL;
+
+	*ret_values = values;
+	if (whole && !values)
+		return train_fail(TRAIN_FAILED,
+				  "no memory for a checkpoint of %" PRIu64 " parameters",
+				  h->parameters);
+	if (!whole || fread(values, sizeof(*values), values_of(h), f) != values_of(h) ||
+	    h->hash != hash_of(*h, values))
 		return train_fail(TRAIN_USAGE,
 				  "--resume %s: the file is damaged; use an older checkpoint",
 				  path);
 	return TRAIN_OK;
 }
 
+/* Rank 0 takes the common values, and keeps those of the ranks for train_checkpoint_restore_own. */
+static int take_values(struct train_rank *t, const struct checkpoint_header *h,
+		       const struct checkpoint_header *want, const float *values)
+{
+	size_t n = h->parameters, own = h->ranks * h->arrays * n;
+
+	t->resumed_state = malloc(n * sizeof(*t->resumed_state));
+	if (own && h->ranks == want->ranks && h->average == want->average)
+		t->resumed_own = malloc(own * sizeof(*t->resumed_own));
+	if (!t->resumed_state ||
+	    (own && h->ranks == want->ranks && !t->resumed_own && h->average == want->average))
+		return train_fail(TRAIN_FAILED, "no memory for a checkpoint of %zu parameters", n);
+	train_parameters_set_host(t, values);
+	memcpy(t->resumed_state, values + n, n * sizeof(*values));
+	if (t->resumed_own)
+		memcpy(t->resumed_own, values + 2 * n, own * sizeof(*values));
+	if (t->velocity)
+		t->device.ops->put(&t->device, t->velocity, t->resumed_state, n * sizeof(float));
+	return TRAIN_OK;
+}
+
 static int read_checkpoint(struct train_rank *t, uint64_t *ret_step)
 {
 	struct checkpoint_header want = make_header(t, 0), h;
-	size_t n = want.parameters;
-	float *values = malloc(2 * n * sizeof(*values));
-	FILE *f = fopen(t->config->resume, "re");
+	const char *path = t->config->resume;
+	float *values = NULL;
+	FILE *f = fopen(path, "re");
 	int rc;
 
-	t->resumed_state = calloc(n, sizeof(*t->resumed_state));
 	if (!f)
-		rc = train_fail(TRAIN_USAGE, "--resume %s: %m", t->config->resume);
-	else if (!values || !t->resumed_state)
-		rc = train_fail(TRAIN_FAILED, "no memory for a checkpoint of %zu parameters", n);
-	else
-		rc = validate(t->config->resume, f, &want, &h, values);
-	if (f)
-		fclose(f);
-	if (!rc) {
-		train_parameters_set_host(t, values);
-		memcpy(t->resumed_state, values + n, n * sizeof(*values));
-		if (t->velocity)
-			t->device.ops->put(&t->device, t->velocity, t->resumed_state,
-					   n * sizeof(float));
+		return train_fail(TRAIN_USAGE, "--resume %s: %m", path);
+	rc = read_header(path, f, &want, &h);
+	if (!rc)
+		rc = read_values(path, f, &h, &values);
+	if (!rc)
+		rc = take_values(t, &h, &want, values);
+	if (!rc)
 		*ret_step = h.step;
-	}
+	fclose(f);
 	free(values);
 	return rc;
 }
 
 int train_checkpoint_resume(struct train_rank *t)
 {
-	int64_t result[2] = { 0, 0 }; /* result, step */
+	int64_t result[3] = { 0 }; /* result, step, ranks have state of their own */
 	uint64_t step = 0;
 	int rc = TRAIN_OK, sent;
 
@@ -259,12 +342,35 @@ int train_checkpoint_resume(struct train_rank *t)
 		rc = read_checkpoint(t, &step);
 		result[0] = rc;
 		result[1] = (int64_t)step;
+		result[2] = t->resumed_own != NULL;
 	}
-	sent = train_check(tuttiBcast(result, 2, tuttiInt64, 0, t->world, NULL), t->world);
+	sent = train_check(tuttiBcast(result, 3, tuttiInt64, 0, t->world, NULL), t->world);
 	if (rc || sent)
 		return rc ? rc : sent;
 	t->first_step = (uint64_t)result[1];
+	t->resumed_arrays = result[2] ? t->strategy->own_arrays(t) : 0;
 	if (!result[0])
 		return TRAIN_OK;
 	return train_fail((int)result[0], "--resume %s: rank 0 cannot read it", t->config->resume);
+}
+
+int train_checkpoint_restore_own(struct train_rank *t)
+{
+	size_t each = t->resumed_arrays * t->model.parameters;
+	float *own = each ? malloc(each * sizeof(*own)) : NULL;
+	int rc = TRAIN_OK;
+
+	if (each && !own)
+		return train_fail(TRAIN_FAILED, "--resume: no memory for %zu values of rank %d",
+				  each, t->rank);
+	if (each)
+		rc = train_check(tuttiScatter(t->resumed_own, own, each, tuttiFloat32, 0, t->comm,
+					      NULL),
+				 t->comm);
+	if (each && !rc)
+		t->strategy->own_restore(t, own);
+	free(own);
+	free(t->resumed_own);
+	t->resumed_own = NULL;
+	return rc;
 }

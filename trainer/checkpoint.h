@@ -4,7 +4,9 @@
  * A checkpoint is one file: a header, the parameters, the optimizer state, and a hash of all of
  * them. It is written to a temporary file, synced and renamed, so a death at any time leaves a
  * complete checkpoint, the new or the old one. The content does not depend on the number of
- * ranks or servers. Called by train_main.c, trainer.c, train.c.
+ * ranks or servers, but for strategies whose ranks have state of their own: the state of each rank
+ * follows, and the optimizer state is the mean of the ranks'. As many ranks resume with their own
+ * state, another number with the common one. Called by train_main.c, trainer.c, train.c.
  */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H
@@ -21,6 +23,10 @@ int train_checkpoint_check(const struct train_config *config);
  *   Result    parameters and optimizer state on rank 0, t->first_step on all ranks
  *   Returns   0 | TRAIN_USAGE (no such file, another model, ...) | TRAIN_FAILED */
 int train_checkpoint_resume(struct train_rank *t);
+
+/* Every rank gets its own state of a checkpoint of as many ranks. Call by all ranks after the
+ * strategy's open. Returns 0 | TRAIN_FAILED. */
+int train_checkpoint_restore_own(struct train_rank *t);
 
 /* Rank 0 writes the training's state after `step`. Call by all workers, with equal parameters.
  * Returns 0 | TRAIN_FAILED. */

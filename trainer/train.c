@@ -122,12 +122,16 @@ static int between_steps(struct train_rank *t, struct train_progress *p, bool la
 	bool evaluate = last ||
 			due(record->step, c->eval_every ? c->eval_every : (int64_t)p->per_epoch);
 	bool save = c->save && (last || due(record->step, c->save_every));
+	bool settle = t->strategy->settle && (evaluate || save);
+	enum train_settle why = last   ? TRAIN_SETTLE_END
+				: save ? TRAIN_SETTLE_SAVE
+				       : TRAIN_SETTLE_EVALUATE;
 	int rc = TRAIN_OK;
 
 	count_bytes(t, result, false);
-	if (t->strategy->settle && (evaluate || save))
-		rc = t->strategy->settle(t, last);
-	count_bytes(t, result, true);
+	if (settle)
+		rc = t->strategy->settle(t, why);
+	count_bytes(t, result, last);
 	if (!rc &&
 	    (last || (!local && due(record->step, c->check_replicas)) || (local && evaluate)))
 		rc = train_replicas_check(t, record->step, &result->hash);
@@ -139,6 +143,8 @@ static int between_steps(struct train_rank *t, struct train_progress *p, bool la
 	}
 	if (!rc && save)
 		rc = train_checkpoint_save(t, c->save, record->step);
+	if (settle && !last && t->strategy->unsettle)
+		t->strategy->unsettle(t, why);
 	if (!rc)
 		train_metrics_write(&p->metrics, t, record);
 	return rc;

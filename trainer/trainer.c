@@ -111,7 +111,9 @@ int train_rank_open(struct train_rank *t, const struct train_config *config,
 		rc = train_checkpoint_resume(t);
 	if (!rc)
 		rc = train_fault_check_steps(t);
-	return rc ? rc : t->strategy->open(t);
+	if (!rc)
+		rc = t->strategy->open(t);
+	return rc ? rc : train_checkpoint_restore_own(t);
 }
 
 void train_rank_close(struct train_rank *t)
@@ -127,6 +129,7 @@ void train_rank_close(struct train_rank *t)
 	}
 	free(t->labels);
 	free(t->resumed_state);
+	free(t->resumed_own);
 	train_timeline_close(&t->timeline);
 	train_sampler_close(&t->sampler);
 	train_model_close(&t->model);

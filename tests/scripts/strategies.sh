@@ -161,6 +161,24 @@ for how in easgd diloco; do
 	train --np 2 --steps 80 --strategy average --H 4 --average $how
 	claim "$how learns: accuracy $(field accuracy)" reached 0.85
 done
+for how in allreduce supervisor easgd diloco; do
+	looked=(--np 2 --steps 14 --strategy average --H 4 --average $how)
+	hash_of "${looked[@]}"
+	train "${looked[@]}" --eval-every 3
+	claim "$how: evaluations do not change the training" same
+done
+for how in allreduce easgd diloco; do
+	resumed=(--np 3 --strategy average --H 4 --average $how)
+	hash_of "${resumed[@]}" --steps 12
+	train "${resumed[@]}" --steps 6 --save "$out/ck"
+	train "${resumed[@]}" --steps 12 --resume "$out/ck"
+	claim "$how: a training resumed between two averages has the bits of one without interruption" same
+done
+train "${resumed[@]}" --np 2 --steps 12 --resume "$out/ck"
+claim "diloco resumes on another number of ranks" ended 0
+hash_of --np 1 --steps 14 --strategy downpour
+train --np 1 --steps 14 --strategy downpour --eval-every 3
+claim "downpour: evaluations do not change the training" same
 elastic=(--np 24 --model mlp:8 --strategy average --average easgd --H 2)
 train "${elastic[@]}" --steps 80
 claim "easgd learns on 24 ranks: accuracy $(field accuracy)" reached 0.6

@@ -69,6 +69,8 @@ struct train_rank {
 	uint64_t exposed_ns;         /* total exposed communication: waiting only */
 	uint64_t message_bytes;      /* bytes sent as messages; the library's counters omit them */
 	float *resumed_state;        /* rank 0 of a resumed training: optimizer state, or NULL */
+	size_t resumed_arrays;       /* arrays of each rank's own state in the checkpoint, or 0 */
+	float *resumed_own;          /* rank 0: these arrays, of one rank after the other */
 	struct train_timeline timeline;
 };
 

@@ -16,6 +16,9 @@ enum train_optimizer {
 	TRAIN_OPTIMIZER_STORE  /* a store has the optimizer (ps_store.h) */
 };
 
+/* The reason to settle. */
+enum train_settle { TRAIN_SETTLE_EVALUATE, TRAIN_SETTLE_SAVE, TRAIN_SETTLE_END };
+
 struct train_strategy_ops {
 	const char *name, *help;
 	enum train_optimizer optimizer;
@@ -40,8 +43,13 @@ struct train_strategy_ops {
 	int (*step)(struct train_rank *t, const struct train_batch *batch);
 
 	/* Makes the parameters of all workers equal, before an evaluation, a checkpoint and the
-	 * end. Called by every worker. last: no step follows. NULL: they always are equal. */
-	int (*settle)(struct train_rank *t, bool last);
+	 * end: t->parameters are those of a training that ends here. Called by every worker. NULL:
+	 * they always are equal. */
+	int (*settle)(struct train_rank *t, enum train_settle why);
+
+	/* Undoes settle, unless at the end: an evaluation does not change the training. Called
+	 * after a failure of settle, too. NULL: settle changes nothing. */
+	void (*unsettle)(struct train_rank *t, enum train_settle why);
 
 	/* The loop of a server, until the workers have settled for the last time. NULL: no
 	 * servers. */
@@ -55,6 +63,14 @@ struct train_strategy_ops {
 	/* For a checkpoint, on rank 0 after settle: host[parameters] = optimizer state. NULL: the
 	 * state is the velocity of the ranks. */
 	int (*state)(struct train_rank *t, float *host);
+
+	/* For a checkpoint of a strategy whose ranks have state of their own, after settle:
+	 * own_arrays is the number of arrays of the size of the parameters, the velocity first;
+	 * own_state fills host with this rank's, own_restore sets them after open, in a resumed
+	 * training of as many ranks. NULL: no such state. */
+	size_t (*own_arrays)(const struct train_rank *t);
+	void (*own_state)(struct train_rank *t, float *host);
+	void (*own_restore)(struct train_rank *t, const float *host);
 
 	/* Prints members of the result's JSON, each with a comma behind it; may be NULL. Rank 0. */
 	void (*report)(const struct train_rank *t);

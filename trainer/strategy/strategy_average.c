@@ -3,7 +3,7 @@
  *
  *	each step:
  *		parameters = descend(parameters, gradient(parameters, my share of the batch))
- *	after every H steps, by --average:
+ *	after steps H, 2H, 3H, .., by --average:
  *		allreduce	parameters = sum over all replicas / ranks	(local SGD)
  *		supervisor	the same; rank 0 gathers, adds in rank order, broadcasts
  *		easgd		d = alpha * (parameters - center)
@@ -12,28 +12,21 @@
  *				parameters = start = Nesterov(start, outer gradient)
  *
  * Momentum stays with its rank; since averaging is linear, H = 1 is then mathematically equal to
- * mirrored. The strategy sends 1/H of mirrored's bytes. Before a check, an evaluation and the
- * end the ranks average as well (easgd: they adopt the center). Row of the table in strategy.c.
+ * mirrored. The strategy sends 1/H of mirrored's bytes. At the end the ranks average as well
+ * (easgd: they adopt the center). An evaluation sees the parameters of a training that ends there;
+ * then every rank continues with its own. Row of the table in strategy.c.
  *
  * Sources: McDonald et al. 2010, Distributed training strategies for the structured perceptron;
  * Zhang, Choromanska, LeCun 2015, Elastic averaging SGD; Stich 2019, Local SGD converges fast;
  * Douillard et al. 2023, DiLoCo.
  */
+#include "trainer/strategy/average_state.h"
 #include "trainer/strategy/strategy.h"
 #include "trainer/strategy/survive.h"
 
 #include <stdlib.h>
 
 #define EASGD_BETA 0.9 /* --alpha 0: the center moves by this part of its mean distance */
-
-struct average_state {
-	int64_t steps_since; /* steps since the last average */
-	uint64_t averages;   /* averages so far */
-	/* memory of comm_device: */
-	float *saved;  /* this rank's parameters before the current average */
-	float *center; /* easgd: the center; diloco: parameters at the start of the round */
-	float *extra;  /* easgd: d; diloco: outer velocity; supervisor on rank 0: all parameters */
-};
 
 /* to = keep * to + take * from, for all parameters */
 static void blend(struct train_rank *t, float keep, float *to, float take, const float *from)
@@ -66,24 +59,16 @@ static int check_alpha(const struct train_rank *t)
 
 static int average_open(struct train_rank *t)
 {
-	struct average_state *a = calloc(1, sizeof(*a));
-	size_t bytes = t->model.parameters * sizeof(float), extra = bytes;
-	int how = t->config->average, rc = check_alpha(t);
+	struct train_average_state *a = calloc(1, sizeof(*a));
+	int rc = check_alpha(t);
 
 	if (!a)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = a;
-	if (rc)
-		return rc;
-	if (how == TRAIN_AVERAGE_SUPERVISOR) /* rank 0 may change after deaths */
-		extra *= t->rank == 0 || t->config->on_failure == TRAIN_FAILURE_SHRINK ? t->nranks
-										       : 0;
-	a->saved = t->comm_device->ops->alloc(t->comm_device, bytes);
-	a->center = t->comm_device->ops->alloc(t->comm_device, bytes);
-	a->extra = t->comm_device->ops->alloc(t->comm_device, extra ? extra : 1);
-	if (!a->saved || !a->center || !a->extra)
-		return train_fail(TRAIN_FAILED, "no memory to average %zu bytes", bytes);
-	rc = train_parameters_bcast(t);
+	if (!rc)
+		rc = train_average_open(t, a);
+	if (!rc)
+		rc = train_parameters_bcast(t);
 	if (!rc)
 		copy(t, a->center, train_parameters_map(t));
 	return rc;
@@ -91,12 +76,8 @@ static int average_open(struct train_rank *t)
 
 static void average_close(struct train_rank *t)
 {
-	struct average_state *a = t->strategy_state;
-
-	t->comm_device->ops->free(t->comm_device, a->saved);
-	t->comm_device->ops->free(t->comm_device, a->center);
-	t->comm_device->ops->free(t->comm_device, a->extra);
-	free(a);
+	train_average_close(t, t->strategy_state);
+	free(t->strategy_state);
 }
 
 static int allreduce(struct train_rank *t, float *at)
@@ -125,7 +106,7 @@ static int by_supervisor(struct train_rank *t, float *at, float *all)
 	return rc ? rc : train_check(tuttiBcast(at, n, tuttiFloat32, 0, t->comm, NULL), t->comm);
 }
 
-static int easgd(struct train_rank *t, struct average_state *a, float *at)
+static int easgd(struct train_rank *t, struct train_average_state *a, float *at)
 {
 	float alpha = (float)alpha_of(t);
 
@@ -137,7 +118,7 @@ static int easgd(struct train_rank *t, struct average_state *a, float *at)
 }
 
 /* at: the mean over all replicas; saved serves as scratch */
-static void outer_step(struct train_rank *t, struct average_state *a, float *at)
+static void outer_step(struct train_rank *t, struct train_average_state *a, float *at)
 {
 	float rate = (float)t->config->outer_lr, momentum = (float)t->config->outer_momentum;
 
@@ -152,7 +133,7 @@ static void outer_step(struct train_rank *t, struct average_state *a, float *at)
 /* Averages once, and agrees on whether to stop. */
 static int average_now(struct train_rank *t)
 {
-	struct average_state *a = t->strategy_state;
+	struct train_average_state *a = t->strategy_state;
 	float *at = train_parameters_map(t), stop = t->stopping;
 	uint64_t wait_begin = train_time_ns();
 	int how = t->config->average, rc;
@@ -181,14 +162,14 @@ static int average_now(struct train_rank *t)
 		outer_step(t, a, at);
 	train_parameters_unmap(t);
 	t->stopping = stop > 0.0f;
-	a->steps_since = 0;
+	a->apart = a->soon = false;
 	a->averages++;
 	return rc;
 }
 
 static int average_step(struct train_rank *t, const struct train_batch *batch)
 {
-	struct average_state *a = t->strategy_state;
+	struct train_average_state *a = t->strategy_state;
 	int rc = train_gradient(t, batch, NULL);
 
 	if (rc)
@@ -196,27 +177,47 @@ static int average_step(struct train_rank *t, const struct train_batch *batch)
 	if (batch->rows)
 		train_descend(t, batch->rows);
 	t->stopping = batch->stop;
-	if (++a->steps_since < t->config->local_steps) {
+	a->apart = true;
+	if (t->step % (uint64_t)t->config->local_steps && !a->soon) {
 		t->stopping = false; /* agreed at the next average */
 		return TRAIN_OK;
 	}
 	return average_now(t);
 }
 
-static int average_settle(struct train_rank *t, bool last)
+static int average_settle(struct train_rank *t, enum train_settle why)
 {
-	struct average_state *a = t->strategy_state;
-	int rc = a->steps_since ? average_now(t) : TRAIN_OK;
+	struct train_average_state *a = t->strategy_state;
+	int rc = TRAIN_OK;
 
-	(void)last;
+	(void)why;
+	train_average_keep(t, a);
+	if (a->apart)
+		rc = average_now(t);
 	if (!rc && t->config->average == TRAIN_AVERAGE_EASGD)
 		train_parameters_set(t, a->center);
 	return rc;
 }
 
+static void average_unsettle(struct train_rank *t, enum train_settle why)
+{
+	(void)why;
+	train_average_put_back(t, t->strategy_state);
+}
+
+static void average_own_state(struct train_rank *t, float *host)
+{
+	train_average_own_state(t, t->strategy_state, host);
+}
+
+static void average_own_restore(struct train_rank *t, const float *host)
+{
+	train_average_own_restore(t, t->strategy_state, host);
+}
+
 /* A rank with one more average than others broadcasts its parameters, center and extra to them.
  * Ranks with the same number of averages keep their own. */
-static int share_newest(struct train_rank *t, struct average_state *a, uint64_t averages[2])
+static int share_newest(struct train_rank *t, struct train_average_state *a, uint64_t averages[2])
 {
 	size_t n = t->model.parameters;
 	bool outdated = a->averages < averages[0];
@@ -236,14 +237,14 @@ static int share_newest(struct train_rank *t, struct average_state *a, uint64_t 
 	}
 	train_parameters_unmap(t);
 	a->averages = averages[0];
-	a->steps_since = t->config->local_steps; /* all average after the next step */
+	a->soon = true;
 	return rc;
 }
 
 /* The survivors repeat their last step, from the newest parameters among them. */
 static int average_rejoin(struct train_rank *t, uint64_t done, uint64_t *ret_done)
 {
-	struct average_state *a = t->strategy_state;
+	struct train_average_state *a = t->strategy_state;
 	uint64_t averages[3]; /* greatest number; ~first rank with it; steps done */
 	int rc = train_regroup(t);
 
@@ -271,5 +272,9 @@ const struct train_strategy_ops train_strategy_average = {
 	.close = average_close,
 	.step = average_step,
 	.settle = average_settle,
+	.unsettle = average_unsettle,
+	.own_arrays = train_average_own_arrays,
+	.own_state = average_own_state,
+	.own_restore = average_own_restore,
 	.rejoin = average_rejoin,
 };

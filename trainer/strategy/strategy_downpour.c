@@ -24,7 +24,8 @@
 struct downpour_state {
 	struct train_ps ps;
 	float *accumulated;
-	int64_t steps, unpushed;
+	float *own;                    /* this worker's parameters during an evaluation */
+	int64_t steps_since, unpushed; /* steps since the last fetch; since the last push */
 };
 
 static int downpour_open(struct train_rank *t)
@@ -35,7 +36,8 @@ static int downpour_open(struct train_rank *t)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = d;
 	d->accumulated = calloc(t->floats, sizeof(*d->accumulated));
-	if (!d->accumulated)
+	d->own = calloc(t->floats, sizeof(*d->own));
+	if (!d->accumulated || !d->own)
 		return train_fail(TRAIN_FAILED, "no memory for %zu gradients", t->floats);
 	return train_ps_open(t, &d->ps, (struct train_ps_rule){ .adagrad = true });
 }
@@ -46,6 +48,7 @@ static void downpour_close(struct train_rank *t)
 
 	train_ps_close(t, &d->ps);
 	free(d->accumulated);
+	free(d->own);
 	free(d);
 }
 
@@ -74,8 +77,9 @@ static int downpour_step(struct train_rank *t, const struct train_batch *batch)
 	struct downpour_state *d = t->strategy_state;
 	int rc = TRAIN_OK;
 
-	if (d->steps++ % t->config->n_fetch == 0)
+	if (d->steps_since % t->config->n_fetch == 0)
 		rc = train_ps_pull(t, &d->ps);
+	d->steps_since = d->steps_since % t->config->n_fetch + 1;
 	if (!rc)
 		rc = train_gradient(t, batch, NULL);
 	if (rc)
@@ -85,13 +89,26 @@ static int downpour_step(struct train_rank *t, const struct train_batch *batch)
 	return ++d->unpushed == t->config->n_push ? push(t, d) : TRAIN_OK;
 }
 
-/* Pushes the accumulated gradients before it settles. */
-static int downpour_settle(struct train_rank *t, bool last)
+/* Before a checkpoint and the end a worker pushes the accumulated gradients; after a checkpoint it
+ * fetches, as a resumed training does. */
+static int downpour_settle(struct train_rank *t, enum train_settle why)
 {
 	struct downpour_state *d = t->strategy_state;
-	int rc = d->unpushed ? push(t, d) : TRAIN_OK;
+	int rc = TRAIN_OK;
 
-	return rc ? rc : train_ps_settle(t, &d->ps, last);
+	memcpy(d->own, train_parameters_download(t), t->model.parameters * sizeof(*d->own));
+	if (d->unpushed && why != TRAIN_SETTLE_EVALUATE)
+		rc = push(t, d);
+	return rc ? rc : train_ps_settle(t, &d->ps, why == TRAIN_SETTLE_END);
+}
+
+static void downpour_unsettle(struct train_rank *t, enum train_settle why)
+{
+	struct downpour_state *d = t->strategy_state;
+
+	train_parameters_set_host(t, d->own);
+	if (why == TRAIN_SETTLE_SAVE)
+		d->steps_since = 0;
 }
 
 static int downpour_serve(struct train_rank *t)
@@ -127,6 +144,7 @@ const struct train_strategy_ops train_strategy_downpour = {
 	.close = downpour_close,
 	.step = downpour_step,
 	.settle = downpour_settle,
+	.unsettle = downpour_unsettle,
 	.serve = downpour_serve,
 	.state = downpour_state,
 	.report = downpour_report,

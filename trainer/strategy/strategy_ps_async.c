@@ -54,9 +54,9 @@ static int async_step(struct train_rank *t, const struct train_batch *batch)
 	return rc;
 }
 
-static int async_settle(struct train_rank *t, bool last)
+static int async_settle(struct train_rank *t, enum train_settle why)
 {
-	return train_ps_settle(t, t->strategy_state, last);
+	return train_ps_settle(t, t->strategy_state, why == TRAIN_SETTLE_END);
 }
 
 static int async_serve(struct train_rank *t)

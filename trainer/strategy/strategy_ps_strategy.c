@@ -143,11 +143,11 @@ static int strategy_step(struct train_rank *t, const struct train_batch *batch)
 	return rc;
 }
 
-static int strategy_settle(struct train_rank *t, bool last)
+static int strategy_settle(struct train_rank *t, enum train_settle why)
 {
 	struct ps_strategy_state *s = t->strategy_state;
 
-	return train_ps_settle(t, &s->ps, last);
+	return train_ps_settle(t, &s->ps, why == TRAIN_SETTLE_END);
 }
 
 static int strategy_serve(struct train_rank *t)

@@ -52,9 +52,9 @@ static int sync_step(struct train_rank *t, const struct train_batch *batch)
 	return rc ? rc : train_ps_pull(t, t->strategy_state);
 }
 
-static int sync_settle(struct train_rank *t, bool last)
+static int sync_settle(struct train_rank *t, enum train_settle why)
 {
-	return last ? train_ps_settle(t, t->strategy_state, last) : TRAIN_OK;
+	return why == TRAIN_SETTLE_END ? train_ps_settle(t, t->strategy_state, true) : TRAIN_OK;
 }
 
 static int sync_serve(struct train_rank *t)

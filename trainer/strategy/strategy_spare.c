@@ -215,7 +215,7 @@ static int restart(struct train_rank *t, struct spare_replicas *s)
 
 /* A quorum of all live ranks, whose mask shows the dead ranks; after a death the survivors
  * continue on a communicator of their own. */
-static int spare_settle(struct train_rank *t, bool last)
+static int spare_settle(struct train_rank *t, enum train_settle why)
 {
 	struct spare_replicas *s = t->strategy_state;
 	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
@@ -226,7 +226,7 @@ static int spare_settle(struct train_rank *t, bool last)
 
 	if (rc)
 		return rc;
-	if (last && s->record && (fflush(s->record) || ferror(s->record)))
+	if (why == TRAIN_SETTLE_END && s->record && (fflush(s->record) || ferror(s->record)))
 		return train_fail(TRAIN_FAILED, "--record %s: cannot be written completely: %m",
 				  t->config->record);
 	s->sequence_offset++;
