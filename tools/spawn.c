@@ -25,7 +25,7 @@ struct process_fleet {
 	const struct tool_spawn *launch;
 	pid_t *pids; /* [processes]; 0: ended */
 	int alive;
-	int status;          /* exit status of the first failed process */
+	int status;          /* exit status of the first failed process, or of a later 2 */
 	int ended;           /* number of processes that called exit */
 	int signal;          /* signal that ends ranks and parent; SIGKILL: ranks only; 0: none */
 	uint64_t kill_at_ns; /* time at which the remaining ranks are killed; 0: never */
@@ -103,10 +103,11 @@ static void note_end(struct process_fleet *f, int process, int how)
 		fprintf(stderr, "died of signal %d (%s)\n", WTERMSIG(how),
 			strsignal(WTERMSIG(how)));
 	}
-	if (status && !f->status) {
-		f->status = status;
+	if (status && !f->status)
 		kill_within(f, GRACE_MS);
-	}
+	/* the process with the wrong setting may end after those that failed for it */
+	if (!f->status || status == 2)
+		f->status = status;
 }
 
 static void reap(struct process_fleet *f)

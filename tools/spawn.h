@@ -20,8 +20,8 @@ struct tool_spawn {
 
 /*
  * Forks the processes and waits for all of them.
- *   Returns  0 if all processes exit with 0, else the exit status of the first failed process (1
- *            for a death by signal, reported on stderr). Ranks that still run 5 s after a failure
+ *   Returns  0 if all processes exit with 0, 2 if one exits with 2, else the exit status of the
+ *            first failed process (1 for a death by signal, reported on stderr). Ranks that still run 5 s after a failure
  *            are killed. Lenient: a death by signal is no failure, unless all processes die.
  *   Signals  INT, TERM and HUP are forwarded; after the ranks have ended, the parent dies of the
  *            same signal. The parent dies of PIPE if a rank writes to a closed pipe. If the parent

@@ -236,7 +236,8 @@ int tt_comm_setup(tuttiComm_t c, const struct tt_env *env)
 	if ((rc = exchange_facts(c, env)) || (rc = tt_paths_open(c)) ||
 	    (rc = tt_am_make(c->ctl, c->rank, c->nranks, c->settings.timeout_ms, &c->am)) ||
 	    (rc = tt_paths_agree(c))) {
-		tt_control_raise(c->ctl, rc, c->rank, tt_error_text());
+		/* a wrong setting here is wrong usage for all ranks */
+		tt_control_raise(c->ctl, rc == TT_ARG ? TT_USAGE : rc, c->rank, tt_error_text());
 		return rc;
 	}
 	tt_control_observe(c->ctl, &observer, c);

@@ -59,20 +59,20 @@ static int read_secret(const char *path, char *secret, size_t room)
 		return rc;
 	secret[n] = '\0';
 	secret[strcspn(secret, "\r\n")] = '\0';
-	return *secret ? 1 : tt_fail(TT_ARG, "TUTTI_SECRET_FILE=%s: its first line is empty", path);
+	return *secret ? 0 : tt_fail(TT_ARG, "TUTTI_SECRET_FILE=%s: its first line is empty", path);
 }
 
-/* The secret of TUTTI_SECRET or TUTTI_SECRET_FILE. 1: found | 0: none | < 0 */
+/* The secret of TUTTI_SECRET or TUTTI_SECRET_FILE, "": none. 0 | < 0 */
 static int find_secret(const struct tt_env *env, char *secret, size_t room)
 {
 	if (*env->secret && *env->secret_file)
 		return tt_fail(
 			TT_USAGE,
-			"both TUTTI_SECRET and TUTTI_SECRET_FILE are set: which is the secret?");
+			"both TUTTI_SECRET and TUTTI_SECRET_FILE are set; unset one of them");
 	if (*env->secret_file)
 		return read_secret(env->secret_file, secret, room);
 	snprintf(secret, room, "%s", env->secret);
-	return *secret != '\0';
+	return 0;
 }
 
 /* ---- by an endpoint -------------------------------------------------------------------------- */
@@ -146,22 +146,16 @@ static int make_id(struct tt_rendezvous *l, const struct tt_env *env, unsigned n
 }
 
 static int by_endpoint(struct tt_rendezvous *l, const struct tt_env *env, unsigned number,
-		       uint64_t deadline_ns)
+		       const char *secret, uint64_t deadline_ns)
 {
-	char secret[1024];
-	int rc = find_secret(env, secret, sizeof(secret));
-
-	if (!rc)
+	if (!*secret)
 		return tt_fail(
 			TT_USAGE,
 			"rank %d of %d: %s started ranks on several hosts and carries no secret for them; "
 			"set TUTTI_SECRET or TUTTI_SECRET_FILE alike for all ranks, or TUTTI_ROOT=file:/path in a "
 			"folder that they share",
 			l->job.rank, l->job.nranks, l->job.launcher);
-	if (rc > 0)
-		rc = make_id(l, env, number, secret, deadline_ns);
-	OPENSSL_cleanse(secret, sizeof(secret));
-	return rc;
+	return make_id(l, env, number, secret, deadline_ns);
 }
 
 /* ---- by a store ------------------------------------------------------------------------------ */
@@ -286,16 +280,21 @@ static void log_job(const struct tt_rendezvous *l, const struct tt_env *env)
 int tt_rendezvous_open(struct tt_rendezvous *l, const struct tt_env *env, unsigned number,
 		       uint64_t deadline_ns)
 {
-	int rc;
+	char secret[1024] = "";
+	/* also for a launcher that carries a secret of its own: the user's file may be misspelled */
+	int rc = find_secret(env, secret, sizeof(secret));
 
 	l->store.ops = NULL;
 	memset(&l->id, 0, sizeof(l->id));
 	snprintf(l->key, sizeof(l->key), "tutti-%u", number);
-	if (l->job.nranks == 1)
+	if (!rc && l->job.nranks == 1)
 		rc = tt_id_make(env->ifname, "", &l->id);
-	else
+	else if (!rc)
 		rc = l->job.store ? by_store(l, env, deadline_ns)
-				  : by_endpoint(l, env, number, deadline_ns);
+				  : by_endpoint(l, env, number, secret, deadline_ns);
+	else
+		rc = tt_fail(rc, "rank %d: %s", l->job.rank, tt_error_text());
+	OPENSSL_cleanse(secret, sizeof(secret));
 	if (!rc)
 		log_job(l, env);
 	return rc;

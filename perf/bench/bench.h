@@ -237,6 +237,10 @@ int bench_thread_exchange_records(struct bench_thread *t);
 /* Returns the number of this thread among the threads of its host. */
 int bench_thread_local_index(const struct bench_thread *t);
 
+/* The exit status of a call that makes a communicator: 0 | 2 for a setting that the library refuses |
+ * 1 for any other failure */
+int bench_status(tuttiResult_t rc);
+
 /* Prints, for each rank of this thread, why a call on its communicator failed (algo -1: on the base
  * communicator). Returns 1. */
 int bench_thread_complain(struct bench_thread *t, int algo, const char *what, tuttiResult_t result);

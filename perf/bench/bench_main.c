@@ -120,13 +120,13 @@ static int launched_main(int process, void *ctx)
 
 /* ---- start of the ranks ---------------------------------------------------------------------- */
 
-/* Prints the error. Returns 2 for a setting that the library refuses, 1 for any other failure. */
+/* Prints the error. Returns bench_status. */
 static int fail(const struct bench_job *job, const char *what, tuttiResult_t rc)
 {
 	const char *text = tuttiGetLastError(NULL);
 
 	fprintf(stderr, "%s: %s: %s\n", job->tool, what, text);
-	return rc == tuttiInvalidArgument ? 2 : 1;
+	return bench_status(rc);
 }
 
 static int launch(struct bench_job *job)

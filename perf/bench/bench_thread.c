@@ -124,13 +124,18 @@ static tuttiConfig_t make_config(const struct bench_thread *t, const char *algo,
 	return config;
 }
 
-/* Returns 0 | 2 for a setting that the library refuses | 1 for any other failure. */
+int bench_status(tuttiResult_t rc)
+{
+	return !rc ? 0 : rc == tuttiInvalidArgument || rc == tuttiInvalidUsage ? 2 : 1;
+}
+
+/* Returns 0, or bench_status. */
 static int init_error(struct bench_thread *t, int algo, const char *what, tuttiResult_t rc)
 {
 	if (!rc)
 		return 0;
 	bench_thread_complain(t, algo, what, rc);
-	return rc == tuttiInvalidArgument ? 2 : 1;
+	return bench_status(rc);
 }
 
 static int create_base(struct bench_thread *t)

@@ -277,11 +277,24 @@ fi
 open_secret() {
 	(umask 077 && echo mine >"$tmp/secret") && chmod "$1" "$tmp/secret" || return 1
 	TUTTI_RANK=1 TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:1 TUTTI_SECRET_FILE=$tmp/secret \
-		run 1 perf/allreduce_perf -T .2 || return 1
+		run $((1 + $2)) perf/allreduce_perf -T .2 || return 1
 	[ "$(grep -c "secret: mode $1 lets other users" "$tmp/err")" -eq "$2" ]
 }
 open_secrets() { open_secret 600 0 && open_secret 400 0 && open_secret 644 1 && open_secret 602 1 && open_secret 660 1; }
 point "a secret file that other users can read or write is refused" open_secrets
+# under a launcher that carries a secret of its own, too
+no_secret() {
+	torch="RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29400"
+	refused "TUTTI_SECRET_FILE=$tmp/none: No such file" env $torch TUTTI_SECRET_FILE="$tmp/none" perf/allreduce_perf -T .2 &&
+		refused "TUTTI_SECRET_FILE=$tmp/none: No such file" env TUTTI_SECRET_FILE="$tmp/none" perf/allreduce_perf &&
+		refused "unset one" env $torch TUTTI_SECRET=a TUTTI_SECRET_FILE="$tmp/none" perf/allreduce_perf -T .2
+}
+point "a missing TUTTI_SECRET_FILE, or a second secret, is refused under every launcher" no_secret
+half_set() {
+	refused TUTTI_NRANKS env TUTTI_RANK=1 perf/allreduce_perf &&
+		refused TUTTI_NRANKS env TUTTI_RANK=1 perf/allreduce_perf -t 2
+}
+point "half an environment exits with 2" half_set
 
 # ---- deaths and signals ---------------------------------------------------------------------------------------------
 
@@ -465,11 +478,18 @@ no_output() {
 point "tutti tune refuses -o for commands that write no table, and a file that cannot be written" no_output
 no_table() {
 	echo "shm.widow 8" >"$tmp/table"
-	TUTTI_TUNING=$tmp/table run 2 perf/allreduce_perf --np 2 -b 8 -e 8 ||
-		TUTTI_TUNING=$tmp/table run 1 perf/allreduce_perf --np 2 -b 8 -e 8
-	grep -q "line 1: unknown constant \"shm.widow\"" "$tmp/err"
+	TUTTI_TUNING=$tmp/table run 2 perf/allreduce_perf --np 2 -b 8 -e 8 &&
+		grep -q "line 1: unknown constant \"shm.widow\"" "$tmp/err" || return 1
+	# also a rank that learns it from rank 0
+	export TUTTI_NRANKS=2 TUTTI_ROOT=file:$tmp/root
+	(TUTTI_TUNING=$tmp/table TUTTI_RANK=0 exec perf/allreduce_perf) >/dev/null 2>&1 &
+	TUTTI_RANK=1 run 2 perf/allreduce_perf
+	rc=$?
+	unset TUTTI_NRANKS TUTTI_ROOT
+	wait $!
+	[ $? -eq 2 ] && [ $rc -eq 0 ]
 }
-point "a wrong tuning table is an error with the line number" no_table
+point "a wrong tuning table is an error with the line number, and status 2 on every rank" no_table
 version_is() { run 0 perf/tutti version && grep -q '^tutti [0-9]*\.[0-9]*\.[0-9]*$' "$tmp/out"; }
 point "tutti version prints the version" version_is
 wrong_setting() {
