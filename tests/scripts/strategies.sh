@@ -57,6 +57,14 @@ for how in $sums; do
 	train "${leaf[@]}" --np 3 --ps 2 --strategy ps-sync
 	claim "$how: parameter servers give the bits of one" same
 done
+# Memory of the library is a memfd: no step may allocate.
+memory() { strace -f -qq -e trace=memfd_create -o "$out/calls" "$prog" "${small[@]}" "$@" >/dev/null 2>&1; wc -l <"$out/calls"; }
+if command -v strace >/dev/null && strace true 2>/dev/null; then
+	for how in tree chain fixed64; do
+		claim "$how: a step of mirrored on one rank allocates no memory of the library" \
+			[ "$(memory --canonical $how --steps 2)" = "$(memory --canonical $how --steps 12)" ]
+	done
+fi
 hash_of --canonical tree --steps 3 --model cnn --global-batch 96 --leaf 16 --strategy one
 train --canonical tree --steps 3 --model cnn --global-batch 96 --leaf 16 --np 3
 claim "cnn on 3 ranks has the bits of one" same
