@@ -684,6 +684,8 @@ TUTTI_API tuttiResult_t tuttiAllReduceQuorum(const void *sendbuff, void *recvbuf
  *   Returns    tuttiSuccess | tuttiInvalidArgument (ptr is NULL) | tuttiSystemError (no memory)
  * tuttiMemFree - free memory of tuttiMemAlloc; NULL is ignored
  *   Returns    tuttiSuccess | tuttiInvalidArgument (ptr is not of tuttiMemAlloc)
+ *              tuttiInvalidUsage     a call on a stream uses the memory and is not complete; the
+ *                                    memory is not freed
  *   Thread     any     Blocks   no */
 TUTTI_API tuttiResult_t tuttiMemAlloc(void **ptr, size_t size);
 TUTTI_API tuttiResult_t tuttiMemFree(void *ptr);

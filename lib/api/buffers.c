@@ -12,6 +12,18 @@ TUTTI_API tuttiResult_t tuttiMemAlloc(void **ptr, size_t size)
 
 TUTTI_API tuttiResult_t tuttiMemFree(void *ptr)
 {
+	struct tt_request r;
+	size_t bytes = ptr ? tt_memory_bytes(ptr) : 0;
+
+	if (bytes && tt_run_uses(ptr, bytes, &r))
+		return tt_result(tt_fail(
+			TT_USAGE,
+			"tuttiMemFree: %p is a buffer of %s %s, which is not complete; wait for it, then free",
+			ptr,
+			r.collective != TT_SENDRECV ? tt_collective_name(r.collective)
+			: r.send                    ? "a send"
+						    : "a receive",
+			r.stream ? "on a stream" : "in another thread"));
 	return tt_result(ptr ? tt_memory_free(ptr) : 0);
 }
 

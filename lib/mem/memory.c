@@ -117,6 +117,17 @@ static void release(struct allocation *p)
 	free(p);
 }
 
+size_t tt_memory_bytes(const void *ptr)
+{
+	size_t bytes = 0;
+
+	pthread_mutex_lock(&lock);
+	for (const struct allocation *p = allocations; p && !bytes; p = p->next)
+		bytes = p->ptr == ptr ? p->window.bytes : 0;
+	pthread_mutex_unlock(&lock);
+	return bytes;
+}
+
 int tt_memory_free(void *ptr)
 {
 	struct allocation **at, *p;

@@ -17,6 +17,8 @@ struct tt_window {
 
 /* Allocate zeroed pages. 0 | TT_SYSTEM */
 int tt_memory_alloc(size_t bytes, void **ret_ptr);
+/* The bytes of an allocation; 0: ptr is none */
+size_t tt_memory_bytes(const void *ptr);
 /* Free an allocation. 0 | TT_ARG: ptr is not from tt_memory_alloc, or already freed */
 int tt_memory_free(void *ptr);
 

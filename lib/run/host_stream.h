@@ -11,10 +11,10 @@ struct tt_batch_done {
 };
 
 struct tt_batch {
-	struct tt_batch *next;         /* of the stream */
-	struct tt_batch *next_waiting; /* order.c's */
-	bool aborted;                  /* an aborted communicator's requests were removed */
-	struct tt_batch_done *done;    /* or NULL */
+	struct tt_batch *next;        /* of the stream */
+	struct tt_batch *next_listed; /* order.c's */
+	bool aborted;                 /* an aborted communicator's requests were removed */
+	struct tt_batch_done *done;   /* or NULL */
 	size_t n;
 	struct tt_request requests[];
 };

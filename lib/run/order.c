@@ -14,9 +14,10 @@
 
 #include "run/host_stream.h"
 
-static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER; /* guards tickets and waiting */
+static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER; /* guards tickets and lists */
 static pthread_cond_t served = PTHREAD_COND_INITIALIZER;  /* the next tickets are served */
 static struct tt_batch *waiting;                          /* tickets drawn, not running yet */
+static struct tt_batch *running;
 
 static bool first_of_comm(const struct tt_request *requests, size_t i)
 {
@@ -65,7 +66,7 @@ static void draw(struct tt_batch *b)
 		else
 			detach(b, b->requests[i].comm);
 	}
-	b->next_waiting = waiting;
+	b->next_listed = waiting;
 	waiting = b;
 }
 
@@ -78,14 +79,19 @@ static bool is_served(const struct tt_batch *b)
 	return true;
 }
 
+static void take_out(struct tt_batch **list, const struct tt_batch *b)
+{
+	while (*list != b)
+		list = &(*list)->next_listed;
+	*list = b->next_listed;
+}
+
 /* The tickets of b are served: from now on an abort of its communicators waits for it. */
 static void begin(struct tt_batch *b)
 {
-	struct tt_batch **at = &waiting;
-
-	while (*at != b)
-		at = &(*at)->next_waiting;
-	*at = b->next_waiting;
+	take_out(&waiting, b);
+	b->next_listed = running;
+	running = b;
 	for (size_t i = 0; i < b->n; i++)
 		if (b->requests[i].holds_ticket)
 			atomic_fetch_add(&b->requests[i].comm->order.inside, 1);
@@ -93,6 +99,7 @@ static void begin(struct tt_batch *b)
 
 static void pass_on(struct tt_batch *b)
 {
+	take_out(&running, b);
 	for (size_t i = 0; i < b->n; i++)
 		if (b->requests[i].holds_ticket) {
 			b->requests[i].comm->order.serving++;
@@ -185,10 +192,40 @@ void tt_run_drain(tuttiComm_t c)
 void tt_run_cancel(tuttiComm_t c)
 {
 	pthread_mutex_lock(&order);
-	for (struct tt_batch *b = waiting; b; b = b->next_waiting)
+	for (struct tt_batch *b = waiting; b; b = b->next_listed)
 		detach(b, c);
 	pthread_cond_broadcast(&served);
 	pthread_mutex_unlock(&order);
+}
+
+static const struct tt_request *find_user(const struct tt_batch *list, const void *start,
+					  size_t bytes)
+{
+	for (; list; list = list->next_listed)
+		for (size_t i = 0; i < list->n; i++) {
+			const struct tt_request *r = &list->requests[i];
+			size_t in, out;
+
+			if (tt_request_extents(r, &in, &out) &&
+			    ((in && !tt_apart(r->in, in, start, bytes)) ||
+			     (out && !tt_apart(r->out, out, start, bytes))))
+				return r;
+		}
+	return NULL;
+}
+
+bool tt_run_uses(const void *start, size_t bytes, struct tt_request *ret_request)
+{
+	const struct tt_request *r;
+
+	pthread_mutex_lock(&order);
+	r = find_user(running, start, bytes);
+	if (!r)
+		r = find_user(waiting, start, bytes);
+	if (r)
+		*ret_request = *r;
+	pthread_mutex_unlock(&order);
+	return r;
 }
 
 /* The child has none of the parent's threads and batches. */
@@ -196,7 +233,7 @@ static void in_child(void)
 {
 	pthread_mutex_init(&order, NULL);
 	pthread_cond_init(&served, NULL);
-	waiting = NULL;
+	waiting = running = NULL;
 }
 
 __attribute__((constructor)) static void watch_forks(void)

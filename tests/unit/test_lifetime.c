@@ -101,6 +101,43 @@ Test(lifetime, a_communicator_is_refused_in_a_forked_child, .timeout = 60)
 	run_both(forked, 3);
 }
 
+/* Rank 1 calls when rank 0 has tried to free, so the calls of rank 0 are not complete before. */
+static int freed_in_flight(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const size_t bytes = 1 << 20;
+	void *running, *queued, *other;
+	tuttiStream_t s;
+
+	(void)arg, (void)n;
+	MUST(tuttiMemAlloc(&running, bytes));
+	MUST(tuttiMemAlloc(&queued, bytes));
+	MUST(tuttiMemAlloc(&other, bytes));
+	MUST(tuttiStreamCreate(&s));
+	if (rank == 1)
+		MUST(tuttiMsgRecv(NULL, 0, 0, 0, -1, *comm, NULL));
+	MUST(tuttiAllReduce(running, running, bytes, tuttiInt8, tuttiSum, *comm, s));
+	/* the end of the memory only */
+	MUST(tuttiAllReduce(other, (char *)queued + bytes - 8, 8, tuttiInt8, tuttiSum, *comm, s));
+	if (rank == 0) {
+		WANT(tuttiMemFree(running) == tuttiInvalidUsage &&
+		     strstr(tuttiGetLastError(NULL), "a buffer of allreduce on a stream"));
+		WANT(tuttiMemFree(queued) == tuttiInvalidUsage);
+		WANT(tuttiMemFree((char *)queued + 8) == tuttiInvalidArgument);
+		MUST(tuttiMsgSend(NULL, 0, 1, 0, 0, *comm));
+	}
+	MUST(tuttiStreamSynchronize(s));
+	MUST(tuttiMemFree(running));
+	MUST(tuttiMemFree(queued));
+	MUST(tuttiMemFree(other));
+	MUST(tuttiStreamDestroy(s));
+	return 0;
+}
+
+Test(lifetime, memory_in_flight_is_not_freed, .timeout = 60)
+{
+	run_both(freed_in_flight, 2);
+}
+
 static void *abort_a_sleeper(void *arg)
 {
 	tuttiComm_t comm = arg;
