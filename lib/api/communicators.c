@@ -66,6 +66,10 @@ static int run_split(struct tt_joining *j)
 		tt_fail(j->result, "%s", j->text);
 	rc = tt_comm_split(j->parent, j->color, j->key, j->configured ? &j->config : NULL,
 			   j->result, j->comm);
+	pthread_mutex_lock(&j->parent->lock);
+	snprintf(j->parent->failure.split, sizeof(j->parent->failure.split), "%s",
+		 rc ? tt_error_text() : "");
+	pthread_mutex_unlock(&j->parent->lock);
 	tt_comm_leave(j->parent);
 	return rc;
 }
@@ -276,10 +280,14 @@ static void report_abort(tuttiComm_t comm)
 {
 	char text[720];
 
+	const struct tt_comm_failure *failure = &comm->failure;
+
 	pthread_mutex_lock(&comm->lock);
 	snprintf(text, sizeof(text), "rank %d aborted the communicator%s%.640s", comm->rank,
-		 comm->failure.code ? ", which had failed there: " : "",
-		 comm->failure.code ? comm->failure.text : "");
+		 failure->code    ? ", which had failed there: "
+		 : *failure->split ? ", whose split had failed there: "
+				   : "",
+		 failure->code ? failure->text : failure->split);
 	pthread_mutex_unlock(&comm->lock);
 	tt_control_raise(comm->ctl, TT_REMOTE, comm->rank, text);
 }

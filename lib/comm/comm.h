@@ -146,6 +146,7 @@ struct tt_comm_order {
 struct tt_comm_failure {
 	int code; /* TT_ code; 0: none */
 	char text[1024];
+	char split[512]; /* why the latest split failed, which breaks nothing; "": it did not */
 };
 
 /* quorum_call.c */

@@ -129,12 +129,12 @@ int bench_status(tuttiResult_t rc)
 	return !rc ? 0 : rc == tuttiInvalidArgument || rc == tuttiInvalidUsage ? 2 : 1;
 }
 
-/* Returns 0, or bench_status. */
-static int init_error(struct bench_thread *t, int algo, const char *what, tuttiResult_t rc)
+/* After a join or a split; the cause is this thread's, since an abort by another rank may break the
+ * parent meanwhile. Returns 0, or bench_status. */
+static int init_error(const struct bench_thread *t, const char *what, tuttiResult_t rc)
 {
-	if (!rc)
-		return 0;
-	bench_thread_complain(t, algo, what, rc);
+	for (int i = 0; rc && i < t->nown; i++)
+		complain(t, &t->ranks[i], NULL, what, rc);
 	return bench_status(rc);
 }
 
@@ -146,7 +146,7 @@ static int create_base(struct bench_thread *t)
 	if (t->env) {
 		rc = tuttiCommInitEnv(&t->ranks[0].base, &config);
 		if (rc)
-			return init_error(t, -1, "init", rc);
+			return init_error(t, "init", rc);
 		tuttiCommCount(t->ranks[0].base, &t->nranks);
 		tuttiCommUserRank(t->ranks[0].base, &t->first);
 		t->ranks[0].rank = t->first;
@@ -160,7 +160,7 @@ static int create_base(struct bench_thread *t)
 					     &config);
 	if (t->nown > 1)
 		end = tuttiGroupEnd();
-	return init_error(t, -1, "init", rc ? rc : end);
+	return init_error(t, "init", rc ? rc : end);
 }
 
 /* Makes the rank's device current: a communicator takes the device current at its creation. */
@@ -185,7 +185,7 @@ static int split(struct bench_thread *t, int algo, const char *name)
 	}
 	if (t->nown > 1)
 		end = tuttiGroupEnd();
-	return init_error(t, -1, "split", rc ? rc : end);
+	return init_error(t, "split", rc ? rc : end);
 }
 
 /* Returns NULL, or the reason why the algorithm does not apply to these ranks; equal on all. */

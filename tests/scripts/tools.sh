@@ -273,6 +273,18 @@ if unshare -rn ip link add b0 type bridge 2>/dev/null; then
 else
 	skip "a network namespace without loopback is an immediate error" "needs unshare -rn and ip"
 fi
+# every rank says so in one sentence, whichever call needed the descriptor, or the job succeeds
+few_files() {
+	for limit_n in 14 16 20; do
+		(ulimit -n $limit_n && timeout 60 perf/allreduce_perf --np 4 --transport tcp -b 8 -e 8 -n 1 >"$tmp/out" 2>"$tmp/err" </dev/null) &&
+			continue
+		for r in 0 1 2 3; do
+			[ "$(grep -c "^rank $r: .*ulimit -n" "$tmp/err")" -eq 1 ] ||
+				{ echo "ulimit -n $limit_n: rank $r"; return 1; }
+		done
+	done
+}
+point "with few descriptors all ranks name the limit" few_files
 # open_secret MODE REFUSALS: a rank without a peer reads a secret file with that mode
 open_secret() {
 	(umask 077 && echo mine >"$tmp/secret") && chmod "$1" "$tmp/secret" || return 1

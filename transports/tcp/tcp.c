@@ -49,7 +49,8 @@ static int tcp_probe(char *why, size_t bytes)
 	if (fd < 0 && errno == EAFNOSUPPORT)
 		fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0) {
-		snprintf(why, bytes, "socket: %m");
+		tt_sock_fail("cannot make a socket");
+		snprintf(why, bytes, "%s", tt_error_text());
 		return 0;
 	}
 	close(fd);

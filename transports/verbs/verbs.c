@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/sock.h"
 #include "transports/verbs/verbs.h"
 
 #define GOODBYE_MS 1000 /* longest wait of close for HCAs that do not answer */
@@ -106,8 +107,11 @@ static int make_endpoint(const struct tt_world *world, struct tt_verbs_ep **ret_
 	ep->memory = sizeof(*ep) + 2 * nlinks * sizeof(*ep->links) +
 		     (size_t)world->nranks * sizeof(*ep->records);
 	if (ep->bell < 0 || !ep->links || !ep->list || !ep->records) {
-		tt_fail(TT_SYSTEM, "rank %d: verbs endpoint (memory, or an eventfd): %m",
-			world->rank);
+		if (ep->bell < 0)
+			tt_sock_fail("cannot make the eventfd of the verbs endpoint");
+		else
+			tt_fail(TT_SYSTEM, "no memory for the verbs endpoint");
+		tt_fail(TT_SYSTEM, "rank %d: %s", world->rank, tt_error_text());
 		verbs_close(&ep->base);
 		return TT_SYSTEM;
 	}
