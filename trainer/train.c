@@ -20,15 +20,15 @@ volatile sig_atomic_t train_stop_signal;
 struct train_progress {
 	struct train_metrics metrics;
 	uint64_t per_epoch, steps; /* steps of an epoch; of the training */
-	uint64_t training_ns;      /* time in steps, without evaluations and checks */
-	uint64_t taken;            /* steps of this run */
+	uint64_t training_ns;      /* time of steps, of work handed out, and of waits for workers */
+	double samples;            /* of all ranks in this run */
+	uint64_t asked_ns;         /* time of the last question for work */
 };
 
-/* True if step (from 1) ends a period; period 0: never. */
-static bool due(uint64_t step, int64_t period)
-{
-	return period && step % (uint64_t)period == 0;
-}
+/* The work between two steps. */
+struct train_break {
+	bool evaluate, save, check, last;
+};
 
 /* Reads the counters; if `count`, adds the bytes since the last call to result. */
 static void count_bytes(const struct train_rank *t, struct train_result *result, bool count)
@@ -62,92 +62,134 @@ static int check_loss(const struct train_rank *t, uint64_t step, double loss)
 			  step, loss);
 }
 
-static int record_step(struct train_rank *t, struct train_progress *p,
-		       const struct train_batch *batch, const float tail[TRAIN_TAIL],
-		       uint64_t before, uint64_t took, struct train_step_record *record)
+/* The samples per second of the training so far. */
+static double mean_rate(const struct train_progress *p)
 {
-	double all = (double)t->leaves.batch;
-	double of = t->strategy->local_replicas ? (double)batch->rows : all;
-	uint64_t step = t->step, steps = step - before; /* more than one in spare */
+	return p->samples * 1e9 / (double)p->training_ns;
+}
 
+/* samples: that all ranks computed since the last record, in `took` */
+static int record_step(struct train_rank *t, struct train_progress *p,
+		       const struct train_batch *batch, double samples, uint64_t took,
+		       struct train_step_record *record)
+{
+	double of = t->strategy->local_replicas ? (double)batch->rows : (double)t->leaves.batch;
+	float tail[TRAIN_TAIL];
+
+	train_read_tail(t, tail);
 	p->training_ns += took;
-	p->taken += steps;
+	p->samples += samples;
 	*record = (struct train_step_record){
-		.step = step,
+		.step = t->step,
 		.steps = p->steps,
-		.epoch = (step - 1) / p->per_epoch + 1,
+		.epoch = (t->step - 1) / p->per_epoch + 1,
 		.epochs = (p->steps - 1) / p->per_epoch + 1,
 		.loss = of > 0.0 ? (double)tail[TRAIN_TAIL_LOSS] / of : 0.0,
 		.rate = (double)t->rate,
 		.step_ms = (double)took / 1e6,
-		.samples_per_s = (double)steps * all * 1e9 / (double)took,
-		.mean_samples_per_s = (double)p->taken * all * 1e9 / (double)p->training_ns,
+		.samples_per_s = samples * 1e9 / (double)took,
+		.mean_samples_per_s = mean_rate(p),
 	};
-	return check_loss(t, step, record->loss);
+	return check_loss(t, t->step, record->loss);
 }
 
-/* Takes one step and fills record. result->stopped: a rank received a stop signal. */
-static int take_step(struct train_rank *t, struct train_progress *p, uint64_t step,
-		     struct train_step_record *record, struct train_result *result)
+/* Takes one step on these rows of its batch. */
+static int compute_step(struct train_rank *t, struct train_progress *p, uint64_t step,
+			struct train_node rows, struct train_batch *batch,
+			struct train_result *result)
 {
-	uint64_t begin = train_time_ns(), exposed = t->exposed_ns;
-	struct train_batch batch = { .stop = train_stop_signal != 0 };
-	struct train_node rows = train_leaves_rows(&t->leaves, t->sum.run);
-	float tail[TRAIN_TAIL];
 	int rc;
 
 	t->step = step;
 	t->rate = (float)train_schedule(t->config, step, p->steps);
 	train_fault_kill(t);
-	batch.rows = rows.last - rows.first;
-	batch.samples = train_sampler_rows(&t->sampler, step - 1, rows.first);
+	batch->stop = train_stop_signal != 0;
+	batch->rows = rows.last - rows.first;
+	batch->samples = train_sampler_rows(&t->sampler, step - 1, rows.first);
 	count_bytes(t, result, false);
-	rc = t->strategy->step(t, &batch);
+	rc = t->strategy->step(t, batch);
+	if (!rc)
+		count_bytes(t, result, true);
+	return rc;
+}
+
+/* Takes this rank's share of a step and fills record. result->stopped: a rank received a stop
+ * signal. */
+static int take_step(struct train_rank *t, struct train_progress *p, uint64_t step,
+		     struct train_step_record *record, struct train_result *result)
+{
+	uint64_t begin = train_time_ns(), exposed = t->exposed_ns;
+	struct train_batch batch;
+	float tail[TRAIN_TAIL];
+	int rc = compute_step(t, p, step, train_leaves_rows(&t->leaves, t->sum.run), &batch,
+			      result);
+
 	if (rc)
 		return rc;
-	count_bytes(t, result, true);
 	train_read_tail(t, tail);
 	result->stopped = t->strategy->local_replicas ? t->stopping : tail[TRAIN_TAIL_STOP] > 0.0f;
-	rc = record_step(t, p, &batch, tail, step - 1, train_time_ns() - begin, record);
+	/* more than one step in spare */
+	rc = record_step(t, p, &batch, (double)(t->step - step + 1) * (double)t->leaves.batch,
+			 train_time_ns() - begin, record);
 	record->exposed_ms = (double)(t->exposed_ns - exposed) / 1e6;
 	return rc;
 }
 
-/* The periodic work between steps: checks, evaluations, checkpoints, metrics. */
-static int between_steps(struct train_rank *t, struct train_progress *p, bool last,
-			 struct train_step_record *record, struct train_result *result)
+/* Lets the workers settle. Their waits for each other are time of the training. */
+static int settle(struct train_rank *t, struct train_progress *p, enum train_settle why,
+		  struct train_step_record *record, struct train_result *result)
 {
-	const struct train_config *c = t->config;
-	bool local = t->strategy->local_replicas;
-	bool evaluate = last ||
-			due(record->step, c->eval_every ? c->eval_every : (int64_t)p->per_epoch);
-	bool save = c->save && (last || due(record->step, c->save_every));
-	bool settle = t->strategy->settle && (evaluate || save);
-	enum train_settle why = last   ? TRAIN_SETTLE_END
-				: save ? TRAIN_SETTLE_SAVE
-				       : TRAIN_SETTLE_EVALUATE;
-	int rc = TRAIN_OK;
+	uint64_t begin = train_time_ns();
+	int rc;
 
 	count_bytes(t, result, false);
-	if (settle)
-		rc = t->strategy->settle(t, why);
-	count_bytes(t, result, last);
-	if (!rc &&
-	    (last || (!local && due(record->step, c->check_replicas)) || (local && evaluate)))
+	rc = t->strategy->settle(t, why);
+	count_bytes(t, result, why == TRAIN_SETTLE_END);
+	p->training_ns += train_time_ns() - begin;
+	record->mean_samples_per_s = mean_rate(p);
+	return rc;
+}
+
+/* The periodic work between steps: checks, evaluations, checkpoints, metrics. */
+static int between_steps(struct train_rank *t, struct train_progress *p, struct train_break due,
+			 struct train_step_record *record, struct train_result *result)
+{
+	bool settles = t->strategy->settle && (due.evaluate || due.save);
+	enum train_settle why = due.last   ? TRAIN_SETTLE_END
+				: due.save ? TRAIN_SETTLE_SAVE
+					   : TRAIN_SETTLE_EVALUATE;
+	int rc = settles ? settle(t, p, why, record, result) : TRAIN_OK;
+
+	if (!rc && due.check)
 		rc = train_replicas_check(t, record->step, &result->hash);
-	if (!rc && evaluate) {
-		record->evaluated = true;
+	record->evaluated = due.evaluate;
+	if (!rc && due.evaluate) {
 		rc = train_evaluate(t, &record->accuracy, &record->test_loss);
 		if (!rc)
 			rc = check_loss(t, record->step, record->test_loss);
 	}
-	if (!rc && save)
-		rc = train_checkpoint_save(t, c->save, record->step);
-	if (settle && !last && t->strategy->unsettle)
+	if (!rc && due.save)
+		rc = train_checkpoint_save(t, t->config->save, record->step);
+	if (settles && !due.last && t->strategy->unsettle)
 		t->strategy->unsettle(t, why);
 	if (!rc)
 		train_metrics_write(&p->metrics, t, record);
 	return rc;
+}
+
+/* The work that is due after a step that all workers have completed. */
+static struct train_break break_after(const struct train_rank *t, uint64_t step, bool last)
+{
+	uint64_t check = (uint64_t)t->config->check_replicas;
+	bool local = t->strategy->local_replicas;
+	struct train_break due = {
+		.evaluate = last || train_schedule_evaluates(t, step),
+		.save = t->config->save && (last || train_schedule_saves(t, step)),
+		.last = last,
+	};
+
+	due.check = last || (local ? due.evaluate : check && step % check == 0);
+	return due;
 }
 
 /* ---- all steps ------------------------------------------------------------------------------ */
@@ -182,7 +224,7 @@ static int recover(struct train_rank *t, struct train_progress *p, uint64_t done
 	if (rc || *ret_done < p->steps)
 		return rc;
 	record->step = *ret_done; /* a survivor had completed the last step */
-	return between_steps(t, p, true, record, result);
+	return between_steps(t, p, break_after(t, *ret_done, true), record, result);
 }
 
 static void fill_result(const struct train_rank *t, const struct train_progress *p,
@@ -192,7 +234,7 @@ static void fill_result(const struct train_rank *t, const struct train_progress 
 	result->accuracy = record->accuracy;
 	result->loss = record->test_loss;
 	result->samples_per_s = record->mean_samples_per_s;
-	result->step_ms = (double)p->training_ns / 1e6 / (double)p->taken;
+	result->step_ms = (double)p->training_ns / 1e6 * (double)t->leaves.batch / p->samples;
 	result->exposed_share = (double)t->exposed_ns / (double)p->training_ns;
 }
 
@@ -204,13 +246,82 @@ static int all_steps(struct train_rank *t, struct train_progress *p, struct trai
 		int rc = take_step(t, p, done + 1, &record, result);
 
 		if (!rc)
-			rc = between_steps(t, p, t->step >= p->steps || result->stopped, &record,
-					   result);
+			rc = between_steps(t, p,
+					   break_after(t, t->step,
+						       t->step >= p->steps || result->stopped),
+					   &record, result);
 		if (!rc)
 			done = t->step;
 		else if (recover(t, p, done, &record, result, &done))
 			return TRAIN_FAILED;
 	}
+	fill_result(t, p, &record, result);
+	return TRAIN_OK;
+}
+
+/* ---- work that servers hand out ------------------------------------------------------------- */
+
+static int ask(struct train_rank *t, struct train_progress *p, struct train_handout *ret_handout)
+{
+	int rc;
+
+	p->asked_ns = train_time_ns();
+	rc = t->strategy->ask(t, train_stop_signal != 0, ret_handout);
+	if (!rc && ret_handout->kind != TRAIN_HANDOUT_SHARE)
+		p->training_ns += train_time_ns() - p->asked_ns;
+	return rc;
+}
+
+/* Computes a share and asks for the next one. */
+static int take_share(struct train_rank *t, struct train_progress *p, struct train_handout *handout,
+		      struct train_step_record *record, struct train_result *result)
+{
+	struct train_leaves shares = train_leaves_of(TRAIN_CANONICAL_OFF, t->leaves.batch, 1,
+						     (int)handout->shares);
+	struct train_node share = { handout->share, handout->share + 1 };
+	uint64_t exposed = t->exposed_ns;
+	struct train_batch batch;
+	double samples;
+	int rc = compute_step(t, p, handout->step, train_leaves_rows(&shares, share), &batch,
+			      result);
+
+	samples = (double)handout->handed * (double)t->leaves.batch / (double)handout->shares;
+	if (!rc)
+		rc = record_step(t, p, &batch, samples - p->samples, train_time_ns() - p->asked_ns,
+				 record);
+	record->exposed_ms = (double)(t->exposed_ns - exposed) / 1e6;
+	return rc ? rc : ask(t, p, handout);
+}
+
+/* Until all steps are handed out; all workers settle for evaluations and checkpoints. */
+static int all_shares(struct train_rank *t, struct train_progress *p, struct train_result *result)
+{
+	struct train_step_record record = { .step = t->first_step, .steps = p->steps };
+	struct train_handout handout;
+	int rc = ask(t, p, &handout);
+	bool end = false;
+
+	while (!rc && !end) {
+		struct train_break due = { 0 };
+
+		if (handout.kind == TRAIN_HANDOUT_SHARE)
+			rc = take_share(t, p, &handout, &record, result);
+		end = handout.kind == TRAIN_HANDOUT_END;
+		if (rc || handout.kind == TRAIN_HANDOUT_SHARE) {
+			if (!rc)
+				rc = between_steps(t, p, due, &record, result);
+			continue;
+		}
+		record.step = handout.step;
+		p->samples = (double)handout.handed * (double)t->leaves.batch /
+			     (double)handout.shares;
+		rc = between_steps(t, p, break_after(t, record.step, end), &record, result);
+		if (!rc && !end)
+			rc = ask(t, p, &handout);
+	}
+	if (rc)
+		return TRAIN_FAILED;
+	result->stopped = record.step < p->steps;
 	fill_result(t, p, &record, result);
 	return TRAIN_OK;
 }
@@ -233,7 +344,7 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 		rc = train_metrics_open(&p.metrics, t, false);
 	if (rc)
 		return rc;
-	rc = all_steps(t, &p, &result);
+	rc = t->strategy->ask ? all_shares(t, &p, &result) : all_steps(t, &p, &result);
 	if (!rc && t->config->timeline)
 		rc = train_timeline_write(t, t->config->timeline);
 	closed = train_metrics_close(&p.metrics, t->config);

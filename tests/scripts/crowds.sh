@@ -34,14 +34,14 @@ run 600 "${twenty[@]}" --k 18 --kill 5@7,11@9
 claim "18 of 20, two workers die: $(number step_ms) ms a step, the others complete" is died 2
 claim "accuracy $(number accuracy) is within a point of $accuracy" within
 
-# asynchronous: a straggler delays no other worker
+# asynchronous: a straggler of four costs its own work alone, a quarter
 async=(--data synth --model mlp:16 --global-batch 320 --np 4 --ps 2 --strategy ps-async --lr 0.02 --sim-compute-ms 100
-	--steps 30 --eval-every 100000)
+	--steps 90 --eval-every 100000)
 run 600 "${async[@]}"
 quiet=$(number step_ms)
 run 600 "${async[@]}" --slow 3:10
 claim "ps-async with a straggler: $(number step_ms) ms a step, without a straggler $quiet" \
-	at_most "$(number step_ms)" "$(awk -v q="$quiet" 'BEGIN { print q / 0.9 }')"
+	at_most "$(number step_ms)" "$(awk -v q="$quiet" 'BEGIN { print q / 0.75 / 0.9 }')"
 
 echo "1..$n"
 exit $failed

@@ -10,7 +10,7 @@
 /* Rank 1 serves rank 0, its worker. */
 static int serve(tuttiComm_t world, const char *expected)
 {
-	struct train_config config = { .steps = 10, .lr = 0.1 };
+	struct train_config config = { .steps = 10, .eval_every = 10, .lr = 0.1 };
 	size_t count = COUNT;
 	struct train_ps ps = { .shards = { .servers = 1, .count = &count } };
 	struct train_rank t = { .config = &config, .world = world, .rank = 1, .nranks = 1 };

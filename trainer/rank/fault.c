@@ -152,6 +152,10 @@ void train_fault_kill(const struct train_rank *t)
 {
 	double step;
 
-	if (lookup(t->config->kill, '@', t->world_rank, &step) > 0 && (double)t->step == step)
+	if (lookup(t->config->kill, '@', t->world_rank, &step) <= 0)
+		return;
+	/* a worker may have no share of some steps; a server counts every update */
+	if (train_is_server(t) ? (double)t->step == step
+			       : (double)t->step >= step && step > (double)t->first_step)
 		kill(getpid(), SIGKILL);
 }

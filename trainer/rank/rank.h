@@ -62,7 +62,7 @@ struct train_rank {
 	float rate;                  /* learning rate of this step */
 	uint64_t first_step;         /* steps done before by the resumed training */
 	uint64_t step;               /* current step, from 1; a strategy may advance it */
-	bool stopping;               /* local_replicas: set by the strategy in the last step */
+	bool stopping;               /* local_replicas without ask: set in the last step */
 	double pace_ns;              /* fault.h: simulated time of this gradient; 0: real time */
 	uint64_t begin_ns, slept_ns; /* start of this gradient; time slept in it */
 	uint64_t compute_ns;         /* time of the last gradient, without sleep */

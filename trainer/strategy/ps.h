@@ -10,6 +10,7 @@
 
 #include "trainer/rank/rank.h"
 #include "trainer/strategy/shards.h"
+#include "trainer/strategy/strategy.h"
 
 /* Message tags, each with its payload and the meaning of the message's `version`. */
 enum {
@@ -23,6 +24,7 @@ enum {
 	TRAIN_PS_BYE,        /* empty; the worker's last message */
 	TRAIN_PS_PARAMETERS, /* the shard; its version */
 	TRAIN_PS_SETTLED,    /* the shard; number of live workers */
+	TRAIN_PS_ASK,        /* to server 0: empty; version 1: stop; answered by ASK: handout */
 };
 
 enum { TRAIN_PS_STALE_MAX = 64 };
@@ -68,6 +70,9 @@ int train_ps_push(struct train_rank *t, struct train_ps *ps, const float *gradie
 /* Replaces this worker's parameters by the servers'; sync: by those after this step, with the tail.
  * Returns 0 | TRAIN_FAILED. */
 int train_ps_pull(struct train_rank *t, struct train_ps *ps);
+
+/* Implements train_strategy_ops.ask for `workers` workers. */
+int train_ps_ask(struct train_rank *t, int workers, bool stop, struct train_handout *ret_handout);
 
 /* Waits until every worker has settled; then all have the same parameters. Dead workers are removed
  * from t->comm. Returns 0 | TRAIN_FAILED. */

@@ -38,6 +38,9 @@ struct ps_server {
 	float *received, *message; /* sync: data of every node; buffer for the largest message */
 	struct train_ps_stats stats;
 	struct train_arrival_order arrivals;
+	/* server 0: shares handed out, of all steps; the step after which workers settle */
+	uint64_t handed, pause;
+	bool stopping; /* a worker received a stop signal */
 };
 
 /* ---- open and close ------------------------------------------------------------------------- */
@@ -106,6 +109,34 @@ static int devices(const struct ps_server *s)
 	return s->ps->rule.devices ? s->ps->rule.devices : 1;
 }
 
+/* A step's batch has a share for each worker, whichever worker takes it. */
+static uint64_t shares(const struct ps_server *s)
+{
+	return (uint64_t)(s->workers / devices(s));
+}
+
+/* Hands out the next share. At a pause the last shares are computed first: no worker gets another
+ * one before all have settled. */
+static int hand_out(struct ps_server *s, int worker, bool stop)
+{
+	uint64_t n = shares(s), steps = train_schedule_steps(s->t);
+	struct train_handout h = { .shares = n, .handed = s->handed - s->t->first_step * n };
+
+	s->stopping |= stop;
+	if (s->handed == s->pause * n && s->pause < steps) {
+		h.kind = TRAIN_HANDOUT_PAUSE;
+		h.step = s->pause;
+	} else if (s->handed == s->pause * n || s->stopping) {
+		h.kind = TRAIN_HANDOUT_END;
+		h.step = (s->handed + n - 1) / n;
+	} else {
+		h.step = s->handed / n + 1;
+		h.share = s->handed++ % n;
+		h.handed++;
+	}
+	return answer(s, worker, TRAIN_PS_ASK, 0, &h, sizeof(h));
+}
+
 /* The clock of the slowest worker in training; a worker's first device counts its steps. */
 static uint64_t slowest(const struct ps_server *s)
 {
@@ -147,6 +178,8 @@ static int answer_settled(struct ps_server *s)
 			return TRAIN_OK;
 		left += !s->client[w].gone;
 	}
+	if (s->handed == s->pause * shares(s))
+		s->pause = train_schedule_pause(s->t, s->pause);
 	for (int w = 0; w < s->workers && !rc; w++) {
 		if (!s->client[w].settling || s->client[w].gone)
 			continue;
@@ -163,7 +196,7 @@ static int answer_settled(struct ps_server *s)
 static float rate_now(const struct ps_server *s)
 {
 	uint64_t steps = train_schedule_steps(s->t);
-	uint64_t each = s->ps->rule.sync ? 1 : (uint64_t)(s->workers / devices(s));
+	uint64_t each = s->ps->rule.sync ? 1 : shares(s);
 	uint64_t step = s->t->first_step + s->version / each + 1;
 
 	return (float)train_schedule(s->t->config, step < steps ? step : steps, steps);
@@ -348,6 +381,8 @@ static int handle(struct ps_server *s, const tuttiMsg_t *msg)
 	case TRAIN_PS_PULL:
 		c->pull_pending = true;
 		return answer_pulls(s);
+	case TRAIN_PS_ASK:
+		return hand_out(s, msg->source, msg->version);
 	case TRAIN_PS_SETTLE:
 		c->settling = true;
 		if (answer_pulls(s))
@@ -441,6 +476,8 @@ int train_ps_server_run(struct train_rank *t, struct train_ps *ps)
 	int rc, closed;
 
 	s.number = t->rank - t->nranks;
+	s.handed = t->first_step * shares(&s);
+	s.pause = train_schedule_pause(t, t->first_step);
 	rc = open_server(&s);
 	if (!rc)
 		rc = serve(&s);

@@ -1,6 +1,7 @@
 /* ps_worker.c - parameter servers, worker side (ps.h) */
 #include "trainer/strategy/ps.h"
 
+#include "trainer/rank/schedule.h"
 #include "trainer/strategy/arrival_order.h"
 #include "trainer/strategy/survive.h"
 
@@ -189,6 +190,27 @@ int train_ps_pull(struct train_rank *t, struct train_ps *ps)
 		rc = receive_shards(t, ps, TRAIN_PS_PARAMETERS, NULL);
 	train_add_exposed(t, wait_begin);
 	return rc;
+}
+
+int train_ps_ask(struct train_rank *t, int workers, bool stop, struct train_handout *ret_handout)
+{
+	struct train_handout h = { 0 };
+	uint64_t wait_begin = train_time_ns();
+	int rc = send_to(t, 0, TRAIN_PS_ASK, stop, NULL, 0);
+
+	if (!rc)
+		rc = receive_from(t, 0, TRAIN_PS_ASK, &h, sizeof(h), NULL);
+	train_add_exposed(t, wait_begin);
+	if (rc)
+		return rc;
+	if (h.shares != (uint64_t)workers || h.share >= h.shares || h.step < t->first_step ||
+	    h.step > train_schedule_steps(t) || (h.kind == TRAIN_HANDOUT_SHARE && !h.step))
+		return train_fail(TRAIN_FAILED,
+				  "server 0 handed out share %" PRIu64 " of %" PRIu64
+				  " of step %" PRIu64 ", which this training does not have",
+				  h.share, h.shares, h.step);
+	*ret_handout = h;
+	return TRAIN_OK;
 }
 
 /* ---- settle --------------------------------------------------------------------------------- */

@@ -19,6 +19,19 @@ enum train_optimizer {
 /* The reason to settle. */
 enum train_settle { TRAIN_SETTLE_EVALUATE, TRAIN_SETTLE_SAVE, TRAIN_SETTLE_END };
 
+/* The answer to a worker that asks for work, where servers hand it out. */
+enum train_handout_kind {
+	TRAIN_HANDOUT_SHARE, /* a share of a step's batch */
+	TRAIN_HANDOUT_PAUSE, /* all workers settle, then ask again */
+	TRAIN_HANDOUT_END    /* all workers settle and end */
+};
+struct train_handout {
+	uint64_t kind;          /* enum train_handout_kind */
+	uint64_t step;          /* of the share; PAUSE, END: the last step */
+	uint64_t share, shares; /* a batch is cut into so many shares; 0 <= share < shares */
+	uint64_t handed;        /* shares that all workers have got, in this run */
+};
+
 struct train_strategy_ops {
 	const char *name, *help;
 	enum train_optimizer optimizer;
@@ -41,6 +54,11 @@ struct train_strategy_ops {
 	/* One step: updates t->parameters; afterwards the tail of comm_buffer's first node holds
 	 * the sums over all workers (local_replicas: over its rows). Returns 0 | TRAIN_FAILED. */
 	int (*step)(struct train_rank *t, const struct train_batch *batch);
+
+	/* Asks for work: fast workers get more of it than slow ones. stop: a signal asked to end
+	 * the training. Returns 0 | TRAIN_FAILED. NULL: every worker computes its share of every
+	 * step. */
+	int (*ask)(struct train_rank *t, bool stop, struct train_handout *ret_handout);
 
 	/* Makes the parameters of all workers equal, before an evaluation, a checkpoint and the
 	 * end: t->parameters are those of a training that ends here. Called by every worker. NULL:

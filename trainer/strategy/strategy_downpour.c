@@ -1,16 +1,16 @@
 /*
  * strategy_downpour.c - Downpour SGD: workers train independently, with periodic fetch and push
  *
- *	worker, in each step:
+ *	worker, while server 0 hands out shares of batches (strategy_ps_async.c), in each step:
  *		every --n-fetch steps: parameters = pull()
- *		g = gradient(parameters, my share of the batch)
- *		parameters -= rate * g / my share;  accumulated += g
+ *		g = gradient(parameters, share)
+ *		parameters -= rate * g / samples of the share;  accumulated += g
  *		every --n-push steps: push(accumulated); accumulated = 0
  *	server, for its shard, on each push:
  *		parameters = descend(parameters, accumulated / global batch)
  *				--adagrad: each divided by the root of its sum of squares
  *
- * Within an epoch the workers' shares are disjoint and cover the training set. The death of a
+ * Within an epoch the shares are disjoint and cover the training set. The death of a
  * worker does not stop the others. Row of the table in strategy.c; calls ps_worker.c.
  *
  * Source: Dean et al. 2012, Large scale distributed deep networks.
@@ -85,12 +85,16 @@ static int downpour_step(struct train_rank *t, const struct train_batch *batch)
 	if (rc)
 		return rc;
 	accumulate_and_descend(t, d, batch->rows);
-	t->stopping = batch->stop;
 	return ++d->unpushed == t->config->n_push ? push(t, d) : TRAIN_OK;
 }
 
 /* Before a checkpoint and the end a worker pushes the accumulated gradients; after a checkpoint it
  * fetches, as a resumed training does. */
+static int downpour_ask(struct train_rank *t, bool stop, struct train_handout *ret_handout)
+{
+	return train_ps_ask(t, t->first_server, stop, ret_handout);
+}
+
 static int downpour_settle(struct train_rank *t, enum train_settle why)
 {
 	struct downpour_state *d = t->strategy_state;
@@ -143,6 +147,7 @@ const struct train_strategy_ops train_strategy_downpour = {
 	.open = downpour_open,
 	.close = downpour_close,
 	.step = downpour_step,
+	.ask = downpour_ask,
 	.settle = downpour_settle,
 	.unsettle = downpour_unsettle,
 	.serve = downpour_serve,

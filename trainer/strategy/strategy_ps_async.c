@@ -7,10 +7,13 @@
  *			parameters = descend(parameters, gradients / global batch)
  *					--stale-scale: times 1 / (1 + staleness)
  *			version = version + 1
- *	worker, in each step:
+ *	server 0, on each ask:
+ *		answer the next share of the next batch, until all steps are handed out
+ *	worker, while there are shares:
+ *		share = ask()
  *		parameters, v = pull()		--ssp N: delayed while this worker is more than N
  *						steps ahead of the slowest
- *		push(gradient(parameters, my share of the batch), v)
+ *		push(gradient(parameters, share), v)
  *
  * The death of a worker does not stop the others. --record and --replay repeat a training with
  * the same order of arrivals. Row of the table in strategy.c; calls ps_worker.c.
@@ -50,8 +53,12 @@ static int async_step(struct train_rank *t, const struct train_batch *batch)
 		rc = train_gradient(t, batch, NULL);
 	if (!rc)
 		rc = train_ps_push(t, ps, t->comm_buffer, 1, 0);
-	t->stopping = batch->stop;
 	return rc;
+}
+
+static int async_ask(struct train_rank *t, bool stop, struct train_handout *ret_handout)
+{
+	return train_ps_ask(t, t->first_server, stop, ret_handout);
 }
 
 static int async_settle(struct train_rank *t, enum train_settle why)
@@ -84,6 +91,7 @@ const struct train_strategy_ops train_strategy_ps_async = {
 	.open = async_open,
 	.close = async_close,
 	.step = async_step,
+	.ask = async_ask,
 	.settle = async_settle,
 	.serve = async_serve,
 	.state = async_state,

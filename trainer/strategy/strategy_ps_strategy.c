@@ -4,7 +4,7 @@
  *
  *	placement: whole variables, the largest first, each on the server with the smallest shard so
  *		far; a variable larger than a quarter of a server's fair share is cut
- *	worker, of --devices ranks, in each step:
+ *	worker, of --devices ranks, for each share that server 0 hands out (strategy_ps_async.c):
  *		parameters = pull(), every variable from its server; broadcast to the worker's devices
  *		g = the devices' gradients, summed on the first in rank order
  *		push(g), every variable to its server
@@ -29,6 +29,7 @@ struct ps_strategy_state {
 	tuttiComm_t devices; /* the ranks of this worker */
 	int device, ndevices;
 	float *all; /* first device: the gradients of all devices */
+	bool stop;  /* first device: a device received a stop signal in the last step */
 };
 
 /* Prints the placement of variables and the size of each shard. */
@@ -101,6 +102,7 @@ static int sum_gradients(struct train_rank *t, struct ps_strategy_state *s)
 	for (int d = 1; d < s->ndevices && s->device == 0; d++)
 		for (size_t i = 0; i < t->floats; i++)
 			s->all[i] += s->all[(size_t)d * t->floats + i];
+	s->stop = s->device == 0 && s->all[t->model.parameters + TRAIN_TAIL_STOP] > 0.0f;
 	return rc;
 }
 
@@ -139,7 +141,35 @@ static int strategy_step(struct train_rank *t, const struct train_batch *batch)
 
 	if (rc && train_is_recoverable(s->devices))
 		rc = recover_worker(t, s);
-	t->stopping = batch->stop;
+	return rc;
+}
+
+/* The first device asks for a share for all devices of the worker. */
+static int ask_once(struct train_rank *t, struct ps_strategy_state *s, bool stop,
+		    struct train_handout *ret_handout)
+{
+	int workers = t->first_server / (int)t->config->devices, rc = TRAIN_OK;
+
+	if (s->device == 0)
+		rc = train_ps_ask(t, workers, stop || s->stop, ret_handout);
+	return rc ? rc
+		  : train_check(tuttiBcast(ret_handout, sizeof(*ret_handout), tuttiUint8, 0,
+					   s->devices, NULL),
+				s->devices);
+}
+
+static int strategy_ask(struct train_rank *t, bool stop, struct train_handout *ret_handout)
+{
+	struct ps_strategy_state *s = t->strategy_state;
+	uint64_t of_worker = (uint64_t)t->config->devices;
+	int rc;
+
+	do
+		rc = ask_once(t, s, stop, ret_handout);
+	while (rc && train_is_recoverable(s->devices) && !recover_worker(t, s));
+	ret_handout->share = ret_handout->share * of_worker + (uint64_t)t->world_rank % of_worker;
+	ret_handout->handed *= of_worker;
+	ret_handout->shares *= of_worker;
 	return rc;
 }
 
@@ -183,6 +213,7 @@ const struct train_strategy_ops train_strategy_ps_strategy = {
 	.open = strategy_open,
 	.close = strategy_close,
 	.step = strategy_step,
+	.ask = strategy_ask,
 	.settle = strategy_settle,
 	.serve = strategy_serve,
 	.state = strategy_state,
