@@ -28,6 +28,22 @@ int tt_gpu_priority_stream(const struct tt_cuda *cu, tt_custream *ret_stream)
 					  TT_CU_HIGHEST_PRIORITY);
 }
 
+static int count_connections(void)
+{
+	const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+
+	return !text ? 8 : atoi(text) < 1 ? 1 : atoi(text);
+}
+
+/* Whatever waits, a stream or a kernel with work of its stream behind it, holds up all that was put
+ * into the same connection later, also the program's computing. */
+static void warn_of_one_connection(tuttiComm_t c)
+{
+	if (c->rank == 0 && count_connections() == 1)
+		tt_log(TT_LOG_WARN,
+		       "CUDA_DEVICE_MAX_CONNECTIONS=1: all streams of a process share one connection to its device, in which a call that waits for other ranks holds up computing on other streams; unset the variable unless the program needs it");
+}
+
 static int open_device(tuttiComm_t c, const struct tt_env *env, bool *ret_shareable)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
@@ -66,6 +82,7 @@ static int open_device(tuttiComm_t c, const struct tt_env *env, bool *ret_sharea
 	pthread_cond_init(&d->work, &attr);
 	pthread_condattr_destroy(&attr);
 	c->gpu = d;
+	warn_of_one_connection(c);
 	/* calls draw tickets, and the express paths, which read host memory, are off */
 	atomic_store(&c->order.queued, true);
 	*ret_shareable = !d->staged_only;
@@ -246,10 +263,9 @@ static void reserve_blocks(struct tt_gpu *d, const struct peer_record *all)
 }
 
 /* A stream that shares a driver's connection with a waiting stream waits too. */
-static void count_connections(const struct tt_gpu *d)
+static void warn_of_connections(const struct tt_gpu *d)
 {
-	const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-	int connections = text ? atoi(text) : 8, streams = 3 * d->comm->nranks;
+	int connections = count_connections(), streams = 3 * d->comm->nranks;
 
 	if (d->kernel_barrier && d->comm->rank == 0 && streams > connections)
 		tt_log(TT_LOG_WARN,
@@ -359,7 +375,7 @@ static int agree_on_kernels(tuttiComm_t c, struct peer_record *all)
 	if (rc || !d->kernels)
 		return rc;
 	reserve_blocks(d, all);
-	count_connections(d);
+	warn_of_connections(d);
 	tt_log(TT_LOG_INFO, "rank %d: GPU kernels on device %d, ranks on %u, %s%s", c->rank,
 	       d->device, d->devices,
 	       d->kernel_barrier ? "with barriers between kernels" : "ordered by streams",

@@ -1,5 +1,6 @@
 /*
- * gpu_devices.c - ranks on several GPUs: which ranks share one; drivers that cannot load the kernels
+ * gpu_devices.c - ranks on several GPUs: which ranks share one; drivers that cannot load the kernels;
+ * one connection to a device
  */
 #include <stdlib.h>
 #include <string.h>
@@ -99,9 +100,8 @@ static int join_and_leave(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-/* Two ranks join and stage, by a driver that lacks `feature`. Returns the number of their log's lines
- * that have `text`. */
-static int join_with_driver(const char *feature, bool threads, const char *text)
+/* Two ranks join. Returns the number of their log's lines that have `text`. */
+static int join_and_count(int mode, bool threads, const char *text)
 {
 	struct gpu_ranks t = { .ranks = { .n = 2,
 					  .threads = threads,
@@ -109,11 +109,10 @@ static int join_with_driver(const char *feature, bool threads, const char *text)
 					  .limit_s = gpu_limit_s,
 					  .timeout_ms = 20000 },
 			       .fn = join_and_leave,
-			       .mode = STAGED };
+			       .mode = mode };
 
 	t.ranks.arg = &t;
 	setenv("TUTTI_LOG", "warn", 1);
-	setenv("TUTTI_TEST_CUDA_NO", feature, 1);
 	log_begin();
 	claim(gpu_ranks_run(&t) == 0);
 	return log_end(text);
@@ -123,16 +122,30 @@ static void a_driver_too_old_for_the_kernels_is_named_once_in_the_log(void)
 {
 	if (getenv("TUTTI_TEST_GPU"))
 		return;
+	setenv("TUTTI_TEST_CUDA_NO", "age", 1);
 	for (int threads = 0; threads < 2; threads++)
-		claim(join_with_driver(
-			      "age", threads,
+		claim(join_and_count(
+			      STAGED, threads,
 			      "warn: rank 0: calls on memory of device 0 go through host memory, "
 			      "without GPU kernels: load the GPU kernels, which need a driver of "
 			      "CUDA 13.0 or later, into one of CUDA 11.8: ") == 1);
 }
 
+static void one_connection_to_the_device_is_warned_of_once(void)
+{
+	static const char text[] = "warn: CUDA_DEVICE_MAX_CONNECTIONS=1: ";
+
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "2", 1);
+	claim(join_and_count(STREAM_ORDER, false, text) == 0);
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+	claim(join_and_count(STREAM_ORDER, false, text) == 1);
+	setenv("TUTTI_GPU", "staged", 1);
+	claim(join_and_count(STAGED, false, text) == 1);
+}
+
 const struct gpu_case gpu_devices[] = {
 	GPU_CASE(processes_tell_gpus_apart_by_uuid_whatever_numbers_they_see),
 	GPU_CASE(a_driver_too_old_for_the_kernels_is_named_once_in_the_log),
+	GPU_CASE(one_connection_to_the_device_is_warned_of_once),
 	{ NULL, NULL, false },
 };
