@@ -203,6 +203,9 @@ static int read_row(const struct tt_env_row *row, struct tt_env *env)
 		good = among(value, row->choices);
 	else if (given)
 		good = *value && (!row->valid || row->valid(value));
+	if (!good && given && !*given)
+		return tt_fail(TT_ARG, "environment: %s is set, but empty; unset it, or use %s%s",
+			       row->name, kinds[row->kind], row->choices);
 	if (!good)
 		return tt_fail(TT_ARG, "environment: %s is '%.100s'; allowed is %s%s%s", row->name,
 			       value, kinds[row->kind], row->choices,

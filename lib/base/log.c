@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define PERIOD_NS 5000000000ull
+
 static const char *const level_names[] = { "none", "error", "warn", "info", "debug" };
 
 static atomic_int threshold = -1; /* -1: TUTTI_LOG not read yet */
@@ -69,4 +71,14 @@ void tt_log(enum tt_log_level level, const char *fmt, ...)
 		(void)!write(STDERR_FILENO, line, (size_t)(end - line));
 	}
 	errno = saved;
+}
+
+bool tt_log_due(uint64_t *due_ns)
+{
+	uint64_t now = tt_now_ns(), before = *due_ns;
+
+	if (now < before)
+		return false;
+	*due_ns = now + PERIOD_NS;
+	return before;
 }

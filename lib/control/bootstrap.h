@@ -43,7 +43,7 @@ void tt_bootstrap_wrong_secret(struct tt_control *ctl, int claimed);
 bool tt_bootstrap_lost(struct tt_control *ctl, int peer);
 /* Have nranks - 1 registrations or declines come? */
 bool tt_bootstrap_seen_all(const struct tt_control *ctl);
-/* "ranks 2, 5 never came" */
+/* "ranks 2, 5 did not join" */
 void tt_bootstrap_missing(struct tt_control *ctl, char *text, size_t bytes);
 /* Reports the missing ranks once a second; returns the next time due, TT_NEVER: none */
 uint64_t tt_bootstrap_timers(struct tt_control *ctl, uint64_t now);

@@ -119,7 +119,7 @@ static bool misfit(struct tt_control *ctl, const struct tt_register *reg, char *
 			 new->pid, new->name, ctl->nranks - 1);
 	} else if (root->registered[r]) {
 		other = &ctl->ep->peers.business_cards[r];
-		snprintf(text, bytes, "rank %d came twice: as pid %u on %s and as pid %u on %s", r,
+		snprintf(text, bytes, "two processes join as rank %d: pid %u on %s and pid %u on %s", r,
 			 other->pid, other->name, new->pid, new->name);
 	} else if (strcmp(reg->settings, root->settings)) {
 		differing(root->settings, reg->settings, mine, sizeof(mine));
@@ -303,17 +303,31 @@ void tt_bootstrap_missing(struct tt_control *ctl, char *text, size_t bytes)
 
 	text[0] = '\0';
 	if (tt_rank_list(ctl->nranks, is_absent, ctl, ranks, sizeof(ranks)))
-		have = (size_t)snprintf(text, bytes, "%s never came", ranks);
+		have = (size_t)snprintf(text, bytes, "%s did not join", ranks);
 	else if (tt_rank_list(ctl->nranks, is_unattached, ctl, ranks, sizeof(ranks)))
 		have = (size_t)snprintf(
 			text, bytes,
-			"%s came, but rank %d, their parent in the tree, does not accept their connections",
+			"%s registered, but rank %d, their parent in the tree, does not accept their connections",
 			ranks, unresponsive(ctl));
 	if (have < bytes && tt_rank_list(ctl->nranks, has_wrong_secret, ctl, ranks, 100))
 		have += (size_t)snprintf(text + have, bytes - have,
-					 "; a connection as %s had another secret", ranks);
+					 "; a process that claims to be %s used a different %s", ranks,
+					 tt_secret_name(ctl->ep));
 	if (have < bytes && ctl->ep->listening.trouble[0])
 		snprintf(text + have, bytes - have, "; %s", ctl->ep->listening.trouble);
+}
+
+/* "rank 0: waiting for ranks 2, 5 of 12"; missing: the reasons, as of tt_bootstrap_missing */
+static void log_wait(const struct tt_control *ctl, const char *missing)
+{
+	const char *more = strchr(missing, ';');
+	char ranks[280];
+
+	if (tt_rank_list(ctl->nranks, is_absent, ctl, ranks, sizeof(ranks)))
+		tt_log(TT_LOG_WARN, "rank 0: waiting for %s of %d%s", ranks, ctl->nranks,
+		       more ? more : "");
+	else
+		tt_log(TT_LOG_WARN, "rank 0: waiting for ranks that have registered: %s", missing);
 }
 
 uint64_t tt_bootstrap_timers(struct tt_control *ctl, uint64_t now)
@@ -330,8 +344,7 @@ uint64_t tt_bootstrap_timers(struct tt_control *ctl, uint64_t now)
 	tt_put_text(&w, text);
 	tt_control_post(ctl, TT_TO_CHILDREN | TT_TO_JOINING, -1, TT_F_MISSING, &w);
 	if (now >= root->log_ns) {
-		tt_log(TT_LOG_WARN, "rank 0: still waiting for all %d ranks to join: %s",
-		       ctl->nranks, text);
+		log_wait(ctl, text);
 		root->log_ns = now + LOG_NS;
 	}
 	root->report_ns = now + REPORT_NS;

@@ -321,7 +321,7 @@ static void note_other_key(struct tt_control_endpoint *ep, int claimed)
 {
 	if (may_warn(ep, 2))
 		tt_log(TT_LOG_WARN,
-		       "rank %d: a connection as rank %d was refused: it has the secret, but not "
+		       "rank %d: a process that claims to be rank %d was refused: it has the secret, but not "
 		       "the key of rank %d",
 		       ep->peer, claimed, claimed);
 }
@@ -365,8 +365,8 @@ static void note_impostor(struct tt_control_endpoint *ep, int claimed)
 	ctl = tt_endpoint_find(ep, 0);
 	if (may_warn(ep, 1))
 		tt_log(TT_LOG_WARN,
-		       "rank %d: a connection as rank %d was refused: it has another secret",
-		       ep->peer, claimed);
+		       "rank %d: a process that claims to be rank %d was refused: it used a different %s",
+		       ep->peer, claimed, tt_secret_name(ep));
 	if (ctl)
 		tt_bootstrap_wrong_secret(ctl, claimed);
 	pthread_mutex_unlock(&ep->lock);

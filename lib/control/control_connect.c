@@ -165,7 +165,7 @@ static int give_up(struct tt_control *ctl, const struct tt_dial *dial,
 	if (root && refusals(a) == a->n && !a->last[0])
 		return tt_fail(
 			TT_TIMEOUT,
-			"rank %d: rank %d never came, or cannot be reached: no process listens at %s; rank 0 "
+			"rank %d: rank %d did not join, or cannot be reached: no process listens at %s; rank 0 "
 			"made no call, or failed before it could listen and reported the reason there",
 			dial->me, dial->rank, tried);
 	if (root && a->early)
@@ -174,10 +174,26 @@ static int give_up(struct tt_control *ctl, const struct tt_dial *dial,
 			"rank %d: rank 0 is still in an earlier communicator or attempt of this job, and began no new one in time",
 			dial->me);
 	return tt_fail(TT_TIMEOUT, "rank %d (on %s): rank %d (%s) %s cannot be reached; tried %s",
-		       dial->me, me->name, dial->rank, to->name, root ? "never came, or" : "",
+		       dial->me, me->name, dial->rank, to->name, root ? "did not join, or" : "",
 		       a->full[0]                          ? a->full
 		       : refusals(a) == a->n && a->last[0] ? a->last
 							   : tried);
+}
+
+/* A rank that looks for rank 0 says so every 5 s: rank 0 cannot. */
+static void log_wait(const struct tt_dial_attempt *a, uint64_t *due_ns)
+{
+	char tried[600];
+
+	if (a->dial->purpose != TT_P_REGISTER || !tt_log_due(due_ns))
+		return;
+	describe_tried(a, tried, sizeof(tried));
+	if (a->early)
+		tt_log(TT_LOG_WARN,
+		       "rank %d: waiting for rank 0, which is in an earlier communicator of this job",
+		       a->dial->me);
+	else
+		tt_log(TT_LOG_WARN, "rank %d: waiting for rank 0; tried %s", a->dial->me, tried);
 }
 
 static bool has_left(struct tt_control *ctl, int peer)
@@ -274,7 +290,7 @@ static int try_all(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
 static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
 		     struct tt_duplex *ret_duplex)
 {
-	uint64_t pause = PAUSE_MIN_NS;
+	uint64_t pause = PAUSE_MIN_NS, log_ns = 0;
 	struct tt_control *ctl = a->ctl;
 	const struct tt_dial *dial = a->dial;
 
@@ -286,6 +302,7 @@ static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
 			return 0;
 		if (!a->n || tt_now_ns() >= dial->deadline_ns)
 			return give_up(ctl, dial, a);
+		log_wait(a, &log_ns);
 		rc = try_all(a, ret_to, &ret_duplex->tls);
 		if (rc == TT_USAGE)
 			return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", dial->me, dial->rank,

@@ -115,6 +115,16 @@ static int fail_to_open(const struct tt_control_endpoint *ep, const struct tt_po
 			TT_SYSTEM,
 			"rank %d: TUTTI_PORT_RANGE has port %d alone, which is in use; every process takes one",
 			ep->peer, ports->first);
+	if (taken && ep->auth.from_root)
+		return tt_fail(
+			TT_SYSTEM,
+			"rank %d: port %d of TUTTI_ROOT is taken by another process of this host; choose another port",
+			ep->peer, ports->first);
+	if (ep->auth.from_root && errno == EADDRINUSE)
+		return tt_fail(
+			TT_SYSTEM,
+			"rank %d: rank 0 listens at one of the ports %d to %d, and all are taken; set TUTTI_ROOT=host:port",
+			ep->peer, ports->first, ports->first + ports->count - 1);
 	if (taken)
 		return tt_fail(
 			TT_SYSTEM,

@@ -205,6 +205,11 @@ void tt_endpoint_end(struct tt_control_endpoint *ep);
 void tt_endpoint_end_conn(struct tt_control_endpoint *ep, struct tt_conn *conn);
 /* The service thread visits the endpoint soon. */
 void tt_endpoint_wake(struct tt_control_endpoint *ep);
+/* The word for the secret in error texts */
+static inline const char *tt_secret_name(const struct tt_control_endpoint *ep)
+{
+	return ep->auth.from_root ? "TUTTI_SECRET" : "secret";
+}
 /* Wait for ep->changed until deadline_ns; locked. false: deadline_ns has passed */
 bool tt_endpoint_await(struct tt_control_endpoint *ep, uint64_t deadline_ns);
 

@@ -367,7 +367,7 @@ static int refused(struct tt_tls *tls, unsigned long reason)
 	switch (reason) {
 	case SSL_R_BINDER_DOES_NOT_VERIFY:
 	case SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER:
-		return tt_fail(TT_REMOTE, "the other side has another secret");
+		return tt_fail(TT_REMOTE, "the other side uses a different secret");
 	case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
 		return tt_fail(TT_REMOTE, "another job or another rank listens there");
 	case SSL_R_TLSV1_ALERT_INTERNAL_ERROR:

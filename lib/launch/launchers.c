@@ -1,8 +1,8 @@
 /*
  * launchers.c - the environment variables of each launcher
  *
- * Called by detect.c. A set of variables without one of them is half set, an error. A variable that
- * is not a number where one is needed counts as missing, so that the error names the variable.
+ * Called by detect.c. A set of variables without one of them is half set, an error, as is a variable
+ * that is not a number where one is needed.
  */
 #include <ctype.h>
 #include <limits.h>
@@ -40,10 +40,14 @@ static int number(const char *name)
 
 static int half_set(const char *launcher, const char *missing, const char *all)
 {
-	return tt_fail(
-		TT_USAGE,
-		"the environment of %s is half set: %s is missing or not valid; %s belong together",
-		launcher, missing, all);
+	const char *value = getenv(missing);
+
+	if (value && *value)
+		return tt_fail(TT_USAGE, "the environment of %s: %s is '%.100s', which is not valid",
+			       launcher, missing, value);
+	return tt_fail(TT_USAGE,
+		       "the environment of %s is half set: %s is not set; %s belong together",
+		       launcher, missing, all);
 }
 
 /* Are rank and nranks set, and rank < nranks? 1 | TT_USAGE */

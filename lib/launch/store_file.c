@@ -126,7 +126,7 @@ static int read_value(struct tt_store *s, int fd, char value[TT_STORE_VALUE])
 /* A folder may appear late, so a missing folder is reported only at the deadline. */
 static int give_up(const struct tt_store *s, char *path)
 {
-	int rc = tt_fail(TT_TIMEOUT, "rank %d: rank 0 never came: no rank 0 that is alive wrote %s",
+	int rc = tt_fail(TT_TIMEOUT, "rank %d: rank 0 did not join: no rank 0 that is alive wrote %s",
 			 s->job->rank, path);
 
 	*strrchr(path, '/') = '\0';
@@ -140,6 +140,7 @@ static int get_file(struct tt_store *s, const char *key, char value[TT_STORE_VAL
 		    uint64_t deadline_ns)
 {
 	struct file_store *own = s->own;
+	uint64_t log_ns = 0;
 	int rc;
 
 	snprintf(own->path, sizeof(own->path), "%s.%s", s->job->path, key);
@@ -153,6 +154,10 @@ static int get_file(struct tt_store *s, const char *key, char value[TT_STORE_VAL
 			return rc > 0 ? 0 : rc;
 		if (tt_now_ns() > deadline_ns)
 			return give_up(s, own->path);
+		if (tt_log_due(&log_ns))
+			tt_log(TT_LOG_WARN,
+			       "rank %d: waiting for rank 0: no rank 0 that is alive has written %s",
+			       s->job->rank, own->path);
 		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
 	}
 }

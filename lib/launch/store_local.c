@@ -230,15 +230,20 @@ static int query_root(const struct tt_store *s, const char *key, char value[TT_S
 static int get_local(struct tt_store *s, const char *key, char value[TT_STORE_VALUE],
 		     uint64_t deadline_ns)
 {
+	uint64_t log_ns = 0;
 	int n;
 
 	while (!(n = query_root(s, key, value))) {
 		if (tt_now_ns() > deadline_ns)
 			return tt_fail(
 				TT_TIMEOUT,
-				"rank %d: rank 0 never came: no rank 0 of attempt %d of this job (%s) on this host; "
+				"rank %d: rank 0 did not join: no rank 0 of attempt %d of this job (%s) on this host; "
 				"ranks in containers with a network of their own need TUTTI_ROOT and TUTTI_SECRET",
 				s->job->rank, s->job->epoch, s->job->name);
+		if (tt_log_due(&log_ns))
+			tt_log(TT_LOG_WARN,
+			       "rank %d: waiting for rank 0 of attempt %d of this job (%s) on this host",
+			       s->job->rank, s->job->epoch, s->job->name);
 		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
 	}
 	return n > 0 ? 0 : n;

@@ -16,6 +16,7 @@
 
 #include "launch/launch.h"
 
+#define SLICE_NS 1000000000ull
 #define PAUSE_NS 10000000l
 
 /* ---- PMIx's interface ------------------------------------------------------------------------ */
@@ -193,13 +194,20 @@ static void answer(int status, struct pmix_value *value, void *ctx)
 /* 1: value received | 0: not yet | TT_TIMEOUT without a sentence */
 static int await(struct pmix_request *q, char value[TT_STORE_VALUE], uint64_t deadline_ns)
 {
-	struct timespec until = { .tv_sec = (time_t)(deadline_ns / 1000000000),
-				  .tv_nsec = (long)(deadline_ns % 1000000000) };
+	uint64_t log_ns = 0, now;
 	int rc;
 
 	pthread_mutex_lock(&q->lock);
-	while (!q->done && !pthread_cond_timedwait(&q->answered, &q->lock, &until))
-		;
+	while (!q->done && (now = tt_now_ns()) < deadline_ns) {
+		uint64_t end = deadline_ns < now + SLICE_NS ? deadline_ns : now + SLICE_NS;
+
+		if (tt_log_due(&log_ns))
+			tt_log(TT_LOG_WARN, "rank %u: waiting for rank 0 to put its address into PMIx's store",
+			       self.rank);
+		pthread_cond_timedwait(&q->answered, &q->lock,
+				       &(struct timespec){ .tv_sec = (time_t)(end / 1000000000),
+							   .tv_nsec = (long)(end % 1000000000) });
+	}
 	q->given_up = !q->done;
 	rc = !q->done ? TT_TIMEOUT : !q->status && *q->value ? 1 : 0;
 	memcpy(value, q->value, TT_STORE_VALUE);
@@ -238,7 +246,7 @@ static int get_pmix(struct tt_store *s, const char *key, char value[TT_STORE_VAL
 		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
 	return rc > 0 ? 0
 		      : tt_fail(TT_TIMEOUT,
-				"rank %d: rank 0 never came: it put nothing into PMIx's store",
+				"rank %d: rank 0 did not join: it put nothing into PMIx's store",
 				s->job->rank);
 }
 

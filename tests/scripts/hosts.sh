@@ -151,7 +151,7 @@ master=h2 env="TUTTI_SECRET=$of_all TUTTI_TIMEOUT_MS=1500"
 claim $? "a loopback address is never used for a rank of another host"
 master=h1 env="TUTTI_SECRET=$of_all"
 absent=3 ranks 4 2 "${few[@]}" -T 2
-said 0 'rank 3 never came' && said 1 'rank 3 never came' && said 2 'rank 3 never came'
+said 0 'rank 3 did not join' && said 1 'rank 3 did not join' && said 2 'rank 3 did not join'
 claim $? "every other rank names a rank that never starts"
 
 # A rank with another secret connects to the port while the job waits for its last rank.
@@ -167,7 +167,7 @@ wait "${strangers[@]}"                   # both have been refused
 inside 2 env $env RANK=1 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=1 MASTER_ADDR=h1 MASTER_PORT=29600 \
 	timeout 30 "$perf" "${few[@]}" >"$tmp/out.1" 2>&1 </dev/null && wait $first && right
 claim $? "a rank of another job and one of an earlier attempt do not disturb the job"
-grep -q 'another secret' "$tmp/stranger"; claim $? "the rank of another job is refused and gets the reason"
+grep -q 'a different secret' "$tmp/stranger"; claim $? "the rank of another job is refused and gets the reason"
 grep -q "later attempt of this job" "$tmp/stale" && grep -q 'rank 1 of attempt 0 was refused: this is attempt 1' "$tmp/out.0"
 claim $? "rank 0 names the refused rank of an earlier attempt"
 
@@ -202,7 +202,7 @@ if command -v nft >/dev/null && inside 1 nft list ruleset >/dev/null 2>&1; then
 	env="TUTTI_SECRET=$of_all TUTTI_PORT_RANGE=50000-50019"
 	ranks 4 2 "${few[@]}" && right; claim $? "a firewall that allows TUTTI_PORT_RANGE"
 	env="TUTTI_SECRET=$of_all TUTTI_PORT_RANGE=51000-51001"
-	! ranks 2 1 "${few[@]}" -T 3 && said 1 'rank 1 \(on h2\).*10.88.0.1:51000 \(no answer\)' && said 0 'rank 1 never came'
+	! ranks 2 1 "${few[@]}" -T 3 && said 1 'rank 1 \(on h2\).*10.88.0.1:51000 \(no answer\)' && said 0 'rank 1 did not join'
 	claim $? "a firewall that blocks TUTTI_PORT_RANGE: both ranks report it, with the addresses tried"
 	for k in 1 2; do inside $k nft flush ruleset; done
 else

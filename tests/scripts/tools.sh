@@ -256,10 +256,31 @@ point "ranks join by the environment" by_environment
 point "threads of several processes join by the environment" by_environment -t 2
 
 names_missing() {
-	TUTTI_ROOT=127.0.0.1:$(free_port) TUTTI_SECRET=s TUTTI_NRANKS=3 TUTTI_RANK=0 run 1 perf/allreduce_perf -T 7 || return 1
-	grep "waiting" "$tmp/err" | grep -q "1.*2" && grep -q "^rank 0: init: .*1.*2" "$tmp/err"
+	root_port=$(free_port) pids=
+	for way in 127.0.0.1:$root_port file:$tmp/nobody; do # ranks without a rank 0
+		TUTTI_ROOT=$way TUTTI_SECRET=s TUTTI_NRANKS=3 TUTTI_RANK=1 perf/allreduce_perf -T 7 \
+			>/dev/null 2>"$tmp/err${way%%:*}" & pids="$pids $!"
+	done
+	TUTTI_ROOT=127.0.0.1:$((root_port + 1)) TUTTI_SECRET=s TUTTI_NRANKS=3 TUTTI_RANK=0 run 1 perf/allreduce_perf -T 7 || return 1
+	for pid in $pids; do wait "$pid" && return 1; done
+	grep -q "waiting for ranks 1, 2 of 3" "$tmp/err" && grep -q "^rank 0: init: .*1.*2" "$tmp/err" &&
+		grep -q "rank 1: waiting for rank 0; tried 127.0.0.1:$root_port (Connection refused)" "$tmp/err127.0.0.1" &&
+		grep -q "rank 1: waiting for rank 0: .*$tmp/nobody" "$tmp/errfile" || { cat "$tmp"/err?*; return 1; }
 }
-point "missing ranks are named during the init and at the deadline" names_missing
+point "missing ranks are named during the init and at the deadline, rank 0 too" names_missing
+taken() {
+	root_port=$(free_port)
+	TUTTI_ROOT=127.0.0.1:$root_port TUTTI_SECRET=s TUTTI_NRANKS=2 TUTTI_RANK=0 perf/allreduce_perf -T 20 >/dev/null 2>&1 &
+	until cat /proc/net/tcp /proc/net/tcp6 | grep -q ":$(printf %04X "$root_port") [0-9A-F]*:0000 0A" || ! kill -0 $!; do
+		sleep .05
+	done
+	TUTTI_ROOT=127.0.0.1:$root_port TUTTI_SECRET=s TUTTI_NRANKS=2 TUTTI_RANK=0 run 1 perf/allreduce_perf -T 20 &&
+		grep -q "port $root_port of TUTTI_ROOT is taken.*choose another port" "$tmp/err"
+	rc=$?
+	kill $!
+	return $rc
+}
+point "a TUTTI_ROOT port that is taken is named" taken
 # $1: commands that set up the network of a namespace
 without_lo() {
 	limit=30 run 1 unshare -rn sh -c "$1 TUTTI_TIMEOUT_MS=60000 exec perf/allreduce_perf --np 2 -b 8 -e 8 -n 1" &&
@@ -276,8 +297,8 @@ fi
 # every rank says so in one sentence, whichever call needed the descriptor, or the job succeeds
 few_files() {
 	for limit_n in 14 16 20; do
-		(ulimit -n $limit_n && timeout 60 perf/allreduce_perf --np 4 --transport tcp -b 8 -e 8 -n 1 >"$tmp/out" 2>"$tmp/err" </dev/null) &&
-			continue
+		# in a new shell, which needs no descriptors of its own
+		run 0 sh -c "ulimit -n $limit_n; exec perf/allreduce_perf --np 4 --transport tcp -b 8 -e 8 -n 1" && continue
 		for r in 0 1 2 3; do
 			[ "$(grep -c "^rank $r: .*ulimit -n" "$tmp/err")" -eq 1 ] ||
 				{ echo "ulimit -n $limit_n: rank $r"; return 1; }

@@ -18,7 +18,7 @@
 
 static const char *const deaths[] = { "died", "is dead", "is cut off", "is gone", NULL };
 static const char *const absences[] = { "is not answering",  "are not answering",
-					"never came",        "did not answer",
+					"did not join",        "did not answer",
 					"did not take part", "did not call",
 					"accepted no byte",  NULL };
 

@@ -168,18 +168,18 @@ static void missing(int n, bool (*absent)(int), const char *phrase)
 
 Test(control, every_rank_names_the_missing_ranks, .timeout = 30)
 {
-	missing(12, ranks_2_and_5, "ranks 2, 5 never came");
+	missing(12, ranks_2_and_5, "ranks 2, 5 did not join");
 }
 
 Test(control, a_missing_inner_rank_of_the_tree_is_named_by_its_subtree, .timeout = 30)
 {
-	missing(12, inner_rank, "rank 1 never came");
+	missing(12, inner_rank, "rank 1 did not join");
 }
 
 Test(control, a_missing_rank_0_is_named_by_the_other_ranks, .timeout = 30)
 {
 	/* no listener at rank 0's address, or not every address has answered yet */
-	missing(3, rank_0, "never came, or cannot be reached");
+	missing(3, rank_0, "did not join, or cannot be reached");
 }
 
 /* ---- authentication -------------------------------------------------------------------------- */
@@ -205,11 +205,11 @@ Test(control, a_rank_with_another_secret_is_refused_and_both_sides_report_the_mi
 
 	control_job_run(&m);
 	for (int r = 0; r < 4; r++)
-		ASSERT_TEXT(r, "another secret");
+		ASSERT_TEXT(r, "a different secret");
 	/* rank 2 goes on looking: a listener without its secret may be a stranger */
 	cr_assert_eq(m.report[2].joined, TT_TIMEOUT);
 	cr_assert_eq(m.report[0].joined, TT_TIMEOUT);
-	ASSERT_TEXT(0, "rank 2 never came");
+	ASSERT_TEXT(0, "rank 2 did not join");
 }
 
 static int connect_to(int port)
@@ -338,7 +338,7 @@ static void rank_3_joins_as_2(struct control_job *m, int rank, struct tt_join *j
 Test(control, a_rank_that_joins_twice_is_reported_to_every_rank, .timeout = 60)
 {
 	all_report(&(struct control_job){ .n = 4, .before = rank_3_joins_as_2 }, TT_USAGE,
-		   "rank 2 came twice: as pid ", " and as pid ");
+		   "two processes join as rank 2: pid ", " and pid ");
 }
 
 static void rank_11_has_nranks_13(struct control_job *m, int rank, struct tt_join *join)
@@ -425,7 +425,7 @@ Test(control, a_join_of_a_complete_job_is_refused_and_the_job_continues, .timeou
 	cr_assert(control_job_all_reached(&m, 1, 10000));
 	join.id = &m.id;
 	cr_assert_eq(tt_control_join(&join, &ctl), TT_USAGE);
-	cr_assert(strstr(tt_error_text(), "rank 1 came twice"), "%s", tt_error_text());
+	cr_assert(strstr(tt_error_text(), "two processes join as rank 1"), "%s", tt_error_text());
 	atomic_store(&m.report[0].progress, 2);
 	control_job_wait(&m);
 	cr_assert_eq(m.report[0].rc, 0);

@@ -67,7 +67,7 @@ struct failing_case {
 };
 
 /* A rank that can do nothing for long is as one that is stopped, and a rank 0 that does not listen is
- * as one that never came: the others wait for their deadline. */
+ * as one that did not join: the others wait for their deadline. */
 static bool may_wait(const struct failing_case *c)
 {
 	return c->all_later || (c->phase == JOIN && !c->victim);

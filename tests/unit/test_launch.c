@@ -38,27 +38,27 @@ static const struct {
 	{ "", "alone", "", 0, 1 },
 	{ "TUTTI_RANK=1 TUTTI_NRANKS=2 TUTTI_ROOT=a:1 TUTTI_SECRET=s", "tutti", "", 1, 2 },
 	{ "TUTTI_RANK=1 TUTTI_NRANKS=2 TUTTI_ROOT=file:/x", "tutti", "", 1, 2 },
-	{ "TUTTI_RANK=1 TUTTI_NRANKS=2 TUTTI_ROOT=a:1", NULL, "TUTTI_SECRET is missing", 0, 0 },
+	{ "TUTTI_RANK=1 TUTTI_NRANKS=2 TUTTI_ROOT=a:1", NULL, "TUTTI_SECRET is not set", 0, 0 },
 	{ "TUTTI_RANK=2 TUTTI_NRANKS=2 TUTTI_ROOT=file:/x", NULL,
 	  "TUTTI_RANK is 2, but TUTTI_NRANKS is 2", 0, 0 },
-	{ "TUTTI_ROOT=a:1", NULL, "TUTTI_RANK is missing", 0, 0 },
+	{ "TUTTI_ROOT=a:1", NULL, "TUTTI_RANK is not set", 0, 0 },
 	{ TORCH, "torchrun", "", 3, 8 },
 	{ TORCH " TUTTI_ROOT=file:/x", "torchrun", "", 3, 8 },
 	{ "RANK=3", NULL, "torchrun is half set: WORLD_SIZE", 0, 0 },
-	{ "RANK=3 WORLD_SIZE=many", NULL, "WORLD_SIZE is missing or not valid", 0, 0 },
+	{ "RANK=3 WORLD_SIZE=many", NULL, "WORLD_SIZE is 'many', which is not valid", 0, 0 },
 	{ "RANK=3 WORLD_SIZE=4", NULL, "MASTER_ADDR", 0, 0 },
 	{ "PMIX_NAMESPACE=x PMIX_RANK=1 OMPI_COMM_WORLD_SIZE=2", "pmix", "", 1, 2 },
-	{ "PMIX_RANK=1", NULL, "PMIX_NAMESPACE is missing", 0, 0 },
+	{ "PMIX_RANK=1", NULL, "PMIX_NAMESPACE is not set", 0, 0 },
 	{ "PMI_FD=5 PMI_RANK=1 PMI_SIZE=2", "pmi", "", 1, 2 },
-	{ "PMI_RANK=1 PMI_SIZE=2", NULL, "PMI_FD is missing", 0, 0 },
+	{ "PMI_RANK=1 PMI_SIZE=2", NULL, "PMI_FD is not set", 0, 0 },
 	{ SLURM, "slurm", "", 3, 8 },
 	/* a batch script */
 	{ "SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_JOB_ID=7", "alone", "", 0, 1 },
 	{ "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=8 SLURM_JOB_ID=7", NULL,
-	  "SLURM_STEP_NODELIST is missing", 0, 0 },
+	  "SLURM_STEP_NODELIST is not set", 0, 0 },
 	{ "JOB_COMPLETION_INDEX=1 TUTTI_NRANKS=2 TUTTI_ROOT=a:1 TUTTI_SECRET=s", "kubernetes", "",
 	  1, 2 },
-	{ "JOB_COMPLETION_INDEX=1", NULL, "TUTTI_NRANKS is missing", 0, 0 },
+	{ "JOB_COMPLETION_INDEX=1", NULL, "TUTTI_NRANKS is not set", 0, 0 },
 	{ "JOB_COMPLETION_INDEX=1 TUTTI_NRANKS=2", NULL, "set TUTTI_ROOT", 0, 0 },
 	/* two launchers */
 	{ TORCH " PMI_FD=5 PMI_RANK=3 PMI_SIZE=8", "torchrun", "", 3, 8 },
@@ -468,7 +468,7 @@ Test(launch, a_file_is_valid_only_while_its_writer_lives, .timeout = 30, .fini =
 	left_behind = open(name, O_CREAT | O_WRONLY, 0600); /* by a killed rank 0 */
 	cr_assert_eq(write(left_behind, "stale", 5), 5);
 	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(200)), TT_TIMEOUT);
-	cr_expect(strstr(tt_error_text(), "rank 0 never came"), "%s", tt_error_text());
+	cr_expect(strstr(tt_error_text(), "rank 0 did not join"), "%s", tt_error_text());
 	cr_assert_eq(next.ops->put(&next, "k", "second"), 0, "%s", tt_error_text());
 	cr_assert_eq(other.ops->get(&other, "k", value, tt_deadline_ns(JOIN_TIMEOUT_MS)), 0, "%s",
 		     tt_error_text());
@@ -643,7 +643,7 @@ Test(launch, a_rank_of_an_earlier_attempt_is_refused_with_the_reason, .timeout =
 	control_job_run(&m);
 	cr_expect(strstr(m.report[2].text, "later attempt of this job"), "%s", m.report[2].text);
 	for (int r = 0; r < 2; r++)
-		cr_expect(strstr(m.report[r].text, "rank 2 never came"), "rank %d: %s", r,
+		cr_expect(strstr(m.report[r].text, "rank 2 did not join"), "rank %d: %s", r,
 			  m.report[r].text);
 	close(fd);
 }

@@ -252,7 +252,7 @@ Test(one_process, a_rank_with_another_secret_is_refused)
 	control_job_run(&m);
 	for (int r = 0; r < 4; r++) {
 		cr_assert_eq(m.report[r].joined, TT_TIMEOUT);
-		cr_assert(strstr(m.report[r].text, "another secret"), "rank %d: %s", r,
+		cr_assert(strstr(m.report[r].text, "a different secret"), "rank %d: %s", r,
 			  m.report[r].text);
 	}
 }
@@ -271,7 +271,7 @@ Test(one_process, a_rank_that_joins_twice_is_reported_to_every_rank)
 	control_job_run(&m);
 	for (int r = 0; r < 4; r++)
 		cr_assert(m.report[r].joined == TT_USAGE &&
-				  strstr(m.report[r].text, "rank 2 came twice"),
+				  strstr(m.report[r].text, "two processes join as rank 2"),
 			  "rank %d: %s", r, m.report[r].text);
 }
 

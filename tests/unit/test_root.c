@@ -95,7 +95,7 @@ static int one_waits(tuttiComm_t *comm, int rank, int n, void *arg)
 	if (rank == 1) {
 		rc = tuttiCommInitEnv(comm, &config);
 		root->waited = 1;
-		if (rc != tuttiTimeout || strstr(tuttiGetLastError(NULL), "came twice"))
+		if (rc != tuttiTimeout || strstr(tuttiGetLastError(NULL), "two processes"))
 			return fprintf(stderr, "%d: %s\n", rc, tuttiGetLastError(NULL)), 1;
 	}
 	return join(comm, n) || (rank == 0 && tuttiCommDestroy(first));

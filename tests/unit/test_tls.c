@@ -153,7 +153,7 @@ Test(tls, another_secret_and_another_job_are_named_and_a_stranger_gets_an_alert_
 		uint8_t key, job;
 		const char *text;
 		int impostor;
-	} cases[] = { { 9, 2, "another secret", 3 }, { 1, 9, "another job", -1 } };
+	} cases[] = { { 9, 2, "a different secret", 3 }, { 1, 9, "another job", -1 } };
 
 	for (int i = 0; i < 2; i++) {
 		struct tt_tls_context *other = context_of(cases[i].key, cases[i].job, 3);
