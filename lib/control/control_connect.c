@@ -123,6 +123,20 @@ static void note_choice(struct tt_control *ctl, const struct tt_dial *dial,
 	       purposes[dial->purpose]);
 }
 
+/* What a target has brought; NULL: nothing, and another target leads to the same listener. */
+static const char *result_of(const struct tt_dial_attempt *a, const struct tt_sock_target *to)
+{
+	if (*to->why)
+		return to->why;
+	for (int i = 0; i < a->nrunning; i++)
+		if (a->running[i].to == to)
+			return "connected, but no answer yet";
+	for (int i = 0; i < a->n && a->one_listener; i++)
+		if (*a->list[i].why && a->list[i].port == to->port)
+			return NULL;
+	return tt_authenticate_runs(a, to) ? NULL : "not tried";
+}
+
 /* "10.0.0.1:4000 (no answer), ..." */
 static void describe_tried(const struct tt_dial_attempt *a, char *text, size_t bytes)
 {
@@ -130,11 +144,16 @@ static void describe_tried(const struct tt_dial_attempt *a, char *text, size_t b
 	size_t have = 0;
 
 	text[0] = '\0';
-	for (int i = 0; i < a->n && have < bytes; i++)
-		have += (size_t)snprintf(text + have, bytes - have, "%s%s (%s)", i ? ", " : "",
-					 tt_address_text(&a->list[i].address, a->list[i].port,
-							 where),
-					 *a->list[i].why ? a->list[i].why : "not tried");
+	for (int i = 0; i < a->n && have < bytes; i++) {
+		const char *result = result_of(a, &a->list[i]);
+
+		if (result)
+			have += (size_t)snprintf(text + have, bytes - have, "%s%s (%s)",
+						 have ? ", " : "",
+						 tt_address_text(&a->list[i].address,
+								 a->list[i].port, where),
+						 result);
+	}
 }
 
 /* The number of targets that refused the connection: the host is up, without a listener. */
@@ -145,6 +164,15 @@ static int refusals(const struct tt_dial_attempt *a)
 	for (int i = 0; i < a->n; i++)
 		n += !strcmp(a->list[i].why, strerror(ECONNREFUSED));
 	return n;
+}
+
+static bool has_tried(const struct tt_dial_attempt *a)
+{
+	bool tried = a->last[0] || a->full[0] || a->nrunning;
+
+	for (int i = 0; i < a->n; i++)
+		tried |= *a->list[i].why != '\0';
+	return tried;
 }
 
 static int give_up(struct tt_control *ctl, const struct tt_dial *dial,
@@ -161,6 +189,13 @@ static int give_up(struct tt_control *ctl, const struct tt_dial *dial,
 			"rank %d: rank %d has no address that this host can reach; its network "
 			"interfaces are loopback only, or TUTTI_SOCKET_IFNAME excludes them",
 			dial->me, dial->rank);
+	if (!has_tried(a))
+		return tt_fail(
+			TT_TIMEOUT,
+			"rank %d (on %s): the time to connect was over before this rank came to dial rank %d (%s); "
+			"its host is overloaded, or the timeout is too short: run fewer processes there, or set "
+			"TUTTI_TIMEOUT_MS higher",
+			dial->me, me->name, dial->rank, to->name);
 	describe_tried(a, tried, sizeof(tried));
 	if (root && refusals(a) == a->n && !a->last[0])
 		return tt_fail(
@@ -314,8 +349,8 @@ static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
 				       dial->me);
 		if (rc && !dial->stop && tt_control_broken(ctl)) {
 			rc = tt_control_fail(ctl);
-			/* no retry, but the sentence lists the addresses that were tried */
-			return rc == TT_TIMEOUT ? give_up(ctl, dial, a) : rc;
+			/* no retry, but the sentence lists the addresses if any was tried */
+			return rc == TT_TIMEOUT && has_tried(a) ? give_up(ctl, dial, a) : rc;
 		}
 		if (rc == TT_TIMEOUT && !dial->network && !a->nrunning)
 			tt_local_await(ctl, dial, &a->patience, pause);

@@ -375,6 +375,32 @@ Test(connections, a_dial_that_fails_names_the_rank_and_its_addresses, .timeout =
 	ASSERT_TEXT(0, "cannot be reached; tried 127.0.0.1:");
 }
 
+/* Rank 0 dials when the time is over, as on an overloaded host. */
+static int dial_too_late(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	int fd, rc;
+
+	if (rank == 0 && tt_control_dial(ctl, 1, 0, tt_now_ns() - 1))
+		return 100;
+	if (rank == 0) {
+		rc = await_data_socket(ctl, 1, 0, &fd, NULL);
+		snprintf(m->report[0].text, sizeof(m->report[0].text), "%s", tt_error_text());
+		atomic_store(&m->report[0].progress, 2);
+		return rc == TT_TIMEOUT ? 0 : 1;
+	}
+	control_job_reached(m, 0, 2, HOLD_MS);
+	return 0;
+}
+
+Test(connections, a_dial_after_the_deadline_says_so, .timeout = 60)
+{
+	struct control_job m = { .n = 2, .body = dial_too_late };
+
+	control_job_run(&m);
+	cr_assert_eq(m.report[0].rc, 0, "%s", m.report[0].text);
+	ASSERT_TEXT(0, "the time to connect was over before this rank came to dial rank 1");
+}
+
 static bool is_rank_0(int rank)
 {
 	return rank == 0;
@@ -393,6 +419,7 @@ Test(connections, a_slow_listener_of_this_host_gets_one_connection, .timeout = 6
 	control_job_run(&m);
 	cr_assert_eq(m.report[1].joined, TT_TIMEOUT, "%s", m.report[1].text);
 	ASSERT_TEXT(1, "tried 127.0.0.1:");
+	cr_assert_null(strstr(m.report[1].text, "(not tried)"), "%s", m.report[1].text);
 	for (int i = 0; i < 2; i++)
 		fd[i] = accept4(listener, NULL, NULL, SOCK_NONBLOCK);
 	cr_assert(fd[0] >= 0);
