@@ -216,7 +216,9 @@ struct tt_cuda {
 	/* image of kernels that the driver provides (the tests' fake driver does), or NULL */
 	const void *own_kernels;
 };
-#define TT_CU_OWN_KERNELS 13000 /* the CUDA version that own_kernels need */
+/* the CUDA version that own_kernels need, and the compute capabilities of their machine code */
+#define TT_CU_OWN_KERNELS 13000
+#define TT_CU_OWN_CODE "80 86 89 90 100 120"
 #undef TT_CUDA_MEMBER
 
 /*

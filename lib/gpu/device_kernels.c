@@ -6,6 +6,7 @@
  * provides its own kernels.
  */
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "gpu/device_kernels.h"
@@ -16,6 +17,7 @@ extern const unsigned char tt_device_image[];
 #else
 #define IMAGE NULL
 #define TT_NVCC_CUDA 0
+#define TT_NVCC_CODE ""
 #endif
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -29,6 +31,37 @@ static struct loaded {
 int tt_kernels_cuda_version(void)
 {
 	return TT_NVCC_CUDA;
+}
+
+const char *tt_kernels_code(void)
+{
+	return TT_NVCC_CODE;
+}
+
+static bool is_loaded(tt_cuctx ctx)
+{
+	struct loaded *l;
+
+	pthread_mutex_lock(&lock);
+	for (l = all; l && l->ctx != ctx; l = l->next)
+		;
+	pthread_mutex_unlock(&lock);
+	return l != NULL;
+}
+
+/* Machine code for compute capability 8.6 runs on 8.6 to 8.9, but not on 9.0. */
+bool tt_kernels_must_compile(const struct tt_cuda *cu, tt_cuctx ctx, int device)
+{
+	const char *at = cu->own_kernels ? TT_CU_OWN_CODE : TT_NVCC_CODE;
+	int major, minor, code, used;
+
+	if (is_loaded(ctx) || cu->device_attribute(&major, TT_CU_ATTR_MAJOR, device) ||
+	    cu->device_attribute(&minor, TT_CU_ATTR_MINOR, device))
+		return false;
+	for (; sscanf(at, "%d%n", &code, &used) == 1; at += used)
+		if (code / 10 == major && code % 10 <= minor)
+			return false;
+	return true;
 }
 
 /* Reports that the driver does not take the image: it is older than nvcc, or has no code for this

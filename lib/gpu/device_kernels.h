@@ -16,14 +16,18 @@ struct tt_kernels {
 
 /* The kernels of ctx, which must be current; loaded at the first call and never unloaded. 0 |
  * TT_CUDA: the image is not built in, or not for this device and driver | TT_SYSTEM. Blocks: some
- * milliseconds. */
+ * milliseconds, or while the driver compiles, see below. */
 int tt_kernels_load(const struct tt_cuda *cu, tt_cuctx ctx, const struct tt_kernels **ret_kernels);
+/* Has the driver to compile the kernels at their load into ctx, which takes up to minutes? */
+bool tt_kernels_must_compile(const struct tt_cuda *cu, tt_cuctx ctx, int device);
 /* available: blocks that no communicator has reserved for kernels that wait for peers; reserve: n
  * more (< 0: fewer) */
 int tt_kernels_available(const struct tt_kernels *k);
 void tt_kernels_reserve(const struct tt_kernels *k, int n);
 /* The CUDA version whose nvcc made the image that is built in, as 13000 for 13.0; 0: none is built
- * in. For `tutti info`. */
+ * in. Code: the compute capabilities that the image has machine code for, "80 90 ". For `tutti
+ * info`. */
 int tt_kernels_cuda_version(void);
+const char *tt_kernels_code(void);
 
 #endif

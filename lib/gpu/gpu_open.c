@@ -3,7 +3,8 @@
  * closed with the communicator
  *
  * Called by comm through the table tt_accelerator (comm/accelerator.h). The ranks agree on kernels
- * in three exchanges:
+ * in four exchanges:
+ *   0  whether any rank's driver must compile the kernels, for which exchange 1 waits longer
  *   1  the record of each rank's IPC buffer
  *   2  whether each rank could read the others' buffers (a kernel copies a probe value, which is
  *      compared) and write into them
@@ -99,6 +100,7 @@ struct peer_record {
 	struct tt_cuuuid device;
 	int32_t blocks; /* available on the device for kernels that wait */
 	uint32_t ok;    /* the rank's own verdict so far */
+	uint32_t compiles;
 	uint64_t probe; /* value that peers must read in its IPC buffer */
 };
 
@@ -217,18 +219,52 @@ static int check_probes(struct tt_gpu *d, uint64_t probe)
 	return 0;
 }
 
-/* One exchange: *ret_yes if every rank succeeded so far. rc: this rank's result. */
-static int all_agree(tuttiComm_t c, struct peer_record *mine, struct peer_record *all, int rc,
-		     bool *ret_yes)
+/* The time in which a driver compiles the kernels, one device after the other, at most */
+#define COMPILE_MS 300000u
+
+/* One exchange: *ret_yes if every rank succeeded so far. rc: this rank's result. wait_ms: beyond the
+ * time-out */
+static int all_agree_within(tuttiComm_t c, struct peer_record *mine, struct peer_record *all,
+			    int rc, uint32_t wait_ms, bool *ret_yes)
 {
 	mine->ok = !rc;
 	if (rc)
 		snprintf(c->gpu->refusal, sizeof(c->gpu->refusal), "%s", tt_error_text());
 	rc = tt_control_allgather(c->ctl, mine, sizeof(*mine), all,
-				  tt_deadline_ns(c->settings.timeout_ms));
+				  tt_deadline_ns(c->settings.timeout_ms + wait_ms));
 	*ret_yes = true;
 	for (int r = 0; !rc && r < c->nranks; r++)
 		*ret_yes &= all[r].ok;
+	return rc;
+}
+
+static int all_agree(tuttiComm_t c, struct peer_record *mine, struct peer_record *all, int rc,
+		     bool *ret_yes)
+{
+	return all_agree_within(c, mine, all, rc, 0, ret_yes);
+}
+
+/* Exchanges 0 and 1. Ranks whose driver need not compile wait for the others; the deadline of the
+ * join starts again behind that. rc: this rank's result so far */
+static int load_all(struct tt_gpu *d, struct peer_record *mine, struct peer_record *all, int rc,
+		    bool *ret_yes)
+{
+	tuttiComm_t c = d->comm;
+	uint32_t compiling = 0;
+
+	mine->compiles = tt_kernels_must_compile(d->cu, d->ctx, d->device);
+	rc = all_agree(c, mine, all, rc, ret_yes);
+	if (rc || !*ret_yes)
+		return rc;
+	for (int r = 0; r < c->nranks; r++)
+		compiling += all[r].compiles;
+	if (mine->compiles)
+		tt_log(TT_LOG_WARN,
+		       "rank %d: the driver compiles the GPU kernels, which have no machine code for device %d, maybe for minutes; the driver keeps the result (CUDA_CACHE_PATH)",
+		       c->rank, d->device);
+	rc = all_agree_within(c, mine, all, prepare(d, mine), compiling ? COMPILE_MS : 0, ret_yes);
+	if (!rc && compiling)
+		c->setup_deadline_ns = tt_deadline_ns(c->settings.timeout_ms);
 	return rc;
 }
 
@@ -307,7 +343,7 @@ static int map_all(struct tt_gpu *d, struct tt_fd_exchange *fds, struct peer_rec
 	int rc = d->by_fd ? tt_fd_exchange_open(fds) : 0;
 
 	mine.fd_address = fds->address;
-	rc = all_agree(c, &mine, all, rc ? rc : prepare(d, &mine), ret_yes);
+	rc = load_all(d, &mine, all, rc, ret_yes);
 	if (!rc && *ret_yes && d->by_fd)
 		rc = swap_descriptors(d, fds, &mine, all, ret_yes);
 	if (rc || !*ret_yes)

@@ -13,8 +13,8 @@ void tool_info_kernels(void)
 	int cuda = tt_kernels_cuda_version();
 
 	if (cuda)
-		printf("  %-22s built in, by nvcc of CUDA %d.%d\n", "GPU kernels", cuda / 1000,
-		       cuda % 1000 / 10);
+		printf("  %-22s built in by nvcc of CUDA %d.%d, machine code for %s\n",
+		       "GPU kernels", cuda / 1000, cuda % 1000 / 10, tt_kernels_code());
 	else
 		printf("  %-22s not built in (configure --with-nvcc); calls on CUDA memory go through the host\n",
 		       "GPU kernels");

@@ -131,6 +131,32 @@ static void a_driver_too_old_for_the_kernels_is_named_once_in_the_log(void)
 			      "CUDA 13.0 or later, into one of CUDA 11.8: ") == 1);
 }
 
+/* As if the driver of rank 1 compiled the kernels for longer than the time-out */
+static void load_slowly(int rank)
+{
+	if (rank == 1)
+		setenv("TUTTI_TEST_CUDA_SLOW", "cuModuleLoadData:1700", 1);
+}
+
+static void a_join_waits_longer_than_its_deadline_while_a_driver_compiles_the_kernels(void)
+{
+	struct gpu_ranks t = {
+		.ranks = { .n = 2, .no_join = true, .limit_s = gpu_limit_s, .timeout_ms = 1000 },
+		.fn = join_and_leave,
+		.mode = STREAM_ORDER,
+		.before = load_slowly
+	};
+
+	if (getenv("TUTTI_TEST_GPU"))
+		return;
+	t.ranks.arg = &t;
+	setenv("TUTTI_TEST_CUDA_NO", "code", 1);
+	setenv("TUTTI_LOG", "warn", 1);
+	log_begin();
+	claim(gpu_ranks_run(&t) == 0);
+	claim(log_end("the driver compiles the GPU kernels") == 2);
+}
+
 static void one_connection_to_the_device_is_warned_of_once(void)
 {
 	static const char text[] = "warn: CUDA_DEVICE_MAX_CONNECTIONS=1: ";
@@ -146,6 +172,7 @@ static void one_connection_to_the_device_is_warned_of_once(void)
 const struct gpu_case gpu_devices[] = {
 	GPU_CASE(processes_tell_gpus_apart_by_uuid_whatever_numbers_they_see),
 	GPU_CASE(a_driver_too_old_for_the_kernels_is_named_once_in_the_log),
+	GPU_CASE(a_join_waits_longer_than_its_deadline_while_a_driver_compiles_the_kernels),
 	GPU_CASE(one_connection_to_the_device_is_warned_of_once),
 	{ NULL, NULL, false },
 };

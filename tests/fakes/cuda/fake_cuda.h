@@ -29,7 +29,8 @@
  *               TUTTI_TEST_CUDA_NO=WORD   the feature WORD is missing: dmabuf (of the device),
  *               ordering (an HCA's writes are visible only after cuFlushGPUDirectRDMAWrites), flush
  *               (nor can that function be called), host (host access to cuMemAlloc's memory is
- *               fatal; only without kernels), age (the driver is of CUDA 11.8 and loads no kernels)
+ *               fatal; only without kernels), age (the driver is of CUDA 11.8 and loads no kernels),
+ *               code (the device is later than all machine code)
  *               TUTTI_TEST_CUDA_DELAY_US=N   a delay of 0..N us precedes each node of a stream
  */
 #ifndef FAKE_CUDA_H

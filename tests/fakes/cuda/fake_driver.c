@@ -245,7 +245,7 @@ EXPORT int cuDeviceGetAttribute(int *ret_value, int attribute, int device)
 		*ret_value = BLOCK_SLOTS;
 		return 0;
 	case TT_CU_ATTR_MAJOR:
-		*ret_value = 9;
+		*ret_value = fake_lacks("code") ? 13 : 9;
 		return 0;
 	case TT_CU_ATTR_DMA_BUF:
 		*ret_value = !fake_lacks("dmabuf");
