@@ -215,7 +215,7 @@ static void print_domain(const struct tool_option *o, FILE *to)
 		if (o->min == 0 && o->max == 0)
 			fprintf(to, "a number, 0 or more");
 		else
-			fprintf(to, "%.17g to %.17g", o->min, o->max);
+			fprintf(to, "%.16g to %.16g", o->min, o->max);
 		if (o->words)
 			fprintf(to, ", or %s", o->words);
 		break;

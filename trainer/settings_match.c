@@ -5,6 +5,7 @@
 #include "trainer/replicas.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct setting {
@@ -26,7 +27,12 @@ static void add_number(struct setting *settings, size_t *n, const char *option, 
 {
 	char text[32];
 
-	snprintf(text, sizeof(text), "%.17g", value);
+	/* the shortest text that reads as the value again: 0.1, not 0.10000000000000001 */
+	for (int digits = 15; digits <= 17; digits++) {
+		snprintf(text, sizeof(text), "%.*g", digits, value);
+		if (strtod(text, NULL) == value)
+			break;
+	}
 	add_text(settings, n, option, text);
 }
 

@@ -17,7 +17,7 @@ static int check_op(struct tt_request *r, const char *call)
 	if ((unsigned)r->op < tuttiNumOps) {
 		if (!tt_reduce_kernel(r->type, r->op))
 			return tt_fail(TT_ARG, "rank %d: %s: %s is defined on integers, not on %s",
-				       c->rank, call, tt_op_name(r->op), tt_type_name(r->type));
+				       c->rank, call, tt_op_name(r->op), tt_datatype_name(r->type));
 		return 0;
 	}
 	if (user >= (unsigned)c->memory.nuser_ops || !c->memory.user_ops[user].used)
@@ -27,7 +27,7 @@ static int check_op(struct tt_request *r, const char *call)
 	if (u->type != r->type)
 		return tt_fail(TT_ARG,
 			       "rank %d: %s: the pre-multiplied sum was created for %s, not for %s",
-			       c->rank, call, tt_type_name(u->type), tt_type_name(r->type));
+			       c->rank, call, tt_datatype_name(u->type), tt_datatype_name(r->type));
 	r->op = tuttiSum;
 	r->scaled = true;
 	r->scalar = u->value;

@@ -209,13 +209,13 @@ static int check_self_messages(const struct tt_request *all, size_t n)
 				TT_USAGE,
 				"rank %d: its %s of %zu %s %s itself has no %s in the same group",
 				a->root, a->send ? "send" : "receive", a->count,
-				tt_type_name(a->type), a->send ? "to" : "from",
+				tt_datatype_name(a->type), a->send ? "to" : "from",
 				a->send ? "receive" : "send");
 		if (a->count != b->count || a->type != b->type)
 			return tt_fail(TT_USAGE,
 				       "rank %d: sends itself %zu %s, but receives %zu %s", a->root,
-				       a->count, tt_type_name(a->type), b->count,
-				       tt_type_name(b->type));
+				       a->count, tt_datatype_name(a->type), b->count,
+				       tt_datatype_name(b->type));
 	}
 	return 0;
 }

@@ -1,4 +1,5 @@
-/* collective.h - the collectives by number and by name; shared by plans, calls and tools */
+/* collective.h - the collectives by number and by name, and the names of data types in messages; shared
+ * by plans, calls and tools */
 #ifndef TT_COLLECTIVE_H
 #define TT_COLLECTIVE_H
 
@@ -15,5 +16,7 @@ enum tt_collective {
 	TT_COLLECTIVES
 };
 const char *tt_collective_name(enum tt_collective c); /* allreduce, reduce_scatter ... */
+/* The name of a tuttiDataType_t in messages: float32; also of a number that another rank sent */
+const char *tt_datatype_name(unsigned type);
 
 #endif

@@ -23,7 +23,7 @@ static int differs(tuttiComm_t c, const struct tt_quorum_call *q, const struct t
 		TT_USAGE,
 		"rank %d called quorum operation %llu with %zu %s, %s, k = %d; the first caller, rank %u, with "
 		"%u bytes, k = %u, or another type or operation",
-		c->rank, (unsigned long long)q->number, q->count, tt_type_name(q->type),
+		c->rank, (unsigned long long)q->number, q->count, tt_datatype_name(q->type),
 		tt_op_name(q->op), q->k, v->call[1], v->call[2], v->call[3]);
 }
 
@@ -73,7 +73,8 @@ static int take_result(tuttiComm_t c, struct tt_quorum_call *q, uint64_t deadlin
 		rc = tt_fail(
 			TT_USAGE,
 			"rank %d: quorum operation %llu: the result has another size than this rank's call of %zu %s",
-			c->rank, (unsigned long long)q->number, q->count, tt_type_name(q->type));
+			c->rank, (unsigned long long)q->number, q->count,
+			tt_datatype_name(q->type));
 	return rc;
 }
 

@@ -10,16 +10,6 @@
 #include "base/collective.h"
 #include "control/control_internal.h"
 
-static const char *type_name(unsigned type)
-{
-	static const char *const names[tuttiNumTypes] = {
-		"int8",    "uint8",   "int32",   "uint32",   "int64",      "uint64",
-		"float16", "float32", "float64", "bfloat16", "float8e4m3", "float8e5m2",
-	};
-
-	return type < tuttiNumTypes ? names[type] : "elements of unknown type";
-}
-
 static const char *op_name(unsigned op)
 {
 	static const char *const names[tuttiNumOps + 1] = {
@@ -94,7 +84,8 @@ void tt_call_describe(const struct tt_call *call, bool with_algorithm, char *tex
 	}
 	details(call, with_algorithm, " (", more, sizeof(more));
 	snprintf(text, bytes, "%s of %llu %s%s%s", collective_name(call->collective),
-		 (unsigned long long)call->count, type_name(call->type), more, more[0] ? ")" : "");
+		 (unsigned long long)call->count, tt_datatype_name(call->type), more,
+		 more[0] ? ")" : "");
 }
 
 void tt_call_text(const struct tt_call *call, uint64_t seq, char *text, size_t bytes)
@@ -108,7 +99,7 @@ void tt_call_text(const struct tt_call *call, uint64_t seq, char *text, size_t b
 	details(call, true, ", ", more, sizeof(more));
 	snprintf(text, bytes, "operation %llu (%s of %llu %s%s)", (unsigned long long)seq,
 		 collective_name(call->collective), (unsigned long long)call->count,
-		 type_name(call->type), more);
+		 tt_datatype_name(call->type), more);
 }
 
 bool tt_call_equal(const struct tt_call *a, const struct tt_call *b)

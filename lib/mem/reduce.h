@@ -21,7 +21,7 @@
 typedef void tt_reduce_fn(void *dst, void *dst2, const void *const *src, int nsrc, size_t count);
 
 size_t tt_type_bytes(tuttiDataType_t type);
-const char *tt_type_name(tuttiDataType_t type); /* of nccl-tests: float, half, f8e4m3 */
+const char *tt_type_name(tuttiDataType_t type); /* of nccl-tests' columns: float, half */
 const char *tt_op_name(tuttiRedOp_t op);        /* sum prod max min avg band bor bxor */
 bool tt_type_is_integer(tuttiDataType_t type);
 

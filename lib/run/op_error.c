@@ -27,7 +27,7 @@ static const char *op_text(const struct tt_op *op, char text[160])
 
 	if (r->collective == TT_SENDRECV)
 		snprintf(text, 160, "%s of %zu %s %s rank %d (number %llu)",
-			 r->send ? "send" : "receive", r->count, tt_type_name(r->type),
+			 r->send ? "send" : "receive", r->count, tt_datatype_name(r->type),
 			 r->send ? "to" : "from", r->root, (unsigned long long)op->call.seq);
 	else
 		tt_call_text(&op->call.record, op->call.seq, text, 160);

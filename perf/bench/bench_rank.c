@@ -214,7 +214,7 @@ static void complain(struct bench_rank *r, const struct bench_cell *cell, const 
 	fprintf(stderr,
 		"rank %d: %s of %zu %s, %s, %s: %s: %llu wrong, the first is element %zu: %.9g instead of %.9g\n",
 		r->rank, tt_collective_name(cell->bench->collective), cell->count,
-		tt_type_name(cell->type),
+		tt_datatype_name(cell->type),
 		bench_values_op_name(cell->bench->combines ? cell->op : BENCH_NO_OP),
 		cell->in_place ? "in place" : "out of place", what, (unsigned long long)wrong,
 		index, tt_element_get(buf, index, cell->type), tt_element_get(want, 0, cell->type));
@@ -267,7 +267,7 @@ static uint64_t check_guards(struct bench_rank *r, const struct bench_cell *cell
 				wrong++;
 				fprintf(stderr, "rank %d: %s of %zu %s wrote %s its result\n",
 					r->rank, tt_collective_name(cell->bench->collective),
-					cell->count, tt_type_name(cell->type),
+					cell->count, tt_datatype_name(cell->type),
 					side ? "after" : "before");
 				break;
 			}

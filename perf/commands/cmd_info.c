@@ -185,7 +185,7 @@ static const struct tool_usage usage = {
 
 static void print_candidate(const struct tt_candidate *c, const struct tt_candidate *best)
 {
-	printf("%c %-36s %11.2f", c == best ? '*' : ' ', c->name, (double)c->predicted_ps / 1e6);
+	printf("%c %-48s %11.2f", c == best ? '*' : ' ', c->name, (double)c->predicted_ps / 1e6);
 	for (int i = 0; i < TT_PARTS; i++)
 		printf(" %9.2f", (double)c->part_ps[i] / 1e6);
 	if (c->model_ps != c->predicted_ps)
@@ -258,7 +258,7 @@ static int print_choice(const struct info_options *v, const struct tool_hypothet
 	       v->collective, (unsigned long long)v->plan, 1ull << tt_size_class(v->plan),
 	       (int)v->np, world->topology.nhosts, world->topology.nhosts == 1 ? "" : "s",
 	       world->world.cores);
-	printf("  %-36s %11s", "algorithm (predicted us)", "time");
+	printf("  %-48s %11s", "algorithm (predicted us)", "time");
 	for (int i = 0; i < TT_PARTS; i++)
 		printf(" %9s", tt_sim_part_name[i]);
 	printf("  measured / model\n");

@@ -164,25 +164,32 @@ static double us(uint64_t ps)
 	return (double)ps / 1e6;
 }
 
+/* hierarchical:INNER/OUTER may be longer than the names of the table */
+static int name_width(const struct simulate_options *v)
+{
+	return strlen(v->algo) > 26 ? (int)strlen(v->algo) : 26;
+}
+
 static void table_head(const struct simulate_options *v, const struct tool_hypothetical *world)
 {
 	printf("# %s of %llu bytes, %d ranks on %d host%s, transport %s, costs %s\n", v->collective,
 	       (unsigned long long)v->bytes, (int)v->np, world->topology.nhosts,
 	       world->topology.nhosts == 1 ? "" : "s", v->transport,
 	       v->links ? v->links : "built in");
-	printf("# %-26s %12s %8s %8s  %-23s  %s\n", "algorithm", "time", "algbw", "busbw",
-	       "idle min/mean/max", "bytes sent by shm, tcp, between hosts");
-	printf("# %-26s %12s %8s %8s  %-23s\n", "", "(us)", "(GB/s)", "(GB/s)",
+	printf("# %-*s %12s %8s %8s  %-23s  %s\n", name_width(v), "algorithm", "time", "algbw",
+	       "busbw", "idle min/mean/max", "bytes sent by shm, tcp, between hosts");
+	printf("# %-*s %12s %8s %8s  %-23s\n", name_width(v), "", "(us)", "(GB/s)", "(GB/s)",
 	       "(share of ranks' time)");
 }
 
-static void table_row(const struct simulation *a)
+static void table_row(const struct simulate_options *v, const struct simulation *a)
 {
 	const struct tt_sim_result *r = &a->result;
 
-	printf("  %-26s %12.2f %8.2f %8.2f  %.3f / %.3f / %.3f   %llu %llu %llu%s\n", a->name,
-	       us(r->time_ps), a->alg_gbps, a->bus_gbps, r->idle_min, r->idle_mean, r->idle_max,
-	       (unsigned long long)r->bytes[TT_LINK_SHM], (unsigned long long)r->bytes[TT_LINK_TCP],
+	printf("  %-*s %12.2f %8.2f %8.2f  %.3f / %.3f / %.3f   %llu %llu %llu%s\n", name_width(v),
+	       a->name, us(r->time_ps), a->alg_gbps, a->bus_gbps, r->idle_min, r->idle_mean,
+	       r->idle_max, (unsigned long long)r->bytes[TT_LINK_SHM],
+	       (unsigned long long)r->bytes[TT_LINK_TCP],
 	       (unsigned long long)(r->bytes[TT_LINK_HOSTS] + r->bytes[TT_LINK_VERBS] +
 				    r->bytes[TT_LINK_SOFT]),
 	       r->tiles_walked < r->ntiles ? "  (extrapolated)" : "");
@@ -307,7 +314,7 @@ static int simulate_one(const struct simulate_options *v, const struct tool_hypo
 	if (!rc && v->format)
 		json_simulation(j, v, sim, &a);
 	else if (!rc)
-		table_row(&a);
+		table_row(v, &a);
 	if (!rc && !v->format && only)
 		table_details(v, sim, &a);
 	if (sim)

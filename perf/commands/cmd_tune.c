@@ -126,7 +126,7 @@ static void print_prediction(const struct tool_tune *t, const struct tt_cost *co
 	double *off = calloc((size_t)t->nsamples + 1, sizeof(*off));
 
 	printf("# predicted by the model (without factors) and measured, us\n");
-	printf("# %-5s %2s %10s  %-20s %12s %12s %8s\n", "link", "n", "bytes", "algorithm",
+	printf("# %-5s %2s %10s  %-26s %12s %12s %8s\n", "link", "n", "bytes", "algorithm",
 	       "predicted", "measured", "error");
 	for (int i = 0; i < t->nsamples; i++) {
 		const struct tool_tune_sample *s = &t->samples[i];
@@ -134,7 +134,7 @@ static void print_prediction(const struct tool_tune *t, const struct tt_cost *co
 
 		if (off)
 			off[i] = fabs(log((us > 0 ? us : 1e-3) / s->half_us[0]));
-		printf("  %-5s %2d %10llu  %-20s %12.2f %12.2f %+7.0f%%\n",
+		printf("  %-5s %2d %10llu  %-26s %12.2f %12.2f %+7.0f%%\n",
 		       tt_link_class_name[tool_tune_class(&t->runs[s->run])], t->runs[s->run].np,
 		       (unsigned long long)s->bytes, tt_algorithms[s->algorithm]->name, us,
 		       s->half_us[0], 100 * (us / s->half_us[0] - 1));
@@ -176,7 +176,7 @@ static void print_choices(const struct tool_tune *t, const struct tt_cost *cost)
 	int nall = 0;
 
 	printf("\n# auto's algorithm and the best fixed algorithm (selected in one half of the batches, compared in the other), us\n");
-	printf("# %-5s %2s %10s  %-20s %12s  %-20s %12s %7s\n", "link", "n", "bytes", "auto", "",
+	printf("# %-5s %2s %10s  %-26s %12s  %-26s %12s %7s\n", "link", "n", "bytes", "auto", "",
 	       "best", "", "ratio");
 	for (int r = 0; r < t->nruns; r++) {
 		const struct tt_algorithm *before = NULL;
@@ -193,7 +193,7 @@ static void print_choices(const struct tool_tune *t, const struct tt_cost *cost)
 				continue;
 			sum += log(mine->half_us[1] / best->half_us[1]);
 			n++;
-			printf("  %-5s %2d %10llu  %-20s %12.2f  %-20s %12.2f %7.3f%s\n",
+			printf("  %-5s %2d %10llu  %-26s %12.2f  %-26s %12.2f %7.3f%s\n",
 			       tt_link_class_name[tool_tune_class(&t->runs[r])], t->runs[r].np,
 			       (unsigned long long)bytes, a->name, mine->half_us[1],
 			       tt_algorithms[best->algorithm]->name, best->half_us[1],

@@ -108,6 +108,13 @@ same "README: 150 lines, 120 columns outside commands, 100 in a cell" none "$(aw
 	/^\|/ { n = split($0, cell, "|"); for (i = 2; i < n; i++) if (length(cell[i]) > 102) print "line " FNR " has a wide cell" }
 	END { if (FNR > 150) print FNR " lines" }' "$top_srcdir/README.md" | grep . || echo none)"
 
+# lines that cannot be broken are tables, wider than a terminal
+if command -v groff >/dev/null; then
+	same "groff has nothing to say about the pages" none "$(for page in "$man"/*.[137]; do groff -Tutf8 -mandoc -ww -z "$page"; done 2>&1 |
+		grep -v "can't break line" | grep . || echo none)"
+else
+	skip "groff -ww" "no groff"
+fi
 if command -v mandoc >/dev/null; then
 	for page in "$man"/*.[137]; do
 		same "mandoc -Tlint $(basename "$page")" clean \

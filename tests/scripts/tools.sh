@@ -494,6 +494,14 @@ interrupted() {
 	[ $? -gt 128 ]
 }
 point "a signal ends a simulation" interrupted
+# "(us)" of the head ends in the column of the time
+long_name() {
+	run 0 perf/tutti simulate --np 16 --hosts 4 --algo hierarchical:halving-doubling/recursive-doubling &&
+		awk '/\(us\)/ && !end { end = index($0, "(us)") + 3 }
+			$1 ~ /^hierarchical/ { rows++; bad += substr($0, 1, end) !~ /[0-9]$/ || substr($0, end + 1, 1) != " " }
+			END { exit rows != 1 || bad }' "$tmp/out"
+}
+point "the columns of tutti simulate hold a long name" long_name
 tuned() {
 	run 0 perf/tutti tune --np 2 -b 64K -e 512K -f 8 --repeats 1 -o "$tmp/table" &&
 		grep -q '^# .*machine: ' "$tmp/table" &&

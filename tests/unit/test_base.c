@@ -299,8 +299,9 @@ Test(environment, valid_values_are_accepted_and_invalid_ones_named)
 		cr_expect_eq(rc, cases[i].good ? 0 : TT_ARG, "%s=%s: %s", cases[i].name,
 			     cases[i].value, tt_error_text());
 		if (!cases[i].good)
-			cr_expect(strstr(tt_error_text(), quoted) &&
-					  strstr(tt_error_text(), "allowed"),
+			cr_expect(strstr(tt_error_text(), *cases[i].value ? quoted : "empty") &&
+					  strstr(tt_error_text(),
+						 *cases[i].value ? "allowed" : "unset it, or use"),
 				  "%s", tt_error_text());
 	}
 }

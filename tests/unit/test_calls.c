@@ -89,13 +89,13 @@ static int unmatched_self_send(tuttiComm_t *comm, int rank, int n, void *arg)
 	REFUSED(tuttiRecv(y, 10, tuttiFloat32, rank, c, NULL), "tuttiGroupStart");
 	MUST(tuttiGroupStart());
 	MUST(tuttiSend(x, 10, tuttiFloat32, rank, c, NULL));
-	REFUSED(tuttiGroupEnd(), "send of 10 float to itself has no receive");
+	REFUSED(tuttiGroupEnd(), "send of 10 float32 to itself has no receive");
 	MUST(tuttiGroupStart());
 	MUST(tuttiSend(x, 10, tuttiFloat32, rank, c, NULL));
 	MUST(tuttiSend(x, 11, tuttiFloat32, rank, c, NULL));
 	MUST(tuttiRecv(y, 10, tuttiFloat32, rank, c, NULL));
 	MUST(tuttiRecv(y, 11, tuttiInt32, rank, c, NULL));
-	REFUSED(tuttiGroupEnd(), "sends itself 11 float, but receives 11 int32");
+	REFUSED(tuttiGroupEnd(), "sends itself 11 float32, but receives 11 int32");
 	MUST(tuttiAllReduce(x, y, 10, tuttiFloat32, tuttiSum, c, NULL));
 	return bad;
 }
