@@ -80,9 +80,12 @@ int tt_gpu_launch(struct tt_gpu *d, tt_cufn fn, uint32_t blocks, struct tt_dev_j
 		  tt_custream stream);
 int tt_gpu_launch_alone(const struct tt_request *request, struct tt_dev_job *job,
 			tt_custream stream);
-/* A barrier among the streams of all ranks. word: offset of the peers' words within struct
- * tt_dev_signals */
-int tt_gpu_stream_barrier(tuttiComm_t comm, size_t word, tt_custream stream);
+/* A barrier among the streams of all ranks, in two halves. signal: a job sets the word of this rank at
+ * each peer when it is done; await_signals: the stream waits for the words of all peers. word:
+ * TT_DEV_WORD of the array's first */
+void tt_gpu_signal(struct tt_dev_job *job, uint32_t word);
+int tt_gpu_await_signals(tuttiComm_t comm, uint32_t word, tt_custream stream);
+tt_cuptr tt_gpu_word(tt_cuptr signals, uint32_t word);
 /* Operations on signal words for a batch. write: set a word; take: wait for a word of this rank to
  * become 1 and clear it (two operations: returns 2); batch: put operations on a stream */
 void tt_gpu_op_write(struct tt_cumemop *op, tt_cuptr at, uint32_t value);

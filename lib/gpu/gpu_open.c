@@ -152,32 +152,43 @@ static int prepare(struct tt_gpu *d, struct peer_record *mine)
 	return 0;
 }
 
-/* A kernel copies the peer's probe to this rank, and the stream writes this rank's answer to the
- * peer, as calls will do. */
-static int exchange_probes(struct tt_gpu *d, int peer, uint64_t answer, uint64_t *ret_read)
+/* A kernel copies 8 bytes, then sets this rank's word at a peer if signal_to has the peer. */
+static int copy_by_kernel(struct tt_gpu *d, int peer, tt_cuptr to, tt_cuptr from,
+			  uint32_t signal_to)
 {
-	tt_cuptr to = d->ipc->at + TT_DEV_STAGED_AT,
-		 there = probe_at(d->ipc_at[peer], d->comm->rank);
-	struct tt_dev_job job = { .nranks = 1,
+	int me = d->comm->rank;
+	struct tt_dev_job job = { .nranks = TT_DEV_RANKS,
+				  .rank = (uint32_t)me,
 				  .way = TT_DEV_ALONE,
 				  .npieces = 1,
-				  .signals[0] = d->ipc->at,
 				  .report = d->ipc->report_at,
-				  .in[0] = probe_at(d->ipc_at[peer], peer),
+				  .in[0] = from,
 				  .out[0] = to,
-				  .piece[0] = { .from = 1, .to = 1, .bytes = sizeof(answer) } };
-	struct tt_cumemop op[2] = {
-		{ .operation = TT_CU_WRITE_32, .address = there, .value = (uint32_t)answer },
-		{ .operation = TT_CU_WRITE_32, .address = there + 4, .value = answer >> 32 },
-	};
+				  .piece[0] = { .from = 1, .to = 1, .bytes = 8 },
+				  .signal_to = signal_to,
+				  .signal_word = TT_DEV_WORD(arrived, me) };
 	void *params[] = { &job };
-	int rc = d->cu->launch(d->k->fn[tuttiUint8], 1, 1, 1, TT_DEV_THREADS, 1, 1, 0, d->own,
-			       params, NULL);
+
+	job.signals[me] = d->ipc->at;
+	job.signals[peer] = d->ipc_at[peer];
+	return d->cu->launch(d->k->fn[tuttiUint8], 1, 1, 1, TT_DEV_THREADS, 1, 1, 0, d->own, params,
+			     NULL);
+}
+
+/* A kernel copies the peer's probe to this rank, another copies this rank's answer to the peer and
+ * sets a signal word there, as calls will do. */
+static int exchange_probes(struct tt_gpu *d, int peer, uint64_t answer, uint64_t *ret_read)
+{
+	tt_cuptr here = d->ipc->at + TT_DEV_STAGED_AT;
+	int rc = copy_by_kernel(d, peer, here, probe_at(d->ipc_at[peer], peer), 0);
 
 	if (!rc)
-		rc = copy_back(d, ret_read, to, sizeof(*ret_read));
+		rc = copy_back(d, ret_read, here, sizeof(*ret_read));
 	if (!rc)
-		rc = d->cu->stream_batch(d->own, 2, op, 0);
+		rc = d->cu->htod_async(here, &answer, sizeof(answer), d->own);
+	if (!rc)
+		rc = copy_by_kernel(d, peer, probe_at(d->ipc_at[peer], d->comm->rank), here,
+				    1u << peer);
 	return rc ? rc : d->cu->stream_synchronize(d->own);
 }
 
@@ -202,16 +213,25 @@ static int probe_peer(struct tt_gpu *d, int peer, const struct peer_record *reco
 	return 0;
 }
 
+/* Are all answers and signals of the peers here? Clears the signals. */
 static int check_probes(struct tt_gpu *d, uint64_t probe)
 {
+	tt_cuptr arrived = d->ipc->at + offsetof(struct tt_dev_signals, arrived);
+	uint32_t signal[TT_DEV_RANKS];
 	uint64_t answer[TT_DEV_RANKS];
 	tuttiComm_t c = d->comm;
 	int rc = copy_back(d, answer, probe_at(d->ipc->at, 0), sizeof(answer));
 
+	if (!rc)
+		rc = copy_back(d, signal, arrived, sizeof(signal));
+	if (!rc)
+		rc = d->cu->memset8_async(arrived, 0, sizeof(signal), d->own);
+	if (!rc)
+		rc = d->cu->stream_synchronize(d->own);
 	if (rc)
 		return tt_cuda_fail(rc, "rank %d: read its own device memory", c->rank);
 	for (int p = 0; p < c->nranks; p++)
-		if (p != c->rank && answer[p] != probe_of(probe, p))
+		if (p != c->rank && (answer[p] != probe_of(probe, p) || signal[p] != 1))
 			return tt_fail(
 				TT_CUDA,
 				"rank %d: the probe that rank %d wrote into this rank's device memory did not arrive",

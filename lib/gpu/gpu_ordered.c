@@ -6,7 +6,7 @@
  * each chunk
  *   1  a job copies this rank's input to its IPC buffer, where peers read, and posts the signature
  *      of the call to the peers
- *   2  stream barrier: set a signal word of each peer, wait for a word of each peer
+ *   2  stream barrier: the job sets a signal word of each peer, the stream waits for a word of each
  *   3  a job reads this rank's share from the IPC buffers into its output; a large allreduce
  *      instead sums one part, passes a stream barrier and gathers the parts
  *   4  stream barrier, so that no rank overwrites bytes that others still read
@@ -39,10 +39,14 @@ static int run(struct ordered *o, struct tt_dev_job *job)
 	return tt_gpu_launch_alone(o->call->request, job, o->stream);
 }
 
-/* word: offset of the peers' words within struct tt_dev_signals */
-static int barrier(struct ordered *o, size_t word)
+/* Runs a job, then a barrier. word: TT_DEV_WORD of the barrier's first word */
+static int run_and_meet(struct ordered *o, struct tt_dev_job *job, uint32_t word)
 {
-	return tt_gpu_stream_barrier(o->comm, word, o->stream);
+	int rc;
+
+	tt_gpu_signal(job, word);
+	rc = run(o, job);
+	return rc ? rc : tt_gpu_await_signals(o->comm, word, o->stream);
 }
 
 /* Does each rank's input have a part for every rank? */
@@ -63,7 +67,7 @@ static int post_input(struct ordered *o)
 	if (o->call->in_bytes)
 		for (uint32_t q = 0; q < (has_parts(r) ? job.nranks : 1); q++)
 			add(&job, 1u << me, q * o->bytes + o->at, q * o->chunk, o->chunk);
-	return run(o, &job);
+	return run_and_meet(o, &job, TT_DEV_WORD(arrived, 0));
 }
 
 /* A job with the IPC buffers of all ranks as inputs and this rank's output buffer as output */
@@ -95,13 +99,11 @@ static int in_two_steps(struct ordered *o, uint32_t ends)
 
 	sum.out[me] = o->d->ipc_at[me] + TT_DEV_RESULT_AT;
 	add(&sum, (1u << sum.nranks) - 1, o->unit * me, 0, part_bytes(o, me));
-	rc = run(o, &sum);
-	if (!rc)
-		rc = barrier(o, offsetof(struct tt_dev_signals, between));
+	rc = run_and_meet(o, &sum, TT_DEV_WORD(between, 0));
 	for (uint32_t p = 0; p < collect.nranks; p++)
 		add(&collect, 1u << p, 0, o->at + o->unit * p, part_bytes(o, p));
 	collect.flags = ends;
-	return rc ? rc : run(o, &collect);
+	return rc ? rc : run_and_meet(o, &collect, TT_DEV_WORD(finished, 0));
 }
 
 static int pull(struct ordered *o, uint32_t ends)
@@ -125,7 +127,7 @@ static int pull(struct ordered *o, uint32_t ends)
 		for (uint32_t p = 0; p < job.nranks; p++)
 			add(&job, 1u << p, r->collective == TT_ALLTOALL ? o->chunk * job.rank : 0,
 			    p * o->bytes + o->at, o->chunk);
-	return run(o, &job);
+	return run_and_meet(o, &job, TT_DEV_WORD(finished, 0));
 }
 
 static int do_chunk(struct ordered *o)
@@ -137,11 +139,7 @@ static int do_chunk(struct ordered *o)
 	int rc = post_input(o);
 
 	o->unit = (o->chunk / (uint64_t)o->comm->nranks + 127) / 64 * 64;
-	if (!rc)
-		rc = barrier(o, offsetof(struct tt_dev_signals, arrived));
-	if (!rc)
-		rc = two ? in_two_steps(o, ends) : pull(o, ends);
-	return rc ? rc : barrier(o, offsetof(struct tt_dev_signals, finished));
+	return rc ? rc : two ? in_two_steps(o, ends) : pull(o, ends);
 }
 
 int tt_gpu_run_ordered(const struct tt_gpu_call *call, const struct tt_dev_job *job,

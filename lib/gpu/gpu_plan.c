@@ -8,9 +8,9 @@
  * tile the IPC buffer of a rank holds, in slots of one tile's bytes: the messages that the rank
  * sends, a slot each; the plan's scratch; the output of a rank that returns none; inputs that are
  * scaled first. A tile runs in three phases:
- *   1  a job posts the signature of the call to the peers, another scales inputs; stream barrier
- *   2  the steps: wait for and clear the signal words of the received messages, run the kernel, set
- *      the signal word of the message that was sent
+ *   1  a job scales inputs, another posts the signature of the call to the peers; stream barrier
+ *   2  the steps: wait for and clear the signal words of the received messages, run the kernel, which
+ *      sets the signal word of the message that it sends
  *   3  stream barrier, so that no rank overwrites bytes that others still read
  * No kernel waits, so ranks may be threads or processes and may share a GPU.
  */
@@ -139,11 +139,6 @@ static int flush(struct plan_walk *w)
 	return tt_gpu_batch(w->d, n, w->op, w->stream);
 }
 
-static tt_cuptr word_of(const struct plan_walk *w, int rank, uint32_t word)
-{
-	return w->d->ipc_at[rank] + offsetof(struct tt_dev_signals, message) + 4 * (uint64_t)word;
-}
-
 /* A job on operands instead of ranks: input i is source i; outputs 0 and 1 are dst and `to` */
 static struct tt_dev_job job_of(const struct plan_walk *w)
 {
@@ -154,7 +149,9 @@ static struct tt_dev_job job_of(const struct plan_walk *w)
 	return job;
 }
 
-static int run_blocks(struct plan_walk *w, const struct tt_gpu_act *a, uint32_t k, uint64_t bytes)
+/* signals: these are the last blocks of a message that is sent */
+static int run_blocks(struct plan_walk *w, const struct tt_gpu_act *a, uint32_t k, uint64_t bytes,
+		      bool signals)
 {
 	struct tt_dev_job job = job_of(w);
 	struct tt_dev_piece *piece = &job.piece[0];
@@ -171,25 +168,30 @@ static int run_blocks(struct plan_walk *w, const struct tt_gpu_act *a, uint32_t 
 		piece->to |= 2;
 	}
 	job.npieces = piece->to != 0;
+	if (signals) {
+		job.signal_to = 1u << tt_ref_index(a->to.ref);
+		job.signal_word = TT_DEV_WORD(message, a->to.word);
+	}
 	return job.npieces ? tt_gpu_launch_alone(w->request, &job, w->stream) : 0;
 }
 
 static int run_act(struct plan_walk *w, const struct tt_gpu_act *a)
 {
 	uint32_t first = tt_ref_index(a->of), step = at_once(w, a->nblocks);
-	uint64_t all = 0, bytes;
+	uint32_t last = a->nblocks; /* of the blocks that have bytes */
+	uint64_t bytes;
 	int rc = 0;
 
 	for (uint32_t k = 0; k < a->nblocks; k += step)
-		all += length(w, first + k, step);
-	if (!all)
+		last = length(w, first + k, step) ? k : last;
+	if (last == a->nblocks)
 		/* an empty message does not exist on the other side either */
 		return 0;
 	for (int i = 0; i < a->nsrc && !rc; i++) {
 		if (tt_ref_buf(a->src[i].ref) == TT_WIRE)
-			w->nops += tt_gpu_ops_take(&w->op[w->nops],
-						   word_of(w, w->request->comm->rank,
-							   a->src[i].word));
+			w->nops += tt_gpu_ops_take(
+				&w->op[w->nops],
+				tt_gpu_word(w->d->ipc->at, TT_DEV_WORD(message, a->src[i].word)));
 		if (w->nops >= MAX_OPS)
 			rc = flush(w);
 	}
@@ -197,10 +199,8 @@ static int run_act(struct plan_walk *w, const struct tt_gpu_act *a)
 		rc = flush(w);
 	for (uint32_t k = 0; k < a->nblocks && !rc; k += step)
 		if ((bytes = length(w, first + k, step)))
-			rc = run_blocks(w, a, k, bytes);
-	if (!rc && tt_ref_buf(a->to.ref) == TT_WIRE)
-		tt_gpu_op_write(&w->op[w->nops++],
-				word_of(w, (int)tt_ref_index(a->to.ref), a->to.word), 1);
+			rc = run_blocks(w, a, k, bytes,
+					k == last && tt_ref_buf(a->to.ref) == TT_WIRE);
 	return rc;
 }
 
@@ -228,7 +228,7 @@ static int scale(struct plan_walk *w)
 	return rc;
 }
 
-/* A job that moves no bytes: posts or checks the signature, counts begun and ended calls */
+/* A job that moves no bytes: posts or checks the signature, counts begun and ended calls, signals */
 static int mark(struct plan_walk *w, uint32_t flags)
 {
 	struct tt_dev_job job = w->base;
@@ -237,15 +237,27 @@ static int mark(struct plan_walk *w, uint32_t flags)
 	return tt_gpu_launch_alone(w->request, &job, w->stream);
 }
 
-/* After the last tile: divides an average. */
-static int finish(struct plan_walk *w)
+/* The same, then a barrier. word: TT_DEV_WORD of the barrier's first word */
+static int mark_and_meet(struct plan_walk *w, uint32_t flags, uint32_t word)
+{
+	struct tt_dev_job job = w->base;
+	int rc;
+
+	job.flags = flags;
+	tt_gpu_signal(&job, word);
+	rc = tt_gpu_launch_alone(w->request, &job, w->stream);
+	return rc ? rc : tt_gpu_await_signals(w->request->comm, word, w->stream);
+}
+
+/* Divides an average after the last tile. */
+static int divide(struct plan_walk *w)
 {
 	const struct tt_request *r = w->request;
 	struct tt_dev_job job = job_of(w);
 
 	if (!(w->base.flags & TT_DEV_DIVIDES) || w->own_out)
-		return mark(w, TT_DEV_ENDS);
-	job.flags = TT_DEV_DIVIDES | TT_DEV_ENDS;
+		return 0;
+	job.flags = TT_DEV_DIVIDES;
 	job.in[0] = job.out[0] = (uintptr_t)r->out;
 	job.piece[0] = (struct tt_dev_piece){ .from = 1,
 					      .to = 1,
@@ -256,23 +268,19 @@ static int finish(struct plan_walk *w)
 
 static int run_tile(struct plan_walk *w)
 {
-	tuttiComm_t c = w->request->comm;
-	int rc = w->tile ? 0 : mark(w, TT_DEV_POSTS | TT_DEV_BEGINS);
+	uint32_t begins = w->tile ? 0 : TT_DEV_POSTS | TT_DEV_BEGINS;
+	bool last = w->tile + 1 == w->b.ntiles;
+	int rc = w->own_in ? scale(w) : 0;
 
-	if (!rc && w->own_in)
-		rc = scale(w);
 	if (!rc)
-		rc = tt_gpu_stream_barrier(c, offsetof(struct tt_dev_signals, arrived), w->stream);
+		rc = mark_and_meet(w, begins, TT_DEV_WORD(arrived, 0));
 	if (!rc && !w->tile)
 		rc = mark(w, TT_DEV_CHECKS);
 	for (uint32_t i = 0; i < w->program->nacts && !rc; i++)
 		rc = run_act(w, &w->program->acts[i]);
-	if (!rc)
-		rc = flush(w);
-	if (!rc && w->tile + 1 == w->b.ntiles)
-		rc = finish(w);
-	return rc ? rc
-		  : tt_gpu_stream_barrier(c, offsetof(struct tt_dev_signals, finished), w->stream);
+	if (!rc && last)
+		rc = divide(w);
+	return rc ? rc : mark_and_meet(w, last ? TT_DEV_ENDS : 0, TT_DEV_WORD(finished, 0));
 }
 
 /* Slots of the rank that needs most: equal on all ranks, so all ranks cut equal tiles. */

@@ -2,8 +2,8 @@
  * gpu_streams.c - launches of kernels that wait for no peer, and barriers among the streams of all
  * ranks
  *
- * Called by gpu_ordered.c and gpu_plan.c. A peer sets a signal word to 1 and the owner of the word
- * resets it to 0, so a graph can be replayed: between two sets by a peer there is always a barrier
+ * Called by gpu_ordered.c and gpu_plan.c. In a barrier the last kernel before it sets a signal word of
+ * each peer to 1, and the owner's stream waits for the word and resets it to 0, so a graph can be replayed: between two sets by a peer there is always a barrier
  * in which the peer waited for the owner.
  */
 #include "gpu/gpu_call.h"
@@ -48,6 +48,11 @@ void tt_gpu_op_write(struct tt_cumemop *op, tt_cuptr at, uint32_t value)
 	*op = (struct tt_cumemop){ .operation = TT_CU_WRITE_32, .address = at, .value = value };
 }
 
+tt_cuptr tt_gpu_word(tt_cuptr signals, uint32_t word)
+{
+	return signals + offsetof(struct tt_dev_signals, arrived) + 4 * (uint64_t)word;
+}
+
 unsigned tt_gpu_ops_take(struct tt_cumemop ops[2], tt_cuptr at)
 {
 	ops[0] = (struct tt_cumemop){
@@ -57,17 +62,20 @@ unsigned tt_gpu_ops_take(struct tt_cumemop ops[2], tt_cuptr at)
 	return 2;
 }
 
-int tt_gpu_stream_barrier(tuttiComm_t c, size_t word, tt_custream stream)
+void tt_gpu_signal(struct tt_dev_job *job, uint32_t word)
 {
-	struct tt_cumemop ops[3 * TT_DEV_RANKS];
+	job->signal_to = ((1u << job->nranks) - 1) & ~(1u << job->rank);
+	job->signal_word = word + job->rank;
+}
+
+int tt_gpu_await_signals(tuttiComm_t c, uint32_t word, tt_custream stream)
+{
+	struct tt_cumemop ops[2 * TT_DEV_RANKS];
 	struct tt_gpu *d = c->gpu;
 	unsigned n = 0;
 
 	for (int p = 0; p < c->nranks; p++)
 		if (p != c->rank)
-			tt_gpu_op_write(&ops[n++], d->ipc_at[p] + word + 4 * (uint64_t)c->rank, 1);
-	for (int p = 0; p < c->nranks; p++)
-		if (p != c->rank)
-			n += tt_gpu_ops_take(&ops[n], d->ipc_at[c->rank] + word + 4 * (uint64_t)p);
+			n += tt_gpu_ops_take(&ops[n], tt_gpu_word(d->ipc->at, word + (uint32_t)p));
 	return tt_gpu_batch(d, n, ops, stream);
 }

@@ -58,6 +58,18 @@ DEV uint32_t swap_relaxed(uint32_t *p, uint32_t v)
 	return atomicExch(p, v);
 }
 
+/* Among the blocks of one kernel */
+DEV uint32_t add_acq_rel(uint32_t *p, uint32_t v)
+{
+	uint32_t old;
+
+	asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
+		     : "=r"(old)
+		     : "l"(p), "r"(v)
+		     : "memory");
+	return old;
+}
+
 DEV uint32_t get_acquire(uint32_t *p)
 {
 	uint32_t v;
@@ -135,6 +147,10 @@ DEV void put_relaxed(uint64_t *p, uint64_t v)
 DEV uint32_t swap_relaxed(uint32_t *p, uint32_t v)
 {
 	return __atomic_exchange_n(p, v, __ATOMIC_RELAXED);
+}
+DEV uint32_t add_acq_rel(uint32_t *p, uint32_t v)
+{
+	return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL);
 }
 DEV uint32_t get_acquire(uint32_t *p)
 {
@@ -257,9 +273,10 @@ DEV struct tt_dev_signals *signals_of(const struct tt_dev_job *j, uint32_t rank)
  *   LL words      payload and epoch are one aligned word of 8 bytes, which is never torn, so they
  *                 need no other order. A half is written again two epochs later: by then its writer
  *                 has received the epoch between from this rank, whose earlier kernel had ended.
- *   where streams order ranks     a kernel's stores happen before the next operation of its stream,
- *                 and cuStreamWriteValue is preceded by a system-wide fence; a kernel behind
- *                 cuStreamWaitValue begins after the wait
+ *   where streams order ranks     stores of all threads of a block, SYNC, blocks_done by one thread
+ *                 (acq_rel), SYNC in the last block, the release of a signal word at the peer by a
+ *                 thread of that block, which is cumulative; the peer's stream waits for the word,
+ *                 and a kernel behind cuStreamWaitValue begins after the wait
  *   report        rank and call before the release of `what`, which the host acquires
  * No pointer of a kernel is __restrict__: loads by the non-coherent path (ld.global.nc) would break
  * the first three.
@@ -319,6 +336,24 @@ DEV int check_signature(const struct tt_dev_job *j, uint32_t peer, uint32_t epoc
 		return 1;
 	report_failure(j, TT_DEV_OTHER_CALL, peer, call);
 	return 0;
+}
+
+/* Sets a signal word of each rank in signal_to, once all blocks have done their work: the last block
+ * does. A stream must not write the word: streams write the memory of their own GPU only. */
+DEV void signal_ranks(const struct tt_dev_job *j, struct tt_dev_signals *mine)
+{
+	SHARED int last;
+
+	SYNC();
+	if (THREAD == 0) {
+		last = add_acq_rel(&mine->blocks_done, 1) == BLOCKS - 1;
+		if (last)
+			mine->blocks_done = 0;
+	}
+	SYNC();
+	for (uint32_t p = THREAD; last && p < TT_DEV_RANKS; p += THREADS)
+		if (j->signal_to >> p & 1)
+			put_release(&signals_of(j, p)->arrived[0] + j->signal_word, 1);
 }
 
 /* Is this a job between stream waits that the host has ended since the call failed? Its buffers may

@@ -9,6 +9,7 @@
 #ifndef TT_KERNELS_H
 #define TT_KERNELS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define TT_DEV_RANKS 8
@@ -33,11 +34,12 @@ struct tt_dev_signals {
 	uint32_t epoch[TT_DEV_BLOCKS];
 	uint32_t begun, ended; /* calls; written by this rank's block 0 only */
 	uint32_t troubled;     /* a thread of this rank has reported a failure */
+	uint32_t blocks_done;  /* of the running kernel, if it signals; written by this rank only */
 	/* peers' epochs, written by the peers */
 	uint32_t start[TT_DEV_BLOCKS][TT_DEV_RANKS], end[TT_DEV_BLOCKS][TT_DEV_RANKS];
 	struct tt_dev_record record[TT_DEV_BLOCKS][TT_DEV_RANKS];
-	/* set to 1 by the peers' streams, reset to 0 by this rank's: stream barriers before, within
-	 * and after a chunk; arrival of message w of a plan. Adjacent (gpu_watchdog.c) */
+	/* set to 1 by the peers' kernels, reset to 0 by this rank's stream: stream barriers before,
+	 * within and after a chunk; arrival of message w of a plan. Adjacent (gpu_watchdog.c) */
 	uint32_t arrived[TT_DEV_RANKS], between[TT_DEV_RANKS], finished[TT_DEV_RANKS],
 		message[TT_DEV_WORDS];
 	/* values that peers read and write when ranks join, to test the mapping */
@@ -102,6 +104,14 @@ struct tt_dev_job {
 	uint64_t call[2];  /* signature of the call */
 	uint32_t rank, nranks, way, flags, op, npieces;
 	struct tt_dev_piece piece[TT_DEV_PIECES];
+	/* ALONE: mask of ranks whose signal word is set when the job is done; its number */
+	uint32_t signal_to, signal_word;
 };
+/* The number of word i of an array of signal words, counted from `arrived` on */
+#define TT_DEV_WORD(array, i)                                    \
+	((uint32_t)((offsetof(struct tt_dev_signals, array) -    \
+		     offsetof(struct tt_dev_signals, arrived)) / \
+		    4) +                                         \
+	 (uint32_t)(i))
 
 #endif

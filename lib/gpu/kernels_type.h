@@ -279,6 +279,8 @@ KERNEL(OF(tt))
 		mine->epoch[BLOCK] = epoch;
 	if (BLOCK == 0 && THREAD == 0 && (j->flags & TT_DEV_ENDS))
 		put_count(&((struct tt_dev_report *)j->report)->ended, ++mine->ended);
+	if (j->signal_to)
+		signal_ranks(j, mine);
 }
 
 #undef PASTE2

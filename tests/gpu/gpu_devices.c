@@ -131,6 +131,46 @@ static void a_driver_too_old_for_the_kernels_is_named_once_in_the_log(void)
 			      "CUDA 13.0 or later, into one of CUDA 11.8: ") == 1);
 }
 
+/* Allreduces in one and in two steps, and in several chunks; the second time the words are reused. */
+static int sum_all_sizes(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	static const size_t counts[] = { 1, 70001, 1200000 };
+	const struct tt_cuda *cu = tt_cuda_here();
+	int *x = malloc(counts[2] * sizeof(*x)), wrong = x == NULL;
+	tt_cuptr p;
+
+	(void)arg;
+	wrong += cu->mem_alloc(&p, counts[2] * sizeof(*x)) != 0;
+	for (size_t k = 0; k < 6 && !wrong; k++) {
+		size_t count = counts[k % 3];
+		void *d = (void *)(uintptr_t)p;
+
+		for (size_t i = 0; i < count; i++)
+			x[i] = (int)i + rank;
+		wrong += cu->htod(p, x, count * sizeof(*x)) != 0;
+		wrong += tuttiAllReduce(d, d, count, tuttiInt32, tuttiSum, *comm, NULL) !=
+			 tuttiSuccess;
+		cu->dtoh(x, p, count * sizeof(*x));
+		for (size_t i = 0; i < count; i++)
+			wrong += x[i] != n * (int)i + n * (n - 1) / 2;
+	}
+	cu->mem_free(p);
+	free(x);
+	return wrong;
+}
+
+static void ranks_signal_each_other_where_streams_write_no_memory_of_other_gpus(void)
+{
+	if (getenv("TUTTI_TEST_GPU"))
+		return;
+	setenv("TUTTI_TEST_CUDA_DEVICES", "3", 1);
+	setenv("TUTTI_TEST_CUDA_NO", "remote", 1);
+	claim(run_gpu_ranks(3, STREAM_ORDER, false, sum_all_sizes) == 0);
+	setenv("TUTTI_ALGO", "ring", 1); /* by plan */
+	claim(run_gpu_ranks(3, STREAM_ORDER, false, sum_all_sizes) == 0);
+	claim(run_gpu_ranks(3, KERNEL_BARRIER, true, sum_all_sizes) == 0);
+}
+
 /* As if the driver of rank 1 compiled the kernels for longer than the time-out */
 static void load_slowly(int rank)
 {
@@ -172,6 +212,7 @@ static void one_connection_to_the_device_is_warned_of_once(void)
 const struct gpu_case gpu_devices[] = {
 	GPU_CASE(processes_tell_gpus_apart_by_uuid_whatever_numbers_they_see),
 	GPU_CASE(a_driver_too_old_for_the_kernels_is_named_once_in_the_log),
+	GPU_CASE(ranks_signal_each_other_where_streams_write_no_memory_of_other_gpus),
 	GPU_CASE(a_join_waits_longer_than_its_deadline_while_a_driver_compiles_the_kernels),
 	GPU_CASE(one_connection_to_the_device_is_warned_of_once),
 	{ NULL, NULL, false },

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "comm/comm.h"
-#include "gpu/gpu.h"
+#include "gpu/gpu_call.h"
 #include "tests/support/harness_cuda.h"
 #include "tests/support/ranks.h"
 
@@ -258,39 +258,24 @@ static int measure_small(tuttiComm_t *comm, int rank, int n, void *arg)
 	return 0;
 }
 
-/* ---- lower bound for streams of processes: a signal word each way, twice ---------------------- */
+/* ---- lower bound for streams of processes: a kernel and a signal word each way, twice ---------------------- */
 
 static void signal_all(void *arg)
 {
 	struct measured_call *c = arg;
-	const struct tt_gpu *d = c->comm->gpu;
-	struct tt_cumemop ops[3 * TT_DEV_RANKS];
-	int me = c->comm->rank;
+	struct tt_gpu *d = c->comm->gpu;
 
 	for (int twice = 0; twice < 2; twice++) {
-		tt_cuptr offset = twice ? offsetof(struct tt_dev_signals, finished)
-					: offsetof(struct tt_dev_signals, arrived);
-		unsigned n = 0;
+		uint32_t word = twice ? TT_DEV_WORD(finished, 0) : TT_DEV_WORD(arrived, 0);
+		struct tt_dev_job job = { .way = TT_DEV_ALONE,
+					  .rank = (uint32_t)c->comm->rank,
+					  .nranks = (uint32_t)c->comm->nranks,
+					  .report = d->ipc->report_at };
 
-		for (int p = 0; p < c->comm->nranks; p++)
-			if (p != me)
-				ops[n++] = (struct tt_cumemop){
-					TT_CU_WRITE_32,
-					d->ipc_at[p] + offset + 4 * (tt_cuptr)me,
-					1,
-					0,
-					0,
-					0
-				};
-		for (int p = 0; p < c->comm->nranks; p++)
-			if (p != me) {
-				tt_cuptr own = d->ipc_at[me] + offset + 4 * (tt_cuptr)p;
-
-				ops[n++] = (struct tt_cumemop){ TT_CU_WAIT_32, own, 1,
-								TT_CU_WAIT_EQ, 0,   0 };
-				ops[n++] = (struct tt_cumemop){ TT_CU_WRITE_32, own, 0, 0, 0, 0 };
-			}
-		failed_calls += d->cu->stream_batch(c->s, n, ops, 0) != 0;
+		memcpy(job.signals, d->ipc_at, sizeof(job.signals));
+		tt_gpu_signal(&job, word);
+		failed_calls += tt_gpu_launch(d, d->k->fn[tuttiUint8], 1, &job, c->s) != 0;
+		failed_calls += tt_gpu_await_signals(c->comm, word, c->s) != 0;
 	}
 }
 

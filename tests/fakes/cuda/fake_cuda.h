@@ -30,7 +30,8 @@
  *               ordering (an HCA's writes are visible only after cuFlushGPUDirectRDMAWrites), flush
  *               (nor can that function be called), host (host access to cuMemAlloc's memory is
  *               fatal; only without kernels), age (the driver is of CUDA 11.8 and loads no kernels),
- *               code (the device is later than all machine code)
+ *               code (the device is later than all machine code), remote (streams do not write the
+ *               memory of other devices and processes)
  *               TUTTI_TEST_CUDA_DELAY_US=N   a delay of 0..N us precedes each node of a stream
  */
 #ifndef FAKE_CUDA_H
@@ -108,6 +109,8 @@ int fake_devices(void);
 
 /* fake_memory.c: address of device memory for streams where host access is fatal */
 void *fake_shadow(const void *p);
+/* fake_memory.c: is it memory of another device, or of another process? */
+bool fake_is_remote(const void *at);
 /* fake_virtual.c's mappings are device memory, too. fake_take_virtual false: no mapping begins at
  * that address */
 void fake_add_virtual(char *at, size_t bytes, int fd, size_t offset);

@@ -148,6 +148,18 @@ void *fake_shadow(const void *at)
 	return p;
 }
 
+bool fake_is_remote(const void *at)
+{
+	const struct fake_allocation *x;
+	bool remote;
+
+	pthread_mutex_lock(&fake_lock);
+	x = find(at);
+	remote = x && x->type == TT_CU_TYPE_DEVICE && (x->opened || x->device != fake_device());
+	pthread_mutex_unlock(&fake_lock);
+	return remote;
+}
+
 EXPORT int cuMemAlloc_v2(tt_cuptr *ret_ptr, size_t bytes)
 {
 	void *p;

@@ -96,6 +96,10 @@ EXPORT int cuStreamBatchMemOp_v2(tt_custream stream, unsigned count, struct tt_c
 	if (!count || count > MAX_BATCH)
 		return TT_CU_BAD_VALUE;
 	memcpy(n.op, ops, count * sizeof(*ops));
+	for (unsigned i = 0; i < count && fake_lacks("remote"); i++)
+		if (ops[i].operation == TT_CU_WRITE_32 &&
+		    fake_is_remote((void *)(uintptr_t)ops[i].address))
+			return 801; /* CUDA_ERROR_NOT_SUPPORTED */
 	return fake_add(stream, &n);
 }
 
