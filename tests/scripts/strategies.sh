@@ -142,7 +142,7 @@ claim "a synchronous step is no faster than the straggler" at_least step_ms 38
 port=$(free_port $((24000 + $$ % 1000)))
 hash_of --steps 8 --np 2 --strategy reduce-to-one
 for r in 2 1 0; do
-	TUTTI_RANK=$r TUTTI_NRANKS=3 TUTTI_ROOT=127.0.0.1:$port TUTTI_SECRET=serve timeout 60 "$prog" "${small[@]}" \
+	TUTTI_RANK=$r TUTTI_NRANKS=3 TUTTI_ROOT=127.0.0.1:$port TUTTI_SECRET=serve "${top_srcdir:-.}/tests/limit" 60 "$prog" "${small[@]}" \
 		--steps 8 --strategy ps-sync --ps 1 >"$out/log.$r" 2>"$out/err" </dev/null &
 done
 wait $!

@@ -84,7 +84,7 @@ fi
 port=$((22000 + $$ % 1000))
 joined() {
 	port=$(free_port $((port + 1)))
-	local join=(env TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:$port TUTTI_SECRET=train timeout 60)
+	local join=(env TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:$port TUTTI_SECRET=train "${top_srcdir:-.}/tests/limit" 60)
 	TUTTI_RANK=1 "${join[@]}" "$prog" "${small[@]}" "$@" >"$out/log.1" 2>"$out/err.1" </dev/null &
 	TUTTI_RANK=0 "${join[@]}" "$prog" "${small[@]}" >"$out/log" 2>"$out/err" </dev/null
 	status=$?
@@ -107,30 +107,26 @@ claim "a death beyond the last step is refused" ended 2 'rank 1 never begins ste
 run 60 --np 2 --data synth --model mlp:32 --lr 1000 --steps 100
 claim "a training that diverges ends with an error" ended 1 'diverged.*--lr'
 
-start() {   # SECONDS ARGUMENT...: starts a training in the background, as $pid, with the processes $launcher and $ranks
-	local seconds=$1
-	shift
+start() {   # ARGUMENT...: starts a training in the background, with the processes $launcher and $ranks; the script's limit ends it
 	: >"$out/log"                    # an earlier training's log has epochs, too
-	timeout -k 5 "$seconds" "$prog" "$@" >"$out/log" 2>"$out/err" </dev/null &
-	pid=$!
-	for _ in $(seq 300); do grep -q '^epoch' "$out/log" && break; sleep 0.1; done
-	launcher=$(cat "/proc/$pid/task/$pid/children")
-	launcher=${launcher%% *}
+	"$prog" "$@" >"$out/log" 2>"$out/err" </dev/null &
+	launcher=$!
+	until grep -q '^epoch' "$out/log" || [ ! -d "/proc/$launcher" ]; do sleep 0.1; done
 	read -r -a ranks <<<"$(cat "/proc/$launcher/task/$launcher/children")"
 	sleep 0.3
 }
 gone() { local p; for p in "$@"; do [ ! -d "/proc/$p" ] || return 1; done; }
 
-start 60 --np 3 --data synth --epochs 1000
+start --np 3 --data synth --epochs 1000
 kill -9 "${ranks[1]-}"
-wait $pid
+wait $launcher
 status=$?
 claim "a killed rank ends the training; the other ranks name it" ended 1 'rank [02]: .*rank 1'
 claim "no process is left" gone "$launcher" "${ranks[@]}"
 
-start 60 --np 2 --data synth --epochs 1000
+start --np 2 --data synth --epochs 1000
 kill -INT "$launcher"
-wait $pid
+wait $launcher
 status=$?
 claim "an interrupted training prints its latest result" grep -q '^{"accuracy"' "$out/log"
 claim "an interrupted training ends with the signal's status" ended 130
@@ -165,7 +161,7 @@ claim "--data fashion without its files names the package" ended 1 dataset-fashi
 run 60 --np 2 "${small[@]}" --metrics /dev/full
 claim "metrics that cannot be written end with status 1 and one error" ended 1 'rank 0: --metrics /dev/full: .*No space left'
 for line in "--help" "--np 2 ${small[*]}" "${small[*]}"; do
-	timeout -k 5 60 "$prog" $line >/dev/full 2>"$out/err" </dev/null
+	limit 60 "$prog" $line >/dev/full 2>"$out/err" </dev/null
 	status=$?
 	claim "$line > /dev/full: status 1" ended 1 'standard output: No space left'
 	claim "$line > /dev/full: one sentence" one_line "$out/err"
