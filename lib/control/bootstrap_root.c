@@ -119,7 +119,8 @@ static bool misfit(struct tt_control *ctl, const struct tt_register *reg, char *
 			 new->pid, new->name, ctl->nranks - 1);
 	} else if (root->registered[r]) {
 		other = &ctl->ep->peers.business_cards[r];
-		snprintf(text, bytes, "two processes join as rank %d: pid %u on %s and pid %u on %s", r,
+		snprintf(text, bytes,
+			 "two processes join as rank %d: pid %u on %s and pid %u on %s", r,
 			 other->pid, other->name, new->pid, new->name);
 	} else if (strcmp(reg->settings, root->settings)) {
 		differing(root->settings, reg->settings, mine, sizeof(mine));
@@ -311,8 +312,8 @@ void tt_bootstrap_missing(struct tt_control *ctl, char *text, size_t bytes)
 			ranks, unresponsive(ctl));
 	if (have < bytes && tt_rank_list(ctl->nranks, has_wrong_secret, ctl, ranks, 100))
 		have += (size_t)snprintf(text + have, bytes - have,
-					 "; a process that claims to be %s used a different %s", ranks,
-					 tt_secret_name(ctl->ep));
+					 "; a process that claims to be %s used a different %s",
+					 ranks, tt_secret_name(ctl->ep));
 	if (have < bytes && ctl->ep->listening.trouble[0])
 		snprintf(text + have, bytes - have, "; %s", ctl->ep->listening.trouble);
 }

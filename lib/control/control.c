@@ -208,19 +208,25 @@ bool tt_control_same(const struct tt_control *a, const struct tt_control *b)
 int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const void *ctx, char *text,
 		 size_t bytes)
 {
-	char numbers[256] = "";
+	char numbers[120] = "";
 	size_t have = 0;
 	int n = 0, shown = 0;
 
-	for (int r = 0; r < nranks; r++) {
+	for (int r = 0, end; r < nranks; r = end) {
+		end = r + 1;
 		if (!which(ctx, r))
 			continue;
-		n++;
-		if (have + 16 > sizeof(numbers))
+		while (end < nranks && which(ctx, end))
+			end++;
+		if (end == r + 2) /* two ranks are no range */
+			end--;
+		n += end - r;
+		if (have + 32 > sizeof(numbers))
 			continue;
-		have += (size_t)snprintf(numbers + have, sizeof(numbers) - have, "%s%d",
-					 n > 1 ? ", " : "", r);
-		shown++;
+		have += (size_t)snprintf(numbers + have, sizeof(numbers) - have,
+					 end > r + 1 ? "%s%d to %d" : "%s%d",
+					 n > end - r ? ", " : "", r, end - 1);
+		shown = n;
 	}
 	if (n > shown)
 		snprintf(text, bytes, "ranks %s and %d more", numbers, n - shown);

@@ -128,7 +128,8 @@ void tt_control_announce_shrunk(struct tt_control *ctl, uint64_t epoch,
 				const struct tt_members *members);
 uint64_t tt_control_excluded(struct tt_control *ctl, uint64_t *ret_shrunk);
 
-/* "ranks 2, 5 and 9": the ranks for which which(ctx, rank) is true; returns their number */
+/* "ranks 2, 5 to 9", or with many parts "... and 24 more": the ranks for which which(ctx, rank) is
+ * true; returns their number */
 int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const void *ctx, char *text,
 		 size_t bytes);
 

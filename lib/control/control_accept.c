@@ -258,8 +258,8 @@ static bool may_warn(struct tt_control_endpoint *ep, int kind)
 static bool wants_next(const struct tt_control *ctl, const struct tt_hello *h)
 {
 	return ctl->ep->auth.from_root && ctl->join.has_table &&
-	       (h->channel || (h->from < ctl->nranks && (ctl->departed.left[h->from] ||
-							 ctl->departed.dead[h->from])));
+	       (h->channel || (h->from < ctl->nranks &&
+			       (ctl->departed.left[h->from] || ctl->departed.dead[h->from])));
 }
 
 static enum tt_verdict judge(const struct tt_control_endpoint *ep, const struct tt_hello *h)

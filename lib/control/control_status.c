@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "control/control_internal.h"
 #include "base/collective.h"
@@ -18,6 +19,10 @@
 /* from a change of the wait-for graph to the check for deadlocks */
 #define CHECK_NS (TT_SECOND / 50)
 /* at a deadline: ranks without an answer by then are silent; errors come within a second of it */
+/* ranks for each processor of a host from which a rank may be too slow to answer in time */
+#define STARVED 32
+#define MOST_EDGES 8
+#define MOST_REASONS 3 /* in one text; the other ranks are counted */
 #define ANSWER_NS (TT_SECOND * 3 / 4)
 
 /* ---- send ------------------------------------------------------------------------------------ */
@@ -266,7 +271,15 @@ static void await_answers(struct tt_control *ctl, uint64_t since_ns, uint64_t de
 /* The reason why rank does not answer, from a connection to it or to another rank of its host. */
 static void why_silent(const struct tt_control *ctl, int rank, char *text, size_t bytes)
 {
-	snprintf(text, bytes, " (stopped?)");
+	int here = 0;
+
+	for (int r = 0; r < ctl->nranks; r++)
+		here += ctl->host_of[r] == ctl->host_of[rank];
+	/* as if all hosts had as many processors as this one */
+	if (here > STARVED * sysconf(_SC_NPROCESSORS_ONLN))
+		snprintf(text, bytes, " (stopped, or starved: %d ranks share the host)", here);
+	else
+		snprintf(text, bytes, " (stopped?)");
 	for (const struct tt_conn *c = ctl->ep->conns; c; c = c->next) {
 		int other = c->dead || c->registration ? -1 : tt_control_rank(ctl, c->peer);
 		char reason[160];
@@ -279,21 +292,27 @@ static void why_silent(const struct tt_control *ctl, int rank, char *text, size_
 	}
 }
 
+static void name_last(struct tt_control *ctl, int rank, char *name, size_t bytes)
+{
+	uint64_t last = tt_status_last(ctl, rank);
+	const struct tt_status *s = &ctl->status.latest[rank];
+
+	if (!last)
+		snprintf(name, bytes, "none");
+	else if (last == s->started && s->history.nruns)
+		tt_call_text(&s->history.run[0].call, last, name, bytes);
+	else
+		tt_call_log_name(ctl, last, name, bytes);
+}
+
 /* The reason why rank is missing from operation seq or, if want is given, from that message, as a
  * sentence. false: rank is not missing */
 static bool describe(struct tt_control *ctl, int rank, uint64_t seq,
 		     const struct tt_wait_edge *want, uint64_t since_ns, char *text, size_t bytes)
 {
-	uint64_t last = tt_status_last(ctl, rank);
-	const struct tt_status *s = &ctl->status.latest[rank];
 	char name[160], other[160], in[200], half[160];
 
-	if (!last)
-		snprintf(name, sizeof(name), "none");
-	else if (last == s->started && s->history.nruns)
-		tt_call_text(&s->history.run[0].call, last, name, sizeof(name));
-	else
-		tt_call_log_name(ctl, last, name, sizeof(name));
+	name_last(ctl, rank, name, sizeof(name));
 	tt_deadlock_text(ctl, rank, other, sizeof(other));
 	snprintf(in, sizeof(in), "%s%s", other[0] ? "; it is in " : "", other);
 	if (ctl->departed.left[rank]) {
@@ -325,18 +344,26 @@ static bool describe(struct tt_control *ctl, int rank, uint64_t seq,
 /* Every rank is in the operation and none progresses: list the rank that each one waits for. */
 static void describe_edges(struct tt_control *ctl, uint64_t seq, char *text, size_t bytes)
 {
+	int shown = 0, others = 0;
 	size_t have = 0;
 
 	snprintf(text, bytes, "every rank is in operation %llu", (unsigned long long)seq);
-	for (int r = 0; r < ctl->nranks && have + 48 < bytes; r++) {
+	for (int r = 0; r < ctl->nranks; r++) {
 		int awaited = r == ctl->rank ? ctl->status.blocked.awaited
 					     : ctl->status.latest[r].awaited;
 
 		have = strlen(text);
-		if (awaited >= 0 && have + 48 < bytes)
+		if (awaited >= 0 && shown < MOST_EDGES && have + 80 < bytes) {
 			snprintf(text + have, bytes - have, ", rank %d waits for rank %d", r,
 				 awaited);
+			shown++;
+		} else {
+			others += awaited >= 0;
+		}
 	}
+	have = strlen(text);
+	if (others)
+		snprintf(text + have, bytes - have, ", and %d more wait", others);
 }
 
 /* The first message of blocked with rank, NULL: none */
@@ -365,34 +392,70 @@ static bool is_behind(const struct tt_control *ctl, const struct tt_blocked *blo
 	return false;
 }
 
+struct absence { /* of ranks from operation seq, or from the messages of blocked */
+	struct tt_control *ctl;
+	const struct tt_blocked *blocked;
+	uint64_t seq, since_ns;
+	bool collective;
+};
+
 /* In a collective every rank may be missing; otherwise the peers of blocked's messages, the silent
- * ranks for which these wait, and the neighbors that hide them. Silent ranks come first, because
- * the others may wait for them. */
+ * ranks for which these wait, and the neighbors that hide them. */
+static bool is_silent_there(const void *ctx, int r)
+{
+	const struct absence *a = ctx;
+
+	return !answers(a->ctl, r, a->since_ns) && !a->ctl->departed.left[r] &&
+	       (a->collective || edge_to(a->blocked, r) || tt_control_is_neighbor(a->ctl, r) ||
+		is_behind(a->ctl, a->blocked, r, a->since_ns));
+}
+
+/* One sentence for several silent ranks; returns the first. -1: there is one at most */
+static int describe_silent(const struct absence *a, char *text, size_t bytes)
+{
+	char ranks[160], why[200], name[160];
+	int first = 0;
+
+	if (tt_rank_list(a->ctl->nranks, is_silent_there, a, ranks, sizeof(ranks)) < 2)
+		return -1;
+	while (!is_silent_there(a, first))
+		first++;
+	why_silent(a->ctl, first, why, sizeof(why));
+	name_last(a->ctl, first, name, sizeof(name));
+	snprintf(text, bytes, "%s are not answering%s; last operation received from rank %d: %s",
+		 ranks, why, first, name);
+	return first;
+}
+
+/* Silent ranks come first, because the others may wait for them. */
 static int describe_all(struct tt_control *ctl, uint64_t seq, const struct tt_blocked *blocked,
 			uint64_t since_ns, char *text, size_t bytes)
 {
 	bool collective = !blocked->nwants ||
 			  atomic_load(&ctl->log.started) > atomic_load(&ctl->log.finished);
-	int first = -1, others = 0;
-	size_t have = 0;
+	struct absence a = { ctl, blocked, seq, since_ns, collective };
+	int first = describe_silent(&a, text, bytes), others = 0, shown = 0;
+	size_t have = first < 0 ? 0 : strlen(text);
+	bool listed = first >= 0;
 	char one[600];
 
 	for (int i = 0; i < 2 * ctl->nranks; i++) {
 		int r = i % ctl->nranks;
 		const struct tt_wait_edge *want = collective ? NULL : edge_to(blocked, r);
-		bool silent = !answers(ctl, r, since_ns) && !ctl->departed.left[r],
-		     hides = silent && (tt_control_is_neighbor(ctl, r) ||
-					is_behind(ctl, blocked, r, since_ns));
+		bool silent = is_silent_there(&a, r);
 
-		if (silent != (i < ctl->nranks) || (!collective && !want && !hides) ||
+		if (silent != (i < ctl->nranks) || (silent && listed) ||
+		    (!collective && !want && !silent) ||
 		    !describe(ctl, r, seq, want, since_ns, one, sizeof(one)))
 			continue;
 		first = first < 0 ? r : first;
-		if (have + strlen(one) + 32 < bytes)
+		if (shown < MOST_REASONS && have + strlen(one) + 32 < bytes) {
 			have += (size_t)snprintf(text + have, bytes - have, "%s%s",
 						 have ? "; " : "", one);
-		else
+			shown++;
+		} else {
 			others++;
+		}
 	}
 	if (others)
 		snprintf(text + have, bytes - have, "; and %d more", others);

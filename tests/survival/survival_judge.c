@@ -18,7 +18,7 @@
 
 static const char *const deaths[] = { "died", "is dead", "is cut off", "is gone", NULL };
 static const char *const absences[] = { "is not answering",  "are not answering",
-					"did not join",        "did not answer",
+					"did not join",      "did not answer",
 					"did not take part", "did not call",
 					"accepted no byte",  NULL };
 
@@ -62,7 +62,7 @@ bool scene_can_know(const struct scene_rank *w, int other)
 
 /* ---- the text -------------------------------------------------------------------------------- */
 
-/* Finds the next "rank 3" or "ranks 2, 5 and 9" from *at on; *at is then behind it. Returns how many
+/* Finds the next "rank 3" or "ranks 2, 5 to 7 and 9" from *at on; *at is then behind it. Returns how many
  * numbers, 0: none is left. */
 static int next_ranks(const char **at, int ranks[SCENE_RANKS])
 {
@@ -76,6 +76,14 @@ static int next_ranks(const char **at, int ranks[SCENE_RANKS])
 	}
 	while (p && n < SCENE_RANKS) {
 		ranks[n++] = (int)strtol(p, (char **)(uintptr_t)&p, 10);
+		if (!strncmp(p, " to ", 4) && isdigit((unsigned char)p[4])) {
+			int last = (int)strtol(p + 4, (char **)(uintptr_t)&p, 10);
+
+			while (n < SCENE_RANKS && ranks[n - 1] < last) {
+				ranks[n] = ranks[n - 1] + 1;
+				n++;
+			}
+		}
 		*at = p;
 		p += !strncmp(p, ", ", 2) ? 2 : !strncmp(p, " and ", 5) ? 5 : 0;
 		if (p == *at || !isdigit((unsigned char)*p))

@@ -130,7 +130,7 @@ Test(op_errors, a_rank_stopped_while_joining_is_named, .timeout = 60)
 		sleep_ms(1);
 	kill(job.report[1].pid, SIGKILL);
 	control_job_wait(&job);
-	HAS_TEXT(0, "rank 9 came, but rank 1");
+	HAS_TEXT(0, "rank 9 registered, but rank 1");
 	HAS_TEXT(9, "rank 1");
 	cr_assert_eq(job.report[5].joined, TT_TIMEOUT);
 	cr_assert_lt(job.report[9].took_ms, HOLD_MS / 2, "rank 9 waited for its own deadline");
