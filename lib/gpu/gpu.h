@@ -7,7 +7,8 @@
  * in the thread that joins. If every rank has one, all on one host, and each has read and written
  * the others' IPC buffers, all ranks agree on `kernels`. If all ranks are also threads of one
  * process, `kernel_barrier` is set: their kernels run at once and may wait for each other.
- * Otherwise streams order the kernels of the ranks. Fields without a lock belong to the thread
+ * Otherwise streams order the kernels of the ranks; where no two ranks share a GPU, small allreduces
+ * are kernels that wait for each other nevertheless (`small_barrier`). Fields without a lock belong to the thread
  * inside a call.
  */
 #ifndef TT_GPU_H
@@ -36,6 +37,7 @@ struct tt_gpu {
 	bool kernels;        /* all ranks map each other's IPC buffers */
 	bool kernel_barrier; /* kernels of the ranks may wait for each other */
 	uint32_t devices;    /* of different UUIDs that the ranks use */
+	bool small_barrier;  /* kernels of the LL protocol may wait for each other */
 	uint32_t blocks;     /* of a kernel that waits for peers, at most */
 
 	/* set by the exchange, this rank's own */

@@ -109,7 +109,7 @@ static int launch(const struct tt_gpu_call *call, tt_custream stream)
 	number(r->comm, &job);
 	if (program)
 		return tt_gpu_run_plan(call, program, &job, stream);
-	if (!d->kernel_barrier)
+	if (!d->kernel_barrier && !(d->small_barrier && tt_gpu_job_is_small(call, &job)))
 		return tt_gpu_run_ordered(call, &job, stream);
 	blocks = tt_gpu_job_barrier(call, &job);
 	return tt_gpu_launch(d, tt_gpu_kernel(d, r, &job), blocks, &job, stream);

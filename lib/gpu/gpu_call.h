@@ -67,6 +67,8 @@ extern const struct tt_staging_ops tt_gdr_ops;
 /* gpu_job.c. job: the part of a kernel's job that does not depend on the way the call runs;
  * algorithm: for the signature of the call. */
 void tt_gpu_job(const struct tt_gpu_call *call, uint8_t algorithm, struct tt_dev_job *ret_job);
+/* Does the call run by the LL protocol? Equal on all ranks. */
+bool tt_gpu_job_is_small(const struct tt_gpu_call *call, const struct tt_dev_job *job);
 /* Completes the job of a kernel that synchronizes with its peers. Returns the number of blocks,
  * equal on all ranks. */
 uint32_t tt_gpu_job_barrier(const struct tt_gpu_call *call, struct tt_dev_job *job);

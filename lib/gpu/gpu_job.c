@@ -131,16 +131,28 @@ static uint64_t add_pieces(const struct tt_request *r, uint64_t bytes, struct tt
 	}
 }
 
+static uint64_t ll_blocks(uint64_t bytes)
+{
+	return (bytes + TT_LL_SLICE - 1) / TT_LL_SLICE;
+}
+
+bool tt_gpu_job_is_small(const struct tt_gpu_call *call, const struct tt_dev_job *job)
+{
+	const struct tt_request *r = call->request;
+	uint64_t bytes = r->count * tt_type_bytes(r->type);
+
+	return r->collective == TT_ALLREDUCE && job->nranks > 1 && bytes <= TT_LL_BYTES &&
+	       ll_blocks(bytes) <= r->comm->gpu->blocks && !(job->flags & TT_DEV_SCALES);
+}
+
 uint32_t tt_gpu_job_barrier(const struct tt_gpu_call *call, struct tt_dev_job *job)
 {
 	const struct tt_request *r = call->request;
-	uint64_t bytes = r->count * tt_type_bytes(r->type), read,
-		 blocks = (bytes + TT_LL_SLICE - 1) / TT_LL_SLICE;
+	uint64_t bytes = r->count * tt_type_bytes(r->type), read, blocks = ll_blocks(bytes);
 	uint32_t limit = r->comm->gpu->blocks;
 
 	job->flags |= TT_DEV_BEGINS | TT_DEV_ENDS;
-	if (r->collective == TT_ALLREDUCE && job->nranks > 1 && bytes <= TT_LL_BYTES &&
-	    blocks <= limit && !(job->flags & TT_DEV_SCALES)) {
+	if (tt_gpu_job_is_small(call, job)) {
 		job->way = TT_DEV_LL;
 		job->npieces = 1;
 		job->piece[0].bytes = bytes;

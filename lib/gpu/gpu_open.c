@@ -42,7 +42,7 @@ static void warn_of_one_connection(tuttiComm_t c)
 {
 	if (c->rank == 0 && count_connections() == 1)
 		tt_log(TT_LOG_WARN,
-		       "CUDA_DEVICE_MAX_CONNECTIONS=1: all streams of a process share one connection to its device, in which a call that waits for other ranks holds up computing on other streams; unset the variable unless the program needs it");
+		       "CUDA_DEVICE_MAX_CONNECTIONS=1: all streams of a process share one connection to its device, in which a call that waits for other ranks holds up computing on other streams, unless it is an allreduce of at most 32 KiB of processes with a GPU each; unset the variable unless the program needs it");
 }
 
 static int open_device(tuttiComm_t c, const struct tt_env *env, bool *ret_shareable)
@@ -314,7 +314,11 @@ static void reserve_blocks(struct tt_gpu *d, const struct peer_record *all)
 		if (most < d->blocks)
 			d->blocks = most;
 	}
-	d->reserved_blocks = d->kernel_barrier ? (int)d->blocks : 0;
+	d->small_barrier = d->blocks > 0 && (d->kernel_barrier || d->devices == (uint32_t)n);
+	d->reserved_blocks = d->kernel_barrier          ? (int)d->blocks
+			     : !d->small_barrier        ? 0
+			     : d->blocks < TT_LL_BLOCKS ? (int)d->blocks
+							: TT_LL_BLOCKS;
 	tt_kernels_reserve(d->k, d->reserved_blocks);
 }
 

@@ -243,6 +243,10 @@ KERNEL(OF(tt))
 	SHARED struct tt_dev_record record[TT_DEV_RANKS];
 	int op = j->flags & (TT_DEV_SCALES | TT_DEV_DIVIDES) ? ADJUSTED : (int)j->op;
 	uint32_t epoch = mine->epoch[BLOCK] + 1;
+	/* a call whose first job is ALONE counts in block 0's epoch, for its signature */
+	int counts = j->way != TT_DEV_ALONE ||
+		     (BLOCK == 0 && (j->flags & (TT_DEV_POSTS | TT_DEV_BEGINS)) ==
+					    (TT_DEV_POSTS | TT_DEV_BEGINS));
 
 	if (THREAD == 0)
 		failed = is_aborted(j);
@@ -251,8 +255,11 @@ KERNEL(OF(tt))
 		put_count(&((struct tt_dev_report *)j->report)->begun, ++mine->begun);
 	if (BLOCK == 0 && (j->flags & TT_DEV_POSTS))
 		for (uint32_t p = THREAD; p < j->nranks; p += THREADS)
-			if (p != j->rank)
+			if (p != j->rank) {
 				post_record(j, p, 0);
+				if (counts)
+					put_signature(j, p, epoch);
+			}
 	if (BLOCK == 0 && (j->flags & TT_DEV_CHECKS))
 		for (uint32_t p = THREAD; p < j->nranks; p += THREADS)
 			if (p != j->rank)
@@ -275,7 +282,7 @@ KERNEL(OF(tt))
 	if (j->way == TT_DEV_BARRIER)
 		barrier_end(j, epoch);
 	SYNC();
-	if (THREAD == 0 && j->way != TT_DEV_ALONE)
+	if (THREAD == 0 && counts)
 		mine->epoch[BLOCK] = epoch;
 	if (BLOCK == 0 && THREAD == 0 && (j->flags & TT_DEV_ENDS))
 		put_count(&((struct tt_dev_report *)j->report)->ended, ++mine->ended);

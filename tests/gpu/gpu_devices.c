@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/gpu/gpu_ranks.h"
@@ -209,11 +210,67 @@ static void one_connection_to_the_device_is_warned_of_once(void)
 	claim(join_and_count(STAGED, false, text) == 1);
 }
 
+static void *computed; /* a page that the ranks share; rank 0 sets its first word */
+
+/* Rank 0 calls while rank 1 does not, and computes on another stream. Rank 1 calls once rank 0 has
+ * computed: so the call of rank 0 must not hold up its computing. */
+static int compute_beside_a_call(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	uint32_t *flag = computed, x[1000], y = 0;
+	tt_custream calls, computing;
+	int wrong = 0;
+	tt_cuptr p, q;
+
+	(void)arg;
+	for (int i = 0; i < 1000; i++)
+		x[i] = 1;
+	wrong += cu->mem_alloc(&p, sizeof(x)) || cu->mem_alloc(&q, 4096) ||
+		 cu->stream_create(&calls, TT_CU_STREAM_NON_BLOCKING) ||
+		 cu->stream_create(&computing, TT_CU_STREAM_NON_BLOCKING) ||
+		 cu->htod(p, x, sizeof(x));
+	while (rank == 1 && !__atomic_load_n(flag, __ATOMIC_ACQUIRE))
+		usleep(100);
+	wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)p, 1000, tuttiInt32,
+				tuttiSum, *comm, calls) != tuttiSuccess;
+	if (rank == 0) {
+		cu->memset8_async(q, 1, 4096, computing);
+		cu->dtoh_async(&y, q, sizeof(y), computing);
+		cu->stream_synchronize(computing);
+		wrong += y != 0x01010101;
+		__atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+	}
+	cu->stream_synchronize(calls);
+	cu->dtoh(x, p, sizeof(x));
+	wrong += x[0] != (uint32_t)n || x[999] != (uint32_t)n;
+	cu->stream_destroy(calls), cu->stream_destroy(computing);
+	cu->mem_free(p), cu->mem_free(q);
+	return wrong;
+}
+
+static void a_small_allreduce_holds_up_no_computing_in_the_only_connection_to_a_device(void)
+{
+	struct gpu_ranks t = {
+		.ranks = { .n = 2, .no_join = true, .limit_s = gpu_limit_s, .timeout_ms = 5000 },
+		.fn = compute_beside_a_call,
+		.mode = STREAM_ORDER
+	};
+
+	if (getenv("TUTTI_TEST_GPU"))
+		return;
+	t.ranks.arg = &t;
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+	setenv("TUTTI_TEST_CUDA_DEVICES", "2", 1);
+	computed = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	claim(computed != MAP_FAILED && gpu_ranks_run(&t) == 0);
+}
+
 const struct gpu_case gpu_devices[] = {
 	GPU_CASE(processes_tell_gpus_apart_by_uuid_whatever_numbers_they_see),
 	GPU_CASE(a_driver_too_old_for_the_kernels_is_named_once_in_the_log),
 	GPU_CASE(ranks_signal_each_other_where_streams_write_no_memory_of_other_gpus),
 	GPU_CASE(a_join_waits_longer_than_its_deadline_while_a_driver_compiles_the_kernels),
+	GPU_CASE(a_small_allreduce_holds_up_no_computing_in_the_only_connection_to_a_device),
 	GPU_CASE(one_connection_to_the_device_is_warned_of_once),
 	{ NULL, NULL, false },
 };

@@ -2,6 +2,7 @@
  * gpu_mismatches.c - ranks that make different calls on device memory: an error on every rank, by the
  * call itself or as soon as its stream has ended
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/gpu/gpu_ranks.h"
@@ -74,8 +75,16 @@ static void different_calls_ordered_by_streams_fail_on_every_rank(void)
 	test_pairs(0, 2, STREAM_ORDER, false);
 }
 
+/* Small allreduces of such processes meet in kernels, all other calls are ordered by streams. */
+static void different_calls_of_processes_with_gpus_of_their_own_fail_on_every_rank(void)
+{
+	setenv("TUTTI_TEST_CUDA_DEVICES", "2", 1);
+	test_pairs(0, sizeof(pairs) / sizeof(pairs[0]), STREAM_ORDER, false);
+}
+
 const struct gpu_case gpu_mismatches[] = {
 	GPU_CASE(different_calls_by_kernels_with_barriers_fail_on_every_rank),
 	GPU_CASE(different_calls_ordered_by_streams_fail_on_every_rank),
+	GPU_CASE(different_calls_of_processes_with_gpus_of_their_own_fail_on_every_rank),
 	{ NULL, NULL, false },
 };

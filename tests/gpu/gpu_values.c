@@ -95,6 +95,12 @@ static void kernels_ordered_by_streams_give_the_hosts_bits(void)
 		claim(run_gpu_ranks(n, STREAM_ORDER, false, every_call) == 0);
 }
 
+static void processes_with_gpus_of_their_own_give_the_hosts_bits(void)
+{
+	setenv("TUTTI_TEST_CUDA_DEVICES", "3", 1);
+	claim(run_gpu_ranks(3, STREAM_ORDER, false, every_call) == 0);
+}
+
 /* The fake driver refuses the first handle that a process opens or exports; a GPU refuses none. */
 static void ipc_buffers_are_shared_by_descriptor_where_ipc_handles_are_refused(void)
 {
@@ -120,6 +126,7 @@ const struct gpu_case gpu_values[] = {
 	GPU_CASE(kernels_with_barriers_give_the_hosts_bits),
 	GPU_CASE(eight_ranks_of_one_process_use_kernel_barriers),
 	GPU_CASE(kernels_ordered_by_streams_give_the_hosts_bits),
+	GPU_CASE(processes_with_gpus_of_their_own_give_the_hosts_bits),
 	GPU_CASE(ipc_buffers_are_shared_by_descriptor_where_ipc_handles_are_refused),
 	GPU_CASE(staging_without_kernels_gives_the_hosts_bits),
 	GPU_CASE(two_gpus_of_a_process_use_peer_access_after_a_probe),

@@ -10,7 +10,8 @@
  * The fake blocks calls wherever a GPU can block them:
  *   streams of one priority share CUDA_DEVICE_MAX_CONNECTIONS connections (8); an operation that
  *   waits for its own stream, a memory word, an event or another stream delays every later
- *   operation of its connection
+ *   operation of its connection; the record of an event does not (programs that set one connection
+ *   record an event behind each collective, and compute beside it)
  *   a block of a kernel that waits for peers occupies one of the device's 32 block slots
  *   the first launch of a kernel, and freeing memory, wait for all work on the device
  *   the default stream, and copies without a stream, wait for streams created with flags 0

@@ -154,7 +154,7 @@ static struct fake_node *next_node(struct fake_stream *s)
 	const struct connection *c = s->connection;
 	struct fake_node *n;
 
-	while ((n = s->first) ? n->ticket != c->through : !s->stop)
+	while ((n = s->first) ? n->kind != RECORD && n->ticket != c->through : !s->stop)
 		pthread_cond_wait(&fake_changed, &fake_lock);
 	if (n)
 		s->first = n->next;
@@ -163,9 +163,9 @@ static struct fake_node *next_node(struct fake_stream *s)
 	return n;
 }
 
-static void pass(struct fake_stream *s)
+static void pass(struct fake_stream *s, const struct fake_node *n)
 {
-	s->connection->through++;
+	s->connection->through += n->kind != RECORD;
 	pthread_cond_broadcast(&fake_changed);
 }
 
@@ -179,13 +179,13 @@ static void *work(void *arg)
 		bool late = holds_up(n);
 
 		if (!late)
-			pass(s);
+			pass(s, n);
 		pthread_mutex_unlock(&fake_lock);
 		fake_run(n);
-		free(n);
 		pthread_mutex_lock(&fake_lock);
 		if (late)
-			pass(s);
+			pass(s, n);
+		free(n);
 		s->done++;
 		pthread_cond_broadcast(&fake_changed);
 	}
@@ -250,7 +250,8 @@ static bool put(struct fake_stream *s, const struct fake_node *node)
 	n->next = NULL;
 	n->device = s->device < 0 ? 0 : s->device;
 	if (!s->graph) {
-		n->ticket = s->connection->given++;
+		if (n->kind != RECORD)
+			n->ticket = s->connection->given++;
 		s->given++;
 	}
 	**last = n;
