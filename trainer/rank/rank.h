@@ -111,8 +111,8 @@ int train_gradient(struct train_rank *t, const struct train_batch *batch,
 /* Reads the tail of comm_buffer's first node. */
 void train_read_tail(struct train_rank *t, float ret_tail[TRAIN_TAIL]);
 
-/* A stream for library calls on comm_buffer that overlap with the backward pass. open returns 0 |
- * TRAIN_FAILED. after_compute orders later calls behind all computation submitted so far. wait
+/* A stream for library calls on a comm_buffer of device memory that overlap with the backward pass.
+ * open returns 0 | TRAIN_FAILED. after_compute orders later calls behind all computation submitted so far. wait
  * blocks until all calls are done and returns 0 | TRAIN_FAILED. */
 int train_comm_stream_open(struct train_rank *t);
 void train_comm_stream_after_compute(struct train_rank *t);

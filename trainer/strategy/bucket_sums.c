@@ -1,4 +1,4 @@
-/* bucket_sums.c - sums over leaves per gradient bucket, overlapped with the backward pass
+/* bucket_sums.c - sums per gradient bucket, overlapped with the backward pass
  * (bucket_sums.h) */
 #include "trainer/strategy/bucket_sums.h"
 
@@ -7,6 +7,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+
+/* The time of a bucket's sum. */
+struct bucket_span {
+	uint64_t begin_ns, end_ns;
+};
 
 struct train_buckets {
 	struct train_rank *t;
@@ -18,8 +23,9 @@ struct train_buckets {
 	size_t ready, summed; /* gradients from here on are final; are summed */
 	bool stop;
 	int rc;                   /* result of this step */
-	uint64_t first_ns;        /* start of this step's first sum */
-	size_t requested, bucket; /* floats; bucket: a multiple of the ranks */
+	struct bucket_span *span; /* of this step's sums */
+	size_t spans, capacity;
+	size_t requested, bucket; /* floats; bucket: over leaves a multiple of the ranks */
 	int ranks;                /* ranks that partials was allocated for */
 	struct train_partials partials;
 };
@@ -35,6 +41,22 @@ static bool has_work(const struct train_buckets *b)
 	return !b->rc && b->summed && next_bucket(b, b->summed) >= b->ready;
 }
 
+static bool over_leaves(const struct train_buckets *b)
+{
+	return b->t->leaves.kind != TRAIN_CANONICAL_OFF;
+}
+
+static int sum_bucket(struct train_buckets *b, size_t first, size_t count)
+{
+	struct train_rank *t = b->t;
+	float *at = t->comm_buffer + first;
+
+	if (over_leaves(b))
+		return train_sum_bucket(t, &b->partials, first, count);
+	return train_check(tuttiAllReduce(at, at, count, tuttiFloat32, tuttiSum, t->comm, NULL),
+			   t->comm);
+}
+
 static void *sum_buckets(void *arg)
 {
 	struct train_buckets *b = arg;
@@ -42,17 +64,18 @@ static void *sum_buckets(void *arg)
 	pthread_mutex_lock(&b->lock);
 	while (!b->stop) {
 		size_t first = next_bucket(b, b->summed), count = b->summed - first;
+		uint64_t begin;
 		int rc;
 
 		if (!has_work(b)) {
 			pthread_cond_wait(&b->changed, &b->lock);
 			continue;
 		}
-		if (b->summed == b->t->sum.stride)
-			b->first_ns = train_time_ns();
 		pthread_mutex_unlock(&b->lock);
-		rc = train_sum_bucket(b->t, &b->partials, first, count);
+		begin = train_time_ns();
+		rc = sum_bucket(b, first, count);
 		pthread_mutex_lock(&b->lock);
+		b->span[b->spans++] = (struct bucket_span){ begin, train_time_ns() };
 		b->summed = first;
 		b->rc = rc;
 		pthread_cond_broadcast(&b->changed);
@@ -94,20 +117,42 @@ void train_buckets_close(struct train_buckets *b)
 	if (b->threaded)
 		pthread_join(b->thread, NULL);
 	train_partials_close(&b->partials);
+	free(b->span);
 	pthread_cond_destroy(&b->changed);
 	pthread_mutex_destroy(&b->lock);
 	free(b);
 }
 
-/* Adapts bucket and partials to the number of ranks; every rank sums an equal part of a bucket. */
+/* Memory for the spans of a step of `floats` floats */
+static int reserve_spans(struct train_buckets *b, size_t floats)
+{
+	size_t most = floats / b->bucket + 1;
+	struct bucket_span *span;
+
+	b->spans = 0;
+	if (most <= b->capacity)
+		return TRAIN_OK;
+	span = realloc(b->span, most * sizeof(*span));
+	if (!span)
+		return train_fail(TRAIN_FAILED, "no memory for the times of %zu buckets", most);
+	b->span = span;
+	b->capacity = most;
+	return TRAIN_OK;
+}
+
+/* Adapts bucket and partials to the number of ranks; over leaves every rank sums an equal part of a
+ * bucket. */
 static int resize(struct train_buckets *b)
 {
 	size_t ranks = (size_t)b->t->nranks;
 
 	if (b->ranks == b->t->nranks)
 		return TRAIN_OK;
-	train_partials_close(&b->partials);
 	b->ranks = b->t->nranks;
+	b->bucket = b->requested;
+	if (!over_leaves(b))
+		return TRAIN_OK;
+	train_partials_close(&b->partials);
 	b->bucket = (b->requested + ranks - 1) / ranks * ranks;
 	if (b->bucket > b->t->sum.stride)
 		b->bucket = b->t->sum.stride;
@@ -120,7 +165,9 @@ int train_buckets_begin(struct train_buckets *b)
 
 	pthread_mutex_lock(&b->lock);
 	rc = resize(b);
-	b->ready = b->summed = b->t->sum.stride;
+	b->ready = b->summed = over_leaves(b) ? b->t->sum.stride : b->t->floats;
+	if (!rc)
+		rc = reserve_spans(b, b->summed);
 	b->rc = rc;
 	pthread_mutex_unlock(&b->lock);
 	return rc;
@@ -166,9 +213,12 @@ int train_buckets_wait(struct train_buckets *b)
 	while (b->summed && !b->rc)
 		pthread_cond_wait(&b->changed, &b->lock);
 	rc = b->rc;
-	if (b->first_ns < wait_begin)
-		train_timeline_add(&b->t->timeline, TRAIN_TIME_HIDDEN, b->t->step, b->first_ns,
-				   wait_begin);
+	for (size_t i = 0; i < b->spans; i++) { /* a span without time before the wait is dropped */
+		uint64_t end = b->span[i].end_ns;
+
+		train_timeline_add(&b->t->timeline, TRAIN_TIME_HIDDEN, b->t->step,
+				   b->span[i].begin_ns, end < wait_begin ? end : wait_begin);
+	}
 	pthread_mutex_unlock(&b->lock);
 	train_add_exposed(b->t, wait_begin);
 	return rc;

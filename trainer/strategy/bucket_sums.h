@@ -1,11 +1,12 @@
 /*
- * bucket_sums.h - sums over leaves per gradient bucket, overlapped with the backward pass
+ * bucket_sums.h - sums per gradient bucket, overlapped with the backward pass
  *
- * A host stream runs calls of the library only; sums over leaves are library calls with
- * additions between them, so a thread runs them. All ranks cut the array into the same buckets
+ * A thread sums each bucket that is final, by an allreduce or over leaves, and notes the time: a
+ * host stream runs calls of the library only, sums over leaves have additions between them, and a
+ * stream does not say when its calls ran. All ranks cut the array into the same buckets
  * and the thread processes them from the end of the array down, so the calls of all ranks are in
  * the same order. During a step no other thread uses t->comm. If comm_buffer is device memory,
- * whose operations must come from one thread, train_buckets_wait computes the sums instead.
+ * whose operations must come from one thread, train_buckets_wait sums over leaves instead.
  * Called by strategy_mirrored.c; calls gradient_sum.c.
  */
 #ifndef TRAIN_BUCKET_SUMS_H

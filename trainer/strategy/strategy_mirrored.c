@@ -27,11 +27,16 @@
 #include <stdlib.h>
 
 struct mirrored_state {
-	struct train_buckets *buckets; /* tree and chain */
+	struct train_buckets *buckets; /* unless by_stream */
 	size_t bucket;                 /* floats of a bucket; the lowest may be smaller */
-	uint64_t first_ns;             /* start of the step's first allreduce */
-	size_t end;                    /* gradients from here on have been submitted in this step */
+	size_t end;                    /* by_stream: gradients from here on have been submitted */
 };
+
+/* Allreduces of device memory are calls on the device's stream, after its computation. */
+static bool by_stream(const struct train_rank *t)
+{
+	return t->leaves.kind == TRAIN_CANONICAL_OFF && train_comm_on_device(t);
+}
 
 static int mirrored_open(struct train_rank *t)
 {
@@ -42,7 +47,7 @@ static int mirrored_open(struct train_rank *t)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = m;
 	m->bucket = (size_t)t->config->bucket_kb * 1024 / sizeof(float);
-	if (t->leaves.kind == TRAIN_CANONICAL_OFF)
+	if (by_stream(t))
 		rc = train_comm_stream_open(t);
 	else
 		rc = train_buckets_open(t, m->bucket, &m->buckets);
@@ -77,13 +82,12 @@ static int allreduce_ready(void *arg, size_t from)
 					t->comm, t->comm_stream);
 		if (result != tuttiSuccess)
 			return train_check(result, t->comm);
-		m->first_ns = m->end == t->floats ? train_time_ns() : m->first_ns;
 		m->end = first;
 	}
 	return TRAIN_OK;
 }
 
-static int step_overlapped(struct train_rank *t, const struct train_batch *batch)
+static int step_by_stream(struct train_rank *t, const struct train_batch *batch)
 {
 	struct mirrored_state *m = t->strategy_state;
 	struct train_ready ready = { allreduce_ready, t, m->bucket };
@@ -94,13 +98,12 @@ static int step_overlapped(struct train_rank *t, const struct train_batch *batch
 	rc = train_gradient(t, batch, &ready);
 	wait_begin = train_time_ns();
 	waited = train_comm_stream_wait(t);
-	train_timeline_add(&t->timeline, TRAIN_TIME_HIDDEN, t->step, m->first_ns, wait_begin);
 	train_add_exposed(t, wait_begin);
 	return rc ? rc : waited;
 }
 
-/* Sums over leaves, overlapped with the backward pass. */
-static int step_by_leaves(struct train_rank *t, const struct train_batch *batch)
+/* Sums by a thread, overlapped with the backward pass. */
+static int step_by_buckets(struct train_rank *t, const struct train_batch *batch)
 {
 	struct mirrored_state *m = t->strategy_state;
 	struct train_ready ready = { train_buckets_ready, m->buckets, m->bucket };
@@ -129,12 +132,12 @@ static int mirrored_step(struct train_rank *t, const struct train_batch *batch)
 {
 	int rc;
 
-	if (t->leaves.kind == TRAIN_CANONICAL_OFF)
-		rc = step_overlapped(t, batch);
+	if (by_stream(t))
+		rc = step_by_stream(t, batch);
 	else if (t->leaves.kind == TRAIN_CANONICAL_FIXED64 || t->nranks == 1)
 		rc = step_sequential(t, batch);
 	else
-		rc = step_by_leaves(t, batch);
+		rc = step_by_buckets(t, batch);
 	if (!rc)
 		train_descend(t, t->leaves.batch);
 	return rc;
