@@ -284,7 +284,7 @@ static void report_abort(tuttiComm_t comm)
 
 	pthread_mutex_lock(&comm->lock);
 	snprintf(text, sizeof(text), "rank %d aborted the communicator%s%.640s", comm->rank,
-		 failure->code    ? ", which had failed there: "
+		 failure->code     ? ", which had failed there: "
 		 : *failure->split ? ", whose split had failed there: "
 				   : "",
 		 failure->code ? failure->text : failure->split);

@@ -118,7 +118,7 @@ static int fail_to_open(const struct tt_control_endpoint *ep, const struct tt_po
 	if (taken && ep->auth.from_root)
 		return tt_fail(
 			TT_SYSTEM,
-			"rank %d: port %d of TUTTI_ROOT is taken by another process of this host; choose another port",
+			"rank %d: port %d of TUTTI_ROOT (or NCCL_COMM_ID) is taken by another process of this host; choose another port",
 			ep->peer, ports->first);
 	if (ep->auth.from_root && errno == EADDRINUSE)
 		return tt_fail(

@@ -62,7 +62,7 @@ struct tt_hello {
 	/* registration: communicators of the job that the process has already; data: its number */
 	int channel;
 	int epoch;
-	uint64_t context;             /* of the control that wants the connection */
+	uint64_t context; /* of the control that wants the connection */
 };
 void tt_hello_put(const struct tt_hello *hello, uint8_t ret_bytes[TT_HELLO_BYTES]);
 /* false: malformed */

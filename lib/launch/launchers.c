@@ -43,7 +43,8 @@ static int half_set(const char *launcher, const char *missing, const char *all)
 	const char *value = getenv(missing);
 
 	if (value && *value)
-		return tt_fail(TT_USAGE, "the environment of %s: %s is '%.100s', which is not valid",
+		return tt_fail(TT_USAGE,
+			       "the environment of %s: %s is '%.100s', which is not valid",
 			       launcher, missing, value);
 	return tt_fail(TT_USAGE,
 		       "the environment of %s is half set: %s is not set; %s belong together",

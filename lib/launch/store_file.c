@@ -126,7 +126,8 @@ static int read_value(struct tt_store *s, int fd, char value[TT_STORE_VALUE])
 /* A folder may appear late, so a missing folder is reported only at the deadline. */
 static int give_up(const struct tt_store *s, char *path)
 {
-	int rc = tt_fail(TT_TIMEOUT, "rank %d: rank 0 did not join: no rank 0 that is alive wrote %s",
+	int rc = tt_fail(TT_TIMEOUT,
+			 "rank %d: rank 0 did not join: no rank 0 that is alive wrote %s",
 			 s->job->rank, path);
 
 	*strrchr(path, '/') = '\0';

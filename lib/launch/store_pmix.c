@@ -202,7 +202,8 @@ static int await(struct pmix_request *q, char value[TT_STORE_VALUE], uint64_t de
 		uint64_t end = deadline_ns < now + SLICE_NS ? deadline_ns : now + SLICE_NS;
 
 		if (tt_log_due(&log_ns))
-			tt_log(TT_LOG_WARN, "rank %u: waiting for rank 0 to put its address into PMIx's store",
+			tt_log(TT_LOG_WARN,
+			       "rank %u: waiting for rank 0 to put its address into PMIx's store",
 			       self.rank);
 		pthread_cond_timedwait(&q->answered, &q->lock,
 				       &(struct timespec){ .tv_sec = (time_t)(end / 1000000000),

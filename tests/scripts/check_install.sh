@@ -34,6 +34,16 @@ fi
 [ -e "$libdir/tutti/libnccl.so.2" ] && [ -z "$(find "$libdir" -maxdepth 1 -name 'libnccl*')" ]
 point $? "libnccl.so.2 is in a folder of its own"
 
+# a page for every function of the header, and for every tool
+pages=$(find "$dest" -path '*/man/man[13]/*')
+none=$(for name in $(sed -n 's/^TUTTI_API.* \**\(tutti[A-Z][A-Za-z]*\)(.*/\1.3/p' "$top_srcdir/lib/tutti.h") \
+		$(cd "$dest" && find . -path '*/bin/*' | sed 's|.*/||; s/$/.1/'); do
+	page=$(echo "$pages" | grep "/$name$") && [ -s "$page" ] || echo "$name"
+done)
+[ -z "$none" ]
+point $? "a manual page for every function and every tool"
+[ -z "$none" ] || echo "# none:" $none
+
 export TUTTI_NRANKS=3 TUTTI_SECRET=check-install LD_LIBRARY_PATH="$libdir"
 for kind in $kinds; do
 	for port in 29517 30518 31519; do   # one port is free
@@ -43,7 +53,7 @@ for kind in $kinds; do
 		done
 		TUTTI_RANK=0 timeout 30 "$tmp/$kind" >"$tmp/out.0" 2>&1
 		wait
-		grep -q 'in use' "$tmp/out.0" || break
+		grep -q 'is taken' "$tmp/out.0" || break
 	done
 	[ "$(cat "$tmp"/out.? | sort | uniq -c | sed 's/^ *//')" = "3 3 ranks are here" ]
 	point $? "three processes allreduce with the $kind library"

@@ -104,7 +104,7 @@ grep -q 'TUTTI_SECRET must be set' "$tmp/log"
 point $? "NCCL_COMM_ID without a secret is refused" "$(cat "$tmp/log")"
 for port in 29617 30618 31619; do      # one port is free
 	NCCL_COMM_ID=127.0.0.1:$port TUTTI_SECRET=check-nccl-$$ timeout 60 tests/nccl/nccl_client scaled >"$tmp/log" 2>&1
-	grep -q 'in use' "$tmp/log" || break
+	grep -q 'is taken' "$tmp/log" || break
 done
 ! grep -q '^not' "$tmp/log"
 point $? "NCCL_COMM_ID sets the address of the bootstrap" "$(cat "$tmp/log")"

@@ -275,7 +275,7 @@ taken() {
 		sleep .05
 	done
 	TUTTI_ROOT=127.0.0.1:$root_port TUTTI_SECRET=s TUTTI_NRANKS=2 TUTTI_RANK=0 run 1 perf/allreduce_perf -T 20 &&
-		grep -q "port $root_port of TUTTI_ROOT is taken.*choose another port" "$tmp/err"
+		grep -q "port $root_port of TUTTI_ROOT .*is taken.*choose another port" "$tmp/err"
 	rc=$?
 	kill $!
 	return $rc
