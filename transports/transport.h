@@ -121,6 +121,7 @@ enum {
 #define TT_SLOT_LINE 56 /* bytes of a small post in each cache line */
 #define TT_SLOT_SMALL (6 * TT_SLOT_LINE)
 #define TT_SLOT_BYTES (64u << 10)
+#define TT_SLOT_PAIR_BYTES (256u << 10) /* the same, where the host has two ranks only */
 /* most ranks of a host for posts of more than TT_SLOT_SMALL bytes */
 #define TT_SLOT_RANKS 8
 
@@ -214,12 +215,13 @@ struct tt_transport {
 
 /* Shared-memory slots: each rank writes its own slot, every reachable rank of the host reads it. */
 struct tt_slot_ops {
-	/* Post bytes (1..TT_SLOT_BYTES; at most TT_SLOT_SMALL where more than TT_SLOT_RANKS ranks
+	/* Post bytes (1..TT_SLOT_BYTES, or TT_SLOT_PAIR_BYTES; at most TT_SLOT_SMALL where more than TT_SLOT_RANKS ranks
 	 * take part) to this rank's slot. number counts the endpoint's posts from 1. Every rank
 	 * posts every number, with the same length, and posts a number only after it has polled the
-	 * previous number of all other ranks. Wakes dozing peers. */
+	 * previous number of all other ranks. nontemporal: more than TT_SLOT_SMALL bytes are
+	 * written past the caches. Wakes dozing peers. */
 	void (*post)(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
-		     uint32_t stamp);
+		     uint32_t stamp, bool nontemporal);
 	/* Poll the slot of peer. 1: posted; *ret_data are the bytes: up to TT_SLOT_SMALL as lines,
 	 * TT_SLOT_LINE bytes in each 64; readable until this rank posts the next number | 0: not
 	 * posted yet | TT_USAGE: the post has another stamp or length. */

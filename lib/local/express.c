@@ -1,5 +1,6 @@
 /*
- * express.c - the way by slots: allreduces of up to 64 KiB among few ranks of one host, one-shot
+ * express.c - the way by slots: allreduces of up to 64 KiB among few ranks of one host, and of up to
+ * 256 KiB between two, one-shot
  *
  * Where the ranks of a communicator share one host's memory, one-shot runs without messages. Agreed
  * facts decide, so all ranks take this way or none:
@@ -24,13 +25,22 @@ _Static_assert(TT_SLOT_RANKS <= TT_MAX_SOURCES, "one sum takes the posts of all 
 _Static_assert(TT_EXPRESS_RANKS <= TT_SLOT_RANKS && TT_EXPRESS_BYTES <= TT_SLOT_BYTES,
 	       "a slot holds every call that the plan binds to slots");
 
+/* Two ranks read as many bytes in one-shot as in two-shot, and both give the same bits. */
+static bool fits_pair(const struct tt_op *op)
+{
+	return op->comm->nranks == 2 && op->call.request->collective == TT_ALLREDUCE &&
+	       op->bound.cached->algorithm->in_place &&
+	       op->bound.tiles.total <= TT_SLOT_PAIR_BYTES;
+}
+
 static bool fits(const struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 
-	return c->paths.slots && op->bound.cached->algorithm == &tt_allreduce_one_shot &&
-	       op->bound.tiles.total > 0 && op->bound.tiles.total <= TT_SLOT_BYTES &&
-	       c->nranks <= TT_SLOT_RANKS;
+	return c->paths.slots && op->bound.tiles.total > 0 &&
+	       (fits_pair(op) ||
+		(op->bound.cached->algorithm == &tt_allreduce_one_shot &&
+		 op->bound.tiles.total <= TT_SLOT_BYTES && c->nranks <= TT_SLOT_RANKS));
 }
 
 static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const void *in,
@@ -49,6 +59,14 @@ static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const voi
 	}
 	for (int r = 0; r < c->nranks; r++)
 		c->calls.last_received[r] = c->calls.seq;
+	if (bytes >= TT_STORES_LEAST)
+		tt_slot_stores_done(c, bytes);
+}
+
+static inline void post(tuttiComm_t c, const void *in, size_t bytes, uint32_t stamp)
+{
+	tt_slots_post(c, in, bytes, stamp,
+		      bytes >= TT_STORES_LEAST && tt_slot_stores_next(c, bytes));
 }
 
 /* ---- as an operation ------------------------------------------------------------------------- */
@@ -62,7 +80,7 @@ static int advance(struct tt_op *op)
 
 	if (!op->slots.posted) {
 		tt_fault_point(c);
-		tt_slots_post(c, b->base[TT_IN], b->tiles.total, op->call.stamp);
+		post(c, b->base[TT_IN], b->tiles.total, op->call.stamp);
 		op->slots.posted = true;
 	}
 	op->slots.awaited = 0;
@@ -130,7 +148,7 @@ static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, v
 		return 1;
 	spins = tt_wait_spins(c);
 	stamp = tt_number_call(c, &row->call, row->digest);
-	tt_slots_post(c, in, row->bytes, stamp);
+	post(c, in, row->bytes, stamp);
 	while ((rc = tt_slots_poll(c, row->bytes, stamp, posts, &from)) == 0 && spins-- > 0)
 		tt_cpu_relax();
 	if (tt_unlikely(rc <= 0))

@@ -67,7 +67,7 @@ static int begin(struct tt_op *op)
 void tt_smsc_post(struct tt_op *op, const void *data, size_t bytes, enum tt_smsc_phase next)
 {
 	tt_fault_point(op->comm);
-	tt_slots_post(op->comm, data, bytes, op->call.stamp + next);
+	tt_slots_post(op->comm, data, bytes, op->call.stamp + next, false);
 	of(op)->phase = next;
 	op->slots.awaited = 0;
 }

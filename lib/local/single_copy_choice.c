@@ -19,9 +19,10 @@
  *
  * Where ranks share cores, sums by reading were never faster by more than the cost of the exchanges
  * (n = 4 on 2 cores, 64 KiB to 64 MiB), so they are not tried; copying collectives use PSCW there
- * (single_copy_pscw.c).
+ * (single_copy_pscw.c). Two ranks are faster by slots than by either, up to 256 KiB.
  */
 #include "local/single_copy.h"
+#include "local/ways.h"
 
 #define TRY 3 /* calls of a trial */
 /* calls until the next trial: SOON after one that the other way has won; doubled after each that it
@@ -137,7 +138,8 @@ bool tt_smsc_reads(struct tt_op *op)
 		place |= s->of[r].in_place;
 		insists |= s->of[r].insists;
 	}
-	if (insists || (op->comm->hosts.cores && op->comm->nranks > op->comm->hosts.cores))
+	if (insists || tt_slot_way.fits(op) ||
+	    (op->comm->hosts.cores && op->comm->nranks > op->comm->hosts.cores))
 		return insists;
 	for (int r = 0; r < op->comm->nranks; r++)
 		for (int way = 0; way < 2; way++)

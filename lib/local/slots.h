@@ -7,10 +7,21 @@
 
 /* Post data where every rank of the communicator can read it. Posts of all ranks are numbered
  * alike; a rank posts only when it has seen the previous post of every other rank. */
-static inline void tt_slots_post(tuttiComm_t c, const void *data, size_t bytes, uint32_t stamp)
+static inline void tt_slots_post(tuttiComm_t c, const void *data, size_t bytes, uint32_t stamp,
+				 bool nontemporal)
 {
-	c->paths.slots->slot_ops->post(c->paths.slots, data, bytes, ++c->calls.slot_posts, stamp);
+	c->paths.slots->slot_ops->post(c->paths.slots, data, bytes, ++c->calls.slot_posts, stamp,
+				       nontemporal);
 }
+
+/* slot_stores.c. Posts of at least TT_STORES_LEAST bytes are written by ordinary or by non-temporal
+ * stores, whichever is faster on the cores where the ranks run. */
+#define TT_STORES_LEAST 4096u
+
+/* Is the next call of this many bytes (at least TT_STORES_LEAST) written by non-temporal stores? */
+bool tt_slot_stores_next(tuttiComm_t c, size_t bytes);
+/* Its sum is there. */
+void tt_slot_stores_done(tuttiComm_t c, size_t bytes);
 
 /* The current post of one peer: 1 there, *ret_data points at it | 0 not yet | < 0 */
 static inline int tt_slots_poll_peer(tuttiComm_t c, int peer, size_t bytes, uint32_t stamp,

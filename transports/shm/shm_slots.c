@@ -5,7 +5,8 @@
  *
  *   | payload 56 B | flag | payload 56 B | flag | ...     up to 336 B: 1..6 lines; a line carries
  *                                                         payload and flag: one transfer
- *   | ............ | flag |  and a page of up to 64 KiB   more: two transfers in a row
+ *   | ............ | flag |  and a page of up to 64 KiB   more: two transfers in a row; 256 KiB where
+ *                                                         the host has two ranks
  *
  * All peers read the same lines, so a rank writes once for any number of peers, and no peer
  * acknowledges: a rank that posts k has polled k-1 of all ranks, and each rank had read all of k-2
@@ -14,6 +15,7 @@
  */
 #include <string.h>
 
+#include "mem/copy.h"
 #include "transports/shm/shm_ring.h"
 
 static struct tt_shm_slot_line *slot_of(struct tt_shm_segment *s, int local_rank, uint64_t number)
@@ -39,7 +41,7 @@ static void write_lines(struct tt_shm_slot_line *line, const char *from, size_t 
 }
 
 void tt_shm_slot_post(struct tt_endpoint *base, const void *data, size_t bytes, uint64_t number,
-		      uint32_t stamp)
+		      uint32_t stamp, bool nontemporal)
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
 	struct tt_shm_slot_line *line = slot_of(s, s->me, number);
@@ -49,7 +51,12 @@ void tt_shm_slot_post(struct tt_endpoint *base, const void *data, size_t bytes, 
 	if (bytes <= TT_SLOT_SMALL) {
 		write_lines(line, data, bytes, flag);
 	} else {
-		memcpy(tt_shm_segment_page(s, s->me, number), data, bytes);
+		void *page = tt_shm_segment_page(s, s->me, number);
+
+		if (nontemporal)
+			tt_copy_nontemporal(page, data, bytes);
+		else
+			memcpy(page, data, bytes);
 		atomic_store_explicit(&line->flag, flag, memory_order_release);
 	}
 	tt_shm_wake_all(s);
