@@ -26,7 +26,9 @@ static struct loaded {
 	tt_cuctx ctx;
 	struct tt_kernels kernels;
 	atomic_int reserved;
+	bool loading;
 } * all;
+static pthread_cond_t ended = PTHREAD_COND_INITIALIZER; /* a load has ended */
 
 int tt_kernels_cuda_version(void)
 {
@@ -36,32 +38,6 @@ int tt_kernels_cuda_version(void)
 const char *tt_kernels_code(void)
 {
 	return TT_NVCC_CODE;
-}
-
-static bool is_loaded(tt_cuctx ctx)
-{
-	struct loaded *l;
-
-	pthread_mutex_lock(&lock);
-	for (l = all; l && l->ctx != ctx; l = l->next)
-		;
-	pthread_mutex_unlock(&lock);
-	return l != NULL;
-}
-
-/* Machine code for compute capability 8.6 runs on 8.6 to 8.9, but not on 9.0. */
-bool tt_kernels_must_compile(const struct tt_cuda *cu, tt_cuctx ctx, int device)
-{
-	const char *at = cu->own_kernels ? TT_CU_OWN_CODE : TT_NVCC_CODE;
-	int major, minor, code, used;
-
-	if (is_loaded(ctx) || cu->device_attribute(&major, TT_CU_ATTR_MAJOR, device) ||
-	    cu->device_attribute(&minor, TT_CU_ATTR_MINOR, device))
-		return false;
-	for (; sscanf(at, "%d%n", &code, &used) == 1; at += used)
-		if (code / 10 == major && code % 10 <= minor)
-			return false;
-	return true;
 }
 
 /* Reports that the driver does not take the image: it is older than nvcc, or has no code for this
@@ -113,32 +89,65 @@ static int find(const struct tt_cuda *cu, void *module, struct tt_kernels *k)
 	return 0;
 }
 
-static int load(const struct tt_cuda *cu, tt_cuctx ctx, struct loaded **ret)
+static int load(const struct tt_cuda *cu, struct loaded *l)
 {
 	const void *image = cu->own_kernels ? cu->own_kernels : IMAGE;
-	struct loaded *l = calloc(1, sizeof(*l));
 	void *module;
 	int rc;
 
-	if (!l)
-		return tt_fail(TT_SYSTEM, "no memory for the kernels' addresses");
 	if (!image)
-		rc = tt_fail(
+		return tt_fail(
 			TT_CUDA,
 			"the GPU kernels are not built in: no nvcc was found when Tutti was configured");
-	else if ((rc = cu->module_load(&module, image)))
-		rc = refuse(cu, rc);
-	else
-		rc = find(cu, module, &l->kernels);
-	if (rc) {
-		free(l);
-		return rc;
+	rc = cu->module_load(&module, image);
+	return rc ? refuse(cu, rc) : find(cu, module, &l->kernels);
+}
+
+/* Under lock. Removes a context whose load has failed. */
+static void forget(struct loaded *l)
+{
+	struct loaded **at = &all;
+
+	while (*at != l)
+		at = &(*at)->next;
+	*at = l->next;
+	free(l);
+}
+
+/* Under lock, which is released during the load: a driver may compile for minutes, and contexts of
+ * other devices load meanwhile. NULL: *ret_code is the reason */
+static struct loaded *load_new(const struct tt_cuda *cu, tt_cuctx ctx, int *ret_code)
+{
+	struct loaded *l = calloc(1, sizeof(*l));
+
+	if (!l) {
+		*ret_code = tt_fail(TT_SYSTEM, "no memory for the kernels' addresses");
+		return NULL;
 	}
 	l->ctx = ctx;
 	l->kernels.reserved = &l->reserved;
+	l->loading = true;
 	l->next = all;
-	*ret = all = l;
-	return 0;
+	all = l;
+	pthread_mutex_unlock(&lock);
+	*ret_code = load(cu, l);
+	pthread_mutex_lock(&lock);
+	l->loading = false;
+	pthread_cond_broadcast(&ended);
+	if (!*ret_code)
+		return l;
+	forget(l);
+	return NULL;
+}
+
+/* Under lock. NULL: not loaded, nor being loaded */
+static struct loaded *of_context(tt_cuctx ctx)
+{
+	struct loaded *l = all;
+
+	while (l && l->ctx != ctx)
+		l = l->next;
+	return l;
 }
 
 int tt_kernels_load(const struct tt_cuda *cu, tt_cuctx ctx, const struct tt_kernels **ret_kernels)
@@ -147,14 +156,41 @@ int tt_kernels_load(const struct tt_cuda *cu, tt_cuctx ctx, const struct tt_kern
 	int rc = 0;
 
 	pthread_mutex_lock(&lock);
-	for (l = all; l && l->ctx != ctx; l = l->next)
-		;
+	while ((l = of_context(ctx)) && l->loading)
+		pthread_cond_wait(&ended, &lock);
 	if (!l)
-		rc = load(cu, ctx, &l);
-	if (!rc)
+		l = load_new(cu, ctx, &rc);
+	if (l)
 		*ret_kernels = &l->kernels;
 	pthread_mutex_unlock(&lock);
 	return rc;
+}
+
+static bool is_loaded(tt_cuctx ctx)
+{
+	const struct loaded *l;
+	bool is;
+
+	pthread_mutex_lock(&lock);
+	l = of_context(ctx);
+	is = l && !l->loading;
+	pthread_mutex_unlock(&lock);
+	return is;
+}
+
+/* Machine code for compute capability 8.6 runs on 8.6 to 8.9, but not on 9.0. */
+bool tt_kernels_must_compile(const struct tt_cuda *cu, tt_cuctx ctx, int device)
+{
+	const char *at = cu->own_kernels ? TT_CU_OWN_CODE : TT_NVCC_CODE;
+	int major, minor, code, used;
+
+	if (is_loaded(ctx) || cu->device_attribute(&major, TT_CU_ATTR_MAJOR, device) ||
+	    cu->device_attribute(&minor, TT_CU_ATTR_MINOR, device))
+		return false;
+	for (; sscanf(at, "%d%n", &code, &used) == 1; at += used)
+		if (code / 10 == major && code % 10 <= minor)
+			return false;
+	return true;
 }
 
 int tt_kernels_available(const struct tt_kernels *k)
@@ -186,6 +222,7 @@ static void in_child(void)
 		all = l->next;
 		free(l);
 	}
+	ended = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	after_fork();
 }
 

@@ -210,6 +210,17 @@ static void one_connection_to_the_device_is_warned_of_once(void)
 	claim(join_and_count(STAGED, false, text) == 1);
 }
 
+static void threads_load_the_kernels_into_their_gpus_at_the_same_time(void)
+{
+	if (getenv("TUTTI_TEST_GPU"))
+		return;
+	setenv("TUTTI_TEST_CUDA_DEVICES", "2", 1);
+	setenv("TUTTI_TEST_CUDA_LOADS", "2", 1);
+	claim(run_gpu_ranks(2, KERNEL_BARRIER, true, join_and_leave) == 0);
+	/* two on each */
+	claim(run_gpu_ranks(4, KERNEL_BARRIER, true, join_and_leave) == 0);
+}
+
 static void *computed; /* a page that the ranks share; rank 0 sets its first word */
 
 /* Rank 0 calls while rank 1 does not, and computes on another stream. Rank 1 calls once rank 0 has
@@ -270,6 +281,7 @@ const struct gpu_case gpu_devices[] = {
 	GPU_CASE(a_driver_too_old_for_the_kernels_is_named_once_in_the_log),
 	GPU_CASE(ranks_signal_each_other_where_streams_write_no_memory_of_other_gpus),
 	GPU_CASE(a_join_waits_longer_than_its_deadline_while_a_driver_compiles_the_kernels),
+	GPU_CASE(threads_load_the_kernels_into_their_gpus_at_the_same_time),
 	GPU_CASE(a_small_allreduce_holds_up_no_computing_in_the_only_connection_to_a_device),
 	GPU_CASE(one_connection_to_the_device_is_warned_of_once),
 	{ NULL, NULL, false },

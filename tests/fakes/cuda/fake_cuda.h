@@ -26,6 +26,7 @@
  *               up to 3 ms late; a CODE that CUDA contexts do not survive, such as 700, is then
  *               returned by all calls
  *               TUTTI_TEST_CUDA_SLOW=SYMBOL:MS   each call of that function takes MS ms
+ *               TUTTI_TEST_CUDA_LOADS=N   the first N loads of modules succeed at the same time only
  *               TUTTI_TEST_CUDA_SPOIL=K   the K-th copy to the host has one wrong bit
  *               TUTTI_TEST_CUDA_NO=WORD   the feature WORD is missing: dmabuf (of the device),
  *               ordering (an HCA's writes are visible only after cuFlushGPUDirectRDMAWrites), flush

@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/fakes/cuda/fake_cuda.h"
 
@@ -105,9 +106,32 @@ EXPORT int cuStreamBatchMemOp_v2(tt_custream stream, unsigned count, struct tt_c
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
+/* Waits until as many modules are being loaded at once as the environment says. */
+static bool load_at_once(void)
+{
+	const char *text = getenv("TUTTI_TEST_CUDA_LOADS");
+	struct timespec until;
+	static int loads;
+	bool met;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 10;
+	pthread_mutex_lock(&fake_lock);
+	loads++;
+	pthread_cond_broadcast(&fake_changed);
+	while (text && loads < atoi(text) &&
+	       !pthread_cond_timedwait(&fake_changed, &fake_lock, &until))
+		;
+	met = !text || loads >= atoi(text);
+	pthread_mutex_unlock(&fake_lock);
+	return met;
+}
+
 EXPORT int cuModuleLoadData(void **ret_module, const void *image)
 {
 	ENTER_FREELY();
+	if (!load_at_once())
+		return TT_CU_NO_MEMORY;
 	if (fake_lacks("age"))
 		return 222; /* CUDA_ERROR_UNSUPPORTED_PTX_VERSION */
 	*ret_module = (void *)(uintptr_t)image;
