@@ -80,6 +80,17 @@ int train_metrics_check(const struct train_config *config)
 	return TRAIN_OK;
 }
 
+/* A resumed training continues the lines of the one before; hashes of both would not be one file. */
+static const char *mode_of(const struct train_rank *t, int file, bool append)
+{
+	return append || (t->first_step && file != TRAIN_FILE_HASHES) ? "ae" : "we";
+}
+
+static bool is_empty(FILE *file)
+{
+	return !fseek(file, 0, SEEK_END) && ftell(file) <= 0;
+}
+
 int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool append)
 {
 	struct tool_hashes_header head = { TOOL_HASHES_MAGIC, t->model.parameters,
@@ -91,14 +102,14 @@ int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool
 		return TRAIN_OK;
 	m->terminal = isatty(STDERR_FILENO);
 	for (int i = 0; i < TRAIN_FILES && !rc; i++) {
-		rc = open_file(t->config, i, append ? "ae" : "we", &m->file[i]);
+		rc = open_file(t->config, i, mode_of(t, i, append), &m->file[i]);
 		if (m->file[i]) /* a killed rank leaves complete lines */
 			setvbuf(m->file[i], NULL, i == TRAIN_FILE_HASHES ? _IOFBF : _IOLBF,
 				1 << 16);
 	}
 	if (rc || append)
 		return rc;
-	if (m->file[TRAIN_FILE_CSV])
+	if (m->file[TRAIN_FILE_CSV] && is_empty(m->file[TRAIN_FILE_CSV]))
 		fprintf(m->file[TRAIN_FILE_CSV],
 			"step,epoch,loss,samples_per_s,accuracy,test_loss\n");
 	if (m->file[TRAIN_FILE_HASHES])
@@ -115,8 +126,9 @@ int train_metrics_close(struct train_metrics *m, const struct train_config *conf
 		fprintf(stderr, "\r\033[K");
 	for (int i = 0; i < TRAIN_FILES; i++)
 		if (m->file[i] && (ferror(m->file[i]) | fclose(m->file[i])))
-			rc = train_fail(TRAIN_FAILED, "--%s %s: cannot be written completely: %s",
-					options[i], path_of(config, i), strerror(errno));
+			rc = train_fail(TRAIN_FAILED, "--%s %s: the file is incomplete: %s",
+					options[i], path_of(config, i),
+					strerror(m->error[i] ? m->error[i] : errno));
 	memset(m, 0, sizeof(*m));
 	return rc;
 }
@@ -177,6 +189,20 @@ static void write_hashes(FILE *to, struct train_rank *t, uint64_t step)
 	fflush(to);
 }
 
+/* The training goes on: only its record is incomplete. */
+static void complain_once(struct train_metrics *m, const struct train_config *config, uint64_t step)
+{
+	for (int i = 0; i < TRAIN_FILES; i++) {
+		if (!m->file[i] || m->error[i] || !ferror(m->file[i]))
+			continue;
+		m->error[i] = errno ? errno : EIO;
+		fprintf(stderr,
+			"tutti-train: --%s %s: step %" PRIu64
+			" cannot be written: %s; the training goes on\n",
+			options[i], path_of(config, i), step, strerror(m->error[i]));
+	}
+}
+
 void train_metrics_write(struct train_metrics *m, struct train_rank *t,
 			 const struct train_step_record *r)
 {
@@ -190,6 +216,7 @@ void train_metrics_write(struct train_metrics *m, struct train_rank *t,
 		write_json(m->file[TRAIN_FILE_JSONL], r);
 	if (m->file[TRAIN_FILE_HASHES])
 		write_hashes(m->file[TRAIN_FILE_HASHES], t, r->step);
+	complain_once(m, t->config, r->step);
 	if (!r->evaluated)
 		return;
 	printf("step %" PRIu64 "  epoch %" PRIu64 " of %" PRIu64

@@ -18,6 +18,7 @@ struct train_metrics {
 	bool on;                 /* rank 0 */
 	bool terminal;           /* stderr is a terminal: show progress */
 	FILE *file[TRAIN_FILES]; /* NULL: not requested */
+	int error[TRAIN_FILES];  /* errno of the first write that failed, which is reported once */
 	uint64_t shown_ns;       /* time of the last progress line */
 };
 

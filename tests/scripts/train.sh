@@ -159,7 +159,11 @@ wrong 'unexpected argument' --data synth extra
 run 30 --data fashion --data-dir /nowhere
 claim "--data fashion without its files names the package" ended 1 dataset-fashion-mnist
 run 60 --np 2 "${small[@]}" --metrics /dev/full
-claim "metrics that cannot be written end with status 1 and one error" ended 1 'rank 0: --metrics /dev/full: .*No space left'
+claim "metrics that cannot be written are reported when it happens" ended 1 '--metrics /dev/full: step 1 cannot be written: No space left'
+claim "... and end with status 1 and an error" ended 1 'rank 0: --metrics /dev/full: .*No space left'
+few=(--data synth --model linear --global-batch 64 --metrics "$out/lines.csv")
+run 60 "${few[@]}" --steps 2 --save "$out/two" && run 60 "${few[@]}" --steps 4 --resume "$out/two"
+claim "--metrics with --resume appends" [ "$(cut -d, -f1 "$out/lines.csv" | xargs)" = "step 1 2 3 4" ]
 for line in "--help" "--np 2 ${small[*]}" "${small[*]}"; do
 	limit 60 "$prog" $line >/dev/full 2>"$out/err" </dev/null
 	status=$?
