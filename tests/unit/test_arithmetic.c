@@ -1,5 +1,6 @@
 /*
- * test_arithmetic.c - arithmetic of the trainer: matrix products, exp and log, the hash of replicas
+ * test_arithmetic.c - arithmetic of the trainer: matrix products, element-wise loops, exp and log, the
+ * hash of replicas
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -9,10 +10,12 @@
 #include "tests/support/random_floats.h"
 #include "trainer/device/exact.h"
 #include "trainer/device/gemm.h"
+#include "trainer/device/host_loops.h"
 #include "trainer/replicas.h"
 #include "trainer/data/sampler.h"
 
 TestSuite(gemm, .timeout = 60);
+TestSuite(host_loops, .timeout = 60);
 TestSuite(exact, .timeout = 60);
 TestSuite(replicas, .timeout = 60);
 
@@ -125,6 +128,73 @@ Test(gemm, writes_nothing_outside_the_result)
 Test(gemm, an_unknown_instruction_set_is_refused)
 {
 	cr_assert_null(train_gemm_open("sse9"));
+}
+
+/* ---- element-wise loops --------------------------------------------------------------------- */
+
+enum { LOOP_MOST = 70 };
+
+/* Runs every loop on n elements; result[operation][LOOP_MOST], of which the last are not touched. */
+static void run_loops(const struct train_host_loops *l, size_t n, const float *from,
+		      float result[8][LOOP_MOST])
+{
+	uint8_t image[LOOP_MOST];
+
+	for (size_t i = 0; i < LOOP_MOST; i++)
+		image[i] = (uint8_t)(i * 37);
+	for (int operation = 0; operation < 8; operation++)
+		memcpy(result[operation], from + operation, sizeof(result[operation]));
+	l->gather(n, image, 0.286f, result[0]);
+	l->bias(n, from + 100, false, result[1]);
+	l->bias(n, from + 100, true, result[2]);
+	l->add(n, from + 101, result[3]);
+	l->blend(n, 0.3f, 0.7f, from + 102, result[4]);
+	l->blend(n, 0.3f, 0.0f, NULL, result[5]);
+	l->relu_back(n, from + 103, result[6]);
+	l->descend(n, 0.004f, 0.05f, 0.9f, from + 104, result[7], result[5]);
+}
+
+/* The same, element by element */
+static void run_one_by_one(size_t n, const float *from, float result[8][LOOP_MOST])
+{
+	for (int operation = 0; operation < 8; operation++)
+		memcpy(result[operation], from + operation, sizeof(result[operation]));
+	for (size_t i = 0; i < n; i++) {
+		float sum = from[1 + i] + from[100 + i], with = from[2 + i] + from[100 + i];
+
+		result[0][i] = (float)(uint8_t)(i * 37) * (1.0f / 255.0f) - 0.286f;
+		result[1][i] = sum;
+		result[2][i] = with > 0.0f ? with : 0.0f;
+		result[3][i] += from[101 + i];
+		result[4][i] = 0.3f * result[4][i] + 0.7f * from[102 + i];
+		result[5][i] *= 0.3f;
+		result[6][i] = from[103 + i] > 0.0f ? result[6][i] : 0.0f;
+		result[7][i] = 0.9f * result[7][i] + 0.004f * from[104 + i];
+		result[5][i] -= 0.05f * result[7][i];
+	}
+}
+
+Test(host_loops, every_instruction_set_has_the_bits_of_single_elements_and_writes_no_others)
+{
+	float *from = random_floats(256, 5), got[8][LOOP_MOST], want[8][LOOP_MOST];
+
+	from[104] = NAN;
+	from[105] = -0.0f;
+	from[106] = 0.0f;
+	for (size_t n = 0; n <= LOOP_MOST - 1; n++) {
+		run_one_by_one(n, from, want);
+		for (size_t i = 0; i < sizeof(isas) / sizeof(isas[0]); i++) {
+			const struct train_host_loops *l = train_host_loops_of(isas[i]);
+
+			if (!l)
+				continue;
+			run_loops(l, n, from, got);
+			cr_expect(!memcmp(want, got, sizeof(got)), "%s, %zu elements", isas[i], n);
+		}
+	}
+	cr_expect_not_null(train_host_loops_of("scalar"));
+	cr_expect_null(train_host_loops_of("mmx"));
+	free(from);
 }
 
 /* ---- exact ---------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
 #include "trainer/device/device_host.h"
 
 #include "trainer/device/exact.h"
+#include "trainer/device/host_loops.h"
 #include "tutti.h"
 
 #include <string.h>
@@ -32,24 +33,17 @@ void train_host_gather(struct train_device *d, const uint8_t *images, const uint
 		       size_t rows, size_t pixels, float mean, float *restrict x)
 {
 	(void)d;
-	for (size_t row = 0; row < rows; row++) {
-		const uint8_t *image = images + samples[row] * pixels;
-
-		for (size_t i = 0; i < pixels; i++)
-			x[row * pixels + i] = (float)image[i] * (1.0f / 255.0f) - mean;
-	}
+	for (size_t row = 0; row < rows; row++)
+		train_host_loops()->gather(pixels, images + samples[row] * pixels, mean,
+					   x + row * pixels);
 }
 
 void train_host_bias(struct train_device *d, size_t rows, size_t n, const float *bias, bool relu,
 		     float *y)
 {
 	(void)d;
-	for (size_t row = 0; row < rows; row++, y += n) {
-		for (size_t i = 0; i < n; i++)
-			y[i] += bias[i];
-		for (size_t i = 0; relu && i < n; i++)
-			y[i] = y[i] > 0.0f ? y[i] : 0.0f;
-	}
+	for (size_t row = 0; row < rows; row++, y += n)
+		train_host_loops()->bias(n, bias, relu, y);
 }
 
 void train_host_bias_back(struct train_device *d, size_t rows, size_t n, const float *dy,
@@ -58,33 +52,27 @@ void train_host_bias_back(struct train_device *d, size_t rows, size_t n, const f
 	(void)d;
 	memset(dbias, 0, n * sizeof(*dbias));
 	for (size_t row = 0; row < rows; row++, dy += n)
-		for (size_t i = 0; i < n; i++)
-			dbias[i] += dy[i];
+		train_host_loops()->add(n, dy, dbias);
 }
 
 void train_host_add(struct train_device *d, size_t count, const float *restrict from,
 		    float *restrict to)
 {
 	(void)d;
-	for (size_t i = 0; i < count; i++)
-		to[i] += from[i];
+	train_host_loops()->add(count, from, to);
 }
 
 void train_host_blend(struct train_device *d, size_t count, float keep, float take,
 		      const float *restrict from, float *restrict to)
 {
 	(void)d;
-	for (size_t i = 0; !from && i < count; i++)
-		to[i] *= keep;
-	for (size_t i = 0; from && i < count; i++)
-		to[i] = keep * to[i] + take * from[i];
+	train_host_loops()->blend(count, keep, take, from, to);
 }
 
 void train_host_relu_back(struct train_device *d, size_t count, const float *y, float *dy)
 {
 	(void)d;
-	for (size_t i = 0; i < count; i++)
-		dy[i] = y[i] > 0.0f ? dy[i] : 0.0f;
+	train_host_loops()->relu_back(count, y, dy);
 }
 
 void train_host_loss(struct train_device *d, size_t rows, size_t classes, const uint8_t *labels,
@@ -106,8 +94,5 @@ void train_host_descend(struct train_device *d, size_t count, float scale, float
 			float *restrict weight)
 {
 	(void)d;
-	for (size_t i = 0; i < count; i++) {
-		velocity[i] = momentum * velocity[i] + scale * gradient[i];
-		weight[i] -= rate * velocity[i];
-	}
+	train_host_loops()->descend(count, scale, rate, momentum, gradient, velocity, weight);
 }
