@@ -18,6 +18,20 @@ libdir=$(dirname "$(find "$dest" -name libtutti.so)")
 export PKG_CONFIG_SYSROOT_DIR="$dest" PKG_CONFIG_PATH="$libdir/pkgconfig"
 $CC "$top_srcdir/examples/allreduce.c" -o "$tmp/shared" $(pkg-config --cflags --libs tutti)
 point $? "the program compiles and links with pkg-config --cflags --libs tutti"
+# the lines of tutti_comm(3)
+if command -v c++ >/dev/null; then
+	c++ -x c++ "$top_srcdir/examples/allreduce.c" -o "$tmp/cxx" $(pkg-config --cflags --libs tutti)
+	point $? "the program is C++, too"
+fi
+if command -v cmake >/dev/null && command -v c++ >/dev/null; then
+	mkdir "$tmp/cmake"
+	cp "$top_srcdir/examples/allreduce.c" "$tmp/cmake/x.cc"
+	{ echo "cmake_minimum_required(VERSION 3.13)"; echo "project(x CXX)"; echo "add_executable(x x.cc)"
+	  sed -n '/^find_package/,/^target_link/p' "$top_srcdir/man/tutti_comm.3"; } >"$tmp/cmake/CMakeLists.txt"
+	cmake -S "$tmp/cmake" -B "$tmp/cmake/build" >"$tmp/log" 2>&1 && cmake --build "$tmp/cmake/build" >>"$tmp/log" 2>&1
+	point $? "the lines for CMake build the program"
+	[ -x "$tmp/cmake/build/x" ] || tail -5 "$tmp/log" | sed 's/^/# /'
+fi
 kinds=shared
 if [ -e "$libdir/libtutti.a" ]; then
 	kinds="shared static"
