@@ -1,6 +1,6 @@
 /*
  * express.c - the way by slots: allreduces of up to 64 KiB among few ranks of one host, and of up to
- * 256 KiB between two, one-shot
+ * 256 KiB, or more if that is fast (single_copy_choice.c), between two, one-shot
  *
  * Where the ranks of a communicator share one host's memory, one-shot runs without messages. Agreed
  * facts decide, so all ranks take this way or none:
@@ -29,8 +29,7 @@ _Static_assert(TT_EXPRESS_RANKS <= TT_SLOT_RANKS && TT_EXPRESS_BYTES <= TT_SLOT_
 static bool fits_pair(const struct tt_op *op)
 {
 	return op->comm->nranks == 2 && op->call.request->collective == TT_ALLREDUCE &&
-	       op->bound.cached->algorithm->in_place &&
-	       op->bound.tiles.total <= TT_SLOT_PAIR_BYTES;
+	       op->bound.cached->algorithm->in_place;
 }
 
 static bool fits(const struct tt_op *op)
@@ -41,6 +40,11 @@ static bool fits(const struct tt_op *op)
 	       (fits_pair(op) ||
 		(op->bound.cached->algorithm == &tt_allreduce_one_shot &&
 		 op->bound.tiles.total <= TT_SLOT_BYTES && c->nranks <= TT_SLOT_RANKS));
+}
+
+static bool takes(const struct tt_op *op)
+{
+	return op->bound.tiles.total <= TT_SLOT_PAIR_BYTES || op->slots.chosen;
 }
 
 static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const void *in,
@@ -71,25 +75,31 @@ static inline void post(tuttiComm_t c, const void *in, size_t bytes, uint32_t st
 
 /* ---- as an operation ------------------------------------------------------------------------- */
 
+/* One post and its sum; a call of more than TT_SLOT_PAIR_BYTES takes several. */
 static int advance(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 	const struct tt_op_bound *b = &op->bound;
+	size_t at = op->slots.done, left = b->tiles.total - at,
+	       bytes = left < TT_SLOT_PAIR_BYTES ? left : TT_SLOT_PAIR_BYTES;
 	const void *posts[TT_SLOT_RANKS];
 	int rc;
 
 	if (!op->slots.posted) {
 		tt_fault_point(c);
-		post(c, b->base[TT_IN], b->tiles.total, op->call.stamp);
+		post(c, b->base[TT_IN] + at, bytes, op->call.stamp);
 		op->slots.posted = true;
 	}
 	op->slots.awaited = 0;
-	rc = tt_slots_poll(c, b->tiles.total, op->call.stamp, posts, &op->slots.awaited);
+	rc = tt_slots_poll(c, bytes, op->call.stamp, posts, &op->slots.awaited);
 	if (rc <= 0)
 		return rc;
 	tt_fault_point(c);
-	sum(c, b->reduce, b->base[TT_OUT], b->base[TT_IN], posts, b->tiles.total, b->element_bytes);
-	op->cursors.nfinished = op->cursors.n;
+	sum(c, b->reduce, b->base[TT_OUT] + at, b->base[TT_IN] + at, posts, bytes, b->element_bytes);
+	op->slots.posted = false;
+	op->slots.done += bytes;
+	if (bytes == left)
+		op->cursors.nfinished = op->cursors.n;
 	return 1;
 }
 
@@ -164,6 +174,7 @@ static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, v
 const struct tt_way tt_slot_way = {
 	.name = "slots",
 	.fits = fits,
+	.takes = takes,
 	.advance = advance,
 	.waits_for = tt_slots_wait_for,
 	.prepare = prepare,

@@ -24,12 +24,13 @@ enum tt_smsc_phase {
 
 /* Measured calls of one collective and size, in place or not. Counters of calls are equal on all
  * ranks. */
+enum tt_smsc_by { TT_BY_MESSAGES, TT_BY_READING, TT_BY_SLOTS, TT_BY_ALL };
 struct tt_smsc_trial {
-	uint32_t ns[2][2]; /* this rank's last two calls, by messages and by reading */
-	bool timed;        /* the current call is measured */
-	bool reads;        /* agreed: calls go by reading now */
-	bool prefers;      /* agreed: reading is faster, as far as is known */
-	bool won;          /* agreed: the other way has won the last trial */
+	uint32_t ns[TT_BY_ALL][2]; /* this rank's last two calls of each way */
+	bool timed;                /* the current call is measured */
+	/* agreed: calls go this way now; the fastest, as far as is known; the next to try */
+	uint8_t way, prefers, rival;
+	bool won; /* agreed: the rival has won its last trial, or is new */
 	/* calls until the next trial begins or ends; between two trials (0: none was yet) */
 	uint32_t left, gap;
 };
@@ -44,7 +45,7 @@ struct tt_smsc_history {
 struct tt_smsc_addresses {
 	struct tt_peer_memory in, out;
 	bool in_place, insists; /* insists: TUTTI_CMA=on */
-	uint32_t ns[2][2];      /* least times measured, as in struct tt_smsc_trial */
+	uint32_t ns[2][TT_BY_ALL]; /* least times measured, as in struct tt_smsc_trial */
 };
 
 #define TT_SMSC_BOUNCED (128u << 10) /* bytes of a slice in the bounce buffer, which stays in L2 */
@@ -70,7 +71,7 @@ struct tt_single_copy {
 	const char *in_at[TT_SLOT_RANKS], *out_at[TT_SLOT_RANKS]; /* NULL: by bounce buffer */
 	struct tt_smsc_trial *trial;                              /* measures this call, or NULL */
 	uint64_t exchanged_ns; /* when the addresses of all ranks were there */
-	bool reads;            /* the trial's way for this call */
+	enum tt_smsc_by way;   /* the trial's way for this call */
 };
 
 /* single_copy.c. Post data to the slots of this call, in its next phase. Poll the posts of all ranks
@@ -116,10 +117,10 @@ bool tt_pscw_test(struct tt_op *op);
  * ones? note: the result of this one. */
 bool tt_smsc_worth(const struct tt_op *op);
 void tt_smsc_note(const struct tt_op *op, bool in_vain);
-/* Put this rank's measurements into its post; then, with the posts of all: is ordinary memory read
- * in this call? All ranks answer alike. measure: the call is complete. */
+/* Put this rank's measurements into its post; then, with the posts of all: the way of this call on
+ * ordinary memory. All ranks answer alike. measure: the call is complete. */
 void tt_smsc_report(const struct tt_op *op, struct tt_smsc_addresses *mine);
-bool tt_smsc_reads(struct tt_op *op);
+enum tt_smsc_by tt_smsc_choose(struct tt_op *op);
 void tt_smsc_measure(const struct tt_op *op);
 
 #endif

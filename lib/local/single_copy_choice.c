@@ -1,6 +1,6 @@
 /*
- * single_copy_choice.c - is a large call on ordinary memory faster by messages, or by reading
- * peers' memory?
+ * single_copy_choice.c - is a large call on ordinary memory faster by messages, by reading peers'
+ * memory, or by slots?
  *
  * Called by single_copy.c, when the address exchange is done and ranks can read each other. The
  * kernel's copy moves a byte once where messages move it twice, but it looks up every page, only
@@ -19,7 +19,7 @@
  *
  * Where ranks share cores, sums by reading were never faster by more than the cost of the exchanges
  * (n = 4 on 2 cores, 64 KiB to 64 MiB), so they are not tried; copying collectives use PSCW there
- * (single_copy_pscw.c). Two ranks are faster by slots than by either, up to 256 KiB.
+ * (single_copy_pscw.c). An allreduce of two ranks may go by slots too, and does up to 256 KiB.
  */
 #include "local/single_copy.h"
 #include "local/ways.h"
@@ -87,67 +87,104 @@ void tt_smsc_report(const struct tt_op *op, struct tt_smsc_addresses *mine)
 	mine->in_place = in_place(op);
 	mine->insists = op->comm->settings.cma == TT_CMA_ON;
 	for (int place = 0; place < 2; place++)
-		for (int way = 0; way < 2; way++)
+		for (int way = 0; way < TT_BY_ALL; way++)
 			mine->ns[place][way] = least_of(w->trial[place].ns[way]);
 }
 
-/* The calls between two trials, or of a trial, are over; ns: sums of the times of all ranks. */
-static void next_stretch(struct tt_smsc_trial *t, const struct tt_smsc_trial *smaller,
-			 const uint64_t ns[2])
+static bool is_possible(const struct tt_op *op, unsigned way)
 {
-	bool wins;
-
-	if (t->gap == 0) { /* the first call */
-		t->gap = SOON;
-		t->reads = t->prefers = smaller && smaller->prefers;
-		t->left = TRY;
-		t->won = true;
-	} else if (t->reads == t->prefers) {
-		t->reads = !t->prefers;
-		t->left = TRY;
-	} else {
-		wins = ns[t->reads] < ns[t->prefers];
-		t->gap = wins ? SOON : t->gap < LATE ? 2 * t->gap : LATE;
-		t->prefers = t->prefers != (wins && t->won);
-		t->won = wins && t->reads != t->prefers;
-		t->reads = t->prefers;
-		t->left = t->gap;
+	switch (way) {
+	case TT_BY_READING:
+		return op->comm->single_copy->memory == TT_SMSC_READABLE;
+	case TT_BY_SLOTS:
+		return tt_slot_way.fits(op);
+	default:
+		return true;
 	}
 }
 
-static bool next_way(struct tt_smsc_trial *t, const struct tt_smsc_trial *smaller,
-		     const uint64_t ns[2])
+/* The way that is tried after the rival; its first trial decides at once. */
+static void next_rival(const struct tt_op *op, struct tt_smsc_trial *t, const uint64_t ns[TT_BY_ALL])
 {
-	bool before = t->reads, first = t->gap == 0;
-
-	if (t->left == 0)
-		next_stretch(t, smaller, ns);
-	t->left--;
-	t->timed = !first && t->reads == before;
-	return t->reads;
+	do
+		t->rival = (uint8_t)((t->rival + 1) % TT_BY_ALL);
+	while (t->rival == t->prefers || !is_possible(op, t->rival));
+	t->won = !ns[t->rival];
 }
 
-bool tt_smsc_reads(struct tt_op *op)
+/* A trial of the rival is over. */
+static void judge(const struct tt_op *op, struct tt_smsc_trial *t, const uint64_t ns[TT_BY_ALL])
+{
+	bool wins = ns[t->rival] < ns[t->prefers];
+
+	t->gap = wins ? SOON : t->gap < LATE ? 2 * t->gap : LATE;
+	if (wins && !t->won) {
+		t->won = true; /* once more */
+	} else {
+		if (wins)
+			t->prefers = t->rival;
+		next_rival(op, t, ns);
+	}
+	t->way = t->prefers;
+	t->left = t->won ? SOON : t->gap;
+}
+
+/* The calls between two trials, or of a trial, are over; ns: sums of the times of all ranks. */
+static void next_stretch(const struct tt_op *op, struct tt_smsc_trial *t,
+			 const struct tt_smsc_trial *smaller, const uint64_t ns[TT_BY_ALL])
+{
+	if (t->gap == 0) { /* the first call */
+		t->gap = SOON;
+		t->way = t->prefers = t->rival =
+			smaller && is_possible(op, smaller->prefers) ? smaller->prefers : 0;
+		next_rival(op, t, ns);
+		t->left = TRY;
+	} else if (t->way == t->prefers) {
+		t->way = t->rival;
+		t->left = TRY;
+	} else {
+		judge(op, t, ns);
+	}
+}
+
+static enum tt_smsc_by next_way(const struct tt_op *op, struct tt_smsc_trial *t,
+				const struct tt_smsc_trial *smaller, const uint64_t ns[TT_BY_ALL])
+{
+	uint8_t before = t->way;
+	bool first = t->gap == 0;
+
+	if (t->left == 0)
+		next_stretch(op, t, smaller, ns);
+	t->left--;
+	t->timed = !first && t->way == before;
+	return t->way;
+}
+
+enum tt_smsc_by tt_smsc_choose(struct tt_op *op)
 {
 	struct tt_single_copy *s = op->comm->single_copy;
 	struct tt_smsc_history *w = history_of(op);
-	uint64_t ns[2] = { 0, 0 };
+	uint64_t ns[TT_BY_ALL] = { 0 };
 	bool place = false, insists = false;
 
 	for (int r = 0; r < op->comm->nranks; r++) {
 		place |= s->of[r].in_place;
 		insists |= s->of[r].insists;
 	}
-	if (insists || tt_slot_way.fits(op) ||
-	    (op->comm->hosts.cores && op->comm->nranks > op->comm->hosts.cores))
-		return insists;
+	if (insists && is_possible(op, TT_BY_READING))
+		return TT_BY_READING;
+	if (op->bound.block <= TT_SLOT_PAIR_BYTES && is_possible(op, TT_BY_SLOTS))
+		return TT_BY_SLOTS;
+	if ((op->comm->hosts.cores && op->comm->nranks > op->comm->hosts.cores) ||
+	    !(is_possible(op, TT_BY_READING) || is_possible(op, TT_BY_SLOTS)))
+		return TT_BY_MESSAGES;
 	for (int r = 0; r < op->comm->nranks; r++)
-		for (int way = 0; way < 2; way++)
+		for (int way = 0; way < TT_BY_ALL; way++)
 			ns[way] += s->of[r].ns[place][way];
 	s->trial = &w->trial[place];
-	s->reads = next_way(s->trial, first_of_sizes(op, w) ? NULL : &w[-1].trial[place], ns);
+	s->way = next_way(op, s->trial, first_of_sizes(op, w) ? NULL : &w[-1].trial[place], ns);
 	s->exchanged_ns = tt_now_ns();
-	return s->reads;
+	return s->way;
 }
 
 void tt_smsc_measure(const struct tt_op *op)
@@ -155,14 +192,17 @@ void tt_smsc_measure(const struct tt_op *op)
 	const struct tt_single_copy *s = op->comm->single_copy;
 	struct tt_smsc_trial *t = s->trial;
 	uint64_t took = tt_now_ns() - s->exchanged_ns;
-	uint32_t *ns = t->ns[s->reads];
+	uint32_t *ns = t->ns[s->way];
+	static const char *const names[TT_BY_ALL] = {
+		[TT_BY_MESSAGES] = "messages", [TT_BY_READING] = "reading", [TT_BY_SLOTS] = "slots"
+	};
 
 	if (!t->timed)
 		return;
 	ns[1] = ns[0];
 	ns[0] = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
 	if (t->left == 0)
-		tt_log(TT_LOG_DEBUG, "rank %d: %s of %zu bytes %s: %u and %u us", op->comm->rank,
+		tt_log(TT_LOG_DEBUG, "rank %d: %s of %zu bytes by %s: %u and %u us", op->comm->rank,
 		       tt_collective_name(op->call.request->collective), op->bound.block,
-		       s->reads ? "by reading" : "by messages", ns[1] / 1000, ns[0] / 1000);
+		       names[s->way], ns[1] / 1000, ns[0] / 1000);
 }

@@ -75,12 +75,12 @@ static void find_buffers(struct tt_op *op)
 	}
 }
 
-/* Calls that go by messages instead are measured, too; slots need no comparison. */
+/* Calls that go another way are measured, too. */
 static int decline(struct tt_op *op)
 {
 	int rc = tt_op_decline(op);
 
-	if (of(op)->trial && tt_op_by_messages(op))
+	if (of(op)->trial)
 		op->observer = &tt_single_copy_way;
 	return rc;
 }
@@ -90,10 +90,11 @@ static int go(struct tt_op *op)
 {
 	struct tt_single_copy *s = of(op);
 	tuttiComm_t c = op->comm;
-	bool can = (!s->ordinary || (s->memory == TT_SMSC_READABLE && tt_smsc_reads(op))) &&
-		   (!s->windows || s->maps);
+	enum tt_smsc_by way = s->ordinary ? tt_smsc_choose(op) : TT_BY_READING;
+	bool can = way == TT_BY_READING && (!s->windows || s->maps);
 
 	tt_smsc_note(op, !can);
+	op->slots.chosen = way == TT_BY_SLOTS;
 	if (!can)
 		return decline(op);
 	find_buffers(op);

@@ -23,7 +23,7 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 	op->staging = r->staging;
 	op->started = op->complete = false;
 	op->call.request = r;
-	op->slots.posted = false;
+	op->slots = (struct tt_op_slots){ 0 };
 	op->cursors.n = op->cursors.nfinished = 0;
 	op->cursors.preposts = false;
 	op->posts.n = 0;

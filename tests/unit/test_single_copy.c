@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "mem/reduce.h"
+#include "tests/support/must.h"
 #include "tests/support/ranks.h"
 
 #define MAX_BYTES (600u << 10)
@@ -139,6 +140,54 @@ static int reduce_all(tuttiComm_t *comm, int rank, int n, void *arg)
 	put(t->mode, rank, in);
 	put(t->mode, rank, out);
 	return bad;
+}
+
+/* Do two ranks share a core? Then only messages are used. */
+static bool is_crowded(void)
+{
+	cpu_set_t cores;
+
+	return !sched_getaffinity(0, sizeof(cores), &cores) && CPU_COUNT(&cores) < 2;
+}
+
+/* Large calls of two ranks try every way; those by slots take several posts, no message, and read no
+ * memory of the peer. */
+static int sum_pairs(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	static int32_t in[MAX_BYTES / 4], out[MAX_BYTES / 4];
+	tuttiCounters_t before = { .size = sizeof(before) }, after = { .size = sizeof(after) };
+	int by_slots = 0;
+
+	(void)n, (void)arg;
+	for (int i = 0; i < 40; i++) {
+		size_t count = MAX_BYTES / 4 - (size_t)(i % 5);
+		uint64_t seed = (uint64_t)i * 2;
+
+		for (size_t k = 0; k < count; k++)
+			in[k] = (int32_t)random_of(seed + (unsigned)rank, k);
+		WANT(!tuttiCommGetCounters(*comm, &before));
+		MUST(tuttiAllReduce(in, out, count, tuttiInt32, tuttiSum, *comm, NULL));
+		WANT(!tuttiCommGetCounters(*comm, &after));
+		by_slots += after.messages == before.messages &&
+			    after.read_bytes == before.read_bytes;
+		for (size_t k = 0; k < count; k++)
+			WANT((uint32_t)out[k] ==
+			     (uint32_t)random_of(seed, k) + (uint32_t)random_of(seed + 1, k));
+	}
+	WANT(by_slots >= 3 || is_crowded());
+	return 0;
+}
+
+Test(single_copy, pairs_try_slots_for_large_calls, .timeout = 100)
+{
+	static const char *const modes[] = { "auto", "off" };
+
+	for (int i = 0; i < 2; i++) {
+		struct ranks r = { .n = 2, .transport = "shm", .algo = "two-shot" };
+
+		setenv("TUTTI_CMA", modes[i], 1);
+		cr_expect_eq(ranks_run(&r, sum_pairs), 0, "TUTTI_CMA=%s", modes[i]);
+	}
 }
 
 static struct single_copy_results *new_results(void)
