@@ -97,7 +97,7 @@ struct tt_am {
 	struct tt_am_stream **stream; /* [nranks] NULL: nothing sent or received yet, or over */
 	struct tt_am_stream *stalled, **stalled_last; /* oldest first */
 	uint8_t *gone;                                /* [nranks] tuttiRankState_t */
-	uint64_t seek_ns; /* when a receive looks for ranks again that it does not hear */
+	uint64_t seek_ns; /* when a receive asks partitioned ranks again */
 	struct tt_am_unexpected *unexpected, **unexpected_last;
 	size_t unexpected_bytes;
 	struct tt_am_posted *posted, **posted_last;

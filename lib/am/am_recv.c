@@ -10,8 +10,8 @@
 #include "am/am_internal.h"
 #include "control/frame.h"
 
-#define SEEK_NS 1000000000ull    /* between two looks for ranks that are not heard */
-#define SEEK_MOST_NS 50000000ull /* a look, longer than a receive without patience waits */
+#define SEEK_NS 1000000000ull    /* between two rounds of questions to partitioned ranks */
+#define SEEK_MOST_NS 50000000ull /* a round, longer than a receive without patience waits */
 
 static int too_large(struct tt_am *am, const struct tt_am_header *h, size_t room)
 {
@@ -126,31 +126,31 @@ static void ask(struct tt_am *am, int rank, uint64_t deadline_ns)
 
 	if (!tt_am_connect_locked(am, rank, deadline_ns, &am->aborted))
 		tt_control_send_frame(am->ctl, rank, TT_F_CREDIT,
-				      (struct iovec[2]){ { (void *)(uintptr_t)no_credit,
-							   sizeof(no_credit) },
-							 { NULL, 0 } });
+				      (struct iovec[2]){
+					      { (void *)(uintptr_t)no_credit, sizeof(no_credit) },
+					      { NULL, 0 } });
 }
 
 /* When a rank leaves or dies after all of its neighbors, no flood says so: it is asked, now and then.
  * Locked, except while connecting. false: it is not time */
 static bool seek(struct tt_am *am, int source)
 {
-	bool *unheard;
+	bool *partitioned;
 	uint64_t now = tt_now_ns();
 
 	if (now < am->seek_ns)
 		return false;
 	am->seek_ns = now + SEEK_NS;
-	unheard = malloc((size_t)am->nranks * sizeof(*unheard));
-	if (unheard && tt_control_find_unheard(am->ctl, unheard))
+	partitioned = malloc((size_t)am->nranks * sizeof(*partitioned));
+	if (partitioned && tt_control_find_partitioned(am->ctl, partitioned))
 		for (int r = 0; r < am->nranks; r++)
-			if (unheard[r] && !am->gone[r] && (source < 0 || r == source))
+			if (partitioned[r] && !am->gone[r] && (source < 0 || r == source))
 				ask(am, r, now + SEEK_MOST_NS);
-	free(unheard);
+	free(partitioned);
 	return true;
 }
 
-/* Until a change, or the next look. false: the deadline has passed */
+/* Until a change, or the next round. false: the deadline has passed */
 static bool await_change(struct tt_am *am, const struct tt_am_posted *w, uint64_t deadline_ns)
 {
 	if (w->state != TT_POSTED_WAITING || am->seek_ns >= deadline_ns)

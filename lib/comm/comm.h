@@ -92,12 +92,12 @@ struct tt_comm_paths {
 
 /* local/slot_stores.c: the stores of large posts to slots, for one class of sizes */
 struct tt_slot_stores {
-	bool nontemporal, prefers; /* of this call; of the calls between two trials */
-	uint16_t left, gap;        /* calls of this stretch to come; calls between two trials */
-	uint8_t stretch;           /* between trials, or a trial of either */
-	uint32_t bytes;            /* of this call */
+	bool nontemporal, prefers;  /* of this call; of the calls between two trials */
+	uint16_t left, gap;         /* calls of this stretch to come; calls between two trials */
+	uint8_t stretch;            /* between trials, or a trial of either */
+	uint32_t bytes;             /* of this call */
 	uint64_t began_ns, took_ns; /* this call; 0: not timed; not done */
-	uint64_t least_ns[2];      /* of the latest trial, for TT_STORES_LEAST bytes */
+	uint64_t least_ns[2];       /* of the latest trial, for TT_STORES_LEAST bytes */
 };
 #define TT_SLOT_STORES 3 /* classes: up to 16 KiB, up to 64 KiB, above */
 

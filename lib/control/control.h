@@ -177,10 +177,10 @@ void tt_control_notify(struct tt_control *ctl); /* locked */
 /* Is there a connection to rank? May more messages of rank come on it? Locked */
 bool tt_control_is_connected(const struct tt_control *ctl, int rank);
 bool tt_control_is_open(const struct tt_control *ctl, int rank);
-/* Fill ret_unheard[nranks]: the ranks that live as far as this rank knows, and to which no chain of
+/* Fill ret_partitioned[nranks]: the ranks that live as far as this rank knows, and to which no chain of
  * living neighbors leads. If they leave or die, no flood of it arrives here. false: none, or no
  * memory. Locked. */
-bool tt_control_find_unheard(struct tt_control *ctl, bool *ret_unheard);
+bool tt_control_find_partitioned(struct tt_control *ctl, bool *ret_partitioned);
 /* Does the connection to rank take a frame of messages now? If not, and if there is a connection,
  * `room` of the observers is called once it does. Locked. */
 bool tt_control_has_room(const struct tt_control *ctl, int rank);

@@ -305,23 +305,23 @@ static int count_gone(const struct tt_control *ctl)
 }
 
 /* Breadth first, from this rank over its living neighbors and theirs */
-bool tt_control_find_unheard(struct tt_control *ctl, bool *ret_unheard)
+bool tt_control_find_partitioned(struct tt_control *ctl, bool *ret_partitioned)
 {
 	int ngone = count_gone(ctl), nfound = 0,
 	    *found = ngone ? malloc((size_t)ctl->nranks * sizeof(*found)) : NULL;
 
 	for (int r = 0; found && r < ctl->nranks; r++)
-		ret_unheard[r] = !is_gone(ctl, r);
+		ret_partitioned[r] = !is_gone(ctl, r);
 	if (!found)
 		return false;
-	ret_unheard[ctl->rank] = false;
+	ret_partitioned[ctl->rank] = false;
 	found[nfound++] = ctl->rank;
 	for (int i = 0; i < nfound; i++) {
 		int neighbor[TT_FANOUT + 3], n = tt_control_neighbors(ctl, found[i], neighbor);
 
 		for (int k = 0; k < n; k++)
-			if (ret_unheard[neighbor[k]]) {
-				ret_unheard[neighbor[k]] = false;
+			if (ret_partitioned[neighbor[k]]) {
+				ret_partitioned[neighbor[k]] = false;
 				found[nfound++] = neighbor[k];
 			}
 	}

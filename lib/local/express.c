@@ -95,7 +95,8 @@ static int advance(struct tt_op *op)
 	if (rc <= 0)
 		return rc;
 	tt_fault_point(c);
-	sum(c, b->reduce, b->base[TT_OUT] + at, b->base[TT_IN] + at, posts, bytes, b->element_bytes);
+	sum(c, b->reduce, b->base[TT_OUT] + at, b->base[TT_IN] + at, posts, bytes,
+	    b->element_bytes);
 	op->slots.posted = false;
 	op->slots.done += bytes;
 	if (bytes == left)

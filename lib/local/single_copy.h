@@ -44,7 +44,7 @@ struct tt_smsc_history {
 /* A rank's post of the address exchange. */
 struct tt_smsc_addresses {
 	struct tt_peer_memory in, out;
-	bool in_place, insists; /* insists: TUTTI_CMA=on */
+	bool in_place, insists;    /* insists: TUTTI_CMA=on */
 	uint32_t ns[2][TT_BY_ALL]; /* least times measured, as in struct tt_smsc_trial */
 };
 

@@ -104,7 +104,8 @@ static bool is_possible(const struct tt_op *op, unsigned way)
 }
 
 /* The way that is tried after the rival; its first trial decides at once. */
-static void next_rival(const struct tt_op *op, struct tt_smsc_trial *t, const uint64_t ns[TT_BY_ALL])
+static void next_rival(const struct tt_op *op, struct tt_smsc_trial *t,
+		       const uint64_t ns[TT_BY_ALL])
 {
 	do
 		t->rival = (uint8_t)((t->rival + 1) % TT_BY_ALL);
@@ -135,8 +136,9 @@ static void next_stretch(const struct tt_op *op, struct tt_smsc_trial *t,
 {
 	if (t->gap == 0) { /* the first call */
 		t->gap = SOON;
-		t->way = t->prefers = t->rival =
-			smaller && is_possible(op, smaller->prefers) ? smaller->prefers : 0;
+		t->way = t->prefers = t->rival = smaller && is_possible(op, smaller->prefers)
+							 ? smaller->prefers
+							 : 0;
 		next_rival(op, t, ns);
 		t->left = TRY;
 	} else if (t->way == t->prefers) {
