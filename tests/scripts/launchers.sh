@@ -51,8 +51,23 @@ both() {
 	done
 }
 
+# survives NAME COMMAND...: 3 ranks train, one dies, the launcher lets the others go on (tutti_launch(7))
+survives() {
+	local name=$1
+	shift
+	if [ -x "$train" ]; then
+		# MPICH's status is that of the dead rank
+		TUTTI_FAULT=kill@1:20 run "$@" "$train" "${short[@]}" --steps 60 --sim-compute-ms 5 --on-failure shrink
+		grep -q '"steps":60,"died":1' "$tmp/out"
+		claim $? "$name: survivors of a death go on"
+	else
+		skip "$name: survivors of a death go on" "tutti-train was not built"
+	fi
+}
+
 if command -v mpirun.openmpi >/dev/null; then
 	launcher "Open MPI" pmix mpirun.openmpi -np 4 -x TUTTI_LOG -x TUTTI_FAULT
+	survives "Open MPI" mpirun.openmpi --enable-recovery -np 3 -x TUTTI_FAULT
 	both "Open MPI" libmpi.so.40 mpirun.openmpi -np 4
 else
 	skip "Open MPI" "no mpirun.openmpi (package openmpi-bin)"
@@ -60,6 +75,7 @@ fi
 
 if command -v mpiexec.hydra >/dev/null; then
 	launcher MPICH pmi mpiexec.hydra -n 4
+	survives MPICH mpiexec.hydra -disable-auto-cleanup -n 3 sh -c 'trap "" USR1; "$@"; exit $?' sh
 	both MPICH libmpich.so.12 mpiexec.hydra -n 4
 else
 	skip MPICH "no mpiexec.hydra (package mpich)"
