@@ -315,6 +315,11 @@ open_secret() {
 }
 open_secrets() { open_secret 600 0 && open_secret 400 0 && open_secret 644 1 && open_secret 602 1 && open_secret 660 1; }
 point "a secret file that other users can read or write is refused" open_secrets
+joined() {
+	TUTTI_LOG=info run 0 perf/allreduce_perf --np 3 --transport tcp -b 8 -e 8 -n 1 &&
+		grep -q "info: rank 2 of 3: .*3 ranks here, 1 host, .*peers by .*tcp 2" "$tmp/err"
+}
+point "TUTTI_LOG=info says ranks, hosts and transports at the join" joined
 # under a launcher that carries a secret of its own, too
 no_secret() {
 	torch="RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29400"
