@@ -90,16 +90,14 @@ struct tt_comm_paths {
 	struct tt_endpoint *slots;
 };
 
-/* local/slot_stores.c: the stores of large posts to slots, for one class of sizes */
-struct tt_slot_stores {
-	bool nontemporal, prefers;  /* of this call; of the calls between two trials */
-	uint16_t left, gap;         /* calls of this stretch to come; calls between two trials */
-	uint8_t stretch;            /* between trials, or a trial of either */
-	uint32_t bytes;             /* of this call */
-	uint64_t began_ns, took_ns; /* this call; 0: not timed; not done */
-	uint64_t least_ns[2];       /* of the latest trial, for TT_STORES_LEAST bytes */
+/* run/stores.c: the stores into shared memory, for the calls of one class */
+struct tt_stores {
+	bool nontemporal, prefers; /* now; between two trials */
+	uint8_t stretch;           /* between trials, or a trial of either */
+	uint16_t left, gap;        /* calls of this stretch to come; calls between two trials */
+	uint64_t least_ns[2];      /* of the latest trial, for 4 KiB */
 };
-#define TT_SLOT_STORES 3 /* classes: up to 16 KiB, up to 64 KiB, above */
+#define TT_STORES_SIZES 6
 
 /* run: numbers of calls */
 struct tt_comm_calls {
@@ -107,7 +105,8 @@ struct tt_comm_calls {
 	/* digest of all collectives; its high half is the stamp of the newest */
 	uint64_t history;
 	uint64_t slot_posts;
-	struct tt_slot_stores slot_stores[TT_SLOT_STORES];
+	struct tt_stores slot_stores[TT_STORES_SIZES];                 /* allreduces by slots */
+	struct tt_stores message_stores[TT_SENDRECV][TT_STORES_SIZES]; /* collectives by messages */
 	uint64_t *p2p_sent, *p2p_received; /* [nranks] point-to-point messages */
 	/* [nranks] last collective in which this rank received a message from each rank */
 	uint64_t *last_received;

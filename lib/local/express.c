@@ -19,6 +19,7 @@
 #include "local/ways.h"
 #include "run/number.h"
 #include "run/run.h"
+#include "run/stores.h"
 
 extern const struct tt_algorithm tt_allreduce_one_shot;
 _Static_assert(TT_SLOT_RANKS <= TT_MAX_SOURCES, "one sum takes the posts of all ranks");
@@ -63,14 +64,18 @@ static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const voi
 	}
 	for (int r = 0; r < c->nranks; r++)
 		c->calls.last_received[r] = c->calls.seq;
-	if (bytes >= TT_STORES_LEAST)
-		tt_slot_stores_done(c, bytes);
 }
 
-static inline void post(tuttiComm_t c, const void *in, size_t bytes, uint32_t stamp)
+/* The call of which this is a post */
+static inline struct tt_stores_call post(tuttiComm_t c, const void *in, size_t bytes,
+					 uint32_t stamp)
 {
-	tt_slots_post(c, in, bytes, stamp,
-		      bytes >= TT_STORES_LEAST && tt_slot_stores_next(c, bytes));
+	struct tt_stores_call call = { 0 };
+
+	if (bytes >= TT_STORES_LEAST)
+		call = tt_stores_next(c->calls.slot_stores, bytes);
+	tt_slots_post(c, in, bytes, stamp, call.nontemporal);
+	return call;
 }
 
 /* ---- as an operation ------------------------------------------------------------------------- */
@@ -87,7 +92,7 @@ static int advance(struct tt_op *op)
 
 	if (!op->slots.posted) {
 		tt_fault_point(c);
-		post(c, b->base[TT_IN] + at, bytes, op->call.stamp);
+		op->stores = post(c, b->base[TT_IN] + at, bytes, op->call.stamp);
 		op->slots.posted = true;
 	}
 	op->slots.awaited = 0;
@@ -97,6 +102,7 @@ static int advance(struct tt_op *op)
 	tt_fault_point(c);
 	sum(c, b->reduce, b->base[TT_OUT] + at, b->base[TT_IN] + at, posts, bytes,
 	    b->element_bytes);
+	tt_stores_done(&op->stores);
 	op->slots.posted = false;
 	op->slots.done += bytes;
 	if (bytes == left)
@@ -152,6 +158,7 @@ static __attribute__((noinline)) int go_on(tuttiComm_t c, const struct tt_plan_r
 static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, void *out)
 {
 	const void *posts[TT_SLOT_RANKS];
+	struct tt_stores_call call;
 	uint32_t stamp, spins;
 	int rc, from = 0;
 
@@ -159,12 +166,13 @@ static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, v
 		return 1;
 	spins = tt_wait_spins(c);
 	stamp = tt_number_call(c, &row->call, row->digest);
-	post(c, in, row->bytes, stamp);
+	call = post(c, in, row->bytes, stamp);
 	while ((rc = tt_slots_poll(c, row->bytes, stamp, posts, &from)) == 0 && spins-- > 0)
 		tt_cpu_relax();
 	if (tt_unlikely(rc <= 0))
 		return go_on(c, row, in, out);
 	sum(c, row->reduce, out, in, posts, row->bytes, row->bytes / row->key.count);
+	tt_stores_done(&call);
 	tt_control_done(c->ctl, c->calls.seq);
 	atomic_store_explicit(&c->calls.operations,
 			      atomic_load_explicit(&c->calls.operations, memory_order_relaxed) + 1,

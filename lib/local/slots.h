@@ -14,15 +14,6 @@ static inline void tt_slots_post(tuttiComm_t c, const void *data, size_t bytes, 
 				       nontemporal);
 }
 
-/* slot_stores.c. Posts of at least TT_STORES_LEAST bytes are written by ordinary or by non-temporal
- * stores, whichever is faster on the cores where the ranks run. */
-#define TT_STORES_LEAST 4096u
-
-/* Is the next call of this many bytes (at least TT_STORES_LEAST) written by non-temporal stores? */
-bool tt_slot_stores_next(tuttiComm_t c, size_t bytes);
-/* Its sum is there. */
-void tt_slot_stores_done(tuttiComm_t c, size_t bytes);
-
 /* The current post of one peer: 1 there, *ret_data points at it | 0 not yet | < 0 */
 static inline int tt_slots_poll_peer(tuttiComm_t c, int peer, size_t bytes, uint32_t stamp,
 				     const void **ret_data)

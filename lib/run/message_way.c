@@ -22,10 +22,18 @@ static int *channels_of(const struct tt_op *op)
 	return &op->bound.cached->channels[op->bound.path != op->comm->paths.path];
 }
 
+static inline void count(struct tt_op *op, size_t bytes)
+{
+	if (bytes >= TT_STORES_LEAST)
+		op->stores = tt_stores_next(
+			op->comm->calls.message_stores[op->call.request->collective], bytes);
+}
+
 static int begin(struct tt_op *op)
 {
 	int *channels = channels_of(op), n = (int)op->cursors.n;
 
+	count(op, tt_request_bytes(op->call.request));
 	return tt_likely(*channels >= n) ? 0 : tt_op_connect(op, *channels, n, channels);
 }
 
@@ -50,6 +58,11 @@ static bool fits(const struct tt_op *op)
 	return true;
 }
 
+static void finish(struct tt_op *op)
+{
+	tt_stores_done(&op->stores);
+}
+
 /* ---- prepared calls -------------------------------------------------------------------------- */
 
 #define HEAD_BYTES (offsetof(struct tt_op, cursors.at) + sizeof(struct tt_cursor))
@@ -60,7 +73,7 @@ struct tt_prepared {
 	struct tt_extents extents; /* of the user's buffers */
 	size_t unused_scratch;     /* tt_binding_unused */
 	size_t out_in_scratch;     /* offset of an output that only the plan needs */
-	bool large;                /* copies bypass the caches, unless in place */
+	size_t bytes; /* of the call; if large, copies bypass the caches, unless in place */
 	alignas(struct tt_op) char head[HEAD_BYTES]; /* the operation, with its first cursor */
 };
 
@@ -81,7 +94,7 @@ static bool prepare(struct tt_plan_row *row, const struct tt_op *op,
 	row->prepared = p;
 	p->request = *r;
 	p->extents = *extents;
-	p->large = tt_request_bytes(r) >= TT_NONTEMPORAL_BYTES;
+	p->bytes = tt_request_bytes(r);
 	p->unused_scratch = tt_binding_unused(&op->bound.tiles, op->bound.plan);
 	p->out_in_scratch = NOT_THERE;
 	if (!extents->out && op->bound.base[TT_OUT] != r->out)
@@ -113,7 +126,7 @@ static inline void restart(struct tt_op *op, const struct tt_prepared *p, const 
 	op->bound.base[TT_IN] = (char *)(uintptr_t)in;
 	op->bound.base[TT_OUT] = p->out_in_scratch == NOT_THERE ? out : scratch + p->out_in_scratch;
 	op->bound.base[TT_SCRATCH] = tt_scratch_base(scratch, p->unused_scratch);
-	if (tt_unlikely(p->large) && in != out)
+	if (tt_unlikely(p->bytes >= TT_NONTEMPORAL_BYTES) && in != out)
 		op->bound.past = true;
 	if (op->cursors.n > 1)
 		tt_op_place_cursors(op);
@@ -146,6 +159,7 @@ static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, v
 	op.call.stamp = tt_number_call(c, &row->call, row->digest);
 	op.call.seq = c->calls.seq;
 	op.started = true;
+	count(&op, p->bytes);
 	if (!advance_all(&op, tt_wait_spins(c)))
 		return tt_run(&op);
 	tt_op_finish(&op);
@@ -158,6 +172,7 @@ const struct tt_way tt_message_way = {
 	.begin = begin,
 	.advance = advance,
 	.waits_for = tt_cursor_waits_for,
+	.finish = finish,
 	.prepare = prepare,
 	.again = again,
 };

@@ -18,6 +18,7 @@
 #include "comm/comm.h"
 #include "mem/copy.h"
 #include "run/request.h"
+#include "run/stores.h"
 
 struct tt_way;
 struct tt_cached_plan;
@@ -105,6 +106,7 @@ struct tt_op {
 	struct tt_op_call call;
 	struct tt_op_bound bound;
 	struct tt_op_slots slots;
+	struct tt_stores_call stores; /* into shared memory */
 	struct tt_op_cursors cursors;
 	struct tt_op_posts posts;
 	struct tt_op_p2p p2p;

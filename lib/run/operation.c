@@ -24,6 +24,7 @@ void tt_op_init(struct tt_op *op, const struct tt_request *r)
 	op->started = op->complete = false;
 	op->call.request = r;
 	op->slots = (struct tt_op_slots){ 0 };
+	op->stores = (struct tt_stores_call){ 0 };
 	op->cursors.n = op->cursors.nfinished = 0;
 	op->cursors.preposts = false;
 	op->posts.n = 0;
@@ -222,7 +223,7 @@ static void finish_collective(struct tt_op *op)
 	tt_control_done(c->ctl, op->call.seq);
 	if (op->way->finish)
 		op->way->finish(op);
-	else if (tt_unlikely(op->observer != NULL))
+	if (tt_unlikely(op->observer != NULL))
 		op->observer->finish(op);
 }
 

@@ -93,7 +93,7 @@ static int compute(struct tt_op *op, const struct tt_step *s, char *dst, char *r
 		return 0;
 	}
 	if (room)
-		memcpy(room, src[0], bytes);
+		tt_stores_copy(&op->stores, room, src[0], bytes);
 	if (dst && dst != src[0])
 		tt_op_copy(op, tt_ref_buf(s->dst), dst, src[0], bytes);
 	return 0;

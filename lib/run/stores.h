@@ -1,0 +1,36 @@
+/* stores.h - ordinary or non-temporal stores into shared memory, whichever is faster for a kind of
+ * call. Used by message_way.c and local/express.c. */
+#ifndef TT_STORES_H
+#define TT_STORES_H
+
+#include <string.h>
+
+#include "comm/comm.h"
+#include "mem/copy.h"
+
+#define TT_STORES_LEAST 4096u /* bytes of a call from which on its stores matter */
+
+/* A call: its stores, NULL for a small one, and the time when it began, 0: it is not timed */
+struct tt_stores_call {
+	struct tt_stores *stores;
+	size_t bytes;
+	bool nontemporal;
+	uint64_t began_ns;
+};
+
+/* The next call of so many bytes among those that classes[TT_STORES_SIZES] counts: every rank must
+ * count the same calls. */
+struct tt_stores_call tt_stores_next(struct tt_stores *classes, size_t bytes);
+/* It is complete. */
+void tt_stores_done(const struct tt_stores_call *call);
+
+static inline void tt_stores_copy(const struct tt_stores_call *call, void *dst, const void *src,
+				  size_t bytes)
+{
+	if (tt_unlikely(call->nontemporal))
+		tt_copy_nontemporal(dst, src, bytes);
+	else
+		memcpy(dst, src, bytes);
+}
+
+#endif
