@@ -292,6 +292,19 @@ static void why_silent(const struct tt_control *ctl, int rank, char *text, size_
 	}
 }
 
+/* "rank 3 is not answering (stopped?)", "ranks 2, 3 are not answering; rank 2: its host ..." */
+static void say_silent(const struct tt_control *ctl, int n, const char *ranks, int first,
+		       char *text, size_t bytes)
+{
+	char why[200];
+
+	why_silent(ctl, first, why, sizeof(why));
+	if (n > 1 && why[0] == ':')
+		snprintf(text, bytes, "%s are not answering; rank %d%s", ranks, first, why);
+	else
+		snprintf(text, bytes, "%s %s not answering%s", ranks, n > 1 ? "are" : "is", why);
+}
+
 static void name_last(struct tt_control *ctl, int rank, char *name, size_t bytes)
 {
 	uint64_t last = tt_status_last(ctl, rank);
@@ -413,17 +426,16 @@ static bool is_silent_there(const void *ctx, int r)
 /* One sentence for several silent ranks; returns the first. -1: there is one at most */
 static int describe_silent(const struct absence *a, char *text, size_t bytes)
 {
-	char ranks[160], why[200], name[160];
-	int first = 0;
+	char ranks[160], said[400], name[160];
+	int first = 0, n = tt_rank_list(a->ctl->nranks, is_silent_there, a, ranks, sizeof(ranks));
 
-	if (tt_rank_list(a->ctl->nranks, is_silent_there, a, ranks, sizeof(ranks)) < 2)
+	if (n < 2)
 		return -1;
 	while (!is_silent_there(a, first))
 		first++;
-	why_silent(a->ctl, first, why, sizeof(why));
+	say_silent(a->ctl, n, ranks, first, said, sizeof(said));
 	name_last(a->ctl, first, name, sizeof(name));
-	snprintf(text, bytes, "%s are not answering%s; last operation received from rank %d: %s",
-		 ranks, why, first, name);
+	snprintf(text, bytes, "%s; last operation received from rank %d: %s", said, first, name);
 	return first;
 }
 
@@ -497,7 +509,7 @@ static bool is_silent(const void *ctx, int rank)
 bool tt_status_silent(struct tt_control *ctl, uint64_t wait_ns, char *text, size_t bytes)
 {
 	struct silence s = { .ctl = ctl, .since_ns = tt_now_ns() };
-	char ranks[256], why[200];
+	char ranks[256];
 	int n, first = 0;
 
 	send_status(ctl, s.since_ns, TT_STATUS_ASKS_NOW);
@@ -507,8 +519,7 @@ bool tt_status_silent(struct tt_control *ctl, uint64_t wait_ns, char *text, size
 		return false;
 	while (!is_silent(&s, first))
 		first++;
-	why_silent(ctl, first, why, sizeof(why));
-	snprintf(text, bytes, "%s %s not answering%s", ranks, n > 1 ? "are" : "is", why);
+	say_silent(ctl, n, ranks, first, text, bytes);
 	return true;
 }
 
