@@ -336,8 +336,8 @@ Test(identity, a_server_refuses_a_rank_that_claims_to_be_another, .timeout = 60)
 	ASSERT_GOOD(m);
 	rewind(m.arg);
 	(void)!fread(log, 1, sizeof(log) - 1, m.arg);
-	cr_assert(strstr(log, "rank 0: a connection as rank 1 was refused: it has the secret, but "
-			      "not the key of rank 1"),
+	cr_assert(strstr(log, "rank 0: a process that claims to be rank 1 was refused: it has "
+			      "the secret, but not the key of rank 1"),
 		  "%s", log);
 	fclose(m.arg);
 }
