@@ -70,13 +70,11 @@ static double mean_rate(const struct train_progress *p)
 
 /* samples: that all ranks computed since the last record, in `took` */
 static int record_step(struct train_rank *t, struct train_progress *p,
-		       const struct train_batch *batch, double samples, uint64_t took,
-		       struct train_step_record *record)
+		       const struct train_batch *batch, const float tail[TRAIN_TAIL],
+		       double samples, uint64_t took, struct train_step_record *record)
 {
 	double of = t->strategy->local_replicas ? (double)batch->rows : (double)t->leaves.batch;
-	float tail[TRAIN_TAIL];
 
-	train_read_tail(t, tail);
 	p->training_ns += took;
 	p->samples += samples;
 	*record = (struct train_step_record){
@@ -129,7 +127,7 @@ static int take_step(struct train_rank *t, struct train_progress *p, uint64_t st
 	train_read_tail(t, tail);
 	result->stopped = t->strategy->local_replicas ? t->stopping : tail[TRAIN_TAIL_STOP] > 0.0f;
 	/* more than one step in spare */
-	rc = record_step(t, p, &batch, (double)(t->step - step + 1) * (double)t->leaves.batch,
+	rc = record_step(t, p, &batch, tail, (double)(t->step - step + 1) * (double)t->leaves.batch,
 			 train_time_ns() - begin, record);
 	record->exposed_ms = (double)(t->exposed_ns - exposed) / 1e6;
 	return rc;
@@ -280,15 +278,18 @@ static int take_share(struct train_rank *t, struct train_progress *p, struct tra
 						     (int)handout->shares);
 	struct train_node share = { handout->share, handout->share + 1 };
 	uint64_t exposed = t->exposed_ns;
+	float tail[TRAIN_TAIL];
 	struct train_batch batch;
 	double samples;
 	int rc = compute_step(t, p, handout->step, train_leaves_rows(&shares, share), &batch,
 			      result);
 
 	samples = (double)handout->handed * (double)t->leaves.batch / (double)handout->shares;
-	if (!rc)
-		rc = record_step(t, p, &batch, samples - p->samples, train_time_ns() - p->asked_ns,
-				 record);
+	if (!rc) {
+		train_read_tail(t, tail);
+		rc = record_step(t, p, &batch, tail, samples - p->samples,
+				 train_time_ns() - p->asked_ns, record);
+	}
 	record->exposed_ms = (double)(t->exposed_ns - exposed) / 1e6;
 	return rc ? rc : ask(t, p, handout);
 }
