@@ -22,9 +22,10 @@ static int *channels_of(const struct tt_op *op)
 	return &op->bound.cached->channels[op->bound.path != op->comm->paths.path];
 }
 
+/* Messages to ranks of this host go into shared memory. */
 static inline void count(struct tt_op *op, size_t bytes)
 {
-	if (bytes >= TT_STORES_LEAST)
+	if (bytes >= TT_STORES_LEAST && op->comm->hosts.ranks_here > 1)
 		op->stores = tt_stores_next(
 			op->comm->calls.message_stores[op->call.request->collective], bytes);
 }

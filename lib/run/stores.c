@@ -68,14 +68,11 @@ struct tt_stores_call tt_stores_next(struct tt_stores *classes, size_t bytes)
 }
 
 /* Calls of one class differ in size, so a cost is that of TT_STORES_LEAST bytes. */
-void tt_stores_done(const struct tt_stores_call *call)
+void tt_stores_note(const struct tt_stores_call *call)
 {
-	uint64_t *least, ns;
+	uint64_t *least = &call->stores->least_ns[call->nontemporal],
+		 ns = (tt_now_ns() - call->began_ns) * TT_STORES_LEAST / call->bytes;
 
-	if (!call->began_ns)
-		return;
-	least = &call->stores->least_ns[call->nontemporal];
-	ns = (tt_now_ns() - call->began_ns) * TT_STORES_LEAST / call->bytes;
 	if (ns < *least)
 		*least = ns;
 }

@@ -21,8 +21,13 @@ struct tt_stores_call {
 /* The next call of so many bytes among those that classes[TT_STORES_SIZES] counts: every rank must
  * count the same calls. */
 struct tt_stores_call tt_stores_next(struct tt_stores *classes, size_t bytes);
+void tt_stores_note(const struct tt_stores_call *call);
 /* It is complete. */
-void tt_stores_done(const struct tt_stores_call *call);
+static inline void tt_stores_done(const struct tt_stores_call *call)
+{
+	if (tt_unlikely(call->began_ns != 0))
+		tt_stores_note(call);
+}
 
 static inline void tt_stores_copy(const struct tt_stores_call *call, void *dst, const void *src,
 				  size_t bytes)
