@@ -66,16 +66,15 @@ static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const voi
 		c->calls.last_received[r] = c->calls.seq;
 }
 
-/* The call of which this is a post */
-static inline struct tt_stores_call post(tuttiComm_t c, const void *in, size_t bytes,
-					 uint32_t stamp)
+/* The stores of a call. Where two ranks move more than TT_SLOT_PAIR_BYTES, slots compete with messages,
+ * and only non-temporal stores can win. */
+static inline struct tt_stores_call stores_of(tuttiComm_t c, size_t bytes)
 {
-	struct tt_stores_call call = { 0 };
-
-	if (bytes >= TT_STORES_LEAST)
-		call = tt_stores_next(c->calls.slot_stores, bytes);
-	tt_slots_post(c, in, bytes, stamp, call.nontemporal);
-	return call;
+	if (tt_likely(bytes < TT_STORES_LEAST))
+		return (struct tt_stores_call){ 0 };
+	if (bytes > TT_SLOT_PAIR_BYTES)
+		return (struct tt_stores_call){ .nontemporal = true };
+	return tt_stores_next(c->calls.slot_stores, bytes);
 }
 
 /* ---- as an operation ------------------------------------------------------------------------- */
@@ -92,7 +91,9 @@ static int advance(struct tt_op *op)
 
 	if (!op->slots.posted) {
 		tt_fault_point(c);
-		op->stores = post(c, b->base[TT_IN] + at, bytes, op->call.stamp);
+		op->stores = stores_of(c, b->tiles.total);
+		tt_slots_post(c, b->base[TT_IN] + at, bytes, op->call.stamp,
+			      op->stores.nontemporal);
 		op->slots.posted = true;
 	}
 	op->slots.awaited = 0;
@@ -166,7 +167,8 @@ static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, v
 		return 1;
 	spins = tt_wait_spins(c);
 	stamp = tt_number_call(c, &row->call, row->digest);
-	call = post(c, in, row->bytes, stamp);
+	call = stores_of(c, row->bytes);
+	tt_slots_post(c, in, row->bytes, stamp, call.nontemporal);
 	while ((rc = tt_slots_poll(c, row->bytes, stamp, posts, &from)) == 0 && spins-- > 0)
 		tt_cpu_relax();
 	if (tt_unlikely(rc <= 0))

@@ -21,13 +21,22 @@
 /* calls of a trial; the first two find the lines of their slot as the other kind has left them */
 #define TRY 5
 #define WARM 2
-/* calls between two trials: doubled after each that changes nothing */
+/* Calls between two trials: doubled after each that changes nothing, until they move LATE_BYTES, but
+ * at least LATE calls, at most 16 times as many */
 #define SOON 64
-#define LATE 4096
+#define LATE 256
+#define LATE_BYTES (64u << 20)
 
 enum { BETWEEN, TRY_ORDINARY, TRY_NONTEMPORAL, STRETCHES }; /* in this order */
 
-static void begin_stretch(struct tt_stores *s)
+static unsigned latest(size_t bytes)
+{
+	size_t calls = LATE_BYTES / bytes;
+
+	return calls < LATE ? LATE : calls < 16 * LATE ? (unsigned)calls : 16 * LATE;
+}
+
+static void begin_stretch(struct tt_stores *s, size_t bytes)
 {
 	bool other = !s->prefers, wins = s->least_ns[other] < s->least_ns[!other] / 8 * 7;
 
@@ -38,7 +47,9 @@ static void begin_stretch(struct tt_stores *s)
 		s->least_ns[s->nontemporal] = UINT64_MAX;
 		return;
 	}
-	s->gap = wins || !s->gap ? SOON : s->gap < LATE ? 2 * s->gap : LATE;
+	s->gap = wins || !s->gap ? SOON : 2 * s->gap;
+	if (s->gap > latest(bytes))
+		s->gap = (uint16_t)latest(bytes);
 	s->left = s->gap;
 	s->nontemporal = s->prefers = wins ? other : !other;
 }
@@ -59,7 +70,7 @@ struct tt_stores_call tt_stores_next(struct tt_stores *classes, size_t bytes)
 	struct tt_stores_call call = { .stores = s, .bytes = bytes };
 
 	if (s->left == 0)
-		begin_stretch(s);
+		begin_stretch(s, bytes);
 	if (s->stretch != BETWEEN && s->left <= TRY - WARM)
 		call.began_ns = tt_now_ns();
 	call.nontemporal = s->nontemporal;

@@ -62,7 +62,7 @@ class Tutti(Contender):
 
     def compile(self, top):
         build = os.path.dirname(os.path.dirname(os.path.dirname(self.program)))
-        subprocess.run(["make", "-s", "-C", build, "perf/peers/tutti"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["make", "-s", "-C", build, "perf/peers/tutti", "perf/peers/placement"], check=True, stdout=subprocess.DEVNULL)
         self.at = output_of("git", "-C", top, "describe", "--always", "--dirty").strip()
 
     def version(self):

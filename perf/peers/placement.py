@@ -29,7 +29,7 @@ class Probe:
 
 
 class NoProbe:
-    """Where turns are not told apart by placement."""
+    """For runs without --placement."""
 
     def ask(self):
         return ANYWHERE

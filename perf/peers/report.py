@@ -11,8 +11,10 @@ import os
 import platform
 import statistics
 
+from placement import ANYWHERE
+
 SMALL = 64 << 10                # largest size of the lower class of sizes
-FIELDS = ("np", "transport", "collective", "place", "buffers", "bytes", "round", "contender", "calls", "mean_us",
+FIELDS = ("np", "transport", "collective", "place", "buffers", "placement", "bytes", "round", "contender", "calls", "mean_us",
           "median_us")
 
 
@@ -73,9 +75,9 @@ class Table:
         self.shown = [us] + self.peers
 
     def title(self):
-        np, transport, collective, place, buffers = self.case
+        np, transport, collective, place, buffers, placement = self.case
         return (f"{collective}, {transport}, n = {np}, {'in place' if place == 'in' else 'out of place'}, "
-                f"buffers {buffers}" + ("" if self.us == "tutti" else f", {self.us}"))
+                f"buffers {buffers}" + ("" if placement == ANYWHERE else f", {placement}") + ("" if self.us == "tutti" else f", {self.us}"))
 
     def head(self):
         return ["bytes"] + self.shown + ["mean", "median", "spread", "peer's own"]
@@ -122,9 +124,9 @@ class Table:
 def tables_of(samples):
     """A table for each case and each setting of Tutti, whose label begins with tutti."""
     ours = sorted({s["contender"] for s in samples if s["contender"].startswith("tutti")})
-    cases = dict.fromkeys(tuple(s[f] for f in FIELDS[:5]) for s in samples)
+    cases = dict.fromkeys(tuple(s[f] for f in FIELDS[:6]) for s in samples)
     for case in cases:
-        mine = [s for s in samples if tuple(s[f] for f in FIELDS[:5]) == case]
+        mine = [s for s in samples if tuple(s[f] for f in FIELDS[:6]) == case]
         for us in ours:
             table = Table(case, us, mine, ours)
             if table.rows:
@@ -170,6 +172,7 @@ def read_csv(path):
     facts = [tuple(line[2:].strip().split(": ", 1)) for line in lines if line.startswith("# ")]
     samples = list(csv.DictReader(line for line in lines if not line.startswith("# ")))
     for s in samples:
+        s.setdefault("placement", ANYWHERE)     # files of earlier versions
         s.update({k: int(s[k]) for k in ("np", "bytes", "round", "calls")})
         s.update({k: float(s[k]) for k in ("mean_us", "median_us")})
     return facts, samples
