@@ -96,6 +96,7 @@ struct tt_stores {
 	uint8_t stretch;           /* between trials, or a trial of either */
 	uint16_t left, gap;        /* calls of this stretch to come; calls between two trials */
 	uint64_t least_ns[2];      /* of the latest trial, for 4 KiB */
+	uint64_t tried_ns;         /* the end of the latest trial */
 };
 #define TT_STORES_SIZES 6
 

@@ -68,3 +68,16 @@ Test(stores, of_calls_that_are_never_done_are_ordinary)
 		n += tt_stores_next(c, BYTES).nontemporal;
 	cr_expect_leq(n, 50);
 }
+
+Test(stores, are_non_temporal_when_the_latest_trial_is_old)
+{
+	struct tt_stores c[TT_STORES_SIZES] = { 0 };
+
+	run(c, 20, one_core);
+	cr_expect_eq(run(c, 20, one_core), 0);
+	for (int i = 0; i < TT_STORES_SIZES; i++)
+		c[i].tried_ns -= 1000000000;
+	cr_expect_eq(run(c, 20, one_core), 20);
+	run(c, 200, one_core);
+	cr_expect_leq(run(c, 20, one_core), 5, "another trial has been");
+}
