@@ -317,6 +317,17 @@ static struct tt_tls *connect_with_secret(const struct tt_id *id, const struct t
 	return tls;
 }
 
+/* Messages of a communicator that rank 0 does not have */
+static void send_unknown_context(struct tt_tls *tls)
+{
+	uint8_t bytes[TT_FRAME_HEAD + 8];
+	struct tt_writer w = TT_WRITER_INTO(bytes);
+
+	tt_put_frame_head(&w, &(struct tt_frame_head){ TT_F_CREDIT, 77, 8 });
+	tt_put(&w, 0, 8);
+	cr_assert_eq(tt_tls_send(tls, bytes, w.have), (ssize_t)w.have);
+}
+
 /* Rank 1 is stopped. Rank 0 asks who is missing, beside a connection as rank 2^31 - 1. */
 static int look_for_rank_1(struct control_job *m, int rank, struct tt_control *ctl)
 {
@@ -343,6 +354,7 @@ Test(strangers, a_registration_beyond_the_ranks_is_no_index, .timeout = 60)
 	cr_assert(control_job_all_reached(&m, 1, 20000));
 	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
 	tls = connect_with_secret(&id, &hello);
+	send_unknown_context(tls);
 	control_job_stop(&m, 1);
 	atomic_store(&m.report[0].progress, 2);
 	waitpid(m.report[0].pid, &rc, 0);
