@@ -4,7 +4,7 @@
  *
  * single_copy.c runs the call, single_copy_exchange.c its first phases; single_copy_state.c makes
  * and frees this record; single_copy_pieces.c says which bytes a rank needs of which peer;
- * single_copy_choice.c measures single copy against messages; single_copy_pscw.c is the variant
+ * single_copy_choice.c measures single copy against messages and slots; single_copy_pscw.c is the variant
  * without an address exchange of all ranks. One collective of a communicator is in flight at a
  * time, so one record per communicator suffices.
  */
@@ -22,9 +22,11 @@ enum tt_smsc_phase {
 	TT_SMSC_COMPLETE /* this rank reads no peer any more; do peers read it? */
 };
 
+/* The ways between which trials choose; TT_BY_ALL: their number */
+enum tt_smsc_by { TT_BY_MESSAGES, TT_BY_READING, TT_BY_SLOTS, TT_BY_ALL };
+
 /* Measured calls of one collective and size, in place or not. Counters of calls are equal on all
  * ranks. */
-enum tt_smsc_by { TT_BY_MESSAGES, TT_BY_READING, TT_BY_SLOTS, TT_BY_ALL };
 struct tt_smsc_trial {
 	uint32_t ns[TT_BY_ALL][2]; /* this rank's last two calls of each way */
 	bool timed;                /* the current call is measured */

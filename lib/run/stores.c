@@ -27,8 +27,8 @@
 #define LATE 256
 #define LATE_BYTES (64u << 20)
 
-/* What a trial found holds for so long. Afterwards, in calls of so many bytes, non-temporal stores are
- * the smaller risk: at worst they take a half longer, ordinary ones four times as long. */
+/* The result of a trial is valid for FRESH_NS. Without one, calls of at least RISKY_BYTES use
+ * non-temporal stores: at worst these take twice as long, ordinary ones four times. */
 #define FRESH_NS (100 * 1000000ull)
 #define RISKY_BYTES (16u << 10)
 

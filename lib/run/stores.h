@@ -10,7 +10,7 @@
 
 #define TT_STORES_LEAST 4096u /* bytes of a call from which on its stores matter */
 
-/* A call: its stores, NULL for a small one, and the time when it began, 0: it is not timed */
+/* The stores of one call. stores: NULL for a small call; began_ns: 0 if the call is not timed */
 struct tt_stores_call {
 	struct tt_stores *stores;
 	size_t bytes;
@@ -18,8 +18,8 @@ struct tt_stores_call {
 	uint64_t began_ns;
 };
 
-/* The next call of so many bytes among those that classes[TT_STORES_SIZES] counts: every rank must
- * count the same calls. */
+/* Counts a call of `bytes` bytes in its class of sizes, of classes[TT_STORES_SIZES], and returns its
+ * stores. Every rank must count the same calls. */
 struct tt_stores_call tt_stores_next(struct tt_stores *classes, size_t bytes);
 void tt_stores_note(const struct tt_stores_call *call);
 /* It is complete. */

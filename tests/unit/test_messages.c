@@ -361,63 +361,6 @@ Test(messages, of_ranks_that_left_are_still_received, .timeout = 60)
 	cr_assert_eq(failures(4, false, NULL, 0, leave, NULL), 0);
 }
 
-static void await_left(tuttiComm_t comm, int rank)
-{
-	tuttiRankState_t state = tuttiRankAlive;
-
-	while (!tuttiCommRankState(comm, rank, &state) && state != tuttiRankLeft)
-		usleep(1000);
-}
-
-/* Ranks 0, 2 and 4, the neighbors of 1 and of 3, leave before rank 1 does, so no flood tells rank 3.
- * They leave the communicator `comms[0]`; all leave the others when rank 3 has its answer. */
-static int leave_behind_the_neighbors(tuttiComm_t comms[2], int rank)
-{
-	tuttiRankState_t state;
-	tuttiMsg_t m;
-	int x;
-
-	if (rank == 1 || rank == 3)
-		for (int r = 0; r <= rank + 1; r += 2)
-			await_left(comms[0], r);
-	if (rank != 3) {
-		want(!tuttiCommDestroy(comms[0]));
-		return comms[1] ? tuttiBarrier(comms[1], NULL) : 0;
-	}
-	want(tuttiMsgRecv(&x, sizeof(x), 1, PUSH, -1, comms[0], &m) == tuttiRemoteError);
-	want(!tuttiCommRankState(comms[0], 1, &state) && state != tuttiRankAlive);
-	want(!tuttiCommDestroy(comms[0]));
-	return comms[1] ? tuttiBarrier(comms[1], NULL) : 0;
-}
-
-static int leave_behind(tuttiComm_t *comm, int rank, int nranks, void *arg)
-{
-	tuttiComm_t comms[2] = { *comm, NULL };
-
-	(void)nranks, (void)arg;
-	*comm = NULL;
-	return leave_behind_the_neighbors(comms, rank);
-}
-
-Test(messages, of_a_rank_that_left_after_all_of_its_neighbors_are_not_awaited, .timeout = 60)
-{
-	cr_assert_eq(failures(5, false, NULL, 0, leave_behind, NULL), 0);
-}
-
-static int leave_one_behind(tuttiComm_t *comm, int rank, int nranks, void *arg)
-{
-	tuttiComm_t comms[2] = { NULL, *comm };
-
-	(void)nranks, (void)arg;
-	want(!tuttiCommSplit(*comm, 0, rank, &comms[0], NULL));
-	return leave_behind_the_neighbors(comms, rank);
-}
-
-Test(messages, of_a_rank_that_left_one_communicator_are_not_awaited_there, .timeout = 60)
-{
-	cr_assert_eq(failures(5, false, NULL, 0, leave_one_behind, NULL), 0);
-}
-
 static void *receive_until_abort(void *arg)
 {
 	int x;

@@ -28,7 +28,7 @@ enum train_handout_kind {
 struct train_handout {
 	uint64_t kind;          /* enum train_handout_kind */
 	uint64_t step;          /* of the share; PAUSE, END: the last step */
-	uint64_t share, shares; /* a batch is cut into so many shares; 0 <= share < shares */
+	uint64_t share, shares; /* the number of this share, and of all shares of a batch */
 	uint64_t handed;        /* shares that all workers have got, in this run */
 };
 
