@@ -5,9 +5,11 @@
  *   1. One rank coordinates and decides the members (shrink_decide.c), by active messages, even on
  *      a broken communicator.
  *   2. The members connect as after a split.
- * If a member dies or falls silent while the members connect, they start over among themselves. A
- * member that has connected to all answers the others (shrink_ask.c). So does it to an excluded
- * rank, which may also learn of the decision through the parent's control.
+ * If a member dies or falls silent while the members connect, some may complete and others fail.
+ * Those that failed decide again: if a member is known to have completed, the communicator is the
+ * new one, although broken; else they start over among themselves. A member that completed answers
+ * the others (shrink_ask.c). So does it to an excluded rank, which may also learn of the decision
+ * through the parent's control.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,50 +23,6 @@
 #define CONNECT_NS 2000000ull
 
 /* ---- connecting the members ------------------------------------------------------------------ */
-
-static bool is_member(const struct tt_shrink *a, int rank)
-{
-	return !a->peer[rank].barred;
-}
-
-/* The other members that answer, in a phase of a->epoch */
-static int count_members(const struct tt_shrink *a, enum tt_shrink_phase phase)
-{
-	int n = 0;
-
-	for (int r = 0; r < a->parent->nranks; r++)
-		n += is_member(a, r) && r != a->parent->rank && !tt_shrink_is_gone(a, r) &&
-		     !a->peer[r].silent && a->peer[r].phase == phase &&
-		     a->peer[r].epoch >= a->epoch;
-	return n;
-}
-
-static bool any_silent(const struct tt_shrink *a)
-{
-	for (int r = 0; r < a->parent->nranks; r++)
-		if (is_member(a, r) && a->peer[r].silent)
-			return true;
-	return false;
-}
-
-/* A member died or fell silent late. Either no member completed the setup, and all start over; or
- * some did, and then this communicator is the new one, although broken. Members that completed say
- * so by flood, or when asked. If a member is silent, it may have completed the setup and say so
- * later: it is excluded then, and the others do not heed it. 0 | TT_SYSTEM */
-static int ask_completed(struct tt_shrink *a, bool *ret_completed)
-{
-	uint64_t until = a->ran_ns + a->patience_ns, newest;
-	int rc;
-
-	while (!(rc = tt_shrink_ask(a, 0, a->parent->nranks)) &&
-	       !count_members(a, TT_SHRINK_COMPLETED) && count_members(a, TT_SHRINK_FORMS) &&
-	       tt_shrink_clock(a, a->pause_ns) < until)
-		nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
-	tt_control_excluded(a->parent->ctl, &newest);
-	*ret_completed = newest >= a->epoch || count_members(a, TT_SHRINK_COMPLETED);
-	a->failed_epoch = any_silent(a) ? 0 : a->epoch;
-	return rc;
-}
 
 /* Connects the members. 0 | < 0 */
 static int form(struct tt_shrink *a, tuttiComm_t c, const struct tt_env *env)
@@ -94,32 +52,74 @@ static void bar_others(struct tt_shrink *a)
 		a->peer[a->members.member[i]].barred = false;
 }
 
-/* One attempt. 0 | 1 a member died or fell silent meanwhile: try again | < 0 */
+static void drop_kept(struct tt_shrink *a)
+{
+	tt_comm_free(a->kept);
+	a->kept = NULL;
+	a->kept_epoch = 0;
+}
+
+/* The setup failed with rc: keeps c for a coordinator that learns of a member that completed it. No
+ * member completed a setup that failed before there were active messages. */
+static void keep(struct tt_shrink *a, tuttiComm_t c, int rc)
+{
+	if (!c->am) {
+		tt_comm_free(c);
+		return;
+	}
+	tt_control_raise(c->ctl, rc, -1, tt_error_text());
+	a->kept = c;
+	a->kept_epoch = a->epoch;
+}
+
+static void complete(struct tt_shrink *a, tuttiComm_t c, tuttiComm_t *ret_comm)
+{
+	tt_shrink_tell(a, TT_SHRINK_COMPLETED, -1);
+	tt_control_announce_shrunk(a->parent->ctl, a->epoch, &a->members);
+	*ret_comm = c;
+}
+
+/* Sets up c for the members of a new decision. 0 | 1 a member died or fell silent meanwhile: try
+ * again | < 0. Unless it returns 0, c is freed or kept. */
+static int set_up(struct tt_shrink *a, tuttiComm_t c, const struct tt_env *env)
+{
+	int rc, failed;
+
+	drop_kept(a);
+	bar_others(a);
+	rc = tt_shrink_tell(a, TT_SHRINK_FORMS, -1);
+	if (!rc && !(rc = form(a, c, env)))
+		return 0;
+	failed = tt_shrink_tell(a, TT_SHRINK_DECIDES, -1);
+	if (!failed && (rc == TT_REMOTE || rc == TT_TIMEOUT)) {
+		keep(a, c, rc);
+		return 1;
+	}
+	tt_comm_free(c);
+	return failed ? failed : rc;
+}
+
+/* One attempt. 0 | 1 try again | < 0 */
 static int try_once(struct tt_shrink *a, const tuttiConfig_t *config, tuttiComm_t *ret_comm)
 {
 	tuttiComm_t c = NULL;
 	struct tt_env env;
-	bool completed = false;
-	int rc = tt_comm_child(a->parent, config, &env, &c), failed = 0;
+	int rc = tt_comm_child(a->parent, config, &env, &c);
 
 	if (rc || (rc = tt_shrink_decide(a))) {
 		tt_comm_free(c);
 		return rc;
 	}
-	bar_others(a);
-	rc = tt_shrink_tell(a, TT_SHRINK_FORMS, -1);
-	if (rc || (rc = form(a, c, &env)))
-		failed = tt_shrink_tell(a, TT_SHRINK_DECIDES, -1);
-	if (!failed && c->am && (rc == TT_REMOTE || rc == TT_TIMEOUT))
-		failed = ask_completed(a, &completed);
-	if (!rc || completed) {
-		tt_shrink_tell(a, TT_SHRINK_COMPLETED, -1);
-		tt_control_announce_shrunk(a->parent->ctl, a->epoch, &a->members);
-		*ret_comm = c;
+	if (a->kept && a->epoch == a->kept_epoch) {
+		tt_comm_free(c);
+		complete(a, a->kept, ret_comm);
+		a->kept = NULL;
 		return 0;
 	}
-	tt_comm_free(c);
-	return failed ? failed : rc == TT_REMOTE || rc == TT_TIMEOUT ? 1 : rc;
+	rc = set_up(a, c, &env);
+	if (!rc)
+		complete(a, c, ret_comm);
+	return rc;
 }
 
 /* ---- the call -------------------------------------------------------------------------------- */
@@ -177,6 +177,7 @@ int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 		rc = shrink(&a, config, ret_comm);
 	else
 		tt_fail(TT_SYSTEM, "rank %d: no memory to shrink %zu ranks", parent->rank, n);
+	drop_kept(&a);
 	free(a.peer);
 	free(a.members.member);
 	free(a.buffer);

@@ -68,11 +68,6 @@ int tt_shrink_check(struct tt_shrink *a)
 			"rank %d: the others went on without this rank, as epoch %llu: this rank did not answer "
 			"(it was stopped or cut off), or did not call tuttiCommShrink in time",
 			rank, (unsigned long long)without);
-	if (a->failed_epoch && newest >= a->failed_epoch)
-		return tt_fail(
-			TT_REMOTE,
-			"rank %d: the others went on as epoch %llu; a late death kept this rank out of it",
-			rank, (unsigned long long)newest);
 	if (tt_shrink_clock(a, a->pause_ns) < a->limit_ns)
 		return 0;
 	if (!tt_rank_list(a->parent->nranks, is_silent, a, ranks, sizeof(ranks)))

@@ -7,7 +7,7 @@
  * was passed over (it was stopped, and continues) counts for nobody.
  *
  *   other rank                              coordinator
- *   PROPOSAL: attempt, epoch, list     ->
+ *   PROPOSAL: attempt, epochs, list    ->
  *   QUERY                              ->
  *                                      <-   ANSWER: it decides, and follows itself
  *                                      <-   QUERY, to all ranks that live
@@ -16,7 +16,8 @@
  *
  * The coordinator waits for ranks that are in the shrink and have not proposed to it, at most the
  * time-out; for others half of the time-out since its call. Members are the ranks that answered
- * its last query and follow it.
+ * its last query and follow it. After a setup that failed, the coordinator repeats the decision
+ * before, with its epoch, if a proposal or an answer says that a member completed it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,20 @@ static int find_coordinator(const struct tt_shrink *a)
 	return r;
 }
 
+/* Does this rank know that a member completed the communicator that it keeps? */
+static bool is_complete(const struct tt_shrink *a)
+{
+	uint64_t newest;
+
+	tt_control_excluded(a->parent->ctl, &newest);
+	if (!a->kept || newest == a->kept_epoch)
+		return a->kept;
+	for (int r = 0; r < a->parent->nranks; r++)
+		if (a->peer[r].phase == TT_SHRINK_COMPLETED && a->peer[r].epoch == a->kept_epoch)
+			return true;
+	return false;
+}
+
 /* ---- messages -------------------------------------------------------------------------------- */
 
 static int send_message(struct tt_shrink *a, int to, enum tt_am_kind kind, uint32_t attempt,
@@ -82,6 +97,7 @@ static int send_proposal(struct tt_shrink *a, int to)
 	struct tt_writer w = { 0 };
 
 	tt_put(&w, a->epoch, 8);
+	tt_put(&w, is_complete(a) ? a->kept_epoch : 0, 8);
 	tt_put(&w, a->digest, 8);
 	return send_message(a, to, TT_AM_PROPOSAL, a->attempt, &w);
 }
@@ -106,10 +122,11 @@ static void send_decision(struct tt_shrink *a, int to, int code, const char *tex
 /* Records a proposal. 0 | TT_USAGE: another list */
 static int note_proposal(struct tt_shrink *a, const struct tt_am_header *head, struct tt_reader *r)
 {
-	uint64_t epoch = tt_get(r, 8), digest = tt_get(r, 8);
+	uint64_t epoch = tt_get(r, 8), completed = tt_get(r, 8), digest = tt_get(r, 8);
 
 	if (!tt_get_end(r) || a->peer[head->source].barred)
 		return 0;
+	a->peer[head->source].completed = completed;
 	if (epoch > a->epoch)
 		a->epoch = epoch;
 	a->peer[head->source].proposed = (uint32_t)head->tag;
@@ -220,10 +237,10 @@ static int check_list(const struct tt_shrink *a)
 	return 0;
 }
 
-/* Did others complete the epoch that this rank failed to connect? */
+/* Did others complete the communicator that this rank keeps? */
 static int check_left(const struct tt_shrink *a)
 {
-	for (int r = 0; a->failed_epoch && r < a->parent->nranks; r++)
+	for (int r = 0; a->kept && r < a->parent->nranks; r++)
 		if (tt_am_state(a->parent->am, r) == tuttiRankLeft && !a->peer[r].left_before)
 			return tt_fail(
 				TT_REMOTE,
@@ -256,6 +273,38 @@ static int wait_if_alone(struct tt_shrink *a)
 	return rc;
 }
 
+/* Takes the members of a new epoch. 0 | < 0 */
+static int decide(struct tt_shrink *a)
+{
+	int rc;
+
+	a->members.n = 0;
+	for (int r = 0; r < a->parent->nranks; r++)
+		if (a->peer[r].proposed && (r == a->parent->rank || !tt_shrink_is_gone(a, r)))
+			a->members.member[a->members.n++] = r;
+	a->epoch++;
+	rc = (rc = check_list(a)) ? rc : (rc = check_left(a)) ? rc : check_majority(a);
+	return rc ? rc : wait_if_alone(a);
+}
+
+/* Is the decision before to be repeated? A member completed it, and no rank knows of a later one. */
+static bool stands(const struct tt_shrink *a)
+{
+	bool complete = is_complete(a);
+
+	for (int r = 0; r < a->parent->nranks; r++)
+		complete |= a->peer[r].proposed && a->peer[r].completed == a->kept_epoch;
+	return a->kept && a->epoch == a->kept_epoch && complete;
+}
+
+static void repeat_members(struct tt_shrink *a)
+{
+	a->members.n = 0;
+	for (int r = 0; r < a->parent->nranks; r++)
+		if (!a->peer[r].barred)
+			a->members.member[a->members.n++] = r;
+}
+
 /* 0 | 1 follow a lower rank | < 0 */
 static int coordinate(struct tt_shrink *a)
 {
@@ -264,18 +313,15 @@ static int coordinate(struct tt_shrink *a)
 
 	if (rc > 0)
 		return rc;
-	a->members.n = 0;
-	for (int r = 0; r < a->parent->nranks; r++)
-		if (a->peer[r].proposed && (r == a->parent->rank || !tt_shrink_is_gone(a, r)))
-			a->members.member[a->members.n++] = r;
-	a->epoch++;
-	rc = rc ? rc : (rc = check_list(a)) ? rc : (rc = check_left(a)) ? rc : check_majority(a);
-	rc = rc ? rc : wait_if_alone(a);
+	if (!rc && stands(a))
+		repeat_members(a);
+	else
+		rc = rc ? rc : decide(a);
 	if (rc)
 		snprintf(text, sizeof(text), "%s", tt_error_text());
-	for (int i = 0; i < a->members.n; i++)
-		if (a->members.member[i] != a->parent->rank)
-			send_decision(a, a->members.member[i], rc, text);
+	for (int r = 0; r < a->parent->nranks; r++)
+		if (r != a->parent->rank && a->peer[r].proposed)
+			send_decision(a, r, rc, text);
 	return rc ? tt_fail(rc, "%s", text) : 0;
 }
 

@@ -24,7 +24,8 @@ struct tt_shrink_peer {
 	bool known;        /* has answered in this attempt, or is silent */
 	bool answered;     /* the latest query */
 	uint32_t query;    /* number of the latest query; 0: none yet */
-	uint32_t proposed; /* coordinator: the attempt that the rank has proposed; 0: none */
+	uint32_t proposed; /* coordinator: the attempt that the rank has proposed; 0: none, with: */
+	uint64_t completed; /* the epoch that it knows to be complete, 0: none */
 	enum tt_shrink_phase phase; /* its latest answer, with: */
 	int coordinator;            /* whom it follows, itself if it coordinates, -1: nobody */
 	uint32_t attempt;           /* its attempt */
@@ -42,8 +43,10 @@ struct tt_shrink {
 	uint64_t known_epoch; /* newest before this call */
 	uint64_t epoch;       /* newest epoch known; then the decided epoch */
 	uint64_t without;     /* an epoch without this rank, 0: none known */
-	/* epoch that this rank failed to connect and that others may have completed, 0: none */
-	uint64_t failed_epoch;
+	/* the communicator of the latest decision, which this rank failed to set up and others may
+	 * have completed; NULL, 0: none */
+	tuttiComm_t kept;
+	uint64_t kept_epoch;
 	struct tt_members members;
 	uint8_t *buffer;               /* receive buffer for one message */
 	uint64_t timeout_ns, limit_ns; /* of the communicator; of this call, without a last query */
