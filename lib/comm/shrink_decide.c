@@ -190,6 +190,23 @@ static void confirm_proposals(struct tt_shrink *a)
 	}
 }
 
+/* Takes the proposals that came during the query, whose ranks answered that they were not in the
+ * shrink. 0 none | 1 these ranks must be asked again | TT_USAGE */
+static int take_late_proposals(struct tt_shrink *a)
+{
+	struct tt_am_header head;
+	struct tt_reader r;
+	int late = 0, rc = 0;
+
+	while (!rc && !tt_shrink_next(a, TT_AM_PROPOSAL, -1, 0, &head, &r)) {
+		uint32_t confirmed = a->peer[head.source].proposed;
+
+		rc = note_proposal(a, &head, &r);
+		late |= a->peer[head.source].proposed != confirmed;
+	}
+	return rc ? rc : late;
+}
+
 /* 0 | 1 a lower rank is in the shrink: follow it | < 0 */
 static int gather(struct tt_shrink *a)
 {
@@ -207,7 +224,9 @@ static int gather(struct tt_shrink *a)
 			if (may_coordinate(a, r) && a->peer[r].phase == TT_SHRINK_DECIDES)
 				return 1;
 		confirm_proposals(a);
-	} while (any_awaited(a, began));
+		if ((rc = take_late_proposals(a)) < 0)
+			return rc;
+	} while (rc || any_awaited(a, began));
 	return tt_shrink_check(a);
 }
 

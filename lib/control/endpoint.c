@@ -144,18 +144,20 @@ struct tt_control *tt_endpoint_find(const struct tt_control_endpoint *ep, uint64
 	return ctl;
 }
 
-/* false: too many bytes, or no memory */
-static bool keep_early(struct tt_control_endpoint *ep, int peer, const struct tt_frame_head *head,
-		       const uint8_t *data)
+/* Without memory the connection ends. false: too many bytes */
+static bool keep_early(struct tt_control_endpoint *ep, struct tt_conn *conn,
+		       const struct tt_frame_head *head, const uint8_t *data)
 {
 	struct tt_early *e, **at = &ep->early;
 
 	if (ep->early_bytes + sizeof(*e) + head->bytes > EARLY_MOST)
 		return false;
 	e = malloc(sizeof(*e) + head->bytes);
-	if (!e)
-		return false;
-	*e = (struct tt_early){ .peer = peer, .head = *head };
+	if (!e) {
+		tt_conn_no_memory(ep, conn);
+		return true;
+	}
+	*e = (struct tt_early){ .peer = conn->peer, .head = *head };
 	memcpy(e->data, data, head->bytes);
 	ep->early_bytes += sizeof(*e) + head->bytes;
 	while (*at)
@@ -184,7 +186,7 @@ bool tt_endpoint_frame(struct tt_control_endpoint *ep, struct tt_conn *conn,
 			tt_conn_send(ep, conn, head->context, TT_F_LEFT, NULL, 0);
 		return true;
 	}
-	return !early || keep_early(ep, conn->peer, head, data);
+	return !early || keep_early(ep, conn, head, data);
 }
 
 void tt_endpoint_enter(struct tt_control_endpoint *ep, struct tt_control *ctl)

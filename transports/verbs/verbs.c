@@ -290,6 +290,9 @@ static int verbs_ready(struct tt_link *base)
 
 	if (tt_likely(l->state == TT_VERBS_READY))
 		return 1;
+	/* a failed message of an earlier operation, for which the peer waits before it connects */
+	if ((rc = tt_verbs_poll((struct tt_verbs_ep *)base->ep)) < 0)
+		return rc;
 	if (l->state == TT_VERBS_UNCONNECTED) {
 		rc = w->take(w->ctx, base->peer, base->channel, &l->fd, NULL);
 		if (rc <= 0 || (rc = tt_verbs_send_hello(l)))
