@@ -159,6 +159,7 @@ int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 			       .listed = nexcluded > 0,
 			       .digest = digest_of(excluded, parent->nranks),
 			       .attempt = (uint32_t)(++parent->shrinks & 0x7fff) << 16,
+			       .epoch = parent->shrink_epoch,
 			       .timeout_ns = parent->settings.timeout_ms * 1000000ull };
 	int rc = TT_SYSTEM;
 
@@ -177,6 +178,7 @@ int tt_comm_shrink(tuttiComm_t parent, const bool *excluded, int nexcluded,
 		rc = shrink(&a, config, ret_comm);
 	else
 		tt_fail(TT_SYSTEM, "rank %d: no memory to shrink %zu ranks", parent->rank, n);
+	parent->shrink_epoch = a.epoch;
 	drop_kept(&a);
 	free(a.peer);
 	free(a.members.member);
