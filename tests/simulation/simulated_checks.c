@@ -267,7 +267,8 @@ void sim_check_shrink(const struct sim_comm *w, tuttiResult_t rc, int n)
 		sim_fail("a shrink of %d ranks left %d, no majority", w->n, n);
 	check_excluded(w, rc);
 	me->shrunk_ns = sim->now_ns;
-	if (sim->job->faults != SIM_STOPS || sim->job->misused || me->harmed || !w->known)
+	if ((sim->job->faults != SIM_STOPS && sim->job->faults != SIM_KILLS) || sim->job->misused ||
+	    me->harmed || !w->known)
 		return;
 	me->shrunk_to = n;
 	together = count_together(w);

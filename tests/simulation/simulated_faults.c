@@ -134,6 +134,7 @@ void sim_plan_faults(void)
 		sim->job->strikes_split = sim_random(2);
 		if (!sim->job->strikes_split || sim_random(2))
 			plan_kills();
+		sim->job->strikes_shrink = sim_random(2);
 		break;
 	case SIM_STOPS:
 		plan_stops(0, 200 * SIM_MS);
@@ -169,11 +170,24 @@ void sim_plan_faults(void)
 	}
 }
 
-/* Further ranks are stopped while the first ones shrink. */
+/* Kills this rank while its call runs. */
+static void plan_kill_in_call(uint64_t most_calls)
+{
+	struct sim_process *p = &sim->job->rank[sim->process->number].process;
+
+	p->kill_at = p->calls + sim_random_scale(4, most_calls);
+}
+
+/* Further ranks are killed, or stopped while the first ones shrink. */
 void sim_plan_faults_of_shrink(void)
 {
 	if (!sim->job->strikes_shrink)
 		return;
+	if (sim->job->faults == SIM_KILLS) {
+		if (sim_random(3) == 0)
+			plan_kill_in_call(2048);
+		return;
+	}
 	sim->job->strikes_shrink = false;
 	if (sim_random(2))
 		plan_stops(sim->now_ns, 2 * SIM_TIMEOUT_NS);
@@ -184,10 +198,8 @@ void sim_plan_faults_of_shrink(void)
 /* One rank is killed early in a split. */
 void sim_plan_faults_of_split(void)
 {
-	struct sim_process *p = &sim->job->rank[sim->process->number].process;
-
 	if (!sim->job->strikes_split || sim_random((uint32_t)sim->job->n))
 		return;
 	sim->job->strikes_split = false;
-	p->kill_at = p->calls + sim_random_scale(4, 512);
+	plan_kill_in_call(512);
 }
