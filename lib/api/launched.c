@@ -28,12 +28,14 @@ static int run_launched(struct tt_joining *j)
 				      ? (uint32_t)j->config.timeout_ms
 				      : 0;
 	struct tt_env env;
-	int rc = tt_env_read(&env);
+	/* tt_comm_join reads it, too, and reports a bad value to rank 0 */
+	int bad = tt_env_read(&env),
+	    rc = tt_rendezvous_open(&l->launch, &env, l->number,
+				    tt_deadline_ns(timeout_ms ? timeout_ms
+							      : (uint32_t)env.timeout_ms));
 
-	if (!rc)
-		rc = tt_rendezvous_open(&l->launch, &env, l->number,
-					tt_deadline_ns(timeout_ms ? timeout_ms
-								  : (uint32_t)env.timeout_ms));
+	if (rc && bad)
+		rc = tt_env_read(&env);
 	if (!rc) {
 		rc = tt_comm_join(&l->launch.id, l->launch.job.nranks, l->launch.job.rank,
 				  j->configured ? &j->config : NULL, j->comm);
@@ -64,12 +66,10 @@ TUTTI_API tuttiResult_t tuttiCommInitEnv(tuttiComm_t *comm, tuttiConfig_t *confi
 {
 	struct tt_env env;
 	struct tt_job job;
-	int rc = tt_env_read(&env);
+	int bad = tt_env_read(&env), rc = tt_launch_detect(&env, &job);
 
-	if (!rc)
-		rc = tt_launch_detect(&env, &job);
 	if (rc)
-		return tt_result(tt_group_fail(rc));
+		return tt_result(tt_group_fail(bad ? tt_env_read(&env) : rc));
 	return join(comm, &job, atomic_fetch_add(&joins, 1) + 1, config);
 }
 

@@ -122,8 +122,8 @@ struct tt_env {
 };
 
 /* Reads and checks all variables. Returns 0 | TT_ARG (unknown TUTTI_ name or bad value, named in
- * the sentence). An empty value is a bad value. Names that begin with TUTTI_TEST_ are reserved for
- * tests and ignored. */
+ * the sentence; the first of several); bad values have their defaults then. An empty value is a bad
+ * value. Names that begin with TUTTI_TEST_ are reserved for tests and ignored. */
 int tt_env_read(struct tt_env *ret_env);
 
 /* Returns the value of a variable that is not set, NULL: its default. NULL function: none.

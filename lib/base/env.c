@@ -193,6 +193,7 @@ static int read_row(const struct tt_env_row *row, struct tt_env *env)
 	void *field = (char *)env + row->offset;
 	int64_t number = -1;
 	bool good = true;
+	int rc = TT_OK;
 
 	if (!given && tt_env_fallback)
 		given = tt_env_fallback(row->name);
@@ -204,32 +205,36 @@ static int read_row(const struct tt_env_row *row, struct tt_env *env)
 	else if (given)
 		good = *value && (!row->valid || row->valid(value));
 	if (!good && given && !*given)
-		return tt_fail(TT_ARG, "environment: %s is set, but empty; unset it, or use %s%s",
-			       row->name, kinds[row->kind], row->choices);
-	if (!good)
-		return tt_fail(TT_ARG, "environment: %s is '%.100s'; allowed is %s%s%s", row->name,
-			       value, kinds[row->kind], row->choices,
-			       row->kind == TT_ENV_NUMBER && *row->fallback == '0' ? ", or 0" : "");
+		rc = tt_fail(TT_ARG, "environment: %s is set, but empty; unset it, or use %s%s",
+			     row->name, kinds[row->kind], row->choices);
+	else if (!good)
+		rc = tt_fail(TT_ARG, "environment: %s is '%.100s'; allowed is %s%s%s", row->name,
+			     value, kinds[row->kind], row->choices,
+			     row->kind == TT_ENV_NUMBER && *row->fallback == '0' ? ", or 0" : "");
+	if (!good && row->kind == TT_ENV_NUMBER)
+		valid_number(row, row->fallback, &number);
 	if (row->kind == TT_ENV_NUMBER)
 		*(int64_t *)field = number;
 	else
-		*(const char **)field = value;
-	return TT_OK;
+		*(const char **)field = good ? value : row->fallback;
+	return rc;
 }
 
 int tt_env_read(struct tt_env *ret_env)
 {
-	struct tt_env env = { 0 };
-	int rc;
+	char first[512] = "";
+	int rc = TT_OK;
 
-	for (char **entry = environ; entry && *entry; entry++)
-		if ((rc = check_name(*entry)))
-			return rc;
+	for (char **entry = environ; !rc && entry && *entry; entry++)
+		rc = check_name(*entry);
+	if (rc)
+		snprintf(first, sizeof(first), "%s", tt_error_text());
 	for (size_t i = 0; i < tt_env_rows; i++)
-		if ((rc = read_row(&tt_env_table[i], &env)))
-			return rc;
-	*ret_env = env;
-	return TT_OK;
+		if (read_row(&tt_env_table[i], ret_env) && !rc) {
+			rc = TT_ARG;
+			snprintf(first, sizeof(first), "%s", tt_error_text());
+		}
+	return rc ? tt_fail(rc, "%s", first) : TT_OK;
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */

@@ -251,9 +251,10 @@ bool tt_bootstrap_declined(struct tt_control *ctl, struct tt_conn *conn, const u
 			   size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
-	char text[800];
+	char why[800], text[840];
 
-	tt_get_text(&r, text, sizeof(text));
+	tt_get_text(&r, why, sizeof(why));
+	snprintf(text, sizeof(text), "rank %d cannot join: %s", conn->peer, why);
 	if (!tt_get_end(&r) || conn->registered)
 		return false;
 	tt_conn_end(conn);

@@ -413,13 +413,18 @@ Test(environment, an_unknown_variable_is_an_error_that_suggests_the_nearest_name
 	cr_assert_eq(tt_env_read(&env), 0, "%s", tt_error_text());
 }
 
-Test(environment, a_failed_read_does_not_change_the_result)
+Test(environment, bad_values_have_their_defaults_and_the_first_is_reported)
 {
-	struct tt_env env = { .rank = 77 };
+	struct tt_env env;
 
-	setenv("TUTTI_NRANKS", "many", 1);
+	setenv("TUTTI_TRANSPORT", "pigeon", 1);
+	setenv("TUTTI_TIMEOUT_MS", "soon", 1);
+	setenv("TUTTI_RANK", "1", 1);
 	cr_assert_eq(tt_env_read(&env), TT_ARG);
-	cr_assert_eq(env.rank, 77);
+	cr_assert(strstr(tt_error_text(), "TUTTI_TRANSPORT is 'pigeon'"), "%s", tt_error_text());
+	cr_assert_str_eq(env.transport, "auto");
+	cr_assert_eq(env.timeout_ms, 30000);
+	cr_assert_eq(env.rank, 1);
 }
 
 Test(environment, every_variable_has_help_choices_and_a_default)

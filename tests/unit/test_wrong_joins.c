@@ -378,3 +378,36 @@ Test(wrong_joins, a_negative_timeout_is_refused)
 	cr_expect_eq(tuttiCommInitRankConfig(&c, 1, id, 0, &config), tuttiInvalidArgument);
 	cr_expect(strstr(tuttiGetLastError(NULL), "timeout_ms is -1"));
 }
+
+/* A rank whose environment has a bad value reports that to rank 0, which would wait for its deadline. */
+static int join_with_a_bad_variable(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	char number[2] = { (char)('0' + rank) };
+	tuttiResult_t rc;
+
+	(void)n;
+	setenv("TUTTI_RANK", number, 1);
+	setenv("TUTTI_NRANKS", "2", 1);
+	setenv("TUTTI_ROOT", arg, 1);
+	setenv("TUTTI_SECRET", "of this test", 1);
+	setenv("TUTTI_TIMEOUT_MS", "45000", 1); /* later than the test's limit */
+	if (rank)
+		setenv("TUTTI_CMA", "perhaps", 1);
+	rc = tuttiCommInitEnv(comm, NULL);
+	fprintf(stderr, "rank %d: result %d: %s\n", rank, rc, tuttiGetLastError(NULL));
+	return rc != (rank ? tuttiInvalidArgument : tuttiRemoteError) ||
+	       !strstr(tuttiGetLastError(NULL), "TUTTI_CMA is 'perhaps'") ||
+	       (!rank && !strstr(tuttiGetLastError(NULL), "rank 1 cannot join"));
+}
+
+Test(wrong_joins, a_bad_variable_of_one_rank_ends_the_join_of_all, .timeout = 60)
+{
+	char root[32];
+	struct ranks r = { .n = 2, .no_join = true, .limit_s = 30, .arg = root };
+	int fd, port;
+
+	cr_assert_eq(tt_sock_listen(0, &fd, &port), 0);
+	close(fd);
+	snprintf(root, sizeof(root), "127.0.0.1:%d", port);
+	cr_expect_eq(ranks_run(&r, join_with_a_bad_variable), 0);
+}
