@@ -51,6 +51,9 @@ static bool may_coordinate(const struct tt_shrink *a, int rank)
 		return false;
 	if (!p->known)
 		return true; /* to be seen */
+	if (p->phase ==
+	    TT_SHRINK_FORMS) /* will fail the setup that this rank failed, or complete it */
+		return a->epoch > 0 && p->epoch == a->epoch;
 	return p->phase == TT_SHRINK_DECIDES || (p->phase == TT_SHRINK_ABSENT && is_early(a));
 }
 
