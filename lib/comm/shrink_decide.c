@@ -51,8 +51,8 @@ static bool may_coordinate(const struct tt_shrink *a, int rank)
 		return false;
 	if (!p->known)
 		return true; /* to be seen */
-	if (p->phase ==
-	    TT_SHRINK_FORMS) /* will fail the setup that this rank failed, or complete it */
+	/* it fails the setup that this rank failed, or completes it */
+	if (p->phase == TT_SHRINK_FORMS)
 		return a->epoch > 0 && p->epoch == a->epoch;
 	return p->phase == TT_SHRINK_DECIDES || (p->phase == TT_SHRINK_ABSENT && is_early(a));
 }
