@@ -285,14 +285,15 @@ static int verbs_connect(struct tt_endpoint *base, int peer, int channel, struct
 static int verbs_ready(struct tt_link *base)
 {
 	struct tt_verbs_link *l = (struct tt_verbs_link *)base;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)base->ep;
 	const struct tt_world *w = base->ep->world;
 	int rc;
 
 	if (tt_likely(l->state == TT_VERBS_READY))
 		return 1;
-	/* a failed message of an earlier operation, for which the peer waits before it connects */
-	if ((rc = tt_verbs_poll((struct tt_verbs_ep *)base->ep)) < 0)
-		return rc;
+	/* a message of an earlier operation, for which the peer waits before it connects */
+	if (tt_unlikely(ep->failed))
+		return tt_verbs_failed(ep);
 	if (l->state == TT_VERBS_UNCONNECTED) {
 		rc = w->take(w->ctx, base->peer, base->channel, &l->fd, NULL);
 		if (rc <= 0 || (rc = tt_verbs_send_hello(l)))
