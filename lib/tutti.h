@@ -200,7 +200,8 @@ TUTTI_API tuttiResult_t tuttiGetUniqueId(tuttiUniqueId *uniqueId);
  *              tuttiInvalidArgument  rank or nranks out of range, bad TUTTI_ variable, not an id of
  *                                    tuttiGetUniqueId
  *              tuttiInvalidUsage     two ranks have one number, or settings differ between ranks
- *              tuttiRemoteError      a rank died while joining
+ *              tuttiRemoteError      a rank died while joining, or cannot join: the text has its
+ *                                    reason
  *              tuttiTimeout          some ranks did not join in time, or had another secret; the
  *                                    text names them
  *              tuttiSystemError      sockets, memory, descriptors, port already in use

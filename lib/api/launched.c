@@ -28,12 +28,10 @@ static int run_launched(struct tt_joining *j)
 				      ? (uint32_t)j->config.timeout_ms
 				      : 0;
 	struct tt_env env;
-	/* tt_comm_join reads it, too, and reports a bad value to rank 0 */
-	int bad = tt_env_read(&env),
-	    rc = tt_rendezvous_open(&l->launch, &env, l->number,
-				    tt_deadline_ns(timeout_ms ? timeout_ms
-							      : (uint32_t)env.timeout_ms));
+	int bad = tt_env_read(&env), rc; /* bad: tt_comm_join reports it to rank 0 */
 
+	rc = tt_rendezvous_open(&l->launch, &env, l->number,
+				tt_deadline_ns(timeout_ms ? timeout_ms : (uint32_t)env.timeout_ms));
 	if (rc && bad)
 		rc = tt_env_read(&env);
 	if (!rc) {

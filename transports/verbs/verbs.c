@@ -291,7 +291,7 @@ static int verbs_ready(struct tt_link *base)
 
 	if (tt_likely(l->state == TT_VERBS_READY))
 		return 1;
-	/* a message of an earlier operation, for which the peer waits before it connects */
+	/* the peer may wait for a message that failed, before it connects */
 	if (tt_unlikely(ep->failed))
 		return tt_verbs_failed(ep);
 	if (l->state == TT_VERBS_UNCONNECTED) {
