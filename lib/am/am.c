@@ -48,6 +48,8 @@ static void on_message(void *ctx, int rank, int kind, const uint8_t *data, size_
 {
 	if (kind == TT_F_CREDIT)
 		tt_stream_credit(ctx, rank, data, bytes);
+	else if (kind == TT_F_SHRINK)
+		tt_am_shrink_frame(ctx, rank, data, bytes);
 	else
 		tt_stream_bytes(ctx, rank, data, bytes);
 }
@@ -124,6 +126,7 @@ static void release(struct tt_am *am)
 	tt_unexpected_free(am);
 	tt_quorum_free(am);
 	pthread_cond_destroy(&am->changed);
+	free(am->answer);
 	free(am->stream);
 	free(am->gone);
 	free(am);

@@ -15,6 +15,7 @@
  *   am.c               make, events of control, states of ranks, close
  *   am_stream.c        streams of messages in frames, credit
  *   am_send.c          send of a caller, connecting
+ *   am_shrink.c        messages of shrink, ahead of the streams
  *   am_unexpected.c    matching of incoming messages, unexpected queue
  *   am_recv.c          receive of a caller: posted receives
  */
@@ -101,10 +102,13 @@ uint64_t tt_am_cancel(struct tt_am *am, int source, int tag, uint64_t version);
 
 /* Drops queued messages of this kind. */
 void tt_am_drop(struct tt_am *am, enum tt_am_kind kind);
-/* Sends a message without a body to a rank with a connection; never blocks. false: there is no
- * connection. Without memory the message is dropped. Thread: any. */
-bool tt_am_try_send(struct tt_am *am, int peer, const struct tt_am_header *head);
-
+/* Sends a proposal or a decision to another rank, ahead of the messages of tt_am_send. Blocks until
+ * the ranks are connected, at most until deadline_ns. As tt_am_send. Thread: any. */
+int tt_am_shrink_send(struct tt_am *am, int peer, const struct tt_am_header *head, const void *data,
+		      uint64_t deadline_ns);
+/* Sends a query to a rank with a connection, ahead of the messages of tt_am_send; never blocks.
+ * false: there is no connection. Without memory the query is dropped. Thread: any. */
+bool tt_am_query(struct tt_am *am, int peer, const struct tt_am_header *head);
 /* The service thread answers queries with these bytes from now on, whether or not a shrink call is
  * running. answer NULL: with an empty answer, as at first. 0 | TT_SYSTEM: then with an empty
  * answer. Thread: any. */

@@ -102,7 +102,8 @@ struct tt_am {
 	size_t unexpected_bytes;
 	struct tt_am_posted *posted, **posted_last;
 	uint64_t sent_bytes, messages;
-	struct tt_am_payload *answer; /* to queries; NULL: empty */
+	uint8_t *answer; /* to queries */
+	size_t answer_bytes;
 	/* rank 0's coordinator, created by the first contribution */
 	struct tt_quorum *quorum;
 };
@@ -142,7 +143,13 @@ size_t tt_stream_memory(const struct tt_am *am);
 void tt_am_post(struct tt_am *am, int peer, const struct tt_am_header *head,
 		struct tt_am_payload *payload);
 void tt_am_header_put(const struct tt_am_header *head, uint8_t ret_raw[TT_AM_HEADER_BYTES]);
+bool tt_am_header_get(const uint8_t raw[TT_AM_HEADER_BYTES], struct tt_am_header *ret_head);
+/* A message of peer is not allowed: closes the connection. */
+void tt_am_malformed(struct tt_am *am, int peer, const struct tt_am_header *head);
 void tt_am_payload_drop(struct tt_am_payload *payload);
+
+/* am_shrink.c, locked: a frame of a peer */
+void tt_am_shrink_frame(struct tt_am *am, int peer, const uint8_t *data, size_t bytes);
 
 /* am_unexpected.c, locked. A message with its body still to come: */
 /* Decides the destination of the body of s->head: sets to, unexpected or posted. false: no room,
@@ -151,6 +158,8 @@ bool tt_unexpected_route(struct tt_am *am, struct tt_am_stream *s);
 void tt_unexpected_arrived(struct tt_am *am, struct tt_am_stream *s);
 /* stream ended inside a body */
 void tt_unexpected_lost(struct tt_am *am, struct tt_am_stream *s);
+/* Takes a whole message. false: no room now, or no memory */
+bool tt_unexpected_place(struct tt_am *am, const struct tt_am_header *head, const void *data);
 /* Takes a message of this rank to itself. 1 taken | 0 no room now | TT_SYSTEM */
 int tt_unexpected_put(struct tt_am *am, const struct tt_am_header *head, const void *data);
 void tt_unexpected_free(struct tt_am *am);

@@ -154,15 +154,3 @@ int tt_am_send(struct tt_am *am, int peer, const struct tt_am_header *head, cons
 	pthread_mutex_unlock(am->lock);
 	return rc;
 }
-
-bool tt_am_try_send(struct tt_am *am, int peer, const struct tt_am_header *head)
-{
-	bool connected;
-
-	pthread_mutex_lock(am->lock);
-	connected = tt_control_is_connected(am->ctl, peer);
-	if (connected)
-		tt_am_post(am, peer, head, NULL);
-	pthread_mutex_unlock(am->lock);
-	return connected;
-}

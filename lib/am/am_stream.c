@@ -36,7 +36,7 @@ void tt_am_header_put(const struct tt_am_header *h, uint8_t ret_raw[TT_AM_HEADER
 		tt_put(&w, h->call[i], 4);
 }
 
-static bool header_get(const uint8_t raw[TT_AM_HEADER_BYTES], struct tt_am_header *ret_head)
+bool tt_am_header_get(const uint8_t raw[TT_AM_HEADER_BYTES], struct tt_am_header *ret_head)
 {
 	struct tt_reader r = { .at = raw, .left = TT_AM_HEADER_BYTES };
 
@@ -47,6 +47,13 @@ static bool header_get(const uint8_t raw[TT_AM_HEADER_BYTES], struct tt_am_heade
 	for (int i = 0; i < 4; i++)
 		ret_head->call[i] = (uint32_t)tt_get(&r, 4);
 	return !r.failed && ret_head->kind;
+}
+
+void tt_am_malformed(struct tt_am *am, int peer, const struct tt_am_header *h)
+{
+	tt_log(TT_LOG_WARN, "rank %d: rank %d sent a message of kind %d with %llu bytes", am->rank,
+	       peer, h->kind, (unsigned long long)h->bytes);
+	tt_control_malformed(am->ctl, peer);
 }
 
 /* ---- streams --------------------------------------------------------------------------------- */
@@ -207,25 +214,20 @@ bool tt_stream_all_sent(const struct tt_am *am)
 
 /* ---- incoming -------------------------------------------------------------------------------- */
 
-/* The library's own messages get memory without a bound of the queue, so each kind has its size and
- * its sender. */
-static bool is_allowed(const struct tt_am *am, const struct tt_am_header *h)
+/* Results and their outcomes come from the coordinator; an outcome gets memory without a bound of
+ * the queue, so it has its size. */
+static bool is_allowed(const struct tt_am_header *h)
 {
 	switch (h->kind) {
-	case TT_AM_PROPOSAL:
-		return h->bytes <= TT_AM_PROPOSAL_BYTES;
-	case TT_AM_DECISION:
-		return h->bytes <= TT_AM_DECISION_BYTES((size_t)am->nranks);
-	case TT_AM_QUERY:
-		return !h->bytes;
-	case TT_AM_ANSWER:
-		return h->bytes <= TT_AM_ANSWER_BYTES((size_t)am->nranks);
 	case TT_AM_OUTCOME:
 		return h->source == 0 && h->bytes <= TUTTI_QUORUM_RANKS / 8;
 	case TT_AM_RESULT:
 		return h->source == 0;
-	default:
+	case TT_AM_USER_MESSAGE:
+	case TT_AM_CONTRIBUTION:
 		return true;
+	default:
+		return false;
 	}
 }
 
@@ -277,10 +279,8 @@ static void unstall(struct tt_am *am, struct tt_am_stream *s)
 static bool begin_body(struct tt_am *am, struct tt_am_stream *s)
 {
 	s->head.source = s->peer;
-	if (!header_get(s->raw, &s->head) || !is_allowed(am, &s->head)) {
-		tt_log(TT_LOG_WARN, "rank %d: rank %d sent a message of kind %d with %llu bytes",
-		       am->rank, s->peer, s->head.kind, (unsigned long long)s->head.bytes);
-		tt_control_malformed(am->ctl, s->peer);
+	if (!tt_am_header_get(s->raw, &s->head) || !is_allowed(&s->head)) {
+		tt_am_malformed(am, s->peer, &s->head);
 		return false;
 	}
 	s->in_body = true;

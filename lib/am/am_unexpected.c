@@ -91,45 +91,8 @@ void tt_unexpected_unlink(struct tt_am *am, struct tt_am_unexpected **at)
 		am->unexpected_last = at;
 }
 
-static void answer_query(struct tt_am *am, const struct tt_am_header *h)
-{
-	struct tt_am_header answer = { .kind = TT_AM_ANSWER,
-				       .tag = h->tag,
-				       .bytes = am->answer ? am->answer->bytes : 0 };
-
-	tt_am_post(am, h->source, &answer, am->answer);
-}
-
-int tt_am_set_answer(struct tt_am *am, const void *data, size_t bytes)
-{
-	struct tt_am_payload *answer = NULL;
-
-	if (data)
-		answer = aligned_alloc(64, (sizeof(*answer) + bytes + 63) / 64 * 64);
-	if (answer) {
-		answer->refs = 1;
-		answer->bytes = bytes;
-		memcpy(answer->data, data, bytes);
-	}
-	pthread_mutex_lock(am->lock);
-	if (am->answer)
-		tt_am_payload_drop(am->answer);
-	am->answer = answer;
-	pthread_mutex_unlock(am->lock);
-	if (data && !answer)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for an answer of %zu bytes", am->rank,
-			       bytes);
-	return 0;
-}
-
 void tt_unexpected_arrived(struct tt_am *am, struct tt_am_stream *s)
 {
-	if (s->head.kind == TT_AM_QUERY) {
-		am->unexpected_bytes -= s->head.bytes;
-		free(s->unexpected);
-		answer_query(am, &s->head);
-		return;
-	}
 	s->posted ? complete_posted(am, s->posted, &s->head) : append(am, s->unexpected);
 }
 
@@ -144,11 +107,24 @@ void tt_unexpected_lost(struct tt_am *am, struct tt_am_stream *s)
 	s->posted = NULL;
 }
 
+/* ---- whole messages -------------------------------------------------------------------------- */
+
+bool tt_unexpected_place(struct tt_am *am, const struct tt_am_header *h, const void *data)
+{
+	struct tt_am_posted *w = find_posted(am, h);
+	struct tt_am_unexpected *u = w ? NULL : alloc_if_room(am, h);
+
+	if (!w && !u)
+		return false;
+	if (h->bytes)
+		memcpy(w ? w->want->to : u->data, data, h->bytes);
+	w ? complete_posted(am, w, h) : append(am, u);
+	return true;
+}
+
 int tt_unexpected_put(struct tt_am *am, const struct tt_am_header *head, const void *data)
 {
 	struct tt_am_header h = *head;
-	struct tt_am_posted *w;
-	struct tt_am_unexpected *u;
 	uint8_t *to;
 
 	h.source = am->rank;
@@ -160,15 +136,10 @@ int tt_unexpected_put(struct tt_am *am, const struct tt_am_header *head, const v
 			tt_quorum_arrived(am, &h);
 		return 1;
 	}
-	w = find_posted(am, &h);
-	u = w ? NULL : alloc_if_room(am, &h);
-	if (!w && !u)
+	if (!tt_unexpected_place(am, &h, data))
 		return 0;
-	if (h.bytes)
-		memcpy(w ? w->want->to : u->data, data, h.bytes);
 	am->sent_bytes += h.bytes;
 	am->messages++;
-	w ? complete_posted(am, w, &h) : append(am, u);
 	return 1;
 }
 
@@ -256,6 +227,4 @@ void tt_unexpected_free(struct tt_am *am)
 		free(u);
 	}
 	am->unexpected = NULL;
-	if (am->answer)
-		tt_am_payload_drop(am->answer);
 }

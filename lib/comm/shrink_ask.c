@@ -161,7 +161,7 @@ void tt_shrink_query(struct tt_shrink *a, int rank)
 {
 	struct tt_am_header head = number_query(a, rank);
 
-	tt_am_try_send(a->parent->am, rank, &head);
+	tt_am_query(a->parent->am, rank, &head);
 }
 
 /* Connects to a rank, and sends it a query */
@@ -180,7 +180,7 @@ static void *connect_and_send(void *arg)
 	struct query_thread *q = arg;
 
 	if (!tt_am_connect(q->am, q->rank, q->deadline_ns, q->stop))
-		tt_am_try_send(q->am, q->rank, &q->head);
+		tt_am_query(q->am, q->rank, &q->head);
 	return NULL;
 }
 
@@ -261,7 +261,7 @@ int tt_shrink_ask(struct tt_shrink *a, int from, int to)
 		if (r == a->parent->rank || tt_shrink_is_gone(a, r) || a->peer[r].barred)
 			continue;
 		head = number_query(a, r);
-		if (!tt_am_try_send(a->parent->am, r, &head))
+		if (!tt_am_query(a->parent->am, r, &head))
 			rc = start_query(a, r, &head, &stop, &threads);
 	}
 	if (!rc)

@@ -87,8 +87,8 @@ static int send_message(struct tt_shrink *a, int to, enum tt_am_kind kind, uint3
 {
 	struct tt_am_header head = { .kind = kind, .tag = (int)attempt, .bytes = w->have };
 	int rc = w->failed ? tt_fail(TT_SYSTEM, "rank %d: no memory for a message", a->parent->rank)
-			   : tt_am_send(a->parent->am, to, &head, w->data,
-					tt_now_ns() + a->patience_ns);
+			   : tt_am_shrink_send(a->parent->am, to, &head, w->data,
+					       tt_now_ns() + a->patience_ns);
 
 	free(w->data);
 	tt_shrink_clock(a, a->patience_ns);

@@ -271,6 +271,7 @@ bool tt_control_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_fram
 		return tt_split_failed(ctl, from, data, bytes);
 	case TT_F_MESSAGE:
 	case TT_F_CREDIT:
+	case TT_F_SHRINK:
 		tt_observers_message(ctl, from, kind, data, bytes);
 		return true;
 	default:

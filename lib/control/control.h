@@ -184,7 +184,7 @@ bool tt_control_find_partitioned(struct tt_control *ctl, bool *ret_partitioned);
 /* Does the connection to rank take a frame of messages now? If not, and if there is a connection,
  * `room` of the observers is called once it does. Locked. */
 bool tt_control_has_room(const struct tt_control *ctl, int rank);
-/* Send a frame of kind TT_F_MESSAGE or TT_F_CREDIT in two parts to a connected rank; never blocks.
+/* Send a frame of messages (tt_frame_is_message) in two parts to a connected rank; never blocks.
  * Locked. false: no memory, nothing is sent */
 bool tt_control_send_frame(struct tt_control *ctl, int rank, int kind, const struct iovec part[2]);
 /* The frame of rank is malformed: close the connection. Locked. */
@@ -208,8 +208,8 @@ struct tt_control_observer {
 	 * communicator broke before tt_control_observe. An internal lock is held: the member must
 	 * not call tt_control_observe or tt_control_unobserve. */
 	void (*broken)(void *ctx);
-	/* A frame of messages of a rank; kind: TT_F_MESSAGE or TT_F_CREDIT (frame.h). May call the
-	 * locked functions above, like the next three. */
+	/* A frame of messages of a rank (tt_frame_is_message). May call the locked functions above,
+	 * like the next three. */
 	void (*message)(void *ctx, int rank, int kind, const uint8_t *data, size_t bytes);
 	/* Where the next bytes of messages of a rank go, at most *ret_bytes of them; NULL: no such
 	 * place. `message` may have these bytes there, or elsewhere. */

@@ -58,13 +58,23 @@ struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, struct tt_duplex dup
 }
 
 /* Always the oldest one: two callers may have connected at once, and frames stay in order. */
-struct tt_conn *tt_conn_to(const struct tt_control_endpoint *ep, int peer)
+static struct tt_conn *find(const struct tt_control_endpoint *ep, int peer, bool over)
 {
 	struct tt_conn *c = ep->conns;
 
-	while (c && (c->dead || c->registration || c->peer != peer))
+	while (c && (c->dead || c->registration || (c->over && !over) || c->peer != peer))
 		c = c->next;
 	return c;
+}
+
+struct tt_conn *tt_conn_to(const struct tt_control_endpoint *ep, int peer)
+{
+	return find(ep, peer, false);
+}
+
+struct tt_conn *tt_conn_from(const struct tt_control_endpoint *ep, int peer)
+{
+	return find(ep, peer, true);
 }
 
 /* Break the controls that have the peer: its frame is malformed, or there is no memory for it. */

@@ -181,7 +181,7 @@ bool tt_endpoint_frame(struct tt_control_endpoint *ep, struct tt_conn *conn,
 	/* else a control that this rank has left, or does not have yet; no rank sends messages
 	 * before all ranks have the communicator */
 	early = head->context && ep->forming;
-	if (head->kind == TT_F_MESSAGE || head->kind == TT_F_CREDIT) {
+	if (tt_frame_is_message(head->kind)) {
 		if (!early && !conn->registration)
 			tt_conn_send(ep, conn, head->context, TT_F_LEFT, NULL, 0);
 		return true;
@@ -198,7 +198,7 @@ void tt_endpoint_enter(struct tt_control_endpoint *ep, struct tt_control *ctl)
 		last = &(*last)->next;
 	*last = ctl;
 	while ((e = *at)) {
-		struct tt_conn *conn = tt_conn_to(ep, e->peer);
+		struct tt_conn *conn = tt_conn_from(ep, e->peer);
 
 		if (e->head.context != ctl->context) {
 			at = &e->next;

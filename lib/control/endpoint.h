@@ -259,8 +259,10 @@ bool tt_conn_has_room(const struct tt_conn *conn);
 void tt_conn_event(struct tt_control_endpoint *ep, struct tt_conn *conn, uint32_t events);
 /* Shut down this rank's direction; the end of the connection is no death. */
 void tt_conn_end(struct tt_conn *conn);
-/* The connection to a peer, NULL: none */
+/* The connection to a peer; NULL: none, or the peer has ended it */
 struct tt_conn *tt_conn_to(const struct tt_control_endpoint *ep, int peer);
+/* The connection that a peer's frames came on; NULL: closed */
+struct tt_conn *tt_conn_from(const struct tt_control_endpoint *ep, int peer);
 /* Is an event of a pipe due? Handle those that are. Thread: service */
 bool tt_conn_pipes_ready(const struct tt_control_endpoint *ep);
 void tt_conn_pipes_serve(struct tt_control_endpoint *ep);

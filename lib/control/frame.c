@@ -144,6 +144,7 @@ int tt_frame_next(const uint8_t *data, size_t have, struct tt_frame_head *ret_he
 		[TT_F_END] = 0,
 		[TT_F_MESSAGE] = TT_FRAME_MESSAGE,
 		[TT_F_CREDIT] = 8,
+		[TT_F_SHRINK] = TT_FRAME_MOST,
 		[TT_F_LEFT] = 0,
 	};
 	struct tt_reader r = { .at = data, .left = have };

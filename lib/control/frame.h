@@ -70,7 +70,8 @@ enum tt_frame {
 	TT_F_END,          /* the endpoint closes: the end of the connection is no death */
 	TT_F_MESSAGE,      /* the next bytes of the stream of active messages */
 	TT_F_CREDIT, /* bytes that the stream of the receiver of this frame may have, in all */
-	TT_F_LEFT,   /* the answer to MESSAGE and CREDIT of a context that the rank has left */
+	TT_F_SHRINK, /* a message of shrink, ahead of the stream */
+	TT_F_LEFT, /* the answer to MESSAGE, CREDIT and SHRINK of a context that the rank has left */
 	TT_F_KINDS
 };
 
@@ -78,6 +79,12 @@ enum tt_frame {
 static inline bool tt_frame_is_repeated(enum tt_frame kind)
 {
 	return kind == TT_F_STATUS || kind == TT_F_MISSING;
+}
+
+/* Is a frame of this kind one of the active messages? */
+static inline bool tt_frame_is_message(enum tt_frame kind)
+{
+	return kind == TT_F_MESSAGE || kind == TT_F_CREDIT || kind == TT_F_SHRINK;
 }
 
 struct tt_frame_head {

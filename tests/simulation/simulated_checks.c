@@ -113,6 +113,15 @@ static bool is_silencing(enum sim_faults faults)
 	return faults == SIM_STOPS || faults == SIM_CUTS || faults == SIM_CORRUPTION;
 }
 
+/* The receiver of a large message goes away when the communicator breaks: its sender waits. */
+static bool is_abandoned(const struct sim_comm *w, const char *what)
+{
+	tuttiResult_t broken;
+
+	return !strcmp(what, "large message") && !tuttiCommGetAsyncError(w->comm, &broken) &&
+	       broken;
+}
+
 /* A rank waits in vain where no fault silences another one. A rank without memory may drop a message, and
  * leave others waiting that connect to it in a shrink; two ranks that have lost their connection take each
  * other for dead, and divide the others. An abort is not known to a rank whose neighbors have all left.
@@ -126,7 +135,8 @@ static bool is_vain_wait(const struct sim_comm *w, const char *what, tuttiResult
 	for (int i = 0; w && i < job->n; i++)
 		if (job->rank[i].aborted && job->rank[i].aborted_in == w->key)
 			return false;
-	if (!w || is_silencing(job->faults) || (job->faults == SIM_MEMORY && job->messaged) ||
+	if (!w || is_silencing(job->faults) || is_abandoned(w, what) ||
+	    (job->faults == SIM_MEMORY && job->messaged) ||
 	    (shrinks && (job->faults == SIM_MEMORY || job->faults == SIM_LOSSES)))
 		return false;
 	return rc == tuttiTimeout ||

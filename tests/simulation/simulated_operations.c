@@ -158,7 +158,8 @@ static tuttiResult_t messages(struct sim_comm *w, int index)
 			began = sim->now_ns;
 			rc = tuttiMsgSend(data, bytes, r, 5, 0, w->comm);
 			/* a time-out begins with each byte that the peer accepts */
-			sim_check_call(w, "message", rc, began, 2 * SIM_TIMEOUT_NS + SIM_SLACK_NS);
+			sim_check_call(w, large ? "large message" : "message", rc, began,
+				       2 * SIM_TIMEOUT_NS + SIM_SLACK_NS);
 		}
 	for (int r = 0; r < w->n; r++) {
 		tuttiResult_t got = tuttiSuccess;

@@ -244,6 +244,30 @@ Test(endpoint, an_end_after_end_is_no_death_and_any_other_end_is, .timeout = 60)
 	}
 }
 
+/* A peer gave up connecting, with an END, and has connected again. The first connection is still there:
+ * it takes nothing more. */
+Test(endpoint, frames_go_to_the_connection_without_an_end, .timeout = 60)
+{
+	struct fixture f = make(1);
+	struct tt_tls *first = connect_peer(&f, 9), *second = connect_peer(&f, 9);
+	struct tt_conn *conn = tt_conn_to(f.ep, 9);
+
+	send_frame(first, TT_F_END, 0, &(struct tt_writer){ 0 });
+	serve(&f);
+	cr_assert(conn->over && !conn->dead);
+	cr_assert_neq(tt_conn_to(f.ep, 9), NULL);
+	cr_assert_neq(tt_conn_to(f.ep, 9), conn);
+	cr_assert_eq(tt_conn_from(f.ep, 9), conn);
+	send_frame(second, TT_F_END, 0, &(struct tt_writer){ 0 });
+	serve(&f);
+	cr_assert_eq(tt_conn_to(f.ep, 9), NULL);
+	tt_tls_close(first);
+	tt_tls_close(second);
+	serve(&f);
+	cr_assert_not(tt_control_broken(f.ctl));
+	tt_control_free(f.ctl);
+}
+
 /* Frames of an unknown context: kept during a split and given to the control once it is made;
  * dropped otherwise. The payload is a death of the child's rank 2. */
 Test(endpoint, frames_of_a_later_control_wait_for_it, .timeout = 60)
@@ -259,6 +283,7 @@ Test(endpoint, frames_of_a_later_control_wait_for_it, .timeout = 60)
 			tt_endpoint_forming(f.ep, true);
 		tt_put(&w, 2, 4);
 		send_frame(tls, TT_F_DEAD, 77, &w);
+		send_frame(tls, TT_F_END, 0, &w);
 		serve(&f);
 		cr_assert_eq(f.ep->early_bytes > 0, forming);
 		cr_assert_eq(tt_control_make(f.ep, 77, 1, 3, members, &child), 0);
@@ -352,6 +377,21 @@ static void send_bytes(struct am_fixture *f, const void *data, size_t bytes)
 
 	tt_put_bytes(&w, data, bytes);
 	send_frame(f->tls, TT_F_MESSAGE, 0, &w);
+	serve(&f->control);
+}
+
+/* A frame of shrink: a header that announces `announced` bytes, and a body of `bytes` zeros */
+static void send_shrink(struct am_fixture *f, enum tt_am_kind kind, size_t announced, size_t bytes)
+{
+	struct tt_am_header h = { .kind = kind, .tag = 3, .bytes = announced };
+	uint8_t raw[TT_AM_HEADER_BYTES];
+	static const uint8_t zeros[4096];
+	struct tt_writer w = { 0 };
+
+	tt_am_header_put(&h, raw);
+	tt_put_bytes(&w, raw, sizeof(raw));
+	tt_put_bytes(&w, zeros, bytes);
+	send_frame(f->tls, TT_F_SHRINK, 0, &w);
 	serve(&f->control);
 }
 
@@ -488,14 +528,8 @@ Test(messages_of_a_peer, a_message_of_the_library_that_is_too_large_ends_the_con
 		size_t bytes;
 		bool fits;
 	} cases[] = {
-		{ TT_AM_PROPOSAL, 9, TT_AM_PROPOSAL_BYTES, true },
-		{ TT_AM_PROPOSAL, 9, TT_AM_PROPOSAL_BYTES + 1, false },
-		{ TT_AM_DECISION, 9, TT_AM_DECISION_BYTES(N), true },
-		{ TT_AM_DECISION, 9, 1u << 30, false },
-		{ TT_AM_QUERY, 9, 0, true },
-		{ TT_AM_QUERY, 9, 1, false },
-		{ TT_AM_ANSWER, 9, TT_AM_ANSWER_BYTES(N), true },
-		{ TT_AM_ANSWER, 9, TT_AM_ANSWER_BYTES(N) + 1, false },
+		{ TT_AM_PROPOSAL, 9, TT_AM_PROPOSAL_BYTES, false }, /* no message of a stream */
+		{ TT_AM_QUERY, 9, 0, false },
 		{ TT_AM_OUTCOME, 0, TUTTI_QUORUM_RANKS / 8, true },
 		{ TT_AM_OUTCOME, 0, 1u << 30, false },
 		{ TT_AM_OUTCOME, 9, 8, false }, /* not from the coordinator */
@@ -511,6 +545,54 @@ Test(messages_of_a_peer, a_message_of_the_library_that_is_too_large_ends_the_con
 		cr_assert(cases[i].fits || f.am->unexpected_bytes == 0, "case %zu", i);
 		free_am(&f);
 	}
+}
+
+Test(messages_of_a_peer, a_message_of_shrink_has_its_size, .timeout = 60)
+{
+	static const struct {
+		enum tt_am_kind kind;
+		size_t announced, bytes;
+		bool fits;
+	} cases[] = {
+		{ TT_AM_PROPOSAL, TT_AM_PROPOSAL_BYTES, TT_AM_PROPOSAL_BYTES, true },
+		{ TT_AM_PROPOSAL, TT_AM_PROPOSAL_BYTES + 1, TT_AM_PROPOSAL_BYTES + 1, false },
+		{ TT_AM_PROPOSAL, 8, 7, false },
+		{ TT_AM_PROPOSAL, 8, 9, false },
+		{ TT_AM_PROPOSAL, SIZE_MAX / 4, 0, false },
+		{ TT_AM_DECISION, TT_AM_DECISION_BYTES(N), TT_AM_DECISION_BYTES(N), true },
+		{ TT_AM_DECISION, TT_AM_DECISION_BYTES(N) + 1, TT_AM_DECISION_BYTES(N) + 1, false },
+		{ TT_AM_QUERY, 0, 0, true },
+		{ TT_AM_QUERY, 1, 1, false },
+		{ TT_AM_ANSWER, TT_AM_ANSWER_BYTES(N), TT_AM_ANSWER_BYTES(N), true },
+		{ TT_AM_ANSWER, TT_AM_ANSWER_BYTES(N) + 1, TT_AM_ANSWER_BYTES(N) + 1, false },
+		{ TT_AM_USER_MESSAGE, 1, 1, false },
+		{ TT_AM_KINDS, 0, 0, false },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct am_fixture f = make_am(9);
+
+		send_shrink(&f, cases[i].kind, cases[i].announced, cases[i].bytes);
+		cr_assert_eq(is_connected(&f), cases[i].fits, "case %zu", i);
+		cr_assert(cases[i].fits || f.am->unexpected_bytes == 0, "case %zu", i);
+		free_am(&f);
+	}
+}
+
+/* A message that nobody receives holds up its stream, and no shrink. */
+Test(messages_of_a_peer, messages_of_shrink_overtake_a_stalled_stream, .timeout = 60)
+{
+	struct am_fixture f = make_am(9);
+	struct tt_am_match want = { .kind = TT_AM_PROPOSAL, .source = 9, .tag = 3 };
+	struct tt_am_header head;
+
+	f.am->unexpected_bytes = TT_AM_UNEXPECTED_BYTES;
+	send_header(&f, TT_AM_USER_MESSAGE, 1u << 30);
+	cr_assert(stream_of(&f)->stalled);
+	send_shrink(&f, TT_AM_PROPOSAL, 0, 0);
+	cr_assert_eq(tt_am_recv(f.am, &want, 0, &head), 0);
+	f.am->unexpected_bytes = 0;
+	free_am(&f);
 }
 
 /* A result waits at its sender when the queue is full, and a result that nobody wants any more does
