@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "tutti.h"
 
@@ -31,11 +32,11 @@ int tool_parse_size(const char *text, uint64_t *ret_bytes)
 	if (end != text + digits)
 		return -1;
 	if (*end) {
-		const char *s = strchr(suffixes, *end | 0x20);
+		const char *s = strchr(suffixes, *end | 0x20), *unit = s ? end + 1 : end;
 
-		if (!s || end[1])
+		if (*unit && strcasecmp(unit, "B") && (!s || strcasecmp(unit, "iB")))
 			return -1;
-		for (const char *c = suffixes; c <= s; c++)
+		for (const char *c = suffixes; s && c <= s; c++)
 			value *= 1024;
 	}
 	if (value > 0x1p62L)
@@ -220,7 +221,7 @@ static void print_domain(const struct tool_option *o, FILE *to)
 			fprintf(to, ", or %s", o->words);
 		break;
 	case TOOL_OPT_SIZE:
-		fprintf(to, "bytes, or with K, M, G, such as 1.5M");
+		fprintf(to, "bytes, or with K, M, G, such as 1.5M or 1GiB");
 		break;
 	case TOOL_OPT_CHOICE:
 		fprintf(to, "one of: %s", o->words);

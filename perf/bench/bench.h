@@ -3,6 +3,7 @@
  *
  *   bench_main.c         parses the options, starts processes and threads
  *   bench_options.c      table of command-line options, checks across options
+ *   nccl_tests_env.c     variables of nccl-tests: groups of ranks, least bandwidth
  *   bench_thread.c       ranks of one thread: communicators, exchange of figures
  *   rank_records.c       exchanges one record per rank: host, free memory, GPU
  *   sweep.c              loops over types, operations, roots, sizes, algorithms: one row each
@@ -12,7 +13,8 @@
  *   bench_rank.c         inputs and results of one rank: allocate, fill, check (values.c)
  *   bench_buffer.c       one buffer in host memory or in GPU memory (cuda_device.c)
  *   bench_collectives.c  table of collectives: call, sizes, origin of each part of the result
- *   report.c             output of rank 0; json_results.c: the same results as JSON (json.c)
+ *   report.c             output of rank 0; the same results in files (results_file.c): as JSON
+ *                        (json_results.c, json.c) and CSV (csv_results.c)
  */
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
@@ -29,7 +31,19 @@ enum { BENCH_BUFFERS_AUTO, BENCH_BUFFERS_ROTATE, BENCH_BUFFERS_SAME, BENCH_BUFFE
 enum { BENCH_PLACE_BOTH, BENCH_PLACE_OUT, BENCH_PLACE_IN };
 enum { BENCH_ALL_TYPES = tuttiNumTypes, BENCH_ALL_OPS = BENCH_MULSUM + 1 };
 
-/* ---- bench_options.c: the command line ------------------------------------------------------- */
+/* ---- bench_options.c: the command line; nccl_tests_env.c ------------------------------------- */
+
+/* Groups of ranks that measure at the same time: by a number made of the process's number. */
+struct bench_split {
+	enum bench_split_how {
+		BENCH_SPLIT_NONE,
+		BENCH_SPLIT_AND,
+		BENCH_SPLIT_OR,
+		BENCH_SPLIT_MOD,
+		BENCH_SPLIT_DIV
+	} how;
+	int number;
+};
 
 struct bench_options {
 	int64_t threads, ranks_each, np;
@@ -42,13 +56,15 @@ struct bench_options {
 	int64_t blocking, null_stream, average, reg, parallel_init;
 	int64_t cpu_time, timestamps, memory_report, unalign, per_iter, per_iter_skip;
 	double timeout_s;
-	const char *transport, *algo, *json; /* NULL: not given */
+	const char *transport, *algo, *json, *csv; /* NULL: not given */
 	const char *device;
 	bool cuda;          /* parsed from device */
 	int ordinal;        /* parsed from device; -1: local rank modulo GPUs */
 	int buffers, place; /* BENCH_BUFFERS_..., BENCH_PLACE_... */
 	bool pin;
 	int64_t seed;
+	double min_bus_gbps; /* NCCL_TESTS_MIN_BW; 0: none */
+	struct bench_split split;
 	int argc; /* copied into the JSON file */
 	char **argv;
 };
@@ -63,6 +79,12 @@ const char *bench_options_setting(const char *given, const char *variable);
 /* Parses the command line of the benchmark. Returns 0 | 1: help printed | 2: error printed. */
 int bench_options_read(const struct bench_collective *bench, const char *tool, int argc,
 		       char **argv, struct bench_options *ret_options);
+
+/* Reads the variables of nccl-tests. Returns 0 | 2: error printed. */
+int bench_nccl_tests_env(const char *tool, struct bench_options *options);
+/* The number of the group of a process; its text, such as "MOD 8" */
+int bench_split_color(const struct bench_split *split, int process);
+const char *bench_split_text(const struct bench_split *split, char *text, size_t bytes);
 
 /* ---- bench_collectives.c --------------------------------------------------------------------- */
 
@@ -138,6 +160,7 @@ struct bench_cell {
 struct bench_rank {
 	int rank, nranks;
 	tuttiComm_t base;            /* exchanges figures; never measured */
+	tuttiComm_t group;           /* becomes base: of this rank's group */
 	tuttiComm_t *comms;          /* [algos]: measured */
 	tuttiRedOp_t *mulsum;        /* [algos]: pre-multiplied sum of the current type */
 	void **handles;              /* [2 * algos]: buffer registrations */
@@ -204,6 +227,8 @@ struct bench_thread {
 	tuttiUniqueId id;
 	bool env;          /* join by the environment (tuttiCommInitEnv), not by id */
 	int first, nranks; /* this thread runs ranks first .. first + nown - 1 */
+	int group;         /* these ranks are a group of all ranks; 0: they are all */
+	bool reports;      /* has rank 0 of all ranks */
 	int nown;
 	struct bench_rank *ranks;          /* [nown] */
 	struct bench_rank_record *records; /* [nranks] */
@@ -348,12 +373,32 @@ void bench_json_real(struct bench_json *j, const char *key, double value);
 void bench_json_bool(struct bench_json *j, const char *key, bool value);
 void bench_json_null(struct bench_json *j, const char *key);
 
+/* results_file.c: a file of results, whole after every row; rank 0 only. Its errors are printed once,
+ * and end nothing before the end. */
+struct bench_results_file {
+	const char *tool, *option, *path;
+	int fd;
+	bool regular; /* else a pipe or a device, whose foot comes at the end */
+	bool failed;
+	size_t bytes; /* written, without the foot */
+};
+void bench_results_file_open(struct bench_results_file *f);
+/* Appends text, and a foot that the next text replaces. */
+void bench_results_file_write(struct bench_results_file *f, const char *text, const char *foot);
+/* Writes the last foot. Returns 0 | 1: failed, now or before */
+int bench_results_file_close(struct bench_results_file *f, const char *foot);
+
+/* csv_results.c: the line of names; the lines of a row, one for each place */
+extern const char bench_csv_names[];
+void bench_csv_row(FILE *to, const struct bench_options *options, const struct bench_row *row);
+
 /* json_results.c: head, rows and foot of the JSON file */
-void bench_results_head(struct bench_json *j, const struct bench_thread *t, int library);
+void bench_results_head(struct bench_json *j, const struct bench_thread *t);
 void bench_results_row(struct bench_json *j, const struct bench_options *options,
 		       const struct bench_row *row);
-void bench_results_foot(struct bench_json *j, const struct bench_totals *totals, double bus,
-			int wrong, const char *error);
+void bench_results_foot(struct bench_json *j, const struct bench_options *options,
+			const struct bench_totals *totals, double bus, int wrong,
+			const char *error);
 void bench_now_text(char *text, size_t bytes);
 
 /* Checks, before long work, that the file can be created. Returns 0 | 2: error printed. */

@@ -69,7 +69,9 @@ static const struct tool_option option_table[] = {
 	{ 'S', "report_timestamps", TOOL_OPT_INT, "0|1", AT(timestamps), "0", 0, 1,
 	  .help = "1: print the time of day in each row" },
 	{ 'J', "output_file", TOOL_OPT_TEXT, "FILE", AT(json),
-	  .help = "also write the results to FILE, as JSON" },
+	  .help = "also write the results to FILE, row by row, as JSON" },
+	{ 'F', "csv", TOOL_OPT_TEXT, "FILE", AT(csv),
+	  .help = "also write the results to FILE, row by row, as CSV" },
 	{ 'M', "memory", TOOL_OPT_INT, "0|1", AT(memory_report), "0", 0, 1,
 	  .help = "1: report the memory used by a rank" },
 	{ 'u', "unalign", TOOL_OPT_INT, "N", AT(unalign), "0", 0, 4096,
@@ -196,7 +198,9 @@ int bench_options_read(const struct bench_collective *bench, const char *tool, i
 		return rc;
 	options->argc = argc;
 	options->argv = argv;
-	rc = check_device(options, tool);
+	rc = bench_nccl_tests_env(tool, options);
+	if (!rc)
+		rc = check_device(options, tool);
 	if (!rc)
 		rc = check_sizes(options, tool);
 	if (!rc)
@@ -205,5 +209,9 @@ int bench_options_read(const struct bench_collective *bench, const char *tool, i
 		rc = check_algo(bench, options, tool);
 	if (!rc)
 		rc = check_values(bench, options, tool);
-	return rc || !options->json ? rc : bench_check_file(tool, "-J", options->json);
+	if (!rc && options->json)
+		rc = bench_check_file(tool, "-J", options->json);
+	if (!rc && options->csv)
+		rc = bench_check_file(tool, "-F", options->csv);
+	return rc;
 }

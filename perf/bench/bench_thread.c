@@ -163,6 +163,37 @@ static int create_base(struct bench_thread *t)
 	return init_error(t, "init", rc ? rc : end);
 }
 
+/* Leaves the communicator of all ranks for one of the group. */
+static int split_base(struct bench_thread *t)
+{
+	int each = (int)(t->options->threads * t->options->ranks_each);
+	tuttiConfig_t config = make_config(t, "auto", "group");
+	tuttiResult_t rc = tuttiSuccess, end = tuttiSuccess;
+
+	t->group = bench_split_color(&t->options->split, t->first / each);
+	if (t->nown > 1)
+		rc = tuttiGroupStart();
+	for (int i = 0; i < t->nown && !rc; i++)
+		rc = tuttiCommSplit(t->ranks[i].base, t->group, t->ranks[i].rank,
+				    &t->ranks[i].group, &config);
+	if (t->nown > 1)
+		end = tuttiGroupEnd();
+	if (rc || end)
+		return init_error(t, "split by NCCL_TESTS_SPLIT", rc ? rc : end);
+	for (int i = 0; i < t->nown; i++) {
+		struct bench_rank *r = &t->ranks[i];
+
+		tuttiCommDestroy(r->base);
+		r->base = r->group;
+		r->group = NULL;
+		tuttiCommUserRank(r->base, &r->rank);
+		tuttiCommCount(r->base, &r->nranks);
+	}
+	t->first = t->ranks[0].rank;
+	t->nranks = t->ranks[0].nranks;
+	return 0;
+}
+
 /* Makes the rank's device current: a communicator takes the device current at its creation. */
 static void set_device(const struct bench_rank *r)
 {
@@ -304,12 +335,15 @@ int bench_thread_open(struct bench_thread *t)
 		t->ranks[i].nranks = t->nranks;
 	}
 	rc = create_base(t);
+	t->reports = t->first == 0;
+	if (!rc && t->options->split.how)
+		rc = split_base(t);
 	if (!rc)
 		rc = bench_thread_exchange_records(t);
 	if (rc)
 		return rc;
 	if (t->options->root >= t->nranks) {
-		if (t->first == 0)
+		if (t->reports)
 			fprintf(stderr, "%s: -r %lld: no such rank; the ranks are 0 to %d\n",
 				t->tool, (long long)t->options->root, t->nranks - 1);
 		return 2;
@@ -317,7 +351,7 @@ int bench_thread_open(struct bench_thread *t)
 	if (t->options->pin && tool_pin(bench_thread_local_index(t)) < 0)
 		fprintf(stderr, "rank %d: --pin: %s; continues unbound\n", t->first,
 			strerror(errno));
-	if (t->first == 0 && !(t->report = bench_report_open(t)))
+	if (t->reports && !(t->report = bench_report_open(t)))
 		return 1;
 	t->us_per_tick = bench_us_per_tick();
 	rc = create_measured(t);
@@ -384,6 +418,8 @@ static void close_rank(struct bench_thread *t, struct bench_rank *r, bool failed
 			end(r->comms[i]);
 		r->comms[i] = NULL;
 	}
+	if (r->group)
+		end(r->group);
 	if (r->base)
 		end(r->base);
 	if (failed)

@@ -59,7 +59,7 @@ static void json_devices(struct bench_json *j, const struct bench_thread *t)
 	for (int r = 0; r < t->nranks; r++) {
 		bench_json_open(j, NULL, '{');
 		bench_json_int(j, "rank", r);
-		bench_json_int(j, "group", 0);
+		bench_json_int(j, "group", t->group);
 		bench_json_int(j, "pid", t->records[r].pid);
 		bench_json_text(j, "hostname", t->records[r].host);
 		bench_json_int(j, "device", t->gpus ? t->gpus[r].ordinal : -1);
@@ -80,10 +80,12 @@ static void json_env(struct bench_json *j)
 	bench_json_close(j, ']');
 }
 
-void bench_results_head(struct bench_json *j, const struct bench_thread *t, int library)
+void bench_results_head(struct bench_json *j, const struct bench_thread *t)
 {
 	char text[64];
+	int library = 0;
 
+	tuttiGetVersion(&library);
 	bench_json_open(j, NULL, '{');
 	bench_json_int(j, "version", 3);
 	bench_now_text(text, sizeof(text));
@@ -167,8 +169,8 @@ void bench_results_row(struct bench_json *j, const struct bench_options *options
 	bench_json_close(j, '}');
 }
 
-void bench_results_foot(struct bench_json *j, const struct bench_totals *totals, double bus,
-			int wrong, const char *error)
+void bench_results_foot(struct bench_json *j, const struct bench_options *options,
+			const struct bench_totals *totals, double bus, int wrong, const char *error)
 {
 	char text[32];
 
@@ -179,7 +181,10 @@ void bench_results_foot(struct bench_json *j, const struct bench_totals *totals,
 	bench_json_close(j, '}');
 	bench_json_open(j, "average_bus_bandwidth", '{');
 	bench_json_real(j, "bandwidth", bus);
-	bench_json_text(j, "okay", "unchecked");
+	if (options->min_bus_gbps > 0)
+		bench_json_bool(j, "okay", bus >= 0.9 * options->min_bus_gbps);
+	else
+		bench_json_text(j, "okay", "unchecked");
 	bench_json_close(j, '}');
 	if (totals) {
 		bench_json_int(j, "sent_bytes_shm", (long long)totals->shm_bytes);

@@ -25,12 +25,16 @@ struct bench_report {
 	const struct bench_thread *thread;
 	const char *tool;
 	struct bench_json json;
-	char *text; /* JSON text so far */
-	size_t bytes;
+	struct bench_results_file json_file, csv_file;
 	struct report_sum sum;
 	bool progress; /* stderr is a terminal */
 	int rows;
 };
+
+static double mean_bus(const struct bench_report *r)
+{
+	return r->sum.cells ? r->sum.bus / r->sum.cells : 0;
+}
 
 const char *bench_fit(char *text, int width, double value)
 {
@@ -46,6 +50,7 @@ const char *bench_fit(char *text, int width, double value)
 static void print_head(const struct bench_report *r, int library)
 {
 	const struct bench_options *options = r->options;
+	char split[32];
 
 	printf("# tutti version %d.%d.%d tutti-headers=%d tutti-library=%d\n", library / 10000,
 	       library / 100 % 100, library % 100, TUTTI_VERSION_CODE, library);
@@ -69,6 +74,12 @@ static void print_head(const struct bench_report *r, int library)
 	       : options->cuda      ? "CUDA"
 				    : "host",
 	       options->pin, tt_reduce_isa(), (long long)options->seed);
+	if (options->split.how)
+		printf("# groups: %s of the process's number; the figures are of group %d, %d ranks\n",
+		       bench_split_text(&options->split, split, sizeof(split)), r->thread->group,
+		       r->thread->nranks);
+	if (r->thread->nranks == 1)
+		printf("# one rank: nothing moves between ranks; --np 4 starts four, or a launcher (tutti_launch(7))\n");
 	if (options->blocking == 1)
 		printf("# Blocking Enabled: wait and barrier after each inner iteration (-m) \n");
 	if (options->blocking == 2)
@@ -103,26 +114,104 @@ static void print_devices(const struct bench_report *r)
 		const struct bench_gpu_record *gpu = r->thread->gpus ? &r->thread->gpus[i] : NULL;
 
 		if (gpu) {
-			printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", i, 0,
-			       (int)record->pid, record->host, gpu->ordinal, gpu->pci, gpu->name);
+			printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s\n", i,
+			       r->thread->group, (int)record->pid, record->host, gpu->ordinal,
+			       gpu->pci, gpu->name);
 			continue;
 		}
-		printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [host memory] %s\n", i, 0,
-		       (int)record->pid, record->host, -1, record->cpu);
+		printf("#  Rank %2d Group %2d Pid %6d on %10s device %2d [host memory] %s\n", i,
+		       r->thread->group, (int)record->pid, record->host, -1, record->cpu);
 	}
 	fflush(stdout);
 }
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static void open_files(struct bench_report *r)
+{
+	r->json_file = (struct bench_results_file){ r->tool, "-J", r->options->json, .fd = -1 };
+	r->csv_file = (struct bench_results_file){ r->tool, "-F", r->options->csv, .fd = -1 };
+	if (r->options->json)
+		bench_results_file_open(&r->json_file);
+	if (r->options->csv)
+		bench_results_file_open(&r->csv_file);
+}
+
+/* The end of the JSON text. NULL: no memory; caller frees */
+static char *json_foot(const struct bench_report *r, const struct bench_totals *totals,
+		       const char *error)
+{
+	struct bench_json foot = r->json;
+	char *text = NULL;
+	size_t bytes;
+
+	foot.to = open_memstream(&text, &bytes);
+	if (!foot.to)
+		return NULL;
+	bench_results_foot(&foot, r->options, totals, mean_bus(r), r->sum.wrong, error);
+	fclose(foot.to);
+	return text;
+}
+
+/* row NULL: the head */
+static void write_json(struct bench_report *r, const struct bench_row *row)
+{
+	char *text = NULL, *foot;
+	size_t bytes;
+
+	r->json.to = r->options->json ? open_memstream(&text, &bytes) : NULL;
+	if (!r->json.to)
+		return;
+	if (row)
+		bench_results_row(&r->json, r->options, row);
+	else
+		bench_results_head(&r->json, r->thread);
+	fclose(r->json.to);
+	foot = json_foot(r, NULL, "the run has not ended");
+	bench_results_file_write(&r->json_file, text, foot ? foot : "");
+	free(foot);
+	free(text);
+}
+
+static void write_csv(struct bench_report *r, const struct bench_row *row)
+{
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = r->options->csv ? open_memstream(&text, &bytes) : NULL;
+
+	if (!to)
+		return;
+	if (!r->rows)
+		fputs(bench_csv_names, to);
+	bench_csv_row(to, r->options, row);
+	fclose(to);
+	bench_results_file_write(&r->csv_file, text, "");
+	free(text);
+}
+
+/* Returns 0 | 1 */
+static int close_files(struct bench_report *r, const struct bench_totals *totals, const char *error)
+{
+	char *foot = r->options->json ? json_foot(r, totals, error) : NULL;
+	int rc = 0;
+
+	if (r->options->json)
+		rc |= bench_results_file_close(&r->json_file, foot ? foot : "");
+	if (r->options->csv)
+		rc |= bench_results_file_close(&r->csv_file, "");
+	free(foot);
+	return rc;
+}
+
+/* ---- head and rows --------------------------------------------------------------------------- */
 
 struct bench_report *bench_report_open(const struct bench_thread *t)
 {
 	struct bench_report *r = calloc(1, sizeof(*r));
 	int library = 0;
 
-	if (r)
-		r->json.to = open_memstream(&r->text, &r->bytes);
-	if (!r || !r->json.to) {
+	if (!r) {
 		fprintf(stderr, "rank 0: no memory for the report\n");
-		free(r);
 		return NULL;
 	}
 	r->options = t->options;
@@ -130,7 +219,8 @@ struct bench_report *bench_report_open(const struct bench_thread *t)
 	r->tool = t->tool;
 	r->progress = isatty(STDERR_FILENO);
 	tuttiGetVersion(&library);
-	bench_results_head(&r->json, t, library);
+	open_files(r);
+	write_json(r, NULL);
 	print_head(r, library);
 	print_devices(r);
 	return r;
@@ -307,20 +397,30 @@ void bench_report_row(struct bench_report *r, const struct bench_row *row)
 	}
 	printf("  %s\n", row->algorithm);
 	fflush(stdout);
-	bench_results_row(&r->json, r->options, row);
 	add(&r->sum, &row->out);
 	add(&r->sum, &row->in);
+	write_json(r, row);
+	write_csv(r, row);
 	r->rows++;
 }
 
 /* ---- the foot -------------------------------------------------------------------------------- */
+
+/* Below NCCL_TESTS_MIN_BW, less a tenth as in nccl-tests? */
+static bool is_slow(const struct bench_report *r, double bus)
+{
+	return bus < 0.9 * r->options->min_bus_gbps;
+}
 
 static void print_foot(const struct bench_report *r, const struct bench_totals *totals, double bus,
 		       const char *error)
 {
 	printf("# %-20s : %d %s\n", "Out of bounds values", r->sum.wrong,
 	       r->sum.wrong ? "FAILED" : "OK");
-	printf("# %-20s : %g %s\n", "Avg bus bandwidth", bus, "");
+	printf("# %-20s : %g %s\n", "Avg bus bandwidth", bus,
+	       r->options->min_bus_gbps <= 0 ? ""
+	       : is_slow(r, bus)             ? "FAILED"
+					     : "OK");
 	if (totals) {
 		printf("# %-20s : %llu\n", "Bytes sent by shm",
 		       (unsigned long long)totals->shm_bytes);
@@ -343,19 +443,12 @@ static void print_foot(const struct bench_report *r, const struct bench_totals *
 
 int bench_report_close(struct bench_report *r, const struct bench_totals *totals, const char *error)
 {
-	double bus = r->sum.cells ? r->sum.bus / r->sum.cells : 0;
-	int rc = r->sum.wrong != 0;
+	double bus = mean_bus(r);
+	int rc = r->sum.wrong || (!error && is_slow(r, bus));
 
 	print_foot(r, totals, bus, error);
 	rc = tool_output_end(r->tool, rc);
-	bench_results_foot(&r->json, totals, bus, r->sum.wrong, error);
-	if (fclose(r->json.to) ||
-	    (r->options->json && bench_write_file(r->options->json, r->text, r->bytes))) {
-		fprintf(stderr, "%s: -J %s: %s\n", r->tool,
-			r->options->json ? r->options->json : "", strerror(errno));
-		rc = 1;
-	}
-	free(r->text);
+	rc |= close_files(r, totals, error);
 	free(r);
 	return rc;
 }

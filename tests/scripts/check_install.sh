@@ -48,6 +48,9 @@ fi
 [ -e "$libdir/tutti/libnccl.so.2" ] && [ -z "$(find "$libdir" -maxdepth 1 -name 'libnccl*')" ]
 point $? "libnccl.so.2 is in a folder of its own"
 
+tool=$(find "$dest" -name all_reduce_perf) && "$(readlink -f "$tool")" --version >"$tmp/log" && [ -e "$(dirname "$tool")/all_gather_perf" ]
+point $? "the tools have the names of nccl-tests, too"
+
 # a page for every function of the header, and for every tool
 pages=$(find "$dest" -path '*/man/man[13]/*')
 none=$(for name in $(sed -n 's/^TUTTI_API.* \**\(tutti[A-Z][A-Za-z]*\)(.*/\1.3/p' "$top_srcdir/lib/tutti.h") \

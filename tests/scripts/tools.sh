@@ -229,6 +229,47 @@ if command -v python3 >/dev/null; then
 	point "the JSON file has nccl-tests' keys, and no temporary file remains" json_parses
 else skip "the JSON file has nccl-tests' keys" "no python3"; fi
 
+killed_rows() {
+	perf/allreduce_perf -b 1K -e 1K -N 0 -n 5 -J "$tmp/k.json" -F "$tmp/k.csv" >/dev/null 2>&1 &
+	until [ "$(wc -l 2>/dev/null <"$tmp/k.csv")" -gt 4 ] 2>/dev/null; do sleep .05; done
+	kill -KILL $!
+	wait $! 2>/dev/null
+	python3 - "$tmp/k.json" "$tmp/k.csv" <<-'END'
+		import csv, json, sys
+		d, rows = json.load(open(sys.argv[1])), list(csv.DictReader(open(sys.argv[2])))
+		assert d["errors"] == ["the run has not ended"] and len(rows) >= 4
+		for r, line in zip(d["results"], rows[::2]):
+		    assert float(line["time_us"]) == r["out_of_place"]["time"] and line["wrong"] == "0" and line["place"] == "out"
+	END
+}
+if command -v python3 >/dev/null; then point "the files have all rows of a run that is killed" killed_rows
+else skip "the files have all rows of a run that is killed" "no python3"; fi
+least_bandwidth() {
+	NCCL_TESTS_MIN_BW=0.0000001 run 0 perf/allreduce_perf --np 2 -b 1K -e 1K -n 3 && grep -q "bandwidth .* OK" "$tmp/out" &&
+		NCCL_TESTS_MIN_BW=1e9 run 1 perf/allreduce_perf --np 2 -b 1K -e 1K -n 3 && grep -q "bandwidth .* FAILED" "$tmp/out" &&
+		refused NCCL_TESTS_MIN_BW=fast env NCCL_TESTS_MIN_BW=fast perf/allreduce_perf
+}
+point "a bandwidth below NCCL_TESTS_MIN_BW fails" least_bandwidth
+groups_of_ranks() { # $1: variable, $2: its value, $3: processes, $4: ranks of rank 0's group
+	run 0 env "$1=$2" perf/allreduce_perf --np "$3" -b 1K -e 1K -n 3 && [ "$(grep -c "Group  0 Pid" "$tmp/out")" -eq "$4" ]
+}
+splits() {
+	groups_of_ranks NCCL_TESTS_SPLIT_MASK 0x1 3 2 && groups_of_ranks NCCL_TESTS_SPLIT "MOD 3" 3 1 &&
+		groups_of_ranks NCCL_TESTS_SPLIT "DIV 2" 3 2 && groups_of_ranks NCCL_TESTS_SPLIT "&0x0" 3 3 &&
+		refused "MOD 0" env NCCL_TESTS_SPLIT="MOD 0" perf/allreduce_perf &&
+		refused "0xg" env NCCL_TESTS_SPLIT_MASK=0xg perf/allreduce_perf
+}
+point "NCCL_TESTS_SPLIT divides the ranks" splits
+launched_twice() {
+	local rank
+	for rank in 0 1; do
+		TUTTI_RANK=$rank TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:1 TUTTI_SECRET=s run 2 perf/allreduce_perf --np 2
+		[ "$(grep -c "under a launcher" "$tmp/err")" -eq $((1 - rank)) ] && [ ! -s "$tmp/out" ] || return 1
+	done
+	run 0 perf/allreduce_perf -b 8 -e 8 -n 1 && grep -q "^# one rank: .*--np" "$tmp/out"
+}
+point "--np under a launcher is refused once; one rank says how to start more" launched_twice
+
 # perf/compare without another library: its loop, its checks of every result, and its error message
 compare_alone() {
 	limit=180 run 1 "${top_srcdir:-..}/perf/compare" --build . --only nobody --collective all \

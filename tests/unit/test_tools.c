@@ -30,9 +30,15 @@ Test(tools, sizes_take_suffixes_and_fractions_and_nothing_else)
 		{ "4300M", 4508876800u },
 		{ "8G", 8589934592u },
 		{ "1T", 1099511627776u },
+		{ "8B", 8 },
+		{ "1KB", 1024 },
+		{ "1kib", 1024 },
+		{ "1GiB", 1073741824 },
 	};
-	static const char *const bad[] = { "",    "K",   "-1",   "4KB",   "1e6",     "0x10",
-					   "nan", "1 K", "4..5", "8192P", "9999999T" };
+	static const char *const bad[] = {
+		"",  "K",    "-1",  "4KBB", "1e6",  "4iB",   "4BK",
+		"B", "0x10", "nan", "1 K",  "4..5", "8192P", "9999999T"
+	};
 	uint64_t bytes;
 
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
