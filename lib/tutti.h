@@ -27,8 +27,10 @@
  *         returns the same error; only tuttiCommShrink, messages, tuttiCommAbort and
  *         tuttiCommDestroy remain usable. sendbuff is intact (out of place), recvbuff is undefined.
  * Threads Different communicators: any threads concurrently. One communicator: one caller at a
- *         time ("as calls" in the contracts). Any thread at any time may call tuttiCommAbort,
- *         tuttiCommGetAsyncError, tuttiGetLastError, and functions whose contract says so.
+ *         time ("as calls" in the contracts). Checked, except for reads of counters and memory: a
+ *         call while another thread is in a call is tuttiInvalidUsage, and breaks the communicator.
+ *         Any thread at any time may call tuttiCommAbort, tuttiCommGetAsyncError,
+ *         tuttiGetLastError, and functions whose contract says so.
  * Silence The library prints nothing unless TUTTI_LOG is set, never exits, and installs no signal
  *         handler.
  */
@@ -304,7 +306,8 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tut
  *   Thread     as calls     Blocks   yes, at most the timeouts of the queued operations */
 TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm);
 
-/* tuttiCommDestroy - finalize, say goodbye to the other ranks, free
+/* tuttiCommDestroy - finalize, say goodbye to the other ranks, free; while another thread is in a
+ * call of comm, which is tuttiInvalidUsage: tuttiCommAbort
  *   comm       NULL is ignored
  *   Owns       comm is freed, whatever the result; exception: tuttiInvalidArgument (not a live
  *              communicator of this process)
@@ -372,7 +375,8 @@ TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collecti
  *              tuttiInvalidArgument  NULL or partly overlapping buffer, unknown datatype or op,
  *                                    root out of range; comm is NULL, destroyed or used in a
  *                                    forked child
- *              tuttiInvalidUsage     another rank made a different call; the text names both
+ *              tuttiInvalidUsage     another rank made a different call; or another thread of this
+ *                                    rank is in a call; the text names both
  *              tuttiRemoteError      another rank died, left or aborted; the text names it
  *              tuttiTimeout          no progress for the timeout; the text names the missing ranks
  *                                    and their last operations

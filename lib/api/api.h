@@ -17,8 +17,8 @@ int tt_request_check(struct tt_request *request, const char *call);
 /* memstats.c: bytes of memory that this rank of comm holds */
 uint64_t tt_memory_held(tuttiComm_t comm, tuttiCommMemStat_t stat);
 
-/* group.c: runs the request now, or when the group ends. */
-tuttiResult_t tt_group_request(const struct tt_request *request);
+/* group.c: runs the request now, or when the group ends. 0 | < 0 */
+int tt_group_request(const struct tt_request *request);
 bool tt_group_open(void);
 /* Records an error inside a group: the end of the group reports the first one and runs nothing.
  * Returns code. */

@@ -8,17 +8,15 @@
 static tuttiResult_t submit_full(struct tt_request *r, const char *call)
 {
 	bool alone = !r->stream && !tt_group_open();
-	int rc = tt_comm_enter(r->comm);
-	tuttiResult_t result;
+	int rc = tt_comm_enter(r->comm, call, TT_ONE_CALL);
 
 	if (tt_unlikely(rc))
 		return tt_result(tt_group_fail(rc));
 	rc = tt_request_check(r, call);
-	result = tt_unlikely(rc) ? tt_result(tt_group_fail(rc)) : tt_group_request(r);
-	if (alone && result == tuttiSuccess)
+	rc = tt_unlikely(rc) ? tt_group_fail(rc) : tt_group_request(r);
+	if (alone && !rc)
 		tt_run_learn(r);
-	tt_comm_leave(r->comm);
-	return result;
+	return tt_result(tt_comm_leave(r->comm, TT_ONE_CALL, rc));
 }
 
 /* A call like one that went before. <= 0 the result | 1 not such a call */

@@ -57,7 +57,7 @@ static int run_join(struct tt_joining *j)
 
 static int run_split(struct tt_joining *j)
 {
-	int rc = tt_comm_enter(j->parent);
+	int rc = tt_comm_enter(j->parent, "tuttiCommSplit", TT_ONE_CALL);
 
 	if (rc)
 		return rc;
@@ -70,8 +70,7 @@ static int run_split(struct tt_joining *j)
 	snprintf(j->parent->failure.split, sizeof(j->parent->failure.split), "%s",
 		 rc ? tt_error_text() : "");
 	pthread_mutex_unlock(&j->parent->lock);
-	tt_comm_leave(j->parent);
-	return rc;
+	return tt_comm_leave(j->parent, TT_ONE_CALL, rc);
 }
 
 TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t *comm, int nranks, tuttiUniqueId commId,
@@ -158,13 +157,13 @@ TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tut
 
 static int run_shrink(struct tt_joining *j)
 {
-	int rc = tt_comm_enter(j->parent);
+	int rc = tt_comm_enter(j->parent, "tuttiCommShrink", TT_ONE_CALL);
 
 	if (!rc) {
 		tt_run_drain(j->parent);
 		rc = tt_comm_shrink(j->parent, j->excluded, j->nexcluded,
 				    j->configured ? &j->config : NULL, j->comm);
-		tt_comm_leave(j->parent);
+		rc = tt_comm_leave(j->parent, TT_ONE_CALL, rc);
 	}
 	free(j->excluded);
 	return rc;
@@ -238,19 +237,25 @@ TUTTI_API tuttiResult_t tuttiCommShrink(tuttiComm_t comm, int *excludeRanksList,
 	return tt_group_join(&j);
 }
 
-TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm)
+/* Waits for every operation of an entered communicator. 0 | the error that broke it */
+static int finalize(tuttiComm_t comm)
 {
-	int rc = tt_comm_check(comm);
+	int rc;
 
-	if (rc)
-		return tt_result(rc);
 	atomic_store(&comm->order.finalized, true);
 	tt_gpu_settle(comm);
 	tt_run_drain(comm);
 	pthread_mutex_lock(&comm->lock);
 	rc = comm->failure.code ? tt_fail(comm->failure.code, "%s", comm->failure.text) : 0;
 	pthread_mutex_unlock(&comm->lock);
-	return tt_result(rc);
+	return rc;
+}
+
+TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm)
+{
+	int rc = tt_comm_enter(comm, "tuttiCommFinalize", TT_ONE_CALL);
+
+	return tt_result(rc ? rc : tt_comm_leave(comm, TT_ONE_CALL, finalize(comm)));
 }
 
 /* Nothing runs on comm any more, and from here on nothing starts. */
@@ -259,19 +264,6 @@ static void end(tuttiComm_t comm)
 	atomic_store(&comm->magic, 0);
 	tt_run_close(comm);
 	tt_comm_free(comm);
-}
-
-TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm)
-{
-	tuttiResult_t rc;
-
-	if (!comm)
-		return tuttiSuccess;
-	rc = tuttiCommFinalize(comm);
-	if (rc == tuttiInvalidArgument) /* not a live communicator: nothing to free */
-		return rc;
-	end(comm);
-	return rc;
 }
 
 /* Reports the abort to the other ranks, with this rank's error if the other ranks do not know it. A
@@ -310,10 +302,26 @@ TUTTI_API tuttiResult_t tuttiCommAbort(tuttiComm_t comm)
 	tt_run_cancel(comm);
 	report_abort(comm);
 	tt_am_abort(comm->am);
-	while (atomic_load(&comm->order.inside) || atomic_load(&comm->order.callers))
+	while (atomic_load(&comm->order.inside) || atomic_load(&comm->order.caller))
 		nanosleep(&pause, NULL);
 	end(comm);
 	return tuttiSuccess;
+}
+
+/* While another thread is in a call, that call has to end before comm can be freed: an abort. */
+TUTTI_API tuttiResult_t tuttiCommDestroy(tuttiComm_t comm)
+{
+	int rc = comm ? tt_comm_enter(comm, "tuttiCommDestroy", TT_ONE_CALL) : 0;
+
+	if (!comm || rc == TT_ARG) /* not a live communicator: nothing to free */
+		return tt_result(rc);
+	if (rc) {
+		tuttiCommAbort(comm);
+		return tt_result(rc);
+	}
+	rc = finalize(comm);
+	end(comm);
+	return tt_result(rc);
 }
 
 TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t *asyncError)

@@ -64,47 +64,63 @@ static int find_collective(const char *name, enum tt_collective *ret_collective)
 		       name ? name : "(NULL)");
 }
 
+/* "+shm+tcp" into text: the transports by which the plan of row sends and receives */
+static void name_transports(const struct tt_plan_row *row, char *text, size_t bytes)
+{
+	const struct tt_plan *plan = row->cached->plan;
+
+	text[0] = 0;
+	for (const struct tt_transport *const *t = tt_transports; *t; t++)
+		for (uint32_t i = 0; i < plan->npeers; i++)
+			if (row->path->via[plan->peers[i]]->t == *t) {
+				snprintf(text + strlen(text), bytes - strlen(text), "+%s",
+					 (*t)->name);
+				break;
+			}
+}
+
+static int describe(tuttiComm_t comm, const struct tt_request *r, char *text, size_t bytes)
+{
+	const struct tt_plan *plan;
+	struct tt_plan_row *row;
+	char transports[64];
+	bool encrypted = false;
+	int rc = tt_plan_cache_find(r, false, &row);
+
+	if (rc)
+		return rc;
+	plan = row->cached->plan;
+	name_transports(row, transports, sizeof(transports));
+	for (uint32_t i = 0; i < plan->npeers; i++)
+		encrypted |= tt_path_encrypts(comm, row->path, plan->peers[i]);
+	snprintf(text, bytes, "algorithm %s transport %s tile_bytes %zu%s", plan->algorithm,
+		 transports[0] ? transports + 1 : "self", comm->paths.world.message_bytes,
+		 encrypted ? " encrypted" : "");
+	return 0;
+}
+
 TUTTI_API tuttiResult_t tuttiCommDescribe(tuttiComm_t comm, const char *collective, size_t count,
 					  tuttiDataType_t datatype, char *text, size_t bytes)
 {
 	enum tt_collective which = TT_ALLREDUCE;
-	const struct tt_plan *plan;
-	struct tt_plan_row *row;
-	struct tt_request r;
-	char transports[64] = "";
-	bool encrypted = false;
-	int rc = tt_comm_check(comm);
+	int rc = tt_comm_enter(comm, "tuttiCommDescribe", TT_ONE_CALL);
 
-	if (!rc && (!text || !bytes || (unsigned)datatype >= tuttiNumTypes))
+	if (rc)
+		return tt_result(rc);
+	if (!text || !bytes || (unsigned)datatype >= tuttiNumTypes)
 		rc = tt_fail(
 			TT_ARG,
 			"rank %d: tuttiCommDescribe: text is NULL or has no room, or datatype %d is not known",
 			comm->rank, datatype);
 	if (!rc)
 		rc = find_collective(collective, &which);
-	if (rc)
-		return tt_result(rc);
-	r = (struct tt_request){ .collective = which,
-				 .count = count,
-				 .type = datatype,
-				 .root = tt_needs[which].rooted ? 0 : -1,
-				 .comm = comm };
-	rc = tt_plan_cache_find(&r, false, &row);
-	if (rc)
-		return tt_result(rc);
-	plan = row->cached->plan;
-	for (const struct tt_transport *const *t = tt_transports; *t; t++)
-		for (uint32_t i = 0; i < plan->npeers; i++)
-			if (row->path->via[plan->peers[i]]->t == *t) {
-				snprintf(transports + strlen(transports),
-					 sizeof(transports) - strlen(transports), "+%s",
-					 (*t)->name);
-				break;
-			}
-	for (uint32_t i = 0; i < plan->npeers; i++)
-		encrypted |= tt_path_encrypts(comm, row->path, plan->peers[i]);
-	snprintf(text, bytes, "algorithm %s transport %s tile_bytes %zu%s", plan->algorithm,
-		 transports[0] ? transports + 1 : "self", comm->paths.world.message_bytes,
-		 encrypted ? " encrypted" : "");
-	return tuttiSuccess;
+	if (!rc)
+		rc = describe(comm,
+			      &(struct tt_request){ .collective = which,
+						    .count = count,
+						    .type = datatype,
+						    .root = tt_needs[which].rooted ? 0 : -1,
+						    .comm = comm },
+			      text, bytes);
+	return tt_result(tt_comm_leave(comm, TT_ONE_CALL, rc));
 }

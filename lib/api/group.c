@@ -46,19 +46,32 @@ static int run_now(const struct tt_request *requests, size_t n, tuttiStream_t st
 	return stream ? tt_stream_submit(stream, requests, n) : tt_run_in_order(requests, n);
 }
 
-/* Calls of a group run later than the user made them: their communicators may have been aborted
- * meanwhile. */
-static int run_later(const struct tt_request *requests, size_t n, tuttiStream_t stream)
+/* Enters each communicator once. Calls of a group run later than the user made them: their
+ * communicators may have been aborted meanwhile. */
+static int enter_all(struct tt_request *requests, size_t n)
 {
-	size_t entered = 0;
 	int rc = 0;
 
-	while (entered < n && !(rc = tt_comm_enter(requests[entered].comm)))
-		entered++;
+	for (size_t i = 0; i < n && !rc; i++) {
+		tuttiComm_t c = requests[i].comm;
+
+		if (atomic_load(&c->order.caller) == (uintptr_t)requests)
+			continue;
+		rc = tt_comm_enter(c, "tuttiGroupEnd", (uintptr_t)requests);
+		requests[i].entered = !rc;
+	}
+	return rc;
+}
+
+static int run_later(struct tt_request *requests, size_t n, tuttiStream_t stream)
+{
+	int rc = enter_all(requests, n);
+
 	if (!rc)
 		rc = run_now(requests, n, stream);
-	while (entered > 0)
-		tt_comm_leave(requests[--entered].comm);
+	for (size_t i = 0; i < n; i++)
+		if (requests[i].entered)
+			rc = tt_comm_leave(requests[i].comm, (uintptr_t)requests, rc);
 	return rc;
 }
 
@@ -82,14 +95,14 @@ static int collect(const struct tt_request *r)
 	return 0;
 }
 
-tuttiResult_t tt_group_request(const struct tt_request *r)
+int tt_group_request(const struct tt_request *r)
 {
 	int rc;
 
 	if (tt_likely(!group.depth))
-		return tt_result(run_now(r, 1, r->stream));
+		return run_now(r, 1, r->stream);
 	rc = collect(r);
-	return tt_result(rc ? tt_group_fail(rc) : 0);
+	return rc ? tt_group_fail(rc) : 0;
 }
 
 /* Runs in the caller's CUDA context, in whichever thread. */

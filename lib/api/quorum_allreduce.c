@@ -83,7 +83,7 @@ TUTTI_API tuttiResult_t tuttiAllReduceQuorum(const void *sendbuff, void *recvbuf
 				.root = -1,
 				.comm = comm,
 				.stream = stream };
-	int rc = tt_comm_enter(comm);
+	int rc = tt_comm_enter(comm, "tuttiAllReduceQuorum", TT_ONE_CALL);
 
 	if (rc)
 		return tt_result(tt_group_fail(rc));
@@ -91,6 +91,5 @@ TUTTI_API tuttiResult_t tuttiAllReduceQuorum(const void *sendbuff, void *recvbuf
 	if (!rc && !(rc = tt_gpu_refuse(comm, "tuttiAllReduceQuorum", sendbuff)))
 		rc = tt_gpu_refuse(comm, "tuttiAllReduceQuorum", recvbuff);
 	rc = rc ? tt_group_fail(rc) : submit(&r, k, deadline_ms, quorum);
-	tt_comm_leave(comm);
-	return tt_result(rc);
+	return tt_result(tt_comm_leave(comm, TT_ONE_CALL, rc));
 }

@@ -6,55 +6,73 @@
 
 #include "api/api.h"
 
+/* The number of an unused entry of the table of operations. >= 0 | TT_SYSTEM */
+static int find_unused(tuttiComm_t comm)
+{
+	struct tt_comm_memory *m = &comm->memory;
+	struct tt_user_op *more;
+	int i = 0;
+
+	while (i < m->nuser_ops && m->user_ops[i].used)
+		i++;
+	if (i < m->nuser_ops)
+		return i;
+	more = realloc(m->user_ops, (size_t)(i + 1) * sizeof(*more));
+	if (!more)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for an operation", comm->rank);
+	m->user_ops = more;
+	m->nuser_ops++;
+	return i;
+}
+
+static int create(tuttiComm_t comm, void *scalar, tuttiDataType_t datatype,
+		  tuttiScalarResidence_t residence, tuttiRedOp_t *ret_op)
+{
+	struct tt_user_op made = { .used = true, .type = datatype };
+	int i = find_unused(comm);
+
+	if (i < 0)
+		return i;
+	if (residence == tuttiScalarHostImmediate)
+		memcpy(&made.value, scalar, tt_type_bytes(datatype));
+	else
+		made.device = scalar;
+	comm->memory.user_ops[i] = made;
+	*ret_op = (tuttiRedOp_t)(tuttiNumOps + i);
+	return 0;
+}
+
 TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar,
 						  tuttiDataType_t datatype,
 						  tuttiScalarResidence_t residence,
 						  tuttiComm_t comm)
 {
-	struct tt_user_op *more;
-	uint64_t value = 0;
-	int rc = tt_comm_check(comm), i = 0;
+	int rc = tt_comm_enter(comm, "tuttiRedOpCreatePreMulSum", TT_ONE_CALL);
 
-	if (!rc && (!op || !scalar || (unsigned)datatype >= tuttiNumTypes ||
-		    (residence != tuttiScalarDevice && residence != tuttiScalarHostImmediate)))
+	if (rc)
+		return tt_result(rc);
+	if (!op || !scalar || (unsigned)datatype >= tuttiNumTypes ||
+	    (residence != tuttiScalarDevice && residence != tuttiScalarHostImmediate))
 		rc = tt_fail(
 			TT_ARG,
 			"rank %d: tuttiRedOpCreatePreMulSum: op %p, scalar %p, datatype %d, residence %d; want two pointers, a datatype of tutti.h and a tuttiScalarResidence_t",
 			comm->rank, (void *)op, scalar, (int)datatype, (int)residence);
-	if (rc)
-		return tt_result(rc);
-	if (residence == tuttiScalarHostImmediate)
-		memcpy(&value, scalar, tt_type_bytes(datatype));
-	while (i < comm->memory.nuser_ops && comm->memory.user_ops[i].used)
-		i++;
-	if (i == comm->memory.nuser_ops) {
-		more = realloc(comm->memory.user_ops, (size_t)(i + 1) * sizeof(*more));
-		if (!more)
-			return tt_result(tt_fail(TT_SYSTEM, "rank %d: no memory for an operation",
-						 comm->rank));
-		comm->memory.user_ops = more;
-		comm->memory.nuser_ops++;
-	}
-	comm->memory.user_ops[i] = (struct tt_user_op){ .used = true,
-							.type = datatype,
-							.value = value,
-							.device = residence == tuttiScalarDevice
-									  ? scalar
-									  : NULL };
-	*op = (tuttiRedOp_t)(tuttiNumOps + i);
-	return tuttiSuccess;
+	else
+		rc = create(comm, scalar, datatype, residence, op);
+	return tt_result(tt_comm_leave(comm, TT_ONE_CALL, rc));
 }
 
 TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm)
 {
 	unsigned i = (unsigned)op - tuttiNumOps;
-	int rc = tt_comm_check(comm);
+	int rc = tt_comm_enter(comm, "tuttiRedOpDestroy", TT_ONE_CALL);
 
-	if (!rc && (i >= (unsigned)comm->memory.nuser_ops || !comm->memory.user_ops[i].used))
-		rc = tt_fail(TT_ARG, "rank %d: tuttiRedOpDestroy: %d was not created", comm->rank,
-			     (int)op);
 	if (rc)
 		return tt_result(rc);
-	comm->memory.user_ops[i].used = false;
-	return tuttiSuccess;
+	if (i >= (unsigned)comm->memory.nuser_ops || !comm->memory.user_ops[i].used)
+		rc = tt_fail(TT_ARG, "rank %d: tuttiRedOpDestroy: %d was not created", comm->rank,
+			     (int)op);
+	else
+		comm->memory.user_ops[i].used = false;
+	return tt_result(tt_comm_leave(comm, TT_ONE_CALL, rc));
 }

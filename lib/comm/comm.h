@@ -149,8 +149,9 @@ struct tt_comm_order {
 	atomic_bool queued;            /* some call used a stream: calls need tickets */
 	/* calls and batches in progress; abort waits for 0 */
 	atomic_int inside;
-	/* calls in progress of the calling thread, the only writer: no atomic add, no fence */
-	atomic_int callers;
+	/* the call in progress (caller.c): 0 none, TT_ONE_CALL, or the address of the requests of
+	 * a group. The calling thread is the only writer: no atomic exchange, no fence */
+	atomic_uintptr_t caller;
 	atomic_bool finalized;
 };
 
@@ -229,33 +230,45 @@ static inline int tt_comm_check(tuttiComm_t c)
 }
 
 /* Begins a call of a checked communicator: tuttiCommAbort does not free comm before tt_comm_leave.
- * Returns false if comm was aborted. Counts first, then checks again, because an abort may run in
- * between; the memory of a handle is never unmapped, so the access is safe. The fence needed
- * between both is on the side of abort (asymmetric fence). One caller at a time. */
-static inline bool tt_comm_begin(tuttiComm_t c)
+ * caller: TT_ONE_CALL, or an address that no other call has. Returns false if another call is in
+ * progress, or comm was aborted. Stores first, then checks for an abort, which may run in between;
+ * the memory of a handle is never unmapped, so the access is safe. The fence needed between both is
+ * on the side of abort (asymmetric fence). Two calls that begin within some nanoseconds both get
+ * true; tt_comm_leave reports them. */
+#define TT_ONE_CALL ((uintptr_t)1)
+static inline bool tt_comm_begin(tuttiComm_t c, uintptr_t caller)
 {
-	atomic_store_explicit(&c->order.callers,
-			      atomic_load_explicit(&c->order.callers, memory_order_relaxed) + 1,
-			      memory_order_relaxed);
+	if (tt_unlikely(atomic_load_explicit(&c->order.caller, memory_order_relaxed)))
+		return false;
+	atomic_store_explicit(&c->order.caller, caller, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
-	return tt_likely(tt_comm_is_live(c));
+	if (tt_likely(tt_comm_is_live(c)))
+		return true;
+	atomic_store_explicit(&c->order.caller, 0, memory_order_release);
+	return false;
 }
 
-static inline void tt_comm_leave(tuttiComm_t c)
+/* caller.c: two threads are in calls of c: breaks the communicator. refuse_caller: why
+ * tt_comm_begin returned false to `call`, "tuttiCommSplit". overlapped: the other call began at the same
+ * time as this one, with result rc. TT_USAGE | TT_ARG: comm was aborted; overlapped: rc */
+int tt_comm_refuse_caller(tuttiComm_t comm, const char *call);
+int tt_comm_overlapped(tuttiComm_t comm, int rc);
+
+/* Ends a call with result rc. rc | TT_USAGE */
+static inline int tt_comm_leave(tuttiComm_t c, uintptr_t caller, int rc)
 {
-	atomic_store_explicit(&c->order.callers,
-			      atomic_load_explicit(&c->order.callers, memory_order_relaxed) - 1,
-			      memory_order_release);
+	if (tt_unlikely(atomic_load_explicit(&c->order.caller, memory_order_relaxed) != caller))
+		return tt_comm_overlapped(c, rc);
+	atomic_store_explicit(&c->order.caller, 0, memory_order_release);
+	return rc;
 }
 
-static inline int tt_comm_enter(tuttiComm_t c)
+/* tt_comm_check and tt_comm_begin, for the public function `call`. 0 | TT_ARG, TT_USAGE */
+static inline int tt_comm_enter(tuttiComm_t c, const char *call, uintptr_t caller)
 {
 	int rc = tt_comm_check(c);
 
-	if (tt_unlikely(rc) || tt_comm_begin(c))
-		return rc;
-	tt_comm_leave(c);
-	return tt_comm_check(c);
+	return tt_unlikely(rc) || tt_comm_begin(c, caller) ? rc : tt_comm_refuse_caller(c, call);
 }
 
 /* As tt_comm_enter, for any thread. End: decrement inside. */

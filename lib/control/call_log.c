@@ -101,6 +101,15 @@ void tt_call_log_name(struct tt_control *ctl, uint64_t seq, char *text, size_t b
 		snprintf(text, bytes, "operation %llu", (unsigned long long)seq);
 }
 
+void tt_control_running(struct tt_control *ctl, char *text, size_t bytes)
+{
+	uint64_t seq = atomic_load_explicit(&ctl->log.started, memory_order_acquire);
+
+	text[0] = 0;
+	if (seq > atomic_load_explicit(&ctl->log.finished, memory_order_acquire))
+		tt_call_log_name(ctl, seq, text, bytes);
+}
+
 /* ---- history --------------------------------------------------------------------------------- */
 
 /* false: number last has been overwritten */

@@ -241,7 +241,9 @@ void tt_control_unobserve(struct tt_control *ctl, const struct tt_control_observ
  * thread. */
 void tt_control_note(struct tt_control *ctl, uint64_t seq, const struct tt_call *call);
 void tt_control_done(struct tt_control *ctl, uint64_t seq);
-/* The same for sends and receives, which are numbered by pair and direction. */
+/* "operation 4 (allreduce of ...)" that has started and not finished; "": none. Thread: any. */
+void tt_control_running(struct tt_control *ctl, char *text, size_t bytes);
+/* As note and done, for sends and receives, which are numbered by pair and direction. */
 void tt_control_note_message(struct tt_control *ctl, bool send, int peer, uint64_t number,
 			     const struct tt_call *call);
 void tt_control_done_message(struct tt_control *ctl);

@@ -192,7 +192,9 @@ int tt_run_cached(tuttiComm_t c, struct tt_call_key key, const void *in, void *o
 	struct tt_fpmode mode;
 	int rc = 1;
 
-	if (tt_comm_begin(c) && !atomic_load_explicit(&c->order.finalized, memory_order_relaxed) &&
+	if (tt_unlikely(!tt_comm_begin(c, TT_ONE_CALL)))
+		return 1;
+	if (!atomic_load_explicit(&c->order.finalized, memory_order_relaxed) &&
 	    !tt_control_broken(c->ctl) &&
 	    !atomic_load_explicit(&c->order.queued, memory_order_acquire) && tt_likely(c->plans)) {
 		row = row_of(c->plans, key);
@@ -202,8 +204,7 @@ int tt_run_cached(tuttiComm_t c, struct tt_call_key key, const void *in, void *o
 			tt_fpmode_leave(mode);
 		}
 	}
-	tt_comm_leave(c);
-	return rc;
+	return tt_comm_leave(c, TT_ONE_CALL, rc);
 }
 
 static bool prepare(struct tt_plan_row *row, const struct tt_request *r)

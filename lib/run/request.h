@@ -25,6 +25,7 @@ struct tt_request {
 	bool to_self; /* SENDRECV: the peer is this rank */
 	tuttiComm_t comm;
 	tuttiStream_t stream;
+	bool entered;      /* group.c: the first request of comm in its set */
 	bool holds_ticket; /* order.c: ticket is this batch's ticket of comm */
 	uint64_t ticket;
 	bool scaled;     /* pre-multiplied sum: op is tuttiSum, scalar the factor */
