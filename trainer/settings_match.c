@@ -52,7 +52,7 @@ static size_t list_settings(const struct train_rank *t, struct setting *settings
 	add_number(settings, &n, "seed", (double)c->seed);
 	add_number(settings, &n, "lr", c->lr);
 	add_number(settings, &n, "momentum", c->momentum);
-	add_number(settings, &n, "schedule", (double)c->schedule);
+	add_number(settings, &n, "lr-schedule", (double)c->lr_schedule);
 	add_number(settings, &n, "warmup", (double)c->warmup);
 	add_number(settings, &n, "canonical", (double)c->canonical);
 	add_number(settings, &n, "leaf", (double)c->leaf);

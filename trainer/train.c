@@ -4,7 +4,8 @@
 #include "trainer/checkpoint.h"
 #include "trainer/metrics.h"
 #include "trainer/rank/fault.h"
-#include "trainer/rank/schedule.h"
+#include "trainer/rank/intervals.h"
+#include "trainer/rank/learning_rate.h"
 #include "trainer/replicas.h"
 #include "trainer/strategy/strategy.h"
 #include "trainer/strategy/survive.h"
@@ -99,7 +100,7 @@ static int compute_step(struct train_rank *t, struct train_progress *p, uint64_t
 	int rc;
 
 	t->step = step;
-	t->rate = (float)train_schedule(t->config, step, p->steps);
+	t->rate = (float)train_learning_rate(t->config, step, p->steps);
 	train_fault_kill(t);
 	batch->stop = train_stop_signal != 0;
 	batch->rows = rows.last - rows.first;
@@ -181,8 +182,8 @@ static struct train_break break_after(const struct train_rank *t, uint64_t step,
 	uint64_t check = (uint64_t)t->config->check_replicas;
 	bool local = t->strategy->local_replicas;
 	struct train_break due = {
-		.evaluate = last || train_schedule_evaluates(t, step),
-		.save = t->config->save && (last || train_schedule_saves(t, step)),
+		.evaluate = last || train_evaluation_due(t, step),
+		.save = t->config->save && (last || train_checkpoint_due(t, step)),
 		.last = last,
 	};
 
@@ -333,7 +334,7 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 	struct train_result result = { 0 };
 	int rc, closed;
 
-	p.steps = train_schedule_steps(t);
+	p.steps = train_steps(t);
 	if (t->first_step >= p.steps)
 		return train_fail(TRAIN_USAGE,
 				  "--resume %s: that training has done %" PRIu64 " steps, and "

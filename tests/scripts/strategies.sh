@@ -78,7 +78,7 @@ claim "another leaf size gives other bits" [ "$(field hash)" != "$want" ]
 
 # ---- checkpoints -------------------------------------------------------------------------------------------------
 
-keep=(--canonical tree --schedule cosine --warmup 3)
+keep=(--canonical tree --lr-schedule cosine --warmup 3)
 hash_of "${keep[@]}" --steps 12 --np 2 --hashes "$out/whole"
 train "${keep[@]}" --steps 12 --np 2 --save "$out/ck" --save-every 7 --kill 1@9
 claim "a training in which a rank dies fails" [ $status = 1 ]

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 enum { TRAIN_FAILURE_STOP, TRAIN_FAILURE_SHRINK };
-enum { TRAIN_SCHEDULE_CONSTANT, TRAIN_SCHEDULE_STEP, TRAIN_SCHEDULE_LINEAR, TRAIN_SCHEDULE_COSINE };
+enum { TRAIN_LR_CONSTANT, TRAIN_LR_STEP, TRAIN_LR_LINEAR, TRAIN_LR_COSINE };
 enum {
 	TRAIN_AVERAGE_ALLREDUCE,
 	TRAIN_AVERAGE_SUPERVISOR,
@@ -21,7 +21,7 @@ struct train_config {
 	const char *data, *data_dir, *model, *strategy, *device, *algo, *transport;
 	int64_t global_batch, epochs, steps, seed, bucket_kb;
 	double lr, momentum;
-	int schedule;       /* TRAIN_SCHEDULE_ */
+	int lr_schedule;    /* TRAIN_LR_ */
 	int64_t warmup;     /* steps */
 	int canonical;      /* enum train_canonical */
 	int64_t leaf;       /* samples of a leaf */

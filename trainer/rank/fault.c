@@ -2,7 +2,7 @@
 #include "trainer/rank/fault.h"
 
 #include "trainer/base/rng.h"
-#include "trainer/rank/schedule.h"
+#include "trainer/rank/intervals.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -86,7 +86,7 @@ int train_fault_check_ranks(const struct train_rank *t)
 int train_fault_check_steps(const struct train_rank *t)
 {
 	const char *list = t->config->kill;
-	uint64_t steps = train_schedule_steps(t);
+	uint64_t steps = train_steps(t);
 
 	while (list && *list) {
 		char *end;

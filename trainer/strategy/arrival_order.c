@@ -2,7 +2,7 @@
 #include "trainer/strategy/arrival_order.h"
 
 #include "trainer/base/fail.h"
-#include "trainer/rank/schedule.h"
+#include "trainer/rank/intervals.h"
 
 #include <inttypes.h>
 
@@ -16,7 +16,7 @@ static FILE *open_log(const char *path, int number, const char *mode)
 
 static uint64_t steps_of(const struct train_rank *t)
 {
-	return train_schedule_steps(t) - t->first_step;
+	return train_steps(t) - t->first_step;
 }
 
 void train_arrival_order_write_head(FILE *record, const struct train_rank *t, int workers)

@@ -7,7 +7,8 @@
  * order of pushes and pulls; --replay repeats the order, for the same bits.
  */
 #include "trainer/rank/fault.h"
-#include "trainer/rank/schedule.h"
+#include "trainer/rank/intervals.h"
+#include "trainer/rank/learning_rate.h"
 #include "trainer/strategy/arrival_order.h"
 #include "trainer/strategy/ps.h"
 #include "trainer/strategy/ps_store.h"
@@ -119,7 +120,7 @@ static uint64_t shares(const struct ps_server *s)
  * one before all have settled. */
 static int hand_out(struct ps_server *s, int worker, bool stop)
 {
-	uint64_t n = shares(s), steps = train_schedule_steps(s->t);
+	uint64_t n = shares(s), steps = train_steps(s->t);
 	struct train_handout h = { .shares = n, .handed = s->handed - s->t->first_step * n };
 
 	s->stopping |= stop;
@@ -179,7 +180,7 @@ static int answer_settled(struct ps_server *s)
 		left += !s->client[w].gone;
 	}
 	if (s->handed == s->pause * shares(s))
-		s->pause = train_schedule_pause(s->t, s->pause);
+		s->pause = train_next_due(s->t, s->pause);
 	for (int w = 0; w < s->workers && !rc; w++) {
 		if (!s->client[w].settling || s->client[w].gone)
 			continue;
@@ -195,11 +196,11 @@ static int answer_settled(struct ps_server *s)
 /* The learning rate of the current step; an asynchronous step is one update per worker. */
 static float rate_now(const struct ps_server *s)
 {
-	uint64_t steps = train_schedule_steps(s->t);
+	uint64_t steps = train_steps(s->t);
 	uint64_t each = s->ps->rule.sync ? 1 : shares(s);
 	uint64_t step = s->t->first_step + s->version / each + 1;
 
-	return (float)train_schedule(s->t->config, step < steps ? step : steps, steps);
+	return (float)train_learning_rate(s->t->config, step < steps ? step : steps, steps);
 }
 
 static void descend(struct ps_server *s, const float *gradient, float scale)
@@ -477,7 +478,7 @@ int train_ps_server_run(struct train_rank *t, struct train_ps *ps)
 
 	s.number = t->rank - t->nranks;
 	s.handed = t->first_step * shares(&s);
-	s.pause = train_schedule_pause(t, t->first_step);
+	s.pause = train_next_due(t, t->first_step);
 	rc = open_server(&s);
 	if (!rc)
 		rc = serve(&s);

@@ -1,7 +1,7 @@
 /* ps_worker.c - parameter servers, worker side (ps.h) */
 #include "trainer/strategy/ps.h"
 
-#include "trainer/rank/schedule.h"
+#include "trainer/rank/intervals.h"
 #include "trainer/strategy/arrival_order.h"
 #include "trainer/strategy/survive.h"
 
@@ -204,7 +204,7 @@ int train_ps_ask(struct train_rank *t, int workers, bool stop, struct train_hand
 	if (rc)
 		return rc;
 	if (h.shares != (uint64_t)workers || h.share >= h.shares || h.step < t->first_step ||
-	    h.step > train_schedule_steps(t) || (h.kind == TRAIN_HANDOUT_SHARE && !h.step))
+	    h.step > train_steps(t) || (h.kind == TRAIN_HANDOUT_SHARE && !h.step))
 		return train_fail(TRAIN_FAILED,
 				  "server 0 handed out share %" PRIu64 " of %" PRIu64
 				  " of step %" PRIu64 ", which this training does not have",
