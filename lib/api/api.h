@@ -4,10 +4,13 @@
 
 #include "run/run.h"
 
+/* errors.c: the result of a code that is not 0. An error's sentence goes to the log. */
+tuttiResult_t tt_result_other(int code);
+
 /* Converts a TT_ code of the internal functions to a tuttiResult_t. */
 static inline tuttiResult_t tt_result(int code)
 {
-	return code < 0 ? (tuttiResult_t)-code : code > 0 ? tuttiInProgress : tuttiSuccess;
+	return tt_likely(!code) ? tuttiSuccess : tt_result_other(code);
 }
 
 /* arguments.c: checks the arguments of one call on an entered communicator and completes the

@@ -340,7 +340,7 @@ TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t *
 		rc = tt_fail(TT_ARG, "rank %d: tuttiCommGetAsyncError: asyncError is NULL",
 			     comm->rank);
 	else
-		*asyncError = tt_result(error);
+		*asyncError = (tuttiResult_t)-error;
 	atomic_fetch_sub(&comm->order.inside, 1);
 	return tt_result(rc);
 }

@@ -5,6 +5,14 @@
 
 #include "api/api.h"
 
+tuttiResult_t tt_result_other(int code)
+{
+	if (code > 0)
+		return tuttiInProgress;
+	tt_log(TT_LOG_ERROR, "%s", tt_error_text());
+	return (tuttiResult_t)-code;
+}
+
 TUTTI_API tuttiResult_t tuttiGetVersion(int *version)
 {
 	if (!version)

@@ -56,6 +56,7 @@ void tt_error_clear(void);
  * prefix. */
 enum tt_log_level { TT_LOG_ERROR = 1, TT_LOG_WARN, TT_LOG_INFO, TT_LOG_DEBUG };
 void tt_log(enum tt_log_level level, const char *fmt, ...) TT_PRINTF(2, 3);
+bool tt_log_enabled(enum tt_log_level level);
 /* Is a message due that a long wait repeats every 5 s? *due_ns: 0 at first, then the time of the next */
 bool tt_log_due(uint64_t *due_ns);
 void tt_log_set(int level);

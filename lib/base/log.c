@@ -47,6 +47,11 @@ void tt_log_set(int level)
 	atomic_store(&threshold, level < 0 ? 0 : level);
 }
 
+bool tt_log_enabled(enum tt_log_level level)
+{
+	return (int)level <= threshold_now();
+}
+
 void tt_log(enum tt_log_level level, const char *fmt, ...)
 {
 	int saved = errno;
@@ -54,7 +59,7 @@ void tt_log(enum tt_log_level level, const char *fmt, ...)
 	int head, body;
 	va_list ap;
 
-	if ((int)level > threshold_now())
+	if (!tt_log_enabled(level))
 		return;
 	head = snprintf(line, 64, "tutti %d %s: ", (int)getpid(), level_names[level]);
 	va_start(ap, fmt);

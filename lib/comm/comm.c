@@ -226,28 +226,6 @@ void tt_comm_free(tuttiComm_t c)
 	tt_handle_free(c, sizeof(*c));
 }
 
-/* TUTTI_LOG=info: "rank 1 of 4: 4 ranks here, 1 host, 2 cores a host; peers by shm 3, self 1" */
-static void log_join(tuttiComm_t c)
-{
-	char by[160] = "";
-	size_t have = 0;
-
-	for (int i = 0; i < c->paths.nep && have < sizeof(by); i++) {
-		int peers = 0;
-
-		for (int r = 0; r < c->nranks; r++)
-			peers += c->paths.path[0].via[r] == c->paths.ep[i];
-		if (peers)
-			have += (size_t)snprintf(by + have, sizeof(by) - have, "%s%s %d",
-						 have ? ", " : "", c->paths.ep[i]->t->name, peers);
-	}
-	tt_log(TT_LOG_INFO,
-	       "rank %d of %d: %s%s%d rank%s here, %d host%s, %d cores a host; peers by %s",
-	       c->rank, c->nranks, c->settings.name, *c->settings.name ? ": " : "",
-	       c->hosts.ranks_here, c->hosts.ranks_here == 1 ? "" : "s", c->hosts.topology.nhosts,
-	       c->hosts.topology.nhosts == 1 ? "" : "s", c->hosts.cores, by);
-}
-
 /* Completes a communicator after the join. After a failure control tells the other ranks at once.
  * No rank returns before all ranks have called. */
 int tt_comm_setup(tuttiComm_t c, const struct tt_env *env)
@@ -263,7 +241,7 @@ int tt_comm_setup(tuttiComm_t c, const struct tt_env *env)
 		return rc;
 	}
 	tt_control_observe(c->ctl, &observer, c);
-	log_join(c);
+	tt_join_log(c);
 	return 0;
 }
 

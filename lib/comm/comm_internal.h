@@ -16,6 +16,8 @@ int tt_comm_fault(tuttiComm_t comm, const char *fault);
 /* Completes a communicator that has its control. Collective. 0 | as tuttiCommInitRank; then all
  * ranks fail. */
 int tt_comm_setup(tuttiComm_t comm, const struct tt_env *env);
+/* join_log.c: TUTTI_LOG=info */
+void tt_join_log(tuttiComm_t comm);
 /* split.c: checks that the ranks of a new communicator agree on its settings. Collective. 0 |
  * TT_USAGE, or the error of the allgather */
 int tt_comm_agree(tuttiComm_t comm);

@@ -60,15 +60,28 @@ static bool is_requested(tuttiComm_t c, const struct tt_transport *t)
 	return !strcmp(c->settings.transport, t->name);
 }
 
-/* auto: every transport; a name: that transport, and self for messages to this rank */
+/* The reason why the settings and the hosts leave a transport out; NULL: it is opened */
+static const char *excluded(tuttiComm_t c, const struct tt_transport *t)
+{
+	if (t == &tt_self)
+		return NULL;
+	if (c->nranks == 1)
+		return "there is one rank";
+	if (is_requested(c, t))
+		return NULL;
+	if (strcmp(c->settings.transport, "auto"))
+		return "another transport was requested";
+	/* skip the address exchange of verbs */
+	return t == &tt_verbs && c->hosts.one_host ? "shared memory serves one host" : NULL;
+}
+
 static bool allowed(tuttiComm_t c, const struct tt_transport *t)
 {
-	if (c->nranks == 1 && t != &tt_self)
-		return false;
-	if (t == &tt_verbs && c->hosts.one_host && !is_requested(c, t))
-		/* shared memory serves one host: skip the address exchange of verbs */
-		return false;
-	return t == &tt_self || !strcmp(c->settings.transport, "auto") || is_requested(c, t);
+	const char *why = excluded(c, t);
+
+	if (why && !c->rank)
+		tt_log(TT_LOG_INFO, "rank 0: no transport %s: %s", t->name, why);
+	return !why;
 }
 
 static int check_name(tuttiComm_t c)

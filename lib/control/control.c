@@ -196,6 +196,11 @@ const int *tt_control_hosts(struct tt_control *ctl, int *ret_nhosts)
 	return ctl->host_of;
 }
 
+const char *tt_control_host_name(const struct tt_control *ctl, int rank)
+{
+	return ctl->ep->peers.business_cards[tt_control_peer(ctl, rank)].name;
+}
+
 bool tt_control_same(const struct tt_control *a, const struct tt_control *b)
 {
 	/* the communicators of one TUTTI_ROOT are one job, with a key pair of rank 0 each */

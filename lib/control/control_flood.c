@@ -69,7 +69,7 @@ void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t la
 	ctl->failure.flooded = strlen(ctl->failure.text);
 	if (dead)
 		add_last(ctl, last);
-	tt_log(TT_LOG_DEBUG, "rank %d: the communicator is broken: %s", ctl->rank,
+	tt_log(TT_LOG_INFO, "rank %d: the communicator is broken: %s", ctl->rank,
 	       ctl->failure.text);
 	atomic_store_explicit(&ctl->broken, code, memory_order_release);
 	put_failure(&w, ctl);

@@ -357,10 +357,22 @@ open_secret() {
 open_secrets() { open_secret 600 0 && open_secret 400 0 && open_secret 644 1 && open_secret 602 1 && open_secret 660 1; }
 point "a secret file that other users can read or write is refused" open_secrets
 joined() {
-	TUTTI_LOG=info run 0 perf/allreduce_perf --np 3 --transport tcp -b 8 -e 8 -n 1 &&
-		grep -q "info: rank 2 of 3: .*3 ranks here, 1 host, .*peers by .*tcp 2" "$tmp/err"
+	TUTTI_LOG=info TUTTI_ENCRYPT=on run 0 perf/allreduce_perf --np 3 --transport tcp -b 8 -e 8 -n 1 &&
+		grep -q "info: rank 2 of 3.*: host $(hostname); 3 ranks here, 1 host; .*; ranks 0, 1 by tcp, encrypted" "$tmp/err" &&
+		grep -q "info: rank 0: host $(hostname) has ranks 0 to 2" "$tmp/err" &&
+		grep -q "info: rank 0: no transport shm: another transport was requested" "$tmp/err" &&
+		grep -q "info: rank 0: TUTTI_ENCRYPT is set to on" "$tmp/err" && ! grep -q TUTTI_SECRET "$tmp/err" &&
+		algorithm=$(perf/tutti info --plan 8 --np 3 --transport tcp | sed -n 's/^\* \([^ ]*\) .*/\1/p') &&
+		grep -q "info: rank 0: allreduce: $algorithm to .*, then " "$tmp/err"
 }
-point "TUTTI_LOG=info says ranks, hosts and transports at the join" joined
+point "TUTTI_LOG=info says ranks, hosts, transports, variables and algorithms at the join" joined
+log_of_death() {
+	TUTTI_LOG=$1 TUTTI_FAULT=exit@1:5 run 1 perf/allreduce_perf --np 2 -b 8 -e 8 -n 100
+	[ "$(grep -c "^tutti [0-9]* info: rank 0: the communicator is broken: rank 1 died" "$tmp/err")" -eq "$2" ] &&
+		grep -q "^tutti [0-9]* error: rank 0: operation .*: rank 1 died" "$tmp/err"
+}
+logged_errors() { log_of_death error 0 && log_of_death info 2; }
+point "TUTTI_LOG=error logs the sentence of each error, info also the break of each communicator" logged_errors
 # under a launcher that carries a secret of its own, too
 no_secret() {
 	torch="RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29400"
