@@ -4,7 +4,7 @@
 #include "trainer/checkpoint.h"
 #include "trainer/metrics.h"
 #include "trainer/rank/fault.h"
-#include "trainer/rank/intervals.h"
+#include "trainer/rank/due_steps.h"
 #include "trainer/rank/learning_rate.h"
 #include "trainer/replicas.h"
 #include "trainer/strategy/strategy.h"

@@ -9,7 +9,7 @@ tuttiResult_t tt_result_other(int code)
 {
 	if (code > 0)
 		return tuttiInProgress;
-	tt_log(TT_LOG_ERROR, "%s", tt_error_text());
+	tt_log(TT_LOG_INFO, "%s", tt_error_text());
 	return (tuttiResult_t)-code;
 }
 

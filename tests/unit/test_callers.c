@@ -114,8 +114,8 @@ static bool explains(const char *text, const char *call)
 	       strstr(text, "communicator \"pair\"") && strstr(text, "tuttiCommSplit");
 }
 
-/* Rank 1 never begins operation 1 while rank 0's threads meet in it, and hears of their error. */
-static int hear(tuttiComm_t c, const char *call)
+/* Rank 1 never begins operation 1 while rank 0's threads meet in it, and gets their error. */
+static int get_error(tuttiComm_t c, const char *call)
 {
 	tuttiResult_t state = tuttiSuccess;
 
@@ -157,7 +157,7 @@ static int two_threads(tuttiComm_t *comm, int rank, int n, void *arg)
 		tuttiComm_t c;
 
 		MUST(tuttiCommSplit(*comm, 0, rank, &c, &config));
-		if (rank ? hear(c, second_calls[i].name) : meet(&c, &second_calls[i])) {
+		if (rank ? get_error(c, second_calls[i].name) : meet(&c, &second_calls[i])) {
 			printf("# rank %d: %s\n", rank, second_calls[i].name);
 			return 1;
 		}

@@ -2,7 +2,7 @@
 #include "trainer/rank/fault.h"
 
 #include "trainer/base/rng.h"
-#include "trainer/rank/intervals.h"
+#include "trainer/rank/due_steps.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 #include "trainer/strategy/arrival_order.h"
 
 #include "trainer/base/fail.h"
-#include "trainer/rank/intervals.h"
+#include "trainer/rank/due_steps.h"
 
 #include <inttypes.h>
 

@@ -7,7 +7,7 @@
  * order of pushes and pulls; --replay repeats the order, for the same bits.
  */
 #include "trainer/rank/fault.h"
-#include "trainer/rank/intervals.h"
+#include "trainer/rank/due_steps.h"
 #include "trainer/rank/learning_rate.h"
 #include "trainer/strategy/arrival_order.h"
 #include "trainer/strategy/ps.h"

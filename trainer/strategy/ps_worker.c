@@ -1,7 +1,7 @@
 /* ps_worker.c - parameter servers, worker side (ps.h) */
 #include "trainer/strategy/ps.h"
 
-#include "trainer/rank/intervals.h"
+#include "trainer/rank/due_steps.h"
 #include "trainer/strategy/arrival_order.h"
 #include "trainer/strategy/survive.h"
 

@@ -1,7 +1,7 @@
-/* intervals.h - the number of steps of a training, and the steps of evaluations and checkpoints.
+/* due_steps.h - the number of steps of a training, and the steps of evaluations and checkpoints.
  * Called by train.c, fault.c, arrival_order.c and the parameter servers. */
-#ifndef TRAIN_INTERVALS_H
-#define TRAIN_INTERVALS_H
+#ifndef TRAIN_DUE_STEPS_H
+#define TRAIN_DUE_STEPS_H
 
 #include "trainer/rank/rank.h"
 

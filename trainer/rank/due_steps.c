@@ -1,5 +1,5 @@
-/* intervals.c - the steps of evaluations and checkpoints (intervals.h) */
-#include "trainer/rank/intervals.h"
+/* due_steps.c - the steps of evaluations and checkpoints (due_steps.h) */
+#include "trainer/rank/due_steps.h"
 
 uint64_t train_steps(const struct train_rank *t)
 {
