@@ -49,7 +49,23 @@ execute() {
 functions() {
 	sed -n "s,$(cd "$top_srcdir" && pwd)/,,; s,\(fl\|fi\|fe\)=.*/\.\./,\1=,; /^\(fl\|fi\|fe\|fn\)=/p" "$@" |
 		awk '/^fn=/ { print file, substr($0, 4); next } { file = substr($0, 4) }' |
-		grep -E '^(lib|transports|algorithms)/' | sed "s/'[0-9]*$//" | sort -u
+		grep -E '^(lib|transports|algorithms)/' | sed "s/'[0-9]*$//" | sort -u | defined
+}
+
+# defined: replaces the file of a function on standard input that this header does not define. Callgrind names the file of the
+# first instruction, which may belong to an inlined function of a header.
+defined() {
+	local file name definition others
+	while read -r file name; do
+		case $file in
+		*.h)
+			definition="^[a-z].*[ *]$name\("
+			others=$(cd "$top_srcdir" && { grep -qE "$definition" "$file" ||
+				grep -rlE --include='*.c' "$definition" lib transports algorithms; })
+			[ -z "$others" ] || [ "$(echo "$others" | wc -l)" != 1 ] || file=$others ;;
+		esac
+		echo "$file $name"
+	done | sort -u
 }
 
 # listed WAY PAGE: "FILE FUNCTION" of each function that the page lists
