@@ -379,7 +379,8 @@ static const struct tool_option options[] = {
 static const struct tool_usage usage = {
 	.tool = "tutti-train",
 	.help = "Trains a network on images, data-parallel: every rank computes its share of a batch.\n"
-		"tutti-strategies(7) describes the strategies.",
+		"tutti-strategies(7) describes the strategies. tutti-train schedule NAME proves and draws\n"
+		"the schedule of a pipeline.",
 	.options = options,
 };
 

@@ -14,6 +14,7 @@
 #include "trainer/metrics.h"
 #include "trainer/option_check.h"
 #include "trainer/rank/fault.h"
+#include "trainer/schedule_command.h"
 #include "trainer/strategy/arrival_order.h"
 #include "trainer/strategy/strategy.h"
 #include "trainer/train.h"
@@ -247,6 +248,8 @@ int main(int argc, char **argv)
 	int rc;
 
 	tool_output_begin();
+	if (argc > 1 && !strcmp(argv[1], "schedule"))
+		return train_schedule_command(argc - 1, argv + 1);
 	rc = train_config_read(argc, argv, &job.config);
 	if (rc)
 		return rc == 1 ? tool_output_end(TOOL, 0) : 2;

@@ -75,9 +75,9 @@ else
 	skip "tutti plan --print json and tutti.1" "perf/tutti was not built"
 fi
 
-for tool in perf/tutti perf/allreduce_perf trainer/tutti-train; do
-	page=$man/$(basename $tool).1
-	[ -x $tool ] || { skip "$tool --help" "not built"; continue; }
+for tool in perf/tutti perf/allreduce_perf trainer/tutti-train 'trainer/tutti-train schedule'; do
+	page=$man/$(basename "$tool" | tr ' ' -).1
+	[ -x "${tool%% *}" ] || { skip "$tool --help" "not built"; continue; }
 	$tool --help >"$tmp/help" 2>&1 || { n=$((n + 1)); echo "not ok $n - $tool --help exits with 0"; }
 	same "$tool --help and its page have the same options" \
 		"$(grep -oE '(^|[ ,[|])--[a-z][a-z0-9-]*' "$tmp/help" | sed 's/^[^-]*--//')" \

@@ -170,6 +170,16 @@ for line in "--help" "--np 2 ${small[*]}" "${small[*]}"; do
 	claim "$line > /dev/full: status 1" ended 1 'standard output: No space left'
 	claim "$line > /dev/full: one sentence" one_line "$out/err"
 done
+# ---- schedules -----------------------------------------------------------------------------------------------------
+
+run 60 schedule 1f1b --stages 2 --micro 3 --svg "$out/1f1b.svg"
+claim "a schedule is drawn over time" grep -q '^stage 1  | .  F0 B0 B0 F1 B1 B1 F2 B2 B2' "$out/log"
+claim "... with its bubble and its activations" grep -Pzq 'time 12, bubble 0.2500 .*\n.*keeps: 2 1\n' "$out/log"
+claim "... and as SVG" grep -q '<title>backward of chunk 1, micro-batch 2: 8 to 10</title>' "$out/1f1b.svg"
+wrong 'no such schedule' schedule 2f2b
+wrong 'no schedule' schedule --stages 2
+run 60 schedule gpipe --svg /nowhere/x
+claim "a drawing that cannot be written: status 1" ended 1 '--svg /nowhere/x: No such file'
 run 30 --help
 claim "--help prints the options" grep -q -- --global-batch "$out/log"
 
