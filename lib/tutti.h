@@ -118,6 +118,7 @@ typedef enum { tuttiScalarDevice = 0, tuttiScalarHostImmediate = 1 } tuttiScalar
 
 typedef struct tuttiComm *tuttiComm_t;
 typedef void *tuttiStream_t;
+typedef struct tuttiEvent *tuttiEvent_t;
 
 #define TUTTI_UNIQUE_ID_BYTES 128
 typedef struct {
@@ -720,12 +721,55 @@ TUTTI_API tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void *handle
  *              Synchronize, Destroy: tuttiSuccess | the first error since the last synchronize
  *              Query: tuttiSuccess (all complete) | tuttiInProgress | the error, as Synchronize
  *              all but Create: tuttiInvalidArgument (not a live host stream of this process)
+ *              Synchronize, Destroy: tuttiInvalidUsage (from a callback of the stream itself)
  *   Thread     any
- *   Blocks     Synchronize, Destroy: until the queue is empty (every operation has its deadline) */
+ *   Blocks     Synchronize, Destroy: until the queue is empty (every operation has its deadline) and
+ *              its callbacks have returned */
 TUTTI_API tuttiResult_t tuttiStreamCreate(tuttiStream_t *stream);
 TUTTI_API tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream);
 TUTTI_API tuttiResult_t tuttiStreamQuery(tuttiStream_t stream);
 TUTTI_API tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream);
+
+/* Marks: events and callbacks are marks in the order of a host stream. A mark is reached when the
+ * operations before it are complete. The result of a mark is the first error of the operations
+ * between the mark before it (whatever its kind) and itself: behind one operation, it is the result
+ * of that operation. Marks leave the error that tuttiStreamSynchronize returns as it is. */
+
+/* tuttiStreamAddCallback - call a function when the stream reaches this point
+ *
+ *   callback   called once, also after errors, by the thread of the stream: result and text (one
+ *              sentence, "" on success; valid during the call) of the mark. The operations behind
+ *              it wait until it returns. May call any function, as a caller of its own; it must not
+ *              wait for its stream.
+ *   ctx        first argument of callback
+ *   Returns    tuttiSuccess | tuttiInvalidArgument (callback is NULL, not a live host stream of this
+ *              process) | tuttiSystemError (no memory; callback is not called)
+ *   Thread     any     Blocks   no */
+typedef void (*tuttiCallback_t)(void *ctx, tuttiResult_t result, const char *text);
+TUTTI_API tuttiResult_t tuttiStreamAddCallback(tuttiStream_t stream, tuttiCallback_t callback,
+					       void *ctx);
+
+/* tuttiEventCreate - create an event, complete and without an error
+ * tuttiEventRecord - mark this point of a host stream. Recorded again, the event means its latest
+ *              mark.
+ * tuttiEventQuery - check whether the mark was reached
+ * tuttiEventSynchronize - wait until the mark is reached
+ * tuttiEventDestroy - wait until all marks of the event are reached, then free
+ *   Returns    Create: tuttiSuccess | tuttiInvalidArgument (event is NULL) | tuttiSystemError
+ *              Record: tuttiSuccess | tuttiInvalidArgument (not a live host stream of this process)
+ *              | tuttiSystemError (no memory; the event is unchanged)
+ *              Query: tuttiSuccess | tuttiInProgress | the result of the mark, each time
+ *              Synchronize: tuttiSuccess | the result of the mark, each time
+ *              Destroy: tuttiSuccess
+ *              all but Create: tuttiInvalidArgument (not a live event of this process)
+ *   Thread     any; Destroy: while no other thread uses the event
+ *   Blocks     Synchronize, Destroy: until the marks are reached (every operation has its deadline);
+ *              so not in a callback of the stream */
+TUTTI_API tuttiResult_t tuttiEventCreate(tuttiEvent_t *event);
+TUTTI_API tuttiResult_t tuttiEventRecord(tuttiEvent_t event, tuttiStream_t stream);
+TUTTI_API tuttiResult_t tuttiEventQuery(tuttiEvent_t event);
+TUTTI_API tuttiResult_t tuttiEventSynchronize(tuttiEvent_t event);
+TUTTI_API tuttiResult_t tuttiEventDestroy(tuttiEvent_t event);
 
 #ifdef __cplusplus
 }

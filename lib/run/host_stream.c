@@ -1,8 +1,9 @@
 /*
  * host_stream.c - a host stream: a queue, and the thread that runs it in order
  *
- * Called by order.c (push) and api. The worker sleeps while the queue is empty. The first error
- * since the last wait is kept with its text, for the next wait or query.
+ * Called by order.c and event.c (push) and api. The worker sleeps while the queue is empty. The first
+ * error since the last wait is kept with its text, for the next wait or query; the first error since
+ * the last mark, for the next mark.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,29 +19,47 @@ struct host_stream {
 	pthread_t thread;
 	pthread_mutex_t lock; /* guards everything below */
 	pthread_cond_t work, idle;
-	struct tt_batch *first, **last;
+	struct tt_stream_item *first, **last;
 	bool busy, stop;
-	int error;
-	char text[1024];
+	struct stream_error {
+		int code;
+		char text[1024];
+	} error;                  /* since the last wait */
+	struct stream_error mark; /* since the last mark; the worker's own, without the lock */
 };
+
+static void keep(struct stream_error *e, int rc)
+{
+	if (!rc || e->code)
+		return;
+	e->code = rc;
+	snprintf(e->text, sizeof(e->text), "%s", tt_error_text());
+}
+
+static void reach(struct host_stream *s, struct tt_stream_mark *mark)
+{
+	mark->reached(mark, s->mark.code, s->mark.code ? s->mark.text : "");
+	s->mark.code = 0;
+}
 
 static void run_first(struct host_stream *s)
 {
-	struct tt_batch *b = s->first;
-	int rc;
+	struct tt_stream_item *item = s->first;
+	int rc = 0;
 
-	s->first = b->next;
+	s->first = item->next;
 	if (!s->first)
 		s->last = &s->first;
 	s->busy = true;
 	pthread_mutex_unlock(&s->lock);
-	rc = tt_batch_run(b);
+	if (item->mark)
+		reach(s, (struct tt_stream_mark *)item);
+	else
+		rc = tt_batch_run((struct tt_batch *)item);
+	keep(&s->mark, rc);
 	pthread_mutex_lock(&s->lock);
 	s->busy = false;
-	if (rc && !s->error) {
-		s->error = rc;
-		snprintf(s->text, sizeof(s->text), "%s", tt_error_text());
-	}
+	keep(&s->error, rc);
 	if (!s->first)
 		pthread_cond_broadcast(&s->idle);
 }
@@ -98,30 +117,52 @@ int tt_stream_check(tuttiStream_t stream)
 	return 0;
 }
 
-void tt_stream_push(tuttiStream_t stream, struct tt_batch *b)
+static void push(struct host_stream *s, struct tt_stream_item *item)
 {
-	struct host_stream *s = stream;
-
 	pthread_mutex_lock(&s->lock);
-	*s->last = b;
-	s->last = &b->next;
+	*s->last = item;
+	s->last = &item->next;
 	pthread_cond_signal(&s->work);
 	pthread_mutex_unlock(&s->lock);
+}
+
+void tt_stream_push(tuttiStream_t stream, struct tt_batch *b)
+{
+	push(stream, &b->item);
+}
+
+void tt_stream_push_mark(tuttiStream_t stream, struct tt_stream_mark *mark)
+{
+	mark->item = (struct tt_stream_item){ .mark = true };
+	push(stream, &mark->item);
 }
 
 /* The kept error; the next call returns 0. Under s->lock. */
 static int take_error(struct host_stream *s)
 {
-	int rc = s->error;
+	int rc = s->error.code;
 
-	s->error = 0;
-	return rc ? tt_fail(rc, "%s", s->text) : 0;
+	s->error.code = 0;
+	return rc ? tt_fail(rc, "%s", s->error.text) : 0;
+}
+
+/* A callback that waits for its own stream would wait for itself. */
+static int not_its_thread(tuttiStream_t stream)
+{
+	struct host_stream *s = stream;
+	int rc = tt_stream_check(stream);
+
+	if (!rc && pthread_equal(s->thread, pthread_self()))
+		rc = tt_fail(TT_USAGE,
+			     "a callback of stream %p waits for the stream, which waits for it",
+			     stream);
+	return rc;
 }
 
 int tt_stream_wait(tuttiStream_t stream)
 {
 	struct host_stream *s = stream;
-	int rc = tt_stream_check(stream);
+	int rc = not_its_thread(stream);
 
 	if (rc)
 		return rc;
@@ -151,7 +192,7 @@ int tt_stream_destroy(tuttiStream_t stream)
 	struct host_stream *s = stream;
 	int rc = tt_stream_wait(stream);
 
-	if (!tt_handle_is(s) || s->magic != STREAM_MAGIC || s->fork_count != tt_forks)
+	if (not_its_thread(stream))
 		return rc;
 	pthread_mutex_lock(&s->lock);
 	s->stop = true;

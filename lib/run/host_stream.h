@@ -1,5 +1,5 @@
-/* host_stream.h - batches of requests, and the streams that run them; for order.c, host_stream.c
- * and lib/gpu */
+/* host_stream.h - batches of requests and marks, and the streams that run them; for order.c,
+ * host_stream.c, event.c and lib/gpu */
 #ifndef TT_HOST_STREAM_H
 #define TT_HOST_STREAM_H
 
@@ -10,8 +10,22 @@ struct tt_batch_done {
 	void (*call)(struct tt_batch_done *done, int rc);
 };
 
+/* Element of a stream's queue: a batch or a mark. Its owner embeds it as first member. */
+struct tt_stream_item {
+	struct tt_stream_item *next;
+	bool mark;
+};
+
+/* Mark between the batches of a stream. The stream's thread calls reached once, when it comes to
+ * the mark: rc and text are of the first batch that failed since the mark before it; 0 and "": none
+ * did. Owns: reached frees the mark. */
+struct tt_stream_mark {
+	struct tt_stream_item item;
+	void (*reached)(struct tt_stream_mark *mark, int rc, const char *text);
+};
+
 struct tt_batch {
-	struct tt_batch *next;        /* of the stream */
+	struct tt_stream_item item;
 	struct tt_batch *next_listed; /* order.c's */
 	bool aborted;                 /* an aborted communicator's requests were removed */
 	struct tt_batch_done *done;   /* or NULL */
@@ -28,5 +42,7 @@ int tt_batch_run(struct tt_batch *batch);
 int tt_stream_check(tuttiStream_t stream);
 /* The stream owns the batch from now on. */
 void tt_stream_push(tuttiStream_t stream, struct tt_batch *batch);
+/* The stream owns the mark from now on. */
+void tt_stream_push_mark(tuttiStream_t stream, struct tt_stream_mark *mark);
 
 #endif

@@ -140,7 +140,7 @@ struct tt_batch *tt_batch_draw(const struct tt_request *requests, size_t n)
 		tt_fail(TT_SYSTEM, "no memory to queue %zu operations", n);
 		return NULL;
 	}
-	b->next = NULL;
+	b->item = (struct tt_stream_item){ 0 };
 	b->aborted = false;
 	b->done = NULL;
 	b->n = n;

@@ -51,4 +51,12 @@ int tt_stream_wait(tuttiStream_t stream);  /* 0 | first error since the last wai
 int tt_stream_query(tuttiStream_t stream); /* 1 still working | 0 | the error */
 int tt_stream_destroy(tuttiStream_t stream);
 
+/* event.c. query: 1 not reached yet | 0 | the error. destroy waits for the marks of the event. */
+int tt_event_create(tuttiEvent_t *ret_event);
+int tt_event_record(tuttiEvent_t event, tuttiStream_t stream);
+int tt_event_query(tuttiEvent_t event);
+int tt_event_wait(tuttiEvent_t event);
+int tt_event_destroy(tuttiEvent_t event);
+int tt_stream_add_callback(tuttiStream_t stream, tuttiCallback_t call, void *ctx);
+
 #endif
