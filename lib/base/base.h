@@ -117,6 +117,9 @@ struct tt_env {
 	int64_t ib_gid_index, ib_timeout, ib_retries, ib_sl, ib_tc, ib_registrations,
 		ib_registered_mb;
 	const char *ports;
+	/* for wrappers in other languages; unused here */
+	const char *library;
+	int64_t takes_gloo;
 	/* with rank, nranks: tuttiCommInitEnv */
 	const char *launch, *root, *secret, *secret_file;
 	int64_t timeout_ms, tile_bytes, rank, nranks; /* -1 where unset and without default */

@@ -308,5 +308,9 @@ const struct tt_env_row tt_env_table[] = {
 	{ "TUTTI_LAUNCH", TT_ENV_CHOICE, "auto",
 	  "auto tutti torchrun pmix pmi slurm kubernetes alone", AT(launch),
 	  .help = "launcher that started this process (tuttiCommInitEnv)" },
+	{ "TUTTI_LIBRARY", TT_ENV_TEXT, "", "path of libtutti.so.0", AT(library),
+	  .help = "library that the Python package loads" },
+	{ "TUTTI_TAKES_GLOO", TT_ENV_NUMBER, "0", "0..1", AT(takes_gloo),
+	  .help = "1: the backend gloo of torch.distributed means tutti" },
 };
 const size_t tt_env_rows = sizeof(tt_env_table) / sizeof(tt_env_table[0]);

@@ -1,0 +1,158 @@
+"""buffers.py - the memory of a Python object: address, number of elements, type
+
+Called by communicator.py. Takes the buffer protocol (bytes, bytearray, array.array, memoryview, numpy),
+__array_interface__ and DLPack (torch, jax and others on the CPU). The memory must be contiguous, as in mpi4py; nothing is
+copied. A list [object, count], [object, type] or [object, count, type] overrides what the object says.
+"""
+
+import ctypes
+
+from .datatypes import BY_KIND, KIND_OF_DLPACK, KIND_OF_LETTER, TYPE_OF_DLPACK, Datatype
+
+SIMPLE, WRITABLE, FORMAT, C_CONTIGUOUS = 0, 1, 4, 0x38
+
+
+class PyBuffer(ctypes.Structure):
+    _fields_ = [("buf", ctypes.c_void_p), ("obj", ctypes.c_void_p), ("len", ctypes.c_ssize_t),
+                ("itemsize", ctypes.c_ssize_t), ("readonly", ctypes.c_int), ("ndim", ctypes.c_int),
+                ("format", ctypes.c_char_p), ("shape", ctypes.c_void_p), ("strides", ctypes.c_void_p),
+                ("suboffsets", ctypes.c_void_p), ("internal", ctypes.c_void_p)]
+
+
+get_buffer = ctypes.pythonapi.PyObject_GetBuffer
+get_buffer.argtypes, get_buffer.restype = [ctypes.py_object, ctypes.POINTER(PyBuffer), ctypes.c_int], ctypes.c_int
+release_buffer = ctypes.pythonapi.PyBuffer_Release
+release_buffer.argtypes, release_buffer.restype = [ctypes.POINTER(PyBuffer)], None
+capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+capsule_pointer.argtypes, capsule_pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+
+
+class DlTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int), ("device_id", ctypes.c_int),
+                ("ndim", ctypes.c_int), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("byte_offset", ctypes.c_uint64)]
+
+
+class Buffer:
+    """address, bytes, and type: None where Tutti has none, such as int16; such items move, but do not reduce."""
+
+    __slots__ = ("address", "bytes", "type", "given_count", "keep", "view")
+
+    def __init__(self, address, nbytes, datatype, keep):
+        self.address, self.bytes, self.type = address, nbytes, datatype
+        self.keep, self.view, self.given_count = keep, None, None
+
+    def __del__(self):
+        if self.view is not None:
+            release_buffer(ctypes.byref(self.view))
+
+    @property
+    def itemsize(self):
+        return self.type.itemsize if self.type is not None else 1
+
+    @property
+    def count(self):
+        return self.bytes // self.itemsize
+
+    @property
+    def moved(self):
+        """The type of calls that only move: bytes if there is no other."""
+        return Datatype.UINT8 if self.type is None else self.type
+
+    @property
+    def reduced(self):
+        if self.type is None:
+            raise TypeError("Tutti cannot reduce items of this type: its types are int8, int32, int64, their unsigned "
+                            "forms, float16, bfloat16, float32, float64, complex and two of float8")
+        return self.type
+
+
+def of_protocol(obj, writable):
+    view = PyBuffer()
+    get_buffer(obj, ctypes.byref(view), FORMAT | C_CONTIGUOUS | (WRITABLE if writable else SIMPLE))
+    letters = (view.format or b"B").decode().lstrip("@=<" if view.itemsize > 1 else "@=<>!")
+    kind = {"Zf": "c", "Zd": "c"}.get(letters) or KIND_OF_LETTER.get(letters)
+    datatype = BY_KIND.get((kind, view.itemsize), (None, 1))[0]
+    buffer = Buffer(view.buf, view.len, datatype, obj)
+    buffer.view = view
+    return buffer
+
+
+def product(shape):
+    n = 1
+    for extent in shape:
+        n *= extent
+    return n
+
+
+def contiguous(shape, strides):
+    """Strides in units of an item."""
+    expected = 1
+    for extent, stride in zip(reversed(shape), reversed(strides)):
+        if extent > 1 and stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def of_array_interface(obj, writable):
+    about = obj.__array_interface__
+    address, readonly = about["data"]
+    order, kind, itemsize = about["typestr"][0], about["typestr"][1], int(about["typestr"][2:])
+    shape, strides = about["shape"], about.get("strides")
+    if strides and not contiguous(shape, [stride / itemsize for stride in strides]):
+        raise ValueError("the array is not contiguous; copy it first")
+    if writable and readonly:
+        raise ValueError("the array is read-only")
+    datatype = BY_KIND.get((kind, itemsize), (None, 1))[0] if order != ">" else None
+    return Buffer(address, product(shape) * itemsize, datatype, obj)
+
+
+def of_dlpack(obj, writable):
+    if obj.__dlpack_device__()[0] != 1:
+        raise ValueError("the object is not in host memory (DLPack device type 1)")
+    capsule = obj.__dlpack__()
+    tensor = DlTensor.from_address(capsule_pointer(capsule, b"dltensor"))
+    shape = tensor.shape[:tensor.ndim]
+    if tensor.strides and not contiguous(shape, tensor.strides[:tensor.ndim]):
+        raise ValueError("the tensor is not contiguous; call contiguous() first")
+    itemsize = tensor.bits * tensor.lanes // 8
+    datatype = TYPE_OF_DLPACK.get((tensor.code, tensor.bits)) or \
+        BY_KIND.get((KIND_OF_DLPACK.get(tensor.code), itemsize), (None, 1))[0]
+    return Buffer((tensor.data or 0) + tensor.byte_offset, product(shape) * itemsize, datatype, (obj, capsule))
+
+
+def buffer_of(spec, writable=False):
+    """The Buffer of an object or of a list [object, count, type]; raises TypeError or ValueError, which name the cause."""
+    if isinstance(spec, (list, tuple)):
+        return with_overrides(spec, writable)
+    try:
+        return of_protocol(spec, writable)
+    except TypeError:
+        pass
+    except (BufferError, ValueError) as why:   # numpy refuses types of others, such as bfloat16, with ValueError
+        if not hasattr(spec, "__array_interface__"):
+            raise ValueError(f"{type(spec).__name__}: {why}") from None
+    if hasattr(spec, "__array_interface__"):
+        return of_array_interface(spec, writable)
+    if hasattr(spec, "__dlpack__"):
+        return of_dlpack(spec, writable)
+    raise TypeError(f"{type(spec).__name__} has no memory that Tutti can use: neither the buffer protocol, nor "
+                    "__array_interface__, nor DLPack")
+
+
+def with_overrides(spec, writable):
+    buffer = buffer_of(spec[0], writable)
+    for item in spec[1:]:
+        if isinstance(item, Datatype):
+            buffer.type = item
+    for item in spec[1:]:
+        if isinstance(item, Datatype) or item is None:
+            continue
+        if not isinstance(item, int):
+            raise TypeError(f"a buffer is [object, count, type], not [object, {type(item).__name__}]")
+        if item * buffer.itemsize > buffer.bytes:
+            raise ValueError(f"{item} elements of {buffer.itemsize} bytes do not fit into {buffer.bytes} bytes")
+        buffer.bytes = item * buffer.itemsize
+    return buffer

@@ -1,0 +1,506 @@
+"""communicator.py - a communicator: mpi4py's upper-case calls on the memory of Python objects
+
+Calls library.py, buffers.py, request.py. Every call releases the interpreter lock, so ranks may be threads.
+"""
+
+import contextlib
+import ctypes
+
+from . import library
+from .buffers import Buffer, buffer_of
+from .datatypes import Datatype, Op
+from .library import ERRORS, IN_PROGRESS, Config, Error, Message, Quorum, RemoteError, TimeoutError, check, error_of, lib
+from .request import Request, Streams
+
+ANY_SOURCE = ANY_TAG = -1
+ALIVE, LEFT, DEAD = 0, 1, 2
+
+
+class InPlace:
+    def __repr__(self):
+        return "tutti.IN_PLACE"
+
+
+IN_PLACE = InPlace()
+
+
+class Status:
+    """The sender, tag, version and length of a received message."""
+
+    def __init__(self):
+        self.source = self.tag = -1
+        self.version = self.bytes = 0
+
+    def fill(self, message):
+        self.source, self.tag = message.source, message.tag
+        self.version, self.bytes = message.version, message.bytes
+
+    def Get_source(self):
+        return self.source
+
+    def Get_tag(self):
+        return self.tag
+
+    def Get_count(self, datatype=Datatype.UINT8):
+        return self.bytes // datatype.itemsize
+
+
+def unique_id():
+    """bytes that rank 0 makes and passes to every rank over a private channel: they carry the secret."""
+    made = library.UniqueId()
+    check(lib.GetUniqueId(ctypes.byref(made)))
+    return bytes(made)
+
+
+def optional(spec, writable=False):
+    return Buffer(None, 0, None, None) if spec is None else buffer_of(spec, writable)
+
+
+def same_type(send, receive):
+    if send.moved.itemsize != receive.moved.itemsize:
+        raise TypeError(f"sendbuf has elements of {send.moved.itemsize} bytes, recvbuf of {receive.moved.itemsize}")
+    return send
+
+
+def need(buffer, count, name):
+    if buffer.count < count:
+        raise ValueError(f"{name} has {buffer.count} elements, the call needs {count}")
+
+
+class Communicator:
+    """Made by from_env, from_id, from_store, Split and Shrink. Use it as a context manager, or call Free()."""
+
+    def __init__(self, handle):
+        self.handle, self.streams = handle, Streams()
+        number = ctypes.c_int()
+        check(lib.CommUserRank(handle, ctypes.byref(number)))
+        self.rank = number.value
+        check(lib.CommCount(handle, ctypes.byref(number)))
+        self.size = number.value
+
+    # ---- life ----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_env(cls, **options):
+        """Join the job of the launcher: torchrun, mpirun, mpiexec, srun, Kubernetes, or TUTTI_ variables; alone without."""
+        return cls.joined(lib.CommInitEnv, (), options)
+
+    @classmethod
+    def from_id(cls, nranks, identity, rank, **options):
+        """Join as rank `rank` of nranks, with the bytes of unique_id()."""
+        if len(identity) != library.UNIQUE_ID_BYTES:
+            raise ValueError(f"an id has {library.UNIQUE_ID_BYTES} bytes, not {len(identity)}")
+        identity = library.UniqueId.from_buffer_copy(identity)
+        return cls.joined(lib.CommInitRankConfig, (nranks, identity, rank), options)
+
+    @classmethod
+    def from_store(cls, rank, nranks, key, put, get, **options):
+        """Join through a private key-value store: put(key, text), and get(key, timeout in seconds), which waits."""
+        failures = []
+
+        def guarded(work):
+            try:
+                work()
+                return 0
+            except BaseException as error:
+                failures.append(error)
+                return 1
+
+        def got(_, name, value, nbytes, timeout_ms):
+            def work():
+                text = get(name.decode(), timeout_ms / 1000)
+                text = text.encode() if isinstance(text, str) else bytes(text)
+                if len(text) + 1 > nbytes:
+                    raise ValueError(f"the value of {name.decode()} has {len(text)} bytes, more than {nbytes - 1}")
+                ctypes.memmove(value, text + b"\0", len(text) + 1)
+            return guarded(work)
+
+        store = library.Store(
+            ctypes.sizeof(library.Store), rank, nranks, key.encode(), None,
+            library.STORE_PUT(lambda _, name, value: guarded(lambda: put(name.decode(), value.decode()))),
+            library.STORE_GET(got))
+        try:
+            return cls.joined(lambda handle, config: lib.CommInitStore(handle, ctypes.byref(store), config), (), options)
+        except Error as error:
+            raise error from (failures[0] if failures else None)
+
+    @classmethod
+    def joined(cls, call, arguments, options):
+        handle = ctypes.c_void_p()
+        check(call(ctypes.byref(handle), *arguments, ctypes.byref(Config(**options))))
+        return cls(handle)
+
+    def Split(self, color=0, key=0, **options):
+        """The communicator of the ranks with this color, ordered by key; None for color None."""
+        handle, config = ctypes.c_void_p(), Config(**options)
+        self.check(lib.CommSplit(self.handle, -1 if color is None else color, key, ctypes.byref(handle),
+                                 ctypes.byref(config) if options else None))
+        return Communicator(handle) if handle else None
+
+    def Dup(self, **options):
+        return self.Split(0, self.rank, **options)
+
+    def Shrink(self, exclude=(), abort=False, **options):
+        """The communicator of the surviving ranks; with a list, of the ranks outside it."""
+        handle, config = ctypes.c_void_p(), Config(**options)
+        ranks = (ctypes.c_int * max(len(exclude), 1))(*exclude)
+        self.check(lib.CommShrink(self.handle, ranks, len(exclude), ctypes.byref(handle),
+                                  ctypes.byref(config) if options else None, int(abort)))
+        return Communicator(handle)
+
+    def Free(self):
+        """Wait for every call, say goodbye to the other ranks, free."""
+        if self.handle:
+            handle, self.handle = self.handle, None
+            self.streams.destroy()
+            code = lib.CommDestroy(handle)
+            if code:
+                raise error_of(code, self.rank)
+
+    def Abort(self):
+        """Fail every running call on all ranks, then free."""
+        if self.handle:
+            handle, self.handle = self.handle, None
+            lib.CommAbort(handle)
+            self.streams.destroy()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            self.Free()
+        else:
+            self.Abort()
+
+    # ---- state ---------------------------------------------------------------------------------------------------
+
+    def Get_rank(self):
+        return self.rank
+
+    def Get_size(self):
+        return self.size
+
+    def rank_state(self, rank):
+        """ALIVE, LEFT or DEAD."""
+        state = ctypes.c_int()
+        check(lib.CommRankState(self.handle, rank, ctypes.byref(state)))
+        return state.value
+
+    def dead(self):
+        return [rank for rank in range(self.size) if self.rank_state(rank) == DEAD]
+
+    def describe(self, collective, count, datatype=Datatype.FLOAT32):
+        """The algorithm, transport and tile size of a call, in a line."""
+        text = ctypes.create_string_buffer(256)
+        self.check(lib.CommDescribe(self.handle, collective.encode(), count, datatype, text, len(text)))
+        return text.value.decode()
+
+    def counters(self):
+        counters = library.Counters(ctypes.sizeof(library.Counters))
+        self.check(lib.CommGetCounters(self.handle, ctypes.byref(counters)))
+        return {name: getattr(counters, name) for name, _ in counters._fields_[1:]}
+
+    def explain(self, error):
+        """The error of the library with this rank and the dead ranks."""
+        if not self.handle:
+            return type(error)(str(error), self.rank)
+        return type(error)(str(error), self.rank, self.dead() if isinstance(error, RemoteError) else ())
+
+    def check(self, code):
+        if code:
+            if not self.handle:
+                raise ERRORS[4](f"rank {self.rank}: the communicator was freed", self.rank)
+            raise self.explain(error_of(code))
+
+    # ---- collectives ---------------------------------------------------------------------------------------------
+    # Each is written once, as a function of a stream: None waits, a stream makes the I-call.
+
+    def start(self, call, *arguments):
+        """call(stream, *arguments) on a stream; it returns the buffers to keep."""
+        stream = self.streams.take()
+        try:
+            keep = call(stream.handle, *arguments)
+        except BaseException:
+            self.streams.give(stream)
+            raise
+        return Request(self.streams, stream, keep, self.explain)
+
+    def allreduce(self, stream, sendbuf, recvbuf, op):
+        receive = buffer_of(recvbuf, True)
+        send = receive if sendbuf is IN_PLACE else same_type(buffer_of(sendbuf), receive)
+        need(receive, send.count, "recvbuf")
+        self.check(lib.AllReduce(send.address, receive.address, send.count, receive.reduced, op, self.handle, stream))
+        return send, receive
+
+    def reduce(self, stream, sendbuf, recvbuf, op, root):
+        at_root = self.rank == root
+        receive = optional(recvbuf, True) if at_root else Buffer(None, 0, None, None)
+        if sendbuf is IN_PLACE:
+            send = receive if at_root else buffer_of(recvbuf)
+        else:
+            send = buffer_of(sendbuf)
+        if at_root:
+            need(same_type(receive, send), send.count, "recvbuf")
+        self.check(lib.Reduce(send.address, receive.address, send.count, send.reduced, op, root, self.handle, stream))
+        return send, receive
+
+    def bcast(self, stream, buf, root):
+        data = buffer_of(buf, self.rank != root)
+        self.check(lib.Bcast(data.address, data.count, data.moved, root, self.handle, stream))
+        return data
+
+    def allgather(self, stream, sendbuf, recvbuf):
+        receive = buffer_of(recvbuf, True)
+        if sendbuf is IN_PLACE:
+            count = receive.count // self.size
+            send, address = receive, receive.address + self.rank * count * receive.itemsize
+        else:
+            send = same_type(buffer_of(sendbuf), receive)
+            count, address = send.count, send.address
+        need(receive, count * self.size, "recvbuf")
+        self.check(lib.AllGather(address, receive.address, count, send.moved, self.handle, stream))
+        return send, receive
+
+    def reduce_scatter_block(self, stream, sendbuf, recvbuf, op):
+        receive = buffer_of(recvbuf, True)
+        if sendbuf is IN_PLACE:
+            raise ValueError("Reduce_scatter_block takes no IN_PLACE: pass part `rank` of sendbuf as recvbuf")
+        send = same_type(buffer_of(sendbuf), receive)
+        need(send, receive.count * self.size, "sendbuf")
+        self.check(lib.ReduceScatter(send.address, receive.address, receive.count, send.reduced, op, self.handle, stream))
+        return send, receive
+
+    def alltoall(self, stream, sendbuf, recvbuf):
+        receive = buffer_of(recvbuf, True)
+        send = receive if sendbuf is IN_PLACE else same_type(buffer_of(sendbuf), receive)
+        need(receive, send.count, "recvbuf")
+        if send.count % self.size:
+            raise ValueError(f"sendbuf has {send.count} elements, no multiple of {self.size} ranks")
+        self.check(lib.AlltoAll(send.address, receive.address, send.count // self.size, send.moved, self.handle, stream))
+        return send, receive
+
+    def gather(self, stream, sendbuf, recvbuf, root):
+        at_root = self.rank == root
+        receive = optional(recvbuf, True) if at_root else Buffer(None, 0, None, None)
+        if at_root and sendbuf is IN_PLACE:
+            count = receive.count // self.size
+            send, address = receive, receive.address + root * count * receive.itemsize
+        else:
+            send = buffer_of(sendbuf)
+            count, address = send.count, send.address
+        if at_root:
+            need(same_type(receive, send), count * self.size, "recvbuf")
+        self.check(lib.Gather(address, receive.address, count, send.moved, root, self.handle, stream))
+        return send, receive
+
+    def scatter(self, stream, sendbuf, recvbuf, root):
+        at_root = self.rank == root
+        send = buffer_of(sendbuf) if at_root else Buffer(None, 0, None, None)
+        if at_root and recvbuf is IN_PLACE:
+            count = send.count // self.size
+            receive, address = send, send.address + root * count * send.itemsize
+        else:
+            receive = buffer_of(recvbuf, True)
+            count, address = receive.count, receive.address
+        if at_root:
+            need(same_type(send, receive), count * self.size, "sendbuf")
+        self.check(lib.Scatter(send.address, address, count, receive.moved, root, self.handle, stream))
+        return send, receive
+
+    def Allreduce(self, sendbuf, recvbuf, op=Op.SUM):
+        self.allreduce(None, sendbuf, recvbuf, op)
+
+    def Iallreduce(self, sendbuf, recvbuf, op=Op.SUM):
+        return self.start(self.allreduce, sendbuf, recvbuf, op)
+
+    def Reduce(self, sendbuf, recvbuf, op=Op.SUM, root=0):
+        self.reduce(None, sendbuf, recvbuf, op, root)
+
+    def Ireduce(self, sendbuf, recvbuf, op=Op.SUM, root=0):
+        return self.start(self.reduce, sendbuf, recvbuf, op, root)
+
+    def Bcast(self, buf, root=0):
+        self.bcast(None, buf, root)
+
+    def Ibcast(self, buf, root=0):
+        return self.start(self.bcast, buf, root)
+
+    def Allgather(self, sendbuf, recvbuf):
+        self.allgather(None, sendbuf, recvbuf)
+
+    def Iallgather(self, sendbuf, recvbuf):
+        return self.start(self.allgather, sendbuf, recvbuf)
+
+    def Reduce_scatter_block(self, sendbuf, recvbuf, op=Op.SUM):
+        self.reduce_scatter_block(None, sendbuf, recvbuf, op)
+
+    def Ireduce_scatter_block(self, sendbuf, recvbuf, op=Op.SUM):
+        return self.start(self.reduce_scatter_block, sendbuf, recvbuf, op)
+
+    def Alltoall(self, sendbuf, recvbuf):
+        self.alltoall(None, sendbuf, recvbuf)
+
+    def Ialltoall(self, sendbuf, recvbuf):
+        return self.start(self.alltoall, sendbuf, recvbuf)
+
+    def Gather(self, sendbuf, recvbuf, root=0):
+        self.gather(None, sendbuf, recvbuf, root)
+
+    def Igather(self, sendbuf, recvbuf, root=0):
+        return self.start(self.gather, sendbuf, recvbuf, root)
+
+    def Scatter(self, sendbuf, recvbuf, root=0):
+        self.scatter(None, sendbuf, recvbuf, root)
+
+    def Iscatter(self, sendbuf, recvbuf, root=0):
+        return self.start(self.scatter, sendbuf, recvbuf, root)
+
+    def Barrier(self):
+        self.check(lib.Barrier(self.handle, None))
+
+    def Ibarrier(self):
+        return self.start(lambda stream: self.check(lib.Barrier(self.handle, stream)))
+
+    # ---- uneven collectives: groups of sends and receives ----------------------------------------------------------
+    # A v-buffer is [object, counts] or [object, counts, displacements], in elements.
+
+    @contextlib.contextmanager
+    def group(self):
+        """Calls inside run together at the end: sends and receives concurrently."""
+        check(lib.GroupStart())
+        try:
+            yield
+        except BaseException:
+            lib.GroupEnd()
+            raise
+        self.check(lib.GroupEnd())
+
+    def parts(self, spec, writable, name):
+        """The Buffer of a v-buffer, and address and count of the part of each rank."""
+        data = buffer_of(spec[0], writable)
+        counts = [int(count) for count in spec[1]]
+        if len(counts) != self.size:
+            raise ValueError(f"{name} has {len(counts)} counts for {self.size} ranks")
+        places = spec[2] if len(spec) > 2 and spec[2] is not None else [sum(counts[:i]) for i in range(self.size)]
+        need(data, max((at + n for at, n in zip(places, counts) if n), default=0), name)
+        return data, [(data.address + int(at) * data.itemsize if n else None, n) for at, n in zip(places, counts)]
+
+    def exchange(self, sends, receives, datatype):
+        """sends and receives: (address, count, peer); pairs of 0 elements do not call."""
+        with self.group():
+            for address, count, peer in sends:
+                if count:
+                    check(lib.Send(address, count, datatype, peer, self.handle, None))
+            for address, count, peer in receives:
+                if count:
+                    check(lib.Recv(address, count, datatype, peer, self.handle, None))
+
+    def Allgatherv(self, sendbuf, recvbuf):
+        receive, parts = self.parts(recvbuf, True, "recvbuf")
+        own, count = parts[self.rank]
+        if sendbuf is not IN_PLACE:
+            send = same_type(buffer_of(sendbuf), receive)
+            if send.count != count:
+                raise ValueError(f"sendbuf has {send.count} elements, count {self.rank} is {count}")
+            if count:
+                ctypes.memmove(own, send.address, count * send.itemsize)
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        self.exchange([(own, count, rank) for rank in others], [(*parts[rank], rank) for rank in others], receive.moved)
+
+    def Alltoallv(self, sendbuf, recvbuf):
+        send, sends = self.parts(sendbuf, False, "sendbuf")
+        receive, receives = self.parts(recvbuf, True, "recvbuf")
+        same_type(send, receive)
+        if sends[self.rank][1] != receives[self.rank][1]:
+            raise ValueError(f"rank {self.rank} sends {sends[self.rank][1]} elements to itself, but receives "
+                             f"{receives[self.rank][1]}")
+        self.exchange([(*part, rank) for rank, part in enumerate(sends)],
+                      [(*part, rank) for rank, part in enumerate(receives)], send.moved)
+
+    def Gatherv(self, sendbuf, recvbuf, root=0):
+        receives = []
+        if self.rank == root:
+            receive, parts = self.parts(recvbuf, True, "recvbuf")
+            receives = [(*part, rank) for rank, part in enumerate(parts)]
+        if self.rank == root and sendbuf is IN_PLACE:
+            del receives[root]
+            return self.exchange([], receives, receive.moved)
+        send = buffer_of(sendbuf)
+        self.exchange([(send.address, send.count, root)], receives, send.moved)
+
+    def Scatterv(self, sendbuf, recvbuf, root=0):
+        sends = []
+        if self.rank == root:
+            send, parts = self.parts(sendbuf, False, "sendbuf")
+            sends = [(*part, rank) for rank, part in enumerate(parts)]
+        if self.rank == root and recvbuf is IN_PLACE:
+            del sends[root]
+            return self.exchange(sends, [], send.moved)
+        receive = buffer_of(recvbuf, True)
+        self.exchange(sends, [(receive.address, receive.count, root)], receive.moved)
+
+    def Reduce_scatter(self, sendbuf, recvbuf, recvcounts=None, op=Op.SUM):
+        """Part r of sendbuf, of recvcounts[r] elements, is reduced to rank r."""
+        receive = buffer_of(recvbuf, True)
+        if recvcounts is None:
+            return self.Reduce_scatter_block(sendbuf, recvbuf, op)
+        send, parts = self.parts([sendbuf, recvcounts], False, "sendbuf")
+        same_type(send, receive)
+        need(receive, parts[self.rank][1], "recvbuf")
+        with self.group():
+            for root, (address, count) in enumerate(parts):
+                if count:
+                    check(lib.Reduce(address, receive.address if root == self.rank else None, count, send.reduced, op,
+                                     root, self.handle, None))
+
+    # ---- messages: any rank to any rank, with a tag, independent of the collectives ---------------------------------
+
+    def Send(self, buf, dest, tag=0, version=0):
+        data = buffer_of(buf)
+        self.check(lib.MsgSend(data.address, data.bytes, dest, tag, version, self.handle))
+
+    def receive(self, call, arguments, source, tag, timeout_ms, status):
+        message = Message()
+        code = call(*arguments, source, tag, timeout_ms, self.handle, ctypes.byref(message))
+        if code == IN_PROGRESS:
+            text = f"rank {self.rank}: no message from rank {'any' if source < 0 else source} with tag " \
+                   f"{'any' if tag < 0 else tag} came within {'the timeout' if timeout_ms < 0 else f'{timeout_ms} ms'}"
+            raise TimeoutError(text, self.rank)
+        self.check(code)
+        if status is not None:
+            status.fill(message)
+
+    def Recv(self, buf, source=ANY_SOURCE, tag=ANY_TAG, status=None, timeout_ms=-1):
+        """Receive the oldest message that matches; a larger message stays queued, and is an error."""
+        data = buffer_of(buf, True)
+        self.receive(lib.MsgRecv, (data.address, data.bytes), source, tag, timeout_ms, status)
+
+    def Probe(self, source=ANY_SOURCE, tag=ANY_TAG, status=None, timeout_ms=-1):
+        self.receive(lib.MsgProbe, (), source, tag, timeout_ms, status)
+
+    def Sendrecv(self, sendbuf, dest, sendtag=0, recvbuf=None, source=ANY_SOURCE, recvtag=ANY_TAG, status=None):
+        """Up to 64 MiB: the send does not wait for the other rank's receive."""
+        self.Send(sendbuf, dest, sendtag)
+        self.Recv(recvbuf, source, recvtag, status)
+
+    # ---- quorum ------------------------------------------------------------------------------------------------------
+
+    def Allreduce_quorum(self, sendbuf, recvbuf, k, op=Op.SUM, deadline_ms=0, carry=None, every=False):
+        """Combine the first k contributions (sendbuf None: contribute nothing). Returns a Contributions."""
+        receive = buffer_of(recvbuf, True)
+        send = optional(sendbuf)
+        late = optional(carry, True)
+        quorum = Quorum(ctypes.sizeof(Quorum), late.address, int(every))
+        self.check(lib.AllReduceQuorum(send.address, receive.address, receive.count, receive.reduced, op, k, deadline_ms,
+                                       self.handle, None, ctypes.byref(quorum)))
+        return Contributions(quorum, self.size)
+
+
+class Contributions:
+    """Whose contributions are in the result of a quorum allreduce. mine: "in", "late" or "none"."""
+
+    def __init__(self, quorum, nranks):
+        self.count, self.sequence, self.newest = quorum.count, quorum.sequence, quorum.newest
+        self.mine = ("in", "late", "none")[quorum.mine]
+        self.ranks = [rank for rank in range(nranks) if quorum.mask[rank // 64] >> rank % 64 & 1]

@@ -1,0 +1,169 @@
+"""request.py - a call that runs on a host stream, as a request to wait for and as a future
+
+Called by communicator.py. Each running request has a host stream of its own as far as MAX_STREAMS reach, so Wait and Test
+concern this call alone. The library runs the calls of one communicator in call order, whatever their streams.
+"""
+
+import concurrent.futures
+import ctypes
+import queue
+import threading
+
+from .library import IN_PROGRESS, error_of, lib
+
+MAX_STREAMS = 16
+
+
+class Stream:
+    """A host stream and the error that ended it."""
+
+    def __init__(self):
+        handle = ctypes.c_void_p()
+        code = lib.StreamCreate(ctypes.byref(handle))
+        if code:
+            raise error_of(code)
+        self.handle, self.users, self.error, self.lock = handle, 0, None, threading.Lock()
+
+    def settle(self, code):
+        if code and not self.error:
+            self.error = error_of(code)
+
+    def wait(self):
+        code = lib.StreamSynchronize(self.handle)
+        with self.lock:
+            self.settle(code)
+        return self.error
+
+    def test(self):
+        code = lib.StreamQuery(self.handle)
+        if code == IN_PROGRESS:
+            return False
+        with self.lock:
+            self.settle(code)
+        return True
+
+
+class Streams:
+    """The streams of a communicator."""
+
+    def __init__(self):
+        self.all, self.lock = [], threading.Lock()
+
+    def take(self):
+        with self.lock:
+            stream = min(self.all, key=lambda s: s.users, default=None)
+            if stream is None or (stream.users and len(self.all) < MAX_STREAMS):
+                stream = Stream()
+                self.all.append(stream)
+            stream.users += 1
+            return stream
+
+    def give(self, stream):
+        with self.lock:
+            stream.users -= 1
+            if stream.error and stream in self.all:   # the next request gets a stream without an error
+                self.all.remove(stream)
+                lib.StreamDestroy(stream.handle)
+
+    def destroy(self):
+        for stream in self.all:
+            lib.StreamDestroy(stream.handle)
+        self.all = []
+
+
+class Request:
+    """A running call. Wait() and result() raise its error; the buffers belong to the call until then."""
+
+    def __init__(self, streams, stream, keep, explain):
+        self.streams, self.stream, self.keep, self.explain = streams, stream, keep, explain
+        self.lock, self.complete, self.error, self.as_future = threading.Lock(), False, None, None
+
+    def finish(self):
+        with self.lock:
+            if self.complete:
+                return
+            self.complete = True
+            self.error = self.stream.error and self.explain(self.stream.error)
+            self.keep = None
+        self.streams.give(self.stream)
+
+    def Wait(self):
+        if not self.complete:
+            self.stream.wait()
+            self.finish()
+        if self.error:
+            raise self.error
+
+    def Test(self):
+        """True if complete; raises the error of the call."""
+        if not self.complete:
+            if not self.stream.test():
+                return False
+            self.finish()
+        if self.error:
+            raise self.error
+        return True
+
+    wait = result = Wait
+
+    def done(self):
+        try:
+            return self.Test()
+        except Exception:
+            return True
+
+    def future(self):
+        """A concurrent.futures.Future of this call; a thread of the process waits for it."""
+        with self.lock:
+            if self.as_future:
+                return self.as_future
+            self.as_future = concurrent.futures.Future()
+            self.as_future.set_running_or_notify_cancel()
+        waiter.submit(self)
+        return self.as_future
+
+    def add_done_callback(self, callback):
+        self.future().add_done_callback(callback)
+
+    def __await__(self):
+        import asyncio
+        return asyncio.wrap_future(self.future()).__await__()
+
+
+class Waiter:
+    """The thread that completes futures, in the order of the requests."""
+
+    def __init__(self):
+        self.requests, self.thread, self.lock = queue.SimpleQueue(), None, threading.Lock()
+
+    def submit(self, request):
+        with self.lock:
+            if self.thread is None:
+                self.thread = threading.Thread(target=self.work, name="tutti-futures", daemon=True)
+                self.thread.start()
+        self.requests.put(request)
+
+    def work(self):
+        while True:
+            request = self.requests.get()
+            try:
+                request.Wait()
+            except Exception as error:
+                request.as_future.set_exception(error)
+            else:
+                request.as_future.set_result(None)
+
+
+waiter = Waiter()
+
+
+def Waitall(requests):
+    """Wait for all requests; raises the first error after all of them are complete."""
+    errors = []
+    for request in requests:
+        try:
+            request.Wait()
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]

@@ -1,0 +1,69 @@
+"""jobs.py - ranks as processes, for tests of Tutti's Python package
+
+Called by the test programs of this folder. A test program runs itself: as a test it starts ranks, each of which runs one
+scene of the program. Its output is TAP.
+"""
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+
+RANKS_SECONDS = 60
+
+
+class Claims:
+    """Numbered lines of TAP."""
+
+    def __init__(self):
+        self.count = self.failed = 0
+
+    def claim(self, holds, text, notes=()):
+        self.count += 1
+        self.failed += not holds
+        print(f"{'' if holds else 'not '}ok {self.count} - {text}")
+        for note in () if holds else notes:
+            print("\n".join("# " + line for line in note.splitlines()[-15:]))
+
+    def skip(self, text, reason):
+        self.count += 1
+        print(f"ok {self.count} - {text} # SKIP {reason}")
+
+    def end(self):
+        print(f"1..{self.count}")
+        sys.exit(self.failed > 0)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def start(scene, n, program=None, **variables):
+    """The n processes of a scene."""
+    root = f"127.0.0.1:{free_port()}"
+    shared = dict(os.environ, TUTTI_NRANKS=str(n), TUTTI_ROOT=root, TUTTI_SECRET=secrets.token_hex(16), **variables)
+    return [subprocess.Popen([sys.executable, program or sys.argv[0], scene], env=dict(shared, TUTTI_RANK=str(rank)),
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for rank in range(n)]
+
+
+def finish(ranks):
+    """Statuses and outputs."""
+    outputs = []
+    for rank in ranks:
+        try:
+            outputs.append(rank.communicate(timeout=RANKS_SECONDS)[0])
+        except subprocess.TimeoutExpired:
+            rank.kill()
+            outputs.append(rank.communicate()[0] + "\nthe rank did not end")
+    return [rank.returncode for rank in ranks], outputs
+
+
+def run(claims, text, scene, n, killed=None, **variables):
+    """Claim that every rank of a scene exits with 0, apart from the one that the scene kills."""
+    statuses, outputs = finish(start(scene, n, **variables))
+    wanted = [-signal.SIGKILL if rank == killed else 0 for rank in range(n)]
+    claims.claim(statuses == wanted, f"{text}, {n} ranks", outputs)

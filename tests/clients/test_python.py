@@ -1,0 +1,245 @@
+"""test_python.py - Tutti's Python package between real processes, on the modules of a bare Python
+
+    PYTHONPATH=bindings/python TUTTI_LIBRARY=.../libtutti.so.0 python3 tests/clients/test_python.py
+
+Called by python.sh. Each scene below is the program of a rank. numpy's arrays are tested where numpy is installed.
+"""
+
+import array
+import asyncio
+import ctypes
+import os
+import signal
+import sys
+
+import jobs
+import tutti
+
+
+def numbers(letter, n, start=0):
+    return array.array(letter, range(start, start + n))
+
+
+def raises(kind, call, *parts):
+    try:
+        call()
+    except kind as error:
+        assert all(part in str(error) for part in parts), str(error)
+        return error
+    raise AssertionError(f"no {kind.__name__}")
+
+
+# ---- scenes: the name of a function is the argument of a rank ----------------------------------------------------------
+
+
+def collectives(comm):
+    n, me = comm.size, comm.rank
+    out = numbers("d", 5)
+    comm.Allreduce(numbers("d", 5, me), out)
+    assert list(out) == [n * i + n * (n - 1) / 2 for i in range(5)]
+    comm.Allreduce(tutti.IN_PLACE, out, op=tutti.MAX)
+    comm.Reduce(numbers("i", 3, me), numbers("i", 3) if me == 1 else None, op=tutti.PROD, root=1)
+    data = bytearray(b"from 0") if me == 0 else bytearray(6)
+    comm.Bcast(data)
+    assert data == b"from 0"
+    out = numbers("q", 2 * n)
+    comm.Allgather(numbers("q", 2, 10 * me), out)
+    assert list(out) == [10 * r + i for r in range(n) for i in range(2)]
+    mine = numbers("f", 2)
+    comm.Reduce_scatter_block(numbers("f", 2 * n), mine)
+    assert list(mine) == [n * 2 * me, n * (2 * me + 1)]
+    out = numbers("h", n)   # int16 moves, but does not reduce
+    comm.Alltoall(numbers("h", n, 100 * me), out)
+    assert list(out) == [100 * r + me for r in range(n)]
+    raises(TypeError, lambda: comm.Allreduce(numbers("h", 2), numbers("h", 2)), "cannot reduce")
+    out = numbers("i", n) if me == n - 1 else None
+    comm.Gather(numbers("i", 1, me), out, root=n - 1)
+    assert out is None or list(out) == list(range(n))
+    one = numbers("i", 1)
+    comm.Scatter(numbers("i", n, 7) if me == 0 else None, one)
+    assert one[0] == 7 + me
+    comm.Barrier()
+    average = numbers("d", 1)
+    comm.Allreduce(numbers("d", 1, me), average, op=tutti.AVG)
+    assert average[0] == (n - 1) / 2
+    raises(ValueError, lambda: comm.Allreduce(numbers("d", 5), numbers("d", 4)), "4 elements", "5")
+    raises(ValueError, lambda: comm.Bcast(b"read-only", root=(me + 1) % n))
+    raises(TypeError, lambda: comm.Bcast(object()), "DLPack")
+    assert comm.counters()["operations"] > 8 and comm.describe("allreduce", 100)
+
+
+def uneven(comm):
+    n, me = comm.size, comm.rank
+    counts = [r if r != 1 else 0 for r in range(n)]   # ranks 0 and 1 have nothing
+    out = numbers("i", sum(counts))
+    comm.Allgatherv(numbers("i", counts[me], 10 * me), [out, counts])
+    expected = [10 * r + i for r in range(n) for i in range(counts[r])]
+    assert list(out) == expected
+    out = numbers("i", sum(counts)) if me == 0 else None
+    comm.Gatherv(numbers("i", counts[me], 10 * me), [out, counts] if me == 0 else None)
+    assert out is None or list(out) == expected
+    part = numbers("i", counts[me])
+    comm.Scatterv([array.array("i", expected), counts] if me == 0 else None, part)
+    assert list(part) == [10 * me + i for i in range(counts[me])]
+    sends = [(me + r) % 3 for r in range(n)]
+    receives = [(r + me) % 3 for r in range(n)]
+    out = numbers("d", sum(receives))
+    comm.Alltoallv([array.array("d", [me] * sum(sends)), sends], [out, receives])
+    assert list(out) == [r for r in range(n) for _ in range(receives[r])]
+    total = numbers("d", counts[me])
+    comm.Reduce_scatter(numbers("d", sum(counts)), total, counts)
+    first = sum(counts[:me])
+    assert list(total) == [n * (first + i) for i in range(counts[me])]
+
+
+def requests(comm):
+    n, me = comm.size, comm.rank
+    outs = [numbers("d", 4) for _ in range(40)]   # more than there are streams
+    tutti.Waitall([comm.Iallreduce(numbers("d", 4, i), out) for i, out in enumerate(outs)])
+    assert all(list(out) == [n * (i + k) for k in range(4)] for i, out in enumerate(outs))
+    request = comm.Ibcast(outs[0], root=0)
+    while not request.Test():
+        pass
+    assert request.done() and comm.Ibarrier().future().result(30) is None
+    out = numbers("d", 1)
+
+    async def sums():
+        await comm.Iallreduce(numbers("d", 1, me), out)
+        return out[0]
+    assert asyncio.run(sums()) == n * (n - 1) / 2
+    called = []
+    request = comm.Iallgather(numbers("i", 1, me), numbers("i", n))
+    request.add_done_callback(called.append)
+    request.future().result(30)
+    comm.Allreduce(out, numbers("d", 1))   # a call without a stream after calls on streams
+
+
+def messages(comm):
+    n, me = comm.size, comm.rank
+    back, status = numbers("i", 2), tutti.Status()
+    comm.Sendrecv(numbers("i", 2, me), (me + 1) % n, 5, back, tutti.ANY_SOURCE, 5, status)
+    assert back[0] == (me - 1) % n == status.source and status.Get_count(tutti.INT32) == 2
+    raises(tutti.TimeoutError, lambda: comm.Recv(back, source=0, tag=9, timeout_ms=0), "tag 9")
+    comm.Barrier()
+
+
+def splits(comm):
+    half = comm.Split(comm.rank % 2, -comm.rank)
+    out = numbers("i", 1)
+    half.Allreduce(numbers("i", 1, comm.rank), out)
+    assert out[0] == sum(range(comm.rank % 2, comm.size, 2))
+    assert comm.Split(None if comm.rank else 0) is None or comm.rank == 0
+    with comm.Dup() as twin:
+        assert twin.rank == comm.rank
+        result = twin.Allreduce_quorum(numbers("d", 1, comm.rank), numbers("d", 1), comm.size)
+        assert result.ranks == list(range(comm.size)) and result.mine == "in"
+        twin.Barrier()
+    half.Free()
+    raises(tutti.InvalidArgument, half.Barrier, "freed")
+
+
+def identities(comm):
+    identity = bytearray(tutti.unique_id() if comm.rank == 0 else bytes(128))
+    comm.Bcast(identity)
+    with tutti.Communicator.from_id(comm.size, bytes(identity), comm.rank) as other:
+        other.Barrier()
+    values = {}
+
+    def put(key, text):
+        values[key] = text
+        for rank in range(1, comm.size):
+            comm.Send(text.encode(), rank)
+
+    def get(key, seconds):
+        buffer, status = bytearray(512), tutti.Status()
+        comm.Recv(buffer, 0, status=status)
+        return bytes(buffer[:status.bytes])
+    with tutti.Communicator.from_store(comm.rank, comm.size, "a-key", put, get) as other:
+        assert (other.rank, other.size) == (comm.rank, comm.size)
+        other.Barrier()
+
+
+def mismatch(comm):
+    """The error of a wrong call has the library's sentence, which names both calls."""
+    a, b = numbers("d", 4), numbers("d", 4)
+    wrong = (lambda: comm.Reduce(a, b)) if comm.rank == 0 else (lambda: comm.Allreduce(a, b))
+    error = raises(tutti.InvalidUsage, wrong, "reduce", "allreduce")
+    assert error.rank == comm.rank and error.code == 5
+    comm.Abort()
+
+
+def killed(comm):
+    """Rank 1 is killed inside a sum of the others; they get its number, and go on without it."""
+    comm.Barrier()
+    if comm.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    a, b = numbers("d", 4), numbers("d", 4)
+    error = raises(tutti.RemoteError, lambda: comm.Iallreduce(a, b).Wait() if comm.rank == 2 else comm.Allreduce(a, b),
+                   "rank 1")
+    assert error.rank == comm.rank and error.dead == (1,), (error.rank, error.dead)
+    rest = comm.Shrink()
+    rest.Allreduce(numbers("d", 1, 1), b)
+    assert b[0] == comm.size - 1 == rest.size
+    rest.Free()
+    raises(tutti.RemoteError, comm.Free)
+
+
+def arrays(comm):
+    import numpy
+    n = comm.size
+    for kind in ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"):
+        out = numpy.empty((2, 3), kind)
+        comm.Allreduce(numpy.full((2, 3), comm.rank + 1, kind), out)
+        assert (out == n * (n + 1) // 2).all(), kind
+    out = numpy.empty(2, "complex128")
+    comm.Allreduce(numpy.full(2, 1 + 2j), out)
+    assert (out == n * (1 + 2j)).all()
+    raises(ValueError, lambda: comm.Bcast(numpy.zeros((4, 4))[:, 1]), "contiguous")
+
+
+class OnlyInterface:
+    def __init__(self, data):
+        self.data = data
+        address = (ctypes.c_char * 1).from_buffer(data)
+        self.__array_interface__ = {"version": 3, "shape": (len(data),), "typestr": "<f4",
+                                    "data": (ctypes.addressof(address), False)}
+
+
+def interfaces(comm):
+    out = array.array("f", [0, 0])
+    comm.Allreduce(OnlyInterface(array.array("f", [1, 2])), OnlyInterface(out))
+    assert list(out) == [comm.size, 2 * comm.size]
+    halves = bytearray(2)   # bfloat16 1.0 is 0x3f80
+    comm.Allreduce([bytes([0x80, 0x3f]), tutti.BFLOAT16], [halves, tutti.BFLOAT16])
+    assert halves[1] << 8 | halves[0] == {2: 0x4000, 3: 0x4040, 4: 0x4080}[comm.size]
+
+
+# ---- the test ----------------------------------------------------------------------------------------------------------
+
+
+def test():
+    claims = jobs.Claims()
+    jobs.run(claims, "every collective has mpi4py's meaning", "collectives", 3)
+    jobs.run(claims, "every collective over tcp", "collectives", 2, TUTTI_TRANSPORT="tcp")
+    jobs.run(claims, "counts of uneven collectives may be zero", "uneven", 4)
+    jobs.run(claims, "requests wait for their call alone, and are futures", "requests", 2)
+    jobs.run(claims, "messages have tags and any source", "messages", 3)
+    jobs.run(claims, "communicators split, and are context managers", "splits", 4)
+    jobs.run(claims, "a communicator is made by id and by store", "identities", 3)
+    jobs.run(claims, "__array_interface__ and bfloat16", "interfaces", 2)
+    jobs.run(claims, "a mismatched call raises the library's sentence", "mismatch", 2)
+    jobs.run(claims, "a killed rank raises with its number, and the others go on", "killed", 3, killed=1)
+    try:
+        import numpy   # noqa: F401
+    except ImportError:
+        claims.skip("numpy's arrays", "no numpy")
+    else:
+        jobs.run(claims, "numpy's arrays", "arrays", 2)
+    claims.end()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        globals()[sys.argv[1]](tutti.COMM_WORLD)
+    else:
+        test()
