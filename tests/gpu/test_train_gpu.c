@@ -81,9 +81,9 @@ static void compute(struct train_device *d, struct train_model *m, const struct 
 		labels[i] = (uint8_t)(i * 7 % CLASSES);
 	}
 	d->ops->gather(d, images, samples, s->rows, s->pixels, 0.29f, x);
-	logits = m->ops->forward(m, weights, x, s->rows);
+	logits = train_model_forward(m, weights, x, s->rows);
 	d->ops->loss(d, s->rows, CLASSES, labels, logits, loss);
-	m->ops->backward(m, weights, x, s->rows, logits, NULL, gradients, NULL);
+	train_model_backward(m, weights, logits, NULL, gradients, NULL);
 	d->ops->descend(d, count, 1.0f / (float)s->rows, 0.05f, 0.9f, gradients, velocity, weights);
 	d->ops->get(d, &o->loss, loss, sizeof(float));
 	d->ops->get(d, o->weights, weights, count * sizeof(float));

@@ -54,7 +54,7 @@ static void free_model(struct model_fixture *s)
 
 static double loss_of(struct model_fixture *s)
 {
-	const float *logits = s->model.ops->forward(&s->model, s->parameters, s->x, ROWS);
+	const float *logits = train_model_forward(&s->model, s->parameters, s->x, ROWS);
 	double loss = 0;
 
 	for (size_t i = 0; i < ROWS; i++)
@@ -66,11 +66,10 @@ static int gradients_of(struct model_fixture *s, size_t first, size_t rows, floa
 			const struct train_ready *ready)
 {
 	const float *x = s->x + first * INPUTS;
-	float *logits = s->model.ops->forward(&s->model, s->parameters, x, rows), loss;
+	float *logits = train_model_forward(&s->model, s->parameters, x, rows), loss;
 
 	s->device.ops->loss(&s->device, rows, CLASSES, s->labels + first, logits, &loss);
-	return s->model.ops->backward(&s->model, s->parameters, x, rows, logits, NULL, gradients,
-				      ready);
+	return train_model_backward(&s->model, s->parameters, logits, NULL, gradients, ready);
 }
 
 static const char *const shapes[] = { "linear", "mlp:9", "mlp:8,7", "mlp:5,1,6", "cnn" };
@@ -165,13 +164,13 @@ static void over_leaves(struct model_fixture *s, enum train_canonical kind, int 
 		struct train_node rows = train_leaves_rows(&l, sum.run);
 		const float *x = s->x + rows.first * INPUTS;
 		size_t many = rows.last - rows.first;
-		float *logits = s->model.ops->forward(&s->model, s->parameters, x, many), loss;
+		float *logits = train_model_forward(&s->model, s->parameters, x, many), loss;
 
 		sum.nodes = train_leaves_nodes(&l, sum.run, node + n);
 		s->device.ops->loss(&s->device, many, CLASSES, s->labels + rows.first, logits,
 				    &loss);
-		cr_assert_eq(s->model.ops->backward(&s->model, s->parameters, x, many, logits, &sum,
-						    memory + n * count, NULL),
+		cr_assert_eq(train_model_backward(&s->model, s->parameters, logits, &sum,
+						  memory + n * count, NULL),
 			     0);
 		for (size_t i = 0; i < sum.nodes; i++, n++)
 			at[n] = memory + n * count;
@@ -255,6 +254,52 @@ Test(model, final_gradients_are_reported_from_the_end_down)
 		cr_expect_eq(w.calls, calls / 2);
 		free(final);
 		free(now);
+		free_model(&s);
+	}
+}
+
+/* Gradients by two chunks, cut before layer `cut`, with the backward passes of input and weights
+ * apart. */
+static void by_chunks(struct model_fixture *s, size_t cut, float *gradients)
+{
+	struct train_model *m = &s->model;
+	struct train_activations low, high;
+	float loss, *logits;
+
+	cr_assert_eq(train_activations_open(m, 0, cut, ROWS, &low), 0);
+	cr_assert_eq(train_activations_open(m, cut, m->layers, ROWS, &high), 0);
+	logits = train_chunk_forward(&high, s->parameters,
+				     train_chunk_forward(&low, s->parameters, s->x, ROWS), ROWS);
+	s->device.ops->loss(&s->device, ROWS, CLASSES, s->labels, logits, &loss);
+	train_chunk_backward_input(&high, s->parameters, logits);
+	memcpy(low.dy, high.dx, ROWS * m->layer[cut].inputs * sizeof(float));
+	train_chunk_backward_input(&low, s->parameters, low.dy);
+	cr_assert_eq(train_chunk_backward_weights(&low, NULL, gradients, NULL), 0);
+	cr_assert_eq(train_chunk_backward_weights(&high, NULL, gradients, NULL), 0);
+	train_activations_close(m, &low);
+	train_activations_close(m, &high);
+}
+
+Test(model, chunks_with_backward_apart_have_the_bits_of_the_whole_model)
+{
+	static const char *const models[] = { "mlp:7", "mlp:9,5,8", "cnn" };
+
+	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+		struct model_fixture s;
+		float *whole, *parts;
+
+		make_model(&s, models[i]);
+		whole = malloc(s.model.parameters * sizeof(*whole));
+		parts = malloc(s.model.parameters * sizeof(*parts));
+		cr_assert_eq(gradients_of(&s, 0, ROWS, whole, NULL), 0);
+		for (size_t cut = 1; cut < s.model.layers; cut++) {
+			memset(parts, 0xff, s.model.parameters * sizeof(*parts));
+			by_chunks(&s, cut, parts);
+			cr_expect_arr_eq(parts, whole, s.model.parameters * sizeof(*parts),
+					 "%s, cut before layer %zu", models[i], cut);
+		}
+		free(whole);
+		free(parts);
 		free_model(&s);
 	}
 }

@@ -11,6 +11,25 @@
 const struct train_model_ops *const train_models[] = { &train_model_linear, &train_model_mlp,
 						       &train_model_cnn, NULL };
 
+/* Memory of the passes. */
+static int open_memory(struct train_model *m)
+{
+	size_t scratch = 0;
+
+	for (size_t l = 0; l < m->layers; l++) {
+		const struct train_layer *layer = &m->layer[l];
+		size_t floats = layer->ops->scratch ? layer->ops->scratch(layer, m->leaf) : 0;
+
+		scratch = floats > scratch ? floats : scratch;
+		m->piece = layer->piece > m->piece ? layer->piece : m->piece;
+	}
+	if (scratch)
+		m->scratch = m->device->ops->alloc(m->device, scratch * sizeof(float));
+	if (scratch && !m->scratch)
+		return train_fail(TRAIN_FAILED, "no memory for a leaf of %zu samples", m->leaf);
+	return train_activations_open(m, 0, m->layers, m->max_rows, &m->whole);
+}
+
 int train_model_open(struct train_model *m, const char *text, struct train_device *device,
 		     const struct train_model_size *size)
 {
@@ -32,6 +51,8 @@ int train_model_open(struct train_model *m, const char *text, struct train_devic
 		return train_fail(TRAIN_USAGE,
 				  "--model %s: there is no such model; --help lists them", text);
 	rc = m->ops->open(m, text[bytes] ? text + bytes + 1 : NULL);
+	if (!rc)
+		rc = open_memory(m);
 	if (rc)
 		train_model_close(m);
 	return rc;
@@ -39,8 +60,11 @@ int train_model_open(struct train_model *m, const char *text, struct train_devic
 
 void train_model_close(struct train_model *m)
 {
-	if (m->ops)
-		m->ops->close(m);
+	if (m->device) {
+		train_activations_close(m, &m->whole);
+		m->device->ops->free(m->device, m->scratch);
+	}
+	free(m->layer);
 	free(m->tensors);
 	memset(m, 0, sizeof(*m));
 }
@@ -58,6 +82,36 @@ int train_model_add(struct train_model *m, size_t count, size_t inputs)
 						     .inputs = inputs };
 	m->parameters += count;
 	return TRAIN_OK;
+}
+
+int train_model_add_layer(struct train_model *m, const struct train_layer *layer)
+{
+	struct train_layer *more = realloc(m->layer, (m->layers + 1) * sizeof(*more));
+
+	if (!more)
+		return train_fail(TRAIN_FAILED, "no memory for a model of %zu layers",
+				  m->layers + 1);
+	m->layer = more;
+	more[m->layers++] = *layer;
+	return TRAIN_OK;
+}
+
+size_t train_model_outputs(const struct train_model *m)
+{
+	return m->layers ? m->layer[m->layers - 1].outputs : m->inputs;
+}
+
+float *train_model_forward(struct train_model *m, const float *parameters, const float *x,
+			   size_t rows)
+{
+	return train_chunk_forward(&m->whole, parameters, x, rows);
+}
+
+int train_model_backward(struct train_model *m, const float *parameters, float *dlogits,
+			 const struct train_leaf_sum *sum, float *gradients,
+			 const struct train_ready *ready)
+{
+	return train_chunk_backward(&m->whole, parameters, dlogits, sum, gradients, ready);
 }
 
 void train_model_init(const struct train_model *m, uint64_t seed, float *host_parameters)

@@ -1,16 +1,20 @@
 /*
- * model.h - a model: a function of parameters in one flat array, and its gradient
+ * model.h - a model: a list of layers over parameters in one flat array, and its gradient
  *
  * A model is one file model_NAME.c with a struct train_model_ops at its end, and one row of the
- * table in model.c. Parameters and gradients are flat arrays of the same layout: tensor after
- * tensor, in the order of the forward pass. The backward pass therefore finishes gradients from
- * the end of the array downwards, and one index separates final gradients from the others.
- * Called by trainer.c and gradient.c; calls the device and leaves.c.
+ * table in model.c; it lists the layers (layer.h). Parameters and gradients are flat arrays of the
+ * same layout: tensor after tensor, in the order of the forward pass. The backward pass therefore
+ * finishes gradients from the end of the array downwards, and one index separates final gradients
+ * from the others.
+ *
+ * A run of layers is a chunk. A pass over a chunk keeps its data in a struct train_activations, so
+ * that several passes of a pipeline can be under way at once. Called by trainer.c and gradient.c.
  */
 #ifndef TRAIN_MODEL_H
 #define TRAIN_MODEL_H
 
 #include "trainer/device/device.h"
+#include "trainer/model/layer.h"
 #include "trainer/model/leaves.h"
 
 #include <stddef.h>
@@ -19,6 +23,14 @@
 struct train_tensor {
 	size_t at, count; /* offset in the array and size, in floats */
 	size_t inputs;    /* fan-in of one output; 0: a bias, initialized with zeros */
+};
+
+/* The passes of some samples through the layers of a chunk; all in device memory. */
+struct train_activations {
+	size_t first, last;      /* layers first..last-1 */
+	struct train_pass *pass; /* [last - first] */
+	float *dx;               /* gradient of the chunk's input; NULL: it is the model's input */
+	float *dy;               /* memory for the gradient of the chunk's output; NULL: y is */
 };
 
 struct train_model {
@@ -31,16 +43,10 @@ struct train_model {
 	size_t leaf;            /* samples of a leaf; without --canonical, of a block of rows */
 	struct train_tensor *tensors;
 	size_t ntensors;
-	void *state; /* the model's own */
-};
-
-/* Callback of the backward pass: gradients have become final. */
-struct train_ready {
-	/* The gradients from `from` to the end are final. Returns 0, or a code that ends the
-	 * pass. */
-	int (*fn)(void *arg, size_t from);
-	void *arg;
-	size_t grain; /* approximate number of floats between two calls */
+	struct train_layer *layer;
+	size_t layers;
+	float *scratch;                 /* device memory that the layers share during a pass */
+	struct train_activations whole; /* of all layers and max_rows samples */
 };
 
 /* Sizes that a model is opened for; leaf as in struct train_model. */
@@ -51,22 +57,9 @@ struct train_model_size {
 struct train_model_ops {
 	const char *name, *syntax, *help;
 
-	/* Adds the tensors (train_model_add) and sets m->state. `shape` is the text behind the
-	 * name and a colon in --model, or NULL. Returns 0 | TRAIN_USAGE (bad shape) |
-	 * TRAIN_FAILED (memory); close is called after a failure too. */
+	/* Adds the layers. `shape` is the text behind the name and a colon in --model, or NULL.
+	 * Returns 0 | TRAIN_USAGE (bad shape) | TRAIN_FAILED (memory). */
 	int (*open)(struct train_model *m, const char *shape);
-	void (*close)(struct train_model *m);
-
-	/* Returns logits[rows][classes], memory of the model, valid until the next forward. */
-	float *(*forward)(struct train_model *m, const float *parameters, const float *x,
-			  size_t rows);
-
-	/* After forward of the same rows: gradients = sums over the rows, cut into nodes by sum;
-	 * sum NULL: one sum over all rows. Overwrites dlogits. ready may be NULL. Returns 0 |
-	 * the code of ready->fn. */
-	int (*backward)(struct train_model *m, const float *parameters, const float *x, size_t rows,
-			float *dlogits, const struct train_leaf_sum *sum, float *gradients,
-			const struct train_ready *ready);
 };
 
 extern const struct train_model_ops train_model_linear, train_model_mlp, train_model_cnn;
@@ -77,16 +70,53 @@ int train_model_open(struct train_model *m, const char *text, struct train_devic
 		     const struct train_model_size *size);
 void train_model_close(struct train_model *m);
 
-/* For ops.open: adds a tensor at the end of the array. Returns 0 | TRAIN_FAILED. */
+/* For layers: add a tensor at the end of the array; add the layer behind the others. Return 0 |
+ * TRAIN_FAILED. */
 int train_model_add(struct train_model *m, size_t count, size_t inputs);
+int train_model_add_layer(struct train_model *m, const struct train_layer *layer);
 
-static inline int train_ready_notify(const struct train_ready *ready, size_t from)
-{
-	return ready ? ready->fn(ready->arg, from) : 0;
-}
+/* Outputs of the last layer so far, or the model's inputs. */
+size_t train_model_outputs(const struct train_model *m);
 
 /* Initial parameters, in host memory: a function of the seed, uniform in +-sqrt(6 / inputs) (He et
  * al. 2015). */
 void train_model_init(const struct train_model *m, uint64_t seed, float *host_parameters);
+
+/* ---- all layers --------------------------------------------------------------------------------- */
+
+/* Returns logits[rows][classes], memory of the model, valid until the next forward. */
+float *train_model_forward(struct train_model *m, const float *parameters, const float *x,
+			   size_t rows);
+
+/* After forward of the same rows: gradients = sums over the rows, cut into nodes by sum; sum NULL:
+ * one sum over all rows. Overwrites dlogits. ready may be NULL. Returns 0 | the code of
+ * ready->fn. */
+int train_model_backward(struct train_model *m, const float *parameters, float *dlogits,
+			 const struct train_leaf_sum *sum, float *gradients,
+			 const struct train_ready *ready);
+
+/* ---- a chunk ------------------------------------------------------------------------------------ */
+
+/* Memory for passes of up to `rows` samples through layers first..last-1. Returns 0 | TRAIN_FAILED;
+ * close it in any case. */
+int train_activations_open(struct train_model *m, size_t first, size_t last, size_t rows,
+			   struct train_activations *ret_activations);
+void train_activations_close(struct train_model *m, struct train_activations *a);
+
+/* x stays in use until the backward pass. Returns the chunk's outputs [rows][outputs]. */
+float *train_chunk_forward(struct train_activations *a, const float *parameters, const float *x,
+			   size_t rows);
+
+/* The backward passes of the input and of the weights apart. input: dy is the gradient of the
+ * outputs, which is overwritten; sets a->dx unless NULL. weights: follows input; the rest as
+ * train_model_backward. */
+void train_chunk_backward_input(struct train_activations *a, const float *parameters, float *dy);
+int train_chunk_backward_weights(struct train_activations *a, const struct train_leaf_sum *sum,
+				 float *gradients, const struct train_ready *ready);
+
+/* Both, layer after layer, weights first. */
+int train_chunk_backward(struct train_activations *a, const float *parameters, float *dy,
+			 const struct train_leaf_sum *sum, float *gradients,
+			 const struct train_ready *ready);
 
 #endif

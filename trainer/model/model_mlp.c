@@ -2,22 +2,22 @@
  * model_mlp.c - a multilayer perceptron: fully connected layers of the given widths, with ReLU
  * (max(y, 0)) between them
  *
- * Row of the table in model.c; calls dense.c.
+ * Row of the table in model.c; calls layer_dense.c.
  */
 #include "trainer/base/fail.h"
-#include "trainer/model/dense.h"
+#include "trainer/model/model.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 
-enum { WIDTH_MAX = 65536 };
+enum { WIDTH_MAX = 65536, LAYERS_MAX = 16 };
 
 /* Parses "256" or "300,100". Returns the number of widths, 0 for a malformed list. */
 static size_t parse_widths(const char *shape, size_t *widths)
 {
 	size_t hidden = 0;
 
-	while (hidden < TRAIN_DENSE_LAYERS_MAX - 1) {
+	while (hidden < LAYERS_MAX - 1) {
 		char *end;
 		unsigned long width = isdigit((unsigned char)*shape) ? strtoul(shape, &end, 10) : 0;
 
@@ -35,15 +35,18 @@ static size_t parse_widths(const char *shape, size_t *widths)
 
 static int mlp_open(struct train_model *m, const char *shape)
 {
-	size_t widths[TRAIN_DENSE_LAYERS_MAX], hidden = parse_widths(shape ? shape : "256", widths);
+	size_t widths[LAYERS_MAX], hidden = parse_widths(shape ? shape : "256", widths);
+	int rc = TRAIN_OK;
 
 	if (!hidden)
 		return train_fail(
 			TRAIN_USAGE,
 			"--model mlp:%s: not a list of widths; use up to %d numbers from 1 "
 			"to %d, such as mlp:300,100",
-			shape, TRAIN_DENSE_LAYERS_MAX - 1, WIDTH_MAX);
-	return train_dense_open(m, widths, hidden);
+			shape, LAYERS_MAX - 1, WIDTH_MAX);
+	for (size_t l = 0; l < hidden && !rc; l++)
+		rc = train_layer_add_dense(m, widths[l], true);
+	return rc ? rc : train_layer_add_dense(m, m->classes, false);
 }
 
 const struct train_model_ops train_model_mlp = {
@@ -51,7 +54,4 @@ const struct train_model_ops train_model_mlp = {
 	.syntax = "mlp:WIDTH,..",
 	.help = "multilayer perceptron with hidden layers of these widths",
 	.open = mlp_open,
-	.close = train_dense_close,
-	.forward = train_dense_forward,
-	.backward = train_dense_backward,
 };

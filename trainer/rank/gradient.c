@@ -15,7 +15,7 @@ static float *forward(struct train_rank *t, const struct train_set *set, const u
 			      t->data->mean, t->x);
 	for (size_t i = 0; i < rows; i++)
 		t->labels[i] = set->labels[samples[i]];
-	return t->model.ops->forward(&t->model, t->parameters, t->x, rows);
+	return train_model_forward(&t->model, t->parameters, t->x, rows);
 }
 
 /* ---- a gradient ----------------------------------------------------------------------------- */
@@ -85,8 +85,7 @@ int train_gradient(struct train_rank *t, const struct train_batch *batch,
 	o.logits = forward(t, &t->data->train, batch->samples, batch->rows);
 	fill_tail(&o, batch->rows, batch->stop);
 	train_fault_delay(t, t->floats);
-	rc = t->model.ops->backward(&t->model, t->parameters, t->x, batch->rows, o.logits, &t->sum,
-				    t->gradients, &pass);
+	rc = train_model_backward(&t->model, t->parameters, o.logits, &t->sum, t->gradients, &pass);
 	if (!rc)
 		rc = train_device_sync(&t->device);
 	end = train_time_ns();

@@ -1,0 +1,178 @@
+/*
+ * layer_convolution.c - a 5 x 5 convolution with ReLU and 2 x 2 max pooling
+ *
+ * Convolutions process one leaf of samples at a time, since their patches (im2col) are 25 times
+ * as large as the images. The bias is the weight of a patch line of ones, so a convolution is one
+ * matrix product. Called by model.c (layer.h).
+ */
+#include "trainer/base/fail.h"
+#include "trainer/model/model.h"
+
+enum { WINDOW = 5 };
+
+/* The scratch memory of a leaf. */
+struct convolution_scratch {
+	float *y;       /* [to][leaf][side][side], input of pooling, or its gradient */
+	float *patches; /* [lines][leaf][side][side] */
+	float *partial; /* shape of the weights: gradient of a block of rows */
+};
+
+/* Lines of a patch: weights of one output plane. */
+static size_t lines_of(const struct train_layer *l)
+{
+	return l->from * WINDOW * WINDOW + 1;
+}
+
+/* Floats in whole cache lines. */
+static size_t whole_lines(size_t floats)
+{
+	return (floats + 15) / 16 * 16;
+}
+
+static size_t convolution_scratch(const struct train_layer *l, size_t leaf)
+{
+	size_t pixels = leaf * l->side * l->side;
+
+	return whole_lines(l->to * pixels) + whole_lines(lines_of(l) * pixels) +
+	       whole_lines(l->to * lines_of(l));
+}
+
+static struct convolution_scratch scratch_of(const struct train_pass *p)
+{
+	const struct train_layer *l = p->layer;
+	size_t pixels = p->model->leaf * l->side * l->side;
+	struct convolution_scratch s = { .y = p->model->scratch };
+
+	s.patches = s.y + whole_lines(l->to * pixels);
+	s.partial = s.patches + whole_lines(lines_of(l) * pixels);
+	return s;
+}
+
+static size_t rows_of_block(const struct train_pass *p, size_t left)
+{
+	return left < p->model->leaf ? left : p->model->leaf;
+}
+
+/* ---- at most a leaf of rows --------------------------------------------------------------------- */
+
+static void forward_block(const struct train_pass *p, const float *weights, size_t row, size_t rows)
+{
+	const struct train_layer *l = p->layer;
+	struct train_device *d = p->model->device;
+	struct convolution_scratch s = scratch_of(p);
+	struct train_planes in = { rows, l->from, l->side }, out = { rows, l->to, l->side };
+	size_t pixels = rows * l->side * l->side;
+
+	d->ops->unfold(d, in, WINDOW, p->x + row * l->inputs, s.patches);
+	d->ops->gemm(d, l->to, pixels, lines_of(l),
+		     (struct train_matrix){ weights, lines_of(l), false },
+		     (struct train_matrix){ s.patches, pixels, false }, s.y, pixels);
+	d->ops->pool(d, out, s.y, p->y + row * l->outputs, p->kept + row * l->kept);
+}
+
+/* scratch.y = the gradient of the input of pooling */
+static void backward_pool(const struct train_pass *p, float *y, size_t row, size_t rows)
+{
+	const struct train_layer *l = p->layer;
+	struct train_device *d = p->model->device;
+
+	d->ops->pool_back(d, (struct train_planes){ rows, l->to, l->side },
+			  p->dy + row * l->outputs, p->kept + row * l->kept, y);
+}
+
+static void input_block(const struct train_pass *p, const float *weights, size_t row, size_t rows)
+{
+	const struct train_layer *l = p->layer;
+	struct train_device *d = p->model->device;
+	struct convolution_scratch s = scratch_of(p);
+	size_t pixels = rows * l->side * l->side;
+
+	backward_pool(p, s.y, row, rows);
+	d->ops->gemm(d, lines_of(l), pixels, l->to,
+		     (struct train_matrix){ weights, lines_of(l), true },
+		     (struct train_matrix){ s.y, pixels, false }, s.patches, pixels);
+	d->ops->fold(d, (struct train_planes){ rows, l->from, l->side }, WINDOW, s.patches,
+		     p->dx + row * l->inputs);
+}
+
+static void weights_block(const struct train_pass *p, size_t row, size_t rows, float *out)
+{
+	const struct train_layer *l = p->layer;
+	struct train_device *d = p->model->device;
+	struct convolution_scratch s = scratch_of(p);
+	size_t pixels = rows * l->side * l->side;
+
+	backward_pool(p, s.y, row, rows);
+	d->ops->unfold(d, (struct train_planes){ rows, l->from, l->side }, WINDOW,
+		       p->x + row * l->inputs, s.patches);
+	d->ops->gemm(d, l->to, lines_of(l), pixels, (struct train_matrix){ s.y, pixels, false },
+		     (struct train_matrix){ s.patches, pixels, true }, out, lines_of(l));
+}
+
+/* ---- all rows ----------------------------------------------------------------------------------- */
+
+static void convolution_forward(const struct train_pass *p, const float *parameters)
+{
+	for (size_t row = 0; row < p->rows; row += p->model->leaf)
+		forward_block(p, parameters + p->layer->at, row, rows_of_block(p, p->rows - row));
+}
+
+static void convolution_backward_input(const struct train_pass *p, const float *parameters)
+{
+	for (size_t row = 0; row < p->rows; row += p->model->leaf)
+		input_block(p, parameters + p->layer->at, row, rows_of_block(p, p->rows - row));
+}
+
+/* A leaf, or without leaves all rows, in blocks. */
+static void convolution_leaf(void *arg, size_t row, size_t rows, float *out)
+{
+	const struct train_pass *p = arg;
+	struct train_device *d = p->model->device;
+	float *partial = scratch_of(p).partial;
+	size_t done = rows_of_block(p, rows);
+
+	weights_block(p, row, done, out);
+	for (; done < rows; done += p->model->leaf) {
+		weights_block(p, row + done, rows_of_block(p, rows - done), partial);
+		d->ops->add(d, p->layer->parameters, partial, out);
+	}
+}
+
+static int convolution_backward_weights(const struct train_pass *p,
+					const struct train_leaf_sum *sum, float *gradients,
+					const struct train_ready *ready)
+{
+	const struct train_layer *l = p->layer;
+
+	train_leaves_each(sum, p->rows, l->parameters, convolution_leaf, (void *)p,
+			  gradients + l->at);
+	return train_ready_notify(ready, l->at);
+}
+
+int train_layer_add_convolution(struct train_model *m, size_t to)
+{
+	const struct train_layer *before = m->layers ? &m->layer[m->layers - 1] : NULL;
+	size_t inputs = train_model_outputs(m), from = before ? before->to : 1, side = 1;
+	struct train_layer layer = { .ops = &train_layer_convolution, .inputs = inputs };
+
+	while (side * side * from < inputs)
+		side++;
+	layer.from = from;
+	layer.to = to;
+	layer.side = side;
+	layer.outputs = layer.kept = to * (side / 2) * (side / 2);
+	layer.at = m->parameters;
+	layer.parameters = layer.piece = to * lines_of(&layer);
+	layer.flops = 2.0 * (double)layer.parameters * (double)(side * side);
+	if (train_model_add(m, layer.parameters, lines_of(&layer)))
+		return TRAIN_FAILED;
+	return train_model_add_layer(m, &layer);
+}
+
+const struct train_layer_ops train_layer_convolution = {
+	.name = "convolution",
+	.scratch = convolution_scratch,
+	.forward = convolution_forward,
+	.backward_input = convolution_backward_input,
+	.backward_weights = convolution_backward_weights,
+};
