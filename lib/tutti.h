@@ -302,6 +302,22 @@ TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t *comms, int ndev, const int
 TUTTI_API tuttiResult_t tuttiCommSplit(tuttiComm_t comm, int color, int key, tuttiComm_t *newcomm,
 				       tuttiConfig_t *config);
 
+/* tuttiCommSetWaitHook - set a function that this rank calls now and then while it waits in
+ * collectives, sends and receives of comm: for programs that must serve something else meanwhile,
+ * such as the progress of another library
+ *
+ *   hook       called by the waiting thread (of the call, or of the stream) when a short wait by
+ *              polling was in vain, then in each round: at least once a millisecond, if the function
+ *              returns as fast. Returns > 0 if it moved something, so the rank looks again at once;
+ *              else 0. Must not call functions of Tutti, nor leave by longjmp or an exception.
+ *              NULL: none, as at first. Joins, splits, shrinks, messages and quorum allreduces do
+ *              not call it; a split or shrink does not hand it on.
+ *   ctx        argument of hook
+ *   Returns    tuttiSuccess | tuttiInvalidArgument (comm)
+ *   Thread     as calls, while no stream runs operations of comm     Blocks   no */
+typedef int (*tuttiWaitHook_t)(void *ctx);
+TUTTI_API tuttiResult_t tuttiCommSetWaitHook(tuttiComm_t comm, tuttiWaitHook_t hook, void *ctx);
+
 /* tuttiCommFinalize - wait for every operation of comm; later operations are tuttiInvalidUsage
  *   Returns    tuttiSuccess | the error that broke the communicator
  *   Thread     as calls     Blocks   yes, at most the timeouts of the queued operations */
@@ -446,6 +462,59 @@ TUTTI_API tuttiResult_t tuttiGather(const void *sendbuff, void *recvbuff, size_t
 TUTTI_API tuttiResult_t tuttiScatter(const void *sendbuff, void *recvbuff, size_t count,
 				     tuttiDataType_t datatype, int root, tuttiComm_t comm,
 				     tuttiStream_t stream);
+
+/* Uneven collectives: a count per rank, in tables that are read before the call returns. A table has
+ * nranks entries, in elements; counts may be 0. displs: where the part of each rank begins in the
+ * buffer; NULL: the parts are adjacent, in rank order. A sender and a receiver whose counts differ
+ * are found as in tuttiSend. Buffers overlap only in place, where a contract says so; displs of a
+ * receive buffer must keep its parts apart.
+ *   Call       inside a group: sends and receives of the same pairs keep their order with those of
+ *              these calls
+ *   Returns    as the collectives; tuttiInvalidArgument also for a table that is NULL where this
+ *              rank needs one, or whose count for this rank is another than its argument */
+
+/* tuttiAllGatherv - concatenate the sendbuffs of all ranks on every rank
+ *   sendbuff   [sendcount]; sendcount == recvcounts[rank]
+ *   recvbuff   part r has recvcounts[r] elements. In place: sendbuff is this rank's part */
+TUTTI_API tuttiResult_t tuttiAllGatherv(const void *sendbuff, size_t sendcount, void *recvbuff,
+					const size_t *recvcounts, const size_t *displs,
+					tuttiDataType_t datatype, tuttiComm_t comm,
+					tuttiStream_t stream);
+
+/* tuttiReduceScatterv - combine the sendbuffs of all ranks with op; rank r gets part r: one reduce per
+ * part
+ *   sendbuff   parts of recvcounts[r] elements, adjacent in rank order
+ *   recvbuff   [recvcounts[rank]]. In place: recvbuff is this rank's part of sendbuff */
+TUTTI_API tuttiResult_t tuttiReduceScatterv(const void *sendbuff, void *recvbuff,
+					    const size_t *recvcounts, tuttiDataType_t datatype,
+					    tuttiRedOp_t op, tuttiComm_t comm,
+					    tuttiStream_t stream);
+
+/* tuttiAlltoAllv - send part p of sendbuff to rank p, which stores it as part `rank` of recvbuff
+ *   sendbuff   part p has sendcounts[p] elements
+ *   recvbuff   part p has recvcounts[p] elements: sendcounts[rank] of rank p */
+TUTTI_API tuttiResult_t tuttiAlltoAllv(const void *sendbuff, const size_t *sendcounts,
+				       const size_t *sdispls, void *recvbuff,
+				       const size_t *recvcounts, const size_t *rdispls,
+				       tuttiDataType_t datatype, tuttiComm_t comm,
+				       tuttiStream_t stream);
+
+/* tuttiGatherv - concatenate the sendbuffs of all ranks at root
+ *   sendbuff   [sendcount]
+ *   recvbuff, recvcounts, displs   at root; elsewhere unused. In place at root: sendbuff is root's
+ *              part */
+TUTTI_API tuttiResult_t tuttiGatherv(const void *sendbuff, size_t sendcount, void *recvbuff,
+				     const size_t *recvcounts, const size_t *displs,
+				     tuttiDataType_t datatype, int root, tuttiComm_t comm,
+				     tuttiStream_t stream);
+
+/* tuttiScatterv - send part r of root's sendbuff to rank r
+ *   sendbuff, sendcounts, displs   at root; elsewhere unused
+ *   recvbuff   [recvcount]. In place at root: recvbuff is root's part */
+TUTTI_API tuttiResult_t tuttiScatterv(const void *sendbuff, const size_t *sendcounts,
+				      const size_t *displs, void *recvbuff, size_t recvcount,
+				      tuttiDataType_t datatype, int root, tuttiComm_t comm,
+				      tuttiStream_t stream);
 
 /* tuttiBarrier - return (NULL stream) after every rank has called tuttiBarrier */
 TUTTI_API tuttiResult_t tuttiBarrier(tuttiComm_t comm, tuttiStream_t stream);

@@ -372,3 +372,14 @@ TUTTI_API tuttiResult_t tuttiCommCuDevice(const tuttiComm_t comm, int *device)
 	return set_result(comm, device,
 			  comm && tt_comm_is_live(comm) && comm->gpu ? comm->gpu->device : -1);
 }
+
+TUTTI_API tuttiResult_t tuttiCommSetWaitHook(tuttiComm_t comm, tuttiWaitHook_t hook, void *ctx)
+{
+	int rc = tt_comm_enter(comm, "tuttiCommSetWaitHook", TT_ONE_CALL);
+
+	if (rc)
+		return tt_result(rc);
+	comm->wait.hook = hook;
+	comm->wait.hook_ctx = ctx;
+	return tt_result(tt_comm_leave(comm, TT_ONE_CALL, 0));
+}

@@ -135,6 +135,8 @@ struct tt_comm_wait {
 	uint32_t pause_ms;   /* length of the latest pause without yields */
 	uint64_t paused_until_ns;
 	atomic_uint_fast64_t sleeps;
+	tuttiWaitHook_t hook; /* of the program, or NULL */
+	void *hook_ctx;
 };
 
 /* TUTTI_FAULT of this rank; what NULL: none */

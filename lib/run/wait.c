@@ -23,6 +23,9 @@
  *   connecting     an operation whose links are not all connected sleeps at once, since its peers
  *                  need the cores for their handshakes
  *
+ *   hook           a program may set a function that a waiting rank calls when its spins are over, in
+ *                  each round; such a rank sleeps for a short time only
+ *
  * Every wait checks the communicator's health each round, and the deadline after each sleep. The
  * deadline limits the time in which nothing moves, from the first yield on, so received bytes move
  * it.
@@ -126,9 +129,10 @@ static void doze(struct tt_wait *w, struct tt_op *set)
 	tuttiComm_t c = w->comm;
 	unsigned kinds = 0;
 	int in = c->paths.nep - 1;
-	bool mixed = false;
+	bool mixed = false, hooked = false;
 
 	for (struct tt_op *op = set; op; op = op->next) {
+		hooked |= op->comm->wait.hook != NULL;
 		mixed |= op->comm != c || op->way == &tt_connecting_way ||
 			 (op->staging && op->staging->ops->wakes_nobody);
 		for (uint32_t i = 0; op->comm == c && i < op->cursors.n; i++) {
@@ -149,7 +153,9 @@ static void doze(struct tt_wait *w, struct tt_op *set)
 	mixed |= kinds & (kinds - 1);
 	if (in >= 0)
 		c->paths.ep[in]->t->doze(c->paths.ep[in], w->ticket[in],
-					 mixed ? doze_mixed_us(w) : DOZE_US);
+					 hooked  ? DOZE_MIXED_US
+					 : mixed ? doze_mixed_us(w)
+						 : DOZE_US);
 	atomic_fetch_add_explicit(&c->wait.sleeps, 1, memory_order_relaxed);
 }
 
@@ -254,8 +260,23 @@ static void yield(struct tt_wait *w)
 	c->wait.paused_until_ns = w->yielded_ns + c->wait.pause_ms * 1000000ull;
 }
 
+/* The program's hooks of a set's communicators. true: one of them says that the rank should look
+ * again, not sleep */
+static bool call_hooks(const struct tt_op *set)
+{
+	const struct tuttiComm *last = NULL;
+	bool moved = false;
+
+	for (; set; last = set->comm, set = set->next)
+		if (set->comm != last && tt_unlikely(set->comm->wait.hook != NULL))
+			moved |= set->comm->wait.hook(set->comm->wait.hook_ctx) > 0;
+	return moved;
+}
+
 int tt_wait_idle(struct tt_wait *w, struct tt_op *set)
 {
+	bool moved;
+
 	for (struct tt_op *op = set; op; op = op->next)
 		if (tt_unlikely(tt_control_broken(op->comm->ctl)))
 			return tt_op_error_broken(op);
@@ -268,10 +289,13 @@ int tt_wait_idle(struct tt_wait *w, struct tt_op *set)
 		tt_cpu_relax();
 		return 0;
 	}
+	moved = call_hooks(set);
 	if (may_yield(w, set)) {
 		yield(w);
 		return 0;
 	}
+	if (tt_unlikely(moved))
+		return look_around(w, set);
 	if (!w->armed) { /* links are checked once more before the sleep */
 		arm(w);
 		return 0;
