@@ -17,6 +17,7 @@ __attribute__((constructor)) static void set_connections(void)
 
 const struct tt_cuda *harness_cuda(void)
 {
+	const char *driver = getenv("TUTTI_TEST_CUDA_DRIVER");
 	const struct tt_cuda *cu;
 	char path[4096];
 	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 64);
@@ -29,6 +30,8 @@ const struct tt_cuda *harness_cuda(void)
 	strcpy(strrchr(path, '/'), "/../fakes/cuda/libcuda.so.1");
 	if (getenv("TUTTI_TEST_GPU"))
 		strcpy(path, "libcuda.so.1");
+	else if (driver)
+		snprintf(path, sizeof(path), "%s", driver);
 	if (!dlopen(path, RTLD_NOW | RTLD_GLOBAL)) {
 		fprintf(stderr, "%s\n", dlerror());
 		return NULL;

@@ -113,6 +113,9 @@ int fake_devices(void);
 void *fake_shadow(const void *p);
 /* fake_memory.c: is it memory of another device, or of another process? */
 bool fake_is_remote(const void *at);
+/* fake_memory.c: the bounds of the memory that a kernel can access at that address: device, pinned,
+ * registered or mapped. false: none */
+bool fake_find_range(const void *at, uintptr_t *ret_from, uintptr_t *ret_to);
 /* fake_virtual.c's mappings are device memory, too. fake_take_virtual false: no mapping begins at
  * that address */
 void fake_add_virtual(char *at, size_t bytes, int fd, size_t offset);
@@ -140,7 +143,7 @@ struct fake_node {
 	struct tt_cumemop op[MAX_BATCH];
 	const struct fake_kernel *kernel;
 	int device;
-	unsigned blocks;
+	unsigned blocks, threads;
 	_Alignas(16) char params[1024]; /* a struct */
 };
 
@@ -194,6 +197,7 @@ struct fake_kernel {
 	bool (*waits)(const void *params); /* waits for peers' kernels; NULL: never */
 };
 extern const struct fake_kernel fake_kernels[], fake_train_kernels[];
-extern __thread unsigned fake_block, fake_blocks;
+/* of the running kernel: the block's number, the blocks, the threads of each */
+extern __thread unsigned fake_block, fake_blocks, fake_threads;
 
 #endif

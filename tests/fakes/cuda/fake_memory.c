@@ -135,6 +135,20 @@ static int make(size_t bytes, unsigned type, unsigned managed, void **ret)
 	return 0;
 }
 
+bool fake_find_range(const void *at, uintptr_t *ret_from, uintptr_t *ret_to)
+{
+	const struct fake_allocation *x;
+
+	pthread_mutex_lock(&fake_lock);
+	x = find(at);
+	if (x) {
+		*ret_from = (uintptr_t)x->at;
+		*ret_to = *ret_from + x->bytes;
+	}
+	pthread_mutex_unlock(&fake_lock);
+	return x;
+}
+
 void *fake_shadow(const void *at)
 {
 	struct fake_allocation *x;

@@ -16,7 +16,7 @@
 
 #define PRIORITIES 6 /* 0 to -5 */
 
-__thread unsigned fake_block, fake_blocks;
+__thread unsigned fake_block, fake_blocks, fake_threads;
 struct fake_stream *fake_all;
 static struct fake_stream *legacy; /* under the lock, as the next two declarations */
 static unsigned streams[PRIORITIES], slots_taken[MAX_DEVICES];
@@ -90,6 +90,7 @@ static void launch(const struct fake_node *n)
 	}
 	take_slots(slots, n->device);
 	fake_blocks = n->blocks;
+	fake_threads = n->threads;
 	for (fake_block = 0; fake_block < n->blocks; fake_block++)
 		n->kernel->run(n->params);
 	release_slots(slots, n->device);

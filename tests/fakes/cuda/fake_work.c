@@ -192,11 +192,13 @@ EXPORT int cuLaunchKernel(tt_cufn function, unsigned gx, unsigned gy, unsigned g
 			  void **params, void **extra)
 {
 	const struct fake_kernel *k = function;
-	struct fake_node n = { .kind = LAUNCH, .kernel = k, .blocks = gx * gy * gz };
+	struct fake_node n = {
+		.kind = LAUNCH, .kernel = k, .blocks = gx * gy * gz, .threads = bx * by * bz
+	};
 
 	ENTER_CONTEXT();
-	(void)bx, (void)by, (void)bz, (void)shared, (void)extra;
-	if (!n.blocks || k->bytes > sizeof(n.params))
+	(void)shared, (void)extra;
+	if (!n.blocks || !n.threads || k->bytes > sizeof(n.params))
 		return TT_CU_BAD_VALUE;
 	load(k);
 	memcpy(n.params, params[0], k->bytes);

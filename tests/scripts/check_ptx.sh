@@ -1,0 +1,68 @@
+#!/bin/bash
+# check_ptx.sh [every] - the GPU suites on the PTX that nvcc makes of the kernels, run on the host (tests/fakes/ptx)
+#
+# The kernel of float32 and the trainer's kernels come from PTX; `every` (tier full): all kernels, with nvcc from PyPI if there
+# is none. Called by make check in the build folder; results of nvcc and of the compiler stay in ptx-cache.
+set -u
+. "${top_srcdir:-.}/tests/fakes/ptx/functions"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+n=0
+point() { # STATUS TEXT LOG
+	[ "$1" = 0 ] && { echo "ok $((n += 1)) - $2"; return; }
+	echo "not ok $((n += 1)) - $2"
+	tail -n 30 "$3" | sed 's/^/# /'
+}
+
+# ---- the translator and the checks of accesses and barriers ---------------------------------------------------------
+
+# ends KERNEL TEXT PATTERN: the translation or the execution of KERNEL.ptx prints a matching line
+ends() {
+	mkdir -p "$tmp/$1"
+	{ python3 -B "$ptx_here/ptx_to_c.py" "$ptx_top/tests/fixtures/ptx/$1.ptx" "$tmp/$1" &&
+		${CC:-cc} "${ptx_flags[@]}" -O0 "$tmp/$1/wrong.c" "$ptx_here"/{run_one,ptx_run}.c -o "$tmp/$1/run" -lm &&
+		"$tmp/$1/run"; } >"$tmp/log" 2>&1
+	grep -qE "$3" "$tmp/log"
+	point $? "$2" "$tmp/log"
+}
+if command -v python3 >/dev/null && [ "$(uname -m)" = x86_64 ]; then
+	store='\.ptx:19 \(wrong.cu:10\): thread . of block 0 of 1'
+	ends right "a right kernel runs" 'memory\[7\] = [01]00000000'
+	ends misaligned "a misaligned access names its lines" "wrong, misaligned$store: misaligned access of 4 bytes at 0x"
+	ends outside "an access outside of allocations names its lines" "wrong, outside$store: access of 4 bytes at .*, outside of all"
+	ends shared "an access outside of shared memory names its lines" "wrong, shared$store: access of 4 bytes at offset 16 of 16 bytes"
+	ends barrier "a barrier that a thread does not reach names its lines" \
+		'wrong, barrier.ptx:22 \(wrong.cu:11\): thread 0 of block 0 of 1: 1 of 2 threads wait at a barrier'
+	ends instruction "an unknown instruction names its lines" \
+		'wrong, instruction.ptx:19 \(wrong.cu:10\): instruction ex2.approx.f32 is not translated'
+	ends form "an unknown form of an instruction names its lines" \
+		'wrong, form.ptx:19 \(wrong.cu:10\): form add.rn.ftz.f32 %f1, %f2, %f2 is not translated'
+fi
+
+# ---- the suites ------------------------------------------------------------------------------------------------------
+
+reason=$(ptx_require "$@") || { echo "ok $((n += 1)) - nvcc's kernels # SKIP ${reason##*skipped: }"; echo "1..$n"; exit 0; }
+ptx_require "$@"
+types=(Float32)
+cases=(barriers_give_the streams_give_the their_own_give_the factor_values replayed different_calls signal_each_other)
+[ "${1-}" != every ] || types=("${ptx_types[@]}") cases=()
+ptx_driver "$PWD/ptx-driver" "${types[@]}" >"$tmp/log" 2>&1
+point $? "each instruction of nvcc's kernels is translated: ${types[*]}, and the trainer's" "$tmp/log"
+driver=$PWD/ptx-driver/libcuda.so.1
+
+# suite NAME COMMAND...: the suite's points become points of this script
+suite() {
+	local name=$1 line points
+	shift
+	timeout -k 5 1500 env TUTTI_TEST_CUDA_DRIVER="$driver" NCCL_CLIENT_CUDA="$driver" "$@" >"$tmp/log" 2>&1
+	points=$(grep -E '^(not )?ok ' "$tmp/log")
+	while read -r line; do
+		case $line in ok*) point 0 "$name: ${line#*- }" ;; *) point 1 "$name: ${line#*- }" "$tmp/log" ;; esac
+	done <<<"$points"
+	grep -q "^1\.\.$(wc -l <<<"$points")$" "$tmp/log"
+	point $? "$name completes on nvcc's kernels" "$tmp/log"
+}
+suite test_gpu tests/gpu/test_gpu "${cases[@]}"
+[ ! -x tests/gpu/test_train_gpu ] || suite test_train_gpu tests/gpu/test_train_gpu
+[ ! -x tests/nccl/nccl_client ] || suite nccl_client tests/nccl/nccl_client
+echo "1..$n"
