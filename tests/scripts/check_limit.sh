@@ -11,8 +11,8 @@ spinning=()
 for _ in 1 2 3; do taskset -c "$cpu" bash -c 'while :; do :; done' & spinning+=($!); done
 "$limit" 1 sleep 1000 &
 hang=$!
-# 0.6 s of computing beside three others on one processor
-taskset -c "$cpu" "$limit" 1 bash -c 'while read -r run _ </proc/$$/schedstat && [ $run -lt 600000000 ]; do :; done'
+# 1 s of computing beside three others on one processor
+taskset -c "$cpu" "$limit" 2 bash -c 'while read -r run _ </proc/$$/schedstat && [ $run -lt 1000000000 ]; do :; done'
 claim "work that others disturb is not ended" [ $? = 0 ]
 kill "${spinning[@]}"
 wait $hang

@@ -7,7 +7,7 @@ copied. A list [object, count], [object, type] or [object, count, type] override
 
 import ctypes
 
-from .datatypes import BY_KIND, KIND_OF_DLPACK, KIND_OF_LETTER, TYPE_OF_DLPACK, Datatype
+from .datatypes import BY_KIND, KIND_OF_DLPACK, KIND_OF_FORMAT, TYPE_OF_DLPACK, Datatype
 
 SIMPLE, WRITABLE, FORMAT, C_CONTIGUOUS = 0, 1, 4, 0x38
 
@@ -71,8 +71,8 @@ class Buffer:
 def of_protocol(obj, writable):
     view = PyBuffer()
     get_buffer(obj, ctypes.byref(view), FORMAT | C_CONTIGUOUS | (WRITABLE if writable else SIMPLE))
-    letters = (view.format or b"B").decode().lstrip("@=<" if view.itemsize > 1 else "@=<>!")
-    kind = {"Zf": "c", "Zd": "c"}.get(letters) or KIND_OF_LETTER.get(letters)
+    characters = (view.format or b"B").decode().lstrip("@=<" if view.itemsize > 1 else "@=<>!")
+    kind = {"Zf": "c", "Zd": "c"}.get(characters) or KIND_OF_FORMAT.get(characters)
     datatype = BY_KIND.get((kind, view.itemsize), (None, 1))[0]
     buffer = Buffer(view.buf, view.len, datatype, obj)
     buffer.view = view

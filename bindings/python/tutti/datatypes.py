@@ -44,9 +44,9 @@ BY_KIND = {
     ("f", 2): (Datatype.FLOAT16, 1), ("f", 4): (Datatype.FLOAT32, 1), ("f", 8): (Datatype.FLOAT64, 1),
     ("c", 8): (Datatype.FLOAT32, 2), ("c", 16): (Datatype.FLOAT64, 2),
 }
-# letter of the struct module -> kind
-KIND_OF_LETTER = {letter: kind for kind, letters in
-                  {"i": "bhilqn", "u": "cBHILQN", "b": "?", "f": "efd", "c": "FD"}.items() for letter in letters}
+# format character of the struct module -> kind
+KIND_OF_FORMAT = {character: kind for kind, characters in
+                  {"i": "bhilqn", "u": "cBHILQN", "b": "?", "f": "efd", "c": "FD"}.items() for character in characters}
 # type code and bits of DLPack -> kind, or a type that no kind describes
 KIND_OF_DLPACK = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
 TYPE_OF_DLPACK = {(4, 16): Datatype.BFLOAT16, (10, 8): Datatype.FLOAT8E4M3, (12, 8): Datatype.FLOAT8E5M2}
