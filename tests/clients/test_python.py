@@ -16,8 +16,8 @@ import jobs
 import tutti
 
 
-def numbers(letter, n, start=0):
-    return array.array(letter, range(start, start + n))
+def numbers(code, n, start=0):
+    return array.array(code, range(start, start + n))
 
 
 def raises(kind, call, *parts):

@@ -119,7 +119,7 @@ class Request:
                 return self.as_future
             self.as_future = concurrent.futures.Future()
             self.as_future.set_running_or_notify_cancel()
-        waiter.submit(self)
+        completer.submit(self)
         return self.as_future
 
     def add_done_callback(self, callback):
@@ -130,7 +130,7 @@ class Request:
         return asyncio.wrap_future(self.future()).__await__()
 
 
-class Waiter:
+class Completer:
     """The thread that completes futures, in the order of the requests."""
 
     def __init__(self):
@@ -154,7 +154,7 @@ class Waiter:
                 request.as_future.set_result(None)
 
 
-waiter = Waiter()
+completer = Completer()
 
 
 def Waitall(requests):
