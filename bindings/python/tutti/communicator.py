@@ -5,6 +5,7 @@ Calls library.py, buffers.py, request.py. Every call releases the interpreter lo
 
 import contextlib
 import ctypes
+import re
 
 from . import library
 from .buffers import Buffer, buffer_of
@@ -202,10 +203,11 @@ class Communicator:
         return {name: getattr(counters, name) for name, _ in counters._fields_[1:]}
 
     def explain(self, error):
-        """The error of the library with this rank and the dead ranks."""
-        if not self.handle:
-            return type(error)(str(error), self.rank)
-        return type(error)(str(error), self.rank, self.dead() if isinstance(error, RemoteError) else ())
+        """The error of the library with this rank and the dead ranks: the sentence may be earlier than a rank's state."""
+        dead = {int(rank) for rank in re.findall(r"rank (\d+) died", str(error))}
+        if self.handle and isinstance(error, RemoteError):
+            dead.update(self.dead())
+        return type(error)(str(error), self.rank, sorted(dead))
 
     def check(self, code):
         if code:
