@@ -7,9 +7,10 @@ set -u
 . "${top_srcdir:-.}/tests/fakes/ptx/functions"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-n=0
+n=0 failed=0
 point() { # STATUS TEXT LOG
 	[ "$1" = 0 ] && { echo "ok $((n += 1)) - $2"; return; }
+	failed=1
 	echo "not ok $((n += 1)) - $2"
 	tail -n 30 "$3" | sed 's/^/# /'
 }
@@ -50,6 +51,13 @@ ptx_driver "$PWD/ptx-driver" "${types[@]}" >"$tmp/log" 2>&1
 point $? "each instruction of nvcc's kernels is translated: ${types[*]}, and the trainer's" "$tmp/log"
 driver=$PWD/ptx-driver/libcuda.so.1
 
+mapfile -t modules <ptx-driver/modules
+python3 -B "$ptx_here/ptx_rules.py" --vectors "${modules[@]}" >"$tmp/log" 2>&1
+point $? "accesses that peers and the host see are .sys, none is non-coherent, loops move 16 bytes at once" "$tmp/log"
+for module in "${modules[@]}"; do "$(dirname "$nvcc")/ptxas" -v -arch=sm_90 "$module" -o "$tmp/sm_90.cubin"; done >"$tmp/ptxas" 2>&1
+python3 -B "$ptx_here/ptx_rules.py" --ptxas "$tmp/ptxas" --registers 128 >"$tmp/log" 2>&1
+point $? "sm_90: no register is spilled, and 512 threads have room for their at most 128 registers" "$tmp/log"
+
 # suite NAME COMMAND...: the suite's points become points of this script
 suite() {
 	local name=$1 line points
@@ -66,3 +74,4 @@ suite test_gpu tests/gpu/test_gpu "${cases[@]}"
 [ ! -x tests/gpu/test_train_gpu ] || suite test_train_gpu tests/gpu/test_train_gpu
 [ ! -x tests/nccl/nccl_client ] || suite nccl_client tests/nccl/nccl_client
 echo "1..$n"
+exit $failed

@@ -74,22 +74,20 @@ void ptx_bad_offset(struct ptx_thread *g, const char *space, uint64_t at, unsign
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
-INLINE unsigned char *ptx_global(struct ptx_thread *g, uint64_t at, unsigned bytes, unsigned line)
+/* Under ThreadSanitizer the list of ranges is read by ptx_run.c only, which is not instrumented. */
+INLINE unsigned char *ptx_at(struct ptx_thread *g, uint64_t at, unsigned bytes, unsigned line,
+			     bool generic)
 {
+#ifndef PTX_RACES
 	const struct ptx_range *r = &g->block->recent[at / PTX_PAGE % PTX_RECENT];
 
 	if (__builtin_expect(at % bytes == 0 && at >= r->from && at + bytes <= r->to, 1))
 		return (unsigned char *)(uintptr_t)at;
-	return ptx_find(g, at, bytes, line, false);
+#endif
+	return ptx_find(g, at, bytes, line, generic);
 }
-INLINE unsigned char *ptx_generic(struct ptx_thread *g, uint64_t at, unsigned bytes, unsigned line)
-{
-	const struct ptx_range *r = &g->block->recent[at / PTX_PAGE % PTX_RECENT];
-
-	if (__builtin_expect(at % bytes == 0 && at >= r->from && at + bytes <= r->to, 1))
-		return (unsigned char *)(uintptr_t)at;
-	return ptx_find(g, at, bytes, line, true);
-}
+#define ptx_global(g, at, bytes, line) ptx_at(g, at, bytes, line, false)
+#define ptx_generic(g, at, bytes, line) ptx_at(g, at, bytes, line, true)
 
 #define SPACE(space, base, size)                                                             \
 	INLINE unsigned char *ptx_##space(struct ptx_thread *g, uint64_t at, unsigned bytes, \

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""ptx_rules - what must hold for the PTX of kernels whose memory other GPUs and the host read and write
+
+Called by check_ptx.sh and gpu_races.sh. Each breach is a line that names kernel, PTX line and source line, or the
+kernel. `--ptxas` reads what `ptxas -v` printed: the kernels' registers and spills.
+"""
+import argparse
+import re
+import sys
+
+from ptx_module import BYTES, Instruction, Module, PtxError
+
+STRONG = {"relaxed", "acquire", "release"}
+
+
+def bytes_of(instruction):
+	vector = [int(m[1]) for m in instruction.parts if m in ("v2", "v4")]
+	return BYTES[instruction.type] * (vector[0] if vector else 1)
+
+
+def breaches_of_order(kernel, accesses):
+	for i in accesses:
+		place = kernel.where(i.line, i.source)
+		if STRONG & set(i.parts) and "sys" not in i.parts:
+			yield f"{place}: {'.'.join(i.parts)} has not the scope .sys, so a peer or the host may never see it"
+		if "nc" in i.parts:
+			yield f"{place}: {'.'.join(i.parts)} reads by the non-coherent path memory that peers write"
+
+
+def breaches(kernel, vectors):
+	accesses = [i for i in kernel.code if isinstance(i, Instruction) and i.opcode in ("ld", "st")]
+	yield from breaches_of_order(kernel, accesses)
+	for opcode in ("ld", "st") if vectors else ():
+		if not any(i.opcode == opcode and bytes_of(i) == 16 and not {"shared", "local", "param"} & set(i.parts)
+		           for i in accesses):
+			yield f"{kernel.name}: no {opcode} of 16 bytes"
+
+
+def breaches_of_ptxas(path, registers):
+	"""Lines of ptxas: `Compiling entry function 'NAME'`, `... bytes spill stores ...`, `Used N registers ...`"""
+	name, seen = "?", 0
+	with open(path, encoding="utf-8") as file:
+		for line in file:
+			name = (re.search(r"entry function '(\w+)'", line) or [None, name])[1]
+			spilled, used = re.search(r"(\d+) bytes spill stores", line), re.search(r"Used (\d+) registers", line)
+			if spilled and int(spilled[1]):
+				yield f"{name}: {spilled[1]} bytes of registers are spilled"
+			if used:
+				seen += 1
+				if int(used[1]) > registers:
+					yield f"{name}: {used[1]} registers, more than {registers}"
+	if not seen:
+		yield f"{path}: ptxas names no kernel"
+
+
+def main():
+	options = argparse.ArgumentParser(description="Check rules on kernels; exit with 1 if one is broken.")
+	options.add_argument("ptx", metavar="FILE.ptx", nargs="*")
+	options.add_argument("--vectors", action="store_true", help="each kernel loads and stores 16 bytes at once")
+	options.add_argument("--ptxas", metavar="LOG", help="the output of ptxas -v")
+	options.add_argument("--registers", type=int, default=128, help="most registers of a thread (128)")
+	arguments = options.parse_args()
+	found = []
+	try:
+		for path in arguments.ptx:
+			for kernel in Module(path, path.split("/")[-1]).kernels:
+				found += breaches(kernel, arguments.vectors)
+		if arguments.ptxas:
+			found += breaches_of_ptxas(arguments.ptxas, arguments.registers)
+	except (PtxError, OSError) as error:
+		found.append(f"ptx_rules: {error}")
+	print("\n".join(found))
+	sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+	main()

@@ -1,0 +1,272 @@
+/*
+ * race_kernels.c - run the float32 kernel of several ranks at once, as ThreadSanitizer sees it: values,
+ * and races between ranks, blocks and threads
+ *
+ *   race_kernels RANKS ROUNDS LIMIT_S
+ *
+ * For gpu_races.sh. A rank has a thread per block, since blocks of a kernel run at once. A round is an
+ * allreduce by one of three ways in turn: barriers, three times LL, and kernels that signal between waits of streams.
+ * Kernels of one rank are ordered (pthread barriers), as by a stream; nothing else orders the ranks.
+ * Exit status 0: right; 1: a wrong value; 2: a wait was too long or a kernel reported a failure.
+ */
+#include "tests/fakes/ptx/ptx_run.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gpu/kernels.h"
+
+extern const struct ptx_kernel ptx_tt_Float32;
+
+enum { BLOCKS = 2, THREADS = 64, COUNT = 1500, PART_BYTES = 2048, ARENA = 16 << 20 };
+
+static struct rank {
+	struct tt_dev_signals *signals;
+	struct tt_dev_report *report;
+	float *in, *out, *staged, *result;
+	struct tt_dev_job job;
+	uint32_t blocks;
+	pthread_barrier_t begin, end; /* of a kernel */
+	bool stop;
+} ranks[TT_DEV_RANKS];
+static unsigned char *arena, *arena_next;
+static int nranks, rounds, limit_s;
+
+__attribute__((no_sanitize_thread)) bool ptx_find_range(uintptr_t at, uintptr_t *ret_from,
+							uintptr_t *ret_to)
+{
+	*ret_from = (uintptr_t)arena;
+	*ret_to = *ret_from + ARENA;
+	return at >= *ret_from && at < *ret_to;
+}
+
+static void *take(size_t bytes)
+{
+	void *p = arena_next;
+
+	arena_next += (bytes + 4095) / 4096 * 4096;
+	return p;
+}
+
+static void quit(int status, const char *text, int rank, int round)
+{
+	fprintf(stderr, "race_kernels: rank %d, round %d: %s\n", rank, round, text);
+	_exit(status);
+}
+
+struct block_thread {
+	struct rank *rank;
+	uint32_t number;
+};
+
+static void *run_block(void *arg)
+{
+	const struct block_thread *b = arg;
+	struct rank *r = b->rank;
+
+	for (;;) {
+		pthread_barrier_wait(&r->begin);
+		if (r->stop)
+			return NULL;
+		if (b->number < r->blocks)
+			ptx_run_block(&ptx_tt_Float32, &r->job, THREADS, b->number, r->blocks);
+		pthread_barrier_wait(&r->end);
+	}
+}
+
+static void launch(struct rank *r, uint32_t blocks, int round)
+{
+	r->blocks = blocks;
+	pthread_barrier_wait(&r->begin);
+	pthread_barrier_wait(&r->end);
+	if (__atomic_load_n(&r->report->what, __ATOMIC_ACQUIRE))
+		quit(2, "a kernel reports a failure", (int)r->job.rank, round);
+}
+
+/* Waits as a stream does: for the peers' words, which it resets. */
+static void await(struct rank *r, uint32_t *words, int round)
+{
+	for (int p = 0; p < nranks; p++)
+		for (uint64_t start = ptx_globaltimer(); p != (int)(r - ranks);) {
+			if (__atomic_load_n(&words[p], __ATOMIC_ACQUIRE)) {
+				__atomic_store_n(&words[p], 0, __ATOMIC_RELAXED);
+				break;
+			}
+			if (ptx_globaltimer() - start > (uint64_t)limit_s * 1000000000u)
+				quit(2, "a signal does not arrive", (int)(r - ranks), round);
+			nanosleep(&(struct timespec){ 0, 20000 }, NULL);
+		}
+}
+
+static void prepare(struct rank *r, uint32_t way, int round)
+{
+	struct tt_dev_job *j = &r->job;
+
+	memset(j, 0, sizeof(*j));
+	for (int p = 0; p < nranks; p++)
+		j->signals[p] = (uintptr_t)ranks[p].signals;
+	j->report = (uintptr_t)r->report;
+	j->limit_ns = (uint64_t)limit_s * 1000000000u;
+	j->call[0] = 7;
+	j->call[1] = (uint64_t)round;
+	j->rank = (uint32_t)(r - ranks);
+	j->nranks = (uint32_t)nranks;
+	j->way = way;
+}
+
+static uint64_t part_at(int rank)
+{
+	return (uint64_t)rank * PART_BYTES / 2;
+}
+static uint64_t part_bytes(int rank)
+{
+	uint64_t all = COUNT * sizeof(float), from = part_at(rank);
+
+	return from >= all ? 0 : rank == nranks - 1 ? all - from : PART_BYTES / 2;
+}
+
+static void by_barriers(struct rank *r, int round)
+{
+	int me = (int)(r - ranks);
+	uint32_t all = (1u << nranks) - 1;
+
+	prepare(r, TT_DEV_BARRIER, round);
+	r->job.in[me] = (uintptr_t)r->in;
+	r->job.out[me] = (uintptr_t)r->out;
+	r->job.npieces = 1;
+	r->job.piece[0] = (struct tt_dev_piece){ all, all, part_at(me), part_at(me),
+						 part_bytes(me) };
+	launch(r, BLOCKS, round);
+}
+
+static void by_ll(struct rank *r, int round)
+{
+	int me = (int)(r - ranks);
+
+	prepare(r, TT_DEV_LL, round);
+	r->job.in[me] = (uintptr_t)r->in;
+	r->job.out[me] = (uintptr_t)r->out;
+	r->job.npieces = 1;
+	r->job.piece[0].bytes = COUNT / 2 * sizeof(float);
+	launch(r, BLOCKS, round);
+}
+
+/* Stages the input, sums a part of all, gathers the parts; a signal and a wait follow each kernel. */
+static void by_streams(struct rank *r, int round)
+{
+	int me = (int)(r - ranks);
+	uint32_t all = (1u << nranks) - 1, mine = 1u << me;
+
+	for (int phase = 0; phase < 3; phase++) {
+		struct tt_dev_job *j = &r->job;
+
+		prepare(r, TT_DEV_ALONE, round);
+		j->signal_to = all & ~mine;
+		j->signal_word = (phase == 0   ? TT_DEV_WORD(arrived, 0)
+				  : phase == 1 ? TT_DEV_WORD(between, 0)
+					       : TT_DEV_WORD(finished, 0)) +
+				 (uint32_t)me;
+		for (int p = 0; p < nranks; p++)
+			j->in[p] = (uintptr_t)(phase == 0   ? ranks[p].in
+					       : phase == 1 ? ranks[p].staged
+							    : ranks[p].result);
+		j->out[me] = (uintptr_t)(phase == 0 ? r->staged : phase == 1 ? r->result : r->out);
+		j->npieces = phase == 2 ? (uint32_t)nranks : 1;
+		for (int p = 0; p < nranks && phase == 2; p++)
+			j->piece[p] = (struct tt_dev_piece){ 1u << p, mine, part_at(p), part_at(p),
+							     part_bytes(p) };
+		if (phase == 0)
+			j->piece[0] = (struct tt_dev_piece){ mine, mine, 0, 0,
+							     COUNT * sizeof(float) };
+		if (phase == 1)
+			j->piece[0] = (struct tt_dev_piece){ all, mine, part_at(me), part_at(me),
+							     part_bytes(me) };
+		launch(r, BLOCKS, round);
+		await(r,
+		      phase == 0   ? r->signals->arrived
+		      : phase == 1 ? r->signals->between
+				   : r->signals->finished,
+		      round);
+	}
+}
+
+static float value(int rank, int i, int round)
+{
+	return (float)((rank + 1) * (i % 97 + 1) + round);
+}
+
+static void *run_rank(void *arg)
+{
+	struct rank *r = arg;
+	pthread_t threads[BLOCKS];
+	struct block_thread blocks[BLOCKS];
+
+	for (uint32_t b = 0; b < BLOCKS; b++) {
+		blocks[b] = (struct block_thread){ r, b };
+		pthread_create(&threads[b], NULL, run_block, &blocks[b]);
+	}
+	for (int round = 0; round < rounds; round++) {
+		int count = round % 5 % 4 ? COUNT / 2 : COUNT;
+
+		for (int i = 0; i < COUNT; i++)
+			r->in[i] = value((int)(r - ranks), i, round);
+		switch (round % 5) {
+		case 0:
+			by_barriers(r, round);
+			break;
+		case 4:
+			by_streams(r, round);
+			break;
+		default:
+			by_ll(r, round);
+		}
+		for (int i = 0; i < count; i++) {
+			float sum = 0;
+
+			for (int p = 0; p < nranks; p++)
+				sum += value(p, i, round);
+			if (r->out[i] != sum)
+				quit(1, "a wrong value", (int)(r - ranks), round);
+		}
+	}
+	r->stop = true;
+	pthread_barrier_wait(&r->begin);
+	for (int b = 0; b < BLOCKS; b++)
+		pthread_join(threads[b], NULL);
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t threads[TT_DEV_RANKS];
+
+	if (argc != 4 || (nranks = atoi(argv[1])) < 2 || nranks > TT_DEV_RANKS) {
+		fprintf(stderr, "usage: race_kernels RANKS ROUNDS LIMIT_S (2 to 8 ranks)\n");
+		return 64;
+	}
+	rounds = atoi(argv[2]);
+	limit_s = atoi(argv[3]);
+	arena = arena_next = mmap(NULL, ARENA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				  -1, 0);
+	for (int p = 0; p < nranks; p++) {
+		struct rank *r = &ranks[p];
+
+		r->signals = take(sizeof(*r->signals));
+		r->report = take(sizeof(*r->report));
+		r->in = take(COUNT * sizeof(float));
+		r->out = take(COUNT * sizeof(float));
+		r->staged = take(COUNT * sizeof(float));
+		r->result = take(COUNT * sizeof(float));
+		pthread_barrier_init(&r->begin, NULL, BLOCKS + 1);
+		pthread_barrier_init(&r->end, NULL, BLOCKS + 1);
+	}
+	for (int p = 0; p < nranks; p++)
+		pthread_create(&threads[p], NULL, run_rank, &ranks[p]);
+	for (int p = 0; p < nranks; p++)
+		pthread_join(threads[p], NULL);
+	return 0;
+}
