@@ -27,6 +27,16 @@ static void move(struct tt_builder *b, step_fn *step, int peer, int first, int c
 	step(b, peer, tt_parts(b, 0, (uint32_t)(count - before_end)));
 }
 
+/* A span that wraps around is two messages, but not on rank 0, which can stand for all. */
+static struct tt_symmetry symmetry(const struct tt_shape *shape, const char *argument)
+{
+	const struct tt_topology *t = shape->topology;
+	bool alone = !t || t->nhosts == 1 || t->nhosts == t->nranks;
+
+	(void)argument;
+	return (struct tt_symmetry){ .kind = alone ? TT_ROTATION : TT_ASYMMETRIC, .nearly = true };
+}
+
 static void build(struct tt_builder *b, const char *argument)
 {
 	int rank = b->rank, n = b->n;
@@ -50,5 +60,6 @@ const struct tt_algorithm tt_allgather_bruck = {
 	.source =
 		"Bruck et al. 1997, Efficient algorithms for all-to-all communications in multiport message-passing "
 		"systems",
+	.symmetry = symmetry,
 	.build = build,
 };

@@ -30,4 +30,29 @@ static inline struct tt_cut tt_cut_by_ranks(const struct tt_shape *shape, const 
 	return (struct tt_cut){ (uint32_t)shape->nranks, 1 };
 }
 
+/* Symmetries of algorithms: every rank rotates; the same, but sums are in rank order, and more than
+ * eight operands are summed in several steps. */
+static inline struct tt_symmetry tt_rotates(const struct tt_shape *shape, const char *argument)
+{
+	(void)shape;
+	(void)argument;
+	return (struct tt_symmetry){ .kind = TT_ROTATION };
+}
+
+static inline struct tt_symmetry tt_rotates_in_rank_order(const struct tt_shape *shape,
+							  const char *argument)
+{
+	(void)argument;
+	return (struct tt_symmetry){ .kind = TT_ROTATION, .nearly = shape->nranks > 8 };
+}
+
+/* Pairs of a hypercube; ranks beyond a power of two have other steps. */
+static inline struct tt_symmetry tt_exchanges(const struct tt_shape *shape, const char *argument)
+{
+	bool power = !(shape->nranks & (shape->nranks - 1));
+
+	(void)argument;
+	return (struct tt_symmetry){ .kind = power ? TT_EXCHANGE : TT_ASYMMETRIC };
+}
+
 #endif

@@ -155,6 +155,7 @@ const struct tt_algorithm tt_allreduce_halving_doubling = {
 	.help = "middle messages: few bytes in 2 log2 n steps",
 	.source = SOURCE,
 	.cut = cut,
+	.symmetry = tt_exchanges,
 	.build = allreduce,
 };
 
@@ -163,6 +164,7 @@ const struct tt_algorithm tt_reduce_scatter_halving = {
 	.name = "halving",
 	.help = "middle messages: log2 n steps",
 	.source = SOURCE,
+	.symmetry = tt_exchanges,
 	.build = reduce_scatter,
 };
 
@@ -171,5 +173,6 @@ const struct tt_algorithm tt_allgather_recursive_doubling = {
 	.name = "recursive-doubling",
 	.help = "middle messages, n a power of two: log2 n steps",
 	.source = SOURCE,
+	.symmetry = tt_exchanges,
 	.build = allgather,
 };

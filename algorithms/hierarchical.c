@@ -170,6 +170,23 @@ static struct tt_cut cut(const struct tt_shape *shape, const char *argument)
 	return c;
 }
 
+static struct tt_symmetry symmetry_of(const struct half *half, const struct tt_shape *shape)
+{
+	return half->algorithm->symmetry ? half->algorithm->symmetry(shape, half->argument)
+					 : (struct tt_symmetry){ .kind = TT_ASYMMETRIC };
+}
+
+/* Several hosts: they are alike in the outer algorithm. */
+static struct tt_symmetry symmetry(const struct tt_shape *shape, const char *argument)
+{
+	struct tt_shape hosts = { .collective = TT_ALLREDUCE, .nranks = hosts_of(shape) };
+	struct half inner, outer;
+
+	if (!read_both(argument, &inner, &outer))
+		return (struct tt_symmetry){ .kind = TT_ASYMMETRIC };
+	return hosts.nranks == 1 ? symmetry_of(&inner, shape) : symmetry_of(&outer, &hosts);
+}
+
 /* ---- the plan -------------------------------------------------------------------------------- */
 
 /* This rank's host: its ranks, its rails, and this rank's index. */
@@ -317,5 +334,6 @@ const struct tt_algorithm tt_allreduce_hierarchical = {
 	.takes = takes,
 	.explain = explain,
 	.cut = cut,
+	.symmetry = symmetry,
 	.build = build,
 };

@@ -109,6 +109,7 @@ const struct tt_algorithm tt_reduce_scatter_linear = {
 	.in_place = true,
 	.help = "few ranks: one step, sums in rank order",
 	.source = SOURCE,
+	.symmetry = tt_rotates_in_rank_order,
 	.build = reduce_scatter,
 };
 
@@ -117,6 +118,7 @@ const struct tt_algorithm tt_allgather_linear = {
 	.name = "direct",
 	.help = "few ranks: one step",
 	.source = SOURCE,
+	.symmetry = tt_rotates,
 	.build = allgather,
 };
 
@@ -133,6 +135,7 @@ const struct tt_algorithm tt_alltoall_linear = {
 	.name = "direct",
 	.help = "every pair exchanges its blocks",
 	.source = SOURCE,
+	.symmetry = tt_rotates,
 	.build = alltoall,
 };
 

@@ -32,5 +32,6 @@ const struct tt_algorithm tt_allreduce_one_shot = {
 	.help = "small messages, few ranks: one step, all to all",
 	.source =
 		"Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH",
+	.symmetry = tt_rotates_in_rank_order,
 	.build = build,
 };

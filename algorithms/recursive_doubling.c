@@ -61,5 +61,6 @@ const struct tt_algorithm tt_allreduce_recursive_doubling = {
 	.help = "small messages: log2 n exchanges of the whole buffer",
 	.source =
 		"Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH",
+	.symmetry = tt_exchanges,
 	.build = build,
 };

@@ -32,6 +32,13 @@ static struct tt_cut cut(const struct tt_shape *shape, const char *argument)
 	return takes(argument) ? tt_cut_by_ranks(shape, argument) : (struct tt_cut){ 1, 1 };
 }
 
+static struct tt_symmetry symmetry(const struct tt_shape *shape, const char *argument)
+{
+	if (!takes(argument))
+		return (struct tt_symmetry){ .kind = TT_ASYMMETRIC };
+	return tt_rotates_in_rank_order(shape, argument);
+}
+
 static void allreduce(struct tt_builder *b, const char *argument)
 {
 	if (takes(argument)) {
@@ -60,6 +67,7 @@ const struct tt_algorithm tt_allreduce_reduce_to_one = {
 	.form = "rotate",
 	.takes = takes,
 	.cut = cut,
+	.symmetry = symmetry,
 	.build = allreduce,
 };
 

@@ -98,6 +98,7 @@ const struct tt_algorithm tt_allreduce_ring = {
 	.help = "large messages: moves the fewest bytes, between neighbors only",
 	.source = SOURCE,
 	.cut = tt_cut_by_ranks,
+	.symmetry = tt_rotates,
 	.build = allreduce,
 };
 
@@ -106,6 +107,7 @@ const struct tt_algorithm tt_reduce_scatter_ring = {
 	.name = "ring",
 	.help = "large messages: between neighbors only",
 	.source = SOURCE,
+	.symmetry = tt_rotates,
 	.build = reduce_scatter,
 };
 
@@ -114,6 +116,7 @@ const struct tt_algorithm tt_allgather_ring = {
 	.name = "ring",
 	.help = "large messages: between neighbors only",
 	.source = SOURCE,
+	.symmetry = tt_rotates,
 	.build = allgather,
 };
 

@@ -35,5 +35,6 @@ const struct tt_algorithm tt_allreduce_two_shot = {
 	.help = "few ranks, middle and large messages: two steps, all to all",
 	.source = "Barnett et al. 1994, Interprocessor collective communication library (InterCom)",
 	.cut = tt_cut_by_ranks,
+	.symmetry = tt_rotates_in_rank_order,
 	.build = build,
 };

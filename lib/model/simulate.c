@@ -147,11 +147,11 @@ static int run_events(struct tt_sim *sim)
 	}
 	if (sim->failed)
 		return tt_fail(TT_SYSTEM, "no memory to simulate %d ranks", sim->world.nranks);
-	for (int i = 0; i < sim->world.nranks; i++)
+	for (uint32_t i = 0; i < sim->nsimulated; i++)
 		if (sim->rank[i].nfinished != sim->ncursors)
 			return tt_fail(
 				TT_INTERNAL,
-				"%s: the simulated rank %d never finishes (see tutti plan --verify)",
+				"%s: the simulated rank %u never finishes (see tutti plan --verify)",
 				sim->frame.algorithm, i);
 	return 0;
 }
@@ -213,13 +213,25 @@ static uint64_t footprint(const struct tt_sim *sim, const struct tt_sim_host *h)
 	return (blocks + p->scratch_blocks - p->scratch_first) * sim->binding.unit * each;
 }
 
+static void bind_call(struct tt_sim *sim, size_t bytes, struct tt_binding *ret_binding)
+{
+	const struct tt_sim_world *w = &sim->world;
+
+	sim->equal_blocks = false;
+	if (sim->folded)
+		tt_plan_bind_evenly(&sim->frame, &w->paths, w->message_bytes, bytes, ret_binding,
+				    &sim->equal_blocks);
+	else
+		tt_plan_bind(&sim->frame, &w->paths, w->message_bytes, bytes, ret_binding);
+}
+
 static int begin(struct tt_sim *sim, size_t bytes, uint32_t most_tiles)
 {
 	const struct tt_sim_world *w = &sim->world;
 	uint32_t before_ncursors = sim->ncursors;
 	int rc = 0;
 
-	tt_plan_bind(&sim->frame, &w->paths, w->message_bytes, bytes, &sim->binding);
+	bind_call(sim, bytes, &sim->binding);
 	sim->ncursors = sim->frame.nlanes * sim->binding.width;
 	sim->on_slots = tt_plan_on_slots(&sim->frame, &w->paths, bytes);
 	sim->tiles = most_tiles && most_tiles < sim->binding.ntiles ? most_tiles
@@ -236,12 +248,12 @@ static int begin(struct tt_sim *sim, size_t bytes, uint32_t most_tiles)
 	}
 	sim->nheap = sim->events = 0;
 	memset(sim->messages, 0, sizeof(sim->messages));
-	for (int r = 0; r < w->nranks && !rc; r++) {
+	for (uint32_t r = 0; r < sim->nsimulated && !rc; r++) {
 		if (before_ncursors != sim->ncursors)
 			rc = alloc_cursors(sim, &sim->rank[r]);
 		if (!rc) {
 			rewind_rank(sim, &sim->rank[r]);
-			tt_sim_push(sim, sim->rank[r].wake_ps, (uint32_t)r);
+			tt_sim_push(sim, sim->rank[r].wake_ps, r);
 		}
 	}
 	return rc;
@@ -249,21 +261,25 @@ static int begin(struct tt_sim *sim, size_t bytes, uint32_t most_tiles)
 
 static void collect(const struct tt_sim *sim, struct tt_sim_result *result)
 {
-	int n = sim->world.nranks, last = 0;
+	uint32_t n = sim->nsimulated, last = 0, alike = (uint32_t)sim->world.nranks / n;
 	double total, sum = 0;
 
-	for (int r = 1; r < n; r++)
+	for (uint32_t r = 1; r < n; r++)
 		if (sim->rank[r].now_ps > sim->rank[last].now_ps)
 			last = r;
 	*result = (struct tt_sim_result){ .time_ps = sim->rank[last].now_ps,
 					  .events = sim->events,
+					  .ranks = n,
+					  .folded = sim->folded,
+					  .equal_blocks = sim->equal_blocks,
 					  .idle_min = 1,
 					  .ntiles = sim->binding.ntiles,
 					  .tiles_walked = sim->tiles };
 	memcpy(result->part_ps, sim->rank[last].part_ps, sizeof(result->part_ps));
-	memcpy(result->messages, sim->messages, sizeof(result->messages));
+	for (int i = 0; i < TT_LINK_CLASSES; i++)
+		result->messages[i] = sim->messages[i] * alike;
 	total = (double)(result->time_ps ? result->time_ps : 1);
-	for (int r = 0; r < n; r++) {
+	for (uint32_t r = 0; r < n; r++) {
 		const struct tt_sim_rank *rank = &sim->rank[r];
 		double idle = 1 - (double)rank->busy_ps / total;
 
@@ -271,8 +287,8 @@ static void collect(const struct tt_sim *sim, struct tt_sim_result *result)
 		result->idle_min = idle < result->idle_min ? idle : result->idle_min;
 		result->idle_max = idle > result->idle_max ? idle : result->idle_max;
 		for (uint32_t i = 0; i < rank->npeers; i++)
-			result->bytes[rank->class[i]] += rank->sent_bytes[i];
-		result->links += rank->npeers;
+			result->bytes[rank->class[i]] += rank->sent_bytes[i] * alike;
+		result->links += (uint64_t)rank->npeers * alike;
 		if (rank->npeers > result->most_links)
 			result->most_links = rank->npeers;
 	}
@@ -338,15 +354,19 @@ static int open_hosts(struct tt_sim *sim)
 {
 	const struct tt_topology *t = sim->world.topology;
 
-	sim->nhosts = t ? t->nhosts : 1;
+	sim->nhosts = t && !sim->folded ? t->nhosts : 1;
 	sim->host = calloc((size_t)sim->nhosts, sizeof(*sim->host));
 	sim->prices = calloc((size_t)sim->nhosts, sizeof(*sim->prices));
-	sim->rank = calloc((size_t)sim->world.nranks, sizeof(*sim->rank));
+	sim->rank = calloc(sim->nsimulated, sizeof(*sim->rank));
 	if (!sim->host || !sim->rank || !sim->prices)
 		return tt_fail(TT_SYSTEM, "no memory to simulate %d ranks", sim->world.nranks);
 	for (int r = 0; r < sim->world.nranks; r++) {
-		sim->rank[r].host = t ? t->host_of[r] : 0;
-		sim->host[sim->rank[r].host].nranks++;
+		int host = t ? t->host_of[r] : 0;
+
+		if (r < (int)sim->nsimulated)
+			sim->rank[r].host = host;
+		if (host < sim->nhosts)
+			sim->host[host].nranks++;
 	}
 	return 0;
 }
@@ -357,15 +377,16 @@ int tt_sim_open(const struct tt_sim_world *world, const struct tt_algorithm *a, 
 	struct tt_sim *sim;
 	int rc;
 
-	if (world->nranks < 1 || world->nranks >= (int)TT_SIM_NONE)
-		return tt_fail(TT_ARG, "%d ranks cannot be simulated; 1 to %u can", world->nranks,
-			       TT_SIM_NONE - 1);
+	if (world->nranks < 1 || world->nranks > TT_SIM_RANKS)
+		return tt_fail(TT_ARG, "%d ranks cannot be simulated; 1 to %d can", world->nranks,
+			       TT_SIM_RANKS);
 	sim = calloc(1, sizeof(*sim));
 	if (!sim)
 		return tt_fail(TT_SYSTEM, "no memory to simulate %d ranks", world->nranks);
 	sim->world = *world;
 	if (watch)
 		sim->watch = *watch;
+	tt_sim_fold(sim, a, name);
 	rc = open_hosts(sim);
 	if (!rc)
 		rc = tt_sim_plans(sim, a, name, root);
@@ -385,22 +406,23 @@ void tt_sim_close(struct tt_sim *sim)
 	free(sim);
 }
 
-uint32_t tt_sim_width(const struct tt_sim *sim, size_t bytes)
+uint32_t tt_sim_width(struct tt_sim *sim, size_t bytes)
 {
 	struct tt_binding b;
 
-	tt_plan_bind(&sim->frame, &sim->world.paths, sim->world.message_bytes, bytes, &b);
+	bind_call(sim, bytes, &b);
 	return b.width;
 }
 
 bool tt_sim_sent(const struct tt_sim *sim, int rank, uint32_t i, int *ret_peer,
 		 enum tt_link_class *ret_class, uint64_t *ret_bytes)
 {
-	const struct tt_sim_rank *r = &sim->rank[rank];
+	const struct tt_sim_rank *r = &sim->rank[(uint32_t)rank % sim->nsimulated];
 
 	if (i >= r->npeers)
 		return false;
-	*ret_peer = r->peer[i];
+	*ret_peer = (int)tt_sim_shifted(sim, (uint32_t)r->peer[i],
+					(uint32_t)rank / sim->nsimulated);
 	*ret_class = r->class[i];
 	*ret_bytes = r->sent_bytes[i];
 	return true;

@@ -2,6 +2,7 @@
  * simulate_internal.h - types shared by the files of the simulator
  *
  *   simulate_plan.c    plans of all ranks in a compact form
+ *   simulate_fold.c    ranks that are alike
  *   simulate_step.c    one cursor: its waits, the price of a message, its next position
  *   simulate.c         time: events, cores, ranks; results
  */
@@ -10,7 +11,7 @@
 
 #include "model/simulate.h"
 
-#define TT_SIM_NONE 0xffffu /* no peer */
+#define TT_SIM_NONE UINT32_MAX /* no peer */
 #define TT_SIM_NEVER UINT64_MAX
 
 /* `repeat` steps of a lane that differ only in their block, which advances by stride. */
@@ -19,7 +20,7 @@ struct tt_sim_steps {
 	uint32_t block, nblocks; /* block: determines the length of the message */
 	int32_t stride;
 	uint32_t wait_step;   /* of the first step, as in tt_step */
-	uint16_t to, wire[8]; /* indices in the list of peers */
+	uint32_t to, wire[8]; /* indices in the list of peers */
 	uint8_t op, nwires, nsrc, flags, wait_lane;
 	uint8_t records; /* of each step */
 	bool has_dst;
@@ -55,7 +56,8 @@ struct tt_sim_rank {
 	uint32_t first[TT_MAX_LANES + 1]; /* [lane] its first record in steps */
 	uint32_t npeers;
 	int *peer;                           /* [npeers] */
-	uint16_t *mirror;                    /* [npeers] own index in the peer's list */
+	uint32_t *stands;                    /* [npeers] the simulated rank for the peer */
+	uint32_t *mirror;                    /* [npeers] own index in the list of that rank */
 	uint8_t *class;                      /* [npeers] tt_link_class */
 	uint64_t *link_free_ps, *sent_bytes; /* [npeers] */
 	struct tt_sim_queue *queue;          /* [nqueues], npeers * ncursors */
@@ -83,23 +85,33 @@ struct tt_sim {
 	struct tt_sim_world world;
 	struct tt_sim_watch watch;
 	struct tt_plan frame;     /* of rank 0, without steps and peers: for binding */
-	struct tt_sim_rank *rank; /* [nranks] */
+	struct tt_sim_rank *rank; /* [nsimulated] */
 	struct tt_sim_host *host; /* [nhosts] */
-	int nhosts;
+	uint32_t nsimulated;      /* ranks that stand for all; divides nranks */
+	enum tt_sim_folded folded;
+	bool exchange, equal_blocks;
+	int nhosts; /* of the simulated ranks */
 	struct tt_binding binding;
 	struct tt_prices *prices; /* [nhosts] */
 	uint32_t ncursors, tiles; /* tiles: simulated */
 	uint64_t messages[TT_LINK_CLASSES], events;
 	struct tt_sim_event *heap;
 	size_t nheap, heap_room;
-	bool on_slots; /* shared-memory slots: one post reaches all ranks */
-	bool failed;   /* out of memory */
+	uint64_t steps; /* of the plans so far */
+	bool on_slots;  /* shared-memory slots: one post reaches all ranks */
+	bool failed;    /* out of memory */
 };
 
 /* simulate_plan.c */
 int tt_sim_plans(struct tt_sim *sim, const struct tt_algorithm *algorithm, const char *name,
 		 int root);
 void tt_sim_plans_free(struct tt_sim *sim);
+
+/* simulate_fold.c: set nsimulated, folded and exchange; the rank `hosts` hosts away; the peer of the
+ * simulated rank for `to` that sends to it as `from` sends to `to`. */
+void tt_sim_fold(struct tt_sim *sim, const struct tt_algorithm *algorithm, const char *name);
+uint32_t tt_sim_shifted(const struct tt_sim *sim, uint32_t rank, uint32_t hosts);
+uint32_t tt_sim_sender(const struct tt_sim *sim, uint32_t from, uint32_t to);
 
 /* simulate_step.c: execute the next message of a cursor, if possible at the rank's time. True:
  * executed, the rank's clock has advanced; false: wait and wake_ps of the cursor have the

@@ -11,8 +11,10 @@
 #include "plan/algorithm.h"
 #include "model/simulate_internal.h"
 
+enum { SAMPLE = 256 }; /* plans before the size of all is estimated */
+
 /* Index of the peer of a wire in a list of peers: the first entry not below its rank. */
-static uint16_t peer_index(const int *peer, uint32_t npeers, tt_ref wire)
+static uint32_t peer_index(const int *peer, uint32_t npeers, tt_ref wire)
 {
 	int rank = (int)tt_ref_index(wire);
 	uint32_t low = 0, high = npeers;
@@ -25,7 +27,7 @@ static uint16_t peer_index(const int *peer, uint32_t npeers, tt_ref wire)
 		else
 			high = middle;
 	}
-	return (uint16_t)low;
+	return low;
 }
 
 static struct tt_sim_steps describe(const struct tt_plan *p, const struct tt_step *s, uint32_t at)
@@ -128,15 +130,17 @@ static int store_peers(const struct tt_sim *sim, const struct tt_plan *p, struct
 	r->npeers = p->npeers;
 	r->peer = malloc((p->npeers + 1) * sizeof(*r->peer));
 	r->mirror = malloc((p->npeers + 1) * sizeof(*r->mirror));
+	r->stands = malloc((p->npeers + 1) * sizeof(*r->stands));
 	r->class = malloc(p->npeers + 1);
 	r->link_free_ps = calloc(2 * p->npeers + 1, sizeof(*r->link_free_ps));
-	if (!r->peer || !r->mirror || !r->class || !r->link_free_ps)
+	if (!r->peer || !r->mirror || !r->stands || !r->class || !r->link_free_ps)
 		return tt_fail(TT_SYSTEM, "no memory for the links of rank %d", p->rank);
 	r->sent_bytes = r->link_free_ps + p->npeers;
 	for (uint32_t i = 0; i < p->npeers; i++) {
 		bool apart = t && t->host_of[p->rank] != t->host_of[p->peers[i]];
 
 		r->peer[i] = p->peers[i];
+		r->stands[i] = (uint32_t)p->peers[i] % sim->nsimulated;
 		r->class[i] = (uint8_t)
 			tt_cost_class(apart, sim->world.paths.over_tcp,
 				      (enum tt_link_class)sim->world.paths.nic_class);
@@ -152,6 +156,7 @@ static int plan_of(struct tt_sim *sim, const struct tt_algorithm *a, const char 
 
 	if (rc)
 		return rc;
+	sim->steps += plan->nsteps;
 	rc = store_steps(plan, buffer, &sim->rank[shape->rank]);
 	if (!rc)
 		rc = store_peers(sim, plan, &sim->rank[shape->rank]);
@@ -163,40 +168,54 @@ static int plan_of(struct tt_sim *sim, const struct tt_algorithm *a, const char 
 	return rc;
 }
 
-/* Finds the index of each rank in the lists of its peers. */
+/* Finds the index of each rank in the lists of its peers, or of the ranks that stand for these. */
 static int find_mirrors(struct tt_sim *sim)
 {
-	for (int a = 0; a < sim->world.nranks; a++) {
+	for (uint32_t a = 0; a < sim->nsimulated; a++) {
 		struct tt_sim_rank *r = &sim->rank[a];
 
 		for (uint32_t i = 0; i < r->npeers; i++) {
-			const struct tt_sim_rank *q = &sim->rank[r->peer[i]];
+			const struct tt_sim_rank *q = &sim->rank[r->stands[i]];
+			uint32_t sender = tt_sim_sender(sim, a, (uint32_t)r->peer[i]);
 
-			r->mirror[i] = peer_index(q->peer, q->npeers,
-						  tt_ref_make(TT_WIRE, (uint32_t)a));
-			if (r->mirror[i] >= q->npeers || q->peer[r->mirror[i]] != a)
+			r->mirror[i] = peer_index(q->peer, q->npeers, tt_ref_make(TT_WIRE, sender));
+			if (r->mirror[i] >= q->npeers || q->peer[r->mirror[i]] != (int)sender)
 				return tt_fail(
 					TT_INTERNAL,
-					"%s: rank %d has rank %d as a peer, but not the other way round",
+					"%s: rank %u has rank %d as a peer, but not the other way round",
 					sim->frame.algorithm, a, r->peer[i]);
 		}
 	}
 	return 0;
 }
 
+/* Too many steps for most_steps, if the other plans are like the first `built` ones? */
+static int check_size(const struct tt_sim *sim, const char *name, uint32_t built)
+{
+	uint64_t all = sim->steps / built * sim->nsimulated;
+
+	if (!sim->world.most_steps || all <= sim->world.most_steps)
+		return 0;
+	tt_fail(TT_ARG, "%s: the plans of %u ranks have about %llu million steps", name,
+		sim->nsimulated, (unsigned long long)(all / 1000000));
+	return TT_SIM_TOO_LARGE;
+}
+
 int tt_sim_plans(struct tt_sim *sim, const struct tt_algorithm *a, const char *name, int root)
 {
-	int n = sim->world.nranks, rc = 0;
+	int n = (int)sim->nsimulated, rc = 0;
 	struct step_buffer buffer = { NULL, 0 };
 
 	for (int r = 0; r < n && !rc; r++) {
 		struct tt_shape shape = { .collective = a->collective,
-					  .nranks = n,
+					  .nranks = sim->world.nranks,
 					  .rank = r,
 					  .root = root,
 					  .topology = sim->world.topology };
 
 		rc = plan_of(sim, a, name, &shape, &buffer);
+		if (!rc && r == SAMPLE - 1)
+			rc = check_size(sim, name, SAMPLE);
 		if (!rc && sim->watch.progress && r % 64 == 0)
 			rc = sim->watch.progress(sim->watch.ctx, "plans", (uint64_t)r, (uint64_t)n);
 	}
@@ -206,7 +225,7 @@ int tt_sim_plans(struct tt_sim *sim, const struct tt_algorithm *a, const char *n
 
 void tt_sim_plans_free(struct tt_sim *sim)
 {
-	for (int i = 0; sim->rank && i < sim->world.nranks; i++) {
+	for (int i = 0; sim->rank && i < (int)sim->nsimulated; i++) {
 		struct tt_sim_rank *r = &sim->rank[i];
 
 		for (uint32_t k = 0; k < r->nqueues; k++)
@@ -216,6 +235,7 @@ void tt_sim_plans_free(struct tt_sim *sim)
 		free(r->steps);
 		free(r->peer);
 		free(r->mirror);
+		free(r->stands);
 		free(r->class);
 		free(r->link_free_ps);
 	}

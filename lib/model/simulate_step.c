@@ -89,7 +89,7 @@ static uint64_t stores(const struct tt_sim_steps *s, bool slot)
 }
 
 static const struct tt_link_cost *link_cost(const struct tt_sim *sim, const struct tt_sim_rank *r,
-					    uint16_t peer)
+					    uint32_t peer)
 {
 	return &sim->world.cost
 			->link[sim->on_slots ? TT_LINK_SLOTS : (enum tt_link_class)r->class[peer]];
@@ -97,7 +97,7 @@ static const struct tt_link_cost *link_cost(const struct tt_sim *sim, const stru
 
 /* Is the result computed directly into memory that the peer or the NIC reads? Sockets send from the
  * block. */
-static bool has_slots(const struct tt_sim_rank *r, uint16_t peer)
+static bool has_slots(const struct tt_sim_rank *r, uint32_t peer)
 {
 	enum tt_link_class class = (enum tt_link_class)r->class[peer];
 
@@ -142,12 +142,12 @@ static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r,
 }
 
 /* Arrival of a message sent at from_ps; occupies the link and the networks of both hosts. */
-static uint64_t carry(struct tt_sim *sim, struct tt_sim_rank *r, uint16_t to, uint64_t bytes,
+static uint64_t carry(struct tt_sim *sim, struct tt_sim_rank *r, uint32_t to, uint64_t bytes,
 		      uint64_t from_ps)
 {
 	const struct tt_link_cost *l = link_cost(sim, r, to);
 	struct tt_sim_host *out = &sim->host[r->host],
-			   *in = &sim->host[sim->rank[r->peer[to]].host];
+			   *in = &sim->host[sim->rank[r->stands[to]].host];
 	uint64_t start = from_ps > r->link_free_ps[to] ? from_ps : r->link_free_ps[to], end;
 
 	end = r->link_free_ps[to] = start + tt_sim_bytes_ps(bytes, l->link_fs);
@@ -190,10 +190,10 @@ static struct tt_sim_message *append(struct tt_sim *sim, struct tt_sim_queue *q)
 	return &q->message[(q->head + q->count++) % q->room];
 }
 
-static void send(struct tt_sim *sim, struct tt_sim_rank *r, uint16_t to, uint32_t cursor,
+static void send(struct tt_sim *sim, struct tt_sim_rank *r, uint32_t to, uint32_t cursor,
 		 uint64_t bytes)
 {
-	uint32_t peer = (uint32_t)r->peer[to];
+	uint32_t peer = r->stands[to];
 	struct tt_sim_rank *p = &sim->rank[peer];
 	struct tt_sim_queue *q = queue_of(sim, p, r->mirror[to], cursor);
 	struct tt_sim_message *m = append(sim, q);
@@ -213,10 +213,10 @@ static void send(struct tt_sim *sim, struct tt_sim_rank *r, uint16_t to, uint32_
 		tt_sim_notify(sim, peer, cursor, m->at_ps);
 }
 
-static void release(struct tt_sim *sim, struct tt_sim_rank *r, uint16_t from, uint32_t cursor)
+static void release(struct tt_sim *sim, struct tt_sim_rank *r, uint32_t from, uint32_t cursor)
 {
 	struct tt_sim_queue *q = queue_of(sim, r, from, cursor);
-	uint32_t peer = (uint32_t)r->peer[from];
+	uint32_t peer = r->stands[from];
 
 	q->head = (q->head + 1) % q->room;
 	q->count--;
@@ -242,7 +242,7 @@ static bool is_ready(struct tt_sim *sim, struct tt_sim_rank *r, uint32_t cursor,
 
 	*ret_last = NULL;
 	if (s->to != TT_SIM_NONE) {
-		const struct tt_sim_rank *p = &sim->rank[r->peer[s->to]];
+		const struct tt_sim_rank *p = &sim->rank[r->stands[s->to]];
 
 		if (queue_of(sim, p, r->mirror[s->to], cursor)->count >=
 		    sim->world.cost->link[r->class[s->to]].window)

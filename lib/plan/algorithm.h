@@ -10,6 +10,14 @@
 
 #include "plan/builder.h"
 
+/* Renaming of ranks that maps the plans of an algorithm onto each other, with their blocks:
+ * ROTATION r -> r + k mod n, EXCHANGE r -> r ^ k. NEARLY: some ranks cut messages or order operands
+ * differently, but all send and reduce the same bytes. */
+struct tt_symmetry {
+	enum { TT_ASYMMETRIC, TT_ROTATION, TT_EXCHANGE } kind;
+	bool nearly;
+};
+
 struct tt_algorithm {
 	enum tt_collective collective;
 	const char *name;     /* as --algo takes it */
@@ -30,6 +38,9 @@ struct tt_algorithm {
 	/* cut - number of blocks of the buffer (EVEN) and number of lanes. Equal on all ranks: does
 	 * not depend on shape->rank. NULL: one block, one lane. */
 	struct tt_cut (*cut)(const struct tt_shape *shape, const char *argument);
+	/* symmetry - of the ranks; of the hosts, if the algorithm treats hosts alike and there are
+	 * several with several ranks each. NULL: TT_ASYMMETRIC. */
+	struct tt_symmetry (*symmetry)(const struct tt_shape *shape, const char *argument);
 	/* build - append this rank's steps. argument: the text behind "name:", "" if none. Errors
 	 * stick in b. Never NULL. */
 	void (*build)(struct tt_builder *b, const char *argument);

@@ -31,6 +31,18 @@ static size_t round_to_lines(size_t bytes)
 	return (bytes + TT_LINE - 1) & ~(size_t)(TT_LINE - 1);
 }
 
+/* Sets tiles, group and width for blocks of b->unit bytes. */
+static void cut_into_tiles(const struct tt_plan *plan, const struct tt_connectivity *paths,
+			   size_t most, struct tt_binding *b)
+{
+	b->ntiles = b->unit <= most ? 1 : (uint32_t)((b->unit + most - 1) / most);
+	b->tile_bytes = b->ntiles == 1 ? b->unit : most;
+	b->group = b->ntiles > 1 || b->unit == 0 ? 1 : (uint32_t)(most / b->unit);
+	b->width = plan->nlanes ? tiles_in_flight(paths, plan->nlanes) : 1;
+	if (b->width > b->ntiles)
+		b->width = b->ntiles;
+}
+
 void tt_plan_bind(const struct tt_plan *plan, const struct tt_connectivity *paths, size_t most,
 		  size_t bytes, struct tt_binding *b)
 {
@@ -38,12 +50,20 @@ void tt_plan_bind(const struct tt_plan *plan, const struct tt_connectivity *path
 
 	b->total = even ? bytes : SIZE_MAX;
 	b->unit = even ? round_to_lines((bytes + plan->nblocks - 1) / plan->nblocks) : bytes;
-	b->ntiles = b->unit <= most ? 1 : (uint32_t)((b->unit + most - 1) / most);
-	b->tile_bytes = b->ntiles == 1 ? b->unit : most;
-	b->group = b->ntiles > 1 || b->unit == 0 ? 1 : (uint32_t)(most / b->unit);
-	b->width = plan->nlanes ? tiles_in_flight(paths, plan->nlanes) : 1;
-	if (b->width > b->ntiles)
-		b->width = b->ntiles;
+	cut_into_tiles(plan, paths, most, b);
+}
+
+void tt_plan_bind_evenly(const struct tt_plan *plan, const struct tt_connectivity *paths,
+			 size_t most, size_t bytes, struct tt_binding *b, bool *ret_changed)
+{
+	tt_plan_bind(plan, paths, most, bytes, b);
+	*ret_changed = plan->rule == TT_EVEN && plan->nblocks > 1 &&
+		       b->unit * plan->nblocks != bytes;
+	if (!*ret_changed)
+		return;
+	b->unit = (bytes + plan->nblocks - 1) / plan->nblocks;
+	b->total = b->unit * plan->nblocks;
+	cut_into_tiles(plan, paths, most, b);
 }
 
 bool tt_plan_on_slots(const struct tt_plan *plan, const struct tt_connectivity *p, size_t bytes)

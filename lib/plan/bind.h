@@ -42,6 +42,12 @@ struct tt_binding {
 void tt_plan_bind(const struct tt_plan *plan, const struct tt_connectivity *paths,
 		  size_t message_bytes, size_t bytes, struct tt_binding *ret_binding);
 
+/* The same with blocks of one length, their mean, though the last blocks may be short or empty: for
+ * predictions of many ranks. *ret_changed: are these other lengths? */
+void tt_plan_bind_evenly(const struct tt_plan *plan, const struct tt_connectivity *paths,
+			 size_t message_bytes, size_t bytes, struct tt_binding *ret_binding,
+			 bool *ret_changed);
+
 /* Bytes of scratch memory of a bound plan; distance from scratch block 0, which may have no
  * memory, to the first block with memory. */
 static inline size_t tt_binding_scratch(const struct tt_binding *b, const struct tt_plan *plan)

@@ -53,6 +53,33 @@ tt_ref tt_builder_home(const struct tt_builder *b, uint32_t block)
 	}
 }
 
+/* Sets the locations of all values before the first step. */
+static void set_inputs(struct tt_builder *b)
+{
+	enum tt_collective c = b->shape->collective;
+	uint32_t rank = (uint32_t)b->shape->rank;
+	bool every = tt_builder_input(b, 0) != TT_REF_NONE && c != TT_ALLGATHER && c != TT_GATHER;
+
+	for (uint32_t i = 0; i < b->nblocks; i++)
+		b->where[i] = every ? tt_ref_make(TT_IN, i) : TT_REF_NONE;
+	if (!every && rank < b->nblocks)
+		b->where[rank] = tt_builder_input(b, rank);
+}
+
+/* The blocks that have a home: this rank's, all, or none. */
+static struct tt_span homes(const struct tt_builder *b)
+{
+	uint32_t rank = (uint32_t)b->shape->rank;
+
+	switch (b->shape->collective) {
+	case TT_REDUCE_SCATTER:
+	case TT_SCATTER:
+		return (struct tt_span){ rank, 1 };
+	default:
+		return (struct tt_span){ 0, tt_builder_home(b, 0) == TT_REF_NONE ? 0 : b->nblocks };
+	}
+}
+
 /* ---- parts and groups ------------------------------------------------------------------------ */
 
 struct tt_span tt_part(const struct tt_builder *b, int i)
@@ -151,37 +178,61 @@ int tt_builder_open(struct tt_builder *b, const struct tt_shape *shape, struct t
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan of %u blocks", shape->rank,
 			       b->nblocks);
 	}
-	for (uint32_t i = 0; i < b->nblocks; i++)
-		b->where[i] = tt_builder_input(b, i);
+	set_inputs(b);
 	return TT_OK;
+}
+
+static int compare_ranks(const void *a, const void *b)
+{
+	int x = *(const int *)a, y = *(const int *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Sorts the `count` ranks of the list and removes repetitions. Returns the new length. */
+static uint32_t sort_peers(int *peers, uint32_t count)
+{
+	uint32_t kept = 0;
+
+	qsort(peers, count, sizeof(*peers), compare_ranks);
+	for (uint32_t i = 0; i < count; i++)
+		if (!kept || peers[kept - 1] != peers[i])
+			peers[kept++] = peers[i];
+	return kept;
+}
+
+/* Appends a peer, unless it is one of the last two: rings name the same peers in each step. */
+static void note_peer(int *peers, uint32_t *count, tt_ref wire)
+{
+	int peer = (int)tt_ref_index(wire);
+
+	if (!tt_ref_is_wire(wire) || (*count && peers[*count - 1] == peer) ||
+	    (*count > 1 && peers[*count - 2] == peer))
+		return;
+	peers[(*count)++] = peer;
 }
 
 /* Lists the peers of all steps, ascending. */
 static int list_peers(struct tt_plan *plan)
 {
-	bool *named = calloc((size_t)plan->nranks, sizeof(*named));
+	uint32_t most = 0, count = 0;
 
-	plan->peers = malloc((size_t)plan->nranks * sizeof(*plan->peers));
-	if (!named || !plan->peers) {
-		free(named);
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan of %d ranks", plan->rank,
-			       plan->nranks);
-	}
+	for (uint32_t i = 0; i < plan->nsteps; i++)
+		most += plan->steps[i].op == TT_MORE ? 0 : 1u + plan->steps[i].nsrc;
+	plan->peers = malloc((most + 1) * sizeof(*plan->peers));
+	if (!plan->peers)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a plan of %u steps", plan->rank,
+			       plan->nsteps);
 	for (uint32_t i = 0; i < plan->nsteps; i++) {
 		const struct tt_step *s = &plan->steps[i];
 
 		if (s->op == TT_MORE)
 			continue;
-		if (tt_ref_buf(s->to) == TT_WIRE)
-			named[tt_ref_index(s->to)] = true;
+		note_peer(plan->peers, &count, s->to);
 		for (int k = 0; k < s->nsrc; k++)
-			if (tt_ref_buf(tt_step_source(s, k)) == TT_WIRE)
-				named[tt_ref_index(tt_step_source(s, k))] = true;
+			note_peer(plan->peers, &count, tt_step_source(s, k));
 	}
-	for (int r = 0; r < plan->nranks; r++)
-		if (named[r])
-			plan->peers[plan->npeers++] = r;
-	free(named);
+	plan->npeers = sort_peers(plan->peers, count);
 	return TT_OK;
 }
 
@@ -216,12 +267,13 @@ static int assemble(const struct tt_builder *b, struct tt_plan *plan)
 int tt_builder_close(struct tt_builder *b, struct tt_plan **ret_plan)
 {
 	struct tt_plan *plan = NULL;
+	struct tt_span all = homes(b);
 
 	if (!b->error) {
 		b->lane = 0;
-		tt_step_copy(b, (struct tt_span){ 0, b->nblocks });
-		for (uint32_t i = 0; i < b->nblocks; i++)
-			if (b->where[i] == TT_REF_NONE && tt_builder_home(b, i) != TT_REF_NONE)
+		tt_step_copy(b, all);
+		for (uint32_t i = all.first; i < all.first + all.count; i++)
+			if (b->where[i] == TT_REF_NONE)
 				tt_builder_fail(b, TT_INTERNAL, "block %u has no value at the end",
 						i);
 	}

@@ -15,18 +15,20 @@
 #include "perf/commands/cmd.h"
 #include "perf/commands/hypothetical.h"
 
-enum { MOST_LINKS = 256, MANY_MESSAGES = 20000000, TILES_THEN = 32 };
+enum { MOST_LINKS = 256, MANY_MESSAGES = 20000000, MANY_RANKS = 32768 };
+enum { FOLD_ABOVE = 1024, MOST_STEPS_OF_ALL = 200000000 };
+enum { FOLD_AUTO, FOLD_YES, FOLD_NO };
 
 struct simulate_options {
 	int64_t np, cores, root, tiles;
 	uint64_t bytes, tile_bytes;
 	const char *hosts, *algo, *collective, *transport, *links, *nics;
-	int format;
+	int format, fold;
 };
 
 static const struct tool_option options[] = {
-	{ 'n', "np", TOOL_OPT_INT, "N", offsetof(struct simulate_options, np), NULL, 1, 65534, NULL,
-	  NULL, "number of ranks" },
+	{ 'n', "np", TOOL_OPT_INT, "N", offsetof(struct simulate_options, np), NULL, 1,
+	  TT_SIM_RANKS, NULL, NULL, "number of ranks" },
 	{ 0, "hosts", TOOL_OPT_TEXT, "M", offsetof(struct simulate_options, hosts), "1", 0, 0, NULL,
 	  NULL, "number of hosts, or number of ranks on each host: 2,3,1" },
 	{ 'b', "bytes", TOOL_OPT_SIZE, "S", offsetof(struct simulate_options, bytes), "1M", 0, 0,
@@ -36,22 +38,25 @@ static const struct tool_option options[] = {
 	{ 0, "collective", TOOL_OPT_TEXT, "NAME", offsetof(struct simulate_options, collective),
 	  "allreduce", 0, 0, NULL, NULL,
 	  "allreduce, reduce, broadcast, allgather, reduce_scatter,\nalltoall, gather, scatter" },
-	{ 0, "root", TOOL_OPT_INT, "R", offsetof(struct simulate_options, root), "0", 0, 65533,
-	  NULL, NULL, "root of broadcast, reduce, gather, scatter" },
+	{ 0, "root", TOOL_OPT_INT, "R", offsetof(struct simulate_options, root), "0", 0,
+	  TT_SIM_RANKS - 1, NULL, NULL, "root of broadcast, reduce, gather, scatter" },
 	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct simulate_options, transport),
 	  "auto", 0, 0, NULL, NULL, "transport inside hosts: auto (shm), shm or tcp" },
 	{ 0, "nics", TOOL_OPT_TEXT, "NAME", offsetof(struct simulate_options, nics), "none", 0, 0,
 	  NULL, NULL,
 	  "NICs between hosts, instead of tcp: none, verbs (RDMA hardware) or\nsoft (Soft-RoCE)" },
-	{ 0, "cores", TOOL_OPT_INT, "C", offsetof(struct simulate_options, cores), "0", 0, 65534,
-	  NULL, NULL, "cores per host; 0: one core per rank" },
+	{ 0, "cores", TOOL_OPT_INT, "C", offsetof(struct simulate_options, cores), "0", 0,
+	  TT_SIM_RANKS, NULL, NULL, "cores per host; 0: one core per rank" },
 	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct simulate_options, links), NULL, 0, 0,
 	  NULL, NULL, "cost table of `tutti tune`, instead of the built-in table" },
 	{ 0, "tile-bytes", TOOL_OPT_SIZE, "B", offsetof(struct simulate_options, tile_bytes), "0",
 	  0, 0, NULL, NULL, "largest message; 0: the library's choice" },
 	{ 0, "tiles", TOOL_OPT_INT, "K", offsetof(struct simulate_options, tiles), "0", 0, 1e9,
 	  NULL, NULL,
-	  "simulate K tiles, extrapolate the rest; 0: all tiles, or 32 above\n20 million messages" },
+	  "simulate K tiles, extrapolate the rest; 0: all tiles, or above\n20 million messages 32, or 8 above 32,768 ranks" },
+	{ 0, "fold", TOOL_OPT_CHOICE, "WHEN", offsetof(struct simulate_options, fold), "auto", 0, 0,
+	  "auto yes no", NULL,
+	  "simulate one rank for all ranks that are alike: yes, no, or auto,\nabove 1024 ranks" },
 	{ 0, "print", TOOL_OPT_CHOICE, "FORMAT", offsetof(struct simulate_options, format), "table",
 	  0, 0, "table json", NULL, "table or json" },
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
@@ -113,14 +118,17 @@ static double bus_factor(const struct simulate_options *v, int collective)
 	return bench->bus_factor ? bench->bus_factor((int)v->np) : 1;
 }
 
-/* Returns the number of tiles to simulate; 0: all. Above MANY_MESSAGES messages: TILES_THEN. */
+/* Returns the number of tiles to simulate; 0: all. Above MANY_MESSAGES messages: 32, or 8 if each is
+ * a message of very many ranks. */
 static uint32_t tiles_to_walk(const struct simulate_options *v)
 {
 	uint64_t tile = v->tile_bytes ? v->tile_bytes : 65536;
 
 	if (v->tiles)
 		return (uint32_t)v->tiles;
-	return v->bytes / tile * (uint64_t)v->np > MANY_MESSAGES ? TILES_THEN : 0;
+	if (v->bytes / tile * (uint64_t)v->np <= MANY_MESSAGES)
+		return 0;
+	return v->np > MANY_RANKS ? 8 : 32;
 }
 
 static void measure_self(struct simulation *a, uint64_t started_ns)
@@ -137,9 +145,14 @@ static int simulate_plan(const struct simulate_options *v, const struct tool_hyp
 {
 	bool shown = false;
 	struct tt_sim_watch watch = { progress, &shown };
+	struct tt_sim_world w = world->world;
 	uint64_t started_ns = tt_now_ns();
 	const char *argument = "";
-	int rc = tt_sim_open(&world->world, row, name, (int)v->root, &watch, ret_sim);
+	int rc;
+
+	w.fold = v->fold == FOLD_YES || (v->fold == FOLD_AUTO && v->np > FOLD_ABOVE);
+	w.most_steps = strcmp(v->algo, "all") ? 0 : MOST_STEPS_OF_ALL;
+	rc = tt_sim_open(&w, row, name, (int)v->root, &watch, ret_sim);
 
 	if (rc)
 		*ret_sim = NULL;
@@ -193,6 +206,10 @@ static void table_row(const struct simulate_options *v, const struct simulation 
 	       (unsigned long long)(r->bytes[TT_LINK_HOSTS] + r->bytes[TT_LINK_VERBS] +
 				    r->bytes[TT_LINK_SOFT]),
 	       r->tiles_walked < r->ntiles ? "  (extrapolated)" : "");
+	if (v->np > FOLD_ABOVE || v->fold == FOLD_YES)
+		printf("  # %u ranks simulated%s%s\n", r->ranks,
+		       r->folded == TT_SIM_NEARLY ? "; the others are nearly alike" : "",
+		       r->equal_blocks ? "; blocks of equal length" : "");
 }
 
 /* --algo NAME: parts of the time, bytes of each link, cost of the simulation. */
@@ -275,6 +292,9 @@ static void json_simulation(struct bench_json *j, const struct simulate_options 
 		bench_json_close(j, '}');
 	}
 	json_links(j, v, sim);
+	bench_json_int(j, "ranks_walked", r->ranks);
+	bench_json_bool(j, "nearly_folded", r->folded == TT_SIM_NEARLY);
+	bench_json_bool(j, "equal_blocks", r->equal_blocks);
 	bench_json_int(j, "tiles", r->ntiles);
 	bench_json_int(j, "tiles_walked", r->tiles_walked);
 	bench_json_int(j, "messages_walked", (long long)r->events);
@@ -319,7 +339,9 @@ static int simulate_one(const struct simulate_options *v, const struct tool_hypo
 		table_details(v, sim, &a);
 	if (sim)
 		tt_sim_close(sim);
-	return rc == TT_ARG && !only ? 0 : rc;
+	if (rc == TT_SIM_TOO_LARGE && !v->format)
+		printf("  # %s; --algo %s simulates them\n", tt_error_text(), name);
+	return rc == TT_SIM_TOO_LARGE || (rc == TT_ARG && !only) ? 0 : rc;
 }
 
 static int simulate_all(const struct simulate_options *v, const struct tool_hypothetical *world,

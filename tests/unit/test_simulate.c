@@ -12,7 +12,7 @@
 
 TestSuite(simulate, .timeout = 120);
 
-enum { MOST = 64 };
+enum { MOST = 1024 };
 
 /* Costs in round numbers, so that times can be added up by hand. */
 static struct tt_cost plain = {
@@ -333,6 +333,188 @@ Test(simulate, is_deterministic)
 	cr_assert_eq(tt_sim_run(sim, 100, 0, &again), TT_OK);
 	cr_assert_eq(tt_sim_run(sim, 1 << 20, 0, &again), TT_OK);
 	cr_expect_eq(memcmp(&first, &again, sizeof(first)), 0);
+	tt_sim_close(sim);
+}
+
+/* ---- folding --------------------------------------------------------------------------------- */
+
+/* The same call, with all ranks and with the ranks that stand for them. */
+struct fold_pair {
+	struct tt_sim *sim[2];
+	struct tt_sim_result result[2];
+};
+
+static bool open_pair(struct cluster *c, const struct tt_algorithm *a, size_t bytes,
+		      struct fold_pair *ret_pair)
+{
+	if (!a->symmetry)
+		return false;
+	for (int k = 0; k < 2; k++) {
+		c->world.fold = k == 1;
+		ret_pair->sim[k] = open_sim(c, a->collective, a->name);
+		cr_assert_eq(tt_sim_run(ret_pair->sim[k], bytes, 0, &ret_pair->result[k]), TT_OK,
+			     "%s n %d: %s", a->name, c->world.nranks, tt_error_text());
+	}
+	return true;
+}
+
+static void close_pair(struct fold_pair *pair)
+{
+	for (int k = 0; k < 2; k++)
+		tt_sim_close(pair->sim[k]);
+}
+
+static size_t bytes_of_call(const struct tt_algorithm *a, int n, size_t block)
+{
+	bool even = a->collective == TT_ALLREDUCE || a->collective == TT_BROADCAST ||
+		    a->collective == TT_REDUCE;
+
+	return even ? block * (size_t)n : block;
+}
+
+/* Returns the number of ranks that the folded simulation walked. */
+static uint32_t folded_as_unfolded(const struct tt_algorithm *a, int n, int nhosts, size_t block)
+{
+	struct cluster c = cluster_of(n, nhosts, false, &tt_cost_builtin);
+	struct fold_pair pair;
+	const struct tt_sim_result *all = &pair.result[0], *some = &pair.result[1];
+	uint32_t ranks;
+
+	if (!open_pair(&c, a, bytes_of_call(a, n, block), &pair))
+		return (uint32_t)n;
+	cr_expect_eq(all->ranks, (uint32_t)n);
+	cr_expect_not(some->equal_blocks);
+	if (some->folded == TT_SIM_NEARLY) {
+		cr_expect(some->time_ps > all->time_ps / 5 * 4 &&
+				  some->time_ps < all->time_ps / 5 * 6,
+			  "%s n %d on %d hosts: %llu, unfolded %llu", a->name, n, nhosts,
+			  (unsigned long long)some->time_ps, (unsigned long long)all->time_ps);
+	} else {
+		cr_expect_eq(some->time_ps, all->time_ps,
+			     "%s n %d on %d hosts: %llu, unfolded %llu", a->name, n, nhosts,
+			     (unsigned long long)some->time_ps, (unsigned long long)all->time_ps);
+		cr_expect_arr_eq(some->part_ps, all->part_ps, sizeof(all->part_ps));
+		cr_expect_arr_eq(some->messages, all->messages, sizeof(all->messages));
+		cr_expect_eq(some->links, all->links);
+		cr_expect_eq(some->most_links, all->most_links);
+	}
+	cr_expect_arr_eq(some->bytes, all->bytes, sizeof(all->bytes));
+	ranks = some->ranks;
+	close_pair(&pair);
+	return ranks;
+}
+
+Test(simulate, folded_ranks_take_the_same_times)
+{
+	for (int i = 0; tt_algorithms[i]; i++)
+		for (int n = 2; n <= 32; n += n < 9 ? 1 : 7)
+			for (int nhosts = 1; nhosts <= n; nhosts++)
+				if (n % nhosts == 0)
+					folded_as_unfolded(tt_algorithms[i], n, nhosts, 8192);
+}
+
+Test(simulate, folded_ranks_take_the_same_times_at_1024)
+{
+	static const char *const names[] = { "ring", "recursive-doubling", "halving-doubling",
+					     "halving", "hierarchical" };
+
+	for (size_t k = 0; k < sizeof(names) / sizeof(*names); k++)
+		for (int i = 0; tt_algorithms[i]; i++) {
+			const struct tt_algorithm *a = tt_algorithms[i];
+
+			if (strcmp(a->name, names[k]) || !a->symmetry)
+				continue;
+			cr_expect_eq(folded_as_unfolded(a, 1024, 128, 1024), 8, "%s", a->name);
+			if (strcmp(a->name, "hierarchical"))
+				cr_expect_eq(folded_as_unfolded(a, 1024, 1, 1024), 1, "%s",
+					     a->name);
+		}
+}
+
+static uint64_t sent_to(const struct tt_sim *sim, int rank, int peer)
+{
+	enum tt_link_class class;
+	uint64_t bytes, sum = 0;
+	int to;
+
+	for (uint32_t i = 0; tt_sim_sent(sim, rank, i, &to, &class, &bytes); i++)
+		sum += to == peer ? bytes : 0;
+	return sum;
+}
+
+Test(simulate, folded_links_are_those_of_all_ranks)
+{
+	enum { N = 16 };
+
+	for (int i = 0; tt_algorithms[i]; i++)
+		for (int nhosts = 1; nhosts <= N; nhosts *= 4) {
+			struct cluster c = cluster_of(N, nhosts, false, &tt_cost_builtin);
+			const struct tt_algorithm *a = tt_algorithms[i];
+			struct fold_pair pair;
+
+			if (!open_pair(&c, a, bytes_of_call(a, N, 640), &pair))
+				continue;
+			for (int from = 0; from < N; from++)
+				for (int to = 0; to < N; to++)
+					cr_expect_eq(sent_to(pair.sim[0], from, to),
+						     sent_to(pair.sim[1], from, to),
+						     "%s on %d hosts: %d to %d", a->name, nhosts,
+						     from, to);
+			close_pair(&pair);
+		}
+}
+
+Test(simulate, ranks_that_are_not_alike_are_not_folded)
+{
+	struct cluster c = cluster_of(12, 1, false, &tt_cost_builtin);
+	struct fold_pair pair;
+
+	/* ranks share cores; hosts differ; ranks beyond a power of two */
+	c.world.cores = 4;
+	cr_assert(open_pair(&c, tt_algorithm_find(TT_ALLREDUCE, "ring"), 3072, &pair));
+	cr_expect_eq(pair.result[1].ranks, 12);
+	close_pair(&pair);
+	c = cluster_of(12, 5, false, &tt_cost_builtin);
+	cr_assert(open_pair(&c, tt_algorithm_find(TT_ALLREDUCE, "ring"), 3072, &pair));
+	cr_expect_eq(pair.result[1].ranks, 12);
+	close_pair(&pair);
+	c = cluster_of(12, 1, false, &tt_cost_builtin);
+	cr_assert(open_pair(&c, tt_algorithm_find(TT_ALLREDUCE, "halving-doubling"), 3072, &pair));
+	cr_expect_eq(pair.result[1].ranks, 12);
+	close_pair(&pair);
+}
+
+Test(simulate, short_blocks_of_folded_ranks_are_averaged_and_reported)
+{
+	struct cluster c = cluster_of(8, 1, false, &tt_cost_builtin);
+	struct fold_pair pair;
+
+	cr_assert(open_pair(&c, tt_algorithm_find(TT_ALLREDUCE, "ring"), 8000, &pair));
+	cr_expect(pair.result[1].equal_blocks);
+	cr_expect_eq(pair.result[1].bytes[TT_LINK_SHM], pair.result[0].bytes[TT_LINK_SHM]);
+	close_pair(&pair);
+}
+
+Test(simulate, plans_above_the_limit_are_refused)
+{
+	struct cluster c = cluster_of(300, 1, false, &tt_cost_builtin);
+	struct tt_sim *sim;
+
+	c.topology.host_of = c.host_of;
+	c.world.topology = &c.topology;
+	c.world.most_steps = 10000;
+	cr_expect_eq(tt_sim_open(&c.world, tt_algorithm_find(TT_ALLREDUCE, "hierarchical-copy"),
+				 "hierarchical-copy", 0, NULL, &sim),
+		     TT_SIM_TOO_LARGE);
+	cr_expect(strstr(tt_error_text(), "300 ranks"), "%s", tt_error_text());
+	c.world.most_steps = 100000;
+	cr_assert_eq(tt_sim_open(&c.world, tt_algorithm_find(TT_ALLREDUCE, "ring"), "ring", 0, NULL,
+				 &sim),
+		     TT_SIM_TOO_LARGE);
+	c.world.fold = true;
+	cr_assert_eq(tt_sim_open(&c.world, tt_algorithm_find(TT_ALLREDUCE, "ring"), "ring", 0, NULL,
+				 &sim),
+		     TT_OK);
 	tt_sim_close(sim);
 }
 
