@@ -33,11 +33,11 @@ execute() {
 		local at=("${common[@]}" TUTTI_RANK=$r)
 		[ "$transport" != verbs ] || at+=(TUTTI_HOST_ID=$r)
 		if [ $r = 1 ]; then
-			env "${at[@]}" timeout 250 $program calls "$call" "$bytes" $calls 1 >"$tmp/other" 2>&1 </dev/null &
+			env "${at[@]}" timeout 250 $program calls $calls 1 "$call" "$bytes" >"$tmp/other" 2>&1 </dev/null &
 		else
 			env "${at[@]}" timeout 250 valgrind -q --tool=callgrind --compress-strings=no --collect-atstart=no \
 				--toggle-collect=guarded_call --dump-after=guarded_call --callgrind-out-file="$tmp/count" \
-				$program calls "$call" "$bytes" $calls 1 >"$tmp/said" 2>&1 </dev/null || { cat "$tmp/said" "$tmp/other"; return 1; }
+				$program calls $calls 1 "$call" "$bytes" >"$tmp/said" 2>&1 </dev/null || { cat "$tmp/said" "$tmp/other"; return 1; }
 		fi
 	done
 	wait

@@ -2,9 +2,9 @@
  * call_cost.c - the calls whose instructions, loads and stores, system calls and allocations
  * tests/scripts/guards.sh counts
  *
- *   call_cost calls CALL BYTES WINDOWS CALLS    one rank, joined by the environment. Callgrind
- *           counts inside guarded_call; for strace, a close of an invalid descriptor marks the
- *           begin and the end of each window of CALLS calls. TT_GUARD_LATE_US: sleep before each
+ *   call_cost calls WINDOWS CALLS CALL BYTES [CALL BYTES ...]     one rank, joined by the
+ *           environment. Callgrind counts inside guarded_call; for strace, a close of an invalid
+ *           descriptor marks the begin and the end of each window of CALLS calls. TT_GUARD_LATE_US: sleep before each
  *           call, so that the messages of other ranks have arrived
  *   call_cost allocations NP TRANSPORT          forks its ranks; prints the allocations of 20 calls
  *           of each kind with planned shapes, counted in malloc
@@ -64,6 +64,36 @@ static tuttiResult_t reduce_scatter(struct cost_job *j)
 				  j->comm, j->stream);
 }
 
+static tuttiResult_t reduce(struct cost_job *j)
+{
+	return tuttiReduce(j->in, j->out, j->count, tuttiFloat, tuttiSum, 0, j->comm, j->stream);
+}
+
+static tuttiResult_t alltoall(struct cost_job *j)
+{
+	return tuttiAlltoAll(j->in, j->out, j->count / (size_t)j->n, tuttiFloat, j->comm,
+			     j->stream);
+}
+
+static tuttiResult_t gather(struct cost_job *j)
+{
+	return tuttiGather(j->in, j->out, j->count / (size_t)j->n, tuttiFloat, 0, j->comm,
+			   j->stream);
+}
+
+static tuttiResult_t scatter(struct cost_job *j)
+{
+	return tuttiScatter(j->in, j->out, j->count / (size_t)j->n, tuttiFloat, 0, j->comm,
+			    j->stream);
+}
+
+/* Buffers that begin one element behind a cache line. */
+static tuttiResult_t allreduce_odd(struct cost_job *j)
+{
+	return tuttiAllReduce(j->in + 1, j->out + 1, j->count, tuttiFloat, tuttiSum, j->comm,
+			      j->stream);
+}
+
 static tuttiResult_t group(struct cost_job *j)
 {
 	tuttiResult_t rc = tuttiGroupStart(), end;
@@ -97,6 +127,11 @@ static const struct {
 	{ "broadcast", broadcast },
 	{ "allgather", allgather },
 	{ "reduce-scatter", reduce_scatter },
+	{ "reduce", reduce },
+	{ "alltoall", alltoall },
+	{ "gather", gather },
+	{ "scatter", scatter },
+	{ "allreduce-odd", allreduce_odd },
 	{ "group", group },
 	{ "exchange", exchange },
 };
@@ -160,22 +195,34 @@ static int window(struct cost_job *j, call_fn *call, int ncalls)
 	return report("call", rc);
 }
 
-static int run_calls(const char *name, size_t bytes, int windows, int ncalls)
+static int run_call(tuttiComm_t comm, const char *name, size_t bytes, int windows, int ncalls)
 {
-	struct cost_job j = { 0 };
+	struct cost_job j = { .comm = comm };
 	int which = 0, rc;
 
 	j.library_memory = !strcmp(name, LIBRARY_MEMORY);
 	while (which < NCALLS && strcmp(calls[which].name, name))
 		which++;
-	if (which == NCALLS || report("join", tuttiCommInitEnv(&j.comm, NULL)) ||
-	    open_job(&j, bytes))
+	if (which == NCALLS || open_job(&j, bytes))
 		return 2;
 	rc = report(name, calls[which].call(&j));
 	for (int i = 0; i < windows && !rc; i++)
 		rc = window(&j, calls[which].call, ncalls);
 	close_job(&j);
-	return report("leave", tuttiCommDestroy(j.comm)) || rc;
+	return rc;
+}
+
+/* list: CALL BYTES CALL BYTES ... */
+static int run_calls(int windows, int ncalls, char **list)
+{
+	tuttiComm_t comm;
+	int rc = 0;
+
+	if (report("join", tuttiCommInitEnv(&comm, NULL)))
+		return 2;
+	for (; list[0] && list[1] && !rc; list += 2)
+		rc = run_call(comm, list[0], (size_t)atoll(list[1]), windows, ncalls);
+	return report("leave", tuttiCommDestroy(comm)) || rc;
 }
 
 /* ---- call_cost allocations ------------------------------------------------------------------- */
@@ -202,18 +249,24 @@ static long count(struct cost_job *j, call_fn *call, int *ret_rc)
 
 static int count_all(tuttiComm_t *comm, int rank, int n, void *transport)
 {
+	static const size_t sizes[] = { 8, 1024, 65536 };
 	struct cost_job j = { .comm = *comm, .rank = rank, .n = n };
 	tuttiStream_t stream;
 	int rc = report("stream", tuttiStreamCreate(&stream)) || open_job(&j, 64 << 10);
 
-	for (int on_stream = 0; on_stream < 2 && !rc; on_stream++) {
+	for (int k = 0; k < 6 && !rc; k++) {
+		bool on_stream = k % 2;
+		size_t bytes = sizes[k / 2];
+
 		j.stream = on_stream ? stream : NULL;
+		j.count = bytes / sizeof(float);
 		for (int i = 0; i < NCALLS && !rc; i++) {
 			long found = count(&j, calls[i].call, &rc);
 
 			if (rank == 0)
-				printf("%s %s %s %ld\n", (const char *)transport,
-				       on_stream ? "stream" : "blocking", calls[i].name, found);
+				printf("%s %s %s %zu %ld\n", (const char *)transport,
+				       on_stream ? "stream" : "blocking", calls[i].name, bytes,
+				       found);
 		}
 	}
 	fflush(stdout);
@@ -235,8 +288,8 @@ static int count_allocations(int np, char *transport)
 
 int main(int argc, char **argv)
 {
-	if (argc == 6 && !strcmp(argv[1], "calls"))
-		return run_calls(argv[2], (size_t)atoll(argv[3]), atoi(argv[4]), atoi(argv[5]));
+	if (argc >= 6 && argc % 2 == 0 && !strcmp(argv[1], "calls"))
+		return run_calls(atoi(argv[2]), atoi(argv[3]), argv + 4);
 	if (argc == 4 && !strcmp(argv[1], "allocations"))
 		return count_allocations(atoi(argv[2]), argv[3]);
 	if (argc == 2 && !strcmp(argv[1], "build")) {
@@ -247,6 +300,6 @@ int main(int argc, char **argv)
 #endif
 	}
 	fprintf(stderr,
-		"usage: call_cost calls CALL BYTES WINDOWS CALLS | call_cost allocations NP TRANSPORT | call_cost build\n");
+		"usage: call_cost calls WINDOWS CALLS CALL BYTES ... | call_cost allocations NP TRANSPORT | call_cost build\n");
 	return 2;
 }
