@@ -47,6 +47,14 @@ bool sim_any_harmed(void)
 	return false;
 }
 
+bool sim_any_disturbs(void)
+{
+	for (int i = 0; i < sim->job->n; i++)
+		if (sim->job->rank[i].disturbs)
+			return true;
+	return false;
+}
+
 static void check_states(const struct sim_comm *w)
 {
 	/* a rank without memory may have closed a connection itself */
@@ -75,9 +83,8 @@ void sim_check_departed(const struct sim_comm *w)
 	if (!w->known || w->n > ONE_LEVEL || job->rank[w->member[0]].process.dead ||
 	    sim->now_ns - job->last_kill_ns < SIM_NOTICE_NS)
 		return;
-	for (int i = 0; i < job->n; i++)
-		if (job->rank[i].disturbs)
-			return;
+	if (sim_any_disturbs())
+		return;
 	for (int r = 0; r < w->n; r++) {
 		const struct sim_rank *other = &job->rank[w->member[r]];
 		tuttiRankState_t state, want = other->process.dead ? tuttiRankDead : tuttiRankLeft;
@@ -99,11 +106,8 @@ static bool is_late_notice(uint64_t began_ns)
 	const struct sim_job *job = sim->job;
 	uint64_t since = job->last_kill_ns > began_ns ? job->last_kill_ns : began_ns;
 
-	if (job->faults != SIM_KILLS || job->misused)
+	if (job->faults != SIM_KILLS || job->misused || sim_any_disturbs())
 		return false;
-	for (int i = 0; i < job->n; i++)
-		if (job->rank[i].disturbs)
-			return false;
 	return sim->now_ns - since > SIM_NOTICE_NS;
 }
 

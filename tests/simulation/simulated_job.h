@@ -104,6 +104,8 @@ struct sim_job {
 
 /* Is there a reason for errors? */
 bool sim_any_harmed(void);
+/* Has a rank aborted, given up, or begun a shrink that ends the others' calls? */
+bool sim_any_disturbs(void);
 /* A call of this rank, which began at began_ns, has returned rc. comm NULL: there is none any more */
 void sim_check_call(const struct sim_comm *comm, const char *what, tuttiResult_t rc,
 		    uint64_t began_ns, uint64_t limit_ns);
