@@ -20,7 +20,8 @@ struct tt_bootstrap {
 	char settings[TT_SETTINGS];
 	/* [nranks] registered; claimed by a connection with another secret */
 	bool *registered, *wrong_secret;
-	int nregistered, seen;      /* seen: registrations, refused and lost ones too; declines */
+	int nregistered, nattached;
+	int seen;                   /* registrations, refused and lost ones too; declines */
 	uint64_t report_ns, log_ns; /* time of the next one */
 };
 
@@ -37,7 +38,7 @@ int tt_bootstrap_open(struct tt_control *ctl, const struct tt_join *join)
 		return tt_fail(TT_SYSTEM, "rank 0: no memory for %d ranks", ctl->nranks);
 	snprintf(root->settings, sizeof(root->settings), "%s", join->settings);
 	root->registered[0] = ctl->join.attached[0] = true;
-	root->nregistered = 1;
+	root->nregistered = root->nattached = 1;
 	root->report_ns = tt_now_ns() + REPORT_NS;
 	root->log_ns = tt_now_ns() + LOG_NS;
 	return 0;
@@ -199,10 +200,8 @@ void tt_bootstrap_attached(struct tt_control *ctl, int rank)
 			tt_conn_send(ctl->ep, c, 0, TT_F_RELEASE, NULL, 0);
 			tt_conn_end(c);
 		}
-	for (int r = 0; r < ctl->nranks; r++)
-		if (!ctl->join.attached[r])
-			return;
-	send_table(ctl);
+	if (++ctl->join.root->nattached == ctl->nranks)
+		send_table(ctl);
 }
 
 bool tt_bootstrap_register(struct tt_control *ctl, struct tt_conn *conn, const uint8_t *data,

@@ -34,6 +34,8 @@ static void drop(struct tt_unauth *u, bool close_fd)
 		return;
 	u->dead = true;
 	tt_admission_count(u->listener, -1);
+	if (u->listener->resume_ns != TT_NEVER)
+		u->listener->resume_ns = 0; /* there is room now */
 	tt_service_watch(EPOLL_CTL_DEL, u->fd, 0, NULL);
 	if (close_fd && u->tls)
 		tt_tls_close(u->tls);

@@ -1,6 +1,7 @@
 #!/bin/bash
 # check_simulation.sh - a seed of the simulation repeats its schedule; seeds of mended defects hold; every call that waits,
-# tells the time or uses the network is simulated; wrong options are refused
+# tells the time or uses the network is simulated; the hops of many ranks do not grow like their number; wrong options are
+# refused
 # Called by make check in the build folder.
 run=tests/simulation/simulation
 n=0
@@ -25,6 +26,14 @@ left=$(nm -u .libs/libtutti-core.a 2>/dev/null | awk '$1 == "U" { print $2 }' | 
 echo "# not simulated: ${left:-none}"
 [ -z "$left" ]
 claim $? "no call that waits, tells the time or uses the network is left to the real system"
+
+# Rank 0 registers many ranks at a time, and all else goes along trees.
+hops() { $run --ranks "$1" | awk '/^(join|death|shrink)/ { print $4 }' | tr '\n' ' '; }
+few=($(hops 40)) many=($(hops 160))
+echo "# hops of a join, a death and a shrink: ${few[*]} of 40 ranks, ${many[*]} of 160"
+[ ${#few[@]} = 3 ] && [ ${#many[@]} = 3 ] && [ "${many[0]}" -le $((2 * few[0])) ] && [ "${many[1]}" -le $((2 * few[1])) ] &&
+	[ "${many[2]}" -le $((2 * few[2])) ]
+claim $? "a join, a death and a shrink of 160 ranks take at most twice the hops of 40"
 
 $run --help | grep -q -- --schedules && ! $run --seed x 2>/dev/null && [ "$($run --jobs 0 2>&1 >/dev/null | head -c 6)" = "usage:" ]
 claim $? "--help explains; a wrong number is refused"

@@ -15,7 +15,7 @@ static void limit(struct net_descriptor *d)
 {
 	const struct net_descriptor *peer = net_of(d->peer);
 
-	if (sim->network->cuts[d->host][d->peer_host] && !net_has_held(peer))
+	if (net_is_cut(d->host, d->peer_host) && !net_has_held(peer))
 		sim_at(sim->now_ns + d->user_timeout_ns, net_give_up, net_due_of(d));
 }
 
@@ -59,7 +59,7 @@ static ssize_t send_some(struct net_descriptor *d, const struct iovec *iov, size
 	}
 	for (size_t i = 0; i < niov; i++)
 		bytes += iov[i].iov_len;
-	if (bytes > 1 && !(flags & MSG_EOR) && sim_random(16) == 0)
+	if (bytes > 1 && !(flags & MSG_EOR) && !sim->hop_ns && sim_random(16) == 0)
 		bytes = 1 + sim_random((uint32_t)(bytes < NET_WINDOW ? bytes
 								     : NET_WINDOW)); /* a part */
 	if (bytes > NET_WINDOW)
@@ -77,6 +77,10 @@ static ssize_t send_some(struct net_descriptor *d, const struct iovec *iov, size
 	limit(d);
 	sim_trace("process %d -> process %d: %zu bytes", d->process->number,
 		  net_of(d->peer)->process->number, bytes);
+	d->process->sent++;
+	d->process->sent_bytes += bytes;
+	net_of(d->peer)->process->received++;
+	net_of(d->peer)->process->received_bytes += bytes;
 	net_arrive(net_of(d->peer), s);
 	return (ssize_t)bytes;
 }

@@ -22,10 +22,12 @@ void sim_fail(const char *format, ...)
 {
 	va_list args;
 
-	if (sim->job->failed++ >= SENTENCES)
+	if (sim->job && sim->job->failed++ >= SENTENCES)
 		return;
-	fprintf(stderr, "seed %llu (%d processes, %s), %.6f s", (unsigned long long)sim->job->seed,
-		sim->job->n, fault_names[sim->job->faults], 1e-9 * (double)sim->now_ns);
+	if (sim->job)
+		fprintf(stderr, "seed %llu (%d processes, %s), %.6f s",
+			(unsigned long long)sim->job->seed, sim->job->n,
+			fault_names[sim->job->faults], 1e-9 * (double)sim->now_ns);
 	if (sim->process)
 		fprintf(stderr, ", process %d", sim->process->number);
 	fprintf(stderr, ": ");
@@ -236,9 +238,9 @@ static int count_together(const struct sim_comm *w)
 SIM_REPLACE(int, tt_control_form, struct tt_control *parent, const struct tt_members *members,
 	    uint64_t deadline_ns, struct tt_control **ret_ctl)
 {
-	const struct sim_rank *me = &sim->job->rank[sim->process->number];
+	const struct sim_rank *me = sim->job ? &sim->job->rank[sim->process->number] : NULL;
 
-	for (int i = 0; i < members->n && members->rank == 0 && me->shrinking->known; i++) {
+	for (int i = 0; me && i < members->n && members->rank == 0 && me->shrinking->known; i++) {
 		const struct sim_rank *other =
 			&sim->job->rank[me->shrinking->member[members->member[i]]];
 

@@ -13,6 +13,8 @@ static void kill_one(void *arg)
 /* Called by the simulation at every kill. */
 void sim_killed(const struct sim_process *p)
 {
+	if (!sim->job)
+		return;
 	sim->job->rank[p->number].harmed = true;
 	sim->job->last_kill_ns = sim->now_ns;
 }

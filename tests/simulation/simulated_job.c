@@ -139,7 +139,7 @@ int sim_job(const struct sim_plan *plan)
 	};
 	struct sim_job *job;
 
-	sim_begin(plan->seed, plan->trace);
+	sim_begin(plan->seed, plan->trace, SIM_PROCESSES);
 	job = sim->job = sim_alloc(sizeof(*job));
 	sim->encrypts = sim_random(4) == 0;
 	sim->yields = sim_random(8) == 0;

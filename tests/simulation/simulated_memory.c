@@ -108,24 +108,37 @@ static bool out_of_memory(size_t bytes)
 	return true;
 }
 
+/* A process of a crowd holds data, or no more. */
+static void *count(void *data, int sign)
+{
+	struct sim_process *p = sim && sim->hop_ns ? sim->process : NULL;
+
+	if (!p || !data)
+		return data;
+	p->held += sign * (int64_t)malloc_usable_size(data);
+	if (p->held > p->held_most)
+		p->held_most = p->held;
+	return data;
+}
+
 SIM_REPLACE(void *, malloc, size_t bytes)
 {
-	return out_of_memory(bytes) ? NULL : __real_malloc(bytes);
+	return out_of_memory(bytes) ? NULL : count(__real_malloc(bytes), 1);
 }
 
 SIM_REPLACE(void *, calloc, size_t n, size_t bytes)
 {
-	return out_of_memory(n * bytes) ? NULL : __real_calloc(n, bytes);
+	return out_of_memory(n * bytes) ? NULL : count(__real_calloc(n, bytes), 1);
 }
 
 SIM_REPLACE(void *, realloc, void *old, size_t bytes)
 {
-	return out_of_memory(bytes) ? NULL : __real_realloc(old, bytes);
+	return out_of_memory(bytes) ? NULL : count(__real_realloc(count(old, -1), bytes), 1);
 }
 
 SIM_REPLACE(void *, aligned_alloc, size_t alignment, size_t bytes)
 {
-	return out_of_memory(bytes) ? NULL : __real_aligned_alloc(alignment, bytes);
+	return out_of_memory(bytes) ? NULL : count(__real_aligned_alloc(alignment, bytes), 1);
 }
 
 /* ---- freed memory ----------------------------------------------------------------------------- */
@@ -146,6 +159,7 @@ SIM_REPLACE(void, free, void *data)
 	size_t bytes = data ? malloc_usable_size(data) : 0;
 	struct freed *f;
 
+	count(data, -1);
 	if (!sim || !sim->memory || !sim->process || !data || bytes > KEPT_BYTES) {
 		__real_free(data);
 		return;

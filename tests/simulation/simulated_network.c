@@ -6,10 +6,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include "tests/simulation/simulated_network.h"
 
+#define NET_DESCRIPTORS 256                /* of each process, on average */
 #define TCP_GIVES_UP_NS (924 * SIM_SECOND) /* Linux: 15 retransmissions */
 
 struct net_descriptor *net_of(int fd)
@@ -24,7 +26,7 @@ int net_number(const struct net_descriptor *d)
 
 bool net_is_simulated(int fd)
 {
-	return fd >= SIM_FD && fd < SIM_FD + NET_DESCRIPTORS && net_of(fd)->kind != NET_FREE;
+	return fd >= SIM_FD && fd < SIM_FD + sim->network->room && net_of(fd)->kind != NET_FREE;
 }
 
 int net_fail(int error)
@@ -38,10 +40,10 @@ int net_make(enum net_kind kind)
 	struct net_descriptor *d;
 	unsigned generation;
 
-	while (sim->network->lowest < NET_DESCRIPTORS &&
+	while (sim->network->lowest < sim->network->room &&
 	       sim->network->table[sim->network->lowest].kind != NET_FREE)
 		sim->network->lowest++;
-	if (sim->network->lowest == NET_DESCRIPTORS)
+	if (sim->network->lowest == sim->network->room)
 		return net_fail(EMFILE);
 	d = &sim->network->table[sim->network->lowest];
 	if (sim->network->last <= sim->network->lowest)
@@ -51,6 +53,8 @@ int net_make(enum net_kind kind)
 				      .process = sim->process,
 				      .peer = -1,
 				      .peer_host = -1,
+				      .next_listener = -1,
+				      .epoll = -1,
 				      .host = sim->process->host,
 				      .generation = generation,
 				      .user_timeout_ns = TCP_GIVES_UP_NS };
@@ -59,10 +63,14 @@ int net_make(enum net_kind kind)
 	return net_number(d);
 }
 
-void sim_network_begin(void)
+void sim_network_begin(int processes)
 {
-	sim->network = sim_alloc(sizeof(*sim->network));
-	sim->network->next_port = 33000;
+	struct sim_network *n = sim->network = sim_alloc(sizeof(*n));
+
+	n->room = processes * NET_DESCRIPTORS;
+	n->table = sim_alloc((size_t)n->room * sizeof(*n->table));
+	n->next_port = 33000;
+	memset(n->listeners, -1, sizeof(n->listeners));
 }
 
 int sim_network_null(void)
@@ -90,8 +98,16 @@ void sim_trace(const char *format, ...)
 
 /* ---- time of arrival ------------------------------------------------------------------------- */
 
+/* The last hosts of a crowd are never cut. */
+bool net_is_cut(int a, int b)
+{
+	return a >= 0 && a < SIM_PROCESSES && b < SIM_PROCESSES && sim->network->cuts[a][b];
+}
+
 uint64_t net_delay(int a, int b)
 {
+	if (sim->hop_ns)
+		return a == b ? 0 : sim->hop_ns;
 	if (a == b)
 		return 3000 + sim_random(10000);
 	/* mostly some tens of us; sometimes a queue, or a lost segment */
@@ -128,7 +144,7 @@ struct net_descriptor *net_claim(struct net_due *due)
 /* A segment at end d from its peer, in order after the earlier ones */
 void net_arrive(struct net_descriptor *d, struct net_segment *s)
 {
-	bool held = d->peer_host >= 0 && sim->network->cuts[d->peer_host][d->host];
+	bool held = net_is_cut(d->peer_host, d->host);
 	uint64_t when = sim->now_ns + net_delay(d->peer_host, d->host);
 
 	if (when < d->last_arrival)
@@ -251,6 +267,23 @@ bool sim_network_lose(int *ret_a, int *ret_b)
 	return false;
 }
 
+/* A closed descriptor is watched no more, and listens no more. */
+static void forget(struct net_descriptor *d)
+{
+	struct net_descriptor *e = d->epoll >= 0 ? net_of(d->epoll) : NULL;
+	int *at = &sim->network->listeners[d->host % NET_BUCKETS];
+
+	for (int j = 0; e && e->kind == NET_EPOLL && j < e->nwatches; j++)
+		if (e->watches[j].fd == net_number(d))
+			e->watches[j--] = e->watches[--e->nwatches];
+	while (d->listening && *at != net_number(d))
+		at = &net_of(*at)->next_listener;
+	if (d->listening)
+		*at = d->next_listener;
+	sim_free(d->queue);
+	d->queue = NULL;
+}
+
 void net_close(struct net_descriptor *d)
 {
 	if (d->kind == NET_SOCKET) {
@@ -263,15 +296,7 @@ void net_close(struct net_descriptor *d)
 		}
 		drop_in(d);
 	}
-	if (d->kind != NET_EPOLL)
-		for (int i = 0; i < sim->network->last; i++)
-			for (int j = 0; sim->network->table[i].kind == NET_EPOLL &&
-					j < sim->network->table[i].nwatches;
-			     j++)
-				if (sim->network->table[i].watches[j].fd == net_number(d))
-					sim->network->table[i].watches[j--] =
-						sim->network->table[i]
-							.watches[--sim->network->table[i].nwatches];
+	forget(d);
 	sim_free(d->watches);
 	d->watches = NULL;
 	d->process->ndescriptors--;
@@ -291,7 +316,7 @@ void sim_network_kill(struct sim_process *p)
 void net_acknowledge(struct net_descriptor *d, size_t bytes)
 {
 	d->unacknowledged += bytes;
-	if (d->peer < 0 || sim->network->cuts[d->host][d->peer_host] || !d->unacknowledged)
+	if (d->peer < 0 || net_is_cut(d->host, d->peer_host) || !d->unacknowledged)
 		return;
 	d->in_bytes -= d->unacknowledged;
 	d->unacknowledged = 0;

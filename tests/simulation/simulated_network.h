@@ -23,7 +23,6 @@
 
 #include "tests/simulation/simulation.h"
 
-#define NET_DESCRIPTORS 8192
 #define NET_WINDOW (64u << 10) /* bytes sent and not received */
 
 enum net_kind { NET_FREE, NET_NUL, NET_EVENT, NET_EPOLL, NET_SOCKET };
@@ -56,7 +55,9 @@ struct net_descriptor {
 	int port, peer_port, host, peer_host; /* 0 and -1: none */
 	int peer;                             /* descriptor of the other end, -1: closed, none */
 	int error;                            /* SO_ERROR */
-	int queue[64], nqueue;                /* listening: connected ends, to be accepted */
+	int *queue, nqueue, backlog;          /* listening: connected ends, to be accepted */
+	int next_listener;                    /* of the same bucket, -1: none */
+	int epoll;                            /* descriptor that watches it, -1: none */
 	struct net_segment *in, **in_last;
 	size_t in_bytes;       /* sent by the peer, not acknowledged to it as received */
 	size_t unacknowledged; /* of in_bytes: received, but a cut holds the acknowledgment */
@@ -68,10 +69,14 @@ struct net_descriptor {
 	unsigned generation;
 };
 
+#define NET_BUCKETS 4096
+
 struct sim_network {
-	struct net_descriptor table[NET_DESCRIPTORS];
-	int lowest; /* no free entry below */
-	int last;   /* no used entry from here on */
+	struct net_descriptor *table; /* [room] */
+	int room;
+	int lowest;                 /* no free entry below */
+	int last;                   /* no used entry from here on */
+	int listeners[NET_BUCKETS]; /* by host, -1: none */
 	bool cuts[SIM_PROCESSES][SIM_PROCESSES];
 	int next_port;
 };
@@ -91,6 +96,8 @@ int net_fail(int error);
 int net_make(enum net_kind kind);
 void net_close(struct net_descriptor *d);
 
+/* Does nothing travel from host a to host b? */
+bool net_is_cut(int a, int b);
 /* Time from host a to host b */
 uint64_t net_delay(int a, int b);
 struct net_segment *net_segment(size_t bytes);

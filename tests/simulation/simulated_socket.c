@@ -40,6 +40,13 @@ SIM_REPLACE(int, socket, int family, int type, int protocol)
 	return fd;
 }
 
+static int next_port(void)
+{
+	if (sim->network->next_port > 65535)
+		sim->network->next_port = 33000;
+	return sim->network->next_port++;
+}
+
 static bool is_taken(const struct net_descriptor *d, int port)
 {
 	for (int i = 0; i < sim->network->last; i++) {
@@ -59,32 +66,41 @@ SIM_REPLACE(int, bind, int fd, const struct sockaddr *sa, socklen_t bytes)
 
 	(void)bytes;
 	sim_call();
-	while (!port && is_taken(d, sim->network->next_port))
-		sim->network->next_port++;
-	if (!port)
-		port = sim->network->next_port++;
-	if (is_taken(d, port))
-		return net_fail(EADDRINUSE);
+	while (!d->port) {
+		int next = port ? port : next_port();
+
+		if (!is_taken(d, next))
+			d->port = next;
+		else if (port)
+			return net_fail(EADDRINUSE);
+	}
 	d->bound = true;
-	d->port = port;
 	return 0;
 }
 
 SIM_REPLACE(int, listen, int fd, int backlog)
 {
-	(void)backlog;
+	struct net_descriptor *d = net_of(fd);
+	int *first = &sim->network->listeners[d->host % NET_BUCKETS];
+
 	sim_call();
-	net_of(fd)->listening = true;
+	if (d->listening)
+		return 0;
+	d->listening = true;
+	d->backlog = backlog;
+	d->queue = sim_alloc((size_t)backlog * sizeof(*d->queue));
+	d->next_listener = *first;
+	*first = fd;
 	return 0;
 }
 
 static struct net_descriptor *listener(int host, int port)
 {
-	for (int i = 0; i < sim->network->last; i++)
-		if (sim->network->table[i].kind == NET_SOCKET && sim->network->table[i].listening &&
-		    sim->network->table[i].host == host && sim->network->table[i].port == port)
-			return &sim->network->table[i];
-	return NULL;
+	int fd = sim->network->listeners[host % NET_BUCKETS];
+
+	while (fd >= 0 && (net_of(fd)->host != host || net_of(fd)->port != port))
+		fd = net_of(fd)->next_listener;
+	return fd < 0 ? NULL : net_of(fd);
 }
 
 static void finish_connect(struct net_descriptor *d, int error)
@@ -113,17 +129,17 @@ static void syn(void *arg)
 
 	if (!d || !d->connecting)
 		return;
-	if (sim->network->cuts[d->host][d->peer_host] ||
-	    sim->network->cuts[d->peer_host][d->host]) {
+	l = listener(d->peer_host, d->peer_port);
+	if (net_is_cut(d->host, d->peer_host) || net_is_cut(d->peer_host, d->host) ||
+	    (l && l->nqueue == l->backlog)) {
 		if (++d->syns > SYN_GIVES_UP)
 			finish_connect(d, ETIMEDOUT);
 		else
 			sim_at(sim->now_ns + (SIM_SECOND << d->syns), syn, net_due_of(d));
 		return;
 	}
-	l = listener(d->peer_host, d->peer_port);
 	sim_at(sim->now_ns + net_delay(d->peer_host, d->host), established, net_due_of(d));
-	if (!l || l->nqueue == 64)
+	if (!l)
 		return;
 	sim->process = l->process;
 	fd = net_make(NET_SOCKET);
@@ -149,10 +165,10 @@ SIM_REPLACE(int, connect, int fd, const struct sockaddr *sa, socklen_t bytes)
 	sim_call();
 	d->peer_host = address >> 24 == 127 ? d->host : (int)(address - 0x0a000001u);
 	d->peer_port = ntohs(to->sin_port);
-	if (d->peer_host < 0 || d->peer_host >= SIM_PROCESSES)
+	if (d->peer_host < 0 || d->peer_host >= sim->network->room)
 		return net_fail(ENETUNREACH);
 	if (!d->port)
-		d->port = sim->network->next_port++;
+		d->port = next_port();
 	d->connecting = true;
 	sim_at(sim->now_ns + net_delay(d->host, d->peer_host), syn, net_due_of(d));
 	if (d->nonblocking)

@@ -65,7 +65,6 @@ SIM_REPLACE(char *, getenv, const char *name)
 		char value[16];
 	} settings[] = {
 		{ "TUTTI_TRANSPORT", "tcp" },
-		{ "TUTTI_TIMEOUT_MS", "10000" },
 		{ "TUTTI_SHRINK", "majority" },
 	};
 	static char host[16];
@@ -76,6 +75,8 @@ SIM_REPLACE(char *, getenv, const char *name)
 		snprintf(host, sizeof(host), "host%d", sim->process->host);
 		return host;
 	}
+	if (!strcmp(name, "TUTTI_TIMEOUT_MS"))
+		return (char *)(uintptr_t)(sim->hop_ns ? "600000" : "10000");
 	if (!strcmp(name, "TUTTI_ENCRYPT"))
 		return (char *)(uintptr_t)(sim->encrypts ? "on" : "off");
 	if (!strcmp(name, "TUTTI_ALGO"))

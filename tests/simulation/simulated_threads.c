@@ -24,7 +24,7 @@
 
 #define STACK (256u << 10)
 #define LOCKS 16 /* held by one coroutine at a time */
-#define BUCKETS 64
+#define BUCKETS 4096
 #define STAYS 16 /* 1 of this number of choices may leave the process */
 
 /* Where a coroutine, or the scheduler, goes on. A jump makes no system call; swapcontext makes two. */
@@ -36,10 +36,12 @@ struct place {
 
 struct coroutine {
 	struct coroutine *next;
+	uint64_t number;
 	struct sim_process *process;
 	struct place place;
 	bool done, woken;
-	int at;            /* in runnable[], -1: it sleeps or is done */
+	int at; /* in runnable[], -1: it sleeps or is done */
+	struct coroutine *next_sleeper;
 	const void *key;   /* it sleeps until sim_wake(key) ... */
 	uint64_t until_ns; /* ... or this time */
 	void *(*body)(void *);
@@ -55,10 +57,12 @@ struct coroutine {
 struct sim *sim;
 
 struct sim_threads {
-	struct coroutine *all, *running, **runnable;
+	struct coroutine *all, **last, *running, **runnable;
 	int nrunnable, runnable_room;
-	int sleepers[BUCKETS]; /* by key */
-	uint64_t wake_ns;      /* no sleep ends before */
+	uint64_t made;
+	int living, done;                    /* of all */
+	struct coroutine *sleepers[BUCKETS]; /* by key; in order of their numbers */
+	uint64_t wake_ns;                    /* no sleep ends before */
 	const struct sim_process *latest;
 	struct place scheduler;
 	uint64_t random;
@@ -112,7 +116,7 @@ static int find_locals(struct dl_phdr_info *info, size_t size, void *ctx)
 	return 1;
 }
 
-void sim_begin(uint64_t seed, bool tracing)
+void sim_begin(uint64_t seed, bool tracing, int processes)
 {
 	struct sim_threads *t = sim_alloc(sizeof(*t));
 
@@ -121,14 +125,15 @@ void sim_begin(uint64_t seed, bool tracing)
 	sim->threads = t;
 	t->random = seed * 0x9e3779b97f4a7c15ull;
 	t->wake_ns = SIM_NEVER;
+	t->last = &t->all;
 	dl_iterate_phdr(find_locals, t);
 	t->pristine = sim_alloc(t->local_bytes + 1);
 	memcpy(t->pristine, t->locals, t->local_bytes);
 	sim_timers_begin();
-	sim_network_begin();
+	sim_network_begin(processes);
 }
 
-static int *sleepers(const void *key)
+static struct coroutine **sleepers(const void *key)
 {
 	return &sim->threads->sleepers[(uintptr_t)key / 8 % BUCKETS];
 }
@@ -157,7 +162,11 @@ static void let_rest(struct coroutine *c)
 
 static void end_sleep(struct coroutine *c)
 {
-	--*sleepers(c->key);
+	struct coroutine **at = sleepers(c->key);
+
+	while (*at != c)
+		at = &(*at)->next_sleeper;
+	*at = c->next_sleeper;
 	let_run(c);
 }
 
@@ -201,6 +210,8 @@ static void finish(struct coroutine *c)
 		end_sleep(c);
 	let_rest(c);
 	c->done = true;
+	sim->threads->living--;
+	sim->threads->done++;
 	c->process->nthreads--;
 	sim_wake(c);
 }
@@ -221,7 +232,8 @@ static void enter(void)
 
 static struct coroutine *begin(struct sim_process *p)
 {
-	struct coroutine *c = sim_alloc(sizeof(*c)), **last = &sim->threads->all;
+	struct sim_threads *t = sim->threads;
+	struct coroutine *c = sim_alloc(sizeof(*c));
 	void *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -230,13 +242,14 @@ static struct coroutine *begin(struct sim_process *p)
 	c->place.begin.uc_stack.ss_size = STACK;
 	makecontext(&c->place.begin, enter, 0);
 	c->process = p;
-	c->locals = sim_alloc(sim->threads->local_bytes + 1);
-	memcpy(c->locals, sim->threads->pristine, sim->threads->local_bytes);
+	c->locals = sim_alloc(t->local_bytes + 1);
+	memcpy(c->locals, t->pristine, t->local_bytes);
 	let_run(c);
 	p->nthreads++;
-	while (*last)
-		last = &(*last)->next;
-	*last = c;
+	c->number = t->made++;
+	t->living++;
+	*t->last = c;
+	t->last = &c->next;
 	return c;
 }
 
@@ -252,10 +265,13 @@ void sim_process_begin(struct sim_process *p, void (*body)(void *), void *arg)
 bool sim_sleep(const void *key, uint64_t until_ns)
 {
 	struct sim_threads *t = sim->threads;
-	struct coroutine *c = t->running;
+	struct coroutine *c = t->running, **at = sleepers(key);
 
 	let_rest(c);
-	++*sleepers(key);
+	while (*at && (*at)->number < c->number)
+		at = &(*at)->next_sleeper;
+	c->next_sleeper = *at;
+	*at = c;
 	c->woken = false;
 	c->key = key;
 	c->until_ns = until_ns;
@@ -267,11 +283,15 @@ bool sim_sleep(const void *key, uint64_t until_ns)
 
 void sim_wake(const void *key)
 {
-	for (struct coroutine *c = sim->threads->all; c && *sleepers(key); c = c->next)
-		if (!c->done && c->at < 0 && c->key == key) {
+	struct coroutine *next;
+
+	for (struct coroutine *c = *sleepers(key); c; c = next) {
+		next = c->next_sleeper;
+		if (c->key == key) {
 			c->woken = true;
 			end_sleep(c);
 		}
+	}
 }
 
 static void kill_now(void *arg)
@@ -283,6 +303,10 @@ void sim_call(void)
 {
 	struct sim_process *p = sim->process;
 
+	if (sim->hop_ns) {
+		sim->now_ns++;
+		return;
+	}
 	sim->now_ns += 200 + sim_random(800);
 	if (++p->calls == p->kill_at)
 		sim_at(sim->now_ns, kill_now, p);
@@ -362,24 +386,19 @@ static void reap(void)
 {
 	struct coroutine **at = &sim->threads->all, *c;
 
-	while ((c = *at)) {
+	while (sim->threads->done && (c = *at)) {
 		if (!c->done || c->body) { /* a joiner frees it */
 			at = &c->next;
 			continue;
 		}
 		*at = c->next;
+		if (!c->next)
+			sim->threads->last = at;
+		sim->threads->done--;
 		munmap(c->place.begin.uc_stack.ss_sp, STACK);
 		sim_free(c->locals);
 		sim_free(c);
 	}
-}
-
-static bool is_over(void)
-{
-	for (struct coroutine *c = sim->threads->all; c; c = c->next)
-		if (!c->done)
-			return false;
-	return true;
 }
 
 bool sim_run(uint64_t until_ns)
@@ -397,7 +416,7 @@ bool sim_run(uint64_t until_ns)
 			continue;
 		}
 		reap();
-		if (is_over())
+		if (!sim->threads->living)
 			return true;
 		next = next_time();
 		if (next > until_ns)
@@ -464,7 +483,7 @@ SIM_REPLACE(int, pthread_mutex_lock, pthread_mutex_t *lock)
 {
 	if (!sim || !sim->threads->running) /* before a fork of the simulation itself */
 		return pthread_mutex_trylock(lock);
-	if (sim_random(16) == 0)
+	if (!sim->hop_ns && sim_random(16) == 0)
 		switch_out();
 	while (pthread_mutex_trylock(lock))
 		sim_sleep(lock, SIM_NEVER);
@@ -544,8 +563,8 @@ SIM_REPLACE(int, clock_gettime, clockid_t clock, struct timespec *ret_time)
 {
 	uint64_t now;
 
-	sim->now_ns += 50;
-	if (sim->threads->running && sim_random(64) == 0)
+	sim->now_ns += sim->hop_ns ? 1 : 50;
+	if (sim->threads->running && !sim->hop_ns && sim_random(64) == 0)
 		switch_out();
 	now = sim->now_ns;
 	if (clock == CLOCK_REALTIME) /* it is set forth and back by up to an hour */

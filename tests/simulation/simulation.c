@@ -26,6 +26,7 @@
 struct options {
 	uint64_t first, count, jobs;
 	bool trace, until_failure;
+	uint64_t ranks, hop_us; /* of a crowd; ranks 0: none */
 };
 
 struct running {
@@ -52,6 +53,8 @@ static void usage(FILE *to)
 		"  --jobs N         as many at a time (1)\n"
 		"  --trace          print its messages, kills and results\n"
 		"  --until-failure  end at the first failure\n"
+		"  --ranks N        instead: N ranks join, one dies, the others shrink; print the costs\n"
+		"  --hop US         time of a message then, in microseconds (50)\n"
 		"  --help\n\n"
 		"A failure is printed with its seed, which repeats it. Exit status: 0 all hold, 1 not.\n");
 }
@@ -78,11 +81,13 @@ static struct options read_options(int argc, char **argv)
 		{ "seed", required_argument, NULL, 's' },
 		{ "jobs", required_argument, NULL, 'j' },
 		{ "trace", no_argument, NULL, 't' },
+		{ "ranks", required_argument, NULL, 'r' },
+		{ "hop", required_argument, NULL, 'o' },
 		{ "until-failure", no_argument, NULL, 'u' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
-	struct options o = { .first = 1, .count = 2000, .jobs = 1 };
+	struct options o = { .first = 1, .count = 2000, .jobs = 1, .hop_us = 50 };
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) >= 0) {
@@ -100,6 +105,12 @@ static struct options read_options(int argc, char **argv)
 		case 'j':
 			o.jobs = number(optarg);
 			break;
+		case 'r':
+			o.ranks = number(optarg);
+			break;
+		case 'o':
+			o.hop_us = number(optarg);
+			break;
 		case 't':
 			o.trace = true;
 			break;
@@ -114,7 +125,8 @@ static struct options read_options(int argc, char **argv)
 			exit(2);
 		}
 	}
-	if (optind < argc || !o.jobs || o.jobs > JOBS_MOST) {
+	if (optind < argc || !o.jobs || o.jobs > JOBS_MOST || o.ranks == 1 ||
+	    o.ranks > SIM_CROWD_MOST || !o.hop_us) {
 		usage(stderr);
 		exit(2);
 	}
@@ -203,5 +215,5 @@ int main(int argc, char **argv)
 	mallopt(M_TRIM_THRESHOLD, 1 << 30);
 	sigaction(SIGINT, &(struct sigaction){ .sa_handler = interrupt }, NULL);
 	sigaction(SIGTERM, &(struct sigaction){ .sa_handler = interrupt }, NULL);
-	return run_all(&o);
+	return o.ranks ? sim_crowd((int)o.ranks, o.hop_us * 1000, o.trace) : run_all(&o);
 }

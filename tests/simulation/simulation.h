@@ -13,6 +13,7 @@
  *   simulated_tls.c       sessions of TLS: the same flights, in clear
  *   simulated_system.c    everything else of the host: names, files, interfaces, randomness
  *   simulated_job.c       what the ranks do, the faults, and what must hold
+ *   simulated_crowd.c     many ranks: what a join, a death and a shrink cost
  *   simulation.c          the command: many seeds, one process each
  *
  * Source: deterministic simulation as in FoundationDB (Zhou et al. 2021), here below the library
@@ -49,6 +50,10 @@ struct sim_process {
 	size_t fail_from_bytes; /* ... of this size, or larger */
 	uint64_t kill_at;       /* the call in which it is killed, 0: none */
 	uint32_t corrupts;      /* 1 of this number of segments that it sends, 0: none */
+	/* of a crowd: */
+	uint64_t sent, received;             /* segments */
+	uint64_t sent_bytes, received_bytes; /* of these */
+	int64_t held, held_most;             /* bytes of memory */
 };
 
 /* ---- simulated_threads.c --------------------------------------------------------------------- */
@@ -57,6 +62,7 @@ struct sim {
 	struct sim_process *process; /* of the running coroutine, NULL: none */
 	uint64_t now_ns;
 	bool tracing;
+	uint64_t hop_ns;       /* of every message, and calls take no time; 0: both are drawn */
 	bool encrypts;         /* data over tcp: TUTTI_ENCRYPT */
 	const char *algorithm; /* TUTTI_ALGO */
 	bool yields; /* a rank that waits for data, and does not sleep at once: TUTTI_WAIT */
@@ -69,7 +75,7 @@ struct sim {
 /* The simulation's own variables. They are on the heap, because those of the program belong to the
  * simulated processes. Fixed from sim_begin on. */
 extern struct sim *sim;
-void sim_begin(uint64_t seed, bool tracing);
+void sim_begin(uint64_t seed, bool tracing, int processes);
 
 /* The next random number below n. */
 uint32_t sim_random(uint32_t n);
@@ -102,7 +108,7 @@ void sim_run_timers(void);
 
 /* ---- simulated_network.c --------------------------------------------------------------------- */
 
-void sim_network_begin(void);
+void sim_network_begin(int processes);
 
 #define SIM_FD 512 /* the first simulated descriptor */
 
@@ -145,5 +151,13 @@ void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void sim_killed(const struct sim_process *p);
 /* Run the schedule of a seed. 0 | 1, with a sentence on stderr */
 int sim_job(const struct sim_plan *plan);
+
+/* ---- simulated_crowd.c ------------------------------------------------------------------------- */
+
+#define SIM_CROWD_MOST 65000
+
+/* n ranks join, one dies, the others notice it and shrink; each message takes hop_ns. Prints what that
+ * costs. 0 | 1, with a sentence on stderr */
+int sim_crowd(int n, uint64_t hop_ns, bool trace);
 
 #endif

@@ -1,0 +1,206 @@
+/*
+ * simulated_crowd.c - many ranks: what a join, a death and a shrink cost
+ *
+ * Each message takes one hop, the same time for all; calls of the library take none, so the times are
+ * those of the protocols alone. What a rank computes (handshakes, signatures) is not in them.
+ */
+#include <stdio.h>
+
+#include "tests/simulation/simulation.h"
+#include "tutti.h"
+
+#define END_NS (3600 * SIM_SECOND)
+
+enum phase { JOIN, DEATH, SHRINK, PHASES };
+
+struct member {
+	struct sim_process process;
+	uint64_t sent, received, bytes; /* before the phase */
+	int64_t held;                   /* memory after the join */
+	bool passed[PHASES];
+};
+
+struct crowd {
+	int n, dying;
+	int arrived[PHASES], failed;
+	uint64_t began_ns[PHASES], ended_ns[PHASES];
+	struct member *member;
+	tuttiUniqueId id;
+	bool has_id;
+};
+
+/* Of the ranks that have passed the phase */
+struct cost {
+	uint64_t sent, sent_most, received_most, bytes, bytes_most;
+	int most; /* rank with bytes_most */
+};
+
+static struct crowd *crowd;
+
+static void begin_phase(enum phase phase)
+{
+	crowd->began_ns[phase] = sim->now_ns;
+	for (int r = 0; r < crowd->n; r++) {
+		struct member *m = &crowd->member[r];
+
+		m->sent = m->process.sent;
+		m->received = m->process.received;
+		m->bytes = m->process.sent_bytes + m->process.received_bytes;
+	}
+}
+
+static struct cost cost_of(enum phase phase)
+{
+	struct cost c = { 0 };
+
+	for (int r = 0; r < crowd->n; r++) {
+		const struct member *m = &crowd->member[r];
+		uint64_t sent = m->process.sent - m->sent,
+			 received = m->process.received - m->received,
+			 bytes = m->process.sent_bytes + m->process.received_bytes - m->bytes;
+
+		if (!m->passed[phase])
+			continue;
+		c.sent += sent;
+		c.bytes += bytes;
+		c.sent_most = sent > c.sent_most ? sent : c.sent_most;
+		c.received_most = received > c.received_most ? received : c.received_most;
+		c.most = bytes > c.bytes_most ? r : c.most;
+		c.bytes_most = bytes > c.bytes_most ? bytes : c.bytes_most;
+	}
+	return c;
+}
+
+static void print(enum phase phase)
+{
+	static const char *const names[] = { "join", "death", "shrink" };
+	struct cost c = cost_of(phase);
+	uint64_t time_ns = crowd->ended_ns[phase] - crowd->began_ns[phase];
+	double n = crowd->arrived[phase];
+
+	printf("%-7s %7d %11.3f %8.0f %9.1f %9llu %9llu %11.0f %12llu of rank %d\n", names[phase],
+	       crowd->arrived[phase], 1e-6 * (double)time_ns, (double)time_ns / (double)sim->hop_ns,
+	       (double)c.sent / n, (unsigned long long)c.sent_most,
+	       (unsigned long long)c.received_most, (double)c.bytes / n,
+	       (unsigned long long)c.bytes_most, c.most);
+}
+
+/* This rank has passed a phase. All wait for the last one of `expected`, which prints the costs. */
+static void pass(struct member *m, enum phase phase, int expected)
+{
+	m->passed[phase] = true;
+	if (++crowd->arrived[phase] < expected) {
+		while (crowd->arrived[phase] < expected && !crowd->failed)
+			sim_sleep(&crowd->arrived[phase], SIM_NEVER);
+		return;
+	}
+	crowd->ended_ns[phase] = sim->now_ns;
+	print(phase);
+	sim_wake(&crowd->arrived[phase]);
+}
+
+static bool failed(const struct member *m, const char *what, tuttiResult_t rc)
+{
+	if (!rc)
+		return false;
+	if (!crowd->failed++)
+		fprintf(stderr, "simulation: rank %d of %d: %s: %s\n", m->process.number, crowd->n,
+			what, tuttiGetLastError(NULL));
+	for (int p = 0; p < PHASES; p++)
+		sim_wake(&crowd->arrived[p]);
+	return true;
+}
+
+/* Look for the death whenever something has come. */
+static void await_death(struct member *m, tuttiComm_t comm)
+{
+	tuttiRankState_t state = tuttiRankAlive;
+
+	while (!crowd->began_ns[DEATH] && !crowd->failed)
+		sim_sleep(&crowd->began_ns[DEATH], SIM_NEVER);
+	while (!tuttiCommRankState(comm, crowd->dying, &state) && state != tuttiRankDead &&
+	       !m->process.dead)
+		sim_sleep(&m->process, sim->now_ns + sim->hop_ns);
+}
+
+static tuttiResult_t join(const struct member *m, tuttiComm_t *ret_comm)
+{
+	if (m->process.number == 0) {
+		tuttiResult_t rc = tuttiGetUniqueId(&crowd->id);
+
+		if (rc)
+			return rc;
+		crowd->has_id = true;
+		begin_phase(JOIN);
+		sim_wake(&crowd->has_id);
+	}
+	while (!crowd->has_id)
+		sim_sleep(&crowd->has_id, SIM_NEVER);
+	return tuttiCommInitRank(ret_comm, crowd->n, crowd->id, m->process.number);
+}
+
+static void kill_one(void *arg)
+{
+	struct member *m = arg;
+
+	begin_phase(DEATH);
+	sim_wake(&crowd->began_ns[DEATH]);
+	sim_kill(&m->process);
+}
+
+static void member_main(void *arg)
+{
+	struct member *m = arg;
+	tuttiComm_t comm, next;
+	int n;
+
+	if (failed(m, "join", join(m, &comm)))
+		return;
+	m->held = m->process.held;
+	pass(m, JOIN, crowd->n);
+	if (m->process.number == 0 && !crowd->failed)
+		sim_at(sim->now_ns + SIM_SECOND, kill_one, &crowd->member[crowd->dying]);
+	await_death(m, comm);
+	pass(m, DEATH, crowd->n - 1);
+	if (!crowd->began_ns[SHRINK])
+		begin_phase(SHRINK);
+	if (failed(m, "shrink", tuttiCommShrink(comm, NULL, 0, &next, NULL, TUTTI_SHRINK_ABORT)) ||
+	    failed(m, "count", tuttiCommCount(next, &n)))
+		return;
+	if (n != crowd->n - 1 && !crowd->failed++)
+		fprintf(stderr, "simulation: the shrink left %d ranks of %d\n", n, crowd->n - 1);
+	pass(m, SHRINK, crowd->n - 1);
+}
+
+int sim_crowd(int n, uint64_t hop_ns, bool trace)
+{
+	int64_t held = 0, most = 0;
+
+	sim_begin(1, trace, n);
+	sim->hop_ns = hop_ns;
+	sim->algorithm = "auto";
+	crowd = sim_alloc(sizeof(*crowd));
+	*crowd = (struct crowd){ .n = n, .dying = n / 2 };
+	crowd->member = sim_alloc((size_t)n * sizeof(*crowd->member));
+	for (int r = 0; r < n; r++) {
+		struct member *m = &crowd->member[r];
+
+		m->process.number = m->process.host = r;
+		sim_process_begin(&m->process, member_main, m);
+	}
+	printf("%d ranks, %.0f us a hop\n"
+	       "phase     ranks          ms     hops  messages of which     and  bytes of a       bytes\n"
+	       "                                       a rank      most received         rank        most\n",
+	       n, 1e-3 * (double)hop_ns);
+	sim_memory_begin();
+	sim_run(END_NS);
+	for (int r = 0; r < n; r++) {
+		held += crowd->member[r].held;
+		most = crowd->member[r].process.held_most > most
+			       ? crowd->member[r].process.held_most
+			       : most;
+	}
+	printf("memory of a rank: %.1f kB after the join; at most %.1f kB\n",
+	       1e-3 * (double)held / n, 1e-3 * (double)most);
+	return crowd->failed || crowd->arrived[SHRINK] != n - 1;
+}
