@@ -8,11 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "comm/accelerator.h"
 #include "comm/comm.h"
 #include "comm/comm_internal.h"
 #include "comm/paths.h"
+#include "comm/trace.h"
 #include "comm/tuning.h"
 
 static void find_hosts(tuttiComm_t c)
@@ -26,7 +28,7 @@ static void find_hosts(tuttiComm_t c)
 struct rank_facts {
 	struct tt_cores cores;
 	struct tt_locality locality;
-	uint64_t tuning_bytes;
+	uint64_t tuning_bytes, mark; /* mark of rank 0: of the communicator */
 	bool device;
 };
 
@@ -118,6 +120,7 @@ static int exchange_facts(tuttiComm_t c, const struct tt_env *env)
 	if (!all)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
 	memset(&mine, 0, sizeof(mine));
+	mine.mark = tt_mix(tt_now_ns(), (uint64_t)getpid());
 	tt_cores_mine(&mine.cores);
 	if (c->nranks > 2)
 		mine.locality = tt_locality_read(TT_SYS, mine.cores.mask);
@@ -130,6 +133,7 @@ static int exchange_facts(tuttiComm_t c, const struct tt_env *env)
 		rc = form_groups(c, all);
 	if (!rc)
 		rc = tt_tuning_share(c, all[0].tuning_bytes);
+	c->mark = rc ? 0 : all[0].mark;
 	for (int r = 0; !rc && r < c->nranks; r++)
 		mine.device &= all[r].device;
 	if (!rc && mine.device)
@@ -211,6 +215,7 @@ void tt_comm_free(tuttiComm_t c)
 	tt_comm_deregister_all(c);
 	if (c->ctl)
 		tt_control_leave(c->ctl);
+	tt_trace_close(c->trace);
 	free(c->memory.scratch);
 	free(c->memory.user_ops);
 	for (int i = 0; i < TT_PATHS; i++) {
@@ -226,6 +231,17 @@ void tt_comm_free(tuttiComm_t c)
 	tt_handle_free(c, sizeof(*c));
 }
 
+static int open_trace(tuttiComm_t c, const struct tt_env *env)
+{
+	struct tt_trace_head facts = { .comm = c->mark, .rank = c->rank, .nranks = c->nranks };
+
+	if (!*env->trace)
+		return 0;
+	snprintf(facts.host, sizeof(facts.host), "%s", tt_control_host_name(c->ctl, c->rank));
+	snprintf(facts.name, sizeof(facts.name), "%s", c->settings.name);
+	return tt_trace_open(env->trace, &facts, &c->trace);
+}
+
 /* Completes a communicator after the join. After a failure control tells the other ranks at once.
  * No rank returns before all ranks have called. */
 int tt_comm_setup(tuttiComm_t c, const struct tt_env *env)
@@ -233,7 +249,7 @@ int tt_comm_setup(tuttiComm_t c, const struct tt_env *env)
 	int rc;
 
 	find_hosts(c);
-	if ((rc = exchange_facts(c, env)) || (rc = tt_paths_open(c)) ||
+	if ((rc = exchange_facts(c, env)) || (rc = open_trace(c, env)) || (rc = tt_paths_open(c)) ||
 	    (rc = tt_am_make(c->ctl, c->rank, c->nranks, c->settings.timeout_ms, &c->am)) ||
 	    (rc = tt_paths_agree(c))) {
 		/* a wrong setting here is wrong usage for all ranks */
@@ -313,6 +329,8 @@ int tt_comm_failed(tuttiComm_t c, int code)
 	if (!c->failure.code) {
 		c->failure.code = code;
 		snprintf(c->failure.text, sizeof(c->failure.text), "%s", tt_error_text());
+		if (c->trace)
+			tt_trace_failed(c->trace, c->failure.text);
 	}
 	pthread_mutex_unlock(&c->lock);
 	return code;

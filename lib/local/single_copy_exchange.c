@@ -81,7 +81,7 @@ static int decline(struct tt_op *op)
 	int rc = tt_op_decline(op);
 
 	if (of(op)->trial)
-		op->observer = &tt_single_copy_way;
+		tt_op_observe(op, &tt_single_copy_way);
 	return rc;
 }
 

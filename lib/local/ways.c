@@ -9,5 +9,6 @@ const struct tt_way *const tt_ways[] = {
 	&tt_single_copy_way,
 	&tt_slot_way,
 	&tt_message_way,
+	&tt_trace_way, /* reached only by its own name */
 	NULL,
 };

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "comm/trace.h"
 #include "run/way.h"
 
 #define DIAL_LATE_MS 250 /* longest time from the deadline of a dial to its end */
@@ -59,6 +60,8 @@ void tt_op_error_describe(const struct tt_op *op, struct tt_blocked *ret_stuck)
 	struct tt_blocked *s = ret_stuck;
 
 	*s = (struct tt_blocked){ .awaited = awaited(op) };
+	if (c->trace && op->started && !op->next)
+		c->trace->now->awaited = s->awaited;
 	s->last_received = s->awaited >= 0 ? c->calls.last_received[s->awaited] : 0;
 	for (; op; op = op->next) {
 		const struct tt_request *r = op->call.request;

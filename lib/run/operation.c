@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "comm/trace.h"
 #include "mem/copy.h"
 #include "plan/bind.h"
 #include "run/number.h"
@@ -102,6 +103,8 @@ static const struct tt_way *first_way(const struct tt_op *op)
 {
 	const struct tt_way *const *way = tt_ways;
 
+	if (op->comm->trace)
+		return &tt_trace_way;
 	while (!(*way)->fits(op))
 		way++;
 	return *way;
@@ -167,6 +170,14 @@ int tt_op_begin_way(struct tt_op *op, const struct tt_way *const *from)
 		from++;
 	op->way = *from;
 	return op->way->begin ? op->way->begin(op) : 0;
+}
+
+void tt_op_observe(struct tt_op *op, const struct tt_way *way)
+{
+	if (op->observer == &tt_trace_way)
+		op->comm->trace->observer = way;
+	else
+		op->observer = way;
 }
 
 int tt_op_decline(struct tt_op *op)

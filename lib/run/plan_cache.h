@@ -84,7 +84,11 @@ struct tt_plan_row {
 	struct tt_binding binding;
 	const struct tt_way *way;     /* the first that fits; NULL: not bound yet */
 	struct tt_prepared *prepared; /* message_way.c; kept when the row gets another call */
-	const struct tt_gpu_program *program; /* TT_KEY_DEVICE: gpu_plan.c; NULL: not made yet */
+	union {
+		/* TT_KEY_DEVICE: gpu_plan.c; NULL: not made yet */
+		const struct tt_gpu_program *program;
+		const struct tt_way *traced; /* others: trace_way.c, the way that it records */
+	};
 	/* tt_run_learn: the way refused to prepare these calls, with in == out or without */
 	bool refused, refused_in_place;
 };

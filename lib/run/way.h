@@ -68,6 +68,9 @@ extern const struct tt_way tt_message_way;
 /* connect.c: the way of an operation until its links are connected; then it goes by messages */
 extern const struct tt_way tt_connecting_way;
 
+/* trace_way.c: the way of every collective of a communicator with a flight recorder, last in tt_ways */
+extern const struct tt_way tt_trace_way;
+
 static inline bool tt_op_by_messages(const struct tt_op *op)
 {
 	return op->way == &tt_message_way || op->way == &tt_connecting_way;
@@ -78,6 +81,9 @@ int tt_op_begin_way(struct tt_op *op, const struct tt_way *const *from);
 
 /* operation.c: op's way declines after it has begun; the next one begins. > 0 | < 0 */
 int tt_op_decline(struct tt_op *op);
+
+/* operation.c: way declined op, but measures op: its `finish` is called at the end. */
+void tt_op_observe(struct tt_op *op, const struct tt_way *way);
 
 /* operation.c: take up a call that `again` has numbered, logged and posted to slots: bind it as an
  * operation, which tt_run completes. The plan is in the cache, so nothing can fail. */

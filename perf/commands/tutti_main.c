@@ -21,6 +21,7 @@ static const struct tool_command commands[] = {
 	{ "simulate", "simulate a call on hypothetical ranks and hosts", tool_cmd_simulate },
 	{ "tune", "measure this host and fit the cost table that chooses algorithms",
 	  tool_cmd_tune },
+	{ "trace", "read the flight recorder: which rank hangs, which is late", tool_cmd_trace },
 	{ "hashdiff", "find the first difference of two trainings: step, bucket, element",
 	  tool_cmd_hashdiff },
 	{ "version", "print the version", version },

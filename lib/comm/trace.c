@@ -1,0 +1,121 @@
+/*
+ * trace.c - the file of the flight recorder: made, mapped, and its head
+ *
+ * Called by comm when a communicator is made, fails or ends. run/trace_way.c writes the records.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "comm/trace.h"
+
+#define CALIBRATE_NS 200000 /* until tt_trace_clock sees a longer time */
+
+static struct tt_trace_clock clock_now(void)
+{
+	return (struct tt_trace_clock){ tt_trace_ticks(), tt_now_ns() };
+}
+
+void tt_trace_clock(struct tt_trace *t)
+{
+	struct tt_trace_clock now = clock_now();
+
+	if (now.ns - t->head->made.ns > CALIBRATE_NS)
+		t->head->later = now;
+}
+
+static void start_clock(struct tt_trace_head *head)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	head->realtime_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+	head->made = clock_now();
+	do
+		head->later = clock_now();
+	while (head->later.ns - head->made.ns < CALIBRATE_NS);
+}
+
+/* A new file of the user alone; an older one of that name belongs to a job that has ended. */
+static int make_file(const char *path)
+{
+	int fd;
+
+	if (unlink(path) && errno != ENOENT)
+		return -1;
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd >= 0 && (errno = posix_fallocate(fd, 0, TT_TRACE_BYTES))) {
+		close(fd);
+		unlink(path);
+		fd = -1;
+	}
+	return fd;
+}
+
+static void *map(const char *path)
+{
+	int fd = make_file(path), error;
+	void *p;
+
+	if (fd < 0)
+		return NULL;
+	p = mmap(NULL, TT_TRACE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	error = errno;
+	close(fd);
+	errno = error;
+	return p == MAP_FAILED ? NULL : p;
+}
+
+int tt_trace_open(const char *dir, const struct tt_trace_head *facts, struct tt_trace **ret_trace)
+{
+	struct tt_trace *t = calloc(1, sizeof(*t));
+	char path[4200];
+
+	if (!t)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a flight recorder",
+			       (int)facts->rank);
+	snprintf(path, sizeof(path), "%s/%016llx.%d.tutti", dir, (unsigned long long)facts->comm,
+		 (int)facts->rank);
+	t->head = map(path);
+	if (!t->head) {
+		tt_fail(TT_SYSTEM,
+			"rank %d: TUTTI_TRACE: %s: %m; name a folder in which this process may write",
+			(int)facts->rank, path);
+		free(t);
+		return TT_SYSTEM;
+	}
+	*t->head = *facts;
+	t->head->record_bytes = sizeof(struct tt_trace_record);
+	t->head->nrecords = TT_TRACE_RECORDS;
+	t->head->pid = (int32_t)getpid();
+	t->records = (void *)((char *)t->head + TT_TRACE_HEAD);
+	t->now = t->records + TT_TRACE_RECORDS - 1;
+	start_clock(t->head);
+	t->head->magic = TT_TRACE_MAGIC;
+	*ret_trace = t;
+	return 0;
+}
+
+void tt_trace_failed(struct tt_trace *t, const char *text)
+{
+	snprintf(t->head->error, sizeof(t->head->error), "%s", text);
+	t->head->state = TT_TRACE_FAILED;
+	if (t->last && !t->now->end)
+		t->now->failed = 1;
+	tt_trace_clock(t);
+}
+
+void tt_trace_close(struct tt_trace *t)
+{
+	if (!t)
+		return;
+	tt_trace_clock(t);
+	if (t->head->state == TT_TRACE_OPEN)
+		t->head->state = TT_TRACE_ENDED;
+	munmap(t->head, TT_TRACE_BYTES);
+	free(t);
+}
