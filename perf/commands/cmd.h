@@ -12,6 +12,7 @@ int tool_cmd_hashdiff(int argc, char **argv);
 int tool_cmd_info(int argc, char **argv);
 int tool_cmd_plan(int argc, char **argv);
 int tool_cmd_simulate(int argc, char **argv);
+int tool_cmd_top(int argc, char **argv);
 int tool_cmd_trace(int argc, char **argv);
 int tool_cmd_tune(int argc, char **argv);
 

@@ -244,3 +244,48 @@ void trace_call_text(const struct trace_call *call, char *text, size_t bytes)
 	tt_call_name_algorithms(algorithm_name);
 	tt_call_text(&call->call, call->seq, text, bytes);
 }
+
+/* ---- states ---------------------------------------------------------------------------------- */
+
+const struct trace_call *trace_open_call(const struct trace_comm *c)
+{
+	const struct trace_call *open = NULL;
+
+	for (int i = 0; i < c->nranks; i++) {
+		const struct trace_call *last = trace_last(&c->ranks[i]);
+
+		if (last && !last->end && c->ranks[i].head.state != TT_TRACE_ENDED &&
+		    (!open || last->seq > open->seq))
+			open = last;
+	}
+	return open;
+}
+
+int trace_awaited(const struct trace_comm *c)
+{
+	for (int i = 0; i < c->nranks; i++) {
+		const struct trace_call *last = trace_last(&c->ranks[i]);
+
+		if (last && !last->end && last->awaited >= 0)
+			return last->awaited;
+	}
+	return -1;
+}
+
+const char *trace_process_text(const struct trace_rank *rank)
+{
+	char path[64], text[256] = "", host[sizeof(rank->head.host)] = "";
+	const char *end;
+
+	gethostname(host, sizeof(host) - 1);
+	if (strcmp(host, rank->head.host) != 0)
+		return "";
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)rank->head.pid);
+	tt_file_text(path, text, sizeof(text));
+	end = strrchr(text, ')');
+	if (!end)
+		return ", gone";
+	return end[1] == ' ' && (end[2] == 'T' || end[2] == 't') ? ", stopped"
+	       : end[1] == ' ' && end[2] == 'Z'                  ? ", gone"
+								 : "";
+}

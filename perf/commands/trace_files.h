@@ -2,7 +2,7 @@
  * trace_files.h - the files of the flight recorder, as `tutti trace` reads them
  *
  * cmd_trace.c has the command line, trace_files.c reads, trace_report.c prints who hangs and who is
- * late, trace_json.c writes for Perfetto and for readers of PyTorch's flight recorder.
+ * late (trace_late.c), trace_json.c writes for Perfetto and for readers of PyTorch's flight recorder.
  */
 #ifndef TOOL_TRACE_FILES_H
 #define TOOL_TRACE_FILES_H
@@ -48,6 +48,10 @@ int trace_read(const char *dir, struct trace *ret_trace);
 void trace_free(struct trace *t);
 /* The call with this number of the communicator, NULL: not in the ring */
 const struct trace_call *trace_find(const struct trace_rank *rank, uint64_t seq);
+/* The latest call that some rank has started and not ended; NULL: none */
+const struct trace_call *trace_open_call(const struct trace_comm *comm);
+/* The rank that a call of comm waits for long; -1: none */
+int trace_awaited(const struct trace_comm *comm);
 /* The latest call, NULL: none */
 static inline const struct trace_call *trace_last(const struct trace_rank *rank)
 {
@@ -56,9 +60,30 @@ static inline const struct trace_call *trace_last(const struct trace_rank *rank)
 /* "operation 4 (allreduce of 1024 float32, sum, ring)" */
 void trace_call_text(const struct trace_call *call, char *text, size_t bytes);
 
+/* trace_late.c: a rank of a communicator, over the calls that all ranks have recorded */
+struct trace_lateness {
+	int rank;
+	uint64_t calls, last; /* calls in which the rank started last */
+	int64_t late;         /* sum of times after the first rank's start */
+	int64_t alone;        /* sum of times in which all others waited for this rank alone */
+	int64_t worst;
+};
+/* [c->nranks], most delay first; free(). NULL: no memory */
+struct trace_lateness *trace_late(const struct trace_comm *c);
+struct trace_rate {
+	double calls, bytes; /* a second */
+};
+struct trace_rate trace_rate(const struct trace_comm *c, int64_t now);
+
+/* ", stopped", ", gone", or "" where the process runs or is on another host */
+const char *trace_process_text(const struct trace_rank *rank);
+
 void trace_report(const struct trace *t, FILE *to);
+/* As the report, for communicators that have not ended, with rates */
+void trace_top(const struct trace *t, FILE *to);
 void trace_dump(const struct trace *t, FILE *to);
 void trace_merge_json(const struct trace *t, FILE *to);
+void trace_top_json(const struct trace *t, FILE *to);
 void trace_dump_json(const struct trace *t, FILE *to);
 
 #endif

@@ -151,6 +151,109 @@ void trace_merge_json(const struct trace *t, FILE *to)
 	fputc('\n', to);
 }
 
+/* ---- tutti top ------------------------------------------------------------------------------- */
+
+static void rank_in(struct bench_json *j, const struct trace_rank *r)
+{
+	const struct trace_call *last = trace_last(r);
+	const char *process = trace_process_text(r);
+
+	bench_json_open(j, NULL, '{');
+	bench_json_int(j, "rank", r->head.rank);
+	bench_json_text(j, "host", r->head.host);
+	bench_json_int(j, "pid", r->head.pid);
+	bench_json_text(j, "process", process[0] ? process + 2 : "runs");
+	bench_json_int(j, "operation", last ? (long long)last->seq : 0);
+	bench_json_close(j, '}');
+}
+
+static void ranks_of(struct bench_json *j, const struct trace_comm *c, uint64_t seq, bool missing)
+{
+	bench_json_open(j, missing ? "not_started" : "in_operation", '[');
+	for (int i = 0; i < c->nranks; i++) {
+		const struct trace_call *last = trace_last(&c->ranks[i]);
+
+		if ((!last || last->seq < seq) == missing)
+			rank_in(j, &c->ranks[i]);
+	}
+	bench_json_close(j, ']');
+}
+
+static void current(struct bench_json *j, const struct trace *t, const struct trace_comm *c)
+{
+	const struct trace_call *open = trace_open_call(c);
+	char text[200];
+
+	if (!open) {
+		bench_json_null(j, "operation");
+		return;
+	}
+	trace_call_text(open, text, sizeof(text));
+	bench_json_text(j, "operation", text);
+	bench_json_real(j, "age_s", (double)(t->now - open->start) / 1e9);
+	bench_json_int(j, "awaited", trace_awaited(c));
+	ranks_of(j, c, open->seq, false);
+	ranks_of(j, c, open->seq, true);
+}
+
+static void lateness(struct bench_json *j, const struct trace_comm *c)
+{
+	struct trace_lateness *late = trace_late(c);
+
+	bench_json_open(j, "lateness", '[');
+	for (int i = 0; late && i < c->nranks; i++) {
+		bench_json_open(j, NULL, '{');
+		bench_json_int(j, "rank", late[i].rank);
+		bench_json_int(j, "calls", (long long)late[i].calls);
+		bench_json_int(j, "last", (long long)late[i].last);
+		bench_json_real(j, "delay_ms", (double)late[i].alone / 1e6);
+		bench_json_real(j, "worst_ms", (double)late[i].worst / 1e6);
+		bench_json_close(j, '}');
+	}
+	bench_json_close(j, ']');
+	free(late);
+}
+
+static const char *error_of(const struct trace_comm *c)
+{
+	for (int i = 0; i < c->nranks; i++)
+		if (c->ranks[i].head.state == TT_TRACE_FAILED)
+			return c->ranks[i].head.error;
+	return NULL;
+}
+
+static void comm_json(struct bench_json *j, const struct trace *t, const struct trace_comm *c)
+{
+	struct trace_rate rate = trace_rate(c, t->now);
+	char text[32];
+
+	snprintf(text, sizeof(text), "%016" PRIx64, c->ranks[0].head.comm);
+	bench_json_open(j, NULL, '{');
+	bench_json_text(j, "communicator", text);
+	bench_json_text(j, "name", c->ranks[0].head.name);
+	bench_json_int(j, "ranks", c->ranks[0].head.nranks);
+	bench_json_int(j, "files", c->nranks);
+	if (error_of(c))
+		bench_json_text(j, "error", error_of(c));
+	bench_json_real(j, "calls_per_s", rate.calls);
+	bench_json_real(j, "bytes_per_s", rate.bytes);
+	current(j, t, c);
+	lateness(j, c);
+	bench_json_close(j, '}');
+}
+
+void trace_top_json(const struct trace *t, FILE *to)
+{
+	struct bench_json j = { .to = to };
+
+	bench_json_open(&j, NULL, '[');
+	for (int i = 0; i < t->ncomms; i++)
+		if (t->comms[i].ranks[0].head.state != TT_TRACE_ENDED)
+			comm_json(&j, t, &t->comms[i]);
+	bench_json_close(&j, ']');
+	fputc('\n', to);
+}
+
 /* ---- PyTorch's fields ------------------------------------------------------------------------ */
 
 static void sizes(struct bench_json *j, const char *key, uint64_t count)

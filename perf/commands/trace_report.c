@@ -40,21 +40,6 @@ static bool has_started(const void *ctx, int rank)
 	return r && (trace_last(r) && trace_last(r)->seq >= s->seq) == s->wanted;
 }
 
-/* The latest call that some rank has started and not ended; NULL: none */
-static const struct trace_call *open_call(const struct trace_comm *c)
-{
-	const struct trace_call *open = NULL;
-
-	for (int i = 0; i < c->nranks; i++) {
-		const struct trace_call *last = trace_last(&c->ranks[i]);
-
-		if (last && !last->end && c->ranks[i].head.state != TT_TRACE_ENDED &&
-		    (!open || last->seq > open->seq))
-			open = last;
-	}
-	return open;
-}
-
 static void print_missing(const struct trace_comm *c, uint64_t seq, int64_t now, FILE *to)
 {
 	char text[200];
@@ -65,8 +50,8 @@ static void print_missing(const struct trace_comm *c, uint64_t seq, int64_t now,
 
 		if (last && last->seq >= seq)
 			continue;
-		fprintf(to, "  rank %d has not started it (pid %d on %s)", (int)r->head.rank,
-			(int)r->head.pid, r->head.host);
+		fprintf(to, "  rank %d has not started it (pid %d on %s%s)", (int)r->head.rank,
+			(int)r->head.pid, r->head.host, trace_process_text(r));
 		if (last)
 			trace_call_text(last, text, sizeof(text));
 		if (last && last->end)
@@ -80,15 +65,13 @@ static void print_missing(const struct trace_comm *c, uint64_t seq, int64_t now,
 
 static void print_open(const struct trace_comm *c, int64_t now, FILE *to)
 {
-	const struct trace_call *open = open_call(c);
+	const struct trace_call *open = trace_open_call(c);
 	struct started in = { c, open ? open->seq : 0, true };
 	char text[200], ranks[400];
-	int awaited = -1;
+	int awaited = trace_awaited(c);
 
 	if (!open)
 		return;
-	for (int i = 0; i < c->nranks && awaited < 0; i++)
-		awaited = trace_last(&c->ranks[i]) ? trace_last(&c->ranks[i])->awaited : -1;
 	trace_call_text(open, text, sizeof(text));
 	tt_rank_list(c->ranks[0].head.nranks, has_started, &in, ranks, sizeof(ranks));
 	fprintf(to, "  %s began %.1f s ago and has not ended on %s\n", text,
@@ -100,67 +83,12 @@ static void print_open(const struct trace_comm *c, int64_t now, FILE *to)
 
 /* ---- who is late ----------------------------------------------------------------------------- */
 
-struct lateness {
-	int rank;
-	uint64_t calls, last; /* calls in which the rank started last */
-	int64_t late;         /* sum of times after the first rank's start */
-	int64_t alone;        /* sum of times in which all others waited for this rank alone */
-	int64_t worst;
-};
-
-static int by_delay(const void *a, const void *b)
-{
-	const struct lateness *x = a, *y = b;
-
-	if (x->alone != y->alone)
-		return x->alone < y->alone ? 1 : -1;
-	return x->rank - y->rank;
-}
-
-/* Adds call seq to all ranks' sums, if all of them have recorded it. */
-static void add_call(const struct trace_comm *c, uint64_t seq, struct lateness *sums)
-{
-	int64_t first = INT64_MAX, last = INT64_MIN, before = INT64_MIN;
-	int latest = 0;
-
-	for (int i = 0; i < c->nranks; i++) {
-		const struct trace_call *call = trace_find(&c->ranks[i], seq);
-
-		if (!call)
-			return;
-		if (call->start < first)
-			first = call->start;
-		if (call->start > last) {
-			before = last;
-			last = call->start;
-			latest = i;
-		} else if (call->start > before) {
-			before = call->start;
-		}
-	}
-	for (int i = 0; i < c->nranks; i++) {
-		int64_t late = trace_find(&c->ranks[i], seq)->start - first;
-
-		sums[i].calls++;
-		sums[i].late += late;
-		sums[i].worst = late > sums[i].worst ? late : sums[i].worst;
-	}
-	sums[latest].last++;
-	sums[latest].alone += last - before;
-}
-
 static void print_late(const struct trace_comm *c, FILE *to)
 {
-	struct lateness *sums = calloc((size_t)c->nranks, sizeof(*sums));
-	const struct trace_rank *r = c->ranks;
+	struct trace_lateness *sums = trace_late(c);
 
 	if (!sums)
 		return;
-	for (int i = 0; i < c->nranks; i++)
-		sums[i].rank = c->ranks[i].head.rank;
-	for (size_t i = 0; i < r->ncalls; i++)
-		add_call(c, r->calls[i].seq, sums);
-	qsort(sums, (size_t)c->nranks, sizeof(*sums), by_delay);
 	if (c->nranks > 1 && sums[0].calls) {
 		fprintf(to, "  %-6s %10s %12s %14s %14s %14s\n", "rank", "calls", "last",
 			"delay (ms)", "late (ms)", "worst (ms)");
@@ -181,17 +109,32 @@ static const char *state_text(int state)
 	return state == TT_TRACE_FAILED ? "failed" : state == TT_TRACE_ENDED ? "ended" : "open";
 }
 
-static void print_head(const struct trace_comm *c, FILE *to)
+/* The head with the state of the communicator: failed, if one rank's is */
+static const struct tt_trace_head *head_of(const struct trace_comm *c)
 {
 	const struct tt_trace_head *h = &c->ranks[0].head;
 
 	for (int i = 0; i < c->nranks; i++)
-		if (c->ranks[i].head.state > h->state || c->ranks[i].head.state == TT_TRACE_FAILED)
+		if (c->ranks[i].head.state > h->state)
 			h = &c->ranks[i].head;
+	return h;
+}
+
+static void print_head(const struct trace_comm *c, FILE *to)
+{
+	const struct tt_trace_head *h = head_of(c);
+
 	fprintf(to, "communicator %016" PRIx64 "%s%s: %d of %d ranks, %s\n", h->comm,
 		h->name[0] ? " " : "", h->name, c->nranks, (int)h->nranks, state_text(h->state));
 	if (h->state == TT_TRACE_FAILED)
 		fprintf(to, "  error: %s\n", h->error);
+}
+
+static void print_legend(FILE *to)
+{
+	fputs("last: calls in which the rank started last; delay: time in which all others waited for it alone;\n"
+	      "late: mean time after the first rank's start. Ranks of several hosts: as exact as their clocks.\n",
+	      to);
 }
 
 void trace_report(const struct trace *t, FILE *to)
@@ -201,9 +144,31 @@ void trace_report(const struct trace *t, FILE *to)
 		print_open(&t->comms[i], t->now, to);
 		print_late(&t->comms[i], to);
 	}
-	fputs("last: calls in which the rank started last; delay: time in which all others waited for it alone;\n"
-	      "late: mean time after the first rank's start. Ranks of several hosts: as exact as their clocks.\n",
-	      to);
+	print_legend(to);
+}
+
+void trace_top(const struct trace *t, FILE *to)
+{
+	int shown = 0;
+
+	for (int i = 0; i < t->ncomms; i++) {
+		const struct trace_comm *c = &t->comms[i];
+		const struct trace_call *last = trace_last(c->ranks);
+		struct trace_rate rate = trace_rate(c, t->now);
+
+		if (head_of(c)->state == TT_TRACE_ENDED)
+			continue;
+		print_head(c, to);
+		fprintf(to, "  %" PRIu64 " operations, %.1f a second, %.3f MB/s\n",
+			last ? last->seq : 0, rate.calls, rate.bytes / 1e6);
+		print_open(c, t->now, to);
+		print_late(c, to);
+		shown++;
+	}
+	if (shown)
+		print_legend(to);
+	else
+		fputs("no communicator is open, and none has failed\n", to);
 }
 
 void trace_dump(const struct trace *t, FILE *to)

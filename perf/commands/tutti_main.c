@@ -21,6 +21,7 @@ static const struct tool_command commands[] = {
 	{ "simulate", "simulate a call on hypothetical ranks and hosts", tool_cmd_simulate },
 	{ "tune", "measure this host and fit the cost table that chooses algorithms",
 	  tool_cmd_tune },
+	{ "top", "show what the ranks of a running job do now", tool_cmd_top },
 	{ "trace", "read the flight recorder: which rank hangs, which is late", tool_cmd_trace },
 	{ "hashdiff", "find the first difference of two trainings: step, bucket, element",
 	  tool_cmd_hashdiff },
