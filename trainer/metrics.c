@@ -33,8 +33,11 @@ static void print_setup(const struct train_rank *t)
 			  tuttiFloat32, plan, sizeof(plan));
 	printf("data      %s: %zu samples to train, %zu to test\n", t->data->name,
 	       t->data->train.samples, t->data->test.samples);
-	printf("model     %s: %zu parameters on %s\n", c->model, t->model.parameters,
+	printf("model     %s: %zu parameters on %s\n", c->model, t->model.whole_parameters,
 	       t->device.ops->name);
+	if (t->pipeline)
+		printf("mesh      data=%d,pipeline=%d, schedule %s\n", t->mesh.data, t->mesh.stages,
+		       c->schedule);
 	printf("strategy  %s on %d rank%s", t->strategy->name, t->nranks,
 	       t->nranks == 1 ? "" : "s");
 	if (t->servers)
@@ -97,7 +100,7 @@ int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool
 					   TOOL_HASHES_BUCKET };
 	int rc = TRAIN_OK;
 
-	*m = (struct train_metrics){ .on = t->rank == 0 };
+	*m = (struct train_metrics){ .on = train_is_lead(t) };
 	if (!m->on)
 		return TRAIN_OK;
 	m->terminal = isatty(STDERR_FILENO);

@@ -60,6 +60,24 @@ static int name_ranks(struct train_rank *t, uint64_t step, uint64_t own)
 			  step, text);
 }
 
+/* The hash of the parameters of all stages, which is that of a model that is not cut. */
+static int hash_stages(struct train_rank *t, const float *host, uint64_t *ret_hash)
+{
+	size_t bytes = t->model.whole_parameters * sizeof(float);
+	float *whole = malloc(bytes);
+	int rc;
+
+	if (!whole)
+		return train_fail(TRAIN_FAILED, "no memory to check %zu bytes of parameters",
+				  bytes);
+	rc = train_mesh_gather(t, host, whole);
+	*ret_hash = train_hash(whole, bytes);
+	free(whole);
+	return rc ? rc
+		  : train_check(tuttiBcast(ret_hash, 1, tuttiUint64, 0, t->mesh.comm, NULL),
+				t->mesh.comm);
+}
+
 int train_replicas_check(struct train_rank *t, uint64_t step, uint64_t *ret_hash)
 {
 	size_t bytes = t->model.parameters * sizeof(float);
@@ -73,13 +91,15 @@ int train_replicas_check(struct train_rank *t, uint64_t step, uint64_t *ret_hash
 	t->device.ops->get(&t->device, host, t->parameters, bytes);
 	flip_if_asked(t, step, host);
 	hash = train_hash(host, bytes);
-	free(host);
 	most[0] = hash; /* the maximum of the complements is the complement of the minimum */
 	most[1] = ~hash;
 	rc = train_check(tuttiAllReduce(most, most, 2, tuttiUint64, tuttiMax, t->comm, NULL),
 			 t->comm);
 	if (!rc && most[0] != ~most[1])
 		rc = name_ranks(t, step, hash);
+	if (!rc && t->pipeline)
+		rc = hash_stages(t, host, &hash);
+	free(host);
 	if (!rc)
 		*ret_hash = hash;
 	return rc;

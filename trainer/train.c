@@ -214,7 +214,7 @@ static int recover(struct train_rank *t, struct train_progress *p, uint64_t done
 	if (!train_is_recoverable(t->comm))
 		return TRAIN_FAILED;
 	if (t->config->on_failure != TRAIN_FAILURE_SHRINK)
-		return t->strategy->no_shrink ? TRAIN_FAILED : suggest_shrink();
+		return t->strategy->no_shrink || t->pipeline ? TRAIN_FAILED : suggest_shrink();
 	count_bytes(t, result, false);
 	rc = train_recover(t, done, ret_done);
 	if (!rc && t->rank == 0 && !was_rank0)

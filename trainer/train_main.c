@@ -14,6 +14,7 @@
 #include "trainer/metrics.h"
 #include "trainer/option_check.h"
 #include "trainer/rank/fault.h"
+#include "trainer/rank/pipeline.h"
 #include "trainer/schedule_command.h"
 #include "trainer/strategy/arrival_order.h"
 #include "trainer/strategy/strategy.h"
@@ -155,6 +156,8 @@ static void print_result(const struct train_rank *t, const struct train_result *
 	       t->first_server - t->nranks);
 	if (t->strategy->report)
 		t->strategy->report(t);
+	if (t->pipeline)
+		train_pipeline_report(t);
 	printf("\"np\":%d,\"ps\":%d,\"algo\":\"%s\",\"transport\":\"%s\",", t->nranks, t->servers,
 	       c->algo, c->transport);
 	printf("\"canonical\":\"%s\",\"data\":\"%s\",\"model\":\"%s\",\"strategy\":\"%s\",",
@@ -171,12 +174,12 @@ static int train(const struct train_job *job, tuttiComm_t world)
 
 	if (!rc)
 		rc = train_is_server(&t) ? t.strategy->serve(&t) : train_run(&t, &result);
-	if (result.steps && t.rank == 0)
+	if (result.steps && train_is_lead(&t))
 		print_result(&t, &result);
 	/* ranks of one --np have the same usage error: rank 0 prints it once */
-	if (rc && (rc != TRAIN_USAGE || !job->config.np || t.rank == 0))
-		print_error(rc, rc == TRAIN_USAGE ? -1 : t.rank);
-	rc = t.rank == 0 ? tool_output_end(TOOL, -rc) : -rc;
+	if (rc && (rc != TRAIN_USAGE || !job->config.np || t.world_rank == 0))
+		print_error(rc, rc == TRAIN_USAGE ? -1 : t.config->mesh ? t.world_rank : t.rank);
+	rc = train_is_lead(&t) ? tool_output_end(TOOL, -rc) : -rc;
 	train_rank_close(&t);
 	return rc;
 }
@@ -214,6 +217,8 @@ static int check(struct train_job *job)
 		rc = train_strategy_find(&t);
 	if (!rc)
 		rc = train_option_check(&job->config);
+	if (!rc)
+		rc = train_mesh_parse(&job->config, &t.mesh);
 	if (!rc && job->config.np && t.strategy->serve)
 		rc = train_arrival_order_check(&job->config);
 	if (!rc && job->config.np)

@@ -3,6 +3,7 @@
 
 #include "trainer/checkpoint.h"
 #include "trainer/rank/fault.h"
+#include "trainer/rank/pipeline.h"
 #include "trainer/settings_match.h"
 #include "trainer/strategy/strategy.h"
 
@@ -45,6 +46,9 @@ static int split_ranks(struct train_rank *t)
 	if (rc)
 		return rc;
 	t->world_rank = t->rank;
+	rc = train_mesh_parse(t->config, &t->mesh);
+	if (rc || t->config->mesh)
+		return rc ? rc : train_mesh_split(t);
 	t->servers = t->strategy->serve ? (int)t->config->servers : 0;
 	t->nranks = t->first_server = all - t->servers;
 	if (t->nranks < 1)
@@ -64,6 +68,7 @@ static int open_model(struct train_rank *t)
 	const struct train_config *c = t->config;
 	size_t batch = (size_t)c->global_batch, leaf = (size_t)c->leaf;
 	struct train_model_size size = { .inputs = t->data->pixels, .classes = t->data->classes };
+	int rc;
 
 	if (batch > t->data->train.samples)
 		return train_fail(TRAIN_USAGE,
@@ -71,6 +76,11 @@ static int open_model(struct train_rank *t)
 				  "use at most that",
 				  batch, t->data->train.samples);
 	size.leaf = leaf < batch ? leaf : batch;
+	size.stages = t->mesh.stages;
+	size.stage = t->mesh.stage;
+	rc = train_pipeline_chunks(t, &size.chunks);
+	if (rc)
+		return rc;
 	/* the share of a rank grows if others die */
 	size.max_rows = batch;
 	if (c->on_failure != TRAIN_FAILURE_SHRINK && t->nranks > 1)
@@ -107,6 +117,8 @@ int train_rank_open(struct train_rank *t, const struct train_config *config,
 		rc = open_memory(t);
 	if (!rc)
 		rc = train_rank_partition(t);
+	if (!rc && config->mesh)
+		rc = train_pipeline_open(t);
 	if (!rc)
 		rc = train_checkpoint_resume(t);
 	if (!rc)
@@ -120,6 +132,7 @@ void train_rank_close(struct train_rank *t)
 {
 	if (t->strategy && t->strategy_state)
 		t->strategy->close(t);
+	train_pipeline_close(t);
 	if (t->device.ops) {
 		train_rank_partition_free(t);
 		t->device.ops->free(&t->device, t->parameters);
@@ -136,5 +149,7 @@ void train_rank_close(struct train_rank *t)
 	train_device_close(&t->device);
 	if (t->comm && t->comm != t->world)
 		tuttiCommDestroy(t->comm);
+	if (t->mesh.comm)
+		tuttiCommDestroy(t->mesh.comm);
 	tuttiCommDestroy(t->world);
 }

@@ -97,7 +97,9 @@ static void compute(struct train_device *d, struct train_model *m, const struct 
 static bool take_step(const char *device, bool canonical, const struct step *s,
 		      struct train_outcome *o)
 {
-	struct train_model_size size = { s->pixels, CLASSES, s->rows, 8 };
+	struct train_model_size size = {
+		.inputs = s->pixels, .classes = CLASSES, .max_rows = s->rows, .leaf = 8
+	};
 	struct train_device d;
 	struct train_model m;
 	float *start;

@@ -30,7 +30,9 @@ struct model_fixture {
 
 static void make_model(struct model_fixture *s, const char *text)
 {
-	struct train_model_size size = { INPUTS, CLASSES, ROWS, 4 };
+	struct train_model_size size = {
+		.inputs = INPUTS, .classes = CLASSES, .max_rows = ROWS, .leaf = 4
+	};
 
 	cr_assert_eq(train_device_open(&s->device, "cpu", false), 0, "%s", train_error());
 	cr_assert_eq(train_model_open(&s->model, text, &s->device, &size), 0, "%s", train_error());
@@ -313,7 +315,7 @@ Test(model, invalid_shapes_are_refused)
 		"linear:3",  "cnn:3",    "",
 		"mlpx",
 	};
-	struct train_model_size size = { 4, 2, 1, 1 };
+	struct train_model_size size = { .inputs = 4, .classes = 2, .max_rows = 1, .leaf = 1 };
 	struct train_device device;
 	struct train_model other;
 

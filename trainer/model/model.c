@@ -27,6 +27,8 @@ static int open_memory(struct train_model *m)
 		m->scratch = m->device->ops->alloc(m->device, scratch * sizeof(float));
 	if (scratch && !m->scratch)
 		return train_fail(TRAIN_FAILED, "no memory for a leaf of %zu samples", m->leaf);
+	if (m->chunks > 1)
+		return TRAIN_OK;
 	return train_activations_open(m, 0, m->layers, m->max_rows, &m->whole);
 }
 
@@ -52,6 +54,8 @@ int train_model_open(struct train_model *m, const char *text, struct train_devic
 				  "--model %s: there is no such model; --help lists them", text);
 	rc = m->ops->open(m, text[bytes] ? text + bytes + 1 : NULL);
 	if (!rc)
+		rc = train_model_cut(m, size);
+	if (!rc)
 		rc = open_memory(m);
 	if (rc)
 		train_model_close(m);
@@ -66,6 +70,8 @@ void train_model_close(struct train_model *m)
 	}
 	free(m->layer);
 	free(m->tensors);
+	free(m->whole_tensors);
+	free(m->chunk_first);
 	memset(m, 0, sizeof(*m));
 }
 
@@ -77,9 +83,12 @@ int train_model_add(struct train_model *m, size_t count, size_t inputs)
 		return train_fail(TRAIN_FAILED, "no memory for a model of %zu tensors",
 				  m->ntensors + 1);
 	m->tensors = more;
-	more[m->ntensors++] = (struct train_tensor){ .at = m->parameters,
-						     .count = count,
-						     .inputs = inputs };
+	more[m->ntensors] = (struct train_tensor){ .at = m->parameters,
+						   .count = count,
+						   .inputs = inputs,
+						   .layer = m->layers,
+						   .number = (uint32_t)m->ntensors };
+	m->ntensors++;
 	m->parameters += count;
 	return TRAIN_OK;
 }
@@ -123,7 +132,7 @@ void train_model_init(const struct train_model *m, uint64_t seed, float *host_pa
 		for (size_t i = 0; i < tensor->count; i++) {
 			uint32_t random[4];
 
-			train_rng(seed, TRAIN_RNG_WEIGHTS, (uint32_t)t, i, random);
+			train_rng(seed, TRAIN_RNG_WEIGHTS, tensor->number, i, random);
 			host_parameters[tensor->at + i] = bound * train_rng_unit(random[0]);
 		}
 	}

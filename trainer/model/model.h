@@ -23,6 +23,8 @@
 struct train_tensor {
 	size_t at, count; /* offset in the array and size, in floats */
 	size_t inputs;    /* fan-in of one output; 0: a bias, initialized with zeros */
+	size_t layer;     /* that it belongs to */
+	uint32_t number;  /* among the tensors of the whole model */
 };
 
 /* The passes of some samples through the layers of a chunk; all in device memory. */
@@ -43,15 +45,21 @@ struct train_model {
 	size_t leaf;            /* samples of a leaf; without --canonical, of a block of rows */
 	struct train_tensor *tensors;
 	size_t ntensors;
-	struct train_layer *layer;
+	struct train_layer *layer; /* of the whole model */
 	size_t layers;
+	int stages, stage, chunks; /* this part of a model that is cut; 1, 0, 1: it is not */
+	size_t *chunk_first;       /* [chunks + 1]: chunk c begins with this layer */
+	struct train_tensor *whole_tensors; /* of all stages, with offsets in the whole array */
+	size_t nwhole, whole_parameters;
 	float *scratch;                 /* device memory that the layers share during a pass */
-	struct train_activations whole; /* of all layers and max_rows samples */
+	struct train_activations whole; /* of all layers and max_rows samples; not if it is cut */
 };
 
-/* Sizes that a model is opened for; leaf as in struct train_model. */
+/* Sizes that a model is opened for; leaf as in struct train_model. chunks 0: the model is not cut.
+ * Otherwise it has the layers and parameters of chunks stage, stage + stages ... */
 struct train_model_size {
 	size_t inputs, classes, max_rows, leaf;
+	int stages, stage, chunks;
 };
 
 struct train_model_ops {
@@ -74,6 +82,14 @@ void train_model_close(struct train_model *m);
  * TRAIN_FAILED. */
 int train_model_add(struct train_model *m, size_t count, size_t inputs);
 int train_model_add_layer(struct train_model *m, const struct train_layer *layer);
+
+/* A model that is cut: the stage of a layer, and the parameters of a stage. */
+int train_model_stage_of(const struct train_model *m, size_t layer);
+size_t train_model_stage_parameters(const struct train_model *m, int stage);
+
+/* Used by model.c: leaves the layers of the stage. Returns 0 | TRAIN_USAGE (fewer layers than
+ * chunks) | TRAIN_FAILED. */
+int train_model_cut(struct train_model *m, const struct train_model_size *size);
 
 /* Outputs of the last layer so far, or the model's inputs. */
 size_t train_model_outputs(const struct train_model *m);

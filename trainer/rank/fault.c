@@ -138,14 +138,20 @@ void train_fault_begin(struct train_rank *t, uint64_t begin_ns)
 		t->pace_ns = (t->pace_ns > real_ns ? t->pace_ns : real_ns) * factor;
 }
 
-void train_fault_delay(struct train_rank *t, size_t from)
+void train_fault_sleep(struct train_rank *t, uint64_t until_ns)
 {
 	uint64_t now = train_time_ns();
 
-	if (t->pace_ns <= 0.0 || t->begin_ns + due_ns(t, from) <= now)
+	if (until_ns <= now)
 		return;
-	sleep_until(t->begin_ns + due_ns(t, from));
+	sleep_until(until_ns);
 	t->slept_ns += train_time_ns() - now;
+}
+
+void train_fault_delay(struct train_rank *t, size_t from)
+{
+	if (t->pace_ns > 0.0)
+		train_fault_sleep(t, t->begin_ns + due_ns(t, from));
 }
 
 void train_fault_kill(const struct train_rank *t)

@@ -24,6 +24,9 @@ void train_fault_begin(struct train_rank *t, uint64_t begin_ns);
  * t->floats: until the end of the forward pass. */
 void train_fault_delay(struct train_rank *t, size_t from);
 
+/* Sleeps until that time, unless it has passed. */
+void train_fault_sleep(struct train_rank *t, uint64_t until_ns);
+
 /* Kills this process if --kill names its step; a server's steps are its updates. */
 void train_fault_kill(const struct train_rank *t);
 

@@ -3,18 +3,26 @@
 
 #include "trainer/device/exact.h"
 #include "trainer/rank/fault.h"
+#include "trainer/rank/pipeline.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Loads images to t->x and labels to t->labels; returns the logits. */
-static float *forward(struct train_rank *t, const struct train_set *set, const uint32_t *samples,
-		      size_t rows)
+/* Loads images to t->x and labels to t->labels. */
+static void load(struct train_rank *t, const struct train_set *set, const uint32_t *samples,
+		 size_t rows)
 {
 	t->device.ops->gather(&t->device, set->images, samples, rows, t->data->pixels,
 			      t->data->mean, t->x);
 	for (size_t i = 0; i < rows; i++)
 		t->labels[i] = set->labels[samples[i]];
+}
+
+/* Returns the logits. */
+static float *forward(struct train_rank *t, const struct train_set *set, const uint32_t *samples,
+		      size_t rows)
+{
+	load(t, set, samples, rows);
 	return train_model_forward(&t->model, t->parameters, t->x, rows);
 }
 
@@ -81,6 +89,8 @@ int train_gradient(struct train_rank *t, const struct train_batch *batch,
 	uint64_t begin = train_time_ns(), end;
 	int rc;
 
+	if (t->pipeline)
+		return train_pipeline_gradient(t, batch, ready);
 	train_fault_begin(t, begin);
 	o.logits = forward(t, &t->data->train, batch->samples, batch->rows);
 	fill_tail(&o, batch->rows, batch->stop);
@@ -213,34 +223,66 @@ static void count_correct(const struct train_rank *t, const float *logits, size_
 	}
 }
 
-int train_evaluate(struct train_rank *t, double *ret_accuracy, double *ret_loss)
+/* Logits of test samples; with a pipeline, NULL on all stages but the last. */
+static int forward_test(struct train_rank *t, const uint32_t *samples, size_t rows,
+			float **ret_logits)
 {
 	const struct train_set *set = &t->data->test;
-	struct train_share share = train_share_of(set->samples, t->rank, t->nranks);
+
+	if (!t->pipeline) {
+		*ret_logits = forward(t, set, samples, rows);
+		return TRAIN_OK;
+	}
+	load(t, set, samples, rows);
+	return train_pipeline_forward(t, rows, ret_logits);
+}
+
+/* Adds to sums the results of this rank's share of the test set, `most` samples at once. */
+static int evaluate_share(struct train_rank *t, size_t most, float *host, double sums[2])
+{
+	struct train_share share = train_share_of(t->data->test.samples, t->rank, t->nranks);
+	int rc = TRAIN_OK;
+
+	for (size_t done = 0; done < share.count && !rc; done += most) {
+		size_t left = share.count - done, rows = left < most ? left : most;
+		uint32_t samples[TRAIN_EVALUATE_ROWS];
+		float *logits;
+
+		for (size_t i = 0; i < rows; i++)
+			samples[i] = (uint32_t)(share.first + done + i);
+		rc = forward_test(t, samples, rows, &logits);
+		if (rc || !logits)
+			continue;
+		t->device.ops->get(&t->device, host, logits,
+				   rows * t->data->classes * sizeof(*host));
+		count_correct(t, host, rows, sums);
+	}
+	return rc ? rc : train_device_sync(&t->device);
+}
+
+int train_evaluate(struct train_rank *t, double *ret_accuracy, double *ret_loss)
+{
+	double samples = (double)t->data->test.samples;
+	size_t most = t->pipeline ? train_pipeline_rows(t) : TRAIN_EVALUATE_ROWS;
 	float *host = malloc(TRAIN_EVALUATE_ROWS * t->data->classes * sizeof(*host));
 	double sums[2] = { 0.0, 0.0 };
 	int rc;
 
-	for (size_t done = 0; host && done < share.count; done += TRAIN_EVALUATE_ROWS) {
-		size_t left = share.count - done;
-		size_t rows = left < TRAIN_EVALUATE_ROWS ? left : TRAIN_EVALUATE_ROWS;
-		uint32_t samples[TRAIN_EVALUATE_ROWS];
-
-		for (size_t i = 0; i < rows; i++)
-			samples[i] = (uint32_t)(share.first + done + i);
-		t->device.ops->get(&t->device, host, forward(t, set, samples, rows),
-				   rows * t->data->classes * sizeof(*host));
-		count_correct(t, host, rows, sums);
-	}
 	if (!host)
-		return train_fail(TRAIN_FAILED, "no memory to evaluate %zu samples", share.count);
+		return train_fail(TRAIN_FAILED, "no memory to evaluate %d samples",
+				  TRAIN_EVALUATE_ROWS);
+	rc = evaluate_share(t, most < TRAIN_EVALUATE_ROWS ? most : TRAIN_EVALUATE_ROWS, host, sums);
 	free(host);
-	rc = train_device_sync(&t->device);
-	if (rc)
-		return rc;
-	rc = train_check(tuttiAllReduce(sums, sums, 2, tuttiFloat64, tuttiSum, t->comm, NULL),
-			 t->comm);
-	*ret_accuracy = sums[0] / (double)set->samples;
-	*ret_loss = sums[1] / (double)set->samples;
+	if (!rc)
+		rc = train_check(tuttiAllReduce(sums, sums, 2, tuttiFloat64, tuttiSum, t->comm,
+						NULL),
+				 t->comm);
+	if (!rc && t->pipeline)
+		rc = train_check(tuttiBcast(sums, 2, tuttiFloat64,
+					    (t->model.chunks - 1) % t->mesh.stages, t->mesh.comm,
+					    NULL),
+				 t->mesh.comm);
+	*ret_accuracy = sums[0] / samples;
+	*ret_loss = sums[1] / samples;
 	return rc;
 }

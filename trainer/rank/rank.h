@@ -18,6 +18,7 @@
 #include "trainer/model/leaves.h"
 #include "trainer/model/model.h"
 #include "trainer/rank/config.h"
+#include "trainer/rank/mesh.h"
 #include "trainer/rank/timeline.h"
 #include "tutti.h"
 
@@ -34,11 +35,13 @@ enum { TRAIN_EVALUATE_ROWS = 256 }; /* test samples of one forward pass */
 struct train_rank {
 	const struct train_config *config;
 	const struct train_data *data;
-	tuttiComm_t world;         /* workers, then servers */
-	tuttiComm_t comm;          /* the workers; without servers the same as world */
-	int rank, nranks;          /* among the workers; servers are numbered from nranks */
-	int servers, first_server; /* number of servers; rank of the first in world */
-	int world_rank;            /* initial rank in world: --slow, --kill, messages */
+	tuttiComm_t world;               /* workers, then servers */
+	tuttiComm_t comm;                /* the workers; without servers the same as world */
+	struct train_mesh mesh;          /* with a pipeline, comm contains the ranks of one stage */
+	struct train_pipeline *pipeline; /* NULL: the model is not cut */
+	int rank, nranks;                /* among the workers; servers are numbered from nranks */
+	int servers, first_server;       /* number of servers; rank of the first in world */
+	int world_rank;                  /* initial rank in world: --slow, --kill, messages */
 	struct train_device device;
 	struct train_model model;
 	struct train_sampler sampler;

@@ -28,6 +28,11 @@ int train_strategy_find(struct train_rank *t)
 				  "--canonical: %s does not sum gradients over all ranks; use "
 				  "--canonical off, or another --strategy",
 				  c->strategy);
+	if (c->mesh && ((*at)->serve || (*at)->local_replicas || (*at)->fault_tolerant))
+		return train_fail(TRAIN_USAGE,
+				  "--mesh %s: %s does not sum the gradients of every step over all "
+				  "replicas; use mirrored, reduce-to-one or hierarchical-copy",
+				  c->mesh, c->strategy);
 	if (c->on_failure == TRAIN_FAILURE_SHRINK && (*at)->no_shrink)
 		return train_fail(TRAIN_USAGE, "--on-failure shrink: %s", (*at)->no_shrink);
 	t->strategy = *at;

@@ -1,0 +1,70 @@
+#!/bin/bash
+# mesh.sh - models that are cut: every layout of the mesh and every schedule gives the parameters of one device
+#
+# Uses synthetic data and small nets. TAP on standard output.
+set -u
+. "${top_srcdir:-.}/tests/training"
+
+# layout RANKS MESH SCHEDULE MICRO STRATEGY: trains ${net[@]}, compares the hash with $hash and the activations with the proof
+layout() {
+	run 120 --np "$1" --mesh "$2" --schedule "$3" --micro "$4" --strategy "$5" "${net[@]}"
+	claim "$2, $3, $4 micro-batches, $5: the hash of one device" is hash "$hash"
+	claim "... and as many activations as proved" proved
+}
+list() { tail -n 1 "$out/log" | sed -n "s/.*\"$1\":\[\([0-9,]*\)\].*/\1/p"; }
+proved() { [ -n "$(list activations)" ] && [ "$(list activations)" = "$(list activations_proved)" ]; }
+keeps() { [ "$(list activations)" = "$1" ]; }
+wrong() {   # SENTENCE ARGUMENT...
+	local sentence=$1
+	shift
+	run 60 "${net[@]}" "$@"
+	claim "$*: status 2" ended 2 "$sentence"
+	claim "$*: one sentence" one_line "$out/err"
+}
+
+# ---- one hash --------------------------------------------------------------------------------------------------------
+
+net=(--data synth --model mlp:24,20,18 --global-batch 250 --leaf 8 --steps 4 --canonical tree)
+run 120 --strategy one "${net[@]}"
+hash=$(field hash) loss=$(field loss)
+layout 1 pipeline=1 gpipe 4 one
+layout 2 pipeline=2 gpipe 4 one
+layout 4 pipeline=4 1f1b 8 one
+layout 4 data=2,pipeline=2 1f1b 3 mirrored
+claim "... and its loss on the test set" is loss "$loss"
+layout 3 pipeline=3 zero-bubble 7 mirrored
+layout 4 data=2,pipeline=2 interleaved:2 5 reduce-to-one
+layout 6 data=3,pipeline=2 1f1b 40 hierarchical-copy
+layout 2 pipeline=2 zero-bubble 2 central
+net+=(--canonical chain)
+run 120 --strategy one "${net[@]}"
+hash=$(field hash)
+layout 4 data=2,pipeline=2 1f1b 4 mirrored
+net=(--data synth --model cnn --global-batch 48 --leaf 8 --steps 2 --canonical tree)
+run 120 --strategy one "${net[@]}"
+hash=$(field hash)
+layout 3 pipeline=3 1f1b 4 mirrored
+layout 4 data=2,pipeline=2 zero-bubble 3 mirrored
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+net=(--data synth --model mlp:24,20,18 --global-batch 256 --leaf 8 --steps 1 --canonical tree)
+run 120 --np 3 --mesh pipeline=3 --micro 32 "${net[@]}"
+claim "1f1b keeps the activations of 3, 2 and 1 of 32 micro-batches" keeps 3,2,1
+run 120 --np 3 --mesh pipeline=3 --micro 32 --schedule gpipe "${net[@]}"
+claim "gpipe keeps those of all 32" keeps 32,32,32
+
+# ---- wrong uses ------------------------------------------------------------------------------------------------------
+
+wrong 'not a layout' --np 2 --mesh pipes=2
+wrong 'as many ranks as the mesh has' --np 3 --mesh data=2,pipeline=2
+wrong 'too few for 5 chunks' --np 5 --mesh pipeline=5
+wrong 'for recurrent models' --np 2 --mesh pipeline=2 --schedule wavefront
+wrong 'no such schedule' --np 2 --mesh pipeline=2 --schedule 2f2b
+wrong '--save is not for models that are cut' --np 2 --mesh pipeline=2 --save "$out/x"
+wrong 'add --canonical tree' --np 2 --mesh pipeline=2 --canonical off
+wrong 'has no effect without --mesh' --np 2 --micro 4
+wrong 'use mirrored' --np 2 --mesh pipeline=2 --strategy average --canonical off
+
+echo "1..$n"
+exit $failed

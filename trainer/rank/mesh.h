@@ -1,0 +1,39 @@
+/*
+ * mesh.h - the layout of the ranks: data x pipeline (--mesh)
+ *
+ * Rank r of the world is on stage r % stages of replica r / stages, so that stages that send to
+ * each other are neighbors. t->comm contains the ranks of one stage, t->rank is the number of the
+ * replica: strategies see the data axis only. mesh.comm contains the stages of one replica.
+ * Called by trainer.c, pipeline.c and reports.
+ */
+#ifndef TRAIN_MESH_H
+#define TRAIN_MESH_H
+
+#include "trainer/rank/config.h"
+#include "tutti.h"
+
+#include <stdbool.h>
+
+struct train_rank;
+
+struct train_mesh {
+	int data, stages; /* replicas, stages of each; 1 stage: no pipeline */
+	int stage;        /* of this rank */
+	tuttiComm_t comm; /* the stages of this replica; NULL without --mesh */
+};
+
+/* Parses --mesh and checks it with the other options. Returns 0 | TRAIN_USAGE. */
+int train_mesh_parse(const struct train_config *c, struct train_mesh *ret_mesh);
+
+/* Splits t->world into t->comm and t->mesh.comm. Returns 0 | TRAIN_USAGE (another number of ranks) |
+ * TRAIN_FAILED. */
+int train_mesh_split(struct train_rank *t);
+
+/* Rank 0 of the first stage, which reports. */
+bool train_is_lead(const struct train_rank *t);
+
+/* The parameters of all stages: whole[whole_parameters] on stage 0 = the parameters of the stages,
+ * each of which gives its own in host memory. Call on all stages of a replica. */
+int train_mesh_gather(struct train_rank *t, const float *host_own, float *whole);
+
+#endif
