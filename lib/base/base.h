@@ -122,6 +122,7 @@ struct tt_env {
 	int64_t takes_gloo;
 	/* with rank, nranks: tuttiCommInitEnv */
 	const char *launch, *root, *secret, *secret_file;
+	const char *mpi_stats;
 	int64_t timeout_ms, tile_bytes, rank, nranks; /* -1 where unset and without default */
 };
 

@@ -293,6 +293,8 @@ const struct tt_env_row tt_env_table[] = {
 	  .help = "survivors that tuttiCommShrink accepts: any, or more than half of the ranks" },
 	{ "TUTTI_HOST_ID", TT_ENV_TEXT, "", "any text", AT(host_id),
 	  .help = "ranks with equal text are on one host (replaces detection)" },
+	{ "TUTTI_MPI_STATS", TT_ENV_CHOICE, "0", "0 1", AT(mpi_stats),
+	  .help = "MPI programs: print at the end which calls Tutti took, and their times" },
 	{ "TUTTI_FAULT", TT_ENV_TEXT, "", "kill@RANK:STEP, stop@RANK:STEP or exit@RANK:STEP",
 	  AT(fault), .valid = valid_fault,
 	  .help = "for tests: the rank dies, stops or exits before this step of a plan" },

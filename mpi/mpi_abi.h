@@ -1,0 +1,129 @@
+/*
+ * mpi_abi.h - the part of an MPI library's binary interface that the interposer uses
+ *
+ * Written from the MPI standard and the published numbers of each library, so that no header of MPI
+ * is needed to build. One of TUTTI_MPI_OMPI (Open MPI 4 and 5) and TUTTI_MPI_MPICH (MPICH's ABI:
+ * MPICH 3 and 4, Intel MPI, MVAPICH) is defined. Handles are compared by value only.
+ */
+#ifndef MPI_ABI_H
+#define MPI_ABI_H
+
+#include <stdint.h>
+
+#define MPI_SUCCESS 0
+#define MPI_ANY_TAG (-1)
+
+#ifdef TUTTI_MPI_OMPI
+typedef struct mpi_comm_object *MPI_Comm;
+typedef struct mpi_type_object *MPI_Datatype;
+typedef struct mpi_op_object *MPI_Op;
+#define MPI_LIBRARY "libmpi.so.40"
+#define MPI_IN_PLACE ((void *)1)
+#define MPI_STATUS_IGNORE NULL
+#define MPI_ANY_SOURCE (-1)
+#define MPI_ERR_OTHER 16
+#define MPI_KEYVAL_INVALID (-1)
+#else
+typedef int MPI_Comm;
+typedef int MPI_Datatype;
+typedef int MPI_Op;
+#define MPI_LIBRARY "libmpich.so.12"
+#define MPI_IN_PLACE ((void *)-1)
+#define MPI_STATUS_IGNORE ((void *)1)
+#define MPI_ANY_SOURCE (-2)
+#define MPI_ERR_OTHER 15
+#define MPI_KEYVAL_INVALID 0x24000000
+#endif
+
+typedef intptr_t MPI_Aint;
+
+/* Handles: name, Open MPI's object, MPICH's number */
+#define MPI_COMMS(X)                                       \
+	X(MPI_COMM_WORLD, ompi_mpi_comm_world, 0x44000000) \
+	X(MPI_COMM_SELF, ompi_mpi_comm_self, 0x44000001)   \
+	X(MPI_COMM_NULL, ompi_mpi_comm_null, 0x04000000)
+
+#define MPI_TYPES(X)                                                       \
+	X(MPI_CHAR, ompi_mpi_char, 0x4c000101)                             \
+	X(MPI_SIGNED_CHAR, ompi_mpi_signed_char, 0x4c000118)               \
+	X(MPI_UNSIGNED_CHAR, ompi_mpi_unsigned_char, 0x4c000102)           \
+	X(MPI_BYTE, ompi_mpi_byte, 0x4c00010d)                             \
+	X(MPI_SHORT, ompi_mpi_short, 0x4c000203)                           \
+	X(MPI_UNSIGNED_SHORT, ompi_mpi_unsigned_short, 0x4c000204)         \
+	X(MPI_INT, ompi_mpi_int, 0x4c000405)                               \
+	X(MPI_UNSIGNED, ompi_mpi_unsigned, 0x4c000406)                     \
+	X(MPI_LONG, ompi_mpi_long, 0x4c000807)                             \
+	X(MPI_UNSIGNED_LONG, ompi_mpi_unsigned_long, 0x4c000808)           \
+	X(MPI_LONG_LONG, ompi_mpi_long_long_int, 0x4c000809)               \
+	X(MPI_UNSIGNED_LONG_LONG, ompi_mpi_unsigned_long_long, 0x4c000819) \
+	X(MPI_FLOAT, ompi_mpi_float, 0x4c00040a)                           \
+	X(MPI_DOUBLE, ompi_mpi_double, 0x4c00080b)                         \
+	X(MPI_INT8_T, ompi_mpi_int8_t, 0x4c000137)                         \
+	X(MPI_INT16_T, ompi_mpi_int16_t, 0x4c000238)                       \
+	X(MPI_INT32_T, ompi_mpi_int32_t, 0x4c000439)                       \
+	X(MPI_INT64_T, ompi_mpi_int64_t, 0x4c00083a)                       \
+	X(MPI_UINT8_T, ompi_mpi_uint8_t, 0x4c00013b)                       \
+	X(MPI_UINT16_T, ompi_mpi_uint16_t, 0x4c00023c)                     \
+	X(MPI_UINT32_T, ompi_mpi_uint32_t, 0x4c00043d)                     \
+	X(MPI_UINT64_T, ompi_mpi_uint64_t, 0x4c00083e)                     \
+	X(MPI_AINT, ompi_mpi_aint, 0x4c000843)                             \
+	X(MPI_OFFSET, ompi_mpi_offset, 0x4c000844)                         \
+	X(MPI_INTEGER, ompi_mpi_integer, 0x4c00041b)                       \
+	X(MPI_REAL, ompi_mpi_real, 0x4c00041c)                             \
+	X(MPI_DOUBLE_PRECISION, ompi_mpi_dblprec, 0x4c00081f)              \
+	X(MPI_C_FLOAT_COMPLEX, ompi_mpi_c_float_complex, 0x4c000840)       \
+	X(MPI_C_DOUBLE_COMPLEX, ompi_mpi_c_double_complex, 0x4c001041)     \
+	X(MPI_COMPLEX, ompi_mpi_cplex, 0x4c00081e)                         \
+	X(MPI_DOUBLE_COMPLEX, ompi_mpi_dblcplex, 0x4c001022)
+
+#define MPI_OPS(X)                                \
+	X(MPI_MAX, ompi_mpi_op_max, 0x58000001)   \
+	X(MPI_MIN, ompi_mpi_op_min, 0x58000002)   \
+	X(MPI_SUM, ompi_mpi_op_sum, 0x58000003)   \
+	X(MPI_PROD, ompi_mpi_op_prod, 0x58000004) \
+	X(MPI_BAND, ompi_mpi_op_band, 0x58000006) \
+	X(MPI_BOR, ompi_mpi_op_bor, 0x58000008)   \
+	X(MPI_BXOR, ompi_mpi_op_bxor, 0x5800000a)
+
+typedef int mpi_copy_fn(MPI_Comm, int, void *, void *, void *, int *);
+typedef int mpi_delete_fn(MPI_Comm, int, void *, void *);
+
+/* Functions that the interposer replaces and passes on to: name, parameters */
+#define MPI_TAKEN(X)                                                                            \
+	X(Allreduce, const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm)                 \
+	X(Reduce, const void *, void *, int, MPI_Datatype, MPI_Op, int, MPI_Comm)               \
+	X(Bcast, void *, int, MPI_Datatype, int, MPI_Comm)                                      \
+	X(Allgather, const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm)      \
+	X(Allgatherv, const void *, int, MPI_Datatype, void *, const int *, const int *,        \
+	  MPI_Datatype, MPI_Comm)                                                               \
+	X(Alltoall, const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm)       \
+	X(Alltoallv, const void *, const int *, const int *, MPI_Datatype, void *, const int *, \
+	  const int *, MPI_Datatype, MPI_Comm)                                                  \
+	X(Reduce_scatter, const void *, void *, const int *, MPI_Datatype, MPI_Op, MPI_Comm)    \
+	X(Reduce_scatter_block, const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm)      \
+	X(Gather, const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm)    \
+	X(Gatherv, const void *, int, MPI_Datatype, void *, const int *, const int *,           \
+	  MPI_Datatype, int, MPI_Comm)                                                          \
+	X(Scatter, const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm)   \
+	X(Scatterv, const void *, const int *, const int *, MPI_Datatype, void *, int,          \
+	  MPI_Datatype, int, MPI_Comm)                                                          \
+	X(Barrier, MPI_Comm)
+
+/* Further functions of MPI that the interposer calls */
+#define MPI_USED(X)                                                              \
+	X(Finalize, void)                                                        \
+	X(Comm_rank, MPI_Comm, int *)                                            \
+	X(Comm_size, MPI_Comm, int *)                                            \
+	X(Comm_test_inter, MPI_Comm, int *)                                      \
+	X(Comm_create_keyval, mpi_copy_fn *, mpi_delete_fn *, int *, void *)     \
+	X(Comm_get_attr, MPI_Comm, int, void *, int *)                           \
+	X(Comm_set_attr, MPI_Comm, int, void *)                                  \
+	X(Comm_delete_attr, MPI_Comm, int)                                       \
+	X(Comm_call_errhandler, MPI_Comm, int)                                   \
+	X(Type_size, MPI_Datatype, int *)                                        \
+	X(Type_get_extent, MPI_Datatype, MPI_Aint *, MPI_Aint *)                 \
+	X(Pack, const void *, int, MPI_Datatype, void *, int, int *, MPI_Comm)   \
+	X(Unpack, const void *, int, int *, void *, int, MPI_Datatype, MPI_Comm) \
+	X(Iprobe, int, int, MPI_Comm, int *, void *)
+
+#endif

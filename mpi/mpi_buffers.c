@@ -1,0 +1,201 @@
+/*
+ * mpi_buffers.c - MPI's datatypes and operations as Tutti's, and buffers of derived types as bytes
+ *
+ * Called by mpi_calls.c. Ranks may describe the same data by different types, so a copy is always taken:
+ * a type that is not predefined is packed by MPI.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpi/mpi_interpose.h"
+
+#define PIECE (1 << 30) /* most bytes that one call of MPI packs */
+
+/* kind: i and u integers, f floats, c complex (f twice), b bytes; 0: not for reductions. */
+static char kind_of(const struct mpi_library *m, MPI_Datatype t)
+{
+	const struct {
+		MPI_Datatype type;
+		char kind;
+	} kinds[] = {
+		{ m->MPI_INT, 'i' },
+		{ m->MPI_DOUBLE, 'f' },
+		{ m->MPI_FLOAT, 'f' },
+		{ m->MPI_LONG, 'i' },
+		{ m->MPI_UNSIGNED, 'u' },
+		{ m->MPI_UNSIGNED_LONG, 'u' },
+		{ m->MPI_LONG_LONG, 'i' },
+		{ m->MPI_UNSIGNED_LONG_LONG, 'u' },
+		{ m->MPI_SIGNED_CHAR, 'i' },
+		{ m->MPI_UNSIGNED_CHAR, 'u' },
+		{ m->MPI_INT8_T, 'i' },
+		{ m->MPI_INT32_T, 'i' },
+		{ m->MPI_INT64_T, 'i' },
+		{ m->MPI_UINT8_T, 'u' },
+		{ m->MPI_UINT32_T, 'u' },
+		{ m->MPI_UINT64_T, 'u' },
+		{ m->MPI_AINT, 'i' },
+		{ m->MPI_OFFSET, 'i' },
+		{ m->MPI_INTEGER, 'i' },
+		{ m->MPI_REAL, 'f' },
+		{ m->MPI_DOUBLE_PRECISION, 'f' },
+		{ m->MPI_C_FLOAT_COMPLEX, 'c' },
+		{ m->MPI_C_DOUBLE_COMPLEX, 'c' },
+		{ m->MPI_COMPLEX, 'c' },
+		{ m->MPI_DOUBLE_COMPLEX, 'c' },
+		{ m->MPI_BYTE, 'b' },
+	};
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (kinds[i].type == t)
+			return kinds[i].kind;
+	return 0;
+}
+
+static bool is_predefined(const struct mpi_library *m, MPI_Datatype t)
+{
+	return kind_of(m, t) || t == m->MPI_CHAR || t == m->MPI_SHORT ||
+	       t == m->MPI_UNSIGNED_SHORT || t == m->MPI_INT16_T || t == m->MPI_UINT16_T;
+}
+
+static bool op_of(const struct mpi_library *m, MPI_Op op, tuttiRedOp_t *ret_op)
+{
+	const struct {
+		MPI_Op mpi;
+		tuttiRedOp_t op;
+	} ops[] = { { m->MPI_SUM, tuttiSum },   { m->MPI_MAX, tuttiMax },
+		    { m->MPI_MIN, tuttiMin },   { m->MPI_PROD, tuttiProd },
+		    { m->MPI_BAND, tuttiBand }, { m->MPI_BOR, tuttiBor },
+		    { m->MPI_BXOR, tuttiBxor } };
+
+	for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+		if (ops[i].mpi == op) {
+			*ret_op = ops[i].op;
+			return true;
+		}
+	return false;
+}
+
+bool mpi_reduces(MPI_Datatype datatype, MPI_Op op, struct mpi_reduction *ret_reduction)
+{
+	const struct mpi_library *m = mpi_library();
+	struct mpi_reduction r = { .per = 1 };
+	char kind = kind_of(m, datatype);
+	bool bits;
+	int size = 0;
+
+	if (!kind || !op_of(m, op, &r.op) || m->Type_size(datatype, &size))
+		return false;
+	bits = r.op >= tuttiBand;
+	if (kind == 'b')
+		kind = bits ? 'u' : 0;
+	if (kind == 'c') {
+		kind = r.op == tuttiSum ? 'f' : 0;
+		r.per = 2;
+		size /= 2;
+	}
+	if (kind == 'f' && !bits && (size == 4 || size == 8))
+		r.type = size == 4 ? tuttiFloat32 : tuttiFloat64;
+	else if (kind == 'i' && (size == 1 || size == 4 || size == 8))
+		r.type = size == 1 ? tuttiInt8 : size == 4 ? tuttiInt32 : tuttiInt64;
+	else if (kind == 'u' && (size == 1 || size == 4 || size == 8))
+		r.type = size == 1 ? tuttiUint8 : size == 4 ? tuttiUint32 : tuttiUint64;
+	else
+		return false;
+	*ret_reduction = r;
+	return true;
+}
+
+/* ---- sides ----------------------------------------------------------------------------------- */
+
+static int count_of(const struct mpi_side *s, int p)
+{
+	return s->counts ? s->counts[p] : s->count;
+}
+
+size_t mpi_side_bytes(const struct mpi_side *s, int p)
+{
+	return (size_t)count_of(s, p) * s->size;
+}
+
+/* Distance of part p from the program's buffer */
+static ptrdiff_t place(const struct mpi_side *s, int p)
+{
+	return (s->displs ? s->displs[p] : (ptrdiff_t)s->count * p) * s->extent;
+}
+
+size_t mpi_side_start(const struct mpi_side *s, int p)
+{
+	size_t at = 0;
+
+	if (!s->packed)
+		return (size_t)place(s, p);
+	for (int i = 0; i < p; i++)
+		at += mpi_side_bytes(s, i);
+	return at;
+}
+
+/* Move a part between the program's buffer and the packed bytes. */
+static bool move_part(const struct mpi_side *s, int p, bool in)
+{
+	const struct mpi_library *m = mpi_library();
+	char *user = s->user + place(s, p), *bytes = s->bytes + mpi_side_start(s, p);
+	int most = s->size && s->size < PIECE ? (int)(PIECE / s->size) : 1;
+
+	for (int done = 0, n; done < count_of(s, p); done += n) {
+		int at = 0, left = count_of(s, p) - done, length;
+
+		n = left < most ? left : most;
+		length = (int)((size_t)n * s->size);
+		if (in ? m->Pack(user, n, s->datatype, bytes, length, &at, s->mpi)
+		       : m->Unpack(bytes, length, &at, user, n, s->datatype, s->mpi))
+			return false;
+		user += n * s->extent;
+		bytes += length;
+	}
+	return true;
+}
+
+bool mpi_side_open(struct mpi_side *s, MPI_Comm mpi, const void *user, int nparts, int count,
+		   const int *counts, const int *displs, MPI_Datatype datatype, bool filled)
+{
+	const struct mpi_library *m = mpi_library();
+	MPI_Aint low = 0;
+	size_t total;
+	int size = 0;
+
+	*s = (struct mpi_side){ .mpi = mpi,
+				.datatype = datatype,
+				.user = (char *)(uintptr_t)user,
+				.bytes = (char *)(uintptr_t)user,
+				.nparts = nparts,
+				.count = count,
+				.counts = counts,
+				.displs = displs };
+	if (m->Type_size(datatype, &size) || m->Type_get_extent(datatype, &low, &s->extent))
+		return false;
+	s->size = (size_t)size;
+	if (is_predefined(m, datatype))
+		return true;
+	s->packed = true;
+	total = mpi_side_start(s, nparts);
+	s->bytes = malloc(total + 1);
+	for (int p = 0; p < nparts && filled && s->bytes; p++)
+		if (!move_part(s, p, true)) {
+			free(s->bytes);
+			return false;
+		}
+	return s->bytes != NULL;
+}
+
+bool mpi_side_close(struct mpi_side *s, bool out)
+{
+	bool moved = true;
+
+	if (!s->packed)
+		return true;
+	for (int p = 0; p < s->nparts && out && moved; p++)
+		moved = move_part(s, p, false);
+	free(s->bytes);
+	return moved;
+}

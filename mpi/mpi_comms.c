@@ -1,0 +1,161 @@
+/*
+ * mpi_comms.c - the Tutti communicator of an MPI communicator
+ *
+ * Called by mpi_calls.c. The record is an attribute of the MPI communicator, so MPI frees it with the
+ * communicator, and a duplicate has none until its own first collective. All ranks make that first
+ * collective, so all join there: by two collectives of MPI, which drive the progress of everything
+ * that is on its way, and Tutti's join, for which no rank waits outside. While a rank waits in Tutti,
+ * the waiting hook drives MPI's progress.
+ */
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "mpi/mpi_interpose.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards keyval */
+static int keyval = MPI_KEYVAL_INVALID;
+/* grows when a record is freed: records found before are looked up again */
+static atomic_uint freed;
+
+static __thread struct {
+	struct mpi_tutti *found;
+	unsigned freed;
+} latest;
+
+static int copy(MPI_Comm comm, int key, void *extra, void *from, void *to, int *flag)
+{
+	(void)comm, (void)key, (void)extra, (void)from, (void)to;
+	*flag = 0;
+	return MPI_SUCCESS;
+}
+
+static void free_record(struct mpi_tutti *t)
+{
+	atomic_fetch_add(&freed, 1);
+	if (t->comm)
+		tuttiCommDestroy(t->comm);
+	free(t->table[0]);
+	free(t);
+}
+
+static int forget(MPI_Comm comm, int key, void *record, void *extra)
+{
+	(void)comm, (void)key, (void)extra;
+	free_record(record);
+	return MPI_SUCCESS;
+}
+
+static bool make_keyval(const struct mpi_library *mpi)
+{
+	bool made;
+
+	pthread_mutex_lock(&lock);
+	made = keyval != MPI_KEYVAL_INVALID ||
+	       !mpi->Comm_create_keyval(copy, forget, &keyval, NULL);
+	pthread_mutex_unlock(&lock);
+	return made;
+}
+
+/* MPI's progress: a probe that finds nothing. */
+static int progress(void *ctx)
+{
+	const struct mpi_library *mpi = ctx;
+	int flag;
+
+	mpi->Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi->MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+	return 0;
+}
+
+/* true: this rank has joined */
+static bool join(const struct mpi_library *mpi, struct mpi_tutti *t)
+{
+	struct {
+		int made;
+		tuttiUniqueId id;
+	} invitation = { 0 };
+	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+
+	if (!getenv("TUTTI_TIMEOUT_MS"))
+		config.timeout_ms = INT_MAX; /* a rank may compute for days, as with MPI */
+	if (t->rank == 0)
+		invitation.made = !tuttiGetUniqueId(&invitation.id);
+	if (mpi->Bcast(&invitation, sizeof(invitation), mpi->MPI_BYTE, 0, t->mpi) ||
+	    mpi->Barrier(t->mpi) || !invitation.made)
+		return false;
+	return !tuttiCommInitRankConfig(&t->comm, t->n, invitation.id, t->rank, &config) &&
+	       !tuttiCommSetWaitHook(t->comm, progress, (void *)(uintptr_t)mpi);
+}
+
+/* Join on all ranks or on none: the ranks agree by MPI. */
+static void join_all(const struct mpi_library *mpi, struct mpi_tutti *t)
+{
+	int joined, all = 0, inter = 1;
+
+	if (mpi->Comm_test_inter(t->mpi, &inter) || inter || mpi->Comm_rank(t->mpi, &t->rank) ||
+	    mpi->Comm_size(t->mpi, &t->n) || t->n == 1)
+		return;
+	joined = join(mpi, t);
+	t->table[0] = malloc(4 * (size_t)t->n * sizeof(size_t));
+	for (int i = 1; i < 4 && t->table[0]; i++)
+		t->table[i] = t->table[0] + (size_t)i * (size_t)t->n;
+	if (!joined)
+		fprintf(stderr,
+			"libtutti-mpi: rank %d: no communicator of Tutti, so MPI's collectives go on: %s\n",
+			t->rank, tuttiGetLastError(NULL));
+	joined = joined && t->table[0];
+	if ((mpi->Allreduce(&joined, &all, 1, mpi->MPI_INT, mpi->MPI_MIN, t->mpi) || !all) &&
+	    t->comm) {
+		tuttiCommAbort(t->comm);
+		t->comm = NULL;
+	}
+}
+
+struct mpi_tutti *mpi_tutti_of(MPI_Comm comm)
+{
+	const struct mpi_library *mpi = mpi_library();
+	unsigned now = atomic_load(&freed);
+	struct mpi_tutti *t = NULL;
+	int flag = 0;
+
+	if (latest.found && latest.found->mpi == comm && latest.freed == now)
+		return latest.found->comm ? latest.found : NULL;
+	if (comm == mpi->MPI_COMM_NULL || !make_keyval(mpi) ||
+	    mpi->Comm_get_attr(comm, keyval, &t, &flag))
+		return NULL;
+	if (!flag) {
+		t = calloc(1, sizeof(*t));
+		if (!t) {
+			fprintf(stderr, "libtutti-mpi: no memory for a communicator\n");
+			abort();
+		}
+		t->mpi = comm;
+		join_all(mpi, t);
+		mpi->Comm_set_attr(comm, keyval, t);
+	}
+	latest.found = t;
+	latest.freed = now;
+	return t->comm ? t : NULL;
+}
+
+void mpi_free_world(void)
+{
+	const struct mpi_library *mpi = mpi_library();
+	void *t;
+	int flag = 0;
+
+	if (keyval != MPI_KEYVAL_INVALID &&
+	    !mpi->Comm_get_attr(mpi->MPI_COMM_WORLD, keyval, &t, &flag) && flag)
+		mpi->Comm_delete_attr(mpi->MPI_COMM_WORLD, keyval);
+}
+
+int mpi_result(const struct mpi_tutti *t, tuttiResult_t result)
+{
+	if (!result)
+		return MPI_SUCCESS;
+	fprintf(stderr, "libtutti-mpi: %s\n", tuttiGetLastError(t->comm));
+	mpi_library()->Comm_call_errhandler(t->mpi, MPI_ERR_OTHER);
+	return MPI_ERR_OTHER;
+}

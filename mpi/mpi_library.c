@@ -1,0 +1,109 @@
+/*
+ * mpi_library.c - the MPI library that the program uses, and the counts of its calls
+ *
+ * Called by the other files of mpi/. A program may have loaded MPI by dlopen and out of sight of
+ * other libraries (Python does), so its functions are looked up in the library by name.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "mpi/mpi_interpose.h"
+
+static struct mpi_library library;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool counting;
+
+static const char *const names[MPI_CALLS] = {
+#define NAME(name, ...) "MPI_" #name,
+	MPI_TAKEN(NAME)
+#undef NAME
+};
+
+static struct count {
+	atomic_uint_fast64_t calls, ns;
+} counts[MPI_CALLS][2];
+
+/* The linker may have copied an object of the library into the program: what the program sees comes
+ * first. */
+static void *look_up(void *handle, const char *name)
+{
+	void *found = dlsym(RTLD_DEFAULT, name);
+
+	if (!found && handle)
+		found = dlsym(handle, name);
+	if (found)
+		return found;
+	fprintf(stderr,
+		"libtutti-mpi: this library is for " MPI_LIBRARY
+		", which the program does not use, or which has no %s; preload the libtutti-mpi of the program's MPI library\n",
+		name);
+	exit(1);
+}
+
+static void load(void)
+{
+	void *handle = dlopen(MPI_LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
+	const char *wanted = getenv("TUTTI_MPI_STATS");
+
+#define FUNCTION(name, ...) *(void **)&library.name = look_up(handle, "PMPI_" #name);
+	MPI_TAKEN(FUNCTION)
+	MPI_USED(FUNCTION)
+#undef FUNCTION
+#ifdef TUTTI_MPI_OMPI
+#define HANDLE(name, object, number) library.name = look_up(handle, #object);
+#else
+#define HANDLE(name, object, number) library.name = number;
+#endif
+	MPI_COMMS(HANDLE)
+	MPI_TYPES(HANDLE)
+	MPI_OPS(HANDLE)
+#undef HANDLE
+	counting = wanted && !strcmp(wanted, "1");
+}
+
+const struct mpi_library *mpi_library(void)
+{
+	pthread_once(&once, load);
+	return &library;
+}
+
+/* ---- counts ---------------------------------------------------------------------------------- */
+
+uint64_t mpi_clock(void)
+{
+	struct timespec t;
+
+	mpi_library();
+	if (!counting)
+		return 0;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void mpi_count(enum mpi_call call, bool taken, uint64_t began_ns)
+{
+	if (!counting)
+		return;
+	atomic_fetch_add_explicit(&counts[call][taken].calls, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&counts[call][taken].ns, mpi_clock() - began_ns,
+				  memory_order_relaxed);
+}
+
+void mpi_print_counts(int rank)
+{
+	if (!counting)
+		return;
+	fprintf(stderr, "libtutti-mpi: rank %d: %-24s %10s %12s %12s %12s\n", rank, "call", "taken",
+		"seconds", "passed on", "seconds");
+	for (int c = 0; c < MPI_CALLS; c++)
+		if (counts[c][0].calls || counts[c][1].calls)
+			fprintf(stderr, "libtutti-mpi: rank %d: %-24s %10lu %12.6f %12lu %12.6f\n",
+				rank, names[c], (unsigned long)counts[c][1].calls,
+				(double)counts[c][1].ns * 1e-9, (unsigned long)counts[c][0].calls,
+				(double)counts[c][0].ns * 1e-9);
+}

@@ -1,0 +1,59 @@
+#!/bin/bash
+# mpi.sh - a program of MPI, unchanged, with its collectives taken by libtutti-mpi: Debian's Open MPI and MPICH
+#
+# Makes mpi_program for each MPI library (mpi/mpi_abi.h is all it needs) and runs it with the preloaded library, in shared
+# memory and over tcp, with single copy of ordinary memory and without. An MPI that is not installed is skipped. TAP.
+set -u
+tmp=$(mktemp -d) || exit 99
+trap 'rm -rf "$tmp"' EXIT
+n=0
+claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; tail -n 15 "$tmp/out" | sed 's/^/# /'; fi; }
+skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+
+# run RANKS TRANSPORT CMA ARGUMENTS...: $launcher is the command up to the number of ranks, $library is preloaded
+run() {
+	local ranks=$1 transport=$2 cma=$3
+	shift 3
+	timeout -k 5 60 $launcher "$ranks" env LD_PRELOAD="$library" TUTTI_TRANSPORT="$transport" TUTTI_CMA="$cma" TUTTI_MPI_STATS=1 \
+		"$tmp/program" "$@" >"$tmp/out" 2>&1 </dev/null && [ "$(grep -o 'right' "$tmp/out" | wc -l)" = "$ranks" ]
+}
+# took CALL: rank 0 took CALL at least once
+took() { awk -v call="MPI_$1" '$4 == call && $5 > 0 { found = 1 } END { exit !found }' "$tmp/out"; }
+
+# each NAME DEFINE SHARED-LIBRARY INTERPOSER LAUNCHER...
+each() {
+	local name=$1 define=$2 mpi=$3 transport cma call all
+	library=$PWD/.libs/libtutti-mpi-$4.so launcher=$5
+	if ! command -v "${launcher%% *}" >/dev/null; then
+		skip "$name" "no ${launcher%% *}"
+		return
+	elif [ ! -e "$library" ]; then
+		skip "$name" "no $library, since shared libraries were not made"
+		return
+	fi
+	${CC:-cc} -std=gnu17 -O1 -Wall -Wextra -D_GNU_SOURCE -D"$define" -I"$top_srcdir" "$top_srcdir/tests/clients/mpi_program.c" -o "$tmp/program" \
+		-l:"$mpi" >"$tmp/out" 2>&1
+	claim $? "$name: a program for $mpi is made without a header of MPI"
+	for transport in shm tcp; do
+		for cma in on off; do
+			[ $transport$cma != tcpoff ] || continue
+			run 2 $transport $cma pending && took Allreduce
+			claim $? "$name: Isend of 4 MiB, Allreduce, Wait against Recv, Allreduce ends ($transport, TUTTI_CMA=$cma)"
+		done
+		run 3 $transport auto equal
+		claim $? "$name: each collective of 3 ranks gives the result of MPI's own ($transport)"
+		all=0
+		for call in Allreduce Reduce Bcast Allgather Allgatherv Alltoall Alltoallv Reduce_scatter Reduce_scatter_block Gather \
+			Gatherv Scatter Scatterv Barrier; do
+			took $call || { all=1; echo "# MPI_$call was not taken"; }
+		done
+		claim $all "$name: Tutti took each of the fourteen collectives ($transport)"
+	done
+	run 2 auto auto dups 20
+	claim $? "$name: communicators are duplicated and freed"
+}
+
+each "Open MPI" TUTTI_MPI_OMPI libmpi.so.40 ompi "mpirun.openmpi -np"
+each MPICH TUTTI_MPI_MPICH libmpich.so.12 mpich "mpiexec.hydra -n"
+echo "1..$n"

@@ -1,0 +1,331 @@
+/*
+ * mpi_program.c - a program of MPI that knows nothing of Tutti, for mpi.sh
+ *
+ *   mpi_program pending     Isend of 4 MiB, allreduce, wait; the receiver is in MPI_Recv before it makes
+ *                           its allreduce: ends only if a rank in the allreduce drives MPI's progress
+ *   mpi_program equal       each collective against the MPI library's own (PMPI_), on MPI_COMM_WORLD,
+ *                           a duplicate and a split, with data of predefined and derived types
+ *   mpi_program dups N      N duplicates, each with a barrier, freed
+ *
+ * Made with mpi_abi.h, so no header of MPI is needed. Prints "right" and exits with 0.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpi/mpi_abi.h"
+
+#define MPI_MORE(X)                                                                  \
+	X(Init, int *, char ***)                                                     \
+	X(Isend, const void *, int, MPI_Datatype, int, int, MPI_Comm, void *)        \
+	X(Recv, void *, int, MPI_Datatype, int, int, MPI_Comm, void *)               \
+	X(Wait, void *, void *)                                                      \
+	X(Abort, MPI_Comm, int)                                                      \
+	X(Comm_dup, MPI_Comm, MPI_Comm *)                                            \
+	X(Comm_free, MPI_Comm *)                                                     \
+	X(Comm_split, MPI_Comm, int, int, MPI_Comm *)                                \
+	X(Type_vector, int, int, int, MPI_Datatype, MPI_Datatype *)                  \
+	X(Type_commit, MPI_Datatype *)                                               \
+	X(Type_free, MPI_Datatype *)                                                 \
+	X(Op_create, void (*)(void *, void *, int *, MPI_Datatype *), int, MPI_Op *) \
+	X(Op_free, MPI_Op *)
+
+#define DECLARE(name, ...)           \
+	int MPI_##name(__VA_ARGS__); \
+	int PMPI_##name(__VA_ARGS__);
+MPI_TAKEN(DECLARE)
+MPI_USED(DECLARE)
+MPI_MORE(DECLARE)
+#undef DECLARE
+
+#ifdef TUTTI_MPI_OMPI
+#define DECLARE(name, object, number) extern char object[];
+MPI_COMMS(DECLARE)
+MPI_TYPES(DECLARE)
+MPI_OPS(DECLARE)
+#undef DECLARE
+#define VALUE(object, number) ((void *)object)
+#else
+#define VALUE(object, number) number
+#endif
+#define HANDLE(name, object, value) static MPI_Datatype name;
+MPI_TYPES(HANDLE)
+#undef HANDLE
+#define HANDLE(name, object, value) static MPI_Op name;
+MPI_OPS(HANDLE)
+#undef HANDLE
+#define HANDLE(name, object, value) static MPI_Comm name;
+MPI_COMMS(HANDLE)
+#undef HANDLE
+
+#define MOST 20000 /* elements of a buffer */
+static int rank, n;
+
+static void name_handles(void)
+{
+#define HANDLE(name, object, number) name = VALUE(object, number);
+	MPI_COMMS(HANDLE)
+	MPI_TYPES(HANDLE)
+	MPI_OPS(HANDLE)
+#undef HANDLE
+}
+
+static int pending(void)
+{
+	enum { BYTES = 4 << 20 };
+	char *data = calloc(1, BYTES), request[64] = { 0 }, status[64];
+	int one = 1, sum = 0, peer = rank ^ 1;
+
+	for (int round = 0; round < 3; round++) {
+		if (rank % 2 == 0 && peer < n) {
+			memset(data, round + 1, BYTES);
+			MPI_Isend(data, BYTES, MPI_CHAR, peer, 0, MPI_COMM_WORLD, request);
+			MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+			MPI_Wait(request, MPI_STATUS_IGNORE);
+		} else {
+			if (peer < n)
+				MPI_Recv(data, BYTES, MPI_CHAR, peer, 0, MPI_COMM_WORLD, status);
+			MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+			if (peer < n && data[BYTES - 1] != round + 1)
+				return 1;
+		}
+		if (sum != n)
+			return 1;
+	}
+	free(data);
+	return 0;
+}
+
+/* ---- equal ----------------------------------------------------------------------------------- */
+
+static int in[MOST], first[MOST], second[MOST]; /* first: of MPI, second: of what is taken */
+static int me, members;
+static int failures;
+
+static void begin(int seed)
+{
+	for (int i = 0; i < MOST; i++) {
+		in[i] = (seed * 31 + me * 1009 + i * 7) % 1000 - 500;
+		first[i] = second[i] = in[i] / 3;
+	}
+}
+
+static void check(const char *call, const char *how)
+{
+	int at = 0;
+
+	while (at < MOST && first[at] == second[at])
+		at++;
+	if (at == MOST)
+		return;
+	failures++;
+	fprintf(stderr, "rank %d of %d: %s %s: element %d is %d, not %d\n", me, members, call, how,
+		at, second[at], first[at]);
+}
+
+/* Both calls write `out`, which is first, then second. */
+#define BOTH(seed, how, call, ...)            \
+	do {                                  \
+		int *out = first;             \
+		begin(seed);                  \
+		if (PMPI_##call(__VA_ARGS__)) \
+			failures++;           \
+		out = second;                 \
+		if (MPI_##call(__VA_ARGS__))  \
+			failures++;           \
+		check(#call, how);            \
+	} while (0)
+
+static void add_and_double(void *a, void *b, int *length, MPI_Datatype *type)
+{
+	(void)type;
+	for (int i = 0; i < *length; i++)
+		((int *)b)[i] = ((int *)a)[i] + ((int *)b)[i];
+}
+
+static void reductions(MPI_Comm c, int count)
+{
+	const MPI_Datatype types[] = { MPI_INT,     MPI_FLOAT,   MPI_UNSIGNED,
+				       MPI_INT32_T, MPI_INTEGER, MPI_SHORT };
+	const MPI_Op ops[] = { MPI_SUM, MPI_MAX, MPI_MIN, MPI_PROD };
+	int counts[16], some = count / members;
+	MPI_Op own;
+
+	for (int t = 0; t < 6; t++)
+		for (int o = 0; o < 4; o++) {
+			/* patterns of integers are odd floats; MPICH 4.0 takes unsigned numbers
+			 * for signed ones in minimum and maximum */
+			if (types[t] == MPI_FLOAT || (types[t] == MPI_UNSIGNED && o % 3))
+				continue;
+			BOTH(t + o, "", Allreduce, in, out, count, types[t], ops[o], c);
+			BOTH(t + o, "in place", Allreduce, MPI_IN_PLACE, out, count, types[t],
+			     ops[o], c);
+		}
+	BOTH(3, "bits", Allreduce, in, out, count * 4, MPI_BYTE, MPI_BXOR, c);
+	MPI_Op_create(add_and_double, 0, &own);
+	BOTH(4, "own op", Allreduce, in, out, count, MPI_INT, own, c);
+	MPI_Op_free(&own);
+	for (int root = 0; root < members; root++) {
+		BOTH(5, "", Reduce, in, out, count, MPI_INT, MPI_SUM, root, c);
+		BOTH(6, "in place", Reduce, me == root ? MPI_IN_PLACE : (void *)in, out, count,
+		     MPI_INT, MPI_SUM, root, c);
+	}
+	BOTH(7, "", Reduce_scatter_block, in, out, some, MPI_INT, MPI_SUM, c);
+	for (int r = 0; r < members; r++)
+		counts[r] = r % 2 ? 0 : some / (r + 1);
+	BOTH(8, "", Reduce_scatter, in, out, counts, MPI_INT, MPI_SUM, c);
+}
+
+/* In place, MPI leaves the rest of the buffer undefined, so only the result is compared. */
+static void reductions_in_place(MPI_Comm c, int count)
+{
+	int counts[16], some = count / members;
+
+	for (int r = 0; r < members; r++)
+		counts[r] = some / (r + 1);
+	for (int block = 0; block < 2; block++) {
+		int length = block ? some : counts[me];
+
+		begin(9);
+		if (block) {
+			PMPI_Reduce_scatter_block(MPI_IN_PLACE, first, some, MPI_INT, MPI_SUM, c);
+			MPI_Reduce_scatter_block(MPI_IN_PLACE, second, some, MPI_INT, MPI_SUM, c);
+		} else {
+			PMPI_Reduce_scatter(MPI_IN_PLACE, first, counts, MPI_INT, MPI_SUM, c);
+			MPI_Reduce_scatter(MPI_IN_PLACE, second, counts, MPI_INT, MPI_SUM, c);
+		}
+		memset(first + length, 0, sizeof(int) * (size_t)(MOST - length));
+		memset(second + length, 0, sizeof(int) * (size_t)(MOST - length));
+		check(block ? "Reduce_scatter_block" : "Reduce_scatter", "in place");
+	}
+}
+
+static void copies(MPI_Comm c, int some, MPI_Datatype every_other)
+{
+	int counts[16], displs[16], lengths[16], starts[16], at = 5;
+
+	for (int r = members - 1; r >= 0; r--) {
+		counts[r] = r % 3 == 1 ? 0 : some / (r + 1);
+		displs[r] = at;
+		at += counts[r] + 3;
+	}
+	for (int r = 0; r < members; r++) { /* what each rank sends to r is what r expects of it */
+		lengths[r] = (me + r) % 3 ? (me + r) * 7 : 0;
+		starts[r] = r * (2 * members * 7 + 1);
+	}
+	for (int root = 0; root < members; root++) {
+		void *mine = me == root ? MPI_IN_PLACE : (void *)in;
+
+		BOTH(1, "", Bcast, out, some, MPI_INT, root, c);
+		/* one rank's integers with gaps are the others' without */
+		BOTH(2, "derived", Bcast, out, me == root ? some : 2 * some,
+		     me == root ? every_other : MPI_INT, root, c);
+		BOTH(3, "", Gather, in, some, MPI_INT, out, some, MPI_INT, root, c);
+		BOTH(4, "in place", Gather, mine, some, MPI_INT, out, some, MPI_INT, root, c);
+		BOTH(5, "derived", Gather, in, 2 * some, MPI_INT, out, some, every_other, root, c);
+		BOTH(6, "", Gatherv, in, counts[me], MPI_INT, out, counts, displs, MPI_INT, root,
+		     c);
+		BOTH(7, "in place", Gatherv, mine, counts[me], MPI_INT, out, counts, displs,
+		     MPI_INT, root, c);
+		BOTH(8, "", Scatter, in, some, MPI_INT, out, some, MPI_INT, root, c);
+		BOTH(9, "derived", Scatter, in, some, every_other, out, 2 * some, MPI_INT, root, c);
+		BOTH(10, "", Scatterv, in, counts, displs, MPI_INT, out, counts[me], MPI_INT, root,
+		     c);
+		BOTH(11, "in place", Scatterv, in, counts, displs, MPI_INT,
+		     me == root ? MPI_IN_PLACE : (void *)out, counts[me], MPI_INT, root, c);
+	}
+	BOTH(12, "", Allgather, in, some, MPI_INT, out, some, MPI_INT, c);
+	BOTH(13, "in place", Allgather, MPI_IN_PLACE, 0, MPI_INT, out, some, MPI_INT, c);
+	BOTH(14, "derived", Allgather, in, 2 * some, MPI_INT, out, some, every_other, c);
+	BOTH(15, "derived in place", Allgather, MPI_IN_PLACE, 0, MPI_INT, out, some, every_other,
+	     c);
+	BOTH(16, "", Allgatherv, in, counts[me], MPI_INT, out, counts, displs, MPI_INT, c);
+	BOTH(17, "in place", Allgatherv, MPI_IN_PLACE, 0, MPI_INT, out, counts, displs, MPI_INT, c);
+	BOTH(18, "", Alltoall, in, some, MPI_INT, out, some, MPI_INT, c);
+	BOTH(19, "in place", Alltoall, MPI_IN_PLACE, 0, MPI_INT, out, some, MPI_INT, c);
+	BOTH(20, "", Alltoallv, in, lengths, starts, MPI_INT, out, lengths, starts, MPI_INT, c);
+	BOTH(21, "derived", Alltoallv, in, lengths, starts, every_other, out, lengths, starts,
+	     every_other, c);
+	BOTH(22, "in place", Alltoallv, MPI_IN_PLACE, lengths, starts, MPI_INT, out, lengths,
+	     starts, MPI_INT, c);
+	MPI_Barrier(c);
+}
+
+static void floats(MPI_Comm c, int count)
+{
+	static double a[MOST], b[MOST];
+	float f[4] = { 1.5f, 2, 3, (float)me }, g[4];
+
+	for (int i = 0; i < count; i++)
+		a[i] = me + i;
+	MPI_Allreduce(a, b, count, MPI_DOUBLE, MPI_SUM, c);
+	for (int i = 0; i < count; i++)
+		failures += b[i] != members * (members - 1) / 2 + members * i;
+	MPI_Allreduce(f, g, 2, MPI_C_FLOAT_COMPLEX, MPI_SUM, c);
+	failures += g[0] != 1.5f * (float)members || g[3] != (float)(members * (members - 1) / 2);
+	MPI_Allreduce(f, g, 4, MPI_FLOAT, MPI_MAX, c);
+	failures += g[3] != (float)(members - 1);
+}
+
+static int equal(void)
+{
+	MPI_Comm dup, half, all[3];
+	MPI_Datatype every_other;
+
+	MPI_Type_vector(2, 1, 2, MPI_INT, &every_other);
+	MPI_Type_commit(&every_other);
+	MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+	MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
+	all[0] = MPI_COMM_WORLD;
+	all[1] = dup;
+	all[2] = half;
+	for (int i = 0; i < 3; i++) {
+		MPI_Comm_rank(all[i], &me);
+		MPI_Comm_size(all[i], &members);
+		for (int count = 4 * members; count < MOST / 4; count *= 30) {
+			reductions(all[i], count);
+			reductions_in_place(all[i], count);
+			copies(all[i], count / members, every_other);
+			floats(all[i], count);
+		}
+	}
+	MPI_Comm_free(&half); /* dup is left to MPI_Finalize */
+	MPI_Type_free(&every_other);
+	return failures;
+}
+
+static int dups(int times)
+{
+	for (int i = 0; i < times; i++) {
+		int one = 1, sum = 0;
+		MPI_Comm dup;
+
+		MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+		MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, dup);
+		if (sum != n)
+			return 1;
+		MPI_Comm_free(&dup);
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	int failed = 1;
+
+	name_handles();
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &n);
+	if (argc > 1 && !strcmp(argv[1], "pending"))
+		failed = pending();
+	else if (argc > 1 && !strcmp(argv[1], "equal"))
+		failed = equal();
+	else if (argc > 2 && !strcmp(argv[1], "dups"))
+		failed = dups(atoi(argv[2]));
+	if (failed)
+		MPI_Abort(MPI_COMM_WORLD, 1);
+	MPI_Finalize();
+	puts("right");
+	return 0;
+}
