@@ -277,6 +277,25 @@ int tt_id_at(const struct tt_root_endpoint *root, const char *secret, tuttiUniqu
 	return 0;
 }
 
+int tt_id_mix(tuttiUniqueId *id, const char *secret)
+{
+	uint8_t salt[TT_SECRET + TT_NONCE];
+	struct tt_id mixed;
+	int rc = tt_id_unpack(id, &mixed);
+
+	if (rc)
+		return rc;
+	memcpy(salt, mixed.secret, TT_SECRET);
+	memcpy(salt + TT_SECRET, mixed.nonce, TT_NONCE);
+	if (tt_secret_stretch(secret, salt, sizeof(salt), mixed.secret))
+		tt_id_pack(&mixed, id);
+	else
+		rc = tt_fail(TT_SYSTEM, "the secret cannot be stretched");
+	OPENSSL_cleanse(salt, sizeof(salt));
+	OPENSSL_cleanse(mixed.secret, TT_SECRET);
+	return rc;
+}
+
 int tt_id_from_root(const char *host_port, const char *secret, tuttiUniqueId *ret_id)
 {
 	struct tt_root_endpoint root = { 0 };

@@ -34,6 +34,9 @@ struct tt_root_endpoint {
 /* Does the user's secret have 128 bits, as far as its text shows: 22 characters, 32 of hexadecimal
  * digits, 39 of decimal ones, with 8 different characters? 0 | TT_USAGE */
 int tt_secret_check(const char *secret);
+/* Mixes the user's secret into that of an id, whose own secret others may have read. 0 | TT_SYSTEM,
+ * TT_ARG: not an id */
+int tt_id_mix(tuttiUniqueId *id, const char *secret);
 /* The id of rank 0's endpoint and the user's secret: the same on every rank. 0 | TT_SYSTEM */
 int tt_id_at(const struct tt_root_endpoint *root, const char *secret, tuttiUniqueId *ret_id);
 /* Split TUTTI_ROOT, "host:port" or "[IPv6]:port". 0 | TT_ARG */

@@ -294,6 +294,8 @@ int tt_rendezvous_open(struct tt_rendezvous *l, const struct tt_env *env, unsign
 				  : by_endpoint(l, env, number, secret, deadline_ns);
 	else
 		rc = tt_fail(rc, "rank %d: %s", l->job.rank, tt_error_text());
+	if (!rc && *secret && (l->job.store == &tt_store_user || l->job.store == &tt_store_oob))
+		rc = tt_id_mix(&l->id, secret);
 	OPENSSL_cleanse(secret, sizeof(secret));
 	if (!rc)
 		log_job(l, env);

@@ -293,10 +293,27 @@ struct launch_rank {
 	pthread_t thread;
 	int rank;
 	bool oob, no_abort;
+	bool reads;     /* joins by the id that it reads in the store */
+	int timeout_ms; /* 0: JOIN_TIMEOUT_MS */
 	tuttiResult_t rc;
 	float sum;
 	char text[600];
 };
+
+/* What a reader of the store can do: join with the id in it. */
+static tuttiResult_t join_as_reader(struct launch_rank *s, tuttiConfig_t *config, tuttiComm_t *comm)
+{
+	char value[TT_STORE_VALUE];
+	tuttiUniqueId id;
+	unsigned byte;
+
+	memory_get(NULL, "here", value, sizeof(value), 0);
+	for (size_t i = 0; i < sizeof(id.internal); i++) {
+		sscanf(value + 2 * i, "%2x", &byte);
+		id.internal[i] = (char)byte;
+	}
+	return tuttiCommInitRankConfig(comm, RANKS, id, s->rank, config);
+}
 
 static void *join_and_reduce(void *arg)
 {
@@ -314,9 +331,10 @@ static void *join_and_reduce(void *arg)
 	float one = 1;
 	tuttiComm_t comm;
 
-	config.timeout_ms = JOIN_TIMEOUT_MS;
-	s->rc = s->oob ? tuttiCommInitOob(&comm, &oob, &config)
-		       : tuttiCommInitStore(&comm, &store, &config);
+	config.timeout_ms = s->timeout_ms ? s->timeout_ms : JOIN_TIMEOUT_MS;
+	s->rc = s->reads ? join_as_reader(s, &config, &comm)
+		: s->oob ? tuttiCommInitOob(&comm, &oob, &config)
+			 : tuttiCommInitStore(&comm, &store, &config);
 	if (s->rc) {
 		snprintf(s->text, sizeof(s->text), "%s", tuttiGetLastError(NULL));
 		return NULL;
@@ -334,6 +352,47 @@ static void all_join_and_reduce(struct launch_rank ranks[RANKS], bool oob, bool 
 	}
 	for (int r = 0; r < RANKS; r++)
 		pthread_join(ranks[r].thread, NULL);
+}
+
+/* The last rank only reads the store; secret NULL: TUTTI_SECRET is not set. */
+static int joined_beside_a_reader(const char *secret)
+{
+	struct launch_rank ranks[RANKS];
+	int joined = 0;
+
+	if (secret)
+		setenv("TUTTI_SECRET", secret, 1);
+	for (int r = 0; r < RANKS; r++) {
+		ranks[r] = (struct launch_rank){ .rank = r,
+						 .reads = r == RANKS - 1,
+						 .timeout_ms = secret ? 1500 : 0 };
+		pthread_create(&ranks[r].thread, NULL, join_and_reduce, &ranks[r]);
+	}
+	for (int r = 0; r < RANKS; r++) {
+		pthread_join(ranks[r].thread, NULL);
+		joined += !ranks[r].rc;
+	}
+	return joined;
+}
+
+Test(launch, a_reader_of_the_store_can_join_without_a_secret, .timeout = 60)
+{
+	cr_expect_eq(joined_beside_a_reader(NULL), RANKS);
+}
+
+Test(launch, a_reader_of_the_store_cannot_join_where_the_ranks_have_a_secret, .timeout = 60)
+{
+	cr_expect_eq(joined_beside_a_reader("a secret that is not in the store"), 0);
+}
+
+Test(launch, ranks_with_a_secret_join_through_a_store_that_others_read, .timeout = 60)
+{
+	struct launch_rank ranks[RANKS];
+
+	setenv("TUTTI_SECRET", "a secret that is not in the store", 1);
+	all_join_and_reduce(ranks, false, false);
+	for (int r = 0; r < RANKS; r++)
+		cr_expect(!ranks[r].rc && ranks[r].sum == RANKS, "rank %d: %s", r, ranks[r].text);
 }
 
 Test(launch, ranks_join_through_a_store_of_the_program, .timeout = 60)
