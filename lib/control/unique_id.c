@@ -24,7 +24,7 @@
 
 #define ID_MAGIC 0x31495454u /* "TTI1": a new layout gets a new digit */
 
-#define RESERVED 16
+#define RESERVED 64
 
 static pthread_mutex_t reserved_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Ports of the latest ids with which no thread of this process has joined; forked children inherit
