@@ -542,7 +542,7 @@ no_simulation() {
 }
 point "tutti simulate refuses wrong command lines with one error" no_simulation
 interrupted() {
-	perf/tutti simulate --np 4096 --bytes 1G --tile-bytes 4K --tiles 1000000 --algo ring >"$tmp/out" 2>"$tmp/err" &
+	perf/tutti simulate --np 4096 --fold no --bytes 1G --tile-bytes 4K --tiles 1000000 --algo ring >"$tmp/out" 2>"$tmp/err" &
 	simulation=$!
 	sleep 1
 	kill -INT $simulation
