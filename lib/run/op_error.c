@@ -60,7 +60,7 @@ void tt_op_error_describe(const struct tt_op *op, struct tt_blocked *ret_stuck)
 	struct tt_blocked *s = ret_stuck;
 
 	*s = (struct tt_blocked){ .awaited = awaited(op) };
-	if (c->trace && op->started && !op->next)
+	if (c->trace && op->started && op->call.request->collective != TT_SENDRECV)
 		c->trace->now->awaited = s->awaited;
 	s->last_received = s->awaited >= 0 ? c->calls.last_received[s->awaited] : 0;
 	for (; op; op = op->next) {

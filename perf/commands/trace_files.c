@@ -261,6 +261,19 @@ const struct trace_call *trace_open_call(const struct trace_comm *c)
 	return open;
 }
 
+const struct tt_trace_head *trace_head(const struct trace_comm *c)
+{
+	const struct tt_trace_head *open = NULL;
+
+	for (int i = 0; i < c->nranks; i++) {
+		if (c->ranks[i].head.state == TT_TRACE_FAILED)
+			return &c->ranks[i].head;
+		if (!open && c->ranks[i].head.state == TT_TRACE_OPEN)
+			open = &c->ranks[i].head;
+	}
+	return open ? open : &c->ranks[0].head;
+}
+
 int trace_awaited(const struct trace_comm *c)
 {
 	for (int i = 0; i < c->nranks; i++) {

@@ -50,6 +50,9 @@ void trace_free(struct trace *t);
 const struct trace_call *trace_find(const struct trace_rank *rank, uint64_t seq);
 /* The latest call that some rank has started and not ended; NULL: none */
 const struct trace_call *trace_open_call(const struct trace_comm *comm);
+/* The head with the state of the communicator: of a rank whose calls failed, else of one that is
+ * open, else of any */
+const struct tt_trace_head *trace_head(const struct trace_comm *comm);
 /* The rank that a call of comm waits for long; -1: none */
 int trace_awaited(const struct trace_comm *comm);
 /* The latest call, NULL: none */

@@ -214,27 +214,20 @@ static void lateness(struct bench_json *j, const struct trace_comm *c)
 	free(late);
 }
 
-static const char *error_of(const struct trace_comm *c)
-{
-	for (int i = 0; i < c->nranks; i++)
-		if (c->ranks[i].head.state == TT_TRACE_FAILED)
-			return c->ranks[i].head.error;
-	return NULL;
-}
-
 static void comm_json(struct bench_json *j, const struct trace *t, const struct trace_comm *c)
 {
 	struct trace_rate rate = trace_rate(c, t->now);
+	const struct tt_trace_head *head = trace_head(c);
 	char text[32];
 
-	snprintf(text, sizeof(text), "%016" PRIx64, c->ranks[0].head.comm);
+	snprintf(text, sizeof(text), "%016" PRIx64, head->comm);
 	bench_json_open(j, NULL, '{');
 	bench_json_text(j, "communicator", text);
-	bench_json_text(j, "name", c->ranks[0].head.name);
-	bench_json_int(j, "ranks", c->ranks[0].head.nranks);
+	bench_json_text(j, "name", head->name);
+	bench_json_int(j, "ranks", head->nranks);
 	bench_json_int(j, "files", c->nranks);
-	if (error_of(c))
-		bench_json_text(j, "error", error_of(c));
+	if (head->state == TT_TRACE_FAILED)
+		bench_json_text(j, "error", head->error);
 	bench_json_real(j, "calls_per_s", rate.calls);
 	bench_json_real(j, "bytes_per_s", rate.bytes);
 	current(j, t, c);
@@ -248,7 +241,7 @@ void trace_top_json(const struct trace *t, FILE *to)
 
 	bench_json_open(&j, NULL, '[');
 	for (int i = 0; i < t->ncomms; i++)
-		if (t->comms[i].ranks[0].head.state != TT_TRACE_ENDED)
+		if (trace_head(&t->comms[i])->state != TT_TRACE_ENDED)
 			comm_json(&j, t, &t->comms[i]);
 	bench_json_close(&j, ']');
 	fputc('\n', to);

@@ -69,6 +69,7 @@ static void print_open(const struct trace_comm *c, int64_t now, FILE *to)
 	struct started in = { c, open ? open->seq : 0, true };
 	char text[200], ranks[400];
 	int awaited = trace_awaited(c);
+	const struct trace_rank *r;
 
 	if (!open)
 		return;
@@ -77,8 +78,9 @@ static void print_open(const struct trace_comm *c, int64_t now, FILE *to)
 	fprintf(to, "  %s began %.1f s ago and has not ended on %s\n", text,
 		ms(now - open->start) / 1e3, ranks);
 	print_missing(c, open->seq, now, to);
-	if (awaited >= 0)
-		fprintf(to, "  rank %d is awaited\n", awaited);
+	if (awaited >= 0 && (r = rank_of(c, awaited)))
+		fprintf(to, "  rank %d is awaited (pid %d on %s%s)\n", awaited, (int)r->head.pid,
+			r->head.host, trace_process_text(r));
 }
 
 /* ---- who is late ----------------------------------------------------------------------------- */
@@ -109,20 +111,9 @@ static const char *state_text(int state)
 	return state == TT_TRACE_FAILED ? "failed" : state == TT_TRACE_ENDED ? "ended" : "open";
 }
 
-/* The head with the state of the communicator: failed, if one rank's is */
-static const struct tt_trace_head *head_of(const struct trace_comm *c)
-{
-	const struct tt_trace_head *h = &c->ranks[0].head;
-
-	for (int i = 0; i < c->nranks; i++)
-		if (c->ranks[i].head.state > h->state)
-			h = &c->ranks[i].head;
-	return h;
-}
-
 static void print_head(const struct trace_comm *c, FILE *to)
 {
-	const struct tt_trace_head *h = head_of(c);
+	const struct tt_trace_head *h = trace_head(c);
 
 	fprintf(to, "communicator %016" PRIx64 "%s%s: %d of %d ranks, %s\n", h->comm,
 		h->name[0] ? " " : "", h->name, c->nranks, (int)h->nranks, state_text(h->state));
@@ -156,7 +147,7 @@ void trace_top(const struct trace *t, FILE *to)
 		const struct trace_call *last = trace_last(c->ranks);
 		struct trace_rate rate = trace_rate(c, t->now);
 
-		if (head_of(c)->state == TT_TRACE_ENDED)
+		if (trace_head(c)->state == TT_TRACE_ENDED)
 			continue;
 		print_head(c, to);
 		fprintf(to, "  %" PRIu64 " operations, %.1f a second, %.3f MB/s\n",

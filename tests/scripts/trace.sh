@@ -116,8 +116,10 @@ stopped() {
 		>"$tmp/job" 2>&1 </dev/null &
 	jobs+=($!)
 	while kill -0 "${jobs[0]}" 2>/dev/null; do
-		if perf/tutti trace report "$tmp/stopped" >"$tmp/report" 2>/dev/null && grep -q 'rank 1 is awaited' "$tmp/report"; then
-			has 'operation [0-9]+ \(.*began [0-9.]+ s ago and has not ended on ranks 0' "$tmp/report"
+		if perf/tutti top "$tmp/stopped" --once >"$tmp/report" 2>/dev/null && grep -q 'rank 1 is awaited' "$tmp/report"; then
+			has 'operation [0-9]+ \(.*began [0-9.]+ s ago and has not ended on rank' "$tmp/report" &&
+				has 'rank 1 is awaited \(pid [0-9]+ on .*, stopped\)' "$tmp/report" || return 1
+			perf/tutti top "$tmp/stopped" --once --json >"$tmp/top.json"
 			return
 		fi
 		sleep 0.2
@@ -125,7 +127,22 @@ stopped() {
 	cat "$tmp/job" "$tmp/report"
 	return 1
 }
-point "while a job runs, report names its stopped rank, which the others await" stopped
+point "while a job runs, top names its stopped rank, which the others await" stopped
+top_json() {
+	python3 - "$tmp/top.json" <<-'END'
+		import json, sys
+		stuck = [c for c in json.load(open(sys.argv[1])) if c["operation"]]
+		assert len(stuck) == 1 and stuck[0]["ranks"] == 3, stuck
+		ranks = {r["rank"]: r["process"] for r in stuck[0]["not_started"] + stuck[0]["in_operation"]}
+		assert ranks == {0: "runs", 1: "stopped", 2: "runs"}, stuck
+		assert stuck[0]["awaited"] == 1 and stuck[0]["age_s"] > 0, stuck
+	END
+}
+if command -v python3 >/dev/null; then
+	point "top --json says which process is stopped, and who is awaited" top_json
+else
+	skip "top --json says which process is stopped, and who is awaited" "no python3"
+fi
 
 # ---- wrong usage -----------------------------------------------------------------------------------------------------------
 
