@@ -466,8 +466,9 @@ TUTTI_API tuttiResult_t tuttiScatter(const void *sendbuff, void *recvbuff, size_
 /* Uneven collectives: a count per rank, in tables that are read before the call returns. A table has
  * nranks entries, in elements; counts may be 0. displs: where the part of each rank begins in the
  * buffer; NULL: the parts are adjacent, in rank order. A sender and a receiver whose counts differ
- * are found as in tuttiSend. Buffers overlap only in place, where a contract says so; displs of a
- * receive buffer must keep its parts apart.
+ * are found as in tuttiSend. Parts that are sent and parts that are received overlap only in place,
+ * where a contract says so; a part may lie in a gap of the other buffer. displs of a receive buffer
+ * must keep its parts apart.
  *   Call       inside a group: sends and receives of the same pairs keep their order with those of
  *              these calls
  *   Returns    as the collectives; tuttiInvalidArgument also for a table that is NULL where this

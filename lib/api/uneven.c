@@ -79,15 +79,39 @@ static int begin(tuttiComm_t c, const char *call, tuttiDataType_t type, int root
 	return 0;
 }
 
-static int apart(tuttiComm_t c, const char *call, const void *in, size_t in_bytes, const void *out,
-		 size_t out_bytes)
+/* Does one of the na parts of a overlap one of the nb parts of b? Their extents do. */
+static bool overlap(const struct parts *a, int na, const struct parts *b, int nb)
 {
-	if (!in_bytes || !out_bytes || tt_apart(in, in_bytes, out, out_bytes))
+	if (!a->displs && !b->displs)
+		return true; /* there are no gaps */
+	if (!b->displs)
+		return overlap(b, nb, a, na);
+	for (int i = 0; i < na; i++) {
+		const char *p = part(a, i);
+
+		for (int j = 0; j < nb; j++)
+			if (a->counts[i] && b->counts[j] &&
+			    !tt_apart(p, a->counts[i] * a->size, part(b, j),
+				      b->counts[j] * b->size))
+				return true;
+	}
+	return false;
+}
+
+/* Checks that no part of the send buffer overlaps one of the receive buffer. */
+static int apart(tuttiComm_t c, const char *call, const struct parts *in, int nin,
+		 const struct parts *out, int nout)
+{
+	size_t in_bytes = 0, out_bytes = 0;
+
+	if (!extent(in, nin, &in_bytes) || !extent(out, nout, &out_bytes) || !in_bytes ||
+	    !out_bytes || tt_apart(in->buffer, in_bytes, out->buffer, out_bytes) ||
+	    !overlap(in, nin, out, nout))
 		return 0;
 	return tt_fail(
 		TT_ARG,
 		"rank %d: %s: sendbuff %p [%zu bytes] and recvbuff %p [%zu bytes] overlap; use separate buffers or the in-place form",
-		c->rank, call, in, in_bytes, out, out_bytes);
+		c->rank, call, in->buffer, in_bytes, out->buffer, out_bytes);
 }
 
 static int same_count(tuttiComm_t c, const char *call, const char *name, size_t count,
@@ -134,7 +158,7 @@ TUTTI_API tuttiResult_t tuttiAlltoAllv(const void *sendbuff, const size_t *sendc
 		rc = same_count(comm, call, "the part of sendbuff for this rank",
 				sendcounts[comm->rank], &out);
 	if (!rc)
-		rc = apart(comm, call, sendbuff, in_bytes, recvbuff, out_bytes);
+		rc = apart(comm, call, &in, comm->nranks, &out, comm->nranks);
 	if (rc)
 		return refuse(rc);
 	tuttiGroupStart();
@@ -156,7 +180,8 @@ TUTTI_API tuttiResult_t tuttiAllGatherv(const void *sendbuff, size_t sendcount, 
 					tuttiStream_t stream)
 {
 	const size_t size = (unsigned)datatype < tuttiNumTypes ? tt_type_bytes(datatype) : 0;
-	const struct parts out = { "recvbuff", recvbuff, recvcounts, displs, size };
+	const struct parts in = { "sendbuff", sendbuff, &sendcount, NULL, size },
+			   out = { "recvbuff", recvbuff, recvcounts, displs, size };
 	const char *call = "tuttiAllGatherv", *mine;
 	size_t out_bytes = 0;
 	tuttiResult_t result = tuttiSuccess;
@@ -171,7 +196,7 @@ TUTTI_API tuttiResult_t tuttiAllGatherv(const void *sendbuff, size_t sendcount, 
 			     comm->rank, call, sendcount);
 	mine = rc ? NULL : part(&out, comm->rank);
 	if (!rc && sendbuff != mine)
-		rc = apart(comm, call, sendbuff, sendcount * size, recvbuff, out_bytes);
+		rc = apart(comm, call, &in, 1, &out, comm->nranks);
 	if (rc)
 		return refuse(rc);
 	tuttiGroupStart();
@@ -193,6 +218,7 @@ static tuttiResult_t rooted(const char *call, void *one, size_t count, const str
 			    bool toward, tuttiDataType_t datatype, int root, tuttiComm_t comm,
 			    tuttiStream_t stream)
 {
+	const struct parts mine = { NULL, one, &count, NULL, all->size };
 	size_t bytes = 0;
 	tuttiResult_t result = tuttiSuccess;
 	int rc = begin(comm, call, datatype, root, true);
@@ -205,8 +231,8 @@ static tuttiResult_t rooted(const char *call, void *one, size_t count, const str
 		rc = tt_fail(TT_ARG, "rank %d: %s: %s is NULL, with %zu elements", comm->rank, call,
 			     toward ? "sendbuff" : "recvbuff", count);
 	if (!rc && at_root && !in_place)
-		rc = toward ? apart(comm, call, one, count * all->size, all->buffer, bytes)
-			    : apart(comm, call, all->buffer, bytes, one, count * all->size);
+		rc = toward ? apart(comm, call, &mine, 1, all, comm->nranks)
+			    : apart(comm, call, all, comm->nranks, &mine, 1);
 	if (rc)
 		return refuse(rc);
 	tuttiGroupStart();
@@ -266,12 +292,15 @@ TUTTI_API tuttiResult_t tuttiReduceScatterv(const void *sendbuff, void *recvbuff
 		rc = tt_fail(TT_ARG, "rank %d: %s: recvbuff is NULL, with %zu elements to receive",
 			     comm->rank, call, recvcounts[comm->rank]);
 	if (!rc && recvbuff != part(&in, comm->rank))
-		rc = apart(comm, call, sendbuff, bytes, recvbuff, recvcounts[comm->rank] * size);
+		rc = apart(comm, call, &in, comm->nranks,
+			   &(struct parts){ "recvbuff", recvbuff, &recvcounts[comm->rank], NULL,
+					    size },
+			   1);
 	if (rc)
 		return refuse(rc);
 	tuttiGroupStart();
 	for (int r = 0; r < comm->nranks && !result; r++)
-		if (recvcounts[r])
+		if (recvcounts[r] || (!bytes && !r)) /* one call that checks, at least */
 			result = tuttiReduce(part(&in, r), r == comm->rank ? recvbuff : NULL,
 					     recvcounts[r], datatype, op, r, comm, stream);
 	return end(result);

@@ -216,6 +216,66 @@ Test(uneven, reduce_scatterv_gives_each_rank_the_sum_of_its_part, .timeout = 120
 	everywhere(reduce_scatterv);
 }
 
+/* The parts that a rank sends lie in the gaps of those that it receives. */
+static int interleaved(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	size_t counts[2] = { 2, 2 }, from[2] = { 0, 4 }, to[2] = { 2, 6 };
+	int all[8];
+
+	(void)arg;
+	for (int i = 0; i < 8; i++)
+		all[i] = 10 * rank + i;
+	MUST(tuttiAlltoAllv(all, counts, from, all, counts, to, tuttiInt32, *comm, NULL));
+	for (int r = 0; r < n; r++)
+		for (int i = 0; i < 2; i++)
+			WANT(all[2 + 4 * r + i] == 10 * r + 4 * rank + i);
+	MUST(tuttiAllGatherv(all, 2, all, counts, to, tuttiInt32, *comm, NULL));
+	MUST(tuttiGatherv(all, 2, all, counts, to, tuttiInt32, 0, *comm, NULL));
+	MUST(tuttiScatterv(all, counts, to, all, 2, tuttiInt32, 0, *comm, NULL));
+	for (int i = 0; i < 2; i++)
+		WANT(all[i] == 10 * rank + i);
+	from[1] = 5;
+	WANT(tuttiAlltoAllv(all, counts, from, all, counts, to, tuttiInt32, *comm, NULL) ==
+		     tuttiInvalidArgument &&
+	     strstr(tuttiGetLastError(NULL), "overlap"));
+	WANT(tuttiAllGatherv(all + 1, 2, all, counts, to, tuttiInt32, *comm, NULL) ==
+		     tuttiInvalidArgument &&
+	     strstr(tuttiGetLastError(NULL), "overlap"));
+	return 0;
+}
+
+Test(uneven, parts_may_lie_in_the_gaps_of_the_other_buffer, .timeout = 60)
+{
+	struct ranks r = { .n = 2, .threads = true };
+
+	cr_expect_eq(ranks_run(&r, interleaved), 0);
+}
+
+static int nothing(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	size_t none[2] = { 0, 0 };
+	int some;
+
+	(void)n, (void)arg;
+	MUST(tuttiReduceScatterv(NULL, NULL, none, tuttiInt32, tuttiSum, *comm, NULL));
+	WANT(tuttiReduceScatterv(NULL, NULL, none, tuttiInt32, (tuttiRedOp_t)99, *comm, NULL) ==
+	     tuttiInvalidArgument);
+	if (rank == 0)
+		tuttiAllReduce(&some, &some, 1, tuttiInt32, tuttiSum, *comm, NULL);
+	else
+		tuttiBarrier(*comm, NULL);
+	WANT(tuttiReduceScatterv(NULL, NULL, none, tuttiInt32, tuttiSum, *comm, NULL) ==
+	     tuttiInvalidUsage);
+	return 0;
+}
+
+Test(uneven, a_reduce_scatterv_without_elements_is_checked_as_any_call, .timeout = 60)
+{
+	struct ranks r = { .n = 2, .threads = true };
+
+	cr_expect_eq(ranks_run(&r, nothing), 0);
+}
+
 /* Rank 0 expects another count of rank 1 than rank 1 sends, 0 in one case. The sender may be done
  * when the receiver finds the difference; its next call fails. */
 static int differing(tuttiComm_t *comm, int rank, int n, void *arg)
