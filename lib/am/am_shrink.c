@@ -2,9 +2,9 @@
  * am_shrink.c - messages of shrink: each a frame of its own, ahead of the streams
  *
  * Called by shrink, in the caller's thread, and by am.c with frames. A shrink must not wait for a
- * message of the user that nobody
- * receives, so its messages have neither credit nor order with the streams; they keep their order
- * among themselves. They are small, and a rank has few of them on their way to a peer.
+ * message of the user that nobody receives, so its messages have neither credit nor order with the
+ * streams; they keep their order among themselves. They are small, and a rank has few of them on
+ * their way to a peer.
  *
  *   any rank  -- QUERY -->  service thread      proposer  -- PROPOSAL -->  coordinator
  *             <- ANSWER --                                <- DECISION --

@@ -112,6 +112,25 @@ def requests(comm):
     request.add_done_callback(called.append)
     request.future().result(30)
     comm.Allreduce(out, numbers("d", 1))   # a call without a stream after calls on streams
+    twin = comm.Dup()
+    running = [twin.Iallreduce(numbers("d", 1, me), numbers("d", 1)) for _ in range(20)]
+    futures = [request.future() for request in running[:10]]
+    twin.Free()
+    tutti.Waitall(running)
+    assert all(request.Test() for request in running) and all(f.result(30) is None for f in futures)
+
+
+def errors(comm):
+    """A request that another thread completes: nobody sees it complete before its error is known."""
+    def slow(error):
+        seen.append(request.complete)
+        return explain(error)
+    seen = []
+    request = comm.Iallreduce(numbers("d", 1 + comm.rank), numbers("d", 2))
+    explain, request.explain = request.explain, slow
+    raises(tutti.InvalidUsage, request.future().result)
+    raises(tutti.InvalidUsage, request.Wait)
+    assert seen == [False], seen
 
 
 def messages(comm):
@@ -223,6 +242,7 @@ def test():
     jobs.run(claims, "every collective over tcp", "collectives", 2, TUTTI_TRANSPORT="tcp")
     jobs.run(claims, "counts of uneven collectives may be zero", "uneven", 4)
     jobs.run(claims, "requests wait for their call alone, and are futures", "requests", 2)
+    jobs.run(claims, "a request is complete when its error is known", "errors", 2)
     jobs.run(claims, "messages have tags and any source", "messages", 3)
     jobs.run(claims, "communicators split, and are context managers", "splits", 4)
     jobs.run(claims, "a communicator is made by id and by store", "identities", 3)

@@ -15,7 +15,7 @@ MAX_STREAMS = 16
 
 
 class Stream:
-    """A host stream and the error that ended it."""
+    """A host stream, None once it is closed, and its first error."""
 
     def __init__(self):
         handle = ctypes.c_void_p()
@@ -29,18 +29,29 @@ class Stream:
             self.error = error_of(code)
 
     def wait(self):
-        code = lib.StreamSynchronize(self.handle)
         with self.lock:
-            self.settle(code)
+            if self.handle:
+                self.settle(lib.StreamSynchronize(self.handle))
         return self.error
 
     def test(self):
-        code = lib.StreamQuery(self.handle)
-        if code == IN_PROGRESS:
+        """False also while another thread waits for the stream."""
+        if not self.lock.acquire(blocking=False):
             return False
+        try:
+            code = lib.StreamQuery(self.handle) if self.handle else 0
+            if code != IN_PROGRESS:
+                self.settle(code)
+            return code != IN_PROGRESS
+        finally:
+            self.lock.release()
+
+    def close(self):
+        """Wait for the calls of the stream, and free it: their requests are complete from now on."""
         with self.lock:
-            self.settle(code)
-        return True
+            if self.handle:
+                self.settle(lib.StreamDestroy(self.handle))
+                self.handle = None
 
 
 class Streams:
@@ -63,12 +74,13 @@ class Streams:
             stream.users -= 1
             if stream.error and stream in self.all:   # the next request gets a stream without an error
                 self.all.remove(stream)
-                lib.StreamDestroy(stream.handle)
+                stream.close()
 
     def destroy(self):
-        for stream in self.all:
-            lib.StreamDestroy(stream.handle)
-        self.all = []
+        with self.lock:
+            for stream in self.all:
+                stream.close()
+            self.all = []
 
 
 class Request:
@@ -82,9 +94,9 @@ class Request:
         with self.lock:
             if self.complete:
                 return
-            self.complete = True
             self.error = self.stream.error and self.explain(self.stream.error)
             self.keep = None
+            self.complete = True   # last: other threads read it without the lock
         self.streams.give(self.stream)
 
     def Wait(self):
