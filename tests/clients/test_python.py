@@ -90,6 +90,22 @@ def uneven(comm):
     comm.Reduce_scatter(numbers("d", sum(counts)), total, counts)
     first = sum(counts[:me])
     assert list(total) == [n * (first + i) for i in range(counts[me])]
+    out = numbers("i", 2 * n)
+    out[2 * me] = me
+    comm.Allgatherv(tutti.IN_PLACE, [out, [1] * n, range(0, 2 * n, 2)])
+    comm.Gatherv(tutti.IN_PLACE if me == 1 else out[2 * me:2 * me + 1], [out, [1] * n, range(0, 2 * n, 2)], root=1)
+    comm.Scatterv([out, [1] * n, range(0, 2 * n, 2)], tutti.IN_PLACE if me == 1 else out[2 * me:2 * me + 1], root=1)
+    assert list(out[::2]) == list(range(n)) and all(out[i] == i for i in range(1, 2 * n, 2))
+    raises(ValueError, lambda: comm.Allgatherv(out[:1], [out, [1] * n, [0]]), "displacements [0]")
+    raises(ValueError, lambda: comm.Allgatherv(out[:1], [out, [1] * n, [-1] * n]), "from 0")
+
+
+def differing(comm):
+    """Rank 0 expects nothing of rank 1, which sends an element."""
+    def call():
+        comm.Allgatherv(numbers("i", 1), [numbers("i", 2), [1, comm.rank]])
+        comm.Barrier()
+    raises(tutti.InvalidUsage, call)
 
 
 def requests(comm):
@@ -241,6 +257,7 @@ def test():
     jobs.run(claims, "every collective has mpi4py's meaning", "collectives", 3)
     jobs.run(claims, "every collective over tcp", "collectives", 2, TUTTI_TRANSPORT="tcp")
     jobs.run(claims, "counts of uneven collectives may be zero", "uneven", 4)
+    jobs.run(claims, "an uneven collective finds a count that differs, even 0", "differing", 2)
     jobs.run(claims, "requests wait for their call alone, and are futures", "requests", 2)
     jobs.run(claims, "a request is complete when its error is known", "errors", 2)
     jobs.run(claims, "messages have tags and any source", "messages", 3)

@@ -364,8 +364,7 @@ class Communicator:
     def Ibarrier(self):
         return self.start(lambda stream: self.check(lib.Barrier(self.handle, stream)))
 
-    # ---- uneven collectives: groups of sends and receives ----------------------------------------------------------
-    # A v-buffer is [object, counts] or [object, counts, displacements], in elements.
+    # ---- groups ------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def group(self):
@@ -378,16 +377,6 @@ class Communicator:
             raise
         self.check(lib.GroupEnd())
 
-    def parts(self, spec, writable, name):
-        """The Buffer of a v-buffer, and address and count of the part of each rank."""
-        data = buffer_of(spec[0], writable)
-        counts = [int(count) for count in spec[1]]
-        if len(counts) != self.size:
-            raise ValueError(f"{name} has {len(counts)} counts for {self.size} ranks")
-        places = spec[2] if len(spec) > 2 and spec[2] is not None else [sum(counts[:i]) for i in range(self.size)]
-        need(data, max((at + n for at, n in zip(places, counts) if n), default=0), name)
-        return data, [(data.address + int(at) * data.itemsize if n else None, n) for at, n in zip(places, counts)]
-
     def exchange(self, sends, receives, datatype):
         """sends and receives: (address, count, peer); pairs of 0 elements do not call."""
         with self.group():
@@ -398,63 +387,74 @@ class Communicator:
                 if count:
                     check(lib.Recv(address, count, datatype, peer, self.handle, None))
 
+    # ---- uneven collectives ------------------------------------------------------------------------------------------
+    # A v-buffer is [object, counts] or [object, counts, displacements], in elements.
+
+    def parts(self, spec, writable, name):
+        """The Buffer of a v-buffer, and the tables of counts and displacements."""
+        data = buffer_of(spec[0], writable)
+        counts = [int(count) for count in spec[1]]
+        given = spec[2] if len(spec) > 2 else None
+        places = [sum(counts[:i]) for i in range(len(counts))] if given is None else [int(place) for place in given]
+        for table, what in (counts, "counts"), (places, "displacements"):
+            if len(table) != self.size or min(table) < 0:
+                raise ValueError(f"{name} has {what} {table}; {self.size} ranks need as many, from 0")
+        need(data, max((at + n for at, n in zip(places, counts) if n), default=0), name)
+        table = ctypes.c_size_t * self.size
+        return data, table(*counts), table(*places)
+
+    def part(self, data, counts, places):
+        """Address and count of this rank's part."""
+        return (data.address or 0) + places[self.rank] * data.itemsize, counts[self.rank]
+
     def Allgatherv(self, sendbuf, recvbuf):
-        receive, parts = self.parts(recvbuf, True, "recvbuf")
-        own, count = parts[self.rank]
-        if sendbuf is not IN_PLACE:
+        receive, counts, places = self.parts(recvbuf, True, "recvbuf")
+        if sendbuf is IN_PLACE:
+            address, count = self.part(receive, counts, places)
+        else:
             send = same_type(buffer_of(sendbuf), receive)
-            if send.count != count:
-                raise ValueError(f"sendbuf has {send.count} elements, count {self.rank} is {count}")
-            if count:
-                ctypes.memmove(own, send.address, count * send.itemsize)
-        others = [rank for rank in range(self.size) if rank != self.rank]
-        self.exchange([(own, count, rank) for rank in others], [(*parts[rank], rank) for rank in others], receive.moved)
+            address, count = send.address, send.count
+        self.check(lib.AllGatherv(address, count, receive.address, counts, places, receive.moved, self.handle, None))
 
     def Alltoallv(self, sendbuf, recvbuf):
-        send, sends = self.parts(sendbuf, False, "sendbuf")
-        receive, receives = self.parts(recvbuf, True, "recvbuf")
+        send, *sends = self.parts(sendbuf, False, "sendbuf")
+        receive, *receives = self.parts(recvbuf, True, "recvbuf")
         same_type(send, receive)
-        if sends[self.rank][1] != receives[self.rank][1]:
-            raise ValueError(f"rank {self.rank} sends {sends[self.rank][1]} elements to itself, but receives "
-                             f"{receives[self.rank][1]}")
-        self.exchange([(*part, rank) for rank, part in enumerate(sends)],
-                      [(*part, rank) for rank, part in enumerate(receives)], send.moved)
+        self.check(lib.AlltoAllv(send.address, *sends, receive.address, *receives, send.moved, self.handle, None))
 
     def Gatherv(self, sendbuf, recvbuf, root=0):
-        receives = []
-        if self.rank == root:
-            receive, parts = self.parts(recvbuf, True, "recvbuf")
-            receives = [(*part, rank) for rank, part in enumerate(parts)]
-        if self.rank == root and sendbuf is IN_PLACE:
-            del receives[root]
-            return self.exchange([], receives, receive.moved)
-        send = buffer_of(sendbuf)
-        self.exchange([(send.address, send.count, root)], receives, send.moved)
+        at_root = self.rank == root
+        receive, *tables = self.parts(recvbuf, True, "recvbuf") if at_root else (optional(None), None, None)
+        if at_root and sendbuf is IN_PLACE:
+            send, (address, count) = receive, self.part(receive, *tables)
+        else:
+            send = buffer_of(sendbuf)
+            address, count = send.address, send.count
+        if at_root:
+            same_type(send, receive)
+        self.check(lib.Gatherv(address, count, receive.address, *tables, send.moved, root, self.handle, None))
 
     def Scatterv(self, sendbuf, recvbuf, root=0):
-        sends = []
-        if self.rank == root:
-            send, parts = self.parts(sendbuf, False, "sendbuf")
-            sends = [(*part, rank) for rank, part in enumerate(parts)]
-        if self.rank == root and recvbuf is IN_PLACE:
-            del sends[root]
-            return self.exchange(sends, [], send.moved)
-        receive = buffer_of(recvbuf, True)
-        self.exchange(sends, [(receive.address, receive.count, root)], receive.moved)
+        at_root = self.rank == root
+        send, *tables = self.parts(sendbuf, False, "sendbuf") if at_root else (optional(None), None, None)
+        if at_root and recvbuf is IN_PLACE:
+            receive, (address, count) = send, self.part(send, *tables)
+        else:
+            receive = buffer_of(recvbuf, True)
+            address, count = receive.address, receive.count
+        if at_root:
+            same_type(send, receive)
+        self.check(lib.Scatterv(send.address, *tables, address, count, receive.moved, root, self.handle, None))
 
     def Reduce_scatter(self, sendbuf, recvbuf, recvcounts=None, op=Op.SUM):
         """Part r of sendbuf, of recvcounts[r] elements, is reduced to rank r."""
-        receive = buffer_of(recvbuf, True)
         if recvcounts is None:
             return self.Reduce_scatter_block(sendbuf, recvbuf, op)
-        send, parts = self.parts([sendbuf, recvcounts], False, "sendbuf")
+        receive = buffer_of(recvbuf, True)
+        send, counts, _ = self.parts([sendbuf, recvcounts], False, "sendbuf")
         same_type(send, receive)
-        need(receive, parts[self.rank][1], "recvbuf")
-        with self.group():
-            for root, (address, count) in enumerate(parts):
-                if count:
-                    check(lib.Reduce(address, receive.address if root == self.rank else None, count, send.reduced, op,
-                                     root, self.handle, None))
+        need(receive, counts[self.rank], "recvbuf")
+        self.check(lib.ReduceScatterv(send.address, receive.address, counts, send.reduced, op, self.handle, None))
 
     # ---- messages: any rank to any rank, with a tag, independent of the collectives ---------------------------------
 
