@@ -211,7 +211,7 @@ static void copies(MPI_Comm c, int some, MPI_Datatype every_other)
 	}
 	for (int r = 0; r < members; r++) { /* what each rank sends to r is what r expects of it */
 		lengths[r] = (me + r) % 3 ? (me + r) * 7 : 0;
-		starts[r] = r * (2 * members * 7 + 1);
+		starts[r] = r * (4 * members * 7 + 1);
 	}
 	for (int root = 0; root < members; root++) {
 		void *mine = me == root ? MPI_IN_PLACE : (void *)in;
@@ -248,6 +248,8 @@ static void copies(MPI_Comm c, int some, MPI_Datatype every_other)
 	     every_other, c);
 	BOTH(22, "in place", Alltoallv, MPI_IN_PLACE, lengths, starts, MPI_INT, out, lengths,
 	     starts, MPI_INT, c);
+	BOTH(23, "from the gaps", Alltoallv, out + 2 * members * 7, lengths, starts, MPI_INT, out,
+	     lengths, starts, MPI_INT, c);
 	MPI_Barrier(c);
 }
 
