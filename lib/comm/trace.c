@@ -14,10 +14,35 @@
 #include "comm/trace.h"
 
 #define CALIBRATE_NS 200000 /* until tt_trace_clock sees a longer time */
+#define READINGS 8
 
+/* The closest of some pairs: a pair between whose clocks the process lost its core is far apart. */
 static struct tt_trace_clock clock_now(void)
 {
-	return (struct tt_trace_clock){ tt_trace_ticks(), tt_now_ns() };
+	struct tt_trace_clock now = { 0, 0 };
+	uint64_t least = UINT64_MAX;
+
+	for (int i = 0; i < READINGS; i++) {
+		uint64_t before = tt_trace_ticks(), ns = tt_now_ns(), apart;
+
+		apart = tt_trace_ticks() - before;
+		if (apart < least) {
+			now = (struct tt_trace_clock){ before + apart / 2, ns };
+			least = apart;
+		}
+	}
+	return now;
+}
+
+/* A reader sees the pair before or this one, never the half of each. */
+static void set_later(struct tt_trace *t, struct tt_trace_clock now)
+{
+	struct tt_trace_head *head = t->head;
+	unsigned next = !atomic_load_explicit(&head->latest, memory_order_relaxed);
+
+	head->later[next] = now;
+	atomic_store_explicit(&head->latest, next, memory_order_release);
+	t->clock_due = now.ticks + (now.ticks - head->made.ticks);
 }
 
 void tt_trace_clock(struct tt_trace *t)
@@ -25,19 +50,21 @@ void tt_trace_clock(struct tt_trace *t)
 	struct tt_trace_clock now = clock_now();
 
 	if (now.ns - t->head->made.ns > CALIBRATE_NS)
-		t->head->later = now;
+		set_later(t, now);
 }
 
-static void start_clock(struct tt_trace_head *head)
+static void start_clock(struct tt_trace *t)
 {
-	struct timespec t;
+	struct timespec real;
+	struct tt_trace_clock now;
 
-	clock_gettime(CLOCK_REALTIME, &t);
-	head->realtime_ns = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-	head->made = clock_now();
+	clock_gettime(CLOCK_REALTIME, &real);
+	t->head->realtime_ns = (int64_t)real.tv_sec * 1000000000 + real.tv_nsec;
+	t->head->made = clock_now();
 	do
-		head->later = clock_now();
-	while (head->later.ns - head->made.ns < CALIBRATE_NS);
+		now = clock_now();
+	while (now.ns - t->head->made.ns < CALIBRATE_NS);
+	set_later(t, now);
 }
 
 /* A new file of the user alone; an older one of that name belongs to a job that has ended. */
@@ -94,7 +121,7 @@ int tt_trace_open(const char *dir, const struct tt_trace_head *facts, struct tt_
 	t->head->pid = (int32_t)getpid();
 	t->records = (void *)((char *)t->head + TT_TRACE_HEAD);
 	t->now = t->records + TT_TRACE_RECORDS - 1;
-	start_clock(t->head);
+	start_clock(t);
 	t->head->magic = TT_TRACE_MAGIC;
 	*ret_trace = t;
 	return 0;

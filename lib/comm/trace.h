@@ -16,7 +16,7 @@
 
 #include "control/control.h"
 
-#define TT_TRACE_MAGIC 0x3143525449545554ull /* "TUTTIRC1" */
+#define TT_TRACE_MAGIC 0x3243525449545554ull /* "TUTTIRC2" */
 #define TT_TRACE_BYTES (512u << 10)          /* of a file */
 #define TT_TRACE_HEAD 4096                   /* of it the head */
 #define TT_TRACE_WAYS 8
@@ -48,11 +48,12 @@ struct tt_trace_head {
 	uint32_t record_bytes, nrecords;
 	uint64_t comm; /* equal on all ranks of the communicator, and on no other one */
 	int32_t rank, nranks, pid, state;
-	char host[64], name[64];           /* name: of the communicator, or "" */
-	char way[TT_TRACE_WAYS][16];       /* names of the ways of a call */
-	struct tt_trace_clock made, later; /* later: the rate of ticks */
-	int64_t realtime_ns;               /* CLOCK_REALTIME at `made` */
-	char error[1024];                  /* of the failure */
+	char host[64], name[64];              /* name: of the communicator, or "" */
+	char way[TT_TRACE_WAYS][16];          /* names of the ways of a call */
+	struct tt_trace_clock made, later[2]; /* later[latest]: the rate of ticks */
+	atomic_uint latest;
+	int64_t realtime_ns; /* CLOCK_REALTIME at `made` */
+	char error[1024];    /* of the failure */
 };
 _Static_assert(sizeof(struct tt_trace_head) <= TT_TRACE_HEAD, "the head has its page");
 
@@ -63,6 +64,7 @@ struct tt_trace {
 	struct tt_trace_record *records;
 	struct tt_trace_record *now;   /* the latest record */
 	uint64_t last;                 /* its number */
+	uint64_t clock_due;            /* ticks: twice the time from `made` to the latest rate */
 	const struct tt_way *observer; /* run/trace_way.c */
 };
 
@@ -72,7 +74,8 @@ int tt_trace_open(const char *dir, const struct tt_trace_head *facts, struct tt_
 void tt_trace_close(struct tt_trace *trace);
 /* The communicator failed, with this sentence. */
 void tt_trace_failed(struct tt_trace *trace, const char *text);
-/* Write the rate of ticks into the head. */
+/* Write the rate of ticks into the head. tt_trace_start does so when the time since the latest rate
+ * is as long as the time that it was measured over: a start errs little more than the clocks' readings. */
 void tt_trace_clock(struct tt_trace *trace);
 
 /* Cheaper than clock_gettime, which alone takes half of the time that a record may cost. */
@@ -93,10 +96,11 @@ static inline void tt_trace_start(struct tt_trace *t, uint64_t seq, const struct
 				  uint64_t bytes, unsigned way)
 {
 	struct tt_trace_record *r = t->now + 1;
+	uint64_t start = tt_trace_ticks();
 
 	if (tt_unlikely(r == t->records + TT_TRACE_RECORDS))
 		r = t->records;
-	if (tt_unlikely(t->last % 1024 == 0))
+	if (tt_unlikely(start > t->clock_due))
 		tt_trace_clock(t);
 	atomic_store_explicit(&r->number, 0, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
@@ -107,7 +111,7 @@ static inline void tt_trace_start(struct tt_trace *t, uint64_t seq, const struct
 	r->awaited = -1;
 	r->way = (uint8_t)way;
 	r->failed = 0;
-	r->start = tt_trace_ticks();
+	r->start = start;
 	t->now = r;
 	atomic_store_explicit(&r->number, ++t->last, memory_order_release);
 }

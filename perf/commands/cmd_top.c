@@ -40,7 +40,7 @@ static const struct tool_usage usage = {
 static int show(const char *dir, const struct top_options *v)
 {
 	struct trace t;
-	int rc = trace_read(dir, &t);
+	int rc = trace_read(usage.tool, dir, &t);
 
 	if (rc)
 		return rc;

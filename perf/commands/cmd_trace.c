@@ -65,7 +65,7 @@ static int print(void (*print_to)(const struct trace *t, FILE *to), const char *
 	char *content = NULL;
 	size_t bytes = 0;
 	FILE *to;
-	int rc = trace_read(dir, &t);
+	int rc = trace_read(usage.tool, dir, &t);
 
 	if (rc)
 		return rc;

@@ -1,7 +1,7 @@
 /*
  * trace_files.c - reads the files of the flight recorder, also while their processes write
  *
- * Called by cmd_trace.c. A file is mapped, and each record is copied between two reads of its number,
+ * Called by cmd_trace.c and cmd_top.c. A file is mapped, and each record is copied between two reads of its number,
  * so that a record which changes meanwhile is left out. All fields are checked: a file may be
  * damaged.
  */
@@ -21,11 +21,11 @@
 
 static const void *map_file(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for a writer */
 	struct stat st;
 	void *p = MAP_FAILED;
 
-	if (fd >= 0 && !fstat(fd, &st) && st.st_size == TT_TRACE_BYTES)
+	if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size == TT_TRACE_BYTES)
 		p = mmap(NULL, TT_TRACE_BYTES, PROT_READ, MAP_SHARED, fd, 0);
 	if (fd >= 0)
 		close(fd);
@@ -34,7 +34,10 @@ static const void *map_file(const char *path)
 
 static bool copy_head(const struct tt_trace_head *from, struct tt_trace_head *ret_head)
 {
+	unsigned latest = atomic_load_explicit(&from->latest, memory_order_acquire) & 1;
+
 	*ret_head = *from;
+	atomic_init(&ret_head->latest, latest);
 	ret_head->host[sizeof(ret_head->host) - 1] = '\0';
 	ret_head->name[sizeof(ret_head->name) - 1] = '\0';
 	ret_head->error[sizeof(ret_head->error) - 1] = '\0';
@@ -43,13 +46,14 @@ static bool copy_head(const struct tt_trace_head *from, struct tt_trace_head *re
 	return from->magic == TT_TRACE_MAGIC &&
 	       from->record_bytes == sizeof(struct tt_trace_record) &&
 	       from->nrecords == TT_TRACE_RECORDS && from->nranks > 0 && from->rank >= 0 &&
-	       from->rank < from->nranks && from->later.ticks > from->made.ticks &&
-	       from->later.ns > from->made.ns;
+	       from->rank < from->nranks && ret_head->later[latest].ticks > from->made.ticks &&
+	       ret_head->later[latest].ns > from->made.ns;
 }
 
 static int64_t time_of(const struct tt_trace_head *h, uint64_t ticks)
 {
-	double rate = (double)(h->later.ns - h->made.ns) / (double)(h->later.ticks - h->made.ticks);
+	const struct tt_trace_clock *later = &h->later[h->latest];
+	double rate = (double)(later->ns - h->made.ns) / (double)(later->ticks - h->made.ticks);
 
 	return h->realtime_ns + (int64_t)((double)(int64_t)(ticks - h->made.ticks) * rate);
 }
@@ -152,7 +156,7 @@ static bool is_name(const char *name)
 	return bytes > 6 && !strcmp(name + bytes - 6, ".tutti");
 }
 
-static bool read_files(DIR *folder, const char *dir, struct trace *t)
+static bool read_files(const char *tool, DIR *folder, const char *dir, struct trace *t)
 {
 	struct dirent *entry;
 	char path[4400];
@@ -171,8 +175,8 @@ static bool read_files(DIR *folder, const char *dir, struct trace *t)
 			t->nranks++;
 		else
 			fprintf(stderr,
-				"tutti trace: %s: not a whole file of this version's flight recorder; skipped\n",
-				path);
+				"%s: %s: not a whole file of this version's flight recorder; skipped\n",
+				tool, path);
 	}
 	return true;
 }
@@ -192,7 +196,7 @@ static bool find_comms(struct trace *t)
 	return true;
 }
 
-int trace_read(const char *dir, struct trace *ret_trace)
+int trace_read(const char *tool, const char *dir, struct trace *ret_trace)
 {
 	DIR *folder = opendir(dir);
 	struct timespec now;
@@ -200,10 +204,10 @@ int trace_read(const char *dir, struct trace *ret_trace)
 
 	*ret_trace = (struct trace){ 0 };
 	if (!folder) {
-		fprintf(stderr, "tutti trace: %s: %s\n", dir, strerror(errno));
+		fprintf(stderr, "%s: %s: %s\n", tool, dir, strerror(errno));
 		return 1;
 	}
-	good = read_files(folder, dir, ret_trace) && find_comms(ret_trace);
+	good = read_files(tool, folder, dir, ret_trace) && find_comms(ret_trace);
 	closedir(folder);
 	clock_gettime(CLOCK_REALTIME, &now);
 	ret_trace->now = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
@@ -211,10 +215,10 @@ int trace_read(const char *dir, struct trace *ret_trace)
 		return 0;
 	if (good)
 		fprintf(stderr,
-			"tutti trace: %s: no files of the flight recorder; run the job with TUTTI_TRACE=%s\n",
-			dir, dir);
+			"%s: %s: no files of the flight recorder; run the job with TUTTI_TRACE=%s\n",
+			tool, dir, dir);
 	else
-		fprintf(stderr, "tutti trace: no memory for the files of %s\n", dir);
+		fprintf(stderr, "%s: no memory for the files of %s\n", tool, dir);
 	trace_free(ret_trace);
 	return 1;
 }

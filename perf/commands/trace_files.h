@@ -1,7 +1,7 @@
 /*
  * trace_files.h - the files of the flight recorder, as `tutti trace` reads them
  *
- * cmd_trace.c has the command line, trace_files.c reads, trace_report.c prints who hangs and who is
+ * cmd_trace.c and cmd_top.c have the command lines, trace_files.c reads, trace_report.c prints who hangs and who is
  * late (trace_late.c), trace_json.c writes for Perfetto and for readers of PyTorch's flight recorder.
  */
 #ifndef TOOL_TRACE_FILES_H
@@ -43,8 +43,8 @@ struct trace {
 	int64_t now;
 };
 
-/* Read all files of a folder. 0 | 1: error printed */
-int trace_read(const char *dir, struct trace *ret_trace);
+/* Read all files of a folder. 0 | 1: error printed, after the name of the tool */
+int trace_read(const char *tool, const char *dir, struct trace *ret_trace);
 void trace_free(struct trace *t);
 /* The call with this number of the communicator, NULL: not in the ring */
 const struct trace_call *trace_find(const struct trace_rank *rank, uint64_t seq);

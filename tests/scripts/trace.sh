@@ -56,10 +56,11 @@ point "a ring that is full has the latest calls, without a gap" ring
 damaged() {
 	mkdir "$tmp/damaged" && cp "$tmp"/ring/*.0.tutti "$tmp/damaged" &&
 		head -c 1000 /dev/urandom >"$tmp/damaged/short.tutti" && head -c 524288 /dev/urandom >"$tmp/damaged/noise.tutti" &&
-		perf/tutti trace report "$tmp/damaged" >"$tmp/report" 2>"$tmp/err" && [ "$(wc -l <"$tmp/err")" = 2 ] &&
+		mkfifo "$tmp/damaged/pipe.tutti" && timeout 20 perf/tutti trace report "$tmp/damaged" >"$tmp/report" 2>"$tmp/err" &&
+		[ "$(wc -l <"$tmp/err")" = 3 ] &&
 		has 'noise.tutti: not a whole file' "$tmp/err" && has '1 of 2 ranks' "$tmp/report"
 }
-point "files of noise are skipped in words" damaged
+point "files of noise and pipes are skipped in words" damaged
 
 # ---- JSON -----------------------------------------------------------------------------------------------------------------
 
@@ -151,21 +152,30 @@ no_folder() {
 		has "TUTTI_TRACE: $tmp/none/.*No such file or directory; name a folder" "$tmp/job"
 }
 point "a folder that does not exist is an error that names it" no_folder
-usage() {
+# usage_of COMMAND: each line of the input is a status and arguments, which get one sentence of the command
+usage_of() {
 	local status line
 	while read -r status line; do
 		# shellcheck disable=SC2086
-		perf/tutti trace $line >"$tmp/out" 2>"$tmp/err"
-		[ $? = "$status" ] && [ ! -s "$tmp/out" ] && [ "$(wc -l <"$tmp/err")" = 1 ] || { echo "trace $line"; cat "$tmp/err"; return 1; }
-	done <<-END
-		2
-		2 reports $tmp/shm
-		2 report
-		2 report $tmp/shm --json
-		2 dump $tmp/shm --output /nowhere/file
-		1 report $tmp/none
-		1 report /dev
-	END
+		timeout 20 perf/tutti "$1" $line >"$tmp/out" 2>"$tmp/err"
+		[ $? = "$status" ] && [ ! -s "$tmp/out" ] && [ "$(wc -l <"$tmp/err")" = 1 ] && has "^tutti $1: " "$tmp/err" ||
+			{ echo "$1 $line"; return 1; }
+	done
 }
-point "a wrong command line is one sentence with status 2; a folder without files has status 1" usage
+point "a wrong command line of trace is one sentence with status 2; a folder without files has status 1" usage_of trace <<-END
+	2
+	2 reports $tmp/shm
+	2 report
+	2 report $tmp/shm --json
+	2 dump $tmp/shm --output /nowhere/file
+	1 report $tmp/none
+	1 report /dev
+END
+point "so it is of top" usage_of top <<-END
+	2
+	2 $tmp/shm --interval 0
+	2 $tmp/shm --once more
+	1 $tmp/none
+	1 /dev --once
+END
 echo "1..$n"
