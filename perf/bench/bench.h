@@ -370,6 +370,7 @@ void bench_json_close(struct bench_json *j, char bracket);
 void bench_json_text(struct bench_json *j, const char *key, const char *value);
 void bench_json_int(struct bench_json *j, const char *key, long long value);
 void bench_json_real(struct bench_json *j, const char *key, double value);
+void bench_json_us(struct bench_json *j, const char *key, int64_t ns); /* us, exactly */
 void bench_json_bool(struct bench_json *j, const char *key, bool value);
 void bench_json_null(struct bench_json *j, const char *key);
 

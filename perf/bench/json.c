@@ -5,6 +5,7 @@
  * line, so that diff can compare two files.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +79,15 @@ void bench_json_real(struct bench_json *j, const char *key, double value)
 		fprintf(j->to, "%.9g", value);
 	else
 		fputs("null", j->to);
+}
+
+void bench_json_us(struct bench_json *j, const char *key, int64_t ns)
+{
+	uint64_t size = ns < 0 ? -(uint64_t)ns : (uint64_t)ns;
+
+	begin(j, key);
+	fprintf(j->to, "%s%" PRIu64 ".%03u", ns < 0 ? "-" : "", size / 1000,
+		(unsigned)(size % 1000));
 }
 
 void bench_json_bool(struct bench_json *j, const char *key, bool value)

@@ -207,7 +207,7 @@ static void table_row(const struct simulate_options *v, const struct simulation 
 				    r->bytes[TT_LINK_SOFT]),
 	       r->tiles_walked < r->ntiles ? "  (extrapolated)" : "");
 	if (v->np > FOLD_ABOVE || v->fold == FOLD_YES)
-		printf("  # %u ranks simulated%s%s\n", r->ranks,
+		printf("  # %u rank%s simulated%s%s\n", r->ranks, r->ranks == 1 ? "" : "s",
 		       r->folded == TT_SIM_NEARLY ? "; the others are nearly alike" : "",
 		       r->equal_blocks ? "; blocks of equal length" : "");
 }

@@ -18,14 +18,15 @@
 
 /* ---- trace events ---------------------------------------------------------------------------- */
 
-static double us(const struct trace *t, int64_t ns)
+/* Since the first call of all */
+static int64_t since_first(const struct trace *t, int64_t ns)
 {
 	int64_t first = INT64_MAX;
 
 	for (int i = 0; i < t->nranks; i++)
 		if (t->ranks[i].ncalls && t->ranks[i].calls[0].start < first)
 			first = t->ranks[i].calls[0].start;
-	return (double)(ns - first) / 1e3;
+	return ns - first;
 }
 
 /* A process of the picture: ranks of one host and pid */
@@ -81,8 +82,8 @@ static void slice(struct bench_json *j, const struct trace *t, const struct trac
 	trace_call_text(c, text, sizeof(text));
 	event(j, "X", text, process_of(t, r), thread_of(t, r));
 	bench_json_text(j, "cat", c->failed ? "failed" : c->end ? "call" : "running");
-	bench_json_real(j, "ts", us(t, c->start));
-	bench_json_real(j, "dur", (double)(end - c->start) / 1e3);
+	bench_json_us(j, "ts", since_first(t, c->start));
+	bench_json_us(j, "dur", end - c->start);
 	bench_json_open(j, "args", '{');
 	bench_json_int(j, "operation", (long long)c->seq);
 	bench_json_int(j, "bytes", (long long)c->bytes);
@@ -99,7 +100,7 @@ static void arrow(struct bench_json *j, const struct trace *t, const struct trac
 	event(j, phase, "waited for the last rank", process_of(t, r), thread_of(t, r));
 	bench_json_text(j, "cat", "wait");
 	bench_json_int(j, "id", id);
-	bench_json_real(j, "ts", us(t, at));
+	bench_json_us(j, "ts", since_first(t, at));
 	if (*phase == 'f')
 		bench_json_text(j, "bp", "e");
 	bench_json_close(j, '}');

@@ -69,12 +69,16 @@ struct trace_rate trace_rate(const struct trace_comm *c, int64_t now)
 {
 	const struct trace_rank *r = c->ranks;
 	struct trace_rate rate = { 0 };
-	int64_t since = now - RATE_NS;
+	int64_t since;
 	double s;
+
+	if (trace_last(r) && trace_last(r)->start > now)
+		now = trace_last(r)->start; /* of a host whose clock is ahead */
+	since = now - RATE_NS;
 
 	if (r->ncalls == TT_TRACE_RECORDS && r->calls[0].start > since)
 		since = r->calls[0].start; /* older calls are overwritten */
-	s = (double)(now - since) / 1e9;
+	s = now > since ? (double)(now - since) / 1e9 : 1;
 	for (size_t i = r->ncalls; i > 0 && r->calls[i - 1].start >= since; i--) {
 		rate.calls += 1 / s;
 		rate.bytes += (double)r->calls[i - 1].bytes / s;

@@ -1,14 +1,18 @@
 /*
- * test_trace.c - the file of the flight recorder: its clock, while calls start in any rhythm
+ * test_trace.c - the file of the flight recorder: its clock, its ring, and times of its readers
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "comm/trace.h"
+#include "perf/commands/trace_files.h"
 
 TestSuite(trace, .timeout = 60);
+
+/* ---- the file -------------------------------------------------------------------------------- */
 
 static struct tt_trace *open_trace(char *dir)
 {
@@ -89,4 +93,45 @@ Test(trace, a_call_that_is_cancelled_leaves_the_record_before_it)
 	cr_expect_eq(t->now, t->records);
 	cr_expect_eq(t->now->number, TT_TRACE_RECORDS + 1);
 	close_trace(t, dir);
+}
+
+/* ---- readers --------------------------------------------------------------------------------- */
+
+Test(trace, events_of_a_long_job_are_exact_to_the_nanosecond)
+{
+	int64_t begin = 1764000000000000000, later = begin + 10000000000123;
+	struct trace_call calls[] = {
+		{ .number = 1, .seq = 1, .start = begin, .end = begin + 1999, .awaited = -1 },
+		{ .number = 2, .seq = 2, .start = later, .end = later + 3007, .awaited = -1 },
+	};
+	struct trace_rank rank = { .head = { .nranks = 1 }, .calls = calls, .ncalls = 2 };
+	struct trace_comm comm = { &rank, 1 };
+	struct trace t = { .ranks = &rank, .nranks = 1, .comms = &comm, .ncomms = 1 };
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+
+	trace_merge_json(&t, to);
+	fclose(to);
+	cr_expect(strstr(text, "\"ts\": 0.000"), "%s", text);
+	cr_expect(strstr(text, "\"dur\": 1.999"), "%s", text);
+	cr_expect(strstr(text, "\"ts\": 10000000000.123"), "%s", text);
+	cr_expect(strstr(text, "\"dur\": 3.007"), "%s", text);
+	free(text);
+}
+
+Test(trace, rates_of_a_host_whose_clock_is_ahead_are_those_of_its_calls)
+{
+	static struct trace_call calls[TT_TRACE_RECORDS];
+	struct trace_rank rank = { .calls = calls, .ncalls = TT_TRACE_RECORDS };
+	struct trace_comm comm = { &rank, 1 };
+	int64_t now = 1764000000000000000;
+	struct trace_rate rate;
+
+	for (size_t i = 0; i < TT_TRACE_RECORDS; i++)
+		calls[i] = (struct trace_call){ .start = now + (int64_t)(5000000000 + i * 100000),
+						.bytes = 4 };
+	rate = trace_rate(&comm, now);
+	cr_expect_float_eq(rate.calls, 10000, 10, "10,000 calls a second, not %g", rate.calls);
+	cr_expect_float_eq(rate.bytes, 40000, 40);
 }
