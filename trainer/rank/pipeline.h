@@ -2,9 +2,9 @@
  * pipeline.h - one stage of a pipeline: runs its list of a training schedule
  *
  * The steps of schedules/schedule.h become calls: computations of chunks (model.h), and sends and
- * receives between stages, of which neighboring ones of the list run as a group. The gradients of
- * micro-batches are folded in the order of --canonical, so that their sum is the expression of one
- * device. Called by gradient.c and trainer.c.
+ * receives between stages, which run beside computations. The gradients of micro-batches are folded
+ * in the order of --canonical, so that their sum is the expression of one device. Called by
+ * gradient.c and trainer.c.
  */
 #ifndef TRAIN_PIPELINE_H
 #define TRAIN_PIPELINE_H

@@ -1,15 +1,35 @@
 /*
- * pipeline_state.h - the state of a stage: passes of micro-batches, and sums of their gradients
+ * pipeline_state.h - the state of a stage: links to its neighbors, passes of micro-batches, and sums
+ * of their gradients
  *
- * Shared by pipeline.c, which runs the schedule, and pipeline_sums.c.
+ * Shared by the files pipeline*.c: pipeline.c opens and closes a stage, pipeline_run.c runs its list,
+ * pipeline_compute.c its computations, pipeline_links.c its messages.
  */
 #ifndef TRAIN_PIPELINE_STATE_H
 #define TRAIN_PIPELINE_STATE_H
 
 #include "trainer/rank/pipeline.h"
 
+/* The messages of a stage, by what they carry and where they go. */
+enum pipeline_message {
+	PIPELINE_INPUT,  /* x from the stage of the previous chunk */
+	PIPELINE_OUTPUT, /* y to the stage of the next chunk */
+	PIPELINE_DY,     /* the gradient of y from the stage of the next chunk */
+	PIPELINE_DX,     /* the gradient of x to the stage of the previous chunk */
+	PIPELINE_LINKS
+};
+
+/* One neighbor and direction. Calls of a communicator run in their order, so each link has its own:
+ * a receive that waits delays no other message. */
+struct pipeline_link {
+	tuttiComm_t comm; /* of both stages; NULL: there is no such neighbor */
+	tuttiStream_t stream;
+	int peer;
+};
+
 /* The memory of a micro-batch's pass through a chunk. */
 struct pipeline_slot {
+	tuttiEvent_t event[PIPELINE_LINKS]; /* end of the latest message of each kind */
 	struct train_activations activations;
 	float *x; /* received input; NULL: the chunk gets its input without a message */
 	bool used;
@@ -29,7 +49,10 @@ struct pipeline_sum {
 	size_t n;
 };
 
+enum { PIPELINE_FIGURES = 3 }; /* of a stage and a step: peak, busy, span */
+
 struct train_pipeline {
+	struct pipeline_link link[PIPELINE_LINKS];
 	struct train_schedule schedule;
 	struct train_schedule_proof proof;
 	int micro, stage;
@@ -45,6 +68,47 @@ struct train_pipeline {
 	int *activations;             /* [stages]: greatest number of slots of each stage */
 	double *message;              /* [stages][tail of each node, then 3 figures] */
 };
+
+/* Doubles that a stage tells the others in a step. */
+static inline size_t train_pipeline_tail(const struct train_rank *t)
+{
+	return t->sum.nodes * TRAIN_TAIL + PIPELINE_FIGURES;
+}
+
+/* ---- slots ------------------------------------------------------------------------------------- */
+
+struct pipeline_slot *train_slot_of(struct train_pipeline *p, int chunk, int micro);
+float *train_slot_output(struct pipeline_slot *slot);
+
+/* Gives the micro-batch a slot of the chunk, whose sends are complete. Returns 0 | TRAIN_FAILED. */
+int train_slot_take(struct train_rank *t, int chunk, int micro);
+void train_slot_free(struct train_pipeline *p, int chunk, int micro);
+/* Call after train_links_close. */
+void train_slots_close(struct train_rank *t, struct pipeline_chunk *chunk);
+
+/* ---- messages ---------------------------------------------------------------------------------- */
+
+/* Call by all stages of a replica. Returns 0 | TRAIN_FAILED. */
+int train_links_open(struct train_rank *t);
+/* Ends messages that are under way after a failure. */
+void train_links_close(struct train_pipeline *p);
+
+/* Begins the message of a step. Returns 0 | TRAIN_FAILED. */
+int train_links_pass(struct train_rank *t, struct train_schedule_step step);
+/* Wait for the data that a computation receives; until a slot's data is sent. Return 0 |
+ * TRAIN_FAILED. */
+int train_links_wait(struct train_rank *t, struct train_schedule_step step);
+int train_links_sent(struct train_rank *t, struct pipeline_slot *slot);
+
+/* ---- computations ------------------------------------------------------------------------------ */
+
+/* Runs a computation when its data is there. Returns 0 | TRAIN_FAILED. */
+int train_pipeline_compute(struct train_rank *t, struct train_schedule_step step);
+
+/* ---- sums -------------------------------------------------------------------------------------- */
+
+/* The rows of a micro-batch within this rank's share. */
+struct train_node train_pipeline_micro(const struct train_rank *t, int micro);
 
 /* The leaves of a micro-batch of this rank's share. */
 struct train_node train_pipeline_leaves(const struct train_rank *t, int micro);
