@@ -35,7 +35,7 @@ static struct checkpoint_header make_header(const struct train_rank *t, uint64_t
 	const struct train_config *c = t->config;
 	struct checkpoint_header h = {
 		.step = step,
-		.parameters = t->model.parameters,
+		.parameters = t->model.whole_parameters,
 		.seed = (uint64_t)c->seed,
 		.batch = (uint64_t)c->global_batch,
 		.leaf = (uint64_t)c->leaf,
@@ -189,6 +189,26 @@ static int gather_own(struct train_rank *t, const struct checkpoint_header *h, f
 	return TRAIN_OK;
 }
 
+/* values = parameters and optimizer state of all stages, on the first one. Call by the stages of
+ * replica 0. */
+static int gather_stages(struct train_rank *t, float *values)
+{
+	size_t n = t->model.parameters;
+	float *own = malloc(2 * n * sizeof(*own));
+	int rc;
+
+	if (!own)
+		return train_fail(TRAIN_FAILED, "--save: no memory for %zu values of stage %d",
+				  2 * n, t->mesh.stage);
+	rc = gather_values(t, own);
+	if (!rc)
+		rc = train_mesh_gather(t, own, values);
+	if (!rc)
+		rc = train_mesh_gather(t, own + n, values + t->model.whole_parameters);
+	free(own);
+	return rc;
+}
+
 int train_checkpoint_save(struct train_rank *t, const char *path, uint64_t step)
 {
 	struct checkpoint_header h = make_header(t, step);
@@ -197,13 +217,15 @@ int train_checkpoint_save(struct train_rank *t, const char *path, uint64_t step)
 
 	if (t->rank)
 		return t->strategy->own_state ? gather_own(t, &h, NULL) : TRAIN_OK;
+	if (t->mesh.stage)
+		return gather_stages(t, NULL);
 	values = malloc(values_of(&h) * sizeof(*values));
 	if (!values)
 		return train_fail(TRAIN_FAILED,
 				  "--save %s: no memory for a checkpoint of %" PRIu64
 				  " parameters; the previous checkpoint is intact",
 				  path, h.parameters);
-	rc = gather_values(t, values);
+	rc = t->pipeline ? gather_stages(t, values) : gather_values(t, values);
 	if (!rc && t->strategy->own_state)
 		rc = gather_own(t, &h, values);
 	h.hash = hash_of(h, values);
@@ -287,28 +309,59 @@ static int read_values(const char *path, FILE *f, const struct checkpoint_header
 	return TRAIN_OK;
 }
 
+/* Allocates the optimizer state. */
+static int take_common(struct train_rank *t, const float *values)
+{
+	size_t n = t->model.parameters;
+
+	t->resumed_state = malloc(n * sizeof(*t->resumed_state));
+	if (!t->resumed_state)
+		return train_fail(TRAIN_FAILED, "no memory for a checkpoint of %zu parameters", n);
+	train_parameters_set_host(t, values);
+	memcpy(t->resumed_state, values + n, n * sizeof(*values));
+	if (t->velocity)
+		t->device.ops->put(&t->device, t->velocity, t->resumed_state, n * sizeof(float));
+	return TRAIN_OK;
+}
+
+/* The stages of replica 0 take their part of values, which the first one has. */
+static int take_stages(struct train_rank *t, float *values)
+{
+	size_t n = t->model.parameters;
+	float *own = malloc(2 * n * sizeof(*own));
+	int rc;
+
+	if (!own)
+		return train_fail(TRAIN_FAILED, "--resume: no memory for %zu values of stage %d",
+				  2 * n, t->mesh.stage);
+	rc = train_mesh_scatter(t, values, own);
+	if (!rc)
+		rc = train_mesh_scatter(t, values ? values + t->model.whole_parameters : NULL,
+					own + n);
+	if (!rc)
+		rc = take_common(t, own);
+	free(own);
+	return rc;
+}
+
 /* Rank 0 takes the common values, and keeps those of the ranks for train_checkpoint_restore_own. */
 static int take_values(struct train_rank *t, const struct checkpoint_header *h,
 		       const struct checkpoint_header *want, const float *values)
 {
 	size_t n = h->parameters, own = h->ranks * h->arrays * n;
 
-	t->resumed_state = malloc(n * sizeof(*t->resumed_state));
-	if (own && h->ranks == want->ranks && h->average == want->average)
+	if (own && h->ranks == want->ranks && h->average == want->average) {
 		t->resumed_own = malloc(own * sizeof(*t->resumed_own));
-	if (!t->resumed_state ||
-	    (own && h->ranks == want->ranks && !t->resumed_own && h->average == want->average))
-		return train_fail(TRAIN_FAILED, "no memory for a checkpoint of %zu parameters", n);
-	train_parameters_set_host(t, values);
-	memcpy(t->resumed_state, values + n, n * sizeof(*values));
-	if (t->resumed_own)
+		if (!t->resumed_own)
+			return train_fail(TRAIN_FAILED,
+					  "no memory for a checkpoint of %zu parameters", n);
 		memcpy(t->resumed_own, values + 2 * n, own * sizeof(*values));
-	if (t->velocity)
-		t->device.ops->put(&t->device, t->velocity, t->resumed_state, n * sizeof(float));
-	return TRAIN_OK;
+	}
+	return take_common(t, values);
 }
 
-static int read_checkpoint(struct train_rank *t, uint64_t *ret_step)
+/* *ret_values: of all stages, if the model is cut; freed by the caller */
+static int read_checkpoint(struct train_rank *t, uint64_t *ret_step, float **ret_values)
 {
 	struct checkpoint_header want = make_header(t, 0), h;
 	const char *path = t->config->resume;
@@ -321,12 +374,15 @@ static int read_checkpoint(struct train_rank *t, uint64_t *ret_step)
 	rc = read_header(path, f, &want, &h);
 	if (!rc)
 		rc = read_values(path, f, &h, &values);
-	if (!rc)
+	if (!rc && !t->pipeline)
 		rc = take_values(t, &h, &want, values);
 	if (!rc)
 		*ret_step = h.step;
 	fclose(f);
-	free(values);
+	if (!rc && t->pipeline)
+		*ret_values = values;
+	else
+		free(values);
 	return rc;
 }
 
@@ -334,17 +390,21 @@ int train_checkpoint_resume(struct train_rank *t)
 {
 	int64_t result[3] = { 0 }; /* result, step, ranks have state of their own */
 	uint64_t step = 0;
+	float *values = NULL;
 	int rc = TRAIN_OK, sent;
 
 	if (!t->config->resume)
 		return TRAIN_OK;
 	if (t->world_rank == 0) {
-		rc = read_checkpoint(t, &step);
+		rc = read_checkpoint(t, &step, &values);
 		result[0] = rc;
 		result[1] = (int64_t)step;
 		result[2] = t->resumed_own != NULL;
 	}
 	sent = train_check(tuttiBcast(result, 3, tuttiInt64, 0, t->world, NULL), t->world);
+	if (!rc && !sent && !result[0] && t->pipeline && t->rank == 0)
+		sent = take_stages(t, values);
+	free(values);
 	if (rc || sent)
 		return rc ? rc : sent;
 	t->first_step = (uint64_t)result[1];

@@ -4,7 +4,7 @@
  * A checkpoint is one file: a header, the parameters, the optimizer state, and a hash of all of
  * them. It is written to a temporary file, synced and renamed, so a death at any time leaves a
  * complete checkpoint, the new or the old one. The content does not depend on the number of
- * ranks or servers, but for strategies whose ranks have state of their own: the state of each rank
+ * ranks or servers, nor on the layout of a mesh, but for strategies whose ranks have state of their own: the state of each rank
  * follows, and the optimizer state is the mean of the ranks'. As many ranks resume with their own
  * state, another number with the common one. Called by train_main.c, trainer.c, train.c.
  */
@@ -20,7 +20,7 @@ int train_checkpoint_check(const struct train_config *config);
 /* train_checkpoint_resume - --resume: load the checkpoint
  *
  *   Call      by all ranks of world; does nothing without the option
- *   Result    parameters and optimizer state on rank 0, t->first_step on all ranks
+ *   Result    parameters and optimizer state on rank 0 (of each stage), t->first_step on all ranks
  *   Returns   0 | TRAIN_USAGE (no such file, another model, ...) | TRAIN_FAILED */
 int train_checkpoint_resume(struct train_rank *t);
 

@@ -61,7 +61,7 @@ static int name_ranks(struct train_rank *t, uint64_t step, uint64_t own)
 }
 
 /* The hash of the parameters of all stages, which is that of a model that is not cut. */
-static int hash_stages(struct train_rank *t, const float *host, uint64_t *ret_hash)
+static int hash_stages(struct train_rank *t, float *host, uint64_t *ret_hash)
 {
 	size_t bytes = t->model.whole_parameters * sizeof(float);
 	float *whole = malloc(bytes);

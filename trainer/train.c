@@ -341,7 +341,7 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 				  "%" PRIu64 " were requested; use a larger --steps or --epochs",
 				  t->config->resume, t->first_step, p.steps);
 	/* with --np, train_main.c has already checked the file */
-	rc = t->rank == 0 && !t->config->np ? train_checkpoint_check(t->config) : TRAIN_OK;
+	rc = train_is_lead(t) && !t->config->np ? train_checkpoint_check(t->config) : TRAIN_OK;
 	if (!rc)
 		rc = train_metrics_open(&p.metrics, t, false);
 	if (rc)

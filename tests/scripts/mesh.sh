@@ -54,6 +54,25 @@ claim "1f1b keeps the activations of 3, 2 and 1 of 32 micro-batches" keeps 3,2,1
 run 120 --np 3 --mesh pipeline=3 --micro 32 --schedule gpipe "${net[@]}"
 claim "gpipe keeps those of all 32" keeps 32,32,32
 
+# ---- checkpoints -----------------------------------------------------------------------------------------------------
+
+net=(--data synth --model mlp:24,20,18 --global-batch 250 --leaf 8 --steps 6 --momentum 0.9 --canonical tree)
+run 120 --strategy one "${net[@]}"
+hash=$(field hash)
+resumed() {   # ARGUMENT...: resumes from $out/ck
+	run 120 "${net[@]}" --resume "$out/ck" "$@"
+	claim "... and goes on with $*: the hash of an uninterrupted one" is hash "$hash"
+}
+run 120 --np 4 --mesh data=2,pipeline=2 "${net[@]}" --save "$out/ck" --save-every 2 --kill 1@4
+claim "a training on data=2,pipeline=2 is killed in step 4" ended 1
+cp "$out/ck" "$out/ck.mesh"
+resumed --np 3 --mesh pipeline=3 --schedule zero-bubble
+resumed --np 4 --mesh data=2,pipeline=2 --strategy central --schedule interleaved:2
+resumed --strategy one
+run 120 --np 3 "${net[@]}" --steps 2 --save "$out/ck"
+claim "the checkpoint of 3 ranks without a mesh is the same file" cmp "$out/ck" "$out/ck.mesh"
+resumed --np 6 --mesh data=3,pipeline=2
+
 # ---- wrong uses ------------------------------------------------------------------------------------------------------
 
 wrong 'not a layout' --np 2 --mesh pipes=2
@@ -61,7 +80,7 @@ wrong 'as many ranks as the mesh has' --np 3 --mesh data=2,pipeline=2
 wrong 'too few for 5 chunks' --np 5 --mesh pipeline=5
 wrong 'for recurrent models' --np 2 --mesh pipeline=2 --schedule wavefront
 wrong 'no such schedule' --np 2 --mesh pipeline=2 --schedule 2f2b
-wrong '--save is not for models that are cut' --np 2 --mesh pipeline=2 --save "$out/x"
+wrong '--hashes is not for models that are cut' --np 2 --mesh pipeline=2 --hashes "$out/x"
 wrong 'add --canonical tree' --np 2 --mesh pipeline=2 --canonical off
 wrong 'has no effect without --mesh' --np 2 --micro 4
 wrong 'use mirrored' --np 2 --mesh pipeline=2 --strategy average --canonical off

@@ -67,15 +67,21 @@ static long greatest_rank(const char *list)
 	return greatest;
 }
 
+/* The ranks that compute gradients. */
+static int workers_of(const struct train_rank *t)
+{
+	return t->config->mesh ? t->mesh.data * t->mesh.stages : t->nranks;
+}
+
 int train_fault_check_ranks(const struct train_rank *t)
 {
 	const struct train_config *c = t->config;
-	int all = t->nranks + t->servers;
+	int all = workers_of(t) + t->servers;
 
-	if (greatest_rank(c->slow) >= t->nranks)
+	if (greatest_rank(c->slow) >= workers_of(t))
 		return train_fail(TRAIN_USAGE,
 				  "--slow %s: the workers are ranks 0 to %d; use one of them",
-				  c->slow, t->nranks - 1);
+				  c->slow, workers_of(t) - 1);
 	if (greatest_rank(c->kill) >= all)
 		return train_fail(TRAIN_USAGE, "--kill %s: the ranks are 0 to %d; use one of them",
 				  c->kill, all - 1);
@@ -93,7 +99,7 @@ int train_fault_check_steps(const struct train_rank *t)
 		long rank_at = strtol(list, &end, 10);
 		double step = strtod(end + 1, &end);
 
-		if (rank_at < t->nranks && (step != floor(step) || step > (double)steps))
+		if (rank_at < workers_of(t) && (step != floor(step) || step > (double)steps))
 			return train_fail(
 				TRAIN_USAGE,
 				"--kill %s: rank %ld never begins step %g; the steps are 1 to %" PRIu64,

@@ -37,12 +37,9 @@ static int check_options(const struct train_config *c)
 		const char *option;
 		bool given;
 	} refused[] = {
-		{ "save", c->save != NULL },
-		{ "resume", c->resume != NULL },
 		{ "hashes", c->hashes != NULL },
 		{ "timeline", c->timeline != NULL },
 		{ "slow", c->slow != NULL },
-		{ "kill", c->kill != NULL },
 		{ "on-failure shrink", c->on_failure == TRAIN_FAILURE_SHRINK },
 	};
 
@@ -120,41 +117,70 @@ bool train_is_lead(const struct train_rank *t)
 
 /* ---- parameters of all stages ------------------------------------------------------------------ */
 
-/* Copies the tensors of a stage to their places in the whole array. */
-static void place_stage(const struct train_model *m, int stage, const float *own, float *whole)
+/* Copies the tensors of a stage between their places in the whole array and an array of their own. */
+static void copy_stage(const struct train_model *m, int stage, float *own, float *whole,
+		       bool to_own)
 {
 	for (size_t i = 0; i < m->nwhole; i++) {
 		const struct train_tensor *tensor = &m->whole_tensors[i];
+		size_t bytes = tensor->count * sizeof(*own);
 
 		if (train_model_stage_of(m, tensor->layer) != stage)
 			continue;
-		memcpy(whole + tensor->at, own, tensor->count * sizeof(float));
+		if (to_own)
+			memcpy(own, whole + tensor->at, bytes);
+		else
+			memcpy(whole + tensor->at, own, bytes);
 		own += tensor->count;
 	}
 }
 
-int train_mesh_gather(struct train_rank *t, const float *host_own, float *whole)
+/* Stage 0: exchanges the arrays of the other stages with the whole array. */
+static int exchange_stages(struct train_rank *t, float *whole, bool scatter)
 {
 	const struct train_model *m = &t->model;
 	tuttiComm_t comm = t->mesh.comm;
-	float *received;
+	float *array = malloc(m->whole_parameters * sizeof(*array));
 	int rc = TRAIN_OK;
 
-	if (t->mesh.stage > 0)
-		return train_check(tuttiSend(host_own, m->parameters, tuttiFloat32, 0, comm, NULL),
-				   comm);
-	place_stage(m, 0, host_own, whole);
-	received = malloc(m->whole_parameters * sizeof(*received));
-	if (!received)
+	if (!array)
 		return train_fail(TRAIN_FAILED, "no memory for %zu parameters",
 				  m->whole_parameters);
 	for (int stage = 1; stage < t->mesh.stages && !rc; stage++) {
-		rc = train_check(tuttiRecv(received, train_model_stage_parameters(m, stage),
-					   tuttiFloat32, stage, comm, NULL),
+		size_t n = train_model_stage_parameters(m, stage);
+
+		if (scatter)
+			copy_stage(m, stage, array, whole, true);
+		rc = train_check(scatter ? tuttiSend(array, n, tuttiFloat32, stage, comm, NULL)
+					 : tuttiRecv(array, n, tuttiFloat32, stage, comm, NULL),
 				 comm);
-		if (!rc)
-			place_stage(m, stage, received, whole);
+		if (!rc && !scatter)
+			copy_stage(m, stage, array, whole, false);
 	}
-	free(received);
+	free(array);
 	return rc;
+}
+
+int train_mesh_gather(struct train_rank *t, float *host_own, float *whole)
+{
+	tuttiComm_t comm = t->mesh.comm;
+
+	if (t->mesh.stage > 0)
+		return train_check(tuttiSend(host_own, t->model.parameters, tuttiFloat32, 0, comm,
+					     NULL),
+				   comm);
+	copy_stage(&t->model, 0, host_own, whole, false);
+	return exchange_stages(t, whole, false);
+}
+
+int train_mesh_scatter(struct train_rank *t, float *whole, float *host_own)
+{
+	tuttiComm_t comm = t->mesh.comm;
+
+	if (t->mesh.stage > 0)
+		return train_check(tuttiRecv(host_own, t->model.parameters, tuttiFloat32, 0, comm,
+					     NULL),
+				   comm);
+	copy_stage(&t->model, 0, host_own, whole, true);
+	return exchange_stages(t, whole, true);
 }

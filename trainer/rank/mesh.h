@@ -32,8 +32,10 @@ int train_mesh_split(struct train_rank *t);
 /* Rank 0 of the first stage, which reports. */
 bool train_is_lead(const struct train_rank *t);
 
-/* The parameters of all stages: whole[whole_parameters] on stage 0 = the parameters of the stages,
- * each of which gives its own in host memory. Call on all stages of a replica. */
-int train_mesh_gather(struct train_rank *t, const float *host_own, float *whole);
+/* Arrays of the size of the parameters, in host memory; call on all stages of a replica. gather:
+ * whole[whole_parameters] on stage 0 = host_own of all stages. scatter: host_own = the stage's part
+ * of stage 0's whole. Return 0 | TRAIN_FAILED. */
+int train_mesh_gather(struct train_rank *t, float *host_own, float *whole);
+int train_mesh_scatter(struct train_rank *t, float *whole, float *host_own);
 
 #endif
