@@ -22,6 +22,7 @@ struct strategy_option {
 static const struct strategy_option strategy_options[] = {
 	OPTION("ps", servers, "ps-sync ps-async ps-strategy downpour"),
 	OPTION("devices", devices, "ps-strategy"),
+	OPTION("zero", zero, "mirrored"),
 	OPTION("k", k, "spare"),
 	OPTION("ssp", ssp, "ps-async"),
 	OPTION("stale-drop", stale_drop, "ps-async"),

@@ -48,6 +48,7 @@ static size_t list_settings(const struct train_rank *t, struct setting *settings
 	add_text(settings, &n, "strategy", c->strategy);
 	add_text(settings, &n, "mesh", c->mesh ? c->mesh : "");
 	add_text(settings, &n, "schedule", c->schedule);
+	add_number(settings, &n, "zero", (double)c->zero);
 	add_number(settings, &n, "micro", (double)c->micro);
 	add_number(settings, &n, "global-batch", (double)c->global_batch);
 	add_number(settings, &n, "epochs", (double)c->epochs);

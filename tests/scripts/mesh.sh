@@ -73,6 +73,31 @@ run 120 --np 3 "${net[@]}" --steps 2 --save "$out/ck"
 claim "the checkpoint of 3 ranks without a mesh is the same file" cmp "$out/ck" "$out/ck.mesh"
 resumed --np 6 --mesh data=3,pipeline=2
 
+# ---- a sharded optimizer ---------------------------------------------------------------------------------------------
+
+optimizer() { [ "$(field optimizer_floats)" = "$1" ]; }
+zero() {   # ARGUMENT...
+	run 120 "${net[@]}" --zero 1 "$@"
+	claim "--zero 1 $*: the hash of one device" is hash "$hash"
+}
+parameters=19908
+zero --np 4
+claim "... and a rank has a quarter of the optimizer state" optimizer $(((parameters + 2 + 3) / 4))
+run 120 "${net[@]}" --np 4 --canonical off --algo ring
+loss=$(field loss)
+run 120 "${net[@]}" --np 4 --canonical off --algo ring --zero 1
+claim "--zero 1 without --canonical: the loss of mirrored" is loss "$loss"
+padded=$(((parameters + 2 + 3) / 4 * 4))
+claim "... and by a ring 2N(P-1)/P bytes a step, as mirrored" is bytes_sent $((6 * 2 * 4 * padded * 3 / 4))
+zero --np 4 --mesh data=2,pipeline=2
+run 120 "${net[@]}" --np 3 --zero 1 --steps 2 --save "$out/ck"
+claim "its checkpoint is the file of mirrored" cmp "$out/ck" "$out/ck.mesh"
+resumed --np 2 --zero 1
+zero --np 3 --device sim
+run 120 "${net[@]}" --strategy one --canonical fixed64
+hash=$(field hash)
+zero --np 3 --canonical fixed64
+
 # ---- wrong uses ------------------------------------------------------------------------------------------------------
 
 wrong 'not a layout' --np 2 --mesh pipes=2
@@ -83,6 +108,7 @@ wrong 'no such schedule' --np 2 --mesh pipeline=2 --schedule 2f2b
 wrong '--hashes is not for models that are cut' --np 2 --mesh pipeline=2 --hashes "$out/x"
 wrong 'add --canonical tree' --np 2 --mesh pipeline=2 --canonical off
 wrong 'has no effect without --mesh' --np 2 --micro 4
+wrong 'one of: mirrored' --np 2 --zero 1 --strategy central
 wrong 'use mirrored' --np 2 --mesh pipeline=2 --strategy average --canonical off
 
 echo "1..$n"

@@ -19,6 +19,7 @@ enum {
 struct train_config {
 	int64_t np; /* workers to start on this host; 0: join the ranks of the environment */
 	const char *mesh, *schedule; /* mesh NULL: data-parallel only */
+	int64_t zero;                /* ZeRO's stage: 1: the optimizer is cut over the ranks */
 	int64_t micro;               /* micro-batches of a replica; 0: as many as stages */
 	const char *data, *data_dir, *model, *strategy, *device, *algo, *transport;
 	int64_t global_batch, epochs, steps, seed, bucket_kb;

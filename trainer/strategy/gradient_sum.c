@@ -258,7 +258,7 @@ static int exchange(struct train_rank *t, struct train_partials *p, size_t first
 	return group_end(t, rc);
 }
 
-int train_sum_bucket(struct train_rank *t, struct train_partials *p, size_t first, size_t count)
+int train_sum_part(struct train_rank *t, struct train_partials *p, size_t first, size_t count)
 {
 	int rc;
 
@@ -268,8 +268,13 @@ int train_sum_bucket(struct train_rank *t, struct train_partials *p, size_t firs
 	rc = exchange(t, p, first);
 	if (!rc)
 		rc = fold(t, p);
-	if (!rc)
-		rc = train_partials_store(t, p);
+	return rc ? rc : train_partials_store(t, p);
+}
+
+int train_sum_bucket(struct train_rank *t, struct train_partials *p, size_t first, size_t count)
+{
+	int rc = train_sum_part(t, p, first, count);
+
 	if (rc)
 		return rc;
 	return train_check(tuttiAllGather(t->comm_buffer + p->from, t->comm_buffer + first,

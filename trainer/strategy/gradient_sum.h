@@ -54,6 +54,9 @@ int train_partials_send(struct train_rank *t, struct train_partials *p,
  * fixed64, whose exponents need all leaves. */
 int train_sum_bucket(struct train_rank *t, struct train_partials *p, size_t first, size_t count);
 
+/* The reduce-scatter of it: this worker's part alone becomes the sum, in comm_buffer's first node. */
+int train_sum_part(struct train_rank *t, struct train_partials *p, size_t first, size_t count);
+
 /* Converts the one node of p to floats in comm_buffer's first node, for the library's calls.
  * Returns 0 | TRAIN_FAILED. */
 int train_partials_store(struct train_rank *t, struct train_partials *p);

@@ -16,6 +16,7 @@ int train_strategy_find(struct train_rank *t)
 {
 	const struct train_config *c = t->config;
 	const struct train_strategy_ops *const *at = train_strategies;
+	const struct train_strategy_ops *found;
 
 	while (*at && strcmp((*at)->name, c->strategy))
 		at++;
@@ -33,9 +34,10 @@ int train_strategy_find(struct train_rank *t)
 				  "--mesh %s: %s does not sum the gradients of every step over all "
 				  "replicas; use mirrored, reduce-to-one or hierarchical-copy",
 				  c->mesh, c->strategy);
-	if (c->on_failure == TRAIN_FAILURE_SHRINK && (*at)->no_shrink)
-		return train_fail(TRAIN_USAGE, "--on-failure shrink: %s", (*at)->no_shrink);
-	t->strategy = *at;
-	t->collectives_only = (*at)->collectives_only;
+	found = c->zero ? &train_strategy_zero : *at;
+	if (c->on_failure == TRAIN_FAILURE_SHRINK && found->no_shrink)
+		return train_fail(TRAIN_USAGE, "--on-failure shrink: %s", found->no_shrink);
+	t->strategy = found;
+	t->collectives_only = found->collectives_only;
 	return TRAIN_OK;
 }

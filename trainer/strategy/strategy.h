@@ -98,6 +98,7 @@ extern const struct train_strategy_ops train_strategy_one, train_strategy_mirror
 	train_strategy_reduce_to_one, train_strategy_hierarchical_copy, train_strategy_average,
 	train_strategy_central, train_strategy_ps_sync, train_strategy_ps_async,
 	train_strategy_ps_strategy, train_strategy_downpour, train_strategy_spare;
+extern const struct train_strategy_ops train_strategy_zero;       /* mirrored with --zero 1 */
 extern const struct train_strategy_ops *const train_strategies[]; /* ends with NULL */
 
 /* Sets t->strategy by --strategy. Returns 0 | TRAIN_USAGE: unknown, or incompatible with other
