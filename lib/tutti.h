@@ -99,7 +99,7 @@ typedef enum {
  * wrapping; bfloat16, float32 and float64 overflow where their sum overflows). For float16 and fp8,
  * whose sums overflow easily, avg divides the inputs by a power of two >= nranks before the sum:
  * bits below the smallest denormal are rounded off. Band, bor and bxor: integers only. Numbers from
- * tuttiNumOps on are made by tuttiRedOpCreatePreMulSum. */
+ * tuttiNumOps on are made by tuttiRedOpCreatePreMulSum and tuttiRedOpCreate. */
 typedef enum {
 	tuttiSum = 0,
 	tuttiProd = 1,
@@ -548,6 +548,26 @@ TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar
 						  tuttiScalarResidence_t residence,
 						  tuttiComm_t comm);
 TUTTI_API tuttiResult_t tuttiRedOpDestroy(tuttiRedOp_t op, tuttiComm_t comm);
+
+/* tuttiRedOpCreate - create an op that combines elements by a function of the user
+ *
+ *   op         set on success; valid on comm until tuttiRedOpDestroy, for tuttiAllReduce,
+ *              tuttiReduce, tuttiReduceScatter and tuttiReduceScatterv on host memory, with a NULL or
+ *              a host stream, outside groups (others are refused)
+ *   function   inout[i] = in[i] op inout[i] for count operands; must be associative, need not
+ *              commute: an element of the result is ((x0 op x1) op x2) ... in rank order, with the
+ *              same bits for every transport, algorithm and TUTTI_ISA. Equal on all ranks. Called
+ *              by the caller of the reduction, with a host stream by the thread of the stream.
+ *   arg        last argument of function
+ *   width      elements of datatype in an operand, 1 or more: a structure of 24 bytes may be 24
+ *              elements of tuttiUint8, or 3 of tuttiFloat64. The count of a call is a multiple of
+ *              width. Operands lie at multiples of their size from an address aligned to 64 bytes.
+ *   Memory     a call needs at most the bytes of its sendbuff on each rank, or 16 KiB
+ *   Returns    tuttiSuccess | tuttiInvalidArgument | tuttiSystemError (no memory)
+ *   Thread     as calls     Blocks   no */
+typedef void (*tuttiRedFunction_t)(const void *in, void *inout, size_t count, void *arg);
+TUTTI_API tuttiResult_t tuttiRedOpCreate(tuttiRedOp_t *op, tuttiRedFunction_t function, void *arg,
+					 size_t width, tuttiComm_t comm);
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 

@@ -17,6 +17,12 @@ static inline tuttiResult_t tt_result(int code)
  * request (pre-multiplied sums). call: name for the error text. 0 | TT_ARG, TT_USAGE */
 int tt_request_check(struct tt_request *request, const char *call);
 
+/* operators.c: the entry of an op made by tuttiRedOpCreate; NULL: another op, or no communicator */
+const struct tt_user_op *tt_user_operator(tuttiComm_t comm, tuttiRedOp_t op);
+/* Runs a reduction by a function of the user, by other public calls. counts: [nranks] of a
+ * reduce-scatterv whose arguments were checked; else NULL. */
+tuttiResult_t tt_user_reduction(struct tt_request *request, const char *call, const size_t *counts);
+
 /* memstats.c: bytes of memory that this rank of comm holds */
 uint64_t tt_memory_held(tuttiComm_t comm, tuttiCommMemStat_t stat);
 

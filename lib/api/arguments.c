@@ -24,6 +24,10 @@ static int check_op(struct tt_request *r, const char *call)
 		return tt_fail(TT_ARG, "rank %d: %s: %d is not a reduction operation", c->rank,
 			       call, (int)r->op);
 	u = &c->memory.user_ops[user];
+	if (u->function)
+		return tt_fail(TT_ARG,
+			       "rank %d: %s: a function of the user (op %d) does not reduce here",
+			       c->rank, call, (int)r->op);
 	if (u->type != r->type)
 		return tt_fail(TT_ARG,
 			       "rank %d: %s: the pre-multiplied sum was created for %s, not for %s",

@@ -8,8 +8,12 @@
 static tuttiResult_t submit_full(struct tt_request *r, const char *call)
 {
 	bool alone = !r->stream && !tt_group_open();
-	int rc = tt_comm_enter(r->comm, call, TT_ONE_CALL);
+	int rc;
 
+	if (tt_unlikely(tt_needs[r->collective].reduces && (unsigned)r->op >= tuttiNumOps) &&
+	    tt_user_operator(r->comm, r->op))
+		return tt_user_reduction(r, call, NULL);
+	rc = tt_comm_enter(r->comm, call, TT_ONE_CALL);
 	if (tt_unlikely(rc))
 		return tt_result(tt_group_fail(rc));
 	rc = tt_request_check(r, call);

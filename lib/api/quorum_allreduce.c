@@ -36,7 +36,7 @@ static int check(struct tt_request *r, int k, int deadline_ms, const tuttiQuorum
 	if (r->op >= tuttiNumOps)
 		return tt_fail(
 			TT_ARG,
-			"rank %d: tuttiAllReduceQuorum: op %d is a pre-multiplied sum; only built-in operations are supported",
+			"rank %d: tuttiAllReduceQuorum: op %d was created by a call; only built-in operations are supported",
 			c->rank, (int)r->op);
 	if (result_only)
 		r->in = r->out;

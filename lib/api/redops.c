@@ -1,5 +1,5 @@
 /*
- * redops.c - public calls for user-defined reductions: pre-multiplied sums
+ * redops.c - public calls for user-defined reductions: pre-multiplied sums and functions
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,21 +25,47 @@ static int find_unused(tuttiComm_t comm)
 	return i;
 }
 
-static int create(tuttiComm_t comm, void *scalar, tuttiDataType_t datatype,
-		  tuttiScalarResidence_t residence, tuttiRedOp_t *ret_op)
+static int add(tuttiComm_t comm, const struct tt_user_op *op, tuttiRedOp_t *ret_op)
 {
-	struct tt_user_op made = { .used = true, .type = datatype };
 	int i = find_unused(comm);
 
 	if (i < 0)
 		return i;
+	comm->memory.user_ops[i] = *op;
+	*ret_op = (tuttiRedOp_t)(tuttiNumOps + i);
+	return 0;
+}
+
+static int create(tuttiComm_t comm, void *scalar, tuttiDataType_t datatype,
+		  tuttiScalarResidence_t residence, tuttiRedOp_t *ret_op)
+{
+	struct tt_user_op made = { .used = true, .type = datatype };
+
 	if (residence == tuttiScalarHostImmediate)
 		memcpy(&made.value, scalar, tt_type_bytes(datatype));
 	else
 		made.device = scalar;
-	comm->memory.user_ops[i] = made;
-	*ret_op = (tuttiRedOp_t)(tuttiNumOps + i);
-	return 0;
+	return add(comm, &made, ret_op);
+}
+
+TUTTI_API tuttiResult_t tuttiRedOpCreate(tuttiRedOp_t *op, tuttiRedFunction_t function, void *arg,
+					 size_t width, tuttiComm_t comm)
+{
+	int rc = tt_comm_enter(comm, "tuttiRedOpCreate", TT_ONE_CALL);
+
+	if (rc)
+		return tt_result(rc);
+	if (!op || !function || !width)
+		rc = tt_fail(
+			TT_ARG,
+			"rank %d: tuttiRedOpCreate: op %p, function %s, width %zu; want a pointer, a function and a width of 1 or more",
+			comm->rank, (void *)op, function ? "given" : "NULL", width);
+	else
+		rc = add(comm,
+			 &(struct tt_user_op){
+				 .used = true, .function = function, .arg = arg, .width = width },
+			 op);
+	return tt_result(tt_comm_leave(comm, TT_ONE_CALL, rc));
 }
 
 TUTTI_API tuttiResult_t tuttiRedOpCreatePreMulSum(tuttiRedOp_t *op, void *scalar,

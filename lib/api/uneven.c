@@ -298,6 +298,16 @@ TUTTI_API tuttiResult_t tuttiReduceScatterv(const void *sendbuff, void *recvbuff
 			   1);
 	if (rc)
 		return refuse(rc);
+	if (tt_user_operator(comm, op))
+		return tt_user_reduction(&(struct tt_request){ .collective = TT_REDUCE_SCATTER,
+							       .in = sendbuff,
+							       .out = recvbuff,
+							       .type = datatype,
+							       .op = op,
+							       .root = -1,
+							       .comm = comm,
+							       .stream = stream },
+					 call, recvcounts);
 	tuttiGroupStart();
 	for (int r = 0; r < comm->nranks && !result; r++)
 		if (recvcounts[r] || (!bytes && !r)) /* one call that checks, at least */

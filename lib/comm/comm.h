@@ -35,8 +35,11 @@ struct tt_plan_cache;  /* run/plan_cache.h */
 struct tt_single_copy; /* local/single_copy.h */
 struct tt_trace;       /* trace.h */
 
-struct tt_user_op { /* op of tuttiRedOpCreatePreMulSum */
+struct tt_user_op { /* op of tuttiRedOpCreatePreMulSum, or of tuttiRedOpCreate (function) */
 	bool used;
+	tuttiRedFunction_t function; /* NULL: pre-multiplied sum */
+	void *arg;
+	size_t width; /* elements of an operand of function */
 	tuttiDataType_t type;
 	const void *device; /* scalar read at every call, or NULL: value */
 	uint64_t value;     /* bytes of the scalar */

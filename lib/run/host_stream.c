@@ -38,8 +38,11 @@ static void keep(struct stream_error *e, int rc)
 
 static void reach(struct host_stream *s, struct tt_stream_mark *mark)
 {
+	bool inner = mark->inner;
+
 	mark->reached(mark, s->mark.code, s->mark.code ? s->mark.text : "");
-	s->mark.code = 0;
+	if (!inner)
+		s->mark.code = 0;
 }
 
 static void run_first(struct host_stream *s)

@@ -21,6 +21,7 @@ struct tt_stream_item {
  * did. Owns: reached frees the mark. */
 struct tt_stream_mark {
 	struct tt_stream_item item;
+	bool inner; /* inside one call of the user: the next mark sees the same batches again */
 	void (*reached)(struct tt_stream_mark *mark, int rc, const char *text);
 };
 
