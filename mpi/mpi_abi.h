@@ -36,6 +36,7 @@ typedef int MPI_Op;
 #endif
 
 typedef intptr_t MPI_Aint;
+#define PAIR(number) ((int)(number)) /* numbers of pairs have the highest bit */
 
 /* Handles: name, Open MPI's object, MPICH's number */
 #define MPI_COMMS(X)                                       \
@@ -74,16 +75,26 @@ typedef intptr_t MPI_Aint;
 	X(MPI_C_FLOAT_COMPLEX, ompi_mpi_c_float_complex, 0x4c000840)       \
 	X(MPI_C_DOUBLE_COMPLEX, ompi_mpi_c_double_complex, 0x4c001041)     \
 	X(MPI_COMPLEX, ompi_mpi_cplex, 0x4c00081e)                         \
-	X(MPI_DOUBLE_COMPLEX, ompi_mpi_dblcplex, 0x4c001022)
+	X(MPI_DOUBLE_COMPLEX, ompi_mpi_dblcplex, 0x4c001022)               \
+	X(MPI_FLOAT_INT, ompi_mpi_float_int, PAIR(0x8c000000))             \
+	X(MPI_DOUBLE_INT, ompi_mpi_double_int, PAIR(0x8c000001))           \
+	X(MPI_LONG_INT, ompi_mpi_long_int, PAIR(0x8c000002))               \
+	X(MPI_SHORT_INT, ompi_mpi_short_int, PAIR(0x8c000003))             \
+	X(MPI_2INT, ompi_mpi_2int, 0x4c000816)
 
-#define MPI_OPS(X)                                \
-	X(MPI_MAX, ompi_mpi_op_max, 0x58000001)   \
-	X(MPI_MIN, ompi_mpi_op_min, 0x58000002)   \
-	X(MPI_SUM, ompi_mpi_op_sum, 0x58000003)   \
-	X(MPI_PROD, ompi_mpi_op_prod, 0x58000004) \
-	X(MPI_BAND, ompi_mpi_op_band, 0x58000006) \
-	X(MPI_BOR, ompi_mpi_op_bor, 0x58000008)   \
-	X(MPI_BXOR, ompi_mpi_op_bxor, 0x5800000a)
+#define MPI_OPS(X)                                    \
+	X(MPI_MAX, ompi_mpi_op_max, 0x58000001)       \
+	X(MPI_MIN, ompi_mpi_op_min, 0x58000002)       \
+	X(MPI_SUM, ompi_mpi_op_sum, 0x58000003)       \
+	X(MPI_PROD, ompi_mpi_op_prod, 0x58000004)     \
+	X(MPI_LAND, ompi_mpi_op_land, 0x58000005)     \
+	X(MPI_BAND, ompi_mpi_op_band, 0x58000006)     \
+	X(MPI_LOR, ompi_mpi_op_lor, 0x58000007)       \
+	X(MPI_BOR, ompi_mpi_op_bor, 0x58000008)       \
+	X(MPI_LXOR, ompi_mpi_op_lxor, 0x58000009)     \
+	X(MPI_BXOR, ompi_mpi_op_bxor, 0x5800000a)     \
+	X(MPI_MINLOC, ompi_mpi_op_minloc, 0x5800000b) \
+	X(MPI_MAXLOC, ompi_mpi_op_maxloc, 0x5800000c)
 
 typedef int mpi_copy_fn(MPI_Comm, int, void *, void *, void *, int *);
 typedef int mpi_delete_fn(MPI_Comm, int, void *, void *);
@@ -122,6 +133,8 @@ typedef int mpi_delete_fn(MPI_Comm, int, void *, void *);
 	X(Comm_call_errhandler, MPI_Comm, int)                                   \
 	X(Type_size, MPI_Datatype, int *)                                        \
 	X(Type_get_extent, MPI_Datatype, MPI_Aint *, MPI_Aint *)                 \
+	X(Type_get_true_extent, MPI_Datatype, MPI_Aint *, MPI_Aint *)            \
+	X(Reduce_local, const void *, void *, int, MPI_Datatype, MPI_Op)         \
 	X(Pack, const void *, int, MPI_Datatype, void *, int, int *, MPI_Comm)   \
 	X(Unpack, const void *, int, int *, void *, int, MPI_Datatype, MPI_Comm) \
 	X(Iprobe, int, int, MPI_Comm, int *, void *)

@@ -76,9 +76,71 @@ static bool op_of(const struct mpi_library *m, MPI_Op op, tuttiRedOp_t *ret_op)
 	return false;
 }
 
-bool mpi_reduces(MPI_Datatype datatype, MPI_Op op, struct mpi_reduction *ret_reduction)
+/* Elements without gaps, from their address on, can be combined where they lie. Pairs have padding
+ * that no program looks at. */
+static bool is_dense(const struct mpi_library *m, MPI_Datatype t, MPI_Aint *ret_extent)
+{
+	MPI_Aint low, true_low, true_extent;
+	bool pair = t == m->MPI_FLOAT_INT || t == m->MPI_DOUBLE_INT || t == m->MPI_LONG_INT ||
+		    t == m->MPI_SHORT_INT || t == m->MPI_2INT;
+	int size;
+
+	return !m->Type_size(t, &size) && !m->Type_get_extent(t, &low, ret_extent) &&
+	       !m->Type_get_true_extent(t, &true_low, &true_extent) && size > 0 && low == 0 &&
+	       true_low == 0 && true_extent <= *ret_extent && (pair || size == *ret_extent);
+}
+
+/* MPI combines the elements, so all ops and types of MPI are right. */
+static bool reduces_by_mpi(const struct mpi_library *m, MPI_Datatype datatype, MPI_Op op,
+			   struct mpi_reduction *ret_reduction)
+{
+	MPI_Aint extent;
+
+	if (!is_dense(m, datatype, &extent))
+		return false;
+	*ret_reduction = (struct mpi_reduction){ .type = tuttiUint8,
+						 .per = (size_t)extent,
+						 .bytes = 1,
+						 .by_mpi = true,
+						 .datatype = datatype,
+						 .mpi_op = op };
+	return true;
+}
+
+static void combine(const void *in, void *inout, size_t count, void *arg)
 {
 	const struct mpi_library *m = mpi_library();
+	struct mpi_reduction *r = arg;
+	const char *a = in;
+	char *b = inout;
+	int rc;
+
+	for (size_t n; count; count -= n, a += n * r->per, b += n * r->per) {
+		n = count < PIECE ? count : PIECE;
+		rc = m->Reduce_local(a, b, (int)n, r->datatype, r->mpi_op);
+		if (rc && !r->error)
+			r->error = rc;
+	}
+}
+
+tuttiResult_t mpi_reduction_begin(struct mpi_reduction *r, tuttiComm_t comm)
+{
+	return r->by_mpi ? tuttiRedOpCreate(&r->op, combine, r, r->per, comm) : tuttiSuccess;
+}
+
+int mpi_reduction_end(struct mpi_reduction *r, const struct mpi_tutti *t, tuttiResult_t result)
+{
+	int rc = mpi_result(t, result);
+
+	if (r->by_mpi)
+		tuttiRedOpDestroy(r->op, t->comm);
+	return rc ? rc : r->error;
+}
+
+/* Has Tutti the op on elements of the type? */
+static bool reduces_by_tutti(const struct mpi_library *m, MPI_Datatype datatype, MPI_Op op,
+			     struct mpi_reduction *ret_reduction)
+{
 	struct mpi_reduction r = { .per = 1 };
 	char kind = kind_of(m, datatype);
 	bool bits;
@@ -102,8 +164,17 @@ bool mpi_reduces(MPI_Datatype datatype, MPI_Op op, struct mpi_reduction *ret_red
 		r.type = size == 1 ? tuttiUint8 : size == 4 ? tuttiUint32 : tuttiUint64;
 	else
 		return false;
+	r.bytes = (size_t)size;
 	*ret_reduction = r;
 	return true;
+}
+
+bool mpi_reduces(MPI_Datatype datatype, MPI_Op op, struct mpi_reduction *ret_reduction)
+{
+	const struct mpi_library *m = mpi_library();
+
+	return reduces_by_tutti(m, datatype, op, ret_reduction) ||
+	       reduces_by_mpi(m, datatype, op, ret_reduction);
 }
 
 /* ---- sides ----------------------------------------------------------------------------------- */

@@ -70,18 +70,38 @@ static bool open_both(const struct mpi_tutti *t, struct mpi_side *all, const voi
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
+static int allreduce(struct mpi_tutti *t, const void *in, void *out, size_t count,
+		     struct mpi_reduction *r)
+{
+	tuttiResult_t result = mpi_reduction_begin(r, t->comm);
+
+	if (!result)
+		result = tuttiAllReduce(in == MPI_IN_PLACE ? out : in, out, count * r->per, r->type,
+					r->op, t->comm, NULL);
+	return mpi_reduction_end(r, t, result);
+}
+
 int MPI_Allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
 	uint64_t began = mpi_clock();
 	struct mpi_reduction r;
 	struct mpi_tutti *t = mpi_reduces(type, op, &r) ? mpi_tutti_of(comm) : NULL;
-	int rc = t ? mpi_result(t,
-				tuttiAllReduce(in == MPI_IN_PLACE ? out : in, out,
-					       (size_t)count * r.per, r.type, r.op, t->comm, NULL))
+	int rc = t ? allreduce(t, in, out, (size_t)count, &r)
 		   : mpi_library()->Allreduce(in, out, count, type, op, comm);
 
 	mpi_count(mpi_Allreduce, t, began);
 	return rc;
+}
+
+static int reduce(struct mpi_tutti *t, const void *in, void *out, size_t count,
+		  struct mpi_reduction *r, int root)
+{
+	tuttiResult_t result = mpi_reduction_begin(r, t->comm);
+
+	if (!result)
+		result = tuttiReduce(in == MPI_IN_PLACE ? out : in, t->rank == root ? out : NULL,
+				     count * r->per, r->type, r->op, root, t->comm, NULL);
+	return mpi_reduction_end(r, t, result);
 }
 
 int MPI_Reduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, int root,
@@ -90,9 +110,7 @@ int MPI_Reduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op o
 	uint64_t began = mpi_clock();
 	struct mpi_reduction r;
 	struct mpi_tutti *t = mpi_reduces(type, op, &r) ? mpi_tutti_of(comm) : NULL;
-	int rc = t ? mpi_result(t, tuttiReduce(in == MPI_IN_PLACE ? out : in,
-					       t->rank == root ? out : NULL, (size_t)count * r.per,
-					       r.type, r.op, root, t->comm, NULL))
+	int rc = t ? reduce(t, in, out, (size_t)count, &r, root)
 		   : mpi_library()->Reduce(in, out, count, type, op, root, comm);
 
 	mpi_count(mpi_Reduce, t, began);
@@ -101,25 +119,20 @@ int MPI_Reduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op o
 
 /* In place, the input is in out, and the result goes to the start of out. */
 static int reduce_scatter(struct mpi_tutti *t, const void *in, void *out, const size_t *counts,
-			  const struct mpi_reduction *r)
+			  struct mpi_reduction *r)
 {
-	size_t size = r->type == tuttiFloat64 || r->type == tuttiInt64 || r->type == tuttiUint64 ? 8
-		      : r->type == tuttiInt8 || r->type == tuttiUint8                            ? 1
-								      : 4,
-	       before = 0;
-	char *part;
-	int rc;
+	bool in_place = in == MPI_IN_PLACE;
+	tuttiResult_t result = mpi_reduction_begin(r, t->comm);
+	char *part = out;
 
-	if (in != MPI_IN_PLACE)
-		return mpi_result(t, tuttiReduceScatterv(in, out, counts, r->type, r->op, t->comm,
-							 NULL));
-	for (int p = 0; p < t->rank; p++)
-		before += counts[p] * size;
-	part = (char *)out + before;
-	rc = mpi_result(t, tuttiReduceScatterv(out, part, counts, r->type, r->op, t->comm, NULL));
-	if (!rc)
-		memmove(out, part, counts[t->rank] * size);
-	return rc;
+	for (int p = 0; p < t->rank && in_place; p++)
+		part += counts[p] * r->bytes;
+	if (!result)
+		result = tuttiReduceScatterv(in_place ? out : in, part, counts, r->type, r->op,
+					     t->comm, NULL);
+	if (!result)
+		memmove(out, part, counts[t->rank] * r->bytes);
+	return mpi_reduction_end(r, t, result);
 }
 
 int MPI_Reduce_scatter(const void *in, void *out, const int *counts, MPI_Datatype type, MPI_Op op,
@@ -150,7 +163,7 @@ int MPI_Reduce_scatter_block(const void *in, void *out, int count, MPI_Datatype 
 		t->table[0][p] = (size_t)count * r.per;
 	if (!t)
 		rc = mpi_library()->Reduce_scatter_block(in, out, count, type, op, comm);
-	else if (in == MPI_IN_PLACE)
+	else if (in == MPI_IN_PLACE || r.by_mpi)
 		rc = reduce_scatter(t, in, out, t->table[0], &r);
 	else
 		rc = mpi_result(t, tuttiReduceScatter(in, out, (size_t)count * r.per, r.type, r.op,

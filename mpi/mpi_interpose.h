@@ -63,11 +63,22 @@ int mpi_result(const struct mpi_tutti *t, tuttiResult_t result);
 struct mpi_reduction {
 	tuttiDataType_t type;
 	tuttiRedOp_t op;
-	size_t per; /* elements of Tutti's type in one of MPI's */
+	size_t per;   /* elements of Tutti's type in one of MPI's */
+	size_t bytes; /* of an element of Tutti's type */
+	/* the function combines elements by MPI_Reduce_local: */
+	bool by_mpi;
+	MPI_Datatype datatype;
+	MPI_Op mpi_op;
+	int error; /* the first that MPI_Reduce_local returned */
 };
-/* Is op on elements of this datatype one that Tutti has? The answer is equal on all ranks: MPI wants
- * the same op and the same predefined type from them. */
+/* Can op on elements of this datatype be taken? The answer is equal on all ranks: MPI wants the same
+ * op and the same type from them. */
 bool mpi_reduces(MPI_Datatype datatype, MPI_Op op, struct mpi_reduction *ret_reduction);
+/* Before and after the call: make and destroy the op of a reduction by MPI_Reduce_local. end
+ * returns the result of the call. */
+tuttiResult_t mpi_reduction_begin(struct mpi_reduction *reduction, tuttiComm_t comm);
+int mpi_reduction_end(struct mpi_reduction *reduction, const struct mpi_tutti *t,
+		      tuttiResult_t result);
 
 /* Parts of a buffer as bytes without gaps. Data of predefined types stays where it is; other types
  * are packed into memory of their own. */

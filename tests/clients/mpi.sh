@@ -21,6 +21,9 @@ run() {
 # took CALL: rank 0 took CALL at least once
 took() { awk -v call="MPI_$1" '$4 == call && $5 > 0 { found = 1 } END { exit !found }' "$tmp/out"; }
 
+# passed CALL: rank 0 passed CALL on at least once
+passed() { awk -v call="MPI_$1" '$4 == call && $7 > 0 { found = 1 } END { exit !found }' "$tmp/out"; }
+
 # each NAME DEFINE SHARED-LIBRARY INTERPOSER LAUNCHER...
 each() {
 	local name=$1 define=$2 mpi=$3 transport cma call all
@@ -33,7 +36,7 @@ each() {
 		return
 	fi
 	${CC:-cc} -std=gnu17 -O1 -Wall -Wextra -D_GNU_SOURCE -D"$define" -I"$top_srcdir" "$top_srcdir/tests/clients/mpi_program.c" -o "$tmp/program" \
-		-l:"$mpi" >"$tmp/out" 2>&1
+		-lpthread -l:"$mpi" >"$tmp/out" 2>&1
 	claim $? "$name: a program for $mpi is made without a header of MPI"
 	for transport in shm tcp; do
 		for cma in on off; do
@@ -49,6 +52,9 @@ each() {
 			took $call || { all=1; echo "# MPI_$call was not taken"; }
 		done
 		claim $all "$name: Tutti took each of the fourteen collectives ($transport)"
+		passed Allreduce || passed Reduce || passed Reduce_scatter || passed Reduce_scatter_block
+		[ $? != 0 ]
+		claim $? "$name: no reduction is passed on: places, logical operators, operations of the program ($transport)"
 	done
 	if [ "$4" = ompi ]; then
 		# here a pending message needs the sender: without the waiting hook these two never end
@@ -61,6 +67,15 @@ each() {
 	fi
 	run 2 auto auto dups 20
 	claim $? "$name: communicators are duplicated and freed"
+	run 3 auto auto inter && passed Allreduce && passed Barrier
+	claim $? "$name: collectives of an intercommunicator are passed on, and scans"
+	run 2 auto auto threads
+	if grep -q 'no threads' "$tmp/out"; then
+		skip "$name: two threads" "this MPI has no MPI_THREAD_MULTIPLE"
+	else
+		took Allreduce
+		claim $? "$name: two threads reduce in a communicator each"
+	fi
 }
 
 each "Open MPI" TUTTI_MPI_OMPI libmpi.so.40 ompi "mpirun.openmpi -np"

@@ -6,17 +6,22 @@
  *   mpi_program equal       each collective against the MPI library's own (PMPI_), on MPI_COMM_WORLD,
  *                           a duplicate and a split, with data of predefined and derived types
  *   mpi_program dups N      N duplicates, each with a barrier, freed
+ *   mpi_program inter       collectives of an intercommunicator, scans
+ *   mpi_program threads     MPI_THREAD_MULTIPLE: two threads with a duplicate each
  *
  * Made with mpi_abi.h, so no header of MPI is needed. Prints "right" and exits with 0.
  */
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mpi/mpi_abi.h"
 
+#define MPI_THREAD_MULTIPLE 3
+
 #define MPI_MORE(X)                                                                  \
-	X(Init, int *, char ***)                                                     \
 	X(Isend, const void *, int, MPI_Datatype, int, int, MPI_Comm, void *)        \
 	X(Recv, void *, int, MPI_Datatype, int, int, MPI_Comm, void *)               \
 	X(Wait, void *, void *)                                                      \
@@ -27,6 +32,9 @@
 	X(Type_vector, int, int, int, MPI_Datatype, MPI_Datatype *)                  \
 	X(Type_commit, MPI_Datatype *)                                               \
 	X(Type_free, MPI_Datatype *)                                                 \
+	X(Init_thread, int *, char ***, int, int *)                                  \
+	X(Intercomm_create, MPI_Comm, int, MPI_Comm, int, int, MPI_Comm *)           \
+	X(Scan, const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm)           \
 	X(Op_create, void (*)(void *, void *, int *, MPI_Datatype *), int, MPI_Op *) \
 	X(Op_free, MPI_Op *)
 
@@ -143,7 +151,42 @@ static void add_and_double(void *a, void *b, int *length, MPI_Datatype *type)
 		((int *)b)[i] = ((int *)a)[i] + ((int *)b)[i];
 }
 
-static void reductions(MPI_Comm c, int count)
+/* x -> ax + b after x -> cx + d: does not commute */
+static void affine(void *in_pairs, void *inout_pairs, int *length, MPI_Datatype *type)
+{
+	const unsigned *f = in_pairs;
+	unsigned *g = inout_pairs;
+
+	(void)type;
+	for (int i = 0; i < 2 * *length; i += 2) {
+		g[i + 1] += g[i] * f[i + 1];
+		g[i] *= f[i];
+	}
+}
+
+/* Combined by MPI_Reduce_local: pairs with places, logical operators, an op of the program on a
+ * derived type */
+static void operations(MPI_Comm c, int count, MPI_Op own, MPI_Datatype pair_of_ints)
+{
+	int counts[16];
+
+	BOTH(1, "maxloc", Allreduce, in, out, count, MPI_2INT, MPI_MAXLOC, c);
+	BOTH(2, "minloc in place", Allreduce, MPI_IN_PLACE, out, count, MPI_2INT, MPI_MINLOC, c);
+	BOTH(3, "land", Allreduce, in, out, count, MPI_INT, MPI_LAND, c);
+	BOTH(4, "lor", Allreduce, in, out, count, MPI_INT, MPI_LOR, c);
+	BOTH(5, "lxor", Allreduce, in, out, count, MPI_INT, MPI_LXOR, c);
+	BOTH(6, "short", Allreduce, in, out, count, MPI_SHORT, MPI_SUM, c);
+	BOTH(7, "derived", Allreduce, in, out, count, pair_of_ints, own, c);
+	for (int r = 0; r < members; r++)
+		counts[r] = r % 2 ? count / members : 1;
+	BOTH(8, "own op", Reduce_scatter, in, out, counts, pair_of_ints, own, c);
+	BOTH(9, "own op", Reduce_scatter_block, in, out, 4, pair_of_ints, own, c);
+	for (int root = 0; root < members; root++)
+		BOTH(10, "own op", Reduce, me == root ? MPI_IN_PLACE : (void *)in, out, count,
+		     pair_of_ints, own, root, c);
+}
+
+static void reductions(MPI_Comm c, int count, MPI_Datatype pair_of_ints)
 {
 	const MPI_Datatype types[] = { MPI_INT,     MPI_FLOAT,   MPI_UNSIGNED,
 				       MPI_INT32_T, MPI_INTEGER, MPI_SHORT };
@@ -164,6 +207,9 @@ static void reductions(MPI_Comm c, int count)
 	BOTH(3, "bits", Allreduce, in, out, count * 4, MPI_BYTE, MPI_BXOR, c);
 	MPI_Op_create(add_and_double, 0, &own);
 	BOTH(4, "own op", Allreduce, in, out, count, MPI_INT, own, c);
+	MPI_Op_free(&own);
+	MPI_Op_create(affine, 0, &own);
+	operations(c, count, own, pair_of_ints);
 	MPI_Op_free(&own);
 	for (int root = 0; root < members; root++) {
 		BOTH(5, "", Reduce, in, out, count, MPI_INT, MPI_SUM, root, c);
@@ -272,10 +318,12 @@ static void floats(MPI_Comm c, int count)
 static int equal(void)
 {
 	MPI_Comm dup, half, all[3];
-	MPI_Datatype every_other;
+	MPI_Datatype every_other, pair_of_ints;
 
 	MPI_Type_vector(2, 1, 2, MPI_INT, &every_other);
 	MPI_Type_commit(&every_other);
+	MPI_Type_vector(1, 2, 2, MPI_INT, &pair_of_ints);
+	MPI_Type_commit(&pair_of_ints);
 	MPI_Comm_dup(MPI_COMM_WORLD, &dup);
 	MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
 	all[0] = MPI_COMM_WORLD;
@@ -285,7 +333,7 @@ static int equal(void)
 		MPI_Comm_rank(all[i], &me);
 		MPI_Comm_size(all[i], &members);
 		for (int count = 4 * members; count < MOST / 4; count *= 30) {
-			reductions(all[i], count);
+			reductions(all[i], count, pair_of_ints);
 			reductions_in_place(all[i], count);
 			copies(all[i], count / members, every_other);
 			floats(all[i], count);
@@ -293,6 +341,7 @@ static int equal(void)
 	}
 	MPI_Comm_free(&half); /* dup is left to MPI_Finalize */
 	MPI_Type_free(&every_other);
+	MPI_Type_free(&pair_of_ints);
 	return failures;
 }
 
@@ -311,12 +360,68 @@ static int dups(int times)
 	return 0;
 }
 
+/* The first rank on one side, the others on the other: each side gets the sum of the other. */
+static int inter(void)
+{
+	MPI_Comm half, both;
+	int one = rank + 1, sum = 0, want = rank ? 1 : n * (n + 1) / 2 - 1, wrong;
+
+	MPI_Comm_split(MPI_COMM_WORLD, rank != 0, rank, &half);
+	MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, rank ? 0 : 1, 7, &both);
+	MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, both);
+	MPI_Barrier(both);
+	wrong = sum != want;
+	MPI_Comm_free(&both);
+	MPI_Comm_free(&half);
+	MPI_Scan(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+	return wrong || sum != (rank + 1) * (rank + 2) / 2;
+}
+
+struct value_and_place {
+	double value;
+	int place;
+};
+
+static void *reduce_often(void *comm)
+{
+	for (int i = 0; i < 300; i++) {
+		struct value_and_place mine = { (rank * 7 + i) % n, rank }, least = { 0 };
+		int one = 1, sum = 0;
+
+		MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, *(MPI_Comm *)comm);
+		MPI_Allreduce(&mine, &least, 1, MPI_DOUBLE_INT, MPI_MINLOC, *(MPI_Comm *)comm);
+		if (sum != n || least.value != 0 || (least.place * 7 + i) % n)
+			return comm;
+	}
+	return NULL;
+}
+
+/* n is no multiple of 7, so one rank has the least value. */
+static int threads(void)
+{
+	MPI_Comm dups[2];
+	pthread_t other;
+	void *wrong;
+
+	for (int i = 0; i < 2; i++)
+		MPI_Comm_dup(MPI_COMM_WORLD, &dups[i]);
+	if (pthread_create(&other, NULL, reduce_often, &dups[1]))
+		return 1;
+	if (reduce_often(&dups[0]))
+		return 1;
+	pthread_join(other, &wrong);
+	for (int i = 0; i < 2; i++)
+		MPI_Comm_free(&dups[i]);
+	return wrong != NULL;
+}
+
 int main(int argc, char **argv)
 {
-	int failed = 1;
+	bool threaded = argc > 1 && !strcmp(argv[1], "threads");
+	int failed = 1, provided = 0;
 
 	name_handles();
-	MPI_Init(&argc, &argv);
+	MPI_Init_thread(&argc, &argv, threaded ? MPI_THREAD_MULTIPLE : 0, &provided);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &n);
 	if (argc > 1 && !strcmp(argv[1], "pending"))
@@ -325,6 +430,12 @@ int main(int argc, char **argv)
 		failed = equal();
 	else if (argc > 2 && !strcmp(argv[1], "dups"))
 		failed = dups(atoi(argv[2]));
+	else if (argc > 1 && !strcmp(argv[1], "inter"))
+		failed = inter();
+	else if (threaded && provided < MPI_THREAD_MULTIPLE)
+		failed = puts("no threads") < 0;
+	else if (threaded)
+		failed = threads();
 	if (failed)
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	MPI_Finalize();
