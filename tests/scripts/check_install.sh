@@ -28,7 +28,7 @@ if command -v cmake >/dev/null && command -v c++ >/dev/null; then
 	cp "$top_srcdir/examples/allreduce.c" "$tmp/cmake/x.cc"
 	{ echo "cmake_minimum_required(VERSION 3.13)"; echo "project(x CXX)"; echo "add_executable(x x.cc)"
 	  sed -n '/^find_package/,/^target_link/p' "$top_srcdir/man/tutti_comm.3"; } >"$tmp/cmake/CMakeLists.txt"
-	cmake -S "$tmp/cmake" -B "$tmp/cmake/build" >"$tmp/log" 2>&1 && cmake --build "$tmp/cmake/build" >>"$tmp/log" 2>&1
+	cmake -S "$tmp/cmake" -B "$tmp/cmake/build" -Dtutti_DIR="$libdir/cmake/tutti" >"$tmp/log" 2>&1 && cmake --build "$tmp/cmake/build" >>"$tmp/log" 2>&1
 	point $? "the lines for CMake build the program"
 	[ -x "$tmp/cmake/build/x" ] || tail -5 "$tmp/log" | sed 's/^/# /'
 fi
@@ -60,6 +60,25 @@ done)
 [ -z "$none" ]
 point $? "a manual page for every function and every tool"
 [ -z "$none" ] || echo "# none:" $none
+
+# another prefix than configure's, and moved afterwards
+${MAKE:-make} -s install prefix="$tmp/first" >"$tmp/log" 2>&1 && mv "$tmp/first" "$tmp/moved"
+point $? "make install prefix=DIR"
+moved=$(dirname "$(find "$tmp/moved" -name libtutti.so)")
+paths=$(env -u PKG_CONFIG_SYSROOT_DIR PKG_CONFIG_PATH="$moved/pkgconfig" pkg-config --cflags --libs tutti)
+env -u PKG_CONFIG_SYSROOT_DIR $CC "$top_srcdir/examples/allreduce.c" -o "$tmp/relocated" $paths && case $paths in *"$tmp/first"* | */usr/local*) false ;; esac
+point $? "pkg-config gives the paths of the moved installation: $(echo "$paths" | sed "s|$tmp||g")"
+[ "$(LD_LIBRARY_PATH=$moved env -u TUTTI_RANK "$tmp/relocated")" = "1 ranks are here" ]
+point $? "the program runs with the moved library"
+if [ -d "$tmp/cmake" ]; then
+	cmake -S "$tmp/cmake" -B "$tmp/cmake/moved" -DCMAKE_PREFIX_PATH="$tmp/moved" >"$tmp/log" 2>&1 && cmake --build "$tmp/cmake/moved" >>"$tmp/log" 2>&1 &&
+		[ "$("$tmp/cmake/moved/x")" = "1 ranks are here" ]
+	point $? "CMake finds the moved library by its prefix"
+	[ -x "$tmp/cmake/moved/x" ] || tail -5 "$tmp/log" | sed 's/^/# /'
+	sed -i 's/find_package(tutti 0.1/find_package(tutti 0.2/' "$tmp/cmake/CMakeLists.txt"
+	! cmake -S "$tmp/cmake" -B "$tmp/cmake/newer" -DCMAKE_PREFIX_PATH="$tmp/moved" >"$tmp/log" 2>&1 && grep -q 'version: 0.1' "$tmp/log"
+	point $? "CMake refuses a version that is not installed"
+fi
 
 export TUTTI_NRANKS=3 TUTTI_SECRET=check-install LD_LIBRARY_PATH="$libdir"
 for kind in $kinds; do
