@@ -830,7 +830,8 @@ TUTTI_API tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream);
  *   callback   called once, also after errors, by the thread of the stream: result and text (one
  *              sentence, "" on success; valid during the call) of the mark. The operations behind
  *              it wait until it returns. May call any function, as a caller of its own; it must not
- *              wait for its stream.
+ *              wait for its stream, so not call without a stream (NULL), finalize or destroy a
+ *              communicator that has operations behind it on this stream.
  *   ctx        first argument of callback
  *   Returns    tuttiSuccess | tuttiInvalidArgument (callback is NULL, not a live host stream of this
  *              process) | tuttiSystemError (no memory; callback is not called)
