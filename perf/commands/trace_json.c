@@ -2,7 +2,7 @@
  * trace_json.c - the flight recorder as JSON: trace events for Perfetto, and entries with the field
  * names of PyTorch's flight recorder
  *
- * Called by cmd_trace.c. Trace events: a process is a process, a thread is a rank of a
+ * Called by cmd_trace.c and cmd_top.c. Trace events: a process is a process, a thread is a rank of a
  * communicator, a slice is a call; an arrow leads from the rank that started a call last to each
  * rank that waited for it.
  */

@@ -1,7 +1,7 @@
 /*
  * trace_late.c - which rank delays the others, and how many calls a second a communicator makes
  *
- * Called by trace_report.c and cmd_top.c.
+ * Called by trace_report.c and trace_json.c.
  */
 #include <stdlib.h>
 

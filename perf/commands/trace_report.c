@@ -1,7 +1,7 @@
 /*
  * trace_report.c - prints which rank hangs, which is late, and the calls of each rank
  *
- * Called by cmd_trace.c. Times of ranks on different hosts are compared by the hosts' clocks, so
+ * Called by cmd_trace.c and cmd_top.c. Times of ranks on different hosts are compared by their clocks, so
  * lateness below the error of their synchronization means nothing.
  */
 #include <inttypes.h>
