@@ -78,7 +78,7 @@ Test(checkpoint, a_checkpoint_follows_no_planted_link)
 				.parameters = parameters,
 				.velocity = velocity };
 
-	t.model.parameters = 3;
+	t.model.parameters = t.model.whole_parameters = 3;
 	cr_expect_eq(train_checkpoint_check(&config), 0, "%s", train_error());
 	cr_expect_eq(train_checkpoint_save(&t, path, 7), 0, "%s", train_error());
 	expect_victim_intact();

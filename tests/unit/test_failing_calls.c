@@ -408,7 +408,7 @@ static int save(const char *path, float first)
 				.parameters = parameters,
 				.velocity = velocity };
 
-	t.model.parameters = 3;
+	t.model.parameters = t.model.whole_parameters = 3;
 	return train_checkpoint_save(&t, path, 7);
 }
 
