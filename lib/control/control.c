@@ -28,20 +28,14 @@ static bool allocate(struct tt_control *ctl)
 	ctl->departed.left = calloc(n, sizeof(*ctl->departed.left));
 	ctl->departed.dead = calloc(n, sizeof(*ctl->departed.dead));
 	ctl->departed.over = calloc(n, sizeof(*ctl->departed.over));
-	ctl->departed.left_after = calloc(n, sizeof(*ctl->departed.left_after));
-	ctl->departed.left_at_ns = calloc(n, sizeof(*ctl->departed.left_at_ns));
-	ctl->departed.exchanges = calloc(n, sizeof(*ctl->departed.exchanges));
 	ctl->gather.have = calloc(n, sizeof(*ctl->gather.have));
-	ctl->status.latest = calloc(n, sizeof(*ctl->status.latest));
-	ctl->status.at_ns = calloc(n, sizeof(*ctl->status.at_ns));
 	ctl->status.last_received = calloc(n, sizeof(*ctl->status.last_received));
 	ctl->log.pair = calloc(n, sizeof(*ctl->log.pair));
 	ctl->deadlock.in_cycle = calloc(n, sizeof(*ctl->deadlock.in_cycle));
 	return ctl->host_of && ctl->join.attached && ctl->departed.left && ctl->departed.dead &&
-	       ctl->departed.over && ctl->departed.left_after && ctl->departed.left_at_ns &&
-	       ctl->departed.exchanges && ctl->gather.have && ctl->status.latest &&
-	       ctl->status.at_ns && ctl->status.last_received && ctl->log.pair &&
-	       ctl->deadlock.in_cycle && tt_status_queue_make(&ctl->status.queue, ctl->nranks);
+	       ctl->departed.over && ctl->gather.have && ctl->status.last_received &&
+	       ctl->log.pair && ctl->deadlock.in_cycle &&
+	       tt_status_table_make(&ctl->status.table, ctl->nranks);
 }
 
 /* false: no memory */
@@ -73,13 +67,9 @@ static void release(struct tt_control *ctl)
 	free(ctl->departed.left);
 	free(ctl->departed.dead);
 	free(ctl->departed.over);
-	free(ctl->departed.left_after);
-	free(ctl->departed.left_at_ns);
-	free(ctl->departed.exchanges);
+	free(ctl->departed.goodbye);
 	free(ctl->gather.have);
-	tt_status_queue_free(&ctl->status.queue);
-	free(ctl->status.latest);
-	free(ctl->status.at_ns);
+	tt_status_table_free(&ctl->status.table, ctl->nranks);
 	free(ctl->status.last_received);
 	for (int r = 0; r < ctl->nranks && ctl->log.pair; r++)
 		free(atomic_load(&ctl->log.pair[r]));
@@ -102,7 +92,8 @@ int tt_control_make(struct tt_control_endpoint *ep, uint64_t context, int rank, 
 	ctl->context = context;
 	ctl->rank = rank;
 	ctl->nranks = nranks;
-	ctl->log.gone_after = ctl->status.answer_due_ns = ctl->deadlock.check_due_ns = TT_NEVER;
+	ctl->log.gone_after = ctl->status.answer_due_ns = TT_NEVER;
+	ctl->deadlock.check_due_ns = ctl->status.queue.due_ns = TT_NEVER;
 	ctl->status.blocked.awaited = ctl->failure.culprit = -1;
 	pthread_mutex_init(&ctl->observers.lock, NULL);
 	if (!allocate(ctl) || (peer_of && !map_peers(ctl, peer_of))) {
@@ -137,11 +128,9 @@ size_t tt_control_memory(struct tt_control *ctl)
 	struct tt_control_endpoint *ep = ctl->ep;
 	size_t per_rank = sizeof(*ctl->host_of) + sizeof(*ctl->join.attached) +
 			  sizeof(*ctl->departed.left) + sizeof(*ctl->departed.dead) +
-			  sizeof(*ctl->departed.over) + sizeof(*ctl->departed.left_after) +
-			  sizeof(*ctl->departed.left_at_ns) + sizeof(*ctl->departed.exchanges) +
-			  sizeof(*ctl->gather.have) + sizeof(*ctl->status.latest) +
-			  sizeof(*ctl->status.at_ns) + sizeof(*ctl->status.last_received) +
-			  sizeof(*ctl->log.pair) + sizeof(*ctl->deadlock.in_cycle);
+			  sizeof(*ctl->departed.over) + sizeof(*ctl->gather.have) +
+			  sizeof(*ctl->status.last_received) + sizeof(*ctl->log.pair) +
+			  sizeof(*ctl->deadlock.in_cycle);
 	size_t per_peer = sizeof(*ep->peers.business_cards) + sizeof(*ep->peers.best_address) +
 			  sizeof(*ep->peers.dialed);
 	size_t bytes = sizeof(*ctl) + (size_t)ctl->nranks * per_rank;
@@ -149,6 +138,9 @@ size_t tt_control_memory(struct tt_control *ctl)
 	if (ctl->peer_of)
 		bytes += ((size_t)ctl->nranks + (size_t)ep->npeers) * sizeof(int);
 	pthread_mutex_lock(&ep->lock);
+	bytes += tt_status_memory(ctl);
+	if (ctl->departed.goodbye)
+		bytes += (size_t)ctl->nranks * sizeof(*ctl->departed.goodbye);
 	if (ctl == ep->controls) { /* the oldest one answers for the endpoint */
 		bytes += sizeof(*ep) + (size_t)ep->npeers * per_peer + ep->early_bytes;
 		for (const struct tt_conn *c = ep->conns; c; c = c->next)

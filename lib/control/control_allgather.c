@@ -70,7 +70,7 @@ void tt_gather_gone(struct tt_control *ctl, int rank)
 	char text[128];
 
 	if (!ctl->gather.running || ctl->gather.complete ||
-	    ctl->departed.exchanges[rank] >= ctl->gather.number)
+	    tt_flood_goodbye_of(ctl, rank)->exchanges >= ctl->gather.number)
 		return;
 	snprintf(text, sizeof(text), "rank %d left; exchange %llu among all ranks waits for it",
 		 rank, (unsigned long long)ctl->gather.number);

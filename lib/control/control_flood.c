@@ -218,16 +218,37 @@ void tt_flood_death(struct tt_control *ctl, int rank, int error)
 
 /* ---- goodbyes -------------------------------------------------------------------------------- */
 
+const struct tt_goodbye *tt_flood_goodbye_of(const struct tt_control *ctl, int rank)
+{
+	static const struct tt_goodbye unknown; /* no memory for it, which broke the control */
+
+	return ctl->departed.goodbye ? &ctl->departed.goodbye[rank] : &unknown;
+}
+
+static void keep_goodbye(struct tt_control *ctl, int rank, struct tt_goodbye goodbye)
+{
+	struct tt_departures *d = &ctl->departed;
+
+	if (!d->goodbye)
+		d->goodbye = calloc((size_t)ctl->nranks, sizeof(*d->goodbye));
+	if (d->goodbye)
+		d->goodbye[rank] = goodbye;
+	else
+		tt_control_no_memory(ctl);
+	d->left[rank] = true;
+}
+
 /* Operation seq of this rank waits for a rank that left before that operation. */
 static void abandoned(struct tt_control *ctl, int rank, uint64_t seq)
 {
+	uint64_t after = tt_flood_goodbye_of(ctl, rank)->after;
 	char text[512], name[160];
 
 	tt_call_log_name(ctl, seq, name, sizeof(name));
 	snprintf(text, sizeof(text),
 		 "rank %d left after operation %llu; %s of rank %d waits for it", rank,
-		 (unsigned long long)ctl->departed.left_after[rank], name, ctl->rank);
-	tt_control_break(ctl, TT_REMOTE, rank, ctl->departed.left_after[rank], text, -1);
+		 (unsigned long long)after, name, ctl->rank);
+	tt_control_break(ctl, TT_REMOTE, rank, after, text, -1);
 }
 
 void tt_flood_check_left(struct tt_control *ctl)
@@ -235,7 +256,7 @@ void tt_flood_check_left(struct tt_control *ctl)
 	uint64_t started = atomic_load(&ctl->log.started);
 
 	for (int r = 0; r < ctl->nranks; r++)
-		if (ctl->departed.left[r] && ctl->departed.left_after[r] < started &&
+		if (ctl->departed.left[r] && tt_flood_goodbye_of(ctl, r)->after < started &&
 		    atomic_load(&ctl->log.finished) < started)
 			abandoned(ctl, r, started);
 }
@@ -255,10 +276,9 @@ bool tt_flood_goodbye(struct tt_control *ctl, int from, const uint8_t *data, siz
 		return true;
 	if (origin == ctl->rank || ctl->departed.left[origin])
 		return true;
-	ctl->departed.left[origin] = true;
-	ctl->departed.left_after[origin] = after;
-	ctl->departed.left_at_ns[origin] = tt_now_ns();
-	ctl->departed.exchanges[origin] = exchanges;
+	keep_goodbye(ctl, origin,
+		     (struct tt_goodbye){
+			     .after = after, .exchanges = exchanges, .at_ns = tt_now_ns() });
 	tt_observers_gone(ctl, origin, tuttiRankLeft);
 	if (after > ctl->status.last_received[origin])
 		ctl->status.last_received[origin] = after;

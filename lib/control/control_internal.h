@@ -14,7 +14,8 @@
  *   control_split.c         a control of some ranks of an existing one
  *   bootstrap.c             join; bootstrap_root.c: rank 0's part; bootstrap_tree.c: tree and ring
  *   call_log.c              the call log; call_text.c: calls as text
- *   control_status.c        statuses, missing ranks; control_status_format.c: their bytes
+ *   control_status.c        statuses, missing ranks; control_status_format.c: their bytes;
+ *                           control_status_table.c: the latest of each rank
  *   deadlock.c              cycles in the wait-for graph
  */
 #ifndef TT_CONTROL_INTERNAL_H
@@ -125,13 +126,15 @@ struct tt_failure {    /* of ctl->broken */
 };
 
 struct tt_departures {
-	bool *left;           /* [nranks] goodbye received */
-	bool *dead;           /* [nranks] death seen by any rank, at any time */
-	bool *over;           /* [nranks] goodbye or end on the connection to the rank itself */
-	uint64_t *left_after; /* [nranks] last operation of a rank that left */
-	uint64_t *left_at_ns; /* [nranks] arrival of the goodbye */
-	uint64_t *exchanges;  /* [nranks] last exchange of a rank that left */
-	bool leaving;         /* this rank's goodbye is sent */
+	bool *left; /* [nranks] goodbye received */
+	bool *dead; /* [nranks] death seen by any rank, at any time */
+	bool *over; /* [nranks] goodbye or end on the connection to the rank itself */
+	struct tt_goodbye {
+		uint64_t after;     /* last operation of the rank */
+		uint64_t exchanges; /* its last exchange */
+		uint64_t at_ns;     /* arrival */
+	} * goodbye;                /* [nranks] of ranks that left; NULL before the first one */
+	bool leaving;               /* this rank's goodbye is sent */
 };
 
 /* Break the control; the first break wins. from: the neighbor that reported the failure, -1: this
@@ -146,6 +149,8 @@ void tt_control_put_abort(struct tt_writer *w, int origin, int code, int culprit
 /* A connection to peer is made: the peer learns which controls are broken, since the flood does not
  * reach a rank whose neighbors have all left, and which leave. */
 void tt_flood_connected(struct tt_control_endpoint *ep, struct tt_conn *conn);
+/* The goodbye of a rank that left */
+const struct tt_goodbye *tt_flood_goodbye_of(const struct tt_control *ctl, int rank);
 /* Frames ABORT, GOODBYE, DEAD of neighbor from; false: the frame is malformed */
 bool tt_flood_abort(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);
 bool tt_flood_goodbye(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes);

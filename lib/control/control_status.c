@@ -31,7 +31,7 @@
 static void fill_pairs(struct tt_control *ctl, struct tt_status *s)
 {
 	for (int r = 0; r < ctl->nranks && s->npairs < TT_PAIRS; r++) {
-		const struct tt_status *other = r == ctl->rank ? s : &ctl->status.latest[r];
+		const struct tt_status *other = r == ctl->rank ? s : tt_status_of(ctl, r);
 		struct tt_pair *pair = atomic_load_explicit(&ctl->log.pair[r],
 							    memory_order_acquire);
 		bool is_awaited = false;
@@ -84,9 +84,9 @@ static void send_status(struct tt_control *ctl, uint64_t now, enum tt_status_ask
 	ctl->status.sent_ns = now;
 	ctl->status.sent_started = atomic_load(&ctl->log.started);
 	ctl->status.answer_due_ns = TT_NEVER;
-	tt_status_enqueue(ctl, ctl->rank, TT_STATUS_OWN);
+	tt_status_enqueue(ctl, &ctl->status.table.own, TT_STATUS_OWN);
 	tt_status_queue_send(ctl, now);
-	if (ctl->status.queue.n)
+	if (ctl->status.queue.first)
 		tt_endpoint_wake(ctl->ep);
 }
 
@@ -110,7 +110,10 @@ uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now)
 		tt_deadlock_check(ctl);
 	}
 	tt_status_queue_send(ctl, now);
+	tt_status_expire(ctl, now);
 	due = ctl->status.queue.due_ns;
+	if (ctl->status.table.expire_due_ns < due)
+		due = ctl->status.table.expire_due_ns;
 	if (ctl->status.answer_due_ns < due)
 		due = ctl->status.answer_due_ns;
 	return ctl->deadlock.check_due_ns < due ? ctl->deadlock.check_due_ns : due;
@@ -165,17 +168,15 @@ static void compare(struct tt_control *ctl, const struct tt_status *s)
 
 static void receive(struct tt_control *ctl, int from, const struct tt_status *s, uint64_t now)
 {
+	struct tt_rank_status *latest = tt_status_keep(ctl, s, now);
 	bool is_awaited = false;
 	uint64_t at;
 
-	if (s->origin == ctl->rank ||
-	    (ctl->status.at_ns[s->origin] && s->serial <= ctl->status.latest[s->origin].serial))
+	if (!latest)
 		return;
-	ctl->status.latest[s->origin] = *s;
-	ctl->status.at_ns[s->origin] = now;
 	note_received(ctl, s->origin, s->started);
 	note_received(ctl, s->awaited, s->last_received);
-	tt_status_enqueue(ctl, s->origin, from);
+	tt_status_enqueue(ctl, latest, from);
 	compare(ctl, s);
 	tt_deadlock_compare(ctl, s);
 	for (int i = 0; i < s->nwants; i++)
@@ -216,7 +217,7 @@ static void check_peer(struct tt_control *ctl, int peer, uint64_t now)
 
 	if (peer < 0 || !ctl->departed.left[peer] ||
 	    atomic_load(&ctl->log.started) != atomic_load(&ctl->log.finished) ||
-	    now - ctl->departed.left_at_ns[peer] < TT_SECOND)
+	    now - tt_flood_goodbye_of(ctl, peer)->at_ns < TT_SECOND)
 		return;
 	snprintf(text, sizeof(text), "rank %d left; rank %d waits for it in a send or receive",
 		 peer, ctl->rank);
@@ -254,7 +255,7 @@ void tt_control_waiting(struct tt_control *ctl, const struct tt_blocked *blocked
 
 static bool answers(const struct tt_control *ctl, int rank, uint64_t since_ns)
 {
-	return rank == ctl->rank || ctl->status.at_ns[rank] >= since_ns;
+	return rank == ctl->rank || tt_status_at_ns(ctl, rank) >= since_ns;
 }
 
 static void await_answers(struct tt_control *ctl, uint64_t since_ns, uint64_t deadline_ns)
@@ -308,7 +309,7 @@ static void say_silent(const struct tt_control *ctl, int n, const char *ranks, i
 static void name_last(struct tt_control *ctl, int rank, char *name, size_t bytes)
 {
 	uint64_t last = tt_status_last(ctl, rank);
-	const struct tt_status *s = &ctl->status.latest[rank];
+	const struct tt_status *s = tt_status_of(ctl, rank);
 
 	if (!last)
 		snprintf(name, bytes, "none");
@@ -329,9 +330,11 @@ static bool describe(struct tt_control *ctl, int rank, uint64_t seq,
 	tt_deadlock_text(ctl, rank, other, sizeof(other));
 	snprintf(in, sizeof(in), "%s%s", other[0] ? "; it is in " : "", other);
 	if (ctl->departed.left[rank]) {
+		uint64_t after = tt_flood_goodbye_of(ctl, rank)->after;
+
 		snprintf(text, bytes, "rank %d left after operation %llu", rank,
-			 (unsigned long long)ctl->departed.left_after[rank]);
-		return want || ctl->departed.left_after[rank] < seq;
+			 (unsigned long long)after);
+		return want || after < seq;
 	}
 	if (!answers(ctl, rank, since_ns)) {
 		why_silent(ctl, rank, in, sizeof(in));
@@ -351,7 +354,7 @@ static bool describe(struct tt_control *ctl, int rank, uint64_t seq,
 	}
 	snprintf(text, bytes, "rank %d has not called operation %llu yet; its last was: %s%s", rank,
 		 (unsigned long long)seq, name, in);
-	return rank != ctl->rank && ctl->status.latest[rank].started < seq;
+	return rank != ctl->rank && tt_status_of(ctl, rank)->started < seq;
 }
 
 /* Every rank is in the operation and none progresses: list the rank that each one waits for. */
@@ -363,7 +366,7 @@ static void describe_edges(struct tt_control *ctl, uint64_t seq, char *text, siz
 	snprintf(text, bytes, "every rank is in operation %llu", (unsigned long long)seq);
 	for (int r = 0; r < ctl->nranks; r++) {
 		int awaited = r == ctl->rank ? ctl->status.blocked.awaited
-					     : ctl->status.latest[r].awaited;
+					     : tt_status_of(ctl, r)->awaited;
 
 		have = strlen(text);
 		if (awaited >= 0 && shown < MOST_EDGES && have + 80 < bytes) {
@@ -398,7 +401,7 @@ static bool is_behind(const struct tt_control *ctl, const struct tt_blocked *blo
 		for (int step = 0; step < ctl->nranks && at >= 0 && at != rank; step++)
 			at = at == ctl->rank || !answers(ctl, at, since_ns)
 				     ? -1
-				     : ctl->status.latest[at].awaited;
+				     : tt_status_of(ctl, at)->awaited;
 		if (at == rank)
 			return true;
 	}

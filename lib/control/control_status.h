@@ -1,7 +1,8 @@
 /*
  * control_status.h - statuses of ranks, and the deadlock detection that compares them
  *
- * control_status.c makes, receives and compares statuses; control_status_queue.c sends them to the
+ * control_status.c makes, receives and compares statuses; control_status_table.c keeps those of the
+ * other ranks, for a minute; control_status_queue.c sends them to the
  * neighbors; control_status_format.c writes and reads their bytes; deadlock.c looks for cycles in
  * the wait-for graph. All functions: locked.
  */
@@ -37,19 +38,33 @@ struct tt_status {
 	} pair[TT_PAIRS];
 };
 
-/* The ranks whose latest status goes to the neighbors with the next frames. */
+/* The latest status of a rank. */
+struct tt_rank_status {
+	struct tt_status status;
+	uint64_t at_ns;                     /* arrival; of this rank's own: 0 */
+	struct tt_rank_status *next_queued; /* in struct tt_status_queue */
+	int from; /* the neighbor that sent it, TT_STATUS_OWN or _UNQUEUED: not in the queue */
+};
+
+/* The latest statuses that go to the neighbors with the next frames, in order. */
 struct tt_status_queue {
-	int *origin; /* [nranks], the first n are in use */
-	int n;
-	int *from; /* [nranks] the neighbor that sent the status, TT_STATUS_OWN or _UNQUEUED */
-	uint64_t sent_ns, due_ns; /* due: TT_NEVER: the queue is empty */
+	struct tt_rank_status *first, *last; /* NULL: empty */
+	uint64_t sent_ns, due_ns;            /* due: TT_NEVER: the queue is empty */
+};
+
+/* The latest statuses of the ranks. One is allocated when it comes and freed when it is a minute
+ * old, since ranks that wait repeat theirs every second; its serial number stays, so that a copy
+ * that comes late is not taken for a new one. */
+struct tt_status_table {
+	struct tt_rank_status own, **of; /* this rank's; [nranks] of the others, NULL: none */
+	uint32_t *serial;                /* [nranks] of the latest one ever */
+	uint64_t expire_due_ns;          /* the next look for old ones, TT_NEVER: there is none */
 };
 
 /* Locked, except asked_ns. */
 struct tt_statuses {
 	struct tt_status_queue queue;
-	struct tt_status *latest;       /* [nranks] the latest of each rank */
-	uint64_t *at_ns;                /* [nranks] arrival of the latest, 0: none yet */
+	struct tt_status_table table;
 	uint64_t *last_received;        /* [nranks] last operation with a message received of it */
 	uint32_t serial;                /* of this rank's latest status */
 	enum tt_status_ask ask;         /* ... if it has not been sent yet */
@@ -80,11 +95,23 @@ void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status);
 /* Does the call synchronize: no rank completes it before every rank has started it? */
 bool tt_status_needs_all(const struct tt_call *call);
 
-/* control_status_queue.c. make: false: no memory. enqueue: origin's latest status, which `from` sent;
- * it leaves in the next frames, at once if the latest ones are old enough */
-bool tt_status_queue_make(struct tt_status_queue *q, int nranks);
-void tt_status_queue_free(struct tt_status_queue *q);
-void tt_status_enqueue(struct tt_control *ctl, int origin, int from);
+/* control_status_table.c. make: false: no memory. of: the latest status of rank, without calls if
+ * there is none. at_ns: its arrival; 0: none. */
+bool tt_status_table_make(struct tt_status_table *table, int nranks);
+void tt_status_table_free(struct tt_status_table *table, int nranks);
+const struct tt_status *tt_status_of(const struct tt_control *ctl, int rank);
+uint64_t tt_status_at_ns(const struct tt_control *ctl, int rank);
+/* Keep a status that has come. NULL: it is no newer one, or there is no memory: it will be repeated */
+struct tt_rank_status *tt_status_keep(struct tt_control *ctl, const struct tt_status *status,
+				      uint64_t now);
+/* Free statuses that are a minute old. */
+void tt_status_expire(struct tt_control *ctl, uint64_t now);
+/* Bytes of the statuses and of their table */
+size_t tt_status_memory(const struct tt_control *ctl);
+
+/* control_status_queue.c. enqueue: a latest status, which `from` sent; it leaves in the next frames, at
+ * once if the latest ones are old enough */
+void tt_status_enqueue(struct tt_control *ctl, struct tt_rank_status *latest, int from);
 void tt_status_queue_send(struct tt_control *ctl, uint64_t now);
 
 /* control_status_format.c; get: false: the bytes are malformed */

@@ -6,35 +6,20 @@
  * two cores the service threads would do nothing else, and no connection would be made. So frames
  * leave at most every 10 ms, each with all statuses that came meanwhile.
  */
-#include <stdlib.h>
-
 #include "control/control_internal.h"
 
 #define INTERVAL_NS (TT_SECOND / 100)
 
-bool tt_status_queue_make(struct tt_status_queue *q, int nranks)
-{
-	q->origin = malloc((size_t)nranks * sizeof(*q->origin));
-	q->from = malloc((size_t)nranks * sizeof(*q->from));
-	q->due_ns = TT_NEVER;
-	for (int r = 0; q->from && r < nranks; r++)
-		q->from[r] = TT_STATUS_UNQUEUED;
-	return q->origin && q->from;
-}
-
-void tt_status_queue_free(struct tt_status_queue *q)
-{
-	free(q->origin);
-	free(q->from);
-}
-
-void tt_status_enqueue(struct tt_control *ctl, int origin, int from)
+void tt_status_enqueue(struct tt_control *ctl, struct tt_rank_status *latest, int from)
 {
 	struct tt_status_queue *q = &ctl->status.queue;
 
-	if (q->from[origin] == TT_STATUS_UNQUEUED)
-		q->origin[q->n++] = origin;
-	q->from[origin] = from;
+	if (latest->from == TT_STATUS_UNQUEUED) {
+		*(q->first ? &q->last->next_queued : &q->first) = latest;
+		q->last = latest;
+		latest->next_queued = NULL;
+	}
+	latest->from = from;
 	if (q->due_ns == TT_NEVER)
 		q->due_ns = q->sent_ns + INTERVAL_NS;
 }
@@ -54,12 +39,12 @@ static void send_to(struct tt_control *ctl, int neighbor)
 	uint8_t bytes[TT_FRAME_STATUSES];
 	struct tt_writer w = TT_WRITER_INTO(bytes);
 
-	for (int i = 0; i < q->n; i++) {
-		if (q->from[q->origin[i]] == neighbor)
+	for (const struct tt_rank_status *s = q->first; s; s = s->next_queued) {
+		if (s->from == neighbor)
 			continue;
 		if (w.have + TT_STATUS_BYTES > sizeof(bytes))
 			send_frame(ctl, neighbor, &w);
-		tt_put_status(&w, &ctl->status.latest[q->origin[i]]);
+		tt_put_status(&w, &s->status);
 	}
 	send_frame(ctl, neighbor, &w);
 }
@@ -72,13 +57,13 @@ void tt_status_queue_send(struct tt_control *ctl, uint64_t now)
 	if (now < q->due_ns)
 		return;
 	n = tt_control_neighbors(ctl, ctl->rank, neighbor);
-	if (q->from[ctl->rank] == TT_STATUS_OWN)
-		tt_status_fill(ctl, &ctl->status.latest[ctl->rank]);
+	if (ctl->status.table.own.from == TT_STATUS_OWN)
+		tt_status_fill(ctl, &ctl->status.table.own.status);
 	for (int i = 0; i < n; i++)
 		send_to(ctl, neighbor[i]);
-	for (int i = 0; i < q->n; i++)
-		q->from[q->origin[i]] = TT_STATUS_UNQUEUED;
-	q->n = 0;
+	for (struct tt_rank_status *s = q->first; s; s = s->next_queued)
+		s->from = TT_STATUS_UNQUEUED;
+	q->first = q->last = NULL;
 	q->sent_ns = now;
 	q->due_ns = TT_NEVER;
 	ctl->status.ask = TT_STATUS_ANSWERS;

@@ -34,10 +34,10 @@ void tt_wait_edge_text(const struct tt_wait_edge *want, char *text, size_t bytes
 
 void tt_deadlock_text(const struct tt_control *ctl, int rank, char *text, size_t bytes)
 {
-	const struct tt_status *s = &ctl->status.latest[rank];
+	const struct tt_status *s = tt_status_of(ctl, rank);
 
 	text[0] = '\0';
-	if (rank == ctl->rank || tt_now_ns() - ctl->status.at_ns[rank] > 2 * TT_SECOND)
+	if (rank == ctl->rank || tt_now_ns() - tt_status_at_ns(ctl, rank) > 2 * TT_SECOND)
 		return; /* its status is out of date */
 	if (s->exchanging)
 		snprintf(text, bytes, "tuttiCommSplit (exchange %llu among all ranks)",
@@ -91,7 +91,7 @@ void tt_deadlock_compare(struct tt_control *ctl, const struct tt_status *s)
 /* Has the peer of want started its half of that message of rank `peer`? Unknown counts as yes. */
 static bool begun(const struct tt_control *ctl, int peer, const struct tt_wait_edge *want)
 {
-	const struct tt_status *s = &ctl->status.latest[want->peer];
+	const struct tt_status *s = tt_status_of(ctl, want->peer);
 
 	for (int i = 0; i < s->npairs; i++)
 		if (s->pair[i].peer == peer)
@@ -123,7 +123,7 @@ static bool needs(const struct tt_call *call, int rank, int other)
  * completes without its receive if there is room for the message. */
 static bool has_edge(const struct tt_control *ctl, int rank, int other)
 {
-	const struct tt_status *s = &ctl->status.latest[rank], *o = &ctl->status.latest[other];
+	const struct tt_status *s = tt_status_of(ctl, rank), *o = tt_status_of(ctl, other);
 
 	if (s->exchanging && o->exchanges < s->exchanges)
 		return true;
@@ -154,10 +154,10 @@ static void find_deadlocked(struct tt_control *ctl)
 	bool changed = true;
 
 	for (int r = 0; r < ctl->nranks; r++)
-		ctl->deadlock.in_cycle[r] = (r == ctl->rank || ctl->status.at_ns[r]) &&
+		ctl->deadlock.in_cycle[r] = (r == ctl->rank || tt_status_at_ns(ctl, r)) &&
 					    !ctl->departed.left[r] &&
-					    (ctl->status.latest[r].blocked == TT_BLOCKED ||
-					     ctl->status.latest[r].exchanging);
+					    (tt_status_of(ctl, r)->blocked == TT_BLOCKED ||
+					     tt_status_of(ctl, r)->exchanging);
 	while (changed) {
 		changed = false;
 		for (int r = 0; r < ctl->nranks; r++)
@@ -171,7 +171,7 @@ static void find_deadlocked(struct tt_control *ctl)
 /* "rank 0 is in ... and waits for rank 1" */
 static size_t describe_wait(struct tt_control *ctl, int rank, int other, char *text, size_t bytes)
 {
-	const struct tt_status *s = &ctl->status.latest[rank], *o = &ctl->status.latest[other];
+	const struct tt_status *s = tt_status_of(ctl, rank), *o = tt_status_of(ctl, other);
 	char name[160] = "an operation";
 
 	if (s->exchanging && o->exchanges < s->exchanges)
@@ -198,9 +198,9 @@ void tt_deadlock_check(struct tt_control *ctl)
 
 	if (ctl->broken)
 		return;
-	tt_status_fill(ctl, &ctl->status.latest[ctl->rank]);
+	tt_status_fill(ctl, &ctl->status.table.own.status);
 	for (int r = 0; r < ctl->nranks; r++)
-		messages |= ctl->status.latest[r].nwants || ctl->status.latest[r].exchanging;
+		messages |= tt_status_of(ctl, r)->nwants || tt_status_of(ctl, r)->exchanging;
 	/* collectives alone wait in the order of their numbers, without cycles */
 	if (!messages)
 		return;

@@ -1,7 +1,7 @@
 #!/bin/bash
 # check_simulation.sh - a seed of the simulation repeats its schedule; seeds of mended defects hold; every call that waits,
-# tells the time or uses the network is simulated; the hops of many ranks do not grow like their number; wrong options are
-# refused
+# tells the time or uses the network is simulated; the hops of many ranks do not grow like their number, and the memory of a
+# rank grows by a few hundred bytes with each; wrong options are refused
 # Called by make check in the build folder.
 run=tests/simulation/simulation
 n=0
@@ -28,12 +28,22 @@ echo "# not simulated: ${left:-none}"
 claim $? "no call that waits, tells the time or uses the network is left to the real system"
 
 # Rank 0 registers many ranks at a time, and all else goes along trees.
-hops() { $run --ranks "$1" | awk '/^(join|death|shrink)/ { print $4 }' | tr '\n' ' '; }
-few=($(hops 40)) many=($(hops 160))
+few=$($run --ranks 40) many=$($run --ranks 160)
+bytes() { # of memory for each other rank, after the join and after the shrink
+	printf '%s\n' "$few" "$many" | awk '/^memory/ { if (n++) print ($5 - joined) / 0.120, ($10 - shrunk) / 0.120
+		joined = $5; shrunk = $10 }'
+}
+held=($(bytes))
+hops() { awk '/^(join|death|shrink)/ { print $4 }' <<<"$1" | tr '\n' ' '; }
+few=($(hops "$few")) many=($(hops "$many"))
 echo "# hops of a join, a death and a shrink: ${few[*]} of 40 ranks, ${many[*]} of 160"
 [ ${#few[@]} = 3 ] && [ ${#many[@]} = 3 ] && [ "${many[0]}" -le $((2 * few[0])) ] && [ "${many[1]}" -le $((2 * few[1])) ] &&
 	[ "${many[2]}" -le $((2 * few[2])) ]
 claim $? "a join, a death and a shrink of 160 ranks take at most twice the hops of 40"
+
+echo "# bytes for each other rank: ${held[0]} after the join, ${held[1]} after the shrink"
+[ ${#held[@]} = 2 ] && awk "BEGIN { exit !(${held[0]} > 0 && ${held[0]} <= 700 && ${held[1]} <= 1200) }"
+claim $? "a rank keeps at most 700 bytes for each other rank after a join, and 1200 after a shrink"
 
 $run --help | grep -q -- --schedules && ! $run --seed x 2>/dev/null && [ "$($run --jobs 0 2>&1 >/dev/null | head -c 6)" = "usage:" ]
 claim $? "--help explains; a wrong number is refused"

@@ -16,7 +16,7 @@ enum phase { JOIN, DEATH, SHRINK, PHASES };
 struct member {
 	struct sim_process process;
 	uint64_t sent, received, bytes; /* before the phase */
-	int64_t held;                   /* memory after the join */
+	int64_t held[PHASES];           /* memory after the phase */
 	bool passed[PHASES];
 };
 
@@ -89,6 +89,7 @@ static void print(enum phase phase)
 static void pass(struct member *m, enum phase phase, int expected)
 {
 	m->passed[phase] = true;
+	m->held[phase] = m->process.held;
 	if (++crowd->arrived[phase] < expected) {
 		while (crowd->arrived[phase] < expected && !crowd->failed)
 			sim_sleep(&crowd->arrived[phase], SIM_NEVER);
@@ -156,7 +157,6 @@ static void member_main(void *arg)
 
 	if (failed(m, "join", join(m, &comm)))
 		return;
-	m->held = m->process.held;
 	pass(m, JOIN, crowd->n);
 	if (m->process.number == 0 && !crowd->failed)
 		sim_at(sim->now_ns + SIM_SECOND, kill_one, &crowd->member[crowd->dying]);
@@ -174,7 +174,7 @@ static void member_main(void *arg)
 
 int sim_crowd(int n, uint64_t hop_ns, bool trace)
 {
-	int64_t held = 0, most = 0;
+	int64_t joined = 0, shrunk = 0, most = 0;
 
 	sim_begin(1, trace, n);
 	sim->hop_ns = hop_ns;
@@ -195,12 +195,13 @@ int sim_crowd(int n, uint64_t hop_ns, bool trace)
 	sim_memory_begin();
 	sim_run(END_NS);
 	for (int r = 0; r < n; r++) {
-		held += crowd->member[r].held;
+		joined += crowd->member[r].held[JOIN];
+		shrunk += crowd->member[r].held[SHRINK];
 		most = crowd->member[r].process.held_most > most
 			       ? crowd->member[r].process.held_most
 			       : most;
 	}
-	printf("memory of a rank: %.1f kB after the join; at most %.1f kB\n",
-	       1e-3 * (double)held / n, 1e-3 * (double)most);
+	printf("memory of a rank: %.1f kB after the join, %.1f kB after the shrink; at most %.1f kB\n",
+	       1e-3 * (double)joined / n, 1e-3 * (double)shrunk / (n - 1), 1e-3 * (double)most);
 	return crowd->failed || crowd->arrived[SHRINK] != n - 1;
 }

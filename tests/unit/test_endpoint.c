@@ -204,6 +204,37 @@ Test(endpoint, statuses_are_passed_on_together, .timeout = 60)
 	tt_control_free(f.ctl);
 }
 
+/* A status comes from rank 9 as if it came from the service thread at this time. */
+static void bring_status(struct fixture *f, uint32_t serial, uint64_t now)
+{
+	struct tt_status s = { .origin = 9, .awaited = -1, .serial = serial };
+
+	tt_status_keep(f->ctl, &s, now);
+}
+
+Test(endpoint, a_status_is_freed_after_a_minute_and_its_late_copy_is_refused, .timeout = 60)
+{
+	struct fixture f = make(1);
+	size_t without = tt_control_memory(f.ctl);
+	uint64_t now = tt_now_ns();
+
+	bring_status(&f, 5, now);
+	cr_assert_eq(tt_control_memory(f.ctl), without + sizeof(struct tt_rank_status));
+	bring_status(&f, 6, now + 30 * TT_SECOND);
+	tt_status_expire(f.ctl, now + 61 * TT_SECOND);
+	cr_assert_eq(tt_status_of(f.ctl, 9)->serial, 6, "the latest one is 31 s old");
+	tt_status_expire(f.ctl, now + 91 * TT_SECOND);
+	cr_assert_eq(tt_status_at_ns(f.ctl, 9), 0);
+	cr_assert_eq(tt_status_of(f.ctl, 9)->awaited, -1);
+	cr_assert_eq(tt_control_memory(f.ctl), without);
+	cr_assert_eq(f.ctl->status.table.expire_due_ns, TT_NEVER);
+	bring_status(&f, 6, now + 92 * TT_SECOND);
+	cr_assert_eq(tt_status_at_ns(f.ctl, 9), 0, "a copy of the latest one came late");
+	bring_status(&f, 7, now + 92 * TT_SECOND);
+	cr_assert_eq(tt_status_at_ns(f.ctl, 9), now + 92 * TT_SECOND);
+	tt_control_free(f.ctl);
+}
+
 /* If answers were answered, statuses would never end: each of n ranks would send one per second. */
 Test(endpoint, a_status_that_asks_for_none_is_not_answered, .timeout = 60)
 {

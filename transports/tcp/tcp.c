@@ -33,12 +33,13 @@ struct tcp_ep {
 	struct tt_endpoint base;
 	atomic_int bell; /* eventfd for wake, made before the first sleep; -1: none yet */
 	bool armed;
-	int nbusy, nawaited;
-	struct tt_tcp_link **links; /* [nranks * nchannels] */
+	int nlinks, nbusy, nawaited;
+	int room;                   /* links for which the lists below have room */
+	struct tt_tcp_link **links; /* [nlinks] those in use, in the order of their first use */
 	struct tt_tcp_link **busy;  /* [nbusy] links with unfinished posts */
 	/* [nawaited] links whose next message was missing since arm */
 	struct tt_tcp_link **awaited;
-	struct pollfd *watched; /* [2 * nranks * nchannels + 1] arguments of ppoll in doze */
+	struct pollfd *watched; /* [2 * room + 1] arguments of ppoll in doze */
 	_Atomic size_t memory;
 };
 
@@ -57,18 +58,11 @@ static int tcp_probe(char *why, size_t bytes)
 	return 1;
 }
 
-static size_t nlinks(const struct tt_world *world)
-{
-	return (size_t)world->nranks * (size_t)world->nchannels;
-}
-
 static void tcp_close(struct tt_endpoint *base)
 {
 	struct tcp_ep *ep = (struct tcp_ep *)base;
 
-	for (size_t i = 0; ep->links && i < nlinks(base->world); i++) {
-		if (!ep->links[i])
-			continue;
+	for (int i = 0; i < ep->nlinks; i++) {
 		if (ep->links[i]->fd >= 0)
 			tt_tcp_close_stream(ep->links[i]->fd);
 		tt_tcp_sealed_free(ep->links[i]);
@@ -87,27 +81,20 @@ static void tcp_close(struct tt_endpoint *base)
 static int tcp_open(const struct tt_world *world, struct tt_endpoint **ret_ep)
 {
 	struct tcp_ep *ep;
-	int rc;
 
 	if (world->message_bytes > INT32_MAX)
 		return tt_fail(TT_ARG, "tcp cannot carry messages of %zu bytes",
 			       world->message_bytes);
 	ep = calloc(1, sizeof(*ep));
-	if (!ep)
+	if (ep)
+		ep->watched = malloc(sizeof(*ep->watched));
+	if (!ep || !ep->watched) {
+		free(ep);
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for the tcp endpoint", world->rank);
+	}
 	ep->base = (struct tt_endpoint){ .t = &tt_tcp, .world = world };
 	atomic_init(&ep->bell, -1);
-	ep->links = calloc(nlinks(world), sizeof(struct tt_tcp_link *));
-	ep->busy = calloc(nlinks(world), sizeof(struct tt_tcp_link *));
-	ep->awaited = calloc(nlinks(world), sizeof(struct tt_tcp_link *));
-	ep->watched = calloc(2 * nlinks(world) + 1, sizeof(struct pollfd));
-	ep->memory = sizeof(*ep) +
-		     nlinks(world) * (3 * sizeof(struct tt_tcp_link *) + 2 * sizeof(struct pollfd));
-	if (!ep->links || !ep->busy || !ep->awaited || !ep->watched) {
-		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for the tcp endpoint", world->rank);
-		tcp_close(&ep->base);
-		return rc;
-	}
+	ep->memory = sizeof(*ep) + sizeof(*ep->watched);
 	*ret_ep = &ep->base;
 	return 0;
 }
@@ -119,10 +106,48 @@ static bool tcp_reaches(struct tt_endpoint *ep, int peer)
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
+/* false: no memory, and the list is as before */
+static bool grow(struct tt_tcp_link ***list, size_t room)
+{
+	struct tt_tcp_link **larger = realloc(*list, room * sizeof(struct tt_tcp_link *));
+
+	if (larger)
+		*list = larger;
+	return larger != NULL;
+}
+
+/* Make room for one more link in all lists. A rank has links to few of many ranks. */
+static bool make_room(struct tcp_ep *ep)
+{
+	size_t room = ep->room ? 2 * (size_t)ep->room : 16;
+	struct pollfd *watched;
+
+	if (ep->nlinks < ep->room)
+		return true;
+	if (!grow(&ep->links, room) || !grow(&ep->busy, room) || !grow(&ep->awaited, room))
+		return false;
+	watched = realloc(ep->watched, (2 * room + 1) * sizeof(*watched));
+	if (!watched)
+		return false;
+	ep->watched = watched;
+	ep->memory += (room - (size_t)ep->room) *
+		      (3 * sizeof(struct tt_tcp_link *) + 2 * sizeof(*ep->watched));
+	ep->room = (int)room;
+	return true;
+}
+
+static struct tt_tcp_link *find(const struct tcp_ep *ep, int peer, int channel)
+{
+	for (int i = 0; i < ep->nlinks; i++)
+		if (ep->links[i]->base.peer == peer && ep->links[i]->base.channel == channel)
+			return ep->links[i];
+	return NULL;
+}
+
 static int make(struct tcp_ep *ep, int peer, int channel, struct tt_tcp_link **ret_link)
 {
 	size_t buffer_bytes = (ep->base.world->message_bytes + TT_LINE - 1) / TT_LINE * TT_LINE;
-	struct tt_tcp_link *l = calloc(1, sizeof(*l));
+	struct tt_tcp_link *l = make_room(ep) ? calloc(1, sizeof(*l)) : NULL;
 
 	if (l)
 		l->buffer = aligned_alloc(TT_LINE, buffer_bytes ? buffer_bytes : TT_LINE);
@@ -137,6 +162,7 @@ static int make(struct tcp_ep *ep, int peer, int channel, struct tt_tcp_link **r
 	};
 	l->fd = -1;
 	l->around = sizeof(struct tt_tcp_head);
+	ep->links[ep->nlinks++] = l;
 	ep->memory += sizeof(*l) + buffer_bytes;
 	*ret_link = l;
 	return 0;
@@ -146,17 +172,17 @@ static int tcp_connect(struct tt_endpoint *base, int peer, int channel, struct t
 {
 	struct tcp_ep *ep = (struct tcp_ep *)base;
 	const struct tt_world *w = base->world;
-	struct tt_tcp_link **l = &ep->links[peer * w->nchannels + channel];
+	struct tt_tcp_link *l = find(ep, peer, channel);
 	int rc;
 
-	if (!*l) {
-		rc = make(ep, peer, channel, l);
+	if (!l) {
+		rc = make(ep, peer, channel, &l);
 		if (!rc && w->rank < peer)
 			rc = w->dial(w->ctx, peer, channel);
 		if (rc)
 			return rc;
 	}
-	*ret_link = &(*l)->base;
+	*ret_link = &l->base;
 	return 0;
 }
 
@@ -273,12 +299,12 @@ static int tcp_fault(struct tt_endpoint *base, bool broken)
 	struct tcp_ep *ep = (struct tcp_ep *)base;
 
 	(void)broken;
-	for (size_t i = 0; i < nlinks(base->world); i++) {
+	for (int i = 0; i < ep->nlinks; i++) {
 		struct tt_tcp_link *l = ep->links[i];
 		socklen_t bytes = sizeof(int);
 		int error = 0;
 
-		if (!l || l->fd < 0)
+		if (l->fd < 0)
 			continue;
 		if (l->sealed && l->sealed->altered)
 			return tt_tcp_sealed_altered(l);
