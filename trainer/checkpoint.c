@@ -2,6 +2,7 @@
 #include "trainer/checkpoint.h"
 
 #include "tools/fresh_file.h"
+#include "trainer/rank/optimizer.h"
 #include "trainer/replicas.h"
 #include "trainer/strategy/strategy.h"
 
@@ -19,11 +20,14 @@ enum { RANKS_MAX = 1 << 20, ARRAYS_MAX = 16 }; /* of an undamaged header */
 
 static const char magic[8] = "TUTTICK2";
 
+/* Adagrad is that of a store. */
+enum checkpoint_optimizer { CHECKPOINT_SGD, CHECKPOINT_ADAGRAD, CHECKPOINT_ADAMW };
+
 /* The settings that the values of the file belong to. */
 struct checkpoint_header {
 	char magic[8];
 	uint64_t step, parameters, seed, batch, leaf;
-	uint64_t canonical, adagrad;
+	uint64_t canonical, optimizer; /* enum checkpoint_optimizer */
 	/* ranks with state of their own, or 0; arrays of each; enum of --average */
 	uint64_t ranks, arrays, average;
 	char model[64], data[16];
@@ -40,7 +44,9 @@ static struct checkpoint_header make_header(const struct train_rank *t, uint64_t
 		.batch = (uint64_t)c->global_batch,
 		.leaf = (uint64_t)c->leaf,
 		.canonical = (uint64_t)c->canonical,
-		.adagrad = c->adagrad,
+		.optimizer = c->optimizer == TRAIN_ADAMW ? CHECKPOINT_ADAMW
+			     : c->adagrad                ? CHECKPOINT_ADAGRAD
+							 : CHECKPOINT_SGD,
 	};
 
 	if (t->strategy->own_arrays) {
@@ -55,10 +61,16 @@ static struct checkpoint_header make_header(const struct train_rank *t, uint64_t
 	return h;
 }
 
+/* Arrays of the optimizer's state. */
+static uint64_t states_of(const struct checkpoint_header *h)
+{
+	return h->optimizer == CHECKPOINT_ADAMW ? 2 : 1;
+}
+
 /* The number of values: parameters, optimizer state, each rank's own arrays */
 static uint64_t values_of(const struct checkpoint_header *h)
 {
-	return (2 + h->ranks * h->arrays) * h->parameters;
+	return (1 + states_of(h) + h->ranks * h->arrays) * h->parameters;
 }
 
 static uint64_t hash_of(struct checkpoint_header h, const float *values)
@@ -160,7 +172,8 @@ static int gather_values(struct train_rank *t, float *values)
 		return TRAIN_OK;
 	if (t->strategy->state)
 		return t->strategy->state(t, values + n);
-	t->device.ops->get(&t->device, values + n, t->velocity, n * sizeof(*values));
+	t->device.ops->get(&t->device, values + n, t->state,
+			   train_optimizer_arrays(t->config) * n * sizeof(*values));
 	return TRAIN_OK;
 }
 
@@ -193,18 +206,17 @@ static int gather_own(struct train_rank *t, const struct checkpoint_header *h, f
  * replica 0. */
 static int gather_stages(struct train_rank *t, float *values)
 {
-	size_t n = t->model.parameters;
-	float *own = malloc(2 * n * sizeof(*own));
+	size_t n = t->model.parameters, arrays = 1 + train_optimizer_arrays(t->config);
+	float *own = malloc(arrays * n * sizeof(*own));
 	int rc;
 
 	if (!own)
 		return train_fail(TRAIN_FAILED, "--save: no memory for %zu values of stage %d",
-				  2 * n, t->mesh.stage);
+				  arrays * n, t->mesh.stage);
 	rc = gather_values(t, own);
-	if (!rc)
-		rc = train_mesh_gather(t, own, values);
-	if (!rc)
-		rc = train_mesh_gather(t, own + n, values + t->model.whole_parameters);
+	for (size_t i = 0; i < arrays && !rc; i++)
+		rc = train_mesh_gather(t, own + i * n,
+				       values ? values + i * t->model.whole_parameters : NULL);
 	free(own);
 	return rc;
 }
@@ -242,6 +254,8 @@ static bool find_difference(const struct checkpoint_header *got,
 			    const struct checkpoint_header *want, char text[128])
 {
 	static const char *const canonical[] = { "off", "tree", "chain", "fixed64" };
+	static const char *const optimizer[] = { "--optimizer sgd and no --adagrad", "--adagrad",
+						 "--optimizer adamw" };
 	bool leaves = got->canonical != TRAIN_CANONICAL_OFF;
 
 	if (strncmp(got->model, want->model, sizeof(got->model)) ||
@@ -257,8 +271,8 @@ static bool find_difference(const struct checkpoint_header *got,
 		snprintf(text, 128, "--canonical %s", canonical[got->canonical % 4]);
 	else if (leaves && got->leaf != want->leaf)
 		snprintf(text, 128, "--leaf %" PRIu64, got->leaf);
-	else if (got->adagrad != want->adagrad)
-		snprintf(text, 128, "%s--adagrad", got->adagrad ? "" : "no ");
+	else if (got->optimizer != want->optimizer)
+		snprintf(text, 128, "%s", optimizer[got->optimizer % 3]);
 	else
 		return false;
 	return true;
@@ -312,32 +326,31 @@ static int read_values(const char *path, FILE *f, const struct checkpoint_header
 /* Allocates the optimizer state. */
 static int take_common(struct train_rank *t, const float *values)
 {
-	size_t n = t->model.parameters;
+	size_t n = t->model.parameters, count = train_optimizer_arrays(t->config) * n;
 
-	t->resumed_state = malloc(n * sizeof(*t->resumed_state));
+	t->resumed_state = malloc(count * sizeof(*t->resumed_state));
 	if (!t->resumed_state)
 		return train_fail(TRAIN_FAILED, "no memory for a checkpoint of %zu parameters", n);
 	train_parameters_set_host(t, values);
-	memcpy(t->resumed_state, values + n, n * sizeof(*values));
-	if (t->velocity)
-		t->device.ops->put(&t->device, t->velocity, t->resumed_state, n * sizeof(float));
+	memcpy(t->resumed_state, values + n, count * sizeof(*values));
+	if (t->state)
+		t->device.ops->put(&t->device, t->state, t->resumed_state, count * sizeof(float));
 	return TRAIN_OK;
 }
 
 /* The stages of replica 0 take their part of values, which the first one has. */
 static int take_stages(struct train_rank *t, float *values)
 {
-	size_t n = t->model.parameters;
-	float *own = malloc(2 * n * sizeof(*own));
-	int rc;
+	size_t n = t->model.parameters, arrays = 1 + train_optimizer_arrays(t->config);
+	float *own = malloc(arrays * n * sizeof(*own));
+	int rc = TRAIN_OK;
 
 	if (!own)
 		return train_fail(TRAIN_FAILED, "--resume: no memory for %zu values of stage %d",
-				  2 * n, t->mesh.stage);
-	rc = train_mesh_scatter(t, values, own);
-	if (!rc)
-		rc = train_mesh_scatter(t, values ? values + t->model.whole_parameters : NULL,
-					own + n);
+				  arrays * n, t->mesh.stage);
+	for (size_t i = 0; i < arrays && !rc; i++)
+		rc = train_mesh_scatter(t, values ? values + i * t->model.whole_parameters : NULL,
+					own + i * n);
 	if (!rc)
 		rc = take_common(t, own);
 	free(own);

@@ -23,6 +23,7 @@ static const struct strategy_option strategy_options[] = {
 	OPTION("ps", servers, "ps-sync ps-async ps-strategy downpour"),
 	OPTION("devices", devices, "ps-strategy"),
 	OPTION("zero", zero, "mirrored"),
+	OPTION("optimizer", optimizer, "one mirrored reduce-to-one hierarchical-copy"),
 	OPTION("k", k, "spare"),
 	OPTION("ssp", ssp, "ps-async"),
 	OPTION("stale-drop", stale_drop, "ps-async"),
@@ -58,6 +59,7 @@ static bool contains_word(const char *words, const char *word)
 /* Options that require another one. */
 static int check_pairs(const struct train_config *c, const struct train_config *d)
 {
+	bool adamw = c->optimizer == TRAIN_ADAMW;
 	const struct {
 		const char *option, *wants;
 		bool given, has;
@@ -68,6 +70,11 @@ static int check_pairs(const struct train_config *c, const struct train_config *
 		  c->average == TRAIN_AVERAGE_DILOCO },
 		{ "outer-momentum", "--average diloco", c->outer_momentum != d->outer_momentum,
 		  c->average == TRAIN_AVERAGE_DILOCO },
+		{ "momentum", "--optimizer sgd", c->momentum != d->momentum,
+		  c->optimizer == TRAIN_SGD },
+		{ "beta1", "--optimizer adamw", c->beta1 != d->beta1, adamw },
+		{ "beta2", "--optimizer adamw", c->beta2 != d->beta2, adamw },
+		{ "weight-decay", "--optimizer adamw", c->weight_decay != d->weight_decay, adamw },
 		{ "jitter", "--sim-compute-ms, which it scales", c->jitter > 0.0,
 		  c->sim_compute_ms > 0.0 },
 		{ "save-every", "--save", c->save_every != 0, c->save != NULL },

@@ -13,7 +13,7 @@ struct setting {
 	char value[120];
 };
 
-enum { SETTINGS_MAX = 40 };
+enum { SETTINGS_MAX = 48 };
 
 static void add_text(struct setting *settings, size_t *n, const char *option, const char *value)
 {
@@ -56,6 +56,10 @@ static size_t list_settings(const struct train_rank *t, struct setting *settings
 	add_number(settings, &n, "seed", (double)c->seed);
 	add_number(settings, &n, "lr", c->lr);
 	add_number(settings, &n, "momentum", c->momentum);
+	add_number(settings, &n, "optimizer", (double)c->optimizer);
+	add_number(settings, &n, "beta1", c->beta1);
+	add_number(settings, &n, "beta2", c->beta2);
+	add_number(settings, &n, "weight-decay", c->weight_decay);
 	add_number(settings, &n, "lr-schedule", (double)c->lr_schedule);
 	add_number(settings, &n, "warmup", (double)c->warmup);
 	add_number(settings, &n, "canonical", (double)c->canonical);

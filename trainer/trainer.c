@@ -3,6 +3,7 @@
 
 #include "trainer/checkpoint.h"
 #include "trainer/rank/fault.h"
+#include "trainer/rank/optimizer.h"
 #include "trainer/rank/pipeline.h"
 #include "trainer/settings_match.h"
 #include "trainer/strategy/strategy.h"
@@ -17,12 +18,16 @@ static int open_memory(struct train_rank *t)
 	     moving = t->strategy->optimizer == TRAIN_OPTIMIZER_RANKS;
 
 	t->parameters = d->alloc(&t->device, bytes);
-	t->velocity = moving ? d->alloc(&t->device, bytes) : NULL;
+	if (t->config->optimizer == TRAIN_ADAMW && !d->adam)
+		return train_fail(TRAIN_USAGE,
+				  "--optimizer adamw: --device %s has no AdamW; use --device cpu",
+				  t->config->device);
+	t->state = moving ? d->alloc(&t->device, train_optimizer_arrays(t->config) * bytes) : NULL;
 	t->x = d->alloc(&t->device, t->model.max_rows * t->data->pixels * sizeof(float));
 	t->labels = malloc(t->model.max_rows);
 	if (separate_memory && tuttiMemAlloc((void **)&t->host_parameters, bytes) != tuttiSuccess)
 		t->host_parameters = NULL;
-	if (!t->parameters || (moving && !t->velocity) || !t->x || !t->labels ||
+	if (!t->parameters || (moving && !t->state) || !t->x || !t->labels ||
 	    (separate_memory && !t->host_parameters))
 		return train_fail(TRAIN_FAILED, "no memory to train %zu parameters",
 				  t->model.parameters);
@@ -136,7 +141,7 @@ void train_rank_close(struct train_rank *t)
 	if (t->device.ops) {
 		train_rank_partition_free(t);
 		t->device.ops->free(&t->device, t->parameters);
-		t->device.ops->free(&t->device, t->velocity);
+		t->device.ops->free(&t->device, t->state);
 		t->device.ops->free(&t->device, t->x);
 		tuttiMemFree(t->host_parameters);
 	}

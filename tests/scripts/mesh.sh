@@ -98,6 +98,23 @@ run 120 "${net[@]}" --strategy one --canonical fixed64
 hash=$(field hash)
 zero --np 3 --canonical fixed64
 
+# ---- AdamW -----------------------------------------------------------------------------------------------------------
+
+net=(--data synth --model mlp:24,20,18 --global-batch 250 --leaf 8 --steps 6 --canonical tree --optimizer adamw --lr 0.002)
+run 120 --strategy one "${net[@]}"
+hash=$(field hash)
+layout 4 data=2,pipeline=2 1f1b 4 mirrored
+zero --np 4 --mesh data=2,pipeline=2
+zero --np 3
+claim "... and a rank has a third of both means" optimizer $((2 * (parameters + 2 + 1) / 3))
+run 120 "${net[@]}" --np 3 --zero 1 --save "$out/ck" --save-every 3 --kill 2@4
+resumed --np 4 --mesh data=2,pipeline=2
+run 120 "${net[@]}" --np 4 --mesh data=2,pipeline=2 --steps 2 --save "$out/ck"
+resumed --np 2 --zero 1
+wrong 'written with --optimizer adamw' --optimizer sgd --resume "$out/ck"
+wrong 'has no effect alone; add --optimizer sgd' --momentum 0.5
+wrong 'has no effect with --strategy central' --strategy central
+
 # ---- wrong uses ------------------------------------------------------------------------------------------------------
 
 wrong 'not a layout' --np 2 --mesh pipes=2

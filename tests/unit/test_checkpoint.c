@@ -76,7 +76,7 @@ Test(checkpoint, a_checkpoint_follows_no_planted_link)
 				.strategy = &strategy,
 				.device.ops = &train_device_cpu,
 				.parameters = parameters,
-				.velocity = velocity };
+				.state = velocity };
 
 	t.model.parameters = t.model.whole_parameters = 3;
 	cr_expect_eq(train_checkpoint_check(&config), 0, "%s", train_error());

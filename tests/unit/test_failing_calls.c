@@ -406,7 +406,7 @@ static int save(const char *path, float first)
 				.strategy = &strategy,
 				.device.ops = &train_device_cpu,
 				.parameters = parameters,
-				.velocity = velocity };
+				.state = velocity };
 
 	t.model.parameters = t.model.whole_parameters = 3;
 	return train_checkpoint_save(&t, path, 7);

@@ -25,6 +25,16 @@ struct train_device {
 	uint64_t get_bytes; /* bytes copied from separate memory */
 };
 
+/* An update by AdamW. */
+struct train_adam {
+	float scale;        /* of the gradient */
+	float beta1, beta2; /* shares of the means that are kept */
+	float rate;         /* learning rate / (1 - beta1^step) */
+	float correct2;     /* 1 / (1 - beta2^step) */
+	float epsilon;
+	float keep; /* 1 - learning rate * weight decay */
+};
+
 /* Images in planes: [rows][planes][side][side]. */
 struct train_planes {
 	size_t rows, planes, side;
@@ -116,6 +126,12 @@ struct train_device_ops {
 	/* velocity = momentum * velocity + scale * gradient; weight = weight - rate * velocity */
 	void (*descend)(struct train_device *d, size_t count, float scale, float rate,
 			float momentum, const float *gradient, float *velocity, float *weight);
+
+	/* g = scale * gradient; mean = beta1 * mean + (1 - beta1) * g; square = beta2 * square +
+	 * (1 - beta2) * g * g; weight = keep * weight - rate * mean / (sqrt(correct2 * square) +
+	 * epsilon). NULL: the device has no AdamW. */
+	void (*adam)(struct train_device *d, size_t count, const struct train_adam *a,
+		     const float *gradient, float *mean, float *square, float *weight);
 };
 
 /* X-list of the compute operations without the matrix product; declares functions PREFIX_gather

@@ -96,3 +96,11 @@ void train_host_descend(struct train_device *d, size_t count, float scale, float
 	(void)d;
 	train_host_loops()->descend(count, scale, rate, momentum, gradient, velocity, weight);
 }
+
+void train_host_adam(struct train_device *d, size_t count, const struct train_adam *a,
+		     const float *restrict gradient, float *restrict mean, float *restrict square,
+		     float *restrict weight)
+{
+	(void)d;
+	train_host_loops()->adam(count, a, gradient, mean, square, weight);
+}

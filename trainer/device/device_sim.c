@@ -134,6 +134,12 @@ static void sim_descend(struct train_device *d, size_t count, float scale, float
 			   real(weight));
 }
 
+static void sim_adam(struct train_device *d, size_t count, const struct train_adam *a,
+		     const float *gradient, float *mean, float *square, float *weight)
+{
+	train_host_adam(d, count, a, real(gradient), real(mean), real(square), real(weight));
+}
+
 const struct train_device_ops train_device_sim = {
 	.name = "sim",
 	.help = "cpu with separate memory and explicit, counted copies",
@@ -146,4 +152,5 @@ const struct train_device_ops train_device_sim = {
 	.get = sim_get,
 	.copy = sim_copy,
 	TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_MEMBER, sim) TRAIN_DEVICE_MEMBER(sim, gemm)
+		TRAIN_DEVICE_MEMBER(sim, adam)
 };

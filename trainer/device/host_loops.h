@@ -7,6 +7,8 @@
 #ifndef TRAIN_HOST_LOOPS_H
 #define TRAIN_HOST_LOOPS_H
 
+#include "trainer/device/device.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,6 +23,8 @@ struct train_host_loops {
 	void (*relu_back)(size_t n, const float *y, float *dy);
 	void (*descend)(size_t n, float scale, float rate, float momentum, const float *gradient,
 			float *velocity, float *weight);
+	void (*adam)(size_t n, const struct train_adam *a, const float *gradient, float *mean,
+		     float *square, float *weight);
 };
 
 /* isa: avx512, avx2, scalar, or NULL for the best of this processor; NULL if it lacks the

@@ -97,6 +97,24 @@ LOOP_TARGET static void LOOP(descend)(size_t n, float scale, float rate, float m
 	}
 }
 
+/* Division and square root are exact to the last bit in every instruction set, so the compiler may
+ * take vectors or not. */
+LOOP_TARGET static void LOOP(adam)(size_t n, const struct train_adam *a,
+				   const float *restrict gradient, float *restrict mean,
+				   float *restrict square, float *restrict weight)
+{
+	for (size_t i = 0; i < n; i++) {
+		float g = a->scale * gradient[i];
+		float m = a->beta1 * mean[i] + (1.0f - a->beta1) * g;
+		float v = a->beta2 * square[i] + (1.0f - a->beta2) * g * g;
+
+		mean[i] = m;
+		square[i] = v;
+		weight[i] = a->keep * weight[i] -
+			    a->rate * m / (__builtin_sqrtf(a->correct2 * v) + a->epsilon);
+	}
+}
+
 static const struct train_host_loops LOOP(loops) = {
 	.isa = LOOP_ISA,
 	.gather = LOOP(gather),
@@ -105,6 +123,7 @@ static const struct train_host_loops LOOP(loops) = {
 	.blend = LOOP(blend),
 	.relu_back = LOOP(relu_back),
 	.descend = LOOP(descend),
+	.adam = LOOP(adam),
 };
 
 #undef VEC

@@ -9,6 +9,7 @@
 
 enum { TRAIN_FAILURE_STOP, TRAIN_FAILURE_SHRINK };
 enum { TRAIN_LR_CONSTANT, TRAIN_LR_STEP, TRAIN_LR_LINEAR, TRAIN_LR_COSINE };
+enum { TRAIN_SGD, TRAIN_ADAMW };
 enum {
 	TRAIN_AVERAGE_ALLREDUCE,
 	TRAIN_AVERAGE_SUPERVISOR,
@@ -24,6 +25,8 @@ struct train_config {
 	const char *data, *data_dir, *model, *strategy, *device, *algo, *transport;
 	int64_t global_batch, epochs, steps, seed, bucket_kb;
 	double lr, momentum;
+	int optimizer; /* TRAIN_SGD, TRAIN_ADAMW */
+	double beta1, beta2, weight_decay;
 	int lr_schedule;    /* TRAIN_LR_ */
 	int64_t warmup;     /* steps */
 	int canonical;      /* enum train_canonical */

@@ -3,6 +3,7 @@
 
 #include "trainer/device/exact.h"
 #include "trainer/rank/fault.h"
+#include "trainer/rank/optimizer.h"
 #include "trainer/rank/pipeline.h"
 
 #include <stdlib.h>
@@ -119,9 +120,15 @@ void train_descend(struct train_rank *t, size_t samples)
 	if (t->comm_buffer != t->gradients)
 		t->device.ops->put(&t->device, t->gradients, t->comm_buffer,
 				   t->model.parameters * sizeof(float));
-	t->device.ops->descend(&t->device, t->model.parameters, 1.0f / (float)samples, t->rate,
-			       (float)t->config->momentum, t->gradients, t->velocity,
-			       t->parameters);
+	train_optimizer_update(t, &(struct train_update){
+					  .on = &t->device,
+					  .count = t->model.parameters,
+					  .scale = 1.0f / (float)samples,
+					  .gradient = t->gradients,
+					  .state = t->state,
+					  .stride = t->model.parameters,
+					  .weight = t->parameters,
+				  });
 }
 
 void train_add_exposed(struct train_rank *t, uint64_t since_ns)
@@ -195,9 +202,12 @@ static int bcast_array(struct train_rank *t, float *array, int root)
 
 int train_parameters_bcast_from(struct train_rank *t, int root)
 {
+	size_t n = t->model.parameters, arrays = t->state ? train_optimizer_arrays(t->config) : 0;
 	int rc = bcast_array(t, t->parameters, root);
 
-	return rc || !t->velocity ? rc : bcast_array(t, t->velocity, root);
+	for (size_t i = 0; i < arrays && !rc; i++)
+		rc = bcast_array(t, t->state + i * n, root);
+	return rc;
 }
 
 int train_parameters_bcast(struct train_rank *t)

@@ -48,12 +48,13 @@ struct train_rank {
 	struct train_leaves leaves;
 	struct train_leaf_sum sum; /* this rank's part of the leaves */
 	const struct train_strategy_ops *strategy;
-	bool collectives_only;        /* of strategy */
-	void *strategy_state;         /* the strategy's own */
-	float *parameters, *velocity; /* device memory; velocity NULL: a store has the optimizer */
-	float *gradients;             /* device memory, [sum.nodes, at least 1][sum.stride] */
-	size_t floats;                /* model.parameters + TRAIN_TAIL: used floats of a node */
-	float *comm_buffer;           /* shape of gradients; the same memory where possible */
+	bool collectives_only; /* of strategy */
+	void *strategy_state;  /* the strategy's own */
+	float *parameters;     /* device memory */
+	float *state; /* of the optimizer: device memory, [arrays][parameters]; NULL: a store has it */
+	float *gradients;                 /* device memory, [sum.nodes, at least 1][sum.stride] */
+	size_t floats;                    /* model.parameters + TRAIN_TAIL: used floats of a node */
+	float *comm_buffer;               /* shape of gradients; the same memory where possible */
 	struct train_device *comm_device; /* owner of comm_buffer's memory: &device or &host */
 	struct train_device host;    /* owner of a comm_buffer that copies a device's gradients */
 	tuttiStream_t comm_stream;   /* NULL until train_comm_stream_open */
@@ -143,7 +144,7 @@ void train_parameters_unmap(struct train_rank *t);
 void train_parameters_set_host(struct train_rank *t, const float *host);
 void train_parameters_set(struct train_rank *t, const float *from);
 
-/* Broadcasts the parameters of rank 0 (or root) to every worker, with the velocity: always by
+/* Broadcasts the parameters of rank 0 (or root) to every worker, with the optimizer's state: always by
  * _from, otherwise after a resume. Returns 0 | TRAIN_FAILED. */
 int train_parameters_bcast(struct train_rank *t);
 int train_parameters_bcast_from(struct train_rank *t, int root);

@@ -94,7 +94,7 @@ void train_average_own_state(struct train_rank *t, struct train_average_state *a
 {
 	size_t n = t->model.parameters, arrays = train_average_own_arrays(t);
 
-	t->device.ops->get(&t->device, host, t->velocity, n * sizeof(*host));
+	t->device.ops->get(&t->device, host, t->state, n * sizeof(*host));
 	for (size_t i = 1; i < arrays; i++)
 		t->comm_device->ops->get(t->comm_device, host + i * n, a->own[i - 1],
 					 n * sizeof(*host));
@@ -105,7 +105,7 @@ void train_average_own_restore(struct train_rank *t, struct train_average_state 
 {
 	size_t n = t->model.parameters, arrays = train_average_own_arrays(t);
 
-	t->device.ops->put(&t->device, t->velocity, host, n * sizeof(*host));
+	t->device.ops->put(&t->device, t->state, host, n * sizeof(*host));
 	for (size_t i = 1; i < arrays; i++)
 		t->comm_device->ops->put(t->comm_device, a->own[i - 1], host + i * n,
 					 n * sizeof(*host));

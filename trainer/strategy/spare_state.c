@@ -22,7 +22,7 @@ static uint64_t copy_state(struct train_spare_state *s)
 
 	pthread_mutex_lock(&s->lock);
 	t->device.ops->get(&t->device, s->copy, t->parameters, half * sizeof(float));
-	t->device.ops->get(&t->device, s->copy + half, t->velocity, half * sizeof(float));
+	t->device.ops->get(&t->device, s->copy + half, t->state, half * sizeof(float));
 	version = s->version;
 	s->copies++;
 	pthread_mutex_unlock(&s->lock);
@@ -113,7 +113,7 @@ int train_spare_state_fetch(struct train_spare_state *s, struct train_rank *t, u
 	if (rc)
 		return rc;
 	train_parameters_set_host(t, s->copy);
-	t->device.ops->put(&t->device, t->velocity, s->copy + half, half * sizeof(float));
+	t->device.ops->put(&t->device, t->state, s->copy + half, half * sizeof(float));
 	*ret_version = msg.version;
 	return TRAIN_OK;
 }

@@ -12,7 +12,7 @@
 #include "trainer/rank/rank.h"
 
 enum train_optimizer {
-	TRAIN_OPTIMIZER_RANKS, /* every worker descends, with a velocity on its device */
+	TRAIN_OPTIMIZER_RANKS, /* every worker descends, with the state on its device */
 	TRAIN_OPTIMIZER_STORE  /* a store has the optimizer (ps_store.h) */
 };
 
@@ -78,8 +78,8 @@ struct train_strategy_ops {
 	 * NULL: the strategy has no state beyond struct train_rank. */
 	int (*rejoin)(struct train_rank *t, uint64_t done, uint64_t *ret_done);
 
-	/* For a checkpoint, on rank 0 after settle: host[parameters] = optimizer state. NULL: the
-	 * state is the velocity of the ranks. */
+	/* For a checkpoint, on rank 0 after settle: host[arrays][parameters] = optimizer state. NULL:
+	 * the state is that of the ranks. */
 	int (*state)(struct train_rank *t, float *host);
 
 	/* For a checkpoint of a strategy whose ranks have state of their own, after settle:

@@ -16,6 +16,7 @@
  * Source: Rajbhandari et al. 2020, ZeRO: memory optimizations toward training trillion parameter
  * models; stage 1.
  */
+#include "trainer/rank/optimizer.h"
 #include "trainer/strategy/gradient_sum.h"
 #include "trainer/strategy/strategy.h"
 
@@ -25,7 +26,8 @@
 
 struct zero_state {
 	size_t part, from, count; /* floats of a part; this rank's: offset, parameters in it */
-	float *velocity;          /* [part], memory of comm_device */
+	size_t arrays;            /* of the optimizer's state */
+	float *state;             /* [arrays][part], memory of comm_device */
 	struct train_partials partials;
 	float *gathered; /* rank 0 before a checkpoint: the parts of all ranks */
 };
@@ -35,7 +37,8 @@ static int scatter_state(struct train_rank *t, struct zero_state *z)
 {
 	float *all = t->rank ? NULL : calloc(t->sum.stride, sizeof(*all));
 	float *own = malloc(z->part * sizeof(*own));
-	int rc;
+	size_t n = t->model.parameters;
+	int rc = TRAIN_OK;
 
 	if (!own || (!t->rank && !all)) {
 		free(all);
@@ -43,11 +46,14 @@ static int scatter_state(struct train_rank *t, struct zero_state *z)
 		return train_fail(TRAIN_FAILED, "no memory for the optimizer state of rank %d",
 				  t->rank);
 	}
-	if (all)
-		memcpy(all, t->resumed_state, t->model.parameters * sizeof(*all));
-	rc = train_check(tuttiScatter(all, own, z->part, tuttiFloat32, 0, t->comm, NULL), t->comm);
-	if (!rc)
-		t->comm_device->ops->put(t->comm_device, z->velocity, own, z->part * sizeof(*own));
+	for (size_t i = 0; i < z->arrays && !rc; i++) {
+		if (all)
+			memcpy(all, t->resumed_state + i * n, n * sizeof(*all));
+		rc = train_check(tuttiScatter(all, own, z->part, tuttiFloat32, 0, t->comm, NULL),
+				 t->comm);
+		t->comm_device->ops->put(t->comm_device, z->state + i * z->part, own,
+					 z->part * sizeof(*own));
+	}
 	free(all);
 	free(own);
 	return rc;
@@ -66,8 +72,9 @@ static int zero_open(struct train_rank *t)
 	z->from = z->part * (size_t)t->rank;
 	if (z->from < parameters)
 		z->count = parameters - z->from < z->part ? parameters - z->from : z->part;
-	z->velocity = t->comm_device->ops->alloc(t->comm_device, z->part * sizeof(float));
-	if (!z->velocity)
+	z->arrays = train_optimizer_arrays(t->config);
+	z->state = t->comm_device->ops->alloc(t->comm_device, z->arrays * z->part * sizeof(float));
+	if (!z->state)
 		return train_fail(TRAIN_FAILED, "no memory for the optimizer of %zu parameters",
 				  z->part);
 	rc = train_partials_open(t, &z->partials, z->part);
@@ -81,8 +88,8 @@ static void zero_close(struct train_rank *t)
 	struct zero_state *z = t->strategy_state;
 
 	train_partials_close(&z->partials);
-	if (z->velocity)
-		t->comm_device->ops->free(t->comm_device, z->velocity);
+	if (z->state)
+		t->comm_device->ops->free(t->comm_device, z->state);
 	free(z->gathered);
 	free(z);
 }
@@ -106,8 +113,15 @@ static int descend_part(struct train_rank *t, struct zero_state *z)
 	float *part = t->comm_buffer + z->from, *parameters = train_parameters_map(t) + z->from;
 
 	if (z->count) {
-		d->descend(t->comm_device, z->count, 1.0f / (float)t->leaves.batch, t->rate,
-			   (float)t->config->momentum, part, z->velocity, parameters);
+		train_optimizer_update(t, &(struct train_update){
+						  .on = t->comm_device,
+						  .count = z->count,
+						  .scale = 1.0f / (float)t->leaves.batch,
+						  .gradient = part,
+						  .state = z->state,
+						  .stride = z->part,
+						  .weight = parameters,
+					  });
 		d->copy(t->comm_device, part, parameters, z->count * sizeof(*part));
 	}
 	return train_device_sync(t->comm_device);
@@ -138,20 +152,25 @@ static int zero_settle(struct train_rank *t, enum train_settle why)
 {
 	struct zero_state *z = t->strategy_state;
 	float *own;
-	int rc;
+	int rc = TRAIN_OK;
 
 	if (why == TRAIN_SETTLE_EVALUATE || !t->config->save)
 		return TRAIN_OK;
 	own = malloc(z->part * sizeof(*own));
 	if (t->rank == 0 && !z->gathered)
-		z->gathered = malloc(t->sum.stride * sizeof(*z->gathered));
+		z->gathered = malloc(z->arrays * t->sum.stride * sizeof(*z->gathered));
 	if (!own || (t->rank == 0 && !z->gathered)) {
 		free(own);
 		return train_fail(TRAIN_FAILED, "--save: no memory for the optimizer state");
 	}
-	t->comm_device->ops->get(t->comm_device, own, z->velocity, z->part * sizeof(*own));
-	rc = train_check(tuttiGather(own, z->gathered, z->part, tuttiFloat32, 0, t->comm, NULL),
-			 t->comm);
+	for (size_t i = 0; i < z->arrays && !rc; i++) {
+		float *all = t->rank ? NULL : z->gathered + i * t->sum.stride;
+
+		t->comm_device->ops->get(t->comm_device, own, z->state + i * z->part,
+					 z->part * sizeof(*own));
+		rc = train_check(tuttiGather(own, all, z->part, tuttiFloat32, 0, t->comm, NULL),
+				 t->comm);
+	}
 	free(own);
 	return rc;
 }
@@ -160,7 +179,10 @@ static int zero_state_of(struct train_rank *t, float *host)
 {
 	const struct zero_state *z = t->strategy_state;
 
-	memcpy(host, z->gathered, t->model.parameters * sizeof(*host));
+	size_t n = t->model.parameters;
+
+	for (size_t i = 0; i < z->arrays; i++)
+		memcpy(host + i * n, z->gathered + i * t->sum.stride, n * sizeof(*host));
 	return TRAIN_OK;
 }
 
@@ -168,7 +190,7 @@ static void zero_report(const struct train_rank *t)
 {
 	const struct zero_state *z = t->strategy_state;
 
-	printf("\"zero\":1,\"optimizer_floats\":%zu,", z->part);
+	printf("\"zero\":1,\"optimizer_floats\":%zu,", z->arrays * z->part);
 }
 
 const struct train_strategy_ops train_strategy_zero = {

@@ -20,7 +20,7 @@ int train_shrink(tuttiComm_t *comm, int *ret_rank, int *ret_nranks);
 /* train_recover - shrink t->comm and continue from the newest state of a survivor
  *
  *   done      steps that this rank's parameters include; a rank may be one step ahead of others, and
- *             then all receive its parameters and velocity
+ *             then all receive its parameters and state
  *   ret_done  steps that the common state includes
  *   Returns   0 | TRAIN_FAILED, also if further ranks die meanwhile */
 int train_recover(struct train_rank *t, uint64_t done, uint64_t *ret_done);
@@ -28,7 +28,7 @@ int train_recover(struct train_rank *t, uint64_t done, uint64_t *ret_done);
 /* Parts of train_recover. train_regroup: t->comm = a communicator of the surviving workers;
  * world stays, for messages. Call by all of them. */
 int train_regroup(struct train_rank *t);
-/* The first rank whose parameters include the most steps broadcasts them, with its velocity. */
+/* The first rank whose parameters include the most steps broadcasts them, with its state. */
 int train_catch_up(struct train_rank *t, uint64_t done, uint64_t *ret_done);
 
 #endif
