@@ -46,6 +46,7 @@ static size_t list_settings(const struct train_rank *t, struct setting *settings
 
 	add_text(settings, &n, "model", c->model);
 	add_text(settings, &n, "strategy", c->strategy);
+	add_number(settings, &n, "context", (double)c->context);
 	add_text(settings, &n, "mesh", c->mesh ? c->mesh : "");
 	add_text(settings, &n, "schedule", c->schedule);
 	add_number(settings, &n, "zero", (double)c->zero);

@@ -36,6 +36,14 @@ static const struct tool_option options[] = {
 	  .offset = AT(data_dir),
 	  .fallback = "/usr/share/datasets/fashion-mnist",
 	  .help = "directory of fashion's IDX files" },
+	{ .name = "context",
+	  .kind = TOOL_OPT_INT,
+	  .argument = "N",
+	  .offset = AT(context),
+	  .fallback = "32",
+	  .min = 2,
+	  .max = 4096,
+	  .help = "text: characters of a sample" },
 	{ .name = "model",
 	  .kind = TOOL_OPT_TEXT,
 	  .argument = "MODEL",
@@ -439,7 +447,7 @@ static const struct tool_option options[] = {
 
 static const struct tool_usage usage = {
 	.tool = "tutti-train",
-	.help = "Trains a network on images, data-parallel: every rank computes its share of a batch.\n"
+	.help = "Trains a network on images or text, data-parallel: every rank computes its share of a batch.\n"
 		"tutti-strategies(7) describes the strategies. tutti-train schedule NAME proves and draws\n"
 		"the schedule of a pipeline.",
 	.options = options,
@@ -456,7 +464,10 @@ static void add_line(char help[1024], const char *name, const char *text)
 static void list_tables(void)
 {
 	for (size_t i = 0; train_data_sources[i]; i++)
-		add_line(data_help, train_data_sources[i]->name, train_data_sources[i]->help);
+		add_line(data_help,
+			 train_data_sources[i]->syntax ? train_data_sources[i]->syntax
+						       : train_data_sources[i]->name,
+			 train_data_sources[i]->help);
 	add_line(data_help, "auto", "the first of these that is installed");
 	for (size_t i = 0; train_models[i]; i++)
 		add_line(model_help, train_models[i]->syntax, train_models[i]->help);

@@ -23,6 +23,7 @@
 #include "trainer/trainer.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,8 +147,10 @@ static void print_result(const struct train_rank *t, const struct train_result *
 	const struct train_config *c = t->config;
 	static const char *const canonical[] = { "off", "tree", "chain", "fixed64" };
 
-	printf("{\"accuracy\":%.4f,\"loss\":%.6f,\"samples_per_s\":%.0f,\"step_ms\":%.3f,",
-	       r->accuracy, r->loss, r->samples_per_s, r->step_ms);
+	if (t->data->text)
+		printf("{\"perplexity\":%.4f,", exp(r->loss));
+	printf("%s\"accuracy\":%.4f,\"loss\":%.6f,\"samples_per_s\":%.0f,\"step_ms\":%.3f,",
+	       t->data->text ? "" : "{", r->accuracy, r->loss, r->samples_per_s, r->step_ms);
 	printf("\"exposed_comm_share\":%.4f,\"bytes_sent\":%" PRIu64 ",\"bytes_read\":%" PRIu64 ",",
 	       r->exposed_share, r->sent_bytes, r->read_bytes);
 	printf("\"bytes_to_device\":%" PRIu64 ",\"bytes_from_device\":%" PRIu64 ",",
@@ -250,6 +253,7 @@ static int start_ranks(struct train_job *job)
 int main(int argc, char **argv)
 {
 	struct train_job job = { 0 };
+	struct train_data_options options;
 	int rc;
 
 	tool_output_begin();
@@ -258,8 +262,10 @@ int main(int argc, char **argv)
 	rc = train_config_read(argc, argv, &job.config);
 	if (rc)
 		return rc == 1 ? tool_output_end(TOOL, 0) : 2;
-	rc = train_data_load(job.config.data, job.config.data_dir, (uint64_t)job.config.seed,
-			     &job.data);
+	options.directory = job.config.data_dir;
+	options.seed = (uint64_t)job.config.seed;
+	options.context = (size_t)job.config.context;
+	rc = train_data_load(job.config.data, &options, &job.data);
 	if (rc)
 		return print_error(rc, -1);
 	rc = start_ranks(&job);

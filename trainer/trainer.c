@@ -24,7 +24,7 @@ static int open_memory(struct train_rank *t)
 				  t->config->device);
 	t->state = moving ? d->alloc(&t->device, train_optimizer_arrays(t->config) * bytes) : NULL;
 	t->x = d->alloc(&t->device, t->model.max_rows * t->data->pixels * sizeof(float));
-	t->labels = malloc(t->model.max_rows);
+	t->labels = malloc(t->model.max_rows * t->data->positions);
 	if (separate_memory && tuttiMemAlloc((void **)&t->host_parameters, bytes) != tuttiSuccess)
 		t->host_parameters = NULL;
 	if (!t->parameters || (moving && !t->state) || !t->x || !t->labels ||
@@ -72,7 +72,12 @@ static int open_model(struct train_rank *t)
 {
 	const struct train_config *c = t->config;
 	size_t batch = (size_t)c->global_batch, leaf = (size_t)c->leaf;
-	struct train_model_size size = { .inputs = t->data->pixels, .classes = t->data->classes };
+	struct train_model_size size = {
+		.inputs = t->data->pixels,
+		.classes = t->data->classes,
+		.positions = t->data->positions,
+		.text = t->data->text,
+	};
 	int rc;
 
 	if (batch > t->data->train.samples)
@@ -90,8 +95,8 @@ static int open_model(struct train_rank *t)
 	size.max_rows = batch;
 	if (c->on_failure != TRAIN_FAILURE_SHRINK && t->nranks > 1)
 		size.max_rows = batch / (size_t)t->nranks + size.leaf + 1;
-	if (size.max_rows < TRAIN_EVALUATE_ROWS)
-		size.max_rows = TRAIN_EVALUATE_ROWS;
+	if (size.max_rows < train_evaluate_rows(t))
+		size.max_rows = train_evaluate_rows(t);
 	return train_model_open(&t->model, c->model, &t->device, &size);
 }
 

@@ -107,7 +107,7 @@ layout 4 data=2,pipeline=2 1f1b 4 mirrored
 zero --np 4 --mesh data=2,pipeline=2
 zero --np 3
 claim "... and a rank has a third of both means" optimizer $((2 * (parameters + 2 + 1) / 3))
-run 120 "${net[@]}" --np 3 --zero 1 --save "$out/ck" --save-every 3 --kill 2@4
+run 120 "${net[@]}" --np 3 --zero 1 --save "$out/ck" --save-every 3 --kill 2@5
 resumed --np 4 --mesh data=2,pipeline=2
 run 120 "${net[@]}" --np 4 --mesh data=2,pipeline=2 --steps 2 --save "$out/ck"
 resumed --np 2 --zero 1
@@ -115,8 +115,33 @@ wrong 'written with --optimizer adamw' --optimizer sgd --resume "$out/ck"
 wrong 'has no effect alone; add --optimizer sgd' --momentum 0.5
 wrong 'has no effect with --strategy central' --strategy central
 
+# ---- a transformer on the text of the documents ----------------------------------------------------------------------
+
+echo short >"$out/short"
+cat "${top_srcdir:-.}"/{README,HACKING}.md "${top_srcdir:-.}"/docs/design/*.md >"$out/text"
+net=(--data "text:$out/text" --context 16 --model gpt:1x16 --global-batch 20 --leaf 4 --steps 4 --optimizer adamw)
+net+=(--lr 0.003 --canonical tree --eval-every 100000)
+run 120 --strategy one "${net[@]}"
+hash=$(field hash) loss=$(field loss)
+layout 4 pipeline=4 zero-bubble 3 one
+layout 4 data=2,pipeline=2 interleaved:2 2 mirrored
+claim "... and its loss on the test set" is loss "$loss"
+zero --np 3
+run 120 "${net[@]}" --np 2 --device sim
+claim "a device with memory of its own: the hash of cpu" is hash "$hash"
+run 120 "${net[@]}" --np 3 --steps 2 --save "$out/ck"
+resumed --np 4 --mesh data=2,pipeline=2
+run 120 --np 2 "${net[@]}" --canonical off --context 8 --global-batch 32 --steps 200
+learned() { awk -v loss="$(field loss)" 'BEGIN { exit !(loss > 0 && loss < 3.1) }'; }
+claim "200 steps predict better than the frequencies of characters, whose entropy is above 3.1" learned
+wrong 'is for text' --data synth
+wrong 'is for images' --model mlp:8
+wrong 'not BLOCKSxWIDTH' --model gpt:2x12
+wrong 'use a longer text' --context 4096 --data "text:$out/short"
+
 # ---- wrong uses ------------------------------------------------------------------------------------------------------
 
+net=(--data synth --model mlp:24,20,18 --global-batch 250 --leaf 8 --steps 6 --canonical tree)
 wrong 'not a layout' --np 2 --mesh pipes=2
 wrong 'as many ranks as the mesh has' --np 3 --mesh data=2,pipeline=2
 wrong 'too few for 5 chunks' --np 5 --mesh pipeline=5

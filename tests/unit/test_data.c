@@ -207,27 +207,34 @@ static void remove_folder(const char *folder)
 	rmdir(folder);
 }
 
+static int load(const char *name, const char *directory, uint64_t seed, struct train_data *data)
+{
+	struct train_data_options options = { directory, seed, 4 };
+
+	return train_data_load(name, &options, data);
+}
+
 Test(data, four_idx_files_are_a_data_set)
 {
 	char folder[] = "/tmp/tutti-test-XXXXXX";
 	struct train_data data;
 
 	cr_assert_not_null(mkdtemp(folder));
-	cr_expect_eq(train_data_load("fashion", folder, 1, &data), TRAIN_FAILED);
+	cr_expect_eq(load("fashion", folder, 1, &data), TRAIN_FAILED);
 	cr_expect_not_null(strstr(train_error(), "dataset-fashion-mnist"), "%s", train_error());
 	put_idx(folder, "train-images-idx3", 3, 30);
 	put_idx(folder, "train-labels-idx1", 1, 29);
 	put_idx(folder, "t10k-images-idx3", 3, 5);
 	put_idx(folder, "t10k-labels-idx1", 1, 5);
-	cr_expect_eq(train_data_load("fashion", folder, 1, &data), TRAIN_FAILED);
+	cr_expect_eq(load("fashion", folder, 1, &data), TRAIN_FAILED);
 	cr_expect_not_null(strstr(train_error(), "29 labels for 30 images"), "%s", train_error());
 	put_idx(folder, "train-labels-idx1", 1, 30);
-	cr_assert_eq(train_data_load("fashion", folder, 1, &data), 0, "%s", train_error());
+	cr_assert_eq(load("fashion", folder, 1, &data), 0, "%s", train_error());
 	cr_expect(data.train.samples == 30 && data.test.samples == 5 && data.pixels == 4 &&
 		  data.classes == 10);
 	cr_expect_float_eq(data.mean, 4.5 / 255, 1e-6);
 	train_data_free(&data);
-	cr_assert_eq(train_data_load("auto", folder, 1, &data), 0);
+	cr_assert_eq(load("auto", folder, 1, &data), 0);
 	cr_expect_str_eq(data.name, "fashion");
 	train_data_free(&data);
 	remove_folder(folder);
@@ -237,10 +244,10 @@ Test(data, without_files_auto_is_synth)
 {
 	struct train_data data;
 
-	cr_assert_eq(train_data_load("auto", "/nowhere", 1, &data), 0);
+	cr_assert_eq(load("auto", "/nowhere", 1, &data), 0);
 	cr_expect_str_eq(data.name, "synth");
 	train_data_free(&data);
-	cr_expect_eq(train_data_load("cifar", "/nowhere", 1, &data), TRAIN_USAGE);
+	cr_expect_eq(load("cifar", "/nowhere", 1, &data), TRAIN_USAGE);
 }
 
 Test(data, synth_depends_only_on_the_seed)
@@ -248,9 +255,9 @@ Test(data, synth_depends_only_on_the_seed)
 	struct train_data a, b, other;
 	size_t of_class[10] = { 0 };
 
-	cr_assert_eq(train_data_load("synth", "", 1, &a), 0);
-	cr_assert_eq(train_data_load("synth", "", 1, &b), 0);
-	cr_assert_eq(train_data_load("synth", "", 2, &other), 0);
+	cr_assert_eq(load("synth", "", 1, &a), 0);
+	cr_assert_eq(load("synth", "", 1, &b), 0);
+	cr_assert_eq(load("synth", "", 2, &other), 0);
 	cr_expect_eq(a.pixels, 784);
 	cr_expect_eq(memcmp(a.train.images, b.train.images, a.train.samples * a.pixels), 0);
 	cr_expect_eq(memcmp(a.test.labels, b.test.labels, a.test.samples), 0);
@@ -263,4 +270,30 @@ Test(data, synth_depends_only_on_the_seed)
 	train_data_free(&a);
 	train_data_free(&b);
 	train_data_free(&other);
+}
+
+/* ---- text ----------------------------------------------------------------------------------- */
+
+Test(data, text_is_windows_of_bytes_and_the_bytes_that_follow)
+{
+	char path[] = "/tmp/tutti-test-XXXXXX", name[64];
+	int fd = mkstemp(path);
+	struct train_data data;
+
+	snprintf(name, sizeof(name), "text:%s", path);
+	cr_expect_eq(load(name, "", 1, &data), TRAIN_USAGE);
+	cr_expect_not_null(strstr(train_error(), "use a longer text"), "%s", train_error());
+	cr_assert_eq(write(fd, "abcbdaccaddbz", 13), 13); /* 3 windows of 4, each with its next */
+	cr_assert_eq(load(name, "", 1, &data), 0, "%s", train_error());
+	cr_expect(data.train.samples == 2 && data.test.samples == 1 && data.positions == 4);
+	cr_expect_eq(data.classes, 5);
+	cr_expect_eq(memcmp(data.train.images, "\0\1\2\1\3\0\2\2", 8), 0);
+	cr_expect_eq(memcmp(data.train.labels, "\1\2\1\3\0\2\2\0", 8), 0);
+	cr_expect_eq(memcmp(data.test.labels, "\3\3\1\4", 4), 0);
+	cr_expect_eq(data.mean, 0.0f);
+	train_data_free(&data);
+	cr_expect_eq(load("text", "", 1, &data), TRAIN_USAGE);
+	cr_expect_eq(load("synth:x", "", 1, &data), TRAIN_USAGE);
+	close(fd);
+	unlink(path);
 }

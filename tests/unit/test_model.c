@@ -25,7 +25,8 @@ struct model_fixture {
 	struct train_device device;
 	struct train_model model;
 	float *parameters, *x;
-	uint8_t labels[ROWS];
+	uint8_t labels[ROWS * INPUTS];
+	size_t positions;
 };
 
 static void make_model(struct model_fixture *s, const char *text)
@@ -33,6 +34,9 @@ static void make_model(struct model_fixture *s, const char *text)
 	struct train_model_size size = {
 		.inputs = INPUTS, .classes = CLASSES, .max_rows = ROWS, .leaf = 4
 	};
+
+	size.text = !strncmp(text, "gpt", 3);
+	size.positions = s->positions = size.text ? INPUTS : 1;
 
 	cr_assert_eq(train_device_open(&s->device, "cpu", false), 0, "%s", train_error());
 	cr_assert_eq(train_model_open(&s->model, text, &s->device, &size), 0, "%s", train_error());
@@ -42,7 +46,9 @@ static void make_model(struct model_fixture *s, const char *text)
 	for (size_t i = 0; i < s->model.parameters; i++) /* biases too */
 		s->parameters[i] += 0.1f * random_float(8, i);
 	s->x = random_floats(ROWS * INPUTS, 9);
-	for (size_t i = 0; i < ROWS; i++)
+	for (size_t i = 0; i < ROWS * INPUTS && size.text; i++)
+		s->x[i] = (float)(i * i % 11 % CLASSES) / 255.0f;
+	for (size_t i = 0; i < ROWS * s->positions; i++)
 		s->labels[i] = (uint8_t)(i % CLASSES);
 }
 
@@ -59,7 +65,7 @@ static double loss_of(struct model_fixture *s)
 	const float *logits = train_model_forward(&s->model, s->parameters, s->x, ROWS);
 	double loss = 0;
 
-	for (size_t i = 0; i < ROWS; i++)
+	for (size_t i = 0; i < ROWS * s->positions; i++)
 		loss += train_cross_entropy(logits + i * CLASSES, CLASSES, s->labels[i]);
 	return loss;
 }
@@ -70,11 +76,14 @@ static int gradients_of(struct model_fixture *s, size_t first, size_t rows, floa
 	const float *x = s->x + first * INPUTS;
 	float *logits = train_model_forward(&s->model, s->parameters, x, rows), loss;
 
-	s->device.ops->loss(&s->device, rows, CLASSES, s->labels + first, logits, &loss);
+	s->device.ops->loss(&s->device, rows * s->positions, CLASSES,
+			    s->labels + first * s->positions, logits, &loss);
 	return train_model_backward(&s->model, s->parameters, logits, NULL, gradients, ready);
 }
 
-static const char *const shapes[] = { "linear", "mlp:9", "mlp:8,7", "mlp:5,1,6", "cnn" };
+static const char *const shapes[] = {
+	"linear", "mlp:9", "mlp:8,7", "mlp:5,1,6", "cnn", "gpt:2x16"
+};
 
 Test(model, gradients_agree_with_finite_differences)
 {
@@ -169,8 +178,8 @@ static void over_leaves(struct model_fixture *s, enum train_canonical kind, int 
 		float *logits = train_model_forward(&s->model, s->parameters, x, many), loss;
 
 		sum.nodes = train_leaves_nodes(&l, sum.run, node + n);
-		s->device.ops->loss(&s->device, many, CLASSES, s->labels + rows.first, logits,
-				    &loss);
+		s->device.ops->loss(&s->device, many * s->positions, CLASSES,
+				    s->labels + rows.first * s->positions, logits, &loss);
 		cr_assert_eq(train_model_backward(&s->model, s->parameters, logits, &sum,
 						  memory + n * count, NULL),
 			     0);
@@ -234,7 +243,7 @@ Test(model, final_gradients_are_reported_from_the_end_down)
 		struct model_fixture s;
 		float *final, *now;
 		struct model_watch w;
-		struct train_ready ready = { watch_ready, &w, 20 };
+		struct train_ready ready = { .fn = watch_ready, .arg = &w, .grain = 20 };
 		size_t calls;
 
 		make_model(&s, shapes[k]);

@@ -7,14 +7,18 @@
 #include <string.h>
 
 const struct train_data_source *const train_data_sources[] = { &train_data_fashion,
-							       &train_data_synth, NULL };
+							       &train_data_synth, &train_data_text,
+							       NULL };
 
 static const struct train_data_source *find(const char *name, const char *directory)
 {
 	const struct train_data_source *const *at = train_data_sources;
 
+	size_t length = strcspn(name, ":");
+
 	if (strcmp(name, "auto"))
-		while (*at && strcmp((*at)->name, name))
+		while (*at && (strncmp((*at)->name, name, length) || (*at)->name[length] ||
+			       !(*at)->syntax != !name[length]))
 			at++;
 	else
 		while (*at && (*at)->present && !(*at)->present(directory))
@@ -31,11 +35,12 @@ static float mean_of(const struct train_set *set, size_t pixels)
 	return (float)((double)sum / (double)(set->samples * pixels) / 255.0);
 }
 
-int train_data_load(const char *name, const char *directory, uint64_t seed,
+int train_data_load(const char *name, const struct train_data_options *options,
 		    struct train_data *ret_data)
 {
-	const struct train_data_source *source = find(name, directory);
-	struct train_data data = { 0 };
+	const struct train_data_source *source = find(name, options->directory);
+	struct train_data data = { .positions = 1 };
+	const char *path = strchr(name, ':');
 	int rc;
 
 	if (!source)
@@ -43,12 +48,12 @@ int train_data_load(const char *name, const char *directory, uint64_t seed,
 				  "--data %s: there is no such data source; --help lists them",
 				  name);
 	data.name = source->name;
-	rc = source->load(directory, seed, &data);
+	rc = source->load(path ? path + 1 : options->directory, options, &data);
 	if (rc) {
 		train_data_free(&data);
 		return rc;
 	}
-	data.mean = mean_of(&data.train, data.pixels);
+	data.mean = data.text ? 0.0f : mean_of(&data.train, data.pixels);
 	*ret_data = data;
 	return TRAIN_OK;
 }

@@ -1,5 +1,5 @@
 /*
- * data.h - the training and test sets: 8-bit images and their labels
+ * data.h - the training and test sets: 8-bit images and their labels, or windows of a text
  *
  * A data source is one file data_NAME.c with a loader, and one row of the table in data.c. The sets
  * are loaded once, before the ranks are started, and are read-only afterwards, so local ranks share
@@ -8,38 +8,49 @@
 #ifndef TRAIN_DATA_H
 #define TRAIN_DATA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct train_set {
 	size_t samples;
 	uint8_t *images; /* [samples][pixels] */
-	uint8_t *labels; /* [samples], each below classes */
+	uint8_t *labels; /* [samples][positions], each below classes */
 };
 
 struct train_data {
 	const char *name; /* of the source */
-	size_t pixels;
+	bool text;        /* pixels are characters, numbers below classes */
+	size_t pixels;    /* of a sample */
+	size_t positions; /* predictions of a sample: 1 for an image */
 	unsigned classes;
 	struct train_set train, test;
-	float mean; /* of all training pixels, 0..1; centered images train faster */
+	float mean; /* of all training pixels, 0..1; centered images train faster; text: 0 */
+};
+
+struct train_data_options {
+	const char *directory; /* of the files, unless the name has a path */
+	uint64_t seed;         /* for synthetic data */
+	size_t context;        /* characters of a window of text */
 };
 
 struct train_data_source {
 	const char *name, *help;
-	/* Fills *data except its name and mean. `directory` holds the source's files; `seed` is for
-	 * synthetic data. On failure the caller frees the parts that are already filled in.
-	 * Returns 0 | TRAIN_FAILED. */
-	int (*load)(const char *directory, uint64_t seed, struct train_data *data);
+	const char *syntax; /* NAME:PATH; NULL: NAME alone */
+	/* Fills *data except its name and mean. `path` is that behind the name, or the directory of
+	 * options. On failure the caller frees the parts that are already filled in. Returns 0 |
+	 * TRAIN_USAGE | TRAIN_FAILED. */
+	int (*load)(const char *path, const struct train_data_options *options,
+		    struct train_data *data);
 	/* Tells whether the source's files are present in directory. NULL: always. */
 	int (*present)(const char *directory);
 };
-extern const struct train_data_source train_data_fashion, train_data_synth;
+extern const struct train_data_source train_data_fashion, train_data_synth, train_data_text;
 extern const struct train_data_source *const train_data_sources[]; /* best first, ends with NULL */
 
-/* Loads the source `name`; "auto" selects the first that is present. Returns 0 | TRAIN_FAILED |
- * TRAIN_USAGE (no such source). Free with train_data_free. */
-int train_data_load(const char *name, const char *directory, uint64_t seed,
+/* Loads the source NAME or NAME:PATH; "auto" selects the first that is present. Returns 0 |
+ * TRAIN_FAILED | TRAIN_USAGE (no such source). Free with train_data_free. */
+int train_data_load(const char *name, const struct train_data_options *options,
 		    struct train_data *ret_data);
 void train_data_free(struct train_data *data);
 

@@ -58,12 +58,13 @@ static int load_set(const char *directory, const char *part, struct train_set *s
 	return train_idx_below(&labels, path, CLASSES);
 }
 
-static int load(const char *directory, uint64_t seed, struct train_data *data)
+static int load(const char *directory, const struct train_data_options *options,
+		struct train_data *data)
 {
 	size_t pixels;
 	int rc;
 
-	(void)seed;
+	(void)options;
 	if (!present(directory))
 		return train_fail(TRAIN_FAILED,
 				  "--data fashion: no readable train-images-idx3-ubyte.gz in %s: "

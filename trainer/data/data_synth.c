@@ -90,9 +90,11 @@ static int make_set(uint64_t seed, uint64_t first, size_t samples,
 	return TRAIN_OK;
 }
 
-static int load(const char *directory, uint64_t seed, struct train_data *data)
+static int load(const char *directory, const struct train_data_options *options,
+		struct train_data *data)
 {
 	struct prototype prototypes[CLASSES * PROTOTYPES];
+	uint64_t seed = options->seed;
 	int rc;
 
 	(void)directory;

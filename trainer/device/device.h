@@ -127,6 +127,39 @@ struct train_device_ops {
 	void (*descend)(struct train_device *d, size_t count, float scale, float rate,
 			float momentum, const float *gradient, float *velocity, float *weight);
 
+	/* Sequences; NULL: the device has none of these operations. Vectors are of `width` floats,
+	 * one for each position of a sample.
+	 *
+	 * embed: y = the character's row of table + the position's row of places, for each of
+	 * x[rows][positions], characters as gather gives them. embed_back: gradients of table, then
+	 * places. */
+	void (*embed)(struct train_device *d, size_t rows, size_t positions, size_t width,
+		      const float *x, const float *table, const float *places, float *y);
+	void (*embed_back)(struct train_device *d, size_t rows, size_t positions, size_t width,
+			   size_t characters, const float *x, const float *dy, float *gradients);
+
+	/* norm: y = (x - mean) / deviation * gain + bias of each vector; parameters: gain, bias;
+	 * stats[vectors][2] = mean, 1 / deviation. norm_back: dx = the gradient of x. back_weights:
+	 * gradients of gain and bias, in the vectors' order. */
+	void (*norm)(struct train_device *d, size_t vectors, size_t width, const float *x,
+		     const float *parameters, float *stats, float *y);
+	void (*norm_back)(struct train_device *d, size_t vectors, size_t width, const float *x,
+			  const float *gain, const float *stats, const float *dy, float *dx);
+	void (*norm_back_weights)(struct train_device *d, size_t vectors, size_t width,
+				  const float *x, const float *stats, const float *dy,
+				  float *gradients);
+
+	/* gelu: y = x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))). gelu_back: dy = the gradient
+	 * of x. */
+	void (*gelu)(struct train_device *d, size_t count, const float *x, float *y);
+	void (*gelu_back)(struct train_device *d, size_t count, const float *x, float *dy);
+
+	/* causal: row i of weights[positions][positions] = softmax of scale times its first i + 1
+	 * elements; the others 0. causal_back: dweights = the gradient of the argument. */
+	void (*causal)(struct train_device *d, size_t positions, float scale, float *weights);
+	void (*causal_back)(struct train_device *d, size_t positions, float scale,
+			    const float *weights, float *dweights);
+
 	/* g = scale * gradient; mean = beta1 * mean + (1 - beta1) * g; square = beta2 * square +
 	 * (1 - beta2) * g * g; weight = keep * weight - rate * mean / (sqrt(correct2 * square) +
 	 * epsilon). NULL: the device has no AdamW. */
@@ -145,6 +178,13 @@ struct train_device_ops {
 	X(prefix, unfold)               \
 	X(prefix, fold)                 \
 	X(prefix, pool) X(prefix, pool_back) X(prefix, relu_back) X(prefix, loss) X(prefix, descend)
+#define TRAIN_DEVICE_SEQUENCE(X, prefix) \
+	X(prefix, embed)                 \
+	X(prefix, embed_back)            \
+	X(prefix, norm)                  \
+	X(prefix, norm_back)             \
+	X(prefix, norm_back_weights)     \
+	X(prefix, gelu) X(prefix, gelu_back) X(prefix, causal) X(prefix, causal_back)
 #define TRAIN_DEVICE_FUNCTION(prefix, name) \
 	__typeof__(*((struct train_device_ops *)NULL)->name) prefix##_##name;
 #define TRAIN_DEVICE_MEMBER(prefix, name) .name = prefix##_##name,

@@ -14,12 +14,14 @@ void *train_host_alloc(struct train_device *d, size_t bytes);
 void train_host_free(struct train_device *d, void *memory);
 void train_host_copy(struct train_device *d, void *to, const void *from, size_t bytes);
 TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_FUNCTION, train_host)
+TRAIN_DEVICE_SEQUENCE(TRAIN_DEVICE_FUNCTION, train_host)
 TRAIN_DEVICE_FUNCTION(train_host, adam)
 
-#define TRAIN_HOST_OPS                                                                             \
-	TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_MEMBER, train_host).alloc = train_host_alloc,            \
-						  .free = train_host_free, .put = train_host_copy, \
-						  .get = train_host_copy, .copy = train_host_copy, \
-						  .adam = train_host_adam
+#define TRAIN_HOST_OPS                                                                           \
+	TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_MEMBER, train_host)                                    \
+	TRAIN_DEVICE_SEQUENCE(TRAIN_DEVICE_MEMBER, train_host)                                   \
+	TRAIN_DEVICE_MEMBER(train_host, adam).alloc = train_host_alloc, .free = train_host_free, \
+					.put = train_host_copy, .get = train_host_copy,          \
+					.copy = train_host_copy
 
 #endif

@@ -140,6 +140,61 @@ static void sim_adam(struct train_device *d, size_t count, const struct train_ad
 	train_host_adam(d, count, a, real(gradient), real(mean), real(square), real(weight));
 }
 
+static void sim_embed(struct train_device *d, size_t rows, size_t positions, size_t width,
+		      const float *x, const float *table, const float *places, float *y)
+{
+	train_host_embed(d, rows, positions, width, real(x), real(table), real(places), real(y));
+}
+
+static void sim_embed_back(struct train_device *d, size_t rows, size_t positions, size_t width,
+			   size_t characters, const float *x, const float *dy, float *gradients)
+{
+	train_host_embed_back(d, rows, positions, width, characters, real(x), real(dy),
+			      real(gradients));
+}
+
+static void sim_norm(struct train_device *d, size_t vectors, size_t width, const float *x,
+		     const float *parameters, float *stats, float *y)
+{
+	train_host_norm(d, vectors, width, real(x), real(parameters), real(stats), real(y));
+}
+
+static void sim_norm_back(struct train_device *d, size_t vectors, size_t width, const float *x,
+			  const float *gain, const float *stats, const float *dy, float *dx)
+{
+	train_host_norm_back(d, vectors, width, real(x), real(gain), real(stats), real(dy),
+			     real(dx));
+}
+
+static void sim_norm_back_weights(struct train_device *d, size_t vectors, size_t width,
+				  const float *x, const float *stats, const float *dy,
+				  float *gradients)
+{
+	train_host_norm_back_weights(d, vectors, width, real(x), real(stats), real(dy),
+				     real(gradients));
+}
+
+static void sim_gelu(struct train_device *d, size_t count, const float *x, float *y)
+{
+	train_host_gelu(d, count, real(x), real(y));
+}
+
+static void sim_gelu_back(struct train_device *d, size_t count, const float *x, float *dy)
+{
+	train_host_gelu_back(d, count, real(x), real(dy));
+}
+
+static void sim_causal(struct train_device *d, size_t positions, float scale, float *weights)
+{
+	train_host_causal(d, positions, scale, real(weights));
+}
+
+static void sim_causal_back(struct train_device *d, size_t positions, float scale,
+			    const float *weights, float *dweights)
+{
+	train_host_causal_back(d, positions, scale, real(weights), real(dweights));
+}
+
 const struct train_device_ops train_device_sim = {
 	.name = "sim",
 	.help = "cpu with separate memory and explicit, counted copies",
@@ -152,5 +207,5 @@ const struct train_device_ops train_device_sim = {
 	.get = sim_get,
 	.copy = sim_copy,
 	TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_MEMBER, sim) TRAIN_DEVICE_MEMBER(sim, gemm)
-		TRAIN_DEVICE_MEMBER(sim, adam)
+		TRAIN_DEVICE_SEQUENCE(TRAIN_DEVICE_MEMBER, sim) TRAIN_DEVICE_MEMBER(sim, adam)
 };

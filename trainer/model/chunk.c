@@ -81,7 +81,7 @@ float *train_chunk_forward(struct train_activations *a, const float *parameters,
 	for (; p < a->pass + (a->last - a->first); p++) {
 		p->rows = rows;
 		p->x = x;
-		p->layer->ops->forward(p, parameters);
+		p->layer->ops->forward(p, parameters + p->layer->at);
 		x = p->y;
 	}
 	return p[-1].y;
@@ -104,8 +104,22 @@ void train_chunk_backward_input(struct train_activations *a, const float *parame
 	for (struct train_pass *p = a->pass + n; p-- > a->pass;) {
 		backward_relu(p);
 		if (p->dx)
-			p->layer->ops->backward_input(p, parameters);
+			p->layer->ops->backward_input(p, parameters + p->layer->at);
 	}
+}
+
+/* Gradients of a layer's weights. */
+static int backward_weights(const struct train_pass *p, const struct train_leaf_sum *sum,
+			    float *gradients, const struct train_ready *ready)
+{
+	struct train_ready of_layer;
+
+	if (ready) {
+		of_layer = *ready;
+		of_layer.base += p->layer->at;
+	}
+	return p->layer->ops->backward_weights(p, sum, gradients + p->layer->at,
+					       ready ? &of_layer : NULL);
 }
 
 int train_chunk_backward_weights(struct train_activations *a, const struct train_leaf_sum *sum,
@@ -114,7 +128,7 @@ int train_chunk_backward_weights(struct train_activations *a, const struct train
 	int rc = TRAIN_OK;
 
 	for (struct train_pass *p = a->pass + (a->last - a->first); p-- > a->pass && !rc;)
-		rc = p->layer->ops->backward_weights(p, sum, gradients, ready);
+		rc = backward_weights(p, sum, gradients, ready);
 	return rc;
 }
 
@@ -128,9 +142,9 @@ int train_chunk_backward(struct train_activations *a, const float *parameters, f
 	a->pass[n - 1].dy = dy;
 	for (struct train_pass *p = a->pass + n; p-- > a->pass && !rc;) {
 		backward_relu(p);
-		rc = p->layer->ops->backward_weights(p, sum, gradients, ready);
-		if (!rc && p->dx)
-			p->layer->ops->backward_input(p, parameters);
+		if (p->dx)
+			p->layer->ops->backward_input(p, parameters + p->layer->at);
+		rc = backward_weights(p, sum, gradients, ready);
 	}
 	return rc;
 }

@@ -17,6 +17,15 @@
 
 struct train_model;
 
+enum { TRAIN_HEADS = 8 }; /* of attention */
+
+/* y = x W + b (affine.h) */
+struct train_affine {
+	size_t at; /* of weights[inputs][outputs] in the layer's arrays; bias[outputs] follows */
+	size_t inputs, outputs;
+	size_t vectors; /* of a sample */
+};
+
 struct train_layer {
 	const struct train_layer_ops *ops;
 	size_t inputs, outputs; /* floats of a sample */
@@ -26,6 +35,9 @@ struct train_layer {
 	double flops;           /* of a sample's forward pass; backward takes twice as many */
 	bool relu;              /* y = max(y, 0) */
 	size_t from, to, side;  /* convolution: planes in and out, side of the planes in */
+	struct train_affine affine[2];
+	size_t positions, width; /* of a sequence: vectors of a sample, and their size */
+	size_t heads;            /* of attention */
 };
 
 /* One pass over some samples. */
@@ -42,11 +54,12 @@ struct train_pass {
 
 /* Callback of the backward pass: gradients have become final. */
 struct train_ready {
-	/* The gradients from `from` to the end are final. Returns 0, or a code that ends the
+	/* The gradients from `from`, counted from the model's first, to the end are final. Returns 0, or a code that ends the
 	 * pass. */
 	int (*fn)(void *arg, size_t from);
 	void *arg;
 	size_t grain; /* approximate number of floats between two calls */
+	size_t base;  /* index of the first gradient of the layer that calls */
 };
 
 struct train_layer_ops {
@@ -55,6 +68,7 @@ struct train_layer_ops {
 	 * train_model. NULL: none. */
 	size_t (*scratch)(const struct train_layer *layer, size_t leaf);
 
+	/* parameters, gradients: those of the layer. */
 	void (*forward)(const struct train_pass *p, const float *parameters);
 	void (*backward_input)(const struct train_pass *p, const float *parameters);
 
@@ -64,7 +78,8 @@ struct train_layer_ops {
 				float *gradients, const struct train_ready *ready);
 };
 
-extern const struct train_layer_ops train_layer_dense, train_layer_convolution;
+extern const struct train_layer_ops train_layer_dense, train_layer_convolution, train_layer_embed,
+	train_layer_attention, train_layer_feedforward, train_layer_head;
 
 /* Add a layer, whose inputs are the outputs of the layer before: fully connected; a convolution of
  * 5 x 5 of square planes, with ReLU and 2 x 2 max pooling, to `to` planes. Return 0 | TRAIN_FAILED
@@ -72,9 +87,17 @@ extern const struct train_layer_ops train_layer_dense, train_layer_convolution;
 int train_layer_add_dense(struct train_model *m, size_t outputs, bool relu);
 int train_layer_add_convolution(struct train_model *m, size_t to);
 
+/* Add a layer of a transformer: vectors of the characters and of their positions; x +
+ * attention(norm(x)); x + feedforward(norm(x)); norm(x) W + b. Return 0 | TRAIN_FAILED. */
+int train_layer_add_embed(struct train_model *m, size_t width);
+int train_layer_add_attention(struct train_model *m);
+int train_layer_add_feedforward(struct train_model *m);
+int train_layer_add_head(struct train_model *m);
+
+/* from: in the layer's gradients */
 static inline int train_ready_notify(const struct train_ready *ready, size_t from)
 {
-	return ready ? ready->fn(ready->arg, from) : 0;
+	return ready ? ready->fn(ready->arg, ready->base + from) : 0;
 }
 
 #endif

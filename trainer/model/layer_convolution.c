@@ -114,13 +114,13 @@ static void weights_block(const struct train_pass *p, size_t row, size_t rows, f
 static void convolution_forward(const struct train_pass *p, const float *parameters)
 {
 	for (size_t row = 0; row < p->rows; row += p->model->leaf)
-		forward_block(p, parameters + p->layer->at, row, rows_of_block(p, p->rows - row));
+		forward_block(p, parameters, row, rows_of_block(p, p->rows - row));
 }
 
 static void convolution_backward_input(const struct train_pass *p, const float *parameters)
 {
 	for (size_t row = 0; row < p->rows; row += p->model->leaf)
-		input_block(p, parameters + p->layer->at, row, rows_of_block(p, p->rows - row));
+		input_block(p, parameters, row, rows_of_block(p, p->rows - row));
 }
 
 /* A leaf, or without leaves all rows, in blocks. */
@@ -144,9 +144,8 @@ static int convolution_backward_weights(const struct train_pass *p,
 {
 	const struct train_layer *l = p->layer;
 
-	train_leaves_each(sum, p->rows, l->parameters, convolution_leaf, (void *)p,
-			  gradients + l->at);
-	return train_ready_notify(ready, l->at);
+	train_leaves_each(sum, p->rows, l->parameters, convolution_leaf, (void *)p, gradients);
+	return train_ready_notify(ready, 0);
 }
 
 int train_layer_add_convolution(struct train_model *m, size_t to)
@@ -161,10 +160,15 @@ int train_layer_add_convolution(struct train_model *m, size_t to)
 	layer.to = to;
 	layer.side = side;
 	layer.outputs = layer.kept = to * (side / 2) * (side / 2);
-	layer.at = m->parameters;
-	layer.parameters = layer.piece = to * lines_of(&layer);
-	layer.flops = 2.0 * (double)layer.parameters * (double)(side * side);
-	if (train_model_add(m, layer.parameters, lines_of(&layer)))
+	layer.piece = to * lines_of(&layer);
+	layer.flops = 2.0 * (double)layer.piece * (double)(side * side);
+	if (train_model_add(m,
+			    &(struct train_tensor){ .name = "convolution",
+						    .kind = "weight",
+						    .rows = to,
+						    .columns = lines_of(&layer),
+						    .inputs = lines_of(&layer) },
+			    &layer))
 		return TRAIN_FAILED;
 	return train_model_add_layer(m, &layer);
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 const struct train_model_ops *const train_models[] = { &train_model_linear, &train_model_mlp,
-						       &train_model_cnn, NULL };
+						       &train_model_cnn, &train_model_gpt, NULL };
 
 /* Memory of the passes. */
 static int open_memory(struct train_model *m)
@@ -45,6 +45,7 @@ int train_model_open(struct train_model *m, const char *text, struct train_devic
 		.max_rows = size->max_rows,
 		.leaf = size->leaf,
 		.piece = TRAIN_SUM_PIECE,
+		.positions = size->positions ? size->positions : 1,
 	};
 	for (const struct train_model_ops *const *at = train_models; *at; at++)
 		if (strlen((*at)->name) == bytes && !memcmp((*at)->name, text, bytes))
@@ -52,6 +53,10 @@ int train_model_open(struct train_model *m, const char *text, struct train_devic
 	if (!m->ops)
 		return train_fail(TRAIN_USAGE,
 				  "--model %s: there is no such model; --help lists them", text);
+	if (m->ops->text != size->text)
+		return train_fail(TRAIN_USAGE,
+				  "--model %s: is for %s; use another --data, or --model %s", text,
+				  m->ops->text ? "text" : "images", m->ops->text ? "mlp" : "gpt");
 	rc = m->ops->open(m, text[bytes] ? text + bytes + 1 : NULL);
 	if (!rc)
 		rc = train_model_cut(m, size);
@@ -75,7 +80,8 @@ void train_model_close(struct train_model *m)
 	memset(m, 0, sizeof(*m));
 }
 
-int train_model_add(struct train_model *m, size_t count, size_t inputs)
+int train_model_add(struct train_model *m, const struct train_tensor *tensor,
+		    struct train_layer *layer)
 {
 	struct train_tensor *more = realloc(m->tensors, (m->ntensors + 1) * sizeof(*more));
 
@@ -83,13 +89,14 @@ int train_model_add(struct train_model *m, size_t count, size_t inputs)
 		return train_fail(TRAIN_FAILED, "no memory for a model of %zu tensors",
 				  m->ntensors + 1);
 	m->tensors = more;
-	more[m->ntensors] = (struct train_tensor){ .at = m->parameters,
-						   .count = count,
-						   .inputs = inputs,
-						   .layer = m->layers,
-						   .number = (uint32_t)m->ntensors };
-	m->ntensors++;
-	m->parameters += count;
+	more += m->ntensors;
+	*more = *tensor;
+	more->at = m->parameters;
+	more->count = tensor->rows * tensor->columns;
+	more->layer = m->layers;
+	more->number = (uint32_t)m->ntensors++;
+	m->parameters += more->count;
+	layer->parameters += more->count;
 	return TRAIN_OK;
 }
 
@@ -101,7 +108,8 @@ int train_model_add_layer(struct train_model *m, const struct train_layer *layer
 		return train_fail(TRAIN_FAILED, "no memory for a model of %zu layers",
 				  m->layers + 1);
 	m->layer = more;
-	more[m->layers++] = *layer;
+	more[m->layers] = *layer;
+	more[m->layers++].at = m->parameters - layer->parameters;
 	return TRAIN_OK;
 }
 
@@ -133,7 +141,10 @@ void train_model_init(const struct train_model *m, uint64_t seed, float *host_pa
 			uint32_t random[4];
 
 			train_rng(seed, TRAIN_RNG_WEIGHTS, tensor->number, i, random);
-			host_parameters[tensor->at + i] = bound * train_rng_unit(random[0]);
+			host_parameters[tensor->at + i] = tensor->inputs
+								  ? bound * train_rng_unit(
+										    random[0])
+								  : tensor->value;
 		}
 	}
 }

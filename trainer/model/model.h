@@ -21,10 +21,13 @@
 #include <stdint.h>
 
 struct train_tensor {
+	const char *name, *kind; /* of the part of a layer; weight, bias, ... */
+	size_t rows, columns;
 	size_t at, count; /* offset in the array and size, in floats */
-	size_t inputs;    /* fan-in of one output; 0: a bias, initialized with zeros */
-	size_t layer;     /* that it belongs to */
-	uint32_t number;  /* among the tensors of the whole model */
+	size_t inputs;    /* fan-in of one output; 0: initialized with `value` */
+	float value;
+	size_t layer;    /* that it belongs to */
+	uint32_t number; /* among the tensors of the whole model */
 };
 
 /* The passes of some samples through the layers of a chunk; all in device memory. */
@@ -38,7 +41,8 @@ struct train_activations {
 struct train_model {
 	const struct train_model_ops *ops;
 	struct train_device *device;
-	size_t inputs, classes; /* pixels of a sample, outputs */
+	size_t inputs, classes; /* pixels of a sample, outputs of a prediction */
+	size_t positions;       /* predictions of a sample */
 	size_t max_rows;        /* greatest number of samples of a pass; 0 is valid too */
 	size_t parameters;      /* floats of all tensors */
 	size_t piece;           /* greatest number of gradients that backward sums at once */
@@ -60,17 +64,21 @@ struct train_model {
 struct train_model_size {
 	size_t inputs, classes, max_rows, leaf;
 	int stages, stage, chunks;
+	size_t positions; /* predictions of a sample; 0: 1 */
+	bool text;        /* inputs are characters */
 };
 
 struct train_model_ops {
 	const char *name, *syntax, *help;
+	bool text; /* inputs are characters, not images */
 
 	/* Adds the layers. `shape` is the text behind the name and a colon in --model, or NULL.
 	 * Returns 0 | TRAIN_USAGE (bad shape) | TRAIN_FAILED (memory). */
 	int (*open)(struct train_model *m, const char *shape);
 };
 
-extern const struct train_model_ops train_model_linear, train_model_mlp, train_model_cnn;
+extern const struct train_model_ops train_model_linear, train_model_mlp, train_model_cnn,
+	train_model_gpt;
 extern const struct train_model_ops *const train_models[]; /* ends with NULL */
 
 /* text: NAME or NAME:SHAPE. Returns 0 | TRAIN_USAGE | TRAIN_FAILED. */
@@ -78,9 +86,10 @@ int train_model_open(struct train_model *m, const char *text, struct train_devic
 		     const struct train_model_size *size);
 void train_model_close(struct train_model *m);
 
-/* For layers: add a tensor at the end of the array; add the layer behind the others. Return 0 |
- * TRAIN_FAILED. */
-int train_model_add(struct train_model *m, size_t count, size_t inputs);
+/* For layers: add a tensor of a layer that is being made, of which the first members up to columns,
+ * inputs and value are given; add the layer behind the others. Return 0 | TRAIN_FAILED. */
+int train_model_add(struct train_model *m, const struct train_tensor *tensor,
+		    struct train_layer *layer);
 int train_model_add_layer(struct train_model *m, const struct train_layer *layer);
 
 /* A model that is cut: the stage of a layer, and the parameters of a stage. */
@@ -130,7 +139,7 @@ void train_chunk_backward_input(struct train_activations *a, const float *parame
 int train_chunk_backward_weights(struct train_activations *a, const struct train_leaf_sum *sum,
 				 float *gradients, const struct train_ready *ready);
 
-/* Both, layer after layer, weights first. */
+/* Both, layer after layer. */
 int train_chunk_backward(struct train_activations *a, const float *parameters, float *dy,
 			 const struct train_leaf_sum *sum, float *gradients,
 			 const struct train_ready *ready);

@@ -9,21 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Loads images to t->x and labels to t->labels. */
-static void load(struct train_rank *t, const struct train_set *set, const uint32_t *samples,
-		 size_t rows)
+void train_load(struct train_rank *t, const struct train_set *set, const uint32_t *samples,
+		size_t rows)
 {
+	size_t positions = t->data->positions;
+
 	t->device.ops->gather(&t->device, set->images, samples, rows, t->data->pixels,
 			      t->data->mean, t->x);
 	for (size_t i = 0; i < rows; i++)
-		t->labels[i] = set->labels[samples[i]];
+		memcpy(t->labels + i * positions, set->labels + samples[i] * positions, positions);
 }
 
 /* Returns the logits. */
 static float *forward(struct train_rank *t, const struct train_set *set, const uint32_t *samples,
 		      size_t rows)
 {
-	load(t, set, samples, rows);
+	train_load(t, set, samples, rows);
 	return train_model_forward(&t->model, t->parameters, t->x, rows);
 }
 
@@ -41,10 +42,10 @@ static void loss_leaf(void *arg, size_t row, size_t rows, float *out)
 {
 	const struct gradient_output *o = arg;
 	struct train_rank *t = o->t;
-	size_t classes = t->data->classes;
+	size_t classes = t->data->classes, positions = t->data->positions;
 
-	t->device.ops->loss(&t->device, rows, classes, t->labels + row, o->logits + row * classes,
-			    out);
+	t->device.ops->loss(&t->device, rows * positions, classes, t->labels + row * positions,
+			    o->logits + row * positions * classes, out);
 }
 
 static void copy_final(struct gradient_output *o, size_t from)
@@ -86,7 +87,9 @@ int train_gradient(struct train_rank *t, const struct train_batch *batch,
 		   const struct train_ready *ready)
 {
 	struct gradient_output o = { t, ready, t->floats, NULL };
-	struct train_ready pass = { on_final, &o, ready ? ready->grain : t->floats };
+	struct train_ready pass = { .fn = on_final,
+				    .arg = &o,
+				    .grain = ready ? ready->grain : t->floats };
 	uint64_t begin = train_time_ns(), end;
 	int rc;
 
@@ -123,7 +126,7 @@ void train_descend(struct train_rank *t, size_t samples)
 	train_optimizer_update(t, &(struct train_update){
 					  .on = &t->device,
 					  .count = t->model.parameters,
-					  .scale = 1.0f / (float)samples,
+					  .scale = train_mean_scale(t, samples),
 					  .gradient = t->gradients,
 					  .state = t->state,
 					  .stride = t->model.parameters,
@@ -217,13 +220,13 @@ int train_parameters_bcast(struct train_rank *t)
 
 /* ---- the test set --------------------------------------------------------------------------- */
 
-/* Adds to sums: correct predictions of these rows, and their loss. */
-static void count_correct(const struct train_rank *t, const float *logits, size_t rows,
+/* Adds to sums: correct predictions of these samples, and their loss. */
+static void count_correct(const struct train_rank *t, const float *logits, size_t samples,
 			  double sums[2])
 {
 	size_t classes = t->data->classes;
 
-	for (size_t row = 0; row < rows; row++, logits += classes) {
+	for (size_t row = 0; row < samples * t->data->positions; row++, logits += classes) {
 		size_t best = 0;
 
 		for (size_t i = 1; i < classes; i++)
@@ -243,7 +246,7 @@ static int forward_test(struct train_rank *t, const uint32_t *samples, size_t ro
 		*ret_logits = forward(t, set, samples, rows);
 		return TRAIN_OK;
 	}
-	load(t, set, samples, rows);
+	train_load(t, set, samples, rows);
 	return train_pipeline_forward(t, rows, ret_logits);
 }
 
@@ -264,7 +267,7 @@ static int evaluate_share(struct train_rank *t, size_t most, float *host, double
 		if (rc || !logits)
 			continue;
 		t->device.ops->get(&t->device, host, logits,
-				   rows * t->data->classes * sizeof(*host));
+				   rows * t->data->positions * t->data->classes * sizeof(*host));
 		count_correct(t, host, rows, sums);
 	}
 	return rc ? rc : train_device_sync(&t->device);
@@ -272,16 +275,15 @@ static int evaluate_share(struct train_rank *t, size_t most, float *host, double
 
 int train_evaluate(struct train_rank *t, double *ret_accuracy, double *ret_loss)
 {
-	double samples = (double)t->data->test.samples;
-	size_t most = t->pipeline ? train_pipeline_rows(t) : TRAIN_EVALUATE_ROWS;
-	float *host = malloc(TRAIN_EVALUATE_ROWS * t->data->classes * sizeof(*host));
+	double predictions = (double)(t->data->test.samples * t->data->positions);
+	size_t rows = train_evaluate_rows(t), most = t->pipeline ? train_pipeline_rows(t) : rows;
+	float *host = malloc(rows * t->data->positions * t->data->classes * sizeof(*host));
 	double sums[2] = { 0.0, 0.0 };
 	int rc;
 
 	if (!host)
-		return train_fail(TRAIN_FAILED, "no memory to evaluate %d samples",
-				  TRAIN_EVALUATE_ROWS);
-	rc = evaluate_share(t, most < TRAIN_EVALUATE_ROWS ? most : TRAIN_EVALUATE_ROWS, host, sums);
+		return train_fail(TRAIN_FAILED, "no memory to evaluate %zu samples", rows);
+	rc = evaluate_share(t, most < rows ? most : rows, host, sums);
 	free(host);
 	if (!rc)
 		rc = train_check(tuttiAllReduce(sums, sums, 2, tuttiFloat64, tuttiSum, t->comm,
@@ -292,7 +294,7 @@ int train_evaluate(struct train_rank *t, double *ret_accuracy, double *ret_loss)
 					    (t->model.chunks - 1) % t->mesh.stages, t->mesh.comm,
 					    NULL),
 				 t->mesh.comm);
-	*ret_accuracy = sums[0] / samples;
-	*ret_loss = sums[1] / samples;
+	*ret_accuracy = sums[0] / predictions;
+	*ret_loss = sums[1] / predictions;
 	return rc;
 }

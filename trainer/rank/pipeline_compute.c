@@ -27,16 +27,17 @@ struct micro_loss {
 static void loss_leaf(void *arg, size_t row, size_t rows, float *out)
 {
 	const struct micro_loss *l = arg;
-	size_t classes = l->t->data->classes;
+	size_t classes = l->t->data->classes, positions = l->t->data->positions;
 
-	l->t->device.ops->loss(&l->t->device, rows, classes, l->labels + row,
-			       l->logits + row * classes, out);
+	l->t->device.ops->loss(&l->t->device, rows * positions, classes,
+			       l->labels + row * positions, l->logits + row * positions * classes,
+			       out);
 }
 
 static void add_loss(struct train_rank *t, int micro, float *logits)
 {
 	struct train_node rows = train_pipeline_micro(t, micro);
-	struct micro_loss loss = { t, t->labels + rows.first, logits };
+	struct micro_loss loss = { t, t->labels + rows.first * t->data->positions, logits };
 	struct pipeline_sum *s = &t->pipeline->sum[t->model.chunks];
 	struct train_pipeline_part part = train_pipeline_part(t, s, micro);
 

@@ -68,17 +68,6 @@ static int exchange_tails(struct train_rank *t, bool stop, uint64_t span_ns)
 	return rc;
 }
 
-/* The first stage needs the images, the last one the labels. */
-static void load_batch(struct train_rank *t, const struct train_set *set, const uint32_t *samples,
-		       size_t rows)
-{
-	if (t->mesh.stage == 0)
-		t->device.ops->gather(&t->device, set->images, samples, rows, t->data->pixels,
-				      t->data->mean, t->x);
-	for (size_t i = 0; i < rows; i++)
-		t->labels[i] = set->labels[samples[i]];
-}
-
 int train_pipeline_gradient(struct train_rank *t, const struct train_batch *batch,
 			    const struct train_ready *ready)
 {
@@ -88,7 +77,7 @@ int train_pipeline_gradient(struct train_rank *t, const struct train_batch *batc
 
 	train_fault_begin(t, begin);
 	p->busy_ns = 0;
-	load_batch(t, &t->data->train, batch->samples, batch->rows);
+	train_load(t, &t->data->train, batch->samples, batch->rows);
 	rc = run_list(t);
 	if (rc)
 		return rc;

@@ -30,7 +30,7 @@
  * gradients. */
 enum { TRAIN_TAIL_LOSS, TRAIN_TAIL_STOP, TRAIN_TAIL };
 
-enum { TRAIN_EVALUATE_ROWS = 256 }; /* test samples of one forward pass */
+enum { TRAIN_EVALUATE_ROWS = 256 }; /* test predictions of one forward pass */
 
 struct train_rank {
 	const struct train_config *config;
@@ -90,6 +90,24 @@ static inline bool train_is_server(const struct train_rank *t)
 {
 	return t->rank >= t->nranks;
 }
+
+/* Test samples of one forward pass. */
+static inline size_t train_evaluate_rows(const struct train_rank *t)
+{
+	size_t positions = t->data->positions;
+
+	return positions < TRAIN_EVALUATE_ROWS ? TRAIN_EVALUATE_ROWS / positions : 1;
+}
+
+/* The factor of a sum of gradients over `samples` samples: a loss is the mean over predictions. */
+static inline float train_mean_scale(const struct train_rank *t, size_t samples)
+{
+	return 1.0f / (float)(samples * t->data->positions);
+}
+
+/* Loads samples to t->x, and their labels to t->labels. */
+void train_load(struct train_rank *t, const struct train_set *set, const uint32_t *samples,
+		size_t rows);
 
 /* comm_buffer is device memory, which the host cannot access. */
 static inline bool train_comm_on_device(const struct train_rank *t)

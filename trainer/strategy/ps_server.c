@@ -205,7 +205,9 @@ static float rate_now(const struct ps_server *s)
 
 static void descend(struct ps_server *s, const float *gradient, float scale)
 {
-	train_ps_store_descend(&s->store, gradient, scale / (float)s->t->leaves.batch, rate_now(s));
+	size_t predictions = s->t->leaves.batch * s->t->data->positions;
+
+	train_ps_store_descend(&s->store, gradient, scale / (float)predictions, rate_now(s));
 	s->version++;
 	s->stats.applied++;
 	s->t->step = s->version;

@@ -63,7 +63,8 @@ static int push(struct train_rank *t, struct downpour_state *d)
 
 static void accumulate_and_descend(struct train_rank *t, struct downpour_state *d, size_t rows)
 {
-	float *own = train_parameters_download(t), scale = t->rate / (float)(rows ? rows : 1);
+	float *own = train_parameters_download(t),
+	      scale = t->rate / (float)((rows ? rows : 1) * t->data->positions);
 
 	for (size_t i = 0; i < t->model.parameters; i++) {
 		d->accumulated[i] += t->comm_buffer[i];

@@ -90,7 +90,7 @@ static int allreduce_ready(void *arg, size_t from)
 static int step_by_stream(struct train_rank *t, const struct train_batch *batch)
 {
 	struct mirrored_state *m = t->strategy_state;
-	struct train_ready ready = { allreduce_ready, t, m->bucket };
+	struct train_ready ready = { .fn = allreduce_ready, .arg = t, .grain = m->bucket };
 	uint64_t wait_begin;
 	int rc, waited;
 
@@ -106,7 +106,9 @@ static int step_by_stream(struct train_rank *t, const struct train_batch *batch)
 static int step_by_buckets(struct train_rank *t, const struct train_batch *batch)
 {
 	struct mirrored_state *m = t->strategy_state;
-	struct train_ready ready = { train_buckets_ready, m->buckets, m->bucket };
+	struct train_ready ready = { .fn = train_buckets_ready,
+				     .arg = m->buckets,
+				     .grain = m->bucket };
 	int rc = train_buckets_begin(m->buckets), waited;
 
 	if (rc)

@@ -116,7 +116,7 @@ static int descend_part(struct train_rank *t, struct zero_state *z)
 		train_optimizer_update(t, &(struct train_update){
 						  .on = t->comm_device,
 						  .count = z->count,
-						  .scale = 1.0f / (float)t->leaves.batch,
+						  .scale = train_mean_scale(t, t->leaves.batch),
 						  .gradient = part,
 						  .state = z->state,
 						  .stride = z->part,

@@ -1,0 +1,161 @@
+/* device_host_sequence.c - operations on sequences of devices that compute in host memory
+ * (device_host.h) */
+#include "trainer/device/device_host.h"
+
+#include "trainer/device/exact.h"
+
+#include <string.h>
+
+/* ---- characters --------------------------------------------------------------------------------- */
+
+/* The character of an input that gather divided by 255. */
+static size_t character_of(float x)
+{
+	return (size_t)(x * 255.0f + 0.5f);
+}
+
+void train_host_embed(struct train_device *d, size_t rows, size_t positions, size_t width,
+		      const float *x, const float *table, const float *places, float *y)
+{
+	(void)d;
+	for (size_t i = 0; i < rows * positions; i++, y += width) {
+		const float *vector = table + character_of(x[i]) * width;
+		const float *place = places + i % positions * width;
+
+		for (size_t k = 0; k < width; k++)
+			y[k] = vector[k] + place[k];
+	}
+}
+
+void train_host_embed_back(struct train_device *d, size_t rows, size_t positions, size_t width,
+			   size_t characters, const float *x, const float *dy, float *gradients)
+{
+	float *places = gradients + characters * width;
+
+	(void)d;
+	memset(gradients, 0, (characters + positions) * width * sizeof(*gradients));
+	for (size_t i = 0; i < rows * positions; i++, dy += width) {
+		float *vector = gradients + character_of(x[i]) * width;
+		float *place = places + i % positions * width;
+
+		for (size_t k = 0; k < width; k++) {
+			vector[k] += dy[k];
+			place[k] += dy[k];
+		}
+	}
+}
+
+/* ---- normalization ------------------------------------------------------------------------------ */
+
+void train_host_norm(struct train_device *d, size_t vectors, size_t width, const float *x,
+		     const float *parameters, float *stats, float *y)
+{
+	const float *gain = parameters, *bias = parameters + width;
+
+	(void)d;
+	for (; vectors; vectors--, x += width, y += width, stats += 2) {
+		double mean = 0.0, square = 0.0;
+
+		for (size_t k = 0; k < width; k++)
+			mean += x[k];
+		mean /= (double)width;
+		for (size_t k = 0; k < width; k++)
+			square += (x[k] - mean) * (x[k] - mean);
+		stats[0] = (float)mean;
+		stats[1] = (float)(1.0 / __builtin_sqrt(square / (double)width + 1e-5));
+		for (size_t k = 0; k < width; k++)
+			y[k] = (x[k] - stats[0]) * stats[1] * gain[k] + bias[k];
+	}
+}
+
+void train_host_norm_back(struct train_device *d, size_t vectors, size_t width, const float *x,
+			  const float *gain, const float *stats, const float *dy, float *dx)
+{
+	(void)d;
+	for (; vectors; vectors--, x += width, dy += width, dx += width, stats += 2) {
+		double mean = 0.0, along = 0.0; /* of dy gain; of dy gain with the normed x */
+
+		for (size_t k = 0; k < width; k++) {
+			float g = dy[k] * gain[k];
+
+			mean += g;
+			along += g * ((x[k] - stats[0]) * stats[1]);
+		}
+		mean /= (double)width;
+		along /= (double)width;
+		for (size_t k = 0; k < width; k++)
+			dx[k] = stats[1] * (dy[k] * gain[k] - (float)mean -
+					    (x[k] - stats[0]) * stats[1] * (float)along);
+	}
+}
+
+void train_host_norm_back_weights(struct train_device *d, size_t vectors, size_t width,
+				  const float *x, const float *stats, const float *dy,
+				  float *gradients)
+{
+	float *gain = gradients, *bias = gradients + width;
+
+	(void)d;
+	memset(gradients, 0, 2 * width * sizeof(*gradients));
+	for (; vectors; vectors--, x += width, dy += width, stats += 2)
+		for (size_t k = 0; k < width; k++) {
+			gain[k] += dy[k] * ((x[k] - stats[0]) * stats[1]);
+			bias[k] += dy[k];
+		}
+}
+
+/* ---- gelu --------------------------------------------------------------------------------------- */
+
+static const double slope = 0.7978845608028654; /* sqrt(2 / pi) */
+static const double cubic = 0.044715;
+
+/* tanh(slope (x + cubic x^3)) */
+static double gelu_tanh(double x)
+{
+	return 1.0 - 2.0 / (train_exact_exp(2.0 * slope * (x + cubic * x * x * x)) + 1.0);
+}
+
+void train_host_gelu(struct train_device *d, size_t count, const float *x, float *y)
+{
+	(void)d;
+	for (size_t i = 0; i < count; i++)
+		y[i] = (float)(0.5 * x[i] * (1.0 + gelu_tanh(x[i])));
+}
+
+void train_host_gelu_back(struct train_device *d, size_t count, const float *x, float *dy)
+{
+	(void)d;
+	for (size_t i = 0; i < count; i++) {
+		double at = x[i], t = gelu_tanh(at);
+		double inner = slope * (1.0 + 3.0 * cubic * at * at);
+
+		dy[i] = (float)(dy[i] * (0.5 * (1.0 + t) + 0.5 * at * (1.0 - t * t) * inner));
+	}
+}
+
+/* ---- attention ---------------------------------------------------------------------------------- */
+
+void train_host_causal(struct train_device *d, size_t positions, float scale, float *weights)
+{
+	(void)d;
+	for (size_t i = 0; i < positions; i++, weights += positions) {
+		for (size_t j = 0; j <= i; j++)
+			weights[j] *= scale;
+		train_softmax(weights, i + 1);
+		memset(weights + i + 1, 0, (positions - i - 1) * sizeof(*weights));
+	}
+}
+
+void train_host_causal_back(struct train_device *d, size_t positions, float scale,
+			    const float *weights, float *dweights)
+{
+	(void)d;
+	for (size_t i = 0; i < positions; i++, weights += positions, dweights += positions) {
+		double along = 0.0;
+
+		for (size_t j = 0; j <= i; j++)
+			along += (double)weights[j] * dweights[j];
+		for (size_t j = 0; j < positions; j++)
+			dweights[j] = weights[j] * (dweights[j] - (float)along) * scale;
+	}
+}

@@ -1,0 +1,34 @@
+/*
+ * affine.h - the part of a layer that is y = x W + b, for one or several vectors of a sample
+ *
+ * Called by layers; calls the device and leaves.c.
+ */
+#ifndef TRAIN_MODEL_AFFINE_H
+#define TRAIN_MODEL_AFFINE_H
+
+#include "trainer/model/model.h"
+
+/* Adds the tensors to a layer that is being made. Returns 0 | TRAIN_FAILED. */
+int train_affine_add(struct train_model *m, const char *name, size_t inputs, size_t outputs,
+		     size_t vectors, struct train_affine *ret_affine, struct train_layer *layer);
+
+/* One pass over some samples. */
+struct train_affine_pass {
+	struct train_model *model;
+	const struct train_affine *affine;
+	size_t rows;     /* samples */
+	const float *x;  /* [rows * vectors][inputs] */
+	const float *dy; /* [rows * vectors][outputs] */
+};
+
+/* parameters, gradients: those of the layer. */
+void train_affine_forward(const struct train_affine_pass *p, const float *parameters, bool relu,
+			  float *y);
+void train_affine_backward_input(const struct train_affine_pass *p, const float *parameters,
+				 float *dx);
+/* As backward_weights of a layer; the bias first. */
+int train_affine_backward_weights(const struct train_affine_pass *p,
+				  const struct train_leaf_sum *sum, float *gradients,
+				  const struct train_ready *ready);
+
+#endif

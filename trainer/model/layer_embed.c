@@ -1,0 +1,68 @@
+/*
+ * layer_embed.c - a vector for each character: the row of a table, plus a vector of its position
+ *
+ * The first layer of a model of text; its input has no gradient. Called by model.c (layer.h).
+ */
+#include "trainer/model/model.h"
+
+static void embed_forward(const struct train_pass *p, const float *parameters)
+{
+	const struct train_layer *l = p->layer;
+	struct train_device *d = p->model->device;
+	size_t table = p->model->classes * l->width;
+
+	d->ops->embed(d, p->rows, l->positions, l->width, p->x, parameters, parameters + table,
+		      p->y);
+}
+
+static void weights_leaf(void *arg, size_t row, size_t rows, float *out)
+{
+	const struct train_pass *p = arg;
+	const struct train_layer *l = p->layer;
+	struct train_device *d = p->model->device;
+
+	d->ops->embed_back(d, rows, l->positions, l->width, p->model->classes,
+			   p->x + row * l->inputs, p->dy + row * l->outputs, out);
+}
+
+static int embed_backward_weights(const struct train_pass *p, const struct train_leaf_sum *sum,
+				  float *gradients, const struct train_ready *ready)
+{
+	train_leaves_each(sum, p->rows, p->layer->parameters, weights_leaf, (void *)p, gradients);
+	return train_ready_notify(ready, 0);
+}
+
+int train_layer_add_embed(struct train_model *m, size_t width)
+{
+	struct train_layer layer = {
+		.ops = &train_layer_embed,
+		.inputs = m->inputs,
+		.outputs = m->inputs * width,
+		.positions = m->inputs,
+		.width = width,
+	};
+	/* each of variance 1 / width, as if of `2 width` inputs */
+	struct train_tensor table = { .name = "embed",
+				      .kind = "table",
+				      .rows = m->classes,
+				      .columns = width,
+				      .inputs = 2 * width };
+	struct train_tensor places = { .name = "embed",
+				       .kind = "positions",
+				       .rows = m->inputs,
+				       .columns = width,
+				       .inputs = 2 * width };
+	int rc = train_model_add(m, &table, &layer);
+
+	if (!rc)
+		rc = train_model_add(m, &places, &layer);
+	layer.piece = layer.parameters;
+	layer.flops = (double)layer.outputs;
+	return rc ? rc : train_model_add_layer(m, &layer);
+}
+
+const struct train_layer_ops train_layer_embed = {
+	.name = "embed",
+	.forward = embed_forward,
+	.backward_weights = embed_backward_weights,
+};
