@@ -56,7 +56,10 @@ static struct checkpoint_header make_header(const struct train_rank *t, uint64_t
 	}
 
 	memcpy(h.magic, magic, sizeof(magic));
-	snprintf(h.model, sizeof(h.model), "%s", c->model);
+	if (c->shards > 1)
+		snprintf(h.model, sizeof(h.model), "%s --shards %d", c->model, (int)c->shards);
+	else
+		snprintf(h.model, sizeof(h.model), "%s", c->model);
 	snprintf(h.data, sizeof(h.data), "%s", t->data->name);
 	return h;
 }
@@ -229,7 +232,7 @@ int train_checkpoint_save(struct train_rank *t, const char *path, uint64_t step)
 
 	if (t->rank)
 		return t->strategy->own_state ? gather_own(t, &h, NULL) : TRAIN_OK;
-	if (t->mesh.stage)
+	if (!train_is_lead(t))
 		return gather_stages(t, NULL);
 	values = malloc(values_of(&h) * sizeof(*values));
 	if (!values)

@@ -73,9 +73,13 @@ static int hash_stages(struct train_rank *t, float *host, uint64_t *ret_hash)
 	rc = train_mesh_gather(t, host, whole);
 	*ret_hash = train_hash(whole, bytes);
 	free(whole);
-	return rc ? rc
-		  : train_check(tuttiBcast(ret_hash, 1, tuttiUint64, 0, t->mesh.comm, NULL),
-				t->mesh.comm);
+	if (!rc && t->mesh.tensor_rank == 0)
+		rc = train_check(tuttiBcast(ret_hash, 1, tuttiUint64, 0, t->mesh.comm, NULL),
+				 t->mesh.comm);
+	if (!rc && t->mesh.tensor > 1)
+		rc = train_check(tuttiBcast(ret_hash, 1, tuttiUint64, 0, t->mesh.tensor_comm, NULL),
+				 t->mesh.tensor_comm);
+	return rc;
 }
 
 int train_replicas_check(struct train_rank *t, uint64_t step, uint64_t *ret_hash)

@@ -68,7 +68,17 @@ static const struct tool_option options[] = {
 	  .kind = TOOL_OPT_TEXT,
 	  .argument = "LAYOUT",
 	  .offset = AT(mesh),
-	  .help = "data=D,pipeline=P: D replicas of P stages; needs --canonical" },
+	  .help = "data=D,tensor=T,pipeline=P: D replicas of P stages of T ranks that\n"
+		  "divide each product; needs --canonical" },
+	{ .name = "shards",
+	  .kind = TOOL_OPT_INT,
+	  .argument = "N",
+	  .offset = AT(shards),
+	  .fallback = "1",
+	  .min = 1,
+	  .max = 64,
+	  .help = "parts of a product that tensor ranks may divide: the parameters\n"
+		  "depend on N, not on the ranks" },
 	{ .name = "schedule",
 	  .kind = TOOL_OPT_TEXT,
 	  .argument = "NAME",

@@ -5,6 +5,7 @@
 #include "trainer/rank/fault.h"
 #include "trainer/rank/optimizer.h"
 #include "trainer/rank/pipeline.h"
+#include "trainer/rank/tensor_sum.h"
 #include "trainer/settings_match.h"
 #include "trainer/strategy/strategy.h"
 
@@ -77,6 +78,11 @@ static int open_model(struct train_rank *t)
 		.classes = t->data->classes,
 		.positions = t->data->positions,
 		.text = t->data->text,
+		.axis = { .shards = (size_t)c->shards,
+			  .ranks = (size_t)t->mesh.tensor,
+			  .rank = (size_t)t->mesh.tensor_rank,
+			  .sum = train_tensor_sum,
+			  .arg = t },
 	};
 	int rc;
 
@@ -159,7 +165,6 @@ void train_rank_close(struct train_rank *t)
 	train_device_close(&t->device);
 	if (t->comm && t->comm != t->world)
 		tuttiCommDestroy(t->comm);
-	if (t->mesh.comm)
-		tuttiCommDestroy(t->mesh.comm);
+	train_mesh_close(t);
 	tuttiCommDestroy(t->world);
 }

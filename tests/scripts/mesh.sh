@@ -46,6 +46,23 @@ hash=$(field hash)
 layout 3 pipeline=3 1f1b 4 mirrored
 layout 4 data=2,pipeline=2 zero-bubble 3 mirrored
 
+# ---- products that tensor ranks divide -------------------------------------------------------------------------------
+
+cut=(--data synth --model mlp:24,20,18 --global-batch 256 --leaf 8 --canonical tree --shards 8 --eval-every 100000)
+net=("${cut[@]}" --steps 4)
+run 120 --strategy one "${net[@]}"
+hash=$(field hash) loss=$(field loss)
+layout 4 tensor=4 1f1b 1 one
+claim "... and its loss on the test set" is loss "$loss"
+# of 784x24 and 20x18 a rank has a quarter of the columns, of 24x20 and 18x10 a quarter of the rows
+claim "... and a rank has a quarter of what is cut" is rank_parameters $((785 * 6 + 6 * 20 + 20 + 21 * 4 + 4 * 10 + 10))
+sent=$(field tensor_sent)
+run 120 --np 4 --mesh tensor=4 "${cut[@]}" --steps 2
+# forward the outputs of both row products, 20 and 10, backward the inputs of the second column product, 20
+sends() { [ $((sent - $(field tensor_sent))) -ge "$1" ] && [ $((sent - $(field tensor_sent))) -le $(($1 + 64)) ]; }
+claim "... and sends 2(T-1)/T of the sums a step" sends $((2 * 2 * 3 * (20 + 10 + 20) * 256 * 4 / 4))
+layout 8 data=2,tensor=2,pipeline=2 zero-bubble 3 mirrored
+
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 net=(--data synth --model mlp:24,20,18 --global-batch 256 --leaf 8 --steps 1 --canonical tree)
@@ -72,6 +89,27 @@ resumed --strategy one
 run 120 --np 3 "${net[@]}" --steps 2 --save "$out/ck"
 claim "the checkpoint of 3 ranks without a mesh is the same file" cmp "$out/ck" "$out/ck.mesh"
 resumed --np 6 --mesh data=3,pipeline=2
+
+# the grand test: data x tensor x pipeline, killed, goes on on other layouts
+net=("${cut[@]}" --steps 6)
+run 120 --strategy one "${net[@]}"
+hash=$(field hash)
+run 120 --np 8 --mesh data=2,tensor=2,pipeline=2 "${net[@]}" --save "$out/ck" --save-every 2 --kill 5@4
+claim "a training on data=2,tensor=2,pipeline=2 is killed in step 4" ended 1
+cp "$out/ck" "$out/ck.killed"
+for layout in '--strategy one' '--np 3' '--np 8 --mesh tensor=4,pipeline=2' '--np 8 --mesh data=2,tensor=2,pipeline=2 --zero 1'; do
+	cp "$out/ck.killed" "$out/ck"
+	resumed $layout
+done
+wrong 'written with --model mlp:24,20,18 --shards 8' --resume "$out/ck" --shards 4
+wrong 'add --shards 8' --np 2 --mesh tensor=2 --shards 1
+wrong 'cannot be divided by 3' --np 3 --mesh tensor=3
+wrong 'use 1, 2, 4' --shards 6
+wrong 'no layer that tensor ranks can divide' --np 2 --mesh tensor=2 --model linear
+wrong 'too narrow for 4 tensor ranks' --np 4 --mesh tensor=4 --model mlp:3
+net=(--data synth --model mlp:24,20,18 --global-batch 250 --leaf 8 --steps 6 --momentum 0.9 --canonical tree)
+run 120 --strategy one "${net[@]}"
+hash=$(field hash)
 
 # ---- a sharded optimizer ---------------------------------------------------------------------------------------------
 
@@ -127,6 +165,10 @@ layout 4 pipeline=4 zero-bubble 3 one
 layout 4 data=2,pipeline=2 interleaved:2 2 mirrored
 claim "... and its loss on the test set" is loss "$loss"
 zero --np 3
+net+=(--shards 8)
+run 120 --strategy one "${net[@]}"
+hash=$(field hash)
+layout 8 data=2,tensor=2,pipeline=2 1f1b 3 mirrored
 run 120 "${net[@]}" --np 2 --device sim
 claim "a device with memory of its own: the hash of cpu" is hash "$hash"
 run 120 "${net[@]}" --np 3 --steps 2 --save "$out/ck"
@@ -134,6 +176,7 @@ resumed --np 4 --mesh data=2,pipeline=2
 run 120 --np 2 "${net[@]}" --canonical off --context 8 --global-batch 32 --steps 200
 learned() { awk -v loss="$(field loss)" 'BEGIN { exit !(loss > 0 && loss < 3.1) }'; }
 claim "200 steps predict better than the frequencies of characters, whose entropy is above 3.1" learned
+wrong 'has 8 heads' --shards 16
 wrong 'is for text' --data synth
 wrong 'is for images' --model mlp:8
 wrong 'not BLOCKSxWIDTH' --model gpt:2x12

@@ -29,12 +29,13 @@ struct model_fixture {
 	size_t positions;
 };
 
-static void make_model(struct model_fixture *s, const char *text)
+static void make_sharded(struct model_fixture *s, const char *text, size_t shards)
 {
 	struct train_model_size size = {
 		.inputs = INPUTS, .classes = CLASSES, .max_rows = ROWS, .leaf = 4
 	};
 
+	size.axis.shards = shards;
 	size.text = !strncmp(text, "gpt", 3);
 	size.positions = s->positions = size.text ? INPUTS : 1;
 
@@ -50,6 +51,11 @@ static void make_model(struct model_fixture *s, const char *text)
 		s->x[i] = (float)(i * i % 11 % CLASSES) / 255.0f;
 	for (size_t i = 0; i < ROWS * s->positions; i++)
 		s->labels[i] = (uint8_t)(i % CLASSES);
+}
+
+static void make_model(struct model_fixture *s, const char *text)
+{
+	make_sharded(s, text, 0);
 }
 
 static void free_model(struct model_fixture *s)
@@ -118,6 +124,34 @@ Test(model, gradients_agree_with_finite_differences)
 		}
 		free(gradients);
 		free_model(&s);
+	}
+}
+
+Test(model, products_over_shards_are_the_products)
+{
+	static const char *const cut[] = { "mlp:11,7,9", "gpt:2x16" };
+
+	for (size_t k = 0; k < 2; k++) {
+		struct model_fixture whole, sharded;
+		float *a, *b;
+		size_t bytes;
+
+		make_model(&whole, cut[k]);
+		make_sharded(&sharded, cut[k], 8);
+		bytes = whole.model.parameters * sizeof(float);
+		cr_expect_eq(memcmp(whole.parameters, sharded.parameters, bytes), 0);
+		a = malloc(bytes);
+		b = malloc(bytes);
+		gradients_of(&whole, 0, ROWS, a, NULL);
+		gradients_of(&sharded, 0, ROWS, b, NULL);
+		for (size_t i = 0; i < whole.model.parameters; i++)
+			cr_expect_float_eq(a[i], b[i], 1e-5f * (1 + fabsf(a[i])), "%s %zu", cut[k],
+					   i);
+		cr_expect_neq(memcmp(a, b, bytes), 0, "%s: shards have no effect", cut[k]);
+		free(a);
+		free(b);
+		free_model(&whole);
+		free_model(&sharded);
 	}
 }
 

@@ -1,16 +1,37 @@
 /* affine.c - y = x W + b (affine.h) */
 #include "trainer/model/affine.h"
 
+#include "trainer/model/tensor_axis.h"
+
 int train_affine_add(struct train_model *m, const char *name, size_t inputs, size_t outputs,
-		     size_t vectors, struct train_affine *ret_affine, struct train_layer *layer)
+		     size_t vectors, enum train_cut cut, struct train_affine *ret_affine,
+		     struct train_layer *layer)
 {
-	struct train_tensor weight = {
-		.name = name, .kind = "weight", .rows = inputs, .columns = outputs, .inputs = inputs
+	bool columns = cut == TRAIN_CUT_COLUMNS, rows = cut == TRAIN_CUT_ROWS;
+	struct train_affine l = {
+		.at = layer->parameters,
+		.inputs = rows ? train_shards_of(&m->axis, inputs) : inputs,
+		.outputs = columns ? train_shards_of(&m->axis, outputs) : outputs,
+		.vectors = vectors,
+		.cut = cut,
+		.whole = rows ? inputs : outputs,
 	};
-	struct train_tensor bias = { .name = name, .kind = "bias", .rows = 1, .columns = outputs };
+	struct train_tensor weight = { .name = name,
+				       .kind = "weight",
+				       .rows = l.inputs,
+				       .columns = l.outputs,
+				       .cut = cut,
+				       .whole = l.whole,
+				       .inputs = inputs };
+	struct train_tensor bias = { .name = name,
+				     .kind = "bias",
+				     .rows = 1,
+				     .columns = l.outputs,
+				     .cut = columns ? cut : TRAIN_CUT_NONE,
+				     .whole = outputs };
 	int rc;
 
-	*ret_affine = (struct train_affine){ layer->parameters, inputs, outputs, vectors };
+	*ret_affine = l;
 	layer->flops += 2.0 * (double)inputs * (double)outputs * (double)vectors;
 	rc = train_model_add(m, &weight, layer);
 	return rc ? rc : train_model_add(m, &bias, layer);
@@ -22,16 +43,84 @@ static size_t bias_at(const struct train_affine *l)
 	return l->at + l->inputs * l->outputs;
 }
 
+/* ---- products over shards ----------------------------------------------------------------------- */
+
+/* out[rows][n] = a[rows][k] b[k][n], where k is the dimension that is cut. */
+struct shard_product {
+	const struct train_affine_pass *pass;
+	struct train_matrix a, b;
+	size_t b_stride; /* floats of b from one k to the next */
+	size_t rows, n;
+};
+
+/* out = the sum over shards first..last-1 of this rank; scratch from `level` on is used. */
+static void sum_shards(const struct shard_product *s, size_t first, size_t last, size_t level,
+		       float *out)
+{
+	struct train_model *m = s->pass->model;
+	struct train_device *d = m->device;
+	size_t middle = first + (last - first) / 2, most = m->leaf * s->pass->affine->vectors;
+	float *right = m->scratch + level * most * s->n;
+
+	if (last - first == 1) {
+		struct train_node at = train_shard_range(&m->axis, s->pass->affine->whole, first);
+		struct train_matrix a = s->a, b = s->b;
+
+		a.at += at.first;
+		b.at += at.first * s->b_stride;
+		d->ops->gemm(d, s->rows, s->n, at.last - at.first, a, b, out, s->n);
+		return;
+	}
+	sum_shards(s, first, middle, level, out);
+	sum_shards(s, middle, last, level + 1, right);
+	d->ops->add(d, s->rows * s->n, right, out);
+}
+
+/* out = the product for all rows of the pass, at most a leaf at once, and over all ranks. */
+static void sum_product(struct shard_product s, float *out)
+{
+	struct train_model *m = s.pass->model;
+	size_t rows = s.pass->rows * s.pass->affine->vectors;
+	size_t most = m->leaf * s.pass->affine->vectors, a_stride = s.a.stride;
+	const float *a = s.a.at;
+
+	for (size_t row = 0; row < rows; row += most) {
+		s.rows = rows - row < most ? rows - row : most;
+		s.a.at = a + row * a_stride;
+		sum_shards(&s, 0, train_shards_each(&m->axis), 0, out + row * s.n);
+	}
+	train_tensor_axis_sum(m, out, rows * s.n);
+}
+
+size_t train_affine_scratch(const struct train_model *m, const struct train_affine *l)
+{
+	size_t levels = 0, n = l->cut == TRAIN_CUT_ROWS ? l->outputs : l->inputs;
+
+	for (size_t shards = train_shards_each(&m->axis); shards > 1; shards /= 2)
+		levels++;
+	return l->cut == TRAIN_CUT_NONE ? 0 : levels * m->leaf * l->vectors * n;
+}
+
+static bool is_sharded(const struct train_affine_pass *p, enum train_cut cut)
+{
+	return p->affine->cut == cut && p->model->axis.shards > 1;
+}
+
+/* ---- forward and backward ----------------------------------------------------------------------- */
+
 void train_affine_forward(const struct train_affine_pass *p, const float *parameters, bool relu,
 			  float *y)
 {
 	const struct train_affine *l = p->affine;
 	struct train_device *d = p->model->device;
+	struct train_matrix x = { p->x, l->inputs, false },
+			    w = { parameters + l->at, l->outputs, false };
 	size_t rows = p->rows * l->vectors;
 
-	d->ops->gemm(d, rows, l->outputs, l->inputs,
-		     (struct train_matrix){ p->x, l->inputs, false },
-		     (struct train_matrix){ parameters + l->at, l->outputs, false }, y, l->outputs);
+	if (is_sharded(p, TRAIN_CUT_ROWS))
+		sum_product((struct shard_product){ p, x, w, l->outputs, 0, l->outputs }, y);
+	else
+		d->ops->gemm(d, rows, l->outputs, l->inputs, x, w, y, l->outputs);
 	d->ops->bias(d, rows, l->outputs, parameters + bias_at(l), relu, y);
 }
 
@@ -40,10 +129,13 @@ void train_affine_backward_input(const struct train_affine_pass *p, const float 
 {
 	const struct train_affine *l = p->affine;
 	struct train_device *d = p->model->device;
+	struct train_matrix dy = { p->dy, l->outputs, false },
+			    w = { parameters + l->at, l->outputs, true };
 
-	d->ops->gemm(d, p->rows * l->vectors, l->inputs, l->outputs,
-		     (struct train_matrix){ p->dy, l->outputs, false },
-		     (struct train_matrix){ parameters + l->at, l->outputs, true }, dx, l->inputs);
+	if (is_sharded(p, TRAIN_CUT_COLUMNS))
+		sum_product((struct shard_product){ p, dy, w, 1, 0, l->inputs }, dx);
+	else
+		d->ops->gemm(d, p->rows * l->vectors, l->inputs, l->outputs, dy, w, dx, l->inputs);
 }
 
 /* ---- gradients of weights ----------------------------------------------------------------------- */

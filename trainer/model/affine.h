@@ -1,7 +1,9 @@
 /*
  * affine.h - the part of a layer that is y = x W + b, for one or several vectors of a sample
  *
- * Called by layers; calls the device and leaves.c.
+ * A sum over a dimension that is cut is that of its shards, as a perfect binary tree: a rank computes
+ * the subtree of its shards, then the ranks of the tensor axis sum theirs. So the bits depend on the
+ * number of shards, not of ranks. Called by layers; calls the device, leaves.c and tensor_axis.c.
  */
 #ifndef TRAIN_MODEL_AFFINE_H
 #define TRAIN_MODEL_AFFINE_H
@@ -10,7 +12,11 @@
 
 /* Adds the tensors to a layer that is being made. Returns 0 | TRAIN_FAILED. */
 int train_affine_add(struct train_model *m, const char *name, size_t inputs, size_t outputs,
-		     size_t vectors, struct train_affine *ret_affine, struct train_layer *layer);
+		     size_t vectors, enum train_cut cut, struct train_affine *ret_affine,
+		     struct train_layer *layer);
+
+/* Floats of model.scratch that the products use. */
+size_t train_affine_scratch(const struct train_model *m, const struct train_affine *l);
 
 /* One pass over some samples. */
 struct train_affine_pass {

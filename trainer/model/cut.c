@@ -3,6 +3,7 @@
 #include "trainer/model/model.h"
 
 #include "trainer/base/fail.h"
+#include "trainer/model/tensor_axis.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,9 +42,9 @@ size_t train_model_stage_parameters(const struct train_model *m, int stage)
 {
 	size_t count = 0;
 
-	for (size_t l = 0; l < m->layers; l++)
-		if (train_model_stage_of(m, l) == stage)
-			count += m->layer[l].parameters;
+	for (size_t i = 0; i < m->nwhole; i++)
+		if (train_model_stage_of(m, m->whole_tensors[i].layer) == stage)
+			count += m->whole_tensors[i].count;
 	return count;
 }
 
@@ -80,12 +81,16 @@ int train_model_cut(struct train_model *m, const struct train_model_size *size)
 				  "fewer stages, or a model with more layers",
 				  m->layers, m->chunks);
 	m->nwhole = m->ntensors;
-	m->whole_parameters = m->parameters;
 	m->chunk_first = calloc((size_t)m->chunks + 1, sizeof(*m->chunk_first));
 	m->whole_tensors = malloc(m->ntensors * sizeof(*m->whole_tensors));
 	if (!m->chunk_first || !m->whole_tensors)
 		return train_fail(TRAIN_FAILED, "no memory for a model of %zu layers", m->layers);
 	memcpy(m->whole_tensors, m->tensors, m->ntensors * sizeof(*m->tensors));
+	for (size_t i = 0; i < m->nwhole; i++) {
+		m->whole_tensors[i].at = m->whole_parameters;
+		m->whole_tensors[i].count = train_tensor_whole_count(&m->tensors[i]);
+		m->whole_parameters += m->whole_tensors[i].count;
+	}
 	place_chunks(m);
 	keep_stage(m);
 	return TRAIN_OK;

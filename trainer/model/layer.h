@@ -19,11 +19,20 @@ struct train_model;
 
 enum { TRAIN_HEADS = 8 }; /* of attention */
 
+/* How the ranks of a tensor group divide a product (tensor_axis.h). */
+enum train_cut {
+	TRAIN_CUT_NONE,    /* each rank has it */
+	TRAIN_CUT_COLUMNS, /* each has some outputs, of all inputs */
+	TRAIN_CUT_ROWS     /* each has some inputs, and the outputs are sums over all ranks */
+};
+
 /* y = x W + b (affine.h) */
 struct train_affine {
 	size_t at; /* of weights[inputs][outputs] in the layer's arrays; bias[outputs] follows */
-	size_t inputs, outputs;
-	size_t vectors; /* of a sample */
+	size_t inputs, outputs; /* of this rank */
+	size_t vectors;         /* of a sample */
+	enum train_cut cut;
+	size_t whole; /* size of the dimension that is cut */
 };
 
 struct train_layer {
@@ -64,9 +73,8 @@ struct train_ready {
 
 struct train_layer_ops {
 	const char *name;
-	/* Floats that the passes of a layer share with those of other layers; leaf as in
-	 * train_model. NULL: none. */
-	size_t (*scratch)(const struct train_layer *layer, size_t leaf);
+	/* Floats that the passes of a layer share with those of other layers. NULL: none. */
+	size_t (*scratch)(const struct train_model *m, const struct train_layer *layer);
 
 	/* parameters, gradients: those of the layer. */
 	void (*forward)(const struct train_pass *p, const float *parameters);
@@ -84,7 +92,7 @@ extern const struct train_layer_ops train_layer_dense, train_layer_convolution, 
 /* Add a layer, whose inputs are the outputs of the layer before: fully connected; a convolution of
  * 5 x 5 of square planes, with ReLU and 2 x 2 max pooling, to `to` planes. Return 0 | TRAIN_FAILED
  * (no memory). */
-int train_layer_add_dense(struct train_model *m, size_t outputs, bool relu);
+int train_layer_add_dense(struct train_model *m, size_t outputs, bool relu, enum train_cut cut);
 int train_layer_add_convolution(struct train_model *m, size_t to);
 
 /* Add a layer of a transformer: vectors of the characters and of their positions; x +

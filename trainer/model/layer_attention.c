@@ -11,6 +11,7 @@
  */
 #include "trainer/model/affine.h"
 #include "trainer/model/norm.h"
+#include "trainer/model/tensor_axis.h"
 
 #include <math.h>
 
@@ -140,10 +141,13 @@ static void each_head(const struct train_pass *p, void (*fn)(const struct attent
 
 /* ---- the layer ---------------------------------------------------------------------------------- */
 
-static size_t attention_scratch(const struct train_layer *l, size_t leaf)
+static size_t attention_scratch(const struct train_model *m, const struct train_layer *l)
 {
-	(void)leaf;
-	return l->positions * l->positions;
+	size_t first = train_affine_scratch(m, &l->affine[0]);
+	size_t second = train_affine_scratch(m, &l->affine[1]);
+	size_t products = first > second ? first : second, head = l->positions * l->positions;
+
+	return products > head ? products : head;
 }
 
 static void attention_forward(const struct train_pass *p, const float *parameters)
@@ -192,21 +196,21 @@ int train_layer_add_attention(struct train_model *m)
 		.outputs = positions * width,
 		.positions = positions,
 		.width = width,
-		.heads = TRAIN_HEADS,
+		.heads = train_shards_of(&m->axis, TRAIN_HEADS),
 		.piece = 3 * width,
 		.flops = 4.0 * (double)(positions * positions * width),
 	};
+	size_t own = train_shards_of(&m->axis, width);
 	int rc = train_norm_add(m, &layer);
 
-	layer.kept = positions *
-		     (2 * width + 8 * width + TRAIN_HEADS * positions + TRAIN_NORM_KEPT) *
+	layer.kept = positions * (2 * width + 8 * own + layer.heads * positions + TRAIN_NORM_KEPT) *
 		     sizeof(float);
 	if (!rc)
 		rc = train_affine_add(m, "attention.in", width, 3 * width, positions,
-				      &layer.affine[0], &layer);
+				      TRAIN_CUT_COLUMNS, &layer.affine[0], &layer);
 	if (!rc)
-		rc = train_affine_add(m, "attention.out", width, width, positions, &layer.affine[1],
-				      &layer);
+		rc = train_affine_add(m, "attention.out", width, width, positions, TRAIN_CUT_ROWS,
+				      &layer.affine[1], &layer);
 	return rc ? rc : train_model_add_layer(m, &layer);
 }
 

@@ -29,9 +29,9 @@ static size_t whole_lines(size_t floats)
 	return (floats + 15) / 16 * 16;
 }
 
-static size_t convolution_scratch(const struct train_layer *l, size_t leaf)
+static size_t convolution_scratch(const struct train_model *m, const struct train_layer *l)
 {
-	size_t pixels = leaf * l->side * l->side;
+	size_t pixels = m->leaf * l->side * l->side;
 
 	return whole_lines(l->to * pixels) + whole_lines(lines_of(l) * pixels) +
 	       whole_lines(l->to * lines_of(l));

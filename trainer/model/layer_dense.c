@@ -32,20 +32,27 @@ static int dense_backward_weights(const struct train_pass *p, const struct train
 	return train_affine_backward_weights(&pass, sum, gradients, ready);
 }
 
-int train_layer_add_dense(struct train_model *m, size_t outputs, bool relu)
+static size_t dense_scratch(const struct train_model *m, const struct train_layer *l)
 {
-	size_t inputs = train_model_outputs(m);
-	struct train_layer layer = {
-		.ops = &train_layer_dense, .inputs = inputs, .outputs = outputs, .relu = relu
-	};
-	int rc = train_affine_add(m, "dense", inputs, outputs, 1, &layer.affine[0], &layer);
+	return train_affine_scratch(m, &l->affine[0]);
+}
 
-	layer.piece = outputs;
+/* A layer that is cut by rows follows one that is cut by columns. */
+int train_layer_add_dense(struct train_model *m, size_t outputs, bool relu, enum train_cut cut)
+{
+	size_t inputs = cut == TRAIN_CUT_ROWS ? m->layer[m->layers - 1].affine[0].whole
+					      : train_model_outputs(m);
+	struct train_layer layer = { .ops = &train_layer_dense, .relu = relu };
+	int rc = train_affine_add(m, "dense", inputs, outputs, 1, cut, &layer.affine[0], &layer);
+
+	layer.inputs = layer.affine[0].inputs;
+	layer.outputs = layer.piece = layer.affine[0].outputs;
 	return rc ? rc : train_model_add_layer(m, &layer);
 }
 
 const struct train_layer_ops train_layer_dense = {
 	.name = "dense",
+	.scratch = dense_scratch,
 	.forward = dense_forward,
 	.backward_input = dense_backward_input,
 	.backward_weights = dense_backward_weights,

@@ -6,6 +6,7 @@
  */
 #include "trainer/model/affine.h"
 #include "trainer/model/norm.h"
+#include "trainer/model/tensor_axis.h"
 
 enum { HIDDEN = 4 };
 
@@ -88,6 +89,14 @@ static int feedforward_backward_weights(const struct train_pass *p,
 	return rc ? rc : train_norm_backward_weights(p, k.stats, k.dnormed, sum, gradients, ready);
 }
 
+static size_t feedforward_scratch(const struct train_model *m, const struct train_layer *l)
+{
+	size_t first = train_affine_scratch(m, &l->affine[0]);
+	size_t second = train_affine_scratch(m, &l->affine[1]);
+
+	return first > second ? first : second;
+}
+
 int train_layer_add_feedforward(struct train_model *m)
 {
 	const struct train_layer *before = &m->layer[m->layers - 1];
@@ -99,21 +108,24 @@ int train_layer_add_feedforward(struct train_model *m)
 		.positions = positions,
 		.width = width,
 		.piece = hidden,
-		.kept = positions * (2 * width + 3 * hidden + TRAIN_NORM_KEPT) * sizeof(float),
 	};
+	size_t own = train_shards_of(&m->axis, hidden);
 	int rc = train_norm_add(m, &layer);
+
+	layer.kept = positions * (2 * width + 3 * own + TRAIN_NORM_KEPT) * sizeof(float);
 
 	if (!rc)
 		rc = train_affine_add(m, "feedforward.in", width, hidden, positions,
-				      &layer.affine[0], &layer);
+				      TRAIN_CUT_COLUMNS, &layer.affine[0], &layer);
 	if (!rc)
 		rc = train_affine_add(m, "feedforward.out", hidden, width, positions,
-				      &layer.affine[1], &layer);
+				      TRAIN_CUT_ROWS, &layer.affine[1], &layer);
 	return rc ? rc : train_model_add_layer(m, &layer);
 }
 
 const struct train_layer_ops train_layer_feedforward = {
 	.name = "feedforward",
+	.scratch = feedforward_scratch,
 	.forward = feedforward_forward,
 	.backward_input = feedforward_backward_input,
 	.backward_weights = feedforward_backward_weights,

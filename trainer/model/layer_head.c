@@ -68,8 +68,8 @@ int train_layer_add_head(struct train_model *m)
 	int rc = train_norm_add(m, &layer);
 
 	if (!rc)
-		rc = train_affine_add(m, "head", width, m->classes, positions, &layer.affine[0],
-				      &layer);
+		rc = train_affine_add(m, "head", width, m->classes, positions, TRAIN_CUT_NONE,
+				      &layer.affine[0], &layer);
 	layer.piece = 2 * width > m->classes ? 2 * width : m->classes;
 	return rc ? rc : train_model_add_layer(m, &layer);
 }

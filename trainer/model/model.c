@@ -3,6 +3,7 @@
 
 #include "trainer/base/fail.h"
 #include "trainer/base/rng.h"
+#include "trainer/model/tensor_axis.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static int open_memory(struct train_model *m)
 
 	for (size_t l = 0; l < m->layers; l++) {
 		const struct train_layer *layer = &m->layer[l];
-		size_t floats = layer->ops->scratch ? layer->ops->scratch(layer, m->leaf) : 0;
+		size_t floats = layer->ops->scratch ? layer->ops->scratch(m, layer) : 0;
 
 		scratch = floats > scratch ? floats : scratch;
 		m->piece = layer->piece > m->piece ? layer->piece : m->piece;
@@ -46,6 +47,7 @@ int train_model_open(struct train_model *m, const char *text, struct train_devic
 		.leaf = size->leaf,
 		.piece = TRAIN_SUM_PIECE,
 		.positions = size->positions ? size->positions : 1,
+		.axis = size->axis,
 	};
 	for (const struct train_model_ops *const *at = train_models; *at; at++)
 		if (strlen((*at)->name) == bytes && !memcmp((*at)->name, text, bytes))
@@ -58,6 +60,8 @@ int train_model_open(struct train_model *m, const char *text, struct train_devic
 				  "--model %s: is for %s; use another --data, or --model %s", text,
 				  m->ops->text ? "text" : "images", m->ops->text ? "mlp" : "gpt");
 	rc = m->ops->open(m, text[bytes] ? text + bytes + 1 : NULL);
+	if (!rc)
+		rc = train_tensor_axis_check(m);
 	if (!rc)
 		rc = train_model_cut(m, size);
 	if (!rc)
@@ -138,9 +142,10 @@ void train_model_init(const struct train_model *m, uint64_t seed, float *host_pa
 		float bound = tensor->inputs ? sqrtf(6.0f / (float)tensor->inputs) : 0.0f;
 
 		for (size_t i = 0; i < tensor->count; i++) {
+			size_t whole = train_tensor_whole_index(tensor, &m->axis, i);
 			uint32_t random[4];
 
-			train_rng(seed, TRAIN_RNG_WEIGHTS, tensor->number, i, random);
+			train_rng(seed, TRAIN_RNG_WEIGHTS, tensor->number, whole, random);
 			host_parameters[tensor->at + i] = tensor->inputs
 								  ? bound * train_rng_unit(
 										    random[0])

@@ -20,11 +20,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The ranks that divide products (tensor_axis.h). All zero: one rank, one shard. */
+struct train_tensor_axis {
+	size_t shards;      /* of a dimension that is cut; a power of two */
+	size_t ranks, rank; /* the shards of a rank are consecutive */
+	/* data[count] of each rank becomes the sum over all ranks, as a perfect binary tree in the
+	 * order of ranks. Returns 0 | TRAIN_FAILED. */
+	int (*sum)(void *arg, float *data, size_t count);
+	void *arg;
+};
+
 struct train_tensor {
 	const char *name, *kind; /* of the part of a layer; weight, bias, ... */
-	size_t rows, columns;
-	size_t at, count; /* offset in the array and size, in floats */
-	size_t inputs;    /* fan-in of one output; 0: initialized with `value` */
+	size_t rows, columns;    /* of this rank */
+	enum train_cut cut;      /* of its rows or columns */
+	size_t whole;            /* rows or columns of all ranks, if it is cut */
+	size_t at, count;        /* offset in the array and size, in floats */
+	size_t inputs;           /* fan-in of one output; 0: initialized with `value` */
 	float value;
 	size_t layer;    /* that it belongs to */
 	uint32_t number; /* among the tensors of the whole model */
@@ -43,17 +55,20 @@ struct train_model {
 	struct train_device *device;
 	size_t inputs, classes; /* pixels of a sample, outputs of a prediction */
 	size_t positions;       /* predictions of a sample */
-	size_t max_rows;        /* greatest number of samples of a pass; 0 is valid too */
-	size_t parameters;      /* floats of all tensors */
-	size_t piece;           /* greatest number of gradients that backward sums at once */
-	size_t leaf;            /* samples of a leaf; without --canonical, of a block of rows */
+	struct train_tensor_axis axis;
+	bool failed;       /* a sum over the ranks of the axis failed */
+	size_t max_rows;   /* greatest number of samples of a pass; 0 is valid too */
+	size_t parameters; /* floats of all tensors */
+	size_t piece;      /* greatest number of gradients that backward sums at once */
+	size_t leaf;       /* samples of a leaf; without --canonical, of a block of rows */
 	struct train_tensor *tensors;
 	size_t ntensors;
 	struct train_layer *layer; /* of the whole model */
 	size_t layers;
 	int stages, stage, chunks; /* this part of a model that is cut; 1, 0, 1: it is not */
 	size_t *chunk_first;       /* [chunks + 1]: chunk c begins with this layer */
-	struct train_tensor *whole_tensors; /* of all stages, with offsets in the whole array */
+	/* of all stages, uncut: with offsets and counts in the whole array */
+	struct train_tensor *whole_tensors;
 	size_t nwhole, whole_parameters;
 	float *scratch;                 /* device memory that the layers share during a pass */
 	struct train_activations whole; /* of all layers and max_rows samples; not if it is cut */
@@ -66,6 +81,7 @@ struct train_model_size {
 	int stages, stage, chunks;
 	size_t positions; /* predictions of a sample; 0: 1 */
 	bool text;        /* inputs are characters */
+	struct train_tensor_axis axis;
 };
 
 struct train_model_ops {
@@ -94,6 +110,7 @@ int train_model_add_layer(struct train_model *m, const struct train_layer *layer
 
 /* A model that is cut: the stage of a layer, and the parameters of a stage. */
 int train_model_stage_of(const struct train_model *m, size_t layer);
+/* Of all ranks of the tensor axis. */
 size_t train_model_stage_parameters(const struct train_model *m, int stage);
 
 /* Used by model.c: leaves the layers of the stage. Returns 0 | TRAIN_USAGE (fewer layers than

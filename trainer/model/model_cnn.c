@@ -30,7 +30,7 @@ static int cnn_open(struct train_model *m, const char *shape)
 	rc = train_layer_add_convolution(m, 8);
 	if (!rc)
 		rc = train_layer_add_convolution(m, 16);
-	return rc ? rc : train_layer_add_dense(m, m->classes, false);
+	return rc ? rc : train_layer_add_dense(m, m->classes, false, TRAIN_CUT_NONE);
 }
 
 const struct train_model_ops train_model_cnn = {

@@ -29,6 +29,10 @@ static int gpt_open(struct train_model *m, const char *shape)
 				  "--model gpt: --device %s has no layers of sequences; use "
 				  "--device cpu",
 				  m->device->ops->name);
+	if (m->axis.shards > TRAIN_HEADS)
+		return train_fail(TRAIN_USAGE,
+				  "--shards %zu: --model gpt has %d heads; use at most %d",
+				  m->axis.shards, TRAIN_HEADS, TRAIN_HEADS);
 	rc = train_layer_add_embed(m, width);
 	for (unsigned i = 0; i < blocks && !rc; i++) {
 		rc = train_layer_add_attention(m);

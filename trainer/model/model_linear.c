@@ -9,7 +9,7 @@ static int linear_open(struct train_model *m, const char *shape)
 		return train_fail(TRAIN_USAGE,
 				  "--model linear:%s: linear has no shape; use linear, or mlp:%s",
 				  shape, shape);
-	return train_layer_add_dense(m, m->classes, false);
+	return train_layer_add_dense(m, m->classes, false, TRAIN_CUT_NONE);
 }
 
 const struct train_model_ops train_model_linear = {

@@ -44,9 +44,13 @@ static int mlp_open(struct train_model *m, const char *shape)
 			"--model mlp:%s: not a list of widths; use up to %d numbers from 1 "
 			"to %d, such as mlp:300,100",
 			shape, LAYERS_MAX - 1, WIDTH_MAX);
+	/* in pairs: columns, then rows */
 	for (size_t l = 0; l < hidden && !rc; l++)
-		rc = train_layer_add_dense(m, widths[l], true);
-	return rc ? rc : train_layer_add_dense(m, m->classes, false);
+		rc = train_layer_add_dense(m, widths[l], true,
+					   l % 2 ? TRAIN_CUT_ROWS : TRAIN_CUT_COLUMNS);
+	return rc ? rc
+		  : train_layer_add_dense(m, m->classes, false,
+					  hidden % 2 ? TRAIN_CUT_ROWS : TRAIN_CUT_NONE);
 }
 
 const struct train_model_ops train_model_mlp = {

@@ -70,7 +70,7 @@ static long greatest_rank(const char *list)
 /* The ranks that compute gradients. */
 static int workers_of(const struct train_rank *t)
 {
-	return t->config->mesh ? t->mesh.data * t->mesh.stages : t->nranks;
+	return t->config->mesh ? t->mesh.data * t->mesh.tensor * t->mesh.stages : t->nranks;
 }
 
 int train_fault_check_ranks(const struct train_rank *t)

@@ -1,8 +1,11 @@
 /* mesh.c - the layout of the ranks (mesh.h) */
 #include "trainer/rank/mesh.h"
 
+#include "trainer/model/tensor_axis.h"
 #include "trainer/rank/rank.h"
+#include "trainer/rank/tensor_sum.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +23,8 @@ static int parse_axis(const char *text, const char **ret_end, struct train_mesh 
 		axis = &mesh->data;
 	else if (!strncmp(text, "pipeline=", 9))
 		axis = &mesh->stages;
+	else if (!strncmp(text, "tensor=", 7))
+		axis = &mesh->tensor;
 	if (!axis)
 		return -1;
 	size = strtol(strchr(text, '=') + 1, &end, 10);
@@ -59,17 +64,28 @@ static int check_options(const struct train_config *c)
 
 int train_mesh_parse(const struct train_config *c, struct train_mesh *ret_mesh)
 {
-	struct train_mesh mesh = { .data = 0, .stages = 1 };
+	struct train_mesh mesh = { .data = 0, .stages = 1, .tensor = 1 };
 	const char *at = c->mesh;
 
 	*ret_mesh = mesh;
 	while (at && *at)
 		if (parse_axis(at, &at, &mesh))
-			return train_fail(TRAIN_USAGE,
-					  "--mesh %s: not a layout; use data=D,pipeline=P, such as "
-					  "data=2,pipeline=3",
-					  c->mesh);
+			return train_fail(
+				TRAIN_USAGE,
+				"--mesh %s: not a layout; use data=D,tensor=T,pipeline=P, "
+				"such as data=2,pipeline=3",
+				c->mesh);
 	*ret_mesh = mesh;
+	if (c->shards & (c->shards - 1))
+		return train_fail(TRAIN_USAGE,
+				  "--shards %" PRId64 ": shards are added up as a binary tree; use "
+				  "1, 2, 4, 8, 16, 32 or 64",
+				  c->shards);
+	if (mesh.tensor > 1 && c->shards % mesh.tensor)
+		return train_fail(TRAIN_USAGE,
+				  "--mesh %s: %" PRId64 " shards cannot be divided by %d tensor "
+				  "ranks; add --shards 8, on one device too",
+				  c->mesh, c->shards, mesh.tensor);
 	if (c->mesh)
 		return check_options(c);
 	if (strcmp(c->schedule, "1f1b") || c->micro)
@@ -83,36 +99,54 @@ int train_mesh_parse(const struct train_config *c, struct train_mesh *ret_mesh)
 
 /* ---- communicators ----------------------------------------------------------------------------- */
 
+static int split(struct train_rank *t, int color, int key, tuttiComm_t *ret_comm)
+{
+	return train_check(tuttiCommSplit(t->world, color, key, ret_comm, NULL), t->world);
+}
+
 int train_mesh_split(struct train_rank *t)
 {
 	struct train_mesh *mesh = &t->mesh;
-	int world, replica, rc;
+	int each = mesh->stages * mesh->tensor, world, replica, rc;
 
 	rc = train_check(tuttiCommCount(t->world, &world), t->world);
 	if (rc)
 		return rc;
 	if (!mesh->data)
-		mesh->data = world / mesh->stages;
-	if (!mesh->data || mesh->data * mesh->stages != world)
+		mesh->data = world / each;
+	if (!mesh->data || mesh->data * each != world)
 		return train_fail(
 			TRAIN_USAGE,
-			"--mesh %s: %d stages of %d replicas are not the %d ranks that there "
-			"are; start as many ranks as the mesh has",
-			t->config->mesh, mesh->stages, mesh->data ? mesh->data : 1, world);
-	replica = t->world_rank / mesh->stages;
-	mesh->stage = t->world_rank % mesh->stages;
-	rc = train_check(tuttiCommSplit(t->world, mesh->stage, replica, &t->comm, NULL), t->world);
+			"--mesh %s: %d stages of %d tensor ranks in %d replicas are not the %d "
+			"ranks that there are; start as many ranks as the mesh has",
+			t->config->mesh, mesh->stages, mesh->tensor, mesh->data ? mesh->data : 1,
+			world);
+	replica = t->world_rank / each;
+	mesh->tensor_rank = t->world_rank % mesh->tensor;
+	mesh->stage = t->world_rank / mesh->tensor % mesh->stages;
+	rc = split(t, t->world_rank % each, replica, &t->comm);
 	if (!rc)
-		rc = train_check(tuttiCommSplit(t->world, replica, mesh->stage, &mesh->comm, NULL),
-				 t->world);
+		rc = split(t, replica * mesh->tensor + mesh->tensor_rank, mesh->stage, &mesh->comm);
+	if (!rc && mesh->tensor > 1)
+		rc = split(t, replica * mesh->stages + mesh->stage, mesh->tensor_rank,
+			   &mesh->tensor_comm);
 	t->rank = replica;
 	t->nranks = t->first_server = mesh->data;
 	return rc;
 }
 
+void train_mesh_close(struct train_rank *t)
+{
+	train_tensor_sum_close(t);
+	if (t->mesh.comm)
+		tuttiCommDestroy(t->mesh.comm);
+	if (t->mesh.tensor_comm)
+		tuttiCommDestroy(t->mesh.tensor_comm);
+}
+
 bool train_is_lead(const struct train_rank *t)
 {
-	return t->rank == 0 && t->mesh.stage == 0;
+	return t->rank == 0 && t->mesh.stage == 0 && t->mesh.tensor_rank == 0;
 }
 
 /* ---- parameters of all stages ------------------------------------------------------------------ */
@@ -135,7 +169,7 @@ static void copy_stage(const struct train_model *m, int stage, float *own, float
 	}
 }
 
-/* Stage 0: exchanges the arrays of the other stages with the whole array. */
+/* The first stage: exchanges the arrays of the other stages with the whole array. */
 static int exchange_stages(struct train_rank *t, float *whole, bool scatter)
 {
 	const struct train_model *m = &t->model;
@@ -161,26 +195,82 @@ static int exchange_stages(struct train_rank *t, float *whole, bool scatter)
 	return rc;
 }
 
-int train_mesh_gather(struct train_rank *t, float *host_own, float *whole)
+/* Tensor rank 0: exchanges the arrays of the group's other ranks with the stage's. */
+static int exchange_group(struct train_rank *t, float *stage, bool scatter)
 {
+	const struct train_model *m = &t->model;
+	tuttiComm_t comm = t->mesh.tensor_comm;
+	int rc = TRAIN_OK;
+
+	for (size_t r = 1; r < (size_t)t->mesh.tensor && !rc; r++) {
+		size_t n = train_tensor_axis_parameters(m, r);
+		float *array = malloc(n * sizeof(*array));
+
+		if (!array)
+			return train_fail(TRAIN_FAILED, "no memory for %zu parameters", n);
+		if (scatter)
+			train_tensor_axis_copy(m, r, array, stage, true);
+		rc = train_check(scatter ? tuttiSend(array, n, tuttiFloat32, (int)r, comm, NULL)
+					 : tuttiRecv(array, n, tuttiFloat32, (int)r, comm, NULL),
+				 comm);
+		if (!rc && !scatter)
+			train_tensor_axis_copy(m, r, array, stage, false);
+		free(array);
+	}
+	return rc;
+}
+
+/* Tensor rank 0 of a stage: the stage's array, to or from the first stage. */
+static int exchange_stage(struct train_rank *t, float *stage, float *whole, bool scatter)
+{
+	size_t n = train_model_stage_parameters(&t->model, t->mesh.stage);
 	tuttiComm_t comm = t->mesh.comm;
 
 	if (t->mesh.stage > 0)
-		return train_check(tuttiSend(host_own, t->model.parameters, tuttiFloat32, 0, comm,
-					     NULL),
+		return train_check(scatter ? tuttiRecv(stage, n, tuttiFloat32, 0, comm, NULL)
+					   : tuttiSend(stage, n, tuttiFloat32, 0, comm, NULL),
 				   comm);
-	copy_stage(&t->model, 0, host_own, whole, false);
-	return exchange_stages(t, whole, false);
+	copy_stage(&t->model, 0, stage, whole, scatter);
+	return exchange_stages(t, whole, scatter);
+}
+
+static int exchange(struct train_rank *t, float *own, float *whole, bool scatter)
+{
+	const struct train_model *m = &t->model;
+	tuttiComm_t comm = t->mesh.tensor_comm;
+	float *stage;
+	int rc = TRAIN_OK;
+
+	if (t->mesh.tensor_rank > 0)
+		return train_check(scatter ? tuttiRecv(own, m->parameters, tuttiFloat32, 0, comm,
+						       NULL)
+					   : tuttiSend(own, m->parameters, tuttiFloat32, 0, comm,
+						       NULL),
+				   comm);
+	stage = malloc(train_model_stage_parameters(m, t->mesh.stage) * sizeof(*stage));
+	if (!stage)
+		return train_fail(TRAIN_FAILED, "no memory for the parameters of stage %d",
+				  t->mesh.stage);
+	if (!scatter) {
+		train_tensor_axis_copy(m, 0, own, stage, false);
+		rc = exchange_group(t, stage, false);
+	}
+	if (!rc)
+		rc = exchange_stage(t, stage, whole, scatter);
+	if (!rc && scatter) {
+		train_tensor_axis_copy(m, 0, own, stage, true);
+		rc = exchange_group(t, stage, true);
+	}
+	free(stage);
+	return rc;
+}
+
+int train_mesh_gather(struct train_rank *t, float *host_own, float *whole)
+{
+	return exchange(t, host_own, whole, false);
 }
 
 int train_mesh_scatter(struct train_rank *t, float *whole, float *host_own)
 {
-	tuttiComm_t comm = t->mesh.comm;
-
-	if (t->mesh.stage > 0)
-		return train_check(tuttiRecv(host_own, t->model.parameters, tuttiFloat32, 0, comm,
-					     NULL),
-				   comm);
-	copy_stage(&t->model, 0, host_own, whole, true);
-	return exchange_stages(t, whole, true);
+	return exchange(t, host_own, whole, true);
 }

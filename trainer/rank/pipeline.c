@@ -3,6 +3,7 @@
 
 #include "trainer/rank/pipeline_state.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -103,8 +104,15 @@ void train_pipeline_report(const struct train_rank *t)
 {
 	const struct train_pipeline *p = t->pipeline;
 
-	printf("\"mesh\":\"data=%d,pipeline=%d\",\"schedule\":\"%s\",\"micro\":%d,", t->mesh.data,
-	       t->mesh.stages, t->config->schedule, p->micro);
+	tuttiCounters_t tensor = { .size = sizeof(tensor) };
+
+	printf("\"mesh\":\"data=%d,tensor=%d,pipeline=%d\",\"schedule\":\"%s\",\"micro\":%d,",
+	       t->mesh.data, t->mesh.tensor, t->mesh.stages, t->config->schedule, p->micro);
+	if (t->mesh.tensor_comm &&
+	    tuttiCommGetCounters(t->mesh.tensor_comm, &tensor) == tuttiSuccess)
+		printf("\"tensor_sent\":%" PRIu64 ",\"tensor_read\":%" PRIu64 ",",
+		       tensor.sent_bytes, tensor.read_bytes);
+	printf("\"rank_parameters\":%zu,", t->model.parameters);
 	printf("\"bubble\":%.4f,\"activations\":[", p->span > 0 ? 1 - p->busy / p->span : 0.0);
 	for (int stage = 0; stage < t->mesh.stages; stage++)
 		printf("%s%d", stage ? "," : "", p->activations[stage]);

@@ -116,7 +116,7 @@ int train_pipeline_compute(struct train_rank *t, struct train_schedule_step step
 	if (step.kind == TRAIN_STEP_BACKWARD || step.kind == TRAIN_STEP_BACKWARD_WEIGHTS)
 		rc = backward_weights_step(t, step);
 	if (!rc)
-		rc = train_device_sync(&t->device);
+		rc = t->model.failed ? TRAIN_FAILED : train_device_sync(&t->device);
 	train_fault_sleep(t, begin + (uint64_t)pace_of(t, step.kind));
 	t->pipeline->busy_ns += train_time_ns() - begin;
 	return rc;

@@ -1,6 +1,7 @@
 /* pipeline_run.c - a gradient and an evaluation of a stage (pipeline.h) */
 #include "trainer/rank/fault.h"
 #include "trainer/rank/pipeline_state.h"
+#include "trainer/rank/tensor_sum.h"
 
 /* ---- a gradient -------------------------------------------------------------------------------- */
 
@@ -73,8 +74,11 @@ int train_pipeline_gradient(struct train_rank *t, const struct train_batch *batc
 {
 	struct train_pipeline *p = t->pipeline;
 	uint64_t begin = train_time_ns(), end;
-	int rc;
+	bool stop = batch->stop;
+	int rc = train_tensor_agree(t, &stop);
 
+	if (rc)
+		return rc;
 	train_fault_begin(t, begin);
 	p->busy_ns = 0;
 	train_load(t, &t->data->train, batch->samples, batch->rows);
@@ -84,7 +88,7 @@ int train_pipeline_gradient(struct train_rank *t, const struct train_batch *batc
 	train_pipeline_store(t, &p->sum[t->model.chunks]);
 	end = train_time_ns();
 	t->compute_ns = p->busy_ns;
-	rc = exchange_tails(t, batch->stop, end - begin);
+	rc = exchange_tails(t, stop, end - begin);
 	return rc ? rc : train_ready_notify(ready, 0);
 }
 
@@ -120,7 +124,7 @@ int train_pipeline_forward(struct train_rank *t, size_t rows, float **ret_logits
 		if (!rc)
 			y = train_chunk_forward(&slot->activations, t->parameters, x, rows);
 		if (!rc)
-			rc = train_device_sync(&t->device);
+			rc = t->model.failed ? TRAIN_FAILED : train_device_sync(&t->device);
 		if (!rc && c + 1 < m->chunks && m->stages > 1)
 			rc = train_check(tuttiSend(y, out, tuttiFloat32, (c + 1) % m->stages,
 						   t->mesh.comm, NULL),
