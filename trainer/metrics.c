@@ -36,8 +36,8 @@ static void print_setup(const struct train_rank *t)
 	printf("model     %s: %zu parameters on %s\n", c->model, t->model.whole_parameters,
 	       t->device.ops->name);
 	if (t->pipeline)
-		printf("mesh      data=%d,pipeline=%d, schedule %s\n", t->mesh.data, t->mesh.stages,
-		       c->schedule);
+		printf("mesh      data=%d,tensor=%d,pipeline=%d, schedule %s\n", t->mesh.data,
+		       t->mesh.tensor, t->mesh.stages, c->schedule);
 	printf("strategy  %s on %d rank%s", t->strategy->name, t->nranks,
 	       t->nranks == 1 ? "" : "s");
 	if (t->servers)

@@ -154,7 +154,7 @@ static int settle(struct train_rank *t, struct train_progress *p, enum train_set
 static int between_steps(struct train_rank *t, struct train_progress *p, struct train_break due,
 			 struct train_step_record *record, struct train_result *result)
 {
-	bool settles = t->strategy->settle && (due.evaluate || due.save);
+	bool settles = t->strategy->settle && (due.evaluate || due.save || due.check);
 	enum train_settle why = due.last   ? TRAIN_SETTLE_END
 				: due.save ? TRAIN_SETTLE_SAVE
 					   : TRAIN_SETTLE_EVALUATE;

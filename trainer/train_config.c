@@ -62,8 +62,9 @@ static const struct tool_option options[] = {
 	  .offset = AT(zero),
 	  .fallback = "0",
 	  .min = 0,
-	  .max = 1,
-	  .help = "mirrored: 1: each rank has the optimizer state of a part of the parameters" },
+	  .max = 3,
+	  .help = "mirrored: each rank has a part of 1: the optimizer's state; 2: and the\n"
+		  "gradients of a layer at a time; 3: and a part of the parameters" },
 	{ .name = "mesh",
 	  .kind = TOOL_OPT_TEXT,
 	  .argument = "LAYOUT",

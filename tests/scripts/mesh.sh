@@ -5,23 +5,6 @@
 set -u
 . "${top_srcdir:-.}/tests/training"
 
-# layout RANKS MESH SCHEDULE MICRO STRATEGY: trains ${net[@]}, compares the hash with $hash and the activations with the proof
-layout() {
-	run 120 --np "$1" --mesh "$2" --schedule "$3" --micro "$4" --strategy "$5" "${net[@]}"
-	claim "$2, $3, $4 micro-batches, $5: the hash of one device" is hash "$hash"
-	claim "... and as many activations as proved" proved
-}
-list() { tail -n 1 "$out/log" | sed -n "s/.*\"$1\":\[\([0-9,]*\)\].*/\1/p"; }
-proved() { [ -n "$(list activations)" ] && [ "$(list activations)" = "$(list activations_proved)" ]; }
-keeps() { [ "$(list activations)" = "$1" ]; }
-wrong() {   # SENTENCE ARGUMENT...
-	local sentence=$1
-	shift
-	run 60 "${net[@]}" "$@"
-	claim "$*: status 2" ended 2 "$sentence"
-	claim "$*: one sentence" one_line "$out/err"
-}
-
 # ---- one hash --------------------------------------------------------------------------------------------------------
 
 net=(--data synth --model mlp:24,20,18 --global-batch 250 --leaf 8 --steps 4 --canonical tree)
@@ -65,6 +48,7 @@ layout 8 data=2,tensor=2,pipeline=2 zero-bubble 3 mirrored
 
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
+keeps() { [ "$(list activations)" = "$1" ]; }
 net=(--data synth --model mlp:24,20,18 --global-batch 256 --leaf 8 --steps 1 --canonical tree)
 run 120 --np 3 --mesh pipeline=3 --micro 32 "${net[@]}"
 claim "1f1b keeps the activations of 3, 2 and 1 of 32 micro-batches" keeps 3,2,1
@@ -76,10 +60,6 @@ claim "gpipe keeps those of all 32" keeps 32,32,32
 net=(--data synth --model mlp:24,20,18 --global-batch 250 --leaf 8 --steps 6 --momentum 0.9 --canonical tree)
 run 120 --strategy one "${net[@]}"
 hash=$(field hash)
-resumed() {   # ARGUMENT...: resumes from $out/ck
-	run 120 "${net[@]}" --resume "$out/ck" "$@"
-	claim "... and goes on with $*: the hash of an uninterrupted one" is hash "$hash"
-}
 run 120 --np 4 --mesh data=2,pipeline=2 "${net[@]}" --save "$out/ck" --save-every 2 --kill 1@4
 claim "a training on data=2,pipeline=2 is killed in step 4" ended 1
 cp "$out/ck" "$out/ck.mesh"
@@ -107,51 +87,6 @@ wrong 'cannot be divided by 3' --np 3 --mesh tensor=3
 wrong 'use 1, 2, 4' --shards 6
 wrong 'no layer that tensor ranks can divide' --np 2 --mesh tensor=2 --model linear
 wrong 'too narrow for 4 tensor ranks' --np 4 --mesh tensor=4 --model mlp:3
-net=(--data synth --model mlp:24,20,18 --global-batch 250 --leaf 8 --steps 6 --momentum 0.9 --canonical tree)
-run 120 --strategy one "${net[@]}"
-hash=$(field hash)
-
-# ---- a sharded optimizer ---------------------------------------------------------------------------------------------
-
-optimizer() { [ "$(field optimizer_floats)" = "$1" ]; }
-zero() {   # ARGUMENT...
-	run 120 "${net[@]}" --zero 1 "$@"
-	claim "--zero 1 $*: the hash of one device" is hash "$hash"
-}
-parameters=19908
-zero --np 4
-claim "... and a rank has a quarter of the optimizer state" optimizer $(((parameters + 2 + 3) / 4))
-run 120 "${net[@]}" --np 4 --canonical off --algo ring
-loss=$(field loss)
-run 120 "${net[@]}" --np 4 --canonical off --algo ring --zero 1
-claim "--zero 1 without --canonical: the loss of mirrored" is loss "$loss"
-padded=$(((parameters + 2 + 3) / 4 * 4))
-claim "... and by a ring 2N(P-1)/P bytes a step, as mirrored" is bytes_sent $((6 * 2 * 4 * padded * 3 / 4))
-zero --np 4 --mesh data=2,pipeline=2
-run 120 "${net[@]}" --np 3 --zero 1 --steps 2 --save "$out/ck"
-claim "its checkpoint is the file of mirrored" cmp "$out/ck" "$out/ck.mesh"
-resumed --np 2 --zero 1
-zero --np 3 --device sim
-run 120 "${net[@]}" --strategy one --canonical fixed64
-hash=$(field hash)
-zero --np 3 --canonical fixed64
-
-# ---- AdamW -----------------------------------------------------------------------------------------------------------
-
-net=(--data synth --model mlp:24,20,18 --global-batch 250 --leaf 8 --steps 6 --canonical tree --optimizer adamw --lr 0.002)
-run 120 --strategy one "${net[@]}"
-hash=$(field hash)
-layout 4 data=2,pipeline=2 1f1b 4 mirrored
-zero --np 4 --mesh data=2,pipeline=2
-zero --np 3
-claim "... and a rank has a third of both means" optimizer $((2 * (parameters + 2 + 1) / 3))
-run 120 "${net[@]}" --np 3 --zero 1 --save "$out/ck" --save-every 3 --kill 2@5
-resumed --np 4 --mesh data=2,pipeline=2
-run 120 "${net[@]}" --np 4 --mesh data=2,pipeline=2 --steps 2 --save "$out/ck"
-resumed --np 2 --zero 1
-wrong 'written with --optimizer adamw' --optimizer sgd --resume "$out/ck"
-wrong 'has no effect alone; add --optimizer sgd' --momentum 0.5
-wrong 'has no effect with --strategy central' --strategy central
 
 # ---- a transformer on the text of the documents ----------------------------------------------------------------------
 
@@ -164,6 +99,8 @@ hash=$(field hash) loss=$(field loss)
 layout 4 pipeline=4 zero-bubble 3 one
 layout 4 data=2,pipeline=2 interleaved:2 2 mirrored
 claim "... and its loss on the test set" is loss "$loss"
+run 120 "${net[@]}" --np 3 --zero 3
+claim "--zero 3 --np 3: the hash of one device" is hash "$hash"
 zero --np 3
 net+=(--shards 8)
 run 120 --strategy one "${net[@]}"
@@ -193,7 +130,6 @@ wrong 'no such schedule' --np 2 --mesh pipeline=2 --schedule 2f2b
 wrong '--hashes is not for models that are cut' --np 2 --mesh pipeline=2 --hashes "$out/x"
 wrong 'add --canonical tree' --np 2 --mesh pipeline=2 --canonical off
 wrong 'has no effect without --mesh' --np 2 --micro 4
-wrong 'one of: mirrored' --np 2 --zero 1 --strategy central
 wrong 'use mirrored' --np 2 --mesh pipeline=2 --strategy average --canonical off
 
 echo "1..$n"

@@ -71,6 +71,17 @@ void train_activations_close(struct train_model *m, struct train_activations *a)
 	memset(a, 0, sizeof(*a));
 }
 
+/* ---- hooks ------------------------------------------------------------------------------------- */
+
+static const float *parameters_of(const struct train_pass *p, const float *parameters)
+{
+	const struct train_layer_hooks *h = &p->model->hooks;
+
+	if (h->parameters)
+		return h->parameters(h->arg, (size_t)(p->layer - p->model->layer));
+	return parameters + p->layer->at;
+}
+
 /* ---- passes ------------------------------------------------------------------------------------ */
 
 float *train_chunk_forward(struct train_activations *a, const float *parameters, const float *x,
@@ -81,7 +92,7 @@ float *train_chunk_forward(struct train_activations *a, const float *parameters,
 	for (; p < a->pass + (a->last - a->first); p++) {
 		p->rows = rows;
 		p->x = x;
-		p->layer->ops->forward(p, parameters + p->layer->at);
+		p->layer->ops->forward(p, parameters_of(p, parameters));
 		x = p->y;
 	}
 	return p[-1].y;
@@ -104,7 +115,7 @@ void train_chunk_backward_input(struct train_activations *a, const float *parame
 	for (struct train_pass *p = a->pass + n; p-- > a->pass;) {
 		backward_relu(p);
 		if (p->dx)
-			p->layer->ops->backward_input(p, parameters + p->layer->at);
+			p->layer->ops->backward_input(p, parameters_of(p, parameters));
 	}
 }
 
@@ -112,14 +123,19 @@ void train_chunk_backward_input(struct train_activations *a, const float *parame
 static int backward_weights(const struct train_pass *p, const struct train_leaf_sum *sum,
 			    float *gradients, const struct train_ready *ready)
 {
+	const struct train_layer_hooks *h = &p->model->hooks;
 	struct train_ready of_layer;
+	int rc;
 
 	if (ready) {
 		of_layer = *ready;
 		of_layer.base += p->layer->at;
 	}
-	return p->layer->ops->backward_weights(p, sum, gradients + p->layer->at,
-					       ready ? &of_layer : NULL);
+	rc = p->layer->ops->backward_weights(p, sum, h->done ? gradients : gradients + p->layer->at,
+					     ready ? &of_layer : NULL);
+	if (rc || !h->done)
+		return rc;
+	return h->done(h->arg, (size_t)(p->layer - p->model->layer));
 }
 
 int train_chunk_backward_weights(struct train_activations *a, const struct train_leaf_sum *sum,
@@ -143,7 +159,7 @@ int train_chunk_backward(struct train_activations *a, const float *parameters, f
 	for (struct train_pass *p = a->pass + n; p-- > a->pass && !rc;) {
 		backward_relu(p);
 		if (p->dx)
-			p->layer->ops->backward_input(p, parameters + p->layer->at);
+			p->layer->ops->backward_input(p, parameters_of(p, parameters));
 		rc = backward_weights(p, sum, gradients, ready);
 	}
 	return rc;

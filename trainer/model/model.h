@@ -50,13 +50,25 @@ struct train_activations {
 	float *dy;               /* memory for the gradient of the chunk's output; NULL: y is */
 };
 
+/* Layers whose parameters or gradients a rank has for a while only. All zero: the model's arrays have
+ * them. */
+struct train_layer_hooks {
+	/* The parameters of a layer, valid until the next call. A failure sets m->failed. */
+	const float *(*parameters)(void *arg, size_t layer);
+	/* The gradients of a layer are complete, at the begin of the array. Returns 0, or a code
+	 * that ends the pass. */
+	int (*done)(void *arg, size_t layer);
+	void *arg;
+};
+
 struct train_model {
 	const struct train_model_ops *ops;
 	struct train_device *device;
 	size_t inputs, classes; /* pixels of a sample, outputs of a prediction */
 	size_t positions;       /* predictions of a sample */
 	struct train_tensor_axis axis;
-	bool failed;       /* a sum over the ranks of the axis failed */
+	struct train_layer_hooks hooks;
+	bool failed;       /* a call of the axis or of the hooks failed */
 	size_t max_rows;   /* greatest number of samples of a pass; 0 is valid too */
 	size_t parameters; /* floats of all tensors */
 	size_t piece;      /* greatest number of gradients that backward sums at once */

@@ -121,7 +121,8 @@ static void sleep_until(uint64_t ns)
  * proportion to the gradients that are final. */
 static uint64_t due_ns(const struct train_rank *t, size_t from)
 {
-	double final = (double)(t->floats - from) / (double)t->floats;
+	size_t floats = t->model.parameters + TRAIN_TAIL;
+	double final = (double)(floats - from) / (double)floats;
 
 	return (uint64_t)(t->pace_ns * (1.0 + 2.0 * final) / 3.0);
 }

@@ -21,7 +21,7 @@ int train_fault_check_steps(const struct train_rank *t);
 void train_fault_begin(struct train_rank *t, uint64_t begin_ns);
 
 /* Sleeps until the simulated time at which the gradients from `from` on are final; from =
- * t->floats: until the end of the forward pass. */
+ * parameters + TRAIN_TAIL: until the end of the forward pass. */
 void train_fault_delay(struct train_rank *t, size_t from);
 
 /* Sleeps until that time, unless it has passed. */

@@ -72,7 +72,7 @@ static int on_final(void *arg, size_t from)
 static void fill_tail(struct gradient_output *o, size_t rows, bool stop)
 {
 	struct train_rank *t = o->t;
-	float *tail = t->gradients + t->model.parameters;
+	float *tail = t->gradients + t->tail_at;
 
 	train_leaves_each(&t->sum, rows, 1, loss_leaf, o, tail + TRAIN_TAIL_LOSS);
 	for (size_t i = 0; i < t->sum.nodes; i++) {
@@ -98,10 +98,10 @@ int train_gradient(struct train_rank *t, const struct train_batch *batch,
 	train_fault_begin(t, begin);
 	o.logits = forward(t, &t->data->train, batch->samples, batch->rows);
 	fill_tail(&o, batch->rows, batch->stop);
-	train_fault_delay(t, t->floats);
+	train_fault_delay(t, t->model.parameters + TRAIN_TAIL);
 	rc = train_model_backward(&t->model, t->parameters, o.logits, &t->sum, t->gradients, &pass);
 	if (!rc)
-		rc = train_device_sync(&t->device);
+		rc = t->model.failed ? TRAIN_FAILED : train_device_sync(&t->device);
 	end = train_time_ns();
 	t->compute_ns = end - begin - t->slept_ns;
 	train_timeline_add(&t->timeline, TRAIN_TIME_COMPUTE, t->step, begin, end);
@@ -110,7 +110,7 @@ int train_gradient(struct train_rank *t, const struct train_batch *batch,
 
 void train_read_tail(struct train_rank *t, float ret_tail[TRAIN_TAIL])
 {
-	const float *tail = t->comm_buffer + t->model.parameters;
+	const float *tail = t->comm_buffer + t->tail_at;
 
 	if (train_comm_on_device(t))
 		t->device.ops->get(&t->device, ret_tail, tail, TRAIN_TAIL * sizeof(*tail));

@@ -33,7 +33,7 @@ static int exchange_tails(struct train_rank *t, bool stop, uint64_t span_ns)
 	struct train_pipeline *p = t->pipeline;
 	size_t each = train_pipeline_tail(t), stride = t->sum.stride;
 	double *own = p->message + (size_t)p->stage * each, busy = 0, span = 0;
-	float *tail = t->gradients + t->model.parameters;
+	float *tail = t->gradients + t->tail_at;
 	int rc;
 
 	for (size_t i = 0; i < t->sum.nodes; i++) {

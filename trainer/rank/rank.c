@@ -52,6 +52,19 @@ static int alloc_gradients(struct train_rank *t)
 	return TRAIN_OK;
 }
 
+/* The parameters of the largest layer, in equal parts for all ranks. */
+static size_t largest_layer(const struct train_rank *t)
+{
+	size_t ranks = (size_t)t->nranks, most = 0;
+
+	for (size_t i = 0; i < t->model.layers; i++) {
+		size_t count = t->model.layer[i].parameters;
+
+		most = count > most ? count : most;
+	}
+	return (most + ranks - 1) / ranks * ranks;
+}
+
 int train_rank_partition(struct train_rank *t)
 {
 	const struct train_config *c = t->config;
@@ -60,7 +73,8 @@ int train_rank_partition(struct train_rank *t)
 	train_rank_partition_free(t);
 	t->leaves = train_leaves_of((enum train_canonical)c->canonical, (size_t)c->global_batch,
 				    (size_t)c->leaf, t->nranks);
-	t->floats = t->model.parameters + TRAIN_TAIL;
+	t->tail_at = c->zero > 1 ? largest_layer(t) : t->model.parameters;
+	t->floats = t->tail_at + TRAIN_TAIL;
 	part = (t->floats + ranks - 1) / ranks;
 	t->sum = (struct train_leaf_sum){ .leaves = &t->leaves, .device = &t->device };
 	if (!train_is_server(t))

@@ -53,7 +53,7 @@ struct train_rank {
 	float *parameters;     /* device memory */
 	float *state; /* of the optimizer: device memory, [arrays][parameters]; NULL: a store has it */
 	float *gradients;                 /* device memory, [sum.nodes, at least 1][sum.stride] */
-	size_t floats;                    /* model.parameters + TRAIN_TAIL: used floats of a node */
+	size_t tail_at, floats;           /* of a node: offset of its tail; used floats */
 	float *comm_buffer;               /* shape of gradients; the same memory where possible */
 	struct train_device *comm_device; /* owner of comm_buffer's memory: &device or &host */
 	struct train_device host;    /* owner of a comm_buffer that copies a device's gradients */

@@ -34,7 +34,7 @@ int train_strategy_find(struct train_rank *t)
 				  "--mesh %s: %s does not sum the gradients of every step over all "
 				  "replicas; use mirrored, reduce-to-one or hierarchical-copy",
 				  c->mesh, c->strategy);
-	found = c->zero ? &train_strategy_zero : *at;
+	found = c->zero > 1 ? &train_strategy_zero_layers : c->zero ? &train_strategy_zero : *at;
 	if (c->on_failure == TRAIN_FAILURE_SHRINK && found->no_shrink)
 		return train_fail(TRAIN_USAGE, "--on-failure shrink: %s", found->no_shrink);
 	t->strategy = found;

@@ -60,8 +60,8 @@ struct train_strategy_ops {
 	 * step. */
 	int (*ask)(struct train_rank *t, bool stop, struct train_handout *ret_handout);
 
-	/* Makes the parameters of all workers equal, before an evaluation, a checkpoint and the
-	 * end: t->parameters are those of a training that ends here. Called by every worker. NULL:
+	/* Makes the parameters of all workers equal, before an evaluation, a check, a
+	 * checkpoint and the end: t->parameters are those of a training that ends here. Called by every worker. NULL:
 	 * they always are equal. */
 	int (*settle)(struct train_rank *t, enum train_settle why);
 
@@ -98,8 +98,9 @@ extern const struct train_strategy_ops train_strategy_one, train_strategy_mirror
 	train_strategy_reduce_to_one, train_strategy_hierarchical_copy, train_strategy_average,
 	train_strategy_central, train_strategy_ps_sync, train_strategy_ps_async,
 	train_strategy_ps_strategy, train_strategy_downpour, train_strategy_spare;
-extern const struct train_strategy_ops train_strategy_zero;       /* mirrored with --zero 1 */
-extern const struct train_strategy_ops *const train_strategies[]; /* ends with NULL */
+extern const struct train_strategy_ops train_strategy_zero;        /* mirrored with --zero 1 */
+extern const struct train_strategy_ops train_strategy_zero_layers; /* with --zero 2 or 3 */
+extern const struct train_strategy_ops *const train_strategies[];  /* ends with NULL */
 
 /* Sets t->strategy by --strategy. Returns 0 | TRAIN_USAGE: unknown, or incompatible with other
  * options. */

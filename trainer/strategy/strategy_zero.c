@@ -190,7 +190,9 @@ static void zero_report(const struct train_rank *t)
 {
 	const struct zero_state *z = t->strategy_state;
 
-	printf("\"zero\":1,\"optimizer_floats\":%zu,", z->arrays * z->part);
+	printf("\"zero\":1,\"parameter_floats\":%zu,\"gradient_floats\":%zu,", t->model.parameters,
+	       (t->sum.nodes ? t->sum.nodes : 1) * t->sum.stride);
+	printf("\"optimizer_floats\":%zu,", z->arrays * z->part);
 }
 
 const struct train_strategy_ops train_strategy_zero = {
