@@ -5,11 +5,10 @@
  * gpu_open.c opens and closes the state through the table of comm/accelerator.h; gpu_call.c gives
  * the device work; gpu_watchdog.c is its thread. A rank has a GPU side if a CUDA context is current
  * in the thread that joins. If every rank has one, all on one host, and each has read and written
- * the others' IPC buffers, all ranks agree on `kernels`. If all ranks are also threads of one
- * process, `kernel_barrier` is set: their kernels run at once and may wait for each other.
- * Otherwise streams order the kernels of the ranks; where no two ranks share a GPU, small allreduces
- * are kernels that wait for each other nevertheless (`small_barrier`). Fields without a lock belong to the thread
- * inside a call.
+ * the others' IPC buffers, all ranks agree on `kernels`. If all ranks are threads of one process, or no
+ * two of them share a GPU, their kernels run at once and may wait for each other (`kernels_wait`).
+ * The kernels of threads also read and write the peers' buffers (`kernel_barrier`). Otherwise streams
+ * order the kernels of the ranks. Fields without a lock belong to the thread inside a call.
  */
 #ifndef TT_GPU_H
 #define TT_GPU_H
@@ -35,9 +34,9 @@ struct tt_gpu {
 
 	/* set by the exchange of the join, equal on all ranks */
 	bool kernels;        /* all ranks map each other's IPC buffers */
-	bool kernel_barrier; /* kernels of the ranks may wait for each other */
+	bool kernels_wait;   /* kernels of the ranks may wait for each other */
+	bool kernel_barrier; /* and reach the buffers of all ranks */
 	uint32_t devices;    /* of different UUIDs that the ranks use */
-	bool small_barrier;  /* kernels of the LL protocol may wait for each other */
 	uint32_t blocks;     /* of a kernel that waits for peers, at most */
 
 	/* set by the exchange, this rank's own */

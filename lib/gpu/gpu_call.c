@@ -6,7 +6,7 @@
  * request is a collective on device memory, whether the user named its algorithm.
  *
  *   gpu_plan.c       the plan of the named algorithm, by kernels
- *   gpu_job.c        one kernel with barriers among the ranks' kernels
+ *   gpu_job.c        one kernel, which waits for the other ranks' kernels
  *   gpu_ordered.c    kernels without barriers; streams wait between them
  *   gpu_staging.c    everything else: the host's operation, with copies around it
  *
@@ -109,7 +109,7 @@ static int launch(const struct tt_gpu_call *call, tt_custream stream)
 	number(r->comm, &job);
 	if (program)
 		return tt_gpu_run_plan(call, program, &job, stream);
-	if (!d->kernel_barrier && !(d->small_barrier && tt_gpu_job_is_small(call, &job)))
+	if (!d->kernels_wait)
 		return tt_gpu_run_ordered(call, &job, stream);
 	blocks = tt_gpu_job_barrier(call, &job);
 	return tt_gpu_launch(d, tt_gpu_kernel(d, r, &job), blocks, &job, stream);

@@ -67,9 +67,11 @@ extern const struct tt_staging_ops tt_gdr_ops;
 /* gpu_job.c. job: the part of a kernel's job that does not depend on the way the call runs;
  * algorithm: for the signature of the call. */
 void tt_gpu_job(const struct tt_gpu_call *call, uint8_t algorithm, struct tt_dev_job *ret_job);
+/* Does each rank's input have a part for every rank? */
+bool tt_gpu_has_parts(const struct tt_request *r);
 /* Does the call run by the LL protocol? Equal on all ranks. */
 bool tt_gpu_job_is_small(const struct tt_gpu_call *call, const struct tt_dev_job *job);
-/* Completes the job of a kernel that synchronizes with its peers. Returns the number of blocks,
+/* Completes the job of a kernel that waits for its peers: by LL, barriers or FIFO. Returns the number of blocks,
  * equal on all ranks. */
 uint32_t tt_gpu_job_barrier(const struct tt_gpu_call *call, struct tt_dev_job *job);
 /* The kernel for a job: of the request's type where it reduces, else of bytes. */

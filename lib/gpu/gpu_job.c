@@ -11,6 +11,9 @@
 #include "gpu/gpu_call.h"
 
 #define PER_THREAD 64 /* bytes for each thread of a kernel, at least */
+/* Two steps spare bytes of links and cost a wait for the peers, in which a link carries that much. */
+#define TWO_STEPS_BYTES (1u << 20)
+#define FIFO_BLOCK_BYTES 8192 /* that a block receives, at least */
 
 static uint64_t bits_of(double x)
 {
@@ -136,6 +139,12 @@ static uint64_t ll_blocks(uint64_t bytes)
 	return (bytes + TT_LL_SLICE - 1) / TT_LL_SLICE;
 }
 
+bool tt_gpu_has_parts(const struct tt_request *r)
+{
+	return r->collective == TT_REDUCE_SCATTER || r->collective == TT_ALLTOALL ||
+	       r->collective == TT_SCATTER;
+}
+
 bool tt_gpu_job_is_small(const struct tt_gpu_call *call, const struct tt_dev_job *job)
 {
 	const struct tt_request *r = call->request;
@@ -143,6 +152,66 @@ bool tt_gpu_job_is_small(const struct tt_gpu_call *call, const struct tt_dev_job
 
 	return r->collective == TT_ALLREDUCE && job->nranks > 1 && bytes <= TT_LL_BYTES &&
 	       ll_blocks(bytes) <= r->comm->gpu->blocks && !(job->flags & TT_DEV_SCALES);
+}
+
+/* By FIFO a rank of a collective that goes from one to all, or from all to all or one, receives
+ * (n - 1) times the bytes in one step, and 2 (n - 1) / n times in two. */
+static bool in_two_steps(const struct tt_request *r, uint64_t bytes, uint64_t n)
+{
+	return (r->collective == TT_ALLREDUCE || r->collective == TT_REDUCE ||
+		r->collective == TT_BROADCAST) &&
+	       bytes * (n - 1) * (n - 2) / n > TWO_STEPS_BYTES;
+}
+
+static void describe_fifo(const struct tt_gpu_call *call, const struct tt_dev_job *job,
+			  struct tt_dev_fifo *f)
+{
+	const struct tt_request *r = call->request;
+	uint32_t all = (1u << job->nranks) - 1, root = r->root >= 0 ? 1u << r->root : 0;
+	bool roots = r->collective == TT_BROADCAST || r->collective == TT_SCATTER,
+	     parts = tt_gpu_has_parts(r),
+	     copies = r->collective == TT_ALLGATHER || r->collective == TT_ALLTOALL ||
+		      r->collective == TT_GATHER;
+
+	f->steps = in_two_steps(r, f->bytes, job->nranks) ? 2 : 1;
+	f->parts = !call->in_bytes ? 0 : parts ? job->nranks : 1;
+	f->part = parts ? job->rank : 0;
+	f->gathers = copies;
+	if (!copies && (f->steps == 2 || call->out_bytes))
+		f->combines = roots ? root : all;
+	if (copies ? call->out_bytes > 0 : f->steps == 2 && call->out_bytes)
+		f->collects = all;
+	/* a rank whose output is its input has it already */
+	if (r->collective == TT_BROADCAST && f->parts && r->in == r->out) {
+		f->collects = 0;
+		f->combines = f->steps == 2 ? root : 0;
+	}
+	if ((r->collective == TT_ALLGATHER || r->collective == TT_GATHER) &&
+	    job->in[job->rank] == job->out[job->rank] + job->rank * f->bytes)
+		f->collects &= ~(1u << job->rank);
+}
+
+/* Returns the number of blocks. */
+static uint32_t by_fifo(const struct tt_gpu_call *call, struct tt_dev_job *job)
+{
+	const struct tt_request *r = call->request;
+	struct tt_dev_fifo *f = &job->fifo;
+	uint32_t limit = r->comm->gpu->blocks, blocks;
+	/* of a part for each rank, or of one part of all ranks */
+	uint64_t n = tt_gpu_has_parts(r) || r->collective == TT_ALLGATHER ||
+				     r->collective == TT_GATHER
+			     ? job->nranks
+			     : 1,
+		 most = TT_FIFO_CHUNK / (tt_gpu_has_parts(r) ? n : 1) / 128 * 128, least;
+
+	job->way = TT_DEV_FIFO;
+	f->bytes = r->count * tt_type_bytes(r->type);
+	describe_fifo(call, job, f);
+	least = f->bytes * n / FIFO_BLOCK_BYTES + 1;
+	blocks = least < limit ? (uint32_t)least : limit;
+	f->chunk = (f->bytes / blocks + 127) / 128 * 128;
+	f->chunk = f->chunk < 128 ? 128 : f->chunk > most ? most : f->chunk;
+	return blocks;
 }
 
 uint32_t tt_gpu_job_barrier(const struct tt_gpu_call *call, struct tt_dev_job *job)
@@ -158,6 +227,8 @@ uint32_t tt_gpu_job_barrier(const struct tt_gpu_call *call, struct tt_dev_job *j
 		job->piece[0].bytes = bytes;
 		return (uint32_t)blocks;
 	}
+	if (!r->comm->gpu->kernel_barrier)
+		return by_fifo(call, job);
 	job->way = TT_DEV_BARRIER;
 	read = add_pieces(r, bytes, job);
 	blocks = read / ((uint64_t)TT_DEV_THREADS * PER_THREAD) + 1;
@@ -168,7 +239,9 @@ uint32_t tt_gpu_job_barrier(const struct tt_gpu_call *call, struct tt_dev_job *j
 tt_cufn tt_gpu_kernel(const struct tt_gpu *d, const struct tt_request *r,
 		      const struct tt_dev_job *job)
 {
-	uint32_t from = job->npieces ? job->piece[0].from : 0;
+	uint32_t from = job->way == TT_DEV_FIFO ? job->fifo.combines
+			: job->npieces          ? job->piece[0].from
+						: 0;
 	bool sum = job->way == TT_DEV_LL || (from & (from - 1)) ||
 		   job->flags & (TT_DEV_SCALES | TT_DEV_DIVIDES);
 

@@ -42,7 +42,7 @@ static void warn_of_one_connection(tuttiComm_t c)
 {
 	if (c->rank == 0 && count_connections() == 1)
 		tt_log(TT_LOG_WARN,
-		       "CUDA_DEVICE_MAX_CONNECTIONS=1: all streams of a process share one connection to its device, in which a call that waits for other ranks holds up computing on other streams, unless it is an allreduce of at most 32 KiB of processes with a GPU each; unset the variable unless the program needs it");
+		       "CUDA_DEVICE_MAX_CONNECTIONS=1: all streams of a process share one connection to its device, in which a call that waits for other ranks holds up computing on other streams, unless the ranks are processes with a GPU each and name no algorithm; unset the variable unless the program needs it");
 }
 
 static int open_device(tuttiComm_t c, const struct tt_env *env, bool *ret_shareable)
@@ -314,11 +314,10 @@ static void reserve_blocks(struct tt_gpu *d, const struct peer_record *all)
 		if (most < d->blocks)
 			d->blocks = most;
 	}
-	d->small_barrier = d->blocks > 0 && (d->kernel_barrier || d->devices == (uint32_t)n);
-	d->reserved_blocks = d->kernel_barrier          ? (int)d->blocks
-			     : !d->small_barrier        ? 0
-			     : d->blocks < TT_LL_BLOCKS ? (int)d->blocks
-							: TT_LL_BLOCKS;
+	if (!d->kernel_barrier && d->blocks > TT_FIFO_BLOCKS)
+		d->blocks = TT_FIFO_BLOCKS;
+	d->kernels_wait = d->kernel_barrier || (d->blocks > 0 && d->devices == (uint32_t)n);
+	d->reserved_blocks = d->kernels_wait ? (int)d->blocks : 0;
 	tt_kernels_reserve(d->k, d->reserved_blocks);
 }
 
@@ -438,7 +437,9 @@ static int agree_on_kernels(tuttiComm_t c, struct peer_record *all)
 	warn_of_connections(d);
 	tt_log(TT_LOG_INFO, "rank %d: GPU kernels on device %d, ranks on %u, %s%s", c->rank,
 	       d->device, d->devices,
-	       d->kernel_barrier ? "with barriers between kernels" : "ordered by streams",
+	       d->kernel_barrier ? "with barriers between kernels"
+	       : d->kernels_wait ? "which wait for each other"
+				 : "ordered by streams",
 	       d->by_fd && !d->kernel_barrier ? ", IPC buffers shared by descriptor" : "");
 	return tt_gpu_watch(d);
 }

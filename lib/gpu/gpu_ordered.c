@@ -1,5 +1,5 @@
 /*
- * gpu_ordered.c - ranks that are processes: streams wait for each other, kernels do not
+ * gpu_ordered.c - ranks that are processes and share a GPU: streams wait for each other, kernels do not
  *
  * Called by gpu_call.c. Processes share a GPU in time slices of milliseconds; a kernel that spins
  * would burn its slice while the awaited peer does not run. So a call is cut into chunks, and for
@@ -49,13 +49,6 @@ static int run_and_meet(struct ordered *o, struct tt_dev_job *job, uint32_t word
 	return rc ? rc : tt_gpu_await_signals(o->comm, word, o->stream);
 }
 
-/* Does each rank's input have a part for every rank? */
-static bool has_parts(const struct tt_request *r)
-{
-	return r->collective == TT_REDUCE_SCATTER || r->collective == TT_ALLTOALL ||
-	       r->collective == TT_SCATTER;
-}
-
 static int post_input(struct ordered *o)
 {
 	const struct tt_request *r = o->call->request;
@@ -65,7 +58,7 @@ static int post_input(struct ordered *o)
 	job.flags = (o->base.flags & TT_DEV_SCALES) | TT_DEV_POSTS | (o->at ? 0 : TT_DEV_BEGINS);
 	job.out[me] = o->d->ipc_at[me] + TT_DEV_STAGED_AT;
 	if (o->call->in_bytes)
-		for (uint32_t q = 0; q < (has_parts(r) ? job.nranks : 1); q++)
+		for (uint32_t q = 0; q < (tt_gpu_has_parts(r) ? job.nranks : 1); q++)
 			add(&job, 1u << me, q * o->bytes + o->at, q * o->chunk, o->chunk);
 	return run_and_meet(o, &job, TT_DEV_WORD(arrived, 0));
 }
@@ -152,8 +145,8 @@ int tt_gpu_run_ordered(const struct tt_gpu_call *call, const struct tt_dev_job *
 			     .stream = stream,
 			     .base = *job,
 			     .bytes = r->count * tt_type_bytes(r->type) };
-	uint64_t most = TT_DEV_STAGED_BYTES / (has_parts(r) ? (uint64_t)r->comm->nranks : 1) / 64 *
-			64;
+	uint64_t most = TT_DEV_STAGED_BYTES /
+			(tt_gpu_has_parts(r) ? (uint64_t)r->comm->nranks : 1) / 64 * 64;
 	int rc = 0;
 
 	for (o.at = 0; !rc && o.at < o.bytes; o.at += o.chunk) {

@@ -8,7 +8,7 @@
  * tile the IPC buffer of a rank holds, in slots of one tile's bytes: the messages that the rank
  * sends, a slot each; the plan's scratch; the output of a rank that returns none; inputs that are
  * scaled first. A tile runs in three phases:
- *   1  a job scales inputs, another posts the signature of the call to the peers; stream barrier
+ *   1  a job posts the signature of the call to the peers; stream barrier; a job scales inputs
  *   2  the steps: wait for and clear the signal words of the received messages, run the kernel, which
  *      sets the signal word of the message that it sends
  *   3  stream barrier, so that no rank overwrites bytes that others still read
@@ -270,10 +270,11 @@ static int run_tile(struct plan_walk *w)
 {
 	uint32_t begins = w->tile ? 0 : TT_DEV_POSTS | TT_DEV_BEGINS;
 	bool last = w->tile + 1 == w->b.ntiles;
-	int rc = w->own_in ? scale(w) : 0;
+	int rc = mark_and_meet(w, begins, TT_DEV_WORD(arrived, 0));
 
-	if (!rc)
-		rc = mark_and_meet(w, begins, TT_DEV_WORD(arrived, 0));
+	/* only now: peers in an earlier call by FIFO may have read this rank's IPC buffer until here */
+	if (!rc && w->own_in)
+		rc = scale(w);
 	if (!rc && !w->tile)
 		rc = mark(w, TT_DEV_CHECKS);
 	for (uint32_t i = 0; i < w->program->nacts && !rc; i++)

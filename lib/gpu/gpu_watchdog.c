@@ -162,7 +162,7 @@ static void check(struct watchdog *w, uint64_t newest, bool busy, int failure)
 	const struct tt_dev_report *r = d->ipc->report;
 	uint64_t now = tt_now_ns(), progress = (uint64_t)word(&r->begun) + word(&r->ended) + newest;
 	/* kernels time out first, since their reports name the missing rank */
-	uint64_t limit_ms = (uint64_t)c->settings.timeout_ms + (d->small_barrier ? ASK_MS : 0);
+	uint64_t limit_ms = (uint64_t)c->settings.timeout_ms + (d->kernels_wait ? ASK_MS : 0);
 	struct tt_blocked stuck = { .awaited = -1 };
 
 	if (progress != w->progress || !busy) {

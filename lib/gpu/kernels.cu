@@ -16,6 +16,8 @@
  */
 #include "gpu/kernels.h"
 
+#define TT_MOVE_DEEP 4 /* vectors that a thread of a copy has in flight */
+
 #ifdef __CUDACC__
 
 #define DEV static __device__ __forceinline__
@@ -30,6 +32,7 @@
 #define SYNC() __syncthreads()
 #define SHARED __shared__
 #define UNROLL _Pragma("unroll")
+#define ONCE _Pragma("unroll 1")
 #define PRAGMA(x) _Pragma(#x)
 #define UNROLL_TO(n) PRAGMA(unroll(n))
 
@@ -78,12 +81,39 @@ DEV uint32_t get_acquire(uint32_t *p)
 	return v;
 }
 
+DEV uint32_t get_flag(uint32_t *p)
+{
+	uint32_t v;
+
+	asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+	return v;
+}
+
 DEV uint64_t get_relaxed(uint64_t *p)
 {
 	uint64_t v;
 
 	asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
 	return v;
+}
+
+/* 16 bytes of global memory at once. Without "memory", so that addresses stay in registers: the order
+ * of volatile statements and SYNC suffice. */
+DEV struct pair load_pair(const struct pair *p)
+{
+	struct pair x;
+
+	asm volatile("ld.global.v2.u64 {%0, %1}, [%2];" : "=l"(x.a), "=l"(x.b) : "l"(p));
+	return x;
+}
+DEV void store_pair(struct pair *p, struct pair x)
+{
+	asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(p), "l"(x.a), "l"(x.b) : "memory");
+}
+
+DEV uint32_t count_bits(uint32_t mask)
+{
+	return (uint32_t)__popc(mask);
 }
 
 DEV uint64_t clock_ns(void)
@@ -126,6 +156,7 @@ DEV double double_of(uint64_t x)
 #define SYNC() ((void)0)
 #define SHARED static __thread
 #define UNROLL
+#define ONCE
 #define UNROLL_TO(n)
 
 struct pair {
@@ -156,9 +187,25 @@ DEV uint32_t get_acquire(uint32_t *p)
 {
 	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
+DEV uint32_t get_flag(uint32_t *p)
+{
+	return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
 DEV uint64_t get_relaxed(uint64_t *p)
 {
 	return __atomic_load_n(p, __ATOMIC_RELAXED);
+}
+DEV struct pair load_pair(const struct pair *p)
+{
+	return *p;
+}
+DEV void store_pair(struct pair *p, struct pair x)
+{
+	*p = x;
+}
+DEV uint32_t count_bits(uint32_t mask)
+{
+	return (uint32_t)__builtin_popcount(mask);
 }
 
 /* The pause also lets the threads of other streams run: streams outnumber cores. */
@@ -246,9 +293,10 @@ DEV int await_epoch(const struct tt_dev_job *j, uint32_t *flag, uint32_t epoch, 
 {
 	struct spin_wait w = { 0, 0 };
 
-	while ((int32_t)(get_acquire(flag) - epoch) < 0)
+	while ((int32_t)(get_flag(flag) - epoch) < 0)
 		if (must_give_up(j, &w, peer))
 			return 0;
+	get_acquire(flag);
 	return 1;
 }
 
@@ -643,6 +691,251 @@ DEV void put_bytes(char *p, uint64_t v, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
 		p[i] = (char)(v >> 8 * i);
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+/* Sixteen bytes that begin `apart` bytes after those of x; y follows x. */
+DEV struct pair shifted(struct pair x, struct pair y, uint32_t apart)
+{
+	uint64_t low = apart < 8 ? x.a : x.b, middle = apart < 8 ? x.b : y.a,
+		 high = apart < 8 ? y.a : y.b;
+	uint32_t shift = apart % 8 * 8;
+	struct pair r;
+
+	r.a = shift ? low >> shift | middle << (64 - shift) : low;
+	r.b = shift ? middle >> shift | high << (64 - shift) : middle;
+	return r;
+}
+
+/* Copies bytes; the thread takes vector `first` and each `stride`-th of those that follow. Vectors are
+ * aligned at dst. Where src is not, two aligned loads give a vector; none of them leaves src. */
+DEV void move(char *dst, const char *src, uint32_t bytes, uint32_t first, uint32_t stride)
+{
+	uint32_t head = (uint32_t)(0 - (uint64_t)dst) & 15, n = 0,
+		 apart = ((uint32_t)(uint64_t)src + head) & 15;
+	const struct pair *from;
+	struct pair *to;
+
+	head += head < apart ? 16 : 0;
+	if (bytes >= head + 16)
+		n = (bytes - head + apart) / 16 - (apart ? 1 : 0);
+	from = (const struct pair *)(src + head - apart);
+	to = (struct pair *)(dst + head);
+	ONCE for (uint32_t i = first; apart && i < n; i += stride)
+		store_pair(&to[i], shifted(load_pair(&from[i]), load_pair(&from[i + 1]), apart));
+	ONCE for (uint32_t i = first; !apart && i < n; i += TT_MOVE_DEEP * stride)
+	{
+		struct pair x[TT_MOVE_DEEP];
+
+		UNROLL
+		for (uint32_t k = 0; k < TT_MOVE_DEEP; k++)
+			if (i + k * stride < n)
+				x[k] = load_pair(&from[i + k * stride]);
+		UNROLL
+		for (uint32_t k = 0; k < TT_MOVE_DEEP; k++)
+			if (i + k * stride < n)
+				store_pair(&to[i + k * stride], x[k]);
+	}
+	ONCE for (uint32_t at = first; at < head && at < bytes; at += stride) dst[at] = src[at];
+	ONCE for (uint32_t at = head + 16 * n + first; at < bytes; at += stride) dst[at] = src[at];
+}
+
+/* ---- the FIFO protocol ----------------------------------------------------------------------- */
+
+/*
+ * Round r of a block, counted over all calls: waits until the same block of each peer has completed
+ * round r - TT_FIFO_LAG; stages chunk r in slot r of its FIFO, combines chunk r - TT_FIFO_LAG of the
+ * ranks, collects the results of chunk r - 2 TT_FIFO_LAG (or, in one step, what peers staged
+ * TT_FIFO_LAG rounds ago); then announces r + 1 rounds to each peer. Slots are numbered modulo
+ * TT_FIFO_SLOTS = 2 TT_FIFO_LAG: a slot is written again when all peers have completed the round
+ * that read it. So no call ends with a barrier, and a rank runs ahead of its peers by
+ * TT_FIFO_LAG rounds, while their words are on their way.
+ */
+struct fifo_move {
+	const char *src;
+	char *dst;
+	uint32_t bytes;
+};
+struct fifo_call {
+	uint32_t base;   /* rounds of the block before this call */
+	uint32_t chunks; /* of each block; the last ones may be empty */
+	uint32_t rounds;
+	uint32_t epoch;
+	/* of this round: parts that are staged; what is collected, from the next rank on, so that
+	 * ranks read from different peers at a time */
+	struct fifo_move moves[2][TT_DEV_RANKS];
+};
+
+DEV uint64_t chunk_at(const struct tt_dev_fifo *f, uint32_t chunk)
+{
+	return ((uint64_t)chunk * BLOCKS + BLOCK) * f->chunk;
+}
+
+DEV uint64_t chunk_bytes(const struct tt_dev_fifo *f, uint32_t chunk)
+{
+	uint64_t at = chunk_at(f, chunk);
+
+	return at >= f->bytes ? 0 : f->bytes - at < f->chunk ? f->bytes - at : f->chunk;
+}
+
+/* Offset and bytes of the part of a chunk that a rank combines in two steps */
+DEV uint64_t unit_of(uint64_t bytes, uint32_t nranks)
+{
+	return ((uint32_t)bytes + nranks * 128 - 1) / (nranks * 128) * 128;
+}
+DEV uint64_t unit_bytes(uint64_t bytes, uint32_t nranks, uint32_t rank)
+{
+	uint64_t unit = unit_of(bytes, nranks), at = unit * rank;
+
+	return at >= bytes ? 0 : bytes - at < unit ? bytes - at : unit;
+}
+
+DEV char *slot_of(const struct tt_dev_job *j, uint32_t rank, uint32_t round, int result)
+{
+	uint64_t slot = BLOCK * TT_FIFO_SLOTS + round % TT_FIFO_SLOTS;
+
+	return (char *)j->signals[rank] + (result ? TT_FIFO_RESULT_AT + slot * (TT_FIFO_CHUNK / 2)
+						  : TT_DEV_STAGED_AT + slot * TT_FIFO_CHUNK);
+}
+
+DEV void fifo_start(const struct tt_dev_job *j, struct tt_dev_signals *mine, uint32_t epoch,
+		    struct fifo_call *c)
+{
+	uint64_t all = j->fifo.chunk * BLOCKS;
+
+	if (THREAD == 0) {
+		c->base = mine->rounds[BLOCK];
+		c->epoch = epoch;
+		c->chunks = (uint32_t)((j->fifo.bytes + all - 1) / all);
+		c->rounds = c->chunks + j->fifo.steps * TT_FIFO_LAG;
+	}
+	for (uint32_t p = THREAD; p < j->nranks; p += THREADS)
+		if (p != j->rank) {
+			if (BLOCK == 0)
+				put_signature(j, p, epoch);
+			if (j->flags & TT_DEV_SCALES)
+				*(volatile uint64_t *)&signals_of(j, p)
+					 ->scale[epoch & 1][BLOCK][j->rank] = j->scale;
+		}
+	SYNC();
+}
+
+/* The round after i in which a block has work; rounds without work are not announced. */
+DEV uint32_t fifo_next(const struct tt_dev_fifo *f, uint32_t chunks, uint32_t i)
+{
+	i++;
+	if (i >= chunks && i < TT_FIFO_LAG)
+		i = TT_FIFO_LAG;
+	if (f->steps == 2 && i >= chunks + TT_FIFO_LAG && i < 2 * TT_FIFO_LAG)
+		i = 2 * TT_FIFO_LAG;
+	return i;
+}
+
+/* Move x of those that stage a chunk */
+DEV struct fifo_move staging_move(const struct tt_dev_job *j, const struct fifo_call *c,
+				  uint32_t chunk, uint32_t x)
+{
+	const struct tt_dev_fifo *f = &j->fifo;
+	struct fifo_move m;
+
+	m.src = (const char *)j->in[j->rank] + x * f->bytes + chunk_at(f, chunk);
+	m.dst = slot_of(j, j->rank, c->base + chunk, 0) + x * f->chunk;
+	m.bytes = chunk < c->chunks ? (uint32_t)chunk_bytes(f, chunk) : 0;
+	return m;
+}
+
+/* Move x of those that collect a chunk */
+DEV struct fifo_move collecting_move(const struct tt_dev_job *j, const struct fifo_call *c,
+				     uint32_t chunk, uint32_t x)
+{
+	const struct tt_dev_fifo *f = &j->fifo;
+	uint32_t p = (j->rank + 1 + x) % j->nranks;
+	uint64_t bytes = chunk < c->chunks && f->collects >> p & 1 ? chunk_bytes(f, chunk) : 0;
+	struct fifo_move m;
+
+	m.src = slot_of(j, p, c->base + chunk, f->steps == 2) + f->part * f->chunk;
+	m.dst = (char *)j->out[j->rank] + chunk_at(f, chunk) + (f->gathers ? p * f->bytes : 0);
+	m.bytes = (uint32_t)bytes;
+	if (f->steps == 2) {
+		m.dst += unit_of(bytes, j->nranks) * p;
+		m.bytes = (uint32_t)unit_bytes(bytes, j->nranks, p);
+	}
+	return m;
+}
+
+/* The task of the chunk that is combined in a round; each thread makes the part of a rank. */
+DEV void make_combining_task(const struct tt_dev_job *j, const struct fifo_call *c, uint32_t chunk,
+			     const struct tt_dev_record *record, struct combine_task *t)
+{
+	const struct tt_dev_fifo *f = &j->fifo;
+	uint64_t bytes = f->combines && chunk < c->chunks ? chunk_bytes(f, chunk) : 0,
+		 from = f->part * f->chunk;
+
+	if (f->steps == 2)
+		from += unit_of(bytes, j->nranks) * j->rank;
+	for (uint32_t p = THREAD; p < j->nranks; p += THREADS)
+		if (f->combines >> p & 1) {
+			uint32_t s = count_bits(f->combines & ((1u << p) - 1));
+
+			t->src[s] = slot_of(j, p, c->base + chunk, 0) + from;
+			t->scale[s] = record[p].scale;
+		}
+	if (THREAD)
+		return;
+	t->nsrc = count_bits(f->combines);
+	t->ndst = 1;
+	t->dst[0] = f->steps == 2 ? slot_of(j, j->rank, c->base + chunk, 1)
+				  : (char *)j->out[j->rank] + chunk_at(f, chunk);
+	t->bytes = f->steps == 2 ? unit_bytes(bytes, j->nranks, j->rank) : bytes;
+	t->flags = j->flags;
+	t->divisor = j->divisor;
+}
+
+/* Waits for the peers and describes the work of round i of the call, in shared memory. */
+DEV void fifo_begin_round(const struct tt_dev_job *j, struct tt_dev_signals *mine,
+			  struct fifo_call *c, uint32_t i, struct tt_dev_record *record,
+			  struct combine_task *t, int *failed)
+{
+	const struct tt_dev_fifo *f = &j->fifo;
+
+	for (uint32_t p = THREAD; p < j->nranks; p += THREADS) {
+		c->moves[0][p] = staging_move(j, c, i, p);
+		c->moves[1][p] = collecting_move(j, c, i - f->steps * TT_FIFO_LAG, p);
+		if (p == j->rank)
+			continue;
+		if (!await_epoch(j, &mine->completed[BLOCK][p], c->base + i - TT_FIFO_LAG + 1, p) ||
+		    (BLOCK == 0 && i == TT_FIFO_LAG && !check_signature(j, p, c->epoch)))
+			*failed = 1;
+		if (i == TT_FIFO_LAG && j->flags & TT_DEV_SCALES)
+			record[p].scale =
+				*(volatile uint64_t *)&mine->scale[c->epoch & 1][BLOCK][p];
+	}
+	make_combining_task(j, c, i - TT_FIFO_LAG, record, t);
+}
+
+/* Copies what a round stages, then what it collects. Warps share the moves. */
+DEV void fifo_move(const struct tt_dev_job *j, const struct fifo_call *c)
+{
+	uint32_t warp = THREAD / 32, warps = (THREADS + 31) / 32;
+
+	ONCE for (uint32_t phase = 0; phase < 2; phase++)
+	{
+		const struct fifo_move *m = c->moves[phase];
+		uint32_t n = phase ? j->nranks : j->fifo.parts, few = n < warps ? n : warps;
+
+		for (uint32_t x = few ? warp % few : n; x < n; x += few)
+			move(m[x].dst, m[x].src, m[x].bytes, warp / few * 32 + THREAD % 32,
+			     THREADS < 32 ? THREADS : (warps - warp % few + few - 1) / few * 32);
+	}
+}
+
+/* Announces round i of the call to the peers: the block's loads and stores of the round are done. */
+DEV void fifo_end_round(const struct tt_dev_job *j, const struct fifo_call *c, uint32_t i)
+{
+	for (uint32_t p = THREAD; p < j->nranks; p += THREADS)
+		if (p != j->rank)
+			put_release(&signals_of(j, p)->completed[BLOCK][j->rank], c->base + i + 1);
 }
 
 #define TYPE Int8

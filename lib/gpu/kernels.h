@@ -21,6 +21,12 @@
 #define TT_LL_BLOCKS 16
 #define TT_LL_SLICE 2048
 #define TT_LL_BYTES (TT_LL_BLOCKS * TT_LL_SLICE)
+/* the FIFO protocol (pipelined chunks with counters of rounds): blocks of one rank at most, rounds
+ * between the staging and the use of a chunk, chunks in a block's FIFO, bytes of a chunk at most */
+#define TT_FIFO_BLOCKS 64
+#define TT_FIFO_LAG 2
+#define TT_FIFO_SLOTS (2 * TT_FIFO_LAG)
+#define TT_FIFO_CHUNK ((uint64_t)32 << 10)
 
 /* The record that a rank writes to each peer at the start of a call: its buffers, the factor of its
  * input, and the signature of the call (struct tt_call). */
@@ -49,15 +55,22 @@ struct tt_dev_signals {
 	 * does not run by LL */
 	uint64_t signature[2][TT_DEV_RANKS][4];
 	uint64_t line[2][TT_DEV_RANKS][TT_LL_BLOCKS][TT_LL_SLICE / 4];
+	/* FIFO: rounds that each block has completed, written by this rank only; the same of the
+	 * peers, written by the peers; the factors of the peers' inputs, by the call's epoch */
+	uint32_t rounds[TT_FIFO_BLOCKS];
+	uint32_t completed[TT_FIFO_BLOCKS][TT_DEV_RANKS];
+	uint64_t scale[2][TT_FIFO_BLOCKS][TT_DEV_RANKS];
 };
 
-/* An IPC buffer: the signal words, then memory that peers read when streams order the ranks: staged
- * input, and a rank's part of a sum. */
+/* An IPC buffer: the signal words, then memory that peers read. When streams order the ranks: staged
+ * input, and a rank's part of a sum. When kernels wait for each other: the FIFO of each block, of staged
+ * inputs and, from TT_FIFO_RESULT_AT on, of results, which have half the bytes. */
 #define TT_DEV_STAGED_AT ((sizeof(struct tt_dev_signals) + 4095) / 4096 * 4096)
 #define TT_DEV_STAGED_BYTES ((uint64_t)4 << 20)
 #define TT_DEV_RESULT_AT (TT_DEV_STAGED_AT + TT_DEV_STAGED_BYTES)
 #define TT_DEV_RESULT_BYTES (TT_DEV_STAGED_BYTES / 2 + 4096)
-#define TT_DEV_IPC_BYTES (TT_DEV_RESULT_AT + TT_DEV_RESULT_BYTES)
+#define TT_FIFO_RESULT_AT (TT_DEV_STAGED_AT + TT_FIFO_BLOCKS * TT_FIFO_SLOTS * TT_FIFO_CHUNK)
+#define TT_DEV_IPC_BYTES (TT_FIFO_RESULT_AT + TT_FIFO_BLOCKS * TT_FIFO_SLOTS * TT_FIFO_CHUNK / 2)
 
 enum tt_dev_trouble { TT_DEV_FINE, TT_DEV_LATE, TT_DEV_OTHER_CALL };
 
@@ -80,7 +93,26 @@ struct tt_dev_piece {
 enum tt_dev_way {
 	TT_DEV_ALONE,   /* no barrier; the job has all addresses */
 	TT_DEV_BARRIER, /* barriers; peers' records have addresses */
-	TT_DEV_LL       /* allreduce of piece[0].bytes by the LL protocol */
+	TT_DEV_LL,      /* allreduce of piece[0].bytes by the LL protocol */
+	TT_DEV_FIFO     /* any collective, by the FIFO protocol (struct tt_dev_fifo) */
+};
+
+/*
+ * A collective by the FIFO protocol. Blocks cut `bytes` into chunks and share them round by round. In a
+ * round a block stages one chunk of its rank's input, combines an earlier chunk of the ranks in
+ * `combines`, and collects what other ranks combined still earlier, or what they staged. In two steps
+ * a rank combines one of nranks parts of the chunk, for all ranks, and all collect the parts.
+ */
+struct tt_dev_fifo {
+	uint64_t
+		bytes; /* of the call's count: one part of a buffer that has a part for each rank */
+	uint64_t chunk;    /* bytes of each part that a block moves in a round */
+	uint32_t parts;    /* of this rank's input to stage; 0: it has no input */
+	uint32_t part;     /* of the staged chunk, that this rank combines or collects */
+	uint32_t combines; /* ranks whose chunks this rank combines; 0: none */
+	uint32_t collects; /* ranks of which this rank collects; 0: none */
+	uint32_t steps;    /* 1, or 2: results go through the FIFO of results */
+	uint32_t gathers;  /* outputs have a part for each rank */
 };
 /* flags of a job. BEGINS, ENDS: count the call in the report; POSTS: write this rank's record to
  * the peers; CHECKS: compare the peers' records; SCALES: multiply inputs; DIVIDES: divide the
@@ -104,6 +136,7 @@ struct tt_dev_job {
 	uint64_t call[2];  /* signature of the call */
 	uint32_t rank, nranks, way, flags, op, npieces;
 	struct tt_dev_piece piece[TT_DEV_PIECES];
+	struct tt_dev_fifo fifo; /* FIFO only */
 	/* ALONE: mask of ranks whose signal word is set when the job is done; its number */
 	uint32_t signal_to, signal_word;
 };

@@ -46,7 +46,7 @@ DEV uint64_t OF(unit)(int op, const struct combine_task *t, const uint64_t *v, u
 
 /* Combines `deep` vectors of up to `limit` sources at once, so that enough loads are in flight for
  * any number of sources. */
-DEV void OF(vectors)(int op, const struct combine_task *t, uint64_t i, uint64_t stride,
+DEV void OF(vectors)(int op, const struct combine_task *t, uint64_t i, uint32_t stride,
 		     const uint32_t limit, const uint32_t deep)
 {
 	uint64_t a[2][TT_DEV_RANKS], b[2][TT_DEV_RANKS];
@@ -56,7 +56,8 @@ DEV void OF(vectors)(int op, const struct combine_task *t, uint64_t i, uint64_t 
 		UNROLL
 		for (uint32_t s = 0; s < limit; s++)
 			if (s < t->nsrc) {
-				struct pair x = ((const struct pair *)t->src[s])[i + k * stride];
+				struct pair x = load_pair(
+					&((const struct pair *)t->src[s])[i + k * stride]);
 
 				a[k][s] = x.a;
 				b[k][s] = x.b;
@@ -71,17 +72,17 @@ DEV void OF(vectors)(int op, const struct combine_task *t, uint64_t i, uint64_t 
 		UNROLL
 		for (uint32_t d = 0; d < TT_DEV_RANKS; d++)
 			if (d < t->ndst)
-				((struct pair *)t->dst[d])[i + k * stride] = x;
+				store_pair(&((struct pair *)t->dst[d])[i + k * stride], x);
 	}
 }
 
 /* Combines element by element: the remainder, and buffers that are not aligned to vectors. */
-DEV void OF(elements)(int op, const struct combine_task *t, uint64_t from, uint32_t aligned)
+DEV void OF(elements)(int op, const struct combine_task *t, uint64_t from, uint32_t aligned,
+		      uint32_t first, uint32_t stride)
 {
-	uint64_t step = (uint64_t)BLOCKS * THREADS * sizeof(RAW), v[TT_DEV_RANKS];
+	uint64_t v[TT_DEV_RANKS], step = stride * sizeof(RAW);
 
-	for (uint64_t at = from + ((uint64_t)BLOCK * THREADS + THREAD) * sizeof(RAW); at < t->bytes;
-	     at += step) {
+	for (uint64_t at = from + (uint64_t)first * sizeof(RAW); at < t->bytes; at += step) {
 		RAW x;
 
 		UNROLL
@@ -103,11 +104,9 @@ DEV void OF(elements)(int op, const struct combine_task *t, uint64_t from, uint3
 }
 
 /* Combines the first n vectors. */
-DEV void OF(sweep)(int op, const struct combine_task *t, uint64_t n)
+DEV void OF(sweep)(int op, const struct combine_task *t, uint64_t n, uint64_t i, uint32_t stride)
 {
-	uint64_t i = (uint64_t)BLOCK * THREADS + THREAD, stride = (uint64_t)BLOCKS * THREADS;
-
-	for (; t->nsrc <= 4 && i + stride < n; i += 2 * stride)
+	for (; t->nsrc <= 4 && i + stride < n; i += 2 * (uint64_t)stride)
 		OF(vectors)(op, t, i, stride, 4, 2);
 	for (; i < n; i += stride)
 		OF(vectors)(op, t, i, stride, TT_DEV_RANKS, 1);
@@ -213,26 +212,45 @@ DEV void OF(low_latency)(int op, const struct tt_dev_job *j, uint32_t epoch)
 		break;                    \
 	}
 
-/* The task is in shared memory, since its arrays are indexed by variables, which registers cannot
- * be. */
-DEV void OF(pieces)(int op, const struct tt_dev_job *j, const struct tt_dev_record *record)
+/* The pieces of a job, or the rounds of a call by FIFO. A block shares a piece with all blocks, and has
+ * chunks of its own. The task is in shared memory, since its arrays are indexed by variables, which
+ * registers cannot be. */
+DEV void OF(work)(int op, const struct tt_dev_job *j, struct tt_dev_signals *mine,
+		  struct tt_dev_record *record, uint32_t epoch, int *failed)
 {
 	SHARED struct combine_task t;
+	int by_fifo = j->way == TT_DEV_FIFO;
+	SHARED struct fifo_call c;
+	uint32_t first = by_fifo ? THREAD : BLOCK * THREADS + THREAD,
+		 stride = by_fifo ? THREADS : BLOCKS * THREADS;
 
-	for (uint32_t i = 0; i < j->npieces; i++) {
+	if (by_fifo)
+		fifo_start(j, mine, epoch, &c);
+	for (uint32_t i = 0; i < (by_fifo ? c.rounds : j->npieces);
+	     i = by_fifo ? fifo_next(&j->fifo, c.chunks, i) : i + 1) {
 		uint32_t aligned;
 		uint64_t n;
 
-		SYNC();
-		if (THREAD == 0)
+		if (by_fifo)
+			fifo_begin_round(j, mine, &c, i, record, &t, failed);
+		else if (THREAD == 0)
 			make_task(j, &j->piece[i], record, &t);
 		SYNC();
+		if (*failed)
+			return;
 		aligned = alignment(&t);
 		n = aligned < 16 || (WHOLE && op == ADJUSTED) ? 0 : t.bytes / 16;
 		if (n)
-			WITH_OP(op, OF(sweep), &t, n)
-		OF(elements)(op, &t, n * 16, aligned);
+			WITH_OP(op, OF(sweep), &t, n, first, stride)
+		OF(elements)(op, &t, n * 16, aligned, first, stride);
+		if (by_fifo)
+			fifo_move(j, &c);
+		SYNC();
+		if (by_fifo)
+			fifo_end_round(j, &c, i);
 	}
+	if (by_fifo && THREAD == 0)
+		mine->rounds[BLOCK] = c.base + c.rounds;
 }
 
 KERNEL(OF(tt))
@@ -277,13 +295,13 @@ KERNEL(OF(tt))
 	SYNC();
 	if (j->way == TT_DEV_LL)
 		OF(low_latency)(op, j, epoch);
-	else if (!failed)
-		OF(pieces)(op, j, record);
+	else
+		OF(work)(op, j, mine, record, epoch, &failed);
 	if (j->way == TT_DEV_BARRIER)
 		barrier_end(j, epoch);
 	SYNC();
 	if (THREAD == 0 && counts)
-		mine->epoch[BLOCK] = epoch;
+		mine->epoch[BLOCK]++;
 	if (BLOCK == 0 && THREAD == 0 && (j->flags & TT_DEV_ENDS))
 		put_count(&((struct tt_dev_report *)j->report)->ended, ++mine->ended);
 	if (j->signal_to)

@@ -6,6 +6,7 @@
 
 #include "tests/gpu/gpu_buffers.h"
 #include "tests/gpu/gpu_ranks.h"
+#include "run/request.h"
 
 /* Every collective, type and op. Calls alternate between a few sizes, so the sweep stays short. */
 static void sweep(struct gpu_buffers *b, tuttiComm_t comm)
@@ -95,10 +96,53 @@ static void kernels_ordered_by_streams_give_the_hosts_bits(void)
 		claim(run_gpu_ranks(n, STREAM_ORDER, false, every_call) == 0);
 }
 
+/* Kernels of processes wait for each other: every collective in many rounds and in two steps, from
+ * buffers whose alignments differ, with factors of each rank; then small and large calls in turn. */
+static int every_call_in_rounds(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	static const size_t shifts[] = { 0, 1, 8, 5 };
+	struct gpu_buffers b;
+	unsigned call = 0;
+
+	if (!(*comm)->gpu->kernels_wait || (n == 3 && every_call(comm, rank, n, arg)) ||
+	    gpu_buffers_open(&b, rank, n))
+		return 1;
+	for (int what = 0; what < TT_SENDRECV; what++)
+		for (int v = 0; v < 4; v++) {
+			bool parts = what != TT_ALLREDUCE && what != TT_REDUCE &&
+				     what != TT_BROADCAST;
+			struct gpu_buffers_call c = {
+				.what = (enum tt_collective)what,
+				.type = v % 2 ? tuttiUint8 : tuttiFloat32,
+				.op = tt_needs[what].reduces && v == 2 ? tuttiAvg : tuttiSum,
+				.root = (int)(call++ % (unsigned)n),
+				.in_place = v == 0 && what != TT_ALLTOALL,
+				.shift = v % 2 ? shifts[call % 4] : 0,
+				.scalar = tt_needs[what].reduces && v == 0 ? 3 : 0
+			};
+
+			for (size_t by = 1; by <= 4096; by *= by == 1 ? 8 : 512) {
+				c.count = (GPU_BUFFER_BYTES / by / (parts ? (size_t)n : 1) -
+					   2 * call) /
+					  tt_type_bytes(c.type);
+				gpu_buffers_check(&b, &c, *comm);
+			}
+		}
+	gpu_buffers_close(&b);
+	return b.wrong;
+}
+
 static void processes_with_gpus_of_their_own_give_the_hosts_bits(void)
 {
-	setenv("TUTTI_TEST_CUDA_DEVICES", "3", 1);
-	claim(run_gpu_ranks(3, STREAM_ORDER, false, every_call) == 0);
+	static const struct {
+		int n;
+		const char *text;
+	} ranks[] = { { 3, "3" }, { 8, "8" }, { 2, "2" }, { 4, "4" } };
+
+	for (int i = 0; i < (gpu_thorough() ? 4 : 2); i++) {
+		setenv("TUTTI_TEST_CUDA_DEVICES", ranks[i].text, 1);
+		claim(run_gpu_ranks(ranks[i].n, STREAM_ORDER, false, every_call_in_rounds) == 0);
+	}
 }
 
 /* The fake driver refuses the first handle that a process opens or exports; a GPU refuses none. */

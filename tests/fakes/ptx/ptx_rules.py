@@ -62,9 +62,11 @@ def main():
 	arguments = options.parse_args()
 	found = []
 	try:
-		for path in arguments.ptx:
-			for kernel in Module(path, path.split("/")[-1]).kernels:
-				found += breaches(kernel, arguments.vectors)
+		kernels = [kernel for path in arguments.ptx for kernel in Module(path, path.split("/")[-1]).kernels]
+		for kernel in kernels:
+			found += breaches(kernel, arguments.vectors)
+		if not kernels and not arguments.ptxas:
+			found.append("ptx_rules: no kernel")
 		if arguments.ptxas:
 			found += breaches_of_ptxas(arguments.ptxas, arguments.registers)
 	except (PtxError, OSError) as error:

@@ -212,6 +212,10 @@ class Translator:
 	def op_not(self, i, modifiers, kind, to, a):
 		return self.assign(to, f"{'!' if kind == 'pred' else '~'}{self.bits(a, kind)}", kind)
 
+	def op_popc(self, i, modifiers, kind, to, a):
+		assert not modifiers and kind == "b32"
+		return self.assign(to, f"__builtin_popcount({self.bits(a, kind)})", kind)
+
 	def op_neg(self, i, modifiers, kind, to, a):
 		assert not modifiers and kind[0] == "s"
 		return self.assign(to, f"0 - {self.bits(a, kind)}", kind)

@@ -5,7 +5,8 @@
  *   race_kernels RANKS ROUNDS LIMIT_S
  *
  * For gpu_races.sh. A rank has a thread per block, since blocks of a kernel run at once. A round is an
- * allreduce by one of three ways in turn: barriers, three times LL, and kernels that signal between waits of streams.
+ * allreduce by one of four ways in turn: barriers, three times LL, kernels that signal between waits of streams, and
+ * three times FIFO: in two steps, in one, and of one chunk in two.
  * Kernels of one rank are ordered (pthread barriers), as by a stream; nothing else orders the ranks.
  * Exit status 0: right; 1: a wrong value; 2: a wait was too long or a kernel reported a failure.
  */
@@ -22,7 +23,7 @@
 
 extern const struct ptx_kernel ptx_tt_Float32;
 
-enum { BLOCKS = 2, THREADS = 64, COUNT = 1500, PART_BYTES = 2048, ARENA = 16 << 20 };
+enum { BLOCKS = 2, THREADS = 64, COUNT = 1500, PART_BYTES = 2048, ARENA = 128 << 20, WAYS = 8 };
 
 static struct rank {
 	struct tt_dev_signals *signals;
@@ -194,6 +195,31 @@ static void by_streams(struct rank *r, int round)
 	}
 }
 
+static void by_fifo(struct rank *r, int round, uint32_t steps, int count)
+{
+	int me = (int)(r - ranks);
+	uint32_t all = (1u << nranks) - 1;
+
+	prepare(r, TT_DEV_FIFO, round);
+	r->job.in[me] = (uintptr_t)r->in;
+	r->job.out[me] = (uintptr_t)r->out;
+	r->job.fifo = (struct tt_dev_fifo){ .bytes = (uint64_t)count * sizeof(float),
+					    .chunk = 512,
+					    .parts = 1,
+					    .combines = all,
+					    .collects = steps == 2 ? all : 0,
+					    .steps = steps };
+	launch(r, BLOCKS, round);
+}
+
+static int count_of(int round)
+{
+	static const int counts[WAYS] = { COUNT, COUNT / 2, COUNT / 2, COUNT / 2,
+					  COUNT, COUNT,     COUNT / 2, 200 };
+
+	return counts[round % WAYS];
+}
+
 static float value(int rank, int i, int round)
 {
 	return (float)((rank + 1) * (i % 97 + 1) + round);
@@ -210,16 +236,21 @@ static void *run_rank(void *arg)
 		pthread_create(&threads[b], NULL, run_block, &blocks[b]);
 	}
 	for (int round = 0; round < rounds; round++) {
-		int count = round % 5 % 4 ? COUNT / 2 : COUNT;
+		int count = count_of(round);
 
 		for (int i = 0; i < COUNT; i++)
 			r->in[i] = value((int)(r - ranks), i, round);
-		switch (round % 5) {
+		switch (round % WAYS) {
 		case 0:
 			by_barriers(r, round);
 			break;
 		case 4:
 			by_streams(r, round);
+			break;
+		case 5:
+		case 6:
+		case 7:
+			by_fifo(r, round, round % WAYS == 6 ? 1 : 2, count);
 			break;
 		default:
 			by_ll(r, round);
@@ -255,10 +286,11 @@ int main(int argc, char **argv)
 	for (int p = 0; p < nranks; p++) {
 		struct rank *r = &ranks[p];
 
-		r->signals = take(sizeof(*r->signals));
+		r->signals = take(TT_DEV_IPC_BYTES);
 		r->report = take(sizeof(*r->report));
-		r->in = take(COUNT * sizeof(float));
-		r->out = take(COUNT * sizeof(float));
+		/* aligned neither to the FIFO nor to each other */
+		r->in = (float *)take((COUNT + 1) * sizeof(float)) + 1;
+		r->out = (float *)take((COUNT + 2) * sizeof(float)) + 2;
 		r->staged = take(COUNT * sizeof(float));
 		r->result = take(COUNT * sizeof(float));
 		pthread_barrier_init(&r->begin, NULL, BLOCKS + 1);
