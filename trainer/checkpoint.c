@@ -1,20 +1,16 @@
 /* checkpoint.c - write and read checkpoints (checkpoint.h) */
 #include "trainer/checkpoint.h"
 
-#include "tools/fresh_file.h"
 #include "trainer/rank/optimizer.h"
 #include "trainer/replicas.h"
 #include "trainer/strategy/strategy.h"
+#include "trainer/whole_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { RANKS_MAX = 1 << 20, ARRAYS_MAX = 16 }; /* of an undamaged header */
 
@@ -84,86 +80,23 @@ static uint64_t hash_of(struct checkpoint_header h, const float *values)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static int write_file(FILE *f, const struct checkpoint_header *h, const float *values)
+struct checkpoint_file {
+	const struct checkpoint_header *header;
+	const float *values;
+};
+
+static bool write_checkpoint(FILE *f, void *arg)
 {
-	bool bad = fwrite(h, sizeof(*h), 1, f) != 1 ||
-		   fwrite(values, sizeof(*values), values_of(h), f) != values_of(h) || fflush(f) ||
-		   fsync(fileno(f));
-	int error = bad ? errno : 0;
+	const struct checkpoint_file *c = arg;
+	size_t values = values_of(c->header);
 
-	if (fclose(f) && !error)
-		error = errno;
-	errno = error;
-	return error ? -1 : 0;
-}
-
-/* Makes the rename durable, so that a crash does not lose the file's name. */
-static void sync_directory(const char *path)
-{
-	char copy[4096];
-	int fd;
-
-	snprintf(copy, sizeof(copy), "%s", path);
-	fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	fsync(fd);
-	close(fd);
-}
-
-/* Opens the temporary file. A device, a pipe or a directory must not be replaced by a file. */
-static int open_temporary(const char *path, char temporary[4096], FILE **ret_file)
-{
-	struct stat st;
-
-	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-		return train_fail(
-			TRAIN_USAGE,
-			"--save %s: that is no file, and a checkpoint would replace it; give a file",
-			path);
-	*ret_file = tool_fresh_file(path, temporary, 4096);
-	return TRAIN_OK;
+	return fwrite(c->header, sizeof(*c->header), 1, f) == 1 &&
+	       fwrite(c->values, sizeof(*c->values), values, f) == values;
 }
 
 int train_checkpoint_check(const struct train_config *config)
 {
-	char temporary[4096];
-	FILE *f;
-	int rc;
-
-	if (!config->save)
-		return TRAIN_OK;
-	rc = open_temporary(config->save, temporary, &f);
-	if (rc)
-		return rc;
-	if (!f)
-		return train_fail(TRAIN_USAGE, "--save %s: %m; give a file that can be written",
-				  config->save);
-	fclose(f);
-	unlink(temporary);
-	return TRAIN_OK;
-}
-
-static int replace_file(const char *path, const struct checkpoint_header *h, const float *values)
-{
-	char temporary[4096];
-	FILE *f;
-	int rc = open_temporary(path, temporary, &f);
-
-	if (rc)
-		return rc;
-	if (!f || write_file(f, h, values) || rename(temporary, path)) {
-		int error = errno;
-
-		unlink(temporary);
-		errno = error;
-		return train_fail(
-			TRAIN_FAILED,
-			"--save %s: cannot be written: %m; the previous checkpoint is intact",
-			path);
-	}
-	sync_directory(path);
-	return TRAIN_OK;
+	return config->save ? train_whole_file_check("save", config->save) : TRAIN_OK;
 }
 
 static int gather_values(struct train_rank *t, float *values)
@@ -238,14 +171,15 @@ int train_checkpoint_save(struct train_rank *t, const char *path, uint64_t step)
 	if (!values)
 		return train_fail(TRAIN_FAILED,
 				  "--save %s: no memory for a checkpoint of %" PRIu64
-				  " parameters; the previous checkpoint is intact",
+				  " parameters; the previous file is intact",
 				  path, h.parameters);
 	rc = t->pipeline ? gather_stages(t, values) : gather_values(t, values);
 	if (!rc && t->strategy->own_state)
 		rc = gather_own(t, &h, values);
 	h.hash = hash_of(h, values);
 	if (!rc)
-		rc = replace_file(path, &h, values);
+		rc = train_whole_file_replace("save", path, write_checkpoint,
+					      &(struct checkpoint_file){ &h, values });
 	free(values);
 	return rc;
 }

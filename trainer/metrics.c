@@ -4,6 +4,7 @@
 #include "tools/hashes.h"
 #include "trainer/replicas.h"
 #include "trainer/strategy/strategy.h"
+#include "trainer/tensorboard.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,13 +13,14 @@
 
 enum { SHOW_EVERY_MS = 200 };
 
-static const char *const options[TRAIN_FILES] = { "metrics", "jsonl", "hashes" };
+static const char *const options[TRAIN_FILES] = { "metrics", "jsonl", "hashes", "tensorboard" };
 
 static const char *path_of(const struct train_config *c, int file)
 {
-	return file == TRAIN_FILE_CSV     ? c->metrics
-	       : file == TRAIN_FILE_JSONL ? c->jsonl
-					  : c->hashes;
+	return file == TRAIN_FILE_CSV      ? c->metrics
+	       : file == TRAIN_FILE_JSONL  ? c->jsonl
+	       : file == TRAIN_FILE_HASHES ? c->hashes
+					   : c->tensorboard;
 }
 
 /* ---- open and close ------------------------------------------------------------------------- */
@@ -55,14 +57,30 @@ static void print_setup(const struct train_rank *t)
 
 static int open_file(const struct train_config *c, int file, const char *mode, FILE **ret_file)
 {
+	const char *path = path_of(c, file);
+	char events[4096];
+
 	*ret_file = NULL;
-	if (!path_of(c, file))
+	if (!path)
 		return TRAIN_OK;
-	*ret_file = fopen(path_of(c, file), mode);
+	if (file == TRAIN_FILE_EVENTS)
+		path = train_tensorboard_path(path, events, sizeof(events)) ? NULL : events;
+	*ret_file = path ? fopen(path, mode) : NULL;
 	if (*ret_file)
 		return TRAIN_OK;
-	return train_fail(TRAIN_USAGE, "--%s %s: %m; give a file that can be written",
-			  options[file], path_of(c, file));
+	return train_fail(TRAIN_USAGE, "--%s %s: %m; give a %s that can be written", options[file],
+			  path_of(c, file), file == TRAIN_FILE_EVENTS ? "directory" : "file");
+}
+
+static int check_directory(const char *directory)
+{
+	char ignored[4096];
+
+	if (!directory || (!train_tensorboard_path(directory, ignored, sizeof(ignored)) &&
+			   !access(directory, W_OK | X_OK)))
+		return TRAIN_OK;
+	return train_fail(TRAIN_USAGE, "--tensorboard %s: %m; give a directory that can be written",
+			  directory);
 }
 
 int train_metrics_check(const struct train_config *config)
@@ -75,6 +93,8 @@ int train_metrics_check(const struct train_config *config)
 	if (file)
 		fclose(file);
 	for (int i = 0; i < TRAIN_FILES; i++) {
+		if (i == TRAIN_FILE_EVENTS) /* a new file of another name each time */
+			return check_directory(config->tensorboard);
 		if (open_file(config, i, "ae", &file))
 			return TRAIN_USAGE;
 		if (file)
@@ -107,9 +127,10 @@ int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool
 	for (int i = 0; i < TRAIN_FILES && !rc; i++) {
 		rc = open_file(t->config, i, mode_of(t, i, append), &m->file[i]);
 		if (m->file[i]) /* a killed rank leaves complete lines */
-			setvbuf(m->file[i], NULL, i == TRAIN_FILE_HASHES ? _IOFBF : _IOLBF,
-				1 << 16);
+			setvbuf(m->file[i], NULL, i < TRAIN_FILE_HASHES ? _IOLBF : _IOFBF, 1 << 16);
 	}
+	if (!rc && m->file[TRAIN_FILE_EVENTS])
+		train_tensorboard_begin(m->file[TRAIN_FILE_EVENTS]);
 	if (rc || append)
 		return rc;
 	if (m->file[TRAIN_FILE_CSV] && is_empty(m->file[TRAIN_FILE_CSV]))
@@ -192,6 +213,19 @@ static void write_hashes(FILE *to, struct train_rank *t, uint64_t step)
 	fflush(to);
 }
 
+static void write_events(FILE *to, const struct train_step_record *r)
+{
+	train_tensorboard_scalar(to, r->step, "train/loss", r->loss);
+	train_tensorboard_scalar(to, r->step, "train/rate", r->rate);
+	train_tensorboard_scalar(to, r->step, "train/samples_per_s", r->samples_per_s);
+	train_tensorboard_scalar(to, r->step, "train/exposed_ms", r->exposed_ms);
+	if (r->evaluated) {
+		train_tensorboard_scalar(to, r->step, "test/loss", r->test_loss);
+		train_tensorboard_scalar(to, r->step, "test/accuracy", r->accuracy);
+	}
+	fflush(to);
+}
+
 /* The training goes on: only its record is incomplete. */
 static void complain_once(struct train_metrics *m, const struct train_config *config, uint64_t step)
 {
@@ -219,6 +253,8 @@ void train_metrics_write(struct train_metrics *m, struct train_rank *t,
 		write_json(m->file[TRAIN_FILE_JSONL], r);
 	if (m->file[TRAIN_FILE_HASHES])
 		write_hashes(m->file[TRAIN_FILE_HASHES], t, r->step);
+	if (m->file[TRAIN_FILE_EVENTS])
+		write_events(m->file[TRAIN_FILE_EVENTS], r);
 	complain_once(m, t->config, r->step);
 	if (!r->evaluated)
 		return;

@@ -1,6 +1,6 @@
 /*
  * metrics.h - rank 0's output during the training: lines on stdout, progress on a terminal, CSV,
- * JSON lines, hashes
+ * JSON lines, hashes, TensorBoard's events
  *
  * Called by train.c; on other ranks every call does nothing.
  */
@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 /* Files that rank 0 writes during the training. */
-enum { TRAIN_FILE_CSV, TRAIN_FILE_JSONL, TRAIN_FILE_HASHES, TRAIN_FILES };
+enum { TRAIN_FILE_CSV, TRAIN_FILE_JSONL, TRAIN_FILE_HASHES, TRAIN_FILE_EVENTS, TRAIN_FILES };
 
 struct train_metrics {
 	bool on;                 /* rank 0 */

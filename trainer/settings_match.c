@@ -81,6 +81,7 @@ static size_t list_settings(const struct train_rank *t, struct setting *settings
 	add_number(settings, &n, "adagrad", (double)c->adagrad);
 	add_number(settings, &n, "timeline", c->timeline != NULL);
 	add_number(settings, &n, "save", c->save != NULL);
+	add_number(settings, &n, "export", c->export != NULL);
 	add_number(settings, &n, "save-every", (double)c->save_every);
 	add_number(settings, &n, "resume", c->resume != NULL);
 	add_number(settings, &n, "bucket-kb", (double)c->bucket_kb);

@@ -2,6 +2,7 @@
 #include "trainer/train.h"
 
 #include "trainer/checkpoint.h"
+#include "trainer/export.h"
 #include "trainer/metrics.h"
 #include "trainer/rank/fault.h"
 #include "trainer/rank/due_steps.h"
@@ -28,7 +29,7 @@ struct train_progress {
 
 /* The work between two steps. */
 struct train_break {
-	bool evaluate, save, check, last;
+	bool evaluate, save, check, export, last;
 };
 
 /* Reads the counters; if `count`, adds the bytes since the last call to result. */
@@ -170,6 +171,8 @@ static int between_steps(struct train_rank *t, struct train_progress *p, struct 
 	}
 	if (!rc && due.save)
 		rc = train_checkpoint_save(t, t->config->save, record->step);
+	if (!rc && due.export)
+		rc = train_export(t, record->step);
 	if (settles && !due.last && t->strategy->unsettle)
 		t->strategy->unsettle(t, why);
 	if (!rc)
@@ -185,6 +188,7 @@ static struct train_break break_after(const struct train_rank *t, uint64_t step,
 	struct train_break due = {
 		.evaluate = last || train_evaluation_due(t, step),
 		.save = t->config->save && (last || train_checkpoint_due(t, step)),
+		.export = last && t->config->export,
 		.last = last,
 	};
 
@@ -341,8 +345,10 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 				  "--resume %s: that training has done %" PRIu64 " steps, and "
 				  "%" PRIu64 " were requested; use a larger --steps or --epochs",
 				  t->config->resume, t->first_step, p.steps);
-	/* with --np, train_main.c has already checked the file */
+	/* with --np, train_main.c has already checked the files */
 	rc = train_is_lead(t) && !t->config->np ? train_checkpoint_check(t->config) : TRAIN_OK;
+	if (!rc && train_is_lead(t) && !t->config->np)
+		rc = train_export_check(t->config);
 	if (!rc)
 		rc = train_metrics_open(&p.metrics, t, false);
 	if (rc)

@@ -10,6 +10,7 @@
 #include "trainer/base/fail.h"
 #include "trainer/checkpoint.h"
 #include "trainer/data/data.h"
+#include "trainer/export.h"
 #include "trainer/device/device.h"
 #include "trainer/metrics.h"
 #include "trainer/option_check.h"
@@ -228,6 +229,8 @@ static int check(struct train_job *job)
 		rc = train_metrics_check(&job->config);
 	if (!rc && job->config.np)
 		rc = train_checkpoint_check(&job->config);
+	if (!rc && job->config.np)
+		rc = train_export_check(&job->config);
 	if (!rc && job->config.np) {
 		job->ranks = (int)job->config.np +
 			     (t.strategy->serve ? (int)job->config.servers : 0);

@@ -50,7 +50,9 @@ struct train_config {
 	const char *slow, *kill;
 	int64_t check_replicas, eval_every;
 	const char *metrics, *jsonl, *timeline, *hashes; /* paths, or NULL */
-	int64_t hash_values; /* step whose parameters are written to hashes; 0: none */
+	int64_t hash_values;     /* step whose parameters are written to hashes; 0: none */
+	const char *export;      /* a file of safetensors, or NULL */
+	const char *tensorboard; /* a directory, or NULL */
 	const char *save, *resume;
 	int64_t save_every;
 };
