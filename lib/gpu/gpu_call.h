@@ -71,6 +71,10 @@ void tt_gpu_job(const struct tt_gpu_call *call, uint8_t algorithm, struct tt_dev
 bool tt_gpu_has_parts(const struct tt_request *r);
 /* Does the call run by the LL protocol? Equal on all ranks. */
 bool tt_gpu_job_is_small(const struct tt_gpu_call *call, const struct tt_dev_job *job);
+/* The steps and the chunk of a call by FIFO. bytes: of the call's count; limit: of blocks. Returns the
+ * number of blocks. */
+uint32_t tt_gpu_fifo_shape(enum tt_collective collective, uint64_t bytes, uint32_t nranks,
+			   uint32_t limit, struct tt_dev_fifo *ret_shape);
 /* Completes the job of a kernel that waits for its peers: by LL, barriers or FIFO. Returns the number of blocks,
  * equal on all ranks. */
 uint32_t tt_gpu_job_barrier(const struct tt_gpu_call *call, struct tt_dev_job *job);

@@ -13,7 +13,7 @@
 #define PER_THREAD 64 /* bytes for each thread of a kernel, at least */
 /* Two steps spare bytes of links and cost a wait for the peers, in which a link carries that much. */
 #define TWO_STEPS_BYTES (1u << 20)
-#define FIFO_BLOCK_BYTES 8192 /* that a block receives, at least */
+#define FIFO_BLOCK_BYTES 8192 /* that a block sends, at least */
 
 static uint64_t bits_of(double x)
 {
@@ -154,63 +154,71 @@ bool tt_gpu_job_is_small(const struct tt_gpu_call *call, const struct tt_dev_job
 	       ll_blocks(bytes) <= r->comm->gpu->blocks && !(job->flags & TT_DEV_SCALES);
 }
 
-/* By FIFO a rank of a collective that goes from one to all, or from all to all or one, receives
- * (n - 1) times the bytes in one step, and 2 (n - 1) / n times in two. */
-static bool in_two_steps(const struct tt_request *r, uint64_t bytes, uint64_t n)
+/* In one step a rank sends its input to all, or receives all inputs. In two it sends and receives two parts
+ * of all. */
+static bool in_two_steps(enum tt_collective collective, uint64_t bytes, uint64_t n)
 {
-	return (r->collective == TT_ALLREDUCE || r->collective == TT_REDUCE ||
-		r->collective == TT_BROADCAST) &&
+	return (collective == TT_ALLREDUCE || collective == TT_REDUCE ||
+		collective == TT_BROADCAST) &&
 	       bytes * (n - 1) * (n - 2) / n > TWO_STEPS_BYTES;
 }
 
+uint32_t tt_gpu_fifo_shape(enum tt_collective collective, uint64_t bytes, uint32_t nranks,
+			   uint32_t limit, struct tt_dev_fifo *f)
+{
+	bool two = in_two_steps(collective, bytes, nranks);
+	uint64_t unit = two ? nranks * 128 : 128, sent = two ? bytes : bytes * nranks,
+		 most = TT_FIFO_SLOT_BYTES / nranks / 128 * 128 * (two ? nranks : 1), blocks;
+
+	blocks = sent / FIFO_BLOCK_BYTES + 1;
+	blocks = blocks < limit ? blocks : limit;
+	f->bytes = bytes;
+	f->steps = two ? 2 : 1;
+	f->chunk = (bytes / blocks + unit) / unit * unit;
+	f->chunk = f->chunk < most ? f->chunk : most;
+	return (uint32_t)blocks;
+}
+
+/* Who sends what to whom. A rank whose output is its input has it already. */
 static void describe_fifo(const struct tt_gpu_call *call, const struct tt_dev_job *job,
 			  struct tt_dev_fifo *f)
 {
 	const struct tt_request *r = call->request;
-	uint32_t all = (1u << job->nranks) - 1, root = r->root >= 0 ? 1u << r->root : 0;
-	bool roots = r->collective == TT_BROADCAST || r->collective == TT_SCATTER,
-	     parts = tt_gpu_has_parts(r),
+	uint32_t all = (1u << job->nranks) - 1, me = 1u << job->rank,
+		 root = r->root >= 0 ? 1u << r->root : 0;
+	bool from_root = r->collective == TT_BROADCAST || r->collective == TT_SCATTER,
+	     to_root = r->collective == TT_REDUCE || r->collective == TT_GATHER,
 	     copies = r->collective == TT_ALLGATHER || r->collective == TT_ALLTOALL ||
-		      r->collective == TT_GATHER;
+		      r->collective == TT_GATHER,
+	     has_it = (r->collective == TT_BROADCAST && call->in_bytes && r->in == r->out) ||
+		      (copies && r->collective != TT_ALLTOALL &&
+		       job->in[job->rank] == job->out[job->rank] + job->rank * f->bytes);
+	uint32_t takers = to_root ? root : all;
 
-	f->steps = in_two_steps(r, f->bytes, job->nranks) ? 2 : 1;
-	f->parts = !call->in_bytes ? 0 : parts ? job->nranks : 1;
-	f->part = parts ? job->rank : 0;
+	f->parts = tt_gpu_has_parts(r);
 	f->gathers = copies;
-	if (!copies && (f->steps == 2 || call->out_bytes))
-		f->combines = roots ? root : all;
-	if (copies ? call->out_bytes > 0 : f->steps == 2 && call->out_bytes)
-		f->collects = all;
-	/* a rank whose output is its input has it already */
-	if (r->collective == TT_BROADCAST && f->parts && r->in == r->out) {
+	f->receivers = !call->in_bytes ? 0 : f->steps == 2 ? all : takers;
+	f->combines = copies || (f->steps == 1 && !(takers & me)) ? 0 : from_root ? root : all;
+	f->results = f->steps == 2 ? takers : 0;
+	f->collects = (copies || f->steps == 2) && takers & me ? all : 0;
+	if (has_it && f->steps == 1) {
+		f->receivers &= ~me;
+		f->combines = 0;
+		f->collects &= ~me;
+	} else if (has_it) {
 		f->collects = 0;
-		f->combines = f->steps == 2 ? root : 0;
 	}
-	if ((r->collective == TT_ALLGATHER || r->collective == TT_GATHER) &&
-	    job->in[job->rank] == job->out[job->rank] + job->rank * f->bytes)
-		f->collects &= ~(1u << job->rank);
 }
 
 /* Returns the number of blocks. */
 static uint32_t by_fifo(const struct tt_gpu_call *call, struct tt_dev_job *job)
 {
 	const struct tt_request *r = call->request;
-	struct tt_dev_fifo *f = &job->fifo;
-	uint32_t limit = r->comm->gpu->blocks, blocks;
-	/* of a part for each rank, or of one part of all ranks */
-	uint64_t n = tt_gpu_has_parts(r) || r->collective == TT_ALLGATHER ||
-				     r->collective == TT_GATHER
-			     ? job->nranks
-			     : 1,
-		 most = TT_FIFO_CHUNK / (tt_gpu_has_parts(r) ? n : 1) / 128 * 128, least;
+	uint32_t blocks = tt_gpu_fifo_shape(r->collective, r->count * tt_type_bytes(r->type),
+					    job->nranks, r->comm->gpu->blocks, &job->fifo);
 
 	job->way = TT_DEV_FIFO;
-	f->bytes = r->count * tt_type_bytes(r->type);
-	describe_fifo(call, job, f);
-	least = f->bytes * n / FIFO_BLOCK_BYTES + 1;
-	blocks = least < limit ? (uint32_t)least : limit;
-	f->chunk = (f->bytes / blocks + 127) / 128 * 128;
-	f->chunk = f->chunk < 128 ? 128 : f->chunk > most ? most : f->chunk;
+	describe_fifo(call, job, &job->fifo);
 	return blocks;
 }
 

@@ -22,11 +22,11 @@
 #define TT_LL_SLICE 2048
 #define TT_LL_BYTES (TT_LL_BLOCKS * TT_LL_SLICE)
 /* the FIFO protocol (pipelined chunks with counters of rounds): blocks of one rank at most, rounds
- * between the staging and the use of a chunk, chunks in a block's FIFO, bytes of a chunk at most */
+ * between the staging and the use of a chunk, slots of a block's FIFO, bytes of a slot */
 #define TT_FIFO_BLOCKS 64
 #define TT_FIFO_LAG 2
 #define TT_FIFO_SLOTS (2 * TT_FIFO_LAG)
-#define TT_FIFO_CHUNK ((uint64_t)32 << 10)
+#define TT_FIFO_SLOT_BYTES ((uint64_t)32 << 10)
 
 /* The record that a rank writes to each peer at the start of a call: its buffers, the factor of its
  * input, and the signature of the call (struct tt_call). */
@@ -63,14 +63,14 @@ struct tt_dev_signals {
 };
 
 /* An IPC buffer: the signal words, then memory that peers read. When streams order the ranks: staged
- * input, and a rank's part of a sum. When kernels wait for each other: the FIFO of each block, of staged
- * inputs and, from TT_FIFO_RESULT_AT on, of results, which have half the bytes. */
+ * input, and a rank's part of a sum. When kernels wait for each other: the FIFO of each block, into
+ * which peers write their inputs, and from TT_FIFO_RESULT_AT on results. */
 #define TT_DEV_STAGED_AT ((sizeof(struct tt_dev_signals) + 4095) / 4096 * 4096)
 #define TT_DEV_STAGED_BYTES ((uint64_t)4 << 20)
 #define TT_DEV_RESULT_AT (TT_DEV_STAGED_AT + TT_DEV_STAGED_BYTES)
 #define TT_DEV_RESULT_BYTES (TT_DEV_STAGED_BYTES / 2 + 4096)
-#define TT_FIFO_RESULT_AT (TT_DEV_STAGED_AT + TT_FIFO_BLOCKS * TT_FIFO_SLOTS * TT_FIFO_CHUNK)
-#define TT_DEV_IPC_BYTES (TT_FIFO_RESULT_AT + TT_FIFO_BLOCKS * TT_FIFO_SLOTS * TT_FIFO_CHUNK / 2)
+#define TT_FIFO_RESULT_AT (TT_DEV_STAGED_AT + TT_FIFO_BLOCKS * TT_FIFO_SLOTS * TT_FIFO_SLOT_BYTES)
+#define TT_DEV_IPC_BYTES (TT_FIFO_RESULT_AT + TT_FIFO_BLOCKS * TT_FIFO_SLOTS * TT_FIFO_SLOT_BYTES)
 
 enum tt_dev_trouble { TT_DEV_FINE, TT_DEV_LATE, TT_DEV_OTHER_CALL };
 
@@ -99,21 +99,24 @@ enum tt_dev_way {
 
 /*
  * A collective by the FIFO protocol. Blocks cut `bytes` into chunks and share them round by round. In a
- * round a block stages one chunk of its rank's input, combines an earlier chunk of the ranks in
- * `combines`, and collects what other ranks combined still earlier, or what they staged. In two steps
- * a rank combines one of nranks parts of the chunk, for all ranks, and all collect the parts.
+ * round a block stages one chunk of its rank's input in the receivers' IPC buffers, combines an earlier
+ * chunk that the senders staged here, and collects what was combined still earlier. In two steps a
+ * receiver gets a part of the chunk, combines it and sends the result to the ranks in `results`. Masks
+ * of ranks:
  */
 struct tt_dev_fifo {
 	uint64_t
 		bytes; /* of the call's count: one part of a buffer that has a part for each rank */
-	uint64_t chunk;    /* bytes of each part that a block moves in a round */
-	uint32_t parts;    /* of this rank's input to stage; 0: it has no input */
-	uint32_t part;     /* of the staged chunk, that this rank combines or collects */
-	uint32_t combines; /* ranks whose chunks this rank combines; 0: none */
-	uint32_t collects; /* ranks of which this rank collects; 0: none */
-	uint32_t steps;    /* 1, or 2: results go through the FIFO of results */
-	uint32_t gathers;  /* outputs have a part for each rank */
+	uint64_t chunk;     /* bytes of each part that a block moves in a round */
+	uint32_t receivers; /* of this rank's input, 0: it has none */
+	uint32_t combines;  /* senders whose chunks this rank combines, 0: it combines none */
+	uint32_t results;   /* in two steps: ranks that get what this rank combined */
+	uint32_t collects;  /* ranks of whose results, or chunks, this rank copies to its output */
+	uint32_t steps;     /* 1 or 2 */
+	uint32_t parts;     /* 1: the input has a part for each receiver */
+	uint32_t gathers;   /* 1: the output has a part for each sender */
 };
+
 /* flags of a job. BEGINS, ENDS: count the call in the report; POSTS: write this rank's record to
  * the peers; CHECKS: compare the peers' records; SCALES: multiply inputs; DIVIDES: divide the
  * result */

@@ -221,14 +221,14 @@ DEV void OF(work)(int op, const struct tt_dev_job *j, struct tt_dev_signals *min
 	SHARED struct combine_task t;
 	int by_fifo = j->way == TT_DEV_FIFO;
 	SHARED struct fifo_call c;
-	uint32_t first = by_fifo ? THREAD : BLOCK * THREADS + THREAD,
-		 stride = by_fifo ? THREADS : BLOCKS * THREADS;
 
 	if (by_fifo)
 		fifo_start(j, mine, epoch, &c);
-	for (uint32_t i = 0; i < (by_fifo ? c.rounds : j->npieces);
-	     i = by_fifo ? fifo_next(&j->fifo, c.chunks, i) : i + 1) {
-		uint32_t aligned;
+	ONCE for (uint32_t i = 0; i < (by_fifo ? c.rounds : j->npieces);
+		  i = by_fifo ? fifo_next(&j->fifo, c.chunks, i) : i + 1)
+	{
+		uint32_t aligned, first = by_fifo ? THREAD : BLOCK * THREADS + THREAD,
+				  stride = by_fifo ? THREADS : BLOCKS * THREADS;
 		uint64_t n;
 
 		if (by_fifo)

@@ -23,7 +23,7 @@
 
 extern const struct ptx_kernel ptx_tt_Float32;
 
-enum { BLOCKS = 2, THREADS = 64, COUNT = 1500, PART_BYTES = 2048, ARENA = 128 << 20, WAYS = 8 };
+enum { BLOCKS = 2, THREADS = 64, COUNT = 1500, PART_BYTES = 2048, ARENA = 256 << 20, WAYS = 8 };
 
 static struct rank {
 	struct tt_dev_signals *signals;
@@ -204,9 +204,10 @@ static void by_fifo(struct rank *r, int round, uint32_t steps, int count)
 	r->job.in[me] = (uintptr_t)r->in;
 	r->job.out[me] = (uintptr_t)r->out;
 	r->job.fifo = (struct tt_dev_fifo){ .bytes = (uint64_t)count * sizeof(float),
-					    .chunk = 512,
-					    .parts = 1,
+					    .chunk = steps == 2 ? 128 * (uint64_t)nranks : 512,
+					    .receivers = all,
 					    .combines = all,
+					    .results = steps == 2 ? all : 0,
 					    .collects = steps == 2 ? all : 0,
 					    .steps = steps };
 	launch(r, BLOCKS, round);
