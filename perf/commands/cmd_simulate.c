@@ -22,7 +22,7 @@ enum { FOLD_AUTO, FOLD_YES, FOLD_NO };
 struct simulate_options {
 	int64_t np, cores, root, tiles;
 	uint64_t bytes, tile_bytes;
-	const char *hosts, *algo, *collective, *transport, *links, *nics;
+	const char *hosts, *algo, *collective, *transport, *links, *nics, *gpu;
 	int format, fold;
 };
 
@@ -49,6 +49,9 @@ static const struct tool_option options[] = {
 	  TT_SIM_RANKS, NULL, NULL, "cores per host; 0: one core per rank" },
 	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct simulate_options, links), NULL, 0, 0,
 	  NULL, NULL, "cost table of `tutti tune`, instead of the built-in table" },
+	{ 0, "gpu", TOOL_OPT_TEXT, "KIND", offsetof(struct simulate_options, gpu), NULL, 0, 0, NULL,
+	  NULL,
+	  "allreduces by GPU kernels, of 2 to 8 ranks with a GPU each: h100 or\nh200; sizes up to --bytes" },
 	{ 0, "tile-bytes", TOOL_OPT_SIZE, "B", offsetof(struct simulate_options, tile_bytes), "0",
 	  0, 0, NULL, NULL, "largest message; 0: the library's choice" },
 	{ 0, "tiles", TOOL_OPT_INT, "K", offsetof(struct simulate_options, tiles), "0", 0, 1e9,
@@ -68,6 +71,7 @@ static const struct tool_usage usage = {
 		"  tutti simulate --np 8 --bytes 1M                               every allreduce algorithm\n"
 		"  tutti simulate --np 1024 --hosts 128 --bytes 64M --algo hierarchical\n"
 		"  tutti simulate --np 4 --cores 2 --bytes 64K --links FILE --print json\n"
+		"  tutti simulate --np 8 --gpu h100 --bytes 256M\n"
 		"Exit status: 0 simulated, 1 failed, 2 wrong usage.",
 	.options = options,
 };
@@ -404,6 +408,8 @@ int tool_cmd_simulate(int argc, char **argv)
 	if (v.root >= v.np)
 		return tool_refuse(usage.tool, "--root %d: no such rank; the ranks are 0 to %d",
 				   (int)v.root, (int)v.np - 1);
+	if (v.gpu)
+		return tool_simulate_gpu(usage.tool, v.gpu, v.np, v.bytes);
 	collective = tool_hypothetical_collective(usage.tool, v.collective);
 	if (collective < 0)
 		return 2;

@@ -216,7 +216,7 @@ static void by_fifo(struct rank *r, int round, uint32_t steps, int count)
 static int count_of(int round)
 {
 	static const int counts[WAYS] = { COUNT, COUNT / 2, COUNT / 2, COUNT / 2,
-					  COUNT, COUNT,     COUNT / 2, 200 };
+					  COUNT, COUNT,     COUNT / 2, 100 };
 
 	return counts[round % WAYS];
 }

@@ -1,0 +1,53 @@
+/*
+ * gpu_time.h - predicted time and counted work of an allreduce by GPU kernels, for ranks with a GPU each
+ * on one NVSwitch, or for ranks that share a GPU
+ *
+ * Called by `tutti simulate --gpu`, tests/gpu/gpu_measure.c, and tests/fakes/ptx/count_kernels.c, which
+ * compares the counts with those of the translated kernels. No part of libtutti.so. The time of a round is
+ * that of its slowest resource: the latency of its loads and of the release behind its stores, the bytes
+ * of all blocks over memory, or over the link. A round waits for the words of the round before the
+ * last one (gpu/kernels.cu).
+ */
+#ifndef TT_GPU_TIME_H
+#define TT_GPU_TIME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* One GPU. Rates in GB/s, of the link each way; times in us. gpu_time.c names the sources. */
+struct tt_gpu_kind {
+	const char *name;
+	double memory, link;
+	double launch; /* from the end of a kernel to the first instruction of the next one */
+	double load;   /* of memory, under load */
+	double word;   /* from a store to a peer until the peer's poll sees it */
+	double fence;  /* a release that waits for stores to peers */
+	double sync;   /* a barrier of a block */
+};
+/* The GPU whose name is in text, in small letters; NULL: none */
+const struct tt_gpu_kind *tt_gpu_kind_find(const char *text);
+
+/* An allreduce by the FIFO protocol. The fields of the same names of struct tt_dev_fifo. */
+struct tt_gpu_fifo_call {
+	uint32_t nranks, blocks, threads, steps, lag;
+	uint64_t bytes, chunk;
+};
+
+/* What one rank does in a call. Bytes of its memory that are loaded, bytes that it stores, those of
+ * them in peers' memory; rounds and barriers of each block; words by which its blocks announce rounds */
+struct tt_gpu_work {
+	uint64_t loaded, stored, linked, words;
+	uint32_t rounds, barriers;
+};
+void tt_gpu_fifo_work(const struct tt_gpu_fifo_call *call, uint32_t rank,
+		      struct tt_gpu_work *ret_work);
+
+/* Predicted us: by FIFO; by the LL protocol; by the plan `ring`, ordered by streams; by one kernel
+ * with barriers of each of the ranks that share a GPU */
+double tt_gpu_fifo_us(const struct tt_gpu_kind *kind, const struct tt_gpu_fifo_call *call);
+double tt_gpu_ll_us(const struct tt_gpu_kind *kind, uint32_t nranks, uint64_t bytes);
+double tt_gpu_ring_us(const struct tt_gpu_kind *kind, uint32_t nranks, uint64_t bytes);
+double tt_gpu_shared_us(const struct tt_gpu_kind *kind, uint32_t nranks, uint64_t bytes);
+
+#endif
