@@ -16,10 +16,12 @@
 #define USABLE_MEMORY 0.83
 #define USABLE_LINK 0.82
 #define VECTOR 16
-#define MOVE_DEEP 4 /* vectors of a copy that a thread loads at once */
+#define SHARED_THREADS 512 /* of a block */
+#define MOVE_DEEP 4        /* vectors of a copy that a thread loads at once */
 
 static const struct tt_gpu_kind kinds[] = {
 	{ .name = "h100",
+	  .sms = 132,
 	  .memory = 3350 * USABLE_MEMORY,
 	  .link = 450 * USABLE_LINK,
 	  .launch = 2.1,
@@ -28,6 +30,7 @@ static const struct tt_gpu_kind kinds[] = {
 	  .fence = 1.2,
 	  .sync = 0.05 },
 	{ .name = "h200",
+	  .sms = 132,
 	  .memory = 4800 * USABLE_MEMORY,
 	  .link = 450 * USABLE_LINK,
 	  .launch = 2.1,
@@ -177,8 +180,14 @@ double tt_gpu_ring_us(const struct tt_gpu_kind *g, uint32_t n, uint64_t bytes)
 	return 2.0 * (n - 1) * (g->launch + g->load + g->fence + g->word + step);
 }
 
+/* Each rank has a part of half the multiprocessors, and reads its part of all inputs. By Little's law the
+ * bytes of loads in flight, divided by their latency, bound the rate. */
 double tt_gpu_shared_us(const struct tt_gpu_kind *g, uint32_t n, uint64_t bytes)
 {
-	return g->launch + 2 * g->word + g->load +
-	       2.0 * (double)n * (double)bytes / g->memory * 1e-3;
+	double blocks = g->sms / 2 / n * n, vectors = n <= 4 ? 2 * n : n,
+	       in_flight = blocks * SHARED_THREADS * vectors * VECTOR,
+	       loads = (double)n * (double)bytes / (in_flight / g->load),
+	       memory = 2.0 * n * (double)bytes / g->memory * 1e-3;
+
+	return g->launch + 2 * g->word + g->load + most(loads, memory);
 }

@@ -18,6 +18,7 @@
 /* One GPU. Rates in GB/s, of the link each way; times in us. gpu_time.c names the sources. */
 struct tt_gpu_kind {
 	const char *name;
+	uint32_t sms;
 	double memory, link;
 	double launch; /* from the end of a kernel to the first instruction of the next one */
 	double load;   /* of memory, under load */
@@ -25,7 +26,7 @@ struct tt_gpu_kind {
 	double fence;  /* a release that waits for stores to peers */
 	double sync;   /* a barrier of a block */
 };
-/* The GPU whose name is in text, in small letters; NULL: none */
+/* The GPU whose name is in text, in lower case; NULL: none */
 const struct tt_gpu_kind *tt_gpu_kind_find(const char *text);
 
 /* An allreduce by the FIFO protocol. The fields of the same names of struct tt_dev_fifo. */

@@ -6,6 +6,7 @@
  * With TUTTI_TEST_GPU set the program runs on device 0, else on the fake, whose figures mean
  * nothing. Each measurement runs in processes of its own; a measurement with a failure has no row.
  */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 #include "comm/comm.h"
 #include "gpu/gpu_call.h"
+#include "model/gpu_time.h"
 #include "tests/support/harness_cuda.h"
 #include "tests/support/ranks.h"
 
@@ -193,12 +195,38 @@ static void check_async_error(tuttiComm_t comm)
 	failed_calls += tuttiCommGetAsyncError(comm, &state) || state;
 }
 
+/* The predicted us of a large allreduce on devices of this kind: by ranks that share one, or that have one
+ * each. Returns 0 if the model has no such kind. */
+static double predict(tuttiComm_t comm, size_t bytes)
+{
+	uint32_t n = (uint32_t)comm->nranks;
+	struct tt_gpu_fifo_call call = {
+		.nranks = n, .threads = TT_DEV_THREADS, .lag = TT_FIFO_LAG, .bytes = bytes
+	};
+	const struct tt_gpu_kind *kind;
+	struct tt_dev_fifo shape;
+	char name[80] = "";
+
+	comm->gpu->cu->device_name(name, sizeof(name), comm->gpu->device);
+	for (char *p = name; *p; p++)
+		*p = (char)tolower(*p);
+	kind = tt_gpu_kind_find(name);
+	if (!kind || !comm->gpu->kernels_wait)
+		return 0;
+	if (comm->gpu->kernel_barrier)
+		return comm->gpu->devices == 1 ? tt_gpu_shared_us(kind, n, bytes) : 0;
+	call.blocks = tt_gpu_fifo_shape(TT_ALLREDUCE, bytes, n, comm->gpu->blocks, &shape);
+	call.steps = shape.steps;
+	call.chunk = shape.chunk;
+	return tt_gpu_fifo_us(kind, &call);
+}
+
 static int measure_large(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	struct measured_call c = { .comm = *comm, .bytes = large };
-	char text[120];
-	double us;
+	char text[200];
+	double us, predicted;
 
 	(void)arg;
 	cu->stream_create(&c.s, TT_CU_STREAM_NON_BLOCKING);
@@ -206,10 +234,14 @@ static int measure_large(tuttiComm_t *comm, int rank, int n, void *arg)
 	tuttiBarrier(*comm, NULL);
 	us = timed(cu, c.s, sum, &c);
 	check_async_error(*comm);
+	rate(text, 2.0 * n * (double)large, us);
+	if ((predicted = predict(*comm, large)) > 0)
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), "; predicted %.2f us",
+			 predicted);
 	if (rank == 0)
 		row((*comm)->gpu->kernel_barrier ? "allreduce, large, threads"
 						 : "allreduce, large, processes",
-		    n, us, rate(text, 2.0 * n * (double)large, us));
+		    n, us, text);
 	return 0;
 }
 

@@ -58,6 +58,13 @@ for module in "${modules[@]}"; do "$(dirname "$nvcc")/ptxas" -v -arch=sm_90 "$mo
 python3 -B "$ptx_here/ptx_rules.py" --ptxas "$tmp/ptxas" --registers 128 >"$tmp/log" 2>&1
 point $? "sm_90: no register is spilled, and 512 threads have room for their at most 128 registers" "$tmp/log"
 
+counted=("$ptx_here"/{count_kernels,ptx_run}.c "$ptx_top/lib/model/gpu_time.c")
+ptx_source Float32 "$tmp"
+{ float=$(ptx_of "$tmp/kernels.cu" tt_Float32) && objects=$(ptx_objects "$float" -O1 -DPTX_COUNTS) &&
+	${CC:-cc} "${ptx_flags[@]}" -std=gnu17 -D_GNU_SOURCE -O1 -DPTX_COUNTS "${counted[@]}" $objects -o "$tmp/count" -lm &&
+	timeout -k 5 300 "$tmp/count"; } >"$tmp/log" 2>&1
+point $? "FIFO: bytes loaded, stored and sent, words and barriers equal the model's formulas; no load is of a peer's memory" "$tmp/log"
+
 # suite NAME COMMAND...: the suite's points become points of this script
 suite() {
 	local name=$1 line points

@@ -524,6 +524,14 @@ simulated() {
 	END
 }
 if command -v python3 >/dev/null; then point "tutti simulate --print json is consistent" simulated; fi
+# A model of GPUs promises at least 330 GB/s at 256 MiB and at most 12 us at 8 KiB to 8 processes.
+gpus_simulated() {
+	run 0 perf/tutti simulate --np 8 --gpu h100 --bytes 256M &&
+		awk '$1 == 268435456 { found = $(NF - 2) >= 330 && $(NF - 2) < 450 } END { exit !found }' "$tmp/out" &&
+		run 0 perf/tutti simulate --np 8 --gpu h200 --bytes 8K &&
+		awk '$1 == 8192 { found = $(NF - 3) > 2 && $(NF - 3) < 12 } END { exit !found }' "$tmp/out"
+}
+point "tutti simulate --gpu predicts allreduces by GPU kernels" gpus_simulated
 no_simulation() {
 	while read -r word line; do
 		# shellcheck disable=SC2086
@@ -538,6 +546,8 @@ no_simulation() {
 		nothing --np 4 --collective nothing
 		tune --np 4 --links /nonexistent/file
 		root --np 4 --root 4
+		h100 --np 4 --gpu tape
+		2 --np 9 --gpu h100
 	END
 }
 point "tutti simulate refuses wrong command lines with one error" no_simulation

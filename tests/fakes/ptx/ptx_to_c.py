@@ -132,6 +132,8 @@ class Translator:
 		assert len(registers) == vector and (scope or order in ("weak", "volatile"))
 		assert order == "weak" or space in ("global", "generic")
 		parts = [f"unsigned char *at = {self.address(at, space, width * vector)};"]
+		if space in ("global", "generic"):
+			parts.append(f"ptx_count(g, at, {width * vector}, {int(verb == 'store')}, PTX_{order.upper()});")
 		for n, register in enumerate(registers):
 			place = f"at + {n * width}" if n else "at"
 			if verb == "load":
@@ -151,7 +153,7 @@ class Translator:
 
 	def op_bar(self, i, modifiers, kind, barrier):
 		assert kind == "sync" and barrier == "0"
-		return "ptx_barrier(g, __LINE__);"
+		return "ptx_count_barrier(g); ptx_barrier(g, __LINE__);"
 
 	def op_bra(self, i, modifiers, kind, label):
 		return f"goto L{label.strip('$')};"
