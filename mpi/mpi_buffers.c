@@ -1,7 +1,7 @@
 /*
  * mpi_buffers.c - MPI's datatypes and operations as Tutti's, and buffers of derived types as bytes
  *
- * Called by mpi_calls.c. Ranks may describe the same data by different types, so a copy is always taken:
+ * Called by mpi_calls.c and mpi_tasks.c. Ranks may describe the same data by different types, so a copy is always taken:
  * a type that is not predefined is packed by MPI.
  */
 #include <stdlib.h>
@@ -128,13 +128,10 @@ tuttiResult_t mpi_reduction_begin(struct mpi_reduction *r, tuttiComm_t comm)
 	return r->by_mpi ? tuttiRedOpCreate(&r->op, combine, r, r->per, comm) : tuttiSuccess;
 }
 
-int mpi_reduction_end(struct mpi_reduction *r, const struct mpi_tutti *t, tuttiResult_t result)
+void mpi_reduction_end(struct mpi_reduction *r, tuttiComm_t comm)
 {
-	int rc = mpi_result(t, result);
-
 	if (r->by_mpi)
-		tuttiRedOpDestroy(r->op, t->comm);
-	return rc ? rc : r->error;
+		tuttiRedOpDestroy(r->op, comm);
 }
 
 /* Has Tutti the op on elements of the type? */
@@ -254,9 +251,10 @@ bool mpi_side_open(struct mpi_side *s, MPI_Comm mpi, const void *user, int npart
 	for (int p = 0; p < nparts && filled && s->bytes; p++)
 		if (!move_part(s, p, true)) {
 			free(s->bytes);
-			return false;
+			s->bytes = NULL;
 		}
-	return s->bytes != NULL;
+	s->packed = s->bytes;
+	return s->packed;
 }
 
 bool mpi_side_close(struct mpi_side *s, bool out)

@@ -1,14 +1,15 @@
 /*
  * mpi_comms.c - the Tutti communicator of an MPI communicator
  *
- * Called by mpi_calls.c. The record is an attribute of the MPI communicator, so MPI frees it with the
- * communicator, and a duplicate has none until its own first collective. All ranks make that first
- * collective, so all join there: by two collectives of MPI, which drive the progress of everything
- * that is on its way, and Tutti's join, for which no rank waits outside. While a rank waits in Tutti,
- * the waiting hook drives MPI's progress.
+ * Called by mpi_calls.c and mpi_requests.c. The record is an attribute of the MPI communicator, so MPI
+ * frees it with the communicator, and a duplicate has none until its own first blocking collective.
+ * All ranks make that collective, so all join there: by two collectives of MPI, which drive the
+ * progress of everything that is on its way, and Tutti's join, for which no rank waits outside. While a
+ * rank waits in Tutti, the waiting hook drives MPI's progress.
  */
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,31 @@ static __thread struct {
 	unsigned freed;
 } latest;
 
+/* MPI's progress: a probe that finds nothing */
+static void probe(const struct mpi_library *mpi)
+{
+	int flag;
+
+	mpi->Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi->MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+}
+
+/* The waiting hook. In the thread of a stream, where no call of the program runs, it does nothing:
+ * MPI may not be ready for two threads. */
+static int progress(void *mpi)
+{
+	if (latest.found)
+		probe(mpi);
+	return 0;
+}
+
+void mpi_drain(struct mpi_tutti *t)
+{
+	while (atomic_load(&t->running)) {
+		probe(mpi_library());
+		sched_yield();
+	}
+}
+
 static int copy(MPI_Comm comm, int key, void *extra, void *from, void *to, int *flag)
 {
 	(void)comm, (void)key, (void)extra, (void)from, (void)to;
@@ -34,7 +60,11 @@ static int copy(MPI_Comm comm, int key, void *extra, void *from, void *to, int *
 
 static void free_record(struct mpi_tutti *t)
 {
+	mpi_drain(t);
+	mpi_complete_requests();
 	atomic_fetch_add(&freed, 1);
+	if (t->stream)
+		tuttiStreamDestroy(t->stream);
 	if (t->comm)
 		tuttiCommDestroy(t->comm);
 	free(t->table[0]);
@@ -57,16 +87,6 @@ static bool make_keyval(const struct mpi_library *mpi)
 	       !mpi->Comm_create_keyval(copy, forget, &keyval, NULL);
 	pthread_mutex_unlock(&lock);
 	return made;
-}
-
-/* MPI's progress: a probe that finds nothing. */
-static int progress(void *ctx)
-{
-	const struct mpi_library *mpi = ctx;
-	int flag;
-
-	mpi->Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi->MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
-	return 0;
 }
 
 /* true: this rank has joined */
@@ -113,7 +133,7 @@ static void join_all(const struct mpi_library *mpi, struct mpi_tutti *t)
 	}
 }
 
-struct mpi_tutti *mpi_tutti_of(MPI_Comm comm)
+struct mpi_tutti *mpi_tutti_of(MPI_Comm comm, bool may_join)
 {
 	const struct mpi_library *mpi = mpi_library();
 	unsigned now = atomic_load(&freed);
@@ -124,6 +144,8 @@ struct mpi_tutti *mpi_tutti_of(MPI_Comm comm)
 		return latest.found->comm ? latest.found : NULL;
 	if (comm == mpi->MPI_COMM_NULL || !make_keyval(mpi) ||
 	    mpi->Comm_get_attr(comm, keyval, &t, &flag))
+		return NULL;
+	if (!flag && !may_join)
 		return NULL;
 	if (!flag) {
 		t = calloc(1, sizeof(*t));

@@ -2,7 +2,9 @@
  * mpi_interpose.h - shared by the files of mpi/: MPI's collectives on Tutti, for a program that is
  * started with LD_PRELOAD=libtutti-mpi-....so
  *
- *   mpi_calls.c     MPI_Allreduce and the others: take the call, or pass it on
+ *   mpi_calls.c     MPI_Allreduce, MPI_Iallreduce and the others: take the call, or pass it on
+ *   mpi_tasks.c     each collective by a call of Tutti
+ *   mpi_requests.c  requests of calls that only start, and the functions that complete them
  *   mpi_comms.c     the Tutti communicator of an MPI communicator
  *   mpi_buffers.c   datatypes and operations; data of derived types, packed
  *   mpi_library.c   the MPI library of the process, and what was taken (TUTTI_MPI_STATS)
@@ -10,6 +12,7 @@
 #ifndef MPI_INTERPOSE_H
 #define MPI_INTERPOSE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -19,16 +22,24 @@
 /* mpi_library.c: the functions of MPI under their profiling names (PMPI_), and its handles */
 struct mpi_library {
 #define FUNCTION(name, ...) int (*name)(__VA_ARGS__);
-	MPI_TAKEN(FUNCTION)
+#define BOTH(name, started, ...)  \
+	int (*name)(__VA_ARGS__); \
+	int (*started)(__VA_ARGS__, MPI_Request *);
+	MPI_TAKEN(BOTH)
+	MPI_COMPLETES(FUNCTION)
 	MPI_USED(FUNCTION)
+#undef BOTH
 #undef FUNCTION
-#define HANDLE(name, object, number) MPI_Comm name;
+#define HANDLE(name, ...) MPI_Comm name;
 	MPI_COMMS(HANDLE)
 #undef HANDLE
-#define HANDLE(name, object, number) MPI_Datatype name;
+#define HANDLE(name, ...) MPI_Request name;
+	MPI_REQUESTS(HANDLE)
+#undef HANDLE
+#define HANDLE(name, ...) MPI_Datatype name;
 	MPI_TYPES(HANDLE)
 #undef HANDLE
-#define HANDLE(name, object, number) MPI_Op name;
+#define HANDLE(name, ...) MPI_Op name;
 	MPI_OPS(HANDLE)
 #undef HANDLE
 };
@@ -36,7 +47,7 @@ struct mpi_library {
 const struct mpi_library *mpi_library(void);
 
 enum mpi_call {
-#define NUMBER(name, ...) mpi_##name,
+#define NUMBER(name, started, ...) mpi_##name, mpi_##started,
 	MPI_TAKEN(NUMBER)
 #undef NUMBER
 		MPI_CALLS
@@ -51,10 +62,14 @@ struct mpi_tutti {
 	MPI_Comm mpi;
 	tuttiComm_t comm; /* NULL: all of its calls are passed on, on every rank */
 	int rank, n;
-	size_t *table[4]; /* [n] counts and displacements of a call */
+	size_t *table[4];     /* [n] counts and displacements of a call */
+	tuttiStream_t stream; /* of calls that only start; NULL before the first */
+	atomic_int running;   /* of these, not yet complete */
 };
-/* The record of comm; the first call joins, on all ranks. NULL: pass on. */
-struct mpi_tutti *mpi_tutti_of(MPI_Comm comm);
+/* The record of comm; the first call with may_join joins, on all ranks. NULL: pass on. */
+struct mpi_tutti *mpi_tutti_of(MPI_Comm comm, bool may_join);
+/* Wait until no call that was only started runs, and drive MPI's progress meanwhile. */
+void mpi_drain(struct mpi_tutti *t);
 void mpi_free_world(void);
 /* The result of a call of Tutti as MPI's: an error goes to the communicator's error handler. */
 int mpi_result(const struct mpi_tutti *t, tuttiResult_t result);
@@ -74,11 +89,9 @@ struct mpi_reduction {
 /* Can op on elements of this datatype be taken? The answer is equal on all ranks: MPI wants the same
  * op and the same type from them. */
 bool mpi_reduces(MPI_Datatype datatype, MPI_Op op, struct mpi_reduction *ret_reduction);
-/* Before and after the call: make and destroy the op of a reduction by MPI_Reduce_local. end
- * returns the result of the call. */
+/* Make and destroy the op of a reduction by MPI_Reduce_local, before and after the call of Tutti. */
 tuttiResult_t mpi_reduction_begin(struct mpi_reduction *reduction, tuttiComm_t comm);
-int mpi_reduction_end(struct mpi_reduction *reduction, const struct mpi_tutti *t,
-		      tuttiResult_t result);
+void mpi_reduction_end(struct mpi_reduction *reduction, tuttiComm_t comm);
 
 /* Parts of a buffer as bytes without gaps. Data of predefined types stays where it is; other types
  * are packed into memory of their own. */
@@ -102,5 +115,57 @@ size_t mpi_side_bytes(const struct mpi_side *side, int p);
 size_t mpi_side_start(const struct mpi_side *side, int p);
 /* Unpack (out: the parts were received) and free. false: MPI cannot */
 bool mpi_side_close(struct mpi_side *side, bool out);
+
+/* mpi_tasks.c: a call that Tutti takes */
+struct mpi_task {
+	struct mpi_tutti *t;
+	tuttiStream_t stream;    /* NULL: the call waits */
+	struct mpi_side in, out; /* all 0: none */
+	bool receives;           /* the data of out comes by the call */
+	struct mpi_reduction reduction;
+	char *part; /* the result that goes to `whole` at the end, in place; or NULL */
+	void *whole;
+	size_t bytes; /* of the part */
+	int error;    /* of the task itself: MPI could not pack */
+	/* mpi_requests.c */
+	struct mpi_task *next;
+	MPI_Request request;
+	tuttiResult_t result;
+	atomic_bool reached;
+	bool given_back; /* the program has called MPI_Request_free */
+};
+/* Each begins a collective, with the parameters of MPI's call. root MPI_ALL: every rank gets all. */
+#define MPI_ALL (-1)
+tuttiResult_t mpi_begin_allreduce(struct mpi_task *k, const void *in, void *out, int count);
+tuttiResult_t mpi_begin_reduce(struct mpi_task *k, const void *in, void *out, int count, int root);
+/* counts NULL: `count` for each rank */
+tuttiResult_t mpi_begin_reduce_scatter(struct mpi_task *k, const void *in, void *out, int count,
+				       const int *counts);
+tuttiResult_t mpi_begin_bcast(struct mpi_task *k, void *buffer, int count, MPI_Datatype type,
+			      int root);
+/* uneven: the ranks' parts are counts and displs, which only a receiver of all knows */
+tuttiResult_t mpi_begin_gather(struct mpi_task *k, const void *in, int in_count,
+			       MPI_Datatype in_type, void *out, int count, const int *counts,
+			       const int *displs, MPI_Datatype type, int root, bool uneven);
+tuttiResult_t mpi_begin_scatter(struct mpi_task *k, const void *in, int count, const int *counts,
+				const int *displs, MPI_Datatype type, void *out, int out_count,
+				MPI_Datatype out_type, int root, bool uneven);
+tuttiResult_t mpi_begin_alltoall(struct mpi_task *k, const void *in, int in_count,
+				 MPI_Datatype in_type, void *out, int count, MPI_Datatype type);
+tuttiResult_t mpi_begin_alltoallv(struct mpi_task *k, const void *in, const int *in_counts,
+				  const int *in_displs, MPI_Datatype in_type, void *out,
+				  const int *counts, const int *displs, MPI_Datatype type);
+tuttiResult_t mpi_begin_barrier(struct mpi_task *k);
+/* The end of a task whose call of Tutti is complete: unpack, free; the result as MPI's. */
+int mpi_end_task(struct mpi_task *k, tuttiResult_t result);
+
+/* mpi_requests.c */
+struct mpi_task *mpi_new_task(void); /* with free() */
+/* Give the task the stream of comm. false: pass on, with the task as it is */
+bool mpi_may_start(struct mpi_task *k, MPI_Comm comm);
+/* Make the request of a task that began with this result; the task belongs to the request. */
+int mpi_start(struct mpi_task *k, tuttiResult_t result, MPI_Request *ret_request);
+/* Complete the requests whose calls are complete. */
+void mpi_complete_requests(void);
 
 #endif

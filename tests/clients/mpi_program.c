@@ -3,8 +3,10 @@
  *
  *   mpi_program pending     Isend of 4 MiB, allreduce, wait; the receiver is in MPI_Recv before it makes
  *                           its allreduce: ends only if a rank in the allreduce drives MPI's progress
- *   mpi_program equal       each collective against the MPI library's own (PMPI_), on MPI_COMM_WORLD,
- *                           a duplicate and a split, with data of predefined and derived types
+ *   mpi_program equal       each collective, and its form that only starts, against the MPI library's own
+ *                           (PMPI_), on MPI_COMM_WORLD, a duplicate and a split, with data of
+ *                           predefined and derived types
+ *   mpi_program started     calls that only start, among messages and calls that wait
  *   mpi_program dups N      N duplicates, each with a barrier, freed
  *   mpi_program inter       collectives of an intercommunicator, scans
  *   mpi_program threads     MPI_THREAD_MULTIPLE: two threads with a duplicate each
@@ -19,12 +21,17 @@
 
 #include "mpi/mpi_abi.h"
 
+#ifdef TUTTI_MPI_ABI
+#define MPI_THREAD_MULTIPLE 4096
+#else
 #define MPI_THREAD_MULTIPLE 3
+#endif
 
 #define MPI_MORE(X)                                                                  \
-	X(Isend, const void *, int, MPI_Datatype, int, int, MPI_Comm, void *)        \
+	X(Isend, const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *) \
+	X(Irecv, void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *)       \
 	X(Recv, void *, int, MPI_Datatype, int, int, MPI_Comm, void *)               \
-	X(Wait, void *, void *)                                                      \
+	X(Send, const void *, int, MPI_Datatype, int, int, MPI_Comm)                 \
 	X(Abort, MPI_Comm, int)                                                      \
 	X(Comm_dup, MPI_Comm, MPI_Comm *)                                            \
 	X(Comm_free, MPI_Comm *)                                                     \
@@ -41,37 +48,50 @@
 #define DECLARE(name, ...)           \
 	int MPI_##name(__VA_ARGS__); \
 	int PMPI_##name(__VA_ARGS__);
-MPI_TAKEN(DECLARE)
+#define BOTH_FORMS(name, started, ...) \
+	DECLARE(name, __VA_ARGS__)     \
+	DECLARE(started, __VA_ARGS__, MPI_Request *)
+MPI_TAKEN(BOTH_FORMS)
+MPI_COMPLETES(DECLARE)
 MPI_USED(DECLARE)
 MPI_MORE(DECLARE)
+#undef BOTH_FORMS
 #undef DECLARE
 
 #ifdef TUTTI_MPI_OMPI
-#define DECLARE(name, object, number) extern char object[];
+#define DECLARE(name, object, ...) extern char object[];
 MPI_COMMS(DECLARE)
 MPI_TYPES(DECLARE)
 MPI_OPS(DECLARE)
 #undef DECLARE
-#define VALUE(object, number) ((void *)object)
+#define VALUE(object, mpich, abi) ((void *)object)
+#elif defined(TUTTI_MPI_ABI)
+#define VALUE(object, mpich, abi) ((void *)(uintptr_t)abi)
 #else
-#define VALUE(object, number) number
+#define VALUE(object, mpich, abi) mpich
 #endif
-#define HANDLE(name, object, value) static MPI_Datatype name;
+#define HANDLE(name, ...) static MPI_Datatype name;
 MPI_TYPES(HANDLE)
 #undef HANDLE
-#define HANDLE(name, object, value) static MPI_Op name;
+#define HANDLE(name, ...) static MPI_Op name;
 MPI_OPS(HANDLE)
 #undef HANDLE
-#define HANDLE(name, object, value) static MPI_Comm name;
+#define HANDLE(name, ...) static MPI_Comm name;
 MPI_COMMS(HANDLE)
 #undef HANDLE
+
+/* started_Allreduce is MPI_Iallreduce, and so on. */
+#define STARTED(name, started, ...) \
+	static int (*const started_##name)(__VA_ARGS__, MPI_Request *) = MPI_##started;
+MPI_TAKEN(STARTED)
+#undef STARTED
 
 #define MOST 20000 /* elements of a buffer */
 static int rank, n;
 
 static void name_handles(void)
 {
-#define HANDLE(name, object, number) name = VALUE(object, number);
+#define HANDLE(name, object, mpich, abi) name = VALUE(object, mpich, abi);
 	MPI_COMMS(HANDLE)
 	MPI_TYPES(HANDLE)
 	MPI_OPS(HANDLE)
@@ -81,15 +101,16 @@ static void name_handles(void)
 static int pending(void)
 {
 	enum { BYTES = 4 << 20 };
-	char *data = calloc(1, BYTES), request[64] = { 0 }, status[64];
+	char *data = calloc(1, BYTES), status[64];
+	MPI_Request request;
 	int one = 1, sum = 0, peer = rank ^ 1;
 
 	for (int round = 0; round < 3; round++) {
 		if (rank % 2 == 0 && peer < n) {
 			memset(data, round + 1, BYTES);
-			MPI_Isend(data, BYTES, MPI_CHAR, peer, 0, MPI_COMM_WORLD, request);
+			MPI_Isend(data, BYTES, MPI_CHAR, peer, 0, MPI_COMM_WORLD, &request);
 			MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-			MPI_Wait(request, MPI_STATUS_IGNORE);
+			MPI_Wait(&request, MPI_STATUS_IGNORE);
 		} else {
 			if (peer < n)
 				MPI_Recv(data, BYTES, MPI_CHAR, peer, 0, MPI_COMM_WORLD, status);
@@ -109,6 +130,15 @@ static int pending(void)
 static int in[MOST], first[MOST], second[MOST]; /* first: of MPI, second: of what is taken */
 static int me, members;
 static int failures;
+
+/* Count what is not as it must be. */
+#define WANT(fact)                                                                    \
+	do {                                                                          \
+		if (fact)                                                             \
+			break;                                                        \
+		fprintf(stderr, "rank %d, line %d: not %s\n", rank, __LINE__, #fact); \
+		failures++;                                                           \
+	} while (0)
 
 static void begin(int seed)
 {
@@ -131,17 +161,52 @@ static void check(const char *call, const char *how)
 		at, second[at], first[at]);
 }
 
-/* Both calls write `out`, which is first, then second. */
-#define BOTH(seed, how, call, ...)            \
-	do {                                  \
-		int *out = first;             \
-		begin(seed);                  \
-		if (PMPI_##call(__VA_ARGS__)) \
-			failures++;           \
-		out = second;                 \
-		if (MPI_##call(__VA_ARGS__))  \
-			failures++;           \
-		check(#call, how);            \
+/* Complete a request by one of MPI's functions. */
+static void complete(MPI_Request request, int how)
+{
+	int flag = 0, index;
+
+	switch (how % 6) {
+	case 0:
+		WANT(!MPI_Wait(&request, MPI_STATUS_IGNORE));
+		break;
+	case 1:
+		WANT(!MPI_Waitall(1, &request, MPI_STATUS_IGNORE));
+		break;
+	case 2:
+		WANT(!MPI_Waitany(1, &request, &index, MPI_STATUS_IGNORE) && !index);
+		break;
+	case 3:
+		WANT(!MPI_Waitsome(1, &request, &flag, &index, MPI_STATUS_IGNORE) && !index);
+		break;
+	case 4:
+		while (!flag)
+			WANT(!MPI_Test(&request, &flag, MPI_STATUS_IGNORE));
+		break;
+	default:
+		while (!flag)
+			WANT(!MPI_Testany(1, &request, &index, &flag, MPI_STATUS_IGNORE));
+	}
+}
+
+/* MPI's call writes `out`, which is first, then both forms write it, which is second. */
+#define COMPARE(seed, how, call, ...)                      \
+	do {                                               \
+		int *out = first;                          \
+		MPI_Request request;                       \
+		begin(seed);                               \
+		if (PMPI_##call(__VA_ARGS__))              \
+			failures++;                        \
+		out = second;                              \
+		if (MPI_##call(__VA_ARGS__))               \
+			failures++;                        \
+		check(#call, how);                         \
+		for (int i = 0; i < MOST; i++)             \
+			second[i] = in[i] / 3;             \
+		if (started_##call(__VA_ARGS__, &request)) \
+			failures++;                        \
+		complete(request, seed);                   \
+		check(#call, how " started");              \
 	} while (0)
 
 static void add_and_double(void *a, void *b, int *length, MPI_Datatype *type)
@@ -170,20 +235,20 @@ static void operations(MPI_Comm c, int count, MPI_Op own, MPI_Datatype pair_of_i
 {
 	int counts[16];
 
-	BOTH(1, "maxloc", Allreduce, in, out, count, MPI_2INT, MPI_MAXLOC, c);
-	BOTH(2, "minloc in place", Allreduce, MPI_IN_PLACE, out, count, MPI_2INT, MPI_MINLOC, c);
-	BOTH(3, "land", Allreduce, in, out, count, MPI_INT, MPI_LAND, c);
-	BOTH(4, "lor", Allreduce, in, out, count, MPI_INT, MPI_LOR, c);
-	BOTH(5, "lxor", Allreduce, in, out, count, MPI_INT, MPI_LXOR, c);
-	BOTH(6, "short", Allreduce, in, out, count, MPI_SHORT, MPI_SUM, c);
-	BOTH(7, "derived", Allreduce, in, out, count, pair_of_ints, own, c);
+	COMPARE(1, "maxloc", Allreduce, in, out, count, MPI_2INT, MPI_MAXLOC, c);
+	COMPARE(2, "minloc in place", Allreduce, MPI_IN_PLACE, out, count, MPI_2INT, MPI_MINLOC, c);
+	COMPARE(3, "land", Allreduce, in, out, count, MPI_INT, MPI_LAND, c);
+	COMPARE(4, "lor", Allreduce, in, out, count, MPI_INT, MPI_LOR, c);
+	COMPARE(5, "lxor", Allreduce, in, out, count, MPI_INT, MPI_LXOR, c);
+	COMPARE(6, "short", Allreduce, in, out, count, MPI_SHORT, MPI_SUM, c);
+	COMPARE(7, "derived", Allreduce, in, out, count, pair_of_ints, own, c);
 	for (int r = 0; r < members; r++)
 		counts[r] = r % 2 ? count / members : 1;
-	BOTH(8, "own op", Reduce_scatter, in, out, counts, pair_of_ints, own, c);
-	BOTH(9, "own op", Reduce_scatter_block, in, out, 4, pair_of_ints, own, c);
+	COMPARE(8, "own op", Reduce_scatter, in, out, counts, pair_of_ints, own, c);
+	COMPARE(9, "own op", Reduce_scatter_block, in, out, 4, pair_of_ints, own, c);
 	for (int root = 0; root < members; root++)
-		BOTH(10, "own op", Reduce, me == root ? MPI_IN_PLACE : (void *)in, out, count,
-		     pair_of_ints, own, root, c);
+		COMPARE(10, "own op", Reduce, me == root ? MPI_IN_PLACE : (void *)in, out, count,
+			pair_of_ints, own, root, c);
 }
 
 static void reductions(MPI_Comm c, int count, MPI_Datatype pair_of_ints)
@@ -200,26 +265,26 @@ static void reductions(MPI_Comm c, int count, MPI_Datatype pair_of_ints)
 			 * for signed ones in minimum and maximum */
 			if (types[t] == MPI_FLOAT || (types[t] == MPI_UNSIGNED && o % 3))
 				continue;
-			BOTH(t + o, "", Allreduce, in, out, count, types[t], ops[o], c);
-			BOTH(t + o, "in place", Allreduce, MPI_IN_PLACE, out, count, types[t],
-			     ops[o], c);
+			COMPARE(t + o, "", Allreduce, in, out, count, types[t], ops[o], c);
+			COMPARE(t + o, "in place", Allreduce, MPI_IN_PLACE, out, count, types[t],
+				ops[o], c);
 		}
-	BOTH(3, "bits", Allreduce, in, out, count * 4, MPI_BYTE, MPI_BXOR, c);
+	COMPARE(3, "bits", Allreduce, in, out, count * 4, MPI_BYTE, MPI_BXOR, c);
 	MPI_Op_create(add_and_double, 0, &own);
-	BOTH(4, "own op", Allreduce, in, out, count, MPI_INT, own, c);
+	COMPARE(4, "own op", Allreduce, in, out, count, MPI_INT, own, c);
 	MPI_Op_free(&own);
 	MPI_Op_create(affine, 0, &own);
 	operations(c, count, own, pair_of_ints);
 	MPI_Op_free(&own);
 	for (int root = 0; root < members; root++) {
-		BOTH(5, "", Reduce, in, out, count, MPI_INT, MPI_SUM, root, c);
-		BOTH(6, "in place", Reduce, me == root ? MPI_IN_PLACE : (void *)in, out, count,
-		     MPI_INT, MPI_SUM, root, c);
+		COMPARE(5, "", Reduce, in, out, count, MPI_INT, MPI_SUM, root, c);
+		COMPARE(6, "in place", Reduce, me == root ? MPI_IN_PLACE : (void *)in, out, count,
+			MPI_INT, MPI_SUM, root, c);
 	}
-	BOTH(7, "", Reduce_scatter_block, in, out, some, MPI_INT, MPI_SUM, c);
+	COMPARE(7, "", Reduce_scatter_block, in, out, some, MPI_INT, MPI_SUM, c);
 	for (int r = 0; r < members; r++)
 		counts[r] = r % 2 ? 0 : some / (r + 1);
-	BOTH(8, "", Reduce_scatter, in, out, counts, MPI_INT, MPI_SUM, c);
+	COMPARE(8, "", Reduce_scatter, in, out, counts, MPI_INT, MPI_SUM, c);
 }
 
 /* In place, MPI leaves the rest of the buffer undefined, so only the result is compared. */
@@ -262,41 +327,50 @@ static void copies(MPI_Comm c, int some, MPI_Datatype every_other)
 	for (int root = 0; root < members; root++) {
 		void *mine = me == root ? MPI_IN_PLACE : (void *)in;
 
-		BOTH(1, "", Bcast, out, some, MPI_INT, root, c);
+		COMPARE(1, "", Bcast, out, some, MPI_INT, root, c);
 		/* one rank's integers with gaps are the others' without */
-		BOTH(2, "derived", Bcast, out, me == root ? some : 2 * some,
-		     me == root ? every_other : MPI_INT, root, c);
-		BOTH(3, "", Gather, in, some, MPI_INT, out, some, MPI_INT, root, c);
-		BOTH(4, "in place", Gather, mine, some, MPI_INT, out, some, MPI_INT, root, c);
-		BOTH(5, "derived", Gather, in, 2 * some, MPI_INT, out, some, every_other, root, c);
-		BOTH(6, "", Gatherv, in, counts[me], MPI_INT, out, counts, displs, MPI_INT, root,
-		     c);
-		BOTH(7, "in place", Gatherv, mine, counts[me], MPI_INT, out, counts, displs,
-		     MPI_INT, root, c);
-		BOTH(8, "", Scatter, in, some, MPI_INT, out, some, MPI_INT, root, c);
-		BOTH(9, "derived", Scatter, in, some, every_other, out, 2 * some, MPI_INT, root, c);
-		BOTH(10, "", Scatterv, in, counts, displs, MPI_INT, out, counts[me], MPI_INT, root,
-		     c);
-		BOTH(11, "in place", Scatterv, in, counts, displs, MPI_INT,
-		     me == root ? MPI_IN_PLACE : (void *)out, counts[me], MPI_INT, root, c);
+		COMPARE(2, "derived", Bcast, out, me == root ? some : 2 * some,
+			me == root ? every_other : MPI_INT, root, c);
+		COMPARE(3, "", Gather, in, some, MPI_INT, out, some, MPI_INT, root, c);
+		COMPARE(4, "in place", Gather, mine, some, MPI_INT, out, some, MPI_INT, root, c);
+		COMPARE(5, "derived", Gather, in, 2 * some, MPI_INT, out, some, every_other, root,
+			c);
+		COMPARE(6, "", Gatherv, in, counts[me], MPI_INT, out, counts, displs, MPI_INT, root,
+			c);
+		COMPARE(7, "in place", Gatherv, mine, counts[me], MPI_INT, out, counts, displs,
+			MPI_INT, root, c);
+		COMPARE(8, "", Scatter, in, some, MPI_INT, out, some, MPI_INT, root, c);
+		COMPARE(9, "derived", Scatter, in, some, every_other, out, 2 * some, MPI_INT, root,
+			c);
+		COMPARE(10, "", Scatterv, in, counts, displs, MPI_INT, out, counts[me], MPI_INT,
+			root, c);
+		COMPARE(11, "in place", Scatterv, in, counts, displs, MPI_INT,
+			me == root ? MPI_IN_PLACE : (void *)out, counts[me], MPI_INT, root, c);
 	}
-	BOTH(12, "", Allgather, in, some, MPI_INT, out, some, MPI_INT, c);
-	BOTH(13, "in place", Allgather, MPI_IN_PLACE, 0, MPI_INT, out, some, MPI_INT, c);
-	BOTH(14, "derived", Allgather, in, 2 * some, MPI_INT, out, some, every_other, c);
-	BOTH(15, "derived in place", Allgather, MPI_IN_PLACE, 0, MPI_INT, out, some, every_other,
-	     c);
-	BOTH(16, "", Allgatherv, in, counts[me], MPI_INT, out, counts, displs, MPI_INT, c);
-	BOTH(17, "in place", Allgatherv, MPI_IN_PLACE, 0, MPI_INT, out, counts, displs, MPI_INT, c);
-	BOTH(18, "", Alltoall, in, some, MPI_INT, out, some, MPI_INT, c);
-	BOTH(19, "in place", Alltoall, MPI_IN_PLACE, 0, MPI_INT, out, some, MPI_INT, c);
-	BOTH(20, "", Alltoallv, in, lengths, starts, MPI_INT, out, lengths, starts, MPI_INT, c);
-	BOTH(21, "derived", Alltoallv, in, lengths, starts, every_other, out, lengths, starts,
-	     every_other, c);
-	BOTH(22, "in place", Alltoallv, MPI_IN_PLACE, lengths, starts, MPI_INT, out, lengths,
-	     starts, MPI_INT, c);
-	BOTH(23, "from the gaps", Alltoallv, out + 2 * members * 7, lengths, starts, MPI_INT, out,
-	     lengths, starts, MPI_INT, c);
+	COMPARE(12, "", Allgather, in, some, MPI_INT, out, some, MPI_INT, c);
+	COMPARE(13, "in place", Allgather, MPI_IN_PLACE, 0, MPI_INT, out, some, MPI_INT, c);
+	COMPARE(14, "derived", Allgather, in, 2 * some, MPI_INT, out, some, every_other, c);
+	COMPARE(15, "derived in place", Allgather, MPI_IN_PLACE, 0, MPI_INT, out, some, every_other,
+		c);
+	COMPARE(16, "", Allgatherv, in, counts[me], MPI_INT, out, counts, displs, MPI_INT, c);
+	COMPARE(17, "in place", Allgatherv, MPI_IN_PLACE, 0, MPI_INT, out, counts, displs, MPI_INT,
+		c);
+	COMPARE(18, "", Alltoall, in, some, MPI_INT, out, some, MPI_INT, c);
+	COMPARE(19, "in place", Alltoall, MPI_IN_PLACE, 0, MPI_INT, out, some, MPI_INT, c);
+	COMPARE(20, "", Alltoallv, in, lengths, starts, MPI_INT, out, lengths, starts, MPI_INT, c);
+	COMPARE(21, "derived", Alltoallv, in, lengths, starts, every_other, out, lengths, starts,
+		every_other, c);
+	COMPARE(22, "in place", Alltoallv, MPI_IN_PLACE, lengths, starts, MPI_INT, out, lengths,
+		starts, MPI_INT, c);
+	COMPARE(23, "from the gaps", Alltoallv, out + 2 * members * 7, lengths, starts, MPI_INT,
+		out, lengths, starts, MPI_INT, c);
 	MPI_Barrier(c);
+	{
+		MPI_Request request;
+
+		started_Barrier(c, &request);
+		complete(request, some);
+	}
 }
 
 static void floats(MPI_Comm c, int count)
@@ -345,6 +419,85 @@ static int equal(void)
 	return failures;
 }
 
+/* ---- started --------------------------------------------------------------------------------- */
+
+enum { LARGE = 1 << 20, MANY = 20 };
+
+/* Rank 0 starts a sum, then sends; the others receive, then start theirs: a start must not wait. Of a
+ * new communicator, the call is passed on. */
+static void send_after_start(MPI_Comm c, int *data)
+{
+	int one = 1, sum = 0;
+	MPI_Request request;
+
+	if (rank)
+		MPI_Recv(data, LARGE, MPI_INT, 0, 1, c, MPI_STATUS_IGNORE);
+	MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, c, &request);
+	for (int r = 1; r < n && !rank; r++)
+		MPI_Send(data, LARGE, MPI_INT, r, 1, c);
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
+	WANT(sum == n);
+}
+
+/* A call that waits, behind one that was started, while a large message is on its way */
+static void wait_behind_start(MPI_Comm c, int *data)
+{
+	int one = 1, sum = 0, all[16];
+	MPI_Request requests[17];
+
+	if (rank)
+		MPI_Recv(data, LARGE, MPI_INT, 0, 2, c, MPI_STATUS_IGNORE);
+	for (int r = 1; r < n && !rank; r++)
+		MPI_Isend(data, LARGE, MPI_INT, r, 2, c, &requests[r]);
+	MPI_Iallgather(&rank, 1, MPI_INT, all, 1, MPI_INT, c, &requests[0]);
+	MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, c);
+	MPI_Waitall(rank ? 1 : n, requests, MPI_STATUS_IGNORE);
+	WANT(sum == n);
+	for (int r = 0; r < n; r++)
+		WANT(all[r] == r);
+}
+
+/* Many at once, among messages, completed in any order; the last request is given back at once. */
+static void many(MPI_Comm c)
+{
+	int given[MANY], sums[MANY] = { 0 }, index, done = 0, note = -1;
+	MPI_Request requests[MANY + 2];
+
+	for (int i = 0; i < MANY; i++) {
+		given[i] = i * (rank + 1);
+		MPI_Iallreduce(&given[i], &sums[i], 1, MPI_INT, MPI_SUM, c, &requests[i]);
+	}
+	MPI_Irecv(&note, 1, MPI_INT, (rank + 1) % n, 3, c, &requests[MANY]);
+	MPI_Isend(&rank, 1, MPI_INT, (rank + n - 1) % n, 3, c, &requests[MANY + 1]);
+	for (; done < MANY + 2; done++)
+		WANT(!MPI_Waitany(MANY + 2, requests, &index, MPI_STATUS_IGNORE));
+	for (int i = 0; i < MANY; i++)
+		WANT(sums[i] == i * n * (n + 1) / 2);
+	WANT(note == (rank + 1) % n);
+	MPI_Ibcast(&note, 1, MPI_INT, 0, c, requests);
+	MPI_Request_free(requests);
+	MPI_Barrier(c);
+	WANT(note == 1 % n);
+}
+
+static int started(void)
+{
+	int *data = calloc(LARGE, sizeof(*data));
+	MPI_Comm dup;
+
+	MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+	for (int round = 0; round < 3; round++) {
+		send_after_start(dup, data);
+		MPI_Barrier(dup);
+		send_after_start(dup, data);
+		wait_behind_start(dup, data);
+		many(dup);
+	}
+	MPI_Comm_free(&dup);
+	free(data);
+	return failures;
+}
+
 static int dups(int times)
 {
 	for (int i = 0; i < times; i++) {
@@ -386,11 +539,14 @@ static void *reduce_often(void *comm)
 {
 	for (int i = 0; i < 300; i++) {
 		struct value_and_place mine = { (rank * 7 + i) % n, rank }, least = { 0 };
-		int one = 1, sum = 0;
+		int one = 1, sum = 0, again = 0;
+		MPI_Request request;
 
 		MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, *(MPI_Comm *)comm);
+		MPI_Iallreduce(&one, &again, 1, MPI_INT, MPI_SUM, *(MPI_Comm *)comm, &request);
 		MPI_Allreduce(&mine, &least, 1, MPI_DOUBLE_INT, MPI_MINLOC, *(MPI_Comm *)comm);
-		if (sum != n || least.value != 0 || (least.place * 7 + i) % n)
+		MPI_Wait(&request, MPI_STATUS_IGNORE);
+		if (sum != n || again != n || least.value != 0 || (least.place * 7 + i) % n)
 			return comm;
 	}
 	return NULL;
@@ -428,6 +584,8 @@ int main(int argc, char **argv)
 		failed = pending();
 	else if (argc > 1 && !strcmp(argv[1], "equal"))
 		failed = equal();
+	else if (argc > 1 && !strcmp(argv[1], "started"))
+		failed = started();
 	else if (argc > 2 && !strcmp(argv[1], "dups"))
 		failed = dups(atoi(argv[2]));
 	else if (argc > 1 && !strcmp(argv[1], "inter"))
