@@ -50,12 +50,12 @@ def start(scene, n, program=None, **variables):
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for rank in range(n)]
 
 
-def finish(ranks):
+def finish(ranks, seconds=RANKS_SECONDS):
     """Statuses and outputs."""
     outputs = []
     for rank in ranks:
         try:
-            outputs.append(rank.communicate(timeout=RANKS_SECONDS)[0])
+            outputs.append(rank.communicate(timeout=seconds)[0])
         except subprocess.TimeoutExpired:
             rank.kill()
             outputs.append(rank.communicate()[0] + "\nthe rank did not end")

@@ -1,6 +1,6 @@
 """test_lightgbm.py - LightGBM trains the same model over Tutti as over its sockets
 
-Called by lightgbm.sh. Each rank has every n-th row; the trees of all ranks are compared as text.
+Called by pytorch.sh. Each rank has every n-th row; the trees of all ranks are compared as text.
 """
 
 import hashlib

@@ -6,7 +6,9 @@ Called by pytorch.sh. Each scene below is the program of a rank; RANK and so on 
 """
 
 import hashlib
+import importlib.util
 import os
+import shutil
 import signal
 import sys
 
@@ -15,13 +17,19 @@ import torch
 import torch.distributed as dist
 import tutti.torch
 
+TRAINING_SECONDS = 300   # torch.compile calls a compiler
 
-def join(backend):
+def prepare():
+    """The environment that torchrun gives, and the entry point that `import torch` calls for an installed package."""
     address, port = os.environ["TUTTI_ROOT"].split(":")
     os.environ.update(MASTER_ADDR=address, MASTER_PORT=port, RANK=os.environ["TUTTI_RANK"],
                       WORLD_SIZE=os.environ["TUTTI_NRANKS"])
     torch.set_num_threads(1)
     tutti.torch.register()
+
+
+def join(backend):
+    prepare()
     dist.init_process_group(backend)
     return dist.get_rank(), dist.get_world_size()
 
@@ -45,6 +53,15 @@ def collectives():
     back = [torch.empty(r) for r in range(n)]   # rank r sends r elements to each
     dist.all_to_all(back, list(rows.split(me)) if me else [torch.empty(0)] * n)
     assert all((back[r] == r).all() for r in range(n)), out
+    parts = [torch.empty(r, 2) for r in range(n)]
+    dist.all_gather(parts, torch.full((me, 2), float(me)))
+    assert all((part == r).all() for r, part in enumerate(parts))
+    out = torch.empty(me)
+    dist.reduce_scatter(out, [torch.full((r,), me + 1.0) for r in range(n)])
+    assert (out == total).all()
+    out = torch.empty(n * (n - 1) // 2, 3)
+    dist.all_to_all_single(out, torch.full((n * me, 3), float(me)), list(range(n)), [me] * n)
+    assert out[:, 0].tolist() == [float(r) for r in range(n) for _ in range(r)]
     objects = [None] * n
     dist.all_gather_object(objects, {"rank": me})
     assert [entry["rank"] for entry in objects] == list(range(n))
@@ -66,19 +83,70 @@ def collectives():
     dist.destroy_process_group()
 
 
+def network():
+    return torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
+
+
+def replicated(model, _):
+    return torch.nn.parallel.DistributedDataParallel(model)
+
+
+def compiled(model, mesh):
+    return torch.compile(replicated(model, mesh))
+
+
+def sharded(model, mesh):
+    from torch.distributed.fsdp import fully_shard
+    for layer in model[0], model[2], model:
+        fully_shard(layer, mesh=mesh)
+    return model
+
+
+def tensor_parallel(model, mesh):
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    return parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+
+
 def train():
-    """Prints a hash of the parameters after some steps of DDP."""
-    me, _ = join(os.environ["TUTTI_TEST_BACKEND"])
+    """Prints a hash of the parameters after some steps."""
+    me, n = join(os.environ["TUTTI_TEST_BACKEND"])
+    way = os.environ["TUTTI_TEST_WAY"]
     torch.manual_seed(7)
-    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
-    net = torch.nn.parallel.DistributedDataParallel(model)
+    model = network()
+    net = globals()[way](model, dist.device_mesh.init_device_mesh("cpu", (n,)))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    inputs = torch.Generator().manual_seed(me)
+    inputs = torch.Generator().manual_seed(0 if way == "tensor_parallel" else me)   # its ranks share the samples
     for _ in range(5):
         net(torch.randn(16, 32, generator=inputs)).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
-    print(hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in net.parameters())).hexdigest())
+    whole = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in model.parameters()]
+    print(hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in whole)).hexdigest())
+    dist.destroy_process_group()
+
+
+def accelerated():
+    """A script of Accelerate, which asks for gloo; prints a hash of the parameters."""
+    prepare()
+    from accelerate import Accelerator
+    accelerator = Accelerator(cpu=True)
+    torch.manual_seed(7)
+    samples = torch.utils.data.TensorDataset(torch.randn(64, 32, generator=torch.Generator().manual_seed(1)))
+    model = network()
+    net, optimizer, batches = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1),
+                                                  torch.utils.data.DataLoader(samples, batch_size=8))
+    losses = []
+    for (rows,) in batches:
+        loss = net(rows).square().mean()
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(accelerator.gather(loss.detach().reshape(1)))
+    name = type(dist.distributed_c10d._get_default_group()).__name__
+    assert (name == "ProcessGroupTutti") == (os.environ.get("TUTTI_TAKES_GLOO") == "1"), name
+    whole = [p.detach().numpy() for p in model.parameters()] + [torch.cat(losses).numpy()]
+    print(hashlib.sha256(b"".join(values.tobytes() for values in whole)).hexdigest())
+    accelerator.end_training()
     dist.destroy_process_group()
 
 
@@ -101,21 +169,47 @@ def takes_gloo():
     dist.destroy_process_group()
 
 
-def hashes(n, backend):
-    return finish_lines(jobs.finish(jobs.start("train", n, TUTTI_TEST_BACKEND=backend)))
+def hashes(n, scene, **variables):
+    """The hashes that the ranks print, and their output."""
+    _, outputs = jobs.finish(jobs.start(scene, n, **variables), TRAINING_SECONDS)
+    return [line for text in outputs for line in text.splitlines() if len(line) == 64], outputs
 
 
-def finish_lines(finished):
-    statuses, outputs = finished
-    return sorted({line for text in outputs for line in text.splitlines() if len(line) == 64}), statuses, outputs
+def equal(claims, text, n, first, second):
+    """Two hashes() have the same hash from each rank."""
+    (mine, notes), (theirs, more) = first, second
+    claims.claim(len(mine) == n and len(set(mine)) == 1 and mine == theirs, f"{text}, {n} ranks", notes + more)
+
+
+def trained(n, way, backend, **variables):
+    return hashes(n, "train", TUTTI_TEST_BACKEND=backend, TUTTI_TEST_WAY=way, **variables)
+
+
+def same_as_gloo(claims, text, way):
+    equal(claims, f"{text}: the parameters that Gloo gives", 2, trained(2, way, "tutti"), trained(2, way, "gloo"))
+
+
+def same_everywhere(claims, text, way):
+    """A sum of 4 has many orders; an algorithm has one, whatever the path of its bytes."""
+    equal(claims, f"{text}: an algorithm gives the same parameters over shm and tcp", 4,
+          *(trained(4, way, "tutti", TUTTI_ALGO="ring", TUTTI_TRANSPORT=transport) for transport in ("shm", "tcp")))
 
 
 def test():
     claims = jobs.Claims()
     jobs.run(claims, "collectives, objects, messages and groups of torch", "collectives", 3)
-    mine, theirs = hashes(2, "tutti"), hashes(2, "gloo")
-    claims.claim(len(mine[0]) == 1 and mine[0] == theirs[0], "DDP: every rank has the parameters that Gloo gives, 2 ranks",
-                 mine[2] + theirs[2])
+    for text, way in ("DDP", "replicated"), ("FSDP2", "sharded"), ("tensor parallel", "tensor_parallel"):
+        same_as_gloo(claims, text, way)
+        same_everywhere(claims, text, way)
+    if shutil.which("g++"):
+        same_as_gloo(claims, "DDP with torch.compile", "compiled")
+    else:
+        claims.skip("DDP with torch.compile", "no g++")
+    if importlib.util.find_spec("accelerate"):
+        equal(claims, "Accelerate: the parameters and losses that Gloo gives", 2,
+              hashes(2, "accelerated", TUTTI_TAKES_GLOO="1"), hashes(2, "accelerated"))
+    else:
+        claims.skip("Accelerate", "not installed")
     jobs.run(claims, "TUTTI_TAKES_GLOO=1 makes gloo mean tutti", "takes_gloo", 2, TUTTI_TAKES_GLOO="1")
     jobs.run(claims, "a killed rank raises in the others with its number", "killed", 3, killed=1)
     claims.end()

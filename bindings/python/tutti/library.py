@@ -75,6 +75,7 @@ STORE_PUT = ctypes.CFUNCTYPE(c_int, c_void, c_text, c_text)
 STORE_GET = ctypes.CFUNCTYPE(c_int, c_void, c_text, c_void, c_size, c_int)
 STORE_FENCE = ctypes.CFUNCTYPE(c_int, c_void, c_int)
 STORE_ABORT = ctypes.CFUNCTYPE(None, c_void, c_text)
+REDUCTION = ctypes.CFUNCTYPE(None, c_void, c_void, c_size, c_void)
 
 
 class Store(ctypes.Structure):
@@ -130,6 +131,8 @@ CALLS = {
     "AlltoAllv": [c_void, c_void, c_void, c_void, c_void, c_void, c_int, COMM, STREAM],
     "Gatherv": [c_void, c_size, c_void, c_void, c_void, c_int, c_int, COMM, STREAM],
     "Scatterv": [c_void, c_void, c_void, c_void, c_size, c_int, c_int, COMM, STREAM],
+    "RedOpCreate": [OUT(c_int), REDUCTION, c_void, c_size, COMM],
+    "RedOpDestroy": [c_int, COMM],
     "Barrier": [COMM, STREAM],
     "Send": [c_void, c_size, c_int, c_int, COMM, STREAM],
     "Recv": [c_void, c_size, c_int, c_int, COMM, STREAM],

@@ -16,6 +16,7 @@ import os
 import tutti
 
 from .datatypes import Datatype
+from .library import REDUCTION, lib
 
 BYTE = Datatype.UINT8
 SIZE, MEMORY = ctypes.c_int32, ctypes.c_void_p
@@ -30,8 +31,7 @@ class Network:
     """The two functions of a rank. LightGBM cannot take an error from them, so the process ends with its sentence."""
 
     def __init__(self, comm):
-        self.comm, self.scratch = comm, ctypes.create_string_buffer(0)
-        self.others = [rank for rank in range(comm.size) if rank != comm.rank]
+        self.comm, self.sums = comm, {}
         self.reduce_scatter = REDUCE_SCATTER(self.guarded(self.sum_blocks))
         self.allgather = ALLGATHER(self.guarded(self.gather_blocks))
 
@@ -44,25 +44,36 @@ class Network:
                 os._exit(1)
         return run
 
+    def blocks(self, starts, lengths, nblocks):
+        """The table of lengths. LightGBM's blocks are adjacent, in rank order."""
+        lengths = lengths[:nblocks]
+        if nblocks != self.comm.size or any(starts[r] != sum(lengths[:r]) for r in range(nblocks)):
+            raise ValueError(f"rank {self.comm.rank}: {nblocks} blocks at {starts[:nblocks]} of {lengths} bytes, not one for "
+                             f"each of {self.comm.size} ranks, adjacent")
+        return lengths, (ctypes.c_size_t * nblocks)(*lengths)
+
+    def sum_of(self, add, item):
+        """The op that adds items of this many bytes by LightGBM's function."""
+        key = MEMORY.from_buffer_copy(add).value, item
+        if key not in self.sums:
+            function = REDUCTION(lambda input, sums, count, _: add(input, sums, item, count * item))
+            op = ctypes.c_int()
+            self.comm.check(lib.RedOpCreate(ctypes.byref(op), function, None, item, self.comm.handle))
+            self.sums[key] = op.value, function
+        return self.sums[key][0]
+
     def sum_blocks(self, input, _, item, starts, lengths, nblocks, output, nbytes, reducer):
-        """Block r of every rank goes to rank r, which adds them in rank order."""
-        me, add = self.comm.rank, reducer[0]
-        mine = lengths[me]
-        if len(self.scratch) < mine * nblocks:
-            self.scratch = ctypes.create_string_buffer(mine * nblocks)
-        parts = [ctypes.addressof(self.scratch) + rank * mine for rank in range(nblocks)]
-        parts[me] = input + starts[me]
-        self.comm.exchange([(input + starts[rank], lengths[rank], rank) for rank in self.others],
-                           [(parts[rank], mine, rank) for rank in self.others], BYTE)
-        ctypes.memmove(output, parts[0], mine)
-        for part in parts[1:]:
-            add(part, output, item, mine)
+        """Block r of every rank goes to rank r, added in rank order."""
+        _, table = self.blocks(starts, lengths, nblocks)
+        self.comm.check(lib.ReduceScatterv(input, output, table, BYTE, self.sum_of(reducer[0], item), self.comm.handle, None))
 
     def gather_blocks(self, input, _, starts, lengths, nblocks, output, nbytes):
-        me = self.comm.rank
-        ctypes.memmove(output + starts[me], input, lengths[me])
-        self.comm.exchange([(output + starts[me], lengths[me], rank) for rank in self.others],
-                           [(output + starts[rank], lengths[rank], rank) for rank in self.others], BYTE)
+        lengths, table = self.blocks(starts, lengths, nblocks)
+        self.comm.check(lib.AllGatherv(input, lengths[self.comm.rank], output, table, None, BYTE, self.comm.handle, None))
+
+    def end(self):
+        for op, _ in self.sums.values():
+            lib.RedOpDestroy(op, self.comm.handle)
 
 
 @contextlib.contextmanager
@@ -77,3 +88,4 @@ def network(comm=None):
         yield {"num_machines": comm.size}
     finally:
         _safe_call(_LIB.LGBM_NetworkFree())
+        functions.end()

@@ -4,13 +4,14 @@
 
 register() is an entry point of torch, called by `import torch`. A group is a ProcessGroup in Python and not a Backend, since
 torch wraps the Work of a Python Backend and passes on only wait() and its future: is_completed(), result() and the source
-rank would be lost. torch's C++ code gets a Backend, which calls the group. Collectives run in call order: in the calling thread if nothing is queued and the caller waits, else in
-the group's thread. Sends and receives are Tutti's messages, which have tags and any source. The ranks meet in the group's
-store, which carries the secret: whoever reads the store can join.
+rank would be lost. torch's C++ code gets a Backend, which calls the group. Collectives run in call order: in the calling
+thread if nothing is queued and the caller waits, else in the group's thread. Sends and receives are Tutti's messages, which
+have tags and any source. The ranks meet in the group's store, which carries the secret: whoever reads the store can join.
 """
 
 import contextlib
 import ctypes
+import inspect
 import os
 import queue
 import threading
@@ -20,6 +21,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch._C._dynamo import eval_frame
 from torch.distributed.distributed_c10d import ReduceOp
 
 from .communicator import Communicator, Status
@@ -61,6 +63,25 @@ def reduction(tensor, reduce_op):
 
 def nbytes(tensor):
     return tensor.numel() * tensor.element_size()
+
+
+def table(tensors):
+    """The bytes of each tensor, for an uneven collective."""
+    return (ctypes.c_size_t * len(tensors))(*map(nbytes, tensors))
+
+
+def adjacent(tensors):
+    """One tensor with the elements of all, in order."""
+    return torch.cat([host(tensor).reshape(-1) for tensor in tensors])
+
+
+@contextlib.contextmanager
+def filled(tensors):
+    """A tensor for the elements of all, which get its values at the end."""
+    flat = tensors[0].new_empty(sum(tensor.numel() for tensor in tensors))
+    yield flat
+    for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors])):
+        host(tensor).copy_(part.view(tensor.shape))
 
 
 def host(tensor):
@@ -303,20 +324,12 @@ class ProcessGroupTutti(dist.ProcessGroup):
         self.comm.Allgather(torch.tensor([own._nnz()]), counts)
         parts = []
         for values in (own.indices().t().contiguous(), own.values().contiguous()):
-            row = nbytes(values.new_empty((1, *values.shape[1:])))
-            out = values.new_empty((int(counts.sum()), *values.shape[1:]))
-            self.gather_bytes(values, out, [int(count) * row for count in counts])
-            parts.append(out)
-        total = torch.sparse_coo_tensor(parts[0].t(), parts[1], own.shape).coalesce()
+            parts.append([values.new_empty((count, *values.shape[1:])) for count in counts.tolist()])
+            self.gather_parts(parts[-1], values)
+        indices, values = (torch.cat(part) for part in parts)
+        total = torch.sparse_coo_tensor(indices.t(), values, own.shape).coalesce()
         with torch.no_grad():
             tensor.copy_(total)   # not into detach(), which has indices of its own
-
-    def gather_bytes(self, send, out, sizes):
-        ends = [sum(sizes[:rank]) for rank in range(len(sizes) + 1)]
-        address = out.data_ptr()
-        ctypes.memmove(address + ends[self.rank()], send.data_ptr(), sizes[self.rank()])
-        self.comm.exchange([(send.data_ptr(), sizes[self.rank()], peer) for peer in self.others],
-                           [(address + ends[peer], sizes[peer], peer) for peer in self.others], BYTE)
 
     allreduce_sparse = allreduce
 
@@ -331,42 +344,32 @@ class ProcessGroupTutti(dist.ProcessGroup):
                                                self.comm.handle, None))
         return self.caller.call(operation, tensors, waits(opts))
 
-    def scatter_sum(self, output, inputs, reduce_op):
-        """Reduce part r of inputs to rank r; parts may differ in size."""
-        with self.comm.group():
-            for root, part in enumerate(inputs):
-                datatype, count, op = reduction(part, reduce_op)
-                if count:
-                    check(lib.Reduce(part.data_ptr(), output.data_ptr() if root == self.rank() else None, count, datatype, op,
-                                     root, self.comm.handle, None))
+    def reduce_scatter_flat(self, output, flat, reduce_op, parts=None):
+        """parts: tensors of the sizes of the ranks' parts, where they differ."""
+        with dense(output) as (out,):
+            datatype, count, op = reduction(out, reduce_op)
+            if parts:
+                counts = (ctypes.c_size_t * self.size())(*(reduction(part, reduce_op)[1] for part in parts))
+                self.comm.check(lib.ReduceScatterv(flat.data_ptr(), out.data_ptr(), counts, datatype, op, self.comm.handle,
+                                                   None))
+            else:
+                self.comm.check(lib.ReduceScatter(flat.data_ptr(), out.data_ptr(), count, datatype, op, self.comm.handle, None))
 
     def reduce_scatter(self, outputs, inputs, opts=None):
         def operation():
             for output, parts in zip(outputs, inputs):
-                with dense(output) as (out,):
-                    parts = [host(part).contiguous() for part in parts]
-                    if len({part.numel() for part in parts}) > 1:
-                        self.scatter_sum(out, parts, op_of(opts))
-                    else:
-                        self.reduce_scatter_flat(out, torch.cat([part.reshape(-1) for part in parts]), op_of(opts))
+                uneven = len({part.numel() for part in parts}) > 1
+                self.reduce_scatter_flat(output, adjacent(parts), op_of(opts), parts if uneven else None)
         return self.caller.call(operation, list(outputs), waits(opts))
-
-    def reduce_scatter_flat(self, out, flat, reduce_op):
-        datatype, count, op = reduction(out, reduce_op)
-        self.comm.check(lib.ReduceScatter(flat.data_ptr(), out.data_ptr(), count, datatype, op, self.comm.handle, None))
-
-    def reduce_scatter_single(self, output, input, opts=None):
-        def operation():
-            with dense(output) as (out,):
-                self.reduce_scatter_flat(out, host(input).contiguous(), op_of(opts))
-        return self.caller.call(operation, [output], waits(opts))
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
         def operation():
             for output, whole in zip(outputs, inputs):
-                with dense(output) as (out,):
-                    self.reduce_scatter_flat(out, host(whole).contiguous(), op_of(opts))
+                self.reduce_scatter_flat(output, host(whole).contiguous(), op_of(opts))
         return self.caller.call(operation, list(outputs), waits(opts))
+
+    def reduce_scatter_single(self, output, input, opts=None):
+        return self.reduce_scatter_single_coalesced([output], [input], opts)
 
     _reduce_scatter_base = reduce_scatter_single
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
@@ -385,35 +388,27 @@ class ProcessGroupTutti(dist.ProcessGroup):
     def gather_flat(self, out, send):
         self.comm.check(lib.AllGather(send.data_ptr(), out.data_ptr(), nbytes(send), BYTE, self.comm.handle, None))
 
+    def gather_parts(self, parts, tensor):
+        """Fill part r with the tensor of rank r."""
+        send, counts = host(tensor).contiguous(), table(parts)
+        with filled(parts) as flat:
+            if len(set(counts)) == 1:
+                self.gather_flat(flat, send)
+            else:
+                self.comm.check(lib.AllGatherv(send.data_ptr(), nbytes(send), flat.data_ptr(), counts, None, BYTE,
+                                               self.comm.handle, None))
+
     def allgather(self, outputs, inputs, opts=None):
         outputs, inputs = [as_list(parts) for parts in outputs], as_list(inputs)
 
         def operation():
             for parts, tensor in zip(outputs, inputs):
-                self.gather_parts(parts, host(tensor).contiguous())
+                self.gather_parts(parts, tensor)
         return self.caller.call(operation, outputs, waits(opts))
 
-    def gather_parts(self, parts, send):
-        sizes = [nbytes(part) for part in parts]
-        flat = torch.empty(sum(sizes), dtype=torch.uint8)
-        if len(set(sizes)) == 1:
-            self.gather_flat(flat, send)
-        else:
-            self.gather_bytes(send, flat, sizes)
-        for part, piece in zip(parts, flat.split(sizes)):
-            self.take(part, piece)
-
-    @staticmethod
-    def take(tensor, piece):
-        """Copy bytes into a tensor."""
-        if tensor.numel():
-            tensor.detach().copy_(piece.clone().view(tensor.dtype).view(tensor.shape))
-
-    def all_gather_single(self, output, input, opts=None):
-        def operation():
-            with dense(output) as (out,):
-                self.gather_flat(out, host(input).contiguous())
-        return self.caller.call(operation, [output], waits(opts))
+    def allgather_coalesced(self, outputs, inputs, opts=None):
+        """outputs[r][i] is tensor i of rank r."""
+        return self.allgather([list(parts) for parts in zip(*outputs)], list(inputs), opts)
 
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
         def operation():
@@ -422,12 +417,8 @@ class ProcessGroupTutti(dist.ProcessGroup):
                     self.gather_flat(out, host(tensor).contiguous())
         return self.caller.call(operation, list(outputs), waits(opts))
 
-    def allgather_coalesced(self, outputs, inputs, opts=None):
-        """outputs[r][i] is tensor i of rank r."""
-        def operation():
-            for i, tensor in enumerate(inputs):
-                self.gather_parts([parts[i] for parts in outputs], host(tensor).contiguous())
-        return self.caller.call(operation, list(outputs), waits(opts))
+    def all_gather_single(self, output, input, opts=None):
+        return self.all_gather_single_coalesced([output], [input], opts)
 
     _allgather_base = all_gather_single
     allgather_into_tensor_coalesced = all_gather_single_coalesced
@@ -438,11 +429,9 @@ class ProcessGroupTutti(dist.ProcessGroup):
         def operation():
             for i, tensor in enumerate(as_list(inputs)):
                 send = host(tensor).contiguous()
-                at_root = self.rank() == root
-                flat = torch.empty(nbytes(send) * self.size() if at_root else 0, dtype=torch.uint8)
-                self.comm.check(lib.Gather(send.data_ptr(), flat.data_ptr(), nbytes(send), BYTE, root, self.comm.handle, None))
-                for part, piece in zip(outputs[i] if at_root else (), flat.split(max(nbytes(send), 1))):
-                    self.take(part, piece)
+                with filled(outputs[i]) if self.rank() == root else contextlib.nullcontext() as flat:
+                    self.comm.check(lib.Gather(send.data_ptr(), None if flat is None else flat.data_ptr(), nbytes(send), BYTE,
+                                               root, self.comm.handle, None))
         return self.caller.call(operation, list(outputs), waits(opts))
 
     def gather_single(self, output, input, opts=None):
@@ -456,26 +445,20 @@ class ProcessGroupTutti(dist.ProcessGroup):
         def operation():
             for i, output in enumerate(as_list(outputs)):
                 with dense(output) as (out,):
-                    flat = None
-                    if self.rank() == root:
-                        flat = torch.cat([host(part).reshape(-1) for part in inputs[i]])
+                    flat = adjacent(inputs[i]) if self.rank() == root else None
                     self.comm.check(lib.Scatter(None if flat is None else flat.data_ptr(), out.data_ptr(), nbytes(out), BYTE,
                                                 root, self.comm.handle, None))
         return self.caller.call(operation, as_list(outputs), waits(opts))
 
-    def exchange(self, outs, sends):
-        """outs, sends: contiguous tensors, one a rank; the sizes may differ, and may be 0."""
-        me = self.rank()
-        if nbytes(sends[me]) != nbytes(outs[me]):
-            raise ValueError(f"rank {me} sends {nbytes(sends[me])} bytes to itself, but receives {nbytes(outs[me])}")
-        ctypes.memmove(outs[me].data_ptr(), sends[me].data_ptr(), nbytes(sends[me]))
-        self.comm.exchange([(sends[peer].data_ptr(), nbytes(sends[peer]), peer) for peer in self.others],
-                           [(outs[peer].data_ptr(), nbytes(outs[peer]), peer) for peer in self.others], BYTE)
+    def exchange(self, out, outs, send, sends):
+        """outs, sends: the adjacent parts of out and send, one a rank; the sizes may differ, and may be 0."""
+        self.comm.check(lib.AlltoAllv(send.data_ptr(), table(sends), None, out.data_ptr(), table(outs), None, BYTE,
+                                      self.comm.handle, None))
 
     def alltoall(self, outputs, inputs, opts=None):
         def operation():
-            with dense(*outputs) as outs:
-                self.exchange(outs, [host(tensor).contiguous() for tensor in inputs])
+            with filled(outputs) as out:
+                self.exchange(out, outputs, adjacent(inputs), inputs)
         return self.caller.call(operation, list(outputs), waits(opts))
 
     def all_to_all_single(self, output, input, output_sizes=None, input_sizes=None, opts=None):
@@ -492,7 +475,7 @@ class ProcessGroupTutti(dist.ProcessGroup):
                     self.comm.check(lib.AlltoAll(send.data_ptr(), out.data_ptr(), nbytes(send) // self.size(), BYTE,
                                                  self.comm.handle, None))
                 else:
-                    self.exchange(split(out, output_sizes), split(send, input_sizes))
+                    self.exchange(out, split(out, output_sizes), send, split(send, input_sizes))
         return self.caller.call(operation, [output], waits(opts))
 
     alltoall_base = all_to_all_single
@@ -631,6 +614,15 @@ for method in ("allreduce", "allreduce_coalesced", "allreduce_sparse", "reduce",
     setattr(BackendTutti, method, passed_on(method))
 
 
+def run_untraced():
+    """torch.compile traces all Python that a compiled function calls, also by way of torch's C++ code, as DDP's broadcast
+    is; but no calls of a group."""
+    skip = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.SKIP)
+    for kind in ProcessGroupTutti, BackendTutti, Work:
+        for method in filter(inspect.isfunction, vars(kind).values()):
+            eval_frame.set_code_exec_strategy(method.__code__, skip)
+
+
 def create(options, backend_options=None):
     """Called by torch for each group, on each of its ranks."""
     store, rank, size, timeout = options.store, options.group_rank, options.group_size, options.timeout
@@ -646,5 +638,6 @@ def create(options, backend_options=None):
 
 def register():
     """The backend tutti; with TUTTI_TAKES_GLOO=1 also gloo."""
+    run_untraced()
     for name in ["tutti"] + ["gloo"] * (os.environ.get("TUTTI_TAKES_GLOO") == "1"):
         dist.Backend.register_backend(name, create, extended_api=True, devices=["cpu"])
