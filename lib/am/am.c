@@ -143,6 +143,7 @@ int tt_am_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms
 	am->ctl = ctl;
 	am->rank = rank;
 	am->nranks = nranks;
+	am->asker = -1;
 	am->timeout_ms = timeout_ms;
 	am->pid = getpid();
 	am->lock = tt_control_mutex(ctl);

@@ -113,6 +113,9 @@ bool tt_am_query(struct tt_am *am, int peer, const struct tt_am_header *head);
  * running. answer NULL: with an empty answer, as at first. 0 | TT_SYSTEM: then with an empty
  * answer. Thread: any. */
 int tt_am_set_answer(struct tt_am *am, const void *answer, size_t bytes);
+/* The latest lower rank that has sent a query; -1: none since tt_am_forget_asker. Thread: any. */
+int tt_am_asker(struct tt_am *am);
+void tt_am_forget_asker(struct tt_am *am);
 
 /* State of a rank (alive, left or dead), as known to this rank. */
 tuttiRankState_t tt_am_state(struct tt_am *am, int rank);

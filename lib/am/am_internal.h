@@ -104,6 +104,7 @@ struct tt_am {
 	uint64_t sent_bytes, messages;
 	uint8_t *answer; /* to queries */
 	size_t answer_bytes;
+	int asker; /* the latest lower rank that sent a query, -1: none */
 	/* rank 0's coordinator, created by the first contribution */
 	struct tt_quorum *quorum;
 };

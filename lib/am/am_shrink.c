@@ -88,6 +88,30 @@ int tt_am_set_answer(struct tt_am *am, const void *data, size_t bytes)
 	return 0;
 }
 
+int tt_am_asker(struct tt_am *am)
+{
+	int asker;
+
+	pthread_mutex_lock(am->lock);
+	asker = am->asker;
+	pthread_mutex_unlock(am->lock);
+	return asker;
+}
+
+void tt_am_forget_asker(struct tt_am *am)
+{
+	pthread_mutex_lock(am->lock);
+	am->asker = -1;
+	pthread_mutex_unlock(am->lock);
+}
+
+static void take_query(struct tt_am *am, const struct tt_am_header *query)
+{
+	if (query->source < am->rank)
+		am->asker = query->source;
+	answer(am, query);
+}
+
 /* ---- incoming -------------------------------------------------------------------------------- */
 
 /* The queue has no bound for these messages, so each kind has its size. */
@@ -120,7 +144,7 @@ void tt_am_shrink_frame(struct tt_am *am, int peer, const uint8_t *data, size_t 
 	}
 	h.source = peer;
 	if (h.kind == TT_AM_QUERY)
-		answer(am, &h);
+		take_query(am, &h);
 	else if (!tt_unexpected_place(am, &h, data + TT_AM_HEADER_BYTES))
 		tt_control_frame_no_memory(am->ctl, peer);
 }

@@ -139,6 +139,7 @@ static int shrink(struct tt_shrink *a, const tuttiConfig_t *config, tuttiComm_t 
 	if (rc)
 		tt_am_set_answer(a->parent->am, NULL, 0);
 	tt_am_drop(a->parent->am, TT_AM_ANSWER);
+	tt_am_forget_asker(a->parent->am);
 	return rc;
 }
 

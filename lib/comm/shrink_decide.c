@@ -14,8 +14,13 @@
  *   ANSWER: follows whom, its attempt  ->
  *                                      <-   DECISION: attempt, epoch, members
  *
+ * A query from a lower rank also says that this rank coordinates: it has found the ranks below it
+ * silent. A rank whose part of the job is cut off may learn of the break by such a query, so it follows
+ * the asker, without a search of its own.
+ *
  * The coordinator waits for ranks that are in the shrink and have not proposed to it, at most the
- * time-out; for others half of the time-out since its call. Members are the ranks that answered
+ * time-out; for others half of the time-out since its call, and longer for those that have answered
+ * just now. Members are the ranks that answered
  * its last query and follow it. After a setup that failed, the coordinator repeats the decision
  * before, with its epoch, if a proposal or an answer says that a member completed it.
  */
@@ -57,11 +62,22 @@ static bool may_coordinate(const struct tt_shrink *a, int rank)
 	return p->phase == TT_SHRINK_DECIDES || (p->phase == TT_SHRINK_ABSENT && is_early(a));
 }
 
+/* Does a rank that has queried this one coordinate, as far as this rank knows? */
+static bool is_asker(const struct tt_shrink *a, int asker)
+{
+	const struct tt_shrink_peer *p = &a->peer[asker < 0 ? 0 : asker];
+
+	return asker >= 0 && may_coordinate(a, asker) &&
+	       (!p->known || (p->phase == TT_SHRINK_DECIDES && p->coordinator == asker));
+}
+
+/* An asker that coordinates has seen the ranks below it, so this rank need not. */
 static int find_coordinator(const struct tt_shrink *a)
 {
-	int r = 0;
+	int asker = tt_am_asker(a->parent->am), r = 0;
 
-	while (r < a->parent->rank && !may_coordinate(a, r))
+	asker = is_asker(a, asker) ? asker : -1;
+	while (r < a->parent->rank && (!may_coordinate(a, r) || (r < asker && !a->peer[r].known)))
 		r++;
 	return r;
 }
@@ -148,7 +164,8 @@ static bool is_awaited(const struct tt_shrink *a, int rank, uint64_t began_ns)
 	if (is_outside(a, rank) || p->proposed || p->phase == TT_SHRINK_COMPLETED)
 		return false;
 	if (p->silent || p->phase == TT_SHRINK_ABSENT)
-		return is_early(a) || a->ran_ns - began_ns < 2 * a->patience_ns;
+		return is_early(a) || a->ran_ns - began_ns < 2 * a->patience_ns ||
+		       (!p->silent && a->ran_ns - p->heard_ns < 2 * a->patience_ns);
 	return a->ran_ns - began_ns < a->timeout_ns;
 }
 
@@ -370,16 +387,20 @@ static int get_decision(struct tt_shrink *a, const struct tt_am_header *head, st
 }
 
 /* The coordinator is silent: asks the lowest ranks, and more only if none of these may coordinate, since
- * all ranks ask at the same time. 0 | TT_SYSTEM */
-static int ask_lower(struct tt_shrink *a)
+ * all ranks ask at the same time; none if another rank is known to coordinate. 0 | TT_SYSTEM */
+static int ask_lower(struct tt_shrink *a, int coordinator)
 {
 	int rank = a->parent->rank, rc = 0;
 
+	if (tt_am_asker(a->parent->am) == coordinator)
+		tt_am_forget_asker(a->parent->am);
+	if (is_asker(a, tt_am_asker(a->parent->am)) && find_coordinator(a) != coordinator)
+		return 0;
 	for (int from = 0, n = FIRST_ASKED; !rc && from < rank; from += n, n *= 2) {
 		int to = n < rank - from ? from + n : rank;
 
 		rc = tt_shrink_ask(a, from, to);
-		if (find_coordinator(a) < to)
+		if (find_coordinator(a) < to || is_asker(a, tt_am_asker(a->parent->am)))
 			break;
 	}
 	return rc;
@@ -425,7 +446,7 @@ static int follow(struct tt_shrink *a, int coordinator)
 	}
 	if ((rc = tt_shrink_check(a)))
 		return rc;
-	rc = ask_lower(a);
+	rc = ask_lower(a, coordinator);
 	return rc ? rc : 1;
 }
 

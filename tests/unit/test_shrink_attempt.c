@@ -74,3 +74,49 @@ Test(shrink_attempt, stays_the_same_while_the_coordinator_does, .timeout = 60)
 
 	cr_expect_eq(ranks_run(&r, propose_again), 0);
 }
+
+/* Sends a query to rank 2, and waits for its answer. */
+static bool ask_rank_2(struct tt_shrink *a)
+{
+	struct tt_am *am = a->parent->am;
+	struct tt_am_header head = { .kind = TT_AM_QUERY, .tag = 1 };
+	uint64_t wait_ns = TIMEOUT_MS * 1000000ull;
+	atomic_bool stop = false;
+	struct tt_reader r;
+
+	return !tt_am_connect(am, 2, tt_now_ns() + wait_ns, &stop) && tt_am_query(am, 2, &head) &&
+	       !tt_shrink_next(a, TT_AM_ANSWER, 2, wait_ns, &head, &r);
+}
+
+/* Rank 1 coordinates, and has asked rank 2 before this one begins. Rank 0 is in no shrink. */
+static int be_asked(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	uint8_t buffer[TT_AM_DECISION_BYTES(3)];
+	struct tt_shrink a = { .parent = *comm, .buffer = buffer };
+	int one = 1, sum, failed = 0;
+	struct tt_am_header head;
+	struct tt_reader r;
+	tuttiComm_t next;
+
+	(void)nranks, (void)arg;
+	if (rank == 1)
+		failed = tt_shrink_tell(&a, TT_SHRINK_DECIDES, 1) || !ask_rank_2(&a);
+	if (tuttiAllReduce(&one, &sum, 1, tuttiInt32, tuttiSum, *comm, NULL) || failed)
+		return 1;
+	if (rank == 1 && !tt_shrink_next(&a, TT_AM_PROPOSAL, 2, TIMEOUT_MS * 1000000ull, &head, &r))
+		return (head.tag & 0xffff) != 1;
+	if (rank < 2)
+		return rank;
+	/* its only member, when the others have left */
+	if (tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT))
+		return 1;
+	tuttiCommDestroy(next);
+	return 0;
+}
+
+Test(shrink_attempt, the_first_is_to_a_lower_rank_that_has_asked, .timeout = 60)
+{
+	struct ranks r = { .n = 3, .timeout_ms = TIMEOUT_MS, .limit_s = 55 };
+
+	cr_expect_eq(ranks_run(&r, be_asked), 0);
+}
