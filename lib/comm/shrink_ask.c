@@ -114,7 +114,7 @@ static void note_answer(struct tt_shrink *a, const struct tt_am_header *head, st
 	if ((uint32_t)head->tag != p->query)
 		return;
 	p->answered = p->known = true;
-	p->heard_ns = p->heard_ns ? p->heard_ns : tt_shrink_clock(a, a->pause_ns);
+	p->answered_ns = p->answered_ns ? p->answered_ns : tt_shrink_clock(a, a->pause_ns);
 	p->silent = false;
 	p->phase = TT_SHRINK_ABSENT;
 	if (!tt_get_end(r) || coordinator < -1 || coordinator >= a->parent->nranks)

@@ -165,7 +165,7 @@ static bool is_awaited(const struct tt_shrink *a, int rank, uint64_t began_ns)
 		return false;
 	if (p->silent || p->phase == TT_SHRINK_ABSENT)
 		return is_early(a) || a->ran_ns - began_ns < 2 * a->patience_ns ||
-		       (!p->silent && a->ran_ns - p->heard_ns < 2 * a->patience_ns);
+		       (!p->silent && a->ran_ns - p->answered_ns < 2 * a->patience_ns);
 	return a->ran_ns - began_ns < a->timeout_ns;
 }
 

@@ -25,7 +25,7 @@ struct tt_shrink_peer {
 	bool answered;     /* the latest query */
 	uint32_t query;    /* number of the latest query; 0: none yet */
 	uint32_t proposed; /* coordinator: the attempt that the rank has proposed; 0: none, with: */
-	uint64_t heard_ns;          /* when it answered first in this call, 0: not yet */
+	uint64_t answered_ns;       /* when it answered first in this call, 0: not yet */
 	uint64_t completed;         /* the epoch that it knows to be complete, 0: none */
 	enum tt_shrink_phase phase; /* its latest answer, with: */
 	int coordinator;            /* whom it follows, itself if it coordinates, -1: nobody */
