@@ -24,6 +24,15 @@
 
 /* ---- connecting the members ------------------------------------------------------------------ */
 
+uint64_t tt_shrink_mark(uint64_t epoch, const struct tt_members *members)
+{
+	uint64_t mark = tt_mix(0, epoch);
+
+	for (int i = 0; i < members->n; i++)
+		mark = tt_mix(mark, (uint64_t)members->member[i]);
+	return mark;
+}
+
 /* Connects the members. 0 | < 0 */
 static int form(struct tt_shrink *a, tuttiComm_t c, const struct tt_env *env)
 {
@@ -31,9 +40,7 @@ static int form(struct tt_shrink *a, tuttiComm_t c, const struct tt_env *env)
 	int rc;
 
 	a->members.label = "shrink";
-	a->members.mark = a->epoch;
-	for (int i = 0; i < a->members.n; i++)
-		a->members.mark = tt_mix(a->members.mark, (uint64_t)a->members.member[i]);
+	a->members.mark = tt_shrink_mark(a->epoch, &a->members);
 	c->rank = a->members.rank;
 	c->nranks = a->members.n;
 	c->setup_deadline_ns = tt_now_ns() + (left < a->timeout_ns ? left : a->timeout_ns);

@@ -58,6 +58,12 @@ struct tt_shrink {
 	uint64_t ran_ns, seen_ns; /* time since the call began; the clock, then */
 };
 
+/* ---- shrink.c -------------------------------------------------------------------------------- */
+
+/* The number of a decision. Another epoch or other members give another number, so that no frame of a
+ * setup that failed belongs to a later one. */
+uint64_t tt_shrink_mark(uint64_t epoch, const struct tt_members *members);
+
 /* ---- shrink_ask.c ---------------------------------------------------------------------------- */
 
 /* The time since the call began. most_ns: what may have passed since the last look at the clock */

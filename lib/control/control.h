@@ -47,6 +47,8 @@ struct tt_call {
  * of a collective covers all calls so far, so that a different call shows at the next collective at
  * the latest; the stamp of a send or receive covers itself and its number. */
 uint64_t tt_call_digest(const struct tt_call *call);
+/* The digest of a sequence, value by value. h: the digest of the values before, which begins with 0 or
+ * another constant; two small numbers that vary would cancel each other: tt_mix(3, 1) is tt_mix(0, 2). */
 static inline uint64_t tt_mix(uint64_t h, uint64_t value)
 {
 	h = (h ^ value) * 0x9e3779b97f4a7c15ull;

@@ -186,6 +186,8 @@ void sim_check_call(const struct sim_comm *w, const char *what, tuttiResult_t rc
 	const char *text = tuttiGetLastError(w ? w->comm : NULL);
 	uint64_t waited_ns = sim->now_ns - moved_ns(w, began_ns);
 
+	if (!strcmp(what, "shrink")) /* why it failed, not why the old communicator is broken */
+		text = tuttiGetLastError(NULL);
 	sim_trace("process %d: %s: %s%s%s", sim->process->number, what, tuttiGetErrorString(rc),
 		  rc ? ": " : "", rc ? text : "");
 	if (waited_ns > limit_ns && !me->delayed)

@@ -1,9 +1,10 @@
 /*
- * test_shrink_attempt.c - attempts of a shrink: one rank coordinates by hand
+ * test_shrink_attempt.c - attempts of a shrink: one rank coordinates by hand; the numbers of decisions
  */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -119,4 +120,42 @@ Test(shrink_attempt, the_first_is_to_a_lower_rank_that_has_asked, .timeout = 60)
 	struct ranks r = { .n = 3, .timeout_ms = TIMEOUT_MS, .limit_s = 55 };
 
 	cr_expect_eq(ranks_run(&r, be_asked), 0);
+}
+
+/* ---- decisions ------------------------------------------------------------------------------- */
+
+#define RANKS 8
+#define EPOCHS 32
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The number of the decision of the ranks whose bits are set in mask */
+static uint64_t mark_of(uint64_t epoch, unsigned mask)
+{
+	int member[RANKS];
+	struct tt_members m = { .member = member };
+
+	for (int r = 0; r < RANKS; r++)
+		if (mask >> r & 1)
+			member[m.n++] = r;
+	return tt_shrink_mark(epoch, &m);
+}
+
+Test(shrink_attempt, numbers_all_decisions_differently, .timeout = 20)
+{
+	static uint64_t marks[EPOCHS << RANKS];
+	size_t n = 0, equal = 0;
+
+	for (uint64_t epoch = 1; epoch <= EPOCHS; epoch++)
+		for (unsigned mask = 1; mask < 1u << RANKS; mask++)
+			marks[n++] = mark_of(epoch, mask);
+	qsort(marks, n, sizeof(marks[0]), compare);
+	for (size_t i = 1; i < n; i++)
+		equal += marks[i] == marks[i - 1];
+	cr_expect_eq(equal, 0, "%zu of %zu decisions have the number of another one", equal, n);
 }
