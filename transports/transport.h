@@ -95,6 +95,8 @@ struct tt_link {
 	uint64_t arrived;
 	/* messages released or received so far */
 	uint64_t received;
+	/* the caller has written the reserved room by non-temporal stores; commit clears it */
+	bool nontemporal;
 };
 
 #define TT_NO_SLOT (-2) /* no memory to read */
@@ -217,16 +219,25 @@ struct tt_transport {
 struct tt_slot_ops {
 	/* Post bytes (1..TT_SLOT_BYTES, or TT_SLOT_PAIR_BYTES; at most TT_SLOT_SMALL where more than TT_SLOT_RANKS ranks
 	 * take part) to this rank's slot. number counts the endpoint's posts from 1. Every rank
-	 * posts every number, with the same length, and posts a number only after it has polled the
-	 * previous number of all other ranks. nontemporal: more than TT_SLOT_SMALL bytes are
-	 * written past the caches. Wakes dozing peers. */
+	 * posts every number, with a length that the others know, and posts a number only after it
+	 * has polled the previous number of all other ranks. nontemporal: more than TT_SLOT_SMALL
+	 * bytes are written past the caches. data may be the room of this number: it is written
+	 * already. Wakes dozing peers. */
 	void (*post)(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
 		     uint32_t stamp, bool nontemporal);
+	/* The page of this rank's post `number`, for more than TT_SLOT_SMALL bytes: writable when this
+	 * rank has polled the previous number of all other ranks */
+	void *(*room)(struct tt_endpoint *ep, uint64_t number);
 	/* Poll the slot of peer. 1: posted; *ret_data are the bytes: up to TT_SLOT_SMALL as lines,
 	 * TT_SLOT_LINE bytes in each 64; readable until this rank posts the next number | 0: not
 	 * posted yet | TT_USAGE: the post has another stamp or length. */
 	int (*poll)(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp,
 		    const void **ret_data);
+	/* This rank has read bytes of peer's post of more than TT_SLOT_SMALL bytes, which it polled,
+	 * and no third rank reads the post: unless its stores were non-temporal, take ownership of
+	 * the lines (tt_own_lines), so that the next post to them is fast. */
+	void (*own)(struct tt_endpoint *ep, int peer, uint64_t number, const void *data,
+		    size_t bytes);
 };
 
 /* ---- peer memory ----------------------------------------------------------------------------- */

@@ -94,13 +94,15 @@ struct tt_comm_paths {
 	struct tt_endpoint *slots;
 };
 
-/* run/stores.c: the stores into shared memory, for the calls of one class */
+/* run/stores.c: the stores of this rank into shared memory, for the calls of one class */
 struct tt_stores {
 	bool nontemporal, prefers; /* now; between two trials */
-	uint8_t stretch;           /* between trials, or a trial of either */
-	uint16_t left, gap;        /* calls of this stretch to come; calls between two trials */
-	uint64_t least_ns[2];      /* of the latest trial, for 4 KiB */
-	uint64_t tried_ns;         /* the end of the latest trial */
+	bool due;                  /* a trial of the other kind */
+	bool strange;              /* the latest copy took much longer than those before */
+	uint16_t calls;            /* since this kind began */
+	uint32_t unseen;           /* bytes since a copy was timed */
+	uint64_t tried_ns;         /* the latest trial */
+	uint64_t ns[2]; /* the latest copies of 4 KiB by ordinary, non-temporal stores; 0: none */
 };
 #define TT_STORES_SIZES 6
 

@@ -1,6 +1,6 @@
 /*
- * express.c - the way by slots: allreduces of up to 64 KiB among few ranks of one host, and of up to
- * 256 KiB, or more if that is fast (single_copy_choice.c), between two, one-shot
+ * express.c - the way by slots: allreduces of up to 64 KiB among few ranks of one host, one-shot, and
+ * of any size between two (slot_pair.c)
  *
  * Where the ranks of a communicator share one host's memory, one-shot runs without messages. Agreed
  * facts decide, so all ranks take this way or none:
@@ -43,16 +43,15 @@ static bool fits(const struct tt_op *op)
 		 op->bound.tiles.total <= TT_SLOT_BYTES && c->nranks <= TT_SLOT_RANKS));
 }
 
-static bool takes(const struct tt_op *op)
-{
-	return op->bound.tiles.total <= TT_SLOT_PAIR_BYTES || op->slots.chosen;
-}
-
 static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const void *in,
 		       const void *const *posts, size_t bytes, size_t element_bytes)
 {
 	size_t step = bytes <= TT_SLOT_SMALL ? TT_SLOT_LINE : bytes;
 
+	if (bytes > TT_SLOT_SMALL && c->nranks == 2) {
+		tt_slots_sum_pair(c, reduce, out, NULL, in, posts[!c->rank], bytes, element_bytes);
+		bytes = 0;
+	}
 	for (size_t line = 0, at = 0; at < bytes; line++, at += step) {
 		const void *src[TT_SLOT_RANKS];
 		size_t some = bytes - at < step ? bytes - at : step;
@@ -66,48 +65,41 @@ static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const voi
 		c->calls.last_received[r] = c->calls.seq;
 }
 
-/* The stores of a call. Where two ranks move more than TT_SLOT_PAIR_BYTES, slots compete with messages,
- * and only non-temporal stores can win. */
-static inline struct tt_stores_call stores_of(tuttiComm_t c, size_t bytes)
+static inline void post(tuttiComm_t c, const void *in, size_t bytes, uint32_t stamp)
 {
-	if (tt_likely(bytes < TT_STORES_LEAST))
-		return (struct tt_stores_call){ 0 };
-	if (bytes > TT_SLOT_PAIR_BYTES)
-		return (struct tt_stores_call){ .nontemporal = true };
-	return tt_stores_next(c->calls.slot_stores, bytes);
+	struct tt_stores_call call;
+
+	if (tt_likely(bytes < TT_STORES_LEAST)) {
+		tt_slots_post(c, in, bytes, stamp, false);
+		return;
+	}
+	call = tt_stores_next(c->calls.slot_stores, bytes);
+	tt_slots_copy(c, &call, in, bytes, stamp);
 }
 
 /* ---- as an operation ------------------------------------------------------------------------- */
 
-/* One post and its sum; a call of more than TT_SLOT_PAIR_BYTES takes several. */
 static int advance(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 	const struct tt_op_bound *b = &op->bound;
-	size_t at = op->slots.done, left = b->tiles.total - at,
-	       bytes = left < TT_SLOT_PAIR_BYTES ? left : TT_SLOT_PAIR_BYTES;
 	const void *posts[TT_SLOT_RANKS];
 	int rc;
 
+	if (b->tiles.total > TT_SLOT_BYTES)
+		return tt_slot_pair_advance(op);
 	if (!op->slots.posted) {
 		tt_fault_point(c);
-		op->stores = stores_of(c, b->tiles.total);
-		tt_slots_post(c, b->base[TT_IN] + at, bytes, op->call.stamp,
-			      op->stores.nontemporal);
+		post(c, b->base[TT_IN], b->tiles.total, op->call.stamp);
 		op->slots.posted = true;
 	}
 	op->slots.awaited = 0;
-	rc = tt_slots_poll(c, bytes, op->call.stamp, posts, &op->slots.awaited);
+	rc = tt_slots_poll(c, b->tiles.total, op->call.stamp, posts, &op->slots.awaited);
 	if (rc <= 0)
 		return rc;
 	tt_fault_point(c);
-	sum(c, b->reduce, b->base[TT_OUT] + at, b->base[TT_IN] + at, posts, bytes,
-	    b->element_bytes);
-	tt_stores_done(&op->stores);
-	op->slots.posted = false;
-	op->slots.done += bytes;
-	if (bytes == left)
-		op->cursors.nfinished = op->cursors.n;
+	sum(c, b->reduce, b->base[TT_OUT], b->base[TT_IN], posts, b->tiles.total, b->element_bytes);
+	op->cursors.nfinished = op->cursors.n;
 	return 1;
 }
 
@@ -159,7 +151,6 @@ static __attribute__((noinline)) int go_on(tuttiComm_t c, const struct tt_plan_r
 static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, void *out)
 {
 	const void *posts[TT_SLOT_RANKS];
-	struct tt_stores_call call;
 	uint32_t stamp, spins;
 	int rc, from = 0;
 
@@ -167,14 +158,12 @@ static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, v
 		return 1;
 	spins = tt_wait_spins(c);
 	stamp = tt_number_call(c, &row->call, row->digest);
-	call = stores_of(c, row->bytes);
-	tt_slots_post(c, in, row->bytes, stamp, call.nontemporal);
+	post(c, in, row->bytes, stamp);
 	while ((rc = tt_slots_poll(c, row->bytes, stamp, posts, &from)) == 0 && spins-- > 0)
 		tt_cpu_relax();
 	if (tt_unlikely(rc <= 0))
 		return go_on(c, row, in, out);
 	sum(c, row->reduce, out, in, posts, row->bytes, row->bytes / row->key.count);
-	tt_stores_done(&call);
 	tt_control_done(c->ctl, c->calls.seq);
 	atomic_store_explicit(&c->calls.operations,
 			      atomic_load_explicit(&c->calls.operations, memory_order_relaxed) + 1,
@@ -185,7 +174,6 @@ static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, v
 const struct tt_way tt_slot_way = {
 	.name = "slots",
 	.fits = fits,
-	.takes = takes,
 	.advance = advance,
 	.waits_for = tt_slots_wait_for,
 	.prepare = prepare,

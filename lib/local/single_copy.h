@@ -4,7 +4,7 @@
  *
  * single_copy.c runs the call, single_copy_exchange.c its first phases; single_copy_state.c makes
  * and frees this record; single_copy_pieces.c says which bytes a rank needs of which peer;
- * single_copy_choice.c measures single copy against messages and slots; single_copy_pscw.c is the variant
+ * single_copy_choice.c measures single copy against messages; single_copy_pscw.c is the variant
  * without an address exchange of all ranks. One collective of a communicator is in flight at a
  * time, so one record per communicator suffices.
  */
@@ -22,17 +22,18 @@ enum tt_smsc_phase {
 	TT_SMSC_COMPLETE /* this rank reads no peer any more; do peers read it? */
 };
 
-/* The ways between which trials choose; TT_BY_ALL: their number */
-enum tt_smsc_by { TT_BY_MESSAGES, TT_BY_READING, TT_BY_SLOTS, TT_BY_ALL };
+/* Messages, or a way after this one in tt_ways; reading peers' memory; the number of both */
+enum tt_smsc_by { TT_BY_MESSAGES, TT_BY_READING, TT_BY_ALL };
 
 /* Measured calls of one collective and size, in place or not. Counters of calls are equal on all
  * ranks. */
 struct tt_smsc_trial {
 	uint32_t ns[TT_BY_ALL][2]; /* this rank's last two calls of each way */
 	bool timed;                /* the current call is measured */
-	/* agreed: calls go this way now; the fastest, as far as is known; the next to try */
-	uint8_t way, prefers, rival;
-	bool won; /* agreed: the rival has won its last trial, or is new */
+	/* agreed: calls go this way now; the faster, as far as is known */
+	uint8_t way, prefers;
+	bool judged; /* agreed: a trial is over */
+	bool won;    /* agreed: the other way has won its last trial */
 	/* calls until the next trial begins or ends; between two trials (0: none was yet) */
 	uint32_t left, gap;
 };

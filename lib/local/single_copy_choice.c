@@ -1,6 +1,6 @@
 /*
- * single_copy_choice.c - is a large call on ordinary memory faster by messages, by reading peers'
- * memory, or by slots?
+ * single_copy_choice.c - is a large call on ordinary memory faster by messages or by reading peers'
+ * memory?
  *
  * Called by single_copy.c, when the address exchange is done and ranks can read each other. The
  * kernel's copy moves a byte once where messages move it twice, but it looks up every page, only
@@ -19,7 +19,8 @@
  *
  * Where ranks share cores, sums by reading were never faster by more than the cost of the exchanges
  * (n = 4 on 2 cores, 64 KiB to 64 MiB), so they are not tried; copying collectives use PSCW there
- * (single_copy_pscw.c). An allreduce of two ranks may go by slots too, and does up to 256 KiB.
+ * (single_copy_pscw.c). An allreduce of two ranks goes by slots (slot_pair.c), which were never slower
+ * (n = 2, 64 KiB to 16 MiB, near and distant cores).
  */
 #include "local/single_copy.h"
 #include "local/ways.h"
@@ -91,72 +92,47 @@ void tt_smsc_report(const struct tt_op *op, struct tt_smsc_addresses *mine)
 			mine->ns[place][way] = least_of(w->trial[place].ns[way]);
 }
 
-static bool is_possible(const struct tt_op *op, unsigned way)
+/* A trial of the other way is over; the first one decides at once. */
+static void judge(struct tt_smsc_trial *t, const uint64_t ns[TT_BY_ALL])
 {
-	switch (way) {
-	case TT_BY_READING:
-		return op->comm->single_copy->memory == TT_SMSC_READABLE;
-	case TT_BY_SLOTS:
-		return tt_slot_way.fits(op);
-	default:
-		return true;
-	}
-}
-
-/* The way that is tried after the rival; its first trial decides at once. */
-static void next_rival(const struct tt_op *op, struct tt_smsc_trial *t,
-		       const uint64_t ns[TT_BY_ALL])
-{
-	do
-		t->rival = (uint8_t)((t->rival + 1) % TT_BY_ALL);
-	while (t->rival == t->prefers || !is_possible(op, t->rival));
-	t->won = !ns[t->rival];
-}
-
-/* A trial of the rival is over. */
-static void judge(const struct tt_op *op, struct tt_smsc_trial *t, const uint64_t ns[TT_BY_ALL])
-{
-	bool wins = ns[t->rival] < ns[t->prefers];
+	bool wins = ns[!t->prefers] < ns[t->prefers];
 
 	t->gap = wins ? SOON : t->gap < LATE ? 2 * t->gap : LATE;
-	if (wins && !t->won) {
+	if (wins && !t->won && t->judged) {
 		t->won = true; /* once more */
 	} else {
-		if (wins)
-			t->prefers = t->rival;
-		next_rival(op, t, ns);
+		t->prefers ^= wins;
+		t->won = false;
 	}
+	t->judged = true;
 	t->way = t->prefers;
 	t->left = t->won ? SOON : t->gap;
 }
 
 /* The calls between two trials, or of a trial, are over; ns: sums of the times of all ranks. */
-static void next_stretch(const struct tt_op *op, struct tt_smsc_trial *t,
-			 const struct tt_smsc_trial *smaller, const uint64_t ns[TT_BY_ALL])
+static void next_stretch(struct tt_smsc_trial *t, const struct tt_smsc_trial *smaller,
+			 const uint64_t ns[TT_BY_ALL])
 {
 	if (t->gap == 0) { /* the first call */
 		t->gap = SOON;
-		t->way = t->prefers = t->rival = smaller && is_possible(op, smaller->prefers)
-							 ? smaller->prefers
-							 : 0;
-		next_rival(op, t, ns);
+		t->way = t->prefers = smaller ? smaller->prefers : TT_BY_MESSAGES;
 		t->left = TRY;
 	} else if (t->way == t->prefers) {
-		t->way = t->rival;
+		t->way = !t->prefers;
 		t->left = TRY;
 	} else {
-		judge(op, t, ns);
+		judge(t, ns);
 	}
 }
 
-static enum tt_smsc_by next_way(const struct tt_op *op, struct tt_smsc_trial *t,
-				const struct tt_smsc_trial *smaller, const uint64_t ns[TT_BY_ALL])
+static enum tt_smsc_by next_way(struct tt_smsc_trial *t, const struct tt_smsc_trial *smaller,
+				const uint64_t ns[TT_BY_ALL])
 {
 	uint8_t before = t->way;
 	bool first = t->gap == 0;
 
 	if (t->left == 0)
-		next_stretch(op, t, smaller, ns);
+		next_stretch(t, smaller, ns);
 	t->left--;
 	t->timed = !first && t->way == before;
 	return t->way;
@@ -173,18 +149,16 @@ enum tt_smsc_by tt_smsc_choose(struct tt_op *op)
 		place |= s->of[r].in_place;
 		insists |= s->of[r].insists;
 	}
-	if (insists && is_possible(op, TT_BY_READING))
+	if (insists && s->memory == TT_SMSC_READABLE)
 		return TT_BY_READING;
-	if (op->bound.block <= TT_SLOT_PAIR_BYTES && is_possible(op, TT_BY_SLOTS))
-		return TT_BY_SLOTS;
-	if ((op->comm->hosts.cores && op->comm->nranks > op->comm->hosts.cores) ||
-	    !(is_possible(op, TT_BY_READING) || is_possible(op, TT_BY_SLOTS)))
+	if (s->memory != TT_SMSC_READABLE || tt_slot_way.fits(op) ||
+	    (op->comm->hosts.cores && op->comm->nranks > op->comm->hosts.cores))
 		return TT_BY_MESSAGES;
 	for (int r = 0; r < op->comm->nranks; r++)
 		for (int way = 0; way < TT_BY_ALL; way++)
 			ns[way] += s->of[r].ns[place][way];
 	s->trial = &w->trial[place];
-	s->way = next_way(op, s->trial, first_of_sizes(op, w) ? NULL : &w[-1].trial[place], ns);
+	s->way = next_way(s->trial, first_of_sizes(op, w) ? NULL : &w[-1].trial[place], ns);
 	s->exchanged_ns = tt_now_ns();
 	return s->way;
 }
@@ -196,7 +170,7 @@ void tt_smsc_measure(const struct tt_op *op)
 	uint64_t took = tt_now_ns() - s->exchanged_ns;
 	uint32_t *ns = t->ns[s->way];
 	static const char *const names[TT_BY_ALL] = {
-		[TT_BY_MESSAGES] = "messages", [TT_BY_READING] = "reading", [TT_BY_SLOTS] = "slots"
+		[TT_BY_MESSAGES] = "messages", [TT_BY_READING] = "reading"
 	};
 
 	if (!t->timed)

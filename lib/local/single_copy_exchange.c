@@ -94,7 +94,6 @@ static int go(struct tt_op *op)
 	bool can = way == TT_BY_READING && (!s->windows || s->maps);
 
 	tt_smsc_note(op, !can);
-	op->slots.chosen = way == TT_BY_SLOTS;
 	if (!can)
 		return decline(op);
 	find_buffers(op);

@@ -59,11 +59,6 @@ static bool fits(const struct tt_op *op)
 	return true;
 }
 
-static void finish(struct tt_op *op)
-{
-	tt_stores_done(&op->stores);
-}
-
 /* ---- prepared calls -------------------------------------------------------------------------- */
 
 #define HEAD_BYTES (offsetof(struct tt_op, cursors.at) + sizeof(struct tt_cursor))
@@ -173,7 +168,6 @@ const struct tt_way tt_message_way = {
 	.begin = begin,
 	.advance = advance,
 	.waits_for = tt_cursor_waits_for,
-	.finish = finish,
 	.prepare = prepare,
 	.again = again,
 };

@@ -77,9 +77,10 @@ struct tt_op_posts {
 /* Ways that post to shared-memory slots: progress of the current post. */
 struct tt_op_slots {
 	bool posted;
-	bool chosen; /* by the single copy's trials */
 	int awaited; /* first rank whose post is missing */
-	size_t done; /* bytes summed */
+	/* slot_pair.c: this rank's half of the piece is summed; bytes of the pieces before */
+	bool summed;
+	size_t done;
 };
 
 /* p2p.c: Send and Recv, a plan of one lane of one step */

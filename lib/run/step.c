@@ -186,8 +186,10 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 		op->comm->calls.last_received[from[wires]->peer] = op->comm->calls.seq;
 		from[wires]->t->release(from[wires]);
 	}
-	if (room)
+	if (room) {
+		to->nontemporal = op->stores.nontemporal && s->op == TT_COPY;
 		to->t->commit(to, bytes, op->call.stamp);
+	}
 	return !to || room ? 1 : post_result(op, cu, to, dst, src[0], bytes);
 }
 

@@ -10,32 +10,40 @@
 
 #define TT_STORES_LEAST 4096u /* bytes of a call from which on its stores matter */
 
-/* The stores of one call. stores: NULL for a small call; began_ns: 0 if the call is not timed */
+/* The stores of one call. stores: NULL for a small call, whose stores are ordinary. timed: its copies
+ * are */
 struct tt_stores_call {
 	struct tt_stores *stores;
-	size_t bytes;
-	bool nontemporal;
-	uint64_t began_ns;
+	bool nontemporal, timed;
 };
 
-/* Counts a call of `bytes` bytes in its class of sizes, of classes[TT_STORES_SIZES], and returns its
- * stores. Every rank must count the same calls. */
+/* The stores of a call of `bytes` bytes, in its class of sizes, of classes[TT_STORES_SIZES] */
 struct tt_stores_call tt_stores_next(struct tt_stores *classes, size_t bytes);
-void tt_stores_note(const struct tt_stores_call *call);
-/* It is complete. */
-static inline void tt_stores_done(const struct tt_stores_call *call)
+/* The times of a timed call's copy of 1 or more bytes */
+void tt_stores_note(const struct tt_stores_call *call, size_t bytes, uint64_t began_ns,
+		    uint64_t ended_ns);
+
+/* Around a copy that the caller makes: the time of its beginning, or 0; then, with this time */
+static inline uint64_t tt_stores_begin(const struct tt_stores_call *call)
 {
-	if (tt_unlikely(call->began_ns != 0))
-		tt_stores_note(call);
+	return tt_unlikely(call->timed) ? tt_now_ns() : 0;
+}
+static inline void tt_stores_end(const struct tt_stores_call *call, size_t bytes, uint64_t began_ns)
+{
+	if (tt_unlikely(began_ns != 0))
+		tt_stores_note(call, bytes, began_ns, tt_now_ns());
 }
 
 static inline void tt_stores_copy(const struct tt_stores_call *call, void *dst, const void *src,
 				  size_t bytes)
 {
+	uint64_t began_ns = tt_stores_begin(call);
+
 	if (tt_unlikely(call->nontemporal))
 		tt_copy_nontemporal(dst, src, bytes);
 	else
 		memcpy(dst, src, bytes);
+	tt_stores_end(call, bytes, began_ns);
 }
 
 #endif

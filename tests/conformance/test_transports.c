@@ -117,9 +117,12 @@ static int slot_body(const struct tt_world *world, void *arg)
 		       line = bytes > TT_SLOT_SMALL ? bytes : TT_SLOT_LINE;
 		bool last = k == 3000;
 
+		const bool in_room = bytes > TT_SLOT_SMALL && k % 150 == 0;
+		uint8_t *data = in_room ? t->slot_ops->room(rig.ep, k) : mine;
+
 		for (size_t i = 0; i < bytes; i++)
-			mine[i] = slot_byte(k, world->rank, i);
-		t->slot_ops->post(rig.ep, mine, bytes, k, (uint32_t)k + (last && world->rank == 1),
+			data[i] = slot_byte(k, world->rank, i);
+		t->slot_ops->post(rig.ep, data, bytes, k, (uint32_t)k + (last && world->rank == 1),
 				  k % 100 == 0);
 		for (int r = 0; r < world->nranks; r++) {
 			if (r == world->rank)
@@ -133,6 +136,11 @@ static int slot_body(const struct tt_world *world, void *arg)
 			EXPECT(await_slot(&rig, r, bytes, k, (uint32_t)k, &lines) == 1);
 			for (size_t i = 0; i < bytes; i++)
 				EXPECT(lines[i / line * 64 + i % line] == slot_byte(k, r, i));
+			if (bytes <= TT_SLOT_SMALL || world->nranks > 2)
+				continue;
+			t->slot_ops->own(rig.ep, r, k, lines, bytes);
+			for (size_t i = 0; i < bytes; i++)
+				EXPECT(lines[i] == slot_byte(k, r, i));
 		}
 	}
 	harness_barrier(world, 0);

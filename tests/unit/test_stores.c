@@ -1,83 +1,114 @@
 /*
  * test_stores.c - ordinary and non-temporal stores into shared memory: what the trials decide
  *
- * The times of the calls are the test's.
+ * The times of the copies and the clock are the test's.
  */
 #include <criterion/criterion.h>
 
 #include "run/stores.h"
 
 #define BYTES (64u << 10)
+#define TRIAL_CALLS 64 /* as in run/stores.c */
+#define TRIAL_LENGTH 4
+#define MS 1000000ull
 
-/* Calls of a rank that take cost[0] with ordinary stores, cost[1] with non-temporal ones, and longer
- * if a peer comes late: all but every third one. Returns the calls with non-temporal stores. */
-static int run(struct tt_stores *classes, int calls, const uint64_t cost[2])
+static uint64_t clock_ns;
+
+/* Calls of a rank whose copies take cost[0] ns with ordinary stores, cost[1] with non-temporal ones; a
+ * call takes twice as long. Every `late`-th timed copy is interrupted; 0: none. Returns the calls with
+ * non-temporal stores. */
+static int run_late(struct tt_stores *classes, int calls, const uint64_t cost[2], int late)
 {
-	int n = 0;
+	int n = 0, timed = 0;
 
 	for (int i = 0; i < calls; i++) {
 		struct tt_stores_call call = tt_stores_next(classes, BYTES);
+		uint64_t began_ns = clock_ns;
 
 		n += call.nontemporal;
-		if (!call.began_ns)
-			continue;
-		call.began_ns = tt_now_ns() - cost[call.nontemporal];
-		if (i % 3)
-			call.began_ns -= 1000000000 * (uint64_t)(1 + i % 7);
-		tt_stores_done(&call);
+		clock_ns += cost[call.nontemporal];
+		if (call.timed && late && ++timed % late == 0)
+			clock_ns += MS;
+		if (call.timed)
+			tt_stores_note(&call, BYTES, began_ns, clock_ns);
+		clock_ns += cost[call.nontemporal];
 	}
 	return n;
 }
 
-static const uint64_t two_cores[2] = { 33500000, 7700000 }, one_core[2] = { 9000000, 12000000 },
-		      alike[2] = { 9500000, 9000000 };
+static int run(struct tt_stores *classes, int calls, const uint64_t cost[2])
+{
+	return run_late(classes, calls, cost, 0);
+}
 
-Test(stores, of_the_faster_kind_follow_the_first_trials)
+static const uint64_t distant[2] = { 4100, 1800 }, near[2] = { 1800, 2900 },
+		      alike[2] = { 3000, 2000 };
+
+static void begin(void)
+{
+	clock_ns = 1000 * MS;
+}
+
+TestSuite(stores, .init = begin);
+
+Test(stores, of_the_faster_kind_follow_the_first_trial)
 {
 	struct tt_stores c[TT_STORES_SIZES] = { 0 };
 
-	run(c, 10, two_cores);
-	cr_expect_eq(run(c, 64, two_cores), 64);
-	cr_expect_geq(run(c, 20000, two_cores), 19800, "trials are at most 1 %% of the calls");
+	run(c, 10, distant);
+	cr_expect_eq(run(c, 60, distant), 60);
+	cr_expect_geq(run(c, 20000, distant), 19950, "trials are at most 1 of 400 calls");
 }
 
-Test(stores, change_when_the_ranks_move)
+Test(stores, change_soon_when_the_ranks_move_apart)
 {
 	struct tt_stores c[TT_STORES_SIZES] = { 0 };
 
-	run(c, 20000, two_cores);
-	run(c, 4200, one_core);
-	cr_expect_leq(run(c, 1000, one_core), 100);
-	run(c, 4200, two_cores);
-	cr_expect_geq(run(c, 1000, two_cores), 900);
+	cr_expect_leq(run(c, 20000, near), 50);
+	run(c, TRIAL_CALLS + 10, distant);
+	cr_expect_eq(run(c, 50, distant), 50);
 }
 
-Test(stores, stay_as_they_are_when_both_take_as_long)
+Test(stores, change_with_the_next_trial_when_the_ranks_move_together)
 {
 	struct tt_stores c[TT_STORES_SIZES] = { 0 };
 
-	cr_expect_leq(run(c, 20000, alike), 200);
+	run(c, 20000, distant);
+	run(c, 2000, near);
+	cr_expect_eq(run(c, 50, near), 0);
 }
 
-Test(stores, of_calls_that_are_never_done_are_ordinary)
+Test(stores, stay_ordinary_where_their_reader_would_pay_for_the_difference)
+{
+	struct tt_stores c[TT_STORES_SIZES] = { 0 };
+
+	cr_expect_leq(run(c, 20000, alike), 50);
+}
+
+Test(stores, are_decided_by_copies_that_are_not_interrupted)
+{
+	struct tt_stores c[TT_STORES_SIZES] = { 0 };
+
+	run(c, 10, distant);
+	cr_expect_geq(run_late(c, 20000, distant, 5), 19000, "a trial in 10 ms, 2 s in all");
+}
+
+Test(stores, of_calls_without_a_copy_are_ordinary)
+{
+	struct tt_stores c[TT_STORES_SIZES] = { 0 };
+
+	for (int i = 0; i < 1000; i++)
+		cr_expect_not(tt_stores_next(c, BYTES).nontemporal);
+}
+
+Test(stores, of_seldom_calls_are_tried_seldom)
 {
 	struct tt_stores c[TT_STORES_SIZES] = { 0 };
 	int n = 0;
 
-	for (int i = 0; i < 1000; i++)
-		n += tt_stores_next(c, BYTES).nontemporal;
-	cr_expect_leq(n, 50);
-}
-
-Test(stores, are_non_temporal_when_the_latest_trial_is_old)
-{
-	struct tt_stores c[TT_STORES_SIZES] = { 0 };
-
-	run(c, 20, one_core);
-	cr_expect_eq(run(c, 20, one_core), 0);
-	for (int i = 0; i < TT_STORES_SIZES; i++)
-		c[i].tried_ns -= 1000000000;
-	cr_expect_eq(run(c, 20, one_core), 20);
-	run(c, 200, one_core);
-	cr_expect_leq(run(c, 20, one_core), 5, "another trial has been");
+	for (int i = 0; i < 1000; i++) {
+		n += run(c, 1, near);
+		clock_ns += 50 * MS;
+	}
+	cr_expect_leq(n, 1000 * TRIAL_LENGTH / TRIAL_CALLS + TRIAL_LENGTH);
 }

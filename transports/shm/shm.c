@@ -187,7 +187,10 @@ static size_t shm_memory(struct tt_endpoint *base)
 	return atomic_load(&((struct tt_shm_ep *)base)->segment.claimed);
 }
 
-static const struct tt_slot_ops slot_ops = { .post = tt_shm_slot_post, .poll = tt_shm_slot_poll };
+static const struct tt_slot_ops slot_ops = { .post = tt_shm_slot_post,
+					     .room = tt_shm_slot_room,
+					     .poll = tt_shm_slot_poll,
+					     .own = tt_shm_slot_own };
 
 static const struct tt_peer_memory_ops peer_memory_ops = {
 	.describe = tt_shm_describe,

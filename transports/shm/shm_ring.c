@@ -6,7 +6,8 @@
  *
  *   up to 56 B    | payload ............ flag |             payload and flag in a line: one transfer
  *   up to 336 B   | payload ............ flag | x 2..6      several lines: their transfers overlap
- *   more          | offset ............. flag | --> a cell  two transfers in a row
+ *   more          | offset, stores ..... flag | --> a cell  two transfers in a row; stores: 1 if the
+ *                                                         cell was written by non-temporal stores
  *
  * flag = number of the line and a hash of stamp and length, stored last. The reader compares the
  * flag with the expected one: equal means that the line is written; the same number with another
@@ -32,6 +33,7 @@
 
 #include "base/fence.h"
 #include "base/futex.h"
+#include "mem/copy.h"
 #include "transports/shm/shm_ring.h"
 
 static struct tt_shm_line *line_at(struct tt_shm_ring *ring, uint64_t number)
@@ -229,6 +231,8 @@ void tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 		s->taken_by[l->sent % TT_SHM_LINES] = s->taken;
 		s->busy |= s->taken;
 		line->offset = (uint64_t)(l->room - (uint8_t *)l->tx);
+		line->nontemporal = link->nontemporal;
+		link->nontemporal = false;
 		l->room = NULL;
 		put_flag(line, flag);
 	}
@@ -271,14 +275,18 @@ static int gather(struct tt_shm_link *l, uint64_t expected, unsigned lines)
 	return 1;
 }
 
-static int in_cell(struct tt_shm_link *l, uint64_t offset, size_t bytes, const void **ret_data)
+/* The writer's next ordinary stores find lines that this rank owns. */
+static int in_cell(struct tt_shm_link *l, const struct tt_shm_line *line, size_t bytes,
+		   const void **ret_data)
 {
-	size_t end = l->segment->ring_bytes;
+	size_t end = l->segment->ring_bytes, offset = line->offset;
 
 	if (tt_unlikely(offset > end || bytes > end - offset))
 		return tt_fail(TT_INTERNAL, "rank %d: rank %d sent an offset outside of its ring",
 			       l->base.ep->world->rank, l->base.peer);
-	*ret_data = (const uint8_t *)l->rx + offset;
+	l->cell = (uint8_t *)l->rx + offset;
+	l->own_bytes = line->nontemporal ? 0 : bytes;
+	*ret_data = l->cell;
 	return 1;
 }
 
@@ -302,13 +310,17 @@ int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void *
 		*ret_data = line->payload;
 		return 1;
 	}
-	return lines > 1 ? 0 : in_cell(l, line->offset, bytes, ret_data);
+	return lines > 1 ? 0 : in_cell(l, line, bytes, ret_data);
 }
 
 void tt_shm_release(struct tt_link *link)
 {
 	struct tt_shm_link *l = (struct tt_shm_link *)link;
 
+	if (l->own_bytes) {
+		tt_own_lines(l->cell, l->own_bytes);
+		l->own_bytes = 0;
+	}
 	l->got += l->spread;
 	link->received++;
 	atomic_store_explicit(&l->rx->done, l->got, memory_order_release);

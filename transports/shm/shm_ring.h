@@ -61,6 +61,9 @@ struct tt_shm_link {
 	struct tt_shm_ring *rx;
 	uint64_t got;    /* lines released */
 	unsigned spread; /* lines of the peeked message */
+	/* the cell of the peeked message; bytes of it to own when they are read (tt_own_lines) */
+	uint8_t *cell;
+	size_t own_bytes;
 
 	/* messages of several lines, contiguous for run */
 	alignas(TT_LINE) uint8_t writing[TT_SHM_SMALL], reading[TT_SHM_SMALL];
@@ -75,8 +78,11 @@ void tt_shm_release(struct tt_link *link);
 /* shm_slots.c: struct tt_slot_ops, and the PSCW operations of struct tt_peer_memory_ops. */
 void tt_shm_slot_post(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
 		      uint32_t stamp, bool nontemporal);
+void *tt_shm_slot_room(struct tt_endpoint *ep, uint64_t number);
 int tt_shm_slot_poll(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number,
 		     uint32_t stamp, const void **ret_data);
+void tt_shm_slot_own(struct tt_endpoint *ep, int peer, uint64_t number, const void *data,
+		     size_t bytes);
 
 void tt_shm_pscw_post(struct tt_endpoint *ep, const struct tt_peer_memory *mine, uint64_t number,
 		      uint32_t stamp);

@@ -32,7 +32,10 @@
 struct tt_shm_line {
 	alignas(TT_APART) union {
 		uint8_t payload[TT_SHM_INLINE];
-		uint64_t offset;
+		struct {
+			uint64_t offset;
+			bool nontemporal;
+		};
 	};
 	_Atomic uint64_t flag;
 };

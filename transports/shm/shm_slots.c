@@ -5,8 +5,9 @@
  *
  *   | payload 56 B | flag | payload 56 B | flag | ...     up to 336 B: 1..6 lines; a line carries
  *                                                         payload and flag: one transfer
- *   | ............ | flag |  and a page of up to 64 KiB   more: two transfers in a row; 256 KiB where
- *                                                         the host has two ranks
+ *   | stores ..... | flag |  and a page of up to 64 KiB   more: two transfers in a row; 256 KiB where
+ *                                                         the host has two ranks. stores: 1 if the
+ *                                                         page was written by non-temporal stores
  *
  * All peers read the same lines, so a rank writes once for any number of peers, and no peer
  * acknowledges: a rank that posts k has polled k-1 of all ranks, and each rank had read all of k-2
@@ -53,13 +54,23 @@ void tt_shm_slot_post(struct tt_endpoint *base, const void *data, size_t bytes, 
 	} else {
 		void *page = tt_shm_segment_page(s, s->me, number);
 
-		if (nontemporal)
+		if (data == page)
+			nontemporal = false;
+		else if (nontemporal)
 			tt_copy_nontemporal(page, data, bytes);
 		else
 			memcpy(page, data, bytes);
+		line->payload[0] = nontemporal;
 		atomic_store_explicit(&line->flag, flag, memory_order_release);
 	}
 	tt_shm_wake_all(s);
+}
+
+void *tt_shm_slot_room(struct tt_endpoint *base, uint64_t number)
+{
+	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
+
+	return tt_shm_segment_page(s, s->me, number);
 }
 
 int tt_shm_slot_poll(struct tt_endpoint *base, int peer, size_t bytes, uint64_t number,
@@ -85,6 +96,15 @@ int tt_shm_slot_poll(struct tt_endpoint *base, int peer, size_t bytes, uint64_t 
 		"rank %d: slot post %llu of rank %d is not the %zu bytes of call %08x that are expected: the "
 		"ranks make different calls",
 		base->world->rank, (unsigned long long)number, peer, bytes, stamp);
+}
+
+void tt_shm_slot_own(struct tt_endpoint *base, int peer, uint64_t number, const void *data,
+		     size_t bytes)
+{
+	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
+
+	if (!slot_of(s, s->local_of[peer], number)->payload[0])
+		tt_own_lines((void *)data, bytes);
 }
 
 /* ---- PSCW ------------------------------------------------------------------------------------ */

@@ -1,0 +1,114 @@
+/*
+ * slot_pair.c - the way by slots between two ranks, for allreduces of more than 64 KiB: two-shot
+ *
+ *   give   post the half of the input that the other rank sums
+ *   sum    the other's post is there: sum this rank's half, in rank order, and post the result
+ *   take   the other's result is there: copy it
+ *
+ * A long call takes several pieces of at most two pages. Every element is summed once, by the kernel of
+ * one-shot and in its order, so the bits are the same. A rank copies, reads or writes 4.5 bytes for each
+ * byte of the call where one-shot touches 5, or 4 where the sum also writes the post: EPYC 9004, 1 MiB, us,
+ * near cores: 59 and 66; distant cores: 82 and 95. Called by express.c.
+ */
+#include "local/slots.h"
+#include "local/ways.h"
+
+#define OWNED \
+	4096u /* bytes that are read, then owned: they stay in the core's first cache meanwhile */
+
+void tt_slots_sum_pair(tuttiComm_t c, tt_reduce_fn *reduce, char *out, char *room, const char *in,
+		       const char *theirs, size_t bytes, size_t element_bytes)
+{
+	for (size_t at = 0; at < bytes; at += OWNED) {
+		size_t some = bytes - at < OWNED ? bytes - at : OWNED;
+		const void *src[] = { c->rank ? theirs + at : in + at,
+				      c->rank ? in + at : theirs + at };
+
+		reduce(out + at, room ? room + at : NULL, src, 2, some / element_bytes);
+		tt_slots_own(c, theirs + at, some);
+	}
+}
+
+/* A piece of the call: bytes at `keep` are summed by this rank, bytes at `give` by the other. Parts
+ * begin at whole lines, so at whole elements. */
+struct piece {
+	size_t keep, keep_bytes, give, give_bytes;
+};
+
+static struct piece piece_of(const struct tt_op *op)
+{
+	size_t at = op->slots.done, left = op->bound.tiles.total - at,
+	       bytes = left < 2 * TT_SLOT_PAIR_BYTES ? left : 2 * TT_SLOT_PAIR_BYTES,
+	       first = (bytes / 2 + TT_LINE - 1) / TT_LINE * TT_LINE;
+
+	if (op->comm->rank == 0)
+		return (struct piece){ at, first, at + first, bytes - first };
+	return (struct piece){ at + first, bytes - first, at, first };
+}
+
+static void give(struct tt_op *op, const struct piece *p)
+{
+	op->stores = tt_stores_next(op->comm->calls.slot_stores, p->give_bytes);
+	tt_slots_copy(op->comm, &op->stores, op->bound.base[TT_IN] + p->give, p->give_bytes,
+		      op->call.stamp);
+}
+
+/* Ordinary stores write the result to its post as well. */
+static void sum(struct tt_op *op, const struct piece *p, const char *theirs)
+{
+	tuttiComm_t c = op->comm;
+	char *out = op->bound.base[TT_OUT] + p->keep, *room = NULL;
+
+	if (!op->stores.nontemporal)
+		room = tt_slots_room(c);
+	tt_slots_sum_pair(c, op->bound.reduce, out, room, op->bound.base[TT_IN] + p->keep, theirs,
+			  p->keep_bytes, op->bound.element_bytes);
+	if (room)
+		tt_slots_post(c, room, p->keep_bytes, op->call.stamp, false);
+	else
+		tt_slots_copy(c, &op->stores, out, p->keep_bytes, op->call.stamp);
+}
+
+static void take(struct tt_op *op, const struct piece *p, const char *theirs)
+{
+	char *out = op->bound.base[TT_OUT] + p->give;
+
+	for (size_t at = 0; at < p->give_bytes; at += OWNED) {
+		size_t left = p->give_bytes - at, some = left < OWNED ? left : OWNED;
+
+		tt_op_copy(op, TT_OUT, out + at, theirs + at, some);
+		tt_slots_own(op->comm, theirs + at, some);
+	}
+	op->slots.done += p->keep_bytes + p->give_bytes;
+}
+
+int tt_slot_pair_advance(struct tt_op *op)
+{
+	tuttiComm_t c = op->comm;
+	struct piece p = piece_of(op);
+	const void *posts[2];
+	int rc;
+
+	if (!op->slots.posted) {
+		tt_fault_point(c);
+		give(op, &p);
+		op->slots.posted = true;
+	}
+	op->slots.awaited = 0;
+	rc = tt_slots_poll(c, op->slots.summed ? p.give_bytes : p.keep_bytes, op->call.stamp, posts,
+			   &op->slots.awaited);
+	if (rc <= 0)
+		return rc;
+	tt_fault_point(c);
+	c->calls.last_received[!c->rank] = c->calls.seq;
+	if (!op->slots.summed) {
+		sum(op, &p, posts[!c->rank]);
+	} else {
+		take(op, &p, posts[!c->rank]);
+		op->slots.posted = false;
+		if (op->slots.done == op->bound.tiles.total)
+			op->cursors.nfinished = op->cursors.n;
+	}
+	op->slots.summed = !op->slots.summed;
+	return 1;
+}
