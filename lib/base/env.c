@@ -289,6 +289,8 @@ const struct tt_env_row tt_env_table[] = {
 	  .help = "cost table for the choice of algorithms; rank 0's applies to all ranks" },
 	{ "TUTTI_TRACE", TT_ENV_TEXT, "", "a folder", AT(trace),
 	  .help = "folder for the files of the flight recorder; `tutti trace` reads them" },
+	{ "TUTTI_METRICS", TT_ENV_TEXT, "", "a folder", AT(metrics),
+	  .help = "folder for files of counters, for node_exporter's textfile collector" },
 	{ "TUTTI_SHRINK", TT_ENV_CHOICE, "any", "any majority", .agree = true, AT(shrink),
 	  .help = "survivors that tuttiCommShrink accepts: any, or more than half of the ranks" },
 	{ "TUTTI_HOST_ID", TT_ENV_TEXT, "", "any text", AT(host_id),

@@ -235,11 +235,11 @@ static int open_trace(tuttiComm_t c, const struct tt_env *env)
 {
 	struct tt_trace_head facts = { .comm = c->mark, .rank = c->rank, .nranks = c->nranks };
 
-	if (!*env->trace)
+	if (!*env->trace && !*env->metrics)
 		return 0;
 	snprintf(facts.host, sizeof(facts.host), "%s", tt_control_host_name(c->ctl, c->rank));
 	snprintf(facts.name, sizeof(facts.name), "%s", c->settings.name);
-	return tt_trace_open(env->trace, &facts, &c->trace);
+	return tt_trace_open(env->trace, env->metrics, &facts, &c->trace);
 }
 
 /* Completes a communicator after the join. After a failure control tells the other ranks at once.

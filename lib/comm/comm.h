@@ -200,7 +200,7 @@ struct tuttiComm {
 	struct tt_gpu *gpu;                 /* state of the accelerator (accelerator.h), or NULL */
 	struct tt_plan_cache *plans;        /* run/plan_cache.h; NULL: no call yet */
 	struct tt_single_copy *single_copy; /* local/single_copy.h; NULL: not used yet */
-	struct tt_trace *trace;             /* trace.h; NULL: no TUTTI_TRACE */
+	struct tt_trace *trace;             /* trace.h; NULL: no TUTTI_TRACE or _METRICS */
 	uint64_t mark;                      /* equal on all ranks; no other communicator has it */
 };
 

@@ -83,38 +83,73 @@ static int make_file(const char *path)
 	return fd;
 }
 
+/* path "": memory of the process */
 static void *map(const char *path)
 {
-	int fd = make_file(path), error;
+	int fd = *path ? make_file(path) : -1, error;
 	void *p;
 
-	if (fd < 0)
+	if (*path && fd < 0)
 		return NULL;
-	p = mmap(NULL, TT_TRACE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	p = mmap(NULL, TT_TRACE_BYTES, PROT_READ | PROT_WRITE,
+		 *path ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, fd, 0);
 	error = errno;
-	close(fd);
+	if (fd >= 0)
+		close(fd);
 	errno = error;
 	return p == MAP_FAILED ? NULL : p;
 }
 
-int tt_trace_open(const char *dir, const struct tt_trace_head *facts, struct tt_trace **ret_trace)
+static struct tt_trace *make(const char *dir, const struct tt_trace_head *facts)
 {
 	struct tt_trace *t = calloc(1, sizeof(*t));
-	char path[4200];
+	char path[4200] = "";
 
-	if (!t)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for a flight recorder",
-			       (int)facts->rank);
-	snprintf(path, sizeof(path), "%s/%016llx.%d.tutti", dir, (unsigned long long)facts->comm,
-		 (int)facts->rank);
+	if (!t) {
+		tt_fail(TT_SYSTEM, "rank %d: no memory for a flight recorder", (int)facts->rank);
+		return NULL;
+	}
+	if (*dir)
+		snprintf(path, sizeof(path), "%s/%016llx.%d.tutti", dir,
+			 (unsigned long long)facts->comm, (int)facts->rank);
 	t->head = map(path);
-	if (!t->head) {
+	if (t->head)
+		return t;
+	if (*dir)
 		tt_fail(TT_SYSTEM,
 			"rank %d: TUTTI_TRACE: %s: %m; name a folder in which this process may write",
 			(int)facts->rank, path);
-		free(t);
+	else
+		tt_fail(TT_SYSTEM, "rank %d: no memory for the records of TUTTI_METRICS: %m",
+			(int)facts->rank);
+	free(t);
+	return NULL;
+}
+
+static int open_metrics(struct tt_trace *t, const char *dir)
+{
+	const struct tt_trace_head *h = t->head;
+	const struct tt_trace_clock *later = &h->later[h->latest];
+	struct tt_metrics_facts facts = {
+		.comm = h->comm,
+		.rank = h->rank,
+		.nranks = h->nranks,
+		.name = h->name,
+		.tick_ns = (double)(later->ns - h->made.ns) /
+			   (double)(later->ticks - h->made.ticks),
+	};
+
+	return *dir ? tt_metrics_open(dir, &facts, &t->metrics) : 0;
+}
+
+int tt_trace_open(const char *dir, const char *metrics, const struct tt_trace_head *facts,
+		  struct tt_trace **ret_trace)
+{
+	struct tt_trace *t = make(dir, facts);
+	int rc;
+
+	if (!t)
 		return TT_SYSTEM;
-	}
 	*t->head = *facts;
 	t->head->record_bytes = sizeof(struct tt_trace_record);
 	t->head->nrecords = TT_TRACE_RECORDS;
@@ -122,7 +157,13 @@ int tt_trace_open(const char *dir, const struct tt_trace_head *facts, struct tt_
 	t->records = (void *)((char *)t->head + TT_TRACE_HEAD);
 	t->now = t->records + TT_TRACE_RECORDS - 1;
 	start_clock(t);
+	atomic_thread_fence(memory_order_release); /* a file with the number has a whole head */
 	t->head->magic = TT_TRACE_MAGIC;
+	rc = open_metrics(t, metrics);
+	if (rc) {
+		tt_trace_close(t);
+		return rc;
+	}
 	*ret_trace = t;
 	return 0;
 }
@@ -130,9 +171,12 @@ int tt_trace_open(const char *dir, const struct tt_trace_head *facts, struct tt_
 void tt_trace_failed(struct tt_trace *t, const char *text)
 {
 	snprintf(t->head->error, sizeof(t->head->error), "%s", text);
+	atomic_thread_fence(memory_order_release); /* a file that says so has the whole sentence */
 	t->head->state = TT_TRACE_FAILED;
 	if (t->last && !t->now->end)
 		t->now->failed = 1;
+	if (t->metrics)
+		tt_metrics_failed(t->metrics);
 	tt_trace_clock(t);
 }
 
@@ -140,6 +184,7 @@ void tt_trace_close(struct tt_trace *t)
 {
 	if (!t)
 		return;
+	tt_metrics_close(t->metrics);
 	tt_trace_clock(t);
 	if (t->head->state == TT_TRACE_OPEN)
 		t->head->state = TT_TRACE_ENDED;

@@ -4,7 +4,7 @@
  * TUTTI_TRACE names a folder. Each rank of each communicator maps a file there, which is a ring of
  * binary records; the kernel keeps the file when the process dies, so no record is lost by a kill or
  * an abort. run/trace_way.c writes the records; `tutti trace` reads the files, also while the job
- * runs.
+ * runs. With TUTTI_METRICS the recorder also counts the calls (call_metrics.h).
  */
 #ifndef TT_TRACE_H
 #define TT_TRACE_H
@@ -14,6 +14,7 @@
 #include <x86intrin.h>
 #endif
 
+#include "comm/call_metrics.h"
 #include "control/control.h"
 
 #define TT_TRACE_MAGIC 0x3243525449545554ull /* "TUTTIRC2" */
@@ -66,10 +67,13 @@ struct tt_trace {
 	uint64_t last;                 /* its number */
 	uint64_t clock_due;            /* ticks: twice the time from `made` to the latest rate */
 	const struct tt_way *observer; /* run/trace_way.c */
+	struct tt_metrics *metrics;    /* NULL: no TUTTI_METRICS */
 };
 
-/* Map the file of this rank in folder dir. comm: as in the head. 0 | TT_SYSTEM */
-int tt_trace_open(const char *dir, const struct tt_trace_head *facts, struct tt_trace **ret_trace);
+/* Map the file of this rank in folder dir; "": memory of the process. metrics: the folder of the
+ * metrics, "": none. comm: as in the head. 0 | TT_SYSTEM */
+int tt_trace_open(const char *dir, const char *metrics, const struct tt_trace_head *facts,
+		  struct tt_trace **ret_trace);
 /* The communicator ends; trace may be NULL. */
 void tt_trace_close(struct tt_trace *trace);
 /* The communicator failed, with this sentence. */
@@ -113,12 +117,18 @@ static inline void tt_trace_start(struct tt_trace *t, uint64_t seq, const struct
 	r->failed = 0;
 	r->start = start;
 	t->now = r;
+	if (t->metrics)
+		tt_metrics_start(t->metrics, start);
 	atomic_store_explicit(&r->number, ++t->last, memory_order_release);
 }
 
 static inline void tt_trace_end(struct tt_trace *t)
 {
-	t->now->end = tt_trace_ticks();
+	struct tt_trace_record *r = t->now;
+
+	r->end = tt_trace_ticks();
+	if (t->metrics)
+		tt_metrics_count(t->metrics, &r->call, r->bytes, r->end - r->start);
 }
 
 /* The latest call was none: nothing was done. */
@@ -127,6 +137,8 @@ static inline void tt_trace_cancel(struct tt_trace *t)
 	atomic_store_explicit(&t->now->number, 0, memory_order_release);
 	t->now = t->now == t->records ? t->records + TT_TRACE_RECORDS - 1 : t->now - 1;
 	t->last--;
+	if (t->metrics)
+		tt_metrics_start(t->metrics, 0);
 }
 
 #endif

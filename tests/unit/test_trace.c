@@ -20,7 +20,7 @@ static struct tt_trace *open_trace(char *dir)
 	struct tt_trace *t = NULL;
 
 	cr_assert_not_null(mkdtemp(dir));
-	cr_assert_eq(tt_trace_open(dir, &facts, &t), 0, "%s", tt_error_text());
+	cr_assert_eq(tt_trace_open(dir, "", &facts, &t), 0, "%s", tt_error_text());
 	return t;
 }
 
