@@ -336,6 +336,19 @@ int tt_comm_failed(tuttiComm_t c, int code)
 	return code;
 }
 
+struct tt_call_facts tt_comm_call_facts(tuttiComm_t c, size_t bytes)
+{
+	return (struct tt_call_facts){
+		.bytes = bytes,
+		.over_tcp = c->paths.over_tcp,
+		.cores = c->hosts.cores,
+		.message_bytes = c->paths.world.message_bytes,
+		.cost = c->cost,
+		.nic_class = c->paths.nic_class,
+		.nic_only = c->paths.npaths == 1,
+	};
+}
+
 void *tt_comm_scratch(tuttiComm_t c, size_t bytes)
 {
 	void *p;

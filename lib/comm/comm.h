@@ -329,6 +329,9 @@ void tt_comm_deregister_all(tuttiComm_t comm);
  * code. */
 int tt_comm_failed(tuttiComm_t comm, int code);
 
+/* The facts by which the algorithm of a call of `bytes` is chosen */
+struct tt_call_facts tt_comm_call_facts(tuttiComm_t comm, size_t bytes);
+
 /* Scratch memory of at least `bytes`, valid until a larger request. NULL: tt_fail was called */
 void *tt_comm_scratch(tuttiComm_t comm, size_t bytes);
 

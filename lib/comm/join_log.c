@@ -113,13 +113,7 @@ static bool name_choice(tuttiComm_t c, enum tt_collective collective, size_t byt
 				  .nranks = c->nranks,
 				  .rank = c->rank,
 				  .topology = &c->hosts.topology };
-	struct tt_call_facts facts = { .bytes = bytes,
-				       .over_tcp = c->paths.over_tcp,
-				       .cores = c->hosts.cores,
-				       .message_bytes = c->paths.world.message_bytes,
-				       .cost = c->cost,
-				       .nic_class = c->paths.nic_class,
-				       .nic_only = c->paths.npaths == 1 };
+	struct tt_call_facts facts = tt_comm_call_facts(c, bytes);
 	struct tt_candidate list[TT_MOST_CANDIDATES];
 	int best;
 

@@ -57,13 +57,7 @@ static int choose(tuttiComm_t c, const struct tt_shape *shape, size_t bytes, boo
 {
 	uint8_t *chosen = &c->plans->chosen[shape->collective][tt_size_class(bytes)];
 	struct tt_candidate list[TT_MOST_CANDIDATES];
-	struct tt_call_facts facts = { .bytes = bytes,
-				       .over_tcp = c->paths.over_tcp,
-				       .cores = c->hosts.cores,
-				       .message_bytes = c->paths.world.message_bytes,
-				       .cost = c->cost,
-				       .nic_class = c->paths.nic_class,
-				       .nic_only = c->paths.npaths == 1 };
+	struct tt_call_facts facts = tt_comm_call_facts(c, bytes);
 	int rc, best;
 
 	if (!*chosen && named) {

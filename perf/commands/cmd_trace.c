@@ -82,6 +82,11 @@ static int print(void (*print_to)(const struct trace *t, FILE *to), const char *
 	return rc;
 }
 
+static bool asks_help(const char *argument)
+{
+	return !strcmp(argument, "-h") || !strcmp(argument, "--help");
+}
+
 int tool_cmd_trace(int argc, char **argv)
 {
 	struct trace_options v;
@@ -98,6 +103,8 @@ int tool_cmd_trace(int argc, char **argv)
 	if (action == NACTIONS)
 		return tool_refuse(usage.tool, "%s: unknown action; use report, dump or merge",
 				   argv[1]);
+	if (argc > 2 && asks_help(argv[2]))
+		return tool_options_read(&usage, argc - 1, argv + 1, &v) == 1 ? 0 : 2;
 	if (argc < 3 || argv[2][0] == '-')
 		return tool_refuse(usage.tool,
 				   "%s: name the folder of TUTTI_TRACE: tutti trace %s FOLDER",

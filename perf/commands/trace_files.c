@@ -35,8 +35,11 @@ static const void *map_file(const char *path)
 static bool copy_head(const struct tt_trace_head *from, struct tt_trace_head *ret_head)
 {
 	unsigned latest = atomic_load_explicit(&from->latest, memory_order_acquire) & 1;
+	int32_t state = from->state;
 
+	atomic_thread_fence(memory_order_acquire); /* the sentence was there before the state */
 	*ret_head = *from;
+	ret_head->state = state;
 	atomic_init(&ret_head->latest, latest);
 	ret_head->host[sizeof(ret_head->host) - 1] = '\0';
 	ret_head->name[sizeof(ret_head->name) - 1] = '\0';
@@ -196,6 +199,23 @@ static bool find_comms(struct trace *t)
 	return true;
 }
 
+/* Ranks of one host and pid are of one process, whose number is that of its first rank. */
+static void find_processes(struct trace *t)
+{
+	t->first = INT64_MAX;
+	for (int i = 0; i < t->nranks; i++) {
+		struct trace_rank *r = &t->ranks[i];
+		int k = 0;
+
+		while (t->ranks[k].head.pid != r->head.pid ||
+		       strcmp(t->ranks[k].head.host, r->head.host) != 0)
+			k++;
+		r->process = k + 1;
+		if (r->ncalls && r->calls[0].start < t->first)
+			t->first = r->calls[0].start;
+	}
+}
+
 int trace_read(const char *tool, const char *dir, struct trace *ret_trace)
 {
 	DIR *folder = opendir(dir);
@@ -209,6 +229,7 @@ int trace_read(const char *tool, const char *dir, struct trace *ret_trace)
 	}
 	good = read_files(tool, folder, dir, ret_trace) && find_comms(ret_trace);
 	closedir(folder);
+	find_processes(ret_trace);
 	clock_gettime(CLOCK_REALTIME, &now);
 	ret_trace->now = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 	if (good && ret_trace->nranks)

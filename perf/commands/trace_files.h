@@ -27,6 +27,7 @@ struct trace_rank {
 	struct tt_trace_head head;
 	struct trace_call *calls; /* in their order */
 	size_t ncalls;
+	int process; /* number from 1, equal for the ranks of a process */
 };
 
 /* A communicator: the files of its ranks that were found */
@@ -40,7 +41,7 @@ struct trace {
 	int nranks;
 	struct trace_comm *comms; /* in order of their first call */
 	int ncomms;
-	int64_t now;
+	int64_t now, first; /* first: start of the first call; INT64_MAX: none */
 };
 
 /* Read all files of a folder. 0 | 1: error printed, after the name of the tool */

@@ -18,27 +18,6 @@
 
 /* ---- trace events ---------------------------------------------------------------------------- */
 
-/* Since the first call of all */
-static int64_t since_first(const struct trace *t, int64_t ns)
-{
-	int64_t first = INT64_MAX;
-
-	for (int i = 0; i < t->nranks; i++)
-		if (t->ranks[i].ncalls && t->ranks[i].calls[0].start < first)
-			first = t->ranks[i].calls[0].start;
-	return ns - first;
-}
-
-/* A process of the picture: ranks of one host and pid */
-static int process_of(const struct trace *t, const struct trace_rank *r)
-{
-	for (int i = 0; i < t->nranks; i++)
-		if (t->ranks[i].head.pid == r->head.pid &&
-		    !strcmp(t->ranks[i].head.host, r->head.host))
-			return i + 1;
-	return 0;
-}
-
 static int thread_of(const struct trace *t, const struct trace_rank *r)
 {
 	return (int)(r - t->ranks) + 1;
@@ -57,13 +36,13 @@ static void name_rank(struct bench_json *j, const struct trace *t, const struct 
 {
 	char text[200];
 
-	event(j, "M", "process_name", process_of(t, r), thread_of(t, r));
+	event(j, "M", "process_name", r->process, thread_of(t, r));
 	bench_json_open(j, "args", '{');
 	snprintf(text, sizeof(text), "%s, pid %d", r->head.host, (int)r->head.pid);
 	bench_json_text(j, "name", text);
 	bench_json_close(j, '}');
 	bench_json_close(j, '}');
-	event(j, "M", "thread_name", process_of(t, r), thread_of(t, r));
+	event(j, "M", "thread_name", r->process, thread_of(t, r));
 	bench_json_open(j, "args", '{');
 	snprintf(text, sizeof(text), "rank %d of %d, %s %016" PRIx64, (int)r->head.rank,
 		 (int)r->head.nranks, r->head.name[0] ? r->head.name : "communicator",
@@ -80,9 +59,9 @@ static void slice(struct bench_json *j, const struct trace *t, const struct trac
 	char text[200];
 
 	trace_call_text(c, text, sizeof(text));
-	event(j, "X", text, process_of(t, r), thread_of(t, r));
+	event(j, "X", text, r->process, thread_of(t, r));
 	bench_json_text(j, "cat", c->failed ? "failed" : c->end ? "call" : "running");
-	bench_json_us(j, "ts", since_first(t, c->start));
+	bench_json_us(j, "ts", c->start - t->first);
 	bench_json_us(j, "dur", end - c->start);
 	bench_json_open(j, "args", '{');
 	bench_json_int(j, "operation", (long long)c->seq);
@@ -97,10 +76,10 @@ static void slice(struct bench_json *j, const struct trace *t, const struct trac
 static void arrow(struct bench_json *j, const struct trace *t, const struct trace_rank *r,
 		  const char *phase, int64_t at, long long id)
 {
-	event(j, phase, "waited for the last rank", process_of(t, r), thread_of(t, r));
+	event(j, phase, "waited for the last rank", r->process, thread_of(t, r));
 	bench_json_text(j, "cat", "wait");
 	bench_json_int(j, "id", id);
-	bench_json_us(j, "ts", since_first(t, at));
+	bench_json_us(j, "ts", at - t->first);
 	if (*phase == 'f')
 		bench_json_text(j, "bp", "e");
 	bench_json_close(j, '}');

@@ -171,6 +171,11 @@ point "a wrong command line of trace is one sentence with status 2; a folder wit
 	1 report $tmp/none
 	1 report /dev
 END
+helps() {
+	perf/tutti trace report --help >"$tmp/out" 2>"$tmp/err" && [ ! -s "$tmp/err" ] && has '^usage: tutti trace' "$tmp/out" &&
+		perf/tutti trace merge -h >"$tmp/out"
+}
+point "an action's --help is the command's" helps
 point "so it is of top" usage_of top <<-END
 	2
 	2 $tmp/shm --interval 0

@@ -106,7 +106,9 @@ Test(trace, events_of_a_long_job_are_exact_to_the_nanosecond)
 	};
 	struct trace_rank rank = { .head = { .nranks = 1 }, .calls = calls, .ncalls = 2 };
 	struct trace_comm comm = { &rank, 1 };
-	struct trace t = { .ranks = &rank, .nranks = 1, .comms = &comm, .ncomms = 1 };
+	struct trace t = {
+		.ranks = &rank, .nranks = 1, .comms = &comm, .ncomms = 1, .first = rank.calls->start
+	};
 	char *text = NULL;
 	size_t bytes;
 	FILE *to = open_memstream(&text, &bytes);
