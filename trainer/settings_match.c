@@ -48,6 +48,7 @@ static size_t list_settings(const struct train_rank *t, struct setting *settings
 	add_text(settings, &n, "strategy", c->strategy);
 	add_number(settings, &n, "context", (double)c->context);
 	add_text(settings, &n, "mesh", c->mesh ? c->mesh : "");
+	add_number(settings, &n, "mem-cap", c->mem_cap);
 	add_number(settings, &n, "shards", (double)c->shards);
 	add_text(settings, &n, "schedule", c->schedule);
 	add_number(settings, &n, "zero", (double)c->zero);

@@ -80,6 +80,16 @@ static const struct tool_option options[] = {
 	  .max = 64,
 	  .help = "parts of a product that tensor ranks may divide: the parameters\n"
 		  "depend on N, not on the ranks" },
+	{ .name = "mem-cap",
+	  .kind = TOOL_OPT_REAL,
+	  .argument = "MIB",
+	  .offset = AT(mem_cap),
+	  .fallback = "0",
+	  .min = 0,
+	  .max = 1e9,
+	  .refusal = "a size in MiB must be at least 0",
+	  .help = "refuse a training whose parameters, gradients and optimizer need\n"
+		  "more memory on a rank; 0: unlimited" },
 	{ .name = "schedule",
 	  .kind = TOOL_OPT_TEXT,
 	  .argument = "NAME",

@@ -154,6 +154,7 @@ static void print_result(const struct train_rank *t, const struct train_result *
 	       t->data->text ? "" : "{", r->accuracy, r->loss, r->samples_per_s, r->step_ms);
 	printf("\"exposed_comm_share\":%.4f,\"bytes_sent\":%" PRIu64 ",\"bytes_read\":%" PRIu64 ",",
 	       r->exposed_share, r->sent_bytes, r->read_bytes);
+	printf("\"rank_bytes\":%" PRIu64 ",", t->bytes);
 	printf("\"bytes_to_device\":%" PRIu64 ",\"bytes_from_device\":%" PRIu64 ",",
 	       t->device.put_bytes, t->device.get_bytes);
 	printf("\"hash\":\"%016" PRIx64 "\",\"steps\":%" PRIu64 ",\"died\":%d,", r->hash, r->steps,

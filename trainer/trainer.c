@@ -106,6 +106,29 @@ static int open_model(struct train_rank *t)
 	return train_model_open(&t->model, c->model, &t->device, &size);
 }
 
+/* Checks --mem-cap. */
+static int check_memory(struct train_rank *t)
+{
+	size_t arrays = t->state ? train_optimizer_arrays(t->config) : 0;
+	size_t nodes = t->sum.nodes ? t->sum.nodes : 1;
+	double mib;
+	int rc;
+
+	t->bytes = t->strategy->kept ? t->strategy->kept(t)
+				     : (1 + arrays) * t->model.parameters + nodes * t->sum.stride;
+	t->bytes *= sizeof(float);
+	rc = train_check(tuttiAllReduce(&t->bytes, &t->bytes, 1, tuttiUint64, tuttiMax, t->world,
+					NULL),
+			 t->world);
+	mib = (double)t->bytes / 1048576.0;
+	if (rc || t->config->mem_cap <= 0 || mib <= t->config->mem_cap)
+		return rc;
+	return train_fail(TRAIN_USAGE,
+			  "--mem-cap %g: parameters, gradients and optimizer need %.3f MiB on a "
+			  "rank; use more tensor ranks or stages in --mesh, or --zero 3",
+			  t->config->mem_cap, mib);
+}
+
 int train_rank_open(struct train_rank *t, const struct train_config *config,
 		    const struct train_data *data, tuttiComm_t world)
 {
@@ -141,6 +164,8 @@ int train_rank_open(struct train_rank *t, const struct train_config *config,
 		rc = train_fault_check_steps(t);
 	if (!rc)
 		rc = t->strategy->open(t);
+	if (!rc)
+		rc = check_memory(t);
 	return rc ? rc : train_checkpoint_restore_own(t);
 }
 

@@ -46,6 +46,18 @@ sends() { [ $((sent - $(field tensor_sent))) -ge "$1" ] && [ $((sent - $(field t
 claim "... and sends 2(T-1)/T of the sums a step" sends $((2 * 2 * 3 * (20 + 10 + 20) * 256 * 4 / 4))
 layout 8 data=2,tensor=2,pipeline=2 zero-bubble 3 mirrored
 
+# ---- a model that is larger than a rank ------------------------------------------------------------------------------
+
+net=("${cut[@]}" --steps 4)
+run 120 --strategy one "${net[@]}"
+hash=$(field hash)
+wrong 'need 0.228 MiB on a rank' --mem-cap 0.1 --strategy one
+run 120 --np 4 --mesh tensor=4 "${net[@]}" --mem-cap 0.1
+claim "with tensor ranks the model fits, and has the hash of one device" is hash "$hash"
+wrong 'need .* MiB on a rank' --np 4 --mem-cap 0.2
+run 120 --np 4 --zero 3 "${net[@]}" --mem-cap 0.2
+claim "with --zero 3 it fits, too" is hash "$hash"
+
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 keeps() { [ "$(list activations)" = "$1" ]; }

@@ -57,6 +57,20 @@ for how in $sums; do
 	train "${leaf[@]}" --np 3 --ps 2 --strategy ps-sync
 	claim "$how: parameter servers give the bits of one" same
 done
+# Another kind of device (R18): the same strategies, models and schedules, without a line for it.
+names_no_device() {
+	! grep -nE 'train_device_(cpu|sim|cuda)|trainer/device/(device_(cpu|sim|cuda)|cu|gemm|train_kernels)' \
+		"${1:-${top_srcdir:-.}/trainer}"/{strategy,schedules,model}/*.[ch]
+}
+claim "no strategy, schedule or model names a device" names_no_device
+mkdir -p "$out/tree/strategy" "$out/tree/schedules" "$out/tree/model"
+echo '#include "trainer/device/device_cuda.h"' | tee "$out/tree/schedules/x.c" "$out/tree/strategy/x.c" >"$out/tree/model/x.c"
+claim "... and one that does is found" eval '! names_no_device "$out/tree" >/dev/null 2>&1'
+hash_of --canonical tree --steps 8 --strategy one
+for how in mirrored reduce-to-one hierarchical-copy; do
+	train --canonical tree --steps 8 --np 3 --strategy $how --device sim
+	claim "$how on a device with separate memory has the bits of one on cpu" same
+done
 # Memory of the library is a memfd: no step may allocate.
 memory() { strace -f -qq -e trace=memfd_create -o "$out/calls" "$prog" "${small[@]}" "$@" >/dev/null 2>&1; wc -l <"$out/calls"; }
 if command -v strace >/dev/null && strace true 2>/dev/null; then

@@ -19,6 +19,7 @@ enum {
 
 struct train_config {
 	int64_t np;     /* workers to start on this host; 0: join the ranks of the environment */
+	double mem_cap; /* MiB of parameters, gradients and optimizer; 0: unlimited */
 	int64_t shards; /* of a product that tensor ranks may divide */
 	const char *mesh, *schedule; /* mesh NULL: data-parallel only */
 	int64_t zero;                /* ZeRO's stage: 1: the optimizer is cut over the ranks */

@@ -52,7 +52,8 @@ struct train_rank {
 	void *strategy_state;  /* the strategy's own */
 	float *parameters;     /* device memory */
 	float *state; /* of the optimizer: device memory, [arrays][parameters]; NULL: a store has it */
-	float *gradients;                 /* device memory, [sum.nodes, at least 1][sum.stride] */
+	float *gradients; /* device memory, [sum.nodes, at least 1][sum.stride] */
+	uint64_t bytes; /* of parameters, gradients and optimizer, on the rank that has the most */
 	size_t tail_at, floats;           /* of a node: offset of its tail; used floats */
 	float *comm_buffer;               /* shape of gradients; the same memory where possible */
 	struct train_device *comm_device; /* owner of comm_buffer's memory: &device or &host */

@@ -90,6 +90,10 @@ struct train_strategy_ops {
 	void (*own_state)(struct train_rank *t, float *host);
 	void (*own_restore)(struct train_rank *t, const float *host);
 
+	/* The floats of parameters, gradients and optimizer that this rank keeps in a step. NULL:
+	 * all of the model's. */
+	size_t (*kept)(const struct train_rank *t);
+
 	/* Prints members of the result's JSON, each with a comma behind it; may be NULL. Rank 0. */
 	void (*report)(const struct train_rank *t);
 };

@@ -186,12 +186,24 @@ static int zero_state_of(struct train_rank *t, float *host)
 	return TRAIN_OK;
 }
 
+static size_t gradient_floats(const struct train_rank *t)
+{
+	return (t->sum.nodes ? t->sum.nodes : 1) * t->sum.stride;
+}
+
+static size_t zero_kept(const struct train_rank *t)
+{
+	const struct zero_state *z = t->strategy_state;
+
+	return t->model.parameters + gradient_floats(t) + z->arrays * z->part;
+}
+
 static void zero_report(const struct train_rank *t)
 {
 	const struct zero_state *z = t->strategy_state;
 
 	printf("\"zero\":1,\"parameter_floats\":%zu,\"gradient_floats\":%zu,", t->model.parameters,
-	       (t->sum.nodes ? t->sum.nodes : 1) * t->sum.stride);
+	       gradient_floats(t));
 	printf("\"optimizer_floats\":%zu,", z->arrays * z->part);
 }
 
@@ -208,5 +220,6 @@ const struct train_strategy_ops train_strategy_zero = {
 	.step = zero_step,
 	.settle = zero_settle,
 	.state = zero_state_of,
+	.kept = zero_kept,
 	.report = zero_report,
 };

@@ -15,91 +15,18 @@
  *
  * With 2 a rank sends the bytes of mirrored, with 3 half as many again. With 3 an evaluation, a check
  * and a checkpoint gather all parameters until they are done. Chosen by strategy.c; calls
- * gradient_sum.h.
+ * zero_parts.h and gradient_sum.h.
  *
  * Source: Rajbhandari et al. 2020, ZeRO: memory optimizations toward training trillion parameter
  * models; stages 2 and 3.
  */
 #include "trainer/rank/optimizer.h"
-#include "trainer/strategy/gradient_sum.h"
 #include "trainer/strategy/strategy.h"
+#include "trainer/strategy/zero_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A layer's parameters, in equal parts for all ranks. */
-struct zero_layer {
-	size_t at, count; /* in the model's array */
-	size_t part;      /* floats of a part, the last padded */
-	size_t own;       /* offset of this rank's part in its arrays */
-};
-
-struct zero_layers {
-	struct zero_layer *layer;
-	size_t floats, arrays; /* of this rank's parts; arrays of the optimizer's state */
-	float *state;          /* [arrays][floats] */
-	float *weights;        /* 3: [floats] */
-	float *gathered;       /* 3: the parameters of a layer, padded */
-	size_t largest;        /* floats of gathered */
-	struct train_partials partials;
-	float *saved; /* rank 0 before a checkpoint: the state, [arrays][parameters] */
-};
-
-static bool cuts_parameters(const struct train_rank *t)
-{
-	return t->config->zero == 3;
-}
-
-/* The floats of a layer that this rank has, without padding. */
-static size_t own_floats(const struct train_rank *t, const struct zero_layer *l)
-{
-	size_t from = l->part * (size_t)t->rank;
-
-	return from < l->count ? (l->count - from < l->part ? l->count - from : l->part) : 0;
-}
-
-/* ---- whole arrays ------------------------------------------------------------------------------- */
-
-/* Every rank's parts <-> an array of the model's size on rank 0. padded: of the largest layer. */
-static int exchange_array(struct train_rank *t, float *parts, float *whole, bool scatter)
-{
-	struct zero_layers *z = t->strategy_state;
-	float *padded = calloc(z->largest, sizeof(*padded));
-	int rc = TRAIN_OK;
-
-	if (!padded)
-		return train_fail(TRAIN_FAILED, "no memory for %zu floats", z->largest);
-	for (size_t i = 0; i < t->model.layers && !rc; i++) {
-		const struct zero_layer *l = &z->layer[i];
-
-		if (scatter && t->rank == 0)
-			memcpy(padded, whole + l->at, l->count * sizeof(*whole));
-		rc = train_check(scatter ? tuttiScatter(padded, parts + l->own, l->part,
-							tuttiFloat32, 0, t->comm, NULL)
-					 : tuttiGather(parts + l->own, padded, l->part,
-						       tuttiFloat32, 0, t->comm, NULL),
-				 t->comm);
-		if (!scatter && t->rank == 0)
-			memcpy(whole + l->at, padded, l->count * sizeof(*whole));
-	}
-	free(padded);
-	return rc;
-}
-
-/* z->gathered = the parameters of a layer. */
-static int gather_layer(struct train_rank *t, size_t layer)
-{
-	struct zero_layers *z = t->strategy_state;
-	const struct zero_layer *l = &z->layer[layer];
-	uint64_t begin = train_time_ns();
-	int rc = train_check(tuttiAllGather(z->weights + l->own, z->gathered, l->part, tuttiFloat32,
-					    t->comm, NULL),
-			     t->comm);
-
-	train_add_exposed(t, begin);
-	return rc;
-}
 
 /* ---- a layer of a pass -------------------------------------------------------------------------- */
 
@@ -110,7 +37,7 @@ static const float *parameters_of(void *arg, size_t layer)
 
 	if (t->parameters)
 		return t->parameters + z->layer[layer].at;
-	if (gather_layer(t, layer))
+	if (train_zero_gather_layer(t, layer))
 		t->model.failed = true;
 	return z->gathered;
 }
@@ -135,9 +62,10 @@ static int descend_layer(void *arg, size_t layer)
 	struct train_rank *t = arg;
 	struct zero_layers *z = t->strategy_state;
 	const struct zero_layer *l = &z->layer[layer];
-	size_t from = l->part * (size_t)t->rank, count = own_floats(t, l);
+	size_t from = l->part * (size_t)t->rank, count = train_zero_own_floats(t, l);
 	float *part = t->comm_buffer + from;
-	float *weight = cuts_parameters(t) ? z->weights + l->own : t->parameters + l->at + from;
+	float *weight = train_zero_cuts_parameters(t) ? z->weights + l->own
+						      : t->parameters + l->at + from;
 	uint64_t begin = train_time_ns();
 	int rc = sum_part(t, l->part * (size_t)t->nranks);
 
@@ -150,7 +78,7 @@ static int descend_layer(void *arg, size_t layer)
 						  .state = z->state + l->own,
 						  .stride = z->floats,
 						  .weight = weight });
-	if (!rc && !cuts_parameters(t)) {
+	if (!rc && !train_zero_cuts_parameters(t)) {
 		memcpy(part, weight, count * sizeof(*part));
 		rc = train_check(tuttiAllGather(part, t->comm_buffer, l->part, tuttiFloat32,
 						t->comm, NULL),
@@ -177,30 +105,6 @@ static int zero_step(struct train_rank *t, const struct train_batch *batch)
 }
 
 /* ---- open and close ----------------------------------------------------------------------------- */
-
-/* Divides the layers. */
-static int open_layers(struct train_rank *t, struct zero_layers *z)
-{
-	size_t ranks = (size_t)t->nranks;
-
-	z->layer = calloc(t->model.layers, sizeof(*z->layer));
-	for (size_t i = 0; z->layer && i < t->model.layers; i++) {
-		size_t count = t->model.layer[i].parameters, part = (count + ranks - 1) / ranks;
-
-		z->layer[i] = (struct zero_layer){ t->model.layer[i].at, count, part, z->floats };
-		z->floats += part;
-		z->largest = part * ranks > z->largest ? part * ranks : z->largest;
-	}
-	z->arrays = train_optimizer_arrays(t->config);
-	z->state = t->device.ops->alloc(&t->device, z->arrays * z->floats * sizeof(float));
-	if (cuts_parameters(t)) {
-		z->weights = t->device.ops->alloc(&t->device, z->floats * sizeof(float));
-		z->gathered = t->device.ops->alloc(&t->device, z->largest * sizeof(float));
-	}
-	if (!z->layer || !z->state || (cuts_parameters(t) && (!z->weights || !z->gathered)))
-		return train_fail(TRAIN_FAILED, "no memory for parts of %zu parameters", z->floats);
-	return train_partials_open(t, &z->partials, t->sum.stride / ranks);
-}
 
 static int check_options(const struct train_rank *t)
 {
@@ -229,13 +133,6 @@ static int check_options(const struct train_rank *t)
 	return TRAIN_OK;
 }
 
-/* The rank keeps its parts of the parameters alone. */
-static void drop_parameters(struct train_rank *t)
-{
-	t->device.ops->free(&t->device, t->parameters);
-	t->parameters = NULL;
-}
-
 static int zero_open(struct train_rank *t)
 {
 	struct zero_layers *z;
@@ -247,89 +144,49 @@ static int zero_open(struct train_rank *t)
 	if (!z)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = z;
-	rc = open_layers(t, z);
+	rc = train_zero_parts_open(t);
 	for (size_t i = 0; i < z->arrays && t->first_step && !rc; i++)
-		rc = exchange_array(t, z->state + i * z->floats,
-				    t->rank ? NULL : t->resumed_state + i * t->model.parameters,
-				    true);
+		rc = train_zero_exchange(t, z->state + i * z->floats,
+					 t->rank ? NULL
+						 : t->resumed_state + i * t->model.parameters,
+					 true);
 	if (!rc)
 		rc = train_parameters_bcast(t);
 	if (rc)
 		return rc;
-	for (size_t i = 0; i < t->model.layers && cuts_parameters(t); i++) {
+	for (size_t i = 0; i < t->model.layers && train_zero_cuts_parameters(t); i++) {
 		const struct zero_layer *l = &z->layer[i];
 
 		memcpy(z->weights + l->own, t->parameters + l->at + l->part * (size_t)t->rank,
-		       own_floats(t, l) * sizeof(float));
+		       train_zero_own_floats(t, l) * sizeof(float));
 	}
-	if (cuts_parameters(t))
-		drop_parameters(t);
+	if (train_zero_cuts_parameters(t))
+		train_zero_drop_parameters(t);
 	t->model.hooks = (struct train_layer_hooks){ parameters_of, descend_layer, t };
 	return TRAIN_OK;
 }
 
 static void zero_close(struct train_rank *t)
 {
-	struct zero_layers *z = t->strategy_state;
-
-	train_partials_close(&z->partials);
-	t->device.ops->free(&t->device, z->state);
-	t->device.ops->free(&t->device, z->weights);
-	t->device.ops->free(&t->device, z->gathered);
-	free(z->layer);
-	free(z->saved);
-	free(z);
+	train_zero_parts_close(t);
 }
 
 /* ---- between steps ------------------------------------------------------------------------------ */
 
-static int gather_parameters(struct train_rank *t)
-{
-	struct zero_layers *z = t->strategy_state;
-	float *all = t->device.ops->alloc(&t->device, t->model.parameters * sizeof(*all));
-	int rc = TRAIN_OK;
-
-	if (!all)
-		return train_fail(TRAIN_FAILED, "no memory to evaluate %zu parameters",
-				  t->model.parameters);
-	for (size_t i = 0; i < t->model.layers && !rc; i++) {
-		rc = gather_layer(t, i);
-		memcpy(all + z->layer[i].at, z->gathered, z->layer[i].count * sizeof(*all));
-	}
-	t->parameters = all;
-	return rc;
-}
-
-static int gather_state(struct train_rank *t)
-{
-	struct zero_layers *z = t->strategy_state;
-	size_t n = t->model.parameters;
-	int rc = TRAIN_OK;
-
-	if (t->rank == 0 && !z->saved)
-		z->saved = malloc(z->arrays * n * sizeof(*z->saved));
-	if (t->rank == 0 && !z->saved)
-		return train_fail(TRAIN_FAILED, "--save: no memory for the optimizer state");
-	for (size_t i = 0; i < z->arrays && !rc; i++)
-		rc = exchange_array(t, z->state + i * z->floats, t->rank ? NULL : z->saved + i * n,
-				    false);
-	return rc;
-}
-
 static int zero_settle(struct train_rank *t, enum train_settle why)
 {
-	int rc = cuts_parameters(t) ? gather_parameters(t) : TRAIN_OK;
+	int rc = train_zero_cuts_parameters(t) ? train_zero_gather_parameters(t) : TRAIN_OK;
 
 	if (!rc && why != TRAIN_SETTLE_EVALUATE && t->config->save)
-		rc = gather_state(t);
+		rc = train_zero_gather_state(t);
 	return rc;
 }
 
 static void zero_unsettle(struct train_rank *t, enum train_settle why)
 {
 	(void)why;
-	if (cuts_parameters(t))
-		drop_parameters(t);
+	if (train_zero_cuts_parameters(t))
+		train_zero_drop_parameters(t);
 }
 
 static int zero_state_of(struct train_rank *t, float *host)
@@ -340,14 +197,32 @@ static int zero_state_of(struct train_rank *t, float *host)
 	return TRAIN_OK;
 }
 
+static size_t parameter_floats(const struct train_rank *t)
+{
+	const struct zero_layers *z = t->strategy_state;
+
+	return train_zero_cuts_parameters(t) ? z->floats + z->largest : t->model.parameters;
+}
+
+static size_t gradient_floats(const struct train_rank *t)
+{
+	return (t->sum.nodes ? t->sum.nodes : 1) * t->sum.stride;
+}
+
+static size_t zero_kept(const struct train_rank *t)
+{
+	const struct zero_layers *z = t->strategy_state;
+
+	return parameter_floats(t) + gradient_floats(t) + z->arrays * z->floats;
+}
+
 static void zero_report(const struct train_rank *t)
 {
 	const struct zero_layers *z = t->strategy_state;
 
-	printf("\"zero\":%d,\"parameter_floats\":%zu,", (int)t->config->zero,
-	       cuts_parameters(t) ? z->floats + z->largest : t->model.parameters);
-	printf("\"gradient_floats\":%zu,\"optimizer_floats\":%zu,",
-	       (t->sum.nodes ? t->sum.nodes : 1) * t->sum.stride, z->arrays * z->floats);
+	printf("\"zero\":%d,\"parameter_floats\":%zu,\"gradient_floats\":%zu,",
+	       (int)t->config->zero, parameter_floats(t), gradient_floats(t));
+	printf("\"optimizer_floats\":%zu,", z->arrays * z->floats);
 }
 
 const struct train_strategy_ops train_strategy_zero_layers = {
@@ -364,5 +239,6 @@ const struct train_strategy_ops train_strategy_zero_layers = {
 	.settle = zero_settle,
 	.unsettle = zero_unsettle,
 	.state = zero_state_of,
+	.kept = zero_kept,
 	.report = zero_report,
 };
