@@ -58,6 +58,26 @@ for module in "${modules[@]}"; do "$(dirname "$nvcc")/ptxas" -v -arch=sm_90 "$mo
 python3 -B "$ptx_here/ptx_rules.py" --ptxas "$tmp/ptxas" --registers 128 >"$tmp/log" 2>&1
 point $? "sm_90: no register is spilled, and 512 threads have room for their at most 128 registers" "$tmp/log"
 
+# seen OPTION FILE CHANGE PATTERN: ptx_rules finds the breach that the sed expression CHANGE plants in FILE
+seen() {
+	sed -E "$3" "$2" >"$tmp/planted"
+	! python3 -B "$ptx_here/ptx_rules.py" "$1" "$tmp/planted" >"$tmp/log" 2>&1 && grep -qE "$4" "$tmp/log"
+	point $? "a planted breach is seen: $4" "$tmp/log"
+}
+seen --ptxas "$tmp/ptxas" 's/ 0 bytes spill stores/ 8 bytes spill stores/' '8 bytes of registers are spilled'
+seen --ptxas "$tmp/ptxas" 's/Used [0-9]+ registers/Used 129 registers/' '129 registers, more than 128'
+seen --ptxas "$tmp/ptxas" '/Used/d' 'ptxas names no kernel'
+if nvdisasm=$(ptx_nvdisasm "$@"); then
+	"$nvdisasm" -c "$tmp/sm_90.cubin" >"$tmp/sass" 2>"$tmp/log" && python3 -B "$ptx_here/ptx_rules.py" --sass "$tmp/sass" >>"$tmp/log" 2>&1
+	point $? "sm_90: machine code has LDG and STG of 16 bytes, strong accesses reach the host, none is non-coherent" "$tmp/log"
+	seen --sass "$tmp/sass" 's/LDG\.E\.128/LD.E.128/' 'LD.E.128 finds the space'
+	seen --sass "$tmp/sass" 's/STG\.E\.128/STG.E.64/' 'no STG of 16 bytes'
+	seen --sass "$tmp/sass" 's/STRONG\.SYS/STRONG.GPU/' 'does not reach other GPUs'
+	seen --sass "$tmp/sass" 's/LDG\.E\.128/&.CONSTANT/' 'non-coherent path'
+else
+	echo "ok $((n += 1)) - rules on machine code # SKIP no nvdisasm"
+fi
+
 counted=("$ptx_here"/{count_kernels,ptx_run}.c "$ptx_top/lib/model/gpu_time.c")
 ptx_source Float32 "$tmp"
 { float=$(ptx_of "$tmp/kernels.cu" tt_Float32) && objects=$(ptx_objects "$float" -O1 -DPTX_COUNTS) &&

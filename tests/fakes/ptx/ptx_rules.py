@@ -2,7 +2,7 @@
 """ptx_rules - what must hold for the PTX of kernels whose memory other GPUs and the host read and write
 
 Called by check_ptx.sh and gpu_races.sh. Each breach is a line that names kernel, PTX line and source line, or the
-kernel. `--ptxas` reads what `ptxas -v` printed: the kernels' registers and spills.
+kernel. `--ptxas` reads what `ptxas -v` printed: the kernels' registers and spills; `--sass` reads machine code.
 """
 import argparse
 import re
@@ -53,19 +53,47 @@ def breaches_of_ptxas(path, registers):
 		yield f"{path}: ptxas names no kernel"
 
 
+def breaches_of_sass(path):
+	"""Lines of nvdisasm -c: `.text.NAME:`, and instructions such as `LDG.E.128 R4, ... ;`"""
+	name, seen = None, {}
+	with open(path, encoding="utf-8") as file:
+		for number, line in enumerate(file, 1):
+			name = (re.match(r"\.text\.(\w+):", line) or [None, name])[1]
+			access = re.search(r"\b(LDG?|STG?)\.E(\.[A-Z0-9.]*)?", line)
+			if not access or not name:
+				continue
+			opcode, parts = access[1], (access[2] or "").split(".")
+			seen.setdefault(name, set()).add((opcode, "128" in parts))
+			if "STRONG" in parts and "SYS" not in parts:
+				yield f"{name}, line {number}: {access[0]} does not reach other GPUs and the host"
+			if "CONSTANT" in parts:
+				yield f"{name}, line {number}: {access[0]} reads by the non-coherent path"
+			if opcode in ("LD", "ST") and "128" in parts:
+				yield f"{name}, line {number}: {access[0]} finds the space of its address when it runs"
+	for kernel, accesses in seen.items():
+		for opcode in ("LDG", "STG"):
+			if (opcode, True) not in accesses:
+				yield f"{kernel}: no {opcode} of 16 bytes"
+	if not seen:
+		yield f"{path}: nvdisasm names no kernel"
+
+
 def main():
 	options = argparse.ArgumentParser(description="Check rules on kernels; exit with 1 if one is broken.")
 	options.add_argument("ptx", metavar="FILE.ptx", nargs="*")
 	options.add_argument("--vectors", action="store_true", help="each kernel loads and stores 16 bytes at once")
 	options.add_argument("--ptxas", metavar="LOG", help="the output of ptxas -v")
 	options.add_argument("--registers", type=int, default=128, help="most registers of a thread (128)")
+	options.add_argument("--sass", metavar="LISTING", help="the output of nvdisasm -c: machine code of kernels")
 	arguments = options.parse_args()
 	found = []
 	try:
 		kernels = [kernel for path in arguments.ptx for kernel in Module(path, path.split("/")[-1]).kernels]
 		for kernel in kernels:
 			found += breaches(kernel, arguments.vectors)
-		if not kernels and not arguments.ptxas:
+		if arguments.sass:
+			found += breaches_of_sass(arguments.sass)
+		if not kernels and not arguments.ptxas and not arguments.sass:
 			found.append("ptx_rules: no kernel")
 		if arguments.ptxas:
 			found += breaches_of_ptxas(arguments.ptxas, arguments.registers)
