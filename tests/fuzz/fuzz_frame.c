@@ -13,21 +13,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "control/control_internal.h"
 #include "plan/plan.h"
-#include "tests/support/tls_pair.h"
+#include "tests/fuzz/fuzz_control.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-#define NRANKS 20
-
-static void must(bool holds, const char *what)
-{
-	if (holds)
-		return;
-	fprintf(stderr, "fuzz_frame: violated: %s\n", what);
-	abort();
-}
 
 /* ---- single messages ------------------------------------------------------------------------- */
 
@@ -39,8 +28,8 @@ static void registration(const uint8_t *data, size_t bytes)
 	if (!tt_get_register(data, bytes, &reg))
 		return;
 	tt_put_register(&w, &reg);
-	must(w.have == bytes && !memcmp(w.data, data, bytes),
-	     "a registration is written as it was read");
+	fuzz_must(w.have == bytes && !memcmp(w.data, data, bytes),
+		  "a registration is written as it was read");
 	free(w.data);
 }
 
@@ -51,12 +40,13 @@ static void status(const uint8_t *data, size_t bytes)
 	struct tt_writer w = { 0 };
 	char text[96];
 
-	if (!tt_get_status(&r, NRANKS, &s) || r.left)
+	if (!tt_get_status(&r, FUZZ_RANKS, &s) || r.left)
 		return;
-	must(s.origin >= 0 && s.origin < NRANKS && s.awaited < NRANKS,
-	     "ranks of a status are ranks of the job");
+	fuzz_must(s.origin >= 0 && s.origin < FUZZ_RANKS && s.awaited < FUZZ_RANKS,
+		  "ranks of a status are ranks of the job");
 	tt_put_status(&w, &s);
-	must(w.have == bytes && !memcmp(w.data, data, bytes), "a status is written as it was read");
+	fuzz_must(w.have == bytes && !memcmp(w.data, data, bytes),
+		  "a status is written as it was read");
 	free(w.data);
 	for (int i = 0; i < s.nwants; i++)
 		tt_wait_edge_text(&s.want[i], text, sizeof(text));
@@ -75,10 +65,11 @@ static void hello(const uint8_t *data, size_t bytes)
 	memcpy(bytes_of_hello, data,
 	       bytes < sizeof(bytes_of_hello) ? bytes : sizeof(bytes_of_hello));
 	if (tt_psk_identity_get(data, bytes, &identity))
-		must(bytes == TT_IDENTITY_BYTES && identity.rank >= 0, "an identity has a rank");
+		fuzz_must(bytes == TT_IDENTITY_BYTES && identity.rank >= 0,
+			  "an identity has a rank");
 	if (tt_hello_get(bytes_of_hello, &h))
-		must(h.purpose >= TT_P_REGISTER && h.purpose <= TT_P_DATA && h.from >= 0,
-		     "a hello has a purpose");
+		fuzz_must(h.purpose >= TT_P_REGISTER && h.purpose <= TT_P_DATA && h.from >= 0,
+			  "a hello has a purpose");
 }
 
 static void id(const uint8_t *data, size_t bytes)
@@ -87,8 +78,9 @@ static void id(const uint8_t *data, size_t bytes)
 	struct tt_id id;
 
 	memcpy(packed.internal, data, bytes < sizeof(packed) ? bytes : sizeof(packed));
-	must(tt_id_unpack(&packed, &id) == TT_ARG || (id.port && id.naddresses <= TT_ID_ADDRESSES),
-	     "an id is in bounds");
+	fuzz_must(tt_id_unpack(&packed, &id) == TT_ARG ||
+			  (id.port && id.naddresses <= TT_ID_ADDRESSES),
+		  "an id is in bounds");
 }
 
 /* ---- streams into a control ------------------------------------------------------------------ */
@@ -98,82 +90,19 @@ static void check(const struct tt_control *ctl, size_t bytes)
 	int culprit;
 	const char *text = tt_control_text(ctl, &culprit);
 
-	must(culprit >= -1 && strlen(text) < sizeof(ctl->failure.text),
-	     "the failure has an error text");
+	fuzz_must(culprit >= -1 && strlen(text) < sizeof(ctl->failure.text),
+		  "the failure has an error text");
 	for (const char *p = text; *p; p++)
-		must((unsigned char)*p >= ' ', "the error text is printable");
+		fuzz_must((unsigned char)*p >= ' ', "the error text is printable");
 	for (struct tt_conn *c = ctl->ep->conns; c; c = c->next)
-		must(c->in_room <= 2 * bytes + 65536,
-		     "the control holds no more bytes than it received");
+		fuzz_must(c->in_room <= 2 * bytes + 65536,
+			  "the control holds no more bytes than it received");
 	for (int i = 0; i < TT_FANOUT; i++)
-		must(ctl->gather.early[i].bytes <= bytes, "so do its exchanges");
-	must(ctl->ep->early_bytes <= 8 * bytes, "so do its frames of later controls");
-	must(ctl->ep->listening.listener->nunauth >= 0 && ctl->ep->listening.listener->nunauth <= 1,
-	     "unauthenticated connections are counted");
-}
-
-static void deliver(struct tt_control_endpoint *ep, const struct epoll_event *ev)
-{
-	struct tt_watched *watched = ev->data.ptr;
-
-	if (watched->source != TT_SRC_CONN) {
-		tt_listeners_event(watched);
-		return;
-	}
-	pthread_mutex_lock(&ep->lock);
-	tt_conn_event(ep, ev->data.ptr, ev->events);
-	pthread_mutex_unlock(&ep->lock);
-}
-
-/* Deliver the bytes in the socket, as the service thread would. */
-static void serve(struct tt_control_endpoint *ep)
-{
-	struct epoll_event ev[4];
-
-	for (int round = 0; round < 64; round++) {
-		int n = epoll_wait(tt_service_epoll(), ev, 4, 0), useful = 0;
-
-		for (int i = 0; i < n; i++) {
-			enum tt_source source = *(enum tt_source *)ev[i].data.ptr;
-
-			useful += source == TT_SRC_CONN || source == TT_SRC_UNAUTH;
-			if (source != TT_SRC_WAKE)
-				deliver(ep, &ev[i]);
-		}
-		tt_conn_reap(ep);
-		tt_listeners_visit(tt_now_ns());
-		if (!useful)
-			return;
-	}
-}
-
-static struct tt_key key; /* of all sessions */
-
-/* Made once: a context costs milliseconds. */
-static struct tt_tls_context *sessions(void)
-{
-	static struct tt_tls_context *context;
-
-	must(context || !tt_tls_context_make(&key, (uint8_t[TT_NONCE]){ 0 }, 0, &context),
-	     "a context of TLS");
-	return context;
-}
-
-static struct tt_identity *identity(void)
-{
-	static struct tt_identity identity;
-
-	must(identity.secret || tt_identity_make(&identity), "a key pair");
-	return &identity;
-}
-
-/* Rank 0's public key is a point of order 1, under which the signature 1, 0, 0 ... is everybody's:
- * so an input can be signed. */
-static void know_ranks(struct tt_control_endpoint *ep)
-{
-	for (int r = 0; r < NRANKS; r++)
-		ep->peers.business_cards[r].port = 1;
-	ep->peers.business_cards[0].public_key[0] = 1;
+		fuzz_must(ctl->gather.early[i].bytes <= bytes, "so do its exchanges");
+	fuzz_must(ctl->ep->early_bytes <= 8 * bytes, "so do its frames of later controls");
+	fuzz_must(ctl->ep->listening.listener->nunauth >= 0 &&
+			  ctl->ep->listening.listener->nunauth <= 1,
+		  "unauthenticated connections are counted");
 }
 
 /* An unauthenticated connection as tt_accept_event makes it; rank 0's is through the handshake. */
@@ -194,58 +123,53 @@ static void add_unauth(struct tt_control_endpoint *ep, struct tt_tls *tls)
 	}
 	l->unauth = u;
 	tt_admission_count(l, 1);
-	must(!tt_listener_enter(ep) && tt_service_watch(EPOLL_CTL_ADD, fd, EPOLLIN, u), "epoll");
-}
-
-/* all: 4 bytes a rank */
-static void begin_gather(struct tt_control *ctl, uint8_t *all)
-{
-	ctl->gather.number = 1;
-	ctl->gather.running = true;
-	ctl->gather.bytes = 4;
-	ctl->gather.all = all;
-	ctl->gather.have[ctl->rank] = true;
-	ctl->gather.count = 1;
+	fuzz_must(!tt_listener_enter(ep) && tt_service_watch(EPOLL_CTL_ADD, fd, EPOLLIN, u),
+		  "epoll");
 }
 
 /* kind: bits 0-2 the role of the sender, bit 3 this rank is in an allgather, bit 4 all ranks have
- * joined, bit 5 a split is in progress */
+ * joined, bit 5 a split is in progress, bit 6 the parent is not
+ * rank 0 */
 static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 {
 	/* parent, child, ring neighbor, rank 0 as root, child of rank 0, rank that registers, stranger
 	 * at rank 0, stranger at rank 1 */
 	static const int ranks[8] = { 1, 1, 1, 1, 0, 0, 0, 1 },
 			 peers[8] = { 0, 9, 2, 0, 1, 3, 0, 0 };
-	struct tt_join join = { .settings = "a=1", .nranks = NRANKS };
+	struct tt_join join = { .settings = "a=1", .nranks = FUZZ_RANKS };
 	struct tt_control_endpoint *ep;
-	uint8_t all[NRANKS * 4];
+	uint8_t all[FUZZ_RANKS * 4];
 	struct tt_tls *ours, *theirs;
 	struct tt_control *ctl;
-	int role = kind & 7;
+	int role = kind & 7, rank = ranks[role], peer = peers[role];
 
-	if (tt_endpoint_make(ranks[role], NRANKS, &ep) ||
+	if (role == 0 && kind & 64) {
+		rank = 9;
+		peer = tt_tree_parent(rank);
+	}
+	if (tt_endpoint_make(rank, FUZZ_RANKS, &ep) ||
 	    tt_endpoint_listen(ep, &(struct tt_ports){ 0 }) ||
-	    tt_control_make(ep, 0, ranks[role], NRANKS, NULL, &ctl) ||
-	    !tls_pair(sessions(), &key, &ours, &theirs))
+	    tt_control_make(ep, 0, rank, FUZZ_RANKS, NULL, &ctl) ||
+	    !tls_pair(fuzz_sessions(), &fuzz_key, &ours, &theirs))
 		return;
-	ep->auth.tls = sessions();
-	ep->auth.identity = *identity();
-	must(ranks[role] || !tt_bootstrap_open(ctl, &join), "a bootstrap root");
-	know_ranks(ep);
+	ep->auth.tls = fuzz_sessions();
+	ep->auth.identity = *fuzz_identity();
+	fuzz_must(rank || !tt_bootstrap_open(ctl, &join), "a bootstrap root");
+	fuzz_know_ranks(ep);
 	ctl->join.has_table = kind & 16;
 	if (kind & 32)
 		tt_endpoint_forming(ep, true);
 	if (role < 6) {
 		bool registration = role == 3 || role == 5;
-		struct tt_conn *conn = tt_conn_add(ep, (struct tt_duplex){ .tls = ours },
-						   peers[role], registration);
+		struct tt_conn *conn = tt_conn_add(ep, (struct tt_duplex){ .tls = ours }, peer,
+						   registration);
 
 		conn->registered = role == 3;
 	} else {
 		add_unauth(ep, ours);
 	}
 	if (kind & 8)
-		begin_gather(ctl, all);
+		fuzz_begin_gather(ctl, all);
 	tt_control_note(ctl, 5, &(struct tt_call){ .root = -1, .count = 3 });
 	tt_control_note_message(ctl, false, 2, 2,
 				&(struct tt_call){ .collective = TT_SENDRECV, .count = 3 });
@@ -253,14 +177,14 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 		(void)!tt_tls_send(theirs, data, bytes);
 	else
 		(void)!send(tt_tls_fd(theirs), data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-	serve(ep);
+	fuzz_serve(ep);
 	check(ctl, bytes);
 	tt_control_lock(ctl);
 	tt_deadlock_check(ctl);
 	tt_control_unlock(ctl);
 	check(ctl, bytes);
 	tt_tls_close(theirs);
-	serve(ep);
+	fuzz_serve(ep);
 	check(ctl, bytes);
 	ep->auth.tls = NULL;
 	ep->auth.identity.secret = NULL;

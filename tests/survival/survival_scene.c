@@ -151,17 +151,26 @@ static void kill_all(struct staging *g)
 			waitpid(g->pids[r], NULL, 0);
 }
 
-static void name_hanging(struct staging *g, const char *when)
+/* Those that wait for others hang because of these. */
+static void name_hanging_ranks(struct staging *g, const char *when, bool waiting)
 {
 	char text[160];
 
-	for (int r = 0; r < g->s->n; r++)
-		if (g->pids[r] && !g->sh->rank[r].done) {
-			snprintf(text, sizeof(text), "(pid %d) hangs %s, in %s, round %llu",
-				 (int)g->pids[r], when, g->sh->rank[r].doing,
-				 (unsigned long long)g->sh->rank[r].rounds);
-			problem(g, text, r);
-		}
+	for (int r = 0; r < g->s->n; r++) {
+		const struct scene_report *w = &g->sh->rank[r];
+
+		if (!g->pids[r] || w->done || !strcmp(w->doing, SCENE_MEETING) != waiting)
+			continue;
+		snprintf(text, sizeof(text), "(pid %d) hangs %s, in %s, round %llu",
+			 (int)g->pids[r], when, w->doing, (unsigned long long)w->rounds);
+		problem(g, text, r);
+	}
+}
+
+static void name_hanging(struct staging *g, const char *when)
+{
+	name_hanging_ranks(g, when, false);
+	name_hanging_ranks(g, when, true);
 }
 
 /* ---- the fault ------------------------------------------------------------------------------- */

@@ -1,0 +1,85 @@
+/* fuzz_control.c - the control of a fuzzer: made, served and checked without a service thread */
+#include "tests/fuzz/fuzz_control.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+void fuzz_must(bool holds, const char *what)
+{
+	if (holds)
+		return;
+	fprintf(stderr, "fuzzer: violated: %s\n", what);
+	abort();
+}
+
+static void deliver(struct tt_control_endpoint *ep, const struct epoll_event *ev)
+{
+	struct tt_watched *watched = ev->data.ptr;
+
+	if (watched->source != TT_SRC_CONN) {
+		tt_listeners_event(watched);
+		return;
+	}
+	pthread_mutex_lock(&ep->lock);
+	tt_conn_event(ep, ev->data.ptr, ev->events);
+	pthread_mutex_unlock(&ep->lock);
+}
+
+/* Deliver the bytes in the socket, as the service thread would. */
+void fuzz_serve(struct tt_control_endpoint *ep)
+{
+	struct epoll_event ev[4];
+
+	for (int round = 0; round < 64; round++) {
+		int n = epoll_wait(tt_service_epoll(), ev, 4, 0), useful = 0;
+
+		for (int i = 0; i < n; i++) {
+			enum tt_source source = *(enum tt_source *)ev[i].data.ptr;
+
+			useful += source == TT_SRC_CONN || source == TT_SRC_UNAUTH;
+			if (source != TT_SRC_WAKE)
+				deliver(ep, &ev[i]);
+		}
+		tt_conn_reap(ep);
+		tt_listeners_visit(tt_now_ns());
+		if (!useful)
+			return;
+	}
+}
+
+struct tt_key fuzz_key;
+
+struct tt_tls_context *fuzz_sessions(void)
+{
+	static struct tt_tls_context *context;
+
+	fuzz_must(context || !tt_tls_context_make(&fuzz_key, (uint8_t[TT_NONCE]){ 0 }, 0, &context),
+		  "a context of TLS");
+	return context;
+}
+
+struct tt_identity *fuzz_identity(void)
+{
+	static struct tt_identity identity;
+
+	fuzz_must(identity.secret || tt_identity_make(&identity), "a key pair");
+	return &identity;
+}
+
+void fuzz_know_ranks(struct tt_control_endpoint *ep)
+{
+	for (int r = 0; r < FUZZ_RANKS; r++)
+		ep->peers.business_cards[r].port = 1;
+	ep->peers.business_cards[0].public_key[0] = 1;
+}
+
+void fuzz_begin_gather(struct tt_control *ctl, uint8_t *all)
+{
+	ctl->gather.number = 1;
+	ctl->gather.running = true;
+	ctl->gather.bytes = 4;
+	ctl->gather.all = all;
+	ctl->gather.have[ctl->rank] = true;
+	ctl->gather.count = 1;
+}
