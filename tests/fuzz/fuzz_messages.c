@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 #define TIMEOUT_MS 1000
 #define STEPS 64
 
-struct scene {
+struct fuzzed_rank {
 	struct tt_reader in;
 	struct tt_control *ctl;
 	struct tt_am *am;
@@ -30,13 +30,13 @@ struct scene {
 	uint8_t all[FUZZ_RANKS * 4];
 };
 
-static unsigned take(struct scene *s)
+static unsigned take(struct fuzzed_rank *s)
 {
 	return (unsigned)tt_get(&s->in, 1);
 }
 
 /* Values at which bounds are wrong, if they are */
-static uint64_t take_value(struct scene *s)
+static uint64_t take_value(struct fuzzed_rank *s)
 {
 	static const uint64_t values[] = { 0,          1,          2,          FUZZ_RANKS,
 					   0x7fffffff, 0xffffffff, 1ull << 26, UINT64_MAX };
@@ -47,7 +47,7 @@ static uint64_t take_value(struct scene *s)
 
 /* ---- the peer -------------------------------------------------------------------------------- */
 
-static void give(struct scene *s, enum tt_frame kind, uint64_t context, const void *head,
+static void give(struct fuzzed_rank *s, enum tt_frame kind, uint64_t context, const void *head,
 		 size_t head_bytes)
 {
 	size_t bytes = take(s);
@@ -67,7 +67,7 @@ static void give(struct scene *s, enum tt_frame kind, uint64_t context, const vo
 	free(w.data);
 }
 
-static void give_frame(struct scene *s)
+static void give_frame(struct fuzzed_rank *s)
 {
 	unsigned kind = take(s), context = take(s);
 
@@ -75,7 +75,7 @@ static void give_frame(struct scene *s)
 }
 
 /* A message in the stream of active messages, or one of shrink ahead of it */
-static void give_message(struct scene *s, enum tt_frame kind)
+static void give_message(struct fuzzed_rank *s, enum tt_frame kind)
 {
 	uint8_t raw[TT_AM_HEADER_BYTES];
 	struct tt_am_header h = { .kind = take(s) % TT_AM_KINDS };
@@ -93,7 +93,7 @@ static void give_message(struct scene *s, enum tt_frame kind)
 }
 
 /* A contribution of one value, to rank 0's coordinator */
-static void give_contribution(struct scene *s)
+static void give_contribution(struct fuzzed_rank *s)
 {
 	uint8_t raw[TT_AM_HEADER_BYTES + 4] = { 0 };
 	struct tt_am_header h = { .kind = TT_AM_CONTRIBUTION, .tag = 1, .bytes = 4 };
@@ -117,7 +117,7 @@ static void give_contribution(struct scene *s)
 
 /* ---- this rank ------------------------------------------------------------------------------- */
 
-static void receive(struct scene *s)
+static void receive(struct fuzzed_rank *s)
 {
 	uint8_t to[300];
 	struct tt_am_header h = { 0 };
@@ -136,7 +136,7 @@ static void receive(struct scene *s)
 	fuzz_must(want.tag < 0 || h.tag == want.tag, "it has the tag");
 }
 
-static void answer(struct scene *s)
+static void answer(struct fuzzed_rank *s)
 {
 	static const uint8_t bytes[64];
 	unsigned n = take(s);
@@ -144,7 +144,7 @@ static void answer(struct scene *s)
 	tt_am_set_answer(s->am, n < 64 ? bytes : NULL, n % 64);
 }
 
-static void query(struct scene *s)
+static void query(struct fuzzed_rank *s)
 {
 	struct tt_am_header h = { .kind = TT_AM_QUERY, .tag = (int)take(s) };
 
@@ -152,7 +152,7 @@ static void query(struct scene *s)
 	fuzz_must(tt_am_asker(s->am) < s->ctl->rank, "only a lower rank has asked");
 }
 
-static void form(struct scene *s)
+static void form(struct fuzzed_rank *s)
 {
 	s->forming = !s->forming;
 	if (s->forming)
@@ -161,13 +161,13 @@ static void form(struct scene *s)
 		tt_control_formed(s->ctl);
 }
 
-static void exchange(struct scene *s)
+static void exchange(struct fuzzed_rank *s)
 {
 	if (!s->ctl->gather.running)
 		fuzz_begin_gather(s->ctl, s->all);
 }
 
-static void look(struct scene *s)
+static void look(struct fuzzed_rank *s)
 {
 	tt_control_lock(s->ctl);
 	tt_deadlock_check(s->ctl);
@@ -175,7 +175,7 @@ static void look(struct scene *s)
 	tt_control_unlock(s->ctl);
 }
 
-static void step(struct scene *s)
+static void step(struct fuzzed_rank *s)
 {
 	switch (take(s) % 14) {
 	case 0:
@@ -218,7 +218,7 @@ static void step(struct scene *s)
 	}
 }
 
-static void check(const struct scene *s)
+static void check(const struct fuzzed_rank *s)
 {
 	size_t most = (size_t)FUZZ_RANKS * 8192 + 8 * s->given + TT_AM_UNEXPECTED_BYTES;
 	int culprit;
@@ -233,7 +233,7 @@ static void check(const struct scene *s)
 
 /* ---- one input ------------------------------------------------------------------------------- */
 
-static void run(struct scene *s)
+static void run(struct fuzzed_rank *s)
 {
 	for (int i = 0; i < STEPS && s->in.left; i++)
 		step(s);
@@ -252,7 +252,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	/* a child, the parent, a ring neighbor, another rank; of rank 0: a child */
 	static const int ranks[5] = { 1, 1, 1, 1, 0 }, peers[5] = { 9, 0, 2, 13, 1 };
-	struct scene s = { .in = { .at = data, .left = bytes } };
+	struct fuzzed_rank s = { .in = { .at = data, .left = bytes } };
 	unsigned role = take(&s) % 5;
 	struct tt_control_endpoint *ep;
 	struct tt_tls *ours;

@@ -152,7 +152,7 @@ void scene_problem(struct scene_rank *w, const char *format, ...)
 tuttiResult_t scene_failed(struct scene_rank *w, tuttiResult_t rc, const char *text);
 /* Begin a call that waits. */
 void scene_call(struct scene_rank *w, const char *name);
-#define SCENE_MEETING "waiting for the other survivors" /* what a rank does in scene_meet */
+#define SCENE_WAITS "waiting for the other survivors" /* what a rank does in scene_meet */
 /* Wait until all ranks that are neither dead nor cut off from this one have come here. */
 void scene_meet(struct scene_rank *w);
 

@@ -69,7 +69,7 @@ static int count_peers(const struct scene_rank *w)
 
 void scene_meet(struct scene_rank *w)
 {
-	snprintf(w->report->doing, sizeof(w->report->doing), SCENE_MEETING);
+	snprintf(w->report->doing, sizeof(w->report->doing), SCENE_WAITS);
 	w->sh->finished++;
 	while (w->sh->finished < count_peers(w))
 		scene_pause_us(500);

@@ -159,7 +159,7 @@ static void name_hanging_ranks(struct staging *g, const char *when, bool waiting
 	for (int r = 0; r < g->s->n; r++) {
 		const struct scene_report *w = &g->sh->rank[r];
 
-		if (!g->pids[r] || w->done || !strcmp(w->doing, SCENE_MEETING) != waiting)
+		if (!g->pids[r] || w->done || !strcmp(w->doing, SCENE_WAITS) != waiting)
 			continue;
 		snprintf(text, sizeof(text), "(pid %d) hangs %s, in %s, round %llu",
 			 (int)g->pids[r], when, w->doing, (unsigned long long)w->rounds);
