@@ -56,7 +56,7 @@ struct bench_options {
 	int64_t blocking, null_stream, average, reg, parallel_init;
 	int64_t cpu_time, timestamps, memory_report, unalign, per_iter, per_iter_skip;
 	double timeout_s;
-	const char *transport, *algo, *json, *csv; /* NULL: not given */
+	const char *transport, *algo, *json, *csv, *html; /* NULL: not given */
 	const char *device;
 	bool cuda;          /* parsed from device */
 	int ordinal;        /* parsed from device; -1: local rank modulo GPUs */
@@ -392,6 +392,15 @@ int bench_results_file_close(struct bench_results_file *f, const char *foot);
 /* csv_results.c: the line of names; the lines of a row, one for each place */
 extern const char bench_csv_names[];
 void bench_csv_row(FILE *to, const struct bench_options *options, const struct bench_row *row);
+
+/* html_results.c: rows collected for the HTML file, which is written at the end. open: NULL: no memory.
+ * error, bus: as in bench_results_foot. write: 0 | 1: error printed */
+struct bench_html *bench_html_open(void);
+void bench_html_row(struct bench_html *h, const struct bench_options *options,
+		    const struct bench_row *row);
+int bench_html_write(const struct bench_html *h, const struct bench_thread *t, const char *path,
+		     const char *error, double bus);
+void bench_html_free(struct bench_html *h);
 
 /* json_results.c: head, rows and foot of the JSON file */
 void bench_results_head(struct bench_json *j, const struct bench_thread *t);

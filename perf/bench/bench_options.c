@@ -72,6 +72,8 @@ static const struct tool_option option_table[] = {
 	  .help = "also write the results to FILE, row by row, as JSON" },
 	{ 'F', "csv", TOOL_OPT_TEXT, "FILE", AT(csv),
 	  .help = "also write the results to FILE, row by row, as CSV" },
+	{ 0, "report", TOOL_OPT_TEXT, "FILE", AT(html),
+	  .help = "also write FILE at the end: one HTML page with plots, table and conditions" },
 	{ 'M', "memory", TOOL_OPT_INT, "0|1", AT(memory_report), "0", 0, 1,
 	  .help = "1: report the memory used by a rank" },
 	{ 'u', "unalign", TOOL_OPT_INT, "N", AT(unalign), "0", 0, 4096,
@@ -213,5 +215,7 @@ int bench_options_read(const struct bench_collective *bench, const char *tool, i
 		rc = bench_check_file(tool, "-J", options->json);
 	if (!rc && options->csv)
 		rc = bench_check_file(tool, "-F", options->csv);
+	if (!rc && options->html)
+		rc = bench_check_file(tool, "--report", options->html);
 	return rc;
 }

@@ -26,6 +26,7 @@ struct bench_report {
 	const char *tool;
 	struct bench_json json;
 	struct bench_results_file json_file, csv_file;
+	struct bench_html *html; /* NULL: no --report */
 	struct report_sum sum;
 	bool progress; /* stderr is a terminal */
 	int rows;
@@ -210,8 +211,11 @@ struct bench_report *bench_report_open(const struct bench_thread *t)
 	struct bench_report *r = calloc(1, sizeof(*r));
 	int library = 0;
 
-	if (!r) {
+	if (r && t->options->html)
+		r->html = bench_html_open();
+	if (!r || (t->options->html && !r->html)) {
 		fprintf(stderr, "rank 0: no memory for the report\n");
+		free(r);
 		return NULL;
 	}
 	r->options = t->options;
@@ -401,6 +405,8 @@ void bench_report_row(struct bench_report *r, const struct bench_row *row)
 	add(&r->sum, &row->in);
 	write_json(r, row);
 	write_csv(r, row);
+	if (r->html)
+		bench_html_row(r->html, r->options, row);
 	r->rows++;
 }
 
@@ -449,6 +455,9 @@ int bench_report_close(struct bench_report *r, const struct bench_totals *totals
 	print_foot(r, totals, bus, error);
 	rc = tool_output_end(r->tool, rc);
 	rc |= close_files(r, totals, error);
+	if (r->html)
+		rc |= bench_html_write(r->html, r->thread, r->options->html, error, bus);
+	bench_html_free(r->html);
 	free(r);
 	return rc;
 }

@@ -244,6 +244,23 @@ killed_rows() {
 }
 if command -v python3 >/dev/null; then point "the files have all rows of a run that is killed" killed_rows
 else skip "the files have all rows of a run that is killed" "no python3"; fi
+page() { python3 "${top_srcdir:-..}/tests/scripts/html_results.py" "$tmp/page.html" "$@"; }
+html_page() {
+	run 0 perf/allreduce_perf --np 2 --algo all -b 8 -e 8K -f 32 -n 3 -c 1 --report "$tmp/page.html" -J "$tmp/page.json" && page "$tmp/page.json"
+}
+html_error() {
+	! TUTTI_FAULT=kill@2:30 timeout 60 perf/allreduce_perf --np 3 -b 1K -e 1K -c 0 -n 1000 --report "$tmp/page.html" >/dev/null 2>&1 &&
+		page && grep -q '<th class="t">error</th><td class="t">.*rank 2' "$tmp/page.html"
+}
+html_refused() { refused "--report /nowhere/x.html" perf/allreduce_perf --np 2 --report /nowhere/x.html; }
+if command -v python3 >/dev/null; then
+	point "--report writes a page with the JSON file's figures and a plot of every series" html_page
+	point "the page of a run that failed has its error" html_error
+else
+	skip "--report writes a page with the JSON file's figures and a plot of every series" "no python3"
+	skip "the page of a run that failed has its error" "no python3"
+fi
+point "a report that cannot be written is refused before the run" html_refused
 least_bandwidth() {
 	NCCL_TESTS_MIN_BW=0.0000001 run 0 perf/allreduce_perf --np 2 -b 1K -e 1K -n 3 && grep -q "bandwidth .* OK" "$tmp/out" &&
 		NCCL_TESTS_MIN_BW=1e9 run 1 perf/allreduce_perf --np 2 -b 1K -e 1K -n 3 && grep -q "bandwidth .* FAILED" "$tmp/out" &&

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Check a page of allreduce_perf --report: whole, self-contained, with the figures of the JSON file.
+
+usage: html_results.py PAGE [JSON]
+"""
+import json
+import sys
+from html.parser import HTMLParser
+
+EMPTY = {"meta", "line", "circle", "rect", "path", "polyline"}
+
+
+class Page(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.rows, self.titles, self.count = [], [], [], {}
+
+    def handle_starttag(self, tag, attributes):
+        names = [name for name, _ in attributes]
+        assert tag not in ("script", "link", "img", "iframe"), f"<{tag}> in the page"
+        assert not {"href", "src"} & set(names) and not any(n.startswith("on") for n in names), attributes
+        self.count[tag] = self.count.get(tag, 0) + 1
+        if tag not in EMPTY:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+        elif tag == "title":
+            self.titles.append("")
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in EMPTY:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if tag not in EMPTY:
+            assert self.open.pop() == tag, f"</{tag}> ends another element"
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in ("td", "th", "code"):
+            self.rows[-1][-1] += data
+        elif self.open and self.open[-1] == "title":
+            self.titles[-1] += data
+
+
+def main():
+    page = Page()
+    page.feed(open(sys.argv[1], encoding="utf-8").read())
+    page.close()
+    assert not page.open, f"not closed: {page.open}"
+    if len(sys.argv) < 3:
+        return
+    table = [row for row in page.rows if row[0].isdigit()]
+    wanted = []
+    for row in json.load(open(sys.argv[2]))["results"]:
+        for key, place in (("out_of_place", "out of place"), ("in_place", "in place")):
+            f = row[key]
+            name = f"{row['type']} {row['redop']}, {row['algorithm']}, {place}"
+            wanted.append([str(row["size"]), name, row["algorithm"], f"{f['time']:.2f}", f"{f['p50']:.2f}",
+                           f"{f['p99']:.2f}", f"{f['alg_bw']:.3f}", f"{f['bus_bw']:.3f}", str(f["nwrong"])])
+    assert table == wanted and len(table) > 8, f"{table}\nis not\n{wanted}"
+    assert page.count["svg"] == 2
+    points = [title for title in page.titles[1:] if ", " in title]
+    for name in {row[1] for row in table}:
+        mine = [p for p in points if p.startswith(name + ": ")]
+        assert len(mine) == 2 * sum(row[1] == name for row in table), f"{name}: {mine}"
+
+
+main()
