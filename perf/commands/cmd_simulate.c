@@ -14,6 +14,7 @@
 #include "perf/bench/bench.h"
 #include "perf/commands/cmd.h"
 #include "perf/commands/hypothetical.h"
+#include "perf/commands/simulate_svg.h"
 
 enum { MOST_LINKS = 256, MANY_MESSAGES = 20000000, MANY_RANKS = 32768 };
 enum { FOLD_ABOVE = 1024, MOST_STEPS_OF_ALL = 200000000 };
@@ -23,6 +24,7 @@ struct simulate_options {
 	int64_t np, cores, root, tiles;
 	uint64_t bytes, tile_bytes;
 	const char *hosts, *algo, *collective, *transport, *links, *nics, *gpu;
+	const char *hosts, *algo, *collective, *transport, *links, *nics, *svg;
 	int format, fold;
 };
 
@@ -60,6 +62,9 @@ static const struct tool_option options[] = {
 	{ 0, "fold", TOOL_OPT_CHOICE, "WHEN", offsetof(struct simulate_options, fold), "auto", 0, 0,
 	  "auto yes no", NULL,
 	  "simulate one rank for all ranks that are alike: yes, no, or auto,\nabove 1024 ranks" },
+	{ 0, "svg", TOOL_OPT_TEXT, "FILE", offsetof(struct simulate_options, svg), NULL, 0, 0, NULL,
+	  NULL,
+	  "write FILE, a plot of time over the sizes 8, 16, ... up to -b,\ninstead of a table" },
 	{ 0, "print", TOOL_OPT_CHOICE, "FORMAT", offsetof(struct simulate_options, format), "table",
 	  0, 0, "table json", NULL, "table or json" },
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
@@ -72,6 +77,7 @@ static const struct tool_usage usage = {
 		"  tutti simulate --np 1024 --hosts 128 --bytes 64M --algo hierarchical\n"
 		"  tutti simulate --np 4 --cores 2 --bytes 64K --links FILE --print json\n"
 		"  tutti simulate --np 8 --gpu h100 --bytes 256M\n"
+		"  tutti simulate --np 16 --hosts 4 --bytes 64M --svg time.svg     time over size\n"
 		"Exit status: 0 simulated, 1 failed, 2 wrong usage.",
 	.options = options,
 };
@@ -143,19 +149,27 @@ static void measure_self(struct simulation *a, uint64_t started_ns)
 	a->max_rss_kib = getrusage(RUSAGE_SELF, &self) ? 0 : self.ru_maxrss;
 }
 
+static struct tt_sim_world world_of(const struct simulate_options *v,
+				    const struct tool_hypothetical *world)
+{
+	struct tt_sim_world w = world->world;
+
+	w.fold = v->fold == FOLD_YES || (v->fold == FOLD_AUTO && v->np > FOLD_ABOVE);
+	w.most_steps = strcmp(v->algo, "all") ? 0 : MOST_STEPS_OF_ALL;
+	return w;
+}
+
 static int simulate_plan(const struct simulate_options *v, const struct tool_hypothetical *world,
 			 int collective, const struct tt_algorithm *row, const char *name,
 			 struct simulation *a, struct tt_sim **ret_sim)
 {
 	bool shown = false;
 	struct tt_sim_watch watch = { progress, &shown };
-	struct tt_sim_world w = world->world;
+	struct tt_sim_world w = world_of(v, world);
 	uint64_t started_ns = tt_now_ns();
 	const char *argument = "";
 	int rc;
 
-	w.fold = v->fold == FOLD_YES || (v->fold == FOLD_AUTO && v->np > FOLD_ABOVE);
-	w.most_steps = strcmp(v->algo, "all") ? 0 : MOST_STEPS_OF_ALL;
 	rc = tt_sim_open(&w, row, name, (int)v->root, &watch, ret_sim);
 
 	if (rc)
@@ -365,15 +379,33 @@ static int simulate_all(const struct simulate_options *v, const struct tool_hypo
 	return rc;
 }
 
-static int simulation(const struct simulate_options *v, const struct tool_hypothetical *world,
-		      int collective)
+static int draw(const struct simulate_options *v, const struct tool_hypothetical *world,
+		int collective, int *ret_failed)
+{
+	bool shown = false;
+	struct tt_sim_watch watch = { progress, &shown };
+	struct simulate_svg svg = { .path = v->svg,
+				    .algo = v->algo,
+				    .world = world_of(v, world),
+				    .watch = &watch,
+				    .collective = collective,
+				    .nranks = (int)v->np,
+				    .nhosts = world->topology.nhosts,
+				    .root = (int)v->root,
+				    .most_bytes = v->bytes,
+				    .most_tiles = tiles_to_walk(v) };
+	int rc = tool_simulate_svg(&svg, ret_failed);
+
+	clear_progress(shown);
+	return rc;
+}
+
+static int print_all(const struct simulate_options *v, const struct tool_hypothetical *world,
+		     int collective)
 {
 	struct bench_json j = { .to = stdout };
-	struct sigaction action = { .sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND };
 	int rc;
 
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
 	if (v->format)
 		json_head(&j, v, world);
 	else
@@ -386,13 +418,25 @@ static int simulation(const struct simulate_options *v, const struct tool_hypoth
 		printf("\n");
 	}
 	fflush(stdout);
+	return rc;
+}
+
+static int simulation(const struct simulate_options *v, const struct tool_hypothetical *world,
+		      int collective)
+{
+	struct sigaction action = { .sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND };
+	int rc, failed = 0;
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+	rc = v->svg ? draw(v, world, collective, &failed) : print_all(v, world, collective);
 	if (interrupted) {
 		fprintf(stderr, "tutti simulate: interrupted\n");
 		raise(interrupted);
 	}
 	if (rc < 0)
 		tool_refuse(usage.tool, "%s", tt_error_text());
-	return rc == 0 ? 0 : rc == TT_ARG ? 2 : 1;
+	return rc == 0 ? failed : rc == TT_ARG ? 2 : 1;
 }
 
 int tool_cmd_simulate(int argc, char **argv)
@@ -415,6 +459,8 @@ int tool_cmd_simulate(int argc, char **argv)
 		return 2;
 	if (strcmp(v.algo, "all") && !tt_algorithm_find((enum tt_collective)collective, v.algo))
 		return tool_refuse(usage.tool, "%s", tt_error_text());
+	if (v.svg && (rc = bench_check_file(usage.tool, "--svg", v.svg)))
+		return rc;
 	rc = tool_hypothetical_options(
 		&(struct tool_hypothetical_options){ .tool = usage.tool,
 						     .np = v.np,

@@ -568,6 +568,24 @@ no_simulation() {
 	END
 }
 point "tutti simulate refuses wrong command lines with one error" no_simulation
+# The last point of a line is the time that the table has for its algorithm, and no algorithm of the table is missing.
+drawn() {
+	local name us
+	run 0 perf/tutti simulate --np 8 --hosts 2 --bytes 64K --svg "$tmp/s.svg" && [ ! -s "$tmp/out" ] &&
+		run 0 perf/tutti simulate --np 8 --hosts 2 --bytes 64K --print json && cp "$tmp/out" "$tmp/s.json" &&
+		run 0 perf/tutti simulate --np 8 --hosts 2 --bytes 64K --algo ring --svg "$tmp/ring.svg" && python3 - "$tmp" <<-'END'
+		import json, re, sys, xml.etree.ElementTree as xml
+		def last(path):
+		    text = "".join(t.text + "\n" for t in xml.parse(path).iter("{http://www.w3.org/2000/svg}title") if t.text)
+		    return {n: float(y) for n, y in re.findall(r"^(.*): 64K, ([0-9.e+]+)$", text, re.M)}
+		lines = last(sys.argv[1] + "/s.svg")
+		table = {a["algorithm"]: a["time_us"] for a in json.load(open(sys.argv[1] + "/s.json"))["algorithms"]}
+		assert set(lines) == set(table) and len(lines) > 5, (lines, table)
+		assert all(abs(lines[n] - table[n]) < 1e-3 * table[n] for n in table), (lines, table)
+		assert set(last(sys.argv[1] + "/ring.svg")) == {"ring"}
+	END
+}
+if command -v python3 >/dev/null; then point "tutti simulate --svg draws the times of all algorithms" drawn; fi
 interrupted() {
 	perf/tutti simulate --np 4096 --fold no --bytes 1G --tile-bytes 4K --tiles 1000000 --algo ring >"$tmp/out" 2>"$tmp/err" &
 	simulation=$!
