@@ -111,15 +111,17 @@ static int check_memory(struct train_rank *t)
 {
 	size_t arrays = t->state ? train_optimizer_arrays(t->config) : 0;
 	size_t nodes = t->sum.nodes ? t->sum.nodes : 1;
+	tuttiComm_t comm = t->servers ? t->comm : t->world;
 	double mib;
 	int rc;
 
+	if (train_is_server(t)) /* serves the workers from now on */
+		return TRAIN_OK;
 	t->bytes = t->strategy->kept ? t->strategy->kept(t)
 				     : (1 + arrays) * t->model.parameters + nodes * t->sum.stride;
 	t->bytes *= sizeof(float);
-	rc = train_check(tuttiAllReduce(&t->bytes, &t->bytes, 1, tuttiUint64, tuttiMax, t->world,
-					NULL),
-			 t->world);
+	rc = train_check(tuttiAllReduce(&t->bytes, &t->bytes, 1, tuttiUint64, tuttiMax, comm, NULL),
+			 comm);
 	mib = (double)t->bytes / 1048576.0;
 	if (rc || t->config->mem_cap <= 0 || mib <= t->config->mem_cap)
 		return rc;
