@@ -23,8 +23,7 @@ enum { FOLD_AUTO, FOLD_YES, FOLD_NO };
 struct simulate_options {
 	int64_t np, cores, root, tiles;
 	uint64_t bytes, tile_bytes;
-	const char *hosts, *algo, *collective, *transport, *links, *nics, *gpu;
-	const char *hosts, *algo, *collective, *transport, *links, *nics, *svg;
+	const char *hosts, *algo, *collective, *transport, *links, *nics, *svg, *gpu;
 	int format, fold;
 };
 
