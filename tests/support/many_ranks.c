@@ -4,9 +4,10 @@
  *
  * All ranks join, allreduce, split in two and allreduce in a loop, until the last rank is killed (stop:
  * stopped); the others shrink, and allreduce once more. Prints milliseconds of the slowest rank in
- * each step. TUTTI_TRANSPORT and TUTTI_TIMEOUT_MS apply. For people: the program checks no time.
+ * each step, and what a rank has after its first allreduce: mean and most of all ranks. TUTTI_TRANSPORT and TUTTI_TIMEOUT_MS apply. For people: the program checks no time.
  * Exit status: 0, or 1 when a rank fails where it must not.
  */
+#include <dirent.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -26,11 +27,17 @@ enum many_step { JOIN, FIRST, SPLIT, NOTICE, SHRINK, AFTER, STEPS };
 static const char *const step_name[STEPS] = { "join",   "first allreduce", "split",
 					      "notice", "shrink",          "allreduce after it" };
 
+/* what a rank has more than before its join */
+enum many_cost { DESCRIPTORS, THREADS, MEMORY, COSTS };
+
+static const char *const cost_name[COSTS] = { "descriptors", "threads", "kB of memory" };
+
 static struct many_ranks {
 	tuttiUniqueId id;
 	_Atomic int ready;               /* ranks that have split */
 	_Atomic uint64_t killed_ns;      /* 0: not yet */
 	_Atomic uint64_t slowest[STEPS]; /* ns */
+	_Atomic long most[COSTS], all[COSTS];
 } * job;
 
 static void note(enum many_step step, uint64_t began_ns)
@@ -39,6 +46,54 @@ static void note(enum many_step step, uint64_t began_ns)
 
 	while (was < took && !atomic_compare_exchange_weak(&job->slowest[step], &was, took))
 		;
+}
+
+static long count_entries(const char *folder)
+{
+	DIR *dir = opendir(folder);
+	long n = 0;
+
+	while (dir && readdir(dir))
+		n++;
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+/* Pages that only this process has written */
+static long own_kilobytes(void)
+{
+	FILE *f = fopen("/proc/self/smaps_rollup", "re");
+	char line[256];
+	long kilobytes = 0;
+
+	while (f && fgets(line, sizeof(line), f) &&
+	       sscanf(line, "Private_Dirty: %ld", &kilobytes) != 1)
+		;
+	if (f)
+		fclose(f);
+	return kilobytes;
+}
+
+static void count_costs(long cost[COSTS])
+{
+	cost[DESCRIPTORS] = count_entries("/proc/self/fd");
+	cost[THREADS] = count_entries("/proc/self/task");
+	cost[MEMORY] = own_kilobytes();
+}
+
+static void note_costs(const long before[COSTS])
+{
+	long cost[COSTS];
+
+	count_costs(cost);
+	for (int i = 0; i < COSTS; i++) {
+		long more = cost[i] - before[i], was = job->most[i];
+
+		job->all[i] += more;
+		while (was < more && !atomic_compare_exchange_weak(&job->most[i], &was, more))
+			;
+	}
 }
 
 static int allreduce(tuttiComm_t comm)
@@ -58,7 +113,9 @@ static int rank_main(int n, int rank)
 {
 	tuttiComm_t comm, half, survivors;
 	uint64_t began = tt_now_ns();
+	long costs[COSTS];
 
+	count_costs(costs);
 	if (tuttiCommInitRank(&comm, n, job->id, rank))
 		return failed(rank, JOIN);
 	note(JOIN, began);
@@ -66,6 +123,7 @@ static int rank_main(int n, int rank)
 	if (allreduce(comm))
 		return failed(rank, FIRST);
 	note(FIRST, began);
+	note_costs(costs);
 	began = tt_now_ns();
 	if (tuttiCommSplit(comm, rank % 2, rank, &half, NULL))
 		return failed(rank, SPLIT);
@@ -129,5 +187,9 @@ int main(int argc, char **argv)
 	for (int i = 0; i < STEPS; i++)
 		printf("%s %s %.0f", i ? "," : "", step_name[i], (double)job->slowest[i] / 1e6);
 	printf(" ms\n");
+	for (int i = 0; i < COSTS; i++)
+		printf("%s %s: mean %.1f, most %ld", i ? ";" : "a rank has", cost_name[i],
+		       (double)job->all[i] / n, job->most[i]);
+	printf("\n");
 	return 0;
 }
