@@ -40,7 +40,7 @@ def over_tutti():
 
 
 def hashes(scene, n):
-    statuses, outputs = jobs.finish(jobs.start(scene, n))
+    statuses, outputs = jobs.finish(jobs.start(scene, n, TUTTI_TIMEOUT_MS="200000"))
     return sorted({line for text in outputs for line in text.splitlines() if len(line) == 64}), outputs
 
 
