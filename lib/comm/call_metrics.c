@@ -10,13 +10,13 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "comm/trace.h"
 
 #define PERIOD_S 2
@@ -27,7 +27,8 @@ static struct {
 	pthread_cond_t changed;
 	struct tt_metrics *all;
 	pthread_t thread;
-	bool running, soon; /* soon: write without waiting for the period */
+	uintptr_t generation; /* of the thread: those before end */
+	bool running, soon;   /* soon: write without waiting for the period */
 } writer;
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -214,42 +215,35 @@ __attribute__((constructor)) static void watch_forks(void)
 	pthread_atfork(NULL, NULL, reset);
 }
 
-static void *write_files(void *unused)
+static void *write_files(void *generation)
 {
 	struct timespec due;
 
-	(void)unused;
 	pthread_mutex_lock(&writer.lock);
-	while (writer.all) {
+	while (writer.generation == (uintptr_t)generation) {
 		clock_gettime(CLOCK_MONOTONIC, &due);
 		due.tv_sec += PERIOD_S;
-		while (writer.all && !writer.soon &&
+		while (writer.generation == (uintptr_t)generation && !writer.soon &&
 		       pthread_cond_timedwait(&writer.changed, &writer.lock, &due) != ETIMEDOUT)
 			;
 		writer.soon = false;
 		for (struct tt_metrics *m = writer.all; m; m = m->next)
 			update(m);
 	}
-	writer.running = false;
 	pthread_mutex_unlock(&writer.lock);
 	return NULL;
 }
 
-/* Locked. The program's signals are for its own threads. */
+/* Locked. The thread ends with the last communicator. */
 static int start_thread(void)
 {
-	sigset_t all, before;
 	int error;
 
 	if (writer.running)
 		return 0;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&writer.thread, NULL, write_files, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	error = tt_thread_start(&writer.thread, "tutti-metrics", write_files,
+				(void *)writer.generation);
 	writer.running = !error;
-	if (!error)
-		pthread_detach(writer.thread);
 	return error;
 }
 
@@ -327,6 +321,8 @@ void tt_metrics_failed(struct tt_metrics *m)
 void tt_metrics_close(struct tt_metrics *m)
 {
 	struct tt_metrics **entry = &writer.all;
+	bool last;
+	pthread_t thread;
 
 	if (!m)
 		return;
@@ -340,7 +336,15 @@ void tt_metrics_close(struct tt_metrics *m)
 		else
 			unlink(m->path);
 	}
-	pthread_cond_signal(&writer.changed);
+	last = !writer.all && writer.running;
+	thread = writer.thread;
+	if (last) {
+		writer.generation++;
+		writer.running = false;
+	}
+	pthread_cond_broadcast(&writer.changed);
 	pthread_mutex_unlock(&writer.lock);
+	if (last)
+		pthread_join(thread, NULL);
 	free_metrics(m);
 }
