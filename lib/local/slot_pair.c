@@ -13,8 +13,8 @@
 #include "local/slots.h"
 #include "local/ways.h"
 
-#define OWNED \
-	4096u /* bytes that are read, then owned: they stay in the core's first cache meanwhile */
+/* Bytes that are read and then owned: they stay in the core's first cache meanwhile. */
+#define OWNED 4096u
 
 void tt_slots_sum_pair(tuttiComm_t c, tt_reduce_fn *reduce, char *out, char *room, const char *in,
 		       const char *theirs, size_t bytes, size_t element_bytes)
