@@ -95,7 +95,7 @@ struct tt_link {
 	uint64_t arrived;
 	/* messages released or received so far */
 	uint64_t received;
-	/* the caller has written the reserved room by non-temporal stores; commit clears it */
+	/* the caller has written the reserved room by non-temporal stores; set before each commit */
 	bool nontemporal;
 };
 

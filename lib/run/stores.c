@@ -15,8 +15,8 @@
  *
  * Nothing says where the ranks run, and a hypervisor moves processors within seconds. So a rank times
  * some of its own copies, which wait for no other rank. It tries the other kind now and then, and soon
- * when its copies take longer than before. Each rank decides for itself: a post says
- * how it was written. Called by message_way.c and local/express.c.
+ * when its copies take longer than before. Each rank decides for itself: a post says how it was
+ * written. Called by message_way.c, local/express.c and local/slot_pair.c.
  */
 #include "run/stores.h"
 
@@ -27,7 +27,7 @@
 /* The time and the calls from trial to trial, at least */
 #define TRIAL_NS (10 * 1000000ull)
 #define TRIAL_CALLS 64
-/* Between trials, one copy is timed in so many bytes. */
+/* Between trials, a rank times a copy after every SAMPLE_BYTES bytes. */
 #define SAMPLE_BYTES (128u << 10)
 
 static bool is_trial(const struct tt_stores *s)

@@ -10,8 +10,8 @@
 
 #define TT_STORES_LEAST 4096u /* bytes of a call from which on its stores matter */
 
-/* The stores of one call. stores: NULL for a small call, whose stores are ordinary. timed: its copies
- * are */
+/* The stores of one call. stores: NULL for a small call, whose stores are ordinary. timed: the
+ * caller times its copies */
 struct tt_stores_call {
 	struct tt_stores *stores;
 	bool nontemporal, timed;

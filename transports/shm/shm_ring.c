@@ -232,7 +232,6 @@ void tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 		s->busy |= s->taken;
 		line->offset = (uint64_t)(l->room - (uint8_t *)l->tx);
 		line->nontemporal = link->nontemporal;
-		link->nontemporal = false;
 		l->room = NULL;
 		put_flag(line, flag);
 	}
