@@ -7,6 +7,7 @@
 #include "mem/reduce_types.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -58,15 +59,28 @@ static const struct tt_reduce_isa *find(const char *name)
 	return NULL;
 }
 
+/* "auto" and the names of the instruction sets of this CPU into text[size]. */
+static const char *names_here(char *text, size_t size)
+{
+	size_t used = (size_t)snprintf(text, size, "auto");
+
+	for (size_t i = 0; i < sizeof(isas) / sizeof(isas[0]); i++)
+		if (isas[i].has())
+			used += (size_t)snprintf(text + used, size - used, " %s",
+						 isas[i].isa->name);
+	return text;
+}
+
 int tt_reduce_isa_set(const char *name)
 {
 	const struct tt_reduce_isa *isa = find(!*name || !strcmp(name, "auto") ? NULL : name);
+	char allowed[64];
 
 	if (!isa)
-		return tt_fail(TT_ARG,
-			       "reduce: this CPU has no instruction set '%.32s'; allowed are "
-			       "auto scalar avx2 avx512",
-			       name);
+		return tt_fail(
+			TT_ARG,
+			"TUTTI_ISA is '%.32s', which this CPU does not have; allowed here is %s",
+			name, names_here(allowed, sizeof(allowed)));
 	atomic_store(&isa_in_force, isa);
 	return TT_OK;
 }

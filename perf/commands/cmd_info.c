@@ -64,7 +64,7 @@ static void print_processor(void)
 			printf(" %s", sets[i]);
 	tt_error_clear();
 	if (tt_reduce_isa_set(getenv("TUTTI_ISA") ? getenv("TUTTI_ISA") : "auto"))
-		printf("; TUTTI_ISA: %s\n", tt_error_text());
+		printf("; %s\n", tt_error_text());
 	else
 		printf("; in use: %s\n", tt_reduce_isa());
 }
