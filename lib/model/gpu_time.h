@@ -6,7 +6,7 @@
  * compares the counts with those of the translated kernels. No part of libtutti.so. The time of a round is
  * that of its slowest resource: the latency of its loads and of the release behind its stores, the bytes
  * of all blocks over memory, or over the link. A round waits for the words of the round before the
- * last one (gpu/kernels.cu).
+ * last one (gpu/kernels/kernel_fifo.h).
  */
 #ifndef TT_GPU_TIME_H
 #define TT_GPU_TIME_H

@@ -16,15 +16,13 @@ point() { echo "$1 $((n += 1)) - $2"; [ "$1" = ok ] || { failed=1; sed 's/^/# /'
 
 # kernel EXPRESSION: makes $tmp/race of the kernel that EXPRESSION changes. 1: not made, and $tmp/log says why
 kernel() {
-	local ptx objects
-	rm -rf "$tmp/source" && mkdir -p "$tmp/source/gpu"
-	sed "$1" "$ptx_top/lib/gpu/kernels.cu" >"$tmp/changed.cu"
-	sed "$1" "$ptx_top/lib/gpu/kernels_type.h" >"$tmp/changed.h"
-	[ -z "$1" ] || ! { cmp -s "$tmp/changed.cu" "$ptx_top/lib/gpu/kernels.cu" &&
-		cmp -s "$tmp/changed.h" "$ptx_top/lib/gpu/kernels_type.h"; } || { echo "the lines to change are gone" >"$tmp/log"; return 1; }
-	awk '/^#define TYPE /{ drop = $3 != "Float32" } { print drop && /^#/ ? "" : $0 }' "$tmp/changed.cu" >"$tmp/source/kernels.cu"
+	local ptx objects type=$tmp/source/gpu/kernels/kernel_type.h
+	rm -rf "$tmp/source" && mkdir -p "$tmp/source/gpu" && cp -r "$ptx_top/lib/gpu/kernels" "$tmp/source/gpu/" || return 1
+	sed -i "$1" "$tmp"/source/gpu/kernels/*
+	[ -z "$1" ] || ! diff -r "$ptx_top/lib/gpu/kernels" "$tmp/source/gpu/kernels" >"$tmp/log" || { echo "the lines to change are gone" >"$tmp/log"; return 1; }
+	ptx_source Float32 "$tmp/source"
 	awk '/^#define WITH_OP/ { inside = 1 } inside && /case|break|f\((PROD|MAX|MIN|ADJUSTED)|BITWISE/ { next } { print }
-		/^	}/ { inside = 0 }' "$tmp/changed.h" >"$tmp/source/gpu/kernels_type.h"
+		/^	}/ { inside = 0 }' "$type" >"$tmp/type.h" && mv "$tmp/type.h" "$type"
 	ptx=$(ptx_of "$tmp/source/kernels.cu" tt_Float32 2>"$tmp/log") || return 1
 	python3 -B "$ptx_here/ptx_rules.py" --vectors "$ptx" >"$tmp/log" || { how=rule; return 2; }
 	objects=$(ptx_objects "$ptx" "${flags[@]}" 2>"$tmp/log") || { how=rule; return 2; }
