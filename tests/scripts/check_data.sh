@@ -4,6 +4,22 @@
 # `TRAIN=build/trainer/tutti-train tests/scripts/check_data.sh` from the root of the sources. TAP on standard output.
 set -u
 . "${top_srcdir:-.}/tests/training"
+
+# ---- a recurrent network over three devices, computing for 4.8 s a step -----------------------------------------------
+
+cat "${top_srcdir:-.}"/docs/design/*.md >"$out/text"
+net=(--data "text:$out/text" --context 32 --model rnn:3x16 --global-batch 8 --leaf 4 --steps 4 --canonical tree)
+net+=(--eval-every 100000 --check-replicas 0 --sim-compute-ms 4800)
+run 600 --strategy one "${net[@]}"
+alone=$(field step_ms)
+for parts in 16 32; do
+	run 600 --np 3 --mesh pipeline=3 --schedule wavefront --micro $parts "${net[@]}"
+	idle() { awk -v b="$(field bubble)" -v t=$parts 'BEGIN { f = 4 / (3 * t + 4); exit !(b > 0.9 * f && b < 1.1 * f) }'; }
+	twice() { awk -v a="$alone" -v b="$(field step_ms)" 'BEGIN { exit !(b > 0 && a >= 2 * b) }'; }
+	claim "wavefront of $parts parts on 3 stages is idle for $(field bubble), within 10 % of 2(L-1)/(3T+2(L-1))" idle
+	claim "... and takes $(field step_ms) ms a step, at most half of $alone of one device" twice
+done
+
 [ -r /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ] ||
 	{ echo "the package dataset-fashion-mnist is not installed"; exit 77; }
 

@@ -131,6 +131,33 @@ wrong 'is for images' --model mlp:8
 wrong 'not BLOCKSxWIDTH' --model gpt:2x12
 wrong 'use a longer text' --context 4096 --data "text:$out/short"
 
+# ---- a recurrent network --------------------------------------------------------------------------------------------
+
+net=(--data "text:$out/text" --context 12 --model rnn:3x8 --global-batch 20 --leaf 4 --steps 4 --canonical tree --lr 0.5)
+net+=(--eval-every 100000)
+run 120 --strategy one "${net[@]}" --metrics "$out/one.csv"
+hash=$(field hash) loss=$(field loss)
+losses() { cut -d, -f3,6 "$out/one.csv" >"$out/one.losses" && cut -d, -f3,6 "$1" | cmp - "$out/one.losses"; }
+run 120 --np 3 --mesh pipeline=3 --schedule wavefront --micro 4 "${net[@]}" --metrics "$out/mesh.csv"
+claim "pipeline=3, wavefront, 4 parts of a sequence: the hash of one device" is hash "$hash"
+claim "... its loss in every step" losses "$out/mesh.csv"
+claim "... and as many activations as proved" proved
+layout 4 data=2,pipeline=2 wavefront 5 mirrored
+claim "... and its loss on the test set" is loss "$loss"
+layout 5 pipeline=5 wavefront 12 one
+layout 3 pipeline=3 1f1b 2 one
+zero --np 3
+run 120 "${net[@]}" --np 2 --device sim
+claim "a device with memory of its own: the hash of cpu" is hash "$hash"
+run 120 --np 3 --mesh pipeline=3 --schedule wavefront "${net[@]}" --save "$out/ck" --save-every 2 --kill 1@3
+resumed --np 4 --mesh data=2,pipeline=2 --schedule wavefront --micro 6
+resumed --strategy one
+run 120 --np 2 "${net[@]}" --canonical off --context 16 --model rnn:1x32 --global-batch 32 --steps 100 --optimizer adamw --lr 0.02
+claim "100 steps predict better than the frequencies of characters, whose entropy is above 3.1" learned
+wrong 'a sequence into as many parts' --np 2 --mesh pipeline=2 --schedule wavefront --micro 13
+wrong 'no layer that tensor ranks can divide' --np 2 --mesh tensor=2 --shards 2
+wrong 'not LAYERSxWIDTH' --model rnn:3
+
 # ---- wrong uses ------------------------------------------------------------------------------------------------------
 
 net=(--data synth --model mlp:24,20,18 --global-batch 250 --leaf 8 --steps 6 --canonical tree)

@@ -104,6 +104,6 @@ static int load(const char *path, const struct train_data_options *options, stru
 const struct train_data_source train_data_text = {
 	.name = "text",
 	.syntax = "text:FILE",
-	.help = "the bytes of a file, in windows of --context; for --model gpt",
+	.help = "the bytes of a file, in windows of --context; for gpt and rnn",
 	.load = load,
 };

@@ -35,6 +35,15 @@ struct train_adam {
 	float keep; /* 1 - learning rate * weight decay */
 };
 
+/* LSTM cells of a position of `rows` sequences. */
+struct train_lstm {
+	size_t rows, width;
+	size_t stride; /* vectors from a row to the next */
+	float *ifgo;   /* [rows * stride][4][width]: i, f, g, o, after their functions */
+	const float *before;
+	float *c; /* before, c: [rows * stride][width]; before NULL: zeros */
+};
+
 /* Images in planes: [rows][planes][side][side]. */
 struct train_planes {
 	size_t rows, planes, side;
@@ -130,12 +139,12 @@ struct train_device_ops {
 	/* Sequences; NULL: the device has none of these operations. Vectors are of `width` floats,
 	 * one for each position of a sample.
 	 *
-	 * embed: y = the character's row of table + the position's row of places, for each of
-	 * x[rows][positions], characters as gather gives them. embed_back: gradients of table, then
-	 * places. */
-	void (*embed)(struct train_device *d, size_t rows, size_t positions, size_t width,
+	 * embed: y = the character's row of table + the position's row of places[positions], for
+	 * each of x[vectors], characters as gather gives them, in samples of `positions`; positions
+	 * 0: without places. embed_back: gradients of table, then places. */
+	void (*embed)(struct train_device *d, size_t vectors, size_t positions, size_t width,
 		      const float *x, const float *table, const float *places, float *y);
-	void (*embed_back)(struct train_device *d, size_t rows, size_t positions, size_t width,
+	void (*embed_back)(struct train_device *d, size_t vectors, size_t positions, size_t width,
 			   size_t characters, const float *x, const float *dy, float *gradients);
 
 	/* norm: y = (x - mean) / deviation * gain + bias of each vector; parameters: gain, bias;
@@ -159,6 +168,16 @@ struct train_device_ops {
 	void (*causal)(struct train_device *d, size_t positions, float scale, float *weights);
 	void (*causal_back)(struct train_device *d, size_t positions, float scale,
 			    const float *weights, float *dweights);
+
+	/* lstm: i, f, g, o and c of a position for the product z[rows][4 width] of its parts i, f, g, o
+	 * (layer_lstm.c); h = its outputs. lstm_back: dz = the gradient of z, for dy of h plus, unless
+	 * NULL, dh of the position behind it, whose rows are dh_stride floats apart; dc[rows][width] is
+	 * the gradient of c, replaced by that of `before`; not read if dh is NULL. h, dy and dz have
+	 * the stride of c. */
+	void (*lstm)(struct train_device *d, const struct train_lstm *cells, const float *z,
+		     float *h);
+	void (*lstm_back)(struct train_device *d, const struct train_lstm *cells, const float *dy,
+			  const float *dh, size_t dh_stride, float *dc, float *dz);
 
 	/* g = scale * gradient; mean = beta1 * mean + (1 - beta1) * g; square = beta2 * square +
 	 * (1 - beta2) * g * g; weight = keep * weight - rate * mean / (sqrt(correct2 * square) +
@@ -184,7 +203,9 @@ struct train_device_ops {
 	X(prefix, norm)                  \
 	X(prefix, norm_back)             \
 	X(prefix, norm_back_weights)     \
-	X(prefix, gelu) X(prefix, gelu_back) X(prefix, causal) X(prefix, causal_back)
+	X(prefix, gelu)                  \
+	X(prefix, gelu_back)             \
+	X(prefix, causal) X(prefix, causal_back) X(prefix, lstm) X(prefix, lstm_back)
 #define TRAIN_DEVICE_FUNCTION(prefix, name) \
 	__typeof__(*((struct train_device_ops *)NULL)->name) prefix##_##name;
 #define TRAIN_DEVICE_MEMBER(prefix, name) .name = prefix##_##name,

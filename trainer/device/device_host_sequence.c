@@ -14,34 +14,31 @@ static size_t character_of(float x)
 	return (size_t)(x * 255.0f + 0.5f);
 }
 
-void train_host_embed(struct train_device *d, size_t rows, size_t positions, size_t width,
+void train_host_embed(struct train_device *d, size_t vectors, size_t positions, size_t width,
 		      const float *x, const float *table, const float *places, float *y)
 {
 	(void)d;
-	for (size_t i = 0; i < rows * positions; i++, y += width) {
-		const float *vector = table + character_of(x[i]) * width;
-		const float *place = places + i % positions * width;
-
-		for (size_t k = 0; k < width; k++)
-			y[k] = vector[k] + place[k];
+	for (size_t i = 0; i < vectors; i++, y += width) {
+		memcpy(y, table + character_of(x[i]) * width, width * sizeof(*y));
+		for (size_t k = 0; positions && k < width; k++)
+			y[k] += places[i % positions * width + k];
 	}
 }
 
-void train_host_embed_back(struct train_device *d, size_t rows, size_t positions, size_t width,
+void train_host_embed_back(struct train_device *d, size_t vectors, size_t positions, size_t width,
 			   size_t characters, const float *x, const float *dy, float *gradients)
 {
 	float *places = gradients + characters * width;
 
 	(void)d;
 	memset(gradients, 0, (characters + positions) * width * sizeof(*gradients));
-	for (size_t i = 0; i < rows * positions; i++, dy += width) {
+	for (size_t i = 0; i < vectors; i++, dy += width) {
 		float *vector = gradients + character_of(x[i]) * width;
-		float *place = places + i % positions * width;
 
-		for (size_t k = 0; k < width; k++) {
+		for (size_t k = 0; k < width; k++)
 			vector[k] += dy[k];
-			place[k] += dy[k];
-		}
+		for (size_t k = 0; positions && k < width; k++)
+			places[i % positions * width + k] += dy[k];
 	}
 }
 
@@ -157,5 +154,68 @@ void train_host_causal_back(struct train_device *d, size_t positions, float scal
 			along += (double)weights[j] * dweights[j];
 		for (size_t j = 0; j < positions; j++)
 			dweights[j] = weights[j] * (dweights[j] - (float)along) * scale;
+	}
+}
+
+/* ---- LSTM cells --------------------------------------------------------------------------------- */
+
+static float sigmoid(float x)
+{
+	return (float)(1.0 / (1.0 + train_exact_exp(-x)));
+}
+
+static float hyperbolic_tangent(float x)
+{
+	return (float)(1.0 - 2.0 / (train_exact_exp(2.0 * x) + 1.0));
+}
+
+void train_host_lstm(struct train_device *d, const struct train_lstm *l, const float *z, float *h)
+{
+	size_t n = l->width;
+
+	(void)d;
+	for (size_t row = 0; row < l->rows; row++, z += 4 * n) {
+		size_t at = row * l->stride * n;
+		float *ifgo = l->ifgo + 4 * at;
+
+		for (size_t k = 0; k < n; k++) {
+			float i = sigmoid(z[k]), f = sigmoid(z[n + k] + 1.0f);
+			float g = hyperbolic_tangent(z[2 * n + k]), o = sigmoid(z[3 * n + k]);
+			float c = f * (l->before ? l->before[at + k] : 0.0f) + i * g;
+
+			ifgo[k] = i;
+			ifgo[n + k] = f;
+			ifgo[2 * n + k] = g;
+			ifgo[3 * n + k] = o;
+			l->c[at + k] = c;
+			h[at + k] = o * hyperbolic_tangent(c);
+		}
+	}
+}
+
+void train_host_lstm_back(struct train_device *d, const struct train_lstm *l, const float *dy,
+			  const float *dh, size_t dh_stride, float *dc, float *dz)
+{
+	size_t n = l->width;
+
+	(void)d;
+	for (size_t row = 0; row < l->rows; row++, dc += n) {
+		size_t at = row * l->stride * n;
+		const float *ifgo = l->ifgo + 4 * at;
+		float *to = dz + 4 * at;
+
+		for (size_t k = 0; k < n; k++) {
+			float i = ifgo[k], f = ifgo[n + k], g = ifgo[2 * n + k],
+			      o = ifgo[3 * n + k];
+			float out = dy[at + k] + (dh ? dh[row * dh_stride + k] : 0.0f);
+			float tanh_c = hyperbolic_tangent(l->c[at + k]);
+			float of_c = out * o * (1.0f - tanh_c * tanh_c) + (dh ? dc[k] : 0.0f);
+
+			to[k] = of_c * g * i * (1.0f - i);
+			to[n + k] = of_c * (l->before ? l->before[at + k] : 0.0f) * f * (1.0f - f);
+			to[2 * n + k] = of_c * i * (1.0f - g * g);
+			to[3 * n + k] = out * tanh_c * o * (1.0f - o);
+			dc[k] = of_c * f;
+		}
 	}
 }

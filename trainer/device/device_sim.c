@@ -140,16 +140,16 @@ static void sim_adam(struct train_device *d, size_t count, const struct train_ad
 	train_host_adam(d, count, a, real(gradient), real(mean), real(square), real(weight));
 }
 
-static void sim_embed(struct train_device *d, size_t rows, size_t positions, size_t width,
+static void sim_embed(struct train_device *d, size_t vectors, size_t positions, size_t width,
 		      const float *x, const float *table, const float *places, float *y)
 {
-	train_host_embed(d, rows, positions, width, real(x), real(table), real(places), real(y));
+	train_host_embed(d, vectors, positions, width, real(x), real(table), real(places), real(y));
 }
 
-static void sim_embed_back(struct train_device *d, size_t rows, size_t positions, size_t width,
+static void sim_embed_back(struct train_device *d, size_t vectors, size_t positions, size_t width,
 			   size_t characters, const float *x, const float *dy, float *gradients)
 {
-	train_host_embed_back(d, rows, positions, width, characters, real(x), real(dy),
+	train_host_embed_back(d, vectors, positions, width, characters, real(x), real(dy),
 			      real(gradients));
 }
 
@@ -193,6 +193,31 @@ static void sim_causal_back(struct train_device *d, size_t positions, float scal
 			    const float *weights, float *dweights)
 {
 	train_host_causal_back(d, positions, scale, real(weights), real(dweights));
+}
+
+static struct train_lstm real_lstm(const struct train_lstm *l)
+{
+	struct train_lstm cells = *l;
+
+	cells.ifgo = real(l->ifgo);
+	cells.before = real(l->before);
+	cells.c = real(l->c);
+	return cells;
+}
+
+static void sim_lstm(struct train_device *d, const struct train_lstm *l, const float *z, float *h)
+{
+	struct train_lstm cells = real_lstm(l);
+
+	train_host_lstm(d, &cells, real(z), real(h));
+}
+
+static void sim_lstm_back(struct train_device *d, const struct train_lstm *l, const float *dy,
+			  const float *dh, size_t dh_stride, float *dc, float *dz)
+{
+	struct train_lstm cells = real_lstm(l);
+
+	train_host_lstm_back(d, &cells, real(dy), real(dh), dh_stride, real(dc), real(dz));
 }
 
 const struct train_device_ops train_device_sim = {

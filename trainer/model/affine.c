@@ -108,15 +108,22 @@ static bool is_sharded(const struct train_affine_pass *p, enum train_cut cut)
 
 /* ---- forward and backward ----------------------------------------------------------------------- */
 
+static struct train_node run_of(const struct train_affine_pass *p)
+{
+	return p->run.last ? p->run : (struct train_node){ 0, p->rows * p->affine->vectors };
+}
+
 void train_affine_forward(const struct train_affine_pass *p, const float *parameters, bool relu,
 			  float *y)
 {
 	const struct train_affine *l = p->affine;
 	struct train_device *d = p->model->device;
-	struct train_matrix x = { p->x, l->inputs, false },
+	struct train_node run = run_of(p);
+	struct train_matrix x = { p->x + run.first * l->inputs, l->inputs, false },
 			    w = { parameters + l->at, l->outputs, false };
-	size_t rows = p->rows * l->vectors;
+	size_t rows = run.last - run.first;
 
+	y += run.first * l->outputs;
 	if (is_sharded(p, TRAIN_CUT_ROWS))
 		sum_product((struct shard_product){ p, x, w, l->outputs, 0, l->outputs }, y);
 	else
@@ -129,13 +136,15 @@ void train_affine_backward_input(const struct train_affine_pass *p, const float 
 {
 	const struct train_affine *l = p->affine;
 	struct train_device *d = p->model->device;
-	struct train_matrix dy = { p->dy, l->outputs, false },
+	struct train_node run = run_of(p);
+	struct train_matrix dy = { p->dy + run.first * l->outputs, l->outputs, false },
 			    w = { parameters + l->at, l->outputs, true };
 
+	dx += run.first * l->inputs;
 	if (is_sharded(p, TRAIN_CUT_COLUMNS))
 		sum_product((struct shard_product){ p, dy, w, 1, 0, l->inputs }, dx);
 	else
-		d->ops->gemm(d, p->rows * l->vectors, l->inputs, l->outputs, dy, w, dx, l->inputs);
+		d->ops->gemm(d, run.last - run.first, l->inputs, l->outputs, dy, w, dx, l->inputs);
 }
 
 /* ---- gradients of weights ----------------------------------------------------------------------- */

@@ -22,10 +22,21 @@ size_t train_affine_scratch(const struct train_model *m, const struct train_affi
 struct train_affine_pass {
 	struct train_model *model;
 	const struct train_affine *affine;
-	size_t rows;     /* samples */
-	const float *x;  /* [rows * vectors][inputs] */
-	const float *dy; /* [rows * vectors][outputs] */
+	size_t rows;           /* samples */
+	const float *x;        /* [rows * vectors][inputs] */
+	const float *dy;       /* [rows * vectors][outputs] */
+	struct train_node run; /* vectors that forward and backward_input compute; empty: all.
+				* Not of a product that is cut. */
 };
+
+/* A pass through affine[i] of a layer. */
+static inline struct train_affine_pass train_affine_of(const struct train_pass *p, int i,
+						       const float *x, const float *dy)
+{
+	return (struct train_affine_pass){
+		.model = p->model, .affine = &p->layer->affine[i], .rows = p->rows, .x = x, .dy = dy
+	};
+}
 
 /* parameters, gradients: those of the layer. */
 void train_affine_forward(const struct train_affine_pass *p, const float *parameters, bool relu,

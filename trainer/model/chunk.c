@@ -91,6 +91,7 @@ float *train_chunk_forward(struct train_activations *a, const float *parameters,
 
 	for (; p < a->pass + (a->last - a->first); p++) {
 		p->rows = rows;
+		p->part = a->part;
 		p->x = x;
 		p->layer->ops->forward(p, parameters_of(p, parameters));
 		x = p->y;
@@ -114,6 +115,7 @@ void train_chunk_backward_input(struct train_activations *a, const float *parame
 	a->pass[n - 1].dy = dy;
 	for (struct train_pass *p = a->pass + n; p-- > a->pass;) {
 		backward_relu(p);
+		p->part = a->part;
 		if (p->dx)
 			p->layer->ops->backward_input(p, parameters_of(p, parameters));
 	}

@@ -54,12 +54,32 @@ struct train_pass {
 	struct train_model *model;
 	const struct train_layer *layer;
 	size_t rows;
-	const float *x; /* [rows][inputs] */
-	float *y;       /* [rows][outputs] */
-	float *dy;      /* gradient of y */
-	float *dx;      /* gradient of x, by backward_input */
-	uint8_t *kept;  /* [rows][layer->kept] */
+	const float *x;         /* [rows][inputs] */
+	float *y;               /* [rows][outputs] */
+	float *dy;              /* gradient of y */
+	float *dx;              /* gradient of x, by backward_input */
+	uint8_t *kept;          /* [rows][layer->kept] */
+	struct train_node part; /* of a sequence: the positions to compute; empty: all */
 };
+
+static inline struct train_node train_pass_positions(const struct train_pass *p)
+{
+	return p->part.last ? p->part : (struct train_node){ 0, p->layer->positions };
+}
+
+/* The vectors that a pass computes, as runs of consecutive ones: all, or a part of each row. */
+static inline size_t train_pass_runs(const struct train_pass *p)
+{
+	return p->part.last ? p->rows : 1;
+}
+
+static inline struct train_node train_pass_run(const struct train_pass *p, size_t i)
+{
+	size_t n = p->layer->positions;
+
+	return p->part.last ? (struct train_node){ i * n + p->part.first, i * n + p->part.last }
+			    : (struct train_node){ 0, p->rows * n };
+}
 
 /* Callback of the backward pass: gradients have become final. */
 struct train_ready {
@@ -87,7 +107,7 @@ struct train_layer_ops {
 };
 
 extern const struct train_layer_ops train_layer_dense, train_layer_convolution, train_layer_embed,
-	train_layer_attention, train_layer_feedforward, train_layer_head;
+	train_layer_attention, train_layer_feedforward, train_layer_head, train_layer_lstm;
 
 /* Add a layer, whose inputs are the outputs of the layer before: fully connected; a convolution of
  * 5 x 5 of square planes, with ReLU and 2 x 2 max pooling, to `to` planes. Return 0 | TRAIN_FAILED
@@ -95,11 +115,13 @@ extern const struct train_layer_ops train_layer_dense, train_layer_convolution, 
 int train_layer_add_dense(struct train_model *m, size_t outputs, bool relu, enum train_cut cut);
 int train_layer_add_convolution(struct train_model *m, size_t to);
 
-/* Add a layer of a transformer: vectors of the characters and of their positions; x +
- * attention(norm(x)); x + feedforward(norm(x)); norm(x) W + b. Return 0 | TRAIN_FAILED. */
-int train_layer_add_embed(struct train_model *m, size_t width);
+/* Add a layer of a model of text: vectors of the characters, plus those of their positions if
+ * `places`; x + attention(norm(x)); x + feedforward(norm(x)); LSTM cells; norm(x) W + b. Return 0 |
+ * TRAIN_FAILED. */
+int train_layer_add_embed(struct train_model *m, size_t width, bool places);
 int train_layer_add_attention(struct train_model *m);
 int train_layer_add_feedforward(struct train_model *m);
+int train_layer_add_lstm(struct train_model *m, size_t width);
 int train_layer_add_head(struct train_model *m);
 
 /* from: in the layer's gradients */

@@ -45,14 +45,12 @@ static struct train_affine_pass first_of(const struct train_pass *p)
 {
 	struct attention_memory k = memory_of(p);
 
-	return (struct train_affine_pass){ p->model, &p->layer->affine[0], p->rows, k.normed,
-					   k.dqkv };
+	return train_affine_of(p, 0, k.normed, k.dqkv);
 }
 
 static struct train_affine_pass second_of(const struct train_pass *p)
 {
-	return (struct train_affine_pass){ p->model, &p->layer->affine[1], p->rows,
-					   memory_of(p).mixed, p->dy };
+	return train_affine_of(p, 1, memory_of(p).mixed, p->dy);
 }
 
 /* ---- a head of a sample ------------------------------------------------------------------------- */

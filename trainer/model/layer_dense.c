@@ -7,7 +7,7 @@
 
 static struct train_affine_pass pass_of(const struct train_pass *p)
 {
-	return (struct train_affine_pass){ p->model, &p->layer->affine[0], p->rows, p->x, p->dy };
+	return train_affine_of(p, 0, p->x, p->dy);
 }
 
 static void dense_forward(const struct train_pass *p, const float *parameters)

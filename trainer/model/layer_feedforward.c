@@ -36,14 +36,12 @@ static struct train_affine_pass first_of(const struct train_pass *p)
 {
 	struct feedforward_memory k = memory_of(p);
 
-	return (struct train_affine_pass){ p->model, &p->layer->affine[0], p->rows, k.normed,
-					   k.dbefore };
+	return train_affine_of(p, 0, k.normed, k.dbefore);
 }
 
 static struct train_affine_pass second_of(const struct train_pass *p)
 {
-	return (struct train_affine_pass){ p->model, &p->layer->affine[1], p->rows,
-					   memory_of(p).hidden, p->dy };
+	return train_affine_of(p, 1, memory_of(p).hidden, p->dy);
 }
 
 static size_t hidden_of(const struct train_pass *p)

@@ -1,5 +1,5 @@
 /*
- * layer_head.c - the last layer of a transformer: y = norm(x) W + b, the logits of each position
+ * layer_head.c - the last layer of a model of text: y = norm(x) W + b, the logits of each position
  *
  * Called by model.c (layer.h); calls norm.c and affine.c.
  */
@@ -22,23 +22,35 @@ static struct head_memory memory_of(const struct train_pass *p)
 	return k;
 }
 
+static struct train_affine_pass affine_of(const struct train_pass *p, struct train_node run)
+{
+	struct train_affine_pass pass = train_affine_of(p, 0, memory_of(p).normed, p->dy);
+
+	pass.run = run;
+	return pass;
+}
+
 static void head_forward(const struct train_pass *p, const float *parameters)
 {
 	struct head_memory k = memory_of(p);
 
 	train_norm_forward(p, parameters, k.stats, k.normed);
-	train_affine_forward(&(struct train_affine_pass){ p->model, &p->layer->affine[0], p->rows,
-							  k.normed, NULL },
-			     parameters, false, p->y);
+	for (size_t i = 0; i < train_pass_runs(p); i++) {
+		struct train_affine_pass run = affine_of(p, train_pass_run(p, i));
+
+		train_affine_forward(&run, parameters, false, p->y);
+	}
 }
 
 static void head_backward_input(const struct train_pass *p, const float *parameters)
 {
 	struct head_memory k = memory_of(p);
 
-	train_affine_backward_input(&(struct train_affine_pass){ p->model, &p->layer->affine[0],
-								 p->rows, k.normed, p->dy },
-				    parameters, k.dnormed);
+	for (size_t i = 0; i < train_pass_runs(p); i++) {
+		struct train_affine_pass run = affine_of(p, train_pass_run(p, i));
+
+		train_affine_backward_input(&run, parameters, k.dnormed);
+	}
 	train_norm_backward_input(p, parameters, k.stats, k.dnormed, false);
 }
 
@@ -46,9 +58,8 @@ static int head_backward_weights(const struct train_pass *p, const struct train_
 				 float *gradients, const struct train_ready *ready)
 {
 	struct head_memory k = memory_of(p);
-	struct train_affine_pass pass = { p->model, &p->layer->affine[0], p->rows, k.normed,
-					  p->dy };
-	int rc = train_affine_backward_weights(&pass, sum, gradients, ready);
+	struct train_affine_pass all = affine_of(p, (struct train_node){ 0, 0 });
+	int rc = train_affine_backward_weights(&all, sum, gradients, ready);
 
 	return rc ? rc : train_norm_backward_weights(p, k.stats, k.dnormed, sum, gradients, ready);
 }

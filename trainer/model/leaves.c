@@ -187,7 +187,7 @@ void train_leaves_each(const struct train_leaf_sum *sum, size_t rows, size_t cou
 		fn(arg, 0, rows, place);
 		return;
 	}
-	p.row = train_leaves_rows(sum->leaves, sum->run).first;
+	p.row = train_leaves_rows(sum->leaves, sum->run).first - sum->skip;
 	for (size_t i = 0; i < sum->nodes; i++) {
 		float *out = place + i * sum->stride;
 

@@ -72,6 +72,7 @@ struct train_leaf_sum {
 	const struct train_leaves *leaves;
 	struct train_device *device;
 	struct train_node run; /* this rank's leaves */
+	size_t skip;           /* rows of a pass in front of those of run */
 	struct train_node *node;
 	size_t nodes, stride;
 	float *scratch; /* device memory, [TRAIN_SUM_LEVELS][piece] */

@@ -48,6 +48,7 @@ struct train_activations {
 	struct train_pass *pass; /* [last - first] */
 	float *dx;               /* gradient of the chunk's input; NULL: it is the model's input */
 	float *dy;               /* memory for the gradient of the chunk's output; NULL: y is */
+	struct train_node part;  /* positions of the next forward or backward_input; empty: all */
 };
 
 /* Layers whose parameters or gradients a rank has for a while only. All zero: the model's arrays have
@@ -98,7 +99,8 @@ struct train_model_size {
 
 struct train_model_ops {
 	const char *name, *syntax, *help;
-	bool text; /* inputs are characters, not images */
+	bool text;      /* inputs are characters, not images */
+	bool recurrent; /* passes may compute parts of a sequence one after the other */
 
 	/* Adds the layers. `shape` is the text behind the name and a colon in --model, or NULL.
 	 * Returns 0 | TRAIN_USAGE (bad shape) | TRAIN_FAILED (memory). */
@@ -106,7 +108,7 @@ struct train_model_ops {
 };
 
 extern const struct train_model_ops train_model_linear, train_model_mlp, train_model_cnn,
-	train_model_gpt;
+	train_model_gpt, train_model_rnn;
 extern const struct train_model_ops *const train_models[]; /* ends with NULL */
 
 /* text: NAME or NAME:SHAPE. Returns 0 | TRAIN_USAGE | TRAIN_FAILED. */

@@ -19,7 +19,13 @@ void train_norm_forward(const struct train_pass *p, const float *parameters, flo
 	const struct train_layer *l = p->layer;
 	struct train_device *d = p->model->device;
 
-	d->ops->norm(d, p->rows * l->positions, l->width, p->x, parameters, stats, y);
+	for (size_t i = 0; i < train_pass_runs(p); i++) {
+		struct train_node run = train_pass_run(p, i);
+		size_t at = run.first * l->width;
+
+		d->ops->norm(d, run.last - run.first, l->width, p->x + at, parameters,
+			     stats + run.first * TRAIN_NORM_KEPT, y + at);
+	}
 }
 
 void train_norm_backward_input(const struct train_pass *p, const float *parameters,
@@ -28,9 +34,15 @@ void train_norm_backward_input(const struct train_pass *p, const float *paramete
 	const struct train_layer *l = p->layer;
 	struct train_device *d = p->model->device;
 
-	d->ops->norm_back(d, p->rows * l->positions, l->width, p->x, parameters, stats, dy, p->dx);
-	if (adds_input)
-		d->ops->add(d, p->rows * l->positions * l->width, p->dy, p->dx);
+	for (size_t i = 0; i < train_pass_runs(p); i++) {
+		struct train_node run = train_pass_run(p, i);
+		size_t at = run.first * l->width, count = run.last - run.first;
+
+		d->ops->norm_back(d, count, l->width, p->x + at, parameters,
+				  stats + run.first * TRAIN_NORM_KEPT, dy + at, p->dx + at);
+		if (adds_input)
+			d->ops->add(d, count * l->width, p->dy + at, p->dx + at);
+	}
 }
 
 struct norm_pass {

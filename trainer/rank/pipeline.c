@@ -18,11 +18,6 @@ int train_pipeline_chunks(const struct train_rank *t, int *ret_chunks)
 		return TRAIN_OK;
 	rc = train_schedule_open(&s, c->schedule, t->mesh.stages, micro);
 	*ret_chunks = s.chunks;
-	if (!rc && s.ops->recurrent)
-		rc = train_fail(TRAIN_USAGE,
-				"--schedule %s: is for recurrent models, and --model %s is none; "
-				"use gpipe, 1f1b, interleaved:2 or zero-bubble",
-				c->schedule, c->model);
 	train_schedule_close(&s);
 	return rc;
 }
@@ -41,6 +36,27 @@ static int open_chunks(struct train_pipeline *p)
 	}
 	if (!p->chunk || !p->activations)
 		return train_fail(TRAIN_FAILED, "no memory for %d chunks", p->schedule.chunks);
+	return TRAIN_OK;
+}
+
+static int check_recurrent(const struct train_rank *t)
+{
+	const struct train_config *c = t->config;
+	int micro = t->pipeline->micro;
+
+	if (!t->pipeline->schedule.ops->recurrent)
+		return TRAIN_OK;
+	if (!t->model.ops->recurrent)
+		return train_fail(TRAIN_USAGE,
+				  "--schedule %s: is for recurrent models, and --model %s is none; "
+				  "use gpipe, 1f1b, interleaved:2 or zero-bubble",
+				  c->schedule, c->model);
+	if ((size_t)micro > t->data->positions)
+		return train_fail(
+			TRAIN_USAGE,
+			"--micro %d: --schedule %s cuts a sequence into as many parts, and "
+			"it has --context %zu characters; use at most that",
+			micro, c->schedule, t->data->positions);
 	return TRAIN_OK;
 }
 
@@ -65,9 +81,11 @@ int train_pipeline_open(struct train_rank *t)
 	if (!rc)
 		rc = train_schedule_check(&p->schedule, &p->proof);
 	if (!rc)
+		rc = check_recurrent(t);
+	if (!rc)
 		rc = open_chunks(p);
 	for (int m = 0; m < p->micro && !rc; m++) {
-		struct train_node rows = train_leaves_rows(&t->leaves, train_pipeline_leaves(t, m));
+		struct train_node rows = train_pipeline_rows_of(t, m);
 
 		p->rows = rows.last - rows.first > p->rows ? rows.last - rows.first : p->rows;
 	}

@@ -10,7 +10,7 @@ static const float *input_of(struct train_rank *t, int chunk, int micro)
 	const struct train_activations *before;
 
 	if (chunk == 0)
-		return t->x + train_pipeline_micro(t, micro).first * t->data->pixels;
+		return t->x + train_pipeline_rows_of(t, micro).first * t->data->pixels;
 	if (p->schedule.stages > 1)
 		return train_slot_of(p, chunk, micro)->x;
 	before = &train_slot_of(p, chunk - 1, micro)->activations;
@@ -34,6 +34,7 @@ static void loss_leaf(void *arg, size_t row, size_t rows, float *out)
 			       out);
 }
 
+/* logits: of the micro-batch's samples */
 static void add_loss(struct train_rank *t, int micro, float *logits)
 {
 	struct train_node rows = train_pipeline_micro(t, micro);
@@ -46,10 +47,24 @@ static void add_loss(struct train_rank *t, int micro, float *logits)
 	train_pipeline_add(t, s, micro);
 }
 
+/* The last chunk's logits of a micro-batch. The loss of a sequence is one sum over its parts. */
+static void add_losses(struct train_rank *t, int micro, float *logits)
+{
+	size_t each = t->data->positions * t->data->classes;
+	struct train_pipeline *p = t->pipeline;
+
+	if (!p->schedule.ops->recurrent)
+		add_loss(t, micro, logits);
+	else if (micro == p->micro - 1)
+		for (int m = 0; m < p->micro; m++)
+			add_loss(t, m, logits + train_pipeline_micro(t, m).first * each);
+}
+
 static int forward_step(struct train_rank *t, struct train_schedule_step step)
 {
 	struct train_pipeline *p = t->pipeline;
-	struct train_node rows = train_pipeline_micro(t, step.micro);
+	struct train_node rows = train_pipeline_rows_of(t, step.micro);
+	struct train_activations *a;
 	int rc = TRAIN_OK;
 	float *y;
 
@@ -57,11 +72,12 @@ static int forward_step(struct train_rank *t, struct train_schedule_step step)
 		rc = train_slot_take(t, step.chunk, step.micro);
 	if (rc)
 		return rc;
-	y = train_chunk_forward(&train_slot_of(p, step.chunk, step.micro)->activations,
-				t->parameters, input_of(t, step.chunk, step.micro),
+	a = &train_slot_of(p, step.chunk, step.micro)->activations;
+	a->part = train_part_positions(t, step.micro);
+	y = train_chunk_forward(a, t->parameters, input_of(t, step.chunk, step.micro),
 				rows.last - rows.first);
 	if (step.chunk == t->model.chunks - 1)
-		add_loss(t, step.micro, y);
+		add_losses(t, step.micro, y);
 	return TRAIN_OK;
 }
 
@@ -86,10 +102,12 @@ static int backward_weights_step(struct train_rank *t, struct train_schedule_ste
 	struct train_pipeline *p = t->pipeline;
 	struct pipeline_sum *s = &p->sum[step.chunk];
 	struct train_pipeline_part part = train_pipeline_part(t, s, step.micro);
-	int rc =
-		train_chunk_backward_weights(&train_slot_of(p, step.chunk, step.micro)->activations,
-					     &part.sum, part.gradients, NULL);
+	int rc;
 
+	if (p->schedule.ops->recurrent) /* the pass has all rows */
+		part.sum.skip = train_pipeline_micro(t, step.micro).first;
+	rc = train_chunk_backward_weights(&train_slot_of(p, step.chunk, step.micro)->activations,
+					  &part.sum, part.gradients, NULL);
 	train_pipeline_add(t, s, step.micro);
 	return rc;
 }

@@ -110,7 +110,8 @@ static float *data_of(struct train_rank *t, struct pipeline_slot *slot,
 
 int train_links_pass(struct train_rank *t, struct train_schedule_step step)
 {
-	struct train_node rows = train_pipeline_micro(t, step.micro);
+	struct train_node rows = train_pipeline_rows_of(t, step.micro);
+	struct train_node part = train_part_positions(t, step.micro);
 	enum pipeline_message message = message_of(step.kind);
 	struct pipeline_link *link = &t->pipeline->link[message];
 	struct pipeline_slot *slot;
@@ -126,6 +127,12 @@ int train_links_pass(struct train_rank *t, struct train_schedule_step step)
 	slot = train_slot_of(t->pipeline, step.chunk, step.micro);
 	data = data_of(t, slot, message, &width);
 	count = (rows.last - rows.first) * width;
+	if (part.last) {
+		if (train_step_is_send(step.kind))
+			train_part_copy(t, slot, step.micro, message, data, width);
+		data = slot->part[message];
+		count = count / t->data->positions * (part.last - part.first);
+	}
 	if (train_step_is_send(step.kind)) {
 		t->message_bytes += count * sizeof(*data);
 		result = tuttiSend(data, count, tuttiFloat32, link->peer, link->comm, link->stream);
@@ -149,10 +156,22 @@ int train_links_wait(struct train_rank *t, struct train_schedule_step step)
 {
 	enum pipeline_message message = step.kind == TRAIN_STEP_FORWARD ? PIPELINE_INPUT
 									: PIPELINE_DY;
+	struct pipeline_slot *slot;
+	size_t width;
+	float *data;
+	int rc;
 
 	if (step.kind == TRAIN_STEP_FORWARD && (step.chunk == 0 || t->mesh.stages == 1))
 		return TRAIN_OK; /* takes its slot first */
-	return wait_for(t, train_slot_of(t->pipeline, step.chunk, step.micro), message);
+	if (step.kind == TRAIN_STEP_BACKWARD_WEIGHTS)
+		return TRAIN_OK; /* backward_input has waited */
+	slot = train_slot_of(t->pipeline, step.chunk, step.micro);
+	rc = wait_for(t, slot, message);
+	if (rc || !slot->part[message])
+		return rc;
+	data = data_of(t, slot, message, &width);
+	train_part_copy(t, slot, step.micro, message, data, width);
+	return TRAIN_OK;
 }
 
 int train_links_sent(struct train_rank *t, struct pipeline_slot *slot)

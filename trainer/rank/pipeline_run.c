@@ -115,6 +115,7 @@ int train_pipeline_forward(struct train_rank *t, size_t rows, float **ret_logits
 
 		rc = train_slot_take(t, c, 0);
 		slot = train_slot_of(p, c, 0);
+		slot->activations.part = (struct train_node){ 0, 0 };
 		if (!rc && c > 0 && m->stages > 1) {
 			rc = train_check(tuttiRecv(slot->x, in, tuttiFloat32, (c - 1) % m->stages,
 						   t->mesh.comm, NULL),

@@ -30,9 +30,17 @@ static int open_slot(struct train_rank *t, int chunk, struct pipeline_slot *slot
 	struct train_pipeline *p = t->pipeline;
 	struct train_model *m = &t->model;
 	size_t first = m->chunk_first[chunk];
+	const struct pipeline_slot *shared = &p->chunk[chunk].slot[0];
+	bool parts = p->schedule.ops->recurrent;
 	int rc = open_events(slot);
 
-	if (rc)
+	if (!rc && parts)
+		rc = train_part_open(t, chunk, slot);
+	if (!rc && parts && slot != shared) {
+		slot->activations = shared->activations;
+		slot->x = shared->x;
+	}
+	if (rc || (parts && slot != shared))
 		return rc;
 	if (chunk > 0 && m->stages > 1) {
 		slot->x = t->device.ops->alloc(&t->device,
@@ -86,6 +94,9 @@ void train_slots_close(struct train_rank *t, struct pipeline_chunk *chunk)
 		for (int e = 0; e < PIPELINE_LINKS; e++)
 			if (slot->event[e])
 				tuttiEventDestroy(slot->event[e]);
+		train_part_close(t, slot);
+		if (i > 0 && t->pipeline->schedule.ops->recurrent)
+			continue; /* the first slot has the memory */
 		train_activations_close(&t->model, &slot->activations);
 		t->device.ops->free(&t->device, slot->x);
 	}

@@ -3,7 +3,8 @@
  * of their gradients
  *
  * Shared by the files pipeline*.c: pipeline.c opens and closes a stage, pipeline_run.c runs its list,
- * pipeline_compute.c its computations, pipeline_links.c its messages.
+ * pipeline_compute.c its computations, pipeline_links.c its messages, pipeline_time.c those of a
+ * part of a sequence.
  */
 #ifndef TRAIN_PIPELINE_STATE_H
 #define TRAIN_PIPELINE_STATE_H
@@ -27,11 +28,13 @@ struct pipeline_link {
 	int peer;
 };
 
-/* The memory of a micro-batch's pass through a chunk. */
+/* The memory of a micro-batch's pass through a chunk. Parts of a sequence share the activations and
+ * x of the chunk's first slot. */
 struct pipeline_slot {
 	tuttiEvent_t event[PIPELINE_LINKS]; /* end of the latest message of each kind */
 	struct train_activations activations;
 	float *x; /* received input; NULL: the chunk gets its input without a message */
+	float *part[PIPELINE_LINKS]; /* messages of a part of a sequence; NULL: none, or no parts */
 	bool used;
 };
 
@@ -100,6 +103,19 @@ int train_links_pass(struct train_rank *t, struct train_schedule_step step);
 int train_links_wait(struct train_rank *t, struct train_schedule_step step);
 int train_links_sent(struct train_rank *t, struct pipeline_slot *slot);
 
+/* ---- parts of a sequence ----------------------------------------------------------------------- */
+
+/* The positions of a micro-batch; empty if it has whole sequences. */
+struct train_node train_part_positions(const struct train_rank *t, int micro);
+
+/* Memory for the messages of a slot of the chunk. Returns 0 | TRAIN_FAILED. */
+int train_part_open(struct train_rank *t, int chunk, struct pipeline_slot *slot);
+void train_part_close(struct train_rank *t, struct pipeline_slot *slot);
+
+/* Copies the micro-batch's part of data[rows][width] to the slot's message, or back. */
+void train_part_copy(struct train_rank *t, struct pipeline_slot *slot, int micro,
+		     enum pipeline_message message, float *data, size_t width);
+
 /* ---- computations ------------------------------------------------------------------------------ */
 
 /* Runs a computation when its data is there. Returns 0 | TRAIN_FAILED. */
@@ -107,8 +123,10 @@ int train_pipeline_compute(struct train_rank *t, struct train_schedule_step step
 
 /* ---- sums -------------------------------------------------------------------------------------- */
 
-/* The rows of a micro-batch within this rank's share. */
+/* The rows of a micro-batch within this rank's share, of which gradients of weights are summed; those
+ * of its forward and backward_input, which are all rows if it is a part of a sequence. */
 struct train_node train_pipeline_micro(const struct train_rank *t, int micro);
+struct train_node train_pipeline_rows_of(const struct train_rank *t, int micro);
 
 /* The leaves of a micro-batch of this rank's share. */
 struct train_node train_pipeline_leaves(const struct train_rank *t, int micro);

@@ -3,8 +3,9 @@
  *
  * A model is cut into chunks, a global batch into micro-batches. Chunk c is on stage c % stages;
  * with one chunk a stage, chunk and stage are the same number. A recurrent schedule cuts time
- * instead: a chunk is a layer, and a micro-batch is a part of the sequence, which begins with the
- * hidden state that the part before it left.
+ * instead: a micro-batch is a part of the sequence, which begins with the hidden state that the part
+ * before it left. Only in BACKWARD_WEIGHTS a micro-batch is some samples there, with their whole
+ * sequences.
  *
  * A schedule is one file schedule_NAME.c, whose builder appends the computations of a stage in
  * their order, and one row of the table in schedule.c. schedule_messages.c adds sends, receives

@@ -133,13 +133,22 @@ static int check_backward_input(struct schedule_proof *p, int stage,
 	return TRAIN_OK;
 }
 
-/* One device adds gradients in the order of its backward passes. */
+/* The backward passes of all parts of a sequence are done, in a recurrent schedule. */
+static bool sequence_done(const struct schedule_proof *p, int chunk)
+{
+	bool done = true;
+
+	for (int micro = 0; p->s->ops->recurrent && micro < p->s->micro; micro++)
+		done &= (*facts_of(p, chunk, micro) & FACT_BACKWARD) != 0;
+	return done;
+}
+
+/* One device adds gradients in the order of micro-batches. */
 static int check_backward_weights(struct schedule_proof *p, int stage,
 				  struct train_schedule_step step)
 {
 	struct chunk_facts *chunk = &p->chunk[step.chunk];
 	int *facts = facts_of(p, step.chunk, step.micro);
-	int micro = p->s->ops->recurrent ? p->s->micro - 1 - chunk->summed : chunk->summed;
 
 	if (*facts & FACT_SUMMED)
 		return refute(p, stage, "the gradient of a micro-batch counts twice");
@@ -147,8 +156,10 @@ static int check_backward_weights(struct schedule_proof *p, int stage,
 		return refute(p, stage, "the gradient of its input is not computed");
 	if (*facts & FACT_FREED)
 		return refute(p, stage, "its activations are not here");
-	if (step.micro != micro)
-		return refute(p, stage, "one device would add micro-batch %d here", micro);
+	if (!sequence_done(p, step.chunk))
+		return refute(p, stage, "a part of the sequence has no gradient yet");
+	if (step.micro != chunk->summed)
+		return refute(p, stage, "one device would add micro-batch %d here", chunk->summed);
 	*facts |= FACT_SUMMED;
 	chunk->summed++;
 	return TRAIN_OK;
@@ -160,7 +171,8 @@ static int check_free(struct schedule_proof *p, int stage, struct train_schedule
 
 	if (*facts & FACT_FREED)
 		return refute(p, stage, "these activations ended before");
-	if (!(*facts & FACT_SUMMED))
+	if (!(*facts & FACT_SUMMED) ||
+	    (p->s->ops->recurrent && p->chunk[step.chunk].summed < p->s->micro))
 		return refute(p, stage, "the gradient of the weights still needs the activations");
 	*facts = (*facts | FACT_FREED) & ~FACT_ALIVE;
 	p->alive[stage]--;

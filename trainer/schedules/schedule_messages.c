@@ -105,6 +105,17 @@ static void offer(struct message_walk *w, int stage, struct train_schedule_step 
 		w->sending[stage] = true;
 }
 
+/* Appends the ends of activations after gradients of weights. Those of a recurrent schedule need the
+ * whole sequence. */
+static void end_activations(struct message_walk *w, int stage, struct train_schedule_step step)
+{
+	if (!w->s->ops->recurrent)
+		train_step_append(w->s, stage, TRAIN_STEP_FREE, step.chunk, step.micro);
+	else if (step.micro == w->s->micro - 1)
+		for (int m = 0; m < w->s->micro; m++)
+			train_step_append(w->s, stage, TRAIN_STEP_FREE, step.chunk, m);
+}
+
 /* Appends the stage's next computation. Returns false if the stage waits. */
 static bool compute(struct message_walk *w, int stage)
 {
@@ -115,7 +126,7 @@ static bool compute(struct message_walk *w, int stage)
 	step = w->computations[stage].step[w->next[stage]++];
 	train_step_append(w->s, stage, step.kind, step.chunk, step.micro);
 	if (step.kind == TRAIN_STEP_BACKWARD || step.kind == TRAIN_STEP_BACKWARD_WEIGHTS)
-		train_step_append(w->s, stage, TRAIN_STEP_FREE, step.chunk, step.micro);
+		end_activations(w, stage, step);
 	if (step.kind == TRAIN_STEP_FORWARD || step.kind == TRAIN_STEP_BACKWARD ||
 	    step.kind == TRAIN_STEP_BACKWARD_INPUT)
 		offer(w, stage, step);
