@@ -23,6 +23,7 @@ static const struct strategy_option strategy_options[] = {
 	OPTION("ps", servers, "ps-sync ps-async ps-strategy downpour"),
 	OPTION("devices", devices, "ps-strategy"),
 	OPTION("zero", zero, "mirrored"),
+	OPTION("compress", compress, "mirrored"),
 	OPTION("optimizer", optimizer, "one mirrored reduce-to-one hierarchical-copy"),
 	OPTION("k", k, "spare"),
 	OPTION("ssp", ssp, "ps-async"),

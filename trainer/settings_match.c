@@ -52,6 +52,7 @@ static size_t list_settings(const struct train_rank *t, struct setting *settings
 	add_number(settings, &n, "shards", (double)c->shards);
 	add_text(settings, &n, "schedule", c->schedule);
 	add_number(settings, &n, "zero", (double)c->zero);
+	add_text(settings, &n, "compress", c->compress ? c->compress : "");
 	add_number(settings, &n, "micro", (double)c->micro);
 	add_number(settings, &n, "global-batch", (double)c->global_batch);
 	add_number(settings, &n, "epochs", (double)c->epochs);

@@ -5,13 +5,15 @@
 #include "trainer/data/data.h"
 #include "trainer/device/device.h"
 #include "trainer/model/model.h"
+#include "trainer/strategy/compress.h"
 #include "trainer/strategy/strategy.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* Help texts made from the tables of data sources, models, strategies and devices. */
-static char data_help[1024], model_help[1024], strategy_help[1024], device_help[1024];
+static char data_help[1024], model_help[1024], strategy_help[1024], device_help[1024],
+	compress_help[1024];
 
 #define AT(field) offsetof(struct train_config, field)
 
@@ -65,6 +67,11 @@ static const struct tool_option options[] = {
 	  .max = 3,
 	  .help = "mirrored: each rank has a part of 1: the optimizer's state; 2: and the\n"
 		  "gradients of a layer at a time; 3: and a part of the parameters" },
+	{ .name = "compress",
+	  .kind = TOOL_OPT_TEXT,
+	  .argument = "HOW",
+	  .offset = AT(compress),
+	  .help = compress_help },
 	{ .name = "mesh",
 	  .kind = TOOL_OPT_TEXT,
 	  .argument = "LAYOUT",
@@ -505,6 +512,9 @@ static void list_tables(void)
 		add_line(model_help, train_models[i]->syntax, train_models[i]->help);
 	for (size_t i = 0; train_strategies[i]; i++)
 		add_line(strategy_help, train_strategies[i]->name, train_strategies[i]->help);
+	add_line(compress_help, "mirrored", "send gradients in fewer bytes, with error feedback");
+	for (size_t i = 0; train_compressors[i]; i++)
+		add_line(compress_help, train_compressors[i]->syntax, train_compressors[i]->help);
 	for (size_t i = 0; train_devices[i]; i++)
 		add_line(device_help, train_devices[i]->name, train_devices[i]->help);
 }

@@ -24,6 +24,7 @@ struct train_config {
 	const char *mesh, *schedule; /* mesh NULL: data-parallel only */
 	int64_t zero;                /* ZeRO's stage: 1: the optimizer is cut over the ranks */
 	int64_t micro;               /* micro-batches of a replica; 0: as many as stages */
+	const char *compress;        /* NULL: gradients are sent as they are */
 	const char *data, *data_dir, *model, *strategy, *device, *algo, *transport;
 	int64_t context; /* characters of a window of text */
 	int64_t global_batch, epochs, steps, seed, bucket_kb;

@@ -1,6 +1,8 @@
 /* strategy.c - the table of strategies (strategy.h) */
 #include "trainer/strategy/strategy.h"
 
+#include "trainer/strategy/compress.h"
+
 #include <string.h>
 
 const struct train_strategy_ops *const train_strategies[] = {
@@ -34,7 +36,12 @@ int train_strategy_find(struct train_rank *t)
 				  "--mesh %s: %s does not sum the gradients of every step over all "
 				  "replicas; use mirrored, reduce-to-one or hierarchical-copy",
 				  c->mesh, c->strategy);
-	found = c->zero > 1 ? &train_strategy_zero_layers : c->zero ? &train_strategy_zero : *at;
+	if (c->compress && train_compress_check(c))
+		return TRAIN_USAGE;
+	found = c->compress   ? &train_strategy_compressed
+		: c->zero > 1 ? &train_strategy_zero_layers
+		: c->zero     ? &train_strategy_zero
+			      : *at;
 	if (c->on_failure == TRAIN_FAILURE_SHRINK && found->no_shrink)
 		return train_fail(TRAIN_USAGE, "--on-failure shrink: %s", found->no_shrink);
 	t->strategy = found;

@@ -104,6 +104,7 @@ extern const struct train_strategy_ops train_strategy_one, train_strategy_mirror
 	train_strategy_ps_strategy, train_strategy_downpour, train_strategy_spare;
 extern const struct train_strategy_ops train_strategy_zero;        /* mirrored with --zero 1 */
 extern const struct train_strategy_ops train_strategy_zero_layers; /* with --zero 2 or 3 */
+extern const struct train_strategy_ops train_strategy_compressed;  /* with --compress */
 extern const struct train_strategy_ops *const train_strategies[];  /* ends with NULL */
 
 /* Sets t->strategy by --strategy. Returns 0 | TRAIN_USAGE: unknown, or incompatible with other
