@@ -26,6 +26,10 @@ static const struct tool_option options[] = {
 	  .max = 4096,
 	  .help = "start P workers on this host; without it: join the ranks\n"
 		  "of mpirun, srun, torchrun or TUTTI_RANK, or train alone" },
+	{ .name = "advise",
+	  .kind = TOOL_OPT_FLAG,
+	  .offset = AT(advise),
+	  .help = "train a few steps with 1 to --np ranks, and say how many to use" },
 	{ .name = "data",
 	  .kind = TOOL_OPT_TEXT,
 	  .argument = "NAME",

@@ -7,6 +7,7 @@
  */
 #include "tools/output.h"
 #include "tools/spawn.h"
+#include "trainer/advise.h"
 #include "trainer/base/fail.h"
 #include "trainer/checkpoint.h"
 #include "trainer/data/data.h"
@@ -266,6 +267,8 @@ int main(int argc, char **argv)
 	rc = train_config_read(argc, argv, &job.config);
 	if (rc)
 		return rc == 1 ? tool_output_end(TOOL, 0) : 2;
+	if (job.config.advise)
+		return train_advise(argc, argv, &job.config);
 	options.directory = job.config.data_dir;
 	options.seed = (uint64_t)job.config.seed;
 	options.context = (size_t)job.config.context;

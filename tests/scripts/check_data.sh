@@ -20,6 +20,13 @@ for parts in 16 32; do
 	claim "... and takes $(field step_ms) ms a step, at most half of $alone of one device" twice
 done
 
+# ---- the advice of --advise -------------------------------------------------------------------------------------------
+
+predicted() { awk -v m="$(field measured_ms)" -v p="$(field predicted_ms)" 'BEGIN { exit !(p > 0.8 * m && p < 1.2 * m) }'; }
+run 600 --advise --np 6 --data synth --model mlp:64 --sim-compute-ms 600
+claim "--advise, 600 ms of computing: $(field advice) ranks of 6" is advice 6
+claim "... predicted $(field predicted_ms) ms of $(field checked) ranks, measured $(field measured_ms): within 20 %" predicted
+
 [ -r /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ] ||
 	{ echo "the package dataset-fashion-mnist is not installed"; exit 77; }
 

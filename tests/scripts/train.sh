@@ -183,5 +183,15 @@ claim "a drawing that cannot be written: status 1" ended 1 '--svg /nowhere/x: No
 run 30 --help
 claim "--help prints the options" grep -q -- --global-batch "$out/log"
 
+# ---- how many ranks ---------------------------------------------------------------------------------------------------
+
+run 300 --advise --np 2 --data synth --model mlp:8 --global-batch 4
+claim "--advise for a small model: one device" is advice 1
+run 300 --advise --np 4 --data synth --model mlp:8 --sim-compute-ms 600
+claim "--advise where a batch takes 600 ms: several ranks" grep -Eq '^use [34] ranks' "$out/log"
+claim "... with a check of the fit" is checked 3
+run 60 --advise --data synth
+claim "--advise without --np: status 2" ended 2 'add --np 4'
+
 echo "1..$n"
 exit $failed
