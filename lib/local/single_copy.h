@@ -11,6 +11,7 @@
 #ifndef TT_SINGLE_COPY_H
 #define TT_SINGLE_COPY_H
 
+#include "local/form.h"
 #include "run/op.h"
 
 enum tt_smsc_phase {
@@ -97,6 +98,7 @@ int tt_smsc_open_bounce(tuttiComm_t comm, size_t bytes);
  * bits are those of sums in rank order? */
 bool tt_smsc_sums(const struct tt_op *op);
 bool tt_smsc_fits(const struct tt_op *op);
+struct tt_form tt_smsc_form(const struct tt_op *op);
 /* Bytes of rank's input, and of every rank's output, that others read; 0: none. */
 size_t tt_smsc_in_bytes(const struct tt_op *op, int rank);
 size_t tt_smsc_out_bytes(const struct tt_op *op);

@@ -1,8 +1,8 @@
 /*
  * single_copy_pieces.c - the bytes that a rank reads of each peer's buffer, per collective
  *
- * Called by single_copy.c. A block is the count of the call. An allreduce is cut into one part per
- * rank.
+ * Called by single_copy.c. The pieces are those of the collective's form (form.h), but an allreduce is
+ * cut into one part per rank.
  */
 #include "local/single_copy.h"
 #include "run/plan_cache.h"
@@ -41,21 +41,18 @@ static size_t min_size(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
+struct tt_form tt_smsc_form(const struct tt_op *op)
+{
+	const struct tt_request *r = op->call.request;
+
+	return tt_form_of(op->comm, r->collective, r->root, op->bound.block);
+}
+
 size_t tt_smsc_in_bytes(const struct tt_op *op, int rank)
 {
-	size_t n = (size_t)op->comm->nranks, block = op->bound.block;
+	const struct tt_form f = tt_smsc_form(op);
 
-	switch (op->call.request->collective) {
-	case TT_REDUCE_SCATTER:
-	case TT_ALLTOALL:
-		return block * n;
-	case TT_BROADCAST:
-		return rank == op->call.request->root ? block : 0;
-	case TT_SCATTER:
-		return rank == op->call.request->root ? block * n : 0;
-	default:
-		return block;
-	}
+	return tt_form_gives(&f, rank) ? tt_form_given(&f) : 0;
 }
 
 size_t tt_smsc_out_bytes(const struct tt_op *op)
@@ -65,27 +62,14 @@ size_t tt_smsc_out_bytes(const struct tt_op *op)
 
 struct tt_smsc_piece tt_smsc_piece(const struct tt_op *op, int peer)
 {
-	const struct tt_request *r = op->call.request;
-	int rank = op->comm->rank;
-	size_t me = (size_t)rank, p = (size_t)peer, block = op->bound.block,
-	       part = op->comm->single_copy->part, at = p * part;
-	bool of_root = peer == r->root, to_root = rank == r->root;
+	const struct tt_form f = tt_smsc_form(op);
+	size_t part = op->comm->single_copy->part, at = (size_t)peer * part;
 
-	switch (r->collective) {
-	case TT_ALLREDUCE:
+	if (op->call.request->collective == TT_ALLREDUCE)
 		return (struct tt_smsc_piece){ at, at,
-					       at < block ? min_size(block - at, part) : 0 };
-	case TT_REDUCE_SCATTER:
-		return (struct tt_smsc_piece){ me * block, 0, peer == rank ? block : 0 };
-	case TT_BROADCAST:
-		return (struct tt_smsc_piece){ 0, 0, of_root ? block : 0 };
-	case TT_ALLGATHER:
-		return (struct tt_smsc_piece){ 0, p * block, block };
-	case TT_ALLTOALL:
-		return (struct tt_smsc_piece){ me * block, p * block, block };
-	case TT_GATHER:
-		return (struct tt_smsc_piece){ 0, p * block, to_root ? block : 0 };
-	default: /* scatter */
-		return (struct tt_smsc_piece){ me * block, 0, of_root ? block : 0 };
-	}
+					       at < f.block ? min_size(f.block - at, part) : 0 };
+	return (struct tt_smsc_piece){ tt_form_from(&f), tt_form_to(&f, peer),
+				       tt_form_has_input(&f, peer) && tt_form_takes(&f, f.rank)
+					       ? f.block
+					       : 0 };
 }

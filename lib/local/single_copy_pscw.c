@@ -26,17 +26,9 @@ bool tt_pscw_applies(const struct tt_op *op)
 /* Does reader read bytes of rank `of`? */
 static bool reads(const struct tt_op *op, int reader, int of)
 {
-	int root = op->call.request->root;
+	const struct tt_form f = tt_smsc_form(op);
 
-	switch (op->call.request->collective) {
-	case TT_BROADCAST:
-	case TT_SCATTER:
-		return of == root && reader != root;
-	case TT_GATHER:
-		return reader == root && of != root;
-	default:
-		return reader != of;
-	}
+	return reader != of && tt_form_takes(&f, reader) && tt_form_gives(&f, of);
 }
 
 void tt_pscw_post(struct tt_op *op)

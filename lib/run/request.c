@@ -1,24 +1,9 @@
 /*
- * request.c - the arguments that each collective needs
+ * request.c - the sizes of a call's buffers
  *
  * Called by api, which refuses calls without them, and by gpu_call.c, which moves the buffers.
  */
 #include "run/request.h"
-
-const struct tt_need tt_needs[TT_COLLECTIVES] = {
-	[TT_ALLREDUCE] = { .in_all = true, .out_all = true, .reduces = true },
-	[TT_REDUCE] = { .in_all = true, .rooted = true, .reduces = true },
-	[TT_BROADCAST] = { .out_all = true, .rooted = true },
-	[TT_ALLGATHER] = { .in_all = true, .out_all = true, .out_parts = true },
-	[TT_REDUCE_SCATTER] = { .in_all = true,
-				.out_all = true,
-				.reduces = true,
-				.in_parts = true },
-	[TT_ALLTOALL] = { .in_all = true, .out_all = true, .in_parts = true, .out_parts = true },
-	[TT_GATHER] = { .in_all = true, .rooted = true, .out_parts = true },
-	[TT_SCATTER] = { .out_all = true, .rooted = true, .in_parts = true },
-	[TT_SENDRECV] = { .rooted = true },
-};
 
 bool tt_request_extents(const struct tt_request *r, size_t *ret_in, size_t *ret_out)
 {

@@ -34,12 +34,27 @@ struct tt_request {
 	struct tt_staging *staging;       /* device memory of the call (staging.h), or NULL */
 };
 
-/* request.c: the arguments that a collective needs. A buffer is needed on every rank (in_all,
+/* The arguments that a collective needs. A buffer is needed on every rank (in_all,
  * out_all), else on the root only. in_parts, out_parts: that buffer has one part per rank. */
 struct tt_need {
 	bool in_all, out_all, rooted, reduces, in_parts, out_parts;
 };
-extern const struct tt_need tt_needs[TT_COLLECTIVES];
+static const struct tt_need tt_needs[TT_COLLECTIVES] = {
+	[TT_ALLREDUCE] = { .in_all = true, .out_all = true, .reduces = true },
+	[TT_REDUCE] = { .in_all = true, .rooted = true, .reduces = true },
+	[TT_BROADCAST] = { .out_all = true, .rooted = true },
+	[TT_ALLGATHER] = { .in_all = true, .out_all = true, .out_parts = true },
+	[TT_REDUCE_SCATTER] = { .in_all = true,
+				.out_all = true,
+				.reduces = true,
+				.in_parts = true },
+	[TT_ALLTOALL] = { .in_all = true, .out_all = true, .in_parts = true, .out_parts = true },
+	[TT_GATHER] = { .in_all = true, .rooted = true, .out_parts = true },
+	[TT_SCATTER] = { .out_all = true, .rooted = true, .in_parts = true },
+	[TT_SENDRECV] = { .rooted = true },
+};
+
+/* request.c */
 
 /* Bytes of the buffers that this rank must give, 0: none. false: the size overflows. */
 bool tt_request_extents(const struct tt_request *request, size_t *ret_in, size_t *ret_out);
