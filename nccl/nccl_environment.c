@@ -79,12 +79,37 @@ static const char *hca_names(void)
 	return names;
 }
 
+/* NCCL serves its RAS clients unless NCCL_RAS_ENABLE is 0; Tutti only if one of the two variables asks
+ * for it, and only at an address of this host. */
+static const char *ras_address(void)
+{
+	const char *address = text_of("NCCL_RAS_ADDR");
+
+	if (is("NCCL_RAS_ENABLE", "0") || (!address && !text_of("NCCL_RAS_ENABLE")))
+		return NULL;
+	if (!address)
+		return "localhost:28028";
+	return tt_env_is_valid("TUTTI_RAS", address) ? address : NULL;
+}
+
+static void warn_of_ras(void)
+{
+	const char *address = text_of("NCCL_RAS_ADDR");
+
+	if (address && !is("NCCL_RAS_ENABLE", "0") && !ras_address())
+		tt_log(TT_LOG_WARN,
+		       "NCCL_RAS_ADDR=%s is ignored: use localhost:port, since RAS clients need no secret",
+		       address);
+}
+
 static const char *fallback(const char *name)
 {
 	if (!strcmp(name, "TUTTI_SOCKET_IFNAME"))
 		return text_of("NCCL_SOCKET_IFNAME");
 	if (!strcmp(name, "TUTTI_IB_HCA"))
 		return hca_names();
+	if (!strcmp(name, "TUTTI_RAS"))
+		return ras_address();
 	if (!strcmp(name, "TUTTI_GPU"))
 		return is("NCCL_P2P_DISABLE", "1") || is("NCCL_P2P_LEVEL", "LOC") ? "staged" : NULL;
 	return number_for(name);
@@ -128,9 +153,9 @@ static void set_log(void)
 static bool has_meaning(const char *name, size_t length)
 {
 	static const char *const known[] = {
-		"NCCL_SOCKET_IFNAME", "NCCL_DEBUG",       "NCCL_COMM_ID",
-		"NCCL_COMM_BLOCKING", "NCCL_IB_HCA",      "NCCL_IB_DISABLE",
-		"NCCL_NET",           "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL",
+		"NCCL_SOCKET_IFNAME", "NCCL_DEBUG",      "NCCL_COMM_ID",  "NCCL_COMM_BLOCKING",
+		"NCCL_IB_HCA",        "NCCL_IB_DISABLE", "NCCL_NET",      "NCCL_P2P_DISABLE",
+		"NCCL_P2P_LEVEL",     "NCCL_RAS_ENABLE", "NCCL_RAS_ADDR",
 	};
 	bool found = false;
 
@@ -172,6 +197,7 @@ static void read_once(void)
 	values.timeout_ms = getenv("TUTTI_TIMEOUT_MS") ? 0 : TIMEOUT_MS;
 	tt_env_fallback = fallback;
 	set_log();
+	warn_of_ras();
 	log_ignored();
 }
 

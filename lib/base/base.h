@@ -112,7 +112,7 @@ extern const size_t tt_env_rows;
  * the next setenv. */
 struct tt_env {
 	const char *transport, *algo, *log, *ifname, *isa, *wait, *tuning, *host_id, *fault, *cma,
-		*gpu, *gpudirect, *shrink, *encrypt, *trace, *metrics;
+		*gpu, *gpudirect, *shrink, *encrypt, *trace, *metrics, *ras;
 	const char *ib_hca;
 	int64_t ib_gid_index, ib_timeout, ib_retries, ib_sl, ib_tc, ib_registrations,
 		ib_registered_mb;
@@ -130,6 +130,9 @@ struct tt_env {
  * the sentence; the first of several); bad values have their defaults then. An empty value is a bad
  * value. Names that begin with TUTTI_TEST_ are reserved for tests and ignored. */
 int tt_env_read(struct tt_env *ret_env);
+
+/* Would tt_env_read accept value for the variable name, which has a text? */
+bool tt_env_is_valid(const char *name, const char *value);
 
 /* Returns the value of a variable that is not set, NULL: its default. NULL function: none.
  * libnccl.so.2 sets the pointer once, before the first tt_env_read. */

@@ -89,6 +89,19 @@ static bool valid_root(const char *value)
 	return memchr(value, ':', (size_t)(colon - value)) == NULL;
 }
 
+/* NCCL's service has no authentication, so that only programs of this host may reach it. */
+static bool valid_ras(const char *value)
+{
+	const char *colon = strrchr(value, ':');
+	size_t bytes = colon ? (size_t)(colon - value) : 0;
+	int64_t port;
+
+	return colon && whole_number(colon + 1, 1, 65535, &port) &&
+	       ((bytes == 9 && !memcmp(value, "localhost", 9)) ||
+		(bytes == 9 && !memcmp(value, "127.0.0.1", 9)) ||
+		(bytes == 5 && !memcmp(value, "[::1]", 5)));
+}
+
 /* first-last */
 static bool valid_ports(const char *value)
 {
@@ -237,6 +250,15 @@ int tt_env_read(struct tt_env *ret_env)
 	return rc ? tt_fail(rc, "%s", first) : TT_OK;
 }
 
+bool tt_env_is_valid(const char *name, const char *value)
+{
+	const struct tt_env_row *row = tt_env_table;
+
+	while (strcmp(row->name, name))
+		row++;
+	return *value && (!row->valid || row->valid(value));
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 #define AT(field) .offset = offsetof(struct tt_env, field)
@@ -291,6 +313,9 @@ const struct tt_env_row tt_env_table[] = {
 	  .help = "folder for the files of the flight recorder; `tutti trace` reads them" },
 	{ "TUTTI_METRICS", TT_ENV_TEXT, "", "a folder", AT(metrics),
 	  .help = "folder for files of counters, for node_exporter's textfile collector" },
+	{ "TUTTI_RAS", TT_ENV_TEXT, "", "localhost:port, 127.0.0.1:port or [::1]:port", AT(ras),
+	  .valid = valid_ras,
+	  .help = "address for NCCL's RAS clients: localhost:28028 is NCCL's own" },
 	{ "TUTTI_SHRINK", TT_ENV_CHOICE, "any", "any majority", .agree = true, AT(shrink),
 	  .help = "survivors that tuttiCommShrink accepts: any, or more than half of the ranks" },
 	{ "TUTTI_HOST_ID", TT_ENV_TEXT, "", "any text", AT(host_id),

@@ -90,6 +90,12 @@ static uint64_t calls_of(const struct tt_metrics_row *row)
 	return calls;
 }
 
+void tt_metrics_tally(const struct tt_metrics *m, uint64_t ret_tally[TT_METRICS_ROWS])
+{
+	for (int i = 0; i < TT_METRICS_ROWS; i++)
+		ret_tally[i] = calls_of(&m->row[i]);
+}
+
 static void write_bytes(const struct tt_metrics *m, FILE *to)
 {
 	const char *name = "tutti_call_bytes_total";
@@ -266,6 +272,8 @@ static struct tt_metrics *make(const char *dir, const struct tt_metrics_facts *f
 	m->facts = *facts;
 	for (int i = 0; i < TT_METRICS_BOUNDS; i++, bound *= 10)
 		m->bound[i] = (uint64_t)bound;
+	if (!*dir)
+		return m;
 	if (asprintf(&m->path, "%s/tutti-%016" PRIx64 ".%d.prom", dir, facts->comm, facts->rank) <
 	    0)
 		m->path = NULL;
@@ -277,6 +285,24 @@ static struct tt_metrics *make(const char *dir, const struct tt_metrics_facts *f
 	return NULL;
 }
 
+/* Locked. Write the first file, and give the later ones to the thread. */
+static int begin_writing(struct tt_metrics *m)
+{
+	if (!write_file(m))
+		return tt_fail(
+			TT_SYSTEM,
+			"rank %d: TUTTI_METRICS: %s: %m; name a folder in which this process may write",
+			m->facts.rank, m->path);
+	if ((errno = start_thread())) {
+		tt_fail(TT_SYSTEM, "rank %d: TUTTI_METRICS: no thread: %m", m->facts.rank);
+		unlink(m->path);
+		return TT_SYSTEM;
+	}
+	m->next = writer.all;
+	writer.all = m;
+	return 0;
+}
+
 int tt_metrics_open(const char *dir, const struct tt_metrics_facts *facts,
 		    struct tt_metrics **ret_metrics)
 {
@@ -285,23 +311,11 @@ int tt_metrics_open(const char *dir, const struct tt_metrics_facts *facts,
 
 	if (!m)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for metrics", facts->rank);
-	pthread_mutex_lock(&writer.lock);
-	if (!write_file(m)) {
-		rc = tt_fail(
-			TT_SYSTEM,
-			"rank %d: TUTTI_METRICS: %s: %m; name a folder in which this process may write",
-			facts->rank, m->path);
-	} else {
-		m->next = writer.all;
-		writer.all = m;
-		if ((errno = start_thread())) {
-			rc = tt_fail(TT_SYSTEM, "rank %d: TUTTI_METRICS: no thread: %m",
-				     facts->rank);
-			writer.all = m->next;
-			unlink(m->path);
-		}
+	if (m->path) {
+		pthread_mutex_lock(&writer.lock);
+		rc = begin_writing(m);
+		pthread_mutex_unlock(&writer.lock);
 	}
-	pthread_mutex_unlock(&writer.lock);
 	if (rc)
 		free_metrics(m);
 	else

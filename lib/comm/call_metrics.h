@@ -44,8 +44,8 @@ struct tt_metrics {
 	struct tt_metrics *next; /* all of the process; the lock of call_metrics.c */
 };
 
-/* Write the first file of this rank in folder dir; later ones are written by a thread of the process
- * until tt_metrics_close. 0 | TT_SYSTEM */
+/* Count the calls of a communicator. Write the first file of this rank in folder dir, "": none; later
+ * ones are written by a thread of the process until tt_metrics_close. 0 | TT_SYSTEM */
 int tt_metrics_open(const char *dir, const struct tt_metrics_facts *facts,
 		    struct tt_metrics **ret_metrics);
 /* Write the file now: the communicator failed. Thread: any. */
@@ -53,6 +53,8 @@ void tt_metrics_failed(struct tt_metrics *m);
 /* Remove the file; of a communicator that failed, it stays. m may be NULL. Blocks: while files are
  * written. */
 void tt_metrics_close(struct tt_metrics *m);
+/* The calls that have ended, by enum tt_collective, then barriers. Thread: any. */
+void tt_metrics_tally(const struct tt_metrics *m, uint64_t ret_tally[TT_METRICS_ROWS]);
 /* The file's text, at the time `now` in ticks. */
 void tt_metrics_text(const struct tt_metrics *m, uint64_t now, FILE *to);
 

@@ -14,6 +14,7 @@
 #include "comm/comm.h"
 #include "comm/comm_internal.h"
 #include "comm/paths.h"
+#include "comm/ras.h"
 #include "comm/trace.h"
 #include "comm/tuning.h"
 
@@ -167,7 +168,20 @@ static bool lost(void *ctx, int peer, char *text, size_t bytes)
 	return false;
 }
 
-static const struct tt_control_observer observer = { .broken = wake_all, .lost = lost };
+/* The counts of this rank's collectives. Thread: any. */
+static bool tally(void *ctx, uint64_t ret_tally[TT_TALLIES])
+{
+	tuttiComm_t c = ctx;
+
+	if (!c->trace || !c->trace->metrics)
+		return false;
+	tt_metrics_tally(c->trace->metrics, ret_tally);
+	return true;
+}
+
+static const struct tt_control_observer observer = { .broken = wake_all,
+						     .lost = lost,
+						     .tally = tally };
 
 /* The name of an algorithm by its index in the table, for the error texts of control. */
 static const char *algorithm_name(unsigned algorithm)
@@ -207,6 +221,7 @@ void tt_comm_free(tuttiComm_t c)
 	if (!c)
 		return;
 	atomic_store(&c->magic, 0);
+	tt_ras_leave(c->ras);
 	if (c->ctl)
 		tt_control_unobserve(c->ctl, &observer, c);
 	tt_accelerator.close(c);
@@ -235,11 +250,22 @@ static int open_trace(tuttiComm_t c, const struct tt_env *env)
 {
 	struct tt_trace_head facts = { .comm = c->mark, .rank = c->rank, .nranks = c->nranks };
 
-	if (!*env->trace && !*env->metrics)
+	if (!*env->trace && !*env->metrics && !*env->ras)
 		return 0;
 	snprintf(facts.host, sizeof(facts.host), "%s", tt_control_host_name(c->ctl, c->rank));
 	snprintf(facts.name, sizeof(facts.name), "%s", c->settings.name);
-	return tt_trace_open(env->trace, env->metrics, &facts, &c->trace);
+	return tt_trace_open(env->trace, *env->metrics || *env->ras ? env->metrics : NULL, &facts,
+			     &c->trace);
+}
+
+/* Answer operators from now on, if the user asks for it. */
+static int enter_ras(tuttiComm_t c, const struct tt_env *env)
+{
+	struct tt_ras_member member = {
+		.ctl = c->ctl, .comm = c->mark, .rank = c->rank, .nranks = c->nranks
+	};
+
+	return *env->ras ? tt_ras_enter(env->ras, &member, &c->ras) : 0;
 }
 
 /* Completes a communicator after the join. After a failure control tells the other ranks at once.
@@ -258,7 +284,7 @@ int tt_comm_setup(tuttiComm_t c, const struct tt_env *env)
 	}
 	tt_control_observe(c->ctl, &observer, c);
 	tt_join_log(c);
-	return 0;
+	return enter_ras(c, env);
 }
 
 int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfig_t *config,

@@ -33,6 +33,7 @@
 
 struct tt_plan_cache;  /* run/plan_cache.h */
 struct tt_single_copy; /* local/single_copy.h */
+struct tt_ras_entry;   /* ras.h */
 struct tt_trace;       /* trace.h */
 
 struct tt_user_op { /* op of tuttiRedOpCreatePreMulSum, or of tuttiRedOpCreate (function) */
@@ -210,7 +211,8 @@ struct tuttiComm {
 	struct tt_gpu *gpu;                 /* state of the accelerator (accelerator.h), or NULL */
 	struct tt_plan_cache *plans;        /* run/plan_cache.h; NULL: no call yet */
 	struct tt_single_copy *single_copy; /* local/single_copy.h; NULL: not used yet */
-	struct tt_trace *trace;             /* trace.h; NULL: no TUTTI_TRACE or _METRICS */
+	struct tt_trace *trace;             /* trace.h; NULL: no TUTTI_TRACE, _METRICS or _RAS */
+	struct tt_ras_entry *ras;           /* NULL: no TUTTI_RAS */
 	uint64_t mark;                      /* equal on all ranks; no other communicator has it */
 };
 

@@ -139,7 +139,7 @@ static int open_metrics(struct tt_trace *t, const char *dir)
 			   (double)(later->ticks - h->made.ticks),
 	};
 
-	return *dir ? tt_metrics_open(dir, &facts, &t->metrics) : 0;
+	return dir ? tt_metrics_open(dir, &facts, &t->metrics) : 0;
 }
 
 int tt_trace_open(const char *dir, const char *metrics, const struct tt_trace_head *facts,

@@ -67,11 +67,11 @@ struct tt_trace {
 	uint64_t last;                 /* its number */
 	uint64_t clock_due;            /* ticks: twice the time from `made` to the latest rate */
 	const struct tt_way *observer; /* run/trace_way.c */
-	struct tt_metrics *metrics;    /* NULL: no TUTTI_METRICS */
+	struct tt_metrics *metrics;    /* NULL: neither TUTTI_METRICS nor TUTTI_RAS */
 };
 
 /* Map the file of this rank in folder dir; "": memory of the process. metrics: the folder of the
- * metrics, "": none. comm: as in the head. 0 | TT_SYSTEM */
+ * metrics, "": the calls are counted without files; NULL: they are not. 0 | TT_SYSTEM */
 int tt_trace_open(const char *dir, const char *metrics, const struct tt_trace_head *facts,
 		  struct tt_trace **ret_trace);
 /* The communicator ends; trace may be NULL. */

@@ -66,6 +66,14 @@ void tt_get_call_history(struct tt_reader *r, struct tt_call_history *ret_histor
 
 /* call_text.c: "allreduce of 1024 float32 (sum)" */
 void tt_call_describe(const struct tt_call *call, bool with_algorithm, char *text, size_t bytes);
+/* An index of a tally: the collective's number, or TT_COLLECTIVES: a barrier */
+static inline int tt_call_kind(const struct tt_call *call)
+{
+	return call->collective >= TT_COLLECTIVES ||
+			       (call->collective == TT_ALLREDUCE && call->op == TT_CALL_BARRIER)
+		       ? TT_COLLECTIVES
+		       : call->collective;
+}
 bool tt_call_equal(const struct tt_call *a, const struct tt_call *b);
 
 #endif

@@ -28,6 +28,7 @@
 #include <sys/uio.h>
 
 #include "base/base.h"
+#include "base/collective.h"
 #include "tutti.h"
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -201,6 +202,8 @@ void tt_control_wake(struct tt_control *ctl);
 
 /* ---- observers: events for higher rooms ------------------------------------------------------ */
 
+#define TT_TALLIES (TT_COLLECTIVES + 1) /* counters of `tally`; the last one: barriers */
+
 /* A member that is NULL is not called. Contract of every member:
  *   Thread   control's service thread; `broken` without one (one rank): tt_control_raise's caller;
  *            `gone` also the caller of tt_control_observe
@@ -230,6 +233,9 @@ struct tt_control_observer {
 	/* Rank peer waits long for this rank: was a message to peer lost without an error in any
 	 * call of this rank? true with the sentence in text[bytes]: breaks the communicator. */
 	bool (*lost)(void *ctx, int peer, char *text, size_t bytes);
+	/* Fill ret_tally: the collectives that have ended on this rank, by enum tt_collective, and
+	 * the barriers. false: they are not counted. */
+	bool (*tally)(void *ctx, uint64_t ret_tally[TT_TALLIES]);
 };
 
 /* Register an observer; table stays valid until unobserve. At most 3 observers of a control (the
@@ -304,6 +310,25 @@ int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_blo
  * neither answered nor left. false at once when the communicator is broken. Blocks: until all have
  * answered, wait_ms at most. */
 bool tt_control_silent(struct tt_control *ctl, uint32_t wait_ms, char *text, size_t bytes);
+
+/* ---- the state of every rank, for operators (control_report.c) -------------------------------- */
+
+struct tt_rank_report {
+	/* SILENT: no status came since the time in question */
+	enum tt_rank_state { TT_RANK_ANSWERS, TT_RANK_SILENT, TT_RANK_LEFT, TT_RANK_DEAD } state;
+	int pid;
+	char host[64];
+	/* of the latest status, zeros: there is none */
+	uint64_t started, finished; /* collectives, by number */
+	uint64_t tally[TT_TALLIES]; /* collectives that have started, by kind; zeros: not counted */
+};
+/* Ask all ranks for their statuses. Thread: any. Blocks: no */
+void tt_control_ask(struct tt_control *ctl);
+/* Has every rank that lives sent a status since since_ns? */
+bool tt_control_all_answered(struct tt_control *ctl, uint64_t since_ns);
+/* The states of all ranks: ret_report[nranks] */
+void tt_control_report(struct tt_control *ctl, uint64_t since_ns,
+		       struct tt_rank_report *ret_report);
 
 /* Send a goodbye, free. The last control of an endpoint closes the endpoint, too, and blocks until
  * the neighbors have received everything queued for them: mostly some microseconds, at most 5 s (a

@@ -16,6 +16,7 @@
  *   call_log.c              the call log; call_text.c: calls as text
  *   control_status.c        statuses, missing ranks; control_status_format.c: their bytes;
  *                           control_status_table.c: the latest of each rank
+ *   control_report.c        the state of every rank, for operators
  *   deadlock.c              cycles in the wait-for graph
  */
 #ifndef TT_CONTROL_INTERNAL_H
@@ -195,6 +196,7 @@ void tt_observers_over(struct tt_control *ctl, int rank, tuttiRankState_t how);
 uint64_t tt_observers_timers(struct tt_control *ctl, uint64_t now);
 void tt_observers_gone(struct tt_control *ctl, int rank, tuttiRankState_t how);
 bool tt_observers_lost(struct tt_control *ctl, int peer, char *text, size_t bytes);
+bool tt_observers_tally(struct tt_control *ctl, uint64_t ret_tally[TT_TALLIES]);
 
 /* ---- control_allgather.c, locked ------------------------------------------------------------- */
 

@@ -128,3 +128,13 @@ bool tt_observers_lost(struct tt_control *ctl, int peer, char *text, size_t byte
 			return true;
 	return false;
 }
+
+bool tt_observers_tally(struct tt_control *ctl, uint64_t ret_tally[TT_TALLIES])
+{
+	struct tt_observers *o = &ctl->observers;
+
+	for (int i = 0; i < TT_OBSERVERS; i++)
+		if (o->slot[i].table && o->slot[i].table->tally)
+			return o->slot[i].table->tally(o->slot[i].ctx, ret_tally);
+	return false;
+}

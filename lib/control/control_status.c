@@ -48,6 +48,16 @@ static void fill_pairs(struct tt_control *ctl, struct tt_status *s)
 	}
 }
 
+/* The observer counts collectives that have ended; the latest one is added if it has not. */
+static void fill_tally(struct tt_control *ctl, struct tt_status *s)
+{
+	const struct tt_call *latest = &s->history.run[0].call;
+
+	s->counted = tt_observers_tally(ctl, s->tally);
+	if (s->counted && s->history.nruns && s->started > s->finished)
+		s->tally[tt_call_kind(latest)]++;
+}
+
 /* The blocked state of this rank holds until its next call or completion. */
 void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status)
 {
@@ -72,6 +82,7 @@ void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status)
 		memcpy(s.want, ctl->status.blocked.want, sizeof(s.want));
 	}
 	fill_pairs(ctl, &s);
+	fill_tally(ctl, &s);
 	*ret_status = s;
 }
 
@@ -88,6 +99,11 @@ static void send_status(struct tt_control *ctl, uint64_t now, enum tt_status_ask
 	tt_status_queue_send(ctl, now);
 	if (ctl->status.queue.first)
 		tt_endpoint_wake(ctl->ep);
+}
+
+void tt_status_ask(struct tt_control *ctl, uint64_t now)
+{
+	send_status(ctl, now, TT_STATUS_ASKS_NOW);
 }
 
 static uint64_t next_send_ns(struct tt_control *ctl, bool urgent)
@@ -253,7 +269,7 @@ void tt_control_waiting(struct tt_control *ctl, const struct tt_blocked *blocked
 
 /* ---- missing ranks --------------------------------------------------------------------------- */
 
-static bool answers(const struct tt_control *ctl, int rank, uint64_t since_ns)
+bool tt_status_answers(const struct tt_control *ctl, int rank, uint64_t since_ns)
 {
 	return rank == ctl->rank || tt_status_at_ns(ctl, rank) >= since_ns;
 }
@@ -265,7 +281,7 @@ static void await_answers(struct tt_control *ctl, uint64_t since_ns, uint64_t de
 	do {
 		silent = 0;
 		for (int r = 0; r < ctl->nranks; r++)
-			silent += !answers(ctl, r, since_ns) && !ctl->departed.left[r];
+			silent += !tt_status_answers(ctl, r, since_ns) && !ctl->departed.left[r];
 	} while (silent && !ctl->broken && tt_endpoint_await(ctl->ep, deadline_ns));
 }
 
@@ -336,7 +352,7 @@ static bool describe(struct tt_control *ctl, int rank, uint64_t seq,
 			 (unsigned long long)after);
 		return want || after < seq;
 	}
-	if (!answers(ctl, rank, since_ns)) {
+	if (!tt_status_answers(ctl, rank, since_ns)) {
 		why_silent(ctl, rank, in, sizeof(in));
 		snprintf(text, bytes,
 			 "rank %d is not answering%s; last operation received from it: %s", rank,
@@ -399,7 +415,7 @@ static bool is_behind(const struct tt_control *ctl, const struct tt_blocked *blo
 		int at = blocked->want[i].peer;
 
 		for (int step = 0; step < ctl->nranks && at >= 0 && at != rank; step++)
-			at = at == ctl->rank || !answers(ctl, at, since_ns)
+			at = at == ctl->rank || !tt_status_answers(ctl, at, since_ns)
 				     ? -1
 				     : tt_status_of(ctl, at)->awaited;
 		if (at == rank)
@@ -421,7 +437,7 @@ static bool is_silent_there(const void *ctx, int r)
 {
 	const struct absence *a = ctx;
 
-	return !answers(a->ctl, r, a->since_ns) && !a->ctl->departed.left[r] &&
+	return !tt_status_answers(a->ctl, r, a->since_ns) && !a->ctl->departed.left[r] &&
 	       (a->collective || edge_to(a->blocked, r) || tt_control_is_neighbor(a->ctl, r) ||
 		is_behind(a->ctl, a->blocked, r, a->since_ns));
 }
@@ -488,7 +504,7 @@ int tt_control_missing(struct tt_control *ctl, uint64_t seq, const struct tt_blo
 	text[0] = '\0';
 	tt_control_lock(ctl);
 	remember(ctl, blocked);
-	send_status(ctl, now, TT_STATUS_ASKS_NOW);
+	tt_status_ask(ctl, now);
 	await_answers(ctl, now, now + ANSWER_NS);
 	if (!ctl->broken)
 		tt_deadlock_check(ctl);
@@ -506,7 +522,7 @@ static bool is_silent(const void *ctx, int rank)
 {
 	const struct silence *s = ctx;
 
-	return !answers(s->ctl, rank, s->since_ns) && !s->ctl->departed.left[rank];
+	return !tt_status_answers(s->ctl, rank, s->since_ns) && !s->ctl->departed.left[rank];
 }
 
 bool tt_status_silent(struct tt_control *ctl, uint64_t wait_ns, char *text, size_t bytes)
@@ -515,7 +531,7 @@ bool tt_status_silent(struct tt_control *ctl, uint64_t wait_ns, char *text, size
 	char ranks[256];
 	int n, first = 0;
 
-	send_status(ctl, s.since_ns, TT_STATUS_ASKS_NOW);
+	tt_status_ask(ctl, s.since_ns);
 	await_answers(ctl, s.since_ns, s.since_ns + wait_ns);
 	n = tt_rank_list(ctl->nranks, is_silent, &s, ranks, sizeof(ranks));
 	if (!n)

@@ -28,6 +28,8 @@ struct tt_status {
 	/* no progress; OPEN as in struct tt_blocked */
 	enum { TT_BLOCKED_NO, TT_BLOCKED_OPEN, TT_BLOCKED } blocked;
 	bool exchanging; /* in exchange number `exchanges`: a split */
+	bool counted;    /* the tally is filled: collectives that have started, by kind */
+	uint64_t tally[TT_TALLIES];
 	uint64_t exchanges;
 	int nwants, npairs;
 	struct tt_wait_edge want[TT_WAIT_EDGES];
@@ -90,6 +92,10 @@ uint64_t tt_status_last(struct tt_control *ctl, int rank);
 /* At a deadline: ask all ranks; true: "ranks 2 and 5 are not answering: ..." of those that have not
  * answered within wait_ns. Unlocks while it waits. */
 bool tt_status_silent(struct tt_control *ctl, uint64_t wait_ns, char *text, size_t bytes);
+/* Send this rank's status now, which asks all ranks for theirs at once. */
+void tt_status_ask(struct tt_control *ctl, uint64_t now);
+/* Is rank this one, or has its status come since since_ns? */
+bool tt_status_answers(const struct tt_control *ctl, int rank, uint64_t since_ns);
 /* This rank's status now. */
 void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status);
 /* Does the call synchronize: no rank completes it before every rank has started it? */

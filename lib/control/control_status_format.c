@@ -17,7 +17,7 @@ void tt_put_status(struct tt_writer *w, const struct tt_status *s)
 	tt_put(w, (uint32_t)s->awaited, 4);
 	tt_put(w, s->last_received, 8);
 	tt_put(w, s->blocked, 1);
-	tt_put(w, s->exchanging, 1);
+	tt_put(w, (uint64_t)s->exchanging | (uint64_t)s->counted << 1, 1);
 	tt_put(w, s->exchanges, 8);
 	tt_put(w, (uint64_t)s->nwants, 1);
 	for (int i = 0; i < s->nwants; i++) {
@@ -32,12 +32,18 @@ void tt_put_status(struct tt_writer *w, const struct tt_status *s)
 		tt_put(w, s->pair[i].started[0], 8);
 		tt_put(w, s->pair[i].started[1], 8);
 	}
+	for (int i = 0; i < TT_TALLIES && s->counted; i++)
+		tt_put(w, s->tally[i], 8);
 }
 
 static void get_messages(struct tt_reader *r, int nranks, struct tt_status *s)
 {
+	uint64_t flags;
+
 	s->blocked = (unsigned)tt_get_upto(r, 1, TT_BLOCKED);
-	s->exchanging = tt_get_upto(r, 1, 1);
+	flags = tt_get_upto(r, 1, 3);
+	s->exchanging = flags & 1;
+	s->counted = flags & 2;
 	s->exchanges = tt_get(r, 8);
 	s->nwants = (int)tt_get_upto(r, 1, TT_WAIT_EDGES);
 	for (int i = 0; i < s->nwants; i++) {
@@ -52,6 +58,8 @@ static void get_messages(struct tt_reader *r, int nranks, struct tt_status *s)
 		s->pair[i].started[0] = tt_get(r, 8);
 		s->pair[i].started[1] = tt_get(r, 8);
 	}
+	for (int i = 0; i < TT_TALLIES && s->counted; i++)
+		s->tally[i] = tt_get(r, 8);
 }
 
 bool tt_get_status(struct tt_reader *r, int nranks, struct tt_status *ret_status)

@@ -2,26 +2,13 @@
 # metrics.sh - TUTTI_METRICS: files for Prometheus of ranks that run, end, die, and cannot write
 # Called by make check in the build folder.
 export LC_ALL=C
-n=0
 tmp=$(mktemp -d) || exit 99
 jobs=()
 trap 'kill "${jobs[@]}" 2>/dev/null; wait; rm -rf "$tmp"' EXIT
 here=$(cd "$(dirname "$0")" && pwd)
+. "$here/tap.sh"
 unset TUTTI_LOG TUTTI_ALGO TUTTI_TRANSPORT TUTTI_TRACE TUTTI_METRICS
 
-point() {
-	local what=$1
-	shift
-	n=$((n + 1))
-	if "$@" >"$tmp/why" 2>&1; then
-		echo "ok $n - $what"
-	else
-		echo "not ok $n - $what"
-		tail -n 20 "$tmp/why" | sed 's/^/# /'
-	fi
-}
-skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
-has() { grep -qE -- "$1" "$2" || { echo "no line has: $1"; cat "$2"; return 1; }; }
 # job FOLDER RANKS ARGUMENTS...: allreduces of 1 KiB with metrics
 job() {
 	local dir=$1 np=$2
@@ -91,4 +78,4 @@ no_folder() {
 		has "TUTTI_METRICS: $tmp/none/.*No such file or directory; name a folder" "$tmp/job"
 }
 point "a folder that does not exist is an error that names it" no_folder
-echo "1..$n"
+done_testing

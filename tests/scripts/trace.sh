@@ -2,25 +2,12 @@
 # trace.sh - the flight recorder: files of TUTTI_TRACE, and `tutti trace`, with ranks that end, die and stop
 # Called by make check in the build folder.
 export LC_ALL=C
-n=0
 tmp=$(mktemp -d) || exit 99
 jobs=()
 trap 'kill "${jobs[@]}" 2>/dev/null; wait; rm -rf "$tmp"' EXIT
+. "$(dirname "$0")/tap.sh"
 unset TUTTI_LOG TUTTI_ALGO TUTTI_TRANSPORT TUTTI_TRACE
 
-point() {
-	local what=$1
-	shift
-	n=$((n + 1))
-	if "$@" >"$tmp/why" 2>&1; then
-		echo "ok $n - $what"
-	else
-		echo "not ok $n - $what"
-		tail -n 20 "$tmp/why" | sed 's/^/# /'
-	fi
-}
-skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
-has() { grep -qE -- "$1" "$2" || { echo "no line has: $1"; cat "$2"; return 1; }; }
 # job FOLDER RANKS ARGUMENTS...: allreduces of 1 KiB under the recorder
 job() {
 	local dir=$1 np=$2
@@ -183,4 +170,4 @@ point "so it is of top" usage_of top <<-END
 	1 $tmp/none
 	1 /dev --once
 END
-echo "1..$n"
+done_testing
