@@ -17,8 +17,8 @@ two_hosts() {
 	lacks="this kernel or container does not allow network namespaces"
 	unshare --net true 2>/dev/null || return 1
 	setpriv --pdeathsig KILL true 2>/dev/null && with_script='setpriv --pdeathsig KILL'
-	$with_script unshare --net sleep 3600 & a=$!
-	$with_script unshare --net sleep 3600 & b=$!
+	$with_script unshare --net sleep infinity & a=$!
+	$with_script unshare --net sleep infinity & b=$!
 	while outside "$a" || outside "$b"; do sleep .1; done
 	lacks="veth devices are not available"
 	ip link add va netns "$a" type veth peer name vb netns "$b" && device "$a" va "$1.1" && device "$b" vb "$1.2"
