@@ -53,7 +53,7 @@ run() {
 # predict RANKS_PER_HOST: prints predicted (model with a link of this rate) and measured times of every algorithm
 predict() {
 	line_rate | awk '{ g = $1 * 0.956 / 1e9; print "hosts.link_gbps", g; print "hosts.host_gbps", g }' >"$out/links"
-	everywhere "$1" "$tutti" tune --check --links "$out/links" -b 4K -e 4M -f 32 --repeats 3
+	everywhere "$1" "$tutti" tune --check --costs "$out/links" -b 4K -e 4M -f 32 --repeats 3
 	cat "$out/0"
 }
 

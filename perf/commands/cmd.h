@@ -13,6 +13,7 @@ struct tool_command {
 int tool_cmd_hashdiff(int argc, char **argv);
 int tool_cmd_info(int argc, char **argv);
 int tool_cmd_plan(int argc, char **argv);
+int tool_cmd_report(int argc, char **argv);
 int tool_cmd_simulate(int argc, char **argv);
 int tool_cmd_top(int argc, char **argv);
 int tool_cmd_trace(int argc, char **argv);

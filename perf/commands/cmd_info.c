@@ -151,7 +151,7 @@ static void print_algorithms(void)
 struct info_options {
 	int64_t np, cores;
 	uint64_t plan;
-	const char *hosts, *collective, *transport, *links, *nics;
+	const char *hosts, *collective, *transport, *costs, *nics;
 };
 
 static const struct tool_option options[] = {
@@ -170,7 +170,7 @@ static const struct tool_option options[] = {
 	  "NICs between hosts, in addition to tcp: none, verbs (RDMA hardware)\nor soft (Soft-RoCE)" },
 	{ 0, "cores", TOOL_OPT_INT, "C", offsetof(struct info_options, cores), "0", 0, 65534, NULL,
 	  NULL, "cores per host; 0: the cores that this process may use" },
-	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct info_options, links), NULL, 0, 0, NULL,
+	{ 0, "costs", TOOL_OPT_TEXT, "FILE", offsetof(struct info_options, costs), NULL, 0, 0, NULL,
 	  NULL, "cost table of `tutti tune`; default: TUTTI_TUNING, else the built-in\ntable" },
 	{ 0, NULL, 0, NULL, 0, NULL, 0, 0, NULL, NULL, NULL },
 };
@@ -291,7 +291,7 @@ static int choose(const struct info_options *v)
 						     .hosts = v->hosts,
 						     .transport = v->transport,
 						     .nics = v->nics,
-						     .links = v->links ? v->links : tuning },
+						     .costs = v->costs ? v->costs : tuning },
 		&world);
 	if (rc)
 		return rc;

@@ -1,7 +1,8 @@
 /*
  * cmd_plan.c - `tutti plan`: print the plan of an algorithm, or prove the algorithms
  *
- * Called by the table in tutti_main.c. Calls lib/verify/print.c to print, plan_verify.c to prove.
+ * Called by the table in tutti_main.c. Calls lib/verify/print.c to print, plan_picture.c and
+ * plan_html.c to draw, plan_verify.c to prove.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +12,11 @@
 #include "perf/commands/hypothetical.h"
 #include "tools/options.h"
 #include "perf/commands/placements.h"
+#include "perf/commands/plan_picture.h"
 #include "perf/commands/plan_verify.h"
 #include "verify/print.h"
+
+#define MOST_DRAWN 32 /* ranks */
 
 struct plan_options {
 	const char *np, *hosts, *collective, *format;
@@ -33,7 +37,8 @@ static const struct tool_option options[] = {
 	  0, 0, NULL, NULL,
 	  "allreduce (default), reduce, broadcast, allgather, reduce_scatter,\nalltoall, gather, scatter" },
 	{ 0, "print", TOOL_OPT_TEXT, "FORMAT", offsetof(struct plan_options, format), "table", 0, 0,
-	  NULL, NULL, "table (for people), json (every step), dot (Graphviz),\ngoal (LogGOPSim)" },
+	  NULL, NULL,
+	  "table (for people), json (every step), dot (Graphviz),\ngoal (LogGOPSim), svg (a picture), html (a page that steps through it)" },
 	{ 0, "plain", TOOL_OPT_FLAG, NULL, offsetof(struct plan_options, plain), NULL, 0, 0, NULL,
 	  NULL, "the steps as the algorithm emits them" },
 	{ 0, "fused", TOOL_OPT_FLAG, NULL, offsetof(struct plan_options, fused), NULL, 0, 0, NULL,
@@ -50,7 +55,8 @@ static const struct tool_usage usage = {
 	.help = "Print the plan of an algorithm, or prove the algorithms without running them.\n"
 		"  tutti plan ring --np 4 --rank 1                      one rank's steps, as a table\n"
 		"  tutti plan hierarchical --np 6 --hosts 4,2           all ranks, two hosts of 4 and 2\n"
-		"  tutti plan tree --np 8 --print dot | dot -Tsvg       a picture\n"
+		"  tutti plan tree --np 8 --print svg >tree.svg         a picture\n"
+		"  tutti plan ring --np 8 --print html >ring.html       a page that steps through it\n"
 		"  tutti plan ring --np 4 --print json                  every step, for other programs\n"
 		"  tutti plan --verify --np 1..64                       prove all algorithms\n"
 		"  tutti plan --verify ring --np 5 --collective allreduce\n"
@@ -146,6 +152,29 @@ static int verify(const char *name, const struct plan_options *v)
 	return tool_plan_verify(&request);
 }
 
+typedef void drawing(const struct tool_picture *picture, FILE *to);
+
+/* The function that draws in a format; NULL: the format is no picture */
+static drawing *drawing_of(const char *format)
+{
+	if (!strcmp(format, "svg"))
+		return tool_picture_svg;
+	return strcmp(format, "html") ? NULL : tool_picture_html;
+}
+
+static int draw(struct tt_plan **plans, const struct tt_topology *topology, const char *format)
+{
+	struct tool_picture picture;
+
+	if (tool_picture_make(plans, topology, &picture)) {
+		tool_refuse(usage.tool, "%s", tt_error_text());
+		return 1;
+	}
+	drawing_of(format)(&picture, stdout);
+	tool_picture_free(&picture);
+	return 0;
+}
+
 static int print(struct tt_plan **plans, int nranks, const struct plan_options *v)
 {
 	int rc = v->rank >= 0 ? tt_plan_print(plans[v->rank], v->format, stdout)
@@ -174,7 +203,9 @@ static int build_and_print(const char *name, const struct plan_options *v,
 		if ((v->plain ? tt_plan_build_plain : tt_plan_build)(a, name, &shape, &plans[r]))
 			status = tool_refuse(usage.tool, "%s", tt_error_text());
 	}
-	if (!status)
+	if (!status && drawing_of(v->format))
+		status = draw(plans, topology, v->format);
+	else if (!status)
 		status = print(plans, topology->nranks, v);
 	for (int r = 0; r < topology->nranks; r++)
 		tt_plan_free(plans[r]);
@@ -212,8 +243,12 @@ int tool_cmd_plan(int argc, char **argv)
 				   (int)(v.rank >= nranks ? v.rank : v.root), nranks - 1);
 	if (v.plain && v.fused)
 		return tool_refuse(usage.tool, "use --plain or --fused, not both");
-	if (!tt_print_find(v.format))
-		return tool_refuse(usage.tool, "%s", tt_error_text());
+	if (drawing_of(v.format) && (v.rank >= 0 || nranks > MOST_DRAWN))
+		return tool_refuse(usage.tool,
+				   "--print %s draws all ranks, at most %d; use --print table",
+				   v.format, MOST_DRAWN);
+	if (!drawing_of(v.format) && !tt_print_find(v.format))
+		return tool_refuse(usage.tool, "%s, svg, html", tt_error_text());
 	collective = tool_hypothetical_collective(usage.tool,
 						  v.collective ? v.collective : "allreduce");
 	if (collective < 0 ||

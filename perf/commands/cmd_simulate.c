@@ -1,8 +1,8 @@
 /*
  * cmd_simulate.c - `tutti simulate`: predicted time of a call on hypothetical ranks and hosts
  *
- * Called by the table in tutti_main.c. Calls lib/model/simulate.c; parses the options, shows
- * progress, prints the results as a table or as JSON.
+ * Called by the table in tutti_main.c. Calls lib/model/simulate.c; parses the options and shows
+ * progress. simulate_print.c prints the results.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -14,19 +14,10 @@
 #include "perf/bench/bench.h"
 #include "perf/commands/cmd.h"
 #include "perf/commands/hypothetical.h"
+#include "perf/commands/simulate_print.h"
 #include "perf/commands/simulate_svg.h"
 
-enum { MOST_LINKS = 256, MANY_MESSAGES = 20000000, MANY_RANKS = 32768 };
-enum { FOLD_ABOVE = 1024, MOST_STEPS_OF_ALL = 200000000 };
-enum { FOLD_AUTO, FOLD_YES, FOLD_NO };
-
-struct simulate_options {
-	int64_t np, cores, root, tiles;
-	uint64_t bytes, tile_bytes;
-	const char *hosts, *algo, *collective, *transport, *links, *nics, *svg, *gpu;
-	int format, fold;
-};
-
+enum { MANY_MESSAGES = 20000000, MANY_RANKS = 32768, MOST_STEPS_OF_ALL = 200000000 };
 static const struct tool_option options[] = {
 	{ 'n', "np", TOOL_OPT_INT, "N", offsetof(struct simulate_options, np), NULL, 1,
 	  TT_SIM_RANKS, NULL, NULL, "number of ranks" },
@@ -48,7 +39,9 @@ static const struct tool_option options[] = {
 	  "NICs between hosts, instead of tcp: none, verbs (RDMA hardware) or\nsoft (Soft-RoCE)" },
 	{ 0, "cores", TOOL_OPT_INT, "C", offsetof(struct simulate_options, cores), "0", 0,
 	  TT_SIM_RANKS, NULL, NULL, "cores per host; 0: one core per rank" },
-	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct simulate_options, links), NULL, 0, 0,
+	{ 0, "links", TOOL_OPT_FLAG, NULL, offsetof(struct simulate_options, links), NULL, 0, 0,
+	  NULL, NULL, "also a table of the links, with the bytes that each one carries" },
+	{ 0, "costs", TOOL_OPT_TEXT, "FILE", offsetof(struct simulate_options, costs), NULL, 0, 0,
 	  NULL, NULL, "cost table of `tutti tune`, instead of the built-in table" },
 	{ 0, "gpu", TOOL_OPT_TEXT, "KIND", offsetof(struct simulate_options, gpu), NULL, 0, 0, NULL,
 	  NULL,
@@ -74,7 +67,7 @@ static const struct tool_usage usage = {
 	.help = "Simulate a call: execute its plans on a model of cores and links.\n"
 		"  tutti simulate --np 8 --bytes 1M                               every allreduce algorithm\n"
 		"  tutti simulate --np 1024 --hosts 128 --bytes 64M --algo hierarchical\n"
-		"  tutti simulate --np 4 --cores 2 --bytes 64K --links FILE --print json\n"
+		"  tutti simulate --np 4 --cores 2 --bytes 64K --costs FILE --print json\n"
 		"  tutti simulate --np 8 --gpu h100 --bytes 256M\n"
 		"  tutti simulate --np 16 --hosts 4 --bytes 64M --svg time.svg     time over size\n"
 		"Exit status: 0 simulated, 1 failed, 2 wrong usage.",
@@ -113,13 +106,6 @@ static void clear_progress(bool shown)
 
 /* ---- one algorithm --------------------------------------------------------------------------- */
 
-struct simulation {
-	char name[64];
-	struct tt_sim_result result;
-	double alg_gbps, bus_gbps, seconds;
-	long max_rss_kib;
-};
-
 static double bus_factor(const struct simulate_options *v, int collective)
 {
 	const struct bench_collective *bench = &bench_collectives[collective];
@@ -140,7 +126,7 @@ static uint32_t tiles_to_walk(const struct simulate_options *v)
 	return v->np > MANY_RANKS ? 8 : 32;
 }
 
-static void measure_self(struct simulation *a, uint64_t started_ns)
+static void measure_self(struct tool_simulation *a, uint64_t started_ns)
 {
 	struct rusage self;
 
@@ -153,14 +139,14 @@ static struct tt_sim_world world_of(const struct simulate_options *v,
 {
 	struct tt_sim_world w = world->world;
 
-	w.fold = v->fold == FOLD_YES || (v->fold == FOLD_AUTO && v->np > FOLD_ABOVE);
+	w.fold = v->fold == FOLD_YES || (v->fold == FOLD_AUTO && v->np > TOOL_FOLD_ABOVE);
 	w.most_steps = strcmp(v->algo, "all") ? 0 : MOST_STEPS_OF_ALL;
 	return w;
 }
 
 static int simulate_plan(const struct simulate_options *v, const struct tool_hypothetical *world,
 			 int collective, const struct tt_algorithm *row, const char *name,
-			 struct simulation *a, struct tt_sim **ret_sim)
+			 struct tool_simulation *a, struct tt_sim **ret_sim)
 {
 	bool shown = false;
 	struct tt_sim_watch watch = { progress, &shown };
@@ -187,154 +173,6 @@ static int simulate_plan(const struct simulate_options *v, const struct tool_hyp
 	return 0;
 }
 
-/* ---- output ---------------------------------------------------------------------------------- */
-
-static double us(uint64_t ps)
-{
-	return (double)ps / 1e6;
-}
-
-/* hierarchical:INNER/OUTER may be longer than the names of the table */
-static int name_width(const struct simulate_options *v)
-{
-	return strlen(v->algo) > 26 ? (int)strlen(v->algo) : 26;
-}
-
-static void table_head(const struct simulate_options *v, const struct tool_hypothetical *world)
-{
-	printf("# %s of %llu bytes, %d ranks on %d host%s, transport %s, costs %s\n", v->collective,
-	       (unsigned long long)v->bytes, (int)v->np, world->topology.nhosts,
-	       world->topology.nhosts == 1 ? "" : "s", v->transport,
-	       v->links ? v->links : "built in");
-	printf("# %-*s %12s %8s %8s  %-23s  %s\n", name_width(v), "algorithm", "time", "algbw",
-	       "busbw", "idle min/mean/max", "bytes sent by shm, tcp, between hosts");
-	printf("# %-*s %12s %8s %8s  %-23s\n", name_width(v), "", "(us)", "(GB/s)", "(GB/s)",
-	       "(share of ranks' time)");
-}
-
-static void table_row(const struct simulate_options *v, const struct simulation *a)
-{
-	const struct tt_sim_result *r = &a->result;
-
-	printf("  %-*s %12.2f %8.2f %8.2f  %.3f / %.3f / %.3f   %llu %llu %llu%s\n", name_width(v),
-	       a->name, us(r->time_ps), a->alg_gbps, a->bus_gbps, r->idle_min, r->idle_mean,
-	       r->idle_max, (unsigned long long)r->bytes[TT_LINK_SHM],
-	       (unsigned long long)r->bytes[TT_LINK_TCP],
-	       (unsigned long long)(r->bytes[TT_LINK_HOSTS] + r->bytes[TT_LINK_VERBS] +
-				    r->bytes[TT_LINK_SOFT]),
-	       r->tiles_walked < r->ntiles ? "  (extrapolated)" : "");
-	if (v->np > FOLD_ABOVE || v->fold == FOLD_YES)
-		printf("  # %u rank%s simulated%s%s\n", r->ranks, r->ranks == 1 ? "" : "s",
-		       r->folded == TT_SIM_NEARLY ? "; the others are nearly alike" : "",
-		       r->equal_blocks ? "; blocks of equal length" : "");
-}
-
-/* --algo NAME: parts of the time, bytes of each link, cost of the simulation. */
-static void table_details(const struct simulate_options *v, const struct tt_sim *sim,
-			  const struct simulation *a)
-{
-	const struct tt_sim_result *r = &a->result;
-	enum tt_link_class class;
-	uint64_t bytes;
-	int peer, shown = 0;
-
-	printf("\n# parts of the time on the critical path (us):");
-	for (int i = 0; i < TT_PARTS; i++)
-		printf(" %s %.2f", tt_sim_part_name[i], us(r->part_ps[i]));
-	printf("\n# bytes by link%s:\n",
-	       r->tiles_walked < r->ntiles ? " (of the simulated tiles)" : "");
-	for (int rank = 0; rank < v->np && shown < MOST_LINKS; rank++)
-		for (uint32_t i = 0;
-		     tt_sim_sent(sim, rank, i, &peer, &class, &bytes) && shown < MOST_LINKS; i++)
-			if (bytes) {
-				printf("  %d -> %d %s %llu\n", rank, peer,
-				       tt_link_class_name[class], (unsigned long long)bytes);
-				shown++;
-			}
-	if (shown == MOST_LINKS)
-		printf("  ... (the first %d)\n", MOST_LINKS);
-	printf("# simulated %llu messages and %u of %u tiles in %.2f s, with %.1f MiB of memory\n",
-	       (unsigned long long)r->events, r->tiles_walked, r->ntiles, a->seconds,
-	       (double)a->max_rss_kib / 1024);
-}
-
-static void json_links(struct bench_json *j, const struct simulate_options *v,
-		       const struct tt_sim *sim)
-{
-	enum tt_link_class class;
-	uint64_t bytes;
-	int peer, shown = 0;
-
-	bench_json_open(j, "links", '[');
-	for (int rank = 0; rank < v->np && shown < MOST_LINKS; rank++)
-		for (uint32_t i = 0;
-		     tt_sim_sent(sim, rank, i, &peer, &class, &bytes) && shown < MOST_LINKS; i++) {
-			if (!bytes)
-				continue;
-			shown++;
-			bench_json_open(j, NULL, '{');
-			bench_json_int(j, "from", rank);
-			bench_json_int(j, "to", peer);
-			bench_json_text(j, "class", tt_link_class_name[class]);
-			bench_json_int(j, "bytes", (long long)bytes);
-			bench_json_close(j, '}');
-		}
-	bench_json_close(j, ']');
-	bench_json_bool(j, "links_complete", shown < MOST_LINKS);
-}
-
-static void json_simulation(struct bench_json *j, const struct simulate_options *v,
-			    const struct tt_sim *sim, const struct simulation *a)
-{
-	const struct tt_sim_result *r = &a->result;
-
-	bench_json_open(j, NULL, '{');
-	bench_json_text(j, "algorithm", a->name);
-	bench_json_real(j, "time_us", us(r->time_ps));
-	bench_json_real(j, "algbw_gbps", a->alg_gbps);
-	bench_json_real(j, "busbw_gbps", a->bus_gbps);
-	bench_json_open(j, "time_us_by_part", '{');
-	for (int i = 0; i < TT_PARTS; i++)
-		bench_json_real(j, tt_sim_part_name[i], us(r->part_ps[i]));
-	bench_json_close(j, '}');
-	bench_json_open(j, "idle_share", '{');
-	bench_json_real(j, "min", r->idle_min);
-	bench_json_real(j, "mean", r->idle_mean);
-	bench_json_real(j, "max", r->idle_max);
-	bench_json_close(j, '}');
-	for (int i = 0; i < TT_LINK_CLASSES; i++) {
-		bench_json_open(j, tt_link_class_name[i], '{');
-		bench_json_int(j, "bytes", (long long)r->bytes[i]);
-		bench_json_int(j, "messages", (long long)r->messages[i]);
-		bench_json_close(j, '}');
-	}
-	json_links(j, v, sim);
-	bench_json_int(j, "ranks_walked", r->ranks);
-	bench_json_bool(j, "nearly_folded", r->folded == TT_SIM_NEARLY);
-	bench_json_bool(j, "equal_blocks", r->equal_blocks);
-	bench_json_int(j, "tiles", r->ntiles);
-	bench_json_int(j, "tiles_walked", r->tiles_walked);
-	bench_json_int(j, "messages_walked", (long long)r->events);
-	bench_json_real(j, "simulation_s", a->seconds);
-	bench_json_int(j, "simulation_max_rss_kib", a->max_rss_kib);
-	bench_json_close(j, '}');
-}
-
-static void json_head(struct bench_json *j, const struct simulate_options *v,
-		      const struct tool_hypothetical *world)
-{
-	bench_json_open(j, NULL, '{');
-	bench_json_text(j, "collective", v->collective);
-	bench_json_int(j, "bytes", (long long)v->bytes);
-	bench_json_int(j, "ranks", v->np);
-	bench_json_int(j, "hosts", world->topology.nhosts);
-	bench_json_int(j, "cores_per_host", v->cores);
-	bench_json_text(j, "transport", v->transport);
-	bench_json_int(j, "message_bytes", (long long)world->world.message_bytes);
-	bench_json_text(j, "costs", v->links ? v->links : "built in");
-	bench_json_open(j, "algorithms", '[');
-}
-
 /* ---- all algorithms -------------------------------------------------------------------------- */
 
 /* Simulates one algorithm and prints the result. Returns 0 | the simulator's error. --algo all:
@@ -344,16 +182,18 @@ static int simulate_one(const struct simulate_options *v, const struct tool_hypo
 			struct bench_json *j)
 {
 	bool only = strcmp(v->algo, "all");
-	struct simulation a;
+	struct tool_simulation a;
 	struct tt_sim *sim;
 	int rc = simulate_plan(v, world, collective, row, name, &a, &sim);
 
 	if (!rc && v->format)
-		json_simulation(j, v, sim, &a);
+		tool_simulate_json_simulation(j, v, sim, &a);
 	else if (!rc)
-		table_row(v, &a);
+		tool_simulate_table_row(v, &a);
 	if (!rc && !v->format && only)
-		table_details(v, sim, &a);
+		tool_simulate_table_parts(&a);
+	if (!rc && !v->format && v->links)
+		tool_simulate_table_links(v, sim, &a.result);
 	if (sim)
 		tt_sim_close(sim);
 	if (rc == TT_SIM_TOO_LARGE && !v->format)
@@ -406,9 +246,9 @@ static int print_all(const struct simulate_options *v, const struct tool_hypothe
 	int rc;
 
 	if (v->format)
-		json_head(&j, v, world);
+		tool_simulate_json_head(&j, v, world);
 	else
-		table_head(v, world);
+		tool_simulate_table_head(v, world);
 	rc = simulate_all(v, world, collective, &j);
 	if (v->format) {
 		bench_json_close(&j, ']');
@@ -468,7 +308,7 @@ int tool_cmd_simulate(int argc, char **argv)
 						     .tile_bytes = (int64_t)v.tile_bytes,
 						     .transport = v.transport,
 						     .nics = v.nics,
-						     .links = v.links },
+						     .costs = v.costs },
 		&world);
 	if (rc)
 		return rc;

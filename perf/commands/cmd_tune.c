@@ -22,7 +22,7 @@
 enum { MOST_RUNS = 16 };
 
 struct tune_options {
-	const char *np, *transport, *output, *links;
+	const char *np, *transport, *output, *costs;
 	uint64_t min_bytes, max_bytes;
 	int64_t factor, repeats;
 	bool check, print, no_factors;
@@ -34,7 +34,7 @@ static const struct tool_option options[] = {
 	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct tune_options, transport), "auto",
 	  0, 0, NULL, NULL, "auto, shm, tcp, verbs, or several: shm,tcp" },
 	{ 'o', "output", TOOL_OPT_TEXT, "FILE", offsetof(struct tune_options, output), NULL, 0, 0,
-	  NULL, NULL, "write the table to FILE, for TUTTI_TUNING and --links" },
+	  NULL, NULL, "write the table to FILE, for TUTTI_TUNING and --costs" },
 	{ 'b', "minbytes", TOOL_OPT_SIZE, "BYTES", offsetof(struct tune_options, min_bytes), "8", 4,
 	  1u << 30, NULL, NULL, "smallest message" },
 	{ 'e', "maxbytes", TOOL_OPT_SIZE, "BYTES", offsetof(struct tune_options, max_bytes), "16M",
@@ -43,7 +43,7 @@ static const struct tool_option options[] = {
 	  NULL, NULL, "factor between one size and the next" },
 	{ 0, "repeats", TOOL_OPT_INT, "R", offsetof(struct tune_options, repeats), "7", 1,
 	  TOOL_TUNE_REPEATS, NULL, NULL, "batches in each half of the measurement" },
-	{ 0, "links", TOOL_OPT_TEXT, "FILE", offsetof(struct tune_options, links), NULL, 0, 0, NULL,
+	{ 0, "costs", TOOL_OPT_TEXT, "FILE", offsetof(struct tune_options, costs), NULL, 0, 0, NULL,
 	  NULL, "start from this cost table instead of the built-in table" },
 	{ 0, "check", TOOL_OPT_FLAG, NULL, offsetof(struct tune_options, check), NULL, 0, 0, NULL,
 	  NULL, "fit nothing: compare the present costs with the measurement" },
@@ -225,7 +225,7 @@ static int write_table(const struct tune_options *v, const struct tool_tune *t,
 	tool_host_cpu(cpu, sizeof(cpu));
 	bench_now_text(now, sizeof(now));
 	fprintf(f,
-		"# Cost table, for TUTTI_TUNING and `tutti simulate --links`. Written by tutti tune %d.%d.%d.\n"
+		"# Cost table, for TUTTI_TUNING and `tutti simulate --costs`. Written by tutti tune %d.%d.%d.\n"
 		"# machine: %s, %d cores; date: %s\n# measured: allreduce of float32 over %s, ranks %s, %llu to %llu bytes\n",
 		TUTTI_VERSION_CODE / 10000, TUTTI_VERSION_CODE / 100 % 100,
 		TUTTI_VERSION_CODE % 100, cpu, t->cores, now, v->transport,
@@ -289,7 +289,7 @@ int tool_cmd_tune(int argc, char **argv)
 				   v.print ? "--print" : "--check", v.output);
 	if (v.output && bench_check_file(usage.tool, "-o", v.output))
 		return 2;
-	rc = v.links ? tt_cost_read(v.links, &cost) : tt_cost_copy(&tt_cost_builtin, &cost);
+	rc = v.costs ? tt_cost_read(v.costs, &cost) : tt_cost_copy(&tt_cost_builtin, &cost);
 	if (rc) {
 		tool_refuse(usage.tool, "%s", tt_error_text());
 		return rc == TT_ARG ? 2 : 1;

@@ -47,7 +47,7 @@ int tool_hypothetical_hosts(const char *tool, const char *text, int nranks, int 
 static int read_costs(const struct tool_hypothetical_options *options,
 		      struct tool_hypothetical *ret)
 {
-	int rc = options->links ? tt_cost_read(options->links, &ret->read) : 0;
+	int rc = options->costs ? tt_cost_read(options->costs, &ret->read) : 0;
 
 	ret->world.cost = ret->read ? ret->read : &tt_cost_builtin;
 	if (!rc)

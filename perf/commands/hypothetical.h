@@ -15,13 +15,13 @@ struct tool_hypothetical_options {
 	int64_t np;
 	int64_t cores;      /* per host; 0: one per rank */
 	int64_t tile_bytes; /* 0: the library's choice */
-	const char *hosts, *transport, *links;
+	const char *hosts, *transport, *costs;
 	const char *nics; /* --nics, NICs of all hosts: none, verbs, soft */
 };
 
 struct tool_hypothetical {
 	struct tt_topology topology; /* owns host_of */
-	struct tt_cost *read;        /* cost table of --links, else NULL */
+	struct tt_cost *read;        /* cost table of --costs, else NULL */
 	struct tt_sim_world world;   /* points at topology and cost table */
 };
 

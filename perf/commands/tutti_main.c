@@ -18,6 +18,7 @@ static const struct tool_command commands[] = {
 	  "print facts about build and host: processor, transports, topology, settings, algorithms",
 	  tool_cmd_info },
 	{ "plan", "print the plan of an algorithm, or prove all algorithms", tool_cmd_plan },
+	{ "report", "compare two results files of a benchmark", tool_cmd_report },
 	{ "simulate", "simulate a call on hypothetical ranks and hosts", tool_cmd_simulate },
 	{ "tune", "measure this host and fit the cost table that chooses algorithms",
 	  tool_cmd_tune },

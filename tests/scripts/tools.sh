@@ -2,24 +2,11 @@
 # tools.sh - command-line behavior of the benchmarks and tutti: exit statuses, lines and columns, launch, deaths, JSON
 # Called by make check in the build folder. Messages are small; test_tools.c tests the pure functions.
 tools="allreduce reduce broadcast allgather reduce_scatter alltoall gather scatter sendrecv"
-n=0
 tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
+shown="why err out"
+. "$(dirname "$0")/tap.sh"
 unset TUTTI_LOG TUTTI_ALGO TUTTI_TRANSPORT
-
-# point DESCRIPTION COMMAND...: one test; a failure shows the command's output
-point() {
-	what=$1
-	shift
-	n=$((n + 1))
-	if "$@" >"$tmp/why" 2>&1; then
-		echo "ok $n - $what"
-	else
-		echo "not ok $n - $what"
-		for f in why err out; do tail -12 "$tmp/$f" 2>/dev/null | sed 's/^/# /'; done
-	fi
-}
-skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 
 # run STATUS COMMAND...: stdout and stderr go to $tmp/out and $tmp/err; true if the command exits with STATUS
 run() {
@@ -244,6 +231,43 @@ killed_rows() {
 }
 if command -v python3 >/dev/null; then point "the files have all rows of a run that is killed" killed_rows
 else skip "the files have all rows of a run that is killed" "no python3"; fi
+compared() {
+	run 0 perf/allreduce_perf --np 2 -b 1K -e 4K -f 2 -n 3 -c 1 -J "$tmp/a.json" && cp "$tmp/a.json" "$tmp/b.json" &&
+		run 0 perf/tutti report "$tmp/a.json" "$tmp/b.json" && [ "$(rows | wc -l)" -eq 6 ] && ! rows | grep -v ' 1\.000  ' &&
+		grep -q 'geometric mean of 6 ratios: 1.000' "$tmp/out" && ! grep -q 'tutti_version' "$tmp/out" || return 1
+	python3 - "$tmp" <<-'END' || return 1
+		import json, sys
+		d = json.load(open(sys.argv[1] + "/a.json"))
+		d["tutti_version"] = "0.0.1"
+		d["results"] = d["results"][1:]
+		for r in d["results"]:
+		    for place in ("out_of_place", "in_place"):
+		        r[place]["time"] *= 2
+		json.dump(d, open(sys.argv[1] + "/b.json", "w"))
+	END
+	run 0 perf/tutti report "$tmp/a.json" "$tmp/b.json" --limit 2.01 && grep -q 'geometric mean of 4 ratios: 2.000' "$tmp/out" &&
+		grep -qE '^# tutti_version +[0-9.]+ -> 0.0.1$' "$tmp/out" && run 1 perf/tutti report "$tmp/a.json" "$tmp/b.json" --limit 1.9
+}
+incomparable() {
+	head -c 300 "$tmp/a.json" >"$tmp/half.json"
+	echo '{"results": []}' >"$tmp/none.json"
+	while read -r word line; do
+		# shellcheck disable=SC2086
+		refused "$word" perf/tutti report $line || { echo "report $line: $(cat "$tmp/err")"; return 1; }
+	done <<-END
+		two $tmp/a.json
+		two
+		two a b c
+		nothing.json $tmp/a.json $tmp/nothing.json
+		line $tmp/half.json $tmp/a.json
+		common $tmp/a.json $tmp/none.json
+		value /dev/null $tmp/a.json
+	END
+}
+if command -v python3 >/dev/null; then
+	point "tutti report compares two results files, and fails above --limit" compared
+	point "tutti report refuses files that are none" incomparable
+else skip "tutti report compares two results files" "no python3"; fi
 page() { python3 "${top_srcdir:-..}/tests/scripts/html_results.py" "$tmp/page.html" "$@"; }
 html_page() {
 	run 0 perf/allreduce_perf --np 2 --algo all -b 8 -e 8K -f 32 -n 3 -c 1 --report "$tmp/page.html" -J "$tmp/page.json" && page "$tmp/page.json"
@@ -527,6 +551,36 @@ explained() {
 		grep -qE 'wins: |as quick as|the only one' "$tmp/out"
 }
 point "tutti info --plan shows the candidates and the reason for the choice" explained
+plan_page() { python3 "${top_srcdir:-..}/tests/scripts/plan_page.py" "$@"; }
+plan_drawn() {
+	while read -r name np rows options; do
+		for format in svg html; do
+			# shellcheck disable=SC2086
+			run 0 perf/tutti plan "$name" --np "$np" $options --print $format && cp "$tmp/out" "$tmp/plan.$format" &&
+				plan_page "$tmp/plan.$format" "$np" "$rows" || { echo "$name $np $format"; return 1; }
+		done
+	done <<-END
+		ring 4 7
+		ring 8 15
+		halving-doubling 8 11
+		hierarchical 6 10 --hosts 2
+		tree 7 8
+	END
+}
+plan_undrawn() {
+	while read -r word line; do
+		# shellcheck disable=SC2086
+		refused "$word" perf/tutti plan $line || { echo "plan $line: $(cat "$tmp/err")"; return 1; }
+	done <<-END
+		all ring --np 4 --rank 1 --print svg
+		32 ring --np 33 --print html
+		svg, ring --np 4 --print gif
+	END
+}
+if command -v python3 >/dev/null; then point "tutti plan draws plans, and pages that step through them" plan_drawn
+else skip "tutti plan draws plans, and pages that step through them" "no python3"; fi
+point "tutti plan refuses pictures of one rank, and of too many" plan_undrawn
+
 simulated() {
 	run 0 perf/tutti simulate --np 12 --hosts 4,5,3 --bytes 3M --algo hierarchical --print json || return 1
 	python3 - "$tmp/out" <<-'END'
@@ -541,6 +595,12 @@ simulated() {
 	END
 }
 if command -v python3 >/dev/null; then point "tutti simulate --print json is consistent" simulated; fi
+links_on_request() {
+	run 0 perf/tutti simulate --np 3 --bytes 3K --algo ring && ! grep -e '->' "$tmp/out" &&
+		run 0 perf/tutti simulate --np 3 --bytes 3K --algo ring --links && [ "$(grep -c '^  [0-2] -> [0-2] shm 4096$' "$tmp/out")" = 3 ]
+}
+point "tutti simulate prints its links only with --links" links_on_request
+
 # A model of GPUs promises at least 330 GB/s at 256 MiB and at most 12 us at 8 KiB to 8 processes.
 gpus_simulated() {
 	run 0 perf/tutti simulate --np 8 --gpu h100 --bytes 256M &&
@@ -561,7 +621,7 @@ no_simulation() {
 		--hosts --np 4 --hosts 2,x
 		auto --np 4 --hosts 2 --transport shm
 		nothing --np 4 --collective nothing
-		tune --np 4 --links /nonexistent/file
+		tune --np 4 --costs /nonexistent/file
 		root --np 4 --root 4
 		h100 --np 4 --gpu tape
 		2 --np 9 --gpu h100
@@ -607,9 +667,9 @@ point "the columns of tutti simulate hold a long name" long_name
 tuned() {
 	run 0 perf/tutti tune --np 2 -b 64K -e 512K -f 8 --repeats 1 -o "$tmp/table" &&
 		grep -q '^# .*machine: ' "$tmp/table" &&
-		grep -q 'auto / best' "$tmp/out" && run 0 perf/tutti simulate --np 2 --links "$tmp/table" &&
+		grep -q 'auto / best' "$tmp/out" && run 0 perf/tutti simulate --np 2 --costs "$tmp/table" &&
 		TUTTI_TUNING=$tmp/table run 0 perf/allreduce_perf --np 2 -b 4K -e 4K -n 2 -c 1 &&
-		run 0 perf/tutti tune --print --links "$tmp/table" && grep '^[a-z]' "$tmp/table" >"$tmp/a" &&
+		run 0 perf/tutti tune --print --costs "$tmp/table" && grep '^[a-z]' "$tmp/table" >"$tmp/a" &&
 		grep '^[a-z]' "$tmp/out" >"$tmp/b" && cmp "$tmp/a" "$tmp/b"
 }
 point "tutti tune writes a table that the library and the other commands read" tuned
@@ -642,4 +702,4 @@ wrong_setting() {
 point "a wrong TUTTI_ variable exits with 2" wrong_setting
 setting() { TUTTI_ALGO=tree right perf/allreduce_perf --np 2 -b 8K -e 8K -n 2 && rows | grep -q ' tree$'; }
 point "TUTTI_ALGO selects the algorithm in the absence of --algo" setting
-echo 1..$n
+done_testing
