@@ -1,5 +1,5 @@
 /*
- * ras.c - the RAS service of the process: its thread, its clients, and its communicators
+ * ras.c - the RAS service of the process: its thread and its clients
  *
  * Called by comm when a communicator is made and ends. A client is a stranger: any program of this host
  * may connect. So clients are few, one that is silent leaves for a new one, each has a deadline, a line
@@ -23,17 +23,10 @@
 #define CLIENTS 16
 #define IDLE_NS (10000 * MS) /* without progress */
 #define LINGER_NS (1000 * MS)
-#define FRESH_NS (200 * MS) /* a status this old answers a question */
-#define TICK_MS 5           /* between two looks at the answers of the ranks, or for a place */
+#define TICK_MS 5 /* between two looks at the answers of the ranks, or for a place */
 /* silence after which a client leaves for a new one: before its first line, and after it */
 #define MUTE_NS (50 * MS)
 #define PAUSE_NS (1000 * MS)
-
-struct tt_ras_entry {
-	struct tt_ras_member member;
-	uint64_t asked_ns;
-	struct tt_ras_entry *next;
-};
 
 enum client_state {
 	FREE,
@@ -58,8 +51,6 @@ struct client {
 
 static struct {
 	pthread_mutex_t lifecycle; /* held while a communicator enters or leaves; guards running */
-	pthread_mutex_t lock;      /* guards entries; inside lifecycle */
-	struct tt_ras_entry *entries;
 	bool running;
 	pthread_t thread;
 	atomic_bool stop;
@@ -70,8 +61,6 @@ static struct {
 static void reset(void)
 {
 	pthread_mutex_init(&server.lifecycle, NULL);
-	pthread_mutex_init(&server.lock, NULL);
-	server.entries = NULL;
 	server.running = server.stop = false;
 	memset(server.client, 0, sizeof(server.client));
 }
@@ -81,85 +70,6 @@ __attribute__((constructor)) static void watch_forks(void)
 {
 	reset();
 	pthread_atfork(NULL, NULL, reset);
-}
-
-/* ---- the report ------------------------------------------------------------------------------ */
-
-/* Locked. Have all ranks of all communicators answered lately? Asks those that were not asked lately. */
-static bool all_answered(const struct client *c)
-{
-	uint64_t since_ns = c->asked_ns - FRESH_NS;
-	bool all = true;
-
-	for (struct tt_ras_entry *e = server.entries; e; e = e->next) {
-		if (e->asked_ns < since_ns) {
-			e->asked_ns = tt_now_ns();
-			tt_control_ask(e->member.ctl);
-		}
-		all = tt_control_all_answered(e->member.ctl, since_ns) && all;
-	}
-	return all;
-}
-
-/* Locked. Of ranks that are threads of one process, the first one tells. */
-static bool is_first(const struct tt_ras_entry *entry)
-{
-	const struct tt_ras_entry *e = server.entries;
-
-	while (e->member.comm != entry->member.comm)
-		e = e->next;
-	return e == entry;
-}
-
-static void write_report(const struct client *c, const struct tt_ras_report *report, FILE *to)
-{
-	if (c->session.json)
-		tt_ras_write_json(report, to);
-	else
-		tt_ras_write_text(report, c->session.verbose, to);
-}
-
-/* Locked. Fill ret_comms with the states of the ranks; returns their number. */
-static int read_states(struct tt_ras_comm *ret_comms, uint64_t since_ns)
-{
-	int n = 0;
-
-	for (struct tt_ras_entry *e = server.entries; e; e = e->next) {
-		struct tt_ras_comm *comm = &ret_comms[n];
-
-		if (!is_first(e))
-			continue;
-		*comm = (struct tt_ras_comm){
-			e->member.comm, e->member.nranks, tt_control_broken(e->member.ctl),
-			calloc((size_t)e->member.nranks, sizeof(*comm->ranks))
-		};
-		if (!comm->ranks)
-			continue;
-		tt_control_report(e->member.ctl, since_ns, comm->ranks);
-		n++;
-	}
-	return n;
-}
-
-/* Locked. A client without a report, for lack of memory, sees the end of its connection. */
-static void make_report(struct client *c)
-{
-	struct tt_ras_report report = { .seconds = (double)(tt_now_ns() - c->asked_ns) * 1e-9 };
-	size_t n = 0;
-	FILE *to = open_memstream(&c->report, &c->report_bytes);
-
-	for (struct tt_ras_entry *e = server.entries; e; e = e->next)
-		n++;
-	report.comms = calloc(n + 1, sizeof(*report.comms));
-	if (to && report.comms) {
-		report.ncomms = read_states(report.comms, c->asked_ns - FRESH_NS);
-		write_report(c, &report, to);
-	}
-	for (int i = 0; i < report.ncomms; i++)
-		free(report.comms[i].ranks);
-	free(report.comms);
-	if (to)
-		fclose(to);
 }
 
 /* ---- clients --------------------------------------------------------------------------------- */
@@ -256,12 +166,12 @@ static void send_all(struct client *c)
 
 static void look_at_answers(struct client *c)
 {
-	pthread_mutex_lock(&server.lock);
-	if (all_answered(c) || tt_now_ns() >= c->due_ns) {
-		make_report(c);
-		advance(c, REPORT, IDLE_NS);
-	}
-	pthread_mutex_unlock(&server.lock);
+	uint64_t now = tt_now_ns();
+
+	if (!tt_ras_answered(c->asked_ns) && now < c->due_ns)
+		return;
+	c->report = tt_ras_report(&c->session, c->asked_ns, &c->report_bytes);
+	advance(c, REPORT, IDLE_NS);
 }
 
 static void serve(struct client *c, short events)
@@ -428,43 +338,26 @@ static void stop(void)
 int tt_ras_enter(const char *address, const struct tt_ras_member *member,
 		 struct tt_ras_entry **ret_entry)
 {
-	struct tt_ras_entry *e = calloc(1, sizeof(*e)), **at = &server.entries;
+	int rc;
 
-	if (!e)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for TUTTI_RAS", member->rank);
-	e->member = *member;
 	pthread_mutex_lock(&server.lifecycle);
-	pthread_mutex_lock(&server.lock);
-	while (*at)
-		at = &(*at)->next;
-	*at = e; /* in the order in which they were made */
-	pthread_mutex_unlock(&server.lock);
-	if (!server.running && !(server.running = start(address)))
+	rc = tt_ras_add(member, ret_entry);
+	if (!rc && !server.running && !(server.running = start(address)))
 		tt_log(TT_LOG_WARN,
 		       "rank %d: TUTTI_RAS: %s: %m; no RAS client can ask this process",
 		       member->rank, address);
 	pthread_mutex_unlock(&server.lifecycle);
-	*ret_entry = e;
-	return 0;
+	return rc;
 }
 
 void tt_ras_leave(struct tt_ras_entry *entry)
 {
-	struct tt_ras_entry **at = &server.entries;
-
 	if (!entry)
 		return;
 	pthread_mutex_lock(&server.lifecycle);
-	pthread_mutex_lock(&server.lock);
-	while (*at && *at != entry)
-		at = &(*at)->next;
-	if (*at) /* else of the parent, before a fork */
-		*at = entry->next;
-	pthread_mutex_unlock(&server.lock);
-	if (!server.entries && server.running) {
+	if (tt_ras_remove(entry) && server.running) {
 		stop();
 		server.running = false;
 	}
 	pthread_mutex_unlock(&server.lifecycle);
-	free(entry);
 }

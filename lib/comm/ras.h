@@ -15,7 +15,8 @@
  *   STATUS, or VERBOSE STATUS           ->
  *                                      <-   the report; end of the connection
  *
- *   ras.c           the thread, its clients, and the communicators that it answers for
+ *   ras.c           the thread and its clients
+ *   ras_members.c   the communicators that it answers for, and the states of their ranks
  *   ras_session.c   lines of a client, and their answers
  *   ras_report.c    the report as JSON and as text
  *
@@ -59,6 +60,17 @@ enum tt_ras_step { TT_RAS_MORE, TT_RAS_ANSWERED, TT_RAS_STATUS, TT_RAS_TOO_LONG 
 /* Take the next line of s->in, and write its answer. MORE: there is no whole line; STATUS: the client
  * wants a report; TOO_LONG: a line longer than any command. */
 enum tt_ras_step tt_ras_step(struct tt_ras_session *s, char ret_answer[TT_RAS_ANSWER]);
+
+/* ---- ras_members.c --------------------------------------------------------------------------- */
+
+/* 0 | TT_SYSTEM (no memory) */
+int tt_ras_add(const struct tt_ras_member *member, struct tt_ras_entry **ret_entry);
+/* Free entry. true: no communicator is left */
+bool tt_ras_remove(struct tt_ras_entry *entry);
+/* Have all ranks that live answered the question of asked_ns? Asks those that were not asked lately. */
+bool tt_ras_answered(uint64_t asked_ns);
+/* The report for a client, which asked then; free(it). NULL or empty: no memory */
+char *tt_ras_report(const struct tt_ras_session *session, uint64_t asked_ns, size_t *ret_bytes);
 
 /* ---- ras_report.c ---------------------------------------------------------------------------- */
 
