@@ -36,7 +36,7 @@ program() {
 here="3 ranks are here"
 program allreduce "$here\n$here\n$here"
 program groups "rank 0 has a message of rank 2\nrank 1 has a message of rank 0\nrank 2 has a message of rank 1"
-program split "rank 0: the ranks of this half add to 2\nrank 1: the ranks of this half add to 1\nrank 2: the ranks of this half add to 2"
+program even_odd "rank 0: the ranks of this half add to 2\nrank 1: the ranks of this half add to 1\nrank 2: the ranks of this half add to 2"
 program stream "$here\n$here\n$here"
 in="3 of 3 ranks are in the sum"
 program quorum "$in\n$in\n$in"

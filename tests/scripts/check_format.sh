@@ -5,7 +5,7 @@ clang-format --version 2>/dev/null | grep -q 'version 14\.' || { echo "no clang-
 cd "$top_srcdir" || exit 1
 tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
-find lib algorithms transports nccl tools perf trainer tests examples \( -name '*.[ch]' -o -name '*.cu' \) ! -path 'tests/fixtures/*' |
+find lib algorithms transports nccl mpi tools perf trainer tests examples \( -name '*.[ch]' -o -name '*.cu' \) ! -path 'tests/fixtures/*' |
 	sort | xargs -n 16 -P 2 clang-format -n -Werror >"$tmp/log" 2>&1
 files=$(sed -n 's/^\([^:]*\):[0-9]*:[0-9]*: error: .*/\1/p' "$tmp/log" | sort -u)
 [ -z "$files" ] && echo "ok 1 - clang-format would change nothing" || {

@@ -47,7 +47,7 @@ fi
 
 # A header without an include guard is a template, included several times by design.
 cd "$top_srcdir" || exit 1
-for h in $(find lib algorithms transports nccl tools perf trainer -name "*.h" | sort); do
+for h in $(find lib algorithms transports nccl mpi tools perf trainer -name "*.h" | sort); do
 	grep -q '^#ifndef [A-Z0-9_]*_H$' "$h" || continue
 	compiles "$h compiles on its own" "#include \"$h\"" $cc -xc -std=gnu17 -D_GNU_SOURCE -Wno-unused-function
 done

@@ -6,7 +6,7 @@
 table() { sed -n '/^<!-- walls -->/,/^<!-- end of walls -->/s/^    \([a-z/]*\): *\(.*\)$/\1: \2/p' "$1"; }
 
 # sources DIR: the C files and headers of DIR
-sources() { (cd "$1" && find lib algorithms transports nccl tools perf trainer tests -name '*.[ch]' -o -name '*.cu' 2>/dev/null | sort); }
+sources() { (cd "$1" && find lib algorithms transports nccl mpi tools perf trainer tests examples -name '*.[ch]' -o -name '*.cu' 2>/dev/null | sort); }
 
 # walls TABLE DIR: a line for each include that the table does not allow, each room missing in the table, and each room that the
 # table allows to include a room below

@@ -1,4 +1,4 @@
-/* split.c - a communicator for the even ranks and one for the odd ranks */
+/* even_odd.c - a communicator for the even ranks and one for the odd ranks */
 #include <stdio.h>
 #include <tutti.h>
 
