@@ -6,8 +6,8 @@
  * and a copy or a collection of the results (tuttiAllGatherv, tuttiGatherv). A small allreduce or
  * reduce collects everything first, and folds where the result is wanted: one collective less. The
  * algorithms below move bytes only, so none of them can commute operands: each element is
- * ((x0 op x1) op x2) ... for every size, transport and algorithm. On a host stream the fold is a
- * mark of the stream.
+ * ((x0 op x1) op x2) ... for every size, transport and algorithm. On a host stream the fold
+ * runs as a mark of the stream.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -158,7 +158,7 @@ static tuttiResult_t run_now(const struct tt_request *r, struct fold *f, const s
 	return result;
 }
 
-/* What only a function of the user wants. 0 | TT_ARG, TT_USAGE */
+/* Check the call and the counts for a reduction by a function of the user. 0 | TT_ARG, TT_USAGE */
 static int check(const struct tt_request *r, const char *call, const struct tt_user_op *op,
 		 const size_t *counts)
 {

@@ -1,10 +1,10 @@
 /*
  * uneven.c - collectives with a count per rank: tables of counts and displacements, zeros included
  *
- * Called by users. Each call is a group of calls of tutti.h, so streams, groups, CUDA memory and the
- * detection of mismatches are theirs: one message per ordered pair of ranks, also for a count of 0,
- * so both sides of each pair compare their counts; reduce-scatterv is one reduce per part that is not
- * empty, whose plans are proved like all.
+ * Called by users. Each call is a group of calls of tutti.h, which work with streams, groups and CUDA
+ * memory and detect mismatches. A message is sent for each ordered pair of ranks, also for a count of
+ * 0, so both sides of a pair compare their counts. Reduce-scatterv is one reduce for each part that
+ * is not empty, by the plans of any reduce.
  */
 #include "api/api.h"
 
@@ -63,7 +63,7 @@ static int check_parts(tuttiComm_t c, const char *call, const struct parts *p, s
 	return 0;
 }
 
-/* For a rooted call, pass the root; else -1. 0 | TT_ARG, TT_USAGE */
+/* root: checked if the call is rooted. 0 | TT_ARG, TT_USAGE */
 static int begin(tuttiComm_t c, const char *call, tuttiDataType_t type, int root, bool rooted)
 {
 	int rc = tt_comm_check(c);
@@ -79,7 +79,7 @@ static int begin(tuttiComm_t c, const char *call, tuttiDataType_t type, int root
 	return 0;
 }
 
-/* Does one of the na parts of a overlap one of the nb parts of b? Their extents do. */
+/* Does one of the na parts of a overlap one of the nb parts of b, whose extents overlap? */
 static bool overlap(const struct parts *a, int na, const struct parts *b, int nb)
 {
 	if (!a->displs && !b->displs)
@@ -128,7 +128,7 @@ static tuttiResult_t refuse(int rc)
 	return tt_result(tt_group_fail(rc));
 }
 
-/* The end of the group of a call: the first error. */
+/* Ends the group of a call, whose result was rc so far. Returns the first error. */
 static tuttiResult_t end(tuttiResult_t rc)
 {
 	tuttiResult_t of_group = tuttiGroupEnd();

@@ -1,9 +1,9 @@
 /*
  * openssl.h - the library context of OpenSSL that every use of OpenSSL in Tutti names; a digest
  *
- * Neither the application's providers nor a configuration file (OPENSSL_CONF) matter to it. One a
- * process, since each takes some of the 1024 keys of thread-specific data; the child of a fork has
- * its own.
+ * The application's providers and a configuration file (OPENSSL_CONF) do not affect this context. A
+ * process has one, since each context takes some of the 1024 keys of thread-specific data; the child
+ * of a fork makes its own.
  */
 #ifndef TT_OPENSSL_H
 #define TT_OPENSSL_H

@@ -8,8 +8,8 @@
  * If a member dies or falls silent while the members connect, some may complete and others fail.
  * Those that failed decide again: if a member is known to have completed, the communicator is the
  * new one, although broken; else they start over among themselves. A member that completed answers
- * the others (shrink_ask.c). So does it to an excluded rank, which may also learn of the decision
- * through the parent's control.
+ * the others, and an excluded rank (shrink_ask.c), which may also learn of the decision through the
+ * parent's control.
  */
 #include <stdlib.h>
 #include <string.h>

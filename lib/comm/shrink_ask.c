@@ -1,5 +1,5 @@
 /*
- * shrink_ask.c - which ranks answer? Queries to many ranks at once, for shrink.c and shrink_decide.c
+ * shrink_ask.c - find the ranks that answer, by queries to many ranks at once
  *
  * The service thread of a rank answers a query, whether or not the rank is in a shrink; a stopped
  * process does not, nor one that is cut off. A thread for each rank without a connection makes one,

@@ -4,7 +4,7 @@
  * Called by shrink.c. Each rank follows the lowest rank that answers and is in the shrink too; a
  * rank without such a lower rank coordinates. A rank changes to another coordinator with a new
  * attempt, and a decision names the attempt of its receiver: so the decision of a coordinator that
- * was passed over (it was stopped, and continues) counts for nobody.
+ * was passed over (it was stopped, and continues) is ignored by all.
  *
  *   other rank                              coordinator
  *   PROPOSAL: attempt, epochs, list    ->
@@ -15,14 +15,14 @@
  *                                      <-   DECISION: attempt, epoch, members
  *
  * A query from a lower rank also says that this rank coordinates: it has found the ranks below it
- * silent. A rank whose part of the job is cut off may learn of the break by such a query, so it follows
- * the asker, without a search of its own.
+ * silent. A rank whose part of the job is cut off may learn of the break by such a query, so it
+ * follows the asker, without a search of its own.
  *
  * The coordinator waits for ranks that are in the shrink and have not proposed to it, at most the
  * time-out; for others half of the time-out since its call, and longer for those that have answered
- * just now. Members are the ranks that answered
- * its last query and follow it. After a setup that failed, the coordinator repeats the decision
- * before, with its epoch, if a proposal or an answer says that a member completed it.
+ * just now. Members are the ranks that answered its last query and follow it. After a setup that
+ * failed, the coordinator repeats the decision before, with its epoch, if a proposal or an answer
+ * says that a member completed it.
  */
 #include <stdio.h>
 #include <stdlib.h>

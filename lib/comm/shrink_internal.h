@@ -8,7 +8,7 @@
 #include "comm/comm.h"
 #include "control/frame.h"
 
-/* What a rank answers to a query */
+/* The answers of a rank to a query */
 enum tt_shrink_phase {
 	TT_SHRINK_ABSENT,  /* it is not in this shrink */
 	TT_SHRINK_DECIDES, /* it follows a coordinator, or is one */
@@ -28,7 +28,7 @@ struct tt_shrink_peer {
 	uint64_t answered_ns;       /* when it answered first in this call, 0: not yet */
 	uint64_t completed;         /* the epoch that it knows to be complete, 0: none */
 	enum tt_shrink_phase phase; /* its latest answer, with: */
-	int coordinator;            /* whom it follows, itself if it coordinates, -1: nobody */
+	int coordinator;            /* the rank that it follows, itself if it coordinates, -1: none */
 	uint32_t attempt;           /* its attempt */
 	uint64_t epoch;             /* COMPLETED: the epoch, which includes this rank */
 };
@@ -74,7 +74,7 @@ bool tt_shrink_is_gone(const struct tt_shrink *a, int rank);
 /* Receives the next message from source (-1: any) within wait_ns. As tt_am_recv. */
 int tt_shrink_next(struct tt_shrink *a, enum tt_am_kind kind, int source, uint64_t wait_ns,
 		   struct tt_am_header *ret_head, struct tt_reader *ret_r);
-/* What this rank answers from now on. 0 | TT_SYSTEM */
+/* Sets the answer of this rank to later queries. 0 | TT_SYSTEM */
 int tt_shrink_tell(struct tt_shrink *a, enum tt_shrink_phase phase, int coordinator);
 /* Sends a query to a rank; tt_shrink_receive takes the answers that have come. */
 void tt_shrink_query(struct tt_shrink *a, int rank);

@@ -1,5 +1,5 @@
 /*
- * trace.c - the file of the flight recorder: made, mapped, and its head
+ * trace.c - create and map the file of the flight recorder, and write its head
  *
  * Called by comm when a communicator is made, fails or ends. run/trace_way.c writes the records.
  */

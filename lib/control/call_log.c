@@ -1,6 +1,5 @@
 /*
- * call_log.c - the call log: the latest calls of this rank, a flight recorder for its service
- * thread
+ * call_log.c - the call log: the latest calls of this rank, for its service thread
  *
  * Run calls note and done in every collective: a few plain stores. control_status.c and deadlock.c
  * call the rest while some rank waits long. A history is the latest calls of a log, as a status

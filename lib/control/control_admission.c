@@ -40,8 +40,8 @@ void tt_admission_count(struct tt_listener *l, int change)
 	admitted += change;
 }
 
-/* What one listener may hold: as many as the process has left. So one alone holds half, and
- * strangers at one never take the share of the next. */
+/* The most descriptors that one listener may hold: as many as the process has left. So a single
+ * listener holds half, and strangers at one listener never take the share of the next. */
 static int share(void)
 {
 	struct rlimit limit = { .rlim_cur = MOST * PART };

@@ -2,9 +2,9 @@
  * control_status.h - statuses of ranks, and the deadlock detection that compares them
  *
  * control_status.c makes, receives and compares statuses; control_status_table.c keeps those of the
- * other ranks, for a minute; control_status_queue.c sends them to the
- * neighbors; control_status_format.c writes and reads their bytes; deadlock.c looks for cycles in
- * the wait-for graph. All functions: locked.
+ * other ranks, for a minute; control_status_queue.c sends them to the neighbors;
+ * control_status_format.c writes and reads their bytes; deadlock.c looks for cycles in the wait-for
+ * graph. All functions: locked.
  */
 #ifndef TT_CONTROL_STATUS_H
 #define TT_CONTROL_STATUS_H

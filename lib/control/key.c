@@ -1,5 +1,5 @@
 /*
- * key.c - the key of a job; the secret of a text
+ * key.c - derive the key of a job from a secret, and a secret from a text (key.h)
  */
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>

@@ -1,8 +1,8 @@
 /*
- * key.h - the key of a job, made from the secret of its unique id; that secret, of the user's text
+ * key.h - the key of a job, from the secret of its unique id; such a secret, from a text of the user
  *
- * Called by endpoint.c, tls.c and unique_id.c (stretch). A holder of the key can speak as a
- * rank of the job that nobody else has spoken as yet, so the key lives in a page of its own.
+ * Called by endpoint.c, tls.c and unique_id.c (stretch). A holder of the key can
+ * register as a rank that has not registered yet, so the key lives in a page of its own.
  */
 #ifndef TT_KEY_H
 #define TT_KEY_H

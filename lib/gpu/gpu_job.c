@@ -179,7 +179,8 @@ uint32_t tt_gpu_fifo_shape(enum tt_collective collective, uint64_t bytes, uint32
 	return (uint32_t)blocks;
 }
 
-/* Who sends what to whom. A rank whose output is its input has it already. */
+/* The sender, the receivers and the bytes of each message. A rank whose output is its input already
+ * has its own part. */
 static void describe_fifo(const struct tt_gpu_call *call, const struct tt_dev_job *job,
 			  struct tt_dev_fifo *f)
 {

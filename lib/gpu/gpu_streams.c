@@ -2,9 +2,10 @@
  * gpu_streams.c - launches of kernels that wait for no peer, and barriers among the streams of all
  * ranks
  *
- * Called by gpu_ordered.c and gpu_plan.c. In a barrier the last kernel before it sets a signal word of
- * each peer to 1, and the owner's stream waits for the word and resets it to 0, so a graph can be replayed: between two sets by a peer there is always a barrier
- * in which the peer waited for the owner.
+ * Called by gpu_ordered.c and gpu_plan.c. In a barrier the last kernel before it sets a signal word
+ * of each peer to 1, and the owner's stream waits for the word and resets it to 0, so a graph can be
+ * replayed: between two sets by a peer there is always a barrier in which the peer waited for the
+ * owner.
  */
 #include "gpu/gpu_call.h"
 

@@ -1,10 +1,11 @@
 /*
  * copy.c - copies by non-temporal stores, which bypass the caches
  *
- * Called by run for outputs that no cache will keep, and for shared memory (run/stores.c). An ordinary store that misses first reads its
- * cache line, in vain if the whole line is overwritten. Two ranks that copy 64 MiB each on a
- * machine with DDR5: 7 GB/s with ordinary stores, 14 GB/s with non-temporal ones; 4 MiB: 14 and 17
- * GB/s. Copies that fit into a core's own cache take half as long again with non-temporal stores.
+ * Called by run for outputs that no cache will keep, and for shared memory (run/stores.c). An
+ * ordinary store that misses first reads its cache line, in vain if the whole line is overwritten.
+ * Two ranks that copy 64 MiB each on a machine with DDR5: 7 GB/s with ordinary stores, 14 GB/s with
+ * non-temporal ones; 4 MiB: 14 and 17 GB/s. Copies that fit into a core's own cache take half as long
+ * again with non-temporal stores.
  */
 #include <string.h>
 #ifdef __x86_64__

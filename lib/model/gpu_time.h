@@ -35,8 +35,9 @@ struct tt_gpu_fifo_call {
 	uint64_t bytes, chunk;
 };
 
-/* What one rank does in a call. Bytes of its memory that are loaded, bytes that it stores, those of
- * them in peers' memory; rounds and barriers of each block; words by which its blocks announce rounds */
+/* The work of one rank in a call: bytes that it loads from its memory, bytes that it stores, and the
+ * part of these in peers' memory; words by which its blocks announce rounds; rounds and barriers of
+ * each block */
 struct tt_gpu_work {
 	uint64_t loaded, stored, linked, words;
 	uint32_t rounds, barriers;

@@ -37,8 +37,8 @@ enum tt_sim_part {
 };
 extern const char *const tt_sim_part_name[TT_PARTS];
 
-/* How a result was folded: not; times are those of all ranks; nearly, since some ranks cut messages
- * or order operands differently. */
+/* Folding of a result: none; with the times of all ranks; with nearly these times, since some ranks
+ * cut messages or order operands differently */
 enum tt_sim_folded { TT_SIM_UNFOLDED, TT_SIM_FOLDED, TT_SIM_NEARLY };
 
 struct tt_sim_result {

@@ -1,5 +1,5 @@
 /*
- * event.c - events and callbacks: what a program learns when a host stream comes to a mark
+ * event.c - events and callbacks: tell the program that a host stream has reached a mark
  *
  * Called by api. A mark is pushed to a stream (host_stream.c), whose thread calls event_reached or
  * callback_reached. An event counts its marks: the latest one decides its state, and a destroy

@@ -9,7 +9,7 @@
 
 #include "tests/gpu/gpu_ranks.h"
 
-/* What each rank sees (CUDA_VISIBLE_DEVICES), and the number of its device there */
+/* The devices that each rank sees (CUDA_VISIBLE_DEVICES), and the number of its own among them */
 static const struct visible_devices {
 	const char *list[2];
 	int number[2];
@@ -67,7 +67,7 @@ static void processes_tell_gpus_apart_by_uuid_whatever_numbers_they_see(void)
 	}
 }
 
-/* What the ranks logged, in place of stderr: starts at log_begin, ends at log_end, which returns the
+/* The log of the ranks, in place of stderr: starts at log_begin, ends at log_end, which returns the
  * number of lines that have `text`. */
 static int kept_stderr;
 static FILE *log_file;

@@ -32,7 +32,7 @@ struct simulated_session { /* what the library takes for a struct tt_tls */
 	void *ctx;
 };
 
-/* What the library takes for a struct tt_tls_context: the clients' identity */
+/* The clients' identity, which the library takes for a struct tt_tls_context */
 SIM_REPLACE(int, tt_tls_context_make, const struct tt_key *key, const uint8_t job[TT_NONCE],
 	    int rank, struct tt_tls_context **ret_context)
 {

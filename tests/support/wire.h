@@ -22,7 +22,7 @@
 
 #define ROOT_PORT 29791 /* rank 0 listens here, rank 1 at the next port */
 
-/* What the relay does to the first connection of a round to one of the two ports. */
+/* Faults that the relay plants in the first connection of a round to one of the two ports. */
 struct wire_plan {
 	int port;   /* ROOT_PORT, ROOT_PORT + 1; 0: nothing */
 	long bit;   /* that it changes, of the bytes of both directions in order; -1: none */

@@ -73,7 +73,7 @@ struct scene {
 	unsigned abort_us;
 };
 
-/* What a rank reports to the process of the scene. */
+/* The report of a rank to the process of the scene. */
 struct scene_report {
 	_Atomic pid_t pid;
 	atomic_bool joined, noticed, done; /* done: before the process ends */

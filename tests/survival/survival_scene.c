@@ -151,7 +151,7 @@ static void kill_all(struct staging *g)
 			waitpid(g->pids[r], NULL, 0);
 }
 
-/* Those that wait for others hang because of these. */
+/* Names the ranks that hang and wait for others (waiting), or those that hang by themselves. */
 static void name_hanging_ranks(struct staging *g, const char *when, bool waiting)
 {
 	char text[160];

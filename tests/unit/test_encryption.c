@@ -239,7 +239,7 @@ static int receive_message(struct end *e, int m, uint8_t *into)
 	return rc;
 }
 
-/* What rank 1 makes of these bytes */
+/* The outcome at rank 1, which receives these bytes */
 static enum outcome present(int encrypt, const uint8_t *wire, size_t bytes)
 {
 	static uint8_t into[LARGEST];

@@ -300,7 +300,7 @@ struct launch_rank {
 	char text[600];
 };
 
-/* What a reader of the store can do: join with the id in it. */
+/* Join with the id in the store, as its readers can. */
 static tuttiResult_t join_as_reader(struct launch_rank *s, tuttiConfig_t *config, tuttiComm_t *comm)
 {
 	char value[TT_STORE_VALUE];
