@@ -2,8 +2,8 @@
  * asymmetric_fence.c - the asymmetric fence, membarrier(2): the rare side pays
  *
  * The fast path of a call announces itself with a plain store and checks for an abort with a plain
- * load; a fence between the two would cost a third of the call's time. tuttiCommAbort, which is rare, makes
- * every thread of the process execute a fence instead. Called by comm (prepare) and by
+ * load; a fence between the two would cost a third of the call's time. tuttiCommAbort, which is
+ * rare, makes every thread of the process execute a fence instead. Called by comm (prepare) and by
  * tuttiCommAbort.
  */
 #include <time.h>

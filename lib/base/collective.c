@@ -1,4 +1,5 @@
-/* collective.c - the names of collectives and data types; called by every room that prints a call or a plan */
+/* collective.c - the names of collectives and data types; called by every room that prints a call
+ * or a plan */
 #include "base/collective.h"
 #include "tutti.h"
 

@@ -386,8 +386,9 @@ static int get_decision(struct tt_shrink *a, const struct tt_am_header *head, st
 	return code ? tt_fail(code, "%s", text) : 0;
 }
 
-/* The coordinator is silent: asks the lowest ranks, and more only if none of these may coordinate, since
- * all ranks ask at the same time; none if another rank is known to coordinate. 0 | TT_SYSTEM */
+/* The coordinator is silent: asks the lowest ranks, and more only if none of these may coordinate,
+ * since all ranks ask at the same time; none if another rank is known to coordinate. 0 |
+ * TT_SYSTEM */
 static int ask_lower(struct tt_shrink *a, int coordinator)
 {
 	int rank = a->parent->rank, rc = 0;

@@ -7,12 +7,14 @@
 /* smallest output that no core's own cache keeps */
 #define TT_NONTEMPORAL_BYTES (8u << 20)
 
-/* memcpy for a dst that this core does not read soon. Later stores are ordered behind it, as behind memcpy. */
+/* memcpy for a dst that this core does not read soon. Later stores are ordered behind it, as behind
+ * memcpy. */
 void tt_copy_nontemporal(void *dst, const void *src, size_t bytes);
 
-/* Take exclusive ownership of the cache lines that hold [p, p + bytes): stores a byte of each line as it
- * is. For shared memory that this core has read and another core writes next: a modified line moves
- * faster than a shared line is given up (run/stores.c). No other thread may write the bytes meanwhile. */
+/* Take exclusive ownership of the cache lines that hold [p, p + bytes): stores a byte of each line
+ * as it is. For shared memory that this core has read and another core writes next: a modified line
+ * moves faster than a shared line is given up (run/stores.c). No other thread may write the bytes
+ * meanwhile. */
 static inline void tt_own_lines(void *p, size_t bytes)
 {
 	for (size_t at = 0; at < bytes; at += TT_LINE) {

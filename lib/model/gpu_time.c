@@ -6,8 +6,8 @@
  *             read and write about 4.0 of the H200's 4.8 TB/s
  *   link      450 GB/s each way: the data sheets' 900 of both; USABLE_LINK of it: NCCL's ring reaches a
  *             busbw of 370 GB/s on 8 H100 (nccl-tests issue 212), its model has 20.6 of a link's 25 GB/s
- * Assumptions, until they are measured: launch, load, word and fence. Their sum for an LL call is the 4.5 us
- * that NCCL's model has for its kernel of that kind on Hopper.
+ * Assumptions, until they are measured: launch, load, word and fence. Their sum for an LL call is
+ * the 4.5 us that NCCL's model has for its kernel of that kind on Hopper.
  */
 #include "model/gpu_time.h"
 
@@ -180,8 +180,8 @@ double tt_gpu_ring_us(const struct tt_gpu_kind *g, uint32_t n, uint64_t bytes)
 	return 2.0 * (n - 1) * (g->launch + g->load + g->fence + g->word + step);
 }
 
-/* Each rank has a part of half the multiprocessors, and reads its part of all inputs. By Little's law the
- * bytes of loads in flight, divided by their latency, bound the rate. */
+/* Each rank has a part of half the multiprocessors, and reads its part of all inputs. By Little's
+ * law the bytes of loads in flight, divided by their latency, bound the rate. */
 double tt_gpu_shared_us(const struct tt_gpu_kind *g, uint32_t n, uint64_t bytes)
 {
 	double blocks = g->sms / 2 / n * n, vectors = n <= 4 ? 2 * n : n,

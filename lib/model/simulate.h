@@ -63,8 +63,8 @@ struct tt_sim_watch {
 };
 #define TT_SIM_TOO_LARGE 2
 /* Build the plans of all ranks, in a compact form. watch may be NULL. 0 | TT_SIM_TOO_LARGE (more
- * than most_steps; the error text has their number) | the result of progress | TT_ARG the algorithm does
- * not apply | TT_SYSTEM | TT_INTERNAL. */
+ * than most_steps; the error text has their number) | the result of progress | TT_ARG the algorithm
+ * does not apply | TT_SYSTEM | TT_INTERNAL. */
 int tt_sim_open(const struct tt_sim_world *world, const struct tt_algorithm *algorithm,
 		const char *name, int root, const struct tt_sim_watch *watch,
 		struct tt_sim **ret_sim);

@@ -113,7 +113,8 @@ static bool is_late_notice(uint64_t began_ns)
 	return sim->now_ns - since > SIM_NOTICE_NS;
 }
 
-/* Does the fault keep a living rank from answering, or may it? Of anything else the ranks learn at once. */
+/* Does the fault keep a living rank from answering, or may it? Of anything else the ranks learn at
+ * once. */
 static bool is_silencing(enum sim_faults faults)
 {
 	return faults == SIM_STOPS || faults == SIM_CUTS || faults == SIM_CORRUPTION;
@@ -128,10 +129,11 @@ static bool is_abandoned(const struct sim_comm *w, const char *what)
 	       broken;
 }
 
-/* A rank waits in vain where no fault silences another one. A rank without memory may drop a message, and
- * leave others waiting that connect to it in a shrink; two ranks that have lost their connection take each
- * other for dead, and divide the others. An abort is not known to a rank whose neighbors have all left.
- * Ranks that did not call a shrink keep the others for half of the time-out. */
+/* A rank waits in vain where no fault silences another one. A rank without memory may drop a
+ * message, and leave others waiting that connect to it in a shrink; two ranks that have lost their
+ * connection take each other for dead, and divide the others. An abort is not known to a rank whose
+ * neighbors have all left. Ranks that did not call a shrink keep the others for half of the
+ * time-out. */
 static bool is_vain_wait(const struct sim_comm *w, const char *what, tuttiResult_t rc,
 			 uint64_t waited_ns)
 {
@@ -149,8 +151,9 @@ static bool is_vain_wait(const struct sim_comm *w, const char *what, tuttiResult
 	       waited_ns > (shrinks ? SIM_TIMEOUT_NS - SIM_SECOND : SIM_NOTICE_NS + SIM_SECOND);
 }
 
-/* The deadline limits the time in which nothing moves: it begins anew with a process that continues, and
- * with a member of w whose call succeeds, since other members may wait for its next one. */
+/* The deadline limits the time in which nothing moves: it begins anew with a process that
+ * continues, and with a member of w whose call succeeds, since other members may wait for its next
+ * one. */
 static uint64_t moved_ns(const struct sim_comm *w, uint64_t began_ns)
 {
 	uint64_t last = began_ns;

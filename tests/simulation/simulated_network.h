@@ -114,7 +114,8 @@ void net_give_up(void *due);
 struct net_due *net_due_of(const struct net_descriptor *d);
 struct net_descriptor *net_claim(struct net_due *due);
 
-/* The process has received bytes: they leave the window of the sender, if no cut holds what tells it. */
+/* The process has received bytes: they leave the window of the sender, unless a cut holds the
+ * acknowledgment. */
 void net_acknowledge(struct net_descriptor *d, size_t bytes);
 /* Can the socket send; is there something to accept, receive or learn? */
 bool net_has_room(const struct net_descriptor *d);

@@ -319,8 +319,8 @@ static tuttiResult_t split(struct sim_comm *w, int index)
 	return rc;
 }
 
-/* Does the error say that a rank has left? To one that comes late, a rank that shrinks may have ended the
- * communicator already. */
+/* Does the error say that a rank has left? To one that comes late, a rank that shrinks may have
+ * ended the communicator already. */
 static bool names_departure(const struct sim_comm *w)
 {
 	const char *text = tuttiGetLastError(w->comm);

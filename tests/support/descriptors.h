@@ -1,4 +1,5 @@
-/* descriptors.h - numbers of open descriptors, listeners and threads of this process; for tests of leaks */
+/* descriptors.h - numbers of open descriptors, listeners and threads of this process; for tests of
+ * leaks */
 #ifndef TESTS_DESCRIPTORS_H
 #define TESTS_DESCRIPTORS_H
 

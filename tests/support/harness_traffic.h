@@ -41,9 +41,10 @@ int traffic_run(const struct rig *rig, const struct tt_world *world, const struc
 int traffic_body(const struct tt_world *world, void *arg);
 
 /* run_on: runs body as every rank, with a struct setup as its argument; transport self always has
- * one rank; tcp runs twice, the second time encrypted. Returns the mask of harness_run. runs: is a transport tested on this host? verbs needs
- * a NIC; TUTTI_TEST_TRANSPORT selects one transport. run_all: every tested transport, with forked
- * ranks and with threads; returns all masks combined. */
+ * one rank; tcp runs twice, the second time encrypted. Returns the mask of harness_run. runs: is a
+ * transport tested on this host? verbs needs a NIC; TUTTI_TEST_TRANSPORT selects one transport.
+ * run_all: every tested transport, with forked ranks and with threads; returns all masks
+ * combined. */
 bool runs(const struct tt_transport *t);
 struct setup {
 	const struct tt_transport *t;

@@ -2,10 +2,11 @@
  * many_ranks.c - many processes of one host, from the join to the life after a death:
  * many_ranks NRANKS [stop]
  *
- * All ranks join, allreduce, split in two and allreduce in a loop, until the last rank is killed (stop:
- * stopped); the others shrink, and allreduce once more. Prints milliseconds of the slowest rank in
- * each step, and what a rank has after its first allreduce: mean and most of all ranks. TUTTI_TRANSPORT and TUTTI_TIMEOUT_MS apply. For people: the program checks no time.
- * Exit status: 0, or 1 when a rank fails where it must not.
+ * All ranks join, allreduce, split in two and allreduce in a loop, until the last rank is killed
+ * (stop: stopped); the others shrink, and allreduce once more. Prints milliseconds of the slowest
+ * rank in each step, and what a rank has after its first allreduce: mean and most of all ranks.
+ * TUTTI_TRANSPORT and TUTTI_TIMEOUT_MS apply. For people: the program checks no time. Exit status:
+ * 0, or 1 when a rank fails where it must not.
  */
 #include <dirent.h>
 #include <signal.h>

@@ -62,8 +62,8 @@ bool scene_can_know(const struct scene_rank *w, int other)
 
 /* ---- the text -------------------------------------------------------------------------------- */
 
-/* Finds the next "rank 3" or "ranks 2, 5 to 7 and 9" from *at on; *at is then behind it. Returns how many
- * numbers, 0: none is left. */
+/* Finds the next "rank 3" or "ranks 2, 5 to 7 and 9" from *at on; *at is then behind it. Returns
+ * how many numbers, 0: none is left. */
 static int next_ranks(const char **at, int ranks[SCENE_RANKS])
 {
 	const char *p = *at;

@@ -323,8 +323,8 @@ static bool is_chosen(const struct failing_case *c)
 	return !chosen || !strncmp(chosen, name, strlen(chosen));
 }
 
-/* The call after call k of a kind that is to fail: some of the calls, the first and the last among them.
- * Most allocations of OpenSSL load its algorithms: one in 13 of these is enough of all. */
+/* The call after call k of a kind that is to fail: some of the calls, the first and the last among
+ * them. Most allocations of OpenSSL load its algorithms: one in 13 of these is enough of all. */
 static long next_call(enum failing_kind kind, long k, long calls)
 {
 	long step = calls / (getenv("TUTTI_TEST_FEWER") ? 1 : 3) + 1;

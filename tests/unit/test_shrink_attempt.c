@@ -38,9 +38,9 @@ static uint32_t next_attempt(struct tt_shrink *a, unsigned ms)
 	return rc ? 0 : (uint32_t)head.tag;
 }
 
-/* Rank 0 is stopped after the first proposal, and continues while rank 1 asks which ranks answer. A stop
- * that was too short or too long for that is repeated: rank 1 has proposed nothing then, or has
- * coordinated meanwhile. */
+/* Rank 0 is stopped after the first proposal, and continues while rank 1 asks which ranks answer. A
+ * stop that was too short or too long for that is repeated: rank 1 has proposed nothing then, or
+ * has coordinated meanwhile. */
 static int propose_again(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
 	uint8_t buffer[TT_AM_DECISION_BYTES(2)];

@@ -1,6 +1,6 @@
 /*
- * test_tools.c - the pure parts of the tools: options, sizes, statistics, JSON; test_result_check.c tests
- * their verdicts
+ * test_tools.c - the pure parts of the tools: options, sizes, statistics, JSON; test_result_check.c
+ * tests their verdicts
  */
 #include <criterion/criterion.h>
 #include <math.h>

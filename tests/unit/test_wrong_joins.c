@@ -379,7 +379,8 @@ Test(wrong_joins, a_negative_timeout_is_refused)
 	cr_expect(strstr(tuttiGetLastError(NULL), "timeout_ms is -1"));
 }
 
-/* A rank whose environment has a bad value reports that to rank 0, which would wait for its deadline. */
+/* A rank whose environment has a bad value reports that to rank 0, which would wait for its
+ * deadline. */
 static int join_with_a_bad_variable(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	char number[2] = { (char)('0' + rank) };

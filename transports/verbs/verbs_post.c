@@ -1,11 +1,11 @@
 /*
  * verbs_post.c - work requests: chained, counted, rarely signalled; credit updates, RTRs, receives
  *
- * Called by verbs_ring.c, verbs_zcopy.c and verbs_qp.c. A send queue cannot overflow, because work requests are
- * counted. These are signalled: every TT_VERBS_SIGNAL-th, one for each quarter of the send ring,
- * and those that read callers' memory. RTRs are queued until the next message of their link carries
- * them along, or until this rank polls for a message. RTRs of neighboring messages share one work
- * request; all RTRs and the message are one call of post_send.
+ * Called by verbs_ring.c, verbs_zcopy.c and verbs_qp.c. A send queue cannot overflow, because work
+ * requests are counted. These are signalled: every TT_VERBS_SIGNAL-th, one for each quarter of the
+ * send ring, and those that read callers' memory. RTRs are queued until the next message of their
+ * link carries them along, or until this rank polls for a message. RTRs of neighboring messages
+ * share one work request; all RTRs and the message are one call of post_send.
  */
 #include <arpa/inet.h>
 

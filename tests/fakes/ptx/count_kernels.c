@@ -1,10 +1,10 @@
 /*
- * count_kernels.c - what nvcc's float32 kernel does in an allreduce by FIFO, counted, against the formulas of
- * lib/model/gpu_time.h
+ * count_kernels.c - count the work of nvcc's float32 kernel in an allreduce by FIFO, and compare with
+ * the formulas of lib/model/gpu_time.h
  *
- * For check_ptx.sh. Each rank is a thread, which runs the blocks of one launch one after the other. Bytes are
- * counted in the buffers of the call and in the FIFO; a rank must load from its own memory only. Exit
- * status 0: all counts are equal; 1: one differs, or a sum is wrong.
+ * For check_ptx.sh. Each rank is a thread, which runs the blocks of one launch one after the other.
+ * Bytes are counted in the buffers of the call and in the FIFO; a rank must load from its own
+ * memory only. Exit status 0: all counts are equal; 1: one differs, or a sum is wrong.
  */
 #include "tests/fakes/ptx/ptx_run.h"
 

@@ -1,10 +1,10 @@
 /*
  * ptx_run.c - run a block of a translated kernel: its threads are fibers of the calling thread
  *
- * Called by fake_ptx_kernels.c and race_kernels.c. A fiber runs until a barrier, a poll or its end, in an
- * order that changes with each pass. A barrier lets the threads go on when all threads of the block
- * have arrived; a thread that has ended cannot, which is a failure, as in the PTX ISA. Order between
- * fibers comes from barriers only, and ThreadSanitizer knows it from there.
+ * Called by fake_ptx_kernels.c and race_kernels.c. A fiber runs until a barrier, a poll or its end,
+ * in an order that changes with each pass. A barrier lets the threads go on when all threads of the
+ * block have arrived; a thread that has ended cannot, which is a failure, as in the PTX ISA. Order
+ * between fibers comes from barriers only, and ThreadSanitizer knows it from there.
  */
 #include "tests/fakes/ptx/ptx_run.h"
 

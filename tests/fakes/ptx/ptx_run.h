@@ -70,8 +70,8 @@ unsigned char *ptx_find(struct ptx_thread *g, uint64_t at, unsigned bytes, unsig
 void ptx_bad_offset(struct ptx_thread *g, const char *space, uint64_t at, unsigned bytes,
 		    uint32_t size, unsigned line) __attribute__((noreturn));
 
-/* Built with -DPTX_COUNTS, kernels call the includer's functions at each access of global or generic memory,
- * and at each barrier. */
+/* Built with -DPTX_COUNTS, kernels call the includer's functions at each access of global or
+ * generic memory, and at each barrier. */
 #ifdef PTX_COUNTS
 void ptx_count(const struct ptx_thread *g, const unsigned char *at, unsigned bytes, bool store,
 	       enum ptx_order order);

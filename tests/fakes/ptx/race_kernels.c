@@ -4,11 +4,11 @@
  *
  *   race_kernels RANKS ROUNDS LIMIT_S
  *
- * For gpu_races.sh. A rank has a thread per block, since blocks of a kernel run at once. A round is an
- * allreduce by one of four ways in turn: barriers, three times LL, kernels that signal between waits of streams, and
- * three times FIFO: in two steps, in one, and of one chunk in two.
- * Kernels of one rank are ordered (pthread barriers), as by a stream; nothing else orders the ranks.
- * Exit status 0: right; 1: a wrong value; 2: a wait was too long or a kernel reported a failure.
+ * For gpu_races.sh. A rank has a thread per block, since blocks of a kernel run at once. A round is
+ * an allreduce by one of four ways in turn: barriers, three times LL, kernels that signal between
+ * waits of streams, and three times FIFO: in two steps, in one, and of one chunk in two. Kernels of
+ * one rank are ordered (pthread barriers), as by a stream; nothing else orders the ranks. Exit
+ * status 0: right; 1: a wrong value; 2: a wait was too long or a kernel reported a failure.
  */
 #include "tests/fakes/ptx/ptx_run.h"
 

@@ -1,6 +1,6 @@
 /*
- * run_one.c - run the kernel `wrong` of a PTX file of tests/fixtures/ptx with two threads and 64 bytes of
- * global memory, for check_ptx.sh
+ * run_one.c - run the kernel `wrong` of a PTX file of tests/fixtures/ptx with two threads and 64
+ * bytes of global memory, for check_ptx.sh
  */
 #include "tests/fakes/ptx/ptx_run.h"
 
