@@ -95,6 +95,13 @@ same "README, SECURITY, HACKING, NEWS and docs name files that exist" none "$(cd
 	grep -oHE '(lib|algorithms|transports|nccl|tools|perf|trainer|tests|man|docs)/[a-zA-Z0-9_./-]*[a-z0-9]\.(c|h|cu|sh|py|md|[137])\b' \
 		README.md SECURITY.md HACKING.md NEWS docs/design/*.md docs/results/*.md |
 	while IFS=: read -r page file; do [ -e "$file" ] || echo "$page: $file"; done | grep . || echo none)"
+same "README, SECURITY, HACKING and docs/design name functions, fields and files that exist" none "$(cd "$top_srcdir" &&
+	grep -ohE '`([a-z]+_[a-z0-9_]*[a-z0-9]|[a-z0-9_]+\.(c|h|cu))(\(\))?`' README.md SECURITY.md HACKING.md docs/*.md docs/design/*.md |
+	tr -d '`()' | sort -u >"$tmp/names"
+	for room in lib algorithms transports nccl mpi tools perf trainer tests; do
+		find $room -type f -printf '%f\n' | sed 's/\.sh$//'
+		grep -rhowFf "$tmp/names" --include='*.[ch]' --include='*.cu' --include='*.py' --include=tiers $room
+	done | sort -u | comm -23 "$tmp/names" - | grep . || echo none)"
 if [ -x perf/tutti ] && command -v python3 >/dev/null; then
 	same "the README's figures are those that docs/figures computes from docs/results" none "$(
 		python3 "$top_srcdir/docs/figures" --check 2>&1 && echo none)"
