@@ -21,12 +21,12 @@
 struct fold {
 	struct tt_stream_mark folds, frees; /* in a stream; folds is the first member */
 	struct tt_user_op op;
-	int n, result_rank; /* rank whose result is wanted; -1: all */
-	bool whole;         /* this rank folds all elements, after one collective */
-	size_t count;       /* elements of a part here */
+	int n;
+	bool whole;   /* this rank folds all elements, after one collective */
+	size_t count; /* elements of a part here */
 	size_t part_bytes;
 	char *parts;  /* [n * part_bytes] in rank order; the last becomes the result */
-	char *result; /* copied to: NULL: no copy */
+	char *result; /* the place for a copy of the result; NULL: none */
 };
 
 const struct tt_user_op *tt_user_operator(tuttiComm_t c, tuttiRedOp_t op)
@@ -85,7 +85,7 @@ static void share(const struct tt_request *r, const struct fold *f, int p, size_
 	*ret_count = (each + (rank < rest)) * f->op.width;
 }
 
-/* counts, displs: [n] of the exchange: what each rank folds. counts given: reduce-scatterv */
+/* counts, displs: [n] the elements that each rank folds. given: the counts of a reduce-scatterv */
 static void lay_out(const struct tt_request *r, struct fold *f, const size_t *given, size_t *counts,
 		    size_t *displs)
 {

@@ -269,9 +269,9 @@ static bool is_over(const struct tt_patience *p)
 }
 
 /* 0 ready | TT_TIMEOUT */
-static int await(int fd, short events, const struct tt_patience *p)
+static int await(int fd, const struct tt_patience *p)
 {
-	struct pollfd pfd = { .fd = fd, .events = events };
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
 
 	while (poll(&pfd, 1, SLICE_MS) <= 0)
 		if (is_over(p))
@@ -280,27 +280,13 @@ static int await(int fd, short events, const struct tt_patience *p)
 }
 
 /* After a call that returned n: 0: continue | TT_TIMEOUT, TT_REMOTE */
-static int judge(int fd, ssize_t n, short events, const struct tt_patience *patience)
+static int judge(int fd, ssize_t n, const struct tt_patience *patience)
 {
 	if (n >= 0 || errno == EINTR)
 		return 0;
 	if (errno == EAGAIN)
-		return await(fd, events, patience);
+		return await(fd, patience);
 	return tt_fail(TT_REMOTE, "connection lost: %m");
-}
-
-int tt_sock_send(int fd, const void *data, size_t bytes, const struct tt_patience *patience)
-{
-	const char *p = data, *end = p + bytes;
-	int rc = 0;
-
-	while (p < end && !rc) {
-		ssize_t n = send(fd, p, (size_t)(end - p), MSG_NOSIGNAL);
-
-		rc = judge(fd, n, POLLOUT, patience);
-		p += n > 0 ? n : 0;
-	}
-	return rc;
 }
 
 int tt_sock_recv(int fd, void *data, size_t bytes, const struct tt_patience *patience)
@@ -313,7 +299,7 @@ int tt_sock_recv(int fd, void *data, size_t bytes, const struct tt_patience *pat
 
 		if (n == 0)
 			return tt_fail(TT_REMOTE, "connection closed by the other side");
-		rc = judge(fd, n, POLLIN, patience);
+		rc = judge(fd, n, patience);
 		p += n > 0 ? n : 0;
 	}
 	return rc;

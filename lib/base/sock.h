@@ -102,9 +102,8 @@ struct tt_sock_target {
 int tt_sock_happy_eyeballs(struct tt_sock_target *list, int n, const struct tt_patience *patience,
 			   int *ret_index, int *ret_fd);
 
-/* Send or receive exactly bytes on a non-blocking socket. 0 | TT_REMOTE (closed, reset) |
- * TT_TIMEOUT (also: stopped) */
-int tt_sock_send(int fd, const void *data, size_t bytes, const struct tt_patience *patience);
+/* Receive exactly bytes on a non-blocking socket. 0 | TT_REMOTE (closed, reset) | TT_TIMEOUT (also:
+ * stopped) */
 int tt_sock_recv(int fd, void *data, size_t bytes, const struct tt_patience *patience);
 
 /* The kernel probes the peer's host while the connection is idle: without an answer for 11 s the

@@ -197,8 +197,6 @@ int tt_op_error_symptom(struct tt_op *op, int code);
  * | < 0 */
 int tt_op_error_own(struct tt_op *set);
 void tt_op_error_spread(struct tt_op *set, int code);
-/* The wait-for edges of op's communicator: of op and of those after it in its set. */
-void tt_op_error_describe(const struct tt_op *op, struct tt_blocked *ret_stuck);
 /* This rank waits long for the set that begins with op: ask the other ranks for their status. */
 void tt_op_error_ask(struct tt_op *op);
 

@@ -54,7 +54,9 @@ static int awaited(const struct tt_op *op)
 	return peer;
 }
 
-void tt_op_error_describe(const struct tt_op *op, struct tt_blocked *ret_stuck)
+/* The wait-for edges of op's communicator: of op and of those after it in its set. The awaited rank
+ * is noted in the flight recorder, too. */
+static void describe_waits(const struct tt_op *op, struct tt_blocked *ret_stuck)
 {
 	tuttiComm_t c = op->comm;
 	struct tt_blocked *s = ret_stuck;
@@ -83,7 +85,7 @@ void tt_op_error_ask(struct tt_op *set)
 	for (struct tt_op *op = set, *last = NULL; op; op = op->next) {
 		if (!op->started || (last && last->comm == op->comm))
 			continue;
-		tt_op_error_describe(op, &stuck);
+		describe_waits(op, &stuck);
 		tt_control_waiting(op->comm->ctl, &stuck);
 		last = op;
 	}
@@ -169,7 +171,7 @@ static int unconnected(struct tt_op *op)
 	struct tt_blocked stuck;
 	int who;
 
-	tt_op_error_describe(op, &stuck);
+	describe_waits(op, &stuck);
 	dial_error(l, error, sizeof(error));
 	who = tt_control_missing(c->ctl, c->calls.seq, &stuck, missing, sizeof(missing));
 	if (who < 0 && error[0])
@@ -192,7 +194,7 @@ int tt_op_error_late(struct tt_op *op)
 
 	if (op->way == &tt_connecting_way)
 		return unconnected(op);
-	tt_op_error_describe(op, &stuck);
+	describe_waits(op, &stuck);
 	tt_control_missing(c->ctl, c->calls.seq, &stuck, missing, sizeof(missing));
 	if (tt_control_broken(c->ctl)) /* another rank reported a cause meanwhile */
 		return tt_op_error_broken(op);
@@ -231,7 +233,7 @@ int tt_op_error_symptom(struct tt_op *op, int code)
 	int own;
 
 	snprintf(cause, sizeof(cause), "%s", tt_error_text());
-	tt_op_error_describe(op, &stuck);
+	describe_waits(op, &stuck);
 	stuck.differs = mismatch;
 	do {
 		if (mismatch)

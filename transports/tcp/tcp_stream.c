@@ -129,7 +129,8 @@ int tt_tcp_flush(struct tt_tcp_link *l)
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-int tt_tcp_lost(const struct tt_tcp_link *l, const char *how)
+/* TT_REMOTE with the sentence */
+static int lost(const struct tt_tcp_link *l, const char *how)
 {
 	return tt_fail(
 		TT_REMOTE,
@@ -147,7 +148,7 @@ int tt_tcp_check(const struct tt_tcp_link *l, size_t bytes, uint32_t stamp)
 		      h->stamp == stamp))
 		return 0;
 	if (h->magic != MAGIC || h->version != VERSION || h->number != (uint32_t)l->base.received)
-		return tt_tcp_lost(l, "sent bytes that are not a message");
+		return lost(l, "sent bytes that are not a message");
 	return tt_fail(
 		TT_USAGE,
 		"rank %d: rank %d sent %u bytes of call %08x (channel %d, message %u) where %zu bytes of "
@@ -176,10 +177,10 @@ int tt_tcp_count(struct tt_tcp_link *l, ssize_t n)
 		return 0;
 	if (n < 0) {
 		tt_tcp_note_error(l, errno);
-		return tt_tcp_lost(l, strerror(errno));
+		return lost(l, strerror(errno));
 	}
 	if (n == 0)
-		return tt_tcp_lost(l, "closed the connection");
+		return lost(l, "closed the connection");
 	l->got += (size_t)n;
 	l->base.arrived += (size_t)n;
 	return 1;

@@ -61,11 +61,10 @@ int tt_tcp_receive(struct tt_tcp_link *l, void *into, size_t bytes, uint32_t sta
 
 /* For tcp_sealed.c. piece: make an iovec of a buffer without its first *skip bytes; *skip shrinks
  * by the skipped bytes; the number of iovecs: 0, 1. count: count the bytes of a recv, or note its
- * error (errno). 1 some bytes | 0 none yet | TT_REMOTE. lost: TT_REMOTE with the sentence. check:
- * is the header the expected one? 0 | TT_USAGE, TT_REMOTE */
+ * error (errno). 1 some bytes | 0 none yet | TT_REMOTE. check: is the header the expected one? 0 |
+ * TT_USAGE, TT_REMOTE */
 int tt_tcp_piece(struct iovec *v, const void *buf, size_t bytes, size_t *skip);
 int tt_tcp_count(struct tt_tcp_link *l, ssize_t n);
-int tt_tcp_lost(const struct tt_tcp_link *l, const char *how);
 int tt_tcp_check(const struct tt_tcp_link *l, size_t bytes, uint32_t stamp);
 
 /* Note the errno that ended the connection, if the network caused it. */
