@@ -117,7 +117,7 @@ struct tt_env {
 	int64_t ib_gid_index, ib_timeout, ib_retries, ib_sl, ib_tc, ib_registrations,
 		ib_registered_mb;
 	const char *ports;
-	/* for wrappers in other languages; unused here */
+	/* read by the Python package; the library only knows the names */
 	const char *library;
 	int64_t takes_gloo;
 	/* with rank, nranks: tuttiCommInitEnv */

@@ -27,7 +27,7 @@ static struct {
 	pthread_cond_t changed;
 	struct tt_metrics *all;
 	pthread_t thread;
-	uintptr_t generation; /* of the thread: those before end */
+	uintptr_t generation; /* number of the thread; threads with another number end */
 	bool running, soon;   /* soon: write without waiting for the period */
 } writer;
 
@@ -201,7 +201,7 @@ static void update(struct tt_metrics *m)
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-/* The parent's communicators and thread are not the child's. */
+/* A forked child has neither the communicators nor the thread of its parent. */
 static void reset(void)
 {
 	pthread_condattr_t attributes;

@@ -16,7 +16,8 @@
 #define CALIBRATE_NS 200000 /* until tt_trace_clock sees a longer time */
 #define READINGS 8
 
-/* The closest of some pairs: a pair between whose clocks the process lost its core is far apart. */
+/* Reads both clocks READINGS times and returns the pair whose readings are closest: a process that
+ * loses its core between the two reads gets a distant pair. */
 static struct tt_trace_clock clock_now(void)
 {
 	struct tt_trace_clock now = { 0, 0 };
@@ -34,7 +35,7 @@ static struct tt_trace_clock clock_now(void)
 	return now;
 }
 
-/* A reader sees the pair before or this one, never the half of each. */
+/* A reader sees the previous pair or this one, never half of each. */
 static void set_later(struct tt_trace *t, struct tt_trace_clock now)
 {
 	struct tt_trace_head *head = t->head;
@@ -67,7 +68,8 @@ static void start_clock(struct tt_trace *t)
 	set_later(t, now);
 }
 
-/* A new file of the user alone; an older one of that name belongs to a job that has ended. */
+/* Creates a file that only the user can access. An older file of this name belongs to a job that has
+ * ended. */
 static int make_file(const char *path)
 {
 	int fd;
@@ -157,7 +159,8 @@ int tt_trace_open(const char *dir, const char *metrics, const struct tt_trace_he
 	t->records = (void *)((char *)t->head + TT_TRACE_HEAD);
 	t->now = t->records + TT_TRACE_RECORDS - 1;
 	start_clock(t);
-	atomic_thread_fence(memory_order_release); /* a file with the number has a whole head */
+	/* a file with the magic number has a whole head */
+	atomic_thread_fence(memory_order_release);
 	t->head->magic = TT_TRACE_MAGIC;
 	rc = open_metrics(t, metrics);
 	if (rc) {
@@ -171,7 +174,8 @@ int tt_trace_open(const char *dir, const char *metrics, const struct tt_trace_he
 void tt_trace_failed(struct tt_trace *t, const char *text)
 {
 	snprintf(t->head->error, sizeof(t->head->error), "%s", text);
-	atomic_thread_fence(memory_order_release); /* a file that says so has the whole sentence */
+	/* a file in state failed has the whole sentence */
+	atomic_thread_fence(memory_order_release);
 	t->head->state = TT_TRACE_FAILED;
 	if (t->last && !t->now->end)
 		t->now->failed = 1;

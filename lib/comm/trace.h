@@ -18,8 +18,8 @@
 #include "control/control.h"
 
 #define TT_TRACE_MAGIC 0x3243525449545554ull /* "TUTTIRC2" */
-#define TT_TRACE_BYTES (512u << 10)          /* of a file */
-#define TT_TRACE_HEAD 4096                   /* of it the head */
+#define TT_TRACE_BYTES (512u << 10)          /* length of a file */
+#define TT_TRACE_HEAD 4096                   /* length of its head */
 #define TT_TRACE_WAYS 8
 #define TT_TRACE_RECORDS ((TT_TRACE_BYTES - TT_TRACE_HEAD) / sizeof(struct tt_trace_record))
 
@@ -28,7 +28,7 @@
 struct tt_trace_record {
 	atomic_uint_fast64_t number; /* from 1; 0 while the record changes */
 	uint64_t start, end;         /* ticks; end 0: the call has not ended */
-	uint64_t seq;                /* of the collective */
+	uint64_t seq;                /* sequence number of the collective */
 	struct tt_call call;
 	uint64_t bytes;  /* of call.count elements */
 	int32_t awaited; /* rank that the call has waited for long, -1: none, or several */
@@ -54,7 +54,7 @@ struct tt_trace_head {
 	struct tt_trace_clock made, later[2]; /* later[latest]: the rate of ticks */
 	atomic_uint latest;
 	int64_t realtime_ns; /* CLOCK_REALTIME at `made` */
-	char error[1024];    /* of the failure */
+	char error[1024];    /* sentence of the failure */
 };
 _Static_assert(sizeof(struct tt_trace_head) <= TT_TRACE_HEAD, "the head has its page");
 
@@ -131,7 +131,7 @@ static inline void tt_trace_end(struct tt_trace *t)
 		tt_metrics_count(t->metrics, &r->call, r->bytes, r->end - r->start);
 }
 
-/* The latest call was none: nothing was done. */
+/* Remove the latest record: its call has not begun and is tried by another way. */
 static inline void tt_trace_cancel(struct tt_trace *t)
 {
 	atomic_store_explicit(&t->now->number, 0, memory_order_release);

@@ -29,7 +29,7 @@ struct tt_gpu_kind {
 /* The GPU whose name is in text, in lower case; NULL: none */
 const struct tt_gpu_kind *tt_gpu_kind_find(const char *text);
 
-/* An allreduce by the FIFO protocol. The fields of the same names of struct tt_dev_fifo. */
+/* An allreduce by the FIFO protocol. The fields are those of the same names of struct tt_dev_fifo. */
 struct tt_gpu_fifo_call {
 	uint32_t nranks, blocks, threads, steps, lag;
 	uint64_t bytes, chunk;

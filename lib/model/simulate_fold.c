@@ -42,7 +42,7 @@ void tt_sim_fold(struct tt_sim *sim, const struct tt_algorithm *a, const char *n
 	const char *argument;
 
 	sim->nsimulated = (uint32_t)w->nranks;
-	/* ranks that share cores take turns, in another order each */
+	/* ranks that share cores get them in turn, so they are not alike */
 	if (!w->fold || !a->symmetry || !stride || (one_host && w->cores && w->nranks > w->cores) ||
 	    tt_algorithm_argument(a, name, &argument))
 		return;

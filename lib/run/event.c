@@ -17,8 +17,8 @@ struct tuttiEvent {
 	unsigned fork_count;
 	pthread_mutex_t lock; /* guards everything below */
 	pthread_cond_t reached;
-	uint64_t recorded; /* marks pushed; the number of the latest */
-	uint64_t left;     /* of these: not reached yet */
+	uint64_t recorded; /* number of marks pushed, and of the latest mark */
+	uint64_t left;     /* number of marks that are not reached yet */
 	bool complete;     /* the latest mark was reached */
 	int error;         /* of the latest mark */
 	char text[1024];

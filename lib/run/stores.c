@@ -24,7 +24,7 @@
  * pages), and are not timed; TRY more end a trial. */
 #define WARM 2
 #define TRY 2
-/* The time and the calls from trial to trial, at least */
+/* The least time and the least number of calls between two trials */
 #define TRIAL_NS (10 * 1000000ull)
 #define TRIAL_CALLS 64
 /* Between trials, a rank times a copy after every SAMPLE_BYTES bytes. */
@@ -105,7 +105,7 @@ void tt_stores_note(const struct tt_stores_call *call, size_t bytes, uint64_t be
 		s->strange = true;
 		return;
 	}
-	s->due |= slow; /* twice: the ranks have moved */
+	s->due |= slow; /* slow for the second time in a row: the ranks have moved */
 	s->strange = false;
 	*ns = now;
 }

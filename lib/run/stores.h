@@ -19,11 +19,11 @@ struct tt_stores_call {
 
 /* The stores of a call of `bytes` bytes, in its class of sizes, of classes[TT_STORES_SIZES] */
 struct tt_stores_call tt_stores_next(struct tt_stores *classes, size_t bytes);
-/* The times of a timed call's copy of 1 or more bytes */
+/* Takes the times of a timed call's copy of 1 or more bytes. */
 void tt_stores_note(const struct tt_stores_call *call, size_t bytes, uint64_t began_ns,
 		    uint64_t ended_ns);
 
-/* Around a copy that the caller makes: the time of its beginning, or 0; then, with this time */
+/* Called before and after a copy by the caller: begin returns the time, or 0; end takes this time. */
 static inline uint64_t tt_stores_begin(const struct tt_stores_call *call)
 {
 	return tt_unlikely(call->timed) ? tt_now_ns() : 0;
