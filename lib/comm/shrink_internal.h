@@ -28,9 +28,9 @@ struct tt_shrink_peer {
 	uint64_t answered_ns;       /* when it answered first in this call, 0: not yet */
 	uint64_t completed;         /* the epoch that it knows to be complete, 0: none */
 	enum tt_shrink_phase phase; /* its latest answer, with: */
-	int coordinator;            /* the rank that it follows, itself if it coordinates, -1: none */
-	uint32_t attempt;           /* its attempt */
-	uint64_t epoch;             /* COMPLETED: the epoch, which includes this rank */
+	int coordinator;  /* the rank that it follows, itself if it coordinates, -1: none */
+	uint32_t attempt; /* its attempt */
+	uint64_t epoch;   /* COMPLETED: the epoch, which includes this rank */
 };
 
 struct tt_shrink {
