@@ -463,10 +463,10 @@ TUTTI_API tuttiResult_t tuttiScatter(const void *sendbuff, void *recvbuff, size_
 				     tuttiDataType_t datatype, int root, tuttiComm_t comm,
 				     tuttiStream_t stream);
 
-/* Uneven collectives: a count per rank, in tables that are read before the call returns. A table has
- * nranks entries, in elements; counts may be 0. displs: where the part of each rank begins in the
- * buffer; NULL: the parts are adjacent, in rank order. A sender and a receiver whose counts differ
- * are found as in tuttiSend. Parts that are sent and parts that are received overlap only in place,
+/* Uneven collectives: a count per rank, in tables that are read before the call returns. A table
+ * has nranks entries, in elements; counts may be 0. displs: the beginning of each rank's part in
+ * the buffer; NULL: the parts are adjacent, in rank order. A sender and a receiver whose counts
+ * differ are found as in tuttiSend. Parts that are sent and parts that are received overlap only in place,
  * where a contract says so; a part may lie in a gap of the other buffer. displs of a receive buffer
  * must keep its parts apart.
  *   Call       inside a group: sends and receives of the same pairs keep their order with those of
@@ -482,8 +482,8 @@ TUTTI_API tuttiResult_t tuttiAllGatherv(const void *sendbuff, size_t sendcount, 
 					tuttiDataType_t datatype, tuttiComm_t comm,
 					tuttiStream_t stream);
 
-/* tuttiReduceScatterv - combine the sendbuffs of all ranks with op; rank r gets part r: one reduce per
- * part
+/* tuttiReduceScatterv - combine the sendbuffs of all ranks with op; rank r gets part r: one reduce
+ * per part
  *   sendbuff   parts of recvcounts[r] elements, adjacent in rank order
  *   recvbuff   [recvcounts[rank]]. In place: recvbuff is this rank's part of sendbuff */
 TUTTI_API tuttiResult_t tuttiReduceScatterv(const void *sendbuff, void *recvbuff,
@@ -813,8 +813,8 @@ TUTTI_API tuttiResult_t tuttiCommDeregister(const tuttiComm_t comm, void *handle
  *              all but Create: tuttiInvalidArgument (not a live host stream of this process)
  *              Synchronize, Destroy: tuttiInvalidUsage (from a callback of the stream itself)
  *   Thread     any
- *   Blocks     Synchronize, Destroy: until the queue is empty (every operation has its deadline) and
- *              its callbacks have returned */
+ *   Blocks     Synchronize, Destroy: until the queue is empty (every operation has its deadline)
+ *              and its callbacks have returned */
 TUTTI_API tuttiResult_t tuttiStreamCreate(tuttiStream_t *stream);
 TUTTI_API tuttiResult_t tuttiStreamSynchronize(tuttiStream_t stream);
 TUTTI_API tuttiResult_t tuttiStreamQuery(tuttiStream_t stream);
@@ -833,8 +833,8 @@ TUTTI_API tuttiResult_t tuttiStreamDestroy(tuttiStream_t stream);
  *              wait for its stream, so not call without a stream (NULL), finalize or destroy a
  *              communicator that has operations behind it on this stream.
  *   ctx        first argument of callback
- *   Returns    tuttiSuccess | tuttiInvalidArgument (callback is NULL, not a live host stream of this
- *              process) | tuttiSystemError (no memory; callback is not called)
+ *   Returns    tuttiSuccess | tuttiInvalidArgument (callback is NULL, not a live host stream of
+ *              this process) | tuttiSystemError (no memory; callback is not called)
  *   Thread     any     Blocks   no */
 typedef void (*tuttiCallback_t)(void *ctx, tuttiResult_t result, const char *text);
 TUTTI_API tuttiResult_t tuttiStreamAddCallback(tuttiStream_t stream, tuttiCallback_t callback,
@@ -854,8 +854,8 @@ TUTTI_API tuttiResult_t tuttiStreamAddCallback(tuttiStream_t stream, tuttiCallba
  *              Destroy: tuttiSuccess
  *              all but Create: tuttiInvalidArgument (not a live event of this process)
  *   Thread     any; Destroy: while no other thread uses the event
- *   Blocks     Synchronize, Destroy: until the marks are reached (every operation has its deadline);
- *              so not in a callback of the stream */
+ *   Blocks     Synchronize, Destroy: until the marks are reached (every operation has its
+ *              deadline); so not in a callback of the stream */
 TUTTI_API tuttiResult_t tuttiEventCreate(tuttiEvent_t *event);
 TUTTI_API tuttiResult_t tuttiEventRecord(tuttiEvent_t event, tuttiStream_t stream);
 TUTTI_API tuttiResult_t tuttiEventQuery(tuttiEvent_t event);

@@ -4,8 +4,10 @@
  *   messages       steps of the plan, over links of the transports (run/message_way.c)
  *   slots          express: all ranks post to shared-memory slots (local/express.c)
  *   peer memory    single copy: ranks read each other's buffers (local/single_copy.c)
- *   kernels        device memory: GPU kernels on a stream (gpu/gpu_plan.c); outside of this engine,
+ *   kernels        device memory: GPU kernels on a stream (gpu/gpu_call.c); outside of this engine,
  *                  but with its plans and numbers
+ *   trace          records the call for the flight recorder, around one of the first three
+ *                  (run/trace_way.c)
  *
  * run/operation.c starts an operation by the first row of tt_ways that takes it, run.c advances it.
  * lib/run defines the way by messages, lib/local the table and the other rows. All ranks must take
