@@ -1,5 +1,6 @@
 #!/bin/sh
-# check_exports.sh - libtutti.so exports exactly the functions of tutti.h, and calls nothing that affects the whole process
+# check_exports.sh - libtutti.so exports exactly the functions of tutti.h, and calls nothing that affects the whole process; it
+# contains nothing of lib/verify
 # Called by make check in the build folder.
 lib=.libs/libtutti.so
 [ -e $lib ] || { echo "no shared library in this build"; exit 77; }
@@ -24,4 +25,11 @@ expect_empty "the library never exits, handles signals or changes the environmen
 expect_empty "the library needs only libc, OpenSSL and hwloc" "$(readelf -d $lib | sed -n 's/.*NEEDED.*\[\(.*\)\].*/\1/p' |
 	grep -vE '^(libc|libm|libpthread|libdl|libssl|libcrypto|libhwloc|ld-linux.*)\.so')"
 expect_empty "the library cannot be unloaded while its threads run" "$(readelf -d $lib | grep -q NODELETE || echo "no NODELETE flag")"
+
+# inside NAME...: those functions that the library contains
+nm --defined-only $lib | awk '{ print $3 }' | sort -u >"$exported"
+inside() { printf '%s\n' "$@" | sort | comm -12 - "$exported"; }
+verify=$(nm --defined-only .libs/libtutti-verify.a | awk '$2 == "T" { print $3 }')
+expect_empty "the library contains no function of lib/verify" "$([ -n "$verify" ] && inside $verify || echo "no function in libtutti-verify.a")"
+expect_empty "a function that it contains is found" "$(inside $verify tuttiAllReduce | grep -xq tuttiAllReduce || echo "tuttiAllReduce is not found")"
 echo 1..$n
