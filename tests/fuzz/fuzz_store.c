@@ -1,5 +1,5 @@
 /*
- * fuzz_store.c - what a launcher hands out: a value of a store, or lines of PMI-1 on a socket
+ * fuzz_store.c - arbitrary bytes of a launcher: a value of a store, or lines of PMI-1 on a socket
  *
  * The first byte chooses: rank 0's value in the store of a program, or the answers of Hydra, which this
  * process reads in one session: open, put, fence, get. An id of the right form is taken, or there is

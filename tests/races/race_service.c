@@ -3,8 +3,8 @@
  * ThreadSanitizer
  *
  * The service thread, its descriptors and the listener end with the last endpoint and begin with the
- * next one. Ranks 0 have a listener each, ranks 1 one.
- * A frame comes to each by a pipe.
+ * next one. Each endpoint of rank 0 has a listener of its own, those of rank 1 share one. A frame comes
+ * to each endpoint by a pipe.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
- * simulated_checks.c - what must hold after each call of a rank
+ * simulated_checks.c - checks of the promises after each call of a rank
  */
 #include <stdarg.h>
 #include <stdio.h>

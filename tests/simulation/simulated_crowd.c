@@ -1,8 +1,8 @@
 /*
- * simulated_crowd.c - many ranks: what a join, a death and a shrink cost
+ * simulated_crowd.c - many ranks: the cost of a join, a death and a shrink
  *
  * Each message takes one hop, the same time for all; calls of the library take none, so the times are
- * those of the protocols alone. What a rank computes (handshakes, signatures) is not in them.
+ * those of the protocols alone. The computations of a rank (handshakes, signatures) are not in them.
  */
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /*
- * simulated_faults.c - the faults that the seed draws: who is harmed, how and when
+ * simulated_faults.c - the faults that the seed draws: victim, kind and time
  */
 #include <stdlib.h>
 

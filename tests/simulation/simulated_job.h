@@ -1,10 +1,10 @@
 /*
- * simulated_job.h - what the ranks of a schedule do, the faults, and what must hold
+ * simulated_job.h - the calls of the ranks of a schedule, the faults, and the checks
  *
  *   simulated_job.c          a schedule: the ranks, from join to leave
  *   simulated_operations.c   the operations that the seed draws
  *   simulated_faults.c       the faults that the seed draws
- *   simulated_checks.c       what must hold after each call
+ *   simulated_checks.c       checks after each call
  *
  * All ranks join, run some operations, and leave. A rank whose operation fails shrinks with the
  * others and goes on in the new communicator, or gives up. After each call:

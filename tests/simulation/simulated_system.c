@@ -1,6 +1,6 @@
 /*
- * simulated_system.c - what the library asks of its host besides threads, sockets and memory: names,
- * files, interfaces, randomness
+ * simulated_system.c - the host of the library, besides threads, sockets and memory: names, files,
+ * interfaces, randomness
  *
  * Nothing of the real host is visible, so a seed gives the same schedule everywhere. There are no
  * files, no devices and no other libraries.

@@ -1,5 +1,5 @@
 /*
- * wire.h - what the ranks and the relay of wire.sh share: markers, ports, the state of a round
+ * wire.h - shared by the ranks and the relay of wire.sh: markers, ports, the state of a round
  */
 #ifndef WIRE_H
 #define WIRE_H

@@ -7,7 +7,7 @@
  *   survival_networks.c   networks, /tmp and /dev/shm of a scene's own; cuts between two networks
  *   survival_rank.c       the process of a rank: joins, calls until an error, leaves
  *   survival_phases.c     the calls of each phase
- *   survival_recovery.c     the phases that outlive a death: messages, quorum, shrink; and abort
+ *   survival_recovery.c   the phases that outlive a death: messages, quorum, shrink; and abort
  *   survival_calls.c      collectives with checked results
  *   survival_judge.c      is the error of a survivor the documented one, and does it name the dead?
  */

@@ -1,5 +1,5 @@
 /*
- * ptx_run.h - what kernels that ptx_to_c translated call: memory, atomics, barriers, arithmetic
+ * ptx_run.h - functions for kernels that ptx_to_c translated: memory, atomics, barriers, arithmetic
  *
  * A statement of a translated kernel passes its PTX line, so that each failure names kernel, PTX line
  * and source line. Generic addresses are the host's. An access is checked for alignment, for the bounds
