@@ -18,6 +18,8 @@ typedef struct mpi_comm_object *MPI_Comm;
 typedef struct mpi_type_object *MPI_Datatype;
 typedef struct mpi_op_object *MPI_Op;
 typedef struct mpi_request_object *MPI_Request;
+typedef struct mpi_info_object *MPI_Info;
+typedef struct mpi_errhandler_object *MPI_Errhandler;
 #define MPI_LIBRARY "libmpi.so.40"
 #define MPI_IN_PLACE ((void *)1)
 #define MPI_STATUS_IGNORE NULL
@@ -30,6 +32,8 @@ typedef struct mpi_comm_object *MPI_Comm;
 typedef struct mpi_type_object *MPI_Datatype;
 typedef struct mpi_op_object *MPI_Op;
 typedef struct mpi_request_object *MPI_Request;
+typedef struct mpi_info_object *MPI_Info;
+typedef struct mpi_errhandler_object *MPI_Errhandler;
 #define MPI_LIBRARY "libmpi_abi.so.1"
 #define MPI_IN_PLACE ((void *)1)
 #define MPI_STATUS_IGNORE NULL
@@ -42,6 +46,8 @@ typedef int MPI_Comm;
 typedef int MPI_Datatype;
 typedef int MPI_Op;
 typedef int MPI_Request;
+typedef int MPI_Info;
+typedef int MPI_Errhandler;
 #define MPI_LIBRARY "libmpich.so.12"
 #define MPI_IN_PLACE ((void *)-1)
 #define MPI_STATUS_IGNORE ((void *)1)
@@ -61,6 +67,8 @@ typedef intptr_t MPI_Aint;
 	X(MPI_COMM_NULL, ompi_mpi_comm_null, 0x04000000, 0x100)
 
 #define MPI_REQUESTS(X) X(MPI_REQUEST_NULL, ompi_request_null, 0x2c000000, 0x180)
+
+#define MPI_ERRHANDLERS(X) X(MPI_ERRORS_RETURN, ompi_mpi_errors_return, 0x54000001, 0x143)
 
 #define MPI_TYPES(X)                                                              \
 	X(MPI_CHAR, ompi_mpi_char, 0x4c000101, 0x243)                             \
@@ -118,7 +126,8 @@ typedef int mpi_copy_fn(MPI_Comm, int, void *, void *, void *, int *);
 typedef int mpi_delete_fn(MPI_Comm, int, void *, void *);
 
 /* Collectives that the interposer replaces and passes on to: name, its form that only starts (with a
- * request as one more parameter), parameters */
+ * request as one more parameter), parameters. The persistent form (with an info and a request as two
+ * more) is name_init, of MPI 4. */
 #define MPI_TAKEN(X)                                                                              \
 	X(Allreduce, Iallreduce, const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm)       \
 	X(Reduce, Ireduce, const void *, void *, int, MPI_Datatype, MPI_Op, int, MPI_Comm)        \
@@ -145,8 +154,10 @@ typedef int mpi_delete_fn(MPI_Comm, int, void *, void *);
 	  MPI_Datatype, int, MPI_Comm)                                                            \
 	X(Barrier, Ibarrier, MPI_Comm)
 
-/* Functions that complete requests: replaced, too */
-#define MPI_COMPLETES(X)                                      \
+/* Functions on requests: replaced, too */
+#define MPI_REQUEST_CALLS(X)                                  \
+	X(Start, MPI_Request *)                               \
+	X(Startall, int, MPI_Request *)                       \
 	X(Wait, MPI_Request *, void *)                        \
 	X(Waitall, int, MPI_Request *, void *)                \
 	X(Waitany, int, MPI_Request *, int *, void *)         \
@@ -158,31 +169,29 @@ typedef int mpi_delete_fn(MPI_Comm, int, void *, void *);
 	X(Request_free, MPI_Request *)                        \
 	X(Request_get_status, MPI_Request, int *, void *)
 
-typedef int mpi_query_fn(void *, void *);
-typedef int mpi_free_fn(void *);
-typedef int mpi_cancel_fn(void *, int);
-
 /* Further functions of MPI that the interposer calls */
-#define MPI_USED(X)                                                                              \
-	X(Finalize, void)                                                                        \
-	X(Comm_rank, MPI_Comm, int *)                                                            \
-	X(Comm_size, MPI_Comm, int *)                                                            \
-	X(Comm_test_inter, MPI_Comm, int *)                                                      \
-	X(Comm_create_keyval, mpi_copy_fn *, mpi_delete_fn *, int *, void *)                     \
-	X(Comm_get_attr, MPI_Comm, int, void *, int *)                                           \
-	X(Comm_set_attr, MPI_Comm, int, void *)                                                  \
-	X(Comm_delete_attr, MPI_Comm, int)                                                       \
-	X(Comm_call_errhandler, MPI_Comm, int)                                                   \
-	X(Type_size, MPI_Datatype, int *)                                                        \
-	X(Type_get_extent, MPI_Datatype, MPI_Aint *, MPI_Aint *)                                 \
-	X(Type_get_true_extent, MPI_Datatype, MPI_Aint *, MPI_Aint *)                            \
-	X(Reduce_local, const void *, void *, int, MPI_Datatype, MPI_Op)                         \
-	X(Pack, const void *, int, MPI_Datatype, void *, int, int *, MPI_Comm)                   \
-	X(Unpack, const void *, int, int *, void *, int, MPI_Datatype, MPI_Comm)                 \
-	X(Iprobe, int, int, MPI_Comm, int *, void *)                                             \
-	X(Grequest_start, mpi_query_fn *, mpi_free_fn *, mpi_cancel_fn *, void *, MPI_Request *) \
-	X(Grequest_complete, MPI_Request)                                                        \
-	X(Status_set_elements, void *, MPI_Datatype, int)                                        \
-	X(Status_set_cancelled, void *, int)
+#define MPI_USED(X)                                                                \
+	X(Finalize, void)                                                          \
+	X(Comm_rank, MPI_Comm, int *)                                              \
+	X(Comm_size, MPI_Comm, int *)                                              \
+	X(Comm_test_inter, MPI_Comm, int *)                                        \
+	X(Comm_create_keyval, mpi_copy_fn *, mpi_delete_fn *, int *, void *)       \
+	X(Comm_get_attr, MPI_Comm, int, void *, int *)                             \
+	X(Comm_set_attr, MPI_Comm, int, void *)                                    \
+	X(Comm_delete_attr, MPI_Comm, int)                                         \
+	X(Comm_dup, MPI_Comm, MPI_Comm *)                                          \
+	X(Comm_free, MPI_Comm *)                                                   \
+	X(Comm_set_errhandler, MPI_Comm, MPI_Errhandler)                           \
+	X(Comm_call_errhandler, MPI_Comm, int)                                     \
+	X(Type_size, MPI_Datatype, int *)                                          \
+	X(Type_get_extent, MPI_Datatype, MPI_Aint *, MPI_Aint *)                   \
+	X(Type_get_true_extent, MPI_Datatype, MPI_Aint *, MPI_Aint *)              \
+	X(Reduce_local, const void *, void *, int, MPI_Datatype, MPI_Op)           \
+	X(Pack, const void *, int, MPI_Datatype, void *, int, int *, MPI_Comm)     \
+	X(Unpack, const void *, int, int *, void *, int, MPI_Datatype, MPI_Comm)   \
+	X(Irecv, void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *)     \
+	X(Recv_init, void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *) \
+	X(Send, const void *, int, MPI_Datatype, int, int, MPI_Comm)               \
+	X(Iprobe, int, int, MPI_Comm, int *, void *)
 
 #endif

@@ -26,12 +26,14 @@ static __thread struct {
 	unsigned freed;
 } latest;
 
-/* MPI's progress: a probe that finds nothing */
+/* MPI's progress: a probe that finds nothing. Of MPI_COMM_SELF, MPICH 4.0.2 makes no progress while a
+ * receive from itself is posted (mpi_persistent.c). */
 static void probe(const struct mpi_library *mpi)
 {
-	int flag;
+	int flag = 1;
 
-	mpi->Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, mpi->MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+	for (int tag = 32767; flag && tag >= 0; tag--)
+		mpi->Iprobe(0, tag, mpi->MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
 }
 
 /* The waiting hook. In the thread of a stream, where no call of the program runs, it does nothing:
@@ -58,11 +60,15 @@ static int copy(MPI_Comm comm, int key, void *extra, void *from, void *to, int *
 	return MPI_SUCCESS;
 }
 
-static void free_record(struct mpi_tutti *t)
+void mpi_hold(struct mpi_tutti *t)
 {
-	mpi_drain(t);
-	mpi_complete_requests();
-	atomic_fetch_add(&freed, 1);
+	atomic_fetch_add(&t->holders, 1);
+}
+
+void mpi_release(struct mpi_tutti *t)
+{
+	if (atomic_fetch_sub(&t->holders, 1) > 1)
+		return;
 	if (t->stream)
 		tuttiStreamDestroy(t->stream);
 	if (t->comm)
@@ -71,10 +77,17 @@ static void free_record(struct mpi_tutti *t)
 	free(t);
 }
 
+/* MPI deletes the attribute of a communicator that is freed. Persistent requests may come after it. */
 static int forget(MPI_Comm comm, int key, void *record, void *extra)
 {
+	struct mpi_tutti *t = record;
+
 	(void)comm, (void)key, (void)extra;
-	free_record(record);
+	mpi_drain(t);
+	mpi_complete_requests();
+	atomic_fetch_add(&freed, 1);
+	t->mpi = mpi_library()->MPI_COMM_SELF;
+	mpi_release(t);
 	return MPI_SUCCESS;
 }
 
@@ -154,6 +167,7 @@ struct mpi_tutti *mpi_tutti_of(MPI_Comm comm, bool may_join)
 			abort();
 		}
 		t->mpi = comm;
+		mpi_hold(t);
 		join_all(mpi, t);
 		mpi->Comm_set_attr(comm, keyval, t);
 	}

@@ -5,6 +5,7 @@
  *   mpi_calls.c     MPI_Allreduce, MPI_Iallreduce and the others: take the call, or pass it on
  *   mpi_tasks.c     each collective by a call of Tutti
  *   mpi_requests.c  requests of calls that only start, and the functions that complete them
+ *   mpi_persistent.c  requests that start many times
  *   mpi_comms.c     the Tutti communicator of an MPI communicator
  *   mpi_buffers.c   datatypes and operations; data of derived types, packed
  *   mpi_library.c   the MPI library of the process, and what was taken (TUTTI_MPI_STATS)
@@ -19,22 +20,39 @@
 #include "mpi/mpi_abi.h"
 #include "tutti.h"
 
+/* MPI's functions that the library replaces */
+#define EXPORT __attribute__((visibility("default")))
+EXPORT int MPI_Finalize(void);
+#define DECLARE(name, ...) EXPORT int MPI_##name(__VA_ARGS__);
+#define FORMS(name, started, ...)                    \
+	DECLARE(name, __VA_ARGS__)                   \
+	DECLARE(started, __VA_ARGS__, MPI_Request *) \
+	DECLARE(name##_init, __VA_ARGS__, MPI_Info, MPI_Request *)
+MPI_TAKEN(FORMS)
+MPI_REQUEST_CALLS(DECLARE)
+#undef FORMS
+#undef DECLARE
+
 /* mpi_library.c: the functions of MPI under their profiling names (PMPI_), and its handles */
 struct mpi_library {
 #define FUNCTION(name, ...) int (*name)(__VA_ARGS__);
-#define BOTH(name, started, ...)  \
-	int (*name)(__VA_ARGS__); \
-	int (*started)(__VA_ARGS__, MPI_Request *);
-	MPI_TAKEN(BOTH)
-	MPI_COMPLETES(FUNCTION)
+#define FORMS(name, started, ...)                   \
+	int (*name)(__VA_ARGS__);                   \
+	int (*started)(__VA_ARGS__, MPI_Request *); \
+	int (*name##_init)(__VA_ARGS__, MPI_Info, MPI_Request *); /* NULL: older than MPI 4 */
+	MPI_TAKEN(FORMS)
+	MPI_REQUEST_CALLS(FUNCTION)
 	MPI_USED(FUNCTION)
-#undef BOTH
+#undef FORMS
 #undef FUNCTION
 #define HANDLE(name, ...) MPI_Comm name;
 	MPI_COMMS(HANDLE)
 #undef HANDLE
 #define HANDLE(name, ...) MPI_Request name;
 	MPI_REQUESTS(HANDLE)
+#undef HANDLE
+#define HANDLE(name, ...) MPI_Errhandler name;
+	MPI_ERRHANDLERS(HANDLE)
 #undef HANDLE
 #define HANDLE(name, ...) MPI_Datatype name;
 	MPI_TYPES(HANDLE)
@@ -47,7 +65,7 @@ struct mpi_library {
 const struct mpi_library *mpi_library(void);
 
 enum mpi_call {
-#define NUMBER(name, started, ...) mpi_##name, mpi_##started,
+#define NUMBER(name, started, ...) mpi_##name, mpi_##started, mpi_##name##_init,
 	MPI_TAKEN(NUMBER)
 #undef NUMBER
 		MPI_CALLS
@@ -65,11 +83,15 @@ struct mpi_tutti {
 	size_t *table[4];     /* [n] counts and displacements of a call */
 	tuttiStream_t stream; /* of calls that only start; NULL before the first */
 	atomic_int running;   /* of these, not yet complete */
+	atomic_int holders;   /* the MPI communicator and persistent requests */
 };
 /* The record of comm; the first call with may_join joins, on all ranks. NULL: pass on. */
 struct mpi_tutti *mpi_tutti_of(MPI_Comm comm, bool may_join);
 /* Wait until no call that was only started runs, and drive MPI's progress meanwhile. */
 void mpi_drain(struct mpi_tutti *t);
+/* One holder of t more, and one less: the last frees t. */
+void mpi_hold(struct mpi_tutti *t);
+void mpi_release(struct mpi_tutti *t);
 void mpi_free_world(void);
 /* The result of a call of Tutti as MPI's: an error goes to the communicator's error handler. */
 int mpi_result(const struct mpi_tutti *t, tuttiResult_t result);
@@ -117,7 +139,24 @@ size_t mpi_side_start(const struct mpi_side *side, int p);
 bool mpi_side_close(struct mpi_side *side, bool out);
 
 /* mpi_tasks.c: a call that Tutti takes */
+
+/* The parameters of MPI's call; those that a collective lacks are 0. */
+struct mpi_given {
+	const void *in;
+	void *out;
+	int in_count, count, out_count;
+	const int *in_counts, *in_displs, *counts, *displs;
+	MPI_Datatype in_type, type, out_type;
+	int root;    /* MPI_ALL: every rank gets all */
+	bool uneven; /* the parts are counts and displs, which only a rank with all of them knows */
+};
+#define MPI_ALL (-1)
+
+struct mpi_task;
+typedef tuttiResult_t mpi_begin_fn(struct mpi_task *k);
 struct mpi_task {
+	mpi_begin_fn *begin; /* its call of Tutti; again for each start of a persistent request */
+	struct mpi_given given;
 	struct mpi_tutti *t;
 	tuttiStream_t stream;    /* NULL: the call waits */
 	struct mpi_side in, out; /* all 0: none */
@@ -132,40 +171,38 @@ struct mpi_task {
 	MPI_Request request;
 	tuttiResult_t result;
 	atomic_bool reached;
+	int tag;         /* of the message that completes the request */
 	bool given_back; /* the program has called MPI_Request_free */
+	/* mpi_persistent.c */
+	bool persistent;
+	struct mpi_task *next_persistent;
 };
-/* Each begins a collective, with the parameters of MPI's call. root MPI_ALL: every rank gets all. */
-#define MPI_ALL (-1)
-tuttiResult_t mpi_begin_allreduce(struct mpi_task *k, const void *in, void *out, int count);
-tuttiResult_t mpi_begin_reduce(struct mpi_task *k, const void *in, void *out, int count, int root);
-/* counts NULL: `count` for each rank */
-tuttiResult_t mpi_begin_reduce_scatter(struct mpi_task *k, const void *in, void *out, int count,
-				       const int *counts);
-tuttiResult_t mpi_begin_bcast(struct mpi_task *k, void *buffer, int count, MPI_Datatype type,
-			      int root);
-/* uneven: the ranks' parts are counts and displs, which only a receiver of all knows */
-tuttiResult_t mpi_begin_gather(struct mpi_task *k, const void *in, int in_count,
-			       MPI_Datatype in_type, void *out, int count, const int *counts,
-			       const int *displs, MPI_Datatype type, int root, bool uneven);
-tuttiResult_t mpi_begin_scatter(struct mpi_task *k, const void *in, int count, const int *counts,
-				const int *displs, MPI_Datatype type, void *out, int out_count,
-				MPI_Datatype out_type, int root, bool uneven);
-tuttiResult_t mpi_begin_alltoall(struct mpi_task *k, const void *in, int in_count,
-				 MPI_Datatype in_type, void *out, int count, MPI_Datatype type);
-tuttiResult_t mpi_begin_alltoallv(struct mpi_task *k, const void *in, const int *in_counts,
-				  const int *in_displs, MPI_Datatype in_type, void *out,
-				  const int *counts, const int *displs, MPI_Datatype type);
-tuttiResult_t mpi_begin_barrier(struct mpi_task *k);
+mpi_begin_fn mpi_begin_allreduce, mpi_begin_reduce, mpi_begin_reduce_scatter, mpi_begin_bcast,
+	mpi_begin_gather, mpi_begin_scatter, mpi_begin_alltoall, mpi_begin_alltoallv,
+	mpi_begin_barrier;
 /* The end of a task whose call of Tutti is complete: unpack, free; the result as MPI's. */
 int mpi_end_task(struct mpi_task *k, tuttiResult_t result);
 
 /* mpi_requests.c */
-struct mpi_task *mpi_new_task(void); /* with free() */
-/* Give the task the stream of comm. false: pass on, with the task as it is */
-bool mpi_may_start(struct mpi_task *k, MPI_Comm comm);
-/* Make the request of a task that began with this result; the task belongs to the request. */
-int mpi_start(struct mpi_task *k, tuttiResult_t result, MPI_Request *ret_request);
+/* free() frees a task that no request has. */
+struct mpi_task *mpi_new_task(mpi_begin_fn *begin, const struct mpi_given *given);
+/* Give the task the stream of comm, which joins Tutti if it may. false: pass on */
+bool mpi_may_start(struct mpi_task *k, MPI_Comm comm, bool may_join);
+/* Make the request of a task, which belongs to the request then; on failure the task is gone. */
+int mpi_make_request(struct mpi_task *k);
+void mpi_free_task(struct mpi_task *k);
+/* Start a task on its stream. Its request is completed, also after a failure, in the program's thread. */
+void mpi_run(struct mpi_task *k);
+/* Make the request of a task and start it. */
+int mpi_start(struct mpi_task *k, MPI_Request *ret_request);
 /* Complete the requests whose calls are complete. */
 void mpi_complete_requests(void);
+void mpi_end_requests(void); /* before MPI_Finalize */
+
+/* mpi_persistent.c */
+/* Make the persistent request of a task. */
+int mpi_make_persistent(struct mpi_task *k, MPI_Request *ret_request);
+/* Free a persistent request that does not run. false: it is none of these */
+bool mpi_free_persistent(MPI_Request *request, int *ret_rc);
 
 #endif

@@ -19,7 +19,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool counting;
 
 static const char *const names[MPI_CALLS] = {
-#define NAME(name, started, ...) "MPI_" #name, "MPI_" #started,
+#define NAME(name, started, ...) "MPI_" #name, "MPI_" #started, "MPI_" #name "_init",
 	MPI_TAKEN(NAME)
 #undef NAME
 };
@@ -30,12 +30,17 @@ static struct count {
 
 /* The linker may have copied an object of the library into the program: what the program sees comes
  * first. */
-static void *look_up(void *handle, const char *name)
+static void *find(void *handle, const char *name)
 {
 	void *found = dlsym(RTLD_DEFAULT, name);
 
-	if (!found && handle)
-		found = dlsym(handle, name);
+	return found || !handle ? found : dlsym(handle, name);
+}
+
+static void *look_up(void *handle, const char *name)
+{
+	void *found = find(handle, name);
+
 	if (found)
 		return found;
 	fprintf(stderr,
@@ -51,11 +56,13 @@ static void load(void)
 	const char *wanted = getenv("TUTTI_MPI_STATS");
 
 #define FUNCTION(name, ...) *(void **)&library.name = look_up(handle, "PMPI_" #name);
-#define BOTH(name, started, ...) FUNCTION(name) FUNCTION(started)
-	MPI_TAKEN(BOTH)
-	MPI_COMPLETES(FUNCTION)
+#define FORMS(name, started, ...) \
+	FUNCTION(name)            \
+	FUNCTION(started) * (void **)&library.name##_init = find(handle, "PMPI_" #name "_init");
+	MPI_TAKEN(FORMS)
+	MPI_REQUEST_CALLS(FUNCTION)
 	MPI_USED(FUNCTION)
-#undef BOTH
+#undef FORMS
 #undef FUNCTION
 #if defined(TUTTI_MPI_OMPI)
 #define HANDLE(name, object, mpich, abi) library.name = look_up(handle, #object);
@@ -66,6 +73,7 @@ static void load(void)
 #endif
 	MPI_COMMS(HANDLE)
 	MPI_REQUESTS(HANDLE)
+	MPI_ERRHANDLERS(HANDLE)
 	MPI_TYPES(HANDLE)
 	MPI_OPS(HANDLE)
 #undef HANDLE

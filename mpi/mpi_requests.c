@@ -1,11 +1,13 @@
 /*
  * mpi_requests.c - MPI_Iallreduce and the others that only start: their requests, and MPI_Wait and MPI_Test
  *
- * Called by mpi_calls.c and the program. A started call runs on a host stream of its communicator, so
- * in the order of the calls, in the stream's thread. Its request is a generalized request of the MPI
- * library, which needs a call of MPI to complete: the program's own thread makes it in MPI_Wait and
- * MPI_Test, so MPI need not be ready for threads. There MPI_Wait polls, while it has such requests.
- * Data of derived types is packed in the call that starts, and unpacked in the one that completes.
+ * Called by mpi_calls.c, mpi_persistent.c and the program. A started call runs on a host stream of its
+ * communicator, so in the order of the calls, in the stream's thread. Its request is a receive of the MPI
+ * library: this rank receives from itself, on a communicator of this file. Once the call is complete, a
+ * message completes the receive; one that is too long for it reports an error. So each function of MPI knows
+ * the request. The program's own thread sends the message in MPI_Wait and MPI_Test, so MPI need not be
+ * ready for threads. There MPI_Wait polls, while it has such requests. Data of derived types is packed in
+ * the call that starts, and unpacked in the one that completes.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -13,12 +15,6 @@
 #include <stdlib.h>
 
 #include "mpi/mpi_interpose.h"
-
-#define EXPORT __attribute__((visibility("default")))
-
-#define DECLARE(name, ...) EXPORT int MPI_##name(__VA_ARGS__);
-MPI_COMPLETES(DECLARE)
-#undef DECLARE
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mpi_task *started; /* under lock: tasks whose requests are not complete */
@@ -30,20 +26,22 @@ static _Noreturn void die(const char *what)
 	abort();
 }
 
-struct mpi_task *mpi_new_task(void)
+struct mpi_task *mpi_new_task(mpi_begin_fn *begin, const struct mpi_given *given)
 {
 	struct mpi_task *k = calloc(1, sizeof(*k));
 
 	if (!k)
 		die("memory");
+	k->begin = begin;
+	k->given = *given;
 	return k;
 }
 
-/* The first call of a communicator cannot join, since joining waits for the other ranks. An operation
- * of the program must not run in the thread of a stream. All ranks know both facts. */
-bool mpi_may_start(struct mpi_task *k, MPI_Comm comm)
+/* A call that only starts cannot join, since joining waits for the other ranks. An operation of the
+ * program must not run in the thread of a stream. All ranks know both facts. */
+bool mpi_may_start(struct mpi_task *k, MPI_Comm comm, bool may_join)
 {
-	struct mpi_tutti *t = k->reduction.by_mpi ? NULL : mpi_tutti_of(comm, false);
+	struct mpi_tutti *t = k->reduction.by_mpi ? NULL : mpi_tutti_of(comm, may_join);
 
 	if (t && !t->stream && tuttiStreamCreate(&t->stream))
 		die("stream");
@@ -54,26 +52,77 @@ bool mpi_may_start(struct mpi_task *k, MPI_Comm comm)
 
 /* ---- the request ----------------------------------------------------------------------------- */
 
-static int query(void *task, void *status)
+enum { TAGS = 32768 }; /* each MPI library has as many */
+
+/* under lock: a duplicate of MPI_COMM_SELF, once there was a request; the tags of requests */
+static MPI_Comm self;
+static bool have_self, used[TAGS];
+
+static int make_self(const struct mpi_library *m)
+{
+	int rc = have_self ? MPI_SUCCESS : m->Comm_dup(m->MPI_COMM_SELF, &self);
+
+	if (rc || have_self)
+		return rc;
+	have_self = true;
+	return m->Comm_set_errhandler(self, m->MPI_ERRORS_RETURN);
+}
+
+/* A tag that no other request has, so each message completes its own */
+static int take_tag(void)
+{
+	static int next;
+
+	for (int i = 0; i < TAGS && used[next]; i++)
+		next = (next + 1) % TAGS;
+	if (used[next])
+		die("tag: 32768 requests are in use");
+	used[next] = true;
+	return next;
+}
+
+int mpi_make_request(struct mpi_task *k)
 {
 	const struct mpi_library *m = mpi_library();
+	int rc;
 
-	m->Status_set_elements(status, m->MPI_BYTE, 0);
-	m->Status_set_cancelled(status, 0);
-	return ((struct mpi_task *)task)->error;
+	pthread_mutex_lock(&lock);
+	rc = make_self(m);
+	k->tag = take_tag();
+	pthread_mutex_unlock(&lock);
+	if (!rc)
+		rc = (k->persistent ? m->Recv_init : m->Irecv)(NULL, 0, m->MPI_BYTE, 0, k->tag,
+							       self, &k->request);
+	if (rc)
+		mpi_free_task(k);
+	return rc;
 }
 
-static int release(void *task)
+void mpi_free_task(struct mpi_task *k)
 {
-	free(task);
-	return MPI_SUCCESS;
+	pthread_mutex_lock(&lock);
+	used[k->tag] = false;
+	pthread_mutex_unlock(&lock);
+	free(k);
 }
 
-static int cancel(void *task, int complete)
+/* The task may be gone afterwards. */
+static void complete(struct mpi_task *k)
 {
-	(void)task, (void)complete;
-	return MPI_SUCCESS; /* MPI has no cancel of collectives */
+	const struct mpi_library *m = mpi_library();
+	MPI_Request request = k->request;
+	bool given_back = k->given_back;
+	char byte = 0;
+
+	k->error = mpi_end_task(k, k->result);
+	m->Send(&byte, k->error != MPI_SUCCESS, m->MPI_BYTE, 0, k->tag, self);
+	if (!k->persistent)
+		mpi_free_task(k);
+	if (given_back)
+		MPI_Request_free(&request);
 }
+
+/* ---- the call -------------------------------------------------------------------------------- */
 
 /* Called by the stream's thread. The task may be gone once it is reached. */
 static void reach(void *task, tuttiResult_t result, const char *text)
@@ -87,28 +136,33 @@ static void reach(void *task, tuttiResult_t result, const char *text)
 	atomic_fetch_sub(&t->running, 1);
 }
 
-int mpi_start(struct mpi_task *k, tuttiResult_t result, MPI_Request *ret_request)
+void mpi_run(struct mpi_task *k)
 {
-	int rc;
+	tuttiResult_t result;
 
+	k->error = 0;
+	atomic_store(&k->reached, false);
 	atomic_fetch_add(&k->t->running, 1);
+	result = k->begin(k);
 	if (!result)
 		result = tuttiStreamAddCallback(k->stream, reach, k);
-	if (result) {
-		atomic_fetch_sub(&k->t->running, 1);
-		rc = mpi_end_task(k, result);
-		free(k);
-		return rc;
-	}
-	rc = mpi_library()->Grequest_start(query, release, cancel, k, &k->request);
-	if (rc)
-		return rc;
-	*ret_request = k->request;
+	if (result)
+		reach(k, result, NULL);
 	pthread_mutex_lock(&lock);
 	k->next = started;
 	started = k;
 	atomic_fetch_add(&nstarted, 1);
 	pthread_mutex_unlock(&lock);
+}
+
+int mpi_start(struct mpi_task *k, MPI_Request *ret_request)
+{
+	int rc = mpi_make_request(k);
+
+	if (rc)
+		return rc;
+	*ret_request = k->request;
+	mpi_run(k);
 	return MPI_SUCCESS;
 }
 
@@ -133,19 +187,19 @@ void mpi_complete_requests(void)
 {
 	struct mpi_task *k;
 
-	while (atomic_load(&nstarted) && (k = take_reached())) {
-		MPI_Request request = k->request;
-		bool given_back = k->given_back;
-
-		k->error = mpi_end_task(k, k->result);
-		mpi_library()->Grequest_complete(request);
-		if (given_back)
-			mpi_library()->Request_free(&request);
-	}
+	while (atomic_load(&nstarted) && (k = take_reached()))
+		complete(k);
 }
 
-/* A running request that the program gives back stays ours until its call is complete: MPICH 4.0 would
- * free its task at once. */
+void mpi_end_requests(void)
+{
+	mpi_complete_requests();
+	if (have_self)
+		mpi_library()->Comm_free(&self);
+	have_self = false;
+}
+
+/* A running request that the program gives back stays ours until its call is complete. */
 static bool keep(MPI_Request request)
 {
 	struct mpi_task *k;
@@ -161,10 +215,13 @@ static bool keep(MPI_Request request)
 
 int MPI_Request_free(MPI_Request *request)
 {
-	if (!atomic_load(&nstarted) || !keep(*request))
-		return mpi_library()->Request_free(request);
-	*request = mpi_library()->MPI_REQUEST_NULL;
-	return MPI_SUCCESS;
+	int rc;
+
+	if (atomic_load(&nstarted) && keep(*request)) {
+		*request = mpi_library()->MPI_REQUEST_NULL;
+		return MPI_SUCCESS;
+	}
+	return mpi_free_persistent(request, &rc) ? rc : mpi_library()->Request_free(request);
 }
 
 /* ---- completion ------------------------------------------------------------------------------ */

@@ -63,139 +63,147 @@ static char *tables(const struct mpi_side *s, size_t *counts, size_t *displs)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-tuttiResult_t mpi_begin_allreduce(struct mpi_task *k, const void *in, void *out, int count)
+static const void *input(const struct mpi_given *g)
 {
-	struct mpi_reduction *r = &k->reduction;
-	tuttiResult_t result = mpi_reduction_begin(r, k->t->comm);
-
-	if (result)
-		return result;
-	return tuttiAllReduce(in == MPI_IN_PLACE ? out : in, out, (size_t)count * r->per, r->type,
-			      r->op, k->t->comm, k->stream);
+	return g->in == MPI_IN_PLACE ? g->out : g->in;
 }
 
-tuttiResult_t mpi_begin_reduce(struct mpi_task *k, const void *in, void *out, int count, int root)
+tuttiResult_t mpi_begin_allreduce(struct mpi_task *k)
 {
+	const struct mpi_given *g = &k->given;
 	struct mpi_reduction *r = &k->reduction;
 	tuttiResult_t result = mpi_reduction_begin(r, k->t->comm);
 
 	if (result)
 		return result;
-	return tuttiReduce(in == MPI_IN_PLACE ? out : in, k->t->rank == root ? out : NULL,
-			   (size_t)count * r->per, r->type, r->op, root, k->t->comm, k->stream);
+	return tuttiAllReduce(input(g), g->out, (size_t)g->count * r->per, r->type, r->op,
+			      k->t->comm, k->stream);
+}
+
+tuttiResult_t mpi_begin_reduce(struct mpi_task *k)
+{
+	const struct mpi_given *g = &k->given;
+	struct mpi_reduction *r = &k->reduction;
+	tuttiResult_t result = mpi_reduction_begin(r, k->t->comm);
+
+	if (result)
+		return result;
+	return tuttiReduce(input(g), k->t->rank == g->root ? g->out : NULL,
+			   (size_t)g->count * r->per, r->type, r->op, g->root, k->t->comm,
+			   k->stream);
 }
 
 /* In place, the input is in out, and the result goes to the start of out. */
-tuttiResult_t mpi_begin_reduce_scatter(struct mpi_task *k, const void *in, void *out, int count,
-				       const int *counts)
+tuttiResult_t mpi_begin_reduce_scatter(struct mpi_task *k)
 {
+	const struct mpi_given *g = &k->given;
 	struct mpi_reduction *r = &k->reduction;
 	tuttiResult_t result = mpi_reduction_begin(r, k->t->comm);
 	size_t *lengths = k->t->table[0];
-	char *part = out;
+	bool in_place = g->in == MPI_IN_PLACE;
+	char *part = g->out;
 
 	if (result)
 		return result;
 	for (int p = 0; p < k->t->n; p++) {
-		lengths[p] = (size_t)(counts ? counts[p] : count) * r->per;
-		if (p < k->t->rank && in == MPI_IN_PLACE)
+		lengths[p] = (size_t)(g->counts ? g->counts[p] : g->count) * r->per;
+		if (p < k->t->rank && in_place)
 			part += lengths[p] * r->bytes;
 	}
-	if (in == MPI_IN_PLACE) {
-		in = out;
+	if (in_place) {
 		k->part = part;
-		k->whole = out;
+		k->whole = g->out;
 		k->bytes = lengths[k->t->rank] * r->bytes;
 	}
-	if (!counts && !r->by_mpi)
-		return tuttiReduceScatter(in, part, lengths[0], r->type, r->op, k->t->comm,
+	if (!g->counts && !r->by_mpi)
+		return tuttiReduceScatter(input(g), part, lengths[0], r->type, r->op, k->t->comm,
 					  k->stream);
-	return tuttiReduceScatterv(in, part, lengths, r->type, r->op, k->t->comm, k->stream);
+	return tuttiReduceScatterv(input(g), part, lengths, r->type, r->op, k->t->comm, k->stream);
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-tuttiResult_t mpi_begin_bcast(struct mpi_task *k, void *buffer, int count, MPI_Datatype type,
-			      int root)
+tuttiResult_t mpi_begin_bcast(struct mpi_task *k)
 {
-	bool at_root = k->t->rank == root;
+	const struct mpi_given *g = &k->given;
+	bool at_root = k->t->rank == g->root;
 
-	if (!open_one(k, &k->out, buffer, count, type, at_root))
+	if (!open_one(k, &k->out, g->out, g->count, g->type, at_root))
 		return cannot_pack(k);
 	k->receives = !at_root;
-	return tuttiBcast(k->out.bytes, mpi_side_bytes(&k->out, 0), tuttiUint8, root, k->t->comm,
+	return tuttiBcast(k->out.bytes, mpi_side_bytes(&k->out, 0), tuttiUint8, g->root, k->t->comm,
 			  k->stream);
 }
 
-tuttiResult_t mpi_begin_gather(struct mpi_task *k, const void *in, int in_count,
-			       MPI_Datatype in_type, void *out, int count, const int *counts,
-			       const int *displs, MPI_Datatype type, int root, bool uneven)
+tuttiResult_t mpi_begin_gather(struct mpi_task *k)
 {
+	const struct mpi_given *g = &k->given;
 	struct mpi_tutti *t = k->t;
 	size_t *lengths = t->table[0], *starts = t->table[1], bytes;
-	bool gets = root == MPI_ALL || t->rank == root, in_place = gets && in == MPI_IN_PLACE;
+	bool gets = g->root == MPI_ALL || t->rank == g->root;
+	bool in_place = gets && g->in == MPI_IN_PLACE;
 	const char *mine;
 	char *all;
 
-	if ((gets && !open_all(k, &k->out, out, count, counts, displs, type, in_place)) ||
-	    (!in_place && !open_one(k, &k->in, in, in_count, in_type, true)))
+	if ((gets &&
+	     !open_all(k, &k->out, g->out, g->count, g->counts, g->displs, g->type, in_place)) ||
+	    (!in_place && !open_one(k, &k->in, g->in, g->in_count, g->in_type, true)))
 		return cannot_pack(k);
 	k->receives = gets;
 	mine = in_place ? k->out.bytes + mpi_side_start(&k->out, t->rank) : k->in.bytes;
 	bytes = in_place ? mpi_side_bytes(&k->out, t->rank) : mpi_side_bytes(&k->in, 0);
-	all = gets && uneven ? tables(&k->out, lengths, starts) : k->out.bytes;
-	if (root == MPI_ALL)
-		return uneven ? tuttiAllGatherv(mine, bytes, all, lengths, starts, tuttiUint8,
-						t->comm, k->stream)
-			      : tuttiAllGather(mine, all, bytes, tuttiUint8, t->comm, k->stream);
-	return uneven ? tuttiGatherv(mine, bytes, all, lengths, starts, tuttiUint8, root, t->comm,
-				     k->stream)
-		      : tuttiGather(mine, all, bytes, tuttiUint8, root, t->comm, k->stream);
+	all = gets && g->uneven ? tables(&k->out, lengths, starts) : k->out.bytes;
+	if (g->root == MPI_ALL)
+		return g->uneven ? tuttiAllGatherv(mine, bytes, all, lengths, starts, tuttiUint8,
+						   t->comm, k->stream)
+				 : tuttiAllGather(mine, all, bytes, tuttiUint8, t->comm, k->stream);
+	return g->uneven ? tuttiGatherv(mine, bytes, all, lengths, starts, tuttiUint8, g->root,
+					t->comm, k->stream)
+			 : tuttiGather(mine, all, bytes, tuttiUint8, g->root, t->comm, k->stream);
 }
 
-tuttiResult_t mpi_begin_scatter(struct mpi_task *k, const void *in, int count, const int *counts,
-				const int *displs, MPI_Datatype type, void *out, int out_count,
-				MPI_Datatype out_type, int root, bool uneven)
+tuttiResult_t mpi_begin_scatter(struct mpi_task *k)
 {
+	const struct mpi_given *g = &k->given;
 	struct mpi_tutti *t = k->t;
 	size_t *lengths = t->table[0], *starts = t->table[1], bytes;
-	bool at_root = t->rank == root, in_place = at_root && out == MPI_IN_PLACE;
+	bool at_root = t->rank == g->root, in_place = at_root && g->out == MPI_IN_PLACE;
 	char *all, *mine;
 
-	if ((at_root && !open_all(k, &k->in, in, count, counts, displs, type, true)) ||
-	    (!in_place && !open_one(k, &k->out, out, out_count, out_type, false)))
+	if ((at_root &&
+	     !open_all(k, &k->in, g->in, g->count, g->counts, g->displs, g->type, true)) ||
+	    (!in_place && !open_one(k, &k->out, g->out, g->out_count, g->out_type, false)))
 		return cannot_pack(k);
 	k->receives = true;
-	mine = in_place ? k->in.bytes + mpi_side_start(&k->in, root) : k->out.bytes;
-	bytes = in_place ? mpi_side_bytes(&k->in, root) : mpi_side_bytes(&k->out, 0);
-	all = at_root && uneven ? tables(&k->in, lengths, starts) : k->in.bytes;
-	return uneven ? tuttiScatterv(all, lengths, starts, mine, bytes, tuttiUint8, root, t->comm,
-				      k->stream)
-		      : tuttiScatter(all, mine, bytes, tuttiUint8, root, t->comm, k->stream);
+	mine = in_place ? k->in.bytes + mpi_side_start(&k->in, g->root) : k->out.bytes;
+	bytes = in_place ? mpi_side_bytes(&k->in, g->root) : mpi_side_bytes(&k->out, 0);
+	all = at_root && g->uneven ? tables(&k->in, lengths, starts) : k->in.bytes;
+	return g->uneven ? tuttiScatterv(all, lengths, starts, mine, bytes, tuttiUint8, g->root,
+					 t->comm, k->stream)
+			 : tuttiScatter(all, mine, bytes, tuttiUint8, g->root, t->comm, k->stream);
 }
 
-tuttiResult_t mpi_begin_alltoall(struct mpi_task *k, const void *in, int in_count,
-				 MPI_Datatype in_type, void *out, int count, MPI_Datatype type)
+tuttiResult_t mpi_begin_alltoall(struct mpi_task *k)
 {
-	bool in_place = in == MPI_IN_PLACE;
+	const struct mpi_given *g = &k->given;
+	bool in_place = g->in == MPI_IN_PLACE;
 
-	if (!open_all(k, &k->out, out, count, NULL, NULL, type, in_place) ||
-	    (!in_place && !open_all(k, &k->in, in, in_count, NULL, NULL, in_type, true)))
+	if (!open_all(k, &k->out, g->out, g->count, NULL, NULL, g->type, in_place) ||
+	    (!in_place && !open_all(k, &k->in, g->in, g->in_count, NULL, NULL, g->in_type, true)))
 		return cannot_pack(k);
 	k->receives = true;
 	return tuttiAlltoAll(in_place ? k->out.bytes : k->in.bytes, k->out.bytes,
 			     mpi_side_bytes(&k->out, 0), tuttiUint8, k->t->comm, k->stream);
 }
 
-tuttiResult_t mpi_begin_alltoallv(struct mpi_task *k, const void *in, const int *in_counts,
-				  const int *in_displs, MPI_Datatype in_type, void *out,
-				  const int *counts, const int *displs, MPI_Datatype type)
+tuttiResult_t mpi_begin_alltoallv(struct mpi_task *k)
 {
+	const struct mpi_given *g = &k->given;
 	size_t **table = k->t->table;
 	char *from, *to;
 
-	if (!open_all(k, &k->in, in, 0, in_counts, in_displs, in_type, true) ||
-	    !open_all(k, &k->out, out, 0, counts, displs, type, false))
+	if (!open_all(k, &k->in, g->in, 0, g->in_counts, g->in_displs, g->in_type, true) ||
+	    !open_all(k, &k->out, g->out, 0, g->counts, g->displs, g->type, false))
 		return cannot_pack(k);
 	k->receives = true;
 	from = tables(&k->in, table[0], table[1]);

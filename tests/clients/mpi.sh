@@ -10,6 +10,8 @@ trap 'rm -rf "$tmp"' EXIT
 n=0
 claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; tail -n 15 "$tmp/out" | sed 's/^/# /'; fi; }
 skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+dups=20
+[ "${TT_TIER:-default}" = default ] || dups=1000
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
@@ -17,7 +19,7 @@ export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 run() {
 	local ranks=$1 transport=$2 cma=$3
 	shift 3
-	timeout -k 5 60 env ${setting:+"OMPI_MCA_$setting"} $launcher "$ranks" env LD_PRELOAD="$library" TUTTI_TRANSPORT="$transport" TUTTI_CMA="$cma" TUTTI_MPI_STATS=1 \
+	timeout -k 5 ${TT_TEST_SECONDS:-300} env ${setting:+"OMPI_MCA_$setting"} $launcher "$ranks" env LD_PRELOAD="$library" TUTTI_TRANSPORT="$transport" TUTTI_CMA="$cma" TUTTI_MPI_STATS=1 \
 		"$tmp/program" "$@" >"$tmp/out" 2>&1 </dev/null && [ "$(grep -o 'right' "$tmp/out" | wc -l)" = "$ranks" ]
 }
 # took CALL: rank 0 took CALL at least once
@@ -25,6 +27,15 @@ took() { awk -v call="MPI_$1" '$4 == call && $5 > 0 { found = 1 } END { exit !fo
 
 # passed CALL: rank 0 passed CALL on at least once
 passed() { awk -v call="MPI_$1" '$4 == call && $7 > 0 { found = 1 } END { exit !found }' "$tmp/out"; }
+
+# persistent STATUS CLAIM: skipped where the MPI library has no persistent collectives
+persistent() {
+	if grep -q 'no persistent' "$tmp/out"; then
+		skip "$name: $2" "this MPI has no MPI_Allreduce_init"
+	else
+		claim "$1" "$name: $2"
+	fi
+}
 
 # each NAME DEFINE SHARED-LIBRARY INTERPOSER LAUNCHER [PREFIX]: the MPI library is the system's, or lies in PREFIX
 each() {
@@ -37,7 +48,7 @@ each() {
 		skip "$name" "no $library, since shared libraries were not made"
 		return
 	fi
-	${CC:-cc} -std=gnu17 -O1 -Wall -Wextra -D_GNU_SOURCE -D"$define" -I"$top_srcdir" "$top_srcdir/tests/clients/mpi_program.c" -o "$tmp/program" \
+	${CC:-cc} -std=gnu17 -O1 -Wall -Wextra -D_GNU_SOURCE -D"$define" -I"$top_srcdir" -I"$top_srcdir/tests/clients" "$top_srcdir"/tests/clients/mpi_program*.c -o "$tmp/program" \
 		${prefix:+-L"$prefix/lib" -Wl,-rpath,"$prefix/lib" -Wl,-rpath-link,"$prefix/lib/mpich:$prefix/lib"} -lpthread -l:"$mpi" >"$tmp/out" 2>&1
 	claim $? "$name: a program for $mpi is made without a header of MPI"
 	for transport in shm tcp; do
@@ -54,23 +65,37 @@ each() {
 			took $call && took I${call,} || { all=1; echo "# MPI_$call was not taken"; }
 		done
 		claim $all "$name: Tutti took each of the fourteen collectives, and their forms that only start ($transport)"
+		all=0
+		for call in Allreduce Reduce Bcast Allgather Allgatherv Alltoall Alltoallv Reduce_scatter Reduce_scatter_block Gather \
+			Gatherv Scatter Scatterv Barrier; do
+			took ${call}_init || grep -q "no persistent" "$tmp/out" || { all=1; echo "# MPI_${call}_init was not taken"; }
+		done
+		persistent $all "Tutti took the persistent form of each ($transport)"
 		passed Allreduce || passed Reduce || passed Reduce_scatter || passed Reduce_scatter_block
 		[ $? != 0 ]
 		claim $? "$name: no reduction is passed on: places, logical operators, operations of the program ($transport)"
 		run 3 $transport auto started && took Iallreduce && passed Iallreduce
 		claim $? "$name: calls that only start do not wait, run in order, and complete in any order ($transport)"
+		run 3 $transport auto persistent
+		persistent $? "persistent requests start many times, complete in any order, and outlive their communicator ($transport)"
 	done
 	if [ "$4" = ompi ] && [ -z "$prefix" ]; then
-		# here a pending message needs the sender: without the waiting hook these two never end
+		# here a pending message needs the sender: without MPI's progress in a waiting rank these never end
 		for call in btl=self,tcp btl_vader_single_copy_mechanism=none; do
 			setting=$call
 			run 2 auto auto pending && took Allreduce
 			claim $? "$name: a rank in Allreduce pushes its pending message ($call)"
+			run 2 auto auto started
+			claim $? "$name: so does a rank whose Allreduce comes behind a call that was only started ($call)"
 		done
 		setting=
 	fi
-	run 2 auto auto dups 20
-	claim $? "$name: communicators are duplicated and freed"
+	run 2 auto auto dups $dups
+	claim $? "$name: $dups communicators, duplicated and freed, leave no descriptor, thread or memory"
+	run 3 auto auto orders
+	claim $? "$name: ranks free communicators, and finalize, in different orders"
+	run 3 auto auto errors
+	claim $? "$name: a sum of different lengths is an error for the communicator's error handler, in every form"
 	run 3 auto auto inter && passed Allreduce && passed Barrier
 	claim $? "$name: collectives of an intercommunicator are passed on, and scans"
 	run 2 auto auto threads
