@@ -77,8 +77,8 @@ static void complete(MPI_Request request, int how)
 	}
 }
 
-/* Persistent calls on one rank, and of operations that MPI combines, are passed on. They are left out, since
- * MPICH 4.0.2 hangs in them, and is wrong. */
+/* Persistent calls on one rank, and of operations that MPI combines, are passed on. They are left out: MPICH 4.0.2
+ * gives wrong results in them by itself, and was seen to hang in them beside Tutti. */
 static bool passed_on;
 
 /* MPI's call writes `out`, which is first; then each form writes it, which is second. */
