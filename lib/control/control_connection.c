@@ -62,8 +62,7 @@ static struct tt_conn *find(const struct tt_control_endpoint *ep, int peer, bool
 {
 	struct tt_conn *c = ep->conns;
 
-	while (c && (c->dead || c->registration || c->unconfirmed || (c->over && !over) ||
-		     c->peer != peer))
+	while (c && (c->dead || c->registration || (c->over && !over) || c->peer != peer))
 		c = c->next;
 	return c;
 }

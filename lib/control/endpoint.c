@@ -130,10 +130,7 @@ void tt_endpoint_end_conn(struct tt_control_endpoint *ep, struct tt_conn *conn)
 void tt_endpoint_end(struct tt_control_endpoint *ep)
 {
 	for (struct tt_conn *c = ep->conns; c; c = c->next)
-		if (c->unconfirmed) /* and has not received the goodbyes */
-			tt_flood_connected(ep, c);
-		else
-			tt_endpoint_end_conn(ep, c);
+		tt_endpoint_end_conn(ep, c);
 }
 
 /* ---- contexts -------------------------------------------------------------------------------- */
@@ -169,17 +166,6 @@ static bool keep_early(struct tt_control_endpoint *ep, struct tt_conn *conn,
 	return true;
 }
 
-void tt_endpoint_connected(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t context)
-{
-	struct tt_control *ctl = tt_endpoint_find(ep, context);
-
-	conn->unconfirmed = false;
-	pthread_cond_broadcast(&ep->changed);
-	tt_flood_connected(ep, conn);
-	if (ctl && !context && tt_tree_child(conn->peer, ep->peer))
-		tt_join_attached(ctl, conn->peer);
-}
-
 bool tt_endpoint_frame(struct tt_control_endpoint *ep, struct tt_conn *conn,
 		       const struct tt_frame_head *head, const uint8_t *data)
 {
@@ -188,12 +174,6 @@ bool tt_endpoint_frame(struct tt_control_endpoint *ep, struct tt_conn *conn,
 
 	if (head->kind == TT_F_END) {
 		conn->over = true;
-		return true;
-	}
-	if (head->kind == TT_F_CONFIRM) {
-		if (!conn->unconfirmed)
-			return false;
-		tt_endpoint_connected(ep, conn, head->context);
 		return true;
 	}
 	if (ctl)
