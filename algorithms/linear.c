@@ -110,7 +110,6 @@ const struct tt_algorithm tt_reduce_scatter_linear = {
 	.help = "few ranks: one step, sums in rank order",
 	.source = SOURCE,
 	.symmetry = tt_rotates_in_rank_order,
-	.slots = true,
 	.build = reduce_scatter,
 };
 
@@ -120,7 +119,6 @@ const struct tt_algorithm tt_allgather_linear = {
 	.help = "few ranks: one step",
 	.source = SOURCE,
 	.symmetry = tt_rotates,
-	.slots = true,
 	.build = allgather,
 };
 
@@ -129,7 +127,6 @@ const struct tt_algorithm tt_broadcast_linear = {
 	.name = "direct",
 	.help = "few ranks: one step",
 	.source = SOURCE,
-	.slots = true,
 	.build = broadcast,
 };
 
@@ -139,7 +136,6 @@ const struct tt_algorithm tt_alltoall_linear = {
 	.help = "every pair exchanges its blocks",
 	.source = SOURCE,
 	.symmetry = tt_rotates,
-	.slots = true,
 	.build = alltoall,
 };
 
@@ -148,7 +144,6 @@ const struct tt_algorithm tt_gather_linear = {
 	.name = "direct",
 	.help = "every rank sends to the root",
 	.source = SOURCE,
-	.slots = true,
 	.build = gather,
 };
 
@@ -157,6 +152,5 @@ const struct tt_algorithm tt_scatter_linear = {
 	.name = "direct",
 	.help = "the root sends to every rank",
 	.source = SOURCE,
-	.slots = true,
 	.build = scatter,
 };

@@ -22,10 +22,8 @@ struct tt_connectivity {
 /* Bytes of the largest message; a larger block is cut into tiles of this size. */
 size_t tt_connectivity_message_bytes(const struct tt_connectivity *paths);
 
-/* Shared-memory slots (local/express.c): most bytes of a post in an allreduce, in another collective;
- * most ranks. */
+/* Express path over shared-memory slots (local/express.c): most bytes of a call, most ranks. */
 #define TT_EXPRESS_BYTES (64u << 10)
-#define TT_EXPRESS_OTHER_BYTES (16u << 10)
 #define TT_EXPRESS_RANKS 8
 
 /* Single copy (local/single_copy.c): fewest bytes of a call, most ranks of the host. */
@@ -69,8 +67,7 @@ static inline char *tt_scratch_base(char *p, size_t unused)
 	return (char *)((uintptr_t)p - unused);
 }
 
-/* Does the call use shared-memory slots instead of messages (local/express.c)? bytes: as for
- * tt_plan_bind */
+/* Does the call use shared-memory slots instead of messages (local/express.c)? */
 bool tt_plan_on_slots(const struct tt_plan *plan, const struct tt_connectivity *paths,
 		      size_t bytes);
 
