@@ -149,11 +149,12 @@ static int count_timeouts(const struct tt_ras_report *report)
 
 void tt_ras_write_json(const struct tt_ras_report *report, FILE *to)
 {
-	time_t now = time(NULL);
+	struct timespec now;
 	struct tm local;
 	char text[32];
 
-	strftime(text, sizeof(text), "%F %T", localtime_r(&now, &local));
+	clock_gettime(CLOCK_REALTIME, &now); /* time() is not simulated */
+	strftime(text, sizeof(text), "%F %T", localtime_r(&now.tv_sec, &local));
 	fprintf(to,
 		"{\n  \"nccl_version\": \"%s\",\n  \"cuda_runtime_version\": 0,\n"
 		"  \"cuda_driver_version\": 0,\n  \"timestamp\": \"%s\",\n"
