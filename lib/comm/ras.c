@@ -61,7 +61,8 @@ static struct {
 static void reset(void)
 {
 	pthread_mutex_init(&server.lifecycle, NULL);
-	server.running = server.stop = false;
+	server.running = false;
+	server.stop = false;
 	memset(server.client, 0, sizeof(server.client));
 }
 
