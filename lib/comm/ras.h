@@ -1,5 +1,5 @@
 /*
- * ras.h - NCCL's RAS protocol: a service at an address of this host that tells the state of every rank
+ * ras.h - NCCL's RAS protocol: a service at an address of this host that reports the state of every rank
  *
  * TUTTI_RAS names the address. Each process listens there (SO_REUSEPORT: the kernel gives a client to
  * one of them), as NCCL's processes do, and answers for its communicators; the states of other ranks

@@ -86,7 +86,7 @@ bool tt_ras_answered(uint64_t asked_ns)
 
 /* ---- the report ------------------------------------------------------------------------------ */
 
-/* Locked. Of ranks that are threads of one process, the first one tells. */
+/* Locked. Of ranks that are threads of one process, the first one reports. */
 static bool is_first(const struct tt_ras_entry *entry)
 {
 	const struct tt_ras_entry *e = members.entries;

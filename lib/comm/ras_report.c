@@ -103,7 +103,7 @@ static void write_ranks(const struct tt_ras_comm *c, bool answering,
 	}
 }
 
-/* NCCL's second hash tells the host and the process of the first rank. */
+/* NCCL's second hash is that of the host and the process of the first rank. */
 static uint64_t hash_of(const char *text)
 {
 	uint64_t h = 0xcbf29ce484222325; /* FNV-1a */
