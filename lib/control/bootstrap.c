@@ -16,7 +16,7 @@
 /* extra time at the deadline for rank 0's report, which names the missing ranks */
 #define GRACE_NS (TT_SECOND / 2)
 /* rank 0 answers late ranks for this long after a failed join */
-#define LINGER_NS TT_SECOND
+#define LINGER_NS (2 * TT_SECOND) /* for a rank that has not arrived, after the last that has */
 /* limit for a declining rank to reach rank 0 */
 #define DECLINE_NS (2 * TT_SECOND)
 
@@ -173,21 +173,33 @@ static int connect_ranks(struct tt_control *ctl, const struct tt_join *join, con
 	return rc ? rc : tt_join_ring(ctl, deadline_ns);
 }
 
+/* Ranks that arrive after the join has failed get the reason from rank 0, which waits for them. */
+static void send_reason_to_late_ranks(struct tt_control *ctl)
+{
+	uint64_t until = tt_now_ns() + LINGER_NS;
+	int unseen = tt_bootstrap_unseen(ctl), before = unseen;
+
+	while (unseen > 0 && tt_endpoint_await(ctl->ep, until)) {
+		unseen = tt_bootstrap_unseen(ctl);
+		if (unseen < before)
+			until = tt_now_ns() + LINGER_NS;
+		before = unseen;
+	}
+}
+
 /* A failed join: send the reason to the other ranks, free ctl and the port that tt_id_make
  * reserved; the thread's last error stays. */
 static int abandon(struct tt_control *ctl, const struct tt_join *join, int port, int code)
 {
 	bool unknown; /* to rank 0: this rank failed before it could register */
-	uint64_t until = tt_now_ns() + LINGER_NS;
 	char text[1024];
 
 	snprintf(text, sizeof(text), "%s", tt_error_text());
 	if (ctl->ep->served.entered) {
 		tt_control_raise(ctl, code, code == TT_TIMEOUT ? -1 : ctl->rank, text);
 		tt_control_lock(ctl);
-		while (code != TT_TIMEOUT && ctl->join.root && !tt_bootstrap_seen_all(ctl) &&
-		       tt_endpoint_await(ctl->ep, until))
-			;
+		if (code != TT_TIMEOUT && ctl->join.root)
+			send_reason_to_late_ranks(ctl);
 		tt_control_unlock(ctl);
 	}
 	unknown = ctl->rank && code == TT_SYSTEM && !ctl->ep->conns;

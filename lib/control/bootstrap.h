@@ -41,8 +41,8 @@ void tt_bootstrap_attached(struct tt_control *ctl, int rank);
 void tt_bootstrap_wrong_secret(struct tt_control *ctl, int claimed);
 /* The connection of a welcomed rank ended. Did rank 0 await its registration? ctl NULL: no */
 bool tt_bootstrap_lost(struct tt_control *ctl, int peer);
-/* Have nranks - 1 registrations or declines come? */
-bool tt_bootstrap_seen_all(const struct tt_control *ctl);
+/* The number of ranks of which neither a registration nor a decline has come */
+int tt_bootstrap_unseen(const struct tt_control *ctl);
 /* "ranks 2, 5 did not join" */
 void tt_bootstrap_missing(struct tt_control *ctl, char *text, size_t bytes);
 /* Reports the missing ranks once a second; returns the next time due, TT_NEVER: none */

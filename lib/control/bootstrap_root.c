@@ -54,9 +54,9 @@ void tt_bootstrap_close(struct tt_control *ctl)
 	ctl->join.root = NULL;
 }
 
-bool tt_bootstrap_seen_all(const struct tt_control *ctl)
+int tt_bootstrap_unseen(const struct tt_control *ctl)
 {
-	return ctl->join.root->seen >= ctl->nranks - 1;
+	return ctl->nranks - 1 - ctl->join.root->seen;
 }
 
 bool tt_bootstrap_lost(struct tt_control *ctl, int peer)
