@@ -4,17 +4,17 @@
  * Called by the table in tutti_main.c. Prints the conditions that differ, the times of the calls that
  * both files have, and the mean of their ratios.
  */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "perf/commands/cmd.h"
-#include "tools/json_read.h"
 #include "tools/options.h"
 
-#define MOST_BYTES (64 << 20)
+#ifdef HAVE_JANSSON
+#include <jansson.h>
+#endif
 
 struct report_options {
 	double limit;
@@ -36,87 +36,81 @@ static const struct tool_usage usage = {
 	.options = options,
 };
 
+#ifdef HAVE_JANSSON
+
 struct results {
 	const char *path;
-	char *text;
-	struct tool_json *tree;
+	json_t *tree, *config, *rows; /* the file; its members */
 };
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* The whole file; NULL: errno */
-static char *read_file(const char *path)
-{
-	FILE *f = fopen(path, "r");
-	char *text = f ? malloc(MOST_BYTES + 1) : NULL;
-	size_t n = text ? fread(text, 1, MOST_BYTES + 1, f) : 0;
-	int error = errno;
-
-	if (f && text && !ferror(f) && n <= MOST_BYTES) {
-		text[n] = '\0';
-		fclose(f);
-		return text;
-	}
-	if (f)
-		fclose(f);
-	free(text);
-	errno = n > MOST_BYTES ? EFBIG : error;
-	return NULL;
-}
-
 static bool open_results(struct results *r, const char *path)
 {
-	const struct tool_json *rows;
+	json_error_t error;
 
 	r->path = path;
-	r->text = read_file(path);
-	if (!r->text) {
-		tool_refuse(usage.tool, "%s: %m", path);
+	r->tree = json_load_file(path, 0, &error);
+	if (!r->tree && error.line < 1)
+		tool_refuse(usage.tool, "%s", error.text);
+	else if (!r->tree)
+		tool_refuse(usage.tool, "%s: line %d: %s; give a file that -J wrote to its end",
+			    path, error.line, error.text);
+	if (!r->tree)
 		return false;
-	}
-	r->tree = tool_json_read(r->text);
-	if (!r->tree) {
-		tool_refuse(usage.tool, "%s: %s; give a file that -J wrote to its end", path,
-			    tt_error_text());
-		return false;
-	}
-	rows = tool_json_get(r->tree, "results");
-	if (rows && rows->kind == TOOL_JSON_ARRAY)
-		return true;
-	tool_refuse(usage.tool, "%s has no results; give a file that a benchmark wrote by -J",
-		    path);
-	return false;
+	r->config = json_object_get(r->tree, "config");
+	r->rows = json_object_get(r->tree, "results");
+	if (!json_is_array(r->rows))
+		tool_refuse(usage.tool,
+			    "%s has no results; give a file that a benchmark wrote by -J", path);
+	return json_is_array(r->rows);
 }
 
-static void close_results(struct results *r)
+static double number_of(const json_t *object, const char *key, double otherwise)
 {
-	tool_json_free(r->tree);
-	free(r->text);
+	const json_t *v = json_object_get(object, key);
+
+	return json_is_number(v) ? json_number_value(v) : otherwise;
+}
+
+/* The member's text; "": there is none */
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
 }
 
 /* ---- conditions ------------------------------------------------------------------------------ */
 
 /* A value in one line; "(none)" */
-static void write_value(const struct tool_json *v, FILE *to)
+static void write_value(const json_t *v, FILE *to)
 {
-	const char *comma = "";
+	size_t i;
+	json_t *element;
+	const char *name, *space = "";
 
-	if (!v || v->kind == TOOL_JSON_NULL)
+	if (!v || json_is_null(v))
 		fputs("(none)", to);
-	else if (v->kind == TOOL_JSON_TEXT)
-		fputs(v->text, to);
-	else if (v->kind == TOOL_JSON_NUMBER)
-		fprintf(to, "%.15g", v->number);
-	else if (v->kind == TOOL_JSON_BOOL)
-		fputs(v->number ? "yes" : "no", to);
-	for (const struct tool_json *c = v ? v->first : NULL; c; c = c->next) {
-		fputs(comma, to);
-		write_value(c, to);
-		comma = " ";
+	else if (json_is_string(v))
+		fputs(json_string_value(v), to);
+	else if (json_is_number(v))
+		fprintf(to, "%.15g", json_number_value(v));
+	else if (json_is_boolean(v))
+		fputs(json_is_true(v) ? "yes" : "no", to);
+	json_array_foreach (v, i, element) {
+		fputs(space, to);
+		write_value(element, to);
+		space = " ";
+	}
+	json_object_foreach ((json_t *)v, name, element) {
+		fputs(space, to);
+		write_value(element, to);
+		space = " ";
 	}
 }
 
-static char *text_of(const struct tool_json *v)
+static char *line_of(const json_t *v)
 {
 	char *text = NULL;
 	size_t bytes;
@@ -129,9 +123,9 @@ static char *text_of(const struct tool_json *v)
 	return text;
 }
 
-static void compare_value(const char *name, const struct tool_json *a, const struct tool_json *b)
+static void compare_value(const char *name, const json_t *a, const json_t *b)
 {
-	char *in_a = text_of(a), *in_b = text_of(b);
+	char *in_a = line_of(a), *in_b = line_of(b);
 
 	if (in_a && in_b && strcmp(in_a, in_b) != 0)
 		printf("# %-20s %s -> %s\n", name, in_a, in_b);
@@ -140,12 +134,9 @@ static void compare_value(const char *name, const struct tool_json *a, const str
 }
 
 /* The host and processor of rank 0; process numbers and the like differ in any two runs. */
-static const struct tool_json *rank0(const struct results *r)
+static const json_t *rank0(const struct results *r)
 {
-	const struct tool_json *devices = tool_json_get(tool_json_get(r->tree, "config"),
-							"devices");
-
-	return devices ? devices->first : NULL;
+	return json_array_get(json_object_get(r->config, "devices"), 0);
 }
 
 static void compare_conditions(const struct results *a, const struct results *b)
@@ -153,70 +144,73 @@ static void compare_conditions(const struct results *a, const struct results *b)
 	static const char *const facts[] = { "start_time",      "tutti_version", "program",
 					     "instruction_set", "args",          "env" };
 	static const char *const of_rank0[] = { "hostname", "device_info" };
-	const struct tool_json *theirs = tool_json_get(b->tree, "config");
+	const char *name;
+	json_t *value;
 
 	printf("# A: %s\n# B: %s\n", a->path, b->path);
 	for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++)
-		compare_value(facts[i], tool_json_get(a->tree, facts[i]),
-			      tool_json_get(b->tree, facts[i]));
+		compare_value(facts[i], json_object_get(a->tree, facts[i]),
+			      json_object_get(b->tree, facts[i]));
 	for (size_t i = 0; i < sizeof(of_rank0) / sizeof(of_rank0[0]); i++)
-		compare_value(of_rank0[i], tool_json_get(rank0(a), of_rank0[i]),
-			      tool_json_get(rank0(b), of_rank0[i]));
-	for (const struct tool_json *m = theirs ? theirs->first : NULL; m; m = m->next)
-		if (m->kind != TOOL_JSON_ARRAY && m->kind != TOOL_JSON_OBJECT)
-			compare_value(m->key,
-				      tool_json_get(tool_json_get(a->tree, "config"), m->key), m);
+		compare_value(of_rank0[i], json_object_get(rank0(a), of_rank0[i]),
+			      json_object_get(rank0(b), of_rank0[i]));
+	json_object_foreach (b->config, name, value)
+		if (!json_is_array(value) && !json_is_object(value))
+			compare_value(name, json_object_get(a->config, name), value);
 }
 
 /* ---- times ----------------------------------------------------------------------------------- */
 
 /* The time of a row, in place or not; -1: not measured */
-static double time_of(const struct tool_json *row, const char *place)
+static double time_of(const json_t *row, const char *place)
 {
-	const struct tool_json *figure = tool_json_get(row, place);
+	const json_t *figure = json_object_get(row, place);
 
-	return tool_json_number(figure, "time", tool_json_number(figure, "cpu_time", -1));
+	return number_of(figure, "time", number_of(figure, "cpu_time", -1));
 }
 
 /* With --algo all a call has a row for each algorithm, else the algorithm is part of the outcome. */
-static bool is_same_call(const struct tool_json *a, const struct tool_json *b, bool all)
+static bool is_same_call(const json_t *a, const json_t *b, bool all)
 {
 	static const char *const numbers[] = { "size", "root" }, *const texts[] = { "type",
 										    "redop" };
-	bool same = !all ||
-		    !strcmp(tool_json_text(a, "algorithm", ""), tool_json_text(b, "algorithm", ""));
+	bool same = !all || !strcmp(text_of(a, "algorithm"), text_of(b, "algorithm"));
 
 	for (int i = 0; i < 2; i++)
-		same = same &&
-		       tool_json_number(a, numbers[i], -1) == tool_json_number(b, numbers[i], -1) &&
-		       !strcmp(tool_json_text(a, texts[i], ""), tool_json_text(b, texts[i], ""));
+		same = same && number_of(a, numbers[i], -1) == number_of(b, numbers[i], -1) &&
+		       !strcmp(text_of(a, texts[i]), text_of(b, texts[i]));
 	return same;
 }
 
 static bool has_all_algorithms(const struct results *r)
 {
-	return !strcmp(tool_json_text(tool_json_get(r->tree, "config"), "algo", ""), "all");
+	return !strcmp(text_of(r->config, "algo"), "all");
 }
 
 /* The n-th of the rows of r that are the same call as row; a run with -N has several. NULL: none */
-static const struct tool_json *find(const struct results *r, const struct tool_json *row, int nth,
-				    bool all)
+static const json_t *find(const struct results *r, const json_t *row, int nth, bool all)
 {
-	const struct tool_json *at = tool_json_get(r->tree, "results")->first;
+	const json_t *at;
+	size_t i;
 
-	for (; at; at = at->next)
+	json_array_foreach (r->rows, i, at)
 		if (is_same_call(at, row, all) && !nth--)
 			return at;
 	return NULL;
 }
 
-static int count_before(const struct results *r, const struct tool_json *row, bool all)
+/* The number of rows before row that are the same call */
+static int count_before(const struct results *r, const json_t *row, bool all)
 {
+	const json_t *at;
+	size_t i;
 	int n = 0;
 
-	for (const struct tool_json *at = tool_json_get(r->tree, "results")->first; at != row;
-	     at = at->next)
+	json_array_foreach (r->rows, i, at) {
+		if (at == row)
+			break;
 		n += is_same_call(at, row, all);
+	}
 	return n;
 }
 
@@ -225,17 +219,15 @@ struct ratios {
 	double sum; /* of logarithms */
 };
 
-static void compare_rows(const struct tool_json *a, const struct tool_json *b, const char *place,
-			 struct ratios *ratios)
+static void compare_rows(const json_t *a, const json_t *b, const char *place, struct ratios *ratios)
 {
-	const char *was = tool_json_text(a, "algorithm", ""),
-		   *is = tool_json_text(b, "algorithm", "");
+	const char *was = text_of(a, "algorithm"), *is = text_of(b, "algorithm");
 	double in_a = time_of(a, place), in_b = time_of(b, place);
 
 	if (in_a <= 0 || in_b <= 0)
 		return;
-	printf("%12.0f %9s %6s %-12s %12.2f %12.2f %7.3f  %s", tool_json_number(b, "size", 0),
-	       tool_json_text(b, "type", ""), tool_json_text(b, "redop", ""),
+	printf("%12.0f %9s %6s %-12s %12.2f %12.2f %7.3f  %s", number_of(b, "size", 0),
+	       text_of(b, "type"), text_of(b, "redop"),
 	       strcmp(place, "in_place") ? "out of place" : "in place", in_a, in_b, in_b / in_a,
 	       was);
 	printf(strcmp(was, is) ? " -> %s\n" : "\n", is);
@@ -245,24 +237,26 @@ static void compare_rows(const struct tool_json *a, const struct tool_json *b, c
 
 static bool has_common(const struct results *a, const struct results *b, bool all)
 {
-	const struct tool_json *row = tool_json_get(b->tree, "results")->first;
+	const json_t *row;
+	size_t i;
 
-	while (row && !find(a, row, 0, all))
-		row = row->next;
-	return row != NULL;
+	json_array_foreach (b->rows, i, row)
+		if (find(a, row, 0, all))
+			return true;
+	return false;
 }
 
 /* Returns the geometric mean of the ratios; 0: no time was measured in both files */
 static double compare_times(const struct results *a, const struct results *b, bool all)
 {
 	struct ratios ratios = { 0 };
+	const json_t *row, *other;
+	size_t i;
 
 	printf("#%11s %9s %6s %-12s %12s %12s %7s  %s\n", "size", "type", "redop", "place",
 	       "A (us)", "B (us)", "B / A", "algorithm");
-	for (const struct tool_json *row = tool_json_get(b->tree, "results")->first; row;
-	     row = row->next) {
-		const struct tool_json *other = find(a, row, count_before(b, row, all), all);
-
+	json_array_foreach (b->rows, i, row) {
+		other = find(a, row, count_before(b, row, all), all);
 		if (!other)
 			continue;
 		compare_rows(other, row, "out_of_place", &ratios);
@@ -287,6 +281,30 @@ static int compare(const struct results *a, const struct results *b, double limi
 	return limit > 0 && mean > limit;
 }
 
+static int compare_files(const char *const path[2], double limit)
+{
+	struct results a = { 0 }, b = { 0 };
+	int rc = open_results(&a, path[0]) && open_results(&b, path[1]) ? compare(&a, &b, limit)
+									: 2;
+
+	json_decref(a.tree);
+	json_decref(b.tree);
+	return rc;
+}
+
+#else
+
+static int compare_files(const char *const path[2], double limit)
+{
+	(void)limit;
+	return tool_refuse(usage.tool,
+			   "%s: this build cannot read JSON; install jansson (Debian: "
+			   "libjansson-dev), then configure and make again",
+			   path[0]);
+}
+
+#endif
+
 /* Removes the two paths, the only positional arguments, from argv. false: there are not two */
 static bool take_paths(int *argc, char **argv, const char *ret_path[2])
 {
@@ -308,7 +326,6 @@ static bool take_paths(int *argc, char **argv, const char *ret_path[2])
 
 int tool_cmd_report(int argc, char **argv)
 {
-	struct results a = { 0 }, b = { 0 };
 	struct report_options v;
 	const char *path[2];
 	bool two = take_paths(&argc, argv, path);
@@ -318,8 +335,5 @@ int tool_cmd_report(int argc, char **argv)
 		return rc == 1 ? 0 : rc;
 	if (!two)
 		return tool_refuse(usage.tool, "give two files that a benchmark wrote by -J");
-	rc = open_results(&a, path[0]) && open_results(&b, path[1]) ? compare(&a, &b, v.limit) : 2;
-	close_results(&a);
-	close_results(&b);
-	return rc;
+	return compare_files(path, v.limit);
 }

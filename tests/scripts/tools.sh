@@ -261,7 +261,7 @@ incomparable() {
 		nothing.json $tmp/a.json $tmp/nothing.json
 		line $tmp/half.json $tmp/a.json
 		common $tmp/a.json $tmp/none.json
-		value /dev/null $tmp/a.json
+		line /dev/null $tmp/a.json
 	END
 }
 if command -v python3 >/dev/null; then
