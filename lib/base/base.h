@@ -131,7 +131,7 @@ struct tt_env {
  * value. Names that begin with TUTTI_TEST_ are reserved for tests and ignored. */
 int tt_env_read(struct tt_env *ret_env);
 
-/* Would tt_env_read accept value for the variable name, which has a text? */
+/* Would tt_env_read accept value for the variable name? One with a text, else false. */
 bool tt_env_is_valid(const char *name, const char *value);
 
 /* Returns the value of a variable that is not set, NULL: its default. NULL function: none.

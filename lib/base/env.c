@@ -252,11 +252,10 @@ int tt_env_read(struct tt_env *ret_env)
 
 bool tt_env_is_valid(const char *name, const char *value)
 {
-	const struct tt_env_row *row = tt_env_table;
-
-	while (strcmp(row->name, name))
-		row++;
-	return *value && (!row->valid || row->valid(value));
+	for (size_t i = 0; i < tt_env_rows; i++)
+		if (!strcmp(tt_env_table[i].name, name))
+			return *value && (!tt_env_table[i].valid || tt_env_table[i].valid(value));
+	return false;
 }
 
 /* ---- the table ------------------------------------------------------------------------------- */
