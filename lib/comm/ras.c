@@ -343,10 +343,16 @@ int tt_ras_enter(const char *address, const struct tt_ras_member *member,
 
 	pthread_mutex_lock(&server.lifecycle);
 	rc = tt_ras_add(member, ret_entry);
-	if (!rc && !server.running && !(server.running = start(address)))
-		tt_log(TT_LOG_WARN,
-		       "rank %d: TUTTI_RAS: %s: %m; no RAS client can ask this process",
-		       member->rank, address);
+	if (!rc && !server.running) {
+		server.running = start(address);
+		if (server.running)
+			tt_log(TT_LOG_INFO, "rank %d: RAS clients are answered at %s", member->rank,
+			       address);
+		else
+			tt_log(TT_LOG_WARN,
+			       "rank %d: TUTTI_RAS: %s: %m; no RAS client can ask this process",
+			       member->rank, address);
+	}
 	pthread_mutex_unlock(&server.lifecycle);
 	return rc;
 }

@@ -75,4 +75,26 @@ s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(); print(s.getsockname()
 		has 'TUTTI_RAS: 127.0.0.1:[0-9]+: Address already in use; no RAS client' "$tmp/job"
 }
 point "a job whose address is taken goes on, with a warning" taken
+
+# A program of NCCL's, with the given variables, in the background
+nccl_job() {
+	env LD_LIBRARY_PATH="$PWD/.libs" "$@" timeout -k 5 300 tests/nccl/nccl_perf -p 3 -b 1K -e 1K -c 0 -w 0 -n 100000000 >"$tmp/job" 2>&1 </dev/null &
+	jobs+=($!)
+}
+nccl() {
+	nccl_job NCCL_RAS_ENABLE=1 NCCL_RAS_ADDR="$address" NCCL_DEBUG=INFO
+	client status ranks=3 counted=AllReduce && has "RAS clients are answered at $address" "$tmp/job" || { cat "$tmp/job"; return 1; }
+	end_job
+}
+nccl_off() {
+	NCCL_DEBUG=INFO NCCL_RAS_ENABLE=0 NCCL_RAS_ADDR=$address LD_LIBRARY_PATH=$PWD/.libs timeout 60 tests/nccl/nccl_perf -p 2 -b 1K -e 1K \
+		>"$tmp/job" 2>&1 && ! has 'RAS clients are answered' "$tmp/job"
+}
+if [ -e .libs/libnccl.so.2 ]; then
+	point "a program of NCCL's answers at NCCL_RAS_ADDR with NCCL_RAS_ENABLE=1" nccl
+	point "NCCL_RAS_ENABLE=0 makes no service" nccl_off
+else
+	skip "a program of NCCL's answers at NCCL_RAS_ADDR with NCCL_RAS_ENABLE=1" "no shared library in this build"
+	skip "NCCL_RAS_ENABLE=0 makes no service" "no shared library in this build"
+fi
 done_testing
