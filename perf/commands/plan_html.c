@@ -11,7 +11,7 @@
 static const char style[] =
 	"body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:90em;padding:0 1em;color:#222}"
 	"button{font:inherit;padding:.2em .8em;margin-right:.4em}svg{max-width:100%;height:auto}"
-	".later{opacity:.12}table{border-collapse:collapse;font-size:13px}"
+	".later{opacity:.3}table{border-collapse:collapse;font-size:13px}"
 	"th,td{padding:.1em .6em;border:1px solid #ddd;text-align:left}"
 	".whole{background:#d8efd8}.new{outline:2px solid #222}";
 
