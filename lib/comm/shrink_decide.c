@@ -366,7 +366,7 @@ static int coordinate(struct tt_shrink *a)
 
 /* ---- the other ranks ------------------------------------------------------------------------- */
 
-/* 0 decided | 1 of an earlier attempt | error of the coordinator */
+/* 0 decided | 1 malformed, or of an earlier attempt | error of the coordinator */
 static int get_decision(struct tt_shrink *a, const struct tt_am_header *head, struct tt_reader *r)
 {
 	uint64_t epoch = tt_get(r, 8);
@@ -380,7 +380,7 @@ static int get_decision(struct tt_shrink *a, const struct tt_am_header *head, st
 		a->members.member[i] = (int)tt_get_upto(r, 4, (uint64_t)a->parent->nranks - 1);
 		mine |= a->members.member[i] == a->parent->rank;
 	}
-	if (!tt_get_end(r) || (!code && !mine) || (uint32_t)head->tag != a->attempt)
+	if (!tt_get_end(r) || !(code ? *text : mine) || (uint32_t)head->tag != a->attempt)
 		return 1;
 	a->epoch = epoch;
 	return code ? tt_fail(code, "%s", text) : 0;
