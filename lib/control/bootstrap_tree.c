@@ -50,9 +50,8 @@ int tt_join_tree(struct tt_control *ctl, const struct tt_business_card *parent,
 	if (rc)
 		return rc;
 	tt_control_lock(ctl);
-	if (!tt_conn_add(ctl->ep, duplex, parent->rank, false))
-		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for a connection", ctl->rank);
-	else if (!ctl->join.has_table)
+	rc = tt_control_use(ctl, duplex, parent->rank);
+	if (!rc && !ctl->join.has_table)
 		report(ctl, -1);
 	tt_control_unlock(ctl);
 	return rc;

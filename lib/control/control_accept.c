@@ -299,10 +299,10 @@ static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h,
 		break;
 	case TT_P_CONTROL:
 		conn = tt_conn_add(ep, duplex, h->from, false);
-		if (conn)
-			tt_flood_connected(ep, conn);
-		if (conn && ctl && !h->context && tt_tree_child(h->from, ep->peer))
-			tt_join_attached(ctl, h->from);
+		if (conn && duplex.pipe)
+			tt_endpoint_connected(ep, conn, h->context);
+		else if (conn)
+			conn->unconfirmed = true;
 		break;
 	case TT_P_DATA:
 		tt_parked_add(ep, h, duplex.tls);

@@ -393,6 +393,21 @@ int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_d
 	return 0;
 }
 
+/* The other rank sends nothing before the confirmation: a dial that is given up may be welcomed later,
+ * and bytes that it sent then would be lost. Ranks of one process see each other's decisions. */
+int tt_control_use(struct tt_control *ctl, struct tt_duplex duplex, int peer)
+{
+	struct tt_control_endpoint *ep = ctl->ep;
+	struct tt_conn *conn = tt_conn_add(ep, duplex, peer, false);
+
+	if (!conn)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a connection", ep->peer);
+	if (!duplex.pipe)
+		tt_conn_send(ep, conn, ctl->context, TT_F_CONFIRM, NULL, 0);
+	tt_flood_connected(ep, conn);
+	return 0;
+}
+
 /* ---- connections to neighbors ---------------------------------------------------------------- */
 
 static int await_connection(struct tt_control *ctl, int peer, const struct tt_dial *dial)
@@ -419,7 +434,6 @@ int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64
 	struct tt_control_endpoint *ep = ctl->ep;
 	int peer = tt_control_peer(ctl, rank), rc;
 	struct tt_duplex duplex;
-	struct tt_conn *conn;
 	struct tt_dial dial = { .to = &ep->peers.business_cards[peer],
 				.me = me,
 				.rank = named,
@@ -437,10 +451,7 @@ int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64
 	if ((rc = tt_control_connect(ctl, &dial, &duplex)))
 		return rc;
 	tt_control_lock(ctl);
-	if ((conn = tt_conn_add(ep, duplex, peer, false)))
-		tt_flood_connected(ep, conn);
-	else
-		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for a connection", me);
+	rc = tt_control_use(ctl, duplex, peer);
 	tt_control_unlock(ctl);
 	return rc;
 }

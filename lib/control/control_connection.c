@@ -57,14 +57,31 @@ struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, struct tt_duplex dup
 	return conn;
 }
 
-/* Always the oldest one: two callers may have connected at once, and frames stay in order. */
+/* Both ranks of a pair may connect at once. A rank sends all frames to a peer on the connection that it
+ * could use first, so that they stay in order. */
 static struct tt_conn *find(const struct tt_control_endpoint *ep, int peer, bool over)
 {
 	struct tt_conn *c = ep->conns;
 
-	while (c && (c->dead || c->registration || (c->over && !over) || c->peer != peer))
+	while (c && (c->dead || c->registration || c->unconfirmed || (c->over && !over) ||
+		     c->peer != peer))
 		c = c->next;
 	return c;
+}
+
+void tt_conn_confirm(struct tt_control_endpoint *ep, struct tt_conn *conn)
+{
+	struct tt_conn **at = &ep->conns;
+
+	while (*at != conn)
+		at = &(*at)->next;
+	*at = conn->next;
+	while (*at)
+		at = &(*at)->next;
+	*at = conn;
+	conn->next = NULL;
+	conn->unconfirmed = false;
+	pthread_cond_broadcast(&ep->changed);
 }
 
 struct tt_conn *tt_conn_to(const struct tt_control_endpoint *ep, int peer)

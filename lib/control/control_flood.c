@@ -87,16 +87,18 @@ static void put_goodbye(struct tt_writer *w, const struct tt_control *ctl)
 	tt_put(w, ctl->gather.number, 8);
 }
 
+/* The peer receives a goodbye behind all messages, so on the connection in use if there is another one. */
 void tt_flood_connected(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
+	const struct tt_conn *used = tt_conn_to(ep, conn->peer);
 	uint8_t bytes[TT_ABORT_BYTES];
-	bool leaves = ep->controls != NULL;
+	bool first = !used || used == conn, leaves = ep->controls != NULL;
 
 	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next) {
 		struct tt_writer w = TT_WRITER_INTO(bytes);
 
 		leaves &= ctl->departed.leaving;
-		if (tt_control_rank(ctl, conn->peer) < 0)
+		if (!first || tt_control_rank(ctl, conn->peer) < 0)
 			continue;
 		if (ctl->departed.leaving) {
 			put_goodbye(&w, ctl);

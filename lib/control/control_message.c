@@ -4,7 +4,7 @@
  * Called by am. The connections of the tree and the ring carry messages too; a connection to any
  * other rank is made by the first message to it, in the sender's thread, and then serves all
  * communicators. Both ranks of a pair may connect at once: both connections stay, and each rank
- * sends on its oldest, so that frames stay in order.
+ * sends on the one that it could use first, so that frames stay in order.
  */
 #include "control/control_internal.h"
 
@@ -75,7 +75,6 @@ static int dial(struct tt_control *ctl, int rank, uint64_t deadline_ns, const at
 	struct tt_dial dial = tt_dial_of(ctl, rank, TT_P_CONTROL, deadline_ns);
 	int peer = tt_control_peer(ctl, rank), rc;
 	struct tt_duplex duplex;
-	struct tt_conn *conn;
 
 	dial.stop = stop;
 	ep->peers.dialed[peer] = true;
@@ -84,12 +83,7 @@ static int dial(struct tt_control *ctl, int rank, uint64_t deadline_ns, const at
 	tt_control_lock(ctl);
 	ep->peers.dialed[peer] = false;
 	tt_control_changed(ctl);
-	conn = rc ? NULL : tt_conn_add(ep, duplex, peer, false);
-	if (conn)
-		tt_flood_connected(ep, conn);
-	else if (!rc)
-		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for a connection with rank %d",
-			     ctl->rank, rank);
+	rc = rc ? rc : tt_control_use(ctl, duplex, peer);
 	return tt_conn_to(ep, peer) ? 0 : rc;
 }
 

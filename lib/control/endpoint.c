@@ -130,6 +130,9 @@ void tt_endpoint_end_conn(struct tt_control_endpoint *ep, struct tt_conn *conn)
 void tt_endpoint_end(struct tt_control_endpoint *ep)
 {
 	for (struct tt_conn *c = ep->conns; c; c = c->next)
+		if (c->unconfirmed) /* the goodbyes were for connections in use */
+			tt_flood_connected(ep, c);
+	for (struct tt_conn *c = ep->conns; c; c = c->next)
 		tt_endpoint_end_conn(ep, c);
 }
 
@@ -166,6 +169,15 @@ static bool keep_early(struct tt_control_endpoint *ep, struct tt_conn *conn,
 	return true;
 }
 
+void tt_endpoint_connected(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t context)
+{
+	struct tt_control *ctl = tt_endpoint_find(ep, context);
+
+	tt_flood_connected(ep, conn);
+	if (ctl && !context && tt_tree_child(conn->peer, ep->peer))
+		tt_join_attached(ctl, conn->peer);
+}
+
 bool tt_endpoint_frame(struct tt_control_endpoint *ep, struct tt_conn *conn,
 		       const struct tt_frame_head *head, const uint8_t *data)
 {
@@ -174,6 +186,13 @@ bool tt_endpoint_frame(struct tt_control_endpoint *ep, struct tt_conn *conn,
 
 	if (head->kind == TT_F_END) {
 		conn->over = true;
+		return true;
+	}
+	if (head->kind == TT_F_CONFIRM) {
+		if (!conn->unconfirmed)
+			return false;
+		tt_conn_confirm(ep, conn);
+		tt_endpoint_connected(ep, conn, head->context);
 		return true;
 	}
 	if (ctl)

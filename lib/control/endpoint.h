@@ -89,6 +89,7 @@ struct tt_conn {
 	int peer;
 	bool registration; /* ends when the rank is connected in the tree */
 	bool registered;   /* rank 0 has accepted the registration */
+	bool unconfirmed;  /* the peer dialed, and may have given up: carries nothing to it yet */
 	bool over;         /* its end is not a death: END, released, refused */
 	bool no_memory;    /* shut down: no memory for the rest of a frame */
 	int error;         /* errno of its end, 0: orderly */
@@ -182,7 +183,7 @@ struct tt_control_endpoint {
 	pthread_cond_t changed; /* signalled on every change that a caller may wait for */
 	struct tt_served served;
 	struct tt_listening listening;
-	struct tt_conn *conns; /* oldest first */
+	struct tt_conn *conns; /* in the order in which this rank could use them */
 	struct tt_traffic sent;
 	struct tt_control *controls; /* oldest first */
 	int forming;                 /* splits and shrinks in progress on this rank */
@@ -220,6 +221,8 @@ void tt_endpoint_enter(struct tt_control_endpoint *ep, struct tt_control *ctl);
 void tt_endpoint_leave(struct tt_control_endpoint *ep, struct tt_control *ctl);
 /* While a split or shrink is in progress, frames of unknown contexts are kept. */
 void tt_endpoint_forming(struct tt_control_endpoint *ep, bool begin);
+/* A connection to a peer is in use from now on, made for a context. */
+void tt_endpoint_connected(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t context);
 /* Handle a frame. false: the frame is malformed */
 bool tt_endpoint_frame(struct tt_control_endpoint *ep, struct tt_conn *conn,
 		       const struct tt_frame_head *head, const uint8_t *data);
@@ -249,6 +252,8 @@ bool tt_service_give_reserve(void);
 /* Takes duplex. NULL: no memory, duplex is closed */
 struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, struct tt_duplex duplex, int peer,
 			    bool registration);
+/* The peer confirms the connection that it dialed: this rank can use the connection from now on. */
+void tt_conn_confirm(struct tt_control_endpoint *ep, struct tt_conn *conn);
 void tt_conn_send(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t context,
 		  enum tt_frame kind, const void *data, size_t bytes);
 /* The same, for a payload in two parts. false: no memory, nothing is sent */
@@ -369,6 +374,8 @@ struct tt_dial {
 /* Connect to a rank whose business card is known, and authenticate. 0 | TT_REMOTE, TT_TIMEOUT,
  * TT_SYSTEM | the code that broke the control */
 int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_duplex *ret_duplex);
+/* Use the connection to a peer that this rank has dialed; locked. 0 | TT_SYSTEM */
+int tt_control_use(struct tt_control *ctl, struct tt_duplex duplex, int peer);
 /* A dial of a rank of ctl, to be completed */
 struct tt_dial tt_dial_of(struct tt_control *ctl, int rank, enum tt_purpose purpose,
 			  uint64_t deadline_ns);

@@ -146,6 +146,7 @@ int tt_frame_next(const uint8_t *data, size_t have, struct tt_frame_head *ret_he
 		[TT_F_CREDIT] = 8,
 		[TT_F_SHRINK] = TT_FRAME_MOST,
 		[TT_F_LEFT] = 0,
+		[TT_F_CONFIRM] = 0,
 	};
 	struct tt_reader r = { .at = data, .left = have };
 	uint64_t bytes = tt_get(&r, 4), kind = tt_get(&r, 1), context = tt_get(&r, 8);

@@ -72,6 +72,7 @@ enum tt_frame {
 	TT_F_CREDIT, /* bytes that the stream of the receiver of this frame may have, in all */
 	TT_F_SHRINK, /* a message of shrink, ahead of the stream */
 	TT_F_LEFT, /* the answer to MESSAGE, CREDIT and SHRINK of a context that the rank has left */
+	TT_F_CONFIRM, /* from the rank that dialed, first: it has its welcome, and has not given up */
 	TT_F_KINDS
 };
 
