@@ -10,10 +10,13 @@
 /* Adds the counters of one path. Paths share their links within a host: count these once. */
 static void count_path(tuttiComm_t comm, int number, tuttiCounters_t *n)
 {
-	for (int i = 0; i < TT_CHANNELS * comm->nranks; i++) {
-		const struct tt_link *l = comm->paths.path[number].links[i];
+	const struct tt_path *path = comm->paths.path;
 
-		if (!l || (number > 0 && l == comm->paths.path[0].links[i]))
+	for (int i = 0; i < TT_CHANNELS * comm->nranks; i++) {
+		int ch = i / comm->nranks, peer = i % comm->nranks;
+		const struct tt_link *l = tt_path_link(&path[number], ch, peer);
+
+		if (!l || (number > 0 && l == tt_path_link(&path[0], ch, peer)))
 			continue;
 		n->sent_bytes += l->sent_bytes;
 		n->messages += l->messages;

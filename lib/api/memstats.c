@@ -2,6 +2,7 @@
  * memstats.c - public call that reports the memory of a communicator
  */
 #include "api/api.h"
+#include "comm/paths.h"
 
 static uint64_t of_transports(tuttiComm_t c, bool shared)
 {
@@ -15,13 +16,14 @@ static uint64_t of_transports(tuttiComm_t c, bool shared)
 
 static uint64_t of_control(tuttiComm_t c)
 {
-	size_t per_path = sizeof(*c->paths.path->via) + TT_CHANNELS * sizeof(*c->paths.path->links);
-	size_t per_rank = (size_t)c->paths.npaths * per_path + sizeof(*c->calls.p2p_sent) +
-			  sizeof(*c->calls.p2p_received) + sizeof(*c->calls.last_received) +
-			  (c->hosts.group_of ? sizeof(*c->hosts.group_of) : 0);
+	size_t per_rank = sizeof(*c->calls.p2p_sent) + sizeof(*c->calls.p2p_received) +
+			  sizeof(*c->calls.last_received) +
+			  (c->hosts.group_of ? sizeof(*c->hosts.group_of) : 0),
+	       bytes = sizeof(*c) + (size_t)c->nranks * per_rank;
 
-	return sizeof(*c) + (size_t)c->nranks * per_rank + tt_control_memory(c->ctl) +
-	       tt_am_memory(c->am);
+	for (int i = 0; i < c->paths.npaths; i++)
+		bytes += tt_path_memory(&c->paths.path[i], c->nranks);
+	return bytes + tt_control_memory(c->ctl) + tt_am_memory(c->am);
 }
 
 uint64_t tt_memory_held(tuttiComm_t c, tuttiCommMemStat_t stat)

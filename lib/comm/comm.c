@@ -233,10 +233,8 @@ void tt_comm_free(tuttiComm_t c)
 	tt_trace_close(c->trace);
 	free(c->memory.scratch);
 	free(c->memory.user_ops);
-	for (int i = 0; i < TT_PATHS; i++) {
-		free(c->paths.path[i].via);
-		free(c->paths.path[i].links);
-	}
+	for (int i = 0; i < TT_PATHS; i++)
+		tt_path_free(&c->paths.path[i]);
 	free(c->calls.p2p_sent);
 	free(c->calls.p2p_received);
 	free(c->calls.last_received);

@@ -51,11 +51,20 @@ enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
 /* Path: one endpoint for each peer. A call takes one path, the same on all ranks. */
 struct tt_path {
 	struct tt_endpoint **via; /* [nranks] */
-	struct tt_link **links;   /* [TT_CHANNELS * nranks], NULL until connected */
+	/* [nranks] of a channel, NULL until connected; NULL before the channel's first connection */
+	struct tt_link **links[TT_CHANNELS];
 	/* some transport supports preposted receives (early RTR) */
 	bool preposts;
 	uint32_t spins; /* minimum of the transports' spins */
 };
+
+/* The link to a peer, NULL: not connected. Thread: any */
+static inline struct tt_link *tt_path_link(const struct tt_path *path, int channel, int peer)
+{
+	struct tt_link **links = __atomic_load_n(&path->links[channel], __ATOMIC_ACQUIRE);
+
+	return links ? links[peer] : NULL;
+}
 
 /* settings.c: requested by the config, the parent or the environment */
 struct tt_comm_settings {

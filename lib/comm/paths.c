@@ -139,8 +139,23 @@ static bool is_soft_nic_faster(tuttiComm_t c)
 int tt_path_make(struct tt_path *path, int nranks)
 {
 	path->via = calloc((size_t)nranks, sizeof(struct tt_endpoint *));
-	path->links = calloc((size_t)nranks * TT_CHANNELS, sizeof(struct tt_link *));
-	return path->via && path->links ? 0 : TT_SYSTEM;
+	return path->via ? 0 : TT_SYSTEM;
+}
+
+void tt_path_free(struct tt_path *path)
+{
+	free(path->via);
+	for (int ch = 0; ch < TT_CHANNELS; ch++)
+		free(path->links[ch]);
+}
+
+size_t tt_path_memory(const struct tt_path *path, int nranks)
+{
+	size_t per_rank = sizeof(*path->via);
+
+	for (int ch = 0; ch < TT_CHANNELS; ch++)
+		per_rank += path->links[ch] ? sizeof(*path->links[ch]) : 0;
+	return (size_t)nranks * per_rank;
 }
 
 static struct tt_endpoint *endpoint_of(tuttiComm_t c, const struct tt_transport *t)
@@ -360,11 +375,26 @@ void tt_paths_close(tuttiComm_t c)
 
 /* ---- links ----------------------------------------------------------------------------------- */
 
+/* The links of a channel, made with its first connection. NULL: no memory */
+static struct tt_link **links_of(tuttiComm_t c, const struct tt_path *path, int channel)
+{
+	struct tt_link ***links = &c->paths.path[path - c->paths.path].links[channel];
+
+	if (!*links)
+		__atomic_store_n(links, calloc((size_t)c->nranks, sizeof(**links)),
+				 __ATOMIC_RELEASE);
+	return *links;
+}
+
 int tt_comm_connect(tuttiComm_t c, const struct tt_path *path, int peer, int channel)
 {
-	struct tt_link **l = &path->links[channel * c->nranks + peer];
+	struct tt_link **links = links_of(c, path, channel);
 	struct tt_endpoint *ep = path->via[peer];
-	int rc = *l ? 0 : ep->t->connect(ep, peer, channel, l);
+	int rc;
 
-	return rc ? rc : (*l)->t->ready(*l);
+	if (!links)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for links to %d ranks", c->rank,
+			       c->nranks);
+	rc = links[peer] ? 0 : ep->t->connect(ep, peer, channel, &links[peer]);
+	return rc ? rc : links[peer]->t->ready(links[peer]);
 }

@@ -8,8 +8,11 @@
 
 #include "comm/comm.h"
 
-/* Allocates an empty path. 0 | TT_SYSTEM */
+/* Allocates an empty path; frees it. 0 | TT_SYSTEM */
 int tt_path_make(struct tt_path *path, int nranks);
+void tt_path_free(struct tt_path *path);
+/* Bytes of memory of a path */
+size_t tt_path_memory(const struct tt_path *path, int nranks);
 /* Opens the transports that the settings allow and fills path[0]; NULL for unreachable ranks.
  * Collective. 0 | < 0 */
 int tt_paths_open(tuttiComm_t comm);

@@ -25,8 +25,7 @@ static int poll_links(struct tt_op *op)
 			rc = tt_comm_connect(op->comm, op->bound.path, peers[i], ch);
 			if (rc < worst) {
 				worst = rc;
-				co->missing =
-					op->bound.path->links[ch * op->comm->nranks + peers[i]];
+				co->missing = tt_path_link(op->bound.path, ch, peers[i]);
 			}
 			if (rc < 0)
 				return rc;

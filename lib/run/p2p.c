@@ -54,18 +54,23 @@ static void spread(struct tt_op *op, int n)
 /* Connects the channels of all ports, whatever the count: the peer's may differ by mistake. */
 static int connect_pair(struct tt_op *op)
 {
-	int nranks = op->comm->nranks, peer = op->call.request->root, n = 1, rc;
-	struct tt_link **l = &op->bound.path->links[TT_P2P_CHANNEL * nranks + peer];
+	const struct tt_path *path = op->bound.path;
+	int peer = op->call.request->root, n = 1, rc;
+	struct tt_link *l = tt_path_link(path, TT_P2P_CHANNEL, peer);
 
-	if (tt_unlikely(!*l) &&
-	    (rc = tt_comm_connect(op->comm, op->bound.path, peer, TT_P2P_CHANNEL)) < 0)
-		return rc;
-	if (tt_unlikely((*l)->ports > 1)) {
-		n = (*l)->ports < TT_P2P_CHANNELS ? (*l)->ports : TT_P2P_CHANNELS;
+	if (tt_unlikely(!l)) {
+		rc = tt_comm_connect(op->comm, path, peer, TT_P2P_CHANNEL);
+		if (rc < 0)
+			return rc;
+		l = tt_path_link(path, TT_P2P_CHANNEL, peer);
+	}
+	if (tt_unlikely(l->ports > 1)) {
+		n = l->ports < TT_P2P_CHANNELS ? l->ports : TT_P2P_CHANNELS;
 		spread(op, n);
 	}
-	for (int i = 0; i < n; i++, l += nranks) {
-		rc = *l ? (*l)->t->ready(*l) : 0;
+	for (int i = 0; i < n; i++) {
+		l = i ? tt_path_link(path, TT_P2P_CHANNEL + i, peer) : l;
+		rc = l ? l->t->ready(l) : 0;
 		if (tt_unlikely(rc < 0))
 			return rc;
 		if (tt_unlikely(!rc))

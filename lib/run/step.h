@@ -8,7 +8,7 @@
 static inline struct tt_link *tt_step_link(const struct tt_op *op, const struct tt_cursor *cu,
 					   tt_ref wire)
 {
-	return op->bound.path->links[cu->channel * op->comm->nranks + (int)tt_ref_index(wire)];
+	return op->bound.path->links[cu->channel][tt_ref_index(wire)];
 }
 
 static inline char *tt_step_address(const struct tt_op *op, const struct tt_cursor *cu, tt_ref r)

@@ -163,9 +163,9 @@ static uint64_t arrived_by(const struct tuttiComm *c, const struct tt_path *path
 {
 	uint64_t sum = 0;
 
-	for (int i = 0; i < TT_CHANNELS * c->nranks; i++)
-		if (path->links[i])
-			sum += path->links[i]->arrived;
+	for (int ch = 0; ch < TT_CHANNELS; ch++)
+		for (int r = 0; path->links[ch] && r < c->nranks; r++)
+			sum += path->links[ch][r] ? path->links[ch][r]->arrived : 0;
 	return sum;
 }
 

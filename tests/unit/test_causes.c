@@ -70,9 +70,10 @@ static void inject_fault(tuttiComm_t comm, int silent_queries, bool loses)
 	silent = silent_queries;
 	queries = 0;
 	ep->t = &broken;
-	for (int i = 0; i < TT_CHANNELS * comm->nranks; i++)
-		if (comm->paths.path[0].links[i])
-			comm->paths.path[0].links[i]->t = &broken;
+	for (int ch = 0; ch < TT_CHANNELS; ch++)
+		for (int r = 0; r < comm->nranks; r++)
+			if (tt_path_link(&comm->paths.path[0], ch, r))
+				tt_path_link(&comm->paths.path[0], ch, r)->t = &broken;
 }
 
 static int refused_ready(struct tt_link *l)
