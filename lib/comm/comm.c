@@ -250,7 +250,7 @@ static int open_trace(tuttiComm_t c, const struct tt_env *env)
 
 	if (!*env->trace && !*env->metrics && !*env->ras)
 		return 0;
-	snprintf(facts.host, sizeof(facts.host), "%s", tt_control_host_name(c->ctl, c->rank));
+	tt_control_host_name(c->ctl, c->rank, facts.host, sizeof(facts.host));
 	snprintf(facts.name, sizeof(facts.name), "%s", c->settings.name);
 	return tt_trace_open(env->trace, *env->metrics || *env->ras ? env->metrics : NULL, &facts,
 			     &c->trace);

@@ -53,16 +53,16 @@ static void list_peers(tuttiComm_t c, const struct tt_path *path, char *text, si
 static void log_rank(tuttiComm_t c)
 {
 	static const char *const waits[] = { "spins", "yields", "sleeps" };
-	char peers[700] = "";
+	char peers[700] = "", host[64];
 
 	for (int i = 0; i < c->paths.npaths; i++)
 		list_peers(c, &c->paths.path[i], peers + strlen(peers),
 			   sizeof(peers) - strlen(peers));
+	tt_control_host_name(c->ctl, c->rank, host, sizeof(host));
 	tt_log(TT_LOG_INFO,
 	       "rank %d of %d%s%s: host %s; %d rank%s here, %d host%s; waits: %s; sums: %s%s",
-	       c->rank, c->nranks, *c->settings.name ? " of " : "", c->settings.name,
-	       tt_control_host_name(c->ctl, c->rank), c->hosts.ranks_here,
-	       c->hosts.ranks_here == 1 ? "" : "s", c->hosts.topology.nhosts,
+	       c->rank, c->nranks, *c->settings.name ? " of " : "", c->settings.name, host,
+	       c->hosts.ranks_here, c->hosts.ranks_here == 1 ? "" : "s", c->hosts.topology.nhosts,
 	       c->hosts.topology.nhosts == 1 ? "" : "s", waits[c->wait.policy], tt_reduce_isa(),
 	       peers);
 }
@@ -82,15 +82,15 @@ static bool is_there(const void *ctx, int rank)
 static void log_hosts(tuttiComm_t c)
 {
 	struct host h = { .host_of = c->hosts.topology.host_of };
-	char ranks[160];
+	char ranks[160], host[64];
 	int first = 0;
 
 	for (; h.number < c->hosts.topology.nhosts; h.number++) {
 		while (!is_there(&h, first))
 			first++;
 		tt_rank_list(c->nranks, is_there, &h, ranks, sizeof(ranks));
-		tt_log(TT_LOG_INFO, "rank 0: host %s has %s", tt_control_host_name(c->ctl, first),
-		       ranks);
+		tt_control_host_name(c->ctl, first, host, sizeof(host));
+		tt_log(TT_LOG_INFO, "rank 0: host %s has %s", host, ranks);
 	}
 }
 

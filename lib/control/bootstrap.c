@@ -22,7 +22,7 @@
 
 static int fill_business_card(struct tt_control *ctl, const struct tt_join *join)
 {
-	struct tt_business_card *me = &ctl->ep->peers.business_cards[ctl->rank];
+	struct tt_business_card *me = &ctl->ep->peers.mine;
 	int rc = tt_address_list(join->ifname, me->addresses, &me->naddresses);
 
 	me->rank = ctl->rank;
@@ -33,24 +33,28 @@ static int fill_business_card(struct tt_control *ctl, const struct tt_join *join
 	memcpy(me->public_key, ctl->ep->auth.identity.public_key, TT_PUBLIC_KEY);
 	if (gethostname(me->name, sizeof(me->name) - 1) || !me->name[0])
 		snprintf(me->name, sizeof(me->name), "a host without a name");
+	if (!rc && !tt_directory_put(&ctl->ep->peers.directory, me))
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for business cards", ctl->rank);
+	if (!ctl->rank)
+		memcpy(ctl->ep->peers.root_key, me->public_key, TT_PUBLIC_KEY);
 	return rc ? tt_fail(rc, "rank %d: %s", ctl->rank, tt_error_text()) : 0;
 }
 
 /* Without any address, even loopback, no rank can connect. */
 static int check_network(const struct tt_control *ctl)
 {
-	if (ctl->ep->peers.business_cards[ctl->rank].naddresses || tt_loopback_is_up())
+	if (ctl->ep->peers.mine.naddresses || tt_loopback_is_up())
 		return 0;
 	return tt_fail(
 		TT_SYSTEM,
 		"rank %d: no network interface is up on %s, not even loopback; bring it up with `ip link set lo up`",
-		ctl->rank, ctl->ep->peers.business_cards[ctl->rank].name);
+		ctl->rank, ctl->ep->peers.mine.name);
 }
 
 /* The id holds rank 0's addresses, so rank 0 must have one of them. */
 static int check_root_host(const struct tt_control *ctl, const struct tt_id *id)
 {
-	const struct tt_business_card *me = &ctl->ep->peers.business_cards[0];
+	const struct tt_business_card *me = &ctl->ep->peers.mine;
 
 	if (id->from_root || id->netns == me->netns)
 		return 0;
@@ -81,7 +85,7 @@ static int send_registration(struct tt_control *ctl, const struct tt_join *join,
 {
 	struct tt_register reg = { .version = TUTTI_VERSION_CODE,
 				   .nranks = (uint32_t)ctl->nranks,
-				   .from = ctl->ep->peers.business_cards[ctl->rank] };
+				   .from = ctl->ep->peers.mine };
 	bool child_of_root = tt_tree_parent(ctl->rank) == 0;
 	struct tt_writer w = { 0 };
 	struct tt_conn *conn;
@@ -104,9 +108,7 @@ static int send_registration(struct tt_control *ctl, const struct tt_join *join,
 static int dial_root(struct tt_control *ctl, const struct tt_id *id, bool network,
 		     uint64_t deadline_ns, struct tt_duplex *ret_duplex)
 {
-	struct tt_business_card root;
-	struct tt_dial dial = { .to = &root,
-				.me = ctl->rank,
+	struct tt_dial dial = { .me = ctl->rank,
 				.purpose = TT_P_REGISTER,
 				.channel = tt_local_earlier(ctl->ep),
 				.named = id->from_root,
@@ -115,12 +117,12 @@ static int dial_root(struct tt_control *ctl, const struct tt_id *id, bool networ
 				.deadline_ns = deadline_ns };
 	int rc;
 
-	describe_root(id, &root);
+	describe_root(id, &dial.to);
 	rc = tt_control_connect(ctl, &dial, ret_duplex);
 	if (rc)
 		return rc;
 	tt_control_lock(ctl);
-	memcpy(ctl->ep->peers.business_cards[0].public_key, dial.server_key, TT_PUBLIC_KEY);
+	memcpy(ctl->ep->peers.root_key, dial.server_key, TT_PUBLIC_KEY);
 	tt_control_unlock(ctl);
 	return 0;
 }

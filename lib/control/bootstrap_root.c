@@ -104,7 +104,8 @@ static void differing(const char *a, const char *b, char *text, size_t bytes)
 static bool misfit(struct tt_control *ctl, const struct tt_register *reg, char *text, size_t bytes)
 {
 	struct tt_bootstrap *root = ctl->join.root;
-	const struct tt_business_card *new = &reg->from, *other;
+	const struct tt_business_card *new = &reg->from;
+	struct tt_business_card other;
 	char mine[256], theirs[256];
 	int r = new->rank;
 
@@ -119,10 +120,10 @@ static bool misfit(struct tt_control *ctl, const struct tt_register *reg, char *
 		snprintf(text, bytes, "rank %d (pid %u on %s) is not one of the ranks 0..%d", r,
 			 new->pid, new->name, ctl->nranks - 1);
 	} else if (root->registered[r]) {
-		other = &ctl->ep->peers.business_cards[r];
+		tt_directory_get(&ctl->ep->peers.directory, r, &other);
 		snprintf(text, bytes,
 			 "two processes join as rank %d: pid %u on %s and pid %u on %s", r,
-			 other->pid, other->name, new->pid, new->name);
+			 other.pid, other.name, new->pid, new->name);
 	} else if (strcmp(reg->settings, root->settings)) {
 		differing(root->settings, reg->settings, mine, sizeof(mine));
 		differing(reg->settings, root->settings, theirs, sizeof(theirs));
@@ -166,13 +167,15 @@ static void name_parent(struct tt_control *ctl, int rank)
 {
 	struct tt_conn *conn = ctl->ep->conns;
 	int parent = tt_tree_parent(rank);
+	struct tt_business_card record;
 	struct tt_writer w = { 0 };
 
 	while (conn && (conn->dead || !conn->registered || conn->peer != rank))
 		conn = conn->next;
 	if (!conn || !ctl->join.root->registered[parent])
 		return;
-	tt_put_business_card(&w, &ctl->ep->peers.business_cards[parent]);
+	tt_directory_get(&ctl->ep->peers.directory, parent, &record);
+	tt_put_business_card(&w, &record);
 	tt_certificate_put(ctl->ep, rank, &w);
 	if (w.failed)
 		tt_control_no_memory(ctl);
@@ -183,10 +186,13 @@ static void name_parent(struct tt_control *ctl, int rank)
 
 static void send_table(struct tt_control *ctl)
 {
+	struct tt_business_card record;
 	struct tt_writer w = { 0 };
 
-	for (int r = 0; r < ctl->nranks; r++)
-		tt_put_business_card(&w, &ctl->ep->peers.business_cards[r]);
+	for (int r = 0; r < ctl->nranks; r++) {
+		tt_directory_get(&ctl->ep->peers.directory, r, &record);
+		tt_put_business_card(&w, &record);
+	}
 	tt_table_sign(ctl->ep, &w);
 	tt_control_post(ctl, TT_TO_CHILDREN, -1, TT_F_TABLE, &w);
 	ctl->join.has_table = true;
@@ -229,8 +235,11 @@ bool tt_bootstrap_register(struct tt_control *ctl, struct tt_conn *conn, const u
 			       text); /* the job is complete: too late to harm it */
 		return true;
 	}
-	ctl->ep->peers.business_cards[r] = reg.from;
-	memcpy(ctl->ep->peers.business_cards[r].public_key, conn->public_key, TT_PUBLIC_KEY);
+	memcpy(reg.from.public_key, conn->public_key, TT_PUBLIC_KEY);
+	if (!tt_directory_put(&ctl->ep->peers.directory, &reg.from)) {
+		tt_control_no_memory(ctl);
+		return true;
+	}
 	ctl->join.root->registered[r] = true;
 	ctl->join.root->nregistered++;
 	conn->registered = true;

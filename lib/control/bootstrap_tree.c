@@ -39,7 +39,7 @@ void tt_join_attached(struct tt_control *ctl, int rank)
 int tt_join_tree(struct tt_control *ctl, const struct tt_business_card *parent,
 		 uint64_t deadline_ns)
 {
-	struct tt_dial dial = { .to = parent,
+	struct tt_dial dial = { .to = *parent,
 				.me = ctl->rank,
 				.rank = parent->rank,
 				.purpose = TT_P_CONTROL,
@@ -141,13 +141,14 @@ static bool is_signed(struct tt_control *ctl, int from, const uint8_t *data, siz
 	return holds > 0;
 }
 
-static bool is_record_of(const struct tt_control *ctl, int rank,
-			 const struct tt_business_card *record)
+/* Does the table have the key of rank 0 that this rank knows? */
+static bool has_root_key(const struct tt_control *ctl, const uint8_t *table, size_t bytes)
 {
-	const uint8_t *root = ctl->ep->peers.business_cards[0].public_key;
+	struct tt_reader r = { .at = table, .left = bytes };
+	struct tt_business_card root;
 
-	return record->rank == rank && record->port &&
-	       (rank || !memcmp(record->public_key, root, TT_PUBLIC_KEY));
+	tt_get_business_card(&r, &root);
+	return !r.failed && !memcmp(root.public_key, ctl->ep->peers.root_key, TT_PUBLIC_KEY);
 }
 
 /* The connection is proof enough of a table from rank 0 itself. A pipe leads to a rank of this process,
@@ -155,22 +156,20 @@ static bool is_record_of(const struct tt_control *ctl, int rank,
 static bool got_table(struct tt_control *ctl, const struct tt_conn *conn, const uint8_t *data,
 		      size_t bytes)
 {
-	struct tt_reader r = { .at = data, .left = bytes - TT_SIGNATURE };
-	struct tt_business_card record;
+	int rc;
 
 	if (ctl->join.has_table || bytes < TT_SIGNATURE)
 		return false;
 	if (conn->peer && !conn->duplex.pipe &&
 	    !is_signed(ctl, conn->peer, data, bytes - TT_SIGNATURE))
 		return true;
-	for (int rank = 0; rank < ctl->nranks; rank++) {
-		tt_get_business_card(&r, &record);
-		if (r.failed || !is_record_of(ctl, rank, &record))
-			return false;
-		ctl->ep->peers.business_cards[rank] = record;
-	}
-	if (!tt_get_end(&r))
+	if (!has_root_key(ctl, data, bytes - TT_SIGNATURE))
 		return false;
+	rc = tt_directory_read(&ctl->ep->peers.directory, data, bytes - TT_SIGNATURE);
+	if (rc < 0)
+		tt_control_no_memory(ctl);
+	if (rc <= 0)
+		return rc < 0;
 	tt_control_send(ctl, TT_TO_CHILDREN, -1, TT_F_TABLE, data, bytes);
 	ctl->join.has_table = true;
 	tt_control_changed(ctl);

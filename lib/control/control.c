@@ -131,8 +131,7 @@ size_t tt_control_memory(struct tt_control *ctl)
 			  sizeof(*ctl->departed.over) + sizeof(*ctl->gather.have) +
 			  sizeof(*ctl->status.last_received) + sizeof(*ctl->log.pair) +
 			  sizeof(*ctl->deadlock.in_cycle);
-	size_t per_peer = sizeof(*ep->peers.business_cards) + sizeof(*ep->peers.best_address) +
-			  sizeof(*ep->peers.dialed);
+	size_t per_peer = sizeof(*ep->peers.best_address) + sizeof(*ep->peers.dialed);
 	size_t bytes = sizeof(*ctl) + (size_t)ctl->nranks * per_rank;
 
 	if (ctl->peer_of)
@@ -142,7 +141,8 @@ size_t tt_control_memory(struct tt_control *ctl)
 	if (ctl->departed.goodbye)
 		bytes += (size_t)ctl->nranks * sizeof(*ctl->departed.goodbye);
 	if (ctl == ep->controls) { /* the oldest one answers for the endpoint */
-		bytes += sizeof(*ep) + (size_t)ep->npeers * per_peer + ep->early_bytes;
+		bytes += sizeof(*ep) + (size_t)ep->npeers * per_peer + ep->early_bytes +
+			 tt_directory_memory(&ep->peers.directory);
 		for (const struct tt_conn *c = ep->conns; c; c = c->next)
 			bytes += sizeof(*c) + c->in_room + c->out.room +
 				 (c->dead ? 0 : tt_duplex_memory(&c->duplex));
@@ -169,14 +169,14 @@ int tt_control_rank(const struct tt_control *ctl, int peer)
 
 void tt_control_number_hosts(struct tt_control *ctl)
 {
-	const struct tt_business_card *all = ctl->ep->peers.business_cards;
+	const struct tt_directory *d = &ctl->ep->peers.directory;
 
 	ctl->nhosts = 0;
 	for (int r = 0; r < ctl->nranks; r++) {
-		uint64_t host = all[tt_control_peer(ctl, r)].host;
+		uint64_t host = tt_directory_host(d, tt_control_peer(ctl, r));
 		int same = 0;
 
-		while (all[tt_control_peer(ctl, same)].host != host)
+		while (tt_directory_host(d, tt_control_peer(ctl, same)) != host)
 			same++;
 		ctl->host_of[r] = same < r ? ctl->host_of[same] : ctl->nhosts++;
 	}
@@ -188,9 +188,12 @@ const int *tt_control_hosts(struct tt_control *ctl, int *ret_nhosts)
 	return ctl->host_of;
 }
 
-const char *tt_control_host_name(const struct tt_control *ctl, int rank)
+void tt_control_host_name(const struct tt_control *ctl, int rank, char *name, size_t bytes)
 {
-	return ctl->ep->peers.business_cards[tt_control_peer(ctl, rank)].name;
+	struct tt_business_card record;
+
+	tt_directory_get(&ctl->ep->peers.directory, tt_control_peer(ctl, rank), &record);
+	snprintf(name, bytes, "%s", record.name);
 }
 
 bool tt_control_same(const struct tt_control *a, const struct tt_control *b)
@@ -198,8 +201,7 @@ bool tt_control_same(const struct tt_control *a, const struct tt_control *b)
 	/* the communicators of one TUTTI_ROOT are one job, with a key pair of rank 0 each */
 	return a->context == b->context &&
 	       !memcmp(a->ep->auth.job, b->ep->auth.job, sizeof(a->ep->auth.job)) &&
-	       !memcmp(a->ep->peers.business_cards[0].public_key,
-		       b->ep->peers.business_cards[0].public_key, TT_PUBLIC_KEY);
+	       !memcmp(a->ep->peers.root_key, b->ep->peers.root_key, TT_PUBLIC_KEY);
 }
 
 int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const void *ctx, char *text,

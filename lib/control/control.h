@@ -139,8 +139,8 @@ int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const voi
 /* Topology: host_of[nranks] and the number of hosts; owned by ctl. */
 const int *tt_control_hosts(struct tt_control *ctl, int *ret_nhosts);
 
-/* The name of the host of a rank; owned by ctl. */
-const char *tt_control_host_name(const struct tt_control *ctl, int rank);
+/* The name of the host of a rank, as far as it fits */
+void tt_control_host_name(const struct tt_control *ctl, int rank, char *name, size_t bytes);
 
 /* Are a and b controls of one communicator? */
 bool tt_control_same(const struct tt_control *a, const struct tt_control *b);

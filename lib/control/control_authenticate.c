@@ -76,7 +76,7 @@ int tt_authenticate_begin(struct tt_dial_attempt *a, struct tt_sock_target *to, 
 	}
 	if (one.until_ns > a->patience.deadline_ns)
 		one.until_ns = a->patience.deadline_ns;
-	one.tls = tt_tls_client(a->ctl->ep->auth.tls, fd, a->dial->to->public_key);
+	one.tls = tt_tls_client(a->ctl->ep->auth.tls, fd, a->dial->to.public_key);
 	rc = one.tls ? tt_tls_handshake(one.tls) : tt_fail(TT_SYSTEM, "no memory for a connection");
 	if (rc == TT_SYSTEM) {
 		tt_tls_close(one.tls);
@@ -110,7 +110,7 @@ static int judge(struct tt_dial_attempt *a, struct tt_authentication *one,
 		 const struct tt_verdict_message *message)
 {
 	const struct tt_dial *dial = a->dial;
-	int holds = tt_verdict_check(a->ctl->ep, one->tls, dial->hello, dial->to->public_key,
+	int holds = tt_verdict_check(a->ctl->ep, one->tls, dial->hello, dial->to.public_key,
 				     message);
 
 	if (holds < 0)

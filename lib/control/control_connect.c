@@ -64,13 +64,7 @@ static void add(struct tt_dial_attempt *a, const struct tt_dial *dial,
 {
 	for (int i = 0; i < (dial->nports > 1 ? dial->nports : 1) && a->n < TT_CANDIDATES; i++)
 		a->list[a->n++] = (struct tt_sock_target){ .address = *address,
-							   .port = dial->to->port + i };
-}
-
-/* Is the record an entry of the table, not a copy of an earlier stage of the join? */
-static bool is_known(const struct tt_control_endpoint *ep, const struct tt_business_card *record)
-{
-	return record->rank < ep->npeers && record == &ep->peers.business_cards[record->rank];
+							   .port = dial->to.port + i };
 }
 
 /* Order of the addresses: loopback within one network namespace, else the address of the latest
@@ -79,9 +73,9 @@ static void choose(const struct tt_control *ctl, const struct tt_dial *dial,
 		   struct tt_dial_attempt *ret_a)
 {
 	const struct tt_control_endpoint *ep = ctl->ep;
-	const struct tt_business_card *me = &ep->peers.business_cards[ep->peer], *to = dial->to;
+	const struct tt_business_card *me = &ep->peers.mine, *to = &dial->to;
 	bool same_netns = me->netns == to->netns;
-	int best = is_known(ep, to) ? ep->peers.best_address[to->rank] - 1 : -1;
+	int best = dial->known ? ep->peers.best_address[to->rank] - 1 : -1;
 	struct tt_dial_attempt *a = ret_a;
 
 	a->one_listener = same_netns;
@@ -111,10 +105,10 @@ static void note_choice(struct tt_control *ctl, const struct tt_dial *dial,
 	static const char *const purposes[] = {
 		[TT_P_REGISTER] = "registration", [TT_P_CONTROL] = "control", [TT_P_DATA] = "data"
 	};
-	const struct tt_business_card *to = dial->to;
+	const struct tt_business_card *to = &dial->to;
 	char where[TT_ENDPOINT_TEXT];
 
-	for (int i = 0; c && is_known(ctl->ep, to) && i < to->naddresses; i++)
+	for (int i = 0; c && dial->known && i < to->naddresses; i++)
 		if (tt_address_equal(&to->addresses[i], &c->address))
 			ctl->ep->peers.best_address[to->rank] = (uint8_t)(i + 1);
 	tt_log(TT_LOG_DEBUG, "rank %d: connected to rank %d (%s) at %s for %s", dial->me,
@@ -178,8 +172,7 @@ static bool has_tried(const struct tt_dial_attempt *a)
 static int give_up(struct tt_control *ctl, const struct tt_dial *dial,
 		   const struct tt_dial_attempt *a)
 {
-	const struct tt_business_card *me = &ctl->ep->peers.business_cards[ctl->ep->peer],
-				      *to = dial->to;
+	const struct tt_business_card *me = &ctl->ep->peers.mine, *to = &dial->to;
 	bool root = dial->purpose == TT_P_REGISTER;
 	char tried[600];
 
@@ -246,8 +239,8 @@ static bool has_left(struct tt_control *ctl, int peer)
 static bool lacks_loopback(const struct tt_control *ctl, const struct tt_dial *dial,
 			   const struct tt_dial_attempt *a)
 {
-	return ctl->ep->peers.business_cards[ctl->ep->peer].netns == dial->to->netns &&
-	       !a->answered && !refusals(a) && !tt_loopback_is_up();
+	return ctl->ep->peers.mine.netns == dial->to.netns && !a->answered && !refusals(a) &&
+	       !tt_loopback_is_up();
 }
 
 /* The reason why a round brought no connection. TT_TIMEOUT: try again | others: retries are
@@ -266,7 +259,7 @@ static int judge_round(struct tt_control *ctl, const struct tt_dial *dial,
 			"rank %d: rank %d is on this host, but the loopback interface is down; bring it up with "
 			"`ip link set lo up`",
 			dial->me, dial->rank);
-	if (has_left(ctl, dial->to->rank))
+	if (has_left(ctl, dial->to.rank))
 		return tt_fail(TT_REMOTE, "rank %d: rank %d has left", dial->me, dial->rank);
 	if (!(dial->stop || ctl->join.has_table) || !refusals(a) || a->answered)
 		return TT_TIMEOUT;
@@ -367,7 +360,7 @@ static void write_hello(const struct tt_control *ctl, struct tt_dial *dial)
 	const struct tt_control_endpoint *ep = ctl->ep;
 	struct tt_hello hello = { .purpose = dial->purpose,
 				  .from = ep->peer,
-				  .to = dial->to->rank,
+				  .to = dial->to.rank,
 				  .channel = dial->channel,
 				  .context = ctl->context,
 				  .epoch = ep->auth.epoch };
@@ -433,14 +426,12 @@ int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64
 {
 	struct tt_control_endpoint *ep = ctl->ep;
 	int peer = tt_control_peer(ctl, rank), rc;
+	struct tt_dial dial = tt_dial_of(ctl, rank, TT_P_CONTROL, deadline_ns);
 	struct tt_duplex duplex;
-	struct tt_dial dial = { .to = &ep->peers.business_cards[peer],
-				.me = me,
-				.rank = named,
-				.purpose = TT_P_CONTROL,
-				.deadline_ns = deadline_ns };
 	bool connected;
 
+	dial.me = me;
+	dial.rank = named;
 	tt_control_lock(ctl);
 	connected = tt_conn_to(ep, peer);
 	tt_control_unlock(ctl);
@@ -461,11 +452,12 @@ int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64
 struct tt_dial tt_dial_of(struct tt_control *ctl, int rank, enum tt_purpose purpose,
 			  uint64_t deadline_ns)
 {
-	int peer = tt_control_peer(ctl, rank);
+	struct tt_dial dial = { .known = true,
+				.me = ctl->rank,
+				.rank = rank,
+				.purpose = purpose,
+				.deadline_ns = deadline_ns };
 
-	return (struct tt_dial){ .to = &ctl->ep->peers.business_cards[peer],
-				 .me = ctl->rank,
-				 .rank = rank,
-				 .purpose = purpose,
-				 .deadline_ns = deadline_ns };
+	tt_directory_get(&ctl->ep->peers.directory, tt_control_peer(ctl, rank), &dial.to);
+	return dial;
 }

@@ -101,18 +101,21 @@ static void state_certificate(const struct tt_control_endpoint *ep, int rank,
 	tt_put_bytes(w, public_key, TT_PUBLIC_KEY);
 }
 
-/* Is the key in the table, or certified by rank 0, as the rank's? 1 | 0 | TT_SYSTEM */
+/* Is the key in the directory, or certified by rank 0, as the rank's? 1 | 0 | TT_SYSTEM */
 static int is_key_of(const struct tt_control_endpoint *ep, int rank,
 		     const struct tt_hello_message *message)
 {
-	const struct tt_business_card *all = ep->peers.business_cards;
+	struct tt_business_card record;
 	uint8_t bytes[STATEMENT];
 	struct tt_writer w = TT_WRITER_INTO(bytes);
 
-	if (tt_public_key_known(all[rank].public_key))
-		return !memcmp(all[rank].public_key, message->public_key, TT_PUBLIC_KEY);
+	const uint8_t *key = rank ? record.public_key : ep->peers.root_key;
+
+	tt_directory_get(&ep->peers.directory, rank, &record);
+	if (tt_public_key_known(key))
+		return !memcmp(key, message->public_key, TT_PUBLIC_KEY);
 	state_certificate(ep, rank, message->public_key, &w);
-	return tt_identity_verify(all[0].public_key, &w, message->certificate);
+	return tt_identity_verify(ep->peers.root_key, &w, message->certificate);
 }
 
 enum tt_verdict tt_hello_check(const struct tt_control_endpoint *ep, struct tt_tls *tls,
@@ -122,8 +125,7 @@ enum tt_verdict tt_hello_check(const struct tt_control_endpoint *ep, struct tt_t
 	struct tt_writer w = TT_WRITER_INTO(bytes);
 	int holds = 1;
 
-	if (hello->purpose != TT_P_REGISTER &&
-	    !tt_public_key_known(ep->peers.business_cards[0].public_key))
+	if (hello->purpose != TT_P_REGISTER && !tt_public_key_known(ep->peers.root_key))
 		return TT_V_EARLY; /* this rank has not registered */
 	if (hello->purpose != TT_P_REGISTER)
 		holds = is_key_of(ep, hello->from, message);
@@ -139,8 +141,10 @@ void tt_certificate_put(const struct tt_control_endpoint *ep, int rank, struct t
 {
 	uint8_t bytes[STATEMENT], signature[TT_SIGNATURE];
 	struct tt_writer statement = TT_WRITER_INTO(bytes);
+	struct tt_business_card record;
 
-	state_certificate(ep, rank, ep->peers.business_cards[rank].public_key, &statement);
+	tt_directory_get(&ep->peers.directory, rank, &record);
+	state_certificate(ep, rank, record.public_key, &statement);
 	if (tt_identity_sign(&ep->auth.identity, &statement, signature))
 		tt_put_bytes(w, signature, sizeof(signature));
 	else
@@ -175,7 +179,7 @@ int tt_table_check(const struct tt_control_endpoint *ep, const uint8_t *table, s
 	int holds;
 
 	state_table(ep, table, bytes, &w);
-	holds = tt_identity_verify(ep->peers.business_cards[0].public_key, &w, signature);
+	holds = tt_identity_verify(ep->peers.root_key, &w, signature);
 	free(w.data);
 	return holds;
 }

@@ -88,9 +88,9 @@ static bool same_job(const struct tt_control_endpoint *a, const struct tt_contro
 static bool is_target(const struct tt_control_endpoint *ep, const struct tt_control_endpoint *mine,
 		      const struct tt_dial *dial)
 {
-	return ep != mine && ep->peer == dial->to->rank &&
+	return ep != mine && ep->peer == dial->to.rank &&
 	       (dial->purpose == TT_P_REGISTER ||
-		!memcmp(ep->auth.identity.public_key, dial->to->public_key, TT_PUBLIC_KEY)) &&
+		!memcmp(ep->auth.identity.public_key, dial->to.public_key, TT_PUBLIC_KEY)) &&
 	       same_job(ep, mine);
 }
 

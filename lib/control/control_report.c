@@ -43,16 +43,16 @@ void tt_control_report(struct tt_control *ctl, uint64_t since_ns, struct tt_rank
 	tt_control_lock(ctl);
 	tt_status_fill(ctl, &own);
 	for (int r = 0; r < ctl->nranks; r++) {
-		const struct tt_business_card *facts =
-			&ctl->ep->peers.business_cards[tt_control_peer(ctl, r)];
 		const struct tt_status *s = r == ctl->rank ? &own : tt_status_of(ctl, r);
 		struct tt_rank_report *report = &ret_report[r];
+		struct tt_business_card record;
 
+		tt_directory_get(&ctl->ep->peers.directory, tt_control_peer(ctl, r), &record);
 		*report = (struct tt_rank_report){ .state = state_of(ctl, r, since_ns),
-						   .pid = (int)facts->pid,
+						   .pid = (int)record.pid,
 						   .started = s->started,
 						   .finished = s->finished };
-		snprintf(report->host, sizeof(report->host), "%s", facts->name);
+		snprintf(report->host, sizeof(report->host), "%s", record.name);
 		memcpy(report->tally, s->tally, sizeof(report->tally));
 	}
 	tt_control_unlock(ctl);

@@ -45,11 +45,10 @@ int tt_endpoint_make(int peer, int npeers, struct tt_control_endpoint **ret_ep)
 	pthread_cond_init(&ep->changed, &attr);
 	pthread_condattr_destroy(&attr);
 	ep->auth.key = tt_key_alloc();
-	ep->peers.business_cards = calloc((size_t)npeers, sizeof(*ep->peers.business_cards));
 	ep->peers.best_address = calloc((size_t)npeers, sizeof(*ep->peers.best_address));
 	ep->peers.dialed = calloc((size_t)npeers, sizeof(*ep->peers.dialed));
-	if (!ep->auth.key || !ep->peers.business_cards || !ep->peers.best_address ||
-	    !ep->peers.dialed)
+	if (!tt_directory_make(&ep->peers.directory, npeers) || !ep->auth.key ||
+	    !ep->peers.best_address || !ep->peers.dialed)
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", peer, npeers);
 	if (rc)
 		tt_endpoint_free(ep);
@@ -115,7 +114,7 @@ void tt_endpoint_free(struct tt_control_endpoint *ep)
 	tt_tls_context_free(ep->auth.tls);
 	tt_key_free(ep->auth.key);
 	tt_identity_free(&ep->auth.identity);
-	free(ep->peers.business_cards);
+	tt_directory_free(&ep->peers.directory);
 	free(ep->peers.best_address);
 	free(ep->peers.dialed);
 	free(ep);

@@ -32,6 +32,7 @@
 #include <sys/uio.h>
 
 #include "control/control.h"
+#include "control/directory.h"
 #include "control/duplex.h"
 #include "control/frame.h"
 #include "control/hello.h"
@@ -73,7 +74,9 @@ struct tt_credentials {
 
 /* Fixed before the first join is complete, except best_address and dialed. */
 struct tt_peers {
-	struct tt_business_card *business_cards; /* [npeers] */
+	struct tt_business_card mine;    /* this rank's business card */
+	uint8_t root_key[TT_PUBLIC_KEY]; /* rank 0's public key; zeros: not known yet */
+	struct tt_directory directory;   /* until joined, only of ranks that have registered here */
 	/* [npeers] 1 + index of the address that led to the peer, 0: none yet */
 	_Atomic uint8_t *best_address;
 	bool *dialed; /* [npeers] locked: a sender of messages connects to the peer */
@@ -358,7 +361,8 @@ void tt_admission_count(struct tt_listener *l, int change);
 /* ---- control_connect.c, not locked ----------------------------------------------------------- */
 
 struct tt_dial {
-	const struct tt_business_card *to;
+	struct tt_business_card to;
+	bool known;   /* from the directory, not from an earlier stage of the join */
 	int me, rank; /* numbers of this rank and of `to` in error texts */
 	enum tt_purpose purpose;
 	int channel;

@@ -69,9 +69,14 @@ struct tt_identity *fuzz_identity(void)
 
 void fuzz_know_ranks(struct tt_control_endpoint *ep)
 {
-	for (int r = 0; r < FUZZ_RANKS; r++)
-		ep->peers.business_cards[r].port = 1;
-	ep->peers.business_cards[0].public_key[0] = 1;
+	struct tt_business_card record = { .port = 1, .public_key = { 1 } };
+
+	ep->peers.root_key[0] = 1;
+	for (int r = 0; r < FUZZ_RANKS; r++) {
+		record.rank = r;
+		fuzz_must(tt_directory_put(&ep->peers.directory, &record), "memory");
+		record.public_key[0] = 0;
+	}
 }
 
 void fuzz_begin_gather(struct tt_control *ctl, uint8_t *all)

@@ -43,8 +43,8 @@ echo "# hops of a join, a death and a shrink: ${few[*]} of 40 ranks, ${many[*]} 
 claim $? "a join, a death and a shrink of 160 ranks take at most twice the hops of 40"
 
 echo "# bytes for each other rank: ${held[0]} after the join, ${held[1]} after the shrink"
-[ ${#held[@]} = 2 ] && awk "BEGIN { exit !(${held[0]} > 0 && ${held[0]} <= 700 && ${held[1]} <= 1200) }"
-claim $? "a rank keeps at most 700 bytes for each other rank after a join, and 1200 after a shrink"
+[ ${#held[@]} = 2 ] && awk "BEGIN { exit !(${held[0]} > 0 && ${held[0]} <= 400 && ${held[1]} <= 600) }"
+claim $? "a rank keeps at most 400 bytes for each other rank after a join, and 600 after a shrink"
 
 $run --help | grep -q -- --schedules && ! $run --seed x 2>/dev/null && [ "$($run --jobs 0 2>&1 >/dev/null | head -c 6)" = "usage:" ]
 claim $? "--help explains; a wrong number is refused"

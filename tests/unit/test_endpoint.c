@@ -32,8 +32,6 @@ static struct fixture make(int rank)
 	cr_assert_eq(tt_endpoint_tls(f.ep), 0);
 	cr_assert_eq(tt_endpoint_listen(f.ep, &(struct tt_ports){ 0 }), 0);
 	cr_assert_eq(tt_control_make(f.ep, 0, rank, N, NULL, &f.ctl), 0);
-	for (int r = 0; r < N; r++)
-		f.ep->peers.business_cards[r].port = 1;
 	f.ctl->join.has_table = f.ctl->join.complete = true;
 	return f;
 }
@@ -279,6 +277,7 @@ Test(endpoint, an_end_after_end_is_no_death_and_any_other_end_is, .timeout = 60)
 static struct tt_tls *welcome_peer(struct fixture *f, int peer)
 {
 	struct tt_unauth *u = calloc(1, sizeof(*u));
+	struct tt_business_card record = { .rank = peer };
 	struct tt_control_endpoint *client;
 	struct tt_verdict_message answer;
 	struct tt_hello_message hello;
@@ -286,9 +285,9 @@ static struct tt_tls *welcome_peer(struct fixture *f, int peer)
 
 	cr_assert_eq(tt_endpoint_make(peer, N, &client), 0);
 	cr_assert_eq(tt_endpoint_authenticate(client, &(struct tt_id){ 0 }), 0);
-	f->ep->peers.business_cards[0].public_key[0] = 1; /* known */
-	memcpy(f->ep->peers.business_cards[peer].public_key, client->auth.identity.public_key,
-	       TT_PUBLIC_KEY);
+	memcpy(record.public_key, client->auth.identity.public_key, TT_PUBLIC_KEY);
+	memcpy(f->ep->peers.root_key, f->ep->auth.identity.public_key, TT_PUBLIC_KEY);
+	cr_assert(tt_directory_put(&f->ep->peers.directory, &record));
 	cr_assert(tls_pair(f->ep->auth.tls, f->ep->auth.key, &ours, &theirs));
 	tt_hello_put(&(struct tt_hello){ .purpose = TT_P_CONTROL, .from = peer, .to = f->ep->peer },
 		     hello.hello);

@@ -24,6 +24,17 @@
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
+/* ep has learned the key of other. */
+static void meet(struct tt_control_endpoint *ep, const struct tt_control_endpoint *other)
+{
+	struct tt_business_card record = { .rank = other->peer, .port = 4000 };
+
+	memcpy(record.public_key, other->auth.identity.public_key, TT_PUBLIC_KEY);
+	cr_assert(tt_directory_put(&ep->peers.directory, &record));
+	if (!other->peer)
+		memcpy(ep->peers.root_key, record.public_key, TT_PUBLIC_KEY);
+}
+
 static struct tt_control_endpoint *endpoint_of(int peer, uint8_t job)
 {
 	struct tt_id id = { .nonce = { job } };
@@ -32,16 +43,8 @@ static struct tt_control_endpoint *endpoint_of(int peer, uint8_t job)
 	cr_assert_eq(tt_endpoint_make(peer, 12, &ep), 0);
 	cr_assert_eq(tt_endpoint_authenticate(ep, &id), 0);
 	cr_assert_eq(tt_endpoint_tls(ep), 0);
-	memcpy(ep->peers.business_cards[peer].public_key, ep->auth.identity.public_key,
-	       TT_PUBLIC_KEY);
+	meet(ep, ep);
 	return ep;
-}
-
-/* ep has learned the key of other. */
-static void meet(struct tt_control_endpoint *ep, const struct tt_control_endpoint *other)
-{
-	memcpy(ep->peers.business_cards[other->peer].public_key, other->auth.identity.public_key,
-	       TT_PUBLIC_KEY);
 }
 
 Test(identity, a_signature_is_of_one_key_and_one_statement, .timeout = 60)
@@ -170,11 +173,15 @@ static struct tt_control *make_rank_9(const struct tt_control_endpoint *root, in
 /* The table that root has signed comes over the connection. false: it is malformed */
 static bool pass_on(struct tt_control *rank_9, const struct tt_control_endpoint *root, bool alter)
 {
+	struct tt_business_card record;
 	struct tt_writer w = { 0 };
 	bool takes;
 
-	for (int r = 0; r < 12; r++)
-		tt_put_business_card(&w, &root->peers.business_cards[r]);
+	for (int r = 0; r < 12; r++) {
+		tt_directory_get(&root->peers.directory, r, &record);
+		record.port = 4000;
+		tt_put_business_card(&w, &record);
+	}
 	tt_table_sign(root, &w);
 	if (alter)
 		w.data[w.have - TT_SIGNATURE - 2] ^= 1; /* of a key */
@@ -203,20 +210,9 @@ static int pass_table(const struct tt_control_endpoint *root, int from, bool alt
 	return broken;
 }
 
-static struct tt_control_endpoint *root_with_table(void)
-{
-	struct tt_control_endpoint *root = endpoint_of(0, 1);
-
-	for (int r = 0; r < 12; r++) {
-		root->peers.business_cards[r].rank = r;
-		root->peers.business_cards[r].port = 4000;
-	}
-	return root;
-}
-
 Test(identity, a_table_that_a_rank_on_its_way_has_altered_ends_the_join, .timeout = 60)
 {
-	struct tt_control_endpoint *root = root_with_table();
+	struct tt_control_endpoint *root = endpoint_of(0, 1);
 	char text[1024];
 
 	cr_assert_eq(pass_table(root, 1, false, text, sizeof(text)), 0, "%s", text);
@@ -229,7 +225,7 @@ Test(identity, a_table_that_a_rank_on_its_way_has_altered_ends_the_join, .timeou
 /* Its connection has proved rank 0, so the rank saves a check of a signature. */
 Test(identity, a_table_from_rank_0_itself_needs_no_signature, .timeout = 60)
 {
-	struct tt_control_endpoint *root = root_with_table();
+	struct tt_control_endpoint *root = endpoint_of(0, 1);
 	char text[1024];
 
 	cr_assert_eq(pass_table(root, 0, true, text, sizeof(text)), 0, "%s", text);
@@ -239,7 +235,7 @@ Test(identity, a_table_from_rank_0_itself_needs_no_signature, .timeout = 60)
 /* Rank 1 of this process, which has checked the table by its own key of rank 0, passes it on. */
 Test(identity, a_table_of_another_rank_0_is_refused_also_within_the_process, .timeout = 60)
 {
-	struct tt_control_endpoint *root = root_with_table(), *other = root_with_table();
+	struct tt_control_endpoint *root = endpoint_of(0, 1), *other = endpoint_of(0, 1);
 
 	for (int same = 0; same < 2; same++) {
 		struct tt_control *ctl;
@@ -262,7 +258,7 @@ Test(identity, a_table_of_another_rank_0_is_refused_also_within_the_process, .ti
 static int dial(struct tt_control *ctl, const struct tt_business_card *to, enum tt_purpose purpose,
 		uint32_t timeout_ms)
 {
-	struct tt_dial dial = { .to = to,
+	struct tt_dial dial = { .to = *to,
 				.me = ctl->rank,
 				.rank = to->rank,
 				.purpose = purpose,
@@ -298,13 +294,14 @@ static int all_meet(struct control_job *m, int rank, struct tt_control *ctl)
 /* Rank 2 dials rank 0 as rank 1. */
 static int connect_as_rank_1(struct control_job *m, int rank, struct tt_control *ctl)
 {
-	const struct tt_business_card *root = &ctl->ep->peers.business_cards[0];
+	struct tt_business_card root;
 
+	tt_directory_get(&ctl->ep->peers.directory, 0, &root);
 	for (int purpose = TT_P_CONTROL; rank == 2 && purpose <= TT_P_DATA; purpose++) {
 		int rc;
 
 		say_to_be(ctl, 1);
-		rc = dial(ctl, root, (enum tt_purpose)purpose, LONG_MS);
+		rc = dial(ctl, &root, (enum tt_purpose)purpose, LONG_MS);
 		say_to_be(ctl, 2);
 		if (!rc)
 			tt_fail(TT_INTERNAL, "rank 0 took rank 2 for rank 1");
@@ -345,17 +342,22 @@ Test(identity, a_server_refuses_a_rank_that_claims_to_be_another, .timeout = 60)
 /* Without the private half */
 static void claim_key_of(struct tt_control *ctl, int peer)
 {
+	struct tt_business_card record;
+
 	tt_control_lock(ctl);
-	memcpy(ctl->ep->auth.identity.public_key, ctl->ep->peers.business_cards[peer].public_key,
-	       TT_PUBLIC_KEY);
+	tt_directory_get(&ctl->ep->peers.directory, peer, &record);
+	memcpy(ctl->ep->auth.identity.public_key, record.public_key, TT_PUBLIC_KEY);
 	tt_control_unlock(ctl);
 }
 
 /* Rank 2 answers as rank 1, at an address that rank 0 takes for rank 1's. */
 static int answer_as_rank_1(struct control_job *m, int rank, struct tt_control *ctl)
 {
-	struct tt_business_card to = ctl->ep->peers.business_cards[1];
+	struct tt_business_card to, other;
 	int rc;
+
+	tt_directory_get(&ctl->ep->peers.directory, 1, &to);
+	tt_directory_get(&ctl->ep->peers.directory, 2, &other);
 
 	if (rank == 2) {
 		say_to_be(ctl, 1);
@@ -366,7 +368,7 @@ static int answer_as_rank_1(struct control_job *m, int rank, struct tt_control *
 		claim_key_of(ctl, 2);
 	} else if (!rank) {
 		control_job_reached(m, 2, 1, LONG_MS);
-		to.port = ctl->ep->peers.business_cards[2].port;
+		to.port = other.port;
 		rc = dial(ctl, &to, TT_P_DATA, 500);
 		atomic_store(&m->report[0].progress, 1);
 		if (!rc)
@@ -391,6 +393,7 @@ Test(identity, a_client_refuses_a_rank_that_claims_to_be_another, .timeout = 60)
 /* Rank 2 knows the number of the communicator of ranks 0 and 1, and says to be its third rank. */
 static int intrude(struct control_job *m, struct tt_control *ctl, uint64_t context)
 {
+	struct tt_business_card record;
 	struct tt_control *theirs;
 	int rc;
 
@@ -400,11 +403,12 @@ static int intrude(struct control_job *m, struct tt_control *ctl, uint64_t conte
 	if (rc)
 		return fail(m, 2);
 	for (int to = 0; to < 2 && !rc; to++)
-		for (int purpose = TT_P_CONTROL; purpose <= TT_P_DATA && !rc; purpose++)
-			if (dial(theirs, &ctl->ep->peers.business_cards[to],
-				 (enum tt_purpose)purpose, LONG_MS) != TT_REMOTE ||
+		for (int purpose = TT_P_CONTROL; purpose <= TT_P_DATA && !rc; purpose++) {
+			tt_directory_get(&ctl->ep->peers.directory, to, &record);
+			if (dial(theirs, &record, (enum tt_purpose)purpose, LONG_MS) != TT_REMOTE ||
 			    !strstr(tt_error_text(), "this rank is no member of the communicator"))
 				rc = fail(m, 2);
+		}
 	/* over the connections that the three ranks have had */
 	tt_control_raise(theirs, TT_REMOTE, 1, "rank 1 is dead, says rank 2");
 	tt_control_free(theirs);
