@@ -110,6 +110,7 @@ const struct tt_algorithm tt_reduce_scatter_linear = {
 	.help = "few ranks: one step, sums in rank order",
 	.source = SOURCE,
 	.symmetry = tt_rotates_in_rank_order,
+	.slots = true,
 	.build = reduce_scatter,
 };
 
@@ -119,6 +120,7 @@ const struct tt_algorithm tt_allgather_linear = {
 	.help = "few ranks: one step",
 	.source = SOURCE,
 	.symmetry = tt_rotates,
+	.slots = true,
 	.build = allgather,
 };
 
@@ -127,6 +129,7 @@ const struct tt_algorithm tt_broadcast_linear = {
 	.name = "direct",
 	.help = "few ranks: one step",
 	.source = SOURCE,
+	.slots = true,
 	.build = broadcast,
 };
 
@@ -136,6 +139,7 @@ const struct tt_algorithm tt_alltoall_linear = {
 	.help = "every pair exchanges its blocks",
 	.source = SOURCE,
 	.symmetry = tt_rotates,
+	.slots = true,
 	.build = alltoall,
 };
 
@@ -144,6 +148,7 @@ const struct tt_algorithm tt_gather_linear = {
 	.name = "direct",
 	.help = "every rank sends to the root",
 	.source = SOURCE,
+	.slots = true,
 	.build = gather,
 };
 
@@ -152,5 +157,6 @@ const struct tt_algorithm tt_scatter_linear = {
 	.name = "direct",
 	.help = "the root sends to every rank",
 	.source = SOURCE,
+	.slots = true,
 	.build = scatter,
 };

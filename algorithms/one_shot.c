@@ -33,5 +33,6 @@ const struct tt_algorithm tt_allreduce_one_shot = {
 	.source =
 		"Thakur, Rabenseifner and Gropp 2005, Optimization of collective communication operations in MPICH",
 	.symmetry = tt_rotates_in_rank_order,
+	.slots = true,
 	.build = build,
 };

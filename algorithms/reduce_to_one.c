@@ -76,5 +76,6 @@ const struct tt_algorithm tt_reduce_to_one = {
 	.name = "reduce-to-one",
 	.help = "small messages: the root sums in rank order",
 	.source = SOURCE,
+	.slots = true,
 	.build = reduce,
 };

@@ -122,6 +122,7 @@ enum {
 
 #define TT_SLOT_LINE 56 /* bytes of a small post in each cache line */
 #define TT_SLOT_SMALL (6 * TT_SLOT_LINE)
+#define TT_SLOT_DEPTH 16 /* slots of a rank: how far it may be ahead of the slowest reader */
 #define TT_SLOT_BYTES (64u << 10)
 #define TT_SLOT_PAIR_BYTES (256u << 10) /* the same, where the host has two ranks only */
 /* most ranks of a host for posts of more than TT_SLOT_SMALL bytes */
@@ -218,19 +219,21 @@ struct tt_transport {
 /* Shared-memory slots: each rank writes its own slot, every reachable rank of the host reads it. */
 struct tt_slot_ops {
 	/* Post bytes (1..TT_SLOT_BYTES, or TT_SLOT_PAIR_BYTES; at most TT_SLOT_SMALL where more than TT_SLOT_RANKS ranks
-	 * take part) to this rank's slot. number counts the endpoint's posts from 1. Every rank
-	 * posts every number, with a length that the others know, and posts a number only after it
-	 * has polled the previous number of all other ranks. nontemporal: more than TT_SLOT_SMALL
+	 * take part) to this rank's slot. number counts the rounds of the endpoint from 1. All ranks
+	 * know which ranks post in a round, and their lengths. A rank posts only when all other ranks
+	 * have read all they need of the round TT_SLOT_DEPTH before, and, for more than
+	 * TT_SLOT_SMALL bytes, of the last round in which it used the page of this number: it knows
+	 * that by their posts of later rounds or by `released`. nontemporal: more than TT_SLOT_SMALL
 	 * bytes are written past the caches. data may be the room of this number: it is written
 	 * already. Wakes dozing peers. */
 	void (*post)(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
 		     uint32_t stamp, bool nontemporal);
-	/* The page of this rank's post `number`, for more than TT_SLOT_SMALL bytes: writable when this
-	 * rank has polled the previous number of all other ranks */
+	/* The page of this rank's post `number`, for more than TT_SLOT_SMALL bytes: one for odd
+	 * numbers, one for even ones; writable when the number may be posted */
 	void *(*room)(struct tt_endpoint *ep, uint64_t number);
 	/* Poll the slot of peer. 1: posted; *ret_data are the bytes: up to TT_SLOT_SMALL as lines,
-	 * TT_SLOT_LINE bytes in each 64; readable until this rank posts the next number | 0: not
-	 * posted yet | TT_USAGE: the post has another stamp or length. */
+	 * TT_SLOT_LINE bytes in each 64; readable until this rank posts a later number or
+	 * releases this one | 0: not posted yet | TT_USAGE: the post has another stamp or length. */
 	int (*poll)(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp,
 		    const void **ret_data);
 	/* This rank has read bytes of peer's post of more than TT_SLOT_SMALL bytes, which it polled,
@@ -238,6 +241,10 @@ struct tt_slot_ops {
 	 * the lines (tt_own_lines), so that the next post to them is fast. */
 	void (*own)(struct tt_endpoint *ep, int peer, uint64_t number, const void *data,
 		    size_t bytes);
+	/* This rank has read all it needs of the rounds up to number. Wakes dozing peers. */
+	void (*release)(struct tt_endpoint *ep, uint64_t number);
+	/* The last number that peer has released, 0: none */
+	uint64_t (*released)(struct tt_endpoint *ep, int peer);
 };
 
 /* ---- peer memory ----------------------------------------------------------------------------- */

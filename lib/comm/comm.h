@@ -116,13 +116,23 @@ struct tt_stores {
 };
 #define TT_STORES_SIZES 6
 
+/* local/slots.h: rounds of posts to shared-memory slots. A rank has finished a round when it has read
+ * all it needs of it. */
+struct tt_comm_rounds {
+	uint64_t now;      /* the current round, 0: none was yet */
+	uint64_t finished; /* all ranks have finished the rounds up to this one */
+	uint64_t released; /* the others know, or will, that this rank has finished up to here */
+	uint64_t page[2];  /* last round in which this rank posted its even, its odd page */
+	uint64_t read;     /* last round in which this rank polled a page */
+};
+
 /* run: numbers of calls */
 struct tt_comm_calls {
 	uint64_t seq; /* collectives started */
 	/* digest of all collectives; its high half is the stamp of the newest */
 	uint64_t history;
-	uint64_t slot_posts;
-	struct tt_stores slot_stores[TT_STORES_SIZES];                 /* allreduces by slots */
+	struct tt_comm_rounds rounds;
+	struct tt_stores slot_stores[TT_STORES_SIZES];                 /* collectives by slots */
 	struct tt_stores message_stores[TT_SENDRECV][TT_STORES_SIZES]; /* collectives by messages */
 	uint64_t *p2p_sent, *p2p_received; /* [nranks] point-to-point messages */
 	/* [nranks] last collective in which this rank received a message from each rank */

@@ -1,27 +1,28 @@
 /*
- * express.c - the way by slots: allreduces of up to 64 KiB among few ranks of one host, one-shot, and
- * of any size between two (slot_pair.c)
+ * express.c - the way by slots: collectives whose posts have up to 64 KiB (allreduce) or 16 KiB, among
+ * few ranks of one host, in one step; and allreduces of any size between two ranks (slot_pair.c)
  *
- * Where the ranks of a communicator share one host's memory, one-shot runs without messages. Agreed
- * facts decide, so all ranks take this way or none:
- *   1  post: this rank's bytes go to a shared-memory slot, where all others read them; there is no
- *      acknowledgement, and no room to wait for
- *   2  when the posts of all ranks are there, they are summed in rank order, directly from the
- *      slots: the bits of one-shot
+ * Where the ranks of a communicator share one host's memory, algorithms of one step run without
+ * messages. The form of the collective (form.h) says who gives and who takes. Agreed facts decide, so
+ * all ranks take this way or none:
+ *   1  post: each giver's input goes to a shared-memory slot, where all others read it
+ *   2  take: when the posts of all givers are there, a taker copies its pieces of them, or sums
+ *      them in rank order, directly from the slots: the bits of one-shot, reduce-to-one and direct
+ *   3  release: where not all ranks post, takers say that they have read (slots.h)
  *
  *   advance   called by run for an operation of this way
  *   again     called by tt_run_cached for a call like one that went before, without an operation.
- *             If the other ranks are late, the call goes on as an operation that has posted already
+ *             If the other ranks are late, the call goes on as an operation
  */
 #include <string.h>
 
+#include "local/form.h"
 #include "local/slots.h"
 #include "local/ways.h"
 #include "run/number.h"
 #include "run/run.h"
 #include "run/stores.h"
 
-extern const struct tt_algorithm tt_allreduce_one_shot;
 _Static_assert(TT_SLOT_RANKS <= TT_MAX_SOURCES, "one sum takes the posts of all ranks");
 _Static_assert(TT_EXPRESS_RANKS <= TT_SLOT_RANKS && TT_EXPRESS_BYTES <= TT_SLOT_BYTES,
 	       "a slot holds every call that the plan binds to slots");
@@ -30,51 +31,148 @@ _Static_assert(TT_EXPRESS_RANKS <= TT_SLOT_RANKS && TT_EXPRESS_BYTES <= TT_SLOT_
 static bool fits_pair(const struct tt_op *op)
 {
 	return op->comm->nranks == 2 && op->call.request->collective == TT_ALLREDUCE &&
-	       op->bound.cached->algorithm->in_place;
+	       op->bound.block > 0 && op->bound.cached->algorithm->in_place;
 }
 
 static bool fits(const struct tt_op *op)
 {
-	tuttiComm_t c = op->comm;
+	const struct tt_connectivity facts = tt_comm_connectivity(op->comm);
 
-	return c->paths.slots && op->bound.tiles.total > 0 &&
-	       (fits_pair(op) ||
-		(op->bound.cached->algorithm == &tt_allreduce_one_shot &&
-		 op->bound.tiles.total <= TT_SLOT_BYTES && c->nranks <= TT_SLOT_RANKS));
+	return op->comm->paths.slots &&
+	       (fits_pair(op) || tt_plan_on_slots(op->bound.plan, &facts, op->bound.block));
 }
 
-static inline void sum(tuttiComm_t c, tt_reduce_fn *reduce, void *out, const void *in,
-		       const void *const *posts, size_t bytes, size_t element_bytes)
+#define INLINE static inline __attribute__((always_inline)) /* so that forms are folded */
+
+/* ---- post ------------------------------------------------------------------------------------ */
+
+/* May this rank begin the round? 1 | 0: *ret_missing reads an older post of this rank */
+INLINE int ready(tuttiComm_t c, const struct tt_form *f, int *ret_missing)
 {
-	size_t step = bytes <= TT_SLOT_SMALL ? TT_SLOT_LINE : bytes;
-
-	if (bytes > TT_SLOT_SMALL && c->nranks == 2) {
-		tt_slots_sum_pair(c, reduce, out, NULL, in, posts[!c->rank], bytes, element_bytes);
-		bytes = 0;
-	}
-	for (size_t line = 0, at = 0; at < bytes; line++, at += step) {
-		const void *src[TT_SLOT_RANKS];
-		size_t some = bytes - at < step ? bytes - at : step;
-
-		for (int r = 0; r < c->nranks; r++)
-			src[r] = r == c->rank ? (const char *)in + at
-					      : (const char *)posts[r] + line * TT_LINE;
-		reduce((char *)out + at, NULL, src, c->nranks, some / element_bytes);
-	}
-	for (int r = 0; r < c->nranks; r++)
-		c->calls.last_received[r] = c->calls.seq;
+	return !tt_form_gives(f, f->rank) || tt_slots_ready(c, tt_form_given(f), ret_missing);
 }
 
-static inline void post(tuttiComm_t c, const void *in, size_t bytes, uint32_t stamp)
+INLINE void post(tuttiComm_t c, const struct tt_form *f, const void *in, uint32_t stamp)
 {
+	size_t bytes = tt_form_given(f);
 	struct tt_stores_call call;
 
-	if (tt_likely(bytes < TT_STORES_LEAST)) {
+	if (!tt_form_gives(f, f->rank)) {
+		tt_slots_pass(c);
+	} else if (tt_likely(bytes < TT_STORES_LEAST)) {
 		tt_slots_post(c, in, bytes, stamp, false);
+	} else {
+		call = tt_stores_next(c->calls.slot_stores, bytes);
+		tt_slots_copy(c, &call, in, bytes, stamp);
+	}
+}
+
+/* ---- take ------------------------------------------------------------------------------------ */
+
+/* The posts that this rank takes, from rank *from on, as tt_slots_poll */
+INLINE int poll(tuttiComm_t c, const struct tt_form *f, uint32_t stamp, const void **posts,
+		int *from)
+{
+	size_t bytes = tt_form_given(f);
+
+	if (tt_form_is_full(f))
+		return tt_slots_poll(c, bytes, stamp, posts, from);
+	for (int r = tt_form_takes(f, f->rank) ? *from : f->nranks; r < f->nranks; r++) {
+		int rc = r == f->rank || !tt_form_gives(f, r)
+				 ? 1
+				 : tt_slots_poll_peer(c, r, bytes, stamp, &posts[r]);
+
+		*from = r;
+		if (rc <= 0)
+			return rc;
+	}
+	return 1;
+}
+
+/* The bytes of a giver's input in its post: `there` bytes from its beginning, `room` bytes together. In
+ * lines, flags lie between them. */
+struct stretch {
+	size_t there, room;
+};
+
+INLINE struct stretch stretch_of(const struct tt_form *f, size_t from)
+{
+	if (tt_form_given(f) > TT_SLOT_SMALL)
+		return (struct stretch){ from, f->block };
+	return (struct stretch){ from + from / TT_SLOT_LINE * (TT_LINE - TT_SLOT_LINE),
+				 TT_SLOT_LINE - from % TT_SLOT_LINE };
+}
+
+/* The stretch after `bytes` bytes of s, to the end of a line */
+INLINE struct stretch next_line(struct stretch s, size_t bytes)
+{
+	return (struct stretch){ s.there + bytes + TT_LINE - TT_SLOT_LINE, TT_SLOT_LINE };
+}
+
+INLINE void sum(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, char *out,
+		const char *in, const void *const *posts, size_t element_bytes)
+{
+	size_t from = tt_form_from(f), some;
+	struct stretch s = stretch_of(f, from);
+
+	if (tt_form_given(f) > TT_SLOT_SMALL && f->nranks == 2) {
+		tt_slots_sum_pair(c, reduce, out, NULL, in + from,
+				  (const char *)posts[!f->rank] + from, f->block, element_bytes);
 		return;
 	}
-	call = tt_stores_next(c->calls.slot_stores, bytes);
-	tt_slots_copy(c, &call, in, bytes, stamp);
+	for (size_t at = 0; at < f->block; at += some, s = next_line(s, some)) {
+		const void *src[TT_SLOT_RANKS];
+
+		some = f->block - at < s.room ? f->block - at : s.room;
+		for (int r = 0; r < f->nranks; r++)
+			src[r] = r == f->rank ? in + from + at : (const char *)posts[r] + s.there;
+		reduce(out + at, NULL, src, f->nranks, some / element_bytes);
+	}
+}
+
+INLINE void copy_post(tuttiComm_t c, const struct tt_form *f, char *out, const char *post)
+{
+	struct stretch s = stretch_of(f, tt_form_from(f));
+	size_t some;
+
+	if (tt_form_given(f) > TT_SLOT_SMALL && f->nranks == 2) {
+		tt_slots_copy_pair(c, out, post + s.there, f->block, false);
+		return;
+	}
+	for (size_t at = 0; at < f->block; at += some, s = next_line(s, some)) {
+		some = f->block - at < s.room ? f->block - at : s.room;
+		memcpy(out + at, post + s.there, some);
+	}
+}
+
+/* This rank's own piece comes first: those of others may overwrite its input. */
+INLINE void copy(tuttiComm_t c, const struct tt_form *f, char *out, const char *in,
+		 const void *const *posts)
+{
+	char *to = out + tt_form_to(f, f->rank);
+
+	if (tt_form_has_input(f, f->rank) && to != in + tt_form_from(f))
+		memcpy(to, in + tt_form_from(f), f->block);
+	for (int r = 0; r < f->nranks; r++)
+		if (r != f->rank && tt_form_gives(f, r))
+			copy_post(c, f, out + tt_form_to(f, r), posts[r]);
+}
+
+/* The posts of all givers are there: take them, and end the round. */
+INLINE void take(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, void *out,
+		 const void *in, const void *const *posts, size_t element_bytes)
+{
+	if (tt_form_takes(f, f->rank)) {
+		if (f->need->reduces)
+			sum(c, f, reduce, out, in, posts, element_bytes);
+		else
+			copy(c, f, out, in, posts);
+		for (int r = 0; r < f->nranks; r++)
+			if (tt_form_gives(f, r))
+				c->calls.last_received[r] = c->calls.seq;
+	}
+	if (!tt_form_is_full(f))
+		tt_slots_release(c, tt_form_given(f));
 }
 
 /* ---- as an operation ------------------------------------------------------------------------- */
@@ -83,22 +181,26 @@ static int advance(struct tt_op *op)
 {
 	tuttiComm_t c = op->comm;
 	const struct tt_op_bound *b = &op->bound;
+	const struct tt_form f = tt_form_of(c, op->call.request->collective, op->call.request->root,
+					    b->block);
 	const void *posts[TT_SLOT_RANKS];
 	int rc;
 
-	if (b->tiles.total > TT_SLOT_BYTES)
+	if (tt_form_given(&f) > TT_SLOT_BYTES)
 		return tt_slot_pair_advance(op);
 	if (!op->slots.posted) {
+		if (!ready(c, &f, &op->slots.awaited))
+			return 0;
 		tt_fault_point(c);
-		post(c, b->base[TT_IN], b->tiles.total, op->call.stamp);
+		post(c, &f, b->base[TT_IN], op->call.stamp);
 		op->slots.posted = true;
 	}
 	op->slots.awaited = 0;
-	rc = tt_slots_poll(c, b->tiles.total, op->call.stamp, posts, &op->slots.awaited);
+	rc = poll(c, &f, op->call.stamp, posts, &op->slots.awaited);
 	if (rc <= 0)
 		return rc;
 	tt_fault_point(c);
-	sum(c, b->reduce, b->base[TT_OUT], b->base[TT_IN], posts, b->tiles.total, b->element_bytes);
+	take(c, &f, b->reduce, b->base[TT_OUT], b->base[TT_IN], posts, b->element_bytes);
 	op->cursors.nfinished = op->cursors.n;
 	return 1;
 }
@@ -115,60 +217,96 @@ int tt_slots_wait_for(const struct tt_op *op, uint32_t i, struct tt_endpoint **r
 static bool prepare(struct tt_plan_row *row, const struct tt_op *op,
 		    const struct tt_extents *extents)
 {
+	const struct tt_request *r = op->call.request;
+	const struct tt_form f = tt_form_of(op->comm, r->collective, r->root, op->bound.block);
+
 	(void)row;
 	(void)extents;
-	return op->bound.tiles.total < TT_SINGLE_COPY_BYTES && op->call.request->op != tuttiAvg;
+	return tt_form_given(&f) < TT_SINGLE_COPY_BYTES && r->op != tuttiAvg;
 }
 
-/* in place or apart, and neither is NULL */
-static bool buffers_fit(const void *in, const void *out, size_t bytes)
+/* No needed buffer is NULL; they are in place (this rank's own piece stays where it is) or apart. */
+INLINE bool buffers_fit(const struct tt_form *f, const char *in, const char *out)
 {
-	return in && out && (in == out || tt_apart(in, bytes, out, bytes));
+	bool input = tt_form_has_input(f, f->rank), takes = tt_form_takes(f, f->rank);
+
+	if ((input && !in) || (takes && !out))
+		return false;
+	return !input || !takes || in + tt_form_from(f) == out + tt_form_to(f, f->rank) ||
+	       tt_apart(in, tt_form_given(f), out, tt_form_taken(f));
 }
 
 static __attribute__((noinline)) int go_on(tuttiComm_t c, const struct tt_plan_row *row,
-					   const void *in, void *out)
+					   const void *in, void *out, bool posted)
 {
 	bool barrier = row->call.op == TT_CALL_BARRIER;
 	struct tt_request r = {
-		.collective = TT_ALLREDUCE,
+		.collective = row->call.collective,
 		.barrier = barrier,
 		.in = in,
 		.out = out,
 		.count = row->call.count,
 		.type = row->call.type,
 		.op = barrier ? tuttiBor : row->call.op,
-		.root = -1,
+		.root = row->call.root,
 		.comm = c,
 	};
 	struct tt_op op;
 
 	tt_op_init(&op, &r);
 	tt_op_resume(&op, &tt_slot_way);
+	op.slots.posted = posted;
 	return tt_run(&op);
 }
 
-static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, void *out)
+INLINE int call_again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, void *out,
+		      unsigned collective)
 {
+	const struct tt_form f = tt_form_of(c, collective, row->call.root, row->bytes);
 	const void *posts[TT_SLOT_RANKS];
 	uint32_t stamp, spins;
 	int rc, from = 0;
 
-	if (tt_unlikely(!buffers_fit(in, out, row->bytes)))
+	if (tt_unlikely(!buffers_fit(&f, in, out)))
 		return 1;
 	spins = tt_wait_spins(c);
 	stamp = tt_number_call(c, &row->call, row->digest);
-	post(c, in, row->bytes, stamp);
-	while ((rc = tt_slots_poll(c, row->bytes, stamp, posts, &from)) == 0 && spins-- > 0)
+	if (tt_unlikely(!ready(c, &f, &from)))
+		return go_on(c, row, in, out, false);
+	post(c, &f, in, stamp);
+	while ((rc = poll(c, &f, stamp, posts, &from)) == 0 && spins-- > 0)
 		tt_cpu_relax();
 	if (tt_unlikely(rc <= 0))
-		return go_on(c, row, in, out);
-	sum(c, row->reduce, out, in, posts, row->bytes, row->bytes / row->key.count);
+		return go_on(c, row, in, out, true);
+	take(c, &f, row->reduce, out, in, posts, row->bytes / row->key.count);
 	tt_control_done(c->ctl, c->calls.seq);
 	atomic_store_explicit(&c->calls.operations,
 			      atomic_load_explicit(&c->calls.operations, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
 	return 0;
+}
+
+/* The form of each collective is folded into its own copy of call_again. */
+static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, void *out)
+{
+	switch (row->call.collective) {
+	case TT_ALLREDUCE:
+		return call_again(c, row, in, out, TT_ALLREDUCE);
+	case TT_REDUCE:
+		return call_again(c, row, in, out, TT_REDUCE);
+	case TT_BROADCAST:
+		return call_again(c, row, in, out, TT_BROADCAST);
+	case TT_ALLGATHER:
+		return call_again(c, row, in, out, TT_ALLGATHER);
+	case TT_REDUCE_SCATTER:
+		return call_again(c, row, in, out, TT_REDUCE_SCATTER);
+	case TT_ALLTOALL:
+		return call_again(c, row, in, out, TT_ALLTOALL);
+	case TT_GATHER:
+		return call_again(c, row, in, out, TT_GATHER);
+	default:
+		return call_again(c, row, in, out, TT_SCATTER);
+	}
 }
 
 const struct tt_way tt_slot_way = {

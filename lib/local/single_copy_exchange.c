@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "local/single_copy.h"
+#include "local/slots.h"
 #include "local/ways.h"
 
 _Static_assert(sizeof(struct tt_smsc_addresses) <= 2 * TT_SLOT_LINE, "addresses take two lines");
@@ -45,6 +46,8 @@ int tt_smsc_start(struct tt_op *op)
 		tt_pscw_post(op);
 		return 1;
 	}
+	if (!tt_slots_ready(op->comm, sizeof(*mine), &op->slots.awaited))
+		return 0;
 	tt_smsc_report(op, mine);
 	describe(op, op->bound.base[TT_IN], tt_smsc_in_bytes(op, op->comm->rank), &mine->in);
 	describe(op, op->bound.base[TT_OUT], tt_smsc_out_bytes(op), &mine->out);

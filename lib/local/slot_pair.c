@@ -29,6 +29,19 @@ void tt_slots_sum_pair(tuttiComm_t c, tt_reduce_fn *reduce, char *out, char *roo
 	}
 }
 
+void tt_slots_copy_pair(tuttiComm_t c, char *out, const char *theirs, size_t bytes, bool past)
+{
+	for (size_t at = 0; at < bytes; at += OWNED) {
+		size_t some = bytes - at < OWNED ? bytes - at : OWNED;
+
+		if (past)
+			tt_copy_nontemporal(out + at, theirs + at, some);
+		else
+			memcpy(out + at, theirs + at, some);
+		tt_slots_own(c, theirs + at, some);
+	}
+}
+
 /* A piece of the call: bytes at `keep` are summed by this rank, bytes at `give` by the other. Parts
  * begin at whole lines, so at whole elements. */
 struct piece {
@@ -71,14 +84,8 @@ static void sum(struct tt_op *op, const struct piece *p, const char *theirs)
 
 static void take(struct tt_op *op, const struct piece *p, const char *theirs)
 {
-	char *out = op->bound.base[TT_OUT] + p->give;
-
-	for (size_t at = 0; at < p->give_bytes; at += OWNED) {
-		size_t left = p->give_bytes - at, some = left < OWNED ? left : OWNED;
-
-		tt_op_copy(op, TT_OUT, out + at, theirs + at, some);
-		tt_slots_own(op->comm, theirs + at, some);
-	}
+	tt_slots_copy_pair(op->comm, op->bound.base[TT_OUT] + p->give, theirs, p->give_bytes,
+			   op->bound.past);
 	op->slots.done += p->keep_bytes + p->give_bytes;
 }
 
@@ -90,6 +97,8 @@ int tt_slot_pair_advance(struct tt_op *op)
 	int rc;
 
 	if (!op->slots.posted) {
+		if (!tt_slots_ready(c, p.give_bytes, &op->slots.awaited))
+			return 0;
 		tt_fault_point(c);
 		give(op, &p);
 		op->slots.posted = true;

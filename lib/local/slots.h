@@ -1,30 +1,65 @@
-/* slots.h - shared-memory slots of a communicator: post to all ranks, poll the posts of all ranks.
- * Used by express.c, slot_pair.c and the single copy. */
+/*
+ * slots.h - shared-memory slots of a communicator: rounds in which ranks post for all others
+ *
+ * Used by express.c, slot_pair.c and the single copy. Rounds are numbered alike on all ranks. A rank
+ * begins each round, and then posts or not. Its post overwrites an older one, which all ranks must
+ * have finished reading: a rank has finished all rounds before one in which it has posted, and those
+ * that it has released.
+ */
 #ifndef TT_SLOTS_H
 #define TT_SLOTS_H
 
 #include "run/op.h"
 #include "run/stores.h"
 
-/* Post data where every rank of the communicator can read it. Posts of all ranks are numbered
- * alike; a rank posts only when it has seen the previous post of every other rank. */
+/* a rank that only reads small posts releases them after so many rounds */
+#define TT_SLOT_RELEASE (TT_SLOT_DEPTH / 2)
+
+/* slots.c: tt_slots_ready, when the releases of other ranks decide */
+int tt_slots_await_release(tuttiComm_t c, uint64_t round, int *ret_missing);
+
+/* May this rank post `bytes` in the next round? 1 | 0: *ret_missing reads an older post */
+static inline int tt_slots_ready(tuttiComm_t c, size_t bytes, int *ret_missing)
+{
+	struct tt_comm_rounds *r = &c->calls.rounds;
+	uint64_t next = r->now + 1, older = next > TT_SLOT_DEPTH ? next - TT_SLOT_DEPTH : 0;
+
+	if (bytes > TT_SLOT_SMALL && r->page[next & 1] > older)
+		older = r->page[next & 1];
+	return tt_likely(older <= r->finished) ? 1 : tt_slots_await_release(c, older, ret_missing);
+}
+
+/* Begin a round without a post of this rank. */
+static inline void tt_slots_pass(tuttiComm_t c)
+{
+	c->calls.rounds.now++;
+}
+
+/* Begin a round with a post: data, where every rank of the communicator can read them. Allowed when
+ * tt_slots_ready, or when all ranks have posted in the round before. */
 static inline void tt_slots_post(tuttiComm_t c, const void *data, size_t bytes, uint32_t stamp,
 				 bool nontemporal)
 {
-	c->paths.slots->slot_ops->post(c->paths.slots, data, bytes, ++c->calls.slot_posts, stamp,
-				       nontemporal);
+	struct tt_comm_rounds *r = &c->calls.rounds;
+
+	r->now++;
+	if (bytes > TT_SLOT_SMALL)
+		r->page[r->now & 1] = r->now;
+	c->paths.slots->slot_ops->post(c->paths.slots, data, bytes, r->now, stamp, nontemporal);
 }
 
 /* The current post of one peer: 1 there, *ret_data points at it | 0 not yet | < 0 */
 static inline int tt_slots_poll_peer(tuttiComm_t c, int peer, size_t bytes, uint32_t stamp,
 				     const void **ret_data)
 {
-	return c->paths.slots->slot_ops->poll(c->paths.slots, peer, bytes, c->calls.slot_posts,
+	if (bytes > TT_SLOT_SMALL)
+		c->calls.rounds.read = c->calls.rounds.now;
+	return c->paths.slots->slot_ops->poll(c->paths.slots, peer, bytes, c->calls.rounds.now,
 					      stamp, ret_data);
 }
 
-/* The posts of all other ranks, from rank *from on; *from is the first whose post is missing. 1 all
- * there, data[rank] points at each | 0 not yet | < 0 */
+/* The posts of all other ranks, from rank *from on, in a round in which all post and poll; *from is
+ * the first whose post is missing. 1 all there, data[rank] points at each | 0 not yet | < 0 */
 static inline int tt_slots_poll(tuttiComm_t c, size_t bytes, uint32_t stamp, const void **data,
 				int *from)
 {
@@ -35,7 +70,21 @@ static inline int tt_slots_poll(tuttiComm_t c, size_t bytes, uint32_t stamp, con
 		if (rc <= 0)
 			return rc;
 	}
+	c->calls.rounds.finished = c->calls.rounds.released = c->calls.rounds.now - 1;
 	return 1;
+}
+
+/* This rank has finished the current round, in which not all ranks post and poll. Pages are released
+ * at once: each rank has two of them. */
+static inline void tt_slots_release(tuttiComm_t c, size_t bytes)
+{
+	struct tt_comm_rounds *r = &c->calls.rounds;
+
+	if (bytes <= TT_SLOT_SMALL && r->read <= r->released &&
+	    r->now - r->released < TT_SLOT_RELEASE)
+		return;
+	r->released = r->now;
+	c->paths.slots->slot_ops->release(c->paths.slots, r->now);
 }
 
 /* Post data by the stores of `call`. */
@@ -51,18 +100,19 @@ static inline void tt_slots_copy(tuttiComm_t c, const struct tt_stores_call *cal
 /* The page of this rank's next post, which it writes itself, when the posts of all ranks are there */
 static inline char *tt_slots_room(tuttiComm_t c)
 {
-	return c->paths.slots->slot_ops->room(c->paths.slots, c->calls.slot_posts + 1);
+	return c->paths.slots->slot_ops->room(c->paths.slots, c->calls.rounds.now + 1);
 }
 
 /* Two ranks: bytes of the other's current post, a page, are read. */
 static inline void tt_slots_own(tuttiComm_t c, const void *data, size_t bytes)
 {
-	c->paths.slots->slot_ops->own(c->paths.slots, !c->rank, c->calls.slot_posts, data, bytes);
+	c->paths.slots->slot_ops->own(c->paths.slots, !c->rank, c->calls.rounds.now, data, bytes);
 }
 
 /* slot_pair.c. Two ranks: the sum of `in` and the other's current post, a page, goes to out, and to
- * room unless it is NULL; then this rank owns the page's lines. */
+ * room unless it is NULL; then this rank owns the page's lines. The same with a copy instead. */
 void tt_slots_sum_pair(tuttiComm_t c, tt_reduce_fn *reduce, char *out, char *room, const char *in,
 		       const char *theirs, size_t bytes, size_t element_bytes);
+void tt_slots_copy_pair(tuttiComm_t c, char *out, const char *theirs, size_t bytes, bool past);
 
 #endif

@@ -233,6 +233,7 @@ static int begin(struct tt_sim *sim, size_t bytes, uint32_t most_tiles)
 
 	bind_call(sim, bytes, &sim->binding);
 	sim->ncursors = sim->frame.nlanes * sim->binding.width;
+	sim->parts = sim->frame.rule == TT_EQUAL && sim->frame.in_blocks > 1;
 	sim->on_slots = tt_plan_on_slots(&sim->frame, &w->paths, bytes);
 	sim->tiles = most_tiles && most_tiles < sim->binding.ntiles ? most_tiles
 								    : sim->binding.ntiles;

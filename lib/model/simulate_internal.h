@@ -98,6 +98,7 @@ struct tt_sim {
 	struct tt_sim_event *heap;
 	size_t nheap, heap_room;
 	uint64_t steps; /* of the plans so far */
+	bool parts;     /* an input has a part for each rank */
 	bool on_slots;  /* shared-memory slots: one post reaches all ranks */
 	bool failed;    /* out of memory */
 };

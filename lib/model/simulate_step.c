@@ -112,8 +112,11 @@ static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r,
 	bool slot = s->to != TT_SIM_NONE && has_slots(r, s->to), lands = false;
 	uint64_t messages = sim->world.cost->core.step_ps, moved = 0, reduced = 0;
 
-	if (s->to != TT_SIM_NONE && r->posted)
-		return 0;
+	if (s->to != TT_SIM_NONE && r->posted) {
+		moved = sim->parts ? tt_sim_bytes_ps(bytes, price->copy_fs) : 0;
+		parts[TT_PART_BYTES] += moved;
+		return moved;
+	}
 	for (int i = 0; i < s->nwires; i++) {
 		const struct tt_link_cost *l = link_cost(sim, r, s->wire[i]);
 

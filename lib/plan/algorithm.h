@@ -28,6 +28,9 @@ struct tt_algorithm {
 	/* further arguments that auto tries on several hosts, separated by blanks; NULL: none */
 	const char *variants;
 	bool in_place; /* can run by single copy (local/single_copy.c) */
+	/* can run by shared-memory slots (local/express.c): every rank takes the inputs of all
+	 * ranks, or its parts of them, in one step; sums are in rank order */
+	bool slots;
 	/* takes - is the argument valid? NULL: only the default argument. */
 	bool (*takes)(const char *argument);
 	/* explain - report the wrong part of an argument by tt_fail. NULL: the error names form. */

@@ -1,6 +1,4 @@
 /* bind.c - binding of a plan to the bytes of a call (bind.h) */
-#include <string.h>
-
 #include "plan/bind.h"
 
 #define SHM_TILE (64u << 10) /* both directions of a few channels stay in L2 */
@@ -68,7 +66,9 @@ void tt_plan_bind_evenly(const struct tt_plan *plan, const struct tt_connectivit
 
 bool tt_plan_on_slots(const struct tt_plan *plan, const struct tt_connectivity *p, size_t bytes)
 {
-	return p->one_host && !p->over_tcp && plan->collective == TT_ALLREDUCE &&
-	       plan->nranks > 1 && plan->nranks <= TT_EXPRESS_RANKS && bytes > 0 &&
-	       bytes <= TT_EXPRESS_BYTES && !strcmp(plan->algorithm, "one-shot");
+	size_t most = plan->collective == TT_ALLREDUCE ? TT_EXPRESS_BYTES : TT_EXPRESS_OTHER_BYTES,
+	       blocks = plan->rule == TT_EQUAL ? plan->in_blocks : 1;
+
+	return plan->slots && p->one_host && !p->over_tcp && plan->nranks > 1 &&
+	       plan->nranks <= TT_EXPRESS_RANKS && bytes > 0 && bytes <= most / blocks;
 }

@@ -22,8 +22,10 @@ struct tt_connectivity {
 /* Bytes of the largest message; a larger block is cut into tiles of this size. */
 size_t tt_connectivity_message_bytes(const struct tt_connectivity *paths);
 
-/* Express path over shared-memory slots (local/express.c): most bytes of a call, most ranks. */
+/* Shared-memory slots (local/express.c): most bytes of a post in an allreduce, in another collective;
+ * most ranks. */
 #define TT_EXPRESS_BYTES (64u << 10)
+#define TT_EXPRESS_OTHER_BYTES (16u << 10)
 #define TT_EXPRESS_RANKS 8
 
 /* Single copy (local/single_copy.c): fewest bytes of a call, most ranks of the host. */
@@ -67,7 +69,8 @@ static inline char *tt_scratch_base(char *p, size_t unused)
 	return (char *)((uintptr_t)p - unused);
 }
 
-/* Does the call use shared-memory slots instead of messages (local/express.c)? */
+/* Does the call use shared-memory slots instead of messages (local/express.c)? bytes: as for
+ * tt_plan_bind */
 bool tt_plan_on_slots(const struct tt_plan *plan, const struct tt_connectivity *paths,
 		      size_t bytes);
 

@@ -130,6 +130,7 @@ struct tt_plan {
 	uint32_t nblocks; /* EVEN: of in and of out; EQUAL: nranks */
 	uint32_t in_blocks, out_blocks, scratch_blocks;
 	uint32_t scratch_first; /* no step uses scratch blocks below */
+	bool slots;             /* as in struct tt_algorithm */
 	uint32_t npeers;        /* ranks this plan sends to or receives from */
 	int *peers;             /* [npeers], ascending */
 	uint32_t nlanes, nsteps;

@@ -149,6 +149,61 @@ static int slot_body(const struct tt_world *world, void *arg)
 	return 0;
 }
 
+/* One rank posts in a round, the others read and release, some rounds later if the post is small. A
+ * post that overwrote an unread one would be missed for ever. */
+static void await_release(const struct rig *rig, const struct tt_world *world, uint64_t number)
+{
+	for (int r = 0; r < world->nranks; r++)
+		while (r != world->rank && rig->ep->slot_ops->released(rig->ep, r) < number)
+			sched_yield();
+}
+
+static int release_body(const struct tt_world *world, void *arg)
+{
+	const struct tt_slot_ops *ops = ((struct setup *)arg)->t->slot_ops;
+	static _Thread_local uint8_t mine[TT_SLOT_BYTES];
+	uint64_t page[2] = { 0 };
+	const uint8_t *lines;
+	struct rig rig;
+
+	EXPECT(rig_open(&rig, ((struct setup *)arg)->t, world, 1) == 0);
+	for (uint64_t k = 1; k <= 1000; k++) {
+		size_t bytes = 1 + mix(k) % (k % 7 ? TT_SLOT_SMALL : TT_SLOT_BYTES),
+		       line = bytes > TT_SLOT_SMALL ? bytes : TT_SLOT_LINE;
+		int giver = (int)(mix(k / 40) % (uint64_t)world->nranks);
+
+		for (size_t i = 0; i < bytes && giver == world->rank; i++)
+			mine[i] = slot_byte(k, giver, i);
+		if (giver == world->rank) {
+			await_release(&rig, world, k > TT_SLOT_DEPTH ? k - TT_SLOT_DEPTH : 0);
+			await_release(&rig, world, bytes > TT_SLOT_SMALL ? page[k % 2] : 0);
+			ops->post(rig.ep, mine, bytes, k, (uint32_t)k, false);
+			page[k % 2] = bytes > TT_SLOT_SMALL ? k : page[k % 2];
+		} else {
+			if (mix(k + (uint64_t)world->rank) % 64 == 0)
+				usleep(300);
+			EXPECT(await_slot(&rig, giver, bytes, k, (uint32_t)k, &lines) == 1);
+			for (size_t i = 0; i < bytes; i++)
+				EXPECT(lines[i / line * 64 + i % line] == slot_byte(k, giver, i));
+		}
+		if (bytes > TT_SLOT_SMALL || k % (TT_SLOT_DEPTH / 2) == 0)
+			ops->release(rig.ep, k);
+	}
+	harness_barrier(world, 0);
+	rig_close(&rig);
+	return 0;
+}
+
+Test(transports, slot_posts_wait_for_readers_that_release_them, .timeout = 120)
+{
+	for (const struct tt_transport *const *t = tt_transports; *t; t++) {
+		if (!(*t)->slot_ops || !runs(*t))
+			continue;
+		cr_assert(run_on(*t, 3, 1, 4096, true, release_body, NULL) == 0);
+		cr_assert(run_on(*t, 2, 1, 4096, false, release_body, NULL) == 0);
+	}
+}
+
 Test(transports, slot_posts_reach_every_rank_without_acknowledgement, .timeout = 120)
 {
 	for (const struct tt_transport *const *t = tt_transports; *t; t++) {

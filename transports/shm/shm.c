@@ -190,7 +190,9 @@ static size_t shm_memory(struct tt_endpoint *base)
 static const struct tt_slot_ops slot_ops = { .post = tt_shm_slot_post,
 					     .room = tt_shm_slot_room,
 					     .poll = tt_shm_slot_poll,
-					     .own = tt_shm_slot_own };
+					     .own = tt_shm_slot_own,
+					     .release = tt_shm_slot_release,
+					     .released = tt_shm_slot_released };
 
 static const struct tt_peer_memory_ops peer_memory_ops = {
 	.describe = tt_shm_describe,

@@ -30,7 +30,7 @@
 #include "transports/shm/shm_segment.h"
 
 #define MAGIC 0x54554d53u
-#define VERSION 1
+#define VERSION 2
 
 struct segment_record {
 	uint8_t name[16], token[16];

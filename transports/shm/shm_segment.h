@@ -68,7 +68,9 @@ struct tt_shm_slot_line {
 	_Atomic uint64_t flag;
 };
 struct tt_shm_slot_area {
-	alignas(TT_APART) struct tt_shm_slot_line slot[2][TT_SLOT_SMALL / TT_SLOT_LINE];
+	alignas(TT_APART) struct tt_shm_slot_line slot[TT_SLOT_DEPTH][TT_SLOT_SMALL / TT_SLOT_LINE];
+	/* last round of posts that this rank released */
+	alignas(TT_APART) _Atomic uint64_t released;
 	alignas(TT_APART) struct tt_shm_slot_line exposed;
 	/* last call whose reads this rank completed */
 	alignas(TT_APART) _Atomic uint64_t completed;

@@ -1,7 +1,8 @@
 /*
  * shm_slots.c - shared-memory slots: one post of a rank reaches all other ranks of the host
  *
- * Called through tt_shm by local. Each rank has two slots; post number k goes into slot k % 2:
+ * Called through tt_shm by local. Each rank has 16 slots and two pages; the post of round k goes into
+ * slot k % 16 and page k % 2:
  *
  *   | payload 56 B | flag | payload 56 B | flag | ...     up to 336 B: 1..6 lines; a line carries
  *                                                         payload and flag: one transfer
@@ -9,10 +10,10 @@
  *                                                         the host has two ranks. stores: 1 if the
  *                                                         page was written by non-temporal stores
  *
- * All peers read the same lines, so a rank writes once for any number of peers, and no peer
- * acknowledges: a rank that posts k has polled k-1 of all ranks, and each rank had read all of k-2
- * before it posted k-1. flag = number and a hash of stamp and length, stored last, as in
- * shm_ring.c.
+ * All peers read the same lines, so a rank writes once for any number of peers. Where all ranks post,
+ * no peer acknowledges: a rank that posts k has polled k-1 of all ranks, and each rank had read all of
+ * k-2 before it posted k-1. Where some ranks only read, they release their rounds, once for several
+ * small ones. flag = number and a hash of stamp and length, stored last, as in shm_ring.c.
  */
 #include <string.h>
 
@@ -21,7 +22,7 @@
 
 static struct tt_shm_slot_line *slot_of(struct tt_shm_segment *s, int local_rank, uint64_t number)
 {
-	return tt_shm_segment_slot_area(s, local_rank)->slot[number & 1];
+	return tt_shm_segment_slot_area(s, local_rank)->slot[number % TT_SLOT_DEPTH];
 }
 
 /* Lines of a post. */
@@ -105,6 +106,23 @@ void tt_shm_slot_own(struct tt_endpoint *base, int peer, uint64_t number, const 
 
 	if (!slot_of(s, s->local_of[peer], number)->payload[0])
 		tt_own_lines((void *)data, bytes);
+}
+
+void tt_shm_slot_release(struct tt_endpoint *base, uint64_t number)
+{
+	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
+
+	atomic_store_explicit(&tt_shm_segment_slot_area(s, s->me)->released, number,
+			      memory_order_release);
+	tt_shm_wake_all(s);
+}
+
+uint64_t tt_shm_slot_released(struct tt_endpoint *base, int peer)
+{
+	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
+
+	return atomic_load_explicit(&tt_shm_segment_slot_area(s, s->local_of[peer])->released,
+				    memory_order_acquire);
 }
 
 /* ---- PSCW ------------------------------------------------------------------------------------ */

@@ -1,0 +1,181 @@
+/*
+ * test_slots.c - collectives by shared-memory slots: bytes, order of sums, and posts that wait for
+ * readers
+ *
+ * Ranks call random collectives of random sizes, roots and layouts. A counter shows that no message was
+ * sent.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "run/way.h"
+#include "tests/support/must.h"
+
+enum { MOST = 2048, MOST_RANKS = 8 }; /* doubles of a post, of a collective's inputs */
+enum { CALLS = 400 };
+
+struct slots_task {
+	bool naps; /* ranks sleep now and then, each at other calls */
+};
+
+struct slots_call {
+	enum tt_collective collective;
+	size_t count;
+	int root;
+	bool in_place;
+	unsigned long long seed;
+};
+
+/* Element i of rank's input; sums of several depend on their order. */
+static double element(const struct slots_call *k, int rank, size_t i)
+{
+	return (double)(random_of(k->seed + (unsigned)rank, i) >> 11) /
+	       (double)(1 + (rank * 7 + i) % 1000);
+}
+
+static double sum_in_rank_order(const struct slots_call *k, int n, size_t i)
+{
+	double sum = element(k, 0, i);
+
+	for (int r = 1; r < n; r++)
+		sum += element(k, r, i);
+	return sum;
+}
+
+/* Element i of this rank's output */
+static double expected(const struct slots_call *k, int rank, int n, size_t i)
+{
+	const struct tt_need *need = &tt_needs[k->collective];
+	size_t mine = (need->in_parts ? (size_t)rank * k->count : 0) + i % k->count;
+
+	if (need->reduces)
+		return sum_in_rank_order(k, n, mine);
+	return element(k, need->out_parts ? (int)(i / k->count) : k->root, mine);
+}
+
+static struct slots_call random_call(unsigned long long seed, int n)
+{
+	static const size_t sizes[] = { 1, 2, 7, 8, 42, 43, 100, 512, MOST };
+	struct slots_call k = { .collective = random_of(seed, 0) % TT_SENDRECV,
+				.count = sizes[random_of(seed, 1) % 9],
+				.root = (int)(random_of(seed, 2) % (unsigned)n),
+				.in_place = random_of(seed, 3) % 2,
+				.seed = seed * 100 };
+
+	if (k.count * (unsigned)n > MOST && tt_needs[k.collective].in_parts)
+		k.count = MOST / (unsigned)n;
+	return k;
+}
+
+static tuttiResult_t make(const struct slots_call *k, const double *in, double *out,
+			  tuttiComm_t comm)
+{
+	const tuttiDataType_t type = tuttiFloat64;
+
+	switch (k->collective) {
+	case TT_REDUCE:
+		return tuttiReduce(in, out, k->count, type, tuttiSum, k->root, comm, NULL);
+	case TT_BROADCAST:
+		return tuttiBroadcast(in, out, k->count, type, k->root, comm, NULL);
+	case TT_ALLGATHER:
+		return tuttiAllGather(in, out, k->count, type, comm, NULL);
+	case TT_REDUCE_SCATTER:
+		return tuttiReduceScatter(in, out, k->count, type, tuttiSum, comm, NULL);
+	case TT_ALLTOALL:
+		return tuttiAlltoAll(in, out, k->count, type, comm, NULL);
+	case TT_GATHER:
+		return tuttiGather(in, out, k->count, type, k->root, comm, NULL);
+	case TT_SCATTER:
+		return tuttiScatter(in, out, k->count, type, k->root, comm, NULL);
+	default:
+		return tuttiAllReduce(in, out, k->count, type, tuttiSum, comm, NULL);
+	}
+}
+
+/* Buffers that a rank does not need are NULL. In place this rank's piece stays where it is. */
+static int call_and_check(const struct slots_call *k, tuttiComm_t comm, int rank, int n)
+{
+	static _Thread_local double input[MOST_RANKS * MOST + 1], output[MOST_RANKS * MOST + 1];
+	const struct tt_need *need = &tt_needs[k->collective];
+	size_t part = (size_t)rank * k->count;
+	bool gives = need->in_all || rank == k->root, takes = need->out_all || rank == k->root;
+	size_t taken = k->count * (need->out_parts ? (size_t)n : 1),
+	       given = k->count * (need->in_parts ? (size_t)n : 1);
+	double *in = input, *out = output + k->seed % 2;
+
+	if (k->in_place && need->in_parts && !need->out_parts)
+		out = in + part;
+	else if (k->in_place && need->out_parts && !need->in_parts)
+		in = out + part;
+	else if (k->in_place)
+		in = out;
+	for (size_t i = 0; gives && i < given; i++)
+		in[i] = element(k, rank, i);
+	MUST(make(k, gives ? in : NULL, takes ? out : NULL, comm));
+	for (size_t i = 0; takes && i < taken; i++)
+		WANT(out[i] == expected(k, rank, n, i));
+	return 0;
+}
+
+/* Does the call go by slots, as the cache knows after it? */
+static bool by_slots(const struct slots_call *k, tuttiComm_t comm)
+{
+	bool rooted = tt_needs[k->collective].rooted, reduces = tt_needs[k->collective].reduces;
+	struct tt_request r = { .collective = k->collective,
+				.count = k->count,
+				.type = tuttiFloat64,
+				.op = reduces ? tuttiSum : 0,
+				.root = rooted ? k->root : -1,
+				.comm = comm };
+	struct tt_plan_row *row;
+
+	return !tt_plan_cache_find(&r, false, &row) && row->way && !strcmp(row->way->name, "slots");
+}
+
+static int call_many(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct slots_task *t = arg;
+	tuttiCounters_t before = { .size = sizeof(before) }, after = { .size = sizeof(after) };
+	int slots = 0;
+
+	for (int i = 0; i < CALLS; i++) {
+		/* runs of like calls, in which ranks that only give are ahead */
+		unsigned long long seed = (unsigned)i < CALLS / 2 ? (unsigned)i : (unsigned)i / 40;
+		struct slots_call k = random_call(seed, n);
+
+		k.seed = (unsigned)i * 100;
+		if (t->naps && random_of(k.seed, (unsigned)rank) % 16 == 0)
+			usleep((useconds_t)(random_of(k.seed, 50) % 1000));
+		WANT(!tuttiCommGetCounters(*comm, &before));
+		WANT(call_and_check(&k, *comm, rank, n) == 0);
+		WANT(!tuttiCommGetCounters(*comm, &after));
+		slots += by_slots(&k, *comm);
+		WANT(!by_slots(&k, *comm) || before.messages == after.messages);
+	}
+	WANT(slots > CALLS * 3 / 4);
+	return 0;
+}
+
+static void call_as(int n, bool threads, bool naps)
+{
+	struct slots_task t = { .naps = naps };
+	struct ranks r = { .n = n, .threads = threads, .transport = "shm", .arg = &t };
+
+	cr_expect_eq(ranks_run(&r, call_many), 0, "%d ranks", n);
+}
+
+Test(slots, random_collectives_give_every_byte_and_sums_in_rank_order, .timeout = 120)
+{
+	for (int n = 2; n <= 5; n++)
+		call_as(n, false, false);
+	call_as(8, true, false);
+}
+
+Test(slots, a_rank_that_is_ahead_overwrites_no_post_that_is_unread, .timeout = 120)
+{
+	call_as(2, false, true);
+	call_as(3, true, true);
+	call_as(4, false, true);
+}
