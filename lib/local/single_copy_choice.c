@@ -50,13 +50,14 @@ static bool first_of_sizes(const struct tt_op *op, const struct tt_smsc_history 
 
 #define IN_VAIN 3              /* exchanges in a row after which messages ran */
 #define SELDOM 16              /* then one call in SELDOM exchanges addresses, */
-#define LONG_CALL (512u << 10) /* or a call of this size, where the cost is small */
+#define LONG_CALL (512u << 10) /* or a call of this size, where the cost is small, but for slots */
 
 bool tt_smsc_worth(const struct tt_op *op)
 {
 	struct tt_smsc_history *w = history_of(op);
 
-	return w->in_vain < IN_VAIN || op->bound.block >= LONG_CALL || ++w->skipped % SELDOM == 0;
+	return w->in_vain < IN_VAIN || (op->bound.block >= LONG_CALL && !tt_slot_way.fits(op)) ||
+	       ++w->skipped % SELDOM == 0;
 }
 
 void tt_smsc_note(const struct tt_op *op, bool in_vain)
