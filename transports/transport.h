@@ -75,8 +75,8 @@ struct tt_endpoint {
 	const struct tt_slot_ops *slot_ops;
 	const struct tt_peer_memory_ops *peer_memory_ops;
 	const struct tt_world *world;
-	/* bytes posted to slots so far; bytes of peers' memory read so far, by pointer or by read
-	 * (run counts them) */
+	/* bytes that peers take from this rank's slots so far, once for each peer; bytes of peers'
+	 * memory read so far, by pointer or by read (local counts both) */
 	uint64_t slot_bytes, read_bytes;
 };
 

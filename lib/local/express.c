@@ -59,12 +59,15 @@ INLINE void post(tuttiComm_t c, const struct tt_form *f, const void *in, uint32_
 
 	if (!tt_form_gives(f, f->rank)) {
 		tt_slots_pass(c);
-	} else if (tt_likely(bytes < TT_STORES_LEAST)) {
+		return;
+	}
+	if (tt_likely(bytes < TT_STORES_LEAST)) {
 		tt_slots_post(c, in, bytes, stamp, false);
 	} else {
 		call = tt_stores_next(c->calls.slot_stores, bytes);
 		tt_slots_copy(c, &call, in, bytes, stamp);
 	}
+	tt_slots_count(c, tt_form_sent(f));
 }
 
 /* ---- take ------------------------------------------------------------------------------------ */

@@ -59,6 +59,12 @@ static inline size_t tt_form_taken(const struct tt_form *f)
 	return f->need->out_parts ? f->block * (size_t)f->nranks : f->block;
 }
 
+/* Bytes that other ranks take from a giver */
+static inline size_t tt_form_sent(const struct tt_form *f)
+{
+	return f->need->out_all ? f->block * (size_t)(f->nranks - 1) : f->block;
+}
+
 /* Offset of this rank's piece in each giver's input; of giver's piece in this rank's output */
 static inline size_t tt_form_from(const struct tt_form *f)
 {

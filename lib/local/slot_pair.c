@@ -64,6 +64,7 @@ static void give(struct tt_op *op, const struct piece *p)
 	op->stores = tt_stores_next(op->comm->calls.slot_stores, p->give_bytes);
 	tt_slots_copy(op->comm, &op->stores, op->bound.base[TT_IN] + p->give, p->give_bytes,
 		      op->call.stamp);
+	tt_slots_count(op->comm, p->give_bytes);
 }
 
 /* Ordinary stores write the result to its post as well. */
@@ -80,6 +81,7 @@ static void sum(struct tt_op *op, const struct piece *p, const char *theirs)
 		tt_slots_post(c, room, p->keep_bytes, op->call.stamp, false);
 	else
 		tt_slots_copy(c, &op->stores, out, p->keep_bytes, op->call.stamp);
+	tt_slots_count(c, p->keep_bytes);
 }
 
 static void take(struct tt_op *op, const struct piece *p, const char *theirs)

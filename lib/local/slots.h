@@ -48,6 +48,12 @@ static inline void tt_slots_post(tuttiComm_t c, const void *data, size_t bytes, 
 	c->paths.slots->slot_ops->post(c->paths.slots, data, bytes, r->now, stamp, nontemporal);
 }
 
+/* Count bytes of a post that other ranks take, once for each of them. */
+static inline void tt_slots_count(tuttiComm_t c, size_t bytes)
+{
+	c->paths.slots->slot_bytes += bytes;
+}
+
 /* The current post of one peer: 1 there, *ret_data points at it | 0 not yet | < 0 */
 static inline int tt_slots_poll_peer(tuttiComm_t c, int peer, size_t bytes, uint32_t stamp,
 				     const void **ret_data)

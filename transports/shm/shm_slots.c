@@ -49,7 +49,6 @@ void tt_shm_slot_post(struct tt_endpoint *base, const void *data, size_t bytes, 
 	struct tt_shm_slot_line *line = slot_of(s, s->me, number);
 	uint64_t flag = tt_shm_flag(number, bytes, stamp);
 
-	base->slot_bytes += bytes;
 	if (bytes <= TT_SLOT_SMALL) {
 		write_lines(line, data, bytes, flag);
 	} else {
