@@ -97,10 +97,11 @@ killed() {
 }
 point "the records of a rank that was killed are there, and the error names it" killed
 
-# The launcher ends its ranks when it is terminated, and the stopped one with them.
+# The launcher ends its ranks when it is terminated, and the stopped one with them. A communicator's call by slots has two
+# steps, before and after its posts: the odd step 31 is before a post, so the others await rank 1 in the call where it stops.
 stopped() {
 	mkdir "$tmp/stopped"
-	TUTTI_FAULT=stop@1:30 TUTTI_TRACE=$tmp/stopped timeout -k 5 60 perf/allreduce_perf --np 3 -b 1K -e 1K -c 0 -n 1000000 \
+	TUTTI_FAULT=stop@1:31 TUTTI_TRACE=$tmp/stopped timeout -k 5 60 perf/allreduce_perf --np 3 -b 1K -e 1K -c 0 -n 1000000 \
 		>"$tmp/job" 2>&1 </dev/null &
 	jobs+=($!)
 	while kill -0 "${jobs[0]}" 2>/dev/null; do
