@@ -112,24 +112,39 @@ INLINE struct stretch next_line(struct stretch s, size_t bytes)
 	return (struct stretch){ s.there + bytes + TT_LINE - TT_SLOT_LINE, TT_SLOT_LINE };
 }
 
-INLINE void sum(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, char *out,
-		const char *in, const void *const *posts, size_t element_bytes)
+/* Sum more than one line, or pages of more than two ranks. f is a copy: in the callers, the form stays
+ * in registers. */
+static __attribute__((noinline)) void sum_lines(struct tt_form f, tt_reduce_fn *reduce, char *out,
+						const char *in, const void *const *posts,
+						size_t element_bytes)
 {
-	size_t from = tt_form_from(f), some;
-	struct stretch s = stretch_of(f, from);
+	struct stretch s = stretch_of(&f, tt_form_from(&f));
+	size_t some;
 
-	if (tt_form_given(f) > TT_SLOT_SMALL && f->nranks == 2) {
-		tt_slots_sum_pair(c, reduce, out, NULL, in + from,
-				  (const char *)posts[!f->rank] + from, f->block, element_bytes);
-		return;
-	}
-	for (size_t at = 0; at < f->block; at += some, s = next_line(s, some)) {
+	for (size_t at = 0; at < f.block; at += some, s = next_line(s, some)) {
 		const void *src[TT_SLOT_RANKS];
 
-		some = f->block - at < s.room ? f->block - at : s.room;
-		for (int r = 0; r < f->nranks; r++)
-			src[r] = r == f->rank ? in + from + at : (const char *)posts[r] + s.there;
-		reduce(out + at, NULL, src, f->nranks, some / element_bytes);
+		some = f.block - at < s.room ? f.block - at : s.room;
+		for (int r = 0; r < f.nranks; r++)
+			src[r] = r == f.rank ? in + at : (const char *)posts[r] + s.there;
+		reduce(out + at, NULL, src, f.nranks, some / element_bytes);
+	}
+}
+
+/* posts[rank] is free for this rank's input. */
+INLINE void sum(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, char *out,
+		const char *in, const void **posts, size_t count)
+{
+	size_t from = tt_form_from(f);
+
+	if (tt_likely(!f->need->in_parts && f->block <= TT_SLOT_LINE)) {
+		posts[f->rank] = in;
+		reduce(out, NULL, posts, f->nranks, count);
+	} else if (tt_form_given(f) > TT_SLOT_SMALL && f->nranks == 2) {
+		tt_slots_sum_pair(c, reduce, out, NULL, in + from,
+				  (const char *)posts[!f->rank] + from, f->block, f->block / count);
+	} else {
+		sum_lines(*f, reduce, out, in + from, posts, f->block / count);
 	}
 }
 
@@ -163,16 +178,18 @@ INLINE void copy(tuttiComm_t c, const struct tt_form *f, char *out, const char *
 
 /* The posts of all givers are there: take them, and end the round. */
 INLINE void take(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, void *out,
-		 const void *in, const void *const *posts, size_t element_bytes)
+		 const void *in, const void **posts, size_t count)
 {
+	uint64_t *received = c->calls.last_received, seq = c->calls.seq;
+
 	if (tt_form_takes(f, f->rank)) {
 		if (f->need->reduces)
-			sum(c, f, reduce, out, in, posts, element_bytes);
+			sum(c, f, reduce, out, in, posts, count);
 		else
 			copy(c, f, out, in, posts);
 		for (int r = 0; r < f->nranks; r++)
 			if (tt_form_gives(f, r))
-				c->calls.last_received[r] = c->calls.seq;
+				received[r] = seq;
 	}
 	if (!tt_form_is_full(f))
 		tt_slots_release(c, tt_form_given(f));
@@ -203,7 +220,7 @@ static int advance(struct tt_op *op)
 	if (rc <= 0)
 		return rc;
 	tt_fault_point(c);
-	take(c, &f, b->reduce, b->base[TT_OUT], b->base[TT_IN], posts, b->element_bytes);
+	take(c, &f, b->reduce, b->base[TT_OUT], b->base[TT_IN], posts, op->call.request->count);
 	op->cursors.nfinished = op->cursors.n;
 	return 1;
 }
@@ -262,26 +279,36 @@ static __attribute__((noinline)) int go_on(tuttiComm_t c, const struct tt_plan_r
 	return tt_run(&op);
 }
 
+/* May a poll be tried again? *left: those left, or UNKNOWN_SPINS before the first */
+#define UNKNOWN_SPINS UINT32_MAX
+INLINE bool spins(tuttiComm_t c, uint32_t *left)
+{
+	if (*left == UNKNOWN_SPINS)
+		*left = tt_wait_spins(c);
+	tt_cpu_relax();
+	return (*left)-- > 0;
+}
+
 INLINE int call_again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, void *out,
 		      unsigned collective)
 {
 	const struct tt_form f = tt_form_of(c, collective, row->call.root, row->bytes);
 	const void *posts[TT_SLOT_RANKS];
-	uint32_t stamp, spins;
-	int rc, from = 0;
+	uint32_t stamp, left = UNKNOWN_SPINS;
+	int rc, from = 0, reader;
 
 	if (tt_unlikely(!buffers_fit(&f, in, out)))
 		return 1;
-	spins = tt_wait_spins(c);
 	stamp = tt_number_call(c, &row->call, row->digest);
-	if (tt_unlikely(!ready(c, &f, &from)))
+	if (tt_unlikely(!ready(c, &f, &reader)))
 		return go_on(c, row, in, out, false);
 	post(c, &f, in, stamp);
-	while ((rc = poll(c, &f, stamp, posts, &from)) == 0 && spins-- > 0)
-		tt_cpu_relax();
+	do
+		rc = poll(c, &f, stamp, posts, &from);
+	while (rc == 0 && spins(c, &left));
 	if (tt_unlikely(rc <= 0))
 		return go_on(c, row, in, out, true);
-	take(c, &f, row->reduce, out, in, posts, row->bytes / row->key.count);
+	take(c, &f, row->reduce, out, in, posts, row->key.count);
 	tt_control_done(c->ctl, c->calls.seq);
 	atomic_store_explicit(&c->calls.operations,
 			      atomic_load_explicit(&c->calls.operations, memory_order_relaxed) + 1,
@@ -289,26 +316,42 @@ INLINE int call_again(tuttiComm_t c, const struct tt_plan_row *row, const void *
 	return 0;
 }
 
-/* The form of each collective is folded into its own copy of call_again. */
+/* The form of each collective is folded into its own copy of call_again. The copies stay functions of
+ * their own: in one function, the variables of the small allreduce go to the stack. */
+#define COPY(name, collective)                                                                  \
+	static __attribute__((noinline)) int name(tuttiComm_t c, const struct tt_plan_row *row, \
+						  const void *in, void *out)                    \
+	{                                                                                       \
+		return call_again(c, row, in, out, collective);                                 \
+	}
+COPY(allreduce, TT_ALLREDUCE)
+COPY(reduce, TT_REDUCE)
+COPY(broadcast, TT_BROADCAST)
+COPY(allgather, TT_ALLGATHER)
+COPY(reduce_scatter, TT_REDUCE_SCATTER)
+COPY(alltoall, TT_ALLTOALL)
+COPY(gather, TT_GATHER)
+COPY(scatter, TT_SCATTER)
+
 static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, void *out)
 {
 	switch (row->call.collective) {
 	case TT_ALLREDUCE:
-		return call_again(c, row, in, out, TT_ALLREDUCE);
+		return allreduce(c, row, in, out);
 	case TT_REDUCE:
-		return call_again(c, row, in, out, TT_REDUCE);
+		return reduce(c, row, in, out);
 	case TT_BROADCAST:
-		return call_again(c, row, in, out, TT_BROADCAST);
+		return broadcast(c, row, in, out);
 	case TT_ALLGATHER:
-		return call_again(c, row, in, out, TT_ALLGATHER);
+		return allgather(c, row, in, out);
 	case TT_REDUCE_SCATTER:
-		return call_again(c, row, in, out, TT_REDUCE_SCATTER);
+		return reduce_scatter(c, row, in, out);
 	case TT_ALLTOALL:
-		return call_again(c, row, in, out, TT_ALLTOALL);
+		return alltoall(c, row, in, out);
 	case TT_GATHER:
-		return call_again(c, row, in, out, TT_GATHER);
+		return gather(c, row, in, out);
 	default:
-		return call_again(c, row, in, out, TT_SCATTER);
+		return scatter(c, row, in, out);
 	}
 }
 

@@ -5,10 +5,14 @@
  */
 #include "local/slots.h"
 
-int tt_slots_await_release(tuttiComm_t c, uint64_t round, int *ret_missing)
+int tt_slots_await_release(tuttiComm_t c, size_t bytes, int *ret_missing)
 {
-	uint64_t least = UINT64_MAX;
+	struct tt_comm_rounds *rounds = &c->calls.rounds;
+	uint64_t next = rounds->now + 1, least = UINT64_MAX,
+		 round = next > TT_SLOT_DEPTH ? next - TT_SLOT_DEPTH : 0;
 
+	if (bytes > TT_SLOT_SMALL && rounds->page[next & 1] > round)
+		round = rounds->page[next & 1];
 	for (int r = 0; r < c->nranks; r++) {
 		uint64_t released;
 
@@ -21,6 +25,6 @@ int tt_slots_await_release(tuttiComm_t c, uint64_t round, int *ret_missing)
 		}
 		least = released < least ? released : least;
 	}
-	c->calls.rounds.finished = least;
+	rounds->finished = least;
 	return 1;
 }

@@ -16,17 +16,18 @@
 #define TT_SLOT_RELEASE (TT_SLOT_DEPTH / 2)
 
 /* slots.c: tt_slots_ready, when the releases of other ranks decide */
-int tt_slots_await_release(tuttiComm_t c, uint64_t round, int *ret_missing);
+int tt_slots_await_release(tuttiComm_t c, size_t bytes, int *ret_missing);
 
 /* May this rank post `bytes` in the next round? 1 | 0: *ret_missing reads an older post */
 static inline int tt_slots_ready(tuttiComm_t c, size_t bytes, int *ret_missing)
 {
-	struct tt_comm_rounds *r = &c->calls.rounds;
-	uint64_t next = r->now + 1, older = next > TT_SLOT_DEPTH ? next - TT_SLOT_DEPTH : 0;
+	const struct tt_comm_rounds *r = &c->calls.rounds;
+	uint64_t next = r->now + 1;
 
-	if (bytes > TT_SLOT_SMALL && r->page[next & 1] > older)
-		older = r->page[next & 1];
-	return tt_likely(older <= r->finished) ? 1 : tt_slots_await_release(c, older, ret_missing);
+	if (tt_likely(next <= r->finished + TT_SLOT_DEPTH &&
+		      (bytes <= TT_SLOT_SMALL || r->page[next & 1] <= r->finished)))
+		return 1;
+	return tt_slots_await_release(c, bytes, ret_missing);
 }
 
 /* Begin a round without a post of this rank. */
@@ -64,20 +65,29 @@ static inline int tt_slots_poll_peer(tuttiComm_t c, int peer, size_t bytes, uint
 					      stamp, ret_data);
 }
 
-/* The posts of all other ranks, from rank *from on, in a round in which all post and poll; *from is
- * the first whose post is missing. 1 all there, data[rank] points at each | 0 not yet | < 0 */
+/* The posts of all other ranks, from rank *from on, in a round in which all post and poll; 1 all
+ * there, data[rank] points at each | 0 not yet, *from is the first whose post is missing | < 0 */
 static inline int tt_slots_poll(tuttiComm_t c, size_t bytes, uint32_t stamp, const void **data,
 				int *from)
 {
-	for (int r = *from; r < c->nranks; r++) {
-		int rc = r == c->rank ? 1 : tt_slots_poll_peer(c, r, bytes, stamp, &data[r]);
+	struct tt_comm_rounds *rounds = &c->calls.rounds;
+	uint64_t now = rounds->now;
+	int r = *from, n = c->nranks, me = c->rank, rc = 1;
 
-		*from = r;
+	if (bytes > TT_SLOT_SMALL)
+		rounds->read = now;
+	for (; r < n; r++) {
+		if (r == me)
+			continue;
+		rc = c->paths.slots->slot_ops->poll(c->paths.slots, r, bytes, now, stamp, &data[r]);
 		if (rc <= 0)
-			return rc;
+			break;
 	}
-	c->calls.rounds.finished = c->calls.rounds.released = c->calls.rounds.now - 1;
-	return 1;
+	if (rc > 0)
+		rounds->finished = rounds->released = now - 1;
+	else
+		*from = r;
+	return rc;
 }
 
 /* This rank has finished the current round, in which not all ranks post and poll. Pages are released
