@@ -165,6 +165,9 @@ void sim_plan_faults(void)
 			w->process.fail_at = sim_random_scale(1, 64);
 			w->process.fail_from_bytes = sim_random_scale(1024, 65536);
 		}
+		w->lacks_memory = sim_random(3) == 0;
+		if (w->lacks_memory) /* in a later call */
+			w->process.fail_at = 0;
 		break;
 	}
 	default:
@@ -180,9 +183,24 @@ static void plan_kill_in_call(uint64_t most_calls)
 	p->kill_at = p->calls + sim_random_scale(4, most_calls);
 }
 
+/* The service thread of a rank lacks memory while the rank splits or shrinks, as for a frame of a
+ * control that is not made yet. */
+static void plan_memory_in_call(void)
+{
+	struct sim_rank *w = &sim->job->rank[sim->process->number];
+
+	if (!w->lacks_memory)
+		return;
+	w->lacks_memory = false;
+	w->process.fail_from_bytes = 0;
+	w->process.fail_in_threads = true;
+	w->process.fail_at = sim_random_scale(1, 32);
+}
+
 /* Further ranks are killed, or stopped while the first ones shrink. */
 void sim_plan_faults_of_shrink(void)
 {
+	plan_memory_in_call();
 	if (!sim->job->strikes_shrink)
 		return;
 	if (sim->job->faults == SIM_KILLS) {
@@ -200,6 +218,7 @@ void sim_plan_faults_of_shrink(void)
 /* One rank is killed early in a split. */
 void sim_plan_faults_of_split(void)
 {
+	plan_memory_in_call();
 	if (!sim->job->strikes_split || sim_random((uint32_t)sim->job->n))
 		return;
 	sim->job->strikes_split = false;

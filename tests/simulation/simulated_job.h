@@ -49,6 +49,7 @@ struct sim_rank {
 	struct sim_process process;
 	uint64_t stopped_ns; /* when it was stopped last */
 	bool harmed;         /* it, its network, or what it receives: errors have a reason */
+	bool lacks_memory;   /* its threads, in its next split or shrink */
 	bool delayed;        /* stopped for a while: its calls may take longer */
 	bool disturbs;       /* fails the others' calls: aborts, or has given up */
 	bool joined, aborted;

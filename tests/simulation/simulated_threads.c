@@ -294,6 +294,11 @@ void sim_wake(const void *key)
 	}
 }
 
+bool sim_is_main(void)
+{
+	return sim->threads->running && sim->threads->running->process_body;
+}
+
 static void kill_now(void *arg)
 {
 	sim_kill(arg);

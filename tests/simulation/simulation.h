@@ -47,7 +47,8 @@ struct sim_process {
 	char *variables; /* simulated_memory.c: npages of those that were written */
 	int npages;
 	uint64_t fail_at;       /* memory requests until one fails, 0: none fails; only those ... */
-	size_t fail_from_bytes; /* ... of this size, or larger */
+	size_t fail_from_bytes; /* ... of this size, or larger, and ... */
+	bool fail_in_threads;   /* ... by other threads than main */
 	uint64_t kill_at;       /* the call in which it is killed, 0: none */
 	uint32_t corrupts;      /* 1 of this number of segments that it sends, 0: none */
 	/* of a crowd: */
@@ -89,6 +90,8 @@ bool sim_sleep(const void *key, uint64_t until_ns);
 void sim_wake(const void *key);
 /* A system call begins: time passes, others may run, and the process may be killed here. */
 void sim_call(void);
+/* Does the main thread of a process run? */
+bool sim_is_main(void);
 /* Run until no coroutine is left. false: the time has come, or all sleep for ever */
 bool sim_run(uint64_t until_ns);
 /* Kill a process: its threads end wherever they are, and its host closes its connections. */
