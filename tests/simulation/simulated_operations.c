@@ -211,12 +211,15 @@ static tuttiResult_t quorum(struct sim_comm *w, int index)
 	tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
 	int64_t mine = value_of(w->member[w->rank], 0), sum = 0, expected = 0;
 	int k = 1 + (int)sim_common(w->key, index, 1, (uint32_t)w->n);
-	uint64_t began = sim->now_ns;
+	uint64_t began = sim->now_ns, limit_ns = SIM_TIMEOUT_NS + SIM_SLACK_NS;
 	tuttiResult_t rc;
 
+	/* a body whose length was corrupted is awaited once more */
+	if (sim->job->faults == SIM_CORRUPTION)
+		limit_ns += SIM_TIMEOUT_NS;
 	sim->job->messaged = true;
 	rc = tuttiAllReduceQuorum(&mine, &sum, 1, tuttiInt64, tuttiSum, k, 50, w->comm, NULL, &q);
-	sim_check_call(w, "quorum allreduce", rc, began, SIM_TIMEOUT_NS + SIM_SLACK_NS);
+	sim_check_call(w, "quorum allreduce", rc, began, limit_ns);
 	if (rc)
 		return rc;
 	for (int r = 0; r < w->n; r++)
