@@ -1,6 +1,7 @@
 /*
- * express.c - the way by slots: collectives whose posts have up to 64 KiB (allreduce) or 16 KiB, among
- * few ranks of one host, in one step; and allreduces of any size between two ranks (slot_pair.c)
+ * express.c - the way by slots: collectives whose posts have up to 64 KiB (allreduce), 16 KiB, or, with
+ * a root, 1 KiB between two ranks and 256 bytes among more, among few ranks of one host, in one step;
+ * and allreduces of any size between two ranks (slot_pair.c)
  *
  * Where the ranks of a communicator share one host's memory, algorithms of one step run without
  * messages. The form of the collective (form.h) says who gives and who takes. Agreed facts decide, so
@@ -26,6 +27,7 @@
 _Static_assert(TT_SLOT_RANKS <= TT_MAX_SOURCES, "one sum takes the posts of all ranks");
 _Static_assert(TT_EXPRESS_RANKS <= TT_SLOT_RANKS && TT_EXPRESS_BYTES <= TT_SLOT_BYTES,
 	       "a slot holds every call that the plan binds to slots");
+_Static_assert(TT_EXPRESS_ROOTED_BYTES <= TT_SLOT_SMALL, "a small post");
 
 /* Two ranks read as many bytes in one-shot as in two-shot, and both give the same bits. */
 static bool fits_pair(const struct tt_op *op)
@@ -61,7 +63,7 @@ INLINE void post(tuttiComm_t c, const struct tt_form *f, const void *in, uint32_
 		tt_slots_pass(c);
 		return;
 	}
-	if (tt_likely(bytes < TT_STORES_LEAST)) {
+	if (tt_likely(f->block < TT_STORES_LEAST)) {
 		tt_slots_post(c, in, bytes, stamp, false);
 	} else {
 		call = tt_stores_next(c->calls.slot_stores, bytes);

@@ -64,10 +64,20 @@ void tt_plan_bind_evenly(const struct tt_plan *plan, const struct tt_connectivit
 	cut_into_tiles(plan, paths, most, b);
 }
 
+/* Most bytes of a post to a slot. Posts of a page wait for the readers of the page before the last, so
+ * they end the lead that ranks of a collective with a root have by messages. */
+static size_t most_posted(const struct tt_plan *plan)
+{
+	if (plan->collective == TT_ALLREDUCE)
+		return TT_EXPRESS_BYTES;
+	if (!tt_collective_rooted(plan->collective))
+		return TT_EXPRESS_OTHER_BYTES;
+	return plan->nranks == 2 ? TT_EXPRESS_ROOTED_PAIR_BYTES : TT_EXPRESS_ROOTED_BYTES;
+}
+
 bool tt_plan_on_slots(const struct tt_plan *plan, const struct tt_connectivity *p, size_t bytes)
 {
-	size_t most = plan->collective == TT_ALLREDUCE ? TT_EXPRESS_BYTES : TT_EXPRESS_OTHER_BYTES,
-	       blocks = plan->rule == TT_EQUAL ? plan->in_blocks : 1;
+	size_t most = most_posted(plan), blocks = plan->rule == TT_EQUAL ? plan->in_blocks : 1;
 
 	return plan->slots && p->one_host && !p->over_tcp && plan->nranks > 1 &&
 	       plan->nranks <= TT_EXPRESS_RANKS && bytes > 0 && bytes <= most / blocks;

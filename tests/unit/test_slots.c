@@ -55,6 +55,14 @@ static double expected(const struct slots_call *k, int rank, int n, size_t i)
 	return element(k, need->out_parts ? (int)(i / k->count) : k->root, mine);
 }
 
+/* Most elements of a post: sums of longer calls go by messages, in another order. */
+static size_t most_of(enum tt_collective collective, int n)
+{
+	if (!tt_needs[collective].rooted)
+		return MOST;
+	return (n == 2 ? TT_EXPRESS_ROOTED_PAIR_BYTES : TT_EXPRESS_ROOTED_BYTES) / sizeof(double);
+}
+
 static struct slots_call random_call(unsigned long long seed, int n)
 {
 	static const size_t sizes[] = { 1, 2, 7, 8, 42, 43, 100, 512, MOST };
@@ -63,9 +71,11 @@ static struct slots_call random_call(unsigned long long seed, int n)
 				.root = (int)(random_of(seed, 2) % (unsigned)n),
 				.in_place = random_of(seed, 3) % 2,
 				.seed = seed * 100 };
+	size_t most = most_of(k.collective, n);
 
-	if (k.count * (unsigned)n > MOST && tt_needs[k.collective].in_parts)
-		k.count = MOST / (unsigned)n;
+	if (tt_needs[k.collective].in_parts)
+		most /= (unsigned)n;
+	k.count = k.count < most ? k.count : most;
 	return k;
 }
 
