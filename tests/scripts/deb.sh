@@ -34,7 +34,7 @@ cc /mnt/allreduce.c $(pkg-config --cflags --libs tutti) -o /tmp/allreduce && ldd
 cc /mnt/allreduce.c -o /tmp/static $(pkg-config --cflags --static --libs tutti)
 /usr/bin/python3 -c 'import tutti; assert tutti.__file__.startswith("/usr/lib/python3/dist-packages"); assert tutti.COMM_WORLD.size == 1'
 test -e /usr/lib/*/tutti/libnccl.so.2
-dpkg --purge tutti-tools python3-tutti libtutti-dev libtutti-nccl libtutti-mpi libtutti0
+dpkg --purge $(for f in /mnt/*.deb; do dpkg-deb -f "$f" Package; done)   # packages of debug symbols are made where debugedit is
 ! test -e /usr/bin/tutti
 INSIDE
 mkdir "$tmp/root" "$tmp/upper"
