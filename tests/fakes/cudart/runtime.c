@@ -8,6 +8,7 @@
  * function that is not built reports so on stderr and fails with cudaErrorNotSupported.
  */
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -222,6 +223,12 @@ CALL(cudaGraphLaunch, (cudaGraphExec_t exec, cudaStream_t stream), cuGraphLaunch
 CALL(cudaGraphExecDestroy, (cudaGraphExec_t exec), cuGraphExecDestroy(exec))
 CALL(cudaGraphDestroy, (cudaGraph_t graph), cuGraphDestroy(graph))
 
+GIVE(cudaGetDriverEntryPointByVersion,
+     (const char *symbol, void **function, unsigned version, unsigned long long flags,
+      enum cudaDriverEntryPointQueryResult *result),
+     (void)version, (void)flags, *function = dlsym(RTLD_DEFAULT, symbol),
+     *result = *function ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound)
+
 /* ---- kernels, which do nothing --------------------------------------------------------------- */
 
 static __thread struct {
@@ -284,22 +291,41 @@ EXPORT char __cudaInitModule(void **handle)
 }
 
 UNBUILT(cudaDeviceGetDefaultMemPool)
+UNBUILT(cudaDeviceGetGraphMemAttribute)
+UNBUILT(cudaDeviceSetGraphMemAttribute)
 UNBUILT(cudaFreeAsync)
-UNBUILT(cudaGetDriverEntryPointByVersion)
 UNBUILT(cudaGetSymbolAddress)
+UNBUILT(cudaGraphAddNode)
+UNBUILT(cudaGraphConditionalHandleCreate)
 UNBUILT(cudaGraphDebugDotPrint)
 UNBUILT(cudaGraphGetNodes)
 UNBUILT(cudaGraphNodeGetDependencies)
+UNBUILT(cudaGraphRetainUserObject)
 UNBUILT(cudaIpcCloseMemHandle)
 UNBUILT(cudaIpcGetEventHandle)
 UNBUILT(cudaIpcGetMemHandle)
 UNBUILT(cudaIpcOpenEventHandle)
 UNBUILT(cudaIpcOpenMemHandle)
+UNBUILT(cudaKernelSetAttributeForDevice)
 UNBUILT(cudaLaunchCooperativeKernel)
+UNBUILT(cudaLibraryGetGlobal)
+UNBUILT(cudaLibraryGetKernel)
+UNBUILT(cudaLibraryGetKernelCount)
+UNBUILT(cudaLibraryGetManaged)
+UNBUILT(cudaLibraryGetUnifiedFunction)
+UNBUILT(cudaLibraryLoadData)
+UNBUILT(cudaLibraryLoadFromFile)
+UNBUILT(cudaLibraryUnload)
 UNBUILT(cudaMallocAsync)
+UNBUILT(cudaMallocHost)
+UNBUILT(cudaMallocManaged)
 UNBUILT(cudaMemPoolGetAttribute)
 UNBUILT(cudaMemPoolSetAccess)
 UNBUILT(cudaMemPoolSetAttribute)
 UNBUILT(cudaMemPoolTrimTo)
 UNBUILT(cudaMemcpy2DAsync)
 UNBUILT(cudaStreamAddCallback)
+UNBUILT(cudaStreamBeginCaptureToGraph)
+UNBUILT(cudaStreamUpdateCaptureDependencies)
+UNBUILT(cudaUserObjectCreate)
+UNBUILT(cudaUserObjectRelease)
