@@ -274,6 +274,12 @@ int tt_cursor_advance(struct tt_op *op, struct tt_cursor *cu)
 	return 1;
 }
 
+/* NULL: connecting failed */
+static struct tt_link *link_if_any(const struct tt_op *op, const struct tt_cursor *cu, tt_ref wire)
+{
+	return tt_path_link(op->bound.path, cu->channel, (int)tt_ref_index(wire));
+}
+
 static struct tt_link *awaited_link(const struct tt_op *op, const struct tt_cursor *cu)
 {
 	const struct tt_plan *plan = op->bound.plan;
@@ -284,14 +290,14 @@ static struct tt_link *awaited_link(const struct tt_op *op, const struct tt_curs
 		return NULL;
 	for (int i = 0; !cu->computed && i < s->nsrc; i++) {
 		tt_ref r = tt_step_source(s, i);
-		struct tt_link *l = tt_ref_buf(r) == TT_WIRE ? tt_step_link(op, cu, r) : NULL;
+		struct tt_link *l = tt_ref_buf(r) == TT_WIRE ? link_if_any(op, cu, r) : NULL;
 		size_t bytes = tt_step_bytes(op, cu, s, tt_step_blocks(op, cu, s));
 
 		if (l && ((s->op == TT_COPY && l->t->recv) ||
 			  l->t->peek(l, bytes, op->call.stamp, &data) <= 0))
 			return l;
 	}
-	return tt_ref_buf(s->to) == TT_WIRE ? tt_step_link(op, cu, s->to) : NULL;
+	return tt_ref_buf(s->to) == TT_WIRE ? link_if_any(op, cu, s->to) : NULL;
 }
 
 int tt_cursor_waits_for(const struct tt_op *op, uint32_t i, struct tt_endpoint **ret_ep)

@@ -236,7 +236,7 @@ const struct failure_use failure_uses[] = {
 	  "cuMemcpyDtoHAsync_v2:2:0 cuEventRecord:1:1" },
 	{ "a graph", 2, true, true, false, captures, "cuLaunchKernel:29:0" },
 	{ "GPUDirect RDMA", 2, false, true, true, gdr,
-	  "cuMemGetHandleForAddressRange:1:0 reg_dmabuf_mr:1:1 post_send:3:0 "
+	  "cuMemGetHandleForAddressRange:1:0 reg_dmabuf_mr:1:1 post_send:3:0 post_recv:2:0 "
 	  "cuStreamBatchMemOp_v2:2:1" },
 	{ "init over verbs", 2, false, false, true, nothing,
 	  "open_device:1:0 create_qp:1:1 modify_qp:2:0 modify_qp:3:1" },
