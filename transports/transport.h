@@ -241,10 +241,11 @@ struct tt_slot_ops {
 	 * the lines (tt_own_lines), so that the next post to them is fast. */
 	void (*own)(struct tt_endpoint *ep, int peer, uint64_t number, const void *data,
 		    size_t bytes);
-	/* This rank has read all it needs of the rounds up to number. Wakes dozing peers. */
-	void (*release)(struct tt_endpoint *ep, uint64_t number);
-	/* The last number that peer has released, 0: none */
-	uint64_t (*released)(struct tt_endpoint *ep, int peer);
+	/* This rank has read all it needs of the rounds up to number, the round of stamp. Wakes dozing
+	 * peers. */
+	void (*release)(struct tt_endpoint *ep, uint64_t number, uint16_t stamp);
+	/* The last number that peer has released, 0: none; *ret_stamp: its stamp */
+	uint64_t (*released)(struct tt_endpoint *ep, int peer, uint16_t *ret_stamp);
 };
 
 /* ---- peer memory ----------------------------------------------------------------------------- */

@@ -124,6 +124,8 @@ struct tt_comm_rounds {
 	uint64_t released; /* the others know, or will, that this rank has finished up to here */
 	uint64_t page[2];  /* last round in which this rank posted its even, its odd page */
 	uint64_t read;     /* last round in which this rank polled a page */
+	/* low halves of the stamps of the latest rounds in which not all ranks post and poll */
+	uint16_t stamp[TT_SLOT_DEPTH];
 };
 
 /* run: numbers of calls */

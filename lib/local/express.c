@@ -48,10 +48,10 @@ static bool fits(const struct tt_op *op)
 
 /* ---- post ------------------------------------------------------------------------------------ */
 
-/* May this rank begin the round? 1 | 0: *ret_missing reads an older post of this rank */
+/* May this rank begin the round? 1 | 0: *ret_missing reads an older post of this rank | < 0 */
 INLINE int ready(tuttiComm_t c, const struct tt_form *f, int *ret_missing)
 {
-	return !tt_form_gives(f, f->rank) || tt_slots_ready(c, tt_form_given(f), ret_missing);
+	return tt_form_gives(f, f->rank) ? tt_slots_ready(c, tt_form_given(f), ret_missing) : 1;
 }
 
 INLINE void post(tuttiComm_t c, const struct tt_form *f, const void *in, uint32_t stamp)
@@ -211,8 +211,9 @@ static int advance(struct tt_op *op)
 	if (tt_form_given(&f) > TT_SLOT_BYTES)
 		return tt_slot_pair_advance(op);
 	if (!op->slots.posted) {
-		if (!ready(c, &f, &op->slots.awaited))
-			return 0;
+		rc = ready(c, &f, &op->slots.awaited);
+		if (rc <= 0)
+			return rc;
 		tt_fault_point(c);
 		post(c, &f, b->base[TT_IN], op->call.stamp);
 		op->slots.posted = true;
@@ -302,7 +303,7 @@ INLINE int call_again(tuttiComm_t c, const struct tt_plan_row *row, const void *
 	if (tt_unlikely(!buffers_fit(&f, in, out)))
 		return 1;
 	stamp = tt_number_call(c, &row->call, row->digest);
-	if (tt_unlikely(!ready(c, &f, &reader)))
+	if (tt_unlikely(ready(c, &f, &reader) <= 0))
 		return go_on(c, row, in, out, false);
 	post(c, &f, in, stamp);
 	do

@@ -41,13 +41,15 @@ static void describe(const struct tt_op *op, const void *p, size_t bytes,
 int tt_smsc_start(struct tt_op *op)
 {
 	struct tt_smsc_addresses *mine = &of(op)->of[op->comm->rank];
+	int rc;
 
 	if (of(op)->pscw) {
 		tt_pscw_post(op);
 		return 1;
 	}
-	if (!tt_slots_ready(op->comm, sizeof(*mine), &op->slots.awaited))
-		return 0;
+	rc = tt_slots_ready(op->comm, sizeof(*mine), &op->slots.awaited);
+	if (rc <= 0)
+		return rc;
 	tt_smsc_report(op, mine);
 	describe(op, op->bound.base[TT_IN], tt_smsc_in_bytes(op, op->comm->rank), &mine->in);
 	describe(op, op->bound.base[TT_OUT], tt_smsc_out_bytes(op), &mine->out);

@@ -99,8 +99,9 @@ int tt_slot_pair_advance(struct tt_op *op)
 	int rc;
 
 	if (!op->slots.posted) {
-		if (!tt_slots_ready(c, p.give_bytes, &op->slots.awaited))
-			return 0;
+		rc = tt_slots_ready(c, p.give_bytes, &op->slots.awaited);
+		if (rc <= 0)
+			return rc;
 		tt_fault_point(c);
 		give(op, &p);
 		op->slots.posted = true;

@@ -1,7 +1,8 @@
 /*
  * slots.c - rounds of posts (slots.h): which rounds have the other ranks released?
  *
- * Called through tt_slots_ready by the ways that post.
+ * Called through tt_slots_ready by the ways that post. A release carries the stamp of its round, since
+ * ranks whose calls differ may all take themselves for the root, and then none of them polls a post.
  */
 #include "local/slots.h"
 
@@ -15,14 +16,21 @@ int tt_slots_await_release(tuttiComm_t c, size_t bytes, int *ret_missing)
 		round = rounds->page[next & 1];
 	for (int r = 0; r < c->nranks; r++) {
 		uint64_t released;
+		uint16_t stamp;
 
 		if (r == c->rank)
 			continue;
-		released = c->paths.slots->slot_ops->released(c->paths.slots, r);
+		released = c->paths.slots->slot_ops->released(c->paths.slots, r, &stamp);
 		if (released < round) {
 			*ret_missing = r;
 			return 0;
 		}
+		if (released <= rounds->now && stamp != rounds->stamp[released % TT_SLOT_DEPTH])
+			return tt_fail(
+				TT_USAGE,
+				"rank %d: rank %d released round %llu of slots in another call: "
+				"the ranks make different calls",
+				c->rank, r, (unsigned long long)released);
 		least = released < least ? released : least;
 	}
 	rounds->finished = least;

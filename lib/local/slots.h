@@ -9,6 +9,7 @@
 #ifndef TT_SLOTS_H
 #define TT_SLOTS_H
 
+#include "run/number.h"
 #include "run/op.h"
 #include "run/stores.h"
 
@@ -18,7 +19,7 @@
 /* slots.c: tt_slots_ready, when the releases of other ranks decide */
 int tt_slots_await_release(tuttiComm_t c, size_t bytes, int *ret_missing);
 
-/* May this rank post `bytes` in the next round? 1 | 0: *ret_missing reads an older post */
+/* May this rank post `bytes` in the next round? 1 | 0: *ret_missing reads an older post | < 0 */
 static inline int tt_slots_ready(tuttiComm_t c, size_t bytes, int *ret_missing)
 {
 	const struct tt_comm_rounds *r = &c->calls.rounds;
@@ -95,12 +96,14 @@ static inline int tt_slots_poll(tuttiComm_t c, size_t bytes, uint32_t stamp, con
 static inline void tt_slots_release(tuttiComm_t c, size_t bytes)
 {
 	struct tt_comm_rounds *r = &c->calls.rounds;
+	uint16_t stamp = (uint16_t)tt_stamp_now(c);
 
+	r->stamp[r->now % TT_SLOT_DEPTH] = stamp;
 	if (bytes <= TT_SLOT_SMALL && r->read <= r->released &&
 	    r->now - r->released < TT_SLOT_RELEASE)
 		return;
 	r->released = r->now;
-	c->paths.slots->slot_ops->release(c->paths.slots, r->now);
+	c->paths.slots->slot_ops->release(c->paths.slots, r->now, stamp);
 }
 
 /* Post data by the stores of `call`. */

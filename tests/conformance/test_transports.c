@@ -151,11 +151,20 @@ static int slot_body(const struct tt_world *world, void *arg)
 
 /* One rank posts in a round, the others read and release, some rounds later if the post is small. A
  * post that overwrote an unread one would be missed for ever. */
-static void await_release(const struct rig *rig, const struct tt_world *world, uint64_t number)
+static bool await_release(const struct rig *rig, const struct tt_world *world, uint64_t number)
 {
-	for (int r = 0; r < world->nranks; r++)
-		while (r != world->rank && rig->ep->slot_ops->released(rig->ep, r) < number)
+	bool stamped = true;
+
+	for (int r = 0; r < world->nranks; r++) {
+		uint64_t released = 0;
+		uint16_t stamp = 0;
+
+		while (r != world->rank &&
+		       (released = rig->ep->slot_ops->released(rig->ep, r, &stamp)) < number)
 			sched_yield();
+		stamped &= r == world->rank || stamp == (uint16_t)(3 * released);
+	}
+	return stamped;
 }
 
 static int release_body(const struct tt_world *world, void *arg)
@@ -175,8 +184,9 @@ static int release_body(const struct tt_world *world, void *arg)
 		for (size_t i = 0; i < bytes && giver == world->rank; i++)
 			mine[i] = slot_byte(k, giver, i);
 		if (giver == world->rank) {
-			await_release(&rig, world, k > TT_SLOT_DEPTH ? k - TT_SLOT_DEPTH : 0);
-			await_release(&rig, world, bytes > TT_SLOT_SMALL ? page[k % 2] : 0);
+			EXPECT(await_release(&rig, world,
+					     k > TT_SLOT_DEPTH ? k - TT_SLOT_DEPTH : 0));
+			EXPECT(await_release(&rig, world, bytes > TT_SLOT_SMALL ? page[k % 2] : 0));
 			ops->post(rig.ep, mine, bytes, k, (uint32_t)k, false);
 			page[k % 2] = bytes > TT_SLOT_SMALL ? k : page[k % 2];
 		} else {
@@ -187,7 +197,7 @@ static int release_body(const struct tt_world *world, void *arg)
 				EXPECT(lines[i / line * 64 + i % line] == slot_byte(k, giver, i));
 		}
 		if (bytes > TT_SLOT_SMALL || k % (TT_SLOT_DEPTH / 2) == 0)
-			ops->release(rig.ep, k);
+			ops->release(rig.ep, k, (uint16_t)(3 * k));
 	}
 	harness_barrier(world, 0);
 	rig_close(&rig);

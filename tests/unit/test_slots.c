@@ -3,7 +3,7 @@
  * readers
  *
  * Ranks call random collectives of random sizes, roots and layouts. A counter shows that no message was
- * sent.
+ * sent. Ranks whose calls differ so that none of them polls a post get an error from releases.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -188,4 +188,52 @@ Test(slots, a_rank_that_is_ahead_overwrites_no_post_that_is_unread, .timeout = 1
 	call_as(2, false, true);
 	call_as(3, true, true);
 	call_as(4, false, true);
+}
+
+/* ---- mismatches ------------------------------------------------------------------------------ */
+
+struct mismatch {
+	enum tt_collective collective[2]; /* of rank 0, of the others */
+	const char *text[2];
+};
+
+/* Every rank takes itself for the root, so it posts and polls nothing. */
+static int call_as_root(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct mismatch *m = arg;
+	const struct slots_call k = { .collective = m->collective[rank != 0],
+				      .count = 1,
+				      .root = rank };
+	double in[MOST_RANKS] = { 0 }, out[MOST_RANKS];
+	tuttiResult_t rc = tuttiSuccess;
+	int calls = 0;
+
+	(void)n;
+	while (!rc && calls < 10 * TT_SLOT_DEPTH) {
+		rc = make(&k, in, out, *comm);
+		calls++;
+	}
+	WANT(rc == tuttiInvalidUsage);
+	WANT(strstr(tuttiGetLastError(*comm), m->text[0]) &&
+	     strstr(tuttiGetLastError(*comm), m->text[1]));
+	return 0;
+}
+
+Test(slots, ranks_that_all_take_themselves_for_the_root_get_an_error, .timeout = 60)
+{
+	static struct mismatch all[] = {
+		{ { TT_BROADCAST, TT_BROADCAST },
+		  { "broadcast of 1 float64 (root 0)", "broadcast of 1 float64 (root 1)" } },
+		{ { TT_SCATTER, TT_SCATTER }, { "scatter of 1 float64 (root ", "(root 1)" } },
+		{ { TT_BROADCAST, TT_SCATTER },
+		  { "broadcast of 1 float64 (root 0)", "scatter of 1 float64 (root 1)" } },
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+		struct ranks r = {
+			.n = 2, .transport = "shm", .timeout_ms = 20000, .arg = &all[i]
+		};
+
+		cr_expect_eq(ranks_run(&r, call_as_root), 0, "mismatch %zu", i);
+	}
 }

@@ -83,8 +83,8 @@ int tt_shm_slot_poll(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t nu
 		     uint32_t stamp, const void **ret_data);
 void tt_shm_slot_own(struct tt_endpoint *ep, int peer, uint64_t number, const void *data,
 		     size_t bytes);
-void tt_shm_slot_release(struct tt_endpoint *ep, uint64_t number);
-uint64_t tt_shm_slot_released(struct tt_endpoint *ep, int peer);
+void tt_shm_slot_release(struct tt_endpoint *ep, uint64_t number, uint16_t stamp);
+uint64_t tt_shm_slot_released(struct tt_endpoint *ep, int peer, uint16_t *ret_stamp);
 
 void tt_shm_pscw_post(struct tt_endpoint *ep, const struct tt_peer_memory *mine, uint64_t number,
 		      uint32_t stamp);

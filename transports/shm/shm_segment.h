@@ -69,7 +69,7 @@ struct tt_shm_slot_line {
 };
 struct tt_shm_slot_area {
 	alignas(TT_APART) struct tt_shm_slot_line slot[TT_SLOT_DEPTH][TT_SLOT_SMALL / TT_SLOT_LINE];
-	/* last round of posts that this rank released */
+	/* last round of posts that this rank released: number << 16 | stamp */
 	alignas(TT_APART) _Atomic uint64_t released;
 	alignas(TT_APART) struct tt_shm_slot_line exposed;
 	/* last call whose reads this rank completed */

@@ -107,21 +107,23 @@ void tt_shm_slot_own(struct tt_endpoint *base, int peer, uint64_t number, const 
 		tt_own_lines((void *)data, bytes);
 }
 
-void tt_shm_slot_release(struct tt_endpoint *base, uint64_t number)
+void tt_shm_slot_release(struct tt_endpoint *base, uint64_t number, uint16_t stamp)
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
 
-	atomic_store_explicit(&tt_shm_segment_slot_area(s, s->me)->released, number,
+	atomic_store_explicit(&tt_shm_segment_slot_area(s, s->me)->released, number << 16 | stamp,
 			      memory_order_release);
 	tt_shm_wake_all(s);
 }
 
-uint64_t tt_shm_slot_released(struct tt_endpoint *base, int peer)
+uint64_t tt_shm_slot_released(struct tt_endpoint *base, int peer, uint16_t *ret_stamp)
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
+	uint64_t released = atomic_load_explicit(
+		&tt_shm_segment_slot_area(s, s->local_of[peer])->released, memory_order_acquire);
 
-	return atomic_load_explicit(&tt_shm_segment_slot_area(s, s->local_of[peer])->released,
-				    memory_order_acquire);
+	*ret_stamp = (uint16_t)released;
+	return released >> 16;
 }
 
 /* ---- PSCW ------------------------------------------------------------------------------------ */
