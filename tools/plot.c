@@ -6,8 +6,10 @@
 #include "tools/svg.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { WIDTH = 800, LEFT = 70, RIGHT = 540, TOP = 40, HEIGHT = 320, ROW = 18 };
+enum { CHARACTER = 7 }; /* width of a character of a name, at most on average */
 enum { MOST_TICKS = 10 };
 #define RING "r='6' fill='none' stroke-width='2'"
 
@@ -155,23 +157,31 @@ static void draw_axes(FILE *to, const struct ruler *x, const struct ruler *y)
 
 /* ---- series ---------------------------------------------------------------------------------- */
 
-static const char *stroke(enum tool_mark mark)
+/* Returns the stroke of series k: lines of the same color differ by their dashes. */
+static const char *stroke(enum tool_mark mark, int k)
 {
-	return mark == TOOL_MARK_DASHED ? "stroke-width='1.5' stroke-dasharray='5,4'"
-					: "stroke-width='2'";
+	if (mark == TOOL_MARK_DASHED)
+		return "stroke-width='1.5' stroke-dasharray='5,4'";
+	return k / TOOL_SVG_COLORS % 2 ? "stroke-width='2' stroke-dasharray='9,2'"
+				       : "stroke-width='2'";
 }
 
-/* Writes one polyline for each run of points without a gap. */
-static void draw_line(FILE *to, const struct tool_plot *plot, const struct tool_series *s,
-		      const struct ruler *x, const struct ruler *y)
+/* Writes one polyline for each run of points without a gap and without a step back. */
+static void draw_line(FILE *to, const struct tool_plot *plot, int k, const struct ruler *x,
+		      const struct ruler *y)
 {
+	const struct tool_series *s = &plot->series[k];
 	bool open = false;
 
 	for (int i = 0; i < s->npoints; i++) {
 		bool shown = shows_point(plot, s, i);
 
+		if (open && shown && s->x[i] <= s->x[i - 1]) {
+			fputs("'/>\n", to);
+			open = false;
+		}
 		if (shown && !open)
-			fprintf(to, "<polyline fill='none' %s points='", stroke(s->mark));
+			fprintf(to, "<polyline fill='none' %s points='", stroke(s->mark, k));
 		if (shown)
 			fprintf(to, "%s%.5g,%.5g", open ? " " : "", pixel(x, s->x[i]),
 				pixel(y, s->y[i]));
@@ -201,7 +211,7 @@ static void draw_series(FILE *to, const struct tool_plot *plot, int k, const str
 
 	fprintf(to, "<g stroke='%s' fill='%s'>\n", tool_svg_color(k), tool_svg_color(k));
 	if (s->mark != TOOL_MARK_RINGS)
-		draw_line(to, plot, s, x, y);
+		draw_line(to, plot, k, x, y);
 	for (int i = 0; i < s->npoints; i++)
 		if (s->mark != TOOL_MARK_DASHED && shows_point(plot, s, i))
 			draw_point(to, s, i, x, y);
@@ -218,10 +228,21 @@ static void draw_legend(FILE *to, const struct tool_plot *plot)
 		if (s->mark == TOOL_MARK_RINGS)
 			fprintf(to, "<circle cx='%d' cy='%.5g' %s/>\n", RIGHT + 27, y, RING);
 		else
-			tool_svg_line(to, RIGHT + 14, y, RIGHT + 40, y, stroke(s->mark));
+			tool_svg_line(to, RIGHT + 14, y, RIGHT + 40, y, stroke(s->mark, k));
 		fputs("</g>\n", to);
 		tool_svg_text(to, RIGHT + 46, y + 4, "", "%s", s->name);
 	}
+}
+
+/* Returns the width of the picture: that of the plot and of the longest name beside it. */
+static double width_of(const struct tool_plot *plot)
+{
+	size_t longest = 0;
+
+	for (int k = 0; k < plot->nseries; k++)
+		if (strlen(plot->series[k].name) > longest)
+			longest = strlen(plot->series[k].name);
+	return fmax(WIDTH, RIGHT + 46 + CHARACTER * (double)longest);
 }
 
 void tool_plot_write(FILE *to, const struct tool_plot *plot)
@@ -229,7 +250,7 @@ void tool_plot_write(FILE *to, const struct tool_plot *plot)
 	struct ruler x = make_ruler(plot, true), y = make_ruler(plot, false);
 	double legend = TOP + 8 + plot->nseries * ROW;
 
-	tool_svg_open(to, WIDTH, fmax(TOP + HEIGHT + 50, legend));
+	tool_svg_open(to, width_of(plot), fmax(TOP + HEIGHT + 50, legend));
 	tool_svg_text(to, WIDTH / 2.0, 18, "text-anchor='middle' font-weight='600'", "%s",
 		      plot->title);
 	draw_axes(to, &x, &y);

@@ -100,5 +100,6 @@ const char *tool_svg_color(int i)
 		"#44aa99", "#999933", "#aa4499", "#ddaa33", "#222222"
 	};
 
-	return color[(unsigned)i % (sizeof(color) / sizeof(*color))];
+	_Static_assert(sizeof(color) / sizeof(*color) == TOOL_SVG_COLORS, "colors");
+	return color[(unsigned)i % TOOL_SVG_COLORS];
 }

@@ -29,7 +29,8 @@ void tool_svg_text(FILE *to, double x, double y, const char *attributes, const c
 	TT_PRINTF(5, 6);
 void tool_svg_line(FILE *to, double x1, double y1, double x2, double y2, const char *attributes);
 
-/* Color number i of a palette that color-blind readers can tell apart; repeats after 10. */
+/* Color number i of a palette that color-blind readers can tell apart; repeats after TOOL_SVG_COLORS. */
+enum { TOOL_SVG_COLORS = 10 };
 const char *tool_svg_color(int i);
 
 /* ---- plots (plot.c) -------------------------------------------------------------------------- */
@@ -57,14 +58,15 @@ struct tool_series {
 	const char *name;
 	enum tool_mark mark;
 	int npoints;
-	const double *x, *y; /* [npoints], x ascending */
+	const double *x, *y; /* [npoints]; where x does not ascend, a new line begins */
 };
 
 struct tool_plot {
 	const char *title;
 	struct tool_axis x, y;
 	int nseries;
-	const struct tool_series *series; /* [nseries]; series i has color i */
+	const struct tool_series
+		*series; /* [nseries]; series i has color i; dashed where it repeats */
 };
 
 /* Writes the plot as one picture, with axes, grid and legend. Pointing at a point shows its series and

@@ -146,7 +146,7 @@ static const char style[] =
 	"body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222}"
 	"table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
 	"th,td{padding:.15em .8em;border-bottom:1px solid #ddd;text-align:right}"
-	"th{border-bottom:2px solid #888}td.t,th.t{text-align:left}"
+	"thead th{border-bottom:2px solid #888}td.t,th.t{text-align:left}"
 	".wrong{color:#b00020;font-weight:bold}svg{max-width:100%;height:auto}";
 
 static void fact(const char *name, const char *value, FILE *to)
@@ -232,9 +232,9 @@ static void write_row(const struct html_figure *f, FILE *to)
 
 static void write_table(const struct bench_html *h, FILE *to)
 {
-	fputs("<h2>Results</h2>\n<table>\n<tr><th>size (bytes)</th><th class=\"t\">call</th>"
+	fputs("<h2>Results</h2>\n<table>\n<thead><tr><th>size (bytes)</th><th class=\"t\">call</th>"
 	      "<th class=\"t\">algorithm</th><th>time (us)</th><th>p50 (us)</th><th>p99 (us)</th>"
-	      "<th>algbw (GB/s)</th><th>busbw (GB/s)</th><th>wrong</th></tr>\n",
+	      "<th>algbw (GB/s)</th><th>busbw (GB/s)</th><th>wrong</th></tr></thead>\n",
 	      to);
 	for (int i = 0; i < h->n; i++)
 		write_row(&h->figures[i], to);
