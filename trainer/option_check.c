@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct strategy_option {
 	const char *option;
@@ -90,6 +91,28 @@ static int check_pairs(const struct train_config *c, const struct train_config *
 	return TRAIN_OK;
 }
 
+/* Files that the training writes: none would replace another. */
+static int check_files(const struct train_config *c)
+{
+	const struct {
+		const char *option, *path;
+	} files[] = {
+		{ "save", c->save },   { "export", c->export },     { "metrics", c->metrics },
+		{ "jsonl", c->jsonl }, { "timeline", c->timeline }, { "hashes", c->hashes },
+	};
+	struct stat st;
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		for (size_t k = 0; k < i; k++)
+			if (files[i].path && files[k].path &&
+			    !strcmp(files[i].path, files[k].path) &&
+			    (stat(files[i].path, &st) || S_ISREG(st.st_mode)))
+				return train_fail(TRAIN_USAGE,
+						  "--%s %s: also the file of --%s; give another",
+						  files[i].option, files[i].path, files[k].option);
+	return TRAIN_OK;
+}
+
 int train_option_check(const struct train_config *c)
 {
 	struct train_config defaults;
@@ -104,5 +127,7 @@ int train_option_check(const struct train_config *c)
 				"use one of: %s",
 				strategy_options[i].option, c->strategy,
 				strategy_options[i].strategies);
-	return check_pairs(c, &defaults);
+	if (check_pairs(c, &defaults))
+		return TRAIN_USAGE;
+	return check_files(c);
 }

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "algorithms/algorithms.h"
 #include "mem/reduce.h"
@@ -182,6 +183,30 @@ static int check_device(struct bench_options *options, const char *tool)
 	return 0;
 }
 
+/* The files of results can be written, and none would replace another. */
+static int check_files(const struct bench_options *options, const char *tool)
+{
+	const struct {
+		const char *option, *path;
+	} files[] = { { "-J", options->json },
+		      { "-F", options->csv },
+		      { "--report", options->html } };
+	struct stat st;
+	int rc = 0;
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]) && !rc; i++) {
+		if (!files[i].path)
+			continue;
+		rc = bench_check_file(tool, files[i].option, files[i].path);
+		for (size_t k = 0; k < i && !rc; k++)
+			if (files[k].path && !strcmp(files[k].path, files[i].path) &&
+			    (stat(files[i].path, &st) || S_ISREG(st.st_mode)))
+				rc = tool_refuse(tool, "%s %s: also the file of %s; give another",
+						 files[i].option, files[i].path, files[k].option);
+	}
+	return rc;
+}
+
 const char *bench_options_setting(const char *given, const char *variable)
 {
 	const char *value = given ? given : getenv(variable);
@@ -211,11 +236,5 @@ int bench_options_read(const struct bench_collective *bench, const char *tool, i
 		rc = check_algo(bench, options, tool);
 	if (!rc)
 		rc = check_values(bench, options, tool);
-	if (!rc && options->json)
-		rc = bench_check_file(tool, "-J", options->json);
-	if (!rc && options->csv)
-		rc = bench_check_file(tool, "-F", options->csv);
-	if (!rc && options->html)
-		rc = bench_check_file(tool, "--report", options->html);
-	return rc;
+	return rc ? rc : check_files(options, tool);
 }
