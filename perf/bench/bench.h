@@ -204,11 +204,14 @@ int bench_can_flush(void);
 
 /* ---- bench_thread.c: the ranks of one thread ------------------------------------------------- */
 
+enum { BENCH_SETTINGS = 17 }; /* options that must be equal on all ranks */
+
 /* Record that every rank sends to all ranks after the communicators are created. */
 struct bench_rank_record {
 	char host[64], cpu[96]; /* host name, processor name */
 	int64_t pid;
 	uint64_t free_bytes; /* free memory of the host */
+	int64_t settings[BENCH_SETTINGS];
 };
 
 /* Record of a rank's GPU, sent to all ranks. */

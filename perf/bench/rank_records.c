@@ -1,15 +1,59 @@
 /*
- * rank_records.c - exchanges one record per rank before the measurement: host, memory, GPU
+ * rank_records.c - exchanges one record per rank before the measurement: host, memory, settings, GPU
  *
  * Called by bench_thread.c after the base communicators exist. All ranks get the same records, so
  * all ranks reach the same verdict.
  */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "perf/bench/bench.h"
 #include "tools/host.h"
+
+/* Options that determine how many calls of which sizes a rank makes, and with which data. The library
+ * compares those of a single call. */
+static const struct {
+	const char *option;
+	size_t at;
+} settings[BENCH_SETTINGS] = {
+	{ "-t", offsetof(struct bench_options, threads) },
+	{ "-g", offsetof(struct bench_options, ranks_each) },
+	{ "-b", offsetof(struct bench_options, min_bytes) },
+	{ "-e", offsetof(struct bench_options, max_bytes) },
+	{ "-i", offsetof(struct bench_options, step_bytes) },
+	{ "-f", offsetof(struct bench_options, step_factor) },
+	{ "-n", offsetof(struct bench_options, iters) },
+	{ "-m", offsetof(struct bench_options, aggregate) },
+	{ "-w", offsetof(struct bench_options, warmup) },
+	{ "-N", offsetof(struct bench_options, cycles) },
+	{ "-c", offsetof(struct bench_options, check) },
+	{ "-G", offsetof(struct bench_options, graph) },
+	{ "-r", offsetof(struct bench_options, root) },
+	{ "-z", offsetof(struct bench_options, blocking) },
+	{ "-I", offsetof(struct bench_options, per_iter) },
+	{ "-M", offsetof(struct bench_options, memory_report) },
+	{ "--seed", offsetof(struct bench_options, seed) },
+};
+
+/* Checks that all ranks have the same settings; each thread reports. Returns 0 | 2. */
+static int check_settings(const struct bench_thread *t)
+{
+	for (int r = 1; r < t->nranks; r++)
+		for (int i = 0; i < BENCH_SETTINGS; i++) {
+			int64_t its = t->records[r].settings[i], first = t->records[0].settings[i];
+
+			if (its == first)
+				continue;
+			fprintf(stderr,
+				"rank %d: rank 0 has %s %lld, rank %d has %lld; give all ranks the "
+				"same options\n",
+				t->first, settings[i].option, (long long)first, r, (long long)its);
+			return 2;
+		}
+	return 0;
+}
 
 static int exchange_rank_records(struct bench_thread *t)
 {
@@ -28,6 +72,9 @@ static int exchange_rank_records(struct bench_thread *t)
 		tool_host_cpu(mine[i].cpu, sizeof(mine[i].cpu));
 		mine[i].pid = getpid();
 		mine[i].free_bytes = tool_host_free_bytes();
+		for (int k = 0; k < BENCH_SETTINGS; k++)
+			memcpy(&mine[i].settings[k], (const char *)t->options + settings[k].at,
+			       sizeof(int64_t));
 	}
 	rc = bench_thread_gather(t, mine, sizeof(*mine), t->records);
 	free(mine);
@@ -145,6 +192,8 @@ int bench_thread_exchange_records(struct bench_thread *t)
 {
 	int rc = exchange_rank_records(t);
 
+	if (!rc)
+		rc = check_settings(t);
 	if (!rc)
 		rc = check_memory(t);
 	if (!rc && t->options->cuda)
