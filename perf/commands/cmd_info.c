@@ -248,6 +248,7 @@ static int print_choice(const struct info_options *v, const struct tool_hypothet
 				       .cost = world->world.cost };
 	struct tt_candidate list[TT_MOST_CANDIDATES];
 	const struct tt_candidate *order[TT_MOST_CANDIDATES];
+	const char *named = getenv("TUTTI_ALGO");
 	int best, count = tt_plan_candidates(&shape, &facts, list, &best), shown = 0;
 
 	if (count < 0) {
@@ -269,6 +270,8 @@ static int print_choice(const struct info_options *v, const struct tool_hypothet
 	for (int i = 0; i < shown; i++)
 		print_candidate(order[i], order[0]);
 	print_why(order[0], shown > 1 ? order[1] : NULL);
+	if (collective == TT_ALLREDUCE && named && *named && strcmp(named, "auto") != 0)
+		printf("TUTTI_ALGO=%s is set: allreduces use that algorithm instead.\n", named);
 	return 0;
 }
 
@@ -309,6 +312,10 @@ int tool_cmd_info(int argc, char **argv)
 		return rc == 1 ? 0 : rc;
 	if (v.plan)
 		return choose(&v);
+	if (argc > 1)
+		return tool_refuse(usage.tool,
+				   "--plan is missing or 0; give the bytes of a call, such as "
+				   "--plan 64K");
 	print_build();
 	print_processor();
 	print_transports();

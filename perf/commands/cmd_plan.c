@@ -243,10 +243,14 @@ int tool_cmd_plan(int argc, char **argv)
 				   (int)(v.rank >= nranks ? v.rank : v.root), nranks - 1);
 	if (v.plain && v.fused)
 		return tool_refuse(usage.tool, "use --plain or --fused, not both");
-	if (drawing_of(v.format) && (v.rank >= 0 || nranks > MOST_DRAWN))
+	if (drawing_of(v.format) && v.rank >= 0)
 		return tool_refuse(usage.tool,
-				   "--print %s draws all ranks, at most %d; use --print table",
-				   v.format, MOST_DRAWN);
+				   "--rank %d: --print %s draws all ranks; use --print table",
+				   (int)v.rank, v.format);
+	if (drawing_of(v.format) && nranks > MOST_DRAWN)
+		return tool_refuse(usage.tool,
+				   "--np %d: --print %s draws at most %d ranks; use --print table",
+				   nranks, v.format, MOST_DRAWN);
 	if (!drawing_of(v.format) && !tt_print_find(v.format))
 		return tool_refuse(usage.tool, "%s, svg, html", tt_error_text());
 	collective = tool_hypothetical_collective(usage.tool,

@@ -298,6 +298,12 @@ int tool_cmd_simulate(int argc, char **argv)
 		return 2;
 	if (strcmp(v.algo, "all") && !tt_algorithm_find((enum tt_collective)collective, v.algo))
 		return tool_refuse(usage.tool, "%s", tt_error_text());
+	if (v.svg && (v.links || v.format))
+		return tool_refuse(usage.tool, "--svg %s writes a plot only; leave out %s", v.svg,
+				   v.links ? "--links" : "--print");
+	if (v.svg && v.bytes < SIMULATE_SVG_LEAST)
+		return tool_refuse(usage.tool, "--bytes %d: the plot of --svg begins at %d bytes",
+				   (int)v.bytes, SIMULATE_SVG_LEAST);
 	if (v.svg && (rc = bench_check_file(usage.tool, "--svg", v.svg)))
 		return rc;
 	rc = tool_hypothetical_options(

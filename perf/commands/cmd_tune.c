@@ -69,7 +69,10 @@ static const struct tool_usage usage = {
 static int set_sizes(const struct tune_options *v, struct tool_tune_run *run)
 {
 	if (v->max_bytes < v->min_bytes)
-		return tool_refuse(usage.tool, "--minbytes is larger than --maxbytes");
+		return tool_refuse(usage.tool,
+				   "--minbytes %llu is larger than --maxbytes %llu; give both",
+				   (unsigned long long)v->min_bytes,
+				   (unsigned long long)v->max_bytes);
 	for (uint64_t b = v->min_bytes / 4 * 4; b <= v->max_bytes && run->nsizes < TOOL_TUNE_SIZES;
 	     b *= (uint64_t)v->factor)
 		run->bytes[run->nsizes++] = b;

@@ -13,8 +13,7 @@
 #include "perf/commands/simulate_svg.h"
 #include "tools/svg.h"
 
-#define SIZES 48 /* powers of 2, from LEAST_BYTES */
-#define LEAST_BYTES 8
+#define SIZES 48 /* powers of 2, from SIMULATE_SVG_LEAST */
 
 struct curve {
 	char name[64];
@@ -22,7 +21,7 @@ struct curve {
 	int n;
 };
 
-/* Sets the curve's points: LEAST_BYTES, ... , most_bytes. 0 | the simulator's error */
+/* Sets the curve's points: SIMULATE_SVG_LEAST, ... , most_bytes. 0 | the simulator's error */
 static int simulate_curve(const struct simulate_svg *s, const struct tt_algorithm *row,
 			  const char *name, struct curve *curve)
 {
@@ -35,7 +34,7 @@ static int simulate_curve(const struct simulate_svg *s, const struct tt_algorith
 		return rc;
 	tt_algorithm_argument(row, name, &argument);
 	tt_algorithm_full_name(row, argument, curve->name);
-	for (uint64_t bytes = LEAST_BYTES; !rc && bytes <= s->most_bytes && curve->n < SIZES;
+	for (uint64_t bytes = SIMULATE_SVG_LEAST; !rc && bytes <= s->most_bytes && curve->n < SIZES;
 	     bytes *= 2) {
 		rc = tt_sim_run(sim, tool_hypothetical_bound(s->collective, s->nranks, bytes),
 				s->most_tiles, &result);

@@ -4,6 +4,8 @@
 
 #include "perf/commands/hypothetical.h"
 
+enum { SIMULATE_SVG_LEAST = 8 }; /* bytes of the first point */
+
 struct simulate_svg {
 	const char *path, *algo; /* algo: a name, or "all" */
 	struct tt_sim_world world;
