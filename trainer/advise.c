@@ -13,11 +13,13 @@
 
 #include "trainer/base/fail.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,6 +67,7 @@ static void train_steps_of(const struct advice *a, int p, int lines)
 		if (strcmp(a->argv[i], "--advise"))
 			all[given++] = a->argv[i];
 	memcpy(all + given, more, sizeof(more));
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	execv("/proc/self/exe", all);
 	_exit(1);
 }

@@ -36,6 +36,20 @@ static void add_number(struct setting *settings, size_t *n, const char *option, 
 	add_text(settings, n, option, text);
 }
 
+/* Images of the same number and mean are the same; texts of the same length need not be. */
+static void describe_data(const struct train_data *data, char *text, size_t room)
+{
+	const struct train_set *train = &data->train, *test = &data->test;
+
+	if (data->text)
+		snprintf(text, room, "%s (%zu and %zu samples of hash %08x)", data->name,
+			 train->samples, test->samples,
+			 (unsigned)train_hash(train->images, train->samples * data->pixels));
+	else
+		snprintf(text, room, "%s (%zu and %zu samples of mean %.9g)", data->name,
+			 train->samples, test->samples, (double)data->mean);
+}
+
 /* All settings that determine the result. The library compares those that determine data
  * movement. */
 static size_t list_settings(const struct train_rank *t, struct setting *settings)
@@ -47,12 +61,12 @@ static size_t list_settings(const struct train_rank *t, struct setting *settings
 	add_text(settings, &n, "model", c->model);
 	add_text(settings, &n, "strategy", c->strategy);
 	add_number(settings, &n, "context", (double)c->context);
-	add_text(settings, &n, "mesh", c->mesh ? c->mesh : "");
+	add_text(settings, &n, "mesh", c->mesh ? c->mesh : "none");
 	add_number(settings, &n, "mem-cap", c->mem_cap);
 	add_number(settings, &n, "shards", (double)c->shards);
 	add_text(settings, &n, "schedule", c->schedule);
 	add_number(settings, &n, "zero", (double)c->zero);
-	add_text(settings, &n, "compress", c->compress ? c->compress : "");
+	add_text(settings, &n, "compress", c->compress ? c->compress : "none");
 	add_number(settings, &n, "micro", (double)c->micro);
 	add_number(settings, &n, "global-batch", (double)c->global_batch);
 	add_number(settings, &n, "epochs", (double)c->epochs);
@@ -89,8 +103,7 @@ static size_t list_settings(const struct train_rank *t, struct setting *settings
 	add_number(settings, &n, "bucket-kb", (double)c->bucket_kb);
 	add_number(settings, &n, "check-replicas", (double)c->check_replicas);
 	add_number(settings, &n, "eval-every", (double)c->eval_every);
-	snprintf(data, sizeof(data), "%s (%zu and %zu samples of mean %.9g)", t->data->name,
-		 t->data->train.samples, t->data->test.samples, (double)t->data->mean);
+	describe_data(t->data, data, sizeof(data));
 	add_text(settings, &n, "data", data);
 	return n;
 }

@@ -81,11 +81,17 @@ int train_mesh_parse(const struct train_config *c, struct train_mesh *ret_mesh)
 				  "--shards %" PRId64 ": shards are added up as a binary tree; use "
 				  "1, 2, 4, 8, 16, 32 or 64",
 				  c->shards);
-	if (mesh.tensor > 1 && c->shards % mesh.tensor)
+	if ((mesh.tensor & (mesh.tensor - 1)) || mesh.tensor > 64)
+		return train_fail(TRAIN_USAGE,
+				  "--mesh %s: %d tensor ranks cannot divide the shards, a power of "
+				  "2; use 1, 2, 4, 8, 16, 32 or 64",
+				  c->mesh, mesh.tensor);
+	if (c->shards % mesh.tensor)
 		return train_fail(TRAIN_USAGE,
 				  "--mesh %s: %" PRId64 " shards cannot be divided by %d tensor "
-				  "ranks; add --shards 8, on one device too",
-				  c->mesh, c->shards, mesh.tensor);
+				  "ranks; add --shards %d, on one device too",
+				  c->mesh, c->shards, mesh.tensor,
+				  mesh.tensor < 8 ? 8 : mesh.tensor);
 	if (c->mesh)
 		return check_options(c);
 	if (strcmp(c->schedule, "1f1b") || c->micro)
