@@ -95,7 +95,8 @@ for layout in '--strategy one' '--np 3' '--np 8 --mesh tensor=4,pipeline=2' '--n
 done
 wrong 'written with --model mlp:24,20,18 --shards 8' --resume "$out/ck" --shards 4
 wrong 'add --shards 8' --np 2 --mesh tensor=2 --shards 1
-wrong 'cannot be divided by 3' --np 3 --mesh tensor=3
+wrong '3 tensor ranks cannot divide' --np 3 --mesh tensor=3
+wrong 'add --shards 16' --np 16 --mesh tensor=16
 wrong 'use 1, 2, 4' --shards 6
 wrong 'no layer that tensor ranks can divide' --np 2 --mesh tensor=2 --model linear
 wrong 'too narrow for 4 tensor ranks' --np 4 --mesh tensor=4 --model mlp:3

@@ -276,6 +276,28 @@ html_error() {
 	! TUTTI_FAULT=kill@2:30 timeout 60 perf/allreduce_perf --np 3 -b 1K -e 1K -c 0 -n 1000 --report "$tmp/page.html" >/dev/null 2>&1 &&
 		page && grep -q '<th class="t">error</th><td class="t">.*rank 2' "$tmp/page.html"
 }
+same_file() {
+	local pair
+	for pair in "-J $tmp/same -F $tmp/same" "-J $tmp/same --report $tmp/same"; do
+		# shellcheck disable=SC2086
+		refused "also the file of -J" perf/allreduce_perf -b 8 -e 8 $pair && [ ! -e "$tmp/same" ] || return 1
+	done
+	run 0 perf/allreduce_perf -b 8 -e 8 -J /dev/null -F /dev/null
+}
+point "one file for two kinds of results is refused" same_file
+# the names in the legend are at most 7 pixels a character wide, and end within the picture
+legend() {
+	perf/tutti simulate --np 4096 --hosts 64 --bytes 8 --algo hierarchical:halving-doubling/recursive-doubling --svg "$tmp/l.svg" &&
+		python3 - "$tmp/l.svg" <<-'END'
+		import re, sys
+		text = open(sys.argv[1]).read()
+		name = "hierarchical:halving-doubling/recursive-doubling"
+		width = float(re.search(r"width='([0-9.]+)'", text)[1])
+		at = float(re.search(r"<text x='([0-9.]+)'[^>]*>" + name, text)[1])
+		assert at + 7 * len(name) <= width, (at, width)
+	END
+}
+if command -v python3 >/dev/null; then point "a plot is as wide as the names in its legend" legend; fi
 html_refused() { refused "--report /nowhere/x.html" perf/allreduce_perf --np 2 --report /nowhere/x.html; }
 if command -v python3 >/dev/null; then
 	point "--report writes a page with the JSON file's figures and a plot of every series" html_page
@@ -336,6 +358,19 @@ by_environment() {
 }
 point "ranks join by the environment" by_environment
 point "threads of several processes join by the environment" by_environment -t 2
+other_options() { # within a second, not at the deadline of a call that one rank alone makes
+	TUTTI_ROOT=127.0.0.1:$(free_port) TUTTI_SECRET=sesame TUTTI_NRANKS=2
+	export TUTTI_ROOT TUTTI_SECRET TUTTI_NRANKS
+	TUTTI_RANK=1 timeout 60 perf/allreduce_perf -b 8 -e 128 -f 2 -n 5 >/dev/null 2>"$tmp/err1" </dev/null &
+	TUTTI_RANK=0 refused "rank 0 has -e 64, rank 1 has 128" perf/allreduce_perf -b 8 -e 64 -f 2
+	good=$?
+	wait $!
+	[ $? -eq 2 ] && grep -q "rank 0 has -e 64, rank 1 has 128" "$tmp/err1" && [ $good -eq 0 ]
+	good=$?
+	unset TUTTI_ROOT TUTTI_SECRET TUTTI_NRANKS
+	return $good
+}
+point "ranks with different options are refused by the option and its values" other_options
 
 names_missing() {
 	root_port=$(free_port) pids=
@@ -542,6 +577,13 @@ else
 fi
 wrong_variable() { TUTTI_TIMEOUT_MS=soon run 0 perf/tutti info && grep -q "wrong now: .*TUTTI_TIMEOUT_MS" "$tmp/out"; }
 point "tutti info names a variable with a wrong value" wrong_variable
+named_algorithm() {
+	TUTTI_ALGO=ring run 0 perf/tutti info --plan 64K --np 4 && grep -q '^TUTTI_ALGO=ring is set' "$tmp/out" &&
+		run 0 perf/tutti info --plan 64K --np 4 && ! grep -q TUTTI_ALGO "$tmp/out"
+}
+point "tutti info --plan says that TUTTI_ALGO names another algorithm" named_algorithm
+no_call() { refused "--plan is missing" perf/tutti info --np 4 && refused "--plan is missing" perf/tutti info --plan 0; }
+point "tutti info refuses options of a call without its size" no_call
 
 # ---- the model ----------------------------------------------------------------------------------------------------
 
@@ -573,7 +615,7 @@ plan_undrawn() {
 		refused "$word" perf/tutti plan $line || { echo "plan $line: $(cat "$tmp/err")"; return 1; }
 	done <<-END
 		all ring --np 4 --rank 1 --print svg
-		32 ring --np 33 --print html
+		33 ring --np 33 --print html
 		svg, ring --np 4 --print gif
 	END
 }
@@ -625,6 +667,9 @@ no_simulation() {
 		root --np 4 --root 4
 		h100 --np 4 --gpu tape
 		2 --np 9 --gpu h100
+		--links --np 4 --svg $tmp/s.svg --links
+		--print --np 4 --svg $tmp/s.svg --print json
+		4 --np 4 --svg $tmp/s.svg --bytes 4
 	END
 }
 point "tutti simulate refuses wrong command lines with one error" no_simulation

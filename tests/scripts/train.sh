@@ -97,6 +97,15 @@ claim "ranks without a launcher have the right number of ranks" is np 2
 joined --seed 2
 claim "different seeds are refused" ended 2 'seed: .* the value is 1 on rank 0'
 claim "both ranks with different seeds fail" [ $status1 = 2 ]
+images=("${small[@]}")
+small=(--data text:"$out/text.0" --model rnn:1x8 --context 8 --global-batch 8 --steps 2)
+seq 100 299 >"$out/text.0"
+seq 299 -1 100 >"$out/text.1"
+joined --data text:"$out/text.1"
+claim "different texts of one length are refused" ended 2 'data: .*of hash'
+small=("${images[@]}")
+run 60 "${small[@]}" --save "$out/same" --export "$out/same"
+claim "one file for two kinds of output is refused" ended 2 '--export .*same: also the file of --save'
 
 # ---- faults ------------------------------------------------------------------------------------------------------
 
@@ -190,6 +199,14 @@ claim "--advise for a small model: one device" is advice 1
 run 300 --advise --np 4 --data synth --model mlp:8 --sim-compute-ms 600
 claim "--advise where a batch takes 600 ms: several ranks" grep -Eq '^use [34] ranks' "$out/log"
 claim "... with a check of the fit" is checked 3
+"$prog" --advise --np 2 --data synth --model mlp:8 --steps 12 --sim-compute-ms 20011 >"$out/log" 2>"$out/err" </dev/null &
+advise=$!
+until trained=$(pgrep -P $advise -f eval-every); do sleep 0.1; done
+kill $advise
+wait $advise
+claim "--advise dies of SIGTERM" [ $? = 143 ]
+gone() { until ! ps -o stat= -p "$1" | grep -q '^[^Z]'; do sleep 0.1; done; }
+claim "the training of an --advise that was killed ends with it" gone "$trained"
 run 60 --advise --data synth
 claim "--advise without --np: status 2" ended 2 'add --np 4'
 
