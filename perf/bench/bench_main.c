@@ -154,6 +154,7 @@ static int join_by_processes(struct bench_job *job)
 {
 	int each = (int)(job->options.threads * job->options.ranks_each);
 	int process = 0, processes = 1, status;
+	int64_t most[2] = { each, -each }; /* greatest, and least times -1, of all processes */
 	tuttiResult_t rc;
 	tuttiComm_t comm;
 
@@ -165,12 +166,19 @@ static int join_by_processes(struct bench_job *job)
 	rc = process == 0 ? tuttiGetUniqueId(&job->id) : tuttiSuccess;
 	if (!rc)
 		rc = tuttiBcast(&job->id, sizeof(job->id), tuttiInt8, 0, comm, NULL);
+	if (!rc)
+		rc = tuttiAllReduce(most, most, 2, tuttiInt64, tuttiMax, comm, NULL);
 	if (rc) {
 		status = fail(job, "unique id", rc);
 		tuttiCommAbort(comm);
 		return status;
 	}
 	tuttiCommDestroy(comm);
+	if (most[0] != -most[1])
+		return tool_refuse(
+			job->tool,
+			"process %d has %d ranks, others have %lld to %lld; give all the same -t and -g",
+			process, each, (long long)-most[1], (long long)most[0]);
 	job->nranks = processes * each;
 	job->first = process * each;
 	return run_process(job);

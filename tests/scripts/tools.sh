@@ -371,6 +371,21 @@ other_options() { # within a second, not at the deadline of a call that one rank
 	return $good
 }
 point "ranks with different options are refused by the option and its values" other_options
+other_threads() { # $1: threads of rank 1, $2: its status, $3: sentence of rank 0; the join of all threads would wait for threads that nobody starts
+	TUTTI_SECRET=sesame TUTTI_NRANKS=2
+	export TUTTI_SECRET TUTTI_NRANKS
+	TUTTI_ROOT=127.0.0.1:$(free_port) TUTTI_RANK=1 timeout 20 perf/allreduce_perf -t "$1" -b 8 -e 8 >/dev/null 2>&1 </dev/null &
+	TUTTI_ROOT=127.0.0.1:$(free_port) TUTTI_RANK=0 timeout 20 perf/allreduce_perf -t 2 -b 8 -e 8 >"$tmp/out" 2>"$tmp/err" </dev/null
+	[ $? -eq 2 ] && grep -q "$3" "$tmp/err"
+	good=$?
+	wait $!
+	[ $? -eq "$2" ] && [ $good -eq 0 ]
+	good=$?
+	unset TUTTI_SECRET TUTTI_NRANKS
+	return $good
+}
+point "processes with different -t are refused" other_threads 3 2 "give all the same -t"
+point "a process with -t and one without fail at once" other_threads 1 1 "rank 0 called broadcast"
 
 names_missing() {
 	root_port=$(free_port) pids=
