@@ -60,7 +60,7 @@ static void add(struct bench_html *h, const struct bench_options *options,
 		const struct bench_row *row, const struct bench_figure *f, const char *place)
 {
 	const struct bench_cell *cell = row->cell;
-	bool all = options->algo && !strcmp(options->algo, "all");
+	bool all = options->algo && !strcmp(options->algo, "all"), combines = cell->bench->combines;
 	struct html_figure *to = f->measured ? append(h) : NULL;
 	char root[24] = "";
 
@@ -72,9 +72,9 @@ static void add(struct bench_html *h, const struct bench_options *options,
 				    .time_us = options->cpu_time ? f->cpu_us : f->time_us,
 				    .figure = *f };
 	snprintf(to->algorithm, sizeof(to->algorithm), "%s", row->algorithm);
-	snprintf(to->series, sizeof(to->series), "%s %s%s%s%s, %s", tt_type_name(cell->type),
-		 bench_values_op_name(cell->op), root, all ? ", " : "", all ? row->algorithm : "",
-		 place);
+	snprintf(to->series, sizeof(to->series), "%s%s%s%s%s%s, %s", tt_type_name(cell->type),
+		 combines ? " " : "", combines ? bench_values_op_name(cell->op) : "", root,
+		 all ? ", " : "", all ? row->algorithm : "", place);
 }
 
 void bench_html_row(struct bench_html *h, const struct bench_options *options,

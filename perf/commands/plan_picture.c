@@ -3,6 +3,7 @@
  *
  * Called by cmd_plan.c and plan_html.c with the rows of plan_place.c.
  */
+#include <math.h>
 #include <string.h>
 
 #include "perf/commands/plan_picture.h"
@@ -66,6 +67,15 @@ static void draw_arrow(double x1, double y1, double x, double y, FILE *to)
 		x - dx - dy / 2, y - dy + dx / 2, x - dx + dy / 2, y - dy - dx / 2);
 }
 
+/* Moves (x, y), the center of a circle, to its edge towards (to_x, to_y). */
+static void leave_circle(double *x, double *y, double to_x, double to_y)
+{
+	double dx = to_x - *x, dy = to_y - *y, share = RADIUS / sqrt(dx * dx + dy * dy);
+
+	*x += share * dx;
+	*y += share * dy;
+}
+
 /* From the last rank of a ring to the first, or back, the arrow leaves at one side of the picture and comes
  * in at the other. */
 static void draw_message(const struct tool_picture *p, const struct tool_drawn *from,
@@ -76,11 +86,13 @@ static void draw_message(const struct tool_picture *p, const struct tool_drawn *
 	int apart = d->rank - from->rank;
 
 	if (p->nranks < 3 || (apart != p->nranks - 1 && apart != 1 - p->nranks)) {
+		leave_circle(&x1, &y1, x, y);
 		draw_arrow(x1, y1, x, y, to);
 		return;
 	}
 	out = apart < 0 ? right_of(p) : LEFT;
 	in = apart < 0 ? LEFT : right_of(p);
+	leave_circle(&x1, &y1, out, middle);
 	tool_svg_line(to, x1, y1, out, middle, "stroke='#555'");
 	draw_arrow(in, middle, x, y, to);
 }

@@ -21,7 +21,9 @@ def check_picture(picture):
     groups = picture.findall(SVG + "g")
     assert [g.get("data-row") for g in groups] == [str(i) for i in range(rows)], len(groups)
     assert all(len(g.findall(SVG + "circle")) > 0 for g in groups)
+    circles = {(float(c.get("cx")), float(c.get("cy"))) for c in picture.iter(SVG + "circle")}
     for line in picture.iter(SVG + "line"):
+        assert (float(line.get("x1")), float(line.get("y1"))) not in circles, f"{line.attrib} crosses the number of a step"
         assert all(0 <= float(line.get(k)) <= width for k in ("x1", "x2")), line.attrib
         assert all(0 <= float(line.get(k)) <= height for k in ("y1", "y2")), line.attrib
         assert line.get("stroke") == "#ccc" or float(line.get("y1")) < float(line.get("y2")), "time goes downward"
