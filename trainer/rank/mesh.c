@@ -120,13 +120,14 @@ int train_mesh_split(struct train_rank *t)
 		return rc;
 	if (!mesh->data)
 		mesh->data = world / each;
-	if (!mesh->data || mesh->data * each != world)
-		return train_fail(
-			TRAIN_USAGE,
-			"--mesh %s: %d stages of %d tensor ranks in %d replicas are not the %d "
-			"ranks that there are; start as many ranks as the mesh has",
-			t->config->mesh, mesh->stages, mesh->tensor, mesh->data ? mesh->data : 1,
-			world);
+	if (!mesh->data)
+		mesh->data = 1;
+	if (mesh->data * each != world)
+		return train_fail(TRAIN_USAGE,
+				  "--mesh %s: data=%d,tensor=%d,pipeline=%d needs %d ranks, but "
+				  "there are %d; start as many ranks as the mesh has",
+				  t->config->mesh, mesh->data, mesh->tensor, mesh->stages,
+				  mesh->data * each, world);
 	replica = t->world_rank / each;
 	mesh->tensor_rank = t->world_rank % mesh->tensor;
 	mesh->stage = t->world_rank / mesh->tensor % mesh->stages;
