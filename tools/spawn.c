@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "launch/launch.h"
+#include "tools/options.h"
 
 enum { GRACE_MS = 5000, GRACE_SIGNAL_MS = 3000 };
 
@@ -264,4 +266,20 @@ int tool_pin(int index)
 	CPU_ZERO(&one);
 	CPU_SET(cpu, &one);
 	return sched_setaffinity(0, sizeof(one), &one) ? -1 : cpu;
+}
+
+bool tool_is_launched_twice(const char *tool, int64_t np)
+{
+	struct tt_env env;
+	struct tt_job launched;
+
+	if (tt_env_read(&env) || tt_launch_detect(&env, &launched) ||
+	    !strcmp(launched.launcher, "alone") || launched.nranks == 1)
+		return false;
+	if (launched.rank == 0)
+		tool_refuse(
+			tool,
+			"--np %lld under a launcher (%s, %d processes): leave out one of the two",
+			(long long)np, launched.launcher, launched.nranks);
+	return true;
 }

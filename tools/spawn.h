@@ -8,6 +8,7 @@
 #define TOOL_SPAWN_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct tool_spawn {
 	const char *tool; /* name of the tool, for messages */
@@ -28,6 +29,10 @@ struct tool_spawn {
  *            is killed, the kernel kills the ranks (PR_SET_PDEATHSIG).
  */
 int tool_spawn(const struct tool_spawn *launch);
+
+/* Is this process one of several that a launcher started? With --np each of them would start a job of its
+ * own: rank 0 prints that, once. */
+bool tool_is_launched_twice(const char *tool, int64_t np);
 
 /* Binds the calling thread to processor number `index` of the allowed ones. Order: the first
  * hardware thread of each core, then the second ones; the index wraps around. Returns the

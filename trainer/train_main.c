@@ -267,6 +267,8 @@ int main(int argc, char **argv)
 	rc = train_config_read(argc, argv, &job.config);
 	if (rc)
 		return rc == 1 ? tool_output_end(TOOL, 0) : 2;
+	if (job.config.np && tool_is_launched_twice(TOOL, job.config.np))
+		return 2;
 	if (job.config.advise)
 		return train_advise(argc, argv, &job.config);
 	options.directory = job.config.data_dir;

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "launch/launch.h"
 #include "perf/bench/bench.h"
 #include "tools/options.h"
 #include "tools/spawn.h"
@@ -184,29 +183,12 @@ static int join_by_processes(struct bench_job *job)
 	return run_process(job);
 }
 
-/* Each process of a launcher would start a job of its own: rank 0 says so, once. */
-static bool is_launched_twice(const struct bench_job *job)
-{
-	struct tt_env env;
-	struct tt_job launched;
-
-	if (tt_env_read(&env) || tt_launch_detect(&env, &launched) ||
-	    !strcmp(launched.launcher, "alone") || launched.nranks == 1)
-		return false;
-	if (launched.rank == 0)
-		tool_refuse(
-			job->tool,
-			"--np %lld under a launcher (%s, %d processes): leave out one of the two",
-			(long long)job->options.np, launched.launcher, launched.nranks);
-	return true;
-}
-
 static int run(struct bench_job *job)
 {
 	bool several = job->options.threads * job->options.ranks_each > 1;
 
 	if (job->options.np > 0)
-		return is_launched_twice(job) ? 2 : launch(job);
+		return tool_is_launched_twice(job->tool, job->options.np) ? 2 : launch(job);
 	if (several)
 		return join_by_processes(job);
 	job->env = true;

@@ -328,6 +328,9 @@ launched_twice() {
 	for rank in 0 1; do
 		TUTTI_RANK=$rank TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:1 TUTTI_SECRET=s run 2 perf/allreduce_perf --np 2
 		[ "$(grep -c "under a launcher" "$tmp/err")" -eq $((1 - rank)) ] && [ ! -s "$tmp/out" ] || return 1
+		[ ! -e trainer/tutti-train ] && continue
+		TUTTI_RANK=$rank TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:1 TUTTI_SECRET=s run 2 trainer/tutti-train --np 2 --data synth
+		[ "$(grep -c "under a launcher" "$tmp/err")" -eq $((1 - rank)) ] && [ ! -s "$tmp/out" ] || return 1
 	done
 	run 0 perf/allreduce_perf -b 8 -e 8 -n 1 && grep -q "^# one rank: .*--np" "$tmp/out"
 }
