@@ -150,7 +150,7 @@ layout 3 pipeline=3 1f1b 2 one
 zero --np 3
 run 120 "${net[@]}" --np 2 --device sim
 claim "a device with memory of its own: the hash of cpu" is hash "$hash"
-run 120 --np 3 --mesh pipeline=3 --schedule wavefront "${net[@]}" --save "$out/ck" --save-every 2 --kill 1@3
+run 120 --np 3 --mesh pipeline=3 --schedule wavefront "${net[@]}" --save "$out/ck" --save-every 2 --kill 1@4   # in step 3 rank 0 may still save
 resumed --np 4 --mesh data=2,pipeline=2 --schedule wavefront --micro 6
 resumed --strategy one
 run 120 --np 2 "${net[@]}" --canonical off --context 16 --model rnn:1x32 --global-batch 32 --steps 100 --optimizer adamw --lr 0.02

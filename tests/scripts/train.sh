@@ -201,12 +201,23 @@ claim "--advise where a batch takes 600 ms: several ranks" grep -Eq '^use [34] r
 claim "... with a check of the fit" is checked 3
 "$prog" --advise --np 2 --data synth --model mlp:8 --steps 12 --sim-compute-ms 20011 >"$out/log" 2>"$out/err" </dev/null &
 advise=$!
-until trained=$(pgrep -P $advise -f eval-every); do sleep 0.1; done
+# The process of a training that the process $advise has started
+training() {
+	local id
+	for id in $(awk -v parent=$advise '$4 == parent { print $1 }' /proc/[0-9]*/stat 2>/dev/null); do
+		grep -aq eval-every "/proc/$id/cmdline" && echo "$id" && return
+	done
+	false
+}
+# Within 100 s
+soon() { for ((i = 0; i < 1000; i++)); do "$@" && return; sleep 0.1; done; false; }
+soon training >"$out/training"
+trained=$(cat "$out/training")
 kill $advise
 wait $advise
 claim "--advise dies of SIGTERM" [ $? = 143 ]
-gone() { until ! ps -o stat= -p "$1" | grep -q '^[^Z]'; do sleep 0.1; done; }
-claim "the training of an --advise that was killed ends with it" gone "$trained"
+gone() { [ -n "$trained" ] && ! grep -aq eval-every "/proc/$trained/cmdline" 2>/dev/null; }   # that of a zombie is empty
+claim "the training of an --advise that was killed ends with it" soon gone
 run 60 --advise --data synth
 claim "--advise without --np: status 2" ended 2 'add --np 4'
 
