@@ -15,8 +15,8 @@
 
 /* extra time at the deadline for rank 0's report, which names the missing ranks */
 #define GRACE_NS (TT_SECOND / 2)
-/* rank 0 answers late ranks for this long after a failed join */
-#define LINGER_NS (2 * TT_SECOND) /* for a rank that has not arrived, after the last that has */
+/* rank 0 of a failed join waits for the next late rank for this long */
+#define LINGER_NS (2 * TT_SECOND)
 /* limit for a declining rank to reach rank 0 */
 #define DECLINE_NS (2 * TT_SECOND)
 
@@ -175,8 +175,8 @@ static int connect_ranks(struct tt_control *ctl, const struct tt_join *join, con
 	return rc ? rc : tt_join_ring(ctl, deadline_ns);
 }
 
-/* Ranks that arrive after the join has failed get the reason from rank 0, which waits for them. */
-static void send_reason_to_late_ranks(struct tt_control *ctl)
+/* Waits for ranks that arrive after the join has failed: the service thread sends them the reason. */
+static void await_late_ranks(struct tt_control *ctl)
 {
 	uint64_t until = tt_now_ns() + LINGER_NS;
 	int unseen = tt_bootstrap_unseen(ctl), before = unseen;
@@ -201,7 +201,7 @@ static int abandon(struct tt_control *ctl, const struct tt_join *join, int port,
 		tt_control_raise(ctl, code, code == TT_TIMEOUT ? -1 : ctl->rank, text);
 		tt_control_lock(ctl);
 		if (code != TT_TIMEOUT && ctl->join.root)
-			send_reason_to_late_ranks(ctl);
+			await_late_ranks(ctl);
 		tt_control_unlock(ctl);
 	}
 	unknown = ctl->rank && code == TT_SYSTEM && !ctl->ep->conns;

@@ -108,7 +108,6 @@ static int is_key_of(const struct tt_control_endpoint *ep, int rank,
 	struct tt_business_card record;
 	uint8_t bytes[STATEMENT];
 	struct tt_writer w = TT_WRITER_INTO(bytes);
-
 	const uint8_t *key = rank ? record.public_key : ep->peers.root_key;
 
 	tt_directory_get(&ep->peers.directory, rank, &record);

@@ -13,7 +13,7 @@
 #include "run/op.h"
 #include "run/stores.h"
 
-/* a rank that only reads small posts releases them after so many rounds */
+/* rounds of small posts after which a rank that posts nothing itself releases them */
 #define TT_SLOT_RELEASE (TT_SLOT_DEPTH / 2)
 
 /* slots.c: tt_slots_ready, when the releases of other ranks decide */

@@ -34,7 +34,7 @@ static int check_shape(const struct tt_algorithm *a, const struct tt_shape *s)
 	return why ? tt_fail(TT_ARG, "%s: %s", a->name, why) : TT_OK;
 }
 
-static void finish(struct tt_plan *p, const struct tt_algorithm *a, const char *argument)
+static void copy_facts(struct tt_plan *p, const struct tt_algorithm *a, const char *argument)
 {
 	tt_algorithm_full_name(a, argument, p->algorithm);
 	p->slots = a->slots;
@@ -58,7 +58,7 @@ int tt_plan_build_plain(const struct tt_algorithm *algorithm, const char *name,
 	algorithm->build(&b, argument);
 	rc = tt_builder_close(&b, ret_plan);
 	if (!rc)
-		finish(*ret_plan, algorithm, argument);
+		copy_facts(*ret_plan, algorithm, argument);
 	return rc;
 }
 

@@ -274,7 +274,7 @@ int tt_cursor_advance(struct tt_op *op, struct tt_cursor *cu)
 	return 1;
 }
 
-/* NULL: connecting failed */
+/* For the sentence of an error; NULL: the operation could not connect */
 static struct tt_link *link_if_any(const struct tt_op *op, const struct tt_cursor *cu, tt_ref wire)
 {
 	return tt_path_link(op->bound.path, cu->channel, (int)tt_ref_index(wire));
