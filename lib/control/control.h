@@ -238,8 +238,8 @@ struct tt_control_observer {
 	bool (*tally)(void *ctx, uint64_t ret_tally[TT_TALLIES]);
 };
 
-/* Register an observer; table stays valid until unobserve. At most 3 observers of a control (the
- * communicator, its active messages, a test). Thread: any but the service thread. */
+/* Register an observer; table stays valid until unobserve. At most 4 observers of a control (the
+ * communicator, its GPU, its active messages, a test). Thread: any but the service thread. */
 void tt_control_observe(struct tt_control *ctl, const struct tt_control_observer *table, void *ctx);
 /* Remove the observer that was registered with this table and ctx. Blocks: until a running
  * member returns. */

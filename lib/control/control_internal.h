@@ -170,7 +170,7 @@ int tt_flood_code(int code);
 
 /* ---- control_observer.c ---------------------------------------------------------------------- */
 
-#define TT_OBSERVERS 3 /* comm, active messages, and a test */
+#define TT_OBSERVERS 4 /* comm, its GPU, active messages, and a test */
 
 /* Slots change under observers.lock and the endpoint's lock together, so either lock suffices to
  * read. Lock order: observers.lock before the endpoint's. */

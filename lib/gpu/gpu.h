@@ -36,6 +36,7 @@ struct tt_gpu {
 	bool kernels;        /* all ranks map each other's IPC buffers */
 	bool kernels_wait;   /* kernels of the ranks may wait for each other */
 	bool kernel_barrier; /* and reach the buffers of all ranks */
+	bool streams_wait;   /* streams may wait: each rank has a connection for ending the waits */
 	uint32_t devices;    /* of different UUIDs that the ranks use */
 	uint32_t blocks;     /* of a kernel that waits for peers, at most */
 
@@ -55,8 +56,8 @@ struct tt_gpu {
 	tuttiStream_t host_stream;           /* runs the staged batches, NULL: not made yet */
 	struct tt_staging_buffer *staging;   /* buffers in use or free, newest first */
 	struct tt_staging_buffer *too_small; /* retired buffers, freed at close */
-	tt_custream copies_in, copies_out;   /* streams of large copies, NULL: not made yet */
-	atomic_uint_fast64_t overlaps;       /* half-copied inputs that were used; for tests */
+	tt_custream copies;            /* stream of copies while a call runs, NULL: not made yet */
+	atomic_uint_fast64_t overlaps; /* half-copied inputs that were used; for tests */
 
 	/* GPUDirect RDMA: NICs read and write device memory (gpu_direct_rdma.c) */
 	enum { TT_GDR_UNKNOWN, TT_GDR_NO, TT_GDR_YES } gdr;

@@ -70,7 +70,7 @@ static int copy(struct tt_gpu *d, void *to, tt_cuptr from, size_t bytes, tt_cust
 	return rc ? rc : d->cu->stream_synchronize(stream);
 }
 
-/* Called while a staged call runs, for which `own` may be waiting: so copies_in copies if it
+/* Called while a staged call runs, for which `own` may be waiting: so the stream is `copies` if it
  * exists. */
 int tt_gpu_fetch(tuttiComm_t c, void *to, const void *from, size_t bytes)
 {
@@ -83,7 +83,7 @@ int tt_gpu_fetch(tuttiComm_t c, void *to, const void *from, size_t bytes)
 	}
 	mode = tt_cuda_enter(ctx);
 	rc = copy(c->gpu, to, (uintptr_t)from, bytes,
-		  c->gpu->copies_in ? c->gpu->copies_in : c->gpu->own);
+		  c->gpu->copies ? c->gpu->copies : c->gpu->own);
 	tt_cuda_leave(ctx, mode);
 	return rc ? tt_cuda_fail(rc, "rank %d: read %zu bytes of device memory", c->rank, bytes)
 		  : 0;

@@ -46,11 +46,19 @@ static int classify(const struct tt_request *r, struct tt_gpu_call *ret)
 			      &ret->out_id);
 }
 
+/* A stream that waits for other ranks holds up its connection, and only another one can end the wait
+ * (gpu_watchdog.c). */
+static bool needs_waits_of_streams(const struct tt_gpu_call *call)
+{
+	return !call->request->comm->gpu->kernels_wait || tt_gpu_plan_takes(call->request);
+}
+
 static bool uses_kernels(const struct tt_gpu_call *call)
 {
 	const struct tt_gpu *d = call->request->comm->gpu;
 
 	return d && d->kernels && call->request->collective != TT_SENDRECV &&
+	       (d->streams_wait || !needs_waits_of_streams(call)) &&
 	       (call->in_device || call->out_device) && call->in_device == (call->in_bytes > 0) &&
 	       call->out_device == (call->out_bytes > 0);
 }
@@ -291,6 +299,20 @@ static size_t collect(struct tt_gpu_call *calls, size_t n)
 	return k;
 }
 
+/* Waits for copies that the program has made without a stream: the driver returns from a large copy of
+ * pageable memory to the device before the bytes are there, and only streams that synchronize with the
+ * default stream wait for them. While such a stream is captured, the default stream cannot be used. */
+static int await_copies(const struct tt_gpu *d)
+{
+	int status = 0, rc = d->cu->stream_is_capturing(TT_CU_LEGACY, &status) || status
+				     ? 0
+				     : d->cu->stream_synchronize(TT_CU_LEGACY);
+
+	return rc ? tt_gpu_failed(d->comm, tt_cuda_fail(rc, "rank %d: wait for the default stream",
+							d->comm->rank))
+		  : 0;
+}
+
 /* Puts each communicator's calls on its own stream, then waits for all streams. */
 static int run_and_wait(struct tt_gpu_call *calls, size_t n)
 {
@@ -304,7 +326,8 @@ static int run_and_wait(struct tt_gpu_call *calls, size_t n)
 				"rank %d: a group with a NULL stream has calls of communicators with and without "
 				"a device; use a group for each",
 				calls[i].request->comm->rank);
-		rc = enqueue(&calls[i], k, calls[i].request->comm->gpu->own);
+		rc = await_copies(calls[i].request->comm->gpu);
+		rc = rc ? rc : enqueue(&calls[i], k, calls[i].request->comm->gpu->own);
 	}
 	for (size_t i = 0; i < n; i++) {
 		tuttiComm_t c = calls[i].request->comm;

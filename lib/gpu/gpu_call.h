@@ -36,22 +36,35 @@ struct tt_gpu_call {
 	bool gdr;                   /* NICs read and write the buffers in place */
 };
 
-/* Pipelined staging of one request: gpu_staging.c makes it, gpu_pipeline.c runs it.
- * staging.tiles_in: tiles of the input that were copied to the staging buffer */
+/* Pipelined staging of one request: gpu_staging.c makes it, gpu_pipeline.c enqueues its copies and serves
+ * run. staging.tiles_in: tiles of the input that are in the staging buffer */
 struct tt_pipeline {
 	struct tt_staging staging;
 	struct tt_gpu *d;
 	char *stage_in, *stage_out; /* staging buffers of the request */
 	uint64_t in, out;           /* device addresses; 0: nothing to copy */
 	size_t in_bytes, out_bytes;
-	uint32_t *word;   /* tiles_in, pinned, written by the device */
-	uint64_t word_at; /* the same word as the device sees it */
-	uint32_t gone;    /* tiles of the output that were copied back */
-	uint32_t group;   /* tiles copied at a time */
-	bool late;        /* outputs are copied back at the end only */
-	bool failed;      /* a copy back failed */
+	/* a group of copies: the next `step` bytes of each part of `part` bytes, of the buffer */
+	size_t part, step;
+	uint32_t groups; /* 0: the request has no pipeline */
+	/* pinned, and as the device sees them. in: groups of the input in the staging buffer, written by the
+	 * stream; out: groups of the output that are final, which the stream waits for */
+	struct tt_pipeline_words {
+		uint32_t in, out;
+	} * words;
+	uint64_t words_at;
+	bool late; /* outputs are final at the end only */
 };
 extern const struct tt_staging_ops tt_pipeline_ops;
+/* Chooses the parts and groups of copies of a request with large buffers. */
+void tt_pipeline_cut(struct tt_pipeline *g, const struct tt_request *r);
+/* Puts the copies of inputs on the stream; the copies of outputs, each behind a wait for its group. 0 | the
+ * driver's code */
+int tt_pipeline_enqueue_inputs(const struct tt_pipeline *g, tt_custream stream);
+int tt_pipeline_enqueue_outputs(const struct tt_pipeline *g, tt_custream stream);
+/* Before the stream copies: no group is in place. After the call: the stream waits no more. */
+void tt_pipeline_reset(struct tt_pipeline *g);
+void tt_pipeline_release(struct tt_pipeline *g);
 
 /* GPUDirect RDMA of one request: gpu_staging.c makes it, gpu_direct_rdma.c runs it. */
 struct tt_gdr {

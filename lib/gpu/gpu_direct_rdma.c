@@ -138,7 +138,7 @@ static int copy(struct tt_op *op, void *to, const void *from, size_t bytes)
 {
 	struct tt_gdr *s = gdr_of(op);
 	const struct tt_cuda *cu = s->d->cu;
-	tt_custream stream = s->d->copies_in;
+	tt_custream stream = s->d->copies;
 	bool reads = on_device(s, from), writes = on_device(s, to);
 	int mode, rc = reads ? flush(op) : 0;
 
@@ -188,11 +188,11 @@ static int stage_whole(struct tt_op *op, bool back)
 	int mode = tt_cuda_enter(s->d->ctx), rc = 0;
 
 	if (back && out)
-		rc = cu->htod_async(s->out, (char *)s->host + in, out, s->d->copies_in);
+		rc = cu->htod_async(s->out, (char *)s->host + in, out, s->d->copies);
 	else if (!back && in)
-		rc = cu->dtoh_async(s->host, s->in, in, s->d->copies_in);
+		rc = cu->dtoh_async(s->host, s->in, in, s->d->copies);
 	if (!rc)
-		rc = cu->stream_synchronize(s->d->copies_in);
+		rc = cu->stream_synchronize(s->d->copies);
 	tt_cuda_leave(s->d->ctx, mode);
 	return rc ? tt_cuda_fail(rc, "rank %d: copy the buffers of a call from or to device %d",
 				 op->comm->rank, s->d->device)

@@ -98,8 +98,9 @@ struct peer_record {
 	struct tt_fd_address fd_address;
 	/* A number means a device in one process only: CUDA_VISIBLE_DEVICES renumbers them. */
 	struct tt_cuuuid device;
-	int32_t blocks; /* available on the device for kernels that wait */
-	uint32_t ok;    /* the rank's own verdict so far */
+	int32_t blocks;      /* available on the device for kernels that wait */
+	int32_t connections; /* of the driver to the device, for the process */
+	uint32_t ok;         /* the rank's own verdict so far */
 	uint32_t compiles;
 	uint64_t probe; /* value that peers must read in its IPC buffer */
 };
@@ -149,6 +150,7 @@ static int prepare(struct tt_gpu *d, struct peer_record *mine)
 				    d->device);
 	tt_ipc_buffer_describe(d->ipc, &mine->ipc);
 	mine->blocks = tt_kernels_available(d->k);
+	mine->connections = count_connections();
 	return 0;
 }
 
@@ -296,7 +298,7 @@ static void reserve_blocks(struct tt_gpu *d, const struct peer_record *all)
 {
 	int n = d->comm->nranks;
 
-	d->kernel_barrier = true;
+	d->kernel_barrier = d->streams_wait = true;
 	d->devices = 0;
 	d->blocks = TT_DEV_BLOCKS;
 	for (int r = 0; r < n; r++) {
@@ -311,6 +313,7 @@ static void reserve_blocks(struct tt_gpu *d, const struct peer_record *all)
 		most = (uint32_t)all[r].blocks / 2 / sharing;
 		d->kernel_barrier &= most && all[r].ipc.process == all[0].ipc.process;
 		d->devices += !before;
+		d->streams_wait &= all[r].connections > 1;
 		if (most < d->blocks)
 			d->blocks = most;
 	}
@@ -324,7 +327,7 @@ static void reserve_blocks(struct tt_gpu *d, const struct peer_record *all)
 /* A stream that shares a driver's connection with a waiting stream waits too. */
 static void warn_of_connections(const struct tt_gpu *d)
 {
-	int connections = count_connections(), streams = 3 * d->comm->nranks;
+	int connections = count_connections(), streams = 4 * d->comm->nranks;
 
 	if (d->kernel_barrier && d->comm->rank == 0 && streams > connections)
 		tt_log(TT_LOG_WARN,

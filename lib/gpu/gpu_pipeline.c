@@ -2,135 +2,218 @@
  * gpu_pipeline.c - pipelined staging: device buffers are copied to and from the staging buffer
  * while the staged call runs
  *
- * Called by run (tt_pipeline_ops) for requests that gpu_staging.c gave a pipeline, on the thread
- * that runs the requests. When the operation starts, the copies of all inputs are put on
- * copies_in, some tiles of every block at a time; after each group the stream writes the number of
- * tiles copied so far to a signal word. A cursor starts a tile once it has been copied. Outputs are
- * copied back as soon as every cursor has finished their tile. So the network carries one tile
- * while the next is copied, whatever the plan is.
+ * gpu_staging.c puts all copies of a call on the user's stream when the call is made. Behind each group
+ * of input copies the stream writes the number of groups to a pinned word, and before each group of
+ * output copies it waits for one. Run (tt_pipeline_ops) only reads and writes these words: a cursor
+ * starts a tile once its bytes are in place, and the outputs of a group are copied back once all
+ * cursors have finished its tiles. So the network carries one tile while the next is copied.
+ *
+ * No thread but the caller's may need the driver while a call runs: a copy between device and pageable
+ * memory waits for its stream with the context locked, so that every call to the driver by another
+ * thread waits for the staged call. Nor may another stream be needed, since streams share connections
+ * to the device, in which a waiting stream holds up others, whatever their priorities are.
  */
+#include <time.h>
+
 #include "gpu/gpu_call.h"
 #include "run/way.h"
 
-#define COPY_BYTES (512u << 10) /* of a group of tiles, at least: starting a copy is costly */
+#define GROUP_BYTES (512u << 10) /* at least: starting a copy is costly */
+#define MAX_GROUPS 32            /* of a buffer: streams take a limited number of operations */
+#define STEP_UNIT 4096
 
 static struct tt_pipeline *pipeline_of(const struct tt_op *op)
 {
 	return (struct tt_pipeline *)op->staging;
 }
 
-/* Copies tiles [from, to) of every block of a buffer to the device (back) or from the device. */
-static int copy(const struct tt_op *op, char *host, tt_cuptr device, size_t bytes, uint32_t from,
-		uint32_t to, bool back)
+static size_t round_up(size_t bytes, size_t unit)
 {
-	const struct tt_pipeline *g = pipeline_of(op);
+	return (bytes + unit - 1) / unit * unit;
+}
+
+/* ---- the copies ------------------------------------------------------------------------------ */
+
+/* Parts are the blocks of most plans, whose tiles move side by side. The plan is chosen later; if its
+ * blocks are others, tiles only start later. */
+void tt_pipeline_cut(struct tt_pipeline *g, const struct tt_request *r)
+{
+	size_t bytes = g->in_bytes > g->out_bytes ? g->in_bytes : g->out_bytes, parts,
+	       n = (size_t)r->comm->nranks;
+	bool even = r->collective == TT_ALLREDUCE || r->collective == TT_REDUCE ||
+		    r->collective == TT_BROADCAST;
+
+	g->part = even ? round_up((bytes + n - 1) / n, TT_LINE) : r->count * tt_type_bytes(r->type);
+	parts = (bytes + g->part - 1) / g->part;
+	g->step = GROUP_BYTES / parts;
+	if (g->step < g->part / MAX_GROUPS)
+		g->step = g->part / MAX_GROUPS;
+	g->step = round_up(g->step ? g->step : 1, STEP_UNIT);
+	g->groups = (uint32_t)((g->part + g->step - 1) / g->step);
+}
+
+/* Copies the bytes of a group to the device (back) or from the device. */
+static int copy_group(const struct tt_pipeline *g, uint32_t group, bool back, tt_custream stream)
+{
+	size_t bytes = back ? g->out_bytes : g->in_bytes, from = group * g->step,
+	       to = from + g->step < g->part ? from + g->step : g->part;
 	int rc = 0;
 
-	for (size_t block = 0; block < bytes && !rc; block += op->bound.tiles.unit) {
-		size_t start = block + from * op->bound.tiles.tile_bytes,
-		       end = block + to * op->bound.tiles.tile_bytes;
+	for (size_t part = 0; part + from < bytes && !rc; part += g->part) {
+		size_t start = part + from, n = (part + to < bytes ? part + to : bytes) - start;
 
-		if (end > block + op->bound.tiles.unit)
-			end = block + op->bound.tiles.unit;
-		if (end > bytes)
-			end = bytes;
-		if (start >= end)
-			continue;
-		rc = back ? g->d->cu->htod_async(device + start, host + start, end - start,
-						 g->d->copies_out)
-			  : g->d->cu->dtoh_async(host + start, device + start, end - start,
-						 g->d->copies_in);
+		rc = back ? g->d->cu->htod_async(g->out + start, g->stage_out + start, n, stream)
+			  : g->d->cu->dtoh_async(g->stage_in + start, g->in + start, n, stream);
 	}
 	return rc;
 }
 
-static int enqueue_inputs(struct tt_op *op)
+int tt_pipeline_enqueue_inputs(const struct tt_pipeline *g, tt_custream stream)
 {
-	struct tt_pipeline *g = pipeline_of(op);
 	int rc = 0;
 
-	for (uint32_t t = 0, end; t < op->bound.tiles.ntiles && !rc; t = end) {
-		struct tt_cumemop signal;
+	for (uint32_t k = 0; k < g->groups && g->in && !rc; k++) {
+		struct tt_cumemop arrival;
 
-		end = op->bound.tiles.ntiles - t < g->group ? op->bound.tiles.ntiles : t + g->group;
-		rc = copy(op, g->stage_in, g->in, g->in_bytes, t, end, false);
-		tt_gpu_op_write(&signal, g->word_at, end);
+		tt_gpu_op_write(&arrival, g->words_at + offsetof(struct tt_pipeline_words, in),
+				k + 1);
+		rc = copy_group(g, k, false, stream);
 		if (!rc)
-			rc = g->d->cu->stream_batch(g->d->copies_in, 1, &signal, 0);
+			rc = g->d->cu->stream_batch(stream, 1, &arrival, 0);
 	}
 	return rc;
+}
+
+int tt_pipeline_enqueue_outputs(const struct tt_pipeline *g, tt_custream stream)
+{
+	int rc = 0;
+
+	for (uint32_t k = 0; k < g->groups && g->out && !rc; k++) {
+		struct tt_cumemop wait = { .operation = TT_CU_WAIT_32,
+					   .address = g->words_at +
+						      offsetof(struct tt_pipeline_words, out),
+					   .value = k + 1,
+					   .flags = TT_CU_WAIT_GEQ };
+
+		rc = g->d->cu->stream_batch(stream, 1, &wait, 0);
+		if (!rc)
+			rc = copy_group(g, k, true, stream);
+	}
+	return rc;
+}
+
+void tt_pipeline_reset(struct tt_pipeline *g)
+{
+	if (g->groups)
+		*g->words = (struct tt_pipeline_words){ 0, 0 };
+}
+
+void tt_pipeline_release(struct tt_pipeline *g)
+{
+	if (g->groups)
+		__atomic_store_n(&g->words->out, g->groups, __ATOMIC_RELEASE);
+}
+
+/* ---- while the call runs --------------------------------------------------------------------- */
+
+/* Waits for the whole input. Once the communicator is broken, the input may never come. */
+static int await_input(const struct tt_op *op)
+{
+	const struct tt_pipeline *g = pipeline_of(op);
+	struct timespec pause = { .tv_nsec = 20000 };
+	int code = 0, culprit;
+
+	while (__atomic_load_n(&g->words->in, __ATOMIC_ACQUIRE) < g->groups &&
+	       !(code = tt_control_broken(op->comm->ctl)))
+		nanosleep(&pause, NULL);
+	return code ? tt_fail(code, "rank %d: %s", op->comm->rank,
+			      tt_control_text(op->comm->ctl, &culprit))
+		    : 0;
 }
 
 static int begin(struct tt_op *op, bool whole)
 {
 	struct tt_pipeline *g = pipeline_of(op);
-	int mode, rc = 0;
+	int rc = whole && g->in ? await_input(op) : 0;
 
-	g->group = (uint32_t)(COPY_BYTES /
-			      (op->bound.tiles.tile_bytes ? op->bound.tiles.tile_bytes : 1));
-	g->group += g->group == 0;
-	g->staging.tiles_in = g->in ? 0 : op->bound.tiles.ntiles;
-	g->gone = 0;
+	g->staging.tiles_in = g->in && !whole ? 0 : op->bound.tiles.ntiles;
 	g->late = op->call.request->op == tuttiAvg; /* the division comes after the last step */
-	__atomic_store_n(g->word, 0, __ATOMIC_RELEASE);
-	mode = tt_cuda_enter(g->d->ctx);
-	if (g->in)
-		rc = enqueue_inputs(op);
-	if (!rc && whole && g->in) {
-		rc = g->d->cu->stream_synchronize(g->d->copies_in);
-		g->staging.tiles_in = op->bound.tiles.ntiles;
+	return rc;
+}
+
+/* The tiles whose bytes are in place in all blocks of the input */
+static uint32_t tiles_in_place(const struct tt_op *op)
+{
+	const struct tt_pipeline *g = pipeline_of(op);
+	uint32_t groups = __atomic_load_n(&g->words->in, __ATOMIC_ACQUIRE),
+		 tiles = op->bound.tiles.ntiles;
+	size_t unit = op->bound.tiles.unit, copied = groups * g->step;
+
+	for (size_t block = 0; block < g->in_bytes && groups < g->groups; block += unit) {
+		size_t end = block + unit < g->in_bytes ? block + unit : g->in_bytes,
+		       before = block % g->part, n = copied > before ? copied - before : 0;
+
+		if (n < end - block && n / op->bound.tiles.tile_bytes < tiles)
+			tiles = (uint32_t)(n / op->bound.tiles.tile_bytes);
 	}
-	tt_cuda_leave(g->d->ctx, mode);
-	return rc ? tt_cuda_fail(rc, "rank %d: copy %zu bytes of input from device %d",
-				 op->comm->rank, g->in_bytes, g->d->device)
-		  : 0;
+	return tiles;
 }
 
 static bool arrived(struct tt_op *op, uint32_t tile)
 {
 	struct tt_pipeline *g = pipeline_of(op);
 
-	g->staging.tiles_in = __atomic_load_n(g->word, __ATOMIC_ACQUIRE);
+	g->staging.tiles_in = tiles_in_place(op);
 	if (tile < g->staging.tiles_in && g->staging.tiles_in < op->bound.tiles.ntiles)
 		atomic_fetch_add(&g->d->overlaps, 1);
 	return tile < g->staging.tiles_in;
 }
 
-static int return_outputs(struct tt_op *op, uint32_t until)
+/* Are bytes [from, to) of the output final, once all cursors have finished `tiles` tiles? */
+static bool is_final(const struct tt_op *op, size_t from, size_t to, uint32_t tiles)
 {
-	struct tt_pipeline *g = pipeline_of(op);
-	int mode = tt_cuda_enter(g->d->ctx), rc;
+	size_t unit = op->bound.tiles.unit;
 
-	rc = copy(op, g->stage_out, g->out, g->out_bytes, g->gone, until, true);
-	tt_cuda_leave(g->d->ctx, mode);
-	g->gone = until;
-	return rc ? tt_cuda_fail(rc, "rank %d: copy output to device %d", op->comm->rank,
-				 g->d->device)
-		  : 0;
+	for (size_t block = from - from % unit; block < to; block += unit)
+		if ((to < block + unit ? to : block + unit) - block >
+		    tiles * op->bound.tiles.tile_bytes)
+			return false;
+	return true;
+}
+
+static bool is_group_final(const struct tt_op *op, uint32_t group, uint32_t tiles)
+{
+	const struct tt_pipeline *g = pipeline_of(op);
+	size_t from = group * g->step, to = from + g->step < g->part ? from + g->step : g->part;
+
+	for (size_t part = 0; part + from < g->out_bytes; part += g->part)
+		if (!is_final(op, part + from, part + to < g->out_bytes ? part + to : g->out_bytes,
+			      tiles))
+			return false;
+	return true;
 }
 
 static int flow(struct tt_op *op)
 {
 	struct tt_pipeline *g = pipeline_of(op);
-	uint32_t done = op->bound.tiles.ntiles;
+	uint32_t tiles = op->bound.tiles.ntiles, groups = g->words->out;
 
 	if (!g->out || g->late || op->way != &tt_message_way)
 		return 0;
 	for (uint32_t i = 0; i < op->cursors.n; i++)
-		if (!op->cursors.at[i].finished && op->cursors.at[i].tile < done)
-			done = op->cursors.at[i].tile;
-	if (done - g->gone < g->group)
-		return 0;
-	return return_outputs(op, done);
+		if (!op->cursors.at[i].finished && op->cursors.at[i].tile < tiles)
+			tiles = op->cursors.at[i].tile;
+	if (tiles == op->bound.tiles.ntiles)
+		return 0; /* end() follows */
+	while (groups < g->groups && is_group_final(op, groups, tiles))
+		groups++;
+	__atomic_store_n(&g->words->out, groups, __ATOMIC_RELEASE);
+	return 0;
 }
 
 static void end(struct tt_op *op)
 {
-	struct tt_pipeline *g = pipeline_of(op);
-
-	if (g->out && g->gone < op->bound.tiles.ntiles &&
-	    return_outputs(op, op->bound.tiles.ntiles))
-		g->failed = true;
+	tt_pipeline_release(pipeline_of(op));
 }
 
 const struct tt_staging_ops tt_pipeline_ops = {

@@ -7,10 +7,10 @@
  * stream. A batch of calls puts on the user's stream, in this order:
  *   copies of small inputs to the staging buffer
  *   a host function that hands the batch to the device's host stream
+ *   copies of large inputs; copies of large outputs, each behind a wait: they run beside the call
  *   a wait for the done flag, which the host stream sets after the batch, and a reset of the flag
  *   copies of small outputs from the staging buffer
- * Large inputs and outputs are copied by copies_in and copies_out while the call runs
- * (gpu_pipeline.c). The staging buffer is memory of tuttiMemAlloc, so peers on the host read it in
+ * The staging buffer is memory of tuttiMemAlloc, so peers on the host read it in
  * place. A batch draws its tickets when it is enqueued; a batch in a graph draws them at each
  * replay. A staging buffer is reused once the stream has passed the batch; a buffer of a graph
  * belongs to the graph for good.
@@ -23,8 +23,8 @@
 #include "gpu/gpu_call.h"
 
 #define LARGE_BYTES (1u << 20) /* buffers from this size on are copied by a pipeline */
-/* distance of the words at the start of a staging buffer: the done flag, then a word for each
- * call's pipeline */
+/* distance of the words at the start of a staging buffer: the done flag, then those of each call's
+ * pipeline */
 #define WORD_BYTES 64
 #define MAX_FREE_BUFFERS 8 /* unused staging buffers that are kept */
 
@@ -51,29 +51,20 @@ static void release_stream(struct tt_staging_buffer *s)
 	__atomic_store_n((uint32_t *)s->memory, 1, __ATOMIC_RELEASE);
 }
 
-static int await_copies(struct tt_gpu *d)
-{
-	int mode = tt_cuda_enter(d->ctx), rc = d->cu->stream_synchronize(d->copies_in),
-	    out = d->cu->stream_synchronize(d->copies_out);
-
-	tt_cuda_leave(d->ctx, mode);
-	rc = rc ? rc : out;
-	return rc ? tt_cuda_fail(rc, "rank %d: wait for copies of a call from and to device %d",
-				 d->comm->rank, d->device)
-		  : 0;
-}
-
-/* The batch has run. Also a failed batch, whose error the communicator has already, may have copies
- * in flight to the staging buffer. A failure of the copies is this thread's last error. */
+/* The batch has run or failed. Thread: the host stream's, which must not call the driver (gpu_pipeline.c),
+ * except for GPUDirect RDMA. */
 static void batch_done(struct tt_batch_done *done, int rc)
 {
 	struct tt_staging_buffer *s = (struct tt_staging_buffer *)done;
 	tuttiComm_t c = s->d->comm;
-	bool failed = await_copies(s->d) != 0;
+	bool failed = false;
 
 	(void)rc;
-	for (size_t i = 0; i < s->n; i++)
-		failed |= s->pipelines[i].failed || s->gdrs[i].failed, free(s->gdrs[i].host);
+	for (size_t i = 0; i < s->n; i++) {
+		failed |= s->gdrs[i].failed;
+		free(s->gdrs[i].host);
+		tt_pipeline_release(&s->pipelines[i]);
+	}
 	if (failed)
 		tt_gpu_failed(c, TT_CUDA);
 	release_stream(s);
@@ -87,6 +78,8 @@ static void submit(void *arg)
 
 	if (!b && (!s->captured || s->withdrawn))
 		return;
+	for (size_t i = 0; i < s->n; i++)
+		tt_pipeline_reset(&s->pipelines[i]);
 	if (!b && !(b = tt_batch_draw(s->requests, s->n))) {
 		tt_gpu_failed(s->d->comm, TT_SYSTEM);
 		release_stream(s);
@@ -240,12 +233,13 @@ static void set_pipeline(struct tt_staging_buffer *s, size_t i, const struct tt_
 				   .stage_out = s->requests[i].out,
 				   .in_bytes = c->in_bytes,
 				   .out_bytes = c->out_bytes,
-				   .word = (uint32_t *)(s->memory + at),
-				   .word_at = s->flag + at };
+				   .words = (struct tt_pipeline_words *)(s->memory + at),
+				   .words_at = s->flag + at };
 	if (c->in_device)
 		g->in = (uintptr_t)c->request->in;
 	if (c->out_device)
 		g->out = (uintptr_t)c->request->out;
+	tt_pipeline_cut(g, c->request);
 	s->requests[i].staging = &g->staging;
 }
 
@@ -330,6 +324,8 @@ static void withdraw(struct tt_staging_buffer *s)
 	uint32_t *done = (uint32_t *)s->memory;
 	struct tt_batch *b = atomic_exchange(&s->batch, NULL);
 
+	for (size_t i = 0; i < s->n; i++)
+		tt_pipeline_release(&s->pipelines[i]); /* the stream may wait for outputs already */
 	if (s->captured) {
 		s->withdrawn = true;
 	} else if (b) {
@@ -370,6 +366,10 @@ static int enqueue_batch(struct tt_staging_buffer *s, const struct tt_gpu_call *
 	if (rc)
 		return fail_enqueue(s, rc);
 	rc = cu->host_func(stream, submit, s);
+	for (size_t i = 0; i < n && !rc; i++)
+		rc = tt_pipeline_enqueue_inputs(&s->pipelines[i], stream);
+	for (size_t i = 0; i < n && !rc; i++)
+		rc = tt_pipeline_enqueue_outputs(&s->pipelines[i], stream);
 	if (!rc)
 		rc = cu->stream_batch(stream, 2, wait, 0);
 	if (rc) {
@@ -432,19 +432,15 @@ void tt_gpu_staging_close(struct tt_gpu *d)
 	free_buffers(d->staging);
 	free_buffers(d->too_small);
 	d->staging = d->too_small = NULL;
-	if (d->copies_in)
-		d->cu->stream_destroy(d->copies_in);
-	if (d->copies_out)
-		d->cu->stream_destroy(d->copies_out);
+	if (d->copies)
+		d->cu->stream_destroy(d->copies);
 }
 
 static int open_streams(struct tt_gpu *d)
 {
 	int rc;
 
-	if (!d->copies_in && (rc = tt_gpu_priority_stream(d->cu, &d->copies_in)))
-		return tt_cuda_fail(rc, "rank %d: a stream for copies", d->comm->rank);
-	if (!d->copies_out && (rc = tt_gpu_priority_stream(d->cu, &d->copies_out)))
+	if (!d->copies && (rc = tt_gpu_priority_stream(d->cu, &d->copies)))
 		return tt_cuda_fail(rc, "rank %d: a stream for copies", d->comm->rank);
 	return d->host_stream ? 0 : tt_stream_create(&d->host_stream);
 }

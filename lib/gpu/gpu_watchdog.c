@@ -11,6 +11,11 @@
  *   the communicator is broken:
  *           all waits on the GPU are ended, of kernels by the abort word, of streams by writing the
  *           signal words; the results are then undefined, but all work ends
+ *
+ * While a thread of the program copies between the device and pageable memory, the driver lets no other
+ * thread in until the copy's stream has come so far. So control's thread, which never calls the driver,
+ * sets the abort word. Waits of streams need the driver, and a connection to the device that no waiting
+ * stream holds up.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,16 +23,19 @@
 
 #include "base/thread.h"
 #include "comm/comm.h"
-#include "gpu/gpu.h"
+#include "gpu/gpu_call.h"
 
 #define POLL_MS 5
 #define POLL_GRAPHS_MS 20 /* the library does not see replays of graphs */
 #define ASK_MS 500        /* without progress, until the other ranks are asked */
 #define MAX_OPS 32        /* signal operations in a batch */
+#define RESCUES 2
 
 struct watchdog {
 	struct tt_gpu *d;
-	tt_custream rescue;          /* of highest priority, for ending waits */
+	/* for ending waits: two, since streams get connections in turn, so that a stream that waits holds
+	 * up one of them at most */
+	tt_custream rescue[RESCUES];
 	uint64_t progress, since_ns; /* sum of the counters, unchanged since then */
 };
 
@@ -47,31 +55,39 @@ static bool is_busy(struct tt_gpu *d, int *ret_failure)
 	return rc || word(&r->begun) != word(&r->ended) || atomic_load(&d->enqueueing);
 }
 
-/* Sets every signal word that this rank's streams may wait for, by the stream operations that peers
- * use: a copy could tear a polled word, and would wait behind the program's copies. */
-static void release_streams(struct watchdog *w)
+/* Puts writes of every signal word that this rank's streams may wait for on the stream, the operations that
+ * peers use: a copy could tear a polled word, and would wait behind the program's copies. */
+static void write_signals(struct tt_gpu *d, tt_custream stream)
 {
 	struct tt_cumemop op[MAX_OPS];
-	struct tt_gpu *d = w->d;
 	unsigned n = 0;
 
 	_Static_assert(offsetof(struct tt_dev_signals, message) ==
 			       offsetof(struct tt_dev_signals, arrived) + 12 * TT_DEV_RANKS,
 		       "the four arrays are adjacent");
 	for (uint32_t i = 0; i < 3 * TT_DEV_RANKS + TT_DEV_WORDS; i++) {
-		op[n++] = (struct tt_cumemop){
-			.operation = TT_CU_WRITE_32,
-			.address = d->ipc->at + offsetof(struct tt_dev_signals, arrived) + 4 * i,
-			.value = 1
-		};
+		tt_gpu_op_write(&op[n++],
+				d->ipc->at + offsetof(struct tt_dev_signals, arrived) + 4 * i, 1);
 		if (n == MAX_OPS) {
-			d->cu->stream_batch(w->rescue, n, op, 0);
+			d->cu->stream_batch(stream, n, op, 0);
 			n = 0;
 		}
 	}
 	if (n)
-		d->cu->stream_batch(w->rescue, n, op, 0);
-	d->cu->stream_synchronize(w->rescue);
+		d->cu->stream_batch(stream, n, op, 0);
+}
+
+/* One of the streams writes the words. */
+static void release_streams(struct watchdog *w)
+{
+	struct timespec pause = { .tv_nsec = 100000 };
+	const struct tt_cuda *cu = w->d->cu;
+	int i;
+
+	for (i = 0; i < RESCUES; i++)
+		write_signals(w->d, w->rescue[i]);
+	for (i = 0; cu->stream_query(w->rescue[i]) == TT_CU_NOT_READY; i = (i + 1) % RESCUES)
+		nanosleep(&pause, NULL);
 }
 
 static void end_all_waits(struct watchdog *w)
@@ -82,9 +98,18 @@ static void end_all_waits(struct watchdog *w)
 
 	tt_fail(code, "rank %d: %s", c->rank, tt_control_text(c->ctl, &culprit));
 	tt_comm_failed(c, code);
-	__atomic_store_n(&d->ipc->report->abort, 1, __ATOMIC_RELEASE);
 	release_streams(w);
 }
+
+/* The communicator broke. Thread: control's */
+static void end_waits_of_kernels(void *gpu)
+{
+	const struct tt_gpu *d = gpu;
+
+	__atomic_store_n(&d->ipc->report->abort, 1, __ATOMIC_RELEASE);
+}
+
+static const struct tt_control_observer observer = { .broken = end_waits_of_kernels };
 
 static void give_up(tuttiComm_t c, int code, int culprit)
 {
@@ -199,8 +224,10 @@ static bool is_ready(struct watchdog *w)
 	int relaxed = TT_CU_CAPTURE_RELAXED, rc;
 
 	/* in a stricter mode a query of this thread could invalidate a capture by the program */
-	if (!(rc = d->cu->capture_mode(&relaxed)) && !(rc = d->cu->ctx_set(d->ctx)))
-		rc = tt_gpu_priority_stream(d->cu, &w->rescue);
+	if (!(rc = d->cu->capture_mode(&relaxed)))
+		rc = d->cu->ctx_set(d->ctx);
+	for (int i = 0; i < RESCUES && !rc; i++)
+		rc = tt_gpu_priority_stream(d->cu, &w->rescue[i]);
 	pthread_mutex_lock(&d->lock);
 	d->started = true;
 	d->start_code = rc;
@@ -238,7 +265,8 @@ static void *watch(void *arg)
 			pause_for(d, busy ? POLL_MS : POLL_GRAPHS_MS);
 	}
 	pthread_mutex_unlock(&d->lock);
-	d->cu->stream_destroy(w.rescue);
+	for (int i = 0; i < RESCUES; i++)
+		d->cu->stream_destroy(w.rescue[i]);
 	return NULL;
 }
 
@@ -248,6 +276,8 @@ int tt_gpu_watch(struct tt_gpu *d)
 	int rc = tt_thread_start(&d->thread, "tutti-gpu", watch, d);
 
 	d->watched = !rc;
+	if (!rc)
+		tt_control_observe(d->comm->ctl, &observer, d);
 	if (rc)
 		return tt_fail(TT_SYSTEM, "rank %d: no thread to watch the device: %s",
 			       d->comm->rank, strerror(rc));
@@ -270,4 +300,5 @@ void tt_gpu_unwatch(struct tt_gpu *d)
 	pthread_cond_signal(&d->work);
 	pthread_mutex_unlock(&d->lock);
 	pthread_join(d->thread, NULL);
+	tt_control_unobserve(d->comm->ctl, &observer, d);
 }
