@@ -179,8 +179,8 @@ static void load(struct gpu_buffers *b, const struct gpu_buffers_call *c, tt_cup
 		fill(b->inputs[r], part * in_parts(c, b->n), c->type,
 		     (unsigned long long)r * 131 + c->count * 7 + c->op);
 	b->cu->memset8_async(out, 0xee, part * out_parts(c, b->n), b->stream);
-	b->cu->htod_async(in, b->inputs[b->rank], part * in_parts(c, b->n), b->stream);
 	b->cu->stream_synchronize(b->stream);
+	harness_to_device(in, b->inputs[b->rank], part * in_parts(c, b->n));
 }
 
 static void compare(struct gpu_buffers *b, const struct gpu_buffers_call *c, tuttiResult_t rc,
@@ -217,11 +217,7 @@ void gpu_buffers_check(struct gpu_buffers *b, const struct gpu_buffers_call *c, 
 	rc = issue(c, comm, (void *)(uintptr_t)in, (void *)(uintptr_t)out, op,
 		   c->blocking ? NULL : b->stream);
 	bytes = compute_expected(b, c);
-	if (!c->blocking)
-		b->cu->dtoh_async(b->got, out, bytes, b->stream),
-			b->cu->stream_synchronize(b->stream);
-	else
-		b->cu->dtoh(b->got, out, bytes);
+	harness_to_host(b->got, out, bytes, b->stream);
 	compare(b, c, rc, bytes);
 	if (c->scalar != 0)
 		tuttiRedOpDestroy(op, comm);
@@ -240,8 +236,7 @@ void gpu_buffers_check_by_host(struct gpu_buffers *b, const struct gpu_buffers_c
 	if (!rc)
 		rc = issue(c, comm, (void *)(uintptr_t)(input ? b->in : 0),
 			   (void *)(uintptr_t)(output ? out : 0), op, b->stream);
-	b->cu->dtoh_async(b->got, out, output, b->stream);
-	b->cu->stream_synchronize(b->stream);
+	harness_to_host(b->got, out, output, b->stream);
 	compare(b, c, rc, output);
 	if (c->scalar != 0)
 		tuttiRedOpDestroy(op, comm);

@@ -243,15 +243,14 @@ static int compute_beside_a_call(tuttiComm_t *comm, int rank, int n, void *arg)
 	wrong += cu->mem_alloc(&p, count_beside * sizeof(*x)) || cu->mem_alloc(&q, 4096) ||
 		 cu->stream_create(&calls, TT_CU_STREAM_NON_BLOCKING) ||
 		 cu->stream_create(&computing, TT_CU_STREAM_NON_BLOCKING) ||
-		 cu->htod(p, x, count_beside * sizeof(*x));
+		 harness_to_device(p, x, count_beside * sizeof(*x));
 	while (rank == 1 && !__atomic_load_n(flag, __ATOMIC_ACQUIRE))
 		usleep(100);
 	wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)p, count_beside,
 				tuttiInt32, tuttiSum, *comm, calls) != tuttiSuccess;
 	if (rank == 0) {
 		cu->memset8_async(q, 1, 4096, computing);
-		cu->dtoh_async(&y, q, sizeof(y), computing);
-		cu->stream_synchronize(computing);
+		harness_to_host(&y, q, sizeof(y), computing);
 		wrong += y != 0x01010101;
 		__atomic_store_n(flag, 1, __ATOMIC_RELEASE);
 	}

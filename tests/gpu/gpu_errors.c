@@ -100,7 +100,7 @@ static void one_thread_drives_two_ranks_in_groups(void)
 					cu->stream_create(&s[r], TT_CU_STREAM_NON_BLOCKING);
 			for (int i = 0; i < 100; i++)
 				x[i] = i + k + r;
-			cu->htod(p[r], x, sizeof(x));
+			harness_to_device(p[r], x, sizeof(x));
 		}
 		tuttiGroupStart();
 		for (int r = 0; r < 2; r++)
@@ -251,6 +251,46 @@ static void streams_complete_though_a_wait_blocks_their_only_hardware_queue(void
 	claim(run_three(STREAM_ORDER, false) == 0);
 }
 
+/* The last rank dies; the others copy to pageable memory behind the call for which it is awaited, and hold
+ * up the driver's calls of all their threads. */
+static int copy_behind_a_death(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	tt_custream s;
+	tt_cuptr p;
+	void *d, *x = malloc(60000 * sizeof(float));
+
+	(void)arg;
+	cu->mem_alloc(&p, 1 << 20);
+	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING);
+	d = (void *)(uintptr_t)p;
+	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
+	cu->stream_synchronize(s);
+	if (rank == n - 1) {
+		usleep(200000); /* until the others copy */
+		kill(getpid(), SIGKILL);
+	}
+	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
+	cu->dtoh_async(x, p, 60000 * sizeof(float), s);
+	free(x);
+	return await_error(*comm) != tuttiRemoteError;
+}
+
+static void a_death_ends_the_kernels_for_which_a_copy_of_pageable_memory_waits(void)
+{
+	struct gpu_ranks t = { .ranks = { .n = 3,
+					  .no_join = true,
+					  .limit_s = gpu_limit_s / 3,
+					  .timeout_ms = 3600000 },
+			       .fn = copy_behind_a_death,
+			       .mode = STREAM_ORDER };
+
+	if (!gpu_devices_are(3))
+		return;
+	t.ranks.arg = &t;
+	claim(gpu_ranks_run(&t) == 1); /* the dead rank counts as failed */
+}
+
 /* The driver call that reports a destroyed context in the last rank, as after an illegal access of the
  * program's kernel: "CALL:K:CODE" */
 static const char *failing_call;
@@ -389,7 +429,7 @@ static int remaining_jobs(tuttiComm_t *comm, int rank, int n, void *arg)
 	tt_cuptr p;
 
 	(void)rank, (void)n, (void)arg;
-	if (cu->mem_alloc(&p, sizeof(x)) || cu->htod(p, x, sizeof(x)))
+	if (cu->mem_alloc(&p, sizeof(x)) || harness_to_device(p, x, sizeof(x)))
 		return 1;
 	for (uint32_t failed = 2; failed-- > 0;) {
 		struct tt_dev_job job = { .nranks = 1,
@@ -428,6 +468,7 @@ const struct gpu_case gpu_errors[] = {
 	GPU_CASE(a_missing_rank_is_named_though_the_clock_steps_back),
 	GPU_CASE(a_rank_that_dies_or_aborts_ends_the_calls_of_the_other_ranks),
 	GPU_CASE(streams_complete_though_a_wait_blocks_their_only_hardware_queue),
+	GPU_CASE(a_death_ends_the_kernels_for_which_a_copy_of_pageable_memory_waits),
 	GPU_CASE(a_failed_device_ends_the_calls_of_all_ranks_with_a_message),
 	GPU_CASE(a_call_whose_launch_is_late_ends_too),
 	GPU_CASE(threads_without_a_current_context_can_call),

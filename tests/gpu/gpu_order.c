@@ -21,7 +21,7 @@ static int on_many_streams(tuttiComm_t *comm, int rank, int n, void *arg)
 	cu->mem_alloc(&p, sizeof(ones));
 	for (int i = 0; i < 1000; i++)
 		ones[i] = 1;
-	cu->htod(p, ones, sizeof(ones));
+	harness_to_device(p, ones, sizeof(ones));
 	for (int i = 0; i < 3; i++)
 		cu->stream_create(&s[i], TT_CU_STREAM_NON_BLOCKING);
 	for (int i = 0; i < 9; i++, want *= n)
@@ -60,10 +60,9 @@ static int in_a_graph(tuttiComm_t *comm, int rank, int n, void *arg)
 	for (int k = 0; k < 5 && !wrong; k++) {
 		for (size_t i = 0; i < count; i++)
 			in[i] = (int)i * (k + 1) + rank;
-		cu->htod(p, in, count * 4);
+		harness_to_device(p, in, count * 4);
 		cu->graph_launch(exec, s);
-		cu->dtoh_async(got, q, count * 4, s);
-		cu->stream_synchronize(s);
+		harness_to_host(got, q, count * 4, s);
 		for (int i = 0; i < (int)count; i++)
 			wrong += got[i] != (i * (k + 1) * n + n * (n - 1) / 2) * (i < 100 ? n : 1);
 		wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)q, count,
@@ -90,7 +89,7 @@ static int during_a_capture(tuttiComm_t *comm, int rank, int n, void *arg)
 	for (int i = 0; i < 1000; i++)
 		ones[i] = 1;
 	cu->mem_alloc(&p, sizeof(ones)), cu->mem_alloc(&q, 1 << 20);
-	cu->htod(p, ones, sizeof(ones));
+	harness_to_device(p, ones, sizeof(ones));
 	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING),
 		cu->stream_create(&busy, TT_CU_STREAM_NON_BLOCKING);
 	wrong += tuttiBarrier(*comm, NULL);
@@ -171,7 +170,7 @@ static int around(tuttiComm_t *comm, int rank, int n, void *arg)
 
 		for (int i = 0; i < 500; i++)
 			mine[i] = rank * 1000 + i + k;
-		cu->htod(p, mine, sizeof(mine)), cu->htod(r, sum, sizeof(sum));
+		harness_to_device(p, mine, sizeof(mine)), harness_to_device(r, sum, sizeof(sum));
 		wrong += tuttiAllReduce((void *)(uintptr_t)r, (void *)(uintptr_t)r, 2, tuttiInt32,
 					tuttiSum, *comm, stream);
 		tuttiGroupStart();
@@ -214,7 +213,7 @@ static int on_host_memory(tuttiComm_t *comm, int rank, int n, void *arg)
 		for (int i = 0; i < 100; i++)
 			x[i] = rank + i;
 		if (buffer != x)
-			cu->htod(p, x, sizeof(x));
+			harness_to_device(p, x, sizeof(x));
 		wrong += tuttiAllReduce(buffer, buffer, 100, tuttiInt32, tuttiSum, *comm,
 					k < 2 ? NULL : s);
 		if (gpu)
@@ -299,6 +298,79 @@ static void stream_waits_do_not_block_the_copies_that_end_them(void)
 	claim(run_gpu_ranks(2, STAGED, false, large_over_network) == 0);
 }
 
+/* A copy to pageable memory that waits for a staged call holds up the driver's calls of all other threads:
+ * the call must end without any. */
+static int behind_a_staged_call(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	size_t count = 1u << 20;
+	int *x = malloc(4 * count), wrong = 0;
+	tt_custream s;
+	tt_cuptr p, q;
+
+	(void)arg;
+	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING);
+	cu->mem_alloc(&p, 4 * count), cu->mem_alloc(&q, 4 * count);
+	for (size_t i = 0; i < count; i++)
+		x[i] = (int)i + rank;
+	harness_to_device(p, x, 4 * count);
+	for (int k = 0; k < 3; k++) {
+		wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)q, count,
+					tuttiInt32, tuttiSum, *comm, s);
+		cu->dtoh_async(x, q, 4 * count, s);
+		for (size_t i = 0; i < count; i++)
+			wrong += x[i] != n * (int)i + n * (n - 1) / 2;
+		tuttiGroupStart();
+		tuttiSend((void *)(uintptr_t)p, count, tuttiInt32, (rank + 1) % n, *comm, s);
+		tuttiRecv((void *)(uintptr_t)q, count, tuttiInt32, (rank + n - 1) % n, *comm, s);
+		wrong += tuttiGroupEnd();
+		cu->dtoh_async(x, q, 4 * count, s);
+		for (size_t i = 0; i < count; i++)
+			wrong += x[i] != (int)i + (rank + n - 1) % n;
+	}
+	cu->stream_destroy(s), cu->mem_free(p), cu->mem_free(q);
+	free(x);
+	return wrong;
+}
+
+static void staged_calls_end_though_a_copy_of_pageable_memory_waits_for_them(void)
+{
+	claim(run_gpu_ranks(2, STAGED, false, behind_a_staged_call) == 0);
+	setenv("TUTTI_TRANSPORT", "tcp", 1);
+	claim(run_gpu_ranks(3, STAGED, false, behind_a_staged_call) == 0);
+}
+
+/* A large copy without a stream returns before the device has the bytes; the call waits for them. */
+static int behind_a_copy(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	size_t count = 1u << 18;
+	int *x = malloc(4 * count), wrong = 0;
+	tt_cuptr p;
+
+	(void)arg;
+	cu->mem_alloc(&p, 4 * count);
+	for (int k = 0; k < 5; k++) {
+		for (size_t i = 0; i < count; i++)
+			x[i] = (int)i + rank + k;
+		cu->htod(p, x, 4 * count);
+		wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)p, count,
+					tuttiInt32, tuttiSum, *comm, NULL);
+		cu->dtoh(x, p, 4 * count);
+		for (size_t i = 0; i < count; i++)
+			wrong += x[i] != n * ((int)i + k) + n * (n - 1) / 2;
+	}
+	cu->mem_free(p);
+	free(x);
+	return wrong;
+}
+
+static void a_call_without_a_stream_sees_the_copies_before_it(void)
+{
+	setenv("TUTTI_TEST_CUDA_DELAY_US", "3000", 1);
+	claim(run_gpu_ranks_all_modes(2, behind_a_copy) == 0);
+}
+
 #define COMMS 4
 
 /* Rank 0 launches its kernels of all communicators before rank 1 makes a call, in another order. The
@@ -331,8 +403,7 @@ static int in_opposite_orders(tuttiComm_t *comm, int rank, int n, void *arg)
 	usleep(50000);
 	atomic_store(&launched, true);
 	for (int i = 0; i < COMMS && !wrong; i++) {
-		cu->dtoh_async(got, p[i] + bytes - sizeof(got), sizeof(got), s[i]);
-		cu->stream_synchronize(s[i]);
+		harness_to_host(got, p[i] + bytes - sizeof(got), sizeof(got), s[i]);
 		wrong += got[0] != 0x01010101 * n || got[3] != 0x01010101 * n;
 	}
 	for (int i = 0; i < COMMS; i++)
@@ -358,5 +429,7 @@ const struct gpu_case gpu_order[] = {
 	GPU_CASE(two_gpus_of_a_process_alternate_device_and_host_memory),
 	GPU_CASE(staging_copies_overlap_network_transfers),
 	GPU_CASE(stream_waits_do_not_block_the_copies_that_end_them),
+	GPU_CASE(staged_calls_end_though_a_copy_of_pageable_memory_waits_for_them),
+	GPU_CASE(a_call_without_a_stream_sees_the_copies_before_it),
 	{ NULL, NULL, false },
 };

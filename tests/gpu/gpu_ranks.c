@@ -20,6 +20,24 @@ int gpu_rank_device(int rank)
 	return rank % devices;
 }
 
+/* In a child, since CUDA does not survive a later fork. */
+bool gpu_devices_are(int devices)
+{
+	char text[12];
+	int status = 0, n = 0;
+	pid_t child;
+
+	snprintf(text, sizeof(text), "%d", devices);
+	setenv("TUTTI_TEST_CUDA_DEVICES", text, 1);
+	if (!getenv("TUTTI_TEST_GPU"))
+		return true;
+	child = fork();
+	if (!child)
+		_exit(!harness_cuda() || tt_cuda_here()->device_count(&n) || n < devices);
+	waitpid(child, &status, 0);
+	return status == 0;
+}
+
 static bool set_device(int rank)
 {
 	const struct tt_cuda *cu = harness_cuda();
@@ -89,6 +107,11 @@ int run_gpu_ranks_all_modes(int n, rank_fn *fn)
 
 	failed += run_gpu_ranks(n, STREAM_ORDER, false, fn);
 	return failed + run_gpu_ranks(n, STAGED, false, fn);
+}
+
+bool gpu_thorough_processes(void)
+{
+	return gpu_thorough() && !getenv("TUTTI_TEST_GPU");
 }
 
 bool gpu_thorough(void)

@@ -30,6 +30,8 @@ struct gpu_ranks {
 
 /* The device of a rank: 0, or with TUTTI_TEST_CUDA_DEVICES set, round robin over that many devices. */
 int gpu_rank_device(int rank);
+/* Gives the next ranks `devices` devices. false: this host has a GPU, but fewer of them. */
+bool gpu_devices_are(int devices);
 /* Runs the ranks. Returns the number of failed ranks, 100: their process failed. */
 int gpu_ranks_run(struct gpu_ranks *t);
 /* Runs fn as n ranks with a timeout of 20 s per call. Returns as gpu_ranks_run. */
@@ -41,6 +43,8 @@ int run_gpu_ranks_all_modes(int n, rank_fn *fn);
 /* Is there time for more than a minimal choice of calls? True in the tiers full and soak and on a GPU,
  * except under slow tools (TT_GPU_BRIEF). */
 bool gpu_thorough(void);
+/* The same for ranks that are processes, which are slow where they share a GPU. */
+bool gpu_thorough_processes(void);
 
 /* The cases of test_gpu, by file. test_gpu.c runs each case in a process of its own. */
 struct gpu_case {

@@ -154,8 +154,11 @@ int memory_write(struct client_rank *client, void *to, const void *from, size_t 
 
 int memory_read(struct client_rank *client, void *to, const void *from, size_t bytes)
 {
+	/* A copy to pageable memory that waits for its stream holds up the calls of all threads, also of a
+	 * rank for which the stream waits. */
 	if (file)
-		return cu.to_host(to, (uintptr_t)from, bytes, client->stream) ||
+		return cu.stream_synchronize(client->stream) ||
+		       cu.to_host(to, (uintptr_t)from, bytes, client->stream) ||
 		       cu.stream_synchronize(client->stream);
 	memcpy(to, from, bytes);
 	return 0;

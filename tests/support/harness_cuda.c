@@ -48,3 +48,19 @@ const struct tt_cuda *harness_cuda(void)
 	}
 	return cu;
 }
+
+int harness_to_device(tt_cuptr to, const void *from, size_t bytes)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	int rc = cu->htod(to, from, bytes);
+
+	return rc ? rc : cu->stream_synchronize(NULL);
+}
+
+int harness_to_host(void *to, tt_cuptr from, size_t bytes, tt_custream stream)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	int rc = cu->stream_synchronize(stream);
+
+	return rc ? rc : cu->dtoh(to, from, bytes);
+}

@@ -7,11 +7,15 @@
  * ordered queue, kernels are the library's, compiled for the host and run with one thread per
  * block. The fake proves order, waiting, errors and bits of Tutti's side, and nothing about a GPU.
  *
- * The fake blocks calls wherever a GPU can block them:
- *   streams of one priority share CUDA_DEVICE_MAX_CONNECTIONS connections (8); an operation that
- *   waits for its own stream, a memory word, an event or another stream delays every later
- *   operation of its connection; the record of an event does not (programs that set one connection
- *   record an event behind each collective, and compute beside it)
+ * The fake blocks calls wherever a GPU blocks them (the first three seen on an H200, driver 580.159):
+ *   streams of all priorities share CUDA_DEVICE_MAX_CONNECTIONS connections (8), and as many for the
+ *   copies in each direction; an operation that waits for its own stream, a memory word, an event or another stream
+ *   delays every later operation of its connection; the record of an event does not (programs that
+ *   set one connection record an event behind each collective, and compute beside it)
+ *   a copy from the device to pageable memory, and a large one to the device, wait for their stream, and
+ *   all calls of other threads for them
+ *   the default stream's copy of 64 KiB or more of pageable memory to the device returns before the
+ *   bytes are there
  *   a block of a kernel that waits for peers occupies one of the device's 32 block slots
  *   the first launch of a kernel, and freeing memory, wait for all work on the device
  *   the default stream, and copies without a stream, wait for streams created with flags 0
@@ -88,6 +92,7 @@ void fake_count(enum fake_object object, int n);
 			return TT_CU_BAD_CONTEXT; \
 		if (fake_dead())                  \
 			return fake_dead();       \
+		fake_await_copies();              \
 	} while (0)
 /* ENTER_CONTEXT in functions that a capture forbids (fake_capture.c). */
 #define ENTER_FREELY()                                                          \
@@ -97,6 +102,8 @@ void fake_count(enum fake_object object, int n);
 			return 900; /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */ \
 	} while (0)
 bool fake_forbidden(void);
+/* fake_work.c: waits for copies of pageable memory by other threads */
+void fake_await_copies(void);
 
 /* One lock for everything but the execution of nodes; fake_changed is broadcast at every change. */
 extern pthread_mutex_t fake_lock;
@@ -111,6 +118,8 @@ int fake_devices(void);
 
 /* fake_memory.c: address of device memory for streams where host access is fatal */
 void *fake_shadow(const void *p);
+/* fake_memory.c: is it host memory that is neither pinned nor registered? */
+bool fake_is_pageable(const void *p);
 /* fake_memory.c: is it memory of another device, or of another process? */
 bool fake_is_remote(const void *at);
 /* fake_memory.c: the bounds of the memory that a kernel can access at that address: device, pinned,
@@ -133,6 +142,8 @@ struct fake_node {
 	const void *from;
 	size_t bytes;
 	bool spoiled; /* COPY: one bit is to be wrong */
+	bool owned;   /* COPY: `from` is freed */
+	bool back;    /* COPY: to the host */
 	unsigned char value;
 	void (*fn)(void *arg);
 	void *arg;
@@ -170,7 +181,7 @@ struct fake_stream {
 	pthread_t thread;
 	struct fake_node *first, **last;
 	uint64_t given, done; /* numbers of nodes */
-	struct connection *connection;
+	struct connection *connection, *to_device, *to_host;
 	int device;
 	bool blocking; /* synchronizes with the default stream */
 	bool stop;

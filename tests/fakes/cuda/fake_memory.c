@@ -41,6 +41,16 @@ static struct fake_allocation *find(const void *p)
 	return NULL;
 }
 
+bool fake_is_pageable(const void *p)
+{
+	bool is;
+
+	pthread_mutex_lock(&fake_lock);
+	is = !find(p);
+	pthread_mutex_unlock(&fake_lock);
+	return is;
+}
+
 static enum fake_object object_of(const struct fake_allocation *x)
 {
 	return x->virtual                   ? A_MAPPED

@@ -2,8 +2,8 @@
  * fake_stream.c - streams of the fake CUDA driver: one thread per stream runs the stream's nodes in
  * order
  *
- * A node passes through its stream's connection to the device, which has an order of its own: a
- * node starts only after all earlier nodes of the connection have started and all earlier waiting
+ * A node passes through a connection of its stream to the device - for copies to the device, to the host,
+ * or all other work - which has an order of its own: a node starts only after all earlier nodes of the connection have started and all earlier waiting
  * nodes have ended.
  */
 #include <stdatomic.h>
@@ -14,15 +14,13 @@
 
 #include "tests/fakes/cuda/fake_cuda.h"
 
-#define PRIORITIES 6 /* 0 to -5 */
-
 __thread unsigned fake_block, fake_blocks, fake_threads;
 struct fake_stream *fake_all;
 static struct fake_stream *legacy; /* under the lock, as the next two declarations */
-static unsigned streams[PRIORITIES], slots_taken[MAX_DEVICES];
+static unsigned streams, slots_taken[MAX_DEVICES];
 static struct connection {
 	uint64_t given, through;
-} connections[PRIORITIES][32];
+} connections[3][32];
 static __thread struct fake_stream *per_thread;
 
 /* ---- executing a node ------------------------------------------------------------------------ */
@@ -114,6 +112,8 @@ void fake_run(const struct fake_node *n)
 		memcpy(fake_shadow(n->to), fake_shadow(n->from), n->bytes);
 		if (n->spoiled)
 			((unsigned char *)n->to)[n->bytes / 2] ^= 1;
+		if (n->owned)
+			free((void *)(uintptr_t)n->from);
 		break;
 	case SET:
 		memset(fake_shadow(n->to), n->value, n->bytes);
@@ -148,14 +148,19 @@ static bool holds_up(const struct fake_node *n)
 	return n->kind == BATCH || n->kind == WAIT_EVENT || n->kind == WAIT_STREAM;
 }
 
+static struct connection *connection_of(const struct fake_stream *s, const struct fake_node *n)
+{
+	return n->kind != COPY ? s->connection : n->back ? s->to_host : s->to_device;
+}
+
 /* Call under the lock. The stream's first node, once its ticket is next in the connection; NULL:
  * the stream ends */
 static struct fake_node *next_node(struct fake_stream *s)
 {
-	const struct connection *c = s->connection;
 	struct fake_node *n;
 
-	while ((n = s->first) ? n->kind != RECORD && n->ticket != c->through : !s->stop)
+	while ((n = s->first) ? n->kind != RECORD && n->ticket != connection_of(s, n)->through
+			      : !s->stop)
 		pthread_cond_wait(&fake_changed, &fake_lock);
 	if (n)
 		s->first = n->next;
@@ -166,7 +171,7 @@ static struct fake_node *next_node(struct fake_stream *s)
 
 static void pass(struct fake_stream *s, const struct fake_node *n)
 {
-	s->connection->through += n->kind != RECORD;
+	connection_of(s, n)->through += n->kind != RECORD;
 	pthread_cond_broadcast(&fake_changed);
 }
 
@@ -202,15 +207,19 @@ static unsigned count_connections(void)
 	return n < 1 ? 1 : n > 32 ? 32 : (unsigned)n;
 }
 
-static struct fake_stream *make(bool blocking, unsigned priority)
+static struct fake_stream *make(bool blocking)
 {
 	struct fake_stream *s = calloc(1, sizeof(*s));
+	unsigned number;
 
 	s->last = &s->first;
 	s->blocking = blocking;
 	s->device = fake_device();
 	pthread_mutex_lock(&fake_lock);
-	s->connection = &connections[priority][streams[priority]++ % count_connections()];
+	number = streams++ % count_connections();
+	s->connection = &connections[0][number];
+	s->to_device = &connections[1][number];
+	s->to_host = &connections[2][number];
 	s->next = fake_all;
 	fake_all = s;
 	pthread_mutex_unlock(&fake_lock);
@@ -225,12 +234,12 @@ struct fake_stream *fake_stream(tt_custream stream)
 	static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
 	if (stream == TT_CU_PER_THREAD)
-		return per_thread ? per_thread : (per_thread = make(true, 0));
+		return per_thread ? per_thread : (per_thread = make(true));
 	if (stream && stream != TT_CU_LEGACY)
 		return stream;
 	pthread_mutex_lock(&making);
 	if (!legacy) {
-		struct fake_stream *s = make(false, 0);
+		struct fake_stream *s = make(false);
 
 		pthread_mutex_lock(&fake_lock);
 		legacy = s;
@@ -252,7 +261,7 @@ static bool put(struct fake_stream *s, const struct fake_node *node)
 	n->device = s->device < 0 ? 0 : s->device;
 	if (!s->graph) {
 		if (n->kind != RECORD)
-			n->ticket = s->connection->given++;
+			n->ticket = connection_of(s, n)->given++;
 		s->given++;
 	}
 	**last = n;
@@ -288,19 +297,16 @@ int fake_add(tt_custream stream, const struct fake_node *node)
 EXPORT int cuStreamCreate(tt_custream *ret_stream, unsigned flags)
 {
 	ENTER_CONTEXT();
-	*ret_stream = make(!(flags & TT_CU_STREAM_NON_BLOCKING), 0);
+	*ret_stream = make(!(flags & TT_CU_STREAM_NON_BLOCKING));
 	fake_count(A_STREAM, 1);
 	return 0;
 }
 
 EXPORT int cuStreamCreateWithPriority(tt_custream *ret_stream, unsigned flags, int priority)
 {
-	unsigned p = PRIORITIES - 1;
-
+	(void)priority;
 	ENTER_CONTEXT();
-	if (priority > -PRIORITIES)
-		p = priority > 0 ? 0 : (unsigned)-priority;
-	*ret_stream = make(!(flags & TT_CU_STREAM_NON_BLOCKING), p);
+	*ret_stream = make(!(flags & TT_CU_STREAM_NON_BLOCKING));
 	fake_count(A_STREAM, 1);
 	return 0;
 }

@@ -11,30 +11,83 @@
 /* lib/gpu/cuda.c finds this symbol and then needs no kernel image. */
 EXPORT const char tutti_own_kernels[] = "kernels of the fake driver";
 
-static int copy(void *to, const void *from, size_t bytes, tt_custream stream)
-{
-	struct fake_node n = { .kind = COPY, .to = to, .from = from, .bytes = bytes };
+/* ---- pageable memory ------------------------------------------------------------------------- */
 
+#define INLINE_BYTES (64u << 10) /* to the device: copied at once */
+
+static bool copying; /* by the thread `copier`; both under the lock */
+static pthread_t copier;
+
+void fake_await_copies(void)
+{
+	pthread_mutex_lock(&fake_lock);
+	while (copying && !pthread_equal(copier, pthread_self()))
+		pthread_cond_wait(&fake_changed, &fake_lock);
+	pthread_mutex_unlock(&fake_lock);
+}
+
+static bool is_captured(tt_custream stream)
+{
+	const struct fake_stream *s = fake_stream(stream);
+	bool is;
+
+	pthread_mutex_lock(&fake_lock);
+	is = s->graph != NULL;
+	pthread_mutex_unlock(&fake_lock);
+	return is;
+}
+
+/* Adds the node and waits for it, while calls of other threads wait. */
+static int add_and_wait(tt_custream stream, const struct fake_node *n)
+{
+	int rc;
+
+	pthread_mutex_lock(&fake_lock);
+	while (copying)
+		pthread_cond_wait(&fake_changed, &fake_lock);
+	copying = true;
+	copier = pthread_self();
+	pthread_mutex_unlock(&fake_lock);
+	rc = fake_add(stream, n);
+	rc = rc ? rc : fake_settle(fake_stream(stream));
+	pthread_mutex_lock(&fake_lock);
+	copying = false;
+	pthread_cond_broadcast(&fake_changed);
+	pthread_mutex_unlock(&fake_lock);
+	return rc;
+}
+
+/* The driver copies the bytes to pinned memory of its own, and the device copies them from there. */
+static int copy_from_own(void *to, const void *from, size_t bytes, tt_custream stream)
+{
+	struct fake_node n = { .kind = COPY, .to = to, .bytes = bytes, .owned = true };
+	void *own = malloc(bytes);
+
+	if (!own)
+		return TT_CU_NO_MEMORY;
+	n.from = memcpy(own, from, bytes);
 	return fake_add(stream, &n);
 }
 
-static int copy_now(void *to, const void *from, size_t bytes)
+static int copy_now(void *to, const void *from, size_t bytes, bool back)
 {
-	int rc = copy(to, from, bytes, NULL);
+	struct fake_node n = { .kind = COPY, .to = to, .from = from, .bytes = bytes, .back = back };
 
-	return rc ? rc : fake_settle(fake_stream(NULL));
+	return add_and_wait(NULL, &n);
 }
 
 EXPORT int cuMemcpyDtoH_v2(void *to, tt_cuptr from, size_t bytes)
 {
 	ENTER_FREELY();
-	return copy_now(to, (void *)(uintptr_t)from, bytes);
+	return copy_now(to, (void *)(uintptr_t)from, bytes, true);
 }
 
 EXPORT int cuMemcpyHtoD_v2(tt_cuptr to, const void *from, size_t bytes)
 {
 	ENTER_FREELY();
-	return copy_now((void *)(uintptr_t)to, from, bytes);
+	return bytes >= INLINE_BYTES && fake_is_pageable(from)
+		       ? copy_from_own((void *)(uintptr_t)to, from, bytes, NULL)
+		       : copy_now((void *)(uintptr_t)to, from, bytes, false);
 }
 
 static bool to_be_spoiled(void)
@@ -51,22 +104,36 @@ EXPORT int cuMemcpyDtoHAsync_v2(void *to, tt_cuptr from, size_t bytes, tt_custre
 			       .to = to,
 			       .from = (void *)(uintptr_t)from,
 			       .bytes = bytes,
+			       .back = true,
 			       .spoiled = to_be_spoiled() };
 
 	ENTER_CONTEXT();
-	return fake_add(stream, &n);
+	return fake_is_pageable(to) && !is_captured(stream) ? add_and_wait(stream, &n)
+							    : fake_add(stream, &n);
 }
 
 EXPORT int cuMemcpyHtoDAsync_v2(tt_cuptr to, const void *from, size_t bytes, tt_custream stream)
 {
+	struct fake_node n = {
+		.kind = COPY, .to = (void *)(uintptr_t)to, .from = from, .bytes = bytes
+	};
+
 	ENTER_CONTEXT();
-	return copy((void *)(uintptr_t)to, from, bytes, stream);
+	if (!fake_is_pageable(from) || is_captured(stream))
+		return fake_add(stream, &n);
+	return bytes < INLINE_BYTES ? copy_from_own((void *)(uintptr_t)to, from, bytes, stream)
+				    : add_and_wait(stream, &n);
 }
 
 EXPORT int cuMemcpyDtoDAsync_v2(tt_cuptr to, tt_cuptr from, size_t bytes, tt_custream stream)
 {
+	struct fake_node n = { .kind = COPY,
+			       .to = (void *)(uintptr_t)to,
+			       .from = (void *)(uintptr_t)from,
+			       .bytes = bytes };
+
 	ENTER_CONTEXT();
-	return copy((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes, stream);
+	return fake_add(stream, &n);
 }
 
 EXPORT int cuMemsetD8Async(tt_cuptr to, unsigned char value, size_t bytes, tt_custream stream)
