@@ -66,7 +66,7 @@ static void fill(struct failure_rank *s)
 	for (size_t i = 0; i < BUFFER_BYTES / sizeof(*x); i++)
 		x[i] = value(s->rank, i);
 	if (s->cu)
-		s->cu->htod(s->in, x, BUFFER_BYTES);
+		harness_to_device(s->in, x, BUFFER_BYTES);
 	else
 		memcpy(in(s), x, BUFFER_BYTES);
 	free(x);

@@ -114,7 +114,7 @@ static int send_recv(struct gpu_buffers *b, tuttiComm_t comm, size_t bytes)
 		for (size_t i = 0; i < bytes; i++)
 			b->inputs[r][i] = (unsigned char)random_of((r ? previous : rank) + 7,
 								   i >> 2);
-	EXPECT(!b->cu->htod(b->in + SHIFT, b->inputs[0], bytes));
+	EXPECT(!harness_to_device(b->in + SHIFT, b->inputs[0], bytes));
 	EXPECT(!tuttiGroupStart());
 	EXPECT(!tuttiSend((void *)(uintptr_t)(b->in + SHIFT), bytes, tuttiUint8, next, comm,
 			  b->stream));
