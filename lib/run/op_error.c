@@ -19,7 +19,7 @@
 #include "run/way.h"
 
 #define DIAL_LATE_MS 250 /* longest time from the deadline of a dial to its end */
-#define CAUSE_MS 2000    /* longest wait of a symptom for its cause */
+#define CAUSE_MS 1900    /* longest wait of a symptom for its cause; the call ends within 2 s */
 #define ANSWER_MS 400    /* at its end: for ranks to answer that they are alive */
 
 static const char *op_text(const struct tt_op *op, char text[160])
