@@ -171,8 +171,9 @@ struct tt_transport {
 	/* RESERVE: a 64-byte aligned buffer for one message of bytes, or NULL: the peer has not
 	 * released enough. The same buffer until commit. bytes <= message_bytes. */
 	void *(*reserve)(struct tt_link *l, size_t bytes);
-	/* Send the reserved buffer; bytes and order as reserved. Wakes a dozing peer. */
-	void (*commit)(struct tt_link *l, size_t bytes, uint32_t stamp);
+	/* Send the reserved buffer; bytes and order as reserved. Wakes a dozing peer. 0 | < 0: this
+	 * host's NIC refused the message */
+	int (*commit)(struct tt_link *l, size_t bytes, uint32_t stamp);
 
 	/* POST: queue buf. 1 queued: the caller keeps buf unchanged until completed reaches the
 	 * present value of posted | 0 queue full, nothing queued | < 0 TT_REMOTE (peer gone). May

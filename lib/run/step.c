@@ -188,9 +188,10 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 	}
 	if (room) {
 		to->nontemporal = op->stores.nontemporal && s->op == TT_COPY;
-		to->t->commit(to, bytes, op->call.stamp);
+		rc = to->t->commit(to, bytes, op->call.stamp);
+		return tt_unlikely(rc < 0) ? rc : 1;
 	}
-	return !to || room ? 1 : post_result(op, cu, to, dst, src[0], bytes);
+	return !to ? 1 : post_result(op, cu, to, dst, src[0], bytes);
 }
 
 /* Has the lane that this step waits for passed that step in this tile? */

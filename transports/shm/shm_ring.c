@@ -214,7 +214,7 @@ static void spread(struct tt_shm_link *l, uint64_t flag, unsigned lines)
 	}
 }
 
-void tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
+int tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 {
 	struct tt_shm_link *l = (struct tt_shm_link *)link;
 	struct tt_shm_line *line = line_at(l->tx, l->sent);
@@ -239,6 +239,7 @@ void tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 	link->messages++;
 	link->sent_bytes += bytes;
 	wake_reader(l);
+	return 0;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

@@ -71,7 +71,7 @@ struct tt_shm_link {
 
 /* The operations of struct tt_transport with these names. */
 void *tt_shm_reserve(struct tt_link *link, size_t bytes);
-void tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp);
+int tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp);
 int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data);
 void tt_shm_release(struct tt_link *link);
 

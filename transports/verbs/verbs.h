@@ -319,7 +319,7 @@ size_t tt_verbs_ring_bytes(const struct tt_world *world);
 /* verbs_ring.c --------------------------------------------------------------------------------- */
 
 void *tt_verbs_reserve(struct tt_link *link, size_t bytes);
-void tt_verbs_commit(struct tt_link *link, size_t bytes, uint32_t stamp);
+int tt_verbs_commit(struct tt_link *link, size_t bytes, uint32_t stamp);
 int tt_verbs_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data);
 void tt_verbs_release(struct tt_link *link);
 /* Send a message from registered memory, into the preposted buffer or into the ring. Returns 1 |

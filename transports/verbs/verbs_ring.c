@@ -193,9 +193,10 @@ static void put_head(struct tt_verbs_link *l, size_t at, size_t bytes, uint32_t 
 	memcpy(l->ring + at + TT_LINE - HEAD, &head, HEAD);
 }
 
-void tt_verbs_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
+int tt_verbs_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 {
 	struct tt_verbs_link *l = (struct tt_verbs_link *)link;
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)link->ep;
 	size_t at = l->room_start % l->ring_bytes;
 	struct tt_verbs_sge piece = { (uintptr_t)l->ring + at + TT_LINE - HEAD,
 				      (uint32_t)(HEAD + bytes), l->tx_mr->lkey };
@@ -207,12 +208,13 @@ void tt_verbs_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 		count_message(l, bytes, l->room_start + record_bytes(bytes));
 		tt_verbs_send_imm(l, &piece, 1, rtr.addr, rtr.rkey,
 				  TT_VERBS_ZCOPY | TT_VERBS_FROM_RING, false);
-		return;
+	} else {
+		put_head(l, at, bytes, stamp);
+		count_message(l, bytes, l->room_start + record_bytes(bytes));
+		tt_verbs_send_imm(l, &piece, 1, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey,
+				  (uint32_t)(at / TT_LINE), false);
 	}
-	put_head(l, at, bytes, stamp);
-	count_message(l, bytes, l->room_start + record_bytes(bytes));
-	tt_verbs_send_imm(l, &piece, 1, l->hello.ring + at + TT_LINE - HEAD, l->hello.rkey,
-			  (uint32_t)(at / TT_LINE), false);
+	return tt_unlikely(ep->failed) ? tt_verbs_failed(ep) : 0;
 }
 
 int tt_verbs_send_from(struct tt_verbs_link *l, const void *buf, size_t bytes, uint32_t stamp,

@@ -91,8 +91,8 @@ static int post_copy(struct tt_verbs_link *l, const void *buf, size_t bytes, uin
 		before ? l->posts[(before - 1) % TT_VERBS_MESSAGES].works : 0;
 	l->base.posted++;
 	tt_verbs_posts_done(l);
-	tt_verbs_commit(&l->base, bytes, stamp);
-	return 1;
+	rc = tt_verbs_commit(&l->base, bytes, stamp);
+	return rc < 0 ? rc : 1;
 }
 
 int tt_verbs_post(struct tt_link *link, const void *buf, size_t bytes, uint32_t stamp)
