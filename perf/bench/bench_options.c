@@ -18,6 +18,7 @@ const char *const bench_buffers_names[] = { "auto", "rotate", "same", "cold" };
 const char *const bench_place_names[] = { "both", "out", "in" };
 
 #define AT(field) offsetof(struct bench_options, field)
+#define MAX_LOCAL_RANKS 4096 /* that one command starts */
 
 static const struct tool_option option_table[] = {
 	{ 't', "nthreads", TOOL_OPT_INT, "N", AT(threads), "1", 1, 1024,
@@ -83,7 +84,7 @@ static const struct tool_option option_table[] = {
 	  .help = "1: columns of single iterations: minimum, maximum, p99,\nand standard deviation in % of the mean" },
 	{ 'K', "per_iter_skip", TOOL_OPT_INT, "N", AT(per_iter_skip), "0", 0, 1e8,
 	  .help = "-I 1: exclude the first N iterations" },
-	{ 0, "np", TOOL_OPT_INT, "N", AT(np), "0", 0, 4096,
+	{ 0, "np", TOOL_OPT_INT, "N", AT(np), "0", 0, MAX_LOCAL_RANKS,
 	  .help = "start N processes on this host; 0: join the launcher's ranks\n(mpirun, srun, torchrun, TUTTI_RANK: tutti_launch(7))" },
 	{ 0, "device", TOOL_OPT_TEXT, "NAME", AT(device), "cpu",
 	  .help = "cpu: buffers in host memory; cuda: on the GPU with number\nlocal rank modulo GPUs; cuda:N: all ranks on GPU N" },
@@ -127,6 +128,19 @@ static int check_algo(const struct bench_collective *bench, const struct bench_o
 	if (!tt_algorithm_find(bench->collective, options->algo))
 		return tool_refuse(tool, "--algo %s: %s", options->algo, tt_error_text());
 	return 0;
+}
+
+static int check_ranks(const struct bench_options *options, const char *tool)
+{
+	long long np = options->np ? options->np : 1,
+		  ranks = np * options->threads * options->ranks_each;
+
+	return ranks <= MAX_LOCAL_RANKS
+		       ? 0
+		       : tool_refuse(tool,
+				     "--np %lld, -t %lld and -g %lld are %lld ranks; at most %d",
+				     np, (long long)options->threads,
+				     (long long)options->ranks_each, ranks, MAX_LOCAL_RANKS);
 }
 
 static int check_sizes(const struct bench_options *options, const char *tool)
@@ -228,6 +242,8 @@ int bench_options_read(const struct bench_collective *bench, const char *tool, i
 	rc = bench_nccl_tests_env(tool, options);
 	if (!rc)
 		rc = check_device(options, tool);
+	if (!rc)
+		rc = check_ranks(options, tool);
 	if (!rc)
 		rc = check_sizes(options, tool);
 	if (!rc)

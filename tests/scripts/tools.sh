@@ -61,6 +61,7 @@ refuse_all() {
 		-K -K 20 -n 20
 		/nonexistent -J /nonexistent/x.json
 		unexpected 17
+		262144 --np 64 -t 64 -g 64
 		needs -J
 	END
 }
