@@ -35,17 +35,6 @@ void tt_shm_segment_lay_out(struct tt_shm_segment *s, const struct tt_world *w)
 		   (size_t)s->nlocal * (size_t)s->nlocal * (size_t)s->nchannels * s->ring_bytes;
 }
 
-struct tt_shm_slot_area *tt_shm_segment_slot_area(const struct tt_shm_segment *s, int local_rank)
-{
-	return (struct tt_shm_slot_area *)((char *)s->header + s->slots_at) + local_rank;
-}
-
-void *tt_shm_segment_page(const struct tt_shm_segment *s, int local_rank, uint64_t number)
-{
-	return (char *)s->header + s->pages_at +
-	       ((size_t)local_rank * 2 + (number & 1)) * s->page_bytes;
-}
-
 struct tt_shm_ring *tt_shm_segment_ring(const struct tt_shm_segment *s, int writer, int reader,
 					int channel)
 {

@@ -112,10 +112,20 @@ void tt_shm_segment_close(struct tt_shm_segment *segment);
 
 /* shm_layout.c: sizes and offsets of a segment of nlocal ranks */
 void tt_shm_segment_lay_out(struct tt_shm_segment *segment, const struct tt_world *world);
-struct tt_shm_slot_area *tt_shm_segment_slot_area(const struct tt_shm_segment *segment,
-						  int local_rank);
+
+static inline struct tt_shm_slot_area *tt_shm_segment_slot_area(const struct tt_shm_segment *s,
+								int local_rank)
+{
+	return (struct tt_shm_slot_area *)((char *)s->header + s->slots_at) + local_rank;
+}
+
 /* The page of a slot post of more than TT_SLOT_SMALL bytes. */
-void *tt_shm_segment_page(const struct tt_shm_segment *segment, int local_rank, uint64_t number);
+static inline void *tt_shm_segment_page(const struct tt_shm_segment *s, int local_rank,
+					uint64_t number)
+{
+	return (char *)s->header + s->pages_at +
+	       ((size_t)local_rank * 2 + (number & 1)) * s->page_bytes;
+}
 
 /* The ring from one local rank to another; its small cells begin TT_SHM_CONTROL bytes behind, then
  * its large cells. */

@@ -25,12 +25,6 @@ static struct tt_shm_slot_line *slot_of(struct tt_shm_segment *s, int local_rank
 	return tt_shm_segment_slot_area(s, local_rank)->slot[number % TT_SLOT_DEPTH];
 }
 
-/* Lines of a post. */
-static unsigned lines_of(size_t bytes)
-{
-	return bytes <= TT_SLOT_SMALL ? ((unsigned)bytes + TT_SLOT_LINE - 1) / TT_SLOT_LINE : 1;
-}
-
 static void write_lines(struct tt_shm_slot_line *line, const char *from, size_t bytes,
 			uint64_t flag)
 {
@@ -73,29 +67,37 @@ void *tt_shm_slot_room(struct tt_endpoint *base, uint64_t number)
 	return tt_shm_segment_page(s, s->me, number);
 }
 
-int tt_shm_slot_poll(struct tt_endpoint *base, int peer, size_t bytes, uint64_t number,
-		     uint32_t stamp, const void **ret_data)
+/* A function of its own, so that polls save no registers for its call. */
+static __attribute__((noinline, cold)) int differs(const struct tt_endpoint *base, int peer,
+						   size_t bytes, uint64_t number, uint32_t stamp)
 {
-	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
-	struct tt_shm_slot_line *line = slot_of(s, s->local_of[peer], number);
-	uint64_t expected = tt_shm_flag(number, bytes, stamp), differs = 0, first;
-	unsigned n = lines_of(bytes);
-
-	first = atomic_load_explicit(&line[0].flag, memory_order_acquire);
-	/* all flags are loaded before the comparison, so that the transfers overlap */
-	for (unsigned i = 1; i < n; i++)
-		differs |= atomic_load_explicit(&line[i].flag, memory_order_acquire) ^ expected;
-	*ret_data = bytes <= TT_SLOT_SMALL ? (void *)line
-					   : tt_shm_segment_page(s, s->local_of[peer], number);
-	if (tt_likely(first == expected))
-		return differs == 0;
-	if (first >> 32 != expected >> 32)
-		return 0;
 	return tt_fail(
 		TT_USAGE,
 		"rank %d: slot post %llu of rank %d is not the %zu bytes of call %08x that are expected: the "
 		"ranks make different calls",
 		base->world->rank, (unsigned long long)number, peer, bytes, stamp);
+}
+
+int tt_shm_slot_poll(struct tt_endpoint *base, int peer, size_t bytes, uint64_t number,
+		     uint32_t stamp, const void **ret_data)
+{
+	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
+	int local_rank = s->local_of[peer];
+	struct tt_shm_slot_line *line = slot_of(s, local_rank, number);
+	uint64_t expected = tt_shm_flag(number, bytes, stamp), rest = 0,
+		 first = atomic_load_explicit(&line->flag, memory_order_acquire);
+
+	*ret_data = line;
+	/* all flags are loaded before the comparison, so that the transfers overlap */
+	if (bytes > TT_SLOT_SMALL)
+		*ret_data = tt_shm_segment_page(s, local_rank, number);
+	else
+		for (size_t at = TT_SLOT_LINE; at < bytes; at += TT_SLOT_LINE)
+			rest |= atomic_load_explicit(&(++line)->flag, memory_order_acquire) ^
+				expected;
+	if (tt_likely(first == expected))
+		return rest == 0;
+	return first >> 32 != expected >> 32 ? 0 : differs(base, peer, bytes, number, stamp);
 }
 
 void tt_shm_slot_own(struct tt_endpoint *base, int peer, uint64_t number, const void *data,
