@@ -336,33 +336,18 @@ COPY(alltoall, TT_ALLTOALL)
 COPY(gather, TT_GATHER)
 COPY(scatter, TT_SCATTER)
 
-static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, void *out)
-{
-	switch (row->call.collective) {
-	case TT_ALLREDUCE:
-		return allreduce(c, row, in, out);
-	case TT_REDUCE:
-		return reduce(c, row, in, out);
-	case TT_BROADCAST:
-		return broadcast(c, row, in, out);
-	case TT_ALLGATHER:
-		return allgather(c, row, in, out);
-	case TT_REDUCE_SCATTER:
-		return reduce_scatter(c, row, in, out);
-	case TT_ALLTOALL:
-		return alltoall(c, row, in, out);
-	case TT_GATHER:
-		return gather(c, row, in, out);
-	default:
-		return scatter(c, row, in, out);
-	}
-}
-
 const struct tt_way tt_slot_way = {
 	.name = "slots",
 	.fits = fits,
 	.advance = advance,
 	.waits_for = tt_slots_wait_for,
 	.prepare = prepare,
-	.again = again,
+	.again = { [TT_ALLREDUCE] = allreduce,
+		   [TT_REDUCE] = reduce,
+		   [TT_BROADCAST] = broadcast,
+		   [TT_ALLGATHER] = allgather,
+		   [TT_REDUCE_SCATTER] = reduce_scatter,
+		   [TT_ALLTOALL] = alltoall,
+		   [TT_GATHER] = gather,
+		   [TT_SCATTER] = scatter },
 };

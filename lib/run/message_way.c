@@ -169,5 +169,5 @@ const struct tt_way tt_message_way = {
 	.advance = advance,
 	.waits_for = tt_cursor_waits_for,
 	.prepare = prepare,
-	.again = again,
+	.again = { [0 ... TT_SENDRECV - 1] = again },
 };

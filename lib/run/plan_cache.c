@@ -225,7 +225,7 @@ void tt_run_learn(const struct tt_request *r)
 	row->refused = !prepare(row, r);
 	row->refused_in_place = r->in == r->out;
 	if (!row->refused)
-		row->again = row->way->again;
+		row->again = row->way->again[r->collective];
 }
 
 /* ---- end ------------------------------------------------------------------------------------- */

@@ -74,7 +74,7 @@ static int again(tuttiComm_t c, const struct tt_plan_row *row, const void *in, v
 	int rc;
 
 	tt_trace_start(t, c->calls.seq + 1, &row->call, row->bytes, index_of(row->traced));
-	rc = row->traced->again(c, row, in, out);
+	rc = row->traced->again[row->call.collective](c, row, in, out);
 	if (tt_likely(!rc))
 		tt_trace_end(t);
 	else if (rc > 0)
@@ -88,5 +88,5 @@ const struct tt_way tt_trace_way = {
 	.begin = begin,
 	.finish = finish,
 	.prepare = prepare,
-	.again = again,
+	.again = { [0 ... TT_SENDRECV - 1] = again },
 };

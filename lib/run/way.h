@@ -51,14 +51,14 @@ struct tt_way {
 	void (*finish)(struct tt_op *op);
 
 	/* Optional: prepare the row for calls like op, which is bound but not started: from now on
-	 * `again` runs them without binding. extents: bytes of the user's buffers. false: a call
-	 * like this must be bound each time. */
+	 * `again` of its collective runs them without binding. extents: bytes of the user's buffers.
+	 * false: a call like this must be bound each time. */
 	bool (*prepare)(struct tt_plan_row *row, const struct tt_op *op,
 			const struct tt_extents *extents);
 
 	/* With prepare: run such a call to completion. 0 | < 0 as tt_run | 1 these buffers do not
 	 * fit; nothing was done. Blocks. */
-	tt_again_fn *again;
+	tt_again_fn *again[TT_SENDRECV];
 };
 
 /* The rows in the order in which they are tried; the last is messages, which takes everything. */
