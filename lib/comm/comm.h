@@ -119,7 +119,9 @@ struct tt_stores {
 /* local/slots.h: rounds of posts to shared-memory slots. A rank has finished a round when it has read
  * all it needs of it. */
 struct tt_comm_rounds {
-	uint64_t now;      /* the current round, 0: none was yet */
+	uint64_t now; /* the current round, 0: none was yet */
+	/* last round in which all ranks posted, and this rank has polled all: see tt_slots_settle */
+	uint64_t full;
 	uint64_t finished; /* all ranks have finished the rounds up to this one */
 	uint64_t released; /* the others know, or will, that this rank has finished up to here */
 	uint64_t page[2];  /* last round in which this rank posted its even, its odd page */

@@ -182,16 +182,11 @@ INLINE void copy(tuttiComm_t c, const struct tt_form *f, char *out, const char *
 INLINE void take(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, void *out,
 		 const void *in, const void **posts, size_t count)
 {
-	uint64_t *received = c->calls.last_received, seq = c->calls.seq;
-
 	if (tt_form_takes(f, f->rank)) {
 		if (f->need->reduces)
 			sum(c, f, reduce, out, in, posts, count);
 		else
 			copy(c, f, out, in, posts);
-		for (int r = 0; r < f->nranks; r++)
-			if (tt_form_gives(f, r))
-				received[r] = seq;
 	}
 	if (!tt_form_is_full(f))
 		tt_slots_release(c, tt_form_given(f));

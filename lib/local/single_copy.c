@@ -79,8 +79,6 @@ int tt_smsc_poll(struct tt_op *op, size_t bytes, const void **data)
 
 	rc = tt_slots_poll(c, bytes, op->call.stamp + of(op)->phase, data, &from);
 	op->slots.awaited = from;
-	for (int r = 0; r < (rc > 0 ? c->nranks : from); r++)
-		c->calls.last_received[r] = c->calls.seq;
 	return rc;
 }
 

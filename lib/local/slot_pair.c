@@ -112,7 +112,6 @@ int tt_slot_pair_advance(struct tt_op *op)
 	if (rc <= 0)
 		return rc;
 	tt_fault_point(c);
-	c->calls.last_received[!c->rank] = c->calls.seq;
 	if (!op->slots.summed) {
 		sum(op, &p, posts[!c->rank]);
 	} else {

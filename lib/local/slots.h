@@ -16,15 +16,28 @@
 /* rounds of small posts after which a rank that posts nothing itself releases them */
 #define TT_SLOT_RELEASE (TT_SLOT_DEPTH / 2)
 
+/* All ranks have finished the rounds before the last full one, and know it of each other. Only rounds
+ * that are not full need to know: a full one stores a single number. */
+static inline void tt_slots_settle(struct tt_comm_rounds *r)
+{
+	if (r->full > r->released + 1)
+		r->finished = r->released = r->full - 1;
+}
+
 /* slots.c: tt_slots_ready, when the releases of other ranks decide */
 int tt_slots_await_release(tuttiComm_t c, size_t bytes, int *ret_missing);
 
 /* May this rank post `bytes` in the next round? 1 | 0: *ret_missing reads an older post | < 0 */
 static inline int tt_slots_ready(tuttiComm_t c, size_t bytes, int *ret_missing)
 {
-	const struct tt_comm_rounds *r = &c->calls.rounds;
+	struct tt_comm_rounds *r = &c->calls.rounds;
 	uint64_t next = r->now + 1;
 
+	/* all have posted in this round, so all have finished those before, and the next post
+	 * overwrites none of this round */
+	if (tt_likely(r->full == r->now))
+		return 1;
+	tt_slots_settle(r);
 	if (tt_likely(next <= r->finished + TT_SLOT_DEPTH &&
 		      (bytes <= TT_SLOT_SMALL || r->page[next & 1] <= r->finished)))
 		return 1;
@@ -60,34 +73,32 @@ static inline void tt_slots_count(tuttiComm_t c, size_t bytes)
 static inline int tt_slots_poll_peer(tuttiComm_t c, int peer, size_t bytes, uint32_t stamp,
 				     const void **ret_data)
 {
+	struct tt_comm_calls *calls = &c->calls;
+	int rc = c->paths.slots->slot_ops->poll(c->paths.slots, peer, bytes, calls->rounds.now,
+						stamp, ret_data);
+
 	if (bytes > TT_SLOT_SMALL)
-		c->calls.rounds.read = c->calls.rounds.now;
-	return c->paths.slots->slot_ops->poll(c->paths.slots, peer, bytes, c->calls.rounds.now,
-					      stamp, ret_data);
+		calls->rounds.read = calls->rounds.now;
+	if (rc > 0)
+		calls->last_received[peer] = calls->seq;
+	return rc;
 }
 
-/* The posts of all other ranks, from rank *from on, in a round in which all post and poll; 1 all
- * there, data[rank] points at each | 0 not yet, *from is the first whose post is missing | < 0 */
+/* The posts of all other ranks, from rank *from on, in a full round: one in which all post and poll;
+ * 1 all there, data[rank] points at each | 0 not yet, *from is the first whose post is missing | < 0 */
 static inline int tt_slots_poll(tuttiComm_t c, size_t bytes, uint32_t stamp, const void **data,
 				int *from)
 {
-	struct tt_comm_rounds *rounds = &c->calls.rounds;
-	uint64_t now = rounds->now;
-	int r = *from, n = c->nranks, me = c->rank, rc = 1;
+	int rc = 1;
 
-	if (bytes > TT_SLOT_SMALL)
-		rounds->read = now;
-	for (; r < n; r++) {
-		if (r == me)
+	for (int r = *from; r < c->nranks && rc > 0; r++) {
+		if (r == c->rank)
 			continue;
-		rc = c->paths.slots->slot_ops->poll(c->paths.slots, r, bytes, now, stamp, &data[r]);
-		if (rc <= 0)
-			break;
+		rc = tt_slots_poll_peer(c, r, bytes, stamp, &data[r]);
+		*from = r;
 	}
 	if (rc > 0)
-		rounds->finished = rounds->released = now - 1;
-	else
-		*from = r;
+		c->calls.rounds.full = c->calls.rounds.now;
 	return rc;
 }
 
@@ -98,6 +109,7 @@ static inline void tt_slots_release(tuttiComm_t c, size_t bytes)
 	struct tt_comm_rounds *r = &c->calls.rounds;
 	uint16_t stamp = (uint16_t)tt_stamp_now(c);
 
+	tt_slots_settle(r);
 	r->stamp[r->now % TT_SLOT_DEPTH] = stamp;
 	if (bytes <= TT_SLOT_SMALL && r->read <= r->released &&
 	    r->now - r->released < TT_SLOT_RELEASE)
