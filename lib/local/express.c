@@ -114,40 +114,36 @@ INLINE struct stretch next_line(struct stretch s, size_t bytes)
 	return (struct stretch){ s.there + bytes + TT_LINE - TT_SLOT_LINE, TT_SLOT_LINE };
 }
 
-/* Sum more than one line, or pages of more than two ranks. f is a copy: in the callers, the form stays
- * in registers. */
-static __attribute__((noinline)) void sum_lines(struct tt_form f, tt_reduce_fn *reduce, char *out,
-						const char *in, const void *const *posts,
-						size_t element_bytes)
+/* A post without gaps: lines are joined in room. All lines are copied whole: a copy of a constant size
+ * is no call. */
+INLINE const char *joined(char *room, const char *post, size_t bytes)
 {
-	struct stretch s = stretch_of(&f, tt_form_from(&f));
-	size_t some;
-
-	for (size_t at = 0; at < f.block; at += some, s = next_line(s, some)) {
-		const void *src[TT_SLOT_RANKS];
-
-		some = f.block - at < s.room ? f.block - at : s.room;
-		for (int r = 0; r < f.nranks; r++)
-			src[r] = r == f.rank ? in + at : (const char *)posts[r] + s.there;
-		reduce(out + at, NULL, src, f.nranks, some / element_bytes);
-	}
+	if (bytes <= TT_SLOT_LINE || bytes > TT_SLOT_SMALL)
+		return post;
+	for (size_t at = 0; at < bytes; at += TT_SLOT_LINE, post += TT_LINE)
+		memcpy(room + at, post, TT_SLOT_LINE);
+	return room;
 }
 
-/* posts[rank] is free for this rank's input. */
+/* One call of reduce for all lines. posts[] may be changed; posts[rank] is free for this rank's input. */
 INLINE void sum(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, char *out,
 		const char *in, const void **posts, size_t count)
 {
-	size_t from = tt_form_from(f);
+	size_t bytes = tt_form_given(f), from = tt_form_from(f);
+	char room[TT_SLOT_RANKS][TT_SLOT_SMALL];
 
-	if (tt_likely(!f->need->in_parts && f->block <= TT_SLOT_LINE)) {
-		posts[f->rank] = in;
-		reduce(out, NULL, posts, f->nranks, count);
-	} else if (tt_form_given(f) > TT_SLOT_SMALL && f->nranks == 2) {
-		tt_slots_sum_pair(c, reduce, out, NULL, in + from,
-				  (const char *)posts[!f->rank] + from, f->block, f->block / count);
-	} else {
-		sum_lines(*f, reduce, out, in + from, posts, f->block / count);
+	in += from;
+	if (bytes > TT_SLOT_SMALL && f->nranks == 2) {
+		tt_slots_sum_pair(c, reduce, out, NULL, in, (const char *)posts[!f->rank] + from,
+				  f->block, count);
+		return;
 	}
+	if (bytes > TT_SLOT_LINE || from)
+		for (int r = 0; r < f->nranks; r++)
+			if (r != f->rank)
+				posts[r] = joined(room[r], posts[r], bytes) + from;
+	posts[f->rank] = in;
+	reduce(out, NULL, posts, f->nranks, count);
 }
 
 INLINE void copy_post(tuttiComm_t c, const struct tt_form *f, char *out, const char *post)

@@ -17,14 +17,17 @@
 #define OWNED 4096u
 
 void tt_slots_sum_pair(tuttiComm_t c, tt_reduce_fn *reduce, char *out, char *room, const char *in,
-		       const char *theirs, size_t bytes, size_t element_bytes)
+		       const char *theirs, size_t bytes, size_t count)
 {
-	for (size_t at = 0; at < bytes; at += OWNED) {
+	size_t most = bytes <= OWNED ? count : OWNED / (bytes / count), n;
+
+	for (size_t at = 0; at < bytes; at += OWNED, count -= n) {
 		size_t some = bytes - at < OWNED ? bytes - at : OWNED;
 		const void *src[] = { c->rank ? theirs + at : in + at,
 				      c->rank ? in + at : theirs + at };
 
-		reduce(out + at, room ? room + at : NULL, src, 2, some / element_bytes);
+		n = count < most ? count : most;
+		reduce(out + at, room ? room + at : NULL, src, 2, n);
 		tt_slots_own(c, theirs + at, some);
 	}
 }
@@ -76,7 +79,7 @@ static void sum(struct tt_op *op, const struct piece *p, const char *theirs)
 	if (!op->stores.nontemporal)
 		room = tt_slots_room(c);
 	tt_slots_sum_pair(c, op->bound.reduce, out, room, op->bound.base[TT_IN] + p->keep, theirs,
-			  p->keep_bytes, op->bound.element_bytes);
+			  p->keep_bytes, p->keep_bytes / op->bound.element_bytes);
 	if (room)
 		tt_slots_post(c, room, p->keep_bytes, op->call.stamp, false);
 	else

@@ -143,7 +143,7 @@ static inline void tt_slots_own(tuttiComm_t c, const void *data, size_t bytes)
 /* slot_pair.c. Two ranks: the sum of `in` and the other's current post, a page, goes to out, and to
  * room unless it is NULL; then this rank owns the page's lines. The same with a copy instead. */
 void tt_slots_sum_pair(tuttiComm_t c, tt_reduce_fn *reduce, char *out, char *room, const char *in,
-		       const char *theirs, size_t bytes, size_t element_bytes);
+		       const char *theirs, size_t bytes, size_t count);
 void tt_slots_copy_pair(tuttiComm_t c, char *out, const char *theirs, size_t bytes, bool past);
 
 #endif
