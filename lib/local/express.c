@@ -51,18 +51,19 @@ static bool fits(const struct tt_op *op)
 /* May this rank begin the round? 1 | 0: *ret_missing reads an older post of this rank | < 0 */
 INLINE int ready(tuttiComm_t c, const struct tt_form *f, int *ret_missing)
 {
-	return tt_form_gives(f, f->rank) ? tt_slots_ready(c, tt_form_given(f), ret_missing) : 1;
+	return tt_form_gives(f, f->rank) ? tt_slots_ready(c, tt_form_posted(f), ret_missing) : 1;
 }
 
-INLINE void post(tuttiComm_t c, const struct tt_form *f, const void *in, uint32_t stamp)
+INLINE void post(tuttiComm_t c, const struct tt_form *f, const char *in, uint32_t stamp)
 {
-	size_t bytes = tt_form_given(f);
+	size_t bytes = tt_form_posted(f);
 	struct tt_stores_call call;
 
 	if (!tt_form_gives(f, f->rank)) {
 		tt_slots_pass(c);
 		return;
 	}
+	in += tt_form_posted_from(f);
 	if (tt_likely(f->block < TT_STORES_LEAST)) {
 		tt_slots_post(c, in, bytes, stamp, false);
 	} else {
@@ -78,7 +79,7 @@ INLINE void post(tuttiComm_t c, const struct tt_form *f, const void *in, uint32_
 INLINE int poll(tuttiComm_t c, const struct tt_form *f, uint32_t stamp, const void **posts,
 		int *from)
 {
-	size_t bytes = tt_form_given(f);
+	size_t bytes = tt_form_posted(f);
 
 	if (tt_form_is_full(f))
 		return tt_slots_poll(c, bytes, stamp, posts, from);
@@ -92,26 +93,6 @@ INLINE int poll(tuttiComm_t c, const struct tt_form *f, uint32_t stamp, const vo
 			return rc;
 	}
 	return 1;
-}
-
-/* The bytes of a giver's input in its post: `there` bytes from its beginning, `room` bytes together. In
- * lines, flags lie between them. */
-struct stretch {
-	size_t there, room;
-};
-
-INLINE struct stretch stretch_of(const struct tt_form *f, size_t from)
-{
-	if (tt_form_given(f) > TT_SLOT_SMALL)
-		return (struct stretch){ from, f->block };
-	return (struct stretch){ from + from / TT_SLOT_LINE * (TT_LINE - TT_SLOT_LINE),
-				 TT_SLOT_LINE - from % TT_SLOT_LINE };
-}
-
-/* The stretch after `bytes` bytes of s, to the end of a line */
-INLINE struct stretch next_line(struct stretch s, size_t bytes)
-{
-	return (struct stretch){ s.there + bytes + TT_LINE - TT_SLOT_LINE, TT_SLOT_LINE };
 }
 
 /* A post without gaps: lines are joined in room. All lines are copied whole: a copy of a constant size
@@ -129,35 +110,38 @@ INLINE const char *joined(char *room, const char *post, size_t bytes)
 INLINE void sum(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, char *out,
 		const char *in, const void **posts, size_t count)
 {
-	size_t bytes = tt_form_given(f), from = tt_form_from(f);
+	size_t bytes = tt_form_posted(f), piece = tt_form_piece(f);
 	char room[TT_SLOT_RANKS][TT_SLOT_SMALL];
 
-	in += from;
+	in += tt_form_from(f);
 	if (bytes > TT_SLOT_SMALL && f->nranks == 2) {
-		tt_slots_sum_pair(c, reduce, out, NULL, in, (const char *)posts[!f->rank] + from,
-				  f->block, count);
+		tt_slots_sum_pair(c, reduce, out, NULL, in, posts[!f->rank], bytes, count);
 		return;
 	}
-	if (bytes > TT_SLOT_LINE || from)
+	if (bytes > TT_SLOT_LINE || piece)
 		for (int r = 0; r < f->nranks; r++)
 			if (r != f->rank)
-				posts[r] = joined(room[r], posts[r], bytes) + from;
+				posts[r] = joined(room[r], posts[r], bytes) + piece;
 	posts[f->rank] = in;
 	reduce(out, NULL, posts, f->nranks, count);
 }
 
+/* The piece of a post. In lines, flags lie between its bytes. */
 INLINE void copy_post(tuttiComm_t c, const struct tt_form *f, char *out, const char *post)
 {
-	struct stretch s = stretch_of(f, tt_form_from(f));
-	size_t some;
+	size_t bytes = tt_form_posted(f), at = tt_form_piece(f), left = f->block, some;
 
-	if (tt_form_given(f) > TT_SLOT_SMALL && f->nranks == 2) {
-		tt_slots_copy_pair(c, out, post + s.there, f->block, false);
-		return;
-	}
-	for (size_t at = 0; at < f->block; at += some, s = next_line(s, some)) {
-		some = f->block - at < s.room ? f->block - at : s.room;
-		memcpy(out + at, post + s.there, some);
+	if (bytes > TT_SLOT_SMALL && f->nranks == 2) {
+		tt_slots_copy_pair(c, out, post, left, false);
+	} else if (bytes > TT_SLOT_SMALL) {
+		memcpy(out, post + at, left);
+	} else {
+		for (; left; left -= some, at += some, out += some) {
+			size_t begun = at % TT_SLOT_LINE, rest = TT_SLOT_LINE - begun;
+
+			some = left < rest ? left : rest;
+			memcpy(out, post + at / TT_SLOT_LINE * TT_LINE + begun, some);
+		}
 	}
 }
 
@@ -185,7 +169,7 @@ INLINE void take(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, v
 			copy(c, f, out, in, posts);
 	}
 	if (!tt_form_is_full(f))
-		tt_slots_release(c, tt_form_given(f));
+		tt_slots_release(c, tt_form_posted(f));
 }
 
 /* ---- as an operation ------------------------------------------------------------------------- */
@@ -199,7 +183,7 @@ static int advance(struct tt_op *op)
 	const void *posts[TT_SLOT_RANKS];
 	int rc;
 
-	if (tt_form_given(&f) > TT_SLOT_BYTES)
+	if (tt_form_posted(&f) > TT_SLOT_BYTES)
 		return tt_slot_pair_advance(op);
 	if (!op->slots.posted) {
 		rc = ready(c, &f, &op->slots.awaited);

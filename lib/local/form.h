@@ -59,6 +59,28 @@ static inline size_t tt_form_taken(const struct tt_form *f)
 	return f->need->out_parts ? f->block * (size_t)f->nranks : f->block;
 }
 
+/* Does a post leave out the giver's own part? Between two ranks, the other's part is one piece. */
+static inline bool tt_form_posts_part(const struct tt_form *f)
+{
+	return f->need->in_parts && f->nranks == 2;
+}
+
+/* Bytes that a giver posts; their offset in this rank's input; offset of this rank's piece in a post */
+static inline size_t tt_form_posted(const struct tt_form *f)
+{
+	return tt_form_posts_part(f) ? f->block : tt_form_given(f);
+}
+
+static inline size_t tt_form_posted_from(const struct tt_form *f)
+{
+	return tt_form_posts_part(f) && f->rank == 0 ? f->block : 0;
+}
+
+static inline size_t tt_form_piece(const struct tt_form *f)
+{
+	return f->need->in_parts && !tt_form_posts_part(f) ? f->block * (size_t)f->rank : 0;
+}
+
 /* Bytes that other ranks take from a giver */
 static inline size_t tt_form_sent(const struct tt_form *f)
 {
