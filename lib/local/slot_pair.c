@@ -5,9 +5,9 @@
  *   sum    the other's post is there: sum this rank's half, in rank order, and post the result
  *   take   the other's result is there: copy it
  *
- * A long call takes several pieces of at most two pages. Every element is summed once, by the kernel of
- * one-shot and in its order, so the bits are the same. A rank copies, reads or writes 4.5 bytes for each
- * byte of the call where one-shot touches 5, or 4 where the sum also writes the post: EPYC 9004, 1 MiB, us,
+ * A long call takes several pieces of at most two pages, none of them short. Every element is summed once, by
+ * the kernel of one-shot and in its order, so the bits are the same. A rank copies, reads or writes 4.5 bytes for
+ * each byte of the call where one-shot touches 5, or 4 where the sum also writes the post: EPYC 9004, 1 MiB, us,
  * near cores: 59 and 66; distant cores: 82 and 95. Called by express.c.
  */
 #include "local/slots.h"
@@ -51,12 +51,21 @@ struct piece {
 	size_t keep, keep_bytes, give, give_bytes;
 };
 
+static size_t half_of(size_t bytes)
+{
+	return (bytes / 2 + TT_LINE - 1) / TT_LINE * TT_LINE;
+}
+
+/* The last two pieces are halves of the rest: a piece of less than a line could not be divided. */
 static struct piece piece_of(const struct tt_op *op)
 {
-	size_t at = op->slots.done, left = op->bound.tiles.total - at,
-	       bytes = left < 2 * TT_SLOT_PAIR_BYTES ? left : 2 * TT_SLOT_PAIR_BYTES,
-	       first = (bytes / 2 + TT_LINE - 1) / TT_LINE * TT_LINE;
+	size_t at = op->slots.done, left = op->bound.tiles.total - at, bytes = left, first;
 
+	if (left >= 4 * TT_SLOT_PAIR_BYTES)
+		bytes = 2 * TT_SLOT_PAIR_BYTES;
+	else if (left > 2 * TT_SLOT_PAIR_BYTES)
+		bytes = half_of(left);
+	first = half_of(bytes);
 	if (op->comm->rank == 0)
 		return (struct piece){ at, first, at + first, bytes - first };
 	return (struct piece){ at + first, bytes - first, at, first };

@@ -190,6 +190,37 @@ Test(slots, a_rank_that_is_ahead_overwrites_no_post_that_is_unread, .timeout = 1
 	call_as(4, false, true);
 }
 
+/* Allreduces of several pieces (slot_pair.c): a rest of less than a line behind a whole piece, and others */
+static int call_long(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	enum { PIECE = 2 * TT_SLOT_PAIR_BYTES / sizeof(double) };
+	static const size_t counts[] = { PIECE + 1, PIECE - 1, PIECE + 8, 2 * PIECE + 7,
+					 3 * PIECE - 1 };
+	double *in = malloc(3 * PIECE * sizeof(*in)), *out = malloc(3 * PIECE * sizeof(*out));
+
+	(void)arg;
+	WANT(in && out);
+	for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
+		struct slots_call k = { .count = counts[c], .seed = c * 100 };
+
+		for (size_t i = 0; i < k.count; i++)
+			in[i] = element(&k, rank, i);
+		MUST(make(&k, in, out, *comm));
+		for (size_t i = 0; i < k.count; i++)
+			WANT(out[i] == expected(&k, rank, n, i));
+	}
+	free(in);
+	free(out);
+	return 0;
+}
+
+Test(slots, allreduces_of_two_ranks_have_any_length, .timeout = 120)
+{
+	struct ranks r = { .n = 2, .transport = "shm" };
+
+	cr_expect_eq(ranks_run(&r, call_long), 0);
+}
+
 /* ---- mismatches ------------------------------------------------------------------------------ */
 
 struct mismatch {
