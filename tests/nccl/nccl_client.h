@@ -108,6 +108,7 @@ int case_again(struct client_rank *client, const ncclUniqueId *id);
 int case_frameworks(struct client_rank *client, const ncclUniqueId *id);
 int case_captured_groups(struct client_rank *client, const ncclUniqueId *id);
 int case_leaves(struct client_rank *client, const ncclUniqueId *id);
+int case_exits(struct client_rank *client, const ncclUniqueId *id);
 int case_mismatches(struct client_rank *client, const ncclUniqueId *id);
 int case_wrong_uses(struct client_rank *client, const ncclUniqueId *id);
 

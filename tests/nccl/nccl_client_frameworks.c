@@ -7,7 +7,9 @@
  */
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/nccl/nccl_client.h"
 
@@ -193,6 +195,44 @@ int case_leaves(struct client_rank *client, const ncclUniqueId *id)
 	EXPECT(!memory_read(client, got, (int *)client->in + last - 1023, sizeof(got)));
 	EXPECT(got[1023] == client->nranks);
 	exit(0);
+}
+
+static ncclUniqueId id_of_many;
+
+static void *join_many(void *rank)
+{
+	ncclComm_t comm;
+
+	ncclCommInitRank(&comm, 200, id_of_many, (int)(long)rank);
+	return NULL;
+}
+
+/* 40 of 200 ranks join, and the process exits soon. OpenSSL frees its locks when a process ends, unless it
+ * was initialized otherwise. */
+static void exit_beside_joins(unsigned after_us)
+{
+	pthread_t thread;
+
+	ncclGetUniqueId(&id_of_many);
+	for (long r = 0; r < 40; r++)
+		pthread_create(&thread, NULL, join_many, (void *)r);
+	usleep(after_us);
+	exit(7);
+}
+
+int case_exits(struct client_rank *client, const ncclUniqueId *id)
+{
+	(void)client, (void)id;
+	for (unsigned i = 0; i < 20; i++) {
+		int status;
+		pid_t child = fork();
+
+		if (child == 0)
+			exit_beside_joins(2000 * i);
+		EXPECT(waitpid(child, &status, 0) == child);
+		EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+	}
+	return 0;
 }
 
 /* ---- calls that do not match ----------------------------------------------------------------- */

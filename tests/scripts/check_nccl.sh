@@ -76,7 +76,7 @@ run_client() {
 	[ "$(wc -l <"$tmp/points")" -ge "$least" ]
 	point $? "$kind: the client completes" "$(tail -5 "$tmp/log")"
 }
-run_client "host memory" 34 tests/nccl/nccl_client
+run_client "host memory" 35 tests/nccl/nccl_client
 fake=$PWD/tests/fakes/cuda/libcuda.so.1
 run_client "fake CUDA driver" 37 env NCCL_CLIENT_CUDA="$fake" tests/nccl/nccl_client
 run_client "fake CUDA driver with random delays" 12 env NCCL_CLIENT_CUDA="$fake" TUTTI_TEST_CUDA_DELAY_US=1000 \
