@@ -77,7 +77,8 @@ static void write_signals(struct tt_gpu *d, tt_custream stream)
 		d->cu->stream_batch(stream, n, op, 0);
 }
 
-/* One of the streams writes the words. */
+/* One of the streams writes the words. A stream that is held up gets no second set of writes: once its
+ * connection were full, this thread would wait. */
 static void release_streams(struct watchdog *w)
 {
 	struct timespec pause = { .tv_nsec = 100000 };
@@ -85,7 +86,8 @@ static void release_streams(struct watchdog *w)
 	int i;
 
 	for (i = 0; i < RESCUES; i++)
-		write_signals(w->d, w->rescue[i]);
+		if (cu->stream_query(w->rescue[i]) != TT_CU_NOT_READY)
+			write_signals(w->d, w->rescue[i]);
 	for (i = 0; cu->stream_query(w->rescue[i]) == TT_CU_NOT_READY; i = (i + 1) % RESCUES)
 		nanosleep(&pause, NULL);
 }
