@@ -46,8 +46,11 @@ struct tt_staging_buffer {
 	size_t n;
 };
 
+/* The stream waits no more for the batch. */
 static void release_stream(struct tt_staging_buffer *s)
 {
+	for (size_t i = 0; i < s->n; i++)
+		tt_pipeline_release(&s->pipelines[i]);
 	__atomic_store_n((uint32_t *)s->memory, 1, __ATOMIC_RELEASE);
 }
 
@@ -63,7 +66,6 @@ static void batch_done(struct tt_batch_done *done, int rc)
 	for (size_t i = 0; i < s->n; i++) {
 		failed |= s->gdrs[i].failed;
 		free(s->gdrs[i].host);
-		tt_pipeline_release(&s->pipelines[i]);
 	}
 	if (failed)
 		tt_gpu_failed(c, TT_CUDA);
