@@ -56,8 +56,8 @@ struct tt_pipeline {
 	bool late; /* outputs are final at the end only */
 };
 extern const struct tt_staging_ops tt_pipeline_ops;
-/* Chooses the parts and groups of copies of a request with large buffers. */
-void tt_pipeline_cut(struct tt_pipeline *g, const struct tt_request *r);
+/* Chooses the parts and groups of copies of a request with large buffers. calls: of its batch */
+void tt_pipeline_cut(struct tt_pipeline *g, const struct tt_request *r, size_t calls);
 /* Puts the copies of inputs on the stream; the copies of outputs, each behind a wait for its group. 0 | the
  * driver's code */
 int tt_pipeline_enqueue_inputs(const struct tt_pipeline *g, tt_custream stream);

@@ -19,7 +19,10 @@
 #include "run/way.h"
 
 #define GROUP_BYTES (512u << 10) /* at least: starting a copy is costly */
-#define MAX_GROUPS 32            /* of a buffer: streams take a limited number of operations */
+#define MAX_GROUPS 32            /* of a buffer */
+/* of the inputs, and of the outputs, of a batch: the driver holds up a thread that puts more than about
+ * 1024 on a stream that waits, and other threads with it */
+#define MAX_OPERATIONS 256
 #define STEP_UNIT 4096
 
 static struct tt_pipeline *pipeline_of(const struct tt_op *op)
@@ -36,18 +39,20 @@ static size_t round_up(size_t bytes, size_t unit)
 
 /* Parts are the blocks of most plans, whose tiles move side by side. The plan is chosen later; if its
  * blocks are others, tiles only start later. */
-void tt_pipeline_cut(struct tt_pipeline *g, const struct tt_request *r)
+void tt_pipeline_cut(struct tt_pipeline *g, const struct tt_request *r, size_t calls)
 {
-	size_t bytes = g->in_bytes > g->out_bytes ? g->in_bytes : g->out_bytes, parts,
+	size_t bytes = g->in_bytes > g->out_bytes ? g->in_bytes : g->out_bytes, parts, most,
 	       n = (size_t)r->comm->nranks;
 	bool even = r->collective == TT_ALLREDUCE || r->collective == TT_REDUCE ||
 		    r->collective == TT_BROADCAST;
 
 	g->part = even ? round_up((bytes + n - 1) / n, TT_LINE) : r->count * tt_type_bytes(r->type);
 	parts = (bytes + g->part - 1) / g->part;
+	most = MAX_OPERATIONS / (calls * (parts + 1));
+	most = most > MAX_GROUPS ? MAX_GROUPS : most ? most : 1;
 	g->step = GROUP_BYTES / parts;
-	if (g->step < g->part / MAX_GROUPS)
-		g->step = g->part / MAX_GROUPS;
+	if (g->step < (g->part + most - 1) / most)
+		g->step = (g->part + most - 1) / most;
 	g->step = round_up(g->step ? g->step : 1, STEP_UNIT);
 	g->groups = (uint32_t)((g->part + g->step - 1) / g->step);
 }

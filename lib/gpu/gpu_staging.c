@@ -241,7 +241,7 @@ static void set_pipeline(struct tt_staging_buffer *s, size_t i, const struct tt_
 		g->in = (uintptr_t)c->request->in;
 	if (c->out_device)
 		g->out = (uintptr_t)c->request->out;
-	tt_pipeline_cut(g, c->request);
+	tt_pipeline_cut(g, c->request, s->n);
 	s->requests[i].staging = &g->staging;
 }
 
