@@ -1,7 +1,7 @@
 /*
  * control_observer.c - the observers of higher rooms: register them, and call them on events
  *
- * tt_control_observe and tt_control_unobserve are called by comm and am, the rest by the files of
+ * tt_control_observe and tt_control_unobserve are called by comm, gpu and am, the rest by the files of
  * control. Contract of the members: control.h.
  */
 #include <assert.h>

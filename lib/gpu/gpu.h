@@ -79,8 +79,8 @@ struct tt_gpu {
 };
 
 /*
- * tt_gpu_priority_stream - make a stream of highest priority, for work that must run while other
- * streams wait. Nothing that waits may be put on the stream.
+ * tt_gpu_priority_stream - make a stream of highest priority, for work that runs beside calls. A stream
+ * that waits in the same connection holds up this stream too.
  *
  *   Returns   0 | the driver's code
  */

@@ -20,9 +20,9 @@
 #include "comm/comm.h"
 #include "gpu/gpu.h"
 
-/* Streams share a few connections to the device (CUDA_DEVICE_MAX_CONNECTIONS). Work that waits in a
- * connection holds up all work behind it. Streams of different priorities are not known to share a
- * connection, so these streams have the highest priority, which programs seldom use. */
+/* Streams share a few connections to the device (CUDA_DEVICE_MAX_CONNECTIONS), whatever their
+ * priorities. Work that waits in a connection holds up all work behind it. The highest priority only
+ * lets this work run before kernels of other streams. */
 int tt_gpu_priority_stream(const struct tt_cuda *cu, tt_custream *ret_stream)
 {
 	return cu->stream_create_priority(ret_stream, TT_CU_STREAM_NON_BLOCKING,

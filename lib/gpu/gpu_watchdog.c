@@ -103,7 +103,7 @@ static void end_all_waits(struct watchdog *w)
 	release_streams(w);
 }
 
-/* The communicator broke. Thread: control's */
+/* The communicator broke. Thread: control's, or the one that broke it */
 static void end_waits_of_kernels(void *gpu)
 {
 	const struct tt_gpu *d = gpu;

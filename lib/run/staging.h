@@ -17,13 +17,14 @@ struct tt_staging_ops {
 	const char *name;
 
 	/* The operation starts; its path and binding are known. whole: it reads all input at once,
-	 * so wait for all tiles. Blocks: with whole. 0 | TT_CUDA, TT_SYSTEM */
+	 * so wait for all tiles. Blocks: with whole. 0 | TT_CUDA, TT_SYSTEM | the code of a broken
+	 * communicator */
 	int (*begin)(struct tt_op *op, bool whole);
 
 	/* Optional: update tiles_in. Is this tile of the input on the host? Blocks: no. */
 	bool (*arrived)(struct tt_op *op, uint32_t tile);
 
-	/* Optional: copy the outputs that are final back to the device. Blocks: no. 0 | TT_CUDA */
+	/* Optional: let the stream copy the outputs that are final. Blocks: no. 0 | TT_CUDA */
 	int (*flow)(struct tt_op *op);
 
 	/* Optional: move a step's result, bytes of src, to the transport's slot room and to dst
