@@ -285,7 +285,7 @@ static void a_death_ends_the_kernels_for_which_a_copy_of_pageable_memory_waits(v
 			       .fn = copy_behind_a_death,
 			       .mode = STREAM_ORDER };
 
-	if (!gpu_devices_are(3))
+	if (!gpu_use_devices(3))
 		return;
 	t.ranks.arg = &t;
 	claim(gpu_ranks_run(&t) == 1); /* the dead rank counts as failed */

@@ -21,7 +21,7 @@ int gpu_rank_device(int rank)
 }
 
 /* In a child, since CUDA does not survive a later fork. */
-bool gpu_devices_are(int devices)
+bool gpu_use_devices(int devices)
 {
 	char text[12];
 	int status = 0, n = 0;

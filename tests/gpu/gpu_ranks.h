@@ -31,7 +31,7 @@ struct gpu_ranks {
 /* The device of a rank: 0, or with TUTTI_TEST_CUDA_DEVICES set, round robin over that many devices. */
 int gpu_rank_device(int rank);
 /* Gives the next ranks `devices` devices. false: this host has a GPU, but fewer of them. */
-bool gpu_devices_are(int devices);
+bool gpu_use_devices(int devices);
 /* Runs the ranks. Returns the number of failed ranks, 100: their process failed. */
 int gpu_ranks_run(struct gpu_ranks *t);
 /* Runs fn as n ranks with a timeout of 20 s per call. Returns as gpu_ranks_run. */

@@ -137,7 +137,7 @@ static void processes_with_gpus_of_their_own_give_the_hosts_bits(void)
 	static const int ranks[] = { 3, 8, 2, 4 };
 
 	for (int i = 0; i < (gpu_thorough() ? 4 : 2); i++)
-		claim(!gpu_devices_are(ranks[i]) ||
+		claim(!gpu_use_devices(ranks[i]) ||
 		      run_gpu_ranks(ranks[i], STREAM_ORDER, false, every_call_in_rounds) == 0);
 }
 

@@ -3,8 +3,8 @@
  * order
  *
  * A node passes through a connection of its stream to the device - for copies to the device, to the host,
- * or all other work - which has an order of its own: a node starts only after all earlier nodes of the connection have started and all earlier waiting
- * nodes have ended.
+ * or all other work - which has an order of its own: a node starts only after all earlier nodes of the
+ * connection have started and all earlier waiting nodes have ended.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static struct fake_stream *legacy; /* under the lock, as the next two declaratio
 static unsigned streams, slots_taken[MAX_DEVICES];
 static struct connection {
 	uint64_t given, through;
-} connections[3][32];
+} connections[32], only_to_device, only_to_host;
 static __thread struct fake_stream *per_thread;
 
 /* ---- executing a node ------------------------------------------------------------------------ */
@@ -217,9 +217,14 @@ static struct fake_stream *make(bool blocking)
 	s->device = fake_device();
 	pthread_mutex_lock(&fake_lock);
 	number = streams++ % count_connections();
-	s->connection = &connections[0][number];
-	s->to_device = &connections[1][number];
-	s->to_host = &connections[2][number];
+	s->connection = &connections[number];
+	if (count_connections() == 1) {
+		s->to_device = &only_to_device;
+		s->to_host = &only_to_host;
+	} else {
+		s->to_device = calloc(2, sizeof(*s->to_device));
+		s->to_host = s->to_device + 1;
+	}
 	s->next = fake_all;
 	fake_all = s;
 	pthread_mutex_unlock(&fake_lock);
@@ -350,7 +355,9 @@ EXPORT int cuStreamQuery(tt_custream stream)
 	struct fake_stream *s = fake_stream(stream);
 	bool idle;
 
-	ENTER_FREELY();
+	ENTER_QUERY();
+	if (fake_forbidden())
+		return 900; /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
 	pthread_mutex_lock(&fake_lock);
 	idle = s->done == s->given;
 	pthread_mutex_unlock(&fake_lock);
