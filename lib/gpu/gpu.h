@@ -85,6 +85,8 @@ struct tt_gpu {
  *   Returns   0 | the driver's code
  */
 int tt_gpu_priority_stream(const struct tt_cuda *cu, tt_custream *ret_stream);
+/* Connections of a process to a device (CUDA_DEVICE_MAX_CONNECTIONS). Thread: any */
+int tt_gpu_connections(void);
 
 /* The contracts of these are in comm/accelerator.h. */
 int tt_gpu_fetch(struct tuttiComm *comm, void *to, const void *from, size_t bytes);

@@ -53,7 +53,8 @@ struct tt_pipeline {
 		uint32_t in, out;
 	} * words;
 	uint64_t words_at;
-	bool late; /* outputs are final at the end only */
+	bool late;      /* outputs are final at the end only */
+	uint32_t polls; /* for tiles that were not in place */
 };
 extern const struct tt_staging_ops tt_pipeline_ops;
 /* Chooses the parts and groups of copies of a request with large buffers. calls: of its batch */

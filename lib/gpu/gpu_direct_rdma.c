@@ -27,7 +27,9 @@ static bool device_supports(struct tt_gpu *d)
 	const char *why = NULL;
 
 	if (d->gdr == TT_GDR_UNKNOWN) {
-		why = tt_dmabuf_missing(d->cu, d->device, &d->flushes);
+		why = tt_gpu_connections() > 1
+			      ? tt_dmabuf_missing(d->cu, d->device, &d->flushes)
+			      : "CUDA_DEVICE_MAX_CONNECTIONS=1 leaves no connection for copies beside a call";
 		d->gdr = why ? TT_GDR_NO : TT_GDR_YES;
 	}
 	if (why)

@@ -29,7 +29,7 @@ int tt_gpu_priority_stream(const struct tt_cuda *cu, tt_custream *ret_stream)
 					  TT_CU_HIGHEST_PRIORITY);
 }
 
-static int count_connections(void)
+int tt_gpu_connections(void)
 {
 	const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
 
@@ -40,7 +40,7 @@ static int count_connections(void)
  * into the same connection later, also the program's computing. */
 static void warn_of_one_connection(tuttiComm_t c)
 {
-	if (c->rank == 0 && count_connections() == 1)
+	if (c->rank == 0 && tt_gpu_connections() == 1)
 		tt_log(TT_LOG_WARN,
 		       "CUDA_DEVICE_MAX_CONNECTIONS=1: all streams of a process share one connection to its device, in which a call that waits for other ranks holds up computing on other streams, unless the ranks are processes with a GPU each and name no algorithm; unset the variable unless the program needs it");
 }
@@ -150,7 +150,7 @@ static int prepare(struct tt_gpu *d, struct peer_record *mine)
 				    d->device);
 	tt_ipc_buffer_describe(d->ipc, &mine->ipc);
 	mine->blocks = tt_kernels_available(d->k);
-	mine->connections = count_connections();
+	mine->connections = tt_gpu_connections();
 	return 0;
 }
 
@@ -327,7 +327,7 @@ static void reserve_blocks(struct tt_gpu *d, const struct peer_record *all)
 /* A stream that shares a driver's connection with a waiting stream waits too. */
 static void warn_of_connections(const struct tt_gpu *d)
 {
-	int connections = count_connections(), streams = 4 * d->comm->nranks;
+	int connections = tt_gpu_connections(), streams = 4 * d->comm->nranks;
 
 	if (d->kernel_barrier && d->comm->rank == 0 && streams > connections)
 		tt_log(TT_LOG_WARN,

@@ -24,6 +24,7 @@
  * 1024 on a stream that waits, and other threads with it */
 #define MAX_OPERATIONS 256
 #define STEP_UNIT 4096
+#define FAILURE_POLLS 256 /* for a tile that is not in place, until the device is asked */
 
 static struct tt_pipeline *pipeline_of(const struct tt_op *op)
 {
@@ -121,6 +122,19 @@ void tt_pipeline_release(struct tt_pipeline *g)
 
 /* ---- while the call runs --------------------------------------------------------------------- */
 
+/* A device that has failed copies nothing: break the communicator. */
+static void look_for_failure(const struct tt_op *op)
+{
+	const struct tt_gpu *d = pipeline_of(op)->d;
+	int mode = tt_cuda_enter(d->ctx), rc = d->cu->stream_query(d->own);
+
+	tt_cuda_leave(d->ctx, mode);
+	if (rc && rc != TT_CU_NOT_READY && rc != TT_CU_DEINITIALIZED)
+		tt_gpu_failed(op->comm,
+			      tt_cuda_fail(rc, "rank %d: copy %zu bytes of input from device %d",
+					   op->comm->rank, pipeline_of(op)->in_bytes, d->device));
+}
+
 /* Waits for the whole input. Once the communicator is broken, the input may never come. */
 static int await_input(const struct tt_op *op)
 {
@@ -129,8 +143,10 @@ static int await_input(const struct tt_op *op)
 	int code = 0, culprit;
 
 	while (__atomic_load_n(&g->words->in, __ATOMIC_ACQUIRE) < g->groups &&
-	       !(code = tt_control_broken(op->comm->ctl)))
+	       !(code = tt_control_broken(op->comm->ctl))) {
+		look_for_failure(op);
 		nanosleep(&pause, NULL);
+	}
 	return code ? tt_fail(code, "rank %d: %s", op->comm->rank,
 			      tt_control_text(op->comm->ctl, &culprit))
 		    : 0;
@@ -169,6 +185,8 @@ static bool arrived(struct tt_op *op, uint32_t tile)
 	struct tt_pipeline *g = pipeline_of(op);
 
 	g->staging.tiles_in = tiles_in_place(op);
+	if (tile >= g->staging.tiles_in && ++g->polls % FAILURE_POLLS == 0)
+		look_for_failure(op);
 	if (tile < g->staging.tiles_in && g->staging.tiles_in < op->bound.tiles.ntiles)
 		atomic_fetch_add(&g->d->overlaps, 1);
 	return tile < g->staging.tiles_in;
@@ -201,7 +219,7 @@ static bool is_group_final(const struct tt_op *op, uint32_t group, uint32_t tile
 static int flow(struct tt_op *op)
 {
 	struct tt_pipeline *g = pipeline_of(op);
-	uint32_t tiles = op->bound.tiles.ntiles, groups = g->words->out;
+	uint32_t tiles = op->bound.tiles.ntiles, groups;
 
 	if (!g->out || g->late || op->way != &tt_message_way)
 		return 0;
@@ -210,6 +228,7 @@ static int flow(struct tt_op *op)
 			tiles = op->cursors.at[i].tile;
 	if (tiles == op->bound.tiles.ntiles)
 		return 0; /* end() follows */
+	groups = __atomic_load_n(&g->words->out, __ATOMIC_RELAXED);
 	while (groups < g->groups && is_group_final(op, groups, tiles))
 		groups++;
 	__atomic_store_n(&g->words->out, groups, __ATOMIC_RELEASE);

@@ -77,19 +77,13 @@ static void write_signals(struct tt_gpu *d, tt_custream stream)
 		d->cu->stream_batch(stream, n, op, 0);
 }
 
-/* One of the streams writes the words. A stream that is held up gets no second set of writes: once its
- * connection were full, this thread would wait. */
+/* One of the streams writes the words, now or once it passes; the next poll tries again. A stream that is held
+ * up gets no second set of writes: once its connection were full, this thread would wait. */
 static void release_streams(struct watchdog *w)
 {
-	struct timespec pause = { .tv_nsec = 100000 };
-	const struct tt_cuda *cu = w->d->cu;
-	int i;
-
-	for (i = 0; i < RESCUES; i++)
-		if (cu->stream_query(w->rescue[i]) != TT_CU_NOT_READY)
+	for (int i = 0; i < RESCUES; i++)
+		if (w->d->cu->stream_query(w->rescue[i]) != TT_CU_NOT_READY)
 			write_signals(w->d, w->rescue[i]);
-	for (i = 0; cu->stream_query(w->rescue[i]) == TT_CU_NOT_READY; i = (i + 1) % RESCUES)
-		nanosleep(&pause, NULL);
 }
 
 static void end_all_waits(struct watchdog *w)
