@@ -346,6 +346,52 @@ static void a_failed_device_ends_the_calls_of_all_ranks_with_a_message(void)
 	}
 }
 
+/* The device fails while the stream copies the input of a large staged call, of which only queries of streams
+ * tell. */
+static int fail_while_copying(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	uint64_t seq = (*comm)->calls.seq;
+	size_t bytes = 16 << 20;
+	tuttiResult_t rc;
+	tt_custream s;
+	tt_cuptr p;
+	void *d;
+
+	(void)arg, (void)n;
+	cu->mem_alloc(&p, bytes);
+	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING);
+	d = (void *)(uintptr_t)p;
+	tuttiAllReduce(d, d, bytes / 4, tuttiFloat32, tuttiSum, *comm, s);
+	while (rank == 0 && *(volatile uint64_t *)&(*comm)->calls.seq == seq)
+		usleep(1000); /* until the call runs */
+	setenv("TUTTI_TEST_CUDA_FAIL", "cuCtxSynchronize:1:700", 1);
+	if (rank == 0)
+		cu->ctx_synchronize();
+	rc = await_error(*comm);
+	if (rc == (rank == 0 ? tuttiUnhandledCudaError : tuttiRemoteError))
+		return 0;
+	fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(*comm));
+	return 1;
+}
+
+static void a_device_that_fails_while_it_copies_ends_the_call(void)
+{
+	struct gpu_ranks t = { .ranks = { .n = 2,
+					  .no_join = true,
+					  .limit_s = gpu_limit_s / 3,
+					  .timeout_ms = 3600000 },
+			       .fn = fail_while_copying,
+			       .mode = STAGED };
+
+	if (getenv("TUTTI_TEST_GPU"))
+		return;
+	setenv("TUTTI_GPU", "staged", 1);
+	setenv("TUTTI_TEST_CUDA_DELAY_US", "40000", 1); /* of a group of copies */
+	t.ranks.arg = &t;
+	claim(gpu_ranks_run(&t) == 0);
+}
+
 /* Before the late launch, the watchdog sees the second call's number while the GPU has not begun the
  * call. */
 static void a_call_whose_launch_is_late_ends_too(void)
@@ -470,6 +516,7 @@ const struct gpu_case gpu_errors[] = {
 	GPU_CASE(streams_complete_though_a_wait_blocks_their_only_hardware_queue),
 	GPU_CASE(a_death_ends_the_kernels_for_which_a_copy_of_pageable_memory_waits),
 	GPU_CASE(a_failed_device_ends_the_calls_of_all_ranks_with_a_message),
+	GPU_CASE(a_device_that_fails_while_it_copies_ends_the_call),
 	GPU_CASE(a_call_whose_launch_is_late_ends_too),
 	GPU_CASE(threads_without_a_current_context_can_call),
 	GPU_CASE(a_plan_ends_when_a_rank_is_missing_dies_or_makes_another_call),

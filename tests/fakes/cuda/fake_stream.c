@@ -104,9 +104,9 @@ static void await_stream(struct fake_stream *s, uint64_t number)
 
 void fake_run(const struct fake_node *n)
 {
+	delay();
 	if (fake_dead() && n->kind != RECORD)
 		return;
-	delay();
 	switch (n->kind) {
 	case COPY:
 		memcpy(fake_shadow(n->to), fake_shadow(n->from), n->bytes);
