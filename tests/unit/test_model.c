@@ -17,7 +17,7 @@
 #include "trainer/model/model.h"
 #include "trainer/data/sampler.h"
 
-TestSuite(model, .timeout = 60);
+TestSuite(model, .timeout = 600);
 
 enum { INPUTS = 16, CLASSES = 4, ROWS = 6 };
 
