@@ -13,7 +13,8 @@
  *         where a contract says otherwise. Partly overlapping buffers are tuttiInvalidArgument.
  *         A rank that joins while a CUDA context is current in its thread may also pass memory of
  *         that device (cuMemAlloc, managed, virtual).
- * Streams NULL: the call returns when the operation is complete on this rank.
+ * Streams NULL: the call returns when the operation is complete on this rank. With memory of a
+ *         device, it begins when the work on CUDA's default stream has ended.
  *         A host stream (tuttiStreamCreate): the call returns at once; a thread of the stream runs
  *         the operations in call order; tuttiStreamSynchronize waits for them.
  *         A CUDA stream, on a rank with a device: the call returns at once; the operation runs in

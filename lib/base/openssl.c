@@ -18,7 +18,8 @@ OSSL_LIB_CTX *tt_openssl(void)
 
 	if (present)
 		return present;
-	/* the end of the process would free what other threads, which may join, still use */
+	/* Else the end of the process frees what other threads, which may join, still use. No effect where the
+	 * program has initialized OpenSSL before. */
 	OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
 	made = OSSL_LIB_CTX_new();
 	if (!made || atomic_compare_exchange_strong(&library, &present, made))

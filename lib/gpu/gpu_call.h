@@ -36,6 +36,12 @@ struct tt_gpu_call {
 	bool gdr;                   /* NICs read and write the buffers in place */
 };
 
+/* Groups of the input that are in the staging buffer, written by the stream; groups of the output that are
+ * final, for which the stream waits */
+struct tt_pipeline_words {
+	uint32_t in, out;
+};
+
 /* Pipelined staging of one request: gpu_staging.c makes it, gpu_pipeline.c enqueues its copies and serves
  * run. staging.tiles_in: tiles of the input that are in the staging buffer */
 struct tt_pipeline {
@@ -46,15 +52,11 @@ struct tt_pipeline {
 	size_t in_bytes, out_bytes;
 	/* a group of copies: the next `step` bytes of each part of `part` bytes, of the buffer */
 	size_t part, step;
-	uint32_t groups; /* 0: the request has no pipeline */
-	/* pinned, and as the device sees them. in: groups of the input in the staging buffer, written by the
-	 * stream; out: groups of the output that are final, which the stream waits for */
-	struct tt_pipeline_words {
-		uint32_t in, out;
-	} * words;
-	uint64_t words_at;
-	bool late;      /* outputs are final at the end only */
-	uint32_t polls; /* for tiles that were not in place */
+	uint32_t groups;                 /* 0: the request has no pipeline */
+	struct tt_pipeline_words *words; /* pinned */
+	uint64_t words_at;               /* as the device sees them */
+	bool late;                       /* outputs are final at the end only */
+	uint32_t polls;                  /* for tiles that were not in place */
 };
 extern const struct tt_staging_ops tt_pipeline_ops;
 /* Chooses the parts and groups of copies of a request with large buffers. calls: of its batch */

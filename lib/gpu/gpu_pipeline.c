@@ -20,8 +20,8 @@
 
 #define GROUP_BYTES (512u << 10) /* at least: starting a copy is costly */
 #define MAX_GROUPS 32            /* of a buffer */
-/* of the inputs, and of the outputs, of a batch: the driver holds up a thread that puts more than about
- * 1024 on a stream that waits, and other threads with it */
+/* of the inputs, and of the outputs, of a batch, unless it has more calls: a stream that waits has room for a
+ * limited number, behind which the driver holds up the thread (about 1024 are reported; not measured) */
 #define MAX_OPERATIONS 256
 #define STEP_UNIT 4096
 #define FAILURE_POLLS 256 /* for a tile that is not in place, until the device is asked */

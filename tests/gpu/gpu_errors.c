@@ -251,6 +251,20 @@ static void streams_complete_though_a_wait_blocks_their_only_hardware_queue(void
 	claim(run_three(STREAM_ORDER, false) == 0);
 }
 
+/* Without a deadline: only the failure itself ends a call. Returns as gpu_ranks_run. */
+static int run_without_deadline(int n, int mode, rank_fn *fn)
+{
+	struct gpu_ranks t = { .ranks = { .n = n,
+					  .no_join = true,
+					  .limit_s = gpu_limit_s / 3,
+					  .timeout_ms = 3600000 },
+			       .fn = fn,
+			       .mode = mode };
+
+	t.ranks.arg = &t;
+	return gpu_ranks_run(&t);
+}
+
 /* The last rank dies; the others copy to pageable memory behind the call for which it is awaited, and hold
  * up the driver's calls of all their threads. */
 static int copy_behind_a_death(tuttiComm_t *comm, int rank, int n, void *arg)
@@ -278,17 +292,10 @@ static int copy_behind_a_death(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static void a_death_ends_the_kernels_for_which_a_copy_of_pageable_memory_waits(void)
 {
-	struct gpu_ranks t = { .ranks = { .n = 3,
-					  .no_join = true,
-					  .limit_s = gpu_limit_s / 3,
-					  .timeout_ms = 3600000 },
-			       .fn = copy_behind_a_death,
-			       .mode = STREAM_ORDER };
-
 	if (!gpu_use_devices(3))
 		return;
-	t.ranks.arg = &t;
-	claim(gpu_ranks_run(&t) == 1); /* the dead rank counts as failed */
+	/* the dead rank counts as failed */
+	claim(run_without_deadline(3, STREAM_ORDER, copy_behind_a_death) == 1);
 }
 
 /* The driver call that reports a destroyed context in the last rank, as after an illegal access of the
@@ -377,19 +384,11 @@ static int fail_while_copying(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static void a_device_that_fails_while_it_copies_ends_the_call(void)
 {
-	struct gpu_ranks t = { .ranks = { .n = 2,
-					  .no_join = true,
-					  .limit_s = gpu_limit_s / 3,
-					  .timeout_ms = 3600000 },
-			       .fn = fail_while_copying,
-			       .mode = STAGED };
-
 	if (getenv("TUTTI_TEST_GPU"))
 		return;
 	setenv("TUTTI_GPU", "staged", 1);
 	setenv("TUTTI_TEST_CUDA_DELAY_US", "40000", 1); /* of a group of copies */
-	t.ranks.arg = &t;
-	claim(gpu_ranks_run(&t) == 0);
+	claim(run_without_deadline(2, STAGED, fail_while_copying) == 0);
 }
 
 /* Before the late launch, the watchdog sees the second call's number while the GPU has not begun the

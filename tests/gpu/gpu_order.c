@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gpu/gpu_call.h"
 #include "tests/gpu/gpu_ranks.h"
 
 /* Each call sums the result of the previous call, on another stream. Only execution in call order gives
@@ -340,6 +341,28 @@ static void staged_calls_end_though_a_copy_of_pageable_memory_waits_for_them(voi
 	claim(run_gpu_ranks(3, STAGED, false, behind_a_staged_call) == 0);
 }
 
+/* A stream that waits has room for a limited number of operations. */
+static void staged_calls_put_a_bounded_number_of_operations_on_a_stream(void)
+{
+	struct tuttiComm *comm = calloc(1, sizeof(*comm));
+
+	for (comm->nranks = 1; comm->nranks <= 128; comm->nranks *= 2)
+		for (size_t bytes = 1u << 20; bytes <= 1u << 30; bytes *= 4)
+			for (size_t calls = 1; calls <= 64; calls *= 4) {
+				struct tt_request r = { .comm = comm,
+							.collective = TT_ALLREDUCE,
+							.count = bytes,
+							.type = tuttiInt8 };
+				struct tt_pipeline g = { .in_bytes = bytes, .out_bytes = bytes };
+				size_t group = (size_t)comm->nranks + 1; /* copies and a wait */
+
+				tt_pipeline_cut(&g, &r, calls);
+				claim(g.step * g.groups >= g.part);
+				claim(g.groups == 1 || calls * g.groups * group <= 256);
+			}
+	free(comm);
+}
+
 /* A large copy without a stream returns before the device has the bytes; the call waits for them. */
 static int behind_a_copy(tuttiComm_t *comm, int rank, int n, void *arg)
 {
@@ -430,6 +453,7 @@ const struct gpu_case gpu_order[] = {
 	GPU_CASE(staging_copies_overlap_network_transfers),
 	GPU_CASE(stream_waits_do_not_block_the_copies_that_end_them),
 	GPU_CASE(staged_calls_end_though_a_copy_of_pageable_memory_waits_for_them),
+	GPU_CASE(staged_calls_put_a_bounded_number_of_operations_on_a_stream),
 	GPU_CASE(a_call_without_a_stream_sees_the_copies_before_it),
 	{ NULL, NULL, false },
 };

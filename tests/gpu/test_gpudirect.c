@@ -282,6 +282,12 @@ Test(gpudirect, gpudirect_switched_off_is_staged, .timeout = 60)
 	cr_assert(failures(3, "host", refused_body) == 0);
 }
 
+Test(gpudirect, a_device_with_one_connection_is_staged, .timeout = 60)
+{
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+	cr_assert(failures(2, "host", refused_body) == 0);
+}
+
 /* The driver refuses the first buffer; calls without that buffer use GPUDirect RDMA. */
 static int one_refused_body(tuttiComm_t *comm, int rank, int n, void *arg)
 {
