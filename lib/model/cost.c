@@ -26,7 +26,7 @@ const struct tt_cost tt_cost_builtin = {
 			.send_fs = 140000, .recv_fs = 62000, .link_fs = 800000, .host_fs = 800000,
 			.window = 16, .large_bytes = 65536 },
 		[TT_LINK_SLOTS] = { .latency_ps = 54000, .send_ps = 9000, .recv_ps = 8400,
-			.recv_fs = 29000, .window = 1, .large_bytes = 336, .large_ps = 56000 },
+			.recv_fs = 29000, .large_bytes = 336, .large_ps = 56000 },
 		[TT_LINK_VERBS] = { .latency_ps = 1600000, .send_ps = 150000, .recv_ps = 100000,
 			.link_fs = 80000, .host_fs = 80000, .window = 3, .large_bytes = 240,
 			.large_ps = 300000 },

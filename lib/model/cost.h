@@ -36,7 +36,10 @@ struct tt_link_cost {
 	uint64_t send_fs, recv_fs;
 	uint64_t link_fs; /* one direction of one link */
 	uint64_t host_fs; /* all links of a host together, each direction */
-	uint64_t window;  /* most unread messages of a link and channel */
+	/* most unread messages of a link and channel, from 2 on: a rank takes a message once there is
+	 * room for the one that it then sends, so a ring of links with room for one would stand still.
+	 * Slots have none. */
+	uint64_t window;
 	/* messages above large_bytes take large_ps longer: their payload is apart from the header */
 	uint64_t large_bytes, large_ps;
 };

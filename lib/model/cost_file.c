@@ -42,12 +42,15 @@ enum { MOST_FACTORS = 16384, MOST_BYTES = 4 << 20 };
 		{ class ".host_gbps",                                                              \
 		  "bytes/ns of all links of a host together, each direction; 0: no limit",         \
 		  LINK(n, host_fs), TT_GBPS },                                                     \
-		{ class ".window", "most unread messages of a link", LINK(n, window), TT_COUNT },  \
 		{ class ".large_bytes", "longer messages take large_ns more",                      \
 		  LINK(n, large_bytes), TT_BYTES },                                                \
 	{                                                                                          \
 		class ".large_ns", "added latency of messages above large_bytes",                  \
 			LINK(n, large_ps), TT_NS                                                   \
+	}
+#define WINDOW_ROW(n, class)                                                                 \
+	{                                                                                    \
+		class ".window", "most unread messages of a link", LINK(n, window), TT_COUNT \
 	}
 
 const struct tt_cost_row tt_cost_table[] = {
@@ -65,11 +68,16 @@ const struct tt_cost_row tt_cost_table[] = {
 	  CORE(memory_fs), TT_GBPS },
 	{ "core.cache_bytes", "size of a core's own caches", CORE(cache_bytes), TT_BYTES },
 	LINK_ROWS(TT_LINK_SHM, "shm"),
+	WINDOW_ROW(TT_LINK_SHM, "shm"),
 	LINK_ROWS(TT_LINK_TCP, "tcp"),
+	WINDOW_ROW(TT_LINK_TCP, "tcp"),
 	LINK_ROWS(TT_LINK_HOSTS, "hosts"),
+	WINDOW_ROW(TT_LINK_HOSTS, "hosts"),
 	LINK_ROWS(TT_LINK_SLOTS, TT_LINK_SLOTS_NAME),
 	LINK_ROWS(TT_LINK_VERBS, "verbs"),
+	WINDOW_ROW(TT_LINK_VERBS, "verbs"),
 	LINK_ROWS(TT_LINK_SOFT, "soft"),
+	WINDOW_ROW(TT_LINK_SOFT, "soft"),
 };
 const size_t tt_cost_rows = sizeof(tt_cost_table) / sizeof(tt_cost_table[0]);
 
@@ -110,7 +118,7 @@ static bool read_value(enum tt_cost_unit unit, const char *text, uint64_t *ret_v
 		return v >= 1 && v <= 1e15;
 	default:
 		*ret_value = (uint64_t)v;
-		return v >= 1 && v <= 1e6 && v == floor(v);
+		return v >= 2 && v <= 1e6 && v == floor(v);
 	}
 }
 
@@ -119,7 +127,7 @@ static const char *domain_of(enum tt_cost_unit unit)
 	static const char *const text[] = { "nanoseconds from 0 to 1e10",
 					    "GB/s from 0.0001 to 1000000, or 0",
 					    "bytes from 1 to 1e15",
-					    "a whole number from 1 to 1000000" };
+					    "a whole number from 2 to 1000000" };
 
 	return text[unit];
 }

@@ -46,7 +46,6 @@ static struct tt_cost plain = {
 		  [TT_LINK_SLOTS] = { .latency_ps = 60000,
 				      .send_ps = 2000,
 				      .recv_ps = 4000,
-				      .window = 1,
 				      .large_bytes = 1 << 30 } },
 };
 
@@ -238,6 +237,25 @@ Test(simulate, bytes_of_every_link_are_those_of_the_plans)
 			for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++)
 				bytes_are_the_plans(tt_algorithms[i], n, n > 3 && s % 2 ? 2 : 1,
 						    sizes[s]);
+}
+
+/* The smallest window that a cost table may have */
+Test(simulate, every_algorithm_ends_with_a_window_of_two_messages)
+{
+	struct tt_cost narrow = tt_cost_builtin;
+	struct tt_sim_result r;
+
+	for (int class = 0; class < TT_LINK_CLASSES; class ++)
+		narrow.link[class].window = 2;
+	for (int i = 0; tt_algorithms[i]; i++)
+		for (int n = 2; n <= 9; n++) {
+			struct cluster c = cluster_of(n, n > 3 && n % 2 ? 2 : 1, n % 3 == 0,
+						      &narrow);
+
+			r = simulate(&c, tt_algorithms[i]->collective, tt_algorithms[i]->name,
+				     3000000);
+			cr_expect_gt(r.time_ps, 0);
+		}
 }
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
