@@ -35,13 +35,15 @@ bool tt_identity_make(struct tt_identity *ret_identity)
 	struct tt_identity new = { .secret = tt_key_alloc() };
 	OSSL_LIB_CTX *lib = tt_openssl();
 	size_t bytes = TT_PUBLIC_KEY;
-	EVP_PKEY *pair = NULL;
+	EVP_PKEY *pair;
 	bool made;
 
+	if (!new.secret || !lib || getrandom(new.secret->bytes, TT_KEY, 0) != TT_KEY) {
+		tt_key_free(new.secret);
+		return false;
+	}
 	ERR_set_mark();
-	if (new.secret && lib &&getrandom(new.secret->bytes, TT_KEY, 0) == TT_KEY)
-		pair = EVP_PKEY_new_raw_private_key_ex(lib, "ED25519", NULL, new.secret->bytes,
-						       TT_KEY);
+	pair = EVP_PKEY_new_raw_private_key_ex(lib, "ED25519", NULL, new.secret->bytes, TT_KEY);
 	made = pair && EVP_PKEY_get_raw_public_key(pair, new.public_key, &bytes) == 1;
 	EVP_PKEY_free(pair);
 	ERR_pop_to_mark();
