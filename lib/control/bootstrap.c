@@ -87,7 +87,8 @@ static int send_registration(struct tt_control *ctl, const struct tt_join *join,
 				   .nranks = (uint32_t)ctl->nranks,
 				   .from = ctl->ep->peers.mine };
 	bool child_of_root = tt_tree_parent(ctl->rank) == 0;
-	struct tt_writer w = { 0 };
+	uint8_t bytes[TT_FRAME_REGISTER];
+	struct tt_writer w = TT_WRITER_INTO(bytes);
 	struct tt_conn *conn;
 
 	snprintf(reg.settings, sizeof(reg.settings), "%s", join->settings);
@@ -99,7 +100,6 @@ static int send_registration(struct tt_control *ctl, const struct tt_join *join,
 		tt_conn_send(ctl->ep, conn, 0, TT_F_REGISTER, w.data, w.have);
 	}
 	tt_control_unlock(ctl);
-	free(w.data);
 	return conn ? 0 : tt_fail(TT_SYSTEM, "rank %d: no memory for a connection", ctl->rank);
 }
 

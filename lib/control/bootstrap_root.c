@@ -18,10 +18,10 @@
 
 struct tt_bootstrap {
 	char settings[TT_SETTINGS];
-	/* [nranks] registered; claimed by a connection with another secret */
-	bool *registered, *wrong_secret;
-	int nregistered, nattached;
-	int seen;                   /* registrations, refused and lost ones too; declines */
+	/* [nranks] registered; seen: registered, refused, lost or declined; claimed by a connection with
+	 * another secret */
+	bool *registered, *seen, *wrong_secret;
+	int nregistered, nseen, nattached;
 	uint64_t report_ns, log_ns; /* time of the next one */
 };
 
@@ -31,10 +31,11 @@ int tt_bootstrap_open(struct tt_control *ctl, const struct tt_join *join)
 
 	if (root) {
 		root->registered = calloc((size_t)ctl->nranks, sizeof(*root->registered));
+		root->seen = calloc((size_t)ctl->nranks, sizeof(*root->seen));
 		root->wrong_secret = calloc((size_t)ctl->nranks, sizeof(*root->wrong_secret));
 	}
 	ctl->join.root = root;
-	if (!root || !root->registered || !root->wrong_secret)
+	if (!root || !root->registered || !root->seen || !root->wrong_secret)
 		return tt_fail(TT_SYSTEM, "rank 0: no memory for %d ranks", ctl->nranks);
 	snprintf(root->settings, sizeof(root->settings), "%s", join->settings);
 	root->registered[0] = ctl->join.attached[0] = true;
@@ -49,6 +50,7 @@ void tt_bootstrap_close(struct tt_control *ctl)
 	if (!ctl->join.root)
 		return;
 	free(ctl->join.root->registered);
+	free(ctl->join.root->seen);
 	free(ctl->join.root->wrong_secret);
 	free(ctl->join.root);
 	ctl->join.root = NULL;
@@ -56,7 +58,19 @@ void tt_bootstrap_close(struct tt_control *ctl)
 
 int tt_bootstrap_unseen(const struct tt_control *ctl)
 {
-	return ctl->nranks - 1 - ctl->join.root->seen;
+	return ctl->nranks - 1 - ctl->join.root->nseen;
+}
+
+/* A rank may be lost first, and then decline. */
+static void see(struct tt_control *ctl, int rank)
+{
+	struct tt_bootstrap *root = ctl->join.root;
+
+	if (rank >= ctl->nranks || root->seen[rank])
+		return;
+	root->seen[rank] = true;
+	root->nseen++;
+	tt_control_changed(ctl);
 }
 
 bool tt_bootstrap_lost(struct tt_control *ctl, int peer)
@@ -64,8 +78,7 @@ bool tt_bootstrap_lost(struct tt_control *ctl, int peer)
 	if (!ctl || !ctl->join.root || ctl->join.has_table || peer >= ctl->nranks ||
 	    ctl->join.root->registered[peer])
 		return false;
-	ctl->join.root->seen++;
-	tt_control_changed(ctl);
+	see(ctl, peer);
 	return true;
 }
 
@@ -221,8 +234,7 @@ bool tt_bootstrap_register(struct tt_control *ctl, struct tt_conn *conn, const u
 	    reg.from.rank != conn->peer || !reg.from.port)
 		return false;
 	r = reg.from.rank;
-	ctl->join.root->seen++;
-	tt_control_changed(ctl);
+	see(ctl, r);
 	if (ctl->broken) {
 		refuse(ctl, conn, ctl->broken, tt_control_text(ctl, &culprit));
 		return true;
@@ -266,8 +278,7 @@ bool tt_bootstrap_declined(struct tt_control *ctl, struct tt_conn *conn, const u
 	if (!tt_get_end(&r) || conn->registered)
 		return false;
 	tt_conn_end(conn);
-	ctl->join.root->seen++;
-	tt_control_changed(ctl);
+	see(ctl, conn->peer);
 	if (!ctl->join.has_table && conn->peer < ctl->nranks &&
 	    !ctl->join.root->registered[conn->peer])
 		tt_control_break(ctl, TT_REMOTE, conn->peer, 0, text, -1);

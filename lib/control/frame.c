@@ -126,7 +126,7 @@ void tt_put_frame_head(struct tt_writer *w, const struct tt_frame_head *head)
 int tt_frame_next(const uint8_t *data, size_t have, struct tt_frame_head *ret_head)
 {
 	static const uint32_t most[TT_F_KINDS] = {
-		[TT_F_REGISTER] = 4096,
+		[TT_F_REGISTER] = TT_FRAME_REGISTER,
 		[TT_F_DECLINE] = 2048,
 		[TT_F_PARENT] = 1024,
 		[TT_F_ATTACHED] = TT_FRAME_MOST,

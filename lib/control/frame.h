@@ -50,6 +50,7 @@ bool tt_get_end(const struct tt_reader *r);
 #define TT_FRAME_MOST (16u << 20)
 #define TT_FRAME_MESSAGE (64u << 10)  /* of TT_F_MESSAGE, so that other frames get in between */
 #define TT_FRAME_STATUSES (16u << 10) /* of TT_F_STATUS */
+#define TT_FRAME_REGISTER 4096        /* of TT_F_REGISTER */
 
 enum tt_frame {
 	TT_F_REGISTER = 1, /* to rank 0: this rank's settings and business card */

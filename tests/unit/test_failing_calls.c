@@ -324,74 +324,59 @@ static bool is_chosen(const struct failing_case *c)
 }
 
 /* The call after call k of a kind that is to fail: some of the calls, the first and the last among
- * them. Most allocations of OpenSSL load its algorithms: one in 13 of these is enough of all. */
-static long next_call(enum failing_kind kind, long k, long calls)
+ * them. Of all, one in 13 is enough where OpenSSL loads its algorithms, which takes all but its last
+ * 2000 allocations, and where all later calls fail too. */
+static long next_call(enum failing_kind kind, long k, long calls, bool all_later)
 {
 	long step = calls / (getenv("TUTTI_TEST_FEWER") ? 1 : 3) + 1;
 
 	if (takes_all())
-		step = kind == FAILING_OPENSSL_MEMORY && k < calls - 2000 ? 13 : 1;
+		step = all_later || (kind == FAILING_OPENSSL_MEMORY && k < calls - 2000) ? 13 : 1;
 	return k < calls && k + step > calls ? calls : k + step;
 }
 
-static void fail_each_call(enum failing_phase phase)
+static void fail_each_call(enum failing_phase phase, int victim)
 {
 	struct failing_case *c = shared_case();
+	long calls[FAILING_KINDS];
 
-	for (int victim = 0; victim < 2; victim++) {
-		long calls[FAILING_KINDS];
-
-		*c = (struct failing_case){ .phase = phase, .victim = victim };
-		run_case(c);
-		for (int i = 0; i < FAILING_KINDS; i++)
-			calls[i] = c->calls[i];
-		for (int i = 0; i < 2 * FAILING_KINDS; i++)
-			for (long k = 1; k <= calls[i / 2]; k = next_call(i / 2, k, calls[i / 2])) {
-				*c = (struct failing_case){ .phase = phase,
-							    .victim = victim,
-							    .kind = i / 2,
-							    .at = k,
-							    .all_later = i % 2 };
-				if (c->all_later && k > 1 && !takes_all())
-					break;
-				if (is_chosen(c))
-					run_case(c);
-			}
-	}
+	*c = (struct failing_case){ .phase = phase, .victim = victim };
+	run_case(c);
+	for (int i = 0; i < FAILING_KINDS; i++)
+		calls[i] = c->calls[i];
+	for (int i = 0; i < 2 * FAILING_KINDS; i++)
+		for (long k = 1; k <= calls[i / 2]; k = next_call(i / 2, k, calls[i / 2], i % 2)) {
+			*c = (struct failing_case){ .phase = phase,
+						    .victim = victim,
+						    .kind = i / 2,
+						    .at = k,
+						    .all_later = i % 2 };
+			if (c->all_later && k > 1 && !takes_all())
+				break;
+			if (is_chosen(c))
+				run_case(c);
+		}
 	munmap(c, sizeof(*c));
 }
 
 TestSuite(failing_calls, .timeout = 7200);
 
-Test(failing_calls, of_a_join)
-{
-	fail_each_call(JOIN);
-}
+#define FAILING_TESTS(name, phase)                 \
+	Test(failing_calls, of_##name##_at_rank_0) \
+	{                                          \
+		fail_each_call(phase, 0);          \
+	}                                          \
+	Test(failing_calls, of_##name##_at_rank_1) \
+	{                                          \
+		fail_each_call(phase, 1);          \
+	}
 
-Test(failing_calls, of_an_allreduce_over_shm)
-{
-	fail_each_call(ALLREDUCE_SHM);
-}
-
-Test(failing_calls, of_an_allreduce_over_tcp)
-{
-	fail_each_call(ALLREDUCE_TCP);
-}
-
-Test(failing_calls, of_messages)
-{
-	fail_each_call(MESSAGES);
-}
-
-Test(failing_calls, of_a_split)
-{
-	fail_each_call(SPLIT);
-}
-
-Test(failing_calls, of_a_shrink_after_a_death)
-{
-	fail_each_call(SHRINK);
-}
+FAILING_TESTS(a_join, JOIN)
+FAILING_TESTS(an_allreduce_over_shm, ALLREDUCE_SHM)
+FAILING_TESTS(an_allreduce_over_tcp, ALLREDUCE_TCP)
+FAILING_TESTS(messages, MESSAGES)
+FAILING_TESTS(a_split, SPLIT)
+FAILING_TESTS(a_shrink_after_a_death, SHRINK)
 
 /* ---- a checkpoint ---------------------------------------------------------------------------- */
 
