@@ -314,6 +314,12 @@ static int try_all(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
 	return rc;
 }
 
+/* The server has refused this rank: retries are pointless. */
+static int refused(const struct tt_dial_attempt *a)
+{
+	return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", a->dial->me, a->dial->rank, a->last);
+}
+
 /* Rounds until the rank turns up in this process, or a server at an address is authenticated. */
 static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
 		     struct tt_duplex *ret_duplex)
@@ -333,8 +339,7 @@ static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
 		log_wait(a, &log_ns);
 		rc = try_all(a, ret_to, &ret_duplex->tls);
 		if (rc == TT_USAGE)
-			return tt_fail(TT_REMOTE, "rank %d: rank %d: %s", dial->me, dial->rank,
-				       a->last);
+			return refused(a);
 		if (rc == TT_TIMEOUT && !a->nrunning)
 			rc = judge_round(ctl, dial, a);
 		if (rc && dial->stop && atomic_load(dial->stop))
@@ -350,7 +355,7 @@ static int try_until(struct tt_dial_attempt *a, struct tt_sock_target **ret_to,
 		else if (rc == TT_TIMEOUT)
 			rc = tt_authenticate_await(a, pause, ret_to, &ret_duplex->tls);
 		if (rc != TT_TIMEOUT)
-			return rc;
+			return rc == TT_USAGE ? refused(a) : rc;
 		pause = pause * 2 < PAUSE_MAX_NS ? pause * 2 : PAUSE_MAX_NS;
 	}
 }
