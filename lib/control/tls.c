@@ -246,6 +246,8 @@ int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], i
 	if (ERR_peek_last_error())
 		ERR_error_string_n(ERR_peek_last_error(), why, sizeof(why));
 	ERR_pop_to_mark();
+	if (context)
+		tt_openssl_renew();
 	tt_tls_context_free(context);
 	return tt_fail(TT_SYSTEM, "rank %d: OpenSSL makes no TLS 1.3 context: %s", rank, why);
 }
