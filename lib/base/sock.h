@@ -111,6 +111,8 @@ int tt_sock_recv(int fd, void *data, size_t bytes, const struct tt_patience *pat
 void tt_sock_probe(int fd);
 /* Is this errno of a connection's end a failure of the network, not of the peer? */
 bool tt_sock_is_network_error(int error);
+/* Did the peer or the network end the connection, not a failure of this host? 0: the peer closed it */
+bool tt_sock_is_remote_error(int error);
 /* Are sent bytes unacknowledged after retransmissions, or is the interface down? true with the
  * reason in text. The host of a stopped peer still acknowledges. */
 bool tt_sock_silent(int fd, char *text, size_t bytes);

@@ -35,6 +35,11 @@ bool tt_sock_is_network_error(int error)
 	       error == ENETDOWN || error == EHOSTDOWN;
 }
 
+bool tt_sock_is_remote_error(int error)
+{
+	return !error || error == ECONNRESET || error == EPIPE || tt_sock_is_network_error(error);
+}
+
 static bool is_same(const struct sockaddr_storage *a, const struct sockaddr *b)
 {
 	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)a;

@@ -125,7 +125,8 @@ static int judge(struct tt_dial_attempt *a, struct tt_authentication *one,
 	return 0;
 }
 
-/* 1: welcome | 0: not yet | TT_REMOTE: the verdict does not come, or it is a refusal | TT_SYSTEM */
+/* 1: welcome | 0: not yet | TT_REMOTE: the verdict does not come, or it is a refusal | TT_SYSTEM: also a failure
+ * of this host while it receives, since another hello would find a server that has welcomed this one */
 static int receive_verdict(struct tt_dial_attempt *a, struct tt_authentication *one)
 {
 	struct tt_verdict_message message;
@@ -134,8 +135,10 @@ static int receive_verdict(struct tt_dial_attempt *a, struct tt_authentication *
 
 	if (n < 0 && errno == EAGAIN)
 		return 0;
-	if (n < 0)
+	if (n < 0 && (errno == EBADMSG || tt_sock_is_remote_error(errno)))
 		return tt_fail(TT_REMOTE, "connection lost: %m");
+	if (n < 0)
+		return tt_fail(TT_SYSTEM, "receive the answer to a hello: %m");
 	if (n == 0)
 		return tt_fail(TT_REMOTE, "connection closed by the other side");
 	if (n != sizeof(message))

@@ -137,12 +137,6 @@ static void shrink(struct tt_writer *out)
 	out->room = OUT_ROOM;
 }
 
-/* Did the peer or the network end the connection, not a failure of this host? */
-static bool is_remote(int error)
-{
-	return !error || error == ECONNRESET || error == EPIPE || tt_sock_is_network_error(error);
-}
-
 /* Write what the kernel takes; returns the bytes. The service thread finds the end of a connection
  * that failed here when it reads from it. */
 static size_t write_some(struct tt_conn *conn, const uint8_t *data, size_t bytes)
@@ -155,7 +149,7 @@ static size_t write_some(struct tt_conn *conn, const uint8_t *data, size_t bytes
 		if (n < 0 && errno != EAGAIN) {
 			sent = bytes; /* undeliverable */
 			conn->error = errno;
-			if (!is_remote(errno))
+			if (!tt_sock_is_remote_error(errno))
 				tt_duplex_shutdown(&conn->duplex, SHUT_RDWR);
 		}
 		if (n < 0)
@@ -324,7 +318,7 @@ static void lost(struct tt_control_endpoint *ep, struct tt_conn *conn)
 		     (!conn->over && tt_bootstrap_lost(tt_endpoint_find(ep, 0), conn->peer));
 
 	end(ep, conn);
-	if (known && !conn->over && !is_remote(conn->error)) {
+	if (known && !conn->over && !tt_sock_is_remote_error(conn->error)) {
 		break_failed(ep, conn);
 		return;
 	}

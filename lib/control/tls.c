@@ -408,18 +408,35 @@ int tt_tls_impostor(const struct tt_tls *tls)
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
+/* The error number of a call of OpenSSL that failed without the socket. The first reason counts: later ones
+ * only say where it was noticed. */
+static int error_of_openssl(void)
+{
+	switch (ERR_GET_REASON(ERR_peek_error())) {
+	case ERR_R_MALLOC_FAILURE:
+		return ENOMEM;
+	case SSL_R_TLSV1_ALERT_INTERNAL_ERROR: /* the peer's, for lack of memory there */
+		return ECONNRESET;
+	default:
+		return EBADMSG;
+	}
+}
+
 ssize_t tt_tls_recv(struct tt_tls *tls, void *data, size_t bytes)
 {
 	size_t n = 0;
+	int failure = 0;
 	bool done;
 
 	tls->read_error = 0;
 	ERR_set_mark();
 	done = SSL_read_ex(tls->ssl, data, bytes, &n) == 1;
+	if (!done && !tls->read_error)
+		failure = error_of_openssl();
 	ERR_pop_to_mark();
 	if (done || (!tls->read_error && tls->ended))
 		return (ssize_t)n;
-	errno = tls->read_error ? tls->read_error : EBADMSG;
+	errno = tls->read_error ? tls->read_error : failure;
 	return -1;
 }
 
@@ -438,12 +455,12 @@ ssize_t tt_tls_send(struct tt_tls *tls, const void *data, size_t bytes)
 	if (tls->records >= REKEY_RECORDS && SSL_key_update(tls->ssl, SSL_KEY_UPDATE_NOT_REQUESTED))
 		tls->records = 0;
 	done = SSL_write_ex(tls->ssl, data, bytes, &n) == 1;
+	if (!done && !tls->write_error)
+		tls->write_error = error_of_openssl();
 	ERR_pop_to_mark();
 	tls->records += done;
 	if (done)
 		return (ssize_t)n;
-	if (!tls->write_error)
-		tls->write_error = EBADMSG;
 	errno = tls->write_error;
 	return -1;
 }

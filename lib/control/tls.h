@@ -52,7 +52,7 @@ bool tt_tls_answered(const struct tt_tls *tls);
 int tt_tls_impostor(const struct tt_tls *tls);
 
 /* As recv and send with MSG_DONTWAIT, without SIGPIPE; errno EBADMSG: somebody on the way has
- * changed or added bytes. A send that returned EAGAIN is repeated with the same bytes first. */
+ * changed or added bytes; ENOMEM: OpenSSL has no memory, and the session ends. A send that returned EAGAIN is repeated with the same bytes first. */
 ssize_t tt_tls_recv(struct tt_tls *tls, void *data, size_t bytes);
 ssize_t tt_tls_send(struct tt_tls *tls, const void *data, size_t bytes);
 /* May tt_tls_recv read more from the socket than the message that it returns? At first not: a data
