@@ -89,12 +89,12 @@ _Static_assert(sizeof(struct tt_cuprop) == 32 && sizeof(struct tt_cuaccess) == 1
 	       "the driver's sizes");
 
 /* One entry of cuStreamBatchMemOp: 48 bytes. */
-enum { TT_CU_WAIT_32 = 1, TT_CU_WRITE_32 = 2 };
-enum { TT_CU_WAIT_GEQ = 0, TT_CU_WAIT_EQ = 1 };
+enum { TT_CU_WAIT_32 = 1, TT_CU_WRITE_32 = 2, TT_CU_WAIT_64 = 4 };
+enum { TT_CU_WAIT_GEQ = 0, TT_CU_WAIT_EQ = 1, TT_CU_WAIT_AND = 2 };
 struct tt_cumemop {
 	int operation;
 	tt_cuptr address;
-	uint64_t value; /* the low half counts */
+	uint64_t value; /* of operations on 32 bits the low half counts */
 	unsigned flags;
 	tt_cuptr alias;
 	uint64_t pad;

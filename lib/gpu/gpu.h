@@ -22,6 +22,13 @@ struct tuttiComm;
 struct tt_staging_buffer;
 struct tt_gpu_program;
 
+/* An IPC buffer and the host words of its rank, as mapped by a rank. */
+struct tt_ipc_mapping {
+	tt_cuptr at, words_at;           /* as the device accesses them */
+	size_t bytes;                    /* to unmap; 0: of this process, not mapped anew */
+	struct tt_dev_host_words *words; /* to unmap, if bytes */
+};
+
 struct tt_gpu {
 	struct tuttiComm *comm;
 	const struct tt_cuda *cu;
@@ -36,7 +43,6 @@ struct tt_gpu {
 	bool kernels;        /* all ranks map each other's IPC buffers */
 	bool kernels_wait;   /* kernels of the ranks may wait for each other */
 	bool kernel_barrier; /* and reach the buffers of all ranks */
-	bool streams_wait;   /* streams may wait: each rank has a connection for ending the waits */
 	uint32_t devices;    /* of different UUIDs that the ranks use */
 	uint32_t blocks;     /* of a kernel that waits for peers, at most */
 
@@ -45,9 +51,8 @@ struct tt_gpu {
 	const struct tt_kernels *k;
 	char refusal[256]; /* why this rank cannot use kernels, "": it can */
 	struct tt_ipc_buffer *ipc;
-	tt_cuptr ipc_at[TT_DEV_RANKS];     /* every rank's IPC buffer, as mapped by this rank */
-	size_t mapped_bytes[TT_DEV_RANKS]; /* bytes to unmap, 0: none */
-	bool by_fd;                        /* IPC buffers are shared by descriptor */
+	struct tt_ipc_mapping map[TT_DEV_RANKS]; /* every rank's IPC buffer */
+	bool by_fd;                              /* IPC buffers are shared by descriptor */
 
 	/* plans that have run on the device (gpu_plan.c), each one allocation */
 	struct tt_gpu_program *programs;
@@ -134,7 +139,7 @@ int tt_gpu_watch(struct tt_gpu *d);
 void tt_gpu_unwatch(struct tt_gpu *d);
 void tt_gpu_take_report(struct tuttiComm *comm);
 
-/* ipc_buffer.c: device memory of one rank that its peers map. Thread: any. */
+/* ipc_buffer.c: device memory and host words of one rank that its peers map. Thread: any. */
 struct tt_ipc_buffer {
 	struct tt_ipc_buffer *next;
 	enum { TT_IPC_BUFFER_USED, TT_IPC_BUFFER_UNUSED, TT_IPC_BUFFER_RETIRED } use;
@@ -143,12 +148,13 @@ struct tt_ipc_buffer {
 	tt_cuptr at;
 	size_t bytes;
 	struct tt_cuipc handle;
-	bool shareable;               /* handle is valid */
-	int fd;                       /* descriptor of the memory, -1: none */
-	struct tt_dev_report *report; /* pinned host memory */
-	tt_cuptr report_at;           /* the report as the device sees it */
+	bool shareable; /* handle is valid */
+	int fd;         /* descriptor of the memory, -1: none */
+	struct tt_dev_host_words *words;
+	tt_cuptr words_at; /* as the device accesses them */
+	int words_fd;
 };
-/* Takes an unused buffer of this context or allocates one; `stream` zeroes its signal words.
+/* Takes an unused buffer of this context or allocates one, with host words of zero; `stream` zeroes its signal words.
  * 0 | TT_CUDA | TT_SYSTEM */
 int tt_ipc_buffer_take(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
 		       tt_custream stream, struct tt_ipc_buffer **ret_buffer);
@@ -158,19 +164,30 @@ void tt_ipc_buffer_give(struct tt_ipc_buffer *buffer);
 void tt_ipc_buffer_retire(struct tt_ipc_buffer *buffer);
 /* The record by which peers map a buffer; sent in an exchange among all ranks. */
 struct tt_ipc_record {
-	uint64_t process, at, ctx, bytes;
+	uint64_t process, at, ctx, bytes, words;
 	int32_t device;
 	uint32_t ok;
 	struct tt_cuipc handle;
 };
 void tt_ipc_buffer_describe(const struct tt_ipc_buffer *buffer, struct tt_ipc_record *ret_record);
-/* Maps a peer's buffer. fd: descriptor of the peer's buffer if by_fd, else -1. *ret_mapped: bytes
- * for tt_ipc_buffer_unmap, 0: none. 0 | TT_CUDA (also for a record with impossible values) */
+/* Descriptors of a rank that is another process: of its host words; of its buffer if by_fd, else -1 */
+struct tt_ipc_fds {
+	int words, buffer;
+};
+/* Maps a peer's buffer and host words. 0 | TT_SYSTEM | TT_CUDA (also for a record with impossible values) */
 int tt_ipc_buffer_map(const struct tt_cuda *cu, int device, const struct tt_ipc_record *record,
-		      bool by_fd, int fd, tt_cuptr *ret_at, size_t *ret_mapped);
-void tt_ipc_buffer_unmap(const struct tt_cuda *cu, tt_cuptr at, size_t mapped, bool by_fd);
+		      bool by_fd, struct tt_ipc_fds fds, struct tt_ipc_mapping *ret_map);
+void tt_ipc_buffer_unmap(const struct tt_cuda *cu, struct tt_ipc_mapping *map, bool by_fd);
 /* A random identifier of this process. */
 uint64_t tt_ipc_buffer_process(void);
+
+/* ipc_words.c: make: host words of this rank, with a descriptor; open: map a peer's; close: end a mapping. 0 |
+ * TT_SYSTEM | TT_CUDA */
+int tt_ipc_words_make(const struct tt_cuda *cu, int *ret_fd, struct tt_dev_host_words **ret_words,
+		      tt_cuptr *ret_at);
+int tt_ipc_words_open(const struct tt_cuda *cu, int fd, struct tt_dev_host_words **ret_words,
+		      tt_cuptr *ret_at);
+void tt_ipc_words_close(const struct tt_cuda *cu, struct tt_dev_host_words *words);
 
 /* ipc_fd.c: CUDA's virtual memory. make: memory of the current device, with a descriptor; open: map
  * a peer's; access: let another device of this process access a mapping; unmap: end a mapping.
@@ -182,7 +199,7 @@ int tt_vmm_access(const struct tt_cuda *cu, int device, tt_cuptr at, size_t byte
 void tt_vmm_unmap(const struct tt_cuda *cu, tt_cuptr at, size_t bytes);
 
 /* ipc_fd.c: the exchange of descriptors among ranks. All ranks open a socket and send each other
- * its address; each sends its descriptor; after a second exchange (a barrier) each collects. open,
+ * its address; each sends its descriptors; after a second exchange (a barrier) each collects. open,
  * send: 0 | TT_SYSTEM */
 struct tt_fd_address {
 	uint64_t name, token;
@@ -190,10 +207,10 @@ struct tt_fd_address {
 struct tt_fd_exchange {
 	int socket;
 	struct tt_fd_address address;
-	int fd[TT_DEV_RANKS];
+	struct tt_ipc_fds of[TT_DEV_RANKS];
 };
 int tt_fd_exchange_open(struct tt_fd_exchange *exchange);
-int tt_fd_exchange_send(int rank, int peer, const struct tt_fd_address *to, int fd);
+int tt_fd_exchange_send(int rank, int peer, const struct tt_fd_address *to, struct tt_ipc_fds fds);
 void tt_fd_exchange_collect(struct tt_fd_exchange *exchange);
 void tt_fd_exchange_close(struct tt_fd_exchange *exchange);
 

@@ -46,19 +46,11 @@ static int classify(const struct tt_request *r, struct tt_gpu_call *ret)
 			      &ret->out_id);
 }
 
-/* A stream that waits for other ranks holds up its connection, and only another one can end the wait
- * (gpu_watchdog.c). */
-static bool needs_waits_of_streams(const struct tt_gpu_call *call)
-{
-	return !call->request->comm->gpu->kernels_wait || tt_gpu_plan_takes(call->request);
-}
-
 static bool uses_kernels(const struct tt_gpu_call *call)
 {
 	const struct tt_gpu *d = call->request->comm->gpu;
 
 	return d && d->kernels && call->request->collective != TT_SENDRECV &&
-	       (d->streams_wait || !needs_waits_of_streams(call)) &&
 	       (call->in_device || call->out_device) && call->in_device == (call->in_bytes > 0) &&
 	       call->out_device == (call->out_bytes > 0);
 }

@@ -106,14 +106,13 @@ int tt_gpu_launch_alone(const struct tt_request *request, struct tt_dev_job *job
 			tt_custream stream);
 /* A barrier among the streams of all ranks, in two halves. signal: a job sets the word of this rank at
  * each peer when it is done; await_signals: the stream waits for the words of all peers. word:
- * TT_DEV_WORD of the array's first */
+ * TT_DEV_ARRIVED, BETWEEN or FINISHED */
 void tt_gpu_signal(struct tt_dev_job *job, uint32_t word);
 int tt_gpu_await_signals(tuttiComm_t comm, uint32_t word, tt_custream stream);
-tt_cuptr tt_gpu_word(tt_cuptr signals, uint32_t word);
-/* Operations on signal words for a batch. write: set a word; take: wait for a word of this rank to
- * become 1 and clear it (two operations: returns 2); batch: put operations on a stream */
+/* Operations for a batch. write: set 32 bits; take: wait for a word of this rank's stream to be set and
+ * clear it (two operations: returns 2); batch: put operations on a stream */
 void tt_gpu_op_write(struct tt_cumemop *op, tt_cuptr at, uint32_t value);
-unsigned tt_gpu_ops_take(struct tt_cumemop ops[2], tt_cuptr at);
+unsigned tt_gpu_ops_take(const struct tt_gpu *d, uint32_t word, struct tt_cumemop ret_ops[2]);
 int tt_gpu_batch(struct tt_gpu *d, unsigned n, struct tt_cumemop *ops, tt_custream stream);
 
 /* gpu_ordered.c: run a call by kernels that wait for no peer; streams wait between them. 0 |
@@ -122,8 +121,8 @@ int tt_gpu_run_ordered(const struct tt_gpu_call *call, const struct tt_dev_job *
 		       tt_custream stream);
 
 /* gpu_program.c: the steps of a plan in an order in which streams can run them. A message has a
- * slot in the IPC buffer of its sender (the rank in ref; for `to` this rank) and a signal word in
- * the IPC buffer of its receiver. */
+ * slot in the IPC buffer of its sender (the rank in ref; for `to` this rank) and a word among the
+ * host words of its receiver. */
 struct tt_gpu_operand {
 	tt_ref ref;
 	uint32_t slot, word;

@@ -59,9 +59,11 @@ void tt_gpu_job(const struct tt_gpu_call *call, uint8_t algorithm, struct tt_dev
 				     .count = r->count };
 
 	memset(job, 0, sizeof(*job));
-	for (int p = 0; p < c->nranks; p++)
-		job->signals[p] = d->ipc_at[p];
-	job->report = d->ipc->report_at;
+	for (int p = 0; p < c->nranks; p++) {
+		job->signals[p] = d->map[p].at;
+		job->host_words[p] = d->map[p].words_at;
+	}
+	job->report = d->ipc->words_at;
 	job->limit_ns = c->settings.timeout_ms * 1000000ull;
 	job->rank = (uint32_t)c->rank;
 	job->nranks = (uint32_t)c->nranks;

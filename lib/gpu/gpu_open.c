@@ -3,12 +3,15 @@
  * closed with the communicator
  *
  * Called by comm through the table tt_accelerator (comm/accelerator.h). The ranks agree on kernels
- * in four exchanges:
- *   0  whether any rank's driver must compile the kernels, for which exchange 1 waits longer
- *   1  the record of each rank's IPC buffer
+ * in these exchanges:
+ *   0  the ranks' processes; whether any rank's driver must compile the kernels, for which exchange 1
+ *      waits longer
+ *   1  the record of each rank's IPC buffer; then processes send each other descriptors, with an
+ *      exchange as a barrier behind
  *   2  whether each rank could read the others' buffers (a kernel copies a probe value, which is
  *      compared) and write into them
- *   3  whether each rank found the values that the others wrote
+ *   3  whether each rank found the values that the others wrote, and the words that their kernels set
+ *      in its host words, and its stream waited for these words
  * A single failure means no kernels for all ranks, and is no error: calls on device memory then go
  * through pinned host memory (gpu_staging.c).
  */
@@ -18,7 +21,7 @@
 
 #include "comm/accelerator.h"
 #include "comm/comm.h"
-#include "gpu/gpu.h"
+#include "gpu/gpu_call.h"
 
 /* Streams share a few connections to the device (CUDA_DEVICE_MAX_CONNECTIONS), whatever their
  * priorities. Work that waits in a connection holds up all work behind it. The highest priority only
@@ -98,9 +101,8 @@ struct peer_record {
 	struct tt_fd_address fd_address;
 	/* A number means a device in one process only: CUDA_VISIBLE_DEVICES renumbers them. */
 	struct tt_cuuuid device;
-	int32_t blocks;      /* available on the device for kernels that wait */
-	int32_t connections; /* of the driver to the device, for the process */
-	uint32_t ok;         /* the rank's own verdict so far */
+	int32_t blocks; /* available on the device for kernels that wait */
+	uint32_t ok;    /* the rank's own verdict so far */
 	uint32_t compiles;
 	uint64_t probe; /* value that peers must read in its IPC buffer */
 };
@@ -137,7 +139,7 @@ static int prepare(struct tt_gpu *d, struct peer_record *mine)
 	if (rc || (rc = tt_ipc_buffer_take(d->cu, d->ctx, d->device, d->by_fd, d->own, &d->ipc)))
 		return rc;
 	job.signals[0] = d->ipc->at;
-	job.report = d->ipc->report_at;
+	job.report = d->ipc->words_at;
 	for (int t = 0; !rc && t < tuttiNumTypes; t++)
 		rc = d->cu->launch(d->k->fn[t], 1, 1, 1, TT_DEV_THREADS, 1, 1, 0, d->own, params,
 				   NULL);
@@ -150,11 +152,10 @@ static int prepare(struct tt_gpu *d, struct peer_record *mine)
 				    d->device);
 	tt_ipc_buffer_describe(d->ipc, &mine->ipc);
 	mine->blocks = tt_kernels_available(d->k);
-	mine->connections = tt_gpu_connections();
 	return 0;
 }
 
-/* A kernel copies 8 bytes, then sets this rank's word at a peer if signal_to has the peer. */
+/* A kernel copies 8 bytes, then sets this rank's word of a peer if signal_to has the peer. */
 static int copy_by_kernel(struct tt_gpu *d, int peer, tt_cuptr to, tt_cuptr from,
 			  uint32_t signal_to)
 {
@@ -163,46 +164,47 @@ static int copy_by_kernel(struct tt_gpu *d, int peer, tt_cuptr to, tt_cuptr from
 				  .rank = (uint32_t)me,
 				  .way = TT_DEV_ALONE,
 				  .npieces = 1,
-				  .report = d->ipc->report_at,
+				  .report = d->ipc->words_at,
 				  .in[0] = from,
 				  .out[0] = to,
 				  .piece[0] = { .from = 1, .to = 1, .bytes = 8 },
 				  .signal_to = signal_to,
-				  .signal_word = TT_DEV_WORD(arrived, me) };
+				  .signal_word = (uint32_t)(TT_DEV_ARRIVED + me) };
 	void *params[] = { &job };
 
 	job.signals[me] = d->ipc->at;
-	job.signals[peer] = d->ipc_at[peer];
+	job.signals[peer] = d->map[peer].at;
+	job.host_words[peer] = d->map[peer].words_at;
 	return d->cu->launch(d->k->fn[tuttiUint8], 1, 1, 1, TT_DEV_THREADS, 1, 1, 0, d->own, params,
 			     NULL);
 }
 
 /* A kernel copies the peer's probe to this rank, another copies this rank's answer to the peer and
- * sets a signal word there, as calls will do. */
+ * sets a word of the peer's stream, as calls will do. */
 static int exchange_probes(struct tt_gpu *d, int peer, uint64_t answer, uint64_t *ret_read)
 {
 	tt_cuptr here = d->ipc->at + TT_DEV_STAGED_AT;
-	int rc = copy_by_kernel(d, peer, here, probe_at(d->ipc_at[peer], peer), 0);
+	int rc = copy_by_kernel(d, peer, here, probe_at(d->map[peer].at, peer), 0);
 
 	if (!rc)
 		rc = copy_back(d, ret_read, here, sizeof(*ret_read));
 	if (!rc)
 		rc = d->cu->htod_async(here, &answer, sizeof(answer), d->own);
 	if (!rc)
-		rc = copy_by_kernel(d, peer, probe_at(d->ipc_at[peer], d->comm->rank), here,
+		rc = copy_by_kernel(d, peer, probe_at(d->map[peer].at, d->comm->rank), here,
 				    1u << peer);
 	return rc ? rc : d->cu->stream_synchronize(d->own);
 }
 
-static int probe_peer(struct tt_gpu *d, int peer, const struct peer_record *record, int fd)
+static int probe_peer(struct tt_gpu *d, int peer, const struct peer_record *record,
+		      struct tt_ipc_fds fds)
 {
 	tuttiComm_t c = d->comm;
 	uint64_t read = 0;
-	int rc = tt_ipc_buffer_map(d->cu, d->device, &record->ipc, d->by_fd, fd, &d->ipc_at[peer],
-				   &d->mapped_bytes[peer]);
+	int rc = tt_ipc_buffer_map(d->cu, d->device, &record->ipc, d->by_fd, fds, &d->map[peer]);
 
 	if (rc)
-		return tt_fail(rc, "rank %d's device memory: %s", peer, tt_error_text());
+		return tt_fail(rc, "rank %d's memory: %s", peer, tt_error_text());
 	rc = exchange_probes(d, peer, probe_of(record->probe, c->rank), &read);
 	if (rc)
 		return tt_cuda_fail(rc, "rank %d: read and write rank %d's device memory", c->rank,
@@ -215,30 +217,35 @@ static int probe_peer(struct tt_gpu *d, int peer, const struct peer_record *reco
 	return 0;
 }
 
-/* Are all answers and signals of the peers here? Clears the signals. */
+static bool is_set(const struct tt_gpu *d, int word)
+{
+	return __atomic_load_n(&d->ipc->words->stream[word].set, __ATOMIC_ACQUIRE);
+}
+
+/* Are all answers and signals of the peers here? The stream clears the signals, as in calls. */
 static int check_probes(struct tt_gpu *d, uint64_t probe)
 {
-	tt_cuptr arrived = d->ipc->at + offsetof(struct tt_dev_signals, arrived);
-	uint32_t signal[TT_DEV_RANKS];
 	uint64_t answer[TT_DEV_RANKS];
 	tuttiComm_t c = d->comm;
 	int rc = copy_back(d, answer, probe_at(d->ipc->at, 0), sizeof(answer));
 
-	if (!rc)
-		rc = copy_back(d, signal, arrived, sizeof(signal));
-	if (!rc)
-		rc = d->cu->memset8_async(arrived, 0, sizeof(signal), d->own);
-	if (!rc)
-		rc = d->cu->stream_synchronize(d->own);
 	if (rc)
 		return tt_cuda_fail(rc, "rank %d: read its own device memory", c->rank);
 	for (int p = 0; p < c->nranks; p++)
-		if (p != c->rank && (answer[p] != probe_of(probe, p) || signal[p] != 1))
+		if (p != c->rank &&
+		    (answer[p] != probe_of(probe, p) || !is_set(d, TT_DEV_ARRIVED + p)))
 			return tt_fail(
 				TT_CUDA,
-				"rank %d: the probe that rank %d wrote into this rank's device memory did not arrive",
+				"rank %d: the probe that rank %d wrote into this rank's memory did not arrive",
 				c->rank, p);
-	return 0;
+	rc = tt_gpu_await_signals(c, TT_DEV_ARRIVED, d->own);
+	if (!rc && (rc = d->cu->stream_synchronize(d->own)))
+		rc = tt_cuda_fail(rc, "rank %d: wait for its host words", c->rank);
+	for (int p = 0; p < c->nranks && !rc; p++)
+		if (is_set(d, TT_DEV_ARRIVED + p))
+			rc = tt_fail(TT_CUDA, "rank %d: a stream does not reset host words",
+				     c->rank);
+	return rc;
 }
 
 /* The time in which a driver compiles the kernels, one device after the other, at most */
@@ -266,16 +273,28 @@ static int all_agree(tuttiComm_t c, struct peer_record *mine, struct peer_record
 	return all_agree_within(c, mine, all, rc, 0, ret_yes);
 }
 
+/* Are ranks in several processes, which share memory by descriptors? */
+static bool are_processes(tuttiComm_t c, const struct peer_record *all)
+{
+	bool several = false;
+
+	for (int p = 0; p < c->nranks; p++)
+		several |= all[p].ipc.process != all[0].ipc.process;
+	return several;
+}
+
 /* Exchanges 0 and 1. Ranks whose driver need not compile wait for the others; the deadline of the
- * join starts again behind that. rc: this rank's result so far */
-static int load_all(struct tt_gpu *d, struct peer_record *mine, struct peer_record *all, int rc,
-		    bool *ret_yes)
+ * join starts again behind that. */
+static int load_all(struct tt_gpu *d, struct tt_fd_exchange *fds, struct peer_record *mine,
+		    struct peer_record *all, bool *ret_yes)
 {
 	tuttiComm_t c = d->comm;
 	uint32_t compiling = 0;
+	int rc;
 
+	mine->ipc.process = tt_ipc_buffer_process();
 	mine->compiles = tt_kernels_must_compile(d->cu, d->ctx, d->device);
-	rc = all_agree(c, mine, all, rc, ret_yes);
+	rc = all_agree(c, mine, all, 0, ret_yes);
 	if (rc || !*ret_yes)
 		return rc;
 	for (int r = 0; r < c->nranks; r++)
@@ -284,7 +303,10 @@ static int load_all(struct tt_gpu *d, struct peer_record *mine, struct peer_reco
 		tt_log(TT_LOG_WARN,
 		       "rank %d: the driver compiles the GPU kernels, which have no machine code for device %d, maybe for minutes; the driver keeps the result (CUDA_CACHE_PATH)",
 		       c->rank, d->device);
-	rc = all_agree_within(c, mine, all, prepare(d, mine), compiling ? COMPILE_MS : 0, ret_yes);
+	rc = are_processes(c, all) ? tt_fd_exchange_open(fds) : 0;
+	mine->fd_address = fds->address;
+	rc = rc ? rc : prepare(d, mine);
+	rc = all_agree_within(c, mine, all, rc, compiling ? COMPILE_MS : 0, ret_yes);
 	if (!rc && compiling)
 		c->setup_deadline_ns = tt_deadline_ns(c->settings.timeout_ms);
 	return rc;
@@ -298,7 +320,7 @@ static void reserve_blocks(struct tt_gpu *d, const struct peer_record *all)
 {
 	int n = d->comm->nranks;
 
-	d->kernel_barrier = d->streams_wait = true;
+	d->kernel_barrier = true;
 	d->devices = 0;
 	d->blocks = TT_DEV_BLOCKS;
 	for (int r = 0; r < n; r++) {
@@ -313,7 +335,6 @@ static void reserve_blocks(struct tt_gpu *d, const struct peer_record *all)
 		most = (uint32_t)all[r].blocks / 2 / sharing;
 		d->kernel_barrier &= most && all[r].ipc.process == all[0].ipc.process;
 		d->devices += !before;
-		d->streams_wait &= all[r].connections > 1;
 		if (most < d->blocks)
 			d->blocks = most;
 	}
@@ -338,61 +359,66 @@ static void warn_of_connections(const struct tt_gpu *d)
 static void unmap_peers(struct tt_gpu *d)
 {
 	for (int p = 0; p < TT_DEV_RANKS; p++)
-		if (d->mapped_bytes[p]) {
-			tt_ipc_buffer_unmap(d->cu, d->ipc_at[p], d->mapped_bytes[p], d->by_fd);
-			d->mapped_bytes[p] = 0;
-		}
+		tt_ipc_buffer_unmap(d->cu, &d->map[p], d->by_fd);
 }
 
-/* Sends this rank's descriptor to all peers; after the exchange all descriptors have arrived. */
+/* Sends this rank's descriptors to all peers; after the exchange all descriptors have arrived. */
 static int swap_descriptors(struct tt_gpu *d, struct tt_fd_exchange *fds, struct peer_record *mine,
 			    struct peer_record *all, bool *ret_yes)
 {
+	struct tt_ipc_fds own = { d->ipc->words_fd, d->ipc->fd };
 	tuttiComm_t c = d->comm;
 	int rc = 0;
 
 	for (int p = 0; p < c->nranks && !rc; p++)
 		if (all[p].ipc.process != tt_ipc_buffer_process())
-			rc = tt_fd_exchange_send(c->rank, p, &all[p].fd_address, d->ipc->fd);
+			rc = tt_fd_exchange_send(c->rank, p, &all[p].fd_address, own);
 	rc = all_agree(c, mine, all, rc, ret_yes);
 	tt_fd_exchange_collect(fds);
 	return rc;
 }
 
-/* Maps all IPC buffers and tries them by copies. *ret_yes: every rank reads and writes every
- * peer's. */
-static int map_all(struct tt_gpu *d, struct tt_fd_exchange *fds, struct peer_record *all,
-		   bool *ret_yes)
+static int map_and_probe(struct tt_gpu *d, struct tt_fd_exchange *fds, struct peer_record *all,
+			 bool *ret_yes)
 {
 	struct peer_record mine = { .ok = 0 };
 	tuttiComm_t c = d->comm;
-	int rc = d->by_fd ? tt_fd_exchange_open(fds) : 0;
+	int rc = load_all(d, fds, &mine, all, ret_yes);
 
-	mine.fd_address = fds->address;
-	rc = load_all(d, &mine, all, rc, ret_yes);
-	if (!rc && *ret_yes && d->by_fd)
+	if (!rc && *ret_yes && are_processes(c, all))
 		rc = swap_descriptors(d, fds, &mine, all, ret_yes);
 	if (rc || !*ret_yes)
 		return rc;
-	d->ipc_at[c->rank] = d->ipc->at;
+	d->map[c->rank] = (struct tt_ipc_mapping){ d->ipc->at, d->ipc->words_at, 0, NULL };
 	for (int p = 0; !rc && p < c->nranks; p++)
-		rc = p == c->rank ? 0 : probe_peer(d, p, &all[p], fds->fd[p]);
+		rc = p == c->rank ? 0 : probe_peer(d, p, &all[p], fds->of[p]);
 	rc = all_agree(c, &mine, all, rc, ret_yes);
 	if (rc || !*ret_yes)
 		return rc;
 	return all_agree(c, &mine, all, check_probes(d, mine.probe), ret_yes);
 }
 
+/* Maps all IPC buffers and tries them by copies. *ret_yes: every rank reads and writes every
+ * peer's. */
+static int map_all(struct tt_gpu *d, struct peer_record *all, bool *ret_yes)
+{
+	struct tt_fd_exchange fds = { .socket = -1 };
+	int rc;
+
+	memset(fds.of, -1, sizeof(fds.of));
+	rc = map_and_probe(d, &fds, all, ret_yes);
+	tt_fd_exchange_close(&fds);
+	return rc;
+}
+
 /* The second attempt, by descriptors: ranks are processes, and IPC handles failed. */
 static int map_all_by_fd(struct tt_gpu *d, struct peer_record *all, bool *ret_yes)
 {
-	struct tt_fd_exchange fds = { .socket = -1 };
-	bool processes = false; /* ranks are in several processes */
-	int rc;
+	bool prepared = false;
 
 	for (int p = 0; p < d->comm->nranks; p++)
-		processes |= all[p].ipc.ok && all[p].ipc.process != all[0].ipc.process;
-	if (!processes)
+		prepared |= all[p].ipc.ok;
+	if (!prepared || !are_processes(d->comm, all))
 		return 0;
 	if (d->refusal[0])
 		tt_log(TT_LOG_INFO, "rank %d: no IPC handles: %s", d->comm->rank, d->refusal);
@@ -402,10 +428,7 @@ static int map_all_by_fd(struct tt_gpu *d, struct peer_record *all, bool *ret_ye
 		tt_ipc_buffer_give(d->ipc);
 	d->ipc = NULL;
 	d->by_fd = true;
-	memset(fds.fd, -1, sizeof(fds.fd));
-	rc = map_all(d, &fds, all, ret_yes);
-	tt_fd_exchange_close(&fds);
-	return rc;
+	return map_all(d, all, ret_yes);
 }
 
 /* The first rank that cannot use kernels warns, once in a process; the others inform. */
@@ -426,9 +449,8 @@ static void log_refusal(const struct tt_gpu *d, const struct peer_record *all)
 
 static int agree_on_kernels(tuttiComm_t c, struct peer_record *all)
 {
-	struct tt_fd_exchange none = { .socket = -1 };
 	struct tt_gpu *d = c->gpu;
-	int rc = map_all(d, &none, all, &d->kernels);
+	int rc = map_all(d, all, &d->kernels);
 
 	if (!rc && !d->kernels)
 		rc = map_all_by_fd(d, all, &d->kernels);

@@ -6,7 +6,7 @@
  * each chunk
  *   1  a job copies this rank's input to its IPC buffer, where peers read, and posts the signature
  *      of the call to the peers
- *   2  stream barrier: the job sets a signal word of each peer, the stream waits for a word of each
+ *   2  stream barrier: the job sets a word of each peer, the stream waits for a word of each
  *   3  a job reads this rank's share from the IPC buffers into its output; a large allreduce
  *      instead sums one part, passes a stream barrier and gathers the parts
  *   4  stream barrier, so that no rank overwrites bytes that others still read
@@ -39,7 +39,7 @@ static int run(struct ordered *o, struct tt_dev_job *job)
 	return tt_gpu_launch_alone(o->call->request, job, o->stream);
 }
 
-/* Runs a job, then a barrier. word: TT_DEV_WORD of the barrier's first word */
+/* Runs a job, then a barrier. word: TT_DEV_ARRIVED, BETWEEN or FINISHED */
 static int run_and_meet(struct ordered *o, struct tt_dev_job *job, uint32_t word)
 {
 	int rc;
@@ -56,11 +56,11 @@ static int post_input(struct ordered *o)
 	uint32_t me = job.rank;
 
 	job.flags = (o->base.flags & TT_DEV_SCALES) | TT_DEV_POSTS | (o->at ? 0 : TT_DEV_BEGINS);
-	job.out[me] = o->d->ipc_at[me] + TT_DEV_STAGED_AT;
+	job.out[me] = o->d->map[me].at + TT_DEV_STAGED_AT;
 	if (o->call->in_bytes)
 		for (uint32_t q = 0; q < (tt_gpu_has_parts(r) ? job.nranks : 1); q++)
 			add(&job, 1u << me, q * o->bytes + o->at, q * o->chunk, o->chunk);
-	return run_and_meet(o, &job, TT_DEV_WORD(arrived, 0));
+	return run_and_meet(o, &job, TT_DEV_ARRIVED);
 }
 
 /* A job with the IPC buffers of all ranks as inputs and this rank's output buffer as output */
@@ -70,7 +70,7 @@ static struct tt_dev_job pulling(const struct ordered *o, uint64_t buffer_at)
 
 	job.flags = (o->base.flags & TT_DEV_DIVIDES) | TT_DEV_CHECKS;
 	for (uint32_t p = 0; p < job.nranks; p++)
-		job.in[p] = o->d->ipc_at[p] + buffer_at;
+		job.in[p] = o->d->map[p].at + buffer_at;
 	return job;
 }
 
@@ -90,13 +90,13 @@ static int in_two_steps(struct ordered *o, uint32_t ends)
 	uint32_t me = sum.rank;
 	int rc;
 
-	sum.out[me] = o->d->ipc_at[me] + TT_DEV_RESULT_AT;
+	sum.out[me] = o->d->map[me].at + TT_DEV_RESULT_AT;
 	add(&sum, (1u << sum.nranks) - 1, o->unit * me, 0, part_bytes(o, me));
-	rc = run_and_meet(o, &sum, TT_DEV_WORD(between, 0));
+	rc = run_and_meet(o, &sum, TT_DEV_BETWEEN);
 	for (uint32_t p = 0; p < collect.nranks; p++)
 		add(&collect, 1u << p, 0, o->at + o->unit * p, part_bytes(o, p));
 	collect.flags = ends;
-	return rc ? rc : run_and_meet(o, &collect, TT_DEV_WORD(finished, 0));
+	return rc ? rc : run_and_meet(o, &collect, TT_DEV_FINISHED);
 }
 
 static int pull(struct ordered *o, uint32_t ends)
@@ -120,7 +120,7 @@ static int pull(struct ordered *o, uint32_t ends)
 		for (uint32_t p = 0; p < job.nranks; p++)
 			add(&job, 1u << p, r->collective == TT_ALLTOALL ? o->chunk * job.rank : 0,
 			    p * o->bytes + o->at, o->chunk);
-	return run_and_meet(o, &job, TT_DEV_WORD(finished, 0));
+	return run_and_meet(o, &job, TT_DEV_FINISHED);
 }
 
 static int do_chunk(struct ordered *o)

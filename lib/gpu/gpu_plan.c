@@ -1,6 +1,6 @@
 /*
- * gpu_plan.c - any plan on device memory: steps are kernels of one stream, messages are signal
- * words that streams wait for
+ * gpu_plan.c - any plan on device memory: steps are kernels of one stream, messages are words
+ * that streams wait for
  *
  * Called by gpu_call.c where the user named an algorithm with another order of operations than the
  * kernels have. gpu_program.c has put the steps in order. Blocks are cut as on the host and every
@@ -9,8 +9,8 @@
  * sends, a slot each; the plan's scratch; the output of a rank that returns none; inputs that are
  * scaled first. A tile runs in three phases:
  *   1  a job posts the signature of the call to the peers; stream barrier; a job scales inputs
- *   2  the steps: wait for and clear the signal words of the received messages, run the kernel, which
- *      sets the signal word of the message that it sends
+ *   2  the steps: wait for and clear the words of the received messages, run the kernel, which
+ *      sets the word of the message that it sends
  *   3  stream barrier, so that no rank overwrites bytes that others still read
  * No kernel waits, so ranks may be threads or processes and may share a GPU.
  */
@@ -84,7 +84,7 @@ int tt_gpu_plan_program(const struct tt_request *r, const struct tt_gpu_program 
 
 static tt_cuptr slot(const struct plan_walk *w, int rank, uint32_t number)
 {
-	return w->d->ipc_at[rank] + TT_DEV_STAGED_AT + number * w->b.tile_bytes;
+	return w->d->map[rank].at + TT_DEV_STAGED_AT + number * w->b.tile_bytes;
 }
 
 /* Address of the tile of block `index` in one of this rank's buffers */
@@ -170,7 +170,7 @@ static int run_blocks(struct plan_walk *w, const struct tt_gpu_act *a, uint32_t 
 	job.npieces = piece->to != 0;
 	if (signals) {
 		job.signal_to = 1u << tt_ref_index(a->to.ref);
-		job.signal_word = TT_DEV_WORD(message, a->to.word);
+		job.signal_word = TT_DEV_MESSAGE + a->to.word;
 	}
 	return job.npieces ? tt_gpu_launch_alone(w->request, &job, w->stream) : 0;
 }
@@ -189,9 +189,8 @@ static int run_act(struct plan_walk *w, const struct tt_gpu_act *a)
 		return 0;
 	for (int i = 0; i < a->nsrc && !rc; i++) {
 		if (tt_ref_buf(a->src[i].ref) == TT_WIRE)
-			w->nops += tt_gpu_ops_take(
-				&w->op[w->nops],
-				tt_gpu_word(w->d->ipc->at, TT_DEV_WORD(message, a->src[i].word)));
+			w->nops += tt_gpu_ops_take(w->d, TT_DEV_MESSAGE + a->src[i].word,
+						   &w->op[w->nops]);
 		if (w->nops >= MAX_OPS)
 			rc = flush(w);
 	}
@@ -237,7 +236,7 @@ static int mark(struct plan_walk *w, uint32_t flags)
 	return tt_gpu_launch_alone(w->request, &job, w->stream);
 }
 
-/* The same, then a barrier. word: TT_DEV_WORD of the barrier's first word */
+/* The same, then a barrier. word: TT_DEV_ARRIVED or FINISHED */
 static int mark_and_meet(struct plan_walk *w, uint32_t flags, uint32_t word)
 {
 	struct tt_dev_job job = w->base;
@@ -270,7 +269,7 @@ static int run_tile(struct plan_walk *w)
 {
 	uint32_t begins = w->tile ? 0 : TT_DEV_POSTS | TT_DEV_BEGINS;
 	bool last = w->tile + 1 == w->b.ntiles;
-	int rc = mark_and_meet(w, begins, TT_DEV_WORD(arrived, 0));
+	int rc = mark_and_meet(w, begins, TT_DEV_ARRIVED);
 
 	/* only now: peers in an earlier call by FIFO may have read this rank's IPC buffer until here */
 	if (!rc && w->own_in)
@@ -281,7 +280,7 @@ static int run_tile(struct plan_walk *w)
 		rc = run_act(w, &w->program->acts[i]);
 	if (!rc && last)
 		rc = divide(w);
-	return rc ? rc : mark_and_meet(w, last ? TT_DEV_ENDS : 0, TT_DEV_WORD(finished, 0));
+	return rc ? rc : mark_and_meet(w, last ? TT_DEV_ENDS : 0, TT_DEV_FINISHED);
 }
 
 /* Slots of the rank that needs most: equal on all ranks, so all ranks cut equal tiles. */

@@ -177,12 +177,12 @@ static int finish(struct plan_player *p, const struct tt_cached_plan *cached)
 					TT_INTERNAL,
 					"rank %d: rank %d's plan of %s deadlocks at step %u of lane %u",
 					p->me, r, cached->plan->algorithm, p->at[r][lane], lane);
-		if (p->words[r] > TT_DEV_WORDS)
+		if (p->words[r] > TT_DEV_MESSAGES)
 			return tt_fail(
 				TT_USAGE,
-				"rank %d: %s has %u messages for rank %d; device memory has room for %d: "
+				"rank %d: %s has %u messages for rank %d; its host words have room for %d: "
 				"choose another algorithm",
-				p->me, cached->plan->algorithm, p->words[r], r, TT_DEV_WORDS);
+				p->me, cached->plan->algorithm, p->words[r], r, TT_DEV_MESSAGES);
 		if (needs > p->program->slots)
 			p->program->slots = needs;
 	}

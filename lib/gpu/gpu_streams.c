@@ -2,14 +2,16 @@
  * gpu_streams.c - launches of kernels that wait for no peer, and barriers among the streams of all
  * ranks
  *
- * Called by gpu_ordered.c and gpu_plan.c. In a barrier the last kernel before it sets a signal word
- * of each peer to 1, and the owner's stream waits for the word and resets it to 0, so a graph can be
- * replayed: between two sets by a peer there is always a barrier in which the peer waited for the
- * owner.
+ * Called by gpu_ordered.c, gpu_plan.c and gpu_open.c (probes). In a barrier the last kernel before it sets
+ * a word of each peer to 1, and the owner's stream waits for the word and resets it to 0, so a graph can
+ * be replayed: between two sets by a peer there is always a barrier in which the peer waited for the
+ * owner. The words are host memory, so the host ends the waits without the driver (gpu_watchdog.c): a
+ * stream waits for 64 bits, of which the host sets the upper half, which no stream resets.
  */
 #include "gpu/gpu_call.h"
 
-#define PER_THREAD 64 /* bytes for each thread of a kernel, at least */
+#define PER_THREAD 64                       /* bytes for each thread of a kernel, at least */
+#define EITHER_HALF ((uint64_t)1 << 32 | 1) /* of a struct tt_dev_stream_word */
 
 int tt_gpu_launch(struct tt_gpu *d, tt_cufn fn, uint32_t blocks, struct tt_dev_job *job,
 		  tt_custream stream)
@@ -49,17 +51,16 @@ void tt_gpu_op_write(struct tt_cumemop *op, tt_cuptr at, uint32_t value)
 	*op = (struct tt_cumemop){ .operation = TT_CU_WRITE_32, .address = at, .value = value };
 }
 
-tt_cuptr tt_gpu_word(tt_cuptr signals, uint32_t word)
+unsigned tt_gpu_ops_take(const struct tt_gpu *d, uint32_t word, struct tt_cumemop ops[2])
 {
-	return signals + offsetof(struct tt_dev_signals, arrived) + 4 * (uint64_t)word;
-}
+	tt_cuptr at = d->ipc->words_at + offsetof(struct tt_dev_host_words, stream) +
+		      word * sizeof(struct tt_dev_stream_word);
 
-unsigned tt_gpu_ops_take(struct tt_cumemop ops[2], tt_cuptr at)
-{
-	ops[0] = (struct tt_cumemop){
-		.operation = TT_CU_WAIT_32, .address = at, .value = 1, .flags = TT_CU_WAIT_EQ
-	};
-	tt_gpu_op_write(&ops[1], at, 0);
+	ops[0] = (struct tt_cumemop){ .operation = TT_CU_WAIT_64,
+				      .address = at,
+				      .value = EITHER_HALF,
+				      .flags = TT_CU_WAIT_AND };
+	tt_gpu_op_write(&ops[1], at + offsetof(struct tt_dev_stream_word, set), 0);
 	return 2;
 }
 
@@ -77,6 +78,6 @@ int tt_gpu_await_signals(tuttiComm_t c, uint32_t word, tt_custream stream)
 
 	for (int p = 0; p < c->nranks; p++)
 		if (p != c->rank)
-			n += tt_gpu_ops_take(&ops[n], tt_gpu_word(d->ipc->at, word + (uint32_t)p));
+			n += tt_gpu_ops_take(d, word + (uint32_t)p, &ops[n]);
 	return tt_gpu_batch(d, n, ops, stream);
 }

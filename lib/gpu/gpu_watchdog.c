@@ -9,13 +9,12 @@
  *   device failed, after which no work on the device ever ends:
  *           the communicator breaks with an error
  *   the communicator is broken:
- *           all waits on the GPU are ended, of kernels by the abort word, of streams by writing the
- *           signal words; the results are then undefined, but all work ends
+ *           all waits on the GPU are ended, of kernels by the abort word, of streams by the upper halves
+ *           of their words; the results are then undefined, but all work ends
  *
  * While a thread of the program copies between the device and pageable memory, the driver lets no other
  * thread in until the copy's stream has come so far. So control's thread, which never calls the driver,
- * sets the abort word. Waits of streams need the driver, and a connection to the device that no waiting
- * stream holds up.
+ * ends the waits, by stores to host words.
  */
 #include <stdio.h>
 #include <string.h>
@@ -28,14 +27,9 @@
 #define POLL_MS 5
 #define POLL_GRAPHS_MS 20 /* the library does not see replays of graphs */
 #define ASK_MS 500        /* without progress, until the other ranks are asked */
-#define MAX_OPS 32        /* signal operations in a batch */
-#define RESCUES 2
 
 struct watchdog {
 	struct tt_gpu *d;
-	/* for ending waits: two, since streams get connections in turn, so that a stream that waits holds
-	 * up one of them at most */
-	tt_custream rescue[RESCUES];
 	uint64_t progress, since_ns; /* sum of the counters, unchanged since then */
 };
 
@@ -47,7 +41,7 @@ static uint32_t word(const uint32_t *at)
 /* *ret_failure: the driver's code, which a failed device returns for every call; 0: none */
 static bool is_busy(struct tt_gpu *d, int *ret_failure)
 {
-	const struct tt_dev_report *r = d->ipc->report;
+	const struct tt_dev_report *r = &d->ipc->words->report;
 	int rc = atomic_load(&d->newest_seq) ? d->cu->event_query(d->last) : 0;
 
 	/* at the end of the program the driver is unloaded before this thread ends */
@@ -55,57 +49,27 @@ static bool is_busy(struct tt_gpu *d, int *ret_failure)
 	return rc || word(&r->begun) != word(&r->ended) || atomic_load(&d->enqueueing);
 }
 
-/* Puts writes of every signal word that this rank's streams may wait for on the stream, the operations that
- * peers use: a copy could tear a polled word, and would wait behind the program's copies. */
-static void write_signals(struct tt_gpu *d, tt_custream stream)
+/* The communicator broke. The abort word first: a job behind a wait that ends here must do nothing. Thread:
+ * control's, or the one that broke it */
+static void end_waits(void *gpu)
 {
-	struct tt_cumemop op[MAX_OPS];
-	unsigned n = 0;
+	const struct tt_gpu *d = gpu;
+	struct tt_dev_host_words *w = d->ipc->words;
 
-	_Static_assert(offsetof(struct tt_dev_signals, message) ==
-			       offsetof(struct tt_dev_signals, arrived) + 12 * TT_DEV_RANKS,
-		       "the four arrays are adjacent");
-	for (uint32_t i = 0; i < 3 * TT_DEV_RANKS + TT_DEV_WORDS; i++) {
-		tt_gpu_op_write(&op[n++],
-				d->ipc->at + offsetof(struct tt_dev_signals, arrived) + 4 * i, 1);
-		if (n == MAX_OPS) {
-			d->cu->stream_batch(stream, n, op, 0);
-			n = 0;
-		}
-	}
-	if (n)
-		d->cu->stream_batch(stream, n, op, 0);
+	__atomic_store_n(&w->report.abort, 1, __ATOMIC_RELEASE);
+	for (int i = 0; i < TT_DEV_STREAM_WORDS; i++)
+		__atomic_store_n(&w->stream[i].ended, 1, __ATOMIC_RELEASE);
 }
 
-/* One of the streams writes the words, now or once it passes; the next poll tries again. A stream that is held
- * up gets no second set of writes: once its connection were full, this thread would wait. */
-static void release_streams(struct watchdog *w)
-{
-	for (int i = 0; i < RESCUES; i++)
-		if (w->d->cu->stream_query(w->rescue[i]) != TT_CU_NOT_READY)
-			write_signals(w->d, w->rescue[i]);
-}
+static const struct tt_control_observer observer = { .broken = end_waits };
 
-static void end_all_waits(struct watchdog *w)
+static void fail_broken(tuttiComm_t c)
 {
-	struct tt_gpu *d = w->d;
-	tuttiComm_t c = d->comm;
 	int culprit, code = tt_control_broken(c->ctl);
 
 	tt_fail(code, "rank %d: %s", c->rank, tt_control_text(c->ctl, &culprit));
 	tt_comm_failed(c, code);
-	release_streams(w);
 }
-
-/* The communicator broke. Thread: control's, or the one that broke it */
-static void end_waits_of_kernels(void *gpu)
-{
-	const struct tt_gpu *d = gpu;
-
-	__atomic_store_n(&d->ipc->report->abort, 1, __ATOMIC_RELEASE);
-}
-
-static const struct tt_control_observer observer = { .broken = end_waits_of_kernels };
 
 static void give_up(tuttiComm_t c, int code, int culprit)
 {
@@ -136,7 +100,7 @@ static void late(struct tt_gpu *d, int rank)
 /* A peer's record had the signature of another call. */
 static void other_call(struct tt_gpu *d)
 {
-	const struct tt_dev_report *r = d->ipc->report;
+	const struct tt_dev_report *r = &d->ipc->words->report;
 	tuttiComm_t c = d->comm;
 	struct tt_call theirs;
 	char text[160];
@@ -161,7 +125,7 @@ static void device_failed(struct tt_gpu *d, int failure)
 /* Breaks the communicator for a failure that a kernel reported. */
 static void take_report(struct tt_gpu *d)
 {
-	const struct tt_dev_report *r = d->ipc->report;
+	const struct tt_dev_report *r = &d->ipc->words->report;
 
 	if (word(&r->what) == TT_DEV_OTHER_CALL)
 		other_call(d);
@@ -180,7 +144,7 @@ static void check(struct watchdog *w, uint64_t newest, bool busy, int failure)
 {
 	struct tt_gpu *d = w->d;
 	tuttiComm_t c = d->comm;
-	const struct tt_dev_report *r = d->ipc->report;
+	const struct tt_dev_report *r = &d->ipc->words->report;
 	uint64_t now = tt_now_ns(), progress = (uint64_t)word(&r->begun) + word(&r->ended) + newest;
 	/* kernels time out first, since their reports name the missing rank */
 	uint64_t limit_ms = (uint64_t)c->settings.timeout_ms + (d->kernels_wait ? ASK_MS : 0);
@@ -195,7 +159,7 @@ static void check(struct watchdog *w, uint64_t newest, bool busy, int failure)
 	else if (now - w->since_ns > ASK_MS * 1000000ull)
 		tt_control_waiting(c->ctl, &stuck);
 	if (tt_control_broken(c->ctl))
-		end_all_waits(w);
+		fail_broken(c);
 	else if (failure)
 		device_failed(d, failure);
 	else if (word(&r->what) != TT_DEV_FINE)
@@ -214,16 +178,13 @@ static void pause_for(struct tt_gpu *d, int ms)
 }
 
 /* Prepares the thread. Its creator waits for the result. */
-static bool is_ready(struct watchdog *w)
+static bool is_ready(struct tt_gpu *d)
 {
-	struct tt_gpu *d = w->d;
 	int relaxed = TT_CU_CAPTURE_RELAXED, rc;
 
 	/* in a stricter mode a query of this thread could invalidate a capture by the program */
 	if (!(rc = d->cu->capture_mode(&relaxed)))
 		rc = d->cu->ctx_set(d->ctx);
-	for (int i = 0; i < RESCUES && !rc; i++)
-		rc = tt_gpu_priority_stream(d->cu, &w->rescue[i]);
 	pthread_mutex_lock(&d->lock);
 	d->started = true;
 	d->start_code = rc;
@@ -240,7 +201,7 @@ static void *watch(void *arg)
 	int failure;
 	bool busy;
 
-	if (!is_ready(&w))
+	if (!is_ready(d))
 		return NULL;
 	pthread_mutex_lock(&d->lock);
 	while (!d->stop) {
@@ -261,8 +222,6 @@ static void *watch(void *arg)
 			pause_for(d, busy ? POLL_MS : POLL_GRAPHS_MS);
 	}
 	pthread_mutex_unlock(&d->lock);
-	for (int i = 0; i < RESCUES; i++)
-		d->cu->stream_destroy(w.rescue[i]);
 	return NULL;
 }
 
@@ -282,7 +241,8 @@ int tt_gpu_watch(struct tt_gpu *d)
 		pthread_cond_wait(&d->work, &d->lock);
 	rc = d->start_code;
 	pthread_mutex_unlock(&d->lock);
-	return rc ? tt_cuda_fail(rc, "rank %d: a stream for the thread that watches device %d",
+	return rc ? tt_cuda_fail(rc,
+				 "rank %d: the context of device %d for the thread that watches it",
 				 d->comm->rank, d->device)
 		  : 0;
 }

@@ -1,6 +1,7 @@
 /*
  * ipc_buffer.c - IPC buffers: device memory that all ranks of a host map, by pointer within a
- * process, by IPC handle between processes; where handles are refused, by descriptor (ipc_fd.c)
+ * process, by IPC handle between processes; where handles are refused, by descriptor (ipc_fd.c). Each
+ * buffer has host words, which processes share by descriptor (ipc_words.c)
  *
  * Called by gpu_open.c when ranks join; calls the driver. IPC buffers are no transport: kernels and
  * streams move the bytes (gpu_job.c, gpu_ordered.c, gpu_plan.c), not messages. Peer access is
@@ -14,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -80,13 +82,9 @@ static int make(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
 				  (size_t)TT_DEV_IPC_BYTES);
 		goto free_record;
 	}
-	rc = cu->host_alloc((void **)&a->report, 4096, TT_CU_HOST_PORTABLE | TT_CU_HOST_MAPPED);
-	if (!rc)
-		rc = cu->host_device_ptr(&a->report_at, a->report, 0);
-	if (rc) {
-		rc = tt_cuda_fail(rc, "a page of pinned memory for a communicator");
+	rc = tt_ipc_words_make(cu, &a->words_fd, &a->words, &a->words_at);
+	if (rc)
 		goto free_memory;
-	}
 	pthread_mutex_lock(&lock);
 	a->next = buffers;
 	buffers = a;
@@ -94,8 +92,6 @@ static int make(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
 	*ret = a;
 	return 0;
 free_memory:
-	if (a->report)
-		cu->host_free(a->report);
 	if (by_fd) {
 		tt_vmm_unmap(cu, a->at, a->bytes);
 		close(a->fd);
@@ -115,7 +111,7 @@ int tt_ipc_buffer_take(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool 
 
 	if (rc)
 		return rc;
-	memset(a->report, 0, sizeof(*a->report));
+	memset(a->words, 0, sizeof(*a->words));
 	rc = cu->memset8_async(a->at, 0, TT_DEV_STAGED_AT, stream);
 	if (rc) {
 		tt_ipc_buffer_give(a);
@@ -148,6 +144,7 @@ void tt_ipc_buffer_describe(const struct tt_ipc_buffer *a, struct tt_ipc_record 
 	ret_record->process = tt_ipc_buffer_process();
 	ret_record->at = a->at;
 	ret_record->ctx = (uintptr_t)a->ctx;
+	ret_record->words = (uintptr_t)a->words;
 	ret_record->bytes = a->bytes;
 	ret_record->device = a->device;
 	ret_record->ok = 1;
@@ -163,7 +160,7 @@ static bool is_of_this_process(const struct tt_ipc_record *record)
 	for (a = buffers; a; a = a->next)
 		if (a->use == TT_IPC_BUFFER_USED && a->at == record->at &&
 		    a->bytes == record->bytes && (uintptr_t)a->ctx == record->ctx &&
-		    a->device == record->device)
+		    (uintptr_t)a->words == record->words && a->device == record->device)
 			break;
 	pthread_mutex_unlock(&lock);
 	return a != NULL;
@@ -187,8 +184,8 @@ static int check_record(const struct tt_ipc_record *record)
 	return 0;
 }
 
-static int open_peers(const struct tt_cuda *cu, int device, const struct tt_ipc_record *record,
-		      bool by_fd, int fd, tt_cuptr *ret_at)
+static int open_buffer(const struct tt_cuda *cu, int device, const struct tt_ipc_record *record,
+		       bool by_fd, int fd, tt_cuptr *ret_at)
 {
 	int rc;
 
@@ -201,20 +198,42 @@ static int open_peers(const struct tt_cuda *cu, int device, const struct tt_ipc_
 		  : 0;
 }
 
-int tt_ipc_buffer_map(const struct tt_cuda *cu, int device, const struct tt_ipc_record *record,
-		      bool by_fd, int fd, tt_cuptr *ret_at, size_t *ret_mapped)
+static void close_buffer(const struct tt_cuda *cu, const struct tt_ipc_mapping *map, bool by_fd)
 {
-	int can = 1, rc = check_record(record);
+	if (by_fd)
+		tt_vmm_unmap(cu, map->at, map->bytes);
+	else
+		cu->ipc_close(map->at);
+}
 
-	*ret_mapped = 0;
+/* Of another process */
+static int open_peers(const struct tt_cuda *cu, int device, const struct tt_ipc_record *record,
+		      bool by_fd, struct tt_ipc_fds fds, struct tt_ipc_mapping *map)
+{
+	int rc = open_buffer(cu, device, record, by_fd, fds.buffer, &map->at);
+
 	if (rc)
 		return rc;
-	if (record->process != tt_ipc_buffer_process()) {
-		rc = open_peers(cu, device, record, by_fd, fd, ret_at);
-		*ret_mapped = rc ? 0 : record->bytes;
-		return rc;
+	map->bytes = record->bytes;
+	rc = fds.words < 0
+		     ? tt_fail(TT_CUDA, "the descriptor of a peer's host words did not arrive")
+		     : tt_ipc_words_open(cu, fds.words, &map->words, &map->words_at);
+	if (rc) {
+		close_buffer(cu, map, by_fd);
+		map->bytes = 0;
 	}
-	*ret_at = record->at;
+	return rc;
+}
+
+/* Of this process */
+static int reach(const struct tt_cuda *cu, int device, const struct tt_ipc_record *record,
+		 bool by_fd, struct tt_ipc_mapping *map)
+{
+	int can = 1, rc = cu->host_device_ptr(&map->words_at, (void *)(uintptr_t)record->words, 0);
+
+	if (rc)
+		return tt_cuda_fail(rc, "device %d's address of host words", device);
+	map->at = record->at;
 	if (record->device == device)
 		return 0;
 	rc = cu->can_access_peer(&can, device, record->device);
@@ -229,12 +248,26 @@ int tt_ipc_buffer_map(const struct tt_cuda *cu, int device, const struct tt_ipc_
 			     record->device);
 }
 
-void tt_ipc_buffer_unmap(const struct tt_cuda *cu, tt_cuptr at, size_t mapped, bool by_fd)
+int tt_ipc_buffer_map(const struct tt_cuda *cu, int device, const struct tt_ipc_record *record,
+		      bool by_fd, struct tt_ipc_fds fds, struct tt_ipc_mapping *ret_map)
 {
-	if (by_fd)
-		tt_vmm_unmap(cu, at, mapped);
-	else
-		cu->ipc_close(at);
+	int rc = check_record(record);
+
+	*ret_map = (struct tt_ipc_mapping){ .bytes = 0 };
+	if (rc)
+		return rc;
+	return record->process == tt_ipc_buffer_process()
+		       ? reach(cu, device, record, by_fd, ret_map)
+		       : open_peers(cu, device, record, by_fd, fds, ret_map);
+}
+
+void tt_ipc_buffer_unmap(const struct tt_cuda *cu, struct tt_ipc_mapping *map, bool by_fd)
+{
+	if (!map->bytes)
+		return;
+	tt_ipc_words_close(cu, map->words);
+	close_buffer(cu, map, by_fd);
+	map->bytes = 0;
 }
 
 /* The child drops the parent's buffers, since CUDA does not survive a fork. The records of used
@@ -247,6 +280,8 @@ static void forget(void)
 			continue;
 		if (a->fd >= 0)
 			close(a->fd);
+		close(a->words_fd);
+		munmap(a->words, TT_DEV_HOST_BYTES);
 		free(a);
 	}
 }

@@ -1,9 +1,9 @@
 /*
- * ipc_fd.c - device memory shared by file descriptor (CUDA's virtual memory), for hosts that refuse
- * IPC handles
+ * ipc_fd.c - memory shared by file descriptor: the exchange of descriptors among ranks, and device memory
+ * (CUDA's virtual memory) for hosts that refuse IPC handles
  *
  * Called by ipc_buffer.c (memory) and gpu_open.c (exchange). An allocation is created, mapped and
- * exported as a descriptor, which is sent through a Unix socket. Each rank listens, sends the other
+ * exported as a descriptor. Descriptors are sent through a Unix socket. Each rank listens, sends the other
  * ranks the socket's name and a token in the authenticated exchange of the join, and accepts a
  * descriptor only with its token. Both sides check the user of the other side: everybody can read
  * the name, and take the name when its rank is dead.
@@ -110,7 +110,7 @@ int tt_vmm_open(const struct tt_cuda *cu, int device, int fd, size_t bytes, tt_c
 
 struct fd_message {
 	uint64_t token;
-	int32_t from, unused;
+	int32_t from, is_of_buffer;
 };
 
 static socklen_t socket_address(uint64_t name, struct sockaddr_un *sa)
@@ -144,13 +144,13 @@ int tt_fd_exchange_open(struct tt_fd_exchange *exchange)
 	exchange->socket = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (exchange->socket < 0 || bind(exchange->socket, (struct sockaddr *)&sa, bytes) ||
 	    listen(exchange->socket, SOMAXCONN))
-		return tt_fail(TT_SYSTEM, "a socket for descriptors of device memory: %m");
+		return tt_fail(TT_SYSTEM, "a socket for descriptors of a rank's memory: %m");
 	return 0;
 }
 
-int tt_fd_exchange_send(int rank, int peer, const struct tt_fd_address *to, int fd)
+static int send_fd(int rank, int peer, const struct tt_fd_address *to, bool is_of_buffer, int fd)
 {
-	struct fd_message message = { .token = to->token, .from = rank };
+	struct fd_message message = { to->token, rank, is_of_buffer };
 	int via = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), rc = 0;
 	struct sockaddr_un sa;
 	socklen_t bytes = socket_address(to->name, &sa);
@@ -158,63 +158,74 @@ int tt_fd_exchange_send(int rank, int peer, const struct tt_fd_address *to, int 
 
 	if (via < 0 || connect(via, (struct sockaddr *)&sa, bytes))
 		rc = tt_fail(TT_SYSTEM,
-			     "rank %d: connect to rank %d for a descriptor of device memory: %m",
-			     rank, peer);
+			     "rank %d: connect to rank %d for a descriptor of memory: %m", rank,
+			     peer);
 	else if (!is_trusted(via, &user))
-		rc = tt_fail(
-			TT_SYSTEM,
-			"rank %d: user %u listens where rank %d should: device memory is not shared",
-			rank, user, peer);
-	else if (!tt_sock_give_fd(via, NULL, 0, &message, sizeof(message), fd))
 		rc = tt_fail(TT_SYSTEM,
-			     "rank %d: send a descriptor of device memory to rank %d: %m", rank,
+			     "rank %d: user %u listens where rank %d should: memory is not shared",
+			     rank, user, peer);
+	else if (!tt_sock_give_fd(via, NULL, 0, &message, sizeof(message), fd))
+		rc = tt_fail(TT_SYSTEM, "rank %d: send a descriptor of memory to rank %d: %m", rank,
 			     peer);
 	if (via >= 0)
 		close(via);
 	return rc;
 }
 
+int tt_fd_exchange_send(int rank, int peer, const struct tt_fd_address *to, struct tt_ipc_fds fds)
+{
+	int rc = send_fd(rank, peer, to, false, fds.words);
+
+	return rc || fds.buffer < 0 ? rc : send_fd(rank, peer, to, true, fds.buffer);
+}
+
 /* Receives the message of one connection. *ret_fd -1: another user's, with a wrong token or without
  * a descriptor. false: no connection */
-static bool receive(const struct tt_fd_exchange *exchange, int *ret_from, int *ret_fd)
+static bool receive(const struct tt_fd_exchange *exchange, struct fd_message *ret_message,
+		    int *ret_fd)
 {
 	int via = accept4(exchange->socket, NULL, NULL, SOCK_CLOEXEC);
-	struct fd_message message = { 0 };
 	unsigned user;
 	ssize_t n;
 
 	if (via < 0)
 		return false;
-	n = tt_sock_take_fd(via, &message, sizeof(message), ret_fd);
-	if (*ret_fd >= 0 && (!is_trusted(via, &user) || n != sizeof(message) ||
-			     message.token != exchange->address.token)) {
+	n = tt_sock_take_fd(via, ret_message, sizeof(*ret_message), ret_fd);
+	if (*ret_fd >= 0 && (!is_trusted(via, &user) || n != sizeof(*ret_message) ||
+			     ret_message->token != exchange->address.token)) {
 		close(*ret_fd);
 		*ret_fd = -1;
 	}
 	close(via);
-	*ret_from = message.from;
 	return true;
 }
 
 void tt_fd_exchange_collect(struct tt_fd_exchange *exchange)
 {
-	int from, fd;
+	struct fd_message m;
+	int fd, *place;
 
-	while (receive(exchange, &from, &fd)) {
+	while (receive(exchange, &m, &fd)) {
 		if (fd < 0)
 			continue;
-		if (from < 0 || from >= TT_DEV_RANKS || exchange->fd[from] >= 0)
-			close(fd);
+		place = m.from < 0 || m.from >= TT_DEV_RANKS ? NULL
+			: m.is_of_buffer                     ? &exchange->of[m.from].buffer
+							     : &exchange->of[m.from].words;
+		if (place && *place < 0)
+			*place = fd;
 		else
-			exchange->fd[from] = fd;
+			close(fd);
 	}
 }
 
 void tt_fd_exchange_close(struct tt_fd_exchange *exchange)
 {
-	for (int r = 0; r < TT_DEV_RANKS; r++)
-		if (exchange->fd[r] >= 0)
-			close(exchange->fd[r]);
+	for (int r = 0; r < TT_DEV_RANKS; r++) {
+		if (exchange->of[r].words >= 0)
+			close(exchange->of[r].words);
+		if (exchange->of[r].buffer >= 0)
+			close(exchange->of[r].buffer);
+	}
 	if (exchange->socket >= 0)
 		close(exchange->socket);
 }

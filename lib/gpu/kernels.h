@@ -1,10 +1,11 @@
 /*
- * kernels.h - the contract between the host and the kernels (kernels.cu): signal words, jobs,
- * reports
+ * kernels.h - the contract between the host and the kernels (kernels.cu): signal words, host words,
+ * jobs
  *
  * Read by nvcc as C++ and by C compilers. The signal words are device memory of one rank, which its
- * peers write; a job is the only parameter of every kernel; a report is pinned host memory by which
- * kernels report failures to the host and the host ends the waits of kernels.
+ * peers write and its kernels wait for; a job is the only parameter of every kernel. The host words are
+ * pinned host memory of one rank: a report, by which kernels report failures to the host and the host
+ * ends the waits of kernels, and the words that streams wait for.
  */
 #ifndef TT_KERNELS_H
 #define TT_KERNELS_H
@@ -16,7 +17,7 @@
 #define TT_DEV_BLOCKS 128 /* of one rank, at most */
 #define TT_DEV_THREADS 512
 #define TT_DEV_PIECES 8
-#define TT_DEV_WORDS 128 /* messages that a plan may have for one rank */
+#define TT_DEV_MESSAGES 128 /* that a plan may have for one rank */
 /* the LL protocol (one-shot, payload with flags): blocks, and bytes that a block sends */
 #define TT_LL_BLOCKS 16
 #define TT_LL_SLICE 2048
@@ -44,10 +45,6 @@ struct tt_dev_signals {
 	/* peers' epochs, written by the peers */
 	uint32_t start[TT_DEV_BLOCKS][TT_DEV_RANKS], end[TT_DEV_BLOCKS][TT_DEV_RANKS];
 	struct tt_dev_record record[TT_DEV_BLOCKS][TT_DEV_RANKS];
-	/* set to 1 by the peers' kernels, reset to 0 by this rank's stream: stream barriers before,
-	 * within and after a chunk; arrival of message w of a plan. Adjacent (gpu_watchdog.c) */
-	uint32_t arrived[TT_DEV_RANKS], between[TT_DEV_RANKS], finished[TT_DEV_RANKS],
-		message[TT_DEV_WORDS];
 	/* values that peers read and write when ranks join, to test the mapping */
 	uint64_t probe[TT_DEV_RANKS];
 	/* LL words: 32 bits of payload under 32 bits of epoch; epochs alternate between the two
@@ -82,6 +79,30 @@ struct tt_dev_report {
 	uint32_t unused;
 	uint64_t call[2]; /* signature of the other call */
 };
+
+/* A word that a stream waits for: until one of the halves is set. */
+struct tt_dev_stream_word {
+	uint32_t set; /* to 1 by a peer's kernel; reset to 0 by the stream */
+	uint32_t
+		ended; /* to 1 by this rank's host, for good: no stream waits for the word any more */
+};
+/* Numbers of these words: stream barriers before, within and after a chunk, a word for each peer; arrival of
+ * message w of a plan */
+enum {
+	TT_DEV_ARRIVED = 0,
+	TT_DEV_BETWEEN = TT_DEV_ARRIVED + TT_DEV_RANKS,
+	TT_DEV_FINISHED = TT_DEV_BETWEEN + TT_DEV_RANKS,
+	TT_DEV_MESSAGE = TT_DEV_FINISHED + TT_DEV_RANKS,
+	TT_DEV_STREAM_WORDS = TT_DEV_MESSAGE + TT_DEV_MESSAGES
+};
+
+/* The host words of one rank, which all ranks of its communicator map. */
+struct tt_dev_host_words {
+	struct tt_dev_report report;
+	uint64_t unused[3]; /* the words begin on a cache line */
+	struct tt_dev_stream_word stream[TT_DEV_STREAM_WORDS];
+};
+#define TT_DEV_HOST_BYTES 4096
 
 /* combine the inputs of the ranks in `from`, in rank order, into the outputs of the ranks in
  * `to` */
@@ -131,6 +152,7 @@ enum {
 
 struct tt_dev_job {
 	uint64_t signals[TT_DEV_RANKS];               /* of every rank, as mapped by this rank */
+	uint64_t host_words[TT_DEV_RANKS];            /* likewise */
 	uint64_t in[TT_DEV_RANKS], out[TT_DEV_RANKS]; /* ALONE: of all ranks; else [rank] only */
 	uint64_t report;
 	uint64_t limit_ns; /* of a wait for a peer */
@@ -140,14 +162,8 @@ struct tt_dev_job {
 	uint32_t rank, nranks, way, flags, op, npieces;
 	struct tt_dev_piece piece[TT_DEV_PIECES];
 	struct tt_dev_fifo fifo; /* FIFO only */
-	/* ALONE: mask of ranks whose signal word is set when the job is done; its number */
+	/* ALONE: mask of ranks of which a stream's word is set when the job is done; its number */
 	uint32_t signal_to, signal_word;
 };
-/* The number of word i of an array of signal words, counted from `arrived` on */
-#define TT_DEV_WORD(array, i)                                    \
-	((uint32_t)((offsetof(struct tt_dev_signals, array) -    \
-		     offsetof(struct tt_dev_signals, arrived)) / \
-		    4) +                                         \
-	 (uint32_t)(i))
 
 #endif

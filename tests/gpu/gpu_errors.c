@@ -242,7 +242,7 @@ static void a_rank_that_dies_or_aborts_ends_the_calls_of_the_other_ranks(void)
 	claim(run_three(KERNEL_BARRIER, true) == 0);
 }
 
-static void streams_complete_though_a_wait_blocks_their_only_hardware_queue(void)
+static void streams_complete_though_they_wait_in_the_only_connection(void)
 {
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
 	failure = "die";
@@ -265,8 +265,8 @@ static int run_without_deadline(int n, int mode, rank_fn *fn)
 	return gpu_ranks_run(&t);
 }
 
-/* The last rank dies; the others copy to pageable memory behind the call for which it is awaited, and hold
- * up the driver's calls of all their threads. */
+/* The last rank dies; the others copy to pageable memory behind calls for which it is awaited, and hold up the
+ * driver's calls of all their threads. */
 static int copy_behind_a_death(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
@@ -284,10 +284,11 @@ static int copy_behind_a_death(tuttiComm_t *comm, int rank, int n, void *arg)
 		usleep(200000); /* until the others copy */
 		kill(getpid(), SIGKILL);
 	}
-	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
+	for (int i = 0; i < 3; i++) /* each waits for the same words */
+		tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
 	cu->dtoh_async(x, p, 60000 * sizeof(float), s);
 	free(x);
-	return await_error(*comm) != tuttiRemoteError;
+	return await_error(*comm) != tuttiRemoteError || (*comm)->gpu->staged_bytes;
 }
 
 static void a_death_ends_the_kernels_for_which_a_copy_of_pageable_memory_waits(void)
@@ -295,6 +296,15 @@ static void a_death_ends_the_kernels_for_which_a_copy_of_pageable_memory_waits(v
 	if (!gpu_use_devices(3))
 		return;
 	/* the dead rank counts as failed */
+	claim(run_without_deadline(3, STREAM_ORDER, copy_behind_a_death) == 1);
+}
+
+static void a_death_ends_the_waits_of_streams_for_which_a_copy_of_pageable_memory_waits(void)
+{
+	claim(run_without_deadline(3, STREAM_ORDER, copy_behind_a_death) == 1);
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
+	claim(run_without_deadline(3, STREAM_ORDER, copy_behind_a_death) == 1);
+	setenv("TUTTI_ALGO", "ring", 1); /* a plan */
 	claim(run_without_deadline(3, STREAM_ORDER, copy_behind_a_death) == 1);
 }
 
@@ -481,13 +491,13 @@ static int remaining_jobs(tuttiComm_t *comm, int rank, int n, void *arg)
 					  .way = TT_DEV_ALONE,
 					  .npieces = 1,
 					  .signals[0] = d->ipc->at,
-					  .report = d->ipc->report_at,
+					  .report = d->ipc->words_at,
 					  .in[0] = p,
 					  .out[0] = p + 4,
 					  .piece[0] = { .from = 1, .to = 1, .bytes = 4 } };
 		void *params[] = { &job };
 
-		__atomic_store_n(&d->ipc->report->abort, failed, __ATOMIC_RELEASE);
+		__atomic_store_n(&d->ipc->words->report.abort, failed, __ATOMIC_RELEASE);
 		if (cu->launch(d->k->fn[tuttiUint32], 1, 1, 1, TT_DEV_THREADS, 1, 1, 0, d->own,
 			       params, NULL) ||
 		    cu->stream_synchronize(d->own))
@@ -512,8 +522,9 @@ const struct gpu_case gpu_errors[] = {
 	GPU_CASE(a_missing_rank_is_named_and_streams_complete),
 	GPU_CASE(a_missing_rank_is_named_though_the_clock_steps_back),
 	GPU_CASE(a_rank_that_dies_or_aborts_ends_the_calls_of_the_other_ranks),
-	GPU_CASE(streams_complete_though_a_wait_blocks_their_only_hardware_queue),
+	GPU_CASE(streams_complete_though_they_wait_in_the_only_connection),
 	GPU_CASE(a_death_ends_the_kernels_for_which_a_copy_of_pageable_memory_waits),
+	GPU_CASE(a_death_ends_the_waits_of_streams_for_which_a_copy_of_pageable_memory_waits),
 	GPU_CASE(a_failed_device_ends_the_calls_of_all_ranks_with_a_message),
 	GPU_CASE(a_device_that_fails_while_it_copies_ends_the_call),
 	GPU_CASE(a_call_whose_launch_is_late_ends_too),

@@ -152,8 +152,8 @@ static int measure_one_rank(tuttiComm_t *comm, int rank, int n, void *arg)
 	l.cu->stream_create(&l.s, TT_CU_STREAM_NON_BLOCKING);
 	l.in[0] = alloc_filled(l.cu, large, l.s), l.in[1] = alloc_filled(l.cu, large, l.s),
 	l.out = alloc_filled(l.cu, large, l.s);
-	l.job = (struct tt_dev_job){ .signals = { l.d->ipc_at[0], l.d->ipc_at[0], l.d->ipc_at[0] },
-				     .report = l.d->ipc->report_at,
+	l.job = (struct tt_dev_job){ .signals = { l.d->map[0].at, l.d->map[0].at, l.d->map[0].at },
+				     .report = l.d->ipc->words_at,
 				     .in = { l.in[0], l.in[1] },
 				     .out = { 0, 0, l.out },
 				     .rank = 2,
@@ -298,13 +298,16 @@ static void signal_all(void *arg)
 	struct tt_gpu *d = c->comm->gpu;
 
 	for (int twice = 0; twice < 2; twice++) {
-		uint32_t word = twice ? TT_DEV_WORD(finished, 0) : TT_DEV_WORD(arrived, 0);
+		uint32_t word = twice ? TT_DEV_FINISHED : TT_DEV_ARRIVED;
 		struct tt_dev_job job = { .way = TT_DEV_ALONE,
 					  .rank = (uint32_t)c->comm->rank,
 					  .nranks = (uint32_t)c->comm->nranks,
-					  .report = d->ipc->report_at };
+					  .report = d->ipc->words_at };
 
-		memcpy(job.signals, d->ipc_at, sizeof(job.signals));
+		for (int p = 0; p < c->comm->nranks; p++) {
+			job.signals[p] = d->map[p].at;
+			job.host_words[p] = d->map[p].words_at;
+		}
 		tt_gpu_signal(&job, word);
 		failed_calls += tt_gpu_launch(d, d->k->fn[tuttiUint8], 1, &job, c->s) != 0;
 		failed_calls += tt_gpu_await_signals(c->comm, word, c->s) != 0;

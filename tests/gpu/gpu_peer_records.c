@@ -33,18 +33,16 @@ static struct tt_ipc_buffer *make_buffer(bool by_fd, struct tt_ipc_record *ret_r
 	return buffer;
 }
 
-/* A process that sends the records of two IPC buffers, one by handle and one by descriptor, and keeps
- * the buffers until `link` is closed. */
+/* A process that sends the records of two IPC buffers, one by handle with the descriptor of its host words,
+ * one by descriptor, and keeps the buffers until `link` is closed. */
 static void export_buffers(int link)
 {
 	for (int by_fd = 0; by_fd < 2; by_fd++) {
 		struct tt_ipc_record record;
 		struct tt_ipc_buffer *buffer = make_buffer(by_fd, &record);
-		bool sent = by_fd ? tt_sock_give_fd(link, NULL, 0, &record, sizeof(record),
-						    buffer->fd)
-				  : send(link, &record, sizeof(record), 0) == sizeof(record);
 
-		claim(sent);
+		claim(tt_sock_give_fd(link, NULL, 0, &record, sizeof(record),
+				      by_fd ? buffer->fd : buffer->words_fd));
 	}
 	claim(recv(link, &(char){ 0 }, 1, 0) == 0);
 	_exit(gpu_failed);
@@ -78,6 +76,10 @@ static void clear_address(struct tt_ipc_record *c)
 {
 	c->at = 0;
 }
+static void shift_host_words(struct tt_ipc_record *c)
+{
+	c->words += 4096;
+}
 static void change_context(struct tt_ipc_record *c)
 {
 	c->ctx ^= 64;
@@ -99,41 +101,47 @@ static void garble_handle(struct tt_ipc_record *c)
 	memset(&c->handle, 0xa5, sizeof(c->handle));
 }
 
-enum record_fd { OF_BUFFER, NO_FD, OF_PIPE };
+enum record_fd { OF_WORDS, OF_BUFFER, NO_FD, OF_PIPE };
 
 /* says: part of the error message; NULL: the record is valid. driver: the fake driver refuses the
  * record, not the library. */
 static const struct false_record {
 	enum { SAME_PROCESS, BY_HANDLE, BY_FD } source;
-	enum record_fd fd;
+	enum record_fd words, fd; /* descriptors of the host words, of the buffer */
 	void (*change)(struct tt_ipc_record *record);
 	const char *says;
 	bool driver;
 } records[] = {
-	{ SAME_PROCESS, NO_FD, change_nothing, NULL, false },
-	{ SAME_PROCESS, NO_FD, set_no_bytes, "an IPC buffer of 0 bytes", false },
-	{ SAME_PROCESS, NO_FD, set_fewer_bytes, "do all ranks run the same build?", false },
-	{ SAME_PROCESS, NO_FD, set_more_bytes, "where this process has none", false },
-	{ SAME_PROCESS, NO_FD, shift_address, "where this process has none", false },
-	{ SAME_PROCESS, NO_FD, clear_address, "where this process has none", false },
-	{ SAME_PROCESS, NO_FD, change_context, "where this process has none", false },
-	{ SAME_PROCESS, NO_FD, change_device, "on device 1, where this process has none", false },
-	{ SAME_PROCESS, NO_FD, set_no_device, "on device -1, where this process has none", false },
-	{ BY_HANDLE, NO_FD, change_nothing, NULL, false },
-	{ BY_HANDLE, NO_FD, change_device, NULL,
+	{ SAME_PROCESS, NO_FD, NO_FD, change_nothing, NULL, false },
+	{ SAME_PROCESS, NO_FD, NO_FD, set_no_bytes, "an IPC buffer of 0 bytes", false },
+	{ SAME_PROCESS, NO_FD, NO_FD, set_fewer_bytes, "do all ranks run the same build?", false },
+	{ SAME_PROCESS, NO_FD, NO_FD, set_more_bytes, "where this process has none", false },
+	{ SAME_PROCESS, NO_FD, NO_FD, shift_address, "where this process has none", false },
+	{ SAME_PROCESS, NO_FD, NO_FD, clear_address, "where this process has none", false },
+	{ SAME_PROCESS, NO_FD, NO_FD, shift_host_words, "where this process has none", false },
+	{ SAME_PROCESS, NO_FD, NO_FD, change_context, "where this process has none", false },
+	{ SAME_PROCESS, NO_FD, NO_FD, change_device, "on device 1, where this process has none",
+	  false },
+	{ SAME_PROCESS, NO_FD, NO_FD, set_no_device, "on device -1, where this process has none",
+	  false },
+	{ BY_HANDLE, OF_WORDS, NO_FD, change_nothing, NULL, false },
+	{ BY_HANDLE, OF_WORDS, NO_FD, change_device, NULL,
 	  false }, /* a process has device numbers of its own */
-	{ BY_HANDLE, NO_FD, clear_address, NULL, false }, /* and addresses of its own */
-	{ BY_HANDLE, NO_FD, set_no_bytes, "an IPC buffer of 0 bytes", false },
-	{ BY_HANDLE, NO_FD, set_fewer_bytes, "do all ranks run the same build?", false },
-	{ BY_HANDLE, NO_FD, clear_handle, "by IPC handle", true },
-	{ BY_HANDLE, NO_FD, garble_handle, "by IPC handle", true },
-	{ BY_FD, OF_BUFFER, change_nothing, NULL, false },
-	{ BY_FD, OF_BUFFER, set_no_bytes, "an IPC buffer of 0 bytes", false },
-	{ BY_FD, OF_BUFFER, set_fewer_bytes, "do all ranks run the same build?", false },
-	{ BY_FD, OF_BUFFER, set_more_bytes, "by descriptor", true },
-	{ BY_FD, OF_BUFFER, set_most_bytes, "by descriptor", true },
-	{ BY_FD, NO_FD, change_nothing, "did not arrive", false },
-	{ BY_FD, OF_PIPE, change_nothing, "by descriptor", true },
+	{ BY_HANDLE, OF_WORDS, NO_FD, clear_address, NULL, false }, /* and addresses of its own */
+	{ BY_HANDLE, OF_WORDS, NO_FD, set_no_bytes, "an IPC buffer of 0 bytes", false },
+	{ BY_HANDLE, OF_WORDS, NO_FD, set_fewer_bytes, "do all ranks run the same build?", false },
+	{ BY_HANDLE, OF_WORDS, NO_FD, clear_handle, "by IPC handle", true },
+	{ BY_HANDLE, OF_WORDS, NO_FD, garble_handle, "by IPC handle", true },
+	{ BY_FD, OF_WORDS, OF_BUFFER, change_nothing, NULL, false },
+	{ BY_FD, OF_WORDS, OF_BUFFER, set_no_bytes, "an IPC buffer of 0 bytes", false },
+	{ BY_FD, OF_WORDS, OF_BUFFER, set_fewer_bytes, "do all ranks run the same build?", false },
+	{ BY_FD, OF_WORDS, OF_BUFFER, set_more_bytes, "by descriptor", true },
+	{ BY_FD, OF_WORDS, OF_BUFFER, set_most_bytes, "by descriptor", true },
+	{ BY_FD, OF_WORDS, NO_FD, change_nothing, "memory did not arrive", false },
+	{ BY_FD, NO_FD, OF_BUFFER, change_nothing, "host words did not arrive", false },
+	{ BY_HANDLE, NO_FD, NO_FD, change_nothing, "host words did not arrive", false },
+	{ BY_HANDLE, OF_PIPE, NO_FD, change_nothing, "no 4096 bytes of host words", false },
+	{ BY_FD, OF_WORDS, OF_PIPE, change_nothing, "by descriptor", true },
 };
 
 static void map_record(const struct false_record *test, struct tt_ipc_record record,
@@ -142,21 +150,21 @@ static void map_record(const struct false_record *test, struct tt_ipc_record rec
 	const struct tt_cuda *cu = tt_cuda_here();
 	const bool by_fd = test->source == BY_FD;
 	int before = count_descriptors(), rc;
-	size_t opened = 77;
-	tt_cuptr at = 0;
+	struct tt_ipc_mapping map = { .bytes = 77 };
 
 	if (test->driver && getenv("TUTTI_TEST_GPU"))
 		return;
 	test->change(&record);
-	rc = tt_ipc_buffer_map(cu, 0, &record, by_fd, fds[test->fd], &at, &opened);
+	rc = tt_ipc_buffer_map(cu, 0, &record, by_fd,
+			       (struct tt_ipc_fds){ fds[test->words], fds[test->fd] }, &map);
 	if (test->says) {
-		claim(rc == TT_CUDA && opened == 0);
+		claim(rc == TT_CUDA && map.bytes == 0);
 		claim(strstr(tt_error_text(), test->says));
 	} else {
-		claim(rc == 0 && at && opened == (test->source == SAME_PROCESS ? 0 : record.bytes));
-		claim(cu->dtoh(&rc, at + TT_DEV_IPC_BYTES - sizeof(rc), sizeof(rc)) == 0);
-		if (opened)
-			tt_ipc_buffer_unmap(cu, at, opened, by_fd);
+		claim(rc == 0 && map.at && map.words_at);
+		claim(map.bytes == (test->source == SAME_PROCESS ? 0 : record.bytes));
+		claim(cu->dtoh(&rc, map.at + TT_DEV_IPC_BYTES - sizeof(rc), sizeof(rc)) == 0);
+		tt_ipc_buffer_unmap(cu, &map, by_fd);
 	}
 	claim(count_descriptors() == before);
 	if (gpu_failed)
@@ -168,7 +176,7 @@ static void an_invalid_ipc_record_is_refused_with_a_message_and_nothing_stays_op
 {
 	struct tt_ipc_record record[3];
 	struct tt_ipc_buffer *own;
-	int link[2], ends[2], status, fds[3] = { [NO_FD] = -1 };
+	int link[2], ends[2], status, fds[4] = { [NO_FD] = -1 };
 	pid_t child;
 
 	claim(!socketpair(AF_UNIX, SOCK_SEQPACKET, 0, link) && !pipe(ends));
@@ -179,15 +187,16 @@ static void an_invalid_ipc_record_is_refused_with_a_message_and_nothing_stays_op
 	}
 	close(link[1]);
 	own = make_buffer(false, &record[SAME_PROCESS]);
-	claim(recv(link[0], &record[BY_HANDLE], sizeof(*record), 0) == sizeof(*record));
-	claim(recv(link[0], &(char){ 0 }, 1, MSG_PEEK) == 1);
-	claim(tt_sock_take_fd(link[0], &record[BY_FD], sizeof(*record), &fds[OF_BUFFER]) ==
-	      sizeof(*record));
+	for (int by_fd = 0; by_fd < 2; by_fd++) {
+		claim(recv(link[0], &(char){ 0 }, 1, MSG_PEEK) == 1);
+		claim(tt_sock_take_fd(link[0], &record[by_fd ? BY_FD : BY_HANDLE], sizeof(*record),
+				      &fds[by_fd ? OF_BUFFER : OF_WORDS]) == sizeof(*record));
+	}
 	fds[OF_PIPE] = ends[0];
 	for (size_t i = 0; i < sizeof(records) / sizeof(*records) && !gpu_failed; i++)
 		map_record(&records[i], record[records[i].source], fds);
 	tt_ipc_buffer_give(own);
-	map_record(&(struct false_record){ SAME_PROCESS, NO_FD, change_nothing,
+	map_record(&(struct false_record){ SAME_PROCESS, NO_FD, NO_FD, change_nothing,
 					   "where this process has none", false },
 		   record[SAME_PROCESS], fds);
 	close(link[0]);
@@ -236,7 +245,7 @@ static void unexpected_descriptors_are_closed(void)
 	struct tt_fd_exchange exchange;
 	int before, null = dup(2);
 
-	memset(exchange.fd, -1, sizeof(exchange.fd));
+	memset(exchange.of, -1, sizeof(exchange.of));
 	claim(tt_fd_exchange_open(&exchange) == 0);
 	before = count_descriptors();
 	for (int nfds = 0; nfds <= 8; nfds++) {
@@ -245,14 +254,14 @@ static void unexpected_descriptors_are_closed(void)
 			send_fds(&exchange, exchange.address.token, 3, nfds,
 				 null); /* a wrong number */
 		tt_fd_exchange_collect(&exchange);
-		claim(count_descriptors() == before && exchange.fd[3] == -1);
+		claim(count_descriptors() == before && exchange.of[3].words == -1);
 	}
 	send_fds(&exchange, exchange.address.token, -1, 1, null);
 	send_fds(&exchange, exchange.address.token, TT_DEV_RANKS, 1, null);
 	send_fds(&exchange, exchange.address.token, 3, 1, null);
 	send_fds(&exchange, exchange.address.token, 3, 1, null); /* twice */
 	tt_fd_exchange_collect(&exchange);
-	claim(count_descriptors() == before + 1 && exchange.fd[3] >= 0);
+	claim(count_descriptors() == before + 1 && exchange.of[3].words >= 0);
 	tt_fd_exchange_close(&exchange);
 	claim(count_descriptors() == before - 1);
 	close(null);
@@ -284,7 +293,7 @@ static void no_descriptor_is_given_to_another_user(void)
 
 	if (geteuid())
 		return; /* only root can be another user */
-	memset(exchange.fd, -1, sizeof(exchange.fd));
+	memset(exchange.of, -1, sizeof(exchange.of));
 	claim(!tt_fd_exchange_open(&exchange) && !pipe(ready));
 	claim(!getsockname(exchange.socket, (struct sockaddr *)&sa, &bytes));
 	tt_fd_exchange_close(&exchange);
@@ -292,7 +301,8 @@ static void no_descriptor_is_given_to_another_user(void)
 	if (!child)
 		take_name(&sa, bytes, ready[1]);
 	claim(child > 0 && read(ready[0], &byte, 1) == 1);
-	claim(tt_fd_exchange_send(0, 3, &exchange.address, 2) == TT_SYSTEM);
+	claim(tt_fd_exchange_send(0, 3, &exchange.address, (struct tt_ipc_fds){ 2, -1 }) ==
+	      TT_SYSTEM);
 	claim(strstr(tt_error_text(), "user 65534 listens where rank 3 should"));
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);

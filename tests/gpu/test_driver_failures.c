@@ -120,7 +120,7 @@ static int hits(void)
 }
 
 /* Appends the objects that are left in one library. An IPC buffer is one allocation of device memory
- * and one of pinned host memory. */
+ * and one page of registered host memory. */
 static void append_left(const char *function, struct failure_process *p)
 {
 	fake_left_fn *look = NULL;
@@ -133,7 +133,7 @@ static void append_left(const char *function, struct failure_process *p)
 
 		if (!strcmp(name, "device memory") || !strcmp(name, "mapped"))
 			buffers += left;
-		else if (!strcmp(name, "pinned host memory"))
+		else if (!strcmp(name, "registered"))
 			buffers -= left;
 		else if (left && strcmp(name, "reserved"))
 			snprintf(p->left + have, sizeof(p->left) - have, " %d %s", left, name);

@@ -1,17 +1,18 @@
 /*
- * kernel_streams.h - jobs between waits of streams: the last block sets a word of each peer
+ * kernel_streams.h - jobs between waits of streams: the last block sets a word of each peer, in host memory
  *
  * Order: the stores of all threads of a block, SYNC, blocks_done by one thread (acq_rel), SYNC in the last
  * block, the release of the word by a thread of that block, which is cumulative. The peer's stream waits for
- * the word, and a kernel behind cuStreamWaitValue begins after the wait.
+ * the word, and a kernel behind cuStreamWaitValue begins after the wait. The host may end the wait, after it has
+ * set the abort word: then a job behind the wait does nothing.
  */
 #ifndef TT_KERNEL_STREAMS_H
 #define TT_KERNEL_STREAMS_H
 
 #include "gpu/kernels/kernel_wait.h"
 
-/* Sets a signal word of each rank in signal_to, once all blocks have done their work: the last block
- * does. A stream must not write the word: streams write the memory of their own GPU only. */
+/* Sets a stream's word of each rank in signal_to, once all blocks have done their work: the last block
+ * does. */
 DEV void signal_ranks(const struct tt_dev_job *j, struct tt_dev_signals *mine)
 {
 	SHARED int last;
@@ -25,7 +26,7 @@ DEV void signal_ranks(const struct tt_dev_job *j, struct tt_dev_signals *mine)
 	SYNC();
 	for (uint32_t p = THREAD; last && p < TT_DEV_RANKS; p += THREADS)
 		if (j->signal_to >> p & 1)
-			put_release(&signals_of(j, p)->arrived[0] + j->signal_word, 1);
+			put_release(&host_words_of(j, p)->stream[j->signal_word].set, 1);
 }
 
 /* Is this a job between stream waits that the host has ended since the call failed? Its buffers may

@@ -68,4 +68,9 @@ DEV struct tt_dev_signals *signals_of(const struct tt_dev_job *j, uint32_t rank)
 	return (struct tt_dev_signals *)j->signals[rank];
 }
 
+DEV struct tt_dev_host_words *host_words_of(const struct tt_dev_job *j, uint32_t rank)
+{
+	return (struct tt_dev_host_words *)j->host_words[rank];
+}
+
 #endif

@@ -1,10 +1,26 @@
 /* fake_kernels.c - the library's kernels, compiled for the host, one thread per block */
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "tests/fakes/cuda/fake_cuda.h"
 
 #include "gpu/kernels.cu"
 
+/* Kernels that run on the host would also write host memory that a GPU cannot. */
+static void check_host_words(const struct tt_dev_job *j)
+{
+	for (int p = 0; p < TT_DEV_RANKS; p++)
+		if (j->signal_to >> p & 1 &&
+		    fake_is_pageable((void *)(uintptr_t)j->host_words[p])) {
+			fprintf(stderr,
+				"fake: a kernel writes host memory that is not registered\n");
+			abort();
+		}
+}
+
 static bool waits(const void *params)
 {
+	check_host_words(params);
 	return ((const struct tt_dev_job *)params)->way != TT_DEV_ALONE;
 }
 

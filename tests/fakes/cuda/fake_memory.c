@@ -230,10 +230,32 @@ EXPORT int cuMemFreeHost(void *ptr)
 	return release(take(ptr, true, false));
 }
 
+static bool overlaps(const char *ptr, size_t bytes)
+{
+	const struct fake_allocation *x;
+
+	pthread_mutex_lock(&fake_lock);
+	for (x = allocations; x && (ptr + bytes <= x->at || x->at + x->bytes <= ptr); x = x->next)
+		;
+	pthread_mutex_unlock(&fake_lock);
+	return x;
+}
+
+static bool is_mapped(void *ptr, size_t bytes)
+{
+	uintptr_t page = (uintptr_t)ptr % 4096;
+
+	return !msync((char *)ptr - page, bytes + page, MS_ASYNC);
+}
+
 EXPORT int cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 {
 	ENTER_FREELY();
 	(void)flags;
+	if (!bytes || !is_mapped(ptr, bytes))
+		return TT_CU_BAD_VALUE;
+	if (overlaps(ptr, bytes))
+		return 712; /* CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED */
 	add((struct fake_allocation){
 		.at = ptr, .bytes = bytes, .fd = -1, .type = TT_CU_TYPE_HOST, .registered = true });
 	return 0;
@@ -241,15 +263,26 @@ EXPORT int cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 
 EXPORT int cuMemHostUnregister(void *ptr)
 {
+	struct fake_allocation *x;
+
 	ENTER_FREELY();
 	fake_idle();
-	return release(take(ptr, true, true));
+	x = take(ptr, true, true);
+	if (!x)
+		return 713; /* CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED */
+	if (!is_mapped(ptr, x->bytes)) {
+		fprintf(stderr, "fake: %p was unmapped while it was registered\n", ptr);
+		abort();
+	}
+	return release(x);
 }
 
 EXPORT int cuMemHostGetDevicePointer_v2(tt_cuptr *ret_ptr, void *ptr, unsigned flags)
 {
 	ENTER_CONTEXT();
 	(void)flags;
+	if (fake_is_pageable(ptr))
+		return TT_CU_BAD_VALUE;
 	*ret_ptr = (tt_cuptr)(uintptr_t)ptr;
 	return 0;
 }

@@ -37,22 +37,28 @@ static void delay(void)
 		usleep((unsigned)rand_r(&seed) % (unsigned)most);
 }
 
-/* Memory operations on 32-bit words, which other streams, processes and the host change
- * concurrently */
+static bool is_reached(const struct tt_cumemop *op)
+{
+	uint64_t now = op->operation == TT_CU_WAIT_64
+			       ? atomic_load((atomic_uint_fast64_t *)(uintptr_t)op->address)
+			       : atomic_load((atomic_uint *)(uintptr_t)op->address);
+
+	return op->flags == TT_CU_WAIT_AND  ? (now & op->value) != 0
+	       : op->flags == TT_CU_WAIT_EQ ? now == op->value
+					    : (int)((unsigned)now - (unsigned)op->value) >= 0;
+}
+
+/* Memory operations on words, which other streams, processes and the host change concurrently */
 static void run_batch(const struct fake_node *n)
 {
 	for (unsigned i = 0; i < n->nops; i++) {
-		atomic_uint *at = (atomic_uint *)(uintptr_t)n->op[i].address;
-		unsigned value = (unsigned)n->op[i].value;
+		const struct tt_cumemop *op = &n->op[i];
 
-		if (n->op[i].operation == TT_CU_WRITE_32) {
-			atomic_store(at, value);
-			continue;
-		}
-		while (!fake_dead() &&
-		       (n->op[i].flags == TT_CU_WAIT_EQ ? atomic_load(at) != value
-							: (int)(atomic_load(at) - value) < 0))
-			usleep(20);
+		if (op->operation == TT_CU_WRITE_32)
+			atomic_store((atomic_uint *)(uintptr_t)op->address, (unsigned)op->value);
+		else
+			while (!fake_dead() && !is_reached(op))
+				usleep(20);
 	}
 }
 

@@ -154,20 +154,32 @@ EXPORT int cuLaunchHostFunc(tt_custream stream, void (*fn)(void *arg), void *arg
 	return fake_add(stream, &n);
 }
 
+/* A word of a stream is device memory, or host memory that is pinned or registered. */
+static int check_operation(const struct tt_cumemop *op)
+{
+	const void *at = (void *)(uintptr_t)op->address;
+
+	if (fake_is_pageable(at) || op->address % (op->operation == TT_CU_WAIT_64 ? 8 : 4))
+		return TT_CU_BAD_VALUE;
+	return op->operation == TT_CU_WRITE_32 && fake_lacks("remote") && fake_is_remote(at)
+		       ? 801 /* CUDA_ERROR_NOT_SUPPORTED */
+		       : 0;
+}
+
 EXPORT int cuStreamBatchMemOp_v2(tt_custream stream, unsigned count, struct tt_cumemop *ops,
 				 unsigned flags)
 {
 	struct fake_node n = { .kind = BATCH, .nops = count };
+	int rc;
 
 	ENTER_CONTEXT();
 	(void)flags;
 	if (!count || count > MAX_BATCH)
 		return TT_CU_BAD_VALUE;
 	memcpy(n.op, ops, count * sizeof(*ops));
-	for (unsigned i = 0; i < count && fake_lacks("remote"); i++)
-		if (ops[i].operation == TT_CU_WRITE_32 &&
-		    fake_is_remote((void *)(uintptr_t)ops[i].address))
-			return 801; /* CUDA_ERROR_NOT_SUPPORTED */
+	for (unsigned i = 0; i < count; i++)
+		if ((rc = check_operation(&ops[i])))
+			return rc;
 	return fake_add(stream, &n);
 }
 

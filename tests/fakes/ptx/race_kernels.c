@@ -27,7 +27,7 @@ enum { BLOCKS = 2, THREADS = 64, COUNT = 1500, PART_BYTES = 2048, ARENA = 256 <<
 
 static struct rank {
 	struct tt_dev_signals *signals;
-	struct tt_dev_report *report;
+	struct tt_dev_host_words *host;
 	float *in, *out, *staged, *result;
 	struct tt_dev_job job;
 	uint32_t blocks;
@@ -84,17 +84,19 @@ static void launch(struct rank *r, uint32_t blocks, int round)
 	r->blocks = blocks;
 	pthread_barrier_wait(&r->begin);
 	pthread_barrier_wait(&r->end);
-	if (__atomic_load_n(&r->report->what, __ATOMIC_ACQUIRE))
+	if (__atomic_load_n(&r->host->report.what, __ATOMIC_ACQUIRE))
 		quit(2, "a kernel reports a failure", (int)r->job.rank, round);
 }
 
 /* Waits as a stream does: for the peers' words, which it resets. */
-static void await(struct rank *r, uint32_t *words, int round)
+static void await(struct rank *r, uint32_t word, int round)
 {
 	for (int p = 0; p < nranks; p++)
 		for (uint64_t start = ptx_globaltimer(); p != (int)(r - ranks);) {
-			if (__atomic_load_n(&words[p], __ATOMIC_ACQUIRE)) {
-				__atomic_store_n(&words[p], 0, __ATOMIC_RELAXED);
+			uint32_t *set = &r->host->stream[word + (uint32_t)p].set;
+
+			if (__atomic_load_n(set, __ATOMIC_ACQUIRE)) {
+				__atomic_store_n(set, 0, __ATOMIC_RELAXED);
 				break;
 			}
 			if (ptx_globaltimer() - start > (uint64_t)limit_s * 1000000000u)
@@ -108,9 +110,11 @@ static void prepare(struct rank *r, uint32_t way, int round)
 	struct tt_dev_job *j = &r->job;
 
 	memset(j, 0, sizeof(*j));
-	for (int p = 0; p < nranks; p++)
+	for (int p = 0; p < nranks; p++) {
 		j->signals[p] = (uintptr_t)ranks[p].signals;
-	j->report = (uintptr_t)r->report;
+		j->host_words[p] = (uintptr_t)ranks[p].host;
+	}
+	j->report = (uintptr_t)r->host;
 	j->limit_ns = (uint64_t)limit_s * 1000000000u;
 	j->call[0] = 7;
 	j->call[1] = (uint64_t)round;
@@ -163,14 +167,12 @@ static void by_streams(struct rank *r, int round)
 	uint32_t all = (1u << nranks) - 1, mine = 1u << me;
 
 	for (int phase = 0; phase < 3; phase++) {
+		static const uint32_t words[] = { TT_DEV_ARRIVED, TT_DEV_BETWEEN, TT_DEV_FINISHED };
 		struct tt_dev_job *j = &r->job;
 
 		prepare(r, TT_DEV_ALONE, round);
 		j->signal_to = all & ~mine;
-		j->signal_word = (phase == 0   ? TT_DEV_WORD(arrived, 0)
-				  : phase == 1 ? TT_DEV_WORD(between, 0)
-					       : TT_DEV_WORD(finished, 0)) +
-				 (uint32_t)me;
+		j->signal_word = words[phase] + (uint32_t)me;
 		for (int p = 0; p < nranks; p++)
 			j->in[p] = (uintptr_t)(phase == 0   ? ranks[p].in
 					       : phase == 1 ? ranks[p].staged
@@ -187,11 +189,7 @@ static void by_streams(struct rank *r, int round)
 			j->piece[0] = (struct tt_dev_piece){ all, mine, part_at(me), part_at(me),
 							     part_bytes(me) };
 		launch(r, BLOCKS, round);
-		await(r,
-		      phase == 0   ? r->signals->arrived
-		      : phase == 1 ? r->signals->between
-				   : r->signals->finished,
-		      round);
+		await(r, words[phase], round);
 	}
 }
 
@@ -288,7 +286,7 @@ int main(int argc, char **argv)
 		struct rank *r = &ranks[p];
 
 		r->signals = take(TT_DEV_IPC_BYTES);
-		r->report = take(sizeof(*r->report));
+		r->host = take(TT_DEV_HOST_BYTES);
 		/* aligned neither to the FIFO nor to each other */
 		r->in = (float *)take((COUNT + 1) * sizeof(float)) + 1;
 		r->out = (float *)take((COUNT + 2) * sizeof(float)) + 2;

@@ -113,7 +113,7 @@ class Source:
 				break
 		else:
 			return None
-		owner = "own" if "signals_of(j, j->rank)" in text or "mine->" in text else "peer" if "signals_of" in text else "host"
+		owner = "own" if "signals_of(j, j->rank)" in text or "mine->" in text else "peer" if "signals_of" in text or "host_words_of" in text else "host"
 		if owner == "host" and "host->" not in text:
 			return None
 		indices = re.findall(r"\[(.*?)\]", text[text.index(name):])
@@ -178,7 +178,7 @@ class Source:
 				yield from self.accesses(m[1], names, alone, marks, arguments)
 			else:
 				continue
-			called = called or m[1] != "signals_of"
+			called = called or m[1] not in ("signals_of", "host_words_of")
 		if not called:
 			yield from self.weak(text, names)
 

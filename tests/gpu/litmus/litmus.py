@@ -15,7 +15,7 @@ from ptx_order import Event, Program
 
 HERE = Path(__file__).parent
 SILENT = ("must_give_up", "report_failure", "check_signature", "put_signature", "fifo_start", "make_task", "make_combining_task",
-          "alignment", "sweep", "elements", "fifo_move", "signals_of", "unit")
+          "alignment", "sweep", "elements", "fifo_move", "signals_of", "host_words_of", "unit")
 PLAIN = {"flags": 16, "base": 0, "by_fifo": 1, "BLOCKS": 2, "last": 0}
 
 
@@ -95,8 +95,7 @@ class Builder:
 			self.data(step)
 		elif step.startswith("wait "):
 			_, field, value = step.split()
-			index = (0,) if field == "arrived" else ()
-			self.add("ld", self.word((field, index, "own")), "acquire", "sys", None, ("ge", int(value)))
+			self.add("ld", self.word((field, (), "own")), "acquire", "sys", None, ("ge", int(value)))
 		else:
 			self.call(step)
 
