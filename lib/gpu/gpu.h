@@ -154,8 +154,8 @@ struct tt_ipc_buffer {
 	tt_cuptr words_at; /* as the device accesses them */
 	int words_fd;
 };
-/* Takes an unused buffer of this context or allocates one, with host words of zero; `stream` zeroes its signal words.
- * 0 | TT_CUDA | TT_SYSTEM */
+/* Takes an unused buffer of this context or allocates one. The host words are zero; `stream` zeroes the
+ * signal words. 0 | TT_CUDA | TT_SYSTEM */
 int tt_ipc_buffer_take(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
 		       tt_custream stream, struct tt_ipc_buffer **ret_buffer);
 /* Returns a buffer for the next communicator. */

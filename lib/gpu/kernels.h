@@ -80,11 +80,10 @@ struct tt_dev_report {
 	uint64_t call[2]; /* signature of the other call */
 };
 
-/* A word that a stream waits for: until one of the halves is set. */
+/* A word of 64 bits that a stream waits for. `set`: to 1 by a peer's kernel, back to 0 by the stream.
+ * `ended`: to 1 by this rank's host, for good; then the stream waits no more. */
 struct tt_dev_stream_word {
-	uint32_t set; /* to 1 by a peer's kernel; reset to 0 by the stream */
-	uint32_t
-		ended; /* to 1 by this rank's host, for good: no stream waits for the word any more */
+	uint32_t set, ended;
 };
 /* Numbers of these words: stream barriers before, within and after a chunk, a word for each peer; arrival of
  * message w of a plan */
