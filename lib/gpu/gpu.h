@@ -81,6 +81,7 @@ struct tt_gpu {
 	atomic_bool has_graphs;          /* a graph may be replayed unseen */
 	atomic_uint_fast64_t newest_seq; /* sequence number of the newest call */
 	atomic_bool enqueueing;          /* the newest call is being put on its stream */
+	atomic_uint launched;            /* calls by kernels, those in graphs once */
 };
 
 /*

@@ -87,6 +87,7 @@ static void number(tuttiComm_t c, const struct tt_dev_job *job)
 	memcpy(&call, job->call, sizeof(call));
 	tt_number_call(c, &call, tt_call_digest(&call));
 	atomic_store(&c->gpu->enqueueing, true);
+	atomic_fetch_add(&c->gpu->launched, 1);
 	atomic_store(&c->gpu->newest_seq, c->calls.seq);
 	wake_watchdog(c->gpu);
 	atomic_fetch_add(&c->calls.operations, 1);

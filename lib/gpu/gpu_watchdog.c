@@ -38,15 +38,24 @@ static uint32_t word(const uint32_t *at)
 	return __atomic_load_n(at, __ATOMIC_ACQUIRE);
 }
 
-/* *ret_failure: the driver's code, which a failed device returns for every call; 0: none */
+/* Asks the driver for the state of a stream, a query that copies of pageable memory do not hold up. The kernels
+ * count the calls that have ended; replays of graphs count too, so with graphs only the event tells that
+ * the newest call has ended. *ret_failure: the driver's code, which a failed device returns for every call;
+ * 0: none */
 static bool is_busy(struct tt_gpu *d, int *ret_failure)
 {
 	const struct tt_dev_report *r = &d->ipc->words->report;
-	int rc = atomic_load(&d->newest_seq) ? d->cu->event_query(d->last) : 0;
+	uint32_t ended = word(&r->ended);
+	bool graphs = atomic_load(&d->has_graphs), busy;
+	int rc = d->cu->stream_query(d->own);
 
+	busy = atomic_load(&d->enqueueing) || word(&r->begun) != ended ||
+	       (!graphs && atomic_load(&d->launched) != ended);
+	if (graphs && !busy && !rc)
+		rc = d->cu->event_query(d->last);
 	/* at the end of the program the driver is unloaded before this thread ends */
 	*ret_failure = rc == TT_CU_NOT_READY || rc == TT_CU_DEINITIALIZED ? 0 : rc;
-	return rc || word(&r->begun) != word(&r->ended) || atomic_load(&d->enqueueing);
+	return busy || rc;
 }
 
 /* The communicator broke. The abort word first: a job behind a wait that ends here must do nothing. Thread:

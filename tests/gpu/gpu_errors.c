@@ -299,6 +299,41 @@ static void a_death_ends_the_kernels_for_which_a_copy_of_pageable_memory_waits(v
 	claim(run_without_deadline(3, STREAM_ORDER, copy_behind_a_death) == 1);
 }
 
+/* The last rank makes no call, while the others copy as above. */
+static int copy_behind_a_late_rank(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	void *x = malloc(60000 * sizeof(float));
+	tuttiResult_t rc;
+	tt_custream s;
+	tt_cuptr p;
+	void *d;
+
+	(void)arg;
+	cu->mem_alloc(&p, 1 << 20);
+	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING);
+	d = (void *)(uintptr_t)p;
+	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
+	cu->stream_synchronize(s);
+	(*comm)->settings.timeout_ms = 1000;
+	if (rank < n - 1) {
+		tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
+		cu->dtoh_async(x, p, 60000 * sizeof(float), s);
+	}
+	free(x);
+	rc = await_error(*comm);
+	if (rc == tuttiTimeout && strstr(tuttiGetLastError(*comm), "rank 2"))
+		return 0;
+	fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(*comm));
+	return 1;
+}
+
+static void a_late_rank_is_named_though_copies_of_pageable_memory_wait_for_it(void)
+{
+	setenv("TUTTI_TEST_CUDA_DELAY_US", "20000", 1); /* the copies begin before the call */
+	claim(run_without_deadline(3, STREAM_ORDER, copy_behind_a_late_rank) == 0);
+}
+
 static void a_death_ends_the_waits_of_streams_for_which_a_copy_of_pageable_memory_waits(void)
 {
 	claim(run_without_deadline(3, STREAM_ORDER, copy_behind_a_death) == 1);
@@ -342,7 +377,7 @@ static int on_a_failed_device(tuttiComm_t *comm, int rank, int n, void *arg)
 
 static void a_failed_device_ends_the_calls_of_all_ranks_with_a_message(void)
 {
-	static const char *const calls[] = { "cuLaunchKernel:1:700", "cuEventQuery:1:700",
+	static const char *const calls[] = { "cuLaunchKernel:1:700", "cuStreamQuery:1:700",
 					     "cuStreamBatchMemOp_v2:1:719" };
 	struct gpu_ranks t = {
 		.ranks = { .n = 3, .no_join = true, .limit_s = 50, .timeout_ms = 20000 },
@@ -525,6 +560,7 @@ const struct gpu_case gpu_errors[] = {
 	GPU_CASE(streams_complete_though_they_wait_in_the_only_connection),
 	GPU_CASE(a_death_ends_the_kernels_for_which_a_copy_of_pageable_memory_waits),
 	GPU_CASE(a_death_ends_the_waits_of_streams_for_which_a_copy_of_pageable_memory_waits),
+	GPU_CASE(a_late_rank_is_named_though_copies_of_pageable_memory_wait_for_it),
 	GPU_CASE(a_failed_device_ends_the_calls_of_all_ranks_with_a_message),
 	GPU_CASE(a_device_that_fails_while_it_copies_ends_the_call),
 	GPU_CASE(a_call_whose_launch_is_late_ends_too),
