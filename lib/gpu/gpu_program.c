@@ -6,7 +6,7 @@
  * records its own steps as they are played. A step is played after all steps that it depends on,
  * hence no stream waits for a step that is queued behind the waiting one: streams cannot deadlock.
  * The simulation also gives all ranks the same address of each message: a slot in its sender's IPC
- * buffer and a signal word in its receiver's. Each message has its own slot and word, so neither is
+ * buffer and a word among its receiver's host words. Each message has its own slot and word, so neither is
  * reused before the whole plan has run.
  */
 #include <stdlib.h>

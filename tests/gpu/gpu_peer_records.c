@@ -5,12 +5,14 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/sock.h"
+#include "gpu/gpu_call.h"
 #include "tests/support/descriptors.h"
 #include "tests/gpu/gpu_ranks.h"
 
@@ -309,6 +311,54 @@ static void no_descriptor_is_given_to_another_user(void)
 	close(ready[0]), close(ready[1]);
 }
 
+/* ---- host words ------------------------------------------------------------------------------ */
+
+/* Puts two waits for a word on the stream. true: the stream waits */
+static bool wait_twice(struct tt_gpu *d, tt_custream s)
+{
+	struct tt_cumemop ops[4];
+
+	tt_gpu_ops_take(d, TT_DEV_MESSAGE, &ops[0]);
+	tt_gpu_ops_take(d, TT_DEV_MESSAGE, &ops[2]);
+	claim(tt_gpu_batch(d, 4, ops, s) == 0);
+	usleep(20000);
+	return d->cu->stream_query(s) == TT_CU_NOT_READY;
+}
+
+/* Another mapping of the same memory sets them. */
+static void streams_wait_for_host_words_until_they_are_set_or_the_host_ends_the_waits(void)
+{
+	const struct tt_cuda *cu = harness_cuda();
+	struct tt_dev_host_words *own, *other;
+	struct tt_dev_stream_word *word;
+	struct tt_ipc_buffer buffer = { .fd = -1 };
+	struct tt_gpu d = { .cu = cu, .ipc = &buffer };
+	int fd = -1, before = count_descriptors();
+	tt_custream s;
+
+	claim(cu && !cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING));
+	claim(!tt_ipc_words_make(cu, &fd, &own, &buffer.words_at));
+	other = mmap(NULL, TT_DEV_HOST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	claim(other != MAP_FAILED);
+	claim(cu->host_register(own, TT_DEV_HOST_BYTES, TT_CU_HOST_MAPPED)); /* is registered */
+	word = &other->stream[TT_DEV_MESSAGE];
+	claim(wait_twice(&d, s));
+	for (int i = 0; i < 2; i++) {
+		__atomic_store_n(&word->set, 1, __ATOMIC_RELEASE);
+		for (int ms = 0; ms < 10000 && __atomic_load_n(&word->set, __ATOMIC_ACQUIRE); ms++)
+			usleep(1000);
+	}
+	claim(word->set == 0 && cu->stream_synchronize(s) == 0);
+	claim(wait_twice(&d, s));
+	__atomic_store_n(&own->stream[TT_DEV_MESSAGE].ended, 1, __ATOMIC_RELEASE);
+	claim(cu->stream_synchronize(s) == 0 && word->set == 0);
+	munmap(other, TT_DEV_HOST_BYTES);
+	tt_ipc_words_close(cu, own);
+	close(fd);
+	cu->stream_destroy(s);
+	claim(count_descriptors() == before || getenv("TUTTI_TEST_GPU"));
+}
+
 /* ---- all ranks ------------------------------------------------------------------------------- */
 
 static bool false_by_fd;
@@ -377,6 +427,7 @@ const struct gpu_case gpu_peer_records[] = {
 	GPU_CASE(an_invalid_ipc_record_is_refused_with_a_message_and_nothing_stays_open),
 	GPU_CASE(unexpected_descriptors_are_closed),
 	GPU_CASE(no_descriptor_is_given_to_another_user),
+	GPU_CASE(streams_wait_for_host_words_until_they_are_set_or_the_host_ends_the_waits),
 	GPU_CASE(all_ranks_fall_back_together_when_one_sends_a_record_of_a_too_small_ipc_buffer),
 	{ NULL, NULL, false },
 };
