@@ -21,6 +21,8 @@
  *   the first launch of a kernel, and freeing memory, wait for all work on the device
  *   the default stream, and copies without a stream, wait for streams created with flags 0
  *   during a capture, calls other than enqueueing fail and invalidate the capture (fake_capture.c)
+ * Host memory is accessed by stream memory operations and by the words of kernels only where it is pinned or
+ * registered; no memory is registered twice, or unmapped while it is registered.
  *
  * Differences to CUDA: the host can read device memory; a capture knows events within one graph
  * only, and all nodes of a graph run one after another.

@@ -243,9 +243,9 @@ static bool overlaps(const char *ptr, size_t bytes)
 
 static bool is_mapped(void *ptr, size_t bytes)
 {
-	uintptr_t page = (uintptr_t)ptr % 4096;
+	uintptr_t in_page = (uintptr_t)ptr % (uintptr_t)sysconf(_SC_PAGESIZE);
 
-	return !msync((char *)ptr - page, bytes + page, MS_ASYNC);
+	return !msync((char *)ptr - in_page, bytes + in_page, MS_ASYNC);
 }
 
 EXPORT int cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
