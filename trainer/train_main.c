@@ -77,7 +77,7 @@ static int checked(tuttiResult_t result)
 {
 	int code = train_check(result, NULL);
 
-	return code && result == tuttiInvalidArgument ? TRAIN_USAGE : code;
+	return result == tuttiInvalidArgument || result == tuttiInvalidUsage ? TRAIN_USAGE : code;
 }
 
 /* The number of lower ranks on this rank's host. */

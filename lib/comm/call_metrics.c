@@ -286,13 +286,10 @@ static struct tt_metrics *make(const char *dir, const struct tt_metrics_facts *f
 }
 
 /* Locked. Write the first file, and give the later ones to the thread. */
-static int begin_writing(struct tt_metrics *m)
+static int begin_writing(struct tt_metrics *m, const char *dir)
 {
 	if (!write_file(m))
-		return tt_fail(
-			TT_SYSTEM,
-			"rank %d: TUTTI_METRICS: %s: %m; name a folder in which this process may write",
-			m->facts.rank, m->path);
+		return tt_trace_folder_fail(m->facts.rank, "TUTTI_METRICS", dir);
 	if ((errno = start_thread())) {
 		tt_fail(TT_SYSTEM, "rank %d: TUTTI_METRICS: no thread: %m", m->facts.rank);
 		unlink(m->path);
@@ -313,7 +310,7 @@ int tt_metrics_open(const char *dir, const struct tt_metrics_facts *facts,
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for metrics", facts->rank);
 	if (m->path) {
 		pthread_mutex_lock(&writer.lock);
-		rc = begin_writing(m);
+		rc = begin_writing(m, dir);
 		pthread_mutex_unlock(&writer.lock);
 	}
 	if (rc)

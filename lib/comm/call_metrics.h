@@ -45,7 +45,8 @@ struct tt_metrics {
 };
 
 /* Count the calls of a communicator. Write the first file of this rank in folder dir, "": none; later
- * ones are written by a thread of the process until tt_metrics_close. 0 | TT_SYSTEM */
+ * ones are written by a thread of the process until tt_metrics_close. 0 | TT_ARG: a wrong folder |
+ * TT_SYSTEM */
 int tt_metrics_open(const char *dir, const struct tt_metrics_facts *facts,
 		    struct tt_metrics **ret_metrics);
 /* Write the file now: the communicator failed. Thread: any. */

@@ -102,30 +102,45 @@ static void *map(const char *path)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-static struct tt_trace *make(const char *dir, const struct tt_trace_head *facts)
+/* Is this an error of the folder's name or mode, and not one of a disk or of the process? */
+static bool is_wrong_folder(int error)
+{
+	return error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM ||
+	       error == EROFS || error == ELOOP || error == ENAMETOOLONG;
+}
+
+int tt_trace_folder_fail(int rank, const char *variable, const char *folder)
+{
+	return tt_fail(
+		is_wrong_folder(errno) ? TT_ARG : TT_SYSTEM,
+		"rank %d: %s=%s: cannot make a file there: %m; name a folder in which this process may write",
+		rank, variable, folder);
+}
+
+static int make(const char *dir, const struct tt_trace_head *facts, struct tt_trace **ret_trace)
 {
 	struct tt_trace *t = calloc(1, sizeof(*t));
 	char path[4200] = "";
+	int rc;
 
-	if (!t) {
-		tt_fail(TT_SYSTEM, "rank %d: no memory for a flight recorder", (int)facts->rank);
-		return NULL;
-	}
+	if (!t)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory for a flight recorder",
+			       (int)facts->rank);
 	if (*dir)
 		snprintf(path, sizeof(path), "%s/%016llx.%d.tutti", dir,
 			 (unsigned long long)facts->comm, (int)facts->rank);
 	t->head = map(path);
-	if (t->head)
-		return t;
+	if (t->head) {
+		*ret_trace = t;
+		return 0;
+	}
 	if (*dir)
-		tt_fail(TT_SYSTEM,
-			"rank %d: TUTTI_TRACE: %s: %m; name a folder in which this process may write",
-			(int)facts->rank, path);
+		rc = tt_trace_folder_fail((int)facts->rank, "TUTTI_TRACE", dir);
 	else
-		tt_fail(TT_SYSTEM, "rank %d: no memory for the records of TUTTI_METRICS: %m",
-			(int)facts->rank);
+		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for the records of TUTTI_METRICS: %m",
+			     (int)facts->rank);
 	free(t);
-	return NULL;
+	return rc;
 }
 
 static int open_metrics(struct tt_trace *t, const char *dir)
@@ -147,11 +162,11 @@ static int open_metrics(struct tt_trace *t, const char *dir)
 int tt_trace_open(const char *dir, const char *metrics, const struct tt_trace_head *facts,
 		  struct tt_trace **ret_trace)
 {
-	struct tt_trace *t = make(dir, facts);
-	int rc;
+	struct tt_trace *t;
+	int rc = make(dir, facts, &t);
 
-	if (!t)
-		return TT_SYSTEM;
+	if (rc)
+		return rc;
 	*t->head = *facts;
 	t->head->record_bytes = sizeof(struct tt_trace_record);
 	t->head->nrecords = TT_TRACE_RECORDS;

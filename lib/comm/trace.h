@@ -71,11 +71,15 @@ struct tt_trace {
 };
 
 /* Map the file of this rank in folder dir; "": memory of the process. metrics: the folder of the
- * metrics, "": the calls are counted without files; NULL: they are not. 0 | TT_SYSTEM */
+ * metrics, "": the calls are counted without files; NULL: they are not. 0 | TT_ARG: a wrong folder |
+ * TT_SYSTEM */
 int tt_trace_open(const char *dir, const char *metrics, const struct tt_trace_head *facts,
 		  struct tt_trace **ret_trace);
 /* The communicator ends; trace may be NULL. */
 void tt_trace_close(struct tt_trace *trace);
+/* Fails with errno: this rank cannot make its file in the folder that the variable names. TT_ARG: the
+ * value is wrong | TT_SYSTEM */
+int tt_trace_folder_fail(int rank, const char *variable, const char *folder);
 /* The communicator failed, with this sentence. */
 void tt_trace_failed(struct tt_trace *trace, const char *text);
 /* Write the rate of ticks into the head. tt_trace_start does so when the time since the latest rate

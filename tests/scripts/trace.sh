@@ -136,10 +136,15 @@ fi
 # ---- wrong usage -----------------------------------------------------------------------------------------------------------
 
 no_folder() {
-	! TUTTI_TRACE=$tmp/none timeout 60 perf/allreduce_perf --np 2 -b 8 -e 8 >"$tmp/job" 2>&1 </dev/null &&
-		has "TUTTI_TRACE: $tmp/none/.*No such file or directory; name a folder" "$tmp/job"
+	local tool
+	for tool in perf/allreduce_perf 'trainer/tutti-train --data synth --steps 1'; do
+		# shellcheck disable=SC2086
+		TUTTI_TRACE=$tmp/none timeout 60 $tool --np 2 >"$tmp/job" 2>&1 </dev/null
+		[ $? = 2 ] && has "TUTTI_TRACE=$tmp/none: cannot make a file there: No such file or directory; name a folder" "$tmp/job" ||
+			{ cat "$tmp/job"; return 1; }
+	done
 }
-point "a folder that does not exist is an error that names it" no_folder
+point "a folder that does not exist is wrong usage: status 2, and an error that names the variable and the folder" no_folder
 # usage_of COMMAND: each line of the input is a status and arguments, which get one sentence of the command
 usage_of() {
 	local status line

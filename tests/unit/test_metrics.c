@@ -182,10 +182,10 @@ Test(metrics, a_folder_that_is_not_there_is_an_error_that_names_it)
 	struct tt_metrics_facts facts = { .comm = 0xab, .rank = 1, .name = "", .tick_ns = 1 };
 	struct tt_metrics *m = NULL;
 
-	cr_expect_eq(tt_metrics_open("/nowhere", &facts, &m), TT_SYSTEM);
+	cr_expect_eq(tt_metrics_open("/nowhere", &facts, &m), TT_ARG);
 	cr_expect_str_eq(
 		tt_error_text(),
-		"rank 1: TUTTI_METRICS: /nowhere/" FILE_NAME
-		": No such file or directory; name a folder in which this process may write");
+		"rank 1: TUTTI_METRICS=/nowhere: cannot make a file there: No such file or directory; "
+		"name a folder in which this process may write");
 	cr_expect_null(m);
 }
