@@ -1,9 +1,16 @@
-/* fresh_file.c - make the temporary file of a file that a rename replaces (fresh_file.h) */
+/* fresh_file.c - output files that are written whole (fresh_file.h) */
 #include "tools/fresh_file.h"
 
+#include "tools/options.h"
+
+#include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 FILE *tool_fresh_file(const char *path, char *ret_name, size_t room)
@@ -25,4 +32,51 @@ FILE *tool_fresh_file(const char *path, char *ret_name, size_t room)
 	if (!f)
 		close(fd);
 	return f;
+}
+
+static bool write_to(FILE *f, const char *content, size_t bytes)
+{
+	bool good = f && fwrite(content, 1, bytes, f) == bytes;
+
+	return f && fclose(f) == 0 && good;
+}
+
+int tool_file_check(const char *tool, const char *option, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char folder[4096];
+	struct stat st;
+
+	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1,
+		 slash ? path : ".");
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return tool_refuse(tool, "%s %s: %s", option, path, strerror(EISDIR));
+	if (access(folder, W_OK))
+		return tool_refuse(tool, "%s %s: %s: %s", option, path, folder, strerror(errno));
+	return 0;
+}
+
+int tool_file_write(const char *path, const char *content, size_t bytes)
+{
+	size_t length = strlen(path) + 32;
+	char *temporary;
+	struct stat st;
+	bool good;
+
+	/* a pipe, a terminal or a device is written in place, not replaced */
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+		return write_to(fopen(path, "we"), content, bytes) ? 0 : -1;
+	temporary = malloc(length);
+	if (!temporary)
+		return -1;
+	good = write_to(tool_fresh_file(path, temporary, length), content, bytes) &&
+	       rename(temporary, path) == 0;
+	if (!good) {
+		int saved = errno;
+
+		unlink(temporary);
+		errno = saved;
+	}
+	free(temporary);
+	return good ? 0 : -1;
 }

@@ -1,6 +1,6 @@
 /*
- * fresh_file.h - make the temporary file of a file that a rename replaces. Used by checkpoints of
- * tutti-train and by output files of the other tools.
+ * fresh_file.h - output files that are written whole: under a temporary name, then renamed. Used by
+ * checkpoints of tutti-train and by output files of all tools.
  */
 #ifndef TOOL_FRESH_FILE_H
 #define TOOL_FRESH_FILE_H
@@ -12,5 +12,11 @@
  * that name is neither opened nor followed. ret_name: [room] the name; "": no file was made, and the
  * caller has none to remove. NULL: errno */
 FILE *tool_fresh_file(const char *path, char *ret_name, size_t room);
+
+/* Checks, before long work, that the file can be created. Returns 0 | 2: error printed. */
+int tool_file_check(const char *tool, const char *option, const char *path);
+/* Writes text to a temporary file in path's folder and renames the file to path, so that path is
+ * never half written. Returns 0 | -1 with errno. */
+int tool_file_write(const char *path, const char *text, size_t bytes);
 
 #endif

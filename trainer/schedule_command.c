@@ -1,12 +1,14 @@
 /* schedule_command.c - `tutti-train schedule` (schedule_command.h); calls schedules/ */
 #include "trainer/schedule_command.h"
 
+#include "tools/fresh_file.h"
 #include "tools/options.h"
 #include "tools/output.h"
 #include "trainer/base/fail.h"
 #include "trainer/schedules/schedule.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TOOL "tutti-train schedule"
@@ -110,18 +112,21 @@ static void print_figures(const struct train_schedule *s, const struct train_cos
 static int write_svg(const char *path, const struct train_schedule *s,
 		     const struct train_schedule_times *times)
 {
-	FILE *to = fopen(path, "w");
-	int bad;
+	char *text = NULL;
+	size_t bytes;
+	FILE *to = open_memstream(&text, &bytes);
+	bool good = to != NULL;
+	int rc = TRAIN_OK;
 
-	if (!to)
-		return train_fail(TRAIN_FAILED, "--svg %s: %m", path);
-	train_schedule_draw_svg(to, s, times);
-	bad = ferror(to) ? errno : 0;
-	if (fclose(to) || bad) {
-		errno = bad ? bad : errno;
-		return train_fail(TRAIN_FAILED, "--svg %s: %m", path);
+	if (to) {
+		train_schedule_draw_svg(to, s, times);
+		good = !fclose(to);
 	}
-	return TRAIN_OK;
+	errno = good ? 0 : ENOMEM;
+	if (!good || tool_file_write(path, text, bytes))
+		rc = train_fail(TRAIN_FAILED, "--svg %s: %m", path);
+	free(text);
+	return rc;
 }
 
 static int show(const struct schedule_options *o, const struct train_schedule *s)

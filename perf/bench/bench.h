@@ -414,10 +414,4 @@ void bench_results_foot(struct bench_json *j, const struct bench_options *option
 			const char *error);
 void bench_now_text(char *text, size_t bytes);
 
-/* Checks, before long work, that the file can be created. Returns 0 | 2: error printed. */
-int bench_check_file(const char *tool, const char *option, const char *path);
-/* Writes text to a temporary file in path's folder and renames the file to path, so that path is
- * never half written. Returns 0 | -1 with errno. */
-int bench_write_file(const char *path, const char *text, size_t bytes);
-
 #endif

@@ -12,6 +12,7 @@
 #include "algorithms/algorithms.h"
 #include "mem/reduce.h"
 #include "perf/bench/bench.h"
+#include "tools/fresh_file.h"
 #include "tools/options.h"
 
 const char *const bench_buffers_names[] = { "auto", "rotate", "same", "cold" };
@@ -211,7 +212,7 @@ static int check_files(const struct bench_options *options, const char *tool)
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]) && !rc; i++) {
 		if (!files[i].path)
 			continue;
-		rc = bench_check_file(tool, files[i].option, files[i].path);
+		rc = tool_file_check(tool, files[i].option, files[i].path);
 		for (size_t k = 0; k < i && !rc; k++)
 			if (files[k].path && !strcmp(files[k].path, files[i].path) &&
 			    (stat(files[i].path, &st) || S_ISREG(st.st_mode)))

@@ -9,6 +9,7 @@
 
 #include "mem/reduce.h"
 #include "perf/bench/bench.h"
+#include "tools/fresh_file.h"
 #include "tools/svg.h"
 
 /* A measured figure: one row of the table, one point of a series in each plot */
@@ -279,7 +280,7 @@ int bench_html_write(const struct bench_html *h, const struct bench_thread *t, c
 		good = !fclose(to) && good;
 	if (!good)
 		fprintf(stderr, "%s: --report %s: no memory for the report\n", t->tool, path);
-	if (good && bench_write_file(path, text, bytes)) {
+	if (good && tool_file_write(path, text, bytes)) {
 		fprintf(stderr, "%s: --report %s: %m\n", t->tool, path);
 		good = false;
 	}

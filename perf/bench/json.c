@@ -1,20 +1,15 @@
 /*
- * json.c - writes JSON to a stdio stream; writes a file atomically
+ * json.c - writes JSON to a stdio stream
  *
  * Called by report.c, json_results.c and the commands simulate and tune. Each member has its own
  * line, so that diff can compare two files.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "perf/bench/bench.h"
-#include "tools/fresh_file.h"
-#include "tools/options.h"
 
 static void text(FILE *to, const char *value)
 {
@@ -100,51 +95,4 @@ void bench_json_null(struct bench_json *j, const char *key)
 {
 	begin(j, key);
 	fputs("null", j->to);
-}
-
-static bool write_to(FILE *f, const char *content, size_t bytes)
-{
-	bool good = f && fwrite(content, 1, bytes, f) == bytes;
-
-	return f && fclose(f) == 0 && good;
-}
-
-int bench_check_file(const char *tool, const char *option, const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	char folder[4096];
-	struct stat st;
-
-	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1,
-		 slash ? path : ".");
-	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-		return tool_refuse(tool, "%s %s: %s", option, path, strerror(EISDIR));
-	if (access(folder, W_OK))
-		return tool_refuse(tool, "%s %s: %s: %s", option, path, folder, strerror(errno));
-	return 0;
-}
-
-int bench_write_file(const char *path, const char *content, size_t bytes)
-{
-	size_t length = strlen(path) + 32;
-	char *temporary;
-	struct stat st;
-	bool good;
-
-	/* a pipe, a terminal or a device is written in place, not replaced */
-	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-		return write_to(fopen(path, "we"), content, bytes) ? 0 : -1;
-	temporary = malloc(length);
-	if (!temporary)
-		return -1;
-	good = write_to(tool_fresh_file(path, temporary, length), content, bytes) &&
-	       rename(temporary, path) == 0;
-	if (!good) {
-		int saved = errno;
-
-		unlink(temporary);
-		errno = saved;
-	}
-	free(temporary);
-	return good ? 0 : -1;
 }

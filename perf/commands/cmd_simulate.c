@@ -16,6 +16,7 @@
 #include "perf/commands/hypothetical.h"
 #include "perf/commands/simulate_print.h"
 #include "perf/commands/simulate_svg.h"
+#include "tools/fresh_file.h"
 
 enum { MANY_MESSAGES = 20000000, MANY_RANKS = 32768, MOST_STEPS_OF_ALL = 200000000 };
 static const struct tool_option options[] = {
@@ -304,7 +305,7 @@ int tool_cmd_simulate(int argc, char **argv)
 	if (v.svg && v.bytes < SIMULATE_SVG_LEAST)
 		return tool_refuse(usage.tool, "--bytes %d: the plot of --svg begins at %d bytes",
 				   (int)v.bytes, SIMULATE_SVG_LEAST);
-	if (v.svg && (rc = bench_check_file(usage.tool, "--svg", v.svg)))
+	if (v.svg && (rc = tool_file_check(usage.tool, "--svg", v.svg)))
 		return rc;
 	rc = tool_hypothetical_options(
 		&(struct tool_hypothetical_options){ .tool = usage.tool,

@@ -10,6 +10,7 @@
 #include "perf/bench/bench.h"
 #include "perf/commands/cmd.h"
 #include "perf/commands/trace_files.h"
+#include "tools/fresh_file.h"
 #include "tools/options.h"
 
 struct trace_options {
@@ -52,7 +53,7 @@ static int write_output(const char *path, const char *content, size_t bytes)
 		fwrite(content, 1, bytes, stdout);
 		return 0;
 	}
-	if (!bench_write_file(path, content, bytes))
+	if (!tool_file_write(path, content, bytes))
 		return 0;
 	fprintf(stderr, "tutti trace: --output %s: %s\n", path, strerror(errno));
 	return 1;
@@ -114,7 +115,7 @@ int tool_cmd_trace(int argc, char **argv)
 		return rc == 1 ? 0 : rc;
 	if (v.json && !actions[action].json)
 		return tool_refuse(usage.tool, "--json: report has none; use dump or merge");
-	if (v.output && (rc = bench_check_file(usage.tool, "--output", v.output)))
+	if (v.output && (rc = tool_file_check(usage.tool, "--output", v.output)))
 		return rc;
 	return print(v.json ? actions[action].json : actions[action].text, argv[2], v.output);
 }

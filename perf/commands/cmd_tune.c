@@ -14,6 +14,7 @@
 #include "base/base.h"
 #include "perf/bench/bench.h"
 #include "perf/commands/cmd.h"
+#include "tools/fresh_file.h"
 #include "tools/host.h"
 #include "tools/options.h"
 #include "perf/commands/topology.h"
@@ -236,7 +237,7 @@ static int write_table(const struct tune_options *v, const struct tool_tune *t,
 		(unsigned long long)v->max_bytes);
 	tt_cost_print(cost, f);
 	fclose(f);
-	rc = bench_write_file(v->output, text, bytes);
+	rc = tool_file_write(v->output, text, bytes);
 	if (rc)
 		fprintf(stderr, "tutti tune: %s: %s\n", v->output, strerror(errno));
 	free(text);
@@ -290,7 +291,7 @@ int tool_cmd_tune(int argc, char **argv)
 		return tool_refuse(usage.tool,
 				   "%s writes no table to -o %s; use one of the two options only",
 				   v.print ? "--print" : "--check", v.output);
-	if (v.output && bench_check_file(usage.tool, "-o", v.output))
+	if (v.output && tool_file_check(usage.tool, "-o", v.output))
 		return 2;
 	rc = v.costs ? tt_cost_read(v.costs, &cost) : tt_cost_copy(&tt_cost_builtin, &cost);
 	if (rc) {

@@ -11,6 +11,7 @@
 #include "algorithms/algorithms.h"
 #include "perf/bench/bench.h"
 #include "perf/commands/simulate_svg.h"
+#include "tools/fresh_file.h"
 #include "tools/svg.h"
 
 #define SIZES 48 /* powers of 2, from SIMULATE_SVG_LEAST */
@@ -94,7 +95,7 @@ static int write_plot(const struct simulate_svg *s, const struct curve *curves, 
 	}
 	free(series);
 	errno = good ? 0 : ENOMEM;
-	good = good && !bench_write_file(s->path, text, bytes);
+	good = good && !tool_file_write(s->path, text, bytes);
 	if (!good)
 		fprintf(stderr, "tutti simulate: --svg %s: %m\n", s->path);
 	free(text);

@@ -189,6 +189,12 @@ wrong 'no such schedule' schedule 2f2b
 wrong 'no schedule' schedule --stages 2
 run 60 schedule gpipe --svg /nowhere/x
 claim "a drawing that cannot be written: status 1" ended 1 '--svg /nowhere/x: No such file'
+size=$(ulimit -S -f)
+ulimit -S -f 1
+run 60 schedule 1f1b --stages 2 --micro 6 --svg "$out/half.svg"
+ulimit -S -f "$size"
+claim "a drawing that does not fit into its disk: status 1" ended 1 '--svg .*/half.svg: File too large'
+claim "... and no half of it stays" [ -z "$(find "$out" -name 'half.svg*')" ]
 run 30 --help
 claim "--help prints the options" grep -q -- --global-batch "$out/log"
 

@@ -86,7 +86,7 @@ Test(checkpoint, a_checkpoint_follows_no_planted_link)
 
 Test(checkpoint, an_output_file_follows_no_planted_link)
 {
-	cr_expect_eq(bench_write_file(path, "{}", 2), 0);
+	cr_expect_eq(tool_file_write(path, "{}", 2), 0);
 	expect_victim_intact();
 }
 
@@ -109,6 +109,6 @@ Test(checkpoint, a_temporary_file_is_new_even_if_its_name_was_foretold)
 	cr_assert(!symlink(victim, name_of(".0000000000000000")));
 	cr_expect_null(tool_fresh_file(path, temporary, sizeof(temporary)));
 	cr_expect_str_eq(temporary, "", "a caller must not remove %s", temporary);
-	cr_expect_eq(bench_write_file(path, "{}", 2), -1);
+	cr_expect_eq(tool_file_write(path, "{}", 2), -1);
 	cr_expect_eq(access(name_of(".0000000000000000"), F_OK), 0);
 }
