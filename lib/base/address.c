@@ -4,6 +4,7 @@
  * Called by control and launch: a rank publishes its addresses, and its peers choose the nearest.
  */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -190,27 +191,49 @@ int tt_address_resolve(const char *host, struct tt_address list[TT_ADDRESSES], i
 	return 0;
 }
 
+union any_sockaddr {
+	struct sockaddr any;
+	struct sockaddr_in four;
+	struct sockaddr_in6 six;
+};
+
+static socklen_t to_sockaddr(const struct tt_address *a, uint16_t port, union any_sockaddr *ret_sa)
+{
+	memset(ret_sa, 0, sizeof(*ret_sa));
+	if (a->family == 4) {
+		ret_sa->four = (struct sockaddr_in){ .sin_family = AF_INET,
+						     .sin_port = htons(port) };
+		memcpy(&ret_sa->four.sin_addr, a->bytes, 4);
+		return sizeof(ret_sa->four);
+	}
+	ret_sa->six = (struct sockaddr_in6){ .sin6_family = AF_INET6, .sin6_port = htons(port) };
+	memcpy(&ret_sa->six.sin6_addr, a->bytes, 16);
+	return sizeof(ret_sa->six);
+}
+
+bool tt_address_is_here(const struct tt_address *a)
+{
+	int fd = socket(a->family == 4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	union any_sockaddr sa;
+	socklen_t bytes = to_sockaddr(a, 0, &sa);
+	bool here = fd < 0 || !bind(fd, &sa.any, bytes) || errno != EADDRNOTAVAIL;
+
+	if (fd >= 0)
+		close(fd);
+	return here;
+}
+
 void tt_address_route(const struct tt_address *a, char name[TT_IFNAME])
 {
-	union {
-		struct sockaddr any;
-		struct sockaddr_in four;
-		struct sockaddr_in6 six;
-	} to = { 0 }, us = { 0 };
+	union any_sockaddr to, us = { 0 };
+	socklen_t bytes = to_sockaddr(a, 9, &to);
 	int fd = socket(a->family == 4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	struct tt_address mine = { 0 }, other;
 	struct ifaddrs *all = NULL;
 
-	if (a->family == 4) {
-		to.four = (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons(9) };
-		memcpy(&to.four.sin_addr, a->bytes, 4);
-	} else {
-		to.six = (struct sockaddr_in6){ .sin6_family = AF_INET6, .sin6_port = htons(9) };
-		memcpy(&to.six.sin6_addr, a->bytes, 16);
-	}
 	snprintf(name, TT_IFNAME, "?");
 	/* connect on a datagram socket chooses the route and sends nothing */
-	if (fd >= 0 && !connect(fd, &to.any, a->family == 4 ? sizeof(to.four) : sizeof(to.six)) &&
+	if (fd >= 0 && !connect(fd, &to.any, bytes) &&
 	    !getsockname(fd, &us.any, &(socklen_t){ sizeof(us) }) &&
 	    from_sockaddr(&us.any, NULL, &mine) && !getifaddrs(&all))
 		for (struct ifaddrs *i = all; i; i = i->ifa_next)

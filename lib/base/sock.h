@@ -54,6 +54,9 @@ bool tt_loopback_is_up(void);
 #define TT_IFNAME 16
 void tt_address_route(const struct tt_address *a, char name[TT_IFNAME]);
 
+/* May a socket of this host be bound to the address? false: no interface has it */
+bool tt_address_is_here(const struct tt_address *a);
+
 /* The addresses of a host name or numeric address. 0 | TT_ARG (unknown name) */
 int tt_address_resolve(const char *host, struct tt_address list[TT_ADDRESSES], int *ret_n);
 

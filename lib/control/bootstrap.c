@@ -51,12 +51,32 @@ static int check_network(const struct tt_control *ctl)
 		ctl->rank, ctl->ep->peers.mine.name);
 }
 
+/* The user chose the addresses; the id of a launcher's rank 0 has none. */
+static int check_chosen_address(const struct tt_control *ctl, const struct tt_id *id)
+{
+	char where[TT_ENDPOINT_TEXT];
+
+	for (int i = 0; i < id->naddresses; i++)
+		if (tt_address_is_here(&id->addresses[i]))
+			return 0;
+	if (!id->naddresses)
+		return 0;
+	return tt_fail(
+		TT_USAGE,
+		"rank 0 runs on %s, where no network interface has the address %s of TUTTI_ROOT (or "
+		"NCCL_COMM_ID), so no rank can reach rank 0 there; name an address of this host, or run rank 0 "
+		"on the host of that address",
+		ctl->ep->peers.mine.name, tt_address_text(&id->addresses[0], 0, where));
+}
+
 /* The id holds rank 0's addresses, so rank 0 must have one of them. */
 static int check_root_host(const struct tt_control *ctl, const struct tt_id *id)
 {
 	const struct tt_business_card *me = &ctl->ep->peers.mine;
 
-	if (id->from_root || id->netns == me->netns)
+	if (id->from_root)
+		return check_chosen_address(ctl, id);
+	if (id->netns == me->netns)
 		return 0;
 	for (int i = 0; i < id->naddresses; i++)
 		for (int j = 0; j < me->naddresses; j++)

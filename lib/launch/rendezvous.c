@@ -142,6 +142,9 @@ static int make_id(struct tt_rendezvous *l, const struct tt_env *env, unsigned n
 	root.job = name;
 	if (job->rank && (rc = resolve(job, &root, deadline_ns)))
 		return rc;
+	/* rank 0 checks the user's address, if its host can resolve the name */
+	if (!job->rank && *env->root)
+		(void)tt_address_resolve(job->host, root.addresses, &root.naddresses);
 	return tt_id_at(&root, secret, &l->id);
 }
 

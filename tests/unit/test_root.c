@@ -105,3 +105,61 @@ Test(root, a_rank_that_joins_again_waits_for_rank_0, .timeout = 60)
 {
 	run(2, one_waits);
 }
+
+/* ---- wrong addresses ------------------------------------------------------------------------- */
+
+struct attempt {
+	const char *root;
+	int rank;
+	tuttiResult_t result;
+	const char *part; /* of the error */
+};
+
+static int fails(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
+	const struct attempt *a = arg;
+	struct root root = { 0 };
+	uint64_t begin = tt_now_ns();
+	tuttiResult_t rc;
+
+	(void)rank, (void)n;
+	set_environment(&root, a->rank, 2);
+	setenv("TUTTI_ROOT", a->root, 1);
+	setenv("TUTTI_SECRET", "0123456789abcdef0123456789abcdef", 1);
+	config.timeout_ms = a->result == tuttiTimeout ? 500 : 60000;
+	rc = tuttiCommInitEnv(comm, &config);
+	if (rc == a->result && strstr(tuttiGetLastError(NULL), a->part) &&
+	    tt_now_ns() - begin < 20000000000ull)
+		return 0;
+	return fprintf(stderr, "%d: %s\n", rc, tuttiGetLastError(NULL)), 1;
+}
+
+static void expect_failure(struct attempt *a)
+{
+	struct ranks r = { .n = 1, .no_join = true, .arg = a, .limit_s = 40 };
+
+	cr_expect_eq(ranks_run(&r, fails), 0);
+}
+
+Test(root, rank_0_fails_at_once_at_an_address_that_its_host_does_not_have, .timeout = 60)
+{
+	/* RFC 5737 keeps the address for documents */
+	expect_failure(&(struct attempt){
+		"203.0.113.1:4000", 0, tuttiInvalidUsage,
+		"no network interface has the address 203.0.113.1 of TUTTI_ROOT" });
+}
+
+Test(root, another_rank_says_why_the_address_of_rank_0_did_not_answer, .timeout = 60)
+{
+	char root[32];
+	int fd, port;
+
+	cr_assert_eq(tt_sock_reserve(0, &fd, &port), 0);
+	snprintf(root, sizeof(root), "127.0.0.1:%d", port);
+	expect_failure(&(struct attempt){ root, 1, tuttiTimeout, "(Connection refused)" });
+	close(fd);
+	/* Linux connects to no multicast address */
+	expect_failure(&(struct attempt){ "224.0.0.1:4000", 1, tuttiTimeout,
+					  "tried 224.0.0.1:4000 (Network is unreachable)" });
+}
