@@ -50,8 +50,9 @@ struct client {
 };
 
 static struct {
-	pthread_mutex_t lifecycle; /* held while a communicator enters or leaves; guards running */
+	pthread_mutex_t lifecycle; /* held while a communicator enters or leaves; guards: */
 	bool running;
+	bool warned; /* that the address cannot be used: once per process */
 	pthread_t thread;
 	atomic_bool stop;
 	int listener, wake;
@@ -61,7 +62,7 @@ static struct {
 static void reset(void)
 {
 	pthread_mutex_init(&server.lifecycle, NULL);
-	server.running = false;
+	server.running = server.warned = false;
 	server.stop = false;
 	memset(server.client, 0, sizeof(server.client));
 }
@@ -348,10 +349,11 @@ int tt_ras_enter(const char *address, const struct tt_ras_member *member,
 		if (server.running)
 			tt_log(TT_LOG_INFO, "rank %d: RAS clients are answered at %s", member->rank,
 			       address);
-		else
+		else if (!server.warned)
 			tt_log(TT_LOG_WARN,
 			       "rank %d: TUTTI_RAS: %s: %m; no RAS client can ask this process",
 			       member->rank, address);
+		server.warned |= !server.running;
 	}
 	pthread_mutex_unlock(&server.lifecycle);
 	return rc;
