@@ -6,11 +6,73 @@
 #include <openssl/sha.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
+#include "base/base.h"
 #include "base/openssl.h"
+
+#define FINISH_NS 1000000000ull /* limit of the wait for uses of OpenSSL, at exit */
+#define DELAY_NS 2000000000ull  /* of a thread that comes later, from the exit on */
 
 /* Never freed: a thread that has used it still needs it when the thread ends. */
 static _Atomic(OSSL_LIB_CTX *) library;
+
+/* ---- uses ------------------------------------------------------------------------------------ */
+
+static struct {
+	pthread_once_t watched;
+	atomic_int running;
+	atomic_bool refused; /* further ones */
+	pthread_t exiting;   /* thread; set before `refused`, as the time is */
+	uint64_t refused_ns;
+} uses = { .watched = PTHREAD_ONCE_INIT };
+
+static void rest(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+}
+
+/* Called by OPENSSL_cleanup before it frees anything. */
+static void refuse_uses(void)
+{
+	uses.exiting = pthread_self();
+	uses.refused_ns = tt_now_ns();
+	uses.refused = true;
+	while (uses.running && tt_now_ns() < uses.refused_ns + FINISH_NS)
+		rest();
+}
+
+/* Without OPENSSL_INIT_NO_ATEXIT the end of the process frees what other threads, which may join, still
+ * use. The option has no effect where the program has initialized OpenSSL before: OPENSSL_cleanup then calls
+ * refuse_uses first, unless the exit began before OPENSSL_atexit, which the last call finds out. */
+static void watch_exit(void)
+{
+	OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+	OPENSSL_atexit(refuse_uses); /* without memory OPENSSL_cleanup waits for no use */
+	if (!OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL))
+		uses.refused = true;
+}
+
+bool tt_openssl_enter(void)
+{
+	pthread_once(&uses.watched, watch_exit);
+	uses.running++;
+	if (!uses.refused)
+		return true;
+	uses.running--;
+	/* The process ends meanwhile, as a rule, and the program sees no error of its last moment. */
+	while (!pthread_equal(uses.exiting, pthread_self()) &&
+	       tt_now_ns() < uses.refused_ns + DELAY_NS)
+		rest();
+	return false;
+}
+
+void tt_openssl_leave(void)
+{
+	uses.running--;
+}
+
+/* ---- the library context --------------------------------------------------------------------- */
 
 OSSL_LIB_CTX *tt_openssl(void)
 {
@@ -18,9 +80,6 @@ OSSL_LIB_CTX *tt_openssl(void)
 
 	if (present)
 		return present;
-	/* Else the end of the process frees what other threads, which may join, still use. No effect where the
-	 * program has initialized OpenSSL before. */
-	OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
 	made = OSSL_LIB_CTX_new();
 	if (!made || atomic_compare_exchange_strong(&library, &present, made))
 		return made;
@@ -33,10 +92,17 @@ void tt_openssl_renew(void)
 	library = NULL;
 }
 
-/* In the child of a fork the locks of a library context may be held for ever. */
-__attribute__((constructor)) static void renew_in_children(void)
+/* In the child of a fork the locks of a library context may be held for ever, and the uses were those of
+ * the parent's threads. */
+static void reset(void)
 {
-	pthread_atfork(NULL, NULL, tt_openssl_renew);
+	tt_openssl_renew();
+	uses.running = 0;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, reset);
 }
 
 void tt_digest(const void *data, size_t bytes, uint8_t ret_digest[TT_DIGEST])

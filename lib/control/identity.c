@@ -33,27 +33,32 @@ static EVP_PKEY *key_pair(OSSL_LIB_CTX *lib, const struct tt_identity *identity)
 bool tt_identity_make(struct tt_identity *ret_identity)
 {
 	struct tt_identity new = { .secret = tt_key_alloc() };
-	OSSL_LIB_CTX *lib = tt_openssl();
 	size_t bytes = TT_PUBLIC_KEY;
+	OSSL_LIB_CTX *lib;
 	EVP_PKEY *pair;
 	bool made;
 
-	if (!new.secret || !lib || getrandom(new.secret->bytes, TT_KEY, 0) != TT_KEY) {
+	if (!new.secret || getrandom(new.secret->bytes, TT_KEY, 0) != TT_KEY ||
+	    !tt_openssl_enter()) {
 		tt_key_free(new.secret);
 		return false;
 	}
+	lib = tt_openssl();
 	ERR_set_mark();
-	pair = EVP_PKEY_new_raw_private_key_ex(lib, "ED25519", NULL, new.secret->bytes, TT_KEY);
+	pair = lib ? EVP_PKEY_new_raw_private_key_ex(lib, "ED25519", NULL, new.secret->bytes,
+						     TT_KEY)
+		   : NULL;
 	made = pair && EVP_PKEY_get_raw_public_key(pair, new.public_key, &bytes) == 1;
 	EVP_PKEY_free(pair);
 	ERR_pop_to_mark();
-	if (made) {
+	if (!made)
+		tt_openssl_renew();
+	tt_openssl_leave();
+	if (made)
 		*ret_identity = new;
-		return true;
-	}
-	tt_key_free(new.secret);
-	tt_openssl_renew();
-	return false;
+	else
+		tt_key_free(new.secret);
+	return made;
 }
 
 void tt_identity_free(struct tt_identity *identity)
@@ -65,14 +70,15 @@ void tt_identity_free(struct tt_identity *identity)
 bool tt_identity_sign(const struct tt_identity *identity, const struct tt_writer *statement,
 		      uint8_t ret_signature[TT_SIGNATURE])
 {
-	OSSL_LIB_CTX *lib = tt_openssl();
 	size_t bytes = TT_SIGNATURE;
+	OSSL_LIB_CTX *lib;
 	EVP_MD_CTX *ctx;
 	EVP_PKEY *pair;
 	bool signs;
 
-	if (statement->failed)
+	if (statement->failed || !tt_openssl_enter())
 		return false;
+	lib = tt_openssl();
 	ERR_set_mark();
 	ctx = EVP_MD_CTX_new();
 	pair = key_pair(lib, identity);
@@ -83,6 +89,7 @@ bool tt_identity_sign(const struct tt_identity *identity, const struct tt_writer
 	ERR_pop_to_mark();
 	if (!signs)
 		tt_openssl_renew();
+	tt_openssl_leave();
 	return signs;
 }
 
@@ -100,13 +107,16 @@ static int verify(EVP_MD_CTX *ctx, const struct tt_writer *statement,
 int tt_identity_verify(const uint8_t public_key[TT_PUBLIC_KEY], const struct tt_writer *statement,
 		       const uint8_t signature[TT_SIGNATURE])
 {
-	OSSL_LIB_CTX *lib = tt_openssl();
 	EVP_PKEY *key = NULL;
 	int rc = TT_SYSTEM;
+	OSSL_LIB_CTX *lib;
 	EVP_MD_CTX *ctx;
 
 	if (statement->failed || !tt_public_key_known(public_key))
 		return statement->failed ? TT_SYSTEM : 0;
+	if (!tt_openssl_enter())
+		return TT_SYSTEM;
+	lib = tt_openssl();
 	ERR_set_mark();
 	ctx = EVP_MD_CTX_new();
 	if (lib)
@@ -119,5 +129,6 @@ int tt_identity_verify(const uint8_t public_key[TT_PUBLIC_KEY], const struct tt_
 	ERR_pop_to_mark();
 	if (rc < 0)
 		tt_openssl_renew();
+	tt_openssl_leave();
 	return rc;
 }

@@ -42,14 +42,20 @@ void tt_key_free(struct tt_key *key)
 /* false: no memory */
 static bool derive(const char *name, const OSSL_PARAM *params, uint8_t *ret_bytes, size_t bytes)
 {
-	EVP_KDF *kdf = EVP_KDF_fetch(tt_openssl(), name, NULL);
-	EVP_KDF_CTX *ctx = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
-	bool made = ctx && EVP_KDF_derive(ctx, ret_bytes, bytes, params) == 1;
+	EVP_KDF_CTX *ctx;
+	EVP_KDF *kdf;
+	bool made;
 
+	if (!tt_openssl_enter())
+		return false;
+	kdf = EVP_KDF_fetch(tt_openssl(), name, NULL);
+	ctx = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
+	made = ctx && EVP_KDF_derive(ctx, ret_bytes, bytes, params) == 1;
 	EVP_KDF_CTX_free(ctx);
 	EVP_KDF_free(kdf);
 	if (!made)
 		tt_openssl_renew();
+	tt_openssl_leave();
 	return made;
 }
 

@@ -4,7 +4,8 @@
  * The socket is an OpenSSL BIO of our own, because OpenSSL's writes without MSG_NOSIGNAL. A BIO
  * call that did not succeed leaves its errno in the session; OpenSSL's error queue, which the
  * application shares, is left as it was. The process has one SSL_CTX, which takes a millisecond to
- * make; a client finds its job's key by its context, a server by its caller's function.
+ * make; a client finds its job's key by its context, a server by its caller's function. Functions
+ * that let OpenSSL work do so between tt_openssl_enter and tt_openssl_leave.
  */
 #include <errno.h>
 #include <openssl/bio.h>
@@ -230,6 +231,10 @@ int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], i
 	struct tt_tls_context *context = calloc(1, sizeof(*context));
 	char why[160] = "no memory";
 
+	if (!tt_openssl_enter()) {
+		free(context);
+		return tt_fail(TT_SYSTEM, "rank %d: the process exits", rank);
+	}
 	ERR_set_mark();
 	if (context) {
 		context->key = key;
@@ -238,17 +243,17 @@ int tt_tls_context_make(const struct tt_key *key, const uint8_t job[TT_NONCE], i
 		memcpy(context->identity.job, job, TT_NONCE);
 		context->ssl = take_ssl();
 	}
-	if (context && context->ssl) {
-		ERR_pop_to_mark();
-		*ret_context = context;
-		return 0;
-	}
 	if (ERR_peek_last_error())
 		ERR_error_string_n(ERR_peek_last_error(), why, sizeof(why));
 	ERR_pop_to_mark();
-	if (context)
+	if (context && !context->ssl)
 		tt_openssl_renew();
-	tt_tls_context_free(context);
+	tt_openssl_leave();
+	if (context && context->ssl) {
+		*ret_context = context;
+		return 0;
+	}
+	free(context);
 	return tt_fail(TT_SYSTEM, "rank %d: OpenSSL makes no TLS 1.3 context: %s", rank, why);
 }
 
@@ -256,7 +261,10 @@ void tt_tls_context_free(struct tt_tls_context *context)
 {
 	if (!context)
 		return;
-	SSL_CTX_free(context->ssl);
+	if (tt_openssl_enter()) {
+		SSL_CTX_free(context->ssl);
+		tt_openssl_leave();
+	}
 	free(context);
 }
 
@@ -296,8 +304,14 @@ struct tt_tls *tt_tls_client(const struct tt_tls_context *context, int fd,
 			     const uint8_t server[TT_PUBLIC_KEY])
 {
 	struct tt_psk_identity identity = context->identity;
-	struct tt_tls *tls = make(context->ssl, fd, false);
+	struct tt_tls *tls;
 
+	if (!tt_openssl_enter()) {
+		tt_sock_close(fd);
+		return NULL;
+	}
+	tls = make(context->ssl, fd, false);
+	tt_openssl_leave();
 	if (!tls)
 		return NULL;
 	memcpy(identity.server, server, TT_SERVER);
@@ -311,11 +325,16 @@ struct tt_tls *tt_tls_server(int fd, tt_tls_find_key *find_key, void *ctx)
 	struct tt_tls *tls;
 	SSL_CTX *ssl;
 
+	if (!tt_openssl_enter()) {
+		tt_sock_close(fd);
+		return NULL;
+	}
 	ERR_set_mark();
 	ssl = take_ssl();
 	tls = make(ssl, fd, true);
 	SSL_CTX_free(ssl);
 	ERR_pop_to_mark();
+	tt_openssl_leave();
 	if (!tls)
 		return NULL;
 	tls->find_key = find_key;
@@ -327,7 +346,10 @@ int tt_tls_release(struct tt_tls *tls)
 {
 	int fd = tls->fd;
 
-	SSL_free(tls->ssl);
+	if (tt_openssl_enter()) {
+		SSL_free(tls->ssl);
+		tt_openssl_leave();
+	}
 	free(tls);
 	return fd;
 }
@@ -384,15 +406,19 @@ int tt_tls_handshake(struct tt_tls *tls)
 	unsigned long reason;
 	int rc;
 
+	if (!tt_openssl_enter())
+		return tt_fail(TT_SYSTEM, "the process exits");
 	tls->read_error = 0;
 	ERR_set_mark();
 	rc = SSL_do_handshake(tls->ssl);
 	reason = (unsigned long)ERR_GET_REASON(ERR_peek_last_error());
 	ERR_pop_to_mark();
+	if (rc == 1)
+		forget_psk(tls);
+	tt_openssl_leave();
 	if (rc != 1)
 		return tls->read_error == EAGAIN ? 0 : refused(tls, reason);
 	tls->established = true;
-	forget_psk(tls);
 	return 1;
 }
 
@@ -428,12 +454,17 @@ ssize_t tt_tls_recv(struct tt_tls *tls, void *data, size_t bytes)
 	int failure = 0;
 	bool done;
 
+	if (!tt_openssl_enter()) {
+		errno = ECANCELED;
+		return -1;
+	}
 	tls->read_error = 0;
 	ERR_set_mark();
 	done = SSL_read_ex(tls->ssl, data, bytes, &n) == 1;
 	if (!done && !tls->read_error)
 		failure = error_of_openssl();
 	ERR_pop_to_mark();
+	tt_openssl_leave();
 	if (done || (!tls->read_error && tls->ended))
 		return (ssize_t)n;
 	errno = tls->read_error ? tls->read_error : failure;
@@ -450,6 +481,10 @@ ssize_t tt_tls_send(struct tt_tls *tls, const void *data, size_t bytes)
 		errno = tls->write_error;
 		return -1;
 	}
+	if (!tt_openssl_enter()) {
+		errno = ECANCELED;
+		return -1;
+	}
 	tls->write_error = 0;
 	ERR_set_mark();
 	if (tls->records >= REKEY_RECORDS && SSL_key_update(tls->ssl, SSL_KEY_UPDATE_NOT_REQUESTED))
@@ -458,6 +493,7 @@ ssize_t tt_tls_send(struct tt_tls *tls, const void *data, size_t bytes)
 	if (!done && !tls->write_error)
 		tls->write_error = error_of_openssl();
 	ERR_pop_to_mark();
+	tt_openssl_leave();
 	tls->records += done;
 	if (done)
 		return (ssize_t)n;
@@ -480,10 +516,13 @@ static bool export(struct tt_tls *tls, const char *label, const uint8_t *context
 {
 	bool done;
 
+	if (!tt_openssl_enter())
+		return false;
 	ERR_set_mark();
 	done = SSL_export_keying_material(tls->ssl, ret_out, out_bytes, label, strlen(label),
 					  context, bytes, 1) == 1;
 	ERR_pop_to_mark();
+	tt_openssl_leave();
 	return done;
 }
 

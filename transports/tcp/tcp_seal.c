@@ -9,15 +9,20 @@
 
 bool tt_tcp_seal_make(struct tt_tcp_seal *s, const uint8_t key[32], bool seal)
 {
-	EVP_CIPHER *cipher = EVP_CIPHER_fetch(tt_openssl(), "AES-128-GCM", NULL);
+	EVP_CIPHER *cipher;
 	bool made;
 
-	*s = (struct tt_tcp_seal){ .ctx = EVP_CIPHER_CTX_new(), .seals = seal };
+	*s = (struct tt_tcp_seal){ .seals = seal };
+	if (!tt_openssl_enter())
+		return false;
+	cipher = EVP_CIPHER_fetch(tt_openssl(), "AES-128-GCM", NULL);
+	s->ctx = EVP_CIPHER_CTX_new();
 	memcpy(s->salt, key + KEY, sizeof(s->salt));
 	made = cipher && s->ctx && EVP_CipherInit_ex(s->ctx, cipher, NULL, key, s->salt, seal);
 	EVP_CIPHER_free(cipher); /* the context keeps it */
 	if (!made)
 		tt_openssl_renew();
+	tt_openssl_leave();
 	return made;
 }
 
