@@ -52,9 +52,21 @@ bool tt_control_send_frame(struct tt_control *ctl, int rank, int kind, const str
 	return !conn || tt_conn_send_parts(ctl->ep, conn, ctl->context, (enum tt_frame)kind, part);
 }
 
+/* The connection on which a rank sends its messages need not be the one on which this rank sends. */
+static struct tt_conn *conn_with_messages_of(const struct tt_control *ctl, int rank)
+{
+	int peer = tt_control_peer(ctl, rank);
+	struct tt_conn *found = NULL;
+
+	for (struct tt_conn *c = ctl->ep->conns; c; c = c->next)
+		if (!c->dead && c->brings_messages && c->peer == peer && (!found || found->over))
+			found = c;
+	return found;
+}
+
 void tt_control_malformed(struct tt_control *ctl, int rank)
 {
-	struct tt_conn *conn = conn_of(ctl, rank);
+	struct tt_conn *conn = conn_with_messages_of(ctl, rank);
 
 	if (conn)
 		tt_conn_malformed(ctl->ep, conn);
@@ -62,7 +74,7 @@ void tt_control_malformed(struct tt_control *ctl, int rank)
 
 void tt_control_frame_no_memory(struct tt_control *ctl, int rank)
 {
-	struct tt_conn *conn = conn_of(ctl, rank);
+	struct tt_conn *conn = conn_with_messages_of(ctl, rank);
 
 	if (conn)
 		tt_conn_no_memory(ctl->ep, conn);

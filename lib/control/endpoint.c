@@ -194,6 +194,7 @@ bool tt_endpoint_frame(struct tt_control_endpoint *ep, struct tt_conn *conn,
 		tt_endpoint_connected(ep, conn, head->context);
 		return true;
 	}
+	conn->brings_messages |= tt_frame_is_message(head->kind);
 	if (ctl)
 		return tt_control_frame(ctl, conn, head->kind, data, head->bytes);
 	/* else a control that this rank has left, or does not have yet; no rank sends messages

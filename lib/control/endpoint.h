@@ -101,11 +101,12 @@ struct tt_conn {
 	size_t in_have, in_room;
 	struct tt_frame_head message; /* the frame of messages that comes in now ... */
 	size_t message_left;          /* ... and its bytes still to come */
-	struct tt_writer out;         /* bytes that the kernel has not taken yet */
-	unsigned turn;                /* of the controls, to send messages */
-	size_t burst;                 /* bytes of messages since the service thread was here */
-	bool writing;                 /* epoll watches for room */
-	bool closing;                 /* shut down once `out` is empty */
+	bool brings_messages; /* some have come: the peer sends them all on one connection */
+	struct tt_writer out; /* bytes that the kernel has not taken yet */
+	unsigned turn;        /* of the controls, to send messages */
+	size_t burst;         /* bytes of messages since the service thread was here */
+	bool writing;         /* epoll watches for room */
+	bool closing;         /* shut down once `out` is empty */
 	/* of the registration: the client's */
 	uint8_t public_key[TT_PUBLIC_KEY];
 };

@@ -140,3 +140,52 @@ Test(confirmed, frames_go_to_the_connection_without_an_end, .timeout = 60)
 	cr_assert_not(tt_control_broken(f.ctl));
 	tt_control_free(f.ctl);
 }
+
+/* ---- the connection of a wrong frame --------------------------------------------------------- */
+
+static void refuse(void *ctx, int rank, int kind, const uint8_t *data, size_t bytes)
+{
+	(void)kind, (void)data, (void)bytes;
+	tt_control_malformed(ctx, rank);
+}
+
+static void lack_memory(void *ctx, int rank, int kind, const uint8_t *data, size_t bytes)
+{
+	(void)kind, (void)data, (void)bytes;
+	tt_control_frame_no_memory(ctx, rank);
+}
+
+static const struct tt_control_observer observers[] = { { .message = refuse },
+							{ .message = lack_memory } };
+
+/* After crossing dials each rank sends on the connection that it could use first: this rank on one of
+ * them, the peer on the other. */
+Test(confirmed, a_wrong_frame_ends_the_connection_that_brought_it, .timeout = 60)
+{
+	for (int brings = 0; brings < 2; brings++) {
+		for (size_t i = 0; i < sizeof(observers) / sizeof(observers[0]); i++) {
+			struct fixture f = make(1);
+			struct tt_tls *peer[2] = { connect_peer(&f, 9), connect_peer(&f, 9) };
+			struct tt_writer w = { 0 };
+			char byte;
+			ssize_t n;
+
+			tt_control_observe(f.ctl, &observers[i], f.ctl);
+			tt_put(&w, 1, 8);
+			send_frame(peer[brings], TT_F_CREDIT, 0, &w);
+			serve(&f);
+			cr_assert(tt_control_broken(f.ctl));
+			tt_control_lock(f.ctl);
+			cr_expect_eq(f.ep->conns->next, NULL, "one connection is left");
+			tt_control_unlock(f.ctl);
+			do
+				n = tt_tls_recv(peer[brings], &byte, 1);
+			while (n > 0);
+			cr_expect_eq(n, 0, "connection %d has not ended", brings);
+			tt_control_unobserve(f.ctl, &observers[i], f.ctl);
+			tt_tls_close(peer[0]);
+			tt_tls_close(peer[1]);
+			tt_control_free(f.ctl);
+		}
+	}
+}
