@@ -61,12 +61,15 @@ struct tt_gpu {
 	tuttiStream_t host_stream;           /* runs the staged batches, NULL: not made yet */
 	struct tt_staging_buffer *staging;   /* buffers in use or free, newest first */
 	struct tt_staging_buffer *too_small; /* retired buffers, freed at close */
-	tt_custream copies;            /* stream of copies while a call runs, NULL: not made yet */
-	atomic_uint_fast64_t overlaps; /* half-copied inputs that were used; for tests */
+	atomic_uint_fast64_t overlaps;       /* half-copied inputs that were used; for tests */
+	void *scalar; /* pinned, for an argument in device memory; NULL: not made yet */
 
 	/* GPUDirect RDMA: NICs read and write device memory (gpu_direct_rdma.c) */
 	enum { TT_GDR_UNKNOWN, TT_GDR_NO, TT_GDR_YES } gdr;
 	bool flushes; /* RDMA writes must be flushed to be visible */
+	/* for copies while a call runs, NULL: not made yet; a stream, and pinned memory */
+	tt_custream copies;
+	void *pinned;
 	/* for tests and the log: calls by GPUDirect RDMA; calls that the NIC's driver refused;
 	 * messages copied through host memory in spite of it; bytes that were staged */
 	atomic_uint_fast64_t gdr_calls, refused, bounced, staged_bytes;
@@ -124,6 +127,12 @@ int tt_gpu_refuse(struct tuttiComm *comm, const char *call, const void *p);
  */
 int tt_gpu_read(struct tuttiComm *comm, void *to, const void *from, size_t bytes,
 		tuttiStream_t stream);
+
+/* gpu_direct_rdma.c: make the stream and the memory for copies while calls run. 0 | TT_CUDA */
+int tt_gdr_prepare(struct tt_gpu *d);
+/* Copies between memory of the host and of the device, by these. 0 | the driver's code
+ *   Thread    the one that runs the call     Blocks   until the copy is done */
+int tt_gdr_copy(struct tt_gpu *d, void *host, tt_cuptr device, size_t bytes, bool to_device);
 
 /* gpu_plan.c: free all programs of the device */
 void tt_gpu_programs_free(struct tt_gpu *d);

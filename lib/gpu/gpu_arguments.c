@@ -10,6 +10,8 @@
 #include "comm/comm.h"
 #include "gpu/gpu.h"
 
+#define SCALAR_BYTES 16u /* of the largest type, and more */
+
 /* The communicator's context is made current: the calling thread may have none. */
 static int classify(const struct tt_gpu *d, const void *p, struct tt_mem *ret)
 {
@@ -62,16 +64,20 @@ static int await_stream(struct tt_gpu *d, tt_custream stream, const void *from)
 }
 
 /* The default stream must not copy: it waits for the program's streams, which may wait for this
- * very thread, as kernels of other ranks of this process may. */
-static int copy(struct tt_gpu *d, void *to, tt_cuptr from, size_t bytes, tt_custream stream)
+ * very thread, as kernels of other ranks of this process may. The memory is pinned, since a copy of
+ * pageable memory locks the context until the stream has come so far. */
+static int copy_scalar(struct tt_gpu *d, void *to, tt_cuptr from, size_t bytes)
 {
-	int rc = d->cu->dtoh_async(to, from, bytes, stream);
+	int rc = d->scalar ? 0 : d->cu->host_alloc(&d->scalar, SCALAR_BYTES, TT_CU_HOST_PORTABLE);
 
-	return rc ? rc : d->cu->stream_synchronize(stream);
+	rc = rc ? rc : d->cu->dtoh_async(d->scalar, from, bytes, d->own);
+	rc = rc ? rc : d->cu->stream_synchronize(d->own);
+	if (!rc)
+		memcpy(to, d->scalar, bytes);
+	return rc;
 }
 
-/* Called while a staged call runs, for which `own` may be waiting: so the stream is `copies` if it
- * exists. */
+/* Called while a call by GPUDirect RDMA runs, for which `own` may be waiting. */
 int tt_gpu_fetch(tuttiComm_t c, void *to, const void *from, size_t bytes)
 {
 	tt_cuctx ctx = tt_gpu_context_of(c, from);
@@ -82,8 +88,7 @@ int tt_gpu_fetch(tuttiComm_t c, void *to, const void *from, size_t bytes)
 		return 0;
 	}
 	mode = tt_cuda_enter(ctx);
-	rc = copy(c->gpu, to, (uintptr_t)from, bytes,
-		  c->gpu->copies ? c->gpu->copies : c->gpu->own);
+	rc = tt_gdr_copy(c->gpu, to, (uintptr_t)from, bytes, false);
 	tt_cuda_leave(ctx, mode);
 	return rc ? tt_cuda_fail(rc, "rank %d: read %zu bytes of device memory", c->rank, bytes)
 		  : 0;
@@ -105,7 +110,7 @@ int tt_gpu_read(tuttiComm_t c, void *to, const void *from, size_t bytes, tuttiSt
 	rc = stream && !tt_handle_is(stream) ? await_stream(d, stream, from) : 0;
 	if (!rc && m.kind == TT_MEM_PINNED)
 		memcpy(to, from, bytes);
-	else if (!rc && (rc = copy(d, to, (uintptr_t)from, bytes, d->own)))
+	else if (!rc && (rc = copy_scalar(d, to, (uintptr_t)from, bytes)))
 		rc = tt_cuda_fail(rc, "rank %d: read a scalar from device memory", c->rank);
 	tt_cuda_leave(d->ctx, mode);
 	return rc;

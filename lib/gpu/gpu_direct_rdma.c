@@ -15,10 +15,13 @@
  * them, and at the end of the call.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "gpu/dmabuf.h"
 #include "mem/registered.h"
 #include "gpu/gpu_call.h"
+
+#define PINNED_BYTES (1u << 20) /* of a copy at once */
 
 /* ---- which calls ----------------------------------------------------------------------------- */
 
@@ -135,12 +138,49 @@ static int before_send(struct tt_op *op, const void *p)
 	return on_device(gdr_of(op), p) ? flush(op) : 0;
 }
 
-/* Copies on the device's stream and waits for the copy. */
+int tt_gdr_prepare(struct tt_gpu *d)
+{
+	int mode = tt_cuda_enter(d->ctx),
+	    rc = d->copies ? 0 : tt_gpu_priority_stream(d->cu, &d->copies);
+
+	if (!rc && !d->pinned)
+		rc = d->cu->host_alloc(&d->pinned, PINNED_BYTES, TT_CU_HOST_PORTABLE);
+	tt_cuda_leave(d->ctx, mode);
+	return rc ? tt_cuda_fail(rc, "rank %d: a stream and %u bytes of pinned memory for copies",
+				 d->comm->rank, PINNED_BYTES)
+		  : 0;
+}
+
+/* A copy of pageable memory would lock the context until the stream has come so far. */
+int tt_gdr_copy(struct tt_gpu *d, void *host, tt_cuptr device, size_t bytes, bool to_device)
+{
+	int rc = 0;
+
+	for (size_t at = 0; at < bytes && !rc; at += PINNED_BYTES) {
+		size_t some = bytes - at < PINNED_BYTES ? bytes - at : PINNED_BYTES;
+
+		if (to_device)
+			memcpy(d->pinned, (char *)host + at, some);
+		rc = to_device ? d->cu->htod_async(device + at, d->pinned, some, d->copies)
+			       : d->cu->dtoh_async(d->pinned, device + at, some, d->copies);
+		rc = rc ? rc : d->cu->stream_synchronize(d->copies);
+		if (!rc && !to_device)
+			memcpy((char *)host + at, d->pinned, some);
+	}
+	return rc;
+}
+
+static int copy_within(struct tt_gpu *d, void *to, const void *from, size_t bytes)
+{
+	int rc = d->cu->dtod_async((uintptr_t)to, (uintptr_t)from, bytes, d->copies);
+
+	return rc ? rc : d->cu->stream_synchronize(d->copies);
+}
+
+/* Copies and waits for the copy. */
 static int copy(struct tt_op *op, void *to, const void *from, size_t bytes)
 {
 	struct tt_gdr *s = gdr_of(op);
-	const struct tt_cuda *cu = s->d->cu;
-	tt_custream stream = s->d->copies;
 	bool reads = on_device(s, from), writes = on_device(s, to);
 	int mode, rc = reads ? flush(op) : 0;
 
@@ -152,11 +192,9 @@ static int copy(struct tt_op *op, void *to, const void *from, size_t bytes)
 	}
 	atomic_fetch_add(&s->d->bounced, reads != writes);
 	mode = tt_cuda_enter(s->d->ctx);
-	rc = reads && writes ? cu->dtod_async((uintptr_t)to, (uintptr_t)from, bytes, stream)
-	     : reads         ? cu->dtoh_async(to, (uintptr_t)from, bytes, stream)
-			     : cu->htod_async((uintptr_t)to, from, bytes, stream);
-	if (!rc)
-		rc = cu->stream_synchronize(stream);
+	rc = reads && writes ? copy_within(s->d, to, from, bytes)
+	     : reads         ? tt_gdr_copy(s->d, to, (uintptr_t)from, bytes, false)
+		     : tt_gdr_copy(s->d, (void *)(uintptr_t)from, (uintptr_t)to, bytes, true);
 	tt_cuda_leave(s->d->ctx, mode);
 	return rc ? tt_cuda_fail(rc, "rank %d: copy %zu bytes of a message from or to device %d",
 				 op->comm->rank, bytes, s->d->device)
@@ -185,16 +223,13 @@ static int move(struct tt_op *op, void *dst, void *room, const void *src, size_t
 static int stage_whole(struct tt_op *op, bool back)
 {
 	struct tt_gdr *s = gdr_of(op);
-	const struct tt_cuda *cu = s->d->cu;
 	size_t in = s->in_end - s->in, out = s->out_end - s->out;
-	int mode = tt_cuda_enter(s->d->ctx), rc = 0;
+	int mode = tt_cuda_enter(s->d->ctx), rc;
 
-	if (back && out)
-		rc = cu->htod_async(s->out, (char *)s->host + in, out, s->d->copies);
-	else if (!back && in)
-		rc = cu->dtoh_async(s->host, s->in, in, s->d->copies);
-	if (!rc)
-		rc = cu->stream_synchronize(s->d->copies);
+	if (back)
+		rc = tt_gdr_copy(s->d, (char *)s->host + in, s->out, out, true);
+	else
+		rc = tt_gdr_copy(s->d, s->host, s->in, in, false);
 	tt_cuda_leave(s->d->ctx, mode);
 	return rc ? tt_cuda_fail(rc, "rank %d: copy the buffers of a call from or to device %d",
 				 op->comm->rank, s->d->device)

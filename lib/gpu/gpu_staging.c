@@ -436,22 +436,28 @@ void tt_gpu_staging_close(struct tt_gpu *d)
 	d->staging = d->too_small = NULL;
 	if (d->copies)
 		d->cu->stream_destroy(d->copies);
+	if (d->pinned)
+		d->cu->host_free(d->pinned);
+	if (d->scalar)
+		d->cu->host_free(d->scalar);
 }
 
-static int open_streams(struct tt_gpu *d)
+/* Makes what the calls need while they run: then the driver may let no thread in. */
+static int prepare(struct tt_gpu *d, const struct tt_gpu_call *calls, size_t n)
 {
-	int rc;
+	int rc = d->host_stream ? 0 : tt_stream_create(&d->host_stream);
 
-	if (!d->copies && (rc = tt_gpu_priority_stream(d->cu, &d->copies)))
-		return tt_cuda_fail(rc, "rank %d: a stream for copies", d->comm->rank);
-	return d->host_stream ? 0 : tt_stream_create(&d->host_stream);
+	for (size_t i = 0; i < n && !rc; i++)
+		if (calls[i].gdr && !(rc = tt_gdr_prepare(d)))
+			rc = tt_gdr_prepare(calls[i].request->comm->gpu); /* for tt_gpu_fetch */
+	return rc;
 }
 
 int tt_gpu_run_staged(struct tt_gpu *d, const struct tt_gpu_call *calls, size_t n,
 		      tt_custream stream, bool capturing)
 {
 	struct tt_staging_buffer *s = NULL;
-	int rc = open_streams(d);
+	int rc = prepare(d, calls, n);
 
 	if (rc || (rc = take_buffer(d, buffer_bytes(calls, n), capturing, &s)))
 		return rc;

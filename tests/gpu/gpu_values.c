@@ -2,6 +2,7 @@
  * gpu_values.c - every collective, type and op on device memory gives the bits of lib/mem/reduce in
  * rank order
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/gpu/gpu_buffers.h"
@@ -156,6 +157,40 @@ static void staging_without_kernels_gives_the_hosts_bits(void)
 	claim(run_gpu_ranks(3, STAGED, false, every_call) == 0);
 }
 
+/* A copy of pageable memory locks the context until its stream has come so far; the fake driver refuses
+ * such copies here. */
+static int scale_by_device_memory(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	float scalar = 2, value = (float)(rank + 1);
+	struct gpu_buffers b;
+	tuttiRedOp_t op;
+	void *memory;
+
+	(void)arg;
+	if (gpu_buffers_open(&b, rank, n))
+		return 1;
+	setenv("TUTTI_TEST_CUDA_PINNED", "1", 1);
+	memory = (void *)(uintptr_t)b.in;
+	for (int i = 0; i < 2; i++, scalar++) {
+		harness_to_device(b.in, &scalar, sizeof(scalar));
+		harness_to_device(b.out, &value, sizeof(value));
+		if (tuttiRedOpCreatePreMulSum(&op, memory, tuttiFloat32, tuttiScalarDevice,
+					      *comm) ||
+		    tuttiAllReduce((void *)(uintptr_t)b.out, (void *)(uintptr_t)b.out, 1,
+				   tuttiFloat32, op, *comm, b.stream) ||
+		    b.cu->stream_synchronize(b.stream) || b.cu->dtoh(b.got, b.out, sizeof(float)))
+			return fprintf(stderr, "%s\n", tuttiGetLastError(NULL)), 1;
+		b.wrong += *(float *)(void *)b.got != scalar * (float)(n * (n + 1) / 2);
+	}
+	gpu_buffers_close(&b);
+	return b.wrong;
+}
+
+static void a_scalar_of_device_memory_is_read_without_pageable_memory(void)
+{
+	claim(run_gpu_ranks_all_modes(2, scale_by_device_memory) == 0);
+}
+
 static void two_gpus_of_a_process_use_peer_access_after_a_probe(void)
 {
 	setenv("TUTTI_TEST_CUDA_DEVICES", "2", 1);
@@ -169,6 +204,7 @@ const struct gpu_case gpu_values[] = {
 	GPU_CASE(processes_with_gpus_of_their_own_give_the_hosts_bits),
 	GPU_CASE(ipc_buffers_are_shared_by_descriptor_where_ipc_handles_are_refused),
 	GPU_CASE(staging_without_kernels_gives_the_hosts_bits),
+	GPU_CASE(a_scalar_of_device_memory_is_read_without_pageable_memory),
 	GPU_CASE(two_gpus_of_a_process_use_peer_access_after_a_probe),
 	{ NULL, NULL, false },
 };

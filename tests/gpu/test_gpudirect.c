@@ -154,6 +154,7 @@ static int gdr_body(tuttiComm_t *comm, int rank, int n, void *arg)
 
 	(void)arg;
 	EXPECT(!gpu_buffers_open(&b, rank, n) && !register_both(&b, *comm, handle));
+	setenv("TUTTI_TEST_CUDA_PINNED", "1", 1);
 	EXPECT(!copy_all(&b, *comm));
 	EXPECT(d->gdr_calls == COPIES && d->refused == 0 && d->staged_bytes == 0);
 	EXPECT(endpoint_of(*comm)->dmabufs == 2 && endpoint_of(*comm)->zcopy_sent > 0);
@@ -198,7 +199,7 @@ static int staged_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	gpu_buffers_check(&b, &small, *comm);
 	EXPECT(!tuttiCommDeregister(*comm, handle[0]));
 	gpu_buffers_check(&b, &half, *comm);
-	EXPECT(b.wrong == 0 && d->gdr_calls == 0 && d->staged_bytes > 0);
+	EXPECT(b.wrong == 0 && d->gdr_calls == 0 && d->staged_bytes > 0 && !d->copies);
 	EXPECT(endpoint_of(*comm)->dmabufs == 0);
 	gpu_buffers_close(&b);
 	return 0;
@@ -221,6 +222,7 @@ static int tcp_path_body(tuttiComm_t *comm, int rank, int n, void *arg)
 	(void)arg;
 	EXPECT((*comm)->paths.npaths == 2);
 	EXPECT(!gpu_buffers_open(&b, rank, n) && !register_both(&b, *comm, handle));
+	setenv("TUTTI_TEST_CUDA_PINNED", "1", 1);
 	gpu_buffers_check(&b, &c, *comm);
 	c.in_place = true;
 	gpu_buffers_check(&b, &c, *comm);

@@ -35,6 +35,7 @@
  *               TUTTI_TEST_CUDA_SLOW=SYMBOL:MS   each call of that function takes MS ms
  *               TUTTI_TEST_CUDA_LOADS=N   the first N loads of modules succeed at the same time only
  *               TUTTI_TEST_CUDA_SPOIL=K   the K-th copy to the host has one wrong bit
+ *               TUTTI_TEST_CUDA_PINNED=1   copies on streams fail that use pageable memory
  *               TUTTI_TEST_CUDA_NO=WORD   the feature WORD is missing: dmabuf (of the device),
  *               ordering (an HCA's writes are visible only after cuFlushGPUDirectRDMAWrites), flush
  *               (nor can that function be called), host (host access to cuMemAlloc's memory is

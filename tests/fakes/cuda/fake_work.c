@@ -98,6 +98,11 @@ static bool to_be_spoiled(void)
 	return text && __atomic_add_fetch(&copies, 1, __ATOMIC_RELAXED) == atoi(text);
 }
 
+static bool is_refused(const void *host)
+{
+	return getenv("TUTTI_TEST_CUDA_PINNED") && fake_is_pageable(host);
+}
+
 EXPORT int cuMemcpyDtoHAsync_v2(void *to, tt_cuptr from, size_t bytes, tt_custream stream)
 {
 	struct fake_node n = { .kind = COPY,
@@ -108,6 +113,8 @@ EXPORT int cuMemcpyDtoHAsync_v2(void *to, tt_cuptr from, size_t bytes, tt_custre
 			       .spoiled = to_be_spoiled() };
 
 	ENTER_CONTEXT();
+	if (is_refused(to))
+		return 1; /* CUDA_ERROR_INVALID_VALUE */
 	return fake_is_pageable(to) && !is_captured(stream) ? add_and_wait(stream, &n)
 							    : fake_add(stream, &n);
 }
@@ -119,6 +126,8 @@ EXPORT int cuMemcpyHtoDAsync_v2(tt_cuptr to, const void *from, size_t bytes, tt_
 	};
 
 	ENTER_CONTEXT();
+	if (is_refused(from))
+		return 1; /* CUDA_ERROR_INVALID_VALUE */
 	if (!fake_is_pageable(from) || is_captured(stream))
 		return fake_add(stream, &n);
 	return bytes < INLINE_BYTES ? copy_from_own((void *)(uintptr_t)to, from, bytes, stream)
