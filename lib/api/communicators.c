@@ -331,6 +331,7 @@ TUTTI_API tuttiResult_t tuttiCommGetAsyncError(tuttiComm_t comm, tuttiResult_t *
 	if (rc)
 		return tt_result(rc);
 	tt_gpu_take_report(comm);
+	tt_gpu_take_failure(comm);
 	pthread_mutex_lock(&comm->lock);
 	error = comm->failure.code;
 	pthread_mutex_unlock(&comm->lock);

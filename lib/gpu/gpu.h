@@ -139,8 +139,10 @@ void tt_gpu_programs_free(struct tt_gpu *d);
 
 /* gpu_staging.c. close: wait for staged calls and free all staging buffers. release_tickets: after
  * a failure of the device (the driver's code), run the batches that CUDA will never call, so that
- * they release their tickets and the calls behind them go on; the communicator breaks. */
+ * they release their tickets and the calls behind them go on; the communicator breaks. take_failure:
+ * break the communicator if its device has failed; thread: any */
 void tt_gpu_staging_close(struct tt_gpu *d);
+void tt_gpu_take_failure(struct tuttiComm *comm);
 void tt_gpu_release_tickets(struct tt_gpu *d, int driver_code);
 
 /* gpu_watchdog.c: start (0 | TT_SYSTEM | TT_CUDA) and end the watchdog thread. take_report: break

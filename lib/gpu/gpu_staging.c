@@ -422,6 +422,22 @@ void tt_gpu_release_tickets(struct tt_gpu *d, int driver_code)
 	} while (oldest);
 }
 
+/* No thread watches the device until a batch begins. The query of a stream is the driver's call that no
+ * copy of pageable memory holds up. */
+void tt_gpu_take_failure(tuttiComm_t c)
+{
+	struct tt_gpu *d = c->gpu;
+	int mode, rc;
+
+	if (!d || tt_control_broken(c->ctl))
+		return;
+	mode = tt_cuda_enter(d->ctx);
+	rc = d->cu->stream_query(d->own);
+	tt_cuda_leave(d->ctx, mode);
+	if (rc && rc != TT_CU_NOT_READY && rc != TT_CU_DEINITIALIZED)
+		tt_gpu_failed(c, tt_cuda_fail(rc, "rank %d: device %d", c->rank, d->device));
+}
+
 /* The communicator is being closed: only replays of its graphs may still be in flight. */
 void tt_gpu_staging_close(struct tt_gpu *d)
 {

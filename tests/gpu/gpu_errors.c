@@ -436,6 +436,38 @@ static void a_device_that_fails_while_it_copies_ends_the_call(void)
 	claim(run_without_deadline(2, STAGED, fail_while_copying) == 0);
 }
 
+/* The device fails before the stream has come to the batch: no thread of Tutti looks at the device. */
+static int fail_before_the_batch(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	tuttiResult_t rc;
+	tt_custream s;
+	tt_cuptr p;
+
+	(void)arg, (void)n;
+	cu->mem_alloc(&p, 256);
+	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING);
+	setenv("TUTTI_TEST_CUDA_DELAY_US", "1000000", 1);
+	tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)p, 64, tuttiFloat32, tuttiSum,
+		       *comm, s);
+	setenv("TUTTI_TEST_CUDA_FAIL", "cuCtxSynchronize:1:700", 1);
+	if (rank == 0)
+		cu->ctx_synchronize();
+	rc = await_error(*comm);
+	if (rc == (rank == 0 ? tuttiUnhandledCudaError : tuttiRemoteError))
+		return 0;
+	fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(*comm));
+	return 1;
+}
+
+static void a_device_that_fails_before_a_staged_call_begins_is_reported(void)
+{
+	if (getenv("TUTTI_TEST_GPU"))
+		return;
+	setenv("TUTTI_GPU", "staged", 1);
+	claim(run_without_deadline(2, STAGED, fail_before_the_batch) == 0);
+}
+
 /* Before the late launch, the watchdog sees the second call's number while the GPU has not begun the
  * call. */
 static void a_call_whose_launch_is_late_ends_too(void)
@@ -563,6 +595,7 @@ const struct gpu_case gpu_errors[] = {
 	GPU_CASE(a_late_rank_is_named_though_copies_of_pageable_memory_wait_for_it),
 	GPU_CASE(a_failed_device_ends_the_calls_of_all_ranks_with_a_message),
 	GPU_CASE(a_device_that_fails_while_it_copies_ends_the_call),
+	GPU_CASE(a_device_that_fails_before_a_staged_call_begins_is_reported),
 	GPU_CASE(a_call_whose_launch_is_late_ends_too),
 	GPU_CASE(threads_without_a_current_context_can_call),
 	GPU_CASE(a_plan_ends_when_a_rank_is_missing_dies_or_makes_another_call),
