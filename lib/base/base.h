@@ -112,7 +112,7 @@ extern const size_t tt_env_rows;
  * the next setenv. */
 struct tt_env {
 	const char *transport, *algo, *log, *ifname, *isa, *wait, *tuning, *host_id, *fault, *cma,
-		*gpu, *gpudirect, *shrink, *encrypt, *trace, *metrics, *ras;
+		*gpu, *gpudirect, *shrink, *encrypt, *trace, *metrics, *ras, *top;
 	const char *ib_hca;
 	int64_t ib_gid_index, ib_timeout, ib_retries, ib_sl, ib_tc, ib_registrations,
 		ib_registered_mb;

@@ -315,6 +315,8 @@ const struct tt_env_row tt_env_table[] = {
 	{ "TUTTI_RAS", TT_ENV_TEXT, "", "localhost:port, 127.0.0.1:port or [::1]:port", AT(ras),
 	  .valid = valid_ras,
 	  .help = "address for NCCL's RAS clients: localhost:28028 is NCCL's own" },
+	{ "TUTTI_TOP", TT_ENV_TEXT, "", "a folder", AT(top),
+	  .help = "folder for the unique id of each job, secret included, by which `tutti top` finds the job" },
 	{ "TUTTI_SHRINK", TT_ENV_CHOICE, "any", "any majority", .agree = true, AT(shrink),
 	  .help = "survivors that tuttiCommShrink accepts: any, or more than half of the ranks" },
 	{ "TUTTI_HOST_ID", TT_ENV_TEXT, "", "any text", AT(host_id),

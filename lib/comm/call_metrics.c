@@ -90,10 +90,23 @@ static uint64_t calls_of(const struct tt_metrics_row *row)
 	return calls;
 }
 
-void tt_metrics_tally(const struct tt_metrics *m, uint64_t ret_tally[TT_METRICS_ROWS])
+/* Seconds since the start of the call that runs at the time `now` in ticks; 0: none runs */
+static double running_s(const struct tt_metrics *m, uint64_t now)
 {
-	for (int i = 0; i < TT_METRICS_ROWS; i++)
-		ret_tally[i] = calls_of(&m->row[i]);
+	uint64_t started = load(&m->started);
+
+	return started && now > started ? (double)(now - started) * m->facts.tick_ns * 1e-9 : 0;
+}
+
+void tt_metrics_tally(const struct tt_metrics *m, uint64_t now, struct tt_tally *ret_tally,
+		      uint64_t *ret_running_ns)
+{
+	for (int i = 0; i < TT_METRICS_ROWS; i++) {
+		ret_tally->calls[i] = calls_of(&m->row[i]);
+		ret_tally->bytes[i] = load(&m->row[i].bytes);
+		ret_tally->ns[i] = (uint64_t)((double)load(&m->row[i].ticks) * m->facts.tick_ns);
+	}
+	*ret_running_ns = (uint64_t)(running_s(m, now) * 1e9);
 }
 
 static void write_bytes(const struct tt_metrics *m, FILE *to)
@@ -132,15 +145,13 @@ static void write_histogram(const struct tt_metrics *m, int row, FILE *to)
 
 void tt_metrics_text(const struct tt_metrics *m, uint64_t now, FILE *to)
 {
-	uint64_t started = load(&m->started);
-
 	write_info(m, to);
 	gauge(m, "tutti_communicator_ranks", "Ranks of the communicator.", m->facts.nranks, to);
 	gauge(m, "tutti_communicator_failed", "1: the communicator has failed.",
 	      atomic_load(&m->failed), to);
 	gauge(m, "tutti_call_age_seconds",
 	      "Time since the start of the collective that this rank is in; 0: it is in none.",
-	      started && now > started ? (double)(now - started) * m->facts.tick_ns * 1e-9 : 0, to);
+	      running_s(m, now), to);
 	write_bytes(m, to);
 	head("tutti_call_duration_seconds", "histogram",
 	     "Times of the collectives that have ended on this rank, waits for other ranks included.",

@@ -54,8 +54,10 @@ void tt_metrics_failed(struct tt_metrics *m);
 /* Remove the file; of a communicator that failed, it stays. m may be NULL. Blocks: while files are
  * written. */
 void tt_metrics_close(struct tt_metrics *m);
-/* The calls that have ended, by enum tt_collective, then barriers. Thread: any. */
-void tt_metrics_tally(const struct tt_metrics *m, uint64_t ret_tally[TT_METRICS_ROWS]);
+/* The calls that have ended; *ret_running_ns: since the start of the one that runs at the time `now` in
+ * ticks, 0: none runs. Thread: any. */
+void tt_metrics_tally(const struct tt_metrics *m, uint64_t now, struct tt_tally *ret_tally,
+		      uint64_t *ret_running_ns);
 /* The file's text, at the time `now` in ticks. */
 void tt_metrics_text(const struct tt_metrics *m, uint64_t now, FILE *to);
 

@@ -169,13 +169,13 @@ static bool lost(void *ctx, int peer, char *text, size_t bytes)
 }
 
 /* The counts of this rank's collectives. Thread: any. */
-static bool tally(void *ctx, uint64_t ret_tally[TT_TALLIES])
+static bool tally(void *ctx, struct tt_tally *ret_tally, uint64_t *ret_running_ns)
 {
 	tuttiComm_t c = ctx;
 
 	if (!c->trace || !c->trace->metrics)
 		return false;
-	tt_metrics_tally(c->trace->metrics, ret_tally);
+	tt_metrics_tally(c->trace->metrics, tt_trace_ticks(), ret_tally, ret_running_ns);
 	return true;
 }
 
@@ -247,13 +247,13 @@ void tt_comm_free(tuttiComm_t c)
 static int open_trace(tuttiComm_t c, const struct tt_env *env)
 {
 	struct tt_trace_head facts = { .comm = c->mark, .rank = c->rank, .nranks = c->nranks };
+	bool counts = *env->metrics || *env->ras || *env->top;
 
-	if (!*env->trace && !*env->metrics && !*env->ras)
+	if (!*env->trace && !counts)
 		return 0;
 	tt_control_host_name(c->ctl, c->rank, facts.host, sizeof(facts.host));
 	snprintf(facts.name, sizeof(facts.name), "%s", c->settings.name);
-	return tt_trace_open(env->trace, *env->metrics || *env->ras ? env->metrics : NULL, &facts,
-			     &c->trace);
+	return tt_trace_open(env->trace, counts ? env->metrics : NULL, &facts, &c->trace);
 }
 
 /* Answer operators from now on, if the user asks for it. */
@@ -280,6 +280,7 @@ int tt_comm_setup(tuttiComm_t c, const struct tt_env *env)
 		tt_control_raise(c->ctl, rc == TT_ARG ? TT_USAGE : rc, c->rank, tt_error_text());
 		return rc;
 	}
+	tt_control_describe(c->ctl, c->mark, c->settings.name);
 	tt_control_observe(c->ctl, &observer, c);
 	tt_join_log(c);
 	return enter_ras(c, env);
@@ -296,7 +297,8 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 				.settings = "",
 				.ifname = "",
 				.host_id = "",
-				.port_range = "" };
+				.port_range = "",
+				.id_folder = "" };
 	tuttiComm_t c;
 	int rc;
 
@@ -325,6 +327,7 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 	join.ifname = env.ifname;
 	join.host_id = env.host_id;
 	join.port_range = env.ports;
+	join.id_folder = env.top;
 	if ((rc = tt_control_join(&join, &c->ctl)) || (rc = tt_comm_setup(c, &env)))
 		goto free_comm;
 	*ret_comm = c;

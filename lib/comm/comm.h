@@ -224,9 +224,9 @@ struct tuttiComm {
 	struct tt_gpu *gpu;                 /* state of the accelerator (accelerator.h), or NULL */
 	struct tt_plan_cache *plans;        /* run/plan_cache.h; NULL: no call yet */
 	struct tt_single_copy *single_copy; /* local/single_copy.h; NULL: not used yet */
-	struct tt_trace *trace;             /* trace.h; NULL: no TUTTI_TRACE, _METRICS or _RAS */
-	struct tt_ras_entry *ras;           /* NULL: no TUTTI_RAS */
-	uint64_t mark;                      /* equal on all ranks; no other communicator has it */
+	struct tt_trace *trace;   /* trace.h; NULL: no TUTTI_TRACE, _METRICS, _RAS or _TOP */
+	struct tt_ras_entry *ras; /* NULL: no TUTTI_RAS */
+	uint64_t mark;            /* equal on all ranks; no other communicator has it */
 };
 
 /* quorum_call.c: arguments and result of one tuttiAllReduceQuorum */

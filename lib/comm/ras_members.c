@@ -13,7 +13,6 @@
 
 struct tt_ras_entry {
 	struct tt_ras_member member;
-	uint64_t asked_ns;
 	struct tt_ras_entry *next;
 };
 
@@ -74,10 +73,7 @@ bool tt_ras_answered(uint64_t asked_ns)
 
 	pthread_mutex_lock(&members.lock);
 	for (struct tt_ras_entry *e = members.entries; e; e = e->next) {
-		if (e->asked_ns < since_ns) {
-			e->asked_ns = tt_now_ns();
-			tt_control_ask(e->member.ctl);
-		}
+		tt_control_ask(e->member.ctl, since_ns);
 		all = tt_control_all_answered(e->member.ctl, since_ns) && all;
 	}
 	pthread_mutex_unlock(&members.lock);

@@ -73,7 +73,7 @@ static void write_rank(const struct tt_ras_comm *c, int number, FILE *to)
 		c->error == TT_TIMEOUT ? -TT_REMOTE : -c->error); /* the numbers of ncclResult_t */
 	for (int i = 0; i < NTALLIES; i++)
 		fprintf(to, "            \"%s\": %" PRIu64 "%s\n", tallies[i].name,
-			rank->tally[tallies[i].kind], i + 1 < NTALLIES ? "," : "");
+			rank->tally.calls[tallies[i].kind], i + 1 < NTALLIES ? "," : "");
 	fputs("          }\n        }", to);
 }
 

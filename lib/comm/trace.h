@@ -67,7 +67,7 @@ struct tt_trace {
 	uint64_t last;                 /* its number */
 	uint64_t clock_due;            /* ticks: twice the time from `made` to the latest rate */
 	const struct tt_way *observer; /* run/trace_way.c */
-	struct tt_metrics *metrics;    /* NULL: neither TUTTI_METRICS nor TUTTI_RAS */
+	struct tt_metrics *metrics;    /* NULL: no TUTTI_METRICS, _RAS or _TOP */
 };
 
 /* Map the file of this rank in folder dir; "": memory of the process. metrics: the folder of the

@@ -170,6 +170,30 @@ static int await(struct tt_control *ctl, const bool *flag, const struct tt_join 
 	return rc;
 }
 
+/* The id for monitors, with the port and the addresses where this rank 0 listens: an id of TUTTI_ROOT has
+ * none on rank 0. */
+static int write_id(struct tt_control *ctl, const struct tt_join *join)
+{
+	const struct tt_business_card *me = &ctl->ep->peers.mine;
+	bool wanted = join->id_folder && *join->id_folder;
+	tuttiUniqueId packed;
+	struct tt_id here;
+	int rc = wanted ? tt_id_unpack(join->id, &here) : 0;
+
+	if (!wanted || rc)
+		return rc;
+	here.port = ctl->ep->listening.port;
+	here.nports = 1;
+	here.netns = me->netns;
+	here.naddresses = me->naddresses < TT_ID_ADDRESSES ? me->naddresses : TT_ID_ADDRESSES;
+	memcpy(here.addresses, me->addresses, sizeof(here.addresses));
+	tt_id_pack(&here, &packed);
+	rc = tt_id_file_write(join->id_folder, &packed, &ctl->ep->id_file);
+	OPENSSL_cleanse(&packed, sizeof(packed));
+	OPENSSL_cleanse(here.secret, TT_SECRET);
+	return rc;
+}
+
 static int connect_ranks(struct tt_control *ctl, const struct tt_join *join, const struct tt_id *id,
 			 uint64_t deadline_ns)
 {
@@ -188,7 +212,7 @@ static int connect_ranks(struct tt_control *ctl, const struct tt_join *join, con
 		     (rc = tt_join_tree(ctl, &ctl->join.parent, deadline_ns))))
 			return rc;
 	} else if ((rc = check_root_host(ctl, id)) || (rc = tt_bootstrap_open(ctl, join)) ||
-		   (rc = tt_endpoint_start(ctl->ep))) {
+		   (rc = tt_endpoint_start(ctl->ep)) || (rc = write_id(ctl, join))) {
 		return rc;
 	}
 	rc = await(ctl, &ctl->join.has_table, join, deadline_ns);

@@ -80,6 +80,7 @@ struct tt_join {
 	const char *ifname;     /* TUTTI_SOCKET_IFNAME or "" */
 	const char *host_id;    /* TUTTI_HOST_ID or "": overrides the identity of this host */
 	const char *port_range; /* TUTTI_PORT_RANGE or "" */
+	const char *id_folder;  /* TUTTI_TOP or "" */
 };
 
 /* unique_id.c: make an id with a port of TUTTI_PORT_RANGE ("": any); make an id from TUTTI_ROOT and
@@ -145,6 +146,10 @@ void tt_control_host_name(const struct tt_control *ctl, int rank, char *name, si
 /* Are a and b controls of one communicator? */
 bool tt_control_same(const struct tt_control *a, const struct tt_control *b);
 
+/* The number and the name of the communicator, for operators: equal on all ranks; before another thread
+ * asks for a report. */
+void tt_control_describe(struct tt_control *ctl, uint64_t mark, const char *name);
+
 /* Bytes of memory: records of ranks, connections, received and queued bytes. Thread: any. */
 size_t tt_control_memory(struct tt_control *ctl);
 
@@ -202,7 +207,13 @@ void tt_control_wake(struct tt_control *ctl);
 
 /* ---- observers: events for higher rooms ------------------------------------------------------ */
 
-#define TT_TALLIES (TT_COLLECTIVES + 1) /* counters of `tally`; the last one: barriers */
+#define TT_TALLIES (TT_COLLECTIVES + 1) /* counters of a tally; the last one: barriers */
+
+/* A rank's collectives that have ended, by enum tt_collective, and its barriers. bytes: of count
+ * elements. */
+struct tt_tally {
+	uint64_t calls[TT_TALLIES], bytes[TT_TALLIES], ns[TT_TALLIES];
+};
 
 /* A member that is NULL is not called. Contract of every member:
  *   Thread   control's service thread; `broken` without one (one rank): tt_control_raise's caller;
@@ -233,9 +244,9 @@ struct tt_control_observer {
 	/* Rank peer waits long for this rank: was a message to peer lost without an error in any
 	 * call of this rank? true with the sentence in text[bytes]: breaks the communicator. */
 	bool (*lost)(void *ctx, int peer, char *text, size_t bytes);
-	/* Fill ret_tally: the collectives that have ended on this rank, by enum tt_collective, and
-	 * the barriers. false: they are not counted. */
-	bool (*tally)(void *ctx, uint64_t ret_tally[TT_TALLIES]);
+	/* Fill ret_tally; *ret_running_ns: the time since the start of the collective in progress,
+	 * 0: there is none. false: collectives are not counted. */
+	bool (*tally)(void *ctx, struct tt_tally *ret_tally, uint64_t *ret_running_ns);
 };
 
 /* Register an observer; table stays valid until unobserve. At most 4 observers of a control (the
@@ -318,12 +329,19 @@ struct tt_rank_report {
 	enum tt_rank_state { TT_RANK_ANSWERS, TT_RANK_SILENT, TT_RANK_LEFT, TT_RANK_DEAD } state;
 	int pid;
 	char host[64];
-	/* of the latest status, zeros: there is none */
+	/* of the latest status; there is none: zeros, and no rank is awaited */
 	uint64_t started, finished; /* collectives, by number */
-	uint64_t tally[TT_TALLIES]; /* collectives that have started, by kind; zeros: not counted */
+	/* since the start of number `started`, 0: it has ended. Not counted: since the rank first
+	 * wrote a status about it, so at least this long */
+	uint64_t running_ns;
+	int awaited;          /* the rank that it has waited for long, -1: none or several */
+	char collective[128]; /* "operation 4 (allreduce of ...)": number `started`; "": none */
+	char other[128]; /* another call that it has waited in for long: "send of ..."; "": none */
+	bool counted;    /* the tally is filled: with the collective that runs */
+	struct tt_tally tally; /* zeros: not counted */
 };
-/* Ask all ranks for their statuses. Thread: any. Blocks: no */
-void tt_control_ask(struct tt_control *ctl);
+/* Ask all ranks for their statuses, unless this rank has since since_ns. Thread: any. Blocks: no */
+void tt_control_ask(struct tt_control *ctl, uint64_t since_ns);
 /* Has every rank that lives sent a status since since_ns? */
 bool tt_control_all_answered(struct tt_control *ctl, uint64_t since_ns);
 /* The states of all ranks: ret_report[nranks] */

@@ -264,10 +264,21 @@ static bool wants_next(const struct tt_control *ctl, const struct tt_hello *h)
 			       (ctl->departed.left[h->from] || ctl->departed.dead[h->from])));
 }
 
+static enum tt_verdict judge_monitor(const struct tt_control_endpoint *ep)
+{
+	const struct tt_control *first = tt_endpoint_find(ep, 0);
+
+	if (first && !first->join.complete)
+		return TT_V_EARLY;
+	return tt_monitor_may_ask(ep) ? TT_V_WELCOME : TT_V_BUSY;
+}
+
 static enum tt_verdict judge(const struct tt_control_endpoint *ep, const struct tt_hello *h)
 {
 	const struct tt_control *ctl = tt_endpoint_find(ep, h->context);
 
+	if (h->purpose == TT_P_MONITOR) /* of any attempt: it is no part of the job */
+		return judge_monitor(ep);
 	if (h->epoch != ep->auth.epoch)
 		return h->epoch < ep->auth.epoch ? TT_V_STALE : TT_V_EARLY;
 	if (h->to != ep->peer || h->from == ep->peer ||
@@ -306,6 +317,9 @@ static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h,
 		break;
 	case TT_P_DATA:
 		tt_parked_add(ep, h, duplex.tls);
+		break;
+	case TT_P_MONITOR:
+		tt_monitor_add(ep, duplex.tls);
 		break;
 	}
 }
@@ -362,13 +376,17 @@ static void answer_hello(struct tt_unauth *u, const struct tt_hello *h,
 static void note_impostor(struct tt_control_endpoint *ep, int claimed)
 {
 	struct tt_control *ctl;
+	char who[64];
 
 	pthread_mutex_lock(&ep->lock);
 	ctl = tt_endpoint_find(ep, 0);
+	if (claimed == TT_MONITOR)
+		snprintf(who, sizeof(who), "a monitor");
+	else
+		snprintf(who, sizeof(who), "a process that claims to be rank %d", claimed);
 	if (may_warn(ep, 1))
-		tt_log(TT_LOG_WARN,
-		       "rank %d: a process that claims to be rank %d was refused: it used a different %s",
-		       ep->peer, claimed, tt_secret_name(ep));
+		tt_log(TT_LOG_WARN, "rank %d: %s was refused: it used a different %s", ep->peer,
+		       who, tt_secret_name(ep));
 	if (ctl)
 		tt_bootstrap_wrong_secret(ctl, claimed);
 	pthread_mutex_unlock(&ep->lock);

@@ -124,9 +124,11 @@ enum tt_verdict tt_hello_check(const struct tt_control_endpoint *ep, struct tt_t
 	struct tt_writer w = TT_WRITER_INTO(bytes);
 	int holds = 1;
 
-	if (hello->purpose != TT_P_REGISTER && !tt_public_key_known(ep->peers.root_key))
+	bool of_rank = hello->purpose != TT_P_REGISTER && hello->purpose != TT_P_MONITOR;
+
+	if (of_rank && !tt_public_key_known(ep->peers.root_key))
 		return TT_V_EARLY; /* this rank has not registered */
-	if (hello->purpose != TT_P_REGISTER)
+	if (of_rank)
 		holds = is_key_of(ep, hello->from, message);
 	state(ep, "tutti: hello of a client", tls, message->hello, &w);
 	if (holds == 1)

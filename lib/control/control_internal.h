@@ -17,6 +17,7 @@
  *   control_status.c        statuses, missing ranks; control_status_format.c: their bytes;
  *                           control_status_table.c: the latest of each rank
  *   control_report.c        the state of every rank, for operators
+ *   control_monitor.c       monitors, which ask for that state over the network
  *   deadlock.c              cycles in the wait-for graph
  */
 #ifndef TT_CONTROL_INTERNAL_H
@@ -196,7 +197,16 @@ void tt_observers_over(struct tt_control *ctl, int rank, tuttiRankState_t how);
 uint64_t tt_observers_timers(struct tt_control *ctl, uint64_t now);
 void tt_observers_gone(struct tt_control *ctl, int rank, tuttiRankState_t how);
 bool tt_observers_lost(struct tt_control *ctl, int peer, char *text, size_t bytes);
-bool tt_observers_tally(struct tt_control *ctl, uint64_t ret_tally[TT_TALLIES]);
+bool tt_observers_tally(struct tt_control *ctl, struct tt_tally *ret_tally,
+			uint64_t *ret_running_ns);
+
+/* ---- control_report.c, locked ----------------------------------------------------------------- */
+
+/* The parts of tt_control_ask, tt_control_all_answered and tt_control_report: of one rank */
+void tt_report_ask(struct tt_control *ctl, uint64_t since_ns);
+bool tt_report_answered(const struct tt_control *ctl, uint64_t since_ns);
+void tt_report_of(struct tt_control *ctl, int rank, uint64_t since_ns,
+		  struct tt_rank_report *ret_report);
 
 /* ---- control_allgather.c, locked ------------------------------------------------------------- */
 
@@ -253,7 +263,9 @@ struct tt_control {
 
 	struct tt_control_endpoint *ep; /* fixed when made, as are: */
 	int rank, nranks;
-	uint64_t context;       /* the number of this control in frames; 0: the endpoint's first */
+	uint64_t context; /* the number of this control in frames; 0: the endpoint's first */
+	uint64_t mark;    /* tt_control_describe; locked, as is: */
+	char name[64];
 	int *peer_of, *rank_of; /* [nranks], [ep->npeers] -1: no member; NULL: rank r is peer r */
 
 	struct tt_control *next; /* in ep->controls */

@@ -129,12 +129,13 @@ bool tt_observers_lost(struct tt_control *ctl, int peer, char *text, size_t byte
 	return false;
 }
 
-bool tt_observers_tally(struct tt_control *ctl, uint64_t ret_tally[TT_TALLIES])
+bool tt_observers_tally(struct tt_control *ctl, struct tt_tally *ret_tally,
+			uint64_t *ret_running_ns)
 {
 	struct tt_observers *o = &ctl->observers;
 
 	for (int i = 0; i < TT_OBSERVERS; i++)
 		if (o->slot[i].table && o->slot[i].table->tally)
-			return o->slot[i].table->tally(o->slot[i].ctx, ret_tally);
+			return o->slot[i].table->tally(o->slot[i].ctx, ret_tally, ret_running_ns);
 	return false;
 }

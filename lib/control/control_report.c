@@ -1,18 +1,38 @@
 /*
  * control_report.c - the state of every rank, for operators
  *
- * Called by comm's RAS service. Statuses answer the question as they do when a rank waits long: so
- * a rank that computes answers by its service thread, and only a stopped process is silent.
+ * Called by comm's RAS service and by control_monitor.c. Statuses answer the question as they do when a
+ * rank waits long: so a rank that computes answers by its service thread, and only a stopped process is
+ * silent.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "control/control_internal.h"
 
-void tt_control_ask(struct tt_control *ctl)
+void tt_control_describe(struct tt_control *ctl, uint64_t mark, const char *name)
 {
 	tt_control_lock(ctl);
-	tt_status_ask(ctl, tt_now_ns());
+	ctl->mark = mark;
+	snprintf(ctl->name, sizeof(ctl->name), "%s", name);
+	tt_text_plain(ctl->name);
+	tt_control_unlock(ctl);
+}
+
+/* ---- questions ------------------------------------------------------------------------------- */
+
+void tt_report_ask(struct tt_control *ctl, uint64_t since_ns)
+{
+	if (ctl->status.report_ns >= since_ns)
+		return;
+	ctl->status.report_ns = tt_now_ns();
+	tt_status_ask(ctl, ctl->status.report_ns);
+}
+
+void tt_control_ask(struct tt_control *ctl, uint64_t since_ns)
+{
+	tt_control_lock(ctl);
+	tt_report_ask(ctl, since_ns);
 	tt_control_unlock(ctl);
 }
 
@@ -25,35 +45,54 @@ static enum tt_rank_state state_of(const struct tt_control *ctl, int rank, uint6
 	return tt_status_answers(ctl, rank, since_ns) ? TT_RANK_ANSWERS : TT_RANK_SILENT;
 }
 
+bool tt_report_answered(const struct tt_control *ctl, uint64_t since_ns)
+{
+	for (int r = 0; r < ctl->nranks; r++)
+		if (state_of(ctl, r, since_ns) == TT_RANK_SILENT)
+			return false;
+	return true;
+}
+
 bool tt_control_all_answered(struct tt_control *ctl, uint64_t since_ns)
 {
-	bool all = true;
+	bool all;
 
 	tt_control_lock(ctl);
-	for (int r = 0; r < ctl->nranks && all; r++)
-		all = state_of(ctl, r, since_ns) != TT_RANK_SILENT;
+	all = tt_report_answered(ctl, since_ns);
 	tt_control_unlock(ctl);
 	return all;
 }
 
+/* ---- answers --------------------------------------------------------------------------------- */
+
+void tt_report_of(struct tt_control *ctl, int rank, uint64_t since_ns,
+		  struct tt_rank_report *ret_report)
+{
+	struct tt_rank_report *report = ret_report;
+	/* this rank's is as old as the others': of the question */
+	const struct tt_status *s = tt_status_of(ctl, rank);
+	struct tt_business_card record;
+
+	tt_directory_get(&ctl->ep->peers.directory, tt_control_peer(ctl, rank), &record);
+	*report = (struct tt_rank_report){ .state = state_of(ctl, rank, since_ns),
+					   .pid = (int)record.pid,
+					   .started = s->started,
+					   .finished = s->finished,
+					   .running_ns = s->running_ns,
+					   .awaited = s->awaited,
+					   .counted = s->counted,
+					   .tally = s->tally };
+	snprintf(report->host, sizeof(report->host), "%s", record.name);
+	if (s->started && s->history.nruns)
+		tt_call_text(&s->history.run[0].call, s->started, report->collective,
+			     sizeof(report->collective));
+	tt_status_other_text(s, report->other, sizeof(report->other));
+}
+
 void tt_control_report(struct tt_control *ctl, uint64_t since_ns, struct tt_rank_report *ret_report)
 {
-	struct tt_status own;
-
 	tt_control_lock(ctl);
-	tt_status_fill(ctl, &own);
-	for (int r = 0; r < ctl->nranks; r++) {
-		const struct tt_status *s = r == ctl->rank ? &own : tt_status_of(ctl, r);
-		struct tt_rank_report *report = &ret_report[r];
-		struct tt_business_card record;
-
-		tt_directory_get(&ctl->ep->peers.directory, tt_control_peer(ctl, r), &record);
-		*report = (struct tt_rank_report){ .state = state_of(ctl, r, since_ns),
-						   .pid = (int)record.pid,
-						   .started = s->started,
-						   .finished = s->finished };
-		snprintf(report->host, sizeof(report->host), "%s", record.name);
-		memcpy(report->tally, s->tally, sizeof(report->tally));
-	}
+	for (int r = 0; r < ctl->nranks; r++)
+		tt_report_of(ctl, r, since_ns, &ret_report[r]);
 	tt_control_unlock(ctl);
 }

@@ -48,14 +48,24 @@ static void fill_pairs(struct tt_control *ctl, struct tt_status *s)
 	}
 }
 
-/* The observer counts collectives that have ended; the latest one is added if it has not. */
+/* The observer counts collectives that have ended; the latest one is added if it has not. No call
+ * reads the clock for control: the age of one that is not counted begins with its first status. */
 static void fill_tally(struct tt_control *ctl, struct tt_status *s)
 {
 	const struct tt_call *latest = &s->history.run[0].call;
+	uint64_t now = tt_now_ns();
 
-	s->counted = tt_observers_tally(ctl, s->tally);
+	if (ctl->status.seen_started != s->started) {
+		ctl->status.seen_started = s->started;
+		ctl->status.seen_ns = now;
+	}
+	s->counted = tt_observers_tally(ctl, &s->tally, &s->running_ns);
+	if (s->started == s->finished)
+		s->running_ns = 0;
+	else if (!s->running_ns)
+		s->running_ns = now - ctl->status.seen_ns;
 	if (s->counted && s->history.nruns && s->started > s->finished)
-		s->tally[tt_call_kind(latest)]++;
+		s->tally.calls[tt_call_kind(latest)]++;
 }
 
 /* The blocked state of this rank holds until its next call or completion. */

@@ -28,8 +28,9 @@ struct tt_status {
 	/* no progress; OPEN as in struct tt_blocked */
 	enum { TT_BLOCKED_NO, TT_BLOCKED_OPEN, TT_BLOCKED } blocked;
 	bool exchanging; /* in exchange number `exchanges`: a split */
-	bool counted;    /* the tally is filled: collectives that have started, by kind */
-	uint64_t tally[TT_TALLIES];
+	bool counted;    /* the tally is filled: with the collective that runs */
+	struct tt_tally tally;
+	uint64_t running_ns; /* as in struct tt_rank_report */
 	uint64_t exchanges;
 	int nwants, npairs;
 	struct tt_wait_edge want[TT_WAIT_EDGES];
@@ -75,6 +76,9 @@ struct tt_statuses {
 	struct tt_blocked blocked;      /* this rank's; holds while these two counters stand: */
 	uint64_t blocked_started, blocked_done;
 	bool is_blocked;
+	uint64_t seen_started,
+		seen_ns;    /* the latest collective in a status, and the time of the first */
+	uint64_t report_ns; /* the latest question for a report (control_report.c) */
 	atomic_uint_fast64_t asked_ns; /* tt_control_waiting's latest status */
 };
 
@@ -122,6 +126,8 @@ void tt_status_queue_send(struct tt_control *ctl, uint64_t now);
 
 /* control_status_format.c; get: false: the bytes are malformed */
 void tt_put_status(struct tt_writer *w, const struct tt_status *status);
+void tt_put_tally(struct tt_writer *w, const struct tt_tally *tally);
+void tt_get_tally(struct tt_reader *r, struct tt_tally *ret_tally);
 bool tt_get_status(struct tt_reader *r, int nranks, struct tt_status *ret_status);
 
 /* deadlock.c. Break the communicator if this rank is in or behind a cycle of ranks that wait for
@@ -133,6 +139,7 @@ void tt_deadlock_compare(struct tt_control *ctl, const struct tt_status *status)
 /* The call of rank besides its collective, as far as its status shows: "receive of ...", "" if
  * none */
 void tt_deadlock_text(const struct tt_control *ctl, int rank, char *text, size_t bytes);
+void tt_status_other_text(const struct tt_status *status, char *text, size_t bytes);
 /* Has the peer started its half of want, a message of this rank? Unknown counts as yes. */
 bool tt_deadlock_met(const struct tt_control *ctl, const struct tt_wait_edge *want);
 void tt_wait_edge_text(const struct tt_wait_edge *want, char *text, size_t bytes);

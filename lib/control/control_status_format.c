@@ -6,6 +6,24 @@
 
 #include "control/control_internal.h"
 
+void tt_put_tally(struct tt_writer *w, const struct tt_tally *tally)
+{
+	for (int i = 0; i < TT_TALLIES; i++) {
+		tt_put(w, tally->calls[i], 8);
+		tt_put(w, tally->bytes[i], 8);
+		tt_put(w, tally->ns[i], 8);
+	}
+}
+
+void tt_get_tally(struct tt_reader *r, struct tt_tally *ret_tally)
+{
+	for (int i = 0; i < TT_TALLIES; i++) {
+		ret_tally->calls[i] = tt_get(r, 8);
+		ret_tally->bytes[i] = tt_get(r, 8);
+		ret_tally->ns[i] = tt_get(r, 8);
+	}
+}
+
 void tt_put_status(struct tt_writer *w, const struct tt_status *s)
 {
 	tt_put(w, (uint32_t)s->origin, 4);
@@ -32,8 +50,9 @@ void tt_put_status(struct tt_writer *w, const struct tt_status *s)
 		tt_put(w, s->pair[i].started[0], 8);
 		tt_put(w, s->pair[i].started[1], 8);
 	}
-	for (int i = 0; i < TT_TALLIES && s->counted; i++)
-		tt_put(w, s->tally[i], 8);
+	tt_put(w, s->running_ns, 8);
+	if (s->counted)
+		tt_put_tally(w, &s->tally);
 }
 
 static void get_messages(struct tt_reader *r, int nranks, struct tt_status *s)
@@ -58,8 +77,9 @@ static void get_messages(struct tt_reader *r, int nranks, struct tt_status *s)
 		s->pair[i].started[0] = tt_get(r, 8);
 		s->pair[i].started[1] = tt_get(r, 8);
 	}
-	for (int i = 0; i < TT_TALLIES && s->counted; i++)
-		s->tally[i] = tt_get(r, 8);
+	s->running_ns = tt_get(r, 8);
+	if (s->counted)
+		tt_get_tally(r, &s->tally);
 }
 
 bool tt_get_status(struct tt_reader *r, int nranks, struct tt_status *ret_status)

@@ -34,11 +34,15 @@ void tt_wait_edge_text(const struct tt_wait_edge *want, char *text, size_t bytes
 
 void tt_deadlock_text(const struct tt_control *ctl, int rank, char *text, size_t bytes)
 {
-	const struct tt_status *s = tt_status_of(ctl, rank);
-
 	text[0] = '\0';
 	if (rank == ctl->rank || tt_now_ns() - tt_status_at_ns(ctl, rank) > 2 * TT_SECOND)
 		return; /* its status is out of date */
+	tt_status_other_text(tt_status_of(ctl, rank), text, bytes);
+}
+
+void tt_status_other_text(const struct tt_status *s, char *text, size_t bytes)
+{
+	text[0] = '\0';
 	if (s->exchanging)
 		snprintf(text, bytes, "tuttiCommSplit (exchange %llu among all ranks)",
 			 (unsigned long long)s->exchanges);

@@ -104,11 +104,14 @@ void tt_endpoint_free(struct tt_control_endpoint *ep)
 	tt_listener_leave(ep);
 	pthread_mutex_lock(&ep->lock);
 	tt_conn_close_all(ep);
+	tt_monitor_close_all(ep);
 	pthread_mutex_unlock(&ep->lock);
 	tt_service_leave(ep);
 	tt_conn_reap(ep);
+	tt_monitor_reap(ep);
 	tt_service_close(ep);
 	drop_early(ep);
+	tt_id_file_remove(ep->id_file);
 	pthread_cond_destroy(&ep->changed);
 	pthread_mutex_destroy(&ep->lock);
 	tt_tls_context_free(ep->auth.tls);

@@ -22,6 +22,7 @@
  *   control_authenticate.c  handshakes with the servers that a dial has reached
  *   control_identity.c      proofs that both sides are the ranks that they say
  *   control_connection.c    frames in and out
+ *   control_monitor.c       connections of monitors
  *   duplex.c, pipe.c, tls.c the bytes below: TLS to another process, a pipe within this one
  */
 #ifndef TT_ENDPOINT_H
@@ -43,7 +44,7 @@
 #define TT_READ_AT_ONCE (8u << 10)
 
 /* First member of every object that epoll points at */
-enum tt_source { TT_SRC_WAKE, TT_SRC_LISTENER, TT_SRC_UNAUTH, TT_SRC_CONN };
+enum tt_source { TT_SRC_WAKE, TT_SRC_LISTENER, TT_SRC_UNAUTH, TT_SRC_CONN, TT_SRC_MONITOR };
 struct tt_watched {
 	enum tt_source source;
 	struct tt_control_endpoint *ep; /* of a connection */
@@ -188,8 +189,10 @@ struct tt_control_endpoint {
 	struct tt_served served;
 	struct tt_listening listening;
 	struct tt_conn *conns; /* in the order in which this rank could use them */
+	struct tt_monitor *monitors;
 	struct tt_traffic sent;
 	struct tt_control *controls; /* oldest first */
+	char *id_file;               /* path of the unique id for monitors, or NULL */
 	int forming;                 /* splits and shrinks in progress on this rank */
 	struct tt_early *early;      /* frames of controls that are not made yet, oldest first */
 	size_t early_bytes;
@@ -285,6 +288,19 @@ size_t tt_conn_unsent(const struct tt_conn *conn);
 void tt_conn_malformed(struct tt_control_endpoint *ep, struct tt_conn *conn);
 /* The same for a frame that this rank has no memory for */
 void tt_conn_no_memory(struct tt_control_endpoint *ep, struct tt_conn *conn);
+
+/* ---- control_monitor.c, locked; thread: service ----------------------------------------------- */
+
+/* May one more monitor ask? */
+bool tt_monitor_may_ask(const struct tt_control_endpoint *ep);
+/* Takes tls: a monitor has its welcome, and awaits a report. */
+void tt_monitor_add(struct tt_control_endpoint *ep, struct tt_tls *tls);
+void tt_monitor_event(struct tt_monitor *m, uint32_t events);
+/* Send the reports that are due, drop monitors that are late; returns the next time due */
+uint64_t tt_monitor_timers(struct tt_control_endpoint *ep, uint64_t now);
+/* Close all connections; free those that are closed. */
+void tt_monitor_close_all(struct tt_control_endpoint *ep);
+void tt_monitor_reap(struct tt_control_endpoint *ep);
 
 /* ---- control_listener.c, not locked ---------------------------------------------------------- */
 

@@ -44,7 +44,7 @@ bool tt_hello_get(const uint8_t bytes[TT_HELLO_BYTES], struct tt_hello *ret_hell
 {
 	struct tt_reader r = { .at = bytes, .left = TT_HELLO_BYTES };
 
-	ret_hello->purpose = (enum tt_purpose)tt_get_upto(&r, 2, TT_P_DATA);
+	ret_hello->purpose = (enum tt_purpose)tt_get_upto(&r, 2, TT_P_MONITOR);
 	ret_hello->from = (int)tt_get_upto(&r, 4, INT32_MAX);
 	ret_hello->to = (int)tt_get_upto(&r, 4, INT32_MAX);
 	ret_hello->channel = (int)tt_get_upto(&r, 4, INT32_MAX);
@@ -69,6 +69,7 @@ int tt_verdict_fail(enum tt_verdict verdict)
 			"an earlier attempt of this job, or a rank that still joins, listens there",
 		[TT_V_IMPOSTOR] = "this rank's key is not the one that rank 0 has registered",
 		[TT_V_EXCLUDED] = "this rank is no member of the communicator there",
+		[TT_V_BUSY] = "other monitors ask the job already; ask again later",
 	};
 
 	if (verdict >= TT_VERDICTS || !why[verdict])

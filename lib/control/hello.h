@@ -21,13 +21,14 @@
 #include "control/frame.h"
 #include "control/unique_id.h"
 
-#define TT_PROTOCOL 8
-#define TT_PROTOCOL_TEXT "8"
+#define TT_PROTOCOL 9
+#define TT_PROTOCOL_TEXT "9"
 #define TT_SERVER 8 /* bytes of a server's public key */
 #define TT_IDENTITY_BYTES (14 + TT_SERVER)
 #define TT_HELLO_BYTES 26
+#define TT_MONITOR INT32_MAX /* the rank of a monitor (monitor.h): none */
 
-enum tt_purpose { TT_P_REGISTER = 1, TT_P_CONTROL, TT_P_DATA };
+enum tt_purpose { TT_P_REGISTER = 1, TT_P_CONTROL, TT_P_DATA, TT_P_MONITOR };
 
 enum tt_verdict {
 	TT_V_WELCOME = 1,
@@ -38,6 +39,7 @@ enum tt_verdict {
 			    dial again */
 	TT_V_IMPOSTOR,   /* the client lacks the key of the rank that it claims to be */
 	TT_V_EXCLUDED,   /* the client is no member of the communicator */
+	TT_V_BUSY,       /* as many monitors as may ask at a time ask already */
 	TT_VERDICTS
 };
 

@@ -162,7 +162,8 @@ static uint64_t timers(struct tt_control_endpoint *ep)
 		if ((d = tt_observers_timers(ctl, now)) < due)
 			due = d;
 	}
-	return due;
+	d = tt_monitor_timers(ep, now);
+	return d < due ? d : due;
 }
 
 static void visit(struct tt_control_endpoint *ep)
@@ -172,6 +173,7 @@ static void visit(struct tt_control_endpoint *ep)
 	notify_broken(ep);
 	ep->served.due_ns = timers(ep);
 	tt_conn_reap(ep);
+	tt_monitor_reap(ep);
 	if (tt_conn_pipes_ready(ep))
 		ep->served.due_ns = 0;
 	pthread_mutex_unlock(&ep->lock);
@@ -190,13 +192,16 @@ static void dispatch(const struct epoll_event *ev)
 		service.woken = false;
 		return;
 	}
-	if (watched->source != TT_SRC_CONN) {
+	if (watched->source != TT_SRC_CONN && watched->source != TT_SRC_MONITOR) {
 		tt_listeners_event(watched);
 		return;
 	}
 	ep = watched->ep;
 	pthread_mutex_lock(&ep->lock);
-	tt_conn_event(ep, ev->data.ptr, ev->events);
+	if (watched->source == TT_SRC_CONN)
+		tt_conn_event(ep, ev->data.ptr, ev->events);
+	else
+		tt_monitor_event(ev->data.ptr, ev->events);
 	pthread_mutex_unlock(&ep->lock);
 	ep->served.woken = true;
 }

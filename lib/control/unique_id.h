@@ -46,6 +46,13 @@ void tt_id_pack(const struct tt_id *id, tuttiUniqueId *ret_id);
 /* 0 | TT_ARG: the bytes are not an id */
 int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id);
 
+/* id_file.c: the id as a file of this user alone in a folder, for monitors; *ret_path: its path.
+ * write: 0 | TT_SYSTEM, TT_ARG: no id. read: 0 | TT_ARG. remove: frees path, which may be NULL */
+int tt_id_file_write(const char *folder, const tuttiUniqueId *id, char **ret_path);
+int tt_id_file_read(const char *path, tuttiUniqueId *ret_id);
+void tt_id_file_remove(char *path);
+#define TT_ID_FILE ".id" /* the end of its name */
+
 /* Release the port that tt_id_make reserved in this process. */
 void tt_id_release(int port);
 

@@ -91,6 +91,8 @@ struct tt_rendezvous {
 	tuttiUniqueId id;
 };
 
+/* The secret of TUTTI_SECRET or TUTTI_SECRET_FILE, "": none. 0 | TT_ARG, TT_USAGE */
+int tt_launch_secret(const struct tt_env *env, char *secret, size_t room);
 /* From a job to the unique id of its `number`-th communicator (1, 2, ... in this process). 0 | < 0.
  * After success the caller joins, and then closes, also after a failed join. Blocks: until
  * deadline_ns. */

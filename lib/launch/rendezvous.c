@@ -62,8 +62,7 @@ static int read_secret(const char *path, char *secret, size_t room)
 	return *secret ? 0 : tt_fail(TT_ARG, "TUTTI_SECRET_FILE=%s: its first line is empty", path);
 }
 
-/* The secret of TUTTI_SECRET or TUTTI_SECRET_FILE, "": none. 0 | < 0 */
-static int find_secret(const struct tt_env *env, char *secret, size_t room)
+int tt_launch_secret(const struct tt_env *env, char *secret, size_t room)
 {
 	if (*env->secret && *env->secret_file)
 		return tt_fail(
@@ -285,7 +284,7 @@ int tt_rendezvous_open(struct tt_rendezvous *l, const struct tt_env *env, unsign
 {
 	char secret[1024] = "";
 	/* also for a launcher that carries a secret of its own: the user's file may be misspelled */
-	int rc = find_secret(env, secret, sizeof(secret));
+	int rc = tt_launch_secret(env, secret, sizeof(secret));
 
 	l->store.ops = NULL;
 	memset(&l->id, 0, sizeof(l->id));

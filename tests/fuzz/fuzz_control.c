@@ -17,12 +17,15 @@ static void deliver(struct tt_control_endpoint *ep, const struct epoll_event *ev
 {
 	struct tt_watched *watched = ev->data.ptr;
 
-	if (watched->source != TT_SRC_CONN) {
+	if (watched->source != TT_SRC_CONN && watched->source != TT_SRC_MONITOR) {
 		tt_listeners_event(watched);
 		return;
 	}
 	pthread_mutex_lock(&ep->lock);
-	tt_conn_event(ep, ev->data.ptr, ev->events);
+	if (watched->source == TT_SRC_CONN)
+		tt_conn_event(ep, ev->data.ptr, ev->events);
+	else
+		tt_monitor_event(ev->data.ptr, ev->events);
 	pthread_mutex_unlock(&ep->lock);
 }
 
@@ -37,11 +40,13 @@ void fuzz_serve(struct tt_control_endpoint *ep)
 		for (int i = 0; i < n; i++) {
 			enum tt_source source = *(enum tt_source *)ev[i].data.ptr;
 
-			useful += source == TT_SRC_CONN || source == TT_SRC_UNAUTH;
+			useful += source == TT_SRC_CONN || source == TT_SRC_UNAUTH ||
+				  source == TT_SRC_MONITOR;
 			if (source != TT_SRC_WAKE)
 				deliver(ep, &ev[i]);
 		}
 		tt_conn_reap(ep);
+		tt_monitor_reap(ep);
 		tt_listeners_visit(tt_now_ns());
 		if (!useful)
 			return;

@@ -1,10 +1,10 @@
 /*
  * fuzz_frame.c - arbitrary bytes on a control connection, or on an unauthenticated one
  *
- * The first byte chooses the kind of the rest: a hello, a unique id, a registration or status alone
- * (which must survive being read and written again), or a stream into a real control, over a real
- * socket, from a child, the parent, a ring neighbor, a registering rank or a stranger. No input may
- * crash or hang the control, or make it hold more bytes than it received.
+ * The first byte chooses the kind of the rest: a hello, a unique id, a registration, status or report
+ * for monitors alone (which must survive being read and written again), or a stream into a real
+ * control, over a real socket, from a child, the parent, a ring neighbor, a registering rank or a
+ * stranger. No input may crash or hang the control, or make it hold more bytes than it received.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "control/monitor.h"
 #include "plan/plan.h"
 #include "tests/fuzz/fuzz_control.h"
 
@@ -68,7 +69,7 @@ static void hello(const uint8_t *data, size_t bytes)
 		fuzz_must(bytes == TT_IDENTITY_BYTES && identity.rank >= 0,
 			  "an identity has a rank");
 	if (tt_hello_get(bytes_of_hello, &h))
-		fuzz_must(h.purpose >= TT_P_REGISTER && h.purpose <= TT_P_DATA && h.from >= 0,
+		fuzz_must(h.purpose >= TT_P_REGISTER && h.purpose <= TT_P_MONITOR && h.from >= 0,
 			  "a hello has a purpose");
 }
 
@@ -81,6 +82,26 @@ static void id(const uint8_t *data, size_t bytes)
 	fuzz_must(tt_id_unpack(&packed, &id) == TT_ARG ||
 			  (id.port && id.naddresses <= TT_ID_ADDRESSES),
 		  "an id is in bounds");
+}
+
+static void report(const uint8_t *data, size_t bytes)
+{
+	struct tt_job_report got;
+	struct tt_writer w = { 0 };
+
+	if (!tt_get_job_report(data, bytes, &got))
+		return;
+	tt_put(&w, (uint32_t)got.ncomms, 4);
+	tt_put(&w, (uint32_t)got.left_out, 4);
+	for (int i = 0; i < got.ncomms; i++) {
+		tt_put_comm_report(&w, &got.comms[i]);
+		for (int r = 0; r < got.comms[i].nranks; r++)
+			tt_put_rank_report(&w, &got.comms[i].ranks[r]);
+	}
+	fuzz_must(w.have == bytes && !memcmp(w.data, data, bytes),
+		  "a report is written as it was read");
+	free(w.data);
+	tt_job_report_free(&got);
 }
 
 /* ---- streams into a control ------------------------------------------------------------------ */
@@ -156,7 +177,7 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 	ep->auth.identity = *fuzz_identity();
 	fuzz_must(rank || !tt_bootstrap_open(ctl, &join), "a bootstrap root");
 	fuzz_know_ranks(ep);
-	ctl->join.has_table = kind & 16;
+	ctl->join.has_table = ctl->join.complete = kind & 16;
 	if (kind & 32)
 		tt_endpoint_forming(ep, true);
 	if (role < 6) {
@@ -207,6 +228,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		break;
 	case 3:
 		id(data + 1, bytes - 1);
+		break;
+	case 255:
+		report(data + 1, bytes - 1);
 		break;
 	default:
 		stream(data[0], data + 1, bytes - 1);

@@ -1,9 +1,10 @@
 /*
- * race_observed.c - communicators that are observed: the threads of TUTTI_METRICS and TUTTI_RAS beside calls,
- * joins and ends, for ThreadSanitizer; none is left behind
+ * race_observed.c - communicators that are observed: the threads of TUTTI_METRICS and TUTTI_RAS, and the
+ * reports for monitors, beside calls, joins and ends, for ThreadSanitizer; none is left behind
  *
- * Ranks are threads. Each round they join, call until a file of the metrics' thread and an answer of
- * the RAS service have counted calls of all ranks, and leave. A client asks all the time.
+ * Ranks are threads. Each round they join, call until a file of the metrics' thread, an answer of the
+ * RAS service and a report have counted calls of all ranks, and leave. A client and a monitor ask all
+ * the time.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -14,15 +15,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "control/monitor.h"
+#include "control/unique_id.h"
 #include "tests/support/ranks.h"
 
 #define RANKS 3
 #define ROUNDS 2
 
-static char dir[] = "/tmp/tutti-observed-XXXXXX";
+static char dir[] = "/tmp/tutti-observed-XXXXXX", ids[] = "/tmp/tutti-observed-XXXXXX";
 static uint16_t port;
 static atomic_bool stop;
-static atomic_int answers; /* that count an allreduce of every rank */
+/* that count an allreduce of every rank */
+static atomic_int answers, reports;
 
 /* ---- the client ------------------------------------------------------------------------------ */
 
@@ -80,6 +84,43 @@ static void *run_client(void *unused)
 	return NULL;
 }
 
+/* ---- the monitor ----------------------------------------------------------------------------- */
+
+static void monitor(const tuttiUniqueId *id)
+{
+	struct tt_job_report report;
+	bool counts = true;
+
+	if (tt_monitor_ask(id, &report))
+		return;
+	for (int i = 0; i < report.ncomms; i++)
+		for (int r = 0; r < report.comms[i].nranks; r++)
+			counts &= report.comms[i].ranks[r].tally.calls[TT_ALLREDUCE] > 0;
+	if (counts && report.ncomms)
+		atomic_fetch_add(&reports, 1);
+	tt_job_report_free(&report);
+}
+
+static void *run_monitor(void *unused)
+{
+	(void)unused;
+	while (!atomic_load(&stop)) {
+		DIR *d = opendir(ids);
+		tuttiUniqueId id;
+		char path[600];
+
+		for (struct dirent *e; d && (e = readdir(d));) {
+			snprintf(path, sizeof(path), "%s/%s", ids, e->d_name);
+			if (e->d_name[0] != '.' && !tt_id_file_read(path, &id))
+				monitor(&id);
+		}
+		if (d)
+			closedir(d);
+		usleep(1000);
+	}
+	return NULL;
+}
+
 /* ---- the ranks ------------------------------------------------------------------------------- */
 
 /* Has a file of the folder counted calls? The first files, written by the joins, have none. */
@@ -107,11 +148,13 @@ static bool is_written(void)
 
 static int call(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	int *seen = arg, more, sum = 1;
+	const int *seen = arg;
+	int more, sum = 1;
 
 	(void)nranks;
 	while (sum) {
-		more = rank == 0 && (atomic_load(&answers) <= *seen || !is_written());
+		more = rank == 0 && (atomic_load(&answers) <= seen[0] ||
+				     atomic_load(&reports) <= seen[1] || !is_written());
 		if (tuttiAllReduce(&more, &sum, 1, tuttiInt32, tuttiSum, *comm, NULL)) {
 			printf("# rank %d: %s\n", rank, tuttiGetLastError(NULL));
 			return 1;
@@ -161,24 +204,29 @@ int main(void)
 {
 	struct ranks r = { .n = RANKS, .threads = true, .limit_s = 250 };
 	char address[32];
-	pthread_t client;
+	pthread_t client, watcher;
 	int failed = 0;
 
 	port = free_port();
 	snprintf(address, sizeof(address), "localhost:%d", port);
-	if (!port || !mkdtemp(dir) || setenv("TUTTI_METRICS", dir, 1) ||
-	    setenv("TUTTI_RAS", address, 1) || pthread_create(&client, NULL, run_client, NULL))
+	if (!port || !mkdtemp(dir) || !mkdtemp(ids) || setenv("TUTTI_METRICS", dir, 1) ||
+	    setenv("TUTTI_RAS", address, 1) || setenv("TUTTI_TOP", ids, 1) ||
+	    pthread_create(&client, NULL, run_client, NULL) ||
+	    pthread_create(&watcher, NULL, run_monitor, NULL))
 		return 99;
 	for (int i = 0; i < ROUNDS; i++) {
-		int seen = atomic_load(&answers);
+		int seen[2] = { atomic_load(&answers), atomic_load(&reports) };
 
-		r.arg = &seen;
+		r.arg = seen;
 		failed += ranks_run(&r, call);
 		failed += count_threads();
 	}
 	atomic_store(&stop, true);
 	pthread_join(client, NULL);
+	pthread_join(watcher, NULL);
 	failed += rmdir(dir) != 0; /* the files are removed */
-	printf("%d rounds, %d answers, %d failures\n", ROUNDS, atomic_load(&answers), failed);
+	failed += rmdir(ids) != 0;
+	printf("%d rounds, %d answers, %d reports, %d failures\n", ROUNDS, atomic_load(&answers),
+	       atomic_load(&reports), failed);
 	return failed != 0;
 }

@@ -153,6 +153,10 @@ int sim_job(const struct sim_plan *plan)
 		sim_process_begin(&job->rank[i].process, rank_main, &job->rank[i]);
 	}
 	sim_plan_faults();
+	if (sim_random(3) == 0) {
+		job->monitor.number = job->monitor.host = job->n;
+		sim_process_begin(&job->monitor, sim_monitor_main, NULL);
+	}
 	sim_memory_begin();
 	if (!sim_run(END_NS)) {
 		for (int i = 0; i < job->n; i++)

@@ -5,6 +5,7 @@
  *   simulated_operations.c   the operations that the seed draws
  *   simulated_faults.c       the faults that the seed draws
  *   simulated_checks.c       checks after each call
+ *   simulated_monitor.c      a monitor that asks the job meanwhile
  *
  * All ranks join, run some operations, and leave. A rank whose operation fails shrinks with the
  * others and goes on in the new communicator, or gives up. After each call:
@@ -14,6 +15,7 @@
  *   - a success has the right data; an error has its reason in a fault, and a sentence
  *   - a rank that is reported dead was harmed, a rank that is reported left has left
  *   - messages come once and in order; one quorum operation has one mask and one result everywhere
+ *   - a monitor gets a report or a sentence in time; who is dead there was harmed
  *   - members of a new communicator agree on who they are; it has the majority of its parent; ranks
  *     that shrink together and were never stopped are in one, whoever is stopped and continues; none of
  *     them had been stopped for long; a rank that continues learns that the others went on
@@ -87,6 +89,7 @@ struct sim_job {
 	int n;
 	enum sim_faults faults;
 	struct sim_rank rank[SIM_RANKS];
+	struct sim_process monitor; /* in some schedules; its number is n */
 	tuttiUniqueId id;
 	bool has_id;
 	bool misused;               /* by calls that do not fit */
@@ -114,6 +117,11 @@ void sim_check_call(const struct sim_comm *comm, const char *what, tuttiResult_t
 void sim_check_departed(const struct sim_comm *comm);
 /* A shrink of comm has returned rc, and a communicator of n ranks. */
 void sim_check_shrink(const struct sim_comm *comm, tuttiResult_t rc, int n);
+
+/* ---- simulated_monitor.c --------------------------------------------------------------------- */
+
+/* The main function of a monitor: asks the job now and then, until nobody listens. */
+void sim_monitor_main(void *unused);
 
 /* ---- simulated_operations.c ------------------------------------------------------------------ */
 

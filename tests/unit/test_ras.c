@@ -87,11 +87,19 @@ Test(ras, a_line_fits_its_answer_and_a_longer_one_is_too_long, .init = begin)
 /* ---- reports --------------------------------------------------------------------------------- */
 
 static struct tt_rank_report ranks[] = {
-	{ TT_RANK_ANSWERS, 100, "node\"7", 9, 8, { [TT_ALLREDUCE] = 7, [TT_COLLECTIVES] = 2 } },
-	{ TT_RANK_SILENT, 101, "node8", 0, 0, { 0 } },
-	{ TT_RANK_LEFT, 102, "node8", 8, 8, { 0 } },
-	{ TT_RANK_DEAD, 103, "node8", 8, 8, { 0 } },
-	{ TT_RANK_ANSWERS, 104, "node8", 8, 8, { [TT_ALLREDUCE] = 6, [TT_COLLECTIVES] = 2 } },
+	{ .pid = 100,
+	  .host = "node\"7",
+	  .started = 9,
+	  .finished = 8,
+	  .tally.calls = { [TT_ALLREDUCE] = 7, [TT_COLLECTIVES] = 2 } },
+	{ .state = TT_RANK_SILENT, .pid = 101, .host = "node8" },
+	{ .state = TT_RANK_LEFT, .pid = 102, .host = "node8", .started = 8, .finished = 8 },
+	{ .state = TT_RANK_DEAD, .pid = 103, .host = "node8", .started = 8, .finished = 8 },
+	{ .pid = 104,
+	  .host = "node8",
+	  .started = 8,
+	  .finished = 8,
+	  .tally.calls = { [TT_ALLREDUCE] = 6, [TT_COLLECTIVES] = 2 } },
 };
 static struct tt_ras_comm comms[] = {
 	{ 0xab, 5, TT_TIMEOUT, ranks },
