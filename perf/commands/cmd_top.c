@@ -1,16 +1,29 @@
 /*
- * cmd_top.c - `tutti top`: what a running job does now, from the files of its flight recorder
+ * cmd_top.c - `tutti top`: what a running job does now, by asking rank 0 or from the files of its flight
+ * recorder
  *
- * Called by the table in tutti_main.c. Calls trace_files.c, trace_report.c and trace_json.c. The
- * process only reads files: it disturbs no rank, and sees ranks that are stopped or dead.
+ * Called by the table in tutti_main.c. Calls top_job.c, which asks rank 0 (monitor.h), or trace_files.c and
+ * its neighbors, which read files. Neither disturbs a rank.
  */
+#include <dirent.h>
+#include <openssl/crypto.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "control/unique_id.h"
+#include "launch/launch.h"
 #include "perf/commands/cmd.h"
+#include "perf/commands/top_job.h"
 #include "perf/commands/trace_files.h"
 #include "tools/options.h"
+
+#define JOBS 64     /* files of a folder */
+#define ROWS 24     /* of a screen that is no terminal */
+#define ONCE_S 0.25 /* between the two reports of --once */
 
 struct top_options {
 	bool once, json;
@@ -29,23 +42,160 @@ static const struct tool_option options[] = {
 
 static const struct tool_usage usage = {
 	.tool = "tutti top",
-	.help = "Shows what the ranks of a running job do now, from the folder of its flight recorder:\n"
-		"per communicator the operation, its age, the ranks that are awaited, calls and bytes a\n"
-		"second, and the ranks that delay the others. The job runs with TUTTI_TRACE=FOLDER.\n"
-		"  tutti top FOLDER                       until Ctrl-C\n"
-		"  tutti top FOLDER --once --json         for scripts",
+	.help = "Shows what the ranks of a running job do now: per communicator the operation, its age, the\n"
+		"ranks that are awaited, calls and bytes a second, and the ranks, the late ones first.\n"
+		"  tutti top HOST:PORT               asks rank 0 of a job with TUTTI_ROOT=HOST:PORT; the secret is\n"
+		"                                    in TUTTI_SECRET or TUTTI_SECRET_FILE, as for the ranks\n"
+		"  tutti top FILE | FOLDER           asks rank 0 of the jobs with TUTTI_TOP=FOLDER\n"
+		"  tutti top FOLDER                  reads the flight recorder of jobs with TUTTI_TRACE=FOLDER\n"
+		"  tutti top ... --once --json       for scripts; without --once until Ctrl-C\n"
+		"Bytes, busbw and exact ages are known where the ranks count their calls: with TUTTI_TOP,\n"
+		"TUTTI_METRICS or TUTTI_RAS, or by the recorder. Rank 0 reports its own communicators.",
 	.options = options,
 };
 
-static int show(const char *dir, const struct top_options *v)
+/* ---- jobs, over the network ------------------------------------------------------------------- */
+
+struct jobs {
+	int n;
+	struct top_job job[JOBS];
+};
+
+static int fail(void)
+{
+	fprintf(stderr, "%s: %s\n", usage.tool, tt_error_text());
+	return 1;
+}
+
+static int find_by_root(const char *host_port, struct jobs *jobs)
+{
+	char secret[1024] = "";
+	struct tt_env env;
+	int rc = tt_env_read(&env);
+
+	if (!rc)
+		rc = tt_launch_secret(&env, secret, sizeof(secret));
+	if (!rc && !*secret)
+		rc = tt_fail(TT_USAGE, "set TUTTI_SECRET or TUTTI_SECRET_FILE, as for the ranks");
+	if (!rc)
+		rc = tt_id_from_root(host_port, secret, &jobs->job[0].id);
+	OPENSSL_cleanse(secret, sizeof(secret));
+	jobs->n = !rc;
+	return rc ? fail() : 0;
+}
+
+static bool is_id_file(const char *name)
+{
+	size_t bytes = strlen(name), end = strlen(TT_ID_FILE);
+
+	return bytes > end && !strcmp(name + bytes - end, TT_ID_FILE);
+}
+
+/* The id files of a folder, none if it is one of the flight recorder. 0 | 1 */
+static int find_in_folder(const char *path, struct jobs *jobs)
+{
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+	char file[4096];
+	int rc = 0;
+
+	while (dir && !rc && jobs->n < JOBS && (entry = readdir(dir)))
+		if (is_id_file(entry->d_name)) {
+			snprintf(file, sizeof(file), "%s/%s", path, entry->d_name);
+			rc = tt_id_file_read(file, &jobs->job[jobs->n].id) ? fail() : 0;
+			jobs->n += !rc;
+		}
+	if (dir)
+		closedir(dir);
+	return rc;
+}
+
+static int find_jobs(const char *where, struct jobs *jobs)
+{
+	struct stat st;
+
+	if (stat(where, &st))
+		return strchr(where, ':') ? find_by_root(where, jobs) : 0;
+	if (S_ISDIR(st.st_mode))
+		return find_in_folder(where, jobs);
+	if (tt_id_file_read(where, &jobs->job[0].id))
+		return fail();
+	jobs->n = 1;
+	return 0;
+}
+
+/* Ask all jobs; of a folder those that have ended are left out. 0: one has answered */
+static int ask(struct jobs *jobs)
+{
+	int kept = 0;
+
+	for (int i = 0; i < jobs->n; i++) {
+		struct top_job job = jobs->job[i];
+
+		if (!top_job_ask(usage.tool, &job))
+			jobs->job[kept++] = job;
+	}
+	jobs->n = kept;
+	return kept ? 0 : 1;
+}
+
+static int screen_rows(void)
+{
+	struct winsize size;
+
+	return !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_row > 4 ? size.ws_row : ROWS;
+}
+
+/* Has every rank answered? Then a second report comes at once. */
+static bool all_answer(const struct jobs *jobs)
+{
+	for (int k = 0; k < jobs->n; k++)
+		for (int i = 0; i < jobs->job[k].report.ncomms; i++)
+			if (top_comm_differs(&jobs->job[k].comms[i]))
+				return false;
+	return true;
+}
+
+static void pause_for(double seconds)
+{
+	usleep((useconds_t)(seconds * 1e6));
+}
+
+static void begin_screen(const struct top_options *v)
+{
+	if (!v->once && isatty(STDOUT_FILENO))
+		fputs("\033[H\033[J", stdout);
+}
+
+static int show_jobs(struct jobs *jobs, const struct top_options *v)
+{
+	int rc = ask(jobs);
+
+	if (!rc && v->once && all_answer(jobs)) {
+		pause_for(ONCE_S);
+		rc = ask(jobs);
+	}
+	if (rc)
+		return rc;
+	begin_screen(v);
+	if (v->json)
+		top_print_json(jobs->job, jobs->n, stdout);
+	else
+		top_print(jobs->job, jobs->n, screen_rows(), stdout);
+	fflush(stdout);
+	return ferror(stdout) ? 1 : 0;
+}
+
+/* ---- the files of the flight recorder --------------------------------------------------------- */
+
+static int show_trace(const char *dir, const struct top_options *v)
 {
 	struct trace t;
 	int rc = trace_read(usage.tool, dir, &t);
 
 	if (rc)
 		return rc;
-	if (!v->once && isatty(STDOUT_FILENO))
-		fputs("\033[H\033[J", stdout);
+	begin_screen(v);
 	(v->json ? trace_top_json : trace_top)(&t, stdout);
 	fflush(stdout);
 	trace_free(&t);
@@ -54,6 +204,7 @@ static int show(const char *dir, const struct top_options *v)
 
 int tool_cmd_top(int argc, char **argv)
 {
+	static struct jobs jobs;
 	struct top_options v;
 	int rc;
 
@@ -62,12 +213,18 @@ int tool_cmd_top(int argc, char **argv)
 		return rc == 1 ? 0
 		       : rc    ? rc
 			       : tool_refuse(usage.tool,
-					     "name the folder of TUTTI_TRACE: tutti top FOLDER");
+					     "name the job: tutti top HOST:PORT, or a folder of "
+						"TUTTI_TOP or TUTTI_TRACE");
 	}
 	rc = tool_options_read(&usage, argc - 1, argv + 1, &v);
 	if (rc)
 		return rc == 1 ? 0 : rc;
-	while (!(rc = show(argv[1], &v)) && !v.once)
-		usleep((useconds_t)(v.interval * 1e6));
+	rc = find_jobs(argv[1], &jobs);
+	if (rc)
+		return rc;
+	while (!(rc = jobs.n ? show_jobs(&jobs, &v) : show_trace(argv[1], &v)) && !v.once)
+		pause_for(v.interval);
+	for (int i = 0; i < jobs.n; i++)
+		top_job_free(&jobs.job[i]);
 	return rc;
 }

@@ -1,0 +1,165 @@
+#!/bin/bash
+# top.sh - `tutti top` over the network: jobs of processes, threads and mpirun; a stopped and a killed rank, wrong secrets, 64 ranks
+# Called by make check in the build folder.
+export LC_ALL=C
+tmp=$(mktemp -d) || exit 99
+jobs=() stopped=()
+trap 'kill -CONT "${stopped[@]}" 2>/dev/null; kill "${jobs[@]}" 2>/dev/null; wait; rm -rf "$tmp"' EXIT
+. "$(dirname "$0")/tap.sh"
+unset TUTTI_LOG TUTTI_ALGO TUTTI_TRANSPORT TUTTI_TRACE TUTTI_METRICS TUTTI_RAS TUTTI_ROOT TUTTI_SECRET TUTTI_SECRET_FILE
+command -v python3 >/dev/null || { echo "no python3"; exit 77; }
+mkdir "$tmp/ids"
+endless=(-b 64K -e 64K -c 0 -n 100000000)
+
+# begin COMMAND...: in the background, until end_job; in the foreground of timeout, since mpirun leaves its ranks after two signals
+begin() { TUTTI_TIMEOUT_MS=100000 timeout --foreground -k 5 300 "$@" >"$tmp/job" 2>&1 </dev/null & jobs+=($!); }
+end_job() { kill "${jobs[-1]}" && { wait "${jobs[-1]}"; rm -f "$tmp"/ids/*; true; }; }
+top() { timeout -k 5 60 perf/tutti top "$@" --once; }
+# holds EXPRESSION: about a communicator c of $tmp/json, whose ranks in order of lateness are r
+holds() {
+	python3 - "$tmp/json" "$1" <<-'END'
+		import json, sys
+		comms = json.load(open(sys.argv[1]))
+		assert any(eval(sys.argv[2], {"c": c, "r": c["lateness"]}) for c in comms), comms
+	END
+}
+# until_top JOB EXPRESSION: ask until it holds
+until_top() {
+	for ((i = 0; i < 200; i++)); do
+		top "$1" --json >"$tmp/json" 2>"$tmp/err" && holds "$2" >"$tmp/holds" 2>&1 && return
+		kill -0 "${jobs[-1]}" || break
+		sleep 0.1
+	done
+	cat "$tmp/err" "$tmp/holds" "$tmp/job"
+	return 1
+}
+running='c["ranks"] == 4 and {p["rank"] for p in r} == {0, 1, 2, 3} and all(p["state"] == "answers" and p["pid"] for p in r)'
+counts='c["calls_per_s"] and c["bytes_per_s"] > 0 and c["busbw_gbps"] > 0'
+
+# ---- processes ----------------------------------------------------------------------------------------------------------
+
+begin env TUTTI_TOP="$tmp/ids" perf/allreduce_perf --np 4 "${endless[@]}"
+processes() { until_top "$tmp/ids" "$running and $counts and 'allreduce of 16384' in r[0]['call']" && top "$tmp"/ids/*.id >"$tmp/top"; }
+point "a job of processes reports its ranks, calls, bytes and busbw, by its folder or its file" processes
+private() { [ -n "$(find "$tmp/ids" -name '*.id' -perm 600)" ] && [ -z "$(find "$tmp/ids" -name '*.id' ! -perm 600)" ]; }
+point "the file of the id is its user's alone" private
+many() {
+	local all=()
+	for i in 1 2 3 4 5 6 7 8; do top "$tmp/ids" >"$tmp/many.$i" 2>&1 & all+=($!); done
+	for i in "${all[@]}"; do wait "$i" || { cat "$tmp"/many.*; return 1; }; done
+}
+point "eight that ask at once all get their report" many
+
+# The time from the stop to a screen that names the rank, of a top that runs.
+named() {
+	local began
+	timeout -k 5 60 perf/tutti top "$tmp/ids" >"$tmp/screens" 2>&1 &
+	jobs+=($!)
+	until grep -q ' answers ' "$tmp/screens"; do sleep 0.05; done
+	stopped=("$(python3 -c 'import json, sys; print([p["pid"] for p in json.load(open(sys.argv[1]))[0]["lateness"] if p["rank"] == 2][0])' "$tmp/json")")
+	kill -STOP "${stopped[0]}" && began=$(date +%s%N) || return 1
+	until grep -q 'no answer of rank 2: stopped' "$tmp/screens"; do
+		sleep 0.02
+		[ $(($(date +%s%N) - began)) -lt 20000000000 ] || { cat "$tmp/screens"; return 1; }
+	done
+	began=$((($(date +%s%N) - began) / 1000000))
+	kill "${jobs[-1]}"
+	unset 'jobs[-1]'
+	echo "named after $began ms"
+	[ "$began" -lt 3000 ]
+}
+point "a stopped rank is named within 3 s" named
+first() {
+	top "$tmp/ids" --json >"$tmp/json" && holds 'r[0]["rank"] == 2 and r[0]["state"] == "silent" and c["awaited"] == 2' &&
+		holds 'r[0]["pid"] == '"${stopped[0]}" && top "$tmp/ids" >"$tmp/top" && has "^  2 +silent .* pid ${stopped[0]} on" "$tmp/top"
+	until_top "$tmp/ids" 'r[0]["awaited_by"] and c["age_s"] > 1 and c["age_is_exact"] and any(p["awaits"] == 2 for p in r)' || return 1
+	kill -CONT "${stopped[0]}" && until_top "$tmp/ids" "$running"
+}
+point "it is the first of the ranks, with those that await it, until it goes on" first
+killed() {
+	rm "$tmp/screens"
+	timeout -k 5 60 perf/tutti top "$tmp/ids" --interval 0.2 >"$tmp/screens" 2>"$tmp/err" &
+	local watcher=$!
+	until grep -qs ' answers ' "$tmp/screens"; do sleep 0.05; done
+	kill -KILL "${stopped[0]}"
+	wait $watcher
+	[ $? = 1 ] && has 'the job has ended|rank 0 ended the connection' "$tmp/err" && has 'rank 2' "$tmp/job" || { cat "$tmp/err"; return 1; }
+}
+point "a killed rank ends the job, and top with it, in words" killed
+end_job 2>/dev/null
+
+tidy() {
+	TUTTI_TOP=$tmp/ids timeout 60 perf/allreduce_perf --np 2 -b 8 -e 8 >"$tmp/job" 2>&1 </dev/null && [ -z "$(ls "$tmp/ids")" ] &&
+		! TUTTI_TOP=$tmp/none timeout 60 perf/allreduce_perf --np 2 -b 8 -e 8 >"$tmp/job" 2>&1 </dev/null &&
+		has "TUTTI_TOP: $tmp/none/tutti-.*No such file or directory; name a folder" "$tmp/job"
+}
+point "a job that ends removes its file; a folder that does not exist is an error that names it" tidy
+
+# ---- threads ------------------------------------------------------------------------------------------------------------
+
+begin env TUTTI_TOP="$tmp/ids" perf/allreduce_perf -t 4 "${endless[@]}"
+threads() { until_top "$tmp/ids" "$running and $counts and len({p['pid'] for p in r}) == 1"; }
+point "a job of threads reports the same" threads
+end_job
+begin env TUTTI_TOP="$tmp/ids" perf/allreduce_perf -t 64 "${endless[@]}"
+crowd() {
+	until_top "$tmp/ids" 'c["ranks"] == 64 and len(r) == 64' && top "$tmp/ids" >"$tmp/top" && [ "$(wc -l <"$tmp/top")" -le 24 ] &&
+		has '^communicator [0-9a-f]{16}.*: 64 ranks on 1 host, open' "$tmp/top" && has '^  ... and [0-9]+ ranks, ' "$tmp/top"
+}
+point "64 ranks are one screen" crowd
+end_job
+
+# ---- mpirun, by an address and a secret ----------------------------------------------------------------------------------
+
+host=$(hostname -I 2>/dev/null | awk '{ print $1 }')
+mpirun=$(command -v mpirun.openmpi)
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])')
+root=$host:$port
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+(umask 077; head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$tmp/secret"; head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$tmp/other")
+launched() { TUTTI_SECRET_FILE=$tmp/secret until_top "$root" "$running and c['calls_per_s'] and c['bytes_per_s'] is None"; }
+wrong() {
+	! TUTTI_SECRET_FILE=$tmp/other top "$root" >"$tmp/top" 2>"$tmp/err" && [ ! -s "$tmp/top" ] && [ "$(wc -l <"$tmp/err")" = 1 ] &&
+		has "^tutti top: $root: the other side uses a different secret" "$tmp/err" &&
+		has 'rank 0: a monitor was refused: it used a different TUTTI_SECRET' "$tmp/job" && launched
+}
+lacking() {
+	top "$root" 2>"$tmp/err"
+	[ $? = 1 ] && has '^tutti top: set TUTTI_SECRET or TUTTI_SECRET_FILE' "$tmp/err"
+}
+if [ -n "$mpirun" ] && [ -n "$host" ]; then
+	begin env TUTTI_LOG=warn TUTTI_ROOT="$root" TUTTI_SECRET_FILE="$tmp/secret" "$mpirun" -np 4 -x TUTTI_ROOT -x TUTTI_SECRET_FILE -x TUTTI_LOG \
+		-x TUTTI_TIMEOUT_MS perf/allreduce_perf "${endless[@]}"
+	point "a job of mpirun reports its ranks to who has its secret; bytes are unknown, since nothing counts them" launched
+	point "a wrong secret is refused in one sentence with status 1, and the job goes on" wrong
+	point "a secret that is not set is named" lacking
+	end_job
+else
+	for what in "a job of mpirun" "a wrong secret" "a secret that is not set"; do skip "$what" "no Open MPI, or no address beside loopback"; done
+fi
+# rank 0 knows no address of TUTTI_ROOT, so its file must have its own
+by_both() {
+	local secret ranks=()
+	secret=$(cat "$tmp/secret")
+	for rank in 0 1; do
+		TUTTI_RANK=$rank TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:$port TUTTI_SECRET=$secret TUTTI_TOP=$tmp/ids TUTTI_TIMEOUT_MS=100000 \
+			timeout --foreground -k 5 300 perf/allreduce_perf "${endless[@]}" >"$tmp/job" 2>&1 </dev/null &
+		ranks+=($!)
+	done
+	jobs+=("${ranks[@]}")
+	until_top "$tmp/ids" "c['ranks'] == 2 and $counts" && TUTTI_SECRET=$secret until_top "127.0.0.1:$port" "c['ranks'] == 2 and $counts" || return 1
+	kill "${ranks[@]}"
+	wait "${ranks[@]}"
+	rm -f "$tmp"/ids/*
+}
+point "a job with TUTTI_ROOT and TUTTI_TOP is found by its address and by its file" by_both
+ended() {
+	for ((i = 0; i < 100; i++)); do # ranks may outlive mpirun for a while
+		TUTTI_SECRET_FILE=$tmp/secret top "127.0.0.1:$port" >"$tmp/top" 2>"$tmp/err" || break
+		sleep 0.1
+	done
+	has "^tutti top: 127.0.0.1:$port: Connection refused: the job has ended, or has not begun" "$tmp/err" &&
+		echo nonsense >"$tmp/no.id" && ! top "$tmp/no.id" 2>"$tmp/err" && has 'no.id: not a file of TUTTI_TOP' "$tmp/err"
+}
+point "a job that has ended, and a file that is none, are named" ended
+done_testing
