@@ -25,11 +25,13 @@ static int fill_business_card(struct tt_control *ctl, const struct tt_join *join
 	struct tt_business_card *me = &ctl->ep->peers.mine;
 	int rc = tt_address_list(join->ifname, me->addresses, &me->naddresses);
 
+	if (!rc)
+		rc = tt_id_netns("", &me->netns);
+	if (!rc)
+		rc = tt_id_netns(join->host_id, &me->host);
 	me->rank = ctl->rank;
 	me->port = ctl->ep->listening.port;
 	me->pid = (uint32_t)getpid();
-	me->netns = tt_id_netns("");
-	me->host = tt_id_netns(join->host_id);
 	memcpy(me->public_key, ctl->ep->auth.identity.public_key, TT_PUBLIC_KEY);
 	if (gethostname(me->name, sizeof(me->name) - 1) || !me->name[0])
 		snprintf(me->name, sizeof(me->name), "a host without a name");

@@ -32,9 +32,10 @@ struct question {
 static void list_targets(const struct tt_id *id, struct question *q)
 {
 	struct tt_address list[TT_ID_ADDRESSES + 2];
+	uint64_t here = 0;
 	int n = 0;
 
-	if (id->netns == tt_id_netns("")) {
+	if (!tt_id_netns("", &here) && id->netns == here) {
 		list[n++] = tt_loopback4;
 		list[n++] = tt_loopback6;
 	}

@@ -123,26 +123,40 @@ int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id)
 
 /* ---- network namespace ----------------------------------------------------------------------- */
 
-uint64_t tt_id_netns(const char *override)
+#define BOOT_ID "/proc/sys/kernel/random/boot_id"
+
+/* Without the file, the name of the host. */
+static int read_boot(char *text, size_t bytes)
+{
+	FILE *f = fopen(BOOT_ID, "re");
+
+	text[0] = '\0';
+	if (!f && errno != ENOENT && errno != EACCES)
+		return tt_fail(TT_SYSTEM, "%s, by which ranks recognize their host: %m", BOOT_ID);
+	if (f && !fgets(text, (int)bytes, f))
+		text[0] = '\0';
+	if (f)
+		fclose(f);
+	if (!text[0])
+		gethostname(text, bytes - 1);
+	return 0;
+}
+
+int tt_id_netns(const char *override, uint64_t *ret_netns)
 {
 	char text[256] = "", boot[64] = "";
 	uint8_t sum[TT_DIGEST];
 	struct stat st = { 0 };
-	uint64_t netns;
-	FILE *f = override[0] ? NULL : fopen("/proc/sys/kernel/random/boot_id", "re");
+	int rc = override[0] ? 0 : read_boot(boot, sizeof(boot));
 
-	if (f && !fgets(boot, sizeof(boot), f))
-		boot[0] = '\0';
-	if (f)
-		fclose(f);
-	if (!override[0] && !boot[0])
-		gethostname(boot, sizeof(boot) - 1);
+	if (rc)
+		return rc;
 	stat("/proc/self/ns/net", &st);
 	snprintf(text, sizeof(text), "%.128s/%s/%llu", override, boot,
 		 (unsigned long long)st.st_ino);
 	tt_digest(text, strlen(text), sum);
-	memcpy(&netns, sum, sizeof(netns));
-	return netns;
+	memcpy(ret_netns, sum, sizeof(*ret_netns));
+	return 0;
 }
 
 /* ---- the reserved port ----------------------------------------------------------------------- */
@@ -199,10 +213,10 @@ int tt_id_make(const char *ifname, const char *port_range, tuttiUniqueId *ret_id
 {
 	struct tt_ports ports = tt_ports_read(port_range);
 	struct tt_address list[TT_ADDRESSES];
-	struct tt_id id = { .netns = tt_id_netns("") };
+	struct tt_id id = { 0 };
 	int fd, n, rc = tt_address_list(ifname, list, &n);
 
-	if (rc)
+	if (rc || (rc = tt_id_netns("", &id.netns)))
 		return rc;
 	for (int i = 0; i < n && i < TT_ID_ADDRESSES; i++)
 		id.addresses[id.naddresses++] = list[i];

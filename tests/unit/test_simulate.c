@@ -431,7 +431,7 @@ Test(simulate, folded_ranks_take_the_same_times)
 					folded_as_unfolded(tt_algorithms[i], n, nhosts, 8192);
 }
 
-Test(simulate, folded_ranks_take_the_same_times_at_1024)
+Test(simulate, folded_ranks_take_the_same_times_at_1024, .timeout = 600)
 {
 	static const char *const names[] = { "ring", "recursive-doubling", "halving-doubling",
 					     "halving", "hierarchical" };
