@@ -1,5 +1,6 @@
 #!/bin/sh
-# check_walls.sh - includes run down only, by the table of walls in HACKING.md; no file name and no tag is used twice
+# check_walls.sh - includes run down only, by the table of walls in HACKING.md; no file name and no tag is used twice; the functions
+# that tests/fuzz/parsers lists exist
 # Called by make check. The same checks must refuse a small tree with one violation of each kind.
 
 # table FILE: the lines "ROOM: ROOM..." of the table; a room is a folder, lib/ left out, and files of lib itself are tutti.h's
@@ -40,6 +41,15 @@ twice() {
 		sed -E 's/.*(struct|union|enum) ([a-zA-Z_0-9]+).*/\2/' | sort | uniq -d | sed 's/^/two definitions have the tag /'
 }
 
+# parsers DIR: each function of DIR/tests/fuzz/parsers that its file does not define
+parsers() {
+	(cd "$1" && grep -v '^#' tests/fuzz/parsers | while IFS=: read -r file functions; do
+		for name in $functions; do
+			grep -qE "(^|[ *])$name\(" "$file" || echo "$file has no function $name"
+		done
+	done)
+}
+
 n=0
 point() { n=$((n + 1)); if [ -z "$2" ]; then echo "ok $n - $1"; else echo "not ok $n - $1"; printf '%s\n' "$2" | head -n 40 | sed 's/^/# /'; fi; }
 finds() { case "$2" in *"$3"*) point "$1" "" ;; *) point "$1" "found: $2" ;; esac; }
@@ -49,11 +59,14 @@ trap 'rm -rf "$tmp"' EXIT
 table "$top_srcdir/HACKING.md" >"$tmp/table"
 point "every include follows the table of walls" "$(walls "$tmp/table" "$top_srcdir")"
 point "no file name and no tag is used twice" "$(twice "$top_srcdir")"
+point "every function of tests/fuzz/parsers exists" "$(parsers "$top_srcdir")"
 
 mkdir -p "$tmp/bad/lib/base" "$tmp/bad/lib/run" "$tmp/bad/lib/new" "$tmp/bad/tests"
 printf '#include "run/a.h"\nstruct x { int a; };\n' >"$tmp/bad/lib/base/a.h"
 printf '#include "base/a.h"\nenum x { A };\n' >"$tmp/bad/lib/run/a.h"
 printf '#include "base/a.h"\n' >"$tmp/bad/lib/new/b.c"
+mkdir -p "$tmp/bad/tests/fuzz"
+printf 'lib/base/a.h: x read_x\n' >"$tmp/bad/tests/fuzz/parsers"
 printf 'base:\nrun: base\n' >"$tmp/good"
 printf 'base: run\nrun: base\n' >"$tmp/circle"
 said=$(walls "$tmp/good" "$tmp/bad")
@@ -63,4 +76,5 @@ finds "a cycle in the table is found" "$(walls "$tmp/circle" "$tmp/bad")" "the t
 said=$(twice "$tmp/bad")
 finds "a file name that is used twice is found" "$said" "two files are called a.h"
 finds "a tag that is used twice is found" "$said" "two definitions have the tag x"
+finds "a function that its file does not define is found" "$(parsers "$tmp/bad")" "lib/base/a.h has no function read_x"
 echo 1..$n
