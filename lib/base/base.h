@@ -47,6 +47,9 @@ enum {
 /* Stores the sentence that explains a failure, for this thread, and returns code. Only the first
  * function that knows the cause calls tt_fail; its callers pass the code up. %m works. */
 int tt_fail(int code, const char *fmt, ...) TT_PRINTF(2, 3);
+/* Fails with errno: this rank cannot make its file in the folder that the variable names. TT_ARG: the
+ * value is wrong | TT_SYSTEM */
+int tt_fail_folder(int rank, const char *variable, const char *folder);
 
 /* This thread's last error sentence, "" if none. Owned by the thread. */
 const char *tt_error_text(void);

@@ -27,6 +27,21 @@ int tt_fail(int code, const char *fmt, ...)
 	return code;
 }
 
+/* Is this an error of the folder's name or mode, and not one of a disk or of the process? */
+static bool is_wrong_folder(int error)
+{
+	return error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM ||
+	       error == EROFS || error == ELOOP || error == ENAMETOOLONG;
+}
+
+int tt_fail_folder(int rank, const char *variable, const char *folder)
+{
+	return tt_fail(
+		is_wrong_folder(errno) ? TT_ARG : TT_SYSTEM,
+		"rank %d: %s=%s: cannot make a file there: %m; name a folder in which this process may write",
+		rank, variable, folder);
+}
+
 const char *tt_error_text(void)
 {
 	return sentence;

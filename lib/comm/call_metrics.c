@@ -300,7 +300,7 @@ static struct tt_metrics *make(const char *dir, const struct tt_metrics_facts *f
 static int begin_writing(struct tt_metrics *m, const char *dir)
 {
 	if (!write_file(m))
-		return tt_trace_folder_fail(m->facts.rank, "TUTTI_METRICS", dir);
+		return tt_fail_folder(m->facts.rank, "TUTTI_METRICS", dir);
 	if ((errno = start_thread())) {
 		tt_fail(TT_SYSTEM, "rank %d: TUTTI_METRICS: no thread: %m", m->facts.rank);
 		unlink(m->path);

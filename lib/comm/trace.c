@@ -102,21 +102,6 @@ static void *map(const char *path)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-/* Is this an error of the folder's name or mode, and not one of a disk or of the process? */
-static bool is_wrong_folder(int error)
-{
-	return error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM ||
-	       error == EROFS || error == ELOOP || error == ENAMETOOLONG;
-}
-
-int tt_trace_folder_fail(int rank, const char *variable, const char *folder)
-{
-	return tt_fail(
-		is_wrong_folder(errno) ? TT_ARG : TT_SYSTEM,
-		"rank %d: %s=%s: cannot make a file there: %m; name a folder in which this process may write",
-		rank, variable, folder);
-}
-
 static int make(const char *dir, const struct tt_trace_head *facts, struct tt_trace **ret_trace)
 {
 	struct tt_trace *t = calloc(1, sizeof(*t));
@@ -135,7 +120,7 @@ static int make(const char *dir, const struct tt_trace_head *facts, struct tt_tr
 		return 0;
 	}
 	if (*dir)
-		rc = tt_trace_folder_fail((int)facts->rank, "TUTTI_TRACE", dir);
+		rc = tt_fail_folder((int)facts->rank, "TUTTI_TRACE", dir);
 	else
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for the records of TUTTI_METRICS: %m",
 			     (int)facts->rank);

@@ -77,9 +77,6 @@ int tt_trace_open(const char *dir, const char *metrics, const struct tt_trace_he
 		  struct tt_trace **ret_trace);
 /* The communicator ends; trace may be NULL. */
 void tt_trace_close(struct tt_trace *trace);
-/* Fails with errno: this rank cannot make its file in the folder that the variable names. TT_ARG: the
- * value is wrong | TT_SYSTEM */
-int tt_trace_folder_fail(int rank, const char *variable, const char *folder);
 /* The communicator failed, with this sentence. */
 void tt_trace_failed(struct tt_trace *trace, const char *text);
 /* Write the rate of ticks into the head. tt_trace_start does so when the time since the latest rate

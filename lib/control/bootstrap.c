@@ -5,6 +5,7 @@
  * every other rank registers there, connects to its parent in the tree and waits for the table of
  * business cards. A rank that fails sends the reason to the others.
  */
+#include <limits.h>
 #include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,16 @@
 /* limit for a declining rank to reach rank 0 */
 #define DECLINE_NS (2 * TT_SECOND)
 
+/* The kernel allows names of 64 bytes, and control characters, which would make a registration malformed. */
+static void name_host(char *name, size_t room)
+{
+	char whole[HOST_NAME_MAX + 1] = "";
+
+	gethostname(whole, sizeof(whole));
+	snprintf(name, room, "%.*s", (int)room - 1, *whole ? whole : "a host without a name");
+	tt_text_plain(name);
+}
+
 static int fill_business_card(struct tt_control *ctl, const struct tt_join *join)
 {
 	struct tt_business_card *me = &ctl->ep->peers.mine;
@@ -33,8 +44,7 @@ static int fill_business_card(struct tt_control *ctl, const struct tt_join *join
 	me->port = ctl->ep->listening.port;
 	me->pid = (uint32_t)getpid();
 	memcpy(me->public_key, ctl->ep->auth.identity.public_key, TT_PUBLIC_KEY);
-	if (gethostname(me->name, sizeof(me->name) - 1) || !me->name[0])
-		snprintf(me->name, sizeof(me->name), "a host without a name");
+	name_host(me->name, sizeof(me->name));
 	if (!rc && !tt_directory_put(&ctl->ep->peers.directory, me))
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for business cards", ctl->rank);
 	if (!ctl->rank)

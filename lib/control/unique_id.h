@@ -47,7 +47,9 @@ void tt_id_pack(const struct tt_id *id, tuttiUniqueId *ret_id);
 int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id);
 
 /* id_file.c: the id as a file of this user alone in a folder, for monitors; *ret_path: its path.
- * write: 0 | TT_SYSTEM, TT_ARG: no id. read: 0 | TT_ARG. remove: frees path, which may be NULL */
+ * write: 0 | TT_ARG: a wrong folder, or no id | TT_SYSTEM. read: 0 | TT_ARG: also of a file that other
+ * users can read. remove: frees path, which may be NULL; the file stays for another communicator of this
+ * process that wrote it. Thread: any */
 int tt_id_file_write(const char *folder, const tuttiUniqueId *id, char **ret_path);
 int tt_id_file_read(const char *path, tuttiUniqueId *ret_id);
 void tt_id_file_remove(char *path);

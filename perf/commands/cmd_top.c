@@ -21,7 +21,6 @@
 #include "perf/commands/trace_files.h"
 #include "tools/options.h"
 
-#define JOBS 64     /* files of a folder */
 #define ROWS 24     /* of a screen that is no terminal */
 #define ONCE_S 0.25 /* between the two reports of --once */
 
@@ -57,19 +56,43 @@ static const struct tool_usage usage = {
 /* ---- jobs, over the network ------------------------------------------------------------------- */
 
 struct jobs {
-	int n;
-	struct top_job job[JOBS];
+	int n, room;
+	struct top_job *job;
 };
 
-static int fail(void)
+/* 0 | 1 | 2: wrong usage; error printed */
+static int status_of(int rc)
 {
-	fprintf(stderr, "%s: %s\n", usage.tool, tt_error_text());
-	return 1;
+	if (rc)
+		fprintf(stderr, "%s: %s\n", usage.tool, tt_error_text());
+	return rc == TT_ARG || rc == TT_USAGE ? 2 : rc ? 1 : 0;
+}
+
+static int add_job(struct jobs *jobs, const tuttiUniqueId *id, const char *file)
+{
+	char *name = file ? strdup(file) : NULL;
+
+	if (file && !name)
+		return tt_fail(TT_SYSTEM, "no memory for a job");
+	if (jobs->n == jobs->room) {
+		int room = 2 * jobs->room + 1;
+		struct top_job *more = realloc(jobs->job, (size_t)room * sizeof(*more));
+
+		if (!more) {
+			free(name);
+			return tt_fail(TT_SYSTEM, "no memory for %d jobs", room);
+		}
+		jobs->job = more;
+		jobs->room = room;
+	}
+	jobs->job[jobs->n++] = (struct top_job){ .id = *id, .file = name };
+	return 0;
 }
 
 static int find_by_root(const char *host_port, struct jobs *jobs)
 {
 	char secret[1024] = "";
+	tuttiUniqueId id;
 	struct tt_env env;
 	int rc = tt_env_read(&env);
 
@@ -78,10 +101,11 @@ static int find_by_root(const char *host_port, struct jobs *jobs)
 	if (!rc && !*secret)
 		rc = tt_fail(TT_USAGE, "set TUTTI_SECRET or TUTTI_SECRET_FILE, as for the ranks");
 	if (!rc)
-		rc = tt_id_from_root(host_port, secret, &jobs->job[0].id);
+		rc = tt_id_from_root(host_port, secret, &id);
 	OPENSSL_cleanse(secret, sizeof(secret));
-	jobs->n = !rc;
-	return rc ? fail() : 0;
+	if (!rc)
+		rc = add_job(jobs, &id, NULL);
+	return status_of(rc);
 }
 
 static bool is_id_file(const char *name)
@@ -91,7 +115,16 @@ static bool is_id_file(const char *name)
 	return bytes > end && !strcmp(name + bytes - end, TT_ID_FILE);
 }
 
-/* The id files of a folder, none if it is one of the flight recorder. 0 | 1 */
+static int find_by_file(const char *path, struct jobs *jobs)
+{
+	tuttiUniqueId id;
+	int rc = tt_id_file_read(path, &id);
+
+	return status_of(rc ? rc : add_job(jobs, &id, path));
+}
+
+/* The id files of a folder, none if it is one of the flight recorder. Files that cannot be read, as those
+ * of other users, are named and left out. 0 | 1 or 2: all are such */
 static int find_in_folder(const char *path, struct jobs *jobs)
 {
 	DIR *dir = opendir(path);
@@ -99,15 +132,14 @@ static int find_in_folder(const char *path, struct jobs *jobs)
 	char file[4096];
 	int rc = 0;
 
-	while (dir && !rc && jobs->n < JOBS && (entry = readdir(dir)))
+	while (dir && (entry = readdir(dir)))
 		if (is_id_file(entry->d_name)) {
 			snprintf(file, sizeof(file), "%s/%s", path, entry->d_name);
-			rc = tt_id_file_read(file, &jobs->job[jobs->n].id) ? fail() : 0;
-			jobs->n += !rc;
+			rc = find_by_file(file, jobs);
 		}
 	if (dir)
 		closedir(dir);
-	return rc;
+	return jobs->n ? 0 : rc;
 }
 
 static int find_jobs(const char *where, struct jobs *jobs)
@@ -116,12 +148,7 @@ static int find_jobs(const char *where, struct jobs *jobs)
 
 	if (stat(where, &st))
 		return strchr(where, ':') ? find_by_root(where, jobs) : 0;
-	if (S_ISDIR(st.st_mode))
-		return find_in_folder(where, jobs);
-	if (tt_id_file_read(where, &jobs->job[0].id))
-		return fail();
-	jobs->n = 1;
-	return 0;
+	return S_ISDIR(st.st_mode) ? find_in_folder(where, jobs) : find_by_file(where, jobs);
 }
 
 /* Ask all jobs; of a folder those that have ended are left out. 0: one has answered */
@@ -134,6 +161,8 @@ static int ask(struct jobs *jobs)
 
 		if (!top_job_ask(usage.tool, &job))
 			jobs->job[kept++] = job;
+		else
+			free(job.file);
 	}
 	jobs->n = kept;
 	return kept ? 0 : 1;
@@ -204,7 +233,7 @@ static int show_trace(const char *dir, const struct top_options *v)
 
 int tool_cmd_top(int argc, char **argv)
 {
-	static struct jobs jobs;
+	struct jobs jobs = { 0 };
 	struct top_options v;
 	int rc;
 
@@ -220,11 +249,12 @@ int tool_cmd_top(int argc, char **argv)
 	if (rc)
 		return rc == 1 ? 0 : rc;
 	rc = find_jobs(argv[1], &jobs);
-	if (rc)
-		return rc;
-	while (!(rc = jobs.n ? show_jobs(&jobs, &v) : show_trace(argv[1], &v)) && !v.once)
+	while (!rc && !(rc = jobs.n ? show_jobs(&jobs, &v) : show_trace(argv[1], &v)) && !v.once)
 		pause_for(v.interval);
-	for (int i = 0; i < jobs.n; i++)
+	for (int i = 0; i < jobs.n; i++) {
 		top_job_free(&jobs.job[i]);
+		free(jobs.job[i].file);
+	}
+	free(jobs.job);
 	return rc;
 }

@@ -166,9 +166,10 @@ int top_job_ask(const char *tool, struct top_job *job)
 	double seconds;
 	bool holds;
 
-	*job = (struct top_job){ .id = before.id };
+	*job = (struct top_job){ .id = before.id, .file = before.file };
 	if (tt_monitor_ask(&job->id, &job->report)) {
-		fprintf(stderr, "%s: %s\n", tool, tt_error_text());
+		fprintf(stderr, "%s: %s%s%s\n", tool, job->file ? job->file : "",
+			job->file ? ": " : "", tt_error_text());
 		top_job_free(&before);
 		return 1;
 	}

@@ -31,12 +31,14 @@ struct top_comm {
 
 struct top_job {
 	tuttiUniqueId id;
+	char *file; /* of the id, the caller's; NULL: none */
 	struct tt_job_report report;
 	uint64_t at_ns; /* arrival of the report; 0: none has come */
 	struct top_comm *comms;
 };
 
-/* Ask once; rates are since the report before. 0 | 1: error printed, after the name of the tool */
+/* Ask once; rates are since the report before. 0 | 1: error printed, after the names of the tool and of the
+ * file */
 int top_job_ask(const char *tool, struct top_job *job);
 void top_job_free(struct top_job *job);
 /* Is a rank of comm gone, silent or late, or has comm failed? */

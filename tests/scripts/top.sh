@@ -49,6 +49,22 @@ many() {
 	for i in "${all[@]}"; do wait "$i" || { cat "$tmp"/many.*; return 1; }; done
 }
 point "eight that ask at once all get their report" many
+# Files of ended jobs, and files that are none, are named and left out.
+litter() {
+	local id=("$tmp"/ids/*.id) litter=$tmp/litter
+	mkdir "$litter"
+	for ((i = 0; i < 80; i++)); do : >"$litter/$i.id"; done
+	head -c 100 "${id[0]}" >"$litter/half.id"
+	mkdir "$litter/folder.id"
+	ln -s nothing "$litter/link.id"
+	cp "${id[0]}" "$litter/open.id" && chmod 644 "$litter/open.id"
+	top "$litter" >"$tmp/top" 2>"$tmp/err"
+	[ $? = 2 ] && [ ! -s "$tmp/top" ] && has 'open.id: mode 644 lets other users read the secret' "$tmp/err" || return 1
+	cp "${id[0]}" "$litter/zz.id"
+	top "$litter" --json >"$tmp/json" 2>"$tmp/err" && holds "$running" && [ "$(wc -l <"$tmp/err")" = 84 ] &&
+		has '/half.id: not a file of TUTTI_TOP' "$tmp/err" && ! has '/zz.id' "$tmp/err" >/dev/null
+}
+point "a job is found among files of a folder that are wrong" litter
 
 # The time from the stop to a screen that names the rank, of a top that runs.
 named() {
@@ -90,8 +106,10 @@ end_job 2>/dev/null
 
 tidy() {
 	TUTTI_TOP=$tmp/ids timeout 60 perf/allreduce_perf --np 2 -b 8 -e 8 >"$tmp/job" 2>&1 </dev/null && [ -z "$(ls "$tmp/ids")" ] &&
-		! TUTTI_TOP=$tmp/none timeout 60 perf/allreduce_perf --np 2 -b 8 -e 8 >"$tmp/job" 2>&1 </dev/null &&
-		has "TUTTI_TOP: $tmp/none/tutti-.*No such file or directory; name a folder" "$tmp/job"
+		{
+		TUTTI_TOP=$tmp/none timeout 60 perf/allreduce_perf --np 2 -b 8 -e 8 >"$tmp/job" 2>&1 </dev/null
+		[ $? = 2 ] && has "TUTTI_TOP=$tmp/none: cannot make a file there: No such file or directory; name a folder" "$tmp/job"
+	}
 }
 point "a job that ends removes its file; a folder that does not exist is an error that names it" tidy
 
@@ -125,7 +143,7 @@ wrong() {
 }
 lacking() {
 	top "$root" 2>"$tmp/err"
-	[ $? = 1 ] && has '^tutti top: set TUTTI_SECRET or TUTTI_SECRET_FILE' "$tmp/err"
+	[ $? = 2 ] && has '^tutti top: set TUTTI_SECRET or TUTTI_SECRET_FILE' "$tmp/err"
 }
 if [ -n "$mpirun" ] && [ -n "$host" ]; then
 	begin env TUTTI_LOG=warn TUTTI_ROOT="$root" TUTTI_SECRET_FILE="$tmp/secret" "$mpirun" -np 4 -x TUTTI_ROOT -x TUTTI_SECRET_FILE -x TUTTI_LOG \

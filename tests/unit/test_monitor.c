@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -421,7 +422,60 @@ Test(monitor, an_id_is_found_in_a_file_of_its_user_alone)
 	snprintf(copy, sizeof(copy), "%s", path);
 	tt_id_file_remove(path);
 	cr_expect_eq(tt_id_file_read(copy, &got), TT_ARG);
-	cr_expect_eq(tt_id_file_write("/nowhere", &id, &path), TT_SYSTEM);
-	cr_expect_not_null(strstr(tt_error_text(), "TUTTI_TOP: /nowhere/"), "%s", tt_error_text());
-	rmdir(folder);
+	cr_expect_eq(tt_id_file_write("/nowhere", &id, &path), TT_ARG);
+	cr_expect_not_null(strstr(tt_error_text(), "TUTTI_TOP=/nowhere: "), "%s", tt_error_text());
+	cr_expect_eq(rmdir(folder), 0);
+}
+
+Test(monitor, a_file_that_other_users_can_read_is_refused)
+{
+	char folder[] = "/tmp/tutti-test-XXXXXX";
+	tuttiUniqueId id, got;
+	char *path = NULL;
+
+	cr_assert_not_null(mkdtemp(folder));
+	cr_assert_eq(tt_id_make("", "", &id), 0);
+	cr_assert_eq(tt_id_file_write(folder, &id, &path), 0, "%s", tt_error_text());
+	cr_assert_eq(chmod(path, 0640), 0);
+	cr_expect_eq(tt_id_file_read(path, &got), TT_ARG);
+	cr_expect_not_null(strstr(tt_error_text(), "mode 640"), "%s", tt_error_text());
+	tt_id_file_remove(path);
+	cr_expect_eq(rmdir(folder), 0);
+}
+
+Test(monitor, communicators_of_one_job_share_a_file_that_the_last_one_removes)
+{
+	char folder[] = "/tmp/tutti-test-XXXXXX";
+	tuttiUniqueId id, got;
+	char *first = NULL, *second = NULL;
+
+	cr_assert_not_null(mkdtemp(folder));
+	cr_assert_eq(tt_id_make("", "", &id), 0);
+	cr_assert_eq(tt_id_file_write(folder, &id, &first), 0, "%s", tt_error_text());
+	cr_assert_eq(tt_id_file_write(folder, &id, &second), 0, "%s", tt_error_text());
+	cr_expect_str_eq(first, second);
+	tt_id_file_remove(first);
+	cr_expect_eq(tt_id_file_read(second, &got), 0, "%s", tt_error_text());
+	tt_id_file_remove(second);
+	cr_expect_eq(rmdir(folder), 0);
+}
+
+Test(monitor, a_file_that_cannot_be_written_whole_leaves_nothing)
+{
+	char folder[] = "/tmp/tutti-test-XXXXXX";
+	struct rlimit limit, small;
+	char *path = NULL;
+	tuttiUniqueId id;
+
+	cr_assert_not_null(mkdtemp(folder));
+	cr_assert_eq(tt_id_make("", "", &id), 0);
+	signal(SIGXFSZ, SIG_IGN);
+	getrlimit(RLIMIT_FSIZE, &limit);
+	small = limit;
+	small.rlim_cur = 100;
+	setrlimit(RLIMIT_FSIZE, &small);
+	cr_expect_eq(tt_id_file_write(folder, &id, &path), TT_SYSTEM);
+	setrlimit(RLIMIT_FSIZE, &limit);
+	cr_expect_null(path);
+	cr_expect_eq(rmdir(folder), 0, "a part of the id is left");
 }
