@@ -346,6 +346,8 @@ static const struct tool_option *find_option(const struct tool_option *options, 
 	return NULL;
 }
 
+static char *none[1], **arguments = none; /* beside the options */
+
 int tool_options_read(const struct tool_usage *usage, int argc, char **argv, void *values)
 {
 	struct option longs[MAX_OPTIONS + 3];
@@ -377,10 +379,16 @@ int tool_options_read(const struct tool_usage *usage, int argc, char **argv, voi
 		if (wrong)
 			return complain(usage, o, optarg, wrong);
 	}
-	if (optind < argc) {
+	arguments = argv + optind;
+	if (argc - optind > usage->arguments) {
 		fprintf(stderr, "%s: %s: unexpected argument; %s --help lists the options\n",
-			usage->tool, argv[optind], usage->tool);
+			usage->tool, arguments[usage->arguments], usage->tool);
 		return 2;
 	}
 	return 0;
+}
+
+char **tool_arguments(void)
+{
+	return arguments;
 }

@@ -41,11 +41,15 @@ struct tool_usage {
 	const char *tool;                  /* name of the tool */
 	const char *help;                  /* purpose of the tool, a few lines */
 	const struct tool_option *options; /* ends with a row whose name is NULL */
+	int arguments;                     /* beside the options, at most, before and behind them */
 };
 
-/* Sets every field to its default, then parses argv.
+/* Sets every field to its default, then parses argv, whose options it puts before all other arguments.
  * Returns 0: continue | 1: help or version printed, exit with 0 | 2: error printed, exit with 2. */
 int tool_options_read(const struct tool_usage *usage, int argc, char **argv, void *values);
+
+/* The arguments beside the options that tool_options_read has found last; NULL behind them */
+char **tool_arguments(void);
 
 /* Prints "TOOL 0.1.0" with the library's version. */
 void tool_print_version(const char *tool);

@@ -65,6 +65,7 @@ static const struct tool_usage usage = {
 	.help = "NAME is gpipe, 1f1b, interleaved:V, zero-bubble or wavefront. Proves the schedule,\n"
 		"simulates it and draws it; tutti-train-schedule(1) explains the output.",
 	.options = options,
+	.arguments = 1,
 };
 
 static int print_error(void)
@@ -153,16 +154,16 @@ static int show(const struct schedule_options *o, const struct train_schedule *s
 
 int train_schedule_command(int argc, char **argv)
 {
-	bool named = argc > 1 && argv[1][0] != '-';
 	struct schedule_options o;
 	struct train_schedule s;
-	int rc = tool_options_read(&usage, argc - named, argv + named, &o);
+	int rc = tool_options_read(&usage, argc, argv, &o);
+	const char *name = *tool_arguments();
 
 	if (rc)
 		return rc == 1 ? tool_output_end(TOOL, 0) : 2;
-	if (!named)
+	if (!name)
 		return tool_refuse(TOOL, "no schedule; name one, such as 1f1b --stages 4");
-	rc = train_schedule_open(&s, argv[1], (int)o.stages, (int)o.micro);
+	rc = train_schedule_open(&s, name, (int)o.stages, (int)o.micro);
 	if (!rc)
 		rc = show(&o, &s);
 	train_schedule_close(&s);

@@ -232,7 +232,7 @@ const char *bench_options_setting(const char *given, const char *variable)
 int bench_options_read(const struct bench_collective *bench, const char *tool, int argc,
 		       char **argv, struct bench_options *ret_options)
 {
-	struct tool_usage usage = { tool, bench->help, option_table };
+	struct tool_usage usage = { .tool = tool, .help = bench->help, .options = option_table };
 	struct bench_options *options = ret_options;
 	int rc = tool_options_read(&usage, argc, argv, options);
 

@@ -176,11 +176,11 @@ static const struct tool_option options[] = {
 };
 
 static const struct tool_usage usage = {
-	"tutti info",
-	"Prints facts about this build and this host: build, processor, transports,\n"
-	"topology, environment and algorithms. With --plan: the candidate algorithms of a\n"
-	"call, their predicted times, and the chosen one.",
-	options
+	.tool = "tutti info",
+	.help = "Prints facts about this build and this host: build, processor, transports,\n"
+		"topology, environment and algorithms. With --plan: the candidate algorithms of a\n"
+		"call, their predicted times, and the chosen one.",
+	.options = options,
 };
 
 static void print_candidate(const struct tt_candidate *c, const struct tt_candidate *best)

@@ -62,45 +62,10 @@ static const struct tool_usage usage = {
 		"  tutti plan --verify ring --np 5 --collective allreduce\n"
 		"Exit status: 0 right, 1 a proof failed, 2 wrong usage.",
 	.options = options,
+	.arguments = 1,
 };
 
 /* ---- the command line ------------------------------------------------------------------------ */
-
-static bool takes_value(const char *argument)
-{
-	for (const struct tool_option *o = options; o->name; o++)
-		if ((!strncmp(argument, "--", 2) && !strcmp(argument + 2, o->name)) ||
-		    (o->short_name && argument[1] == o->short_name && !argument[2]))
-			return o->kind != TOOL_OPT_FLAG;
-	return false;
-}
-
-/* Removes the algorithm's name, the only positional argument, from argv. *ret_name: NULL if argv
- * has none. Returns 0 | 2: two names, error printed. */
-static int take_name(int *argc, char **argv, const char **ret_name)
-{
-	int kept = 1;
-
-	*ret_name = NULL;
-	for (int i = 1; i < *argc; i++) {
-		if (argv[i][0] == '-') {
-			bool pair = takes_value(argv[i]) && i + 1 < *argc;
-
-			argv[kept++] = argv[i];
-			if (pair)
-				argv[kept++] = argv[++i];
-		} else if (*ret_name) {
-			fprintf(stderr, "tutti plan: give one algorithm only, not %s and %s\n",
-				*ret_name, argv[i]);
-			return 2;
-		} else {
-			*ret_name = argv[i];
-		}
-	}
-	argv[kept] = NULL;
-	*argc = kept;
-	return 0;
-}
 
 /* Parses "1..64", "5", "2,4,8..16". Returns 0 | 2: error printed. */
 static int read_ranks(const char *text, struct tool_verify *ret_request)
@@ -218,11 +183,12 @@ int tool_cmd_plan(int argc, char **argv)
 	struct tt_topology topology;
 	struct plan_options v;
 	const char *name, *np;
-	int rc = take_name(&argc, argv, &name);
+	int rc = tool_options_read(&usage, argc, argv, &v);
 	int nranks, collective;
 
-	if (rc || (rc = tool_options_read(&usage, argc, argv, &v)))
+	if (rc)
 		return rc == 1 ? 0 : rc;
+	name = *tool_arguments();
 	if (v.list)
 		return list();
 	if (!v.np)

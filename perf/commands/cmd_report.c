@@ -34,6 +34,7 @@ static const struct tool_usage usage = {
 		"  tutti report base.json new.json --limit 1.1          fails if it is 10 % slower\n"
 		"Exit status: 0 compared, 1 above the limit, 2 the files cannot be compared.",
 	.options = options,
+	.arguments = 2,
 };
 
 #ifdef HAVE_JANSSON
@@ -281,7 +282,7 @@ static int compare(const struct results *a, const struct results *b, double limi
 	return limit > 0 && mean > limit;
 }
 
-static int compare_files(const char *const path[2], double limit)
+static int compare_files(char *const path[2], double limit)
 {
 	struct results a = { 0 }, b = { 0 };
 	int rc = open_results(&a, path[0]) && open_results(&b, path[1]) ? compare(&a, &b, limit)
@@ -294,7 +295,7 @@ static int compare_files(const char *const path[2], double limit)
 
 #else
 
-static int compare_files(const char *const path[2], double limit)
+static int compare_files(char *const path[2], double limit)
 {
 	(void)limit;
 	return tool_refuse(usage.tool,
@@ -305,35 +306,15 @@ static int compare_files(const char *const path[2], double limit)
 
 #endif
 
-/* Removes the two paths, the only positional arguments, from argv. false: there are not two */
-static bool take_paths(int *argc, char **argv, const char *ret_path[2])
-{
-	int kept = 1, paths = 0;
-
-	for (int i = 1; i < *argc; i++) {
-		if (argv[i][0] == '-') {
-			argv[kept++] = argv[i];
-			if (!strcmp(argv[i], "--limit") && i + 1 < *argc)
-				argv[kept++] = argv[++i];
-		} else if (paths++ < 2) {
-			ret_path[paths - 1] = argv[i];
-		}
-	}
-	argv[kept] = NULL;
-	*argc = kept;
-	return paths == 2;
-}
-
 int tool_cmd_report(int argc, char **argv)
 {
 	struct report_options v;
-	const char *path[2];
-	bool two = take_paths(&argc, argv, path);
 	int rc = tool_options_read(&usage, argc, argv, &v);
+	char **path = tool_arguments();
 
 	if (rc)
 		return rc == 1 ? 0 : rc;
-	if (!two)
+	if (!path[0] || !path[1])
 		return tool_refuse(usage.tool, "give two files that a benchmark wrote by -J");
 	return compare_files(path, v.limit);
 }

@@ -51,6 +51,7 @@ static const struct tool_usage usage = {
 		"Bytes, busbw and exact ages are known where the ranks count their calls: with TUTTI_TOP,\n"
 		"TUTTI_METRICS or TUTTI_RAS, or by the recorder. Rank 0 reports its own communicators.",
 	.options = options,
+	.arguments = 1,
 };
 
 /* ---- jobs, over the network ------------------------------------------------------------------- */
@@ -235,21 +236,18 @@ int tool_cmd_top(int argc, char **argv)
 {
 	struct jobs jobs = { 0 };
 	struct top_options v;
-	int rc;
+	const char *where;
+	int rc = tool_options_read(&usage, argc, argv, &v);
 
-	if (argc < 2 || argv[1][0] == '-') {
-		rc = tool_options_read(&usage, argc, argv, &v);
-		return rc == 1 ? 0
-		       : rc    ? rc
-			       : tool_refuse(usage.tool,
-					     "name the job: tutti top HOST:PORT, or a folder of "
-						"TUTTI_TOP or TUTTI_TRACE");
-	}
-	rc = tool_options_read(&usage, argc - 1, argv + 1, &v);
 	if (rc)
 		return rc == 1 ? 0 : rc;
-	rc = find_jobs(argv[1], &jobs);
-	while (!rc && !(rc = jobs.n ? show_jobs(&jobs, &v) : show_trace(argv[1], &v)) && !v.once)
+	where = *tool_arguments();
+	if (!where)
+		return tool_refuse(
+			usage.tool,
+			"name the job: tutti top HOST:PORT, or a folder of TUTTI_TOP or TUTTI_TRACE");
+	rc = find_jobs(where, &jobs);
+	while (!rc && !(rc = jobs.n ? show_jobs(&jobs, &v) : show_trace(where, &v)) && !v.once)
 		pause_for(v.interval);
 	for (int i = 0; i < jobs.n; i++) {
 		top_job_free(&jobs.job[i]);

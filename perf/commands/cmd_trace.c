@@ -34,6 +34,7 @@ static const struct tool_usage usage = {
 		"  tutti trace dump FOLDER [--json]       every call, with its times\n"
 		"  tutti trace merge FOLDER -o t.json     for ui.perfetto.dev: slices, and arrows from late ranks",
 	.options = options,
+	.arguments = 2,
 };
 
 static const struct {
@@ -83,39 +84,28 @@ static int print(void (*print_to)(const struct trace *t, FILE *to), const char *
 	return rc;
 }
 
-static bool asks_help(const char *argument)
-{
-	return !strcmp(argument, "-h") || !strcmp(argument, "--help");
-}
-
 int tool_cmd_trace(int argc, char **argv)
 {
 	struct trace_options v;
-	int rc, action = 0;
+	int rc = tool_options_read(&usage, argc, argv, &v), action = 0;
+	char **words = tool_arguments();
 
-	if (argc < 2 || argv[1][0] == '-') {
-		rc = tool_options_read(&usage, argc, argv, &v);
-		return rc == 1 ? 0
-		       : rc    ? rc
-			       : tool_refuse(usage.tool, "name an action: report, dump or merge");
-	}
-	while (action < NACTIONS && strcmp(argv[1], actions[action].name) != 0)
+	if (rc)
+		return rc == 1 ? 0 : rc;
+	if (!words[0])
+		return tool_refuse(usage.tool, "name an action: report, dump or merge");
+	while (action < NACTIONS && strcmp(words[0], actions[action].name) != 0)
 		action++;
 	if (action == NACTIONS)
 		return tool_refuse(usage.tool, "%s: unknown action; use report, dump or merge",
-				   argv[1]);
-	if (argc > 2 && asks_help(argv[2]))
-		return tool_options_read(&usage, argc - 1, argv + 1, &v) == 1 ? 0 : 2;
-	if (argc < 3 || argv[2][0] == '-')
+				   words[0]);
+	if (!words[1])
 		return tool_refuse(usage.tool,
 				   "%s: name the folder of TUTTI_TRACE: tutti trace %s FOLDER",
-				   argv[1], argv[1]);
-	rc = tool_options_read(&usage, argc - 2, argv + 2, &v);
-	if (rc)
-		return rc == 1 ? 0 : rc;
+				   words[0], words[0]);
 	if (v.json && !actions[action].json)
 		return tool_refuse(usage.tool, "--json: report has none; use dump or merge");
 	if (v.output && (rc = tool_file_check(usage.tool, "--output", v.output)))
 		return rc;
-	return print(v.json ? actions[action].json : actions[action].text, argv[2], v.output);
+	return print(v.json ? actions[action].json : actions[action].text, words[1], v.output);
 }

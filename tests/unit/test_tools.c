@@ -73,7 +73,7 @@ static const struct tool_option rows[] = {
 	  .words = "red blue|azure", .help = "one" },
 	{ .name = NULL },
 };
-static const struct tool_usage usage = { "tool", "A tool.", rows };
+static const struct tool_usage usage = { .tool = "tool", .help = "A tool.", .options = rows };
 
 static int read_line(struct option_values *v, const char *a, const char *b)
 {
@@ -115,6 +115,21 @@ Test(tools, options_out_of_range_and_unknown_words_are_refused)
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		cr_assert_eq(read_line(&v, bad[i][0], bad[i][1]), 2, "%s %s", bad[i][0],
 			     bad[i][1] ? bad[i][1] : "");
+}
+
+Test(tools, arguments_beside_the_options_stand_before_and_behind_them)
+{
+	static const struct tool_usage two = { .tool = "tool", .options = rows, .arguments = 2 };
+	char *argv[] = { "tool", "a", "-n", "7", "b", "-f", NULL };
+	char *three[] = { "tool", "a", "b", "c", NULL }, *none[] = { "tool", NULL };
+	struct option_values v;
+
+	cr_assert(!tool_options_read(&two, 6, argv, &v) && v.number == 7 && v.flag);
+	cr_assert_str_eq(tool_arguments()[0], "a");
+	cr_assert_str_eq(tool_arguments()[1], "b");
+	cr_assert_null(tool_arguments()[2]);
+	cr_assert_eq(tool_options_read(&two, 4, three, &v), 2);
+	cr_assert(!tool_options_read(&two, 1, none, &v) && !tool_arguments()[0]);
 }
 
 Test(tools, edit_distance_counts_changed_characters)
