@@ -435,10 +435,10 @@ int tt_tls_impostor(const struct tt_tls *tls)
 /* ---- messages -------------------------------------------------------------------------------- */
 
 /* The error number of a call of OpenSSL that failed without the socket. The first reason counts: later ones
- * only say where it was noticed. */
-static int error_of_openssl(void)
+ * only say where it was noticed. Above older errors, the application's, only the last one can be read. */
+static int error_of_openssl(bool above_older)
 {
-	switch (ERR_GET_REASON(ERR_peek_error())) {
+	switch (ERR_GET_REASON(above_older ? ERR_peek_last_error() : ERR_peek_error())) {
 	case ERR_R_MALLOC_FAILURE:
 		return ENOMEM;
 	case SSL_R_TLSV1_ALERT_INTERNAL_ERROR: /* the peer's, for lack of memory there */
@@ -452,17 +452,18 @@ ssize_t tt_tls_recv(struct tt_tls *tls, void *data, size_t bytes)
 {
 	size_t n = 0;
 	int failure = 0;
-	bool done;
+	bool older, done;
 
 	if (!tt_openssl_enter()) {
 		errno = ECANCELED;
 		return -1;
 	}
 	tls->read_error = 0;
+	older = ERR_peek_error();
 	ERR_set_mark();
 	done = SSL_read_ex(tls->ssl, data, bytes, &n) == 1;
 	if (!done && !tls->read_error)
-		failure = error_of_openssl();
+		failure = error_of_openssl(older);
 	ERR_pop_to_mark();
 	tt_openssl_leave();
 	if (done || (!tls->read_error && tls->ended))
@@ -474,7 +475,7 @@ ssize_t tt_tls_recv(struct tt_tls *tls, void *data, size_t bytes)
 ssize_t tt_tls_send(struct tt_tls *tls, const void *data, size_t bytes)
 {
 	size_t n = 0;
-	bool done;
+	bool older, done;
 
 	/* OpenSSL still wants the bytes that failed; other bytes would end what can be received */
 	if (tls->write_error && tls->write_error != EAGAIN) {
@@ -486,12 +487,13 @@ ssize_t tt_tls_send(struct tt_tls *tls, const void *data, size_t bytes)
 		return -1;
 	}
 	tls->write_error = 0;
+	older = ERR_peek_error();
 	ERR_set_mark();
 	if (tls->records >= REKEY_RECORDS && SSL_key_update(tls->ssl, SSL_KEY_UPDATE_NOT_REQUESTED))
 		tls->records = 0;
 	done = SSL_write_ex(tls->ssl, data, bytes, &n) == 1;
 	if (!done && !tls->write_error)
-		tls->write_error = error_of_openssl();
+		tls->write_error = error_of_openssl(older);
 	ERR_pop_to_mark();
 	tt_openssl_leave();
 	tls->records += done;

@@ -4,6 +4,7 @@
  */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <openssl/err.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -144,6 +145,25 @@ Test(tls, a_changed_bit_never_makes_other_data, .timeout = 120)
 		unmake(&r);
 	}
 	cr_assert_gt(errors, 100, "%zu bits tried", bits / 13);
+	tt_tls_context_free(context);
+}
+
+/* The application may have left any error in the queue that it shares with the library. */
+Test(tls, an_older_error_of_the_application_does_not_explain_altered_data, .timeout = 60)
+{
+	struct tt_tls_context *context = context_of(1, 2, 3);
+	struct relay r = make(context, -1);
+	int client, server;
+
+	shake(&r, &client, &server);
+	cr_assert(client == 1 && server == 1);
+	ERR_raise(ERR_LIB_USER, ERR_R_MALLOC_FAILURE);
+	r.flip = (long)(r.passed + 20) * 8;
+	cr_expect_not(deliver(&r));
+	cr_expect_eq(errno, EBADMSG, "%s", strerror(errno));
+	cr_expect_eq(ERR_GET_REASON(ERR_get_error()), ERR_R_MALLOC_FAILURE);
+	cr_expect_eq(ERR_get_error(), 0);
+	unmake(&r);
 	tt_tls_context_free(context);
 }
 
