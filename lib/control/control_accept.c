@@ -365,7 +365,7 @@ static void answer_hello(struct tt_unauth *u, const struct tt_hello *h,
 	sent = verdict && tt_verdict_sign(ep, u->tls, message->hello, &answer) &&
 	       tt_tls_send(u->tls, &answer, sizeof(answer)) == sizeof(answer);
 	drop(u, verdict != TT_V_WELCOME || !sent);
-	if (verdict == TT_V_FULL)
+	if (verdict == TT_V_FULL && h->purpose != TT_P_MONITOR) /* which breaks no call */
 		note_full(ep, true);
 	if (verdict == TT_V_WELCOME && sent) {
 		ep->listening.full_since_ns = 0;

@@ -258,7 +258,7 @@ incomparable() {
 	done <<-END
 		two $tmp/a.json
 		two
-		two a b c
+		unexpected a b c
 		nothing.json $tmp/a.json $tmp/nothing.json
 		line $tmp/half.json $tmp/a.json
 		common $tmp/a.json $tmp/none.json
