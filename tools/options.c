@@ -233,7 +233,8 @@ static void print_domain(const struct tool_option *o, FILE *to)
 
 static void print_help(const struct tool_usage *usage)
 {
-	printf("usage: %s [options]\n%s\n\n", usage->tool, usage->help);
+	printf("usage: %s [options]%s%s\n%s\n\n", usage->tool, usage->operands ? " " : "",
+	       usage->operands ? usage->operands : "", usage->help);
 	for (const struct tool_option *o = usage->options; o->name; o++) {
 		char left[64];
 		const char *line = o->help;
@@ -348,11 +349,20 @@ static const struct tool_option *find_option(const struct tool_option *options, 
 
 static char *none[1], **arguments = none; /* beside the options */
 
+static int count_words(const char *text)
+{
+	int n = text && *text;
+
+	for (; text && *text; text++)
+		n += *text == ' ';
+	return n;
+}
+
 int tool_options_read(const struct tool_usage *usage, int argc, char **argv, void *values)
 {
 	struct option longs[MAX_OPTIONS + 3];
 	char shorts[2 * MAX_OPTIONS + 3];
-	int value;
+	int value, most;
 
 	make_tables(usage->options, shorts, longs);
 	set_defaults(usage->options, values);
@@ -380,9 +390,10 @@ int tool_options_read(const struct tool_usage *usage, int argc, char **argv, voi
 			return complain(usage, o, optarg, wrong);
 	}
 	arguments = argv + optind;
-	if (argc - optind > usage->arguments) {
+	most = count_words(usage->operands);
+	if (argc - optind > most) {
 		fprintf(stderr, "%s: %s: unexpected argument; %s --help lists the options\n",
-			usage->tool, arguments[usage->arguments], usage->tool);
+			usage->tool, arguments[most], usage->tool);
 		return 2;
 	}
 	return 0;

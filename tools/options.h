@@ -41,7 +41,9 @@ struct tool_usage {
 	const char *tool;                  /* name of the tool */
 	const char *help;                  /* purpose of the tool, a few lines */
 	const struct tool_option *options; /* ends with a row whose name is NULL */
-	int arguments;                     /* beside the options, at most, before and behind them */
+	/* the arguments beside the options, which stand before or behind them: a word for each, for --help;
+	 * the tool takes as many at most. NULL: none */
+	const char *operands;
 };
 
 /* Sets every field to its default, then parses argv, whose options it puts before all other arguments.

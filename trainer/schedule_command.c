@@ -65,7 +65,7 @@ static const struct tool_usage usage = {
 	.help = "NAME is gpipe, 1f1b, interleaved:V, zero-bubble or wavefront. Proves the schedule,\n"
 		"simulates it and draws it; tutti-train-schedule(1) explains the output.",
 	.options = options,
-	.arguments = 1,
+	.operands = "NAME",
 };
 
 static int print_error(void)

@@ -62,7 +62,7 @@ static const struct tool_usage usage = {
 		"  tutti plan --verify ring --np 5 --collective allreduce\n"
 		"Exit status: 0 right, 1 a proof failed, 2 wrong usage.",
 	.options = options,
-	.arguments = 1,
+	.operands = "ALGORITHM",
 };
 
 /* ---- the command line ------------------------------------------------------------------------ */

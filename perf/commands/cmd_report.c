@@ -34,7 +34,7 @@ static const struct tool_usage usage = {
 		"  tutti report base.json new.json --limit 1.1          fails if it is 10 % slower\n"
 		"Exit status: 0 compared, 1 above the limit, 2 the files cannot be compared.",
 	.options = options,
-	.arguments = 2,
+	.operands = "A.json B.json",
 };
 
 #ifdef HAVE_JANSSON

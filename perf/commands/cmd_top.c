@@ -51,7 +51,7 @@ static const struct tool_usage usage = {
 		"Bytes, busbw and exact ages are known where the ranks count their calls: with TUTTI_TOP,\n"
 		"TUTTI_METRICS or TUTTI_RAS, or by the recorder. Rank 0 reports its own communicators.",
 	.options = options,
-	.arguments = 1,
+	.operands = "HOST:PORT|FILE|FOLDER",
 };
 
 /* ---- jobs, over the network ------------------------------------------------------------------- */

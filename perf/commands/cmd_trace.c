@@ -34,7 +34,7 @@ static const struct tool_usage usage = {
 		"  tutti trace dump FOLDER [--json]       every call, with its times\n"
 		"  tutti trace merge FOLDER -o t.json     for ui.perfetto.dev: slices, and arrows from late ranks",
 	.options = options,
-	.arguments = 2,
+	.operands = "report|dump|merge FOLDER",
 };
 
 static const struct {

@@ -104,7 +104,7 @@ static void print_comm(const struct top_comm *c, int rows, FILE *to)
 
 		for (int i = shown; i < n; i++)
 			more += top_rank_differs(c, &c->ranks[i]);
-		fprintf(to, "  ... and %d ranks, %d of them gone, silent or late\n", n - shown,
+		fprintf(to, "  ... and %d more, %d of them gone, silent or late\n", n - shown,
 			more);
 	}
 }

@@ -14,7 +14,7 @@ endless=(-b 64K -e 64K -c 0 -n 100000000)
 # begin COMMAND...: in the background, until end_job; in the foreground of timeout, since mpirun leaves its ranks after two signals
 begin() { TUTTI_TIMEOUT_MS=100000 timeout --foreground -k 5 300 "$@" >"$tmp/job" 2>&1 </dev/null & jobs+=($!); }
 end_job() { kill "${jobs[-1]}" && { wait "${jobs[-1]}"; rm -f "$tmp"/ids/*; true; }; }
-top() { timeout -k 5 60 perf/tutti top "$@" --once; }
+top() { timeout -k 5 60 perf/tutti top --once "$@"; }
 # holds EXPRESSION: about a communicator c of $tmp/json, whose ranks in order of lateness are r
 holds() {
 	python3 - "$tmp/json" "$1" <<-'END'
@@ -122,7 +122,7 @@ end_job
 begin env TUTTI_TOP="$tmp/ids" perf/allreduce_perf -t 64 "${endless[@]}"
 crowd() {
 	until_top "$tmp/ids" 'c["ranks"] == 64 and len(r) == 64' && top "$tmp/ids" >"$tmp/top" && [ "$(wc -l <"$tmp/top")" -le 24 ] &&
-		has '^communicator [0-9a-f]{16}.*: 64 ranks on 1 host, open' "$tmp/top" && has '^  ... and [0-9]+ ranks, ' "$tmp/top"
+		has '^communicator [0-9a-f]{16}.*: 64 ranks on 1 host, open' "$tmp/top" && has '^  ... and [0-9]+ more, ' "$tmp/top"
 }
 point "64 ranks are one screen" crowd
 end_job

@@ -119,7 +119,7 @@ Test(tools, options_out_of_range_and_unknown_words_are_refused)
 
 Test(tools, arguments_beside_the_options_stand_before_and_behind_them)
 {
-	static const struct tool_usage two = { .tool = "tool", .options = rows, .arguments = 2 };
+	static const struct tool_usage two = { .tool = "tool", .options = rows, .operands = "A B" };
 	char *argv[] = { "tool", "a", "-n", "7", "b", "-f", NULL };
 	char *three[] = { "tool", "a", "b", "c", NULL }, *none[] = { "tool", NULL };
 	struct option_values v;
