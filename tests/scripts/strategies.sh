@@ -325,7 +325,7 @@ devices=(--np 4 --ps 2 --steps 60 --strategy ps-strategy --devices 2 --lr 0.02 -
 train "${devices[@]}" --kill 2@20
 claim "a device of ps-strategy dies: its worker continues" equals died 1
 # early, since the other worker takes the steps that are left: one that has taken them all ends the training
-train "${devices[@]}" --kill 0@5,1@5
+train "${devices[@]}" --steps 400 --kill 0@5,1@5
 claim "a worker of ps-strategy dies with all its devices: the other worker completes" equals died 2
 train "${async[@]}" --steps 30 --kill 5@90 --save "$out/sv" --save-every 10
 claim "a dead server ends the training with an error that points to --resume" ended 1 'server 1 \(rank 5\) died, .*--resume'
