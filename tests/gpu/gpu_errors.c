@@ -398,6 +398,21 @@ static void a_failed_device_ends_the_calls_of_all_ranks_with_a_message(void)
 	}
 }
 
+/* The device of rank 0 fails; every rank gets its error. */
+static int fail_device_of_rank_0(tuttiComm_t comm, int rank)
+{
+	tuttiResult_t rc;
+
+	setenv("TUTTI_TEST_CUDA_FAIL", "cuCtxSynchronize:1:700", 1);
+	if (rank == 0)
+		tt_cuda_here()->ctx_synchronize();
+	rc = await_error(comm);
+	if (rc == (rank == 0 ? tuttiUnhandledCudaError : tuttiRemoteError))
+		return 0;
+	fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(comm));
+	return 1;
+}
+
 /* The device fails while the stream copies the input of a large staged call, of which only queries of streams
  * tell. */
 static int fail_while_copying(tuttiComm_t *comm, int rank, int n, void *arg)
@@ -405,7 +420,6 @@ static int fail_while_copying(tuttiComm_t *comm, int rank, int n, void *arg)
 	const struct tt_cuda *cu = tt_cuda_here();
 	uint64_t seq = (*comm)->calls.seq;
 	size_t bytes = 16 << 20;
-	tuttiResult_t rc;
 	tt_custream s;
 	tt_cuptr p;
 	void *d;
@@ -417,14 +431,7 @@ static int fail_while_copying(tuttiComm_t *comm, int rank, int n, void *arg)
 	tuttiAllReduce(d, d, bytes / 4, tuttiFloat32, tuttiSum, *comm, s);
 	while (rank == 0 && *(volatile uint64_t *)&(*comm)->calls.seq == seq)
 		usleep(1000); /* until the call runs */
-	setenv("TUTTI_TEST_CUDA_FAIL", "cuCtxSynchronize:1:700", 1);
-	if (rank == 0)
-		cu->ctx_synchronize();
-	rc = await_error(*comm);
-	if (rc == (rank == 0 ? tuttiUnhandledCudaError : tuttiRemoteError))
-		return 0;
-	fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(*comm));
-	return 1;
+	return fail_device_of_rank_0(*comm, rank);
 }
 
 static void a_device_that_fails_while_it_copies_ends_the_call(void)
@@ -440,7 +447,6 @@ static void a_device_that_fails_while_it_copies_ends_the_call(void)
 static int fail_before_the_batch(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
-	tuttiResult_t rc;
 	tt_custream s;
 	tt_cuptr p;
 
@@ -450,14 +456,7 @@ static int fail_before_the_batch(tuttiComm_t *comm, int rank, int n, void *arg)
 	setenv("TUTTI_TEST_CUDA_DELAY_US", "1000000", 1);
 	tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)p, 64, tuttiFloat32, tuttiSum,
 		       *comm, s);
-	setenv("TUTTI_TEST_CUDA_FAIL", "cuCtxSynchronize:1:700", 1);
-	if (rank == 0)
-		cu->ctx_synchronize();
-	rc = await_error(*comm);
-	if (rc == (rank == 0 ? tuttiUnhandledCudaError : tuttiRemoteError))
-		return 0;
-	fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(*comm));
-	return 1;
+	return fail_device_of_rank_0(*comm, rank);
 }
 
 static void a_device_that_fails_before_a_staged_call_begins_is_reported(void)
