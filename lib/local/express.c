@@ -1,7 +1,7 @@
 /*
  * express.c - the way by slots: collectives whose posts have up to 64 KiB (allreduce), 16 KiB, or, with
  * a root, 1 KiB between two ranks and 256 bytes among more, among few ranks of one host, in one step;
- * and allreduces of any size between two ranks (slot_pair.c)
+ * between two ranks of any size without a root (slot_pair.c, slot_exchange.c)
  *
  * Where the ranks of a communicator share one host's memory, algorithms of one step run without
  * messages. The form of the collective (form.h) says who gives and who takes. Agreed facts decide, so
@@ -29,11 +29,14 @@ _Static_assert(TT_EXPRESS_RANKS <= TT_SLOT_RANKS && TT_EXPRESS_BYTES <= TT_SLOT_
 	       "a slot holds every call that the plan binds to slots");
 _Static_assert(TT_EXPRESS_ROOTED_BYTES <= TT_SLOT_SMALL, "a small post");
 
-/* Two ranks read as many bytes in one-shot as in two-shot, and both give the same bits. */
+/* Between two ranks, each of which gives and takes. Two ranks read as many bytes in one-shot as in two-shot, and
+ * both give the same bits. */
 static bool fits_pair(const struct tt_op *op)
 {
-	return op->comm->nranks == 2 && op->call.request->collective == TT_ALLREDUCE &&
-	       op->bound.block > 0 && op->bound.cached->algorithm->in_place;
+	const struct tt_need *need = &tt_needs[op->call.request->collective];
+
+	return op->comm->nranks == 2 && need->in_all && need->out_all && op->bound.block > 0 &&
+	       (!need->reduces || op->bound.cached->algorithm->in_place);
 }
 
 static bool fits(const struct tt_op *op)
@@ -184,7 +187,9 @@ static int advance(struct tt_op *op)
 	int rc;
 
 	if (tt_form_posted(&f) > TT_SLOT_BYTES)
-		return tt_slot_pair_advance(op);
+		return op->call.request->collective == TT_ALLREDUCE
+			       ? tt_slot_pair_advance(op)
+			       : tt_slot_exchange_advance(op, &f);
 	if (!op->slots.posted) {
 		rc = ready(c, &f, &op->slots.awaited);
 		if (rc <= 0)

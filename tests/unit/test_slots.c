@@ -105,9 +105,9 @@ static tuttiResult_t make(const struct slots_call *k, const double *in, double *
 }
 
 /* Buffers that a rank does not need are NULL. In place this rank's piece stays where it is. */
-static int call_and_check(const struct slots_call *k, tuttiComm_t comm, int rank, int n)
+static int call_in(const struct slots_call *k, tuttiComm_t comm, int rank, int n, double *input,
+		   double *output)
 {
-	static _Thread_local double input[MOST_RANKS * MOST + 1], output[MOST_RANKS * MOST + 1];
 	const struct tt_need *need = &tt_needs[k->collective];
 	size_t part = (size_t)rank * k->count;
 	bool gives = need->in_all || rank == k->root, takes = need->out_all || rank == k->root;
@@ -127,6 +127,13 @@ static int call_and_check(const struct slots_call *k, tuttiComm_t comm, int rank
 	for (size_t i = 0; takes && i < taken; i++)
 		WANT(out[i] == expected(k, rank, n, i));
 	return 0;
+}
+
+static int call_and_check(const struct slots_call *k, tuttiComm_t comm, int rank, int n)
+{
+	static _Thread_local double input[MOST_RANKS * MOST + 1], output[MOST_RANKS * MOST + 1];
+
+	return call_in(k, comm, rank, n, input, output);
 }
 
 /* Does the call go by slots, as the cache knows after it? */
@@ -190,31 +197,41 @@ Test(slots, a_rank_that_is_ahead_overwrites_no_post_that_is_unread, .timeout = 1
 	call_as(4, false, true);
 }
 
-/* Allreduces of several pieces (slot_pair.c): a rest of less than a line behind a whole piece, and others */
+/* ---- two ranks, several pieces --------------------------------------------------------------- */
+
+/* Calls of both ranks, out of place and in place, none by messages */
 static int call_long(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	enum { PIECE = 2 * TT_SLOT_PAIR_BYTES / sizeof(double) };
-	static const size_t counts[] = { PIECE + 1, PIECE - 1, PIECE + 8, 2 * PIECE + 7,
-					 3 * PIECE - 1 };
-	double *in = malloc(3 * PIECE * sizeof(*in)), *out = malloc(3 * PIECE * sizeof(*out));
+	enum { PAGE = TT_SLOT_PAIR_BYTES / sizeof(double), LONGEST = 6 * PAGE };
+	/* a rest of less than a line behind whole pieces, and others */
+	static const size_t counts[] = { PAGE + 1,     2 * PAGE + 1, 2 * PAGE - 1,
+					 2 * PAGE + 8, 4 * PAGE + 7, LONGEST - 1 };
+	static const enum tt_collective without_root[] = { TT_ALLREDUCE, TT_REDUCE_SCATTER,
+							   TT_ALLGATHER, TT_ALLTOALL };
+	double *input = malloc(2 * LONGEST * sizeof(*input)),
+	       *output = malloc(2 * LONGEST * sizeof(*output));
+	tuttiCounters_t before = { .size = sizeof(before) }, after = { .size = sizeof(after) };
+	int rc = 0;
 
 	(void)arg;
-	WANT(in && out);
-	for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
-		struct slots_call k = { .count = counts[c], .seed = c * 100 };
+	WANT(input && output);
+	for (unsigned i = 0; i < 4 * 6 * 2 && !rc; i++) {
+		struct slots_call k = { .collective = without_root[i % 4],
+					.count = counts[i / 4 % 6],
+					.in_place = i >= 4 * 6,
+					.seed = i * 100 };
 
-		for (size_t i = 0; i < k.count; i++)
-			in[i] = element(&k, rank, i);
-		MUST(make(&k, in, out, *comm));
-		for (size_t i = 0; i < k.count; i++)
-			WANT(out[i] == expected(&k, rank, n, i));
+		WANT(!tuttiCommGetCounters(*comm, &before));
+		rc = call_in(&k, *comm, rank, n, input, output);
+		WANT(!tuttiCommGetCounters(*comm, &after));
+		WANT(before.messages == after.messages);
 	}
-	free(in);
-	free(out);
-	return 0;
+	free(input);
+	free(output);
+	return rc;
 }
 
-Test(slots, allreduces_of_two_ranks_have_any_length, .timeout = 120)
+Test(slots, calls_of_two_ranks_without_a_root_have_any_length, .timeout = 120)
 {
 	struct ranks r = { .n = 2, .transport = "shm" };
 
