@@ -430,6 +430,16 @@ if unshare -rn ip link add b0 type bridge 2>/dev/null; then
 else
 	skip "a network namespace without loopback is an immediate error" "needs unshare -rn and ip"
 fi
+# the kernel allows names of 64 bytes, and control characters
+odd_host_name() {
+	run 0 unshare -ru sh -c 'printf "h\001%062d" 0 >/proc/sys/kernel/hostname; [ "$(hostname | wc -c)" -eq 65 ] &&
+		exec perf/allreduce_perf --np 2 -b 8 -e 8 -n 1'
+}
+if unshare -ru true 2>/dev/null; then
+	point "ranks of a host whose name is long and has control characters join" odd_host_name
+else
+	skip "ranks of a host whose name is long and has control characters join" "needs unshare -ru"
+fi
 # every rank says so in one sentence, whichever call needed the descriptor, or the job succeeds
 few_files() {
 	for limit_n in 14 16 20; do
