@@ -121,7 +121,7 @@ static int exchange_facts(tuttiComm_t c, const struct tt_env *env)
 	if (!all)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
 	memset(&mine, 0, sizeof(mine));
-	mine.mark = tt_mix(tt_now_ns(), (uint64_t)getpid());
+	mine.mark = c->rank ? 0 : tt_mix(tt_now_ns(), (uint64_t)getpid());
 	tt_cores_mine(&mine.cores);
 	if (c->nranks > 2)
 		mine.locality = tt_locality_read(TT_SYS, mine.cores.mask);

@@ -28,14 +28,12 @@ static bool allocate(struct tt_control *ctl)
 	ctl->departed.left = calloc(n, sizeof(*ctl->departed.left));
 	ctl->departed.dead = calloc(n, sizeof(*ctl->departed.dead));
 	ctl->departed.over = calloc(n, sizeof(*ctl->departed.over));
-	ctl->gather.have = calloc(n, sizeof(*ctl->gather.have));
 	ctl->status.last_received = calloc(n, sizeof(*ctl->status.last_received));
 	ctl->log.pair = calloc(n, sizeof(*ctl->log.pair));
 	ctl->deadlock.in_cycle = calloc(n, sizeof(*ctl->deadlock.in_cycle));
 	return ctl->host_of && ctl->join.attached && ctl->departed.left && ctl->departed.dead &&
-	       ctl->departed.over && ctl->gather.have && ctl->status.last_received &&
-	       ctl->log.pair && ctl->deadlock.in_cycle &&
-	       tt_status_table_make(&ctl->status.table, ctl->nranks);
+	       ctl->departed.over && ctl->status.last_received && ctl->log.pair &&
+	       ctl->deadlock.in_cycle && tt_status_table_make(&ctl->status.table, ctl->nranks);
 }
 
 /* false: no memory */
@@ -68,7 +66,6 @@ static void release(struct tt_control *ctl)
 	free(ctl->departed.dead);
 	free(ctl->departed.over);
 	free(ctl->departed.goodbye);
-	free(ctl->gather.have);
 	tt_status_table_free(&ctl->status.table, ctl->nranks);
 	free(ctl->status.last_received);
 	for (int r = 0; r < ctl->nranks && ctl->log.pair; r++)
@@ -128,9 +125,8 @@ size_t tt_control_memory(struct tt_control *ctl)
 	struct tt_control_endpoint *ep = ctl->ep;
 	size_t per_rank = sizeof(*ctl->host_of) + sizeof(*ctl->join.attached) +
 			  sizeof(*ctl->departed.left) + sizeof(*ctl->departed.dead) +
-			  sizeof(*ctl->departed.over) + sizeof(*ctl->gather.have) +
-			  sizeof(*ctl->status.last_received) + sizeof(*ctl->log.pair) +
-			  sizeof(*ctl->deadlock.in_cycle);
+			  sizeof(*ctl->departed.over) + sizeof(*ctl->status.last_received) +
+			  sizeof(*ctl->log.pair) + sizeof(*ctl->deadlock.in_cycle);
 	size_t per_peer = sizeof(*ep->peers.best_address) + sizeof(*ep->peers.dialed);
 	size_t bytes = sizeof(*ctl) + (size_t)ctl->nranks * per_rank;
 

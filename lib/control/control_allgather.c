@@ -4,8 +4,11 @@
  * Called by comm and transports while they set up, never during a collective. A child may be one
  * exchange ahead of this rank: its part is kept until this rank begins. A child
  * cannot be two exchanges ahead, because the result of the first one needs this rank's part.
- *   up    number, bytes of a part, number of parts, then rank and part of each
+ *   up    number, bytes of a part, the parts of the ranks from the sender on downwards
  *   down  number, bytes of a part, all parts
+ * Parts are in the order of ranks, in groups of eight: a byte, of which a bit says that the rank's part
+ * differs from the part before, and the parts that differ. Most exchanges are agreements, in which all
+ * ranks send the same, so a rank receives little more than a bit for each other rank.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,15 +20,94 @@
 #define GRACE_NS (TT_SECOND / 4)
 #define ANSWER_NS (TT_SECOND * 2 / 5) /* for ranks to answer that they are alive */
 
+/* ---- the ranks from one on downwards in the tree ------------------------------------------------ */
+
+struct below {
+	int low, high; /* of the level of `rank` */
+	int rank;      /* nranks or more: no rank is left */
+};
+
+static struct below from_on(int top)
+{
+	return (struct below){ top, top, top };
+}
+
+static void step(struct below *b)
+{
+	if (b->rank++ < b->high)
+		return;
+	b->low = b->rank = b->low * TT_FANOUT + 1;
+	b->high = b->high * TT_FANOUT + TT_FANOUT;
+}
+
+/* The bit in gather.have of the child of this rank that rank is, or is below; 0: it is no such rank */
+static unsigned child_bit(const struct tt_control *ctl, int rank)
+{
+	while (rank > 0 && tt_tree_parent(rank) > ctl->rank)
+		rank = tt_tree_parent(rank);
+	return tt_tree_child(rank, ctl->rank) ? 1u << (rank - 1) % TT_FANOUT : 0;
+}
+
 /* Is rank below this rank in the tree, and its part of this exchange missing? */
 static bool absent(const void *ctx, int rank)
 {
 	const struct tt_control *ctl = ctx;
-	int r = rank;
 
-	while (r > ctl->rank)
-		r = tt_tree_parent(r);
-	return r == ctl->rank && !ctl->gather.have[rank];
+	return child_bit(ctl, rank) & ~ctl->gather.have;
+}
+
+/* Have all parts from below come? */
+static bool is_full(const struct tt_control *ctl)
+{
+	for (int i = 1; i <= TT_FANOUT && ctl->rank * TT_FANOUT + i < ctl->nranks; i++)
+		if (absent(ctl, ctl->rank * TT_FANOUT + i))
+			return false;
+	return true;
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+static void put_parts(const struct tt_control *ctl, int top, struct tt_writer *w)
+{
+	size_t each = ctl->gather.bytes;
+	const uint8_t *before = NULL;
+
+	for (struct below b = from_on(top); each && b.rank < ctl->nranks;) {
+		const uint8_t *differs[8];
+		unsigned bits = 0, n = 0;
+
+		for (int i = 0; i < 8 && b.rank < ctl->nranks; i++, step(&b)) {
+			const uint8_t *part = ctl->gather.all + (size_t)b.rank * each;
+
+			if (before && !memcmp(part, before, each))
+				continue;
+			bits |= 1u << i;
+			differs[n++] = before = part;
+		}
+		tt_put(w, bits, 1);
+		for (unsigned i = 0; i < n; i++)
+			tt_put_bytes(w, differs[i], each);
+	}
+}
+
+/* false: the message is malformed */
+static bool get_parts(struct tt_control *ctl, int top, struct tt_reader *r)
+{
+	size_t each = ctl->gather.bytes;
+	const uint8_t *part = NULL;
+
+	for (struct below b = from_on(top); each && b.rank < ctl->nranks;) {
+		unsigned bits = (unsigned)tt_get(r, 1);
+
+		for (int i = 0; i < 8 && b.rank < ctl->nranks; i++, step(&b)) {
+			if (bits & 1u << i)
+				part = tt_get_bytes(r, each);
+			if (!part)
+				return false;
+			memcpy(ctl->gather.all + (size_t)b.rank * each, part, each);
+		}
+	}
+	return tt_get_end(r);
 }
 
 static bool fail_sizes(struct tt_control *ctl, int peer, size_t theirs)
@@ -43,25 +125,14 @@ static bool fail_sizes(struct tt_control *ctl, int peer, size_t theirs)
 static bool absorb(struct tt_control *ctl, int peer, const uint8_t *data, size_t bytes)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
-	uint64_t number = tt_get(&r, 8), each = tt_get(&r, 4),
-		 count = tt_get_upto(&r, 4, (uint64_t)ctl->nranks);
+	uint64_t number = tt_get(&r, 8), each = tt_get(&r, 4);
 
 	if (r.failed || number != ctl->gather.number)
 		return false;
 	if (each != ctl->gather.bytes)
 		return fail_sizes(ctl, peer, each);
-	for (uint64_t i = 0; i < count; i++) {
-		uint64_t rank = tt_get_upto(&r, 4, (uint64_t)ctl->nranks - 1);
-		const void *part = tt_get_bytes(&r, each);
-
-		if (r.failed || ctl->gather.have[rank])
-			return false;
-		if (each)
-			memcpy(ctl->gather.all + rank * each, part, each);
-		ctl->gather.have[rank] = true;
-		ctl->gather.count++;
-	}
-	return tt_get_end(&r);
+	ctl->gather.have |= child_bit(ctl, peer);
+	return get_parts(ctl, peer, &r);
 }
 
 /* A rank that left after this exchange has its part in it, and its copy of the result. */
@@ -77,52 +148,27 @@ void tt_gather_gone(struct tt_control *ctl, int rank)
 	tt_control_break(ctl, TT_REMOTE, rank, 0, text, -1);
 }
 
-static int subtree(int rank, int nranks)
-{
-	int n = 0;
-
-	for (int low = rank, high = rank; low < nranks;
-	     low = low * TT_FANOUT + 1, high = high * TT_FANOUT + TT_FANOUT)
-		n += (high < nranks ? high : nranks - 1) - low + 1;
-	return n;
-}
-
-static void send_down(struct tt_control *ctl)
+static void post_parts(struct tt_control *ctl, unsigned to, enum tt_frame kind)
 {
 	struct tt_writer w = { 0 };
 
 	tt_put(&w, ctl->gather.number, 8);
 	tt_put(&w, ctl->gather.bytes, 4);
-	tt_put_bytes(&w, ctl->gather.all, ctl->gather.bytes * (size_t)ctl->nranks);
-	tt_control_post(ctl, TT_TO_CHILDREN, -1, TT_F_GATHER_DOWN, &w);
-	ctl->gather.complete = true;
-	tt_control_changed(ctl);
-}
-
-static void send_up(struct tt_control *ctl)
-{
-	struct tt_writer w = { 0 };
-
-	tt_put(&w, ctl->gather.number, 8);
-	tt_put(&w, ctl->gather.bytes, 4);
-	tt_put(&w, (uint64_t)ctl->gather.count, 4);
-	for (int r = 0; r < ctl->nranks; r++)
-		if (ctl->gather.have[r]) {
-			tt_put(&w, (uint64_t)r, 4);
-			tt_put_bytes(&w, ctl->gather.all + (size_t)r * ctl->gather.bytes,
-				     ctl->gather.bytes);
-		}
-	tt_control_post(ctl, TT_TO_PARENT, -1, TT_F_GATHER_UP, &w);
+	put_parts(ctl, ctl->rank, &w);
+	tt_control_post(ctl, to, -1, kind, &w);
 }
 
 static void forward(struct tt_control *ctl)
 {
-	if (ctl->gather.count < subtree(ctl->rank, ctl->nranks))
+	if (!is_full(ctl))
 		return;
-	if (ctl->rank == 0)
-		send_down(ctl);
-	else
-		send_up(ctl);
+	if (ctl->rank) {
+		post_parts(ctl, TT_TO_PARENT, TT_F_GATHER_UP);
+		return;
+	}
+	post_parts(ctl, TT_TO_CHILDREN, TT_F_GATHER_DOWN);
+	ctl->gather.complete = true;
+	tt_control_changed(ctl);
 }
 
 bool tt_gather_up(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes)
@@ -131,7 +177,7 @@ bool tt_gather_up(struct tt_control *ctl, int from, const uint8_t *data, size_t 
 
 	if (!tt_tree_child(from, ctl->rank))
 		return false;
-	if (ctl->gather.running && !ctl->gather.complete && !ctl->gather.have[from]) {
+	if (ctl->gather.running && !ctl->gather.complete && absent(ctl, from)) {
 		if (!absorb(ctl, from, data, bytes))
 			return false;
 		forward(ctl);
@@ -165,11 +211,8 @@ bool tt_gather_down(struct tt_control *ctl, int from, const uint8_t *data, size_
 		return false;
 	if (!ctl->gather.running || ctl->gather.complete)
 		return ctl->broken; /* this rank has timed out */
-	if (number != ctl->gather.number || each != ctl->gather.bytes ||
-	    r.left != each * (size_t)ctl->nranks)
+	if (number != ctl->gather.number || each != ctl->gather.bytes || !get_parts(ctl, 0, &r))
 		return false;
-	if (each)
-		memcpy(ctl->gather.all, r.at, r.left);
 	tt_control_send(ctl, TT_TO_CHILDREN, -1, TT_F_GATHER_DOWN, data, bytes);
 	ctl->gather.complete = true;
 	tt_control_changed(ctl);
@@ -194,17 +237,13 @@ static bool absorb_early(struct tt_control *ctl)
 /* false: the early part of a child is malformed */
 static bool begin(struct tt_control *ctl, const void *mine, size_t bytes, void *all)
 {
-	static uint8_t nothing[1]; /* NULL plus 0 is undefined */
-
 	ctl->gather.number++;
 	ctl->gather.running = true;
 	ctl->gather.bytes = bytes;
-	ctl->gather.all = bytes ? all : nothing;
-	memset(ctl->gather.have, 0, (size_t)ctl->nranks * sizeof(*ctl->gather.have));
+	ctl->gather.all = all;
+	ctl->gather.have = 0;
 	if (bytes)
 		memmove(ctl->gather.all + (size_t)ctl->rank * bytes, mine, bytes);
-	ctl->gather.have[ctl->rank] = true;
-	ctl->gather.count = 1;
 	for (int r = 0; r < ctl->nranks; r++)
 		if (ctl->departed.left[r])
 			tt_gather_gone(ctl, r);
@@ -231,7 +270,7 @@ static void linger(struct tt_control *ctl, uint64_t deadline_ns, char *silent, s
 	silent[0] = '\0';
 	if (ctl->join.complete && !is_forming(ctl))
 		tt_status_silent(ctl, ANSWER_NS, silent, bytes);
-	else if (ctl->rank && ctl->gather.count == subtree(ctl->rank, ctl->nranks))
+	else if (ctl->rank && is_full(ctl))
 		while (!ctl->broken && !ctl->gather.complete &&
 		       tt_endpoint_await(ctl->ep, deadline_ns + GRACE_NS))
 			;

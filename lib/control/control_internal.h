@@ -213,10 +213,9 @@ void tt_report_of(struct tt_control *ctl, int rank, uint64_t since_ns,
 struct tt_gather {
 	uint64_t number; /* of the latest exchange */
 	bool running, complete;
-	size_t bytes; /* of each rank */
-	uint8_t *all; /* [nranks][bytes], the caller's */
-	bool *have;   /* [nranks] */
-	int count;    /* ranks in have */
+	size_t bytes;  /* of each rank */
+	uint8_t *all;  /* [nranks][bytes], the caller's */
+	unsigned have; /* a bit for each child of this rank whose parts have come */
 	struct tt_early_part {
 		uint8_t *data; /* of a child that is one exchange ahead; NULL: none */
 		size_t bytes;

@@ -90,6 +90,4 @@ void fuzz_begin_gather(struct tt_control *ctl, uint8_t *all)
 	ctl->gather.running = true;
 	ctl->gather.bytes = 4;
 	ctl->gather.all = all;
-	ctl->gather.have[ctl->rank] = true;
-	ctl->gather.count = 1;
 }

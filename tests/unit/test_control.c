@@ -30,26 +30,31 @@ static uint64_t deadline(void)
 
 /* ---- joining --------------------------------------------------------------------------------- */
 
-/* Allgather of every rank's square, in sizes from 0 bytes to more than a socket buffer. */
-static int allgather_squares(struct control_job *m, int rank, struct tt_control *ctl)
+/* The part of a rank: equal ones in a row, or all different, or all equal */
+static char part_of(int rank, int exchange)
 {
-	const size_t sizes[] = { 0, 8, 3, 1000000 / (size_t)m->n };
-	int wrong = 0;
+	static const int equal[] = { 3, 1, 64, 1 };
 
-	for (size_t s = 0; s < 4; s++) {
-		char *mine = malloc(sizes[s] + 1), *all = malloc(sizes[s] * (size_t)m->n + 1);
+	return (char)(rank / equal[exchange] * (rank / equal[exchange]) + exchange);
+}
 
-		memset(mine, rank * rank + (int)s, sizes[s]);
+/* Allgathers in sizes from 0 bytes to more than a socket buffer */
+static int allgather_parts(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	const size_t sizes[] = { 8, 3, 500, 1000000 / (size_t)m->n };
+	int wrong = tt_control_allgather(ctl, NULL, 0, NULL, deadline()) != 0;
+
+	for (int s = 0; s < 4; s++) {
+		char *mine = malloc(sizes[s]), *all = malloc(sizes[s] * (size_t)m->n);
+
+		memset(mine, part_of(rank, s), sizes[s]);
 		if (tt_control_allgather(ctl, mine, sizes[s], all, deadline())) {
 			snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s",
 				 tt_error_text());
 			wrong++;
 		}
-		for (size_t i = 0; i < sizes[s] * (size_t)m->n; i++) {
-			int r = (int)(i / sizes[s]);
-
-			wrong += all[i] != (char)(r * r + (int)s);
-		}
+		for (size_t i = 0; i < sizes[s] * (size_t)m->n; i++)
+			wrong += all[i] != part_of((int)(i / sizes[s]), s);
 		free(mine);
 		free(all);
 	}
@@ -58,7 +63,7 @@ static int allgather_squares(struct control_job *m, int rank, struct tt_control 
 
 static void join_and_allgather(int n, bool in_threads)
 {
-	struct control_job m = { .n = n, .body = allgather_squares, .threads = in_threads };
+	struct control_job m = { .n = n, .body = allgather_parts, .threads = in_threads };
 
 	control_job_run(&m);
 	for (int r = 0; r < n; r++) {
@@ -279,10 +284,10 @@ static int connect_unauthenticated(const struct tt_id *id, int kind)
 
 static int work_among_unauthenticated(struct control_job *m, int rank, struct tt_control *ctl)
 {
-	int wrong = allgather_squares(m, rank, ctl);
+	int wrong = allgather_parts(m, rank, ctl);
 
 	control_job_reached(m, 0, 2, 10000); /* unauthenticated connections are open again */
-	return wrong + allgather_squares(m, rank, ctl) + (tt_control_broken(ctl) != 0);
+	return wrong + allgather_parts(m, rank, ctl) + (tt_control_broken(ctl) != 0);
 }
 
 static void wait_for_unauthenticated(struct control_job *m, int rank, struct tt_join *join)
@@ -416,7 +421,7 @@ static int stay_joined(struct control_job *m, int rank, struct tt_control *ctl)
 {
 	atomic_store(&m->report[rank].progress, 1);
 	control_job_reached(m, 0, 2, 10000);
-	return allgather_squares(m, rank, ctl) + (tt_control_broken(ctl) != 0);
+	return allgather_parts(m, rank, ctl) + (tt_control_broken(ctl) != 0);
 }
 
 Test(control, a_join_of_a_complete_job_is_refused_and_the_job_continues, .timeout = 60)
