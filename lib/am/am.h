@@ -46,8 +46,8 @@ enum tt_am_kind {
 
 /* limits of the messages of shrink among n ranks */
 #define TT_AM_PROPOSAL_BYTES 64
-#define TT_AM_DECISION_BYTES(n) (1200 + 8 * (n))
-#define TT_AM_ANSWER_BYTES(n) (32 + (n))
+#define TT_AM_DECISION_BYTES(n) (1200 + ((n) + 7) / 8)
+#define TT_AM_ANSWER_BYTES(n) (32 + ((n) + 7) / 8)
 
 struct tt_am_header {
 	enum tt_am_kind kind;

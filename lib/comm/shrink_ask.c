@@ -89,8 +89,8 @@ int tt_shrink_tell(struct tt_shrink *a, enum tt_shrink_phase phase, int coordina
 	tt_put(&w, (uint32_t)coordinator, 4);
 	tt_put(&w, a->attempt, 4);
 	tt_put(&w, a->epoch, 8);
-	for (int r = 0; phase == TT_SHRINK_COMPLETED && r < a->parent->nranks; r++)
-		tt_put(&w, !a->peer[r].barred, 1);
+	if (phase == TT_SHRINK_COMPLETED)
+		tt_put_set(&w, a->members.member, a->members.n, a->parent->nranks);
 	if (!w.failed)
 		rc = tt_am_set_answer(a->parent->am, w.data, w.have);
 	else
@@ -107,9 +107,7 @@ static void note_answer(struct tt_shrink *a, const struct tt_am_header *head, st
 	int coordinator = (int)tt_get(r, 4);
 	uint32_t attempt = (uint32_t)tt_get(r, 4);
 	uint64_t epoch = tt_get(r, 8);
-	const uint8_t *in = phase == TT_SHRINK_COMPLETED
-				    ? tt_get_bytes(r, (size_t)a->parent->nranks)
-				    : NULL;
+	const uint8_t *in = phase == TT_SHRINK_COMPLETED ? tt_get_set(r, a->parent->nranks) : NULL;
 
 	if ((uint32_t)head->tag != p->query)
 		return;
@@ -119,7 +117,7 @@ static void note_answer(struct tt_shrink *a, const struct tt_am_header *head, st
 	p->phase = TT_SHRINK_ABSENT;
 	if (!tt_get_end(r) || coordinator < -1 || coordinator >= a->parent->nranks)
 		return;
-	if (in && !in[a->parent->rank])
+	if (in && !tt_set_has(in, a->parent->rank))
 		a->without = epoch;
 	else if (in && epoch <= a->known_epoch)
 		return;

@@ -129,9 +129,7 @@ static void send_decision(struct tt_shrink *a, int to, int code, const char *tex
 	tt_put(&w, a->epoch, 8);
 	tt_put(&w, (uint8_t)-code, 1);
 	tt_put_text(&w, text);
-	tt_put(&w, code ? 0 : (uint32_t)a->members.n, 4);
-	for (int i = 0; !code && i < a->members.n; i++)
-		tt_put(&w, (uint32_t)a->members.member[i], 4);
+	tt_put_set(&w, a->members.member, code ? 0 : a->members.n, a->parent->nranks);
 	/* a member that is gone now is detected when the members connect */
 	send_message(a, to, TT_AM_DECISION, a->peer[to].proposed, &w);
 }
@@ -371,17 +369,18 @@ static int get_decision(struct tt_shrink *a, const struct tt_am_header *head, st
 {
 	uint64_t epoch = tt_get(r, 8);
 	int code = -(int)tt_get_upto(r, 1, tuttiNumResults);
-	bool mine = false;
+	const uint8_t *in;
 	char text[1024];
 
 	tt_get_text(r, text, sizeof(text));
-	a->members.n = (int)tt_get_upto(r, 4, (uint64_t)a->parent->nranks);
-	for (int i = 0; i < a->members.n; i++) {
-		a->members.member[i] = (int)tt_get_upto(r, 4, (uint64_t)a->parent->nranks - 1);
-		mine |= a->members.member[i] == a->parent->rank;
-	}
-	if (!tt_get_end(r) || !(code ? *text : mine) || (uint32_t)head->tag != a->attempt)
+	in = tt_get_set(r, a->parent->nranks);
+	if (!tt_get_end(r) || !(code ? *text : tt_set_has(in, a->parent->rank)) ||
+	    (uint32_t)head->tag != a->attempt)
 		return 1;
+	a->members.n = 0;
+	for (int i = 0; i < a->parent->nranks; i++)
+		if (tt_set_has(in, i))
+			a->members.member[a->members.n++] = i;
 	a->epoch = epoch;
 	return code ? tt_fail(code, "%s", text) : 0;
 }

@@ -287,7 +287,7 @@ int tt_control_form(struct tt_control *parent, const struct tt_members *members,
 static bool is_from_the_dead(const struct tt_control *ctl, const uint8_t *in)
 {
 	for (int r = 0; r < ctl->nranks; r++)
-		if (in[r] && !ctl->departed.dead[r] && !ctl->departed.left[r])
+		if (tt_set_has(in, r) && !ctl->departed.dead[r] && !ctl->departed.left[r])
 			return false;
 	return true;
 }
@@ -308,12 +308,12 @@ bool tt_split_shrunk(struct tt_control *ctl, int from, const uint8_t *data, size
 {
 	struct tt_reader r = { .at = data, .left = bytes };
 	uint64_t epoch = tt_get(&r, 8);
-	const uint8_t *in = tt_get_bytes(&r, (size_t)ctl->nranks);
+	const uint8_t *in = tt_get_set(&r, ctl->nranks);
 
 	if (!tt_get_end(&r))
 		return false;
 	if (!is_from_the_dead(ctl, in))
-		note_shrunk(ctl, epoch, !in[ctl->rank], from, data, bytes);
+		note_shrunk(ctl, epoch, !tt_set_has(in, ctl->rank), from, data, bytes);
 	return true;
 }
 
@@ -323,10 +323,7 @@ void tt_control_announce_shrunk(struct tt_control *ctl, uint64_t epoch,
 	struct tt_writer w = { 0 };
 
 	tt_put(&w, epoch, 8);
-	for (int r = 0; r < ctl->nranks; r++)
-		tt_put(&w, 0, 1);
-	for (int i = 0; i < members->n && !w.failed; i++)
-		w.data[8 + members->member[i]] = 1;
+	tt_put_set(&w, members->member, members->n, ctl->nranks);
 	tt_control_lock(ctl);
 	if (!w.failed)
 		note_shrunk(ctl, epoch, false, -1, w.data, w.have);

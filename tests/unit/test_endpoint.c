@@ -238,8 +238,7 @@ static void announce(struct tt_tls *tls, uint64_t epoch, int only)
 	struct tt_writer w = { 0 };
 
 	tt_put(&w, epoch, 8);
-	for (int r = 0; r < N; r++)
-		tt_put(&w, r == only, 1);
+	tt_put_set(&w, &only, 1, N);
 	send_frame(tls, TT_F_SHRUNK, 0, &w);
 }
 
