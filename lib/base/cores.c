@@ -118,20 +118,21 @@ void tt_cores_mine(struct tt_cores *ret_cores)
 			ret_cores->mask[cpu / 64] |= 1ull << cpu % 64;
 }
 
-int tt_cores_count(const struct tt_cores *cores, int n)
+void tt_cores_add(struct tt_cores *all, const struct tt_cores *one)
 {
-	uint64_t all[TT_CPU_WORDS] = { 0 };
+	for (int w = 0; w < TT_CPU_WORDS; w++)
+		all->mask[w] |= one->mask[w];
+	if (one->quota && (!all->quota || one->quota < all->quota))
+		all->quota = one->quota;
+}
+
+int tt_cores_count(const struct tt_cores *all)
+{
 	int count = 0;
 
-	for (int i = 0; i < n; i++)
-		for (int w = 0; w < TT_CPU_WORDS; w++)
-			all[w] |= cores[i].mask[w];
 	for (int w = 0; w < TT_CPU_WORDS; w++)
-		count += __builtin_popcountll(all[w]);
+		count += __builtin_popcountll(all->mask[w]);
 	if (count == 0) /* affinity unreadable, or more than 1024 processors */
 		count = (int)sysconf(_SC_NPROCESSORS_ONLN);
-	for (int i = 0; i < n; i++)
-		if (cores[i].quota && cores[i].quota < (uint32_t)count)
-			count = (int)cores[i].quota;
-	return count;
+	return all->quota && all->quota < (uint32_t)count ? (int)all->quota : count;
 }

@@ -33,27 +33,26 @@ struct rank_facts {
 	bool device;
 };
 
-/* Counts cores and ranks of one host. here: room for nranks */
-static int cores_of_host(tuttiComm_t c, int host, const struct rank_facts *all,
-			 struct tt_cores *here, int *ret_ranks)
+/* Counts the cores of one host. */
+static int cores_of_host(const struct tt_host_ranks *hosts, int host, const struct rank_facts *all)
 {
-	int n = 0;
+	struct tt_cores sum = { 0 };
 
-	for (int r = 0; r < c->nranks; r++)
-		if (c->hosts.topology.host_of[r] == host)
-			here[n++] = all[r].cores;
-	*ret_ranks = n;
-	return tt_cores_count(here, n);
+	for (int i = hosts->first[host]; i < hosts->first[host + 1]; i++)
+		tt_cores_add(&sum, &all[hosts->rank[i]].cores);
+	return tt_cores_count(&sum);
 }
 
 /* The host with the fewest cores per rank delays all others, so the choice of plans uses that
  * host. */
-static void find_fewest_cores(tuttiComm_t c, const struct rank_facts *all, struct tt_cores *here)
+static void find_fewest_cores(tuttiComm_t c, const struct tt_host_ranks *hosts,
+			      const struct rank_facts *all)
 {
 	int least_ranks = 0;
 
-	for (int h = 0; h < c->hosts.topology.nhosts; h++) {
-		int ranks, cores = cores_of_host(c, h, all, here, &ranks);
+	for (int h = 0; h < hosts->nhosts; h++) {
+		int ranks = hosts->first[h + 1] - hosts->first[h],
+		    cores = cores_of_host(hosts, h, all);
 
 		if (!least_ranks ||
 		    (int64_t)cores * least_ranks < (int64_t)c->hosts.cores * ranks) {
@@ -65,19 +64,16 @@ static void find_fewest_cores(tuttiComm_t c, const struct rank_facts *all, struc
 
 /* The wait policy depends on the ranks that share this rank's cores. All ranks of a host get the
  * same answer. */
-static int choose_wait_policy(tuttiComm_t c, const struct rank_facts *all, const char *wait)
+static void choose_wait_policy(tuttiComm_t c, const struct tt_host_ranks *hosts,
+			       const struct rank_facts *all, const char *wait)
 {
 	static const char *const names[] = {
 		[TT_WAIT_SPIN] = "spin", [TT_WAIT_YIELD] = "yield", [TT_WAIT_SLEEP] = "sleep"
 	};
-	struct tt_cores *here = malloc((size_t)c->nranks * sizeof(*here));
-	int ranks, cores;
+	int host = c->hosts.topology.host_of[c->rank],
+	    ranks = hosts->first[host + 1] - hosts->first[host],
+	    cores = cores_of_host(hosts, host, all);
 
-	if (!here)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
-	find_fewest_cores(c, all, here);
-	cores = cores_of_host(c, c->hosts.topology.host_of[c->rank], all, here, &ranks);
-	free(here);
 	c->hosts.ranks_here = ranks;
 	c->hosts.crowded = ranks > cores;
 	c->wait.policy = c->hosts.crowded ? TT_WAIT_YIELD : TT_WAIT_SPIN;
@@ -86,11 +82,11 @@ static int choose_wait_policy(tuttiComm_t c, const struct rank_facts *all, const
 			c->wait.policy = (enum tt_wait_policy)p;
 	tt_log(TT_LOG_DEBUG, "rank %d: %d ranks on %d cores of this host, wait %s", c->rank, ranks,
 	       cores, names[c->wait.policy]);
-	return 0;
 }
 
 /* Groups the ranks that are bound to different parts of a host. Two ranks form no groups. */
-static int form_groups(tuttiComm_t c, const struct rank_facts *all)
+static int form_groups(tuttiComm_t c, const struct tt_host_ranks *hosts,
+		       const struct rank_facts *all)
 {
 	struct tt_locality *localities = malloc((size_t)c->nranks * sizeof(*localities));
 
@@ -102,8 +98,7 @@ static int form_groups(tuttiComm_t c, const struct rank_facts *all)
 	for (int r = 0; r < c->nranks; r++)
 		localities[r] = all[r].locality;
 	c->hosts.groups = (struct tt_topology){ .nranks = c->nranks, .host_of = c->hosts.group_of };
-	c->hosts.groups.nhosts = tt_groups_form(localities, c->hosts.topology.host_of, c->nranks,
-						c->hosts.group_of);
+	c->hosts.groups.nhosts = tt_groups_form(localities, hosts, c->nranks, c->hosts.group_of);
 	if (c->hosts.groups.nhosts > c->hosts.topology.nhosts) {
 		c->hosts.topology.groups = &c->hosts.groups;
 		tt_log(TT_LOG_DEBUG, "rank %d: in group %d of %d", c->rank,
@@ -111,6 +106,23 @@ static int form_groups(tuttiComm_t c, const struct rank_facts *all)
 	}
 	free(localities);
 	return 0;
+}
+
+/* What the facts of all ranks say about the hosts */
+static int judge_hosts(tuttiComm_t c, const struct rank_facts *all, const char *wait)
+{
+	struct tt_host_ranks hosts;
+	int rc = tt_host_ranks_make(c->hosts.topology.host_of, c->hosts.topology.nhosts, c->nranks,
+				    &hosts);
+
+	if (rc)
+		return tt_fail(rc, "rank %d: %s", c->rank, tt_error_text());
+	find_fewest_cores(c, &hosts, all);
+	choose_wait_policy(c, &hosts, all, wait);
+	if (c->nranks > 2)
+		rc = form_groups(c, &hosts, all);
+	tt_host_ranks_free(&hosts);
+	return rc;
 }
 
 static int exchange_facts(tuttiComm_t c, const struct tt_env *env)
@@ -130,8 +142,8 @@ static int exchange_facts(tuttiComm_t c, const struct tt_env *env)
 		rc = tt_tuning_read(c, env->tuning, &mine.tuning_bytes);
 	if (!rc)
 		rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, c->setup_deadline_ns);
-	if (!rc && !(rc = choose_wait_policy(c, all, env->wait)) && c->nranks > 2)
-		rc = form_groups(c, all);
+	if (!rc)
+		rc = judge_hosts(c, all, env->wait);
 	if (!rc)
 		rc = tt_tuning_share(c, all[0].tuning_bytes);
 	c->mark = rc ? 0 : all[0].mark;

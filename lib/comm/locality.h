@@ -28,14 +28,22 @@ struct tt_locality {
  * dozen, 10 us each. sys: TT_SYS, or a copy for tests. */
 struct tt_locality tt_locality_read(const char *sys, const uint64_t mask[TT_CPU_WORDS]);
 
+/* The ranks of each host, lowest first: those of host h are rank[first[h]] to rank[first[h + 1] - 1] */
+struct tt_host_ranks {
+	int nhosts, *first, *rank; /* [nhosts + 1], [n] */
+};
+/* host_of: [n]. 0 | TT_SYSTEM */
+int tt_host_ranks_make(const int *host_of, int nhosts, int n, struct tt_host_ranks *ret_hosts);
+void tt_host_ranks_free(struct tt_host_ranks *hosts);
+
 /* Computes the group of every rank, numbered from 0 in order of their lowest rank; a group lies
  * within a host. Each host is divided at the outermost level at which its ranks differ and some
  * share an object; ranks without a binding at that level form one group. ret_group_of: [n]. Returns
  * the number of groups (nhosts if no host is divided). */
-int tt_groups_form(const struct tt_locality *localities, const int *host_of, int n,
+int tt_groups_form(const struct tt_locality *localities, const struct tt_host_ranks *hosts, int n,
 		   int *ret_group_of);
 
-/* Level at which the host of `rank` (its lowest rank) is divided; TT_LEVELS: not divided. */
-int tt_groups_level(const struct tt_locality *localities, const int *host_of, int n, int rank);
+/* Level at which a host is divided, by its ranks rank[n]; TT_LEVELS: not divided. */
+int tt_groups_level(const struct tt_locality *localities, const int *rank, int n);
 
 #endif

@@ -4,28 +4,59 @@
  * Called by comm.c with data that all ranks exchanged, so all ranks compute the same groups; and by
  * `tutti info`.
  */
+#include <stdlib.h>
+
 #include "comm/locality.h"
 
-/* True if ranks r and `like` share a host and an object of this level. */
-static bool is_same_domain(const struct tt_locality *localities, const int *host_of, int like,
-			   int r, int level)
+/* ---- hosts ----------------------------------------------------------------------------------- */
+
+int tt_host_ranks_make(const int *host_of, int nhosts, int n, struct tt_host_ranks *ret_hosts)
 {
-	return host_of[r] == host_of[like] &&
-	       (level == TT_LEVELS || localities[r].in[level] == localities[like].in[level]);
+	struct tt_host_ranks h = { .nhosts = nhosts,
+				   .first = calloc((size_t)nhosts + 1, sizeof(*h.first)),
+				   .rank = malloc((size_t)n * sizeof(*h.rank)) };
+
+	if (!h.first || !h.rank) {
+		tt_host_ranks_free(&h);
+		return tt_fail(TT_SYSTEM, "no memory for the hosts of %d ranks", n);
+	}
+	/* counting sort: first[i] is the number of ranks of host i, then their end, then their start */
+	for (int r = 0; r < n; r++)
+		h.first[host_of[r]]++;
+	for (int i = 1; i <= nhosts; i++)
+		h.first[i] += h.first[i - 1];
+	for (int r = n - 1; r >= 0; r--)
+		h.rank[--h.first[host_of[r]]] = r;
+	*ret_hosts = h;
+	return 0;
+}
+
+void tt_host_ranks_free(struct tt_host_ranks *hosts)
+{
+	free(hosts->first);
+	free(hosts->rank);
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+/* True if two ranks of a host share an object of this level. */
+static bool is_same_domain(const struct tt_locality *a, const struct tt_locality *b, int level)
+{
+	return level == TT_LEVELS || a->in[level] == b->in[level];
 }
 
 /* Finds the outermost level at which ranks differ, unless no two ranks share an object there. */
-int tt_groups_level(const struct tt_locality *localities, const int *host_of, int n, int first)
+int tt_groups_level(const struct tt_locality *localities, const int *rank, int n)
 {
 	for (int level = 0; level < TT_LEVELS; level++) {
 		bool divides = false, joins = false;
 
-		for (int r = first; r < n; r++) {
-			if (host_of[r] != host_of[first])
-				continue;
-			divides |= localities[r].in[level] != localities[first].in[level];
-			for (int q = r + 1; q < n && localities[r].in[level] >= 0 && !joins; q++)
-				joins = is_same_domain(localities, host_of, r, q, level);
+		for (int i = 0; i < n; i++) {
+			const struct tt_locality *one = &localities[rank[i]];
+
+			divides |= !is_same_domain(one, &localities[rank[0]], level);
+			for (int k = i + 1; k < n && one->in[level] >= 0 && !joins; k++)
+				joins = is_same_domain(one, &localities[rank[k]], level);
 		}
 		if (divides)
 			return joins ? level : TT_LEVELS;
@@ -33,51 +64,33 @@ int tt_groups_level(const struct tt_locality *localities, const int *host_of, in
 	return TT_LEVELS;
 }
 
-/* Assigns groups to the ranks of one host. first: its lowest rank */
-static void divide_host(const struct tt_locality *localities, const int *host_of, int n, int first,
-			int *group_of, int *ngroups)
+/* Sets lowest_of of the ranks of one host to the lowest rank of their group. */
+static void divide_host(const struct tt_locality *localities, const int *rank, int n,
+			int *lowest_of)
 {
-	int level = tt_groups_level(localities, host_of, n, first);
+	int level = tt_groups_level(localities, rank, n);
 
-	for (int r = first; r < n; r++) {
-		if (host_of[r] != host_of[first] || group_of[r] >= 0)
+	for (int i = 0; i < n; i++) {
+		if (lowest_of[rank[i]] >= 0)
 			continue;
-		for (int q = r; q < n; q++)
-			if (is_same_domain(localities, host_of, r, q, level))
-				group_of[q] = *ngroups;
-		(*ngroups)++;
+		for (int k = i; k < n; k++)
+			if (is_same_domain(&localities[rank[i]], &localities[rank[k]], level))
+				lowest_of[rank[k]] = rank[i];
 	}
 }
 
-/* Renumbers the groups in order of their lowest ranks. */
-static void renumber(int n, int *group_of)
-{
-	int next = 0;
-
-	for (int r = 0; r < n; r++) {
-		int old = group_of[r];
-
-		if (old < 0)
-			continue;
-		for (int q = r; q < n; q++)
-			if (group_of[q] == old)
-				group_of[q] = -1 - next;
-		next++;
-	}
-	for (int r = 0; r < n; r++)
-		group_of[r] = -1 - group_of[r];
-}
-
-int tt_groups_form(const struct tt_locality *localities, const int *host_of, int n,
+int tt_groups_form(const struct tt_locality *localities, const struct tt_host_ranks *hosts, int n,
 		   int *ret_group_of)
 {
 	int ngroups = 0;
 
 	for (int r = 0; r < n; r++)
 		ret_group_of[r] = -1;
-	for (int r = 0; r < n; r++)
-		if (ret_group_of[r] < 0)
-			divide_host(localities, host_of, n, r, ret_group_of, &ngroups);
-	renumber(n, ret_group_of);
+	for (int h = 0; h < hosts->nhosts; h++)
+		divide_host(localities, hosts->rank + hosts->first[h],
+			    hosts->first[h + 1] - hosts->first[h], ret_group_of);
+	for (int r = 0; r < n;
+	     r++) /* the lowest rank of a group has its number before the others */
+		ret_group_of[r] = ret_group_of[r] == r ? ngroups++ : ret_group_of[ret_group_of[r]];
 	return ngroups;
 }

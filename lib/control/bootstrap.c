@@ -356,10 +356,11 @@ int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl)
 	}
 	if (ctl->nranks > 1)
 		rc = connect_ranks(ctl, join, &id, deadline_ns);
+	if (!rc && !tt_control_number_hosts(ctl))
+		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", ctl->rank, ctl->nranks);
 	if (rc)
 		return abandon(ctl, join, id.port, rc);
 	tt_id_release(id.port);
-	tt_control_number_hosts(ctl);
 	*ret_ctl = ctl;
 	return 0;
 }

@@ -93,7 +93,8 @@ int tt_control_make(struct tt_control_endpoint *ep, uint64_t context, int rank, 
 	ctl->deadlock.check_due_ns = ctl->status.queue.due_ns = TT_NEVER;
 	ctl->status.blocked.awaited = ctl->failure.culprit = -1;
 	pthread_mutex_init(&ctl->observers.lock, NULL);
-	if (!allocate(ctl) || (peer_of && !map_peers(ctl, peer_of))) {
+	if (!allocate(ctl) ||
+	    (peer_of && !(map_peers(ctl, peer_of) && tt_control_number_hosts(ctl)))) {
 		release(ctl);
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", rank, nranks);
 	}
@@ -163,19 +164,35 @@ int tt_control_rank(const struct tt_control *ctl, int peer)
 	return peer < ctl->nranks ? peer : -1;
 }
 
-void tt_control_number_hosts(struct tt_control *ctl)
+static uint64_t host_id(const struct tt_control *ctl, int rank)
 {
-	const struct tt_directory *d = &ctl->ep->peers.directory;
+	return tt_directory_host(&ctl->ep->peers.directory, tt_control_peer(ctl, rank));
+}
 
+/* By a hash table, half empty, of 1 + the lowest rank of each host */
+bool tt_control_number_hosts(struct tt_control *ctl)
+{
+	size_t room = 2;
+	int *lowest;
+
+	while (room < 2 * (size_t)ctl->nranks)
+		room *= 2;
+	lowest = calloc(room, sizeof(*lowest));
 	ctl->nhosts = 0;
-	for (int r = 0; r < ctl->nranks; r++) {
-		uint64_t host = tt_directory_host(d, tt_control_peer(ctl, r));
-		int same = 0;
+	for (int r = 0; lowest && r < ctl->nranks; r++) {
+		uint64_t id = host_id(ctl, r);
+		size_t at = tt_mix(0, id) % room;
 
-		while (tt_directory_host(d, tt_control_peer(ctl, same)) != host)
-			same++;
-		ctl->host_of[r] = same < r ? ctl->host_of[same] : ctl->nhosts++;
+		while (lowest[at] && host_id(ctl, lowest[at] - 1) != id)
+			at = (at + 1) % room;
+		if (!lowest[at]) {
+			lowest[at] = r + 1;
+			ctl->host_of[r] = ctl->nhosts++;
+		}
+		ctl->host_of[r] = ctl->host_of[lowest[at] - 1];
 	}
+	free(lowest);
+	return ctl->nhosts > 0;
 }
 
 const int *tt_control_hosts(struct tt_control *ctl, int *ret_nhosts)

@@ -57,8 +57,9 @@ int tt_control_make(struct tt_control_endpoint *ep, uint64_t context, int rank, 
 		    const int *peer_of, struct tt_control **ret_ctl);
 /* Free a control without a goodbye; the endpoint with its last one. Not locked. */
 void tt_control_free(struct tt_control *ctl);
-/* Fill host_of and nhosts from the business cards. */
-void tt_control_number_hosts(struct tt_control *ctl);
+/* Fill host_of and nhosts from the business cards; the first control does it after the join. false: no
+ * memory */
+bool tt_control_number_hosts(struct tt_control *ctl);
 /* The peer of a rank; the rank of a peer, -1: none */
 int tt_control_peer(const struct tt_control *ctl, int rank);
 int tt_control_rank(const struct tt_control *ctl, int peer);

@@ -133,7 +133,6 @@ static int make_child(struct tt_control *parent, const struct tt_members *m,
 	free(peer_of);
 	if (rc)
 		return rc;
-	tt_control_number_hosts(*ret_ctl);
 	(*ret_ctl)->join.has_table = (*ret_ctl)->join.complete = true;
 	parent->split.child = *ret_ctl;
 	return 0;

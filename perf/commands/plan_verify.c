@@ -109,7 +109,7 @@ static void prove_all(struct proof_queue *w)
 	int n = 0, wanted;
 
 	tt_cores_mine(&cores);
-	wanted = tt_cores_count(&cores, 1) - 1;
+	wanted = tt_cores_count(&cores) - 1;
 	wanted = wanted < MOST ? wanted : MOST;
 	wanted = wanted < w->nrows - 1 ? wanted : w->nrows - 1;
 	while (n < wanted && !pthread_create(&threads[n], NULL, prove_rows, w))

@@ -31,7 +31,8 @@ static void print_list(const int *cpus, const int *group_of, int n, int g)
 void tool_host_print_groups(void)
 {
 	static struct tt_locality localities[MOST];
-	static int host_of[MOST], group_of[MOST], cpus[MOST];
+	static int group_of[MOST], cpus[MOST], ranks[MOST];
+	struct tt_host_ranks hosts = { .nhosts = 1, .first = (int[2]){ 0 }, .rank = ranks };
 	struct tt_cores mine;
 	int n = 0, ngroups, level;
 
@@ -43,10 +44,12 @@ void tool_host_print_groups(void)
 		if (!one[cpu / 64])
 			continue;
 		cpus[n] = cpu;
+		ranks[n] = n;
 		localities[n++] = tt_locality_read(TT_SYS, one);
 	}
-	ngroups = tt_groups_form(localities, host_of, n, group_of);
-	level = tt_groups_level(localities, host_of, n, 0);
+	hosts.first[1] = n;
+	ngroups = tt_groups_form(localities, &hosts, n, group_of);
+	level = tt_groups_level(localities, ranks, n);
 	if (level == TT_LEVELS) {
 		printf("one, for any binding of ranks\n");
 		return;

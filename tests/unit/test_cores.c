@@ -104,13 +104,24 @@ Test(cores, a_period_of_0_is_no_quota)
 	cr_expect_eq(tt_cores_quota(root), 0);
 }
 
+static int count_both(const struct tt_cores cores[2])
+{
+	struct tt_cores all = { 0 };
+
+	for (int i = 0; i < 2; i++)
+		tt_cores_add(&all, &cores[i]);
+	return tt_cores_count(&all);
+}
+
 Test(cores, the_quota_of_one_rank_limits_all_ranks_of_its_host)
 {
 	struct tt_cores cores[2] = { { .mask = { 0xf0 } }, { .mask = { 0x0f } } };
 
-	cr_expect_eq(tt_cores_count(cores, 2), 8);
+	cr_expect_eq(count_both(cores), 8);
 	cores[1].quota = 3;
-	cr_expect_eq(tt_cores_count(cores, 2), 3);
-	cores[1].quota = UINT32_MAX; /* no number of cores is negative */
-	cr_expect_eq(tt_cores_count(cores, 2), 8);
+	cr_expect_eq(count_both(cores), 3);
+	cores[0].quota = 5;
+	cr_expect_eq(count_both(cores), 3);
+	cores[0].quota = cores[1].quota = UINT32_MAX; /* no number of cores is negative */
+	cr_expect_eq(count_both(cores), 8);
 }
