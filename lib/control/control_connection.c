@@ -20,7 +20,7 @@
 /* ... and statuses are dropped */
 #define STATUS_ROOM (MESSAGE_ROOM + TT_FRAME_MESSAGE + (64u << 10))
 #define READ_TURN (128u << 10) /* bytes of one connection before the others have their turn */
-#define KEEP_ROOM (16u << 10)  /* bytes of a buffer that is empty, and stays allocated */
+#define KEEP_ROOM 4096u        /* bytes of a buffer that is empty, and stays allocated */
 #define OUT_ROOM 4096u         /* from the beginning, so that an abort fits without memory */
 #define DIRECT 4096u           /* bytes of a frame that are copied on its way, at least */
 #define BURST (512u << 10)     /* bytes of messages that senders write under one hold of the lock */
@@ -166,6 +166,8 @@ static void push(struct tt_conn *conn)
 	conn->out.have -= sent;
 	if (conn->out.have)
 		memmove(conn->out.data, conn->out.data + sent, conn->out.have);
+	else if (conn->out.room > KEEP_ROOM)
+		shrink(&conn->out);
 	if (conn->closing && !conn->out.have)
 		tt_duplex_shutdown(&conn->duplex, SHUT_WR);
 	watch(conn, conn->out.have > 0 || conn->burst >= BURST);
@@ -479,8 +481,6 @@ void tt_conn_event(struct tt_control_endpoint *ep, struct tt_conn *conn, uint32_
 		conn->burst = 0;
 		push(conn);
 		refill(ep, conn);
-		if (!conn->out.have && conn->out.room > KEEP_ROOM)
-			shrink(&conn->out);
 	}
 	if (!conn->dead && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
 		readable(ep, conn);

@@ -36,6 +36,10 @@ bytes() { # of memory for each other rank, after the join and after the shrink
 		joined = $5; shrunk = $10 }'
 }
 held=($(bytes))
+sent() { # bytes in and out for each other rank, in the join and in the shrink
+	printf '%s\n' "$few" "$many" | awk '/^(join|shrink)/ { if ($1 in before) print ($8 - before[$1]) / 120; before[$1] = $8 }'
+}
+sent=($(sent))
 hops() { awk '/^(join|death|shrink)/ { print $4 }' <<<"$1" | tr '\n' ' '; }
 few=($(hops "$few")) many=($(hops "$many"))
 echo "# hops of a join, a death and a shrink: ${few[*]} of 40 ranks, ${many[*]} of 160"
@@ -44,8 +48,12 @@ echo "# hops of a join, a death and a shrink: ${few[*]} of 40 ranks, ${many[*]} 
 claim $? "a join, a death and a shrink of 160 ranks take at most twice the hops of 40"
 
 echo "# bytes for each other rank: ${held[0]} after the join, ${held[1]} after the shrink"
-[ ${#held[@]} = 2 ] && awk "BEGIN { exit !(${held[0]} > 0 && ${held[0]} <= 400 && ${held[1]} <= 600) }"
-claim $? "a rank keeps at most 400 bytes for each other rank after a join, and 600 after a shrink"
+[ ${#held[@]} = 2 ] && awk "BEGIN { exit !(${held[0]} > 0 && ${held[0]} <= 300 && ${held[1]} <= 450) }"
+claim $? "a rank keeps at most 300 bytes for each other rank after a join, and 450 after a shrink"
+
+echo "# bytes in and out for each other rank: ${sent[0]} in the join, ${sent[1]} in the shrink"
+[ ${#sent[@]} = 2 ] && awk "BEGIN { exit !(${sent[0]} > 0 && ${sent[0]} <= 220 && ${sent[1]} <= 20) }"
+claim $? "a rank receives and sends its business card for each other rank in a join, and a few bits in a shrink"
 
 $run --help | grep -q -- --schedules && ! $run --seed x 2>/dev/null && [ "$($run --jobs 0 2>&1 >/dev/null | head -c 6)" = "usage:" ]
 claim $? "--help explains; a wrong number is refused"
