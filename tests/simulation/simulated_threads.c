@@ -149,6 +149,7 @@ static void let_run(struct coroutine *c)
 	}
 	c->at = t->nrunnable++;
 	t->runnable[c->at] = c;
+	c->process->nrunnable++;
 }
 
 static void let_rest(struct coroutine *c)
@@ -158,6 +159,7 @@ static void let_rest(struct coroutine *c)
 	t->runnable[c->at] = t->runnable[--t->nrunnable];
 	t->runnable[c->at]->at = c->at;
 	c->at = -1;
+	c->process->nrunnable--;
 }
 
 static void end_sleep(struct coroutine *c)
@@ -344,7 +346,7 @@ void sim_kill(struct sim_process *p)
 static struct coroutine *choose(void)
 {
 	struct sim_threads *t = sim->threads;
-	bool stays = sim_random(STAYS) > 0;
+	bool stays = sim_random(STAYS) > 0 && t->latest && t->latest->nrunnable;
 	uint32_t first = t->nrunnable ? sim_random((uint32_t)t->nrunnable) : 0;
 	struct coroutine *other = NULL;
 

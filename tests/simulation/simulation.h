@@ -43,7 +43,7 @@ struct sim_process {
 	bool stopped; /* by SIGSTOP: its threads do not run */
 	bool ended;   /* main returned */
 	uint64_t calls;
-	int nthreads, ndescriptors;
+	int nthreads, nrunnable, ndescriptors;
 	char *variables; /* simulated_memory.c: npages of those that were written */
 	int npages;
 	uint64_t fail_at;       /* memory requests until one fails, 0: none fails; only those ... */
