@@ -202,6 +202,7 @@ static void send_table(struct tt_control *ctl)
 	struct tt_business_card record;
 	struct tt_writer w = { 0 };
 
+	tt_table_begin(ctl->ep, &w);
 	for (int r = 0; r < ctl->nranks; r++) {
 		tt_directory_get(&ctl->ep->peers.directory, r, &record);
 		tt_put_business_card(&w, &record);

@@ -127,7 +127,7 @@ static bool got_missing(struct tt_control *ctl, const uint8_t *data, size_t byte
 /* Is the table, which other ranks have passed on, rank 0's? */
 static bool is_signed(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes)
 {
-	int holds = tt_table_check(ctl->ep, data, bytes, data + bytes);
+	int holds = tt_table_check(ctl->ep, data, bytes);
 	char text[128];
 
 	if (holds < 0)
@@ -142,9 +142,8 @@ static bool is_signed(struct tt_control *ctl, int from, const uint8_t *data, siz
 }
 
 /* Does the table have the key of rank 0 that this rank knows? */
-static bool has_root_key(const struct tt_control *ctl, const uint8_t *table, size_t bytes)
+static bool has_root_key(const struct tt_control *ctl, struct tt_reader r)
 {
-	struct tt_reader r = { .at = table, .left = bytes };
 	struct tt_business_card root;
 
 	tt_get_business_card(&r, &root);
@@ -156,16 +155,16 @@ static bool has_root_key(const struct tt_control *ctl, const uint8_t *table, siz
 static bool got_table(struct tt_control *ctl, const struct tt_conn *conn, const uint8_t *data,
 		      size_t bytes)
 {
+	struct tt_reader records;
 	int rc;
 
-	if (ctl->join.has_table || bytes < TT_SIGNATURE)
+	if (ctl->join.has_table || !tt_table_open(ctl->ep, data, bytes, &records))
 		return false;
-	if (conn->peer && !conn->duplex.pipe &&
-	    !is_signed(ctl, conn->peer, data, bytes - TT_SIGNATURE))
+	if (conn->peer && !conn->duplex.pipe && !is_signed(ctl, conn->peer, data, bytes))
 		return true;
-	if (!has_root_key(ctl, data, bytes - TT_SIGNATURE))
+	if (!has_root_key(ctl, records))
 		return false;
-	rc = tt_directory_read(&ctl->ep->peers.directory, data, bytes - TT_SIGNATURE);
+	rc = tt_directory_read(&ctl->ep->peers.directory, records.at, records.left);
 	if (rc < 0)
 		tt_control_no_memory(ctl);
 	if (rc <= 0)

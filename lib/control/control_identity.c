@@ -16,7 +16,6 @@
  * The job's key alone protects the registration: of two processes that say to be one rank, rank 0
  * believes the first, and the second ends the join.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "control/control_internal.h"
@@ -152,35 +151,40 @@ void tt_certificate_put(const struct tt_control_endpoint *ep, int rank, struct t
 		w->failed = true;
 }
 
-static void state_table(const struct tt_control_endpoint *ep, const uint8_t *table, size_t bytes,
-			struct tt_writer *w)
+void tt_table_begin(const struct tt_control_endpoint *ep, struct tt_writer *table)
 {
-	begin(ep, "tutti: table of business cards", w);
-	tt_put(w, (uint32_t)ep->auth.epoch, 4);
-	tt_put_bytes(w, table, bytes);
+	begin(ep, "tutti: table of business cards", table);
+	tt_put(table, (uint32_t)ep->auth.epoch, 4);
 }
 
 void tt_table_sign(const struct tt_control_endpoint *ep, struct tt_writer *table)
 {
 	uint8_t signature[TT_SIGNATURE];
-	struct tt_writer w = { .failed = table->failed };
 
-	state_table(ep, table->data, table->have, &w);
-	if (tt_identity_sign(&ep->auth.identity, &w, signature))
+	if (tt_identity_sign(&ep->auth.identity, table, signature))
 		tt_put_bytes(table, signature, sizeof(signature));
 	else
 		table->failed = true;
-	free(w.data);
 }
 
-int tt_table_check(const struct tt_control_endpoint *ep, const uint8_t *table, size_t bytes,
-		   const uint8_t signature[TT_SIGNATURE])
+bool tt_table_open(const struct tt_control_endpoint *ep, const uint8_t *table, size_t bytes,
+		   struct tt_reader *ret_records)
 {
-	struct tt_writer w = { 0 };
-	int holds;
+	uint8_t start[STATEMENT];
+	struct tt_writer w = TT_WRITER_INTO(start);
 
-	state_table(ep, table, bytes, &w);
-	holds = tt_identity_verify(ep->peers.root_key, &w, signature);
-	free(w.data);
-	return holds;
+	tt_table_begin(ep, &w);
+	if (bytes < w.have + TT_SIGNATURE || memcmp(table, start, w.have))
+		return false;
+	*ret_records = (struct tt_reader){ .at = table + w.have,
+					   .left = bytes - w.have - TT_SIGNATURE };
+	return true;
+}
+
+int tt_table_check(const struct tt_control_endpoint *ep, const uint8_t *table, size_t bytes)
+{
+	struct tt_writer statement = { .data = (uint8_t *)(uintptr_t)table,
+				       .have = bytes - TT_SIGNATURE };
+
+	return tt_identity_verify(ep->peers.root_key, &statement, table + statement.have);
 }

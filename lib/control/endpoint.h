@@ -350,13 +350,16 @@ enum tt_verdict tt_hello_check(const struct tt_control_endpoint *ep, struct tt_t
 			       const struct tt_hello_message *message);
 bool tt_verdict_sign(const struct tt_control_endpoint *ep, struct tt_tls *tls,
 		     const uint8_t hello[TT_HELLO_BYTES], struct tt_verdict_message *message);
-/* Rank 0, locked: append the certificate of a rank that has registered; append a signature to the
- * table of business cards. Without memory the writer fails. */
+/* Rank 0, locked: append the certificate of a rank that has registered. The table of business cards is a
+ * statement: begin it, and sign it behind the records. Without memory the writer fails. */
 void tt_certificate_put(const struct tt_control_endpoint *ep, int rank, struct tt_writer *w);
+void tt_table_begin(const struct tt_control_endpoint *ep, struct tt_writer *table);
 void tt_table_sign(const struct tt_control_endpoint *ep, struct tt_writer *table);
-/* Locked: has rank 0 signed this table? 1 | 0 | TT_SYSTEM: no memory */
-int tt_table_check(const struct tt_control_endpoint *ep, const uint8_t *table, size_t bytes,
-		   const uint8_t signature[TT_SIGNATURE]);
+/* Locked. open: the records of a table of this job; false: it is none. check: has rank 0 signed it? 1 | 0
+ * | TT_SYSTEM: no memory */
+bool tt_table_open(const struct tt_control_endpoint *ep, const uint8_t *table, size_t bytes,
+		   struct tt_reader *ret_records);
+int tt_table_check(const struct tt_control_endpoint *ep, const uint8_t *table, size_t bytes);
 
 /* ---- control_admission.c; the lock of the listeners is held ----------------------------------- */
 

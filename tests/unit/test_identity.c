@@ -177,6 +177,7 @@ static bool pass_on(struct tt_control *rank_9, const struct tt_control_endpoint 
 	struct tt_writer w = { 0 };
 	bool takes;
 
+	tt_table_begin(root, &w);
 	for (int r = 0; r < 12; r++) {
 		tt_directory_get(&root->peers.directory, r, &record);
 		record.port = 4000;
