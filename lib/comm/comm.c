@@ -33,20 +33,31 @@ struct rank_facts {
 	bool device;
 };
 
+static struct rank_facts facts_of(const struct tt_parts *all, int rank)
+{
+	struct rank_facts facts;
+
+	tt_part_get(all, rank, &facts);
+	return facts;
+}
+
 /* Counts the cores of one host. */
-static int cores_of_host(const struct tt_host_ranks *hosts, int host, const struct rank_facts *all)
+static int cores_of_host(const struct tt_host_ranks *hosts, int host, const struct tt_parts *all)
 {
 	struct tt_cores sum = { 0 };
 
-	for (int i = hosts->first[host]; i < hosts->first[host + 1]; i++)
-		tt_cores_add(&sum, &all[hosts->rank[i]].cores);
+	for (int i = hosts->first[host]; i < hosts->first[host + 1]; i++) {
+		struct rank_facts facts = facts_of(all, hosts->rank[i]);
+
+		tt_cores_add(&sum, &facts.cores);
+	}
 	return tt_cores_count(&sum);
 }
 
 /* The host with the fewest cores per rank delays all others, so the choice of plans uses that
  * host. */
 static void find_fewest_cores(tuttiComm_t c, const struct tt_host_ranks *hosts,
-			      const struct rank_facts *all)
+			      const struct tt_parts *all)
 {
 	int least_ranks = 0;
 
@@ -65,7 +76,7 @@ static void find_fewest_cores(tuttiComm_t c, const struct tt_host_ranks *hosts,
 /* The wait policy depends on the ranks that share this rank's cores. All ranks of a host get the
  * same answer. */
 static void choose_wait_policy(tuttiComm_t c, const struct tt_host_ranks *hosts,
-			       const struct rank_facts *all, const char *wait)
+			       const struct tt_parts *all, const char *wait)
 {
 	static const char *const names[] = {
 		[TT_WAIT_SPIN] = "spin", [TT_WAIT_YIELD] = "yield", [TT_WAIT_SLEEP] = "sleep"
@@ -85,8 +96,7 @@ static void choose_wait_policy(tuttiComm_t c, const struct tt_host_ranks *hosts,
 }
 
 /* Groups the ranks that are bound to different parts of a host. Two ranks form no groups. */
-static int form_groups(tuttiComm_t c, const struct tt_host_ranks *hosts,
-		       const struct rank_facts *all)
+static int form_groups(tuttiComm_t c, const struct tt_host_ranks *hosts, const struct tt_parts *all)
 {
 	struct tt_locality *localities = malloc((size_t)c->nranks * sizeof(*localities));
 
@@ -96,7 +106,7 @@ static int form_groups(tuttiComm_t c, const struct tt_host_ranks *hosts,
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
 	}
 	for (int r = 0; r < c->nranks; r++)
-		localities[r] = all[r].locality;
+		localities[r] = facts_of(all, r).locality;
 	c->hosts.groups = (struct tt_topology){ .nranks = c->nranks, .host_of = c->hosts.group_of };
 	c->hosts.groups.nhosts = tt_groups_form(localities, hosts, c->nranks, c->hosts.group_of);
 	if (c->hosts.groups.nhosts > c->hosts.topology.nhosts) {
@@ -109,7 +119,7 @@ static int form_groups(tuttiComm_t c, const struct tt_host_ranks *hosts,
 }
 
 /* What the facts of all ranks say about the hosts */
-static int judge_hosts(tuttiComm_t c, const struct rank_facts *all, const char *wait)
+static int judge_hosts(tuttiComm_t c, const struct tt_parts *all, const char *wait)
 {
 	struct tt_host_ranks hosts;
 	int rc = tt_host_ranks_make(c->hosts.topology.host_of, c->hosts.topology.nhosts, c->nranks,
@@ -125,13 +135,28 @@ static int judge_hosts(tuttiComm_t c, const struct rank_facts *all, const char *
 	return rc;
 }
 
+static int use_facts(tuttiComm_t c, const struct tt_env *env, const struct tt_parts *all)
+{
+	struct rank_facts root = facts_of(all, 0);
+	bool device = true;
+	int rc = judge_hosts(c, all, env->wait);
+
+	if (!rc)
+		rc = tt_tuning_share(c, root.tuning_bytes);
+	c->mark = rc ? 0 : root.mark;
+	for (int r = 0; !rc && r < c->nranks; r++)
+		device &= facts_of(all, r).device;
+	if (!rc && device)
+		rc = tt_accelerator.exchange(c);
+	return rc;
+}
+
 static int exchange_facts(tuttiComm_t c, const struct tt_env *env)
 {
-	struct rank_facts mine, *all = malloc((size_t)c->nranks * sizeof(*all));
+	struct rank_facts mine;
+	struct tt_parts all;
 	int rc;
 
-	if (!all)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
 	memset(&mine, 0, sizeof(mine));
 	mine.mark = c->rank ? 0 : tt_mix(tt_now_ns(), (uint64_t)getpid());
 	tt_cores_mine(&mine.cores);
@@ -141,17 +166,12 @@ static int exchange_facts(tuttiComm_t c, const struct tt_env *env)
 	if (!rc)
 		rc = tt_tuning_read(c, env->tuning, &mine.tuning_bytes);
 	if (!rc)
-		rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, c->setup_deadline_ns);
-	if (!rc)
-		rc = judge_hosts(c, all, env->wait);
-	if (!rc)
-		rc = tt_tuning_share(c, all[0].tuning_bytes);
-	c->mark = rc ? 0 : all[0].mark;
-	for (int r = 0; !rc && r < c->nranks; r++)
-		mine.device &= all[r].device;
-	if (!rc && mine.device)
-		rc = tt_accelerator.exchange(c);
-	free(all);
+		rc = tt_control_allgather_parts(c->ctl, &mine, sizeof(mine), &all,
+						c->setup_deadline_ns);
+	if (rc)
+		return rc;
+	rc = use_facts(c, env, &all);
+	tt_parts_free(&all);
 	return rc;
 }
 

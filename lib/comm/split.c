@@ -12,33 +12,43 @@
 
 #define AGREE_LATE_MS 300 /* after a time-out, for the ranks that still answer */
 
+struct split_settings {
+	char transport[16], algo[64];
+};
+
+static struct split_settings settings_of(const struct tt_parts *all, int rank)
+{
+	struct split_settings s;
+
+	tt_part_get(all, rank, &s);
+	s.transport[sizeof(s.transport) - 1] = s.algo[sizeof(s.algo) - 1] = '\0';
+	return s;
+}
+
 /* A join compares settings in control. A split compares here: each rank may have its own config. */
 int tt_comm_agree(tuttiComm_t c)
 {
-	struct {
-		char transport[16], algo[64];
-	} mine = { "", "" }, *all = malloc((size_t)c->nranks * sizeof(*all));
+	struct split_settings mine, root;
+	struct tt_parts all;
 	int rc;
 
-	if (!all) {
-		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
-		tt_control_raise(c->ctl, rc, c->rank, tt_error_text());
-		return rc;
-	}
 	memcpy(mine.transport, c->settings.transport, sizeof(mine.transport));
 	memcpy(mine.algo, c->settings.algo, sizeof(mine.algo));
-	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, c->setup_deadline_ns);
-	for (int r = 0; r < c->nranks; r++)
-		all[r].transport[sizeof(all[r].transport) - 1] =
-			all[r].algo[sizeof(all[r].algo) - 1] = '\0';
-	for (int r = 0; !rc && r < c->nranks; r++)
-		if (strcmp(all[r].transport, all[0].transport) || strcmp(all[r].algo, all[0].algo))
+	rc = tt_control_allgather_parts(c->ctl, &mine, sizeof(mine), &all, c->setup_deadline_ns);
+	if (rc)
+		return rc;
+	root = settings_of(&all, 0);
+	for (int r = 0; !rc && r < c->nranks; r++) {
+		struct split_settings other = settings_of(&all, r);
+
+		if (strcmp(other.transport, root.transport) || strcmp(other.algo, root.algo))
 			rc = tt_fail(
 				TT_USAGE,
 				"rank 0 splits with transport %s, algo %s, rank %d with transport %s, "
 				"algo %s: they must be equal",
-				all[0].transport, all[0].algo, r, all[r].transport, all[r].algo);
-	free(all);
+				root.transport, root.algo, r, other.transport, other.algo);
+	}
+	tt_parts_free(&all);
 	return rc;
 }
 

@@ -145,7 +145,7 @@ size_t tt_control_memory(struct tt_control *ctl)
 				 (c->dead ? 0 : tt_duplex_memory(&c->duplex));
 	}
 	for (int i = 0; i < TT_FANOUT; i++)
-		bytes += ctl->gather.early[i].bytes;
+		bytes += ctl->gather.child[i].bytes;
 	pthread_mutex_unlock(&ep->lock);
 	return bytes;
 }

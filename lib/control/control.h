@@ -25,6 +25,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <sys/uio.h>
 
 #include "base/base.h"
@@ -159,6 +160,21 @@ size_t tt_control_memory(struct tt_control *ctl);
  * in the same order. 0 | TT_REMOTE, TT_TIMEOUT. Blocks until deadline. */
 int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes, void *all,
 			 uint64_t deadline_ns);
+
+/* The parts of all ranks, without a copy for each: equal ones of neighbors are one. */
+struct tt_parts {
+	size_t bytes;         /* of each */
+	const uint8_t **part; /* [nranks] in message, not aligned */
+	uint8_t *message;
+};
+/* As tt_control_allgather; tt_parts_free after success */
+int tt_control_allgather_parts(struct tt_control *ctl, const void *mine, size_t bytes,
+			       struct tt_parts *ret_parts, uint64_t deadline_ns);
+static inline void tt_part_get(const struct tt_parts *parts, int rank, void *to)
+{
+	memcpy(to, parts->part[rank], parts->bytes);
+}
+void tt_parts_free(struct tt_parts *parts);
 
 /* Agree on one outcome. Collective. code: this rank's result, with the thread's last error. Returns
  * 0 where every rank gives 0; else every rank returns a failure: a rank with a reason of its own

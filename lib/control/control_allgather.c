@@ -3,7 +3,8 @@
  *
  * Called by comm and transports while they set up, never during a collective. A child may be one
  * exchange ahead of this rank: its part is kept until this rank begins. A child
- * cannot be two exchanges ahead, because the result of the first one needs this rank's part.
+ * cannot be two exchanges ahead, because the result of the first one needs this rank's part. Parts
+ * stay in the messages that brought them, so that an exchange takes a pointer for each rank.
  *   up    number, bytes of a part, the parts of the ranks from the sender on downwards
  *   down  number, bytes of a part, all parts
  * Parts are in the order of ranks, in groups of eight: a byte, of which a bit says that the rank's part
@@ -40,29 +41,16 @@ static void step(struct below *b)
 	b->high = b->high * TT_FANOUT + TT_FANOUT;
 }
 
-/* The bit in gather.have of the child of this rank that rank is, or is below; 0: it is no such rank */
-static unsigned child_bit(const struct tt_control *ctl, int rank)
-{
-	while (rank > 0 && tt_tree_parent(rank) > ctl->rank)
-		rank = tt_tree_parent(rank);
-	return tt_tree_child(rank, ctl->rank) ? 1u << (rank - 1) % TT_FANOUT : 0;
-}
-
 /* Is rank below this rank in the tree, and its part of this exchange missing? */
 static bool absent(const void *ctx, int rank)
 {
 	const struct tt_control *ctl = ctx;
+	int child = rank;
 
-	return child_bit(ctl, rank) & ~ctl->gather.have;
-}
-
-/* Have all parts from below come? */
-static bool is_full(const struct tt_control *ctl)
-{
-	for (int i = 1; i <= TT_FANOUT && ctl->rank * TT_FANOUT + i < ctl->nranks; i++)
-		if (absent(ctl, ctl->rank * TT_FANOUT + i))
-			return false;
-	return true;
+	while (child > 0 && tt_tree_parent(child) > ctl->rank)
+		child = tt_tree_parent(child);
+	return tt_tree_child(child, ctl->rank) && !ctl->gather.full &&
+	       !ctl->gather.child[(child - 1) % TT_FANOUT].data;
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */
@@ -77,7 +65,7 @@ static void put_parts(const struct tt_control *ctl, int top, struct tt_writer *w
 		unsigned bits = 0, n = 0;
 
 		for (int i = 0; i < 8 && b.rank < ctl->nranks; i++, step(&b)) {
-			const uint8_t *part = ctl->gather.all + (size_t)b.rank * each;
+			const uint8_t *part = ctl->gather.part[b.rank];
 
 			if (before && !memcmp(part, before, each))
 				continue;
@@ -90,7 +78,7 @@ static void put_parts(const struct tt_control *ctl, int top, struct tt_writer *w
 	}
 }
 
-/* false: the message is malformed */
+/* The parts stay in the message. false: it is malformed */
 static bool get_parts(struct tt_control *ctl, int top, struct tt_reader *r)
 {
 	size_t each = ctl->gather.bytes;
@@ -104,7 +92,7 @@ static bool get_parts(struct tt_control *ctl, int top, struct tt_reader *r)
 				part = tt_get_bytes(r, each);
 			if (!part)
 				return false;
-			memcpy(ctl->gather.all + (size_t)b.rank * each, part, each);
+			ctl->gather.part[b.rank] = part;
 		}
 	}
 	return tt_get_end(r);
@@ -121,18 +109,44 @@ static bool fail_sizes(struct tt_control *ctl, int peer, size_t theirs)
 	return true;
 }
 
-/* Copy a child's parts into the result. */
-static bool absorb(struct tt_control *ctl, int peer, const uint8_t *data, size_t bytes)
+static void drop(struct tt_child_parts *message)
 {
-	struct tt_reader r = { .at = data, .left = bytes };
+	free(message->data);
+	*message = (struct tt_child_parts){ 0 };
+}
+
+static void drop_all(struct tt_control *ctl)
+{
+	for (int i = 0; i < TT_FANOUT; i++)
+		drop(&ctl->gather.child[i]);
+}
+
+/* Take the parts of a child. false: they are malformed, and still missing */
+static bool absorb(struct tt_control *ctl, int child)
+{
+	struct tt_child_parts *message = &ctl->gather.child[(child - 1) % TT_FANOUT];
+	struct tt_reader r = { .at = message->data, .left = message->bytes };
+	uint64_t number = tt_get(&r, 8), each = tt_get(&r, 4);
+	bool now = !r.failed && number == ctl->gather.number, fits = each == ctl->gather.bytes;
+
+	if (now && fits && get_parts(ctl, child, &r))
+		return true;
+	drop(message);
+	return now && !fits && fail_sizes(ctl, child, each);
+}
+
+/* The result has come. Keeps message. */
+static bool finish(struct tt_control *ctl, uint8_t *message, size_t bytes)
+{
+	struct tt_reader r = { .at = message, .left = bytes };
 	uint64_t number = tt_get(&r, 8), each = tt_get(&r, 4);
 
-	if (r.failed || number != ctl->gather.number)
+	if (number != ctl->gather.number || each != ctl->gather.bytes || !get_parts(ctl, 0, &r))
 		return false;
-	if (each != ctl->gather.bytes)
-		return fail_sizes(ctl, peer, each);
-	ctl->gather.have |= child_bit(ctl, peer);
-	return get_parts(ctl, peer, &r);
+	ctl->gather.message = message;
+	ctl->gather.complete = true;
+	tt_control_changed(ctl);
+	return true;
 }
 
 /* A rank that left after this exchange has its part in it, and its copy of the result. */
@@ -148,102 +162,104 @@ void tt_gather_gone(struct tt_control *ctl, int rank)
 	tt_control_break(ctl, TT_REMOTE, rank, 0, text, -1);
 }
 
-static void post_parts(struct tt_control *ctl, unsigned to, enum tt_frame kind)
+/* The parts of this rank and of all below, once they have come, go up; rank 0's are the result. */
+static void forward(struct tt_control *ctl)
 {
 	struct tt_writer w = { 0 };
 
+	for (int i = 1; i <= TT_FANOUT && ctl->rank * TT_FANOUT + i < ctl->nranks; i++)
+		if (absent(ctl, ctl->rank * TT_FANOUT + i))
+			return;
 	tt_put(&w, ctl->gather.number, 8);
 	tt_put(&w, ctl->gather.bytes, 4);
 	put_parts(ctl, ctl->rank, &w);
-	tt_control_post(ctl, to, -1, kind, &w);
-}
-
-static void forward(struct tt_control *ctl)
-{
-	if (!is_full(ctl))
-		return;
+	drop_all(ctl);
+	ctl->gather.full = true;
 	if (ctl->rank) {
-		post_parts(ctl, TT_TO_PARENT, TT_F_GATHER_UP);
+		tt_control_post(ctl, TT_TO_PARENT, -1, TT_F_GATHER_UP, &w);
 		return;
 	}
-	post_parts(ctl, TT_TO_CHILDREN, TT_F_GATHER_DOWN);
-	ctl->gather.complete = true;
-	tt_control_changed(ctl);
+	if (w.failed || !finish(ctl, w.data, w.have)) {
+		free(w.data);
+		tt_control_no_memory(ctl);
+		return;
+	}
+	tt_control_send(ctl, TT_TO_CHILDREN, -1, TT_F_GATHER_DOWN, w.data, w.have);
 }
 
 bool tt_gather_up(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes)
 {
-	struct tt_early_part *early;
+	struct tt_child_parts *message;
 
 	if (!tt_tree_child(from, ctl->rank))
 		return false;
-	if (ctl->gather.running && !ctl->gather.complete && absent(ctl, from)) {
-		if (!absorb(ctl, from, data, bytes))
-			return false;
-		forward(ctl);
-		return true;
-	}
-	early = &ctl->gather.early[(from - 1) % TT_FANOUT];
-	if (early->data)
+	message = &ctl->gather.child[(from - 1) % TT_FANOUT];
+	if (message->data)
 		return false;
-	early->data = malloc(bytes + 1);
-	if (!early->data) {
+	message->data = malloc(bytes + 1);
+	if (!message->data) {
 		tt_control_no_memory(ctl);
 		return true;
 	}
-	memcpy(early->data, data, bytes);
-	early->bytes = bytes;
+	memcpy(message->data, data, bytes);
+	message->bytes = bytes;
+	if (!ctl->gather.running || ctl->gather.full || ctl->gather.complete)
+		return true; /* of the next exchange */
+	if (!absorb(ctl, from))
+		return false;
+	forward(ctl);
 	return true;
 }
 
 void tt_gather_free(struct tt_control *ctl)
 {
-	for (int i = 0; i < TT_FANOUT; i++)
-		free(ctl->gather.early[i].data);
+	drop_all(ctl);
+	free(ctl->gather.message);
 }
 
 bool tt_gather_down(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes)
 {
-	struct tt_reader r = { .at = data, .left = bytes };
-	uint64_t number = tt_get(&r, 8), each = tt_get(&r, 4);
+	uint8_t *copy;
 
-	if (!tt_tree_child(ctl->rank, from) || r.failed)
+	if (!tt_tree_child(ctl->rank, from))
 		return false;
 	if (!ctl->gather.running || ctl->gather.complete)
 		return ctl->broken; /* this rank has timed out */
-	if (number != ctl->gather.number || each != ctl->gather.bytes || !get_parts(ctl, 0, &r))
+	copy = malloc(bytes + 1);
+	if (!copy) {
+		tt_control_no_memory(ctl);
+		return true;
+	}
+	memcpy(copy, data, bytes);
+	if (!finish(ctl, copy, bytes)) {
+		free(copy);
 		return false;
+	}
 	tt_control_send(ctl, TT_TO_CHILDREN, -1, TT_F_GATHER_DOWN, data, bytes);
-	ctl->gather.complete = true;
-	tt_control_changed(ctl);
 	return true;
 }
 
 /* false: the part of a child is malformed */
 static bool absorb_early(struct tt_control *ctl)
 {
-	for (int i = 0; i < TT_FANOUT; i++) {
-		struct tt_early_part *early = &ctl->gather.early[i];
-
-		if (early->data &&
-		    !absorb(ctl, ctl->rank * TT_FANOUT + i + 1, early->data, early->bytes))
+	for (int i = 0; i < TT_FANOUT; i++)
+		if (ctl->gather.child[i].data && !absorb(ctl, ctl->rank * TT_FANOUT + i + 1)) {
+			drop_all(ctl);
 			return false;
-		free(early->data);
-		*early = (struct tt_early_part){ 0 };
-	}
+		}
 	return true;
 }
 
 /* false: the early part of a child is malformed */
-static bool begin(struct tt_control *ctl, const void *mine, size_t bytes, void *all)
+static bool begin(struct tt_control *ctl, const void *mine, const struct tt_parts *parts)
 {
 	ctl->gather.number++;
 	ctl->gather.running = true;
-	ctl->gather.bytes = bytes;
-	ctl->gather.all = all;
-	ctl->gather.have = 0;
-	if (bytes)
-		memmove(ctl->gather.all + (size_t)ctl->rank * bytes, mine, bytes);
+	ctl->gather.full = false;
+	ctl->gather.bytes = parts->bytes;
+	ctl->gather.part = parts->part;
+	if (parts->bytes)
+		ctl->gather.part[ctl->rank] = mine;
 	for (int r = 0; r < ctl->nranks; r++)
 		if (ctl->departed.left[r])
 			tt_gather_gone(ctl, r);
@@ -270,7 +286,7 @@ static void linger(struct tt_control *ctl, uint64_t deadline_ns, char *silent, s
 	silent[0] = '\0';
 	if (ctl->join.complete && !is_forming(ctl))
 		tt_status_silent(ctl, ANSWER_NS, silent, bytes);
-	else if (ctl->rank && is_full(ctl))
+	else if (ctl->rank && ctl->gather.full)
 		while (!ctl->broken && !ctl->gather.complete &&
 		       tt_endpoint_await(ctl->ep, deadline_ns + GRACE_NS))
 			;
@@ -304,18 +320,21 @@ static int too_late(struct tt_control *ctl, const char *silent)
 	return tt_control_fail(ctl);
 }
 
-int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes, void *all,
-			 uint64_t deadline_ns)
+int tt_control_allgather_parts(struct tt_control *ctl, const void *mine, size_t bytes,
+			       struct tt_parts *ret_parts, uint64_t deadline_ns)
 {
+	struct tt_parts parts = { .bytes = bytes };
 	char silent[500];
 	int rc = 0;
 
 	if (bytes > (TT_FRAME_MOST - 64) / (size_t)ctl->nranks - 8)
 		return tt_fail(TT_ARG, "an exchange of %zu bytes among %d ranks is too large",
 			       bytes, ctl->nranks);
+	if (bytes && !(parts.part = calloc((size_t)ctl->nranks, sizeof(uint8_t *))))
+		return tt_control_absent(ctl);
 	tt_control_lock(ctl);
 	ctl->gather.complete = false; /* of the exchange before */
-	if (!ctl->broken && !begin(ctl, mine, bytes, all))
+	if (!ctl->broken && !begin(ctl, mine, &parts))
 		tt_control_break(ctl, TT_INTERNAL, -1, 0, "the ranks' exchanges are out of step",
 				 -1);
 	while (!ctl->broken && !ctl->gather.complete && tt_endpoint_await(ctl->ep, deadline_ns))
@@ -325,8 +344,34 @@ int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes,
 	if (!ctl->gather.complete)
 		rc = ctl->broken ? tt_control_fail(ctl) : too_late(ctl, silent);
 	ctl->gather.running = false;
+	parts.message = ctl->gather.message;
+	ctl->gather.message = NULL;
 	tt_control_unlock(ctl);
+	if (rc)
+		tt_parts_free(&parts);
+	else
+		*ret_parts = parts;
 	return rc;
+}
+
+void tt_parts_free(struct tt_parts *parts)
+{
+	free(parts->part);
+	free(parts->message);
+}
+
+int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes, void *all,
+			 uint64_t deadline_ns)
+{
+	struct tt_parts parts;
+	int rc = tt_control_allgather_parts(ctl, mine, bytes, &parts, deadline_ns);
+
+	if (rc)
+		return rc;
+	for (int r = 0; bytes && r < ctl->nranks; r++)
+		tt_part_get(&parts, r, (uint8_t *)all + (size_t)r * bytes);
+	tt_parts_free(&parts);
+	return 0;
 }
 
 /* ---- agreement ------------------------------------------------------------------------------- */

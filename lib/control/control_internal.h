@@ -213,14 +213,16 @@ void tt_report_of(struct tt_control *ctl, int rank, uint64_t since_ns,
 
 struct tt_gather {
 	uint64_t number; /* of the latest exchange */
-	bool running, complete;
-	size_t bytes;  /* of each rank */
-	uint8_t *all;  /* [nranks][bytes], the caller's */
-	unsigned have; /* a bit for each child of this rank whose parts have come */
-	struct tt_early_part {
-		uint8_t *data; /* of a child that is one exchange ahead; NULL: none */
+	/* full: the parts of all ranks below have come, and were sent on */
+	bool running, full, complete;
+	size_t bytes;         /* of each rank */
+	const uint8_t **part; /* [nranks] the caller's; in its own part and in the messages */
+	uint8_t *message;     /* the result, until the caller takes it */
+	struct tt_child_parts {
+		uint8_t *
+			data; /* of this exchange or, after it is full, of the next; NULL: not come */
 		size_t bytes;
-	} early[TT_FANOUT];
+	} child[TT_FANOUT];
 };
 
 /* Frames of neighbor from; false: malformed */

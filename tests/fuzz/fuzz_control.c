@@ -84,10 +84,15 @@ void fuzz_know_ranks(struct tt_control_endpoint *ep)
 	}
 }
 
-void fuzz_begin_gather(struct tt_control *ctl, uint8_t *all)
+void fuzz_begin_gather(struct tt_control *ctl, const uint8_t *part[FUZZ_RANKS])
 {
+	static const uint8_t mine[4];
+
+	free(ctl->gather.message);
+	ctl->gather.message = NULL;
 	ctl->gather.number = 1;
 	ctl->gather.running = true;
 	ctl->gather.bytes = 4;
-	ctl->gather.all = all;
+	ctl->gather.part = part;
+	part[ctl->rank] = mine;
 }

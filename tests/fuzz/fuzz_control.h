@@ -23,6 +23,6 @@ struct tt_identity *fuzz_identity(void);
  * so an input can be signed. */
 void fuzz_know_ranks(struct tt_control_endpoint *ep);
 /* This rank is in an allgather; all: 4 bytes a rank */
-void fuzz_begin_gather(struct tt_control *ctl, uint8_t *all);
+void fuzz_begin_gather(struct tt_control *ctl, const uint8_t *part[FUZZ_RANKS]);
 
 #endif

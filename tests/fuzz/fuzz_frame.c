@@ -119,7 +119,7 @@ static void check(const struct tt_control *ctl, size_t bytes)
 		fuzz_must(c->in_room <= 2 * bytes + 65536,
 			  "the control holds no more bytes than it received");
 	for (int i = 0; i < TT_FANOUT; i++)
-		fuzz_must(ctl->gather.early[i].bytes <= bytes, "so do its exchanges");
+		fuzz_must(ctl->gather.child[i].bytes <= bytes, "so do its exchanges");
 	fuzz_must(ctl->ep->early_bytes <= 8 * bytes, "so do its frames of later controls");
 	fuzz_must(ctl->ep->listening.listener->nunauth >= 0 &&
 			  ctl->ep->listening.listener->nunauth <= 1,
@@ -159,7 +159,7 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 			 peers[8] = { 0, 9, 2, 0, 1, 3, 0, 0 };
 	struct tt_join join = { .settings = "a=1", .nranks = FUZZ_RANKS };
 	struct tt_control_endpoint *ep;
-	uint8_t all[FUZZ_RANKS * 4];
+	const uint8_t *part[FUZZ_RANKS];
 	struct tt_tls *ours, *theirs;
 	struct tt_control *ctl;
 	int role = kind & 7, rank = ranks[role], peer = peers[role];
@@ -190,7 +190,7 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 		add_unauth(ep, ours);
 	}
 	if (kind & 8)
-		fuzz_begin_gather(ctl, all);
+		fuzz_begin_gather(ctl, part);
 	tt_control_note(ctl, 5, &(struct tt_call){ .root = -1, .count = 3 });
 	tt_control_note_message(ctl, false, 2, 2,
 				&(struct tt_call){ .collective = TT_SENDRECV, .count = 3 });

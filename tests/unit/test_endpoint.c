@@ -264,6 +264,49 @@ Test(endpoint, a_shrink_of_dead_ranks_excludes_nobody, .timeout = 60)
 	}
 }
 
+/* ---- exchanges ------------------------------------------------------------------------------- */
+
+/* A message of child for exchange 1 of parts of 4 bytes; without a first part it is malformed. */
+static bool send_parts(struct fixture *f, int child, size_t each, bool malformed)
+{
+	struct tt_writer w = { 0 };
+	bool fits;
+
+	tt_put(&w, 1, 8);
+	tt_put(&w, each, 4);
+	tt_put(&w, malformed ? 0 : 1, 1);
+	tt_put(&w, 7, 4);
+	fits = tt_gather_up(f->ctl, child, w.data, w.have);
+	free(w.data);
+	return fits;
+}
+
+/* The parts of a child are missing after a message of another size, or a malformed one; those of all other
+ * children come before or after it. */
+Test(endpoint, parts_that_are_malformed_stay_missing)
+{
+	for (int wrong = 9; wrong < N; wrong++)
+		for (int malformed = 0; malformed < 2; malformed++) {
+			struct fixture f = make(1);
+			const uint8_t *part[N] = { NULL };
+
+			f.ctl->gather.number = 1;
+			f.ctl->gather.running = true;
+			f.ctl->gather.bytes = 4;
+			f.ctl->gather.part = part;
+			part[1] = (const uint8_t *)"mine";
+			for (int child = 9; child < N; child++)
+				cr_assert_eq(send_parts(&f, child,
+							child == wrong && !malformed ? 5 : 4,
+							child == wrong && malformed),
+					     child != wrong || !malformed);
+			cr_assert(!f.ctl->gather.full && !part[wrong]);
+			cr_assert_eq(!tt_control_broken(f.ctl), malformed);
+			cr_assert(send_parts(&f, wrong, 4, false) && f.ctl->gather.full);
+			tt_control_free(f.ctl);
+		}
+}
+
 /* ---- active messages ------------------------------------------------------------------------- */
 
 struct am_fixture {
