@@ -637,3 +637,32 @@ Test(messages_to_a_peer, leave_room_for_other_frames, .timeout = 60)
 	free(data);
 	free_am(&f);
 }
+
+/* The kernel takes a part of a frame, and there is no memory for the rest: the peer would take the next
+ * frame for this rest. */
+Test(messages_to_a_peer, a_frame_that_is_sent_in_part_ends_the_connection, .timeout = 60)
+{
+	struct fixture f = make(1);
+	struct tt_tls *tls = connect_peer(&f, 9);
+	size_t bytes = 8u << 20;
+	uint8_t *data = calloc(1, bytes), start[8] = { 0 };
+	struct iovec part[2] = { { start, sizeof(start) }, { data, bytes } };
+	struct rlimit limit;
+
+	if (__asan_init)
+		cr_skip_test("AddressSanitizer ends a process that is out of memory");
+	getrlimit(RLIMIT_AS, &limit);
+	limit.rlim_cur = 1;
+	setrlimit(RLIMIT_AS, &limit);
+	tt_control_lock(f.ctl);
+	tt_conn_send_parts(f.ep, f.ep->conns, 0, TT_F_SHRINK, part);
+	tt_control_unlock(f.ctl);
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_AS, &limit);
+	serve(&f);
+	cr_assert_eq(tt_control_broken(f.ctl), TT_SYSTEM);
+	cr_assert(strstr(broken(&f), "rank 1: no memory"), "%s", broken(&f));
+	tt_tls_close(tls);
+	free(data);
+	tt_control_free(f.ctl);
+}
