@@ -3,8 +3,8 @@
  * names of PyTorch's flight recorder
  *
  * Called by cmd_trace.c and cmd_top.c. Trace events: a process is a process, a thread is a rank of a
- * communicator, a slice is a call; an arrow leads from the rank that started a call last to each
- * rank that waited for it.
+ * communicator, a slice is a call; an arrow leads from each rank that waited in a call to the rank that started
+ * the call last. (Perfetto orders the two ends of an arrow by the starts of their slices.)
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -76,7 +76,7 @@ static void slice(struct bench_json *j, const struct trace *t, const struct trac
 static void arrow(struct bench_json *j, const struct trace *t, const struct trace_rank *r,
 		  const char *phase, int64_t at, long long id)
 {
-	event(j, phase, "waited for the last rank", r->process, thread_of(t, r));
+	event(j, phase, "waits for the last rank", r->process, thread_of(t, r));
 	bench_json_text(j, "cat", "wait");
 	bench_json_int(j, "id", id);
 	bench_json_us(j, "ts", at - t->first);
@@ -105,8 +105,8 @@ static void arrows(struct bench_json *j, const struct trace *t, const struct tra
 		if (!call || &c->ranks[i] == latest || last - call->start < FLOW_LEAST_NS ||
 		    (call->end && call->end < last))
 			continue;
-		arrow(j, t, latest, "s", last, ++*id);
-		arrow(j, t, &c->ranks[i], "f", last, *id);
+		arrow(j, t, &c->ranks[i], "s", call->start, ++*id);
+		arrow(j, t, latest, "f", last, *id);
 	}
 }
 
