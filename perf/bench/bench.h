@@ -8,6 +8,7 @@
  *   rank_records.c       exchanges one record per rank: host, free memory, GPU
  *   sweep.c              loops over types, operations, roots, sizes, algorithms: one row each
  *   measure.c            measures one cell of a row: check, warm up, time, check
+ *   limits.c             limits of the machine, for the report: copy, flag, wire
  *   figure.c             combines the figures of all ranks
  *   bench_graph.c        captures the calls as a CUDA graph and replays the graph
  *   bench_rank.c         inputs and results of one rank: allocate, fill, check (values.c)
@@ -211,6 +212,7 @@ struct bench_rank_record {
 	char host[64], cpu[96]; /* host name, processor name */
 	int64_t pid;
 	uint64_t free_bytes; /* free memory of the host */
+	bool reports;        /* --report is given: if by rank 0, all ranks measure limits */
 	int64_t settings[BENCH_SETTINGS];
 };
 
@@ -220,6 +222,15 @@ struct bench_gpu_record {
 	int ordinal;
 	struct tt_cuuuid uuid;
 	char name[64], pci[20];
+};
+
+/* Limits of the machine (limits.c); 0: not measured. */
+struct bench_limits {
+	double copy_gbps; /* a core that copies copy_bytes while the other ranks do so; the slowest */
+	size_t copy_bytes;
+	double flag_us;   /* until another core of rank 0's host sees a store */
+	double wire_gbps; /* plain bytes over a TCP connection, in one direction */
+	char wire[160];   /* its ends */
 };
 
 /* The ranks of one thread. */
@@ -239,6 +250,7 @@ struct bench_thread {
 	bool one_gpu;                      /* all ranks share one GPU */
 	double copy_gbps;  /* copy bandwidth of rank 0's GPU, read + written; 0: none */
 	size_t copy_bytes; /* size of one copy of that measurement */
+	struct bench_limits limits;
 	int algos;
 	char (*algo_names)[64]; /* [algos]; may contain "auto" */
 	uint64_t calls;         /* calls so far, equal on all ranks; numbers the input data */
@@ -264,6 +276,10 @@ int bench_thread_barrier(struct bench_thread *t);
 int bench_thread_exchange_records(struct bench_thread *t);
 /* Returns the number of this thread among the threads of its host. */
 int bench_thread_local_index(const struct bench_thread *t);
+
+/* limits.c; called by all threads at the same time: sets t->limits. Blocks: 3 s at most, 0.3 s as a rule.
+ * Returns 0 | 1: error printed. */
+int bench_limits_measure(struct bench_thread *t);
 
 /* The exit status of a call that makes a communicator: 0 | 2 for a setting that the library refuses |
  * 1 for any other failure */

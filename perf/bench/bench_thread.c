@@ -299,7 +299,7 @@ static int create_measured(struct bench_thread *t)
 		t->ranks[i].handles = calloc(2 * most, sizeof(void *));
 		if (!t->algo_names || !t->ranks[i].comms || !t->ranks[i].mulsum ||
 		    !t->ranks[i].handles) {
-			fprintf(stderr, "rank %d: no memory\n", t->first + i);
+			fprintf(stderr, "rank %d: no memory for communicators\n", t->first + i);
 			return 1;
 		}
 	}
@@ -327,7 +327,7 @@ int bench_thread_open(struct bench_thread *t)
 
 	t->ranks = calloc((size_t)t->nown, sizeof(*t->ranks));
 	if (!t->ranks) {
-		fprintf(stderr, "rank %d: no memory\n", t->first);
+		fprintf(stderr, "rank %d: no memory for %d ranks\n", t->first, t->nown);
 		return 1;
 	}
 	for (int i = 0; i < t->nown; i++) {
@@ -351,6 +351,8 @@ int bench_thread_open(struct bench_thread *t)
 	if (t->options->pin && tool_pin(bench_thread_local_index(t)) < 0)
 		fprintf(stderr, "rank %d: --pin: %s; continues unbound\n", t->first,
 			strerror(errno));
+	if (t->records[0].reports && !t->options->cuda && bench_limits_measure(t))
+		return 1;
 	if (t->reports && !(t->report = bench_report_open(t)))
 		return 1;
 	t->us_per_tick = bench_us_per_tick();

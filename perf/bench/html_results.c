@@ -4,6 +4,7 @@
  *
  * Called by report.c at rank 0. The file has no script and refers to no other file.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,11 +113,44 @@ static struct tool_series series_of(const struct bench_html *h, int first, bool 
 	return s;
 }
 
-static bool write_plot(const struct bench_html *h, bool bandwidth, FILE *to)
+/* The limits as dashed lines over the sizes of the figures, at x and y of [LIMITS * n]; returns how many. A time is
+ * that of the bytes which each rank has to receive (busbw), where they take longer than a flag. */
+enum { LIMITS = 3 };
+static int limit_series(const struct bench_html *h, const struct bench_thread *t, bool bandwidth,
+			struct tool_series *series, double *x, double *y, char names[LIMITS][64])
 {
-	size_t n = (size_t)h->n;
+	const struct bench_limits *l = &t->limits;
+	const double gbps[LIMITS] = { l->copy_gbps, l->wire_gbps, 0 };
+	int used = 0;
+
+	snprintf(names[0], sizeof(names[0]), "copy, %.3g GB/s", l->copy_gbps);
+	snprintf(names[1], sizeof(names[1]), "wire, %.3g GB/s", l->wire_gbps);
+	snprintf(names[2], sizeof(names[2]), "flag, %.3g us", l->flag_us);
+	for (int k = 0; k < LIMITS; k++, x += h->n, y += h->n) {
+		bool flag = k == LIMITS - 1;
+
+		if (flag ? bandwidth || !l->flag_us : !gbps[k])
+			continue;
+		series[used++] = (struct tool_series){ names[k], TOOL_MARK_DASHED, h->n, x, y };
+		for (int i = 0; i < h->n; i++) {
+			double bytes = (double)h->figures[i].bytes *
+				       t->bench->bus_factor(t->nranks);
+			double us = flag ? l->flag_us : bytes / gbps[k] / 1e3;
+
+			x[i] = (double)h->figures[i].bytes;
+			y[i] = bandwidth ? gbps[k] : us < l->flag_us ? NAN : us;
+		}
+	}
+	return used;
+}
+
+static bool write_plot(const struct bench_html *h, const struct bench_thread *t, bool bandwidth,
+		       FILE *to)
+{
+	size_t n = (size_t)h->n * (1 + LIMITS);
 	double *x = malloc(n * sizeof(*x)), *y = malloc(n * sizeof(*y));
-	struct tool_series *series = malloc(n * sizeof(*series));
+	struct tool_series *series = malloc((n + LIMITS) * sizeof(*series));
+	char limits[LIMITS][64];
 	bool good = x && y && series;
 	struct tool_plot plot = {
 		.title = bandwidth ? "Bus bandwidth" : "Time of a call",
@@ -133,8 +167,11 @@ static bool write_plot(const struct bench_html *h, bool bandwidth, FILE *to)
 		series[plot.nseries] = series_of(h, i, bandwidth, x + used, y + used);
 		used += series[plot.nseries++].npoints;
 	}
-	if (good)
+	if (good) {
+		plot.nseries += limit_series(h, t, bandwidth, series + plot.nseries, x + used,
+					     y + used, limits);
 		tool_plot_write(to, &plot);
+	}
 	free(x);
 	free(y);
 	free(series);
@@ -215,6 +252,27 @@ static void write_facts(const struct bench_thread *t, const char *error, double 
 	fputs("</table>\n", to);
 }
 
+static void write_limits(const struct bench_limits *l, FILE *to)
+{
+	char text[256];
+
+	fputs("<h2>Limits of the machine, measured before the run</h2>\n<table>\n", to);
+	snprintf(text, sizeof(text),
+		 "%.3g GB/s: each rank copies %zu bytes of memory while all do so; the slowest",
+		 l->copy_gbps, l->copy_bytes);
+	fact("copy", l->copy_gbps ? text : "not measured", to);
+	snprintf(text, sizeof(text), "%.3g us until another core sees a store", l->flag_us);
+	fact("flag",
+	     l->flag_us ? text : "not measured: it takes two threads or processes on rank 0's host",
+	     to);
+	snprintf(text, sizeof(text), "%.3g GB/s: plain bytes over one TCP connection, %s",
+		 l->wire_gbps, l->wire);
+	fact("wire",
+	     l->wire_gbps ? text : "not measured: no connection from rank 0 to another process",
+	     to);
+	fputs("</table>\n", to);
+}
+
 static void write_row(const struct html_figure *f, FILE *to)
 {
 	fprintf(to, "<tr><td>%zu</td><td class=\"t\">", f->bytes);
@@ -256,10 +314,12 @@ static bool write_page(const struct bench_html *h, const struct bench_thread *t,
 	tool_svg_escape(to, t->tool);
 	fprintf(to, ", %d ranks</h1>\n", t->nranks);
 	write_facts(t, error, bus, to);
+	if (!t->gpus)
+		write_limits(&t->limits, to);
 	if (h->n) {
 		fputs("<h2>Plots</h2>\n", to);
-		good = write_plot(h, false, to) && good;
-		good = write_plot(h, true, to) && good;
+		good = write_plot(h, t, false, to) && good;
+		good = write_plot(h, t, true, to) && good;
 		write_table(h, to);
 	} else {
 		fputs("<p>The run has no results.</p>\n", to);

@@ -72,6 +72,7 @@ static int exchange_rank_records(struct bench_thread *t)
 		tool_host_cpu(mine[i].cpu, sizeof(mine[i].cpu));
 		mine[i].pid = getpid();
 		mine[i].free_bytes = tool_host_free_bytes();
+		mine[i].reports = t->options->html;
 		for (int k = 0; k < BENCH_SETTINGS; k++)
 			memcpy(&mine[i].settings[k], (const char *)t->options + settings[k].at,
 			       sizeof(int64_t));

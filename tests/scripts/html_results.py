@@ -4,6 +4,7 @@
 usage: html_results.py PAGE [JSON]
 """
 import json
+import re
 import sys
 from html.parser import HTMLParser
 
@@ -13,7 +14,7 @@ EMPTY = {"meta", "line", "circle", "rect", "path", "polyline"}
 class Page(HTMLParser):
     def __init__(self):
         super().__init__()
-        self.open, self.rows, self.titles, self.count = [], [], [], {}
+        self.open, self.rows, self.titles, self.texts, self.count = [], [], [], [], {}
 
     def handle_starttag(self, tag, attributes):
         names = [name for name, _ in attributes]
@@ -41,6 +42,8 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if self.open and self.open[-1] in ("td", "th", "code"):
             self.rows[-1][-1] += data
+        elif self.open and self.open[-1] == "text":
+            self.texts.append(data)
         elif self.open and self.open[-1] == "title":
             self.titles[-1] += data
 
@@ -69,6 +72,11 @@ def main():
     for row, figures in zip(table, wanted):
         assert all(map(is_shown, row, figures)), f"{row} is not {figures}"
     assert page.count["svg"] == 2
+    limits = {row[0]: row[1] for row in page.rows if row[0] in ("copy", "flag", "wire")}
+    for name, unit in (("copy", "GB/s"), ("flag", "us"), ("wire", "GB/s")):
+        number = re.match(rf"([0-9.e+-]+) {unit}", limits[name])
+        assert number and float(number[1]) > 0, limits
+        assert page.texts.count(f"{name}, {number[0]}") == (1 if name == "flag" else 2), (name, page.texts)
     points = [title for title in page.titles[1:] if ", " in title]
     for name in {row[1] for row in table}:
         mine = [p for p in points if p.startswith(name + ": ")]
