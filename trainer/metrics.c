@@ -5,10 +5,12 @@
 #include "trainer/replicas.h"
 #include "trainer/strategy/strategy.h"
 #include "trainer/tensorboard.h"
+#include "trainer/whole_file.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SHOW_EVERY_MS = 200 };
@@ -83,15 +85,22 @@ static int check_directory(const char *directory)
 			  directory);
 }
 
+/* A timeline replaces the file of an earlier run at the end; a pipe or a device is written in place. */
+static int check_timeline(const char *path)
+{
+	struct stat st;
+
+	if (!path || (!stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
+		return TRAIN_OK;
+	return train_whole_file_check("timeline", path);
+}
+
 int train_metrics_check(const struct train_config *config)
 {
-	FILE *file = config->timeline ? fopen(config->timeline, "ae") : NULL;
+	FILE *file;
 
-	if (config->timeline && !file)
-		return train_fail(TRAIN_USAGE, "--timeline %s: %m; give a file that can be written",
-				  config->timeline);
-	if (file)
-		fclose(file);
+	if (check_timeline(config->timeline))
+		return TRAIN_USAGE;
 	for (int i = 0; i < TRAIN_FILES; i++) {
 		if (i == TRAIN_FILE_EVENTS) /* a new file of another name each time */
 			return check_directory(config->tensorboard);

@@ -123,6 +123,9 @@ for how in off tree; do
 done
 train --steps 3 --np 2 --timeline "$out/t.json" --jsonl "$out/j"
 claim "a timeline has spans of both ranks" eval 'grep -q "exposed.*\"pid\":0" "$out/t.json" && grep -q "compute.*\"pid\":1" "$out/t.json"'
+ln "$out/t.json" "$out/before.json" && cp "$out/t.json" "$out/copy.json"
+train --steps 2 --np 2 --timeline "$out/t.json"
+claim "the next timeline replaces the file as a whole" eval 'cmp "$out/before.json" "$out/copy.json" && ! cmp -s "$out/t.json" "$out/copy.json" && ! ls "$out"/t.json.*'
 claim "JSON lines have a line for every step" [ "$(wc -l <"$out/j")" = 3 ]
 
 # ---- in rank order, without leaves (R2, R3, R4, R7, R13) -------------------------------------------------------------

@@ -1,6 +1,7 @@
 /* timeline.c - time spans of every rank as a trace file (timeline.h) */
 #include "trainer/rank/timeline.h"
 
+#include "tools/fresh_file.h"
 #include "trainer/rank/rank.h"
 
 #include <inttypes.h>
@@ -83,23 +84,24 @@ static int write_all(struct train_rank *t, FILE *to, const uint64_t *counts)
 	return rc;
 }
 
-/* Rank 0's part. If the file cannot be opened, it first receives all spans, then reports the
- * error. */
+/* Rank 0's part. Without memory for the text it first receives all spans, then reports the error. */
 static int write_file(struct train_rank *t, const char *path, const uint64_t *counts)
 {
-	FILE *to = fopen(path, "we");
-	bool lost = !to;
+	char *text = NULL;
+	size_t bytes;
+	FILE *memory = open_memstream(&text, &bytes),
+	     *to = memory ? memory : fopen("/dev/null", "we");
+	bool lost = !memory;
 	int rc;
 
-	if (!to)
-		to = fopen("/dev/null", "we");
 	if (!to)
 		return train_fail(TRAIN_FAILED, "--timeline %s: %m", path);
 	rc = write_all(t, to, counts);
 	lost |= ferror(to) | fclose(to);
-	if (rc || !lost)
-		return rc;
-	return train_fail(TRAIN_FAILED, "--timeline %s: cannot be written: %m", path);
+	if (!rc && (lost || tool_file_write(path, text, bytes)))
+		rc = train_fail(TRAIN_FAILED, "--timeline %s: cannot be written: %m", path);
+	free(text);
+	return rc;
 }
 
 int train_timeline_write(struct train_rank *t, const char *path)
