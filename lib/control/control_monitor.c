@@ -1,6 +1,10 @@
 /*
  * control_monitor.c - the monitors of an endpoint: each gets one report, while the job goes on
  *
+ * Rank 0 of the job reports its own communicators, and names the servers of others: the ranks that are rank 0 of
+ * a communicator without rank 0 of the job (their statuses say so), and itself in further communicators of one
+ * TUTTI_ROOT, each of which has an endpoint.
+ *
  * Called by control_accept.c (add) and by the service thread (events, timers). A monitor has the job's
  * key, and may still be slow, hasty or broken. So MONITORS ask at a time, each for LEAST_NS at least,
  * statuses that are younger than FRESH_NS answer without a question to the ranks, a report has a bound,
@@ -15,6 +19,7 @@
 #include "control/monitor.h"
 
 #define MONITORS 4
+#define SIBLINGS 16
 #define FRESH_NS (TT_SECOND / 5)
 #define LEAST_NS (TT_SECOND / 20)     /* from the welcome to the report */
 #define ANSWER_NS (TT_SECOND * 5 / 4) /* ... at most; a rank without an answer is silent */
@@ -27,6 +32,8 @@ struct tt_monitor {
 	struct tt_tls *tls;
 	uint64_t since_ns, due_ns; /* its welcome; the next look at it, or its end */
 	struct tt_writer report;   /* with its length; empty: not made yet */
+	int nsiblings;             /* further endpoints of rank 0 at this listener, by their keys */
+	uint8_t siblings[SIBLINGS][TT_PUBLIC_KEY];
 	size_t sent;
 	bool dead; /* closed; freed at the end of the service thread's round */
 };
@@ -72,10 +79,26 @@ bool tt_monitor_may_ask(const struct tt_control_endpoint *ep)
 
 /* ---- the report ------------------------------------------------------------------------------ */
 
-/* A control that all ranks have, and that this rank has not left */
+static bool leads(const struct tt_control *ctl)
+{
+	for (int r = 0; r < ctl->nranks && !ctl->rank; r++)
+		if (!tt_control_peer(ctl, r))
+			return false;
+	return !ctl->rank;
+}
+
+/* A control that all ranks have, that this rank has not left, and that no lower rank reports */
 static bool is_reported(const struct tt_control *ctl)
 {
-	return ctl->join.complete && !ctl->departed.leaving;
+	return ctl->join.complete && !ctl->departed.leaving && (!ctl->ep->peer || leads(ctl));
+}
+
+bool tt_monitor_leads(const struct tt_control_endpoint *ep)
+{
+	for (const struct tt_control *ctl = ep->controls; ctl && ep->peer; ctl = ctl->next)
+		if (is_reported(ctl))
+			return true;
+	return false;
 }
 
 static void put_comm(struct tt_control *ctl, uint64_t since_ns, struct tt_writer *w)
@@ -95,10 +118,49 @@ static void put_comm(struct tt_control *ctl, uint64_t since_ns, struct tt_writer
 	}
 }
 
-/* The communicators up to the bound, the oldest first. Without memory w fails. */
-static void put_job(const struct tt_control_endpoint *ep, uint64_t since_ns, struct tt_writer *w)
+static bool has_leader(const struct tt_control_endpoint *ep, int peer)
+{
+	for (const struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next) {
+		int rank = tt_control_rank(ctl, peer);
+
+		if (rank >= 0 && rank != ctl->rank && tt_status_of(ctl, rank)->leads)
+			return true;
+	}
+	return false;
+}
+
+static void put_servers(const struct tt_control_endpoint *ep, const struct tt_monitor *m,
+			struct tt_writer *w)
+{
+	struct tt_writer number = { .fixed = true, .room = 4 };
+	struct tt_business_card server = ep->peers.mine;
+	size_t at = w->have;
+	uint32_t n = (uint32_t)m->nsiblings;
+
+	tt_put(w, 0, 4); /* room for their number */
+	for (int i = 0; i < m->nsiblings; i++) {
+		memcpy(server.public_key, m->siblings[i], TT_PUBLIC_KEY);
+		tt_put_business_card(w, &server);
+	}
+	for (int peer = 0; peer < ep->npeers; peer++) {
+		if (!has_leader(ep, peer) || w->have > TT_REPORT_MOST - sizeof(server))
+			continue;
+		tt_directory_get(&ep->peers.directory, peer, &server);
+		tt_put_business_card(w, &server);
+		n++;
+	}
+	if (!w->failed) {
+		number.data = w->data + at;
+		tt_put(&number, n, 4);
+	}
+}
+
+/* The communicators up to the bound, the oldest first, then the servers. Without memory w fails. */
+static void put_job(const struct tt_control_endpoint *ep, const struct tt_monitor *m,
+		    struct tt_writer *w)
 {
 	struct tt_writer head = { .fixed = true, .room = 12 };
+	uint64_t since_ns = m->since_ns - FRESH_NS;
 	uint32_t ncomms = 0, left_out = 0;
 
 	tt_put(w, 0, 8); /* room for the head */
@@ -110,13 +172,14 @@ static void put_job(const struct tt_control_endpoint *ep, uint64_t since_ns, str
 			continue;
 		if (!left_out)
 			put_comm(ctl, since_ns, w);
-		if (left_out || w->have > TT_REPORT_MOST) {
+		if (left_out || w->have > TT_REPORT_COMMS) {
 			w->have = before;
 			left_out++;
 		} else {
 			ncomms++;
 		}
 	}
+	put_servers(ep, m, w);
 	if (w->failed)
 		return;
 	head.data = w->data;
@@ -135,6 +198,18 @@ static bool all_answered(const struct tt_control_endpoint *ep, uint64_t since_ns
 
 /* ---- the connection -------------------------------------------------------------------------- */
 
+/* The lock of the listeners is held. */
+static void find_siblings(const struct tt_control_endpoint *ep, struct tt_monitor *m)
+{
+	const struct tt_control_endpoint *e = ep->listening.listener->endpoints;
+
+	for (; e && m->nsiblings < SIBLINGS; e = e->listening.next)
+		if (e != ep && !ep->peer && !e->peer &&
+		    !memcmp(e->auth.job, ep->auth.job, TT_NONCE))
+			memcpy(m->siblings[m->nsiblings++], e->auth.identity.public_key,
+			       TT_PUBLIC_KEY);
+}
+
 void tt_monitor_add(struct tt_control_endpoint *ep, struct tt_tls *tls)
 {
 	struct tt_monitor *m = calloc(1, sizeof(*m));
@@ -148,6 +223,7 @@ void tt_monitor_add(struct tt_control_endpoint *ep, struct tt_tls *tls)
 	*m = (struct tt_monitor){
 		.watched = { TT_SRC_MONITOR, ep }, .next = ep->monitors, .tls = tls, .since_ns = now
 	};
+	find_siblings(ep, m);
 	ep->monitors = m;
 	for (struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next)
 		if (is_reported(ctl))
@@ -172,7 +248,7 @@ static void push(struct tt_monitor *m)
 
 static void send_report(struct tt_control_endpoint *ep, struct tt_monitor *m, uint64_t now)
 {
-	put_job(ep, m->since_ns - FRESH_NS, &m->report);
+	put_job(ep, m, &m->report);
 	m->due_ns = now + SEND_NS;
 	if (m->report.failed ||
 	    !tt_service_watch(EPOLL_CTL_MOD, tt_tls_fd(m->tls), EPOLLIN | EPOLLOUT, m))

@@ -93,6 +93,7 @@ void tt_status_fill(struct tt_control *ctl, struct tt_status *ret_status)
 	}
 	fill_pairs(ctl, &s);
 	fill_tally(ctl, &s);
+	s.leads = tt_monitor_leads(ctl->ep);
 	*ret_status = s;
 }
 

@@ -28,6 +28,7 @@ struct tt_status {
 	/* no progress; OPEN as in struct tt_blocked */
 	enum { TT_BLOCKED_NO, TT_BLOCKED_OPEN, TT_BLOCKED } blocked;
 	bool exchanging; /* in exchange number `exchanges`: a split */
+	bool leads;      /* origin reports communicators to monitors (control_monitor.c) */
 	bool counted;    /* the tally is filled: with the collective that runs */
 	struct tt_tally tally;
 	uint64_t running_ns; /* as in struct tt_rank_report */

@@ -35,7 +35,7 @@ void tt_put_status(struct tt_writer *w, const struct tt_status *s)
 	tt_put(w, (uint32_t)s->awaited, 4);
 	tt_put(w, s->last_received, 8);
 	tt_put(w, s->blocked, 1);
-	tt_put(w, (uint64_t)s->exchanging | (uint64_t)s->counted << 1, 1);
+	tt_put(w, (uint64_t)s->exchanging | (uint64_t)s->counted << 1 | (uint64_t)s->leads << 2, 1);
 	tt_put(w, s->exchanges, 8);
 	tt_put(w, (uint64_t)s->nwants, 1);
 	for (int i = 0; i < s->nwants; i++) {
@@ -60,9 +60,10 @@ static void get_messages(struct tt_reader *r, int nranks, struct tt_status *s)
 	uint64_t flags;
 
 	s->blocked = (unsigned)tt_get_upto(r, 1, TT_BLOCKED);
-	flags = tt_get_upto(r, 1, 3);
+	flags = tt_get_upto(r, 1, 7);
 	s->exchanging = flags & 1;
 	s->counted = flags & 2;
+	s->leads = flags & 4;
 	s->exchanges = tt_get(r, 8);
 	s->nwants = (int)tt_get_upto(r, 1, TT_WAIT_EDGES);
 	for (int i = 0; i < s->nwants; i++) {

@@ -293,6 +293,8 @@ void tt_conn_no_memory(struct tt_control_endpoint *ep, struct tt_conn *conn);
 
 /* May one more monitor ask? */
 bool tt_monitor_may_ask(const struct tt_control_endpoint *ep);
+/* Is this rank, which is not rank 0 of the job, the one that reports some communicator? */
+bool tt_monitor_leads(const struct tt_control_endpoint *ep);
 /* Takes tls: a monitor has its welcome, and awaits a report. */
 void tt_monitor_add(struct tt_control_endpoint *ep, struct tt_tls *tls);
 void tt_monitor_event(struct tt_monitor *m, uint32_t events);

@@ -1,15 +1,17 @@
 /*
  * monitor_report.c - the bytes of a report; called by control_monitor.c and monitor.c
  *
- * The number of communicators, the number of those left out, then each communicator with its ranks.
+ * The number of communicators, the number of those left out, each communicator with its ranks; then the number
+ * of further servers, and each one.
  */
 #include <stdlib.h>
 
 #include "control/control_status.h"
 #include "control/monitor.h"
 
-#define COMM_LEAST 23 /* bytes of a communicator without ranks */
-#define RANK_LEAST 40 /* ... of a rank */
+#define COMM_LEAST 23   /* bytes of a communicator without ranks */
+#define RANK_LEAST 40   /* ... of a rank */
+#define SERVER_LEAST 61 /* ... of a server */
 
 void tt_put_comm_report(struct tt_writer *w, const struct tt_comm_report *c)
 {
@@ -73,6 +75,17 @@ static void get_comm(struct tt_reader *r, struct tt_comm_report *c)
 		get_rank(r, c->nranks, &c->ranks[i]);
 }
 
+static void get_servers(struct tt_reader *r, struct tt_job_report *report)
+{
+	int n = (int)tt_get_upto(r, 4, INT32_MAX);
+
+	r->failed |= (size_t)n > r->left / SERVER_LEAST;
+	report->servers = r->failed ? NULL : calloc((size_t)n + 1, sizeof(*report->servers));
+	r->failed |= !report->servers;
+	for (; report->nservers < n && !r->failed; report->nservers++)
+		tt_get_business_card(r, &report->servers[report->nservers]);
+}
+
 bool tt_get_job_report(const uint8_t *data, size_t bytes, struct tt_job_report *ret_report)
 {
 	struct tt_reader r = { .at = data, .left = bytes };
@@ -85,6 +98,7 @@ bool tt_get_job_report(const uint8_t *data, size_t bytes, struct tt_job_report *
 	r.failed |= !report.comms;
 	for (; report.ncomms < n && !r.failed; report.ncomms++)
 		get_comm(&r, &report.comms[report.ncomms]);
+	get_servers(&r, &report);
 	if (tt_get_end(&r)) {
 		*ret_report = report;
 		return true;
@@ -98,5 +112,6 @@ void tt_job_report_free(struct tt_job_report *report)
 	for (int i = 0; i < report->ncomms; i++)
 		free(report->comms[i].ranks);
 	free(report->comms);
+	free(report->servers);
 	*report = (struct tt_job_report){ 0 };
 }

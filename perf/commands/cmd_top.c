@@ -6,7 +6,10 @@
  * its neighbors, which read files. Neither disturbs a rank.
  */
 #include <dirent.h>
+#include <errno.h>
 #include <openssl/crypto.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +26,7 @@
 
 #define ROWS 24     /* of a screen that is no terminal */
 #define ONCE_S 0.25 /* between the two reports of --once */
+#define AT_ONCE 64  /* jobs that are asked at the same time */
 
 struct top_options {
 	bool once, json;
@@ -69,11 +73,11 @@ static int status_of(int rc)
 	return rc == TT_ARG || rc == TT_USAGE ? 2 : rc ? 1 : 0;
 }
 
-static int add_job(struct jobs *jobs, const tuttiUniqueId *id, const char *file)
+static int add_job(struct jobs *jobs, const tuttiUniqueId *id, const char *where)
 {
-	char *name = file ? strdup(file) : NULL;
+	char *name = strdup(where);
 
-	if (file && !name)
+	if (!name)
 		return tt_fail(TT_SYSTEM, "no memory for a job");
 	if (jobs->n == jobs->room) {
 		int room = 2 * jobs->room + 1;
@@ -86,7 +90,7 @@ static int add_job(struct jobs *jobs, const tuttiUniqueId *id, const char *file)
 		jobs->job = more;
 		jobs->room = room;
 	}
-	jobs->job[jobs->n++] = (struct top_job){ .id = *id, .file = name };
+	jobs->job[jobs->n++] = (struct top_job){ .id = *id, .name = name };
 	return 0;
 }
 
@@ -105,7 +109,7 @@ static int find_by_root(const char *host_port, struct jobs *jobs)
 		rc = tt_id_from_root(host_port, secret, &id);
 	OPENSSL_cleanse(secret, sizeof(secret));
 	if (!rc)
-		rc = add_job(jobs, &id, NULL);
+		rc = add_job(jobs, &id, host_port);
 	return status_of(rc);
 }
 
@@ -148,26 +152,67 @@ static int find_jobs(const char *where, struct jobs *jobs)
 	struct stat st;
 
 	if (stat(where, &st))
-		return strchr(where, ':') ? find_by_root(where, jobs) : 0;
+		return strchr(where, ':')
+			       ? find_by_root(where, jobs)
+			       : tool_refuse(usage.tool, "%s: %s", where, strerror(errno));
 	return S_ISDIR(st.st_mode) ? find_in_folder(where, jobs) : find_by_file(where, jobs);
 }
 
-/* Ask all jobs; of a folder those that have ended are left out. 0: one has answered */
+/* ---- questions -------------------------------------------------------------------------------- */
+
+struct questions {
+	struct jobs *jobs;
+	atomic_int next;
+};
+
+static void *ask_next(void *ctx)
+{
+	struct questions *q = ctx;
+
+	for (int i; (i = atomic_fetch_add(&q->next, 1)) < q->jobs->n;)
+		top_job_ask(&q->jobs->job[i]);
+	return NULL;
+}
+
+/* A reason may begin with the address that is the job's name. */
+static void print_why(const struct top_job *job)
+{
+	const char *why = job->why ? job->why : "no memory for its report";
+	bool named = !strncmp(why, job->name, strlen(job->name));
+
+	fprintf(stderr, "%s: %s%s%s\n", usage.tool, named ? "" : job->name, named ? "" : ": ", why);
+}
+
+/* Ask all jobs, AT_ONCE at a time, since a host that does not answer takes seconds. Those that do not answer
+ * are named and left out: of a folder, they have ended. 0: one has answered */
 static int ask(struct jobs *jobs)
 {
-	int kept = 0;
+	struct questions q = { .jobs = jobs };
+	pthread_t threads[AT_ONCE - 1];
+	int started = 0, kept = 0;
 
+	while (started < AT_ONCE - 1 && started < jobs->n - 1 &&
+	       !pthread_create(&threads[started], NULL, ask_next, &q))
+		started++;
+	ask_next(&q);
+	for (int i = 0; i < started; i++)
+		pthread_join(threads[i], NULL);
 	for (int i = 0; i < jobs->n; i++) {
 		struct top_job job = jobs->job[i];
 
-		if (!top_job_ask(usage.tool, &job))
+		if (job.at_ns) {
 			jobs->job[kept++] = job;
-		else
-			free(job.file);
+			continue;
+		}
+		print_why(&job);
+		top_job_free(&job);
+		free(job.name);
 	}
 	jobs->n = kept;
 	return kept ? 0 : 1;
 }
+
+/* ---- the screen ------------------------------------------------------------------------------- */
 
 static int screen_rows(void)
 {
@@ -221,7 +266,10 @@ static int show_jobs(struct jobs *jobs, const struct top_options *v)
 static int show_trace(const char *dir, const struct top_options *v)
 {
 	struct trace t;
-	int rc = trace_read(usage.tool, dir, &t);
+	int rc = trace_read(
+		usage.tool, dir,
+		"no job that runs has its file of TUTTI_TOP here, and no file is of TUTTI_TRACE",
+		&t);
 
 	if (rc)
 		return rc;
@@ -251,7 +299,7 @@ int tool_cmd_top(int argc, char **argv)
 		pause_for(v.interval);
 	for (int i = 0; i < jobs.n; i++) {
 		top_job_free(&jobs.job[i]);
-		free(jobs.job[i].file);
+		free(jobs.job[i].name);
 	}
 	free(jobs.job);
 	return rc;

@@ -67,7 +67,8 @@ static int print(void (*print_to)(const struct trace *t, FILE *to), const char *
 	char *content = NULL;
 	size_t bytes = 0;
 	FILE *to;
-	int rc = trace_read(usage.tool, dir, &t);
+	int rc = trace_read(usage.tool, dir,
+			    "no files of the flight recorder; run the job with TUTTI_TRACE", &t);
 
 	if (rc)
 		return rc;

@@ -43,6 +43,23 @@ static uint64_t weight(const struct top_rank *r, bool waits)
 	       (uint64_t)(waits ? r->awaited_by : 0);
 }
 
+/* How long has another rank been in an operation that this one has not started, or waited for this one? */
+static uint64_t late_ns(const struct tt_comm_report *c, int rank)
+{
+	const struct tt_rank_report *mine = &c->ranks[rank];
+	bool known = mine->started || mine->state == TT_RANK_ANSWERS;
+	uint64_t late = 0;
+
+	for (int r = 0; r < c->nranks; r++) {
+		const struct tt_rank_report *other = &c->ranks[r];
+
+		if (runs(other) && other->running_ns > late &&
+		    (other->awaited == rank || (known && other->started > mine->started)))
+			late = other->running_ns;
+	}
+	return late;
+}
+
 static int compare(const void *a, const void *b, void *waits)
 {
 	const struct top_rank *p = a, *q = b;
@@ -87,6 +104,7 @@ static bool look(const struct tt_comm_report *report, struct top_comm *c)
 		/* else its last status is forgotten */
 		if (rank->started || rank->state == TT_RANK_ANSWERS)
 			c->ranks[r].behind = c->newest - rank->started;
+		c->ranks[r].late_ns = late_ns(report, r);
 		if (rank->awaited >= 0)
 			c->ranks[rank->awaited].awaited_by++;
 		c->waits |= rank->awaited >= 0 || (runs(rank) && rank->running_ns > LONG_NS);
@@ -156,20 +174,21 @@ void top_job_free(struct top_job *job)
 		free(job->comms[i].ranks);
 	free(job->comms);
 	tt_job_report_free(&job->report);
+	free(job->why);
+	job->why = NULL;
 	job->comms = NULL;
 	job->at_ns = 0;
 }
 
-int top_job_ask(const char *tool, struct top_job *job)
+int top_job_ask(struct top_job *job)
 {
 	struct top_job before = *job;
 	double seconds;
 	bool holds;
 
-	*job = (struct top_job){ .id = before.id, .file = before.file };
+	*job = (struct top_job){ .id = before.id, .name = before.name };
 	if (tt_monitor_ask(&job->id, &job->report)) {
-		fprintf(stderr, "%s: %s%s%s\n", tool, job->file ? job->file : "",
-			job->file ? ": " : "", tt_error_text());
+		job->why = strdup(tt_error_text());
 		top_job_free(&before);
 		return 1;
 	}
@@ -184,6 +203,6 @@ int top_job_ask(const char *tool, struct top_job *job)
 	}
 	top_job_free(&before);
 	if (!holds)
-		fprintf(stderr, "%s: no memory\n", tool);
+		job->at_ns = 0;
 	return !holds;
 }

@@ -13,8 +13,9 @@
 struct top_rank {
 	int rank;
 	const struct tt_rank_report *report;
-	uint64_t behind; /* operations that some rank has started and this one has not */
-	int awaited_by;  /* ranks that have waited for this one for long */
+	uint64_t behind;  /* operations that some rank has started and this one has not */
+	int awaited_by;   /* ranks that have waited for this one for long */
+	uint64_t late_ns; /* others have waited for this one since then; 0: nobody waits for it */
 };
 
 struct top_comm {
@@ -31,15 +32,15 @@ struct top_comm {
 
 struct top_job {
 	tuttiUniqueId id;
-	char *file; /* of the id, the caller's; NULL: none */
+	char *name; /* HOST:PORT, or the file of the id; the caller's */
+	char *why;  /* no report has come: the reason; NULL: no memory */
 	struct tt_job_report report;
 	uint64_t at_ns; /* arrival of the report; 0: none has come */
 	struct top_comm *comms;
 };
 
-/* Ask once; rates are since the report before. 0 | 1: error printed, after the names of the tool and of the
- * file */
-int top_job_ask(const char *tool, struct top_job *job);
+/* Ask once; rates are since the report before. 0 | 1: job->why. Thread: any, one per job */
+int top_job_ask(struct top_job *job);
 void top_job_free(struct top_job *job);
 /* Is a rank of comm gone, silent or late, or has comm failed? */
 bool top_comm_differs(const struct top_comm *comm);

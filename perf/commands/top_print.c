@@ -34,12 +34,14 @@ static bool is_current(const void *ctx, int rank)
 	return r->state == TT_RANK_ANSWERS && r->started == c->newest && r->finished < r->started;
 }
 
-static void print_head(const struct top_comm *c, FILE *to)
+/* job NULL: the only one */
+static void print_head(const struct top_job *job, const struct top_comm *c, FILE *to)
 {
 	const struct tt_comm_report *r = c->report;
 
-	fprintf(to, "communicator %016" PRIx64 "%s%s: %d ranks on %d host%s, %s\n", r->mark,
-		r->name[0] ? " " : "", r->name, r->nranks, c->hosts, c->hosts > 1 ? "s" : "",
+	fprintf(to, "communicator %016" PRIx64 "%s%s%s%s: %d rank%s on %d host%s, %s\n", r->mark,
+		r->name[0] ? " " : "", r->name, job ? " of " : "", job ? job->name : "", r->nranks,
+		r->nranks > 1 ? "s" : "", c->hosts, c->hosts > 1 ? "s" : "",
 		r->failed ? "failed" : "open");
 	if (r->failed)
 		fprintf(to, "  error: %s\n", r->error);
@@ -79,24 +81,25 @@ static void print_rank(const struct top_rank *r, FILE *to)
 {
 	const struct tt_rank_report *p = r->report;
 
-	fprintf(to, "  %-6d %-8s %12" PRIu64 " %8" PRIu64 " %8.1f %10d ", r->rank, states[p->state],
-		p->started, r->behind, seconds(p->running_ns), r->awaited_by);
+	fprintf(to, "  %-5d %-7s %10" PRIu64 " %8" PRIu64 " %8.1f %8.1f %10d ", r->rank,
+		states[p->state], p->started, r->behind, seconds(r->late_ns),
+		seconds(p->running_ns), r->awaited_by);
 	if (p->awaited >= 0)
-		fprintf(to, "%8d", p->awaited);
+		fprintf(to, "%6d", p->awaited);
 	else
-		fprintf(to, "%8s", "-");
+		fprintf(to, "%6s", "-");
 	fprintf(to, "  pid %d on %s%s%s\n", p->pid, p->host, p->other[0] ? ", in " : "", p->other);
 }
 
-static void print_comm(const struct top_comm *c, int rows, FILE *to)
+static void print_comm(const struct top_job *job, const struct top_comm *c, int rows, FILE *to)
 {
 	int n = c->report->nranks, shown = n <= rows ? n : rows;
 
-	print_head(c, to);
+	print_head(job, c, to);
 	print_current(c, to);
 	print_silent(c, to);
-	fprintf(to, "  %-6s %-8s %12s %8s %8s %10s %8s\n", "rank", "state", "operation", "behind",
-		"for (s)", "awaited by", "awaits");
+	fprintf(to, "  %-5s %-7s %10s %8s %8s %8s %10s %6s\n", "rank", "state", "operation",
+		"behind", "late (s)", "for (s)", "awaited by", "awaits");
 	for (int i = 0; i < shown; i++)
 		print_rank(&c->ranks[i], to);
 	if (shown < n) {
@@ -118,7 +121,7 @@ static int print_comms(const struct top_job *jobs, int n, bool differs, int most
 	for (int k = 0; k < n; k++)
 		for (int i = 0; i < jobs[k].report.ncomms; i++)
 			if (top_comm_differs(&jobs[k].comms[i]) == differs && shown < most) {
-				print_comm(&jobs[k].comms[i], rows, to);
+				print_comm(n > 1 ? &jobs[k] : NULL, &jobs[k].comms[i], rows, to);
 				shown++;
 			}
 	return shown;
@@ -155,6 +158,7 @@ static void rank_json(struct bench_json *j, const struct top_rank *r)
 	bench_json_bool(j, "in_operation", p->started > p->finished);
 	bench_json_real(j, "age_s", seconds(p->running_ns));
 	bench_json_int(j, "behind", (long long)r->behind);
+	bench_json_real(j, "late_s", seconds(r->late_ns));
 	bench_json_int(j, "awaits", p->awaited);
 	bench_json_int(j, "awaited_by", r->awaited_by);
 	bench_json_text(j, "call", p->collective);
@@ -169,12 +173,13 @@ static int awaited(const struct top_comm *c)
 	return top_rank_differs(c, &c->ranks[0]) ? c->ranks[0].rank : -1;
 }
 
-static void comm_json(struct bench_json *j, const struct top_comm *c)
+static void comm_json(struct bench_json *j, const struct top_job *job, const struct top_comm *c)
 {
 	char mark[20];
 
 	snprintf(mark, sizeof(mark), "%016" PRIx64, c->report->mark);
 	bench_json_open(j, NULL, '{');
+	bench_json_text(j, "job", job->name);
 	bench_json_text(j, "communicator", mark);
 	bench_json_text(j, "name", c->report->name);
 	bench_json_int(j, "ranks", c->report->nranks);
@@ -206,7 +211,7 @@ void top_print_json(const struct top_job *jobs, int n, FILE *to)
 	bench_json_open(&j, NULL, '[');
 	for (int k = 0; k < n; k++)
 		for (int i = 0; i < jobs[k].report.ncomms; i++)
-			comm_json(&j, &jobs[k].comms[i]);
+			comm_json(&j, &jobs[k], &jobs[k].comms[i]);
 	bench_json_close(&j, ']');
 	fputc('\n', to);
 }

@@ -216,7 +216,7 @@ static void find_processes(struct trace *t)
 	}
 }
 
-int trace_read(const char *tool, const char *dir, struct trace *ret_trace)
+int trace_read(const char *tool, const char *dir, const char *none, struct trace *ret_trace)
 {
 	DIR *folder = opendir(dir);
 	struct timespec now;
@@ -225,7 +225,7 @@ int trace_read(const char *tool, const char *dir, struct trace *ret_trace)
 	*ret_trace = (struct trace){ 0 };
 	if (!folder) {
 		fprintf(stderr, "%s: %s: %s\n", tool, dir, strerror(errno));
-		return 1;
+		return 2;
 	}
 	good = read_files(tool, folder, dir, ret_trace) && find_comms(ret_trace);
 	closedir(folder);
@@ -235,9 +235,7 @@ int trace_read(const char *tool, const char *dir, struct trace *ret_trace)
 	if (good && ret_trace->nranks)
 		return 0;
 	if (good)
-		fprintf(stderr,
-			"%s: %s: no files of the flight recorder; run the job with TUTTI_TRACE=%s\n",
-			tool, dir, dir);
+		fprintf(stderr, "%s: %s: %s\n", tool, dir, none);
 	else
 		fprintf(stderr, "%s: no memory for the files of %s\n", tool, dir);
 	trace_free(ret_trace);

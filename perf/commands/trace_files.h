@@ -45,7 +45,7 @@ struct trace {
 };
 
 /* Read all files of a folder. 0 | 1: error printed, after the name of the tool */
-int trace_read(const char *tool, const char *dir, struct trace *ret_trace);
+int trace_read(const char *tool, const char *dir, const char *none, struct trace *ret_trace);
 void trace_free(struct trace *t);
 /* The call with this number of the communicator, NULL: not in the ring */
 const struct trace_call *trace_find(const struct trace_rank *rank, uint64_t seq);

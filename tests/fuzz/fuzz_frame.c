@@ -98,6 +98,9 @@ static void report(const uint8_t *data, size_t bytes)
 		for (int r = 0; r < got.comms[i].nranks; r++)
 			tt_put_rank_report(&w, &got.comms[i].ranks[r]);
 	}
+	tt_put(&w, (uint32_t)got.nservers, 4);
+	for (int i = 0; i < got.nservers; i++)
+		tt_put_business_card(&w, &got.servers[i]);
 	fuzz_must(w.have == bytes && !memcmp(w.data, data, bytes),
 		  "a report is written as it was read");
 	free(w.data);

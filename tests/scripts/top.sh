@@ -1,5 +1,5 @@
 #!/bin/bash
-# top.sh - `tutti top` over the network: jobs of processes, threads and mpirun; a stopped and a killed rank, wrong secrets, 64 ranks
+# top.sh - `tutti top` over the network: jobs of processes, threads, mpirun and torchrun; a stopped and a killed rank, wrong secrets, 64 ranks
 # Called by make check in the build folder.
 export LC_ALL=C
 tmp=$(mktemp -d) || exit 99
@@ -15,12 +15,13 @@ endless=(-b 64K -e 64K -c 0 -n 100000000)
 begin() { TUTTI_TIMEOUT_MS=100000 timeout --foreground -k 5 300 "$@" >"$tmp/job" 2>&1 </dev/null & jobs+=($!); }
 end_job() { kill "${jobs[-1]}" && { wait "${jobs[-1]}"; rm -f "$tmp"/ids/*; true; }; }
 top() { timeout -k 5 60 perf/tutti top --once "$@"; }
-# holds EXPRESSION: about a communicator c of $tmp/json, whose ranks in order of lateness are r
+# holds EXPRESSION: about a communicator c of $tmp/json, whose ranks in order of lateness are r; comms are all
 holds() {
 	python3 - "$tmp/json" "$1" <<-'END'
 		import json, sys
 		comms = json.load(open(sys.argv[1]))
-		assert any(eval(sys.argv[2], {"c": c, "r": c["lateness"]}) for c in comms), comms
+		if not any(eval(sys.argv[2].replace("\n", " "), {"c": c, "r": c["lateness"], "comms": comms}) for c in comms):
+		    sys.exit(json.dumps(comms, indent=1))
 	END
 }
 # until_top JOB EXPRESSION: ask until it holds
@@ -87,11 +88,23 @@ named() {
 point "a stopped rank is named within 3 s" named
 first() {
 	top "$tmp/ids" --json >"$tmp/json" && holds 'r[0]["rank"] == 2 and r[0]["state"] == "silent" and c["awaited"] == 2' &&
-		holds 'r[0]["pid"] == '"${stopped[0]}" && top "$tmp/ids" >"$tmp/top" && has "^  2 +silent .* pid ${stopped[0]} on" "$tmp/top"
-	until_top "$tmp/ids" 'r[0]["awaited_by"] and c["age_s"] > 1 and c["age_is_exact"] and any(p["awaits"] == 2 for p in r)' || return 1
+		holds 'r[0]["pid"] == '"${stopped[0]}" && top "$tmp/ids" >"$tmp/top" && has "^  2 +silent +[0-9]+ +[0-9]+ +[0-9.]+ .* pid ${stopped[0]} on" "$tmp/top"
+	until_top "$tmp/ids" 'r[0]["awaited_by"] and 1 < r[0]["late_s"] and c["age_s"] > 1 and c["age_is_exact"] and any(p["awaits"] == 2 for p in r)' || return 1
 	kill -CONT "${stopped[0]}" && until_top "$tmp/ids" "$running"
 }
 point "it is the first of the ranks, with those that await it, until it goes on" first
+# One after the other, they would take longer than top has.
+silent() {
+	local id=("$tmp"/ids/*.id)
+	mkdir "$tmp/silent"
+	for ((i = 0; i < 60; i++)); do cp -p "${id[0]}" "$tmp/silent/$i.id"; done
+	stopped+=("$(python3 -c 'import json, sys; print([p["pid"] for p in json.load(open(sys.argv[1]))[0]["lateness"] if p["rank"] == 0][0])' "$tmp/json")")
+	kill -STOP "${stopped[1]}" || return 1
+	top "$tmp/silent" >"$tmp/top" 2>"$tmp/err"
+	[ $? = 1 ] && [ "$(grep -c 'does not answer: its process is stopped' "$tmp/err")" = 60 ] || { cat "$tmp/err"; return 1; }
+	kill -CONT "${stopped[1]}" && until_top "$tmp/ids" "$running"
+}
+point "60 jobs that do not answer are asked at the same time" silent
 killed() {
 	rm "$tmp/screens"
 	timeout -k 5 60 perf/tutti top "$tmp/ids" --interval 0.2 >"$tmp/screens" 2>"$tmp/err" &
@@ -131,7 +144,8 @@ end_job
 
 host=$(hostname -I 2>/dev/null | awk '{ print $1 }')
 mpirun=$(command -v mpirun.openmpi)
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])')
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'; }
+port=$(free_port)
 root=$host:$port
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 (umask 077; head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$tmp/secret"; head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$tmp/other")
@@ -155,6 +169,52 @@ if [ -n "$mpirun" ] && [ -n "$host" ]; then
 else
 	for what in "a job of mpirun" "a wrong secret" "a secret that is not set"; do skip "$what" "no Open MPI, or no address beside loopback"; done
 fi
+
+# ---- torchrun, by the file of TUTTI_TOP, since its ranks make their secret themselves ---------------------------------------
+
+# by_torchrun JOB...: watched while it runs, with a stopped rank, and until a rank is killed
+by_torchrun() {
+	local rank
+	begin env TUTTI_TOP="$tmp/ids" "$@" perf/allreduce_perf "${endless[@]}"
+	until_top "$tmp/ids" "$running and $counts" || return 1
+	rank=$(python3 -c 'import json, sys; print([p["pid"] for p in json.load(open(sys.argv[1]))[0]["lateness"] if p["rank"] == 3][0])' "$tmp/json")
+	stopped=("$rank")
+	kill -STOP "$rank" && until_top "$tmp/ids" 'c["awaited"] == 3 and r[0]["rank"] == 3 and r[0]["state"] == "silent"' || return 1
+	kill -KILL "$rank" || return 1
+	for ((i = 0; i < 300; i++)); do # the others end
+		top "$tmp/ids" >"$tmp/top" 2>"$tmp/err" || break
+		sleep 0.1
+	done
+	rm -f "$tmp"/ids/*
+	wait "${jobs[-1]}"
+	[ $? != 0 ] && has 'no job that runs has its file' "$tmp/err"
+}
+cat >"$tmp/torchrun" <<-END
+	#!/bin/bash
+	# the variables of torchrun, for a machine without it
+	pids=()
+	trap 'kill "\${pids[@]}" 2>/dev/null; wait; exit 1' TERM
+	for r in 0 1 2 3; do
+		RANK=\$r WORLD_SIZE=4 LOCAL_RANK=\$r LOCAL_WORLD_SIZE=4 GROUP_RANK=0 MASTER_ADDR=localhost MASTER_PORT=$(free_port) \
+			TORCHELASTIC_RUN_ID=none TORCHELASTIC_RESTART_COUNT=0 "\$@" & pids+=(\$!)
+	done
+	for p in "\${pids[@]}"; do wait "\$p" || status=1; done
+	exit \${status:-0}
+END
+chmod +x "$tmp/torchrun"
+point "a job with torchrun's variables, of which a rank stops and is killed" by_torchrun "$tmp/torchrun"
+torch='' what="a job of torchrun, of which a rank stops and is killed"
+for p in python3 /usr/bin/python3; do $p -c 'import torch.distributed.run' 2>/dev/null && torch=$p && break; done
+if [ -n "$torch" ] && [ "${TT_TIER:-default}" != default ]; then
+	# Debian's torch 1.13 does not start under its Python 3.11 unless output is redirected
+	point "$what" by_torchrun "$torch" -m torch.distributed.run -r 1 -t 1 --log_dir "$tmp/logs" --nproc_per_node 4 \
+		--master_port "$(free_port)" --no_python
+else
+	skip "$what" "no torch (package python3-torch), or tier default (torchrun takes 40 s)"
+fi
+
+# ---- both ---------------------------------------------------------------------------------------------------------------
+
 # rank 0 knows no address of TUTTI_ROOT, so its file must have its own
 by_both() {
 	local secret ranks=()
@@ -171,6 +231,43 @@ by_both() {
 	rm -f "$tmp"/ids/*
 }
 point "a job with TUTTI_ROOT and TUTTI_TOP is found by its address and by its file" by_both
+# Each rank has two communicators by TUTTI_ROOT; a split gives rank 0 one of its own, and another to ranks 1 to 3, of which
+# a further split leaves rank 1 out: so rank 0 is in neither of these two.
+cat >"$tmp/further.py" <<-'END'
+	import array, tutti
+	first = tutti.Communicator.from_env(name="first")
+	second = tutti.Communicator.from_env(name="second")
+	rank, one = first.Get_rank(), array.array("f", [1])
+	part = first.Split(min(rank, 1), name="part")
+	comms = [second, part]
+	if rank:
+	    comms.append(part.Split(min(rank, 2), name="half"))
+	while True:
+	    for comm in comms:
+	        comm.Allreduce(one, array.array("f", [0]))
+END
+every='sorted((c["name"], c["ranks"]) for c in comms)'
+further() {
+	local secret ranks=()
+	secret=$(cat "$tmp/secret")
+	for rank in 0 1 2 3; do
+		TUTTI_RANK=$rank TUTTI_NRANKS=4 TUTTI_ROOT=127.0.0.1:$port TUTTI_SECRET=$secret TUTTI_TIMEOUT_MS=100000 \
+			PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$top_srcdir/bindings/python TUTTI_LIBRARY=$PWD/.libs/libtutti.so.0 \
+			timeout --foreground -k 5 300 python3 "$tmp/further.py" >"$tmp/job" 2>&1 </dev/null &
+		ranks+=($!)
+	done
+	jobs+=("${ranks[@]}")
+	TUTTI_SECRET=$secret until_top "127.0.0.1:$port" "$every == [('first', 4), ('half', 1), ('half', 2), ('part', 1), ('part', 3), ('second', 4)]
+		and c['name'] == 'half' and c['ranks'] == 2 and c['calls_per_s'] and c['job'] == '127.0.0.1:$port'" || return 1
+	kill "${ranks[@]}"
+	wait "${ranks[@]}"
+	true
+}
+if [ -e .libs/libtutti.so.0 ]; then
+	point "all communicators of a TUTTI_ROOT are reported, also those without rank 0" further
+else
+	skip "all communicators of a TUTTI_ROOT are reported, also those without rank 0" "no shared library in this build"
+fi
 ended() {
 	for ((i = 0; i < 100; i++)); do # ranks may outlive mpirun for a while
 		TUTTI_SECRET_FILE=$tmp/secret top "127.0.0.1:$port" >"$tmp/top" 2>"$tmp/err" || break

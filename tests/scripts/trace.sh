@@ -63,8 +63,10 @@ merged() {
 		ends = [e for e in events if e["ph"] == "f"]
 		assert len(slices) >= 3 and ends and len(starts) == len(ends)
 		for e in ends:
-		    assert starts[e["id"]]["ts"] == e["ts"] and starts[e["id"]]["tid"] != e["tid"]
-		    assert any(a <= e["ts"] <= b + 0.002 for a, b in slices[e["pid"], e["tid"]]), e
+		    s = starts[e["id"]]
+		    assert s["ts"] < e["ts"] and s["tid"] != e["tid"]
+		    assert any(a == e["ts"] for a, b in slices[e["pid"], e["tid"]]), e
+		    assert any(a == s["ts"] and e["ts"] <= b + 0.002 for a, b in slices[s["pid"], s["tid"]]), s
 	END
 }
 torch_fields() {
@@ -80,10 +82,10 @@ torch_fields() {
 	END
 }
 if command -v python3 >/dev/null; then
-	point "merge writes slices, and arrows that end in the slices of ranks that waited" merged
+	point "merge writes slices, and arrows from ranks that waited to the start of the last rank" merged
 	point "dump --json has the fields of PyTorch's flight recorder" torch_fields
 else
-	skip "merge writes slices, and arrows that end in the slices of ranks that waited" "no python3"
+	skip "merge writes slices, and arrows from ranks that waited to the start of the last rank" "no python3"
 	skip "dump --json has the fields of PyTorch's flight recorder" "no python3"
 fi
 
@@ -161,7 +163,7 @@ point "a wrong command line of trace is one sentence with status 2; a folder wit
 	2 report
 	2 report $tmp/shm --json
 	2 dump $tmp/shm --output /nowhere/file
-	1 report $tmp/none
+	2 report $tmp/none
 	1 report /dev
 END
 helps() {
@@ -173,7 +175,7 @@ point "so it is of top" usage_of top <<-END
 	2
 	2 $tmp/shm --interval 0
 	2 $tmp/shm --once more
-	1 $tmp/none
+	2 $tmp/none
 	1 /dev --once
 END
 done_testing

@@ -44,6 +44,15 @@ static const struct tt_rank_report ranks[2] = {
 	{ TT_RANK_DEAD, 101, "node8", 0, 0, 0, -1, "", "", false, { { 0 }, { 0 }, { 0 } } },
 };
 
+static const struct tt_business_card a_server = { .rank = 3,
+						  .port = 4000,
+						  .naddresses = 1,
+						  .pid = 7,
+						  .name = "node9",
+						  .public_key = { 1 },
+						  .addresses = {
+							  { .family = 4, .bytes = { 10 } } } };
+
 static struct tt_writer written(void)
 {
 	struct tt_writer w = { 0 };
@@ -53,6 +62,8 @@ static struct tt_writer written(void)
 	tt_put_comm_report(&w, &a_comm);
 	for (int r = 0; r < 2; r++)
 		tt_put_rank_report(&w, &ranks[r]);
+	tt_put(&w, 1, 4);
+	tt_put_business_card(&w, &a_server);
 	return w;
 }
 
@@ -71,6 +82,8 @@ Test(monitor, a_report_is_read_as_it_was_written)
 	cr_expect_str_eq(c->error, "rank 1 died");
 	for (int r = 0; r < 2; r++)
 		cr_expect_eq(memcmp(&c->ranks[r], &ranks[r], sizeof(ranks[r])), 0, "rank %d", r);
+	cr_assert_eq(got.nservers, 1);
+	cr_expect_eq(memcmp(got.servers, &a_server, sizeof(a_server)), 0);
 	tt_job_report_free(&got);
 	free(w.data);
 }
