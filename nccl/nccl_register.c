@@ -32,8 +32,11 @@ NCCL_CALL(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void *buff, siz
 
 	(void)winFlags;
 	if (!rc && (!win || !buff || !size))
-		rc = tt_fail(TT_ARG, "ncclCommWindowRegister: buff %p, size %zu, win %p", buff,
-			     size, (void *)win);
+		rc = tt_fail(
+			TT_ARG,
+			"ncclCommWindowRegister: buff %p, size %zu, win %p; want a buffer, its size "
+			"and a pointer for the window",
+			buff, size, (void *)win);
 	if (!rc)
 		*win = NULL;
 	return nccl_result(rc);

@@ -162,7 +162,7 @@ int tt_listener_enter(struct tt_control_endpoint *ep)
 
 	pthread_mutex_lock(&listeners.lock);
 	if (!l->watching && !tt_service_watch(EPOLL_CTL_ADD, l->fd, EPOLLIN, &l->watched)) {
-		rc = tt_fail(TT_SYSTEM, "rank %d: epoll: %m", ep->peer);
+		rc = tt_fail(TT_SYSTEM, "rank %d: cannot watch its listening socket: %m", ep->peer);
 	} else {
 		l->watching = true;
 		ep->listening.next = l->endpoints;

@@ -285,7 +285,7 @@ int tt_id_at(const struct tt_root_endpoint *root, const char *secret, tuttiUniqu
 	tt_digest(root->job, strlen(root->job), sum);
 	memcpy(id.nonce, sum, TT_NONCE);
 	if (!tt_secret_stretch(secret, sum, sizeof(sum), id.secret))
-		return tt_fail(TT_SYSTEM, "the secret cannot be stretched");
+		return tt_fail(TT_SYSTEM, "no memory to derive a key from the secret");
 	tt_id_pack(&id, ret_id);
 	OPENSSL_cleanse(id.secret, TT_SECRET);
 	return 0;
@@ -304,7 +304,7 @@ int tt_id_mix(tuttiUniqueId *id, const char *secret)
 	if (tt_secret_stretch(secret, salt, sizeof(salt), mixed.secret))
 		tt_id_pack(&mixed, id);
 	else
-		rc = tt_fail(TT_SYSTEM, "the secret cannot be stretched");
+		rc = tt_fail(TT_SYSTEM, "no memory to derive a key from the secret");
 	OPENSSL_cleanse(salt, sizeof(salt));
 	OPENSSL_cleanse(mixed.secret, TT_SECRET);
 	return rc;

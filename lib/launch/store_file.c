@@ -48,7 +48,8 @@ static int open_file(struct tt_store *s)
 	if (rc)
 		return rc;
 	if (!own)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory", s->job->rank);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory to join by TUTTI_ROOT=file",
+			       s->job->rank);
 	own->fd = -1;
 	s->own = own;
 	return 0;

@@ -68,7 +68,8 @@ static int open_local(struct tt_store *s)
 	struct local_store *own = calloc(1, sizeof(*own));
 
 	if (!own)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory", s->job->rank);
+		return tt_fail(TT_SYSTEM, "rank %d: no memory to join the ranks of this host",
+			       s->job->rank);
 	own->listener = -1;
 	s->own = own;
 	return 0;

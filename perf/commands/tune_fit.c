@@ -312,7 +312,8 @@ int tool_tune_fit(const struct tool_tune *t, struct tt_cost *cost, bool progress
 	for (int i = 0; i < t->nsamples && !rc; i++)
 		rc = open_model(t, &t->samples[i], cost, &f.models[i]);
 	if (rc)
-		fprintf(stderr, "tutti tune: %s\n", f.models ? tt_error_text() : "no memory");
+		fprintf(stderr, "tutti tune: %s\n",
+			f.models ? tt_error_text() : "no memory for the fit");
 	else
 		descend(&f);
 	for (int i = 0; i < t->nsamples && f.models; i++)

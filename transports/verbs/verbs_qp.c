@@ -178,7 +178,7 @@ int tt_verbs_queue_make(struct tt_verbs_link *l)
 	int rc = cq ? make_rings(l) : TT_SYSTEM;
 
 	if (!rc && getrandom(&l->psn, sizeof(l->psn), 0) != sizeof(l->psn))
-		rc = tt_fail(TT_SYSTEM, "rank %d: getrandom: %m", ep->base.world->rank);
+		rc = tt_fail(TT_SYSTEM, "rank %d: no random bytes: %m", ep->base.world->rank);
 	l->psn &= 0xffffff;
 	return rc ? rc : make_qp(l, cq);
 }
