@@ -53,7 +53,7 @@ static const struct tool_usage usage = {
 		"  tutti top FOLDER                  reads the flight recorder of jobs with TUTTI_TRACE=FOLDER\n"
 		"  tutti top ... --once --json       for scripts; without --once until Ctrl-C\n"
 		"Bytes, busbw and exact ages are known where the ranks count their calls: with TUTTI_TOP,\n"
-		"TUTTI_METRICS or TUTTI_RAS, or by the recorder. Rank 0 reports its own communicators.",
+		"TUTTI_METRICS or TUTTI_RAS, or by the recorder.",
 	.options = options,
 	.operands = "HOST:PORT|FILE|FOLDER",
 };

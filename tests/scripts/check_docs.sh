@@ -103,14 +103,14 @@ same "README, SECURITY, HACKING and docs/design name functions, fields and files
 		grep -rhowFf "$tmp/names" --include='*.[ch]' --include='*.cu' --include='*.py' --include=tiers $room
 	done | sort -u | comm -23 "$tmp/names" - | grep . || echo none)"
 if [ -x perf/tutti ] && command -v python3 >/dev/null; then
-	same "the README's figures are those that docs/figures computes from docs/results" none "$(
+	same "the figures of README and figures.md are those that docs/figures computes from docs/results" none "$(
 		python3 "$top_srcdir/docs/figures" --check 2>&1 && echo none)"
 	draw="python3 $top_srcdir/docs/pictures/draw.py"
 	same "the README's pictures show the plan and the tables" "$(cksum <"$top_srcdir/docs/pictures/ring.svg"
 		cksum <"$top_srcdir/docs/pictures/ratios.svg")" "$(perf/tutti plan ring --np 4 --print json | $draw plan | cksum
 		$draw ratios "$top_srcdir/docs/results/compare.md" | cksum)"
 else
-	skip "the README's figures are those that docs/figures computes from docs/results" "no python3, or perf/tutti was not built"
+	skip "the figures of README and figures.md are those that docs/figures computes from docs/results" "no python3, or perf/tutti was not built"
 	skip "the README's pictures show the plan and the tables" "no python3, or perf/tutti was not built"
 fi
 same "README: 150 lines, 120 columns outside commands, 100 in a cell" none "$(awk '
