@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { LOSS_MAX = 1000 };
 
@@ -198,13 +199,40 @@ static struct train_break break_after(const struct train_rank *t, uint64_t step,
 
 /* ---- all steps ------------------------------------------------------------------------------ */
 
+/* The command by which the launcher of this rank lets others live when one dies, if it does not or may not;
+ * "": it does, or there is none (tutti_launch(7)) */
+static const char *surviving_command(bool *ret_certain)
+{
+	bool open_mpi = getenv("OMPI_COMM_WORLD_RANK");
+
+	*ret_certain = open_mpi && !getenv("OMPI_MCA_orte_enable_recovery") &&
+		       !getenv("PRTE_MCA_prte_enable_recovery");
+	if (open_mpi)
+		return *ret_certain ? "mpirun --enable-recovery" : "";
+	return getenv("PMI_FD") ? "mpiexec.hydra -disable-auto-cleanup" : "";
+}
+
 /* Appends advice to the error text. */
 static int suggest_shrink(void)
 {
+	bool certain;
+	const char *command = surviving_command(&certain);
 	char text[900];
 
 	snprintf(text, sizeof(text), "%s", train_error());
-	return train_fail(TRAIN_FAILED, "%s; with --on-failure shrink the others continue", text);
+	return train_fail(TRAIN_FAILED, "%s; with --on-failure shrink%s%s the others continue",
+			  text, *command ? " under " : "", command);
+}
+
+static void warn_of_launcher(const struct train_rank *t)
+{
+	bool certain;
+	const char *command = surviving_command(&certain);
+
+	if (certain && t->rank == 0 && t->config->on_failure == TRAIN_FAILURE_SHRINK)
+		fprintf(stderr,
+			"tutti-train: --on-failure shrink: this launcher ends all ranks when one dies; use %s\n",
+			command);
 }
 
 /* After a failure in step done + 1: recovers with the survivors if possible. *ret_done: steps of
@@ -353,6 +381,7 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 		rc = train_metrics_open(&p.metrics, t, false);
 	if (rc)
 		return rc;
+	warn_of_launcher(t);
 	rc = t->strategy->ask ? all_shares(t, &p, &result) : all_steps(t, &p, &result);
 	if (!rc && t->config->timeline)
 		rc = train_timeline_write(t, t->config->timeline);

@@ -65,9 +65,22 @@ survives() {
 	fi
 }
 
+# names_flag NAME FLAG COMMAND...: a launcher that ends all ranks when one dies
+names_flag() {
+	local name=$1 flag=$2
+	shift 2
+	if [ -x "$train" ]; then
+		run "$@" "$train" "${short[@]}" --on-failure shrink && grep -q "on-failure shrink: this launcher ends all ranks.* use $flag" "$tmp/out"
+		claim $? "$name: a training that is to survive deaths names the launcher's flag"
+	else
+		skip "$name: a training that is to survive deaths names the launcher's flag" "tutti-train was not built"
+	fi
+}
+
 if command -v mpirun.openmpi >/dev/null; then
 	launcher "Open MPI" pmix mpirun.openmpi -np 4 -x TUTTI_LOG -x TUTTI_FAULT
 	survives "Open MPI" mpirun.openmpi --enable-recovery -np 3 -x TUTTI_FAULT
+	names_flag "Open MPI" "mpirun --enable-recovery" mpirun.openmpi -np 3
 	both "Open MPI" libmpi.so.40 mpirun.openmpi -np 4
 else
 	skip "Open MPI" "no mpirun.openmpi (package openmpi-bin)"

@@ -166,7 +166,9 @@ wrong 'momentum' --momentum 1
 wrong 'unknown option' --learning-rate 1
 wrong 'unexpected argument' --data synth extra
 run 30 --data fashion --data-dir /nowhere
-claim "--data fashion without its files names the package" ended 1 dataset-fashion-mnist
+claim "--data fashion without its files names the package" ended 2 dataset-fashion-mnist
+run 30 --data text:/nowhere --model rnn:1x8
+claim "a text that does not exist is wrong usage" ended 2 'data text:/nowhere: No such file'
 run 60 --np 2 "${small[@]}" --metrics /dev/full
 claim "metrics that cannot be written are reported when it happens" ended 1 '--metrics /dev/full: step 1 cannot be written: No space left'
 claim "... and end with status 1 and an error" ended 1 'rank 0: --metrics /dev/full: .*No space left'

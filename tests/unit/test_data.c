@@ -108,7 +108,7 @@ static void expect_refused(size_t at, const char *change, size_t count, size_t b
 	for (int zipped = 0; zipped < 2; zipped++) {
 		int rc = train_idx_read_fd(file_of(file, bytes, zipped), "FILE", dims, &idx);
 
-		cr_expect_eq(rc, TRAIN_FAILED, "%s", phrase);
+		cr_expect_eq(rc, TRAIN_USAGE, "%s", phrase);
 		cr_expect(strstr(train_error(), "FILE: ") && strstr(train_error(), phrase),
 			  "want '%s', got '%s'", phrase, train_error());
 		cr_expect_null(idx.at);
@@ -147,12 +147,12 @@ Test(idx, a_damaged_gzip_stream_is_named)
 	cr_assert_gt(bytes, 20);
 	for (ssize_t cut = 11; cut < bytes; cut++) {
 		cr_expect_eq(train_idx_read_fd(file_of(zipped, (size_t)cut, false), "cut", 3, &idx),
-			     TRAIN_FAILED, "%zd", cut);
+			     TRAIN_USAGE, "%zd", cut);
 		cr_expect_null(idx.at);
 	}
 	zipped[bytes - 6] ^= 1; /* in the check sum */
 	cr_expect_eq(train_idx_read_fd(file_of(zipped, (size_t)bytes, false), "crc", 3, &idx),
-		     TRAIN_FAILED);
+		     TRAIN_USAGE);
 	cr_expect_not_null(strstr(train_error(), "gzip stream is damaged"), "%s", train_error());
 }
 
@@ -160,7 +160,7 @@ Test(idx, a_missing_file_and_a_folder_are_errors)
 {
 	struct train_idx idx;
 
-	cr_expect_eq(train_idx_read("/nowhere/at/all", 3, &idx), TRAIN_FAILED);
+	cr_expect_eq(train_idx_read("/nowhere/at/all", 3, &idx), TRAIN_USAGE);
 	cr_expect_not_null(strstr(train_error(), "/nowhere/at/all: No such file"), "%s",
 			   train_error());
 	cr_expect_eq(train_idx_read("/tmp", 3, &idx), TRAIN_FAILED);
@@ -172,7 +172,7 @@ Test(idx, a_label_out_of_range_is_named)
 	uint8_t labels[] = { 9, 0, 10, 3 };
 	struct train_idx idx = { .dims = 1, .dim = { 4 }, .bytes = 4, .at = labels };
 
-	cr_expect_eq(train_idx_below(&idx, "labels", 10), TRAIN_FAILED);
+	cr_expect_eq(train_idx_below(&idx, "labels", 10), TRAIN_USAGE);
 	cr_expect_not_null(strstr(train_error(), "label 10 of sample 2"), "%s", train_error());
 	cr_expect_eq(train_idx_below(&idx, "labels", 11), 0);
 }
@@ -220,13 +220,13 @@ Test(data, four_idx_files_are_a_data_set)
 	struct train_data data;
 
 	cr_assert_not_null(mkdtemp(folder));
-	cr_expect_eq(load("fashion", folder, 1, &data), TRAIN_FAILED);
+	cr_expect_eq(load("fashion", folder, 1, &data), TRAIN_USAGE);
 	cr_expect_not_null(strstr(train_error(), "dataset-fashion-mnist"), "%s", train_error());
 	put_idx(folder, "train-images-idx3", 3, 30);
 	put_idx(folder, "train-labels-idx1", 1, 29);
 	put_idx(folder, "t10k-images-idx3", 3, 5);
 	put_idx(folder, "t10k-labels-idx1", 1, 5);
-	cr_expect_eq(load("fashion", folder, 1, &data), TRAIN_FAILED);
+	cr_expect_eq(load("fashion", folder, 1, &data), TRAIN_USAGE);
 	cr_expect_not_null(strstr(train_error(), "29 labels for 30 images"), "%s", train_error());
 	put_idx(folder, "train-labels-idx1", 1, 30);
 	cr_assert_eq(load("fashion", folder, 1, &data), 0, "%s", train_error());

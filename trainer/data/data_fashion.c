@@ -53,7 +53,7 @@ static int load_set(const char *directory, const char *part, struct train_set *s
 		return rc;
 	set->labels = labels.at;
 	if (labels.bytes != set->samples)
-		return train_fail(TRAIN_FAILED, "%s: %zu labels for %zu images", path, labels.bytes,
+		return train_fail(TRAIN_USAGE, "%s: %zu labels for %zu images", path, labels.bytes,
 				  set->samples);
 	return train_idx_below(&labels, path, CLASSES);
 }
@@ -66,7 +66,7 @@ static int load(const char *directory, const struct train_data_options *options,
 
 	(void)options;
 	if (!present(directory))
-		return train_fail(TRAIN_FAILED,
+		return train_fail(TRAIN_USAGE,
 				  "--data fashion: no readable train-images-idx3-ubyte.gz in %s: "
 				  "install the package dataset-fashion-mnist, give --data-dir, "
 				  "or use --data synth",
@@ -76,7 +76,7 @@ static int load(const char *directory, const struct train_data_options *options,
 	if (!rc)
 		rc = load_set(directory, "t10k", &data->test, &pixels);
 	if (!rc && pixels != data->pixels)
-		rc = train_fail(TRAIN_FAILED,
+		rc = train_fail(TRAIN_USAGE,
 				"%s: training images of %zu pixels, test images of %zu", directory,
 				data->pixels, pixels);
 	return rc;

@@ -35,8 +35,7 @@ static int read_some(struct idx_stream *f, void *to, size_t bytes, size_t *ret_g
 	if (code == Z_ERRNO)
 		return train_fail(TRAIN_FAILED, "%s: cannot be read: %m", f->name);
 	if (code != Z_OK && code != Z_STREAM_END)
-		return train_fail(TRAIN_FAILED, "%s: the gzip stream is damaged: %s", f->name,
-				  text);
+		return train_fail(TRAIN_USAGE, "%s: the gzip stream is damaged: %s", f->name, text);
 	return TRAIN_OK;
 }
 
@@ -55,29 +54,28 @@ static int read_header(struct idx_stream *f, unsigned dims, struct train_idx *id
 	if (rc)
 		return rc;
 	if (got >= 4 && (head[0] || head[1]))
-		return train_fail(TRAIN_FAILED,
+		return train_fail(TRAIN_USAGE,
 				  "%s: not an IDX file: it begins with %02x %02x, not 00 00",
 				  f->name, head[0], head[1]);
 	if (got >= 4 && head[2] != TYPE_UNSIGNED_BYTE)
 		return train_fail(
-			TRAIN_FAILED,
+			TRAIN_USAGE,
 			"%s: elements of type 0x%02x; only unsigned bytes (0x08) are supported",
 			f->name, head[2]);
 	if (got >= 4 && head[3] != dims)
-		return train_fail(TRAIN_FAILED, "%s: %u dimensions where %u are needed", f->name,
+		return train_fail(TRAIN_USAGE, "%s: %u dimensions where %u are needed", f->name,
 				  head[3], dims);
 	if (got < want)
-		return train_fail(TRAIN_FAILED,
-				  "%s: ends within its header, after %zu of %zu bytes", f->name,
-				  got, want);
+		return train_fail(TRAIN_USAGE, "%s: ends within its header, after %zu of %zu bytes",
+				  f->name, got, want);
 	for (unsigned d = 0; d < dims; d++) {
 		idx->dim[d] = big_endian(head + 4 + 4 * d);
 		if (!idx->dim[d])
-			return train_fail(TRAIN_FAILED, "%s: dimension %u is 0", f->name, d);
+			return train_fail(TRAIN_USAGE, "%s: dimension %u is 0", f->name, d);
 		/* both factors are below 2^32: no overflow before the check */
 		bytes *= idx->dim[d];
 		if (bytes > TRAIN_IDX_BYTES_MAX)
-			return train_fail(TRAIN_FAILED,
+			return train_fail(TRAIN_USAGE,
 					  "%s: more than %llu bytes, the supported maximum",
 					  f->name, (unsigned long long)TRAIN_IDX_BYTES_MAX);
 	}
@@ -108,12 +106,12 @@ static int read_elements(struct idx_stream *f, struct train_idx *idx)
 		used += got;
 	} while (used == capacity && capacity < idx->bytes);
 	if (used < idx->bytes)
-		return train_fail(TRAIN_FAILED,
+		return train_fail(TRAIN_USAGE,
 				  "%s: ends after %zu of %zu bytes of data; the file is truncated",
 				  f->name, used, idx->bytes);
 	rc = read_some(f, &extra, 1, &got);
 	if (!rc && got)
-		rc = train_fail(TRAIN_FAILED,
+		rc = train_fail(TRAIN_USAGE,
 				"%s: holds more than the %zu bytes of data of its header", f->name,
 				idx->bytes);
 	return rc;
@@ -146,7 +144,7 @@ int train_idx_read(const char *path, unsigned dims, struct train_idx *ret_idx)
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
-		return train_fail(TRAIN_FAILED, "%s: %m", path);
+		return train_fail(TRAIN_USAGE, "%s: %m", path);
 	return train_idx_read_fd(fd, path, dims, ret_idx);
 }
 
@@ -154,8 +152,7 @@ int train_idx_below(const struct train_idx *idx, const char *name, unsigned boun
 {
 	for (size_t i = 0; i < idx->bytes; i++)
 		if (idx->at[i] >= bound)
-			return train_fail(TRAIN_FAILED,
-					  "%s: label %u of sample %zu is not below %u", name,
-					  idx->at[i], i, bound);
+			return train_fail(TRAIN_USAGE, "%s: label %u of sample %zu is not below %u",
+					  name, idx->at[i], i, bound);
 	return TRAIN_OK;
 }
