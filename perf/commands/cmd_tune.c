@@ -58,8 +58,9 @@ static const struct tool_option options[] = {
 static const struct tool_usage usage = {
 	.tool = "tutti tune",
 	.help = "Measures every allreduce algorithm, fits the constants of the cost model that chooses\n"
-		"algorithms, and writes them. Prints predicted and measured times, the sizes at which the\n"
-		"choice changes, and the loss of the choice against the best algorithm.\n"
+		"algorithms, and writes them. Prints the noise of the measurement, with a warning on a busy\n"
+		"machine, predicted and measured times, the sizes at which the choice changes, the loss of\n"
+		"the choice against the best algorithm, and the choices that the new table changes.\n"
 		"  tutti tune --np 2,4 --transport shm,tcp -o here.tuning      then TUTTI_TUNING=here.tuning\n"
 		"  tutti tune --np 4 --check                                   check the present table",
 	.options = options,
@@ -151,8 +152,8 @@ static void print_prediction(const struct tool_tune *t, const struct tt_cost *co
 	free(off);
 }
 
-static const struct tool_tune_sample *find(const struct tool_tune *t, int run, uint64_t bytes,
-					   const struct tt_algorithm *a)
+const struct tool_tune_sample *tool_tune_find(const struct tool_tune *t, int run, uint64_t bytes,
+					      const struct tt_algorithm *a)
 {
 	for (int i = 0; i < t->nsamples; i++)
 		if (t->samples[i].run == run && t->samples[i].bytes == bytes &&
@@ -190,7 +191,8 @@ static void print_choices(const struct tool_tune *t, const struct tt_cost *cost)
 		for (int i = 0; i < t->runs[r].nsizes; i++) {
 			uint64_t bytes = t->runs[r].bytes[i];
 			const struct tt_algorithm *a = tool_tune_choice(t, r, bytes, cost);
-			const struct tool_tune_sample *mine = a ? find(t, r, bytes, a) : NULL,
+			const struct tool_tune_sample *mine = a ? tool_tune_find(t, r, bytes, a)
+								: NULL,
 						      *best = best_of(t, r, bytes);
 
 			if (!mine || !best)
@@ -246,16 +248,27 @@ static int write_table(const struct tune_options *v, const struct tool_tune *t,
 
 /* ---- run all --------------------------------------------------------------------------------- */
 
+static int fit(const struct tune_options *v, const struct tool_tune *t, struct tt_cost *cost)
+{
+	tool_tune_core(cost);
+	return tool_tune_fit(t, cost, isatty(STDERR_FILENO)) ||
+	       (!v->no_factors && tool_tune_factors(t, cost));
+}
+
 static int conclude(const struct tune_options *v, const struct tool_tune *t, struct tt_cost *cost)
 {
-	if (!v->check) {
-		tool_tune_core(cost);
-		if (tool_tune_fit(t, cost, isatty(STDERR_FILENO)) ||
-		    (!v->no_factors && tool_tune_factors(t, cost)))
-			return 1;
+	struct tt_cost *before = NULL;
+
+	tool_tune_print_noise(t);
+	if (!v->check && (tt_cost_copy(cost, &before) || fit(v, t, cost))) {
+		tt_cost_free(before);
+		return 1;
 	}
 	print_prediction(t, cost);
 	print_choices(t, cost);
+	if (before)
+		tool_tune_print_changes(t, before, cost);
+	tt_cost_free(before);
 	return v->output && !v->check ? write_table(v, t, cost) : 0;
 }
 

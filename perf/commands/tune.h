@@ -3,6 +3,7 @@
  *
  *   cmd_tune.c       parses the options, prints the tables, writes the file
  *   tune_measure.c   starts ranks that measure every allreduce algorithm, interleaved
+ *   tune_changes.c   the noise of the measurement, and the choices that a new table changes
  *   tune_fit.c       fits the constants of the simulator to the measurement; computes factors for
  *                    the remaining error
  */
@@ -58,6 +59,17 @@ double tool_tune_model_us(const struct tool_tune *t, const struct tool_tune_samp
 /* Returns auto's algorithm for the run; NULL: failed. */
 const struct tt_algorithm *tool_tune_choice(const struct tool_tune *t, int run, uint64_t bytes,
 					    const struct tt_cost *cost);
+
+/* cmd_tune.c: the sample of a call; NULL: none */
+const struct tool_tune_sample *tool_tune_find(const struct tool_tune *t, int run, uint64_t bytes,
+					      const struct tt_algorithm *a);
+
+/* tune_changes.c: the factor between the two halves of a call, a quantile of all calls; NAN: no calls. Print the noise,
+ * with a warning on stderr where the machine is busy. Print the choices that differ. */
+double tool_tune_noise(const struct tool_tune *t, double quantile);
+void tool_tune_print_noise(const struct tool_tune *t);
+void tool_tune_print_changes(const struct tool_tune *t, const struct tt_cost *before,
+			     const struct tt_cost *after);
 
 enum tt_link_class tool_tune_class(const struct tool_tune_run *run);
 

@@ -741,6 +741,8 @@ point "the columns of tutti simulate hold a long name" long_name
 tuned() {
 	run 0 perf/tutti tune --np 2 -b 64K -e 512K -f 8 --repeats 1 -o "$tmp/table" &&
 		grep -q '^# .*machine: ' "$tmp/table" &&
+		grep -q '^# noise: two measurements of a call differ by a factor of [0-9.]*' "$tmp/out" &&
+		grep -qE '^# (choices that this table changes|this table changes no choice)' "$tmp/out" &&
 		grep -q 'auto / best' "$tmp/out" && run 0 perf/tutti simulate --np 2 --costs "$tmp/table" &&
 		TUTTI_TUNING=$tmp/table run 0 perf/allreduce_perf --np 2 -b 4K -e 4K -n 2 -c 1 &&
 		run 0 perf/tutti tune --print --costs "$tmp/table" && grep '^[a-z]' "$tmp/table" >"$tmp/a" &&

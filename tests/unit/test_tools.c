@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "perf/bench/bench.h"
+#include "perf/commands/tune.h"
 #include "tools/options.h"
 
 TestSuite(tools, .timeout = 60);
@@ -208,4 +209,19 @@ Test(tools, a_tool_is_found_by_its_name_with_or_without_underscores)
 	cr_assert_eq(bench_of_tool("reduce_perf"), &bench_collectives[TT_REDUCE]);
 	cr_assert_null(bench_of_tool("allreduce"));
 	cr_assert_null(bench_of_tool("perf"));
+}
+
+Test(tools, the_noise_of_a_tuning_is_the_factor_between_the_halves_of_its_calls)
+{
+	struct tool_tune_sample samples[10];
+	const struct tool_tune t = { .samples = samples, .nsamples = 10 };
+
+	for (int i = 0; i < 10; i++)
+		samples[i] = (struct tool_tune_sample){ .half_us = { 3, i < 8   ? 3
+									: i < 9 ? 6
+										: 1 } };
+	cr_assert_float_eq(tool_tune_noise(&t, 0.5), 1, 1e-9);
+	cr_assert_float_eq(tool_tune_noise(&t, 0.9), 2, 1e-9);
+	cr_assert_float_eq(tool_tune_noise(&t, 1), 3, 1e-9);
+	cr_assert(isnan(tool_tune_noise(&(struct tool_tune){ 0 }, 0.5)));
 }
