@@ -242,8 +242,10 @@ int tt_id_split_root(const char *host_port, char *host, size_t room, int *ret_po
 	long port = colon ? strtol(colon + 1, &end, 10) : 0;
 
 	if (!bytes || bytes >= room || port < 1 || port > 65535 || *end)
-		return tt_fail(TT_ARG, "\"%s\" is not host:port, with IPv6 addresses in brackets",
-			       host_port);
+		return tt_fail(
+			TT_ARG,
+			"\"%s\" is not host:port: a port is 1 to 65535, and IPv6 addresses are in brackets",
+			host_port);
 	if (host_port[0] == '[' && colon[-1] == ']' && bytes > 2) {
 		host_port++;
 		bytes -= 2;

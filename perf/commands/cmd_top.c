@@ -154,7 +154,8 @@ static int find_jobs(const char *where, struct jobs *jobs)
 	if (stat(where, &st))
 		return strchr(where, ':')
 			       ? find_by_root(where, jobs)
-			       : tool_refuse(usage.tool, "%s: %s", where, strerror(errno));
+			       : tool_refuse(usage.tool, "%s: %s, and it is no HOST:PORT", where,
+					     strerror(errno));
 	return S_ISDIR(st.st_mode) ? find_in_folder(where, jobs) : find_by_file(where, jobs);
 }
 
