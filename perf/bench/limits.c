@@ -21,13 +21,13 @@
 #include "perf/bench/bench.h"
 
 #define COPY_NS 20000000
-#define FLAG_NS 500000000 /* at most: on a busy host each flag waits for a processor */
+#define FLAG_NS 100000000
 #define WIRE_NS 100000000
 #define CONNECT_NS 2000000000ull
 #define COPY_LEAST (64 << 10)
 #define COPY_MOST (32 << 20)
-#define BATCH 64 /* round trips of a flag */
-#define BATCHES 50
+#define BATCH 16         /* round trips of a flag */
+#define END UINT32_MAX   /* the last flag */
 #define PART (256 << 10) /* of the bytes on the wire */
 
 struct flags {
@@ -89,37 +89,51 @@ static double copy_gbps(size_t bytes)
 
 /* ---- flag ------------------------------------------------------------------------------------ */
 
-static bool await(_Atomic uint32_t *flag, uint32_t value, uint64_t deadline_ns)
+/* The flag's next value; `last`: none has come in time */
+static uint32_t await(_Atomic uint32_t *flag, uint32_t last)
 {
-	for (unsigned spins = 1; atomic_load_explicit(flag, memory_order_acquire) != value;
+	uint64_t deadline = tt_now_ns() + CONNECT_NS;
+	uint32_t value;
+
+	for (unsigned spins = 1; (value = atomic_load_explicit(flag, memory_order_acquire)) == last;
 	     spins++) {
 		if (spins % 4096)
 			continue;
-		if (tt_now_ns() > deadline_ns)
-			return false;
+		if (tt_now_ns() > deadline)
+			break;
 		sched_yield();
 	}
-	return true;
+	return value;
 }
 
 /* Half a round trip, the best of the batches; 0: the other side did not answer in time */
-static double flag_us(struct flags *f, bool leads)
+static double lead_flags(struct flags *f)
 {
-	uint64_t deadline = tt_now_ns() + FLAG_NS, start = 0, best = UINT64_MAX;
+	uint64_t end = tt_now_ns() + FLAG_NS, start = tt_now_ns(), now = start, best = UINT64_MAX;
+	uint32_t i = 0;
 
-	for (uint32_t i = 1; i <= BATCH * BATCHES; i++) {
-		if (i % BATCH == 1)
-			start = tt_now_ns();
-		if (leads)
-			atomic_store_explicit(&f->ping, i, memory_order_release);
-		if (!await(leads ? &f->pong : &f->ping, i, deadline))
+	while (now < end) {
+		atomic_store_explicit(&f->ping, ++i, memory_order_release);
+		if (await(&f->pong, i - 1) != i)
 			break;
-		if (!leads)
-			atomic_store_explicit(&f->pong, i, memory_order_release);
-		if (i % BATCH == 0 && tt_now_ns() - start < best)
-			best = tt_now_ns() - start;
+		if (i % BATCH)
+			continue;
+		now = tt_now_ns();
+		best = now - start < best ? now - start : best;
+		start = now;
 	}
+	atomic_store_explicit(&f->ping, END, memory_order_release);
 	return best < UINT64_MAX ? (double)best / BATCH / 2000 : 0;
+}
+
+static void follow_flags(struct flags *f)
+{
+	uint32_t last = 0, value;
+
+	while ((value = await(&f->ping, last)) != last && value != END) {
+		atomic_store_explicit(&f->pong, value, memory_order_release);
+		last = value;
+	}
 }
 
 static struct flags *map_page(int fd)
@@ -129,7 +143,7 @@ static struct flags *map_page(int fd)
 	return at == MAP_FAILED ? NULL : at;
 }
 
-static double answer_flags(const struct offer *offer)
+static void answer_flags(const struct offer *offer)
 {
 	char path[64];
 	struct flags *page = NULL;
@@ -142,10 +156,9 @@ static double answer_flags(const struct offer *offer)
 		close(fd);
 	}
 	if (page) {
-		flag_us(page, false);
+		follow_flags(page);
 		munmap(page, sizeof(*page));
 	}
-	return 0; /* rank 0 has the time */
 }
 
 /* ---- wire ------------------------------------------------------------------------------------ */
@@ -213,14 +226,15 @@ static double receive_bytes(const struct offer *offer, bool loopback)
 /* What cannot be opened is not measured. */
 static void open_offer(struct opened *o, struct offer *ret_offer)
 {
-	const char *filter = getenv("TUTTI_SOCKET_IFNAME");
+	const char *filter = getenv("TUTTI_SOCKET_IFNAME"), *range = getenv("TUTTI_PORT_RANGE");
+	struct tt_ports ports = tt_ports_read(range ? range : "");
 
 	*o = (struct opened){ memfd_create("flags", MFD_CLOEXEC), -1, NULL };
 	if (o->page_fd >= 0 && !ftruncate(o->page_fd, sizeof(struct flags)))
 		o->page = map_page(o->page_fd);
 	ret_offer->pid = getpid();
 	ret_offer->fd = o->page ? o->page_fd : -1;
-	if (tt_sock_listen(0, &o->listener, &ret_offer->port))
+	if (tt_sock_among(&ports, tt_sock_listen, &o->listener, &ret_offer->port))
 		return;
 	if (tt_address_list(filter ? filter : "", ret_offer->addresses, &ret_offer->naddresses))
 		ret_offer->naddresses = 0;
@@ -255,8 +269,10 @@ static int measure(struct bench_thread *t, struct opened *o, const struct offer 
 	mine->copy_gbps = copy_gbps(copy_bytes(t->options));
 	if ((rc = bench_thread_barrier(t)))
 		return rc;
-	if (near >= 0 && all[0].fd >= 0 && (t->reports || t->first == near))
-		mine->flag_us = t->reports ? flag_us(o->page, true) : answer_flags(&all[0]);
+	if (t->reports && o->page && near >= 0)
+		mine->flag_us = lead_flags(o->page);
+	else if (t->first == near)
+		answer_flags(&all[0]);
 	far = far < 0 ? near : far;
 	if ((rc = bench_thread_barrier(t)) || far < 0)
 		return rc;
