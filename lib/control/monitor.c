@@ -134,11 +134,18 @@ static int read_report(const struct question *q, struct tt_tls *tls,
 	return rc;
 }
 
+static uint64_t connect_until(const struct question *q)
+{
+	uint64_t until = tt_now_ns() + CONNECT_NS;
+
+	return until < q->deadline_ns ? until : q->deadline_ns;
+}
+
 /* Takes fd. 0 | < 0; *ret_proved: the server has the job's key */
 static int ask(struct question *q, int fd, bool *ret_proved, struct tt_job_report *ret_report)
 {
 	struct tt_tls *tls = tt_tls_client(q->ep->auth.tls, fd, q->server);
-	uint64_t until = tt_now_ns() + CONNECT_NS;
+	uint64_t until = connect_until(q);
 	int rc = 0, shook = 0;
 
 	if (!tls)
@@ -156,7 +163,7 @@ static int ask(struct question *q, int fd, bool *ret_proved, struct tt_job_repor
 /* Ask the targets until one has the job's key. A target that accepted the connection gives the error. */
 static int ask_any(struct question *q, struct tt_job_report *ret_report)
 {
-	struct tt_patience patience = { .deadline_ns = tt_now_ns() + CONNECT_NS };
+	struct tt_patience patience = { .deadline_ns = connect_until(q) };
 	char why[200] = "", where[TT_ENDPOINT_TEXT];
 	bool proved = false;
 	int rc = 0, code = TT_REMOTE, i, fd;

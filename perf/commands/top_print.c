@@ -138,7 +138,7 @@ void top_print(const struct top_job *jobs, int n, int rows, FILE *to)
 	shown = print_comms(jobs, n, true, COMMS, each, to);
 	shown += print_comms(jobs, n, false, COMMS - shown, each, to);
 	if (shown < all)
-		fprintf(to, "... and %d communicators\n", all - shown);
+		fprintf(to, "... and %d communicator%s\n", all - shown, all - shown > 1 ? "s" : "");
 	if (!all)
 		fputs("rank 0 is in no communicator now\n", to);
 }

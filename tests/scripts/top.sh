@@ -187,7 +187,7 @@ by_torchrun() {
 	done
 	rm -f "$tmp"/ids/*
 	wait "${jobs[-1]}"
-	[ $? != 0 ] && has 'no job that runs has its file' "$tmp/err"
+	[ $? != 0 ] && has 'no job that runs has its file|the job has ended|rank 0 ended the connection' "$tmp/err"
 }
 cat >"$tmp/torchrun" <<-END
 	#!/bin/bash
