@@ -10,12 +10,14 @@
 
 #include "base/base.h"
 #include "base/openssl.h"
+#include "base/openssl_provider.h"
 
 #define FINISH_NS 1000000000ull /* limit of the wait for uses of OpenSSL, at exit */
 #define DELAY_NS 2000000000ull  /* of a thread that comes later, from the exit on */
 
 /* Never freed: a thread that has used it still needs it when the thread ends. */
 static _Atomic(OSSL_LIB_CTX *) library;
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- uses ------------------------------------------------------------------------------------ */
 
@@ -74,16 +76,27 @@ void tt_openssl_leave(void)
 
 /* ---- the library context --------------------------------------------------------------------- */
 
+static OSSL_LIB_CTX *make(void)
+{
+	OSSL_LIB_CTX *made = OSSL_LIB_CTX_new();
+
+	if (made && tt_openssl_choose(made))
+		return made;
+	OSSL_LIB_CTX_free(made);
+	return NULL;
+}
+
 OSSL_LIB_CTX *tt_openssl(void)
 {
-	OSSL_LIB_CTX *present = library, *made;
+	OSSL_LIB_CTX *present = library;
 
 	if (present)
 		return present;
-	made = OSSL_LIB_CTX_new();
-	if (!made || atomic_compare_exchange_strong(&library, &present, made))
-		return made;
-	OSSL_LIB_CTX_free(made);
+	pthread_mutex_lock(&making);
+	if (!library)
+		library = make();
+	present = library;
+	pthread_mutex_unlock(&making);
 	return present;
 }
 
@@ -92,10 +105,11 @@ void tt_openssl_renew(void)
 	library = NULL;
 }
 
-/* In the child of a fork the locks of a library context may be held for ever, and the uses were those of
- * the parent's threads. */
+/* In the child of a fork the locks, also of a library context, may be held for ever, and the uses were those
+ * of the parent's threads. */
 static void reset(void)
 {
+	pthread_mutex_init(&making, NULL);
 	tt_openssl_renew();
 	uses.running = 0;
 }

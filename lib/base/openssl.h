@@ -2,9 +2,9 @@
  * openssl.h - the library context of OpenSSL that every use of OpenSSL in Tutti names; the
  * beginning and the end of a use; a digest
  *
- * The application's providers and a configuration file (OPENSSL_CONF) do not affect this context. A
- * process has one, since each context takes some of the 1024 keys of thread-specific data; the child
- * of a fork makes its own.
+ * The application's providers and a configuration file (OPENSSL_CONF) do not affect this context. It has
+ * the algorithms that Tutti uses, and no others (openssl_provider.h). A process has one, since each context
+ * takes some of the 1024 keys of thread-specific data; the child of a fork makes its own.
  */
 #ifndef TT_OPENSSL_H
 #define TT_OPENSSL_H

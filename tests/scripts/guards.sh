@@ -8,7 +8,7 @@
 #   syscalls       of all threads of rank 0 in 20 calls (sockets: 4), by strace, without those that only wait: yields,
 #                  polls, attempts without a result; a wake-up of a peer counts
 #   kernel         bytes that the kernel copied for rank 0 in the same calls: results of sends, receives and reads of peers
-#   allocations    in 20 calls of all threads, counted at malloc (tests/support/call_cost.c)
+#   allocations    in a join, and in 20 calls, of all threads, counted at malloc (tests/support/call_cost.c)
 # One run counts all calls of a transport; a figure above its bound is measured up to three times, the call alone.
 # Called by make check in the build folder; writes TAP.
 set -u

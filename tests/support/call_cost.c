@@ -6,8 +6,8 @@
  *           environment. Callgrind counts inside guarded_call; for strace, a close of an invalid
  *           descriptor marks the begin and the end of each window of CALLS calls. TT_GUARD_LATE_US: sleep before each
  *           call, so that the messages of other ranks have arrived
- *   call_cost allocations NP TRANSPORT          forks its ranks; prints the allocations of 20 calls
- *           of each kind with planned shapes, counted in malloc
+ *   call_cost allocations NP TRANSPORT          forks its ranks; prints the allocations of a join, and
+ *           of 20 calls of each kind with planned shapes, counted in malloc
  *   call_cost build                             exit 0 where instructions may be counted: an
  *           optimized build without sanitizer
  */
@@ -252,8 +252,11 @@ static int count_all(tuttiComm_t *comm, int rank, int n, void *transport)
 	static const size_t sizes[] = { 8, 1024, 65536 };
 	struct cost_job j = { .comm = *comm, .rank = rank, .n = n };
 	tuttiStream_t stream;
-	int rc = report("stream", tuttiStreamCreate(&stream)) || open_job(&j, 64 << 10);
+	int rc;
 
+	if (rank == 0) /* with the few of the parent before the fork */
+		printf("%s blocking join 0 %ld\n", (const char *)transport, (long)allocations);
+	rc = report("stream", tuttiStreamCreate(&stream)) || open_job(&j, 64 << 10);
 	for (int k = 0; k < 6 && !rc; k++) {
 		bool on_stream = k % 2;
 		size_t bytes = sizes[k / 2];

@@ -25,31 +25,34 @@ void *__libc_calloc(size_t n, size_t bytes);
 void *__libc_realloc(void *p, size_t bytes);
 void *__libc_memalign(size_t align, size_t bytes);
 
-__attribute__((weak)) void *malloc(size_t bytes)
+/* visible to shared libraries, so that their calls count */
+#define COUNTING __attribute__((weak, visibility("default")))
+
+COUNTING void *malloc(size_t bytes)
 {
 	allocations++;
 	return __libc_malloc(bytes);
 }
 
-__attribute__((weak)) void *calloc(size_t n, size_t bytes)
+COUNTING void *calloc(size_t n, size_t bytes)
 {
 	allocations++;
 	return __libc_calloc(n, bytes);
 }
 
-__attribute__((weak)) void *realloc(void *p, size_t bytes)
+COUNTING void *realloc(void *p, size_t bytes)
 {
 	allocations++;
 	return __libc_realloc(p, bytes);
 }
 
-__attribute__((weak)) void *aligned_alloc(size_t align, size_t bytes)
+COUNTING void *aligned_alloc(size_t align, size_t bytes)
 {
 	allocations++;
 	return __libc_memalign(align, bytes);
 }
 
-__attribute__((weak)) int posix_memalign(void **ret_p, size_t align, size_t bytes)
+COUNTING int posix_memalign(void **ret_p, size_t align, size_t bytes)
 {
 	void *p = aligned_alloc(align, bytes);
 
