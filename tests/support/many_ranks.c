@@ -2,9 +2,10 @@
  * many_ranks.c - many processes of one host, from the join to the life after a death:
  * many_ranks NRANKS [stop]
  *
- * All ranks join, allreduce, split in two and allreduce in a loop, until the last rank is killed
- * (stop: stopped); the others shrink, and allreduce once more. Prints milliseconds of the slowest
- * rank in each step, and what a rank has after its first allreduce: mean and most of all ranks.
+ * Each rank is a program that begins without another's memory, as launchers start them. All ranks
+ * join at once, allreduce, split in two and allreduce in a loop, until the last rank is killed (stop:
+ * stopped); the others shrink, and allreduce once more. Prints milliseconds of the slowest rank in
+ * each step, and what a rank has, and has used, after its first allreduce: mean and most of all ranks.
  * TUTTI_TRANSPORT and TUTTI_TIMEOUT_MS apply. For people: the program checks no time. Exit status:
  * 0, or 1 when a rank fails where it must not.
  */
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -28,13 +30,15 @@ enum many_step { JOIN, FIRST, SPLIT, NOTICE, SHRINK, AFTER, STEPS };
 static const char *const step_name[STEPS] = { "join",   "first allreduce", "split",
 					      "notice", "shrink",          "allreduce after it" };
 
-/* what a rank has more than before its join */
-enum many_cost { DESCRIPTORS, THREADS, MEMORY, COSTS };
+/* what a rank has more than before its join, and what it has used since */
+enum many_cost { DESCRIPTORS, THREADS, MEMORY, PROCESSOR, COSTS };
 
-static const char *const cost_name[COSTS] = { "descriptors", "threads", "kB of memory" };
+static const char *const cost_name[COSTS] = { "descriptors", "threads", "kB of memory",
+					      "us of processor time" };
 
 static struct many_ranks {
 	tuttiUniqueId id;
+	_Atomic int started;             /* ranks that could join */
 	_Atomic int ready;               /* ranks that have split */
 	_Atomic uint64_t killed_ns;      /* 0: not yet */
 	_Atomic uint64_t slowest[STEPS]; /* ns */
@@ -76,8 +80,17 @@ static long own_kilobytes(void)
 	return kilobytes;
 }
 
+static long processor_us(void)
+{
+	struct timespec used;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	return used.tv_sec * 1000000 + used.tv_nsec / 1000;
+}
+
 static void count_costs(long cost[COSTS])
 {
+	cost[PROCESSOR] = processor_us();
 	cost[DESCRIPTORS] = count_entries("/proc/self/fd");
 	cost[THREADS] = count_entries("/proc/self/task");
 	cost[MEMORY] = own_kilobytes();
@@ -113,10 +126,14 @@ static int failed(int rank, enum many_step step)
 static int rank_main(int n, int rank)
 {
 	tuttiComm_t comm, half, survivors;
-	uint64_t began = tt_now_ns();
 	long costs[COSTS];
+	uint64_t began;
 
 	count_costs(costs);
+	job->started++;
+	while (job->started < n)
+		usleep(1000);
+	began = tt_now_ns();
 	if (tuttiCommInitRank(&comm, n, job->id, rank))
 		return failed(rank, JOIN);
 	note(JOIN, began);
@@ -149,23 +166,43 @@ static int rank_main(int n, int rank)
 	return 0;
 }
 
+/* The job in the memory behind a descriptor, which exec keeps. */
+static bool map_job(int fd)
+{
+	job = mmap(NULL, sizeof(*job), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	return job != MAP_FAILED;
+}
+
+static pid_t start_rank(const char *program, const char *n, int rank, int fd)
+{
+	char rank_text[16], fd_text[16];
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	snprintf(rank_text, sizeof(rank_text), "%d", rank);
+	snprintf(fd_text, sizeof(fd_text), "%d", fd);
+	execl(program, program, "rank", n, rank_text, fd_text, NULL);
+	_exit(127);
+}
+
 int main(int argc, char **argv)
 {
-	int n = argc > 1 ? atoi(argv[1]) : 0, running, status, bad = 0;
+	int n = argc > 1 ? atoi(argv[1]) : 0, running, status, fd, bad = 0;
 	bool stop = argc > 2 && !strcmp(argv[2], "stop");
 	static pid_t pid[MOST];
 
+	if (argc == 5 && map_job(atoi(argv[4])))
+		return rank_main(atoi(argv[2]), atoi(argv[3]));
 	if (n < 2 || n > MOST || argc > 3 || (argc > 2 && !stop)) {
 		fprintf(stderr, "many_ranks NRANKS [stop]: 2 to %d ranks\n", MOST);
 		return 2;
 	}
-	job = mmap(NULL, sizeof(*job), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (job == MAP_FAILED || tuttiGetUniqueId(&job->id))
+	fd = memfd_create("many_ranks", 0);
+	if (fd < 0 || ftruncate(fd, sizeof(*job)) || !map_job(fd) || tuttiGetUniqueId(&job->id))
 		return failed(-1, JOIN);
 	for (int r = 0; r < n; r++) {
-		pid[r] = fork();
-		if (pid[r] == 0)
-			_exit(rank_main(n, r));
+		pid[r] = start_rank(argv[0], argv[1], r, fd);
 		if (pid[r] < 0) {
 			perror("many_ranks: fork");
 			while (r--)
