@@ -5,7 +5,8 @@
  * algorithms of its kind that the active providers have: of 130 ciphers, where TLS uses one. That took half of
  * the time and of the memory of OpenSSL's start. So this provider passes on a few rows of the default
  * provider's tables. The default provider is loaded, which ties it to the library context, and deactivated, so that
- * no fetch sees it; its implementations stay until the context ends.
+ * no fetch sees it; its implementations stay until the context ends. What TLS needs differs from release to
+ * release, so releases on which no join was tried keep the whole default provider.
  */
 #include <openssl/core_dispatch.h>
 #include <openssl/core_names.h>
@@ -130,13 +131,20 @@ static bool choose_all(void)
 	return chosen = true;
 }
 
+bool tt_openssl_is_tried(void)
+{
+	unsigned long release = OpenSSL_version_num() >> 20; /* major and minor number */
+
+	return release == 0x300 || release == 0x305;
+}
+
 bool tt_openssl_choose(OSSL_LIB_CTX *lib)
 {
 	all = OSSL_PROVIDER_load(lib, "default");
 	if (!all)
 		return false;
-	if (!choose_all()) /* the whole default provider works, too */
-		return true;
+	if (!tt_openssl_is_tried() || !choose_all())
+		return true; /* with the whole default provider */
 	return OSSL_PROVIDER_add_builtin(lib, "tutti", begin) && OSSL_PROVIDER_load(lib, "tutti") &&
 	       OSSL_PROVIDER_unload(all);
 }

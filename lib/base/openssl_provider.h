@@ -7,6 +7,9 @@
 #include <openssl/types.h>
 #include <stdbool.h>
 
+/* Is the release of OpenSSL in use one that is restricted: 3.0 or 3.5? */
+bool tt_openssl_is_tried(void);
+
 /* Loads the only provider of a new context. One caller at a time. false: no memory */
 bool tt_openssl_choose(OSSL_LIB_CTX *lib);
 
