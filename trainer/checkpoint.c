@@ -17,7 +17,12 @@ enum { RANKS_MAX = 1 << 20, ARRAYS_MAX = 16 }; /* of an undamaged header */
 static const char magic[8] = "TUTTICK2";
 
 /* Adagrad is that of a store. */
-enum checkpoint_optimizer { CHECKPOINT_SGD, CHECKPOINT_ADAGRAD, CHECKPOINT_ADAMW };
+enum checkpoint_optimizer {
+	CHECKPOINT_SGD,
+	CHECKPOINT_ADAGRAD,
+	CHECKPOINT_ADAMW,
+	CHECKPOINT_RMSPROP
+};
 
 /* The settings that the values of the file belong to. */
 struct checkpoint_header {
@@ -40,9 +45,10 @@ static struct checkpoint_header make_header(const struct train_rank *t, uint64_t
 		.batch = (uint64_t)c->global_batch,
 		.leaf = (uint64_t)c->leaf,
 		.canonical = (uint64_t)c->canonical,
-		.optimizer = c->optimizer == TRAIN_ADAMW ? CHECKPOINT_ADAMW
-			     : c->adagrad                ? CHECKPOINT_ADAGRAD
-							 : CHECKPOINT_SGD,
+		.optimizer = c->optimizer == TRAIN_ADAMW     ? CHECKPOINT_ADAMW
+			     : c->optimizer == TRAIN_RMSPROP ? CHECKPOINT_RMSPROP
+			     : c->adagrad                    ? CHECKPOINT_ADAGRAD
+							     : CHECKPOINT_SGD,
 	};
 
 	if (t->strategy->own_arrays) {
@@ -192,7 +198,7 @@ static bool find_difference(const struct checkpoint_header *got,
 {
 	static const char *const canonical[] = { "off", "tree", "chain", "fixed64" };
 	static const char *const optimizer[] = { "--optimizer sgd and no --adagrad", "--adagrad",
-						 "--optimizer adamw" };
+						 "--optimizer adamw", "--optimizer rmsprop" };
 	bool leaves = got->canonical != TRAIN_CANONICAL_OFF;
 
 	if (strncmp(got->model, want->model, sizeof(got->model)) ||
@@ -209,7 +215,7 @@ static bool find_difference(const struct checkpoint_header *got,
 	else if (leaves && got->leaf != want->leaf)
 		snprintf(text, 128, "--leaf %" PRIu64, got->leaf);
 	else if (got->optimizer != want->optimizer)
-		snprintf(text, 128, "%s", optimizer[got->optimizer % 3]);
+		snprintf(text, 128, "%s", optimizer[got->optimizer % 4]);
 	else
 		return false;
 	return true;

@@ -35,8 +35,9 @@ static void print_setup(const struct train_rank *t)
 
 	tuttiCommDescribe(t->comm, "allreduce", (size_t)c->bucket_kb * 1024 / sizeof(float),
 			  tuttiFloat32, plan, sizeof(plan));
-	printf("data      %s: %zu samples to train, %zu to test\n", t->data->name,
-	       t->data->train.samples, t->data->test.samples);
+	printf(t->data->plays ? "data      %s: epochs of %zu frames, tests of %zu episodes\n"
+			      : "data      %s: %zu samples to train, %zu to test\n",
+	       t->data->name, t->data->train.samples, t->data->test.samples);
 	printf("model     %s: %zu parameters on %s\n", c->model, t->model.whole_parameters,
 	       t->device.ops->name);
 	if (t->pipeline)
@@ -267,9 +268,12 @@ void train_metrics_write(struct train_metrics *m, struct train_rank *t,
 	complain_once(m, t->config, r->step);
 	if (!r->evaluated)
 		return;
-	printf("step %" PRIu64 "  epoch %" PRIu64 " of %" PRIu64
-	       "  loss %.4f  accuracy %.4f  %.0f samples/s\n",
-	       r->step, r->epoch, r->epochs, r->test_loss, r->accuracy, r->mean_samples_per_s);
+	printf("step %" PRIu64 "  epoch %" PRIu64 " of %" PRIu64, r->step, r->epoch, r->epochs);
+	if (t->data->plays)
+		printf("  mean return %.1f", train_rollout_return(r->accuracy));
+	else
+		printf("  loss %.4f  accuracy %.4f", r->test_loss, r->accuracy);
+	printf("  %.0f samples/s\n", r->mean_samples_per_s);
 	fflush(stdout);
 	for (int i = 0; i < TRAIN_FILES; i++)
 		if (m->file[i])

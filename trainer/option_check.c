@@ -25,7 +25,7 @@ static const struct strategy_option strategy_options[] = {
 	OPTION("devices", devices, "ps-strategy"),
 	OPTION("zero", zero, "mirrored"),
 	OPTION("compress", compress, "mirrored"),
-	OPTION("optimizer", optimizer, "one mirrored reduce-to-one hierarchical-copy"),
+	OPTION("optimizer", optimizer, "one mirrored reduce-to-one hierarchical-copy a2c a3c"),
 	OPTION("k", k, "spare"),
 	OPTION("ssp", ssp, "ps-async"),
 	OPTION("stale-drop", stale_drop, "ps-async"),

@@ -180,8 +180,8 @@ static const struct tool_option options[] = {
 	  .argument = "NAME",
 	  .offset = AT(optimizer),
 	  .fallback = "sgd",
-	  .words = "sgd adamw",
-	  .help = "sgd: descent with --momentum; adamw: give --lr 0.001 or so" },
+	  .words = "sgd adamw rmsprop",
+	  .help = "sgd: descent with --momentum; adamw, rmsprop: give --lr 0.001 or so" },
 	{ .name = "beta1",
 	  .kind = TOOL_OPT_REAL,
 	  .argument = "B",
@@ -530,8 +530,26 @@ void train_config_defaults(struct train_config *ret_config)
 	tool_options_read(&usage, 1, nothing, ret_config);
 }
 
+/* Strategies that play in an environment imply it, and the optimizer of their source. */
+static void imply(struct train_config *config)
+{
+	for (size_t i = 0; train_strategies[i]; i++) {
+		if (!train_strategies[i]->plays ||
+		    strcmp(train_strategies[i]->name, config->strategy))
+			continue;
+		if (!strcmp(config->data, "auto"))
+			config->data = "cartpole";
+		config->optimizer = TRAIN_RMSPROP;
+	}
+}
+
 int train_config_read(int argc, char **argv, struct train_config *ret_config)
 {
+	int rc;
+
 	list_tables();
-	return tool_options_read(&usage, argc, argv, ret_config);
+	rc = tool_options_read(&usage, argc, argv, ret_config);
+	if (!rc)
+		imply(ret_config);
+	return rc;
 }

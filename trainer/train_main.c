@@ -149,10 +149,14 @@ static void print_result(const struct train_rank *t, const struct train_result *
 	const struct train_config *c = t->config;
 	static const char *const canonical[] = { "off", "tree", "chain", "fixed64" };
 
+	printf("{");
 	if (t->data->text)
-		printf("{\"perplexity\":%.4f,", exp(r->loss));
-	printf("%s\"accuracy\":%.4f,\"loss\":%.6f,\"samples_per_s\":%.0f,\"step_ms\":%.3f,",
-	       t->data->text ? "" : "{", r->accuracy, r->loss, r->samples_per_s, r->step_ms);
+		printf("\"perplexity\":%.4f,", exp(r->loss));
+	if (t->data->plays)
+		printf("\"mean_return\":%.2f,", train_rollout_return(r->accuracy));
+	else
+		printf("\"accuracy\":%.4f,\"loss\":%.6f,", r->accuracy, r->loss);
+	printf("\"samples_per_s\":%.0f,\"step_ms\":%.3f,", r->samples_per_s, r->step_ms);
 	printf("\"exposed_comm_share\":%.4f,\"bytes_sent\":%" PRIu64 ",\"bytes_read\":%" PRIu64 ",",
 	       r->exposed_share, r->sent_bytes, r->read_bytes);
 	printf("\"rank_bytes\":%" PRIu64 ",", t->bytes);

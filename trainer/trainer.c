@@ -19,9 +19,10 @@ static int open_memory(struct train_rank *t)
 	     moving = t->strategy->optimizer == TRAIN_OPTIMIZER_RANKS;
 
 	t->parameters = d->alloc(&t->device, bytes);
-	if (t->config->optimizer == TRAIN_ADAMW && !d->adam)
+	if ((t->config->optimizer == TRAIN_ADAMW && !d->adam) ||
+	    (t->config->optimizer == TRAIN_RMSPROP && !d->rmsprop))
 		return train_fail(TRAIN_USAGE,
-				  "--optimizer adamw: --device %s has no AdamW; use --device cpu",
+				  "--optimizer: --device %s has sgd only; use --device cpu",
 				  t->config->device);
 	t->state = moving ? d->alloc(&t->device, train_optimizer_arrays(t->config) * bytes) : NULL;
 	t->x = d->alloc(&t->device, t->model.max_rows * t->data->pixels * sizeof(float));
@@ -142,6 +143,12 @@ int train_rank_open(struct train_rank *t, const struct train_config *config,
 	rc = train_strategy_find(t);
 	if (!rc)
 		rc = split_ranks(t);
+	if (!rc && data->plays != t->strategy->plays)
+		rc = train_fail(TRAIN_USAGE,
+				"--data %s: --strategy %s learns from %s; use --data %s",
+				data->name, t->strategy->name,
+				t->strategy->plays ? "an environment" : "images or text",
+				t->strategy->plays ? "cartpole" : "synth");
 	if (!rc)
 		rc = train_settings_match(t);
 	if (!rc)
@@ -156,6 +163,8 @@ int train_rank_open(struct train_rank *t, const struct train_config *config,
 					(size_t)config->global_batch);
 	if (!rc)
 		rc = open_memory(t);
+	if (!rc && data->plays)
+		rc = train_rollout_open(t);
 	if (!rc)
 		rc = train_rank_partition(t);
 	if (!rc && config->mesh)
@@ -183,6 +192,7 @@ void train_rank_close(struct train_rank *t)
 		t->device.ops->free(&t->device, t->x);
 		tuttiMemFree(t->host_parameters);
 	}
+	train_rollout_close(t);
 	free(t->labels);
 	free(t->resumed_state);
 	free(t->resumed_own);

@@ -27,6 +27,19 @@ run 600 --advise --np 6 --data synth --model mlp:64 --sim-compute-ms 600
 claim "--advise, 600 ms of computing: $(field advice) ranks of 6" is advice 6
 claim "... predicted $(field predicted_ms) ms of $(field checked) ranks, measured $(field measured_ms): within 20 %" predicted
 
+# ---- CartPole: 300,000 frames, 5 seeds ---------------------------------------------------------------------------------
+
+median() { printf '%s\n' "$@" | sort -g | sed -n "$((($# + 1) / 2))p"; }
+for strategy in a2c a3c; do
+	returns=()
+	for seed in 1 2 3 4 5; do
+		run 600 --np 2 --strategy $strategy --model mlp:64 --lr 0.005 --lr-schedule linear --global-batch 40 --seed $seed
+		returns+=("$(field mean_return)")
+	done
+	solved() { awk -v m="$(median "${returns[@]}")" 'BEGIN { exit !(m >= 475) }'; }
+	claim "$strategy: mean returns of 100 episodes ${returns[*]}, the median is at least 475" solved
+done
+
 [ -r /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ] ||
 	{ echo "the package dataset-fashion-mnist is not installed"; exit 77; }
 

@@ -15,6 +15,7 @@
 #   downpour               here: bits of one, exact bytes, deaths; test_trainer: disjoint shares
 #   average                here: bits of both forms, 1/H of the bytes, the loss of mirrored
 #   ps-strategy            here: balanced placement, devices push once, deaths of a device and of a worker
+#   a2c, a3c               test_rollout: returns, loss; race_a3c: no race but relaxed atomics; here: bits; check_data.sh: 5 seeds
 #   central                here: bits, bytes to and from devices, no optimizer on them
 set -u
 . "${top_srcdir:-.}/tests/training"
@@ -337,6 +338,35 @@ claim "other servers continue from the checkpoint" ended 0
 train --np 3 --steps 30 --strategy ps-sync --kill 1@9
 claim "ps-sync ends with an error when a worker dies" ended 1 'worker 1 died'
 
+# ---- actor-critic (R14) ------------------------------------------------------------------------------------------
+
+# Two workers of a3c give another result each time: 165 to 490 in 40 trainings.
+play() { run 90 --model mlp:16 --lr 0.01 --steps 500 --global-batch 40 --lr-schedule linear "$@"; }
+play --strategy a2c --steps 1
+before=$(number mean_return)
+play --strategy a2c
+want=$(field hash)
+claim "a2c on one worker: the mean return grows from $before to $(number mean_return)" at_least mean_return 150
+play --strategy a3c
+claim "a3c on one worker has the bits of a2c" same
+TUTTI_ISA=scalar play --strategy a3c
+claim "... and without vector instructions" same
+play --strategy a2c --np 2
+want=$(field hash)
+claim "a2c on two workers: $(number mean_return)" at_least mean_return 150
+play --strategy a2c --np 2 --eval-every 100 --transport tcp
+claim "... has the same bits again, evaluated more often" same
+play --strategy a3c --np 2 --eval-every 100
+claim "a3c on two workers: $(number mean_return)" at_least mean_return 60
+claim "... took all steps" equals steps 500
+play --strategy a3c --np 2 --steps 250 --save "$out/ck"
+play --strategy a3c --np 3 --steps 500 --resume "$out/ck"
+claim "a3c resumes on three workers: $(number mean_return)" at_least mean_return 60
+play --strategy a2c --np 3 --kill 1@9 --on-failure shrink
+claim "a2c: a worker dies, the others continue: $(number mean_return)" at_least mean_return 150
+play --strategy a3c --np 3 --kill 1@9
+claim "a3c ends when a worker dies" ended 1 'died'
+
 # ---- wrong uses --------------------------------------------------------------------------------------------------
 
 wrong() { local sentence=$1; shift; train "$@"; claim "$*: status 2" ended 2 "$sentence"; }
@@ -359,6 +389,9 @@ wrong '4 workers and 60 steps were recorded' --np 4 --ps 2 --strategy ps-async -
 wrong 'were recorded' --np 2 --strategy spare --steps 30 --replay "$out/who"
 wrong 'has no effect with --strategy ps-sync' --np 2 --strategy ps-sync --ssp 2
 wrong 'easgd diverges on 24 ranks unless alpha is below 0.0833333' "${elastic[@]}" --steps 2 --alpha 0.1
+wrong 'learns from images or text' --data cartpole
+wrong 'learns from an environment' --strategy a3c
+wrong 'cannot play; use --device cpu' --strategy a2c --data cartpole --device sim
 wrong 'add --average easgd' --np 2 --strategy average --alpha 0.2
 wrong 'save /nowhere/ck: .* give a file that can be written' --steps 2 --save /nowhere/ck
 mkfifo "$out/fifo"

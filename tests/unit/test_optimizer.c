@@ -1,4 +1,4 @@
-/* test_optimizer.c - AdamW against its formulas in double, in parts, and by every instruction set */
+/* test_optimizer.c - AdamW and RMSProp against their formulas in double; AdamW in parts, and by every instruction set */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -54,6 +54,40 @@ Test(optimizer, adamw_follows_its_formulas)
 			w[i] -= rate * (m[i] / (1 - pow(0.8, step))) /
 				(sqrt(v[i] / (1 - pow(0.95, step))) + 1e-8);
 		}
+	for (size_t i = 0; i < N; i++)
+		cr_expect_float_eq(weight[i], w[i], 2e-6, "%zu: %g, not %g", i, (double)weight[i],
+				   w[i]);
+	free(gradients);
+	free(weight);
+}
+
+Test(optimizer, rmsprop_follows_its_formulas)
+{
+	struct train_device cpu = { .ops = &train_device_cpu };
+	static const struct train_config rmsprop = { .optimizer = TRAIN_RMSPROP };
+	struct train_rank t = { .config = &rmsprop, .rate = 0.01f };
+	float *gradients = random_floats(STEPS * N, 3), *weight = random_floats(N, 4),
+	      square[N] = { 0 };
+	double v[N] = { 0 }, w[N];
+
+	for (size_t i = 0; i < N; i++)
+		w[i] = weight[i];
+	for (size_t step = 0; step < STEPS; step++) {
+		train_optimizer_update(&t, &(struct train_update){
+						   .on = &cpu,
+						   .count = N,
+						   .scale = 0.5f,
+						   .gradient = gradients + step * N,
+						   .state = square,
+						   .weight = weight,
+					   });
+		for (size_t i = 0; i < N; i++) {
+			double g = 0.5 * gradients[step * N + i];
+
+			v[i] = 0.99 * v[i] + 0.01 * g * g;
+			w[i] -= 0.01 * g / sqrt(v[i] + 1e-5);
+		}
+	}
 	for (size_t i = 0; i < N; i++)
 		cr_expect_float_eq(weight[i], w[i], 2e-6, "%zu: %g, not %g", i, (double)weight[i],
 				   w[i]);

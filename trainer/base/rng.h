@@ -3,7 +3,7 @@
  *
  * Philox 4x32-10 (Salmon, Moraes, Dror, Shaw 2011, Parallel random numbers: as easy as 1, 2, 3). A
  * number is the same on every rank, in any order, for any number of ranks. Called by sampler.c,
- * data_synth.c, model.c, fault.c, compress_powersgd.c.
+ * data_synth.c, model.c, fault.c, rollout.c, cartpole.c, compress_powersgd.c.
  */
 #ifndef TRAIN_RNG_H
 #define TRAIN_RNG_H
@@ -17,7 +17,10 @@ enum train_rng_use {
 	TRAIN_RNG_SYNTH_CLASS,
 	TRAIN_RNG_SYNTH_SAMPLE,
 	TRAIN_RNG_JITTER,
-	TRAIN_RNG_FACTORS
+	TRAIN_RNG_FACTORS,
+	TRAIN_RNG_EPISODE,
+	TRAIN_RNG_ACTION,
+	TRAIN_RNG_TEST
 };
 
 /* Four 32-bit numbers of (seed, use, part, index); part is a tensor, an epoch, a class ... */

@@ -8,7 +8,7 @@
 
 const struct train_data_source *const train_data_sources[] = { &train_data_fashion,
 							       &train_data_synth, &train_data_text,
-							       NULL };
+							       &train_data_cartpole, NULL };
 
 static const struct train_data_source *find(const char *name, const char *directory)
 {
@@ -53,7 +53,7 @@ int train_data_load(const char *name, const struct train_data_options *options,
 		train_data_free(&data);
 		return rc;
 	}
-	data.mean = data.text ? 0.0f : mean_of(&data.train, data.pixels);
+	data.mean = data.text || data.plays ? 0.0f : mean_of(&data.train, data.pixels);
 	*ret_data = data;
 	return TRAIN_OK;
 }

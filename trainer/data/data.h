@@ -1,5 +1,6 @@
 /*
- * data.h - the training and test sets: 8-bit images and their labels, or windows of a text
+ * data.h - the training and test sets: 8-bit images and their labels, windows of a text, or an
+ * environment that workers play in
  *
  * A data source is one file data_NAME.c with a loader, and one row of the table in data.c. The sets
  * are loaded once, before the ranks are started, and are read-only afterwards, so local ranks share
@@ -21,6 +22,7 @@ struct train_set {
 struct train_data {
 	const char *name; /* of the source */
 	bool text;        /* pixels are characters, numbers below classes */
+	bool plays; /* samples are frames of an environment (rank/rollout.h), tests its episodes */
 	size_t pixels;    /* of a sample */
 	size_t positions; /* predictions of a sample: 1 for an image */
 	unsigned classes;
@@ -45,7 +47,8 @@ struct train_data_source {
 	/* Tells whether the source's files are present in directory. NULL: always. */
 	int (*present)(const char *directory);
 };
-extern const struct train_data_source train_data_fashion, train_data_synth, train_data_text;
+extern const struct train_data_source train_data_fashion, train_data_synth, train_data_text,
+	train_data_cartpole;
 extern const struct train_data_source *const train_data_sources[]; /* best first, ends with NULL */
 
 /* Loads the source NAME or NAME:PATH; "auto" selects the first that is present. Returns 0 |

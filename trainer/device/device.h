@@ -179,6 +179,10 @@ struct train_device_ops {
 	void (*lstm_back)(struct train_device *d, const struct train_lstm *cells, const float *dy,
 			  const float *dh, size_t dh_stride, float *dc, float *dz);
 
+	/* g = scale * gradient; rmsprop.h. NULL: the device has no RMSProp. */
+	void (*rmsprop)(struct train_device *d, size_t count, float scale, float rate,
+			const float *gradient, float *square, float *weight);
+
 	/* g = scale * gradient; mean = beta1 * mean + (1 - beta1) * g; square = beta2 * square +
 	 * (1 - beta2) * g * g; weight = keep * weight - rate * mean / (sqrt(correct2 * square) +
 	 * epsilon). NULL: the device has no AdamW. */

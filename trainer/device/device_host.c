@@ -97,6 +97,14 @@ void train_host_descend(struct train_device *d, size_t count, float scale, float
 	train_host_loops()->descend(count, scale, rate, momentum, gradient, velocity, weight);
 }
 
+void train_host_rmsprop(struct train_device *d, size_t count, float scale, float rate,
+			const float *restrict gradient, float *restrict square,
+			float *restrict weight)
+{
+	(void)d;
+	train_host_loops()->rmsprop(count, scale, rate, gradient, square, weight);
+}
+
 void train_host_adam(struct train_device *d, size_t count, const struct train_adam *a,
 		     const float *restrict gradient, float *restrict mean, float *restrict square,
 		     float *restrict weight)

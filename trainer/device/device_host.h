@@ -16,12 +16,14 @@ void train_host_copy(struct train_device *d, void *to, const void *from, size_t 
 TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_FUNCTION, train_host)
 TRAIN_DEVICE_SEQUENCE(TRAIN_DEVICE_FUNCTION, train_host)
 TRAIN_DEVICE_FUNCTION(train_host, adam)
+TRAIN_DEVICE_FUNCTION(train_host, rmsprop)
 
-#define TRAIN_HOST_OPS                                                                           \
-	TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_MEMBER, train_host)                                    \
-	TRAIN_DEVICE_SEQUENCE(TRAIN_DEVICE_MEMBER, train_host)                                   \
-	TRAIN_DEVICE_MEMBER(train_host, adam).alloc = train_host_alloc, .free = train_host_free, \
-					.put = train_host_copy, .get = train_host_copy,          \
-					.copy = train_host_copy
+#define TRAIN_HOST_OPS                                                                   \
+	TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_MEMBER, train_host)                            \
+	TRAIN_DEVICE_SEQUENCE(TRAIN_DEVICE_MEMBER, train_host)                           \
+	TRAIN_DEVICE_MEMBER(train_host, adam)                                            \
+	TRAIN_DEVICE_MEMBER(train_host, rmsprop).alloc = train_host_alloc,               \
+					.free = train_host_free, .put = train_host_copy, \
+					.get = train_host_copy, .copy = train_host_copy
 
 #endif

@@ -134,6 +134,12 @@ static void sim_descend(struct train_device *d, size_t count, float scale, float
 			   real(weight));
 }
 
+static void sim_rmsprop(struct train_device *d, size_t count, float scale, float rate,
+			const float *gradient, float *square, float *weight)
+{
+	train_host_rmsprop(d, count, scale, rate, real(gradient), real(square), real(weight));
+}
+
 static void sim_adam(struct train_device *d, size_t count, const struct train_adam *a,
 		     const float *gradient, float *mean, float *square, float *weight)
 {
@@ -233,4 +239,5 @@ const struct train_device_ops train_device_sim = {
 	.copy = sim_copy,
 	TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_MEMBER, sim) TRAIN_DEVICE_MEMBER(sim, gemm)
 		TRAIN_DEVICE_SEQUENCE(TRAIN_DEVICE_MEMBER, sim) TRAIN_DEVICE_MEMBER(sim, adam)
+			TRAIN_DEVICE_MEMBER(sim, rmsprop)
 };

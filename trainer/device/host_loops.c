@@ -6,6 +6,8 @@
  */
 #include "trainer/device/host_loops.h"
 
+#include "trainer/device/rmsprop.h"
+
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>

@@ -23,6 +23,8 @@ struct train_host_loops {
 	void (*relu_back)(size_t n, const float *y, float *dy);
 	void (*descend)(size_t n, float scale, float rate, float momentum, const float *gradient,
 			float *velocity, float *weight);
+	void (*rmsprop)(size_t n, float scale, float rate, const float *gradient, float *square,
+			float *weight);
 	void (*adam)(size_t n, const struct train_adam *a, const float *gradient, float *mean,
 		     float *square, float *weight);
 };

@@ -99,6 +99,18 @@ LOOP_TARGET static void LOOP(descend)(size_t n, float scale, float rate, float m
 
 /* Division and square root are exact to the last bit in every instruction set, so the compiler may
  * take vectors or not. */
+LOOP_TARGET static void LOOP(rmsprop)(size_t n, float scale, float rate,
+				      const float *restrict gradient, float *restrict square,
+				      float *restrict weight)
+{
+	for (size_t i = 0; i < n; i++) {
+		float g = scale * gradient[i];
+
+		square[i] = train_rmsprop_square(square[i], g);
+		weight[i] -= train_rmsprop_change(square[i], g, rate);
+	}
+}
+
 LOOP_TARGET static void LOOP(adam)(size_t n, const struct train_adam *a,
 				   const float *restrict gradient, float *restrict mean,
 				   float *restrict square, float *restrict weight)
@@ -123,6 +135,7 @@ static const struct train_host_loops LOOP(loops) = {
 	.blend = LOOP(blend),
 	.relu_back = LOOP(relu_back),
 	.descend = LOOP(descend),
+	.rmsprop = LOOP(rmsprop),
 	.adam = LOOP(adam),
 };
 

@@ -9,7 +9,7 @@
 
 enum { TRAIN_FAILURE_STOP, TRAIN_FAILURE_SHRINK };
 enum { TRAIN_LR_CONSTANT, TRAIN_LR_STEP, TRAIN_LR_LINEAR, TRAIN_LR_COSINE };
-enum { TRAIN_SGD, TRAIN_ADAMW };
+enum { TRAIN_SGD, TRAIN_ADAMW, TRAIN_RMSPROP };
 enum {
 	TRAIN_AVERAGE_ALLREDUCE,
 	TRAIN_AVERAGE_SUPERVISOR,
@@ -30,7 +30,7 @@ struct train_config {
 	int64_t context; /* characters of a window of text */
 	int64_t global_batch, epochs, steps, seed, bucket_kb;
 	double lr, momentum;
-	int optimizer; /* TRAIN_SGD, TRAIN_ADAMW */
+	int optimizer; /* TRAIN_SGD ... */
 	double beta1, beta2, weight_decay;
 	int lr_schedule;    /* TRAIN_LR_ */
 	int64_t warmup;     /* steps */

@@ -24,7 +24,10 @@ void train_load(struct train_rank *t, const struct train_set *set, const uint32_
 static float *forward(struct train_rank *t, const struct train_set *set, const uint32_t *samples,
 		      size_t rows)
 {
-	train_load(t, set, samples, rows);
+	if (t->rollout)
+		train_rollout_play(t, rows);
+	else
+		train_load(t, set, samples, rows);
 	return train_model_forward(&t->model, t->parameters, t->x, rows);
 }
 
@@ -44,8 +47,12 @@ static void loss_leaf(void *arg, size_t row, size_t rows, float *out)
 	struct train_rank *t = o->t;
 	size_t classes = t->data->classes, positions = t->data->positions;
 
-	t->device.ops->loss(&t->device, rows * positions, classes, t->labels + row * positions,
-			    o->logits + row * positions * classes, out);
+	if (t->rollout)
+		train_rollout_loss(t, row, rows, o->logits + row * classes, out);
+	else
+		t->device.ops->loss(&t->device, rows * positions, classes,
+				    t->labels + row * positions,
+				    o->logits + row * positions * classes, out);
 }
 
 static void copy_final(struct gradient_output *o, size_t from)
@@ -281,6 +288,11 @@ int train_evaluate(struct train_rank *t, double *ret_accuracy, double *ret_loss)
 	double sums[2] = { 0.0, 0.0 };
 	int rc;
 
+	if (t->rollout) {
+		*ret_loss = 0.0;
+		free(host);
+		return train_rollout_test(t, ret_accuracy);
+	}
 	if (!host)
 		return train_fail(TRAIN_FAILED, "no memory to evaluate %zu samples", rows);
 	rc = evaluate_share(t, most < rows ? most : rows, host, sums);

@@ -37,6 +37,10 @@ void train_optimizer_update(const struct train_rank *t, const struct train_updat
 	const struct train_device_ops *d = u->on->ops;
 	struct train_adam adam;
 
+	if (t->config->optimizer == TRAIN_RMSPROP) {
+		d->rmsprop(u->on, u->count, u->scale, t->rate, u->gradient, u->state, u->weight);
+		return;
+	}
 	if (t->config->optimizer != TRAIN_ADAMW) {
 		d->descend(u->on, u->count, u->scale, t->rate, (float)t->config->momentum,
 			   u->gradient, u->state, u->weight);

@@ -1,5 +1,5 @@
 /*
- * optimizer.h - the optimizer of a rank: SGD with momentum, or AdamW (--optimizer)
+ * optimizer.h - the optimizer of a rank: SGD with momentum, AdamW or RMSProp (--optimizer)
  *
  * The state of an optimizer is one or two arrays of the size of the parameters. Each parameter is
  * updated alone, so a rank may have any part of the arrays (strategy_zero.c). Called by gradient.c,
@@ -8,6 +8,7 @@
  *	sgd    velocity = momentum velocity + g;  w -= rate velocity
  *	adamw  m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
  *	       w -= rate (m / (1 - beta1^step) / (sqrt(v / (1 - beta2^step)) + 1e-8) + decay w)
+ *	rmsprop  v = 0.99 v + 0.01 g^2;  w -= rate g / sqrt(v + 1e-5)		(device/rmsprop.h)
  *
  * Source: Loshchilov and Hutter 2019, Decoupled weight decay regularization.
  */

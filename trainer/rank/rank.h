@@ -19,6 +19,7 @@
 #include "trainer/model/model.h"
 #include "trainer/rank/config.h"
 #include "trainer/rank/mesh.h"
+#include "trainer/rank/rollout.h"
 #include "trainer/rank/timeline.h"
 #include "tutti.h"
 
@@ -57,25 +58,26 @@ struct train_rank {
 	size_t tail_at, floats;           /* of a node: offset of its tail; used floats */
 	float *comm_buffer;               /* shape of gradients; the same memory where possible */
 	struct train_device *comm_device; /* owner of comm_buffer's memory: &device or &host */
-	struct train_device host;    /* owner of a comm_buffer that copies a device's gradients */
-	tuttiStream_t comm_stream;   /* NULL until train_comm_stream_open */
-	float *host_parameters;      /* host copy of a separate device memory, else NULL */
-	int64_t *fixed_sum;          /* fixed64.h: shape of a node; allocated on use */
-	int32_t *exponent;           /* fixed64.h: of each tensor and float of the tail */
-	float *x;                    /* device memory, images of a batch */
-	uint8_t *labels;             /* labels of a batch */
-	float rate;                  /* learning rate of this step */
-	uint64_t first_step;         /* steps done before by the resumed training */
-	uint64_t step;               /* current step, from 1; a strategy may advance it */
-	bool stopping;               /* local_replicas without ask: set in the last step */
-	double pace_ns;              /* fault.h: simulated time of this gradient; 0: real time */
-	uint64_t begin_ns, slept_ns; /* start of this gradient; time slept in it */
-	uint64_t compute_ns;         /* time of the last gradient, without sleep */
-	uint64_t exposed_ns;         /* total exposed communication: waiting only */
-	uint64_t message_bytes;      /* bytes sent as messages; the library's counters omit them */
-	float *resumed_state;        /* rank 0 of a resumed training: optimizer state, or NULL */
-	size_t resumed_arrays;       /* arrays of each rank's own state in the checkpoint, or 0 */
-	float *resumed_own;          /* rank 0: these arrays, of one rank after the other */
+	struct train_device host;      /* owner of a comm_buffer that copies a device's gradients */
+	tuttiStream_t comm_stream;     /* NULL until train_comm_stream_open */
+	float *host_parameters;        /* host copy of a separate device memory, else NULL */
+	int64_t *fixed_sum;            /* fixed64.h: shape of a node; allocated on use */
+	int32_t *exponent;             /* fixed64.h: of each tensor and float of the tail */
+	float *x;                      /* device memory, images of a batch */
+	uint8_t *labels;               /* labels of a batch */
+	struct train_rollout *rollout; /* of a worker that plays; NULL: x and labels are data */
+	float rate;                    /* learning rate of this step */
+	uint64_t first_step;           /* steps done before by the resumed training */
+	uint64_t step;                 /* current step, from 1; a strategy may advance it */
+	bool stopping;                 /* local_replicas without ask: set in the last step */
+	double pace_ns;                /* fault.h: simulated time of this gradient; 0: real time */
+	uint64_t begin_ns, slept_ns;   /* start of this gradient; time slept in it */
+	uint64_t compute_ns;           /* time of the last gradient, without sleep */
+	uint64_t exposed_ns;           /* total exposed communication: waiting only */
+	uint64_t message_bytes; /* bytes sent as messages; the library's counters omit them */
+	float *resumed_state;   /* rank 0 of a resumed training: optimizer state, or NULL */
+	size_t resumed_arrays;  /* arrays of each rank's own state in the checkpoint, or 0 */
+	float *resumed_own;     /* rank 0: these arrays, of one rank after the other */
 	struct train_timeline timeline;
 };
 
@@ -168,8 +170,8 @@ void train_parameters_set(struct train_rank *t, const float *from);
 int train_parameters_bcast(struct train_rank *t);
 int train_parameters_bcast_from(struct train_rank *t, int root);
 
-/* Accuracy and mean loss on the test set. Call by all workers; each evaluates its share. Returns
- * 0 | TRAIN_FAILED. */
+/* Accuracy and mean loss on the test set; of an environment the mean return as a share of the greatest, and 0.
+ * Call by all workers; each evaluates its share. Returns 0 | TRAIN_FAILED. */
 int train_evaluate(struct train_rank *t, double *ret_accuracy, double *ret_loss);
 
 /* Converts a result of the library: 0 | TRAIN_FAILED with the library's error text. */

@@ -11,7 +11,8 @@ const struct train_strategy_ops *const train_strategies[] = {
 	&train_strategy_average,       &train_strategy_central,
 	&train_strategy_ps_sync,       &train_strategy_ps_async,
 	&train_strategy_ps_strategy,   &train_strategy_downpour,
-	&train_strategy_spare,         NULL,
+	&train_strategy_spare,         &train_strategy_a2c,
+	&train_strategy_a3c,           NULL,
 };
 
 int train_strategy_find(struct train_rank *t)

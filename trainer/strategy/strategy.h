@@ -38,6 +38,7 @@ struct train_strategy_ops {
 	/* workers have different parameters until settle; the tail is the sum over the worker's
 	 * rows */
 	bool local_replicas;
+	bool plays;  /* learns from an environment (rank/rollout.h), not from data */
 	bool leaves; /* supports sums over leaves (--canonical) */
 	/* comm_buffer is used by library calls and comm_device's operations only, so it may be
 	 * device memory */
@@ -101,7 +102,8 @@ struct train_strategy_ops {
 extern const struct train_strategy_ops train_strategy_one, train_strategy_mirrored,
 	train_strategy_reduce_to_one, train_strategy_hierarchical_copy, train_strategy_average,
 	train_strategy_central, train_strategy_ps_sync, train_strategy_ps_async,
-	train_strategy_ps_strategy, train_strategy_downpour, train_strategy_spare;
+	train_strategy_ps_strategy, train_strategy_downpour, train_strategy_spare,
+	train_strategy_a2c, train_strategy_a3c;
 extern const struct train_strategy_ops train_strategy_zero;        /* mirrored with --zero 1 */
 extern const struct train_strategy_ops train_strategy_zero_layers; /* with --zero 2 or 3 */
 extern const struct train_strategy_ops train_strategy_compressed;  /* with --compress */
