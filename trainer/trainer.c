@@ -139,6 +139,7 @@ int train_rank_open(struct train_rank *t, const struct train_config *config,
 
 	*t = (struct train_rank){ .config = config, .data = data, .world = world };
 	t->rate = (float)config->lr;
+	t->momentum = (float)config->momentum;
 	t->timeline.on = config->timeline != NULL;
 	rc = train_strategy_find(t);
 	if (!rc)

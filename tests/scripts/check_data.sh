@@ -63,7 +63,7 @@ claim "local SGD of 8 steps is within 1 point of mirrored" within 0.01 "$sync"
 learn 0.83 --np 4 --ps 1 --strategy downpour --n-fetch 5 --n-push 5 --adagrad --lr 0.01
 learn 0.83 --np 4 --ps 2 --strategy ps-async --ssp 4
 claim "ps-async is within 2 points of mirrored" within 0.02 "$sync"
-for how in fp16 bf16 int8 topk:0.01 powersgd:4; do
+for how in fp16 bf16 int8 topk:0.01 topk:0.001 powersgd:4; do
 	learn 0.85 --np 2 --compress $how
 	claim "--compress $how is within 1 point of mirrored" within 0.01 "$sync"
 done

@@ -109,6 +109,82 @@ Test(compress, gradients_arrive_now_or_later, .timeout = 120)
 	}
 }
 
+/* ---- topk ------------------------------------------------------------------------------------ */
+
+enum { FEW = 256, SENT = 3 };
+
+/* A step of deep gradient compression by its definition: v = what is sent. */
+static void select_by_definition(const float *g, float *u, float *error, float *v)
+{
+	for (int i = 0; i < FEW; i++) {
+		u[i] = 0.5f * u[i] + g[i];
+		error[i] += u[i];
+		v[i] = 0.0f;
+	}
+	for (int k = 0; k < SENT; k++) {
+		int most = 0;
+
+		for (int i = 1; i < FEW; i++)
+			most = fabsf(error[i]) > fabsf(error[most]) ? i : most;
+		v[most] = error[most];
+		error[most] = u[most] = 0.0f;
+	}
+}
+
+static void open_topk(struct train_rank *t, struct train_compressor *c)
+{
+	t->nranks = 1;
+	t->model.parameters = FEW;
+	cr_assert_eq(tuttiCommInitAll(&t->comm, 1, NULL), tuttiSuccess);
+	cr_assert_eq(train_compressor_open(c, t), 0);
+}
+
+static void close_topk(struct train_rank *t, struct train_compressor *c)
+{
+	train_compressor_close(c);
+	tuttiCommDestroy(t->comm);
+}
+
+Test(compress, momentum_accumulates_before_the_greatest_are_selected, .timeout = 60)
+{
+	struct train_config config = { .compress = "topk:0.01", .momentum = 0.5 };
+	struct train_rank t = { .config = &config };
+	struct train_compressor c = { 0 };
+	float u[FEW] = { 0 }, error[FEW] = { 0 }, want[FEW];
+
+	open_topk(&t, &c);
+	for (t.step = 1; t.step <= STEPS; t.step++) {
+		float *v = random_floats(FEW, (uint32_t)t.step);
+
+		select_by_definition(v, u, error, want);
+		cr_expect_eq(train_compressor_sum(&c, v), 0);
+		cr_expect_arr_eq(v, want, sizeof(want), "step %d", (int)t.step);
+		free(v);
+	}
+	close_topk(&t, &c);
+}
+
+Test(compress, more_is_sent_in_the_steps_of_the_warm_up, .timeout = 60)
+{
+	static const int want[] = { 64, 64, 16, 16, 4, 4, SENT, SENT, SENT };
+	struct train_config config = { .compress = "topk:0.01", .warmup = 8 };
+	struct train_rank t = { .config = &config };
+	struct train_compressor c = { 0 };
+
+	open_topk(&t, &c);
+	for (t.step = 1; t.step <= 9; t.step++) {
+		float *v = random_floats(FEW, (uint32_t)t.step);
+		int sent = 0;
+
+		cr_expect_eq(train_compressor_sum(&c, v), 0);
+		for (int i = 0; i < FEW; i++)
+			sent += v[i] != 0.0f;
+		cr_expect_eq(sent, want[t.step - 1], "step %d: %d", (int)t.step, sent);
+		free(v);
+	}
+	close_topk(&t, &c);
+}
+
 Test(compress, other_names_and_numbers_are_refused_in_words, .timeout = 60)
 {
 	static const char *const wrong[][2] = {

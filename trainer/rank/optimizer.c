@@ -42,8 +42,8 @@ void train_optimizer_update(const struct train_rank *t, const struct train_updat
 		return;
 	}
 	if (t->config->optimizer != TRAIN_ADAMW) {
-		d->descend(u->on, u->count, u->scale, t->rate, (float)t->config->momentum,
-			   u->gradient, u->state, u->weight);
+		d->descend(u->on, u->count, u->scale, t->rate, t->momentum, u->gradient, u->state,
+			   u->weight);
 		return;
 	}
 	adam = adam_of(t, u->scale);

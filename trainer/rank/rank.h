@@ -66,6 +66,7 @@ struct train_rank {
 	float *x;                      /* device memory, images of a batch */
 	uint8_t *labels;               /* labels of a batch */
 	struct train_rollout *rollout; /* of a worker that plays; NULL: x and labels are data */
+	float momentum;                /* of SGD; 0: the strategy has it (compress.h) */
 	float rate;                    /* learning rate of this step */
 	uint64_t first_step;           /* steps done before by the resumed training */
 	uint64_t step;                 /* current step, from 1; a strategy may advance it */

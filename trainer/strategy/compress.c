@@ -58,12 +58,15 @@ int train_compress_check(const struct train_config *config)
 int train_compressor_open(struct train_compressor *c, struct train_rank *t)
 {
 	int rc = parse(c, t->config->compress);
+	bool momentum = !rc && c->ops->own_momentum && t->config->optimizer == TRAIN_SGD;
 
 	if (rc)
 		return rc;
 	c->t = t;
 	c->error = calloc(t->model.parameters, sizeof(*c->error));
-	if (!c->error)
+	if (momentum)
+		c->velocity = calloc(t->model.parameters, sizeof(*c->velocity));
+	if (!c->error || (momentum && !c->velocity))
 		return train_fail(TRAIN_FAILED, "no memory for the errors of %zu gradients",
 				  t->model.parameters);
 	return c->ops->open(c);
@@ -73,12 +76,18 @@ void train_compressor_close(struct train_compressor *c)
 {
 	if (c->ops)
 		c->ops->close(c);
+	free(c->velocity);
 	free(c->error);
 }
 
 int train_compressor_sum(struct train_compressor *c, float *v)
 {
-	for (size_t i = 0; i < c->t->model.parameters; i++)
+	float momentum = (float)c->t->config->momentum;
+
+	for (size_t i = 0; i < c->t->model.parameters; i++) {
+		if (c->velocity)
+			v[i] = c->velocity[i] = momentum * c->velocity[i] + v[i];
 		v[i] += c->error[i];
+	}
 	return c->ops->sum(c, v);
 }

@@ -1,7 +1,7 @@
 /*
  * compress.h - gradients that are sent in fewer bytes (--compress), with error feedback
  *
- *	v = gradients + error			on each rank
+ *	v = gradients + error			on each rank; topk: velocity + error
  *	v' = what the rank's message says of v
  *	error = v - v'				is sent by a later step
  *	gradients = the sum of v' over all ranks
@@ -21,7 +21,8 @@ struct train_compressor {
 	const struct train_compressor_ops *ops;
 	double number; /* behind the colon of --compress */
 	struct train_rank *t;
-	float *error;           /* [parameters] */
+	float *error;    /* [parameters] */
+	float *velocity; /* [parameters], of this rank; NULL: the optimizer has the momentum */
 	uint64_t message_bytes; /* of a rank's gradients in a step */
 	void *state;            /* the compressor's own */
 };
@@ -30,6 +31,7 @@ struct train_compressor_ops {
 	const char *name, *syntax, *help;
 	double least, most, fallback; /* of the number; all 0: it takes none */
 	bool whole;                   /* the number is an integer */
+	bool own_momentum; /* each rank has a velocity of its own, in place of the optimizer's */
 
 	/* Sets c->message_bytes and c->state. Returns 0 | TRAIN_FAILED; close it in any case. */
 	int (*open)(struct train_compressor *c);
@@ -51,7 +53,7 @@ int train_compress_check(const struct train_config *config);
 int train_compressor_open(struct train_compressor *c, struct train_rank *t);
 void train_compressor_close(struct train_compressor *c);
 
-/* Adds the error to v, then sums. Returns 0 | TRAIN_FAILED. */
+/* Adds the error to v, or to the velocity, then sums. Returns 0 | TRAIN_FAILED. */
 int train_compressor_sum(struct train_compressor *c, float *v);
 
 #endif

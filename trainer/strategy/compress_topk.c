@@ -1,10 +1,17 @@
 /*
  * compress_topk.c - --compress topk:R: of all gradients the share R that is greatest in magnitude
  *
- *	message = (index, value) of k = R n gradients	to all ranks, by an allgather
+ *	velocity = momentum velocity + gradients
+ *	v = error + velocity
+ *	message = (index, value) of the k = R n greatest of v	to all ranks, by an allgather
+ *	where sent: error = velocity = 0; elsewhere: error = v
+ *	parameters -= rate (sum of messages)
  *
- * The others accumulate in the error until they are sent. Where magnitudes are equal, the lower index
- * is sent. Row of the table in compress.c. Sources: Aji and Heafield 2017, Sparse communication for
+ * The momentum accumulates before the selection: a gradient that waits for many steps would be without
+ * the momentum of these steps (momentum correction); the velocity of what is sent does not push on in
+ * the old direction (momentum factor masking). In the first --warmup steps more is sent: a quarter, a
+ * sixteenth, 1/64 and 1/256 in a quarter of them each, where that is more than R. Where magnitudes are equal, the lower
+ * index is sent. Row of the table in compress.c. Sources: Aji and Heafield 2017, Sparse communication for
  * distributed gradient descent; Lin et al. 2018, Deep gradient compression.
  */
 #include "trainer/strategy/compress.h"
@@ -13,15 +20,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { WARM_STAGES = 4 };
+
 struct topk_entry {
 	uint32_t index;
 	float value;
 };
 
 struct topk_state {
-	size_t k;
+	size_t k;                    /* after the warm-up */
 	float *magnitude;            /* [parameters] */
-	struct topk_entry *messages; /* [ranks][k] */
+	struct topk_entry *messages; /* [ranks][k of the step] */
 };
 
 static void topk_close(struct train_compressor *c)
@@ -37,7 +46,7 @@ static void topk_close(struct train_compressor *c)
 
 static int topk_open(struct train_compressor *c)
 {
-	size_t n = c->t->model.parameters, ranks = (size_t)c->t->nranks;
+	size_t n = c->t->model.parameters, ranks = (size_t)c->t->nranks, most;
 	struct topk_state *s = calloc(1, sizeof(*s));
 
 	c->state = s;
@@ -45,9 +54,11 @@ static int topk_open(struct train_compressor *c)
 		s->k = (size_t)ceil(c->number * (double)n);
 		s->magnitude = malloc(n * sizeof(*s->magnitude));
 		c->message_bytes = s->k * sizeof(*s->messages);
+		most = c->t->config->warmup && n / 4 > s->k ? n / 4 : s->k;
 	}
 	if (!s || !s->magnitude ||
-	    tuttiMemAlloc((void **)&s->messages, ranks * c->message_bytes) != tuttiSuccess)
+	    tuttiMemAlloc((void **)&s->messages, ranks * most * sizeof(*s->messages)) !=
+		    tuttiSuccess)
 		return train_fail(TRAIN_FAILED, "no memory for %zu gradients of %zu ranks", n,
 				  ranks);
 	return TRAIN_OK;
@@ -87,8 +98,21 @@ static float kth_greatest(float *a, size_t n, size_t k)
 	return a[at];
 }
 
-/* The k greatest of v, which the error no longer has. */
-static void select_greatest(struct train_compressor *c, const float *v, struct topk_entry *own)
+/* Gradients of a message in this step. */
+static size_t count_of_step(const struct train_compressor *c)
+{
+	uint64_t done = c->t->step ? c->t->step - 1 : 0, warmup = (uint64_t)c->t->config->warmup;
+	size_t k = ((const struct topk_state *)c->state)->k, more;
+
+	if (done >= warmup)
+		return k;
+	more = c->t->model.parameters >> 2 * (1 + WARM_STAGES * done / warmup);
+	return more > k ? more : k;
+}
+
+/* The k greatest of v, which error and velocity no longer have. */
+static void select_greatest(struct train_compressor *c, size_t k, const float *v,
+			    struct topk_entry *own)
 {
 	const struct topk_state *s = c->state;
 	size_t n = c->t->model.parameters, above = 0, sent = 0;
@@ -96,32 +120,33 @@ static void select_greatest(struct train_compressor *c, const float *v, struct t
 
 	for (size_t i = 0; i < n; i++) /* a NaN is sent, and ends the training */
 		s->magnitude[i] = v[i] == v[i] ? fabsf(v[i]) : INFINITY;
-	least = kth_greatest(s->magnitude, n, s->k);
+	least = kth_greatest(s->magnitude, n, k);
 	for (size_t i = 0; i < n; i++)
 		above += !(fabsf(v[i]) <= least);
 	for (size_t i = 0; i < n; i++) {
 		bool greater = !(fabsf(v[i]) <= least), equal = fabsf(v[i]) == least;
 
 		c->error[i] = v[i];
-		if (!greater && !(equal && above < s->k))
+		if (!greater && !(equal && above < k))
 			continue;
 		above += equal;
 		own[sent++] = (struct topk_entry){ (uint32_t)i, v[i] };
 		c->error[i] = 0.0f;
+		if (c->velocity)
+			c->velocity[i] = 0.0f;
 	}
 }
 
 static int topk_sum(struct train_compressor *c, float *v)
 {
 	struct topk_state *s = c->state;
-	struct topk_entry *own = s->messages + (size_t)c->t->rank * s->k;
-	size_t all = s->k * (size_t)c->t->nranks;
+	size_t k = count_of_step(c), all = k * (size_t)c->t->nranks;
+	struct topk_entry *own = s->messages + (size_t)c->t->rank * k;
 	tuttiComm_t comm = c->t->comm;
 	int rc;
 
-	select_greatest(c, v, own);
-	rc = train_check(tuttiAllGather(own, s->messages, s->k * sizeof(*own), tuttiUint8, comm,
-					NULL),
+	select_greatest(c, k, v, own);
+	rc = train_check(tuttiAllGather(own, s->messages, k * sizeof(*own), tuttiUint8, comm, NULL),
 			 comm);
 	if (rc)
 		return rc;
@@ -138,6 +163,7 @@ const struct train_compressor_ops train_compress_topk = {
 	.least = 1e-6,
 	.most = 1,
 	.fallback = 0.01,
+	.own_momentum = true,
 	.open = topk_open,
 	.close = topk_close,
 	.sum = topk_sum,

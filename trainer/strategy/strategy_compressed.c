@@ -7,8 +7,8 @@
  *		gradients = sum of all ranks' compressed gradients, with error feedback	(compress.h)
  *		parameters = descend(parameters, gradients / global batch)
  *
- * The tail is summed as it is. A training that is resumed begins with an error of 0. Chosen by
- * strategy.c.
+ * The tail is summed as it is. A training that is resumed begins with an error, and velocities of
+ * compressors, of 0. Chosen by strategy.c.
  */
 #include "trainer/strategy/compress.h"
 #include "trainer/strategy/strategy.h"
@@ -26,6 +26,8 @@ static int compressed_open(struct train_rank *t)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = c;
 	rc = train_compressor_open(c, t);
+	if (c->velocity)
+		t->momentum = 0.0f;
 	return rc ? rc : train_parameters_bcast(t);
 }
 
