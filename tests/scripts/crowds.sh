@@ -1,5 +1,5 @@
 #!/bin/bash
-# crowds.sh - trainings of 32 and 128 processes with stragglers and deaths (tier soak)
+# crowds.sh - trainings of 32, 64 and 128 processes with stragglers and deaths (tier soak)
 #
 # `TRAIN=build/trainer/tutti-train tests/scripts/crowds.sh` from the root of the sources. TAP on standard output.
 set -u
@@ -7,7 +7,7 @@ set -u
 number() { tail -n 1 "$out/log" | sed -n "s/.*\"$1\":\([0-9.]*\)[],}].*/\1/p"; }
 at_most() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && a <= b) }'; }
 
-for np in 32 128; do
+for np in 32 64 128; do
 	crowd=(--data synth --model linear --global-batch 512 --np $np --steps 20 --eval-every 100000)
 	for strategy in mirrored spare "downpour --ps 2 --adagrad --lr 0.01"; do
 		(ulimit -n 1024; ulimit -d 262144; exec timeout -k 5 600 "$prog" "${crowd[@]}" --strategy $strategy) >"$out/log" 2>"$out/err"
