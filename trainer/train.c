@@ -110,9 +110,11 @@ static int compute_step(struct train_rank *t, struct train_progress *p, uint64_t
 	batch->samples = train_sampler_rows(&t->sampler, step - 1, rows.first);
 	count_bytes(t, result, false);
 	rc = t->strategy->step(t, batch);
-	if (!rc)
-		count_bytes(t, result, true);
-	return rc;
+	if (rc)
+		return rc;
+	t->done = t->step;
+	count_bytes(t, result, true);
+	return TRAIN_OK;
 }
 
 /* Takes this rank's share of a step and fills record. result->stopped: a rank received a stop
@@ -172,6 +174,8 @@ static int between_steps(struct train_rank *t, struct train_progress *p, struct 
 	}
 	if (!rc && due.save)
 		rc = train_checkpoint_save(t, t->config->save, record->step);
+	if (!rc && due.save)
+		t->saved = record->step;
 	if (!rc && due.export)
 		rc = train_export(t, record->step);
 	if (settles && !due.last && t->strategy->unsettle)
@@ -244,10 +248,10 @@ static int recover(struct train_rank *t, struct train_progress *p, uint64_t done
 	bool was_rank0 = t->rank == 0;
 	int rc;
 
-	if (!train_is_recoverable(t->comm))
+	if (t->config->mesh || !train_is_recoverable(t->comm)) /* rebuild.h */
 		return TRAIN_FAILED;
 	if (t->config->on_failure != TRAIN_FAILURE_SHRINK)
-		return t->strategy->no_shrink || t->pipeline ? TRAIN_FAILED : suggest_shrink();
+		return t->strategy->no_shrink ? TRAIN_FAILED : suggest_shrink();
 	count_bytes(t, result, false);
 	rc = train_recover(t, done, ret_done);
 	if (!rc && t->rank == 0 && !was_rank0)
@@ -368,6 +372,7 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 	int rc, closed;
 
 	p.steps = train_steps(t);
+	t->done = t->first_step;
 	if (t->first_step >= p.steps)
 		return train_fail(TRAIN_USAGE,
 				  "--resume %s: that training has done %" PRIu64 " steps, and "

@@ -17,6 +17,7 @@
 #include "trainer/option_check.h"
 #include "trainer/rank/fault.h"
 #include "trainer/rank/pipeline.h"
+#include "trainer/rebuild.h"
 #include "trainer/schedule_command.h"
 #include "trainer/strategy/arrival_order.h"
 #include "trainer/strategy/strategy.h"
@@ -175,23 +176,45 @@ static void print_result(const struct train_rank *t, const struct train_result *
 	printf("\"device\":\"%s\"}\n", t->device.ops->name);
 }
 
-/* Trains or serves as one rank of world, and destroys world. Returns the exit status. */
-static int train(const struct train_job *job, tuttiComm_t world)
+/* A death ends the training of a mesh; the survivors begin another one. */
+static bool rebuilds(const struct train_config *c, int rc)
+{
+	return rc == TRAIN_FAILED && c->mesh && c->on_failure == TRAIN_FAILURE_SHRINK;
+}
+
+/* Trains or serves as one rank of world, and destroys world. *ret_world: the ranks of the training that
+ * continues after a death; NULL: none. Returns the exit status. */
+static int train_once(const struct train_job *job, struct train_config *config, tuttiComm_t world,
+		      tuttiComm_t *ret_world)
 {
 	struct train_rank t;
 	struct train_result result = { 0 };
-	int rc = train_rank_open(&t, &job->config, &job->data, world);
+	int rc = train_rank_open(&t, config, &job->data, world), opened = !rc;
 
+	*ret_world = NULL;
 	if (!rc)
 		rc = train_is_server(&t) ? t.strategy->serve(&t) : train_run(&t, &result);
-	if (result.steps && train_is_lead(&t))
+	if (opened && rebuilds(config, rc) && !train_rebuild(&t, config, ret_world))
+		rc = TRAIN_OK;
+	else if (result.steps && train_is_lead(&t))
 		print_result(&t, &result);
 	/* ranks of one --np have the same usage error: rank 0 prints it once */
 	if (rc && (rc != TRAIN_USAGE || !job->config.np || t.world_rank == 0))
 		print_error(rc, rc == TRAIN_USAGE ? -1 : t.config->mesh ? t.world_rank : t.rank);
-	rc = train_is_lead(&t) ? tool_output_end(TOOL, -rc) : -rc;
+	rc = train_is_lead(&t) && !*ret_world ? tool_output_end(TOOL, -rc) : -rc;
 	train_rank_close(&t);
 	return rc;
+}
+
+static int train(const struct train_job *job, tuttiComm_t world)
+{
+	struct train_config config = job->config;
+	int status;
+
+	do
+		status = train_once(job, &config, world, &world);
+	while (world);
+	return status;
 }
 
 static int rank_main(int rank, void *ctx)

@@ -93,6 +93,26 @@ for layout in '--strategy one' '--np 3' '--np 8 --mesh tensor=4,pipeline=2' '--n
 	cp "$out/ck.killed" "$out/ck"
 	resumed $layout
 done
+
+# ---- deaths: the ranks that are left form a mesh ----------------------------------------------------------------------
+
+rebuilt() {   # MESH STEP ARGUMENT...: continues on MESH after STEP, 0: from the begin
+	local mesh=$1 step=$2
+	shift 2
+	rm -f "$out/ck"
+	run 120 "${net[@]}" --on-failure shrink --save "$out/ck" "$@"
+	claim "$*: the others continue on $mesh, with the hash of an undisturbed training" is hash "$hash"
+	claim "... from step $step" eval 'grep -q "ranks died; --mesh $mesh continues" "$out/log" &&
+		[ "$(sed -n "s/^resumed   after step //p" "$out/log")" = "${step#0}" ]'
+}
+rebuilt data=1,tensor=2,pipeline=2 3 --np 8 --mesh data=2,tensor=2,pipeline=2 --kill 5@4
+rebuilt data=1,tensor=1,pipeline=2 3 --np 4 --mesh data=2,pipeline=2 --kill 0@4
+rebuilt data=2,tensor=1,pipeline=2 3 --np 6 --mesh data=3,pipeline=2 --kill 1@4 --strategy reduce-to-one
+rebuilt data=1,tensor=1,pipeline=2 0 --np 4 --mesh data=2,pipeline=2 --kill 1@4 --strategy central
+rebuilt data=1,tensor=1,pipeline=2 4 --np 3 --mesh pipeline=3 --kill 1@6 --save-every 2
+rebuilt data=1,tensor=2,pipeline=1 4 --np 4 --mesh tensor=4 --kill 2@6,3@6 --save-every 2
+rebuilt data=1,tensor=1,pipeline=1 0 --np 2 --mesh pipeline=2 --kill 0@3
+wrong 'add --save FILE' --np 2 --mesh pipeline=2 --on-failure shrink
 wrong 'written with --model mlp:24,20,18 --shards 8' --resume "$out/ck" --shards 4
 wrong 'add --shards 8' --np 2 --mesh tensor=2 --shards 1
 wrong '3 tensor ranks cannot divide' --np 3 --mesh tensor=3

@@ -45,7 +45,6 @@ static int check_options(const struct train_config *c)
 		{ "hashes", c->hashes != NULL },
 		{ "timeline", c->timeline != NULL },
 		{ "slow", c->slow != NULL },
-		{ "on-failure shrink", c->on_failure == TRAIN_FAILURE_SHRINK },
 	};
 
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
@@ -53,6 +52,11 @@ static int check_options(const struct train_config *c)
 			return train_fail(TRAIN_USAGE,
 					  "--mesh %s: --%s is not for models that are cut; omit it",
 					  c->mesh, refused[i].option);
+	if (c->on_failure == TRAIN_FAILURE_SHRINK && !c->save)
+		return train_fail(TRAIN_USAGE,
+				  "--mesh %s: --on-failure shrink continues from a checkpoint; add "
+				  "--save FILE",
+				  c->mesh);
 	if (c->canonical != TRAIN_CANONICAL_TREE && c->canonical != TRAIN_CANONICAL_CHAIN)
 		return train_fail(
 			TRAIN_USAGE,

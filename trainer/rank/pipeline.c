@@ -98,6 +98,11 @@ int train_pipeline_open(struct train_rank *t)
 	return rc ? rc : train_pipeline_sums_open(t);
 }
 
+void train_pipeline_abort(struct train_rank *t)
+{
+	train_links_close(t->pipeline);
+}
+
 void train_pipeline_close(struct train_rank *t)
 {
 	struct train_pipeline *p = t->pipeline;

@@ -17,6 +17,9 @@
 int train_pipeline_open(struct train_rank *t);
 void train_pipeline_close(struct train_rank *t);
 
+/* Ends the messages between stages, also those under way; the stages keep their parameters. */
+void train_pipeline_abort(struct train_rank *t);
+
 /* The chunks of the model for --mesh and --schedule; 0: no pipeline. Returns 0 | TRAIN_USAGE. */
 int train_pipeline_chunks(const struct train_rank *t, int *ret_chunks);
 

@@ -75,6 +75,7 @@ void train_links_close(struct train_pipeline *p)
 			tuttiStreamDestroy(link->stream);
 		if (link->comm)
 			tuttiCommDestroy(link->comm);
+		*link = (struct pipeline_link){ 0 };
 	}
 }
 

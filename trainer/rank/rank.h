@@ -69,6 +69,8 @@ struct train_rank {
 	float momentum;                /* of SGD; 0: the strategy has it (compress.h) */
 	float rate;                    /* learning rate of this step */
 	uint64_t first_step;           /* steps done before by the resumed training */
+	uint64_t done;                 /* steps that the parameters include */
+	uint64_t saved;                /* step of the last checkpoint of this training; 0: none */
 	uint64_t step;                 /* current step, from 1; a strategy may advance it */
 	bool stopping;                 /* local_replicas without ask: set in the last step */
 	double pace_ns;                /* fault.h: simulated time of this gradient; 0: real time */

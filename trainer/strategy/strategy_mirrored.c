@@ -109,13 +109,12 @@ static int step_by_buckets(struct train_rank *t, const struct train_batch *batch
 	struct train_ready ready = { .fn = train_buckets_ready,
 				     .arg = m->buckets,
 				     .grain = m->bucket };
-	int rc = train_buckets_begin(m->buckets), waited;
+	int rc = train_buckets_begin(m->buckets);
 
-	if (rc)
-		return rc;
-	rc = train_gradient(t, batch, &ready);
-	waited = train_buckets_wait(m->buckets);
-	return rc ? rc : waited;
+	if (!rc)
+		rc = train_gradient(t, batch, &ready);
+	/* what a failed gradient leaves must not become part of the others' sums */
+	return rc ? rc : train_buckets_wait(m->buckets);
 }
 
 /* Without overlap: fixed64 needs all leaves before the first sum; one rank does not communicate. */
