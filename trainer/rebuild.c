@@ -159,7 +159,7 @@ int train_rebuild(struct train_rank *t, struct train_config *config, tuttiComm_t
 		       s.before, layout,
 		       s.whole >= 0 ? "the step of a replica that is whole"
 		       : s.saved    ? "the last checkpoint"
-				    : "the begin");
+				    : "the beginning");
 	return train_check(tuttiCommSplit(t->world,
 					  place < mesh.data * mesh.tensor * mesh.stages
 						  ? 0
