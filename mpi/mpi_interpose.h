@@ -162,8 +162,7 @@ struct mpi_task {
 	struct mpi_side in, out; /* all 0: none */
 	bool receives;           /* the data of out comes by the call */
 	struct mpi_reduction reduction;
-	char *part; /* the result that goes to `whole` at the end, in place; or NULL */
-	void *whole;
+	char *part; /* in place: the result, which goes to the start of `out` at the end; or NULL */
 	size_t bytes; /* of the part */
 	int error;    /* of the task itself: MPI could not pack */
 	/* mpi_requests.c */

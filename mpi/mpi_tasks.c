@@ -5,6 +5,7 @@
  * moved as bytes, since ranks may describe the same data by different types.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "mpi/mpi_interpose.h"
@@ -23,7 +24,9 @@ int mpi_end_task(struct mpi_task *k, tuttiResult_t result)
 	if (!mpi_side_close(&k->out, k->receives && !result))
 		cannot_pack(k);
 	if (k->part && !result)
-		memmove(k->whole, k->part, k->bytes);
+		memcpy(k->given.out, k->part, k->bytes);
+	free(k->part);
+	k->part = NULL;
 	mpi_reduction_end(&k->reduction, k->t->comm);
 	if (k->error)
 		mpi_library()->Comm_call_errhandler(k->t->mpi, k->error);
@@ -93,27 +96,25 @@ tuttiResult_t mpi_begin_reduce(struct mpi_task *k)
 			   k->stream);
 }
 
-/* In place, the input is in out, and the result goes to the start of out. */
+/* In place, the input is in out, and the result goes to the start of out; programs expect that the rest
+ * of out stays as it was. */
 tuttiResult_t mpi_begin_reduce_scatter(struct mpi_task *k)
 {
 	const struct mpi_given *g = &k->given;
 	struct mpi_reduction *r = &k->reduction;
 	tuttiResult_t result = mpi_reduction_begin(r, k->t->comm);
 	size_t *lengths = k->t->table[0];
-	bool in_place = g->in == MPI_IN_PLACE;
 	char *part = g->out;
 
 	if (result)
 		return result;
-	for (int p = 0; p < k->t->n; p++) {
+	for (int p = 0; p < k->t->n; p++)
 		lengths[p] = (size_t)(g->counts ? g->counts[p] : g->count) * r->per;
-		if (p < k->t->rank && in_place)
-			part += lengths[p] * r->bytes;
-	}
-	if (in_place) {
-		k->part = part;
-		k->whole = g->out;
+	if (g->in == MPI_IN_PLACE) {
 		k->bytes = lengths[k->t->rank] * r->bytes;
+		part = k->part = malloc(k->bytes + 1);
+		if (!part)
+			return cannot_pack(k);
 	}
 	if (!g->counts && !r->by_mpi)
 		return tuttiReduceScatter(input(g), part, lengths[0], r->type, r->op, k->t->comm,
