@@ -4,7 +4,7 @@
  * Called by mpi_calls.c, mpi_persistent.c and the program. A started call runs on a host stream of its
  * communicator, so in the order of the calls, in the stream's thread. Its request is a receive of the MPI
  * library: this rank receives from itself, on a communicator of this file. Once the call is complete, a
- * message completes the receive; one that is too long for it reports an error. So each function of MPI knows
+ * message completes the receive; one that is too long reports an error. So each function of MPI knows
  * the request. The program's own thread sends the message in MPI_Wait and MPI_Test, so MPI need not be
  * ready for threads. There MPI_Wait polls, while it has such requests. Data of derived types is packed in
  * the call that starts, and unpacked in the one that completes.
@@ -57,6 +57,8 @@ enum { TAGS = 32768 }; /* each MPI library has as many */
 /* under lock: a duplicate of MPI_COMM_SELF, once there was a request; the tags of requests */
 static MPI_Comm self;
 static bool have_self, used[TAGS];
+static char
+	room; /* of all requests, whose bytes nobody reads; Intel MPI truncates no receive of no bytes */
 
 static int make_self(const struct mpi_library *m)
 {
@@ -91,7 +93,7 @@ int mpi_make_request(struct mpi_task *k)
 	k->tag = take_tag();
 	pthread_mutex_unlock(&lock);
 	if (!rc)
-		rc = (k->persistent ? m->Recv_init : m->Irecv)(NULL, 0, m->MPI_BYTE, 0, k->tag,
+		rc = (k->persistent ? m->Recv_init : m->Irecv)(&room, 1, m->MPI_BYTE, 0, k->tag,
 							       self, &k->request);
 	if (rc)
 		mpi_free_task(k);
@@ -112,10 +114,10 @@ static void complete(struct mpi_task *k)
 	const struct mpi_library *m = mpi_library();
 	MPI_Request request = k->request;
 	bool given_back = k->given_back;
-	char byte = 0;
+	static const char too_long[4096]; /* Open MPI truncates no short message */
 
 	k->error = mpi_end_task(k, k->result);
-	m->Send(&byte, k->error != MPI_SUCCESS, m->MPI_BYTE, 0, k->tag, self);
+	m->Send(too_long, k->error ? (int)sizeof(too_long) : 0, m->MPI_BYTE, 0, k->tag, self);
 	if (!k->persistent)
 		mpi_free_task(k);
 	if (given_back)

