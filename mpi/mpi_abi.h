@@ -154,10 +154,11 @@ typedef int mpi_delete_fn(MPI_Comm, int, void *, void *);
 	  MPI_Datatype, int, MPI_Comm)                                                            \
 	X(Barrier, Ibarrier, MPI_Comm)
 
-/* Functions on requests: replaced, too */
-#define MPI_REQUEST_CALLS(X)                                  \
-	X(Start, MPI_Request *)                               \
-	X(Startall, int, MPI_Request *)                       \
+/* Functions on requests, replaced, too: those that start persistent ones, and those that complete any */
+#define MPI_STARTING(X)         \
+	X(Start, MPI_Request *) \
+	X(Startall, int, MPI_Request *)
+#define MPI_COMPLETING(X)                                     \
 	X(Wait, MPI_Request *, void *)                        \
 	X(Waitall, int, MPI_Request *, void *)                \
 	X(Waitany, int, MPI_Request *, int *, void *)         \

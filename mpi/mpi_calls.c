@@ -173,3 +173,10 @@ int MPI_Finalize(void)
 	mpi_free_world();
 	return mpi->Finalize();
 }
+
+#define FORMS(name, started, ...)                     \
+	PROFILED(name, __VA_ARGS__)                   \
+	PROFILED(started, __VA_ARGS__, MPI_Request *) \
+	PROFILED(name##_init, __VA_ARGS__, MPI_Info, MPI_Request *)
+MPI_TAKEN(FORMS)
+PROFILED(Finalize, void)

@@ -29,9 +29,19 @@ EXPORT int MPI_Finalize(void);
 	DECLARE(started, __VA_ARGS__, MPI_Request *) \
 	DECLARE(name##_init, __VA_ARGS__, MPI_Info, MPI_Request *)
 MPI_TAKEN(FORMS)
-MPI_REQUEST_CALLS(DECLARE)
+MPI_STARTING(DECLARE)
+MPI_COMPLETING(DECLARE)
 #undef FORMS
 #undef DECLARE
+
+/* Open MPI's functions of Fortran call those of C by their profiling names, so these are replaced, too.
+ * Of a function of the same file. */
+#ifdef TUTTI_MPI_OMPI
+#define PROFILED(name, ...) \
+	EXPORT int PMPI_##name(__VA_ARGS__) __attribute__((alias("MPI_" #name)));
+#else
+#define PROFILED(name, ...)
+#endif
 
 /* mpi_library.c: the functions of MPI under their profiling names (PMPI_), and its handles */
 struct mpi_library {
@@ -41,7 +51,8 @@ struct mpi_library {
 	int (*started)(__VA_ARGS__, MPI_Request *); \
 	int (*name##_init)(__VA_ARGS__, MPI_Info, MPI_Request *); /* NULL: older than MPI 4 */
 	MPI_TAKEN(FORMS)
-	MPI_REQUEST_CALLS(FUNCTION)
+	MPI_STARTING(FUNCTION)
+	MPI_COMPLETING(FUNCTION)
 	MPI_USED(FUNCTION)
 #undef FORMS
 #undef FUNCTION

@@ -28,19 +28,22 @@ static struct count {
 	atomic_uint_fast64_t calls, ns;
 } counts[MPI_CALLS][2];
 
-/* The linker may have copied an object of the library into the program: what the program sees comes
- * first. */
+/* What libraries behind this one define, which has such names itself; or the library out of sight */
 static void *find(void *handle, const char *name)
 {
-	void *found = dlsym(RTLD_DEFAULT, name);
+	void *found = dlsym(RTLD_NEXT, name);
 
 	return found || !handle ? found : dlsym(handle, name);
 }
 
-static void *look_up(void *handle, const char *name)
+/* A name that the MPI library must have. The linker may have copied an object of the library into the
+ * program: what the program sees comes first. */
+static void *look_up(void *handle, const char *name, bool object)
 {
-	void *found = find(handle, name);
+	void *found = object ? dlsym(RTLD_DEFAULT, name) : NULL;
 
+	if (!found)
+		found = find(handle, name);
 	if (found)
 		return found;
 	fprintf(stderr,
@@ -55,17 +58,18 @@ static void load(void)
 	void *handle = dlopen(MPI_LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
 	const char *wanted = getenv("TUTTI_MPI_STATS");
 
-#define FUNCTION(name, ...) *(void **)&library.name = look_up(handle, "PMPI_" #name);
+#define FUNCTION(name, ...) *(void **)&library.name = look_up(handle, "PMPI_" #name, false);
 #define FORMS(name, started, ...) \
 	FUNCTION(name)            \
 	FUNCTION(started) * (void **)&library.name##_init = find(handle, "PMPI_" #name "_init");
 	MPI_TAKEN(FORMS)
-	MPI_REQUEST_CALLS(FUNCTION)
+	MPI_STARTING(FUNCTION)
+	MPI_COMPLETING(FUNCTION)
 	MPI_USED(FUNCTION)
 #undef FORMS
 #undef FUNCTION
 #if defined(TUTTI_MPI_OMPI)
-#define HANDLE(name, object, mpich, abi) library.name = look_up(handle, #object);
+#define HANDLE(name, object, mpich, abi) library.name = look_up(handle, #object, true);
 #elif defined(TUTTI_MPI_ABI)
 #define HANDLE(name, object, mpich, abi) library.name = (void *)(uintptr_t)abi;
 #else

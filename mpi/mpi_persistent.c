@@ -93,3 +93,5 @@ bool mpi_free_persistent(MPI_Request *request, int *ret_rc)
 	mpi_free_task(k);
 	return true;
 }
+
+MPI_STARTING(PROFILED)

@@ -301,3 +301,5 @@ int MPI_Request_get_status(MPI_Request request, int *flag, void *status)
 {
 	return completing()->Request_get_status(request, flag, status);
 }
+
+MPI_COMPLETING(PROFILED)

@@ -105,6 +105,27 @@ each() {
 		took Allreduce
 		claim $? "$name: two threads reduce in a communicator each"
 	fi
+	fortran "$name" "$define" $4 "$prefix"
+}
+
+# fortran NAME DEFINE INTERPOSER PREFIX: the library of Fortran is the first that is there
+fortran() {
+	local name=$1 file
+	for file in "${4:-/usr/lib/$(gcc -print-multiarch)}"/{,lib/}libmpi{_mpifh.so.40,chfort.so.12,fort.so.12}; do
+		case $3:$file in ompi:*_mpifh* | mpich:*fort*) [ ! -e "$file" ] || break ;; esac
+	done
+	if [ $3 = abi ] || [ ! -e "$file" ]; then
+		skip "$name: a program of Fortran" "this MPI has no library for it"
+		return
+	elif ! command -v gfortran >/dev/null; then
+		skip "$name: a program of Fortran" "no gfortran"
+		return
+	fi
+	gfortran -w -fallow-argument-mismatch -D"$2" "$top_srcdir/tests/clients/mpi_fortran.F90" -o "$tmp/program" "$file" \
+		-Wl,-rpath,"${file%/*}" -Wl,-rpath-link,"${file%/*}" >"$tmp/out" 2>&1 && run 3 auto auto
+	claim $? "$name: collectives of Fortran are right, in place and not"
+	took Allreduce && took Reduce && took Bcast && took Allgather && took Alltoall && took Reduce_scatter_block && took Iallreduce
+	claim $? "$name: Tutti took each of them"
 }
 
 each "Open MPI" TUTTI_MPI_OMPI libmpi.so.40 ompi "mpirun.openmpi -np"

@@ -63,8 +63,16 @@ static void name_handles(void)
 }
 
 void *find_persistent(const char *name)
+void *find_own(const char *name)
 {
-	return dlsym(RTLD_DEFAULT, "PMPI_Allreduce_init") ? dlsym(RTLD_DEFAULT, name) : NULL;
+	void *library = dlopen(MPI_LIBRARY,
+			       RTLD_LAZY | RTLD_NOLOAD); /* MPICH has another name, too */
+
+	return dlsym(library ? library : RTLD_DEFAULT, name);
+}
+
+{
+	return find_own("PMPI_Allreduce_init") ? dlsym(RTLD_DEFAULT, name) : NULL;
 }
 
 static const struct mode {

@@ -33,14 +33,13 @@
 	X(Comm_create_errhandler, void (*)(MPI_Comm *, int *, ...), MPI_Errhandler *) \
 	X(Errhandler_free, MPI_Errhandler *)
 
-#define DECLARE(name, ...)           \
-	int MPI_##name(__VA_ARGS__); \
-	int PMPI_##name(__VA_ARGS__);
+#define DECLARE(name, ...) int MPI_##name(__VA_ARGS__);
 #define BOTH_FORMS(name, started, ...) \
 	DECLARE(name, __VA_ARGS__)     \
 	DECLARE(started, __VA_ARGS__, MPI_Request *)
 MPI_TAKEN(BOTH_FORMS)
-MPI_REQUEST_CALLS(DECLARE)
+MPI_STARTING(DECLARE)
+MPI_COMPLETING(DECLARE)
 MPI_USED(DECLARE)
 MPI_MORE(DECLARE)
 #undef BOTH_FORMS
@@ -72,6 +71,8 @@ extern int rank, n, failures; /* of MPI_COMM_WORLD; failures: facts that are not
 		failures++;                                                                   \
 	} while (0)
 
+/* A function of the MPI library itself, by its profiling name (PMPI_) */
+void *find_own(const char *name);
 /* The function MPI_NAME, which MPI libraries older than MPI 4 lack. */
 void *find_persistent(const char *name);
 
