@@ -12,6 +12,7 @@
  *   mpi_program orders      ranks free communicators and leave in different orders
  *   mpi_program inter       collectives of an intercommunicator, scans
  *   mpi_program threads     MPI_THREAD_MULTIPLE: two threads with a duplicate each
+ *   mpi_program times N     microseconds of a call, in loops of N
  *
  * Prints "right" and exits with 0.
  */
@@ -62,7 +63,6 @@ static void name_handles(void)
 #undef HANDLE
 }
 
-void *find_persistent(const char *name)
 void *find_own(const char *name)
 {
 	void *library = dlopen(MPI_LIBRARY,
@@ -71,6 +71,7 @@ void *find_own(const char *name)
 	return dlsym(library ? library : RTLD_DEFAULT, name);
 }
 
+void *find_persistent(const char *name)
 {
 	return find_own("PMPI_Allreduce_init") ? dlsym(RTLD_DEFAULT, name) : NULL;
 }
@@ -78,11 +79,12 @@ void *find_own(const char *name)
 static const struct mode {
 	const char *name;
 	void (*run)(void);
-} modes[] = { { "pending", mode_pending }, { "equal", mode_equal },
-	      { "started", mode_started }, { "persistent", mode_persistent },
-	      { "dups", mode_dups },       { "errors", mode_errors },
-	      { "orders", mode_orders },   { "inter", mode_inter },
-	      { "threads", mode_threads }, { NULL, NULL } };
+} modes[] = {
+	{ "pending", mode_pending },       { "equal", mode_equal }, { "started", mode_started },
+	{ "persistent", mode_persistent }, { "dups", mode_dups },   { "errors", mode_errors },
+	{ "orders", mode_orders },         { "inter", mode_inter }, { "threads", mode_threads },
+	{ "times", mode_times },           { NULL, NULL }
+};
 
 int main(int argc, char **argv)
 {

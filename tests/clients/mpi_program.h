@@ -78,7 +78,8 @@ void *find_persistent(const char *name);
 
 /* The modes of the program, described in mpi_program.c */
 void mode_pending(void), mode_started(void), mode_persistent(void), mode_equal(void),
-	mode_dups(void), mode_errors(void), mode_orders(void), mode_inter(void), mode_threads(void);
-extern int times; /* of mode_dups */
+	mode_dups(void), mode_errors(void), mode_orders(void), mode_inter(void), mode_threads(void),
+	mode_times(void);
+extern int times; /* of mode_dups and mode_times */
 
 #endif
