@@ -185,6 +185,8 @@ typedef int mpi_delete_fn(MPI_Comm, int, void *, void *);
 	X(Comm_set_errhandler, MPI_Comm, MPI_Errhandler)                           \
 	X(Comm_call_errhandler, MPI_Comm, int)                                     \
 	X(Type_size, MPI_Datatype, int *)                                          \
+	X(Type_dup, MPI_Datatype, MPI_Datatype *)                                  \
+	X(Type_free, MPI_Datatype *)                                               \
 	X(Type_get_extent, MPI_Datatype, MPI_Aint *, MPI_Aint *)                   \
 	X(Type_get_true_extent, MPI_Datatype, MPI_Aint *, MPI_Aint *)              \
 	X(Reduce_local, const void *, void *, int, MPI_Datatype, MPI_Op)           \

@@ -52,8 +52,10 @@ static char kind_of(const struct mpi_library *m, MPI_Datatype t)
 	return 0;
 }
 
-static bool is_predefined(const struct mpi_library *m, MPI_Datatype t)
+bool mpi_is_predefined(MPI_Datatype t)
 {
+	const struct mpi_library *m = mpi_library();
+
 	return kind_of(m, t) || t == m->MPI_CHAR || t == m->MPI_SHORT ||
 	       t == m->MPI_UNSIGNED_SHORT || t == m->MPI_INT16_T || t == m->MPI_UINT16_T;
 }
@@ -243,7 +245,7 @@ bool mpi_side_open(struct mpi_side *s, MPI_Comm mpi, const void *user, int npart
 	if (m->Type_size(datatype, &size) || m->Type_get_extent(datatype, &low, &s->extent))
 		return false;
 	s->size = (size_t)size;
-	if (is_predefined(m, datatype))
+	if (mpi_is_predefined(datatype))
 		return true;
 	s->packed = true;
 	total = mpi_side_start(s, nparts);

@@ -90,7 +90,7 @@ COLLECTIVE(Reduce_scatter, Ireduce_scatter,
 	   (const void *in, void *out, const int *counts, MPI_Datatype type, MPI_Op op,
 	    MPI_Comm comm),
 	   (in, out, counts, type, op, comm), mpi_reduces(type, op, &k->reduction),
-	   mpi_begin_reduce_scatter, .in = in, .out = out, .counts = counts)
+	   mpi_begin_reduce_scatter, .in = in, .out = out, .counts = counts, .root = MPI_ALL)
 
 COLLECTIVE(Reduce_scatter_block, Ireduce_scatter_block,
 	   (const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
@@ -100,8 +100,8 @@ COLLECTIVE(Reduce_scatter_block, Ireduce_scatter_block,
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 COLLECTIVE(Bcast, Ibcast, (void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm),
-	   (buffer, count, type, root, comm), true, mpi_begin_bcast, .out = buffer, .count = count,
-	   .type = type, .root = root)
+	   (buffer, count, type, root, comm), true, mpi_begin_bcast, .out = buffer,
+	   .out_count = count, .out_type = type, .root = root)
 
 COLLECTIVE(Allgather, Iallgather,
 	   (const void *in, int in_count, MPI_Datatype in_type, void *out, int count,
@@ -149,7 +149,8 @@ COLLECTIVE(Alltoall, Ialltoall,
 	   (const void *in, int in_count, MPI_Datatype in_type, void *out, int count,
 	    MPI_Datatype type, MPI_Comm comm),
 	   (in, in_count, in_type, out, count, type, comm), true, mpi_begin_alltoall, .in = in,
-	   .in_count = in_count, .in_type = in_type, .out = out, .count = count, .type = type)
+	   .in_count = in_count, .in_type = in_type, .out = out, .count = count, .type = type,
+	   .root = MPI_ALL)
 
 /* In place on one rank means in place on all. */
 COLLECTIVE(Alltoallv, Ialltoallv,
@@ -157,7 +158,8 @@ COLLECTIVE(Alltoallv, Ialltoallv,
 	    void *out, const int *counts, const int *displs, MPI_Datatype type, MPI_Comm comm),
 	   (in, in_counts, in_displs, in_type, out, counts, displs, type, comm), in != MPI_IN_PLACE,
 	   mpi_begin_alltoallv, .in = in, .in_counts = in_counts, .in_displs = in_displs,
-	   .in_type = in_type, .out = out, .counts = counts, .displs = displs, .type = type)
+	   .in_type = in_type, .out = out, .counts = counts, .displs = displs, .type = type,
+	   .root = MPI_ALL)
 
 COLLECTIVE(Barrier, Ibarrier, (MPI_Comm comm), (comm), true, mpi_begin_barrier, 0)
 

@@ -6,6 +6,7 @@
  *   mpi_tasks.c     each collective by a call of Tutti
  *   mpi_requests.c  requests of calls that only start, and the functions that complete them
  *   mpi_persistent.c  requests that start many times
+ *   mpi_kept.c      arguments of calls that only start
  *   mpi_comms.c     the Tutti communicator of an MPI communicator
  *   mpi_buffers.c   datatypes and operations; data of derived types, packed
  *   mpi_library.c   the MPI library of the process, and what was taken (TUTTI_MPI_STATS)
@@ -146,6 +147,8 @@ bool mpi_side_open(struct mpi_side *side, MPI_Comm mpi, const void *user, int np
 /* Bytes and place in `bytes` of part p. Parts of a packed side are adjacent. */
 size_t mpi_side_bytes(const struct mpi_side *side, int p);
 size_t mpi_side_start(const struct mpi_side *side, int p);
+/* A type that MPI defines, of which elements lie without gaps */
+bool mpi_is_predefined(MPI_Datatype datatype);
 /* Unpack (out: the parts were received) and free. false: MPI cannot */
 bool mpi_side_close(struct mpi_side *side, bool out);
 
@@ -176,6 +179,10 @@ struct mpi_task {
 	char *part; /* in place: the result, which goes to the start of `out` at the end; or NULL */
 	size_t bytes; /* of the part */
 	int error;    /* of the task itself: MPI could not pack */
+	/* mpi_kept.c */
+	int *tables;           /* [4 n]; or NULL */
+	MPI_Datatype types[3]; /* duplicates */
+	int ntypes;
 	/* mpi_requests.c */
 	struct mpi_task *next;
 	MPI_Request request;
@@ -208,6 +215,10 @@ int mpi_start(struct mpi_task *k, MPI_Request *ret_request);
 /* Complete the requests whose calls are complete. */
 void mpi_complete_requests(void);
 void mpi_end_requests(void); /* before MPI_Finalize */
+
+/* mpi_kept.c: arguments of a call that only starts. The program may free them when the call returns. */
+bool mpi_keep(struct mpi_task *k); /* false: no memory */
+void mpi_free_kept(struct mpi_task *k);
 
 /* mpi_persistent.c */
 /* Make the persistent request of a task. */

@@ -47,6 +47,8 @@ bool mpi_may_start(struct mpi_task *k, MPI_Comm comm, bool may_join)
 		die("stream");
 	k->t = t;
 	k->stream = t ? t->stream : NULL;
+	if (t && !mpi_keep(k))
+		die("memory");
 	return t;
 }
 
@@ -105,6 +107,7 @@ void mpi_free_task(struct mpi_task *k)
 	pthread_mutex_lock(&lock);
 	used[k->tag] = false;
 	pthread_mutex_unlock(&lock);
+	mpi_free_kept(k);
 	free(k);
 }
 

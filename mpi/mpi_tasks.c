@@ -129,7 +129,7 @@ tuttiResult_t mpi_begin_bcast(struct mpi_task *k)
 	const struct mpi_given *g = &k->given;
 	bool at_root = k->t->rank == g->root;
 
-	if (!open_one(k, &k->out, g->out, g->count, g->type, at_root))
+	if (!open_one(k, &k->out, g->out, g->out_count, g->out_type, at_root))
 		return cannot_pack(k);
 	k->receives = !at_root;
 	return tuttiBcast(k->out.bytes, mpi_side_bytes(&k->out, 0), tuttiUint8, g->root, k->t->comm,

@@ -88,6 +88,35 @@ static void many(MPI_Comm c)
 	WANT(note == 1 % n);
 }
 
+/* The tables and the datatype are gone before the call is complete. Of a communicator that has joined */
+static void forgotten_arguments(MPI_Comm c)
+{
+	int *counts = malloc(2 * (size_t)n * sizeof(int)), *displs = counts + n, given[3];
+	int *all = calloc((size_t)n, sizeof(given));
+	MPI_Datatype ends; /* the first and the last of three integers */
+	MPI_Request request;
+
+	for (int r = 0; r < n; r++) {
+		counts[r] = 1;
+		displs[r] = n - 1 - r;
+	}
+	for (int i = 0; i < 3; i++)
+		given[i] = 10 * rank + i;
+	MPI_Type_vector(2, 1, 2, MPI_INT, &ends);
+	MPI_Type_commit(&ends);
+	MPI_Iallgatherv(given, 1, ends, all, counts, displs, ends, c, &request);
+	memset(counts, -1, 2 * (size_t)n * sizeof(int));
+	free(counts);
+	MPI_Type_free(&ends);
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
+	for (int r = 0; r < n; r++) {
+		int *part = all + 3 * (n - 1 - r);
+
+		WANT(part[0] == 10 * r && part[1] == 0 && part[2] == 10 * r + 2);
+	}
+	free(all);
+}
+
 void mode_started(void)
 {
 	int *data = calloc(LARGE, sizeof(*data));
@@ -100,6 +129,7 @@ void mode_started(void)
 		send_after_start(dup, data);
 		wait_behind_start(dup, data);
 		many(dup);
+		forgotten_arguments(dup);
 	}
 	MPI_Comm_free(&dup);
 	free(data);
