@@ -122,7 +122,7 @@ fortran() {
 		return
 	fi
 	gfortran -w -fallow-argument-mismatch -D"$2" "$top_srcdir/tests/clients/mpi_fortran.F90" -o "$tmp/program" "$file" \
-		-Wl,-rpath,"${file%/*}" -Wl,-rpath-link,"${file%/*}" >"$tmp/out" 2>&1 && run 3 auto auto
+		-Wl,--disable-new-dtags,-rpath,"${file%/*}" >"$tmp/out" 2>&1 && run 3 auto auto
 	claim $? "$name: collectives of Fortran are right, in place and not"
 	took Allreduce && took Reduce && took Bcast && took Allgather && took Alltoall && took Reduce_scatter_block && took Iallreduce
 	claim $? "$name: Tutti took each of them"
