@@ -219,8 +219,10 @@ static int die(struct control_job *m, int rank, struct tt_control *ctl)
 	int culprit;
 
 	atomic_store(&m->report[rank].progress, 1);
-	if (rank == 2)
+	if (rank == 2) {
+		control_job_all_reached(m, 1, HOLD_MS); /* else a death ends another rank's join */
 		raise(SIGKILL);
+	}
 	control_job_await_broken(m, rank, ctl, HOLD_MS, &culprit);
 	atomic_store(&m->report[rank].progress, 2);
 	control_job_reached(m, rank, 3, HOLD_MS);
