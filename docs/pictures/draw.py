@@ -78,20 +78,20 @@ def tables(path):
 
 
 def ratios(path):
-    width, height, left, top = 760, 340, 60, 30
+    width, height, left, top, right = 790, 340, 60, 30, 160
     lines = []
     for heading, rows in tables(path).items():
-        match = re.fullmatch(r"allreduce, (shm|tcp), n = (\d+), out of place, buffers rewritten", heading)
+        match = re.fullmatch(r"allreduce, (shm|tcp), n = (\d+), out of place, buffers rewritten(, one core|, two cores)?", heading)
         if match:
-            lines.append((f"{match[1]}, n = {match[2]}", rows))
+            lines.append((f"{match[1]}, n = {match[2]}{match[3] or ''}", rows))
     most = max(b for _, points in lines for b, _ in points)
     def x(size):
-        return left + (width - left - 130) * math.log2(size / 4) / math.log2(most / 4)
+        return left + (width - left - right) * math.log2(size / 4) / math.log2(most / 4)
     def y(ratio):
         return top + (height - top - 50) * (1 - math.log2(ratio / .25) / math.log2(2 / .25))
     parts = []
     for ratio in (.25, .5, 1, 2):
-        parts.append(f'<line x1="{left}" y1="{y(ratio):.1f}" x2="{width - 130}" y2="{y(ratio):.1f}" '
+        parts.append(f'<line x1="{left}" y1="{y(ratio):.1f}" x2="{width - right}" y2="{y(ratio):.1f}" '
                      f'stroke="{"#222" if ratio == 1 else "#ddd"}"/>')
         parts.append(text(left - 8, y(ratio) + 4, f"{ratio:g}", anchor="end"))
     size = 4
@@ -101,11 +101,13 @@ def ratios(path):
     parts.append(text(left, 18, "allreduce, out of place: Tutti's time / the fastest other library's, by bytes (below 1: Tutti is faster)",
                       12, "start"))
     for i, (name, points) in enumerate(lines):
-        color, dash = COLORS[i % 3], ' stroke-dasharray="5,4"' if name.startswith("tcp") else ""
+        color = COLORS[(2, 4, 8).index(int(re.search(r"n = (\d+)", name)[1]))]
+        dash = "5,4" if name.startswith("tcp") else "2,3" if name.endswith("two cores") else ""
+        dash = f' stroke-dasharray="{dash}"' if dash else ""
         path_of = " ".join(f"{x(b):.1f},{y(min(max(r, .25), 2)):.1f}" for b, r in points)
         parts.append(f'<polyline points="{path_of}" fill="none" stroke="{color}" stroke-width="2"{dash}/>')
-        parts.append(f'<line x1="{width - 118}" y1="{60 + 22 * i}" x2="{width - 92}" y2="{60 + 22 * i}" stroke="{color}" stroke-width="2"{dash}/>')
-        parts.append(text(width - 86, 64 + 22 * i, name, anchor="start"))
+        parts.append(f'<line x1="{width - right + 12}" y1="{60 + 22 * i}" x2="{width - right + 38}" y2="{60 + 22 * i}" stroke="{color}" stroke-width="2"{dash}/>')
+        parts.append(text(width - right + 44, 64 + 22 * i, name, anchor="start"))
     return svg(width, height, parts)
 
 

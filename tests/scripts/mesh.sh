@@ -96,7 +96,7 @@ done
 
 # ---- deaths: the ranks that are left form a mesh ----------------------------------------------------------------------
 
-rebuilt() {   # MESH STEP ARGUMENT...: continues on MESH after STEP, 0: from the begin
+rebuilt() {   # MESH STEP ARGUMENT...: continues on MESH after STEP, 0: from the beginning
 	local mesh=$1 step=$2
 	shift 2
 	rm -f "$out/ck"
