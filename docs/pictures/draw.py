@@ -78,7 +78,7 @@ def tables(path):
 
 
 def ratios(path):
-    width, height, left, top, right = 790, 340, 60, 30, 160
+    width, height, left, top, right = 820, 340, 60, 30, 190
     lines = []
     for heading, rows in tables(path).items():
         match = re.fullmatch(r"allreduce, (shm|tcp), n = (\d+), out of place, buffers rewritten(, one core|, two cores)?", heading)
