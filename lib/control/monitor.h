@@ -39,8 +39,9 @@ struct tt_job_report {
 	struct tt_business_card *servers;
 };
 
-/* monitor.c: ask rank 0 of the job with this id once, and all servers that it names. 0 | TT_ARG: not an id | TT_REMOTE: refused, or nobody is there |
- * TT_TIMEOUT: rank 0 does not answer | TT_SYSTEM. Blocks: 5 s at most */
+/* monitor.c: ask rank 0 of the job with this id once, and all servers that it names. 0 | TT_ARG: not an
+ * id | TT_REMOTE: refused, or nobody is there | TT_TIMEOUT: rank 0 does not answer | TT_SYSTEM. Blocks: 5 s
+ * at most */
 int tt_monitor_ask(const tuttiUniqueId *id, struct tt_job_report *ret_report);
 void tt_job_report_free(struct tt_job_report *report);
 

@@ -2,8 +2,8 @@
  * results_file.c - a file of results that is whole after every row
  *
  * Called by report.c. A file is extended in place by the new row and a foot, in one write; the next
- * row replaces the foot. So a job that is killed leaves its rows, and a full disk is noticed at
- * once. A pipe gets the rows, and the last foot at the end.
+ * row replaces the foot. So a job that is killed leaves its rows, unless the kill comes within that write, and a
+ * full disk is noticed at once. A pipe gets the rows, and the last foot at the end.
  */
 #include <errno.h>
 #include <fcntl.h>

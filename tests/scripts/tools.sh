@@ -217,8 +217,9 @@ if command -v python3 >/dev/null; then
 	point "the JSON file has nccl-tests' keys, and no temporary file remains" json_parses
 else skip "the JSON file has nccl-tests' keys" "no python3"; fi
 
+# Rows take milliseconds: the kernel may cut the write of a row at a page, where the kill comes meanwhile.
 killed_rows() {
-	perf/allreduce_perf -b 1K -e 1K -N 0 -n 5 -J "$tmp/k.json" -F "$tmp/k.csv" >/dev/null 2>&1 &
+	perf/allreduce_perf -b 1M -e 1M -N 0 -n 20 -J "$tmp/k.json" -F "$tmp/k.csv" >/dev/null 2>&1 &
 	until [ "$(wc -l 2>/dev/null <"$tmp/k.csv")" -gt 4 ] 2>/dev/null; do sleep .05; done
 	kill -KILL $!
 	wait $! 2>/dev/null

@@ -1,5 +1,5 @@
 #!/bin/bash
-# top.sh - `tutti top` over the network: jobs of processes, threads, mpirun and torchrun; a stopped and a killed rank, wrong secrets, 64 ranks
+# top.sh - `tutti top` over the network: jobs of processes, threads, mpirun and torchrun; stopped and killed ranks, wrong secrets, many ranks
 # Called by make check in the build folder.
 export LC_ALL=C
 tmp=$(mktemp -d) || exit 99
@@ -132,14 +132,33 @@ begin env TUTTI_TOP="$tmp/ids" perf/allreduce_perf -t 4 "${endless[@]}"
 threads() { until_top "$tmp/ids" "$running and $counts and len({p['pid'] for p in r}) == 1"; }
 point "a job of threads reports the same" threads
 end_job
-begin env TUTTI_TOP="$tmp/ids" perf/allreduce_perf -t 64 "${endless[@]}"
+ranks=64
+[ "${TT_TIER:-default}" = default ] || ranks=256
+begin env TUTTI_TOP="$tmp/ids" perf/allreduce_perf -t $ranks "${endless[@]}"
 crowd() {
-	until_top "$tmp/ids" 'c["ranks"] == 64 and len(r) == 64' && top "$tmp/ids" >"$tmp/top" && [ "$(wc -l <"$tmp/top")" -le 24 ] &&
-		has '^communicator [0-9a-f]{16}.*: 64 ranks on 1 host, open' "$tmp/top" && has '^  ... and [0-9]+ more, ' "$tmp/top"
+	until_top "$tmp/ids" "c['ranks'] == $ranks and len(r) == $ranks" && top "$tmp/ids" >"$tmp/top" && [ "$(wc -l <"$tmp/top")" -le 24 ] &&
+		has "^communicator [0-9a-f]{16}.*: $ranks ranks on 1 host, open" "$tmp/top" && has '^  ... and [0-9]+ more, ' "$tmp/top"
 }
-point "64 ranks are one screen" crowd
+point "$ranks ranks are one screen" crowd
 end_job
 
+# watched LAUNCHER...: while its job runs, with a stopped rank, and until a rank is killed
+watched() {
+	local rank
+	begin env TUTTI_TOP="$tmp/ids" "$@" perf/allreduce_perf "${endless[@]}"
+	until_top "$tmp/ids" "$running and $counts" || return 1
+	rank=$(python3 -c 'import json, sys; print([p["pid"] for p in json.load(open(sys.argv[1]))[0]["lateness"] if p["rank"] == 3][0])' "$tmp/json")
+	stopped=("$rank")
+	kill -STOP "$rank" && until_top "$tmp/ids" 'c["awaited"] == 3 and r[0]["rank"] == 3 and r[0]["state"] == "silent"' || return 1
+	kill -KILL "$rank" || return 1
+	for ((i = 0; i < 300; i++)); do # the others end
+		top "$tmp/ids" >"$tmp/top" 2>"$tmp/err" || break
+		sleep 0.1
+	done
+	rm -f "$tmp"/ids/*
+	wait "${jobs[-1]}"
+	[ $? != 0 ] && has 'no job that runs has its file|the job has ended|rank 0 ended the connection' "$tmp/err"
+}
 # ---- mpirun, by an address and a secret ----------------------------------------------------------------------------------
 
 host=$(hostname -I 2>/dev/null | awk '{ print $1 }')
@@ -166,29 +185,13 @@ if [ -n "$mpirun" ] && [ -n "$host" ]; then
 	point "a wrong secret is refused in one sentence with status 1, and the job goes on" wrong
 	point "a secret that is not set is named" lacking
 	end_job
+	point "a job of mpirun, of which a rank stops and is killed" watched "$mpirun" -np 4 -x TUTTI_TOP -x TUTTI_TIMEOUT_MS
 else
-	for what in "a job of mpirun" "a wrong secret" "a secret that is not set"; do skip "$what" "no Open MPI, or no address beside loopback"; done
+	for what in "a job of mpirun" "a wrong secret" "a secret that is not set" "a job of mpirun, of which a rank stops and is killed"; do skip "$what" "no Open MPI, or no address beside loopback"; done
 fi
 
 # ---- torchrun, by the file of TUTTI_TOP, since its ranks make their secret themselves ---------------------------------------
 
-# by_torchrun JOB...: watched while it runs, with a stopped rank, and until a rank is killed
-by_torchrun() {
-	local rank
-	begin env TUTTI_TOP="$tmp/ids" "$@" perf/allreduce_perf "${endless[@]}"
-	until_top "$tmp/ids" "$running and $counts" || return 1
-	rank=$(python3 -c 'import json, sys; print([p["pid"] for p in json.load(open(sys.argv[1]))[0]["lateness"] if p["rank"] == 3][0])' "$tmp/json")
-	stopped=("$rank")
-	kill -STOP "$rank" && until_top "$tmp/ids" 'c["awaited"] == 3 and r[0]["rank"] == 3 and r[0]["state"] == "silent"' || return 1
-	kill -KILL "$rank" || return 1
-	for ((i = 0; i < 300; i++)); do # the others end
-		top "$tmp/ids" >"$tmp/top" 2>"$tmp/err" || break
-		sleep 0.1
-	done
-	rm -f "$tmp"/ids/*
-	wait "${jobs[-1]}"
-	[ $? != 0 ] && has 'no job that runs has its file|the job has ended|rank 0 ended the connection' "$tmp/err"
-}
 cat >"$tmp/torchrun" <<-END
 	#!/bin/bash
 	# the variables of torchrun, for a machine without it
@@ -202,12 +205,12 @@ cat >"$tmp/torchrun" <<-END
 	exit \${status:-0}
 END
 chmod +x "$tmp/torchrun"
-point "a job with torchrun's variables, of which a rank stops and is killed" by_torchrun "$tmp/torchrun"
+point "a job with torchrun's variables, of which a rank stops and is killed" watched "$tmp/torchrun"
 torch='' what="a job of torchrun, of which a rank stops and is killed"
 for p in python3 /usr/bin/python3; do $p -c 'import torch.distributed.run' 2>/dev/null && torch=$p && break; done
 if [ -n "$torch" ] && [ "${TT_TIER:-default}" != default ]; then
 	# Debian's torch 1.13 does not start under its Python 3.11 unless output is redirected
-	point "$what" by_torchrun "$torch" -m torch.distributed.run -r 1 -t 1 --log_dir "$tmp/logs" --nproc_per_node 4 \
+	point "$what" watched "$torch" -m torch.distributed.run -r 1 -t 1 --log_dir "$tmp/logs" --nproc_per_node 4 \
 		--master_port "$(free_port)" --no_python
 else
 	skip "$what" "no torch (package python3-torch), or tier default (torchrun takes 40 s)"
