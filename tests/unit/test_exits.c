@@ -28,18 +28,26 @@ int __lsan_is_turned_off(void)
 
 static tuttiUniqueId id;
 
-static void *work(void *rank)
+static void join_and_work(int rank)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 	tuttiComm_t comm;
 	float x = 1;
 
 	config.transport = "tcp";
-	if (tuttiCommInitRankConfig(&comm, RANKS, id, (int)(long)rank, &config))
-		return NULL;
+	if (tuttiCommInitRankConfig(&comm, RANKS, id, rank, &config))
+		return;
 	for (int i = 0; i < 10; i++)
 		tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiMax, comm, NULL);
 	tuttiCommDestroy(comm);
+}
+
+/* The thread stays: OPENSSL_cleanup itself cannot run beside the end of a thread that has used OpenSSL. */
+static void *work(void *rank)
+{
+	join_and_work((int)(long)rank);
+	while (pause())
+		;
 	return NULL;
 }
 
