@@ -122,7 +122,7 @@ enum {
 
 #define TT_SLOT_LINE 56 /* bytes of a small post in each cache line */
 #define TT_SLOT_SMALL (6 * TT_SLOT_LINE)
-#define TT_SLOT_DEPTH 16 /* slots of a rank: how far it may be ahead of the slowest reader */
+#define TT_SLOT_DEPTH 64 /* slots of a rank: how far it may be ahead of the slowest reader */
 #define TT_SLOT_BYTES (64u << 10)
 #define TT_SLOT_PAIR_BYTES (256u << 10) /* the same, where the host has two ranks only */
 /* most ranks of a host for posts of more than TT_SLOT_SMALL bytes */

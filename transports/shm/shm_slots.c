@@ -1,8 +1,8 @@
 /*
  * shm_slots.c - shared-memory slots: one post of a rank reaches all other ranks of the host
  *
- * Called through tt_shm by local. Each rank has 16 slots and two pages; the post of round k goes into
- * slot k % 16 and page k % 2:
+ * Called through tt_shm by local. Each rank has 64 slots and two pages; the post of round k goes into
+ * slot k % 64 and page k % 2:
  *
  *   | payload 56 B | flag | payload 56 B | flag | ...     up to 336 B: 1..6 lines; a line carries
  *                                                         payload and flag: one transfer
