@@ -59,8 +59,8 @@ enum { TAGS = 32768 }; /* each MPI library has as many */
 /* under lock: a duplicate of MPI_COMM_SELF, once there was a request; the tags of requests */
 static MPI_Comm self;
 static bool have_self, used[TAGS];
-static char
-	room; /* of all requests, whose bytes nobody reads; Intel MPI truncates no receive of no bytes */
+/* Of all requests: bytes that nobody reads. Intel MPI truncates no receive of no bytes. */
+static char room;
 
 static int make_self(const struct mpi_library *m)
 {

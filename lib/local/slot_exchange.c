@@ -24,7 +24,7 @@ static size_t piece_of(size_t left)
 {
 	if (left >= 2 * PIECE)
 		return PIECE;
-	return left > PIECE ? (left / 2 + TT_LINE - 1) / TT_LINE * TT_LINE : left;
+	return left > PIECE ? tt_slots_half(left) : left;
 }
 
 /* The other rank may overwrite this rank's own piece later (in place), so it goes first. */

@@ -51,11 +51,6 @@ struct piece {
 	size_t keep, keep_bytes, give, give_bytes;
 };
 
-static size_t half_of(size_t bytes)
-{
-	return (bytes / 2 + TT_LINE - 1) / TT_LINE * TT_LINE;
-}
-
 /* The last two pieces are halves of the rest: a piece of less than a line could not be divided. */
 static struct piece piece_of(const struct tt_op *op)
 {
@@ -64,8 +59,8 @@ static struct piece piece_of(const struct tt_op *op)
 	if (left >= 4 * TT_SLOT_PAIR_BYTES)
 		bytes = 2 * TT_SLOT_PAIR_BYTES;
 	else if (left > 2 * TT_SLOT_PAIR_BYTES)
-		bytes = half_of(left);
-	first = half_of(bytes);
+		bytes = tt_slots_half(left);
+	first = tt_slots_half(bytes);
 	if (op->comm->rank == 0)
 		return (struct piece){ at, first, at + first, bytes - first };
 	return (struct piece){ at + first, bytes - first, at, first };

@@ -134,6 +134,12 @@ static inline char *tt_slots_room(tuttiComm_t c)
 	return c->paths.slots->slot_ops->room(c->paths.slots, c->calls.rounds.now + 1);
 }
 
+/* Half of the bytes, up to a whole line, so to a whole element */
+static inline size_t tt_slots_half(size_t bytes)
+{
+	return (bytes / 2 + TT_LINE - 1) / TT_LINE * TT_LINE;
+}
+
 /* Two ranks: bytes of the other's current post, a page, are read. */
 static inline void tt_slots_own(tuttiComm_t c, const void *data, size_t bytes)
 {
