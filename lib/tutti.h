@@ -577,6 +577,9 @@ TUTTI_API tuttiResult_t tuttiRedOpCreate(tuttiRedOp_t *op, tuttiRedFunction_t fu
  *              communicator run in call order. Ranks may call the operations of a group in
  *              different orders, except for the collectives of one communicator and the messages
  *              from one rank to another. Groups nest; only the outermost end runs.
+ *   Streams    calls of one communicator may be on several streams: they begin when all these
+ *              streams come to the group, and the streams go on when all of the calls are complete
+ *              (with CUDA streams, on CUDA streams only)
  *   Returns    tuttiSuccess | the first error of the group | tuttiInvalidUsage (end without start)
  *   Thread     each thread has its own group     Blocks   tuttiGroupEnd: as the calls inside */
 TUTTI_API tuttiResult_t tuttiGroupStart(void);

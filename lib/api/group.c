@@ -2,8 +2,8 @@
  * group.c - collect the calls between tuttiGroupStart and tuttiGroupEnd, then run them together
  *
  * Each thread has its own group. Outside a group a call runs at once: in the caller (NULL stream)
- * or in its stream. At the end of a group, requests go to their streams; the caller runs the
- * requests of the NULL stream as one batch. Joins and splits of several ranks of this thread wait
+ * or in its stream. At the end of a group, the requests of streams that share communicators are one
+ * batch, in call order; the caller runs the requests of the NULL stream. Joins and splits of several ranks of this thread wait
  * for each other, so each gets a thread.
  */
 #include <pthread.h>
@@ -38,11 +38,25 @@ int tt_group_fail(int code)
 	return code;
 }
 
-static int run_now(const struct tt_request *requests, size_t n, tuttiStream_t stream)
+static bool on_one_stream(const struct tt_request *requests, size_t n)
 {
+	for (size_t i = 1; i < n; i++)
+		if (requests[i].stream != requests[0].stream)
+			return false;
+	return true;
+}
+
+static int run_now(const struct tt_request *requests, size_t n)
+{
+	bool one = on_one_stream(requests, n);
+	tuttiStream_t stream = requests[0].stream;
+
 	for (size_t i = 0; i < n; i++)
 		if (tt_unlikely(requests[i].comm->gpu != NULL))
-			return tt_gpu_run(requests, n, stream);
+			return one ? tt_gpu_run(requests, n, stream)
+				   : tt_gpu_run_joined(requests, n);
+	if (tt_unlikely(!one))
+		return tt_streams_submit(requests, n);
 	return stream ? tt_stream_submit(stream, requests, n) : tt_run_in_order(requests, n);
 }
 
@@ -63,12 +77,12 @@ static int enter_all(struct tt_request *requests, size_t n)
 	return rc;
 }
 
-static int run_later(struct tt_request *requests, size_t n, tuttiStream_t stream)
+static int run_later(struct tt_request *requests, size_t n)
 {
 	int rc = enter_all(requests, n);
 
 	if (!rc)
-		rc = run_now(requests, n, stream);
+		rc = run_now(requests, n);
 	for (size_t i = 0; i < n; i++)
 		if (requests[i].entered)
 			rc = tt_comm_leave(requests[i].comm, (uintptr_t)requests, rc);
@@ -100,7 +114,7 @@ int tt_group_request(const struct tt_request *r)
 	int rc;
 
 	if (tt_likely(!group.depth))
-		return run_now(r, 1, r->stream);
+		return run_now(r, 1);
 	rc = collect(r);
 	return rc ? tt_group_fail(rc) : 0;
 }
@@ -170,28 +184,69 @@ static int run_joins(struct tt_joining *j, size_t n)
 	return rc;
 }
 
-/* Requests of one stream keep their order. The NULL stream runs last, because only that blocks. */
-static int run_requests(struct tt_request *all, size_t n)
+/* Set part[i] to the part of the group that request i belongs to: requests that share a stream or a
+ * communicator, directly or through others, are one part. */
+static void find_parts(const struct tt_request *all, size_t n, size_t *part)
 {
-	struct tt_request *some = tt_pool_take(all[0].comm, n * sizeof(*some));
-	tuttiStream_t stream = NULL;
+	for (size_t i = 0; i < n; i++) {
+		bool stream = false, comm = false; /* met on the way back */
+
+		part[i] = i;
+		for (size_t j = i; j-- > 0 && !(stream && comm);) {
+			bool same_stream = all[j].stream == all[i].stream,
+			     same_comm = all[j].comm == all[i].comm;
+			size_t joined = part[j];
+
+			stream |= same_stream;
+			comm |= same_comm;
+			if (!(same_stream || same_comm) || joined == i)
+				continue;
+			for (size_t k = 0; k < i; k++)
+				if (part[k] == joined)
+					part[k] = i;
+		}
+	}
+}
+
+/* Runs the parts one after the other, that of the NULL stream last, because only that blocks. */
+static int run_parts(const struct tt_request *all, size_t n, size_t *part, struct tt_request *some)
+{
+	size_t blocking = n;
 	int rc = 0;
 
+	for (size_t i = 0; i < n; i++)
+		if (!all[i].stream)
+			blocking = part[i];
+	for (size_t i = 0; i <= n && !rc; i++) {
+		size_t now = i < n ? part[i] : blocking, k = 0;
+
+		if (now == n || (i < n && now == blocking))
+			continue; /* already run, or to be run last */
+		for (size_t j = 0; j < n; j++)
+			if (part[j] == now) {
+				some[k++] = all[j];
+				part[j] = n;
+			}
+		rc = run_later(some, k);
+	}
+	return rc;
+}
+
+static int run_requests(struct tt_request *all, size_t n)
+{
+	struct tt_request *some;
+	size_t *part;
+	int rc;
+
+	if (on_one_stream(all, n))
+		return run_later(all, n);
+	some = tt_pool_take(all[0].comm, n * (sizeof(*some) + sizeof(*part)));
 	if (!some)
 		return tt_run_unbegun(all, n,
 				      tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", n));
-	for (size_t i = 0, k = 0; i <= n && !rc; i++, k = 0) {
-		if (i < n && (!all[i].comm || !all[i].stream))
-			continue; /* already run, or of the NULL stream */
-		stream = i < n ? all[i].stream : NULL;
-		for (size_t j = 0; j < n; j++)
-			if (all[j].comm && all[j].stream == stream && (stream || i == n)) {
-				some[k++] = all[j];
-				all[j].comm = NULL; /* already run */
-			}
-		if (k)
-			rc = run_later(some, k, stream);
-	}
+	part = (size_t *)(some + n);
+	find_parts(all, n, part);
+	rc = run_parts(all, n, part, some);
 	tt_pool_give(some);
 	return rc;
 }

@@ -387,3 +387,56 @@ int tt_gpu_run(const struct tt_request *requests, size_t n, tuttiStream_t stream
 		tt_pool_give(calls);
 	return rc;
 }
+
+/* Makes a stream wait for all that is on another. */
+static int order_behind(const struct tt_gpu *d, tt_custream stream, tt_custream other)
+{
+	tt_cuevent here;
+	int rc = d->cu->event_create(&here, TT_CU_EVENT_UNTIMED);
+
+	if (rc)
+		return rc;
+	rc = d->cu->event_record(here, other);
+	if (!rc)
+		rc = d->cu->stream_wait_event(stream, here, 0);
+	d->cu->event_destroy(here); /* the driver frees it when it is reached */
+	return rc;
+}
+
+/* Makes the first stream wait for the others, or the others for it. 0 | TT_CUDA */
+static int join_streams(const struct tt_gpu *d, const struct tt_request *requests, size_t n,
+			bool others_wait)
+{
+	tuttiStream_t first = requests[0].stream;
+	int rc = 0;
+
+	for (size_t i = 1; i < n && !rc; i++)
+		if (requests[i].stream != requests[i - 1].stream && requests[i].stream != first)
+			rc = others_wait ? order_behind(d, requests[i].stream, first)
+					 : order_behind(d, first, requests[i].stream);
+	return rc ? tt_gpu_failed(d->comm,
+				  tt_cuda_fail(rc, "rank %d: streams of a group", d->comm->rank))
+		  : 0;
+}
+
+int tt_gpu_run_joined(const struct tt_request *requests, size_t n)
+{
+	const struct tt_gpu *d = NULL;
+	int mode, rc;
+
+	for (size_t i = 0; i < n; i++) {
+		d = d ? d : requests[i].comm->gpu;
+		if (!requests[i].stream || tt_handle_is(requests[i].stream))
+			return tt_fail(
+				TT_ARG,
+				"rank %d: a group has calls of one communicator on CUDA streams and on "
+				"others; use a group for each",
+				requests[i].comm->rank);
+	}
+	mode = tt_cuda_enter(d->ctx);
+	rc = join_streams(d, requests, n, false);
+	rc = rc ? rc : tt_gpu_run(requests, n, requests[0].stream);
+	rc = rc ? rc : join_streams(d, requests, n, true);
+	tt_cuda_leave(d->ctx, mode);
+	return rc;
+}

@@ -21,6 +21,9 @@
  *              memory, and all requests with a CUDA stream, are enqueued and run in stream order
  */
 int tt_gpu_run(const struct tt_request *requests, size_t n, tuttiStream_t stream);
+/* The same for a group's requests of several CUDA streams: they run on the first one, which waits for the
+ * others, and the others wait for it. TT_ARG also for streams of different kinds. */
+int tt_gpu_run_joined(const struct tt_request *requests, size_t n);
 
 /* gpu_call.c: a call failed with this thread's last error. Breaks the communicator, also for the
  * other ranks, which wait for this rank otherwise. Returns code. */

@@ -89,7 +89,7 @@ static void submit(void *arg)
 	}
 	s->done.call = batch_done;
 	b->done = &s->done;
-	tt_stream_push(s->d->host_stream, b);
+	tt_stream_push(s->d->host_stream, &b->item);
 }
 
 /* ---- staging buffers ------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /*
  * host_stream.c - a host stream: a queue, and the thread that runs it in order
  *
- * Called by order.c and event.c (push) and api. The worker sleeps while the queue is empty. The first
+ * Called by order.c, stream_set.c and event.c (push) and api. The worker sleeps while the queue is empty. The first
  * error since the last wait is kept with its text, for the next wait or query; the first error since
  * the last mark, for the next mark.
  */
@@ -55,10 +55,10 @@ static void run_first(struct host_stream *s)
 		s->last = &s->first;
 	s->busy = true;
 	pthread_mutex_unlock(&s->lock);
-	if (item->mark)
-		reach(s, (struct tt_stream_mark *)item);
+	if (item->run)
+		rc = item->run(item);
 	else
-		rc = tt_batch_run((struct tt_batch *)item);
+		reach(s, (struct tt_stream_mark *)item);
 	keep(&s->mark, rc);
 	pthread_mutex_lock(&s->lock);
 	s->busy = false;
@@ -120,8 +120,11 @@ int tt_stream_check(tuttiStream_t stream)
 	return 0;
 }
 
-static void push(struct host_stream *s, struct tt_stream_item *item)
+void tt_stream_push(tuttiStream_t stream, struct tt_stream_item *item)
 {
+	struct host_stream *s = stream;
+
+	item->next = NULL;
 	pthread_mutex_lock(&s->lock);
 	*s->last = item;
 	s->last = &item->next;
@@ -129,15 +132,10 @@ static void push(struct host_stream *s, struct tt_stream_item *item)
 	pthread_mutex_unlock(&s->lock);
 }
 
-void tt_stream_push(tuttiStream_t stream, struct tt_batch *b)
-{
-	push(stream, &b->item);
-}
-
 void tt_stream_push_mark(tuttiStream_t stream, struct tt_stream_mark *mark)
 {
-	mark->item = (struct tt_stream_item){ .mark = true };
-	push(stream, &mark->item);
+	mark->item.run = NULL;
+	tt_stream_push(stream, &mark->item);
 }
 
 /* The kept error; the next call returns 0. Under s->lock. */

@@ -10,10 +10,11 @@ struct tt_batch_done {
 	void (*call)(struct tt_batch_done *done, int rc);
 };
 
-/* Element of a stream's queue: a batch or a mark. Its owner embeds it as first member. */
+/* Element of a stream's queue: work, or a mark. Its owner embeds it as first member. run: called by the
+ * stream's thread, frees the item; returns 0 or the code of tt_fail. NULL: a mark */
 struct tt_stream_item {
 	struct tt_stream_item *next;
-	bool mark;
+	int (*run)(struct tt_stream_item *item);
 };
 
 /* Mark between the batches of a stream. The stream's thread calls reached once, when it comes to
@@ -41,8 +42,8 @@ struct tt_batch *tt_batch_draw(const struct tt_request *requests, size_t n);
 int tt_batch_run(struct tt_batch *batch);
 
 int tt_stream_check(tuttiStream_t stream);
-/* The stream owns the batch from now on. */
-void tt_stream_push(tuttiStream_t stream, struct tt_batch *batch);
+/* The stream owns the item (of a batch: batch->item) from now on. */
+void tt_stream_push(tuttiStream_t stream, struct tt_stream_item *item);
 /* The stream owns the mark from now on. */
 void tt_stream_push_mark(tuttiStream_t stream, struct tt_stream_mark *mark);
 

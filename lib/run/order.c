@@ -132,6 +132,11 @@ int tt_batch_run(struct tt_batch *b)
 	return tt_fail(TT_REMOTE, "the communicator was aborted before its operation was started");
 }
 
+static int run_item(struct tt_stream_item *item)
+{
+	return tt_batch_run((struct tt_batch *)item);
+}
+
 struct tt_batch *tt_batch_draw(const struct tt_request *requests, size_t n)
 {
 	struct tt_batch *b = tt_pool_take(requests[0].comm, sizeof(*b) + n * sizeof(*requests));
@@ -140,7 +145,7 @@ struct tt_batch *tt_batch_draw(const struct tt_request *requests, size_t n)
 		tt_fail(TT_SYSTEM, "no memory to queue %zu operations", n);
 		return NULL;
 	}
-	b->item = (struct tt_stream_item){ 0 };
+	b->item.run = run_item;
 	b->aborted = false;
 	b->done = NULL;
 	b->n = n;
@@ -177,7 +182,7 @@ int tt_stream_submit(tuttiStream_t stream, const struct tt_request *requests, si
 	b = tt_batch_draw(requests, n);
 	if (!b)
 		return TT_SYSTEM;
-	tt_stream_push(stream, b);
+	tt_stream_push(stream, &b->item);
 	return 0;
 }
 

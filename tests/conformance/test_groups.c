@@ -215,13 +215,14 @@ Test(groups, a_rank_that_answers_no_dial_is_named, .timeout = 60)
 /* ---- random programs ------------------------------------------------------------------------- */
 
 /* A program is a list of groups of operations on several communicators. Every rank computes the
- * same list from the seed, and calls its own operations of a group in an order of its own. Legal
- * orders: all ranks call the collectives of a communicator in the same order, and both sides the
- * messages of a direction of a pair. */
+ * same list from the seed, and calls its own operations of a group in an order and on streams of its
+ * own. Legal orders: all ranks call the collectives of a communicator in the same order, and both
+ * sides the messages of a direction of a pair. */
 
 #define COMMS_MOST 3
 #define GROUPS 3
 #define OPS_MOST 24
+#define STREAMS 2
 
 struct random_numbers {
 	unsigned long long seed, index;
@@ -244,6 +245,7 @@ enum { MESSAGE, BROADCAST, ALLREDUCE, ALLGATHER, KINDS };
 struct program_op {
 	int kind, comm, root, peer, count;
 	int *out, *in;
+	tuttiStream_t stream;
 	bool called;
 };
 
@@ -308,17 +310,18 @@ static int call(struct program_op *op, int k, const struct program_comm *c, int 
 	for (int i = 0; i < op->count; i++)
 		op->out[i] = element(k, me, i);
 	if (op->kind == MESSAGE && me == op->root)
-		MUST(tuttiSend(op->out, (size_t)op->count, tuttiInt32, op->peer, comm, NULL));
+		MUST(tuttiSend(op->out, (size_t)op->count, tuttiInt32, op->peer, comm, op->stream));
 	if (op->kind == MESSAGE && me == op->peer)
-		MUST(tuttiRecv(op->in, (size_t)op->count, tuttiInt32, op->root, comm, NULL));
+		MUST(tuttiRecv(op->in, (size_t)op->count, tuttiInt32, op->root, comm, op->stream));
 	if (op->kind == BROADCAST)
 		MUST(tuttiBroadcast(op->out, op->in, (size_t)op->count, tuttiInt32, op->root, comm,
-				    NULL));
+				    op->stream));
 	if (op->kind == ALLREDUCE)
 		MUST(tuttiAllReduce(op->out, op->in, (size_t)op->count, tuttiInt32, tuttiSum, comm,
-				    NULL));
+				    op->stream));
 	if (op->kind == ALLGATHER)
-		MUST(tuttiAllGather(op->out, op->in, (size_t)op->count, tuttiInt32, comm, NULL));
+		MUST(tuttiAllGather(op->out, op->in, (size_t)op->count, tuttiInt32, comm,
+				    op->stream));
 	return 0;
 }
 
@@ -360,8 +363,9 @@ static int pick(struct random_numbers *r, const struct program_op *ops, int left
 	return k;
 }
 
+/* streams: the first one is NULL */
 static int run_group(struct random_numbers *r, const struct program_comm *comms, int ncomms,
-		     int rank)
+		     const tuttiStream_t *streams, int rank)
 {
 	struct random_numbers own;
 	struct program_op ops[OPS_MOST];
@@ -376,10 +380,13 @@ static int run_group(struct random_numbers *r, const struct program_comm *comms,
 		int k = pick(&own, ops, left);
 
 		ops[k].called = true;
+		ops[k].stream = streams[below(&own, STREAMS + 1)];
 		if (takes_part(&ops[k], comms, rank) && call(&ops[k], k, comms, rank))
 			return 1;
 	}
 	MUST(tuttiGroupEnd());
+	for (int s = 1; s <= STREAMS; s++)
+		MUST(tuttiStreamSynchronize(streams[s]));
 	for (int k = 0; k < nops; k++)
 		if (takes_part(&ops[k], comms, rank) && verify(&ops[k], k, comms, rank))
 			return 1;
@@ -390,6 +397,7 @@ static int random_program(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	struct random_numbers r = { .seed = *(const unsigned long long *)arg };
 	struct program_comm comms[COMMS_MOST];
+	tuttiStream_t streams[STREAMS + 1] = { NULL };
 	int ncomms = 1 + below(&r, COMMS_MOST);
 
 	for (int i = 0; i < ncomms; i++) {
@@ -397,12 +405,16 @@ static int random_program(tuttiComm_t *comm, int rank, int n, void *arg)
 		MUST(tuttiCommSplit(*comm, comms[i].number[rank] < 0 ? TUTTI_SPLIT_NOCOLOR : 0,
 				    comms[i].number[rank], &comms[i].comm, NULL));
 	}
+	for (int s = 1; s <= STREAMS; s++)
+		MUST(tuttiStreamCreate(&streams[s]));
 	for (int g = 0; g < GROUPS; g++)
-		if (run_group(&r, comms, ncomms, rank)) {
+		if (run_group(&r, comms, ncomms, streams, rank)) {
 			fprintf(stderr, "rank %d of %d: program %llu, group %d\n", rank, n, r.seed,
 				g);
 			return 1;
 		}
+	for (int s = 1; s <= STREAMS; s++)
+		MUST(tuttiStreamDestroy(streams[s]));
 	for (int i = 0; i < ncomms; i++)
 		if (comms[i].comm)
 			MUST(tuttiCommDestroy(comms[i].comm));

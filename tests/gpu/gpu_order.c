@@ -39,6 +39,60 @@ static int on_many_streams(tuttiComm_t *comm, int rank, int n, void *arg)
 	return wrong;
 }
 
+#define CALLS 9
+#define SENT ((size_t)1 << 20)
+
+/* A group: allreduces of 1 to 9 numbers, and a message to the next rank that is sent and received on
+ * different streams. Each rank uses the streams in another order; only call order matches the allreduces. */
+static int on_many_streams_in_a_group(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	int *host = malloc(SENT), wrong = 0, left = (rank + n - 1) % n;
+	size_t numbers = SENT / sizeof(int);
+	tt_custream s[3];
+	tt_cuptr p, out, in;
+
+	(void)arg;
+	cu->mem_alloc(&p, SENT);
+	cu->mem_alloc(&out, SENT);
+	cu->mem_alloc(&in, SENT);
+	for (size_t i = 0; i < numbers; i++)
+		host[i] = rank + (int)i;
+	harness_to_device(p, host, SENT);
+	harness_to_device(out, host, SENT);
+	for (int i = 0; i < 3; i++)
+		cu->stream_create(&s[i], TT_CU_STREAM_NON_BLOCKING);
+	wrong += tuttiGroupStart() != tuttiSuccess;
+	for (size_t i = 0; i < CALLS; i++) {
+		void *at = (void *)(uintptr_t)(p + CALLS * i * sizeof(int));
+
+		wrong += tuttiAllReduce(at, at, i + 1, tuttiInt32, tuttiSum, *comm,
+					s[(i + (size_t)rank) % 3]) != tuttiSuccess;
+	}
+	wrong += tuttiSend((void *)(uintptr_t)out, numbers, tuttiInt32, (rank + 1) % n, *comm,
+			   s[0]) != tuttiSuccess;
+	wrong += tuttiRecv((void *)(uintptr_t)in, numbers, tuttiInt32, left, *comm, s[1]) !=
+		 tuttiSuccess;
+	wrong += tuttiGroupEnd() != tuttiSuccess;
+	harness_to_host(host, in, SENT, s[1]);
+	for (size_t i = 0; i < numbers; i++)
+		wrong += host[i] != left + (int)i;
+	for (size_t i = 0; i < CALLS; i++) {
+		harness_to_host(host, p + CALLS * i * sizeof(int), CALLS * sizeof(int),
+				s[(i + (size_t)rank) % 3]);
+		for (size_t k = 0; k < CALLS; k++)
+			wrong += host[k] != (k > i ? rank + (int)(CALLS * i + k)
+						   : n * (n - 1) / 2 + n * (int)(CALLS * i + k));
+	}
+	for (int i = 0; i < 3; i++)
+		cu->stream_destroy(s[i]);
+	cu->mem_free(p);
+	cu->mem_free(out);
+	cu->mem_free(in);
+	free(host);
+	return wrong;
+}
+
 /* Two calls are captured once and replayed with new inputs; uncaptured calls follow each replay. */
 static int in_a_graph(tuttiComm_t *comm, int rank, int n, void *arg)
 {
@@ -123,6 +177,11 @@ static void calls_during_a_capture_work_and_do_not_invalidate_it(void)
 static void calls_on_different_streams_run_in_call_order(void)
 {
 	claim(run_gpu_ranks_all_modes(3, on_many_streams) == 0);
+}
+
+static void calls_of_a_group_on_different_streams_run_in_call_order(void)
+{
+	claim(run_gpu_ranks_all_modes(3, on_many_streams_in_a_group) == 0);
 }
 
 static void calls_on_slow_streams_run_in_call_order(void)
@@ -441,6 +500,7 @@ static void kernels_of_several_communicators_are_resident_together(void)
 
 const struct gpu_case gpu_order[] = {
 	GPU_CASE(calls_on_different_streams_run_in_call_order),
+	GPU_CASE(calls_of_a_group_on_different_streams_run_in_call_order),
 	GPU_CASE(calls_during_a_capture_work_and_do_not_invalidate_it),
 	GPU_CASE(kernels_of_several_communicators_are_resident_together),
 	GPU_CASE(calls_on_slow_streams_run_in_call_order),

@@ -171,11 +171,13 @@ struct event {
 	uint64_t recorded, done; /* numbers of records: enqueued, completed */
 	double at_ms;
 	struct graph *graph; /* of the capture that recorded the event last */
+	int operations;      /* of streams that have not run */
+	bool destroyed;
 };
 
-/* fake_event.c: marks a record as completed; waits for a record */
+/* fake_event.c, for a stream: marks a record as completed; waits for a record */
 void fake_reach(struct event *e, uint64_t number);
-void fake_await(struct event *e, uint64_t number);
+void fake_await_in_stream(struct event *e, uint64_t number);
 
 struct graph {
 	struct fake_node *first, **last;

@@ -13,6 +13,13 @@ static double now_ms(void)
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
+/* As CUDA's, an event lives until it is destroyed and no stream has an operation with it. Under fake_lock. */
+static void release(struct event *e)
+{
+	if (e->destroyed && !e->operations)
+		free(e);
+}
+
 void fake_reach(struct event *e, uint64_t number)
 {
 	pthread_mutex_lock(&fake_lock);
@@ -20,10 +27,22 @@ void fake_reach(struct event *e, uint64_t number)
 		e->done = number;
 	e->at_ms = now_ms();
 	pthread_cond_broadcast(&fake_changed);
+	e->operations--;
+	release(e);
 	pthread_mutex_unlock(&fake_lock);
 }
 
-void fake_await(struct event *e, uint64_t number)
+void fake_await_in_stream(struct event *e, uint64_t number)
+{
+	pthread_mutex_lock(&fake_lock);
+	while (e->done < number)
+		pthread_cond_wait(&fake_changed, &fake_lock);
+	e->operations--;
+	release(e);
+	pthread_mutex_unlock(&fake_lock);
+}
+
+static void await(struct event *e, uint64_t number)
 {
 	pthread_mutex_lock(&fake_lock);
 	while (e->done < number)
@@ -43,9 +62,10 @@ EXPORT int cuEventCreate(tt_cuevent *ret_event, unsigned flags)
 EXPORT int cuEventDestroy_v2(tt_cuevent event)
 {
 	ENTER_CONTEXT();
-	/* CUDA's events live until they complete; the fake frees the event then */
-	fake_await(event, ((struct event *)event)->recorded);
-	free(event);
+	pthread_mutex_lock(&fake_lock);
+	((struct event *)event)->destroyed = true;
+	release(event);
+	pthread_mutex_unlock(&fake_lock);
 	fake_count(AN_EVENT, -1);
 	return 0;
 }
@@ -59,8 +79,10 @@ EXPORT int cuEventRecord(tt_cuevent event, tt_custream stream)
 	ENTER_CONTEXT();
 	pthread_mutex_lock(&fake_lock);
 	e->graph = s->graph;
-	if (!s->graph)
+	if (!s->graph) {
 		n.number = ++e->recorded;
+		e->operations++;
+	}
 	pthread_mutex_unlock(&fake_lock);
 	return e->graph ? 0 : fake_add(stream, &n);
 }
@@ -80,6 +102,7 @@ EXPORT int cuStreamWaitEvent(tt_custream stream, tt_cuevent event, unsigned flag
 	foreign = s->graph && !e->graph && e->recorded;
 	if (e->graph)
 		s->graph = e->graph;
+	e->operations += !foreign && !s->graph;
 	pthread_mutex_unlock(&fake_lock);
 	if (foreign)
 		return 905; /* CUDA_ERROR_STREAM_CAPTURE_ISOLATION */
@@ -102,7 +125,7 @@ EXPORT int cuEventQuery(tt_cuevent event)
 EXPORT int cuEventSynchronize(tt_cuevent event)
 {
 	ENTER_FREELY();
-	fake_await(event, ((struct event *)event)->recorded);
+	await(event, ((struct event *)event)->recorded);
 	return fake_dead();
 }
 

@@ -133,7 +133,7 @@ void fake_run(const struct fake_node *n)
 		fake_reach(n->event, n->number);
 		break;
 	case WAIT_EVENT:
-		fake_await(n->event, n->number);
+		fake_await_in_stream(n->event, n->number);
 		break;
 	case WAIT_STREAM:
 		await_stream(n->other, n->number);
