@@ -234,7 +234,7 @@ static int below(struct random_numbers *r, int limit)
 }
 
 /* world_rank[i]: number in the world of the communicator's rank i; -1 in number: no member */
-struct program_comm {
+struct group_comm {
 	tuttiComm_t comm;
 	int n, world_rank[RANKS_MOST], number[RANKS_MOST];
 };
@@ -242,16 +242,16 @@ struct program_comm {
 enum { MESSAGE, BROADCAST, ALLREDUCE, ALLGATHER, KINDS };
 
 /* root, peer: numbers in the communicator; of a message: sender and receiver */
-struct program_op {
+struct group_op {
 	int kind, comm, root, peer, count;
 	int *out, *in;
 	tuttiStream_t stream;
 	bool called;
 };
 
-static void choose_members(struct random_numbers *r, int n, bool everyone, struct program_comm *c)
+static void choose_members(struct random_numbers *r, int n, bool everyone, struct group_comm *c)
 {
-	*c = (struct program_comm){ .n = 0 };
+	*c = (struct group_comm){ .n = 0 };
 	for (int i = 0; i < n; i++)
 		if (everyone || i < 2 || below(r, 4))
 			c->world_rank[c->n++] = i;
@@ -267,27 +267,27 @@ static void choose_members(struct random_numbers *r, int n, bool everyone, struc
 		c->number[c->world_rank[i]] = i;
 }
 
-static struct program_op random_op(struct random_numbers *r, const struct program_comm *comms,
-				   int ncomms)
+static struct group_op random_op(struct random_numbers *r, const struct group_comm *comms,
+				 int ncomms)
 {
 	static const int counts[] = { 1, 100, 5000, 40000 };
-	struct program_op op = { .comm = below(r, ncomms),
-				 .kind = below(r, 3) ? MESSAGE : below(r, KINDS),
-				 .count = counts[below(r, 4)] };
+	struct group_op op = { .comm = below(r, ncomms),
+			       .kind = below(r, 3) ? MESSAGE : below(r, KINDS),
+			       .count = counts[below(r, 4)] };
 
 	op.root = below(r, comms[op.comm].n);
 	op.peer = below(r, comms[op.comm].n);
 	return op;
 }
 
-static bool takes_part(const struct program_op *op, const struct program_comm *c, int rank)
+static bool takes_part(const struct group_op *op, const struct group_comm *c, int rank)
 {
 	int me = c[op->comm].number[rank];
 
 	return op->kind == MESSAGE ? me == op->root || me == op->peer : me >= 0;
 }
 
-static bool same_order(const struct program_op *a, const struct program_op *b)
+static bool same_order(const struct group_op *a, const struct group_op *b)
 {
 	if (a->comm != b->comm || (a->kind == MESSAGE) != (b->kind == MESSAGE))
 		return false;
@@ -300,7 +300,7 @@ static int element(int k, int from, int i)
 	return 1000 * k + 100 * from + i % 97;
 }
 
-static int call(struct program_op *op, int k, const struct program_comm *c, int rank)
+static int call(struct group_op *op, int k, const struct group_comm *c, int rank)
 {
 	int me = c[op->comm].number[rank];
 	tuttiComm_t comm = c[op->comm].comm;
@@ -325,7 +325,7 @@ static int call(struct program_op *op, int k, const struct program_comm *c, int 
 	return 0;
 }
 
-static int expected(const struct program_op *op, int k, int n, int at)
+static int expected(const struct group_op *op, int k, int n, int at)
 {
 	int sum = 0;
 
@@ -338,7 +338,7 @@ static int expected(const struct program_op *op, int k, int n, int at)
 	return sum;
 }
 
-static int verify(struct program_op *op, int k, const struct program_comm *c, int rank)
+static int verify(struct group_op *op, int k, const struct group_comm *c, int rank)
 {
 	bool received = op->kind != MESSAGE || c[op->comm].number[rank] == op->peer;
 	int n = c[op->comm].n, last = op->count * (op->kind == ALLGATHER ? n : 1);
@@ -351,7 +351,7 @@ static int verify(struct program_op *op, int k, const struct program_comm *c, in
 }
 
 /* Picks an operation that was not called yet, or the first one that must be called before it. */
-static int pick(struct random_numbers *r, const struct program_op *ops, int left)
+static int pick(struct random_numbers *r, const struct group_op *ops, int left)
 {
 	int skip = below(r, left), k = 0;
 
@@ -364,11 +364,11 @@ static int pick(struct random_numbers *r, const struct program_op *ops, int left
 }
 
 /* streams: the first one is NULL */
-static int run_group(struct random_numbers *r, const struct program_comm *comms, int ncomms,
+static int run_group(struct random_numbers *r, const struct group_comm *comms, int ncomms,
 		     const tuttiStream_t *streams, int rank)
 {
 	struct random_numbers own;
-	struct program_op ops[OPS_MOST];
+	struct group_op ops[OPS_MOST];
 	int nops = 2 + below(r, OPS_MOST - 1), left = nops;
 
 	for (int k = 0; k < nops; k++)
@@ -396,7 +396,7 @@ static int run_group(struct random_numbers *r, const struct program_comm *comms,
 static int random_program(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	struct random_numbers r = { .seed = *(const unsigned long long *)arg };
-	struct program_comm comms[COMMS_MOST];
+	struct group_comm comms[COMMS_MOST];
 	tuttiStream_t streams[STREAMS + 1] = { NULL };
 	int ncomms = 1 + below(&r, COMMS_MOST);
 
