@@ -85,16 +85,26 @@ static size_t bound_bytes(enum tt_collective c, int nranks, size_t bytes)
 	return even || !bytes ? bytes : (bytes + (size_t)nranks - 1) / (size_t)nranks;
 }
 
+static int run(struct tt_sim *sim, const struct scenario *s, enum tt_collective c, size_t bytes,
+	       struct tt_sim_result *ret)
+{
+	bytes = bound_bytes(c, s->world.nranks, bytes);
+	return tt_sim_run(sim, bytes, ROUNDS * tt_sim_width(sim, bytes), ret);
+}
+
+/* Simulates a call, and before it one of a byte, whose plans are the same, unless brief is NULL. */
 static int simulate(const struct scenario *s, const struct tt_candidate *c, size_t bytes,
-		    struct tt_sim_result *ret)
+		    struct tt_sim_result *brief, struct tt_sim_result *ret)
 {
 	struct tt_sim *sim;
 	int rc = tt_sim_open(&s->world, c->algorithm, c->name, 0, NULL, &sim);
 
 	if (rc)
 		return rc;
-	bytes = bound_bytes(c->algorithm->collective, s->world.nranks, bytes);
-	rc = tt_sim_run(sim, bytes, ROUNDS * tt_sim_width(sim, bytes), ret);
+	if (brief)
+		rc = run(sim, s, c->algorithm->collective, 1, brief);
+	if (!rc)
+		rc = run(sim, s, c->algorithm->collective, bytes, ret);
 	tt_sim_close(sim);
 	return rc;
 }
@@ -196,7 +206,8 @@ static int extrapolate(const struct choice *f, struct tt_candidate *c)
 		struct scenario s;
 
 		set_smaller(f, x, &s);
-		if ((rc = simulate(&s, c, 1, &b)) || (rc = simulate(&s, c, f->bytes, &a)))
+		rc = simulate(&s, c, f->bytes, &b, &a);
+		if (rc)
 			break;
 		brief[i] = b.time_ps;
 		longer[i] = a.time_ps > b.time_ps ? a.time_ps - b.time_ps : 0;
@@ -232,7 +243,7 @@ static int exactly(const struct choice *f, struct tt_candidate *c)
 
 	s.topology = f->shape->topology ? *f->shape->topology : one_host(f->shape->nranks);
 	set_world(&s, f, f->call->cores);
-	rc = simulate(&s, c, f->bytes, &result);
+	rc = simulate(&s, c, f->bytes, NULL, &result);
 	if (rc)
 		return rc;
 	c->model_ps = result.time_ps;
