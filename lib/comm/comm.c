@@ -175,8 +175,8 @@ static int exchange_facts(tuttiComm_t c, const struct tt_env *env)
 	return rc;
 }
 
-/* Another rank broke the communicator while this rank may sleep in a transport. Thread:
- * control's. */
+/* Another rank broke the communicator, or has connected, while this rank may sleep in a transport.
+ * Thread: control's, or a dialer's. */
 static void wake_all(void *ctx)
 {
 	tuttiComm_t c = ctx;
@@ -211,9 +211,9 @@ static bool tally(void *ctx, struct tt_tally *ret_tally, uint64_t *ret_running_n
 	return true;
 }
 
-static const struct tt_control_observer observer = { .broken = wake_all,
-						     .lost = lost,
-						     .tally = tally };
+static const struct tt_control_observer observer = {
+	.broken = wake_all, .connected = wake_all, .lost = lost, .tally = tally
+};
 
 /* The name of an algorithm by its index in the table, for the error texts of control. */
 static const char *algorithm_name(unsigned algorithm)

@@ -243,6 +243,9 @@ struct tt_control_observer {
 	 * communicator broke before tt_control_observe. An internal lock is held: the member must
 	 * not call tt_control_observe or tt_control_unobserve. */
 	void (*broken)(void *ctx);
+	/* A data connection can be taken, or cannot be made: wake the threads that sleep in
+	 * transports. Thread: also a dialer's. */
+	void (*connected)(void *ctx);
 	/* A frame of messages of a rank (tt_frame_is_message). May call the locked functions above,
 	 * like the next three. */
 	void (*message)(void *ctx, int rank, int kind, const uint8_t *data, size_t bytes);

@@ -53,6 +53,7 @@ static void *work(void *arg)
 			snprintf(d->text, sizeof(d->text), "%s", tt_error_text());
 		d->code = rc;
 		d->fd = rc ? -1 : tt_tls_release(duplex.tls);
+		tt_observers_connected(ctl);
 	}
 	thread->working = false;
 	tt_control_unlock(ctl);
@@ -192,6 +193,7 @@ static void no_memory(struct tt_control_endpoint *ep, const struct tt_hello *h)
 void tt_parked_add(struct tt_control_endpoint *ep, const struct tt_hello *h, struct tt_tls *tls)
 {
 	struct tt_parked *p = ep->listening.parked, *fresh = calloc(1, sizeof(*fresh));
+	struct tt_control *ctl = tt_endpoint_find(ep, h->context);
 	uint8_t hello[TT_HELLO_BYTES];
 
 	tt_hello_put(h, hello);
@@ -211,6 +213,8 @@ void tt_parked_add(struct tt_control_endpoint *ep, const struct tt_hello *h, str
 	ep->listening.parked = fresh;
 	if (p)
 		forget_parked(ep, p);
+	if (ctl)
+		tt_observers_connected(ctl);
 }
 
 void tt_parked_close(struct tt_control_endpoint *ep, uint64_t context)

@@ -99,7 +99,7 @@ struct tt_data_dial { /* from tt_control_dial to tt_control_take */
 	struct tt_data_keys keys;
 };
 
-#define TT_DIALERS 8 /* dials at a time */
+#define TT_DIALERS 8
 
 struct tt_dialer {
 	struct tt_data_dial *dials; /* in order */
@@ -190,6 +190,7 @@ struct tt_observers {
 /* Call each observer's `broken` that has not been called yet. Not locked. */
 void tt_observers_broken(struct tt_control *ctl);
 /* The others: locked. lost: true with the sentence in text */
+void tt_observers_connected(struct tt_control *ctl);
 void tt_observers_message(struct tt_control *ctl, int rank, enum tt_frame kind, const uint8_t *data,
 			  size_t bytes);
 uint8_t *tt_observers_destination(struct tt_control *ctl, int rank, size_t *ret_bytes);

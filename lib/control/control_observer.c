@@ -58,6 +58,15 @@ void tt_observers_broken(struct tt_control *ctl)
 	pthread_mutex_unlock(&o->lock);
 }
 
+void tt_observers_connected(struct tt_control *ctl)
+{
+	struct tt_observers *o = &ctl->observers;
+
+	for (int i = 0; i < TT_OBSERVERS; i++)
+		if (o->slot[i].table && o->slot[i].table->connected)
+			o->slot[i].table->connected(o->slot[i].ctx);
+}
+
 void tt_observers_message(struct tt_control *ctl, int rank, enum tt_frame kind, const uint8_t *data,
 			  size_t bytes)
 {

@@ -52,9 +52,11 @@
 #define PAUSE_MAX_MS 2000u
 #define ASK_AFTER_MS 500u
 #define DOZE_US 20000u /* bound of one sleep; wakes end it earlier */
-/* the same with several endpoints to watch, of which only one wakes, or with links to connect:
- * this at first, longer in a longer wait */
+/* the same with several endpoints to watch, of which only one wakes: this at first, longer in a
+ * longer wait */
 #define DOZE_MIXED_US 500u
+/* the same with links to connect: their connections wake, but not what a transport sends first */
+#define DOZE_CONNECTING_US 4000u
 
 static void arm(struct tt_wait *w)
 {
@@ -117,9 +119,9 @@ static void start_clock(struct tt_wait *w, const struct tt_op *set)
 	w->deadline_ns = w->started_ns + least * 1000000ull;
 }
 
-static uint32_t doze_mixed_us(const struct tt_wait *w)
+static uint32_t doze_us(const struct tt_wait *w, uint32_t least_us)
 {
-	return (uint32_t)(tt_poll_interval_ns(w->started_ns, DOZE_MIXED_US * 1000u) / 1000);
+	return (uint32_t)(tt_poll_interval_ns(w->started_ns, least_us * 1000u) / 1000);
 }
 
 /* Sleep in the endpoint whose links are waited for; with several endpoints, several communicators,
@@ -129,12 +131,12 @@ static void doze(struct tt_wait *w, struct tt_op *set)
 	tuttiComm_t c = w->comm;
 	unsigned kinds = 0;
 	int in = c->paths.nep - 1;
-	bool mixed = false, hooked = false;
+	bool mixed = false, connecting = false, hooked = false;
 
 	for (struct tt_op *op = set; op; op = op->next) {
 		hooked |= op->comm->wait.hook != NULL;
-		mixed |= op->comm != c || op->way == &tt_connecting_way ||
-			 (op->staging && op->staging->ops->wakes_nobody);
+		connecting |= op->way == &tt_connecting_way;
+		mixed |= op->comm != c || (op->staging && op->staging->ops->wakes_nobody);
 		for (uint32_t i = 0; op->comm == c && i < op->cursors.n; i++) {
 			struct tt_endpoint *ep = NULL;
 
@@ -153,9 +155,10 @@ static void doze(struct tt_wait *w, struct tt_op *set)
 	mixed |= kinds & (kinds - 1);
 	if (in >= 0)
 		c->paths.ep[in]->t->doze(c->paths.ep[in], w->ticket[in],
-					 hooked  ? DOZE_MIXED_US
-					 : mixed ? doze_mixed_us(w)
-						 : DOZE_US);
+					 hooked       ? DOZE_MIXED_US
+					 : mixed      ? doze_us(w, DOZE_MIXED_US)
+					 : connecting ? doze_us(w, DOZE_CONNECTING_US)
+						      : DOZE_US);
 	atomic_fetch_add_explicit(&c->wait.sleeps, 1, memory_order_relaxed);
 }
 

@@ -147,6 +147,50 @@ Test(connections, data_sockets_connect_every_pair_and_channel, .timeout = 60)
 	}
 }
 
+static void count(void *ctx)
+{
+	atomic_fetch_add((atomic_int *)ctx, 1);
+}
+
+static const struct tt_control_observer wakes = { .connected = count };
+
+static bool await_wakes(const atomic_int *woken, int n)
+{
+	for (int ms = 0; ms < HOLD_MS && *woken < n; ms++)
+		sleep_ms(1);
+	return *woken >= n;
+}
+
+/* Rank 0 dials rank 1, and then rank 2 after its deadline. */
+static int wake_when_connected(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	atomic_int woken = 0;
+	int fd, wrong = 0;
+
+	(void)m;
+	tt_control_observe(ctl, &wakes, &woken);
+	if (rank == 0)
+		wrong += tt_control_dial(ctl, 1, 0, tt_deadline_ns(HOLD_MS)) != 0;
+	if (rank < 2) {
+		wrong += !await_wakes(&woken, 1) ||
+			 tt_control_take(ctl, 1 - rank, 0, &fd, NULL) != 1 || close(fd);
+	}
+	if (rank == 0)
+		wrong += tt_control_dial(ctl, 2, 0, tt_now_ns() - 1) || !await_wakes(&woken, 2) ||
+			 tt_control_take(ctl, 2, 0, &fd, NULL) != TT_TIMEOUT;
+	tt_control_unobserve(ctl, &wakes, &woken);
+	return wrong;
+}
+
+Test(connections, a_data_socket_wakes_both_ranks, .timeout = 60)
+{
+	struct control_job m = { .n = 3, .body = wake_when_connected };
+
+	control_job_run(&m);
+	for (int r = 0; r < 3; r++)
+		cr_expect_eq(m.report[r].rc, 0, "rank %d: %d", r, m.report[r].rc);
+}
+
 /* Rank 1 is stopped, so its service thread answers no handshake; rank 2 breaks the job. */
 static int dial_a_stopped_rank(struct control_job *m, int rank, struct tt_control *ctl)
 {
