@@ -325,8 +325,8 @@ struct tt_blocked {
 };
 
 /* This rank waits long: send its status to all ranks, which answer with theirs. Cheap to call
- * often; sends once a second. A cycle of ranks that wait for each other breaks the communicator
- * (TT_USAGE). */
+ * often; sends once a second, with 128 ranks and more less often. A cycle of ranks that wait for each
+ * other breaks the communicator (TT_USAGE). */
 void tt_control_waiting(struct tt_control *ctl, const struct tt_blocked *blocked);
 
 /* At a deadline: the ranks missing from operation seq, or from the messages of blocked if it has

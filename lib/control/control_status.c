@@ -14,8 +14,11 @@
 #include "control/control_internal.h"
 #include "base/collective.h"
 
-/* between two statuses after a change or at a deadline; else one second */
+/* between two statuses after a change or at a deadline; else one second, with many ranks one for each
+ * FEW_RANKS of them */
 #define URGENT_NS (TT_SECOND / 5)
+#define FEW_RANKS 64
+#define MOST_SECONDS 15 /* a status is kept for a minute */
 /* from a change of the wait-for graph to the check for deadlocks */
 #define CHECK_NS (TT_SECOND / 50)
 /* at a deadline: ranks without an answer by then are silent; errors come within a second of it */
@@ -117,12 +120,22 @@ void tt_status_ask(struct tt_control *ctl, uint64_t now)
 	send_status(ctl, now, TT_STATUS_ASKS_NOW);
 }
 
+/* n ranks that wait pass on 10 n^2 statuses in each period. */
+static uint64_t period_ns(const struct tt_control *ctl)
+{
+	int seconds = ctl->nranks / FEW_RANKS;
+
+	return TT_SECOND * (uint64_t)(seconds < 1              ? 1
+				      : seconds < MOST_SECONDS ? seconds
+							       : MOST_SECONDS);
+}
+
 static uint64_t next_send_ns(struct tt_control *ctl, bool urgent)
 {
 	bool changed = atomic_load(&ctl->log.started) != ctl->status.sent_started;
 
 	return ctl->status.sent_ns
-		       ? ctl->status.sent_ns + (changed || urgent ? URGENT_NS : TT_SECOND)
+		       ? ctl->status.sent_ns + (changed || urgent ? URGENT_NS : period_ns(ctl))
 		       : 0;
 }
 
@@ -266,7 +279,7 @@ void tt_control_waiting(struct tt_control *ctl, const struct tt_blocked *blocked
 	uint64_t now = tt_now_ns(),
 		 last_ns = atomic_load_explicit(&ctl->status.asked_ns, memory_order_relaxed);
 
-	if (last_ns && now - last_ns < TT_SECOND)
+	if (last_ns && now - last_ns < period_ns(ctl))
 		return;
 	atomic_store_explicit(&ctl->status.asked_ns, now, memory_order_relaxed);
 	tt_control_lock(ctl);

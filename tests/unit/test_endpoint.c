@@ -171,6 +171,31 @@ Test(endpoint, a_status_that_asks_for_none_is_not_answered, .timeout = 60)
 	}
 }
 
+/* Does a rank of n that has waited for so long since its status send another one? */
+static bool repeats(int n, uint64_t waited_ns)
+{
+	struct fixture f = { 0 };
+	uint64_t before;
+	bool repeated;
+
+	cr_assert_eq(tt_endpoint_make(0, n, &f.ep), 0);
+	cr_assert_eq(tt_control_make(f.ep, 0, 0, n, NULL, &f.ctl), 0);
+	tt_control_waiting(f.ctl, &(struct tt_blocked){ .awaited = 1 });
+	before = f.ctl->status.serial;
+	f.ctl->status.asked_ns -= waited_ns;
+	tt_control_waiting(f.ctl, &(struct tt_blocked){ .awaited = 1 });
+	repeated = f.ctl->status.serial != before;
+	tt_control_free(f.ctl);
+	return repeated;
+}
+
+Test(endpoint, a_rank_of_many_repeats_its_status_less_often, .timeout = 60)
+{
+	cr_expect(repeats(4, TT_SECOND) && repeats(64, TT_SECOND));
+	cr_expect(!repeats(256, 3 * TT_SECOND) && repeats(256, 4 * TT_SECOND));
+	cr_expect(!repeats(4096, 14 * TT_SECOND) && repeats(4096, 15 * TT_SECOND));
+}
+
 Test(endpoint, an_end_after_end_is_no_death_and_any_other_end_is, .timeout = 60)
 {
 	for (int orderly = 0; orderly < 2; orderly++) {
