@@ -3,7 +3,7 @@
  *
  * Called by users. The calls are exported because many programs bind all symbols when they are
  * loaded: a program with a missing symbol does not start, even if it never calls the function. The
- * calls of 2.28's headers come first, then those of later versions up to 2.31.
+ * calls of 2.28's headers come first, then those of later versions up to 2.32.
  */
 #include "nccl/nccl_layer.h"
 
@@ -28,6 +28,7 @@ NCCL_CALL(ncclResult_t, ncclCommRevoke, ncclComm_t comm, int flags)
 
 UNBUILT(ncclCommGrow, "make a new communicator")
 UNBUILT(ncclCommGetUniqueId, "ncclGetUniqueId makes the id of a new communicator")
+UNBUILT(ncclSetEncryption, "TUTTI_ENCRYPT and TUTTI_SECRET of tutti(7) encrypt connections")
 
 #define HOST "communication is started by the host only"
 UNBUILT(ncclDevCommCreate, HOST)

@@ -4,6 +4,7 @@
  *
  * Called by nccl_client.c.
  */
+#include <dlfcn.h>
 #include <stdint.h>
 
 #include "tests/nccl/nccl_client.h"
@@ -205,6 +206,36 @@ static int wrong_groups(struct client_rank *client, ncclComm_t c, const ncclUniq
 	return 0;
 }
 
+/* Calls of 2.29 to 2.32 are there, for programs that bind all symbols, and name themselves. */
+static int later_calls(struct client_rank *client, ncclComm_t c)
+{
+	static const char *const names[] = {
+		"ncclCommGrow",
+		"ncclCommGetUniqueId",
+		"ncclCommSuspend",
+		"ncclCommResume",
+		"ncclCommMemStats",
+		"ncclCommQueryProperties",
+		"ncclPutSignal",
+		"ncclSignal",
+		"ncclWaitSignal",
+		"ncclAllReduceConfig",
+		"ncclReduceScatterConfig",
+		"ncclParamGet",
+		"ncclDevCommCreate",
+		"ncclSetEncryption",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		ncclResult_t (*call)(ncclComm_t comm);
+
+		*(void **)&call = dlsym(RTLD_DEFAULT, names[i]);
+		EXPECT(call != NULL);
+		REFUSED(call(c), ncclInvalidUsage, names[i]);
+	}
+	return 0;
+}
+
 int case_wrong_uses(struct client_rank *client, const ncclUniqueId *id)
 {
 	char foreign[4096];
@@ -222,6 +253,7 @@ int case_wrong_uses(struct client_rank *client, const ncclUniqueId *id)
 	EXPECT(!wrong_derivations(client, comm));
 	EXPECT(!wrong_owners(client, comm));
 	EXPECT(!wrong_groups(client, comm, id));
+	EXPECT(!later_calls(client, comm));
 	OK(ncclCommDestroy(NULL));
 	OK(ncclCommAbort(NULL));
 	OK(ncclCommFinalize(NULL));
