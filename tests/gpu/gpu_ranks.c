@@ -3,8 +3,10 @@
  */
 #include "tests/gpu/gpu_ranks.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -79,8 +81,10 @@ int gpu_ranks_run(struct gpu_ranks *t)
 
 	fflush(NULL);
 	child = fork();
-	if (!child)
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		_exit(ranks_run(&t->ranks, init_and_run));
+	}
 	waitpid(child, &status, 0);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 100;
 }
@@ -91,7 +95,7 @@ int run_gpu_ranks(int n, int mode, bool threads, rank_fn *fn)
 					  .threads = threads,
 					  .no_join = true,
 					  .limit_s = gpu_limit_s,
-					  .timeout_ms = 20000 },
+					  .timeout_ms = 1000 * gpu_limit_s },
 			       .fn = fn,
 			       .mode = mode };
 

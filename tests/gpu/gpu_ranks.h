@@ -34,7 +34,7 @@ int gpu_rank_device(int rank);
 bool gpu_use_devices(int devices);
 /* Runs the ranks. Returns the number of failed ranks, 100: their process failed. */
 int gpu_ranks_run(struct gpu_ranks *t);
-/* Runs fn as n ranks with a timeout of 20 s per call. Returns as gpu_ranks_run. */
+/* Runs fn as n ranks, without a deadline before the limit of the run. Returns as gpu_ranks_run. */
 int run_gpu_ranks(int n, int mode, bool threads, rank_fn *fn);
 /* Runs fn as threads with kernel barriers, as processes in stream order, and as staged processes, one
  * after the other. Returns the number of failures. */

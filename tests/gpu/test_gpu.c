@@ -8,6 +8,7 @@
  * without Criterion. Arguments: parts of cases' names; only matching cases run. Long cases run only
  * if an argument matches.
  */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -22,18 +23,20 @@ static const struct gpu_case *const files[] = { gpu_values,  gpu_algorithms,   g
 /* Runs a case in a process of its own, since some cases set environment variables. */
 static int run(const struct gpu_case *c)
 {
+	double left = c->is_long ? 3600 : gpu_thorough() ? 600 : 280;
 	int status;
 	pid_t child;
 
 	fflush(NULL);
 	child = fork();
 	if (!child) {
-		alarm(c->is_long ? 3600 : gpu_thorough() ? 600 : 280);
 		gpu_limit_s = c->is_long ? 3500 : gpu_thorough() ? 300 : 150;
 		c->run();
 		_exit(gpu_failed);
 	}
-	waitpid(child, &status, 0);
+	while (!waitpid(child, &status, WNOHANG))
+		if ((left -= ranks_pause()) < 0)
+			kill(child, SIGKILL);
 	return status;
 }
 

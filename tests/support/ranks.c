@@ -75,12 +75,21 @@ static double now_s(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+double ranks_pause(void)
+{
+	struct timespec pause = { .tv_nsec = 500000 };
+	double began = now_s(), s;
+
+	nanosleep(&pause, NULL);
+	s = now_s() - began;
+	return s < 0.01 ? s : 0.01;
+}
+
 /* Waits for all processes; kills the remaining ones after the limit. Returns the number of
  * failures. */
 static int reap(pid_t *pids, int n, int limit_s)
 {
-	double until = now_s() + limit_s;
-	struct timespec pause = { .tv_nsec = 500000 };
+	double spent = 0;
 	int failed = 0, left = n;
 	bool killed = false;
 
@@ -101,7 +110,7 @@ static int reap(pid_t *pids, int n, int limit_s)
 			pids[i] = 0;
 			left--;
 		}
-		if (left && now_s() > until && !killed) {
+		if (left && spent > limit_s && !killed) {
 			fprintf(stderr, "%d of %d ranks did not end within %d s\n", left, n,
 				limit_s);
 			killed = true;
@@ -109,7 +118,7 @@ static int reap(pid_t *pids, int n, int limit_s)
 				if (pids[i])
 					kill(pids[i], SIGKILL);
 		}
-		nanosleep(&pause, NULL);
+		spent += ranks_pause();
 	}
 	return failed;
 }

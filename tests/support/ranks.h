@@ -30,6 +30,10 @@ struct ranks {
 /* Returns the number of ranks that failed (function's result, signal, join, time limit). */
 int ranks_run(struct ranks *r, rank_fn *fn);
 
+/* Sleeps for half a millisecond. Returns the seconds that passed, but at most 0.01: no limit expires while this
+ * machine is busy or all processes are stopped. */
+double ranks_pause(void);
+
 /* The transport for tests of links between hosts: TUTTI_TEST_TRANSPORT, or tcp. */
 const char *ranks_network(void);
 
