@@ -21,6 +21,7 @@
 #include "gpu/kernels/kernel_fifo.h"
 #include "gpu/kernels/kernel_fold.h"
 #include "gpu/kernels/kernel_formats.h"
+#include "gpu/kernels/kernel_move.h"
 #include "gpu/kernels/kernel_streams.h"
 
 #define TYPE Int8

@@ -83,7 +83,7 @@ ptx_source Float32 "$tmp"
 { float=$(ptx_of "$tmp/kernels.cu" tt_Float32) && objects=$(ptx_objects "$float" -O1 -DPTX_COUNTS) &&
 	${CC:-cc} "${ptx_flags[@]}" -std=gnu17 -D_GNU_SOURCE -O1 -DPTX_COUNTS "${counted[@]}" $objects -o "$tmp/count" -lm &&
 	timeout -k 5 300 "$tmp/count"; } >"$tmp/log" 2>&1
-point $? "FIFO: bytes loaded, stored and sent, words and barriers equal the model's formulas; no load is of a peer's memory" "$tmp/log"
+point $? "FIFO: bytes loaded, stored and sent, words and barriers equal the model's formulas; no load is of a peer's memory; copies go by vectors" "$tmp/log"
 
 # suite NAME COMMAND...: the suite's points become points of this script
 suite() {

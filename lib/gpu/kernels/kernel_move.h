@@ -23,10 +23,11 @@ DEV struct pair shifted(struct pair x, struct pair y, uint32_t apart)
 
 /* Copies bytes; the thread takes vector `first` and each `stride`-th of those that follow. Vectors are
  * aligned at dst. Where src is not, two aligned loads give a vector; none of them leaves src. */
-DEV void move(char *dst, const char *src, uint32_t bytes, uint32_t first, uint32_t stride)
+DEV void move(char *dst, const char *src, uint64_t bytes, uint32_t first, uint32_t stride)
 {
-	uint32_t head = (uint32_t)(0 - (uint64_t)dst) & 15, n = 0,
+	uint32_t head = (uint32_t)(0 - (uint64_t)dst) & 15,
 		 apart = ((uint32_t)(uint64_t)src + head) & 15;
+	uint64_t n = 0;
 	const struct pair *from;
 	struct pair *to;
 
@@ -35,9 +36,9 @@ DEV void move(char *dst, const char *src, uint32_t bytes, uint32_t first, uint32
 		n = (bytes - head + apart) / 16 - (apart ? 1 : 0);
 	from = (const struct pair *)(src + head - apart);
 	to = (struct pair *)(dst + head);
-	ONCE for (uint32_t i = first; apart && i < n; i += stride)
+	ONCE for (uint64_t i = first; apart && i < n; i += stride)
 		store_pair(&to[i], shifted(load_pair(&from[i]), load_pair(&from[i + 1]), apart));
-	ONCE for (uint32_t i = first; !apart && i < n; i += TT_MOVE_DEEP * stride)
+	ONCE for (uint64_t i = first; !apart && i < n; i += TT_MOVE_DEEP * stride)
 	{
 		struct pair x[TT_MOVE_DEEP];
 
@@ -50,8 +51,8 @@ DEV void move(char *dst, const char *src, uint32_t bytes, uint32_t first, uint32
 			if (i + k * stride < n)
 				store_pair(&to[i + k * stride], x[k]);
 	}
-	ONCE for (uint32_t at = first; at < head && at < bytes; at += stride) dst[at] = src[at];
-	ONCE for (uint32_t at = head + 16 * n + first; at < bytes; at += stride) dst[at] = src[at];
+	ONCE for (uint64_t at = first; at < head && at < bytes; at += stride) dst[at] = src[at];
+	ONCE for (uint64_t at = head + 16 * n + first; at < bytes; at += stride) dst[at] = src[at];
 }
 
 #endif

@@ -49,6 +49,22 @@
 		break;                    \
 	}
 
+/* Combines all bytes of a task. Copies go by vectors at any alignment, sums at that of vectors. */
+DEV void OF(combine)(int op, const struct combine_task *t, uint32_t first, uint32_t stride)
+{
+	uint32_t aligned = alignment(t);
+	uint64_t n = aligned < 16 || (WHOLE && op == ADJUSTED) ? 0 : t->bytes / 16;
+
+	if (aligned < 16 && t->nsrc == 1 && op != ADJUSTED) {
+		ONCE for (uint32_t d = 0; d < t->ndst; d++)
+			move(t->dst[d], t->src[0], t->bytes, first, stride);
+		return;
+	}
+	if (n)
+		WITH_OP(op, OF(sweep), t, n, first, stride)
+	OF(elements)(op, t, n * 16, aligned, first, stride);
+}
+
 /* The pieces of a job, or the rounds of a call by FIFO. A block shares a piece with all blocks, and has
  * chunks of its own. The task is in shared memory, since its arrays are indexed by variables, which
  * registers cannot be. */
@@ -64,9 +80,8 @@ DEV void OF(work)(int op, const struct tt_dev_job *j, struct tt_dev_signals *min
 	ONCE for (uint32_t i = 0; i < (by_fifo ? c.rounds : j->npieces);
 		  i = by_fifo ? fifo_next(&j->fifo, c.chunks, i) : i + 1)
 	{
-		uint32_t aligned, first = by_fifo ? THREAD : BLOCK * THREADS + THREAD,
-				  stride = by_fifo ? THREADS : BLOCKS * THREADS;
-		uint64_t n;
+		uint32_t first = by_fifo ? THREAD : BLOCK * THREADS + THREAD,
+			 stride = by_fifo ? THREADS : BLOCKS * THREADS;
 
 		if (by_fifo)
 			fifo_begin_round(j, mine, &c, i, record, &t, failed);
@@ -75,11 +90,7 @@ DEV void OF(work)(int op, const struct tt_dev_job *j, struct tt_dev_signals *min
 		SYNC();
 		if (*failed)
 			return;
-		aligned = alignment(&t);
-		n = aligned < 16 || (WHOLE && op == ADJUSTED) ? 0 : t.bytes / 16;
-		if (n)
-			WITH_OP(op, OF(sweep), &t, n, first, stride)
-		OF(elements)(op, &t, n * 16, aligned, first, stride);
+		OF(combine)(op, &t, first, stride);
 		if (by_fifo)
 			fifo_move(j, &c);
 		SYNC();

@@ -1,6 +1,6 @@
 /*
- * count_kernels.c - count the work of nvcc's float32 kernel in an allreduce by FIFO, and compare with
- * the formulas of lib/model/gpu_time.h
+ * count_kernels.c - count the work of nvcc's float32 kernel: of an allreduce by FIFO, compared with the
+ * formulas of lib/model/gpu_time.h, and of copies
  *
  * For check_ptx.sh. Each rank is a thread, which runs the blocks of one launch one after the other.
  * Bytes are counted in the buffers of the call and in the FIFO; a rank must load from its own
@@ -35,7 +35,7 @@ static struct counted_rank {
 	float *in, *out;
 	struct tt_dev_job job;
 	struct tt_gpu_work work;
-	uint64_t remote_loads;
+	uint64_t remote_loads, stored_singly; /* bytes; singly: by stores of less than 16 bytes */
 } ranks[TT_DEV_RANKS];
 static unsigned char *arena;
 
@@ -67,6 +67,7 @@ void ptx_count(const struct ptx_thread *g, const unsigned char *at, unsigned byt
 		r->remote_loads += mine ? 0 : bytes;
 	} else {
 		r->work.stored += bytes;
+		r->stored_singly += bytes < 16 ? bytes : 0;
 		r->work.linked += mine ? 0 : bytes;
 	}
 }
@@ -170,6 +171,40 @@ static int run_case(void)
 	return bad;
 }
 
+/* A copy by a job without peers: whatever the alignment of its buffers, bytes at the ends only go singly, and a
+ * vector takes two loads at most. */
+static int run_copy(uint64_t from, uint64_t to, uint64_t bytes)
+{
+	struct counted_rank *r = &ranks[0];
+	unsigned char *in, *out;
+	int bad;
+
+	*r = (struct counted_rank){ .memory = arena };
+	memset(r->memory, 0, TT_DEV_STAGED_AT);
+	in = arena + TT_DEV_IPC_BYTES + from;
+	out = arena + TT_DEV_IPC_BYTES + MOST_BYTES + to;
+	for (uint64_t i = 0; i < bytes; i++)
+		in[i] = i * 31 >> 2 & 63; /* no NaN */
+	memset(out - 1, 0xee, bytes + 2);
+	r->job = (struct tt_dev_job){ .nranks = 1,
+				      .way = TT_DEV_ALONE,
+				      .signals = { (uintptr_t)arena },
+				      .in = { (uintptr_t)in },
+				      .out = { (uintptr_t)out },
+				      .npieces = 1,
+				      .piece = { { .from = 1, .to = 1, .bytes = bytes } } };
+	for (uint32_t block = 0; block < 2; block++)
+		ptx_run_block(&ptx_tt_Float32, &r->job, THREADS, block, 2);
+	bad = memcmp(in, out, bytes) || out[-1] != 0xee || out[bytes] != 0xee ||
+	      r->work.stored != bytes || r->stored_singly > 46 || r->work.loaded > 2 * bytes;
+	if (bad)
+		printf("copy of %llu bytes, %llu to %llu: %llu stored, %llu of them singly; %llu loaded\n",
+		       (unsigned long long)bytes, (unsigned long long)from, (unsigned long long)to,
+		       (unsigned long long)r->work.stored, (unsigned long long)r->stored_singly,
+		       (unsigned long long)r->work.loaded);
+	return bad;
+}
+
 int main(void)
 {
 	int bad = 0;
@@ -182,5 +217,7 @@ int main(void)
 		now = &cases[i];
 		bad |= run_case();
 	}
+	for (uint64_t at = 0; at < 256; at += 5)
+		bad |= run_copy(at / 16 + 16, at % 16 + 16, 40000 + at);
 	return bad;
 }
