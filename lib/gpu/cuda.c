@@ -131,35 +131,47 @@ int tt_cuda_context(tt_cuctx *ret_ctx)
 	return rc ? tt_cuda_fail(rc, "which device is current") : 0;
 }
 
-/* A step of enter that failed must not be undone by leave: the context that leave popped would be
- * the program's. The calls of the driver in between report their own failures. */
-enum { NOT_PUSHED = 4, NOT_CHANGED = 8 }; /* added to the capture mode, which is less than 4 */
+/* Added to the capture mode, which is less than 4. A context that was current, or could not be pushed, must not
+ * be popped: the next one is the program's. */
+enum { PUSHED = 4 };
 
-int tt_cuda_enter(tt_cuctx ctx)
+static int push(const struct tt_cuda *cu, tt_cuctx ctx)
 {
-	const struct tt_cuda *cu = ctx ? tt_cuda_here() : NULL;
-	int mode = TT_CU_CAPTURE_RELAXED, rc;
+	tt_cuctx now = NULL;
+	int rc;
 
-	if (!cu)
+	if (!cu->ctx_current(&now) && now == ctx)
 		return 0;
 	rc = cu->ctx_push(ctx);
 	if (rc)
 		tt_log(TT_LOG_WARN,
 		       "a GPU's context cannot be made current in this thread: CUDA's error %d",
 		       rc);
+	return rc ? 0 : PUSHED;
+}
+
+/* The calls of the driver between enter and leave report their own failures. */
+int tt_cuda_enter(tt_cuctx ctx)
+{
+	const struct tt_cuda *cu = ctx ? tt_cuda_here() : NULL;
+	int mode = TT_CU_CAPTURE_RELAXED, pushed;
+
+	if (!cu)
+		return 0;
+	pushed = push(cu, ctx);
 	if (cu->capture_mode(&mode))
-		mode = NOT_CHANGED;
-	return rc ? mode | NOT_PUSHED : mode;
+		mode = TT_CU_CAPTURE_RELAXED; /* not changed */
+	return mode | pushed;
 }
 
 void tt_cuda_leave(tt_cuctx ctx, int entered)
 {
 	const struct tt_cuda *cu = ctx ? tt_cuda_here() : NULL;
-	int mode = entered & ~NOT_PUSHED;
+	int mode = entered & ~PUSHED;
 
-	if (cu && mode != NOT_CHANGED)
+	if (cu && mode != TT_CU_CAPTURE_RELAXED)
 		cu->capture_mode(&mode);
-	if (cu && !(entered & NOT_PUSHED))
+	if (cu && entered & PUSHED)
 		cu->ctx_pop(&ctx);
 }
 

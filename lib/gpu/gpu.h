@@ -80,6 +80,7 @@ struct tt_gpu {
 	pthread_mutex_t lock;
 	pthread_cond_t work;
 	bool started, stop;              /* under lock */
+	bool asleep;                     /* under lock: until the next call */
 	int start_code;                  /* under lock: CUDA's result of the thread's start */
 	atomic_bool has_graphs;          /* a graph may be replayed unseen */
 	atomic_uint_fast64_t newest_seq; /* sequence number of the newest call */

@@ -41,6 +41,12 @@ static int classify(const struct tt_request *r, struct tt_gpu_call *ret)
 	if (!tt_request_extents(r, &ret->in_bytes, &ret->out_bytes))
 		return TT_ARG;
 	rc = is_device(r->comm->gpu, r->in, ret->in_bytes, &ret->in, &ret->in_device, &ret->in_id);
+	if (r->in == r->out && ret->in_bytes && ret->out_bytes) {
+		ret->out = ret->in;
+		ret->out_device = ret->in_device;
+		ret->out_id = ret->in_id;
+		return rc;
+	}
 	return rc ? rc
 		  : is_device(r->comm->gpu, r->out, ret->out_bytes, &ret->out, &ret->out_device,
 			      &ret->out_id);
@@ -73,7 +79,9 @@ int tt_gpu_failed(tuttiComm_t c, int code)
 static void wake_watchdog(struct tt_gpu *d)
 {
 	pthread_mutex_lock(&d->lock);
-	pthread_cond_signal(&d->work);
+	if (d->asleep)
+		pthread_cond_signal(&d->work);
+	d->asleep = false;
 	pthread_mutex_unlock(&d->lock);
 }
 

@@ -217,7 +217,9 @@ static void *watch(void *arg)
 		uint64_t newest = atomic_load(&d->newest_seq);
 
 		if (newest == done && !atomic_load(&d->has_graphs)) {
+			d->asleep = true;
 			pthread_cond_wait(&d->work, &d->lock);
+			d->asleep = false;
 			w.since_ns = tt_now_ns();
 			continue;
 		}

@@ -230,7 +230,7 @@ const struct failure_use failure_uses[] = {
 	  "cuMemHostRegister_v2:1:0 cuEventCreate:2:0 cuLaunchKernel:20:0 cuLaunchKernel:29:0" },
 	{ "allreduce of device memory by processes", 2, false, true, false, allreduces,
 	  "cuMemHostGetDevicePointer_v2:1:0 cuMemHostRegister_v2:2:1 cuStreamBatchMemOp_v2:1:0 "
-	  "cuStreamBatchMemOp_v2:2:1 cuCtxPushCurrent_v2:1:1" },
+	  "cuStreamBatchMemOp_v2:2:1 cuCtxGetCurrent:5:1" },
 	{ "send and receive of device memory by threads", 2, true, true, false, send_recvs,
 	  "cuMemHostRegister_v2:1:0 cuLaunchHostFunc:2:0" },
 	{ "send and receive of device memory by processes", 2, false, true, false, send_recvs,

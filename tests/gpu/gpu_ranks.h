@@ -62,6 +62,6 @@ struct gpu_case {
 	} /* runs only if named */
 /* The last case has no name. */
 extern const struct gpu_case gpu_values[], gpu_algorithms[], gpu_pairs[], gpu_order[], gpu_errors[],
-	gpu_devices[], gpu_mismatches[], gpu_peer_records[];
+	gpu_devices[], gpu_mismatches[], gpu_peer_records[], gpu_cost[];
 
 #endif

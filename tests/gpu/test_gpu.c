@@ -18,7 +18,8 @@
 
 static const struct gpu_case *const files[] = { gpu_values,  gpu_algorithms,   gpu_pairs,
 						gpu_order,   gpu_errors,       gpu_mismatches,
-						gpu_devices, gpu_peer_records, NULL };
+						gpu_devices, gpu_peer_records, gpu_cost,
+						NULL };
 
 /* Runs a case in a process of its own, since some cases set environment variables. */
 static int run(const struct gpu_case *c)

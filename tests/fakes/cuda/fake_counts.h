@@ -14,6 +14,8 @@
 
 /* Number of calls that failed because the environment injected a failure */
 typedef int fake_hits_fn(void);
+/* Number of calls that this thread has made */
+typedef unsigned long fake_calls_fn(void);
 /* own true: this thread's calls are the test's own and never fail by injection; false: they can
  * fail again. */
 typedef void fake_own_fn(bool own);

@@ -51,6 +51,7 @@ static void die_of(int code)
 
 static atomic_int hits;
 static __thread bool own;
+static __thread unsigned long calls_made;
 
 /* A failing call returns 0 to 3 ms late, so that work put on a stream before it runs meanwhile. */
 static void fail_late(void)
@@ -72,6 +73,7 @@ int fake_fault(const char *symbol)
 		fprintf(stderr, "fake: a host function of a stream calls %s\n", symbol);
 		abort();
 	}
+	calls_made++;
 	slow_down(symbol);
 	if (!want || own || sscanf(want, "%63[^:]:%d:%d", name, &nth, &code) != 3 ||
 	    strcmp(name, symbol) || atomic_fetch_add(&calls, 1) + 1 != nth)
@@ -94,6 +96,11 @@ void fake_count(enum fake_object object, int n)
 EXPORT int fake_hits(void)
 {
 	return atomic_load(&hits);
+}
+
+EXPORT unsigned long fake_calls(void)
+{
+	return calls_made;
 }
 
 EXPORT void fake_own(bool is)
