@@ -25,7 +25,7 @@ static struct loaded {
 	struct loaded *next;
 	tt_cuctx ctx;
 	struct tt_kernels kernels;
-	atomic_int reserved;
+	atomic_int reserved[TT_BLOCK_KINDS];
 	bool loading;
 } * all;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER; /* a load has ended */
@@ -72,20 +72,23 @@ static int find(const struct tt_cuda *cu, void *module, struct tt_kernels *k)
 		[tuttiFloat8e4m3] = "tt_Float8e4m3",
 		[tuttiFloat8e5m2] = "tt_Float8e5m2",
 	};
-	int rc, device, sms = 0, least = 0;
+	static const int threads[TT_BLOCK_KINDS] = { TT_DEV_THREADS, TT_BARRIER_THREADS };
+	int rc, device, sms = 0;
 
-	for (int t = 0; t < tuttiNumTypes; t++) {
-		int blocks;
-
-		if ((rc = cu->module_function(&k->fn[t], module, names[t])) ||
-		    (rc = cu->occupancy(&blocks, k->fn[t], TT_DEV_THREADS, 0)))
-			return tt_cuda_fail(rc, "kernel %s", names[t]);
-		least = !t || blocks < least ? blocks : least;
-	}
 	if ((rc = cu->ctx_device(&device)) ||
 	    (rc = cu->device_attribute(&sms, TT_CU_ATTR_SMS, device)))
 		return tt_cuda_fail(rc, "the device's multiprocessors");
-	k->blocks = least * sms;
+	for (int t = 0; t < tuttiNumTypes; t++) {
+		rc = cu->module_function(&k->fn[t], module, names[t]);
+		for (int kind = 0; kind < TT_BLOCK_KINDS && !rc; kind++) {
+			int blocks, *least = &k->blocks[kind];
+
+			rc = cu->occupancy(&blocks, k->fn[t], threads[kind], 0);
+			*least = !t || blocks * sms < *least ? blocks * sms : *least;
+		}
+		if (rc)
+			return tt_cuda_fail(rc, "kernel %s", names[t]);
+	}
 	return 0;
 }
 
@@ -125,7 +128,7 @@ static struct loaded *load_new(const struct tt_cuda *cu, tt_cuctx ctx, int *ret_
 		return NULL;
 	}
 	l->ctx = ctx;
-	l->kernels.reserved = &l->reserved;
+	l->kernels.reserved = l->reserved;
 	l->loading = true;
 	l->next = all;
 	all = l;
@@ -193,16 +196,20 @@ bool tt_kernels_must_compile(const struct tt_cuda *cu, tt_cuctx ctx, int device)
 	return true;
 }
 
-int tt_kernels_available(const struct tt_kernels *k)
+/* A small block may be the only one on its multiprocessor, which then has no room for a large one. */
+int tt_kernels_available(const struct tt_kernels *k, enum tt_block_kind kind)
 {
-	int left = k->blocks - atomic_load(k->reserved);
+	int small = atomic_load(&k->reserved[TT_SMALL_BLOCKS]),
+	    large = atomic_load(&k->reserved[TT_LARGE_BLOCKS]),
+	    left = kind == TT_LARGE_BLOCKS ? k->blocks[kind] - large - small
+					   : k->blocks[kind] - 2 * large - small;
 
 	return left > 0 ? left : 0;
 }
 
-void tt_kernels_reserve(const struct tt_kernels *k, int n)
+void tt_kernels_reserve(const struct tt_kernels *k, enum tt_block_kind kind, int n)
 {
-	atomic_fetch_add(k->reserved, n);
+	atomic_fetch_add(&k->reserved[kind], n);
 }
 
 /* CUDA does not survive a fork: the child loads its own kernels. */

@@ -8,10 +8,13 @@
 #include "gpu/kernels.h"
 #include "tutti.h"
 
+/* Blocks of TT_DEV_THREADS, of TT_BARRIER_THREADS */
+enum tt_block_kind { TT_LARGE_BLOCKS, TT_SMALL_BLOCKS, TT_BLOCK_KINDS };
+
 struct tt_kernels {
 	tt_cufn fn[tuttiNumTypes];
-	int blocks;           /* of any kernel that run on the device at once */
-	atomic_int *reserved; /* blocks reserved by communicators */
+	int blocks[TT_BLOCK_KINDS]; /* of any kernel that run on the device at once */
+	atomic_int *reserved;       /* [TT_BLOCK_KINDS], by communicators */
 };
 
 /* The kernels of ctx, which must be current; loaded at the first call and never unloaded. 0 |
@@ -22,8 +25,8 @@ int tt_kernels_load(const struct tt_cuda *cu, tt_cuctx ctx, const struct tt_kern
 bool tt_kernels_must_compile(const struct tt_cuda *cu, tt_cuctx ctx, int device);
 /* available: blocks that no communicator has reserved for kernels that wait for peers; reserve: n
  * more (< 0: fewer) */
-int tt_kernels_available(const struct tt_kernels *k);
-void tt_kernels_reserve(const struct tt_kernels *k, int n);
+int tt_kernels_available(const struct tt_kernels *k, enum tt_block_kind kind);
+void tt_kernels_reserve(const struct tt_kernels *k, enum tt_block_kind kind, int n);
 /* The CUDA version whose nvcc made the image that is built in, as 13000 for 13.0; 0: none is built
  * in. Code: the compute capabilities that the image has machine code for, "80 90 ". For `tutti
  * info`. */

@@ -7,8 +7,8 @@
  * in the thread that joins. If every rank has one, all on one host, and each has read and written
  * the others' IPC buffers, all ranks agree on `kernels`. If all ranks are threads of one process, or no
  * two of them share a GPU, their kernels run at once and may wait for each other (`kernels_wait`).
- * The kernels of threads also read and write the peers' buffers (`kernel_barrier`). Otherwise streams
- * order the kernels of the ranks. Fields without a lock belong to the thread inside a call.
+ * The kernels of threads that share a GPU also read and write the peers' buffers (`kernel_barrier`).
+ * Otherwise streams order the kernels of the ranks. Fields without a lock belong to the thread inside a call.
  */
 #ifndef TT_GPU_H
 #define TT_GPU_H
@@ -44,7 +44,8 @@ struct tt_gpu {
 	bool kernels_wait;   /* kernels of the ranks may wait for each other */
 	bool kernel_barrier; /* and reach the buffers of all ranks */
 	uint32_t devices;    /* of different UUIDs that the ranks use */
-	uint32_t blocks;     /* of a kernel that waits for peers, at most */
+	enum tt_block_kind block_kind;
+	uint32_t blocks; /* of a kernel that waits for peers, at most */
 
 	/* set by the exchange, this rank's own */
 	int reserved_blocks; /* of the device's */

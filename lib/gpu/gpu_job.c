@@ -242,7 +242,7 @@ uint32_t tt_gpu_job_barrier(const struct tt_gpu_call *call, struct tt_dev_job *j
 		return by_fifo(call, job);
 	job->way = TT_DEV_BARRIER;
 	read = add_pieces(r, bytes, job);
-	blocks = read / ((uint64_t)TT_DEV_THREADS * PER_THREAD) + 1;
+	blocks = read / ((uint64_t)TT_BARRIER_THREADS * PER_THREAD) + 1;
 	return blocks < limit ? (uint32_t)blocks : limit;
 }
 

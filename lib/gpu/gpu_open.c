@@ -101,8 +101,8 @@ struct peer_record {
 	struct tt_fd_address fd_address;
 	/* A number means a device in one process only: CUDA_VISIBLE_DEVICES renumbers them. */
 	struct tt_cuuuid device;
-	int32_t blocks; /* available on the device for kernels that wait */
-	uint32_t ok;    /* the rank's own verdict so far */
+	int32_t blocks[TT_BLOCK_KINDS]; /* available on the device for kernels that wait */
+	uint32_t ok;                    /* the rank's own verdict so far */
 	uint32_t compiles;
 	uint64_t probe; /* value that peers must read in its IPC buffer */
 };
@@ -151,7 +151,8 @@ static int prepare(struct tt_gpu *d, struct peer_record *mine)
 		return tt_cuda_fail(rc, "rank %d: try the kernels on device %d", c->rank,
 				    d->device);
 	tt_ipc_buffer_describe(d->ipc, &mine->ipc);
-	mine->blocks = tt_kernels_available(d->k);
+	for (int kind = 0; kind < TT_BLOCK_KINDS; kind++)
+		mine->blocks[kind] = tt_kernels_available(d->k, (enum tt_block_kind)kind);
 	return 0;
 }
 
@@ -312,37 +313,49 @@ static int load_all(struct tt_gpu *d, struct tt_fd_exchange *fds, struct peer_re
 	return rc;
 }
 
+/* Ranks before `end` that use the device of `rank` */
+static uint32_t count_sharing(const struct peer_record *all, int rank, int end)
+{
+	uint32_t sharing = 0;
+
+	for (int p = 0; p < end; p++)
+		sharing += !memcmp(&all[p].device, &all[rank].device, sizeof(all[p].device));
+	return sharing;
+}
+
+/* The ways of threads that share a GPU, and of ranks with a GPU each. A rank alone waits for nobody. */
+static void choose_way(struct tt_gpu *d, const struct peer_record *all)
+{
+	uint32_t n = (uint32_t)d->comm->nranks;
+
+	d->devices = 0;
+	for (uint32_t r = 0; r < n; r++)
+		d->devices += !count_sharing(all, (int)r, (int)r);
+	d->kernel_barrier = !are_processes(d->comm, all) && (d->devices < n || n == 1);
+	d->kernels_wait = d->kernel_barrier || d->devices == n;
+	d->block_kind = d->kernel_barrier ? TT_SMALL_BLOCKS : TT_LARGE_BLOCKS;
+}
+
 /* Kernels that wait for each other must all be on the device at once, also the kernels of other
  * communicators of this process, which ranks may call in different orders. So each communicator
- * reserves half of the blocks that earlier ones have left. Where no block is left, streams order
- * the ranks instead. */
+ * reserves half of the blocks that earlier ones have left. The first one of small blocks has one on each
+ * multiprocessor. Where no block is left, streams order the ranks instead. */
 static void reserve_blocks(struct tt_gpu *d, const struct peer_record *all)
 {
 	int n = d->comm->nranks;
 
-	d->kernel_barrier = true;
-	d->devices = 0;
-	d->blocks = TT_DEV_BLOCKS;
-	for (int r = 0; r < n; r++) {
-		uint32_t sharing = 0, before = 0, most;
+	choose_way(d, all);
+	d->blocks = d->kernel_barrier ? TT_DEV_BLOCKS : TT_FIFO_BLOCKS;
+	for (int r = 0; r < n && n > 1; r++) {
+		uint32_t most = (uint32_t)all[r].blocks[d->block_kind] / 2 /
+				count_sharing(all, r, n);
 
-		for (int p = 0; p < n; p++) {
-			bool same = !memcmp(&all[p].device, &all[r].device, sizeof(all[p].device));
-
-			sharing += same;
-			before += same && p < r;
-		}
-		most = (uint32_t)all[r].blocks / 2 / sharing;
-		d->kernel_barrier &= most && all[r].ipc.process == all[0].ipc.process;
-		d->devices += !before;
-		if (most < d->blocks)
-			d->blocks = most;
+		d->blocks = most < d->blocks ? most : d->blocks;
 	}
-	if (!d->kernel_barrier && d->blocks > TT_FIFO_BLOCKS)
-		d->blocks = TT_FIFO_BLOCKS;
-	d->kernels_wait = d->kernel_barrier || (d->blocks > 0 && d->devices == (uint32_t)n);
-	d->reserved_blocks = d->kernels_wait ? (int)d->blocks : 0;
-	tt_kernels_reserve(d->k, d->reserved_blocks);
+	d->kernels_wait &= d->blocks > 0;
+	d->kernel_barrier &= d->kernels_wait;
+	d->reserved_blocks = d->kernels_wait && n > 1 ? (int)d->blocks : 0;
+	tt_kernels_reserve(d->k, d->block_kind, d->reserved_blocks);
 }
 
 /* A stream that shares a driver's connection with a waiting stream waits too. */
@@ -512,7 +525,7 @@ static void close_device(tuttiComm_t c)
 	tt_gpu_staging_close(d);
 	tt_gpu_unwatch(d);
 	if (d->reserved_blocks)
-		tt_kernels_reserve(d->k, -d->reserved_blocks);
+		tt_kernels_reserve(d->k, d->block_kind, -d->reserved_blocks);
 	unmap_peers(d);
 	if (d->ipc && tt_control_broken(c->ctl))
 		tt_ipc_buffer_retire(d->ipc);

@@ -17,7 +17,9 @@ int tt_gpu_launch(struct tt_gpu *d, tt_cufn fn, uint32_t blocks, struct tt_dev_j
 		  tt_custream stream)
 {
 	void *params[] = { job };
-	int rc = d->cu->launch(fn, blocks, 1, 1, TT_DEV_THREADS, 1, 1, 0, stream, params, NULL);
+	bool small = job->way != TT_DEV_ALONE && d->kernel_barrier;
+	int rc = d->cu->launch(fn, blocks, 1, 1, small ? TT_BARRIER_THREADS : TT_DEV_THREADS, 1, 1,
+			       0, stream, params, NULL);
 
 	return rc ? tt_cuda_fail(rc, "rank %d: launch a kernel of %u blocks", d->comm->rank, blocks)
 		  : 0;
@@ -26,7 +28,7 @@ int tt_gpu_launch(struct tt_gpu *d, tt_cufn fn, uint32_t blocks, struct tt_dev_j
 int tt_gpu_launch_alone(const struct tt_request *r, struct tt_dev_job *job, tt_custream stream)
 {
 	struct tt_gpu *d = r->comm->gpu;
-	uint64_t most = (uint64_t)d->k->blocks, blocks, bytes = 0;
+	uint64_t most = (uint64_t)d->k->blocks[TT_LARGE_BLOCKS], blocks, bytes = 0;
 
 	for (uint32_t i = 0; i < job->npieces; i++)
 		if (job->piece[i].bytes > bytes)

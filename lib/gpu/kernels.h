@@ -14,8 +14,10 @@
 #include <stdint.h>
 
 #define TT_DEV_RANKS 8
-#define TT_DEV_BLOCKS 128 /* of one rank, at most */
-#define TT_DEV_THREADS 512
+#define TT_DEV_BLOCKS 128  /* of one rank, at most */
+#define TT_DEV_THREADS 512 /* of a block, at most */
+#define TT_BARRIER_THREADS \
+	256 /* of a block that waits in barriers: a multiprocessor has room for two */
 #define TT_DEV_PIECES 8
 #define TT_DEV_MESSAGES 128 /* that a plan may have for one rank */
 /* the LL protocol (one-shot, payload with flags): blocks, and bytes that a block sends */

@@ -6,6 +6,8 @@
  *             read and write about 4.0 of the H200's 4.8 TB/s
  *   link      450 GB/s each way: the data sheets' 900 of both; USABLE_LINK of it: NCCL's ring reaches a
  *             busbw of 370 GB/s on 8 H100 (nccl-tests issue 212), its model has 20.6 of a link's 25 GB/s
+ *   sm        50 GB/s: the H200 read and wrote 3213 GB/s by blocks on 64 multiprocessors
+ *             (docs/results/gpu.md)
  * Assumptions, until they are measured: launch, load, word and fence. Their sum for an LL call is
  * the 4.5 us that NCCL's model has for its kernel of that kind on Hopper.
  */
@@ -16,7 +18,7 @@
 #define USABLE_MEMORY 0.83
 #define USABLE_LINK 0.82
 #define VECTOR 16
-#define SHARED_THREADS 512 /* of a block */
+#define SHARED_THREADS 256 /* of a block */
 #define MOVE_DEEP 4        /* vectors of a copy that a thread loads at once */
 
 static const struct tt_gpu_kind kinds[] = {
@@ -24,6 +26,7 @@ static const struct tt_gpu_kind kinds[] = {
 	  .sms = 132,
 	  .memory = 3350 * USABLE_MEMORY,
 	  .link = 450 * USABLE_LINK,
+	  .sm = 50,
 	  .launch = 2.1,
 	  .load = 0.7,
 	  .word = 1.0,
@@ -33,6 +36,7 @@ static const struct tt_gpu_kind kinds[] = {
 	  .sms = 132,
 	  .memory = 4800 * USABLE_MEMORY,
 	  .link = 450 * USABLE_LINK,
+	  .sm = 50,
 	  .launch = 2.1,
 	  .load = 0.7,
 	  .word = 1.0,
@@ -180,14 +184,15 @@ double tt_gpu_ring_us(const struct tt_gpu_kind *g, uint32_t n, uint64_t bytes)
 	return 2.0 * (n - 1) * (g->launch + g->load + g->fence + g->word + step);
 }
 
-/* Each rank has a part of half the multiprocessors, and reads its part of all inputs. By Little's
- * law the bytes of loads in flight, divided by their latency, bound the rate. */
+/* The ranks have a block on each multiprocessor. A rank reads its part of all inputs. By Little's law the bytes
+ * of loads in flight, divided by their latency, bound the rate. */
 double tt_gpu_shared_us(const struct tt_gpu_kind *g, uint32_t n, uint64_t bytes)
 {
-	double blocks = g->sms / 2 / n * n, vectors = n <= 4 ? 2 * n : n,
+	double blocks = g->sms / n * n, vectors = n <= 4 ? 2 * n : n,
 	       in_flight = blocks * SHARED_THREADS * vectors * VECTOR,
 	       loads = (double)n * (double)bytes / (in_flight / g->load),
-	       memory = 2.0 * n * (double)bytes / g->memory * 1e-3;
+	       rate = g->memory < blocks * g->sm ? g->memory : blocks * g->sm,
+	       moves = 2.0 * n * (double)bytes / rate * 1e-3;
 
-	return g->launch + 2 * g->word + g->load + most(loads, memory);
+	return g->launch + 2 * g->word + g->load + most(loads, moves);
 }

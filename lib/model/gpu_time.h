@@ -19,7 +19,7 @@
 struct tt_gpu_kind {
 	const char *name;
 	uint32_t sms;
-	double memory, link;
+	double memory, link, sm; /* sm: of memory, by one multiprocessor */
 	double launch; /* from the end of a kernel to the first instruction of the next one */
 	double load;   /* of memory, under load */
 	double word;   /* from a store to a peer until the peer's poll sees it */

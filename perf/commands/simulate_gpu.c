@@ -43,6 +43,7 @@ static void row(const struct tt_gpu_kind *kind, uint32_t n, uint64_t bytes)
 int tool_simulate_gpu(const char *tool, const char *name, int64_t np, uint64_t bytes)
 {
 	const struct tt_gpu_kind *kind = tt_gpu_kind_find(name);
+	double shared_us;
 
 	if (!kind)
 		return tool_refuse(tool, "--gpu %s: no such kind; give h100 or h200", name);
@@ -56,5 +57,9 @@ int tool_simulate_gpu(const char *tool, const char *name, int64_t np, uint64_t b
 	for (uint64_t at = 1024; at < bytes; at *= 4)
 		row(kind, (uint32_t)np, at);
 	row(kind, (uint32_t)np, bytes);
+	shared_us = tt_gpu_shared_us(kind, (uint32_t)np, bytes);
+	printf("# %d threads that share a %s: %llu bytes in %.1f us, %.2f of a copy's rate\n",
+	       (int)np, kind->name, (unsigned long long)bytes, shared_us,
+	       2 * (double)np * (double)bytes / shared_us * 1e-3 / kind->memory);
 	return 0;
 }

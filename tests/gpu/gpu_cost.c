@@ -1,5 +1,6 @@
 /*
- * gpu_cost.c - what a call on device memory takes of the host: calls of the driver, wake-ups of the watchdog
+ * gpu_cost.c - what a call on device memory takes of the host and of the device: calls of the driver,
+ * wake-ups of the watchdog, blocks
  *
  * Counted in the fake driver (tests/fakes/cuda/fake_counts.h), so these cases are skipped on a GPU.
  */
@@ -72,6 +73,63 @@ static void a_call_by_kernels_makes_eleven_calls_of_the_driver(void)
 	claim(gpu_use_devices(2) && run_gpu_ranks(2, STREAM_ORDER, false, count_calls) == 0);
 }
 
+/* Four ranks have a block on each multiprocessor at a time. Communicators of one rank leave it to them. */
+static int fill_device(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	struct tt_gpu *d = (*comm)->gpu;
+	fake_most_blocks_fn *most = NULL;
+	tuttiComm_t alone, again;
+	int sms = 0, wrong = 0;
+	struct summed x;
+
+	(void)arg;
+	wrong += d->cu->device_attribute(&sms, TT_CU_ATTR_SMS, d->device) || open_sums(&x);
+	wrong += tuttiCommSplit(*comm, rank, 0, &alone, NULL) ||
+		 tuttiCommSplit(*comm, 0, rank, &again, NULL);
+	wrong += sum(*comm, &x, COUNT, false) + sum(alone, &x, COUNT, false) + close_sums(&x);
+	*(void **)&most = dlsym(RTLD_DEFAULT, "fake_most_blocks");
+	if (!most || most() != (unsigned)sms || d->blocks != (uint32_t)(sms / n) ||
+	    again->gpu->blocks != d->blocks / 2)
+		wrong +=
+			fprintf(stderr,
+				"rank %d: %u blocks, then %u, on %d multiprocessors; %u at a time\n",
+				rank, d->blocks, again->gpu->blocks, sms, most ? most() : 0) > 0;
+	tuttiCommDestroy(again), tuttiCommDestroy(alone);
+	return wrong;
+}
+
+static void threads_that_share_a_gpu_have_a_block_on_each_multiprocessor(void)
+{
+	if (!getenv("TUTTI_TEST_GPU"))
+		claim(run_gpu_ranks(4, KERNEL_BARRIER, true, fill_device) == 0);
+}
+
+/* Small blocks may leave room for another one on each multiprocessor, but for no large one. */
+static int mix_blocks(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	tuttiComm_t pair;
+	struct summed x;
+	int wrong = open_sums(&x);
+
+	(void)arg, (void)n;
+	wrong += tuttiCommSplit(*comm, rank < 2 ? 0 : TUTTI_SPLIT_NOCOLOR, rank, &pair, NULL) != 0;
+	for (int i = 0; i < 4 && !wrong; i++) {
+		if (pair)
+			wrong += sum(pair, &x, COUNT, false) + pair->gpu->kernels_wait;
+		wrong += sum(*comm, &x, COUNT, false);
+	}
+	if (pair)
+		tuttiCommDestroy(pair);
+	return wrong + close_sums(&x);
+}
+
+static void large_blocks_are_not_counted_on_beside_small_ones(void)
+{
+	if (!getenv("TUTTI_TEST_GPU"))
+		claim(gpu_use_devices(2) &&
+		      run_gpu_ranks(3, KERNEL_BARRIER, true, mix_blocks) == 0);
+}
+
 static __thread long signals; /* to other threads */
 
 /* In place of libc's */
@@ -111,6 +169,8 @@ static void a_series_of_calls_wakes_the_watchdog_once(void)
 
 const struct gpu_case gpu_cost[] = {
 	GPU_CASE(a_call_by_kernels_makes_eleven_calls_of_the_driver),
+	GPU_CASE(threads_that_share_a_gpu_have_a_block_on_each_multiprocessor),
+	GPU_CASE(large_blocks_are_not_counted_on_beside_small_ones),
 	GPU_CASE(a_series_of_calls_wakes_the_watchdog_once),
 	{ NULL, NULL, false },
 };

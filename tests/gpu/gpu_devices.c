@@ -171,7 +171,7 @@ static void ranks_signal_each_other_where_streams_write_no_memory_of_other_gpus(
 	claim(run_gpu_ranks(3, STREAM_ORDER, false, sum_all_sizes) == 0);
 	setenv("TUTTI_ALGO", "ring", 1); /* by plan */
 	claim(run_gpu_ranks(3, STREAM_ORDER, false, sum_all_sizes) == 0);
-	claim(run_gpu_ranks(3, KERNEL_BARRIER, true, sum_all_sizes) == 0);
+	claim(run_gpu_ranks(3, STREAM_ORDER, true, sum_all_sizes) == 0);
 }
 
 /* As if the driver of rank 1 compiled the kernels for longer than the time-out */
@@ -218,7 +218,7 @@ static void threads_load_the_kernels_into_their_gpus_at_the_same_time(void)
 		return;
 	setenv("TUTTI_TEST_CUDA_DEVICES", "2", 1);
 	setenv("TUTTI_TEST_CUDA_LOADS", "2", 1);
-	claim(run_gpu_ranks(2, KERNEL_BARRIER, true, join_and_leave) == 0);
+	claim(run_gpu_ranks(2, STREAM_ORDER, true, join_and_leave) == 0);
 	/* two on each */
 	claim(run_gpu_ranks(4, KERNEL_BARRIER, true, join_and_leave) == 0);
 }

@@ -69,7 +69,7 @@ static int with_inaccessible_memory(tuttiComm_t *comm, int rank, int n, void *ar
 	wrong += !strstr(tuttiGetLastError(NULL), "cuMemAlloc");
 	wrong += tuttiBarrier(*comm, NULL) != tuttiSuccess;
 	cu->mem_free(p), tt_vmm_unmap(cu, virtual, bytes), close(fd);
-	return wrong + (n != 2);
+	return wrong + (n != 3);
 }
 
 static void memory_that_kernels_cannot_access_is_refused_with_a_message(void)
@@ -77,7 +77,7 @@ static void memory_that_kernels_cannot_access_is_refused_with_a_message(void)
 	if (getenv("TUTTI_TEST_GPU"))
 		return;
 	setenv("TUTTI_TEST_CUDA_DEVICES", "2", 1);
-	claim(run_gpu_ranks(2, KERNEL_BARRIER, true, with_inaccessible_memory) == 0);
+	claim(run_gpu_ranks(3, KERNEL_BARRIER, true, with_inaccessible_memory) == 0);
 }
 
 /* One thread has both ranks and groups their calls: with a stream per rank, without streams, and with

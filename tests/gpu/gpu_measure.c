@@ -138,7 +138,8 @@ static void add(void *arg)
 	struct measured_rank *l = arg;
 	void *params[] = { &l->job };
 
-	failed_calls += l->cu->launch(l->d->k->fn[tuttiFloat32], (unsigned)l->d->k->blocks, 1, 1,
+	failed_calls += l->cu->launch(l->d->k->fn[tuttiFloat32],
+				      (unsigned)l->d->k->blocks[TT_LARGE_BLOCKS], 1, 1,
 				      TT_DEV_THREADS, 1, 1, 0, l->s, params, NULL) != 0;
 }
 

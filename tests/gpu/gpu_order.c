@@ -303,7 +303,7 @@ static void a_rank_without_a_gpu_reduces_with_ranks_that_have_one(void)
 static void two_gpus_of_a_process_alternate_device_and_host_memory(void)
 {
 	setenv("TUTTI_TEST_CUDA_DEVICES", "2", 1);
-	claim(run_gpu_ranks(2, KERNEL_BARRIER, true, on_host_memory) == 0);
+	claim(run_gpu_ranks(2, STREAM_ORDER, true, on_host_memory) == 0);
 }
 
 /* Large sums and messages of device memory over the network. A slow GPU makes the overlap of copies

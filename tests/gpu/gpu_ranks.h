@@ -23,7 +23,11 @@ extern int gpu_limit_s; /* seconds for the ranks of a run */
 struct gpu_ranks {
 	struct ranks ranks;
 	rank_fn *fn;
-	enum { KERNEL_BARRIER, STREAM_ORDER, STAGED } mode;
+	enum {
+		KERNEL_BARRIER, /* threads that share a GPU */
+		STREAM_ORDER, /* processes; also ranks with a GPU each, whose kernels need no barrier */
+		STAGED
+	} mode;
 	bool mixed;               /* rank 0 has no GPU */
 	void (*before)(int rank); /* called after CUDA is loaded, before init; NULL: nothing */
 };

@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "tests/gpu/gpu_buffers.h"
 #include "tests/gpu/gpu_ranks.h"
@@ -194,7 +195,31 @@ static void a_scalar_of_device_memory_is_read_without_pageable_memory(void)
 static void two_gpus_of_a_process_use_peer_access_after_a_probe(void)
 {
 	setenv("TUTTI_TEST_CUDA_DEVICES", "2", 1);
-	claim(run_gpu_ranks(2, KERNEL_BARRIER, true, every_call) == 0);
+	claim(run_gpu_ranks(3, KERNEL_BARRIER, true, every_call) == 0);
+}
+
+/* Peers write to IPC buffers only, so buffers may be virtual memory, which has no peer access. */
+static int sum_virtual_memory(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	int x = rank, fd, wrong = 0;
+	size_t bytes;
+	tt_cuptr p;
+
+	(void)arg;
+	wrong += tt_vmm_make(cu, 4096, &bytes, &fd, &p) || cu->htod(p, &x, sizeof(x));
+	wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)p, 1, tuttiInt32, tuttiSum,
+				*comm, NULL) != tuttiSuccess;
+	wrong += cu->dtoh(&x, p, sizeof(x)) || x != n * (n - 1) / 2;
+	tt_vmm_unmap(cu, p, bytes), close(fd);
+	return wrong + !(*comm)->gpu->kernels_wait;
+}
+
+static void threads_with_gpus_of_their_own_give_the_hosts_bits(void)
+{
+	claim(!gpu_use_devices(3) ||
+	      run_gpu_ranks(3, STREAM_ORDER, true, every_call_in_rounds) == 0);
+	claim(!gpu_use_devices(2) || run_gpu_ranks(2, STREAM_ORDER, true, sum_virtual_memory) == 0);
 }
 
 const struct gpu_case gpu_values[] = {
@@ -206,5 +231,6 @@ const struct gpu_case gpu_values[] = {
 	GPU_CASE(staging_without_kernels_gives_the_hosts_bits),
 	GPU_CASE(a_scalar_of_device_memory_is_read_without_pageable_memory),
 	GPU_CASE(two_gpus_of_a_process_use_peer_access_after_a_probe),
+	GPU_CASE(threads_with_gpus_of_their_own_give_the_hosts_bits),
 	{ NULL, NULL, false },
 };

@@ -673,12 +673,15 @@ links_on_request() {
 }
 point "tutti simulate prints its links only with --links" links_on_request
 
-# A model of GPUs promises at least 330 GB/s at 256 MiB and at most 12 us at 8 KiB to 8 processes.
+# A model of GPUs promises at least 330 GB/s at 256 MiB and at most 12 us at 8 KiB to 8 processes, and 0.85 of a copy's rate to
+# 4 threads that share a GPU.
 gpus_simulated() {
 	run 0 perf/tutti simulate --np 8 --gpu h100 --bytes 256M &&
 		awk '$1 == 268435456 { found = $(NF - 2) >= 330 && $(NF - 2) < 450 } END { exit !found }' "$tmp/out" &&
 		run 0 perf/tutti simulate --np 8 --gpu h200 --bytes 8K &&
-		awk '$1 == 8192 { found = $(NF - 3) > 2 && $(NF - 3) < 12 } END { exit !found }' "$tmp/out"
+		awk '$1 == 8192 { found = $(NF - 3) > 2 && $(NF - 3) < 12 } END { exit !found }' "$tmp/out" &&
+		run 0 perf/tutti simulate --np 4 --gpu h200 --bytes 256M &&
+		awk '/that share/ { found = $(NF - 4) >= 0.85 && $(NF - 4) <= 1 } END { exit !found }' "$tmp/out"
 }
 point "tutti simulate --gpu predicts allreduces by GPU kernels" gpus_simulated
 no_simulation() {

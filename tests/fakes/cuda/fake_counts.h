@@ -16,6 +16,8 @@
 typedef int fake_hits_fn(void);
 /* Number of calls that this thread has made */
 typedef unsigned long fake_calls_fn(void);
+/* The most blocks of waiting kernels that were on a device at a time */
+typedef unsigned fake_most_blocks_fn(void);
 /* own true: this thread's calls are the test's own and never fail by injection; false: they can
  * fail again. */
 typedef void fake_own_fn(bool own);

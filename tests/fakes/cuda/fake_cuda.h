@@ -17,7 +17,8 @@
  *   all calls of other threads but queries of streams for them
  *   the default stream's copy of 64 KiB or more of pageable memory to the device returns before the
  *   bytes are there
- *   a block of a kernel that waits for peers occupies one of the device's 32 block slots
+ *   a block of a kernel that waits for peers occupies its threads on the emptiest of 16 multiprocessors, each
+ *   with room for 512
  *   the first launch of a kernel, and freeing memory, wait for all work on the device
  *   the default stream, and copies without a stream, wait for streams created with flags 0
  *   during a capture, calls other than enqueueing fail and invalidate the capture (fake_capture.c)
@@ -56,7 +57,8 @@
 
 #define MAX_DEVICES 8 /* as many as contexts in fake_driver.c */
 #define MAX_BATCH 64
-#define BLOCK_SLOTS 32 /* for the blocks of waiting kernels, per device */
+#define SMS 16         /* multiprocessors of a device */
+#define SM_THREADS 512 /* for which one has registers */
 
 #define EXPORT __attribute__((visibility("default")))
 /* First statement of every function: returns the injected failure, if any. */

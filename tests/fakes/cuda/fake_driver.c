@@ -249,7 +249,7 @@ EXPORT int cuDeviceGetAttribute(int *ret_value, int attribute, int device)
 	(void)device;
 	switch (attribute) {
 	case TT_CU_ATTR_SMS:
-		*ret_value = BLOCK_SLOTS;
+		*ret_value = SMS;
 		return 0;
 	case TT_CU_ATTR_MAJOR:
 		*ret_value = fake_lacks("code") ? 13 : 9;

@@ -20,8 +20,10 @@ static void check_host_words(const struct tt_dev_job *j)
 
 static bool waits(const void *params)
 {
-	check_host_words(params);
-	return ((const struct tt_dev_job *)params)->way != TT_DEV_ALONE;
+	const struct tt_dev_job *job = params;
+
+	check_host_words(job);
+	return job->way != TT_DEV_ALONE && job->nranks > 1;
 }
 
 #define ROW(type)                                                        \

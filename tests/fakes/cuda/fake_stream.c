@@ -17,7 +17,7 @@
 __thread unsigned fake_block, fake_blocks, fake_threads;
 struct fake_stream *fake_all;
 static struct fake_stream *legacy; /* under the lock, as the next two declarations */
-static unsigned streams, slots_taken[MAX_DEVICES];
+static unsigned streams, busy_threads[MAX_DEVICES][SMS], waiting_blocks[MAX_DEVICES], most_blocks;
 static struct connection {
 	uint64_t given, through;
 } connections[32], only_to_device, only_to_host;
@@ -62,42 +62,74 @@ static void run_batch(const struct fake_node *n)
 	}
 }
 
-/* A kernel that waits for peers occupies a slot per block until it ends; the blocks of other
- * kernels run one after another. */
-static void take_slots(unsigned n, int device)
+/* Under the lock. The multiprocessor with most room; -1: none has room for the threads of a block */
+static int find_room(unsigned threads, int device)
 {
+	int found = 0;
+
+	for (int sm = 1; sm < SMS; sm++)
+		if (busy_threads[device][sm] < busy_threads[device][found])
+			found = sm;
+	return busy_threads[device][found] + threads <= SM_THREADS ? found : -1;
+}
+
+/* The blocks of a kernel that waits for peers stay on the device until it ends; those of other kernels
+ * run one after another. on: counts the blocks on each multiprocessor */
+static void place(unsigned blocks, unsigned threads, bool waits, int device, unsigned on[SMS])
+{
+	int sm;
+
 	pthread_mutex_lock(&fake_lock);
-	for (; n; n--) {
-		while (slots_taken[device] == BLOCK_SLOTS)
+	for (; blocks; blocks--) {
+		while ((sm = find_room(threads, device)) < 0)
 			pthread_cond_wait(&fake_changed, &fake_lock);
-		slots_taken[device]++;
+		busy_threads[device][sm] += threads;
+		on[sm]++;
+		waiting_blocks[device] += waits;
 	}
+	if (waiting_blocks[device] > most_blocks)
+		most_blocks = waiting_blocks[device];
 	pthread_mutex_unlock(&fake_lock);
 }
 
-static void release_slots(unsigned n, int device)
+static void leave(const unsigned on[SMS], unsigned threads, bool waits, int device)
 {
 	pthread_mutex_lock(&fake_lock);
-	slots_taken[device] -= n;
+	for (int sm = 0; sm < SMS; sm++) {
+		busy_threads[device][sm] -= on[sm] * threads;
+		waiting_blocks[device] -= waits ? on[sm] : 0;
+	}
 	pthread_cond_broadcast(&fake_changed);
 	pthread_mutex_unlock(&fake_lock);
 }
 
+EXPORT unsigned fake_most_blocks(void)
+{
+	unsigned most;
+
+	pthread_mutex_lock(&fake_lock);
+	most = most_blocks;
+	pthread_mutex_unlock(&fake_lock);
+	return most;
+}
+
 static void launch(const struct fake_node *n)
 {
-	unsigned slots = n->kernel->waits && n->kernel->waits(n->params) ? n->blocks : 1;
+	bool waits = n->kernel->waits && n->kernel->waits(n->params);
+	unsigned blocks = waits ? n->blocks : 1, on[SMS] = { 0 };
 
-	if (slots > BLOCK_SLOTS) {
-		fprintf(stderr, "fake: %u blocks wait for peers, but the device has slots for %d\n",
-			slots, BLOCK_SLOTS);
+	if (n->threads > SM_THREADS || blocks > SM_THREADS / n->threads * SMS) {
+		fprintf(stderr,
+			"fake: the device has no room for %u blocks of %u threads at a time\n",
+			blocks, n->threads);
 		abort();
 	}
-	take_slots(slots, n->device);
+	place(blocks, n->threads, waits, n->device, on);
 	fake_blocks = n->blocks;
 	fake_threads = n->threads;
 	for (fake_block = 0; fake_block < n->blocks; fake_block++)
 		n->kernel->run(n->params);
-	release_slots(slots, n->device);
+	leave(on, n->threads, waits, n->device);
 }
 
 static void await_stream(struct fake_stream *s, uint64_t number)

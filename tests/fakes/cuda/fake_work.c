@@ -249,9 +249,8 @@ EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret_blocks, tt_cufn 
 {
 	ENTER_CONTEXT();
 	(void)function;
-	(void)threads;
 	(void)shared;
-	*ret_blocks = 1;
+	*ret_blocks = SM_THREADS / threads;
 	return 0;
 }
 

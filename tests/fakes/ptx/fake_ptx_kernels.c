@@ -21,7 +21,9 @@ bool ptx_find_range(uintptr_t at, uintptr_t *ret_from, uintptr_t *ret_to)
 
 static bool waits(const void *params)
 {
-	return ((const struct tt_dev_job *)params)->way != TT_DEV_ALONE;
+	const struct tt_dev_job *job = params;
+
+	return job->way != TT_DEV_ALONE && job->nranks > 1;
 }
 
 #undef KERNEL
