@@ -167,6 +167,6 @@ int sim_job(const struct sim_plan *plan)
 			sim_threads_print();
 		}
 	}
-	sim_memory_end();
+	sim_end();
 	return job->failed > 0;
 }

@@ -6,7 +6,6 @@
  * marks it.
  */
 #include <errno.h>
-#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,79 +20,95 @@
 #define KEPT_BYTES 32768u
 
 extern char __data_start, _end;
-void __real_free(void *data);
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
 
-struct freed {
-	void *data;
-	size_t bytes;
-};
-
-struct sim_memory {
-	char *at; /* first page of the variables */
-	int npages;
-	char *pristine;            /* as they were at the beginning */
-	int written[WRITTEN_MOST]; /* pages, in the order of their first write */
-	int nwritten;
+struct sim_memory {                /* of a schedule */
 	struct sim_process *owner; /* whose variables are in place, NULL: nobody's */
-	struct freed freed[KEPT];  /* the latest ones, from nfreed on in turn */
+	void *freed[KEPT];         /* the latest ones, from nfreed on in turn */
 	unsigned nfreed;
 };
 
 /* ---- the variables --------------------------------------------------------------------------- */
 
+/* Of the program; they stay for later schedules. */
+static struct variables {
+	char *at; /* first page */
+	int npages;
+	char *pristine;            /* as they are before a schedule */
+	int written[WRITTEN_MOST]; /* pages, in the order of their first write */
+	int nwritten;
+} * variables;
+
 static void mark_written(int signal_number, siginfo_t *info, void *context)
 {
-	struct sim_memory *m = sim->memory;
-	size_t page = (size_t)((char *)info->si_addr - m->at) / PAGE;
+	struct variables *v = variables;
+	size_t page = (size_t)((char *)info->si_addr - v->at) / PAGE;
 
 	(void)context;
-	if ((char *)info->si_addr < m->at || page >= (size_t)m->npages ||
-	    m->nwritten == WRITTEN_MOST) {
+	if ((char *)info->si_addr < v->at || page >= (size_t)v->npages ||
+	    v->nwritten == WRITTEN_MOST) {
 		signal(signal_number, SIG_DFL); /* a real fault, which repeats */
 		return;
 	}
-	for (int i = 0; i < m->nwritten; i++)
-		if (m->written[i] == (int)page)
+	for (int i = 0; i < v->nwritten; i++)
+		if (v->written[i] == (int)page)
 			signal(signal_number, SIG_DFL);
-	m->written[m->nwritten++] = (int)page;
-	mprotect(m->at + page * PAGE, PAGE, PROT_READ | PROT_WRITE);
+	v->written[v->nwritten++] = (int)page;
+	mprotect(v->at + page * PAGE, PAGE, PROT_READ | PROT_WRITE);
 }
 
 /* Before the first page of the variables lies what the loader has made read-only. */
-void sim_memory_begin(void)
+static void find_variables(void)
 {
-	struct sim_memory *m = sim->memory = sim_alloc(sizeof(*m));
 	uintptr_t first = (uintptr_t)&__data_start / PAGE * PAGE;
 	uintptr_t end = ((uintptr_t)&_end + PAGE - 1) / PAGE * PAGE;
 	struct sigaction action = { .sa_sigaction = mark_written, .sa_flags = SA_SIGINFO };
+	struct variables *v = variables = __real_calloc(1, sizeof(*v));
 
-	m->at = (char *)first;
-	m->npages = (int)((end - first) / PAGE);
-	m->pristine = sim_alloc((size_t)m->npages * PAGE);
-	memcpy(m->pristine, m->at, (size_t)m->npages * PAGE);
+	v->at = (char *)first;
+	v->npages = (int)((end - first) / PAGE);
+	v->pristine = memcpy(__real_malloc(end - first), v->at, end - first);
 	sigaction(SIGSEGV, &action, NULL);
-	mprotect(m->at, (size_t)m->npages * PAGE, PROT_READ);
+}
+
+void sim_memory_begin(void)
+{
+	sim->memory = sim_alloc(sizeof(*sim->memory));
+	if (!variables)
+		find_variables();
+	variables->nwritten = 0;
+	mprotect(variables->at, (size_t)variables->npages * PAGE, PROT_READ);
+}
+
+/* The written variables become p's copy. */
+static void save(struct sim_process *p)
+{
+	const struct variables *v = variables;
+
+	if (p->npages < v->nwritten)
+		p->variables = sim_resize(p->variables, (size_t)v->nwritten * PAGE);
+	p->npages = v->nwritten;
+	for (int i = 0; i < v->nwritten; i++)
+		memcpy(p->variables + (size_t)i * PAGE, v->at + (size_t)v->written[i] * PAGE, PAGE);
 }
 
 void sim_memory_switch(struct sim_process *p)
 {
-	struct sim_memory *m = sim->memory;
+	const struct variables *v = variables;
 
-	if (p == m->owner)
+	if (p == sim->memory->owner)
 		return;
-	if (!p->variables)
-		p->variables = sim_resize(NULL, WRITTEN_MOST * PAGE);
-	for (int i = 0; i < m->nwritten; i++) {
-		size_t at = (size_t)m->written[i] * PAGE, copy = (size_t)i * PAGE;
-		bool has = i < p->npages;
+	if (sim->memory->owner)
+		save(sim->memory->owner);
+	for (int i = 0; i < v->nwritten; i++) {
+		const char *from = v->pristine + (size_t)v->written[i] * PAGE;
 
-		if (m->owner)
-			memcpy(m->owner->variables + copy, m->at + at, PAGE);
-		memcpy(m->at + at, has ? p->variables + copy : m->pristine + at, PAGE);
+		if (p && i < p->npages)
+			from = p->variables + (size_t)i * PAGE;
+		memcpy(v->at + (size_t)v->written[i] * PAGE, from, PAGE);
 	}
-	if (m->owner)
-		m->owner->npages = m->nwritten;
-	m->owner = p;
+	sim->memory->owner = p;
 }
 
 /* ---- memory that runs out --------------------------------------------------------------------- */
@@ -116,77 +131,106 @@ static void *count(void *data, int sign)
 
 	if (!p || !data)
 		return data;
-	p->held += sign * (int64_t)malloc_usable_size(data);
+	p->held += sign * (int64_t)sim_block_bytes(data);
 	if (p->held > p->held_most)
 		p->held_most = p->held;
 	return data;
 }
 
+/* Requests of the program itself, before a schedule, are the C library's. */
 SIM_REPLACE(void *, malloc, size_t bytes)
 {
-	return out_of_memory(bytes) ? NULL : count(__real_malloc(bytes), 1);
+	if (!sim)
+		return __real_malloc(bytes);
+	return out_of_memory(bytes) ? NULL : count(sim_block(0, bytes), 1);
 }
 
 SIM_REPLACE(void *, calloc, size_t n, size_t bytes)
 {
-	return out_of_memory(n * bytes) ? NULL : count(__real_calloc(n, bytes), 1);
+	size_t all;
+
+	if (!sim)
+		return __real_calloc(n, bytes);
+	if (__builtin_mul_overflow(n, bytes, &all))
+		all = SIZE_MAX;
+	return out_of_memory(all) ? NULL : count(sim_alloc(all), 1);
 }
 
 SIM_REPLACE(void *, realloc, void *old, size_t bytes)
 {
-	return out_of_memory(bytes) ? NULL : count(__real_realloc(count(old, -1), bytes), 1);
+	if (!sim || (old && !sim_is_block(old)))
+		return __real_realloc(old, bytes);
+	return out_of_memory(bytes) ? NULL : count(sim_resize(count(old, -1), bytes), 1);
 }
 
 SIM_REPLACE(void *, aligned_alloc, size_t alignment, size_t bytes)
 {
-	return out_of_memory(bytes) ? NULL : count(__real_aligned_alloc(alignment, bytes), 1);
+	if (!sim)
+		return __real_aligned_alloc(alignment, bytes);
+	return out_of_memory(bytes) ? NULL : count(sim_block(alignment, bytes), 1);
+}
+
+/* Pages of no file */
+SIM_REPLACE(void *, mmap, void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+	void *pages = fd < 0 && sim ? sim_pages(bytes) : NULL;
+
+	if (!sim)
+		return __real_mmap(at, bytes, protection, flags, fd, offset);
+	errno = ENOMEM;
+	return pages ? pages : MAP_FAILED;
+}
+
+SIM_REPLACE(int, munmap, void *pages, size_t bytes)
+{
+	if (!sim)
+		return __real_munmap(pages, bytes);
+	sim_pages_free(pages, bytes);
+	return 0;
+}
+
+/* Advice about dumps and forks would divide the memory of the schedules. */
+SIM_REPLACE(int, madvise, void *pages, size_t bytes, int advice)
+{
+	return sim && advice != MADV_DONTNEED ? 0 : __real_madvise(pages, bytes, advice);
 }
 
 /* ---- freed memory ----------------------------------------------------------------------------- */
 
-static void check_freed(const struct freed *f)
+static void check_freed(void *data)
 {
 	static const uint8_t zeros[KEPT_BYTES];
 
-	if (f->data && memcmp(f->data, zeros, f->bytes))
-		sim_fail("%zu bytes were written to after they had been freed", f->bytes);
-	__real_free(f->data);
+	if (data && memcmp(data, zeros, sim_block_bytes(data)))
+		sim_fail("%zu bytes were written to after they had been freed",
+			 sim_block_bytes(data));
+	sim_free(data);
 }
 
 /* Freed memory of the library stays for a while, and nobody may write to it. It is zero, so that most
  * other uses of it crash. */
 SIM_REPLACE(void, free, void *data)
 {
-	size_t bytes = data ? malloc_usable_size(data) : 0;
-	struct freed *f;
+	void **kept;
 
-	count(data, -1);
-	if (!sim || !sim->memory || !sim->process || !data || bytes > KEPT_BYTES) {
+	if (!sim_is_block(data)) { /* the C library has made it */
 		__real_free(data);
 		return;
 	}
-	f = &sim->memory->freed[sim->memory->nfreed++ % KEPT];
-	check_freed(f);
-	*f = (struct freed){ memset(data, 0, bytes), bytes };
+	count(data, -1);
+	if (!sim->memory || !sim->process || sim_block_bytes(data) > KEPT_BYTES) {
+		sim_free(data);
+		return;
+	}
+	kept = &sim->memory->freed[sim->memory->nfreed++ % KEPT];
+	check_freed(*kept);
+	*kept = memset(data, 0, sim_block_bytes(data));
 }
 
+/* All processes have ended. */
 void sim_memory_end(void)
 {
 	for (int i = 0; i < KEPT; i++)
-		check_freed(&sim->memory->freed[i]);
-}
-
-void *sim_alloc(size_t bytes)
-{
-	return __real_calloc(1, bytes);
-}
-
-void *sim_resize(void *old, size_t bytes)
-{
-	return __real_realloc(old, bytes);
-}
-
-void sim_free(void *data)
-{
-	__real_free(data);
+		check_freed(sim->memory->freed[i]);
+	sim_memory_switch(NULL);
 }

@@ -144,7 +144,7 @@ static tuttiResult_t messages(struct sim_comm *w, int index)
 	bool large = w->n == 2 && sim_common(w->key, index, 3, 6) == 0;
 	int each = 1 + (int)sim_common(w->key, index, 1, large ? 1 : 4);
 	size_t bytes = large ? LARGE : sim_common(w->key, index, 2, 3) ? 16 : 100000;
-	int *data = sim_alloc(bytes);
+	int *data = sim_block(0, bytes);
 	tuttiResult_t rc = tuttiSuccess;
 	uint64_t began;
 

@@ -28,24 +28,41 @@ static short events_of(int fd)
 				: 0));
 }
 
+/* What a thread waits for, on its stack and not in variables */
+struct wait {
+	uint64_t until_ns;
+	int ready;
+	struct pollfd *fds;
+	nfds_t n;
+	struct net_descriptor *epoll;
+	struct epoll_event *events;
+	int most;
+};
+
+static bool is_polled(void *arg)
+{
+	struct wait *w = arg;
+
+	w->ready = 0;
+	for (nfds_t i = 0; i < w->n; i++) {
+		struct pollfd *p = &w->fds[i];
+
+		p->revents = 0;
+		if (p->fd >= 0)
+			p->revents = (short)(events_of(p->fd) &
+					     (p->events | POLLERR | POLLHUP | POLLNVAL));
+		w->ready += p->revents != 0;
+	}
+	return w->ready || sim->now_ns >= w->until_ns;
+}
+
 static int poll_all(struct pollfd *fds, nfds_t n, uint64_t until_ns)
 {
-	sim_call();
-	for (;;) {
-		int ready = 0;
+	struct wait w = { .until_ns = until_ns, .fds = fds, .n = n };
 
-		for (nfds_t i = 0; i < n; i++) {
-			fds[i].revents = 0;
-			if (fds[i].fd >= 0)
-				fds[i].revents = (short)(events_of(fds[i].fd) &
-							 (fds[i].events | POLLERR | POLLHUP |
-							  POLLNVAL));
-			ready += fds[i].revents != 0;
-		}
-		if (ready || sim->now_ns >= until_ns)
-			return ready;
-		sim_sleep(sim->process, until_ns);
-	}
+	sim_call();
+	sim_await(sim->process, until_ns, is_polled, &w);
+	return w.ready;
 }
 
 static uint64_t until_of(int timeout_ms)
@@ -113,28 +130,34 @@ SIM_REPLACE(int, epoll_ctl, int epoll, int op, int fd, struct epoll_event *event
 	return 0;
 }
 
+static bool is_watched_ready(void *arg)
+{
+	struct wait *w = arg;
+	const struct net_descriptor *e = w->epoll;
+	uint32_t first = e->nwatches ? sim_random((uint32_t)e->nwatches) : 0;
+
+	w->ready = 0;
+	for (int i = 0; i < e->nwatches && w->ready < w->most; i++) {
+		const struct net_watch *watch = &e->watches[((int)first + i) % e->nwatches];
+		uint32_t events = (uint16_t)events_of(watch->fd) &
+				  (watch->event.events | EPOLLERR | EPOLLHUP);
+
+		if (!events)
+			continue;
+		w->events[w->ready] = watch->event;
+		w->events[w->ready++].events = events;
+	}
+	return w->ready || sim->now_ns >= w->until_ns;
+}
+
 SIM_REPLACE(int, epoll_wait, int epoll, struct epoll_event *ret_events, int most, int timeout_ms)
 {
-	struct net_descriptor *e = net_of(epoll);
-	uint64_t until_ns = until_of(timeout_ms);
+	struct wait w = { .until_ns = until_of(timeout_ms),
+			  .epoll = net_of(epoll),
+			  .events = ret_events,
+			  .most = most };
 
 	sim_call();
-	for (;;) {
-		uint32_t first = e->nwatches ? sim_random((uint32_t)e->nwatches) : 0;
-		int n = 0;
-
-		for (int i = 0; i < e->nwatches && n < most; i++) {
-			struct net_watch *w = &e->watches[((int)first + i) % e->nwatches];
-			uint32_t events = (uint16_t)events_of(w->fd) &
-					  (w->event.events | EPOLLERR | EPOLLHUP);
-
-			if (!events)
-				continue;
-			ret_events[n] = w->event;
-			ret_events[n++].events = events;
-		}
-		if (n || sim->now_ns >= until_ns)
-			return n;
-		sim_sleep(e->process, until_ns);
-	}
+	sim_await(w.epoll->process, w.until_ns, is_watched_ready, &w);
+	return w.ready;
 }

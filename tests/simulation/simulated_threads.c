@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -42,8 +41,10 @@ struct coroutine {
 	bool done, woken;
 	int at; /* in runnable[], -1: it sleeps or is done */
 	struct coroutine *next_sleeper;
-	const void *key;   /* it sleeps until sim_wake(key) ... */
-	uint64_t until_ns; /* ... or this time */
+	const void *key;         /* it sleeps until sim_wake(key) ... */
+	uint64_t until_ns;       /* ... or this time */
+	bool (*is_over)(void *); /* it runs on only then; NULL: always */
+	void *wait;              /* argument of is_over */
 	void *(*body)(void *);
 	void (*process_body)(void *);
 	void *arg, *result;
@@ -65,10 +66,12 @@ struct sim_threads {
 	uint64_t wake_ns;                    /* no sleep ends before */
 	const struct sim_process *latest;
 	struct place scheduler;
+	void *stacks; /* of threads that are done: each begins with the next one */
 	uint64_t random;
 	/* the thread-local variables of the program: where, and as they are in a new thread */
 	char *locals, *pristine;
 	size_t local_bytes;
+	struct coroutine *present; /* whose they are, NULL: nobody's */
 };
 
 int __real_pthread_mutex_unlock(pthread_mutex_t *lock);
@@ -118,9 +121,11 @@ static int find_locals(struct dl_phdr_info *info, size_t size, void *ctx)
 
 void sim_begin(uint64_t seed, bool tracing, int processes)
 {
-	struct sim_threads *t = sim_alloc(sizeof(*t));
+	struct sim_threads *t;
 
+	sim_heap_begin();
 	sim = sim_alloc(sizeof(*sim));
+	t = sim_alloc(sizeof(*t));
 	sim->tracing = tracing;
 	sim->threads = t;
 	t->random = seed * 0x9e3779b97f4a7c15ull;
@@ -188,8 +193,20 @@ static void switch_out(void)
 	struct coroutine *c = t->running;
 
 	c->error = errno;
-	memcpy(c->locals, t->locals, t->local_bytes);
 	jump(&c->place, &t->scheduler);
+}
+
+/* The thread-local variables are c's from now on; NULL: as in a new thread. */
+static void put_locals(struct coroutine *c)
+{
+	struct sim_threads *t = sim->threads;
+
+	if (c == t->present)
+		return;
+	if (t->present)
+		memcpy(t->present->locals, t->locals, t->local_bytes);
+	memcpy(t->locals, c ? c->locals : t->pristine, t->local_bytes);
+	t->present = c;
 }
 
 static void switch_in(struct coroutine *c)
@@ -199,7 +216,7 @@ static void switch_in(struct coroutine *c)
 	t->running = c;
 	t->latest = sim->process = c->process;
 	sim_memory_switch(c->process);
-	memcpy(t->locals, c->locals, t->local_bytes);
+	put_locals(c);
 	errno = c->error;
 	jump(&t->scheduler, &c->place);
 	t->running = NULL;
@@ -232,15 +249,24 @@ static void enter(void)
 	switch_out();
 }
 
+static void *take_stack(void)
+{
+	struct sim_threads *t = sim->threads;
+	void **stack = t->stacks;
+
+	if (!stack)
+		return sim_pages(STACK);
+	t->stacks = *stack;
+	return stack;
+}
+
 static struct coroutine *begin(struct sim_process *p)
 {
 	struct sim_threads *t = sim->threads;
 	struct coroutine *c = sim_alloc(sizeof(*c));
-	void *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	getcontext(&c->place.begin);
-	c->place.begin.uc_stack.ss_sp = stack;
+	c->place.begin.uc_stack.ss_sp = take_stack();
 	c->place.begin.uc_stack.ss_size = STACK;
 	makecontext(&c->place.begin, enter, 0);
 	c->process = p;
@@ -264,10 +290,10 @@ void sim_process_begin(struct sim_process *p, void (*body)(void *), void *arg)
 	snprintf(c->name, sizeof(c->name), "main");
 }
 
-bool sim_sleep(const void *key, uint64_t until_ns)
+/* c sleeps until its key or time. */
+static void begin_sleep(struct coroutine *c)
 {
-	struct sim_threads *t = sim->threads;
-	struct coroutine *c = t->running, **at = sleepers(key);
+	struct coroutine **at = sleepers(c->key);
 
 	let_rest(c);
 	while (*at && (*at)->number < c->number)
@@ -275,12 +301,28 @@ bool sim_sleep(const void *key, uint64_t until_ns)
 	c->next_sleeper = *at;
 	*at = c;
 	c->woken = false;
+	if (c->until_ns < sim->threads->wake_ns)
+		sim->threads->wake_ns = c->until_ns;
+}
+
+bool sim_sleep(const void *key, uint64_t until_ns)
+{
+	struct coroutine *c = sim->threads->running;
+
 	c->key = key;
 	c->until_ns = until_ns;
-	if (until_ns < t->wake_ns)
-		t->wake_ns = until_ns;
+	begin_sleep(c);
 	switch_out();
 	return c->woken;
+}
+
+void sim_await(const void *key, uint64_t until_ns, bool (*is_over)(void *), void *wait)
+{
+	if (is_over(wait))
+		return;
+	sim->threads->running->is_over = is_over;
+	sim->threads->running->wait = wait;
+	sim_sleep(key, until_ns);
 }
 
 void sim_wake(const void *key)
@@ -363,6 +405,26 @@ static struct coroutine *choose(void)
 	return other;
 }
 
+/* Asks in place of a coroutine that awaits something, without a switch to it. false: it sleeps again */
+static bool goes_on(struct coroutine *c)
+{
+	struct sim_threads *t = sim->threads;
+	bool over;
+
+	if (!c->is_over)
+		return true;
+	t->running = c;
+	t->latest = sim->process = c->process;
+	over = c->is_over(c->wait);
+	t->running = NULL;
+	sim->process = NULL;
+	if (over)
+		c->is_over = NULL;
+	else
+		begin_sleep(c);
+	return over;
+}
+
 /* The sleeps whose time has come end. */
 static void end_sleeps(void)
 {
@@ -402,7 +464,10 @@ static void reap(void)
 		if (!c->next)
 			sim->threads->last = at;
 		sim->threads->done--;
-		munmap(c->place.begin.uc_stack.ss_sp, STACK);
+		if (c == sim->threads->present)
+			put_locals(NULL);
+		*(void **)c->place.begin.uc_stack.ss_sp = sim->threads->stacks;
+		sim->threads->stacks = c->place.begin.uc_stack.ss_sp;
 		sim_free(c->locals);
 		sim_free(c);
 	}
@@ -419,7 +484,8 @@ bool sim_run(uint64_t until_ns)
 		sim_run_timers();
 		end_sleeps();
 		if ((c = choose())) {
-			switch_in(c);
+			if (goes_on(c))
+				switch_in(c);
 			continue;
 		}
 		reap();
@@ -431,6 +497,12 @@ bool sim_run(uint64_t until_ns)
 		if (next > sim->now_ns)
 			sim->now_ns = next;
 	}
+}
+
+void sim_end(void)
+{
+	sim_memory_end();
+	put_locals(NULL);
 }
 
 void sim_threads_print(void)

@@ -1,19 +1,20 @@
 /*
- * simulation.c - run many schedules of the simulation, each in a process of its own
+ * simulation.c - run many schedules of the simulation, in a few processes
  *
- * A schedule that crashes or spins is a failure like any other, and a schedule leaves nothing for
- * the next one. SIGINT ends the run after the schedules in progress.
+ * A schedule that crashes or spins is a failure like any other: its process ends, and another one
+ * runs the next schedules. A schedule leaves nothing for the next one: it has its own memory, and the
+ * variables of the program are as before. SIGINT ends the run after the schedules in progress.
  */
 #include <errno.h>
 #include <getopt.h>
-#include <malloc.h>
 #include <openssl/kdf.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/personality.h>
-#include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@
 #define SPIN_SECONDS 60 /* of processor time */
 #define SHOWN 10        /* failures that end a run */
 #define JOBS_MOST 256
+#define BATCH 1024 /* schedules of one process, whose OpenSSL keeps memory of killed ranks */
 
 struct options {
 	uint64_t first, count, jobs;
@@ -29,17 +31,21 @@ struct options {
 	uint64_t ranks, hop_us; /* of a crowd; ranks 0: none */
 };
 
-struct running {
+struct batch {
 	pid_t pid; /* 0: none */
-	uint64_t seed;
+	uint64_t first, end;
 };
 
-static volatile sig_atomic_t interrupted;
+/* Shared with the processes of all batches */
+static struct shared {
+	volatile bool stops;                /* no schedule begins */
+	volatile uint64_t begun[JOBS_MOST]; /* schedules of the batch */
+} * shared;
 
 static void interrupt(int signal)
 {
 	(void)signal;
-	interrupted = 1;
+	shared->stops = true;
 }
 
 static void usage(FILE *to)
@@ -133,25 +139,40 @@ static struct options read_options(int argc, char **argv)
 	return o;
 }
 
-static void begin(struct running *r, uint64_t seed, bool trace)
+/* The schedules of a batch, until one fails. Returns the exit status. */
+static int run_batch(const struct batch *b, volatile uint64_t *begun, bool trace)
 {
-	struct sim_plan plan = { .seed = seed, .trace = trace };
+	struct itimerval limit = { .it_value.tv_sec = SPIN_SECONDS };
 
-	fflush(NULL);
-	*r = (struct running){ .seed = seed, .pid = fork() };
-	if (r->pid == 0) {
-		signal(SIGINT, SIG_IGN); /* the schedule ends soon */
-		setrlimit(RLIMIT_CPU, &(struct rlimit){ SPIN_SECONDS, SPIN_SECONDS + 1 });
-		_exit(sim_job(&plan));
+	for (uint64_t seed = b->first; seed < b->end && !shared->stops; seed++) {
+		struct sim_plan plan = { .seed = seed, .trace = trace };
+
+		++*begun;
+		setitimer(ITIMER_PROF, &limit, NULL);
+		if (sim_job(&plan))
+			return 1;
 	}
-	if (r->pid < 0) {
+	return 0;
+}
+
+static void begin(struct batch *b, volatile uint64_t *begun, bool trace)
+{
+	fflush(NULL);
+	*begun = 0;
+	b->pid = fork();
+	if (b->pid == 0) {
+		signal(SIGINT, SIG_IGN); /* the schedule ends soon */
+		_exit(run_batch(b, begun, trace));
+	}
+	if (b->pid < 0) {
 		perror("simulation: fork");
 		exit(2);
 	}
 }
 
-/* Wait until a schedule ends. false: it failed, with a sentence on stderr */
-static bool end_one(struct running *list, int n)
+/* Wait until a process ends: the rest of its batch is left. Returns the number of the batch; ret_fails:
+ * its latest schedule failed, with a sentence on stderr */
+static int end_one(struct batch *list, int n, bool *ret_fails)
 {
 	int status, i = 0;
 	pid_t pid;
@@ -166,35 +187,48 @@ static bool end_one(struct running *list, int n)
 		exit(2);
 	}
 	list[i].pid = 0;
+	list[i].first += shared->begun[i];
 	if (WIFSIGNALED(status))
-		fprintf(stderr, "seed %llu: %s\n", (unsigned long long)list[i].seed,
-			WTERMSIG(status) == SIGXCPU ? "a thread spins"
+		fprintf(stderr, "seed %llu: %s\n", (unsigned long long)list[i].first - 1,
+			WTERMSIG(status) == SIGPROF ? "a thread spins"
 						    : strsignal(WTERMSIG(status)));
-	return status == 0;
+	*ret_fails = status != 0;
+	return i;
 }
 
 static int run_all(const struct options *o)
 {
-	struct running list[JOBS_MOST] = { 0 };
-	uint64_t begun = 0, done = 0, failed = 0;
-	int jobs = (int)o->jobs;
+	struct batch list[JOBS_MOST] = { 0 };
+	uint64_t next = o->first, end = o->first + o->count, done = 0, failed = 0;
+	uint64_t part = o->jobs > 1 ? o->count / o->jobs / 4 + 1 : o->count;
+	uint64_t each = part < BATCH ? part : BATCH;
+	int jobs = (int)o->jobs, running = 0;
 
-	while (done < begun || begun < o->count) {
-		bool more = begun < o->count && !interrupted && failed < SHOWN &&
-			    !(o->until_failure && failed);
+	for (;;) {
+		bool fails;
+		int i = 0;
 
-		if (more && begun - done < o->jobs) {
-			int i = 0;
+		for (; i < jobs && !shared->stops; i++) {
+			struct batch *b = &list[i];
 
-			while (list[i].pid)
-				i++;
-			begin(&list[i], o->first + begun++, o->trace);
-			continue;
+			if (!b->pid && b->first == b->end) {
+				b->first = next;
+				next = b->end = end - next < each ? end : next + each;
+			}
+			if (!b->pid && b->first < b->end) {
+				begin(b, &shared->begun[i], o->trace);
+				running++;
+			}
 		}
-		if (done == begun)
+		if (!running)
 			break;
-		failed += !end_one(list, jobs);
-		if (++done % 1000 == 0 && isatty(2))
+		running--;
+		i = end_one(list, jobs, &fails);
+		done += shared->begun[i];
+		failed += fails;
+		if (failed >= SHOWN || (o->until_failure && failed))
+			shared->stops = true;
+		if (isatty(2))
 			fprintf(stderr, "\r%llu schedules", (unsigned long long)done);
 	}
 	printf("%llu schedules from seed %llu on, %llu failed\n", (unsigned long long)done,
@@ -209,10 +243,14 @@ int main(int argc, char **argv)
 	/* equal addresses in every run */
 	if (!(personality(0xffffffff) & ADDR_NO_RANDOMIZE) && personality(ADDR_NO_RANDOMIZE) >= 0)
 		execv("/proc/self/exe", argv);
-	/* what costs time in every schedule: OpenSSL's beginning, and memory that the kernel clears */
+	/* OpenSSL's beginning costs time in every process */
 	EVP_KDF_free(EVP_KDF_fetch(NULL, "HKDF", NULL));
-	mallopt(M_MMAP_THRESHOLD, 1 << 20);
-	mallopt(M_TRIM_THRESHOLD, 1 << 30);
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		      0);
+	if (shared == MAP_FAILED) {
+		perror("simulation: mmap");
+		return 2;
+	}
 	sigaction(SIGINT, &(struct sigaction){ .sa_handler = interrupt }, NULL);
 	sigaction(SIGTERM, &(struct sigaction){ .sa_handler = interrupt }, NULL);
 	return o.ranks ? sim_crowd((int)o.ranks, o.hop_us * 1000, o.trace) : run_all(&o);

@@ -9,6 +9,7 @@
  *   simulated_threads.c   coroutines, the scheduler, the clock; pthread_*, sleeps
  *   simulated_timers.c    functions that are called at a time
  *   simulated_network.c   sockets between hosts: delays, partitions, deaths; poll, epoll, eventfd
+ *   simulated_heap.c      the memory of a schedule
  *   simulated_memory.c    variables of each process; memory that runs out, or was freed
  *   simulated_tls.c       sessions of TLS: the same flights, in clear
  *   simulated_system.c    everything else of the host: names, files, interfaces, randomness
@@ -44,7 +45,7 @@ struct sim_process {
 	bool ended;   /* main returned */
 	uint64_t calls;
 	int nthreads, nrunnable, ndescriptors;
-	char *variables; /* simulated_memory.c: npages of those that were written */
+	char *variables; /* simulated_memory.c: the first npages of those that were written */
 	int npages;
 	uint64_t fail_at;       /* memory requests until one fails, 0: none fails; only those ... */
 	size_t fail_from_bytes; /* ... of this size, or larger, and ... */
@@ -77,6 +78,8 @@ struct sim {
  * simulated processes. Fixed from sim_begin on. */
 extern struct sim *sim;
 void sim_begin(uint64_t seed, bool tracing, int processes);
+/* All processes have ended: check the memory. The program is as it was before the schedule. */
+void sim_end(void);
 
 /* The next random number below n. */
 uint32_t sim_random(uint32_t n);
@@ -88,6 +91,9 @@ void sim_process_begin(struct sim_process *p, void (*body)(void *), void *arg);
 /* The coroutine sleeps until sim_wake(key) or the time. false: the time has come */
 bool sim_sleep(const void *key, uint64_t until_ns);
 void sim_wake(const void *key);
+/* The same, and then again until is_over(wait), which the scheduler asks, too, while other variables
+ * than the coroutine's are in place. */
+void sim_await(const void *key, uint64_t until_ns, bool (*is_over)(void *), void *wait);
 /* A system call begins: time passes, others may run, and the process may be killed here. */
 void sim_call(void);
 /* Does the main thread of a process run? */
@@ -125,17 +131,29 @@ uint32_t sim_network_address(int host);
 /* A descriptor that only opens and closes */
 int sim_network_null(void);
 
-/* ---- simulated_memory.c ---------------------------------------------------------------------- */
+/* ---- simulated_heap.c ------------------------------------------------------------------------ */
 
+/* A schedule begins: its memory is empty. */
+void sim_heap_begin(void);
 /* Memory of the simulation itself, which does not run out; zeros. resize: as realloc */
 void *sim_alloc(size_t bytes);
 void *sim_resize(void *old, size_t bytes);
 void sim_free(void *data);
+/* As aligned_alloc; alignment 0: malloc's. It is freed by sim_free. */
+void *sim_block(size_t alignment, size_t bytes);
+bool sim_is_block(const void *data);
+size_t sim_block_bytes(const void *data);
+/* Whole pages, which are zero */
+void *sim_pages(size_t bytes);
+void sim_pages_free(void *pages, size_t bytes);
+
+/* ---- simulated_memory.c ---------------------------------------------------------------------- */
+
 /* Watch the variables of the program from now on. */
 void sim_memory_begin(void);
-/* The variables are p's from now on. */
+/* The variables are p's from now on; NULL: as they were before the schedule. */
 void sim_memory_switch(struct sim_process *p);
-/* All processes have ended: has freed memory been written to? */
+/* All processes have ended: has freed memory been written to? The variables are as before the schedule. */
 void sim_memory_end(void);
 
 /* ---- the trace: every message as a line, for a sequence diagram ------------------------------- */
