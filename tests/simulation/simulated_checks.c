@@ -217,6 +217,76 @@ void sim_check_call(const struct sim_comm *w, const char *what, tuttiResult_t rc
 		check_states(w);
 }
 
+/* ---- late ranks of a failed join --------------------------------------------------------------- */
+
+/* Rank 0 asks how many ranks have not come, whenever something has come. */
+SIM_REPLACE(int, tt_bootstrap_unseen, const struct tt_control *ctl)
+{
+	struct sim_job *job = sim->job;
+	int absent = __real_tt_bootstrap_unseen(ctl);
+
+	if (!job)
+		return absent;
+	if (!job->awaits_ns || absent < job->absent)
+		job->latest_ns = sim->now_ns;
+	if (!job->awaits_ns)
+		job->awaits_ns = sim->now_ns;
+	job->absent = absent;
+	return absent;
+}
+
+bool sim_is_awaited(void)
+{
+	const struct sim_job *job = sim->job;
+
+	return job->awaits_ns && !job->awaited && !job->rank[0].harmed &&
+	       sim->now_ns + SIM_SECOND / 2 < job->latest_ns + SIM_LINGER_NS;
+}
+
+/* Rank 0 has awaited those that had not come, until 2 s after the latest one, and no longer. */
+static void check_awaited(tuttiResult_t rc)
+{
+	struct sim_job *job = sim->job;
+	uint64_t since_ns = sim->now_ns - job->latest_ns;
+	int to_come = 0, refused = 0;
+
+	for (int i = 1; i < job->n; i++) {
+		to_come += !job->rank[i].came && !job->rank[i].process.dead;
+		refused += job->rank[i].refused;
+	}
+	job->awaited = true;
+	if (!job->awaits_ns) {
+		if (to_come && rc != tuttiTimeout)
+			sim_fail("rank 0 awaits none of %d late ranks", to_come);
+		return;
+	}
+	if (job->absent > job->n - 1 - refused)
+		sim_fail("rank 0 awaits %d ranks, and has refused %d of %d", job->absent, refused,
+			 job->n - 1);
+	if (job->absent && since_ns < SIM_LINGER_NS)
+		sim_fail("rank 0 awaits %d late ranks for %.3f s only", job->absent,
+			 1e-9 * (double)since_ns);
+	if (since_ns > (job->absent ? SIM_LINGER_NS : 0) + SIM_SECOND)
+		sim_fail("rank 0 awaits %d late ranks for %.3f s", job->absent,
+			 1e-9 * (double)since_ns);
+}
+
+void sim_check_failed_join(tuttiResult_t rc, uint64_t began_ns, bool awaited)
+{
+	struct sim_rank *me = &sim->job->rank[sim->process->number];
+
+	me->refused = !me->harmed;
+	if (me->harmed || sim->job->rank[0].harmed)
+		return;
+	if (me->process.number == 0)
+		check_awaited(rc);
+	else if (awaited && (rc == tuttiTimeout || sim->now_ns - began_ns > SIM_NOTICE_NS))
+		sim_fail("a late rank does not learn within %.3f s that the join has failed: %s",
+			 1e-9 * (double)(sim->now_ns - began_ns), tuttiGetLastError(NULL));
+}
+
+/* ---- shrinks ----------------------------------------------------------------------------------- */
+
 /* Have all members of w that were never stopped begun this shrink at about this time? Returns their
  * number, 0: no */
 static int count_together(const struct sim_comm *w)

@@ -129,8 +129,26 @@ static void lose_one(void *arg)
 		sim->job->rank[a].harmed = sim->job->rank[b].harmed = true;
 }
 
+/* Half of the ranks come late, and the join of the others fails meanwhile if a fault ends it. */
+static void plan_late_ranks(void)
+{
+	struct sim_job *job = sim->job;
+	int victim = 1 + (int)sim_common(0, 0, 8, (uint32_t)job->n - 1);
+
+	for (int i = 1; i < job->n; i++)
+		if (i != victim && sim_common(0, i, 9, 2))
+			job->rank[i].late_ns = (SIM_MS / 4) << sim_common(0, i, 10, 15);
+	if (job->faults != SIM_KILLS && job->faults != SIM_STOPS)
+		return;
+	job->rank[victim].process.kill_at = 16 + sim_common(0, 0, 11, 256);
+	if (job->faults == SIM_STOPS)
+		plan_stops(0, 4 * SIM_SECOND);
+}
+
 void sim_plan_faults(void)
 {
+	if (sim_common(0, 0, 7, 8) == 0)
+		plan_late_ranks();
 	switch (sim->job->faults) {
 	case SIM_KILLS:
 		sim->job->strikes_split = sim_random(2);

@@ -63,8 +63,9 @@ static tuttiResult_t join(struct sim_rank *me, struct sim_comm *w)
 {
 	uint64_t began;
 	tuttiResult_t rc;
+	bool awaited;
 
-	sim_sleep(me, sim->now_ns + sim_random_scale(1000, 40 * SIM_MS));
+	sim_sleep(me, sim->now_ns + me->late_ns + sim_random_scale(1000, 40 * SIM_MS));
 	if (me->process.number == 0) {
 		rc = tuttiGetUniqueId(&sim->job->id);
 		if (rc)
@@ -75,10 +76,14 @@ static tuttiResult_t join(struct sim_rank *me, struct sim_comm *w)
 	while (!sim->job->has_id && !sim_sleep(&sim->job->has_id, sim->now_ns + SIM_TIMEOUT_NS))
 		return tuttiTimeout; /* process 0 has died */
 	began = sim->now_ns;
+	awaited = sim_is_awaited();
+	me->came = true;
 	rc = tuttiCommInitRank(&w->comm, sim->job->n, sim->job->id, me->process.number);
 	/* before the end of the join rank 0 only waits for ranks that did not come */
 	sim_check_call(NULL, "join", rc == tuttiTimeout && sim_any_harmed() ? 0 : rc, began,
 		       SIM_TIMEOUT_NS + SIM_SLACK_NS);
+	if (rc)
+		sim_check_failed_join(rc, began, awaited);
 	return rc;
 }
 

@@ -13,6 +13,7 @@
  *   - it has returned in time: a death within 2 s, where no fault silences a living rank within 3 s (a
  *     shrink: 9 s), anything else at the deadline and a little more
  *   - a success has the right data; an error has its reason in a fault, and a sentence
+ *   - a rank that comes late to a join that has failed gets the reason; rank 0 awaits it for 2 s, and no longer
  *   - a rank that is reported dead was harmed, a rank that is reported left has left
  *   - messages come once and in order; one quorum operation has one mask and one result everywhere
  *   - a monitor gets a report or a sentence in time; who is dead there was harmed
@@ -33,6 +34,7 @@
 #define SIM_TIMEOUT_NS (10 * SIM_SECOND) /* TUTTI_TIMEOUT_MS */
 #define SIM_SLACK_NS (3 * SIM_SECOND)    /* delays, and answers of others at the deadline */
 #define SIM_NOTICE_NS (2 * SIM_SECOND)   /* tuttiCommRankState(3): a death is known within 2 s */
+#define SIM_LINGER_NS (2 * SIM_SECOND)   /* rank 0 of a failed join awaits the next late rank */
 
 enum sim_faults {
 	SIM_NONE,
@@ -55,6 +57,8 @@ struct sim_rank {
 	bool delayed;        /* stopped for a while: its calls may take longer */
 	bool disturbs;       /* fails the others' calls: aborts, or has given up */
 	bool joined, aborted;
+	uint64_t late_ns;    /* it begins to join later by that */
+	bool came, refused;  /* it joins, or did; its join has failed */
 	uint64_t aborted_in; /* key of the communicator */
 	uint64_t left_ns;    /* its first departure from a communicator */
 	uint64_t succeeded_ns,
@@ -92,10 +96,14 @@ struct sim_job {
 	struct sim_process monitor; /* in some schedules; its number is n */
 	tuttiUniqueId id;
 	bool has_id;
-	bool misused;               /* by calls that do not fit */
-	bool messaged;              /* messages, or a quorum operation, have begun */
-	bool strikes_shrink;        /* more ranks are stopped in the first shrink */
-	bool strikes_split;         /* a rank is killed in one of the first splits */
+	bool misused;        /* by calls that do not fit */
+	bool messaged;       /* messages, or a quorum operation, have begun */
+	bool strikes_shrink; /* more ranks are stopped in the first shrink */
+	bool strikes_split;  /* a rank is killed in one of the first splits */
+	/* Rank 0 of a failed join awaits late ranks: from when on, when one came last, those that have not come */
+	uint64_t awaits_ns, latest_ns;
+	int absent;
+	bool awaited;               /* it does not any more */
 	uint64_t last_kill_ns;      /* 0: none yet */
 	uint64_t last_continue_ns;  /* of a stopped process */
 	uint64_t last_departure_ns; /* of a rank that others still call */
@@ -113,6 +121,10 @@ bool sim_any_disturbs(void);
 /* A call of this rank, which began at began_ns, has returned rc. comm NULL: there is none any more */
 void sim_check_call(const struct sim_comm *comm, const char *what, tuttiResult_t rc,
 		    uint64_t began_ns, uint64_t limit_ns);
+/* Does rank 0 of a failed join await late ranks for a while longer? */
+bool sim_is_awaited(void);
+/* The join of this rank, which began at began_ns, has failed; awaited: rank 0 awaited it. */
+void sim_check_failed_join(tuttiResult_t rc, uint64_t began_ns, bool awaited);
 /* The members of comm that were killed, or have departed, are known as that, unless it was just now. */
 void sim_check_departed(const struct sim_comm *comm);
 /* A shrink of comm has returned rc, and a communicator of n ranks. */
