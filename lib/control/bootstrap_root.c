@@ -178,13 +178,11 @@ void tt_bootstrap_entered(struct tt_control *ctl, struct tt_conn *conn)
  * connect to ranks that do not have the table yet. */
 static void name_parent(struct tt_control *ctl, int rank)
 {
-	struct tt_conn *conn = ctl->ep->conns;
+	struct tt_conn *conn = tt_conn_registered(ctl->ep, rank);
 	int parent = tt_tree_parent(rank);
 	struct tt_business_card record;
 	struct tt_writer w = { 0 };
 
-	while (conn && (conn->dead || !conn->registered || conn->peer != rank))
-		conn = conn->next;
 	if (!conn || !ctl->join.root->registered[parent])
 		return;
 	tt_directory_get(&ctl->ep->peers.directory, parent, &record);
@@ -215,11 +213,12 @@ static void send_table(struct tt_control *ctl)
 
 void tt_bootstrap_attached(struct tt_control *ctl, int rank)
 {
-	for (struct tt_conn *c = ctl->ep->conns; c; c = c->next)
-		if (!c->dead && c->peer == rank && c->registered && c->registration) {
-			tt_conn_send(ctl->ep, c, 0, TT_F_RELEASE, NULL, 0);
-			tt_conn_end(c);
-		}
+	struct tt_conn *conn = tt_conn_registered(ctl->ep, rank);
+
+	if (conn && conn->registration) {
+		tt_conn_send(ctl->ep, conn, 0, TT_F_RELEASE, NULL, 0);
+		tt_conn_end(conn);
+	}
 	if (++ctl->join.root->nattached == ctl->nranks)
 		send_table(ctl);
 }

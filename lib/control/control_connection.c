@@ -25,7 +25,7 @@
 #define DIRECT 4096u           /* bytes of a frame that are copied on its way, at least */
 #define BURST (512u << 10)     /* bytes of messages that senders write under one hold of the lock */
 
-static void free_conn(struct tt_conn *conn)
+void tt_conn_free(struct tt_conn *conn)
 {
 	free(conn->in);
 	free(conn->out.data);
@@ -35,63 +35,23 @@ static void free_conn(struct tt_conn *conn)
 struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, struct tt_duplex duplex, int peer,
 			    bool registration)
 {
-	struct tt_conn *conn = calloc(1, sizeof(*conn)), **last = &ep->conns;
+	struct tt_conn *conn = calloc(1, sizeof(*conn));
 
-	if (conn) {
+	if (conn)
 		*conn = (struct tt_conn){ .watched = { TT_SRC_CONN, ep },
 					  .duplex = duplex,
 					  .peer = peer,
 					  .registration = registration,
 					  .out = { .data = malloc(OUT_ROOM), .room = OUT_ROOM } };
-		while (*last)
-			last = &(*last)->next;
-	}
 	if (!conn || !conn->out.data || !tt_duplex_begin(&duplex, ep, conn)) {
 		tt_duplex_close(&duplex);
 		if (conn)
-			free_conn(conn);
+			tt_conn_free(conn);
 		return NULL;
 	}
-	*last = conn;
+	tt_conns_put(ep, conn);
 	pthread_cond_broadcast(&ep->changed);
 	return conn;
-}
-
-/* Both ranks of a pair may connect at once. A rank sends all frames to a peer on the connection that it
- * could use first, so that they stay in order. */
-static struct tt_conn *find(const struct tt_control_endpoint *ep, int peer, bool over)
-{
-	struct tt_conn *c = ep->conns;
-
-	while (c && (c->dead || c->registration || c->unconfirmed || (c->over && !over) ||
-		     c->peer != peer))
-		c = c->next;
-	return c;
-}
-
-void tt_conn_confirm(struct tt_control_endpoint *ep, struct tt_conn *conn)
-{
-	struct tt_conn **at = &ep->conns;
-
-	while (*at != conn)
-		at = &(*at)->next;
-	*at = conn->next;
-	while (*at)
-		at = &(*at)->next;
-	*at = conn;
-	conn->next = NULL;
-	conn->unconfirmed = false;
-	pthread_cond_broadcast(&ep->changed);
-}
-
-struct tt_conn *tt_conn_to(const struct tt_control_endpoint *ep, int peer)
-{
-	return find(ep, peer, false);
-}
-
-struct tt_conn *tt_conn_from(const struct tt_control_endpoint *ep, int peer)
-{
-	return find(ep, peer, true);
 }
 
 /* Break the controls that have the peer: its frame is malformed, or there is no memory for it. */
@@ -267,18 +227,11 @@ size_t tt_conn_unsent(const struct tt_conn *conn)
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-static void close_conn(struct tt_conn *conn)
-{
-	conn->dead = true;
-	tt_duplex_unwatch(&conn->duplex);
-	tt_duplex_close(&conn->duplex);
-}
-
 static void end(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
 	if (conn->dead)
 		return;
-	close_conn(conn);
+	tt_conn_close(ep, conn);
 	/* a peer that ends it orderly has said goodbye before, or has given up connecting */
 	if (conn->registration || conn->over)
 		return;
@@ -484,46 +437,4 @@ void tt_conn_event(struct tt_control_endpoint *ep, struct tt_conn *conn, uint32_
 	}
 	if (!conn->dead && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
 		readable(ep, conn);
-}
-
-static unsigned pipe_events(const struct tt_conn *conn)
-{
-	return conn->duplex.pipe ? tt_pipe_events(conn->duplex.pipe) : 0;
-}
-
-bool tt_conn_pipes_ready(const struct tt_control_endpoint *ep)
-{
-	const struct tt_conn *c = ep->conns;
-
-	while (c && !pipe_events(c))
-		c = c->next;
-	return c != NULL;
-}
-
-void tt_conn_pipes_serve(struct tt_control_endpoint *ep)
-{
-	for (struct tt_conn *c = ep->conns; c; c = c->next)
-		if (pipe_events(c))
-			tt_conn_event(ep, c, pipe_events(c));
-}
-
-void tt_conn_close_all(struct tt_control_endpoint *ep)
-{
-	for (struct tt_conn *c = ep->conns; c; c = c->next)
-		if (!c->dead)
-			close_conn(c);
-}
-
-void tt_conn_reap(struct tt_control_endpoint *ep)
-{
-	struct tt_conn **at = &ep->conns, *c;
-
-	while ((c = *at)) {
-		if (!c->dead) {
-			at = &c->next;
-			continue;
-		}
-		*at = c->next;
-		free_conn(c);
-	}
 }

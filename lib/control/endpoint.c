@@ -120,6 +120,7 @@ void tt_endpoint_free(struct tt_control_endpoint *ep)
 	tt_directory_free(&ep->peers.directory);
 	free(ep->peers.best_address);
 	free(ep->peers.dialed);
+	free(ep->index.more);
 	free(ep);
 }
 

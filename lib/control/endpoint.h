@@ -88,7 +88,7 @@ struct tt_peers {
 /* A connection to a peer; or, while ranks join, the registration of a rank at rank 0. */
 struct tt_conn {
 	struct tt_watched watched;
-	struct tt_conn *next;
+	struct tt_conn *next, *before, *next_of_bucket;
 	struct tt_duplex duplex;
 	int peer;
 	bool registration; /* ends when the rank is connected in the tree */
@@ -110,6 +110,18 @@ struct tt_conn {
 	bool closing;         /* shut down once `out` is empty */
 	/* of the registration: the client's */
 	uint8_t public_key[TT_PUBLIC_KEY];
+};
+
+#define TT_CONN_BUCKETS 16
+
+/* control_connections.c: the connections of an endpoint, besides their list */
+struct tt_conn_index {
+	struct tt_conn *last; /* of the list */
+	struct tt_conn
+		*few[TT_CONN_BUCKETS]; /* by peer, in the order of the list; unless there are: */
+	struct tt_conn **more;         /* [nmore] */
+	size_t nmore, n;
+	int npipes, ndead;
 };
 
 /* Frames sent and their bytes, without MISSING and STATUS, which a busy host repeats; a test counts
@@ -189,6 +201,7 @@ struct tt_control_endpoint {
 	struct tt_served served;
 	struct tt_listening listening;
 	struct tt_conn *conns; /* in the order in which this rank could use them */
+	struct tt_conn_index index;
 	struct tt_monitor *monitors;
 	struct tt_traffic sent;
 	struct tt_control *controls; /* oldest first */
@@ -259,8 +272,6 @@ bool tt_service_give_reserve(void);
 /* Takes duplex. NULL: no memory, duplex is closed */
 struct tt_conn *tt_conn_add(struct tt_control_endpoint *ep, struct tt_duplex duplex, int peer,
 			    bool registration);
-/* The peer confirms the connection that it dialed: this rank can use the connection from now on. */
-void tt_conn_confirm(struct tt_control_endpoint *ep, struct tt_conn *conn);
 void tt_conn_send(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t context,
 		  enum tt_frame kind, const void *data, size_t bytes);
 /* The same, for a payload in two parts. false: no memory, nothing is sent */
@@ -271,10 +282,28 @@ bool tt_conn_has_room(const struct tt_conn *conn);
 void tt_conn_event(struct tt_control_endpoint *ep, struct tt_conn *conn, uint32_t events);
 /* Shut down this rank's direction; the end of the connection is no death. */
 void tt_conn_end(struct tt_conn *conn);
+void tt_conn_free(struct tt_conn *conn);
+/* The bytes that are not sent yet, or not acknowledged by the peer's host */
+size_t tt_conn_unsent(const struct tt_conn *conn);
+/* The peer sent a malformed frame: close the connection, break the controls that have the peer. */
+void tt_conn_malformed(struct tt_control_endpoint *ep, struct tt_conn *conn);
+/* The same for a frame that this rank has no memory for */
+void tt_conn_no_memory(struct tt_control_endpoint *ep, struct tt_conn *conn);
+
+/* ---- control_connections.c, locked ----------------------------------------------------------- */
+
+/* A new connection, the last one of the list */
+void tt_conns_put(struct tt_control_endpoint *ep, struct tt_conn *conn);
 /* The connection to a peer; NULL: none, or the peer has ended it */
-struct tt_conn *tt_conn_to(const struct tt_control_endpoint *ep, int peer);
+struct tt_conn *tt_conn_to(struct tt_control_endpoint *ep, int peer);
 /* The connection that a peer's frames came on; NULL: closed */
-struct tt_conn *tt_conn_from(const struct tt_control_endpoint *ep, int peer);
+struct tt_conn *tt_conn_from(struct tt_control_endpoint *ep, int peer);
+/* Rank 0: the connection by which a rank has registered; NULL: none */
+struct tt_conn *tt_conn_registered(struct tt_control_endpoint *ep, int peer);
+/* The peer confirms the connection that it dialed: this rank can use the connection from now on. */
+void tt_conn_confirm(struct tt_control_endpoint *ep, struct tt_conn *conn);
+/* Close it, without an event for anybody. */
+void tt_conn_close(struct tt_control_endpoint *ep, struct tt_conn *conn);
 /* Is an event of a pipe due? Handle those that are. Thread: service */
 bool tt_conn_pipes_ready(const struct tt_control_endpoint *ep);
 void tt_conn_pipes_serve(struct tt_control_endpoint *ep);
@@ -282,12 +311,6 @@ void tt_conn_pipes_serve(struct tt_control_endpoint *ep);
 void tt_conn_close_all(struct tt_control_endpoint *ep);
 /* Free dead connections. Thread: service, or ep is not served */
 void tt_conn_reap(struct tt_control_endpoint *ep);
-/* The bytes that are not sent yet, or not acknowledged by the peer's host */
-size_t tt_conn_unsent(const struct tt_conn *conn);
-/* The peer sent a malformed frame: close the connection, break the controls that have the peer. */
-void tt_conn_malformed(struct tt_control_endpoint *ep, struct tt_conn *conn);
-/* The same for a frame that this rank has no memory for */
-void tt_conn_no_memory(struct tt_control_endpoint *ep, struct tt_conn *conn);
 
 /* ---- control_monitor.c, locked; thread: service ----------------------------------------------- */
 
