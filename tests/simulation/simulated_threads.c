@@ -61,7 +61,7 @@ struct sim_threads {
 	struct coroutine *all, **last, *running, **runnable;
 	int nrunnable, runnable_room;
 	uint64_t made;
-	int living, done;                    /* of all */
+	int living, reapable;                /* of all; done, and joined or main */
 	struct coroutine *sleepers[BUCKETS]; /* by key; in order of their numbers */
 	uint64_t wake_ns;                    /* no sleep ends before */
 	const struct sim_process *latest;
@@ -230,7 +230,7 @@ static void finish(struct coroutine *c)
 	let_rest(c);
 	c->done = true;
 	sim->threads->living--;
-	sim->threads->done++;
+	sim->threads->reapable += !c->body;
 	c->process->nthreads--;
 	sim_wake(c);
 }
@@ -455,15 +455,15 @@ static void reap(void)
 {
 	struct coroutine **at = &sim->threads->all, *c;
 
-	while (sim->threads->done && (c = *at)) {
-		if (!c->done || c->body) { /* a joiner frees it */
+	while (sim->threads->reapable && (c = *at)) {
+		if (!c->done || c->body) {
 			at = &c->next;
 			continue;
 		}
 		*at = c->next;
 		if (!c->next)
 			sim->threads->last = at;
-		sim->threads->done--;
+		sim->threads->reapable--;
 		if (c == sim->threads->present)
 			put_locals(NULL);
 		*(void **)c->place.begin.uc_stack.ss_sp = sim->threads->stacks;
@@ -547,6 +547,7 @@ SIM_REPLACE(int, pthread_join, pthread_t thread, void **result)
 	if (result)
 		*result = c->result;
 	c->body = NULL;
+	sim->threads->reapable++;
 	return 0;
 }
 
