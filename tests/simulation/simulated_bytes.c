@@ -13,7 +13,7 @@
 /* A sender whose segments a cut holds gives up some time after the first. */
 static void limit(struct net_descriptor *d)
 {
-	const struct net_descriptor *peer = net_of(d->peer);
+	const struct net_descriptor *peer = net_at(d->peer);
 
 	if (net_is_cut(d->host, d->peer_host) && !net_has_held(peer))
 		sim_at(sim->now_ns + d->user_timeout_ns, net_give_up, net_due_of(d));
@@ -76,12 +76,12 @@ static ssize_t send_some(struct net_descriptor *d, const struct iovec *iov, size
 	corrupt(d->process, s);
 	limit(d);
 	sim_trace("process %d -> process %d: %zu bytes", d->process->number,
-		  net_of(d->peer)->process->number, bytes);
+		  net_at(d->peer)->process->number, bytes);
 	d->process->sent++;
 	d->process->sent_bytes += bytes;
-	net_of(d->peer)->process->received++;
-	net_of(d->peer)->process->received_bytes += bytes;
-	net_arrive(net_of(d->peer), s);
+	net_at(d->peer)->process->received++;
+	net_at(d->peer)->process->received_bytes += bytes;
+	net_arrive(net_at(d->peer), s);
 	return (ssize_t)bytes;
 }
 

@@ -14,19 +14,45 @@
 #define NET_DESCRIPTORS 256                /* of each process, on average */
 #define TCP_GIVES_UP_NS (924 * SIM_SECOND) /* Linux: 15 retransmissions */
 
-struct net_descriptor *net_of(int fd)
+struct net_descriptor *net_at(int index)
 {
-	return &sim->network->table[fd - SIM_FD];
+	return &sim->network->table[index];
 }
 
-int net_number(const struct net_descriptor *d)
+int net_index(const struct net_descriptor *d)
 {
-	return (int)(d - sim->network->table) + SIM_FD;
+	return (int)(d - sim->network->table);
 }
 
 bool net_is_simulated(int fd)
 {
-	return fd >= SIM_FD && fd < SIM_FD + sim->network->room && net_of(fd)->kind != NET_FREE;
+	const struct sim_process *p = sim ? sim->process : NULL;
+
+	return p && fd >= SIM_FD && fd < SIM_FD + p->descriptor_room &&
+	       p->descriptors[fd - SIM_FD] >= 0;
+}
+
+struct net_descriptor *net_of(int fd)
+{
+	return net_is_simulated(fd) ? net_at(sim->process->descriptors[fd - SIM_FD])
+				    : &sim->network->none;
+}
+
+/* The lowest number that the process does not use */
+static int number(struct sim_process *p)
+{
+	int fd = 0;
+
+	while (fd < p->descriptor_room && p->descriptors[fd] >= 0)
+		fd++;
+	if (fd == p->descriptor_room) {
+		p->descriptor_room = fd * 2 + 16;
+		p->descriptors = sim_resize(p->descriptors,
+					    (size_t)p->descriptor_room * sizeof(int));
+		for (int i = fd; i < p->descriptor_room; i++)
+			p->descriptors[i] = -1;
+	}
+	return fd;
 }
 
 int net_fail(int error)
@@ -38,6 +64,8 @@ int net_fail(int error)
 int net_make(enum net_kind kind)
 {
 	struct net_descriptor *d;
+	struct sim_process *p = sim->process;
+	int fd = number(p);
 	unsigned generation;
 
 	while (sim->network->lowest < sim->network->room &&
@@ -50,17 +78,19 @@ int net_make(enum net_kind kind)
 		sim->network->last = sim->network->lowest + 1;
 	generation = d->generation + 1;
 	*d = (struct net_descriptor){ .kind = kind,
-				      .process = sim->process,
+				      .process = p,
+				      .fd = fd + SIM_FD,
 				      .peer = -1,
 				      .peer_host = -1,
 				      .next_listener = -1,
 				      .epoll = -1,
-				      .host = sim->process->host,
+				      .host = p->host,
 				      .generation = generation,
 				      .user_timeout_ns = TCP_GIVES_UP_NS };
 	d->in_last = &d->in;
-	sim->process->ndescriptors++;
-	return net_number(d);
+	p->ndescriptors++;
+	p->descriptors[fd] = net_index(d);
+	return fd + SIM_FD;
 }
 
 void sim_network_begin(int processes)
@@ -127,14 +157,14 @@ struct net_due *net_due_of(const struct net_descriptor *d)
 {
 	struct net_due *due = sim_alloc(sizeof(*due));
 
-	*due = (struct net_due){ net_number(d), d->generation };
+	*due = (struct net_due){ net_index(d), d->generation };
 	return due;
 }
 
 /* The socket of a timer, NULL: closed */
 struct net_descriptor *net_claim(struct net_due *due)
 {
-	struct net_descriptor *d = net_of(due->fd);
+	struct net_descriptor *d = net_at(due->index);
 	bool same = d->generation == due->generation && d->kind == NET_SOCKET;
 
 	sim_free(due);
@@ -183,7 +213,7 @@ void net_give_up(void *arg)
 {
 	struct net_descriptor *d = net_claim(arg);
 
-	if (!d || d->error || d->peer < 0 || !net_has_held(net_of(d->peer)))
+	if (!d || d->error || d->peer < 0 || !net_has_held(net_at(d->peer)))
 		return;
 	sim_trace("process %d: connection to host %d times out", d->process->number, d->peer_host);
 	d->error = ETIMEDOUT;
@@ -256,7 +286,7 @@ bool sim_network_lose(int *ret_a, int *ret_b)
 
 		if (d->kind != NET_SOCKET || !d->connected || d->peer < 0)
 			continue;
-		peer = net_of(d->peer);
+		peer = net_at(d->peer);
 		*ret_a = d->process->number;
 		*ret_b = peer->process->number;
 		sim_trace("network: a connection of processes %d and %d is lost", *ret_a, *ret_b);
@@ -270,14 +300,14 @@ bool sim_network_lose(int *ret_a, int *ret_b)
 /* A closed descriptor is watched no more, and listens no more. */
 static void forget(struct net_descriptor *d)
 {
-	struct net_descriptor *e = d->epoll >= 0 ? net_of(d->epoll) : NULL;
+	struct net_descriptor *e = d->epoll >= 0 ? net_at(d->epoll) : NULL;
 	int *at = &sim->network->listeners[d->host % NET_BUCKETS];
 
 	for (int j = 0; e && e->kind == NET_EPOLL && j < e->nwatches; j++)
-		if (e->watches[j].fd == net_number(d))
+		if (e->watches[j].fd == d->fd)
 			e->watches[j--] = e->watches[--e->nwatches];
-	while (d->listening && *at != net_number(d))
-		at = &net_of(*at)->next_listener;
+	while (d->listening && *at != net_index(d))
+		at = &net_at(*at)->next_listener;
 	if (d->listening)
 		*at = d->next_listener;
 	sim_free(d->queue);
@@ -288,11 +318,11 @@ void net_close(struct net_descriptor *d)
 {
 	if (d->kind == NET_SOCKET) {
 		for (int i = 0; i < d->nqueue; i++)
-			net_close(net_of(d->queue[i]));
+			net_close(net_at(d->queue[i]));
 		if (d->peer >= 0) {
-			net_of(d->peer)->full = d->in_bytes >= NET_WINDOW;
-			net_end_at(net_of(d->peer), has_unread(d));
-			net_of(d->peer)->peer = -1;
+			net_at(d->peer)->full = d->in_bytes >= NET_WINDOW;
+			net_end_at(net_at(d->peer), has_unread(d));
+			net_at(d->peer)->peer = -1;
 		}
 		drop_in(d);
 	}
@@ -300,6 +330,7 @@ void net_close(struct net_descriptor *d)
 	sim_free(d->watches);
 	d->watches = NULL;
 	d->process->ndescriptors--;
+	d->process->descriptors[d->fd - SIM_FD] = -1;
 	d->kind = NET_FREE;
 	d->generation++;
 	if (d - sim->network->table < sim->network->lowest)
@@ -320,7 +351,7 @@ void net_acknowledge(struct net_descriptor *d, size_t bytes)
 		return;
 	d->in_bytes -= d->unacknowledged;
 	d->unacknowledged = 0;
-	sim_wake(net_of(d->peer)->process);
+	sim_wake(net_at(d->peer)->process);
 }
 
 /* The end of a stream has arrived, behind bytes that may not have been received. */
@@ -334,7 +365,7 @@ static bool has_end(const struct net_descriptor *d)
 
 bool net_has_room(const struct net_descriptor *d)
 {
-	return d->peer < 0 ? !d->full || has_end(d) : net_of(d->peer)->in_bytes < NET_WINDOW;
+	return d->peer < 0 ? !d->full || has_end(d) : net_at(d->peer)->in_bytes < NET_WINDOW;
 }
 
 bool net_has_input(const struct net_descriptor *d)

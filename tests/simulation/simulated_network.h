@@ -43,6 +43,7 @@ struct net_watch {
 struct net_descriptor {
 	enum net_kind kind;
 	struct sim_process *process;
+	int fd; /* its number in the process */
 	bool nonblocking;
 
 	uint64_t count; /* NET_EVENT */
@@ -53,11 +54,11 @@ struct net_descriptor {
 	/* NET_SOCKET */
 	bool bound, reuse, listening, connecting, connected, shut;
 	int port, peer_port, host, peer_host; /* 0 and -1: none */
-	int peer;                             /* descriptor of the other end, -1: closed, none */
+	int peer;                             /* index of the other end, -1: closed, none */
 	int error;                            /* SO_ERROR */
-	int *queue, nqueue, backlog;          /* listening: connected ends, to be accepted */
-	int next_listener;                    /* of the same bucket, -1: none */
-	int epoll;                            /* descriptor that watches it, -1: none */
+	int *queue, nqueue, backlog; /* listening: indices of connected ends, to be accepted */
+	int next_listener;           /* of the same bucket, -1: none */
+	int epoll;                   /* index of that which watches it, -1: none */
 	struct net_segment *in, **in_last;
 	size_t in_bytes;       /* sent by the peer, not acknowledged to it as received */
 	size_t unacknowledged; /* of in_bytes: received, but a cut holds the acknowledgment */
@@ -72,7 +73,8 @@ struct net_descriptor {
 #define NET_BUCKETS 4096
 
 struct sim_network {
-	struct net_descriptor *table; /* [room] */
+	struct net_descriptor *table; /* [room] of all processes; an index is a place in it */
+	struct net_descriptor none;   /* what a number leads to that is not in use */
 	int room;
 	int lowest;                 /* no free entry below */
 	int last;                   /* no used entry from here on */
@@ -83,12 +85,14 @@ struct sim_network {
 
 /* A timer of a socket: void, when the descriptor was closed and used again */
 struct net_due {
-	int fd;
+	int index;
 	unsigned generation;
 };
 
+struct net_descriptor *net_at(int index);
+int net_index(const struct net_descriptor *d);
+/* Descriptor fd of the running process */
 struct net_descriptor *net_of(int fd);
-int net_number(const struct net_descriptor *d);
 bool net_is_simulated(int fd);
 /* Set errno; returns -1. */
 int net_fail(int error);

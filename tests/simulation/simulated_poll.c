@@ -124,7 +124,7 @@ SIM_REPLACE(int, epoll_ctl, int epoll, int op, int fd, struct epoll_event *event
 		e->watches = sim_resize(e->watches, (size_t)e->watch_room * sizeof(*e->watches));
 	}
 	e->watches[i] = (struct net_watch){ fd, *event };
-	net_of(fd)->epoll = epoll;
+	net_of(fd)->epoll = net_index(e);
 	e->nwatches += op == EPOLL_CTL_ADD;
 	sim_wake(e->process);
 	return 0;

@@ -90,17 +90,17 @@ SIM_REPLACE(int, listen, int fd, int backlog)
 	d->backlog = backlog;
 	d->queue = sim_alloc((size_t)backlog * sizeof(*d->queue));
 	d->next_listener = *first;
-	*first = fd;
+	*first = net_index(d);
 	return 0;
 }
 
 static struct net_descriptor *listener(int host, int port)
 {
-	int fd = sim->network->listeners[host % NET_BUCKETS];
+	int at = sim->network->listeners[host % NET_BUCKETS];
 
-	while (fd >= 0 && (net_of(fd)->host != host || net_of(fd)->port != port))
-		fd = net_of(fd)->next_listener;
-	return fd < 0 ? NULL : net_of(fd);
+	while (at >= 0 && (net_at(at)->host != host || net_at(at)->port != port))
+		at = net_at(at)->next_listener;
+	return at < 0 ? NULL : net_at(at);
 }
 
 static void finish_connect(struct net_descriptor *d, int error)
@@ -125,7 +125,6 @@ static void syn(void *arg)
 {
 	struct net_descriptor *d = net_claim(arg), *l, *end;
 	struct sim_process *before = sim->process;
-	int fd;
 
 	if (!d || !d->connecting)
 		return;
@@ -142,16 +141,15 @@ static void syn(void *arg)
 	if (!l)
 		return;
 	sim->process = l->process;
-	fd = net_make(NET_SOCKET);
+	end = net_of(net_make(NET_SOCKET));
 	sim->process = before;
-	end = net_of(fd);
 	end->connected = true;
-	end->peer = net_number(d);
+	end->peer = net_index(d);
 	end->peer_host = d->host;
 	end->peer_port = d->port;
 	end->port = l->port;
-	d->peer = fd;
-	l->queue[l->nqueue++] = fd;
+	d->peer = net_index(end);
+	l->queue[l->nqueue++] = d->peer;
 	sim_wake(l->process);
 }
 
@@ -181,20 +179,19 @@ SIM_REPLACE(int, connect, int fd, const struct sockaddr *sa, socklen_t bytes)
 SIM_REPLACE(int, accept4, int fd, struct sockaddr *sa, socklen_t *bytes, int flags)
 {
 	struct sockaddr_in from = { .sin_family = AF_INET };
-	struct net_descriptor *d = net_of(fd);
-	int end;
+	struct net_descriptor *d = net_of(fd), *end;
 
 	sim_call();
 	if (!d->nqueue)
 		return net_fail(EAGAIN);
-	end = d->queue[0];
+	end = net_at(d->queue[0]);
 	memmove(d->queue, d->queue + 1, (size_t)--d->nqueue * sizeof(d->queue[0]));
-	net_of(end)->nonblocking = flags & SOCK_NONBLOCK;
-	from.sin_addr.s_addr = sim_network_address(net_of(end)->peer_host);
-	from.sin_port = htons((uint16_t)net_of(end)->peer_port);
+	end->nonblocking = flags & SOCK_NONBLOCK;
+	from.sin_addr.s_addr = sim_network_address(end->peer_host);
+	from.sin_port = htons((uint16_t)end->peer_port);
 	if (sa)
 		memcpy(sa, &from, *bytes < sizeof(from) ? *bytes : sizeof(from));
-	return end;
+	return end->fd;
 }
 
 SIM_REPLACE(int, shutdown, int fd, int how)
@@ -206,7 +203,7 @@ SIM_REPLACE(int, shutdown, int fd, int how)
 		return 0;
 	d->shut = true;
 	if (d->peer >= 0)
-		net_end_at(net_of(d->peer), false);
+		net_end_at(net_at(d->peer), false);
 	return 0;
 }
 
@@ -271,7 +268,7 @@ SIM_REPLACE(int, ioctl, int fd, unsigned long request, ...)
 	sim_call();
 	if (!net_is_simulated(fd) || request != SIOCOUTQ)
 		return net_fail(ENOTTY);
-	for (const struct net_segment *s = d->peer < 0 ? NULL : net_of(d->peer)->in; s; s = s->next)
+	for (const struct net_segment *s = d->peer < 0 ? NULL : net_at(d->peer)->in; s; s = s->next)
 		if (s->arrival_ns > sim->now_ns)
 			unacknowledged += s->bytes;
 	va_start(args, request);

@@ -45,6 +45,8 @@ struct sim_process {
 	bool ended;   /* main returned */
 	uint64_t calls;
 	int nthreads, nrunnable, ndescriptors;
+	int *descriptors,
+		descriptor_room; /* simulated_network.c: the places of its descriptors, -1: free */
 	char *variables; /* simulated_memory.c: the first npages of those that were written */
 	int npages;
 	uint64_t fail_at;       /* memory requests until one fails, 0: none fails; only those ... */
