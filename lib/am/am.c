@@ -57,7 +57,7 @@ static void on_message(void *ctx, int rank, int kind, const uint8_t *data, size_
 static uint8_t *on_destination(void *ctx, int rank, size_t *ret_bytes)
 {
 	struct tt_am *am = ctx;
-	const struct tt_am_stream *s = am->stream[rank];
+	const struct tt_am_stream *s = tt_stream_at(am, rank);
 
 	if (!s || !s->in_body || s->stalled || !s->to || !tt_control_is_open(am->ctl, rank))
 		return NULL;
@@ -68,9 +68,10 @@ static uint8_t *on_destination(void *ctx, int rank, size_t *ret_bytes)
 static void on_room(void *ctx, int rank)
 {
 	struct tt_am *am = ctx;
+	struct tt_am_stream *s = tt_stream_at(am, rank);
 
-	if (am->stream[rank])
-		tt_stream_send(am, am->stream[rank]);
+	if (s)
+		tt_stream_send(am, s);
 }
 
 static void on_over(void *ctx, int rank, tuttiRankState_t how)
@@ -127,7 +128,7 @@ static void release(struct tt_am *am)
 	tt_quorum_free(am);
 	pthread_cond_destroy(&am->changed);
 	free(am->answer);
-	free(am->stream);
+	tt_sparse_free(&am->streams);
 	free(am->gone);
 	free(am);
 }
@@ -160,9 +161,8 @@ int tt_am_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&am->changed, &attr);
 	pthread_condattr_destroy(&attr);
-	am->stream = calloc((size_t)nranks, sizeof(struct tt_am_stream *));
 	am->gone = calloc((size_t)nranks, sizeof(*am->gone));
-	if (!am->stream || !am->gone) {
+	if (!tt_sparse_make(&am->streams, nranks) || !am->gone) {
 		release(am);
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for messages among %d ranks", rank,
 			       nranks);
@@ -218,7 +218,7 @@ void tt_am_sent(struct tt_am *am, uint64_t *ret_bytes, uint64_t *ret_messages)
 
 size_t tt_am_memory(struct tt_am *am)
 {
-	size_t bytes = sizeof(*am) + (size_t)am->nranks * (sizeof(*am->stream) + 1);
+	size_t bytes = sizeof(*am) + (size_t)am->nranks * sizeof(*am->gone);
 
 	pthread_mutex_lock(am->lock);
 	bytes += am->unexpected_bytes + tt_quorum_memory(am) + tt_stream_memory(am);

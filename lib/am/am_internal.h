@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "am/am.h"
+#include "base/sparse.h"
 
 #define TT_AM_HEADER_BYTES 48
 
@@ -88,13 +89,13 @@ struct tt_am {
 	int rank, nranks;
 	uint32_t timeout_ms;
 	pid_t pid;
-	pthread_mutex_t *lock;  /* of the endpoint */
-	pthread_cond_t changed; /* signaled at every change that a caller may wait for */
-	atomic_bool aborted;    /* set locked; a connecting thread reads it without the lock */
-	uint64_t window;        /* bytes that a peer may send ahead of their destination */
-	bool retries;           /* a frame was not sent, for lack of memory; and when to retry: */
-	uint64_t retry_ns;      /* UINT64_MAX: not yet decided */
-	struct tt_am_stream **stream; /* [nranks] NULL: nothing sent or received yet, or over */
+	pthread_mutex_t *lock;    /* of the endpoint */
+	pthread_cond_t changed;   /* signaled at every change that a caller may wait for */
+	atomic_bool aborted;      /* set locked; a connecting thread reads it without the lock */
+	uint64_t window;          /* bytes that a peer may send ahead of their destination */
+	bool retries;             /* a frame was not sent, for lack of memory; and when to retry: */
+	uint64_t retry_ns;        /* UINT64_MAX: not yet decided */
+	struct tt_sparse streams; /* of the ranks with something sent or received, and not over */
 	struct tt_am_stream *stalled, **stalled_last; /* oldest first */
 	uint8_t *gone;                                /* [nranks] tuttiRankState_t */
 	uint64_t seek_ns; /* when a receive asks partitioned ranks again */
@@ -120,6 +121,11 @@ bool tt_am_await(struct tt_am *am, uint64_t deadline_ns);
 int tt_am_connect_locked(struct tt_am *am, int peer, uint64_t deadline_ns, const atomic_bool *stop);
 
 /* am_stream.c, locked */
+/* The streams of a rank, NULL: nothing sent or received yet, or over */
+static inline struct tt_am_stream *tt_stream_at(const struct tt_am *am, int peer)
+{
+	return tt_sparse_get(&am->streams, peer);
+}
 /* The streams of a rank, made when missing. NULL: no memory */
 struct tt_am_stream *tt_stream_of(struct tt_am *am, int peer);
 /* Queues a message and sends as many bytes as credit and connection allow. A caller's message must

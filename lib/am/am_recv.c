@@ -75,8 +75,9 @@ static int take_stalled(struct tt_am *am, struct tt_am_posted *posted,
 
 static bool may_send(const struct tt_am *am, int rank)
 {
-	return !am->gone[rank] || tt_control_is_open(am->ctl, rank) ||
-	       (am->stream[rank] && am->stream[rank]->stalled);
+	const struct tt_am_stream *s = tt_stream_at(am, rank);
+
+	return !am->gone[rank] || tt_control_is_open(am->ctl, rank) || (s && s->stalled);
 }
 
 /* True if no live rank can still send a matching message. */
@@ -105,9 +106,8 @@ static bool move_to_unexpected(struct tt_am *am, struct tt_am_posted *w)
 	struct tt_am_unexpected *u;
 	int r = 0;
 
-	while (!am->stream[r] || am->stream[r]->posted != w)
+	while (!(s = tt_stream_at(am, r)) || s->posted != w)
 		r++;
-	s = am->stream[r];
 	u = tt_unexpected_alloc(am, &s->head);
 	if (!u)
 		return false;

@@ -61,7 +61,7 @@ int tt_am_connect(struct tt_am *am, int peer, uint64_t deadline_ns, const atomic
 /* Gives up a message: removes it from the queue, or copies it if part of it was sent. */
 static void withdraw_send(struct tt_am *am, int peer, struct tt_am_outgoing *mine)
 {
-	struct tt_am_stream *s = am->stream[peer];
+	struct tt_am_stream *s = tt_stream_at(am, peer);
 	size_t body = mine->bytes - TT_AM_HEADER_BYTES;
 	struct tt_am_outgoing **at = &s->sendq, *copy = NULL;
 

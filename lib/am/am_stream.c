@@ -60,17 +60,18 @@ void tt_am_malformed(struct tt_am *am, int peer, const struct tt_am_header *h)
 
 struct tt_am_stream *tt_stream_of(struct tt_am *am, int peer)
 {
-	struct tt_am_stream *s = am->stream[peer];
+	struct tt_am_stream *s = tt_stream_at(am, peer);
 
 	if (s)
 		return s;
 	s = calloc(1, sizeof(*s));
-	if (!s)
+	if (!s || !tt_sparse_set(&am->streams, peer, s)) {
+		free(s);
 		return NULL;
+	}
 	s->peer = peer;
 	s->sendq_last = &s->sendq;
 	s->limit = s->granted = am->window;
-	am->stream[peer] = s;
 	return s;
 }
 
@@ -101,7 +102,7 @@ static void free_stream(struct tt_am *am, struct tt_am_stream *s)
 		s->sendq = m->next;
 		complete_send(am, m, TT_REMOTE);
 	}
-	am->stream[s->peer] = NULL;
+	tt_sparse_set(&am->streams, s->peer, NULL);
 	free(s->held);
 	free(s);
 }
@@ -192,7 +193,7 @@ void tt_am_post(struct tt_am *am, int peer, const struct tt_am_header *head,
 
 void tt_stream_credit(struct tt_am *am, int peer, const uint8_t *data, size_t bytes)
 {
-	struct tt_am_stream *s = am->stream[peer];
+	struct tt_am_stream *s = tt_stream_at(am, peer);
 	struct tt_reader r = { .at = data, .left = bytes };
 	uint64_t limit = tt_get(&r, 8);
 
@@ -206,9 +207,12 @@ void tt_stream_credit(struct tt_am *am, int peer, const uint8_t *data, size_t by
 
 bool tt_stream_all_sent(const struct tt_am *am)
 {
-	for (int r = 0; r < am->nranks; r++)
-		if (am->stream[r] && am->stream[r]->sendq && !am->gone[r])
+	for (int r = 0; r < am->nranks; r++) {
+		const struct tt_am_stream *s = tt_stream_at(am, r);
+
+		if (s && s->sendq && !am->gone[r])
 			return false;
+	}
 	return true;
 }
 
@@ -414,7 +418,7 @@ void tt_stream_resume(struct tt_am *am, struct tt_am_stream *s)
 
 void tt_stream_over(struct tt_am *am, int peer)
 {
-	struct tt_am_stream *s = am->stream[peer];
+	struct tt_am_stream *s = tt_stream_at(am, peer);
 	struct tt_am_outgoing *m;
 
 	while (s && (m = s->sendq)) {
@@ -432,17 +436,20 @@ void tt_stream_over(struct tt_am *am, int peer)
 void tt_stream_retry(struct tt_am *am)
 {
 	am->retries = false;
-	for (int r = 0; r < am->nranks; r++)
-		if (am->stream[r]) {
-			grant(am, am->stream[r]);
-			tt_stream_send(am, am->stream[r]);
-		}
+	for (int r = 0; r < am->nranks; r++) {
+		struct tt_am_stream *s = tt_stream_at(am, r);
+
+		if (!s)
+			continue;
+		grant(am, s);
+		tt_stream_send(am, s);
+	}
 }
 
 void tt_stream_free_all(struct tt_am *am)
 {
-	for (int r = 0; am->stream && r < am->nranks; r++) {
-		struct tt_am_stream *s = am->stream[r];
+	for (int r = 0; am->streams.block && r < am->nranks; r++) {
+		struct tt_am_stream *s = tt_stream_at(am, r);
 
 		if (!s)
 			continue;
@@ -453,10 +460,12 @@ void tt_stream_free_all(struct tt_am *am)
 
 size_t tt_stream_memory(const struct tt_am *am)
 {
-	size_t bytes = 0;
+	size_t bytes = tt_sparse_memory(&am->streams);
 
-	for (int r = 0; r < am->nranks; r++)
-		if (am->stream[r])
-			bytes += sizeof(*am->stream[r]) + am->stream[r]->held_bytes;
+	for (int r = 0; r < am->nranks; r++) {
+		const struct tt_am_stream *s = tt_stream_at(am, r);
+
+		bytes += s ? sizeof(*s) + s->held_bytes : 0;
+	}
 	return bytes;
 }

@@ -209,7 +209,7 @@ static bool make_result(struct tt_am *am)
 /* Discards the rest of a body that arrives too late. */
 static void discard_body(struct tt_am *am, int source)
 {
-	struct tt_am_stream *s = am->stream[source];
+	struct tt_am_stream *s = tt_stream_at(am, source);
 
 	if (s && s->in_body && s->head.kind == TT_AM_CONTRIBUTION)
 		s->to = NULL;

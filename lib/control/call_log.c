@@ -63,13 +63,14 @@ bool tt_call_log_read(struct tt_control *ctl, uint64_t seq, struct tt_call *ret_
 void tt_control_note_message(struct tt_control *ctl, bool send, int peer, uint64_t number,
 			     const struct tt_call *call)
 {
-	struct tt_pair *pair = atomic_load_explicit(&ctl->log.pair[peer], memory_order_relaxed);
+	struct tt_pair *pair = tt_sparse_get(&ctl->log.pair, peer);
 
 	if (tt_unlikely(!pair)) {
 		pair = calloc(1, sizeof(*pair));
-		if (!pair)
+		if (!pair || !tt_sparse_set(&ctl->log.pair, peer, pair)) {
+			free(pair);
 			return;
-		atomic_store_explicit(&ctl->log.pair[peer], pair, memory_order_release);
+		}
 	}
 	put_entry(&pair->entry[send][number % TT_MESSAGES], number, call);
 	atomic_store_explicit(&pair->started[send], number, memory_order_release);
@@ -85,7 +86,7 @@ void tt_control_done_message(struct tt_control *ctl)
 bool tt_call_log_message(struct tt_control *ctl, bool send, int peer, uint64_t number,
 			 struct tt_call *ret_call)
 {
-	struct tt_pair *pair = atomic_load_explicit(&ctl->log.pair[peer], memory_order_acquire);
+	struct tt_pair *pair = tt_sparse_get(&ctl->log.pair, peer);
 
 	return pair && get_entry(&pair->entry[send][number % TT_MESSAGES], number, ret_call);
 }

@@ -7,6 +7,7 @@
 #ifndef TT_CALL_LOG_H
 #define TT_CALL_LOG_H
 
+#include "base/sparse.h"
 #include "control/control.h"
 #include "control/frame.h"
 
@@ -28,7 +29,7 @@ struct tt_pair {
 struct tt_call_log {
 	struct tt_call_log_entry entry[TT_CALL_LOG_ENTRIES] __attribute__((aligned(TT_APART)));
 	atomic_uint_fast64_t started, finished; /* collective numbers */
-	_Atomic(struct tt_pair *) *pair;        /* [nranks] NULL before the first message */
+	struct tt_sparse pair;                  /* struct tt_pair of each rank with a message */
 	atomic_uint_fast64_t messages_done;
 	/* the least operation after which a rank left; TT_NEVER: every rank is here */
 	atomic_uint_fast64_t gone_after;

@@ -28,12 +28,9 @@ static bool allocate(struct tt_control *ctl)
 	ctl->departed.left = calloc(n, sizeof(*ctl->departed.left));
 	ctl->departed.dead = calloc(n, sizeof(*ctl->departed.dead));
 	ctl->departed.over = calloc(n, sizeof(*ctl->departed.over));
-	ctl->status.last_received = calloc(n, sizeof(*ctl->status.last_received));
-	ctl->log.pair = calloc(n, sizeof(*ctl->log.pair));
-	ctl->deadlock.in_cycle = calloc(n, sizeof(*ctl->deadlock.in_cycle));
 	return ctl->host_of && ctl->join.attached && ctl->departed.left && ctl->departed.dead &&
-	       ctl->departed.over && ctl->status.last_received && ctl->log.pair &&
-	       ctl->deadlock.in_cycle && tt_status_table_make(&ctl->status.table, ctl->nranks);
+	       ctl->departed.over && tt_sparse_make(&ctl->log.pair, ctl->nranks) &&
+	       tt_status_table_make(&ctl->status.table, ctl->nranks);
 }
 
 /* false: no memory */
@@ -67,11 +64,9 @@ static void release(struct tt_control *ctl)
 	free(ctl->departed.over);
 	free(ctl->departed.goodbye);
 	tt_status_table_free(&ctl->status.table, ctl->nranks);
-	free(ctl->status.last_received);
-	for (int r = 0; r < ctl->nranks && ctl->log.pair; r++)
-		free(atomic_load(&ctl->log.pair[r]));
-	free(ctl->log.pair);
-	free(ctl->deadlock.in_cycle);
+	for (int r = 0; r < ctl->nranks && ctl->log.pair.block; r++)
+		free(tt_sparse_get(&ctl->log.pair, r));
+	tt_sparse_free(&ctl->log.pair);
 	free(ctl);
 }
 
@@ -126,15 +121,14 @@ size_t tt_control_memory(struct tt_control *ctl)
 	struct tt_control_endpoint *ep = ctl->ep;
 	size_t per_rank = sizeof(*ctl->host_of) + sizeof(*ctl->join.attached) +
 			  sizeof(*ctl->departed.left) + sizeof(*ctl->departed.dead) +
-			  sizeof(*ctl->departed.over) + sizeof(*ctl->status.last_received) +
-			  sizeof(*ctl->log.pair) + sizeof(*ctl->deadlock.in_cycle);
+			  sizeof(*ctl->departed.over);
 	size_t per_peer = sizeof(*ep->peers.best_address) + sizeof(*ep->peers.dialed);
 	size_t bytes = sizeof(*ctl) + (size_t)ctl->nranks * per_rank;
 
 	if (ctl->peer_of)
 		bytes += ((size_t)ctl->nranks + (size_t)ep->npeers) * sizeof(int);
 	pthread_mutex_lock(&ep->lock);
-	bytes += tt_status_memory(ctl);
+	bytes += tt_status_memory(ctl) + tt_sparse_memory(&ctl->log.pair);
 	if (ctl->departed.goodbye)
 		bytes += (size_t)ctl->nranks * sizeof(*ctl->departed.goodbye);
 	if (ctl == ep->controls) { /* the oldest one answers for the endpoint */

@@ -282,8 +282,7 @@ bool tt_flood_goodbye(struct tt_control *ctl, int from, const uint8_t *data, siz
 		     (struct tt_goodbye){
 			     .after = after, .exchanges = exchanges, .at_ns = tt_now_ns() });
 	tt_observers_gone(ctl, origin, tuttiRankLeft);
-	if (after > ctl->status.last_received[origin])
-		ctl->status.last_received[origin] = after;
+	tt_status_received(ctl, origin, after);
 	if (after < atomic_load(&ctl->log.gone_after))
 		atomic_store(&ctl->log.gone_after, after);
 	tt_control_send(ctl, TO_ALL, from, TT_F_GOODBYE, data, bytes);

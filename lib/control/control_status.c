@@ -35,8 +35,7 @@ static void fill_pairs(struct tt_control *ctl, struct tt_status *s)
 {
 	for (int r = 0; r < ctl->nranks && s->npairs < TT_PAIRS; r++) {
 		const struct tt_status *other = r == ctl->rank ? s : tt_status_of(ctl, r);
-		struct tt_pair *pair = atomic_load_explicit(&ctl->log.pair[r],
-							    memory_order_acquire);
+		struct tt_pair *pair = tt_sparse_get(&ctl->log.pair, r);
 		bool is_awaited = false;
 
 		for (int i = 0; i < other->nwants; i++)
@@ -159,12 +158,6 @@ uint64_t tt_status_timers(struct tt_control *ctl, uint64_t now)
 	return ctl->deadlock.check_due_ns < due ? ctl->deadlock.check_due_ns : due;
 }
 
-static void note_received(struct tt_control *ctl, int rank, uint64_t seq)
-{
-	if (rank >= 0 && ctl->status.last_received[rank] < seq)
-		ctl->status.last_received[rank] = seq;
-}
-
 bool tt_status_needs_all(const struct tt_call *call)
 {
 	return call->count &&
@@ -177,10 +170,10 @@ uint64_t tt_status_last(struct tt_control *ctl, int rank)
 	uint64_t seq = atomic_load(&ctl->log.finished);
 	struct tt_call call;
 
-	for (; seq > ctl->status.last_received[rank] && tt_call_log_read(ctl, seq, &call); seq--)
+	for (; seq > tt_status_past(ctl, rank).received && tt_call_log_read(ctl, seq, &call); seq--)
 		if (tt_status_needs_all(&call))
-			note_received(ctl, rank, seq);
-	return ctl->status.last_received[rank];
+			tt_status_received(ctl, rank, seq);
+	return tt_status_past(ctl, rank).received;
 }
 
 /* Break the control if a call of this rank differs from the same call of s->origin. Both ranks find
@@ -214,8 +207,8 @@ static void receive(struct tt_control *ctl, int from, const struct tt_status *s,
 
 	if (!latest)
 		return;
-	note_received(ctl, s->origin, s->started);
-	note_received(ctl, s->awaited, s->last_received);
+	tt_status_received(ctl, s->origin, s->started);
+	tt_status_received(ctl, s->awaited, s->last_received);
 	tt_status_enqueue(ctl, latest, from);
 	compare(ctl, s);
 	tt_deadlock_compare(ctl, s);
@@ -271,7 +264,7 @@ static void remember(struct tt_control *ctl, const struct tt_blocked *blocked)
 	ctl->status.blocked_done = atomic_load(&ctl->log.finished) +
 				   atomic_load(&ctl->log.messages_done);
 	ctl->status.is_blocked = true;
-	note_received(ctl, blocked->awaited, blocked->last_received);
+	tt_status_received(ctl, blocked->awaited, blocked->last_received);
 }
 
 void tt_control_waiting(struct tt_control *ctl, const struct tt_blocked *blocked)

@@ -56,20 +56,26 @@ struct tt_status_queue {
 	uint64_t sent_ns, due_ns;            /* due: TT_NEVER: the queue is empty */
 };
 
+/* What stays of the statuses of a rank */
+struct tt_rank_past {
+	uint32_t serial;   /* of the latest one */
+	uint64_t received; /* last operation with a message received of the rank */
+};
+
 /* The latest statuses of the ranks. One is allocated when it comes and freed when it is a minute
  * old, since ranks that wait repeat theirs every second; its serial number stays, so that a copy
  * that comes late is not taken for a new one. */
 struct tt_status_table {
-	struct tt_rank_status own, **of; /* this rank's; [nranks] of the others, NULL: none */
-	uint32_t *serial;                /* [nranks] of the latest one ever */
-	uint64_t expire_due_ns;          /* the next look for old ones, TT_NEVER: there is none */
+	struct tt_rank_status own; /* this rank's */
+	struct tt_sparse of;       /* struct tt_rank_status of the others */
+	struct tt_sparse past;     /* struct tt_rank_past of each rank with a status ever */
+	uint64_t expire_due_ns;    /* the next look for old ones, TT_NEVER: there is none */
 };
 
 /* Locked, except asked_ns. */
 struct tt_statuses {
 	struct tt_status_queue queue;
 	struct tt_status_table table;
-	uint64_t *last_received;        /* [nranks] last operation with a message received of it */
 	uint32_t serial;                /* of this rank's latest status */
 	enum tt_status_ask ask;         /* ... if it has not been sent yet */
 	uint64_t sent_ns, sent_started; /* the latest status sent: time, its `started` */
@@ -85,7 +91,7 @@ struct tt_statuses {
 
 struct tt_deadlock_state {
 	uint64_t check_due_ns; /* the next look at the wait-for graph, TT_NEVER: none */
-	bool *in_cycle;        /* [nranks] scratch of that look */
+	bool *in_cycle;        /* [nranks] during that look */
 };
 
 /* control_status.c. frame: statuses, of neighbor from; false: the frame is malformed. timers: returns
@@ -115,6 +121,10 @@ uint64_t tt_status_at_ns(const struct tt_control *ctl, int rank);
 /* Keep a status that has come. NULL: it is no newer one, or there is no memory: it will be repeated */
 struct tt_rank_status *tt_status_keep(struct tt_control *ctl, const struct tt_status *status,
 				      uint64_t now);
+/* What stays of a rank's statuses; zeros: there was none. received: a message of the rank was received in
+ * operation number seq; rank -1: of none. Without memory the latter is forgotten. */
+struct tt_rank_past tt_status_past(const struct tt_control *ctl, int rank);
+void tt_status_received(struct tt_control *ctl, int rank, uint64_t seq);
 /* Free statuses that are a minute old. */
 void tt_status_expire(struct tt_control *ctl, uint64_t now);
 /* Bytes of the statuses and of their table */

@@ -12,6 +12,7 @@
  * such event would need the completion of the call in which its own rank is blocked.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "control/control_internal.h"
@@ -193,24 +194,13 @@ static size_t describe_wait(struct tt_control *ctl, int rank, int other, char *t
 				other);
 }
 
-void tt_deadlock_check(struct tt_control *ctl)
+/* This rank is in a cycle, or behind one: break the communicator. */
+static void fail(struct tt_control *ctl)
 {
 	char text[900] = "these ranks wait for each other, and none can go on";
 	size_t have = strlen(text);
-	bool messages = false;
 	int first;
 
-	if (ctl->broken)
-		return;
-	tt_status_fill(ctl, &ctl->status.table.own.status);
-	for (int r = 0; r < ctl->nranks; r++)
-		messages |= tt_status_of(ctl, r)->nwants || tt_status_of(ctl, r)->exchanging;
-	/* collectives alone wait in the order of their numbers, without cycles */
-	if (!messages)
-		return;
-	find_deadlocked(ctl);
-	if (!ctl->deadlock.in_cycle[ctl->rank])
-		return;
 	first = ctl->rank;
 	/* walk to the cycle that this rank is in or behind */
 	for (int i = 0; i < ctl->nranks; i++)
@@ -219,4 +209,24 @@ void tt_deadlock_check(struct tt_control *ctl)
 	     r = next(ctl, r), shown++)
 		have += describe_wait(ctl, r, next(ctl, r), text + have, sizeof(text) - have);
 	tt_control_break(ctl, TT_USAGE, -1, 0, text, -1);
+}
+
+/* Without memory the next look may find the cycle. */
+void tt_deadlock_check(struct tt_control *ctl)
+{
+	bool messages = false;
+
+	if (ctl->broken)
+		return;
+	tt_status_fill(ctl, &ctl->status.table.own.status);
+	for (int r = 0; r < ctl->nranks; r++)
+		messages |= tt_status_of(ctl, r)->nwants || tt_status_of(ctl, r)->exchanging;
+	/* collectives alone wait in the order of their numbers, without cycles */
+	ctl->deadlock.in_cycle = messages ? calloc((size_t)ctl->nranks, sizeof(bool)) : NULL;
+	if (!ctl->deadlock.in_cycle)
+		return;
+	find_deadlocked(ctl);
+	if (ctl->deadlock.in_cycle[ctl->rank])
+		fail(ctl);
+	free(ctl->deadlock.in_cycle);
 }

@@ -15,6 +15,7 @@
 
 #include "base/base.h"
 #include "base/sock.h"
+#include "base/sparse.h"
 
 /* ---- error ----------------------------------------------------------------------------------- */
 
@@ -449,4 +450,27 @@ Test(clock, a_wait_polls_less_often_the_longer_it_lasts)
 	cr_assert_geq(tt_poll_interval_ns(now, 15000000), 15000000);
 	cr_assert_geq(tt_poll_interval_ns(now - 640000000, 200000), 10000000);
 	cr_assert_eq(tt_poll_interval_ns(now - 10000000000, 200000), 20000000);
+}
+
+/* ---- sparse.h -------------------------------------------------------------------------------- */
+
+Test(sparse, pointers_that_are_not_set_take_two_bits)
+{
+	struct tt_sparse s = { 0 };
+	int n = 10000, number[] = { 0, 4711, n - 1 }, what[3];
+
+	cr_assert(tt_sparse_make(&s, n));
+	cr_assert_leq(tt_sparse_memory(&s), (size_t)n / 4 + sizeof(void *));
+	cr_assert(tt_sparse_set(&s, 7, NULL), "that needs no memory");
+	cr_assert_leq(tt_sparse_memory(&s), (size_t)n / 4 + sizeof(void *));
+	for (int i = 0; i < 3; i++)
+		cr_assert(tt_sparse_set(&s, number[i], &what[i]));
+	for (int i = 0, at = 0; i < n; i++) {
+		bool is_set = at < 3 && i == number[at];
+
+		cr_assert_eq(tt_sparse_get(&s, i), is_set ? &what[at++] : NULL, "number %d", i);
+	}
+	tt_sparse_set(&s, n - 1, NULL);
+	cr_assert_null(tt_sparse_get(&s, n - 1));
+	tt_sparse_free(&s);
 }
