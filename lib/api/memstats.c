@@ -16,8 +16,8 @@ static uint64_t of_transports(tuttiComm_t c, bool shared)
 
 static uint64_t of_control(tuttiComm_t c)
 {
-	size_t per_rank = sizeof(*c->calls.p2p_sent) + sizeof(*c->calls.p2p_received) +
-			  sizeof(*c->calls.last_received) +
+	size_t per_rank = (c->calls.last_received ? sizeof(*c->calls.last_received) : 0) +
+			  (c->calls.p2p_sent ? 2 * sizeof(*c->calls.p2p_sent) : 0) +
 			  (c->hosts.group_of ? sizeof(*c->hosts.group_of) : 0),
 	       bytes = sizeof(*c) + (size_t)c->nranks * per_rank;
 

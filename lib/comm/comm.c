@@ -95,7 +95,8 @@ static void choose_wait_policy(tuttiComm_t c, const struct tt_host_ranks *hosts,
 	       cores, names[c->wait.policy]);
 }
 
-/* Groups the ranks that are bound to different parts of a host. Two ranks form no groups. */
+/* Groups the ranks that are bound to different parts of a host. Two ranks form no groups. Groups that are
+ * the hosts are none. */
 static int form_groups(tuttiComm_t c, const struct tt_host_ranks *hosts, const struct tt_parts *all)
 {
 	struct tt_locality *localities = malloc((size_t)c->nranks * sizeof(*localities));
@@ -113,6 +114,9 @@ static int form_groups(tuttiComm_t c, const struct tt_host_ranks *hosts, const s
 		c->hosts.topology.groups = &c->hosts.groups;
 		tt_log(TT_LOG_DEBUG, "rank %d: in group %d of %d", c->rank,
 		       c->hosts.group_of[c->rank], c->hosts.groups.nhosts);
+	} else {
+		free(c->hosts.group_of);
+		c->hosts.group_of = NULL;
 	}
 	free(localities);
 	return 0;
@@ -226,7 +230,6 @@ static const char *algorithm_name(unsigned algorithm)
 
 tuttiComm_t tt_comm_alloc(int rank, int nranks)
 {
-	size_t n = (size_t)nranks;
 	tuttiComm_t c = tt_handle_new(sizeof(*c));
 
 	if (!c)
@@ -238,11 +241,8 @@ tuttiComm_t tt_comm_alloc(int rank, int nranks)
 	c->rank = rank;
 	c->nranks = nranks;
 	c->paths.npaths = tt_path_make(&c->paths.path[0], nranks) == 0;
-	c->calls.p2p_sent = calloc(n, sizeof(uint64_t));
-	c->calls.p2p_received = calloc(n, sizeof(uint64_t));
-	c->calls.last_received = calloc(n, sizeof(uint64_t));
 	pthread_mutex_init(&c->lock, NULL);
-	if (c->paths.npaths && c->calls.p2p_sent && c->calls.p2p_received && c->calls.last_received)
+	if (c->paths.npaths)
 		return c;
 	tt_comm_free(c);
 	return NULL;
@@ -268,7 +268,6 @@ void tt_comm_free(tuttiComm_t c)
 	for (int i = 0; i < TT_PATHS; i++)
 		tt_path_free(&c->paths.path[i]);
 	free(c->calls.p2p_sent);
-	free(c->calls.p2p_received);
 	free(c->calls.last_received);
 	free(c->hosts.group_of);
 	tt_cost_free(c->cost);

@@ -81,7 +81,7 @@ struct tt_comm_settings {
 /* comm.c: the hosts of the ranks; agreed */
 struct tt_comm_hosts {
 	struct tt_topology topology, groups; /* topology.groups is &groups, or NULL */
-	int *group_of;                       /* [nranks] group of each rank; used by groups */
+	int *group_of; /* [nranks] group of each rank; used by groups, else NULL */
 	bool one_host;
 	bool crowded;   /* more ranks than cores on this host */
 	int ranks_here; /* number of ranks on this host */
@@ -138,8 +138,10 @@ struct tt_comm_calls {
 	struct tt_comm_rounds rounds;
 	struct tt_stores slot_stores[TT_STORES_SIZES];                 /* collectives by slots */
 	struct tt_stores message_stores[TT_SENDRECV][TT_STORES_SIZES]; /* collectives by messages */
-	uint64_t *p2p_sent, *p2p_received; /* [nranks] point-to-point messages */
-	/* [nranks] last collective in which this rank received a message from each rank */
+	/* [nranks] point-to-point messages, in one piece of memory; NULL before the first one */
+	uint64_t *p2p_sent, *p2p_received;
+	/* [nranks] last collective in which this rank received a message from each rank; NULL: it has
+	 * neither links nor slots yet */
 	uint64_t *last_received;
 	atomic_uint_fast64_t operations; /* completed */
 };

@@ -328,6 +328,14 @@ static int check_facts(tuttiComm_t c, int rank, const struct path_facts *f)
 		c->rank, rank, f->nic_class, f->unreached);
 }
 
+/* What is known of the others' messages, before the first one can come. false: no memory */
+static bool make_received(tuttiComm_t c)
+{
+	if (!c->calls.last_received)
+		c->calls.last_received = calloc((size_t)c->nranks, sizeof(*c->calls.last_received));
+	return c->calls.last_received;
+}
+
 /* A transport that the user named may have reported the cause on a rank that reaches no peer.
  * Therefore unreachable peers are reported only after all ranks got here, with the same text on all
  * ranks. */
@@ -362,6 +370,8 @@ int tt_paths_agree(tuttiComm_t c)
 		rc = add_nic_path(c);
 	if (!rc)
 		summarize_paths(c);
+	if (!rc && c->paths.slots && !make_received(c))
+		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
 	return rc;
 }
 
@@ -392,7 +402,7 @@ int tt_comm_connect(tuttiComm_t c, const struct tt_path *path, int peer, int cha
 	struct tt_endpoint *ep = path->via[peer];
 	int rc;
 
-	if (!links)
+	if (!links || !make_received(c))
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for links to %d ranks", c->rank,
 			       c->nranks);
 	rc = links[peer] ? 0 : ep->t->connect(ep, peer, channel, &links[peer]);

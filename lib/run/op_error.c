@@ -64,7 +64,8 @@ static void describe_waits(const struct tt_op *op, struct tt_blocked *ret_stuck)
 	*s = (struct tt_blocked){ .awaited = awaited(op) };
 	if (c->trace && op->started && op->call.request->collective != TT_SENDRECV)
 		c->trace->now->awaited = s->awaited;
-	s->last_received = s->awaited >= 0 ? c->calls.last_received[s->awaited] : 0;
+	if (s->awaited >= 0 && c->calls.last_received)
+		s->last_received = c->calls.last_received[s->awaited];
 	for (; op; op = op->next) {
 		const struct tt_request *r = op->call.request;
 

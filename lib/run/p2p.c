@@ -4,6 +4,8 @@
  * Called by operation.c. The two sides name each other, so the peer is no part of the call record
  * that must agree. Messages are numbered per pair and direction, not with the collectives.
  */
+#include <stdlib.h>
+
 #include "run/staging.h"
 
 /* A message of no elements travels as one byte, so the other side can check that its count is 0. */
@@ -79,13 +81,28 @@ static int connect_pair(struct tt_op *op)
 	return 0;
 }
 
+/* Programs without messages have no counters of them. */
+static int make_counters(tuttiComm_t c)
+{
+	size_t n = (size_t)c->nranks;
+
+	c->calls.p2p_sent = calloc(2 * n, sizeof(*c->calls.p2p_sent));
+	if (!c->calls.p2p_sent)
+		return tt_fail(TT_SYSTEM, "rank %d: no memory to count messages", c->rank);
+	c->calls.p2p_received = c->calls.p2p_sent + n;
+	return 0;
+}
+
 int tt_op_start_p2p(struct tt_op *op)
 {
 	const struct tt_request *r = op->call.request;
 	tuttiComm_t c = op->comm;
-	uint64_t *counter = r->send ? c->calls.p2p_sent : c->calls.p2p_received;
+	uint64_t *counter;
 	int rc;
 
+	if (tt_unlikely(!c->calls.p2p_sent) && (rc = make_counters(c)))
+		return rc;
+	counter = r->send ? c->calls.p2p_sent : c->calls.p2p_received;
 	op->bound = (struct tt_op_bound){ .path = &c->paths.path[c->paths.p2p_path],
 					  .base = { (char *)(uintptr_t)r->in, r->out, NULL },
 					  .element_bytes = tt_type_bytes(r->type) };
