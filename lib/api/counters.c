@@ -75,7 +75,7 @@ static void name_transports(const struct tt_plan_row *row, char *text, size_t by
 	text[0] = 0;
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		for (uint32_t i = 0; i < plan->npeers; i++)
-			if (row->path->via[plan->peers[i]]->t == *t) {
+			if (tt_path_via(row->path, plan->peers[i])->t == *t) {
 				snprintf(text + strlen(text), bytes - strlen(text), "+%s",
 					 (*t)->name);
 				break;

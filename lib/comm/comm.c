@@ -195,7 +195,7 @@ static bool lost(void *ctx, int peer, char *text, size_t bytes)
 	tuttiComm_t c = ctx;
 
 	for (int i = 0; i < c->paths.npaths; i++) {
-		struct tt_endpoint *ep = c->paths.path[i].via[peer];
+		struct tt_endpoint *ep = tt_path_via(&c->paths.path[i], peer);
 
 		if (ep->t->fault_ops && ep->t->fault_ops->lost &&
 		    ep->t->fault_ops->lost(ep, peer, text, bytes))
@@ -240,7 +240,7 @@ tuttiComm_t tt_comm_alloc(int rank, int nranks)
 	c->fork_count = tt_forks;
 	c->rank = rank;
 	c->nranks = nranks;
-	c->paths.npaths = tt_path_make(&c->paths.path[0], nranks) == 0;
+	c->paths.npaths = tt_path_make(&c->paths.path[0], c->paths.ep, nranks) == 0;
 	pthread_mutex_init(&c->lock, NULL);
 	if (c->paths.npaths)
 		return c;

@@ -30,8 +30,8 @@ static bool is_reached(const void *ctx, int rank)
 {
 	const struct peers *p = ctx;
 
-	return rank != p->c->rank && p->path->via[rank] == p->ep &&
-	       (p->path == p->c->paths.path || p->c->paths.path->via[rank] != p->ep) &&
+	return rank != p->c->rank && tt_path_via(p->path, rank) == p->ep &&
+	       (p->path == p->c->paths.path || tt_path_via(p->c->paths.path, rank) != p->ep) &&
 	       tt_path_encrypts(p->c, p->path, rank) == p->encrypted;
 }
 

@@ -136,9 +136,10 @@ static bool is_soft_nic_faster(tuttiComm_t c)
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
-int tt_path_make(struct tt_path *path, int nranks)
+int tt_path_make(struct tt_path *path, struct tt_endpoint *const *ep, int nranks)
 {
-	path->via = calloc((size_t)nranks, sizeof(struct tt_endpoint *));
+	path->ep = ep;
+	path->via = calloc((size_t)nranks, sizeof(*path->via));
 	return path->via ? 0 : TT_SYSTEM;
 }
 
@@ -158,12 +159,13 @@ size_t tt_path_memory(const struct tt_path *path, int nranks)
 	return (size_t)nranks * per_rank;
 }
 
-static struct tt_endpoint *endpoint_of(tuttiComm_t c, const struct tt_transport *t)
+/* 1 + index of a transport's endpoint; 0: none */
+static uint8_t number_of(tuttiComm_t c, const struct tt_transport *t)
 {
 	for (int i = 0; i < c->paths.nep; i++)
 		if (c->paths.ep[i]->t == t)
-			return c->paths.ep[i];
-	return NULL;
+			return (uint8_t)(i + 1);
+	return 0;
 }
 
 static bool is_emulated(const struct tt_endpoint *ep, int peer)
@@ -181,14 +183,15 @@ static void choose_transports(tuttiComm_t c)
 			if (c->paths.ep[i]->t->reaches(c->paths.ep[i], peer) &&
 			    (is_requested(c, c->paths.ep[i]->t) ||
 			     !is_emulated(c->paths.ep[i], peer)))
-				path->via[peer] = c->paths.ep[i];
+				path->via[peer] = (uint8_t)(i + 1);
 }
 
 /* Link class of the NICs that reach every rank on other hosts (every rank, if the user named
  * verbs), or TT_NO_NIC. */
 static enum tt_link_class nic_class_to_all(tuttiComm_t c)
 {
-	struct tt_endpoint *ep = endpoint_of(c, &tt_verbs);
+	uint8_t verbs = number_of(c, &tt_verbs);
+	struct tt_endpoint *ep = verbs ? c->paths.ep[verbs - 1] : NULL;
 	enum tt_link_class class = TT_LINK_VERBS;
 
 	if (!ep || c->nranks == 1)
@@ -211,9 +214,9 @@ static enum tt_link_class nic_class_to_all(tuttiComm_t c)
 static int add_nic_path(tuttiComm_t c)
 {
 	const struct tt_cost *cost = c->cost ? c->cost : &tt_cost_builtin;
-	struct tt_endpoint *tcp = endpoint_of(c, &tt_tcp), *verbs = endpoint_of(c, &tt_verbs);
+	uint8_t tcp = number_of(c, &tt_tcp), verbs = number_of(c, &tt_verbs);
 
-	if (tt_path_make(&c->paths.path[1], c->nranks))
+	if (tt_path_make(&c->paths.path[1], c->paths.ep, c->nranks))
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for links to %d ranks", c->rank,
 			       c->nranks);
 	c->paths.npaths = 2;
@@ -234,7 +237,7 @@ static int add_nic_path(tuttiComm_t c)
 static void note_transports(tuttiComm_t c, struct tt_path *path)
 {
 	for (int peer = 0; peer < c->nranks; peer++) {
-		const struct tt_transport *t = path->via[peer]->t;
+		const struct tt_transport *t = tt_path_via(path, peer)->t;
 
 		path->preposts |= t->zcopy_ops != NULL;
 		if (!peer || t->spins < path->spins)
@@ -244,7 +247,7 @@ static void note_transports(tuttiComm_t c, struct tt_path *path)
 
 bool tt_path_encrypts(tuttiComm_t c, const struct tt_path *path, int peer)
 {
-	return path->via[peer]->t == &tt_tcp && tt_world_encrypts(&c->paths.world, peer);
+	return tt_path_via(path, peer)->t == &tt_tcp && tt_world_encrypts(&c->paths.world, peer);
 }
 
 static void summarize_paths(tuttiComm_t c)
@@ -255,14 +258,16 @@ static void summarize_paths(tuttiComm_t c)
 		note_transports(c, &c->paths.path[i]);
 	for (int peer = 0; peer < c->nranks; peer++)
 		tt_log(TT_LOG_DEBUG, "rank %d: rank %d by %s%s%s", c->rank, peer,
-		       path[c->paths.npaths - 1].via[peer]->t->name,
-		       path[0].via[peer] != path[c->paths.npaths - 1].via[peer] ? " or tcp" : "",
+		       tt_path_via(&path[c->paths.npaths - 1], peer)->t->name,
+		       tt_path_via(&path[0], peer) != tt_path_via(&path[c->paths.npaths - 1], peer)
+			       ? " or tcp"
+			       : "",
 		       tt_path_encrypts(c, path, peer) ? ", encrypted" : "");
 	c->wait.spins = path[0].spins;
-	c->paths.slots = c->nranks > 1 ? path[0].via[c->rank ? 0 : 1] : NULL;
+	c->paths.slots = c->nranks > 1 ? tt_path_via(&path[0], c->rank ? 0 : 1) : NULL;
 	for (int peer = 0; c->paths.slots && peer < c->nranks; peer++)
 		if (!c->paths.slots->slot_ops ||
-		    (peer != c->rank && path[0].via[peer] != c->paths.slots))
+		    (peer != c->rank && tt_path_via(&path[0], peer) != c->paths.slots))
 			c->paths.slots = NULL;
 }
 
@@ -349,7 +354,7 @@ int tt_paths_agree(tuttiComm_t c)
 	if (!all)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
 	for (int peer = c->nranks - 1; peer >= 0; peer--)
-		if (!c->paths.path[0].via[peer])
+		if (!tt_path_via(&c->paths.path[0], peer))
 			mine.unreached = peer;
 	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, c->setup_deadline_ns);
 	for (int r = 0; r < c->nranks && !rc && !(rc = check_facts(c, r, &all[r])); r++) {
@@ -399,7 +404,7 @@ static struct tt_link **links_of(tuttiComm_t c, const struct tt_path *path, int 
 int tt_comm_connect(tuttiComm_t c, const struct tt_path *path, int peer, int channel)
 {
 	struct tt_link **links = links_of(c, path, channel);
-	struct tt_endpoint *ep = path->via[peer];
+	struct tt_endpoint *ep = tt_path_via(path, peer);
 	int rc;
 
 	if (!links || !make_received(c))

@@ -67,7 +67,7 @@ static struct tt_endpoint *endpoint_of(const struct tt_request *r)
 	for (int peer = 0; peer < r->comm->nranks; peer++) {
 		if (peer == r->comm->rank || (r->collective == TT_SENDRECV && peer != r->root))
 			continue;
-		via = path_of(r)->via[peer];
+		via = tt_path_via(path_of(r), peer);
 		if (!via || !via->t->zcopy_ops || (ep && via != ep))
 			return NULL;
 		ep = via;

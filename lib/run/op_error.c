@@ -109,7 +109,7 @@ static bool goes_by(const struct tt_op *op, const struct tt_endpoint *ep)
 	bool goes = false;
 
 	for (int peer = 0; op->started && peer < op->comm->nranks && !goes; peer++)
-		goes = op->bound.path->via[peer] == ep;
+		goes = tt_path_via(op->bound.path, peer) == ep;
 	return goes;
 }
 

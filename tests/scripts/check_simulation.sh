@@ -48,8 +48,8 @@ echo "# hops of a join, a death and a shrink: ${few[*]} of 40 ranks, ${many[*]} 
 claim $? "a join, a death and a shrink of 160 ranks take at most twice the hops of 40"
 
 echo "# bytes for each other rank: ${held[0]} after the join, ${held[1]} after the shrink"
-[ ${#held[@]} = 2 ] && awk "BEGIN { exit !(${held[0]} > 0 && ${held[0]} <= 140 && ${held[1]} <= 190) }"
-claim $? "a rank keeps at most 140 bytes for each other rank after a join, and 190 after a shrink"
+[ ${#held[@]} = 2 ] && awk "BEGIN { exit !(${held[0]} > 0 && ${held[0]} <= 125 && ${held[1]} <= 160) }"
+claim $? "a rank keeps at most 125 bytes for each other rank after a join, and 160 after a shrink"
 
 echo "# bytes in and out for each other rank: ${sent[0]} in the join, ${sent[1]} in the shrink"
 [ ${#sent[@]} = 2 ] && awk "BEGIN { exit !(${sent[0]} > 0 && ${sent[0]} <= 220 && ${sent[1]} <= 20) }"
