@@ -119,15 +119,30 @@ static size_t write_some(struct tt_conn *conn, const uint8_t *data, size_t bytes
 	return sent;
 }
 
+/* The bytes of the queue, which begin behind those that are sent */
+static size_t queued(const struct tt_conn *conn)
+{
+	return conn->out.have - conn->out_sent;
+}
+
+/* Remove the bytes that are sent once they are as many as the others, so that a byte moves once. */
+static void compact(struct tt_conn *conn)
+{
+	struct tt_writer *out = &conn->out;
+
+	if (conn->out_sent < queued(conn))
+		return;
+	memmove(out->data, out->data + conn->out_sent, queued(conn));
+	out->have = queued(conn);
+	conn->out_sent = 0;
+	if (!out->have && out->room > KEEP_ROOM)
+		shrink(out);
+}
+
 static void push(struct tt_conn *conn)
 {
-	size_t sent = write_some(conn, conn->out.data, conn->out.have);
-
-	conn->out.have -= sent;
-	if (conn->out.have)
-		memmove(conn->out.data, conn->out.data + sent, conn->out.have);
-	else if (conn->out.room > KEEP_ROOM)
-		shrink(&conn->out);
+	conn->out_sent += write_some(conn, conn->out.data + conn->out_sent, queued(conn));
+	compact(conn);
 	if (conn->closing && !conn->out.have)
 		tt_duplex_shutdown(&conn->duplex, SHUT_WR);
 	watch(conn, conn->out.have > 0 || conn->burst >= BURST);
@@ -165,7 +180,7 @@ bool tt_conn_send_parts(struct tt_control_endpoint *ep, struct tt_conn *conn, ui
 	     whole = !direct || bytes <= DIRECT;
 	struct tt_writer *w = direct ? &first : &conn->out;
 
-	if (conn->dead || conn->over || (kind == TT_F_STATUS && before > STATUS_ROOM))
+	if (conn->dead || conn->over || (kind == TT_F_STATUS && queued(conn) > STATUS_ROOM))
 		return true;
 	tt_put_frame_head(w, &head);
 	for (int i = 0; i < (whole ? 2 : 1); i++)
@@ -200,7 +215,7 @@ void tt_conn_send(struct tt_control_endpoint *ep, struct tt_conn *conn, uint64_t
 
 bool tt_conn_has_room(const struct tt_conn *conn)
 {
-	return !conn->dead && !conn->over && conn->out.have < MESSAGE_ROOM && conn->burst < BURST;
+	return !conn->dead && !conn->over && queued(conn) < MESSAGE_ROOM && conn->burst < BURST;
 }
 
 /* The queue has room: controls with messages for the peer send on, in turn. */
@@ -222,7 +237,7 @@ static void refill(struct tt_control_endpoint *ep, struct tt_conn *conn)
 
 size_t tt_conn_unsent(const struct tt_conn *conn)
 {
-	return conn->dead ? 0 : conn->out.have + tt_duplex_unsent(&conn->duplex);
+	return conn->dead ? 0 : queued(conn) + tt_duplex_unsent(&conn->duplex);
 }
 
 /* ---- in -------------------------------------------------------------------------------------- */

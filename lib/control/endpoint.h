@@ -103,7 +103,8 @@ struct tt_conn {
 	struct tt_frame_head message; /* the frame of messages that comes in now ... */
 	size_t message_left;          /* ... and its bytes still to come */
 	bool brings_messages; /* some have come: the peer sends them all on one connection */
-	struct tt_writer out; /* bytes that the kernel has not taken yet */
+	struct tt_writer out; /* bytes that the kernel has not taken yet, behind: */
+	size_t out_sent;      /* bytes that it has */
 	unsigned turn;        /* of the controls, to send messages */
 	size_t burst;         /* bytes of messages since the service thread was here */
 	bool writing;         /* epoll watches for room */
