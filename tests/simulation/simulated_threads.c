@@ -40,6 +40,8 @@ struct coroutine {
 	struct place place;
 	bool done, woken;
 	int at; /* in runnable[], -1: it sleeps or is done */
+	struct coroutine *next_of_process;
+	int timed_at; /* in timed[], -1: it does not sleep, or for ever */
 	struct coroutine *next_sleeper;
 	const void *key;         /* it sleeps until sim_wake(key) ... */
 	uint64_t until_ns;       /* ... or this time */
@@ -57,9 +59,17 @@ struct coroutine {
 
 struct sim *sim;
 
+struct timed { /* a sleep that ends by itself */
+	uint64_t until_ns;
+	struct coroutine *sleeper;
+};
+
 struct sim_threads {
 	struct coroutine *all, **last, *running, **runnable;
 	int nrunnable, runnable_room;
+	struct timed *timed;
+	struct coroutine **due; /* scratch of end_sleeps */
+	int ntimed, timed_room;
 	uint64_t made;
 	int living, reapable;                /* of all; done, and joined or main */
 	struct coroutine *sleepers[BUCKETS]; /* by key; in order of their numbers */
@@ -167,9 +177,34 @@ static void let_rest(struct coroutine *c)
 	c->process->nrunnable--;
 }
 
+static void begin_timed(struct coroutine *c)
+{
+	struct sim_threads *t = sim->threads;
+
+	if (t->ntimed == t->timed_room) {
+		t->timed_room = t->timed_room * 2 + 64;
+		t->timed = sim_resize(t->timed, (size_t)t->timed_room * sizeof(*t->timed));
+		t->due = sim_resize(t->due, (size_t)t->timed_room * sizeof(struct coroutine *));
+	}
+	c->timed_at = t->ntimed++;
+	t->timed[c->timed_at] = (struct timed){ c->until_ns, c };
+}
+
+static void end_timed(struct coroutine *c)
+{
+	struct sim_threads *t = sim->threads;
+
+	t->timed[c->timed_at] = t->timed[--t->ntimed];
+	t->timed[c->timed_at].sleeper->timed_at = c->timed_at;
+	c->timed_at = -1;
+}
+
 static void end_sleep(struct coroutine *c)
 {
 	struct coroutine **at = sleepers(c->key);
+
+	if (c->timed_at >= 0)
+		end_timed(c);
 
 	while (*at != c)
 		at = &(*at)->next_sleeper;
@@ -270,6 +305,9 @@ static struct coroutine *begin(struct sim_process *p)
 	c->place.begin.uc_stack.ss_size = STACK;
 	makecontext(&c->place.begin, enter, 0);
 	c->process = p;
+	c->timed_at = -1;
+	c->next_of_process = p->threads;
+	p->threads = c;
 	c->locals = sim_alloc(t->local_bytes + 1);
 	memcpy(c->locals, t->pristine, t->local_bytes);
 	let_run(c);
@@ -301,6 +339,8 @@ static void begin_sleep(struct coroutine *c)
 	c->next_sleeper = *at;
 	*at = c;
 	c->woken = false;
+	if (c->until_ns != SIM_NEVER)
+		begin_timed(c);
 	if (c->until_ns < sim->threads->wake_ns)
 		sim->threads->wake_ns = c->until_ns;
 }
@@ -385,24 +425,38 @@ void sim_kill(struct sim_process *p)
 
 /* ---- the scheduler --------------------------------------------------------------------------- */
 
+/* The runnable coroutine of a process that comes next from a place of runnable[] on */
+static struct coroutine *next_of(const struct sim_process *p, int first)
+{
+	int n = sim->threads->nrunnable, nearest = n;
+	struct coroutine *next = NULL;
+
+	for (struct coroutine *c = p->threads; c; c = c->next_of_process) {
+		int distance = c->at < 0 ? n : (c->at - first + n) % n;
+
+		if (distance >= nearest)
+			continue;
+		nearest = distance;
+		next = c;
+	}
+	return next;
+}
+
 static struct coroutine *choose(void)
 {
 	struct sim_threads *t = sim->threads;
 	bool stays = sim_random(STAYS) > 0 && t->latest && t->latest->nrunnable;
-	uint32_t first = t->nrunnable ? sim_random((uint32_t)t->nrunnable) : 0;
-	struct coroutine *other = NULL;
+	int first = t->nrunnable ? (int)sim_random((uint32_t)t->nrunnable) : 0;
 
+	if (stays && !t->latest->stopped)
+		return next_of(t->latest, first);
 	for (int i = 0; i < t->nrunnable; i++) {
-		struct coroutine *c = t->runnable[((int)first + i) % t->nrunnable];
+		struct coroutine *c = t->runnable[(first + i) % t->nrunnable];
 
-		if (c->process->stopped)
-			continue;
-		if (!stays || c->process == t->latest)
+		if (!c->process->stopped)
 			return c;
-		if (!other)
-			other = c;
 	}
-	return other;
+	return NULL;
 }
 
 /* Asks in place of a coroutine that awaits something, without a switch to it. false: it sleeps again */
@@ -425,22 +479,32 @@ static bool goes_on(struct coroutine *c)
 	return over;
 }
 
-/* The sleeps whose time has come end. */
+static int by_number(const void *a, const void *b)
+{
+	const struct coroutine *x = *(struct coroutine *const *)a,
+			       *y = *(struct coroutine *const *)b;
+
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/* The sleeps whose time has come end, in the order of the coroutines' numbers. */
 static void end_sleeps(void)
 {
 	struct sim_threads *t = sim->threads;
+	int n = 0;
 
 	if (sim->now_ns < t->wake_ns)
 		return;
 	t->wake_ns = SIM_NEVER;
-	for (struct coroutine *c = t->all; c; c = c->next) {
-		if (c->done || c->at >= 0)
-			continue;
-		if (c->until_ns <= sim->now_ns)
-			end_sleep(c);
-		else if (c->until_ns < t->wake_ns)
-			t->wake_ns = c->until_ns;
+	for (int i = 0; i < t->ntimed; i++) {
+		if (t->timed[i].until_ns <= sim->now_ns)
+			t->due[n++] = t->timed[i].sleeper;
+		else if (t->timed[i].until_ns < t->wake_ns)
+			t->wake_ns = t->timed[i].until_ns;
 	}
+	qsort(t->due, (size_t)n, sizeof(*t->due), by_number);
+	for (int i = 0; i < n; i++)
+		end_sleep(t->due[i]);
 }
 
 /* The earliest end of a sleep, or timer */
@@ -449,6 +513,15 @@ static uint64_t next_time(void)
 	uint64_t timer = sim_next_timer(), wake = sim->threads->wake_ns;
 
 	return timer < wake ? timer : wake;
+}
+
+static void leave_process(struct coroutine *c)
+{
+	struct coroutine **at = &c->process->threads;
+
+	while (*at != c)
+		at = &(*at)->next_of_process;
+	*at = c->next_of_process;
 }
 
 static void reap(void)
@@ -463,6 +536,7 @@ static void reap(void)
 		*at = c->next;
 		if (!c->next)
 			sim->threads->last = at;
+		leave_process(c);
 		sim->threads->reapable--;
 		if (c == sim->threads->present)
 			put_locals(NULL);

@@ -45,6 +45,7 @@ struct sim_process {
 	bool ended;   /* main returned */
 	uint64_t calls;
 	int nthreads, nrunnable, ndescriptors;
+	struct coroutine *threads; /* simulated_threads.c: those that are not freed */
 	int *descriptors,
 		descriptor_room; /* simulated_network.c: the places of its descriptors, -1: free */
 	char *variables; /* simulated_memory.c: the first npages of those that were written */
