@@ -12,7 +12,7 @@
 #   ps-sync                here: bits of reduce-to-one, exact bytes of each server, the straggler's pace, a worker's death
 #   ps-async               here: staleness, bounds over 10000 pushes, drops, replay, deaths of workers and of a server
 #   spare (backup workers) here: exactly k, record of the first k, replay, deaths; crowds.sh: 18 of 20 with stragglers
-#   downpour               here: bits of one, exact bytes, deaths; test_trainer: disjoint shares
+#   downpour               test_downpour: computes while a fetch or a push is under way; race_downpour; here: staleness, exact bytes, deaths
 #   average                here: bits of both forms, 1/H of the bytes, the loss of mirrored
 #   ps-strategy            here: balanced placement, devices push once, deaths of a device and of a worker
 #   a2c, a3c               test_rollout: returns, loss; race_a3c: no race but relaxed atomics; here: bits; check_data.sh: 5 seeds
@@ -204,8 +204,8 @@ for how in allreduce easgd diloco; do
 done
 train "${resumed[@]}" --np 2 --steps 12 --resume "$out/ck"
 claim "diloco resumes on another number of ranks" ended 0
-hash_of --np 1 --steps 14 --strategy downpour
-train --np 1 --steps 14 --strategy downpour --eval-every 3
+hash_of --np 1 --steps 14 --strategy downpour --n-fetch 1
+train --np 1 --steps 14 --strategy downpour --n-fetch 1 --eval-every 3
 claim "downpour: evaluations do not change the training" same
 elastic=(--np 24 --model mlp:8 --strategy average --average easgd --H 2)
 train "${elastic[@]}" --steps 80
@@ -251,9 +251,14 @@ claim "average: samples_per_s is at most that of the straggler's simulated compu
 train "${async[@]}" --steps 40 --stale-drop 1 --jitter 2 --sim-compute-ms 1
 claim "--stale-drop: every push is applied or dropped" [ $(($(number applied) + $(number dropped))) = 320 ]
 claim "--stale-drop drops pushes" at_least dropped 1
-hash_of --steps 12 --strategy one
-train --np 1 --ps 2 --steps 12 --strategy downpour --n-fetch 1 --n-push 1
-claim "downpour of one worker, fetching and pushing each step, has the bits of one" same
+# Each fetch and each push is beside the gradient of the next step: parameters of one update before
+each=(--np 1 --steps 12 --strategy downpour --n-fetch 1 --n-push 1)
+hash_of "${each[@]}"
+train "${each[@]}" --ps 2 --jitter 3 --sim-compute-ms 2 --timeline "$out/t.json"
+claim "downpour of one worker, fetching and pushing each step, has the same bits with slow computing and two servers" same
+claim "... each gradient but the first is one update stale" grep -q '"staleness":\[2,22\]' "$out/log"
+claim "... a worker sends its gradients" equals bytes_sent $((12 * 4 * parameters))
+claim "... and the timeline has fetches and pushes beside computing" [ "$(grep -c '"hidden communication"' "$out/t.json")" -ge 20 ]
 train --np 1 --ps 2 --steps 30 --strategy downpour --n-fetch 3 --n-push 6 --lr 0.02 --adagrad
 claim "downpour pushes every n-push steps" equals server_bytes_in $((5 * 4 * parameters))
 claim "downpour fetches every n-fetch steps" equals server_bytes_out $((10 * 4 * parameters))

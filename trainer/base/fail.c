@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static char sentence[1024];
+static _Thread_local char sentence[TRAIN_ERROR_BYTES];
 
 int train_fail(int code, const char *fmt, ...)
 {

@@ -7,12 +7,12 @@
 #ifndef TRAIN_FAIL_H
 #define TRAIN_FAIL_H
 
-enum { TRAIN_OK = 0, TRAIN_FAILED = -1, TRAIN_USAGE = -2 };
+enum { TRAIN_OK = 0, TRAIN_FAILED = -1, TRAIN_USAGE = -2, TRAIN_ERROR_BYTES = 1024 };
 
-/* Sets the error text and returns code. %m works. Not thread-safe. */
+/* Sets the error text of this thread and returns code. %m works. */
 int train_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The last error text, "" if none. */
+/* The last error text of this thread, "" if none. Valid until the next train_fail. */
 const char *train_error(void);
 
 #endif

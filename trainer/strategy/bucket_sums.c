@@ -5,6 +5,7 @@
 #include "base/thread.h"
 #include "trainer/strategy/gradient_sum.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,8 +23,9 @@ struct train_buckets {
 	pthread_cond_t changed;
 	size_t ready, summed; /* gradients from here on are final; are summed */
 	bool stop;
-	int rc;                   /* result of this step */
-	struct bucket_span *span; /* of this step's sums */
+	int rc;                        /* result of this step */
+	char error[TRAIN_ERROR_BYTES]; /* its text */
+	struct bucket_span *span;      /* of this step's sums */
 	size_t spans, capacity;
 	size_t requested, bucket; /* floats; bucket: over leaves a multiple of the ranks */
 	int ranks;                /* ranks that partials was allocated for */
@@ -78,6 +80,7 @@ static void *sum_buckets(void *arg)
 		b->span[b->spans++] = (struct bucket_span){ begin, train_time_ns() };
 		b->summed = first;
 		b->rc = rc;
+		snprintf(b->error, sizeof(b->error), "%s", train_error());
 		pthread_cond_broadcast(&b->changed);
 	}
 	pthread_mutex_unlock(&b->lock);
@@ -221,5 +224,5 @@ int train_buckets_wait(struct train_buckets *b)
 	}
 	pthread_mutex_unlock(&b->lock);
 	train_add_exposed(b->t, wait_begin);
-	return rc;
+	return rc ? train_fail(rc, "%s", b->error) : TRAIN_OK;
 }

@@ -67,12 +67,22 @@ void train_ps_close(struct train_rank *t, struct train_ps *ps);
 int train_ps_push(struct train_rank *t, struct train_ps *ps, const float *gradients, size_t nodes,
 		  size_t stride);
 
+/* The same, not counted as bytes of this rank, so that another thread can send. */
+int train_ps_send(struct train_rank *t, struct train_ps *ps, const float *gradients, size_t nodes,
+		  size_t stride);
+
 /* Replaces this worker's parameters by the servers'; sync: by those after this step, with the tail.
  * Returns 0 | TRAIN_FAILED. */
 int train_ps_pull(struct train_rank *t, struct train_ps *ps);
 
-/* Implements train_strategy_ops.ask for `workers` workers. */
+/* The halves of a pull that is not sync, to other memory. Return 0 | TRAIN_FAILED. */
+int train_ps_request(struct train_rank *t, struct train_ps *ps);
+int train_ps_receive(struct train_rank *t, struct train_ps *ps, float *to);
+
+/* Implements train_strategy_ops.ask for `workers` workers; and its halves, which return 0 | TRAIN_FAILED. */
 int train_ps_ask(struct train_rank *t, int workers, bool stop, struct train_handout *ret_handout);
+int train_ps_question(struct train_rank *t, bool stop);
+int train_ps_answer(struct train_rank *t, int workers, struct train_handout *ret_handout);
 
 /* Waits until every worker has settled; then all have the same parameters. Dead workers are removed
  * from t->comm. Returns 0 | TRAIN_FAILED. */

@@ -46,7 +46,6 @@ static int check_server(const struct train_rank *t, int server, tuttiResult_t re
 static int send_to(struct train_rank *t, int server, int tag, uint64_t version, const void *at,
 		   size_t bytes)
 {
-	t->message_bytes += bytes;
 	return check_server(t, server,
 			    tuttiMsgSend(at, bytes, server_rank(t, server), tag, version,
 					 t->world));
@@ -131,7 +130,7 @@ void train_ps_close(struct train_rank *t, struct train_ps *ps)
 
 /* ---- push and pull -------------------------------------------------------------------------- */
 
-int train_ps_push(struct train_rank *t, struct train_ps *ps, const float *gradients, size_t nodes,
+int train_ps_send(struct train_rank *t, struct train_ps *ps, const float *gradients, size_t nodes,
 		  size_t stride)
 {
 	size_t tail = ps->rule.sync ? TRAIN_TAIL : 0;
@@ -153,10 +152,23 @@ int train_ps_push(struct train_rank *t, struct train_ps *ps, const float *gradie
 	return rc;
 }
 
-/* Receives a shard from each server into the parameters. */
-static int receive_shards(struct train_rank *t, struct train_ps *ps, int tag, uint64_t *ret_version)
+int train_ps_push(struct train_rank *t, struct train_ps *ps, const float *gradients, size_t nodes,
+		  size_t stride)
 {
-	float *to = t->host_parameters ? t->host_parameters : t->parameters;
+	t->message_bytes += nodes * t->model.parameters * sizeof(float);
+	return train_ps_send(t, ps, gradients, nodes, stride);
+}
+
+/* This worker's parameters in host memory; train_parameters_upload follows. */
+static float *host_parameters(struct train_rank *t)
+{
+	return t->host_parameters ? t->host_parameters : t->parameters;
+}
+
+/* Receives a shard from each server. */
+static int receive_shards(struct train_rank *t, struct train_ps *ps, int tag, float *to,
+			  uint64_t *ret_version)
+{
 	size_t tail = ps->rule.sync && tag == TRAIN_PS_PARAMETERS ? TRAIN_TAIL : 0;
 	int rc = TRAIN_OK;
 
@@ -175,31 +187,46 @@ static int receive_shards(struct train_rank *t, struct train_ps *ps, int tag, ui
 		else
 			ps->version[s] = msg.version;
 	}
-	train_parameters_upload(t);
 	return rc;
+}
+
+int train_ps_request(struct train_rank *t, struct train_ps *ps)
+{
+	int rc = TRAIN_OK;
+
+	for (int s = 0; s < ps->shards.servers && !rc; s++)
+		rc = send_to(t, s, TRAIN_PS_PULL, 0, NULL, 0);
+	return rc;
+}
+
+int train_ps_receive(struct train_rank *t, struct train_ps *ps, float *to)
+{
+	return receive_shards(t, ps, TRAIN_PS_PARAMETERS, to, NULL);
 }
 
 int train_ps_pull(struct train_rank *t, struct train_ps *ps)
 {
 	uint64_t wait_begin = train_time_ns();
-	int rc = TRAIN_OK;
+	int rc = ps->rule.sync ? TRAIN_OK : train_ps_request(t, ps);
 
-	for (int s = 0; s < ps->shards.servers && !rc && !ps->rule.sync; s++)
-		rc = send_to(t, s, TRAIN_PS_PULL, 0, NULL, 0);
 	if (!rc)
-		rc = receive_shards(t, ps, TRAIN_PS_PARAMETERS, NULL);
+		rc = train_ps_receive(t, ps, host_parameters(t));
+	train_parameters_upload(t);
 	train_add_exposed(t, wait_begin);
 	return rc;
 }
 
-int train_ps_ask(struct train_rank *t, int workers, bool stop, struct train_handout *ret_handout)
+int train_ps_question(struct train_rank *t, bool stop)
+{
+	return send_to(t, 0, TRAIN_PS_ASK, stop, NULL, 0);
+}
+
+int train_ps_answer(struct train_rank *t, int workers, struct train_handout *ret_handout)
 {
 	struct train_handout h = { 0 };
 	uint64_t wait_begin = train_time_ns();
-	int rc = send_to(t, 0, TRAIN_PS_ASK, stop, NULL, 0);
+	int rc = receive_from(t, 0, TRAIN_PS_ASK, &h, sizeof(h), NULL);
 
-	if (!rc)
-		rc = receive_from(t, 0, TRAIN_PS_ASK, &h, sizeof(h), NULL);
 	train_add_exposed(t, wait_begin);
 	if (rc)
 		return rc;
@@ -211,6 +238,13 @@ int train_ps_ask(struct train_rank *t, int workers, bool stop, struct train_hand
 				  h.share, h.shares, h.step);
 	*ret_handout = h;
 	return TRAIN_OK;
+}
+
+int train_ps_ask(struct train_rank *t, int workers, bool stop, struct train_handout *ret_handout)
+{
+	int rc = train_ps_question(t, stop);
+
+	return rc ? rc : train_ps_answer(t, workers, ret_handout);
 }
 
 /* ---- settle --------------------------------------------------------------------------------- */
@@ -259,7 +293,8 @@ int train_ps_settle(struct train_rank *t, struct train_ps *ps, bool last)
 	for (int s = 0; s < ps->shards.servers && !rc; s++)
 		rc = send_to(t, s, TRAIN_PS_SETTLE, 0, NULL, 0);
 	if (!rc)
-		rc = receive_shards(t, ps, TRAIN_PS_SETTLED, &left);
+		rc = receive_shards(t, ps, TRAIN_PS_SETTLED, host_parameters(t), &left);
+	train_parameters_upload(t);
 	if (!rc && left < (uint64_t)t->nranks)
 		rc = train_regroup(t);
 	if (!rc && last && t->rank == 0)

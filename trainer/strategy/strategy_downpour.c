@@ -2,20 +2,24 @@
  * strategy_downpour.c - Downpour SGD: workers train independently, with periodic fetch and push
  *
  *	worker, while server 0 hands out shares of batches (strategy_ps_async.c), in each step:
- *		every --n-fetch steps: parameters = pull()
+ *		if a fetch is complete: parameters = those fetched
+ *		every --n-fetch steps: begin a fetch
  *		g = gradient(parameters, share)
  *		parameters -= rate * g / samples of the share;  accumulated += g
- *		every --n-push steps: push(accumulated); accumulated = 0
+ *		every --n-push steps: begin a push of accumulated; accumulated = 0
  *	server, for its shard, on each push:
  *		parameters = descend(parameters, accumulated / global batch)
  *				--adagrad: each divided by the root of its sum of squares
  *
- * Within an epoch the shares are disjoint and cover the training set. The death of a
- * worker does not stop the others. Row of the table in strategy.c; calls ps_worker.c.
+ * Fetches and pushes are messages of two threads, beside the computing; a fetch or a push begins when
+ * the one before it is complete. A worker asks for its next share before it computes one, since an
+ * answer may stand behind a push. Within an epoch the shares are disjoint and cover the training set. The death
+ * of a worker does not stop the others. Row of the table in strategy.c; calls ps_threads.c.
  *
  * Source: Dean et al. 2012, Large scale distributed deep networks.
  */
 #include "trainer/strategy/ps.h"
+#include "trainer/strategy/ps_threads.h"
 #include "trainer/strategy/strategy.h"
 
 #include <stdlib.h>
@@ -23,14 +27,17 @@
 
 struct downpour_state {
 	struct train_ps ps;
+	struct train_ps_threads *threads; /* NULL: a server */
+	bool asked;                       /* for the next share */
 	float *accumulated;
 	float *own;                    /* this worker's parameters during an evaluation */
-	int64_t steps_since, unpushed; /* steps since the last fetch; since the last push */
+	int64_t steps_since, unpushed; /* steps since a fetch began; since the last push */
 };
 
 static int downpour_open(struct train_rank *t)
 {
 	struct downpour_state *d = calloc(1, sizeof(*d));
+	int rc;
 
 	if (!d)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
@@ -39,13 +46,15 @@ static int downpour_open(struct train_rank *t)
 	d->own = calloc(t->floats, sizeof(*d->own));
 	if (!d->accumulated || !d->own)
 		return train_fail(TRAIN_FAILED, "no memory for %zu gradients", t->floats);
-	return train_ps_open(t, &d->ps, (struct train_ps_rule){ .adagrad = true });
+	rc = train_ps_open(t, &d->ps, (struct train_ps_rule){ .adagrad = true });
+	return rc || train_is_server(t) ? rc : train_ps_threads_open(t, &d->ps, &d->threads);
 }
 
 static void downpour_close(struct train_rank *t)
 {
 	struct downpour_state *d = t->strategy_state;
 
+	train_ps_threads_close(d->threads);
 	train_ps_close(t, &d->ps);
 	free(d->accumulated);
 	free(d->own);
@@ -54,7 +63,7 @@ static void downpour_close(struct train_rank *t)
 
 static int push(struct train_rank *t, struct downpour_state *d)
 {
-	int rc = train_ps_push(t, &d->ps, d->accumulated, 1, 0);
+	int rc = train_ps_push_begin(d->threads, d->accumulated);
 
 	memset(d->accumulated, 0, t->floats * sizeof(*d->accumulated));
 	d->unpushed = 0;
@@ -76,10 +85,11 @@ static void accumulate_and_descend(struct train_rank *t, struct downpour_state *
 static int downpour_step(struct train_rank *t, const struct train_batch *batch)
 {
 	struct downpour_state *d = t->strategy_state;
-	int rc = TRAIN_OK;
+	bool fetches = d->steps_since % t->config->n_fetch == 0;
+	int rc = train_ps_fetched(d->threads, fetches);
 
-	if (d->steps_since % t->config->n_fetch == 0)
-		rc = train_ps_pull(t, &d->ps);
+	if (!rc && fetches)
+		rc = train_ps_fetch_begin(d->threads);
 	d->steps_since = d->steps_since % t->config->n_fetch + 1;
 	if (!rc)
 		rc = train_gradient(t, batch, NULL);
@@ -89,13 +99,19 @@ static int downpour_step(struct train_rank *t, const struct train_batch *batch)
 	return ++d->unpushed == t->config->n_push ? push(t, d) : TRAIN_OK;
 }
 
-/* Before a checkpoint and the end a worker pushes the accumulated gradients; after a checkpoint it
- * fetches, as a resumed training does. */
 static int downpour_ask(struct train_rank *t, bool stop, struct train_handout *ret_handout)
 {
-	return train_ps_ask(t, t->first_server, stop, ret_handout);
+	struct downpour_state *d = t->strategy_state;
+	int rc = d->asked ? TRAIN_OK : train_ps_question_begin(d->threads, stop);
+
+	if (!rc)
+		rc = train_ps_answer(t, t->first_server, ret_handout);
+	d->asked = !rc && ret_handout->kind == TRAIN_HANDOUT_SHARE;
+	return d->asked ? train_ps_question_begin(d->threads, stop) : rc;
 }
 
+/* Before a checkpoint and the end a worker pushes the accumulated gradients; after a checkpoint it
+ * has the servers' parameters, as a resumed training has. */
 static int downpour_settle(struct train_rank *t, enum train_settle why)
 {
 	struct downpour_state *d = t->strategy_state;
@@ -104,6 +120,8 @@ static int downpour_settle(struct train_rank *t, enum train_settle why)
 	memcpy(d->own, train_parameters_download(t), t->model.parameters * sizeof(*d->own));
 	if (d->unpushed && why != TRAIN_SETTLE_EVALUATE)
 		rc = push(t, d);
+	if (!rc)
+		rc = train_ps_threads_wait(d->threads);
 	return rc ? rc : train_ps_settle(t, &d->ps, why == TRAIN_SETTLE_END);
 }
 
@@ -111,9 +129,12 @@ static void downpour_unsettle(struct train_rank *t, enum train_settle why)
 {
 	struct downpour_state *d = t->strategy_state;
 
-	train_parameters_set_host(t, d->own);
-	if (why == TRAIN_SETTLE_SAVE)
-		d->steps_since = 0;
+	if (why == TRAIN_SETTLE_EVALUATE) {
+		train_parameters_set_host(t, d->own);
+		return;
+	}
+	train_ps_fetch_drop(d->threads);
+	d->steps_since = 0;
 }
 
 static int downpour_serve(struct train_rank *t)
