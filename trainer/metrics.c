@@ -273,7 +273,9 @@ void train_metrics_write(struct train_metrics *m, struct train_rank *t,
 		printf("  mean return %.1f", train_rollout_return(r->accuracy));
 	else
 		printf("  loss %.4f  accuracy %.4f", r->test_loss, r->accuracy);
-	printf("  %.0f samples/s\n", r->mean_samples_per_s);
+	if (r->mean_samples_per_s > 0.0)
+		printf("  %.0f samples/s", r->mean_samples_per_s);
+	printf("\n");
 	fflush(stdout);
 	for (int i = 0; i < TRAIN_FILES; i++)
 		if (m->file[i])

@@ -80,6 +80,7 @@ static int check_pairs(const struct train_config *c, const struct train_config *
 		{ "jitter", "--sim-compute-ms, which it scales", c->jitter > 0.0,
 		  c->sim_compute_ms > 0.0 },
 		{ "save-every", "--save", c->save_every != 0, c->save != NULL },
+		{ "evaluate", "--resume", c->evaluate, c->resume != NULL },
 		{ "hash-values", "--hashes", c->hash_values != 0, c->hashes != NULL },
 	};
 

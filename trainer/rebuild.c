@@ -2,6 +2,7 @@
 #include "trainer/rebuild.h"
 
 #include "trainer/checkpoint.h"
+#include "trainer/rank/due_steps.h"
 #include "trainer/rank/pipeline.h"
 #include "trainer/strategy/strategy.h"
 #include "trainer/strategy/survive.h"
@@ -18,9 +19,9 @@ struct survivor {
 
 struct survivors {
 	struct survivor *list;
-	int n, before; /* ranks of the new and of the old world */
-	int whole;     /* the replica that writes the checkpoint; -1: none */
-	uint64_t saved;
+	int n, before;        /* ranks of the new and of the old world */
+	int whole;            /* the replica that writes the checkpoint; -1: none */
+	uint64_t done, saved; /* steps of this replica, and of the last checkpoint */
 };
 
 static int replica_of(const struct train_rank *t, int64_t rank)
@@ -38,7 +39,7 @@ static void abort_mesh(struct train_rank *t)
 }
 
 /* The optimizer of a store is on the first replica only. */
-static int find_whole(const struct train_rank *t, const struct survivors *s)
+static int find_whole(const struct train_rank *t, struct survivors *s)
 {
 	int replicas = t->strategy->state ? 1 : t->mesh.data;
 
@@ -52,6 +53,7 @@ static int find_whole(const struct train_rank *t, const struct survivors *s)
 			done = found ? done : s->list[i].done;
 			found += s->list[i].done == done;
 		}
+		s->done = done;
 		if (found == t->mesh.stages * t->mesh.tensor)
 			return replica;
 	}
@@ -152,6 +154,7 @@ int train_rebuild(struct train_rank *t, struct train_config *config, tuttiComm_t
 	config->kill = NULL; /* the ranks have other numbers */
 	if (s.whole >= 0 || s.saved)
 		config->resume = config->save;
+	config->evaluate = s.whole >= 0 && s.done >= train_steps(t);
 	place = place_of(t, &s);
 	free(s.list);
 	if (place == 0)

@@ -150,8 +150,22 @@ static int settle(struct train_rank *t, struct train_progress *p, enum train_set
 	rc = t->strategy->settle(t, why);
 	count_bytes(t, result, why == TRAIN_SETTLE_END);
 	p->training_ns += train_time_ns() - begin;
-	record->mean_samples_per_s = mean_rate(p);
+	record->mean_samples_per_s = p->samples > 0.0 ? mean_rate(p) : 0.0;
 	return rc;
+}
+
+/* Checks and measures the parameters. A death does not stop the others where it does not in a step. */
+static int look(struct train_rank *t, struct train_break due, struct train_step_record *record,
+		struct train_result *result)
+{
+	int rc = due.check ? train_replicas_check(t, record->step, &result->hash) : TRAIN_OK;
+
+	if (!rc && due.evaluate)
+		rc = train_evaluate(t, &record->accuracy, &record->test_loss);
+	if (!rc || !t->strategy->ask || !t->strategy->fault_tolerant ||
+	    !train_is_recoverable(t->comm) || train_regroup(t))
+		return rc;
+	return look(t, due, record, result);
 }
 
 /* The periodic work between steps: checks, evaluations, checkpoints, metrics. */
@@ -164,14 +178,13 @@ static int between_steps(struct train_rank *t, struct train_progress *p, struct 
 					   : TRAIN_SETTLE_EVALUATE;
 	int rc = settles ? settle(t, p, why, record, result) : TRAIN_OK;
 
-	if (!rc && due.check)
-		rc = train_replicas_check(t, record->step, &result->hash);
 	record->evaluated = due.evaluate;
-	if (!rc && due.evaluate) {
-		rc = train_evaluate(t, &record->accuracy, &record->test_loss);
-		if (!rc)
-			rc = check_loss(t, record->step, record->test_loss);
-	}
+	if (due.evaluate)
+		train_fault_kill_in_evaluation(t, record->step);
+	if (!rc)
+		rc = look(t, due, record, result);
+	if (!rc && due.evaluate)
+		rc = check_loss(t, record->step, record->test_loss);
 	if (!rc && due.save)
 		rc = train_checkpoint_save(t, t->config->save, record->step);
 	if (!rc && due.save)
@@ -239,11 +252,10 @@ static void warn_of_launcher(const struct train_rank *t)
 			command);
 }
 
-/* After a failure in step done + 1: recovers with the survivors if possible. *ret_done: steps of
- * the common state. */
+/* After a failure in step done + 1, or in the work after step `done`: recovers with the survivors if
+ * possible. *ret_done: steps of the common state. */
 static int recover(struct train_rank *t, struct train_progress *p, uint64_t done,
-		   struct train_step_record *record, struct train_result *result,
-		   uint64_t *ret_done)
+		   struct train_result *result, uint64_t *ret_done)
 {
 	bool was_rank0 = t->rank == 0;
 	int rc;
@@ -257,10 +269,20 @@ static int recover(struct train_rank *t, struct train_progress *p, uint64_t done
 	if (!rc && t->rank == 0 && !was_rank0)
 		rc = train_metrics_open(&p->metrics, t, true);
 	count_bytes(t, result, false);
-	if (rc || *ret_done < p->steps)
-		return rc;
-	record->step = *ret_done; /* a survivor had completed the last step */
-	return between_steps(t, p, break_after(t, *ret_done, true), record, result);
+	return rc;
+}
+
+/* The evaluation and the checkpoint after step `done`, which a death may have cut off. */
+static int repeat_due(struct train_rank *t, struct train_progress *p, uint64_t done,
+		      struct train_step_record *record, struct train_result *result)
+{
+	struct train_break due = break_after(t, done, done >= p->steps);
+
+	result->stopped = false; /* a rank that has the signal says so again in the next step */
+	if (done == t->first_step || !(due.evaluate || due.save))
+		return TRAIN_OK;
+	record->step = done;
+	return between_steps(t, p, due, record, result);
 }
 
 static void fill_result(const struct train_rank *t, const struct train_progress *p,
@@ -269,6 +291,8 @@ static void fill_result(const struct train_rank *t, const struct train_progress 
 	result->steps = record->step;
 	result->accuracy = record->accuracy;
 	result->loss = record->test_loss;
+	if (p->samples == 0.0) /* no step */
+		return;
 	result->samples_per_s = record->mean_samples_per_s;
 	result->step_ms = (double)p->training_ns / 1e6 * (double)t->leaves.batch / p->samples;
 	result->exposed_share = (double)t->exposed_ns / (double)p->training_ns;
@@ -281,15 +305,18 @@ static int all_steps(struct train_rank *t, struct train_progress *p, struct trai
 	for (uint64_t done = t->first_step; done < p->steps && !result->stopped;) {
 		int rc = take_step(t, p, done + 1, &record, result);
 
-		if (!rc)
-			rc = between_steps(t, p,
-					   break_after(t, t->step,
-						       t->step >= p->steps || result->stopped),
-					   &record, result);
-		if (!rc)
+		if (!rc) {
 			done = t->step;
-		else if (recover(t, p, done, &record, result, &done))
-			return TRAIN_FAILED;
+			rc = between_steps(t, p,
+					   break_after(t, done,
+						       done >= p->steps || result->stopped),
+					   &record, result);
+		}
+		while (rc) {
+			if (recover(t, p, done, result, &done))
+				return TRAIN_FAILED;
+			rc = repeat_due(t, p, done, &record, result);
+		}
 	}
 	fill_result(t, p, &record, result);
 	return TRAIN_OK;
@@ -365,6 +392,23 @@ static int all_shares(struct train_rank *t, struct train_progress *p, struct tra
 	return TRAIN_OK;
 }
 
+/* --evaluate, and what a death has cut off after the last step */
+static int evaluate_only(struct train_rank *t, struct train_progress *p,
+			 struct train_result *result)
+{
+	uint64_t step = t->first_step;
+	struct train_step_record record = {
+		.step = step,
+		.steps = p->steps,
+		.epoch = step ? (step - 1) / p->per_epoch + 1 : 0,
+		.epochs = (p->steps - 1) / p->per_epoch + 1,
+	};
+	int rc = between_steps(t, p, break_after(t, step, true), &record, result);
+
+	fill_result(t, p, &record, result);
+	return rc;
+}
+
 int train_run(struct train_rank *t, struct train_result *ret_result)
 {
 	struct train_progress p = { .per_epoch = train_sampler_steps(&t->sampler) };
@@ -373,7 +417,7 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 
 	p.steps = train_steps(t);
 	t->done = t->first_step;
-	if (t->first_step >= p.steps)
+	if (t->first_step >= p.steps && !t->config->evaluate)
 		return train_fail(TRAIN_USAGE,
 				  "--resume %s: that training has done %" PRIu64 " steps, and "
 				  "%" PRIu64 " were requested; use a larger --steps or --epochs",
@@ -387,7 +431,9 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 	if (rc)
 		return rc;
 	warn_of_launcher(t);
-	rc = t->strategy->ask ? all_shares(t, &p, &result) : all_steps(t, &p, &result);
+	rc = t->config->evaluate ? evaluate_only(t, &p, &result)
+	     : t->strategy->ask  ? all_shares(t, &p, &result)
+				 : all_steps(t, &p, &result);
 	if (!rc && t->config->timeline)
 		rc = train_timeline_write(t, t->config->timeline);
 	closed = train_metrics_close(&p.metrics, t->config);

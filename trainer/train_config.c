@@ -485,6 +485,10 @@ static const struct tool_option options[] = {
 	  .argument = "FILE",
 	  .offset = AT(resume),
 	  .help = "resume from a checkpoint, with any number of ranks" },
+	{ .name = "evaluate",
+	  .kind = TOOL_OPT_FLAG,
+	  .offset = AT(evaluate),
+	  .help = "measure the checkpoint of --resume on the test set, and end" },
 	{ 0 }
 };
 

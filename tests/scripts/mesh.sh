@@ -112,6 +112,7 @@ rebuilt data=1,tensor=1,pipeline=2 0 --np 4 --mesh data=2,pipeline=2 --kill 1@4 
 rebuilt data=1,tensor=1,pipeline=2 4 --np 3 --mesh pipeline=3 --kill 1@6 --save-every 2
 rebuilt data=1,tensor=2,pipeline=1 4 --np 4 --mesh tensor=4 --kill 2@6,3@6 --save-every 2
 rebuilt data=1,tensor=1,pipeline=1 0 --np 2 --mesh pipeline=2 --kill 0@3
+rebuilt data=1,tensor=1,pipeline=2 6 --np 4 --mesh data=2,pipeline=2 --kill 1@6.5
 wrong 'add --save FILE' --np 2 --mesh pipeline=2 --on-failure shrink
 wrong 'written with --model mlp:24,20,18 --shards 8' --resume "$out/ck" --shards 4
 wrong 'add --shards 8' --np 2 --mesh tensor=2 --shards 1

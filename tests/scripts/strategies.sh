@@ -319,6 +319,22 @@ for how in supervisor diloco; do
 	train --np 3 --steps 40 --strategy average --H 4 --average $how --kill 0@17,1@22 --on-failure shrink
 	claim "average, $how: the only survivor of three completes" equals died 2
 done
+# A step is counted once, whether a death cuts off the step or the evaluation after it.
+for kill in 0@12.5 1@6.5,2@12.5; do
+	train --canonical tree --steps 12 --np 3 --on-failure shrink --kill $kill --eval-every 6
+	claim "deaths in evaluations, $kill: the others complete with the bits of one" same
+	claim "... and evaluate" [ "$(grep -c '^step .* accuracy' "$out/log")" = 2 ]
+done
+train --np 3 --steps 12 --kill 1@12.5
+claim "a death in the last evaluation ends the training" ended 1 'rank 1 died.*with --on-failure shrink the others continue'
+train "${async[@]}" --steps 12 --kill 1@6.5,2@12.5 --eval-every 6
+claim "ps-async: a worker dies in an evaluation, another in the last one: the others complete" equals died 2
+train --canonical tree --steps 12 --np 2 --save "$out/ck"
+train --canonical tree --np 3 --evaluate --resume "$out/ck"
+claim "--evaluate measures a checkpoint on another number of ranks" same
+claim "... without a step" equals bytes_sent 0
+train --canonical tree --np 2 --evaluate --resume "$out/ck" --ps 1 --strategy ps-sync
+claim "... and on parameter servers" same
 train "${spare[@]}" --k 5 --kill 0@9,2@12 --sim-compute-ms 1 --on-failure shrink    # no worker skips a step
 claim "spare continues without rank 0, which summed the gradients" equals died 2
 train --steps 30 --np 3 --kill 1@9
@@ -388,6 +404,7 @@ wrong 'at most that' --np 2 --strategy spare --k 3
 wrong 'whole workers' --np 3 --ps 1 --strategy ps-strategy --devices 2
 wrong 'out of range' --steps 0
 wrong 'No such file' --steps 2 --resume /nowhere/ck
+wrong 'add --resume' --evaluate
 wrong '--ps must have the value' --np 2 --ps 3 --strategy ps-async --steps 2 --replay "$out/log-of"
 wrong '4 workers and 60 steps were recorded' --np 2 --ps 2 --strategy ps-async --steps 60 --replay "$out/log-of"
 wrong '4 workers and 60 steps were recorded' --np 4 --ps 2 --strategy ps-async --steps 61 --replay "$out/log-of"

@@ -57,6 +57,7 @@ struct train_config {
 	const char *export;      /* a file of safetensors, or NULL */
 	const char *tensorboard; /* a directory, or NULL */
 	const char *save, *resume;
+	bool evaluate; /* the checkpoint of resume, without a step */
 	int64_t save_every;
 };
 

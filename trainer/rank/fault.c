@@ -99,7 +99,8 @@ int train_fault_check_steps(const struct train_rank *t)
 		long rank_at = strtol(list, &end, 10);
 		double step = strtod(end + 1, &end);
 
-		if (rank_at < workers_of(t) && (step != floor(step) || step > (double)steps))
+		if (rank_at < workers_of(t) &&
+		    (2.0 * step != floor(2.0 * step) || step > (double)steps + 0.5))
 			return train_fail(
 				TRAIN_USAGE,
 				"--kill %s: rank %ld never begins step %g; the steps are 1 to %" PRIu64,
@@ -161,14 +162,24 @@ void train_fault_delay(struct train_rank *t, size_t from)
 		train_fault_sleep(t, t->begin_ns + due_ns(t, from));
 }
 
-void train_fault_kill(const struct train_rank *t)
+/* Kills this process at `now`, in steps. */
+static void kill_at(const struct train_rank *t, double now)
 {
 	double step;
 
 	if (lookup(t->config->kill, '@', t->world_rank, &step) <= 0)
 		return;
 	/* a worker may have no share of some steps; a server counts every update */
-	if (train_is_server(t) ? (double)t->step == step
-			       : (double)t->step >= step && step > (double)t->first_step)
+	if (train_is_server(t) ? now == step : now >= step && step > (double)t->first_step)
 		kill(getpid(), SIGKILL);
+}
+
+void train_fault_kill(const struct train_rank *t)
+{
+	kill_at(t, (double)t->step);
+}
+
+void train_fault_kill_in_evaluation(const struct train_rank *t, uint64_t step)
+{
+	kill_at(t, (double)step + 0.5);
 }

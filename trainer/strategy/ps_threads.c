@@ -13,7 +13,7 @@ enum order { PUSH, REQUEST, QUESTION, ORDERS };
 enum fetch { NO_FETCH, ORDERED, REQUESTED, FETCHED };
 
 /* What a thread does to the servers; its own messages and versions. */
-struct side {
+struct ps_side {
 	struct train_ps ps;
 	pthread_t thread;
 	bool running;
@@ -31,7 +31,7 @@ struct train_ps_threads {
 	int orders;
 	enum fetch fetch;
 	bool stop; /* of the question */
-	struct side push, fetched;
+	struct ps_side push, fetched;
 	bool closing;
 	int rc; /* the first failure */
 	char error[TRAIN_ERROR_BYTES];
@@ -119,7 +119,7 @@ static void *receive_parameters(void *threads)
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-static int open_side(struct train_ps_threads *x, struct side *side, const char *name,
+static int open_side(struct train_ps_threads *x, struct ps_side *side, const char *name,
 		     void *(*body)(void *))
 {
 	size_t servers = (size_t)x->t->servers;
@@ -138,7 +138,7 @@ static int open_side(struct train_ps_threads *x, struct side *side, const char *
 		  : TRAIN_OK;
 }
 
-static void close_side(struct side *side)
+static void close_side(struct ps_side *side)
 {
 	if (side->running)
 		pthread_join(side->thread, NULL);
@@ -196,7 +196,7 @@ static int failure(const struct train_ps_threads *x)
 }
 
 /* The time of a push or fetch before a wait is hidden. */
-static void add_hidden(struct train_ps_threads *x, struct side *side, uint64_t wait_begin)
+static void add_hidden(struct train_ps_threads *x, struct ps_side *side, uint64_t wait_begin)
 {
 	uint64_t end = side->end_ns < wait_begin ? side->end_ns : wait_begin;
 
