@@ -8,9 +8,9 @@
 #include <string.h>
 
 /* The orders to the push thread. */
-enum order { PUSH, REQUEST, QUESTION, ORDERS };
+enum ps_order { PUSH, REQUEST, QUESTION, ORDERS };
 
-enum fetch { NO_FETCH, ORDERED, REQUESTED, FETCHED };
+enum ps_fetch { NO_FETCH, ORDERED, REQUESTED, FETCHED };
 
 /* What a thread does to the servers; its own messages and versions. */
 struct ps_side {
@@ -27,9 +27,9 @@ struct train_ps_threads {
 	/* guards the members below; a side's array belongs to its thread while that is at work */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	enum order queue[ORDERS]; /* oldest first; no order twice */
+	enum ps_order queue[ORDERS]; /* oldest first; no order twice */
 	int orders;
-	enum fetch fetch;
+	enum ps_fetch fetch;
 	bool stop; /* of the question */
 	struct ps_side push, fetched;
 	bool closing;
@@ -50,7 +50,7 @@ static void note(struct train_ps_threads *x, int rc)
 	pthread_cond_broadcast(&x->changed);
 }
 
-static int obey(struct train_ps_threads *x, enum order order, bool stop)
+static int obey(struct train_ps_threads *x, enum ps_order order, bool stop)
 {
 	switch (order) {
 	case PUSH:
@@ -68,7 +68,7 @@ static void *send_orders(void *threads)
 
 	pthread_mutex_lock(&x->lock);
 	while (!x->closing && !x->rc) {
-		enum order order = x->queue[0];
+		enum ps_order order = x->queue[0];
 		bool stop = x->stop;
 		uint64_t begin;
 		int rc;
@@ -181,7 +181,7 @@ void train_ps_threads_close(struct train_ps_threads *x)
 
 /* ---- the worker's thread --------------------------------------------------------------------- */
 
-static bool is_ordered(const struct train_ps_threads *x, enum order order)
+static bool is_ordered(const struct train_ps_threads *x, enum ps_order order)
 {
 	for (int i = 0; i < x->orders; i++)
 		if (x->queue[i] == order)
@@ -205,7 +205,7 @@ static void add_hidden(struct train_ps_threads *x, struct ps_side *side, uint64_
 }
 
 /* Locked: waits until this order is obeyed. */
-static void await_order(struct train_ps_threads *x, enum order order)
+static void await_order(struct train_ps_threads *x, enum ps_order order)
 {
 	uint64_t wait_begin = train_time_ns();
 
@@ -217,7 +217,7 @@ static void await_order(struct train_ps_threads *x, enum order order)
 }
 
 /* Locked; unlocks. */
-static int give_order(struct train_ps_threads *x, enum order order)
+static int give_order(struct train_ps_threads *x, enum ps_order order)
 {
 	int rc = failure(x);
 
@@ -288,7 +288,7 @@ int train_ps_threads_wait(struct train_ps_threads *x)
 	int rc;
 
 	pthread_mutex_lock(&x->lock);
-	for (enum order order = PUSH; order < ORDERS; order++)
+	for (enum ps_order order = PUSH; order < ORDERS; order++)
 		await_order(x, order);
 	await_fetch(x);
 	rc = failure(x);
