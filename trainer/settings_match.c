@@ -101,6 +101,7 @@ static size_t list_settings(const struct train_rank *t, struct setting *settings
 	add_number(settings, &n, "save-every", (double)c->save_every);
 	add_number(settings, &n, "resume", c->resume != NULL);
 	add_number(settings, &n, "evaluate", (double)c->evaluate);
+	add_number(settings, &n, "grow", c->grow != NULL);
 	add_number(settings, &n, "bucket-kb", (double)c->bucket_kb);
 	add_number(settings, &n, "check-replicas", (double)c->check_replicas);
 	add_number(settings, &n, "eval-every", (double)c->eval_every);

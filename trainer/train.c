@@ -3,6 +3,7 @@
 
 #include "trainer/checkpoint.h"
 #include "trainer/export.h"
+#include "trainer/grow.h"
 #include "trainer/metrics.h"
 #include "trainer/rank/fault.h"
 #include "trainer/rank/due_steps.h"
@@ -189,6 +190,8 @@ static int between_steps(struct train_rank *t, struct train_progress *p, struct 
 		rc = train_checkpoint_save(t, t->config->save, record->step);
 	if (!rc && due.save)
 		t->saved = record->step;
+	if (!rc && due.save && t->config->grow && !due.last)
+		rc = train_grow(t);
 	if (!rc && due.export)
 		rc = train_export(t, record->step);
 	if (settles && !due.last && t->strategy->unsettle)
@@ -302,7 +305,7 @@ static int all_steps(struct train_rank *t, struct train_progress *p, struct trai
 {
 	struct train_step_record record = { 0 };
 
-	for (uint64_t done = t->first_step; done < p->steps && !result->stopped;) {
+	for (uint64_t done = t->first_step; done < p->steps && !result->stopped && !t->grown;) {
 		int rc = take_step(t, p, done + 1, &record, result);
 
 		if (!rc) {
@@ -436,6 +439,8 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 				 : all_steps(t, &p, &result);
 	if (!rc && t->config->timeline)
 		rc = train_timeline_write(t, t->config->timeline);
+	if (t->config->grow && t->world_rank == 0 && !t->grown)
+		train_grow_dismiss(t);
 	closed = train_metrics_close(&p.metrics, t->config);
 	*ret_result = result;
 	return rc ? rc : closed;

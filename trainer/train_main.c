@@ -12,6 +12,7 @@
 #include "trainer/checkpoint.h"
 #include "trainer/data/data.h"
 #include "trainer/export.h"
+#include "trainer/grow.h"
 #include "trainer/device/device.h"
 #include "trainer/metrics.h"
 #include "trainer/option_check.h"
@@ -127,7 +128,30 @@ static int join_env(const struct train_device_ops *device, const char *name, tut
 	return rc;
 }
 
-static int join(const struct train_job *job, int rank, tuttiComm_t *ret_comm)
+/* The ranks of a mesh take its new layout. */
+static void set_mesh(struct train_config *config, const char *mesh)
+{
+	static char layout[sizeof(((struct train_rank *)0)->grown_mesh)];
+
+	snprintf(layout, sizeof(layout), "%s", mesh);
+	config->mesh = *layout ? layout : NULL;
+}
+
+/* A further rank of a training that runs, from its checkpoint on */
+static int join_running(struct train_job *job, tuttiComm_t *ret_comm)
+{
+	struct train_invitation invitation;
+	int rc = train_grow_wait(job->config.join, &invitation);
+
+	if (rc)
+		return rc;
+	set_mesh(&job->config, invitation.mesh);
+	job->config.resume = job->config.save;
+	job->config.grow = job->config.join;
+	return train_grow_join(&job->config, &invitation, ret_comm);
+}
+
+static int join(struct train_job *job, int rank, tuttiComm_t *ret_comm)
 {
 	const struct train_device_ops *device = train_device_find(job->config.device);
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
@@ -136,6 +160,8 @@ static int join(const struct train_job *job, int rank, tuttiComm_t *ret_comm)
 	config.transport = job->config.transport;
 	config.algo = job->config.algo;
 	config.name = TOOL;
+	if (job->config.join)
+		return join_running(job, ret_comm);
 	if (!job->config.np)
 		return join_env(device, job->config.device, &config, ret_comm);
 	if (device && device->select)
@@ -196,7 +222,14 @@ static int train_once(const struct train_job *job, struct train_config *config, 
 		rc = train_is_server(&t) ? t.strategy->serve(&t) : train_run(&t, &result);
 	if (opened && rebuilds(config, rc) && !train_rebuild(&t, config, ret_world))
 		rc = TRAIN_OK;
-	else if (result.steps && train_is_lead(&t))
+	if (!rc && t.grown) {
+		set_mesh(config, t.grown_mesh);
+		config->resume = config->save;
+		*ret_world = t.grown;
+	} else if (t.grown) {
+		tuttiCommAbort(t.grown);
+	}
+	if (!*ret_world && result.steps && train_is_lead(&t))
 		print_result(&t, &result);
 	/* ranks of one --np have the same usage error: rank 0 prints it once */
 	if (rc && (rc != TRAIN_USAGE || !job->config.np || t.world_rank == 0))
@@ -219,7 +252,7 @@ static int train(const struct train_job *job, tuttiComm_t world)
 
 static int rank_main(int rank, void *ctx)
 {
-	const struct train_job *job = ctx;
+	struct train_job *job = ctx;
 	tuttiComm_t comm;
 	int rc, status;
 
@@ -251,10 +284,12 @@ static int check(struct train_job *job)
 	if (!rc)
 		rc = train_option_check(&job->config);
 	if (!rc)
+		rc = train_grow_check(&t);
+	if (!rc)
 		rc = train_mesh_parse(&job->config, &t.mesh);
 	if (!rc && job->config.np && t.strategy->serve)
 		rc = train_arrival_order_check(&job->config);
-	if (!rc && job->config.np)
+	if (!rc && job->config.np && !job->config.join)
 		rc = train_metrics_check(&job->config);
 	if (!rc && job->config.np)
 		rc = train_checkpoint_check(&job->config);

@@ -57,6 +57,8 @@ struct train_config {
 	const char *export;      /* a file of safetensors, or NULL */
 	const char *tensorboard; /* a directory, or NULL */
 	const char *save, *resume;
+	const char *grow,
+		*join; /* directory of ranks that wait, for ranks of a training and for them; or NULL */
 	bool evaluate; /* the checkpoint of resume, without a step */
 	int64_t save_every;
 };

@@ -36,8 +36,10 @@ enum { TRAIN_EVALUATE_ROWS = 256 }; /* test predictions of one forward pass */
 struct train_rank {
 	const struct train_config *config;
 	const struct train_data *data;
-	tuttiComm_t world;               /* workers, then servers */
-	tuttiComm_t comm;                /* the workers; without servers the same as world */
+	tuttiComm_t world;   /* workers, then servers */
+	tuttiComm_t grown;   /* of these ranks and further ones, whose training follows; or NULL */
+	char grown_mesh[64]; /* its --mesh; "": none */
+	tuttiComm_t comm;    /* the workers; without servers the same as world */
 	struct train_mesh mesh;          /* with a pipeline, comm contains the ranks of one stage */
 	struct train_pipeline *pipeline; /* NULL: the model is not cut */
 	int rank, nranks;                /* among the workers; servers are numbered from nranks */
