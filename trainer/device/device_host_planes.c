@@ -2,7 +2,7 @@
  * device_host_planes.c - convolutions and pooling in host memory (device.h, device_host.h)
  *
  * A convolution is a matrix product with patches (im2col). A line of patches is the image
- * shifted by (dy, dx), so unfold copies it row by row.
+ * shifted by (dy, dx), so unfold copies it as a whole and clears what came from beyond an edge.
  */
 #include "trainer/device/device_host.h"
 
@@ -21,23 +21,23 @@ static struct column_range columns_inside(size_t side, long by)
 	return by < 0 ? (struct column_range){ cut, side } : (struct column_range){ 0, side - cut };
 }
 
+/* The image, moved as a whole; then what came from beyond its edges is 0. */
 static void unfold_image(size_t side, long down, long right, const float *image, float *line)
 {
-	struct column_range columns = columns_inside(side, right);
+	struct column_range columns = columns_inside(side, right),
+			    rows = columns_inside(side, down);
+	long shift = down * (long)side + right, n = (long)(side * side);
+	long first = shift < 0 ? -shift : 0, last = shift > 0 ? n - shift : n;
 
-	for (long y = 0; y < (long)side; y++, line += side) {
-		const float *from = image + (y + down) * (long)side + right;
-
-		if (y + down < 0 || y + down >= (long)side) {
-			memset(line, 0, side * sizeof(*line));
-			continue;
-		}
+	if (first < last)
+		memcpy(line + first, image + first + shift, (size_t)(last - first) * sizeof(*line));
+	memset(line, 0, rows.first * side * sizeof(*line));
+	memset(line + rows.last * side, 0, (side - rows.last) * side * sizeof(*line));
+	for (size_t y = rows.first; y < rows.last; y++) {
 		for (size_t x = 0; x < columns.first; x++)
-			line[x] = 0.0f;
-		for (size_t x = columns.first; x < columns.last; x++)
-			line[x] = from[x];
+			line[y * side + x] = 0.0f;
 		for (size_t x = columns.last; x < side; x++)
-			line[x] = 0.0f;
+			line[y * side + x] = 0.0f;
 	}
 }
 
@@ -90,6 +90,24 @@ void train_host_fold(struct train_device *d, struct train_planes p, size_t windo
 
 /* ---- pooling -------------------------------------------------------------------------------- */
 
+/* Without branches, which data would decide */
+static void pool_line(size_t half, const float *upper, const float *lower, float *x,
+		      uint8_t *argmax)
+{
+	for (size_t j = 0; j < half; j++, upper += 2, lower += 2) {
+		const float four[3] = { upper[1], lower[0], lower[1] };
+		float most = upper[0];
+		unsigned best = 0;
+
+		for (unsigned k = 0; k < 3; k++) {
+			best = four[k] > most ? k + 1 : best;
+			most = four[k] > most ? four[k] : most;
+		}
+		argmax[j] = (uint8_t)(most > 0.0f ? best : 4);
+		x[j] = most > 0.0f ? most : 0.0f;
+	}
+}
+
 void train_host_pool(struct train_device *d, struct train_planes p, const float *y, float *x,
 		     uint8_t *argmax)
 {
@@ -100,16 +118,8 @@ void train_host_pool(struct train_device *d, struct train_planes p, const float 
 		size_t row = i / p.planes, plane = i % p.planes;
 		const float *from = y + (plane * p.rows + row) * p.side * p.side;
 
-		for (size_t j = 0; j < half * half; j++) {
-			const float *at = from + j / half * 2 * p.side + j % half * 2;
-			float four[4] = { at[0], at[1], at[p.side], at[p.side + 1] };
-			uint8_t best = 0;
-
-			for (uint8_t k = 1; k < 4; k++)
-				best = four[k] > four[best] ? k : best;
-			*argmax++ = four[best] > 0.0f ? best : 4;
-			*x++ = four[best] > 0.0f ? four[best] : 0.0f;
-		}
+		for (size_t j = 0; j < half; j++, x += half, argmax += half, from += 2 * p.side)
+			pool_line(half, from, from + p.side, x, argmax);
 	}
 }
 
