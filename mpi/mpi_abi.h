@@ -58,6 +58,7 @@ typedef int MPI_Errhandler;
 #endif
 
 typedef intptr_t MPI_Aint;
+typedef int64_t MPI_Count;
 #define PAIR(number) ((int)(number)) /* numbers of pairs have the highest bit */
 
 /* Handles: name, Open MPI's object, MPICH's number, number of the standard ABI */
@@ -125,34 +126,37 @@ typedef intptr_t MPI_Aint;
 typedef int mpi_copy_fn(MPI_Comm, int, void *, void *, void *, int *);
 typedef int mpi_delete_fn(MPI_Comm, int, void *, void *);
 
-/* Collectives that the interposer replaces and passes on to: name, its form that only starts (with a
- * request as one more parameter), parameters. The persistent form (with an info and a request as two
- * more) is name_init, of MPI 4. */
-#define MPI_TAKEN(X)                                                                              \
-	X(Allreduce, Iallreduce, const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm)       \
-	X(Reduce, Ireduce, const void *, void *, int, MPI_Datatype, MPI_Op, int, MPI_Comm)        \
-	X(Bcast, Ibcast, void *, int, MPI_Datatype, int, MPI_Comm)                                \
-	X(Allgather, Iallgather, const void *, int, MPI_Datatype, void *, int, MPI_Datatype,      \
-	  MPI_Comm)                                                                               \
-	X(Allgatherv, Iallgatherv, const void *, int, MPI_Datatype, void *, const int *,          \
-	  const int *, MPI_Datatype, MPI_Comm)                                                    \
-	X(Alltoall, Ialltoall, const void *, int, MPI_Datatype, void *, int, MPI_Datatype,        \
-	  MPI_Comm)                                                                               \
-	X(Alltoallv, Ialltoallv, const void *, const int *, const int *, MPI_Datatype, void *,    \
-	  const int *, const int *, MPI_Datatype, MPI_Comm)                                       \
-	X(Reduce_scatter, Ireduce_scatter, const void *, void *, const int *, MPI_Datatype,       \
-	  MPI_Op, MPI_Comm)                                                                       \
-	X(Reduce_scatter_block, Ireduce_scatter_block, const void *, void *, int, MPI_Datatype,   \
-	  MPI_Op, MPI_Comm)                                                                       \
-	X(Gather, Igather, const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int,       \
-	  MPI_Comm)                                                                               \
-	X(Gatherv, Igatherv, const void *, int, MPI_Datatype, void *, const int *, const int *,   \
-	  MPI_Datatype, int, MPI_Comm)                                                            \
-	X(Scatter, Iscatter, const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int,     \
-	  MPI_Comm)                                                                               \
-	X(Scatterv, Iscatterv, const void *, const int *, const int *, MPI_Datatype, void *, int, \
-	  MPI_Datatype, int, MPI_Comm)                                                            \
-	X(Barrier, Ibarrier, MPI_Comm)
+/* Collectives that the interposer replaces and passes on to: suffix, name, its form that only starts (with a
+ * request as one more parameter), parameters. The persistent form (with an info and a request as two more)
+ * is name_init, of MPI 4. C: suffix of the functions with counts of type N and displacements of type D */
+#define MPI_COLLECTIVES(X, C, N, D)                                                                \
+	X(C, Allreduce, Iallreduce, const void *, void *, N, MPI_Datatype, MPI_Op, MPI_Comm)       \
+	X(C, Reduce, Ireduce, const void *, void *, N, MPI_Datatype, MPI_Op, int, MPI_Comm)        \
+	X(C, Bcast, Ibcast, void *, N, MPI_Datatype, int, MPI_Comm)                                \
+	X(C, Allgather, Iallgather, const void *, N, MPI_Datatype, void *, N, MPI_Datatype,        \
+	  MPI_Comm)                                                                                \
+	X(C, Allgatherv, Iallgatherv, const void *, N, MPI_Datatype, void *, const N *, const D *, \
+	  MPI_Datatype, MPI_Comm)                                                                  \
+	X(C, Alltoall, Ialltoall, const void *, N, MPI_Datatype, void *, N, MPI_Datatype,          \
+	  MPI_Comm)                                                                                \
+	X(C, Alltoallv, Ialltoallv, const void *, const N *, const D *, MPI_Datatype, void *,      \
+	  const N *, const D *, MPI_Datatype, MPI_Comm)                                            \
+	X(C, Reduce_scatter, Ireduce_scatter, const void *, void *, const N *, MPI_Datatype,       \
+	  MPI_Op, MPI_Comm)                                                                        \
+	X(C, Reduce_scatter_block, Ireduce_scatter_block, const void *, void *, N, MPI_Datatype,   \
+	  MPI_Op, MPI_Comm)                                                                        \
+	X(C, Gather, Igather, const void *, N, MPI_Datatype, void *, N, MPI_Datatype, int,         \
+	  MPI_Comm)                                                                                \
+	X(C, Gatherv, Igatherv, const void *, N, MPI_Datatype, void *, const N *, const D *,       \
+	  MPI_Datatype, int, MPI_Comm)                                                             \
+	X(C, Scatter, Iscatter, const void *, N, MPI_Datatype, void *, N, MPI_Datatype, int,       \
+	  MPI_Comm)                                                                                \
+	X(C, Scatterv, Iscatterv, const void *, const N *, const D *, MPI_Datatype, void *, N,     \
+	  MPI_Datatype, int, MPI_Comm)
+#define MPI_LARGE(X) MPI_COLLECTIVES(X, _c, MPI_Count, MPI_Aint) /* of MPI 4 */
+#define MPI_TAKEN(X)                   \
+	MPI_COLLECTIVES(X, , int, int) \
+	X(, Barrier, Ibarrier, MPI_Comm)
 
 /* Functions on requests, replaced, too: those that start persistent ones, and those that complete any */
 #define MPI_STARTING(X)         \

@@ -178,9 +178,15 @@ bool mpi_reduces(MPI_Datatype datatype, MPI_Op op, struct mpi_reduction *ret_red
 
 /* ---- sides ----------------------------------------------------------------------------------- */
 
-static int count_of(const struct mpi_side *s, int p)
+MPI_Count mpi_entry(struct mpi_table table, int p)
 {
-	return s->counts ? s->counts[p] : s->count;
+	return table.width == sizeof(int) ? ((const int *)table.at)[p]
+					  : ((const MPI_Count *)table.at)[p];
+}
+
+static MPI_Count count_of(const struct mpi_side *s, int p)
+{
+	return s->counts.at ? mpi_entry(s->counts, p) : s->count;
 }
 
 size_t mpi_side_bytes(const struct mpi_side *s, int p)
@@ -191,7 +197,7 @@ size_t mpi_side_bytes(const struct mpi_side *s, int p)
 /* Distance of part p from the program's buffer */
 static ptrdiff_t place(const struct mpi_side *s, int p)
 {
-	return (s->displs ? s->displs[p] : (ptrdiff_t)s->count * p) * s->extent;
+	return (s->displs.at ? mpi_entry(s->displs, p) : s->count * p) * s->extent;
 }
 
 size_t mpi_side_start(const struct mpi_side *s, int p)
@@ -210,12 +216,12 @@ static bool move_part(const struct mpi_side *s, int p, bool in)
 {
 	const struct mpi_library *m = mpi_library();
 	char *user = s->user + place(s, p), *bytes = s->bytes + mpi_side_start(s, p);
-	int most = s->size && s->size < PIECE ? (int)(PIECE / s->size) : 1;
+	int most = s->size && s->size < PIECE ? (int)(PIECE / s->size) : 1, n;
 
-	for (int done = 0, n; done < count_of(s, p); done += n) {
-		int at = 0, left = count_of(s, p) - done, length;
+	for (MPI_Count left = count_of(s, p); left > 0; left -= n) {
+		int at = 0, length;
 
-		n = left < most ? left : most;
+		n = left < most ? (int)left : most;
 		length = (int)((size_t)n * s->size);
 		if (in ? m->Pack(user, n, s->datatype, bytes, length, &at, s->mpi)
 		       : m->Unpack(bytes, length, &at, user, n, s->datatype, s->mpi))
@@ -226,8 +232,9 @@ static bool move_part(const struct mpi_side *s, int p, bool in)
 	return true;
 }
 
-bool mpi_side_open(struct mpi_side *s, MPI_Comm mpi, const void *user, int nparts, int count,
-		   const int *counts, const int *displs, MPI_Datatype datatype, bool filled)
+bool mpi_side_open(struct mpi_side *s, MPI_Comm mpi, const void *user, int nparts, MPI_Count count,
+		   struct mpi_table counts, struct mpi_table displs, MPI_Datatype datatype,
+		   bool filled)
 {
 	const struct mpi_library *m = mpi_library();
 	MPI_Aint low = 0;
@@ -242,7 +249,8 @@ bool mpi_side_open(struct mpi_side *s, MPI_Comm mpi, const void *user, int npart
 				.count = count,
 				.counts = counts,
 				.displs = displs };
-	if (m->Type_size(datatype, &size) || m->Type_get_extent(datatype, &low, &s->extent))
+	if (m->Type_size(datatype, &size) || size < 0 /* of 2 GiB and more */ ||
+	    m->Type_get_extent(datatype, &low, &s->extent))
 		return false;
 	s->size = (size_t)size;
 	if (mpi_is_predefined(datatype))

@@ -18,150 +18,167 @@ static bool may_wait(struct mpi_task *k, MPI_Comm comm)
 	return k->t;
 }
 
-/* An MPI library older than MPI 4 has no persistent collectives to pass on to. */
-static int no_persistent(MPI_Comm comm)
+/* An MPI library older than MPI 4 has no persistent collectives and no large counts to pass on to. */
+static int cannot_pass_on(const char *name, MPI_Comm comm)
 {
-	fputs("libtutti-mpi: a persistent collective that Tutti cannot take, and this MPI library has none\n",
-	      stderr);
+	fprintf(stderr,
+		"libtutti-mpi: %s is a call that Tutti cannot take here, and this MPI library lacks it\n",
+		name);
 	mpi_library()->Comm_call_errhandler(comm, MPI_ERR_OTHER);
 	return MPI_ERR_OTHER;
 }
 
 #define LIST(...) __VA_ARGS__
+#define PASS_ON(name, arguments) \
+	(mpi_library()->name ? mpi_library()->name arguments : cannot_pass_on("MPI_" #name, comm))
+#define TABLE(entries)                      \
+	{                                   \
+		entries, sizeof(*(entries)) \
+	}
 
-/* The forms of a collective: parameters, arguments to pass on, whether Tutti has the operation, its
+/* The forms of a collective: suffix, parameters, arguments to pass on, whether Tutti has the operation, its
  * beginning, and the arguments for that (struct mpi_given) */
-#define COLLECTIVE(name, started, parameters, arguments, has, does, ...)                     \
-	int MPI_##name parameters                                                            \
+#define FORMS(c, name, started, parameters, arguments, has, does, ...)                       \
+	int MPI_##name##c parameters                                                         \
 	{                                                                                    \
 		uint64_t began = mpi_clock();                                                \
 		struct mpi_task task = { .given = { __VA_ARGS__ } }, *k = &task;             \
 		bool taken = (has) && may_wait(k, comm);                                     \
-		int rc = taken ? mpi_end_task(k, does(k)) : mpi_library()->name arguments;   \
+		int rc = taken ? mpi_end_task(k, does(k)) : PASS_ON(name##c, arguments);     \
                                                                                              \
-		mpi_count(mpi_##name, taken, began);                                         \
+		mpi_count(mpi_##name##c, taken, began);                                      \
 		return rc;                                                                   \
 	}                                                                                    \
                                                                                              \
-	int MPI_##started(LIST parameters, MPI_Request *request)                             \
+	int MPI_##started##c(LIST parameters, MPI_Request *request)                          \
 	{                                                                                    \
 		uint64_t began = mpi_clock();                                                \
 		struct mpi_task *k = mpi_new_task(does, &(struct mpi_given){ __VA_ARGS__ }); \
 		bool taken = (has) && mpi_may_start(k, comm, false);                         \
 		int rc = taken ? mpi_start(k, request)                                       \
-			       : mpi_library()->started(LIST arguments, request);            \
+			       : PASS_ON(started##c, (LIST arguments, request));             \
                                                                                              \
 		if (!taken)                                                                  \
 			free(k);                                                             \
-		mpi_count(mpi_##started, taken, began);                                      \
+		mpi_count(mpi_##started##c, taken, began);                                   \
 		return rc;                                                                   \
 	}                                                                                    \
                                                                                              \
-	int MPI_##name##_init(LIST parameters, MPI_Info info, MPI_Request *request)          \
+	int MPI_##name##_init##c(LIST parameters, MPI_Info info, MPI_Request *request)       \
 	{                                                                                    \
 		uint64_t began = mpi_clock();                                                \
 		struct mpi_task *k = mpi_new_task(does, &(struct mpi_given){ __VA_ARGS__ }); \
 		bool taken = (has) && mpi_may_start(k, comm, true);                          \
 		int rc = taken ? mpi_make_persistent(k, request)                             \
-			 : mpi_library()->name##_init                                        \
-				 ? mpi_library()->name##_init(LIST arguments, info, request) \
-				 : no_persistent(comm);                                      \
+			       : PASS_ON(name##_init##c, (LIST arguments, info, request));   \
                                                                                              \
 		if (!taken)                                                                  \
 			free(k);                                                             \
-		mpi_count(mpi_##name##_init, taken, began);                                  \
+		mpi_count(mpi_##name##_init##c, taken, began);                               \
 		return rc;                                                                   \
 	}
 
+/* parameters(N, D): with counts of type N and displacements of type D */
+#define COLLECTIVE(name, started, parameters, ...)                \
+	FORMS(, name, started, parameters(int, int), __VA_ARGS__) \
+	FORMS(_c, name, started, parameters(MPI_Count, MPI_Aint), __VA_ARGS__)
+
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-COLLECTIVE(Allreduce, Iallreduce,
-	   (const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
-	   (in, out, count, type, op, comm), mpi_reduces(type, op, &k->reduction),
-	   mpi_begin_allreduce, .in = in, .out = out, .count = count)
+#define ALLREDUCE(N, D) \
+	(const void *in, void *out, N count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+COLLECTIVE(Allreduce, Iallreduce, ALLREDUCE, (in, out, count, type, op, comm),
+	   mpi_reduces(type, op, &k->reduction), mpi_begin_allreduce, .in = in, .out = out,
+	   .count = count)
 
-COLLECTIVE(Reduce, Ireduce,
-	   (const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, int root,
-	    MPI_Comm comm),
-	   (in, out, count, type, op, root, comm), mpi_reduces(type, op, &k->reduction),
-	   mpi_begin_reduce, .in = in, .out = out, .count = count, .root = root)
+#define REDUCE(N, D) \
+	(const void *in, void *out, N count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm)
+COLLECTIVE(Reduce, Ireduce, REDUCE, (in, out, count, type, op, root, comm),
+	   mpi_reduces(type, op, &k->reduction), mpi_begin_reduce, .in = in, .out = out,
+	   .count = count, .root = root)
 
-COLLECTIVE(Reduce_scatter, Ireduce_scatter,
-	   (const void *in, void *out, const int *counts, MPI_Datatype type, MPI_Op op,
-	    MPI_Comm comm),
-	   (in, out, counts, type, op, comm), mpi_reduces(type, op, &k->reduction),
-	   mpi_begin_reduce_scatter, .in = in, .out = out, .counts = counts, .root = MPI_ALL)
+#define REDUCE_SCATTER(N, D) \
+	(const void *in, void *out, const N *counts, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+COLLECTIVE(Reduce_scatter, Ireduce_scatter, REDUCE_SCATTER, (in, out, counts, type, op, comm),
+	   mpi_reduces(type, op, &k->reduction), mpi_begin_reduce_scatter, .in = in, .out = out,
+	   .counts = TABLE(counts), .root = MPI_ALL)
 
-COLLECTIVE(Reduce_scatter_block, Ireduce_scatter_block,
-	   (const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+#define REDUCE_SCATTER_BLOCK(N, D) \
+	(const void *in, void *out, N count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+COLLECTIVE(Reduce_scatter_block, Ireduce_scatter_block, REDUCE_SCATTER_BLOCK,
 	   (in, out, count, type, op, comm), mpi_reduces(type, op, &k->reduction),
 	   mpi_begin_reduce_scatter, .in = in, .out = out, .count = count)
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-COLLECTIVE(Bcast, Ibcast, (void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm),
-	   (buffer, count, type, root, comm), true, mpi_begin_bcast, .out = buffer,
-	   .out_count = count, .out_type = type, .root = root)
+#define BCAST(N, D) (void *buffer, N count, MPI_Datatype type, int root, MPI_Comm comm)
+COLLECTIVE(Bcast, Ibcast, BCAST, (buffer, count, type, root, comm), true, mpi_begin_bcast,
+	   .out = buffer, .out_count = count, .out_type = type, .root = root)
 
-COLLECTIVE(Allgather, Iallgather,
-	   (const void *in, int in_count, MPI_Datatype in_type, void *out, int count,
-	    MPI_Datatype type, MPI_Comm comm),
-	   (in, in_count, in_type, out, count, type, comm), true, mpi_begin_gather, .in = in,
-	   .in_count = in_count, .in_type = in_type, .out = out, .count = count, .type = type,
-	   .root = MPI_ALL)
+#define ALLGATHER(N, D)                                                                           \
+	(const void *in, N in_count, MPI_Datatype in_type, void *out, N count, MPI_Datatype type, \
+	 MPI_Comm comm)
+COLLECTIVE(Allgather, Iallgather, ALLGATHER, (in, in_count, in_type, out, count, type, comm), true,
+	   mpi_begin_gather, .in = in, .in_count = in_count, .in_type = in_type, .out = out,
+	   .count = count, .type = type, .root = MPI_ALL)
 
-COLLECTIVE(Allgatherv, Iallgatherv,
-	   (const void *in, int in_count, MPI_Datatype in_type, void *out, const int *counts,
-	    const int *displs, MPI_Datatype type, MPI_Comm comm),
+#define ALLGATHERV(N, D)                                                               \
+	(const void *in, N in_count, MPI_Datatype in_type, void *out, const N *counts, \
+	 const D *displs, MPI_Datatype type, MPI_Comm comm)
+COLLECTIVE(Allgatherv, Iallgatherv, ALLGATHERV,
 	   (in, in_count, in_type, out, counts, displs, type, comm), true, mpi_begin_gather,
-	   .in = in, .in_count = in_count, .in_type = in_type, .out = out, .counts = counts,
-	   .displs = displs, .type = type, .root = MPI_ALL, .uneven = true)
+	   .in = in, .in_count = in_count, .in_type = in_type, .out = out, .counts = TABLE(counts),
+	   .displs = TABLE(displs), .type = type, .root = MPI_ALL, .uneven = true)
 
-COLLECTIVE(Gather, Igather,
-	   (const void *in, int in_count, MPI_Datatype in_type, void *out, int count,
-	    MPI_Datatype type, int root, MPI_Comm comm),
-	   (in, in_count, in_type, out, count, type, root, comm), true, mpi_begin_gather, .in = in,
-	   .in_count = in_count, .in_type = in_type, .out = out, .count = count, .type = type,
-	   .root = root)
+#define GATHER(N, D)                                                                              \
+	(const void *in, N in_count, MPI_Datatype in_type, void *out, N count, MPI_Datatype type, \
+	 int root, MPI_Comm comm)
+COLLECTIVE(Gather, Igather, GATHER, (in, in_count, in_type, out, count, type, root, comm), true,
+	   mpi_begin_gather, .in = in, .in_count = in_count, .in_type = in_type, .out = out,
+	   .count = count, .type = type, .root = root)
 
-COLLECTIVE(Gatherv, Igatherv,
-	   (const void *in, int in_count, MPI_Datatype in_type, void *out, const int *counts,
-	    const int *displs, MPI_Datatype type, int root, MPI_Comm comm),
+#define GATHERV(N, D)                                                                  \
+	(const void *in, N in_count, MPI_Datatype in_type, void *out, const N *counts, \
+	 const D *displs, MPI_Datatype type, int root, MPI_Comm comm)
+COLLECTIVE(Gatherv, Igatherv, GATHERV,
 	   (in, in_count, in_type, out, counts, displs, type, root, comm), true, mpi_begin_gather,
-	   .in = in, .in_count = in_count, .in_type = in_type, .out = out, .counts = counts,
-	   .displs = displs, .type = type, .root = root, .uneven = true)
+	   .in = in, .in_count = in_count, .in_type = in_type, .out = out, .counts = TABLE(counts),
+	   .displs = TABLE(displs), .type = type, .root = root, .uneven = true)
 
-COLLECTIVE(Scatter, Iscatter,
-	   (const void *in, int count, MPI_Datatype type, void *out, int out_count,
-	    MPI_Datatype out_type, int root, MPI_Comm comm),
-	   (in, count, type, out, out_count, out_type, root, comm), true, mpi_begin_scatter,
-	   .in = in, .count = count, .type = type, .out = out, .out_count = out_count,
-	   .out_type = out_type, .root = root)
+#define SCATTER(N, D)                                                        \
+	(const void *in, N count, MPI_Datatype type, void *out, N out_count, \
+	 MPI_Datatype out_type, int root, MPI_Comm comm)
+COLLECTIVE(Scatter, Iscatter, SCATTER, (in, count, type, out, out_count, out_type, root, comm),
+	   true, mpi_begin_scatter, .in = in, .count = count, .type = type, .out = out,
+	   .out_count = out_count, .out_type = out_type, .root = root)
 
-COLLECTIVE(Scatterv, Iscatterv,
-	   (const void *in, const int *counts, const int *displs, MPI_Datatype type, void *out,
-	    int out_count, MPI_Datatype out_type, int root, MPI_Comm comm),
+#define SCATTERV(N, D)                                                                   \
+	(const void *in, const N *counts, const D *displs, MPI_Datatype type, void *out, \
+	 N out_count, MPI_Datatype out_type, int root, MPI_Comm comm)
+COLLECTIVE(Scatterv, Iscatterv, SCATTERV,
 	   (in, counts, displs, type, out, out_count, out_type, root, comm), true,
-	   mpi_begin_scatter, .in = in, .counts = counts, .displs = displs, .type = type,
-	   .out = out, .out_count = out_count, .out_type = out_type, .root = root, .uneven = true)
+	   mpi_begin_scatter, .in = in, .counts = TABLE(counts), .displs = TABLE(displs),
+	   .type = type, .out = out, .out_count = out_count, .out_type = out_type, .root = root,
+	   .uneven = true)
 
-COLLECTIVE(Alltoall, Ialltoall,
-	   (const void *in, int in_count, MPI_Datatype in_type, void *out, int count,
-	    MPI_Datatype type, MPI_Comm comm),
-	   (in, in_count, in_type, out, count, type, comm), true, mpi_begin_alltoall, .in = in,
-	   .in_count = in_count, .in_type = in_type, .out = out, .count = count, .type = type,
-	   .root = MPI_ALL)
+#define ALLTOALL(N, D)                                                                            \
+	(const void *in, N in_count, MPI_Datatype in_type, void *out, N count, MPI_Datatype type, \
+	 MPI_Comm comm)
+COLLECTIVE(Alltoall, Ialltoall, ALLTOALL, (in, in_count, in_type, out, count, type, comm), true,
+	   mpi_begin_alltoall, .in = in, .in_count = in_count, .in_type = in_type, .out = out,
+	   .count = count, .type = type, .root = MPI_ALL)
 
 /* In place on one rank means in place on all. */
-COLLECTIVE(Alltoallv, Ialltoallv,
-	   (const void *in, const int *in_counts, const int *in_displs, MPI_Datatype in_type,
-	    void *out, const int *counts, const int *displs, MPI_Datatype type, MPI_Comm comm),
+#define ALLTOALLV(N, D)                                                                           \
+	(const void *in, const N *in_counts, const D *in_displs, MPI_Datatype in_type, void *out, \
+	 const N *counts, const D *displs, MPI_Datatype type, MPI_Comm comm)
+COLLECTIVE(Alltoallv, Ialltoallv, ALLTOALLV,
 	   (in, in_counts, in_displs, in_type, out, counts, displs, type, comm), in != MPI_IN_PLACE,
-	   mpi_begin_alltoallv, .in = in, .in_counts = in_counts, .in_displs = in_displs,
-	   .in_type = in_type, .out = out, .counts = counts, .displs = displs, .type = type,
-	   .root = MPI_ALL)
+	   mpi_begin_alltoallv, .in = in, .in_counts = TABLE(in_counts),
+	   .in_displs = TABLE(in_displs), .in_type = in_type, .out = out, .counts = TABLE(counts),
+	   .displs = TABLE(displs), .type = type, .root = MPI_ALL)
 
-COLLECTIVE(Barrier, Ibarrier, (MPI_Comm comm), (comm), true, mpi_begin_barrier, 0)
+FORMS(, Barrier, Ibarrier, (MPI_Comm comm), (comm), true, mpi_begin_barrier, 0)
 
 int MPI_Finalize(void)
 {
@@ -176,9 +193,10 @@ int MPI_Finalize(void)
 	return mpi->Finalize();
 }
 
-#define FORMS(name, started, ...)                     \
-	PROFILED(name, __VA_ARGS__)                   \
-	PROFILED(started, __VA_ARGS__, MPI_Request *) \
-	PROFILED(name##_init, __VA_ARGS__, MPI_Info, MPI_Request *)
-MPI_TAKEN(FORMS)
+#define PROFILED_FORMS(c, name, started, ...)            \
+	PROFILED(name##c, __VA_ARGS__)                   \
+	PROFILED(started##c, __VA_ARGS__, MPI_Request *) \
+	PROFILED(name##_init##c, __VA_ARGS__, MPI_Info, MPI_Request *)
+MPI_TAKEN(PROFILED_FORMS)
+MPI_LARGE(PROFILED_FORMS)
 PROFILED(Finalize, void)

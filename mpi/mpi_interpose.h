@@ -25,11 +25,12 @@
 #define EXPORT __attribute__((visibility("default")))
 EXPORT int MPI_Finalize(void);
 #define DECLARE(name, ...) EXPORT int MPI_##name(__VA_ARGS__);
-#define FORMS(name, started, ...)                    \
-	DECLARE(name, __VA_ARGS__)                   \
-	DECLARE(started, __VA_ARGS__, MPI_Request *) \
-	DECLARE(name##_init, __VA_ARGS__, MPI_Info, MPI_Request *)
+#define FORMS(c, name, started, ...)                    \
+	DECLARE(name##c, __VA_ARGS__)                   \
+	DECLARE(started##c, __VA_ARGS__, MPI_Request *) \
+	DECLARE(name##_init##c, __VA_ARGS__, MPI_Info, MPI_Request *)
 MPI_TAKEN(FORMS)
+MPI_LARGE(FORMS)
 MPI_STARTING(DECLARE)
 MPI_COMPLETING(DECLARE)
 #undef FORMS
@@ -47,11 +48,13 @@ MPI_COMPLETING(DECLARE)
 /* mpi_library.c: the functions of MPI under their profiling names (PMPI_), and its handles */
 struct mpi_library {
 #define FUNCTION(name, ...) int (*name)(__VA_ARGS__);
-#define FORMS(name, started, ...)                   \
-	int (*name)(__VA_ARGS__);                   \
-	int (*started)(__VA_ARGS__, MPI_Request *); \
-	int (*name##_init)(__VA_ARGS__, MPI_Info, MPI_Request *); /* NULL: older than MPI 4 */
+/* persistent and large forms are NULL in a library older than MPI 4 */
+#define FORMS(c, name, started, ...)                   \
+	int (*name##c)(__VA_ARGS__);                   \
+	int (*started##c)(__VA_ARGS__, MPI_Request *); \
+	int (*name##_init##c)(__VA_ARGS__, MPI_Info, MPI_Request *);
 	MPI_TAKEN(FORMS)
+	MPI_LARGE(FORMS)
 	MPI_STARTING(FUNCTION)
 	MPI_COMPLETING(FUNCTION)
 	MPI_USED(FUNCTION)
@@ -77,8 +80,8 @@ struct mpi_library {
 const struct mpi_library *mpi_library(void);
 
 enum mpi_call {
-#define NUMBER(name, started, ...) mpi_##name, mpi_##started, mpi_##name##_init,
-	MPI_TAKEN(NUMBER)
+#define NUMBER(c, name, started, ...) mpi_##name##c, mpi_##started##c, mpi_##name##_init##c,
+	MPI_TAKEN(NUMBER) MPI_LARGE(NUMBER)
 #undef NUMBER
 		MPI_CALLS
 };
@@ -127,23 +130,31 @@ bool mpi_reduces(MPI_Datatype datatype, MPI_Op op, struct mpi_reduction *ret_red
 tuttiResult_t mpi_reduction_begin(struct mpi_reduction *reduction, tuttiComm_t comm);
 void mpi_reduction_end(struct mpi_reduction *reduction, tuttiComm_t comm);
 
+/* Counts or displacements of parts, as the program gives them */
+struct mpi_table {
+	const void *at; /* [n] int or MPI_Count; or NULL */
+	size_t width;   /* bytes of an entry */
+};
+MPI_Count mpi_entry(struct mpi_table table, int p);
+
 /* Parts of a buffer as bytes without gaps. Data of predefined types stays where it is; other types
  * are packed into memory of their own. */
 struct mpi_side {
 	MPI_Comm mpi;
 	MPI_Datatype datatype;
-	char *user;        /* buffer of the program */
-	char *bytes;       /* of the parts: user, or packed */
-	size_t size;       /* bytes of an element */
-	MPI_Aint extent;   /* distance of elements in user */
-	int nparts, count; /* count: elements of each part, without tables */
-	const int *counts; /* [nparts] or NULL */
-	const int *displs; /* [nparts] or NULL: part p begins count * p later */
+	char *user;      /* buffer of the program */
+	char *bytes;     /* of the parts: user, or packed */
+	size_t size;     /* bytes of an element */
+	MPI_Aint extent; /* distance of elements in user */
+	int nparts;
+	MPI_Count count;                 /* elements of each part, without tables */
+	struct mpi_table counts, displs; /* no displs: part p begins count * p later */
 	bool packed;
 };
 /* Describe a side. `filled`: the data of its parts goes in. false: no memory, or MPI cannot pack */
-bool mpi_side_open(struct mpi_side *side, MPI_Comm mpi, const void *user, int nparts, int count,
-		   const int *counts, const int *displs, MPI_Datatype datatype, bool filled);
+bool mpi_side_open(struct mpi_side *side, MPI_Comm mpi, const void *user, int nparts,
+		   MPI_Count count, struct mpi_table counts, struct mpi_table displs,
+		   MPI_Datatype datatype, bool filled);
 /* Bytes and place in `bytes` of part p. Parts of a packed side are adjacent. */
 size_t mpi_side_bytes(const struct mpi_side *side, int p);
 size_t mpi_side_start(const struct mpi_side *side, int p);
@@ -158,8 +169,8 @@ bool mpi_side_close(struct mpi_side *side, bool out);
 struct mpi_given {
 	const void *in;
 	void *out;
-	int in_count, count, out_count;
-	const int *in_counts, *in_displs, *counts, *displs;
+	MPI_Count in_count, count, out_count;
+	struct mpi_table in_counts, in_displs, counts, displs;
 	MPI_Datatype in_type, type, out_type;
 	int root;    /* MPI_ALL: every rank gets all */
 	bool uneven; /* the parts are counts and displs, which only a rank with all of them knows */
@@ -180,7 +191,7 @@ struct mpi_task {
 	size_t bytes; /* of the part */
 	int error;    /* of the task itself: MPI could not pack */
 	/* mpi_kept.c */
-	int *tables;           /* [4 n]; or NULL */
+	char *tables;          /* the four tables of given; or NULL */
 	MPI_Datatype types[3]; /* duplicates */
 	int ntypes;
 	/* mpi_requests.c */

@@ -18,15 +18,16 @@ static bool has_all(const struct mpi_task *k)
 static bool keep_tables(struct mpi_task *k)
 {
 	struct mpi_given *g = &k->given;
-	const int **tables[] = { &g->in_counts, &g->in_displs, &g->counts, &g->displs };
+	struct mpi_table *tables[] = { &g->in_counts, &g->in_displs, &g->counts, &g->displs };
 	size_t n = (size_t)k->t->n;
+	char *to;
 
-	if (!has_all(k) || (!g->counts && !g->in_counts))
+	if (!has_all(k) || (!g->counts.at && !g->in_counts.at))
 		return true;
-	k->tables = malloc(4 * n * sizeof(int));
-	for (size_t i = 0; i < 4 && k->tables; i++)
-		if (*tables[i])
-			*tables[i] = memcpy(k->tables + i * n, *tables[i], n * sizeof(int));
+	to = k->tables = malloc(4 * n * sizeof(MPI_Count));
+	for (size_t i = 0; i < 4 && to; i++, to += n * sizeof(MPI_Count))
+		if (tables[i]->at)
+			tables[i]->at = memcpy(to, tables[i]->at, n * tables[i]->width);
 	return k->tables;
 }
 

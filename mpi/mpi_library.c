@@ -19,8 +19,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool counting;
 
 static const char *const names[MPI_CALLS] = {
-#define NAME(name, started, ...) "MPI_" #name, "MPI_" #started, "MPI_" #name "_init",
-	MPI_TAKEN(NAME)
+#define NAME(c, name, started, ...) "MPI_" #name #c, "MPI_" #started #c, "MPI_" #name "_init" #c,
+	MPI_TAKEN(NAME) MPI_LARGE(NAME)
 #undef NAME
 };
 
@@ -59,14 +59,17 @@ static void load(void)
 	const char *wanted = getenv("TUTTI_MPI_STATS");
 
 #define FUNCTION(name, ...) *(void **)&library.name = look_up(handle, "PMPI_" #name, false);
-#define FORMS(name, started, ...) \
-	FUNCTION(name)            \
-	FUNCTION(started) * (void **)&library.name##_init = find(handle, "PMPI_" #name "_init");
+#define OPTIONAL(name) *(void **)&library.name = find(handle, "PMPI_" #name);
+#define FORMS(c, name, started, ...) FUNCTION(name) FUNCTION(started) OPTIONAL(name##_init)
+#define LARGE(c, name, started, ...) OPTIONAL(name##c) OPTIONAL(started##c) OPTIONAL(name##_init##c)
 	MPI_TAKEN(FORMS)
+	MPI_LARGE(LARGE)
 	MPI_STARTING(FUNCTION)
 	MPI_COMPLETING(FUNCTION)
 	MPI_USED(FUNCTION)
+#undef LARGE
 #undef FORMS
+#undef OPTIONAL
 #undef FUNCTION
 #if defined(TUTTI_MPI_OMPI)
 #define HANDLE(name, object, mpich, abi) library.name = look_up(handle, #object, true);
@@ -116,11 +119,11 @@ void mpi_print_counts(int rank)
 {
 	if (!counting)
 		return;
-	fprintf(stderr, "libtutti-mpi: rank %d: %-24s %10s %12s %12s %12s\n", rank, "call", "taken",
+	fprintf(stderr, "libtutti-mpi: rank %d: %-32s %10s %12s %12s %12s\n", rank, "call", "taken",
 		"seconds", "passed on", "seconds");
 	for (int c = 0; c < MPI_CALLS; c++)
 		if (counts[c][0].calls || counts[c][1].calls)
-			fprintf(stderr, "libtutti-mpi: rank %d: %-24s %10lu %12.6f %12lu %12.6f\n",
+			fprintf(stderr, "libtutti-mpi: rank %d: %-32s %10lu %12.6f %12lu %12.6f\n",
 				rank, names[c], (unsigned long)counts[c][1].calls,
 				(double)counts[c][1].ns * 1e-9, (unsigned long)counts[c][0].calls,
 				(double)counts[c][0].ns * 1e-9);

@@ -36,16 +36,19 @@ int mpi_end_task(struct mpi_task *k, tuttiResult_t result)
 }
 
 /* A side of n parts, or of one */
-static bool open_all(struct mpi_task *k, struct mpi_side *side, const void *user, int count,
-		     const int *counts, const int *displs, MPI_Datatype type, bool filled)
+static bool open_all(struct mpi_task *k, struct mpi_side *side, const void *user, MPI_Count count,
+		     struct mpi_table counts, struct mpi_table displs, MPI_Datatype type,
+		     bool filled)
 {
 	return mpi_side_open(side, k->t->mpi, user, k->t->n, count, counts, displs, type, filled);
 }
 
-static bool open_one(struct mpi_task *k, struct mpi_side *side, const void *user, int count,
+static const struct mpi_table none;
+
+static bool open_one(struct mpi_task *k, struct mpi_side *side, const void *user, MPI_Count count,
 		     MPI_Datatype type, bool filled)
 {
-	return mpi_side_open(side, k->t->mpi, user, 1, count, NULL, NULL, type, filled);
+	return mpi_side_open(side, k->t->mpi, user, 1, count, none, none, type, filled);
 }
 
 /* Tables of the bytes of parts; the lowest displacement is 0. Returns its place in side->bytes. */
@@ -109,14 +112,14 @@ tuttiResult_t mpi_begin_reduce_scatter(struct mpi_task *k)
 	if (result)
 		return result;
 	for (int p = 0; p < k->t->n; p++)
-		lengths[p] = (size_t)(g->counts ? g->counts[p] : g->count) * r->per;
+		lengths[p] = (size_t)(g->counts.at ? mpi_entry(g->counts, p) : g->count) * r->per;
 	if (g->in == MPI_IN_PLACE) {
 		k->bytes = lengths[k->t->rank] * r->bytes;
 		part = k->part = malloc(k->bytes + 1);
 		if (!part)
 			return cannot_pack(k);
 	}
-	if (!g->counts && !r->by_mpi)
+	if (!g->counts.at && !r->by_mpi)
 		return tuttiReduceScatter(input(g), part, lengths[0], r->type, r->op, k->t->comm,
 					  k->stream);
 	return tuttiReduceScatterv(input(g), part, lengths, r->type, r->op, k->t->comm, k->stream);
@@ -189,8 +192,8 @@ tuttiResult_t mpi_begin_alltoall(struct mpi_task *k)
 	const struct mpi_given *g = &k->given;
 	bool in_place = g->in == MPI_IN_PLACE;
 
-	if (!open_all(k, &k->out, g->out, g->count, NULL, NULL, g->type, in_place) ||
-	    (!in_place && !open_all(k, &k->in, g->in, g->in_count, NULL, NULL, g->in_type, true)))
+	if (!open_all(k, &k->out, g->out, g->count, none, none, g->type, in_place) ||
+	    (!in_place && !open_all(k, &k->in, g->in, g->in_count, none, none, g->in_type, true)))
 		return cannot_pack(k);
 	k->receives = true;
 	return tuttiAlltoAll(in_place ? k->out.bytes : k->in.bytes, k->out.bytes,

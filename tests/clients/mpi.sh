@@ -10,8 +10,8 @@ trap 'rm -rf "$tmp"' EXIT
 n=0
 claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; tail -n 15 "$tmp/out" | sed 's/^/# /'; fi; }
 skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
-dups=20
-[ "${TT_TIER:-default}" = default ] || dups=1000
+dups=20 mib=20
+[ "${TT_TIER:-default}" = default ] || dups=1000 mib=2048   # more bytes than an int counts
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 
@@ -89,6 +89,17 @@ each() {
 			claim $? "$name: so does a rank whose Allreduce comes behind a call that was only started ($call)"
 		done
 		setting=
+	fi
+	run 3 auto auto large $mib
+	if grep -q 'no large counts' "$tmp/out"; then
+		skip "$name: large counts" "this MPI has no MPI_Allreduce_c"
+	else
+		all=$?
+		for call in Allreduce Reduce Bcast Allgather Allgatherv Alltoall Alltoallv Reduce_scatter Reduce_scatter_block Gather \
+			Gatherv Scatter Scatterv; do
+			took ${call}_c && took I${call,}_c && took ${call}_init_c || { all=1; echo "# MPI_${call}_c was not taken"; }
+		done
+		claim $all "$name: collectives with large counts, all forms, are taken and right, also of $mib MiB"
 	fi
 	run 2 auto auto dups $dups
 	claim $? "$name: $dups communicators, duplicated and freed, leave no descriptor, thread or memory"

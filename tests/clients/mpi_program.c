@@ -7,6 +7,7 @@
  *                           library's own
  *   mpi_program started     calls that only start, among messages and calls that wait
  *   mpi_program persistent  requests that start many times, among the same
+ *   mpi_program large N     collectives with large counts, among them a broadcast of N MiB
  *   mpi_program dups N      N duplicates, each with a sum, freed: nothing is left
  *   mpi_program errors      wrong calls reach the error handler of the communicator
  *   mpi_program orders      ranks free communicators and leave in different orders
@@ -16,8 +17,6 @@
  *
  * Prints "right" and exits with 0.
  */
-#include <dlfcn.h>
-
 #include "mpi_program.h"
 
 #ifdef TUTTI_MPI_OMPI
@@ -79,12 +78,12 @@ void *find_persistent(const char *name)
 static const struct mode {
 	const char *name;
 	void (*run)(void);
-} modes[] = {
-	{ "pending", mode_pending },       { "equal", mode_equal }, { "started", mode_started },
-	{ "persistent", mode_persistent }, { "dups", mode_dups },   { "errors", mode_errors },
-	{ "orders", mode_orders },         { "inter", mode_inter }, { "threads", mode_threads },
-	{ "times", mode_times },           { NULL, NULL }
-};
+} modes[] = { { "pending", mode_pending }, { "equal", mode_equal },
+	      { "started", mode_started }, { "persistent", mode_persistent },
+	      { "dups", mode_dups },       { "errors", mode_errors },
+	      { "orders", mode_orders },   { "inter", mode_inter },
+	      { "threads", mode_threads }, { "large", mode_large },
+	      { "times", mode_times },     { NULL, NULL } };
 
 int main(int argc, char **argv)
 {

@@ -4,6 +4,7 @@
 #ifndef MPI_PROGRAM_H
 #define MPI_PROGRAM_H
 
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,8 +35,8 @@
 	X(Errhandler_free, MPI_Errhandler *)
 
 #define DECLARE(name, ...) int MPI_##name(__VA_ARGS__);
-#define BOTH_FORMS(name, started, ...) \
-	DECLARE(name, __VA_ARGS__)     \
+#define BOTH_FORMS(c, name, started, ...) \
+	DECLARE(name, __VA_ARGS__)        \
 	DECLARE(started, __VA_ARGS__, MPI_Request *)
 MPI_TAKEN(BOTH_FORMS)
 MPI_STARTING(DECLARE)
@@ -79,7 +80,7 @@ void *find_persistent(const char *name);
 /* The modes of the program, described in mpi_program.c */
 void mode_pending(void), mode_started(void), mode_persistent(void), mode_equal(void),
 	mode_dups(void), mode_errors(void), mode_orders(void), mode_inter(void), mode_threads(void),
-	mode_times(void);
-extern int times; /* of mode_dups and mode_times */
+	mode_times(void), mode_large(void);
+extern int times; /* of mode_dups, mode_large and mode_times */
 
 #endif

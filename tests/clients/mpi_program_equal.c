@@ -12,7 +12,7 @@ static int me, members;
 
 /* own_Allreduce is the MPI library's, started_Allreduce is MPI_Iallreduce, persistent_Allreduce is MPI_Allreduce_init or
  * NULL, and so on. */
-#define FORMS(name, started, ...)                                                       \
+#define FORMS(c, name, started, ...)                                                    \
 	static int (*own_##name)(__VA_ARGS__);                                          \
 	static int (*const started_##name)(__VA_ARGS__, MPI_Request *) = MPI_##started; \
 	static int (*persistent_##name)(__VA_ARGS__, MPI_Info, MPI_Request *);
@@ -21,7 +21,7 @@ MPI_TAKEN(FORMS)
 
 static void name_functions(void)
 {
-#define FORMS(name, ...)                                 \
+#define FORMS(c, name, ...)                              \
 	*(void **)&own_##name = find_own("PMPI_" #name); \
 	*(void **)&persistent_##name = find_persistent("MPI_" #name "_init");
 	MPI_TAKEN(FORMS)

@@ -1,13 +1,13 @@
 #!/bin/bash
-# mpi_times.sh [-n RANKS] [-r ROUNDS] - times of MPI's collectives and of ExaML, with Tutti's divided by the MPI library's own
+# mpi_times.sh [-n RANKS] [-r ROUNDS] [-m NAME] - times of MPI's collectives and of ExaML, with Tutti's divided by the MPI's own
 #
 # Runs in the build folder, as mpi.sh does: each MPI library that is there, without and with the preloaded library in turn,
-# ROUNDS times (5). A time is the least of the rounds; a ratio below 1: Tutti is faster. Called by users, and its results are in
-# docs/results/clients.md.
+# ROUNDS times (5). A time is the least of the rounds; a ratio below 1: Tutti is faster. NAME, a pattern of the shell, chooses
+# libraries, or ExaML. Called by users, and its results are in docs/results/clients.md.
 set -u
-ranks=2 rounds=5
-while getopts n:r: option; do
-	case $option in n) ranks=$OPTARG ;; r) rounds=$OPTARG ;; *) sed -n '2,6s/^# //p' "$0"; exit 2 ;; esac
+ranks=2 rounds=5 chosen='*'
+while getopts m:n:r: option; do
+	case $option in m) chosen=$OPTARG ;; n) ranks=$OPTARG ;; r) rounds=$OPTARG ;; *) sed -n '2,6s/^# //p' "$0"; exit 2 ;; esac
 done
 tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
@@ -20,6 +20,7 @@ export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 # least times, and their geometric mean
 table() {
 	awk -v name="$3" '
+		NF != 3 { next }
 		{ key = $1 " " $2; if (!(key in seen)) { seen[key] = 1; order[++n] = key } }
 		FILENAME == ARGV[1] { if (!(key in own) || $3 < own[key]) own[key] = $3; next }
 		{ if (!(key in tutti) || $3 < tutti[key]) tutti[key] = $3 }
@@ -36,6 +37,7 @@ table() {
 # each NAME DEFINE SHARED-LIBRARY INTERPOSER LAUNCHER [PREFIX]: as in mpi.sh
 each() {
 	local name=$1 define=$2 mpi=$3 library=$PWD/.libs/libtutti-mpi-$4.so launcher=$5 prefix=${6-} round
+	[[ $name == $chosen ]] || return
 	command -v "${launcher%% *}" >/dev/null || { echo "$name: no ${launcher%% *}"; return; }
 	${CC:-cc} -std=gnu17 -O2 -D_GNU_SOURCE -D"$define" -I"$top_srcdir" -I"$tests" "$tests"/mpi_program*.c -o "$tmp/program" \
 		${prefix:+-L"$prefix/lib" -Wl,-rpath,"$prefix/lib" -Wl,-rpath-link,"$prefix/lib/mpich:$prefix/lib"} -lpthread -l:"$mpi" || return
@@ -53,6 +55,7 @@ median() { cut -d' ' -f"$1" seconds | sort -n | awk '{ a[NR] = $1 } END { print 
 # ExaML, over shared memory and over tcp only
 examl() {
 	local program=/usr/lib/examl/bin/examl-sse3 library=$PWD/.libs/libtutti-mpi-ompi.so btl transport round own began
+	[[ ExaML == $chosen ]] || return
 	[ -x $program ] || { echo "ExaML: no $program"; return; }
 	python3 "$tests/alignment.py" 24 1000 "$tmp" && cd "$tmp" && parse-examl -s x.phy -m DNA -n x >log || return
 	for transport in shm tcp; do

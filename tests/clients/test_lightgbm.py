@@ -26,11 +26,16 @@ def model(me, n, **settings):
     print(hashlib.sha256(trees.split("parameters:")[0].encode()).hexdigest())
 
 
+def machines(me, n):
+    """The settings of LightGBM's sockets."""
+    port = int(os.environ["TUTTI_ROOT"].split(":")[1])
+    return {"num_machines": n, "local_listen_port": port + me,
+            "machines": ",".join(f"127.0.0.1:{port + rank}" for rank in range(n))}
+
+
 def sockets():
     me, n = int(os.environ["TUTTI_RANK"]), int(os.environ["TUTTI_NRANKS"])
-    port = int(os.environ["TUTTI_ROOT"].split(":")[1])
-    model(me, n, num_machines=n, local_listen_port=port + me,
-          machines=",".join(f"127.0.0.1:{port + rank}" for rank in range(n)))
+    model(me, n, **machines(me, n))
 
 
 def over_tutti():
