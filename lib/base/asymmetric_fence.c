@@ -6,6 +6,7 @@
  * rare, makes every thread of the process execute a fence instead. Called by comm (prepare) and by
  * tuttiCommAbort.
  */
+#include <sys/single_threaded.h>
 #include <time.h>
 
 #include "base/fence.h"
@@ -16,6 +17,17 @@
 void tt_asymmetric_fence_prepare(void)
 {
 	tt_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+}
+
+/* A process with several threads, as those of MPI programs have, waits some 10 ms in the kernel for each
+ * registration, a process with one thread does not. So both kinds, of which transports/shm uses the other, are
+ * registered when the library is loaded. */
+__attribute__((constructor)) static void register_early(void)
+{
+	if (!__libc_single_threaded)
+		return;
+	tt_membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+	tt_membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
 }
 
 void tt_asymmetric_fence(void)

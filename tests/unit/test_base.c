@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/fence.h"
 #include "base/sock.h"
 #include "base/sparse.h"
 
@@ -443,6 +444,17 @@ Test(environment, every_variable_has_help_choices_and_a_default)
 }
 
 /* A wait that lasts long polls 50 times a second. */
+/* The kernel refuses the fence to a process that has not registered, and takes long to register one with
+ * several threads. */
+Test(base, the_asymmetric_fence_is_registered_before_the_first_thread, .timeout = 10)
+{
+	if (!(syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0) &
+	      MEMBARRIER_CMD_PRIVATE_EXPEDITED))
+		cr_skip_test("no membarrier in this kernel");
+	cr_assert(tt_membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED));
+	tt_asymmetric_fence();
+}
+
 Test(clock, a_wait_polls_less_often_the_longer_it_lasts)
 {
 	uint64_t now = tt_now_ns();
