@@ -20,7 +20,7 @@ typedef struct mpi_op_object *MPI_Op;
 typedef struct mpi_request_object *MPI_Request;
 typedef struct mpi_info_object *MPI_Info;
 typedef struct mpi_errhandler_object *MPI_Errhandler;
-#define MPI_LIBRARY "libmpi.so.40"
+#define MPI_LIBRARIES "libmpi.so.40"
 #define MPI_IN_PLACE ((void *)1)
 #define MPI_STATUS_IGNORE NULL
 #define MPI_ANY_SOURCE (-1)
@@ -34,7 +34,7 @@ typedef struct mpi_op_object *MPI_Op;
 typedef struct mpi_request_object *MPI_Request;
 typedef struct mpi_info_object *MPI_Info;
 typedef struct mpi_errhandler_object *MPI_Errhandler;
-#define MPI_LIBRARY "libmpi_abi.so.1"
+#define MPI_LIBRARIES "libmpi_abi.so.1"
 #define MPI_IN_PLACE ((void *)1)
 #define MPI_STATUS_IGNORE NULL
 #define MPI_ANY_SOURCE (-1)
@@ -48,7 +48,7 @@ typedef int MPI_Op;
 typedef int MPI_Request;
 typedef int MPI_Info;
 typedef int MPI_Errhandler;
-#define MPI_LIBRARY "libmpich.so.12"
+#define MPI_LIBRARIES "libmpich.so.12", "libmpi.so.12" /* Debian's name, and that of all others */
 #define MPI_IN_PLACE ((void *)-1)
 #define MPI_STATUS_IGNORE ((void *)1)
 #define MPI_ANY_SOURCE (-2)
@@ -153,7 +153,12 @@ typedef int mpi_delete_fn(MPI_Comm, int, void *, void *);
 	  MPI_Comm)                                                                                \
 	X(C, Scatterv, Iscatterv, const void *, const N *, const D *, MPI_Datatype, void *, N,     \
 	  MPI_Datatype, int, MPI_Comm)
-#define MPI_LARGE(X) MPI_COLLECTIVES(X, _c, MPI_Count, MPI_Aint) /* of MPI 4 */
+/* Large counts, of MPI 4. Open MPI has none, and a program may look whether they are there, as mpi4py does. */
+#ifdef TUTTI_MPI_OMPI
+#define MPI_LARGE(X)
+#else
+#define MPI_LARGE(X) MPI_COLLECTIVES(X, _c, MPI_Count, MPI_Aint)
+#endif
 #define MPI_TAKEN(X)                   \
 	MPI_COLLECTIVES(X, , int, int) \
 	X(, Barrier, Ibarrier, MPI_Comm)

@@ -79,9 +79,14 @@ static int cannot_pass_on(const char *name, MPI_Comm comm)
 	}
 
 /* parameters(N, D): with counts of type N and displacements of type D */
+#ifdef TUTTI_MPI_OMPI
+#define COLLECTIVE(name, started, parameters, ...) \
+	FORMS(, name, started, parameters(int, int), __VA_ARGS__)
+#else
 #define COLLECTIVE(name, started, parameters, ...)                \
 	FORMS(, name, started, parameters(int, int), __VA_ARGS__) \
 	FORMS(_c, name, started, parameters(MPI_Count, MPI_Aint), __VA_ARGS__)
+#endif
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 

@@ -17,6 +17,7 @@
 static struct mpi_library library;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool counting;
+static const char *const libraries[] = { MPI_LIBRARIES };
 
 static const char *const names[MPI_CALLS] = {
 #define NAME(c, name, started, ...) "MPI_" #name #c, "MPI_" #started #c, "MPI_" #name "_init" #c,
@@ -47,15 +48,24 @@ static void *look_up(void *handle, const char *name, bool object)
 	if (found)
 		return found;
 	fprintf(stderr,
-		"libtutti-mpi: this library is for " MPI_LIBRARY
-		", which the program does not use, or which has no %s; preload the libtutti-mpi of the program's MPI library\n",
-		name);
+		"libtutti-mpi: this library is for %s, which the program does not use, or which has no %s; preload the libtutti-mpi of the program's MPI library\n",
+		libraries[0], name);
 	exit(1);
+}
+
+/* The MPI library that the process has loaded; NULL: none */
+static void *loaded(void)
+{
+	void *handle = NULL;
+
+	for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]) && !handle; i++)
+		handle = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
+	return handle;
 }
 
 static void load(void)
 {
-	void *handle = dlopen(MPI_LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
+	void *handle = loaded();
 	const char *wanted = getenv("TUTTI_MPI_STATS");
 
 #define FUNCTION(name, ...) *(void **)&library.name = look_up(handle, "PMPI_" #name, false);

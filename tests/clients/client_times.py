@@ -16,7 +16,7 @@ import jobs
 CALLS = ((8, 2000), (4096, 2000), (1 << 20, 100), (64 << 20, 3))   # bytes and calls of a round
 GROUPS = "gloo", "tutti"
 WIDTH = 1000   # the model has three layers of WIDTH x WIDTH and their biases
-ROWS, COLUMNS, TREES = 20000, 30, 20
+ROWS, COLUMNS, TREES = 20000, 30, 100
 
 
 def rounds():

@@ -64,9 +64,11 @@ static void name_handles(void)
 
 void *find_own(const char *name)
 {
-	void *library = dlopen(MPI_LIBRARY,
-			       RTLD_LAZY | RTLD_NOLOAD); /* MPICH has another name, too */
+	static const char *const libraries[] = { MPI_LIBRARIES };
+	void *library = NULL;
 
+	for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]) && !library; i++)
+		library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
 	return dlsym(library ? library : RTLD_DEFAULT, name);
 }
 

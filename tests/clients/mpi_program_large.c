@@ -14,7 +14,7 @@ static int in[MOST], first[MOST], second[MOST]; /* first: of int counts, second:
 	static int (*name##_c)(__VA_ARGS__);                   \
 	static int (*started##_c)(__VA_ARGS__, MPI_Request *); \
 	static int (*name##_init_c)(__VA_ARGS__, MPI_Info, MPI_Request *);
-MPI_LARGE(DECLARE)
+MPI_COLLECTIVES(DECLARE, _c, MPI_Count, MPI_Aint)
 #undef DECLARE
 
 static bool name_functions(void)
@@ -25,7 +25,7 @@ static bool name_functions(void)
 	*(void **)&name##_c = dlsym(RTLD_DEFAULT, "MPI_" #name "_c");       \
 	*(void **)&started##_c = dlsym(RTLD_DEFAULT, "MPI_" #started "_c"); \
 	*(void **)&name##_init_c = dlsym(RTLD_DEFAULT, "MPI_" #name "_init_c");
-	MPI_LARGE(NAME)
+	MPI_COLLECTIVES(NAME, _c, MPI_Count, MPI_Aint)
 #undef NAME
 	return true;
 }
