@@ -91,10 +91,10 @@ each() {
 		setting=
 	fi
 	run 3 auto auto large $mib
+	all=$?
 	if grep -q 'no large counts' "$tmp/out"; then
 		skip "$name: large counts" "this MPI has no MPI_Allreduce_c"
 	else
-		all=$?
 		for call in Allreduce Reduce Bcast Allgather Allgatherv Alltoall Alltoallv Reduce_scatter Reduce_scatter_block Gather \
 			Gatherv Scatter Scatterv; do
 			took ${call}_c && took I${call,}_c && took ${call}_init_c || { all=1; echo "# MPI_${call}_c was not taken"; }
