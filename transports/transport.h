@@ -122,9 +122,11 @@ enum {
 
 #define TT_SLOT_LINE 56 /* bytes of a small post in each cache line */
 #define TT_SLOT_SMALL (6 * TT_SLOT_LINE)
-#define TT_SLOT_DEPTH 64 /* slots of a rank: how far it may be ahead of the slowest reader */
-#define TT_SLOT_BYTES (64u << 10)
-#define TT_SLOT_PAIR_BYTES (256u << 10) /* the same, where the host has two ranks only */
+#define TT_SLOT_DEPTH 128 /* slots of a rank: how far it may be ahead of the slowest reader */
+#define TT_SLOT_BYTES (256u << 10)
+/* memory of a rank for posts of more than TT_SLOT_SMALL bytes: two halves of this size */
+#define TT_SLOT_HALF TT_SLOT_BYTES
+#define TT_SLOT_PAGE 4096u /* such a post begins at a multiple, where prefetchers stop */
 /* most ranks of a host for posts of more than TT_SLOT_SMALL bytes */
 #define TT_SLOT_RANKS 8
 
@@ -219,19 +221,17 @@ struct tt_transport {
 
 /* Shared-memory slots: each rank writes its own slot, every reachable rank of the host reads it. */
 struct tt_slot_ops {
-	/* Post bytes (1..TT_SLOT_BYTES, or TT_SLOT_PAIR_BYTES; at most TT_SLOT_SMALL where more than TT_SLOT_RANKS ranks
+	/* Post bytes (1..TT_SLOT_BYTES; at most TT_SLOT_SMALL where more than TT_SLOT_RANKS ranks
 	 * take part) to this rank's slot. number counts the rounds of the endpoint from 1. All ranks
 	 * know which ranks post in a round, and their lengths. A rank posts only when all other ranks
-	 * have read all they need of the round TT_SLOT_DEPTH before, and, for more than
-	 * TT_SLOT_SMALL bytes, of the last round in which it used the page of this number: it knows
-	 * that by their posts of later rounds or by `released`. nontemporal: more than TT_SLOT_SMALL
-	 * bytes are written past the caches. data may be the room of this number: it is written
-	 * already. Wakes dozing peers. */
+	 * have read all they need of the round TT_SLOT_DEPTH before, and, before it writes to room, of
+	 * the posts that lay there: it knows that by their posts of later rounds or by `released`. data:
+	 * any memory for up to TT_SLOT_SMALL bytes; else room of this rank, written already, past the
+	 * caches if nontemporal. Wakes dozing peers. */
 	void (*post)(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
 		     uint32_t stamp, bool nontemporal);
-	/* The page of this rank's post `number`, for more than TT_SLOT_SMALL bytes: one for odd
-	 * numbers, one for even ones; writable when the number may be posted */
-	void *(*room)(struct tt_endpoint *ep, uint64_t number);
+	/* This rank's memory for posts of more than TT_SLOT_SMALL bytes, from byte `at` of 2 * TT_SLOT_HALF on */
+	void *(*room)(struct tt_endpoint *ep, size_t at);
 	/* Poll the slot of peer. 1: posted; *ret_data are the bytes: up to TT_SLOT_SMALL as lines,
 	 * TT_SLOT_LINE bytes in each 64; readable until this rank posts a later number or
 	 * releases this one | 0: not posted yet | TT_USAGE: the post has another stamp or length. */

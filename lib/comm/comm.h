@@ -131,8 +131,12 @@ struct tt_comm_rounds {
 	uint64_t full;
 	uint64_t finished; /* all ranks have finished the rounds up to this one */
 	uint64_t released; /* the others know, or will, that this rank has finished up to here */
-	uint64_t page[2];  /* last round in which this rank posted its even, its odd page */
-	uint64_t read;     /* last round in which this rank polled a page */
+	/* pages of this rank: the last round in its lower, its upper half; the half of the last page, and
+	 * how much of it is used */
+	uint64_t half[2];
+	bool upper;
+	uint32_t used;
+	uint64_t read; /* last round in which this rank polled a page */
 	/* low halves of the stamps of the latest rounds in which not all ranks post and poll */
 	uint16_t stamp[TT_SLOT_DEPTH];
 };

@@ -1,7 +1,7 @@
 /*
- * express.c - the way by slots: collectives whose posts have up to 64 KiB (allreduce), 16 KiB, or, with
- * a root, 1 KiB between two ranks and 256 bytes among more, among few ranks of one host, in one step;
- * between two ranks of any size without a root (slot_pair.c, slot_exchange.c)
+ * express.c - the way by slots: collectives whose posts have up to 64 KiB (allreduce), or 16 KiB, or 256 KiB
+ * if ranks share cores, among few ranks of one host, in one step; between two ranks of any size without a
+ * root (slot_pair.c, slot_exchange.c)
  *
  * Where the ranks of a communicator share one host's memory, algorithms of one step run without
  * messages. The form of the collective (form.h) says who gives and who takes. Agreed facts decide, so
@@ -25,9 +25,9 @@
 #include "run/stores.h"
 
 _Static_assert(TT_SLOT_RANKS <= TT_MAX_SOURCES, "one sum takes the posts of all ranks");
-_Static_assert(TT_EXPRESS_RANKS <= TT_SLOT_RANKS && TT_EXPRESS_BYTES <= TT_SLOT_BYTES,
+_Static_assert(TT_EXPRESS_RANKS <= TT_SLOT_RANKS && TT_EXPRESS_BYTES <= TT_SLOT_BYTES &&
+		       TT_EXPRESS_CROWDED_BYTES <= TT_SLOT_BYTES,
 	       "a slot holds every call that the plan binds to slots");
-_Static_assert(TT_EXPRESS_ROOTED_BYTES <= TT_SLOT_SMALL, "a small post");
 
 /* Between two ranks, each of which gives and takes. Two ranks read as many bytes in one-shot as in two-shot, and
  * both give the same bits. */
@@ -186,7 +186,7 @@ static int advance(struct tt_op *op)
 	const void *posts[TT_SLOT_RANKS];
 	int rc;
 
-	if (tt_form_posted(&f) > TT_SLOT_BYTES)
+	if (c->nranks == 2 && tt_form_is_full(&f) && tt_form_posted(&f) > TT_EXPRESS_BYTES)
 		return op->call.request->collective == TT_ALLREDUCE
 			       ? tt_slot_pair_advance(op)
 			       : tt_slot_exchange_advance(op, &f);

@@ -37,9 +37,10 @@ static struct tt_single_copy *of(const struct tt_op *op)
 
 /* ---- begin ----------------------------------------------------------------------------------- */
 
+/* Where ranks share cores, a post by slots waits for nobody. */
 static bool fits(const struct tt_op *op)
 {
-	return of(op) && tt_smsc_fits(op);
+	return of(op) && tt_smsc_fits(op) && !(tt_smsc_crowded(op->comm) && tt_slot_way.fits(op));
 }
 
 static bool takes(const struct tt_op *op)

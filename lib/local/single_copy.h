@@ -118,6 +118,12 @@ int tt_pscw_start(struct tt_op *op, int peer);
 void tt_pscw_complete(struct tt_op *op);
 bool tt_pscw_test(struct tt_op *op);
 
+/* Do ranks share cores? Agreed. */
+static inline bool tt_smsc_crowded(tuttiComm_t comm)
+{
+	return comm->hosts.cores && comm->nranks > comm->hosts.cores;
+}
+
 /* single_copy_choice.c. worth: is an address exchange worth its cost, by the results of earlier
  * ones? note: the result of this one. */
 bool tt_smsc_worth(const struct tt_op *op);

@@ -152,8 +152,7 @@ enum tt_smsc_by tt_smsc_choose(struct tt_op *op)
 	}
 	if (insists && s->memory == TT_SMSC_READABLE)
 		return TT_BY_READING;
-	if (s->memory != TT_SMSC_READABLE || tt_slot_way.fits(op) ||
-	    (op->comm->hosts.cores && op->comm->nranks > op->comm->hosts.cores))
+	if (s->memory != TT_SMSC_READABLE || tt_slot_way.fits(op) || tt_smsc_crowded(op->comm))
 		return TT_BY_MESSAGES;
 	for (int r = 0; r < op->comm->nranks; r++)
 		for (int way = 0; way < TT_BY_ALL; way++)

@@ -20,7 +20,7 @@ bool tt_pscw_applies(const struct tt_op *op)
 	tuttiComm_t c = op->comm;
 
 	return !tt_smsc_sums(op) && c->single_copy->memory == TT_SMSC_READABLE &&
-	       c->paths.slots->peer_memory_ops && c->hosts.cores && c->nranks > c->hosts.cores;
+	       c->paths.slots->peer_memory_ops && tt_smsc_crowded(c);
 }
 
 /* Does reader read bytes of rank `of`? */

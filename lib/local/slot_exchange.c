@@ -17,7 +17,7 @@
 #include "local/ways.h"
 
 /* Half a page: with its peer's, two such posts of each rank stay in a second cache of 1 MiB. */
-#define PIECE (TT_SLOT_PAIR_BYTES / 2)
+#define PIECE (TT_SLOT_BYTES / 2)
 
 /* The last two pieces are halves of the rest: a short post would lie in lines (shm_slots.c). */
 static size_t piece_of(size_t left)

@@ -56,9 +56,9 @@ static struct piece piece_of(const struct tt_op *op)
 {
 	size_t at = op->slots.done, left = op->bound.tiles.total - at, bytes = left, first;
 
-	if (left >= 4 * TT_SLOT_PAIR_BYTES)
-		bytes = 2 * TT_SLOT_PAIR_BYTES;
-	else if (left > 2 * TT_SLOT_PAIR_BYTES)
+	if (left >= 4 * TT_SLOT_BYTES)
+		bytes = 2 * TT_SLOT_BYTES;
+	else if (left > 2 * TT_SLOT_BYTES)
 		bytes = tt_slots_half(left);
 	first = tt_slots_half(bytes);
 	if (op->comm->rank == 0)
@@ -81,7 +81,7 @@ static void sum(struct tt_op *op, const struct piece *p, const char *theirs)
 	char *out = op->bound.base[TT_OUT] + p->keep, *room = NULL;
 
 	if (!op->stores.nontemporal)
-		room = tt_slots_room(c);
+		room = tt_slots_room(c, p->keep_bytes);
 	tt_slots_sum_pair(c, op->bound.reduce, out, room, op->bound.base[TT_IN] + p->keep, theirs,
 			  p->keep_bytes, p->keep_bytes / op->bound.element_bytes);
 	if (room)

@@ -12,8 +12,9 @@ int tt_slots_await_release(tuttiComm_t c, size_t bytes, int *ret_missing)
 	uint64_t next = rounds->now + 1, least = UINT64_MAX,
 		 round = next > TT_SLOT_DEPTH ? next - TT_SLOT_DEPTH : 0;
 
-	if (bytes > TT_SLOT_SMALL && rounds->page[next & 1] > round)
-		round = rounds->page[next & 1];
+	if (bytes > TT_SLOT_SMALL && tt_slots_half_is_left(rounds, bytes) &&
+	    rounds->half[!rounds->upper] > round)
+		round = rounds->half[!rounds->upper];
 	for (int r = 0; r < c->nranks; r++) {
 		uint64_t released;
 		uint16_t stamp;

@@ -9,12 +9,15 @@
 #ifndef TT_SLOTS_H
 #define TT_SLOTS_H
 
+#include <string.h>
+
+#include "mem/copy.h"
 #include "run/number.h"
 #include "run/op.h"
 #include "run/stores.h"
 
 /* rounds of small posts after which a rank that posts nothing itself releases them */
-#define TT_SLOT_RELEASE (TT_SLOT_DEPTH / 2)
+#define TT_SLOT_RELEASE (TT_SLOT_DEPTH / 4)
 
 /* All ranks have finished the rounds before the last full one, and know it of each other. Only rounds
  * that are not full need to know: a full one stores a single number. */
@@ -22,6 +25,14 @@ static inline void tt_slots_settle(struct tt_comm_rounds *r)
 {
 	if (r->full > r->released + 1)
 		r->finished = r->released = r->full - 1;
+}
+
+/* Pages (a post of more than TT_SLOT_SMALL bytes) follow each other in one half of the room of this rank. The
+ * other half is begun when this one is full, or when all ranks have finished the rounds before the last:
+ * then two posts, in turn, stay in the caches. */
+static inline bool tt_slots_half_is_left(const struct tt_comm_rounds *r, size_t bytes)
+{
+	return r->full == r->now || r->used + bytes > TT_SLOT_HALF;
 }
 
 /* slots.c: tt_slots_ready, when the releases of other ranks decide */
@@ -39,7 +50,8 @@ static inline int tt_slots_ready(tuttiComm_t c, size_t bytes, int *ret_missing)
 		return 1;
 	tt_slots_settle(r);
 	if (tt_likely(next <= r->finished + TT_SLOT_DEPTH &&
-		      (bytes <= TT_SLOT_SMALL || r->page[next & 1] <= r->finished)))
+		      (bytes <= TT_SLOT_SMALL || !tt_slots_half_is_left(r, bytes) ||
+		       r->half[!r->upper] <= r->finished)))
 		return 1;
 	return tt_slots_await_release(c, bytes, ret_missing);
 }
@@ -50,6 +62,35 @@ static inline void tt_slots_pass(tuttiComm_t c)
 	c->calls.rounds.now++;
 }
 
+/* The place of this rank's next post, a page; it writes there when tt_slots_ready */
+static inline char *tt_slots_room(tuttiComm_t c, size_t bytes)
+{
+	const struct tt_comm_rounds *r = &c->calls.rounds;
+	size_t at = tt_slots_half_is_left(r, bytes) ? (r->upper ? 0 : TT_SLOT_HALF)
+						    : r->upper * TT_SLOT_HALF + r->used;
+
+	return c->paths.slots->slot_ops->room(c->paths.slots, at);
+}
+
+/* Write a page to its place, unless data are there already. */
+static inline const void *tt_slots_write(tuttiComm_t c, const void *data, size_t bytes,
+					 bool nontemporal)
+{
+	struct tt_comm_rounds *r = &c->calls.rounds;
+	bool leaves = tt_slots_half_is_left(r, bytes);
+	char *room = tt_slots_room(c, bytes);
+
+	if (data != room && nontemporal)
+		tt_copy_nontemporal(room, data, bytes);
+	else if (data != room)
+		memcpy(room, data, bytes);
+	r->upper ^= leaves;
+	r->used = (uint32_t)((leaves ? 0 : r->used) +
+			     (bytes + TT_SLOT_PAGE - 1) / TT_SLOT_PAGE * TT_SLOT_PAGE);
+	r->half[r->upper] = r->now + 1;
+	return room;
+}
+
 /* Begin a round with a post: data, where every rank of the communicator can read them. Allowed when
  * tt_slots_ready, or when all ranks have posted in the round before. */
 static inline void tt_slots_post(tuttiComm_t c, const void *data, size_t bytes, uint32_t stamp,
@@ -57,9 +98,9 @@ static inline void tt_slots_post(tuttiComm_t c, const void *data, size_t bytes, 
 {
 	struct tt_comm_rounds *r = &c->calls.rounds;
 
-	r->now++;
 	if (bytes > TT_SLOT_SMALL)
-		r->page[r->now & 1] = r->now;
+		data = tt_slots_write(c, data, bytes, nontemporal);
+	r->now++;
 	c->paths.slots->slot_ops->post(c->paths.slots, data, bytes, r->now, stamp, nontemporal);
 }
 
@@ -103,7 +144,7 @@ static inline int tt_slots_poll(tuttiComm_t c, size_t bytes, uint32_t stamp, con
 }
 
 /* This rank has finished the current round, in which not all ranks post and poll. Pages are released
- * at once: each rank has two of them. */
+ * at once: few of them may fill a half. */
 static inline void tt_slots_release(tuttiComm_t c, size_t bytes)
 {
 	struct tt_comm_rounds *r = &c->calls.rounds;
@@ -126,12 +167,6 @@ static inline void tt_slots_copy(tuttiComm_t c, const struct tt_stores_call *cal
 
 	tt_slots_post(c, data, bytes, stamp, call->nontemporal);
 	tt_stores_end(call, bytes, began_ns);
-}
-
-/* The page of this rank's next post, which it writes itself, when the posts of all ranks are there */
-static inline char *tt_slots_room(tuttiComm_t c)
-{
-	return c->paths.slots->slot_ops->room(c->paths.slots, c->calls.rounds.now + 1);
 }
 
 /* Half of the bytes, up to a whole line, so to a whole element */

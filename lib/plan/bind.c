@@ -64,20 +64,19 @@ void tt_plan_bind_evenly(const struct tt_plan *plan, const struct tt_connectivit
 	cut_into_tiles(plan, paths, most, b);
 }
 
-/* Most bytes of a post to a slot. Posts of a page wait for the readers of the page before the last, so
- * they end the lead that ranks of a collective with a root have by messages. */
-static size_t most_posted(const struct tt_plan *plan)
+/* Most bytes of a post to a slot. Messages of a larger call overlap the copies of writer and reader, which
+ * ranks that share a core cannot do: there a post saves copies and switches between ranks. */
+static size_t most_posted(const struct tt_plan *plan, const struct tt_connectivity *p)
 {
 	if (plan->collective == TT_ALLREDUCE)
 		return TT_EXPRESS_BYTES;
-	if (!tt_collective_rooted(plan->collective))
-		return TT_EXPRESS_OTHER_BYTES;
-	return plan->nranks == 2 ? TT_EXPRESS_ROOTED_PAIR_BYTES : TT_EXPRESS_ROOTED_BYTES;
+	return p->cores && plan->nranks > p->cores ? TT_EXPRESS_CROWDED_BYTES
+						   : TT_EXPRESS_OTHER_BYTES;
 }
 
 bool tt_plan_on_slots(const struct tt_plan *plan, const struct tt_connectivity *p, size_t bytes)
 {
-	size_t most = most_posted(plan), blocks = plan->rule == TT_EQUAL ? plan->in_blocks : 1;
+	size_t most = most_posted(plan, p), blocks = plan->rule == TT_EQUAL ? plan->in_blocks : 1;
 
 	return plan->slots && p->one_host && !p->over_tcp && plan->nranks > 1 &&
 	       plan->nranks <= TT_EXPRESS_RANKS && bytes > 0 && bytes <= most / blocks;

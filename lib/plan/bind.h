@@ -22,13 +22,12 @@ struct tt_connectivity {
 /* Bytes of the largest message; a larger block is cut into tiles of this size. */
 size_t tt_connectivity_message_bytes(const struct tt_connectivity *paths);
 
-/* Shared-memory slots (local/express.c): most bytes of a post in an allreduce, in another collective
- * without a root, in one with a root between two ranks and among more ranks (a small post); most
- * ranks. Powers of two, since an algorithm is chosen for a class of sizes. */
+/* Shared-memory slots (local/express.c): most bytes of a post in an allreduce, in another collective, in
+ * another one of ranks that share cores; most ranks. Powers of two, since an algorithm is chosen for a
+ * class of sizes. */
 #define TT_EXPRESS_BYTES (64u << 10)
 #define TT_EXPRESS_OTHER_BYTES (16u << 10)
-#define TT_EXPRESS_ROOTED_PAIR_BYTES 1024u
-#define TT_EXPRESS_ROOTED_BYTES 256u
+#define TT_EXPRESS_CROWDED_BYTES (256u << 10)
 #define TT_EXPRESS_RANKS 8
 
 /* Single copy (local/single_copy.c): fewest bytes of a call, most ranks of the host. */

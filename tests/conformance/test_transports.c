@@ -103,11 +103,22 @@ static int await_slot(const struct rig *rig, int peer, size_t bytes, uint64_t nu
 	return rc;
 }
 
+/* Where this rank writes post `number`: in turn in either half, at other offsets */
+static uint8_t *place_of(const struct tt_slot_ops *ops, struct tt_endpoint *ep, uint64_t number,
+			 size_t bytes, uint8_t small[TT_SLOT_SMALL])
+{
+	size_t at = number % 2 * TT_SLOT_HALF, pages = (TT_SLOT_HALF - bytes) / TT_SLOT_PAGE + 1;
+
+	if (bytes <= TT_SLOT_SMALL)
+		return small;
+	return ops->room(ep, at + mix(number) % pages * TT_SLOT_PAGE);
+}
+
 static int slot_body(const struct tt_world *world, void *arg)
 {
 	const struct tt_transport *t = ((struct setup *)arg)->t;
-	size_t most = world->nranks == 2 ? TT_SLOT_PAIR_BYTES : TT_SLOT_BYTES;
-	uint8_t *mine = malloc(most);
+	size_t most = TT_SLOT_BYTES;
+	uint8_t mine[TT_SLOT_SMALL];
 	const uint8_t *lines;
 	struct rig rig;
 
@@ -117,8 +128,7 @@ static int slot_body(const struct tt_world *world, void *arg)
 		       line = bytes > TT_SLOT_SMALL ? bytes : TT_SLOT_LINE;
 		bool last = k == 3000;
 
-		const bool in_room = bytes > TT_SLOT_SMALL && k % 150 == 0;
-		uint8_t *data = in_room ? t->slot_ops->room(rig.ep, k) : mine;
+		uint8_t *data = place_of(t->slot_ops, rig.ep, k, bytes, mine);
 
 		for (size_t i = 0; i < bytes; i++)
 			data[i] = slot_byte(k, world->rank, i);
@@ -145,7 +155,6 @@ static int slot_body(const struct tt_world *world, void *arg)
 	}
 	harness_barrier(world, 0);
 	rig_close(&rig);
-	free(mine);
 	return 0;
 }
 
@@ -170,7 +179,6 @@ static bool await_release(const struct rig *rig, const struct tt_world *world, u
 static int release_body(const struct tt_world *world, void *arg)
 {
 	const struct tt_slot_ops *ops = ((struct setup *)arg)->t->slot_ops;
-	static _Thread_local uint8_t mine[TT_SLOT_BYTES];
 	uint64_t page[2] = { 0 };
 	const uint8_t *lines;
 	struct rig rig;
@@ -181,13 +189,16 @@ static int release_body(const struct tt_world *world, void *arg)
 		       line = bytes > TT_SLOT_SMALL ? bytes : TT_SLOT_LINE;
 		int giver = (int)(mix(k / 40) % (uint64_t)world->nranks);
 
-		for (size_t i = 0; i < bytes && giver == world->rank; i++)
-			mine[i] = slot_byte(k, giver, i);
 		if (giver == world->rank) {
+			uint8_t small[TT_SLOT_SMALL],
+				*data = place_of(ops, rig.ep, k, bytes, small);
+
 			EXPECT(await_release(&rig, world,
 					     k > TT_SLOT_DEPTH ? k - TT_SLOT_DEPTH : 0));
 			EXPECT(await_release(&rig, world, bytes > TT_SLOT_SMALL ? page[k % 2] : 0));
-			ops->post(rig.ep, mine, bytes, k, (uint32_t)k, false);
+			for (size_t i = 0; i < bytes; i++)
+				data[i] = slot_byte(k, giver, i);
+			ops->post(rig.ep, data, bytes, k, (uint32_t)k, false);
 			page[k % 2] = bytes > TT_SLOT_SMALL ? k : page[k % 2];
 		} else {
 			if (mix(k + (uint64_t)world->rank) % 64 == 0)

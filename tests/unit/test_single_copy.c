@@ -255,7 +255,7 @@ static bool holds(const int *p, int from, int to, size_t count)
 static int move_around(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct single_copy_mode *w = ((const struct single_copy_task *)arg)->mode;
-	const size_t count = 12345, all = (size_t)n * count;
+	const size_t count = 70001, all = (size_t)n * count; /* more than a slot has */
 	int *in = get(w, rank, all * sizeof(int)), *out = get(w, rank, all * sizeof(int)), bad = 0,
 	    at = 0;
 	tuttiCounters_t counters = { .size = sizeof(counters) };
@@ -399,7 +399,7 @@ static bool share_one_core(void)
  * soon as a call returns. */
 static int run_ahead(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	enum { COUNT = 9000, CALLS_AHEAD = 160 };
+	enum { COUNT = 66000, CALLS_AHEAD = 160 };
 	const struct single_copy_mode *w = arg;
 	const size_t bytes = (size_t)n * COUNT * sizeof(int);
 	int *in = get(w, rank, bytes), *out = get(w, rank, bytes), bad = 0, ones = 1, sum;

@@ -6,6 +6,7 @@
  * sent. Ranks whose calls differ so that none of them polls a post get an error from releases.
  */
 #include <criterion/criterion.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -55,14 +56,6 @@ static double expected(const struct slots_call *k, int rank, int n, size_t i)
 	return element(k, need->out_parts ? (int)(i / k->count) : k->root, mine);
 }
 
-/* Most elements of a post: sums of longer calls go by messages, in another order. */
-static size_t most_of(enum tt_collective collective, int n)
-{
-	if (!tt_needs[collective].rooted)
-		return MOST;
-	return (n == 2 ? TT_EXPRESS_ROOTED_PAIR_BYTES : TT_EXPRESS_ROOTED_BYTES) / sizeof(double);
-}
-
 static struct slots_call random_call(unsigned long long seed, int n)
 {
 	static const size_t sizes[] = { 1, 2, 7, 8, 42, 43, 100, 512, MOST };
@@ -71,10 +64,9 @@ static struct slots_call random_call(unsigned long long seed, int n)
 				.root = (int)(random_of(seed, 2) % (unsigned)n),
 				.in_place = random_of(seed, 3) % 2,
 				.seed = seed * 100 };
-	size_t most = most_of(k.collective, n);
+	size_t most = tt_needs[k.collective].in_parts ? MOST / (unsigned)n : MOST;
 
-	if (tt_needs[k.collective].in_parts)
-		most /= (unsigned)n;
+	/* sums of longer calls go by messages, in another order */
 	k.count = k.count < most ? k.count : most;
 	return k;
 }
@@ -197,12 +189,66 @@ Test(slots, a_rank_that_is_ahead_overwrites_no_post_that_is_unread, .timeout = 1
 	call_as(4, false, true);
 }
 
+/* ---- ranks that only give -------------------------------------------------------------------- */
+
+/* Calls of a size, of which givers finish some before a taker begins */
+struct lead {
+	enum tt_collective collective;
+	size_t count, ahead;
+	atomic_size_t *finished; /* by all givers */
+};
+
+static int lead(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct lead *l = arg;
+	struct slots_call k = { .collective = l->collective, .count = l->count };
+	bool gives = tt_needs[k.collective].in_all ? rank != k.root : rank == k.root;
+	size_t givers = tt_needs[k.collective].in_all ? (size_t)n - 1 : 1;
+
+	while (!gives && atomic_load(l->finished) < givers * l->ahead)
+		usleep(1000);
+	/* givers that overwrite what is unread have time to do so */
+	if (!gives)
+		usleep(5000);
+	for (k.seed = 0; k.seed < 4 * l->ahead; k.seed++) {
+		WANT(call_and_check(&k, *comm, rank, n) == 0);
+		atomic_fetch_add(l->finished, gives);
+	}
+	return 0;
+}
+
+Test(slots, ranks_that_only_give_are_ahead_and_overwrite_nothing_unread, .timeout = 120)
+{
+	enum { SMALL = 3 * TT_SLOT_DEPTH / 4, PAGES = TT_SLOT_HALF / TT_SLOT_PAGE };
+	static const enum tt_collective with_root[] = { TT_BROADCAST, TT_REDUCE, TT_GATHER,
+							TT_SCATTER };
+	static const size_t bytes[][2] = { { 8, SMALL },
+					   { TT_SLOT_PAGE, PAGES },
+					   { 16384, PAGES / 4 } };
+
+	for (int i = 0; i < 4 * 3; i++) {
+		atomic_size_t finished = 0;
+		bool parts = tt_needs[with_root[i / 3]].in_parts;
+		struct lead l = { .collective = with_root[i / 3],
+				  .count = bytes[i % 3][0] / sizeof(double) / (parts ? 4 : 1),
+				  .ahead = bytes[i % 3][1],
+				  .finished = &finished };
+		struct ranks r = {
+			.n = 4, .threads = true, .transport = "shm", .timeout_ms = 20000, .arg = &l
+		};
+
+		l.count += !l.count;
+		cr_expect_eq(ranks_run(&r, lead), 0, "%s of %zu elements",
+			     tt_collective_name(l.collective), l.count);
+	}
+}
+
 /* ---- two ranks, several pieces --------------------------------------------------------------- */
 
 /* Calls of both ranks, out of place and in place, none by messages */
 static int call_long(tuttiComm_t *comm, int rank, int n, void *arg)
 {
-	enum { PAGE = TT_SLOT_PAIR_BYTES / sizeof(double), LONGEST = 6 * PAGE };
+	enum { PAGE = TT_SLOT_BYTES / sizeof(double), LONGEST = 6 * PAGE };
 	/* a rest of less than a line behind whole pieces, and others */
 	static const size_t counts[] = { PAGE + 1,     2 * PAGE + 1, 2 * PAGE - 1,
 					 2 * PAGE + 8, 4 * PAGE + 7, LONGEST - 1 };

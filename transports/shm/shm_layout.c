@@ -27,10 +27,8 @@ void tt_shm_segment_lay_out(struct tt_shm_segment *s, const struct tt_world *w)
 			 TT_APART);
 	s->pages_at = up(s->slots_at + (size_t)s->nlocal * sizeof(struct tt_shm_slot_area),
 			 TT_SHM_PAGE);
-	s->page_bytes = s->nlocal > TT_SLOT_RANKS ? 0
-			: s->nlocal == 2          ? TT_SLOT_PAIR_BYTES
-						  : TT_SLOT_BYTES;
-	s->rings_at = s->pages_at + (size_t)s->nlocal * 2 * s->page_bytes;
+	s->pages_bytes = s->nlocal > TT_SLOT_RANKS ? 0 : 2 * TT_SLOT_HALF;
+	s->rings_at = s->pages_at + (size_t)s->nlocal * s->pages_bytes;
 	s->bytes = s->rings_at +
 		   (size_t)s->nlocal * (size_t)s->nlocal * (size_t)s->nchannels * s->ring_bytes;
 }

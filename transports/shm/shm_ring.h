@@ -78,7 +78,7 @@ void tt_shm_release(struct tt_link *link);
 /* shm_slots.c: struct tt_slot_ops, and the PSCW operations of struct tt_peer_memory_ops. */
 void tt_shm_slot_post(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
 		      uint32_t stamp, bool nontemporal);
-void *tt_shm_slot_room(struct tt_endpoint *ep, uint64_t number);
+void *tt_shm_slot_room(struct tt_endpoint *ep, size_t at);
 int tt_shm_slot_poll(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number,
 		     uint32_t stamp, const void **ret_data);
 void tt_shm_slot_own(struct tt_endpoint *ep, int peer, uint64_t number, const void *data,

@@ -1,7 +1,7 @@
 /*
  * shm_segment.h - the memory that the ranks of one host share: how they open it, and its layout
  *
- *   header, a bell per rank | a slot area per rank | two pages per rank |
+ *   header, a bell per rank | a slot area per rank | two halves of pages per rank |
  *   ring [writer][reader][channel] ...        ring = control pages | small cells | large cells
  *
  * One sealed memfd per host group. A memfd has no name in any file system, so nothing can be left
@@ -64,7 +64,13 @@ struct tt_shm_bell {
 
 /* The slots of a rank, read by all others; see shm_slots.c. Written by the rank. */
 struct tt_shm_slot_line {
-	alignas(TT_LINE) uint8_t payload[TT_SLOT_LINE];
+	alignas(TT_LINE) union {
+		uint8_t payload[TT_SLOT_LINE];
+		struct {
+			uint64_t offset;
+			bool nontemporal;
+		};
+	};
 	_Atomic uint64_t flag;
 };
 struct tt_shm_slot_area {
@@ -92,7 +98,7 @@ struct tt_shm_segment {
 	size_t bytes;
 	int nlocal, me, nchannels;
 	int *local_of; /* [nranks] local rank in the group, -1: not reached */
-	size_t cell_bytes, ring_bytes, page_bytes, slots_at, pages_at, rings_at;
+	size_t cell_bytes, ring_bytes, pages_bytes, slots_at, pages_at, rings_at;
 	uint32_t ncells;
 	_Atomic size_t claimed; /* bytes claimed by this rank */
 };
@@ -119,12 +125,10 @@ static inline struct tt_shm_slot_area *tt_shm_segment_slot_area(const struct tt_
 	return (struct tt_shm_slot_area *)((char *)s->header + s->slots_at) + local_rank;
 }
 
-/* The page of a slot post of more than TT_SLOT_SMALL bytes. */
-static inline void *tt_shm_segment_page(const struct tt_shm_segment *s, int local_rank,
-					uint64_t number)
+/* The memory for a rank's slot posts of more than TT_SLOT_SMALL bytes */
+static inline char *tt_shm_segment_pages(const struct tt_shm_segment *s, int local_rank)
 {
-	return (char *)s->header + s->pages_at +
-	       ((size_t)local_rank * 2 + (number & 1)) * s->page_bytes;
+	return (char *)s->header + s->pages_at + (size_t)local_rank * s->pages_bytes;
 }
 
 /* The ring from one local rank to another; its small cells begin TT_SHM_CONTROL bytes behind, then

@@ -1,14 +1,14 @@
 /*
  * shm_slots.c - shared-memory slots: one post of a rank reaches all other ranks of the host
  *
- * Called through tt_shm by local. Each rank has 64 slots and two pages; the post of round k goes into
- * slot k % 64 and page k % 2:
+ * Called through tt_shm by local. Each rank has 128 slots, and pages of 512 KiB together; the post of
+ * round k goes into slot k % 128:
  *
  *   | payload 56 B | flag | payload 56 B | flag | ...     up to 336 B: 1..6 lines; a line carries
  *                                                         payload and flag: one transfer
- *   | stores ..... | flag |  and a page of up to 64 KiB   more: two transfers in a row; 256 KiB where
- *                                                         the host has two ranks. stores: 1 if the
- *                                                         page was written by non-temporal stores
+ *   | offset, stores | flag | --> pages                   more, up to 256 KiB: two transfers in a
+ *                                                         row. stores: 1 if the pages were written by
+ *                                                         non-temporal stores
  *
  * All peers read the same lines, so a rank writes once for any number of peers. Where all ranks post,
  * no peer acknowledges: a rank that posts k has polled k-1 of all ranks, and each rank had read all of
@@ -46,25 +46,18 @@ void tt_shm_slot_post(struct tt_endpoint *base, const void *data, size_t bytes, 
 	if (bytes <= TT_SLOT_SMALL) {
 		write_lines(line, data, bytes, flag);
 	} else {
-		void *page = tt_shm_segment_page(s, s->me, number);
-
-		if (data == page)
-			nontemporal = false;
-		else if (nontemporal)
-			tt_copy_nontemporal(page, data, bytes);
-		else
-			memcpy(page, data, bytes);
-		line->payload[0] = nontemporal;
+		line->offset = (uint64_t)((const char *)data - tt_shm_segment_pages(s, s->me));
+		line->nontemporal = nontemporal;
 		atomic_store_explicit(&line->flag, flag, memory_order_release);
 	}
 	tt_shm_wake_all(s);
 }
 
-void *tt_shm_slot_room(struct tt_endpoint *base, uint64_t number)
+void *tt_shm_slot_room(struct tt_endpoint *base, size_t at)
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
 
-	return tt_shm_segment_page(s, s->me, number);
+	return tt_shm_segment_pages(s, s->me) + at;
 }
 
 /* A function of its own, so that polls save no registers for its call. */
@@ -78,6 +71,20 @@ static __attribute__((noinline, cold)) int differs(const struct tt_endpoint *bas
 		base->world->rank, (unsigned long long)number, peer, bytes, stamp);
 }
 
+static int in_pages(const struct tt_endpoint *base, int peer, const struct tt_shm_slot_line *line,
+		    size_t bytes, const void **ret_data)
+{
+	const struct tt_shm_segment *s = &((const struct tt_shm_ep *)base)->segment;
+	size_t offset = line->offset;
+
+	if (tt_unlikely(bytes > s->pages_bytes || offset > s->pages_bytes - bytes))
+		return tt_fail(TT_INTERNAL,
+			       "rank %d: rank %d posted an offset outside of its pages",
+			       base->world->rank, peer);
+	*ret_data = tt_shm_segment_pages(s, s->local_of[peer]) + offset;
+	return 1;
+}
+
 int tt_shm_slot_poll(struct tt_endpoint *base, int peer, size_t bytes, uint64_t number,
 		     uint32_t stamp, const void **ret_data)
 {
@@ -89,14 +96,13 @@ int tt_shm_slot_poll(struct tt_endpoint *base, int peer, size_t bytes, uint64_t 
 
 	*ret_data = line;
 	/* all flags are loaded before the comparison, so that the transfers overlap */
-	if (bytes > TT_SLOT_SMALL)
-		*ret_data = tt_shm_segment_page(s, local_rank, number);
-	else
+	if (bytes <= TT_SLOT_SMALL)
 		for (size_t at = TT_SLOT_LINE; at < bytes; at += TT_SLOT_LINE)
 			rest |= atomic_load_explicit(&(++line)->flag, memory_order_acquire) ^
 				expected;
 	if (tt_likely(first == expected))
-		return rest == 0;
+		return bytes > TT_SLOT_SMALL ? in_pages(base, peer, line, bytes, ret_data)
+					     : rest == 0;
 	return first >> 32 != expected >> 32 ? 0 : differs(base, peer, bytes, number, stamp);
 }
 
@@ -105,7 +111,7 @@ void tt_shm_slot_own(struct tt_endpoint *base, int peer, uint64_t number, const 
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
 
-	if (!slot_of(s, s->local_of[peer], number)->payload[0])
+	if (!slot_of(s, s->local_of[peer], number)->nontemporal)
 		tt_own_lines((void *)data, bytes);
 }
 
