@@ -30,6 +30,7 @@ enum tt_smsc_by { TT_BY_MESSAGES, TT_BY_READING, TT_BY_ALL };
  * ranks. */
 struct tt_smsc_trial {
 	uint32_t ns[TT_BY_ALL][2]; /* this rank's last two calls of each way */
+	bool windows;              /* agreed: the memory of the calls */
 	bool timed;                /* the current call is measured */
 	/* agreed: calls go this way now; the faster, as far as is known */
 	uint8_t way, prefers;
@@ -125,11 +126,11 @@ static inline bool tt_smsc_crowded(tuttiComm_t comm)
 }
 
 /* single_copy_choice.c. worth: is an address exchange worth its cost, by the results of earlier
- * ones? note: the result of this one. */
+ * ones? note: the result of this one, unless its call was a trial of the slower way. */
 bool tt_smsc_worth(const struct tt_op *op);
 void tt_smsc_note(const struct tt_op *op, bool in_vain);
-/* Put this rank's measurements into its post; then, with the posts of all: the way of this call on
- * ordinary memory. All ranks answer alike. measure: the call is complete. */
+/* Put this rank's measurements into its post; then, with the posts of all: the way of this call.
+ * All ranks answer alike. measure: the call is complete. */
 void tt_smsc_report(const struct tt_op *op, struct tt_smsc_addresses *mine);
 enum tt_smsc_by tt_smsc_choose(struct tt_op *op);
 void tt_smsc_measure(const struct tt_op *op);

@@ -1,6 +1,5 @@
 /*
- * single_copy_choice.c - is a large call on ordinary memory faster by messages or by reading peers'
- * memory?
+ * single_copy_choice.c - is a large call faster by messages or slots, or by reading peers' memory?
  *
  * Called by single_copy.c, when the address exchange is done and ranks can read each other. The
  * kernel's copy moves a byte once where messages move it twice, but it looks up every page, only
@@ -19,8 +18,12 @@
  *
  * Where ranks share cores, sums by reading were never faster by more than the cost of the exchanges
  * (n = 4 on 2 cores, 64 KiB to 64 MiB), so they are not tried; copying collectives use PSCW there
- * (single_copy_pscw.c). An allreduce of two ranks goes by slots (slot_pair.c), which were never slower
- * (n = 2, 64 KiB to 16 MiB, near and distant cores).
+ * (single_copy_pscw.c). An allreduce of two ranks on ordinary memory goes by slots (slot_pair.c), which
+ * were never slower (n = 2, 64 KiB to 16 MiB, near and distant cores).
+ *
+ * Windows are read without the kernel, so calls on them read, except for an allreduce of two ranks, which
+ * tries slots as well: it reads a result where the peer has just written it, line by line between distant
+ * cores (EPYC 9004, 1 MiB, us, reading and slots: near cores 32 and 60, distant cores 242 and 125).
  */
 #include "local/single_copy.h"
 #include "local/ways.h"
@@ -62,8 +65,11 @@ bool tt_smsc_worth(const struct tt_op *op)
 
 void tt_smsc_note(const struct tt_op *op, bool in_vain)
 {
+	const struct tt_smsc_trial *t = op->comm->single_copy->trial;
 	struct tt_smsc_history *w = history_of(op);
 
+	if (t && t->prefers == TT_BY_READING)
+		in_vain = false;
 	w->in_vain = in_vain ? w->in_vain + 1 : 0;
 }
 
@@ -114,9 +120,13 @@ static void judge(struct tt_smsc_trial *t, const uint64_t ns[TT_BY_ALL])
 static void next_stretch(struct tt_smsc_trial *t, const struct tt_smsc_trial *smaller,
 			 const uint64_t ns[TT_BY_ALL])
 {
+	bool known = smaller && smaller->judged && smaller->windows == t->windows;
+
 	if (t->gap == 0) { /* the first call */
 		t->gap = SOON;
-		t->way = t->prefers = smaller ? smaller->prefers : TT_BY_MESSAGES;
+		t->way = t->prefers = known        ? smaller->prefers
+				      : t->windows ? TT_BY_READING
+						   : TT_BY_MESSAGES;
 		t->left = TRY;
 	} else if (t->way == t->prefers) {
 		t->way = !t->prefers;
@@ -139,6 +149,24 @@ static enum tt_smsc_by next_way(struct tt_smsc_trial *t, const struct tt_smsc_tr
 	return t->way;
 }
 
+/* Windows: is an allreduce by slots tried? */
+static bool tries_slots(const struct tt_op *op)
+{
+	return op->call.request->collective == TT_ALLREDUCE && op->comm->nranks == 2 &&
+	       tt_slot_way.fits(op);
+}
+
+/* The trial of this call. One of the other kind of memory is forgotten. */
+static struct tt_smsc_trial *trial_of(const struct tt_op *op, bool place)
+{
+	struct tt_smsc_trial *t = &history_of(op)->trial[place];
+	bool windows = !op->comm->single_copy->ordinary;
+
+	if (t->windows != windows)
+		*t = (struct tt_smsc_trial){ .windows = windows };
+	return t;
+}
+
 enum tt_smsc_by tt_smsc_choose(struct tt_op *op)
 {
 	struct tt_single_copy *s = op->comm->single_copy;
@@ -150,14 +178,15 @@ enum tt_smsc_by tt_smsc_choose(struct tt_op *op)
 		place |= s->of[r].in_place;
 		insists |= s->of[r].insists;
 	}
-	if (insists && s->memory == TT_SMSC_READABLE)
+	if (s->ordinary ? insists && s->memory == TT_SMSC_READABLE : insists || !tries_slots(op))
 		return TT_BY_READING;
-	if (s->memory != TT_SMSC_READABLE || tt_slot_way.fits(op) || tt_smsc_crowded(op->comm))
+	if (s->ordinary &&
+	    (s->memory != TT_SMSC_READABLE || tt_slot_way.fits(op) || tt_smsc_crowded(op->comm)))
 		return TT_BY_MESSAGES;
 	for (int r = 0; r < op->comm->nranks; r++)
 		for (int way = 0; way < TT_BY_ALL; way++)
 			ns[way] += s->of[r].ns[place][way];
-	s->trial = &w->trial[place];
+	s->trial = trial_of(op, place);
 	s->way = next_way(s->trial, first_of_sizes(op, w) ? NULL : &w[-1].trial[place], ns);
 	s->exchanged_ns = tt_now_ns();
 	return s->way;

@@ -95,8 +95,7 @@ static int go(struct tt_op *op)
 {
 	struct tt_single_copy *s = of(op);
 	tuttiComm_t c = op->comm;
-	enum tt_smsc_by way = s->ordinary ? tt_smsc_choose(op) : TT_BY_READING;
-	bool can = way == TT_BY_READING && (!s->windows || s->maps);
+	bool can = (!s->windows || s->maps) && tt_smsc_choose(op) == TT_BY_READING;
 
 	tt_smsc_note(op, !can);
 	if (!can)

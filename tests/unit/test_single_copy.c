@@ -194,6 +194,66 @@ Test(single_copy, pairs_try_slots_for_large_calls, .timeout = 100)
 	}
 }
 
+/* Element i of the block from rank `from` to rank `to`; to 99: of the block for all ranks. */
+static int element(int from, int to, size_t i)
+{
+	return from * 1000003 + to * 7919 + (int)(i % 65521);
+}
+
+static void fill_parts(int *p, int rank, int first, int n, size_t count)
+{
+	for (int to = first; to < first + n; to++)
+		for (size_t i = 0; i < count; i++)
+			p[(size_t)(to - first) * count + i] = element(rank, to, i);
+}
+
+static bool holds(const int *p, int from, int to, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (p[i] != element(from, to, i))
+			return false;
+	return true;
+}
+
+/* An allreduce of two ranks on windows tries slots, whose calls read nothing, as well as reading; a copy
+ * only reads. */
+static int try_windows(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	enum { COUNT = MAX_BYTES / sizeof(int), TRIES = 12 };
+	static const struct single_copy_mode windows = { .memory = WINDOWS };
+	int *in = get(&windows, rank, MAX_BYTES), *out = get(&windows, rank, 2 * MAX_BYTES);
+	tuttiCounters_t before = { .size = sizeof(before) }, after = { .size = sizeof(after) };
+	int sums_read = 0, copies_read = 0;
+
+	(void)n, (void)arg;
+	WANT(in && out);
+	for (int i = 0; i < 2 * TRIES; i++) {
+		fill_parts(in, rank + i, 99, 1, COUNT);
+		WANT(!tuttiCommGetCounters(*comm, &before));
+		if (i < TRIES) {
+			MUST(tuttiAllReduce(in, out, COUNT, tuttiInt32, tuttiMax, *comm, NULL));
+			WANT(holds(out, 1 + i, 99, COUNT));
+		} else {
+			MUST(tuttiAllGather(in, out, COUNT, tuttiInt32, *comm, NULL));
+			WANT(holds(out, i, 99, COUNT) && holds(out + COUNT, 1 + i, 99, COUNT));
+		}
+		WANT(!tuttiCommGetCounters(*comm, &after));
+		WANT(before.messages == after.messages);
+		*(i < TRIES ? &sums_read : &copies_read) += after.read_bytes > before.read_bytes;
+	}
+	WANT(sums_read > 0 && sums_read < TRIES && copies_read == TRIES);
+	put(&windows, rank, in);
+	put(&windows, rank, out);
+	return 0;
+}
+
+Test(single_copy, pairs_try_slots_for_allreduces_of_windows, .timeout = 100)
+{
+	struct ranks r = { .n = 2, .transport = "shm", .algo = "two-shot" };
+
+	cr_expect_eq(ranks_run(&r, try_windows), 0);
+}
+
 static struct single_copy_results *new_results(void)
 {
 	return mmap(NULL, sizeof(struct single_copy_results), PROT_READ | PROT_WRITE,
@@ -228,27 +288,6 @@ Test(single_copy, every_mode_gives_the_bits_that_messages_give, .timeout = 200)
 		}
 	unsetenv("TUTTI_CMA");
 	munmap(results, sizeof(*results));
-}
-
-/* Element i of the block from rank `from` to rank `to`; to 99: of the block for all ranks. */
-static int element(int from, int to, size_t i)
-{
-	return from * 1000003 + to * 7919 + (int)(i % 65521);
-}
-
-static void fill_parts(int *p, int rank, int first, int n, size_t count)
-{
-	for (int to = first; to < first + n; to++)
-		for (size_t i = 0; i < count; i++)
-			p[(size_t)(to - first) * count + i] = element(rank, to, i);
-}
-
-static bool holds(const int *p, int from, int to, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (p[i] != element(from, to, i))
-			return false;
-	return true;
 }
 
 /* Every collective but allreduce, out of place and in place, with every root. */
