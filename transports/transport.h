@@ -226,22 +226,18 @@ struct tt_slot_ops {
 	 * know which ranks post in a round, and their lengths. A rank posts only when all other ranks
 	 * have read all they need of the round TT_SLOT_DEPTH before, and, before it writes to room, of
 	 * the posts that lay there: it knows that by their posts of later rounds or by `released`. data:
-	 * any memory for up to TT_SLOT_SMALL bytes; else room of this rank, written already, past the
-	 * caches if nontemporal. Wakes dozing peers. */
+	 * any memory for up to TT_SLOT_SMALL bytes; else the room of any rank, written already. Wakes
+	 * dozing peers. */
 	void (*post)(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
-		     uint32_t stamp, bool nontemporal);
-	/* This rank's memory for posts of more than TT_SLOT_SMALL bytes, from byte `at` of 2 * TT_SLOT_HALF on */
-	void *(*room)(struct tt_endpoint *ep, size_t at);
+		     uint32_t stamp);
+	/* This rank's memory for posts of more than TT_SLOT_SMALL bytes: 2 * TT_SLOT_HALF bytes. Rooms of ranks lie
+	 * a multiple of TT_SLOT_HALF apart. */
+	void *(*room)(struct tt_endpoint *ep);
 	/* Poll the slot of peer. 1: posted; *ret_data are the bytes: up to TT_SLOT_SMALL as lines,
 	 * TT_SLOT_LINE bytes in each 64; readable until this rank posts a later number or
 	 * releases this one | 0: not posted yet | TT_USAGE: the post has another stamp or length. */
 	int (*poll)(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number, uint32_t stamp,
 		    const void **ret_data);
-	/* This rank has read bytes of peer's post of more than TT_SLOT_SMALL bytes, which it polled,
-	 * and no third rank reads the post: unless its stores were non-temporal, take ownership of
-	 * the lines (tt_own_lines), so that the next post to them is fast. */
-	void (*own)(struct tt_endpoint *ep, int peer, uint64_t number, const void *data,
-		    size_t bytes);
 	/* This rank has read all it needs of the rounds up to number, the round of stamp. Wakes dozing
 	 * peers. */
 	void (*release)(struct tt_endpoint *ep, uint64_t number, uint16_t stamp);

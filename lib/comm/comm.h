@@ -136,7 +136,8 @@ struct tt_comm_rounds {
 	uint64_t half[2];
 	bool upper;
 	uint32_t used;
-	uint64_t read; /* last round in which this rank polled a page */
+	uint64_t read; /* last round in which this rank polled a page; the page */
+	char *page;
 	/* low halves of the stamps of the latest rounds in which not all ranks post and poll */
 	uint16_t stamp[TT_SLOT_DEPTH];
 };

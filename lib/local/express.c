@@ -109,6 +109,13 @@ INLINE const char *joined(char *room, const char *post, size_t bytes)
 	return room;
 }
 
+/* Two ranks, of which one takes: the giver writes to the page again, faster if this rank owns its lines. */
+INLINE void give_back(const struct tt_form *f, const void *page)
+{
+	if (!tt_form_is_full(f))
+		tt_own_lines((void *)page, tt_form_posted(f));
+}
+
 /* One call of reduce for all lines. posts[] may be changed; posts[rank] is free for this rank's input. */
 INLINE void sum(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, char *out,
 		const char *in, const void **posts, size_t count)
@@ -119,6 +126,7 @@ INLINE void sum(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, ch
 	in += tt_form_from(f);
 	if (bytes > TT_SLOT_SMALL && f->nranks == 2) {
 		tt_slots_sum_pair(c, reduce, out, NULL, in, posts[!f->rank], bytes, count);
+		give_back(f, posts[!f->rank]);
 		return;
 	}
 	if (bytes > TT_SLOT_LINE || piece)
@@ -130,12 +138,13 @@ INLINE void sum(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, ch
 }
 
 /* The piece of a post. In lines, flags lie between its bytes. */
-INLINE void copy_post(tuttiComm_t c, const struct tt_form *f, char *out, const char *post)
+INLINE void copy_post(const struct tt_form *f, char *out, const char *post)
 {
 	size_t bytes = tt_form_posted(f), at = tt_form_piece(f), left = f->block, some;
 
 	if (bytes > TT_SLOT_SMALL && f->nranks == 2) {
-		tt_slots_copy_pair(c, out, post, left, false);
+		tt_slots_copy_pair(out, post, left, false);
+		give_back(f, post);
 	} else if (bytes > TT_SLOT_SMALL) {
 		memcpy(out, post + at, left);
 	} else {
@@ -149,8 +158,7 @@ INLINE void copy_post(tuttiComm_t c, const struct tt_form *f, char *out, const c
 }
 
 /* This rank's own piece comes first: those of others may overwrite its input. */
-INLINE void copy(tuttiComm_t c, const struct tt_form *f, char *out, const char *in,
-		 const void *const *posts)
+INLINE void copy(const struct tt_form *f, char *out, const char *in, const void *const *posts)
 {
 	char *to = out + tt_form_to(f, f->rank);
 
@@ -158,7 +166,7 @@ INLINE void copy(tuttiComm_t c, const struct tt_form *f, char *out, const char *
 		memcpy(to, in + tt_form_from(f), f->block);
 	for (int r = 0; r < f->nranks; r++)
 		if (r != f->rank && tt_form_gives(f, r))
-			copy_post(c, f, out + tt_form_to(f, r), posts[r]);
+			copy_post(f, out + tt_form_to(f, r), posts[r]);
 }
 
 /* The posts of all givers are there: take them, and end the round. */
@@ -169,7 +177,7 @@ INLINE void take(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, v
 		if (f->need->reduces)
 			sum(c, f, reduce, out, in, posts, count);
 		else
-			copy(c, f, out, in, posts);
+			copy(f, out, in, posts);
 	}
 	if (!tt_form_is_full(f))
 		tt_slots_release(c, tt_form_posted(f));

@@ -52,7 +52,7 @@ static void take(struct tt_op *op, const struct tt_form *f, const char *theirs, 
 		tt_slots_sum_pair(op->comm, op->bound.reduce, out, NULL, own, theirs, bytes,
 				  bytes / op->bound.element_bytes);
 	else
-		tt_slots_copy_pair(op->comm, out, theirs, bytes, op->bound.past);
+		tt_slots_copy_pair(out, theirs, bytes, op->bound.past);
 }
 
 int tt_slot_exchange_advance(struct tt_op *op, const struct tt_form *f)

@@ -13,35 +13,43 @@
 #include "local/slots.h"
 #include "local/ways.h"
 
-/* Bytes that are read and then owned: they stay in the core's first cache meanwhile. */
-#define OWNED 4096u
+/* Bytes of a page that are read while the lines of as many further ones are fetched */
+#define STRIDE 1024u
+
+/* Fetch lines as owner: this rank writes its next post there. Of the first stride and the second at once */
+static void fetch_ahead(const char *page, size_t at, size_t bytes)
+{
+	size_t from = at ? at + STRIDE : 0, to = at + 2 * STRIDE;
+
+	for (to = to < bytes ? to : bytes; from < to; from += TT_LINE)
+		tt_fetch_to_write(page + from);
+}
 
 void tt_slots_sum_pair(tuttiComm_t c, tt_reduce_fn *reduce, char *out, char *room, const char *in,
 		       const char *theirs, size_t bytes, size_t count)
 {
-	size_t most = bytes <= OWNED ? count : OWNED / (bytes / count), n;
+	size_t most = bytes <= STRIDE ? count : STRIDE / (bytes / count), n;
 
-	for (size_t at = 0; at < bytes; at += OWNED, count -= n) {
-		size_t some = bytes - at < OWNED ? bytes - at : OWNED;
+	for (size_t at = 0; at < bytes; at += STRIDE, count -= n) {
 		const void *src[] = { c->rank ? theirs + at : in + at,
 				      c->rank ? in + at : theirs + at };
 
 		n = count < most ? count : most;
+		fetch_ahead(theirs, at, bytes);
 		reduce(out + at, room ? room + at : NULL, src, 2, n);
-		tt_slots_own(c, theirs + at, some);
 	}
 }
 
-void tt_slots_copy_pair(tuttiComm_t c, char *out, const char *theirs, size_t bytes, bool past)
+void tt_slots_copy_pair(char *out, const char *theirs, size_t bytes, bool past)
 {
-	for (size_t at = 0; at < bytes; at += OWNED) {
-		size_t some = bytes - at < OWNED ? bytes - at : OWNED;
+	for (size_t at = 0; at < bytes; at += STRIDE) {
+		size_t some = bytes - at < STRIDE ? bytes - at : STRIDE;
 
+		fetch_ahead(theirs, at, bytes);
 		if (past)
 			tt_copy_nontemporal(out + at, theirs + at, some);
 		else
 			memcpy(out + at, theirs + at, some);
-		tt_slots_own(c, theirs + at, some);
 	}
 }
 
@@ -93,8 +101,7 @@ static void sum(struct tt_op *op, const struct piece *p, const char *theirs)
 
 static void take(struct tt_op *op, const struct piece *p, const char *theirs)
 {
-	tt_slots_copy_pair(op->comm, op->bound.base[TT_OUT] + p->give, theirs, p->give_bytes,
-			   op->bound.past);
+	tt_slots_copy_pair(op->bound.base[TT_OUT] + p->give, theirs, p->give_bytes, op->bound.past);
 	op->slots.done += p->keep_bytes + p->give_bytes;
 }
 

@@ -62,14 +62,27 @@ static inline void tt_slots_pass(tuttiComm_t c)
 	c->calls.rounds.now++;
 }
 
+/* Two ranks that have posted pages to each other in this round take each other's page over, if a half begins
+ * there: its lines are in the reader's cache, and nobody else reads it. */
+static inline bool tt_slots_takes_over(tuttiComm_t c, const char *mine)
+{
+	const struct tt_comm_rounds *r = &c->calls.rounds;
+
+	return c->nranks == 2 && r->now && r->full == r->now && r->read == r->now &&
+	       (r->page - mine) % TT_SLOT_HALF == 0;
+}
+
 /* The place of this rank's next post, a page; it writes there when tt_slots_ready */
 static inline char *tt_slots_room(tuttiComm_t c, size_t bytes)
 {
 	const struct tt_comm_rounds *r = &c->calls.rounds;
-	size_t at = tt_slots_half_is_left(r, bytes) ? (r->upper ? 0 : TT_SLOT_HALF)
-						    : r->upper * TT_SLOT_HALF + r->used;
+	char *mine = c->paths.slots->slot_ops->room(c->paths.slots);
 
-	return c->paths.slots->slot_ops->room(c->paths.slots, at);
+	if (tt_slots_takes_over(c, mine))
+		return r->page;
+	if (tt_slots_half_is_left(r, bytes))
+		return mine + (r->upper ? 0 : TT_SLOT_HALF);
+	return mine + (r->upper ? TT_SLOT_HALF : 0) + r->used;
 }
 
 /* Write a page to its place, unless data are there already. */
@@ -77,16 +90,21 @@ static inline const void *tt_slots_write(tuttiComm_t c, const void *data, size_t
 					 bool nontemporal)
 {
 	struct tt_comm_rounds *r = &c->calls.rounds;
-	bool leaves = tt_slots_half_is_left(r, bytes);
-	char *room = tt_slots_room(c, bytes);
+	char *mine = c->paths.slots->slot_ops->room(c->paths.slots),
+	     *room = tt_slots_room(c, bytes);
+	size_t at = (size_t)(room - mine); /* not in this rank's pages: larger */
 
 	if (data != room && nontemporal)
 		tt_copy_nontemporal(room, data, bytes);
 	else if (data != room)
 		memcpy(room, data, bytes);
-	r->upper ^= leaves;
-	r->used = (uint32_t)((leaves ? 0 : r->used) +
-			     (bytes + TT_SLOT_PAGE - 1) / TT_SLOT_PAGE * TT_SLOT_PAGE);
+	if (at < 2 * TT_SLOT_HALF)
+		r->upper = at >= TT_SLOT_HALF;
+	/* what was taken over has other posts around */
+	r->used = tt_slots_takes_over(c, mine)
+			  ? TT_SLOT_HALF
+			  : (uint32_t)((at % TT_SLOT_HALF + bytes + TT_SLOT_PAGE - 1) /
+				       TT_SLOT_PAGE * TT_SLOT_PAGE);
 	r->half[r->upper] = r->now + 1;
 	return room;
 }
@@ -101,7 +119,7 @@ static inline void tt_slots_post(tuttiComm_t c, const void *data, size_t bytes, 
 	if (bytes > TT_SLOT_SMALL)
 		data = tt_slots_write(c, data, bytes, nontemporal);
 	r->now++;
-	c->paths.slots->slot_ops->post(c->paths.slots, data, bytes, r->now, stamp, nontemporal);
+	c->paths.slots->slot_ops->post(c->paths.slots, data, bytes, r->now, stamp);
 }
 
 /* Count bytes of a post that other ranks take, once for each of them. */
@@ -118,8 +136,10 @@ static inline int tt_slots_poll_peer(tuttiComm_t c, int peer, size_t bytes, uint
 	int rc = c->paths.slots->slot_ops->poll(c->paths.slots, peer, bytes, calls->rounds.now,
 						stamp, ret_data);
 
-	if (bytes > TT_SLOT_SMALL)
+	if (bytes > TT_SLOT_SMALL) {
 		calls->rounds.read = calls->rounds.now;
+		calls->rounds.page = (char *)*ret_data;
+	}
 	if (rc > 0)
 		calls->last_received[peer] = calls->seq;
 	return rc;
@@ -175,16 +195,10 @@ static inline size_t tt_slots_half(size_t bytes)
 	return (bytes / 2 + TT_LINE - 1) / TT_LINE * TT_LINE;
 }
 
-/* Two ranks: bytes of the other's current post, a page, are read. */
-static inline void tt_slots_own(tuttiComm_t c, const void *data, size_t bytes)
-{
-	c->paths.slots->slot_ops->own(c->paths.slots, !c->rank, c->calls.rounds.now, data, bytes);
-}
-
 /* slot_pair.c. Two ranks: the sum of `in` and the other's current post, a page, goes to out, and to
- * room unless it is NULL; then this rank owns the page's lines. The same with a copy instead. */
+ * room unless it is NULL; the page's lines are fetched for writing. The same with a copy instead. */
 void tt_slots_sum_pair(tuttiComm_t c, tt_reduce_fn *reduce, char *out, char *room, const char *in,
 		       const char *theirs, size_t bytes, size_t count);
-void tt_slots_copy_pair(tuttiComm_t c, char *out, const char *theirs, size_t bytes, bool past);
+void tt_slots_copy_pair(char *out, const char *theirs, size_t bytes, bool past);
 
 #endif

@@ -24,4 +24,16 @@ static inline void tt_own_lines(void *p, size_t bytes)
 	}
 }
 
+/* Prefetch the line at p and take exclusive ownership of it, for a reader that writes there later. Processors
+ * without the instruction do nothing. */
+static inline void tt_fetch_to_write(const void *p)
+{
+#ifdef __x86_64__
+	/* gcc without -mprfchw has a prefetch for readers only */
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
+#else
+	__builtin_prefetch(p, 1);
+#endif
+}
+
 #endif

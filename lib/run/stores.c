@@ -3,8 +3,9 @@
  *
  * A post to a slot, or a message, goes into lines that a peer read last time. An ordinary store to a
  * line that two cores share waits until the other core has given it up, one line after the other; so
- * the reader of a post takes exclusive ownership of its lines (tt_own_lines), and a modified line of
- * one core moves to the other as fast as it is asked for. A non-temporal store bypasses the caches:
+ * the reader of a message, or of a post of a rank that only gives, takes exclusive ownership of its lines
+ * (tt_own_lines), and a modified line of one core moves to the other as fast as it is asked for; two
+ * ranks that both give take each other's page over (local/slots.h). A non-temporal store bypasses the caches:
  * the reader then reads memory. Between distant cores that is the faster way, between near ones it
  * is not. Copy of 64 KiB into lines that a peer has read, and the peer's read, us, EPYC 9004:
  *
@@ -15,7 +16,7 @@
  *
  * Nothing says where the ranks run, and a hypervisor moves processors within seconds. So a rank times
  * some of its own copies, which wait for no other rank. It tries the other kind now and then, and soon
- * when its copies take longer than before. Each rank decides for itself: a post says how it was
+ * when its copies take longer than before. Each rank decides for itself: a message says how it was
  * written. Called by message_way.c, local/express.c and local/slot_pair.c.
  */
 #include "run/stores.h"

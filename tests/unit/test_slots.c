@@ -268,6 +268,15 @@ static int call_long(tuttiComm_t *comm, int rank, int n, void *arg)
 					.seed = i * 100 };
 
 		WANT(!tuttiCommGetCounters(*comm, &before));
+		/* posts that do not begin a half of the pages come before */
+		for (unsigned b = 0; b < i % 5; b++) {
+			const struct slots_call small = { .collective = TT_BROADCAST,
+							  .count = MOST,
+							  .root = i / 5 % 2,
+							  .seed = i };
+
+			WANT(call_and_check(&small, *comm, rank, n) == 0);
+		}
 		rc = call_in(&k, *comm, rank, n, input, output);
 		WANT(!tuttiCommGetCounters(*comm, &after));
 		WANT(before.messages == after.messages);

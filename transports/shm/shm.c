@@ -190,7 +190,6 @@ static size_t shm_memory(struct tt_endpoint *base)
 static const struct tt_slot_ops slot_ops = { .post = tt_shm_slot_post,
 					     .room = tt_shm_slot_room,
 					     .poll = tt_shm_slot_poll,
-					     .own = tt_shm_slot_own,
 					     .release = tt_shm_slot_release,
 					     .released = tt_shm_slot_released };
 

@@ -77,12 +77,10 @@ void tt_shm_release(struct tt_link *link);
 
 /* shm_slots.c: struct tt_slot_ops, and the PSCW operations of struct tt_peer_memory_ops. */
 void tt_shm_slot_post(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
-		      uint32_t stamp, bool nontemporal);
-void *tt_shm_slot_room(struct tt_endpoint *ep, size_t at);
+		      uint32_t stamp);
+void *tt_shm_slot_room(struct tt_endpoint *ep);
 int tt_shm_slot_poll(struct tt_endpoint *ep, int peer, size_t bytes, uint64_t number,
 		     uint32_t stamp, const void **ret_data);
-void tt_shm_slot_own(struct tt_endpoint *ep, int peer, uint64_t number, const void *data,
-		     size_t bytes);
 void tt_shm_slot_release(struct tt_endpoint *ep, uint64_t number, uint16_t stamp);
 uint64_t tt_shm_slot_released(struct tt_endpoint *ep, int peer, uint16_t *ret_stamp);
 

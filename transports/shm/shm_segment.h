@@ -66,10 +66,7 @@ struct tt_shm_bell {
 struct tt_shm_slot_line {
 	alignas(TT_LINE) union {
 		uint8_t payload[TT_SLOT_LINE];
-		struct {
-			uint64_t offset;
-			bool nontemporal;
-		};
+		uint64_t offset; /* of a post in the pages of all ranks */
 	};
 	_Atomic uint64_t flag;
 };

@@ -6,9 +6,7 @@
  *
  *   | payload 56 B | flag | payload 56 B | flag | ...     up to 336 B: 1..6 lines; a line carries
  *                                                         payload and flag: one transfer
- *   | offset, stores | flag | --> pages                   more, up to 256 KiB: two transfers in a
- *                                                         row. stores: 1 if the pages were written by
- *                                                         non-temporal stores
+ *   | offset ....... | flag | --> pages, of any rank      more, up to 256 KiB: two transfers in a row
  *
  * All peers read the same lines, so a rank writes once for any number of peers. Where all ranks post,
  * no peer acknowledges: a rank that posts k has polled k-1 of all ranks, and each rank had read all of
@@ -17,7 +15,6 @@
  */
 #include <string.h>
 
-#include "mem/copy.h"
 #include "transports/shm/shm_ring.h"
 
 static struct tt_shm_slot_line *slot_of(struct tt_shm_segment *s, int local_rank, uint64_t number)
@@ -37,7 +34,7 @@ static void write_lines(struct tt_shm_slot_line *line, const char *from, size_t 
 }
 
 void tt_shm_slot_post(struct tt_endpoint *base, const void *data, size_t bytes, uint64_t number,
-		      uint32_t stamp, bool nontemporal)
+		      uint32_t stamp)
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
 	struct tt_shm_slot_line *line = slot_of(s, s->me, number);
@@ -46,18 +43,17 @@ void tt_shm_slot_post(struct tt_endpoint *base, const void *data, size_t bytes, 
 	if (bytes <= TT_SLOT_SMALL) {
 		write_lines(line, data, bytes, flag);
 	} else {
-		line->offset = (uint64_t)((const char *)data - tt_shm_segment_pages(s, s->me));
-		line->nontemporal = nontemporal;
+		line->offset = (uint64_t)((const char *)data - tt_shm_segment_pages(s, 0));
 		atomic_store_explicit(&line->flag, flag, memory_order_release);
 	}
 	tt_shm_wake_all(s);
 }
 
-void *tt_shm_slot_room(struct tt_endpoint *base, size_t at)
+void *tt_shm_slot_room(struct tt_endpoint *base)
 {
 	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
 
-	return tt_shm_segment_pages(s, s->me) + at;
+	return tt_shm_segment_pages(s, s->me);
 }
 
 /* A function of its own, so that polls save no registers for its call. */
@@ -75,13 +71,13 @@ static int in_pages(const struct tt_endpoint *base, int peer, const struct tt_sh
 		    size_t bytes, const void **ret_data)
 {
 	const struct tt_shm_segment *s = &((const struct tt_shm_ep *)base)->segment;
-	size_t offset = line->offset;
+	size_t offset = line->offset, end = (size_t)s->nlocal * s->pages_bytes;
 
-	if (tt_unlikely(bytes > s->pages_bytes || offset > s->pages_bytes - bytes))
+	if (tt_unlikely(bytes > end || offset > end - bytes))
 		return tt_fail(TT_INTERNAL,
 			       "rank %d: rank %d posted an offset outside of its pages",
 			       base->world->rank, peer);
-	*ret_data = tt_shm_segment_pages(s, s->local_of[peer]) + offset;
+	*ret_data = tt_shm_segment_pages(s, 0) + offset;
 	return 1;
 }
 
@@ -104,15 +100,6 @@ int tt_shm_slot_poll(struct tt_endpoint *base, int peer, size_t bytes, uint64_t 
 		return bytes > TT_SLOT_SMALL ? in_pages(base, peer, line, bytes, ret_data)
 					     : rest == 0;
 	return first >> 32 != expected >> 32 ? 0 : differs(base, peer, bytes, number, stamp);
-}
-
-void tt_shm_slot_own(struct tt_endpoint *base, int peer, uint64_t number, const void *data,
-		     size_t bytes)
-{
-	struct tt_shm_segment *s = &((struct tt_shm_ep *)base)->segment;
-
-	if (!slot_of(s, s->local_of[peer], number)->nontemporal)
-		tt_own_lines((void *)data, bytes);
 }
 
 void tt_shm_slot_release(struct tt_endpoint *base, uint64_t number, uint16_t stamp)
