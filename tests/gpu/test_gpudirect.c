@@ -77,7 +77,7 @@ static int failures(int n, const char *lacks, rank_fn *fn)
 
 static const struct tt_verbs_ep *endpoint_of(tuttiComm_t comm)
 {
-	return (const struct tt_verbs_ep *)comm->paths.path[0].via[comm->rank ? 0 : 1];
+	return (const struct tt_verbs_ep *)tt_path_via(&comm->paths.path[0], comm->rank ? 0 : 1);
 }
 
 /* Registers both buffers of b, except the first SHIFT bytes */

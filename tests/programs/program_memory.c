@@ -23,16 +23,16 @@ static bool close_arena(struct program_rank *r, struct program_arena *a)
 	return ok;
 }
 
-/* least: bytes; 0: any size from 256 KiB to 32 MiB */
+/* least: bytes, in multiples of a page */
 static bool open_arena(struct program_rank *r, struct program_arena *a, size_t least)
 {
 	int flags = MAP_ANONYMOUS;
 	void *memory = NULL;
 
 	*a = (struct program_arena){ .kind = (int)program_own(r, ARENA_KINDS) };
-	do
-		a->size = (size_t)1 << (18 + program_own(r, 8));
-	while (a->size < least);
+	a->size = (size_t)1 << (18 + program_own(r, 8));
+	if (a->size < least)
+		a->size = least;
 	flags |= a->kind == SHARED ? MAP_SHARED : MAP_PRIVATE;
 	if (a->kind == ALLOCATED && !program_ok(r, NULL, tuttiMemAlloc(&memory, a->size)))
 		return false;
@@ -88,7 +88,8 @@ bool program_memory_reserve(struct program_rank *r, size_t bytes)
 
 		a->used = 0;
 		if ((i == 0 && a->size < bytes) || program_own(r, 2))
-			if (!close_arena(r, a) || !open_arena(r, a, i ? 0 : bytes))
+			if (!close_arena(r, a) ||
+			    !open_arena(r, a, i ? 0 : (bytes + 4095) & ~(size_t)4095))
 				return false;
 	}
 	return true;

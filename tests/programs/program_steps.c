@@ -8,8 +8,8 @@
 #include "tests/programs/program.h"
 
 #define GROUP 6 /* calls at most */
-#define GROUP_BYTES \
-	((size_t)8 << 20) /* of a call in a group, at most: 5,000 elements of 16 parts, twice */
+/* Of a call in a group, at most: 5,000 elements of 16 parts, twice */
+#define GROUP_BYTES ((size_t)2 << 20)
 #define MESSAGES 3
 
 bool program_drain(struct program_rank *r)

@@ -59,7 +59,7 @@ static int lost_recv(struct tt_link *l, void *dst, size_t bytes, uint32_t stamp)
 static void inject_fault(tuttiComm_t comm, int silent_queries, bool loses)
 {
 	static const struct tt_fault_ops faults = { .local = nic_fault };
-	struct tt_endpoint *ep = comm->paths.path[0].via[1];
+	struct tt_endpoint *ep = tt_path_via(&comm->paths.path[0], 1);
 
 	broken = *ep->t;
 	broken.fault_ops = &faults;
@@ -94,7 +94,7 @@ static int connect_refused(struct tt_endpoint *ep, int peer, int channel, struct
 /* Inject a fault into comm, which has made no call yet: no link becomes ready. */
 static void refuse_links(tuttiComm_t comm)
 {
-	struct tt_endpoint *ep = comm->paths.path[0].via[1];
+	struct tt_endpoint *ep = tt_path_via(&comm->paths.path[0], 1);
 
 	connected = *ep->t;
 	broken = connected;
@@ -372,7 +372,7 @@ static int queue_event(struct tt_verbs_ep *ep, int type)
 
 static int unread_event(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)(*comm)->paths.path[0].via[!rank];
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)tt_path_via(&(*comm)->paths.path[0], !rank);
 
 	(void)nranks, (void)arg;
 	MUST(barrier(*comm));
@@ -390,7 +390,7 @@ static int unread_event(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 static int event_after_symptom(tuttiComm_t *comm, int rank, int nranks, void *arg)
 {
-	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)(*comm)->paths.path[0].via[!rank];
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)tt_path_via(&(*comm)->paths.path[0], !rank);
 
 	(void)nranks, (void)arg;
 	MUST(barrier(*comm));

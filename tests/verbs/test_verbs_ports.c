@@ -77,7 +77,8 @@ static uint64_t sent_over_verbs(tuttiComm_t comm)
 static int set_ports(tuttiComm_t comm, bool down)
 {
 	uint64_t event = (down ? TT_VERBS_EVENT_PORT_ERR : TT_VERBS_EVENT_PORT_ACTIVE) | 1ull << 32;
-	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)comm->paths.path[1].via[!comm->rank];
+	struct tt_verbs_ep *ep = (struct tt_verbs_ep *)tt_path_via(&comm->paths.path[1],
+								   !comm->rank);
 	struct sockaddr_un at;
 	socklen_t bytes = sizeof(at);
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
