@@ -99,6 +99,15 @@ struct tt_conn *tt_conn_from(struct tt_control_endpoint *ep, int peer)
 	return find(ep, peer, true);
 }
 
+bool tt_conn_is_open(struct tt_control_endpoint *ep, int peer)
+{
+	const struct tt_conn *c = *bucket_of(&ep->index, peer);
+
+	while (c && (c->dead || c->registration || c->over || c->peer != peer))
+		c = c->next_of_bucket;
+	return c != NULL;
+}
+
 struct tt_conn *tt_conn_registered(struct tt_control_endpoint *ep, int peer)
 {
 	struct tt_conn *c = *bucket_of(&ep->index, peer);

@@ -35,7 +35,7 @@ bool tt_control_is_connected(const struct tt_control *ctl, int rank)
 
 bool tt_control_is_open(const struct tt_control *ctl, int rank)
 {
-	return conn_of(ctl, rank) && !ctl->departed.over[rank];
+	return !ctl->departed.over[rank] && tt_conn_is_open(ctl->ep, tt_control_peer(ctl, rank));
 }
 
 bool tt_control_has_room(const struct tt_control *ctl, int rank)

@@ -299,6 +299,8 @@ void tt_conns_put(struct tt_control_endpoint *ep, struct tt_conn *conn);
 struct tt_conn *tt_conn_to(struct tt_control_endpoint *ep, int peer);
 /* The connection that a peer's frames came on; NULL: closed */
 struct tt_conn *tt_conn_from(struct tt_control_endpoint *ep, int peer);
+/* May frames of the peer still come, on a connection in use or on one that it has not confirmed yet? */
+bool tt_conn_is_open(struct tt_control_endpoint *ep, int peer);
 /* Rank 0: the connection by which a rank has registered; NULL: none */
 struct tt_conn *tt_conn_registered(struct tt_control_endpoint *ep, int peer);
 /* The peer confirms the connection that it dialed: this rank can use the connection from now on. */
