@@ -17,7 +17,7 @@
 
 #include "tutti.h"
 
-enum { MAX_OPTIONS = 64, VERSION = 255, LONG_ONLY = 256 };
+enum { VERSION = 255, LONG_ONLY = 256 };
 
 int tool_parse_size(const char *text, uint64_t *ret_bytes)
 {
@@ -358,13 +358,11 @@ static int count_words(const char *text)
 	return n;
 }
 
-int tool_options_read(const struct tool_usage *usage, int argc, char **argv, void *values)
+static int read_all(const struct tool_usage *usage, int argc, char **argv, const char *shorts,
+		    const struct option *longs, void *values)
 {
-	struct option longs[MAX_OPTIONS + 3];
-	char shorts[2 * MAX_OPTIONS + 3];
 	int value, most;
 
-	make_tables(usage->options, shorts, longs);
 	set_defaults(usage->options, values);
 	opterr = 0;
 	optind = 0;
@@ -397,6 +395,29 @@ int tool_options_read(const struct tool_usage *usage, int argc, char **argv, voi
 		return 2;
 	}
 	return 0;
+}
+
+int tool_options_read(const struct tool_usage *usage, int argc, char **argv, void *values)
+{
+	struct option *longs;
+	char *shorts;
+	size_t n = 0;
+	int rc;
+
+	while (usage->options[n].name)
+		n++;
+	longs = calloc(n + 3, sizeof(*longs)); /* --help, --version and the end */
+	shorts = malloc(2 * n + 3);            /* a colon each; ":h" and the end */
+	if (!longs || !shorts) {
+		fprintf(stderr, "%s: no memory for %zu options\n", usage->tool, n);
+		rc = 2;
+	} else {
+		make_tables(usage->options, shorts, longs);
+		rc = read_all(usage, argc, argv, shorts, longs, values);
+	}
+	free(longs);
+	free(shorts);
+	return rc;
 }
 
 char **tool_arguments(void)
