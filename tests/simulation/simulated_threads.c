@@ -59,7 +59,7 @@ struct coroutine {
 
 struct sim *sim;
 
-struct timed { /* a sleep that ends by itself */
+struct timed_sleep { /* a sleep that ends by itself */
 	uint64_t until_ns;
 	struct coroutine *sleeper;
 };
@@ -67,7 +67,7 @@ struct timed { /* a sleep that ends by itself */
 struct sim_threads {
 	struct coroutine *all, **last, *running, **runnable;
 	int nrunnable, runnable_room;
-	struct timed *timed;
+	struct timed_sleep *timed;
 	struct coroutine **due; /* scratch of end_sleeps */
 	int ntimed, timed_room;
 	uint64_t made;
@@ -187,7 +187,7 @@ static void begin_timed(struct coroutine *c)
 		t->due = sim_resize(t->due, (size_t)t->timed_room * sizeof(struct coroutine *));
 	}
 	c->timed_at = t->ntimed++;
-	t->timed[c->timed_at] = (struct timed){ c->until_ns, c };
+	t->timed[c->timed_at] = (struct timed_sleep){ c->until_ns, c };
 }
 
 static void end_timed(struct coroutine *c)
