@@ -1,8 +1,9 @@
 /*
  * mpi_kept.c - arguments of a call that only starts: tables of counts, and datatypes
  *
- * Called by mpi_requests.c. A program may free a datatype while a call uses it, says MPI. It may not free a table of counts, but
- * does: mpi4py makes the tables for one call. So a task has copies of those that it reads; the rest may be no addresses.
+ * Called by mpi_requests.c. A program may free a datatype while a call uses it, says MPI. It may not free
+ * a table of counts, but does: mpi4py makes the tables for one call. So a task has copies of those that it
+ * reads; the rest may be no addresses.
  */
 #include <stdlib.h>
 #include <string.h>

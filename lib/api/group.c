@@ -3,8 +3,8 @@
  *
  * Each thread has its own group. Outside a group a call runs at once: in the caller (NULL stream)
  * or in its stream. At the end of a group, the requests of streams that share communicators are one
- * batch, in call order; the caller runs the requests of the NULL stream. Joins and splits of several ranks of this thread wait
- * for each other, so each gets a thread.
+ * batch, in call order; the caller runs the requests of the NULL stream. Joins and splits of several
+ * ranks of this thread wait for each other, so each gets a thread.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -21,7 +21,8 @@ OSSL_LIB_CTX *tt_openssl(void);
  * program initialized OpenSSL before Tutti, waits for the end of the use. false: OpenSSL has freed its
  * state; the caller fails without OpenSSL. tt_digest, OPENSSL_cleanse and a cipher that has its key
  * need no enter. A thread of the program that has called Tutti and ends while the program exits is not
- * waited for: OPENSSL_cleanup (3.0) and the end of such a thread free the same list. Thread: any; false takes the exiting thread no time, others up to 2 s of the exit. */
+ * waited for: OPENSSL_cleanup (3.0) and the end of such a thread free the same list. Thread: any; false
+ * takes the exiting thread no time, others up to 2 s of the exit. */
 bool tt_openssl_enter(void);
 void tt_openssl_leave(void);
 

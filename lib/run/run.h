@@ -31,7 +31,7 @@ void tt_quorum_request_drop(const struct tt_request *request);
 int tt_run_in_order(const struct tt_request *requests, size_t n);
 /* The same behind the caller: copy the requests to the stream's queue. 0 | TT_ARG, TT_SYSTEM. */
 int tt_stream_submit(tuttiStream_t stream, const struct tt_request *requests, size_t n);
-/* stream_set.c: the same as one batch of several streams, which begins when all of them have come to it;
+/* stream_set.c: the same as one batch of several streams, which begins when all of them have arrived at it;
  * they go on when it is complete. NULL among the streams: blocks until then, and returns its result. */
 int tt_streams_submit(const struct tt_request *requests, size_t n);
 /* Does a request that is queued or running in ticket order use bytes of this memory? Then a copy of

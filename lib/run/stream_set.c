@@ -1,8 +1,8 @@
 /*
  * stream_set.c - a batch of requests whose streams share communicators
  *
- * Called by group.c. The batch is an item of the queue of each of its streams. The thread that comes
- * to it last runs it, the others wait: so the batch begins behind everything before it in every
+ * Called by group.c. The batch is an item of the queue of each of its streams. The thread that arrives
+ * at it last runs it, the others wait: so the batch begins behind everything before it in every
  * stream, and every stream goes on when the whole batch is complete. The caller stands for the NULL
  * stream. Two such batches have the same order in all queues, so their threads never wait for each
  * other.
@@ -23,7 +23,7 @@ struct stream_set {
 	pthread_mutex_t lock; /* guards everything below but the items */
 	pthread_cond_t ran;
 	struct tt_batch *batch;
-	size_t missing; /* streams that have not come to the batch */
+	size_t missing; /* streams that have not arrived at the batch */
 	size_t left;    /* streams that have not gone on; the last one frees the set */
 	bool complete;
 	int rc;
@@ -47,8 +47,8 @@ static void run_last(struct stream_set *s)
 	pthread_cond_broadcast(&s->ran);
 }
 
-/* A stream comes to the batch. Returns the batch's result when it is complete. */
-static int come(struct tt_stream_item *item)
+/* A stream arrives at the batch. Returns the batch's result when it is complete. */
+static int arrive(struct tt_stream_item *item)
 {
 	struct stream_set *s = ((struct set_item *)item)->set;
 	bool last;
@@ -132,14 +132,14 @@ int tt_streams_submit(const struct tt_request *requests, size_t n)
 		if (first_of_stream(requests, i)) {
 			struct set_item *at = &s->items[k++];
 
-			*at = (struct set_item){ { .run = come }, s };
+			*at = (struct set_item){ { .run = arrive }, s };
 			if (requests[i].stream)
 				tt_stream_push(requests[i].stream, &at->item);
 			else
 				own = &at->item;
 		}
 	pthread_mutex_unlock(&pushing);
-	return own ? come(own) : 0;
+	return own ? arrive(own) : 0;
 }
 
 static void in_child(void)

@@ -1,5 +1,6 @@
 /*
- * mpi_program_equal.c - each collective, and its forms that start and complete apart, give the result of the MPI library's own (PMPI_)
+ * mpi_program_equal.c - each collective, and its forms that start and complete apart, give the result
+ * of the MPI library's own (PMPI_)
  *
  * Called by mpi_program.c. On MPI_COMM_WORLD, a duplicate and a split, with data of predefined and
  * derived types.

@@ -212,6 +212,35 @@ Test(groups, a_rank_that_answers_no_dial_is_named, .timeout = 60)
 	munmap(stopped, sizeof(*stopped));
 }
 
+/* ---- several streams ------------------------------------------------------------------------- */
+
+/* Rank 1 calls another allreduce than the others. */
+static int mismatch_on_two_streams(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	tuttiStream_t streams[2];
+	int x[2][4] = { { 0 } };
+
+	(void)arg, (void)n;
+	MUST(tuttiStreamCreate(&streams[0]));
+	MUST(tuttiStreamCreate(&streams[1]));
+	MUST(tuttiGroupStart());
+	for (int i = 0; i < 2; i++)
+		MUST(tuttiAllReduce(x[i], x[i], rank == 1 ? 4 : 3, tuttiInt32, tuttiSum, *comm,
+				    streams[i]));
+	MUST(tuttiGroupEnd());
+	for (int i = 0; i < 2; i++)
+		WANT(tuttiStreamSynchronize(streams[i]) == tuttiInvalidUsage &&
+		     strstr(tuttiGetLastError(NULL), "rank 1 called allreduce of 4"));
+	MUST(tuttiStreamDestroy(streams[0]));
+	MUST(tuttiStreamDestroy(streams[1]));
+	return 0;
+}
+
+Test(groups, a_failure_is_the_error_of_all_streams_of_a_group, .timeout = 300)
+{
+	run_everywhere(mismatch_on_two_streams, 3, NULL);
+}
+
 /* ---- random programs ------------------------------------------------------------------------- */
 
 /* A program is a list of groups of operations on several communicators. Every rank computes the

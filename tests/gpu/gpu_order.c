@@ -84,6 +84,11 @@ static int on_many_streams_in_a_group(tuttiComm_t *comm, int rank, int n, void *
 			wrong += host[k] != (k > i ? rank + (int)(CALLS * i + k)
 						   : n * (n - 1) / 2 + n * (int)(CALLS * i + k));
 	}
+	wrong += tuttiGroupStart() != tuttiSuccess; /* a CUDA stream and none */
+	for (int i = 0; i < 2; i++)
+		wrong += tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)p, 1, tuttiInt32,
+					tuttiSum, *comm, i ? NULL : s[0]) != tuttiSuccess;
+	wrong += tuttiGroupEnd() != tuttiInvalidArgument;
 	for (int i = 0; i < 3; i++)
 		cu->stream_destroy(s[i]);
 	cu->mem_free(p);

@@ -52,24 +52,6 @@ static int composed(const struct program_call *c, int n, size_t i)
 	return (int)(i % 2 ? b : a);
 }
 
-static int combine(tuttiRedOp_t op, int a, int b)
-{
-	switch ((int)op) {
-	case tuttiMax:
-		return a > b ? a : b;
-	case tuttiMin:
-		return a < b ? a : b;
-	case tuttiBand:
-		return a & b;
-	case tuttiBor:
-		return a | b;
-	case tuttiBxor:
-		return a ^ b;
-	default:
-		return a + b;
-	}
-}
-
 /* Element i of the reduced inputs of n ranks */
 static int reduced(const struct program_call *c, int n, size_t i)
 {
@@ -78,7 +60,8 @@ static int reduced(const struct program_call *c, int n, size_t i)
 	if (c->user)
 		return composed(c, n, i);
 	for (int r = 1; r < n; r++)
-		x = combine(c->op, x, program_value(c, r, i));
+		x = (int)ref_combine(tuttiInt32, (int)c->op, (uint64_t)x,
+				     (uint64_t)program_value(c, r, i));
 	return c->scaled ? 2 * x : x;
 }
 
