@@ -128,7 +128,7 @@ enum {
 #define TT_SLOT_HALF TT_SLOT_BYTES
 #define TT_SLOT_PAGE 4096u /* such a post begins at a multiple, where prefetchers stop */
 /* most ranks of a host for posts of more than TT_SLOT_SMALL bytes */
-#define TT_SLOT_RANKS 8
+#define TT_SLOT_RANKS 64
 
 /* ---- core ------------------------------------------------------------------------------------ */
 

@@ -1,6 +1,6 @@
 /*
  * express.c - the way by slots: collectives whose posts have up to 64 KiB (allreduce), or 16 KiB, or 256 KiB
- * if ranks share cores, among few ranks of one host, in one step; between two ranks of any size without a
+ * if ranks share cores, among up to 64 ranks of one host, in one step; between two ranks of any size without a
  * root (slot_pair.c, slot_exchange.c)
  *
  * Where the ranks of a communicator share one host's memory, algorithms of one step run without
@@ -24,7 +24,6 @@
 #include "run/run.h"
 #include "run/stores.h"
 
-_Static_assert(TT_SLOT_RANKS <= TT_MAX_SOURCES, "one sum takes the posts of all ranks");
 _Static_assert(TT_EXPRESS_RANKS <= TT_SLOT_RANKS && TT_EXPRESS_BYTES <= TT_SLOT_BYTES &&
 		       TT_EXPRESS_CROWDED_BYTES <= TT_SLOT_BYTES,
 	       "a slot holds every call that the plan binds to slots");
@@ -116,14 +115,48 @@ INLINE void give_back(const struct tt_form *f, const void *page)
 		tt_own_lines((void *)page, tt_form_posted(f));
 }
 
+/* More posts than a call of reduce takes: the first eight, then their sum and seven more, as the plans do. In parts
+ * that stay in the cache, since out may be this rank's input. */
+static __attribute__((noinline)) void sum_many(const struct tt_form *f, tt_reduce_fn *reduce,
+					       char *out, const char *in, const void *const *posts,
+					       size_t count)
+{
+	enum { PART = 4096 };
+	char part[PART] __attribute__((aligned(TT_LINE))), room[TT_MAX_SOURCES][TT_SLOT_SMALL];
+	size_t posted = tt_form_posted(f), width = f->block / count;
+	const void *src[TT_MAX_SOURCES];
+
+	for (size_t at = 0, some; at < f->block; at += some) {
+		int n = 0;
+
+		some = f->block - at < PART ? f->block - at : PART;
+		for (int r = 0; r < f->nranks; r++) {
+			bool last = r == f->nranks - 1;
+
+			src[n] = r == f->rank ? in + at
+					      : joined(room[n], posts[r], posted) +
+							tt_form_piece(f) + at;
+			if (++n < TT_MAX_SOURCES && !last)
+				continue;
+			reduce(last ? out + at : part, NULL, src, n, some / width);
+			src[0] = part;
+			n = 1;
+		}
+	}
+}
+
 /* One call of reduce for all lines. posts[] may be changed; posts[rank] is free for this rank's input. */
 INLINE void sum(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, char *out,
 		const char *in, const void **posts, size_t count)
 {
 	size_t bytes = tt_form_posted(f), piece = tt_form_piece(f);
-	char room[TT_SLOT_RANKS][TT_SLOT_SMALL];
+	char room[TT_MAX_SOURCES][TT_SLOT_SMALL];
 
 	in += tt_form_from(f);
+	if (tt_unlikely(f->nranks > TT_MAX_SOURCES)) {
+		sum_many(f, reduce, out, in, posts, count);
+		return;
+	}
 	if (bytes > TT_SLOT_SMALL && f->nranks == 2) {
 		tt_slots_sum_pair(c, reduce, out, NULL, in, posts[!f->rank], bytes, count);
 		give_back(f, posts[!f->rank]);

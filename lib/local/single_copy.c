@@ -97,7 +97,7 @@ static int sum_slice(struct tt_op *op, const struct tt_smsc_piece *p, size_t byt
 	struct tt_single_copy *s = of(op);
 	tuttiComm_t c = op->comm;
 	size_t from = p->from + s->done;
-	const void *src[TT_SLOT_RANKS];
+	const void *src[TT_SINGLE_COPY_RANKS];
 
 	for (int r = 0; r < c->nranks; r++) {
 		char *bounce = s->bounces ? (char *)s->bounce + (size_t)r * TT_SMSC_BOUNCED : NULL;
@@ -214,7 +214,7 @@ static int fetch(struct tt_op *op)
 
 static int complete(struct tt_op *op)
 {
-	const void *posts[TT_SLOT_RANKS];
+	const void *posts[TT_SINGLE_COPY_RANKS];
 	int rc = of(op)->pscw ? tt_pscw_test(op) : tt_smsc_poll(op, 1, posts);
 
 	if (rc > 0)

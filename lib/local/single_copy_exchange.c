@@ -136,7 +136,7 @@ static uint8_t try_all(struct tt_op *op, bool ordinary)
 
 int tt_smsc_exchange(struct tt_op *op)
 {
-	const void *posts[TT_SLOT_RANKS];
+	const void *posts[TT_SINGLE_COPY_RANKS];
 	struct tt_single_copy *s = of(op);
 	bool fresh = false;
 	int rc = tt_smsc_poll(op, sizeof(struct tt_smsc_addresses), posts);
@@ -162,7 +162,7 @@ int tt_smsc_exchange(struct tt_op *op)
 /* The result holds for the life of the communicator. */
 int tt_smsc_agree(struct tt_op *op)
 {
-	const void *posts[TT_SLOT_RANKS];
+	const void *posts[TT_SINGLE_COPY_RANKS];
 	struct tt_single_copy *s = of(op);
 	uint8_t all = s->can;
 	int rc = tt_smsc_poll(op, 1, posts);

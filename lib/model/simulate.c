@@ -289,6 +289,8 @@ static void collect(const struct tt_sim *sim, struct tt_sim_result *result)
 		result->idle_max = idle > result->idle_max ? idle : result->idle_max;
 		for (uint32_t i = 0; i < rank->npeers; i++)
 			result->bytes[rank->class[i]] += rank->sent_bytes[i] * alike;
+		if (sim->on_slots)
+			continue;
 		result->links += (uint64_t)rank->npeers * alike;
 		if (rank->npeers > result->most_links)
 			result->most_links = rank->npeers;

@@ -50,7 +50,8 @@ struct tt_sim_result {
 	enum tt_sim_folded folded;
 	bool equal_blocks; /* folded: short last blocks were taken for blocks of the mean length */
 	uint32_t ntiles, tiles_walked; /* tiles beyond tiles_walked are extrapolated */
-	uint64_t links, most_links;    /* peers of all ranks; of the rank with the most */
+	/* peers of all ranks; of the rank with the most; 0 by slots, which need no links */
+	uint64_t links, most_links;
 };
 
 struct tt_sim;

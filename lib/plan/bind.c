@@ -79,5 +79,5 @@ bool tt_plan_on_slots(const struct tt_plan *plan, const struct tt_connectivity *
 	size_t most = most_posted(plan, p), blocks = plan->rule == TT_EQUAL ? plan->in_blocks : 1;
 
 	return plan->slots && p->one_host && !p->over_tcp && plan->nranks > 1 &&
-	       plan->nranks <= TT_EXPRESS_RANKS && bytes > 0 && bytes <= most / blocks;
+	       p->nranks <= TT_EXPRESS_RANKS && bytes > 0 && bytes <= most / blocks;
 }

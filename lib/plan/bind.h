@@ -28,7 +28,7 @@ size_t tt_connectivity_message_bytes(const struct tt_connectivity *paths);
 #define TT_EXPRESS_BYTES (64u << 10)
 #define TT_EXPRESS_OTHER_BYTES (16u << 10)
 #define TT_EXPRESS_CROWDED_BYTES (256u << 10)
-#define TT_EXPRESS_RANKS 8
+#define TT_EXPRESS_RANKS 64
 
 /* Single copy (local/single_copy.c): fewest bytes of a call, most ranks of the host. */
 #define TT_SINGLE_COPY_BYTES (64u << 10)

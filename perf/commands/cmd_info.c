@@ -225,6 +225,10 @@ static void print_why(const struct tt_candidate *best, const struct tt_candidate
 		printf("%s wins: %.2f us slower than %s, but peers read its buffers in place.\n",
 		       best->name, (double)(best->predicted_ps - next->predicted_ps) / 1e6,
 		       next->name);
+	else if (next->predicted_ps < best->predicted_ps)
+		printf("%s wins: %.2f us slower than %s, but a rank makes fewer links.\n",
+		       best->name, (double)(best->predicted_ps - next->predicted_ps) / 1e6,
+		       next->name);
 	else if (next->predicted_ps == best->predicted_ps)
 		printf("%s is predicted to be as quick as %s, and precedes it in the table.\n",
 		       best->name, next->name);

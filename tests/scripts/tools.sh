@@ -620,7 +620,9 @@ point "tutti info refuses options of a call without its size" no_call
 explained() {
 	run 0 perf/tutti info --plan 64K --np 4 && [ "$(grep -c '^\*' "$tmp/out")" -eq 1 ] &&
 		grep -q '^[* ] one-shot  *[0-9]' "$tmp/out" &&
-		grep -qE 'wins: |as quick as|the only one' "$tmp/out"
+		grep -qE 'wins: |as quick as|the only one' "$tmp/out" &&
+		run 0 perf/tutti info --plan 8 --np 32 --cores 32 --collective allgather &&
+		grep -qE 'direct wins: [0-9]?\.[0-9]+ us slower than .* fewer links' "$tmp/out"
 }
 point "tutti info --plan shows the candidates and the reason for the choice" explained
 plan_page() { python3 "${top_srcdir:-..}/tests/scripts/plan_page.py" "$@"; }

@@ -11,13 +11,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "mem/reduce.h"
 #include "run/way.h"
 #include "tests/support/must.h"
 
-enum { MOST = 2048, MOST_RANKS = 8 }; /* doubles of a post, of a collective's inputs */
+enum { MOST = 2048, MOST_RANKS = 33 }; /* doubles of a post, of a collective's inputs */
 enum { CALLS = 400 };
 
 struct slots_task {
+	int calls;
 	bool naps; /* ranks sleep now and then, each at other calls */
 };
 
@@ -64,9 +66,11 @@ static struct slots_call random_call(unsigned long long seed, int n)
 				.root = (int)(random_of(seed, 2) % (unsigned)n),
 				.in_place = random_of(seed, 3) % 2,
 				.seed = seed * 100 };
-	size_t most = tt_needs[k.collective].in_parts ? MOST / (unsigned)n : MOST;
+	size_t most = tt_needs[k.collective].in_parts ? MOST / (unsigned)n
+		      : n > 16                        ? MOST / 16
+						      : MOST;
 
-	/* sums of longer calls go by messages, in another order */
+	/* sums of longer calls go by messages, in another order; of many ranks sooner */
 	k.count = k.count < most ? k.count : most;
 	return k;
 }
@@ -149,9 +153,9 @@ static int call_many(tuttiComm_t *comm, int rank, int n, void *arg)
 	tuttiCounters_t before = { .size = sizeof(before) }, after = { .size = sizeof(after) };
 	int slots = 0;
 
-	for (int i = 0; i < CALLS; i++) {
+	for (int i = 0; i < t->calls; i++) {
 		/* runs of like calls, in which ranks that only give are ahead */
-		unsigned long long seed = (unsigned)i < CALLS / 2 ? (unsigned)i : (unsigned)i / 40;
+		unsigned long long seed = i < t->calls / 2 ? (unsigned)i : (unsigned)i / 40;
 		struct slots_call k = random_call(seed, n);
 
 		k.seed = (unsigned)i * 100;
@@ -163,13 +167,13 @@ static int call_many(tuttiComm_t *comm, int rank, int n, void *arg)
 		slots += by_slots(&k, *comm);
 		WANT(!by_slots(&k, *comm) || before.messages == after.messages);
 	}
-	WANT(slots > CALLS * 3 / 4);
+	WANT(slots > t->calls * 3 / 4);
 	return 0;
 }
 
 static void call_as(int n, bool threads, bool naps)
 {
-	struct slots_task t = { .naps = naps };
+	struct slots_task t = { .calls = n > 8 ? CALLS / 4 : CALLS, .naps = naps };
 	struct ranks r = { .n = n, .threads = threads, .transport = "shm", .arg = &t };
 
 	cr_expect_eq(ranks_run(&r, call_many), 0, "%d ranks", n);
@@ -180,6 +184,8 @@ Test(slots, random_collectives_give_every_byte_and_sums_in_rank_order, .timeout 
 	for (int n = 2; n <= 5; n++)
 		call_as(n, false, false);
 	call_as(8, true, false);
+	call_as(9, true, false);
+	call_as(MOST_RANKS, true, false);
 }
 
 Test(slots, a_rank_that_is_ahead_overwrites_no_post_that_is_unread, .timeout = 120)
@@ -187,6 +193,61 @@ Test(slots, a_rank_that_is_ahead_overwrites_no_post_that_is_unread, .timeout = 1
 	call_as(2, false, true);
 	call_as(3, true, true);
 	call_as(4, false, true);
+}
+
+/* ---- more posts than a call of reduce takes ---------------------------------------------------- */
+
+/* What plans promise: one rounding for the first eight ranks, one for each further seven */
+static void rounded_like_plans(uint16_t (*in)[MOST], int n, size_t count, uint16_t *out)
+{
+	tt_reduce_fn *reduce = tt_reduce_kernel(tuttiBfloat16, tuttiSum);
+	const void *src[TT_MAX_SOURCES];
+	int taken = 0;
+
+	for (int r = 0; r < n; r++) {
+		src[taken++] = in[r];
+		if (taken < TT_MAX_SOURCES && r < n - 1)
+			continue;
+		reduce(out, NULL, src, taken, count);
+		src[0] = out;
+		taken = 1;
+	}
+}
+
+static int sum_of_many(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	static _Thread_local uint16_t in[MOST_RANKS][MOST], sum[MOST], mine[MOST];
+	const size_t counts[] = { 1, 100, MOST };
+
+	(void)arg;
+	for (int i = 0; i < 12; i++) {
+		size_t count = counts[i % 3];
+		int root = i % 2 ? n - 1
+				 : 0; /* in place: its input is the last, or in the first sum */
+
+		for (int r = 0; r < n; r++)
+			for (size_t k = 0; k < count; k++)
+				in[r][k] = (uint16_t)(0x3f80 +
+						      random_of((unsigned)(i * n + r), k) % 512);
+		rounded_like_plans(in, n, count, sum);
+		memcpy(mine, in[rank], sizeof(mine));
+		MUST(tuttiReduce(mine, mine, count, tuttiBfloat16, tuttiSum, root, *comm, NULL));
+		WANT(rank != root || !memcmp(mine, sum, count * sizeof(*sum)));
+		count = count < 100 ? count : 100;
+		memcpy(mine, in[rank], sizeof(mine));
+		MUST(tuttiAllReduce(mine, mine, count, tuttiBfloat16, tuttiSum, *comm, NULL));
+		WANT(!memcmp(mine, sum, count * sizeof(*sum)));
+	}
+	return 0;
+}
+
+Test(slots, sums_of_more_than_eight_ranks_are_rounded_as_plans_round_them, .timeout = 60)
+{
+	for (int n = 9; n <= 16; n += 7) {
+		struct ranks r = { .n = n, .threads = true, .transport = "shm" };
+
+		cr_expect_eq(ranks_run(&r, sum_of_many), 0, "%d ranks", n);
+	}
 }
 
 /* ---- ranks that only give -------------------------------------------------------------------- */
