@@ -73,10 +73,11 @@ struct tt_single_copy {
 	unsigned fetched;       /* mask of peers */
 	int fetching;           /* the peer whose piece is half fetched, -1: none */
 	struct tt_smsc_addresses of[TT_SINGLE_COPY_RANKS];
-	const char *in_at[TT_SINGLE_COPY_RANKS], *out_at[TT_SINGLE_COPY_RANKS]; /* NULL: by bounce buffer */
-	struct tt_smsc_trial *trial;                              /* measures this call, or NULL */
-	uint64_t exchanged_ns; /* when the addresses of all ranks were there */
-	enum tt_smsc_by way;   /* the trial's way for this call */
+	const char *in_at[TT_SINGLE_COPY_RANKS],
+		*out_at[TT_SINGLE_COPY_RANKS]; /* NULL: by bounce buffer */
+	struct tt_smsc_trial *trial;           /* measures this call, or NULL */
+	uint64_t exchanged_ns;                 /* when the addresses of all ranks were there */
+	enum tt_smsc_by way;                   /* the trial's way for this call */
 };
 
 /* single_copy.c. Post data to the slots of this call, in its next phase. Poll the posts of all ranks

@@ -17,8 +17,9 @@
 #include "algorithms/algorithms.h"
 #include "model/choose.h"
 
-/* EXACT: ranks; SMALLER: most ranks of a smaller group; ROUNDS: simulated rounds of tiles in flight */
-enum { EXACT = 16, MOST_HOSTS = 8, MOST_ON_HOST = 4, SMALLER = 64, ROUNDS = 4 };
+/* EXACT: ranks; MOST_GROUPS: locality groups among fewer ranks of a host; SMALLER: most ranks of a smaller
+ * group; ROUNDS: simulated rounds of tiles in flight */
+enum { EXACT = 16, MOST_HOSTS = 8, MOST_ON_HOST = 4, MOST_GROUPS = 4, SMALLER = 64, ROUNDS = 4 };
 
 /* Time that a rank takes to make a link: a handshake, or room in shared memory; the calls that share
  * it */
@@ -73,8 +74,8 @@ struct choice {
 
 /* Simulated call: the call itself, or a similar call on fewer ranks. */
 struct scenario {
-	struct tt_topology topology;
-	int host_of[SMALLER];
+	struct tt_topology topology, groups;
+	int host_of[SMALLER], group_of[SMALLER];
 	struct tt_sim_world world;
 };
 
@@ -147,6 +148,18 @@ static void set_hosts(struct scenario *s, int nhosts, int on_each)
 		s->host_of[r] = r / on_each;
 }
 
+/* Divides the ranks of a topology of one host into up to four locality groups, as those of the call. */
+static void set_groups(struct scenario *s, const struct tt_topology *of_call)
+{
+	int n = s->topology.nranks, most = n / 2 < MOST_GROUPS ? n / 2 : MOST_GROUPS,
+	    groups = of_call->nhosts < most ? of_call->nhosts : most;
+
+	s->groups = (struct tt_topology){ .nranks = n, .nhosts = groups, .host_of = s->group_of };
+	for (int r = 0; r < n; r++)
+		s->group_of[r] = r * groups / n;
+	s->topology.groups = &s->groups;
+}
+
 /* Half of a number of ranks or hosts: a power of two exactly if n is one. */
 static int half(int n)
 {
@@ -181,6 +194,8 @@ static void set_smaller(const struct choice *f, int x, struct scenario *s)
 
 	if (nhosts == 1) {
 		s->topology = one_host(x);
+		if (t && t->groups)
+			set_groups(s, t->groups);
 		set_world(s, f, crowded ? 1 : 0);
 	} else {
 		int here = on_each < MOST_ON_HOST ? on_each : MOST_ON_HOST;
@@ -199,7 +214,7 @@ static int extrapolate(const struct choice *f, struct tt_candidate *c)
 	int x = hosts ? t->nhosts : f->shape->nranks, more = 0, rc = 0;
 	uint64_t longer[3], brief[3], links[3], most[3];
 
-	for (; x > (hosts ? MOST_HOSTS : EXACT); more++)
+	for (; x > (hosts ? MOST_HOSTS : t && t->groups ? 2 * EXACT : EXACT); more++)
 		x = half(x);
 	for (int i = 0; i < 3 && !rc; i++, x = half(x)) {
 		struct tt_sim_result a, b;

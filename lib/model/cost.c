@@ -5,14 +5,17 @@
 
 #include "model/cost.h"
 
-const char *const tt_link_class_name[TT_LINK_CLASSES] = { "shm",   "tcp",
-							  "hosts", TT_LINK_SLOTS_NAME,
-							  "verbs", "soft" };
+const char *const tt_link_class_name[TT_LINK_CLASSES] = {
+	"shm", "tcp", "hosts", TT_LINK_SLOTS_NAME, "verbs", "soft", "groups"
+};
 
 /* Constants fitted by `tutti tune` on a virtual machine with 2 cores (Sapphire Rapids, 2 MiB L2 a
  * core). HOSTS: estimate for 10 Gbit/s Ethernet. VERBS: estimate from data sheets of 100 Gbit/s
  * NICs. SOFT: HOSTS times the ratio of Soft-RoCE to tcp in an emulated machine
- * (docs/results/soft-roce.md): 1.5 for small messages, 2 for bytes. */
+ * (docs/results/soft-roce.md): 1.5 for small messages, 2 for bytes. GROUPS: SHM, with published
+ * differences between L3 caches of an EPYC 7R13: a line of another core takes 107 ns, 23 ns within a
+ * cache (Viennot 2022, core-to-core-latency), and a cache's link carries 51 GB/s (32 bytes a cycle of
+ * 1.6 GHz; AMD 2021, EPYC 7003 architecture overview). */
 const struct tt_cost tt_cost_builtin = {
 	.core = { .call_ps = 92000, .step_ps = 17000, .switch_ps = 1170000, .copy_fs = 72000,
 		.reduce_fs = 20000, .far_copy_fs = 73000, .far_reduce_fs = 140000,
@@ -32,6 +35,9 @@ const struct tt_cost tt_cost_builtin = {
 			.large_ps = 300000 },
 		[TT_LINK_SOFT] = { .latency_ps = 30000000, .send_ps = 2300000, .recv_ps = 2300000,
 			.link_fs = 1600000, .host_fs = 1600000, .window = 3, .large_bytes = 240 },
+		[TT_LINK_GROUPS] = { .latency_ps = 174000, .send_ps = 19000, .recv_ps = 21000,
+			.recv_fs = 76000, .host_fs = 19500, .window = 8, .large_bytes = 336,
+			.large_ps = 628000 },
 	},
 };
 

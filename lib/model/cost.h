@@ -13,7 +13,8 @@
 
 /* Link class of two ranks. SHM: one host. TCP: one host, by tcp. HOSTS: different hosts, by tcp.
  * SLOTS: one post to all ranks of a host (no pair has this class).
- * VERBS: NICs of the verbs transport. SOFT: the same with a NIC emulated by software. */
+ * VERBS: NICs of the verbs transport. SOFT: the same with a NIC emulated by software.
+ * GROUPS: one host, as SHM, but different locality groups (tt_topology.groups). */
 enum tt_link_class {
 	TT_LINK_SHM,
 	TT_LINK_TCP,
@@ -21,6 +22,7 @@ enum tt_link_class {
 	TT_LINK_SLOTS,
 	TT_LINK_VERBS,
 	TT_LINK_SOFT,
+	TT_LINK_GROUPS,
 	TT_LINK_CLASSES
 };
 #define TT_NO_NIC TT_LINK_SHM      /* no NIC, in place of a NIC's link class */
@@ -35,7 +37,8 @@ struct tt_link_cost {
 	/* CPU time a byte, without copying and reducing: misses to other cores, kernel copies */
 	uint64_t send_fs, recv_fs;
 	uint64_t link_fs; /* one direction of one link */
-	uint64_t host_fs; /* all links of a host together, each direction */
+	/* all links of a host together, each direction; GROUPS: of a group to the others */
+	uint64_t host_fs;
 	/* most unread messages of a link and channel, from 2 on: a rank takes a message once there is
 	 * room for the one that it then sends, so a ring of links with room for one would stand still.
 	 * Slots have none. */
@@ -79,6 +82,11 @@ enum tt_link_class tt_cost_class(bool apart, bool over_tcp, enum tt_link_class n
 static inline bool tt_link_is_nic(enum tt_link_class class)
 {
 	return class == TT_LINK_VERBS || class == TT_LINK_SOFT;
+}
+
+static inline bool tt_link_is_memory(enum tt_link_class class)
+{
+	return class == TT_LINK_SHM || class == TT_LINK_GROUPS;
 }
 
 /* Time of one message, from the sender's buffer to the receiver's. */

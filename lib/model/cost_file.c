@@ -78,6 +78,8 @@ const struct tt_cost_row tt_cost_table[] = {
 	WINDOW_ROW(TT_LINK_VERBS, "verbs"),
 	LINK_ROWS(TT_LINK_SOFT, "soft"),
 	WINDOW_ROW(TT_LINK_SOFT, "soft"),
+	LINK_ROWS(TT_LINK_GROUPS, "groups"),
+	WINDOW_ROW(TT_LINK_GROUPS, "groups"),
 };
 const size_t tt_cost_rows = sizeof(tt_cost_table) / sizeof(tt_cost_table[0]);
 

@@ -247,6 +247,8 @@ static int begin(struct tt_sim *sim, size_t bytes, uint32_t most_tiles)
 		sim->prices[h] = tt_cost_prices(w->cost, footprint(sim, host), host->nranks,
 						w->cores);
 	}
+	for (int g = 0; g < sim->ngroups; g++)
+		sim->group[g] = (struct tt_sim_network){ 0 };
 	sim->nheap = sim->events = 0;
 	memset(sim->messages, 0, sizeof(sim->messages));
 	for (uint32_t r = 0; r < sim->nsimulated && !rc; r++) {
@@ -353,6 +355,39 @@ int tt_sim_run(struct tt_sim *sim, size_t bytes, uint32_t most_tiles,
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
+/* A post that is read in another group: slots, with what groups cost above shared memory */
+static struct tt_link_cost far_slots(const struct tt_cost *cost)
+{
+	const struct tt_link_cost *shm = &cost->link[TT_LINK_SHM],
+				  *groups = &cost->link[TT_LINK_GROUPS];
+	struct tt_link_cost far = cost->link[TT_LINK_SLOTS];
+
+#define ADD(field) far.field += groups->field > shm->field ? groups->field - shm->field : 0
+	ADD(latency_ps);
+	ADD(recv_ps);
+	ADD(recv_fs);
+	ADD(large_ps);
+#undef ADD
+	far.host_fs = groups->host_fs;
+	return far;
+}
+
+static int open_groups(struct tt_sim *sim)
+{
+	const struct tt_topology *t = sim->world.topology;
+
+	if (!t || !t->groups)
+		return 0;
+	sim->far_slots = far_slots(sim->world.cost);
+	sim->ngroups = t->groups->nhosts;
+	sim->group = calloc((size_t)sim->ngroups, sizeof(*sim->group));
+	if (!sim->group)
+		return tt_fail(TT_SYSTEM, "no memory to simulate %d ranks", sim->world.nranks);
+	for (uint32_t r = 0; r < sim->nsimulated; r++)
+		sim->rank[r].group = t->groups->host_of[r];
+	return 0;
+}
+
 static int open_hosts(struct tt_sim *sim)
 {
 	const struct tt_topology *t = sim->world.topology;
@@ -371,7 +406,7 @@ static int open_hosts(struct tt_sim *sim)
 		if (host < sim->nhosts)
 			sim->host[host].nranks++;
 	}
-	return 0;
+	return open_groups(sim);
 }
 
 int tt_sim_open(const struct tt_sim_world *world, const struct tt_algorithm *a, const char *name,
@@ -404,6 +439,7 @@ void tt_sim_close(struct tt_sim *sim)
 {
 	tt_sim_plans_free(sim);
 	free(sim->host);
+	free(sim->group);
 	free(sim->prices);
 	free(sim->heap);
 	free(sim);

@@ -66,13 +66,19 @@ struct tt_sim_rank {
 	uint64_t idle_ps;  /* end of the last work */
 	uint64_t dispatch; /* number of the rank's last dispatch */
 	uint32_t nqueues, nfinished, next_cursor;
-	int host, next_ready;
+	int host, group, next_ready;
 	enum tt_sim_state state;
 	bool posted; /* the rank has posted to its shared-memory slot */
 };
 
+/* What the links of a host share, or those of a locality group to the others */
+struct tt_sim_network {
+	uint64_t out_free_ps, in_free_ps;
+};
+
 struct tt_sim_host {
-	uint64_t out_free_ps, in_free_ps, dispatches;
+	struct tt_sim_network network;
+	uint64_t dispatches;
 	int cores_free, first_ready, last_ready, nranks;
 };
 
@@ -84,13 +90,15 @@ struct tt_sim_event {
 struct tt_sim {
 	struct tt_sim_world world;
 	struct tt_sim_watch watch;
-	struct tt_plan frame;     /* of rank 0, without steps and peers: for binding */
-	struct tt_sim_rank *rank; /* [nsimulated] */
-	struct tt_sim_host *host; /* [nhosts] */
-	uint32_t nsimulated;      /* ranks that stand for all; divides nranks */
+	struct tt_plan frame;         /* of rank 0, without steps and peers: for binding */
+	struct tt_sim_rank *rank;     /* [nsimulated] */
+	struct tt_sim_host *host;     /* [nhosts] */
+	struct tt_sim_network *group; /* [ngroups] */
+	uint32_t nsimulated;          /* ranks that stand for all; divides nranks */
 	enum tt_sim_folded folded;
 	bool exchange, equal_blocks;
-	int nhosts; /* of the simulated ranks */
+	int nhosts, ngroups;           /* of the simulated ranks; ngroups 0: no groups */
+	struct tt_link_cost far_slots; /* of a post that is read in another group */
 	struct tt_binding binding;
 	struct tt_prices *prices; /* [nhosts] */
 	uint32_t ncursors, tiles; /* tiles: simulated */

@@ -144,6 +144,9 @@ static int store_peers(const struct tt_sim *sim, const struct tt_plan *p, struct
 		r->class[i] = (uint8_t)
 			tt_cost_class(apart, sim->world.paths.over_tcp,
 				      (enum tt_link_class)sim->world.paths.nic_class);
+		if (r->class[i] == TT_LINK_SHM && t && t->groups &&
+		    t->groups->host_of[p->rank] != t->groups->host_of[p->peers[i]])
+			r->class[i] = TT_LINK_GROUPS;
 	}
 	return 0;
 }

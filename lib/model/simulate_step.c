@@ -91,8 +91,11 @@ static uint64_t stores(const struct tt_sim_steps *s, bool slot)
 static const struct tt_link_cost *link_cost(const struct tt_sim *sim, const struct tt_sim_rank *r,
 					    uint32_t peer)
 {
-	return &sim->world.cost
-			->link[sim->on_slots ? TT_LINK_SLOTS : (enum tt_link_class)r->class[peer]];
+	const struct tt_link_cost *link = sim->world.cost->link;
+
+	if (!sim->on_slots)
+		return &link[r->class[peer]];
+	return r->class[peer] == TT_LINK_GROUPS ? &sim->far_slots : &link[TT_LINK_SLOTS];
 }
 
 /* Is the result computed directly into memory that the peer or the NIC reads? Sockets send from the
@@ -101,7 +104,7 @@ static bool has_slots(const struct tt_sim_rank *r, uint32_t peer)
 {
 	enum tt_link_class class = (enum tt_link_class)r->class[peer];
 
-	return class == TT_LINK_SHM || tt_link_is_nic(class);
+	return tt_link_is_memory(class) || tt_link_is_nic(class);
 }
 
 /* Adds the CPU time of one message to parts; returns their sum. */
@@ -120,7 +123,7 @@ static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r,
 	for (int i = 0; i < s->nwires; i++) {
 		const struct tt_link_cost *l = link_cost(sim, r, s->wire[i]);
 
-		bool memory = r->class[s->wire[i]] == TT_LINK_SHM;
+		bool memory = tt_link_is_memory((enum tt_link_class)r->class[s->wire[i]]);
 
 		messages += l->recv_ps;
 		moved += tt_sim_bytes_ps(bytes, l->recv_fs) *
@@ -144,13 +147,16 @@ static uint64_t work(const struct tt_sim *sim, const struct tt_sim_rank *r,
 	return messages + moved + reduced;
 }
 
-/* Arrival of a message sent at from_ps; occupies the link and the networks of both hosts. */
+/* Arrival of a message sent at from_ps; occupies the link and the networks of both hosts, or groups. */
 static uint64_t carry(struct tt_sim *sim, struct tt_sim_rank *r, uint32_t to, uint64_t bytes,
 		      uint64_t from_ps)
 {
 	const struct tt_link_cost *l = link_cost(sim, r, to);
-	struct tt_sim_host *out = &sim->host[r->host],
-			   *in = &sim->host[sim->rank[r->stands[to]].host];
+	const struct tt_sim_rank *peer = &sim->rank[r->stands[to]];
+	bool groups = r->class[to] == TT_LINK_GROUPS;
+	struct tt_sim_network *out = groups ? &sim->group[r->group] : &sim->host[r->host].network,
+			      *in = groups ? &sim->group[peer->group]
+					   : &sim->host[peer->host].network;
 	uint64_t start = from_ps > r->link_free_ps[to] ? from_ps : r->link_free_ps[to], end;
 
 	end = r->link_free_ps[to] = start + tt_sim_bytes_ps(bytes, l->link_fs);

@@ -149,7 +149,7 @@ static void print_algorithms(void)
 /* ---- algorithm choice for one call ----------------------------------------------------------- */
 
 struct info_options {
-	int64_t np, cores;
+	int64_t np, cores, groups;
 	uint64_t plan;
 	const char *hosts, *collective, *transport, *costs, *nics;
 };
@@ -161,6 +161,9 @@ static const struct tool_option options[] = {
 	  NULL, "number of ranks" },
 	{ 0, "hosts", TOOL_OPT_TEXT, "M", offsetof(struct info_options, hosts), "1", 0, 0, NULL,
 	  NULL, "number of hosts, or number of ranks on each host: 2,3,1" },
+	{ 0, "groups", TOOL_OPT_INT, "G", offsetof(struct info_options, groups), "1", 1, 65534,
+	  NULL, NULL,
+	  "locality groups (packages, NUMA nodes or L3 caches) that the ranks\nof each host are bound to" },
 	{ 0, "collective", TOOL_OPT_TEXT, "NAME", offsetof(struct info_options, collective),
 	  "allreduce", 0, 0, NULL, NULL, "collective of the call" },
 	{ 0, "transport", TOOL_OPT_TEXT, "NAME", offsetof(struct info_options, transport), "auto",
@@ -296,6 +299,7 @@ static int choose(const struct info_options *v)
 						     .np = v->np,
 						     .cores = v->cores ? v->cores : here.allowed,
 						     .hosts = v->hosts,
+						     .groups = v->groups,
 						     .transport = v->transport,
 						     .nics = v->nics,
 						     .costs = v->costs ? v->costs : tuning },

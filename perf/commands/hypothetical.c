@@ -70,6 +70,39 @@ static int nic_class(const struct tool_hypothetical_options *options)
 	return -1;
 }
 
+/* Spreads the ranks of each host, in order, over its locality groups. 0 | 1, 2: error printed */
+static int set_groups(const struct tool_hypothetical_options *options,
+		      struct tool_hypothetical *ret)
+{
+	int n = ret->topology.nranks, hosts = ret->topology.nhosts, *count, *group_of;
+
+	if (options->groups <= 1)
+		return 0;
+	if (options->groups * hosts > n)
+		return tool_refuse(options->tool,
+				   "--groups %d: %d ranks on %d host%s do not fill so many groups",
+				   (int)options->groups, n, hosts, hosts == 1 ? "" : "s");
+	count = calloc(2 * (size_t)hosts, sizeof(*count));
+	group_of = malloc((size_t)n * sizeof(*group_of));
+	ret->groups = (struct tt_topology){ .nranks = n, .host_of = group_of };
+	if (!count || !group_of) {
+		free(count);
+		return tool_refuse(options->tool, "no memory for %d ranks", n) - 1;
+	}
+	for (int r = 0; r < n; r++)
+		count[ret->topology.host_of[r]]++;
+	for (int r = 0; r < n; r++) {
+		int host = ret->topology.host_of[r], nth = count[hosts + host]++;
+
+		group_of[r] = host * (int)options->groups +
+			      (int)(nth * options->groups / count[host]);
+	}
+	free(count);
+	ret->groups.nhosts = hosts * (int)options->groups;
+	ret->topology.groups = &ret->groups;
+	return 0;
+}
+
 int tool_hypothetical_options(const struct tool_hypothetical_options *options,
 			      struct tool_hypothetical *ret)
 {
@@ -91,10 +124,13 @@ int tool_hypothetical_options(const struct tool_hypothetical_options *options,
 		rc = tool_refuse(options->tool,
 				 "--transport shm does not reach other hosts; use auto");
 	if (!rc)
+		rc = set_groups(options, ret);
+	if (!rc)
 		rc = read_costs(options, ret);
 	if (rc) {
+		free((int *)(uintptr_t)ret->groups.host_of);
 		free(host_of);
-		ret->topology.host_of = NULL;
+		ret->topology.host_of = ret->groups.host_of = NULL;
 		return rc;
 	}
 	ret->world.topology = &ret->topology;
@@ -112,6 +148,7 @@ int tool_hypothetical_options(const struct tool_hypothetical_options *options,
 void tool_hypothetical_free(struct tool_hypothetical *world)
 {
 	free((int *)(uintptr_t)world->topology.host_of);
+	free((int *)(uintptr_t)world->groups.host_of);
 	tt_cost_free(world->read);
 }
 

@@ -17,10 +17,12 @@ struct tool_hypothetical_options {
 	int64_t tile_bytes; /* 0: the library's choice */
 	const char *hosts, *transport, *costs;
 	const char *nics; /* --nics, NICs of all hosts: none, verbs, soft */
+	int64_t groups;   /* --groups, locality groups of each host; 0, 1: none */
 };
 
 struct tool_hypothetical {
 	struct tt_topology topology; /* owns host_of */
+	struct tt_topology groups;   /* the same with --groups, else empty */
 	struct tt_cost *read;        /* cost table of --costs, else NULL */
 	struct tt_sim_world world;   /* points at topology and cost table */
 };

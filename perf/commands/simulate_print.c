@@ -40,7 +40,7 @@ void tool_simulate_table_row(const struct simulate_options *v, const struct tool
 
 	printf("  %-*s %12.2f %8.2f %8.2f  %.3f / %.3f / %.3f   %llu %llu %llu%s\n", name_width(v),
 	       a->name, us(r->time_ps), a->alg_gbps, a->bus_gbps, r->idle_min, r->idle_mean,
-	       r->idle_max, (unsigned long long)r->bytes[TT_LINK_SHM],
+	       r->idle_max, (unsigned long long)(r->bytes[TT_LINK_SHM] + r->bytes[TT_LINK_GROUPS]),
 	       (unsigned long long)r->bytes[TT_LINK_TCP],
 	       (unsigned long long)(r->bytes[TT_LINK_HOSTS] + r->bytes[TT_LINK_VERBS] +
 				    r->bytes[TT_LINK_SOFT]),

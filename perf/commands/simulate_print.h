@@ -9,7 +9,7 @@ enum { TOOL_FOLD_ABOVE = 1024 }; /* ranks from which --fold auto folds */
 enum { FOLD_AUTO, FOLD_YES, FOLD_NO };
 
 struct simulate_options {
-	int64_t np, cores, root, tiles;
+	int64_t np, cores, root, tiles, groups;
 	uint64_t bytes, tile_bytes;
 	const char *hosts, *algo, *collective, *transport, *costs, *nics, *svg, *gpu;
 	int format, fold;

@@ -669,6 +669,15 @@ simulated() {
 	END
 }
 if command -v python3 >/dev/null; then point "tutti simulate --print json is consistent" simulated; fi
+many_cores() {
+	local epyc="--np 64 --cores 64 --costs ${top_srcdir:-..}/examples/epyc-7763.tuning"
+	run 0 perf/tutti info --plan 64K $epyc --groups 8 && grep -q '^\* hierarchical:two-shot' "$tmp/out" &&
+		run 0 perf/tutti info --plan 64K $epyc && ! grep -q hierarchical: "$tmp/out" &&
+		run 0 perf/tutti simulate $epyc --groups 8 --bytes 64K --algo ring --print json &&
+		grep -A2 '"groups"' "$tmp/out" | grep -q '"messages": 1008,*$' &&
+		refused "--groups 9" perf/tutti simulate --np 8 --groups 9
+}
+point "tutti simulate divides the ranks of a host into locality groups" many_cores
 links_on_request() {
 	run 0 perf/tutti simulate --np 3 --bytes 3K --algo ring && ! grep -e '->' "$tmp/out" &&
 		run 0 perf/tutti simulate --np 3 --bytes 3K --algo ring --links && [ "$(grep -c '^  [0-2] -> [0-2] shm 4096$' "$tmp/out")" = 3 ]

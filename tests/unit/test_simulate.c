@@ -46,12 +46,19 @@ static struct tt_cost plain = {
 		  [TT_LINK_SLOTS] = { .latency_ps = 60000,
 				      .send_ps = 2000,
 				      .recv_ps = 4000,
-				      .large_bytes = 1 << 30 } },
+				      .large_bytes = 1 << 30 },
+		  [TT_LINK_GROUPS] = { .latency_ps = 170000,
+				       .send_ps = 3000,
+				       .recv_ps = 6000,
+				       .recv_fs = 400000,
+				       .host_fs = 1000000,
+				       .window = 8,
+				       .large_bytes = 1 << 30 } },
 };
 
 struct cluster {
-	int host_of[MOST];
-	struct tt_topology topology;
+	int host_of[MOST], group_of[MOST];
+	struct tt_topology topology, groups;
 	struct tt_sim_world world;
 };
 
@@ -70,11 +77,24 @@ static struct cluster cluster_of(int n, int nhosts, bool tcp, const struct tt_co
 	return c;
 }
 
+/* n ranks of one host, bound to locality groups of like size */
+static struct cluster grouped(int n, int ngroups, const struct tt_cost *cost)
+{
+	struct cluster c = cluster_of(n, 1, false, cost);
+
+	c.groups = (struct tt_topology){ .nranks = n, .nhosts = ngroups };
+	for (int r = 0; r < n; r++)
+		c.group_of[r] = r * ngroups / n;
+	return c;
+}
+
 static struct tt_sim *open_sim(struct cluster *c, enum tt_collective collective, const char *name)
 {
 	struct tt_sim *sim = NULL;
 
 	c->topology.host_of = c->host_of;
+	c->groups.host_of = c->group_of;
+	c->topology.groups = c->groups.nhosts > 1 ? &c->groups : NULL;
 	c->world.topology = &c->topology;
 	cr_assert_eq(tt_sim_open(&c->world, tt_algorithm_find(collective, name), name, 0, NULL,
 				 &sim),
@@ -150,6 +170,31 @@ Test(simulate, links_of_a_host_share_its_network)
 	cr_expect_geq(r.time_ps, (1 + 113 + 13 + 200 + 100 + 15) * 1000ull, "%llu",
 		      (unsigned long long)r.time_ps);
 	tt_sim_close(sim);
+}
+
+/* As the exchange above, between groups: latency 170, and 100 bytes on the network of a group 100, within the
+ * latency's beginning; receive 6, and 40 for the bytes of another group. */
+Test(simulate, an_exchange_of_two_groups_costs_their_link)
+{
+	struct cluster c = grouped(2, 2, &plain);
+	struct tt_sim_result r = simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100);
+
+	cr_expect_eq(r.time_ps, (1 + 10 + 3 + 100 + 100 + 170 + 10 + 6 + 40 + 200) * 1000ull,
+		     "%llu", (unsigned long long)r.time_ps);
+	cr_expect_eq(r.messages[TT_LINK_GROUPS], 2);
+	cr_expect_eq(r.messages[TT_LINK_SHM], 0);
+}
+
+/* A post is read by rank 1 of the same group after 60 ns, by ranks 2 and 3 of another one after 60 and the
+ * difference of groups to shm, 70; their reads share the network of the group: 100 each. */
+Test(simulate, posts_to_slots_cost_more_in_another_group)
+{
+	struct cluster near = grouped(4, 1, &plain), far = grouped(4, 2, &plain);
+	struct tt_sim_result a = simulate(&near, TT_BROADCAST, "direct", 100),
+			     b = simulate(&far, TT_BROADCAST, "direct", 100);
+
+	cr_expect_eq(b.time_ps - a.time_ps, (2 * 100 + 70 + 1 + 40) * 1000ull, "%llu, %llu",
+		     (unsigned long long)a.time_ps, (unsigned long long)b.time_ps);
 }
 
 /* One core for two ranks: each rank waits for the core and pays for context switches. */
@@ -642,30 +687,43 @@ Test(simulate, a_small_call_of_many_ranks_needs_few_links)
 		}
 }
 
-Test(simulate, predictions_extrapolated_to_many_ranks_are_near_the_full_simulation)
+static void compare_predictions(int ngroups)
 {
-	static const char *const names[] = { "ring", "tree", "recursive-doubling",
-					     "halving-doubling", "two-shot" };
+	static const char *const names[] = {
+		"ring",     "tree",     "recursive-doubling",        "halving-doubling",
+		"two-shot", "one-shot", "hierarchical:two-shot/ring"
+	};
 	static const size_t sizes[] = { 64, 65536, 4 << 20 };
 
 	for (size_t s = 0; s < 3; s++) {
-		struct tt_shape shape = { .collective = TT_ALLREDUCE, .nranks = 48 };
+		struct cluster c = grouped(48, ngroups, &tt_cost_builtin);
+		struct tt_shape shape = { .collective = TT_ALLREDUCE,
+					  .nranks = 48,
+					  .topology = &c.topology };
 		struct tt_call_facts facts = { .bytes = sizes[s] };
 		struct tt_candidate list[TT_MOST_CANDIDATES];
-		int best, count = tt_plan_candidates(&shape, &facts, list, &best);
+		int best, count;
 
+		tt_sim_close(open_sim(&c, TT_ALLREDUCE, "ring")); /* completes the topology */
+		count = tt_plan_candidates(&shape, &facts, list, &best);
 		cr_assert_gt(count, 0);
 		for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-			struct cluster c = cluster_of(48, 1, false, &tt_cost_builtin);
 			uint64_t whole = simulate(&c, TT_ALLREDUCE, names[i], sizes[s]).time_ps;
 
 			for (int k = 0; k < count; k++)
 				if (!strcmp(list[k].name, names[i]))
 					cr_expect(list[k].predicted_ps > whole / 2 &&
 							  list[k].predicted_ps < 2 * whole,
-						  "%s of %zu: %llu, whole %llu", names[i], sizes[s],
+						  "%s of %zu in %d groups: %llu, whole %llu",
+						  names[i], sizes[s], ngroups,
 						  (unsigned long long)list[k].predicted_ps,
 						  (unsigned long long)whole);
 		}
 	}
+}
+
+Test(simulate, predictions_extrapolated_to_many_ranks_are_near_the_full_simulation)
+{
+	compare_predictions(1);
+	compare_predictions(4);
 }
