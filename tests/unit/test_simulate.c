@@ -9,10 +9,9 @@
 #include "algorithms/algorithms.h"
 #include "model/choose.h"
 #include "plan/plan.h"
+#include "tests/support/clusters.h"
 
 TestSuite(simulate, .timeout = 120);
-
-enum { MOST = 1024 };
 
 /* Costs in round numbers, so that times can be added up by hand. */
 static struct tt_cost plain = {
@@ -56,63 +55,6 @@ static struct tt_cost plain = {
 				       .large_bytes = 1 << 30 } },
 };
 
-struct cluster {
-	int host_of[MOST], group_of[MOST];
-	struct tt_topology topology, groups;
-	struct tt_sim_world world;
-};
-
-static struct cluster cluster_of(int n, int nhosts, bool tcp, const struct tt_cost *cost)
-{
-	struct cluster c = { .topology = { .nranks = n, .nhosts = nhosts } };
-
-	for (int r = 0; r < n; r++)
-		c.host_of[r] = r * nhosts / n;
-	c.world = (struct tt_sim_world){
-		.nranks = n,
-		.paths = { .nranks = n, .one_host = nhosts == 1, .over_tcp = tcp },
-		.message_bytes = 65536,
-		.cost = cost
-	};
-	return c;
-}
-
-/* n ranks of one host, bound to locality groups of like size */
-static struct cluster grouped(int n, int ngroups, const struct tt_cost *cost)
-{
-	struct cluster c = cluster_of(n, 1, false, cost);
-
-	c.groups = (struct tt_topology){ .nranks = n, .nhosts = ngroups };
-	for (int r = 0; r < n; r++)
-		c.group_of[r] = r * ngroups / n;
-	return c;
-}
-
-static struct tt_sim *open_sim(struct cluster *c, enum tt_collective collective, const char *name)
-{
-	struct tt_sim *sim = NULL;
-
-	c->topology.host_of = c->host_of;
-	c->groups.host_of = c->group_of;
-	c->topology.groups = c->groups.nhosts > 1 ? &c->groups : NULL;
-	c->world.topology = &c->topology;
-	cr_assert_eq(tt_sim_open(&c->world, tt_algorithm_find(collective, name), name, 0, NULL,
-				 &sim),
-		     TT_OK, "%s", tt_error_text());
-	return sim;
-}
-
-static struct tt_sim_result simulate(struct cluster *c, enum tt_collective collective,
-				     const char *name, size_t bytes)
-{
-	struct tt_sim *sim = open_sim(c, collective, name);
-	struct tt_sim_result result;
-
-	cr_assert_eq(tt_sim_run(sim, bytes, 0, &result), TT_OK, "%s", tt_error_text());
-	tt_sim_close(sim);
-	return result;
-}
-
 /* ---- times computed by hand ------------------------------------------------------------------ */
 
 /* Both ranks send 100 bytes, in ns: call 1, step 10, send 3, copy 100; latency 100; step 10,
@@ -120,7 +62,7 @@ static struct tt_sim_result simulate(struct cluster *c, enum tt_collective colle
 Test(simulate, an_exchange_of_two_ranks_costs_the_sum_of_its_parts)
 {
 	struct cluster c = cluster_of(2, 1, false, &plain);
-	struct tt_sim_result r = simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100);
+	struct tt_sim_result r = cluster_simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100);
 
 	cr_expect_eq(r.time_ps, (1 + 10 + 3 + 100 + 100 + 10 + 5 + 200) * 1000ull, "%llu",
 		     (unsigned long long)r.time_ps);
@@ -137,7 +79,7 @@ Test(simulate, an_exchange_of_two_ranks_costs_the_sum_of_its_parts)
 Test(simulate, a_post_to_shared_slots_is_paid_once_for_all_readers)
 {
 	struct cluster c = cluster_of(3, 1, false, &plain);
-	struct tt_sim_result r = simulate(&c, TT_ALLREDUCE, "one-shot", 100);
+	struct tt_sim_result r = cluster_simulate(&c, TT_ALLREDUCE, "one-shot", 100);
 
 	cr_expect_eq(r.time_ps, (1 + 10 + 2 + 100 + 60 + 10 + 2 * 4 + 2 * 200) * 1000ull, "%llu",
 		     (unsigned long long)r.time_ps);
@@ -149,7 +91,7 @@ Test(simulate, a_post_to_shared_slots_is_paid_once_for_all_readers)
 Test(simulate, sockets_pay_for_the_kernels_copies)
 {
 	struct cluster c = cluster_of(2, 1, true, &plain);
-	struct tt_sim_result r = simulate(&c, TT_ALLREDUCE, "one-shot", 100);
+	struct tt_sim_result r = cluster_simulate(&c, TT_ALLREDUCE, "one-shot", 100);
 
 	cr_expect_eq(r.time_ps, (1 + 10 + 3 + 100 + 50 + 100 + 10 + 5 + 25 + 200) * 1000ull, "%llu",
 		     (unsigned long long)r.time_ps);
@@ -160,7 +102,7 @@ Test(simulate, sockets_pay_for_the_kernels_copies)
 Test(simulate, links_of_a_host_share_its_network)
 {
 	struct cluster c = cluster_of(4, 2, false, &plain);
-	struct tt_sim *sim = open_sim(&c, TT_BROADCAST, "direct");
+	struct tt_sim *sim = cluster_open_sim(&c, TT_BROADCAST, "direct");
 	struct tt_sim_result r;
 
 	/* the sends of rank 0 cost its core 114 to rank 1, 13 each to ranks 2 and 3; the
@@ -176,8 +118,8 @@ Test(simulate, links_of_a_host_share_its_network)
  * latency's beginning; receive 6, and 40 for the bytes of another group. */
 Test(simulate, an_exchange_of_two_groups_costs_their_link)
 {
-	struct cluster c = grouped(2, 2, &plain);
-	struct tt_sim_result r = simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100);
+	struct cluster c = cluster_of_groups(2, 2, &plain);
+	struct tt_sim_result r = cluster_simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100);
 
 	cr_expect_eq(r.time_ps, (1 + 10 + 3 + 100 + 100 + 170 + 10 + 6 + 40 + 200) * 1000ull,
 		     "%llu", (unsigned long long)r.time_ps);
@@ -189,9 +131,10 @@ Test(simulate, an_exchange_of_two_groups_costs_their_link)
  * difference of groups to shm, 70; their reads share the network of the group: 100 each. */
 Test(simulate, posts_to_slots_cost_more_in_another_group)
 {
-	struct cluster near = grouped(4, 1, &plain), far = grouped(4, 2, &plain);
-	struct tt_sim_result a = simulate(&near, TT_BROADCAST, "direct", 100),
-			     b = simulate(&far, TT_BROADCAST, "direct", 100);
+	struct cluster near = cluster_of_groups(4, 1, &plain),
+		       far = cluster_of_groups(4, 2, &plain);
+	struct tt_sim_result a = cluster_simulate(&near, TT_BROADCAST, "direct", 100),
+			     b = cluster_simulate(&far, TT_BROADCAST, "direct", 100);
 
 	cr_expect_eq(b.time_ps - a.time_ps, (2 * 100 + 70 + 1 + 40) * 1000ull, "%llu, %llu",
 		     (unsigned long long)a.time_ps, (unsigned long long)b.time_ps);
@@ -201,10 +144,11 @@ Test(simulate, posts_to_slots_cost_more_in_another_group)
 Test(simulate, more_ranks_than_cores_share_the_cores)
 {
 	struct cluster c = cluster_of(2, 1, false, &plain);
-	struct tt_sim_result alone = simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100), crowded;
+	struct tt_sim_result alone = cluster_simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100),
+			     crowded;
 
 	c.world.cores = 1;
-	crowded = simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100);
+	crowded = cluster_simulate(&c, TT_ALLREDUCE, "recursive-doubling", 100);
 	/* both send (113 each) and reduce (215 each), with at least two context switches */
 	cr_expect_geq(crowded.time_ps, (1 + 2 * 113 + 2 * 215 + 2 * 500) * 1000ull, "%llu",
 		      (unsigned long long)crowded.time_ps);
@@ -239,7 +183,7 @@ static void add_up(const struct cluster *c, const struct tt_algorithm *a, int ra
 
 	cr_assert_eq(tt_plan_build(a, a->name, &shape, &p), TT_OK);
 	tt_plan_bind(p, &c->world.paths, c->world.message_bytes, bytes, &b);
-	memset(sent, 0, MOST * sizeof(*sent));
+	memset(sent, 0, CLUSTER_RANKS * sizeof(*sent));
 	for (const struct tt_step *s = p->steps; s < p->steps + p->nsteps; s += tt_step_records(s))
 		if (tt_ref_is_wire(s->to))
 			sent[tt_ref_index(s->to)] += length_of(p, &b, s);
@@ -249,9 +193,9 @@ static void add_up(const struct cluster *c, const struct tt_algorithm *a, int ra
 static void bytes_are_the_plans(const struct tt_algorithm *a, int n, int nhosts, size_t bytes)
 {
 	struct cluster c = cluster_of(n, nhosts, false, &tt_cost_builtin);
-	struct tt_sim *sim = open_sim(&c, a->collective, a->name);
+	struct tt_sim *sim = cluster_open_sim(&c, a->collective, a->name);
 	struct tt_sim_result r;
-	uint64_t want[MOST], got;
+	uint64_t want[CLUSTER_RANKS], got;
 
 	cr_assert_eq(tt_sim_run(sim, bytes, 0, &r), TT_OK, "%s of %zu bytes, %d ranks: %s", a->name,
 		     bytes, n, tt_error_text());
@@ -297,8 +241,8 @@ Test(simulate, every_algorithm_ends_with_a_window_of_two_messages)
 			struct cluster c = cluster_of(n, n > 3 && n % 2 ? 2 : 1, n % 3 == 0,
 						      &narrow);
 
-			r = simulate(&c, tt_algorithms[i]->collective, tt_algorithms[i]->name,
-				     3000000);
+			r = cluster_simulate(&c, tt_algorithms[i]->collective,
+					     tt_algorithms[i]->name, 3000000);
 			cr_expect_gt(r.time_ps, 0);
 		}
 }
@@ -315,8 +259,8 @@ Test(simulate, the_parts_sum_up_to_the_time)
 				uint64_t sum = 0;
 
 				c.world.cores = cores;
-				r = simulate(&c, tt_algorithms[i]->collective,
-					     tt_algorithms[i]->name, 200000);
+				r = cluster_simulate(&c, tt_algorithms[i]->collective,
+						     tt_algorithms[i]->name, 200000);
 				for (int k = 0; k < TT_PARTS; k++)
 					sum += r.part_ps[k];
 				cr_expect_eq(sum, r.time_ps, "%s n %d", tt_algorithms[i]->name, n);
@@ -329,8 +273,8 @@ Test(simulate, more_bytes_never_take_less_time)
 	for (int i = 0; tt_algorithms[i]; i++)
 		for (int n = 2; n <= 8; n *= 2) {
 			struct cluster c = cluster_of(n, 1, false, &tt_cost_builtin);
-			struct tt_sim *sim = open_sim(&c, tt_algorithms[i]->collective,
-						      tt_algorithms[i]->name);
+			struct tt_sim *sim = cluster_open_sim(&c, tt_algorithms[i]->collective,
+							      tt_algorithms[i]->name);
 			uint64_t before = 0;
 
 			/* in large strides: a few more bytes may be cut into better tiles */
@@ -358,8 +302,9 @@ Test(simulate, no_allreduce_is_faster_than_its_links)
 			uint64_t least = 2 * (uint64_t)(n - 1) * bytes / (uint64_t)n * 1000;
 
 			if (a->collective == TT_ALLREDUCE)
-				cr_expect_geq(simulate(&c, TT_ALLREDUCE, a->name, bytes).time_ps,
-					      least, "%s n %d", a->name, n);
+				cr_expect_geq(
+					cluster_simulate(&c, TT_ALLREDUCE, a->name, bytes).time_ps,
+					least, "%s n %d", a->name, n);
 		}
 }
 
@@ -369,7 +314,7 @@ Test(simulate, a_few_tiles_predict_all_of_them)
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		struct cluster c = cluster_of(4, 1, false, &tt_cost_builtin);
-		struct tt_sim *sim = open_sim(&c, TT_ALLREDUCE, names[i]);
+		struct tt_sim *sim = cluster_open_sim(&c, TT_ALLREDUCE, names[i]);
 		struct tt_sim_result all, few;
 		size_t bytes = 64 << 20;
 
@@ -388,7 +333,7 @@ Test(simulate, a_few_tiles_predict_all_of_them)
 Test(simulate, is_deterministic)
 {
 	struct cluster c = cluster_of(7, 2, false, &tt_cost_builtin);
-	struct tt_sim *sim = open_sim(&c, TT_ALLREDUCE, "hierarchical");
+	struct tt_sim *sim = cluster_open_sim(&c, TT_ALLREDUCE, "hierarchical");
 	struct tt_sim_result first, again;
 
 	c.world.cores = 2;
@@ -414,7 +359,7 @@ static bool open_pair(struct cluster *c, const struct tt_algorithm *a, size_t by
 		return false;
 	for (int k = 0; k < 2; k++) {
 		c->world.fold = k == 1;
-		ret_pair->sim[k] = open_sim(c, a->collective, a->name);
+		ret_pair->sim[k] = cluster_open_sim(c, a->collective, a->name);
 		cr_assert_eq(tt_sim_run(ret_pair->sim[k], bytes, 0, &ret_pair->result[k]), TT_OK,
 			     "%s n %d: %s", a->name, c->world.nranks, tt_error_text());
 	}
@@ -579,151 +524,4 @@ Test(simulate, plans_above_the_limit_are_refused)
 				 &sim),
 		     TT_OK);
 	tt_sim_close(sim);
-}
-
-/* ---- choice ---------------------------------------------------------------------------------- */
-
-/* Each rank chooses with its own shape. The choice depends only on agreed facts, so all ranks
- * choose the same algorithm. */
-Test(simulate, all_ranks_choose_the_same_algorithm)
-{
-	uint64_t state = 7;
-
-	for (int k = 0; k < 60; k++) {
-		int n = 1 + (int)(((state = state * 6364136223846793005u + 1442695040888963407u) >>
-				   33) %
-				  20);
-		int nhosts = 1 + (int)((state >> 20) % (uint64_t)(n < 4 ? n : 4));
-		size_t bytes = (size_t)1 << (state >> 40) % 27;
-		struct cluster c = cluster_of(n, nhosts, state >> 60 & 1, &tt_cost_builtin);
-		struct tt_call_facts facts = { .bytes = bytes,
-					       .over_tcp = state >> 60 & 1,
-					       .cores = 1 + (int)((state >> 50) % 8) };
-		char first[64] = "", name[64];
-
-		c.topology.host_of = c.host_of;
-		for (int r = 0; r < n; r += n / 2 + 1) {
-			struct tt_shape shape = { .collective = (enum tt_collective)(k %
-										     TT_SENDRECV),
-						  .nranks = n,
-						  .rank = r,
-						  .topology = &c.topology };
-			const struct tt_algorithm *a;
-
-			cr_assert_eq(tt_plan_choose("auto", &shape, &facts, &a, name), TT_OK, "%s",
-				     tt_error_text());
-			if (!*first)
-				strcpy(first, name);
-			cr_expect_str_eq(name, first);
-		}
-	}
-}
-
-/* The NIC class chosen for a call of n ranks, one per host; 0: tcp. The first and the last rank
- * choose, alike. */
-static int nic_for(int n, size_t bytes, const struct tt_cost *cost, enum tt_link_class nic)
-{
-	struct cluster c = cluster_of(n, n, false, cost);
-	struct tt_call_facts facts = { .bytes = bytes, .nic_class = (uint8_t)nic, .cost = cost };
-	struct tt_candidate list[TT_MOST_CANDIDATES];
-	int best, count, by[2];
-
-	c.topology.host_of = c.host_of;
-	for (int r = 0; r < 2; r++) {
-		struct tt_shape shape = { .collective = TT_ALLREDUCE,
-					  .nranks = n,
-					  .rank = r * (n - 1),
-					  .topology = &c.topology };
-
-		count = tt_plan_candidates(&shape, &facts, list, &best);
-		cr_assert(count > 0 && list[best].applies, "%s", tt_error_text());
-		by[r] = list[best].nic_class;
-		cr_expect_eq(tt_plan_nic(&shape, &facts, list[best].algorithm, list[best].name),
-			     by[r]);
-	}
-	cr_expect_eq(by[0], by[1]);
-	return by[0];
-}
-
-Test(simulate, between_hosts_the_faster_of_tcp_and_verbs_is_chosen)
-{
-	struct tt_cost small = tt_cost_builtin;
-	int before = TT_LINK_SOFT;
-
-	for (int n = 2; n <= 24; n += n < 4 ? 1 : 10)
-		for (size_t bytes = 1; bytes <= 64 << 20; bytes *= 64) {
-			cr_expect_eq(nic_for(n, bytes, &tt_cost_builtin, TT_NO_NIC), 0);
-			cr_expect_eq(nic_for(n, bytes, &tt_cost_builtin, TT_LINK_VERBS),
-				     TT_LINK_VERBS, "%d ranks, %zu bytes", n, bytes);
-			cr_expect_eq(nic_for(n, bytes, &tt_cost_builtin, TT_LINK_SOFT), 0);
-		}
-	small.link[TT_LINK_SOFT].latency_ps = small.link[TT_LINK_HOSTS].latency_ps / 4;
-	for (size_t bytes = 1; bytes <= 64 << 20; bytes *= 4) {
-		int now = nic_for(2, bytes, &small, TT_LINK_SOFT);
-
-		cr_expect(now == before || now == 0, "%zu bytes use the NIC again", bytes);
-		before = now;
-	}
-	cr_expect_eq(nic_for(2, 8, &small, TT_LINK_SOFT), TT_LINK_SOFT);
-	cr_expect_eq(before, 0);
-}
-
-/* Every link costs a handshake or memory, so the first call would take seconds. */
-Test(simulate, a_small_call_of_many_ranks_needs_few_links)
-{
-	for (int n = 32; n <= 1024; n *= 2)
-		for (int over_tcp = 0; over_tcp < 2; over_tcp++) {
-			struct tt_shape shape = { .collective = TT_ALLREDUCE, .nranks = n };
-			struct tt_call_facts facts = { .over_tcp = over_tcp, .cores = 2 };
-			struct tt_candidate list[TT_MOST_CANDIDATES];
-			int best;
-
-			for (facts.bytes = 4; facts.bytes <= 16384; facts.bytes *= 16) {
-				cr_assert_gt(tt_plan_candidates(&shape, &facts, list, &best), 0);
-				cr_expect_leq(list[best].links, 4u * (unsigned)n,
-					      "%s: %d ranks, %zu bytes, tcp %d", list[best].name, n,
-					      facts.bytes, over_tcp);
-			}
-		}
-}
-
-static void compare_predictions(int ngroups)
-{
-	static const char *const names[] = {
-		"ring",     "tree",     "recursive-doubling",        "halving-doubling",
-		"two-shot", "one-shot", "hierarchical:two-shot/ring"
-	};
-	static const size_t sizes[] = { 64, 65536, 4 << 20 };
-
-	for (size_t s = 0; s < 3; s++) {
-		struct cluster c = grouped(48, ngroups, &tt_cost_builtin);
-		struct tt_shape shape = { .collective = TT_ALLREDUCE,
-					  .nranks = 48,
-					  .topology = &c.topology };
-		struct tt_call_facts facts = { .bytes = sizes[s] };
-		struct tt_candidate list[TT_MOST_CANDIDATES];
-		int best, count;
-
-		tt_sim_close(open_sim(&c, TT_ALLREDUCE, "ring")); /* completes the topology */
-		count = tt_plan_candidates(&shape, &facts, list, &best);
-		cr_assert_gt(count, 0);
-		for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
-			uint64_t whole = simulate(&c, TT_ALLREDUCE, names[i], sizes[s]).time_ps;
-
-			for (int k = 0; k < count; k++)
-				if (!strcmp(list[k].name, names[i]))
-					cr_expect(list[k].predicted_ps > whole / 2 &&
-							  list[k].predicted_ps < 2 * whole,
-						  "%s of %zu in %d groups: %llu, whole %llu",
-						  names[i], sizes[s], ngroups,
-						  (unsigned long long)list[k].predicted_ps,
-						  (unsigned long long)whole);
-		}
-	}
-}
-
-Test(simulate, predictions_extrapolated_to_many_ranks_are_near_the_full_simulation)
-{
-	compare_predictions(1);
-	compare_predictions(4);
 }
