@@ -3,7 +3,8 @@
 A sample is one contender's turn in one round. A ratio is Tutti's time divided by the time of the best peer of that size,
 the peer with the smallest time. `mean` compares means over the rounds of a turn's mean time. `median` compares medians
 over the rounds of a turn's median batch, the figure least affected by other work on the machine. `spread` is the
-quartiles, over the rounds, of Tutti's median divided by the best peer's median of the same round.
+quartiles, over the rounds, of Tutti's median divided by the best peer's median of the same round. Beside processes that compute, a
+median batch says little, since few calls wait for the end of a time slice: there the ratio of means counts.
 """
 import csv
 import math
@@ -14,8 +15,9 @@ import statistics
 from placement import ANYWHERE
 
 SMALL = 64 << 10                # largest size of the lower class of sizes
-FIELDS = ("np", "transport", "collective", "place", "buffers", "placement", "bytes", "round", "contender", "calls", "mean_us",
-          "median_us")
+FIELDS = ("np", "transport", "collective", "place", "buffers", "placement", "busy", "bytes", "round", "contender", "calls",
+          "mean_us", "median_us")
+CASE = FIELDS[:FIELDS.index("bytes")]
 
 
 def size_name(size):
@@ -37,13 +39,16 @@ def quartiles(values):
 
 
 class Row:
-    """One size of a table. times[contender][round]: median_us; means[contender]: mean of mean_us over the rounds."""
+    """One size of a table. times[contender][round]: median_us; means[contender]: mean of mean_us over the rounds; us: the
+    times to show; ratio: the ratio of those."""
 
-    def __init__(self, size, times, means, us, peers):
-        self.size, self.medians = size, {c: statistics.median(t.values()) for c, t in times.items()}
-        self.best = min(peers, key=lambda c: self.medians[c])
+    def __init__(self, size, times, means, us, peers, busy):
+        medians = {c: statistics.median(t.values()) for c, t in times.items()}
+        self.size, self.us = size, means if busy else medians
+        self.best = min(peers, key=self.us.get)
         self.mean = means[us] / min(means[c] for c in peers)
-        self.median = self.medians[us] / self.medians[self.best]
+        self.median = medians[us] / medians[self.best]
+        self.ratio = self.mean if busy else self.median
         both = times[us].keys() & times[self.best].keys()
         self.spread = quartiles([times[us][r] / times[self.best][r] for r in both])
         best = sorted(times[self.best].values())
@@ -71,20 +76,21 @@ class Table:
             peers = [p for p in self.peers if p in times]
             if us in times and peers:
                 means = {c: statistics.fmean(values) for c, values in means.items()}
-                self.rows.append(Row(size, times, means, us, peers))
+                self.rows.append(Row(size, times, means, us, peers, case[-1]))
         self.shown = [us] + self.peers
 
     def title(self):
-        np, transport, collective, place, buffers, placement = self.case
+        np, transport, collective, place, buffers, placement, busy = self.case
         return (f"{collective}, {transport}, n = {np}, {'in place' if place == 'in' else 'out of place'}, "
-                f"buffers {buffers}" + ("" if placement == ANYWHERE else f", {placement}") + ("" if self.us == "tutti" else f", {self.us}"))
+                f"buffers {buffers}" + ("" if placement == ANYWHERE else f", {placement}")
+                + (f", busy {busy}" if busy else "") + ("" if self.us == "tutti" else f", {self.us}"))
 
     def head(self):
         return ["bytes"] + self.shown + ["mean", "median", "spread", "peer's own"]
 
     def cells(self):
         for r in self.rows:
-            times = [us_text(r.medians[c]) + ("*" if c == r.best else "") if c in r.medians else "-" for c in self.shown]
+            times = [us_text(r.us[c]) + ("*" if c == r.best else "") if c in r.us else "-" for c in self.shown]
             yield [size_name(r.size)] + times + [f"{r.mean:.2f}", f"{r.median:.2f}",
                                                  f"{r.spread[0]:.2f}-{r.spread[1]:.2f}", f"{r.noise:.2f}"]
 
@@ -96,11 +102,11 @@ class Table:
                 yield name, geometric([r.mean for r in rows]), geometric([r.median for r in rows])
 
     def behind(self):
-        """Sizes with a ratio of medians above 1.05, by peer: "openmpi: 4 (1.06), 16 (1.37); mpich: 1M (1.10)"."""
+        """Sizes with a ratio above 1.05, by peer: "openmpi: 4 (1.06), 16 (1.37); mpich: 1M (1.10)"."""
         sizes = {}
         for r in self.rows:
-            if r.median > 1.05:
-                sizes.setdefault(r.best, []).append(f"{size_name(r.size)} ({r.median:.2f})")
+            if r.ratio > 1.05:
+                sizes.setdefault(r.best, []).append(f"{size_name(r.size)} ({r.ratio:.2f})")
         return "; ".join(f"{peer}: {', '.join(s)}" for peer, s in sizes.items()) or "nowhere"
 
     def text(self):
@@ -124,9 +130,9 @@ class Table:
 def tables_of(samples):
     """A table for each case and each setting of Tutti, whose label begins with tutti."""
     ours = sorted({s["contender"] for s in samples if s["contender"].startswith("tutti")})
-    cases = dict.fromkeys(tuple(s[f] for f in FIELDS[:6]) for s in samples)
+    cases = dict.fromkeys(tuple(s[f] for f in CASE) for s in samples)
     for case in cases:
-        mine = [s for s in samples if tuple(s[f] for f in FIELDS[:6]) == case]
+        mine = [s for s in samples if tuple(s[f] for f in CASE) == case]
         for us in ours:
             table = Table(case, us, mine, ours)
             if table.rows:
@@ -173,7 +179,8 @@ def read_csv(path):
     samples = list(csv.DictReader(line for line in lines if not line.startswith("# ")))
     for s in samples:
         s.setdefault("placement", ANYWHERE)     # files of earlier versions
-        s.update({k: int(s[k]) for k in ("np", "bytes", "round", "calls")})
+        s.setdefault("busy", 0)
+        s.update({k: int(s[k]) for k in ("np", "busy", "bytes", "round", "calls")})
         s.update({k: float(s[k]) for k in ("mean_us", "median_us")})
     return facts, samples
 
@@ -185,7 +192,8 @@ quartiles of that ratio over the rounds; `peer's own`, the ratio of the best pee
 in `perf/compare --help`. `perf/compare --plot docs/results/compare.md compare.svg` plots the ratios over the sizes, as
 `make html` does for this page.
 
-The first table has the geometric means of the ratios of medians, for sizes up to 64K and above.
+The first table has the geometric means of the ratios of medians, for sizes up to 64K and above. `busy 1` is a case with one
+other process that computes: its times and ratios are of means.
 
 """
 
@@ -197,7 +205,7 @@ def write_markdown(path, facts, tables):
         f.write(INTRODUCTION)
         f.write("| case | up to 64K | above | behind by more than 5 % at |\n| --- | ---: | ---: | --- |\n")
         for t in tables:
-            means = dict((name.split()[0], median) for name, _, median in t.classes())
+            means = dict((name.split()[0], mean if t.case[-1] else median) for name, mean, median in t.classes())
             cells = [f"{means[c]:.2f}" if c in means else "-" for c in ("up", "above")]
             f.write(f"| {t.title()} | {cells[0]} | {cells[1]} | {t.behind()} |\n")
         f.write("\n")

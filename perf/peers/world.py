@@ -1,8 +1,10 @@
 """world.py - the ranks of one contender: started once, asleep between turns
 
 A turn is one measurement. The ranks share a memfd (shared_page.c); rank 0 reads turns from one pipe and writes results to
-another (peer_bench.c).
+another (peer_bench.c). All ranks are in one session, as under mpirun: Linux gives each session an equal share of a core
+(autogroup), and a rank yields to processes of its own session only.
 """
+import contextlib
 import os
 import select
 import shutil
@@ -12,6 +14,10 @@ import tempfile
 import time
 
 TURN_SECONDS = 120      # timeout of a turn
+
+
+# starts the ranks of a library that has no launcher, and ends with the first of them that ends
+START = 'n=$1; shift; for ((r = 0; r < n; r++)); do PEER_RANK=$r TUTTI_RANK=$r "$@" & done; wait -n'
 
 
 class Gone(Exception):
@@ -32,12 +38,10 @@ class World:
         base.update(environment, PEER_PAGE=f"/proc/{os.getpid()}/fd/{self.page}", PEER_TURNS=turns,
                     PEER_RESULTS=results, PEER_MAX_BYTES=str(max_bytes), PEER_CROWDED=str(int(crowded)),
                     PEER_BIND=str(int(not crowded)), PEER_FOLDER=self.folder, PEER_RANKS=str(np))
-        self.processes = []
-        for rank in range(copies):
-            if copies > 1:
-                base.update(PEER_RANK=str(rank), TUTTI_RANK=str(rank))
-            self.processes.append(subprocess.Popen(command, env=base, stdin=subprocess.DEVNULL, stdout=self.log,
-                                                   stderr=self.log, start_new_session=True))
+        if copies > 1:
+            command = ["bash", "-c", START, "start", str(copies)] + command
+        self.process = subprocess.Popen(command, env=base, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+                                        start_new_session=True)
         self.results = os.open(results, os.O_RDONLY | os.O_NONBLOCK)
         self.turns = None
         self.rest = b""
@@ -52,7 +56,7 @@ class World:
         """The next line of rank 0."""
         until = time.monotonic() + seconds
         while b"\n" not in self.rest:
-            if any(p.poll() is not None for p in self.processes):
+            if self.process.poll() is not None:
                 raise Gone(f"{self.label} ended: {self.output()}")
             if time.monotonic() > until:
                 raise Gone(f"{self.label}: no result within {seconds} s: {self.output()}")
@@ -84,24 +88,18 @@ class World:
         if self.turns is not None:
             os.close(self.turns)
             self.turns = None
-        until = time.monotonic() + 5
-        for p in self.processes:
-            try:
-                p.wait(max(0.0, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                pass
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            pass
         self.kill()
 
     def kill(self):
-        for signal_number, seconds in ((signal.SIGTERM, 2), (signal.SIGKILL, 2)):
-            alive = [p for p in self.processes if p.poll() is None]
-            for p in alive:
-                os.killpg(p.pid, signal_number)
-            for p in alive:
-                try:
-                    p.wait(seconds)
-                except subprocess.TimeoutExpired:
-                    pass
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal_number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(2)
         self.log.close()
         os.close(self.page)
         os.close(self.results)
