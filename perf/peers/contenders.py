@@ -53,7 +53,7 @@ def output_of(*command):
 
 def free_port():
     with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
+        s.bind(("", 0))     # on all addresses, as rank 0 listens
         return s.getsockname()[1]
 
 
