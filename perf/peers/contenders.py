@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 
-MPI_CALLS = ("allreduce", "broadcast", "reduce", "allgather", "reduce_scatter", "alltoall")
+MPI_CALLS = ("allreduce", "broadcast", "reduce", "allgather", "reduce_scatter", "alltoall", "gather", "scatter", "pingpong",
+             "sendrecv")
+OF_PARTS = MPI_CALLS[3:8]       # each rank has a part of the message
 
 
 class Contender:
@@ -199,7 +201,8 @@ class MPICH5(FromPyPI):
 
 
 class Gloo(Contender):
-    label, calls, transports = "gloo", ("allreduce",), ("tcp",)
+    label, transports = "gloo", ("tcp",)
+    calls = ("allreduce", "gather", "scatter", "pingpong", "sendrecv")
 
     def absent(self):
         if not os.path.exists("/usr/include/gloo/context.h"):

@@ -8,14 +8,15 @@
 
 #include "perf/peers/peer.h"
 
-static int rank;
+static int rank, n;
 
 static int join(int *ret_rank, int *ret_n)
 {
 	if (MPI_Init(NULL, NULL) || MPI_Comm_rank(MPI_COMM_WORLD, &rank) ||
-	    MPI_Comm_size(MPI_COMM_WORLD, ret_n))
+	    MPI_Comm_size(MPI_COMM_WORLD, &n))
 		return 1;
 	*ret_rank = rank;
+	*ret_n = n;
 	return 0;
 }
 
@@ -59,8 +60,38 @@ static int alltoall(const float *in, float *out, size_t count)
 	return MPI_Alltoall(in, (int)count, MPI_FLOAT, out, (int)count, MPI_FLOAT, MPI_COMM_WORLD);
 }
 
+static int gather(const float *in, float *out, size_t count)
+{
+	return MPI_Gather(in, (int)count, MPI_FLOAT, out, (int)count, MPI_FLOAT, 0, MPI_COMM_WORLD);
+}
+
+static int scatter(const float *in, float *out, size_t count)
+{
+	return MPI_Scatter(in, (int)count, MPI_FLOAT, out, (int)count, MPI_FLOAT, 0,
+			   MPI_COMM_WORLD);
+}
+
+static int pingpong(const float *in, float *out, size_t count)
+{
+	int peer = !rank;
+
+	if (rank == 0)
+		return MPI_Send(in, (int)count, MPI_FLOAT, peer, 0, MPI_COMM_WORLD) ||
+		       MPI_Recv(out, (int)count, MPI_FLOAT, peer, 0, MPI_COMM_WORLD,
+				MPI_STATUS_IGNORE);
+	return MPI_Recv(out, (int)count, MPI_FLOAT, peer, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE) ||
+	       MPI_Send(in, (int)count, MPI_FLOAT, peer, 0, MPI_COMM_WORLD);
+}
+
+static int sendrecv(const float *in, float *out, size_t count)
+{
+	return MPI_Sendrecv(in, (int)count, MPI_FLOAT, (rank + 1) % n, 0, out, (int)count,
+			    MPI_FLOAT, (rank + n - 1) % n, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
 const struct peer peer = {
 	.open = join,
 	.close = leave,
-	.calls = { allreduce, broadcast, reduce, allgather, reduce_scatter, alltoall },
+	.calls = { allreduce, broadcast, reduce, allgather, reduce_scatter, alltoall, gather,
+		   scatter, pingpong, sendrecv },
 };

@@ -28,11 +28,15 @@ enum peer_collective {
 	PEER_ALLGATHER,
 	PEER_REDUCE_SCATTER,
 	PEER_ALLTOALL,
+	PEER_GATHER,
+	PEER_SCATTER,
+	PEER_PINGPONG, /* rank 0 to 1, then 1 to 0; a call is a round trip */
+	PEER_SENDRECV, /* to the next rank and from the previous one, at once */
 	PEER_COLLECTIVES
 };
 
 /* Blocking call: float32, sum, root 0.
- *   count     elements of the message (allreduce, broadcast, reduce), of one rank's part (others)
+ *   count     elements of the message, or of one rank's part (allgather to scatter)
  *   in == out in place
  *   Returns   0 | not 0: the library failed */
 typedef int peer_call(const float *in, float *out, size_t count);
@@ -54,6 +58,7 @@ struct peer_turn {
 	int collective;
 	bool in_place, rewritten, verify;
 	size_t bytes;
+	size_t offset;    /* address of both buffers, in bytes past the begin of a page */
 	double target_us; /* total time of the measured calls */
 };
 
@@ -76,7 +81,7 @@ double peer_mean(struct peer_page *p, double mine);
 
 /* ---- peer_turn.c ----------------------------------------------------------------------------- */
 
-/* Buffers of a rank, each as large as the largest message plus the inputs of a batch. */
+/* Buffers of a rank, each as large as the largest message plus the inputs of a batch and an offset. */
 struct peer_rank {
 	int rank, n;
 	float *in, *out;
@@ -94,6 +99,7 @@ extern const char *const peer_collective_names[PEER_COLLECTIVES];
 
 /* Total size of the inputs of a batch, so that rewriting them does not evict them from L2. */
 #define PEER_BATCH_BYTES (256 << 10)
+#define PEER_MOST_OFFSET 4096
 
 /* Runs one turn. Returns 0 | 1: the library failed. */
 int peer_run_turn(const struct peer_rank *me, const struct peer_turn *turn,

@@ -3,7 +3,7 @@
  *
  * perf/compare starts n processes, directly or through mpirun. Rank 0 reads turns from the pipe
  * PEER_TURNS, one per line, and writes one line per turn to the pipe PEER_RESULTS:
- *   turn     collective bytes out|in same|rewritten verify(0|1) target_us
+ *   turn     collective bytes offset out|in same|rewritten verify(0|1) target_us
  *   result   ready (once), then for each turn: calls mean_us median_us wrong, or `none` (the
  *            library has no such call)
  * The program ends at the end of the pipe PEER_TURNS. Calls shared_page.c, peer_turn.c and the
@@ -89,8 +89,9 @@ static bool parse(const char *line, struct peer_turn *t)
 	char name[32], place[8], buffers[16];
 	int verify;
 
-	if (sscanf(line, "%31s %zu %7s %15s %d %lf", name, &t->bytes, place, buffers, &verify,
-		   &t->target_us) != 6)
+	if (sscanf(line, "%31s %zu %zu %7s %15s %d %lf", name, &t->bytes, &t->offset, place,
+		   buffers, &verify, &t->target_us) != 7 ||
+	    t->offset % sizeof(float) || t->offset > PEER_MOST_OFFSET)
 		return false;
 	t->in_place = !strcmp(place, "in");
 	t->rewritten = !strcmp(buffers, "rewritten");
@@ -148,7 +149,7 @@ static int take_turns(const struct peer_rank *me)
 int main(void)
 {
 	const char *room = getenv("PEER_MAX_BYTES"), *crowded = getenv("PEER_CROWDED");
-	size_t bytes = (room ? strtoull(room, NULL, 10) : 0) + PEER_BATCH_BYTES;
+	size_t bytes = (room ? strtoull(room, NULL, 10) : 0) + PEER_BATCH_BYTES + PEER_MOST_OFFSET;
 	struct peer_rank me = { 0 };
 	int rc;
 

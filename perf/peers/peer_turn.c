@@ -15,7 +15,8 @@
 #include "perf/peers/peer.h"
 
 const char *const peer_collective_names[PEER_COLLECTIVES] = {
-	"allreduce", "broadcast", "reduce", "allgather", "reduce_scatter", "alltoall",
+	"allreduce", "broadcast", "reduce",  "allgather", "reduce_scatter",
+	"alltoall",  "gather",    "scatter", "pingpong",  "sendrecv",
 };
 
 /* ---- data ------------------------------------------------------------------------------------- *
@@ -72,7 +73,7 @@ struct peer_work {
 
 static bool has_parts(int collective)
 {
-	return collective >= PEER_ALLGATHER;
+	return collective >= PEER_ALLGATHER && collective <= PEER_SCATTER;
 }
 
 static void shape(struct peer_work *w)
@@ -81,9 +82,10 @@ static void shape(struct peer_work *w)
 	size_t total = t->bytes / sizeof(float);
 
 	w->count = has_parts(t->collective) ? total / (size_t)w->me->n : total;
-	w->in_count = t->collective == PEER_ALLGATHER ? w->count
-		      : has_parts(t->collective)      ? w->count * (size_t)w->me->n
-						      : total;
+	w->in_count = w->count;
+	if (t->collective == PEER_REDUCE_SCATTER || t->collective == PEER_ALLTOALL ||
+	    t->collective == PEER_SCATTER)
+		w->in_count *= (size_t)w->me->n;
 	w->slots = 1;
 	if (t->rewritten && w->in_count * sizeof(float) < PEER_BATCH_BYTES)
 		w->slots = (int)(PEER_BATCH_BYTES / (w->in_count * sizeof(float)));
@@ -91,20 +93,27 @@ static void shape(struct peer_work *w)
 		w->slots = 64;
 }
 
+static float *inputs(const struct peer_work *w)
+{
+	return w->me->in + w->turn->offset / sizeof(float);
+}
+
 static const float *input(const struct peer_work *w, int slot)
 {
-	return w->me->in + (size_t)slot * w->in_count;
+	return inputs(w) + (size_t)slot * w->in_count;
 }
 
 static float *output(const struct peer_work *w, int slot)
 {
-	return w->turn->in_place ? w->me->in + (size_t)slot * w->in_count : w->me->out;
+	if (w->turn->in_place)
+		return inputs(w) + (size_t)slot * w->in_count;
+	return w->me->out + w->turn->offset / sizeof(float);
 }
 
 static void write_inputs(const struct peer_work *w, int slots, int salt)
 {
 	for (int k = 0; k < slots; k++)
-		fill(w->me->in + (size_t)k * w->in_count, w->in_count, w->me->rank + 1 + salt + k,
+		fill(inputs(w) + (size_t)k * w->in_count, w->in_count, w->me->rank + 1 + salt + k,
 		     1, 0);
 }
 
@@ -116,15 +125,19 @@ static size_t check_output(const struct peer_work *w, int slot, int salt)
 	size_t count = w->count, wrong = 0;
 	double own = 1 + salt + slot, sum = n * (n - 1) / 2.0 + n * own;
 
+	if (rank != 0 && (w->turn->collective == PEER_REDUCE || w->turn->collective == PEER_GATHER))
+		return 0;
 	switch (w->turn->collective) {
-	case PEER_REDUCE:
-		if (rank != 0)
-			return 0;
-		/* fall through */
 	case PEER_ALLREDUCE:
+	case PEER_REDUCE:
 		return differ(out, count, sum, n, 0);
 	case PEER_BROADCAST:
 		return differ(out, count, own, 1, 0);
+	case PEER_SCATTER:
+		return differ(out, count, own, 1, (size_t)rank * count);
+	case PEER_PINGPONG:
+	case PEER_SENDRECV:
+		return differ(out, count, (rank + n - 1) % n + own, 1, 0);
 	case PEER_REDUCE_SCATTER:
 		return differ(out, count, sum, n, (size_t)rank * count);
 	}
@@ -235,7 +248,7 @@ static int first_call(const struct peer_work *w, struct peer_result *r)
 		r->wrong = peer_mean(w->me->page, (double)check_output(w, 0, 0));
 	peer_barrier(w->me->page);
 	if (w->turn->in_place)
-		memset(w->me->in, 0, w->in_count * sizeof(float));
+		memset(inputs(w), 0, w->in_count * sizeof(float));
 	return 0;
 }
 

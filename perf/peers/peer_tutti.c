@@ -12,6 +12,8 @@
 
 static tuttiComm_t comm;
 
+static int rank, n;
+
 static int failed(tuttiResult_t rc)
 {
 	if (rc)
@@ -23,7 +25,11 @@ static int join(int *ret_rank, int *ret_n)
 {
 	if (failed(tuttiCommInitEnv(&comm, NULL)))
 		return 1;
-	return failed(tuttiCommUserRank(comm, ret_rank)) || failed(tuttiCommCount(comm, ret_n));
+	if (failed(tuttiCommUserRank(comm, &rank)) || failed(tuttiCommCount(comm, &n)))
+		return 1;
+	*ret_rank = rank;
+	*ret_n = n;
+	return 0;
 }
 
 static float *alloc(size_t bytes)
@@ -72,9 +78,37 @@ static int alltoall(const float *in, float *out, size_t count)
 	return failed(tuttiAlltoAll(in, out, count, tuttiFloat, comm, NULL));
 }
 
+static int gather(const float *in, float *out, size_t count)
+{
+	return failed(tuttiGather(in, out, count, tuttiFloat, 0, comm, NULL));
+}
+
+static int scatter(const float *in, float *out, size_t count)
+{
+	return failed(tuttiScatter(in, out, count, tuttiFloat, 0, comm, NULL));
+}
+
+static int pingpong(const float *in, float *out, size_t count)
+{
+	if (rank == 0)
+		return failed(tuttiSend(in, count, tuttiFloat, 1, comm, NULL)) ||
+		       failed(tuttiRecv(out, count, tuttiFloat, 1, comm, NULL));
+	return failed(tuttiRecv(out, count, tuttiFloat, 0, comm, NULL)) ||
+	       failed(tuttiSend(in, count, tuttiFloat, 0, comm, NULL));
+}
+
+static int sendrecv(const float *in, float *out, size_t count)
+{
+	return failed(tuttiGroupStart()) ||
+	       failed(tuttiSend(in, count, tuttiFloat, (rank + 1) % n, comm, NULL)) ||
+	       failed(tuttiRecv(out, count, tuttiFloat, (rank + n - 1) % n, comm, NULL)) ||
+	       failed(tuttiGroupEnd());
+}
+
 const struct peer peer = {
 	.open = join,
 	.alloc = alloc,
 	.close = leave,
-	.calls = { allreduce, broadcast, reduce, allgather, reduce_scatter, alltoall },
+	.calls = { allreduce, broadcast, reduce, allgather, reduce_scatter, alltoall, gather,
+		   scatter, pingpong, sendrecv },
 };

@@ -15,9 +15,8 @@ import statistics
 from placement import ANYWHERE
 
 SMALL = 64 << 10                # largest size of the lower class of sizes
-FIELDS = ("np", "transport", "collective", "place", "buffers", "placement", "busy", "bytes", "round", "contender", "calls",
-          "mean_us", "median_us")
-CASE = FIELDS[:FIELDS.index("bytes")]
+CASE = ("np", "transport", "collective", "place", "buffers", "offset", "placement", "busy")
+FIELDS = (*CASE, "bytes", "round", "contender", "calls", "mean_us", "median_us")
 
 
 def size_name(size):
@@ -25,6 +24,17 @@ def size_name(size):
         if size >= unit and size % unit == 0:
             return f"{size // unit}{suffix}"
     return str(size)
+
+
+def case_of(sample):
+    return tuple(sample[f] for f in CASE)
+
+
+def title_of(case):
+    np, transport, collective, place, buffers, offset, placement, busy = case
+    return (f"{collective}, {transport}, n = {np}, {'in place' if place == 'in' else 'out of place'}, buffers {buffers}"
+            + (f", {offset} bytes after a page" if offset else "") + ("" if placement == ANYWHERE else f", {placement}")
+            + (f", busy {busy}" if busy else ""))
 
 
 def us_text(us):
@@ -80,10 +90,7 @@ class Table:
         self.shown = [us] + self.peers
 
     def title(self):
-        np, transport, collective, place, buffers, placement, busy = self.case
-        return (f"{collective}, {transport}, n = {np}, {'in place' if place == 'in' else 'out of place'}, "
-                f"buffers {buffers}" + ("" if placement == ANYWHERE else f", {placement}")
-                + (f", busy {busy}" if busy else "") + ("" if self.us == "tutti" else f", {self.us}"))
+        return title_of(self.case) + ("" if self.us == "tutti" else f", {self.us}")
 
     def head(self):
         return ["bytes"] + self.shown + ["mean", "median", "spread", "peer's own"]
@@ -130,9 +137,9 @@ class Table:
 def tables_of(samples):
     """A table for each case and each setting of Tutti, whose label begins with tutti."""
     ours = sorted({s["contender"] for s in samples if s["contender"].startswith("tutti")})
-    cases = dict.fromkeys(tuple(s[f] for f in CASE) for s in samples)
+    cases = dict.fromkeys(case_of(s) for s in samples)
     for case in cases:
-        mine = [s for s in samples if tuple(s[f] for f in CASE) == case]
+        mine = [s for s in samples if case_of(s) == case]
         for us in ours:
             table = Table(case, us, mine, ours)
             if table.rows:
@@ -180,7 +187,8 @@ def read_csv(path):
     for s in samples:
         s.setdefault("placement", ANYWHERE)     # files of earlier versions
         s.setdefault("busy", 0)
-        s.update({k: int(s[k]) for k in ("np", "busy", "bytes", "round", "calls")})
+        s.setdefault("offset", 0)
+        s.update({k: int(s[k]) for k in ("np", "offset", "busy", "bytes", "round", "calls")})
         s.update({k: float(s[k]) for k in ("mean_us", "median_us")})
     return facts, samples
 

@@ -74,10 +74,10 @@ class World:
         lines = [line.strip() for line in self.log if line.strip(" -\n")]
         return " / ".join(lines[:4]) if lines else "no output"
 
-    def turn(self, collective, size, place, buffers, verify, target_us):
+    def turn(self, collective, size, offset, place, buffers, verify, target_us):
         """(calls, mean us, median us, wrong elements), or None: the library has no such call."""
         try:
-            os.write(self.turns, f"{collective} {size} {place} {buffers} {int(verify)} {target_us}\n".encode())
+            os.write(self.turns, f"{collective} {size} {offset} {place} {buffers} {int(verify)} {target_us}\n".encode())
         except BrokenPipeError:
             raise Gone(f"{self.label} ended: {self.output()}") from None
         words = self.next_line(TURN_SECONDS).split()

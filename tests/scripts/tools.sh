@@ -344,7 +344,14 @@ compare_alone() {
 		--sizes 16,4K,256K --rounds 1 || return 1
 	grep -q "nothing to compare" "$tmp/err" && ! grep -E "left out|wrong" "$tmp/err"
 }
-if command -v python3 >/dev/null; then point "perf/compare runs and checks every collective" compare_alone
+steps() {
+	run 0 "${top_srcdir:-..}/perf/compare" --build . --only nobody --collective sendrecv --sizes 12,16 --offset 0,4 \
+		--buffers same --rounds 1 || return 1
+	[ "$(grep -cE '^sendrecv, shm, n = 2, .* (12|16) +[0-9.]+$' "$tmp/out")" -eq 3 ]
+}
+if command -v python3 >/dev/null; then
+	point "perf/compare runs and checks every collective" compare_alone
+	point "perf/compare compares sizes and addresses with the next power of two" steps
 else skip "perf/compare runs and checks every collective" "no python3"; fi
 
 # ---- joining by the environment -------------------------------------------------------------------------------------
