@@ -26,8 +26,8 @@
 
 void tt_am_gone(struct tt_am *am, int rank, tuttiRankState_t how)
 {
-	if (!am->gone[rank]) /* a rank that has left cannot die */
-		am->gone[rank] = (uint8_t)how;
+	if (tt_am_how_gone(am, rank) == tuttiRankAlive) /* a rank that has left cannot die */
+		tt_set_add(how == tuttiRankLeft ? am->left : am->dead, rank);
 	tt_quorum_lost(am, rank);
 	pthread_cond_broadcast(&am->changed);
 }
@@ -37,7 +37,7 @@ tuttiRankState_t tt_am_state(struct tt_am *am, int rank)
 	tuttiRankState_t state;
 
 	pthread_mutex_lock(am->lock);
-	state = (tuttiRankState_t)am->gone[rank];
+	state = tt_am_how_gone(am, rank);
 	pthread_mutex_unlock(am->lock);
 	return state;
 }
@@ -129,7 +129,8 @@ static void release(struct tt_am *am)
 	pthread_cond_destroy(&am->changed);
 	free(am->answer);
 	tt_sparse_free(&am->streams);
-	free(am->gone);
+	free(am->left);
+	free(am->dead);
 	free(am);
 }
 
@@ -161,8 +162,9 @@ int tt_am_make(struct tt_control *ctl, int rank, int nranks, uint32_t timeout_ms
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&am->changed, &attr);
 	pthread_condattr_destroy(&attr);
-	am->gone = calloc((size_t)nranks, sizeof(*am->gone));
-	if (!tt_sparse_make(&am->streams, nranks) || !am->gone) {
+	am->left = tt_set_make(nranks);
+	am->dead = tt_set_make(nranks);
+	if (!tt_sparse_make(&am->streams, nranks) || !am->left || !am->dead) {
 		release(am);
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for messages among %d ranks", rank,
 			       nranks);
@@ -218,7 +220,7 @@ void tt_am_sent(struct tt_am *am, uint64_t *ret_bytes, uint64_t *ret_messages)
 
 size_t tt_am_memory(struct tt_am *am)
 {
-	size_t bytes = sizeof(*am) + (size_t)am->nranks * sizeof(*am->gone);
+	size_t bytes = sizeof(*am) + 2 * TT_SET_BYTES(am->nranks);
 
 	pthread_mutex_lock(am->lock);
 	bytes += am->unexpected_bytes + tt_quorum_memory(am) + tt_stream_memory(am);

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "am/am.h"
+#include "base/rank_set.h"
 #include "base/sparse.h"
 
 #define TT_AM_HEADER_BYTES 48
@@ -97,7 +98,7 @@ struct tt_am {
 	uint64_t retry_ns;        /* UINT64_MAX: not yet decided */
 	struct tt_sparse streams; /* of the ranks with something sent or received, and not over */
 	struct tt_am_stream *stalled, **stalled_last; /* oldest first */
-	uint8_t *gone;                                /* [nranks] tuttiRankState_t */
+	uint8_t *left, *dead;                         /* ranks */
 	uint64_t seek_ns; /* when a receive asks partitioned ranks again */
 	struct tt_am_unexpected *unexpected, **unexpected_last;
 	size_t unexpected_bytes;
@@ -113,6 +114,16 @@ struct tt_am {
 /* am.c */
 /* records a state; locked */
 void tt_am_gone(struct tt_am *am, int rank, tuttiRankState_t how);
+static inline tuttiRankState_t tt_am_how_gone(const struct tt_am *am, int rank)
+{
+	return tt_set_has(am->left, rank)   ? tuttiRankLeft
+	       : tt_set_has(am->dead, rank) ? tuttiRankDead
+					    : tuttiRankAlive;
+}
+static inline bool tt_am_lives(const struct tt_am *am, int rank)
+{
+	return tt_am_how_gone(am, rank) == tuttiRankAlive;
+}
 /* Waits for a change. Locked. Returns false when deadline_ns has passed. */
 bool tt_am_await(struct tt_am *am, uint64_t deadline_ns);
 

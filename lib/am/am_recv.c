@@ -77,7 +77,7 @@ static bool may_send(const struct tt_am *am, int rank)
 {
 	const struct tt_am_stream *s = tt_stream_at(am, rank);
 
-	return !am->gone[rank] || tt_control_is_open(am->ctl, rank) || (s && s->stalled);
+	return tt_am_lives(am, rank) || tt_control_is_open(am->ctl, rank) || (s && s->stalled);
 }
 
 /* True if no live rank can still send a matching message. */
@@ -96,7 +96,7 @@ static int fail_no_sender(struct tt_am *am, int source)
 			       am->rank);
 	return tt_fail(TT_REMOTE, "rank %d: rank %d %s, and no further message from it can arrive",
 		       am->rank, source,
-		       am->gone[source] == tuttiRankLeft ? "has left" : "is dead");
+		       tt_set_has(am->left, source) ? "has left" : "is dead");
 }
 
 /* Timeout inside a body: the rest of the body goes to the unexpected queue. false: no memory */
@@ -144,7 +144,7 @@ static bool seek(struct tt_am *am, int source)
 	partitioned = malloc((size_t)am->nranks * sizeof(*partitioned));
 	if (partitioned && tt_control_find_partitioned(am->ctl, partitioned))
 		for (int r = 0; r < am->nranks; r++)
-			if (partitioned[r] && !am->gone[r] && (source < 0 || r == source))
+			if (partitioned[r] && tt_am_lives(am, r) && (source < 0 || r == source))
 				ask(am, r, now + SEEK_MOST_NS);
 	free(partitioned);
 	return true;

@@ -16,13 +16,13 @@
 static int fail_gone(struct tt_am *am, int peer)
 {
 	return tt_fail(TT_REMOTE, "rank %d: rank %d %s", am->rank, peer,
-		       am->gone[peer] == tuttiRankLeft ? "has left" : "is dead");
+		       tt_set_has(am->left, peer) ? "has left" : "is dead");
 }
 
 static bool is_gone(const struct tt_am *am, int peer)
 {
-	return am->gone[peer] == tuttiRankLeft ||
-	       (am->gone[peer] && !tt_control_is_open(am->ctl, peer));
+	return tt_set_has(am->left, peer) ||
+	       (!tt_am_lives(am, peer) && !tt_control_is_open(am->ctl, peer));
 }
 
 static int fail_aborted(const struct tt_am *am)

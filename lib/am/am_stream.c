@@ -210,7 +210,7 @@ bool tt_stream_all_sent(const struct tt_am *am)
 	for (int r = 0; r < am->nranks; r++) {
 		const struct tt_am_stream *s = tt_stream_at(am, r);
 
-		if (s && s->sendq && !am->gone[r])
+		if (s && s->sendq && tt_am_lives(am, r))
 			return false;
 	}
 	return true;

@@ -252,7 +252,7 @@ static void complete_if_ready(struct tt_am *am)
 	for (int r = 0; r < am->nranks; r++)
 		awaited += q->contribution[r].receiving ||
 			   (!q->contribution[r].received && !q->contribution[r].result_only &&
-			    !am->gone[r]);
+			    tt_am_lives(am, r));
 	if (q->nreceived >= (int)q->first.call[2] || !awaited || tt_now_ns() >= q->due_ns)
 		complete(am);
 }

@@ -22,6 +22,17 @@ void tt_sparse_free(struct tt_sparse *s)
 	s->block = NULL;
 }
 
+void tt_sparse_free_all(struct tt_sparse *s)
+{
+	for (size_t i = 0; s->block && i < s->nblocks; i++) {
+		_Atomic(void *) *block = atomic_load(&s->block[i]);
+
+		for (int k = 0; block && k < TT_SPARSE_BLOCK; k++)
+			free(atomic_load(&block[k]));
+	}
+	tt_sparse_free(s);
+}
+
 bool tt_sparse_set(struct tt_sparse *s, int number, void *p)
 {
 	_Atomic(_Atomic(void *) *) *at = &s->block[number / TT_SPARSE_BLOCK];

@@ -51,7 +51,7 @@ enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
 /* Path: one endpoint for each peer. A call takes one path, the same on all ranks. */
 struct tt_path {
 	struct tt_endpoint *const *ep; /* of the communicator */
-	uint8_t *via;                  /* [nranks] 1 + index in ep; 0: none */
+	uint8_t *via;                  /* [nranks] half a byte: 1 + index in ep; 0: none */
 	/* [nranks] of a channel, NULL until connected; NULL before the channel's first connection */
 	struct tt_link **links[TT_CHANNELS];
 	/* some transport supports preposted receives (early RTR) */
@@ -59,10 +59,16 @@ struct tt_path {
 	uint32_t spins; /* minimum of the transports' spins */
 };
 
-/* The endpoint of a peer; NULL: none */
+/* 1 + index in ep, 0: none; the endpoint of a peer, NULL: none */
+static inline unsigned tt_path_number(const struct tt_path *path, int peer)
+{
+	return path->via[(unsigned)peer / 2] >> 4 * ((unsigned)peer % 2) & 15;
+}
 static inline struct tt_endpoint *tt_path_via(const struct tt_path *path, int peer)
 {
-	return path->via[peer] ? path->ep[path->via[peer] - 1] : NULL;
+	unsigned via = tt_path_number(path, peer);
+
+	return via ? path->ep[via - 1] : NULL;
 }
 
 /* The link to a peer, NULL: not connected. Thread: any */

@@ -136,10 +136,20 @@ static bool is_soft_nic_faster(tuttiComm_t c)
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
+#define VIA_BYTES(nranks) (((size_t)(nranks) + 1) / 2)
+
+static void set_via(struct tt_path *path, int peer, unsigned via)
+{
+	unsigned shift = 4 * ((unsigned)peer % 2);
+	uint8_t *at = &path->via[peer / 2];
+
+	*at = (uint8_t)((*at & ~(15u << shift)) | via << shift);
+}
+
 int tt_path_make(struct tt_path *path, struct tt_endpoint *const *ep, int nranks)
 {
 	path->ep = ep;
-	path->via = calloc((size_t)nranks, sizeof(*path->via));
+	path->via = calloc(VIA_BYTES(nranks), 1);
 	return path->via ? 0 : TT_SYSTEM;
 }
 
@@ -152,11 +162,11 @@ void tt_path_free(struct tt_path *path)
 
 size_t tt_path_memory(const struct tt_path *path, int nranks)
 {
-	size_t per_rank = sizeof(*path->via);
+	size_t per_rank = 0;
 
 	for (int ch = 0; ch < TT_CHANNELS; ch++)
 		per_rank += path->links[ch] ? sizeof(*path->links[ch]) : 0;
-	return (size_t)nranks * per_rank;
+	return VIA_BYTES(nranks) + (size_t)nranks * per_rank;
 }
 
 /* 1 + index of a transport's endpoint; 0: none */
@@ -179,11 +189,11 @@ static void choose_transports(tuttiComm_t c)
 	struct tt_path *path = &c->paths.path[0];
 
 	for (int peer = 0; peer < c->nranks; peer++)
-		for (int i = 0; i < c->paths.nep && !path->via[peer]; i++)
+		for (int i = 0; i < c->paths.nep && !tt_path_via(path, peer); i++)
 			if (c->paths.ep[i]->t->reaches(c->paths.ep[i], peer) &&
 			    (is_requested(c, c->paths.ep[i]->t) ||
 			     !is_emulated(c->paths.ep[i], peer)))
-				path->via[peer] = (uint8_t)(i + 1);
+				set_via(path, peer, (unsigned)i + 1);
 }
 
 /* Link class of the NICs that reach every rank on other hosts (every rank, if the user named
@@ -224,8 +234,10 @@ static int add_nic_path(tuttiComm_t c)
 		bool same_host = c->hosts.topology.host_of[peer] ==
 				 c->hosts.topology.host_of[c->rank];
 
-		c->paths.path[0].via[peer] = same_host ? c->paths.path[0].via[peer] : tcp;
-		c->paths.path[1].via[peer] = same_host ? c->paths.path[0].via[peer] : verbs;
+		if (!same_host)
+			set_via(&c->paths.path[0], peer, tcp);
+		set_via(&c->paths.path[1], peer,
+			same_host ? tt_path_number(&c->paths.path[0], peer) : verbs);
 	}
 	c->paths.p2p_path = tt_cost_message_ps(cost, (enum tt_link_class)c->paths.nic_class,
 					       P2P_BYTES) <

@@ -19,7 +19,7 @@ struct tt_join_state {
 	struct tt_bootstrap *root;      /* rank 0's bootstrap root; else NULL */
 	bool has_parent, has_table;     /* parent is known; all business cards are known */
 	struct tt_business_card parent; /* in the tree */
-	bool *attached;                 /* [nranks] connected in the tree below this rank */
+	uint8_t *attached;              /* ranks connected in the tree below this rank */
 	char missing[512];              /* rank 0's latest report on missing ranks */
 	bool awaits;                    /* a caller waits for a connection */
 	uint64_t claim_ns;              /* latest tt_control_take that found no socket */

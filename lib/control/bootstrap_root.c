@@ -38,7 +38,8 @@ int tt_bootstrap_open(struct tt_control *ctl, const struct tt_join *join)
 	if (!root || !root->registered || !root->seen || !root->wrong_secret)
 		return tt_fail(TT_SYSTEM, "rank 0: no memory for %d ranks", ctl->nranks);
 	snprintf(root->settings, sizeof(root->settings), "%s", join->settings);
-	root->registered[0] = ctl->join.attached[0] = true;
+	root->registered[0] = true;
+	tt_set_add(ctl->join.attached, 0);
 	root->nregistered = root->nattached = 1;
 	root->report_ns = tt_now_ns() + REPORT_NS;
 	root->log_ns = tt_now_ns() + LOG_NS;
@@ -199,11 +200,19 @@ static void send_table(struct tt_control *ctl)
 {
 	struct tt_business_card record;
 	struct tt_writer w = { 0 };
+	size_t head;
 
 	tt_table_begin(ctl->ep, &w);
+	head = w.have;
 	for (int r = 0; r < ctl->nranks; r++) {
 		tt_directory_get(&ctl->ep->peers.directory, r, &record);
 		tt_put_business_card(&w, &record);
+	}
+	if (w.failed || tt_directory_read(&ctl->ep->peers.directory, w.data + head,
+					  w.have - head) < 0) {
+		free(w.data);
+		tt_control_no_memory(ctl);
+		return;
 	}
 	tt_table_sign(ctl->ep, &w);
 	tt_control_post(ctl, TT_TO_CHILDREN, -1, TT_F_TABLE, &w);
@@ -296,7 +305,7 @@ static bool is_unattached(const void *ctx, int rank)
 {
 	const struct tt_control *ctl = ctx;
 
-	return ctl->join.root->registered[rank] && !ctl->join.attached[rank];
+	return ctl->join.root->registered[rank] && !tt_set_has(ctl->join.attached, rank);
 }
 
 static bool has_wrong_secret(const void *ctx, int rank)
@@ -312,7 +321,7 @@ static int unresponsive(const struct tt_control *ctl)
 	int r = 1;
 
 	while (r < ctl->nranks - 1 &&
-	       !(is_unattached(ctl, r) && ctl->join.attached[tt_tree_parent(r)]))
+	       !(is_unattached(ctl, r) && tt_set_has(ctl->join.attached, tt_tree_parent(r))))
 		r++;
 	return tt_tree_parent(r);
 }

@@ -19,7 +19,7 @@ static void report(struct tt_control *ctl, int only)
 	struct tt_writer w = { 0 };
 
 	for (int r = 0; r < ctl->nranks; r++)
-		if (ctl->join.attached[r] && (only < 0 || r == only))
+		if (tt_set_has(ctl->join.attached, r) && (only < 0 || r == only))
 			tt_put(&w, (uint32_t)r, 4);
 	if (w.have || w.failed)
 		tt_control_post(ctl, TT_TO_PARENT, -1, TT_F_ATTACHED, &w);
@@ -27,9 +27,9 @@ static void report(struct tt_control *ctl, int only)
 
 void tt_join_attached(struct tt_control *ctl, int rank)
 {
-	if (ctl->join.attached[rank])
+	if (tt_set_has(ctl->join.attached, rank))
 		return;
-	ctl->join.attached[rank] = true;
+	tt_set_add(ctl->join.attached, rank);
 	if (ctl->join.root)
 		tt_bootstrap_attached(ctl, rank);
 	else if (!ctl->join.has_table)

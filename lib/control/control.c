@@ -24,12 +24,13 @@ static bool allocate(struct tt_control *ctl)
 	size_t n = (size_t)ctl->nranks;
 
 	ctl->host_of = calloc(n, sizeof(*ctl->host_of));
-	ctl->join.attached = calloc(n, sizeof(*ctl->join.attached));
-	ctl->departed.left = calloc(n, sizeof(*ctl->departed.left));
-	ctl->departed.dead = calloc(n, sizeof(*ctl->departed.dead));
-	ctl->departed.over = calloc(n, sizeof(*ctl->departed.over));
+	ctl->join.attached = tt_set_make(ctl->nranks);
+	ctl->departed.left = tt_set_make(ctl->nranks);
+	ctl->departed.dead = tt_set_make(ctl->nranks);
+	ctl->departed.over = tt_set_make(ctl->nranks);
 	return ctl->host_of && ctl->join.attached && ctl->departed.left && ctl->departed.dead &&
-	       ctl->departed.over && tt_sparse_make(&ctl->log.pair, ctl->nranks) &&
+	       ctl->departed.over && tt_sparse_make(&ctl->departed.parted, ctl->nranks) &&
+	       tt_sparse_make(&ctl->log.pair, ctl->nranks) &&
 	       tt_status_table_make(&ctl->status.table, ctl->nranks);
 }
 
@@ -62,11 +63,9 @@ static void release(struct tt_control *ctl)
 	free(ctl->departed.left);
 	free(ctl->departed.dead);
 	free(ctl->departed.over);
-	free(ctl->departed.goodbye);
-	tt_status_table_free(&ctl->status.table, ctl->nranks);
-	for (int r = 0; r < ctl->nranks && ctl->log.pair.block; r++)
-		free(tt_sparse_get(&ctl->log.pair, r));
-	tt_sparse_free(&ctl->log.pair);
+	tt_status_table_free(&ctl->status.table);
+	tt_sparse_free_all(&ctl->departed.parted);
+	tt_sparse_free_all(&ctl->log.pair);
 	free(ctl);
 }
 
@@ -119,20 +118,17 @@ void tt_control_free(struct tt_control *ctl)
 size_t tt_control_memory(struct tt_control *ctl)
 {
 	struct tt_control_endpoint *ep = ctl->ep;
-	size_t per_rank = sizeof(*ctl->host_of) + sizeof(*ctl->join.attached) +
-			  sizeof(*ctl->departed.left) + sizeof(*ctl->departed.dead) +
-			  sizeof(*ctl->departed.over);
-	size_t per_peer = sizeof(*ep->peers.best_address) + sizeof(*ep->peers.dialed);
-	size_t bytes = sizeof(*ctl) + (size_t)ctl->nranks * per_rank;
+	size_t bytes = sizeof(*ctl) + (size_t)ctl->nranks * sizeof(*ctl->host_of) +
+		       4 * TT_SET_BYTES(ctl->nranks);
 
 	if (ctl->peer_of)
 		bytes += ((size_t)ctl->nranks + (size_t)ep->npeers) * sizeof(int);
 	pthread_mutex_lock(&ep->lock);
-	bytes += tt_status_memory(ctl) + tt_sparse_memory(&ctl->log.pair);
-	if (ctl->departed.goodbye)
-		bytes += (size_t)ctl->nranks * sizeof(*ctl->departed.goodbye);
+	bytes += tt_status_memory(ctl) + tt_sparse_memory(&ctl->log.pair) +
+		 tt_sparse_memory(&ctl->departed.parted);
 	if (ctl == ep->controls) { /* the oldest one answers for the endpoint */
-		bytes += sizeof(*ep) + (size_t)ep->npeers * per_peer + ep->early_bytes +
+		bytes += sizeof(*ep) + TT_SET_BYTES(ep->npeers) + ep->early_bytes +
+			 tt_sparse_memory(&ep->peers.best_address) +
 			 tt_directory_memory(&ep->peers.directory);
 		for (const struct tt_conn *c = ep->conns; c; c = c->next)
 			bytes += sizeof(*c) + c->in_room + c->out.room +

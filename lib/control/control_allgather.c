@@ -261,7 +261,7 @@ static bool begin(struct tt_control *ctl, const void *mine, const struct tt_part
 	if (parts->bytes)
 		ctl->gather.part[ctl->rank] = mine;
 	for (int r = 0; r < ctl->nranks; r++)
-		if (ctl->departed.left[r])
+		if (tt_set_has(ctl->departed.left, r))
 			tt_gather_gone(ctl, r);
 	if (!absorb_early(ctl))
 		return false;

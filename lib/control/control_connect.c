@@ -75,7 +75,8 @@ static void choose(const struct tt_control *ctl, const struct tt_dial *dial,
 	const struct tt_control_endpoint *ep = ctl->ep;
 	const struct tt_business_card *me = &ep->peers.mine, *to = &dial->to;
 	bool same_netns = me->netns == to->netns;
-	int best = dial->known ? ep->peers.best_address[to->rank] - 1 : -1;
+	int best = dial->known ? (int)(intptr_t)tt_sparse_get(&ep->peers.best_address, to->rank) - 1
+			       : -1;
 	struct tt_dial_attempt *a = ret_a;
 
 	a->one_listener = same_netns;
@@ -99,6 +100,14 @@ static void choose(const struct tt_control *ctl, const struct tt_dial *dial,
 		}
 }
 
+/* Without memory the next dial tries the addresses in their order. */
+static void keep_best(struct tt_control *ctl, int peer, int address)
+{
+	tt_control_lock(ctl);
+	tt_sparse_set(&ctl->ep->peers.best_address, peer, (void *)(intptr_t)(address + 1));
+	tt_control_unlock(ctl);
+}
+
 static void note_choice(struct tt_control *ctl, const struct tt_dial *dial,
 			const struct tt_sock_target *c)
 {
@@ -110,7 +119,7 @@ static void note_choice(struct tt_control *ctl, const struct tt_dial *dial,
 
 	for (int i = 0; c && dial->known && i < to->naddresses; i++)
 		if (tt_address_equal(&to->addresses[i], &c->address))
-			ctl->ep->peers.best_address[to->rank] = (uint8_t)(i + 1);
+			keep_best(ctl, to->rank, i);
 	tt_log(TT_LOG_DEBUG, "rank %d: connected to rank %d (%s) at %s for %s", dial->me,
 	       dial->rank, to->name,
 	       c ? tt_address_text(&c->address, c->port, where) : "this process",
@@ -230,7 +239,7 @@ static bool has_left(struct tt_control *ctl, int peer)
 	bool left;
 
 	tt_control_lock(ctl);
-	left = rank >= 0 && ctl->departed.left[rank];
+	left = rank >= 0 && tt_set_has(ctl->departed.left, rank);
 	tt_control_unlock(ctl);
 	return left;
 }

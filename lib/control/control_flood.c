@@ -56,7 +56,7 @@ void tt_control_break(struct tt_control *ctl, int code, int culprit, uint64_t la
 	uint8_t bytes[TT_ABORT_BYTES];
 	struct tt_writer w = TT_WRITER_INTO(bytes);
 	bool dead = code == TT_REMOTE && culprit >= 0 && culprit != ctl->rank &&
-		    culprit < ctl->nranks && !ctl->departed.left[culprit];
+		    culprit < ctl->nranks && !tt_set_has(ctl->departed.left, culprit);
 
 	if (ctl->broken)
 		return;
@@ -179,9 +179,9 @@ static void note_dead(struct tt_control *ctl, int rank, int from)
 	uint8_t bytes[4];
 	struct tt_writer w = TT_WRITER_INTO(bytes);
 
-	if (rank == ctl->rank || ctl->departed.dead[rank] || ctl->departed.left[rank])
+	if (rank == ctl->rank || tt_set_has(ctl->departed.dead, rank) || tt_set_has(ctl->departed.left, rank))
 		return;
-	ctl->departed.dead[rank] = true;
+	tt_set_add(ctl->departed.dead, rank);
 	tt_put(&w, (uint32_t)rank, 4);
 	tt_control_send(ctl, TO_ALL, from, TT_F_DEAD, w.data, w.have);
 	tt_split_dead(ctl, rank);
@@ -203,7 +203,7 @@ void tt_flood_death(struct tt_control *ctl, int rank, int error)
 {
 	char text[200];
 
-	if (ctl->departed.leaving || ctl->departed.left[rank])
+	if (ctl->departed.leaving || tt_set_has(ctl->departed.left, rank))
 		return;
 	if (tt_sock_is_network_error(error))
 		snprintf(text, sizeof(text),
@@ -224,20 +224,22 @@ const struct tt_goodbye *tt_flood_goodbye_of(const struct tt_control *ctl, int r
 {
 	static const struct tt_goodbye unknown; /* no memory for it, which broke the control */
 
-	return ctl->departed.goodbye ? &ctl->departed.goodbye[rank] : &unknown;
+	const struct tt_goodbye *goodbye = tt_sparse_get(&ctl->departed.parted, rank);
+
+	return goodbye ? goodbye : &unknown;
 }
 
 static void keep_goodbye(struct tt_control *ctl, int rank, struct tt_goodbye goodbye)
 {
-	struct tt_departures *d = &ctl->departed;
+	struct tt_goodbye *kept = malloc(sizeof(*kept));
 
-	if (!d->goodbye)
-		d->goodbye = calloc((size_t)ctl->nranks, sizeof(*d->goodbye));
-	if (d->goodbye)
-		d->goodbye[rank] = goodbye;
-	else
+	if (kept)
+		*kept = goodbye;
+	if (!kept || !tt_sparse_set(&ctl->departed.parted, rank, kept)) {
+		free(kept);
 		tt_control_no_memory(ctl);
-	d->left[rank] = true;
+	}
+	tt_set_add(ctl->departed.left, rank);
 }
 
 /* Operation seq of this rank waits for a rank that left before that operation. */
@@ -258,7 +260,7 @@ void tt_flood_check_left(struct tt_control *ctl)
 	uint64_t started = atomic_load(&ctl->log.started);
 
 	for (int r = 0; r < ctl->nranks; r++)
-		if (ctl->departed.left[r] && tt_flood_goodbye_of(ctl, r)->after < started &&
+		if (tt_set_has(ctl->departed.left, r) && tt_flood_goodbye_of(ctl, r)->after < started &&
 		    atomic_load(&ctl->log.finished) < started)
 			abandoned(ctl, r, started);
 }
@@ -271,12 +273,12 @@ bool tt_flood_goodbye(struct tt_control *ctl, int from, const uint8_t *data, siz
 
 	if (!tt_get_end(&r))
 		return false;
-	if (origin == from && !ctl->departed.over[origin])
+	if (origin == from && !tt_set_has(ctl->departed.over, origin))
 		tt_observers_over(ctl, origin, tuttiRankLeft);
 	/* The flood comes behind the reason of a break; a frame of the origin itself may come before it. */
 	if (origin == from && ctl->join.complete && !tt_control_is_neighbor(ctl, from))
 		return true;
-	if (origin == ctl->rank || ctl->departed.left[origin])
+	if (origin == ctl->rank || tt_set_has(ctl->departed.left, origin))
 		return true;
 	keep_goodbye(ctl, origin,
 		     (struct tt_goodbye){
@@ -294,7 +296,7 @@ bool tt_flood_goodbye(struct tt_control *ctl, int from, const uint8_t *data, siz
 
 bool tt_flood_left(struct tt_control *ctl, int from)
 {
-	if (!ctl->departed.over[from])
+	if (!tt_set_has(ctl->departed.over, from))
 		tt_observers_over(ctl, from, tuttiRankLeft);
 	return true;
 }
@@ -313,7 +315,7 @@ void tt_flood_leave(struct tt_control *ctl)
 
 static bool is_gone(const struct tt_control *ctl, int rank)
 {
-	return ctl->departed.left[rank] || ctl->departed.dead[rank] || ctl->departed.over[rank];
+	return tt_set_has(ctl->departed.left, rank) || tt_set_has(ctl->departed.dead, rank) || tt_set_has(ctl->departed.over, rank);
 }
 
 static int count_gone(const struct tt_control *ctl)

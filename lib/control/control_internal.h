@@ -23,6 +23,7 @@
 #ifndef TT_CONTROL_INTERNAL_H
 #define TT_CONTROL_INTERNAL_H
 
+#include "base/sparse.h"
 #include "control/bootstrap.h"
 #include "control/call_log.h"
 #include "control/control_status.h"
@@ -128,15 +129,17 @@ struct tt_failure {    /* of ctl->broken */
 	size_t flooded; /* bytes of the text that other ranks receive */
 };
 
+struct tt_goodbye {
+	uint64_t after;     /* last operation of the rank */
+	uint64_t exchanges; /* its last exchange */
+	uint64_t at_ns;     /* arrival */
+};
+
 struct tt_departures {
-	bool *left; /* [nranks] goodbye received */
-	bool *dead; /* [nranks] death seen by any rank, at any time */
-	bool *over; /* [nranks] goodbye or end on the connection to the rank itself */
-	struct tt_goodbye {
-		uint64_t after;     /* last operation of the rank */
-		uint64_t exchanges; /* its last exchange */
-		uint64_t at_ns;     /* arrival */
-	} * goodbye;                /* [nranks] of ranks that left; NULL before the first one */
+	uint8_t *left;           /* ranks: goodbye received */
+	uint8_t *dead;           /* death seen by any rank, at any time */
+	uint8_t *over;           /* goodbye or end on the connection to the rank itself */
+	struct tt_sparse parted; /* struct tt_goodbye of ranks that left */
 	bool leaving;               /* this rank's goodbye is sent */
 };
 

@@ -35,7 +35,7 @@ bool tt_control_is_connected(const struct tt_control *ctl, int rank)
 
 bool tt_control_is_open(const struct tt_control *ctl, int rank)
 {
-	return !ctl->departed.over[rank] && tt_conn_is_open(ctl->ep, tt_control_peer(ctl, rank));
+	return !tt_set_has(ctl->departed.over, rank) && tt_conn_is_open(ctl->ep, tt_control_peer(ctl, rank));
 }
 
 bool tt_control_has_room(const struct tt_control *ctl, int rank)
@@ -89,11 +89,11 @@ static int dial(struct tt_control *ctl, int rank, uint64_t deadline_ns, const at
 	struct tt_duplex duplex;
 
 	dial.stop = stop;
-	ep->peers.dialed[peer] = true;
+	tt_set_add(ep->peers.dialed, peer);
 	tt_control_unlock(ctl);
 	rc = tt_control_connect(ctl, &dial, &duplex);
 	tt_control_lock(ctl);
-	ep->peers.dialed[peer] = false;
+	tt_set_remove(ep->peers.dialed, peer);
 	tt_control_changed(ctl);
 	rc = rc ? rc : tt_control_use(ctl, duplex, peer);
 	return tt_conn_to(ep, peer) ? 0 : rc;
@@ -107,7 +107,7 @@ int tt_control_reach_rank(struct tt_control *ctl, int rank, uint64_t deadline_ns
 	bool late = false;
 
 	tt_control_lock(ctl);
-	while (!late && ep->peers.dialed[peer] && !tt_conn_to(ep, peer) && !atomic_load(stop))
+	while (!late && tt_set_has(ep->peers.dialed, peer) && !tt_conn_to(ep, peer) && !atomic_load(stop))
 		late = !tt_endpoint_await(ep, deadline_ns);
 	if (late)
 		rc = tt_fail(TT_TIMEOUT, "rank %d: no connection to rank %d in time", ctl->rank,

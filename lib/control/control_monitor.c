@@ -123,8 +123,8 @@ static bool has_leader(const struct tt_control_endpoint *ep, int peer)
 	for (const struct tt_control *ctl = ep->controls; ctl; ctl = ctl->next) {
 		int rank = tt_control_rank(ctl, peer);
 
-		if (rank >= 0 && rank != ctl->rank && !ctl->departed.dead[rank] &&
-		    !ctl->departed.left[rank] && tt_status_of(ctl, rank)->leads)
+		if (rank >= 0 && rank != ctl->rank && !tt_set_has(ctl->departed.dead, rank) &&
+		    !tt_set_has(ctl->departed.left, rank) && tt_status_of(ctl, rank)->leads)
 			return true;
 	}
 	return false;

@@ -22,8 +22,8 @@ void tt_control_observe(struct tt_control *ctl, const struct tt_control_observer
 	o->slot[i].ctx = ctx;
 	o->slot[i].notified = false;
 	for (int r = 0; r < ctl->nranks && table->gone; r++)
-		if (ctl->departed.left[r] || ctl->departed.dead[r])
-			table->gone(ctx, r, ctl->departed.left[r] ? tuttiRankLeft : tuttiRankDead);
+		if (tt_set_has(ctl->departed.left, r) || tt_set_has(ctl->departed.dead, r))
+			table->gone(ctx, r, tt_set_has(ctl->departed.left, r) ? tuttiRankLeft : tuttiRankDead);
 	o->broken_due |= table->broken && ctl->broken;
 	tt_control_unlock(ctl);
 	pthread_mutex_unlock(&o->lock);
@@ -100,7 +100,7 @@ void tt_observers_over(struct tt_control *ctl, int rank, tuttiRankState_t how)
 {
 	struct tt_observers *o = &ctl->observers;
 
-	ctl->departed.over[rank] = true;
+	tt_set_add(ctl->departed.over, rank);
 	for (int i = 0; i < TT_OBSERVERS; i++)
 		if (o->slot[i].table && o->slot[i].table->over)
 			o->slot[i].table->over(o->slot[i].ctx, rank, how);

@@ -38,9 +38,9 @@ void tt_control_ask(struct tt_control *ctl, uint64_t since_ns)
 
 static enum tt_rank_state state_of(const struct tt_control *ctl, int rank, uint64_t since_ns)
 {
-	if (ctl->departed.dead[rank])
+	if (tt_set_has(ctl->departed.dead, rank))
 		return TT_RANK_DEAD;
-	if (ctl->departed.left[rank])
+	if (tt_set_has(ctl->departed.left, rank))
 		return TT_RANK_LEFT;
 	return tt_status_answers(ctl, rank, since_ns) ? TT_RANK_ANSWERS : TT_RANK_SILENT;
 }

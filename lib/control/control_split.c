@@ -268,8 +268,8 @@ int tt_control_form(struct tt_control *parent, const struct tt_members *members,
 	if (!rc)
 		parent->split.shrink_members = members->member;
 	for (int i = 0; i < members->n; i++)
-		if (parent->departed.dead[members->member[i]] ||
-		    parent->departed.left[members->member[i]])
+		if (tt_set_has(parent->departed.dead, members->member[i]) ||
+		    tt_set_has(parent->departed.left, members->member[i]))
 			gone = members->member[i];
 	tt_control_unlock(parent);
 	if (rc)
@@ -286,7 +286,7 @@ int tt_control_form(struct tt_control *parent, const struct tt_members *members,
 static bool is_from_the_dead(const struct tt_control *ctl, const uint8_t *in)
 {
 	for (int r = 0; r < ctl->nranks; r++)
-		if (tt_set_has(in, r) && !ctl->departed.dead[r] && !ctl->departed.left[r])
+		if (tt_set_has(in, r) && !tt_set_has(ctl->departed.dead, r) && !tt_set_has(ctl->departed.left, r))
 			return false;
 	return true;
 }

@@ -248,7 +248,7 @@ static void check_peer(struct tt_control *ctl, int peer, uint64_t now)
 {
 	char text[160];
 
-	if (peer < 0 || !ctl->departed.left[peer] ||
+	if (peer < 0 || !tt_set_has(ctl->departed.left, peer) ||
 	    atomic_load(&ctl->log.started) != atomic_load(&ctl->log.finished) ||
 	    now - tt_flood_goodbye_of(ctl, peer)->at_ns < TT_SECOND)
 		return;
@@ -298,7 +298,7 @@ static void await_answers(struct tt_control *ctl, uint64_t since_ns, uint64_t de
 	do {
 		silent = 0;
 		for (int r = 0; r < ctl->nranks; r++)
-			silent += !tt_status_answers(ctl, r, since_ns) && !ctl->departed.left[r];
+			silent += !tt_status_answers(ctl, r, since_ns) && !tt_set_has(ctl->departed.left, r);
 	} while (silent && !ctl->broken && tt_endpoint_await(ctl->ep, deadline_ns));
 }
 
@@ -362,7 +362,7 @@ static bool describe(struct tt_control *ctl, int rank, uint64_t seq,
 	name_last(ctl, rank, name, sizeof(name));
 	tt_deadlock_text(ctl, rank, other, sizeof(other));
 	snprintf(in, sizeof(in), "%s%s", other[0] ? "; it is in " : "", other);
-	if (ctl->departed.left[rank]) {
+	if (tt_set_has(ctl->departed.left, rank)) {
 		uint64_t after = tt_flood_goodbye_of(ctl, rank)->after;
 
 		snprintf(text, bytes, "rank %d left after operation %llu", rank,
@@ -454,7 +454,7 @@ static bool is_silent_there(const void *ctx, int r)
 {
 	const struct absence *a = ctx;
 
-	return !tt_status_answers(a->ctl, r, a->since_ns) && !a->ctl->departed.left[r] &&
+	return !tt_status_answers(a->ctl, r, a->since_ns) && !tt_set_has(a->ctl->departed.left, r) &&
 	       (a->collective || edge_to(a->blocked, r) || tt_control_is_neighbor(a->ctl, r) ||
 		is_behind(a->ctl, a->blocked, r, a->since_ns));
 }
@@ -539,7 +539,7 @@ static bool is_silent(const void *ctx, int rank)
 {
 	const struct silence *s = ctx;
 
-	return !tt_status_answers(s->ctl, rank, s->since_ns) && !s->ctl->departed.left[rank];
+	return !tt_status_answers(s->ctl, rank, s->since_ns) && !tt_set_has(s->ctl->departed.left, rank);
 }
 
 bool tt_status_silent(struct tt_control *ctl, uint64_t wait_ns, char *text, size_t bytes)

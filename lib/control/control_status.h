@@ -115,7 +115,7 @@ bool tt_status_needs_all(const struct tt_call *call);
 /* control_status_table.c. make: false: no memory. of: the latest status of rank, without calls if
  * there is none. at_ns: its arrival; 0: none. */
 bool tt_status_table_make(struct tt_status_table *table, int nranks);
-void tt_status_table_free(struct tt_status_table *table, int nranks);
+void tt_status_table_free(struct tt_status_table *table);
 const struct tt_status *tt_status_of(const struct tt_control *ctl, int rank);
 uint64_t tt_status_at_ns(const struct tt_control *ctl, int rank);
 /* Keep a status that has come. NULL: it is no newer one, or there is no memory: it will be repeated */

@@ -17,14 +17,10 @@ bool tt_status_table_make(struct tt_status_table *table, int nranks)
 	return tt_sparse_make(&table->of, nranks) && tt_sparse_make(&table->past, nranks);
 }
 
-void tt_status_table_free(struct tt_status_table *table, int nranks)
+void tt_status_table_free(struct tt_status_table *table)
 {
-	for (int r = 0; table->past.block && r < nranks; r++) {
-		free(tt_sparse_get(&table->of, r));
-		free(tt_sparse_get(&table->past, r));
-	}
-	tt_sparse_free(&table->of);
-	tt_sparse_free(&table->past);
+	tt_sparse_free_all(&table->of);
+	tt_sparse_free_all(&table->past);
 }
 
 const struct tt_status *tt_status_of(const struct tt_control *ctl, int rank)

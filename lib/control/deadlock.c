@@ -160,7 +160,7 @@ static void find_deadlocked(struct tt_control *ctl)
 
 	for (int r = 0; r < ctl->nranks; r++)
 		ctl->deadlock.in_cycle[r] = (r == ctl->rank || tt_status_at_ns(ctl, r)) &&
-					    !ctl->departed.left[r] &&
+					    !tt_set_has(ctl->departed.left, r) &&
 					    (tt_status_of(ctl, r)->blocked == TT_BLOCKED ||
 					     tt_status_of(ctl, r)->exchanging);
 	while (changed) {

@@ -8,12 +8,15 @@
 #ifndef TT_DIRECTORY_H
 #define TT_DIRECTORY_H
 
+#include "base/sparse.h"
 #include "control/frame.h"
 
 struct tt_directory {
 	int n;
-	struct tt_writer records;
-	uint32_t *at; /* [n] 1 + offset of the rank's latest record, 0: none */
+	struct tt_sparse record; /* before there is a table */
+	uint8_t *table;          /* the records of all ranks, or NULL */
+	size_t bytes;
+	uint32_t *at; /* offset of every 16th record of the table */
 };
 
 /* false: no memory; free it in any case */

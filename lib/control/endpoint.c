@@ -45,10 +45,9 @@ int tt_endpoint_make(int peer, int npeers, struct tt_control_endpoint **ret_ep)
 	pthread_cond_init(&ep->changed, &attr);
 	pthread_condattr_destroy(&attr);
 	ep->auth.key = tt_key_alloc();
-	ep->peers.best_address = calloc((size_t)npeers, sizeof(*ep->peers.best_address));
-	ep->peers.dialed = calloc((size_t)npeers, sizeof(*ep->peers.dialed));
+	ep->peers.dialed = tt_set_make(npeers);
 	if (!tt_directory_make(&ep->peers.directory, npeers) || !ep->auth.key ||
-	    !ep->peers.best_address || !ep->peers.dialed)
+	    !tt_sparse_make(&ep->peers.best_address, npeers) || !ep->peers.dialed)
 		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", peer, npeers);
 	if (rc)
 		tt_endpoint_free(ep);
@@ -118,7 +117,7 @@ void tt_endpoint_free(struct tt_control_endpoint *ep)
 	tt_key_free(ep->auth.key);
 	tt_identity_free(&ep->auth.identity);
 	tt_directory_free(&ep->peers.directory);
-	free(ep->peers.best_address);
+	tt_sparse_free(&ep->peers.best_address);
 	free(ep->peers.dialed);
 	free(ep->index.more);
 	free(ep);

@@ -32,6 +32,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "base/sparse.h"
 #include "control/control.h"
 #include "control/directory.h"
 #include "control/duplex.h"
@@ -78,9 +79,10 @@ struct tt_peers {
 	struct tt_business_card mine;    /* this rank's business card */
 	uint8_t root_key[TT_PUBLIC_KEY]; /* rank 0's public key; zeros: not known yet */
 	struct tt_directory directory;   /* until joined, only of ranks that have registered here */
-	/* [npeers] 1 + index of the address that led to the peer, 0: none yet */
-	_Atomic uint8_t *best_address;
-	bool *dialed; /* [npeers] locked: a sender of messages connects to the peer */
+	/* locked: 1 + index of the address that led to a peer, as a pointer; peers to which a sender
+	 * of messages connects */
+	struct tt_sparse best_address;
+	uint8_t *dialed;
 };
 
 /* ---- connections ----------------------------------------------------------------------------- */

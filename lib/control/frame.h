@@ -8,6 +8,7 @@
 #ifndef TT_FRAME_H
 #define TT_FRAME_H
 
+#include "base/rank_set.h"
 #include "base/sock.h"
 
 struct tt_writer {
@@ -29,8 +30,7 @@ void tt_put_text(struct tt_writer *w, const char *text);
 /* Replace control characters by blanks. */
 void tt_text_plain(char *text);
 
-/* The set of the ranks member[nmembers], a bit for each of the ranks 0..nranks-1 */
-#define TT_SET_BYTES(nranks) (((size_t)(nranks) + 7) / 8)
+/* The set of the ranks member[nmembers] of the ranks 0..nranks-1 */
 void tt_put_set(struct tt_writer *w, const int *member, int nmembers, int nranks);
 
 struct tt_reader {
@@ -44,10 +44,6 @@ uint64_t tt_get(struct tt_reader *r, int bytes);                     /* 0 when f
 uint64_t tt_get_upto(struct tt_reader *r, int bytes, uint64_t most); /* larger: failed */
 /* a set as tt_put_set writes it; NULL when failed */
 const uint8_t *tt_get_set(struct tt_reader *r, int nranks);
-static inline bool tt_set_has(const uint8_t *set, int rank)
-{
-	return set[rank / 8] >> rank % 8 & 1;
-}
 /* text ends in NUL; too long or unprintable: failed */
 void tt_get_text(struct tt_reader *r, char *text, size_t room);
 /* Is the whole message read, without a failure? */

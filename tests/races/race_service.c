@@ -37,7 +37,7 @@ static bool send_goodbye(struct tt_control *ctl)
 	tt_control_unlock(ctl);
 	tt_pipe_send(end[0], w.data, w.have);
 	tt_control_lock(ctl);
-	while (arrived && !ctl->departed.left[other])
+	while (arrived && !tt_set_has(ctl->departed.left, other))
 		arrived = tt_endpoint_await(ctl->ep, tt_deadline_ns(20000));
 	tt_control_unlock(ctl);
 	tt_pipe_close(end[0]);

@@ -304,7 +304,7 @@ static bool has_left(struct tt_control *ctl, int rank)
 	bool left;
 
 	tt_control_lock(ctl);
-	left = ctl->departed.left[rank];
+	left = tt_set_has(ctl->departed.left, rank);
 	tt_control_unlock(ctl);
 	return left;
 }
@@ -365,11 +365,11 @@ static int connect_to_one_that_leaves(struct control_job *m, int rank, struct tt
 	while (!rc && !over && tt_now_ns() < until) {
 		sleep_ms(1);
 		tt_control_lock(ctl);
-		over = ctl->departed.over[3] && !tt_control_is_connected(ctl, 3);
+		over = tt_set_has(ctl->departed.over, 3) && !tt_control_is_connected(ctl, 3);
 		tt_control_unlock(ctl);
 	}
 	atomic_store(&m->report[6].progress, 1);
-	return rc ? rc : over && !ctl->departed.dead[3] && !tt_control_broken(ctl) ? 0 : 1;
+	return rc ? rc : over && !tt_set_has(ctl->departed.dead, 3) && !tt_control_broken(ctl) ? 0 : 1;
 }
 
 Test(connections, one_made_while_the_other_side_leaves_ends_without_a_death, .timeout = 60)
