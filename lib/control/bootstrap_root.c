@@ -198,16 +198,12 @@ static void name_parent(struct tt_control *ctl, int rank)
 
 static void send_table(struct tt_control *ctl)
 {
-	struct tt_business_card record;
 	struct tt_writer w = { 0 };
 	size_t head;
 
 	tt_table_begin(ctl->ep, &w);
 	head = w.have;
-	for (int r = 0; r < ctl->nranks; r++) {
-		tt_directory_get(&ctl->ep->peers.directory, r, &record);
-		tt_put_business_card(&w, &record);
-	}
+	tt_directory_pack(&ctl->ep->peers.directory, &w);
 	if (w.failed || tt_directory_read(&ctl->ep->peers.directory, w.data + head,
 					  w.have - head) < 0) {
 		free(w.data);

@@ -142,12 +142,12 @@ static bool is_signed(struct tt_control *ctl, int from, const uint8_t *data, siz
 }
 
 /* Does the table have the key of rank 0 that this rank knows? */
-static bool has_root_key(const struct tt_control *ctl, struct tt_reader r)
+static bool has_root_key(const struct tt_control *ctl, struct tt_reader records)
 {
 	struct tt_business_card root;
 
-	tt_get_business_card(&r, &root);
-	return !r.failed && !memcmp(root.public_key, ctl->ep->peers.root_key, TT_PUBLIC_KEY);
+	return tt_directory_first(records, &root) &&
+	       tt_public_key_is(ctl->ep->peers.root_key, root.public_key);
 }
 
 /* The connection is proof enough of a table from rank 0 itself. A pipe leads to a rank of this process,

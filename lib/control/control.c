@@ -37,27 +37,17 @@ static bool allocate(struct tt_control *ctl)
 /* false: no memory */
 static bool map_peers(struct tt_control *ctl, const int *peer_of)
 {
-	size_t npeers = (size_t)ctl->ep->npeers;
-
-	ctl->peer_of = malloc((size_t)ctl->nranks * sizeof(*ctl->peer_of));
-	ctl->rank_of = malloc(npeers * sizeof(*ctl->rank_of));
-	if (!ctl->peer_of || !ctl->rank_of)
-		return false;
-	for (size_t p = 0; p < npeers; p++)
-		ctl->rank_of[p] = -1;
-	for (int r = 0; r < ctl->nranks; r++) {
-		ctl->peer_of[r] = peer_of[r];
-		ctl->rank_of[peer_of[r]] = r;
-	}
-	return true;
+	ctl->map = calloc(1, sizeof(*ctl->map));
+	return ctl->map && tt_rank_map_make(ctl->map, peer_of, ctl->nranks, ctl->ep->npeers);
 }
 
 static void release(struct tt_control *ctl)
 {
 	pthread_mutex_destroy(&ctl->observers.lock);
 	tt_gather_free(ctl);
-	free(ctl->peer_of);
-	free(ctl->rank_of);
+	if (ctl->map)
+		tt_rank_map_free(ctl->map);
+	free(ctl->map);
 	free(ctl->host_of);
 	free(ctl->join.attached);
 	free(ctl->departed.left);
@@ -121,8 +111,8 @@ size_t tt_control_memory(struct tt_control *ctl)
 	size_t bytes = sizeof(*ctl) + (size_t)ctl->nranks * sizeof(*ctl->host_of) +
 		       4 * TT_SET_BYTES(ctl->nranks);
 
-	if (ctl->peer_of)
-		bytes += ((size_t)ctl->nranks + (size_t)ep->npeers) * sizeof(int);
+	if (ctl->map)
+		bytes += sizeof(*ctl->map) + tt_rank_map_memory(ctl->map);
 	pthread_mutex_lock(&ep->lock);
 	bytes += tt_status_memory(ctl) + tt_sparse_memory(&ctl->log.pair) +
 		 tt_sparse_memory(&ctl->departed.parted);
@@ -144,36 +134,34 @@ size_t tt_control_memory(struct tt_control *ctl)
 
 int tt_control_peer(const struct tt_control *ctl, int rank)
 {
-	return ctl->peer_of ? ctl->peer_of[rank] : rank;
+	return ctl->map ? tt_rank_map_peer(ctl->map, rank) : rank;
 }
 
 int tt_control_rank(const struct tt_control *ctl, int peer)
 {
-	if (ctl->rank_of)
-		return ctl->rank_of[peer];
+	if (ctl->map)
+		return tt_rank_map_rank(ctl->map, peer);
 	return peer < ctl->nranks ? peer : -1;
-}
-
-static uint64_t host_id(const struct tt_control *ctl, int rank)
-{
-	return tt_directory_host(&ctl->ep->peers.directory, tt_control_peer(ctl, rank));
 }
 
 /* By a hash table, half empty, of 1 + the lowest rank of each host */
 bool tt_control_number_hosts(struct tt_control *ctl)
 {
+	uint64_t *host = malloc((size_t)ctl->ep->npeers * sizeof(*host)); /* of a peer */
 	size_t room = 2;
 	int *lowest;
 
 	while (room < 2 * (size_t)ctl->nranks)
 		room *= 2;
-	lowest = calloc(room, sizeof(*lowest));
+	lowest = host ? calloc(room, sizeof(*lowest)) : NULL;
+	if (lowest)
+		tt_directory_hosts(&ctl->ep->peers.directory, host);
 	ctl->nhosts = 0;
 	for (int r = 0; lowest && r < ctl->nranks; r++) {
-		uint64_t id = host_id(ctl, r);
+		uint64_t id = host[tt_control_peer(ctl, r)];
 		size_t at = tt_mix(0, id) % room;
 
-		while (lowest[at] && host_id(ctl, lowest[at] - 1) != id)
+		while (lowest[at] && host[tt_control_peer(ctl, lowest[at] - 1)] != id)
 			at = (at + 1) % room;
 		if (!lowest[at]) {
 			lowest[at] = r + 1;
@@ -182,6 +170,7 @@ bool tt_control_number_hosts(struct tt_control *ctl)
 		ctl->host_of[r] = ctl->host_of[lowest[at] - 1];
 	}
 	free(lowest);
+	free(host);
 	return ctl->nhosts > 0;
 }
 

@@ -72,7 +72,7 @@ int tt_verdict_check(const struct tt_control_endpoint *ep, struct tt_tls *tls,
 	uint8_t bytes[STATEMENT];
 	struct tt_writer w = TT_WRITER_INTO(bytes);
 
-	if (tt_public_key_known(key) && memcmp(key, message->public_key, TT_PUBLIC_KEY))
+	if (tt_public_key_known(key) && !tt_public_key_is(message->public_key, key))
 		return 0;
 	state_verdict(ep, tls, hello, message, &w);
 	return tt_identity_verify(message->public_key, &w, message->signature);
@@ -111,7 +111,7 @@ static int is_key_of(const struct tt_control_endpoint *ep, int rank,
 
 	tt_directory_get(&ep->peers.directory, rank, &record);
 	if (tt_public_key_known(key))
-		return !memcmp(key, message->public_key, TT_PUBLIC_KEY);
+		return tt_public_key_is(message->public_key, key);
 	state_certificate(ep, rank, message->public_key, &w);
 	return tt_identity_verify(ep->peers.root_key, &w, message->certificate);
 }

@@ -28,6 +28,7 @@
 #include "control/call_log.h"
 #include "control/control_status.h"
 #include "control/endpoint.h"
+#include "control/rank_map.h"
 
 #define TT_FANOUT 8
 
@@ -272,7 +273,7 @@ struct tt_control {
 	uint64_t context; /* the number of this control in frames; 0: the endpoint's first */
 	uint64_t mark;    /* tt_control_describe; locked, as is: */
 	char name[64];
-	int *peer_of, *rank_of; /* [nranks], [ep->npeers] -1: no member; NULL: rank r is peer r */
+	struct tt_rank_map *map; /* NULL: rank r is peer r */
 
 	struct tt_control *next; /* in ep->controls */
 	int *host_of, nhosts;    /* [nranks]; fixed before join.complete */

@@ -90,7 +90,7 @@ static bool is_target(const struct tt_control_endpoint *ep, const struct tt_cont
 {
 	return ep != mine && ep->peer == dial->to.rank &&
 	       (dial->purpose == TT_P_REGISTER ||
-		!memcmp(ep->auth.identity.public_key, dial->to.public_key, TT_PUBLIC_KEY)) &&
+		tt_public_key_is(ep->auth.identity.public_key, dial->to.public_key)) &&
 	       same_job(ep, mine);
 }
 

@@ -24,13 +24,17 @@ bool tt_directory_make(struct tt_directory *d, int n);
 void tt_directory_free(struct tt_directory *d);
 /* Add the record of rank record->rank, below n, after another one of it. false: no memory */
 bool tt_directory_put(struct tt_directory *d, const struct tt_business_card *record);
-/* Replace all records by a table of them in the order of ranks. 1 | 0: it is malformed, and
+/* Append the table of the records of all ranks. */
+void tt_directory_pack(const struct tt_directory *d, struct tt_writer *w);
+/* The record of rank 0 in a table. false: it is malformed */
+bool tt_directory_first(struct tt_reader table, struct tt_business_card *ret_record);
+/* Replace all records by a table of them. 1 | 0: it is malformed, and
  * nothing has changed | TT_SYSTEM: no memory */
 int tt_directory_read(struct tt_directory *d, const uint8_t *table, size_t bytes);
 /* The record of a rank; zeros besides the rank: none is known */
 void tt_directory_get(const struct tt_directory *d, int rank, struct tt_business_card *ret_record);
-/* Only its host */
-uint64_t tt_directory_host(const struct tt_directory *d, int rank);
+/* The hosts of all ranks: ret_host[n] */
+void tt_directory_hosts(const struct tt_directory *d, uint64_t *ret_host);
 size_t tt_directory_memory(const struct tt_directory *d);
 
 #endif

@@ -110,6 +110,9 @@ int tt_frame_next(const uint8_t *data, size_t have, struct tt_frame_head *ret_he
 #define TT_HOST_NAME 64
 #define TT_SETTINGS 512
 #define TT_PUBLIC_KEY 32 /* of Ed25519 */
+/* The first bytes of a rank's key, which the other ranks keep: a key pair with these is as hard to find
+ * as a signature, 2^128 attempts */
+#define TT_KEY_KNOWN 16
 #define TT_SIGNATURE 64
 
 /* The address and identity of a rank. netns: ranks with equal numbers share a loopback interface.

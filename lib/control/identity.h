@@ -34,5 +34,11 @@ static inline bool tt_public_key_known(const uint8_t public_key[TT_PUBLIC_KEY])
 
 	return memcmp(public_key, unknown, TT_PUBLIC_KEY);
 }
+/* Is it the key of which a rank knows at least the first bytes? */
+static inline bool tt_public_key_is(const uint8_t key[TT_PUBLIC_KEY],
+				    const uint8_t known[TT_PUBLIC_KEY])
+{
+	return !memcmp(key, known, TT_KEY_KNOWN);
+}
 
 #endif

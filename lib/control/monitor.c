@@ -207,10 +207,10 @@ static int ask_patiently(struct question *q, struct tt_job_report *ret_report)
 static bool is_known(const struct question *q, const struct tt_job_report *report,
 		     const struct tt_business_card *server)
 {
-	if (!memcmp(q->root, server->public_key, TT_PUBLIC_KEY))
+	if (tt_public_key_is(q->root, server->public_key))
 		return true;
 	for (int i = 0; i < report->nservers; i++)
-		if (!memcmp(report->servers[i].public_key, server->public_key, TT_PUBLIC_KEY))
+		if (tt_public_key_is(report->servers[i].public_key, server->public_key))
 			return true;
 	return false;
 }

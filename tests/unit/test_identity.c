@@ -174,15 +174,19 @@ static struct tt_control *make_rank_9(const struct tt_control_endpoint *root, in
 static bool pass_on(struct tt_control *rank_9, const struct tt_control_endpoint *root, bool alter)
 {
 	struct tt_business_card record;
+	struct tt_directory directory;
 	struct tt_writer w = { 0 };
 	bool takes;
 
-	tt_table_begin(root, &w);
+	cr_assert(tt_directory_make(&directory, 12));
 	for (int r = 0; r < 12; r++) {
 		tt_directory_get(&root->peers.directory, r, &record);
 		record.port = 4000;
-		tt_put_business_card(&w, &record);
+		cr_assert(tt_directory_put(&directory, &record));
 	}
+	tt_table_begin(root, &w);
+	tt_directory_pack(&directory, &w);
+	tt_directory_free(&directory);
 	tt_table_sign(root, &w);
 	if (alter)
 		w.data[w.have - TT_SIGNATURE - 2] ^= 1; /* of a key */
