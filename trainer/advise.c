@@ -7,7 +7,7 @@
  *	advise it if its step takes at most 0.9 of one device's, else one device
  *
  * Real computations do not get faster with more ranks than the host has processors, so p is at most
- * that in compute / p, unless computing is simulated. Called by train_main.c.
+ * that in compute / p, unless computing is simulated. Called by job.c.
  */
 #include "trainer/advise.h"
 

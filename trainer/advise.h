@@ -1,4 +1,4 @@
-/* advise.h - tutti-train --advise: how many ranks to use, by measured steps. Called by train_main.c. */
+/* advise.h - tutti-train --advise: how many ranks to use, by measured steps. Called by job.c. */
 #ifndef TRAIN_ADVISE_H
 #define TRAIN_ADVISE_H
 

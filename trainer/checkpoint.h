@@ -6,7 +6,7 @@
  * complete checkpoint, the new or the old one. The content does not depend on the number of
  * ranks or servers, nor on the layout of a mesh, but for strategies whose ranks have state of their own: the state of each rank
  * follows, and the optimizer state is the mean of the ranks'. As many ranks resume with their own
- * state, another number with the common one. Called by train_main.c, trainer.c, train.c.
+ * state, another number with the common one. Called by job.c, trainer.c, train.c.
  */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H

@@ -1,7 +1,7 @@
 /*
  * export.h - the parameters as a file in the format safetensors (--export)
  *
- * Called by train.c and train_main.c.
+ * Called by train.c and job.c.
  */
 #ifndef TRAIN_EXPORT_H
 #define TRAIN_EXPORT_H

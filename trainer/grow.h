@@ -9,7 +9,7 @@
  *
  * The old ranks, in their order, and then the new ones join a communicator, whose training resumes the
  * checkpoint. A lock ends with its process, so a rank that died does not count. If the communicator
- * cannot be made, the training goes on with the old ranks. Called by train.c and train_main.c.
+ * cannot be made, the training goes on with the old ranks. Called by train.c and job.c.
  */
 #ifndef TRAIN_GROW_H
 #define TRAIN_GROW_H

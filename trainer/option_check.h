@@ -1,7 +1,7 @@
 /*
  * option_check.h - refuse options that have no effect in combination with the others
  *
- * Called by train_main.c before ranks are started.
+ * Called by job.c before ranks are started.
  */
 #ifndef TRAIN_OPTION_CHECK_H
 #define TRAIN_OPTION_CHECK_H

@@ -8,7 +8,7 @@
  *	new mesh = as many replicas as the survivors suffice for, else one of fewer stages
  *	resume from the checkpoint; ranks that the mesh does not need leave
  *
- * Called by train_main.c; calls survive.c, mesh.c and checkpoint.c.
+ * Called by job.c; calls survive.c, mesh.c and checkpoint.c.
  */
 #ifndef TRAIN_REBUILD_H
 #define TRAIN_REBUILD_H

@@ -1,5 +1,5 @@
 /* schedule_command.h - `tutti-train schedule NAME`: prove, simulate and draw a schedule. Called by
- * train_main.c. */
+ * job.c. */
 #ifndef TRAIN_SCHEDULE_COMMAND_H
 #define TRAIN_SCHEDULE_COMMAND_H
 

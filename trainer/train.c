@@ -55,10 +55,11 @@ static void count_bytes(const struct train_rank *t, struct train_result *result,
 /* ---- a step --------------------------------------------------------------------------------- */
 
 /* A training has diverged if its loss is not finite, or LOSS_MAX times that of equal probabilities
- * for all classes. */
+ * for all classes. The loss of a program's model may have any size. */
 static int check_loss(const struct train_rank *t, uint64_t step, double loss)
 {
-	if (isfinite(loss) && loss < LOSS_MAX * log((double)t->data->classes + 1.0))
+	if (isfinite(loss) &&
+	    (t->config->user || loss < LOSS_MAX * log((double)t->data->classes + 1.0)))
 		return TRAIN_OK;
 	return train_fail(TRAIN_FAILED,
 			  "step %" PRIu64 ": the loss is %g, the training diverged; use "
@@ -425,7 +426,7 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 				  "--resume %s: that training has done %" PRIu64 " steps, and "
 				  "%" PRIu64 " were requested; use a larger --steps or --epochs",
 				  t->config->resume, t->first_step, p.steps);
-	/* with --np, train_main.c has already checked the files */
+	/* with --np, job.c has already checked the files */
 	rc = train_is_lead(t) && !t->config->np ? train_checkpoint_check(t->config) : TRAIN_OK;
 	if (!rc && train_is_lead(t) && !t->config->np)
 		rc = train_export_check(t->config);

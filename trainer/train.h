@@ -1,7 +1,7 @@
 /*
  * train.h - the training loop, from the first step to the last
  *
- * Called by train_main.c; calls the strategy, the sampler, replicas.c, checkpoint.c and metrics.c.
+ * Called by job.c; calls the strategy, the sampler, replicas.c, checkpoint.c and metrics.c.
  */
 #ifndef TRAIN_H
 #define TRAIN_H

@@ -2,7 +2,7 @@
  * train_config.h - the command line of tutti-train
  *
  * The table of options in train_config.c is the only list of options: parser, defaults, ranges and
- * --help are derived from the table. Called by train_main.c and option_check.c.
+ * --help are derived from the table. Called by job.c and option_check.c.
  */
 #ifndef TRAIN_CONFIG_H
 #define TRAIN_CONFIG_H

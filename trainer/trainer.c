@@ -6,6 +6,7 @@
 #include "trainer/rank/optimizer.h"
 #include "trainer/rank/pipeline.h"
 #include "trainer/rank/tensor_sum.h"
+#include "trainer/rank/user_model.h"
 #include "trainer/settings_match.h"
 #include "trainer/strategy/strategy.h"
 
@@ -34,8 +35,11 @@ static int open_memory(struct train_rank *t)
 		return train_fail(TRAIN_FAILED, "no memory to train %zu parameters",
 				  t->model.parameters);
 	if (t->rank == 0) {
-		train_model_init(&t->model, (uint64_t)t->config->seed,
-				 train_parameters_download(t));
+		if (t->config->user)
+			train_user_init(t, train_parameters_download(t));
+		else
+			train_model_init(&t->model, (uint64_t)t->config->seed,
+					 train_parameters_download(t));
 		train_parameters_upload(t);
 	}
 	return TRAIN_OK;
@@ -104,6 +108,8 @@ static int open_model(struct train_rank *t)
 		size.max_rows = batch / (size_t)t->nranks + size.leaf + 1;
 	if (size.max_rows < train_evaluate_rows(t))
 		size.max_rows = train_evaluate_rows(t);
+	if (c->user)
+		return train_user_open(t, size.max_rows);
 	return train_model_open(&t->model, c->model, &t->device, &size);
 }
 

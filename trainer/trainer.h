@@ -1,7 +1,7 @@
 /*
  * trainer.h - open and close one rank of a training
  *
- * Called by train_main.c; calls the strategy, device, model, sampler and checkpoint.c.
+ * Called by job.c; calls the strategy, device, model, sampler and checkpoint.c.
  */
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H

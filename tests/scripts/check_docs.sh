@@ -19,10 +19,10 @@ skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 
-functions=$(sed -n 's/^TUTTI_API [a-zA-Z_ *]*[ *]\(tutti[A-Za-z]*\)(.*/\1/p' "$top_srcdir/lib/tutti.h")
-same "every function of tutti.h has its synopsis in a page of section 3" "$functions" \
+functions=$(sed -n 's/^TUTTI_API [a-zA-Z_ *]*[ *]\(tutti[A-Za-z]*\)(.*/\1/p' "$top_srcdir/lib/tutti.h" "$top_srcdir/trainer/tutti_train.h")
+same "every function of tutti.h and tutti_train.h has its synopsis in a page of section 3" "$functions" \
 	"$(awk '/^\.Sh/ { on = /SYNOPSIS/ } on && /^\.Fn/ { print $2 }' "$man"/*.3)"
-same "every function of tutti.h is under NAME of a page of section 3" "$functions" "$(sed -n 's/^\.Nm \(tutti[A-Za-z]*\).*/\1/p' "$man"/*.3)"
+same "every function of these headers is under NAME of a page of section 3" "$functions" "$(sed -n 's/^\.Nm \(tutti[A-Za-z]*\).*/\1/p' "$man"/*.3)"
 
 if [ -x perf/tutti ]; then
 	same "tutti info and tutti.7 list the same variables" "$(perf/tutti info | grep -o '^ *TUTTI_[A-Z_]*' | tr -d ' ')" \

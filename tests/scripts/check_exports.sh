@@ -32,4 +32,8 @@ inside() { printf '%s\n' "$@" | sort | comm -12 - "$exported"; }
 verify=$(nm --defined-only .libs/libtutti-verify.a | awk '$2 == "T" { print $3 }')
 expect_empty "the library contains no function of lib/verify" "$([ -n "$verify" ] && inside $verify || echo "no function in libtutti-verify.a")"
 expect_empty "a function that it contains is found" "$(inside $verify tuttiAllReduce | grep -xq tuttiAllReduce || echo "tuttiAllReduce is not found")"
+if [ -e .libs/libtutti-train.so ]; then
+	expect_empty "libtutti-train.so exports the functions of tutti_train.h only" "$(
+		nm -D --defined-only .libs/libtutti-train.so | awk '$2 != "A" { print $3 }' | sed 's/@.*//' | grep -vx tuttiTrain)"
+fi
 echo 1..$n

@@ -12,7 +12,7 @@ claim() {   # STATUS DESCRIPTION
 # the file that libtool links: its wrapper of a program is a script
 binary() { [ -e "$(dirname "$1")/.libs/$(basename "$1")" ] && echo "$(dirname "$1")/.libs/$(basename "$1")" || echo "$1"; }
 
-for file in .libs/libtutti.so .libs/libnccl.so .libs/libtutti-mpi-ompi.so .libs/libtutti-mpi-mpich.so .libs/libtutti-mpi-abi.so perf/tutti perf/allreduce_perf trainer/tutti-train; do
+for file in .libs/libtutti.so .libs/libtutti-train.so .libs/libnccl.so .libs/libtutti-mpi-ompi.so .libs/libtutti-mpi-mpich.so .libs/libtutti-mpi-abi.so perf/tutti perf/allreduce_perf trainer/tutti-train; do
 	file=$(binary $file)
 	[ -e "$file" ] || continue
 	readelf -lW "$file" | grep -q GNU_RELRO

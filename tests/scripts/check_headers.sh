@@ -16,12 +16,16 @@ compiles() {   # DESCRIPTION SOURCE COMMAND...
 
 user='#include "tutti.h"
 int main(void) { tuttiConfig_t c = TUTTI_CONFIG_INITIALIZER; return c.timeout_ms; }'
+train='#include "trainer/tutti_train.h"
+int main(int argc, char **argv) { tuttiTrainModel_t m; m.size = sizeof(m); return tuttiTrain(argc, argv, &m); }'
 cc="${CC:-cc} -I$top_srcdir/lib -I$top_srcdir"
 compiles "tutti.h is C99" "$user" $cc -xc -std=c99 -pedantic
+compiles "tutti_train.h is C99" "$train" $cc -xc -std=c99 -pedantic
 cxx=$(command -v g++ || command -v clang++)
 if [ -n "$cxx" ] && echo | $cxx -xc++ -fsyntax-only - 2>/dev/null; then
 	for std in c++11 c++17; do
 		compiles "tutti.h is $std" "$user" $cxx -I"$top_srcdir/lib" -xc++ -std=$std -pedantic
+		compiles "tutti_train.h is $std" "$train" $cxx -I"$top_srcdir/lib" -I"$top_srcdir" -xc++ -std=$std -pedantic
 	done
 else
 	n=$((n + 1))

@@ -32,6 +32,11 @@ if command -v cmake >/dev/null && command -v c++ >/dev/null; then
 	point $? "the lines for CMake build the program"
 	[ -x "$tmp/cmake/build/x" ] || tail -5 "$tmp/log" | sed 's/^/# /'
 fi
+if [ -e "$libdir/libtutti-train.so" ]; then
+	$CC "$top_srcdir/examples/train_sine.c" -o "$tmp/train" $(pkg-config --cflags --libs tutti-train) -lm &&
+		LD_LIBRARY_PATH=$libdir "$tmp/train" --steps 1 >"$tmp/log" 2>&1
+	point $? "a program with a model of its own compiles with pkg-config --cflags --libs tutti-train, and trains"
+fi
 kinds=shared
 if [ -e "$libdir/libtutti.a" ]; then
 	kinds="shared static"
@@ -53,7 +58,7 @@ point $? "the tools have the names of nccl-tests, too"
 
 # a page for every function of the header, and for every tool
 pages=$(find "$dest" -path '*/man/man[13]/*')
-none=$(for name in $(sed -n 's/^TUTTI_API.* \**\(tutti[A-Z][A-Za-z]*\)(.*/\1.3/p' "$top_srcdir/lib/tutti.h") \
+none=$(for name in $(sed -n 's/^TUTTI_API.* \**\(tutti[A-Z][A-Za-z]*\)(.*/\1.3/p' "$top_srcdir/lib/tutti.h" "$top_srcdir/trainer/tutti_train.h") \
 		$(cd "$dest" && find . -path '*/bin/*' | sed 's|.*/||; s/$/.1/'); do
 	page=$(echo "$pages" | grep "/$name$") && [ -s "$page" ] || echo "$name"
 done)

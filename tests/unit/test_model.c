@@ -200,7 +200,8 @@ static void over_leaves(struct model_fixture *s, enum train_canonical kind, int 
 	size_t count = s->model.parameters, n = 0;
 	struct train_node node[ROWS];
 	float *memory = malloc(ROWS * count * sizeof(float));
-	float *scratch = malloc(TRAIN_SUM_LEVELS * s->model.piece * sizeof(float));
+	float *scratch = malloc(train_leaves_levels((struct train_node){ 0, ROWS }) *
+				s->model.piece * sizeof(float));
 	void *at[ROWS];
 
 	for (int r = 0; r < ranks; r++) {

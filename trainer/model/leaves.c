@@ -93,6 +93,15 @@ size_t train_leaves_nodes(const struct train_leaves *l, struct train_node run,
 	return n;
 }
 
+size_t train_leaves_levels(struct train_node run)
+{
+	size_t levels = 1;
+
+	while (run.last - run.first > (size_t)1 << levels)
+		levels++;
+	return levels;
+}
+
 /* ---- adding up nodes ------------------------------------------------------------------------ */
 
 /* Unsigned to avoid undefined behavior; fixed64.c rules out overflow */

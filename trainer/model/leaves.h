@@ -56,6 +56,9 @@ struct train_node train_leaves_rows(const struct train_leaves *l, struct train_n
 size_t train_leaves_nodes(const struct train_leaves *l, struct train_node run,
 			  struct train_node *node);
 
+/* The partial sums that a sum over a run of leaves keeps at once. */
+size_t train_leaves_levels(struct train_node run);
+
 /* train_leaves_fold - add up neighboring nodes as far as the expression allows
  *
  *   node, at   [*n] consecutive nodes; at[i][count], memory of `on`, is the sum of node[i]
@@ -75,11 +78,11 @@ struct train_leaf_sum {
 	size_t skip;           /* rows of a pass in front of those of run */
 	struct train_node *node;
 	size_t nodes, stride;
-	float *scratch; /* device memory, [TRAIN_SUM_LEVELS][piece] */
+	float *scratch; /* device memory, [train_leaves_levels of run][piece] */
 	size_t piece;   /* greatest number of floats summed at once */
 };
 
-enum { TRAIN_SUM_LEVELS = 32, TRAIN_SUM_PIECE = 32768 };
+enum { TRAIN_SUM_PIECE = 32768 };
 
 /* Computes out[count] = the sum over `rows` rows from `row` on, counted from the rank's first
  * row. */

@@ -18,7 +18,8 @@ enum {
 };
 
 struct train_config {
-	bool advise;    /* measure numbers of ranks, and recommend one */
+	const struct tuttiTrainModel *user; /* the model of a program; NULL: --model and --data */
+	bool advise;                        /* measure numbers of ranks, and recommend one */
 	int64_t np;     /* workers to start on this host; 0: join the ranks of the environment */
 	double mem_cap; /* MiB of parameters, gradients and optimizer; 0: unlimited */
 	int64_t shards; /* of a product that tensor ranks may divide */

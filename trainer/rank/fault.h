@@ -2,7 +2,7 @@
  * fault.h - fault injection: stragglers and deaths by --sim-compute-ms, --jitter, --slow, --kill
  *
  * Every fault is a function of the options, the rank and the step, so a run can be repeated.
- * Called by gradient.c, train.c and ps_server.c; train_main.c and trainer.c check the options.
+ * Called by gradient.c, train.c and ps_server.c; job.c and trainer.c check the options.
  */
 #ifndef TRAIN_FAULT_H
 #define TRAIN_FAULT_H

@@ -5,6 +5,7 @@
 #include "trainer/rank/fault.h"
 #include "trainer/rank/optimizer.h"
 #include "trainer/rank/pipeline.h"
+#include "trainer/rank/user_model.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +103,8 @@ int train_gradient(struct train_rank *t, const struct train_batch *batch,
 
 	if (t->pipeline)
 		return train_pipeline_gradient(t, batch, ready);
+	if (t->config->user)
+		return train_user_gradient(t, batch, ready);
 	train_fault_begin(t, begin);
 	o.logits = forward(t, &t->data->train, batch->samples, batch->rows);
 	fill_tail(&o, batch->rows, batch->stop);
@@ -280,7 +283,7 @@ static int evaluate_share(struct train_rank *t, size_t most, float *host, double
 	return rc ? rc : train_device_sync(&t->device);
 }
 
-int train_evaluate(struct train_rank *t, double *ret_accuracy, double *ret_loss)
+static int evaluate_data(struct train_rank *t, double *ret_accuracy, double *ret_loss)
 {
 	double predictions = (double)(t->data->test.samples * t->data->positions);
 	size_t rows = train_evaluate_rows(t), most = t->pipeline ? train_pipeline_rows(t) : rows;
@@ -288,11 +291,6 @@ int train_evaluate(struct train_rank *t, double *ret_accuracy, double *ret_loss)
 	double sums[2] = { 0.0, 0.0 };
 	int rc;
 
-	if (t->rollout) {
-		*ret_loss = 0.0;
-		free(host);
-		return train_rollout_test(t, ret_accuracy);
-	}
 	if (!host)
 		return train_fail(TRAIN_FAILED, "no memory to evaluate %zu samples", rows);
 	rc = evaluate_share(t, most < rows ? most : rows, host, sums);
@@ -309,4 +307,14 @@ int train_evaluate(struct train_rank *t, double *ret_accuracy, double *ret_loss)
 	*ret_accuracy = sums[0] / predictions;
 	*ret_loss = sums[1] / predictions;
 	return rc;
+}
+
+int train_evaluate(struct train_rank *t, double *ret_accuracy, double *ret_loss)
+{
+	if (t->config->user)
+		return train_user_evaluate(t, ret_accuracy, ret_loss);
+	if (!t->rollout)
+		return evaluate_data(t, ret_accuracy, ret_loss);
+	*ret_loss = 0.0;
+	return train_rollout_test(t, ret_accuracy);
 }

@@ -44,8 +44,8 @@ static int alloc_gradients(struct train_rank *t)
 	t->comm_device = shared ? &t->device : &t->host;
 	t->comm_buffer = shared ? t->gradients : t->host.ops->alloc(&t->host, bytes);
 	if (leaves)
-		t->sum.scratch = d->alloc(&t->device,
-					  TRAIN_SUM_LEVELS * t->sum.piece * sizeof(float));
+		t->sum.scratch = d->alloc(&t->device, train_leaves_levels(t->sum.run) *
+							      t->sum.piece * sizeof(float));
 	if (!t->gradients || !t->comm_buffer || (leaves && !t->sum.scratch))
 		return train_fail(TRAIN_FAILED, "no memory for %zu gradients of %zu floats",
 				  t->sum.nodes, t->floats);

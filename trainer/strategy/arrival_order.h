@@ -2,7 +2,7 @@
  * arrival_order.h - the order in which a server received messages: recorded by --record,
  * repeated by --replay
  *
- * Called by ps_server.c, ps_worker.c and strategy_spare.c, and by train_main.c before ranks are
+ * Called by ps_server.c, ps_worker.c and strategy_spare.c, and by job.c before ranks are
  * started.
  */
 #ifndef TRAIN_ARRIVAL_ORDER_H
