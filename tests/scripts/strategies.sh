@@ -294,6 +294,8 @@ train "${by_hand[@]}" --slow 2:10 --sim-compute-ms 3
 claim "a rank that skipped steps finds its line of the record" same
 train "${spare[@]}" --k 5 --kill 3@10 --sim-compute-ms 3     # with k = 4 worker 3 may skip step 10
 claim "spare: a worker dies, the others complete" equals died 1
+train --np 3 --k 2 --steps 150 --strategy spare --slow 0:400 --sim-compute-ms 1
+claim "spare: rank 0 misses more results than are kept, and takes the state of another rank" at_least steps 150
 train --np 4 --k 1 --steps 60 --strategy spare --slow 2:60 --sim-compute-ms 3
 claim "a rank that is far behind continues from the newest step" ended 0
 train --np 3 --steps 4 --strategy spare --sim-compute-ms 4 --slow 1:10 --k 3

@@ -1,4 +1,4 @@
-/* spare_state.c - a copy of rank 0's state, for a rank that missed results (spare_state.h) */
+/* spare_state.c - a copy of another rank's state, for a rank that missed results (spare_state.h) */
 #include "trainer/strategy/spare_state.h"
 
 #include "base/thread.h"
@@ -58,7 +58,7 @@ int train_spare_state_open(struct train_spare_state *s, struct train_rank *t)
 	s->copy = malloc(bytes_of(t));
 	if (!s->copy)
 		return train_fail(TRAIN_FAILED, "no memory for a copy of the state");
-	if (t->rank || t->nranks == 1)
+	if (t->nranks == 1)
 		return TRAIN_OK;
 	pthread_mutex_init(&s->lock, NULL);
 	rc = tt_thread_start(&s->thread, "train-spare", answer, s);
@@ -92,28 +92,56 @@ void train_spare_state_unlock(struct train_spare_state *s)
 		pthread_mutex_unlock(&s->lock);
 }
 
+/* Asks a rank. *ret_version: of its state. */
+static tuttiResult_t ask(struct train_rank *t, int rank, float *state, uint64_t *ret_version)
+{
+	tuttiMsg_t msg = { 0 };
+	tuttiResult_t result = tuttiMsgSend(NULL, 0, rank, ASK, 0, t->comm);
+
+	if (result != tuttiSuccess)
+		return result;
+	do
+		result = tuttiMsgRecv(state, bytes_of(t), rank, STATE, -1, t->comm, &msg);
+	while (result == tuttiInProgress);
+	*ret_version = msg.version;
+	return result;
+}
+
+/* Asks all ranks, until one has the state. Fails if all are dead. */
+static int ask_all(struct train_rank *t, uint64_t least, float *state, uint64_t *ret_version)
+{
+	int dead = 0;
+
+	*ret_version = 0;
+	for (int rank = 0; rank < t->nranks && *ret_version < least; rank++) {
+		tuttiResult_t result = rank == t->rank ? tuttiSuccess
+						       : ask(t, rank, state, ret_version);
+
+		dead += result == tuttiRemoteError;
+		if (result != tuttiSuccess && (result != tuttiRemoteError || dead == t->nranks - 1))
+			return train_check(result, t->comm);
+	}
+	return TRAIN_OK;
+}
+
 int train_spare_state_fetch(struct train_spare_state *s, struct train_rank *t, uint64_t least,
 			    uint64_t *ret_version)
 {
 	size_t half = t->model.parameters;
-	tuttiMsg_t msg = { 0 };
-	int rc = TRAIN_OK;
+	float *state = malloc(bytes_of(t));
+	uint64_t version = 0;
+	int rc = state ? ask_all(t, least, state, &version)
+		       : train_fail(TRAIN_FAILED, "no memory for a copy of the state");
 
-	for (; !rc && msg.version < least; usleep(1000)) {
-		tuttiResult_t result;
-
-		rc = train_check(tuttiMsgSend(NULL, 0, 0, ASK, 0, t->comm), t->comm);
-		if (rc)
-			return rc;
-		do
-			result = tuttiMsgRecv(s->copy, bytes_of(t), 0, STATE, -1, t->comm, &msg);
-		while (result == tuttiInProgress);
-		rc = train_check(result, t->comm);
+	for (; !rc && version < least; rc = ask_all(t, least, state, &version))
+		usleep(1000);
+	if (!rc) {
+		train_spare_state_lock(s);
+		train_parameters_set_host(t, state);
+		t->device.ops->put(&t->device, t->state, state + half, half * sizeof(float));
+		*ret_version = s->version = version;
+		train_spare_state_unlock(s);
 	}
-	if (rc)
-		return rc;
-	train_parameters_set_host(t, s->copy);
-	t->device.ops->put(&t->device, t->state, s->copy + half, half * sizeof(float));
-	*ret_version = msg.version;
-	return TRAIN_OK;
+	free(state);
+	return rc;
 }
