@@ -62,8 +62,8 @@ def finish(ranks, seconds=RANKS_SECONDS):
     return [rank.returncode for rank in ranks], outputs
 
 
-def run(claims, text, scene, n, killed=None, **variables):
-    """Claim that every rank of a scene exits with 0, apart from the one that the scene kills."""
+def run(claims, text, scene, n, killed=None, raising=None, **variables):
+    """Claim that every rank of a scene exits with 0, apart from the one that the scene kills, or that raises."""
     statuses, outputs = finish(start(scene, n, **variables))
-    wanted = [-signal.SIGKILL if rank == killed else 0 for rank in range(n)]
+    wanted = [-signal.SIGKILL if rank == killed else int(rank == raising) for rank in range(n)]
     claims.claim(statuses == wanted, f"{text}, {n} ranks", outputs)

@@ -194,6 +194,61 @@ def identities(comm):
         other.Barrier()
 
 
+def mistakes(comm):
+    """Each is an error that names it, before the rank takes part: the communicator goes on."""
+    ints, floats = numbers("i", 4), numbers("f", 4)
+    raises(TypeError, lambda: comm.Allreduce(ints, floats), "int32", "float32")
+    raises(TypeError, lambda: comm.Reduce(floats, ints, root=comm.rank), "sendbuf has items of float32")
+    raises(TypeError, lambda: comm.Allreduce(numbers("h", 1), numbers("h", 1)), "'h'")
+    raises(TypeError, lambda: comm.Allreduce(ints, ints, op="sum"), "'sum'", "tutti.SUM")
+    raises(TypeError, lambda: comm.Allreduce(ints, ints, op=99), "99")
+    raises(TypeError, lambda: comm.Allreduce([1, 2], [3, 4]), "[object, count, type]")
+    raises(TypeError, lambda: comm.Bcast([]), "[object, count, type]")
+    raises(ValueError, lambda: comm.Allreduce([ints, -1], ints), "-1 elements")
+    raises(TypeError, lambda: comm.Bcast(ints, root=None), "root", "None")
+    raises(TypeError, lambda: comm.Send(ints, 1.5), "dest", "1.5")
+    raises(TypeError, lambda: comm.Gather(ints, None, root=comm.rank), "recvbuf is None")
+    raises(AttributeError, lambda: comm.allreduce(1), "allreduce")
+    raises(tutti.InvalidArgument, lambda: comm.Bcast(ints, root=comm.size), "root")
+    truths = (ctypes.c_bool * 2)()
+    raises(TypeError, lambda: comm.Allreduce(truths, truths, op=tutti.SUM), "bool", "BOR")
+    comm.Allreduce((ctypes.c_bool * 2)(True, comm.rank), truths, op=tutti.BOR)
+    assert list(truths) == [True, True]
+    comm.Allreduce(array.array("f"), array.array("f"))
+    if comm.rank == 0 and hasattr(os, "fork"):
+        child = os.fork()
+        if child == 0:
+            raises(tutti.InvalidArgument, comm.Barrier, "fork")
+            sys.exit(5)   # runs atexit's functions, which must not leave for the parent
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+    comm.Barrier()
+
+
+def dropped(comm):
+    """The memory of a running call stays until it is complete, also when the program has dropped the request."""
+    count, out = 1 << 18, numbers("d", 0)
+    out.frombytes(bytes(8 * count))
+    for _ in range(20):
+        comm.Iallreduce(array.array("d", [1]) * count, out)
+        comm.Iallreduce(array.array("d", [1]) * count, array.array("d", [0]) * count)
+        array.array("d", [7]) * count
+    assert len(comm.streams.all) <= 2
+    comm.Barrier()
+    assert set(out) == {comm.size}
+    comm.Iallreduce(numbers("d", 1), numbers("d", 1)).Wait()
+    assert not any(stream.kept for stream in comm.streams.all)
+
+
+def uncaught(comm):
+    """A rank that ends by an exception leaves at once, though a call of its own still waits for the others."""
+    comm.Barrier()
+    if comm.rank == 1:
+        running = comm.Iallreduce(numbers("d", 1), numbers("d", 1))   # noqa: F841
+        raise KeyError("of the program")
+    raises(tutti.RemoteError, lambda: comm.Recv(bytearray(1), 1), "rank 1")
+    comm.Abort()
+
+
 def mismatch(comm):
     """The error of a wrong call has the library's sentence, which names both calls."""
     a, b = numbers("d", 4), numbers("d", 4)
@@ -230,6 +285,17 @@ def arrays(comm):
     comm.Allreduce(numpy.full(2, 1 + 2j), out)
     assert (out == n * (1 + 2j)).all()
     raises(ValueError, lambda: comm.Bcast(numpy.zeros((4, 4))[:, 1]), "contiguous")
+    raises(TypeError, lambda: comm.Allreduce(out, out, op=tutti.PROD), "complex", "SUM")
+    raises(TypeError, lambda: comm.Allreduce(out, numpy.empty(4, "float64")), "complex", "float64")
+    raises(TypeError, lambda: comm.Bcast(numpy.array([{}], object)), "pickle")
+    raises(TypeError, lambda: comm.Bcast(numpy.zeros(2, [("number", "f4"), ("it", "O")])), "pickle")
+    raises(TypeError, lambda: comm.Allreduce(numpy.zeros(2, ">f4"), numpy.zeros(2, ">f4")), "'>f'")
+    raises(ValueError, lambda: comm.Bcast(numpy.frombuffer(bytes(8)), root=1 - comm.rank), "read-only")
+    dates = numpy.full(2, comm.rank, "M8[s]")
+    comm.Bcast(dates, root=1)
+    assert (dates == numpy.full(2, 1, "M8[s]")).all()
+    comm.Allreduce([numpy.ones(4), numpy.int64(2)], numpy.zeros(2))
+    comm.Allreduce(numpy.empty((0, 3)), numpy.empty((0, 3)))
 
 
 class OnlyInterface:
@@ -264,6 +330,9 @@ def test():
     jobs.run(claims, "communicators split, and are context managers", "splits", 4)
     jobs.run(claims, "a communicator is made by id and by store", "identities", 3)
     jobs.run(claims, "__array_interface__ and bfloat16", "interfaces", 2)
+    jobs.run(claims, "wrong arguments, and calls in a forked child, are errors that name them", "mistakes", 2)
+    jobs.run(claims, "a dropped request keeps the memory of its call", "dropped", 2)
+    jobs.run(claims, "an exception that nobody catches ends a rank at once", "uncaught", 2, raising=1, TUTTI_TIMEOUT_MS="280000")
     jobs.run(claims, "a mismatched call raises the library's sentence", "mismatch", 2)
     jobs.run(claims, "a killed rank raises with its number, and the others go on", "killed", 3, killed=1)
     try:

@@ -22,15 +22,20 @@ __version__ = f"{lib.version // 10000}.{lib.version // 100 % 100}.{lib.version %
 
 
 def __getattr__(name):
-    """COMM_WORLD joins at its first use, and is freed when the interpreter ends."""
+    """COMM_WORLD joins at its first use, and is freed when the interpreter ends: aborted after an exception that nobody
+    caught, since calls that run may wait for ranks that wait for this one."""
     if name != "COMM_WORLD":
         raise AttributeError(f"module 'tutti' has no attribute {name!r}")
     import atexit
+    import sys
     comm = globals()["COMM_WORLD"] = Communicator.from_env(name="world")
 
     def leave():
         try:
-            comm.Free()
+            if getattr(sys, "last_value", None) is None:
+                comm.Free()
+            else:
+                comm.Abort()
         except Error:   # the calls of the program have raised it
             pass
     atexit.register(leave)

@@ -6,8 +6,10 @@ copied. A list [object, count], [object, type] or [object, count, type] override
 """
 
 import ctypes
+import operator
+import re
 
-from .datatypes import BY_KIND, KIND_OF_DLPACK, KIND_OF_FORMAT, TYPE_OF_DLPACK, Datatype
+from .datatypes import BY_KIND, KIND_OF_DLPACK, KIND_OF_FORMAT, TYPE_OF_DLPACK, Datatype, Op
 
 SIMPLE, WRITABLE, FORMAT, C_CONTIGUOUS = 0, 1, 4, 0x38
 
@@ -35,13 +37,14 @@ class DlTensor(ctypes.Structure):
 
 
 class Buffer:
-    """address, bytes, and type: None where Tutti has none, such as int16; such items move, but do not reduce."""
+    """address, bytes, and type: None where Tutti has none, such as int16; such items move, but do not reduce.
+    kind: "c" complex, "b" bool; spelling: what the object calls its items"""
 
-    __slots__ = ("address", "bytes", "type", "given_count", "keep", "view")
+    __slots__ = ("address", "bytes", "type", "kind", "spelling", "keep", "view")
 
-    def __init__(self, address, nbytes, datatype, keep):
-        self.address, self.bytes, self.type = address, nbytes, datatype
-        self.keep, self.view, self.given_count = keep, None, None
+    def __init__(self, address, nbytes, datatype, keep, kind=None, spelling=""):
+        self.address, self.bytes, self.type, self.kind, self.spelling = address, nbytes, datatype, kind, spelling
+        self.keep, self.view = keep, None
 
     def __del__(self):
         if self.view is not None:
@@ -61,21 +64,43 @@ class Buffer:
         return Datatype.UINT8 if self.type is None else self.type
 
     @property
-    def reduced(self):
+    def name(self):
+        return f"format {self.spelling!r}" if self.type is None else \
+            {"c": "complex", "b": "bool"}.get(self.kind) or self.type.name.lower()
+
+    def reduced(self, op):
+        """The type of a call that combines the items by op."""
+        if not isinstance(op, int) or op not in OPS:
+            raise TypeError(f"op is {op!r}, not one of {', '.join('tutti.' + known.name for known in Op)}")
         if self.type is None:
-            raise TypeError("Tutti cannot reduce items of this type: its types are int8, int32, int64, their unsigned "
-                            "forms, float16, bfloat16, float32, float64, complex and two of float8")
+            raise TypeError(f"Tutti cannot reduce items of {self.name}: its types are int8, int32, int64, their unsigned "
+                            "forms, float16, bfloat16, float32, float64, complex and two of float8, in the host's byte order")
+        if op not in OPS_OF_KIND.get(self.kind, OPS):
+            raise TypeError(f"{self.name} items have no {Op(op).name}, but "
+                            f"{', '.join(known.name for known in OPS_OF_KIND[self.kind])}")
         return self.type
+
+
+OPS = frozenset(Op)
+OPS_OF_KIND = {"c": (Op.SUM, Op.AVG), "b": (Op.PROD, Op.MAX, Op.MIN, Op.BAND, Op.BOR, Op.BXOR)}
+
+
+def refuse_objects(format):
+    """Objects of Python are addresses of this process."""
+    if "O" in re.sub(":[^:]*:", "", format):   # without the names of fields
+        raise TypeError("an array of Python objects cannot move to another process: pickle it into bytes first")
 
 
 def of_protocol(obj, writable):
     view = PyBuffer()
     get_buffer(obj, ctypes.byref(view), FORMAT | C_CONTIGUOUS | (WRITABLE if writable else SIMPLE))
-    characters = (view.format or b"B").decode().lstrip("@=<" if view.itemsize > 1 else "@=<>!")
-    kind = {"Zf": "c", "Zd": "c"}.get(characters) or KIND_OF_FORMAT.get(characters)
-    datatype = BY_KIND.get((kind, view.itemsize), (None, 1))[0]
-    buffer = Buffer(view.buf, view.len, datatype, obj)
+    buffer = Buffer(view.buf, view.len, None, obj)
     buffer.view = view
+    buffer.spelling = (view.format or b"B").decode()
+    characters = buffer.spelling.lstrip("@=<" if view.itemsize > 1 else "@=<>!")
+    buffer.kind = {"Zf": "c", "Zd": "c"}.get(characters) or KIND_OF_FORMAT.get(characters)
+    buffer.type = BY_KIND.get((buffer.kind, view.itemsize))
+    refuse_objects(characters)
     return buffer
 
 
@@ -99,14 +124,16 @@ def contiguous(shape, strides):
 def of_array_interface(obj, writable):
     about = obj.__array_interface__
     address, readonly = about["data"]
-    order, kind, itemsize = about["typestr"][0], about["typestr"][1], int(about["typestr"][2:])
+    order, kind = about["typestr"][:2]
+    refuse_objects(kind + "".join(str(field[1]) for field in about.get("descr", ()) if kind == "V"))
+    itemsize = int(re.match("[0-9]*", about["typestr"][2:]).group())   # a date has its unit behind
     shape, strides = about["shape"], about.get("strides")
     if strides and not contiguous(shape, [stride / itemsize for stride in strides]):
         raise ValueError("the array is not contiguous; copy it first")
     if writable and readonly:
         raise ValueError("the array is read-only")
-    datatype = BY_KIND.get((kind, itemsize), (None, 1))[0] if order != ">" else None
-    return Buffer(address, product(shape) * itemsize, datatype, obj)
+    datatype = BY_KIND.get((kind, itemsize)) if order != ">" else None
+    return Buffer(address, product(shape) * itemsize, datatype, obj, kind, about["typestr"])
 
 
 def of_dlpack(obj, writable):
@@ -118,9 +145,10 @@ def of_dlpack(obj, writable):
     if tensor.strides and not contiguous(shape, tensor.strides[:tensor.ndim]):
         raise ValueError("the tensor is not contiguous; call contiguous() first")
     itemsize = tensor.bits * tensor.lanes // 8
-    datatype = TYPE_OF_DLPACK.get((tensor.code, tensor.bits)) or \
-        BY_KIND.get((KIND_OF_DLPACK.get(tensor.code), itemsize), (None, 1))[0]
-    return Buffer((tensor.data or 0) + tensor.byte_offset, product(shape) * itemsize, datatype, (obj, capsule))
+    kind = KIND_OF_DLPACK.get(tensor.code)
+    datatype = TYPE_OF_DLPACK.get((tensor.code, tensor.bits)) or BY_KIND.get((kind, itemsize))
+    return Buffer((tensor.data or 0) + tensor.byte_offset, product(shape) * itemsize, datatype, (obj, capsule), kind,
+                  f"DLPack {tensor.code}, {tensor.bits} bits")
 
 
 def buffer_of(spec, writable=False):
@@ -143,16 +171,21 @@ def buffer_of(spec, writable=False):
 
 
 def with_overrides(spec, writable):
+    if not spec or isinstance(spec[0], (int, float, complex)):
+        raise TypeError("a list is [object, count, type], where the object has memory; numbers go into a numpy array or an "
+                        "array.array")
     buffer = buffer_of(spec[0], writable)
     for item in spec[1:]:
         if isinstance(item, Datatype):
-            buffer.type = item
+            buffer.type, buffer.kind = item, None
     for item in spec[1:]:
         if isinstance(item, Datatype) or item is None:
             continue
-        if not isinstance(item, int):
-            raise TypeError(f"a buffer is [object, count, type], not [object, {type(item).__name__}]")
-        if item * buffer.itemsize > buffer.bytes:
-            raise ValueError(f"{item} elements of {buffer.itemsize} bytes do not fit into {buffer.bytes} bytes")
-        buffer.bytes = item * buffer.itemsize
+        try:
+            count = operator.index(item)
+        except TypeError:
+            raise TypeError(f"a buffer is [object, count, type], not [object, {type(item).__name__}]") from None
+        if count < 0 or count * buffer.itemsize > buffer.bytes:
+            raise ValueError(f"{count} elements of {buffer.itemsize} bytes do not fit into {buffer.bytes} bytes")
+        buffer.bytes = count * buffer.itemsize
     return buffer

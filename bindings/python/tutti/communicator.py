@@ -5,6 +5,7 @@ Calls library.py, buffers.py, request.py. Every call releases the interpreter lo
 
 import contextlib
 import ctypes
+import operator
 import re
 
 from . import library
@@ -57,10 +58,31 @@ def optional(spec, writable=False):
     return Buffer(None, 0, None, None) if spec is None else buffer_of(spec, writable)
 
 
-def same_type(send, receive):
-    if send.moved.itemsize != receive.moved.itemsize:
-        raise TypeError(f"sendbuf has elements of {send.moved.itemsize} bytes, recvbuf of {receive.moved.itemsize}")
+def same_size(send, receive):
+    """A call that moves items: bytes are bytes."""
+    if send.itemsize != receive.itemsize:
+        raise TypeError(f"sendbuf has items of {send.name}, recvbuf of {receive.name}")
     return send
+
+
+def same_type(send, receive):
+    """A call that combines items."""
+    if (send.type, send.kind == "c") != (receive.type, receive.kind == "c"):
+        raise TypeError(f"sendbuf has items of {send.name}, recvbuf of {receive.name}")
+    return send
+
+
+def of_root(recvbuf):
+    if recvbuf is None:
+        raise TypeError("recvbuf is None, at the root")
+    return buffer_of(recvbuf, True)
+
+
+def number_of(rank, name):
+    try:
+        return operator.index(rank)
+    except TypeError:
+        raise TypeError(f"{name} is the number of a rank, not {rank!r}") from None
 
 
 def need(buffer, count, name):
@@ -228,63 +250,64 @@ class Communicator:
             raise
         return Request(self.streams, stream, keep, self.explain)
 
-    def allreduce(self, stream, sendbuf, recvbuf, op):
+    def _allreduce(self, stream, sendbuf, recvbuf, op):
         receive = buffer_of(recvbuf, True)
         send = receive if sendbuf is IN_PLACE else same_type(buffer_of(sendbuf), receive)
         need(receive, send.count, "recvbuf")
-        self.check(lib.AllReduce(send.address, receive.address, send.count, receive.reduced, op, self.handle, stream))
+        self.check(lib.AllReduce(send.address, receive.address, send.count, receive.reduced(op), op, self.handle, stream))
         return send, receive
 
-    def reduce(self, stream, sendbuf, recvbuf, op, root):
-        at_root = self.rank == root
-        receive = optional(recvbuf, True) if at_root else Buffer(None, 0, None, None)
+    def _reduce(self, stream, sendbuf, recvbuf, op, root):
+        at_root = self.rank == number_of(root, "root")
+        receive = of_root(recvbuf) if at_root else Buffer(None, 0, None, None)
         if sendbuf is IN_PLACE:
             send = receive if at_root else buffer_of(recvbuf)
         else:
             send = buffer_of(sendbuf)
         if at_root:
-            need(same_type(receive, send), send.count, "recvbuf")
-        self.check(lib.Reduce(send.address, receive.address, send.count, send.reduced, op, root, self.handle, stream))
+            same_type(send, receive)
+            need(receive, send.count, "recvbuf")
+        self.check(lib.Reduce(send.address, receive.address, send.count, send.reduced(op), op, root, self.handle, stream))
         return send, receive
 
-    def bcast(self, stream, buf, root):
-        data = buffer_of(buf, self.rank != root)
+    def _bcast(self, stream, buf, root):
+        data = buffer_of(buf, self.rank != number_of(root, "root"))
         self.check(lib.Bcast(data.address, data.count, data.moved, root, self.handle, stream))
         return data
 
-    def allgather(self, stream, sendbuf, recvbuf):
+    def _allgather(self, stream, sendbuf, recvbuf):
         receive = buffer_of(recvbuf, True)
         if sendbuf is IN_PLACE:
             count = receive.count // self.size
             send, address = receive, receive.address + self.rank * count * receive.itemsize
         else:
-            send = same_type(buffer_of(sendbuf), receive)
+            send = same_size(buffer_of(sendbuf), receive)
             count, address = send.count, send.address
         need(receive, count * self.size, "recvbuf")
         self.check(lib.AllGather(address, receive.address, count, send.moved, self.handle, stream))
         return send, receive
 
-    def reduce_scatter_block(self, stream, sendbuf, recvbuf, op):
+    def _reduce_scatter_block(self, stream, sendbuf, recvbuf, op):
         receive = buffer_of(recvbuf, True)
         if sendbuf is IN_PLACE:
             raise ValueError("Reduce_scatter_block takes no IN_PLACE: pass part `rank` of sendbuf as recvbuf")
         send = same_type(buffer_of(sendbuf), receive)
         need(send, receive.count * self.size, "sendbuf")
-        self.check(lib.ReduceScatter(send.address, receive.address, receive.count, send.reduced, op, self.handle, stream))
+        self.check(lib.ReduceScatter(send.address, receive.address, receive.count, send.reduced(op), op, self.handle, stream))
         return send, receive
 
-    def alltoall(self, stream, sendbuf, recvbuf):
+    def _alltoall(self, stream, sendbuf, recvbuf):
         receive = buffer_of(recvbuf, True)
-        send = receive if sendbuf is IN_PLACE else same_type(buffer_of(sendbuf), receive)
+        send = receive if sendbuf is IN_PLACE else same_size(buffer_of(sendbuf), receive)
         need(receive, send.count, "recvbuf")
         if send.count % self.size:
             raise ValueError(f"sendbuf has {send.count} elements, no multiple of {self.size} ranks")
         self.check(lib.AlltoAll(send.address, receive.address, send.count // self.size, send.moved, self.handle, stream))
         return send, receive
 
-    def gather(self, stream, sendbuf, recvbuf, root):
-        at_root = self.rank == root
-        receive = optional(recvbuf, True) if at_root else Buffer(None, 0, None, None)
+    def _gather(self, stream, sendbuf, recvbuf, root):
+        at_root = self.rank == number_of(root, "root")
+        receive = of_root(recvbuf) if at_root else Buffer(None, 0, None, None)
         if at_root and sendbuf is IN_PLACE:
             count = receive.count // self.size
             send, address = receive, receive.address + root * count * receive.itemsize
@@ -292,12 +315,13 @@ class Communicator:
             send = buffer_of(sendbuf)
             count, address = send.count, send.address
         if at_root:
-            need(same_type(receive, send), count * self.size, "recvbuf")
+            same_size(send, receive)
+            need(receive, count * self.size, "recvbuf")
         self.check(lib.Gather(address, receive.address, count, send.moved, root, self.handle, stream))
         return send, receive
 
-    def scatter(self, stream, sendbuf, recvbuf, root):
-        at_root = self.rank == root
+    def _scatter(self, stream, sendbuf, recvbuf, root):
+        at_root = self.rank == number_of(root, "root")
         send = buffer_of(sendbuf) if at_root else Buffer(None, 0, None, None)
         if at_root and recvbuf is IN_PLACE:
             count = send.count // self.size
@@ -306,57 +330,57 @@ class Communicator:
             receive = buffer_of(recvbuf, True)
             count, address = receive.count, receive.address
         if at_root:
-            need(same_type(send, receive), count * self.size, "sendbuf")
+            need(same_size(send, receive), count * self.size, "sendbuf")
         self.check(lib.Scatter(send.address, address, count, receive.moved, root, self.handle, stream))
         return send, receive
 
     def Allreduce(self, sendbuf, recvbuf, op=Op.SUM):
-        self.allreduce(None, sendbuf, recvbuf, op)
+        self._allreduce(None, sendbuf, recvbuf, op)
 
     def Iallreduce(self, sendbuf, recvbuf, op=Op.SUM):
-        return self.start(self.allreduce, sendbuf, recvbuf, op)
+        return self.start(self._allreduce, sendbuf, recvbuf, op)
 
     def Reduce(self, sendbuf, recvbuf, op=Op.SUM, root=0):
-        self.reduce(None, sendbuf, recvbuf, op, root)
+        self._reduce(None, sendbuf, recvbuf, op, root)
 
     def Ireduce(self, sendbuf, recvbuf, op=Op.SUM, root=0):
-        return self.start(self.reduce, sendbuf, recvbuf, op, root)
+        return self.start(self._reduce, sendbuf, recvbuf, op, root)
 
     def Bcast(self, buf, root=0):
-        self.bcast(None, buf, root)
+        self._bcast(None, buf, root)
 
     def Ibcast(self, buf, root=0):
-        return self.start(self.bcast, buf, root)
+        return self.start(self._bcast, buf, root)
 
     def Allgather(self, sendbuf, recvbuf):
-        self.allgather(None, sendbuf, recvbuf)
+        self._allgather(None, sendbuf, recvbuf)
 
     def Iallgather(self, sendbuf, recvbuf):
-        return self.start(self.allgather, sendbuf, recvbuf)
+        return self.start(self._allgather, sendbuf, recvbuf)
 
     def Reduce_scatter_block(self, sendbuf, recvbuf, op=Op.SUM):
-        self.reduce_scatter_block(None, sendbuf, recvbuf, op)
+        self._reduce_scatter_block(None, sendbuf, recvbuf, op)
 
     def Ireduce_scatter_block(self, sendbuf, recvbuf, op=Op.SUM):
-        return self.start(self.reduce_scatter_block, sendbuf, recvbuf, op)
+        return self.start(self._reduce_scatter_block, sendbuf, recvbuf, op)
 
     def Alltoall(self, sendbuf, recvbuf):
-        self.alltoall(None, sendbuf, recvbuf)
+        self._alltoall(None, sendbuf, recvbuf)
 
     def Ialltoall(self, sendbuf, recvbuf):
-        return self.start(self.alltoall, sendbuf, recvbuf)
+        return self.start(self._alltoall, sendbuf, recvbuf)
 
     def Gather(self, sendbuf, recvbuf, root=0):
-        self.gather(None, sendbuf, recvbuf, root)
+        self._gather(None, sendbuf, recvbuf, root)
 
     def Igather(self, sendbuf, recvbuf, root=0):
-        return self.start(self.gather, sendbuf, recvbuf, root)
+        return self.start(self._gather, sendbuf, recvbuf, root)
 
     def Scatter(self, sendbuf, recvbuf, root=0):
-        self.scatter(None, sendbuf, recvbuf, root)
+        self._scatter(None, sendbuf, recvbuf, root)
 
     def Iscatter(self, sendbuf, recvbuf, root=0):
-        return self.start(self.scatter, sendbuf, recvbuf, root)
+        return self.start(self._scatter, sendbuf, recvbuf, root)
 
     def Barrier(self):
         self.check(lib.Barrier(self.handle, None))
@@ -412,18 +436,18 @@ class Communicator:
         if sendbuf is IN_PLACE:
             address, count = self.part(receive, counts, places)
         else:
-            send = same_type(buffer_of(sendbuf), receive)
+            send = same_size(buffer_of(sendbuf), receive)
             address, count = send.address, send.count
         self.check(lib.AllGatherv(address, count, receive.address, counts, places, receive.moved, self.handle, None))
 
     def Alltoallv(self, sendbuf, recvbuf):
         send, *sends = self.parts(sendbuf, False, "sendbuf")
         receive, *receives = self.parts(recvbuf, True, "recvbuf")
-        same_type(send, receive)
+        same_size(send, receive)
         self.check(lib.AlltoAllv(send.address, *sends, receive.address, *receives, send.moved, self.handle, None))
 
     def Gatherv(self, sendbuf, recvbuf, root=0):
-        at_root = self.rank == root
+        at_root = self.rank == number_of(root, "root")
         receive, *tables = self.parts(recvbuf, True, "recvbuf") if at_root else (optional(None), None, None)
         if at_root and sendbuf is IN_PLACE:
             send, (address, count) = receive, self.part(receive, *tables)
@@ -431,11 +455,11 @@ class Communicator:
             send = buffer_of(sendbuf)
             address, count = send.address, send.count
         if at_root:
-            same_type(send, receive)
+            same_size(send, receive)
         self.check(lib.Gatherv(address, count, receive.address, *tables, send.moved, root, self.handle, None))
 
     def Scatterv(self, sendbuf, recvbuf, root=0):
-        at_root = self.rank == root
+        at_root = self.rank == number_of(root, "root")
         send, *tables = self.parts(sendbuf, False, "sendbuf") if at_root else (optional(None), None, None)
         if at_root and recvbuf is IN_PLACE:
             receive, (address, count) = send, self.part(send, *tables)
@@ -443,7 +467,7 @@ class Communicator:
             receive = buffer_of(recvbuf, True)
             address, count = receive.address, receive.count
         if at_root:
-            same_type(send, receive)
+            same_size(send, receive)
         self.check(lib.Scatterv(send.address, *tables, address, count, receive.moved, root, self.handle, None))
 
     def Reduce_scatter(self, sendbuf, recvbuf, recvcounts=None, op=Op.SUM):
@@ -454,13 +478,13 @@ class Communicator:
         send, counts, _ = self.parts([sendbuf, recvcounts], False, "sendbuf")
         same_type(send, receive)
         need(receive, counts[self.rank], "recvbuf")
-        self.check(lib.ReduceScatterv(send.address, receive.address, counts, send.reduced, op, self.handle, None))
+        self.check(lib.ReduceScatterv(send.address, receive.address, counts, send.reduced(op), op, self.handle, None))
 
     # ---- messages: any rank to any rank, with a tag, independent of the collectives ---------------------------------
 
     def Send(self, buf, dest, tag=0, version=0):
         data = buffer_of(buf)
-        self.check(lib.MsgSend(data.address, data.bytes, dest, tag, version, self.handle))
+        self.check(lib.MsgSend(data.address, data.bytes, number_of(dest, "dest"), tag, version, self.handle))
 
     def receive(self, call, arguments, source, tag, timeout_ms, status):
         message = Message()
@@ -494,7 +518,7 @@ class Communicator:
         send = optional(sendbuf)
         late = optional(carry, True)
         quorum = Quorum(ctypes.sizeof(Quorum), late.address, int(every))
-        self.check(lib.AllReduceQuorum(send.address, receive.address, receive.count, receive.reduced, op, k, deadline_ms,
+        self.check(lib.AllReduceQuorum(send.address, receive.address, receive.count, receive.reduced(op), op, k, deadline_ms,
                                        self.handle, None, ctypes.byref(quorum)))
         return Contributions(quorum, self.size)
 

@@ -36,13 +36,13 @@ class Datatype(enum.IntEnum):
         return (1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1)[self]
 
 
-# kind of __array_interface__ and item size -> type, number of elements of that type in an item
+# kind of __array_interface__ and item size -> type; an item of complex is two elements
 BY_KIND = {
-    ("i", 1): (Datatype.INT8, 1), ("u", 1): (Datatype.UINT8, 1), ("b", 1): (Datatype.UINT8, 1),
-    ("i", 4): (Datatype.INT32, 1), ("u", 4): (Datatype.UINT32, 1),
-    ("i", 8): (Datatype.INT64, 1), ("u", 8): (Datatype.UINT64, 1),
-    ("f", 2): (Datatype.FLOAT16, 1), ("f", 4): (Datatype.FLOAT32, 1), ("f", 8): (Datatype.FLOAT64, 1),
-    ("c", 8): (Datatype.FLOAT32, 2), ("c", 16): (Datatype.FLOAT64, 2),
+    ("i", 1): Datatype.INT8, ("u", 1): Datatype.UINT8, ("b", 1): Datatype.UINT8,
+    ("i", 4): Datatype.INT32, ("u", 4): Datatype.UINT32,
+    ("i", 8): Datatype.INT64, ("u", 8): Datatype.UINT64,
+    ("f", 2): Datatype.FLOAT16, ("f", 4): Datatype.FLOAT32, ("f", 8): Datatype.FLOAT64,
+    ("c", 8): Datatype.FLOAT32, ("c", 16): Datatype.FLOAT64,
 }
 # format character of the struct module -> kind
 KIND_OF_FORMAT = {character: kind for kind, characters in

@@ -23,8 +23,11 @@ class Stream:
         if code:
             raise error_of(code)
         self.handle, self.users, self.error, self.lock = handle, 0, None, threading.Lock()
+        self.kept = []   # buffers of running calls whose requests the program has dropped
 
     def settle(self, code):
+        """Its calls are complete."""
+        self.kept.clear()
         if code and not self.error:
             self.error = error_of(code)
 
@@ -58,10 +61,12 @@ class Streams:
     """The streams of a communicator."""
 
     def __init__(self):
-        self.all, self.lock = [], threading.Lock()
+        self.all, self.lock = [], threading.RLock()   # the collector may drop a request inside
 
     def take(self):
         with self.lock:
+            for stream in [s for s in self.all if s.kept and s.test() and not s.users]:
+                self.close_failed(stream)
             stream = min(self.all, key=lambda s: s.users, default=None)
             if stream is None or (stream.users and len(self.all) < MAX_STREAMS):
                 stream = Stream()
@@ -72,9 +77,19 @@ class Streams:
     def give(self, stream):
         with self.lock:
             stream.users -= 1
-            if stream.error and stream in self.all:   # the next request gets a stream without an error
-                self.all.remove(stream)
-                stream.close()
+            self.close_failed(stream)
+
+    def close_failed(self, stream):
+        """The next request gets a stream without an error."""
+        if stream.error and stream in self.all:
+            self.all.remove(stream)
+            stream.close()
+
+    def drop(self, stream, keep):
+        """A request whose call runs is gone: its buffers stay until the call is complete."""
+        with self.lock:
+            stream.kept.append(keep)
+            stream.users -= 1
 
     def destroy(self):
         with self.lock:
@@ -89,6 +104,10 @@ class Request:
     def __init__(self, streams, stream, keep, explain):
         self.streams, self.stream, self.keep, self.explain = streams, stream, keep, explain
         self.lock, self.complete, self.error, self.as_future = threading.Lock(), False, None, None
+
+    def __del__(self):
+        if not self.complete:
+            self.streams.drop(self.stream, self.keep)
 
     def finish(self):
         with self.lock:
