@@ -17,6 +17,7 @@
 #include "comm/ras.h"
 #include "comm/trace.h"
 #include "comm/tuning.h"
+#include "control/unique_id.h"
 
 static void find_hosts(tuttiComm_t c)
 {
@@ -30,6 +31,7 @@ struct rank_facts {
 	struct tt_cores cores;
 	struct tt_locality locality;
 	uint64_t tuning_bytes, mark; /* mark of rank 0: of the communicator */
+	uint64_t machine;            /* 0: unknown, or TUTTI_HOST_ID says otherwise */
 	bool device;
 };
 
@@ -139,6 +141,43 @@ static int judge_hosts(tuttiComm_t c, const struct tt_parts *all, const char *wa
 	return rc;
 }
 
+struct host_machine {
+	uint64_t machine;
+	int rank; /* the host's first one */
+};
+
+static int compare_machines(const void *a, const void *b)
+{
+	const struct host_machine *x = a, *y = b;
+
+	return x->machine != y->machine ? (x->machine < y->machine ? -1 : 1) : x->rank - y->rank;
+}
+
+/* Hosts are network namespaces. Two of one machine, as containers often are, share no memory. Once in a
+ * process, and once more for ranks with GPUs */
+static void warn_of_namespaces(tuttiComm_t c, const struct tt_parts *all, bool device)
+{
+	static atomic_bool warned[2];
+	int n = c->hosts.topology.nhosts, found = 0;
+	struct host_machine *hosts = c->rank || n < 2 ? NULL : calloc((size_t)n, sizeof(*hosts));
+
+	if (!hosts)
+		return;
+	for (int r = c->nranks; r-- > 0;)
+		hosts[c->hosts.topology.host_of[r]] = (struct host_machine){
+			facts_of(all, r).machine, r
+		};
+	qsort(hosts, (size_t)n, sizeof(*hosts), compare_machines);
+	for (int h = 1; h < n && !found; h++)
+		found = hosts[h].machine && hosts[h].machine == hosts[h - 1].machine ? h : 0;
+	if (found && !atomic_exchange(&warned[device], true))
+		tt_log(device ? TT_LOG_WARN : TT_LOG_INFO,
+		       "rank 0: ranks %d and %d are on one machine in different network namespaces, as containers are: their messages go over the network%s; start the containers in the host's network namespace (docker --network=host, Kubernetes hostNetwork)",
+		       hosts[found - 1].rank, hosts[found].rank,
+		       device ? ", and GPU memory through host memory" : "");
+	free(hosts);
+}
+
 static int use_facts(tuttiComm_t c, const struct tt_env *env, const struct tt_parts *all)
 {
 	struct rank_facts root = facts_of(all, 0);
@@ -150,6 +189,8 @@ static int use_facts(tuttiComm_t c, const struct tt_env *env, const struct tt_pa
 	c->mark = rc ? 0 : root.mark;
 	for (int r = 0; !rc && r < c->nranks; r++)
 		device &= facts_of(all, r).device;
+	if (!rc)
+		warn_of_namespaces(c, all, device);
 	if (!rc && device)
 		rc = tt_accelerator.exchange(c);
 	return rc;
@@ -162,6 +203,7 @@ static int exchange_facts(tuttiComm_t c, const struct tt_env *env)
 	int rc;
 
 	memset(&mine, 0, sizeof(mine));
+	mine.machine = *env->host_id ? 0 : tt_id_machine();
 	mine.mark = c->rank ? 0 : tt_mix(tt_now_ns(), (uint64_t)getpid());
 	tt_cores_mine(&mine.cores);
 	if (c->nranks > 2)

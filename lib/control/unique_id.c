@@ -125,7 +125,7 @@ int tt_id_unpack(const tuttiUniqueId *bytes, struct tt_id *ret_id)
 
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
-/* Without the file, the name of the host. */
+/* "": there is no file. 0 | TT_SYSTEM */
 static int read_boot(char *text, size_t bytes)
 {
 	FILE *f = fopen(BOOT_ID, "re");
@@ -137,9 +137,22 @@ static int read_boot(char *text, size_t bytes)
 		text[0] = '\0';
 	if (f)
 		fclose(f);
-	if (!text[0])
-		gethostname(text, bytes - 1);
 	return 0;
+}
+
+uint64_t tt_id_machine(void)
+{
+	uint8_t sum[TT_DIGEST];
+	char boot[64];
+	uint64_t id;
+
+	if (read_boot(boot, sizeof(boot)))
+		tt_error_clear();
+	if (!boot[0])
+		return 0;
+	tt_digest(boot, strlen(boot), sum);
+	memcpy(&id, sum, sizeof(id));
+	return id;
 }
 
 int tt_id_netns(const char *override, uint64_t *ret_netns)
@@ -151,6 +164,8 @@ int tt_id_netns(const char *override, uint64_t *ret_netns)
 
 	if (rc)
 		return rc;
+	if (!override[0] && !boot[0])
+		gethostname(boot, sizeof(boot) - 1);
 	stat("/proc/self/ns/net", &st);
 	snprintf(text, sizeof(text), "%.128s/%s/%llu", override, boot,
 		 (unsigned long long)st.st_ino);

@@ -61,5 +61,7 @@ void tt_id_release(int port);
 /* A number for this network namespace of this boot of the kernel; override replaces the boot,
  * "": does not. 0 | TT_SYSTEM (this host's identity cannot be read, for lack of descriptors for example) */
 int tt_id_netns(const char *override, uint64_t *ret_netns);
+/* A number for this boot of the kernel, equal in all namespaces of a machine. 0: no boot id can be read */
+uint64_t tt_id_machine(void);
 
 #endif
