@@ -37,12 +37,13 @@ struct survival_job {
 static struct {
 	uint64_t first, scenes, repeat;
 	int jobs, phase, kind;
-	bool verbose;
+	bool verbose, halves;
 } options = { .first = 1, .scenes = 300, .repeat = 1, .phase = -1, .kind = -1 };
 
 static struct cell cells[16][SCENE_KINDS];
 static struct survival_job running[MAX_JOBS];
 static uint64_t ran, failed, repeated;
+static uint64_t went_on[3]; /* cuts after which no side, one, both went on */
 static bool has_networks;
 static const char *lacks;
 static FILE *failures; /* writes failures_text: the first failed scenes; NULL: no memory */
@@ -52,13 +53,14 @@ static volatile sig_atomic_t interrupted;
 
 static const char usage[] =
 	"usage: survival [--seed N] [--scenes COUNT] [--phase NAME] [--kind KIND] [--jobs J] [--repeat K]\n"
-	"                [--verbose]\n"
+	"                [--halves] [--verbose]\n"
 	"Kills, stops or cuts off ranks in each phase of a communicator, and checks the survivors: the\n"
 	"error and the time until it, the sums, and what is left.\n"
 	"  --seed N       seed of the first scene (1); with --seed alone, this scene only, verbosely\n"
 	"  --scenes COUNT the seeds from N on (300)\n"
 	"  --phase NAME   only scenes of this phase; --phase help lists the phases\n"
 	"  --kind KIND    only scenes of this kind: kill, stop or cut\n"
+	"  --halves       only cuts between two halves of the ranks, in phase shrink with TUTTI_SHRINK=majority\n"
 	"  --jobs J       scenes side by side (8 for each processor, at most 32)\n"
 	"  --repeat K     every scene K times\n"
 	"  --verbose      a line for each scene, and the error of each survivor\n";
@@ -107,9 +109,11 @@ static int find_kind(const char *name)
 static void read_options(int argc, char **argv)
 {
 	static const struct option table[] = {
-		{ "seed", 1, NULL, 's' },    { "scenes", 1, NULL, 'n' }, { "phase", 1, NULL, 'p' },
-		{ "kind", 1, NULL, 'k' },    { "jobs", 1, NULL, 'j' },   { "repeat", 1, NULL, 'r' },
-		{ "verbose", 0, NULL, 'v' }, { "help", 0, NULL, 'h' },   { 0 },
+		{ "seed", 1, NULL, 's' },    { "scenes", 1, NULL, 'n' },
+		{ "phase", 1, NULL, 'p' },   { "kind", 1, NULL, 'k' },
+		{ "jobs", 1, NULL, 'j' },    { "repeat", 1, NULL, 'r' },
+		{ "verbose", 0, NULL, 'v' }, { "halves", 0, NULL, 'H' },
+		{ "help", 0, NULL, 'h' },    { 0 },
 	};
 	bool seed = false, scenes = false;
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -136,6 +140,9 @@ static void read_options(int argc, char **argv)
 			break;
 		case 'r':
 			options.repeat = number(optarg);
+			break;
+		case 'H':
+			options.halves = true;
 			break;
 		case 'v':
 			options.verbose = true;
@@ -206,9 +213,9 @@ static void print_scene(FILE *to, const struct scene_shared *sh, bool bad, int s
 	char text[512];
 
 	scene_describe(s, text, sizeof(text));
-	fprintf(to, "%s survival --seed %llu: %s; %.1f s, sleeps overran by %.0f ms\n",
-		bad ? "FAILED" : "passed", (unsigned long long)s->seed, text, sh->wall_s,
-		(double)sh->delay_ns * 1e-6);
+	fprintf(to, "%s survival %s--seed %llu: %s; %.1f s, sleeps overran by %.0f ms\n",
+		bad ? "FAILED" : "passed", s->halves ? "--halves " : "",
+		(unsigned long long)s->seed, text, sh->wall_s, (double)sh->delay_ns * 1e-6);
 	if (sh->problem[0] || status)
 		fprintf(to, "  %s%s\n", sh->problem,
 			status ? "the process of the scene failed" : "");
@@ -225,6 +232,7 @@ static void conclude(const struct scene_shared *sh, int status)
 		bad |= sh->rank[r].problem[0] != '\0';
 	ran++;
 	failed += bad;
+	went_on[__builtin_popcount((unsigned)scene_sides(sh))]++;
 	count(sh, &cells[s->phase][s->kind]);
 	if (bad || options.verbose)
 		print_scene(stdout, sh, bad, status);
@@ -247,6 +255,10 @@ static void print_table(double seconds)
 				       (unsigned long long)c->seed, c->leave);
 		}
 	fputs(legend, stdout);
+	if (options.halves)
+		printf("one half went on after %llu cuts, none after %llu, both after %llu\n",
+		       (unsigned long long)went_on[1], (unsigned long long)went_on[0],
+		       (unsigned long long)went_on[2]);
 	if (!has_networks)
 		printf("skipped: cut, and what is left in /tmp and /dev/shm: %s\n", lacks);
 	if (repeated)
@@ -284,7 +296,7 @@ static bool begin(struct survival_job *job, uint64_t seed)
 	struct scene_shared *sh = job->sh;
 
 	memset(sh, 0, sizeof(*sh));
-	scene_draw(seed, &sh->scene);
+	scene_draw(seed, options.halves, &sh->scene);
 	if ((options.kind >= 0 && sh->scene.kind != (enum scene_kind)options.kind) ||
 	    (options.phase >= 0 && sh->scene.phase != options.phase))
 		return false;
@@ -395,6 +407,10 @@ int main(int argc, char **argv)
 
 	read_options(argc, argv);
 	has_networks = scene_can_isolate(&lacks);
+	if (options.halves && !has_networks) {
+		puts(lacks);
+		return 77;
+	}
 	failures = open_memstream(&failures_text, &failures_bytes);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	for (int j = 0; j < options.jobs; j++) {

@@ -67,6 +67,7 @@ struct scene {
 	int timeout_ms;
 	unsigned delay_us, spread_us; /* from the join to the first victim, to the last victim */
 	enum scene_cut cut;
+	bool halves; /* a cut between two halves, the odd rank in either, shrink=majority */
 	bool wake;   /* stopped victims continue at the end, and must end as well */
 	int aborter; /* phase abort: this survivor aborts, from another thread if aborts_aside */
 	bool aborts_aside;
@@ -77,7 +78,8 @@ struct scene {
 struct scene_report {
 	_Atomic pid_t pid;
 	atomic_bool joined, noticed, done; /* done: before the process ends */
-	bool also; /* the text says of a live rank that it does not answer */
+	bool also;    /* the text says of a live rank that it does not answer */
+	bool went_on; /* with a communicator that a shrink made after the fault */
 	_Atomic uint64_t rounds;
 	char doing[64];
 	tuttiResult_t code;
@@ -106,8 +108,9 @@ struct scene_shared {
 	struct scene_report rank[SCENE_RANKS];
 };
 
-/* survival_draw.c: cells are pairs of phase and kind; consecutive seeds go through all of them */
-void scene_draw(uint64_t seed, struct scene *ret_scene);
+/* survival_draw.c: cells are pairs of phase and kind; consecutive seeds go through all of them.
+ * halves: phase shrink, a cut between two halves of the ranks, TUTTI_SHRINK=majority */
+void scene_draw(uint64_t seed, bool halves, struct scene *ret_scene);
 void scene_describe(const struct scene *s, char *text, size_t bytes);
 uint64_t scene_random(uint64_t seed, uint64_t index);
 extern const char *const scene_kinds[SCENE_KINDS], *const scene_collectives[SCENE_COLLECTIVES];
@@ -175,6 +178,8 @@ void scene_judge_error_within(struct scene_rank *w, double bound_ms);
 void scene_noticed(struct scene_rank *w, double bound_ms);
 void scene_judge_states(struct scene_rank *w);
 double scene_allowed_ms(const struct scene_shared *sh, double bound_ms);
+/* Which sides of a cut went on after a shrink: bit 1 the survivors', 2 the victims' */
+int scene_sides(const struct scene_shared *sh);
 
 /* survival_recovery.c */
 tuttiResult_t scene_round_messages(struct scene_rank *w, uint64_t i);

@@ -46,6 +46,8 @@ static void draw_victims(struct scene *s)
 	int most = s->n - 1, last;
 
 	s->nvictims = z < 55 ? 1 : z < 90 ? 1 + (int)draw(s, 4, (unsigned)most) : most;
+	if (s->halves)
+		s->nvictims = (s->n + (int)draw(s, 4, 2)) / 2;
 	for (int left = s->nvictims, k = 0; left > 0; k++) {
 		last = (int)draw(s, 100 + (unsigned)k, (unsigned)s->n);
 		left -= !s->victim[last];
@@ -72,7 +74,7 @@ static void draw_transport(struct scene *s)
 	s->wait = s->kind == SCENE_KILL ? waits[draw(s, 7, 4)] : "auto";
 	s->cma = cmas[draw(s, 8, 3)];
 	s->algo = algos[draw(s, 9, 8)];
-	s->shrink = draw(s, 10, 3) ? "any" : "majority";
+	s->shrink = !s->halves && draw(s, 10, 3) ? "any" : "majority";
 }
 
 /* The deadline ends the waits for stopped ranks and cuts; deaths are noticed long before. A shrink
@@ -97,14 +99,17 @@ static void draw_times(struct scene *s)
 	s->abort_us = draw(s, 15, 30000);
 }
 
-void scene_draw(uint64_t seed, struct scene *ret_scene)
+void scene_draw(uint64_t seed, bool halves, struct scene *ret_scene)
 {
 	struct scene *s = ret_scene;
 	unsigned cell = (unsigned)(seed % (unsigned)(scene_nphases * SCENE_KINDS)), most;
 
-	*s = (struct scene){ .seed = seed };
-	s->kind = cell % SCENE_KINDS;
+	*s = (struct scene){ .seed = seed, .halves = halves };
+	s->kind = halves ? SCENE_CUT : cell % SCENE_KINDS;
 	s->phase = (int)(cell / SCENE_KINDS);
+	for (int p = 0; p < scene_nphases && halves; p++)
+		if (!strcmp(scene_phases[p].name, "shrink"))
+			s->phase = p;
 	s->n = draw_size(s);
 	draw_victims(s);
 	draw_transport(s);

@@ -160,6 +160,17 @@ void scene_noticed(struct scene_rank *w, double bound_ms)
 			      r->notice_ms, bound_ms, r->text);
 }
 
+/* ---- the sides of a cut ---------------------------------------------------------------------- */
+
+int scene_sides(const struct scene_shared *sh)
+{
+	int sides = 0;
+
+	for (int r = 0; r < sh->scene.n && sh->scene.kind == SCENE_CUT; r++)
+		sides |= sh->rank[r].went_on << sh->scene.victim[r];
+	return sides;
+}
+
 /* ---- the error ------------------------------------------------------------------------------- */
 
 void scene_judge_error_within(struct scene_rank *w, double bound_ms)

@@ -245,8 +245,11 @@ static int count_survivors(const struct scene_rank *w)
 	return n;
 }
 
+/* A side of a cut that is a majority is not refused. */
 static bool is_refused(const struct scene_rank *w, tuttiResult_t rc)
 {
+	if (w->s->kind == SCENE_CUT && 2 * count_survivors(w) > w->s->n)
+		return false;
 	return !strcmp(w->s->shrink, "majority") && rc == tuttiRemoteError &&
 	       strstr(w->report->text, "no majority");
 }
@@ -273,6 +276,7 @@ static tuttiResult_t shrink(struct scene_rank *w, struct shrinking *h)
 	tuttiCommUserRank(next, &h->rank);
 	h->calls = 0;
 	h->known = false;
+	w->report->went_on = w->sh->fault_ns != 0;
 	if (w->sh->faulted && w->s->victim[w->rank] && w->s->kind == SCENE_STOP) {
 		w->ended = true; /* woken: the victims could go on with each other */
 		return tuttiSuccess;

@@ -297,6 +297,8 @@ void scene_run(struct scene_shared *sh)
 		await_survivors(g);
 		if (sh->scene.wake && !sh->problem[0] && !sh->late_join)
 			wake(g);
+		if (!strcmp(g->s->shrink, "majority") && scene_sides(sh) == 3)
+			problem(g, "both sides of the cut go on, under shrink=majority", -1);
 		kill_all(g);
 		find_left(g);
 	}
