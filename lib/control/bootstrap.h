@@ -37,8 +37,9 @@ bool tt_bootstrap_declined(struct tt_control *ctl, struct tt_conn *conn, const u
 			   size_t bytes);
 /* Rank is connected in the tree: release its registration; with the last one send the table. */
 void tt_bootstrap_attached(struct tt_control *ctl, int rank);
-/* A connection claimed to be this rank and had another secret. */
-void tt_bootstrap_wrong_secret(struct tt_control *ctl, int claimed);
+/* A connection claimed to be this rank and was refused. */
+enum tt_refusal { TT_OTHER_SECRET = 1, TT_OTHER_VERSION };
+void tt_bootstrap_refused(struct tt_control *ctl, int claimed, enum tt_refusal why);
 /* The connection of a welcomed rank ended. Did rank 0 await its registration? ctl NULL: no */
 bool tt_bootstrap_lost(struct tt_control *ctl, int peer);
 /* The number of ranks of which neither a registration nor a decline has come */

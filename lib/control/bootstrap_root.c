@@ -18,9 +18,9 @@
 
 struct tt_bootstrap {
 	char settings[TT_SETTINGS];
-	/* [nranks] registered; seen: registered, refused, lost or declined; claimed by a connection with
-	 * another secret */
-	bool *registered, *seen, *wrong_secret;
+	/* [nranks] registered; seen: registered, refused, lost or declined */
+	bool *registered, *seen;
+	uint8_t *refused; /* [nranks] enum tt_refusal of a connection that claimed to be the rank */
 	int nregistered, nseen, nattached;
 	uint64_t report_ns, log_ns; /* time of the next one */
 };
@@ -32,10 +32,10 @@ int tt_bootstrap_open(struct tt_control *ctl, const struct tt_join *join)
 	if (root) {
 		root->registered = calloc((size_t)ctl->nranks, sizeof(*root->registered));
 		root->seen = calloc((size_t)ctl->nranks, sizeof(*root->seen));
-		root->wrong_secret = calloc((size_t)ctl->nranks, sizeof(*root->wrong_secret));
+		root->refused = calloc((size_t)ctl->nranks, sizeof(*root->refused));
 	}
 	ctl->join.root = root;
-	if (!root || !root->registered || !root->seen || !root->wrong_secret)
+	if (!root || !root->registered || !root->seen || !root->refused)
 		return tt_fail(TT_SYSTEM, "rank 0: no memory for %d ranks", ctl->nranks);
 	snprintf(root->settings, sizeof(root->settings), "%s", join->settings);
 	root->registered[0] = true;
@@ -52,7 +52,7 @@ void tt_bootstrap_close(struct tt_control *ctl)
 		return;
 	free(ctl->join.root->registered);
 	free(ctl->join.root->seen);
-	free(ctl->join.root->wrong_secret);
+	free(ctl->join.root->refused);
 	free(ctl->join.root);
 	ctl->join.root = NULL;
 }
@@ -83,10 +83,10 @@ bool tt_bootstrap_lost(struct tt_control *ctl, int peer)
 	return true;
 }
 
-void tt_bootstrap_wrong_secret(struct tt_control *ctl, int claimed)
+void tt_bootstrap_refused(struct tt_control *ctl, int claimed, enum tt_refusal why)
 {
 	if (ctl->join.root && claimed < ctl->nranks)
-		ctl->join.root->wrong_secret[claimed] = true;
+		ctl->join.root->refused[claimed] = (uint8_t)why;
 }
 
 /* ---- checks of a registration ---------------------------------------------------------------- */
@@ -304,11 +304,19 @@ static bool is_unattached(const void *ctx, int rank)
 	return ctl->join.root->registered[rank] && !tt_set_has(ctl->join.attached, rank);
 }
 
-static bool has_wrong_secret(const void *ctx, int rank)
+static bool is_refused(const struct tt_control *ctl, int rank, enum tt_refusal why)
 {
-	const struct tt_control *ctl = ctx;
+	return !ctl->join.root->registered[rank] && ctl->join.root->refused[rank] == why;
+}
 
-	return !ctl->join.root->registered[rank] && ctl->join.root->wrong_secret[rank];
+static bool has_other_secret(const void *ctx, int rank)
+{
+	return is_refused(ctx, rank, TT_OTHER_SECRET);
+}
+
+static bool has_other_version(const void *ctx, int rank)
+{
+	return is_refused(ctx, rank, TT_OTHER_VERSION);
 }
 
 /* The rank that delays the others: connected in the tree, with a child that is not. */
@@ -335,7 +343,11 @@ void tt_bootstrap_missing(struct tt_control *ctl, char *text, size_t bytes)
 			text, bytes,
 			"%s registered, but rank %d, their parent in the tree, does not accept their connections",
 			ranks, unresponsive(ctl));
-	if (have < bytes && tt_rank_list(ctl->nranks, has_wrong_secret, ctl, ranks, 100))
+	if (have < bytes && tt_rank_list(ctl->nranks, has_other_version, ctl, ranks, 100))
+		have += (size_t)snprintf(
+			text + have, bytes - have,
+			"; a process that claims to be %s has another version of Tutti", ranks);
+	if (have < bytes && tt_rank_list(ctl->nranks, has_other_secret, ctl, ranks, 100))
 		have += (size_t)snprintf(text + have, bytes - have,
 					 "; a process that claims to be %s used a different %s",
 					 ranks, tt_secret_name(ctl->ep));

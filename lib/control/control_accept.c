@@ -117,6 +117,7 @@ static void add_unauth(struct tt_listener *l, int fd, const struct tt_address *s
 	*u = (struct tt_unauth){ .watched = { TT_SRC_UNAUTH, NULL },
 				 .next = l->unauth,
 				 .listener = l,
+				 .other_version = -1,
 				 .fd = fd,
 				 .source = *source,
 				 .since_ns = tt_now_ns(),
@@ -373,7 +374,8 @@ static void answer_hello(struct tt_unauth *u, const struct tt_hello *h,
 	}
 }
 
-static void note_impostor(struct tt_control_endpoint *ep, int claimed)
+/* Of a client without a proof: a hint, which ends nothing. */
+static void note_refused(struct tt_control_endpoint *ep, int claimed, enum tt_refusal why)
 {
 	struct tt_control *ctl;
 	char who[64];
@@ -385,10 +387,12 @@ static void note_impostor(struct tt_control_endpoint *ep, int claimed)
 	else
 		snprintf(who, sizeof(who), "a process that claims to be rank %d", claimed);
 	if (may_warn(ep, 1))
-		tt_log(TT_LOG_WARN, "rank %d: %s was refused: it used a different %s", ep->peer,
-		       who, tt_secret_name(ep));
+		tt_log(TT_LOG_WARN, "rank %d: %s was refused: it %s%s", ep->peer, who,
+		       why == TT_OTHER_SECRET ? "used a different "
+					      : "has another version of Tutti",
+		       why == TT_OTHER_SECRET ? tt_secret_name(ep) : "");
 	if (ctl)
-		tt_bootstrap_wrong_secret(ctl, claimed);
+		tt_bootstrap_refused(ctl, claimed, why);
 	pthread_mutex_unlock(&ep->lock);
 }
 
@@ -397,6 +401,7 @@ static const struct tt_key *find_key(void *ctx, const struct tt_psk_identity *cl
 	struct tt_unauth *u = ctx;
 
 	u->ep = tt_listener_find(u->listener, client);
+	u->other_version = client->protocol == TT_PROTOCOL ? -1 : client->rank;
 	return u->ep ? u->ep->auth.key : NULL;
 }
 
@@ -423,7 +428,9 @@ static int shake_hands(struct tt_unauth *u)
 	}
 	rc = u->tls ? tt_tls_handshake(u->tls) : TT_SYSTEM;
 	if (rc < 0 && u->tls && tt_tls_impostor(u->tls) >= 0)
-		note_impostor(u->ep, tt_tls_impostor(u->tls));
+		note_refused(u->ep, tt_tls_impostor(u->tls), TT_OTHER_SECRET);
+	if (rc < 0 && u->ep && u->other_version >= 0)
+		note_refused(u->ep, u->other_version, TT_OTHER_VERSION);
 	return rc;
 }
 

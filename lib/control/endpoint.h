@@ -140,6 +140,8 @@ struct tt_unauth { /* an accepted connection before its proof */
 	struct tt_unauth *next;
 	struct tt_listener *listener;
 	struct tt_control_endpoint *ep; /* that the client has named, NULL: none yet */
+	/* the client's rank where its version of the protocol is another; -1: not so */
+	int other_version;
 	int fd;
 	struct tt_tls *tls;       /* owns fd; NULL: not begun */
 	struct tt_address source; /* without a port; of IPv6 the network of 64 bits */
@@ -178,8 +180,9 @@ struct tt_listening {                 /* of an endpoint */
 	bool entered;
 	/* the endpoint's lock: first and latest rank that received TT_V_FULL after its proof */
 	uint64_t full_since_ns, full_last_ns;
-	uint64_t warned_ns[3]; /* latest warning about an earlier attempt; another secret; key */
-	char trouble[160];     /* latest failure to accept, as a sentence */
+	/* latest warning about an earlier attempt; another secret or version; another key */
+	uint64_t warned_ns[3];
+	char trouble[160]; /* latest failure to accept, as a sentence */
 	struct tt_parked *parked;
 };
 

@@ -131,9 +131,11 @@ static int find_session(SSL *ssl, const unsigned char *identity, size_t bytes,
 	const struct tt_key *key;
 
 	*ret_session = NULL;
-	if (!tt_psk_identity_get(identity, bytes, &client) || client.protocol != TT_PROTOCOL)
+	if (!tt_psk_identity_get(identity, bytes, &client))
 		return 0;
 	key = tls->find_key(tls->ctx, &client);
+	if (client.protocol != TT_PROTOCOL)
+		return 0;
 	if (!key)
 		return 1;
 	tls->claimed = client.rank;

@@ -33,7 +33,7 @@ void tt_tls_context_free(struct tt_tls_context *context);
 struct tt_tls *tt_tls_client(const struct tt_tls_context *context, int fd,
 			     const uint8_t server[TT_PUBLIC_KEY]);
 /* find_key(ctx) is called in tt_tls_handshake, and returns the key of the job that the client names,
- * NULL: the server has no such job. */
+ * NULL: the server has no such job. The client may have another version, which is refused then. */
 typedef const struct tt_key *tt_tls_find_key(void *ctx, const struct tt_psk_identity *client);
 struct tt_tls *tt_tls_server(int fd, tt_tls_find_key *find_key, void *ctx);
 /* Close the descriptor and free the session; NULL: none */

@@ -262,7 +262,8 @@ static size_t client_hello(const uint8_t job[TT_NONCE], const struct tt_key *key
 }
 
 /* Connect and send, by kind: 0 nothing, 1 half a ClientHello, 2 one of another job, 3 one of this
- * job, and nothing more, 4 one of this job with another key, 5 random bytes. */
+ * job, and nothing more, 4 one of this job with another key, 5 random bytes, 6 one of this job and
+ * another version. */
 static int connect_unauthenticated(const struct tt_id *id, int kind)
 {
 	static const uint8_t other_job[TT_NONCE];
@@ -275,8 +276,10 @@ static int connect_unauthenticated(const struct tt_id *id, int kind)
 	key.bytes[0] ^= kind == 4;
 	for (size_t i = 0; i < sizeof(noise); i++)
 		noise[i] = (uint8_t)(rand() >> 7);
-	if (kind >= 1 && kind <= 4)
+	if (kind >= 1 && kind != 5)
 		n = client_hello(kind == 2 ? other_job : id->nonce, &key, noise, n);
+	if (kind == 6) /* two bytes of the version precede the job */
+		((uint8_t *)memmem(noise, n, id->nonce, TT_NONCE))[-2]--;
 	if (kind > 0)
 		(void)!send(fd, noise, kind == 1 ? n / 2 : n, MSG_NOSIGNAL);
 	return fd;
@@ -308,14 +311,14 @@ Test(control, unauthenticated_connections_disturb_neither_the_join_nor_the_job, 
 	control_job_start(&m);
 	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
 	while (n < 120) { /* more than are admitted at a time */
-		fds[n] = connect_unauthenticated(&id, n % 6);
+		fds[n] = connect_unauthenticated(&id, n % 7);
 		n++;
 	}
 	for (int r = 0; r < 3; r++)
 		atomic_store(&m.report[r].progress, 1);
 	sleep_ms(300);
 	while (n < 240) {
-		fds[n] = connect_unauthenticated(&id, n % 6);
+		fds[n] = connect_unauthenticated(&id, n % 7);
 		n++;
 	}
 	atomic_store(&m.report[0].progress, 2);
@@ -325,6 +328,29 @@ Test(control, unauthenticated_connections_disturb_neither_the_join_nor_the_job, 
 			  m.report[r].rc, m.report[r].text);
 	while (n > 0)
 		close(fds[--n]);
+}
+
+Test(control, a_rank_of_another_version_is_named_by_rank_0_and_refused, .timeout = 60)
+{
+	struct control_job m = {
+		.n = 3, .absent = inner_rank, .timeout_ms = 4000, .only_rank_0 = true
+	};
+	static const uint8_t internal_error[] = { 21, 3, 3, 0, 2, 2, 80 };
+	uint8_t alert[16];
+	struct tt_id id;
+	int fd;
+
+	control_job_start(&m);
+	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
+	fd = connect_unauthenticated(&id, 6);
+	cr_assert_eq(recv(fd, alert, sizeof(alert), 0), sizeof(internal_error));
+	cr_assert_arr_eq(alert, internal_error, sizeof(internal_error));
+	control_job_wait(&m);
+	for (int r = 0; r < m.n; r += 2)
+		ASSERT_TEXT(r,
+			    "rank 1 did not join; a process that claims to be rank 1 has another "
+			    "version of Tutti");
+	close(fd);
 }
 
 /* ---- inconsistent joins ---------------------------------------------------------------------- */

@@ -199,6 +199,31 @@ Test(tls, another_secret_and_another_job_are_named_and_a_stranger_gets_an_alert_
 	}
 }
 
+Test(tls, another_version_is_named, .timeout = 60)
+{
+	struct tt_tls_context *context = context_of(1, 2, 3);
+	struct relay r = make(context, -1);
+	uint8_t *job;
+	int client;
+
+	cr_assert_eq(tt_tls_handshake(r.client), 0);
+	pass(&r);
+	job = memmem(r.seen, r.passed, (uint8_t[TT_NONCE]){ 2 }, TT_NONCE);
+	cr_assert(job);
+	unmake(&r);
+	r = make(context, (job - r.seen - 2) * 8); /* two bytes of the version precede the job */
+	while (!(client = tt_tls_handshake(r.client))) {
+		pass(&r);
+		tt_tls_handshake(r.server);
+		pass(&r);
+	}
+	cr_assert(client < 0 && strstr(tt_error_text(), "another version of Tutti"), "%s",
+		  tt_error_text());
+	cr_assert_eq(tt_tls_impostor(r.server), -1);
+	unmake(&r);
+	tt_tls_context_free(context);
+}
+
 /* Data sockets are used without TLS after the verdict. */
 Test(tls, a_session_leaves_no_byte_behind_and_both_sides_get_the_same_keys, .timeout = 60)
 {
