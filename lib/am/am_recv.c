@@ -95,8 +95,7 @@ static int fail_no_sender(struct tt_am *am, int source)
 		return tt_fail(TT_REMOTE, "rank %d: every other rank is dead or has left",
 			       am->rank);
 	return tt_fail(TT_REMOTE, "rank %d: rank %d %s, and no further message from it can arrive",
-		       am->rank, source,
-		       tt_set_has(am->left, source) ? "has left" : "is dead");
+		       am->rank, source, tt_set_has(am->left, source) ? "has left" : "is dead");
 }
 
 /* Timeout inside a body: the rest of the body goes to the unexpected queue. false: no memory */

@@ -28,7 +28,7 @@ static inline void tt_set_add(uint8_t *set, int rank)
 }
 static inline void tt_set_remove(uint8_t *set, int rank)
 {
-	set[(unsigned)rank / 8] &= (uint8_t)~(1u << (unsigned)rank % 8);
+	set[(unsigned)rank / 8] &= (uint8_t) ~(1u << (unsigned)rank % 8);
 }
 
 #endif

@@ -204,8 +204,8 @@ static void send_table(struct tt_control *ctl)
 	tt_table_begin(ctl->ep, &w);
 	head = w.have;
 	tt_directory_pack(&ctl->ep->peers.directory, &w);
-	if (w.failed || tt_directory_read(&ctl->ep->peers.directory, w.data + head,
-					  w.have - head) < 0) {
+	if (w.failed ||
+	    tt_directory_read(&ctl->ep->peers.directory, w.data + head, w.have - head) < 0) {
 		free(w.data);
 		tt_control_no_memory(ctl);
 		return;

@@ -261,8 +261,8 @@ static bool may_warn(struct tt_control_endpoint *ep, int kind)
 static bool wants_next(const struct tt_control *ctl, const struct tt_hello *h)
 {
 	return ctl->ep->auth.from_root && ctl->join.has_table &&
-	       (h->channel || (h->from < ctl->nranks &&
-			       (tt_set_has(ctl->departed.left, h->from) || tt_set_has(ctl->departed.dead, h->from))));
+	       (h->channel || (h->from < ctl->nranks && (tt_set_has(ctl->departed.left, h->from) ||
+							 tt_set_has(ctl->departed.dead, h->from))));
 }
 
 static enum tt_verdict judge_monitor(const struct tt_control_endpoint *ep)

@@ -179,7 +179,8 @@ static void note_dead(struct tt_control *ctl, int rank, int from)
 	uint8_t bytes[4];
 	struct tt_writer w = TT_WRITER_INTO(bytes);
 
-	if (rank == ctl->rank || tt_set_has(ctl->departed.dead, rank) || tt_set_has(ctl->departed.left, rank))
+	if (rank == ctl->rank || tt_set_has(ctl->departed.dead, rank) ||
+	    tt_set_has(ctl->departed.left, rank))
 		return;
 	tt_set_add(ctl->departed.dead, rank);
 	tt_put(&w, (uint32_t)rank, 4);
@@ -260,7 +261,8 @@ void tt_flood_check_left(struct tt_control *ctl)
 	uint64_t started = atomic_load(&ctl->log.started);
 
 	for (int r = 0; r < ctl->nranks; r++)
-		if (tt_set_has(ctl->departed.left, r) && tt_flood_goodbye_of(ctl, r)->after < started &&
+		if (tt_set_has(ctl->departed.left, r) &&
+		    tt_flood_goodbye_of(ctl, r)->after < started &&
 		    atomic_load(&ctl->log.finished) < started)
 			abandoned(ctl, r, started);
 }
@@ -315,7 +317,8 @@ void tt_flood_leave(struct tt_control *ctl)
 
 static bool is_gone(const struct tt_control *ctl, int rank)
 {
-	return tt_set_has(ctl->departed.left, rank) || tt_set_has(ctl->departed.dead, rank) || tt_set_has(ctl->departed.over, rank);
+	return tt_set_has(ctl->departed.left, rank) || tt_set_has(ctl->departed.dead, rank) ||
+	       tt_set_has(ctl->departed.over, rank);
 }
 
 static int count_gone(const struct tt_control *ctl)

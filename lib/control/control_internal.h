@@ -141,7 +141,7 @@ struct tt_departures {
 	uint8_t *dead;           /* death seen by any rank, at any time */
 	uint8_t *over;           /* goodbye or end on the connection to the rank itself */
 	struct tt_sparse parted; /* struct tt_goodbye of ranks that left */
-	bool leaving;               /* this rank's goodbye is sent */
+	bool leaving;            /* this rank's goodbye is sent */
 };
 
 /* Break the control; the first break wins. from: the neighbor that reported the failure, -1: this

@@ -35,7 +35,8 @@ bool tt_control_is_connected(const struct tt_control *ctl, int rank)
 
 bool tt_control_is_open(const struct tt_control *ctl, int rank)
 {
-	return !tt_set_has(ctl->departed.over, rank) && tt_conn_is_open(ctl->ep, tt_control_peer(ctl, rank));
+	return !tt_set_has(ctl->departed.over, rank) &&
+	       tt_conn_is_open(ctl->ep, tt_control_peer(ctl, rank));
 }
 
 bool tt_control_has_room(const struct tt_control *ctl, int rank)
@@ -107,7 +108,8 @@ int tt_control_reach_rank(struct tt_control *ctl, int rank, uint64_t deadline_ns
 	bool late = false;
 
 	tt_control_lock(ctl);
-	while (!late && tt_set_has(ep->peers.dialed, peer) && !tt_conn_to(ep, peer) && !atomic_load(stop))
+	while (!late && tt_set_has(ep->peers.dialed, peer) && !tt_conn_to(ep, peer) &&
+	       !atomic_load(stop))
 		late = !tt_endpoint_await(ep, deadline_ns);
 	if (late)
 		rc = tt_fail(TT_TIMEOUT, "rank %d: no connection to rank %d in time", ctl->rank,

@@ -23,7 +23,9 @@ void tt_control_observe(struct tt_control *ctl, const struct tt_control_observer
 	o->slot[i].notified = false;
 	for (int r = 0; r < ctl->nranks && table->gone; r++)
 		if (tt_set_has(ctl->departed.left, r) || tt_set_has(ctl->departed.dead, r))
-			table->gone(ctx, r, tt_set_has(ctl->departed.left, r) ? tuttiRankLeft : tuttiRankDead);
+			table->gone(ctx, r,
+				    tt_set_has(ctl->departed.left, r) ? tuttiRankLeft
+								      : tuttiRankDead);
 	o->broken_due |= table->broken && ctl->broken;
 	tt_control_unlock(ctl);
 	pthread_mutex_unlock(&o->lock);

@@ -286,7 +286,8 @@ int tt_control_form(struct tt_control *parent, const struct tt_members *members,
 static bool is_from_the_dead(const struct tt_control *ctl, const uint8_t *in)
 {
 	for (int r = 0; r < ctl->nranks; r++)
-		if (tt_set_has(in, r) && !tt_set_has(ctl->departed.dead, r) && !tt_set_has(ctl->departed.left, r))
+		if (tt_set_has(in, r) && !tt_set_has(ctl->departed.dead, r) &&
+		    !tt_set_has(ctl->departed.left, r))
 			return false;
 	return true;
 }

@@ -298,7 +298,8 @@ static void await_answers(struct tt_control *ctl, uint64_t since_ns, uint64_t de
 	do {
 		silent = 0;
 		for (int r = 0; r < ctl->nranks; r++)
-			silent += !tt_status_answers(ctl, r, since_ns) && !tt_set_has(ctl->departed.left, r);
+			silent += !tt_status_answers(ctl, r, since_ns) &&
+				  !tt_set_has(ctl->departed.left, r);
 	} while (silent && !ctl->broken && tt_endpoint_await(ctl->ep, deadline_ns));
 }
 
@@ -454,7 +455,8 @@ static bool is_silent_there(const void *ctx, int r)
 {
 	const struct absence *a = ctx;
 
-	return !tt_status_answers(a->ctl, r, a->since_ns) && !tt_set_has(a->ctl->departed.left, r) &&
+	return !tt_status_answers(a->ctl, r, a->since_ns) &&
+	       !tt_set_has(a->ctl->departed.left, r) &&
 	       (a->collective || edge_to(a->blocked, r) || tt_control_is_neighbor(a->ctl, r) ||
 		is_behind(a->ctl, a->blocked, r, a->since_ns));
 }
@@ -539,7 +541,8 @@ static bool is_silent(const void *ctx, int rank)
 {
 	const struct silence *s = ctx;
 
-	return !tt_status_answers(s->ctl, rank, s->since_ns) && !tt_set_has(s->ctl->departed.left, rank);
+	return !tt_status_answers(s->ctl, rank, s->since_ns) &&
+	       !tt_set_has(s->ctl->departed.left, rank);
 }
 
 bool tt_status_silent(struct tt_control *ctl, uint64_t wait_ns, char *text, size_t bytes)

@@ -65,12 +65,12 @@ static int join(int *ret_rank, int *ret_n)
 static void leave()
 {
 	fflush(NULL);
-	_Exit(0);               /* skips destructors of pairs, which throw after the peer has closed */
+	_Exit(0); /* skips destructors of pairs, which throw after the peer has closed */
 }
 
 static int allreduce(const float *in, float *out, size_t count)
 {
-	auto &a = algorithms[{out, count}];
+	auto &a = algorithms[{ out, count }];
 
 	if (in != out)
 		memcpy(out, in, count * sizeof(float));
@@ -112,7 +112,8 @@ static void send(Channel &channel, const float *in, size_t bytes)
 	Buffer &sender = channel.senders[in];
 
 	if (!sender)
-		sender = context->getPair(!context->rank)->createSendBuffer(channel.slot, const_cast<float *>(in), bytes);
+		sender = context->getPair(!context->rank)
+				 ->createSendBuffer(channel.slot, const_cast<float *>(in), bytes);
 	sender->send();
 	sender->waitSend();
 }
@@ -124,7 +125,8 @@ static int pingpong(const float *in, float *out, size_t count)
 
 	if (!channel.receiver) {
 		channel.slot = context->nextSlot();
-		channel.receiver = context->getPair(!context->rank)->createRecvBuffer(channel.slot, out, bytes);
+		channel.receiver = context->getPair(!context->rank)
+					   ->createRecvBuffer(channel.slot, out, bytes);
 	}
 	if (context->rank == 0)
 		send(channel, in, bytes);
@@ -147,6 +149,8 @@ static int sendrecv(const float *in, float *out, size_t count)
 	return 0;
 }
 
-extern "C" const struct peer peer = {
-	join, nullptr, leave, { allreduce, nullptr, nullptr, nullptr, nullptr, nullptr, gather, scatter, pingpong, sendrecv }
-};
+extern "C" const struct peer peer = { join,
+				      nullptr,
+				      leave,
+				      { allreduce, nullptr, nullptr, nullptr, nullptr, nullptr,
+					gather, scatter, pingpong, sendrecv } };

@@ -369,7 +369,9 @@ static int connect_to_one_that_leaves(struct control_job *m, int rank, struct tt
 		tt_control_unlock(ctl);
 	}
 	atomic_store(&m->report[6].progress, 1);
-	return rc ? rc : over && !tt_set_has(ctl->departed.dead, 3) && !tt_control_broken(ctl) ? 0 : 1;
+	return rc                                                                      ? rc
+	       : over && !tt_set_has(ctl->departed.dead, 3) && !tt_control_broken(ctl) ? 0
+										       : 1;
 }
 
 Test(connections, one_made_while_the_other_side_leaves_ends_without_a_death, .timeout = 60)
