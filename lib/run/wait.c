@@ -20,6 +20,12 @@
  *                  little: a peer computed, or another control group ran; among ranks only, yields
  *                  are faster (in a control group of their own beside a busy one, 8 B: 16 us, by
  *                  sleep 110)
+ *   few yields     more yields before a sleep cost more, beside other load too: 8 ranks on 2 cores
+ *                  beside a computing process, tcp, 4 B: 123 us with 60 yields, 212 with 5 ms of them
+ *   sessions       the kernel shares a core between sessions and control groups first (autogroup), and
+ *                  a yield reaches only ranks of the same one. The same 8 ranks in a session each took
+ *                  310 to 430 us, by sleep 180 to 190. A pause after waits with several switches of
+ *                  threads gave 170 to 190, but 1.2 times the time without the process, and 1.6 over shm
  *   connecting     an operation whose links are not all connected sleeps at once, since its peers
  *                  need the cores for their handshakes
  *

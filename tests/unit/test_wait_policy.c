@@ -1,6 +1,6 @@
 /*
  * test_wait_policy.c - a waiting rank sleeps instead of yielding where yields are slow or while it
- * connects, and only there
+ * connects, and elsewhere after some yields
  *
  * This file replaces sched_yield and the clock, so that a yield takes exactly the time that a test
  * sets: the real scheduling does not count. Computing threads compete for the core. The tests read
@@ -26,7 +26,7 @@
 
 static atomic_int slow_yields; /* yields that take SLOW_NS; later ones QUICK_NS */
 static atomic_bool end;
-static atomic_int *yields; /* of rank 1, shared; NULL: not counted */
+static atomic_int *yields; /* of one rank, shared; NULL: not counted */
 
 /* the clock of this thread: its lag behind the real clock, its last value, and the duration of the
  * yield since then (0: no yield, time passes as usual) */
@@ -148,4 +148,43 @@ Test(wait_policy, a_rank_that_connects_does_not_yield, .timeout = 60)
 	cr_expect_eq(ranks_run(&r, connect_to_a_late_rank), 0);
 	unsetenv("TUTTI_WAIT");
 	munmap(of_rank_1, sizeof(*of_rank_1));
+}
+
+/* Rank 0 waits for rank 1, which is late by 20 ms from the last yield that rank 0 owes to it. */
+static int wait_long(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	enum { LEAST = 20, MOST = 200 };
+	atomic_int *of_rank_0 = arg;
+
+	(void)nranks;
+	if (tuttiBarrier(*comm, NULL))
+		return 1;
+	if (rank == 0) {
+		yields = of_rank_0;
+		return tuttiBarrier(*comm, NULL);
+	}
+	while (atomic_load(of_rank_0) < LEAST)
+		usleep(1000);
+	usleep(20000);
+	if (atomic_load(of_rank_0) > MOST)
+		return fprintf(stderr, "%d yields\n", atomic_load(of_rank_0));
+	return tuttiBarrier(*comm, NULL);
+}
+
+/* More yields cost more than a sleep: other programs run, and ranks that have nothing to do. */
+Test(wait_policy, a_rank_that_waits_long_sleeps_after_some_yields, .timeout = 60)
+{
+	atomic_int *of_rank_0 = mmap(NULL, sizeof(*of_rank_0), PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	cr_assert_neq((void *)of_rank_0, MAP_FAILED);
+	setenv("TUTTI_WAIT", "yield", 1);
+	for (int tcp = 0; tcp < 2; tcp++) {
+		struct ranks r = { .n = 2, .transport = tcp ? "tcp" : "shm", .arg = of_rank_0 };
+
+		atomic_store(of_rank_0, 0);
+		cr_expect_eq(ranks_run(&r, wait_long), 0, "%s", r.transport);
+	}
+	unsetenv("TUTTI_WAIT");
+	munmap(of_rank_0, sizeof(*of_rank_0));
 }
