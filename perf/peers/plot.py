@@ -1,7 +1,8 @@
 """plot.py - draws the tables of a page of perf/compare (docs/results/compare.md) as an SVG file
 
 Called by `perf/compare --plot`. A panel is one collective, one transport and one number of ranks; a curve is one table: the
-column `median`, Tutti's time divided by the best peer's, over the size. The same page gives the same file, byte by byte.
+column `median` (`mean` beside busy neighbors), Tutti's time divided by the best peer's, over the size. The same page gives the
+same file, byte by byte.
 """
 import math
 import re
@@ -29,7 +30,7 @@ def read_page(path):
                 points, column = [], None
                 panels.setdefault(f"{collective}, {transport}, n = {n}", []).append((name, points))
             elif points is not None and cells[0] == "bytes":
-                column = cells.index("median")
+                column = cells.index("mean" if ", busy" in name else "median")
             elif column and re.fullmatch(r"\d+[KMG]?", cells[0]):
                 points.append((bytes_of(cells[0]), float(cells[column])))
     return panels
