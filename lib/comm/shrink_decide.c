@@ -111,10 +111,21 @@ static int send_message(struct tt_shrink *a, int to, enum tt_am_kind kind, uint3
 	return rc;
 }
 
+/* A rank waits once for its turn to connect to a coordinator. */
+static void await_turn(struct tt_shrink *a)
+{
+	uint64_t turn_ns = tt_control_pace_ns(a->parent->rank);
+
+	while (!a->paced && a->ran_ns < turn_ns && !tt_shrink_check(a))
+		nanosleep(&(struct timespec){ .tv_nsec = (long)(a->slice_ns % TT_PACE_NS) }, NULL);
+	a->paced = true;
+}
+
 static int send_proposal(struct tt_shrink *a, int to)
 {
 	struct tt_writer w = { 0 };
 
+	await_turn(a);
 	tt_put(&w, a->epoch, 8);
 	tt_put(&w, is_complete(a) ? a->kept_epoch : 0, 8);
 	tt_put(&w, a->digest, 8);

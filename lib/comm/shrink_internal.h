@@ -36,6 +36,7 @@ struct tt_shrink_peer {
 struct tt_shrink {
 	tuttiComm_t parent;
 	struct tt_shrink_peer *peer; /* [nranks] */
+	bool paced;                  /* this rank has waited for its turn to connect */
 	bool listed;                 /* the caller has a list of ranks to exclude */
 	uint64_t digest;             /* of the list */
 	/* numbers of this rank's latest attempt and latest query, different from those of its

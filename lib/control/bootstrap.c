@@ -162,6 +162,20 @@ static int dial_root(struct tt_control *ctl, const struct tt_id *id, bool networ
 	return 0;
 }
 
+/* A join of thousands of ranks keeps rank 0 busy for longer than this. */
+static void await_turn(struct tt_control *ctl, uint64_t deadline_ns)
+{
+	uint64_t turn_ns = tt_now_ns() + tt_control_pace_ns(ctl->rank);
+
+	if (ctl->rank < TT_PACE_RANKS)
+		return;
+	tt_control_lock(ctl);
+	while (!ctl->broken &&
+	       tt_endpoint_await(ctl->ep, turn_ns < deadline_ns ? turn_ns : deadline_ns))
+		;
+	tt_control_unlock(ctl);
+}
+
 /* Wait until *flag. Other ranks wait a little longer than rank 0, which names the missing ranks. */
 static int await(struct tt_control *ctl, const bool *flag, const struct tt_join *join,
 		 uint64_t deadline_ns)
@@ -218,8 +232,10 @@ static int connect_ranks(struct tt_control *ctl, const struct tt_join *join, con
 	if (rc)
 		return rc;
 	if (ctl->rank) {
-		if ((rc = tt_endpoint_start(ctl->ep)) ||
-		    (rc = dial_root(ctl, id, false, deadline_ns, &duplex)) ||
+		if ((rc = tt_endpoint_start(ctl->ep)))
+			return rc;
+		await_turn(ctl, deadline_ns);
+		if ((rc = dial_root(ctl, id, false, deadline_ns, &duplex)) ||
 		    (rc = send_registration(ctl, join, duplex)))
 			return rc;
 		if (tt_tree_parent(ctl->rank) &&

@@ -133,6 +133,16 @@ void tt_control_announce_shrunk(struct tt_control *ctl, uint64_t epoch,
 				const struct tt_members *members);
 uint64_t tt_control_excluded(struct tt_control *ctl, uint64_t *ret_shrunk);
 
+/* How long a rank waits before it connects to a rank to which all others connect at the same time:
+ * Linux keeps 4,096 connections that are not accepted yet, and the client of a further one tries
+ * again after 1, 3, 7 ... seconds. */
+#define TT_PACE_RANKS 2048
+#define TT_PACE_NS (250 * 1000000ull)
+static inline uint64_t tt_control_pace_ns(int rank)
+{
+	return (uint64_t)rank / TT_PACE_RANKS * TT_PACE_NS;
+}
+
 /* "ranks 2, 5 to 9", or with many parts "... and 24 more": the ranks for which which(ctx, rank) is
  * true; returns their number */
 int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const void *ctx, char *text,

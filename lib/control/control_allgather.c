@@ -389,23 +389,29 @@ static int severity(int code)
 
 /* Some rank failed: exchange the sentences, and choose one. */
 static int share_reasons(struct tt_control *ctl, int code, const char *why, const char *context,
-			 struct agree_record *all, uint64_t deadline_ns)
+			 uint64_t deadline_ns)
 {
-	struct agree_record mine = { .code = code };
+	struct agree_record mine = { .code = code }, worst = { 0 }, other;
+	struct tt_parts all;
 	int rc, first = 0;
 
 	snprintf(mine.text, sizeof(mine.text), "%.507s", why);
-	rc = tt_control_allgather(ctl, &mine, sizeof(mine), all, deadline_ns);
+	rc = tt_control_allgather_parts(ctl, &mine, sizeof(mine), &all, deadline_ns);
 	if (rc)
 		return rc;
-	for (int r = 1; r < ctl->nranks; r++)
-		if (severity(all[r].code) > severity(all[first].code))
-			first = r;
-	all[first].text[sizeof(mine.text) - 1] = '\0';
+	for (int r = 0; r < ctl->nranks; r++) {
+		tt_part_get(&all, r, &other);
+		if (r && severity(other.code) <= severity(worst.code))
+			continue;
+		worst = other;
+		first = r;
+	}
+	tt_parts_free(&all);
+	worst.text[sizeof(worst.text) - 1] = '\0';
 	if (severity(code) == 3 || first == ctl->rank)
 		return tt_fail(code, "%s", why);
-	return tt_fail(tt_flood_code(all[first].code), "rank %d: %s failed at rank %d: %s",
-		       ctl->rank, context, first, all[first].text);
+	return tt_fail(tt_flood_code(worst.code), "rank %d: %s failed at rank %d: %s", ctl->rank,
+		       context, first, worst.text);
 }
 
 /* The others would wait for this rank. */
@@ -419,23 +425,20 @@ int tt_control_absent(struct tt_control *ctl)
 
 int tt_control_agree(struct tt_control *ctl, int code, const char *context, uint64_t deadline_ns)
 {
-	struct agree_record *all = malloc((size_t)ctl->nranks * sizeof(*all));
-	int32_t mine = code, worst = 0;
+	int32_t mine = code, worst = 0, other;
+	struct tt_parts all;
 	char why[1024];
 	int rc;
 
 	snprintf(why, sizeof(why), "%s", tt_error_text());
-	if (!all)
-		return tt_control_absent(ctl);
-	rc = tt_control_allgather(ctl, &mine, sizeof(mine), all, deadline_ns);
+	rc = tt_control_allgather_parts(ctl, &mine, sizeof(mine), &all, deadline_ns);
 	for (int r = 0; !rc && r < ctl->nranks; r++) {
-		memcpy(&mine, (char *)all + (size_t)r * sizeof(mine), sizeof(mine));
-		worst |= mine;
+		tt_part_get(&all, r, &other);
+		worst |= other;
 	}
+	if (!rc)
+		tt_parts_free(&all);
 	if (worst)
-		rc = share_reasons(ctl, code, why, context, all, deadline_ns);
-	else if (rc && code)
-		rc = tt_fail(code, "%s", why);
-	free(all);
-	return rc;
+		return share_reasons(ctl, code, why, context, deadline_ns);
+	return rc && code ? tt_fail(code, "%s", why) : rc;
 }
