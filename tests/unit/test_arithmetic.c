@@ -1,6 +1,6 @@
 /*
- * test_arithmetic.c - arithmetic of the trainer: matrix products, element-wise loops, exp and log, the
- * hash of replicas
+ * test_arithmetic.c - arithmetic of the trainer: matrix products, convolutions, element-wise loops, exp
+ * and log, the hash of replicas
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "tests/support/random_floats.h"
+#include "trainer/device/convolution.h"
+#include "trainer/device/device_host.h"
 #include "trainer/device/exact.h"
 #include "trainer/device/gemm.h"
 #include "trainer/device/host_loops.h"
@@ -15,6 +17,7 @@
 #include "trainer/data/sampler.h"
 
 TestSuite(gemm, .timeout = 60);
+TestSuite(convolution, .timeout = 60);
 TestSuite(host_loops, .timeout = 60);
 TestSuite(exact, .timeout = 60);
 TestSuite(replicas, .timeout = 60);
@@ -128,6 +131,158 @@ Test(gemm, writes_nothing_outside_the_result)
 Test(gemm, an_unknown_instruction_set_is_refused)
 {
 	cr_assert_null(train_gemm_open("sse9"));
+}
+
+/* ---- convolutions ----------------------------------------------------------------------------- */
+
+/* A convolution, its operands and results; each array has a float behind its end that must stay 7. */
+struct convolution_case {
+	struct train_convolution c;
+	size_t image, lines,
+		pooled; /* floats of a plane, of an output's weights, of a row of dpool */
+	float *x, *weights, *dpool;
+	uint8_t *argmax;
+	float *y, *dx, *gradients;
+};
+
+static float *ends_in_seven(size_t floats)
+{
+	float *at = calloc(floats + 1, sizeof(*at));
+
+	at[floats] = 7.0f;
+	return at;
+}
+
+static void alloc_results(struct convolution_case *k)
+{
+	k->y = ends_in_seven(k->c.to * k->c.rows * k->image);
+	k->dx = ends_in_seven(k->c.rows * k->c.from * k->image);
+	k->gradients = ends_in_seven(k->c.to * k->lines);
+}
+
+static void free_results(const struct convolution_case *k)
+{
+	cr_expect_eq(k->y[k->c.to * k->c.rows * k->image], 7.0f);
+	cr_expect_eq(k->dx[k->c.rows * k->c.from * k->image], 7.0f);
+	cr_expect_eq(k->gradients[k->c.to * k->lines], 7.0f);
+	free(k->y);
+	free(k->dx);
+	free(k->gradients);
+}
+
+/* With patches and products */
+static void convolve_patches(struct convolution_case *k)
+{
+	const struct train_convolution *c = &k->c;
+	struct train_planes in = { c->rows, c->from, c->side }, out = { c->rows, c->to, c->side };
+	size_t pixels = c->rows * k->image;
+	float *patches = malloc(k->lines * pixels * sizeof(*patches));
+	float *dy = malloc(c->to * pixels * sizeof(*dy));
+	struct train_gemm *g = train_gemm_open(NULL);
+	struct train_matrix w = { k->weights, k->lines, false },
+			    wt = { k->weights, k->lines, true }, p = { patches, pixels, false },
+			    pt = { patches, pixels, true }, d = { dy, pixels, false };
+
+	train_host_unfold(NULL, in, TRAIN_WINDOW, k->x, patches);
+	train_gemm(g, c->to, pixels, k->lines, w, p, k->y, pixels);
+	train_host_pool_back(NULL, out, k->dpool, k->argmax, dy);
+	train_gemm(g, c->to, k->lines, pixels, d, pt, k->gradients, k->lines);
+	train_gemm(g, k->lines, pixels, c->to, wt, d, patches, pixels);
+	train_host_fold(NULL, in, TRAIN_WINDOW, patches, k->dx);
+	train_gemm_close(g);
+	free(patches);
+	free(dy);
+}
+
+static void convolve_directly(const struct train_convolution_kernels *kernels,
+			      struct convolution_case *k)
+{
+	float *scratch = ends_in_seven(train_convolution_scratch(&k->c));
+
+	train_convolve(kernels, &k->c, k->x, k->weights, scratch, k->y);
+	train_convolve_back_input(kernels, &k->c, k->dpool, k->argmax, k->weights, scratch, k->dx);
+	train_convolve_back_weights(kernels, &k->c, k->x, k->dpool, k->argmax, scratch,
+				    k->gradients);
+	cr_expect_eq(scratch[train_convolution_scratch(&k->c)], 7.0f);
+	free(scratch);
+}
+
+static bool same_results(const struct convolution_case *a, const struct convolution_case *b)
+{
+	return !memcmp(a->y, b->y, a->c.to * a->c.rows * a->image * sizeof(float)) &&
+	       !memcmp(a->dx, b->dx, a->c.rows * a->c.from * a->image * sizeof(float)) &&
+	       !memcmp(a->gradients, b->gradients, a->c.to * a->lines * sizeof(float));
+}
+
+Test(convolution, every_instruction_set_gives_the_bits_of_patches)
+{
+	static const struct train_convolution shapes[] = {
+		{ 2, 1, 8, 28 }, { 3, 8, 16, 14 }, { 1, 3, 5, 2 }, { 2, 9, 17, 6 }, { 1, 2, 1, 34 }
+	};
+	size_t tried = 0;
+
+	for (size_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s++) {
+		const struct train_convolution *c = &shapes[s];
+		struct convolution_case want = { .c = *c };
+
+		want.image = c->side * c->side;
+		want.lines = c->from * TRAIN_WINDOW * TRAIN_WINDOW + 1;
+		want.pooled = c->to * want.image / 4;
+		want.x = random_floats(c->rows * c->from * want.image, 1);
+		want.weights = random_floats(c->to * want.lines, 2);
+		want.dpool = random_floats(c->rows * want.pooled, 3);
+		want.argmax = malloc(c->rows * want.pooled);
+		for (size_t i = 0; i < c->rows * want.pooled; i++)
+			want.argmax[i] = (uint8_t)(i * 7 / 3 % 5);
+		alloc_results(&want);
+		convolve_patches(&want);
+		for (size_t i = 0; i < sizeof(isas) / sizeof(isas[0]); i++) {
+			const struct train_convolution_kernels *kernels = train_convolution_of(
+				isas[i]);
+			struct convolution_case got = want;
+
+			if (!kernels)
+				continue;
+			alloc_results(&got);
+			convolve_directly(kernels, &got);
+			cr_expect(same_results(&want, &got), "shape %zu, %s", s, isas[i]);
+			free_results(&got);
+			tried++;
+		}
+		free_results(&want);
+		free(want.x);
+		free(want.weights);
+		free(want.dpool);
+		free(want.argmax);
+	}
+	cr_expect_geq(tried, 5);
+	cr_expect_null(train_convolution_of("mmx"));
+}
+
+Test(convolution, pooling_takes_the_first_of_equal_maxima_and_none_below_zero)
+{
+	enum { HALF_MOST = 14 };
+
+	for (size_t half = 1; half <= HALF_MOST; half++) {
+		struct train_planes p = { 1, 1, 2 * half };
+		float y[4 * HALF_MOST * HALF_MOST], x[HALF_MOST * HALF_MOST];
+		uint8_t argmax[HALF_MOST * HALF_MOST];
+
+		for (size_t i = 0; i < 4 * half * half; i++)
+			y[i] = (float)((i * 2654435761u >> 7) % 7) - 4.0f;
+		train_host_pool(NULL, p, y, x, argmax);
+		for (size_t i = 0; i < half * half; i++) {
+			const float *at = y + i / half * 4 * half + i % half * 2;
+			const float pixel[4] = { at[0], at[1], at[2 * half], at[2 * half + 1] };
+			unsigned best = 0;
+
+			for (unsigned k = 1; k < 4; k++)
+				best = pixel[k] > pixel[best] ? k : best;
+			cr_expect_eq(argmax[i], pixel[best] > 0.0f ? best : 4, "%zu of %zu", i,
+				     half);
+			cr_expect_eq(x[i], pixel[best] > 0.0f ? pixel[best] : 0.0f);
+		}
+	}
 }
 
 /* ---- element-wise loops --------------------------------------------------------------------- */

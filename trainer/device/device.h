@@ -49,6 +49,17 @@ struct train_planes {
 	size_t rows, planes, side;
 };
 
+enum { TRAIN_WINDOW = 5 };
+
+/* A convolution of TRAIN_WINDOW x TRAIN_WINDOW pixels with zero padding, of `rows` images in `from` planes
+ * to `to` planes. Weights: [to][from * 25 + 1], the last for the bias. */
+struct train_convolution {
+	size_t rows, from, to, side;
+};
+
+/* Floats of the scratch memory of its operations. */
+size_t train_convolution_scratch(const struct train_convolution *c);
+
 struct train_device_ops {
 	const char *name, *help;
 	bool separate_memory; /* the host cannot access device memory and must copy (put, get) */
@@ -123,6 +134,19 @@ struct train_device_ops {
 		     uint8_t *argmax);
 	void (*pool_back)(struct train_device *d, struct train_planes p, const float *dx,
 			  const uint8_t *argmax, float *dy);
+
+	/* Convolutions without patches, with the bits of unfold, gemm, fold and pool_back. NULL: the
+	 * device has none of these operations. convolve: y[to][rows][side][side] = the convolution
+	 * of x[rows][from][side][side]. back_input, back_weights: dx, gradients[shape of weights] =
+	 * the gradients for dpool and argmax of pool, with the shapes there. */
+	void (*convolve)(struct train_device *d, const struct train_convolution *c, const float *x,
+			 const float *weights, float *scratch, float *y);
+	void (*convolve_back_input)(struct train_device *d, const struct train_convolution *c,
+				    const float *dpool, const uint8_t *argmax, const float *weights,
+				    float *scratch, float *dx);
+	void (*convolve_back_weights)(struct train_device *d, const struct train_convolution *c,
+				      const float *x, const float *dpool, const uint8_t *argmax,
+				      float *scratch, float *gradients);
 
 	/* dy = 0 where y <= 0 */
 	void (*relu_back)(struct train_device *d, size_t count, const float *y, float *dy);
@@ -210,6 +234,8 @@ struct train_device_ops {
 	X(prefix, gelu)                  \
 	X(prefix, gelu_back)             \
 	X(prefix, causal) X(prefix, causal_back) X(prefix, lstm) X(prefix, lstm_back)
+#define TRAIN_DEVICE_CONVOLUTION(X, prefix) \
+	X(prefix, convolve) X(prefix, convolve_back_input) X(prefix, convolve_back_weights)
 #define TRAIN_DEVICE_FUNCTION(prefix, name) \
 	__typeof__(*((struct train_device_ops *)NULL)->name) prefix##_##name;
 #define TRAIN_DEVICE_MEMBER(prefix, name) .name = prefix##_##name,

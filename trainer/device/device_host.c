@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+enum { AHEAD = 2 }; /* rows that gather prefetches */
+
 /* Memory of the library, so that transports can read it without a copy. */
 void *train_host_alloc(struct train_device *d, size_t bytes)
 {
@@ -29,13 +31,23 @@ void train_host_copy(struct train_device *d, void *to, const void *from, size_t 
 		memcpy(to, from, bytes);
 }
 
+/* A batch is a random selection of images, so their addresses are known here only. */
+static void prefetch(const uint8_t *image, size_t pixels)
+{
+	for (size_t i = 0; i < pixels; i += 64)
+		__builtin_prefetch(image + i);
+}
+
 void train_host_gather(struct train_device *d, const uint8_t *images, const uint32_t *samples,
 		       size_t rows, size_t pixels, float mean, float *restrict x)
 {
 	(void)d;
-	for (size_t row = 0; row < rows; row++)
+	for (size_t row = 0; row < rows; row++) {
+		if (row + AHEAD < rows)
+			prefetch(images + samples[row + AHEAD] * pixels, pixels);
 		train_host_loops()->gather(pixels, images + samples[row] * pixels, mean,
 					   x + row * pixels);
+	}
 }
 
 void train_host_bias(struct train_device *d, size_t rows, size_t n, const float *bias, bool relu,

@@ -15,12 +15,14 @@ void train_host_free(struct train_device *d, void *memory);
 void train_host_copy(struct train_device *d, void *to, const void *from, size_t bytes);
 TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_FUNCTION, train_host)
 TRAIN_DEVICE_SEQUENCE(TRAIN_DEVICE_FUNCTION, train_host)
+TRAIN_DEVICE_CONVOLUTION(TRAIN_DEVICE_FUNCTION, train_host)
 TRAIN_DEVICE_FUNCTION(train_host, adam)
 TRAIN_DEVICE_FUNCTION(train_host, rmsprop)
 
 #define TRAIN_HOST_OPS                                                                   \
 	TRAIN_DEVICE_COMPUTE(TRAIN_DEVICE_MEMBER, train_host)                            \
 	TRAIN_DEVICE_SEQUENCE(TRAIN_DEVICE_MEMBER, train_host)                           \
+	TRAIN_DEVICE_CONVOLUTION(TRAIN_DEVICE_MEMBER, train_host)                        \
 	TRAIN_DEVICE_MEMBER(train_host, adam)                                            \
 	TRAIN_DEVICE_MEMBER(train_host, rmsprop).alloc = train_host_alloc,               \
 					.free = train_host_free, .put = train_host_copy, \

@@ -1,10 +1,13 @@
 /*
  * device_host_planes.c - convolutions and pooling in host memory (device.h, device_host.h)
  *
- * A convolution is a matrix product with patches (im2col). A line of patches is the image
- * shifted by (dy, dx), so unfold copies it as a whole and clears what came from beyond an edge.
+ * convolution.c has convolutions without patches. With patches (im2col), for devices that compute
+ * like this one, a convolution is a matrix product: a line of patches is the image shifted by (dy,
+ * dx), so unfold copies it as a whole and clears what came from beyond an edge.
  */
+#include "trainer/device/convolution.h"
 #include "trainer/device/device_host.h"
+#include "trainer/device/host_loops.h"
 
 #include <string.h>
 
@@ -90,21 +93,64 @@ void train_host_fold(struct train_device *d, struct train_planes p, size_t windo
 
 /* ---- pooling -------------------------------------------------------------------------------- */
 
+/* Four pooled pixels */
+typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t four_ints __attribute__((vector_size(16)));
+typedef uint8_t four_bytes __attribute__((vector_size(4), aligned(1), may_alias));
+
+static four even(four a, four b)
+{
+	return __builtin_shuffle(a, b, (four_ints){ 0, 2, 4, 6 });
+}
+
+static four odd(four a, four b)
+{
+	return __builtin_shuffle(a, b, (four_ints){ 1, 3, 5, 7 });
+}
+
 /* Without branches, which data would decide */
+static void pool_four(const float *upper, const float *lower, float *x, uint8_t *argmax)
+{
+	four u[2] = { *(const four *)upper, *(const four *)(upper + 4) };
+	four l[2] = { *(const four *)lower, *(const four *)(lower + 4) };
+	const four other[3] = { odd(u[0], u[1]), even(l[0], l[1]), odd(l[0], l[1]) };
+	four most = even(u[0], u[1]);
+	four_ints best = { 0 }, positive;
+
+	for (int k = 0; k < 3; k++) {
+		four_ints more = other[k] > most;
+
+		best = (more & (k + 1)) | (~more & best);
+		most = (four)((more & (four_ints)other[k]) | (~more & (four_ints)most));
+	}
+	positive = most > 0.0f;
+	best = (positive & best) | (~positive & 4);
+	*(four_bytes *)argmax = __builtin_convertvector(best, four_bytes);
+	*(four *)x = (four)(positive & (four_ints)most);
+}
+
+static void pool_one(const float *upper, const float *lower, float *x, uint8_t *argmax)
+{
+	const float pixel[4] = { upper[0], upper[1], lower[0], lower[1] };
+	uint8_t best = 0;
+
+	for (uint8_t k = 1; k < 4; k++)
+		best = pixel[k] > pixel[best] ? k : best;
+	*argmax = pixel[best] > 0.0f ? best : 4;
+	*x = pixel[best] > 0.0f ? pixel[best] : 0.0f;
+}
+
+/* The last four may overlap those before. */
 static void pool_line(size_t half, const float *upper, const float *lower, float *x,
 		      uint8_t *argmax)
 {
-	for (size_t j = 0; j < half; j++, upper += 2, lower += 2) {
-		const float four[3] = { upper[1], lower[0], lower[1] };
-		float most = upper[0];
-		unsigned best = 0;
+	if (half < 4)
+		for (size_t j = 0; j < half; j++)
+			pool_one(upper + 2 * j, lower + 2 * j, x + j, argmax + j);
+	for (size_t j = 0; half >= 4 && j < half; j += 4) {
+		size_t at = j + 4 <= half ? j : half - 4;
 
-		for (unsigned k = 0; k < 3; k++) {
-			best = four[k] > most ? k + 1 : best;
-			most = four[k] > most ? four[k] : most;
-		}
-		argmax[j] = (uint8_t)(most > 0.0f ? best : 4);
-		x[j] = most > 0.0f ? most : 0.0f;
+		pool_four(upper + 2 * at, lower + 2 * at, x + at, argmax + at);
 	}
 }
 
@@ -139,4 +185,36 @@ void train_host_pool_back(struct train_device *d, struct train_planes p, const f
 				to[(j / half * 2 + *argmax / 2) * p.side + j % half * 2 +
 				   *argmax % 2] = *dx;
 	}
+}
+
+/* ---- convolutions without patches ----------------------------------------------------------- */
+
+static const struct train_convolution_kernels *kernels(void)
+{
+	const struct train_convolution_kernels *k = train_convolution_of(train_host_loops()->isa);
+
+	return k ? k : train_convolution_of(NULL);
+}
+
+void train_host_convolve(struct train_device *d, const struct train_convolution *c, const float *x,
+			 const float *weights, float *scratch, float *y)
+{
+	(void)d;
+	train_convolve(kernels(), c, x, weights, scratch, y);
+}
+
+void train_host_convolve_back_input(struct train_device *d, const struct train_convolution *c,
+				    const float *dpool, const uint8_t *argmax, const float *weights,
+				    float *scratch, float *dx)
+{
+	(void)d;
+	train_convolve_back_input(kernels(), c, dpool, argmax, weights, scratch, dx);
+}
+
+void train_host_convolve_back_weights(struct train_device *d, const struct train_convolution *c,
+				      const float *x, const float *dpool, const uint8_t *argmax,
+				      float *scratch, float *gradients)
+{
+	(void)d;
+	train_convolve_back_weights(kernels(), c, x, dpool, argmax, scratch, gradients);
 }

@@ -39,12 +39,36 @@ typedef void tile_fn(size_t k, const float *a, const float *b, float *c, size_t 
 #define FMA _mm512_fmadd_ps
 #include "trainer/device/gemm_tile.h"
 
+#define TILE narrow_avx512
+#define TILE_TARGET __attribute__((target("avx512f")))
+#define VEC __m512
+#define LANES 16
+#define ROWS 24
+#define COLS 1
+#define LOAD _mm512_loadu_ps
+#define STORE _mm512_storeu_ps
+#define SPLAT _mm512_set1_ps
+#define FMA _mm512_fmadd_ps
+#include "trainer/device/gemm_tile.h"
+
 #define TILE tile_avx2
 #define TILE_TARGET __attribute__((target("avx2,fma")))
 #define VEC __m256
 #define LANES 8
 #define ROWS 6
 #define COLS 2
+#define LOAD _mm256_loadu_ps
+#define STORE _mm256_storeu_ps
+#define SPLAT _mm256_set1_ps
+#define FMA _mm256_fmadd_ps
+#include "trainer/device/gemm_tile.h"
+
+#define TILE narrow_avx2
+#define TILE_TARGET __attribute__((target("avx2,fma")))
+#define VEC __m256
+#define LANES 8
+#define ROWS 12
+#define COLS 1
 #define LOAD _mm256_loadu_ps
 #define STORE _mm256_storeu_ps
 #define SPLAT _mm256_set1_ps
@@ -87,18 +111,22 @@ static bool has_scalar(void)
 	return true;
 }
 
-/* best first */
+struct gemm_tile {
+	size_t rows, cols; /* in floats */
+	tile_fn *compute;
+};
+
+/* best first; narrow: for a c that has at most as many columns */
 static const struct gemm_isa {
 	const char *isa;
-	size_t rows, cols; /* of a tile, in floats */
-	tile_fn *tile;
+	struct gemm_tile wide, narrow;
 	bool (*present)(void);
 } isas[] = {
 #if defined(__x86_64__)
-	{ "avx512", 12, 32, tile_avx512, has_avx512 },
-	{ "avx2", 6, 16, tile_avx2, has_avx2 },
+	{ "avx512", { 12, 32, tile_avx512 }, { 24, 16, narrow_avx512 }, has_avx512 },
+	{ "avx2", { 6, 16, tile_avx2 }, { 12, 8, narrow_avx2 }, has_avx2 },
 #endif
-	{ "scalar", 4, 4, tile_scalar, has_scalar },
+	{ "scalar", { 4, 4, tile_scalar }, { 4, 4, tile_scalar }, has_scalar },
 };
 
 struct train_gemm {
@@ -113,6 +141,53 @@ static size_t round_up(size_t value, size_t unit)
 	return (value + unit - 1) / unit * unit;
 }
 
+typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t four_ints __attribute__((vector_size(16)));
+
+/* to[p][i] = from[i][p] of 4 x 4 floats */
+static inline void transpose_four(const float *from, size_t stride, float *to, size_t width)
+{
+	four a = *(const four *)from, b = *(const four *)(from + stride);
+	four c = *(const four *)(from + 2 * stride), d = *(const four *)(from + 3 * stride);
+	four ab = __builtin_shuffle(a, b, (four_ints){ 0, 4, 1, 5 });
+	four cd = __builtin_shuffle(c, d, (four_ints){ 0, 4, 1, 5 });
+
+	*(four *)to = __builtin_shuffle(ab, cd, (four_ints){ 0, 1, 4, 5 });
+	*(four *)(to + width) = __builtin_shuffle(ab, cd, (four_ints){ 2, 3, 6, 7 });
+	ab = __builtin_shuffle(a, b, (four_ints){ 2, 6, 3, 7 });
+	cd = __builtin_shuffle(c, d, (four_ints){ 2, 6, 3, 7 });
+	*(four *)(to + 2 * width) = __builtin_shuffle(ab, cd, (four_ints){ 0, 1, 4, 5 });
+	*(four *)(to + 3 * width) = __builtin_shuffle(ab, cd, (four_ints){ 2, 3, 6, 7 });
+}
+
+/* to[p * width + i] = from[i * stride + p] */
+static void pack_lines(const float *from, size_t stride, size_t lines, size_t k, size_t width,
+		       float *to)
+{
+	size_t fours = lines & ~(size_t)3, deep = k & ~(size_t)3;
+
+	for (size_t p = 0; p < deep; p += 4)
+		for (size_t i = 0; i < fours; i += 4)
+			transpose_four(from + i * stride + p, stride, to + p * width + i, width);
+	for (size_t i = 0; i < lines; i++)
+		for (size_t p = i < fours ? deep : 0; p < k; p++)
+			to[p * width + i] = from[i * stride + p];
+}
+
+/* to[p * width + i] = from[p * stride + i] */
+static void pack_slices(const float *from, size_t stride, size_t lines, size_t k, size_t width,
+			float *to)
+{
+	size_t fours = lines & ~(size_t)3;
+
+	for (size_t p = 0; p < k; p++, from += stride, to += width) {
+		for (size_t i = 0; i < fours; i += 4)
+			*(four *)(to + i) = *(const four *)(from + i);
+		for (size_t i = fours; i < lines; i++)
+			to[i] = from[i];
+	}
+}
+
 /* Copies lines x k of `from`, starting at (line, first), into panels of `width` lines: k slices of
  * width floats each, short panels padded with zeros. A line is a row of a, or a column of b. */
 static void pack(struct train_matrix from, size_t line, size_t lines, size_t first, size_t k,
@@ -124,22 +199,18 @@ static void pack(struct train_matrix from, size_t line, size_t lines, size_t fir
 		if (wide < width)
 			memset(to, 0, width * k * sizeof(*to));
 		if (from.transposed)
-			for (size_t p = 0; p < k; p++)
-				memcpy(to + p * width,
-				       from.at + (first + p) * from.stride + line + l,
-				       wide * sizeof(*to));
+			pack_slices(from.at + first * from.stride + line + l, from.stride, wide, k,
+				    width, to);
 		else
-			for (size_t i = 0; i < wide; i++)
-				for (size_t p = 0; p < k; p++)
-					to[p * width + i] =
-						from.at[(line + l + i) * from.stride + first + p];
+			pack_lines(from.at + (line + l) * from.stride + first, from.stride, wide, k,
+				   width, to);
 	}
 }
 
 /* ---- the product ---------------------------------------------------------------------------- */
 
 /* A tile that exceeds c's edge: computed in a local buffer, its inner part copied. */
-static void edge_tile(const struct gemm_isa *kind, size_t k, const float *a, const float *b,
+static void edge_tile(const struct gemm_tile *kind, size_t k, const float *a, const float *b,
 		      float *c, size_t ldc, size_t rows, size_t cols, bool fresh)
 {
 	float tile[TILE_FLOATS_MAX] __attribute__((aligned(ALIGN))) = { 0 };
@@ -147,25 +218,23 @@ static void edge_tile(const struct gemm_isa *kind, size_t k, const float *a, con
 	if (!fresh)
 		for (size_t i = 0; i < rows; i++)
 			memcpy(tile + i * kind->cols, c + i * ldc, cols * sizeof(*c));
-	kind->tile(k, a, b, tile, kind->cols, fresh);
+	kind->compute(k, a, b, tile, kind->cols, fresh);
 	for (size_t i = 0; i < rows; i++)
 		memcpy(c + i * ldc, tile + i * kind->cols, cols * sizeof(*c));
 }
 
 /* c[m x n] (+)= packed a * packed b over k slices */
-static void block(const struct train_gemm *g, size_t m, size_t n, size_t k, float *c, size_t ldc,
-		  bool fresh)
+static void block(const struct train_gemm *g, const struct gemm_tile *kind, size_t m, size_t n,
+		  size_t k, float *c, size_t ldc, bool fresh)
 {
-	const struct gemm_isa *kind = g->kind;
-
 	for (size_t j = 0; j < n; j += kind->cols) {
 		for (size_t i = 0; i < m; i += kind->rows) {
 			size_t rows = m - i < kind->rows ? m - i : kind->rows;
 			size_t cols = n - j < kind->cols ? n - j : kind->cols;
 
 			if (rows == kind->rows && cols == kind->cols)
-				kind->tile(k, g->a + i * k, g->b + j * k, c + i * ldc + j, ldc,
-					   fresh);
+				kind->compute(k, g->a + i * k, g->b + j * k, c + i * ldc + j, ldc,
+					      fresh);
 			else
 				edge_tile(kind, k, g->a + i * k, g->b + j * k, c + i * ldc + j, ldc,
 					  rows, cols, fresh);
@@ -177,22 +246,28 @@ void train_gemm(struct train_gemm *g, size_t m, size_t n, size_t k, struct train
 		struct train_matrix b, float *c, size_t ldc)
 {
 	struct train_matrix b_lines = { b.at, b.stride, !b.transposed };
+	const struct gemm_tile *tile = n <= g->kind->narrow.cols ? &g->kind->narrow
+								 : &g->kind->wide;
+
+	/* equal blocks, so that the last is not a short one */
+	size_t blocks = (k + BLOCK_K - 1) / BLOCK_K,
+	       block_k = blocks ? (k + blocks - 1) / blocks : 1;
 
 	if (!k)
 		for (size_t i = 0; i < m; i++)
 			memset(c + i * ldc, 0, n * sizeof(*c));
-	for (size_t p = 0; p < k; p += BLOCK_K) {
-		size_t deep = k - p < BLOCK_K ? k - p : BLOCK_K;
+	for (size_t p = 0; p < k; p += block_k) {
+		size_t deep = k - p < block_k ? k - p : block_k;
 
 		for (size_t j = 0; j < n; j += BLOCK_N) {
 			size_t wide = n - j < BLOCK_N ? n - j : BLOCK_N;
 
-			pack(b_lines, j, wide, p, deep, g->kind->cols, g->b);
+			pack(b_lines, j, wide, p, deep, tile->cols, g->b);
 			for (size_t i = 0; i < m; i += BLOCK_M) {
 				size_t high = m - i < BLOCK_M ? m - i : BLOCK_M;
 
-				pack(a, i, high, p, deep, g->kind->rows, g->a);
-				block(g, high, wide, deep, c + i * ldc + j, ldc, p == 0);
+				pack(a, i, high, p, deep, tile->rows, g->a);
+				block(g, tile, high, wide, deep, c + i * ldc + j, ldc, p == 0);
 			}
 		}
 	}
@@ -216,8 +291,8 @@ struct train_gemm *train_gemm_open(const char *isa)
 	if (!g)
 		return NULL;
 	g->kind = kind;
-	g->a = aligned_alloc(ALIGN, round_up(BLOCK_M, kind->rows) * BLOCK_K * sizeof(float));
-	g->b = aligned_alloc(ALIGN, round_up(BLOCK_N, kind->cols) * BLOCK_K * sizeof(float));
+	g->a = aligned_alloc(ALIGN, round_up(BLOCK_M, kind->narrow.rows) * BLOCK_K * sizeof(float));
+	g->b = aligned_alloc(ALIGN, round_up(BLOCK_N, kind->wide.cols) * BLOCK_K * sizeof(float));
 	if (g->a && g->b)
 		return g;
 	train_gemm_close(g);

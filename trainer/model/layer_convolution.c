@@ -1,26 +1,26 @@
 /*
  * layer_convolution.c - a 5 x 5 convolution with ReLU and 2 x 2 max pooling
  *
- * Convolutions process one leaf of samples at a time, since their patches (im2col) are 25 times
- * as large as the images. The bias is the weight of a patch line of ones, so a convolution is one
- * matrix product. Called by model.c (layer.h).
+ * A device has convolutions, or the layer makes a matrix product of one: the bias is the weight of a
+ * patch line of ones. It processes one leaf of samples at a time, since their patches (im2col) are 25
+ * times as large as the images. Called by model.c (layer.h).
  */
 #include "trainer/base/fail.h"
 #include "trainer/model/model.h"
 
-enum { WINDOW = 5 };
+enum { FORWARD_ROWS = 4 }; /* of a device with convolutions: their y stays in the cache */
 
 /* The scratch memory of a leaf. */
 struct convolution_scratch {
-	float *y;       /* [to][leaf][side][side], input of pooling, or its gradient */
-	float *patches; /* [lines][leaf][side][side] */
 	float *partial; /* shape of the weights: gradient of a block of rows */
+	float *y;       /* [to][leaf][side][side], input of pooling, or its gradient */
+	float *patches; /* [lines][leaf][side][side], or scratch memory of the device's convolutions */
 };
 
 /* Lines of a patch: weights of one output plane. */
 static size_t lines_of(const struct train_layer *l)
 {
-	return l->from * WINDOW * WINDOW + 1;
+	return l->from * TRAIN_WINDOW * TRAIN_WINDOW + 1;
 }
 
 /* Floats in whole cache lines. */
@@ -29,28 +29,47 @@ static size_t whole_lines(size_t floats)
 	return (floats + 15) / 16 * 16;
 }
 
+/* The convolution of some rows. */
+static struct train_convolution convolution_of(const struct train_layer *l, size_t rows)
+{
+	return (struct train_convolution){ rows, l->from, l->to, l->side };
+}
+
+static bool is_direct(const struct train_model *m)
+{
+	return m->device->ops->convolve;
+}
+
+/* Rows of one forward pass. */
+static size_t forward_rows(const struct train_model *m)
+{
+	return is_direct(m) && m->leaf > FORWARD_ROWS ? FORWARD_ROWS : m->leaf;
+}
+
 static size_t convolution_scratch(const struct train_model *m, const struct train_layer *l)
 {
-	size_t pixels = m->leaf * l->side * l->side;
+	struct train_convolution c = convolution_of(l, m->leaf);
+	size_t image = l->side * l->side, y = l->to * forward_rows(m) * image;
+	size_t patches = is_direct(m) ? train_convolution_scratch(&c)
+				      : whole_lines(lines_of(l) * m->leaf * image);
 
-	return whole_lines(l->to * pixels) + whole_lines(lines_of(l) * pixels) +
-	       whole_lines(l->to * lines_of(l));
+	return whole_lines(l->to * lines_of(l)) + whole_lines(y) + patches;
 }
 
 static struct convolution_scratch scratch_of(const struct train_pass *p)
 {
 	const struct train_layer *l = p->layer;
-	size_t pixels = p->model->leaf * l->side * l->side;
-	struct convolution_scratch s = { .y = p->model->scratch };
+	size_t rows = forward_rows(p->model);
+	struct convolution_scratch s = { .partial = p->model->scratch };
 
-	s.patches = s.y + whole_lines(l->to * pixels);
-	s.partial = s.patches + whole_lines(lines_of(l) * pixels);
+	s.y = s.partial + whole_lines(l->to * lines_of(l));
+	s.patches = s.y + whole_lines(l->to * rows * l->side * l->side);
 	return s;
 }
 
-static size_t rows_of_block(const struct train_pass *p, size_t left)
+static size_t rows_of_block(size_t most, size_t left)
 {
-	return left < p->model->leaf ? left : p->model->leaf;
+	return left < most ? left : most;
 }
 
 /* ---- at most a leaf of rows --------------------------------------------------------------------- */
@@ -61,12 +80,17 @@ static void forward_block(const struct train_pass *p, const float *weights, size
 	struct train_device *d = p->model->device;
 	struct convolution_scratch s = scratch_of(p);
 	struct train_planes in = { rows, l->from, l->side }, out = { rows, l->to, l->side };
+	struct train_convolution c = convolution_of(l, rows);
 	size_t pixels = rows * l->side * l->side;
 
-	d->ops->unfold(d, in, WINDOW, p->x + row * l->inputs, s.patches);
-	d->ops->gemm(d, l->to, pixels, lines_of(l),
-		     (struct train_matrix){ weights, lines_of(l), false },
-		     (struct train_matrix){ s.patches, pixels, false }, s.y, pixels);
+	if (is_direct(p->model)) {
+		d->ops->convolve(d, &c, p->x + row * l->inputs, weights, s.patches, s.y);
+	} else {
+		d->ops->unfold(d, in, TRAIN_WINDOW, p->x + row * l->inputs, s.patches);
+		d->ops->gemm(d, l->to, pixels, lines_of(l),
+			     (struct train_matrix){ weights, lines_of(l), false },
+			     (struct train_matrix){ s.patches, pixels, false }, s.y, pixels);
+	}
 	d->ops->pool(d, out, s.y, p->y + row * l->outputs, p->kept + row * l->kept);
 }
 
@@ -85,13 +109,20 @@ static void input_block(const struct train_pass *p, const float *weights, size_t
 	const struct train_layer *l = p->layer;
 	struct train_device *d = p->model->device;
 	struct convolution_scratch s = scratch_of(p);
+	struct train_convolution c = convolution_of(l, rows);
 	size_t pixels = rows * l->side * l->side;
 
+	if (is_direct(p->model)) {
+		d->ops->convolve_back_input(d, &c, p->dy + row * l->outputs,
+					    p->kept + row * l->kept, weights, s.patches,
+					    p->dx + row * l->inputs);
+		return;
+	}
 	backward_pool(p, s.y, row, rows);
 	d->ops->gemm(d, lines_of(l), pixels, l->to,
 		     (struct train_matrix){ weights, lines_of(l), true },
 		     (struct train_matrix){ s.y, pixels, false }, s.patches, pixels);
-	d->ops->fold(d, (struct train_planes){ rows, l->from, l->side }, WINDOW, s.patches,
+	d->ops->fold(d, (struct train_planes){ rows, l->from, l->side }, TRAIN_WINDOW, s.patches,
 		     p->dx + row * l->inputs);
 }
 
@@ -100,10 +131,17 @@ static void weights_block(const struct train_pass *p, size_t row, size_t rows, f
 	const struct train_layer *l = p->layer;
 	struct train_device *d = p->model->device;
 	struct convolution_scratch s = scratch_of(p);
+	struct train_convolution c = convolution_of(l, rows);
 	size_t pixels = rows * l->side * l->side;
 
+	if (is_direct(p->model)) {
+		d->ops->convolve_back_weights(d, &c, p->x + row * l->inputs,
+					      p->dy + row * l->outputs, p->kept + row * l->kept,
+					      s.patches, out);
+		return;
+	}
 	backward_pool(p, s.y, row, rows);
-	d->ops->unfold(d, (struct train_planes){ rows, l->from, l->side }, WINDOW,
+	d->ops->unfold(d, (struct train_planes){ rows, l->from, l->side }, TRAIN_WINDOW,
 		       p->x + row * l->inputs, s.patches);
 	d->ops->gemm(d, l->to, lines_of(l), pixels, (struct train_matrix){ s.y, pixels, false },
 		     (struct train_matrix){ s.patches, pixels, true }, out, lines_of(l));
@@ -113,14 +151,16 @@ static void weights_block(const struct train_pass *p, size_t row, size_t rows, f
 
 static void convolution_forward(const struct train_pass *p, const float *parameters)
 {
-	for (size_t row = 0; row < p->rows; row += p->model->leaf)
-		forward_block(p, parameters, row, rows_of_block(p, p->rows - row));
+	size_t most = forward_rows(p->model);
+
+	for (size_t row = 0; row < p->rows; row += most)
+		forward_block(p, parameters, row, rows_of_block(most, p->rows - row));
 }
 
 static void convolution_backward_input(const struct train_pass *p, const float *parameters)
 {
 	for (size_t row = 0; row < p->rows; row += p->model->leaf)
-		input_block(p, parameters, row, rows_of_block(p, p->rows - row));
+		input_block(p, parameters, row, rows_of_block(p->model->leaf, p->rows - row));
 }
 
 /* A leaf, or without leaves all rows, in blocks. */
@@ -129,11 +169,11 @@ static void convolution_leaf(void *arg, size_t row, size_t rows, float *out)
 	const struct train_pass *p = arg;
 	struct train_device *d = p->model->device;
 	float *partial = scratch_of(p).partial;
-	size_t done = rows_of_block(p, rows);
+	size_t done = rows_of_block(p->model->leaf, rows);
 
 	weights_block(p, row, done, out);
 	for (; done < rows; done += p->model->leaf) {
-		weights_block(p, row + done, rows_of_block(p, rows - done), partial);
+		weights_block(p, row + done, rows_of_block(p->model->leaf, rows - done), partial);
 		d->ops->add(d, p->layer->parameters, partial, out);
 	}
 }
