@@ -189,7 +189,8 @@ static void print_result(const struct train_rank *t, const struct train_result *
 	printf("\"samples_per_s\":%.0f,\"step_ms\":%.3f,", r->samples_per_s, r->step_ms);
 	printf("\"exposed_comm_share\":%.4f,\"bytes_sent\":%" PRIu64 ",\"bytes_read\":%" PRIu64 ",",
 	       r->exposed_share, r->sent_bytes, r->read_bytes);
-	printf("\"rank_bytes\":%" PRIu64 ",", t->bytes);
+	printf("\"rank_bytes\":%" PRIu64 ",\"data_bytes\":%zu,", t->bytes,
+	       train_shard_bytes(&t->shard, t->data));
 	printf("\"bytes_to_device\":%" PRIu64 ",\"bytes_from_device\":%" PRIu64 ",",
 	       t->device.put_bytes, t->device.get_bytes);
 	printf("\"hash\":\"%016" PRIx64 "\",\"steps\":%" PRIu64 ",\"died\":%d,", r->hash, r->steps,
@@ -328,7 +329,8 @@ static int load_data(struct train_job *job)
 	const struct train_config *c = &job->config;
 	struct train_data_options options = { .directory = c->data_dir,
 					      .seed = (uint64_t)c->seed,
-					      .context = (size_t)c->context };
+					      .context = (size_t)c->context,
+					      .shard = c->shard_data };
 
 	if (c->user)
 		return train_user_data(c, &job->data);

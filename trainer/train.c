@@ -97,6 +97,17 @@ static int record_step(struct train_rank *t, struct train_progress *p,
 	return check_loss(t, t->step, record->loss);
 }
 
+/* Rows of the batch of a step, counted from 0. */
+static int find_samples(struct train_rank *t, uint64_t step, struct train_node rows,
+			const uint32_t **ret_samples)
+{
+	if (t->data->sharded)
+		return train_shard_rows(&t->shard, t->data, &t->sampler, step, rows.first,
+					rows.last, ret_samples);
+	*ret_samples = train_sampler_rows(&t->sampler, step, rows.first);
+	return TRAIN_OK;
+}
+
 /* Takes one step on these rows of its batch. */
 static int compute_step(struct train_rank *t, struct train_progress *p, uint64_t step,
 			struct train_node rows, struct train_batch *batch,
@@ -109,7 +120,9 @@ static int compute_step(struct train_rank *t, struct train_progress *p, uint64_t
 	train_fault_kill(t);
 	batch->stop = train_stop_signal != 0;
 	batch->rows = rows.last - rows.first;
-	batch->samples = train_sampler_rows(&t->sampler, step - 1, rows.first);
+	rc = find_samples(t, step - 1, rows, &batch->samples);
+	if (rc)
+		return rc;
 	count_bytes(t, result, false);
 	rc = t->strategy->step(t, batch);
 	if (rc)

@@ -42,6 +42,11 @@ static const struct tool_option options[] = {
 	  .offset = AT(data_dir),
 	  .fallback = "/usr/share/datasets/fashion-mnist",
 	  .help = "directory of fashion's IDX files" },
+	{ .name = "shard-data",
+	  .kind = TOOL_OPT_FLAG,
+	  .offset = AT(shard_data),
+	  .help = "fashion, synth: a rank reads the samples of its rows only, again in\n"
+		  "each epoch" },
 	{ .name = "context",
 	  .kind = TOOL_OPT_INT,
 	  .argument = "N",

@@ -156,6 +156,11 @@ int train_rank_open(struct train_rank *t, const struct train_config *config,
 				data->name, t->strategy->name,
 				t->strategy->plays ? "an environment" : "images or text",
 				t->strategy->plays ? "cartpole" : "synth");
+	if (!rc && data->sharded && t->strategy->ask)
+		rc = train_fail(TRAIN_USAGE,
+				"--shard-data: --strategy %s hands out samples while it trains, so "
+				"that a worker may need any; omit the option",
+				t->strategy->name);
 	if (!rc)
 		rc = train_settings_match(t);
 	if (!rc)
@@ -205,6 +210,7 @@ void train_rank_close(struct train_rank *t)
 	free(t->resumed_own);
 	train_timeline_close(&t->timeline);
 	train_sampler_close(&t->sampler);
+	train_shard_close(&t->shard);
 	train_model_close(&t->model);
 	train_device_close(&t->device);
 	if (t->comm && t->comm != t->world)

@@ -91,6 +91,18 @@ claim "without vector instructions the bits are the same" same
 train --canonical tree --steps 4 --leaf 8
 claim "another leaf size gives other bits" [ "$(field hash)" != "$want" ]
 
+# ---- a rank reads the samples of its rows only -------------------------------------------------------------------
+
+large=(--data synth --model mlp:32 --global-batch 5000 --leaf 50 --canonical tree --steps 6)    # of two epochs
+run 90 "${large[@]}"
+want=$(field hash)
+claim "one process has 24000 images of 785 bytes" equals data_bytes $((24000 * 785))
+run 90 "${large[@]}" --np 2 --shard-data
+claim "--shard-data: two ranks have the bits of one" same
+claim "... and each half the images" equals data_bytes $((12000 * 785))
+run 90 "${large[@]}" --np 2 --ps 1 --strategy ps-async --canonical off --shard-data
+claim "--shard-data: refused where servers hand out samples" ended 2 'hands out samples'
+
 # ---- checkpoints -------------------------------------------------------------------------------------------------
 
 keep=(--canonical tree --lr-schedule cosine --warmup 3)

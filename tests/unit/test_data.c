@@ -13,6 +13,7 @@
 #include "trainer/base/fail.h"
 #include "trainer/data/idx.h"
 #include "trainer/data/sampler.h"
+#include "trainer/data/shard.h"
 
 TestSuite(sampler, .timeout = 60);
 TestSuite(idx, .timeout = 60);
@@ -209,7 +210,7 @@ static void remove_folder(const char *folder)
 
 static int load(const char *name, const char *directory, uint64_t seed, struct train_data *data)
 {
-	struct train_data_options options = { directory, seed, 4 };
+	struct train_data_options options = { directory, seed, 4, false };
 
 	return train_data_load(name, &options, data);
 }
@@ -237,6 +238,79 @@ Test(data, four_idx_files_are_a_data_set)
 	cr_assert_eq(load("auto", folder, 1, &data), 0);
 	cr_expect_str_eq(data.name, "fashion");
 	train_data_free(&data);
+	remove_folder(folder);
+}
+
+/* The samples of a shard are those of the whole set. */
+static void expect_samples(const struct train_set *whole, const uint32_t *want,
+			   const struct train_set *part, const uint32_t *got, size_t count,
+			   size_t pixels)
+{
+	for (size_t i = 0; i < count; i++) {
+		cr_expect_eq(whole->labels[want[i]], part->labels[got[i]], "%zu", i);
+		cr_expect(!memcmp(whole->images + want[i] * pixels, part->images + got[i] * pixels,
+				  pixels),
+			  "%zu", i);
+	}
+}
+
+/* Rows 2 .. 4 of batches of 7, for two epochs, and two of the tests. */
+static void expect_shard(const char *name, const struct train_data_options *options)
+{
+	struct train_data_options all = *options;
+	struct train_data whole, data;
+	struct train_sampler sampler;
+	struct train_shard shard = { 0 };
+	const uint32_t *got;
+	size_t steps;
+
+	all.shard = false;
+	cr_assert_eq(train_data_load(name, &all, &whole), 0);
+	cr_assert_eq(train_data_load(name, options, &data), 0, "%s", train_error());
+	cr_assert(!data.train.images && !data.test.images && !data.train.labels);
+	cr_expect_eq(data.mean, whole.mean);
+	cr_assert_eq(data.train.samples, whole.train.samples);
+	cr_assert_eq(train_sampler_open(&sampler, 5, data.train.samples, 7), 0);
+	steps = train_sampler_steps(&sampler);
+	for (size_t step = 0; step < 2 * steps; step += steps / 2) {
+		cr_assert_eq(train_shard_rows(&shard, &data, &sampler, step, 2, 5, &got), 0);
+		expect_samples(&whole.train, train_sampler_rows(&sampler, step, 2),
+			       &shard.train.set, got, 3, data.pixels);
+	}
+	cr_assert_eq(train_shard_test(&shard, &data, (struct train_share){ 1, 2 }), 0);
+	expect_samples(&whole.test, (const uint32_t[]){ 1, 2 }, &shard.test.set,
+		       (const uint32_t[]){ 0, 1 }, 2, data.pixels);
+	cr_expect_eq(train_shard_bytes(&shard, &data), (steps * 3 + 2) * (data.pixels + 1));
+	cr_expect_eq(train_shard_bytes(&shard, &whole),
+		     (whole.train.samples + whole.test.samples) * (data.pixels + 1));
+	train_shard_close(&shard);
+	train_sampler_close(&sampler);
+	train_data_free(&data);
+	train_data_free(&whole);
+}
+
+Test(data, a_shard_has_the_samples_of_its_rows)
+{
+	char folder[] = "/tmp/tutti-test-XXXXXX";
+	struct train_data_options options = { folder, 1, 4, true };
+	struct train_shard shard = { 0 };
+	struct train_data data;
+
+	cr_assert_not_null(mkdtemp(folder));
+	put_idx(folder, "train-images-idx3", 3, 30);
+	put_idx(folder, "train-labels-idx1", 1, 30);
+	put_idx(folder, "t10k-images-idx3", 3, 5);
+	put_idx(folder, "t10k-labels-idx1", 1, 5);
+	expect_shard("fashion", &options);
+	expect_shard("synth", &options);
+	cr_assert_eq(train_data_load("fashion", &options, &data), 0);
+	put_idx(folder, "t10k-images-idx3", 3, 4);
+	cr_expect_eq(train_shard_test(&shard, &data, (struct train_share){ 0, 5 }), TRAIN_USAGE);
+	cr_expect_not_null(strstr(train_error(), "4 parts where there were 5"), "%s",
+			   train_error());
+	cr_expect_eq(train_data_load("cartpole", &options, &data), TRAIN_USAGE);
+	cr_expect_not_null(strstr(train_error(), "as a whole only"), "%s", train_error());
+	train_shard_close(&shard);
 	remove_folder(folder);
 }
 

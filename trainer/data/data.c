@@ -35,6 +35,47 @@ static float mean_of(const struct train_set *set, size_t pixels)
 	return (float)((double)sum / (double)(set->samples * pixels) / 255.0);
 }
 
+/* ---- the mean of images that are read one by one ------------------------------------------------ */
+
+struct pixel_sum {
+	uint8_t *image;
+	size_t pixels;
+	uint64_t sum;
+};
+
+static uint8_t *any_image(void *arg, size_t sample)
+{
+	struct pixel_sum *p = arg;
+
+	(void)sample;
+	return p->image;
+}
+
+static void add_image(void *arg, size_t sample, uint8_t label)
+{
+	struct pixel_sum *p = arg;
+
+	(void)sample;
+	(void)label;
+	for (size_t i = 0; i < p->pixels; i++)
+		p->sum += p->image[i];
+}
+
+static int read_mean(struct train_data *data)
+{
+	struct pixel_sum p = { malloc(data->pixels), data->pixels, 0 };
+	const struct train_sink sink = { any_image, add_image, &p };
+	int rc = p.image ? data->source->each(data, false, &sink)
+			 : train_fail(TRAIN_FAILED, "no memory for an image of %zu pixels",
+				      data->pixels);
+
+	data->mean = (float)((double)p.sum / (double)(data->train.samples * data->pixels) / 255.0);
+	free(p.image);
+	return rc;
+}
+
+/* ---- load --------------------------------------------------------------------------------------- */
+
 int train_data_load(const char *name, const struct train_data_options *options,
 		    struct train_data *ret_data)
 {
@@ -47,15 +88,28 @@ int train_data_load(const char *name, const struct train_data_options *options,
 		return train_fail(TRAIN_USAGE,
 				  "--data %s: there is no such data source; --help lists them",
 				  name);
+	if (options->shard && !source->each)
+		return train_fail(
+			TRAIN_USAGE,
+			"--shard-data: --data %s is loaded as a whole only; use fashion or "
+			"synth, or omit the option",
+			source->name);
 	data.name = source->name;
-	rc = source->load(path ? path + 1 : options->directory, options, &data);
+	data.sharded = options->shard;
+	data.source = source;
+	data.path = path ? path + 1 : options->directory;
+	data.options = options;
+	rc = source->load(data.path, options, &data);
 	if (rc) {
 		train_data_free(&data);
 		return rc;
 	}
-	data.mean = data.text || data.plays ? 0.0f : mean_of(&data.train, data.pixels);
+	if (data.sharded)
+		rc = read_mean(&data);
+	else
+		data.mean = data.text || data.plays ? 0.0f : mean_of(&data.train, data.pixels);
 	*ret_data = data;
-	return TRAIN_OK;
+	return rc;
 }
 
 void train_data_free(struct train_data *data)

@@ -13,6 +13,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 enum { CLASSES = 10 };
@@ -33,20 +34,13 @@ static int present(const char *directory)
 	return !access(path, R_OK);
 }
 
-static int load_set(const char *directory, const char *part, struct train_set *set,
-		    size_t *ret_pixels)
+/* Labels of set->samples samples. */
+static int load_labels(const char *directory, const char *part, struct train_set *set)
 {
 	char path[PATH_MAX];
-	struct train_idx images, labels;
+	struct train_idx labels;
 	int rc;
 
-	path_of(directory, part, "images-idx3", path);
-	rc = train_idx_read(path, 3, &images);
-	if (rc)
-		return rc;
-	set->images = images.at;
-	set->samples = images.dim[0];
-	*ret_pixels = images.bytes / images.dim[0];
 	path_of(directory, part, "labels-idx1", path);
 	rc = train_idx_read(path, 1, &labels);
 	if (rc)
@@ -58,13 +52,64 @@ static int load_set(const char *directory, const char *part, struct train_set *s
 	return train_idx_below(&labels, path, CLASSES);
 }
 
+/* shard: the sizes alone */
+static int load_set(const char *directory, const char *part, bool shard, struct train_set *set,
+		    size_t *ret_pixels)
+{
+	char path[PATH_MAX];
+	struct train_idx images;
+	int rc;
+
+	path_of(directory, part, "images-idx3", path);
+	rc = shard ? train_idx_read_sizes(path, 3, &images) : train_idx_read(path, 3, &images);
+	if (rc)
+		return rc;
+	set->images = images.at;
+	set->samples = images.dim[0];
+	*ret_pixels = images.bytes / images.dim[0];
+	return shard ? TRAIN_OK : load_labels(directory, part, set);
+}
+
+struct labelled {
+	const struct train_sink *sink;
+	const uint8_t *labels;
+};
+
+static uint8_t *image_at(void *arg, size_t sample)
+{
+	const struct labelled *l = arg;
+
+	return l->sink->image(l->sink->arg, sample);
+}
+
+static void image_read(void *arg, size_t sample)
+{
+	const struct labelled *l = arg;
+
+	l->sink->label(l->sink->arg, sample, l->labels[sample]);
+}
+
+static int each(const struct train_data *data, bool test, const struct train_sink *sink)
+{
+	struct train_set set = { .samples = test ? data->test.samples : data->train.samples };
+	const char *part = test ? "t10k" : "train";
+	char path[PATH_MAX];
+	int rc = load_labels(data->path, part, &set);
+	struct labelled labelled = { sink, set.labels };
+
+	path_of(data->path, part, "images-idx3", path);
+	if (!rc)
+		rc = train_idx_each(path, 3, set.samples, image_at, image_read, &labelled);
+	free(set.labels);
+	return rc;
+}
+
 static int load(const char *directory, const struct train_data_options *options,
 		struct train_data *data)
 {
 	size_t pixels;
 	int rc;
 
-	(void)options;
 	if (!present(directory))
 		return train_fail(TRAIN_USAGE,
 				  "--data fashion: no readable train-images-idx3-ubyte.gz in %s: "
@@ -72,9 +117,9 @@ static int load(const char *directory, const struct train_data_options *options,
 				  "or use --data synth",
 				  directory);
 	data->classes = CLASSES;
-	rc = load_set(directory, "train", &data->train, &data->pixels);
+	rc = load_set(directory, "train", options->shard, &data->train, &data->pixels);
 	if (!rc)
-		rc = load_set(directory, "t10k", &data->test, &pixels);
+		rc = load_set(directory, "t10k", options->shard, &data->test, &pixels);
 	if (!rc && pixels != data->pixels)
 		rc = train_fail(TRAIN_USAGE,
 				"%s: training images of %zu pixels, test images of %zu", directory,
@@ -86,5 +131,6 @@ const struct train_data_source train_data_fashion = {
 	.name = "fashion",
 	.help = "Fashion-MNIST, from the files of --data-dir",
 	.load = load,
+	.each = each,
 	.present = present,
 };

@@ -90,6 +90,29 @@ static int make_set(uint64_t seed, uint64_t first, size_t samples,
 	return TRAIN_OK;
 }
 
+static void draw_all(uint64_t seed, struct prototype prototypes[CLASSES * PROTOTYPES])
+{
+	for (uint32_t i = 0; i < CLASSES * PROTOTYPES; i++)
+		draw(seed, i, &prototypes[i]);
+}
+
+static int each(const struct train_data *data, bool test, const struct train_sink *sink)
+{
+	struct prototype prototypes[CLASSES * PROTOTYPES];
+	uint64_t seed = data->options->seed;
+
+	draw_all(seed, prototypes);
+	for (size_t i = 0; i < (test ? TEST : TRAIN); i++) {
+		uint8_t label, *image = sink->image(sink->arg, i);
+
+		if (!image)
+			continue;
+		make_sample(seed, test ? TRAIN + i : i, prototypes, image, &label);
+		sink->label(sink->arg, i, label);
+	}
+	return TRAIN_OK;
+}
+
 static int load(const char *directory, const struct train_data_options *options,
 		struct train_data *data)
 {
@@ -98,10 +121,13 @@ static int load(const char *directory, const struct train_data_options *options,
 	int rc;
 
 	(void)directory;
-	for (uint32_t i = 0; i < CLASSES * PROTOTYPES; i++)
-		draw(seed, i, &prototypes[i]);
+	draw_all(seed, prototypes);
 	data->pixels = PIXELS;
 	data->classes = CLASSES;
+	data->train.samples = TRAIN;
+	data->test.samples = TEST;
+	if (options->shard)
+		return TRAIN_OK;
 	rc = make_set(seed, 0, TRAIN, prototypes, &data->train);
 	return rc ? rc : make_set(seed, TRAIN, TEST, prototypes, &data->test);
 }
@@ -110,4 +136,5 @@ const struct train_data_source train_data_synth = {
 	.name = "synth",
 	.help = "synthetic images of the same shape, from --seed",
 	.load = load,
+	.each = each,
 };

@@ -84,10 +84,23 @@ static int read_header(struct idx_stream *f, unsigned dims, struct train_idx *id
 	return TRAIN_OK;
 }
 
+/* The stream ends here. */
+static int read_end(struct idx_stream *f, const struct train_idx *idx)
+{
+	uint8_t extra;
+	size_t got;
+	int rc = read_some(f, &extra, 1, &got);
+
+	if (!rc && got)
+		rc = train_fail(TRAIN_USAGE,
+				"%s: holds more than the %zu bytes of data of its header", f->name,
+				idx->bytes);
+	return rc;
+}
+
 static int read_elements(struct idx_stream *f, struct train_idx *idx)
 {
 	size_t capacity = 0, used = 0, got;
-	uint8_t extra;
 	int rc;
 
 	do {
@@ -109,12 +122,7 @@ static int read_elements(struct idx_stream *f, struct train_idx *idx)
 		return train_fail(TRAIN_USAGE,
 				  "%s: ends after %zu of %zu bytes of data; the file is truncated",
 				  f->name, used, idx->bytes);
-	rc = read_some(f, &extra, 1, &got);
-	if (!rc && got)
-		rc = train_fail(TRAIN_USAGE,
-				"%s: holds more than the %zu bytes of data of its header", f->name,
-				idx->bytes);
-	return rc;
+	return read_end(f, idx);
 }
 
 int train_idx_read_fd(int fd, const char *name, unsigned dims, struct train_idx *ret_idx)
@@ -146,6 +154,71 @@ int train_idx_read(const char *path, unsigned dims, struct train_idx *ret_idx)
 	if (fd < 0)
 		return train_fail(TRAIN_USAGE, "%s: %m", path);
 	return train_idx_read_fd(fd, path, dims, ret_idx);
+}
+
+/* ---- without keeping it ------------------------------------------------------------------------- */
+
+/* Opens a file and reads its header. Close f->gz in any case. */
+static int open_stream(struct idx_stream *f, const char *path, unsigned dims, struct train_idx *idx)
+{
+	*f = (struct idx_stream){ gzopen(path, "rbe"), path };
+	*idx = (struct train_idx){ 0 };
+	if (!f->gz)
+		return train_fail(TRAIN_USAGE, "%s: %m", path);
+	errno = 0;
+	return read_header(f, dims, idx);
+}
+
+int train_idx_read_sizes(const char *path, unsigned dims, struct train_idx *ret_idx)
+{
+	struct idx_stream f;
+	int rc = open_stream(&f, path, dims, ret_idx);
+
+	if (f.gz)
+		gzclose(f.gz);
+	return rc;
+}
+
+static int read_part(struct idx_stream *f, const struct train_idx *idx, size_t i, uint8_t *to)
+{
+	size_t bytes = idx->bytes / idx->dim[0], got;
+	int rc = read_some(f, to, bytes, &got);
+
+	if (!rc && got < bytes)
+		rc = train_fail(TRAIN_USAGE,
+				"%s: ends after %zu of %zu bytes of data; the file is truncated",
+				f->name, i * bytes + got, idx->bytes);
+	return rc;
+}
+
+int train_idx_each(const char *path, unsigned dims, size_t count,
+		   uint8_t *(*place)(void *arg, size_t i), void (*done)(void *arg, size_t i),
+		   void *arg)
+{
+	struct idx_stream f;
+	struct train_idx idx;
+	uint8_t *skipped = NULL;
+	int rc = open_stream(&f, path, dims, &idx);
+
+	if (!rc && idx.dim[0] != count)
+		rc = train_fail(TRAIN_USAGE, "%s: %u parts where there were %zu before", path,
+				idx.dim[0], count);
+	if (!rc && !(skipped = malloc(idx.bytes / count)))
+		rc = train_fail(TRAIN_FAILED, "%s: no memory for %zu bytes", path,
+				idx.bytes / count);
+	for (size_t i = 0; i < count && !rc; i++) {
+		uint8_t *to = place(arg, i);
+
+		rc = read_part(&f, &idx, i, to ? to : skipped);
+		if (!rc && to)
+			done(arg, i);
+	}
+	if (!rc)
+		rc = read_end(&f, &idx);
+	free(skipped);
+	if (f.gz)
+		gzclose(f.gz);
+	return rc;
 }
 
 int train_idx_below(const struct train_idx *idx, const char *name, unsigned bound)

@@ -30,7 +30,20 @@ struct train_idx {
  * Memory grows with the bytes that the file holds, independent of the sizes in its header. */
 int train_idx_read(const char *path, unsigned dims, struct train_idx *ret_idx);
 
-/* The same for an open file; closes fd. `name` is for error texts. */
+/* Reads and validates the header alone; ret_idx->at is NULL. Returns as above. */
+int train_idx_read_sizes(const char *path, unsigned dims, struct train_idx *ret_idx);
+
+/* train_idx_each - read the parts of the first dimension one after the other, and keep none
+ *
+ *   count     required size of the first dimension
+ *   place     returns the memory for part i, or NULL: it is skipped
+ *   done      part i is in the memory that place returned; not called for others
+ *   Returns   as train_idx_read */
+int train_idx_each(const char *path, unsigned dims, size_t count,
+		   uint8_t *(*place)(void *arg, size_t i), void (*done)(void *arg, size_t i),
+		   void *arg);
+
+/* The same as train_idx_read for an open file; closes fd. `name` is for error texts. */
 int train_idx_read_fd(int fd, const char *name, unsigned dims, struct train_idx *ret_idx);
 
 /* Checks that all elements are below `bound`. Returns 0 | TRAIN_FAILED: the error names the first

@@ -27,6 +27,7 @@ struct train_config {
 	int64_t zero;                /* ZeRO's stage: 1: the optimizer is cut over the ranks */
 	int64_t micro;               /* micro-batches of a replica; 0: as many as stages */
 	const char *compress;        /* NULL: gradients are sent as they are */
+	bool shard_data;             /* a rank reads its own samples only */
 	const char *data, *data_dir, *model, *strategy, *device, *algo, *transport;
 	int64_t context; /* characters of a window of text */
 	int64_t global_batch, epochs, steps, seed, bucket_kb;

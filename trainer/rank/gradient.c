@@ -106,7 +106,7 @@ int train_gradient(struct train_rank *t, const struct train_batch *batch,
 	if (t->config->user)
 		return train_user_gradient(t, batch, ready);
 	train_fault_begin(t, begin);
-	o.logits = forward(t, &t->data->train, batch->samples, batch->rows);
+	o.logits = forward(t, train_training_set(t), batch->samples, batch->rows);
 	fill_tail(&o, batch->rows, batch->stop);
 	train_fault_delay(t, t->model.parameters + TRAIN_TAIL);
 	rc = train_model_backward(&t->model, t->parameters, o.logits, &t->sum, t->gradients, &pass);
@@ -250,7 +250,7 @@ static void count_correct(const struct train_rank *t, const float *logits, size_
 static int forward_test(struct train_rank *t, const uint32_t *samples, size_t rows,
 			float **ret_logits)
 {
-	const struct train_set *set = &t->data->test;
+	const struct train_set *set = t->data->sharded ? &t->shard.test.set : &t->data->test;
 
 	if (!t->pipeline) {
 		*ret_logits = forward(t, set, samples, rows);
@@ -264,7 +264,8 @@ static int forward_test(struct train_rank *t, const uint32_t *samples, size_t ro
 static int evaluate_share(struct train_rank *t, size_t most, float *host, double sums[2])
 {
 	struct train_share share = train_share_of(t->data->test.samples, t->rank, t->nranks);
-	int rc = TRAIN_OK;
+	size_t first = t->data->sharded ? 0 : share.first;
+	int rc = t->data->sharded ? train_shard_test(&t->shard, t->data, share) : TRAIN_OK;
 
 	for (size_t done = 0; done < share.count && !rc; done += most) {
 		size_t left = share.count - done, rows = left < most ? left : most;
@@ -272,7 +273,7 @@ static int evaluate_share(struct train_rank *t, size_t most, float *host, double
 		float *logits;
 
 		for (size_t i = 0; i < rows; i++)
-			samples[i] = (uint32_t)(share.first + done + i);
+			samples[i] = (uint32_t)(first + done + i);
 		rc = forward_test(t, samples, rows, &logits);
 		if (rc || !logits)
 			continue;

@@ -81,7 +81,7 @@ int train_pipeline_gradient(struct train_rank *t, const struct train_batch *batc
 		return rc;
 	train_fault_begin(t, begin);
 	p->busy_ns = 0;
-	train_load(t, &t->data->train, batch->samples, batch->rows);
+	train_load(t, train_training_set(t), batch->samples, batch->rows);
 	rc = run_list(t);
 	if (rc)
 		return rc;

@@ -14,6 +14,7 @@
 #include "trainer/base/fail.h"
 #include "trainer/data/data.h"
 #include "trainer/data/sampler.h"
+#include "trainer/data/shard.h"
 #include "trainer/device/device.h"
 #include "trainer/model/leaves.h"
 #include "trainer/model/model.h"
@@ -48,6 +49,7 @@ struct train_rank {
 	struct train_device device;
 	struct train_model model;
 	struct train_sampler sampler;
+	struct train_shard shard; /* of --shard-data */
 	struct train_leaves leaves;
 	struct train_leaf_sum sum; /* this rank's part of the leaves */
 	const struct train_strategy_ops *strategy;
@@ -88,7 +90,7 @@ struct train_rank {
 
 /* This rank's share of a step. */
 struct train_batch {
-	const uint32_t *samples; /* indices in data->train */
+	const uint32_t *samples; /* indices in train_training_set */
 	size_t rows;             /* may be 0 */
 	bool stop;               /* a signal asked this rank to end the training */
 };
@@ -111,6 +113,12 @@ static inline size_t train_evaluate_rows(const struct train_rank *t)
 static inline float train_mean_scale(const struct train_rank *t, size_t samples)
 {
 	return 1.0f / (float)(samples * t->data->positions);
+}
+
+/* The training set, or this rank's shard of the current epoch. */
+static inline const struct train_set *train_training_set(const struct train_rank *t)
+{
+	return t->data->sharded ? &t->shard.train.set : &t->data->train;
 }
 
 /* Loads samples to t->x, and their labels to t->labels. */
