@@ -176,9 +176,24 @@ resumed --np 4 --mesh data=2,pipeline=2 --schedule wavefront --micro 6
 resumed --strategy one
 run 120 --np 2 "${net[@]}" --canonical off --context 16 --model rnn:1x32 --global-batch 32 --steps 100 --optimizer adamw --lr 0.02
 claim "100 steps predict better than the frequencies of characters, whose entropy is above 3.1" learned
+gru=(--canonical off --context 16 --model rnn:gru:1x32 --global-batch 32 --steps 100 --optimizer adamw --lr 0.02)
+run 120 --np 2 "${net[@]}" "${gru[@]}"
+claim "... and GRU cells do" learned
 wrong 'a sequence into as many parts' --np 2 --mesh pipeline=2 --schedule wavefront --micro 13
 wrong 'no layer that tensor ranks can divide' --np 2 --mesh tensor=2 --shards 2
 wrong 'not LAYERSxWIDTH' --model rnn:3
+wrong 'not LAYERSxWIDTH' --model rnn:gru:
+
+# GRU cells
+
+net+=(--model rnn:gru:3x8)
+run 120 --strategy one "${net[@]}"
+hash=$(field hash) loss=$(field loss)
+layout 3 pipeline=3 wavefront 4 one
+claim "... and its loss on the test set" is loss "$loss"
+layout 4 data=2,pipeline=2 wavefront 5 mirrored
+run 120 "${net[@]}" --np 2 --device sim
+claim "GRU cells on a device with memory of its own: the hash of cpu" is hash "$hash"
 
 # ---- wrong uses ------------------------------------------------------------------------------------------------------
 

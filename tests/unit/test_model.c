@@ -88,7 +88,7 @@ static int gradients_of(struct model_fixture *s, size_t first, size_t rows, floa
 }
 
 static const char *const shapes[] = { "linear", "mlp:9",    "mlp:8,7", "mlp:5,1,6",
-				      "cnn",    "gpt:2x16", "rnn:2x5" };
+				      "cnn",    "gpt:2x16", "rnn:2x5", "rnn:gru:2x5" };
 
 /* Of a large tensor, TUTTI_TEST_FEWER leaves about 50 elements. */
 static size_t stride_of(size_t elements)

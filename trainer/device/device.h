@@ -44,6 +44,16 @@ struct train_lstm {
 	float *c; /* before, c: [rows * stride][width]; before NULL: zeros */
 };
 
+/* GRU cells of a position of `rows` sequences. */
+struct train_gru {
+	size_t rows, width;
+	size_t stride; /* vectors from a row to the next */
+	float *zrn;    /* [rows * stride][3][width]: parts z, r, n of x's product, then after their
+			* functions */
+	float *un;     /* [rows * stride][width]: part n of the product of the outputs before */
+	const float *before; /* [rows * stride][width]: these outputs */
+};
+
 /* Images in planes: [rows][planes][side][side]. */
 struct train_planes {
 	size_t rows, planes, side;
@@ -203,6 +213,15 @@ struct train_device_ops {
 	void (*lstm_back)(struct train_device *d, const struct train_lstm *cells, const float *dy,
 			  const float *dh, size_t dh_stride, float *dc, float *dz);
 
+	/* gru: zrn and outputs h of a position for the product zh[rows][3 width] of the outputs before
+	 * (layer_gru.c). gru_back: the gradients of both products, of stride of zrn, for dy of h plus,
+	 * unless NULL, dh[rows][width] and direct of the position behind it; direct[rows][width] becomes
+	 * the part of the gradient of `before` that takes no product. */
+	void (*gru)(struct train_device *d, const struct train_gru *cells, const float *zh,
+		    float *h);
+	void (*gru_back)(struct train_device *d, const struct train_gru *cells, const float *dy,
+			 const float *dh, float *direct, float *dx_zrn, float *dh_zrn);
+
 	/* g = scale * gradient; rmsprop.h. NULL: the device has no RMSProp. */
 	void (*rmsprop)(struct train_device *d, size_t count, float scale, float rate,
 			const float *gradient, float *square, float *weight);
@@ -233,7 +252,9 @@ struct train_device_ops {
 	X(prefix, norm_back_weights)     \
 	X(prefix, gelu)                  \
 	X(prefix, gelu_back)             \
-	X(prefix, causal) X(prefix, causal_back) X(prefix, lstm) X(prefix, lstm_back)
+	X(prefix, causal)                \
+	X(prefix, causal_back)           \
+	X(prefix, lstm) X(prefix, lstm_back) X(prefix, gru) X(prefix, gru_back)
 #define TRAIN_DEVICE_CONVOLUTION(X, prefix) \
 	X(prefix, convolve) X(prefix, convolve_back_input) X(prefix, convolve_back_weights)
 #define TRAIN_DEVICE_FUNCTION(prefix, name) \

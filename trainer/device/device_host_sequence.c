@@ -157,7 +157,7 @@ void train_host_causal_back(struct train_device *d, size_t positions, float scal
 	}
 }
 
-/* ---- LSTM cells --------------------------------------------------------------------------------- */
+/* ---- recurrent cells ---------------------------------------------------------------------------- */
 
 static float sigmoid(float x)
 {
@@ -216,6 +216,53 @@ void train_host_lstm_back(struct train_device *d, const struct train_lstm *l, co
 			to[2 * n + k] = of_c * i * (1.0f - g * g);
 			to[3 * n + k] = out * tanh_c * o * (1.0f - o);
 			dc[k] = of_c * f;
+		}
+	}
+}
+
+void train_host_gru(struct train_device *d, const struct train_gru *l, const float *zh, float *h)
+{
+	size_t n = l->width;
+
+	(void)d;
+	for (size_t row = 0; row < l->rows; row++, zh += 3 * n) {
+		size_t at = row * l->stride * n;
+		float *zrn = l->zrn + 3 * at;
+
+		for (size_t k = 0; k < n; k++) {
+			float z = sigmoid(zrn[k] + zh[k]), r = sigmoid(zrn[n + k] + zh[n + k]);
+			float c = hyperbolic_tangent(zrn[2 * n + k] + r * zh[2 * n + k]);
+
+			zrn[k] = z;
+			zrn[n + k] = r;
+			zrn[2 * n + k] = c;
+			l->un[at + k] = zh[2 * n + k];
+			h[at + k] = (1.0f - z) * c + z * l->before[at + k];
+		}
+	}
+}
+
+void train_host_gru_back(struct train_device *d, const struct train_gru *l, const float *dy,
+			 const float *dh, float *direct, float *dx_zrn, float *dh_zrn)
+{
+	size_t n = l->width;
+
+	(void)d;
+	for (size_t row = 0; row < l->rows; row++, direct += n) {
+		size_t at = row * l->stride * n;
+		const float *zrn = l->zrn + 3 * at;
+		float *of_x = dx_zrn + 3 * at, *of_h = dh_zrn + 3 * at;
+
+		for (size_t k = 0; k < n; k++) {
+			float z = zrn[k], r = zrn[n + k], c = zrn[2 * n + k];
+			float out = dy[at + k] + (dh ? dh[row * n + k] + direct[k] : 0.0f);
+			float of_c = out * (1.0f - z) * (1.0f - c * c);
+
+			of_x[k] = of_h[k] = out * (l->before[at + k] - c) * z * (1.0f - z);
+			of_x[n + k] = of_h[n + k] = of_c * l->un[at + k] * r * (1.0f - r);
+			of_x[2 * n + k] = of_c;
+			of_h[2 * n + k] = of_c * r;
+			direct[k] = out * z;
 		}
 	}
 }

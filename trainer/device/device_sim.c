@@ -226,6 +226,32 @@ static void sim_lstm_back(struct train_device *d, const struct train_lstm *l, co
 	train_host_lstm_back(d, &cells, real(dy), real(dh), dh_stride, real(dc), real(dz));
 }
 
+static struct train_gru real_gru(const struct train_gru *l)
+{
+	struct train_gru cells = *l;
+
+	cells.zrn = real(l->zrn);
+	cells.un = real(l->un);
+	cells.before = real(l->before);
+	return cells;
+}
+
+static void sim_gru(struct train_device *d, const struct train_gru *l, const float *zh, float *h)
+{
+	struct train_gru cells = real_gru(l);
+
+	train_host_gru(d, &cells, real(zh), real(h));
+}
+
+static void sim_gru_back(struct train_device *d, const struct train_gru *l, const float *dy,
+			 const float *dh, float *direct, float *dx_zrn, float *dh_zrn)
+{
+	struct train_gru cells = real_gru(l);
+
+	train_host_gru_back(d, &cells, real(dy), real(dh), real(direct), real(dx_zrn),
+			    real(dh_zrn));
+}
+
 const struct train_device_ops train_device_sim = {
 	.name = "sim",
 	.help = "cpu with separate memory and explicit, counted copies",

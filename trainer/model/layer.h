@@ -107,7 +107,8 @@ struct train_layer_ops {
 };
 
 extern const struct train_layer_ops train_layer_dense, train_layer_convolution, train_layer_embed,
-	train_layer_attention, train_layer_feedforward, train_layer_head, train_layer_lstm;
+	train_layer_attention, train_layer_feedforward, train_layer_head, train_layer_lstm,
+	train_layer_gru;
 
 /* Add a layer, whose inputs are the outputs of the layer before: fully connected; a convolution of
  * 5 x 5 of square planes, with ReLU and 2 x 2 max pooling, to `to` planes. Return 0 | TRAIN_FAILED
@@ -116,12 +117,13 @@ int train_layer_add_dense(struct train_model *m, size_t outputs, bool relu, enum
 int train_layer_add_convolution(struct train_model *m, size_t to);
 
 /* Add a layer of a model of text: vectors of the characters, plus those of their positions if
- * `places`; x + attention(norm(x)); x + feedforward(norm(x)); LSTM cells; norm(x) W + b. Return 0 |
+ * `places`; x + attention(norm(x)); x + feedforward(norm(x)); LSTM or GRU cells; norm(x) W + b. Return 0 |
  * TRAIN_FAILED. */
 int train_layer_add_embed(struct train_model *m, size_t width, bool places);
 int train_layer_add_attention(struct train_model *m);
 int train_layer_add_feedforward(struct train_model *m);
 int train_layer_add_lstm(struct train_model *m, size_t width);
+int train_layer_add_gru(struct train_model *m, size_t width);
 int train_layer_add_head(struct train_model *m);
 
 /* from: in the layer's gradients */

@@ -1,6 +1,6 @@
 /*
  * model_rnn.c - a recurrent network that predicts each character of a text from those before it:
- * vectors of characters, layers of LSTM cells, logits
+ * vectors of characters, layers of LSTM or GRU cells, logits
  *
  * Row of the table in model.c; calls the layers. Source: Graves 2013, Generating sequences with
  * recurrent neural networks.
@@ -9,6 +9,7 @@
 #include "trainer/model/model.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { LAYERS_MAX = 64, WIDTH_MAX = 4096 };
 
@@ -16,13 +17,17 @@ static int rnn_open(struct train_model *m, const char *shape)
 {
 	unsigned layers = 0, width = 0;
 	int end = 0, rc;
+	bool gru;
 
 	shape = shape ? shape : "2x128";
+	gru = !strncmp(shape, "gru:", 4);
+	if (gru || !strncmp(shape, "lstm:", 5))
+		shape = strchr(shape, ':') + 1;
 	if (sscanf(shape, "%3ux%4u%n", &layers, &width, &end) != 2 || shape[end] || layers < 1 ||
 	    layers > LAYERS_MAX || width < 1 || width > WIDTH_MAX)
 		return train_fail(TRAIN_USAGE,
 				  "--model rnn:%s: not LAYERSxWIDTH; use 1 to %d layers of 1 to %d "
-				  "cells, such as rnn:2x128",
+				  "cells, such as rnn:2x128 or rnn:gru:2x128",
 				  shape, LAYERS_MAX, WIDTH_MAX);
 	if (!m->device->ops->lstm)
 		return train_fail(TRAIN_USAGE,
@@ -31,14 +36,14 @@ static int rnn_open(struct train_model *m, const char *shape)
 				  m->device->ops->name);
 	rc = train_layer_add_embed(m, width, false);
 	for (unsigned i = 0; i < layers && !rc; i++)
-		rc = train_layer_add_lstm(m, width);
+		rc = (gru ? train_layer_add_gru : train_layer_add_lstm)(m, width);
 	return rc ? rc : train_layer_add_head(m);
 }
 
 const struct train_model_ops train_model_rnn = {
 	.name = "rnn",
-	.syntax = "rnn:LAYERSxWIDTH",
-	.help = "recurrent network for text, of LSTM cells",
+	.syntax = "rnn:[gru:]LAYERSxWIDTH",
+	.help = "recurrent network for text, of LSTM or GRU cells",
 	.text = true,
 	.recurrent = true,
 	.open = rnn_open,
