@@ -86,21 +86,22 @@ static int check_directory(const char *directory)
 			  directory);
 }
 
-/* A timeline replaces the file of an earlier run at the end; a pipe or a device is written in place. */
-static int check_timeline(const char *path)
+/* A timeline or a report replaces the file of an earlier run at the end; a pipe or a device is written in place. */
+static int check_timeline(const char *option, const char *path)
 {
 	struct stat st;
 
 	if (!path || (!stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
 		return TRAIN_OK;
-	return train_whole_file_check("timeline", path);
+	return train_whole_file_check(option, path);
 }
 
 int train_metrics_check(const struct train_config *config)
 {
 	FILE *file;
 
-	if (check_timeline(config->timeline))
+	if (check_timeline("timeline", config->timeline) ||
+	    check_timeline("report", config->report))
 		return TRAIN_USAGE;
 	for (int i = 0; i < TRAIN_FILES; i++) {
 		if (i == TRAIN_FILE_EVENTS) /* a new file of another name each time */
@@ -134,6 +135,8 @@ int train_metrics_open(struct train_metrics *m, const struct train_rank *t, bool
 	if (!m->on)
 		return TRAIN_OK;
 	m->terminal = isatty(STDERR_FILENO);
+	m->begun_ns = m->shown_ns = train_time_ns();
+	m->first_step = t->done;
 	for (int i = 0; i < TRAIN_FILES && !rc; i++) {
 		rc = open_file(t->config, i, mode_of(t, i, append), &m->file[i]);
 		if (m->file[i]) /* a killed rank leaves complete lines */
@@ -169,19 +172,29 @@ int train_metrics_close(struct train_metrics *m, const struct train_config *conf
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-static void show_progress(struct train_metrics *m, const struct train_step_record *r)
+/* Progress: on a terminal one line of stderr, which changes; else lines of stdout. */
+static void show_progress(struct train_metrics *m, const struct train_rank *t,
+			  const struct train_step_record *r)
 {
-	uint64_t now = train_time_ns();
+	uint64_t now = train_time_ns(), done = r->step - m->first_step;
+	double every_s = m->terminal ? SHOW_EVERY_MS / 1e3 : t->config->progress;
+	double s = (double)(now - m->begun_ns) / 1e9;
 
-	if (r->evaluated)
-		fprintf(stderr, "\r\033[K");
-	else if (now - m->shown_ns > SHOW_EVERY_MS * UINT64_C(1000000)) {
-		fprintf(stderr,
-			"\rstep %" PRIu64 " of %" PRIu64 "  epoch %" PRIu64 " of %" PRIu64
-			"  loss %.4f  %.0f samples/s\033[K",
-			r->step, r->steps, r->epoch, r->epochs, r->loss, r->mean_samples_per_s);
-		m->shown_ns = now;
+	if (r->evaluated || every_s <= 0.0 || (double)(now - m->shown_ns) / 1e9 < every_s) {
+		if (r->evaluated && m->terminal)
+			fprintf(stderr, "\r\033[K");
+		return;
 	}
+	m->shown_ns = now;
+	fprintf(m->terminal ? stderr : stdout,
+		"%sstep %" PRIu64 " of %" PRIu64 "  epoch %" PRIu64 " of %" PRIu64
+		"  loss %.4f  rate %.4g  %.0f samples/s  %.0f s, %.0f s left%s",
+		m->terminal ? "\r" : "", r->step, r->steps, r->epoch, r->epochs, r->loss, r->rate,
+		r->mean_samples_per_s, s,
+		done ? s * (double)(r->steps - r->step) / (double)done : 0,
+		m->terminal ? "\033[K" : "\n");
+	if (!m->terminal)
+		fflush(stdout);
 }
 
 static void write_csv(FILE *to, const struct train_step_record *r)
@@ -255,8 +268,7 @@ void train_metrics_write(struct train_metrics *m, struct train_rank *t,
 {
 	if (!m->on)
 		return;
-	if (m->terminal)
-		show_progress(m, r);
+	show_progress(m, t, r);
 	if (m->file[TRAIN_FILE_CSV])
 		write_csv(m->file[TRAIN_FILE_CSV], r);
 	if (m->file[TRAIN_FILE_JSONL])

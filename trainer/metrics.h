@@ -1,5 +1,5 @@
 /*
- * metrics.h - rank 0's output during the training: lines on stdout, progress on a terminal, CSV,
+ * metrics.h - rank 0's output during the training: lines on stdout, progress, CSV,
  * JSON lines, hashes, TensorBoard's events
  *
  * Called by train.c; on other ranks every call does nothing.
@@ -20,6 +20,8 @@ struct train_metrics {
 	FILE *file[TRAIN_FILES]; /* NULL: not requested */
 	int error[TRAIN_FILES];  /* errno of the first write that failed, which is reported once */
 	uint64_t shown_ns;       /* time of the last progress line */
+	uint64_t begun_ns;       /* time of open */
+	uint64_t first_step;     /* steps done before */
 };
 
 /* The metrics of one step, and of its evaluation if there was one. */

@@ -80,6 +80,7 @@ static int check_pairs(const struct train_config *c, const struct train_config *
 		{ "jitter", "--sim-compute-ms, which it scales", c->jitter > 0.0,
 		  c->sim_compute_ms > 0.0 },
 		{ "save-every", "--save", c->save_every != 0, c->save != NULL },
+		{ "keep", "--save-every", c->keep != 0, c->save_every != 0 },
 		{ "evaluate", "--resume", c->evaluate, c->resume != NULL },
 		{ "hash-values", "--hashes", c->hash_values != 0, c->hashes != NULL },
 	};
@@ -98,8 +99,9 @@ static int check_files(const struct train_config *c)
 	const struct {
 		const char *option, *path;
 	} files[] = {
-		{ "save", c->save },   { "export", c->export },     { "metrics", c->metrics },
-		{ "jsonl", c->jsonl }, { "timeline", c->timeline }, { "hashes", c->hashes },
+		{ "save", c->save },     { "export", c->export },     { "metrics", c->metrics },
+		{ "jsonl", c->jsonl },   { "timeline", c->timeline }, { "hashes", c->hashes },
+		{ "report", c->report },
 	};
 	struct stat st;
 

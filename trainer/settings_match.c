@@ -13,7 +13,7 @@ struct setting {
 	char value[120];
 };
 
-enum { SETTINGS_MAX = 48 };
+enum { SETTINGS_MAX = 56 };
 
 static void add_text(struct setting *settings, size_t *n, const char *option, const char *value)
 {
@@ -96,6 +96,8 @@ static size_t list_settings(const struct train_rank *t, struct setting *settings
 	add_number(settings, &n, "n-push", (double)c->n_push);
 	add_number(settings, &n, "adagrad", (double)c->adagrad);
 	add_number(settings, &n, "timeline", c->timeline != NULL);
+	add_number(settings, &n, "report", c->report != NULL);
+	add_number(settings, &n, "keep", (double)c->keep);
 	add_number(settings, &n, "save", c->save != NULL);
 	add_number(settings, &n, "export", c->export != NULL);
 	add_number(settings, &n, "save-every", (double)c->save_every);

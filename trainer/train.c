@@ -4,11 +4,13 @@
 #include "trainer/checkpoint.h"
 #include "trainer/export.h"
 #include "trainer/grow.h"
+#include "trainer/keep.h"
 #include "trainer/metrics.h"
 #include "trainer/rank/fault.h"
 #include "trainer/rank/due_steps.h"
 #include "trainer/rank/learning_rate.h"
 #include "trainer/replicas.h"
+#include "trainer/run_report.h"
 #include "trainer/strategy/strategy.h"
 #include "trainer/strategy/survive.h"
 
@@ -23,6 +25,8 @@ volatile sig_atomic_t train_stop_signal;
 
 struct train_progress {
 	struct train_metrics metrics;
+	struct train_run_report *report; /* NULL: none here */
+	uint64_t evaluate_ns, save_ns;
 	uint64_t per_epoch, steps; /* steps of an epoch; of the training */
 	uint64_t training_ns;      /* time of steps, of work handed out, and of waits for workers */
 	double samples;            /* of all ranks in this run */
@@ -183,6 +187,20 @@ static int look(struct train_rank *t, struct train_break due, struct train_step_
 	return look(t, due, record, result);
 }
 
+static int save(struct train_rank *t, struct train_progress *p,
+		const struct train_step_record *record)
+{
+	uint64_t begin = train_time_ns();
+	int rc = train_checkpoint_save(t, t->config->save, record->step);
+
+	if (!rc && t->config->keep && train_is_lead(t))
+		rc = train_keep(t, record->step, record->accuracy, record->test_loss);
+	if (!rc)
+		t->saved = record->step;
+	p->save_ns += train_time_ns() - begin;
+	return rc;
+}
+
 /* The periodic work between steps: checks, evaluations, checkpoints, metrics. */
 static int between_steps(struct train_rank *t, struct train_progress *p, struct train_break due,
 			 struct train_step_record *record, struct train_result *result)
@@ -192,26 +210,29 @@ static int between_steps(struct train_rank *t, struct train_progress *p, struct 
 				: due.save ? TRAIN_SETTLE_SAVE
 					   : TRAIN_SETTLE_EVALUATE;
 	int rc = settles ? settle(t, p, why, record, result) : TRAIN_OK;
+	uint64_t begin;
 
 	record->evaluated = due.evaluate;
 	if (due.evaluate)
 		train_fault_kill_in_evaluation(t, record->step);
+	begin = train_time_ns();
 	if (!rc)
 		rc = look(t, due, record, result);
+	p->evaluate_ns += train_time_ns() - begin;
 	if (!rc && due.evaluate)
 		rc = check_loss(t, record->step, record->test_loss);
 	if (!rc && due.save)
-		rc = train_checkpoint_save(t, t->config->save, record->step);
-	if (!rc && due.save)
-		t->saved = record->step;
+		rc = save(t, p, record);
 	if (!rc && due.save && t->config->grow && !due.last)
 		rc = train_grow(t);
 	if (!rc && due.export)
 		rc = train_export(t, record->step);
 	if (settles && !due.last && t->strategy->unsettle)
 		t->strategy->unsettle(t, why);
-	if (!rc)
+	if (!rc) {
 		train_metrics_write(&p->metrics, t, record);
+		train_run_report_add(p->report, record);
+	}
 	return rc;
 }
 
@@ -227,6 +248,7 @@ static struct train_break break_after(const struct train_rank *t, uint64_t step,
 		.last = last,
 	};
 
+	due.evaluate |= due.save && t->config->keep; /* the best has a loss */
 	due.check = last || (local ? due.evaluate : check && step % check == 0);
 	return due;
 }
@@ -426,6 +448,17 @@ static int evaluate_only(struct train_rank *t, struct train_progress *p,
 	return rc;
 }
 
+static int write_report(struct train_rank *t, struct train_progress *p,
+			const struct train_result *result)
+{
+	if (p->report) {
+		p->report->training_ns = p->training_ns;
+		p->report->evaluate_ns = p->evaluate_ns;
+		p->report->save_ns = p->save_ns;
+	}
+	return train_run_report_write(t, p->report, result);
+}
+
 int train_run(struct train_rank *t, struct train_result *ret_result)
 {
 	struct train_progress p = { .per_epoch = train_sampler_steps(&t->sampler) };
@@ -447,10 +480,15 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 		rc = train_metrics_open(&p.metrics, t, false);
 	if (rc)
 		return rc;
+	p.report = train_run_report_open(t);
 	warn_of_launcher(t);
 	rc = t->config->evaluate ? evaluate_only(t, &p, &result)
 	     : t->strategy->ask  ? all_shares(t, &p, &result)
 				 : all_steps(t, &p, &result);
+	if (!rc && t->config->report)
+		rc = write_report(t, &p, &result);
+	else
+		free(p.report);
 	if (!rc && t->config->timeline)
 		rc = train_timeline_write(t, t->config->timeline);
 	if (t->config->grow && t->world_rank == 0 && !t->grown)

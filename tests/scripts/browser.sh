@@ -36,6 +36,18 @@ perf/allreduce_perf --np 2 --algo all -b 8 -e 64K -f 32 -n 3 --report "$tmp/repo
 report() { dom "$tmp/report.html" && [ "$(grep -o '<svg' "$tmp/dom" | wc -l)" = 2 ] && has '<polyline|<path' "$tmp/dom"; }
 point "the report of a benchmark has two plots with lines" report
 
+if [ -x trainer/tutti-train ]; then
+	trainer/tutti-train --data synth --model mlp:24,20 --leaf 8 --canonical tree --np 4 --mesh data=2,pipeline=2 --micro 4 --steps 8 \
+		--eval-every 2 --report "$tmp/training.html" >/dev/null
+	training() {
+		dom "$tmp/training.html" "for (const s of document.querySelectorAll('svg')) if (s.clientHeight < 50) console.error('Error: not drawn')" &&
+			[ "$(grep -o '<svg' "$tmp/dom" | wc -l)" = 6 ] && [ "$(grep -o '<polyline' "$tmp/dom" | wc -l)" -ge 4 ] && has 'No straggler' "$tmp/dom"
+	}
+	point "the report of a training has three plots with lines, times, the mesh and the schedule" training
+else
+	skip "the report of a training" "no zlib"
+fi
+
 if command -v cmark-gfm >/dev/null && command -v mandoc >/dev/null; then
 	PYTHONDONTWRITEBYTECODE=1 python3 "$top_srcdir/docs/make_html.py" "$tmp/html" >/dev/null
 	documents() {

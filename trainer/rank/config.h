@@ -58,7 +58,10 @@ struct train_config {
 	int64_t hash_values;     /* step whose parameters are written to hashes; 0: none */
 	const char *export;      /* a file of safetensors, or NULL */
 	const char *tensorboard; /* a directory, or NULL */
+	const char *report;      /* a file of HTML, or NULL */
+	double progress;         /* seconds between lines of progress; 0: none */
 	const char *save, *resume;
+	int64_t keep; /* checkpoints of --save-every that stay, with the best; 0: the newest alone */
 	const char *grow,
 		*join; /* directory of ranks that wait, for ranks of a training and for them; or NULL */
 	bool evaluate; /* the checkpoint of resume, without a step */

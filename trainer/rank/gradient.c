@@ -114,6 +114,7 @@ int train_gradient(struct train_rank *t, const struct train_batch *batch,
 		rc = t->model.failed ? TRAIN_FAILED : train_device_sync(&t->device);
 	end = train_time_ns();
 	t->compute_ns = end - begin - t->slept_ns;
+	t->computed_ns += end - begin;
 	train_timeline_add(&t->timeline, TRAIN_TIME_COMPUTE, t->step, begin, end);
 	return rc;
 }

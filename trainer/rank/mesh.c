@@ -43,7 +43,6 @@ static int check_options(const struct train_config *c)
 		bool given;
 	} refused[] = {
 		{ "hashes", c->hashes != NULL },
-		{ "timeline", c->timeline != NULL },
 		{ "slow", c->slow != NULL },
 	};
 

@@ -137,5 +137,13 @@ int train_pipeline_compute(struct train_rank *t, struct train_schedule_step step
 		rc = t->model.failed ? TRAIN_FAILED : train_device_sync(&t->device);
 	train_fault_sleep(t, begin + (uint64_t)pace_of(t, step.kind));
 	t->pipeline->busy_ns += train_time_ns() - begin;
+	train_timeline_add_span(&t->timeline, (struct train_span){
+						      .step = t->step,
+						      .begin_ns = begin,
+						      .end_ns = train_time_ns(),
+						      .activity = TRAIN_TIME_STEPS + step.kind,
+						      .chunk = (uint64_t)step.chunk,
+						      .micro = (uint64_t)step.micro,
+					      });
 	return rc;
 }

@@ -109,6 +109,48 @@ static float *data_of(struct train_rank *t, struct pipeline_slot *slot,
 	}
 }
 
+/* The number of a message: the same for its sender and its receiver, which are one chunk apart. */
+static uint64_t number_of(const struct train_rank *t, struct train_schedule_step step)
+{
+	uint64_t chunks = (uint64_t)t->model.chunks, micro = (uint64_t)t->pipeline->micro;
+	bool gradient = step.kind == TRAIN_STEP_SEND_GRADIENT ||
+			step.kind == TRAIN_STEP_RECEIVE_GRADIENT;
+	uint64_t column = (uint64_t)(t->rank * t->mesh.tensor + t->mesh.tensor_rank);
+	uint64_t columns = (uint64_t)(t->nranks * t->mesh.tensor);
+	uint64_t from = (uint64_t)step.chunk;
+
+	if (step.kind == TRAIN_STEP_RECEIVE_INPUT)
+		from--;
+	if (step.kind == TRAIN_STEP_RECEIVE_GRADIENT)
+		from++;
+	return (((t->step * columns + column) * 2 + gradient) * chunks + from) * micro +
+	       (uint64_t)step.micro + 1;
+}
+
+/* A message in the timeline: a send from its call to the call's return, a receive from its call, or the end of the one
+ * before, until the data is there. */
+static void record_message(struct train_rank *t, struct train_schedule_step step, uint64_t begin)
+{
+	enum pipeline_message message = message_of(step.kind);
+	struct pipeline_link *link = &t->pipeline->link[message];
+	uint64_t now = train_time_ns();
+
+	if (!t->timeline.on)
+		return;
+	begin = begin > link->end_ns ? begin : link->end_ns;
+	train_timeline_add_span(&t->timeline, (struct train_span){
+						      .step = t->step,
+						      .begin_ns = begin,
+						      .end_ns = now,
+						      .activity = TRAIN_TIME_STEPS + step.kind,
+						      .row = TRAIN_ROW_LINKS + message,
+						      .message = number_of(t, step),
+						      .chunk = (uint64_t)step.chunk,
+						      .micro = (uint64_t)step.micro,
+					      });
+	link->end_ns = now > begin ? now : begin + 1;
+}
+
 int train_links_pass(struct train_rank *t, struct train_schedule_step step)
 {
 	struct train_node rows = train_pipeline_rows_of(t, step.micro);
@@ -119,6 +161,7 @@ int train_links_pass(struct train_rank *t, struct train_schedule_step step)
 	size_t count, width;
 	tuttiResult_t result;
 	float *data;
+	uint64_t begin = train_time_ns();
 	int rc = TRAIN_OK;
 
 	if (message == PIPELINE_INPUT)
@@ -141,6 +184,9 @@ int train_links_pass(struct train_rank *t, struct train_schedule_step step)
 		result = tuttiRecv(data, count, tuttiFloat32, link->peer, link->comm, link->stream);
 	}
 	rc = train_check(result, link->comm);
+	slot->posted_ns[message] = begin;
+	if (!rc && train_step_is_send(step.kind))
+		record_message(t, step, begin);
 	return rc ? rc
 		  : train_check(tuttiEventRecord(slot->event[message], link->stream), link->comm);
 }
@@ -151,6 +197,14 @@ static int wait_for(struct train_rank *t, struct pipeline_slot *slot, enum pipel
 {
 	return train_check(tuttiEventSynchronize(slot->event[message]),
 			   t->pipeline->link[message].comm);
+}
+
+/* The data of a computation comes from another stage. */
+static bool is_received(const struct train_rank *t, struct train_schedule_step step)
+{
+	int none = step.kind == TRAIN_STEP_FORWARD ? 0 : t->model.chunks - 1;
+
+	return t->mesh.stages > 1 && step.chunk != none;
 }
 
 int train_links_wait(struct train_rank *t, struct train_schedule_step step)
@@ -168,6 +222,13 @@ int train_links_wait(struct train_rank *t, struct train_schedule_step step)
 		return TRAIN_OK; /* backward_input has waited */
 	slot = train_slot_of(t->pipeline, step.chunk, step.micro);
 	rc = wait_for(t, slot, message);
+	if (!rc && is_received(t, step))
+		record_message(t,
+			       (struct train_schedule_step){ step.kind == TRAIN_STEP_FORWARD
+								     ? TRAIN_STEP_RECEIVE_INPUT
+								     : TRAIN_STEP_RECEIVE_GRADIENT,
+							     step.chunk, step.micro },
+			       slot->posted_ns[message]);
 	if (rc || !slot->part[message])
 		return rc;
 	data = data_of(t, slot, message, &width);

@@ -88,6 +88,7 @@ int train_pipeline_gradient(struct train_rank *t, const struct train_batch *batc
 	train_pipeline_store(t, &p->sum[t->model.chunks]);
 	end = train_time_ns();
 	t->compute_ns = p->busy_ns;
+	t->computed_ns += p->busy_ns;
 	rc = exchange_tails(t, stop, end - begin);
 	return rc ? rc : train_ready_notify(ready, 0);
 }

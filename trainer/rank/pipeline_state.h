@@ -26,12 +26,14 @@ struct pipeline_link {
 	tuttiComm_t comm; /* of both stages; NULL: there is no such neighbor */
 	tuttiStream_t stream;
 	int peer;
+	uint64_t end_ns; /* of its last message in the timeline */
 };
 
 /* The memory of a micro-batch's pass through a chunk. Parts of a sequence share the activations and
  * x of the chunk's first slot. */
 struct pipeline_slot {
 	tuttiEvent_t event[PIPELINE_LINKS]; /* end of the latest message of each kind */
+	uint64_t posted_ns[PIPELINE_LINKS]; /* its begin */
 	struct train_activations activations;
 	float *x; /* received input; NULL: the chunk gets its input without a message */
 	float *part[PIPELINE_LINKS]; /* messages of a part of a sequence; NULL: none, or no parts */

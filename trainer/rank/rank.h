@@ -80,6 +80,7 @@ struct train_rank {
 	double pace_ns;                /* fault.h: simulated time of this gradient; 0: real time */
 	uint64_t begin_ns, slept_ns;   /* start of this gradient; time slept in it */
 	uint64_t compute_ns;           /* time of the last gradient, without sleep */
+	uint64_t computed_ns;          /* total time of gradients, with sleep */
 	uint64_t exposed_ns;           /* total exposed communication: waiting only */
 	uint64_t message_bytes; /* bytes sent as messages; the library's counters omit them */
 	float *resumed_state;   /* rank 0 of a resumed training: optimizer state, or NULL */

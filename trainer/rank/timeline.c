@@ -3,15 +3,16 @@
 
 #include "tools/fresh_file.h"
 #include "trainer/rank/rank.h"
+#include "trainer/schedules/schedule.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-void train_timeline_add(struct train_timeline *l, enum train_activity activity, uint64_t step,
-			uint64_t begin_ns, uint64_t end_ns)
+void train_timeline_add_span(struct train_timeline *l, struct train_span span)
 {
-	if (!l->on || end_ns <= begin_ns)
+	if (!l->on)
 		return;
 	if (l->n == l->capacity) {
 		size_t capacity = l->capacity ? 2 * l->capacity : 1024;
@@ -22,7 +23,23 @@ void train_timeline_add(struct train_timeline *l, enum train_activity activity, 
 		l->span = more;
 		l->capacity = capacity;
 	}
-	l->span[l->n++] = (struct train_span){ step, begin_ns, end_ns, activity };
+	span.end_ns = span.end_ns > span.begin_ns ? span.end_ns : span.begin_ns + 1;
+	l->span[l->n++] = span;
+}
+
+void train_timeline_add(struct train_timeline *l, enum train_activity activity, uint64_t step,
+			uint64_t begin_ns, uint64_t end_ns)
+{
+	if (end_ns > begin_ns)
+		train_timeline_add_span(l, (struct train_span){
+						   .step = step,
+						   .begin_ns = begin_ns,
+						   .end_ns = end_ns,
+						   .activity = activity,
+						   .row = activity == TRAIN_TIME_HIDDEN
+								  ? TRAIN_ROW_SUMS
+								  : TRAIN_ROW_COMPUTE,
+					   });
 }
 
 void train_timeline_close(struct train_timeline *l)
@@ -31,23 +48,105 @@ void train_timeline_close(struct train_timeline *l)
 	*l = (struct train_timeline){ 0 };
 }
 
-static void write_spans(FILE *to, int rank, const struct train_span *span, size_t n, uint64_t zero)
+static const char *name_of(const struct train_span *span)
 {
 	static const char *const names[] = { "compute", "exposed communication",
 					     "hidden communication" };
 
-	for (size_t i = 0; i < n; i++)
+	return span->activity < TRAIN_TIME_STEPS
+		       ? names[span->activity]
+		       : train_step_name((enum train_step_kind)(span->activity - TRAIN_TIME_STEPS));
+}
+
+/* An arrow begins at the begin of its sender's span, and ends at the end of its receiver's. */
+static void write_arrow(FILE *to, int rank, const struct train_span *span, double begin_us,
+			double end_us)
+{
+	bool send = train_step_is_send((enum train_step_kind)(span->activity - TRAIN_TIME_STEPS));
+
+	fprintf(to,
+		",\n{\"name\":\"message\",\"cat\":\"message\",\"ph\":\"%s\",\"id\":\"0x%" PRIx64
+		"\",\"pid\":%d,\"tid\":%" PRIu64 ",\"ts\":%.3f}",
+		send ? "s" : "f\",\"bp\":\"e", span->message, rank, span->row,
+		send ? begin_us : end_us);
+}
+
+static void write_spans(FILE *to, int rank, const struct train_span *span, size_t n, uint64_t zero)
+{
+	for (size_t i = 0; i < n; i++) {
+		double begin_us = ((double)span[i].begin_ns - (double)zero) / 1e3;
+		double us = (double)(span[i].end_ns - span[i].begin_ns) / 1e3;
+
 		fprintf(to,
-			",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,"
-			"\"args\":{\"step\":%" PRIu64 "}}",
-			names[span[i].activity % 3], rank, span[i].activity == TRAIN_TIME_HIDDEN,
-			((double)span[i].begin_ns - (double)zero) / 1e3,
-			(double)(span[i].end_ns - span[i].begin_ns) / 1e3, span[i].step);
+			",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%" PRIu64
+			",\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%" PRIu64,
+			name_of(&span[i]), rank, span[i].row, begin_us, us, span[i].step);
+		if (span[i].activity >= TRAIN_TIME_STEPS)
+			fprintf(to, ",\"chunk\":%" PRIu64 ",\"micro\":%" PRIu64, span[i].chunk,
+				span[i].micro);
+		fprintf(to, "}}");
+		if (span[i].message)
+			write_arrow(to, rank, &span[i], begin_us, begin_us + us);
+	}
+}
+
+/* Names of the rank and of its rows with spans. */
+static void write_names(FILE *to, int rank, const char *name, const struct train_span *span,
+			size_t n)
+{
+	static const char *const rows[TRAIN_ROWS] = {
+		"computation and waits", "sums of buckets",    "inputs received",
+		"outputs sent",          "gradients received", "gradients sent",
+	};
+	bool used[TRAIN_ROWS] = { false };
+
+	for (size_t i = 0; i < n; i++)
+		used[span[i].row % TRAIN_ROWS] = true;
+	fprintf(to,
+		"%s\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"%s\"}}",
+		rank ? "," : "", rank, name);
+	fprintf(to,
+		",\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"sort_index\":%d}}",
+		rank, rank);
+	for (int row = 0; row < TRAIN_ROWS; row++)
+		if (used[row])
+			fprintf(to,
+				",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,"
+				"\"args\":{\"name\":\"%s\"}}",
+				rank, row, rows[row]);
+}
+
+/* The ranks of the file: all of a mesh, else the workers. */
+static tuttiComm_t comm_of(const struct train_rank *t)
+{
+	return t->config->mesh ? t->world : t->comm;
+}
+
+/* What a rank sends ahead of its spans. */
+struct timeline_head {
+	uint64_t spans;
+	char name[120]; /* no quotes: a part of JSON */
+};
+
+static void make_head(const struct train_rank *t, struct timeline_head *head)
+{
+	char host[64] = "";
+
+	*head = (struct timeline_head){ .spans = t->timeline.n };
+	gethostname(host, sizeof(host) - 1);
+	if (t->config->mesh)
+		snprintf(head->name, sizeof(head->name),
+			 "rank %d: replica %d, stage %d, tensor rank %d on %s", t->world_rank,
+			 t->rank, t->mesh.stage, t->mesh.tensor_rank, host);
+	else
+		snprintf(head->name, sizeof(head->name), "rank %d on %s", t->world_rank, host);
 }
 
 /* Rank 0: writes a rank's spans, its own or received ones. */
-static int write_rank(struct train_rank *t, FILE *to, int rank, uint64_t n, uint64_t zero)
+static int write_rank(struct train_rank *t, FILE *to, int rank, const struct timeline_head *head,
+		      uint64_t zero)
 {
+	uint64_t n = head->spans;
 	bool fits = n < SIZE_MAX / sizeof(struct train_span);
 	struct train_span *span = rank == 0 ? t->timeline.span
 				  : fits    ? malloc(n * sizeof(*span) + 1)
@@ -58,13 +157,11 @@ static int write_rank(struct train_rank *t, FILE *to, int rank, uint64_t n, uint
 		return train_fail(TRAIN_FAILED, "no memory for %" PRIu64 " spans of rank %d", n,
 				  rank);
 	if (rank && n)
-		rc = train_check(tuttiRecv(span, n * sizeof(*span), tuttiUint8, rank, t->comm,
+		rc = train_check(tuttiRecv(span, n * sizeof(*span), tuttiUint8, rank, comm_of(t),
 					   NULL),
-				 t->comm);
+				 comm_of(t));
 	if (!rc) {
-		fprintf(to,
-			"%s\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"args\":{\"name\":\"rank %d\"}}",
-			rank ? "," : "", rank, rank);
+		write_names(to, rank, head->name, span, n);
 		write_spans(to, rank, span, n, zero);
 	}
 	if (rank)
@@ -72,20 +169,21 @@ static int write_rank(struct train_rank *t, FILE *to, int rank, uint64_t n, uint
 	return rc;
 }
 
-static int write_all(struct train_rank *t, FILE *to, const uint64_t *counts)
+static int write_all(struct train_rank *t, FILE *to, const struct timeline_head *heads, int ranks)
 {
 	uint64_t zero = t->timeline.n ? t->timeline.span[0].begin_ns : 0;
 	int rc = TRAIN_OK;
 
 	fprintf(to, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[");
-	for (int r = 0; r < t->nranks && !rc; r++)
-		rc = write_rank(t, to, r, counts[r], zero);
+	for (int r = 0; r < ranks && !rc; r++)
+		rc = write_rank(t, to, r, &heads[r], zero);
 	fprintf(to, "\n]}\n");
 	return rc;
 }
 
 /* Rank 0's part. Without memory for the text it first receives all spans, then reports the error. */
-static int write_file(struct train_rank *t, const char *path, const uint64_t *counts)
+static int write_file(struct train_rank *t, const char *path, const struct timeline_head *heads,
+		      int ranks)
 {
 	char *text = NULL;
 	size_t bytes;
@@ -96,7 +194,7 @@ static int write_file(struct train_rank *t, const char *path, const uint64_t *co
 
 	if (!to)
 		return train_fail(TRAIN_FAILED, "--timeline %s: %m", path);
-	rc = write_all(t, to, counts);
+	rc = write_all(t, to, heads, ranks);
 	lost |= ferror(to) | fclose(to);
 	if (!rc && (lost || tool_file_write(path, text, bytes)))
 		rc = train_fail(TRAIN_FAILED, "--timeline %s: cannot be written: %m", path);
@@ -106,18 +204,23 @@ static int write_file(struct train_rank *t, const char *path, const uint64_t *co
 
 int train_timeline_write(struct train_rank *t, const char *path)
 {
-	uint64_t own = t->timeline.n, *counts = calloc((size_t)t->nranks, sizeof(*counts));
-	int rc;
+	tuttiComm_t comm = comm_of(t);
+	struct timeline_head own, *heads;
+	int ranks, rc = train_check(tuttiCommCount(comm, &ranks), comm);
 
-	if (!counts)
+	if (rc)
+		return rc;
+	heads = calloc((size_t)ranks, sizeof(*heads));
+	if (!heads)
 		return train_fail(TRAIN_FAILED, "no memory for a timeline");
-	rc = train_check(tuttiAllGather(&own, counts, 1, tuttiUint64, t->comm, NULL), t->comm);
-	if (!rc && t->rank == 0)
-		rc = write_file(t, path, counts);
-	else if (!rc && own)
-		rc = train_check(tuttiSend(t->timeline.span, own * sizeof(struct train_span),
-					   tuttiUint8, 0, t->comm, NULL),
-				 t->comm);
-	free(counts);
+	make_head(t, &own);
+	rc = train_check(tuttiAllGather(&own, heads, sizeof(own), tuttiUint8, comm, NULL), comm);
+	if (!rc && train_is_lead(t))
+		rc = write_file(t, path, heads, ranks);
+	else if (!rc && own.spans)
+		rc = train_check(tuttiSend(t->timeline.span, own.spans * sizeof(struct train_span),
+					   tuttiUint8, 0, comm, NULL),
+				 comm);
+	free(heads);
 	return rc;
 }

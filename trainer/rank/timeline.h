@@ -3,7 +3,8 @@
  *
  * A rank records spans; at the end rank 0 writes the spans of all ranks as one JSON file. Spans of
  * ranks on different hosts differ by the offset of the hosts' clocks. Time outside of every span is
- * idle, or between steps. Called by gradient.c, strategies and train.c.
+ * idle, or between steps. A message between stages of a mesh is a span of its sender and one of its receiver, with an
+ * arrow: both have the same number. Called by gradient.c, pipeline*.c, strategies and train.c.
  */
 #ifndef TRAIN_TIMELINE_H
 #define TRAIN_TIMELINE_H
@@ -13,11 +14,18 @@
 #include <stdint.h>
 #include <time.h>
 
-enum train_activity { TRAIN_TIME_COMPUTE, TRAIN_TIME_EXPOSED, TRAIN_TIME_HIDDEN };
+/* From TRAIN_TIME_STEPS on: that and an enum train_step_kind. */
+enum train_activity { TRAIN_TIME_COMPUTE, TRAIN_TIME_EXPOSED, TRAIN_TIME_HIDDEN, TRAIN_TIME_STEPS };
+
+/* Rows of a rank; spans of a row do not overlap. */
+enum { TRAIN_ROW_COMPUTE, TRAIN_ROW_SUMS, TRAIN_ROW_LINKS, TRAIN_ROWS = TRAIN_ROW_LINKS + 4 };
 
 struct train_span {
 	uint64_t step, begin_ns, end_ns;
 	uint64_t activity; /* enum train_activity */
+	uint64_t row;      /* TRAIN_ROW_COMPUTE ... */
+	uint64_t message;  /* the number of a message that is sent or received; 0: none */
+	uint64_t chunk, micro;
 };
 
 struct train_timeline {
@@ -31,6 +39,8 @@ struct train_rank;
 /* Records a span, if on. Without memory the span is dropped. */
 void train_timeline_add(struct train_timeline *l, enum train_activity activity, uint64_t step,
 			uint64_t begin_ns, uint64_t end_ns);
+/* The same; a span takes at least a nanosecond. */
+void train_timeline_add_span(struct train_timeline *l, struct train_span span);
 
 /* Call by all workers. Returns 0 | TRAIN_FAILED. */
 int train_timeline_write(struct train_rank *t, const char *path);

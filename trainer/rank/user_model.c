@@ -184,6 +184,7 @@ int train_user_gradient(struct train_rank *t, const struct train_batch *batch,
 	rc = train_ready_notify(ready, 0);
 	end = train_time_ns();
 	t->compute_ns = end - begin - t->slept_ns;
+	t->computed_ns += end - begin;
 	train_timeline_add(&t->timeline, TRAIN_TIME_COMPUTE, t->step, begin, end);
 	return rc;
 }

@@ -1,0 +1,90 @@
+#!/bin/bash
+# run_output.sh - what a training shows and keeps: progress, checkpoints that stay, the timeline, the report; TAP on standard output
+# browser.sh looks at the report in Chromium.
+set -u
+. "${top_srcdir:-.}/tests/training"
+command -v python3 >/dev/null || { echo "python3 is missing"; exit 77; }
+net=(--data synth --model mlp:24,20 --global-batch 250 --leaf 8 --canonical tree)
+
+# ---- progress --------------------------------------------------------------------------------------------------------
+
+run 60 "${net[@]}" --np 2 --steps 6 --eval-every 3 --progress 1e-9
+line='^step [1245] of 6  epoch 1 of 1  loss [0-9.]*  rate 0\.05  [0-9]* samples/s  [0-9]* s, [0-9]* s left$'
+claim "a pipe gets lines of progress: loss, rate, samples/s, time so far and left" eval '[ "$(grep -cE "$line" "$out/log")" = 4 ]'
+claim "... and the result as the last line" is steps 6
+run 60 "${net[@]}" --np 2 --steps 6 --progress 0
+claim "--progress 0: none" eval '! grep -q " left$" "$out/log"'
+
+# ---- checkpoints that stay -------------------------------------------------------------------------------------------
+
+hashes() { for file in "$@"; do run 60 "${net[@]}" --evaluate --resume "$out/$file"; echo "$file $(field steps) $(field hash)"; done; }
+mkdir "$out/ck"
+touch "$out/ck/a-12x" "$out/ck/a-" "$out/ck/b-1"
+run 60 "${net[@]}" --np 2 --steps 9 --save "$out/ck/a" --save-every 2 --keep 3 --metrics "$out/m.csv"
+hash=$(field hash)
+files="a a- a-12x a-6 a-8 a-9 a-best a-best.json b-1"
+claim "--keep 3 keeps the last three checkpoints and the best" eval '[ "$(cd "$out/ck" && echo *)" = "$files" ]'
+best=$(awk -F, 'NR > 1 && $6 != "" && (least == "" || $6 + 0 < least) { least = $6 + 0; step = $1 } END { print step }' "$out/m.csv")
+claim "the best has the smallest loss on the test set: step $best" grep -q "^{\"step\":$best," "$out/ck/a-best.json"
+claim "each has its step" eval '[ "$(hashes ck/a-6 ck/a-8 | cut -d" " -f2 | xargs)" = "6 8" ]'
+claim "... the last the parameters of the training" eval '[ "$(hashes ck/a-9)" = "ck/a-9 9 $hash" ]'
+run 60 "${net[@]}" --np 2 --steps 14 --save "$out/ck/a" --save-every 2 --keep 3 --resume "$out/ck/a" --lr 1e-9 --momentum 0
+claim "a resumed training goes on with them" eval '[ "$(cd "$out/ck" && echo a-1?)" = "a-10 a-12 a-14" ]'
+echo '{"step":3,"loss":0.001,"accuracy":1.0}' >"$out/ck/a-best.json"
+run 60 "${net[@]}" --np 2 --steps 16 --save "$out/ck/a" --save-every 2 --keep 3 --resume "$out/ck/a"
+claim "... and with their best" grep -q '^{"step":3,' "$out/ck/a-best.json"
+wrong 'add --save-every' --np 2 --steps 2 --save "$out/ck/a" --keep 2
+
+# ---- the timeline ----------------------------------------------------------------------------------------------------
+
+cat >"$out/check_timeline" <<'END'
+"""The trace-event format: rows have names, spans of a row nest, each arrow has two ends, in spans of two ranks."""
+import collections, json, sys
+events = json.load(open(sys.argv[1]))["traceEvents"]
+names, spans, arrows = {}, collections.defaultdict(list), collections.defaultdict(dict)
+for e in events:
+    if e["ph"] == "M":
+        names[e["pid"], e.get("tid"), e["name"]] = list(e["args"].values())[0]
+    elif e["ph"] == "X":
+        spans[e["pid"], e["tid"]].append((e["ts"], e["ts"] + e["dur"], e["name"]))
+        assert e["dur"] > 0 and e["args"]["step"] >= 1
+    else:
+        assert e["ph"] in "sf" and e["ph"] not in arrows[e["id"]], e
+        arrows[e["id"]][e["ph"]] = e
+for (pid, tid), row in spans.items():
+    assert (pid, tid, "thread_name") in names and (pid, None, "process_name") in names
+    end = float("-inf")
+    for begin, last, name in sorted(row):
+        assert begin >= end - 0.002, (pid, tid, name, begin, end)     # times have three digits
+        end = last
+for ends in arrows.values():
+    s, f = ends["s"], ends["f"]
+    assert s["pid"] != f["pid"] and s["ts"] <= f["ts"] and f["bp"] == "e" and s["name"] == f["name"] and s["cat"] == f["cat"]
+    for e, kind in ((s, "send"), (f, "receive")):
+        assert any(b - 0.002 <= e["ts"] <= l + 0.002 and n.startswith(kind) for b, l, n in spans[e["pid"], e["tid"]]), e
+print(len({pid for pid, _ in spans}), len(arrows), "; ".join(names[pid, None, "process_name"].split(" on ")[0] for pid in (0, 1)))
+END
+run 60 "${net[@]}" --np 2 --steps 3 --timeline "$out/t.json"
+timeline() { python3 "$out/check_timeline" "$out/t.json" >"$out/log" 2>"$out/err" && grep -qx "$1" "$out/log"; }
+claim "a timeline names its ranks and rows, and spans do not overlap" timeline "2 0 rank 0; rank 1"
+# 3 steps, 2 replicas, 4 micro-batches, an output and a gradient each
+run 60 "${net[@]}" --np 4 --mesh data=2,pipeline=2 --micro 4 --steps 3 --timeline "$out/t.json"
+claim "that of a mesh has an arrow for each of 48 messages" timeline \
+	"4 48 rank 0: replica 0, stage 0, tensor rank 0; rank 1: replica 0, stage 1, tensor rank 0"
+run 60 "${net[@]}" --np 3 --mesh pipeline=3 --schedule zero-bubble --micro 5 --steps 2 --timeline "$out/t.json"
+claim "zero-bubble: 40 messages" timeline "3 40 rank 0: replica 0, stage 0, tensor rank 0; rank 1: replica 0, stage 1, tensor rank 0"
+
+# ---- the report ------------------------------------------------------------------------------------------------------
+
+run 60 "${net[@]}" --np 3 --steps 12 --eval-every 4 --report "$out/r.html" --sim-compute-ms 2 --slow 1:20
+has() { grep -qE -- "$1" "$out/r.html"; }
+claim "the report has three plots, and the times of the ranks" eval '[ "$(grep -c "<svg" "$out/r.html")" = 4 ] && has ">rank 2<"'
+claim "... names the straggler" has "Rank 1 on .* computes [0-9.]* times as long as the median rank"
+claim "... has the bytes and the hash of the result" eval 'has ">$(field bytes_sent)<" && has "$(field hash)"'
+claim "... refers to no other file" eval '! has "(src|href)="'
+run 60 "${net[@]}" --np 4 --mesh data=2,pipeline=2 --schedule gpipe --micro 4 --steps 3 --report "$out/r.html"
+claim "that of a mesh draws the layout and the schedule" eval '[ "$(grep -c "<svg" "$out/r.html")" = 6 ] && has "replica 1, tensor 0" && has "gpipe: 2 stages"'
+wrong 'give a file that can be written' --np 2 --steps 2 --report "$out/none/r.html"
+
+echo "1..$n"
+exit $failed

@@ -1,0 +1,125 @@
+/* keep.c - the checkpoints that stay (keep.h) */
+#include "trainer/keep.h"
+
+#include "tools/fresh_file.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Gives the file another name, which may exist. */
+static int name_also(const char *path, const char *name)
+{
+	char fresh[PATH_MAX + 8];
+
+	snprintf(fresh, sizeof(fresh), "%s.new", name);
+	unlink(fresh);
+	if (!link(path, fresh) && !rename(fresh, name))
+		return TRAIN_OK;
+	return train_fail(TRAIN_FAILED, "--keep: %s cannot be another name of %s: %m", name, path);
+}
+
+/* ---- the last ones ------------------------------------------------------------------------------ */
+
+/* The step of an entry "NAME-STEP"; 0: another file. */
+static uint64_t step_of(const char *entry, const char *name)
+{
+	size_t length = strlen(name);
+	char *end;
+	uint64_t step;
+
+	if (strncmp(entry, name, length) || entry[length] != '-' || entry[length + 1] < '1' ||
+	    entry[length + 1] > '9')
+		return 0;
+	step = strtoull(entry + length + 1, &end, 10);
+	return *end ? 0 : step;
+}
+
+/* The oldest checkpoint of a directory, and how many there are; a step beyond `newest` belongs to a training that was
+ * taken back. */
+static uint64_t oldest(const char *directory, const char *name, uint64_t newest, int *ret_count)
+{
+	DIR *d = opendir(directory);
+	struct dirent *entry;
+	uint64_t least = 0;
+
+	*ret_count = 0;
+	while (d && (entry = readdir(d))) {
+		uint64_t step = step_of(entry->d_name, name);
+
+		if (!step || step > newest)
+			continue;
+		least = !least || step < least ? step : least;
+		++*ret_count;
+	}
+	if (d)
+		closedir(d);
+	return least;
+}
+
+static void remove_older(const char *path, uint64_t newest, int64_t keep)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	char directory[PATH_MAX], old[PATH_MAX + 24];
+	int count;
+
+	snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - path) + 1 : 1,
+		 slash ? path : ".");
+	for (;;) {
+		uint64_t step = oldest(directory, name, newest, &count);
+
+		snprintf(old, sizeof(old), "%s-%" PRIu64, path, step);
+		if (count <= keep || unlink(old))
+			return;
+	}
+}
+
+/* ---- the best ----------------------------------------------------------------------------------- */
+
+/* Less is better. Of no earlier checkpoint: INFINITY. */
+static double best_so_far(const char *json)
+{
+	FILE *f = fopen(json, "re");
+	uint64_t step;
+	double best;
+	bool found = f && fscanf(f, "{\"step\":%" SCNu64 ",\"loss\":%lf", &step, &best) == 2;
+
+	if (f)
+		fclose(f);
+	return found ? best : 1.0 / 0.0;
+}
+
+static int keep_best(const struct train_rank *t, uint64_t step, double accuracy, double loss)
+{
+	double value = t->data->plays ? -accuracy : loss;
+	char best[PATH_MAX], json[PATH_MAX + 8], text[160];
+	int n, rc;
+
+	snprintf(best, sizeof(best), "%s-best", t->config->save);
+	snprintf(json, sizeof(json), "%s.json", best);
+	/* a file of an earlier training is replaced */
+	if ((t->first_step || t->saved) && value >= best_so_far(json))
+		return TRAIN_OK;
+	rc = name_also(t->config->save, best);
+	n = snprintf(text, sizeof(text), "{\"step\":%" PRIu64 ",\"loss\":%.9g,\"accuracy\":%.6f}\n",
+		     step, value, accuracy);
+	if (!rc && tool_file_write(json, text, (size_t)n))
+		rc = train_fail(TRAIN_FAILED, "--keep: %s cannot be written: %m", json);
+	return rc;
+}
+
+int train_keep(const struct train_rank *t, uint64_t step, double accuracy, double loss)
+{
+	char name[PATH_MAX];
+	int rc;
+
+	snprintf(name, sizeof(name), "%s-%" PRIu64, t->config->save, step);
+	rc = name_also(t->config->save, name);
+	if (!rc)
+		remove_older(t->config->save, step, t->config->keep);
+	return rc ? rc : keep_best(t, step, accuracy, loss);
+}

@@ -1,0 +1,16 @@
+/*
+ * keep.h - the checkpoints that stay: the last ones and the best (--keep)
+ *
+ * FILE is the newest checkpoint, FILE-STEP and FILE-best are further names (hard links) of it, so nothing is copied.
+ * FILE-best.json has the step and the loss of the best, for a training that is resumed. Called by train.c, on rank 0.
+ */
+#ifndef TRAIN_KEEP_H
+#define TRAIN_KEEP_H
+
+#include "trainer/rank/rank.h"
+
+/* The checkpoint `step` was written, with these results on the test set: keeps it, and removes those of the
+ * --keep last but N and older. An environment has no loss: the greatest accuracy is the best. Returns 0 | TRAIN_FAILED. */
+int train_keep(const struct train_rank *t, uint64_t step, double accuracy, double loss);
+
+#endif
