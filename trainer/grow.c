@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LOOK_MS = 50, WAITING_MAX = 4096 };
@@ -40,6 +41,94 @@ int train_grow_check(const struct train_rank *t)
 	return TRAIN_OK;
 }
 
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+/* Invitations have secrets, and a file of another user may be a trap. */
+static int check_folder(const char *option, const char *directory)
+{
+	struct stat st;
+
+	if (stat(directory, &st))
+		return train_fail(TRAIN_USAGE,
+				  "--%s %s: %m; give the directory of the training's --grow",
+				  option, directory);
+	if (S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & (S_IWGRP | S_IWOTH)))
+		return TRAIN_OK;
+	return train_fail(TRAIN_USAGE,
+			  "--%s %s: give a directory of your own that no other user can write",
+			  option, directory);
+}
+
+/* A lock of the open file: others can ask for it without taking it. */
+static struct flock whole_file(void)
+{
+	return (struct flock){ .l_type = F_WRLCK, .l_whence = SEEK_SET };
+}
+
+static int training_lock = -1; /* rank 0's, over all trainings that grow from one */
+
+int train_grow_begin(const struct train_rank *t)
+{
+	const char *directory = t->config->grow;
+	struct flock lock = whole_file();
+	char path[PATH_MAX];
+	int rc = check_folder("grow", directory);
+
+	if (rc || training_lock >= 0)
+		return rc;
+	snprintf(path, sizeof(path), "%s/training", directory);
+	training_lock = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (training_lock >= 0 && !fcntl(training_lock, F_OFD_SETLK, &lock) &&
+	    dprintf(training_lock, "%d\n", (int)getpid()) > 0)
+		return TRAIN_OK;
+	rc = train_fail(TRAIN_USAGE,
+			"--grow %s: %s cannot be locked: %m; is another training here?", directory,
+			path);
+	if (training_lock >= 0)
+		close(training_lock);
+	training_lock = -1;
+	return rc;
+}
+
+static void end_training(const char *directory)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/training", directory);
+	unlink(path);
+	close(training_lock);
+	training_lock = -1;
+}
+
+/* The training of a folder, as a further rank sees it. */
+struct watch {
+	struct timespec first; /* time of the file at first; 0: there was none */
+	bool began;            /* a training began or was seen since then */
+};
+
+/* True if a training that was here is no longer. */
+static bool has_ended(const char *directory, struct watch *w, bool first)
+{
+	struct flock lock = whole_file();
+	struct stat st = { 0 };
+	char path[PATH_MAX];
+	bool runs;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/training", directory);
+	fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	runs = fd >= 0 && !fcntl(fd, F_OFD_GETLK, &lock) && lock.l_type != F_UNLCK;
+	if (fd >= 0 && !fstat(fd, &st) && !first)
+		w->began |= st.st_mtim.tv_sec != w->first.tv_sec ||
+			    st.st_mtim.tv_nsec != w->first.tv_nsec;
+	if (fd >= 0)
+		close(fd);
+	if (first)
+		w->first = st.st_mtim;
+	w->began |= runs;
+	return w->began && !runs;
+}
+
 /* ---- the training ---------------------------------------------------------------------------- */
 
 struct waiting {
@@ -56,7 +145,7 @@ static void path_of(const char *directory, const char *name, const char *kind,
 /* Its process is alive; the file of another one is removed. */
 static bool is_locked(const char *path)
 {
-	int fd = open(path, O_RDWR | O_CLOEXEC);
+	int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 	bool locked = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
 
 	if (fd >= 0 && !locked)
@@ -99,7 +188,7 @@ static void invite(const char *directory, const char *name,
 
 	path_of(directory, name, "fresh", fresh);
 	path_of(directory, name, "joins", path);
-	fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return;
 	written = write(fd, invitation, sizeof(*invitation)) == sizeof(*invitation);
@@ -167,12 +256,12 @@ void train_grow_dismiss(const struct train_rank *t)
 {
 	struct waiting *w = malloc(sizeof(*w));
 
-	if (!w)
-		return;
-	find_waiting(t->config->grow, w);
-	for (int i = 0; i < w->n; i++)
+	if (w)
+		find_waiting(t->config->grow, w);
+	for (int i = 0; w && i < w->n; i++)
 		invite(t->config->grow, w->name[i], &(struct train_invitation){ .ranks = 0 });
 	free(w);
+	end_training(t->config->grow);
 }
 
 /* ---- a further rank -------------------------------------------------------------------------- */
@@ -180,7 +269,7 @@ void train_grow_dismiss(const struct train_rank *t)
 /* A file is locked before it has its name, since others remove one that is not. Returns its descriptor, or -1. */
 static int lock_file(const char *fresh, const char *path)
 {
-	int fd = open(fresh, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	int fd = open(fresh, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 
 	if (fd >= 0 && (flock(fd, LOCK_EX) || rename(fresh, path))) {
 		close(fd);
@@ -191,40 +280,48 @@ static int lock_file(const char *fresh, const char *path)
 
 static bool read_invitation(const char *path, struct train_invitation *ret_invitation)
 {
-	FILE *f = fopen(path, "re");
-	bool whole = f && fread(ret_invitation, sizeof(*ret_invitation), 1, f) == 1;
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	bool whole = fd >= 0 && read(fd, ret_invitation, sizeof(*ret_invitation)) ==
+					(ssize_t)sizeof(*ret_invitation);
 
-	if (f)
-		fclose(f);
+	if (fd >= 0)
+		close(fd);
 	return whole;
 }
 
 int train_grow_wait(const char *directory, struct train_invitation *ret_invitation)
 {
 	char host[40] = "", name[64], waits[PATH_MAX], joins[PATH_MAX], fresh[PATH_MAX];
-	bool invited = false;
+	struct watch watch = { 0 };
+	bool invited = false, ended;
 	int fd;
 
+	if (check_folder("join", directory))
+		return TRAIN_USAGE;
 	gethostname(host, sizeof(host) - 1);
 	snprintf(name, sizeof(name), "%s-%d", host, (int)getpid());
 	path_of(directory, name, "waits", waits);
 	path_of(directory, name, "joins", joins);
 	path_of(directory, name, "fresh", fresh);
+	ended = has_ended(directory, &watch, true);
 	fd = lock_file(fresh, waits);
 	if (fd < 0)
 		return train_fail(TRAIN_USAGE,
 				  "--join %s: %m; give the directory of the training's --grow",
 				  directory);
-	while (!train_stop_signal && !(invited = read_invitation(joins, ret_invitation)))
+	while (!train_stop_signal && !(invited = read_invitation(joins, ret_invitation)) &&
+	       !ended) {
 		usleep(LOOK_MS * 1000);
+		ended = has_ended(directory, &watch, false);
+	}
 	unlink(joins);
 	unlink(waits);
 	close(fd);
 	if (invited && ret_invitation->ranks)
 		return TRAIN_OK;
 	return train_fail(TRAIN_FAILED,
-			  invited ? "--join %s: the training has ended"
-				  : "--join %s: a signal ended the wait",
+			  invited || ended ? "--join %s: the training has ended"
+					   : "--join %s: a signal ended the wait",
 			  directory);
 }
 

@@ -480,6 +480,10 @@ int train_run(struct train_rank *t, struct train_result *ret_result)
 		rc = train_metrics_open(&p.metrics, t, false);
 	if (rc)
 		return rc;
+	if (t->config->grow && t->world_rank == 0)
+		rc = train_grow_begin(t);
+	if (rc)
+		return rc;
 	p.report = train_run_report_open(t);
 	warn_of_launcher(t);
 	rc = t->config->evaluate ? evaluate_only(t, &p, &result)

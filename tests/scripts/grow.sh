@@ -53,6 +53,17 @@ grows --np 2
 claim "a rank that died while it waited does not count" is np 2
 claim "... and its file is removed" nobody_waits
 
+joiners 1
+grows --np 2 --kill 0@2
+claim "a training is killed while a rank waits: the rank ends" joined 1
+claim "... in words" grep -q 'the training has ended' "$out/joined.err"
+claim "... its file stays, unlocked" [ "$(ls "$dir")" = training ]
+joiners 1
+grows --np 2
+claim "a rank that finds it waits for the next training, and joins: the hash of one device" is hash "$hash"
+claim "... on three ranks" is np 3
+joined 0
+
 # A lock without a rank behind it
 flock "$dir/nobody-1.waits" sleep 60 &
 waiting 1
@@ -61,11 +72,21 @@ claim "a rank that waits and does not join: the others go on, with the hash of o
 claim "... and say so" grep -q 'grow: 1 ranks did not join: .*the training goes on' "$out/err"
 kill $!
 
+echo precious >"$out/file"
+ln -s "$out/file" "$dir/training"
+run 60 --np 2 "${net[@]}" --grow "$dir"
+claim "a link in the place of the training's file is not followed: status 2" ended 2 'training cannot be locked'
+claim "... nor the file behind it changed" [ "$(cat "$out/file")" = precious ]
+rm "$dir/training"
+
 wrong() { local sentence=$1; shift; run 60 "$@"; claim "$*: status 2" ended 2 "$sentence"; }
 wrong 'add --save FILE --save-every N' --np 2 --steps 2 --grow "$dir"
 wrong 'add --save FILE --save-every N' --np 2 --steps 2 --join "$dir"
 wrong 'give one of them' --np 2 "${net[@]}" --grow "$dir" --join "$dir"
 wrong 'has servers; use a strategy' --np 2 "${net[@]}" --canonical off --strategy ps-async --grow "$dir"
+chmod 777 "$dir"
+wrong 'that no other user can write' "${net[@]}" --join "$dir"
+wrong 'that no other user can write' --np 2 "${net[@]}" --grow "$dir"
 wrong "directory of the training's --grow" "${net[@]}" --join /nowhere
 
 echo "1..$n"
