@@ -27,6 +27,20 @@ static const char *path_of(const struct train_config *c, int file)
 
 /* ---- open and close ------------------------------------------------------------------------- */
 
+static void print_mesh(const struct train_rank *t)
+{
+	const struct train_mesh *m = &t->mesh;
+	const struct train_placement *p = &m->placement;
+
+	printf("mesh      data=%d,tensor=%d,pipeline=%d, schedule %s\n", m->data, m->tensor,
+	       m->stages, t->config->schedule);
+	if (p->hosts > 1)
+		printf("placement %d of %d tensor groups and %d of %d pairs of stages are within one of %d "
+		       "hosts%s\n",
+		       p->local_groups, p->groups, p->local_pairs, p->pairs, p->hosts,
+		       p->renumbered ? "; ranks are numbered by host" : "");
+}
+
 static void print_setup(const struct train_rank *t)
 {
 	const struct train_config *c = t->config;
@@ -41,8 +55,7 @@ static void print_setup(const struct train_rank *t)
 	printf("model     %s: %zu parameters on %s\n", c->model, t->model.whole_parameters,
 	       t->device.ops->name);
 	if (t->pipeline)
-		printf("mesh      data=%d,tensor=%d,pipeline=%d, schedule %s\n", t->mesh.data,
-		       t->mesh.tensor, t->mesh.stages, c->schedule);
+		print_mesh(t);
 	printf("strategy  %s on %d rank%s", t->strategy->name, t->nranks,
 	       t->nranks == 1 ? "" : "s");
 	if (t->servers)

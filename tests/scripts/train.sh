@@ -207,6 +207,8 @@ claim "--advise for a small model: one device" is advice 1
 run 300 --advise --np 4 --data synth --model mlp:8 --sim-compute-ms 600
 claim "--advise where a batch takes 600 ms: several ranks" grep -Eq '^use [34] ranks' "$out/log"
 claim "... with a check of the fit" is checked 3
+within_a_fifth() { awk -v a="$(field measured_ms)" -v b="$(field predicted_ms)" 'BEGIN { exit !(a > 0 && b > 0.8 * a && b < 1.2 * a) }'; }
+claim "... which predicts the step of 3 ranks, which it did not measure, within 20 %" within_a_fifth
 "$prog" --advise --np 2 --data synth --model mlp:8 --steps 12 --sim-compute-ms 20011 >"$out/log" 2>"$out/err" </dev/null &
 advise=$!
 # The process of a training that the process $advise has started

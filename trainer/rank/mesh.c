@@ -2,6 +2,7 @@
 #include "trainer/rank/mesh.h"
 
 #include "trainer/model/tensor_axis.h"
+#include "trainer/rank/mesh_order.h"
 #include "trainer/rank/rank.h"
 #include "trainer/rank/tensor_sum.h"
 
@@ -131,6 +132,9 @@ int train_mesh_split(struct train_rank *t)
 				  "there are %d; start as many ranks as the mesh has",
 				  t->config->mesh, mesh->data, mesh->tensor, mesh->stages,
 				  mesh->data * each, world);
+	rc = train_place_ranks(t);
+	if (rc)
+		return rc;
 	replica = t->world_rank / each;
 	mesh->tensor_rank = t->world_rank % mesh->tensor;
 	mesh->stage = t->world_rank / mesh->tensor % mesh->stages;

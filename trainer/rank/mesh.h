@@ -2,7 +2,7 @@
  * mesh.h - the layout of the ranks: data x pipeline x tensor (--mesh)
  *
  * The ranks of a tensor group, which communicate the most, are neighbors in the world, then the
- * stages of a replica: rank r is tensor rank r % tensor of stage r / tensor % stages of replica r /
+ * stages of a replica; mesh_order.h numbers the ranks by host: rank r is tensor rank r % tensor of stage r / tensor % stages of replica r /
  * tensor / stages. t->comm contains the ranks with the same parameters, t->rank is the number of the
  * replica: strategies see the data axis only. mesh.comm contains the stages of a replica, of one
  * tensor rank; tensor_comm the tensor group. Called by trainer.c, pipeline.c and reports.
@@ -18,7 +18,16 @@
 
 struct train_rank;
 
+/* Groups and pairs of a mesh that are within a host. */
+struct train_placement {
+	int hosts;
+	int groups, local_groups; /* tensor groups */
+	int pairs, local_pairs;   /* neighboring stages of a replica and tensor rank */
+	bool renumbered;          /* the launcher's numbers were others */
+};
+
 struct train_mesh {
+	struct train_placement placement;
 	int data, stages;        /* replicas, stages of each; 1 stage: no pipeline */
 	int stage;               /* of this rank */
 	int tensor, tensor_rank; /* ranks that divide the products of a stage; this one */
