@@ -12,6 +12,9 @@
 #include <stdint.h>
 
 #define MPI_SUCCESS 0
+#define MPI_ERR_BUFFER 1
+#define MPI_ERR_COUNT 2
+#define MPI_ERR_TYPE 3
 
 #ifdef TUTTI_MPI_OMPI
 typedef struct mpi_comm_object *MPI_Comm;
@@ -25,6 +28,9 @@ typedef struct mpi_errhandler_object *MPI_Errhandler;
 #define MPI_STATUS_IGNORE NULL
 #define MPI_ANY_SOURCE (-1)
 #define MPI_ANY_TAG (-1)
+#define MPI_ERR_ROOT 8
+#define MPI_ERR_OP 10
+#define MPI_ERR_ARG 13
 #define MPI_ERR_OTHER 16
 #define MPI_KEYVAL_INVALID (-1)
 #elif defined(TUTTI_MPI_ABI)
@@ -39,6 +45,9 @@ typedef struct mpi_errhandler_object *MPI_Errhandler;
 #define MPI_STATUS_IGNORE NULL
 #define MPI_ANY_SOURCE (-1)
 #define MPI_ANY_TAG (-2)
+#define MPI_ERR_ROOT 8
+#define MPI_ERR_OP 10
+#define MPI_ERR_ARG 13
 #define MPI_ERR_OTHER 16
 #define MPI_KEYVAL_INVALID 0
 #else
@@ -53,6 +62,9 @@ typedef int MPI_Errhandler;
 #define MPI_STATUS_IGNORE ((void *)1)
 #define MPI_ANY_SOURCE (-2)
 #define MPI_ANY_TAG (-1)
+#define MPI_ERR_ROOT 7
+#define MPI_ERR_OP 9
+#define MPI_ERR_ARG 12
 #define MPI_ERR_OTHER 15
 #define MPI_KEYVAL_INVALID 0x24000000
 #endif
@@ -72,6 +84,7 @@ typedef int64_t MPI_Count;
 #define MPI_ERRHANDLERS(X) X(MPI_ERRORS_RETURN, ompi_mpi_errors_return, 0x54000001, 0x143)
 
 #define MPI_TYPES(X)                                                              \
+	X(MPI_DATATYPE_NULL, ompi_mpi_datatype_null, 0x0c000000, 0x200)           \
 	X(MPI_CHAR, ompi_mpi_char, 0x4c000101, 0x243)                             \
 	X(MPI_SIGNED_CHAR, ompi_mpi_signed_char, 0x4c000118, 0x244)               \
 	X(MPI_UNSIGNED_CHAR, ompi_mpi_unsigned_char, 0x4c000102, 0x245)           \
@@ -110,6 +123,7 @@ typedef int64_t MPI_Count;
 	X(MPI_2INT, ompi_mpi_2int, 0x4c000816, 0x22b)
 
 #define MPI_OPS(X)                                          \
+	X(MPI_OP_NULL, ompi_mpi_op_null, 0x18000000, 0x20)  \
 	X(MPI_MAX, ompi_mpi_op_max, 0x58000001, 0x23)       \
 	X(MPI_MIN, ompi_mpi_op_min, 0x58000002, 0x22)       \
 	X(MPI_SUM, ompi_mpi_op_sum, 0x58000003, 0x21)       \
@@ -196,6 +210,7 @@ typedef int mpi_delete_fn(MPI_Comm, int, void *, void *);
 	X(Type_size, MPI_Datatype, int *)                                          \
 	X(Type_dup, MPI_Datatype, MPI_Datatype *)                                  \
 	X(Type_free, MPI_Datatype *)                                               \
+	X(Type_get_envelope, MPI_Datatype, int *, int *, int *, int *)             \
 	X(Type_get_extent, MPI_Datatype, MPI_Aint *, MPI_Aint *)                   \
 	X(Type_get_true_extent, MPI_Datatype, MPI_Aint *, MPI_Aint *)              \
 	X(Reduce_local, const void *, void *, int, MPI_Datatype, MPI_Op)           \

@@ -56,8 +56,9 @@ bool mpi_is_predefined(MPI_Datatype t)
 {
 	const struct mpi_library *m = mpi_library();
 
-	return kind_of(m, t) || t == m->MPI_CHAR || t == m->MPI_SHORT ||
-	       t == m->MPI_UNSIGNED_SHORT || t == m->MPI_INT16_T || t == m->MPI_UINT16_T;
+	return kind_of(m, t) || t == m->MPI_DATATYPE_NULL || t == m->MPI_CHAR ||
+	       t == m->MPI_SHORT || t == m->MPI_UNSIGNED_SHORT || t == m->MPI_INT16_T ||
+	       t == m->MPI_UINT16_T;
 }
 
 static bool op_of(const struct mpi_library *m, MPI_Op op, tuttiRedOp_t *ret_op)
@@ -168,12 +169,47 @@ static bool reduces_by_tutti(const struct mpi_library *m, MPI_Datatype datatype,
 	return true;
 }
 
+/* An op of MPI that is not for elements of the type. MPI_Reduce_local would raise the error on MPI_COMM_WORLD. */
+static bool is_wrong(const struct mpi_library *m, MPI_Datatype datatype, MPI_Op op)
+{
+	bool logical = op == m->MPI_LAND || op == m->MPI_LOR || op == m->MPI_LXOR;
+	bool bits = op == m->MPI_BAND || op == m->MPI_BOR || op == m->MPI_BXOR;
+	bool sum = op == m->MPI_SUM || op == m->MPI_PROD;
+	bool most = op == m->MPI_MAX || op == m->MPI_MIN;
+	bool pair = op == m->MPI_MINLOC || op == m->MPI_MAXLOC;
+	int integers, addresses, types = 0, combiner;
+
+	if (!logical && !bits && !sum && !most && !pair)
+		return false;
+	switch (kind_of(m, datatype)) {
+	case 'i':
+	case 'u':
+		return pair;
+	case 'f':
+		return !sum && !most;
+	case 'c':
+		return !sum;
+	case 'b':
+		return !bits;
+	default: /* a derived type is made of others */
+		return m->Type_get_envelope(datatype, &integers, &addresses, &types, &combiner) ||
+		       types;
+	}
+}
+
 bool mpi_reduces(MPI_Datatype datatype, MPI_Op op, struct mpi_reduction *ret_reduction)
 {
 	const struct mpi_library *m = mpi_library();
+	bool typed = datatype != m->MPI_DATATYPE_NULL, null = !typed || op == m->MPI_OP_NULL;
 
-	return reduces_by_tutti(m, datatype, op, ret_reduction) ||
-	       reduces_by_mpi(m, datatype, op, ret_reduction);
+	if (!null && reduces_by_tutti(m, datatype, op, ret_reduction))
+		return true;
+	if (null || is_wrong(m, datatype, op)) {
+		*ret_reduction = (struct mpi_reduction){ .wrong = typed ? MPI_ERR_OP
+									: MPI_ERR_TYPE };
+		return true;
+	}
+	return reduces_by_mpi(m, datatype, op, ret_reduction);
 }
 
 /* ---- sides ----------------------------------------------------------------------------------- */
@@ -249,6 +285,8 @@ bool mpi_side_open(struct mpi_side *s, MPI_Comm mpi, const void *user, int npart
 				.count = count,
 				.counts = counts,
 				.displs = displs };
+	if (datatype == m->MPI_DATATYPE_NULL) /* of no elements */
+		return true;
 	if (m->Type_size(datatype, &size) || size < 0 /* of 2 GiB and more */ ||
 	    m->Type_get_extent(datatype, &low, &s->extent))
 		return false;

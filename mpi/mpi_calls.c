@@ -12,10 +12,18 @@
 /* A task of a call that waits. Calls that were only started come first. */
 static bool may_wait(struct mpi_task *k, MPI_Comm comm)
 {
-	k->t = mpi_tutti_of(comm, true);
-	if (k->t)
+	if (!mpi_take(k, comm, true))
+		return false;
+	if (!k->error)
 		mpi_drain(k->t);
-	return k->t;
+	return true;
+}
+
+/* The end of a task that was only to start, and was refused or passed on */
+static int drop(struct mpi_task *k, int rc)
+{
+	free(k);
+	return rc;
 }
 
 /* An MPI library older than MPI 4 has no persistent collectives and no large counts to pass on to. */
@@ -38,44 +46,45 @@ static int cannot_pass_on(const char *name, MPI_Comm comm)
 
 /* The forms of a collective: suffix, parameters, arguments to pass on, whether Tutti has the operation, its
  * beginning, and the arguments for that (struct mpi_given) */
-#define FORMS(c, name, started, parameters, arguments, has, does, ...)                       \
-	int MPI_##name##c parameters                                                         \
-	{                                                                                    \
-		uint64_t began = mpi_clock();                                                \
-		struct mpi_task task = { .given = { __VA_ARGS__ } }, *k = &task;             \
-		bool taken = (has) && may_wait(k, comm);                                     \
-		int rc = taken ? mpi_end_task(k, does(k)) : PASS_ON(name##c, arguments);     \
-                                                                                             \
-		mpi_count(mpi_##name##c, taken, began);                                      \
-		return rc;                                                                   \
-	}                                                                                    \
-                                                                                             \
-	int MPI_##started##c(LIST parameters, MPI_Request *request)                          \
-	{                                                                                    \
-		uint64_t began = mpi_clock();                                                \
-		struct mpi_task *k = mpi_new_task(does, &(struct mpi_given){ __VA_ARGS__ }); \
-		bool taken = (has) && mpi_may_start(k, comm, false);                         \
-		int rc = taken ? mpi_start(k, request)                                       \
-			       : PASS_ON(started##c, (LIST arguments, request));             \
-                                                                                             \
-		if (!taken)                                                                  \
-			free(k);                                                             \
-		mpi_count(mpi_##started##c, taken, began);                                   \
-		return rc;                                                                   \
-	}                                                                                    \
-                                                                                             \
-	int MPI_##name##_init##c(LIST parameters, MPI_Info info, MPI_Request *request)       \
-	{                                                                                    \
-		uint64_t began = mpi_clock();                                                \
-		struct mpi_task *k = mpi_new_task(does, &(struct mpi_given){ __VA_ARGS__ }); \
-		bool taken = (has) && mpi_may_start(k, comm, true);                          \
-		int rc = taken ? mpi_make_persistent(k, request)                             \
-			       : PASS_ON(name##_init##c, (LIST arguments, info, request));   \
-                                                                                             \
-		if (!taken)                                                                  \
-			free(k);                                                             \
-		mpi_count(mpi_##name##_init##c, taken, began);                               \
-		return rc;                                                                   \
+#define FORMS(c, name, started, parameters, arguments, has, does, ...)                               \
+	int MPI_##name##c parameters                                                                 \
+	{                                                                                            \
+		uint64_t began = mpi_clock();                                                        \
+		struct mpi_task task = { .begin = does, .given = { __VA_ARGS__ } }, *k = &task;      \
+		bool taken = (has) && may_wait(k, comm);                                             \
+		int rc = !taken     ? PASS_ON(name##c, arguments)                                    \
+			 : k->error ? mpi_refuse(k, "MPI_" #name #c)                                 \
+				    : mpi_end_task(k, does(k));                                      \
+                                                                                                     \
+		mpi_count(mpi_##name##c, taken, began);                                              \
+		return rc;                                                                           \
+	}                                                                                            \
+                                                                                                     \
+	int MPI_##started##c(LIST parameters, MPI_Request *request)                                  \
+	{                                                                                            \
+		uint64_t began = mpi_clock();                                                        \
+		struct mpi_task *k = mpi_new_task(does, &(struct mpi_given){ __VA_ARGS__ });         \
+		bool taken = (has) && mpi_may_start(k, comm, false);                                 \
+		int rc = !taken     ? drop(k, PASS_ON(started##c, (LIST arguments, request)))        \
+			 : k->error ? drop(k, mpi_refuse(k, "MPI_" #started #c))                     \
+				    : mpi_start(k, request);                                         \
+                                                                                                     \
+		mpi_count(mpi_##started##c, taken, began);                                           \
+		return rc;                                                                           \
+	}                                                                                            \
+                                                                                                     \
+	int MPI_##name##_init##c(LIST parameters, MPI_Info info, MPI_Request *request)               \
+	{                                                                                            \
+		uint64_t began = mpi_clock();                                                        \
+		struct mpi_task *k = mpi_new_task(does, &(struct mpi_given){ __VA_ARGS__ });         \
+		bool taken = (has) && mpi_may_start(k, comm, true);                                  \
+		int rc = !taken     ? drop(k,                                                        \
+					   PASS_ON(name##_init##c, (LIST arguments, info, request))) \
+			 : k->error ? drop(k, mpi_refuse(k, "MPI_" #name "_init" #c))                \
+				    : mpi_make_persistent(k, request);                               \
+                                                                                                     \
+		mpi_count(mpi_##name##_init##c, taken, began);                                       \
+		return rc;                                                                           \
 	}
 
 /* parameters(N, D): with counts of type N and displacements of type D */

@@ -125,12 +125,9 @@ static bool join(const struct mpi_library *mpi, struct mpi_tutti *t)
 /* Join on all ranks or on none: the ranks agree by MPI. */
 static void join_all(const struct mpi_library *mpi, struct mpi_tutti *t)
 {
-	int joined, all = 0, inter = 1;
+	int joined = join(mpi, t), all = 0;
 
-	if (mpi->Comm_test_inter(t->mpi, &inter) || inter || mpi->Comm_rank(t->mpi, &t->rank) ||
-	    mpi->Comm_size(t->mpi, &t->n) || t->n == 1)
-		return;
-	joined = join(mpi, t);
+	t->tried = true;
 	t->table[0] = malloc(4 * (size_t)t->n * sizeof(size_t));
 	for (int i = 1; i < 4 && t->table[0]; i++)
 		t->table[i] = t->table[0] + (size_t)i * (size_t)t->n;
@@ -146,19 +143,17 @@ static void join_all(const struct mpi_library *mpi, struct mpi_tutti *t)
 	}
 }
 
-struct mpi_tutti *mpi_tutti_of(MPI_Comm comm, bool may_join)
+/* The record of comm, made by the first call that may. NULL: none */
+static struct mpi_tutti *record_of(const struct mpi_library *mpi, MPI_Comm comm, bool may_make)
 {
-	const struct mpi_library *mpi = mpi_library();
 	unsigned now = atomic_load(&freed);
 	struct mpi_tutti *t = NULL;
-	int flag = 0;
+	int flag = 0, inter = 1;
 
 	if (latest.found && latest.found->mpi == comm && latest.freed == now)
-		return latest.found->comm ? latest.found : NULL;
+		return latest.found;
 	if (comm == mpi->MPI_COMM_NULL || !make_keyval(mpi) ||
-	    mpi->Comm_get_attr(comm, keyval, &t, &flag))
-		return NULL;
-	if (!flag && !may_join)
+	    mpi->Comm_get_attr(comm, keyval, &t, &flag) || (!flag && !may_make))
 		return NULL;
 	if (!flag) {
 		t = calloc(1, sizeof(*t));
@@ -167,13 +162,29 @@ struct mpi_tutti *mpi_tutti_of(MPI_Comm comm, bool may_join)
 			abort();
 		}
 		t->mpi = comm;
+		t->tried = mpi->Comm_test_inter(comm, &inter) || inter ||
+			   mpi->Comm_rank(comm, &t->rank) || mpi->Comm_size(comm, &t->n) ||
+			   t->n == 1;
 		mpi_hold(t);
-		join_all(mpi, t);
 		mpi->Comm_set_attr(comm, keyval, t);
 	}
 	latest.found = t;
 	latest.freed = now;
-	return t->comm ? t : NULL;
+	return t;
+}
+
+bool mpi_take(struct mpi_task *k, MPI_Comm comm, bool may_join)
+{
+	const struct mpi_library *mpi = mpi_library();
+	struct mpi_tutti *t = record_of(mpi, comm, may_join);
+
+	if (!t || (t->tried ? !t->comm : !may_join))
+		return false;
+	k->t = t;
+	k->error = mpi_check(k);
+	if (!k->error && !t->tried)
+		join_all(mpi, t);
+	return k->error || t->comm;
 }
 
 void mpi_free_world(void)

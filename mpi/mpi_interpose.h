@@ -2,7 +2,8 @@
  * mpi_interpose.h - shared by the files of mpi/: MPI's collectives on Tutti, for a program that is
  * started with LD_PRELOAD=libtutti-mpi-....so
  *
- *   mpi_calls.c     MPI_Allreduce, MPI_Iallreduce and the others: take the call, or pass it on
+ *   mpi_calls.c     MPI_Allreduce, MPI_Iallreduce and the others: take the call, refuse it, or pass it on
+ *   mpi_arguments.c wrong arguments
  *   mpi_tasks.c     each collective by a call of Tutti
  *   mpi_requests.c  requests of calls that only start, and the functions that complete them
  *   mpi_persistent.c  requests that start many times
@@ -93,15 +94,14 @@ void mpi_print_counts(int rank);
 /* mpi_comms.c: Tutti's side of an MPI communicator */
 struct mpi_tutti {
 	MPI_Comm mpi;
-	tuttiComm_t comm; /* NULL: all of its calls are passed on, on every rank */
+	bool tried;       /* to join */
+	tuttiComm_t comm; /* NULL, once tried: all of its calls are passed on, on every rank */
 	int rank, n;
 	size_t *table[4];     /* [n] counts and displacements of a call */
 	tuttiStream_t stream; /* of calls that only start; NULL before the first */
 	atomic_int running;   /* of these, not yet complete */
 	atomic_int holders;   /* the MPI communicator and persistent requests */
 };
-/* The record of comm; the first call with may_join joins, on all ranks. NULL: pass on. */
-struct mpi_tutti *mpi_tutti_of(MPI_Comm comm, bool may_join);
 /* Wait until no call that was only started runs, and drive MPI's progress meanwhile. */
 void mpi_drain(struct mpi_tutti *t);
 /* One holder of t more, and one less: the last frees t. */
@@ -113,6 +113,7 @@ int mpi_result(const struct mpi_tutti *t, tuttiResult_t result);
 
 /* mpi_buffers.c */
 struct mpi_reduction {
+	int wrong; /* MPI's class of the error: the op is not for the datatype */
 	tuttiDataType_t type;
 	tuttiRedOp_t op;
 	size_t per;   /* elements of Tutti's type in one of MPI's */
@@ -123,7 +124,7 @@ struct mpi_reduction {
 	MPI_Op mpi_op;
 	int error; /* the first that MPI_Reduce_local returned */
 };
-/* Can op on elements of this datatype be taken? The answer is equal on all ranks: MPI wants the same
+/* Can op on elements of this datatype be taken, or is it wrong? The answer is equal on all ranks: MPI wants the same
  * op and the same type from them. */
 bool mpi_reduces(MPI_Datatype datatype, MPI_Op op, struct mpi_reduction *ret_reduction);
 /* Make and destroy the op of a reduction by MPI_Reduce_local, before and after the call of Tutti. */
@@ -158,7 +159,7 @@ bool mpi_side_open(struct mpi_side *side, MPI_Comm mpi, const void *user, int np
 /* Bytes and place in `bytes` of part p. Parts of a packed side are adjacent. */
 size_t mpi_side_bytes(const struct mpi_side *side, int p);
 size_t mpi_side_start(const struct mpi_side *side, int p);
-/* A type that MPI defines, of which elements lie without gaps */
+/* A type that MPI defines, of which elements lie without gaps; or none */
 bool mpi_is_predefined(MPI_Datatype datatype);
 /* Unpack (out: the parts were received) and free. false: MPI cannot */
 bool mpi_side_close(struct mpi_side *side, bool out);
@@ -189,7 +190,10 @@ struct mpi_task {
 	struct mpi_reduction reduction;
 	char *part; /* in place: the result, which goes to the start of `out` at the end; or NULL */
 	size_t bytes; /* of the part */
-	int error;    /* of the task itself: MPI could not pack */
+	int error;    /* of the task itself: a wrong argument, or MPI could not pack */
+	/* mpi_arguments.c */
+	char why[64]; /* the sentence of a wrong argument */
+	bool raised;  /* the MPI library has called the error handler */
 	/* mpi_kept.c */
 	char *tables;          /* the four tables of given; or NULL */
 	MPI_Datatype types[3]; /* duplicates */
@@ -211,10 +215,21 @@ mpi_begin_fn mpi_begin_allreduce, mpi_begin_reduce, mpi_begin_reduce_scatter, mp
 /* The end of a task whose call of Tutti is complete: unpack, free; the result as MPI's. */
 int mpi_end_task(struct mpi_task *k, tuttiResult_t result);
 
+/* mpi_comms.c */
+/* Find k->t of comm; the first right call with may_join joins, on all ranks. k->error: wrong arguments, which other ranks
+ * need not have given. false: pass on */
+bool mpi_take(struct mpi_task *k, MPI_Comm comm, bool may_join);
+
+/* mpi_arguments.c */
+/* The class of a wrong argument of this rank, with its sentence in k->why; or MPI_SUCCESS */
+int mpi_check(struct mpi_task *k);
+/* The result of a call with a wrong argument: k->error, after the communicator's error handler */
+int mpi_refuse(struct mpi_task *k, const char *call);
+
 /* mpi_requests.c */
 /* free() frees a task that no request has. */
 struct mpi_task *mpi_new_task(mpi_begin_fn *begin, const struct mpi_given *given);
-/* Give the task the stream of comm, which joins Tutti if it may. false: pass on */
+/* Give the task the stream of comm, which joins Tutti if it may. k->error: wrong arguments. false: pass on */
 bool mpi_may_start(struct mpi_task *k, MPI_Comm comm, bool may_join);
 /* Make the request of a task, which belongs to the request then; on failure the task is gone. */
 int mpi_make_request(struct mpi_task *k);

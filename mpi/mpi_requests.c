@@ -41,15 +41,16 @@ struct mpi_task *mpi_new_task(mpi_begin_fn *begin, const struct mpi_given *given
  * program must not run in the thread of a stream. All ranks know both facts. */
 bool mpi_may_start(struct mpi_task *k, MPI_Comm comm, bool may_join)
 {
-	struct mpi_tutti *t = k->reduction.by_mpi ? NULL : mpi_tutti_of(comm, may_join);
-
-	if (t && !t->stream && tuttiStreamCreate(&t->stream))
+	if (k->reduction.by_mpi || !mpi_take(k, comm, may_join))
+		return false;
+	if (k->error)
+		return true;
+	if (!k->t->stream && tuttiStreamCreate(&k->t->stream))
 		die("stream");
-	k->t = t;
-	k->stream = t ? t->stream : NULL;
-	if (t && !mpi_keep(k))
+	k->stream = k->t->stream;
+	if (!mpi_keep(k))
 		die("memory");
-	return t;
+	return true;
 }
 
 /* ---- the request ----------------------------------------------------------------------------- */

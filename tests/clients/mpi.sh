@@ -107,6 +107,8 @@ each() {
 	claim $? "$name: ranks free communicators, and finalize, in different orders"
 	run 3 auto auto errors
 	claim $? "$name: a sum of different lengths is an error for the communicator's error handler, in every form"
+	run 3 auto auto arguments
+	claim $? "$name: wrong arguments are errors of MPI's classes, raised once, and the communicator goes on"
 	run 3 auto auto inter && passed Allreduce && passed Barrier
 	claim $? "$name: collectives of an intercommunicator are passed on, and scans"
 	run 2 auto auto threads

@@ -10,6 +10,7 @@
  *   mpi_program large N     collectives with large counts, among them a broadcast of N MiB
  *   mpi_program dups N      N duplicates, each with a sum, freed: nothing is left
  *   mpi_program errors      wrong calls reach the error handler of the communicator
+ *   mpi_program arguments   wrong arguments are errors of MPI's classes, of the rank alone that gives them
  *   mpi_program orders      ranks free communicators and leave in different orders
  *   mpi_program inter       collectives of an intercommunicator, scans
  *   mpi_program threads     MPI_THREAD_MULTIPLE: two threads with a duplicate each
@@ -80,12 +81,19 @@ void *find_persistent(const char *name)
 static const struct mode {
 	const char *name;
 	void (*run)(void);
-} modes[] = { { "pending", mode_pending }, { "equal", mode_equal },
-	      { "started", mode_started }, { "persistent", mode_persistent },
-	      { "dups", mode_dups },       { "errors", mode_errors },
-	      { "orders", mode_orders },   { "inter", mode_inter },
-	      { "threads", mode_threads }, { "large", mode_large },
-	      { "times", mode_times },     { NULL, NULL } };
+} modes[] = { { "pending", mode_pending },
+	      { "equal", mode_equal },
+	      { "started", mode_started },
+	      { "persistent", mode_persistent },
+	      { "dups", mode_dups },
+	      { "errors", mode_errors },
+	      { "arguments", mode_arguments },
+	      { "orders", mode_orders },
+	      { "inter", mode_inter },
+	      { "threads", mode_threads },
+	      { "large", mode_large },
+	      { "times", mode_times },
+	      { NULL, NULL } };
 
 int main(int argc, char **argv)
 {

@@ -21,6 +21,7 @@
 #define MPI_MORE(X)                                                                   \
 	X(Isend, const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *)  \
 	X(Recv, void *, int, MPI_Datatype, int, int, MPI_Comm, void *)                \
+	X(Error_class, int, int *)                                                    \
 	X(Abort, MPI_Comm, int)                                                       \
 	X(Comm_split, MPI_Comm, int, int, MPI_Comm *)                                 \
 	X(Type_vector, int, int, int, MPI_Datatype, MPI_Datatype *)                   \
@@ -79,8 +80,8 @@ void *find_persistent(const char *name);
 
 /* The modes of the program, described in mpi_program.c */
 void mode_pending(void), mode_started(void), mode_persistent(void), mode_equal(void),
-	mode_dups(void), mode_errors(void), mode_orders(void), mode_inter(void), mode_threads(void),
-	mode_times(void), mode_large(void);
+	mode_dups(void), mode_errors(void), mode_arguments(void), mode_orders(void),
+	mode_inter(void), mode_threads(void), mode_times(void), mode_large(void);
 extern int times; /* of mode_dups, mode_large and mode_times */
 
 #endif
