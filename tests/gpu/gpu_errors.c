@@ -119,18 +119,6 @@ static void one_thread_drives_two_ranks_in_groups(void)
 		claim(tuttiCommDestroy(c[r]) == tuttiSuccess);
 }
 
-/* Waits until the communicator has an error. Returns the error; tuttiSuccess: none after 15 s. */
-static tuttiResult_t await_error(tuttiComm_t comm)
-{
-	tuttiResult_t rc = tuttiSuccess;
-
-	for (int i = 0; i < 15000 && rc == tuttiSuccess; i++) {
-		usleep(1000);
-		tuttiCommGetAsyncError(comm, &rc);
-	}
-	return rc;
-}
-
 /* Rank 1 makes another call: both ranks get an error, and their streams complete. */
 static int mismatched(tuttiComm_t *comm, int rank, int n, void *arg)
 {
@@ -146,7 +134,7 @@ static int mismatched(tuttiComm_t *comm, int rank, int n, void *arg)
 	d = (void *)(uintptr_t)p;
 	tuttiAllReduce(d, d, 60000, tuttiFloat32, rank == 1 ? tuttiMax : tuttiSum, *comm, s);
 	cu->stream_synchronize(s);
-	rc = await_error(*comm);
+	rc = gpu_await_error(*comm);
 	if (rc != tuttiInvalidUsage || !strstr(tuttiGetLastError(*comm), "allreduce"))
 		fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(*comm));
 	else if (tuttiAllReduce(d, d, 10, tuttiFloat32, tuttiSum, *comm, s) == tuttiInvalidUsage)
@@ -190,7 +178,7 @@ static int without_the_last(tuttiComm_t *comm, int rank, int n, void *arg)
 	}
 	if (rank < n - 1)
 		tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
-	rc = await_error(*comm);
+	rc = gpu_await_error(*comm);
 	cu->stream_synchronize(s); /* completes after a failure */
 	if (rc != (!strcmp(failure, "late") ? tuttiTimeout : tuttiRemoteError) ||
 	    !strstr(tuttiGetLastError(*comm), "rank 2")) {
@@ -251,20 +239,6 @@ static void streams_complete_though_they_wait_in_the_only_connection(void)
 	claim(run_three(STREAM_ORDER, false) == 0);
 }
 
-/* Without a deadline: only the failure itself ends a call. Returns as gpu_ranks_run. */
-static int run_without_deadline(int n, int mode, rank_fn *fn)
-{
-	struct gpu_ranks t = { .ranks = { .n = n,
-					  .no_join = true,
-					  .limit_s = gpu_limit_s / 3,
-					  .timeout_ms = 3600000 },
-			       .fn = fn,
-			       .mode = mode };
-
-	t.ranks.arg = &t;
-	return gpu_ranks_run(&t);
-}
-
 /* The last rank dies; the others copy to pageable memory behind calls for which it is awaited, and hold up the
  * driver's calls of all their threads. */
 static int copy_behind_a_death(tuttiComm_t *comm, int rank, int n, void *arg)
@@ -288,7 +262,7 @@ static int copy_behind_a_death(tuttiComm_t *comm, int rank, int n, void *arg)
 		tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
 	cu->dtoh_async(x, p, 60000 * sizeof(float), s);
 	free(x);
-	return await_error(*comm) != tuttiRemoteError || (*comm)->gpu->staged_bytes;
+	return gpu_await_error(*comm) != tuttiRemoteError || (*comm)->gpu->staged_bytes;
 }
 
 static void a_death_ends_the_kernels_for_which_a_copy_of_pageable_memory_waits(void)
@@ -296,7 +270,7 @@ static void a_death_ends_the_kernels_for_which_a_copy_of_pageable_memory_waits(v
 	if (!gpu_use_devices(3))
 		return;
 	/* the dead rank counts as failed */
-	claim(run_without_deadline(3, STREAM_ORDER, copy_behind_a_death) == 1);
+	claim(run_gpu_ranks_without_deadline(3, STREAM_ORDER, copy_behind_a_death) == 1);
 }
 
 /* The last rank makes no call, while the others copy as above. */
@@ -321,7 +295,7 @@ static int copy_behind_a_late_rank(tuttiComm_t *comm, int rank, int n, void *arg
 		cu->dtoh_async(x, p, 60000 * sizeof(float), s);
 	}
 	free(x);
-	rc = await_error(*comm);
+	rc = gpu_await_error(*comm);
 	if (rc == tuttiTimeout && strstr(tuttiGetLastError(*comm), "rank 2"))
 		return 0;
 	fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(*comm));
@@ -331,140 +305,16 @@ static int copy_behind_a_late_rank(tuttiComm_t *comm, int rank, int n, void *arg
 static void a_late_rank_is_named_though_copies_of_pageable_memory_wait_for_it(void)
 {
 	setenv("TUTTI_TEST_CUDA_DELAY_US", "20000", 1); /* the copies begin before the call */
-	claim(run_without_deadline(3, STREAM_ORDER, copy_behind_a_late_rank) == 0);
+	claim(run_gpu_ranks_without_deadline(3, STREAM_ORDER, copy_behind_a_late_rank) == 0);
 }
 
 static void a_death_ends_the_waits_of_streams_for_which_a_copy_of_pageable_memory_waits(void)
 {
-	claim(run_without_deadline(3, STREAM_ORDER, copy_behind_a_death) == 1);
+	claim(run_gpu_ranks_without_deadline(3, STREAM_ORDER, copy_behind_a_death) == 1);
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
-	claim(run_without_deadline(3, STREAM_ORDER, copy_behind_a_death) == 1);
+	claim(run_gpu_ranks_without_deadline(3, STREAM_ORDER, copy_behind_a_death) == 1);
 	setenv("TUTTI_ALGO", "ring", 1); /* a plan */
-	claim(run_without_deadline(3, STREAM_ORDER, copy_behind_a_death) == 1);
-}
-
-/* The driver call that reports a destroyed context in the last rank, as after an illegal access of the
- * program's kernel: "CALL:K:CODE" */
-static const char *failing_call;
-
-static int on_a_failed_device(tuttiComm_t *comm, int rank, int n, void *arg)
-{
-	const struct tt_cuda *cu = tt_cuda_here();
-	tuttiResult_t rc;
-	tt_custream s;
-	tt_cuptr p;
-	void *d;
-
-	(void)arg;
-	cu->mem_alloc(&p, 1 << 20);
-	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING);
-	d = (void *)(uintptr_t)p;
-	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
-	cu->stream_synchronize(s);
-	if (rank == n - 1)
-		setenv("TUTTI_TEST_CUDA_FAIL", failing_call, 1);
-	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
-	rc = await_error(*comm);
-	if (rc != (rank == n - 1 ? tuttiUnhandledCudaError : tuttiRemoteError) ||
-	    !strstr(tuttiGetLastError(*comm), "(CUDA_ERROR") ||
-	    !strstr(tuttiGetLastError(*comm), "rank 2")) {
-		fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(*comm));
-		return 1;
-	}
-	cu->stream_synchronize(s);
-	return 0;
-}
-
-static void a_failed_device_ends_the_calls_of_all_ranks_with_a_message(void)
-{
-	static const char *const calls[] = { "cuLaunchKernel:1:700", "cuStreamQuery:1:700",
-					     "cuStreamBatchMemOp_v2:1:719" };
-	struct gpu_ranks t = {
-		.ranks = { .n = 3, .no_join = true, .limit_s = 50, .timeout_ms = 20000 },
-		.fn = on_a_failed_device
-	};
-
-	if (getenv("TUTTI_TEST_GPU"))
-		return;
-	t.ranks.arg = &t;
-	for (int i = 0; i < 3; i++) {
-		failing_call = calls[i];
-		t.mode = STREAM_ORDER;
-		unsetenv("TUTTI_GPU");
-		claim(gpu_ranks_run(&t) == 0);
-		t.mode = STAGED;
-		setenv("TUTTI_GPU", "staged", 1);
-		claim(i < 2 || gpu_ranks_run(&t) == 0);
-	}
-}
-
-/* The device of rank 0 fails; every rank gets its error. */
-static int fail_device_of_rank_0(tuttiComm_t comm, int rank)
-{
-	tuttiResult_t rc;
-
-	setenv("TUTTI_TEST_CUDA_FAIL", "cuCtxSynchronize:1:700", 1);
-	if (rank == 0)
-		tt_cuda_here()->ctx_synchronize();
-	rc = await_error(comm);
-	if (rc == (rank == 0 ? tuttiUnhandledCudaError : tuttiRemoteError))
-		return 0;
-	fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(comm));
-	return 1;
-}
-
-/* The device fails while the stream copies the input of a large staged call, of which only queries of streams
- * tell. */
-static int fail_while_copying(tuttiComm_t *comm, int rank, int n, void *arg)
-{
-	const struct tt_cuda *cu = tt_cuda_here();
-	uint64_t seq = (*comm)->calls.seq;
-	size_t bytes = 16 << 20;
-	tt_custream s;
-	tt_cuptr p;
-	void *d;
-
-	(void)arg, (void)n;
-	cu->mem_alloc(&p, bytes);
-	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING);
-	d = (void *)(uintptr_t)p;
-	tuttiAllReduce(d, d, bytes / 4, tuttiFloat32, tuttiSum, *comm, s);
-	while (rank == 0 && *(volatile uint64_t *)&(*comm)->calls.seq == seq)
-		usleep(1000); /* until the call runs */
-	return fail_device_of_rank_0(*comm, rank);
-}
-
-static void a_device_that_fails_while_it_copies_ends_the_call(void)
-{
-	if (getenv("TUTTI_TEST_GPU"))
-		return;
-	setenv("TUTTI_GPU", "staged", 1);
-	setenv("TUTTI_TEST_CUDA_DELAY_US", "40000", 1); /* of a group of copies */
-	claim(run_without_deadline(2, STAGED, fail_while_copying) == 0);
-}
-
-/* The device fails before the stream has come to the batch: no thread of Tutti looks at the device. */
-static int fail_before_the_batch(tuttiComm_t *comm, int rank, int n, void *arg)
-{
-	const struct tt_cuda *cu = tt_cuda_here();
-	tt_custream s;
-	tt_cuptr p;
-
-	(void)arg, (void)n;
-	cu->mem_alloc(&p, 256);
-	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING);
-	setenv("TUTTI_TEST_CUDA_DELAY_US", "1000000", 1);
-	tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)p, 64, tuttiFloat32, tuttiSum,
-		       *comm, s);
-	return fail_device_of_rank_0(*comm, rank);
-}
-
-static void a_device_that_fails_before_a_staged_call_begins_is_reported(void)
-{
-	if (getenv("TUTTI_TEST_GPU"))
-		return;
-	setenv("TUTTI_GPU", "staged", 1);
-	claim(run_without_deadline(2, STAGED, fail_before_the_batch) == 0);
+	claim(run_gpu_ranks_without_deadline(3, STREAM_ORDER, copy_behind_a_death) == 1);
 }
 
 /* Before the late launch, the watchdog sees the second call's number while the GPU has not begun the
@@ -592,9 +442,6 @@ const struct gpu_case gpu_errors[] = {
 	GPU_CASE(a_death_ends_the_kernels_for_which_a_copy_of_pageable_memory_waits),
 	GPU_CASE(a_death_ends_the_waits_of_streams_for_which_a_copy_of_pageable_memory_waits),
 	GPU_CASE(a_late_rank_is_named_though_copies_of_pageable_memory_wait_for_it),
-	GPU_CASE(a_failed_device_ends_the_calls_of_all_ranks_with_a_message),
-	GPU_CASE(a_device_that_fails_while_it_copies_ends_the_call),
-	GPU_CASE(a_device_that_fails_before_a_staged_call_begins_is_reported),
 	GPU_CASE(a_call_whose_launch_is_late_ends_too),
 	GPU_CASE(threads_without_a_current_context_can_call),
 	GPU_CASE(a_plan_ends_when_a_rank_is_missing_dies_or_makes_another_call),

@@ -113,6 +113,30 @@ int run_gpu_ranks_all_modes(int n, rank_fn *fn)
 	return failed + run_gpu_ranks(n, STAGED, false, fn);
 }
 
+int run_gpu_ranks_without_deadline(int n, int mode, rank_fn *fn)
+{
+	struct gpu_ranks t = { .ranks = { .n = n,
+					  .no_join = true,
+					  .limit_s = gpu_limit_s / 3,
+					  .timeout_ms = 3600000 },
+			       .fn = fn,
+			       .mode = mode };
+
+	t.ranks.arg = &t;
+	return gpu_ranks_run(&t);
+}
+
+tuttiResult_t gpu_await_error(tuttiComm_t comm)
+{
+	tuttiResult_t rc = tuttiSuccess;
+
+	for (int i = 0; i < 15000 && rc == tuttiSuccess; i++) {
+		usleep(1000);
+		tuttiCommGetAsyncError(comm, &rc);
+	}
+	return rc;
+}
+
 bool gpu_thorough_processes(void)
 {
 	return gpu_thorough() && !getenv("TUTTI_TEST_GPU");

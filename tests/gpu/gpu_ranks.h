@@ -40,6 +40,10 @@ bool gpu_use_devices(int devices);
 int gpu_ranks_run(struct gpu_ranks *t);
 /* Runs fn as n ranks, without a deadline before the limit of the run. Returns as gpu_ranks_run. */
 int run_gpu_ranks(int n, int mode, bool threads, rank_fn *fn);
+/* Runs fn as n processes with a deadline of an hour: only the failure itself ends a call. Returns as gpu_ranks_run. */
+int run_gpu_ranks_without_deadline(int n, int mode, rank_fn *fn);
+/* Waits until the communicator has an error. Returns the error; tuttiSuccess: none after 15 s. */
+tuttiResult_t gpu_await_error(tuttiComm_t comm);
 /* Runs fn as threads with kernel barriers, as processes in stream order, and as staged processes, one
  * after the other. Returns the number of failures. */
 int run_gpu_ranks_all_modes(int n, rank_fn *fn);
@@ -66,6 +70,6 @@ struct gpu_case {
 	} /* runs only if named */
 /* The last case has no name. */
 extern const struct gpu_case gpu_values[], gpu_algorithms[], gpu_pairs[], gpu_order[], gpu_errors[],
-	gpu_devices[], gpu_mismatches[], gpu_peer_records[], gpu_cost[];
+	gpu_failed_devices[], gpu_devices[], gpu_mismatches[], gpu_peer_records[], gpu_cost[];
 
 #endif

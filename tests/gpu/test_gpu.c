@@ -16,10 +16,10 @@
 
 #include "tests/gpu/gpu_ranks.h"
 
-static const struct gpu_case *const files[] = { gpu_values,  gpu_algorithms,   gpu_pairs,
-						gpu_order,   gpu_errors,       gpu_mismatches,
-						gpu_devices, gpu_peer_records, gpu_cost,
-						NULL };
+static const struct gpu_case *const files[] = {
+	gpu_values,     gpu_algorithms, gpu_pairs,        gpu_order, gpu_errors, gpu_failed_devices,
+	gpu_mismatches, gpu_devices,    gpu_peer_records, gpu_cost,  NULL
+};
 
 /* Runs a case in a process of its own, since some cases set environment variables. */
 static int run(const struct gpu_case *c)
