@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "comm/accelerator.h"
 #include "comm/comm.h"
@@ -118,7 +119,7 @@ static tt_cuptr probe_at(tt_cuptr buffer, int slot)
 	return buffer + offsetof(struct tt_dev_signals, probe) + (uint64_t)slot * sizeof(uint64_t);
 }
 
-static int copy_back(struct tt_gpu *d, void *to, tt_cuptr from, size_t bytes)
+static int copy_back(const struct tt_gpu *d, void *to, tt_cuptr from, size_t bytes)
 {
 	int rc = d->cu->dtoh_async(to, from, bytes, d->own);
 
@@ -513,6 +514,37 @@ void tt_gpu_settle(tuttiComm_t c)
 	tt_cuda_leave(d->ctx, mode);
 }
 
+_Static_assert(offsetof(struct tt_dev_signals, completed) ==
+		       offsetof(struct tt_dev_signals, rounds) + TT_FIFO_BLOCKS * sizeof(uint32_t),
+	       "one copy reads both");
+#define LAST_WORDS_TRIES 100
+#define LAST_WORDS_PAUSE_NS 100000
+
+/* A kernel with a FIFO ends before its peers have announced their last rounds to it. In an IPC buffer that the
+ * next communicator uses, a late word would announce a round of that one. false: some word is missing */
+static bool have_last_words(const struct tt_gpu *d)
+{
+	struct {
+		uint32_t rounds[TT_FIFO_BLOCKS], completed[TT_FIFO_BLOCKS][TT_DEV_RANKS];
+	} words;
+	struct timespec pause = { .tv_nsec = LAST_WORDS_PAUSE_NS };
+	tt_cuptr at = d->ipc->at + offsetof(struct tt_dev_signals, rounds);
+	int missing = d->kernels_wait && !d->kernel_barrier;
+
+	for (int i = 0; missing && i < LAST_WORDS_TRIES; i++) {
+		if (i)
+			nanosleep(&pause, NULL);
+		if (copy_back(d, &words, at, sizeof(words)))
+			return false;
+		missing = 0;
+		for (int b = 0; b < TT_FIFO_BLOCKS; b++)
+			for (int p = 0; p < d->comm->nranks; p++)
+				missing += p != d->comm->rank &&
+					   words.completed[b][p] != words.rounds[b];
+	}
+	return !missing;
+}
+
 static void close_device(tuttiComm_t c)
 {
 	struct tt_gpu *d = c->gpu;
@@ -527,7 +559,7 @@ static void close_device(tuttiComm_t c)
 	if (d->reserved_blocks)
 		tt_kernels_reserve(d->k, d->block_kind, -d->reserved_blocks);
 	unmap_peers(d);
-	if (d->ipc && tt_control_broken(c->ctl))
+	if (d->ipc && (tt_control_broken(c->ctl) || !have_last_words(d)))
 		tt_ipc_buffer_retire(d->ipc);
 	else if (d->ipc)
 		tt_ipc_buffer_give(d->ipc);

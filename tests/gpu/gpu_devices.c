@@ -284,6 +284,40 @@ static void an_allreduce_of_gpus_of_their_own_holds_up_no_computing_in_the_only_
 	}
 }
 
+/* Rank 0 closes while a word of rank 1, about its last round, is still on its way. */
+static int close_before_the_last_word(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	struct tt_ipc_buffer *b = (*comm)->gpu->ipc;
+	tt_cuptr p, word = b->at + offsetof(struct tt_dev_signals, completed[0][1]);
+	uint32_t rounds = 0;
+	tt_custream s;
+	int wrong = 0;
+
+	(void)n, (void)arg;
+	wrong += cu->mem_alloc(&p, 240000) || cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING) ||
+		 tuttiAllReduce((void *)(uintptr_t)p, (void *)(uintptr_t)p, 60000, tuttiInt32,
+				tuttiSum, *comm, NULL) != tuttiSuccess ||
+		 tuttiBarrier(*comm, NULL) != tuttiSuccess;
+	if (rank == 0) {
+		harness_to_host(&rounds, word, sizeof(rounds), s);
+		wrong += rounds-- == 0;
+		harness_to_device(word, &rounds, sizeof(rounds));
+	}
+	wrong += tuttiCommDestroy(*comm) != tuttiSuccess;
+	*comm = NULL;
+	if (b->use != (rank == 0 ? TT_IPC_BUFFER_RETIRED : TT_IPC_BUFFER_UNUSED))
+		fprintf(stderr, "rank %d: use %d of its IPC buffer\n", rank, b->use), wrong++;
+	cu->stream_destroy(s), cu->mem_free(p);
+	return wrong;
+}
+
+static void a_buffer_that_peers_may_still_write_to_is_not_used_again(void)
+{
+	claim(!gpu_use_devices(2) ||
+	      run_gpu_ranks(2, STREAM_ORDER, false, close_before_the_last_word) == 0);
+}
+
 const struct gpu_case gpu_devices[] = {
 	GPU_CASE(processes_tell_gpus_apart_by_uuid_whatever_numbers_they_see),
 	GPU_CASE(a_driver_too_old_for_the_kernels_is_named_once_in_the_log),
@@ -292,5 +326,6 @@ const struct gpu_case gpu_devices[] = {
 	GPU_CASE(threads_load_the_kernels_into_their_gpus_at_the_same_time),
 	GPU_CASE(an_allreduce_of_gpus_of_their_own_holds_up_no_computing_in_the_only_connection),
 	GPU_CASE(one_connection_to_the_device_is_warned_of_once),
+	GPU_CASE(a_buffer_that_peers_may_still_write_to_is_not_used_again),
 	{ NULL, NULL, false },
 };
