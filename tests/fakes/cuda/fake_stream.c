@@ -16,12 +16,13 @@
 
 __thread unsigned fake_block, fake_blocks, fake_threads;
 struct fake_stream *fake_all;
-static struct fake_stream *legacy; /* under the lock, as the next two declarations */
+/* the default stream of each device; under the lock, as the next two declarations */
+static struct fake_stream *legacy[MAX_DEVICES];
 static unsigned streams, busy_threads[MAX_DEVICES][SMS], waiting_blocks[MAX_DEVICES], most_blocks;
 static struct connection {
 	uint64_t given, through;
 } connections[32], only_to_device, only_to_host;
-static __thread struct fake_stream *per_thread;
+static __thread struct fake_stream *per_thread[MAX_DEVICES];
 
 /* ---- executing a node ------------------------------------------------------------------------ */
 
@@ -275,21 +276,22 @@ static struct fake_stream *make(bool blocking)
 struct fake_stream *fake_stream(tt_custream stream)
 {
 	static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+	int device = fake_device() < 0 ? 0 : fake_device();
 
 	if (stream == TT_CU_PER_THREAD)
-		return per_thread ? per_thread : (per_thread = make(true));
+		return per_thread[device] ? per_thread[device] : (per_thread[device] = make(true));
 	if (stream && stream != TT_CU_LEGACY)
 		return stream;
 	pthread_mutex_lock(&making);
-	if (!legacy) {
+	if (!legacy[device]) {
 		struct fake_stream *s = make(false);
 
 		pthread_mutex_lock(&fake_lock);
-		legacy = s;
+		legacy[device] = s;
 		pthread_mutex_unlock(&fake_lock);
 	}
 	pthread_mutex_unlock(&making);
-	return legacy;
+	return legacy[device];
 }
 
 /* Call under the lock. */
@@ -323,14 +325,15 @@ static bool put_behind(struct fake_stream *s, struct fake_stream *other)
 
 int fake_add(tt_custream stream, const struct fake_node *node)
 {
-	struct fake_stream *s = fake_stream(stream);
+	struct fake_stream *s = fake_stream(stream), *of_device;
 	bool ok = true;
 
 	pthread_mutex_lock(&fake_lock);
-	for (struct fake_stream *x = fake_all; x && s == legacy && !s->graph; x = x->next)
-		ok = ok && (!x->blocking || x->graph || put_behind(s, x));
-	if (s->blocking && !s->graph && legacy)
-		ok = put_behind(s, legacy);
+	of_device = legacy[s->device < 0 ? 0 : s->device];
+	for (struct fake_stream *x = fake_all; x && s == of_device && !s->graph; x = x->next)
+		ok = ok && (x->device != s->device || !x->blocking || x->graph || put_behind(s, x));
+	if (s->blocking && !s->graph && of_device)
+		ok = put_behind(s, of_device);
 	ok = ok && put(s, node);
 	pthread_cond_broadcast(&fake_changed);
 	pthread_mutex_unlock(&fake_lock);
