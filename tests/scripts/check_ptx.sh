@@ -54,21 +54,52 @@ driver=$PWD/ptx-driver/libcuda.so.1
 mapfile -t modules <ptx-driver/modules
 python3 -B "$ptx_here/ptx_rules.py" --vectors "${modules[@]}" >"$tmp/log" 2>&1
 point $? "accesses that peers and the host see are .sys, none is non-coherent, loops move 16 bytes at once" "$tmp/log"
-for module in "${modules[@]}"; do "$(dirname "$nvcc")/ptxas" -v -arch=sm_90 "$module" -o "$tmp/sm_90.cubin"; done >"$tmp/ptxas" 2>&1
+cubins=()
+for module in "${modules[@]}"; do
+	cubins+=("$tmp/$(basename "$module" .ptx).cubin")
+	"$(dirname "$nvcc")/ptxas" -v -arch=sm_90 "$module" -o "${cubins[-1]}"
+	readelf -SW "${cubins[-1]}" 2>/dev/null | awk '{ for (i = 2; i < NF; i++) if ($i ~ /^\.text\./) print substr($i, 7), "0x" $(i + 4) }' |
+		while read -r name bytes; do echo "$name $((bytes))"; done >>"$tmp/code"
+done >"$tmp/ptxas" 2>&1
 python3 -B "$ptx_here/ptx_rules.py" --ptxas "$tmp/ptxas" --registers 128 >"$tmp/log" 2>&1
 point $? "sm_90: no register is spilled, and 512 threads have room for their at most 128 registers" "$tmp/log"
 
-# seen OPTION FILE CHANGE PATTERN: ptx_rules finds the breach that the sed expression CHANGE plants in FILE
+bounds=$ptx_top/tests/gpu/kernel_bounds
+python3 -B "$ptx_here/ptx_rules.py" --bounds "$bounds" --code "$tmp/code" "${modules[@]}" >"$tmp/log" 2>&1
+status=$?
+sed -n '/^#/p' "$tmp/log"
+point $status "sm_90: each kernel's PTX instructions, with which ptxas's time grows, and its machine code are within tests/gpu/kernel_bounds" "$tmp/log"
+
+# seen OPTION FILE CHANGE PATTERN ARGUMENT...: ptx_rules finds the breach that the sed expression CHANGE plants in FILE
 seen() {
 	sed -E "$3" "$2" >"$tmp/planted"
-	! python3 -B "$ptx_here/ptx_rules.py" "$1" "$tmp/planted" >"$tmp/log" 2>&1 && grep -qE "$4" "$tmp/log"
+	! python3 -B "$ptx_here/ptx_rules.py" "$1" "$tmp/planted" "${@:5}" >"$tmp/log" 2>&1 && grep -qE "$4" "$tmp/log"
 	point $? "a planted breach is seen: $4" "$tmp/log"
 }
 seen --ptxas "$tmp/ptxas" 's/ 0 bytes spill stores/ 8 bytes spill stores/' '8 bytes of registers are spilled'
 seen --ptxas "$tmp/ptxas" 's/Used [0-9]+ registers/Used 129 registers/' '129 registers, more than 128'
 seen --ptxas "$tmp/ptxas" '/Used/d' 'ptxas names no kernel'
+sizes=(--code "$tmp/code" "${modules[@]}")
+seen --bounds "$bounds" 's/^(tt_Float32) [0-9]+/\1 1000/' 'PTX instructions, more than 1000' "${sizes[@]}"
+seen --bounds "$bounds" 's/^(tt_Float32 [0-9]+) .*/\1 1000/' 'bytes of machine code, more than 1000' "${sizes[@]}"
+seen --bounds "$bounds" '/Float32/d' 'tt_Float32: no bounds' "${sizes[@]}"
+
+# The fat binary as configure makes it: machine code for each architecture, PTX for later ones, and its size
+if [ "${1-}" = every ]; then
+	fat=$ptx_cache/$({ "$nvcc" --version; cat "$ptx_top/configure.ac" "$ptx_top"/lib/gpu/{kernels.cu,kernels.h,kernels/*}; } | ptx_hash).fatbin
+	archs=$(sed -n 's/.*for arch in \([0-9 ]*\); do.*/\1/p' "$ptx_top/configure.ac") gencode=()
+	for arch in $archs; do gencode+=(-gencode "arch=compute_$arch,code=sm_$arch"); done
+	[ -e "$fat" ] || "$nvcc" "-I$ptx_top/lib" -fmad=false "${gencode[@]}" -gencode arch=compute_100,code=compute_100 \
+		--compress-mode=size --threads 2 -fatbin "$ptx_top/lib/gpu/kernels.cu" -o "$fat" >"$tmp/log" 2>&1
+	{ python3 -B "$ptx_here/fat_binary.py" "$fat" >"$tmp/fat" && cut -d' ' -f1 "$tmp/fat" | sort |
+		diff - <({ printf 'sm_%s\n' $archs; echo compute_100; } | sort) && awk '{ sum += $2 } END { exit !(NR && sum < 2 * 2 ^ 20) }' "$tmp/fat"; } >>"$tmp/log" 2>&1
+	status=$?
+	sed 's/^/# fat binary: /; s/$/ bytes/' "$tmp/fat"
+	point $status "the fat binary has machine code for $archs, PTX for later GPUs, and less than 2 MiB" "$tmp/log"
+fi
+
 if nvdisasm=$(ptx_nvdisasm "$@"); then
-	"$nvdisasm" -c "$tmp/sm_90.cubin" >"$tmp/sass" 2>"$tmp/log" && python3 -B "$ptx_here/ptx_rules.py" --sass "$tmp/sass" >>"$tmp/log" 2>&1
+	for cubin in "${cubins[@]}"; do "$nvdisasm" -c "$cubin"; done >"$tmp/sass" 2>"$tmp/log" && python3 -B "$ptx_here/ptx_rules.py" --sass "$tmp/sass" >>"$tmp/log" 2>&1
 	point $? "sm_90: machine code has LDG and STG of 16 bytes, strong accesses reach the host, none is non-coherent" "$tmp/log"
 	seen --sass "$tmp/sass" 's/LDG\.E\.128/LD.E.128/' 'LD.E.128 finds the space'
 	seen --sass "$tmp/sass" 's/STG\.E\.128/STG.E.64/' 'no STG of 16 bytes'

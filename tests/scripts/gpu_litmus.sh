@@ -27,5 +27,14 @@ while IFS= read -r line; do
 		sed 's/^/# /' "$tmp/log"
 	fi
 done < <(grep -v '^#' "$top/tests/gpu/mutants" | grep ' order:')
+# the table in docs/results/gpu.md: a row for each defect, and no other
+table() { sort | diff - <(sed -n '/^| defect | seen as |/,/^$/s/^| \(.*\) | [a-z]* |$/\1/p' "$top/docs/results/gpu.md" | sort); }
+if grep -v '^#' "$top/tests/gpu/mutants" | sed 's/.* | //' | table >"$tmp/log"; then
+	echo "ok $((n += 1)) - docs/results/gpu.md lists the defects of tests/gpu/mutants"
+else
+	failed=1
+	echo "not ok $((n += 1)) - docs/results/gpu.md lists the defects of tests/gpu/mutants"
+	sed 's/^/# /' "$tmp/log"
+fi
 echo "1..$n"
 exit $failed

@@ -78,6 +78,30 @@ def breaches_of_sass(path):
 		yield f"{path}: nvdisasm names no kernel"
 
 
+def bounds_of(path):
+	"""Lines `KERNEL INSTRUCTIONS BYTES`; # begins a comment"""
+	with open(path, encoding="utf-8") as file:
+		lines = [line.split() for line in file if line.strip() and line[0] != "#"]
+	return {name: (int(instructions), int(size)) for name, instructions, size in lines}
+
+
+def breaches_of_size(kernels, bounds, listing):
+	"""ptxas's time grows with the PTX instructions of a kernel. listing: lines `KERNEL BYTES` of machine code"""
+	with open(listing, encoding="utf-8") as file:
+		sizes = {name: int(size) for name, size in (line.split() for line in file)}
+	for kernel in kernels:
+		most, code = bounds.get(kernel.name, (None, None))
+		n = sum(isinstance(i, Instruction) for i in kernel.code)
+		if most is None or kernel.name not in sizes:
+			yield f"{kernel.name}: no bounds, or no machine code"
+			continue
+		print(f"# {kernel.name}: {n} PTX instructions, {sizes[kernel.name]} bytes of machine code")
+		if n > most:
+			yield f"{kernel.name}: {n} PTX instructions, more than {most}"
+		if sizes[kernel.name] > code:
+			yield f"{kernel.name}: {sizes[kernel.name]} bytes of machine code, more than {code}"
+
+
 def main():
 	options = argparse.ArgumentParser(description="Check rules on kernels; exit with 1 if one is broken.")
 	options.add_argument("ptx", metavar="FILE.ptx", nargs="*")
@@ -85,12 +109,16 @@ def main():
 	options.add_argument("--ptxas", metavar="LOG", help="the output of ptxas -v")
 	options.add_argument("--registers", type=int, default=128, help="most registers of a thread (128)")
 	options.add_argument("--sass", metavar="LISTING", help="the output of nvdisasm -c: machine code of kernels")
+	options.add_argument("--bounds", metavar="FILE", help="most PTX instructions and bytes of machine code of each kernel")
+	options.add_argument("--code", metavar="LISTING", help="for --bounds: each kernel's bytes of machine code")
 	arguments = options.parse_args()
 	found = []
 	try:
 		kernels = [kernel for path in arguments.ptx for kernel in Module(path, path.split("/")[-1]).kernels]
 		for kernel in kernels:
 			found += breaches(kernel, arguments.vectors)
+		if arguments.bounds:
+			found += breaches_of_size(kernels, bounds_of(arguments.bounds), arguments.code)
 		if arguments.sass:
 			found += breaches_of_sass(arguments.sass)
 		if not kernels and not arguments.ptxas and not arguments.sass:
