@@ -131,6 +131,13 @@ int tt_cuda_context(tt_cuctx *ret_ctx)
 	return rc ? tt_cuda_fail(rc, "which device is current") : 0;
 }
 
+uint64_t tt_cuda_context_id(const struct tt_cuda *cu, tt_cuctx ctx)
+{
+	unsigned long long id = 0;
+
+	return cu->ctx_id && !cu->ctx_id(ctx, &id) ? id : 0;
+}
+
 /* Added to the capture mode, which is less than 4. A context that was current, or could not be pushed, must not
  * be popped: the next one is the program's. */
 enum { PUSHED = 4 };

@@ -207,7 +207,8 @@ _Static_assert(sizeof(struct tt_cumemop) == 48, "CUstreamBatchMemOpParams is six
 #define TT_CUDA_LATER(F)                                                                 \
 	F(range_handle, cuMemGetHandleForAddressRange,                                   \
 	  (void *ret_fd, tt_cuptr at, size_t bytes, int type, unsigned long long flags)) \
-	F(flush_writes, cuFlushGPUDirectRDMAWrites, (int target, int scope))
+	F(flush_writes, cuFlushGPUDirectRDMAWrites, (int target, int scope))             \
+	F(ctx_id, cuCtxGetId, (tt_cuctx ctx, unsigned long long *ret_id))
 
 #define TT_CUDA_MEMBER(member, symbol, parameters) int(*member) parameters;
 struct tt_cuda {
@@ -243,6 +244,9 @@ int tt_cuda_fail(int result, const char *fmt, ...) TT_PRINTF(2, 3);
 /* The context that is current in the calling thread; also taken by threads that join for another
  * thread. *ret_ctx NULL: no CUDA, or no current context. 0 | TT_CUDA */
 int tt_cuda_context(tt_cuctx *ret_ctx);
+/* A number that no other context of this process has or had: the primary context of a device is at the same
+ * address after cudaDeviceReset, which frees its memory and unloads its kernels. 0: the driver is too old */
+uint64_t tt_cuda_context_id(const struct tt_cuda *cu, tt_cuctx ctx);
 /* Bracket calls of the driver. enter makes ctx current and relaxes the thread's capture mode: in a
  * stricter mode the driver refuses all calls but those that put work on a stream, and invalidates a
  * capture that another thread has begun. leave takes the result of enter and undoes both. NULL ctx:

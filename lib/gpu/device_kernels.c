@@ -24,6 +24,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct loaded {
 	struct loaded *next;
 	tt_cuctx ctx;
+	uint64_t ctx_id;
 	struct tt_kernels kernels;
 	atomic_int reserved[TT_BLOCK_KINDS];
 	bool loading;
@@ -128,6 +129,7 @@ static struct loaded *load_new(const struct tt_cuda *cu, tt_cuctx ctx, int *ret_
 		return NULL;
 	}
 	l->ctx = ctx;
+	l->ctx_id = tt_cuda_context_id(cu, ctx);
 	l->kernels.reserved = l->reserved;
 	l->loading = true;
 	l->next = all;
@@ -144,11 +146,12 @@ static struct loaded *load_new(const struct tt_cuda *cu, tt_cuctx ctx, int *ret_
 }
 
 /* Under lock. NULL: not loaded, nor being loaded */
-static struct loaded *of_context(tt_cuctx ctx)
+static struct loaded *of_context(const struct tt_cuda *cu, tt_cuctx ctx)
 {
+	uint64_t id = tt_cuda_context_id(cu, ctx);
 	struct loaded *l = all;
 
-	while (l && l->ctx != ctx)
+	while (l && (l->ctx != ctx || l->ctx_id != id))
 		l = l->next;
 	return l;
 }
@@ -159,7 +162,7 @@ int tt_kernels_load(const struct tt_cuda *cu, tt_cuctx ctx, const struct tt_kern
 	int rc = 0;
 
 	pthread_mutex_lock(&lock);
-	while ((l = of_context(ctx)) && l->loading)
+	while ((l = of_context(cu, ctx)) && l->loading)
 		pthread_cond_wait(&ended, &lock);
 	if (!l)
 		l = load_new(cu, ctx, &rc);
@@ -169,13 +172,13 @@ int tt_kernels_load(const struct tt_cuda *cu, tt_cuctx ctx, const struct tt_kern
 	return rc;
 }
 
-static bool is_loaded(tt_cuctx ctx)
+static bool is_loaded(const struct tt_cuda *cu, tt_cuctx ctx)
 {
 	const struct loaded *l;
 	bool is;
 
 	pthread_mutex_lock(&lock);
-	l = of_context(ctx);
+	l = of_context(cu, ctx);
 	is = l && !l->loading;
 	pthread_mutex_unlock(&lock);
 	return is;
@@ -187,7 +190,7 @@ bool tt_kernels_must_compile(const struct tt_cuda *cu, tt_cuctx ctx, int device)
 	const char *at = cu->own_kernels ? TT_CU_OWN_CODE : TT_NVCC_CODE;
 	int major, minor, code, used;
 
-	if (is_loaded(ctx) || cu->device_attribute(&major, TT_CU_ATTR_MAJOR, device) ||
+	if (is_loaded(cu, ctx) || cu->device_attribute(&major, TT_CU_ATTR_MAJOR, device) ||
 	    cu->device_attribute(&minor, TT_CU_ATTR_MINOR, device))
 		return false;
 	for (; sscanf(at, "%d%n", &code, &used) == 1; at += used)

@@ -158,6 +158,7 @@ struct tt_ipc_buffer {
 	struct tt_ipc_buffer *next;
 	enum { TT_IPC_BUFFER_USED, TT_IPC_BUFFER_UNUSED, TT_IPC_BUFFER_RETIRED } use;
 	tt_cuctx ctx;
+	uint64_t ctx_id;
 	int device;
 	tt_cuptr at;
 	size_t bytes;

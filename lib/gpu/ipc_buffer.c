@@ -39,13 +39,14 @@ uint64_t tt_ipc_buffer_process(void)
 	return atomic_load(&process) ^ (uint64_t)getpid() << 32;
 }
 
-static struct tt_ipc_buffer *find_unused(tt_cuctx ctx, bool by_fd)
+static struct tt_ipc_buffer *find_unused(tt_cuctx ctx, uint64_t ctx_id, bool by_fd)
 {
 	struct tt_ipc_buffer *a;
 
 	pthread_mutex_lock(&lock);
 	for (a = buffers; a; a = a->next)
-		if (a->use == TT_IPC_BUFFER_UNUSED && a->ctx == ctx && (a->fd >= 0) == by_fd)
+		if (a->use == TT_IPC_BUFFER_UNUSED && a->ctx == ctx && a->ctx_id == ctx_id &&
+		    (a->fd >= 0) == by_fd)
 			break;
 	if (a)
 		a->use = TT_IPC_BUFFER_USED;
@@ -75,6 +76,7 @@ static int make(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
 	if (!a)
 		return tt_fail(TT_SYSTEM, "no memory for the record of an IPC buffer");
 	a->ctx = ctx;
+	a->ctx_id = tt_cuda_context_id(cu, ctx);
 	a->device = device;
 	rc = allocate(cu, by_fd, a);
 	if (rc) {
@@ -106,7 +108,7 @@ free_record:
 int tt_ipc_buffer_take(const struct tt_cuda *cu, tt_cuctx ctx, int device, bool by_fd,
 		       tt_custream stream, struct tt_ipc_buffer **ret_buffer)
 {
-	struct tt_ipc_buffer *a = find_unused(ctx, by_fd);
+	struct tt_ipc_buffer *a = find_unused(ctx, tt_cuda_context_id(cu, ctx), by_fd);
 	int rc = a ? 0 : make(cu, ctx, device, by_fd, &a);
 
 	if (rc)

@@ -2,6 +2,7 @@
  * gpu_devices.c - ranks on several GPUs: which ranks share one; drivers that cannot load the kernels;
  * one connection to a device
  */
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -318,6 +319,32 @@ static void a_buffer_that_peers_may_still_write_to_is_not_used_again(void)
 	      run_gpu_ranks(2, STREAM_ORDER, false, close_before_the_last_word) == 0);
 }
 
+/* A program resets its device between two communicators, or not. */
+static int join_again(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	int (*reset)(int device) = (int (*)(int))dlsym(RTLD_DEFAULT, "cuDevicePrimaryCtxReset_v2");
+	int wrong = !reset;
+
+	(void)rank, (void)n, (void)arg;
+	for (int i = 0; i < 2 && !wrong; i++) {
+		const struct tt_ipc_buffer *buffer = (*comm)->gpu->ipc;
+		const struct tt_kernels *kernels = (*comm)->gpu->k;
+
+		wrong += tuttiCommDestroy(*comm) != tuttiSuccess || (i && reset(0));
+		*comm = NULL;
+		wrong += tuttiCommInitAll(comm, 1, NULL) != tuttiSuccess;
+		if (wrong || ((*comm)->gpu->ipc == buffer) != !i ||
+		    ((*comm)->gpu->k == kernels) != !i)
+			fprintf(stderr, "reset %d: %s\n", i, tuttiGetLastError(NULL)), wrong++;
+	}
+	return wrong;
+}
+
+static void nothing_of_a_device_is_used_after_its_reset(void)
+{
+	claim(getenv("TUTTI_TEST_GPU") || run_gpu_ranks(1, KERNEL_BARRIER, true, join_again) == 0);
+}
+
 const struct gpu_case gpu_devices[] = {
 	GPU_CASE(processes_tell_gpus_apart_by_uuid_whatever_numbers_they_see),
 	GPU_CASE(a_driver_too_old_for_the_kernels_is_named_once_in_the_log),
@@ -327,5 +354,6 @@ const struct gpu_case gpu_devices[] = {
 	GPU_CASE(an_allreduce_of_gpus_of_their_own_holds_up_no_computing_in_the_only_connection),
 	GPU_CASE(one_connection_to_the_device_is_warned_of_once),
 	GPU_CASE(a_buffer_that_peers_may_still_write_to_is_not_used_again),
+	GPU_CASE(nothing_of_a_device_is_used_after_its_reset),
 	{ NULL, NULL, false },
 };

@@ -14,7 +14,9 @@ pthread_cond_t fake_changed = PTHREAD_COND_INITIALIZER;
 
 static struct fake_cuda_context {
 	int device;
-} contexts[MAX_DEVICES] = { { 0 }, { 1 }, { 2 }, { 3 }, { 4 }, { 5 }, { 6 }, { 7 } };
+	atomic_uint resets;
+} contexts[MAX_DEVICES] = { { 0, 0 }, { 1, 0 }, { 2, 0 }, { 3, 0 },
+			    { 4, 0 }, { 5, 0 }, { 6, 0 }, { 7, 0 } };
 static __thread struct fake_cuda_context *stack[16];
 static __thread int depth;
 
@@ -293,6 +295,25 @@ EXPORT int cuDevicePrimaryCtxRelease_v2(int device)
 }
 
 /* Also called by tests/fakes/cudart, the runtime. */
+/* Memory and kernels of the context stay usable here. */
+EXPORT int cuDevicePrimaryCtxReset_v2(int device)
+{
+	ENTER();
+	if (physical_of(device) < 0)
+		return 101;
+	atomic_fetch_add(&contexts[device].resets, 1);
+	return 0;
+}
+
+EXPORT int cuCtxGetId(tt_cuctx ctx, unsigned long long *ret_id)
+{
+	const struct fake_cuda_context *c = ctx;
+
+	ENTER();
+	*ret_id = 1 + (unsigned long long)c->device + MAX_DEVICES * atomic_load(&c->resets);
+	return 0;
+}
+
 EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *ret_active)
 {
 	ENTER();
