@@ -14,14 +14,14 @@ count=$(wc -l <"$tmp/words")
 [ "$count" -ge 50 ] && lacking= || lacking="only $count words in $page"
 point "the glossary has retired words" "$lacking"
 
-# retired FILE...: the lines with such a word. "Business card" and const_cast are allowed.
+# retired FILE...: the lines with such a word. "Business card", const_cast and static_cast are allowed.
 retired() {
 	awk -v list="$tmp/words" '
 		BEGIN { while ((getline word <list) > 0) re = re (re == "" ? "" : "|") word; re = "(^|[^a-z])(" re ")([^a-z]|$)" }
 		FILENAME ~ /tutti\.7$/ && /^\.Ss Retired words/ { glossary = 1 }
 		FILENAME ~ /tutti\.7$/ && /^\.El/ { glossary = 0 }
 		glossary { next }
-		{ line = tolower($0); gsub(/business[ _]c[a]rds?|const_c[a]st/, "", line) }
+		{ line = tolower($0); gsub(/business[ _]c[a]rds?|(const|static)_c[a]st/, "", line) }
 		match(line, re) { print FILENAME ":" FNR ": " substr(line, RSTART, RLENGTH) ": " substr($0, 1, 120) }' "$@"
 }
 
