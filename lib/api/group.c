@@ -17,12 +17,12 @@
 
 static __thread struct call_group {
 	int depth, error;
-	char text[1024];
 	struct tt_request *requests;
 	size_t nrequests, room;
 	struct tt_joining *joining;
 	size_t njoining;
 } group;
+static __thread char group_text[1024]; /* of group.error; apart, since each group copies the rest */
 
 bool tt_group_open(void)
 {
@@ -33,7 +33,7 @@ int tt_group_fail(int code)
 {
 	if (group.depth && !group.error) {
 		group.error = code;
-		snprintf(group.text, sizeof(group.text), "%s", tt_error_text());
+		snprintf(group_text, sizeof(group_text), "%s", tt_error_text());
 	}
 	return code;
 }
@@ -305,7 +305,7 @@ TUTTI_API tuttiResult_t tuttiGroupEnd(void)
 		return tuttiSuccess;
 	g = group;
 	memset(&group, 0, sizeof(group));
-	rc = g.error ? tt_fail(g.error, "%s", g.text)
+	rc = g.error ? tt_fail(g.error, "%s", group_text)
 		     : check_self_messages(g.requests, g.nrequests);
 	if (!rc && g.njoining)
 		rc = run_joins(g.joining, g.njoining);
