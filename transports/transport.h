@@ -97,6 +97,9 @@ struct tt_link {
 	uint64_t received;
 	/* the caller has written the reserved room by non-temporal stores; set before each commit */
 	bool nontemporal;
+	/* shm: the caller has fetched the lines of the peeked message as their owner (tt_copy_and_own), and no
+	 * plan counts on the cells of this link; set before a release, which clears it */
+	bool owned;
 };
 
 #define TT_NO_SLOT (-2) /* no memory to read */

@@ -110,6 +110,7 @@ struct tt_comm_paths {
 	 * by NICs: NICs between hosts, [0] within a host; then [0] has tcp between hosts. */
 	struct tt_path path[TT_PATHS];
 	int npaths, p2p_path; /* agreed */
+	size_t eager_bytes;   /* of the largest Send and Recv of one message, at least; agreed */
 	/* link class (cost.h) of the NICs for all messages between hosts; 0: none; agreed */
 	uint8_t nic_class;
 	bool over_tcp; /* tcp or verbs was requested; agreed */
@@ -180,6 +181,7 @@ struct tt_comm_wait {
 	enum tt_wait_policy policy;
 	uint32_t spins;      /* spins of the path of the last wait */
 	uint32_t impatience; /* halvings of the spins */
+	bool all_spins;      /* the latest wait had all spins */
 	uint32_t waits;      /* so far, while impatient */
 	uint32_t yield_ns;   /* mean duration of a yield */
 	uint32_t pause_ms;   /* length of the latest pause without yields */

@@ -314,6 +314,7 @@ int tt_paths_open(tuttiComm_t c)
 		.fetch = fetch,
 		.ctx = c,
 	};
+	c->paths.eager_bytes = tt_connectivity_p2p_tile(&facts, c->paths.world.message_bytes, 1);
 	c->paths.nic_world = c->paths.world;
 	c->paths.nic_world.nchannels = TT_CHANNELS;
 	c->paths.nic_world.dial = dial_nic;

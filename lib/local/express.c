@@ -179,7 +179,7 @@ INLINE void copy_post(const struct tt_form *f, char *out, const char *post)
 		tt_slots_copy_pair(out, post, left, false);
 		give_back(f, post);
 	} else if (bytes > TT_SLOT_SMALL) {
-		memcpy(out, post + at, left);
+		tt_copy(out, post + at, left);
 	} else {
 		for (; left; left -= some, at += some, out += some) {
 			size_t begun = at % TT_SLOT_LINE, rest = TT_SLOT_LINE - begun;
@@ -196,7 +196,7 @@ INLINE void copy(const struct tt_form *f, char *out, const char *in, const void 
 	char *to = out + tt_form_to(f, f->rank);
 
 	if (tt_form_has_input(f, f->rank) && to != in + tt_form_from(f))
-		memcpy(to, in + tt_form_from(f), f->block);
+		tt_copy(to, in + tt_form_from(f), f->block);
 	for (int r = 0; r < f->nranks; r++)
 		if (r != f->rank && tt_form_gives(f, r))
 			copy_post(f, out + tt_form_to(f, r), posts[r]);
@@ -332,11 +332,11 @@ INLINE int call_again(tuttiComm_t c, const struct tt_plan_row *row, const void *
 	while (rc == 0 && spins(c, &left));
 	if (tt_unlikely(rc <= 0))
 		return go_on(c, row, in, out, true);
+	if (left != UNKNOWN_SPINS)
+		tt_wait_spun(c);
 	take(c, &f, row->reduce, out, in, posts, row->key.count);
 	tt_control_done(c->ctl, c->calls.seq);
-	atomic_store_explicit(&c->calls.operations,
-			      atomic_load_explicit(&c->calls.operations, memory_order_relaxed) + 1,
-			      memory_order_relaxed);
+	tt_op_count(c);
 	return 0;
 }
 

@@ -42,14 +42,15 @@ void tt_slots_sum_pair(tuttiComm_t c, tt_reduce_fn *reduce, char *out, char *roo
 
 void tt_slots_copy_pair(char *out, const char *theirs, size_t bytes, bool past)
 {
+	if (!past) {
+		tt_copy_and_own(out, theirs, bytes);
+		return;
+	}
 	for (size_t at = 0; at < bytes; at += STRIDE) {
 		size_t some = bytes - at < STRIDE ? bytes - at : STRIDE;
 
 		fetch_ahead(theirs, at, bytes);
-		if (past)
-			tt_copy_nontemporal(out + at, theirs + at, some);
-		else
-			memcpy(out + at, theirs + at, some);
+		tt_copy_nontemporal(out + at, theirs + at, some);
 	}
 }
 

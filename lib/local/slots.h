@@ -97,7 +97,7 @@ static inline const void *tt_slots_write(tuttiComm_t c, const void *data, size_t
 	if (data != room && nontemporal)
 		tt_copy_nontemporal(room, data, bytes);
 	else if (data != room)
-		memcpy(room, data, bytes);
+		tt_copy(room, data, bytes);
 	if (at < 2 * TT_SLOT_HALF)
 		r->upper = at >= TT_SLOT_HALF;
 	/* what was taken over has other posts around */

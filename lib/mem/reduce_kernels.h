@@ -256,6 +256,29 @@ FLOATING(Float64, f64v)
 #define KERNELS FLOAT
 #include "mem/reduce_loop.h"
 
+/* ---- copy ------------------------------------------------------------------------------------ */
+
+/* The first vector and the last ones overlap the aligned ones between them. */
+static void copy(void *to, const void *from, size_t bytes)
+{
+	const unsigned char *src = from;
+	unsigned char *dst = to;
+	size_t at = W - (uintptr_t)dst % W;
+
+	store(dst, load(src));
+	for (; at + 4 * W <= bytes; at += 4 * W) {
+		u32v a = load(src + at), b = load(src + at + W), c = load(src + at + 2 * W),
+		     d = load(src + at + 3 * W);
+
+		store(dst + at, a);
+		store(dst + at + W, b);
+		store(dst + at + 2 * W, c);
+		store(dst + at + 3 * W, d);
+	}
+	for (int i = 4; i > 0; i--)
+		store(dst + bytes - i * W, load(src + bytes - i * W));
+}
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 /* Signed and unsigned types differ only in min and max. */
@@ -273,11 +296,11 @@ FLOATING(Float64, f64v)
 				 [tuttiMin] = kernel_Min_##type,                  \
 				 [tuttiMax] = kernel_Max_##type }
 
-#define REDUCE_ISA(text)                                                                     \
-	{                                                                                    \
-		.name = text, ROW_INTEGER(Int8, Uint8), ROW_INTEGER(Uint8, Uint8),           \
-		ROW_INTEGER(Int32, Uint32), ROW_INTEGER(Uint32, Uint32),                     \
-		ROW_INTEGER(Int64, Uint64), ROW_INTEGER(Uint64, Uint64), ROW_FLOAT(Float16), \
-		ROW_FLOAT(Bfloat16), ROW_FLOAT(Float32), ROW_FLOAT(Float64),                 \
-		ROW_FLOAT(Float8e4m3), ROW_FLOAT(Float8e5m2),                                \
+#define REDUCE_ISA(text)                                                                         \
+	{                                                                                        \
+		.name = text, .copy = copy, ROW_INTEGER(Int8, Uint8), ROW_INTEGER(Uint8, Uint8), \
+		ROW_INTEGER(Int32, Uint32), ROW_INTEGER(Uint32, Uint32),                         \
+		ROW_INTEGER(Int64, Uint64), ROW_INTEGER(Uint64, Uint64), ROW_FLOAT(Float16),     \
+		ROW_FLOAT(Bfloat16), ROW_FLOAT(Float32), ROW_FLOAT(Float64),                     \
+		ROW_FLOAT(Float8e4m3), ROW_FLOAT(Float8e5m2),                                    \
 	}

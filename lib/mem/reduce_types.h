@@ -35,6 +35,8 @@ struct tt_reduce_isa {
 	tt_reduce_fn *kernel[tuttiNumTypes][tuttiNumOps]; /* avg: NULL, uses sum */
 	tt_scale_fn *scale[tuttiNumTypes];                /* floats only */
 	tt_scale_fn *divide[tuttiNumTypes];
+	void (*copy)(void *dst, const void *src,
+		     size_t bytes); /* of TT_COPY_LEAST and more (copy.h) */
 };
 extern const struct tt_reduce_isa tt_reduce_scalar, tt_reduce_avx2, tt_reduce_avx512;
 

@@ -15,6 +15,22 @@ size_t tt_connectivity_message_bytes(const struct tt_connectivity *p)
 	return p->cores && p->nranks > p->cores ? CROWDED_TILE : SHM_TILE;
 }
 
+static size_t round_to_lines(size_t bytes)
+{
+	return (bytes + TT_LINE - 1) & ~(size_t)(TT_LINE - 1);
+}
+
+size_t tt_connectivity_p2p_tile(const struct tt_connectivity *p, size_t message_bytes, size_t bytes)
+{
+	bool overlap = p->one_host && !p->over_tcp && !(p->cores && p->nranks > p->cores);
+	size_t quarter = round_to_lines(bytes / 4);
+
+	if (!overlap || quarter >= message_bytes)
+		return message_bytes;
+	quarter = quarter < TT_P2P_TILE ? TT_P2P_TILE : quarter;
+	return quarter < message_bytes ? quarter : message_bytes;
+}
+
 /* Few ranks gain from many tiles in flight, since the copies of both sides overlap; with many
  * peers, or sockets, more tiles only evict each other from the cache. */
 static uint32_t tiles_in_flight(const struct tt_connectivity *p, uint32_t nlanes)
@@ -22,11 +38,6 @@ static uint32_t tiles_in_flight(const struct tt_connectivity *p, uint32_t nlanes
 	uint32_t width = p->over_tcp ? 2 : !p->one_host ? 4 : p->nranks <= 4 ? 8 : 2;
 
 	return width < TT_MAX_LANES / nlanes ? width : TT_MAX_LANES / nlanes;
-}
-
-static size_t round_to_lines(size_t bytes)
-{
-	return (bytes + TT_LINE - 1) & ~(size_t)(TT_LINE - 1);
 }
 
 /* Sets tiles, group and width for blocks of b->unit bytes. */
@@ -65,13 +76,15 @@ void tt_plan_bind_evenly(const struct tt_plan *plan, const struct tt_connectivit
 }
 
 /* Most bytes of a post to a slot. Messages of a larger call overlap the copies of writer and reader, which
- * ranks that share a core cannot do: there a post saves copies and switches between ranks. */
+ * ranks that share a core cannot do: there a post saves copies and switches between ranks, but in a scatter, where
+ * the root copies all parts before any rank takes its own. */
 static size_t most_posted(const struct tt_plan *plan, const struct tt_connectivity *p)
 {
-	if (plan->collective == TT_ALLREDUCE)
+	bool crowded = p->cores && plan->nranks > p->cores;
+
+	if (plan->collective == TT_ALLREDUCE || (plan->collective == TT_SCATTER && crowded))
 		return TT_EXPRESS_BYTES;
-	return p->cores && plan->nranks > p->cores ? TT_EXPRESS_CROWDED_BYTES
-						   : TT_EXPRESS_OTHER_BYTES;
+	return crowded ? TT_EXPRESS_CROWDED_BYTES : TT_EXPRESS_OTHER_BYTES;
 }
 
 bool tt_plan_on_slots(const struct tt_plan *plan, const struct tt_connectivity *p, size_t bytes)

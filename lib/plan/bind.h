@@ -22,6 +22,12 @@ struct tt_connectivity {
 /* Bytes of the largest message; a larger block is cut into tiles of this size. */
 size_t tt_connectivity_message_bytes(const struct tt_connectivity *paths);
 
+/* The same in a Send and Recv of bytes. Ranks of one host with a core each overlap their copies: they take a quarter,
+ * but not less than TT_P2P_TILE. More tiles than four wait for cells of the ring. */
+#define TT_P2P_TILE (16u << 10)
+size_t tt_connectivity_p2p_tile(const struct tt_connectivity *paths, size_t message_bytes,
+				size_t bytes);
+
 /* Shared-memory slots (local/express.c): most bytes of a post in an allreduce, in another collective, in
  * another one of ranks that share cores; most ranks. Powers of two, since an algorithm is chosen for a
  * class of sizes. */

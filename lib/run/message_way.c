@@ -132,6 +132,7 @@ static inline void restart(struct tt_op *op, const struct tt_prepared *p, const 
  * the next advance meets the failure again. */
 static inline bool advance_all(struct tt_op *op, uint32_t spins)
 {
+	bool waited = false;
 	int rc;
 
 	while ((rc = advance(op)) >= 0 && op->cursors.nfinished < op->cursors.n) {
@@ -139,8 +140,11 @@ static inline bool advance_all(struct tt_op *op, uint32_t spins)
 			continue;
 		if (spins-- == 0)
 			return false;
+		waited = true;
 		tt_cpu_relax();
 	}
+	if (waited)
+		tt_wait_spun(op->comm);
 	return rc >= 0 && (op->posts.n == 0 || tt_op_settled(op));
 }
 

@@ -124,7 +124,7 @@ static inline void tt_op_copy(const struct tt_op *op, enum tt_buf buf, void *dst
 	if (op->bound.past && buf == TT_OUT)
 		tt_copy_nontemporal(dst, src, bytes);
 	else
-		memcpy(dst, src, bytes);
+		tt_copy(dst, src, bytes);
 }
 
 /* operation.c: the op of a request, not started */
@@ -140,6 +140,19 @@ void tt_op_finish(struct tt_op *op);
 /* Bind blocks of a plan to bytes, cut them into tiles, place the cursors. */
 void tt_op_bind_plan(const struct tt_op *op, size_t bytes, struct tt_binding *ret_binding);
 void tt_op_place_cursors(struct tt_op *op);
+
+/* Count a completed call. */
+static inline void tt_op_count(tuttiComm_t c)
+{
+	atomic_store_explicit(&c->calls.operations,
+			      atomic_load_explicit(&c->calls.operations, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+}
+
+/* eager.c: a message by shared memory, now. true: done | false: nothing has changed, it needs an operation.
+ * Blocks: for the spins of a wait. set: bit i is set if requests[i] is done. */
+bool tt_eager(const struct tt_request *request);
+uint64_t tt_eager_set(const struct tt_request *requests, size_t n);
 
 /* p2p.c: start a Send or Recv. 0 | the call's result. Blocks: no. */
 int tt_op_start_p2p(struct tt_op *op);
@@ -183,6 +196,12 @@ struct tt_wait {
 };
 /* Rounds to spin in the next wait of comm. */
 uint32_t tt_wait_spins(tuttiComm_t comm);
+/* That wait ended within its spins. */
+static inline void tt_wait_spun(tuttiComm_t c)
+{
+	if (tt_unlikely(c->wait.impatience) && c->wait.all_spins)
+		c->wait.impatience = 0;
+}
 /* Something moved: the next wait starts with spinning. */
 void tt_wait_reset(struct tt_wait *w);
 /* Nothing moved: spin, yield or sleep. 0 go on | < 0 broken or too late, with the error text */

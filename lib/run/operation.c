@@ -88,7 +88,7 @@ static int bind_scratch(struct tt_op *op)
 	else if (b->scaled)
 		b->base[TT_IN] = b->base[TT_OUT];
 	if (r->collective == TT_ALLTOALL && own_in)
-		memcpy(b->base[TT_IN], r->in, in_bytes);
+		tt_copy(b->base[TT_IN], r->in, in_bytes);
 	return 0;
 }
 
@@ -249,7 +249,5 @@ void tt_op_finish(struct tt_op *op)
 	if (tt_unlikely(op->staging != NULL))
 		op->staging->ops->end(op);
 	op->complete = true;
-	atomic_store_explicit(&c->calls.operations,
-			      atomic_load_explicit(&c->calls.operations, memory_order_relaxed) + 1,
-			      memory_order_relaxed);
+	tt_op_count(c);
 }

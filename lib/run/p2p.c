@@ -6,7 +6,17 @@
  */
 #include <stdlib.h>
 
+#include "plan/bind.h"
 #include "run/staging.h"
+
+static void bind(struct tt_op *op, size_t bytes)
+{
+	const struct tt_connectivity facts = tt_comm_connectivity(op->comm);
+
+	size_t tile = tt_connectivity_p2p_tile(&facts, op->comm->paths.world.message_bytes, bytes);
+
+	tt_plan_bind(op->bound.plan, &facts, tile, bytes, &op->bound.tiles);
+}
 
 /* A message of no elements travels as one byte, so the other side can check that its count is 0. */
 static void bind_step(struct tt_op *op)
@@ -33,7 +43,7 @@ static void bind_step(struct tt_op *op)
 	b->plan = &op->p2p.plan;
 	if (!bytes)
 		b->base[TT_IN] = b->base[TT_OUT] = (char *)&op->comm->memory.barrier_byte;
-	tt_op_bind_plan(op, bytes ? bytes : 1, &b->tiles);
+	bind(op, bytes ? bytes : 1);
 	tt_op_place_cursors(op);
 	b->past = bytes >= TT_NONTEMPORAL_BYTES;
 	b->tiles.width = op->cursors.n = 1; /* messages of one pair keep their order */

@@ -168,9 +168,10 @@ int tt_run_unbegun(const struct tt_request *requests, size_t n, int code)
 	return code;
 }
 
-static int run_many(const struct tt_request *requests, size_t n)
+/* done: bit i is set for a request that is complete */
+static int run_many(const struct tt_request *requests, size_t n, uint64_t done)
 {
-	size_t entries = 4;
+	size_t entries = 4, left = 0;
 	struct tt_op *ops, **last;
 	int rc;
 
@@ -183,8 +184,9 @@ static int run_many(const struct tt_request *requests, size_t n)
 					      n));
 	last = (struct tt_op **)(ops + n);
 	for (size_t i = 0; i < n; i++)
-		tt_op_init(&ops[i], &requests[i]);
-	rc = tt_run(link_set(ops, n, last, entries - 1));
+		if (i >= 64 || !(done >> i & 1))
+			tt_op_init(&ops[left++], &requests[i]);
+	rc = tt_run(link_set(ops, left, last, entries - 1));
 	tt_pool_give(ops);
 	return rc;
 }
@@ -193,14 +195,18 @@ int tt_run_requests(const struct tt_request *requests, size_t n)
 {
 	struct tt_fpmode mode;
 	struct tt_op op;
+	uint64_t done;
 	int rc;
 
+	done = n == 1 ? tt_eager(requests) : tt_eager_set(requests, n);
+	if (n <= 64 && done == UINT64_MAX >> (64 - n))
+		return 0;
 	mode = tt_fpmode_enter();
 	if (tt_likely(n == 1)) {
 		tt_op_init(&op, requests);
 		rc = tt_run(&op);
 	} else {
-		rc = run_many(requests, n);
+		rc = run_many(requests, n, done);
 	}
 	tt_fpmode_leave(mode);
 	return rc;

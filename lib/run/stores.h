@@ -42,7 +42,7 @@ static inline void tt_stores_copy(const struct tt_stores_call *call, void *dst, 
 	if (tt_unlikely(call->nontemporal))
 		tt_copy_nontemporal(dst, src, bytes);
 	else
-		memcpy(dst, src, bytes);
+		tt_copy(dst, src, bytes);
 	tt_stores_end(call, bytes, began_ns);
 }
 

@@ -84,7 +84,7 @@ static int gather(const float *in, float *out, size_t count)
 {
 	gloo::GatherOptions options(unbound);
 
-	options.setInput(const_cast<float *>(in), count);
+	options.setInput((float *)in, count);
 	if (unbound->rank == 0)
 		options.setOutput(out, count * unbound->size);
 	options.setRoot(0);
@@ -98,7 +98,7 @@ static int scatter(const float *in, float *out, size_t count)
 	std::vector<float *> parts;
 
 	for (int r = 0; r < unbound->size; r++)
-		parts.push_back(const_cast<float *>(in) + r * count);
+		parts.push_back((float *)in + r * count);
 	if (unbound->rank == 0)
 		options.setInputs(parts, count);
 	options.setOutput(out, count);
@@ -139,7 +139,7 @@ static int pingpong(const float *in, float *out, size_t count)
 static int sendrecv(const float *in, float *out, size_t count)
 {
 	size_t bytes = count * sizeof(float);
-	auto from = unbound->createUnboundBuffer(const_cast<float *>(in), bytes);
+	auto from = unbound->createUnboundBuffer((float *)in, bytes);
 	auto to = unbound->createUnboundBuffer(out, bytes);
 
 	to->recv((unbound->rank + unbound->size - 1) % unbound->size, 0);

@@ -475,6 +475,31 @@ Test(reduce, integers_are_set_to_the_nearest_value_of_their_type, .timeout = 20)
 	cr_assert_eq(tt_element_get(&big, 0, tuttiInt64), -123456789012345.0);
 }
 
+Test(copy, a_copy_by_vectors_is_right_at_any_alignment, .timeout = 20)
+{
+	static unsigned char to[3 * TT_COPY_LEAST], from[3 * TT_COPY_LEAST];
+
+	for (size_t i = 0; i < sizeof(from); i++)
+		from[i] = (unsigned char)random_of(8, i);
+	for (size_t i = 0; i < sizeof(isas) / sizeof(isas[0]); i++) {
+		if (tt_reduce_isa_set(isas[i]))
+			continue;
+		for (size_t shift = 0; shift < 70; shift += 3)
+			for (size_t start = 0; start < 70; start += 13)
+				for (size_t more = 0; more < 600; more += more < 70 ? 1 : 53) {
+					size_t bytes = TT_COPY_LEAST + more;
+
+					memset(to, 0, sizeof(to));
+					tt_copy_vectors(to + 1 + shift, from + start, bytes);
+					cr_assert(!memcmp(to + 1 + shift, from + start, bytes) &&
+							  !to[shift] && !to[1 + shift + bytes],
+						  "%s: %zu bytes from +%zu to +%zu", isas[i], bytes,
+						  start, shift);
+				}
+	}
+	tt_reduce_isa_set("auto");
+}
+
 Test(copy, a_nontemporal_copy_is_right_at_any_alignment, .timeout = 20)
 {
 	static struct reduce_area to;

@@ -296,3 +296,103 @@ Test(segment, reports_a_shortage_of_memory_and_works_with_fewer_slots, .timeout 
 		cr_assert(harness_run(&h, shortage_body, &left) == 0);
 	}
 }
+
+/* ---- cells that change hands ------------------------------------------------------------------ */
+
+#define LARGE 8192u
+
+static int send_large(const struct tt_world *world, struct tt_link *l, void **ret_room)
+{
+	void *room = l->t->reserve(l, LARGE);
+
+	EXPECT(room != NULL);
+	memset(room, world->rank + 1, LARGE);
+	EXPECT(l->t->commit(l, LARGE, 7) == 0);
+	*ret_room = room;
+	return 0;
+}
+
+static int receive_large(const struct tt_world *world, struct tt_link *l, bool owned,
+			 const void **ret_data)
+{
+	int rc;
+
+	while ((rc = l->t->peek(l, LARGE, 7, ret_data)) == 0)
+		sched_yield();
+	EXPECT(rc == 1 && *(const char *)*ret_data == l->peer + 1);
+	l->owned = owned;
+	l->t->release(l);
+	return 0;
+}
+
+/* Rank 1 answers each message; arg: it owns the lines that it has read. */
+static int answer_body(const struct tt_world *world, void *arg)
+{
+	bool owns = *(const bool *)arg;
+	const void *data = NULL;
+	void *room = NULL, *first = NULL;
+	struct rig rig;
+
+	EXPECT(rig_open(&rig, &tt_shm, world, 1) == 0);
+	for (int i = 0; i < 100; i++) {
+		struct tt_link *l = rig.links[!world->rank];
+
+		if (world->rank == 0) {
+			EXPECT(send_large(world, l, &room) == 0 &&
+			       receive_large(world, l, false, &data) == 0);
+			first = i ? first : room;
+			/* its cell has come home with the answer, and is the next one again */
+			EXPECT(owns ? data == room && room == first : data != room);
+		} else {
+			EXPECT(receive_large(world, l, owns, &data) == 0 &&
+			       send_large(world, l, &room) == 0);
+			EXPECT((data == room) == owns);
+		}
+	}
+	harness_barrier(world, 0);
+	rig_close(&rig);
+	return 0;
+}
+
+Test(segment, a_reader_that_owns_the_lines_of_a_cell_answers_in_it, .timeout = 60)
+{
+	static bool owns[] = { true, false };
+
+	for (int i = 0; i < 2; i++) {
+		struct harness h = { .nranks = 2, .nchannels = 1, .message_bytes = 65536 };
+
+		cr_expect(harness_run(&h, answer_body, &owns[i]) == 0, "owns: %d", owns[i]);
+	}
+}
+
+/* Rank 1 never answers: it keeps cells, and the sender has enough of the others. */
+static int one_way_body(const struct tt_world *world, void *arg)
+{
+	const void *data;
+	void *room;
+	struct rig rig;
+
+	(void)arg;
+	EXPECT(rig_open(&rig, &tt_shm, world, 1) == 0);
+	for (int i = 0; i < 1000; i++) {
+		struct tt_link *l = rig.links[!world->rank];
+
+		if (world->rank == 1) {
+			EXPECT(receive_large(world, l, true, &data) == 0);
+			continue;
+		}
+		while (!l->t->reserve(l, LARGE))
+			sched_yield();
+		EXPECT(send_large(world, l, &room) == 0);
+	}
+	harness_barrier(world, 0);
+	rig_close(&rig);
+	return 0;
+}
+
+Test(segment, a_reader_that_never_answers_leaves_cells_to_the_writer, .timeout = 60)
+{
+	struct harness h = { .nranks = 2, .nchannels = 1, .message_bytes = 65536 };
+
+	cr_expect(harness_run(&h, one_way_body, NULL) == 0);
+}

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "comm/comm.h"
+#include "run/op.h"
 #include "tests/support/ranks.h"
 
 #define COMPETITORS 6 /* computing threads, more than ranks */
@@ -187,4 +187,29 @@ Test(wait_policy, a_rank_that_waits_long_sleeps_after_some_yields, .timeout = 60
 	}
 	unsetenv("TUTTI_WAIT");
 	munmap(of_rank_0, sizeof(*of_rank_0));
+}
+
+/* A wait that found its message within all its spins: the peer has a core of its own. */
+static int spin_on(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	tuttiComm_t c = *comm;
+
+	(void)rank;
+	(void)nranks;
+	(void)arg;
+	c->wait.policy = TT_WAIT_SPIN;
+	c->wait.impatience = 12;
+	for (int i = 0; i < 256; i++) { /* one of them tries all spins */
+		struct tt_wait w = { .comm = c, .idle = 1, .spins = tt_wait_spins(c) };
+
+		tt_wait_reset(&w);
+	}
+	return c->wait.impatience != 0;
+}
+
+Test(wait_policy, one_full_spin_that_succeeds_ends_all_halvings, .timeout = 60)
+{
+	struct ranks r = { .n = 1, .transport = "shm" };
+
+	cr_expect_eq(ranks_run(&r, spin_on), 0);
 }

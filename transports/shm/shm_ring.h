@@ -41,7 +41,12 @@ struct tt_shm_cells {
 	uint8_t *at;
 	size_t bytes;           /* size of a cell */
 	uint32_t claimed, most; /* cells with memory; limit of further claims */
-	uint32_t taken, busy;   /* masks: cell of the reserved message; cells in flight */
+	uint32_t taken, busy;   /* masks: cell of the reserved message; cells in flight or away */
+	/* masks: cells that the reader may keep or keeps; that it keeps; number of granted ones */
+	uint32_t granted, away, ngranted;
+	/* cells of the peer's ring; masks: those that this rank keeps; that of the reserved message */
+	uint8_t *theirs;
+	uint32_t kept, taken_of_theirs;
 	uint32_t taken_by[TT_SHM_LINES];
 };
 
@@ -61,9 +66,13 @@ struct tt_shm_link {
 	struct tt_shm_ring *rx;
 	uint64_t got;    /* lines released */
 	unsigned spread; /* lines of the peeked message */
-	/* the cell of the peeked message; bytes of it to own when they are read (tt_own_lines) */
+	/* the cell of the peeked message, of cells (NULL: none); bytes of it to own when they are read
+	 * (tt_own_lines) */
 	uint8_t *cell;
+	struct tt_shm_cells *cells;
 	size_t own_bytes;
+	bool may_keep, returned; /* of the peeked message's line */
+	uint64_t kept;           /* copy of rx->kept */
 
 	/* messages of several lines, contiguous for run */
 	alignas(TT_LINE) uint8_t writing[TT_SHM_SMALL], reading[TT_SHM_SMALL];

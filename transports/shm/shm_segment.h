@@ -27,7 +27,7 @@
 #define TT_SHM_SMALL_CELLS 32 /* most cells of a page, for messages up to a page */
 
 /* A message or a part of one: its flag (number of the line, and a hash of stamp and length), and
- * its payload, or the offset of its cell. Lines lie 128 bytes apart, because processors fetch cache
+ * its payload, or the offset of its cell in a ring. Lines lie 128 bytes apart, because processors fetch cache
  * lines in pairs, and sharing a pair with the next line costs a third of the latency. */
 struct tt_shm_line {
 	alignas(TT_APART) union {
@@ -35,15 +35,18 @@ struct tt_shm_line {
 		struct {
 			uint64_t offset;
 			bool nontemporal;
+			bool granted;  /* the reader may keep the cell */
+			bool returned; /* a cell of the reader's own ring */
 		};
 	};
 	_Atomic uint64_t flag;
 };
 
 /* The control pages of a ring: one direction of one (pair, channel). The sender writes all fields
- * except done. */
+ * except done and kept. */
 struct tt_shm_ring {
 	alignas(TT_APART) _Atomic uint64_t done; /* lines released by the reader */
+	_Atomic uint64_t kept; /* mask of lines, by number % 64: the reader keeps their cells */
 	/* the writer waits for a free line or cell */
 	alignas(TT_APART) _Atomic uint32_t starved;
 	alignas(TT_APART) struct tt_shm_line lines[TT_SHM_LINES];
