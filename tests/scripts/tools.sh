@@ -752,6 +752,13 @@ interrupted() {
 	[ $? -gt 128 ]
 }
 point "a signal ends a simulation" interrupted
+# Walks rank 0 of one host, which all others are like: some messages for each rank, not for each pair
+many_ranks_simulated() {
+	(limit=900 && run 0 perf/tutti simulate --np 65534 --algo hierarchical) &&
+		messages=$(sed -n 's/^# simulated \([0-9]*\) messages.*/\1/p' "$tmp/out") &&
+		[ "${messages:-0}" -gt 0 ] && [ "$messages" -le $((5 * 65534)) ]
+}
+[ "${TT_TIER:-default}" = default ] || point "tutti simulate --np 65534 walks some messages for each rank" many_ranks_simulated
 # "(us)" of the head ends in the column of the time
 long_name() {
 	run 0 perf/tutti simulate --np 16 --hosts 4 --algo hierarchical:halving-doubling/recursive-doubling &&

@@ -5,13 +5,16 @@
  * those of the protocols alone. The computations of a rank (handshakes, signatures) are not in them.
  */
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "comm/comm.h"
 #include "tests/simulation/simulation.h"
 #include "tutti.h"
 
 #define END_NS (3600 * SIM_SECOND)
+#define EXCHANGES 2
 
-enum phase { JOIN, DEATH, SHRINK, PHASES };
+enum phase { JOIN, EXCHANGE, SPLIT, DEATH, SHRINK, PHASES };
 
 struct member {
 	struct sim_process process;
@@ -26,7 +29,7 @@ struct crowd {
 	uint64_t began_ns[PHASES], ended_ns[PHASES];
 	struct member *member;
 	tuttiUniqueId id;
-	bool has_id;
+	bool has_id, splits;
 };
 
 /* Of the ranks that have passed the phase */
@@ -73,12 +76,12 @@ static struct cost cost_of(enum phase phase)
 
 static void print(enum phase phase)
 {
-	static const char *const names[] = { "join", "death", "shrink" };
+	static const char *const names[] = { "join", "exchange", "split", "death", "shrink" };
 	struct cost c = cost_of(phase);
 	uint64_t time_ns = crowd->ended_ns[phase] - crowd->began_ns[phase];
 	double n = crowd->arrived[phase];
 
-	printf("%-7s %7d %11.3f %8.0f %9.1f %9llu %9llu %11.0f %12llu of rank %d\n", names[phase],
+	printf("%-8s %6d %11.3f %8.0f %9.1f %9llu %9llu %11.0f %12llu of rank %d\n", names[phase],
 	       crowd->arrived[phase], 1e-6 * (double)time_ns, (double)time_ns / (double)sim->hop_ns,
 	       (double)c.sent / n, (unsigned long long)c.sent_most,
 	       (unsigned long long)c.received_most, (double)c.bytes / n,
@@ -140,6 +143,41 @@ static tuttiResult_t join(const struct member *m, tuttiComm_t *ret_comm)
 	return tuttiCommInitRank(ret_comm, crowd->n, crowd->id, m->process.number);
 }
 
+/* The first rank that is here begins the phase. */
+static void enter(enum phase phase)
+{
+	if (!crowd->began_ns[phase])
+		begin_phase(phase);
+}
+
+static int exchange(const struct member *m, tuttiComm_t comm)
+{
+	int32_t mine = m->process.number, *all = malloc((size_t)crowd->n * sizeof(*all));
+	int rc = all ? 0 : TT_SYSTEM;
+
+	enter(EXCHANGE);
+	for (int i = 0; !rc && i < EXCHANGES; i++)
+		rc = tt_control_allgather(comm->ctl, &mine, sizeof(mine), all,
+					  sim->now_ns + END_NS);
+	free(all);
+	return rc;
+}
+
+/* The split has all ranks in their order: the connections are there, so its cost is that of its exchanges. */
+static bool exchange_and_split(struct member *m, tuttiComm_t comm)
+{
+	tuttiComm_t copy;
+
+	if (failed(m, "exchange", exchange(m, comm)))
+		return false;
+	pass(m, EXCHANGE, crowd->n);
+	enter(SPLIT);
+	if (failed(m, "split", tuttiCommSplit(comm, 0, m->process.number, &copy, NULL)))
+		return false;
+	pass(m, SPLIT, crowd->n);
+	return !failed(m, "destroy", tuttiCommDestroy(copy));
+}
+
 static void kill_one(void *arg)
 {
 	struct member *m = arg;
@@ -158,12 +196,13 @@ static void member_main(void *arg)
 	if (failed(m, "join", join(m, &comm)))
 		return;
 	pass(m, JOIN, crowd->n);
+	if (crowd->splits && !exchange_and_split(m, comm))
+		return;
 	if (m->process.number == 0 && !crowd->failed)
 		sim_at(sim->now_ns + SIM_SECOND, kill_one, &crowd->member[crowd->dying]);
 	await_death(m, comm);
 	pass(m, DEATH, crowd->n - 1);
-	if (!crowd->began_ns[SHRINK])
-		begin_phase(SHRINK);
+	enter(SHRINK);
 	if (failed(m, "shrink", tuttiCommShrink(comm, NULL, 0, &next, NULL, TUTTI_SHRINK_ABORT)) ||
 	    failed(m, "count", tuttiCommCount(next, &n)))
 		return;
@@ -172,7 +211,7 @@ static void member_main(void *arg)
 	pass(m, SHRINK, crowd->n - 1);
 }
 
-int sim_crowd(int n, uint64_t hop_ns, bool trace)
+int sim_crowd(int n, uint64_t hop_ns, bool split, bool trace)
 {
 	int64_t joined = 0, shrunk = 0, most = 0;
 
@@ -180,7 +219,7 @@ int sim_crowd(int n, uint64_t hop_ns, bool trace)
 	sim->hop_ns = hop_ns;
 	sim->algorithm = "auto";
 	crowd = sim_alloc(sizeof(*crowd));
-	*crowd = (struct crowd){ .n = n, .dying = n / 2 };
+	*crowd = (struct crowd){ .n = n, .dying = n / 2, .splits = split };
 	crowd->member = sim_alloc((size_t)n * sizeof(*crowd->member));
 	for (int r = 0; r < n; r++) {
 		struct member *m = &crowd->member[r];

@@ -29,6 +29,7 @@ struct options {
 	uint64_t first, count, jobs;
 	bool trace, until_failure;
 	uint64_t ranks, hop_us; /* of a crowd; ranks 0: none */
+	bool split;
 };
 
 struct batch {
@@ -60,6 +61,7 @@ static void usage(FILE *to)
 		"  --trace          print its messages, kills and results\n"
 		"  --until-failure  end at the first failure\n"
 		"  --ranks N        instead: N ranks join, one dies, the others shrink; print the costs\n"
+		"  --split          and, after the join, two exchanges among all ranks, and a split\n"
 		"  --hop US         time of a message then, in microseconds (50)\n"
 		"  --help\n\n"
 		"A failure is printed with its seed, which repeats it. Exit status: 0 all hold, 1 not.\n");
@@ -89,6 +91,7 @@ static struct options read_options(int argc, char **argv)
 		{ "trace", no_argument, NULL, 't' },
 		{ "ranks", required_argument, NULL, 'r' },
 		{ "hop", required_argument, NULL, 'o' },
+		{ "split", no_argument, NULL, 'p' },
 		{ "until-failure", no_argument, NULL, 'u' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
@@ -116,6 +119,9 @@ static struct options read_options(int argc, char **argv)
 			break;
 		case 'o':
 			o.hop_us = number(optarg);
+			break;
+		case 'p':
+			o.split = true;
 			break;
 		case 't':
 			o.trace = true;
@@ -253,5 +259,5 @@ int main(int argc, char **argv)
 	}
 	sigaction(SIGINT, &(struct sigaction){ .sa_handler = interrupt }, NULL);
 	sigaction(SIGTERM, &(struct sigaction){ .sa_handler = interrupt }, NULL);
-	return o.ranks ? sim_crowd((int)o.ranks, o.hop_us * 1000, o.trace) : run_all(&o);
+	return o.ranks ? sim_crowd((int)o.ranks, o.hop_us * 1000, o.split, o.trace) : run_all(&o);
 }

@@ -182,6 +182,6 @@ int sim_job(const struct sim_plan *plan);
 
 /* n ranks join, one dies, the others notice it and shrink; each message takes hop_ns. Prints what that
  * costs. 0 | 1, with a sentence on stderr */
-int sim_crowd(int n, uint64_t hop_ns, bool trace);
+int sim_crowd(int n, uint64_t hop_ns, bool split, bool trace);
 
 #endif
