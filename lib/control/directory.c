@@ -10,7 +10,7 @@
 
 #define GROUP 16 /* ranks of the table from one known offset to the next */
 
-struct directory_record {
+struct single_record {
 	size_t bytes;
 	uint8_t data[];
 };
@@ -31,7 +31,7 @@ void tt_directory_free(struct tt_directory *d)
 bool tt_directory_put(struct tt_directory *d, const struct tt_business_card *record)
 {
 	struct tt_writer w = { 0 };
-	struct directory_record *kept = NULL, *before = tt_sparse_get(&d->record, record->rank);
+	struct single_record *kept = NULL, *before = tt_sparse_get(&d->record, record->rank);
 
 	tt_put_business_card(&w, record);
 	if (!w.failed)
@@ -190,7 +190,7 @@ static struct tt_reader group_of(const struct tt_directory *d, int rank)
 
 void tt_directory_get(const struct tt_directory *d, int rank, struct tt_business_card *ret_record)
 {
-	const struct directory_record *record = d->table ? NULL : tt_sparse_get(&d->record, rank);
+	const struct single_record *record = d->table ? NULL : tt_sparse_get(&d->record, rank);
 	struct tt_reader r;
 
 	*ret_record = (struct tt_business_card){ .rank = rank };
@@ -224,7 +224,7 @@ size_t tt_directory_memory(const struct tt_directory *d)
 				: tt_sparse_memory(&d->record);
 
 	for (int r = 0; r < d->n && !d->table; r++) {
-		const struct directory_record *record = tt_sparse_get(&d->record, r);
+		const struct single_record *record = tt_sparse_get(&d->record, r);
 
 		bytes += record ? sizeof(*record) + record->bytes : 0;
 	}

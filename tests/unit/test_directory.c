@@ -12,7 +12,7 @@
 
 /* Three ranks on a host, with one or two addresses; every host number that is a multiple of 5 is another
  * network namespace than its host. */
-static struct tt_business_card entry_of(int rank)
+static struct tt_business_card record_of(int rank)
 {
 	int host = rank / 3;
 	struct tt_business_card c = { .rank = rank,
@@ -37,13 +37,13 @@ static void fill(struct tt_directory *d)
 {
 	cr_assert(tt_directory_make(d, RANKS));
 	for (int rank = RANKS - 1; rank >= 0; rank--) {
-		struct tt_business_card c = entry_of(rank);
+		struct tt_business_card c = record_of(rank);
 
 		cr_assert(tt_directory_put(d, &c));
 	}
 }
 
-Test(directory, a_table_has_the_business_cards_of_all_ranks, .timeout = 10)
+Test(directory, a_table_has_the_records_of_all_ranks, .timeout = 10)
 {
 	struct tt_writer table = { 0 };
 	struct tt_business_card read, wanted;
@@ -59,7 +59,7 @@ Test(directory, a_table_has_the_business_cards_of_all_ranks, .timeout = 10)
 	tt_directory_hosts(&d, hosts);
 	for (int rank = 0; rank < RANKS; rank++) {
 		tt_directory_get(&d, rank, &read);
-		wanted = entry_of(rank);
+		wanted = record_of(rank);
 		cr_expect(!memcmp(&read, &wanted, sizeof(read)), "rank %d", rank);
 		cr_expect_eq(hosts[rank], wanted.host);
 	}
@@ -70,7 +70,7 @@ Test(directory, a_table_has_the_business_cards_of_all_ranks, .timeout = 10)
 
 Test(directory, a_malformed_table_changes_nothing, .timeout = 10)
 {
-	struct tt_business_card read, wanted = entry_of(50);
+	struct tt_business_card read, wanted = record_of(50);
 	struct tt_writer table = { 0 };
 	struct tt_directory d;
 
