@@ -26,7 +26,7 @@ int train_export_check(const struct train_config *config)
 static void add_tensor(FILE *header, const struct train_tensor *t)
 {
 	size_t rows = t->cut == TRAIN_CUT_ROWS ? t->whole : t->rows;
-	size_t columns = t->cut == TRAIN_CUT_COLUMNS ? t->whole : t->columns;
+	size_t columns = train_tensor_whole_columns(t);
 
 	fprintf(header, ",\"layers.%zu.%s.%s\":{\"dtype\":\"F32\",\"shape\":[", t->layer, t->name,
 		t->kind);

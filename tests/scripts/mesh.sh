@@ -46,6 +46,21 @@ sends() { [ $((sent - $(field tensor_sent))) -ge "$1" ] && [ $((sent - $(field t
 claim "... and sends 2(T-1)/T of the sums a step" sends $((2 * 2 * 3 * (20 + 10 + 20) * 256 * 4 / 4))
 layout 8 data=2,tensor=2,pipeline=2 zero-bubble 3 mirrored
 
+# planes of convolutions: of the second a rank has the weights for its planes of the first
+
+net=(--data synth --model cnn --global-batch 48 --leaf 8 --canonical tree --shards 8 --eval-every 100000)
+run 120 --strategy one "${net[@]}" --steps 3
+hash=$(field hash)
+run 120 --np 4 --mesh data=2,tensor=2 "${net[@]}" --steps 3
+claim "cnn on data=2,tensor=2: the hash of one device" is hash "$hash"
+run 120 --np 4 --mesh tensor=4 "${net[@]}" --steps 3
+claim "cnn on tensor=4: the hash of one device" is hash "$hash"
+claim "... and a rank has a quarter of what is cut" is rank_parameters $((2 * 26 + 16 * (2 * 25 + 1) + 785 * 10))
+sent=$(field tensor_sent)
+run 120 --np 4 --mesh tensor=4 "${net[@]}" --steps 2
+claim "... and sends 2(T-1)/T of the second convolution's planes a step" sends $((2 * 3 * 16 * 14 * 14 * 48 * 4 / 4))
+wrong 'no convolutions of some planes' "${net[@]}" --device sim
+
 # ---- a model that is larger than a rank ------------------------------------------------------------------------------
 
 net=("${cut[@]}" --steps 4)

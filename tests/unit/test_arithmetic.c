@@ -217,7 +217,11 @@ static bool same_results(const struct convolution_case *a, const struct convolut
 Test(convolution, every_instruction_set_gives_the_bits_of_patches)
 {
 	static const struct train_convolution shapes[] = {
-		{ 2, 1, 8, 28 }, { 3, 8, 16, 14 }, { 1, 3, 5, 2 }, { 2, 9, 17, 6 }, { 1, 2, 1, 34 }
+		{ .rows = 2, .from = 1, .to = 8, .side = 28 },
+		{ .rows = 3, .from = 8, .to = 16, .side = 14 },
+		{ .rows = 1, .from = 3, .to = 5, .side = 2 },
+		{ .rows = 2, .from = 9, .to = 17, .side = 6 },
+		{ .rows = 1, .from = 2, .to = 1, .side = 34 },
 	};
 	size_t tried = 0;
 

@@ -135,9 +135,9 @@ Test(model, gradients_agree_with_finite_differences)
 
 Test(model, products_over_shards_are_the_products)
 {
-	static const char *const cut[] = { "mlp:11,7,9", "gpt:2x16" };
+	static const char *const cut[] = { "mlp:11,7,9", "gpt:2x16", "cnn" };
 
-	for (size_t k = 0; k < 2; k++) {
+	for (size_t k = 0; k < sizeof(cut) / sizeof(cut[0]); k++) {
 		struct model_fixture whole, sharded;
 		float *a, *b;
 		size_t bytes;

@@ -173,19 +173,24 @@ static size_t panel_of(const struct train_convolution_kernels *k, size_t planes,
 void train_convolve(const struct train_convolution_kernels *k, const struct train_convolution *c,
 		    const float *x, const float *weights, float *scratch, float *y)
 {
-	size_t lines = lines_of(c), image = c->side * c->side;
+	size_t lines = c->lines ? c->lines : lines_of(c), image = c->side * c->side;
+	size_t last = c->from * TAPS, row_floats = (c->planes ? c->planes : c->from) * image;
 	float *bordered_x = scratch, *w = scratch + bordered(c->from, c->side);
 
 	memset(bordered_x, 0, bordered(c->from, c->side) * sizeof(*bordered_x));
 	for (size_t first = 0; first < c->to; first += k->panel) {
 		size_t planes = panel_of(k, c->to, first);
 
-		memset(w, 0, lines * k->panel * sizeof(*w));
-		for (size_t i = 0; i < planes; i++)
-			for (size_t line = 0; line < lines; line++)
-				w[line * k->panel + i] = weights[(first + i) * lines + line];
+		memset(w, 0, lines_of(c) * k->panel * sizeof(*w));
+		for (size_t i = 0; i < planes; i++) {
+			const float *own = weights + (first + i) * lines;
+
+			for (size_t line = 0; line < last; line++)
+				w[line * k->panel + i] = own[line];
+			w[last * k->panel + i] = c->no_bias ? 0.0f : own[lines - 1];
+		}
 		for (size_t row = 0; row < c->rows; row++) {
-			put_image(c->from, c->side, x + row * c->from * image, bordered_x);
+			put_image(c->from, c->side, x + row * row_floats, bordered_x);
 			k->forward(c, bordered_x, w, planes, y + (first * c->rows + row) * image,
 				   c->rows * image);
 		}

@@ -65,6 +65,10 @@ enum { TRAIN_WINDOW = 5 };
  * to `to` planes. Weights: [to][from * 25 + 1], the last for the bias. */
 struct train_convolution {
 	size_t rows, from, to, side;
+	/* of convolve alone, for some planes of x: planes of an image of x, of which the first `from`
+	 * are taken, and floats of an output's weights, the last for the bias; 0: no others */
+	size_t planes, lines;
+	bool no_bias;
 };
 
 /* Floats of the scratch memory of its operations. */

@@ -111,10 +111,10 @@ extern const struct train_layer_ops train_layer_dense, train_layer_convolution, 
 	train_layer_gru;
 
 /* Add a layer, whose inputs are the outputs of the layer before: fully connected; a convolution of
- * 5 x 5 of square planes, with ReLU and 2 x 2 max pooling, to `to` planes. Return 0 | TRAIN_FAILED
+ * 5 x 5 of square planes, with ReLU and 2 x 2 max pooling, to `to` planes; cut as a product is, of which planes are the columns. Return 0 | TRAIN_FAILED
  * (no memory). */
 int train_layer_add_dense(struct train_model *m, size_t outputs, bool relu, enum train_cut cut);
-int train_layer_add_convolution(struct train_model *m, size_t to);
+int train_layer_add_convolution(struct train_model *m, size_t to, enum train_cut cut);
 
 /* Add a layer of a model of text: vectors of the characters, plus those of their positions if
  * `places`; x + attention(norm(x)); x + feedforward(norm(x)); LSTM or GRU cells; norm(x) W + b. Return 0 |

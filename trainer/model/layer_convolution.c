@@ -7,13 +7,15 @@
  */
 #include "trainer/base/fail.h"
 #include "trainer/model/model.h"
+#include "trainer/model/tensor_axis.h"
 
 enum { FORWARD_ROWS = 4 }; /* of a device with convolutions: their y stays in the cache */
 
 /* The scratch memory of a leaf. */
 struct convolution_scratch {
 	float *partial; /* shape of the weights: gradient of a block of rows */
-	float *y;       /* [to][leaf][side][side], input of pooling, or its gradient */
+	float *y; /* [to][leaf][side][side], input of pooling, or its gradient; more with shards */
+	size_t array; /* floats of y */
 	float *patches; /* [lines][leaf][side][side], or scratch memory of the device's convolutions */
 };
 
@@ -32,7 +34,9 @@ static size_t whole_lines(size_t floats)
 /* The convolution of some rows. */
 static struct train_convolution convolution_of(const struct train_layer *l, size_t rows)
 {
-	return (struct train_convolution){ rows, l->from, l->to, l->side };
+	return (struct train_convolution){
+		.rows = rows, .from = l->from, .to = l->to, .side = l->side
+	};
 }
 
 static bool is_direct(const struct train_model *m)
@@ -40,30 +44,49 @@ static bool is_direct(const struct train_model *m)
 	return m->device->ops->convolve;
 }
 
-/* Rows of one forward pass. */
-static size_t forward_rows(const struct train_model *m)
+/* The planes are sums over shards of the planes before. */
+static bool is_sharded(const struct train_model *m, const struct train_layer *l)
 {
-	return is_direct(m) && m->leaf > FORWARD_ROWS ? FORWARD_ROWS : m->leaf;
+	return l->affine[0].cut == TRAIN_CUT_ROWS && m->axis.shards > 1;
+}
+
+/* Rows of one forward pass; ranks sum a leaf at once. */
+static size_t forward_rows(const struct train_model *m, const struct train_layer *l)
+{
+	bool few = is_direct(m) && !is_sharded(m, l) && m->leaf > FORWARD_ROWS;
+
+	return few ? FORWARD_ROWS : m->leaf;
+}
+
+/* Arrays of the shape of y: one, and with shards one for each level of their tree, and for biases. */
+static size_t forward_arrays(const struct train_model *m, const struct train_layer *l)
+{
+	size_t arrays = is_sharded(m, l) ? 2 : 1;
+
+	for (size_t shards = train_shards_each(&m->axis); arrays > 1 && shards > 1; shards /= 2)
+		arrays++;
+	return arrays;
 }
 
 static size_t convolution_scratch(const struct train_model *m, const struct train_layer *l)
 {
 	struct train_convolution c = convolution_of(l, m->leaf);
-	size_t image = l->side * l->side, y = l->to * forward_rows(m) * image;
+	size_t image = l->side * l->side, y = l->to * forward_rows(m, l) * image;
 	size_t patches = is_direct(m) ? train_convolution_scratch(&c)
 				      : whole_lines(lines_of(l) * m->leaf * image);
 
-	return whole_lines(l->to * lines_of(l)) + whole_lines(y) + patches;
+	return whole_lines(l->to * lines_of(l)) + forward_arrays(m, l) * whole_lines(y) + patches;
 }
 
 static struct convolution_scratch scratch_of(const struct train_pass *p)
 {
 	const struct train_layer *l = p->layer;
-	size_t rows = forward_rows(p->model);
+	size_t rows = forward_rows(p->model, l);
 	struct convolution_scratch s = { .partial = p->model->scratch };
 
 	s.y = s.partial + whole_lines(l->to * lines_of(l));
-	s.patches = s.y + whole_lines(l->to * rows * l->side * l->side);
+	s.array = whole_lines(l->to * rows * l->side * l->side);
+	s.patches = s.y + forward_arrays(p->model, l) * s.array;
 	return s;
 }
 
@@ -74,6 +97,52 @@ static size_t rows_of_block(size_t most, size_t left)
 
 /* ---- at most a leaf of rows --------------------------------------------------------------------- */
 
+/* out = the sum over shards first..last-1 of this rank, without biases; scratch from `level` on is
+ * used. */
+static void sum_shards(const struct train_pass *p, struct train_convolution c, const float *weights,
+		       const float *x, size_t first, size_t last, size_t level, float *out)
+{
+	const struct train_layer *l = p->layer;
+	struct train_device *d = p->model->device;
+	struct convolution_scratch s = scratch_of(p);
+	size_t middle = first + (last - first) / 2, image = l->side * l->side;
+	float *right = s.y + level * s.array;
+
+	if (last - first == 1) {
+		struct train_node at = train_shard_range(&p->model->axis, l->affine[0].whole,
+							 first);
+
+		c.from = at.last - at.first;
+		d->ops->convolve(d, &c, x + at.first * image,
+				 weights + at.first * TRAIN_WINDOW * TRAIN_WINDOW, s.patches, out);
+		return;
+	}
+	sum_shards(p, c, weights, x, first, middle, level, out);
+	sum_shards(p, c, weights, x, middle, last, level + 1, right);
+	d->ops->add(d, c.to * c.rows * image, right, out);
+}
+
+/* y of some rows, over all ranks. */
+static void sum_planes(const struct train_pass *p, const float *weights, const float *x,
+		       size_t rows)
+{
+	const struct train_layer *l = p->layer;
+	struct train_device *d = p->model->device;
+	struct convolution_scratch s = scratch_of(p);
+	struct train_convolution c = convolution_of(l, rows);
+	size_t floats = l->to * rows * l->side * l->side;
+
+	c.planes = l->from;
+	c.lines = lines_of(l);
+	c.no_bias = true;
+	sum_shards(p, c, weights, x, 0, train_shards_each(&p->model->axis), 1, s.y);
+	train_tensor_axis_sum(p->model, s.y, floats);
+	c.from = 0;
+	c.no_bias = false;
+	d->ops->convolve(d, &c, x, weights, s.patches, s.y + s.array);
+	d->ops->add(d, floats, s.y + s.array, s.y);
+}
+
 static void forward_block(const struct train_pass *p, const float *weights, size_t row, size_t rows)
 {
 	const struct train_layer *l = p->layer;
@@ -83,7 +152,9 @@ static void forward_block(const struct train_pass *p, const float *weights, size
 	struct train_convolution c = convolution_of(l, rows);
 	size_t pixels = rows * l->side * l->side;
 
-	if (is_direct(p->model)) {
+	if (is_sharded(p->model, l)) {
+		sum_planes(p, weights, p->x + row * l->inputs, rows);
+	} else if (is_direct(p->model)) {
 		d->ops->convolve(d, &c, p->x + row * l->inputs, weights, s.patches, s.y);
 	} else {
 		d->ops->unfold(d, in, TRAIN_WINDOW, p->x + row * l->inputs, s.patches);
@@ -151,7 +222,7 @@ static void weights_block(const struct train_pass *p, size_t row, size_t rows, f
 
 static void convolution_forward(const struct train_pass *p, const float *parameters)
 {
-	size_t most = forward_rows(p->model);
+	size_t most = forward_rows(p->model, p->layer);
 
 	for (size_t row = 0; row < p->rows; row += most)
 		forward_block(p, parameters, row, rows_of_block(most, p->rows - row));
@@ -188,27 +259,42 @@ static int convolution_backward_weights(const struct train_pass *p,
 	return train_ready_notify(ready, 0);
 }
 
-int train_layer_add_convolution(struct train_model *m, size_t to)
+int train_layer_add_convolution(struct train_model *m, size_t to, enum train_cut cut)
 {
 	const struct train_layer *before = m->layers ? &m->layer[m->layers - 1] : NULL;
 	size_t inputs = train_model_outputs(m), from = before ? before->to : 1, side = 1;
+	size_t whole_from = before ? before->affine[0].whole : 1;
+	bool rows = cut == TRAIN_CUT_ROWS, columns = cut == TRAIN_CUT_COLUMNS;
 	struct train_layer layer = { .ops = &train_layer_convolution, .inputs = inputs };
+	struct train_tensor tensor = { .name = "convolution", .kind = "weight" };
 
 	while (side * side * from < inputs)
 		side++;
 	layer.from = from;
-	layer.to = to;
+	layer.to = columns ? train_shards_of(&m->axis, to) : to;
 	layer.side = side;
-	layer.outputs = layer.kept = to * (side / 2) * (side / 2);
-	layer.piece = to * lines_of(&layer);
-	layer.flops = 2.0 * (double)layer.piece * (double)(side * side);
-	if (train_model_add(m,
-			    &(struct train_tensor){ .name = "convolution",
-						    .kind = "weight",
-						    .rows = to,
-						    .columns = lines_of(&layer),
-						    .inputs = lines_of(&layer) },
-			    &layer))
+	layer.affine[0].cut = cut;
+	layer.affine[0].whole = rows ? whole_from : to;
+	layer.outputs = layer.kept = layer.to * (side / 2) * (side / 2);
+	layer.piece = layer.to * lines_of(&layer);
+	tensor.inputs = whole_from * TRAIN_WINDOW * TRAIN_WINDOW + 1;
+	layer.flops = 2.0 * (double)(to * tensor.inputs) * (double)(side * side);
+	tensor.rows = layer.to;
+	tensor.columns = lines_of(&layer);
+	tensor.whole = layer.affine[0].whole;
+	if (columns) /* of the product: planes, which are rows here */
+		tensor.cut = TRAIN_CUT_ROWS;
+	if (rows) {
+		tensor.cut = TRAIN_CUT_COLUMNS;
+		tensor.unit = TRAIN_WINDOW * TRAIN_WINDOW;
+		tensor.shared = 1;
+	}
+	if (is_sharded(m, &layer) && !is_direct(m))
+		return train_fail(TRAIN_USAGE,
+				  "--shards: --device %s has no convolutions of some planes; use "
+				  "--device cpu",
+				  m->device->ops->name);
+	if (train_model_add(m, &tensor, &layer))
 		return TRAIN_FAILED;
 	return train_model_add_layer(m, &layer);
 }

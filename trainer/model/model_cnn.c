@@ -4,7 +4,8 @@
  *
  *	x [28 x 28] -> conv 8 -> pool [8 x 14 x 14] -> conv 16 -> pool [16 x 7 x 7] -> dense
  *
- * Row of the table in model.c; calls layer_convolution.c and layer_dense.c.
+ * Of the first convolution a tensor rank has some planes, of the second the weights for these: its planes
+ * are sums over ranks. Row of the table in model.c; calls layer_convolution.c and layer_dense.c.
  *
  * Source: LeCun, Bottou, Bengio, Haffner 1998, Gradient-based learning applied to document
  * recognition.
@@ -27,9 +28,9 @@ static int cnn_open(struct train_model *m, const char *shape)
 				  "--model cnn: needs square images whose side is a multiple of 4, "
 				  "not %zu pixels; use mlp:256",
 				  m->inputs);
-	rc = train_layer_add_convolution(m, 8);
+	rc = train_layer_add_convolution(m, 8, TRAIN_CUT_COLUMNS);
 	if (!rc)
-		rc = train_layer_add_convolution(m, 16);
+		rc = train_layer_add_convolution(m, 16, TRAIN_CUT_ROWS);
 	return rc ? rc : train_layer_add_dense(m, m->classes, false, TRAIN_CUT_NONE);
 }
 

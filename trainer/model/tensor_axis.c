@@ -47,22 +47,31 @@ struct train_node train_shard_range(const struct train_tensor_axis *a, size_t wh
 
 /* ---- tensors ------------------------------------------------------------------------------------ */
 
+static size_t unit_of(const struct train_tensor *t)
+{
+	return t->unit ? t->unit : 1;
+}
+
+size_t train_tensor_whole_columns(const struct train_tensor *t)
+{
+	return t->cut == TRAIN_CUT_COLUMNS ? t->whole * unit_of(t) + t->shared : t->columns;
+}
+
 size_t train_tensor_whole_count(const struct train_tensor *t)
 {
-	if (t->cut == TRAIN_CUT_NONE)
-		return t->rows * t->columns;
-	return t->whole * (t->cut == TRAIN_CUT_ROWS ? t->columns : t->rows);
+	return (t->cut == TRAIN_CUT_ROWS ? t->whole : t->rows) * train_tensor_whole_columns(t);
 }
 
 /* The part of a tensor that a rank has. */
 struct tensor_part {
 	size_t rows, columns, first_row, first_column, whole_columns;
+	size_t shared; /* the last of columns, and of whole_columns */
 };
 
 static struct tensor_part part_of(const struct train_tensor *t, const struct train_tensor_axis *a,
 				  size_t rank)
 {
-	struct tensor_part p = { t->rows, t->columns, 0, 0, t->columns };
+	struct tensor_part p = { t->rows, t->columns, 0, 0, train_tensor_whole_columns(t), 0 };
 	struct train_node range = train_rank_range(a, t->whole, rank);
 
 	if (t->cut == TRAIN_CUT_ROWS) {
@@ -70,9 +79,9 @@ static struct tensor_part part_of(const struct train_tensor *t, const struct tra
 		p.rows = range.last - range.first;
 	}
 	if (t->cut == TRAIN_CUT_COLUMNS) {
-		p.first_column = range.first;
-		p.columns = range.last - range.first;
-		p.whole_columns = t->whole;
+		p.first_column = range.first * unit_of(t);
+		p.columns = (range.last - range.first) * unit_of(t) + t->shared;
+		p.shared = t->shared;
 	}
 	return p;
 }
@@ -81,8 +90,15 @@ size_t train_tensor_whole_index(const struct train_tensor *t, const struct train
 				size_t i)
 {
 	struct tensor_part p = part_of(t, a, a->rank);
+	size_t column = i % p.columns, cut = p.columns - p.shared;
 
-	return (p.first_row + i / p.columns) * p.whole_columns + p.first_column + i % p.columns;
+	column += column < cut ? p.first_column : p.whole_columns - p.columns;
+	return (p.first_row + i / p.columns) * p.whole_columns + column;
+}
+
+static void copy(float *own, float *whole, size_t count, bool to_own)
+{
+	memcpy(to_own ? own : whole, to_own ? whole : own, count * sizeof(*own));
 }
 
 void train_tensor_axis_copy(const struct train_model *m, size_t rank, float *own, float *whole,
@@ -93,9 +109,11 @@ void train_tensor_axis_copy(const struct train_model *m, size_t rank, float *own
 		struct tensor_part p = part_of(t, &m->axis, rank);
 
 		for (size_t row = 0; row < p.rows; row++, own += p.columns) {
-			float *at = whole + (p.first_row + row) * p.whole_columns + p.first_column;
+			float *begin = whole + (p.first_row + row) * p.whole_columns;
+			size_t cut = p.columns - p.shared;
 
-			memcpy(to_own ? own : at, to_own ? at : own, p.columns * sizeof(*own));
+			copy(own, begin + p.first_column, cut, to_own);
+			copy(own + cut, begin + p.whole_columns - p.shared, p.shared, to_own);
 		}
 		whole += train_tensor_whole_count(t);
 	}
@@ -134,8 +152,8 @@ int train_tensor_axis_check(const struct train_model *m)
 	if (cut || ranks == 1)
 		return TRAIN_OK;
 	return train_fail(TRAIN_USAGE,
-			  "--mesh: --model %s has no layer that tensor ranks can divide; use mlp "
-			  "or gpt",
+			  "--mesh: --model %s has no layer that tensor ranks can divide; use "
+			  "mlp, cnn or gpt",
 			  m->ops->name);
 }
 

@@ -22,7 +22,8 @@ size_t train_shards_of(const struct train_tensor_axis *a, size_t whole);
 /* Shard number `shard` of this rank, within its part. */
 struct train_node train_shard_range(const struct train_tensor_axis *a, size_t whole, size_t shard);
 
-/* A tensor of all ranks: its size; the index of element i of this rank. */
+/* A tensor of all ranks: its columns, its size; the index of element i of this rank. */
+size_t train_tensor_whole_columns(const struct train_tensor *t);
 size_t train_tensor_whole_count(const struct train_tensor *t);
 size_t train_tensor_whole_index(const struct train_tensor *t, const struct train_tensor_axis *a,
 				size_t i);
