@@ -15,20 +15,18 @@ enum { LAYERS_MAX = 64, WIDTH_MAX = 4096 };
 
 static int rnn_open(struct train_model *m, const char *shape)
 {
+	const char *text = shape ? shape : "2x128";
+	bool gru = !strncmp(text, "gru:", 4);
 	unsigned layers = 0, width = 0;
 	int end = 0, rc;
-	bool gru;
 
-	shape = shape ? shape : "2x128";
-	gru = !strncmp(shape, "gru:", 4);
-	if (gru || !strncmp(shape, "lstm:", 5))
-		shape = strchr(shape, ':') + 1;
+	shape = text + (gru ? 4 : 0);
 	if (sscanf(shape, "%3ux%4u%n", &layers, &width, &end) != 2 || shape[end] || layers < 1 ||
 	    layers > LAYERS_MAX || width < 1 || width > WIDTH_MAX)
 		return train_fail(TRAIN_USAGE,
 				  "--model rnn:%s: not LAYERSxWIDTH; use 1 to %d layers of 1 to %d "
 				  "cells, such as rnn:2x128 or rnn:gru:2x128",
-				  shape, LAYERS_MAX, WIDTH_MAX);
+				  text, LAYERS_MAX, WIDTH_MAX);
 	if (!m->device->ops->lstm)
 		return train_fail(TRAIN_USAGE,
 				  "--model rnn: --device %s has no layers of sequences; use "
