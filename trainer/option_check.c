@@ -40,6 +40,7 @@ static const struct strategy_option strategy_options[] = {
 	OPTION("n-fetch", n_fetch, "downpour"),
 	OPTION("n-push", n_push, "downpour"),
 	OPTION("adagrad", adagrad, "downpour"),
+	OPTION("warm-start", warm_start, "ps-async downpour"),
 };
 
 static bool was_given(const struct train_config *c, const struct train_config *defaults,

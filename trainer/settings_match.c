@@ -97,6 +97,7 @@ static size_t list_settings(const struct train_rank *t, struct setting *settings
 	add_number(settings, &n, "adagrad", (double)c->adagrad);
 	add_number(settings, &n, "timeline", c->timeline != NULL);
 	add_number(settings, &n, "report", c->report != NULL);
+	add_number(settings, &n, "warm-start", (double)c->warm_start);
 	add_number(settings, &n, "keep", (double)c->keep);
 	add_number(settings, &n, "save", c->save != NULL);
 	add_number(settings, &n, "export", c->export != NULL);

@@ -256,6 +256,17 @@ train --np 4 --strategy ps-async --lr 0.02 --steps 40 --slow 2:10 --sim-compute-
 claim "a straggler of four workers computes less than half of a fair share of the 160" \
 	[ "$(grep -c '^3 2$' "$out/beside.0")" -lt 20 ]
 claim "beside a straggler no share of a batch is left out" equals pushes 160
+warm=(--np 3 --lr 0.02 --steps 10 --warm-start 4 --sim-compute-ms 1)
+train "${warm[@]}" --strategy ps-async --ssp 1 --record "$out/warm"
+pushes() { awk '$1 == 3 { print $2 }' "$out/warm.0"; }   # TRAIN_PS_PUSH
+claim "warm start: worker 0 alone takes 4 steps, 12 shares of 30" eval '[ "$(pushes | head -n 12 | sort -u)" = 0 ] && equals pushes 30'
+claim "... and then the others work, too" [ "$(pushes | sort -u | xargs)" = "0 1 2" ]
+train "${warm[@]}" --strategy ps-async --eval-every 3 --record "$out/warm"
+claim "... also if it is interrupted by an evaluation" eval '[ "$(pushes | head -n 12 | sort -u)" = 0 ] && equals pushes 30'
+train "${warm[@]}" --strategy ps-async --kill 0@2 --record "$out/warm"
+claim "... and if the worker dies, the next one goes on" eval 'equals died 1 && [ "$(pushes | head -n 12 | sort -u | xargs)" = "0 1" ]'
+train "${warm[@]}" --strategy downpour
+claim "... downpour has it, too" equals steps 10
 train --np 2 --strategy ps-async --lr 0.02 --steps 20 --slow 1:10 --sim-compute-ms 4
 claim "ps-async: samples_per_s is at most that of both workers' simulated computing" at_most samples_per_s $((125 * 275))
 train --np 2 --strategy average --H 100 --steps 20 --slow 1:10 --sim-compute-ms 4

@@ -49,6 +49,7 @@ struct train_config {
 	int average;         /* TRAIN_AVERAGE_ */
 	double alpha, outer_lr, outer_momentum;
 	int64_t n_fetch, n_push;
+	int64_t warm_start; /* first steps, by one worker alone */
 	bool adagrad;
 	const char *record, *replay;
 	double sim_compute_ms, jitter;

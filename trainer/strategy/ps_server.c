@@ -21,8 +21,9 @@ enum { POLL_MS = 200 }; /* interval of liveness checks while no message arrives 
 
 /* A worker's state on the server. */
 struct ps_client {
-	uint64_t clock;    /* pushes */
-	bool pull_pending; /* delayed by --ssp until the slowest worker catches up */
+	uint64_t clock;       /* pushes */
+	bool pull_pending;    /* delayed by --ssp until the slowest worker catches up */
+	bool asks, asks_stop; /* an ASK that a warm start delays; its stop flag */
 	bool settling, gone;
 };
 
@@ -116,6 +117,28 @@ static uint64_t shares(const struct ps_server *s)
 	return (uint64_t)(s->workers / devices(s));
 }
 
+/* The pushes of a warm start, one worker's, in this run. */
+static uint64_t warm_pushes(const struct ps_server *s)
+{
+	uint64_t steps = (uint64_t)s->t->config->warm_start, done = s->t->first_step;
+
+	return steps > done ? (steps - done) * shares(s) : 0;
+}
+
+/* In a warm start the first live worker alone gets shares. The others get the answers that a pause or the end gives. */
+static bool must_wait(const struct ps_server *s, int worker)
+{
+	uint64_t n = shares(s);
+	/* downpour pushes several shares at once */
+	uint64_t done = s->ps->rule.drop ? s->stats.pushes : s->handed - s->t->first_step * n;
+	int first = 0;
+
+	while (first < worker && s->client[first].gone)
+		first++;
+	return worker != first && done < warm_pushes(s) && s->handed != s->pause * n &&
+	       !s->stopping;
+}
+
 /* Hands out the next share. At a pause the last shares are computed first: no worker gets another
  * one before all have settled. */
 static int hand_out(struct ps_server *s, int worker, bool stop)
@@ -136,6 +159,23 @@ static int hand_out(struct ps_server *s, int worker, bool stop)
 		h.handed++;
 	}
 	return answer(s, worker, TRAIN_PS_ASK, 0, &h, sizeof(h));
+}
+
+/* Answers the questions that no warm start delays. */
+static int answer_questions(struct ps_server *s)
+{
+	int rc = TRAIN_OK;
+
+	for (int w = 0; w < s->workers && !rc; w++) {
+		struct ps_client *c = &s->client[w];
+
+		s->stopping |= c->asks && c->asks_stop;
+		if (!c->asks || c->gone || must_wait(s, w))
+			continue;
+		c->asks = false;
+		rc = hand_out(s, w, c->asks_stop);
+	}
+	return rc;
 }
 
 /* The clock of the slowest worker in training; a worker's first device counts its steps. */
@@ -225,6 +265,8 @@ static void apply(struct ps_server *s, int worker, uint64_t version)
 	s->stats.stale[stale < TRAIN_PS_STALE_MAX ? stale : TRAIN_PS_STALE_MAX - 1]++;
 	s->stats.stale_most = stale > s->stats.stale_most ? stale : s->stats.stale_most;
 	s->client[worker].clock++;
+	for (int w = 0; w < s->workers && s->stats.pushes <= warm_pushes(s); w++)
+		s->client[w].clock = s->client[worker].clock;
 	gap = slowest(s);
 	gap = s->client[worker].clock > gap ? s->client[worker].clock - gap : 0;
 	s->stats.gap_most = gap > s->stats.gap_most ? gap : s->stats.gap_most;
@@ -344,6 +386,8 @@ static int check_workers(struct ps_server *s)
 				s->number, w);
 		rc = answer_pulls(s);
 		if (!rc)
+			rc = answer_questions(s);
+		if (!rc)
 			rc = answer_settled(s);
 	}
 	return rc;
@@ -385,7 +429,9 @@ static int handle(struct ps_server *s, const tuttiMsg_t *msg)
 		c->pull_pending = true;
 		return answer_pulls(s);
 	case TRAIN_PS_ASK:
-		return hand_out(s, msg->source, msg->version);
+		c->asks = true;
+		c->asks_stop = msg->version;
+		return answer_questions(s);
 	case TRAIN_PS_SETTLE:
 		c->settling = true;
 		if (answer_pulls(s))
@@ -398,7 +444,7 @@ static int handle(struct ps_server *s, const tuttiMsg_t *msg)
 		return answer(s, msg->source, TRAIN_PS_STATS, 0, &s->stats, sizeof(s->stats));
 	default:
 		c->gone = true;
-		return answer_pulls(s);
+		return answer_pulls(s) ? TRAIN_FAILED : answer_questions(s);
 	}
 }
 
