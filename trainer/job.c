@@ -12,6 +12,7 @@
 #include "trainer/advise.h"
 #include "trainer/base/fail.h"
 #include "trainer/checkpoint.h"
+#include "trainer/cluster.h"
 #include "trainer/data/data.h"
 #include "trainer/export.h"
 #include "trainer/grow.h"
@@ -287,6 +288,8 @@ static int check(struct train_job *job)
 
 	if (!rc)
 		rc = train_strategy_find(&t);
+	if (!rc)
+		rc = train_cluster_apply(&job->config, t.strategy->serve != NULL);
 	if (!rc)
 		rc = train_option_check(&job->config);
 	if (!rc)

@@ -1,5 +1,5 @@
 #!/bin/bash
-# placement.sh - ranks that a launcher numbers in turn over hosts: tensor groups and stages within a host; TAP on standard output
+# placement.sh - ranks that a launcher numbers in turn over hosts, and that no launcher starts; TAP on standard output
 set -u
 . "${top_srcdir:-.}/tests/training"
 net=(--data synth --model mlp:24,20 --global-batch 250 --leaf 8 --canonical tree --shards 8 --steps 2)
@@ -34,5 +34,25 @@ ranks tensor=2 a b
 claim "two hosts of one rank have no choice" says "0 of 1 tensor groups and 0 of 0 pairs of stages are within one of 2 hosts"
 run 60 "${net[@]}" --np 4 --mesh tensor=2,pipeline=2
 claim "one host: nothing to say" eval 'is hash "$hash" && ! grep -q "^placement" "$out/log"'
+# ---- ranks by roles --------------------------------------------------------------------------------------------------
+
+unset TUTTI_NRANKS TUTTI_ROOT
+net=(--data synth --model mlp:24 --global-batch 250 --leaf 8 --canonical tree --steps 2)
+run 60 "${net[@]}" --strategy one
+hash=$(field hash)
+cluster="worker=127.0.0.1:$(free_port 29860),127.0.0.1;ps=127.0.0.1,127.0.0.1"
+for task in ps:1 worker:1 ps:0; do
+	limit 100 "$prog" "${net[@]}" --strategy ps-sync --cluster "$cluster" --task $task >"$out/log.$task" 2>&1 </dev/null &
+done
+run 100 "${net[@]}" --strategy ps-sync --cluster "$cluster" --task worker:0
+wait
+claim "two workers and two servers by --cluster: the hash of one device" is hash "$hash"
+claim "... as ranks of these roles" eval 'is np 2 && is ps 2'
+for task in worker:2 ps:x chief:0; do wrong 'not roles and a rank of them' --strategy ps-sync --cluster "$cluster" --task $task; done
+for cluster in 'worker=' 'ps=a' 'worker=a,' 'worker=a;worker=b' 'boss=a'; do wrong 'not roles' --cluster "$cluster" --task worker:0; done
+wrong 'has no parameter servers; omit ps=HOST' --cluster 'worker=a;ps=b' --task ps:0
+wrong 'has parameter servers; add ps=HOST' --strategy ps-sync --cluster 'worker=a' --task worker:0
+wrong 'by --np already' --np 2 --cluster 'worker=a' --task worker:0
+
 echo "1..$n"
 exit $failed

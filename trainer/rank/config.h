@@ -20,9 +20,10 @@ enum {
 struct train_config {
 	const struct tuttiTrainModel *user; /* the model of a program; NULL: --model and --data */
 	bool advise;                        /* measure numbers of ranks, and recommend one */
-	int64_t np;     /* workers to start on this host; 0: join the ranks of the environment */
-	double mem_cap; /* MiB of parameters, gradients and optimizer; 0: unlimited */
-	int64_t shards; /* of a product that tensor ranks may divide */
+	int64_t np; /* workers to start on this host; 0: join the ranks of the environment */
+	const char *cluster, *task;  /* ranks by roles, and this one's; or NULL */
+	double mem_cap;              /* MiB of parameters, gradients and optimizer; 0: unlimited */
+	int64_t shards;              /* of a product that tensor ranks may divide */
 	const char *mesh, *schedule; /* mesh NULL: data-parallel only */
 	int64_t zero;                /* ZeRO's stage: 1: the optimizer is cut over the ranks */
 	int64_t micro;               /* micro-batches of a replica; 0: as many as stages */
