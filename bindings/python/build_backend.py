@@ -19,7 +19,7 @@ import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OLDEST_GLIBC = 34   # the oldest system with OpenSSL 3, which libtutti needs and the wheel does not contain
-ENTRY_POINTS = "[torch.backends]\ntutti = tutti.torch:register\n"
+ENTRY_POINTS = "[torch.backends]\ntutti = tutti_torch:register\n"
 SOURCES = ["pyproject.toml", "build_backend.py", "README.md"]
 
 
@@ -33,7 +33,7 @@ def field(name):
 
 
 def modules():
-    return sorted("tutti/" + name for name in os.listdir(os.path.join(HERE, "tutti")) if name.endswith(".py"))
+    return ["tutti_torch.py"] + sorted("tutti/" + name for name in os.listdir(os.path.join(HERE, "tutti")) if name.endswith(".py"))
 
 
 def metadata():

@@ -25,6 +25,18 @@ mkdir "$tmp/wheel" && "$python" -m zipfile -e "$wheel" "$tmp/wheel"
 point "an unpacked wheel runs with its own library, and has its version" \
 	"$(cd / && PYTHONPATH=$tmp/wheel "$python" -c "$lines" 2>&1)" "[2.0, 3.0] $version $tmp/wheel"
 point "the version of the package is the library's" "$(basename "$wheel" | cut -d- -f2)" "$version"
+# torch loads the entry point on `import torch`; an error there would break torch
+point "the entry point of torch needs neither libtutti nor a new torch" "$(cd / && PYTHONPATH=$tmp/wheel TUTTI_LIBRARY=/nowhere "$python" -c '
+import importlib, sys, types
+module, function = open(sys.path[1] + "/'"$(cd "$tmp/wheel" && echo tutti-*.dist-info)"'/entry_points.txt").read().split("tutti = ")[1].split(":")
+entry = importlib.import_module(module)
+print(callable(getattr(entry, function.strip())), "tutti" in sys.modules)
+sys.modules["torch"] = types.SimpleNamespace(__version__="2.14.1+cpu")
+try:
+    entry.create(None)
+except RuntimeError as error:
+    print(error)' 2>&1)" "True False
+the backend tutti needs PyTorch 2.15 or newer, not 2.14.1+cpu"
 # a wheel of the sdist has no library, and uses the system's
 mkdir "$tmp/sdist" && tar -xzf "$tmp"/dist/tutti-*.tar.gz -C "$tmp/sdist" --strip-components 1 &&
 	(cd "$tmp/sdist" && "$python" -c 'import build_backend; build_backend.build_wheel(".")' && "$python" -m zipfile -e ./*-any.whl "$tmp/pure")

@@ -15,7 +15,7 @@ import sys
 import jobs
 import torch
 import torch.distributed as dist
-import tutti.torch
+import tutti_torch
 
 TRAINING_SECONDS = 300   # torch.compile calls a compiler
 
@@ -25,7 +25,7 @@ def prepare():
     os.environ.update(MASTER_ADDR=address, MASTER_PORT=port, RANK=os.environ["TUTTI_RANK"],
                       WORLD_SIZE=os.environ["TUTTI_NRANKS"])
     torch.set_num_threads(1)
-    tutti.torch.register()
+    tutti_torch.register()
 
 
 def join(backend):
@@ -169,6 +169,16 @@ def takes_gloo():
     dist.destroy_process_group()
 
 
+def absent():
+    """`import torch` has called the entry point, and succeeds without libtutti; a group says what lacks."""
+    try:
+        join("tutti")
+    except ImportError as error:
+        assert "TUTTI_LIBRARY" in str(error), error
+    else:
+        raise AssertionError("a group without libtutti")
+
+
 def hashes(n, scene, **variables):
     """The hashes that the ranks print, and their output."""
     _, outputs = jobs.finish(jobs.start(scene, n, **variables), TRAINING_SECONDS)
@@ -211,6 +221,7 @@ def test():
     else:
         claims.skip("Accelerate", "not installed")
     jobs.run(claims, "TUTTI_TAKES_GLOO=1 makes gloo mean tutti", "takes_gloo", 2, TUTTI_TAKES_GLOO="1")
+    jobs.run(claims, "without libtutti, a group says what lacks", "absent", 1, TUTTI_LIBRARY="/nowhere/libtutti.so.0")
     jobs.run(claims, "a killed rank raises in the others with its number", "killed", 3, killed=1)
     claims.end()
 

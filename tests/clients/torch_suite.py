@@ -20,14 +20,14 @@ import torch   # noqa: E402
 import torch.distributed as dist   # noqa: E402
 
 if os.environ.get("TUTTI_TAKES_GLOO") == "1":
-    import tutti.torch
+    import tutti_torch
 
-    tutti.torch.register()
+    tutti_torch.register()
 
 from torch.testing._internal.distributed import distributed_test   # noqa: E402
 
 # What differs from Gloo: no events of the backend in torch's profiler, and the name that torch's C++ code sees
-DIFFERENT = {"test_ddp_logging_data_cpu": "compares the name of the backend with gloo; it is tutti"}
+DIFFERENT = {"test_ddp_logging_data_cpu": "compares the name of the backend with gloo; it is tutti, since DDP looks for Gloo's class in a group of that name"}
 if os.environ.get("TUTTI_TAKES_GLOO") == "1":
     distributed_test.PROFILING_SUPPORTED_BACKENDS = []
     distributed_test.SEND_RECV_PROFILING_SUPPORTED_BACKENDS = []

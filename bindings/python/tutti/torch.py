@@ -2,7 +2,7 @@
 
     torch.distributed.init_process_group("tutti")
 
-register() is an entry point of torch, called by `import torch`. A group is a ProcessGroup in Python and not a Backend, since
+tutti_torch.py calls create() for each group. A group is a ProcessGroup in Python and not a Backend, since
 torch wraps the Work of a Python Backend and passes on only wait() and its future: is_completed(), result() and the source
 rank would be lost. torch's C++ code gets a Backend, which calls the group. Collectives run in call order: in the calling
 thread if nothing is queued and the caller waits, else in the group's thread. Sends and receives are Tutti's messages, which
@@ -12,7 +12,6 @@ have tags and any source. The ranks meet in the group's store, which carries the
 import contextlib
 import ctypes
 import inspect
-import os
 import queue
 import threading
 import weakref
@@ -239,13 +238,10 @@ class ProcessGroupTutti(dist.ProcessGroup):
     # ---- the group ---------------------------------------------------------------------------------------------------
 
     def getBackendName(self):
+        """Also of a group made as gloo: torch's DDP looks for its own class in a group of that name."""
         return "tutti"
 
-    def name(self):
-        return "tutti"
-
-    def _get_backend_name(self):
-        return "tutti"
+    name = _get_backend_name = getBackendName
 
     @property
     def supports_coalescing(self):
@@ -623,8 +619,8 @@ def run_untraced():
             eval_frame.set_code_exec_strategy(method.__code__, skip)
 
 
-def create(options, backend_options=None):
-    """Called by torch for each group, on each of its ranks."""
+def create(options):
+    """The group of this rank."""
     store, rank, size, timeout = options.store, options.group_rank, options.group_size, options.timeout
 
     def get(key, seconds):
@@ -636,8 +632,4 @@ def create(options, backend_options=None):
     return ProcessGroupTutti(rank, size, comm, timeout)
 
 
-def register():
-    """The backend tutti; with TUTTI_TAKES_GLOO=1 also gloo."""
-    run_untraced()
-    for name in ["tutti"] + ["gloo"] * (os.environ.get("TUTTI_TAKES_GLOO") == "1"):
-        dist.Backend.register_backend(name, create, extended_api=True, devices=["cpu"])
+run_untraced()
