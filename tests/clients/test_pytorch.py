@@ -151,6 +151,7 @@ def accelerated():
 
 
 def killed():
+    import tutti
     me, n = join("tutti")
     dist.barrier()
     if me == 1:
