@@ -36,7 +36,7 @@ template <class... A, void (*F)(A...)> struct host_kernel_of<F> {
 	using arguments = std::tuple<A...>;
 	template <size_t... I> static void *keep(void **args, std::index_sequence<I...>)
 	{
-		return new arguments(*static_cast<A *>(args[I])...);
+		return new arguments(*(A *)args[I]...);
 	}
 	static void *keep_all(void **args)
 	{
@@ -44,15 +44,15 @@ template <class... A, void (*F)(A...)> struct host_kernel_of<F> {
 	}
 	static void run(void *kept)
 	{
-		std::apply(F, *static_cast<arguments *>(kept));
+		std::apply(F, *(arguments *)kept);
 	}
 	static void drop(void *kept)
 	{
-		delete static_cast<arguments *>(kept);
+		delete (arguments *)kept;
 	}
 	static constexpr host_kernel kernel = { keep_all, run, drop };
 };
-#define HOST_KERNEL(...) static_cast<const void *>(&host_kernel_of<&__VA_ARGS__>::kernel)
+#define HOST_KERNEL(...) ((const void *)&host_kernel_of<&__VA_ARGS__>::kernel)
 
 struct host_work {
 	const host_kernel *kernel;
@@ -62,7 +62,7 @@ struct host_work {
 
 static void run_host_work(void *arg)
 {
-	host_work *w = static_cast<host_work *>(arg);
+	host_work *w = (host_work *)arg;
 
 	gridDim = w->grid;
 	blockDim = w->block;
@@ -76,7 +76,7 @@ static void run_host_work(void *arg)
 static cudaError_t host_launch(const void *kernel, dim3 grid, dim3 block, void **args, size_t,
 			       cudaStream_t stream)
 {
-	const host_kernel *k = static_cast<const host_kernel *>(kernel);
+	const host_kernel *k = (const host_kernel *)kernel;
 
 	return cudaLaunchHostFunc(stream, run_host_work,
 				  new host_work{ k, grid, block, k->keep(args) });
