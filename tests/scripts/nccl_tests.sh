@@ -65,7 +65,7 @@ export LD_LIBRARY_PATH="$PWD/.libs:$made:$(cd "$(dirname "$driver")" && pwd)" TU
 run() {
 	timeout -k 5 300 "$made/$3_perf" "${@:4}" -c 1 -n 2 -w 1 >"$log" 2>&1 </dev/null &&
 		grep -q '# Out of bounds values : 0 OK' "$log" &&
-		[ "$(awk '$1 ~ /^[0-9]+$/ && $9 ~ /^(0|N\/A)$/ && $13 ~ /^(0|N\/A)$/ && $9 $13 != "N/AN/A"' "$log" | wc -l)" -ge "$2" ]
+		[ "$(awk '$1 ~ /^[0-9]+$/ && $(NF - 4) ~ /^(0|N\/A)$/ && $NF ~ /^(0|N\/A)$/ && $(NF - 4) $NF != "N/AN/A"' "$log" | wc -l)" -ge "$2" ]
 	point $? "$3_perf: $1" "$log"
 }
 for program in all_reduce all_gather broadcast reduce_scatter reduce alltoall alltoallv scatter gather sendrecv; do
