@@ -33,6 +33,8 @@ static void drop(struct tt_unauth *u, bool close_fd)
 	if (u->dead)
 		return;
 	u->dead = true;
+	if (u->tls && !u->proven && tt_tls_answered(u->tls))
+		tt_admission_note_in_vain(u->listener, tt_tls_random(u->tls));
 	tt_admission_count(u->listener, -1);
 	if (u->listener->resume_ns != TT_NEVER)
 		u->listener->resume_ns = 0; /* there is room now */
@@ -402,6 +404,8 @@ static const struct tt_key *find_key(void *ctx, const struct tt_psk_identity *cl
 
 	u->ep = tt_listener_find(u->listener, client);
 	u->other_version = client->protocol == TT_PROTOCOL ? -1 : client->rank;
+	if (tt_admission_was_in_vain(u->listener, tt_tls_random(u->tls)))
+		return NULL;
 	return u->ep ? u->ep->auth.key : NULL;
 }
 
@@ -427,6 +431,7 @@ static int shake_hands(struct tt_unauth *u)
 			u->fd = -1;
 	}
 	rc = u->tls ? tt_tls_handshake(u->tls) : TT_SYSTEM;
+	u->proven = rc > 0;
 	if (rc < 0 && u->tls && tt_tls_impostor(u->tls) >= 0)
 		note_refused(u->ep, tt_tls_impostor(u->tls), TT_OTHER_SECRET);
 	if (rc < 0 && u->ep && u->other_version >= 0)

@@ -6,11 +6,14 @@
  * time, so a full listener waits a little. A stranger that says nothing is dropped first; where a
  * crowd lasts it is a flood, and a random connection of the source with the most is dropped. The
  * newcomer competes too, but a source with few connections always gets in.
+ * A first message of a rank that somebody has recorded costs a key exchange each time it comes; so one
+ * that was answered in vain is not answered again. A rank makes a new one for each connection.
  * Sources: early random drop, OpenSSH's MaxStartups; the share of one listener: dynamic thresholds,
  * Choudhury and Hahne 1998.
  */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -130,4 +133,21 @@ struct tt_unauth *tt_admission_victim(struct tt_listener *l)
 	struct tt_unauth *silent = choose_victim(l, true);
 
 	return silent ? silent : choose_victim(l, false);
+}
+
+/* ---- recorded first messages ----------------------------------------------------------------- */
+
+#define IN_VAIN 4096 /* 32 KiB, of which few pages are written where nobody repeats messages */
+
+void tt_admission_note_in_vain(struct tt_listener *l, uint64_t random)
+{
+	if (!l->in_vain)
+		l->in_vain = calloc(IN_VAIN, sizeof(*l->in_vain));
+	if (l->in_vain)
+		l->in_vain[random % IN_VAIN] = random;
+}
+
+bool tt_admission_was_in_vain(const struct tt_listener *l, uint64_t random)
+{
+	return random && l->in_vain && l->in_vain[random % IN_VAIN] == random;
 }

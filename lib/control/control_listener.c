@@ -241,6 +241,7 @@ static void reap(void)
 			continue;
 		}
 		*at = l->next;
+		free(l->in_vain);
 		free(l);
 	}
 }

@@ -147,6 +147,7 @@ struct tt_unauth { /* an accepted connection before its proof */
 	struct tt_address source; /* without a port; of IPv6 the network of 64 bits */
 	uint64_t since_ns;
 	bool dead;
+	bool proven;  /* TLS is established */
 	bool reserve; /* has the reserve descriptor: receives TT_V_FULL after its proof */
 };
 
@@ -168,6 +169,7 @@ struct tt_listener { /* guarded by the lock of the listeners, with its connectio
 	struct tt_control_endpoint *endpoints; /* that connections may be for, newest first */
 	struct tt_unauth *unauth;
 	int nunauth;
+	uint64_t *in_vain;         /* control_admission.c, NULL: none */
 	uint64_t resume_ns;        /* pauses until then, TT_NEVER: accepts */
 	uint64_t crowded_since_ns; /* without room for more handshakes, 0: with */
 };
@@ -410,6 +412,9 @@ bool tt_admission_compete(struct tt_listener *l, const struct tt_address *source
 struct tt_unauth *tt_admission_victim(struct tt_listener *l);
 /* An unauthenticated connection begins (1) or ends (-1). */
 void tt_admission_count(struct tt_listener *l, int change);
+/* First messages that were answered, while their clients proved nothing (random: tt_tls_random) */
+void tt_admission_note_in_vain(struct tt_listener *l, uint64_t random);
+bool tt_admission_was_in_vain(const struct tt_listener *l, uint64_t random);
 
 /* ---- control_connect.c, not locked ----------------------------------------------------------- */
 

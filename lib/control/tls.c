@@ -43,7 +43,8 @@ struct tt_tls {
 	/* errno of the BIO's latest read and write, 0: success or the end of the stream */
 	int read_error, write_error;
 	bool ended, is_server, established;
-	size_t received, sent;
+	bool answered; /* server: the client's first message is made with the key */
+	size_t received;
 	int claimed; /* server: rank of the client's identity, -1: none of this job */
 	bool impostor;
 	unsigned records; /* sent under the present key */
@@ -82,7 +83,6 @@ static int bio_write(BIO *bio, const char *data, int bytes)
 		n = send(tls->fd, data, (size_t)bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
 	tls->write_error = n < 0 ? errno : 0;
-	tls->sent += n > 0 ? (size_t)n : 0;
 	if (tls->write_error == EAGAIN)
 		BIO_set_retry_write(bio);
 	return (int)n;
@@ -413,6 +413,7 @@ int tt_tls_handshake(struct tt_tls *tls)
 	tls->read_error = 0;
 	ERR_set_mark();
 	rc = SSL_do_handshake(tls->ssl);
+	tls->answered = tls->is_server && SSL_session_reused(tls->ssl);
 	reason = (unsigned long)ERR_GET_REASON(ERR_peek_last_error());
 	ERR_pop_to_mark();
 	if (rc == 1)
@@ -426,7 +427,15 @@ int tt_tls_handshake(struct tt_tls *tls)
 
 bool tt_tls_answered(const struct tt_tls *tls)
 {
-	return tls->sent > 0;
+	return tls->answered;
+}
+
+uint64_t tt_tls_random(const struct tt_tls *tls)
+{
+	uint64_t random = 0;
+
+	SSL_get_client_random(tls->ssl, (unsigned char *)&random, sizeof(random));
+	return random;
 }
 
 int tt_tls_impostor(const struct tt_tls *tls)

@@ -47,6 +47,8 @@ int tt_tls_fd(const struct tt_tls *tls);
 int tt_tls_handshake(struct tt_tls *tls);
 /* server: has it found the client's first message to be made with the key? A replay is, too. */
 bool tt_tls_answered(const struct tt_tls *tls);
+/* server: 8 bytes that the client drew for its first message, also in find_key. A replay has the same. */
+uint64_t tt_tls_random(const struct tt_tls *tls);
 /* server, after TT_REMOTE: the rank that the client claimed to be while it had another secret, -1:
  * the handshake failed for another reason */
 int tt_tls_impostor(const struct tt_tls *tls);

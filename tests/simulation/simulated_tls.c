@@ -163,6 +163,12 @@ SIM_REPLACE(bool, tt_tls_answered, const struct tt_tls *tls)
 	return of(tls)->answered;
 }
 
+SIM_REPLACE(uint64_t, tt_tls_random, const struct tt_tls *tls)
+{
+	(void)tls;
+	return 0;
+}
+
 SIM_REPLACE(int, tt_tls_impostor, const struct tt_tls *tls)
 {
 	(void)tls;

@@ -18,6 +18,7 @@
 #include "control/tls.h"
 #include "control/unique_id.h"
 #include "tests/support/harness_control.h"
+#include "tests/support/tls_pair.h"
 
 #define SOON_MS 10000 /* far below JOIN_TIMEOUT_MS, even on a busy machine */
 #define ASSERT_TEXT(r, phrase) \
@@ -241,26 +242,6 @@ static int connect_to(int port)
 	return fd;
 }
 
-/* The first message of a client of TLS with the job and the key. */
-static size_t client_hello(const uint8_t job[TT_NONCE], const struct tt_key *key,
-			   uint8_t *ret_bytes, size_t room)
-{
-	struct tt_tls_context *context;
-	struct tt_tls *tls;
-	ssize_t n;
-	int fds[2];
-
-	cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-	cr_assert_eq(tt_tls_context_make(key, job, 1, &context), 0);
-	tls = tt_tls_client(context, fds[0], (uint8_t[TT_PUBLIC_KEY]){ 0 });
-	cr_assert_eq(tt_tls_handshake(tls), 0);
-	n = recv(fds[1], ret_bytes, room, 0);
-	tt_tls_close(tls);
-	tt_tls_context_free(context);
-	close(fds[1]);
-	return (size_t)n;
-}
-
 /* Connect and send, by kind: 0 nothing, 1 half a ClientHello, 2 one of another job, 3 one of this
  * job, and nothing more, 4 one of this job with another key, 5 random bytes, 6 one of this job and
  * another version. */
@@ -277,7 +258,7 @@ static int connect_unauthenticated(const struct tt_id *id, int kind)
 	for (size_t i = 0; i < sizeof(noise); i++)
 		noise[i] = (uint8_t)(rand() >> 7);
 	if (kind >= 1 && kind != 5)
-		n = client_hello(kind == 2 ? other_job : id->nonce, &key, noise, n);
+		n = tls_client_hello(kind == 2 ? other_job : id->nonce, &key, noise, n);
 	if (kind == 6) /* two bytes of the version precede the job */
 		((uint8_t *)memmem(noise, n, id->nonce, TT_NONCE))[-2]--;
 	if (kind > 0)

@@ -141,11 +141,59 @@ Test(strangers, a_client_that_has_gone_costs_no_handshake, .timeout = 60)
 	cr_assert_leq(answer_to_hello(true), 0);
 }
 
+/* Returns the bytes of the listener's answer to a connection that sends the message and closes. */
+static ssize_t answer_to(struct tt_listener *l, const uint8_t *message, size_t bytes)
+{
+	int fd = connect_from(1, l->port);
+	char answer[512];
+	ssize_t n;
+
+	cr_assert_eq(poll(&(struct pollfd){ .fd = fd, .events = POLLOUT }, 1, 20000), 1);
+	cr_assert_eq(send(fd, message, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
+	while (!l->unauth) {
+		tt_listeners_event(&l->watched);
+		sleep_ms(1);
+	}
+	tt_listeners_event(&l->unauth->watched);
+	cr_assert_eq(poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, 20000), 1);
+	n = recv(fd, answer, sizeof(answer), MSG_DONTWAIT);
+	close(fd);
+	while (!l->unauth->dead) {
+		sleep_ms(1);
+		tt_listeners_event(&l->unauth->watched);
+	}
+	tt_listeners_reap();
+	return n;
+}
+
+Test(strangers, a_recorded_first_message_is_answered_once, .timeout = 60)
+{
+	const struct tt_id id = { .nonce = { 1 } };
+	uint8_t message[2][512];
+	struct tt_control_endpoint *ep;
+	struct tt_listener *l;
+	size_t bytes[2];
+
+	cr_assert_eq(tt_endpoint_make(0, 2, &ep), 0);
+	cr_assert_eq(tt_endpoint_authenticate(ep, &id), 0);
+	cr_assert_eq(tt_endpoint_tls(ep), 0);
+	cr_assert_eq(tt_endpoint_listen(ep, &(struct tt_ports){ 0 }), 0);
+	cr_assert_eq(tt_listener_enter(ep), 0);
+	l = ep->listening.listener;
+	for (int i = 0; i < 2; i++)
+		bytes[i] = tls_client_hello(id.nonce, ep->auth.key, message[i], 512);
+	cr_assert_gt(answer_to(l, message[0], bytes[0]), 100);
+	cr_assert_eq(answer_to(l, message[0], bytes[0]), 7, "no alert, but an answer");
+	cr_assert_gt(answer_to(l, message[1], bytes[1]), 100);
+	tt_endpoint_free(ep);
+}
+
 #define HASTY_PER_SECOND 2000
 #define HASTY_OPEN 10000
 
-/* Connect HASTY_PER_SECOND times a second; the latest HASTY_OPEN connections stay open. */
-static pid_t start_hasty(int port, atomic_int *made)
+/* Connect HASTY_PER_SECOND times a second, and send a message; the latest HASTY_OPEN connections stay
+ * open. */
+static pid_t start_hasty(int port, const uint8_t *message, size_t bytes, atomic_int *made)
 {
 	static int open_fds[HASTY_OPEN];
 	pid_t pid = fork();
@@ -163,25 +211,33 @@ static pid_t start_hasty(int port, atomic_int *made)
 		if (*slot >= 0)
 			close(*slot);
 		*slot = connect_from(2, port);
+		(void)!send(*slot, message, bytes, MSG_NOSIGNAL);
 		atomic_fetch_add(made, 1);
 	}
 }
 
-Test(strangers, a_flood_from_one_source_and_64_idle_connections_do_not_keep_ranks_out,
-     .timeout = 120)
+/* 16 ranks join beside it. repeats: each connection sends the first message of a rank, as recorded */
+static void join_beside_flood(bool repeats)
 {
 	struct control_job m = { .n = 16, .before = others_wait };
+	uint8_t message[512];
+	size_t bytes = 0;
+	struct tt_key key;
 	struct tt_id id;
 	int idle[64];
 	pid_t hasty;
 
 	control_job_start(&m);
 	cr_assert_eq(tt_id_unpack(&m.id, &id), 0);
+	cr_assert(tt_key_make(id.secret, id.nonce, &key));
+	if (repeats)
+		bytes = tls_client_hello(id.nonce, &key, message, sizeof(message));
+	cr_assert_eq(bytes > 0, repeats);
 	await_listener(id.port);
 	for (int i = 0; i < 64; i++)
 		idle[i] = connect_from(3, id.port);
 	/* rank 0's report of progress counts the connections */
-	hasty = start_hasty(id.port, &m.report[0].progress);
+	hasty = start_hasty(id.port, message, bytes, &m.report[0].progress);
 	cr_assert(control_job_reached(&m, 0, HASTY_PER_SECOND * 4, 60000));
 	release(&m);
 	control_job_wait(&m);
@@ -192,6 +248,17 @@ Test(strangers, a_flood_from_one_source_and_64_idle_connections_do_not_keep_rank
 	ASSERT_JOINED(m);
 	for (int i = 0; i < 64; i++)
 		close(idle[i]);
+}
+
+Test(strangers, a_flood_from_one_source_and_64_idle_connections_do_not_keep_ranks_out,
+     .timeout = 120)
+{
+	join_beside_flood(false);
+}
+
+Test(strangers, a_flood_of_a_recorded_first_message_does_not_keep_ranks_out, .timeout = 120)
+{
+	join_beside_flood(true);
 }
 
 /* ---- listeners that lie ---------------------------------------------------------------------- */
