@@ -27,6 +27,7 @@ struct staging {
 	const struct scene *s;
 	struct scene_networks nets;
 	pid_t pids[SCENE_RANKS]; /* 0: has ended */
+	uint64_t ticked_ns;      /* end of the latest sleep, 0: none */
 };
 
 static void problem(struct staging *g, const char *text, int rank)
@@ -40,13 +41,15 @@ static void problem(struct staging *g, const char *text, int rank)
 		snprintf(g->sh->problem + have, sizeof(g->sh->problem) - have, "%s; ", text);
 }
 
-/* Sleeps, and measures by how much the sleep overran. */
+/* Sleeps, and measures by how much the sleep overran; from the sleep before, since this process may
+ * also be delayed while it is awake. */
 static void tick(struct staging *g)
 {
-	uint64_t begin = scene_now_ns(), took;
+	uint64_t begin = g->ticked_ns ? g->ticked_ns : scene_now_ns(), took;
 
 	scene_pause_us(TICK_US);
-	took = scene_now_ns() - begin - TICK_US * 1000u;
+	g->ticked_ns = scene_now_ns();
+	took = g->ticked_ns - begin - TICK_US * 1000u;
 	if (took > g->sh->delay_ns)
 		g->sh->delay_ns = took;
 }
