@@ -24,8 +24,8 @@
  *
  * Cells change hands: a reader that has fetched the lines of a cell as their owner may keep the cell, if the
  * writer has granted it, and writes its own next message there. So the bytes of two ranks that answer each
- * other cross between their cores once, not twice. The cell goes home with that message. A writer grants half of its cells, and never all that are claimed, so that
- * a reader that never answers leaves it enough.
+ * other cross between their cores once, not twice. The cell goes home with that message. A writer grants half
+ * of its cells, and never all that are claimed, so that a reader that never answers leaves it enough.
  *
  * A sender may run far ahead with small messages: where ranks share a core, each switch between
  * them costs more than a message (broadcast, 4 ranks on 2 cores, 4 B: 1.3 us a call with 16 lines,
