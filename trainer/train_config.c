@@ -573,6 +573,7 @@ int train_config_read(int argc, char **argv, struct train_config *ret_config)
 {
 	int rc;
 
+	*ret_config = (struct train_config){ 0 };
 	list_tables();
 	rc = tool_options_read(&usage, argc, argv, ret_config);
 	if (!rc)

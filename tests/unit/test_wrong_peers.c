@@ -26,7 +26,7 @@ static int take_part(struct tt_control *ctl, const struct lie *lie)
 	struct {
 		struct tt_cores cores;
 		struct tt_locality locality;
-		uint64_t tuning_bytes, mark;
+		uint64_t tuning_bytes, mark, machine;
 		bool device;
 	} facts = { .device = false }, all_facts[2];
 	struct {

@@ -98,7 +98,7 @@ int train_data_load(const char *name, const struct train_data_options *options,
 	data.sharded = options->shard;
 	data.source = source;
 	data.path = path ? path + 1 : options->directory;
-	data.options = options;
+	data.options = *options;
 	rc = source->load(data.path, options, &data);
 	if (rc) {
 		train_data_free(&data);

@@ -19,6 +19,13 @@ struct train_set {
 	uint8_t *labels; /* [samples][positions], each below classes */
 };
 
+struct train_data_options {
+	const char *directory; /* of the files, unless the name has a path */
+	uint64_t seed;         /* for synthetic data */
+	size_t context;        /* characters of a window of text */
+	bool shard;            /* leave the sets empty, for train_data_source.each */
+};
+
 struct train_data {
 	const char *name; /* of the source */
 	bool text;        /* pixels are characters, numbers below classes */
@@ -31,14 +38,7 @@ struct train_data {
 	bool sharded; /* the sets have no images and labels */
 	const struct train_data_source *source; /* sharded: to read samples from, */
 	const char *path;                       /* with this argument */
-	const struct train_data_options *options;
-};
-
-struct train_data_options {
-	const char *directory; /* of the files, unless the name has a path */
-	uint64_t seed;         /* for synthetic data */
-	size_t context;        /* characters of a window of text */
-	bool shard;            /* leave the sets empty, for train_data_source.each */
+	struct train_data_options options;
 };
 
 /* The receiver of the samples of a set, in ascending order. */

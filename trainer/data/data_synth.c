@@ -99,7 +99,7 @@ static void draw_all(uint64_t seed, struct prototype prototypes[CLASSES * PROTOT
 static int each(const struct train_data *data, bool test, const struct train_sink *sink)
 {
 	struct prototype prototypes[CLASSES * PROTOTYPES];
-	uint64_t seed = data->options->seed;
+	uint64_t seed = data->options.seed;
 
 	draw_all(seed, prototypes);
 	for (size_t i = 0; i < (test ? TEST : TRAIN); i++) {

@@ -100,12 +100,12 @@ typedef uint8_t four_bytes __attribute__((vector_size(4), aligned(1), may_alias)
 
 static four even(four a, four b)
 {
-	return __builtin_shuffle(a, b, (four_ints){ 0, 2, 4, 6 });
+	return __builtin_shufflevector(a, b, 0, 2, 4, 6);
 }
 
 static four odd(four a, four b)
 {
-	return __builtin_shuffle(a, b, (four_ints){ 1, 3, 5, 7 });
+	return __builtin_shufflevector(a, b, 1, 3, 5, 7);
 }
 
 /* Without branches, which data would decide */

@@ -142,22 +142,21 @@ static size_t round_up(size_t value, size_t unit)
 }
 
 typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
-typedef int32_t four_ints __attribute__((vector_size(16)));
 
 /* to[p][i] = from[i][p] of 4 x 4 floats */
 static inline void transpose_four(const float *from, size_t stride, float *to, size_t width)
 {
 	four a = *(const four *)from, b = *(const four *)(from + stride);
 	four c = *(const four *)(from + 2 * stride), d = *(const four *)(from + 3 * stride);
-	four ab = __builtin_shuffle(a, b, (four_ints){ 0, 4, 1, 5 });
-	four cd = __builtin_shuffle(c, d, (four_ints){ 0, 4, 1, 5 });
+	four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+	four cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
 
-	*(four *)to = __builtin_shuffle(ab, cd, (four_ints){ 0, 1, 4, 5 });
-	*(four *)(to + width) = __builtin_shuffle(ab, cd, (four_ints){ 2, 3, 6, 7 });
-	ab = __builtin_shuffle(a, b, (four_ints){ 2, 6, 3, 7 });
-	cd = __builtin_shuffle(c, d, (four_ints){ 2, 6, 3, 7 });
-	*(four *)(to + 2 * width) = __builtin_shuffle(ab, cd, (four_ints){ 0, 1, 4, 5 });
-	*(four *)(to + 3 * width) = __builtin_shuffle(ab, cd, (four_ints){ 2, 3, 6, 7 });
+	*(four *)to = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+	*(four *)(to + width) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+	ab = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+	cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+	*(four *)(to + 2 * width) = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+	*(four *)(to + 3 * width) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
 }
 
 /* to[p * width + i] = from[i * stride + p] */
