@@ -360,7 +360,7 @@ static bool make_received(tuttiComm_t c)
 int tt_paths_agree(tuttiComm_t c)
 {
 	struct path_facts mine = { -1, (int32_t)nic_class_to_all(c) }, *all;
-	bool has_nics = true;
+	bool has_nics = mine.nic_class != TT_NO_NIC; /* whatever another rank says of this one */
 	int rc;
 
 	all = malloc((size_t)c->nranks * sizeof(*all));
