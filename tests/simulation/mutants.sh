@@ -1,12 +1,12 @@
 #!/bin/bash
 # mutants.sh [PATTERN] - does the simulation see defects? Builds the library with one defect of the list `mutants` at a time,
 # those that match PATTERN, in a folder of its own, and runs schedules until one fails.
-# Prints TAP. TT_SCHEDULES: the most schedules for each, 16000.
+# Prints TAP. TT_SCHEDULES: the most schedules for each, 40000.
 top=$(cd "${top_srcdir:-.}" && pwd)
 work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
-schedules=${TT_SCHEDULES:-16000}
+schedules=${TT_SCHEDULES:-40000}
 n=0
 point() { echo "$1 $((n += 1)) - $2"; }
 
