@@ -117,12 +117,13 @@ static int every_call_in_rounds(tuttiComm_t *comm, int rank, int n, void *arg)
 				.what = (enum tt_collective)what,
 				.type = v % 2 ? tuttiUint8 : tuttiFloat32,
 				.op = tt_needs[what].reduces && v == 2 ? tuttiAvg : tuttiSum,
-				.root = (int)(call++ % (unsigned)n),
+				.root = (int)(call % (unsigned)n),
 				.in_place = v == 0 && what != TT_ALLTOALL,
 				.shift = v % 2 ? shifts[call % 4] : 0,
 				.scalar = tt_needs[what].reduces && v == 0 ? 3 : 0
 			};
 
+			call++;
 			for (size_t by = 1; by <= 4096; by *= by == 1 ? 8 : 512) {
 				c.count = (GPU_BUFFER_BYTES / by / (parts ? (size_t)n : 1) -
 					   2 * call) /
