@@ -1,7 +1,7 @@
 /*
  * rank_map.c - the peers of the ranks of a split or a shrink, and back
  *
- * Called by control.c. With the bits: count those before a peer, or find the one with so many before
+ * Called by control.c. With the bits: count those before a peer, or find the one with a given count before it
  * (rank and select, Jacobson 1989), in words of 64 and groups of eight words.
  */
 #include <stdlib.h>

@@ -79,9 +79,10 @@ static int set_groups(const struct tool_hypothetical_options *options,
 	if (options->groups <= 1)
 		return 0;
 	if (options->groups * hosts > n)
-		return tool_refuse(options->tool,
-				   "--groups %d: %d ranks on %d host%s do not fill so many groups",
-				   (int)options->groups, n, hosts, hosts == 1 ? "" : "s");
+		return tool_refuse(
+			options->tool,
+			"--groups %d: %d ranks on %d host%s leave groups without a rank; use fewer",
+			(int)options->groups, n, hosts, hosts == 1 ? "" : "s");
 	count = calloc(2 * (size_t)hosts, sizeof(*count));
 	group_of = malloc((size_t)n * sizeof(*group_of));
 	ret->groups = (struct tt_topology){ .nranks = n, .host_of = group_of };

@@ -81,21 +81,22 @@ static uint64_t number(const char *text)
 	return n;
 }
 
+static const struct option longs[] = {
+	{ "schedules", required_argument, NULL, 'n' },
+	{ "first", required_argument, NULL, 'f' },
+	{ "seed", required_argument, NULL, 's' },
+	{ "jobs", required_argument, NULL, 'j' },
+	{ "trace", no_argument, NULL, 't' },
+	{ "ranks", required_argument, NULL, 'r' },
+	{ "hop", required_argument, NULL, 'o' },
+	{ "split", no_argument, NULL, 'p' },
+	{ "until-failure", no_argument, NULL, 'u' },
+	{ "help", no_argument, NULL, 'h' },
+	{ NULL, 0, NULL, 0 },
+};
+
 static struct options read_options(int argc, char **argv)
 {
-	static const struct option longs[] = {
-		{ "schedules", required_argument, NULL, 'n' },
-		{ "first", required_argument, NULL, 'f' },
-		{ "seed", required_argument, NULL, 's' },
-		{ "jobs", required_argument, NULL, 'j' },
-		{ "trace", no_argument, NULL, 't' },
-		{ "ranks", required_argument, NULL, 'r' },
-		{ "hop", required_argument, NULL, 'o' },
-		{ "split", no_argument, NULL, 'p' },
-		{ "until-failure", no_argument, NULL, 'u' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
 	struct options o = { .first = 1, .count = 2000, .jobs = 1, .hop_us = 50 };
 	int c;
 

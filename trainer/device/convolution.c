@@ -8,6 +8,7 @@
  * A new instruction set is one more inclusion of convolution_isa.h and one row of `isas`.
  */
 #include "trainer/device/convolution.h"
+#include "trainer/device/isa.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,25 +63,8 @@ __attribute__((target("avx2"))) static inline __m256i first_lanes(size_t n)
 #define FMA _mm256_fmadd_ps
 #define ADD _mm256_add_ps
 #include "trainer/device/convolution_isa.h"
-
-static bool has_avx512(void)
-{
-	return __builtin_cpu_supports("avx512f");
-}
-static bool has_avx2(void)
-{
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
 #endif
 
-static inline float load_one(const float *at)
-{
-	return *at;
-}
-static inline void store_one(float *at, float value)
-{
-	*at = value;
-}
 static inline float add_one(float a, float b)
 {
 	return a + b;
@@ -100,11 +84,6 @@ static inline float add_one(float a, float b)
 #define FMA __builtin_fmaf
 #define ADD add_one
 #include "trainer/device/convolution_isa.h"
-
-static bool has_scalar(void)
-{
-	return true;
-}
 
 /* best first */
 static const struct convolution_isa {

@@ -10,6 +10,7 @@
  * A new instruction set is one more inclusion of gemm_tile.h and one row of `isas`.
  */
 #include "trainer/device/gemm.h"
+#include "trainer/device/isa.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -74,25 +75,7 @@ typedef void tile_fn(size_t k, const float *a, const float *b, float *c, size_t 
 #define SPLAT _mm256_set1_ps
 #define FMA _mm256_fmadd_ps
 #include "trainer/device/gemm_tile.h"
-
-static bool has_avx512(void)
-{
-	return __builtin_cpu_supports("avx512f");
-}
-static bool has_avx2(void)
-{
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
 #endif
-
-static inline float load_one(const float *at)
-{
-	return *at;
-}
-static inline void store_one(float *at, float value)
-{
-	*at = value;
-}
 
 #define TILE tile_scalar
 #define TILE_TARGET
@@ -105,11 +88,6 @@ static inline void store_one(float *at, float value)
 #define SPLAT(x) (x)
 #define FMA __builtin_fmaf
 #include "trainer/device/gemm_tile.h"
-
-static bool has_scalar(void)
-{
-	return true;
-}
 
 struct gemm_tile {
 	size_t rows, cols; /* in floats */

@@ -35,7 +35,7 @@ struct train_tensor {
 	size_t rows, columns;    /* of this rank */
 	enum train_cut cut;      /* of its rows or columns */
 	size_t whole;            /* parts of all ranks, if it is cut, */
-	size_t unit;             /* each of so many columns; 0: a row or column */
+	size_t unit;             /* columns of each; 0: a row or column */
 	size_t shared;           /* columns behind those that are cut: each rank has them */
 	size_t at, count;        /* offset in the array and size, in floats */
 	size_t inputs;           /* fan-in of one output; 0: initialized with `value` */
