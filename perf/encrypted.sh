@@ -40,7 +40,7 @@ done
 
 echo "processor: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1); $(
 	for flag in aes pclmulqdq vaes vpclmulqdq; do grep -qw -m 1 $flag /proc/cpuinfo && echo $flag || echo no $flag; done | paste -sd, |
-		sed 's/,/, /g'); $(openssl version | cut -d' ' -f1,2); load $(cut -d' ' -f1 /proc/loadavg)"
+		sed 's/,/, /g'); $(openssl version | sed 's/.*(Library: //' | cut -d' ' -f1,2); load $(cut -d' ' -f1 /proc/loadavg)"
 echo "| bytes | shortest, plain us | encrypted us | difference us | plain / encrypted | median, plain us | encrypted us | plain / encrypted |"
 echo "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
 sort -k1,1n -k2,2 -k4,4n "$out/times" | awk '
