@@ -242,8 +242,6 @@ static int gather(struct tt_shrink *a)
 	uint64_t began = tt_shrink_clock(a, a->pause_ns);
 	int rc;
 
-	for (int r = 0; r < a->parent->nranks; r++)
-		a->peer[r].proposed = 0;
 	a->peer[a->parent->rank].proposed = a->attempt;
 	do {
 		if ((rc = gather_proposals(a, began)) ||
@@ -467,8 +465,12 @@ int tt_shrink_decide(struct tt_shrink *a)
 {
 	int rc, who = -1;
 
-	for (int r = 0; r < a->parent->nranks; r++)
+	/* a proposal stands while its rank follows this one, also if this one has followed another
+	 * rank meanwhile: it is not repeated */
+	for (int r = 0; r < a->parent->nranks; r++) {
 		a->peer[r].known = a->peer[r].silent;
+		a->peer[r].proposed = 0;
+	}
 	do {
 		int before = who;
 

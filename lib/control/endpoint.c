@@ -184,7 +184,6 @@ bool tt_endpoint_frame(struct tt_control_endpoint *ep, struct tt_conn *conn,
 		       const struct tt_frame_head *head, const uint8_t *data)
 {
 	struct tt_control *ctl = tt_endpoint_find(ep, head->context);
-	bool early;
 
 	if (head->kind == TT_F_END) {
 		conn->over = true;
@@ -201,14 +200,13 @@ bool tt_endpoint_frame(struct tt_control_endpoint *ep, struct tt_conn *conn,
 	if (ctl)
 		return tt_control_frame(ctl, conn, head->kind, data, head->bytes);
 	/* else a control that this rank has left, or does not have yet; no rank sends messages
-	 * before all ranks have the communicator */
-	early = head->context && ep->forming;
+	 * before all ranks have the communicator, so messages belong to one that was left */
 	if (tt_frame_is_message(head->kind)) {
-		if (!early && !conn->registration)
+		if (!conn->registration)
 			tt_conn_send(ep, conn, head->context, TT_F_LEFT, NULL, 0);
 		return true;
 	}
-	return !early || keep_early(ep, conn, head, data);
+	return !head->context || !ep->forming || keep_early(ep, conn, head, data);
 }
 
 void tt_endpoint_enter(struct tt_control_endpoint *ep, struct tt_control *ctl)
