@@ -26,21 +26,31 @@ static void find_hosts(tuttiComm_t c)
 	c->hosts.one_host = c->hosts.topology.nhosts == 1;
 }
 
-/* Facts that each rank sends to all others. */
-struct rank_facts {
-	struct tt_cores cores;
-	struct tt_locality locality;
-	uint64_t tuning_bytes, mark; /* mark of rank 0: of the communicator */
-	uint64_t machine;            /* 0: unknown, or TUTTI_HOST_ID says otherwise */
-	bool device;
-};
-
-static struct rank_facts facts_of(const struct tt_parts *all, int rank)
+static struct tt_rank_facts facts_of(const struct tt_parts *all, int rank)
 {
-	struct rank_facts facts;
+	struct tt_rank_facts facts;
 
 	tt_part_get(all, rank, &facts);
+	facts.transport[sizeof(facts.transport) - 1] = facts.algo[sizeof(facts.algo) - 1] = '\0';
 	return facts;
+}
+
+/* A join compares settings in control. A split compares here: each rank may have its own config. */
+static int compare_settings(tuttiComm_t c, const struct tt_parts *all)
+{
+	struct tt_rank_facts root = facts_of(all, 0);
+
+	for (int r = 1; r < c->nranks; r++) {
+		struct tt_rank_facts other = facts_of(all, r);
+
+		if (strcmp(other.transport, root.transport) || strcmp(other.algo, root.algo))
+			return tt_fail(
+				TT_USAGE,
+				"rank 0 splits with transport %s, algo %s, rank %d with transport %s, "
+				"algo %s: they must be equal",
+				root.transport, root.algo, r, other.transport, other.algo);
+	}
+	return 0;
 }
 
 /* Counts the cores of one host. */
@@ -49,7 +59,7 @@ static int cores_of_host(const struct tt_host_ranks *hosts, int host, const stru
 	struct tt_cores sum = { 0 };
 
 	for (int i = hosts->first[host]; i < hosts->first[host + 1]; i++) {
-		struct rank_facts facts = facts_of(all, hosts->rank[i]);
+		struct tt_rank_facts facts = facts_of(all, hosts->rank[i]);
 
 		tt_cores_add(&sum, &facts.cores);
 	}
@@ -180,13 +190,11 @@ static void warn_of_namespaces(tuttiComm_t c, const struct tt_parts *all, bool d
 
 static int use_facts(tuttiComm_t c, const struct tt_env *env, const struct tt_parts *all)
 {
-	struct rank_facts root = facts_of(all, 0);
 	bool device = true;
 	int rc = judge_hosts(c, all, env->wait);
 
 	if (!rc)
-		rc = tt_tuning_share(c, root.tuning_bytes);
-	c->mark = rc ? 0 : root.mark;
+		rc = tt_tuning_share(c, facts_of(all, 0).tuning_bytes);
 	for (int r = 0; !rc && r < c->nranks; r++)
 		device &= facts_of(all, r).device;
 	if (!rc)
@@ -196,29 +204,20 @@ static int use_facts(tuttiComm_t c, const struct tt_env *env, const struct tt_pa
 	return rc;
 }
 
-static int exchange_facts(tuttiComm_t c, const struct tt_env *env)
+int tt_comm_facts(tuttiComm_t c, const struct tt_env *env, struct tt_rank_facts *ret_facts)
 {
-	struct rank_facts mine;
-	struct tt_parts all;
+	struct tt_rank_facts *mine = ret_facts;
 	int rc;
 
-	memset(&mine, 0, sizeof(mine));
-	mine.machine = *env->host_id ? 0 : tt_id_machine();
-	mine.mark = c->rank ? 0 : tt_mix(tt_now_ns(), (uint64_t)getpid());
-	tt_cores_mine(&mine.cores);
+	memset(mine, 0, sizeof(*mine)); /* equal facts have equal bytes */
+	snprintf(mine->transport, sizeof(mine->transport), "%s", c->settings.transport);
+	snprintf(mine->algo, sizeof(mine->algo), "%s", c->settings.algo);
+	mine->machine = *env->host_id ? 0 : tt_id_machine();
+	tt_cores_mine(&mine->cores);
 	if (c->nranks > 2)
-		mine.locality = tt_locality_read(TT_SYS, mine.cores.mask);
-	rc = tt_accelerator.open(c, env, &mine.device);
-	if (!rc)
-		rc = tt_tuning_read(c, env->tuning, &mine.tuning_bytes);
-	if (!rc)
-		rc = tt_control_allgather_parts(c->ctl, &mine, sizeof(mine), &all,
-						c->setup_deadline_ns);
-	if (rc)
-		return rc;
-	rc = use_facts(c, env, &all);
-	tt_parts_free(&all);
-	return rc;
+		mine->locality = tt_locality_read(TT_SYS, mine->cores.mask);
+	rc = tt_accelerator.open(c, env, &mine->device);
+	return rc ? rc : tt_tuning_read(c, env->tuning, &mine->tuning_bytes);
 }
 
 /* Another rank broke the communicator, or has connected, while this rank may sleep in a transport.
@@ -339,24 +338,69 @@ static int enter_ras(tuttiComm_t c, const struct tt_env *env)
 	return *env->ras ? tt_ras_enter(env->ras, &member, &c->ras) : 0;
 }
 
-/* Completes a communicator after the join. After a failure control tells the other ranks at once.
- * No rank returns before all ranks have called. */
-int tt_comm_setup(tuttiComm_t c, const struct tt_env *env)
+/* Tells the other ranks, which may wait for this one. A wrong setting is wrong usage for all ranks. */
+static int raise_failure(tuttiComm_t c, int rc)
+{
+	if (rc)
+		tt_control_raise(c->ctl, rc == TT_ARG ? TT_USAGE : rc, c->rank, tt_error_text());
+	return rc;
+}
+
+static int prepare(tuttiComm_t c, const struct tt_env *env, const struct tt_parts *all)
 {
 	int rc;
 
 	find_hosts(c);
-	if ((rc = exchange_facts(c, env)) || (rc = open_trace(c, env)) || (rc = tt_paths_open(c)) ||
-	    (rc = tt_am_make(c->ctl, c->rank, c->nranks, c->settings.timeout_ms, &c->am)) ||
-	    (rc = tt_paths_agree(c))) {
-		/* a wrong setting here is wrong usage for all ranks */
-		tt_control_raise(c->ctl, rc == TT_ARG ? TT_USAGE : rc, c->rank, tt_error_text());
+	if ((rc = use_facts(c, env, all)) || (rc = open_trace(c, env)) || (rc = tt_paths_open(c)) ||
+	    (rc = tt_am_make(c->ctl, c->rank, c->nranks, c->settings.timeout_ms, &c->am)))
 		return rc;
-	}
 	tt_control_describe(c->ctl, c->mark, c->settings.name);
+	return enter_ras(c, env);
+}
+
+int tt_comm_prepare(tuttiComm_t c, const struct tt_env *env, const struct tt_parts *all,
+		    uint64_t mark)
+{
+	int rc = compare_settings(c, all); /* every rank finds the same */
+
+	c->mark = mark ? mark : facts_of(all, 0).mark;
+	return rc ? rc : raise_failure(c, prepare(c, env, all));
+}
+
+int tt_comm_complete(tuttiComm_t c, const struct tt_parts *all)
+{
+	int rc = tt_paths_agree(c, all);
+
+	if (rc)
+		return raise_failure(c, rc);
 	tt_control_observe(c->ctl, &observer, c);
 	tt_join_log(c);
-	return enter_ras(c, env);
+	return 0;
+}
+
+/* No rank returns before all ranks have called. */
+int tt_comm_setup(tuttiComm_t c, const struct tt_env *env)
+{
+	struct tt_rank_facts mine;
+	struct tt_path_facts path;
+	struct tt_parts all = { .mine = &mine, .bytes = sizeof(mine) },
+			paths = { .mine = &path, .bytes = sizeof(path) };
+	int rc = tt_comm_facts(c, env, &mine);
+
+	mine.mark = c->rank ? 0 : tt_mix(tt_now_ns(), (uint64_t)getpid());
+	rc = rc ? rc : tt_control_allgather_columns(c->ctl, &all, 1, c->setup_deadline_ns);
+	if (rc)
+		return raise_failure(c, rc);
+	rc = tt_comm_prepare(c, env, &all, 0);
+	tt_parts_free(&all);
+	if (rc)
+		return rc;
+	if ((rc = tt_paths_facts(c, &path)) ||
+	    (rc = tt_control_allgather_columns(c->ctl, &paths, 1, c->setup_deadline_ns)))
+		return raise_failure(c, rc);
+	rc = tt_comm_complete(c, &paths);
+	tt_parts_free(&paths);
+	return rc;
 }
 
 int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfig_t *config,

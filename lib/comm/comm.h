@@ -238,7 +238,7 @@ struct tuttiComm {
 	struct tt_comm_failure failure;
 	struct tt_comm_quorum quorum;
 	uint64_t setup_deadline_ns; /* of its join, split or shrink */
-	uint64_t shrinks;           /* shrinks begun */
+	uint64_t splits, shrinks;   /* begun */
 	uint64_t shrink_epoch;      /* newest that its shrinks know: it names one set of members */
 	struct tt_cost *cost;       /* cost table of rank 0; NULL: the built-in table */
 	struct tt_control *ctl;

@@ -13,14 +13,30 @@ int tt_comm_settings(tuttiComm_t comm, const struct tuttiComm *parent, const tut
 /* settings.c: TUTTI_FAULT, for tests of deaths at every step of a plan. "kill@2:17": rank 2 kills
  * itself before its 17th step. 0 | TT_ARG */
 int tt_comm_fault(tuttiComm_t comm, const char *fault);
-/* Completes a communicator that has its control. Collective. 0 | as tuttiCommInitRank; then all
- * ranks fail. */
+
+/* A communicator is set up in two exchanges of all its ranks: of their facts, which the ranks have
+ * before they know each other, and of facts about paths, when each rank has opened its transports. A
+ * split exchanges both among the ranks of the parent. */
+struct tt_rank_facts {
+	char transport[16], algo[64];
+	struct tt_cores cores;
+	struct tt_locality locality;
+	uint64_t tuning_bytes, mark; /* mark of rank 0: of the communicator */
+	uint64_t machine;            /* 0: unknown, or TUTTI_HOST_ID says otherwise */
+	bool device;
+};
+/* Finds the facts of this rank, and opens its accelerator. 0 | TT_ARG, TT_CUDA, TT_SYSTEM */
+int tt_comm_facts(tuttiComm_t comm, const struct tt_env *env, struct tt_rank_facts *ret_facts);
+/* Prepares a communicator that has its control, with the facts of all its ranks; mark: its own, 0: the
+ * one of rank 0. After a failure control tells the other ranks at once. 0 | < 0 */
+int tt_comm_prepare(tuttiComm_t comm, const struct tt_env *env, const struct tt_parts *all,
+		    uint64_t mark);
+/* Completes it, with tt_path_facts of all its ranks. 0 | < 0, the same on all ranks */
+int tt_comm_complete(tuttiComm_t comm, const struct tt_parts *all);
+/* All of these, with two exchanges. Collective. 0 | as tuttiCommInitRank; then all ranks fail. */
 int tt_comm_setup(tuttiComm_t comm, const struct tt_env *env);
 /* join_log.c: TUTTI_LOG=info */
 void tt_join_log(tuttiComm_t comm);
-/* split.c: checks that the ranks of a new communicator agree on its settings. Collective. 0 |
- * TT_USAGE, or the error of the allgather */
-int tt_comm_agree(tuttiComm_t comm);
 /* split.c: allocates a communicator with the settings of its parent. */
 int tt_comm_child(tuttiComm_t parent, const tuttiConfig_t *config, struct tt_env *ret_env,
 		  tuttiComm_t *ret_comm);

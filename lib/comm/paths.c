@@ -221,14 +221,11 @@ static enum tt_link_class nic_class_to_all(tuttiComm_t c)
 }
 
 /* Adds the NIC path: all hosts reach each other by NICs, and by tcp. */
-static int add_nic_path(tuttiComm_t c)
+static void add_nic_path(tuttiComm_t c)
 {
 	const struct tt_cost *cost = c->cost ? c->cost : &tt_cost_builtin;
 	uint8_t tcp = number_of(c, &tt_tcp), verbs = number_of(c, &tt_verbs);
 
-	if (tt_path_make(&c->paths.path[1], c->paths.ep, c->nranks))
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for links to %d ranks", c->rank,
-			       c->nranks);
 	c->paths.npaths = 2;
 	for (int peer = 0; peer < c->nranks; peer++) {
 		bool same_host = c->hosts.topology.host_of[peer] ==
@@ -242,7 +239,18 @@ static int add_nic_path(tuttiComm_t c)
 	c->paths.p2p_path = tt_cost_message_ps(cost, (enum tt_link_class)c->paths.nic_class,
 					       P2P_BYTES) <
 			    tt_cost_message_ps(cost, TT_LINK_HOSTS, P2P_BYTES);
-	return 0;
+}
+
+/* The endpoint that reaches all ranks and has slots, or NULL */
+static struct tt_endpoint *find_slots(tuttiComm_t c)
+{
+	const struct tt_path *path = &c->paths.path[0];
+	struct tt_endpoint *slots = c->nranks > 1 ? tt_path_via(path, c->rank ? 0 : 1) : NULL;
+
+	for (int peer = 0; slots && peer < c->nranks; peer++)
+		if (!slots->slot_ops || (peer != c->rank && tt_path_via(path, peer) != slots))
+			slots = NULL;
+	return slots;
 }
 
 /* Summarizes the transports of a path. */
@@ -276,11 +284,7 @@ static void summarize_paths(tuttiComm_t c)
 			       : "",
 		       tt_path_encrypts(c, path, peer) ? ", encrypted" : "");
 	c->wait.spins = path[0].spins;
-	c->paths.slots = c->nranks > 1 ? tt_path_via(&path[0], c->rank ? 0 : 1) : NULL;
-	for (int peer = 0; c->paths.slots && peer < c->nranks; peer++)
-		if (!c->paths.slots->slot_ops ||
-		    (peer != c->rank && tt_path_via(&path[0], peer) != c->paths.slots))
-			c->paths.slots = NULL;
+	c->paths.slots = find_slots(c);
 }
 
 /* ---- open ------------------------------------------------------------------------------------ */
@@ -327,12 +331,7 @@ int tt_paths_open(tuttiComm_t c)
 	return 0;
 }
 
-/* Facts of a rank, for all others. */
-struct path_facts {
-	int32_t unreached, nic_class; /* its lowest unreached rank, -1: none; enum tt_link_class */
-};
-
-static int check_facts(tuttiComm_t c, int rank, const struct path_facts *f)
+static int check_facts(tuttiComm_t c, int rank, const struct tt_path_facts *f)
 {
 	bool nic = f->nic_class == TT_NO_NIC || f->nic_class == TT_LINK_VERBS ||
 		   f->nic_class == TT_LINK_SOFT;
@@ -354,42 +353,53 @@ static bool make_received(tuttiComm_t c)
 	return c->calls.last_received;
 }
 
+int tt_paths_facts(tuttiComm_t c, struct tt_path_facts *ret_facts)
+{
+	*ret_facts = (struct tt_path_facts){ -1, (int32_t)nic_class_to_all(c) };
+	for (int peer = c->nranks - 1; peer >= 0; peer--)
+		if (!tt_path_via(&c->paths.path[0], peer))
+			ret_facts->unreached = peer;
+	if ((ret_facts->nic_class == TT_NO_NIC || is_requested(c, &tt_verbs) ||
+	     !tt_path_make(&c->paths.path[1], c->paths.ep, c->nranks)) &&
+	    (!find_slots(c) || make_received(c)))
+		return 0;
+	return tt_fail(TT_SYSTEM, "rank %d: no memory for links to %d ranks", c->rank, c->nranks);
+}
+
+int tt_paths_unreached(tuttiComm_t c, int rank, const struct tt_path_facts *facts)
+{
+	return tt_fail(TT_USAGE,
+		       "rank %d cannot reach rank %d by transport %s; use TUTTI_TRANSPORT=auto "
+		       "or tcp where ranks are on several hosts",
+		       rank, facts->unreached, c->settings.transport);
+}
+
 /* A transport that the user named may have reported the cause on a rank that reaches no peer.
  * Therefore unreachable peers are reported only after all ranks got here, with the same text on all
  * ranks. */
-int tt_paths_agree(tuttiComm_t c)
+int tt_paths_agree(tuttiComm_t c, const struct tt_parts *all)
 {
-	struct path_facts mine = { -1, (int32_t)nic_class_to_all(c) }, *all;
-	bool has_nics = mine.nic_class != TT_NO_NIC; /* whatever another rank says of this one */
-	int rc;
+	/* whatever another rank says of this one */
+	bool has_nics = nic_class_to_all(c) != TT_NO_NIC;
+	int rc = 0;
 
-	all = malloc((size_t)c->nranks * sizeof(*all));
-	if (!all)
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
-	for (int peer = c->nranks - 1; peer >= 0; peer--)
-		if (!tt_path_via(&c->paths.path[0], peer))
-			mine.unreached = peer;
-	rc = tt_control_allgather(c->ctl, &mine, sizeof(mine), all, c->setup_deadline_ns);
-	for (int r = 0; r < c->nranks && !rc && !(rc = check_facts(c, r, &all[r])); r++) {
-		if (all[r].unreached >= 0)
-			rc = tt_fail(
-				TT_USAGE,
-				"rank %d cannot reach rank %d by transport %s; use TUTTI_TRANSPORT=auto "
-				"or tcp where ranks are on several hosts",
-				r, all[r].unreached, c->settings.transport);
-		has_nics &= all[r].nic_class != TT_NO_NIC;
-		if (!rc && all[r].nic_class > c->paths.nic_class)
-			c->paths.nic_class = (uint8_t)all[r].nic_class;
+	for (int r = 0; r < c->nranks && !rc; r++) {
+		struct tt_path_facts f;
+
+		tt_part_get(all, r, &f);
+		rc = check_facts(c, r, &f);
+		if (!rc && f.unreached >= 0)
+			rc = tt_paths_unreached(c, r, &f);
+		has_nics &= f.nic_class != TT_NO_NIC;
+		if (!rc && f.nic_class > c->paths.nic_class)
+			c->paths.nic_class = (uint8_t)f.nic_class;
 	}
-	free(all);
 	if (!has_nics)
 		c->paths.nic_class = TT_NO_NIC;
 	if (!rc && c->paths.nic_class && !is_requested(c, &tt_verbs))
-		rc = add_nic_path(c);
+		add_nic_path(c);
 	if (!rc)
 		summarize_paths(c);
-	if (!rc && c->paths.slots && !make_received(c))
-		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", c->rank, c->nranks);
 	return rc;
 }
 

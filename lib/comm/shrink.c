@@ -45,7 +45,7 @@ static int form(struct tt_shrink *a, tuttiComm_t c, const struct tt_env *env)
 	c->nranks = a->members.n;
 	c->setup_deadline_ns = tt_now_ns() + (left < a->timeout_ns ? left : a->timeout_ns);
 	rc = tt_control_form(a->parent->ctl, &a->members, c->setup_deadline_ns, &c->ctl);
-	rc = rc ? rc : (rc = tt_comm_agree(c)) ? rc : tt_comm_setup(c, env);
+	rc = rc ? rc : tt_comm_setup(c, env);
 	tt_shrink_clock(a, a->timeout_ns);
 	return rc;
 }

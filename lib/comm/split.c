@@ -1,7 +1,9 @@
 /*
  * split.c - a communicator of a subset of the ranks of another one
  *
- * Called by api. All ranks of the parent take part. shrink.c does the same without the dead ranks.
+ * Called by api. All ranks of the parent take part, in two exchanges among them: their colors with
+ * their facts, and the outcome with facts about their paths. Transports that know their peers by an
+ * exchange of their own, and GPUs, add theirs. shrink.c does the same without the dead ranks.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,48 +11,9 @@
 
 #include "comm/comm.h"
 #include "comm/comm_internal.h"
+#include "comm/paths.h"
 
 #define AGREE_LATE_MS 300 /* after a time-out, for the ranks that still answer */
-
-struct split_settings {
-	char transport[16], algo[64];
-};
-
-static struct split_settings settings_of(const struct tt_parts *all, int rank)
-{
-	struct split_settings s;
-
-	tt_part_get(all, rank, &s);
-	s.transport[sizeof(s.transport) - 1] = s.algo[sizeof(s.algo) - 1] = '\0';
-	return s;
-}
-
-/* A join compares settings in control. A split compares here: each rank may have its own config. */
-int tt_comm_agree(tuttiComm_t c)
-{
-	struct split_settings mine, root;
-	struct tt_parts all;
-	int rc;
-
-	memcpy(mine.transport, c->settings.transport, sizeof(mine.transport));
-	memcpy(mine.algo, c->settings.algo, sizeof(mine.algo));
-	rc = tt_control_allgather_parts(c->ctl, &mine, sizeof(mine), &all, c->setup_deadline_ns);
-	if (rc)
-		return rc;
-	root = settings_of(&all, 0);
-	for (int r = 0; !rc && r < c->nranks; r++) {
-		struct split_settings other = settings_of(&all, r);
-
-		if (strcmp(other.transport, root.transport) || strcmp(other.algo, root.algo))
-			rc = tt_fail(
-				TT_USAGE,
-				"rank 0 splits with transport %s, algo %s, rank %d with transport %s, "
-				"algo %s: they must be equal",
-				root.transport, root.algo, r, other.transport, other.algo);
-	}
-	tt_parts_free(&all);
-	return rc;
-}
 
 /* The child has the settings of the parent and room for all its ranks, because its size is not
  * known yet. */
@@ -87,11 +50,11 @@ static int fail_child(tuttiComm_t parent, int rc)
 /* One outcome for all ranks. Every rank comes here soon after the failure of one, which control
  * floods; but a rank that let the others time out may never come. A death or a silent rank in the
  * parent is the cause of what ranks reported of the new communicator. */
-static int agree(tuttiComm_t parent, int rc, uint64_t deadline_ns)
+static int agree(tuttiComm_t parent, int rc, struct tt_parts *paths, uint64_t deadline_ns)
 {
 	uint64_t now = tt_now_ns(),
 		 from = rc == TT_TIMEOUT || now > deadline_ns ? now : deadline_ns;
-	int agreed = tt_control_agree(parent->ctl, rc, "the split",
+	int agreed = tt_control_agree(parent->ctl, rc, "the split", paths,
 				      from + AGREE_LATE_MS * 1000000ull);
 
 	if ((rc == TT_REMOTE || rc == TT_TIMEOUT) && tt_control_broken(parent->ctl))
@@ -99,27 +62,54 @@ static int agree(tuttiComm_t parent, int rc, uint64_t deadline_ns)
 	return agreed;
 }
 
+/* Everything before the second exchange; ret_path: this rank's part of it. A rank that reaches no peer
+ * by the named transport fails here. */
+static int prepare(tuttiComm_t parent, tuttiComm_t c, int color, const struct tt_env *env,
+		   const struct tt_parts *all, struct tt_path_facts *ret_path)
+{
+	uint64_t mark = tt_mix(tt_mix(parent->mark, parent->splits), (uint64_t)color);
+	int rc = tt_comm_prepare(c, env, all, mark);
+
+	rc = rc ? rc : tt_paths_facts(c, ret_path);
+	if (!rc && ret_path->unreached >= 0)
+		rc = tt_paths_unreached(c, c->rank, ret_path);
+	return rc ? fail_child(parent, rc) : 0;
+}
+
 int tt_comm_split(tuttiComm_t parent, int color, int key, const tuttiConfig_t *config, int code,
 		  tuttiComm_t *ret_comm)
 {
+	struct tt_rank_facts mine = { 0 };
+	struct tt_path_facts path = { 0 };
+	struct tt_parts all = { .mine = &mine, .bytes = sizeof(mine) },
+			paths = { .mine = &path, .bytes = sizeof(path) };
 	struct tt_env env;
 	struct tt_control *ctl = NULL;
 	tuttiComm_t c = NULL;
 	uint64_t deadline_ns = tt_deadline_ns(parent->settings.timeout_ms);
 	int rc, rank, nranks;
 
+	parent->splits++;
 	if (!code && color >= 0)
 		code = tt_comm_child(parent, config, &env, &c);
-	rc = tt_control_split(parent->ctl, color, key, code, parent->settings.timeout_ms, &ctl,
-			      &rank, &nranks);
+	if (c)
+		code = tt_comm_facts(c, &env, &mine);
+	rc = tt_control_split(parent->ctl, color, key, code, parent->settings.timeout_ms, &all,
+			      &ctl, &rank, &nranks);
 	if (!rc && c) {
 		c->ctl = ctl;
 		c->rank = rank;
 		c->nranks = nranks;
-		if ((rc = tt_comm_agree(c)) || (rc = tt_comm_setup(c, &env)))
-			rc = fail_child(parent, rc);
+		rc = prepare(parent, c, color, &env, &all, &path);
 	}
-	rc = agree(parent, rc, deadline_ns);
+	rc = agree(parent, rc, &paths, deadline_ns);
+	if (!rc && c) {
+		paths.rank_of = all.rank_of;
+		rc = tt_comm_complete(c, &paths);
+	}
+	tt_parts_free(&paths);
+	tt_parts_free(&all);
+	free(all.rank_of);
 	tt_control_formed(parent->ctl);
 	if (rc) {
 		tt_comm_free(c);

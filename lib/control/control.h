@@ -100,16 +100,19 @@ int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl);
  * rank 0 listens, 2 s at most. */
 int tt_control_decline(const struct tt_join *join, int code);
 
+struct tt_parts;
 /* A control for the ranks of an existing one with the same color, ordered by key, then by rank. The
  * new control uses the listener, the thread and the connections of parent. Collective: every rank
  * of parent calls, in order with its allgathers; color -1: the rank takes part and gets NULL.
  * code: 0, or the reason why this rank cannot split (the sentence is the thread's last error):
  * then no rank splits. After a failure the sentences differ: tt_control_agree. Whatever breaks
  * parent breaks the new control, until tt_control_formed, which the caller calls in any case,
- * after tt_control_agree: no rank may leave parent before every rank is connected. Blocks: until
- * timeout_ms. */
+ * after tt_control_agree: no rank may leave parent before every rank is connected. facts: one more
+ * part of each rank of parent; after success the caller frees it and its rank_of; NULL: none. Blocks:
+ * until timeout_ms. */
 int tt_control_split(struct tt_control *parent, int color, int key, int code, uint32_t timeout_ms,
-		     struct tt_control **ret_ctl, int *ret_rank, int *ret_nranks);
+		     struct tt_parts *facts, struct tt_control **ret_ctl, int *ret_rank,
+		     int *ret_nranks);
 
 void tt_control_formed(struct tt_control *parent);
 
@@ -173,24 +176,29 @@ int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes,
 
 /* The parts of all ranks, without a copy for each: equal ones of neighbors are one. */
 struct tt_parts {
+	const void *mine;
 	size_t bytes;         /* of each */
-	const uint8_t **part; /* [nranks] in message, not aligned */
-	uint8_t *message;
+	const uint8_t **part; /* [nranks] in mine and in a message, not aligned */
+	uint8_t *message;     /* of this column, or of a later one */
+	int *rank_of;         /* of a split, [its ranks]: their ranks in the parent; else NULL */
 };
-/* As tt_control_allgather; tt_parts_free after success */
-int tt_control_allgather_parts(struct tt_control *ctl, const void *mine, size_t bytes,
-			       struct tt_parts *ret_parts, uint64_t deadline_ns);
+/* One exchange of several parts of each rank, as tt_control_allgather. A part that is equal to the one
+ * of the rank before takes a bit, so what differs from rank to rank is a column of its own. mine and
+ * bytes are the caller's; after success tt_parts_free, the last column last. */
+int tt_control_allgather_columns(struct tt_control *ctl, struct tt_parts *columns, int ncolumns,
+				 uint64_t deadline_ns);
 static inline void tt_part_get(const struct tt_parts *parts, int rank, void *to)
 {
-	memcpy(to, parts->part[rank], parts->bytes);
+	memcpy(to, parts->part[parts->rank_of ? parts->rank_of[rank] : rank], parts->bytes);
 }
 void tt_parts_free(struct tt_parts *parts);
 
 /* Agree on one outcome. Collective. code: this rank's result, with the thread's last error. Returns
  * 0 where every rank gives 0; else every rank returns a failure: a rank with a reason of its own
  * returns that reason, the other ranks the sentence of the first such rank, after `what`, "the
- * split". Blocks until deadline. */
-int tt_control_agree(struct tt_control *ctl, int code, const char *what, uint64_t deadline_ns);
+ * split". facts: one more part of each rank, to free after success; NULL: none. Blocks until deadline. */
+int tt_control_agree(struct tt_control *ctl, int code, const char *what, struct tt_parts *facts,
+		     uint64_t deadline_ns);
 
 /* Data sockets for transports (struct tt_world), with mutual authentication like every connection.
  * The lower rank of a pair dials, which begins to connect and returns: 0 | TT_SYSTEM. Both ranks

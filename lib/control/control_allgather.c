@@ -5,11 +5,12 @@
  * exchange ahead of this rank: its part is kept until this rank begins. A child
  * cannot be two exchanges ahead, because the result of the first one needs this rank's part. Parts
  * stay in the messages that brought them, so that an exchange takes a pointer for each rank.
- *   up    number, bytes of a part, the parts of the ranks from the sender on downwards
- *   down  number, bytes of a part, all parts
- * Parts are in the order of ranks, in groups of eight: a byte, of which a bit says that the rank's part
- * differs from the part before, and the parts that differ. Most exchanges are agreements, in which all
- * ranks send the same, so a rank receives little more than a bit for each other rank.
+ *   up    number, bytes of a rank's parts, the parts of the ranks from the sender on downwards
+ *   down  number, bytes of a rank's parts, all parts
+ * Parts are in columns, a column in the order of ranks, in groups of eight: a byte, of which a bit says
+ * that the rank's part differs from the part before, and the parts that differ. Most exchanges are
+ * agreements, in which all ranks send the same, so a rank receives little more than a bit for each
+ * other rank.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,46 +56,52 @@ static bool absent(const void *ctx, int rank)
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-static void put_parts(const struct tt_control *ctl, int top, struct tt_writer *w)
+static void put_column(const struct tt_parts *column, int top, int nranks, struct tt_writer *w)
 {
-	size_t each = ctl->gather.bytes;
 	const uint8_t *before = NULL;
 
-	for (struct below b = from_on(top); each && b.rank < ctl->nranks;) {
+	for (struct below b = from_on(top); column->bytes && b.rank < nranks;) {
 		const uint8_t *differs[8];
 		unsigned bits = 0, n = 0;
 
-		for (int i = 0; i < 8 && b.rank < ctl->nranks; i++, step(&b)) {
-			const uint8_t *part = ctl->gather.part[b.rank];
+		for (int i = 0; i < 8 && b.rank < nranks; i++, step(&b)) {
+			const uint8_t *part = column->part[b.rank];
 
-			if (before && !memcmp(part, before, each))
+			if (before && !memcmp(part, before, column->bytes))
 				continue;
 			bits |= 1u << i;
 			differs[n++] = before = part;
 		}
 		tt_put(w, bits, 1);
 		for (unsigned i = 0; i < n; i++)
-			tt_put_bytes(w, differs[i], each);
+			tt_put_bytes(w, differs[i], column->bytes);
 	}
 }
 
 /* The parts stay in the message. false: it is malformed */
-static bool get_parts(struct tt_control *ctl, int top, struct tt_reader *r)
+static bool get_column(const struct tt_parts *column, int top, int nranks, struct tt_reader *r)
 {
-	size_t each = ctl->gather.bytes;
 	const uint8_t *part = NULL;
 
-	for (struct below b = from_on(top); each && b.rank < ctl->nranks;) {
+	for (struct below b = from_on(top); column->bytes && b.rank < nranks;) {
 		unsigned bits = (unsigned)tt_get(r, 1);
 
-		for (int i = 0; i < 8 && b.rank < ctl->nranks; i++, step(&b)) {
+		for (int i = 0; i < 8 && b.rank < nranks; i++, step(&b)) {
 			if (bits & 1u << i)
-				part = tt_get_bytes(r, each);
+				part = tt_get_bytes(r, column->bytes);
 			if (!part)
 				return false;
-			ctl->gather.part[b.rank] = part;
+			column->part[b.rank] = part;
 		}
 	}
+	return true;
+}
+
+static bool get_parts(const struct tt_control *ctl, int top, struct tt_reader *r)
+{
+	for (int i = 0; i < ctl->gather.ncolumns; i++)
+		if (!get_column(&ctl->gather.columns[i], top, ctl->nranks, r))
+			return false;
 	return tt_get_end(r);
 }
 
@@ -172,7 +179,8 @@ static void forward(struct tt_control *ctl)
 			return;
 	tt_put(&w, ctl->gather.number, 8);
 	tt_put(&w, ctl->gather.bytes, 4);
-	put_parts(ctl, ctl->rank, &w);
+	for (int i = 0; i < ctl->gather.ncolumns; i++)
+		put_column(&ctl->gather.columns[i], ctl->rank, ctl->nranks, &w);
 	drop_all(ctl);
 	ctl->gather.full = true;
 	if (ctl->rank) {
@@ -251,15 +259,17 @@ static bool absorb_early(struct tt_control *ctl)
 }
 
 /* false: the early part of a child is malformed */
-static bool begin(struct tt_control *ctl, const void *mine, const struct tt_parts *parts)
+static bool begin(struct tt_control *ctl, struct tt_parts *columns, int ncolumns, size_t bytes)
 {
 	ctl->gather.number++;
 	ctl->gather.running = true;
 	ctl->gather.full = false;
-	ctl->gather.bytes = parts->bytes;
-	ctl->gather.part = parts->part;
-	if (parts->bytes)
-		ctl->gather.part[ctl->rank] = mine;
+	ctl->gather.bytes = bytes;
+	ctl->gather.columns = columns;
+	ctl->gather.ncolumns = ncolumns;
+	for (int i = 0; i < ncolumns; i++)
+		if (columns[i].bytes)
+			columns[i].part[ctl->rank] = columns[i].mine;
 	for (int r = 0; r < ctl->nranks; r++)
 		if (tt_set_has(ctl->departed.left, r))
 			tt_gather_gone(ctl, r);
@@ -320,21 +330,41 @@ static int too_late(struct tt_control *ctl, const char *silent)
 	return tt_control_fail(ctl);
 }
 
-int tt_control_allgather_parts(struct tt_control *ctl, const void *mine, size_t bytes,
-			       struct tt_parts *ret_parts, uint64_t deadline_ns)
+/* false: no memory */
+static bool make_columns(struct tt_parts *columns, int ncolumns, int nranks)
 {
-	struct tt_parts parts = { .bytes = bytes };
+	for (int i = 0; i < ncolumns; i++)
+		if (columns[i].bytes &&
+		    !(columns[i].part = calloc((size_t)nranks, sizeof(uint8_t *))))
+			return false;
+	return true;
+}
+
+static void free_columns(struct tt_parts *columns, int ncolumns)
+{
+	for (int i = 0; i < ncolumns; i++)
+		tt_parts_free(&columns[i]);
+}
+
+int tt_control_allgather_columns(struct tt_control *ctl, struct tt_parts *columns, int ncolumns,
+				 uint64_t deadline_ns)
+{
+	size_t bytes = 0;
 	char silent[500];
 	int rc = 0;
 
+	for (int i = 0; i < ncolumns; i++)
+		bytes += columns[i].bytes;
 	if (bytes > (TT_FRAME_MOST - 64) / (size_t)ctl->nranks - 8)
 		return tt_fail(TT_ARG, "an exchange of %zu bytes among %d ranks is too large",
 			       bytes, ctl->nranks);
-	if (bytes && !(parts.part = calloc((size_t)ctl->nranks, sizeof(uint8_t *))))
+	if (!make_columns(columns, ncolumns, ctl->nranks)) {
+		free_columns(columns, ncolumns);
 		return tt_control_absent(ctl);
+	}
 	tt_control_lock(ctl);
 	ctl->gather.complete = false; /* of the exchange before */
-	if (!ctl->broken && !begin(ctl, mine, &parts))
+	if (!ctl->broken && !begin(ctl, columns, ncolumns, bytes))
 		tt_control_break(ctl, TT_INTERNAL, -1, 0, "the ranks' exchanges are out of step",
 				 -1);
 	while (!ctl->broken && !ctl->gather.complete && tt_endpoint_await(ctl->ep, deadline_ns))
@@ -344,13 +374,11 @@ int tt_control_allgather_parts(struct tt_control *ctl, const void *mine, size_t 
 	if (!ctl->gather.complete)
 		rc = ctl->broken ? tt_control_fail(ctl) : too_late(ctl, silent);
 	ctl->gather.running = false;
-	parts.message = ctl->gather.message;
+	columns[ncolumns - 1].message = ctl->gather.message;
 	ctl->gather.message = NULL;
 	tt_control_unlock(ctl);
 	if (rc)
-		tt_parts_free(&parts);
-	else
-		*ret_parts = parts;
+		free_columns(columns, ncolumns);
 	return rc;
 }
 
@@ -358,13 +386,15 @@ void tt_parts_free(struct tt_parts *parts)
 {
 	free(parts->part);
 	free(parts->message);
+	parts->part = NULL;
+	parts->message = NULL;
 }
 
 int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes, void *all,
 			 uint64_t deadline_ns)
 {
-	struct tt_parts parts;
-	int rc = tt_control_allgather_parts(ctl, mine, bytes, &parts, deadline_ns);
+	struct tt_parts parts = { .mine = mine, .bytes = bytes };
+	int rc = tt_control_allgather_columns(ctl, &parts, 1, deadline_ns);
 
 	if (rc)
 		return rc;
@@ -392,11 +422,11 @@ static int share_reasons(struct tt_control *ctl, int code, const char *why, cons
 			 uint64_t deadline_ns)
 {
 	struct agree_record mine = { .code = code }, worst = { 0 }, other;
-	struct tt_parts all;
+	struct tt_parts all = { .mine = &mine, .bytes = sizeof(mine) };
 	int rc, first = 0;
 
 	snprintf(mine.text, sizeof(mine.text), "%.507s", why);
-	rc = tt_control_allgather_parts(ctl, &mine, sizeof(mine), &all, deadline_ns);
+	rc = tt_control_allgather_columns(ctl, &all, 1, deadline_ns);
 	if (rc)
 		return rc;
 	for (int r = 0; r < ctl->nranks; r++) {
@@ -423,21 +453,28 @@ int tt_control_absent(struct tt_control *ctl)
 	return tt_control_fail(ctl);
 }
 
-int tt_control_agree(struct tt_control *ctl, int code, const char *context, uint64_t deadline_ns)
+int tt_control_agree(struct tt_control *ctl, int code, const char *context, struct tt_parts *facts,
+		     uint64_t deadline_ns)
 {
 	int32_t mine = code, worst = 0, other;
-	struct tt_parts all;
+	struct tt_parts columns[2] = { { .mine = &mine, .bytes = sizeof(mine) } };
 	char why[1024];
 	int rc;
 
+	if (facts)
+		columns[1] = *facts;
 	snprintf(why, sizeof(why), "%s", tt_error_text());
-	rc = tt_control_allgather_parts(ctl, &mine, sizeof(mine), &all, deadline_ns);
+	rc = tt_control_allgather_columns(ctl, columns, 2, deadline_ns);
 	for (int r = 0; !rc && r < ctl->nranks; r++) {
-		tt_part_get(&all, r, &other);
+		tt_part_get(&columns[0], r, &other);
 		worst |= other;
 	}
-	if (!rc)
-		tt_parts_free(&all);
+	tt_parts_free(&columns[0]);
+	if (!worst && !rc && facts) {
+		*facts = columns[1];
+		return 0;
+	}
+	tt_parts_free(&columns[1]);
 	if (worst)
 		return share_reasons(ctl, code, why, context, deadline_ns);
 	return rc && code ? tt_fail(code, "%s", why) : rc;

@@ -220,9 +220,10 @@ struct tt_gather {
 	uint64_t number; /* of the latest exchange */
 	/* full: the parts of all ranks below have come, and were sent on */
 	bool running, full, complete;
-	size_t bytes;         /* of each rank */
-	const uint8_t **part; /* [nranks] the caller's; in its own part and in the messages */
-	uint8_t *message;     /* the result, until the caller takes it */
+	size_t bytes;             /* of each rank, of all columns */
+	struct tt_parts *columns; /* [ncolumns] the caller's */
+	int ncolumns;
+	uint8_t *message; /* the result, until the caller takes it */
 	struct tt_child_parts {
 		uint8_t *
 			data; /* of this exchange or, after it is full, of the next; NULL: not come */

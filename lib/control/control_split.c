@@ -2,7 +2,7 @@
  * control_split.c - a control for some ranks of an existing one: split and shrink
  *
  * Called by comm. A new control has a context number of its own and uses the connections of the
- * endpoint that its parent uses: a split is one allgather of colors over the parent's tree, and
+ * endpoint that its parent uses: a split is one allgather of colors and facts over the parent's tree, and
  * then the connections that the new tree and ring need and the endpoint lacks. A rank that cannot
  * go on floods the reason over the parent. While a split is in progress, whatever breaks the
  * parent breaks the new control, so that a death ends every wait, also of ranks that are not
@@ -210,15 +210,31 @@ static int connect_members(struct tt_control *parent, const struct split_record 
 	return tt_fail(rc, "%s", text);
 }
 
+/* The records of all ranks, and their facts */
+static int exchange(struct tt_control *parent, const struct split_record *mine,
+		    struct split_record *records, struct tt_parts *facts, uint64_t deadline_ns)
+{
+	struct tt_parts columns[2] = { { .mine = mine, .bytes = sizeof(*mine) }, *facts };
+	int rc = tt_control_allgather_columns(parent, columns, 2, deadline_ns);
+
+	if (rc)
+		return rc;
+	for (int r = 0; r < parent->nranks; r++)
+		tt_part_get(&columns[0], r, &records[r]);
+	tt_parts_free(&columns[0]);
+	*facts = columns[1];
+	return 0;
+}
+
 static int split(struct tt_control *parent, struct split_record *mine, int code,
-		 uint64_t deadline_ns, struct tt_control **ret_ctl)
+		 struct tt_parts *facts, uint64_t deadline_ns, struct tt_control **ret_ctl)
 {
 	struct split_record *records = calloc((size_t)parent->nranks, sizeof(*records));
 	int *members = calloc((size_t)parent->nranks, sizeof(*members));
 	int rc = TT_SYSTEM;
 
 	if (records && members)
-		rc = tt_control_allgather(parent, mine, sizeof(*mine), records, deadline_ns);
+		rc = exchange(parent, mine, records, facts, deadline_ns);
 	else
 		rc = tt_control_absent(parent);
 	if (!rc && any_failed(records, parent->nranks))
@@ -226,15 +242,22 @@ static int split(struct tt_control *parent, struct split_record *mine, int code,
 			  : tt_fail(TT_REMOTE, "rank %d: another rank cannot split", parent->rank);
 	if (!rc && mine->color >= 0)
 		rc = connect_members(parent, records, members, deadline_ns, ret_ctl);
-	free(members);
 	free(records);
+	if (!rc) {
+		facts->rank_of = members;
+		return 0;
+	}
+	tt_parts_free(facts);
+	free(members);
 	return rc;
 }
 
 int tt_control_split(struct tt_control *parent, int color, int key, int code, uint32_t timeout_ms,
-		     struct tt_control **ret_ctl, int *ret_rank, int *ret_nranks)
+		     struct tt_parts *facts, struct tt_control **ret_ctl, int *ret_rank,
+		     int *ret_nranks)
 {
 	struct split_record mine = { .color = color < 0 ? -1 : color, .key = key, .failed = code };
+	struct tt_parts none = { 0 };
 	char why[1024];
 	int rc;
 
@@ -242,7 +265,9 @@ int tt_control_split(struct tt_control *parent, int color, int key, int code, ui
 	*ret_ctl = NULL;
 	parent->split.begun++;
 	begin(parent);
-	rc = split(parent, &mine, code, tt_deadline_ns(timeout_ms), ret_ctl);
+	rc = split(parent, &mine, code, facts ? facts : &none, tt_deadline_ns(timeout_ms), ret_ctl);
+	tt_parts_free(&none);
+	free(none.rank_of);
 	if (!rc && *ret_ctl) {
 		*ret_rank = (*ret_ctl)->rank;
 		*ret_nranks = (*ret_ctl)->nranks;

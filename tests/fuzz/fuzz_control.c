@@ -87,12 +87,15 @@ void fuzz_know_ranks(struct tt_control_endpoint *ep)
 void fuzz_begin_gather(struct tt_control *ctl, const uint8_t *part[FUZZ_RANKS])
 {
 	static const uint8_t mine[4];
+	static struct tt_parts column = { .bytes = sizeof(mine) };
 
+	column.part = part;
 	free(ctl->gather.message);
 	ctl->gather.message = NULL;
 	ctl->gather.number = 1;
 	ctl->gather.running = true;
 	ctl->gather.bytes = 4;
-	ctl->gather.part = part;
+	ctl->gather.columns = &column;
+	ctl->gather.ncolumns = 1;
 	part[ctl->rank] = mine;
 }

@@ -316,11 +316,13 @@ Test(endpoint, parts_that_are_malformed_stay_missing)
 		for (int malformed = 0; malformed < 2; malformed++) {
 			struct fixture f = make(1);
 			const uint8_t *part[N] = { NULL };
+			struct tt_parts column = { .bytes = 4, .part = part };
 
 			f.ctl->gather.number = 1;
 			f.ctl->gather.running = true;
 			f.ctl->gather.bytes = 4;
-			f.ctl->gather.part = part;
+			f.ctl->gather.columns = &column;
+			f.ctl->gather.ncolumns = 1;
 			part[1] = (const uint8_t *)"mine";
 			for (int child = 9; child < N; child++)
 				cr_assert_eq(send_parts(&f, child,

@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "comm/comm.h"
+#include "control/control_internal.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/must.h"
 
@@ -251,13 +253,18 @@ static int split_often(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	int threads, descriptors, own = *(int *)arg;
 	tuttiComm_t made[SPLITS];
+	uint64_t began;
 
 	MUST(tuttiCommSplit(*comm, 0, rank, &made[0], NULL)); /* what a first split may load */
 	MUST(tuttiCommDestroy(made[0]));
 	threads = count_threads();
 	descriptors = count_descriptors();
+	began = tt_now_ns();
 	for (int i = 0; i < SPLITS; i++)
 		MUST(tuttiCommSplit(*comm, 0, rank, &made[i], NULL));
+	if (rank == 0) /* for people */
+		fprintf(stderr, "%d splits of %d ranks, %s: %.1f ms\n", SPLITS, n,
+			own ? "shm" : "tcp", 1e-6 * (double)(tt_now_ns() - began));
 	WANT(count_threads() == threads);
 	WANT(count_descriptors() == descriptors + own * SPLITS);
 	for (int i = 0; i < SPLITS; i++)
@@ -283,4 +290,33 @@ Test(split, many_splits_make_no_thread_and_connect_to_new_neighbors_only, .timeo
 	own = 1;
 	r.transport = "shm";
 	cr_expect_eq(ranks_run(&r, split_often), 0, "shm");
+}
+
+/* A split is two exchanges of the parent: one with the colors and facts, one with the outcome. *arg:
+ * those that the transport adds in the new communicator, none by tcp. */
+static int count_exchanges(tuttiComm_t *comm, int rank, int n, void *arg)
+{
+	const struct tt_gather *parents = &(*comm)->ctl->gather;
+	uint64_t before = parents->number, own = *(const uint64_t *)arg;
+	tuttiComm_t made;
+
+	MUST(tuttiCommSplit(*comm, rank % 2, n - rank, &made, NULL));
+	WANT(parents->number == before + 2);
+	WANT(made->ctl->gather.number == own);
+	MUST(tuttiCommDestroy(made));
+	MUST(tuttiCommSplit(*comm, rank ? 0 : TUTTI_SPLIT_NOCOLOR, 0, &made, NULL));
+	WANT(parents->number == before + 4);
+	MUST(tuttiCommDestroy(made));
+	return 0;
+}
+
+Test(split, a_split_is_two_exchanges, .timeout = 60)
+{
+	uint64_t own = 0;
+	struct ranks r = { .n = 5, .transport = "tcp", .limit_s = 40, .arg = &own };
+
+	cr_expect_eq(ranks_run(&r, count_exchanges), 0, "tcp");
+	own = 3; /* records, ready, mapped */
+	r.transport = "shm";
+	cr_expect_eq(ranks_run(&r, count_exchanges), 0, "shm");
 }

@@ -2,13 +2,14 @@
  * test_wrong_peers.c - a rank of the job sends values that do not exist: the other ranks check what
  * they use as an index or a text, and name that rank and its value
  *
- * Rank 1 takes part in a split by the allgathers of comm, by hand.
+ * Rank 1 takes part in the two exchanges of a split by hand.
  */
 #include <criterion/criterion.h>
 #include <string.h>
 
 #include "comm/comm.h"
-#include "comm/locality.h"
+#include "comm/comm_internal.h"
+#include "comm/paths.h"
 #include "tests/support/must.h"
 
 struct lie {
@@ -17,37 +18,13 @@ struct lie {
 	const char *expected; /* in the error text of rank 0 */
 };
 
-/* The records of split.c, comm.c and paths.c. */
-static int take_part(struct tt_control *ctl, const struct lie *lie)
-{
-	struct {
-		char transport[16], algo[64];
-	} names, all_names[2];
-	struct {
-		struct tt_cores cores;
-		struct tt_locality locality;
-		uint64_t tuning_bytes, mark, machine;
-		bool device;
-	} facts = { .device = false }, all_facts[2];
-	struct {
-		int32_t unreached, nic_class;
-	} paths = { lie->unreached, lie->nic_class }, all_paths[2];
-	uint64_t deadline = tt_deadline_ns(10000);
-	int rc;
-
-	memcpy(names.transport, lie->transport, sizeof(names.transport));
-	memcpy(names.algo, lie->algo, sizeof(names.algo));
-	rc = tt_control_allgather(ctl, &names, sizeof(names), all_names, deadline);
-	if (!rc && !strcmp(lie->transport, "tcp"))
-		rc = tt_control_allgather(ctl, &facts, sizeof(facts), all_facts, deadline);
-	if (!rc && !strcmp(lie->transport, "tcp"))
-		rc = tt_control_allgather(ctl, &paths, sizeof(paths), all_paths, deadline);
-	return rc;
-}
-
 static int split_with_a_liar(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct lie *lie = arg;
+	struct tt_rank_facts facts = { .device = false };
+	struct tt_path_facts path = { lie->unreached, lie->nic_class };
+	struct tt_parts all = { .mine = &facts, .bytes = sizeof(facts) },
+			paths = { .mine = &path, .bytes = sizeof(path) };
 	struct tt_control *ctl = NULL;
 	tuttiComm_t child = NULL;
 
@@ -58,9 +35,13 @@ static int split_with_a_liar(tuttiComm_t *comm, int rank, int n, void *arg)
 			fprintf(stderr, "rank 0: %d %s\n", rc, tuttiGetLastError(NULL));
 		return !rc || !strstr(tuttiGetLastError(NULL), lie->expected);
 	}
-	WANT(!tt_control_split((*comm)->ctl, 0, 1, 0, 10000, &ctl, &rank, &n));
-	take_part(ctl, lie);
-	tt_control_agree((*comm)->ctl, 0, "the split", tt_deadline_ns(20000));
+	memcpy(facts.transport, lie->transport, sizeof(facts.transport));
+	memcpy(facts.algo, lie->algo, sizeof(facts.algo));
+	WANT(!tt_control_split((*comm)->ctl, 0, 1, 0, 10000, &all, &ctl, &rank, &n));
+	tt_parts_free(&all);
+	free(all.rank_of);
+	if (!tt_control_agree((*comm)->ctl, 0, "the split", &paths, tt_deadline_ns(20000)))
+		tt_parts_free(&paths);
 	tt_control_leave(ctl);
 	return 0;
 }
