@@ -438,6 +438,9 @@ static int share_reasons(struct tt_control *ctl, int code, const char *why, cons
 	}
 	tt_parts_free(&all);
 	worst.text[sizeof(worst.text) - 1] = '\0';
+	if (!worst.code) /* bytes of another rank that changed on their way */
+		return tt_fail(TT_REMOTE, "rank %d: %s failed, and no rank has a reason", ctl->rank,
+			       context);
 	if (severity(code) == 3 || first == ctl->rank)
 		return tt_fail(code, "%s", why);
 	return tt_fail(tt_flood_code(worst.code), "rank %d: %s failed at rank %d: %s", ctl->rank,

@@ -51,8 +51,8 @@ claim $? "a join, a death and a shrink of 160 ranks take at most twice the hops 
 # A split of all ranks in their order needs no connection. The row before is of two exchanges among all ranks.
 split=($(awk '/^exchange/ { hops = $4; messages = $5 } /^split/ { print $4 / hops, $5 / messages }' <<<"$($run --ranks 160 --split)"))
 echo "# a split of 160 ranks, in times of two exchanges: ${split[0]} hops, ${split[1]} messages"
-[ ${#split[@]} = 2 ] && awk "BEGIN { exit !(${split[0]} >= 1 && ${split[0]} <= 2.6 && ${split[1]} >= 1 && ${split[1]} <= 2.6) }"
-claim $? "a split takes the time and the messages of five exchanges among all ranks"
+[ ${#split[@]} = 2 ] && awk "BEGIN { exit !(${split[0]} >= 1 && ${split[0]} <= 1.05 && ${split[1]} >= 1 && ${split[1]} <= 1.05) }"
+claim $? "a split takes the time and the messages of two exchanges among all ranks"
 
 echo "# bytes for each other rank: ${held[0]} after the join, ${held[1]} after the shrink"
 [ ${#held[@]} = 2 ] && awk "BEGIN { exit !(${held[0]} > 0 && ${held[0]} <= 75 && ${held[1]} <= 100) }"
