@@ -242,6 +242,30 @@ Test(endpoint, frames_of_a_later_control_wait_for_it, .timeout = 60)
 	}
 }
 
+/* No message is early, so its sender learns that the rank has left the communicator, also while the rank
+ * forms another one. */
+Test(endpoint, a_message_of_a_control_that_was_left_is_answered, .timeout = 60)
+{
+	for (int forming = 0; forming < 2; forming++) {
+		struct fixture f = make(1);
+		struct tt_tls *tls = connect_peer(&f, 9);
+		struct tt_writer w = { 0 };
+		struct tt_frame_head head = { 0 };
+		uint8_t in[4096];
+		ssize_t n;
+
+		tt_endpoint_forming(f.ep, forming);
+		tt_put(&w, 0, 8);
+		send_frame(tls, TT_F_SHRINK, 77, &w);
+		serve(&f);
+		n = tt_tls_recv(tls, in, sizeof(in));
+		cr_assert_eq(tt_frame_next(in, n > 0 ? (size_t)n : 0, &head), 1);
+		cr_assert(head.kind == TT_F_LEFT && head.context == 77);
+		tt_tls_close(tls);
+		tt_control_free(f.ctl);
+	}
+}
+
 /* Frames of controls that are never made take 4 MiB at most; then the peer is at fault. */
 Test(endpoint, frames_of_unknown_controls_are_bounded, .timeout = 60)
 {
