@@ -15,9 +15,10 @@ struct tt_conn;
 
 /* Locked. */
 struct tt_join_state {
-	bool complete;                  /* tree and ring are connected */
-	struct tt_bootstrap *root;      /* rank 0's bootstrap root; else NULL */
-	bool has_parent, has_table;     /* parent is known; all business cards are known */
+	bool complete;             /* tree and ring are connected */
+	struct tt_bootstrap *root; /* rank 0's bootstrap root; else NULL */
+	/* parent is known; the business cards are known that this rank is to have; the table has come */
+	bool has_parent, has_table, got_table;
 	struct tt_business_card parent; /* in the tree */
 	uint8_t *attached;              /* ranks connected in the tree below this rank */
 	char missing[512];              /* rank 0's latest report on missing ranks */

@@ -176,19 +176,26 @@ void tt_bootstrap_entered(struct tt_control *ctl, struct tt_conn *conn)
 /* ---- parents in the tree, table -------------------------------------------------------------- */
 
 /* Once both have registered, and before the table. The rank gets its certificate, too: it may
- * connect to ranks that do not have the table yet. */
+ * connect to ranks that do not have the table yet. In a large job it also gets the record of the rank
+ * before, to which it connects in the ring. */
 static void name_parent(struct tt_control *ctl, int rank)
 {
 	struct tt_conn *conn = tt_conn_registered(ctl->ep, rank);
 	int parent = tt_tree_parent(rank);
 	struct tt_business_card record;
 	struct tt_writer w = { 0 };
+	bool large = tt_holders_needed(ctl);
 
-	if (!conn || !ctl->join.root->registered[parent])
+	if (!conn || !ctl->join.root->registered[parent] ||
+	    (large && !ctl->join.root->registered[rank - 1]))
 		return;
 	tt_directory_get(&ctl->ep->peers.directory, parent, &record);
 	tt_put_business_card(&w, &record);
 	tt_certificate_put(ctl->ep, rank, &w);
+	if (large) {
+		tt_directory_get(&ctl->ep->peers.directory, rank - 1, &record);
+		tt_put_business_card(&w, &record);
+	}
 	if (w.failed)
 		tt_control_no_memory(ctl);
 	else
@@ -198,12 +205,20 @@ static void name_parent(struct tt_control *ctl, int rank)
 
 static void send_table(struct tt_control *ctl)
 {
-	struct tt_writer w = { 0 };
+	struct tt_writer w = { 0 }, hosts = { 0 };
+	bool large = tt_holders_needed(ctl);
 	size_t head;
 
+	if (large) {
+		tt_holders_put(ctl->ep, &hosts);
+		tt_control_post(ctl, TT_TO_CHILDREN, -1, TT_F_HOSTS, &hosts);
+	}
 	tt_table_begin(ctl->ep, &w);
 	head = w.have;
-	tt_directory_pack(&ctl->ep->peers.directory, &w);
+	if (large)
+		tt_holders_pack(ctl->ep, &w);
+	else
+		tt_directory_pack(&ctl->ep->peers.directory, 0, ctl->nranks, &w);
 	if (w.failed ||
 	    tt_directory_read(&ctl->ep->peers.directory, w.data + head, w.have - head) < 0) {
 		free(w.data);
@@ -211,7 +226,9 @@ static void send_table(struct tt_control *ctl)
 		return;
 	}
 	tt_table_sign(ctl->ep, &w);
-	tt_control_post(ctl, TT_TO_CHILDREN, -1, TT_F_TABLE, &w);
+	if (large && !w.failed)
+		tt_holders_pass(ctl, w.data, w.have);
+	tt_control_post(ctl, large ? 0 : TT_TO_CHILDREN, -1, TT_F_TABLE, &w);
 	ctl->join.has_table = true;
 	tt_control_changed(ctl);
 }
@@ -261,13 +278,15 @@ bool tt_bootstrap_register(struct tt_control *ctl, struct tt_conn *conn, const u
 	ctl->join.root->nregistered++;
 	conn->registered = true;
 	name_parent(ctl, r);
+	for (int child = r * TT_FANOUT + 1;
+	     child <= r * TT_FANOUT + TT_FANOUT && child < ctl->nranks; child++)
+		name_parent(ctl, child);
+	if (r + 1 < ctl->nranks && tt_holders_needed(ctl))
+		name_parent(ctl, r + 1);
 	if (tt_tree_parent(r) == 0) {
 		conn->registration = false;
 		tt_join_attached(ctl, r);
 	}
-	for (int child = r * TT_FANOUT + 1;
-	     child <= r * TT_FANOUT + TT_FANOUT && child < ctl->nranks; child++)
-		name_parent(ctl, child);
 	return true;
 }
 

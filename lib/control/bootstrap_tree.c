@@ -81,15 +81,25 @@ int tt_join_ring(struct tt_control *ctl, uint64_t deadline_ns)
 
 static bool got_parent(struct tt_control *ctl, const uint8_t *data, size_t bytes)
 {
+	struct tt_directory *directory = &ctl->ep->peers.directory;
 	struct tt_reader r = { .at = data, .left = bytes };
 	uint8_t certificate[TT_SIGNATURE];
-	struct tt_business_card record;
+	struct tt_business_card record, before;
+	bool large;
 
 	tt_get_business_card(&r, &record);
 	tt_get_copy(&r, certificate, sizeof(certificate));
+	large = r.left;
+	if (large)
+		tt_get_business_card(&r, &before);
 	if (!tt_get_end(&r) || record.rank != tt_tree_parent(ctl->rank) || !record.port ||
-	    ctl->join.has_parent)
+	    (large && (before.rank != ctl->rank - 1 || !before.port)) || ctl->join.has_parent)
 		return false;
+	if (large &&
+	    (!tt_directory_put(directory, &record) || !tt_directory_put(directory, &before))) {
+		tt_control_no_memory(ctl);
+		return true;
+	}
 	ctl->join.parent = record;
 	memcpy(ctl->ep->auth.certificate, certificate, sizeof(certificate));
 	ctl->join.has_parent = true;
@@ -124,7 +134,7 @@ static bool got_missing(struct tt_control *ctl, const uint8_t *data, size_t byte
 	return true;
 }
 
-/* Is the table, which other ranks have passed on, rank 0's? */
+/* Is the table, or the statement of hosts, which other ranks have passed on, rank 0's? */
 static bool is_signed(struct tt_control *ctl, int from, const uint8_t *data, size_t bytes)
 {
 	int holds = tt_table_check(ctl->ep, data, bytes);
@@ -141,6 +151,14 @@ static bool is_signed(struct tt_control *ctl, int from, const uint8_t *data, siz
 	return holds > 0;
 }
 
+/* The connection is proof enough of what comes from rank 0 itself. A pipe leads to a rank of this process,
+ * which has checked the statement with its own key of rank 0. */
+static bool is_proven(struct tt_control *ctl, const struct tt_conn *conn, const uint8_t *data,
+		      size_t bytes)
+{
+	return !conn->peer || conn->duplex.pipe || is_signed(ctl, conn->peer, data, bytes);
+}
+
 /* Does the table have the key of rank 0 that this rank knows? */
 static bool has_root_key(const struct tt_control *ctl, struct tt_reader records)
 {
@@ -150,27 +168,54 @@ static bool has_root_key(const struct tt_control *ctl, struct tt_reader records)
 	       tt_public_key_is(ctl->ep->peers.root_key, root.public_key);
 }
 
-/* The connection is proof enough of a table from rank 0 itself. A pipe leads to a rank of this process,
- * which has checked the table with its own key of rank 0. */
+/* Of a large job: only holders keep the table. */
 static bool got_table(struct tt_control *ctl, const struct tt_conn *conn, const uint8_t *data,
 		      size_t bytes)
 {
+	struct tt_directory *d = &ctl->ep->peers.directory;
 	struct tt_reader records;
-	int rc;
+	int rc = 1;
 
-	if (ctl->join.has_table || !tt_table_open(ctl->ep, data, bytes, &records))
+	if (ctl->join.got_table || !tt_table_open(ctl->ep, tt_table_begin, data, bytes, &records))
 		return false;
-	if (conn->peer && !conn->duplex.pipe && !is_signed(ctl, conn->peer, data, bytes))
+	if (!is_proven(ctl, conn, data, bytes))
 		return true;
 	if (!has_root_key(ctl, records))
 		return false;
-	rc = tt_directory_read(&ctl->ep->peers.directory, records.at, records.left);
+	if (!d->holders.first || tt_is_holder(d->holders, ctl->rank))
+		rc = tt_directory_read(d, records.at, records.left);
 	if (rc < 0)
 		tt_control_no_memory(ctl);
 	if (rc <= 0)
 		return rc < 0;
-	tt_control_send(ctl, TT_TO_CHILDREN, -1, TT_F_TABLE, data, bytes);
-	ctl->join.has_table = true;
+	if (d->holders.first)
+		tt_holders_pass(ctl, data, bytes);
+	else
+		tt_control_send(ctl, TT_TO_CHILDREN, -1, TT_F_TABLE, data, bytes);
+	ctl->join.got_table = ctl->join.has_table = true;
+	tt_control_changed(ctl);
+	return true;
+}
+
+static bool got_hosts(struct tt_control *ctl, const struct tt_conn *conn, const uint8_t *data,
+		      size_t bytes)
+{
+	struct tt_directory *d = &ctl->ep->peers.directory;
+	struct tt_reader r;
+	int rc;
+
+	if (ctl->join.has_table || d->holders.first ||
+	    !tt_table_open(ctl->ep, tt_hosts_begin, data, bytes, &r))
+		return false;
+	if (!is_proven(ctl, conn, data, bytes))
+		return true;
+	rc = tt_holders_get(ctl->ep, r);
+	if (rc < 0)
+		tt_control_no_memory(ctl);
+	if (rc <= 0)
+		return rc < 0;
+	tt_control_send(ctl, TT_TO_CHILDREN, -1, TT_F_HOSTS, data, bytes);
+	ctl->join.has_table = !tt_is_holder(d->holders, ctl->rank); /* needs none */
 	tt_control_changed(ctl);
 	return true;
 }
@@ -203,6 +248,8 @@ bool tt_join_frame(struct tt_control *ctl, struct tt_conn *conn, enum tt_frame k
 		return from_above && got_missing(ctl, data, bytes);
 	case TT_F_TABLE:
 		return from_above && got_table(ctl, conn, data, bytes);
+	case TT_F_HOSTS:
+		return from_above && got_hosts(ctl, conn, data, bytes);
 	default:
 		return false;
 	}

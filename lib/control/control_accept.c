@@ -279,6 +279,7 @@ static enum tt_verdict judge_monitor(const struct tt_control_endpoint *ep)
 static enum tt_verdict judge(const struct tt_control_endpoint *ep, const struct tt_hello *h)
 {
 	const struct tt_control *ctl = tt_endpoint_find(ep, h->context);
+	size_t bytes;
 
 	if (h->purpose == TT_P_MONITOR) /* of any attempt: it is no part of the job */
 		return judge_monitor(ep);
@@ -288,6 +289,9 @@ static enum tt_verdict judge(const struct tt_control_endpoint *ep, const struct 
 	    (h->purpose != TT_P_REGISTER && h->from >= ep->npeers) ||
 	    (h->purpose == TT_P_REGISTER && !(ctl && ctl->join.root)))
 		return TT_V_OTHER_RANK;
+	if (h->purpose == TT_P_RECORD)
+		return tt_directory_group(&ep->peers.directory, h->channel, &bytes) ? TT_V_WELCOME
+										    : TT_V_EARLY;
 	if (h->purpose == TT_P_REGISTER)
 		return wants_next(ctl, h) ? TT_V_EARLY : TT_V_WELCOME;
 	if (ctl && tt_control_rank(ctl, h->from) < 0)
@@ -323,6 +327,9 @@ static void connected(struct tt_control_endpoint *ep, const struct tt_hello *h,
 		break;
 	case TT_P_MONITOR:
 		tt_monitor_add(ep, duplex.tls);
+		break;
+	case TT_P_RECORD:
+		tt_holders_answer(ep, h->channel, duplex.tls);
 		break;
 	}
 }

@@ -29,7 +29,7 @@ static void give_up(const struct tt_dial_attempt *a, struct tt_authentication *o
 	struct tt_writer w = TT_WRITER_INTO(bytes);
 
 	tt_put_frame_head(&w, &(struct tt_frame_head){ .kind = TT_F_END });
-	if (one->asked && a->dial->purpose != TT_P_DATA)
+	if (one->asked && a->dial->purpose != TT_P_DATA && a->dial->purpose != TT_P_RECORD)
 		(void)!tt_tls_send(one->tls, bytes, w.have);
 	tt_tls_close(one->tls);
 }

@@ -112,7 +112,10 @@ static void note_choice(struct tt_control *ctl, const struct tt_dial *dial,
 			const struct tt_sock_target *c)
 {
 	static const char *const purposes[] = {
-		[TT_P_REGISTER] = "registration", [TT_P_CONTROL] = "control", [TT_P_DATA] = "data"
+		[TT_P_REGISTER] = "registration",
+		[TT_P_CONTROL] = "control",
+		[TT_P_DATA] = "data",
+		[TT_P_RECORD] = "a business card",
 	};
 	const struct tt_business_card *to = &dial->to;
 	char where[TT_ENDPOINT_TEXT];
@@ -257,6 +260,7 @@ static bool lacks_loopback(const struct tt_control *ctl, const struct tt_dial *d
 static int judge_round(struct tt_control *ctl, const struct tt_dial *dial,
 		       struct tt_dial_attempt *a)
 {
+	bool asks = dial->purpose == TT_P_RECORD; /* there are other holders */
 	char tried[600];
 
 	/* the server had no descriptor left, and has ended */
@@ -268,7 +272,7 @@ static int judge_round(struct tt_control *ctl, const struct tt_dial *dial,
 			"rank %d: rank %d is on this host, but the loopback interface is down; bring it up with "
 			"`ip link set lo up`",
 			dial->me, dial->rank);
-	if (has_left(ctl, dial->to.rank))
+	if (!asks && has_left(ctl, dial->to.rank))
 		return tt_fail(TT_REMOTE, "rank %d: rank %d has left", dial->me, dial->rank);
 	if (!(dial->stop || ctl->join.has_table) || !refusals(a) || a->answered)
 		return TT_TIMEOUT;
@@ -276,7 +280,7 @@ static int judge_round(struct tt_control *ctl, const struct tt_dial *dial,
 	 * on the way still */
 	if (!dial->stop && !a->refused_ns)
 		a->refused_ns = tt_now_ns();
-	if (!dial->stop && tt_now_ns() - a->refused_ns < REASON_NS)
+	if (!dial->stop && !asks && tt_now_ns() - a->refused_ns < REASON_NS)
 		return TT_TIMEOUT;
 	describe_tried(a, tried, sizeof(tried));
 	return tt_fail(TT_REMOTE, "rank %d: rank %d is gone: %s", dial->me, dial->rank, tried);
@@ -386,9 +390,13 @@ int tt_control_connect(struct tt_control *ctl, struct tt_dial *dial, struct tt_d
 {
 	struct tt_dial_attempt a = { .ctl = ctl, .dial = dial, .patience = patience_of(ctl, dial) };
 	struct tt_sock_target *to = NULL;
-	int rc;
+	int rc = 0;
 
 	*ret_duplex = (struct tt_duplex){ 0 };
+	if (dial->known && !dial->to.port && ctl->ep->peers.directory.holders.first)
+		rc = tt_holders_ask(ctl, dial);
+	if (rc)
+		return rc;
 	write_hello(ctl, dial);
 	choose(ctl, dial, &a);
 	rc = try_until(&a, &to, ret_duplex);

@@ -10,12 +10,14 @@
  *   rank r -> rank 0    registration: rank 0 binds r to the key that signed it
  *   rank 0 -> rank r    PARENT: the parent's key; a certificate, rank 0's signature of r's key
  *   rank r -> parent    hello with the certificate
- *   rank 0 -> all       TABLE: every rank's key, signed by rank 0
+ *   rank 0 -> all       TABLE: every rank's key, signed by rank 0; in a large job HOSTS, with the keys
+ *                       of the holders, and TABLE to the holders, each of whose groups is signed
  *   rank r -> rank s    hello; s has the table, or takes the certificate
  *
  * The job's key alone protects the registration: of two processes that say to be one rank, rank 0
  * believes the first, and the second ends the join.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "control/control_internal.h"
@@ -157,6 +159,50 @@ void tt_table_begin(const struct tt_control_endpoint *ep, struct tt_writer *tabl
 	tt_put(table, (uint32_t)ep->auth.epoch, 4);
 }
 
+void tt_hosts_begin(const struct tt_control_endpoint *ep, struct tt_writer *hosts)
+{
+	begin(ep, "tutti: hosts and holders", hosts);
+	tt_put(hosts, (uint32_t)ep->auth.epoch, 4);
+}
+
+static void state_group(const struct tt_control_endpoint *ep, int group, const uint8_t *records,
+			size_t bytes, struct tt_writer *w)
+{
+	begin(ep, "tutti: some business cards", w);
+	tt_put(w, (uint32_t)ep->auth.epoch, 4);
+	tt_put(w, (uint32_t)group, 4);
+	tt_put_bytes(w, records, bytes);
+}
+
+void tt_group_sign(const struct tt_control_endpoint *ep, int group, size_t at,
+		   struct tt_writer *table)
+{
+	uint8_t signature[TT_SIGNATURE];
+	struct tt_writer w = { 0 };
+
+	state_group(ep, group, table->data + at, table->have - at, &w);
+	if (tt_identity_sign(&ep->auth.identity, &w, signature))
+		tt_put_bytes(table, signature, sizeof(signature));
+	else
+		table->failed = true;
+	free(w.data);
+}
+
+int tt_group_check(const struct tt_control_endpoint *ep, int group, const uint8_t *records,
+		   size_t bytes)
+{
+	struct tt_writer w = { 0 };
+	int holds = 0;
+
+	if (bytes < TT_SIGNATURE)
+		return 0;
+	bytes -= TT_SIGNATURE;
+	state_group(ep, group, records, bytes, &w);
+	holds = tt_identity_verify(ep->peers.root_key, &w, records + bytes);
+	free(w.data);
+	return holds;
+}
+
 void tt_table_sign(const struct tt_control_endpoint *ep, struct tt_writer *table)
 {
 	uint8_t signature[TT_SIGNATURE];
@@ -167,13 +213,14 @@ void tt_table_sign(const struct tt_control_endpoint *ep, struct tt_writer *table
 		table->failed = true;
 }
 
-bool tt_table_open(const struct tt_control_endpoint *ep, const uint8_t *table, size_t bytes,
-		   struct tt_reader *ret_records)
+bool tt_table_open(const struct tt_control_endpoint *ep,
+		   void begin_it(const struct tt_control_endpoint *ep, struct tt_writer *w),
+		   const uint8_t *table, size_t bytes, struct tt_reader *ret_records)
 {
 	uint8_t start[STATEMENT];
 	struct tt_writer w = TT_WRITER_INTO(start);
 
-	tt_table_begin(ep, &w);
+	begin_it(ep, &w);
 	if (bytes < w.have + TT_SIGNATURE || memcmp(table, start, w.have))
 		return false;
 	*ret_records = (struct tt_reader){ .at = table + w.have,

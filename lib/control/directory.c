@@ -8,8 +8,6 @@
 
 #include "control/directory.h"
 
-#define GROUP 16 /* ranks of the table from one known offset to the next */
-
 struct single_record {
 	size_t bytes;
 	uint8_t data[];
@@ -26,6 +24,8 @@ void tt_directory_free(struct tt_directory *d)
 	tt_sparse_free_all(&d->record);
 	free(d->table);
 	free(d->at);
+	free(d->begins);
+	free(d->host);
 }
 
 bool tt_directory_put(struct tt_directory *d, const struct tt_business_card *record)
@@ -76,7 +76,7 @@ static size_t address_bytes(const struct tt_address *a)
 static void pack(struct tt_writer *w, const struct tt_business_card *before,
 		 const struct tt_business_card *c)
 {
-	bool like = c->rank % GROUP && are_together(before, c), one = c->host == c->netns;
+	bool like = c->rank % TT_GROUP && are_together(before, c), one = c->host == c->netns;
 
 	tt_put(w, (like ? LIKE_BEFORE : 0) | (one ? ONE_NUMBER : 0), 1);
 	tt_put(w, (uint16_t)c->port, 2);
@@ -127,14 +127,14 @@ static void unpack(struct tt_reader *r, int rank, struct tt_business_card *c)
 	if (!(facts & LIKE_BEFORE))
 		unpack_host(r, facts & ONE_NUMBER, c);
 	else
-		r->failed |= rank % GROUP == 0;
+		r->failed |= rank % TT_GROUP == 0;
 }
 
-void tt_directory_pack(const struct tt_directory *d, struct tt_writer *w)
+void tt_directory_pack(const struct tt_directory *d, int from, int to, struct tt_writer *w)
 {
 	struct tt_business_card record = { 0 }, before;
 
-	for (int rank = 0; rank < d->n; rank++) {
+	for (int rank = from; rank < to; rank++) {
 		before = record;
 		tt_directory_get(d, rank, &record);
 		pack(w, &before, &record);
@@ -149,26 +149,29 @@ bool tt_directory_first(struct tt_reader table, struct tt_business_card *ret_rec
 }
 
 /* Fill at with the places of the groups. false: the table is malformed */
-static bool find_groups(const uint8_t *table, size_t bytes, int n, uint32_t *ret_at)
+static bool find_groups(const struct tt_directory *d, const uint8_t *table, size_t bytes,
+			uint32_t *ret_at)
 {
 	struct tt_reader r = { .at = table, .left = bytes };
 	struct tt_business_card record = { 0 };
 
-	for (int rank = 0; rank < n; rank++) {
-		if (rank % GROUP == 0)
-			ret_at[rank / GROUP] = (uint32_t)(r.at - table);
+	for (int rank = 0; rank < d->n; rank++) {
+		if (rank % TT_GROUP == 0)
+			ret_at[rank / TT_GROUP] = (uint32_t)(r.at - table);
 		unpack(&r, rank, &record);
 		if (r.failed || !record.port)
 			return false;
+		if (d->holders.first && ((rank + 1) % TT_GROUP == 0 || rank + 1 == d->n))
+			tt_get_bytes(&r, TT_SIGNATURE);
 	}
 	return tt_get_end(&r);
 }
 
 int tt_directory_read(struct tt_directory *d, const uint8_t *table, size_t bytes)
 {
-	uint32_t *at = malloc(((size_t)d->n + GROUP - 1) / GROUP * sizeof(*at));
+	uint32_t *at = malloc(((size_t)d->n + TT_GROUP - 1) / TT_GROUP * sizeof(*at));
 	uint8_t *copy = malloc(bytes + 1);
-	int rc = at && copy ? find_groups(table, bytes, d->n, at) : TT_SYSTEM;
+	int rc = at && copy ? find_groups(d, table, bytes, at) : TT_SYSTEM;
 
 	if (rc <= 0) {
 		free(at);
@@ -176,16 +179,38 @@ int tt_directory_read(struct tt_directory *d, const uint8_t *table, size_t bytes
 		return rc;
 	}
 	memcpy(copy, table, bytes);
-	tt_directory_free(d);
-	*d = (struct tt_directory){ .n = d->n, .table = copy, .bytes = bytes, .at = at };
+	tt_sparse_free_all(&d->record);
+	d->table = copy;
+	d->bytes = bytes;
+	d->at = at;
 	return 1;
 }
 
 static struct tt_reader group_of(const struct tt_directory *d, int rank)
 {
-	size_t at = d->at[rank / GROUP];
+	size_t at = d->at[rank / TT_GROUP];
 
 	return (struct tt_reader){ .at = d->table + at, .left = d->bytes - at };
+}
+
+const uint8_t *tt_directory_group(const struct tt_directory *d, int rank, size_t *ret_bytes)
+{
+	int next = rank / TT_GROUP + 1;
+	size_t end;
+
+	if (!d->table || !d->holders.first || rank >= d->n)
+		return NULL;
+	end = next * TT_GROUP < d->n ? d->at[next] : d->bytes;
+	*ret_bytes = end - d->at[next - 1];
+	return d->table + d->at[next - 1];
+}
+
+bool tt_directory_of_group(struct tt_reader records, int rank, struct tt_business_card *ret_record)
+{
+	*ret_record = (struct tt_business_card){ 0 };
+	for (int i = rank - rank % TT_GROUP; i <= rank; i++)
+		unpack(&records, i, ret_record);
+	return !records.failed && ret_record->port;
 }
 
 void tt_directory_get(const struct tt_directory *d, int rank, struct tt_business_card *ret_record)
@@ -198,18 +223,26 @@ void tt_directory_get(const struct tt_directory *d, int rank, struct tt_business
 		r = (struct tt_reader){ .at = record->data, .left = record->bytes };
 		tt_get_business_card(&r, ret_record);
 	} else if (d->table) {
-		r = group_of(d, rank);
-		for (int i = rank - rank % GROUP; i <= rank; i++)
-			unpack(&r, i, ret_record);
+		tt_directory_of_group(group_of(d, rank), rank, ret_record);
 	}
 }
 
+/* ---- hosts ----------------------------------------------------------------------------------- */
+
 void tt_directory_hosts(const struct tt_directory *d, uint64_t *ret_host)
 {
-	struct tt_reader r = { .at = d->table, .left = d->bytes };
+	struct tt_reader r = { 0 };
 	struct tt_business_card record;
+	size_t run = 0;
 
 	for (int rank = 0; rank < d->n; rank++) {
+		if (d->begins) {
+			run += tt_set_has(d->begins, rank);
+			ret_host[rank] = d->host ? d->host[run - 1] : run;
+			continue;
+		}
+		if (d->table && rank % TT_GROUP == 0)
+			r = group_of(d, rank);
 		if (d->table)
 			unpack(&r, rank, &record);
 		else
@@ -218,11 +251,83 @@ void tt_directory_hosts(const struct tt_directory *d, uint64_t *ret_host)
 	}
 }
 
+static int compare_hosts(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* Does a host begin twice? */
+static bool is_repeated(const uint64_t *host, size_t nruns, uint64_t *ret_sorted)
+{
+	bool repeated = false;
+
+	memcpy(ret_sorted, host, nruns * sizeof(*host));
+	qsort(ret_sorted, nruns, sizeof(*ret_sorted), compare_hosts);
+	for (size_t i = 1; i < nruns; i++)
+		repeated |= ret_sorted[i] == ret_sorted[i - 1];
+	return repeated;
+}
+
+bool tt_directory_put_hosts(const struct tt_directory *d, struct tt_writer *w)
+{
+	uint64_t *host = malloc((size_t)d->n * sizeof(*host)),
+		 *sorted = malloc((size_t)d->n * sizeof(*sorted));
+	uint8_t *begins = tt_set_make(d->n);
+	bool made = host && sorted && begins, repeated;
+	size_t nruns = 0;
+
+	if (made)
+		tt_directory_hosts(d, host);
+	for (int rank = 0; made && rank < d->n; rank++) {
+		if (rank && host[rank] == host[nruns - 1])
+			continue;
+		tt_set_add(begins, rank);
+		host[nruns++] = host[rank];
+	}
+	if (made) {
+		repeated = is_repeated(host, nruns, sorted);
+		tt_put_bytes(w, begins, TT_SET_BYTES(d->n));
+		tt_put(w, repeated, 1);
+		for (size_t i = 0; repeated && i < nruns; i++)
+			tt_put(w, host[i], 8);
+	}
+	free(host);
+	free(sorted);
+	free(begins);
+	return made;
+}
+
+int tt_directory_get_hosts(struct tt_directory *d, struct tt_reader *r)
+{
+	size_t nbytes = TT_SET_BYTES(d->n), nruns = 0;
+	const uint8_t *begins = tt_get_bytes(r, nbytes);
+	bool repeated = tt_get_upto(r, 1, 1);
+
+	if (r->failed || !tt_set_has(begins, 0))
+		return 0;
+	for (int rank = 0; rank < d->n; rank++)
+		nruns += tt_set_has(begins, rank);
+	if (repeated && r->left < 8 * nruns)
+		return 0;
+	d->begins = malloc(nbytes);
+	d->host = repeated ? malloc(nruns * sizeof(*d->host)) : NULL;
+	if (!d->begins || (repeated && !d->host))
+		return TT_SYSTEM;
+	memcpy(d->begins, begins, nbytes);
+	for (size_t i = 0; repeated && i < nruns; i++)
+		d->host[i] = tt_get(r, 8);
+	return 1;
+}
+
 size_t tt_directory_memory(const struct tt_directory *d)
 {
-	size_t bytes = d->table ? d->bytes + ((size_t)d->n + GROUP - 1) / GROUP * sizeof(*d->at)
+	size_t bytes = d->table ? d->bytes +
+					  ((size_t)d->n + TT_GROUP - 1) / TT_GROUP * sizeof(*d->at)
 				: tt_sparse_memory(&d->record);
 
+	bytes += d->begins ? TT_SET_BYTES(d->n) : 0;
 	for (int r = 0; r < d->n && !d->table; r++) {
 		const struct single_record *record = tt_sparse_get(&d->record, r);
 

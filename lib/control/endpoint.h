@@ -21,6 +21,7 @@
  *   control_local.c         ... of this process
  *   control_authenticate.c  handshakes with the servers that a dial has reached
  *   control_identity.c      proofs that both sides are the ranks that they say
+ *   control_holders.c       business cards of a large job: who has them, and answers
  *   control_connection.c    frames in and out
  *   control_monitor.c       connections of monitors
  *   duplex.c, pipe.c, tls.c the bytes below: TLS to another process, a pipe within this one
@@ -74,7 +75,8 @@ struct tt_credentials {
 	uint8_t certificate[TT_SIGNATURE];
 };
 
-/* Fixed before the first join is complete, except best_address and dialed. */
+/* Fixed before the first join is complete, except best_address, dialed, and records of the directory that
+ * a holder has brought. */
 struct tt_peers {
 	struct tt_business_card mine;    /* this rank's business card */
 	uint8_t root_key[TT_PUBLIC_KEY]; /* rank 0's public key; zeros: not known yet */
@@ -385,16 +387,23 @@ enum tt_verdict tt_hello_check(const struct tt_control_endpoint *ep, struct tt_t
 			       const struct tt_hello_message *message);
 bool tt_verdict_sign(const struct tt_control_endpoint *ep, struct tt_tls *tls,
 		     const uint8_t hello[TT_HELLO_BYTES], struct tt_verdict_message *message);
-/* Rank 0, locked: append the certificate of a rank that has registered. The table of business cards is a
- * statement: begin it, and sign it behind the records. Without memory the writer fails. */
+/* Rank 0, locked: append the certificate of a rank that has registered. The table of business cards, and
+ * the hosts with the holders, are statements: begin one, and sign it behind the rest. A group of the
+ * holders' table, from `at` on, has a signature of its own. Without memory the writer fails. */
 void tt_certificate_put(const struct tt_control_endpoint *ep, int rank, struct tt_writer *w);
 void tt_table_begin(const struct tt_control_endpoint *ep, struct tt_writer *table);
+void tt_hosts_begin(const struct tt_control_endpoint *ep, struct tt_writer *hosts);
+void tt_group_sign(const struct tt_control_endpoint *ep, int group, size_t at,
+		   struct tt_writer *table);
 void tt_table_sign(const struct tt_control_endpoint *ep, struct tt_writer *table);
-/* Locked. open: the records of a table of this job; false: it is none. check: has rank 0 signed it? 1 | 0
- * | TT_SYSTEM: no memory */
-bool tt_table_open(const struct tt_control_endpoint *ep, const uint8_t *table, size_t bytes,
-		   struct tt_reader *ret_records);
+/* Locked. open: the rest of a statement of this job that begins so; false: it is none. check: has rank 0
+ * signed it, or a group with its signature? 1 | 0 | TT_SYSTEM: no memory */
+bool tt_table_open(const struct tt_control_endpoint *ep,
+		   void begin_it(const struct tt_control_endpoint *ep, struct tt_writer *w),
+		   const uint8_t *table, size_t bytes, struct tt_reader *ret_records);
 int tt_table_check(const struct tt_control_endpoint *ep, const uint8_t *table, size_t bytes);
+int tt_group_check(const struct tt_control_endpoint *ep, int group, const uint8_t *records,
+		   size_t bytes);
 
 /* ---- control_admission.c; the lock of the listeners is held ----------------------------------- */
 
@@ -444,6 +453,28 @@ struct tt_dial tt_dial_of(struct tt_control *ctl, int rank, enum tt_purpose purp
 /* Make the connection to rank, one of ctl's, unless it exists: the higher peer connects, the lower
  * one waits. me, named: numbers of the two ranks in error texts. Returns as tt_control_connect. */
 int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64_t deadline_ns);
+
+/* ---- control_holders.c ------------------------------------------------------------------------ */
+
+/* Jobs of more ranks have holders: rank 0's values count. Tests change them. */
+extern struct tt_large {
+	int above;
+	struct tt_holders holders;
+} tt_large;
+
+/* Locked, rank 0: has the job holders? Append the statement of hosts and holders, or the records
+ * of all ranks as the holders get them; without memory the writer fails. */
+bool tt_holders_needed(const struct tt_control *ctl);
+void tt_holders_put(struct tt_control_endpoint *ep, struct tt_writer *w);
+void tt_holders_pack(const struct tt_control_endpoint *ep, struct tt_writer *w);
+/* Locked, the other ranks. 1 | 0: malformed | TT_SYSTEM */
+int tt_holders_get(struct tt_control_endpoint *ep, struct tt_reader r);
+/* Send the table to the children whose part of the tree has holders; locked. */
+void tt_holders_pass(struct tt_control *ctl, const void *table, size_t bytes);
+/* Not locked, blocks: fill dial->to by the answer of a holder. 0 | as tt_control_connect */
+int tt_holders_ask(struct tt_control *ctl, struct tt_dial *dial);
+/* Answer a rank that asks for the record of peer; locked. Takes tls. */
+void tt_holders_answer(const struct tt_control_endpoint *ep, int peer, struct tt_tls *tls);
 
 /* ---- control_local.c, not locked -------------------------------------------------------------- */
 

@@ -143,7 +143,7 @@ int tt_frame_next(const uint8_t *data, size_t have, struct tt_frame_head *ret_he
 	static const uint32_t most[TT_F_KINDS] = {
 		[TT_F_REGISTER] = TT_FRAME_REGISTER,
 		[TT_F_DECLINE] = 2048,
-		[TT_F_PARENT] = 1024,
+		[TT_F_PARENT] = 2048,
 		[TT_F_ATTACHED] = TT_FRAME_MOST,
 		[TT_F_RELEASE] = 0,
 		[TT_F_MISSING] = 2048,
@@ -162,6 +162,7 @@ int tt_frame_next(const uint8_t *data, size_t have, struct tt_frame_head *ret_he
 		[TT_F_SHRINK] = TT_FRAME_MOST,
 		[TT_F_LEFT] = 0,
 		[TT_F_CONFIRM] = 0,
+		[TT_F_HOSTS] = TT_FRAME_MOST,
 	};
 	struct tt_reader r = { .at = data, .left = have };
 	uint64_t bytes = tt_get(&r, 4), kind = tt_get(&r, 1), context = tt_get(&r, 8);

@@ -61,11 +61,12 @@ bool tt_get_end(const struct tt_reader *r);
 enum tt_frame {
 	TT_F_REGISTER = 1, /* to rank 0: this rank's settings and business card */
 	TT_F_DECLINE,      /* to rank 0, instead: the reason why this rank cannot join */
-	TT_F_PARENT,       /* from rank 0: the parent in the tree, and this rank's certificate */
-	TT_F_ATTACHED,     /* up: ranks connected in the tree */
-	TT_F_RELEASE,      /* from rank 0: the registration is over, close */
-	TT_F_MISSING,      /* down: the missing ranks */
-	TT_F_TABLE,        /* down: all business cards, and rank 0's signature */
+	TT_F_PARENT,   /* from rank 0: the parent in the tree, this rank's certificate, in a large
+			      job the rank before */
+	TT_F_ATTACHED, /* up: ranks connected in the tree */
+	TT_F_RELEASE,  /* from rank 0: the registration is over, close */
+	TT_F_MISSING,  /* down: the missing ranks */
+	TT_F_TABLE,    /* down: all business cards, and rank 0's signature */
 	TT_F_GATHER_UP,
 	TT_F_GATHER_DOWN,
 	TT_F_ABORT,
@@ -80,6 +81,7 @@ enum tt_frame {
 	TT_F_SHRINK, /* a message of shrink, ahead of the stream */
 	TT_F_LEFT, /* the answer to MESSAGE, CREDIT and SHRINK of a context that the rank has left */
 	TT_F_CONFIRM, /* from the rank that dialed, first: it has its welcome, and has not given up */
+	TT_F_HOSTS, /* down, in a large job: the hosts of all ranks, the business cards of the holders */
 	TT_F_KINDS
 };
 

@@ -44,7 +44,7 @@ bool tt_hello_get(const uint8_t bytes[TT_HELLO_BYTES], struct tt_hello *ret_hell
 {
 	struct tt_reader r = { .at = bytes, .left = TT_HELLO_BYTES };
 
-	ret_hello->purpose = (enum tt_purpose)tt_get_upto(&r, 2, TT_P_MONITOR);
+	ret_hello->purpose = (enum tt_purpose)tt_get_upto(&r, 2, TT_P_RECORD);
 	ret_hello->from = (int)tt_get_upto(&r, 4, INT32_MAX);
 	ret_hello->to = (int)tt_get_upto(&r, 4, INT32_MAX);
 	ret_hello->channel = (int)tt_get_upto(&r, 4, INT32_MAX);

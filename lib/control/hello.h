@@ -28,7 +28,7 @@
 #define TT_HELLO_BYTES 26
 #define TT_MONITOR INT32_MAX /* the rank of a monitor (monitor.h): none */
 
-enum tt_purpose { TT_P_REGISTER = 1, TT_P_CONTROL, TT_P_DATA, TT_P_MONITOR };
+enum tt_purpose { TT_P_REGISTER = 1, TT_P_CONTROL, TT_P_DATA, TT_P_MONITOR, TT_P_RECORD };
 
 enum tt_verdict {
 	TT_V_WELCOME = 1,
@@ -61,7 +61,8 @@ bool tt_psk_identity_get(const uint8_t *bytes, size_t have, struct tt_psk_identi
 struct tt_hello {
 	enum tt_purpose purpose;
 	int from, to; /* ranks of the first communicator */
-	/* registration: communicators of the job that the process has already; data: its number */
+	/* registration: communicators of the job that the process has already; data: its number; record:
+	 * the rank whose business card is wanted */
 	int channel;
 	int epoch;
 	uint64_t context; /* of the control that wants the connection */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "control/control.h"
+#include "control/endpoint.h"
 #include "tests/simulation/simulated_job.h"
 
 #define ONE_LEVEL 9                /* ranks: TT_FANOUT children of rank 0 */
@@ -47,6 +47,17 @@ bool sim_any_harmed(void)
 		if (sim->job->rank[i].harmed || sim->job->rank[i].disturbs)
 			return true;
 	return false;
+}
+
+bool sim_lacks_holders(void)
+{
+	const struct sim_job *job = sim->job;
+
+	for (int i = 0; i < job->n; i++)
+		if (tt_is_holder(tt_large.holders, i) && !job->rank[i].harmed &&
+		    !job->rank[i].leaves && !job->rank[i].process.ended)
+			return false;
+	return job->large;
 }
 
 bool sim_any_disturbs(void)
@@ -143,7 +154,7 @@ static bool is_vain_wait(const struct sim_comm *w, const char *what, tuttiResult
 	for (int i = 0; w && i < job->n; i++)
 		if (job->rank[i].aborted && job->rank[i].aborted_in == w->key)
 			return false;
-	if (!w || is_silencing(job->faults) || is_abandoned(w, what) ||
+	if (!w || is_silencing(job->faults) || is_abandoned(w, what) || sim_lacks_holders() ||
 	    (job->faults == SIM_MEMORY && job->messaged) ||
 	    (shrinks && (job->faults == SIM_MEMORY || job->faults == SIM_LOSSES)))
 		return false;
@@ -372,10 +383,10 @@ void sim_check_shrink(const struct sim_comm *w, tuttiResult_t rc, int n)
 		return;
 	me->shrunk_to = n;
 	together = count_together(w);
-	if (rc && 2 * together > w->n)
+	if (rc && 2 * together > w->n && !sim_lacks_holders())
 		sim_fail("a shrink of %d ranks, of which %d answer, failed: %s", w->n, together,
 			 tuttiGetLastError(NULL));
-	for (int r = 0; r < w->n && together && !rc; r++) {
+	for (int r = 0; r < w->n && together && !rc && !sim_lacks_holders(); r++) {
 		const struct sim_rank *other = &sim->job->rank[w->member[r]];
 
 		if (!other->harmed && other->shrunk_to && other->shrunk_to != n)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "comm/comm.h"
+#include "control/endpoint.h"
 #include "tests/simulation/simulation.h"
 #include "tutti.h"
 
@@ -211,10 +212,11 @@ static void member_main(void *arg)
 	pass(m, SHRINK, crowd->n - 1);
 }
 
-int sim_crowd(int n, uint64_t hop_ns, bool split, bool trace)
+int sim_crowd(int n, uint64_t hop_ns, int above, bool split, bool trace)
 {
 	int64_t joined = 0, shrunk = 0, most = 0;
 
+	tt_large.above = above;
 	sim_begin(1, trace, n);
 	sim->hop_ns = hop_ns;
 	sim->algorithm = "auto";

@@ -3,6 +3,7 @@
  */
 #include <stdio.h>
 
+#include "control/endpoint.h"
 #include "tests/simulation/simulated_job.h"
 
 #define MOST_EPOCHS 4
@@ -15,6 +16,7 @@ static void leave(struct sim_comm *w)
 	uint32_t how = sim_random(3);
 	tuttiResult_t rc;
 
+	me->leaves = true;
 	if (!me->left_ns)
 		me->left_ns = sim->now_ns;
 	if (how == 0 && !tuttiCommFinalize(w->comm))
@@ -91,9 +93,12 @@ static void rank_main(void *arg)
 {
 	struct sim_rank *me = arg;
 	struct sim_comm w = { .departed = -1, .n = sim->job->n };
-	tuttiResult_t rc = join(me, &w);
+	tuttiResult_t rc;
 	int epoch = 0;
 
+	if (sim->job->large)
+		tt_large = (struct tt_large){ .above = 1, .holders = { .first = 1, .every = 2 } };
+	rc = join(me, &w);
 	if (rc || !w.comm) {
 		me->disturbs = true;
 		return;
@@ -150,6 +155,7 @@ int sim_job(const struct sim_plan *plan)
 	sim->yields = sim_random(8) == 0;
 	sim->algorithm = algorithms[sim_random(sizeof(algorithms) / sizeof(algorithms[0]))];
 	job->seed = plan->seed;
+	job->large = plan->holders || plan->seed % 8 == 5; /* without a draw */
 	/* mostly a tree of one level */
 	job->n = sim_random(24) ? 2 + (int)sim_random(7) : 9 + (int)sim_random(SIM_RANKS - 8);
 	job->faults = (enum sim_faults)sim_random(SIM_FAULTS);

@@ -57,6 +57,7 @@ struct sim_rank {
 	bool delayed;        /* stopped for a while: its calls may take longer */
 	bool disturbs;       /* fails the others' calls: aborts, or has given up */
 	bool joined, aborted;
+	bool leaves;         /* its last communicator */
 	uint64_t late_ns;    /* it begins to join later by that */
 	bool came, refused;  /* it joins, or did; its join has failed */
 	uint64_t aborted_in; /* key of the communicator */
@@ -90,6 +91,7 @@ struct record {
 
 struct sim_job {
 	uint64_t seed;
+	bool large; /* it has holders (control_holders.c) */
 	int n;
 	enum sim_faults faults;
 	struct sim_rank rank[SIM_RANKS];
@@ -116,6 +118,8 @@ struct sim_job {
 
 /* Is there a reason for errors? */
 bool sim_any_harmed(void);
+/* Is no holder of the business cards left? Then ranks without a connection cannot find each other. */
+bool sim_lacks_holders(void);
 /* Has a rank aborted, given up, or begun a shrink that ends the others' calls? */
 bool sim_any_disturbs(void);
 /* A call of this rank, which began at began_ns, has returned rc. comm NULL: there is none any more */

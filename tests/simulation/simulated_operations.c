@@ -344,6 +344,7 @@ static tuttiResult_t departure(struct sim_comm *w, int index)
 	sim->job->misused = true;
 	if (w->rank == leaver) {
 		sim->job->rank[sim->process->number].left_ns = sim->job->last_departure_ns = began;
+		sim->job->rank[sim->process->number].leaves = true;
 		sim_check_call(NULL, "destroy", tuttiCommDestroy(w->comm), began,
 			       SIM_TIMEOUT_NS + SIM_SLACK_NS);
 		w->comm = NULL;

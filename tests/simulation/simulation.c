@@ -27,8 +27,8 @@
 
 struct options {
 	uint64_t first, count, jobs;
-	bool trace, until_failure;
-	uint64_t ranks, hop_us; /* of a crowd; ranks 0: none */
+	bool trace, until_failure, holders;
+	uint64_t ranks, hop_us, above; /* of a crowd; ranks 0: none */
 	bool split;
 };
 
@@ -60,9 +60,11 @@ static void usage(FILE *to)
 		"  --jobs N         as many at a time (1)\n"
 		"  --trace          print its messages, kills and results\n"
 		"  --until-failure  end at the first failure\n"
+		"  --holders        all jobs have holders of the business cards, not only one of eight\n"
 		"  --ranks N        instead: N ranks join, one dies, the others shrink; print the costs\n"
 		"  --split          and, after the join, two exchanges among all ranks, and a split\n"
 		"  --hop US         time of a message then, in microseconds (50)\n"
+		"  --above N        jobs of more ranks have holders of the business cards (1024)\n"
 		"  --help\n\n"
 		"A failure is printed with its seed, which repeats it. Exit status: 0 all hold, 1 not.\n");
 }
@@ -87,9 +89,11 @@ static const struct option longs[] = {
 	{ "seed", required_argument, NULL, 's' },
 	{ "jobs", required_argument, NULL, 'j' },
 	{ "trace", no_argument, NULL, 't' },
+	{ "holders", no_argument, NULL, 'h' + 256 },
 	{ "ranks", required_argument, NULL, 'r' },
 	{ "hop", required_argument, NULL, 'o' },
 	{ "split", no_argument, NULL, 'p' },
+	{ "above", required_argument, NULL, 'a' },
 	{ "until-failure", no_argument, NULL, 'u' },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
@@ -97,7 +101,7 @@ static const struct option longs[] = {
 
 static struct options read_options(int argc, char **argv)
 {
-	struct options o = { .first = 1, .count = 2000, .jobs = 1, .hop_us = 50 };
+	struct options o = { .first = 1, .count = 2000, .jobs = 1, .hop_us = 50, .above = 1024 };
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) >= 0) {
@@ -121,8 +125,14 @@ static struct options read_options(int argc, char **argv)
 		case 'o':
 			o.hop_us = number(optarg);
 			break;
+		case 'a':
+			o.above = number(optarg);
+			break;
 		case 'p':
 			o.split = true;
+			break;
+		case 'h' + 256:
+			o.holders = true;
 			break;
 		case 't':
 			o.trace = true;
@@ -147,12 +157,12 @@ static struct options read_options(int argc, char **argv)
 }
 
 /* The schedules of a batch, until one fails. Returns the exit status. */
-static int run_batch(const struct batch *b, volatile uint64_t *begun, bool trace)
+static int run_batch(const struct batch *b, volatile uint64_t *begun, const struct options *o)
 {
 	struct itimerval limit = { .it_value.tv_sec = SPIN_SECONDS };
 
 	for (uint64_t seed = b->first; seed < b->end && !shared->stops; seed++) {
-		struct sim_plan plan = { .seed = seed, .trace = trace };
+		struct sim_plan plan = { .seed = seed, .trace = o->trace, .holders = o->holders };
 
 		++*begun;
 		setitimer(ITIMER_PROF, &limit, NULL);
@@ -162,14 +172,14 @@ static int run_batch(const struct batch *b, volatile uint64_t *begun, bool trace
 	return 0;
 }
 
-static void begin(struct batch *b, volatile uint64_t *begun, bool trace)
+static void begin(struct batch *b, volatile uint64_t *begun, const struct options *o)
 {
 	fflush(NULL);
 	*begun = 0;
 	b->pid = fork();
 	if (b->pid == 0) {
 		signal(SIGINT, SIG_IGN); /* the schedule ends soon */
-		_exit(run_batch(b, begun, trace));
+		_exit(run_batch(b, begun, o));
 	}
 	if (b->pid < 0) {
 		perror("simulation: fork");
@@ -223,7 +233,7 @@ static int run_all(const struct options *o)
 				next = b->end = end - next < each ? end : next + each;
 			}
 			if (!b->pid && b->first < b->end) {
-				begin(b, &shared->begun[i], o->trace);
+				begin(b, &shared->begun[i], o);
 				running++;
 			}
 		}
@@ -260,5 +270,6 @@ int main(int argc, char **argv)
 	}
 	sigaction(SIGINT, &(struct sigaction){ .sa_handler = interrupt }, NULL);
 	sigaction(SIGTERM, &(struct sigaction){ .sa_handler = interrupt }, NULL);
-	return o.ranks ? sim_crowd((int)o.ranks, o.hop_us * 1000, o.split, o.trace) : run_all(&o);
+	return o.ranks ? sim_crowd((int)o.ranks, o.hop_us * 1000, (int)o.above, o.split, o.trace)
+		       : run_all(&o);
 }

@@ -168,6 +168,7 @@ void sim_trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
 struct sim_plan { /* what a schedule may do */
 	uint64_t seed;
 	bool trace;
+	bool holders; /* of the business cards, in any case */
 };
 /* The schedule has failed: a sentence with its seed. */
 void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -182,6 +183,6 @@ int sim_job(const struct sim_plan *plan);
 
 /* n ranks join, one dies, the others notice it and shrink; each message takes hop_ns. Prints what that
  * costs. 0 | 1, with a sentence on stderr */
-int sim_crowd(int n, uint64_t hop_ns, bool split, bool trace);
+int sim_crowd(int n, uint64_t hop_ns, int above, bool split, bool trace);
 
 #endif

@@ -53,7 +53,7 @@ Test(directory, a_table_has_the_records_of_all_ranks, .timeout = 10)
 
 	fill(&d);
 	before = tt_directory_memory(&d);
-	tt_directory_pack(&d, &table);
+	tt_directory_pack(&d, 0, RANKS, &table);
 	cr_assert(!table.failed);
 	cr_assert_eq(tt_directory_read(&d, table.data, table.have), 1);
 	tt_directory_hosts(&d, hosts);
@@ -75,7 +75,7 @@ Test(directory, a_malformed_table_changes_nothing, .timeout = 10)
 	struct tt_directory d;
 
 	fill(&d);
-	tt_directory_pack(&d, &table);
+	tt_directory_pack(&d, 0, RANKS, &table);
 	for (size_t bytes = 0; bytes < table.have; bytes++)
 		cr_expect_eq(tt_directory_read(&d, table.data, bytes), 0);
 	table.data[0] |= 1; /* rank 0 is like the rank before it */
@@ -84,4 +84,51 @@ Test(directory, a_malformed_table_changes_nothing, .timeout = 10)
 	cr_expect(!memcmp(&read, &wanted, sizeof(read)));
 	tt_directory_free(&d);
 	free(table.data);
+}
+
+/* In runs of three ranks, and, with only two hosts by turns, as numbers for each run */
+static struct tt_business_card placed(int rank, int nhosts)
+{
+	struct tt_business_card c = record_of(rank);
+
+	if (nhosts)
+		c.host = (uint64_t)(rank / 3 % nhosts);
+	return c;
+}
+
+Test(directory, the_hosts_of_all_ranks_are_bits, .timeout = 10)
+{
+	for (int nhosts = 0; nhosts <= 2; nhosts += 2) {
+		struct tt_directory d, read;
+		struct tt_writer w = { 0 };
+		struct tt_reader r;
+		uint64_t hosts[RANKS];
+
+		fill(&d);
+		for (int rank = 0; rank < RANKS; rank++) {
+			struct tt_business_card c = placed(rank, nhosts);
+
+			cr_assert(tt_directory_put(&d, &c));
+		}
+		cr_assert(tt_directory_put_hosts(&d, &w));
+		cr_expect_leq(w.have, (RANKS + 7) / 8 + 1 + (nhosts ? 8 * (RANKS / 3 + 1) : 0));
+		for (size_t bytes = 0; bytes < w.have; bytes++) {
+			r = (struct tt_reader){ .at = w.data, .left = bytes };
+			cr_assert(tt_directory_make(&read, RANKS));
+			cr_expect_eq(tt_directory_get_hosts(&read, &r), 0);
+			tt_directory_free(&read);
+		}
+		r = (struct tt_reader){ .at = w.data, .left = w.have };
+		cr_assert(tt_directory_make(&read, RANKS));
+		cr_assert_eq(tt_directory_get_hosts(&read, &r), 1);
+		cr_expect(tt_get_end(&r));
+		tt_directory_hosts(&read, hosts);
+		for (int a = 0; a < RANKS; a++)
+			for (int b = 0; b < a; b++)
+				cr_expect_eq(hosts[a] == hosts[b],
+					     placed(a, nhosts).host == placed(b, nhosts).host);
+		tt_directory_free(&read);
+		tt_directory_free(&d);
+		free(w.data);
+	}
 }

@@ -185,7 +185,7 @@ static bool pass_on(struct tt_control *rank_9, const struct tt_control_endpoint 
 		cr_assert(tt_directory_put(&directory, &record));
 	}
 	tt_table_begin(root, &w);
-	tt_directory_pack(&directory, &w);
+	tt_directory_pack(&directory, 0, 12, &w);
 	tt_directory_free(&directory);
 	tt_table_sign(root, &w);
 	if (alter)
