@@ -97,9 +97,12 @@ struct tt_link {
 	uint64_t received;
 	/* the caller has written the reserved room by non-temporal stores; set before each commit */
 	bool nontemporal;
-	/* shm: the caller has fetched the lines of the peeked message as their owner (tt_copy_and_own), and no
-	 * plan counts on the cells of this link; set before a release, which clears it */
-	bool owned;
+	/* shm, set by a peek: the sender writes next where the message lies, so who reads it takes ownership of its
+	 * lines (tt_copy_and_own); but the caller may keep the cell, and write its own messages there */
+	bool lent, offered;
+	/* shm, set before a release, which clears them: the caller owns the lines; it keeps the offered cell, since
+	 * no plan counts on the cells of this link */
+	bool owned, keeps;
 };
 
 #define TT_NO_SLOT (-2) /* no memory to read */

@@ -108,13 +108,6 @@ INLINE const char *joined(char *room, const char *post, size_t bytes)
 	return room;
 }
 
-/* Two ranks, of which one takes: the giver writes to the page again, faster if this rank owns its lines. */
-INLINE void give_back(const struct tt_form *f, const void *page)
-{
-	if (!tt_form_is_full(f))
-		tt_own_lines((void *)page, tt_form_posted(f));
-}
-
 /* More posts than a call of reduce takes: the first eight, then their sum and seven more, as the plans do. In parts
  * that stay in the cache, since out may be this rank's input. */
 static __attribute__((noinline)) void sum_many(const struct tt_form *f, tt_reduce_fn *reduce,
@@ -159,7 +152,8 @@ INLINE void sum(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, ch
 	}
 	if (bytes > TT_SLOT_SMALL && f->nranks == 2) {
 		tt_slots_sum_pair(c, reduce, out, NULL, in, posts[!f->rank], bytes, count);
-		give_back(f, posts[!f->rank]);
+		if (!tt_form_is_full(f)) /* the giver writes there again */
+			tt_own_lines((void *)posts[!f->rank], bytes);
 		return;
 	}
 	if (bytes > TT_SLOT_LINE || piece)
@@ -175,9 +169,10 @@ INLINE void copy_post(const struct tt_form *f, char *out, const char *post)
 {
 	size_t bytes = tt_form_posted(f), at = tt_form_piece(f), left = f->block, some;
 
-	if (bytes > TT_SLOT_SMALL && f->nranks == 2) {
-		tt_slots_copy_pair(out, post, left, false);
-		give_back(f, post);
+	if (bytes > TT_SLOT_SMALL && f->nranks == 2 && !tt_form_is_full(f)) {
+		tt_copy_and_own(out, (void *)(uintptr_t)post, left);
+	} else if (bytes > TT_SLOT_SMALL && f->nranks == 2) {
+		tt_copy_and_keep(out, post, left);
 	} else if (bytes > TT_SLOT_SMALL) {
 		tt_copy(out, post + at, left);
 	} else {

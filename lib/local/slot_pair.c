@@ -42,16 +42,10 @@ void tt_slots_sum_pair(tuttiComm_t c, tt_reduce_fn *reduce, char *out, char *roo
 
 void tt_slots_copy_pair(char *out, const char *theirs, size_t bytes, bool past)
 {
-	if (!past) {
-		tt_copy_and_own(out, theirs, bytes);
-		return;
-	}
-	for (size_t at = 0; at < bytes; at += STRIDE) {
-		size_t some = bytes - at < STRIDE ? bytes - at : STRIDE;
-
-		fetch_ahead(theirs, at, bytes);
-		tt_copy_nontemporal(out + at, theirs + at, some);
-	}
+	if (past)
+		tt_copy_nontemporal(out, theirs, bytes);
+	else
+		tt_copy_and_keep(out, theirs, bytes);
 }
 
 /* A piece of the call: bytes at `keep` are summed by this rank, bytes at `give` by the other. Parts

@@ -195,8 +195,8 @@ static inline size_t tt_slots_half(size_t bytes)
 	return (bytes / 2 + TT_LINE - 1) / TT_LINE * TT_LINE;
 }
 
-/* slot_pair.c. Two ranks: the sum of `in` and the other's current post, a page, goes to out, and to
- * room unless it is NULL; the page's lines are fetched for writing. The same with a copy instead. */
+/* slot_pair.c. Two ranks that take each other's pages over: the sum of `in` and the other's current post, a page,
+ * goes to out, and to room unless it is NULL. The same with a copy instead. */
 void tt_slots_sum_pair(tuttiComm_t c, tt_reduce_fn *reduce, char *out, char *room, const char *in,
 		       const char *theirs, size_t bytes, size_t count);
 void tt_slots_copy_pair(char *out, const char *theirs, size_t bytes, bool past);

@@ -62,20 +62,31 @@ void tt_copy_nontemporal(void *dst, const void *src, size_t bytes)
 }
 #endif
 
-/* Bytes that are read while the lines of as many further ones are fetched */
-#define STRIDE 1024u
-
-void tt_copy_and_own(void *dst, const void *src, size_t bytes)
+/* Short copies end before the processor's own prefetch begins. */
+#define SHORT 4096u
+static void fetch_short(const char *p, size_t bytes)
 {
-	const char *from = src;
-	size_t fetched = 0;
+	for (size_t at = 0; at < bytes && bytes <= SHORT; at += TT_LINE)
+		tt_fetch_to_write(p + at);
+}
 
+void tt_copy_and_keep(void *dst, const void *src, size_t bytes)
+{
+	fetch_short(src, bytes);
+	tt_copy(dst, src, bytes);
+}
+
+/* A line that is fetched to be written (prefetchw), but not written, is slower for its next writer than one that is
+ * shared: send and receive of 1 MiB, EPYC 9004, us, near cores 900, distant cores 2800; by stores of each line in
+ * strides that stay in the first cache 77 and 136, by stores behind the whole message 88 and 152. */
+#define STRIDE 2048u
+
+void tt_copy_and_own(void *dst, void *src, size_t bytes)
+{
+	fetch_short(src, bytes);
 	for (size_t at = 0, some; at < bytes; at += some) {
-		size_t ahead = at + 2 * STRIDE < bytes ? at + 2 * STRIDE : bytes;
-
 		some = bytes - at < STRIDE ? bytes - at : STRIDE;
-		for (; fetched < ahead; fetched += TT_LINE)
-			tt_fetch_to_write(from + fetched);
-		tt_copy((char *)dst + at, from + at, some);
+		tt_copy((char *)dst + at, (char *)src + at, some);
+		tt_own_lines((char *)src + at, some);
 	}
 }

@@ -26,9 +26,10 @@ static inline void tt_copy(void *dst, const void *src, size_t bytes)
 		memcpy(dst, src, bytes);
 }
 
-/* memcpy from shared memory that another core has written, and take exclusive ownership of its lines on the
- * way, some lines ahead: this core writes there next. */
-void tt_copy_and_own(void *dst, const void *src, size_t bytes);
+/* memcpy from shared memory that another core has written. keep: this core writes there next. own: the other core
+ * writes there again, so tt_own_lines on the way */
+void tt_copy_and_keep(void *dst, const void *src, size_t bytes);
+void tt_copy_and_own(void *dst, void *src, size_t bytes);
 
 /* memcpy for a dst that this core does not read soon. Later stores are ordered behind it, as behind
  * memcpy. */

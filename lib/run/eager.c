@@ -66,8 +66,7 @@ bool tt_eager(const struct tt_request *r)
 		l->nontemporal = false;
 		l->t->commit(l, bytes, stamp);
 	} else {
-		tt_copy_and_own(r->out, data, bytes);
-		l->owned = true;
+		tt_take_copy(l, r->out, data, bytes, true);
 		c->calls.last_received[r->root] = c->calls.seq;
 		l->t->release(l);
 	}

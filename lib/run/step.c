@@ -140,16 +140,12 @@ static bool takes_zcopy(const struct tt_op *op, const struct tt_cursor *cu, cons
 	return p && to->t->zcopy_ops->can_send(to, p, bytes);
 }
 
-/* A receive from shared memory: does this rank take ownership of the lines, and write its own messages there?
- * Not in collectives, whose plans count on the cells of a link, and not in messages that leave the second cache:
- * there memcpy overwrites dst without reading it (1 MiB, two cores, us: 124, with ownership 500 to 1000). */
-#define OWNED_MOST (256u << 10)
-static bool owns(const struct tt_op *op, const struct tt_link *from, const char *dst)
+/* Does a step only copy a message from shared memory to this rank? Such copies follow the cells (tt_take_copy). */
+static bool takes(const struct tt_op *op, const struct tt_step *s, const struct tt_link *from,
+		  const char *dst, const char *room)
 {
-	const struct tt_request *r = op->call.request;
-
-	return r->collective == TT_SENDRECV && from && from->t->slot_ops && dst && !op->staging &&
-	       r->count <= OWNED_MOST / op->bound.element_bytes;
+	return s->op == TT_COPY && from && from->t->slot_ops && dst && !room && !op->staging &&
+	       !op->bound.past;
 }
 
 static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step *s, size_t bytes)
@@ -190,9 +186,9 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 	if (dst && tt_step_needed(op, dst, bytes))
 		return 0;
 	tt_fault_point(op->comm);
-	if (owns(op, wires ? from[0] : NULL, dst)) {
-		tt_copy_and_own(dst, src[0], bytes);
-		from[0]->owned = true;
+	if (takes(op, s, wires ? from[0] : NULL, dst, room)) {
+		tt_take_copy(from[0], dst, src[0], bytes,
+			     op->call.request->collective == TT_SENDRECV);
 	} else {
 		rc = compute(op, s, room && (s->flags & TT_STEP_PASSING) ? NULL : dst, room, src,
 			     bytes);

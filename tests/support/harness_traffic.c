@@ -125,6 +125,7 @@ static int receive_next(const struct traffic *tr, struct flow *f, size_t most)
 			       f->next, bytes, f->l->peer, f->l->channel);
 	if (!in_place) {
 		f->l->owned = mix(f->seed + 5 * f->next) % 2;
+		f->l->keeps = mix(f->seed + 7 * f->next) % 2;
 		t->release(f->l);
 	}
 	f->next++;

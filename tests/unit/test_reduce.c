@@ -500,6 +500,29 @@ Test(copy, a_copy_by_vectors_is_right_at_any_alignment, .timeout = 20)
 	tt_reduce_isa_set("auto");
 }
 
+/* The source is read, and each of its lines may be stored as it is. */
+Test(copy, a_copy_out_of_shared_memory_is_right_and_changes_no_source, .timeout = 20)
+{
+	enum { MOST_BYTES = 9000 };
+	static unsigned char to[MOST_BYTES + 2], from[MOST_BYTES + 64], before[sizeof(from)];
+
+	for (size_t i = 0; i < sizeof(from); i++)
+		from[i] = before[i] = (unsigned char)random_of(9, i);
+	for (size_t start = 0; start < 64; start += 9)
+		for (size_t bytes = 0; bytes <= MOST_BYTES; bytes += bytes < 140 ? 7 : 509)
+			for (int own = 0; own < 2; own++) {
+				memset(to, 0, sizeof(to));
+				if (own)
+					tt_copy_and_own(to + 1, from + start, bytes);
+				else
+					tt_copy_and_keep(to + 1, from + start, bytes);
+				cr_assert(!memcmp(to + 1, before + start, bytes) && !to[0] &&
+						  !to[1 + bytes] &&
+						  !memcmp(from, before, sizeof(from)),
+					  "own %d: %zu bytes from +%zu", own, bytes, start);
+			}
+}
+
 Test(copy, a_nontemporal_copy_is_right_at_any_alignment, .timeout = 20)
 {
 	static struct reduce_area to;

@@ -312,23 +312,24 @@ static int send_large(const struct tt_world *world, struct tt_link *l, void **re
 	return 0;
 }
 
-static int receive_large(const struct tt_world *world, struct tt_link *l, bool owned,
+/* lent: the peer writes next where the message lies */
+static int receive_large(const struct tt_world *world, struct tt_link *l, bool keeps, bool lent,
 			 const void **ret_data)
 {
 	int rc;
 
 	while ((rc = l->t->peek(l, LARGE, 7, ret_data)) == 0)
 		sched_yield();
-	EXPECT(rc == 1 && *(const char *)*ret_data == l->peer + 1);
-	l->owned = owned;
+	EXPECT(rc == 1 && *(const char *)*ret_data == l->peer + 1 && l->lent == lent);
+	l->keeps = keeps;
 	l->t->release(l);
 	return 0;
 }
 
-/* Rank 1 answers each message; arg: it owns the lines that it has read. */
+/* Rank 1 answers each message; arg: it keeps the cells that it has read. */
 static int answer_body(const struct tt_world *world, void *arg)
 {
-	bool owns = *(const bool *)arg;
+	bool keeps = *(const bool *)arg;
 	const void *data = NULL;
 	void *room = NULL, *first = NULL;
 	struct rig rig;
@@ -339,14 +340,14 @@ static int answer_body(const struct tt_world *world, void *arg)
 
 		if (world->rank == 0) {
 			EXPECT(send_large(world, l, &room) == 0 &&
-			       receive_large(world, l, false, &data) == 0);
+			       receive_large(world, l, false, !keeps, &data) == 0);
 			first = i ? first : room;
 			/* its cell has come home with the answer, and is the next one again */
-			EXPECT(owns ? data == room && room == first : data != room);
+			EXPECT(keeps ? data == room && room == first : data != room);
 		} else {
-			EXPECT(receive_large(world, l, owns, &data) == 0 &&
+			EXPECT(receive_large(world, l, keeps, true, &data) == 0 &&
 			       send_large(world, l, &room) == 0);
-			EXPECT((data == room) == owns);
+			EXPECT((data == room) == keeps);
 		}
 	}
 	harness_barrier(world, 0);
@@ -354,14 +355,14 @@ static int answer_body(const struct tt_world *world, void *arg)
 	return 0;
 }
 
-Test(segment, a_reader_that_owns_the_lines_of_a_cell_answers_in_it, .timeout = 60)
+Test(segment, a_reader_that_keeps_a_cell_answers_in_it, .timeout = 60)
 {
-	static bool owns[] = { true, false };
+	static bool keeps[] = { true, false };
 
 	for (int i = 0; i < 2; i++) {
 		struct harness h = { .nranks = 2, .nchannels = 1, .message_bytes = 65536 };
 
-		cr_expect(harness_run(&h, answer_body, &owns[i]) == 0, "owns: %d", owns[i]);
+		cr_expect(harness_run(&h, answer_body, &keeps[i]) == 0, "keeps: %d", keeps[i]);
 	}
 }
 
@@ -378,7 +379,7 @@ static int one_way_body(const struct tt_world *world, void *arg)
 		struct tt_link *l = rig.links[!world->rank];
 
 		if (world->rank == 1) {
-			EXPECT(receive_large(world, l, true, &data) == 0);
+			EXPECT(receive_large(world, l, true, true, &data) == 0);
 			continue;
 		}
 		while (!l->t->reserve(l, LARGE))

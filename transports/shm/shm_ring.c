@@ -22,8 +22,8 @@
  * takes the lowest free cell, which is the most likely in cache: that saves more than the load of
  * `done` costs.
  *
- * Cells change hands: a reader that has fetched the lines of a cell as their owner may keep the cell, if the
- * writer has granted it, and writes its own next message there. So the bytes of two ranks that answer each
+ * Cells change hands: a reader may keep a cell, if the writer has granted it, and writes its own next message
+ * there. So the bytes of two ranks that answer each
  * other cross between their cores once, not twice. The cell goes home with that message. A writer grants half
  * of its cells, and never all that are claimed, so that a reader that never answers leaves it enough.
  *
@@ -331,7 +331,6 @@ static int gather(struct tt_shm_link *l, uint64_t expected, unsigned lines)
 	return 1;
 }
 
-/* The writer's next ordinary stores find lines that this rank owns. */
 static int in_cell(struct tt_shm_link *l, const struct tt_shm_line *line, size_t bytes,
 		   const void **ret_data)
 {
@@ -347,9 +346,10 @@ static int in_cell(struct tt_shm_link *l, const struct tt_shm_line *line, size_t
 			       l->base.ep->world->rank, l->base.peer);
 	l->cell = ring + offset;
 	l->cells = s;
-	l->may_keep = line->granted;
+	l->cell_bytes = bytes;
 	l->returned = line->returned;
-	l->own_bytes = line->nontemporal ? 0 : bytes;
+	l->base.offered = line->granted;
+	l->base.lent = !line->returned && !line->nontemporal;
 	*ret_data = l->cell;
 	return 1;
 }
@@ -363,6 +363,7 @@ int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void *
 
 	l->spread = lines;
 	l->cells = NULL;
+	l->base.lent = l->base.offered = false;
 	if (lines > 1) {
 		*ret_data = l->reading;
 		if (gather(l, expected, lines))
@@ -378,18 +379,18 @@ int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void *
 	return lines > 1 ? 0 : in_cell(l, line, bytes, ret_data);
 }
 
-/* The message's cell: home again, kept, or left to the writer */
+/* The message's cell: home again, kept, or left to the writer, whose next stores find lines that this rank owns */
 static void settle_cell(struct tt_shm_link *l)
 {
 	struct tt_shm_cells *s = l->cells;
 	uint64_t line = 1ull << (l->got % TT_SHM_LINES), kept = l->kept & ~line;
+	bool keeps = l->base.keeps && l->base.offered;
 
-	if (l->own_bytes && !l->base.owned)
-		tt_own_lines(l->cell, l->own_bytes);
-	l->own_bytes = 0;
+	if (l->base.lent && !keeps && !l->base.owned)
+		tt_own_lines(l->cell, l->cell_bytes);
 	if (l->returned) {
 		set_free(s, 1u << ((size_t)(l->cell - s->at) / s->bytes));
-	} else if (l->may_keep && l->base.owned) {
+	} else if (keeps) {
 		s->kept |= 1u << ((size_t)(l->cell - s->theirs) / s->bytes);
 		kept |= line;
 	}
@@ -405,7 +406,7 @@ void tt_shm_release(struct tt_link *link)
 
 	if (l->cells)
 		settle_cell(l);
-	link->owned = false;
+	link->owned = link->keeps = false;
 	l->got += l->spread;
 	link->received++;
 	atomic_store_explicit(&l->rx->done, l->got, memory_order_release);

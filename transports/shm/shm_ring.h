@@ -66,13 +66,12 @@ struct tt_shm_link {
 	struct tt_shm_ring *rx;
 	uint64_t got;    /* lines released */
 	unsigned spread; /* lines of the peeked message */
-	/* the cell of the peeked message, of cells (NULL: none); bytes of it to own when they are read
-	 * (tt_own_lines) */
+	/* the cell of the peeked message, of cells (NULL: none), and the bytes in it */
 	uint8_t *cell;
 	struct tt_shm_cells *cells;
-	size_t own_bytes;
-	bool may_keep, returned; /* of the peeked message's line */
-	uint64_t kept;           /* copy of rx->kept */
+	size_t cell_bytes;
+	bool returned; /* of the peeked message's line */
+	uint64_t kept; /* copy of rx->kept */
 
 	/* messages of several lines, contiguous for run */
 	alignas(TT_LINE) uint8_t writing[TT_SHM_SMALL], reading[TT_SHM_SMALL];
