@@ -97,12 +97,6 @@ struct tt_link {
 	uint64_t received;
 	/* the caller has written the reserved room by non-temporal stores; set before each commit */
 	bool nontemporal;
-	/* shm, set by a peek: the sender writes next where the message lies, so who reads it takes ownership of its
-	 * lines (tt_copy_and_own); but the caller may keep the cell, and write its own messages there */
-	bool lent, offered;
-	/* shm, set before a release, which clears them: the caller owns the lines; it keeps the offered cell, since
-	 * no plan counts on the cells of this link */
-	bool owned, keeps;
 };
 
 #define TT_NO_SLOT (-2) /* no memory to read */
@@ -193,6 +187,12 @@ struct tt_transport {
 	 * peer is in another call) | TT_REMOTE */
 	int (*peek)(struct tt_link *l, size_t bytes, uint32_t stamp, const void **ret_data);
 	void (*release)(struct tt_link *l);
+
+	/* Optional, both or none (shm): a message in one call. put: reserve, copy, commit; 1 sent | 0 no
+	 * room | < 0. get: peek, copy to dst, release; results as peek. keep: this rank may write its next
+	 * messages where this one lies, since no plan counts on the buffers of this link. */
+	int (*put)(struct tt_link *l, const void *data, size_t bytes, uint32_t stamp);
+	int (*get)(struct tt_link *l, void *dst, size_t bytes, uint32_t stamp, bool keep);
 
 	/* Optional: receive the next message into dst, without peek and release. The caller repeats
 	 * the call with the same arguments until the message is complete; dst may be half written

@@ -19,19 +19,18 @@ static struct tt_link *link_of(const struct tt_request *r, size_t bytes)
 	    bytes > c->paths.eager_bytes)
 		return NULL;
 	l = tt_path_link(&c->paths.path[c->paths.p2p_path], TT_P2P_CHANNEL, r->root);
-	return l && l->t->slot_ops ? l : NULL;
+	return l && l->t->get ? l : NULL;
 }
 
-static bool receive_from(struct tt_link *l, size_t bytes, uint32_t stamp, tuttiComm_t c,
-			 const void **ret_data)
+static bool receive_from(struct tt_link *l, void *out, size_t bytes, uint32_t stamp, tuttiComm_t c)
 {
-	int rc = l->t->peek(l, bytes, stamp, ret_data);
+	int rc = l->t->get(l, out, bytes, stamp, true);
 
 	if (rc)
 		return rc > 0;
 	for (uint32_t left = tt_wait_spins(c); rc == 0 && left > 0; left--) {
 		tt_cpu_relax();
-		rc = l->t->peek(l, bytes, stamp, ret_data);
+		rc = l->t->get(l, out, bytes, stamp, true);
 	}
 	if (rc > 0)
 		tt_wait_spun(c);
@@ -47,8 +46,6 @@ bool tt_eager(const struct tt_request *r)
 				      .type = (uint8_t)r->type,
 				      .count = r->count };
 	uint64_t *counter, number;
-	const void *data;
-	void *room = NULL;
 	uint32_t stamp;
 
 	if (!l || tt_control_broken(c->ctl))
@@ -56,20 +53,15 @@ bool tt_eager(const struct tt_request *r)
 	counter = (r->send ? c->calls.p2p_sent : c->calls.p2p_received) + r->root;
 	number = *counter + 1;
 	stamp = tt_call_stamp(&call, number);
-	if (r->send ? !(room = l->t->reserve(l, bytes)) : !receive_from(l, bytes, stamp, c, &data))
+	if (!r->send && !receive_from(l, r->out, bytes, stamp, c))
 		return false;
-	*counter = number;
 	tt_control_note_message(c->ctl, r->send, r->root, number, &call);
 	tt_fault_point(c);
-	if (r->send) {
-		tt_copy(room, r->in, bytes);
-		l->nontemporal = false;
-		l->t->commit(l, bytes, stamp);
-	} else {
-		tt_take_copy(l, r->out, data, bytes, true);
+	if (r->send && l->t->put(l, r->in, bytes, stamp) <= 0)
+		return false; /* the operation has the same number */
+	*counter = number;
+	if (!r->send)
 		c->calls.last_received[r->root] = c->calls.seq;
-		l->t->release(l);
-	}
 	tt_control_done_message(c->ctl);
 	tt_op_count(c);
 	return true;

@@ -140,11 +140,11 @@ static bool takes_zcopy(const struct tt_op *op, const struct tt_cursor *cu, cons
 	return p && to->t->zcopy_ops->can_send(to, p, bytes);
 }
 
-/* Does a step only copy a message from shared memory to this rank? Such copies follow the cells (tt_take_copy). */
+/* Does a step only copy a message from shared memory to this rank? */
 static bool takes(const struct tt_op *op, const struct tt_step *s, const struct tt_link *from,
 		  const char *dst, const char *room)
 {
-	return s->op == TT_COPY && from && from->t->slot_ops && dst && !room && !op->staging &&
+	return s->op == TT_COPY && from && from->t->get && dst && !room && !op->staging &&
 	       !op->bound.past;
 }
 
@@ -187,14 +187,16 @@ static int execute(struct tt_op *op, struct tt_cursor *cu, const struct tt_step 
 		return 0;
 	tt_fault_point(op->comm);
 	if (takes(op, s, wires ? from[0] : NULL, dst, room)) {
-		tt_take_copy(from[0], dst, src[0], bytes,
-			     op->call.request->collective == TT_SENDRECV);
+		rc = from[0]->t->get(from[0], dst, bytes, op->call.stamp,
+				     op->call.request->collective == TT_SENDRECV);
+		op->comm->calls.last_received[from[0]->peer] = op->comm->calls.seq;
+		wires = 0;
 	} else {
 		rc = compute(op, s, room && (s->flags & TT_STEP_PASSING) ? NULL : dst, room, src,
 			     bytes);
-		if (tt_unlikely(rc))
-			return rc;
 	}
+	if (tt_unlikely(rc < 0))
+		return rc;
 	while (wires > 0) {
 		wires--;
 		op->comm->calls.last_received[from[wires]->peer] = op->comm->calls.seq;

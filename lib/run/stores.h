@@ -46,19 +46,4 @@ static inline void tt_stores_copy(const struct tt_stores_call *call, void *dst, 
 	tt_stores_end(call, bytes, began_ns);
 }
 
-/* Copy a peeked message out of shared memory. keep: this rank may write its next messages where this one
- * lies. A release follows. */
-static inline void tt_take_copy(struct tt_link *l, void *dst, const void *src, size_t bytes,
-				bool keep)
-{
-	l->keeps = keep && l->offered;
-	l->owned = l->lent && !l->keeps;
-	if (l->owned)
-		tt_copy_and_own(dst, (void *)(uintptr_t)src, bytes);
-	else if (bytes >= TT_COPY_LEAST)
-		tt_copy_and_keep(dst, src, bytes);
-	else
-		memcpy(dst, src, bytes);
-}
-
 #endif

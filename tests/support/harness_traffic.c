@@ -82,7 +82,12 @@ static int send_next(const struct traffic *tr, struct flow *f, size_t most)
 	uint8_t *room;
 	int rc;
 
-	if (t->flags & TT_T_RESERVE) {
+	if (t->put && mix(f->seed + 3 * f->next) % 2) {
+		fill(f, f->buf, bytes);
+		rc = t->put(f->l, f->buf, bytes, stamp_of(f));
+		if (rc <= 0)
+			return rc;
+	} else if (t->flags & TT_T_RESERVE) {
 		room = t->reserve(f->l, bytes);
 		if (!room)
 			return 0;
@@ -110,10 +115,12 @@ static int receive_next(const struct traffic *tr, struct flow *f, size_t most)
 {
 	const struct tt_transport *t = f->l->t;
 	size_t bytes = size_of(tr, f, most);
-	bool in_place = t->recv && mix(f->seed ^ f->next) % 2;
+	bool in_place = (t->recv || t->get) && mix(f->seed ^ f->next) % 2;
 	const void *data = f->buf, *again;
-	int rc = in_place ? t->recv(f->l, f->buf, bytes, stamp_of(f))
-			  : t->peek(f->l, bytes, stamp_of(f), &data);
+	int rc = !in_place ? t->peek(f->l, bytes, stamp_of(f), &data)
+		 : t->recv ? t->recv(f->l, f->buf, bytes, stamp_of(f))
+			   : t->get(f->l, f->buf, bytes, stamp_of(f),
+				    mix(f->seed + 5 * f->next) % 2);
 
 	if (rc <= 0)
 		return rc;
@@ -123,11 +130,8 @@ static int receive_next(const struct traffic *tr, struct flow *f, size_t most)
 		return tt_fail(TT_INTERNAL,
 			       "message %u of %zu bytes from rank %d, channel %d, is wrong",
 			       f->next, bytes, f->l->peer, f->l->channel);
-	if (!in_place) {
-		f->l->owned = mix(f->seed + 5 * f->next) % 2;
-		f->l->keeps = mix(f->seed + 7 * f->next) % 2;
+	if (!in_place)
 		t->release(f->l);
-	}
 	f->next++;
 	return 1;
 }

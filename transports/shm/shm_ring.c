@@ -239,14 +239,21 @@ static void put_flag(struct tt_shm_line *line, uint64_t flag)
 	atomic_store_explicit(&line->flag, flag, memory_order_release);
 }
 
-static void spread(struct tt_shm_link *l, uint64_t flag, unsigned lines)
+/* Copies of a constant size are no calls; only the last line is not full. */
+static void spread(struct tt_shm_link *l, const uint8_t *from, size_t bytes, uint64_t flag)
 {
-	for (unsigned i = 0; i < lines; i++) {
-		struct tt_shm_line *line = line_at(l->tx, l->sent + i);
+	struct tt_shm_line *line = line_at(l->tx, l->sent);
 
-		memcpy(line->payload, l->writing + i * TT_SHM_INLINE, TT_SHM_INLINE);
-		put_flag(line, flag + ((uint64_t)i << 32));
+	for (uint64_t i = 1; bytes > TT_SHM_INLINE; i++) {
+		memcpy(line->payload, from, TT_SHM_INLINE);
+		put_flag(line, flag);
+		flag += 1ull << 32;
+		from += TT_SHM_INLINE;
+		bytes -= TT_SHM_INLINE;
+		line = line_at(l->tx, l->sent + i);
 	}
+	memcpy(line->payload, from, bytes);
+	put_flag(line, flag);
 }
 
 /* May the reader keep the cell? */
@@ -276,15 +283,15 @@ static void fill_in(struct tt_shm_link *l, struct tt_shm_cells *s, struct tt_shm
 	l->room = NULL;
 }
 
-int tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
+/* data: of a message of several lines */
+static inline int commit(struct tt_shm_link *l, const void *data, size_t bytes, uint32_t stamp)
 {
-	struct tt_shm_link *l = (struct tt_shm_link *)link;
 	struct tt_shm_line *line = line_at(l->tx, l->sent);
 	uint64_t flag = tt_shm_flag(l->sent + 1, bytes, stamp);
 	unsigned lines = spread_of(bytes);
 
 	if (lines > 1) {
-		spread(l, flag, lines);
+		spread(l, data, bytes, flag);
 	} else if (bytes <= TT_SHM_INLINE) {
 		put_flag(line, flag);
 	} else {
@@ -292,10 +299,31 @@ int tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
 		put_flag(line, flag);
 	}
 	l->sent += lines;
-	link->messages++;
-	link->sent_bytes += bytes;
+	l->base.messages++;
+	l->base.sent_bytes += bytes;
 	wake_reader(l);
 	return 0;
+}
+
+int tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp)
+{
+	struct tt_shm_link *l = (struct tt_shm_link *)link;
+
+	return commit(l, l->writing, bytes, stamp);
+}
+
+int tt_shm_put(struct tt_link *link, const void *data, size_t bytes, uint32_t stamp)
+{
+	struct tt_shm_link *l = (struct tt_shm_link *)link;
+	void *room = tt_shm_reserve(link, bytes);
+
+	if (!room)
+		return 0;
+	link->nontemporal = false;
+	if (room != l->writing)
+		tt_copy(room, data, bytes);
+	commit(l, data, bytes, stamp);
+	return 1;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -317,17 +345,20 @@ static uint64_t get_flag(struct tt_shm_line *line)
 }
 
 /* All flags are loaded before the comparison, so that the transfers overlap. */
-static int gather(struct tt_shm_link *l, uint64_t expected, unsigned lines)
+static int gather(struct tt_shm_link *l, uint8_t *to, size_t bytes, uint64_t expected,
+		  unsigned lines)
 {
 	uint64_t differs = 0;
+	unsigned i = 0;
 
-	for (unsigned i = 0; i < lines; i++)
+	for (; i < lines; i++)
 		differs |= get_flag(line_at(l->rx, l->got + i)) ^ (expected + ((uint64_t)i << 32));
 	if (differs)
 		return 0;
-	for (unsigned i = 0; i < lines; i++)
-		memcpy(l->reading + i * TT_SHM_INLINE, line_at(l->rx, l->got + i)->payload,
-		       TT_SHM_INLINE);
+	i = 0;
+	for (; bytes > TT_SHM_INLINE; bytes -= TT_SHM_INLINE, to += TT_SHM_INLINE)
+		memcpy(to, line_at(l->rx, l->got + i++)->payload, TT_SHM_INLINE);
+	memcpy(to, line_at(l->rx, l->got + i)->payload, bytes);
 	return 1;
 }
 
@@ -348,25 +379,25 @@ static int in_cell(struct tt_shm_link *l, const struct tt_shm_line *line, size_t
 	l->cells = s;
 	l->cell_bytes = bytes;
 	l->returned = line->returned;
-	l->base.offered = line->granted;
-	l->base.lent = !line->returned && !line->nontemporal;
+	l->offered = line->granted;
+	l->lent = !line->returned && !line->nontemporal;
 	*ret_data = l->cell;
 	return 1;
 }
 
-int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data)
+/* room: for a message of several lines */
+static inline int peek(struct tt_shm_link *l, void *room, size_t bytes, uint32_t stamp,
+		       const void **ret_data)
 {
-	struct tt_shm_link *l = (struct tt_shm_link *)link;
 	struct tt_shm_line *line = line_at(l->rx, l->got);
 	uint64_t flag, expected = tt_shm_flag(l->got + 1, bytes, stamp);
 	unsigned lines = spread_of(bytes);
 
 	l->spread = lines;
 	l->cells = NULL;
-	l->base.lent = l->base.offered = false;
 	if (lines > 1) {
-		*ret_data = l->reading;
-		if (gather(l, expected, lines))
+		*ret_data = room;
+		if (gather(l, room, bytes, expected, lines))
 			return 1;
 	}
 	flag = get_flag(line);
@@ -379,15 +410,19 @@ int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void *
 	return lines > 1 ? 0 : in_cell(l, line, bytes, ret_data);
 }
 
+int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data)
+{
+	struct tt_shm_link *l = (struct tt_shm_link *)link;
+
+	return peek(l, l->reading, bytes, stamp, ret_data);
+}
+
 /* The message's cell: home again, kept, or left to the writer, whose next stores find lines that this rank owns */
-static void settle_cell(struct tt_shm_link *l)
+static void settle_cell(struct tt_shm_link *l, bool keeps)
 {
 	struct tt_shm_cells *s = l->cells;
 	uint64_t line = 1ull << (l->got % TT_SHM_LINES), kept = l->kept & ~line;
-	bool keeps = l->base.keeps && l->base.offered;
 
-	if (l->base.lent && !keeps && !l->base.owned)
-		tt_own_lines(l->cell, l->cell_bytes);
 	if (l->returned) {
 		set_free(s, 1u << ((size_t)(l->cell - s->at) / s->bytes));
 	} else if (keeps) {
@@ -400,17 +435,51 @@ static void settle_cell(struct tt_shm_link *l)
 	l->cells = NULL;
 }
 
+static inline void release(struct tt_shm_link *l)
+{
+	l->got += l->spread;
+	l->base.received++;
+	atomic_store_explicit(&l->rx->done, l->got, memory_order_release);
+	wake_writer(l);
+}
+
 void tt_shm_release(struct tt_link *link)
 {
 	struct tt_shm_link *l = (struct tt_shm_link *)link;
 
+	if (l->cells) {
+		if (l->lent)
+			tt_own_lines(l->cell, l->cell_bytes);
+		settle_cell(l, false);
+	}
+	release(l);
+}
+
+static __attribute__((noinline)) void get_cell(struct tt_shm_link *l, void *dst, bool keep)
+{
+	bool keeps = keep && l->offered && !l->returned;
+
+	if (l->lent && !keeps)
+		tt_copy_and_own(dst, l->cell, l->cell_bytes);
+	else
+		tt_copy_and_keep(dst, l->cell, l->cell_bytes);
+	settle_cell(l, keeps);
+}
+
+int tt_shm_get(struct tt_link *link, void *dst, size_t bytes, uint32_t stamp, bool keep)
+{
+	struct tt_shm_link *l = (struct tt_shm_link *)link;
+	const void *data;
+	int rc = peek(l, dst, bytes, stamp, &data);
+
+	if (rc <= 0)
+		return rc;
 	if (l->cells)
-		settle_cell(l);
-	link->owned = link->keeps = false;
-	l->got += l->spread;
-	link->received++;
-	atomic_store_explicit(&l->rx->done, l->got, memory_order_release);
-	wake_writer(l);
+		get_cell(l, dst, keep);
+	else if (bytes <= TT_SHM_INLINE)
+		memcpy(dst, data, bytes);
+	release(l);
+	return 1;
 }
 
 /* Two cells of each size: a step that receives and sends keeps the received message until its send

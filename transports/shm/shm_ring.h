@@ -70,7 +70,9 @@ struct tt_shm_link {
 	uint8_t *cell;
 	struct tt_shm_cells *cells;
 	size_t cell_bytes;
-	bool returned; /* of the peeked message's line */
+	/* Of the cell: it came home; the writer writes there next, so this rank owns its lines before
+	 * (tt_own_lines); this rank may keep it */
+	bool returned, lent, offered;
 	uint64_t kept; /* copy of rx->kept */
 
 	/* messages of several lines, contiguous for run */
@@ -82,6 +84,8 @@ void *tt_shm_reserve(struct tt_link *link, size_t bytes);
 int tt_shm_commit(struct tt_link *link, size_t bytes, uint32_t stamp);
 int tt_shm_peek(struct tt_link *link, size_t bytes, uint32_t stamp, const void **ret_data);
 void tt_shm_release(struct tt_link *link);
+int tt_shm_put(struct tt_link *link, const void *data, size_t bytes, uint32_t stamp);
+int tt_shm_get(struct tt_link *link, void *dst, size_t bytes, uint32_t stamp, bool keep);
 
 /* shm_slots.c: struct tt_slot_ops, and the PSCW operations of struct tt_peer_memory_ops. */
 void tt_shm_slot_post(struct tt_endpoint *ep, const void *data, size_t bytes, uint64_t number,
