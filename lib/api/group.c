@@ -24,6 +24,11 @@ static __thread struct call_group {
 } group;
 static __thread char group_text[1024]; /* of group.error; apart, since each group copies the rest */
 
+/* The requests of a short group. A group within the end of another one (user operators) has its own. */
+#define SHORT_GROUP 4
+static __thread struct tt_request short_group[SHORT_GROUP];
+static __thread bool short_group_taken;
+
 bool tt_group_open(void)
 {
 	return group.depth > 0;
@@ -89,24 +94,42 @@ static int run_later(struct tt_request *requests, size_t n)
 	return rc;
 }
 
+static void give_requests(struct tt_request *requests)
+{
+	if (requests == short_group)
+		short_group_taken = false;
+	else
+		tt_pool_give(requests);
+}
+
+/* 0 | TT_SYSTEM */
+static int make_room(const struct tt_request *r)
+{
+	size_t room = group.room ? 4 * group.room : SHORT_GROUP;
+	struct tt_request *more = short_group;
+
+	if (group.room || short_group_taken)
+		more = tt_pool_take(r->comm, room * sizeof(*more));
+	else
+		short_group_taken = true;
+	if (!more)
+		return tt_run_unbegun(
+			r, 1, tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", room));
+	if (group.room)
+		memcpy(more, group.requests, group.room * sizeof(*more));
+	give_requests(group.requests);
+	group.requests = more;
+	group.room = room;
+	return 0;
+}
+
 static int collect(const struct tt_request *r)
 {
-	if (group.nrequests == group.room) {
-		size_t room = group.room ? 2 * group.room : 16;
-		struct tt_request *more = tt_pool_take(r->comm, room * sizeof(*more));
+	int rc = group.nrequests == group.room ? make_room(r) : 0;
 
-		if (!more)
-			return tt_run_unbegun(r, 1,
-					      tt_fail(TT_SYSTEM,
-						      "no memory for a group of %zu calls", room));
-		if (group.room)
-			memcpy(more, group.requests, group.room * sizeof(*more));
-		tt_pool_give(group.requests);
-		group.requests = more;
-		group.room = room;
-	}
-	group.requests[group.nrequests++] = *r;
-	return 0;
+	if (!rc)
+		group.requests[group.nrequests++] = *r;
+	return rc;
 }
 
 int tt_group_request(const struct tt_request *r)
@@ -312,6 +335,6 @@ TUTTI_API tuttiResult_t tuttiGroupEnd(void)
 	if (!rc && g.nrequests)
 		rc = run_requests(g.requests, g.nrequests);
 	free(g.joining);
-	tt_pool_give(g.requests);
+	give_requests(g.requests);
 	return tt_result(rc);
 }
