@@ -113,8 +113,9 @@ static int make_room(const struct tt_request *r)
 	else
 		short_group_taken = true;
 	if (!more)
-		return tt_run_unbegun(
-			r, 1, tt_fail(TT_SYSTEM, "no memory for a group of %zu calls", room));
+		return tt_run_unbegun(r, 1,
+				      tt_fail(TT_SYSTEM, "no memory for a group of %zu calls",
+					      room));
 	if (group.room)
 		memcpy(more, group.requests, group.room * sizeof(*more));
 	give_requests(group.requests);

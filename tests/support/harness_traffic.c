@@ -118,9 +118,9 @@ static int receive_next(const struct traffic *tr, struct flow *f, size_t most)
 	bool in_place = (t->recv || t->get) && mix(f->seed ^ f->next) % 2;
 	const void *data = f->buf, *again;
 	int rc = !in_place ? t->peek(f->l, bytes, stamp_of(f), &data)
-		 : t->recv ? t->recv(f->l, f->buf, bytes, stamp_of(f))
-			   : t->get(f->l, f->buf, bytes, stamp_of(f),
-				    mix(f->seed + 5 * f->next) % 2);
+		 : t->recv
+			 ? t->recv(f->l, f->buf, bytes, stamp_of(f))
+			 : t->get(f->l, f->buf, bytes, stamp_of(f), mix(f->seed + 5 * f->next) % 2);
 
 	if (rc <= 0)
 		return rc;

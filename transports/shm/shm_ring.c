@@ -380,7 +380,7 @@ static int in_cell(struct tt_shm_link *l, const struct tt_shm_line *line, size_t
 	l->cell_bytes = bytes;
 	l->returned = line->returned;
 	l->offered = line->granted;
-	l->lent = !line->returned && !line->nontemporal;
+	l->goes_back = !line->returned && !line->nontemporal;
 	*ret_data = l->cell;
 	return 1;
 }
@@ -448,7 +448,7 @@ void tt_shm_release(struct tt_link *link)
 	struct tt_shm_link *l = (struct tt_shm_link *)link;
 
 	if (l->cells) {
-		if (l->lent)
+		if (l->goes_back)
 			tt_own_lines(l->cell, l->cell_bytes);
 		settle_cell(l, false);
 	}
@@ -459,7 +459,7 @@ static __attribute__((noinline)) void get_cell(struct tt_shm_link *l, void *dst,
 {
 	bool keeps = keep && l->offered && !l->returned;
 
-	if (l->lent && !keeps)
+	if (l->goes_back && !keeps)
 		tt_copy_and_own(dst, l->cell, l->cell_bytes);
 	else
 		tt_copy_and_keep(dst, l->cell, l->cell_bytes);

@@ -72,7 +72,7 @@ struct tt_shm_link {
 	size_t cell_bytes;
 	/* Of the cell: it came home; the writer writes there next, so this rank owns its lines before
 	 * (tt_own_lines); this rank may keep it */
-	bool returned, lent, offered;
+	bool returned, goes_back, offered;
 	uint64_t kept; /* copy of rx->kept */
 
 	/* messages of several lines, contiguous for run */
