@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORKER, SERVER, ROLES, PORT = 29500 };
+enum { WORKER, SERVER, ROLES, PORT = 29500, ROOT_BYTES = 300 };
 
 static const char *const roles[ROLES] = { "worker", "ps" };
 
@@ -78,13 +78,13 @@ static int rank_of(const char *task, const struct role role[ROLES])
 		return -1;
 	task += strlen(roles[i]) + 1;
 	index = strtol(task, &end, 10);
-	if (end == task || *end || index < 0 || index >= role[i].count)
+	if (*task < '0' || *task > '9' || *end || index >= role[i].count)
 		return -1;
 	return (int)index + (i == SERVER ? role[WORKER].count : 0);
 }
 
-/* The first worker's address, with a port: "[::1]:29500" has one, "::1" none. */
-static void make_root(const char *hosts, char root[300])
+/* The first worker's address, with a port: "[::1]:29500" has one, "[::1]" none. */
+static int make_root(const char *hosts, char root[ROOT_BYTES])
 {
 	int length = (int)strcspn(hosts, ",;");
 	const char *colon = memchr(hosts, ':', (size_t)length);
@@ -92,15 +92,22 @@ static void make_root(const char *hosts, char root[300])
 
 	if (closed)
 		colon = closed + 1 < hosts + length ? closed + 1 : NULL;
-	snprintf(root, 300, "%.*s", length, hosts);
-	if (!colon)
-		snprintf(root, 300, "%.*s:%d", length, hosts, PORT);
+	if (colon)
+		length = snprintf(root, ROOT_BYTES, "%.*s", length, hosts);
+	else
+		length = snprintf(root, ROOT_BYTES, "%.*s:%d", length, hosts, PORT);
+	if (length < ROOT_BYTES)
+		return TRAIN_OK;
+	return train_fail(TRAIN_USAGE,
+			  "--cluster: the first worker's address has %d characters with its port; "
+			  "use one of at most %d",
+			  length, ROOT_BYTES - 1);
 }
 
 int train_cluster_apply(struct train_config *c, bool serves)
 {
 	struct role role[ROLES] = { { NULL, 0 } };
-	char root[300], text[16];
+	char root[ROOT_BYTES], text[16];
 	int rank;
 
 	if (!c->cluster && !c->task)
@@ -118,9 +125,10 @@ int train_cluster_apply(struct train_config *c, bool serves)
 				  c->cluster, c->strategy,
 				  serves ? "parameter servers" : "no parameter servers",
 				  serves ? "add" : "omit");
+	if (make_root(role[WORKER].hosts, root))
+		return TRAIN_USAGE;
 	if (serves)
 		c->servers = role[SERVER].count;
-	make_root(role[WORKER].hosts, root);
 	setenv("TUTTI_ROOT", root, 1);
 	snprintf(text, sizeof(text), "%d", rank);
 	setenv("TUTTI_RANK", text, 1);
