@@ -36,7 +36,8 @@ static void make_sharded(struct model_fixture *s, const char *text, size_t shard
 	};
 
 	size.axis.shards = shards;
-	size.text = !strncmp(text, "gpt", 3) || !strncmp(text, "rnn", 3);
+	size.text = !strncmp(text, "gpt", 3) || !strncmp(text, "rnn", 3) ||
+		    !strncmp(text, "embed", 5);
 	size.positions = s->positions = size.text ? INPUTS : 1;
 
 	cr_assert_eq(train_device_open(&s->device, "cpu", false), 0, "%s", train_error());
@@ -87,8 +88,8 @@ static int gradients_of(struct model_fixture *s, size_t first, size_t rows, floa
 	return train_model_backward(&s->model, s->parameters, logits, NULL, gradients, ready);
 }
 
-static const char *const shapes[] = { "linear", "mlp:9",    "mlp:8,7", "mlp:5,1,6",
-				      "cnn",    "gpt:2x16", "rnn:2x5", "rnn:gru:2x5" };
+static const char *const shapes[] = { "linear",   "mlp:9",   "mlp:8,7",     "mlp:5,1,6", "cnn",
+				      "gpt:2x16", "rnn:2x5", "rnn:gru:2x5", "embed:9x4" };
 
 /* Of a large tensor, TUTTI_TEST_FEWER leaves about 50 elements. */
 static size_t stride_of(size_t elements)

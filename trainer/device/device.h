@@ -35,6 +35,14 @@ struct train_adam {
 	float keep; /* 1 - learning rate * weight decay */
 };
 
+/* Vectors of the positions of a sample. */
+struct train_embedding {
+	size_t rows, width; /* of the table */
+	size_t length;      /* positions of a sample */
+	size_t grams;       /* characters that choose a row: 1, the character is its number */
+	bool places;        /* a second table has a row for each position */
+};
+
 /* LSTM cells of a position of `rows` sequences. */
 struct train_lstm {
 	size_t rows, width;
@@ -177,13 +185,12 @@ struct train_device_ops {
 	/* Sequences; NULL: the device has none of these operations. Vectors are of `width` floats,
 	 * one for each position of a sample.
 	 *
-	 * embed: y = the character's row of table + the position's row of places[positions], for
-	 * each of x[vectors], characters as gather gives them, in samples of `positions`; positions
-	 * 0: without places. embed_back: gradients of table, then places. */
-	void (*embed)(struct train_device *d, size_t vectors, size_t positions, size_t width,
-		      const float *x, const float *table, const float *places, float *y);
-	void (*embed_back)(struct train_device *d, size_t vectors, size_t positions, size_t width,
-			   size_t characters, const float *x, const float *dy, float *gradients);
+	 * embed: y = a row of the table, plus the position's row of the places behind it, for each of
+	 * x[vectors], characters as gather gives them. embed_back: gradients of table and places. */
+	void (*embed)(struct train_device *d, const struct train_embedding *e, size_t vectors,
+		      const float *x, const float *table, float *y);
+	void (*embed_back)(struct train_device *d, const struct train_embedding *e, size_t vectors,
+			   const float *x, const float *dy, float *gradients);
 
 	/* norm: y = (x - mean) / deviation * gain + bias of each vector; parameters: gain, bias;
 	 * stats[vectors][2] = mean, 1 / deviation. norm_back: dx = the gradient of x. back_weights:

@@ -14,31 +14,45 @@ static size_t character_of(float x)
 	return (size_t)(x * 255.0f + 0.5f);
 }
 
-void train_host_embed(struct train_device *d, size_t vectors, size_t positions, size_t width,
-		      const float *x, const float *table, const float *places, float *y)
+/* The row of vector i: its character, or a hash of the last `grams` characters of its sample. */
+static size_t row_of(const struct train_embedding *e, const float *x, size_t i)
 {
+	uint64_t hash = 0;
+
+	if (e->grams == 1)
+		return character_of(x[i]);
+	for (size_t back = 0; back < e->grams && back <= i % e->length; back++)
+		hash = (hash + character_of(x[i - back]) + 1) * UINT64_C(0x9e3779b97f4a7c15);
+	return (hash >> 32) % e->rows;
+}
+
+void train_host_embed(struct train_device *d, const struct train_embedding *e, size_t vectors,
+		      const float *x, const float *table, float *y)
+{
+	size_t width = e->width;
+
 	(void)d;
 	for (size_t i = 0; i < vectors; i++, y += width) {
-		memcpy(y, table + character_of(x[i]) * width, width * sizeof(*y));
-		for (size_t k = 0; positions && k < width; k++)
-			y[k] += places[i % positions * width + k];
+		memcpy(y, table + row_of(e, x, i) * width, width * sizeof(*y));
+		for (size_t k = 0; e->places && k < width; k++)
+			y[k] += table[(e->rows + i % e->length) * width + k];
 	}
 }
 
-void train_host_embed_back(struct train_device *d, size_t vectors, size_t positions, size_t width,
-			   size_t characters, const float *x, const float *dy, float *gradients)
+void train_host_embed_back(struct train_device *d, const struct train_embedding *e, size_t vectors,
+			   const float *x, const float *dy, float *gradients)
 {
-	float *places = gradients + characters * width;
+	size_t width = e->width;
 
 	(void)d;
-	memset(gradients, 0, (characters + positions) * width * sizeof(*gradients));
+	memset(gradients, 0, (e->rows + (e->places ? e->length : 0)) * width * sizeof(*gradients));
 	for (size_t i = 0; i < vectors; i++, dy += width) {
-		float *vector = gradients + character_of(x[i]) * width;
+		float *vector = gradients + row_of(e, x, i) * width;
 
 		for (size_t k = 0; k < width; k++)
 			vector[k] += dy[k];
-		for (size_t k = 0; positions && k < width; k++)
-			places[i % positions * width + k] += dy[k];
+		for (size_t k = 0; e->places && k < width; k++)
+			gradients[(e->rows + i % e->length) * width + k] += dy[k];
 	}
 }
 

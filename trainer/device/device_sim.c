@@ -146,17 +146,16 @@ static void sim_adam(struct train_device *d, size_t count, const struct train_ad
 	train_host_adam(d, count, a, real(gradient), real(mean), real(square), real(weight));
 }
 
-static void sim_embed(struct train_device *d, size_t vectors, size_t positions, size_t width,
-		      const float *x, const float *table, const float *places, float *y)
+static void sim_embed(struct train_device *d, const struct train_embedding *e, size_t vectors,
+		      const float *x, const float *table, float *y)
 {
-	train_host_embed(d, vectors, positions, width, real(x), real(table), real(places), real(y));
+	train_host_embed(d, e, vectors, real(x), real(table), real(y));
 }
 
-static void sim_embed_back(struct train_device *d, size_t vectors, size_t positions, size_t width,
-			   size_t characters, const float *x, const float *dy, float *gradients)
+static void sim_embed_back(struct train_device *d, const struct train_embedding *e, size_t vectors,
+			   const float *x, const float *dy, float *gradients)
 {
-	train_host_embed_back(d, vectors, positions, width, characters, real(x), real(dy),
-			      real(gradients));
+	train_host_embed_back(d, e, vectors, real(x), real(dy), real(gradients));
 }
 
 static void sim_norm(struct train_device *d, size_t vectors, size_t width, const float *x,

@@ -47,6 +47,7 @@ struct train_layer {
 	struct train_affine affine[2];
 	size_t positions, width; /* of a sequence: vectors of a sample, and their size */
 	size_t heads;            /* of attention */
+	struct train_embedding embedding;
 };
 
 /* One pass over some samples. */
@@ -116,10 +117,9 @@ extern const struct train_layer_ops train_layer_dense, train_layer_convolution, 
 int train_layer_add_dense(struct train_model *m, size_t outputs, bool relu, enum train_cut cut);
 int train_layer_add_convolution(struct train_model *m, size_t to, enum train_cut cut);
 
-/* Add a layer of a model of text: vectors of the characters, plus those of their positions if
- * `places`; x + attention(norm(x)); x + feedforward(norm(x)); LSTM or GRU cells; norm(x) W + b. Return 0 |
+/* Add a layer of a model of text: vectors of the characters, of e without its length; x + attention(norm(x)); x + feedforward(norm(x)); LSTM or GRU cells; norm(x) W + b. Return 0 |
  * TRAIN_FAILED. */
-int train_layer_add_embed(struct train_model *m, size_t width, bool places);
+int train_layer_add_embed(struct train_model *m, const struct train_embedding *e);
 int train_layer_add_attention(struct train_model *m);
 int train_layer_add_feedforward(struct train_model *m);
 int train_layer_add_lstm(struct train_model *m, size_t width);

@@ -9,9 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct train_model_ops *const train_models[] = { &train_model_linear, &train_model_mlp,
-						       &train_model_cnn,    &train_model_gpt,
-						       &train_model_rnn,    NULL };
+const struct train_model_ops *const train_models[] = { &train_model_linear,
+						       &train_model_mlp,
+						       &train_model_cnn,
+						       &train_model_gpt,
+						       &train_model_rnn,
+						       &train_model_embed,
+						       NULL };
 
 /* Memory of the passes. */
 static int open_memory(struct train_model *m)

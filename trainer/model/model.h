@@ -33,6 +33,7 @@ struct train_tensor_axis {
 struct train_tensor {
 	const char *name, *kind; /* of the part of a layer; weight, bias, ... */
 	size_t rows, columns;    /* of this rank */
+	bool sparse;             /* a character touches a row at most; the model's first tensor */
 	enum train_cut cut;      /* of its rows or columns */
 	size_t whole;            /* parts of all ranks, if it is cut, */
 	size_t unit;             /* columns of each; 0: a row or column */
@@ -110,7 +111,7 @@ struct train_model_ops {
 };
 
 extern const struct train_model_ops train_model_linear, train_model_mlp, train_model_cnn,
-	train_model_gpt, train_model_rnn;
+	train_model_gpt, train_model_rnn, train_model_embed;
 extern const struct train_model_ops *const train_models[]; /* ends with NULL */
 
 /* text: NAME or NAME:SHAPE. Returns 0 | TRAIN_USAGE | TRAIN_FAILED. */

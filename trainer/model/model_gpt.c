@@ -33,7 +33,10 @@ static int gpt_open(struct train_model *m, const char *shape)
 		return train_fail(TRAIN_USAGE,
 				  "--shards %zu: --model gpt has %d heads; use at most %d",
 				  m->axis.shards, TRAIN_HEADS, TRAIN_HEADS);
-	rc = train_layer_add_embed(m, width, true);
+	rc = train_layer_add_embed(m, &(struct train_embedding){ .rows = m->classes,
+								 .width = width,
+								 .grams = 1,
+								 .places = true });
 	for (unsigned i = 0; i < blocks && !rc; i++) {
 		rc = train_layer_add_attention(m);
 		if (!rc)

@@ -32,7 +32,8 @@ static int rnn_open(struct train_model *m, const char *shape)
 				  "--model rnn: --device %s has no layers of sequences; use "
 				  "--device cpu",
 				  m->device->ops->name);
-	rc = train_layer_add_embed(m, width, false);
+	rc = train_layer_add_embed(m, &(struct train_embedding){
+					      .rows = m->classes, .width = width, .grams = 1 });
 	for (unsigned i = 0; i < layers && !rc; i++)
 		rc = (gru ? train_layer_add_gru : train_layer_add_lstm)(m, width);
 	return rc ? rc : train_layer_add_head(m);

@@ -4,6 +4,7 @@
 
 #include "base/thread.h"
 #include "trainer/strategy/gradient_sum.h"
+#include "trainer/strategy/sparse_rows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,12 +31,22 @@ struct train_buckets {
 	size_t requested, bucket; /* floats; bucket: over leaves a multiple of the ranks */
 	int ranks;                /* ranks that partials was allocated for */
 	struct train_partials partials;
+	struct train_row_sums rows; /* of a sparse table, the last bucket */
 };
+
+static size_t sparse_end(const struct train_buckets *b)
+{
+	return b->rows.rows * b->rows.width;
+}
 
 /* The begin of the bucket that ends at `end`. */
 static size_t next_bucket(const struct train_buckets *b, size_t end)
 {
-	return end > b->bucket ? end - b->bucket : 0;
+	size_t dense = sparse_end(b);
+
+	if (end <= dense)
+		return 0;
+	return end > dense + b->bucket ? end - b->bucket : dense;
 }
 
 static bool has_work(const struct train_buckets *b)
@@ -53,6 +64,8 @@ static int sum_bucket(struct train_buckets *b, size_t first, size_t count)
 	struct train_rank *t = b->t;
 	float *at = t->comm_buffer + first;
 
+	if (first < sparse_end(b))
+		return train_row_sums_make(t, &b->rows);
 	if (over_leaves(b))
 		return train_sum_bucket(t, &b->partials, first, count);
 	return train_check(tuttiAllReduce(at, at, count, tuttiFloat32, tuttiSum, t->comm, NULL),
@@ -120,6 +133,7 @@ void train_buckets_close(struct train_buckets *b)
 	if (b->threaded)
 		pthread_join(b->thread, NULL);
 	train_partials_close(&b->partials);
+	train_row_sums_close(&b->rows);
 	free(b->span);
 	pthread_cond_destroy(&b->changed);
 	pthread_mutex_destroy(&b->lock);
@@ -129,7 +143,7 @@ void train_buckets_close(struct train_buckets *b)
 /* Memory for the spans of a step of `floats` floats */
 static int reserve_spans(struct train_buckets *b, size_t floats)
 {
-	size_t most = floats / b->bucket + 1;
+	size_t most = floats / b->bucket + 2;
 	struct bucket_span *span;
 
 	b->spans = 0;
@@ -148,13 +162,16 @@ static int reserve_spans(struct train_buckets *b, size_t floats)
 static int resize(struct train_buckets *b)
 {
 	size_t ranks = (size_t)b->t->nranks;
+	int rc;
 
 	if (b->ranks == b->t->nranks)
 		return TRAIN_OK;
 	b->ranks = b->t->nranks;
 	b->bucket = b->requested;
-	if (!over_leaves(b))
-		return TRAIN_OK;
+	train_row_sums_close(&b->rows);
+	rc = train_row_sums_open(b->t, &b->rows);
+	if (rc || !over_leaves(b))
+		return rc;
 	train_partials_close(&b->partials);
 	b->bucket = (b->requested + ranks - 1) / ranks * ranks;
 	if (b->bucket > b->t->sum.stride)

@@ -7,7 +7,8 @@
  * and the thread processes them from the end of the array down, so the calls of all ranks are in
  * the same order. During a step no other thread uses t->comm. If comm_buffer is device memory,
  * whose operations must come from one thread, train_buckets_wait sums over leaves instead.
- * Called by strategy_mirrored.c; calls gradient_sum.c.
+ * The rows of a sparse table are the last bucket. Called by strategy_mirrored.c; calls gradient_sum.c and
+ * sparse_rows.c.
  */
 #ifndef TRAIN_BUCKET_SUMS_H
 #define TRAIN_BUCKET_SUMS_H

@@ -16,7 +16,8 @@
 enum {
 	TRAIN_PS_INIT = 1,   /* worker 0: parameters, then optimizer state; version 0 */
 	TRAIN_PS_HELLO,      /* empty; answered by HELLO: each can then detect the other's death */
-	TRAIN_PS_PUSH,       /* gradients, node after node; version of their parameters */
+	TRAIN_PS_PUSH,       /* gradients, node after node, of a sparse table its rows; version of
+			      * their parameters */
 	TRAIN_PS_PULL,       /* empty; answered by PARAMETERS */
 	TRAIN_PS_SETTLE,     /* empty; answered by SETTLED once all workers have sent it */
 	TRAIN_PS_STATE,      /* empty; answered by STATE: optimizer state */
@@ -50,6 +51,7 @@ struct train_ps_rule {
 struct train_ps {
 	struct train_ps_rule rule;
 	struct train_shards shards;
+	bool sparse;               /* the rows of a table are pushed one by one (sparse_rows.h) */
 	float *message;            /* buffer for the largest message */
 	uint64_t *version;         /* [servers], of the parameters that this worker has */
 	struct train_ps_stats all; /* of all servers, after the last settle */
@@ -70,6 +72,10 @@ int train_ps_push(struct train_rank *t, struct train_ps *ps, const float *gradie
 /* The same, not counted as bytes of this rank, so that another thread can send. */
 int train_ps_send(struct train_rank *t, struct train_ps *ps, const float *gradients, size_t nodes,
 		  size_t stride);
+
+/* The bytes of gradients that this takes. */
+uint64_t train_ps_push_bytes(struct train_rank *t, const struct train_ps *ps,
+			     const float *gradients, size_t nodes, size_t stride);
 
 /* Replaces this worker's parameters by the servers'; sync: by those after this step, with the tail.
  * Returns 0 | TRAIN_FAILED. */

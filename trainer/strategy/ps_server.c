@@ -12,6 +12,7 @@
 #include "trainer/strategy/arrival_order.h"
 #include "trainer/strategy/ps.h"
 #include "trainer/strategy/ps_store.h"
+#include "trainer/strategy/sparse_rows.h"
 #include "trainer/strategy/strategy.h"
 
 #include <stdlib.h>
@@ -38,6 +39,7 @@ struct ps_server {
 	void **at;
 	size_t nodes, arrived;
 	float *received, *message; /* sync: data of every node; buffer for the largest message */
+	uint32_t *packed;          /* a message of touched rows; NULL: messages are whole */
 	struct train_ps_stats stats;
 	struct train_arrival_order arrivals;
 	/* server 0: shares handed out, of all steps; the step after which workers settle */
@@ -46,6 +48,15 @@ struct ps_server {
 };
 
 /* ---- open and close ------------------------------------------------------------------------- */
+
+/* Bytes of the largest message. */
+static size_t message_capacity(const struct ps_server *s)
+{
+	size_t rows = s->ps->sparse ? 1 + s->ps->shards.rows[s->number] : 0;
+
+	return (s->ps->rule.sync ? s->t->leaves.count + 1 : 2) *
+	       (s->ps->shards.count[s->number] + TRAIN_TAIL + rows) * sizeof(float);
+}
 
 static int open_server(struct ps_server *s)
 {
@@ -61,7 +72,10 @@ static int open_server(struct ps_server *s)
 	s->at = calloc(capacity, sizeof(*s->at));
 	s->received = malloc(capacity * count * sizeof(float));
 	s->message = malloc((2 + capacity) * count * sizeof(float));
-	if (!rc && (!s->client || !s->node || !s->at || !s->received || !s->message))
+	if (s->ps->sparse)
+		s->packed = malloc(message_capacity(s));
+	if (!rc && (!s->client || !s->node || !s->at || !s->received || !s->message ||
+		    (s->ps->sparse && !s->packed)))
 		rc = train_fail(TRAIN_FAILED, "no memory to serve %zu parameters",
 				count - TRAIN_TAIL);
 	return rc || !s->ps->rule.log
@@ -80,6 +94,7 @@ static int close_server(struct ps_server *s)
 	free(s->at);
 	free(s->received);
 	free(s->message);
+	free(s->packed);
 	return rc;
 }
 
@@ -319,8 +334,31 @@ static int finish_step(struct ps_server *s, uint64_t step)
 	return rc;
 }
 
+/* s->message = the nodes that s->packed has in `words` words. Returns the number of its floats; 0: it
+ * has no such nodes. */
+static size_t unpack(struct ps_server *s, size_t nodes, size_t words)
+{
+	size_t rows = s->ps->shards.rows[s->number], width = train_sparse_width(s->t);
+	size_t tail = s->ps->rule.sync ? TRAIN_TAIL : 0,
+	       rest = s->store.count - rows * width + tail;
+	const uint32_t *from = s->packed, *end = from + words;
+	float *to = s->message;
+
+	for (size_t i = 0; i < nodes; i++) {
+		size_t read = train_rows_unpack(from, (size_t)(end - from), rows, width, to);
+
+		from += read;
+		if (!read || (size_t)(end - from) < rest)
+			return 0;
+		memcpy(to + rows * width, from, rest * sizeof(*to));
+		from += rest;
+		to += s->store.count + tail;
+	}
+	return from == end ? (size_t)(to - s->message) : 0;
+}
+
 /* Checks fields of a message that the server uses as index or size. */
-static int check_message(const struct ps_server *s, const tuttiMsg_t *msg)
+static int check_message(struct ps_server *s, const tuttiMsg_t *msg)
 {
 	const struct train_leaves *leaves = &s->t->leaves;
 	size_t nodes = 1, count = s->store.count + (s->ps->rule.sync ? TRAIN_TAIL : 0);
@@ -336,7 +374,14 @@ static int check_message(const struct ps_server *s, const tuttiMsg_t *msg)
 		nodes = train_leaves_nodes(leaves,
 					   train_leaves_share(leaves, msg->source, s->workers),
 					   NULL);
-	if (msg->bytes != nodes * count * sizeof(float))
+	if (s->packed && unpack(s, nodes, msg->bytes / sizeof(float)) != nodes * count)
+		return train_fail(TRAIN_FAILED,
+				  "server %d: worker %d pushed %zu bytes, which are no rows of a "
+				  "table and %zu floats behind it",
+				  s->number, msg->source, msg->bytes,
+				  s->store.count -
+					  s->ps->shards.rows[s->number] * train_sparse_width(s->t));
+	if (!s->packed && msg->bytes != nodes * count * sizeof(float))
 		return train_fail(TRAIN_FAILED,
 				  "server %d: worker %d pushed %zu bytes, and its push has %zu",
 				  s->number, msg->source, msg->bytes,
@@ -349,15 +394,16 @@ static int check_message(const struct ps_server *s, const tuttiMsg_t *msg)
 
 static int handle_push(struct ps_server *s, const tuttiMsg_t *msg)
 {
-	size_t tail = s->ps->rule.sync ? TRAIN_TAIL : 0, count = s->store.count + tail;
+	size_t before = s->nodes;
 
-	s->stats.in_bytes += msg->bytes / (count ? count : 1) * s->store.count;
+	s->stats.in_bytes += msg->bytes;
 	s->stats.pushes++;
 	if (!s->ps->rule.sync) {
 		apply(s, msg->source, msg->version);
 		return answer_pulls(s);
 	}
 	store_push(s, msg->source);
+	s->stats.in_bytes -= (s->nodes - before) * TRAIN_TAIL * sizeof(float);
 	return s->arrived == (size_t)s->workers ? finish_step(s, msg->version) : TRAIN_OK;
 }
 
@@ -397,20 +443,19 @@ static int check_workers(struct ps_server *s)
  * POLL_MS. */
 static tuttiResult_t receive_next(struct ps_server *s, tuttiMsg_t *msg)
 {
-	size_t capacity = (s->ps->rule.sync ? s->t->leaves.count + 1 : 2) *
-			  (s->store.count + TRAIN_TAIL) * sizeof(float);
+	void *to = s->packed ? (void *)s->packed : s->message;
+	size_t capacity = message_capacity(s);
 	int worker, tag;
 
 	if (train_arrival_order_next(&s->arrivals, &tag, &worker)) {
 		tuttiResult_t result;
 
 		do
-			result = tuttiMsgRecv(s->message, capacity, worker, tag, -1, s->t->world,
-					      msg);
+			result = tuttiMsgRecv(to, capacity, worker, tag, -1, s->t->world, msg);
 		while (result == tuttiInProgress);
 		return result;
 	}
-	return tuttiMsgRecv(s->message, capacity, TUTTI_ANY, TUTTI_ANY, POLL_MS, s->t->world, msg);
+	return tuttiMsgRecv(to, capacity, TUTTI_ANY, TUTTI_ANY, POLL_MS, s->t->world, msg);
 }
 
 static int handle(struct ps_server *s, const tuttiMsg_t *msg)

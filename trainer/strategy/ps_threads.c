@@ -2,6 +2,7 @@
 #include "trainer/strategy/ps_threads.h"
 
 #include "base/thread.h"
+#include "trainer/strategy/sparse_rows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,7 +127,8 @@ static int open_side(struct train_ps_threads *x, struct ps_side *side, const cha
 	int rc;
 
 	side->ps = *x->ps;
-	side->ps.message = malloc(x->t->floats * sizeof(float)); /* a shard is no larger */
+	/* a shard is no larger */
+	side->ps.message = malloc((x->t->floats + 1 + train_sparse_rows(x->t)) * sizeof(float));
 	side->ps.version = calloc(servers, sizeof(*side->ps.version));
 	side->array = malloc(x->t->floats * sizeof(float));
 	if (!side->ps.message || !side->ps.version || !side->array)
@@ -233,7 +235,7 @@ int train_ps_push_begin(struct train_ps_threads *x, const float *gradients)
 	pthread_mutex_lock(&x->lock);
 	await_order(x, PUSH);
 	memcpy(x->push.array, gradients, x->t->model.parameters * sizeof(float));
-	x->t->message_bytes += x->t->model.parameters * sizeof(float);
+	x->t->message_bytes += train_ps_push_bytes(x->t, x->ps, gradients, 1, 0);
 	memcpy(x->push.ps.version, x->ps->version, (size_t)x->t->servers * sizeof(*x->ps->version));
 	return give_order(x, PUSH);
 }

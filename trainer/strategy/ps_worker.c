@@ -3,6 +3,7 @@
 
 #include "trainer/rank/due_steps.h"
 #include "trainer/strategy/arrival_order.h"
+#include "trainer/strategy/sparse_rows.h"
 #include "trainer/strategy/survive.h"
 
 #include <inttypes.h>
@@ -96,17 +97,19 @@ static int hello(struct train_rank *t)
 
 int train_ps_open(struct train_rank *t, struct train_ps *ps, struct train_ps_rule rule)
 {
-	size_t nodes = t->leaves.count + 2;
+	size_t nodes = t->leaves.count + 2, rows = train_sparse_rows(t);
 	int rc;
 
 	ps->rule = rule;
+	ps->sparse = rows > 0;
 	rc = rule.variables ? train_shards_of_variables(&ps->shards, &t->model, t->servers)
 			    : train_shards_of_ranges(&ps->shards, &t->model, t->servers);
 	if (!rc && rule.log)
 		rc = train_arrival_order_match(t, t->nranks);
 	if (rc)
 		return rc;
-	ps->message = malloc((nodes * (largest(&ps->shards) + TRAIN_TAIL)) * sizeof(float));
+	ps->message = malloc((nodes * (largest(&ps->shards) + 1 + rows + TRAIN_TAIL)) *
+			     sizeof(float));
 	ps->version = calloc((size_t)t->servers, sizeof(*ps->version));
 	if (!ps->message || !ps->version)
 		return train_fail(TRAIN_FAILED, "no memory for messages to %d servers", t->servers);
@@ -130,6 +133,24 @@ void train_ps_close(struct train_rank *t, struct train_ps *ps)
 
 /* ---- push and pull -------------------------------------------------------------------------- */
 
+/* Packs a node for a server: of a sparse table its rows. Returns the number of floats. */
+static size_t pack(struct train_rank *t, struct train_ps *ps, int server, const float *node,
+		   float *to)
+{
+	size_t rows = ps->shards.rows[server], count = ps->shards.count[server], table, words;
+	float *shard = to + 1 + rows; /* all rows fit in front of what follows them */
+
+	if (!ps->sparse) {
+		train_shards_pack(&ps->shards, server, node, to);
+		return count;
+	}
+	train_shards_pack(&ps->shards, server, node, shard);
+	table = rows * train_sparse_width(t);
+	words = train_rows_pack(shard, rows, train_sparse_width(t), (uint32_t *)to);
+	memmove(to + words, shard + table, (count - table) * sizeof(*to));
+	return words + count - table;
+}
+
 int train_ps_send(struct train_rank *t, struct train_ps *ps, const float *gradients, size_t nodes,
 		  size_t stride)
 {
@@ -137,25 +158,38 @@ int train_ps_send(struct train_rank *t, struct train_ps *ps, const float *gradie
 	int rc = TRAIN_OK;
 
 	for (int s = 0; s < ps->shards.servers && !rc; s++) {
-		size_t count = ps->shards.count[s] + tail;
+		float *to = ps->message;
 
 		for (size_t i = 0; i < nodes; i++) {
-			float *to = ps->message + i * count;
-
-			train_shards_pack(&ps->shards, s, gradients + i * stride, to);
-			memcpy(to + count - tail, gradients + i * stride + t->model.parameters,
+			to += pack(t, ps, s, gradients + i * stride, to);
+			memcpy(to, gradients + i * stride + t->model.parameters,
 			       tail * sizeof(float));
+			to += tail;
 		}
 		rc = send_to(t, s, TRAIN_PS_PUSH, ps->rule.sync ? t->step : ps->version[s],
-			     ps->message, nodes * count * sizeof(float));
+			     ps->message, (size_t)(to - ps->message) * sizeof(float));
 	}
 	return rc;
+}
+
+uint64_t train_ps_push_bytes(struct train_rank *t, const struct train_ps *ps,
+			     const float *gradients, size_t nodes, size_t stride)
+{
+	size_t words = nodes * t->model.parameters;
+	const struct train_tensor *table = t->model.tensors;
+
+	for (size_t i = 0; i < nodes && ps->sparse;
+	     i++) /* a server's message has a number of rows */
+		words += train_rows_pack(gradients + i * stride, table->rows, table->columns,
+					 NULL) -
+			 1 + (size_t)ps->shards.servers - table->count;
+	return words * sizeof(float);
 }
 
 int train_ps_push(struct train_rank *t, struct train_ps *ps, const float *gradients, size_t nodes,
 		  size_t stride)
 {
-	t->message_bytes += nodes * t->model.parameters * sizeof(float);
+	t->message_bytes += train_ps_push_bytes(t, ps, gradients, nodes, stride);
 	return train_ps_send(t, ps, gradients, nodes, stride);
 }
 

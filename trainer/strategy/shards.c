@@ -14,7 +14,8 @@ static int alloc_pieces(struct train_shards *s, size_t pieces, int servers)
 	*s = (struct train_shards){ .servers = servers };
 	s->piece = calloc(pieces, sizeof(*s->piece));
 	s->count = calloc((size_t)servers, sizeof(*s->count));
-	if (s->piece && s->count)
+	s->rows = calloc((size_t)servers, sizeof(*s->rows));
+	if (s->piece && s->count && s->rows)
 		return TRAIN_OK;
 	train_shards_close(s);
 	return train_fail(TRAIN_FAILED, "no memory for %zu pieces of parameters", pieces);
@@ -24,6 +25,7 @@ void train_shards_close(struct train_shards *s)
 {
 	free(s->piece);
 	free(s->count);
+	free(s->rows);
 	*s = (struct train_shards){ 0 };
 }
 
@@ -32,16 +34,56 @@ static void add_piece(struct train_shards *s, size_t at, size_t count, int serve
 	s->piece[s->pieces++] = (struct train_shard_piece){ at, count, server };
 }
 
+/* The model's first tensor, if that is a sparse table; else NULL. */
+static const struct train_tensor *table_of(const struct train_model *m)
+{
+	return m->ntensors && m->tensors[0].sparse ? &m->tensors[0] : NULL;
+}
+
+/* The begin of the row that contains `at`. */
+static size_t row_begin(const struct train_model *m, size_t at)
+{
+	const struct train_tensor *table = table_of(m);
+
+	return table && at < table->count ? at - at % table->columns : at;
+}
+
+/* Part `part` of a tensor, or of all parameters. */
+static struct train_share part_of(const struct train_model *m, size_t at, size_t count, int part,
+				  int parts)
+{
+	struct train_share share = train_share_of(count, part, parts);
+	size_t first = row_begin(m, at + share.first);
+	size_t last = row_begin(m, at + share.first + share.count);
+
+	return (struct train_share){ first, last - first };
+}
+
+static void count_rows(struct train_shards *s, const struct train_model *m)
+{
+	const struct train_tensor *table = table_of(m);
+
+	for (size_t i = 0; i < s->pieces && table; i++) {
+		size_t at = s->piece[i].at, end = at + s->piece[i].count;
+
+		end = end < table->count ? end : table->count;
+		if (at < end)
+			s->rows[s->piece[i].server] += (end - at) / table->columns;
+	}
+}
+
 int train_shards_of_ranges(struct train_shards *s, const struct train_model *m, int servers)
 {
 	int rc = alloc_pieces(s, (size_t)servers, servers);
 
 	for (int i = 0; i < servers && !rc; i++) {
-		struct train_share share = train_share_of(m->parameters, i, servers);
+		struct train_share share = part_of(m, 0, m->parameters, i, servers);
 
 		add_piece(s, share.first, share.count, i);
 		s->count[i] = share.count;
 	}
+	if (!rc)
+		count_rows(s, m);
 	return rc;
 }
 
@@ -70,9 +112,9 @@ int train_shards_of_variables(struct train_shards *s, const struct train_model *
 		int parts = t->count > m->parameters / (size_t)servers / CUT ? servers : 1;
 
 		for (int p = 0; p < parts; p++) {
-			struct train_share share = train_share_of(t->count, p, parts);
+			struct train_share share = part_of(m, t->at, t->count, p, parts);
 
-			add_piece(s, t->at + share.first, share.count, 0);
+			add_piece(s, share.first, share.count, 0);
 		}
 	}
 	if (rc)
@@ -87,6 +129,7 @@ int train_shards_of_variables(struct train_shards *s, const struct train_model *
 		s->count[least] += s->piece[i].count;
 	}
 	qsort(s->piece, s->pieces, sizeof(*s->piece), by_place);
+	count_rows(s, m);
 	return TRAIN_OK;
 }
 

@@ -20,9 +20,10 @@ struct train_shards {
 	struct train_shard_piece *piece;
 	size_t pieces;
 	size_t *count; /* [servers], floats of a shard */
+	size_t *rows;  /* [servers], rows of a sparse table, with which a shard begins */
 };
 
-/* Equal ranges of the array. Returns 0 | TRAIN_FAILED (no memory). */
+/* Equal ranges of the array. A row of a sparse table is not cut. Returns 0 | TRAIN_FAILED (no memory). */
 int train_shards_of_ranges(struct train_shards *s, const struct train_model *m, int servers);
 
 /* Whole variables, the largest first, each on the server with the smallest shard so far. A

@@ -1,0 +1,56 @@
+#!/bin/bash
+# sparse.sh - gradients of an embedding: sent as the rows that a batch touches, with the parameters of those sent as the whole
+#
+# All samples are one string of 16 different characters, so each node has 16 rows of the table, and bytes are exact. TAP on
+# standard output.
+set -u
+. "${top_srcdir:-.}/tests/training"
+
+yes abcdefghijklmno | head -n 600 >"$out/text"    # 16 characters a line
+net=(--data "text:$out/text" --context 16 --model embed:2000x8 --global-batch 20 --leaf 4 --steps 4 --eval-every 100000)
+number() { sed -n "s/^model .*: \([0-9]*\) parameters.*/\1/p" "$out/log"; }
+run 60 "${net[@]}" --strategy one --canonical tree
+hash=$(field hash)
+whole=$(number) rest=$(($(number) - 2000 * 8)) rows=$((1 + 16 * (1 + 8)))
+claim "a model of one table and few other parameters" [ "$rest" -gt 0 -a "$rest" -lt 2000 ]
+
+# ---- sums over all ranks ---------------------------------------------------------------------------------------------
+
+run 60 "${net[@]}" --np 2 --canonical tree --transport tcp
+claim "mirrored on 2 ranks: the hash of one device" is hash "$hash"
+dense=$(((rest + 2 + 1) / 2 * 2))
+claim "... and rank 0 sends the rows of its node, their number, and of the rest a half twice" \
+	is bytes_sent $((4 * 4 * (rows + 2 + dense)))
+run 60 "${net[@]}" --np 2 --canonical tree --transport tcp --model embed:20000x8
+claim "... as many bytes with a table of ten times the rows" is bytes_sent $((4 * 4 * (rows + 2 + dense)))
+run 60 "${net[@]}" --np 3 --canonical tree --zero 1
+claim "--zero 1, which sends the whole: the hash of one device" is hash "$hash"
+for how in "--np 3" "--np 7 --bucket-kb 1" "--np 3 --device sim" "--np 4 --mesh data=2,pipeline=2 --micro 2" \
+	"--np 3 --on-failure shrink --kill 1@2"; do
+	run 60 "${net[@]}" $how --canonical tree
+	claim "$how: the hash of one device" is hash "$hash"
+done
+run 60 "${net[@]}" --np 3 --strategy reduce-to-one
+hash_off=$(field hash)
+run 60 "${net[@]}" --np 3 --algo reduce-to-one
+claim "without --canonical rows are summed in rank order" is hash "$hash_off"
+run 60 "${net[@]}" --np 2 --transport tcp --algo ring --context 128 --global-batch 20
+claim "a batch that may touch all rows: the whole is sent" is bytes_sent $((4 * 4 * (whole + 2)))
+
+# ---- parameter servers -----------------------------------------------------------------------------------------------
+
+run 60 "${net[@]}" --np 3 --ps 2 --strategy ps-sync
+claim "ps-sync: the bits of reduce-to-one" is hash "$hash_off"
+claim "... and a push has the touched rows, and a number of them for each server" \
+	is server_bytes_in $((4 * 3 * 4 * (rows + 1 + rest)))
+for how in ps-async ps-strategy "downpour --n-push 1 --n-fetch 1"; do
+	run 60 "${net[@]}" --np 3 --ps 2 --strategy $how
+	claim "$how pushes the touched rows" is server_bytes_in $((4 * 3 * 4 * (rows + 1 + rest)))
+done
+run 60 "${net[@]}" --np 3 --ps 2 --strategy ps-sync --canonical tree
+claim "ps-sync over leaves: the hash of one device" is hash "$hash"
+run 60 "${net[@]}" --np 2 --model embed:3000
+claim "a shape that is none is refused" ended 2 'not ROWSxWIDTH'
+
+echo "1..$n"
+exit $failed
