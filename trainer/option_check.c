@@ -40,6 +40,7 @@ static const struct strategy_option strategy_options[] = {
 	OPTION("n-fetch", n_fetch, "downpour"),
 	OPTION("n-push", n_push, "downpour"),
 	OPTION("adagrad", adagrad, "downpour"),
+	OPTION("stagger", stagger, "ps-sync ps-async ps-strategy downpour"),
 	OPTION("warm-start", warm_start, "ps-async downpour"),
 };
 

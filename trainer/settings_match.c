@@ -95,6 +95,7 @@ static size_t list_settings(const struct train_rank *t, struct setting *settings
 	add_number(settings, &n, "n-fetch", (double)c->n_fetch);
 	add_number(settings, &n, "n-push", (double)c->n_push);
 	add_number(settings, &n, "adagrad", (double)c->adagrad);
+	add_number(settings, &n, "stagger", (double)c->stagger);
 	add_number(settings, &n, "timeline", c->timeline != NULL);
 	add_number(settings, &n, "report", c->report != NULL);
 	add_number(settings, &n, "warm-start", (double)c->warm_start);

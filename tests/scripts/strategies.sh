@@ -285,6 +285,11 @@ claim "... and the timeline has fetches and pushes beside computing" [ "$(grep -
 train --np 1 --ps 2 --steps 30 --strategy downpour --n-fetch 3 --n-push 6 --lr 0.02 --adagrad
 claim "downpour pushes every n-push steps" equals server_bytes_in $((5 * 4 * parameters))
 claim "downpour fetches every n-fetch steps" equals server_bytes_out $((10 * 4 * parameters))
+alone=(--np 2 --ps 2 --steps 4 --warm-start 4 --strategy downpour --n-push 4 --n-fetch 4)    # one worker takes all 8 shares
+train "${alone[@]}"
+claim "8 shares, a push every 4: 2 pushes to each of 2 servers" equals pushes 4
+train "${alone[@]}" --stagger
+claim "--stagger: of two workers, the first begins in the middle of a period, and pushes after 2, 6 and 8 shares" equals pushes 6
 train --np 4 --ps 2 --steps 30 --strategy downpour --n-fetch 3 --n-push 6 --lr 0.02 --adagrad
 claim "4 workers of downpour push once in 6 of 120 steps, and each what is left at the end" \
 	eval '[ $(number pushes) -ge 40 ] && [ $(number pushes) -le 48 ]'

@@ -51,7 +51,7 @@ struct train_config {
 	double alpha, outer_lr, outer_momentum;
 	int64_t n_fetch, n_push;
 	int64_t warm_start; /* first steps, by one worker alone */
-	bool adagrad;
+	bool adagrad, stagger;
 	const char *record, *replay;
 	double sim_compute_ms, jitter;
 	const char *slow, *kill;

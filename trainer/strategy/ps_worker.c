@@ -17,6 +17,12 @@ static int server_rank(const struct train_rank *t, int server)
 	return t->first_server + server;
 }
 
+/* The server that a worker's step i of a loop over all servers is about. */
+static int server_in_order(const struct train_rank *t, int i)
+{
+	return t->config->stagger ? (t->rank + i) % t->servers : i;
+}
+
 static size_t largest(const struct train_shards *s)
 {
 	size_t most = 0;
@@ -157,8 +163,9 @@ int train_ps_send(struct train_rank *t, struct train_ps *ps, const float *gradie
 	size_t tail = ps->rule.sync ? TRAIN_TAIL : 0;
 	int rc = TRAIN_OK;
 
-	for (int s = 0; s < ps->shards.servers && !rc; s++) {
+	for (int k = 0; k < ps->shards.servers && !rc; k++) {
 		float *to = ps->message;
+		int s = server_in_order(t, k);
 
 		for (size_t i = 0; i < nodes; i++) {
 			to += pack(t, ps, s, gradients + i * stride, to);
@@ -206,7 +213,8 @@ static int receive_shards(struct train_rank *t, struct train_ps *ps, int tag, fl
 	size_t tail = ps->rule.sync && tag == TRAIN_PS_PARAMETERS ? TRAIN_TAIL : 0;
 	int rc = TRAIN_OK;
 
-	for (int s = 0; s < ps->shards.servers && !rc; s++) {
+	for (int i = 0; i < ps->shards.servers && !rc; i++) {
+		int s = server_in_order(t, i);
 		size_t count = ps->shards.count[s];
 		tuttiMsg_t msg;
 
@@ -228,8 +236,8 @@ int train_ps_request(struct train_rank *t, struct train_ps *ps)
 {
 	int rc = TRAIN_OK;
 
-	for (int s = 0; s < ps->shards.servers && !rc; s++)
-		rc = send_to(t, s, TRAIN_PS_PULL, 0, NULL, 0);
+	for (int i = 0; i < ps->shards.servers && !rc; i++)
+		rc = send_to(t, server_in_order(t, i), TRAIN_PS_PULL, 0, NULL, 0);
 	return rc;
 }
 

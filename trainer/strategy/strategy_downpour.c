@@ -34,6 +34,13 @@ struct downpour_state {
 	int64_t steps_since, unpushed; /* steps since a fetch began; since the last push */
 };
 
+/* Steps of a period that count as done when the training begins: --stagger spreads the workers' first
+ * pushes and fetches over the period. */
+static int64_t head_start(const struct train_rank *t, int64_t period)
+{
+	return t->config->stagger ? (t->rank + 1) % t->nranks * period / t->nranks : 0;
+}
+
 static int downpour_open(struct train_rank *t)
 {
 	struct downpour_state *d = calloc(1, sizeof(*d));
@@ -42,6 +49,8 @@ static int downpour_open(struct train_rank *t)
 	if (!d)
 		return train_fail(TRAIN_FAILED, "no memory for a strategy");
 	t->strategy_state = d;
+	d->steps_since = head_start(t, t->config->n_fetch);
+	d->unpushed = head_start(t, t->config->n_push);
 	d->accumulated = calloc(t->floats, sizeof(*d->accumulated));
 	d->own = calloc(t->floats, sizeof(*d->own));
 	if (!d->accumulated || !d->own)
