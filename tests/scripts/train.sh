@@ -204,6 +204,15 @@ claim "--help prints the options" grep -q -- --global-batch "$out/log"
 
 run 300 --advise --np 2 --data synth --model mlp:8 --global-batch 4
 claim "--advise for a small model: one device" is advice 1
+layouts=(--advise --mesh any --canonical tree --shards 2 --data synth --model mlp:8)
+run 300 "${layouts[@]}" --np 4 --global-batch 64
+claim "--advise --mesh any for a small model: one device" is advice 1
+claim "... of layouts it lists those of up to 2 stages and 2 tensor ranks, since the model has 2 layers" \
+	[ "$(sed -n 's/^ *data=\([0-9]\),pipeline=\([0-9]\),tensor=\([0-9]\) .*/\1\2\3/p' "$out/log" | tr '\n' ' ')" = \
+	"111 211 411 112 212 121 221 122 " ]
+claim "... and checks the fit with two of them" [ "$(grep -c '^check: data=' "$out/log")" = 2 ]
+run 60 "${layouts[@]}" --np 2 --mesh data=2
+claim "--advise of one mesh: status 2" ended 2 'but --mesh any'
 run 300 --advise --np 4 --data synth --model mlp:8 --sim-compute-ms 600
 claim "--advise where a batch takes 600 ms: several ranks" grep -Eq '^use [34] ranks' "$out/log"
 claim "... with a check of the fit" is checked 3
