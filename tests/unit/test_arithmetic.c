@@ -49,7 +49,7 @@ Test(gemm, every_instruction_set_gives_the_bits_of_one_chain_of_fmaf)
 {
 	static const size_t sizes[][3] = {
 		{ 1, 1, 1 },     { 12, 32, 5 },  { 13, 33, 384 }, { 7, 10, 385 }, { 121, 10, 40 },
-		{ 25, 513, 31 }, { 3, 65, 800 }, { 240, 3, 2 },   { 5, 5, 0 },
+		{ 25, 513, 31 }, { 3, 65, 800 }, { 240, 3, 2 },   { 5, 5, 0 },    { 16, 65, 30 },
 	};
 	float *pool_a = random_floats(1 << 18, 1), *pool_b = random_floats(1 << 18, 2);
 	float *want = malloc(1 << 18), *got = malloc(1 << 18);

@@ -40,6 +40,20 @@ typedef void tile_fn(size_t k, const float *a, const float *b, float *c, size_t 
 #define FMA _mm512_fmadd_ps
 #include "trainer/device/gemm_tile.h"
 
+/* the last rows of a c whose height is no multiple of 12, but of 4 */
+#define TILE low_avx512
+#define TILE_TARGET __attribute__((target("avx512f")))
+#define VEC __m512
+#define LANES 16
+#define ROWS 4
+#define PANEL 12
+#define COLS 2
+#define LOAD _mm512_loadu_ps
+#define STORE _mm512_storeu_ps
+#define SPLAT _mm512_set1_ps
+#define FMA _mm512_fmadd_ps
+#include "trainer/device/gemm_tile.h"
+
 #define TILE narrow_avx512
 #define TILE_TARGET __attribute__((target("avx512f")))
 #define VEC __m512
@@ -94,17 +108,22 @@ struct gemm_tile {
 	tile_fn *compute;
 };
 
-/* best first; narrow: for a c that has at most as many columns */
+/* best first; narrow: for a c that has at most as many columns; low: for the last rows of a's panels for
+ * wide tiles, if it is there */
 static const struct gemm_isa {
 	const char *isa;
-	struct gemm_tile wide, narrow;
+	struct gemm_tile wide, narrow, low;
 	bool (*present)(void);
 } isas[] = {
 #if defined(__x86_64__)
-	{ "avx512", { 12, 32, tile_avx512 }, { 24, 16, narrow_avx512 }, has_avx512 },
-	{ "avx2", { 6, 16, tile_avx2 }, { 12, 8, narrow_avx2 }, has_avx2 },
+	{ "avx512",
+	  { 12, 32, tile_avx512 },
+	  { 24, 16, narrow_avx512 },
+	  { 4, 32, low_avx512 },
+	  has_avx512 },
+	{ "avx2", { 6, 16, tile_avx2 }, { 12, 8, narrow_avx2 }, { 0 }, has_avx2 },
 #endif
-	{ "scalar", { 4, 4, tile_scalar }, { 4, 4, tile_scalar }, has_scalar },
+	{ "scalar", { 4, 4, tile_scalar }, { 4, 4, tile_scalar }, { 0 }, has_scalar },
 };
 
 struct train_gemm {
@@ -151,17 +170,21 @@ static void pack_lines(const float *from, size_t stride, size_t lines, size_t k,
 			to[p * width + i] = from[i * stride + p];
 }
 
-/* to[p * width + i] = from[p * stride + i] */
+/* to[panel][p][i] = from[p][panel * width + i], row by row of `from`, so that reads are sequential */
 static void pack_slices(const float *from, size_t stride, size_t lines, size_t k, size_t width,
 			float *to)
 {
-	size_t fours = lines & ~(size_t)3;
-
 	for (size_t p = 0; p < k; p++, from += stride, to += width) {
-		for (size_t i = 0; i < fours; i += 4)
-			*(four *)(to + i) = *(const four *)(from + i);
-		for (size_t i = fours; i < lines; i++)
-			to[i] = from[i];
+		float *slice = to;
+
+		for (size_t l = 0; l < lines; l += width, slice += width * k) {
+			size_t wide = lines - l < width ? lines - l : width, i = 0;
+
+			for (; i + 4 <= wide; i += 4)
+				*(four *)(slice + i) = *(const four *)(from + l + i);
+			for (; i < wide; i++)
+				slice[i] = from[l + i];
+		}
 	}
 }
 
@@ -170,18 +193,19 @@ static void pack_slices(const float *from, size_t stride, size_t lines, size_t k
 static void pack(struct train_matrix from, size_t line, size_t lines, size_t first, size_t k,
 		 size_t width, float *to)
 {
-	for (size_t l = 0; l < lines; l += width, to += width * k) {
-		size_t wide = lines - l < width ? lines - l : width;
+	const float *at = from.at + first * from.stride + line;
 
-		if (wide < width)
-			memset(to, 0, width * k * sizeof(*to));
-		if (from.transposed)
-			pack_slices(from.at + first * from.stride + line + l, from.stride, wide, k,
-				    width, to);
-		else
-			pack_lines(from.at + (line + l) * from.stride + first, from.stride, wide, k,
-				   width, to);
-	}
+	if (lines % width)
+		memset(to + lines / width * width * k, 0, width * k * sizeof(*to));
+	for (size_t l = 0, some = 4 * width; from.transposed && l < lines; l += some)
+		pack_slices(at + l, from.stride, lines - l < some ? lines - l : some, k, width,
+			    to + l * k);
+	if (from.transposed)
+		return;
+	at = from.at + line * from.stride + first;
+	for (size_t l = 0; l < lines; l += width, to += width * k)
+		pack_lines(at + l * from.stride, from.stride, lines - l < width ? lines - l : width,
+			   k, width, to);
 }
 
 /* ---- the product ---------------------------------------------------------------------------- */
@@ -209,8 +233,12 @@ static void block(const struct train_gemm *g, const struct gemm_tile *kind, size
 			size_t rows = m - i < kind->rows ? m - i : kind->rows;
 			size_t cols = n - j < kind->cols ? n - j : kind->cols;
 
-			if (rows == kind->rows && cols == kind->cols)
-				kind->compute(k, g->a + i * k, g->b + j * k, c + i * ldc + j, ldc,
+			const struct gemm_tile *tile = kind;
+
+			if (kind == &g->kind->wide && rows == g->kind->low.rows)
+				tile = &g->kind->low;
+			if (rows == tile->rows && cols == tile->cols)
+				tile->compute(k, g->a + i * k, g->b + j * k, c + i * ldc + j, ldc,
 					      fresh);
 			else
 				edge_tile(kind, k, g->a + i * k, g->b + j * k, c + i * ldc + j, ldc,
