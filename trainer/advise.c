@@ -112,12 +112,13 @@ static void list_layouts(struct advice *a)
 					add_layout(a, d, p, t);
 }
 
-/* Layouts with as many stages or tensor ranks do not fit either. */
+/* What is cut at least as often does not fit either. */
 static void rule_out(struct advice *a, const struct layout *l)
 {
 	for (int i = 0; i < a->layouts; i++)
-		a->layout[i].unfit |= (l->pipeline > 1 && a->layout[i].pipeline >= l->pipeline) ||
-				      (l->tensor > 1 && a->layout[i].tensor >= l->tensor);
+		a->layout[i].unfit |= a->layout[i].data >= l->data &&
+				      a->layout[i].pipeline >= l->pipeline &&
+				      a->layout[i].tensor >= l->tensor;
 }
 
 /* ---- a measurement ------------------------------------------------------------------------------ */
@@ -307,8 +308,8 @@ static void print_table(const struct advice *a)
 			printf("  %11s", "");
 		printf("  %12.3f\n", a->point[i].predicted);
 	}
-	printf("a step takes %.3f ms + %.3f / ranks + %.3f for each further rank", a->factor[0],
-	       a->factor[1], a->factor[2]);
+	printf("a step takes %.3f ms + %.3f %s + %.3f for each further rank", a->factor[0],
+	       a->factor[1], a->mesh ? "x the share of the slowest rank" : "/ ranks", a->factor[2]);
 	if (a->mesh)
 		printf(" of data, %.3f of tensor, %.3f for each message of a pipeline in turn",
 		       a->factor[4], a->factor[3]);
