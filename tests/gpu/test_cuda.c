@@ -104,6 +104,32 @@ Test(cuda, a_stream_waits_for_a_value_that_another_stream_writes)
 	cu->event_destroy(e);
 }
 
+Test(cuda, a_stream_waits_for_the_record_that_an_event_had_when_it_was_told_to)
+{
+	const struct tt_cuda *cu = harness_cuda();
+	struct tt_cumemop wait = { .operation = TT_CU_WAIT_32, .value = 7, .flags = TT_CU_WAIT_EQ };
+	tt_custream held, waits, free_stream;
+	tt_cuevent e;
+
+	cu->stream_create(&held, TT_CU_STREAM_NON_BLOCKING);
+	cu->stream_create(&waits, TT_CU_STREAM_NON_BLOCKING);
+	cu->stream_create(&free_stream, TT_CU_STREAM_NON_BLOCKING);
+	cu->event_create(&e, TT_CU_EVENT_UNTIMED);
+	cu->mem_alloc(&wait.address, 4);
+	cu->stream_batch(held, 1, &wait, 0);
+	cu->event_record(e, held);
+	cu->stream_wait_event(waits, e, 0);
+	cu->event_record(e, free_stream);
+	cr_assert_eq(cu->event_synchronize(e), 0);
+	usleep(20000); /* for a stream that wrongly goes on */
+	cr_assert_eq(cu->stream_query(waits), TT_CU_NOT_READY);
+	wait.operation = TT_CU_WRITE_32;
+	cu->stream_batch(free_stream, 1, &wait, 0);
+	cr_assert_eq(cu->stream_synchronize(waits), 0);
+	cu->stream_destroy(held), cu->stream_destroy(waits), cu->stream_destroy(free_stream);
+	cu->event_destroy(e);
+}
+
 Test(cuda, a_graph_replays_captured_operations_and_the_capture_runs_none)
 {
 	const struct tt_cuda *cu = harness_cuda();

@@ -158,9 +158,9 @@ struct fake_node {
 	unsigned char value;
 	void (*fn)(void *arg);
 	void *arg;
-	struct event *event;
-	struct fake_stream *other; /* WAIT_STREAM */
-	uint64_t number;           /* of the record that is made, or awaited */
+	struct fake_record *record; /* that is made, or awaited */
+	struct fake_stream *other;  /* WAIT_STREAM */
+	uint64_t number;            /* of its node that is awaited */
 	unsigned nops;
 	struct tt_cumemop op[MAX_BATCH];
 	const struct fake_kernel *kernel;
@@ -169,17 +169,21 @@ struct fake_node {
 	_Alignas(16) char params[1024]; /* a struct */
 };
 
-struct event {
-	uint64_t recorded, done; /* numbers of records: enqueued, completed */
+/* One record of an event. A wait concerns the newest record at the time of its call,
+ * also if the event is recorded again before the stream comes to the wait. */
+struct fake_record {
+	bool done;
 	double at_ms;
-	struct graph *graph; /* of the capture that recorded the event last */
-	int operations;      /* of streams that have not run */
-	bool destroyed;
+	int users; /* the event, and nodes of streams that have not run */
+};
+struct event {
+	struct fake_record *newest; /* NULL: never recorded */
+	struct graph *graph;        /* of the capture that recorded the event last */
 };
 
-/* fake_event.c, for a stream: marks a record as completed; waits for a record */
-void fake_reach(struct event *e, uint64_t number);
-void fake_await_in_stream(struct event *e, uint64_t number);
+/* fake_event.c: a stream completes a record; waits for a record, NULL for none, and leaves it */
+void fake_reach(struct fake_record *r);
+void fake_await_record(struct fake_record *r);
 
 struct graph {
 	struct fake_node *first, **last;

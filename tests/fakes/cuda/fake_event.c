@@ -1,5 +1,4 @@
-/* fake_event.c - events of the fake CUDA driver: the numbers of the newest record enqueued and
- * completed */
+/* fake_event.c - events of the fake CUDA driver: each record of an event completes on its own */
 #include <stdlib.h>
 #include <time.h>
 
@@ -13,40 +12,36 @@ static double now_ms(void)
 	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-/* As CUDA's, an event lives until it is destroyed and no stream has an operation with it. Under fake_lock. */
-static void release(struct event *e)
+/* use, leave: under fake_lock */
+static struct fake_record *use(struct fake_record *r)
 {
-	if (e->destroyed && !e->operations)
-		free(e);
+	if (r)
+		r->users++;
+	return r;
 }
 
-void fake_reach(struct event *e, uint64_t number)
+static void leave(struct fake_record *r)
+{
+	if (r && !--r->users)
+		free(r);
+}
+
+void fake_reach(struct fake_record *r)
 {
 	pthread_mutex_lock(&fake_lock);
-	if (e->done < number)
-		e->done = number;
-	e->at_ms = now_ms();
+	r->done = true;
+	r->at_ms = now_ms();
 	pthread_cond_broadcast(&fake_changed);
-	e->operations--;
-	release(e);
+	leave(r);
 	pthread_mutex_unlock(&fake_lock);
 }
 
-void fake_await_in_stream(struct event *e, uint64_t number)
+void fake_await_record(struct fake_record *r)
 {
 	pthread_mutex_lock(&fake_lock);
-	while (e->done < number)
+	while (r && !r->done)
 		pthread_cond_wait(&fake_changed, &fake_lock);
-	e->operations--;
-	release(e);
-	pthread_mutex_unlock(&fake_lock);
-}
-
-static void await(struct event *e, uint64_t number)
-{
-	pthread_mutex_lock(&fake_lock);
-	while (e->done < number)
-		pthread_cond_wait(&fake_changed, &fake_lock);
+	leave(r);
 	pthread_mutex_unlock(&fake_lock);
 }
 
@@ -63,9 +58,9 @@ EXPORT int cuEventDestroy_v2(tt_cuevent event)
 {
 	ENTER_CONTEXT();
 	pthread_mutex_lock(&fake_lock);
-	((struct event *)event)->destroyed = true;
-	release(event);
+	leave(((struct event *)event)->newest);
 	pthread_mutex_unlock(&fake_lock);
+	free(event);
 	fake_count(AN_EVENT, -1);
 	return 0;
 }
@@ -74,17 +69,18 @@ EXPORT int cuEventRecord(tt_cuevent event, tt_custream stream)
 {
 	struct event *e = event;
 	struct fake_stream *s = fake_stream(stream);
-	struct fake_node n = { .kind = RECORD, .event = e };
+	struct fake_node n = { .kind = RECORD };
 
 	ENTER_CONTEXT();
 	pthread_mutex_lock(&fake_lock);
 	e->graph = s->graph;
-	if (!s->graph) {
-		n.number = ++e->recorded;
-		e->operations++;
+	if (!s->graph && (n.record = calloc(1, sizeof(*n.record)))) {
+		leave(e->newest);
+		e->newest = n.record;
+		n.record->users = 2;
 	}
 	pthread_mutex_unlock(&fake_lock);
-	return e->graph ? 0 : fake_add(stream, &n);
+	return e->graph ? 0 : n.record ? fake_add(stream, &n) : TT_CU_NO_MEMORY;
 }
 
 /* Waiting for an event that was recorded in a capture adds the stream to the capture. */
@@ -92,17 +88,17 @@ EXPORT int cuStreamWaitEvent(tt_custream stream, tt_cuevent event, unsigned flag
 {
 	struct event *e = event;
 	struct fake_stream *s = fake_stream(stream);
-	struct fake_node n = { .kind = WAIT_EVENT, .event = e };
+	struct fake_node n = { .kind = WAIT_EVENT };
 	bool foreign;
 
 	ENTER_CONTEXT();
 	(void)flags;
 	pthread_mutex_lock(&fake_lock);
-	n.number = e->recorded;
-	foreign = s->graph && !e->graph && e->recorded;
+	foreign = s->graph && !e->graph && e->newest;
 	if (e->graph)
 		s->graph = e->graph;
-	e->operations += !foreign && !s->graph;
+	if (!s->graph)
+		n.record = use(e->newest);
 	pthread_mutex_unlock(&fake_lock);
 	if (foreign)
 		return 905; /* CUDA_ERROR_STREAM_CAPTURE_ISOLATION */
@@ -117,21 +113,30 @@ EXPORT int cuEventQuery(tt_cuevent event)
 	ENTER_FREELY();
 	pthread_mutex_lock(&fake_lock);
 	captured = e->graph != NULL;
-	done = e->done >= e->recorded;
+	done = !e->newest || e->newest->done;
 	pthread_mutex_unlock(&fake_lock);
 	return captured ? 900 : done ? 0 : TT_CU_NOT_READY;
 }
 
 EXPORT int cuEventSynchronize(tt_cuevent event)
 {
+	struct fake_record *newest;
+
 	ENTER_FREELY();
-	await(event, ((struct event *)event)->recorded);
+	pthread_mutex_lock(&fake_lock);
+	newest = use(((struct event *)event)->newest);
+	pthread_mutex_unlock(&fake_lock);
+	fake_await_record(newest);
 	return fake_dead();
 }
 
 EXPORT int cuEventElapsedTime(float *ret_ms, tt_cuevent from, tt_cuevent to)
 {
+	const struct event *first = from, *last = to;
+
 	ENTER_CONTEXT();
-	*ret_ms = (float)(((struct event *)to)->at_ms - ((struct event *)from)->at_ms);
+	if (!first->newest || !last->newest)
+		return TT_CU_BAD_HANDLE;
+	*ret_ms = (float)(last->newest->at_ms - first->newest->at_ms);
 	return 0;
 }

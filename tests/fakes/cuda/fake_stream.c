@@ -163,10 +163,10 @@ void fake_run(const struct fake_node *n)
 		fake_is_called = false;
 		break;
 	case RECORD:
-		fake_reach(n->event, n->number);
+		fake_reach(n->record);
 		break;
 	case WAIT_EVENT:
-		fake_await_in_stream(n->event, n->number);
+		fake_await_record(n->record);
 		break;
 	case WAIT_STREAM:
 		await_stream(n->other, n->number);
