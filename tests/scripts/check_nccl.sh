@@ -82,6 +82,13 @@ run_client "fake CUDA driver" 37 env NCCL_CLIENT_CUDA="$fake" tests/nccl/nccl_cl
 run_client "fake CUDA driver with random delays" 12 env NCCL_CLIENT_CUDA="$fake" TUTTI_TEST_CUDA_DELAY_US=1000 \
 	tests/nccl/nccl_client groups split several one-thread abort killed operations again
 
+# Training with PyTorch's calls; each rank on a GPU of its own, and all on one
+if [ -x tests/nccl/nccl_train ]; then
+	run_client "fake CUDA driver" 7 env NCCL_CLIENT_CUDA="$fake" tests/nccl/nccl_train
+	run_client "a fake GPU for each rank, with random delays" 7 env NCCL_CLIENT_CUDA="$fake" TUTTI_TEST_CUDA_DEVICES=4 \
+		TUTTI_TEST_CUDA_DELAY_US=100 tests/nccl/nccl_train
+fi
+
 # A profiler replaces ncclX and calls pncclX. This profiler also changes the operation, which makes the client fail.
 cat >"$tmp/between.c" <<'END'
 #include "nccl/nccl_abi.h"

@@ -131,5 +131,6 @@ suite() {
 suite test_gpu tests/gpu/test_gpu "${cases[@]}"
 [ ! -x tests/gpu/test_train_gpu ] || suite test_train_gpu tests/gpu/test_train_gpu
 [ ! -x tests/nccl/nccl_client ] || suite nccl_client tests/nccl/nccl_client
+[ ! -x tests/nccl/nccl_train ] || suite nccl_train tests/nccl/nccl_train
 echo "1..$n"
 exit $failed
