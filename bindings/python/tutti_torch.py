@@ -4,18 +4,19 @@ register() is an entry point of torch, called by `import torch`. It lies outside
 made: `import torch` must succeed with a torch that is too old for the backend, and where libtutti cannot be loaded.
 """
 
+import functools
 import os
 
 OLDEST = (2, 15)
 
 
-def create(options, backend_options=None):
-    """Called by torch for each group, on each of its ranks."""
+def create(options, backend_options=None, name="tutti"):
+    """Called by torch for each group, on each of its ranks. name: that the program asked for"""
     import torch
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < OLDEST:
         raise RuntimeError(f"the backend tutti needs PyTorch {'.'.join(map(str, OLDEST))} or newer, not {torch.__version__}")
     import tutti.torch
-    return tutti.torch.create(options)
+    return tutti.torch.create(options, name)
 
 
 def register():
@@ -23,4 +24,4 @@ def register():
     import torch.distributed
     if torch.distributed.is_available():
         for name in ["tutti"] + ["gloo"] * (os.environ.get("TUTTI_TAKES_GLOO") == "1"):
-            torch.distributed.Backend.register_backend(name, create, extended_api=True, devices=["cpu"])
+            torch.distributed.Backend.register_backend(name, functools.partial(create, name=name), extended_api=True, devices=["cpu"])

@@ -10,6 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 
 RANKS_SECONDS = 300   # on a busy machine, an import takes a minute
 
@@ -67,3 +69,18 @@ def run(claims, text, scene, n, killed=None, raising=None, **variables):
     statuses, outputs = finish(start(scene, n, **variables))
     wanted = [-signal.SIGKILL if rank == killed else int(rank == raising) for rank in range(n)]
     claims.claim(statuses == wanted, f"{text}, {n} ranks", outputs)
+
+
+def interrupt_when_stuck():
+    """SIGINT for this process, as by Ctrl-C, once its main thread stays in a call of Tutti."""
+    def work():
+        before = None
+        while True:
+            frame = sys._current_frames()[threading.main_thread().ident]
+            now = frame, frame.f_lasti
+            if now == before and frame.f_globals.get("__package__") == "tutti":
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+            before = now
+            time.sleep(0.3)
+    threading.Thread(target=work, daemon=True).start()

@@ -7,7 +7,7 @@ python=${PYTHON:-$(command -v /usr/bin/python3 || command -v python3)} || { echo
 tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
 export PYTHONDONTWRITEBYTECODE=1
-tests=$top_srcdir/tests/clients package=$top_srcdir/bindings/python n=16
+tests=$top_srcdir/tests/clients package=$top_srcdir/bindings/python n=17
 PYTHONPATH=$package TUTTI_LIBRARY=$PWD/.libs/libtutti.so.0 "$python" "$tests/test_python.py" | grep -v '^1\.\.'
 point() { n=$((n + 1)); if [ "$2" = "$3" ]; then echo "ok $n - $1"; else echo "not ok $n - $1"; printf '%s\n' "$2" "$3" | sed 's/^/# /'; fi; }
 

@@ -11,6 +11,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 
 import jobs
 import tutti
@@ -274,6 +275,23 @@ def killed(comm):
     raises(tutti.RemoteError, comm.Free)
 
 
+def interrupted(comm):
+    """Rank 2 does not take part in a sum. Ctrl-C at rank 0 ends it on the others, without and with a stream."""
+    a, b = numbers("d", 4), numbers("d", 4)
+    for call in lambda twin: twin.Allreduce(a, b), lambda twin: twin.Iallreduce(a, b).Wait():
+        twin = comm.Dup()
+        if comm.rank == 0:
+            jobs.interrupt_when_stuck()
+            raises(KeyboardInterrupt, lambda: call(twin))
+            raises(tutti.InvalidArgument, twin.Barrier, "aborted", "SIGINT")
+        elif comm.rank == 1:
+            raises(tutti.RemoteError, lambda: call(twin), "rank 0", "abort")
+        comm.Barrier()
+        twin.Abort()
+        while twin.streams.all:   # the interrupting thread ends them
+            time.sleep(0.01)
+
+
 def arrays(comm):
     import numpy
     n = comm.size
@@ -335,6 +353,8 @@ def test():
     jobs.run(claims, "an exception that nobody catches ends a rank at once", "uncaught", 2, raising=1, TUTTI_TIMEOUT_MS="280000")
     jobs.run(claims, "a mismatched call raises the library's sentence", "mismatch", 2)
     jobs.run(claims, "a killed rank raises with its number, and the others go on", "killed", 3, killed=1)
+    jobs.run(claims, "Ctrl-C ends a call with KeyboardInterrupt, and aborts its communicator", "interrupted", 3,
+             TUTTI_TIMEOUT_MS="280000")
     try:
         import numpy   # noqa: F401
     except ImportError:

@@ -164,6 +164,22 @@ def killed():
     raise AssertionError("the sum succeeded")
 
 
+def interrupted():
+    """Ctrl-C at rank 0, while rank 2 does not take part; a receive that has no message keeps no rank from ending."""
+    import tutti
+    me, n = join("tutti")
+    dist.barrier()
+    if me < 2:
+        dist.irecv(torch.ones(1), 2)
+    if me == 0:
+        jobs.interrupt_when_stuck()
+    try:
+        dist.recv(torch.ones(1), 0) if me == 2 else dist.all_reduce(torch.ones(4))
+    except (KeyboardInterrupt if me == 0 else tutti.RemoteError):
+        return
+    raise AssertionError("the call succeeded")
+
+
 def takes_gloo():
     join("gloo")
     assert type(dist.distributed_c10d._get_default_group()).__name__ == "ProcessGroupTutti"
@@ -223,6 +239,7 @@ def test():
         claims.skip("Accelerate", "not installed")
     jobs.run(claims, "TUTTI_TAKES_GLOO=1 makes gloo mean tutti", "takes_gloo", 2, TUTTI_TAKES_GLOO="1")
     jobs.run(claims, "without libtutti, a group says what lacks", "absent", 1, TUTTI_LIBRARY="/nowhere/libtutti.so.0")
+    jobs.run(claims, "Ctrl-C ends a collective, and all ranks", "interrupted", 3)
     jobs.run(claims, "a killed rank raises in the others with its number", "killed", 3, killed=1)
     claims.end()
 

@@ -26,8 +26,7 @@ if os.environ.get("TUTTI_TAKES_GLOO") == "1":
 
 from torch.testing._internal.distributed import distributed_test   # noqa: E402
 
-# What differs from Gloo: no events of the backend in torch's profiler, and the name that torch's C++ code sees
-DIFFERENT = {"test_ddp_logging_data_cpu": "compares the name of the backend with gloo; it is tutti, since DDP looks for Gloo's class in a group of that name"}
+# What differs from Gloo: torch's profiler sees no events of the backend
 if os.environ.get("TUTTI_TAKES_GLOO") == "1":
     distributed_test.PROFILING_SUPPORTED_BACKENDS = []
     distributed_test.SEND_RECV_PROFILING_SUPPORTED_BACKENDS = []
@@ -43,10 +42,6 @@ class TestTutti(distributed_test.TestDistBackend, distributed_test.DistributedTe
         name = type(dist.distributed_c10d._get_default_group()).__name__
         self.assertEqual(name == "ProcessGroupTutti", os.environ.get("TUTTI_TAKES_GLOO") == "1")
 
-
-if os.environ.get("TUTTI_TAKES_GLOO") == "1":
-    for test, reason in DIFFERENT.items():
-        setattr(TestTutti, test, unittest.skip(reason)(getattr(TestTutti, test)))
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

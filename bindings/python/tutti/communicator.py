@@ -8,7 +8,7 @@ import ctypes
 import operator
 import re
 
-from . import library
+from . import interrupt, library
 from .buffers import Buffer, buffer_of
 from .datatypes import Datatype, Op
 from .library import ERRORS, IN_PROGRESS, Config, Error, Message, Quorum, RemoteError, TimeoutError, check, error_of, lib
@@ -94,7 +94,8 @@ class Communicator:
     """Made by from_env, from_id, from_store, Split and Shrink. Use it as a context manager, or call Free()."""
 
     def __init__(self, handle):
-        self.handle, self.streams = handle, Streams()
+        self.handle, self.streams, self.aborted = handle, Streams(), None
+        interrupt.start()
         number = ctypes.c_int()
         check(lib.CommUserRank(handle, ctypes.byref(number)))
         self.rank = number.value
@@ -180,10 +181,10 @@ class Communicator:
             if code:
                 raise error_of(code, self.rank)
 
-    def Abort(self):
-        """Fail every running call on all ranks, then free."""
+    def Abort(self, reason=None):
+        """Fail every running call on all ranks, then free. reason: of the error of later calls"""
         if self.handle:
-            handle, self.handle = self.handle, None
+            handle, self.handle, self.aborted = self.handle, None, reason
             lib.CommAbort(handle)
             self.streams.destroy()
 
@@ -234,7 +235,8 @@ class Communicator:
     def check(self, code):
         if code:
             if not self.handle:
-                raise ERRORS[4](f"rank {self.rank}: the communicator was freed", self.rank)
+                what = f"aborted: {self.aborted}" if self.aborted else "freed"
+                raise ERRORS[4](f"rank {self.rank}: the communicator was {what}", self.rank)
             raise self.explain(error_of(code))
 
     # ---- collectives ---------------------------------------------------------------------------------------------
@@ -248,7 +250,7 @@ class Communicator:
         except BaseException:
             self.streams.give(stream)
             raise
-        return Request(self.streams, stream, keep, self.explain)
+        return Request(self, stream, keep)
 
     def _allreduce(self, stream, sendbuf, recvbuf, op):
         receive = buffer_of(recvbuf, True)

@@ -101,8 +101,8 @@ class Streams:
 class Request:
     """A running call. Wait() and result() raise its error; the buffers belong to the call until then."""
 
-    def __init__(self, streams, stream, keep, explain):
-        self.streams, self.stream, self.keep, self.explain = streams, stream, keep, explain
+    def __init__(self, comm, stream, keep):
+        self.comm, self.streams, self.stream, self.keep, self.explain = comm, comm.streams, stream, keep, comm.explain
         self.lock, self.complete, self.error, self.as_future = threading.Lock(), False, None, None
 
     def __del__(self):

@@ -11,11 +11,11 @@ have tags and any source. The ranks meet in the group's store, which carries the
 
 import contextlib
 import ctypes
+import functools
 import inspect
 import queue
 import threading
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import torch
@@ -40,6 +40,7 @@ OF_BOOL = {Op.SUM: Op.MAX, Op.PROD: Op.MIN, Op.BOR: Op.MAX, Op.BAND: Op.MIN}
 BYTE = Datatype.UINT8
 FIRST_INTERNAL_TAG = 1 << 30   # tags of barriers with a deadline; the program's tags are lower
 NO_TIMEOUT = timedelta(0)
+NO_DEVICE = torch.device("vulkan")   # of no tensor of a program
 
 
 def reduction(tensor, reduce_op):
@@ -177,9 +178,10 @@ class Work(dist._Work):
 
 
 class Caller:
-    """Runs operations one after the other, in call order."""
+    """Runs operations one after the other, in call order. Its thread does not keep the interpreter from ending."""
 
-    def __init__(self):
+    def __init__(self, name="tutti-group"):
+        self.name = name
         self.queue, self.queued, self.thread = queue.SimpleQueue(), 0, None
         self.guard, self.turn = threading.Lock(), threading.Lock()
 
@@ -191,7 +193,7 @@ class Caller:
                 self.queued += 1
                 self.queue.put((operation, work))
                 if self.thread is None:
-                    self.thread = threading.Thread(target=self.run, name="tutti-group", daemon=True)
+                    self.thread = threading.Thread(target=self.run, name=self.name, daemon=True)
                     self.thread.start()
                 return work
         try:
@@ -208,7 +210,8 @@ class Caller:
             error = None
             with self.turn:
                 try:
-                    operation()
+                    source = operation()
+                    work.source = -1 if source is None else source
                 except BaseException as why:
                     error = why
                 with self.guard:
@@ -216,30 +219,32 @@ class Caller:
             work.finish(error)
             del operation, work
 
-    def end(self):
+    def end(self, wait=True):
         if self.thread is not None:
             self.queue.put((None, None))
-            if self.thread is not threading.current_thread():
+            if wait and self.thread is not threading.current_thread():
                 self.thread.join()
             self.thread = None
 
 
 class ProcessGroupTutti(dist.ProcessGroup):
-    def __init__(self, rank, size, comm, timeout):
+    def __init__(self, rank, size, comm, timeout, name):
         super().__init__(rank, size)
+        self.called = name   # also gloo, with TUTTI_TAKES_GLOO=1
         self.comm, self.timeout = comm, timeout
         self.caller, self.peers, self.barriers = Caller(), {}, 0
         self.others = [peer for peer in range(size) if peer != rank]
         self.backend = BackendTutti(self)
-        kind = dist.ProcessGroup.BackendType.CUSTOM   # also as "gloo": torch takes a backend of that name for its own class
+        kind = dist.ProcessGroup.BackendType.CUSTOM
         self._register_backend(torch.device("cpu"), kind, self.backend)
+        if name == "gloo" and dist.is_gloo_available():
+            self._register_backend(NO_DEVICE, dist.ProcessGroup.BackendType.GLOO, idle_gloo())
         self._set_default_backend(kind)
 
     # ---- the group ---------------------------------------------------------------------------------------------------
 
     def getBackendName(self):
-        """Also of a group made as gloo: torch's DDP looks for its own class in a group of that name."""
-        return "tutti"
+        return self.called
 
     name = _get_backend_name = getBackendName
 
@@ -270,8 +275,8 @@ class ProcessGroupTutti(dist.ProcessGroup):
 
     def end(self, leave):
         self.caller.end()
-        for executor in self.peers.values():
-            executor.shutdown(wait=False)
+        for caller in self.peers.values():
+            caller.end(wait=False)
         with contextlib.suppress(Error):
             leave()
 
@@ -537,19 +542,7 @@ class ProcessGroupTutti(dist.ProcessGroup):
     # One thread for each peer, direction and tag keeps their order; sends never wait for receives.
 
     def start(self, key, operation, outputs):
-        if key not in self.peers:
-            self.peers[key] = ThreadPoolExecutor(1, "tutti-message")
-        work = Work(outputs)
-
-        def run():
-            try:
-                work.source = operation()
-            except BaseException as error:
-                work.finish(error)
-            else:
-                work.finish()
-        self.peers[key].submit(run)
-        return work
+        return self.peers.setdefault(key, Caller("tutti-message")).call(operation, outputs, False)
 
     def send(self, tensors, peer, tag=0):
         (tensor,) = as_list(tensors)
@@ -574,6 +567,15 @@ class ProcessGroupTutti(dist.ProcessGroup):
 
     def recv_anysource(self, tensors, tag=0):
         return self.recv(tensors, -1, tag)
+
+
+@functools.cache
+def idle_gloo():
+    """Gloo of one rank, which moves nothing: torch's logger of DDP asks a group named gloo for Gloo's object, and that for its
+    number of threads."""
+    options = dist.ProcessGroupGloo._Options()
+    options._devices, options._threads = [dist.ProcessGroupGloo.create_device(interface="lo")], 2
+    return dist.ProcessGroupGloo(dist.HashStore(), 0, 1, options)
 
 
 class BackendTutti(dist.distributed_c10d.C10DBackend):
@@ -619,8 +621,8 @@ def run_untraced():
             eval_frame.set_code_exec_strategy(method.__code__, skip)
 
 
-def create(options):
-    """The group of this rank."""
+def create(options, name):
+    """The group of this rank, of the backend `name`."""
     store, rank, size, timeout = options.store, options.group_rank, options.group_size, options.timeout
 
     def get(key, seconds):
@@ -629,7 +631,7 @@ def create(options):
 
     timeout_ms = min(int(timeout.total_seconds() * 1000), 2**31 - 1)
     comm = Communicator.from_store(rank, size, "tutti", store.set, get, timeout_ms=timeout_ms)
-    return ProcessGroupTutti(rank, size, comm, timeout)
+    return ProcessGroupTutti(rank, size, comm, timeout, name)
 
 
 run_untraced()
