@@ -104,7 +104,7 @@ Test(cuda, a_stream_waits_for_a_value_that_another_stream_writes)
 	cu->event_destroy(e);
 }
 
-Test(cuda, a_stream_waits_for_the_record_that_an_event_had_when_it_was_told_to)
+Test(cuda, a_stream_waits_for_the_record_that_an_event_had_at_the_call)
 {
 	const struct tt_cuda *cu = harness_cuda();
 	struct tt_cumemop wait = { .operation = TT_CU_WAIT_32, .value = 7, .flags = TT_CU_WAIT_EQ };
