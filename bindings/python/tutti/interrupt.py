@@ -1,9 +1,10 @@
-"""interrupt.py - Ctrl-C while the main thread waits in a call: the communicator is aborted, and Python raises KeyboardInterrupt
+"""interrupt.py - Ctrl-C in a call of the main thread: the communicator is aborted, and Python raises KeyboardInterrupt
 
-Python raises it in the main thread, between two instructions, so not before a call of the library is complete. A thread reads
-the numbers of signals, which Python writes to a descriptor. Where the main thread then stays in one call, the thread aborts the
-communicator of the call, on all ranks. A program with a handler of its own for SIGINT, or with a descriptor of its own for
-signals (asyncio's event loop, where that has handlers), waits as long as the call. Called by communicator.py.
+Python raises it in the main thread, between two instructions, so not before a call of the library is complete. A
+thread reads the numbers of signals, which Python writes to a descriptor. Where the main thread then stays in one call,
+the thread aborts the communicator of the call, on all ranks. A program with a handler of its own for SIGINT, or with a
+descriptor of its own for signals (asyncio's event loop, where that has handlers), waits as long as the call. Called by
+communicator.py.
 """
 
 import os

@@ -571,8 +571,7 @@ class ProcessGroupTutti(dist.ProcessGroup):
 
 @functools.cache
 def idle_gloo():
-    """Gloo of one rank, which moves nothing: torch's logger of DDP asks a group named gloo for Gloo's object, and that for its
-    number of threads."""
+    """Gloo of one rank, which moves nothing: torch's logger of DDP asks the Gloo of a group named gloo for its threads."""
     options = dist.ProcessGroupGloo._Options()
     options._devices, options._threads = [dist.ProcessGroupGloo.create_device(interface="lo")], 2
     return dist.ProcessGroupGloo(dist.HashStore(), 0, 1, options)
