@@ -100,17 +100,28 @@ static int close_server(struct ps_server *s)
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
-/* A send to a dead worker is no error; the worker is marked as gone. */
+/* A worker does not answer any more. With ps-sync its death is a failure, since a step needs all workers. */
+static int lose(struct ps_server *s, int worker)
+{
+	tuttiRankState_t state = tuttiRankAlive;
+
+	s->client[worker].gone = true;
+	tuttiCommRankState(s->t->world, worker, &state);
+	if (!s->ps->rule.sync || state != tuttiRankDead)
+		return TRAIN_OK;
+	return train_fail(TRAIN_FAILED,
+			  "server %d: worker %d died, and ps-sync needs all workers; "
+			  "use ps-async or spare",
+			  s->number, worker);
+}
+
+/* A worker that is gone gets nothing. */
 static int answer(struct ps_server *s, int worker, int tag, uint64_t version, const void *at,
 		  size_t bytes)
 {
 	tuttiResult_t result = tuttiMsgSend(at, bytes, worker, tag, version, s->t->world);
 
-	if (result == tuttiRemoteError) {
-		s->client[worker].gone = true;
-		return TRAIN_OK;
-	}
-	return train_check(result, s->t->world);
+	return result == tuttiRemoteError ? lose(s, worker) : train_check(result, s->t->world);
 }
 
 static int send_parameters(struct ps_server *s, int worker, int tag, uint64_t version)
@@ -409,13 +420,12 @@ static int handle_push(struct ps_server *s, const tuttiMsg_t *msg)
 
 /* ---- the loop ------------------------------------------------------------------------------- */
 
-/* Marks dead workers as gone, so that no other worker waits for them. With ps-sync a death is a
- * failure, since a step needs all workers. */
+/* Marks dead workers as gone, so that no other worker waits for them. */
 static int check_workers(struct ps_server *s)
 {
 	int rc = TRAIN_OK;
 
-	for (int w = 0; w < s->workers; w++) {
+	for (int w = 0; w < s->workers && !rc; w++) {
 		tuttiRankState_t state = tuttiRankAlive;
 
 		if (s->client[w].gone)
@@ -423,14 +433,9 @@ static int check_workers(struct ps_server *s)
 		tuttiCommRankState(s->t->world, w, &state);
 		if (state == tuttiRankAlive)
 			continue;
-		s->client[w].gone = true;
-		if (s->ps->rule.sync && state == tuttiRankDead)
-			return train_fail(
-				TRAIN_FAILED,
-				"server %d: worker %d died, and ps-sync needs all workers; "
-				"use ps-async or spare",
-				s->number, w);
-		rc = answer_pulls(s);
+		rc = lose(s, w);
+		if (!rc)
+			rc = answer_pulls(s);
 		if (!rc)
 			rc = answer_questions(s);
 		if (!rc)
