@@ -37,7 +37,7 @@
  *
  * Every wait checks the communicator's health each round, and the deadline after each sleep. The
  * deadline limits the time in which nothing moves, from the first yield on, so received bytes move
- * it.
+ * it. Time in which this process was stopped does not count (docs/design/deadlines.md).
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -66,6 +66,8 @@
 #define DOZE_MIXED_US 500u
 /* the same with links to connect: their connections wake, but not what a transport sends first */
 #define DOZE_CONNECTING_US 4000u
+/* a sleep of this length: the process was stopped */
+#define STOPPED_NS 1000000000u
 
 static void arm(struct tt_wait *w)
 {
@@ -168,6 +170,20 @@ static void doze(struct tt_wait *w, struct tt_op *set)
 					 : connecting ? doze_us(w, DOZE_CONNECTING_US)
 						      : DOZE_US);
 	atomic_fetch_add_explicit(&c->wait.sleeps, 1, memory_order_relaxed);
+}
+
+/* While this process is stopped, the clock of its wait stands still. */
+static void sleep_armed(struct tt_wait *w, struct tt_op *set)
+{
+	uint64_t took, before = tt_now_ns();
+
+	doze(w, set);
+	disarm(w);
+	took = tt_now_ns() - before;
+	if (tt_unlikely(took > STOPPED_NS)) {
+		w->started_ns += took;
+		w->deadline_ns += took;
+	}
 }
 
 static uint64_t arrived_by(const struct tuttiComm *c, const struct tt_path *path)
@@ -311,7 +327,6 @@ int tt_wait_idle(struct tt_wait *w, struct tt_op *set)
 		arm(w);
 		return 0;
 	}
-	doze(w, set);
-	disarm(w);
+	sleep_armed(w, set);
 	return look_around(w, set);
 }

@@ -1,14 +1,16 @@
 /*
  * test_wait_policy.c - a waiting rank sleeps instead of yielding where yields are slow or while it
- * connects, and elsewhere after some yields
+ * connects, and elsewhere after some yields; time in which its process was stopped does not count
  *
- * This file replaces sched_yield and the clock, so that a yield takes exactly the time that a test
- * sets: the real scheduling does not count. Computing threads compete for the core. The tests read
+ * This file replaces sched_yield, tcp's sleep and the clock, so that they take exactly the time that a
+ * test sets: the real scheduling does not count. Computing threads compete for the core. The tests read
  * comm->pause_ms, because wait.c does not publish its pause.
  */
 #include <criterion/criterion.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +58,18 @@ int sched_yield(void)
 		atomic_fetch_add(yields, 1);
 	step_ns = atomic_fetch_sub(&slow_yields, 1) > 0 ? SLOW_NS : QUICK_NS;
 	return 0;
+}
+
+static _Thread_local int64_t stop_ns; /* a stop of the process, in the second sleep */
+static _Thread_local atomic_int *sleeps;
+
+int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *limit, const sigset_t *mask)
+{
+	struct timespec left = limit ? *limit : (struct timespec){ 0 };
+
+	if (sleeps && atomic_fetch_add(sleeps, 1) == 1)
+		lag_ns -= stop_ns;
+	return (int)syscall(SYS_ppoll, fds, n, limit ? &left : NULL, mask, _NSIG / 8);
 }
 
 static void *compute(void *arg)
@@ -212,4 +226,34 @@ Test(wait_policy, one_full_spin_that_succeeds_ends_all_halvings, .timeout = 60)
 	struct ranks r = { .n = 1, .transport = "shm" };
 
 	cr_expect_eq(ranks_run(&r, spin_on), 0);
+}
+
+/* Rank 0 is stopped for longer than the timeout in its second sleep, and rank 1 comes after its fourth. */
+static int stop_in_a_sleep(tuttiComm_t *comm, int rank, int nranks, void *arg)
+{
+	atomic_int *of_rank_0 = arg;
+
+	(void)nranks;
+	if (tuttiBarrier(*comm, NULL))
+		return 1;
+	if (rank == 0) {
+		sleeps = of_rank_0;
+		stop_ns = 100000000000;
+	}
+	while (rank && atomic_load(of_rank_0) < 4)
+		usleep(1000);
+	if (tuttiBarrier(*comm, NULL))
+		return fprintf(stderr, "%s\n", tuttiGetLastError(NULL));
+	return 0;
+}
+
+Test(wait_policy, a_rank_that_was_stopped_waits_on, .timeout = 60)
+{
+	atomic_int *of_rank_0 = mmap(NULL, sizeof(*of_rank_0), PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct ranks r = { .n = 2, .transport = "tcp", .limit_s = 20, .arg = of_rank_0 };
+
+	cr_assert_neq((void *)of_rank_0, MAP_FAILED);
+	cr_expect_eq(ranks_run(&r, stop_in_a_sleep), 0);
+	munmap(of_rank_0, sizeof(*of_rank_0));
 }
