@@ -124,7 +124,8 @@ static int every_call_in_rounds(tuttiComm_t *comm, int rank, int n, void *arg)
 			};
 
 			call++;
-			for (size_t by = 1; by <= 4096; by *= by == 1 ? 8 : 512) {
+			for (size_t by = n == 8 && !gpu_thorough() ? 8 : 1; by <= 4096;
+			     by *= by == 1 ? 8 : 512) {
 				c.count = (GPU_BUFFER_BYTES / by / (parts ? (size_t)n : 1) -
 					   2 * call) /
 					  tt_type_bytes(c.type);

@@ -425,7 +425,7 @@ Test(simulate, folded_ranks_take_the_same_times)
 Test(simulate, many_folded_ranks_take_the_same_times, .timeout = 600)
 {
 	const char *fewer = getenv("TUTTI_TEST_FEWER");
-	int n = fewer && atoi(fewer) > 2 ? 128 : 1024;
+	int n = fewer && atoi(fewer) > 4 ? 128 : 1024;
 	static const char *const names[] = { "ring", "recursive-doubling", "halving-doubling",
 					     "halving", "hierarchical" };
 
