@@ -158,15 +158,9 @@ static int without_the_last(tuttiComm_t *comm, int rank, int n, void *arg)
 	const struct tt_cuda *cu = tt_cuda_here();
 	tuttiResult_t rc;
 	tt_custream s;
-	tt_cuptr p;
-	void *d;
+	void *d = gpu_first_call(*comm, &s);
 
 	(void)arg;
-	cu->mem_alloc(&p, 1 << 20);
-	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING);
-	d = (void *)(uintptr_t)p;
-	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
-	cu->stream_synchronize(s);
 	if (!strcmp(failure, "late"))
 		(*comm)->settings.timeout_ms = 1000;
 	if (rank == n - 1 && !strcmp(failure, "die"))
@@ -185,7 +179,7 @@ static int without_the_last(tuttiComm_t *comm, int rank, int n, void *arg)
 		fprintf(stderr, "rank %d: %d %s\n", rank, rc, tuttiGetLastError(*comm));
 		return 1;
 	}
-	cu->stream_destroy(s), cu->mem_free(p);
+	cu->stream_destroy(s), cu->mem_free((tt_cuptr)(uintptr_t)d);
 	return 0;
 }
 
@@ -245,22 +239,16 @@ static int copy_behind_a_death(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct tt_cuda *cu = tt_cuda_here();
 	tt_custream s;
-	tt_cuptr p;
-	void *d, *x = malloc(60000 * sizeof(float));
+	void *d = gpu_first_call(*comm, &s), *x = malloc(60000 * sizeof(float));
 
 	(void)arg;
-	cu->mem_alloc(&p, 1 << 20);
-	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING);
-	d = (void *)(uintptr_t)p;
-	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
-	cu->stream_synchronize(s);
 	if (rank == n - 1) {
 		usleep(200000); /* until the others copy */
 		kill(getpid(), SIGKILL);
 	}
 	for (int i = 0; i < 3; i++) /* each waits for the same words */
 		tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
-	cu->dtoh_async(x, p, 60000 * sizeof(float), s);
+	cu->dtoh_async(x, (tt_cuptr)(uintptr_t)d, 60000 * sizeof(float), s);
 	free(x);
 	return gpu_await_error(*comm) != tuttiRemoteError || (*comm)->gpu->staged_bytes;
 }
@@ -280,19 +268,13 @@ static int copy_behind_a_late_rank(tuttiComm_t *comm, int rank, int n, void *arg
 	void *x = malloc(60000 * sizeof(float));
 	tuttiResult_t rc;
 	tt_custream s;
-	tt_cuptr p;
-	void *d;
+	void *d = gpu_first_call(*comm, &s);
 
 	(void)arg;
-	cu->mem_alloc(&p, 1 << 20);
-	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING);
-	d = (void *)(uintptr_t)p;
-	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
-	cu->stream_synchronize(s);
 	(*comm)->settings.timeout_ms = 1000;
 	if (rank < n - 1) {
 		tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
-		cu->dtoh_async(x, p, 60000 * sizeof(float), s);
+		cu->dtoh_async(x, (tt_cuptr)(uintptr_t)d, 60000 * sizeof(float), s);
 	}
 	free(x);
 	rc = gpu_await_error(*comm);

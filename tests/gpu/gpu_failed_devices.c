@@ -16,15 +16,9 @@ static int on_a_failed_device(tuttiComm_t *comm, int rank, int n, void *arg)
 	const struct tt_cuda *cu = tt_cuda_here();
 	tuttiResult_t rc;
 	tt_custream s;
-	tt_cuptr p;
-	void *d;
+	void *d = gpu_first_call(*comm, &s);
 
 	(void)arg;
-	cu->mem_alloc(&p, 1 << 20);
-	cu->stream_create(&s, TT_CU_STREAM_NON_BLOCKING);
-	d = (void *)(uintptr_t)p;
-	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);
-	cu->stream_synchronize(s);
 	if (rank == n - 1)
 		setenv("TUTTI_TEST_CUDA_FAIL", failing_call, 1);
 	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, *comm, s);

@@ -126,6 +126,20 @@ int run_gpu_ranks_without_deadline(int n, int mode, rank_fn *fn)
 	return gpu_ranks_run(&t);
 }
 
+void *gpu_first_call(tuttiComm_t comm, tt_custream *ret_stream)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	tt_cuptr p;
+	void *d;
+
+	cu->mem_alloc(&p, 1 << 20);
+	cu->stream_create(ret_stream, TT_CU_STREAM_NON_BLOCKING);
+	d = (void *)(uintptr_t)p;
+	tuttiAllReduce(d, d, 60000, tuttiFloat32, tuttiSum, comm, *ret_stream);
+	cu->stream_synchronize(*ret_stream);
+	return d;
+}
+
 tuttiResult_t gpu_await_error(tuttiComm_t comm)
 {
 	tuttiResult_t rc = tuttiSuccess;

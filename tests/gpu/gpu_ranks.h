@@ -42,6 +42,8 @@ int gpu_ranks_run(struct gpu_ranks *t);
 int run_gpu_ranks(int n, int mode, bool threads, rank_fn *fn);
 /* Runs fn as n processes with a deadline of an hour: only the failure itself ends a call. Returns as gpu_ranks_run. */
 int run_gpu_ranks_without_deadline(int n, int mode, rank_fn *fn);
+/* 1 MiB of device memory and a stream, on which a first allreduce of 60000 floats of this memory has ended */
+void *gpu_first_call(tuttiComm_t comm, tt_custream *ret_stream);
 /* Waits until the communicator has an error. Returns the error; tuttiSuccess: none after 15 s. */
 tuttiResult_t gpu_await_error(tuttiComm_t comm);
 /* Runs fn as threads with kernel barriers, as processes in stream order, and as staged processes, one

@@ -6,6 +6,7 @@
  */
 #include "trainer/device/host_loops.h"
 
+#include "trainer/device/isa.h"
 #include "trainer/device/rmsprop.h"
 
 #include <stdatomic.h>
@@ -24,15 +25,6 @@
 #define LOOP_ISA "avx2"
 #define LANES 8
 #include "trainer/device/host_loops_isa.h"
-
-static bool has_avx512(void)
-{
-	return __builtin_cpu_supports("avx512f");
-}
-static bool has_avx2(void)
-{
-	return __builtin_cpu_supports("avx2");
-}
 #endif
 
 /* what every processor of the architecture has */
@@ -41,11 +33,6 @@ static bool has_avx2(void)
 #define LOOP_ISA "scalar"
 #define LANES 4
 #include "trainer/device/host_loops_isa.h"
-
-static bool has_scalar(void)
-{
-	return true;
-}
 
 /* best first */
 static const struct loops_isa {

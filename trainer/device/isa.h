@@ -1,4 +1,5 @@
-/* isa.h - which vectors this processor has, and one float in place of a vector, for gemm.c and convolution.c */
+/* isa.h - which vectors this processor has, and one float in place of a vector, for gemm.c,
+ * convolution.c and host_loops.c */
 #ifndef TRAIN_ISA_H
 #define TRAIN_ISA_H
 
