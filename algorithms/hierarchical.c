@@ -139,7 +139,7 @@ static int rails_of(const struct tt_topology *t, const struct inner_form *form)
 	if (!size)
 		return 1;
 	for (int r = 0; r < t->nranks; r++)
-		size[t->host_of[r]]++;
+		size[tt_topology_host(t, r)]++;
 	for (int h = 0; h < t->nhosts; h++)
 		rails = size[h] < rails ? size[h] : rails;
 	free(size);
@@ -203,7 +203,7 @@ static void find_local(struct tt_builder *b, struct host_group *s)
 	const struct tt_topology *t = level_of(b->shape);
 
 	for (int r = 0; r < t->nranks; r++) {
-		if (t->host_of[r] != t->host_of[b->rank])
+		if (tt_topology_host(t, r) != tt_topology_host(t, b->rank))
 			continue;
 		if (r == b->rank)
 			s->index = s->size;
@@ -215,8 +215,8 @@ static void find_local(struct tt_builder *b, struct host_group *s)
 static void find_across(const struct tt_topology *t, struct host_group *s, int *seen)
 {
 	for (int r = 0; r < t->nranks; r++)
-		if (seen[t->host_of[r]]++ == s->index)
-			s->across[t->host_of[r]] = r;
+		if (seen[tt_topology_host(t, r)]++ == s->index)
+			s->across[tt_topology_host(t, r)] = r;
 }
 
 static bool host_group_open(struct tt_builder *b, struct host_group *s)

@@ -21,6 +21,7 @@
 #define TT_TRANSPORT_H
 
 #include "base/base.h"
+#include "base/counted_bits.h"
 
 struct tt_data_keys; /* base/sock.h */
 
@@ -35,7 +36,8 @@ struct tt_verbs_settings {
 /* Facts and services that a transport gets from comm, or from a test. Valid until close. */
 struct tt_world {
 	int rank, nranks;
-	const int *host_of;   /* [nranks] host number; ranks of one host share it */
+	const int *host_of; /* as of tt_host_number */
+	const struct tt_counted_bits *host_firsts;
 	size_t message_bytes; /* largest message; equal on all ranks */
 	int nchannels;        /* channels are 0..nchannels-1 */
 	bool crowded;         /* more ranks than cores on this host: ranks sleep often */
@@ -61,11 +63,16 @@ struct tt_world {
 	void *ctx;
 };
 
+static inline int tt_world_host(const struct tt_world *w, int rank)
+{
+	return tt_host_number(w->host_of, w->host_firsts, rank);
+}
+
 /* Are bytes over sockets to peer encrypted? Both sides give the same answer. */
 static inline bool tt_world_encrypts(const struct tt_world *w, int peer)
 {
-	return w->encrypt == TT_ENCRYPT_ON ||
-	       (w->encrypt == TT_ENCRYPT_AUTO && w->host_of[peer] != w->host_of[w->rank]);
+	return w->encrypt == TT_ENCRYPT_ON || (w->encrypt == TT_ENCRYPT_AUTO &&
+					       tt_world_host(w, peer) != tt_world_host(w, w->rank));
 }
 
 /* One rank's side of a transport in one communicator. Transports embed it first. */

@@ -22,7 +22,8 @@
 static void find_hosts(tuttiComm_t c)
 {
 	c->hosts.topology.nranks = c->nranks;
-	c->hosts.topology.host_of = tt_control_hosts(c->ctl, &c->hosts.topology.nhosts);
+	c->hosts.topology.host_of = tt_control_hosts(c->ctl, &c->hosts.topology.host_firsts,
+						     &c->hosts.topology.nhosts);
 	c->hosts.one_host = c->hosts.topology.nhosts == 1;
 }
 
@@ -40,7 +41,7 @@ static int compare_settings(tuttiComm_t c, const struct tt_parts *all)
 {
 	struct tt_rank_facts root = facts_of(all, 0);
 
-	for (int r = 1; r < c->nranks; r++) {
+	for (int r = tt_part_end(all, 0); r < c->nranks; r = tt_part_end(all, r)) {
 		struct tt_rank_facts other = facts_of(all, r);
 
 		if (strcmp(other.transport, root.transport) || strcmp(other.algo, root.algo))
@@ -71,12 +72,17 @@ static int cores_of_host(const struct tt_host_ranks *hosts, int host, const stru
 static void find_fewest_cores(tuttiComm_t c, const struct tt_host_ranks *hosts,
 			      const struct tt_parts *all)
 {
-	int least_ranks = 0;
+	int least_ranks = 0, run_end = 0, before = 0;
 
 	for (int h = 0; h < hosts->nhosts; h++) {
-		int ranks = hosts->first[h + 1] - hosts->first[h],
-		    cores = cores_of_host(hosts, h, all);
+		int first = hosts->first[h], end = hosts->first[h + 1], ranks = end - first, cores;
 
+		/* as many ranks as on the host before, and all with its facts */
+		if (ranks == before && hosts->rank[end - 1] < run_end)
+			continue;
+		run_end = tt_part_end(all, hosts->rank[first]);
+		before = hosts->rank[end - 1] < run_end ? ranks : 0;
+		cores = cores_of_host(hosts, h, all);
 		if (!least_ranks ||
 		    (int64_t)cores * least_ranks < (int64_t)c->hosts.cores * ranks) {
 			c->hosts.cores = cores;
@@ -93,7 +99,7 @@ static void choose_wait_policy(tuttiComm_t c, const struct tt_host_ranks *hosts,
 	static const char *const names[] = {
 		[TT_WAIT_SPIN] = "spin", [TT_WAIT_YIELD] = "yield", [TT_WAIT_SLEEP] = "sleep"
 	};
-	int host = c->hosts.topology.host_of[c->rank],
+	int host = tt_topology_host(&c->hosts.topology, c->rank),
 	    ranks = hosts->first[host + 1] - hosts->first[host],
 	    cores = cores_of_host(hosts, host, all);
 
@@ -138,14 +144,13 @@ static int form_groups(tuttiComm_t c, const struct tt_host_ranks *hosts, const s
 static int judge_hosts(tuttiComm_t c, const struct tt_parts *all, const char *wait)
 {
 	struct tt_host_ranks hosts;
-	int rc = tt_host_ranks_make(c->hosts.topology.host_of, c->hosts.topology.nhosts, c->nranks,
-				    &hosts);
+	int rc = tt_host_ranks_make(&c->hosts.topology, &hosts);
 
 	if (rc)
 		return tt_fail(rc, "rank %d: %s", c->rank, tt_error_text());
 	find_fewest_cores(c, &hosts, all);
 	choose_wait_policy(c, &hosts, all, wait);
-	if (c->nranks > 2)
+	if (c->nranks > 2 && c->nranks > hosts.nhosts)
 		rc = form_groups(c, &hosts, all);
 	tt_host_ranks_free(&hosts);
 	return rc;
@@ -174,7 +179,7 @@ static void warn_of_namespaces(tuttiComm_t c, const struct tt_parts *all, bool d
 	if (!hosts)
 		return;
 	for (int r = c->nranks; r-- > 0;)
-		hosts[c->hosts.topology.host_of[r]] = (struct host_machine){
+		hosts[tt_topology_host(&c->hosts.topology, r)] = (struct host_machine){
 			facts_of(all, r).machine, r
 		};
 	qsort(hosts, (size_t)n, sizeof(*hosts), compare_machines);
@@ -195,7 +200,7 @@ static int use_facts(tuttiComm_t c, const struct tt_env *env, const struct tt_pa
 
 	if (!rc)
 		rc = tt_tuning_share(c, facts_of(all, 0).tuning_bytes);
-	for (int r = 0; !rc && r < c->nranks; r++)
+	for (int r = 0; !rc && r < c->nranks; r = tt_part_end(all, r))
 		device &= facts_of(all, r).device;
 	if (!rc)
 		warn_of_namespaces(c, all, device);

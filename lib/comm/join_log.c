@@ -68,7 +68,7 @@ static void log_rank(tuttiComm_t c)
 }
 
 struct host {
-	const int *host_of;
+	const struct tt_topology *topology;
 	int number;
 };
 
@@ -76,12 +76,12 @@ static bool is_there(const void *ctx, int rank)
 {
 	const struct host *h = ctx;
 
-	return h->host_of[rank] == h->number;
+	return tt_topology_host(h->topology, rank) == h->number;
 }
 
 static void log_hosts(tuttiComm_t c)
 {
-	struct host h = { .host_of = c->hosts.topology.host_of };
+	struct host h = { .topology = &c->hosts.topology };
 	char ranks[160], host[64];
 	int first = 0;
 

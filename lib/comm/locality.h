@@ -9,7 +9,7 @@
 #ifndef TT_LOCALITY_H
 #define TT_LOCALITY_H
 
-#include "base/base.h"
+#include "plan/plan.h"
 
 /* outermost level first */
 enum tt_level { TT_PACKAGE, TT_NUMA_NODE, TT_L3_CACHE, TT_LEVELS };
@@ -32,8 +32,8 @@ struct tt_locality tt_locality_read(const char *sys, const uint64_t mask[TT_CPU_
 struct tt_host_ranks {
 	int nhosts, *first, *rank; /* [nhosts + 1], [n] */
 };
-/* host_of: [n]. 0 | TT_SYSTEM */
-int tt_host_ranks_make(const int *host_of, int nhosts, int n, struct tt_host_ranks *ret_hosts);
+/* 0 | TT_SYSTEM */
+int tt_host_ranks_make(const struct tt_topology *t, struct tt_host_ranks *ret_hosts);
 void tt_host_ranks_free(struct tt_host_ranks *hosts);
 
 /* Computes the group of every rank, numbered from 0 in order of their lowest rank; a group lies

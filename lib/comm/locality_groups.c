@@ -10,10 +10,11 @@
 
 /* ---- hosts ----------------------------------------------------------------------------------- */
 
-int tt_host_ranks_make(const int *host_of, int nhosts, int n, struct tt_host_ranks *ret_hosts)
+int tt_host_ranks_make(const struct tt_topology *t, struct tt_host_ranks *ret_hosts)
 {
-	struct tt_host_ranks h = { .nhosts = nhosts,
-				   .first = calloc((size_t)nhosts + 1, sizeof(*h.first)),
+	int n = t->nranks;
+	struct tt_host_ranks h = { .nhosts = t->nhosts,
+				   .first = calloc((size_t)t->nhosts + 1, sizeof(*h.first)),
 				   .rank = malloc((size_t)n * sizeof(*h.rank)) };
 
 	if (!h.first || !h.rank) {
@@ -21,12 +22,19 @@ int tt_host_ranks_make(const int *host_of, int nhosts, int n, struct tt_host_ran
 		return tt_fail(TT_SYSTEM, "no memory for the hosts of %d ranks", n);
 	}
 	/* counting sort: first[i] is the number of ranks of host i, then their end, then their start */
-	for (int r = 0; r < n; r++)
-		h.first[host_of[r]]++;
-	for (int i = 1; i <= nhosts; i++)
+	for (int r = 0, host = -1; r < n; r++) {
+		host = t->host_of ? t->host_of[r] : host + tt_counted_bits_has(t->host_firsts, r);
+		h.first[host]++;
+	}
+	for (int i = 1; i <= t->nhosts; i++)
 		h.first[i] += h.first[i - 1];
+	if (!t->host_of) { /* the ranks of each host follow each other */
+		for (int i = t->nhosts; i > 0; i--)
+			h.first[i] = h.first[i - 1];
+		h.first[0] = 0;
+	}
 	for (int r = n - 1; r >= 0; r--)
-		h.rank[--h.first[host_of[r]]] = r;
+		h.rank[t->host_of ? --h.first[t->host_of[r]] : r] = r;
 	*ret_hosts = h;
 	return 0;
 }

@@ -207,8 +207,8 @@ static enum tt_link_class nic_class_to_all(tuttiComm_t c)
 	if (!ep || c->nranks == 1)
 		return TT_NO_NIC;
 	for (int peer = 0; peer < c->nranks; peer++) {
-		bool same_host = c->hosts.topology.host_of[peer] ==
-				 c->hosts.topology.host_of[c->rank];
+		bool same_host = tt_topology_host(&c->hosts.topology, peer) ==
+				 tt_topology_host(&c->hosts.topology, c->rank);
 
 		if (peer == c->rank || (same_host && !is_requested(c, &tt_verbs)))
 			continue;
@@ -228,8 +228,8 @@ static void add_nic_path(tuttiComm_t c)
 
 	c->paths.npaths = 2;
 	for (int peer = 0; peer < c->nranks; peer++) {
-		bool same_host = c->hosts.topology.host_of[peer] ==
-				 c->hosts.topology.host_of[c->rank];
+		bool same_host = tt_topology_host(&c->hosts.topology, peer) ==
+				 tt_topology_host(&c->hosts.topology, c->rank);
 
 		if (!same_host)
 			set_via(&c->paths.path[0], peer, tcp);
@@ -276,7 +276,7 @@ static void summarize_paths(tuttiComm_t c)
 
 	for (int i = 0; i < c->paths.npaths; i++)
 		note_transports(c, &c->paths.path[i]);
-	for (int peer = 0; peer < c->nranks; peer++)
+	for (int peer = 0; tt_log_enabled(TT_LOG_DEBUG) && peer < c->nranks; peer++)
 		tt_log(TT_LOG_DEBUG, "rank %d: rank %d by %s%s%s", c->rank, peer,
 		       tt_path_via(&path[c->paths.npaths - 1], peer)->t->name,
 		       tt_path_via(&path[0], peer) != tt_path_via(&path[c->paths.npaths - 1], peer)
@@ -304,6 +304,7 @@ int tt_paths_open(tuttiComm_t c)
 		.rank = c->rank,
 		.nranks = c->nranks,
 		.host_of = c->hosts.topology.host_of,
+		.host_firsts = c->hosts.topology.host_firsts,
 		.nchannels = TT_P2P_CHANNEL + 1,
 		.message_bytes = tile_bytes ? tile_bytes : tt_connectivity_message_bytes(&facts),
 		.deadline_ns = c->setup_deadline_ns,
@@ -383,7 +384,7 @@ int tt_paths_agree(tuttiComm_t c, const struct tt_parts *all)
 	bool has_nics = nic_class_to_all(c) != TT_NO_NIC;
 	int rc = 0;
 
-	for (int r = 0; r < c->nranks && !rc; r++) {
+	for (int r = 0; r < c->nranks && !rc; r = tt_part_end(all, r)) {
 		struct tt_path_facts f;
 
 		tt_part_get(all, r, &f);

@@ -223,6 +223,13 @@ static int write_id(struct tt_control *ctl, const struct tt_join *join)
 	return rc;
 }
 
+static int number_hosts(struct tt_control *ctl)
+{
+	if (tt_control_number_hosts(ctl))
+		return 0;
+	return tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", ctl->rank, ctl->nranks);
+}
+
 static int connect_ranks(struct tt_control *ctl, const struct tt_join *join, const struct tt_id *id,
 			 uint64_t deadline_ns)
 {
@@ -247,6 +254,8 @@ static int connect_ranks(struct tt_control *ctl, const struct tt_join *join, con
 		return rc;
 	}
 	rc = await(ctl, &ctl->join.has_table, join, deadline_ns);
+	if (!rc)
+		rc = number_hosts(ctl);
 	return rc ? rc : tt_join_ring(ctl, deadline_ns);
 }
 
@@ -381,10 +390,7 @@ int tt_control_join(const struct tt_join *join, struct tt_control **ret_ctl)
 		tt_control_free(ctl);
 		return tt_control_decline(join, rc);
 	}
-	if (ctl->nranks > 1)
-		rc = connect_ranks(ctl, join, &id, deadline_ns);
-	if (!rc && !tt_control_number_hosts(ctl))
-		rc = tt_fail(TT_SYSTEM, "rank %d: no memory for %d ranks", ctl->rank, ctl->nranks);
+	rc = ctl->nranks > 1 ? connect_ranks(ctl, join, &id, deadline_ns) : number_hosts(ctl);
 	if (rc)
 		return abandon(ctl, join, id.port, rc);
 	tt_id_release(id.port);

@@ -21,14 +21,11 @@
 
 static bool allocate(struct tt_control *ctl)
 {
-	size_t n = (size_t)ctl->nranks;
-
-	ctl->host_of = calloc(n, sizeof(*ctl->host_of));
 	ctl->join.attached = tt_set_make(ctl->nranks);
 	ctl->departed.left = tt_set_make(ctl->nranks);
 	ctl->departed.dead = tt_set_make(ctl->nranks);
 	ctl->departed.over = tt_set_make(ctl->nranks);
-	return ctl->host_of && ctl->join.attached && ctl->departed.left && ctl->departed.dead &&
+	return ctl->join.attached && ctl->departed.left && ctl->departed.dead &&
 	       ctl->departed.over && tt_sparse_make(&ctl->departed.parted, ctl->nranks) &&
 	       tt_sparse_make(&ctl->log.pair, ctl->nranks) &&
 	       tt_status_table_make(&ctl->status.table, ctl->nranks);
@@ -49,6 +46,7 @@ static void release(struct tt_control *ctl)
 		tt_rank_map_free(ctl->map);
 	free(ctl->map);
 	free(ctl->host_of);
+	tt_counted_bits_free(&ctl->host_firsts);
 	free(ctl->join.attached);
 	free(ctl->departed.left);
 	free(ctl->departed.dead);
@@ -108,8 +106,10 @@ void tt_control_free(struct tt_control *ctl)
 size_t tt_control_memory(struct tt_control *ctl)
 {
 	struct tt_control_endpoint *ep = ctl->ep;
-	size_t bytes = sizeof(*ctl) + (size_t)ctl->nranks * sizeof(*ctl->host_of) +
+	size_t bytes = sizeof(*ctl) + tt_counted_bits_memory(&ctl->host_firsts) +
 		       4 * TT_SET_BYTES(ctl->nranks);
+
+	bytes += ctl->host_of ? (size_t)ctl->nranks * sizeof(*ctl->host_of) : 0;
 
 	if (ctl->map)
 		bytes += sizeof(*ctl->map) + tt_rank_map_memory(ctl->map);
@@ -144,38 +144,87 @@ int tt_control_rank(const struct tt_control *ctl, int peer)
 	return peer < ctl->nranks ? peer : -1;
 }
 
-/* By a hash table, half empty, of 1 + the lowest rank of each host */
-bool tt_control_number_hosts(struct tt_control *ctl)
+/* Fill host_of, by a hash table, half empty, of 1 + the lowest rank of each host; host: of each peer. Does
+ * no other host come between the ranks of one? */
+static bool number_hosts(struct tt_control *ctl, const uint64_t *host, int *lowest, size_t room)
 {
-	uint64_t *host = malloc((size_t)ctl->ep->npeers * sizeof(*host)); /* of a peer */
-	size_t room = 2;
-	int *lowest;
+	bool together = true;
 
-	while (room < 2 * (size_t)ctl->nranks)
-		room *= 2;
-	lowest = host ? calloc(room, sizeof(*lowest)) : NULL;
-	if (lowest)
-		tt_directory_hosts(&ctl->ep->peers.directory, host);
 	ctl->nhosts = 0;
-	for (int r = 0; lowest && r < ctl->nranks; r++) {
+	for (int r = 0; r < ctl->nranks; r++) {
 		uint64_t id = host[tt_control_peer(ctl, r)];
 		size_t at = tt_mix(0, id) % room;
 
+		if (r && id == host[tt_control_peer(ctl, r - 1)]) {
+			ctl->host_of[r] = ctl->host_of[r - 1];
+			continue;
+		}
 		while (lowest[at] && host[tt_control_peer(ctl, lowest[at] - 1)] != id)
 			at = (at + 1) % room;
+		together &= !lowest[at];
 		if (!lowest[at]) {
 			lowest[at] = r + 1;
 			ctl->host_of[r] = ctl->nhosts++;
 		}
 		ctl->host_of[r] = ctl->host_of[lowest[at] - 1];
 	}
-	free(lowest);
-	free(host);
-	return ctl->nhosts > 0;
+	return together;
 }
 
-const int *tt_control_hosts(struct tt_control *ctl, int *ret_nhosts)
+/* Bits instead of numbers, of the numbers or of begins (NULL: none). Without memory the numbers stay. */
+static bool pack_hosts(struct tt_control *ctl, const uint8_t *begins)
 {
+	struct tt_counted_bits firsts;
+
+	if (!tt_counted_bits_make(&firsts, ctl->nranks + 1)) {
+		tt_counted_bits_free(&firsts);
+		return false;
+	}
+	for (int r = 0; r < ctl->nranks; r++)
+		if (begins ? tt_set_has(begins, r) : !r || ctl->host_of[r] != ctl->host_of[r - 1])
+			tt_counted_bits_add(&firsts, r);
+	tt_counted_bits_count(&firsts);
+	ctl->host_firsts = firsts;
+	ctl->nhosts = tt_counted_bits_before(&firsts, ctl->nranks);
+	free(ctl->host_of);
+	ctl->host_of = NULL;
+	return true;
+}
+
+bool tt_control_number_hosts(struct tt_control *ctl)
+{
+	const struct tt_directory *d = &ctl->ep->peers.directory;
+	size_t room = 2, n = (size_t)ctl->nranks;
+	uint64_t *host; /* of a peer */
+	int *lowest;
+	bool made;
+
+	if (!ctl->map && d->begins && !d->host)
+		return pack_hosts(ctl, d->begins);
+	host = malloc((size_t)ctl->ep->npeers * sizeof(*host));
+	while (room < 2 * n)
+		room *= 2;
+	lowest = calloc(room, sizeof(*lowest));
+	ctl->host_of = malloc(n * sizeof(*ctl->host_of));
+	made = host && lowest && ctl->host_of;
+	if (made)
+		tt_directory_hosts(d, host);
+	if (made && number_hosts(ctl, host, lowest, room))
+		pack_hosts(ctl, NULL);
+	free(lowest);
+	free(host);
+	return made;
+}
+
+int tt_control_host(const struct tt_control *ctl, int rank)
+{
+	return tt_host_number(ctl->host_of, &ctl->host_firsts, rank);
+}
+
+const int *tt_control_hosts(struct tt_control *ctl, const struct tt_counted_bits **ret_firsts,
+			    int *ret_nhosts)
+{
+	*ret_firsts = &ctl->host_firsts;
 	*ret_nhosts = ctl->nhosts;
 	return ctl->host_of;
 }

@@ -30,6 +30,7 @@
 
 #include "base/base.h"
 #include "base/collective.h"
+#include "base/counted_bits.h"
 #include "tutti.h"
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -151,8 +152,9 @@ static inline uint64_t tt_control_pace_ns(int rank)
 int tt_rank_list(int nranks, bool (*which)(const void *ctx, int rank), const void *ctx, char *text,
 		 size_t bytes);
 
-/* Topology: host_of[nranks] and the number of hosts; owned by ctl. */
-const int *tt_control_hosts(struct tt_control *ctl, int *ret_nhosts);
+/* The hosts of all ranks, as of tt_host_number, and their number; owned by ctl. */
+const int *tt_control_hosts(struct tt_control *ctl, const struct tt_counted_bits **ret_firsts,
+			    int *ret_nhosts);
 
 /* The name of the host of a rank, as far as it fits */
 void tt_control_host_name(const struct tt_control *ctl, int rank, char *name, size_t bytes);
@@ -174,11 +176,12 @@ size_t tt_control_memory(struct tt_control *ctl);
 int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes, void *all,
 			 uint64_t deadline_ns);
 
-/* The parts of all ranks, without a copy for each: equal ones of neighbors are one. */
+/* The parts of all ranks, as runs of equal ones: part[i] is that of the ranks from[i] ... from[i + 1] - 1. */
 struct tt_parts {
 	const void *mine;
-	size_t bytes;         /* of each */
-	const uint8_t **part; /* [nranks] in mine and in a message, not aligned */
+	size_t bytes; /* of each */
+	int nruns, *from;
+	const uint8_t **part; /* in message, not aligned */
 	uint8_t *message;     /* of this column, or of a later one */
 	int *rank_of;         /* of a split, [its ranks]: their ranks in the parent; else NULL */
 };
@@ -187,10 +190,9 @@ struct tt_parts {
  * bytes are the caller's; after success tt_parts_free, the last column last. */
 int tt_control_allgather_columns(struct tt_control *ctl, struct tt_parts *columns, int ncolumns,
 				 uint64_t deadline_ns);
-static inline void tt_part_get(const struct tt_parts *parts, int rank, void *to)
-{
-	memcpy(to, parts->part[parts->rank_of ? parts->rank_of[rank] : rank], parts->bytes);
-}
+void tt_part_get(const struct tt_parts *parts, int rank, void *to);
+/* The next rank that may have another part */
+int tt_part_end(const struct tt_parts *parts, int rank);
 void tt_parts_free(struct tt_parts *parts);
 
 /* Agree on one outcome. Collective. code: this rank's result, with the thread's last error. Returns

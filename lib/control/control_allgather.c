@@ -4,7 +4,7 @@
  * Called by comm and transports while they set up, never during a collective. A child may be one
  * exchange ahead of this rank: its part is kept until this rank begins. A child
  * cannot be two exchanges ahead, because the result of the first one needs this rank's part. Parts
- * stay in the messages that brought them, so that an exchange takes a pointer for each rank.
+ * stay in the messages that brought them; equal parts of neighbors take a bit there, and no pointer.
  *   up    number, bytes of a rank's parts, the parts of the ranks from the sender on downwards
  *   down  number, bytes of a rank's parts, all parts
  * Parts are in columns, a column in the order of ranks, in groups of eight: a byte, of which a bit says
@@ -20,6 +20,7 @@
 
 /* extra time for rank 0's error message, which names more ranks than this rank knows of */
 #define GRACE_NS (TT_SECOND / 4)
+#define PARTS_HEAD 12                 /* bytes of a message before its parts */
 #define ANSWER_NS (TT_SECOND * 2 / 5) /* for ranks to answer that they are alive */
 
 /* ---- the ranks from one on downwards in the tree ------------------------------------------------ */
@@ -56,17 +57,117 @@ static bool absent(const void *ctx, int rank)
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-static void put_column(const struct tt_parts *column, int top, int nranks, struct tt_writer *w)
+struct parts_reader {
+	struct tt_reader r;
+	unsigned bits; /* of the group's parts to come */
+	int nbits;
+	const uint8_t *part; /* the latest one; NULL: malformed */
+};
+
+static void next_part(struct parts_reader *p, size_t each)
+{
+	if (!p->nbits) {
+		p->bits = (unsigned)tt_get(&p->r, 1);
+		p->nbits = 8;
+	}
+	if (p->bits & 1)
+		p->part = tt_get_bytes(&p->r, each);
+	p->bits >>= 1;
+	p->nbits--;
+}
+
+/* Parts that equal the one before, after the latest one: up to n are passed over. Returns their number */
+static int skip_equal(struct parts_reader *p, int n)
+{
+	int skipped = 0;
+
+	while (skipped < n && p->part) {
+		if (p->nbits && p->bits & 1)
+			break;
+		if (!p->nbits && (!p->r.left || *p->r.at & 1))
+			break;
+		if (!p->nbits && n - skipped >= 8 && !*p->r.at) {
+			tt_get(&p->r, 1);
+			skipped += 8;
+			continue;
+		}
+		next_part(p, 0);
+		skipped++;
+	}
+	return skipped;
+}
+
+static struct parts_reader parts_of(const uint8_t *message, size_t bytes)
+{
+	return (struct parts_reader){ .r = { .at = message + PARTS_HEAD,
+					     .left = bytes - PARTS_HEAD } };
+}
+
+/* Behind the parts of a column */
+static void next_column(struct parts_reader *p)
+{
+	p->nbits = 0;
+	p->part = NULL;
+}
+
+/* Are the next n parts whole? *ret_nruns: those that differ from the one before */
+static bool count_parts(struct parts_reader *p, size_t each, int n, int *ret_nruns)
+{
+	*ret_nruns = 0;
+	for (int i = 0; each && i < n; i++) {
+		next_part(p, each);
+		if (!p->part)
+			return false;
+		++*ret_nruns;
+		i += skip_equal(p, n - 1 - i);
+	}
+	next_column(p);
+	return true;
+}
+
+/* Are these the parts of n ranks? Counts the runs of each column. */
+static bool check_parts(struct tt_control *ctl, const uint8_t *message, size_t bytes, int n)
+{
+	struct parts_reader p = parts_of(message, bytes);
+
+	for (int i = 0; i < ctl->gather.ncolumns; i++)
+		if (!count_parts(&p, ctl->gather.columns[i].bytes, n,
+				 &ctl->gather.columns[i].nruns))
+			return false;
+	return tt_get_end(&p.r);
+}
+
+static int count_below(const struct tt_control *ctl, int top)
+{
+	int n = 0;
+
+	for (int low = top, high = top; low < ctl->nranks;
+	     low = low * TT_FANOUT + 1, high = high * TT_FANOUT + TT_FANOUT)
+		n += (high < ctl->nranks ? high + 1 : ctl->nranks) - low;
+	return n;
+}
+
+/* This rank's part of a column, and those of its children's messages level by level: a child has the same
+ * share of each level. */
+static void put_column(const struct tt_control *ctl, const struct tt_parts *column,
+		       struct parts_reader child[TT_FANOUT], struct tt_writer *w)
 {
 	const uint8_t *before = NULL;
 
-	for (struct below b = from_on(top); column->bytes && b.rank < nranks;) {
+	for (struct below b = from_on(ctl->rank); column->bytes && b.rank < ctl->nranks;) {
 		const uint8_t *differs[8];
 		unsigned bits = 0, n = 0;
 
-		for (int i = 0; i < 8 && b.rank < nranks; i++, step(&b)) {
-			const uint8_t *part = column->part[b.rank];
+		for (int i = 0; i < 8 && b.rank < ctl->nranks; i++, step(&b)) {
+			int share = (b.high - b.low + 1) / TT_FANOUT;
+			const uint8_t *part = column->mine;
 
+			if (share) {
+				struct parts_reader *from = &child[(b.rank - b.low) / share];
+
+				next_part(from, column->bytes);
+				part = from->part;
+			}
 			if (before && !memcmp(part, before, column->bytes))
 				continue;
 			bits |= 1u << i;
@@ -78,31 +179,18 @@ static void put_column(const struct tt_parts *column, int top, int nranks, struc
 	}
 }
 
-/* The parts stay in the message. false: it is malformed */
-static bool get_column(const struct tt_parts *column, int top, int nranks, struct tt_reader *r)
+static void put_parts(const struct tt_control *ctl, struct tt_writer *w)
 {
-	const uint8_t *part = NULL;
+	struct parts_reader child[TT_FANOUT] = { 0 };
 
-	for (struct below b = from_on(top); column->bytes && b.rank < nranks;) {
-		unsigned bits = (unsigned)tt_get(r, 1);
-
-		for (int i = 0; i < 8 && b.rank < nranks; i++, step(&b)) {
-			if (bits & 1u << i)
-				part = tt_get_bytes(r, column->bytes);
-			if (!part)
-				return false;
-			column->part[b.rank] = part;
-		}
+	for (int i = 0; i < TT_FANOUT; i++)
+		if (ctl->gather.child[i].data)
+			child[i] = parts_of(ctl->gather.child[i].data, ctl->gather.child[i].bytes);
+	for (int i = 0; i < ctl->gather.ncolumns; i++) {
+		put_column(ctl, &ctl->gather.columns[i], child, w);
+		for (int k = 0; k < TT_FANOUT; k++)
+			next_column(&child[k]);
 	}
-	return true;
-}
-
-static bool get_parts(const struct tt_control *ctl, int top, struct tt_reader *r)
-{
-	for (int i = 0; i < ctl->gather.ncolumns; i++)
-		if (!get_column(&ctl->gather.columns[i], top, ctl->nranks, r))
-			return false;
-	return tt_get_end(r);
 }
 
 static bool fail_sizes(struct tt_control *ctl, int peer, size_t theirs)
@@ -136,7 +224,8 @@ static bool absorb(struct tt_control *ctl, int child)
 	uint64_t number = tt_get(&r, 8), each = tt_get(&r, 4);
 	bool now = !r.failed && number == ctl->gather.number, fits = each == ctl->gather.bytes;
 
-	if (now && fits && get_parts(ctl, child, &r))
+	if (now && fits &&
+	    check_parts(ctl, message->data, message->bytes, count_below(ctl, child)))
 		return true;
 	drop(message);
 	return now && !fits && fail_sizes(ctl, child, each);
@@ -148,9 +237,11 @@ static bool finish(struct tt_control *ctl, uint8_t *message, size_t bytes)
 	struct tt_reader r = { .at = message, .left = bytes };
 	uint64_t number = tt_get(&r, 8), each = tt_get(&r, 4);
 
-	if (number != ctl->gather.number || each != ctl->gather.bytes || !get_parts(ctl, 0, &r))
+	if (r.failed || number != ctl->gather.number || each != ctl->gather.bytes ||
+	    !check_parts(ctl, message, bytes, ctl->nranks))
 		return false;
 	ctl->gather.message = message;
+	ctl->gather.message_bytes = bytes;
 	ctl->gather.complete = true;
 	tt_control_changed(ctl);
 	return true;
@@ -179,8 +270,7 @@ static void forward(struct tt_control *ctl)
 			return;
 	tt_put(&w, ctl->gather.number, 8);
 	tt_put(&w, ctl->gather.bytes, 4);
-	for (int i = 0; i < ctl->gather.ncolumns; i++)
-		put_column(&ctl->gather.columns[i], ctl->rank, ctl->nranks, &w);
+	put_parts(ctl, &w);
 	drop_all(ctl);
 	ctl->gather.full = true;
 	if (ctl->rank) {
@@ -267,11 +357,10 @@ static bool begin(struct tt_control *ctl, struct tt_parts *columns, int ncolumns
 	ctl->gather.bytes = bytes;
 	ctl->gather.columns = columns;
 	ctl->gather.ncolumns = ncolumns;
-	for (int i = 0; i < ncolumns; i++)
-		if (columns[i].bytes)
-			columns[i].part[ctl->rank] = columns[i].mine;
 	for (int r = 0; r < ctl->nranks; r++)
-		if (tt_set_has(ctl->departed.left, r))
+		if (!ctl->departed.left[r / 8]) /* of eight ranks none */
+			r |= 7;
+		else if (tt_set_has(ctl->departed.left, r))
 			tt_gather_gone(ctl, r);
 	if (!absorb_early(ctl))
 		return false;
@@ -331,11 +420,31 @@ static int too_late(struct tt_control *ctl, const char *silent)
 }
 
 /* false: no memory */
-static bool make_columns(struct tt_parts *columns, int ncolumns, int nranks)
+static bool find_runs(struct tt_parts *column, struct parts_reader *p, int nranks)
 {
+	int rank = 0;
+
+	column->from = malloc(((size_t)column->nruns + 1) * sizeof(*column->from));
+	column->part = malloc(((size_t)column->nruns + 1) * sizeof(*column->part));
+	if (!column->from || !column->part)
+		return false;
+	for (int i = 0; i < column->nruns; i++) {
+		next_part(p, column->bytes);
+		column->from[i] = rank;
+		column->part[i] = p->part;
+		rank += 1 + skip_equal(p, nranks - 1 - rank);
+	}
+	column->from[column->nruns] = nranks;
+	next_column(p);
+	return true;
+}
+
+static bool find_all_runs(struct tt_parts *columns, int ncolumns, int nranks, size_t bytes)
+{
+	struct parts_reader p = parts_of(columns[ncolumns - 1].message, bytes);
+
 	for (int i = 0; i < ncolumns; i++)
-		if (columns[i].bytes &&
-		    !(columns[i].part = calloc((size_t)nranks, sizeof(uint8_t *))))
+		if (columns[i].bytes && !find_runs(&columns[i], &p, nranks))
 			return false;
 	return true;
 }
@@ -358,10 +467,6 @@ int tt_control_allgather_columns(struct tt_control *ctl, struct tt_parts *column
 	if (bytes > (TT_FRAME_MOST - 64) / (size_t)ctl->nranks - 8)
 		return tt_fail(TT_ARG, "an exchange of %zu bytes among %d ranks is too large",
 			       bytes, ctl->nranks);
-	if (!make_columns(columns, ncolumns, ctl->nranks)) {
-		free_columns(columns, ncolumns);
-		return tt_control_absent(ctl);
-	}
 	tt_control_lock(ctl);
 	ctl->gather.complete = false; /* of the exchange before */
 	if (!ctl->broken && !begin(ctl, columns, ncolumns, bytes))
@@ -377,15 +482,43 @@ int tt_control_allgather_columns(struct tt_control *ctl, struct tt_parts *column
 	columns[ncolumns - 1].message = ctl->gather.message;
 	ctl->gather.message = NULL;
 	tt_control_unlock(ctl);
+	if (!rc && !find_all_runs(columns, ncolumns, ctl->nranks, ctl->gather.message_bytes))
+		rc = tt_control_absent(ctl);
 	if (rc)
 		free_columns(columns, ncolumns);
 	return rc;
 }
 
+static int run_of(const struct tt_parts *parts, int rank)
+{
+	int low = 0, high = parts->nruns;
+
+	while (high - low > 1) {
+		int middle = (low + high) / 2;
+
+		*(parts->from[middle] <= rank ? &low : &high) = middle;
+	}
+	return low;
+}
+
+void tt_part_get(const struct tt_parts *parts, int rank, void *to)
+{
+	int among_all = parts->rank_of ? parts->rank_of[rank] : rank;
+
+	memcpy(to, parts->part[run_of(parts, among_all)], parts->bytes);
+}
+
+int tt_part_end(const struct tt_parts *parts, int rank)
+{
+	return parts->rank_of ? rank + 1 : parts->from[run_of(parts, rank) + 1];
+}
+
 void tt_parts_free(struct tt_parts *parts)
 {
+	free(parts->from);
 	free(parts->part);
 	free(parts->message);
+	parts->from = NULL;
 	parts->part = NULL;
 	parts->message = NULL;
 }
@@ -398,8 +531,9 @@ int tt_control_allgather(struct tt_control *ctl, const void *mine, size_t bytes,
 
 	if (rc)
 		return rc;
-	for (int r = 0; bytes && r < ctl->nranks; r++)
-		tt_part_get(&parts, r, (uint8_t *)all + (size_t)r * bytes);
+	for (int i = 0; bytes && i < parts.nruns; i++)
+		for (int r = parts.from[i]; r < parts.from[i + 1]; r++)
+			memcpy((uint8_t *)all + (size_t)r * bytes, parts.part[i], bytes);
 	tt_parts_free(&parts);
 	return 0;
 }
@@ -429,7 +563,7 @@ static int share_reasons(struct tt_control *ctl, int code, const char *why, cons
 	rc = tt_control_allgather_columns(ctl, &all, 1, deadline_ns);
 	if (rc)
 		return rc;
-	for (int r = 0; r < ctl->nranks; r++) {
+	for (int r = 0; r < ctl->nranks; r = tt_part_end(&all, r)) {
 		tt_part_get(&all, r, &other);
 		if (r && severity(other.code) <= severity(worst.code))
 			continue;
@@ -468,7 +602,7 @@ int tt_control_agree(struct tt_control *ctl, int code, const char *context, stru
 		columns[1] = *facts;
 	snprintf(why, sizeof(why), "%s", tt_error_text());
 	rc = tt_control_allgather_columns(ctl, columns, 2, deadline_ns);
-	for (int r = 0; !rc && r < ctl->nranks; r++) {
+	for (int r = 0; !rc && r < ctl->nranks; r = tt_part_end(&columns[0], r)) {
 		tt_part_get(&columns[0], r, &other);
 		worst |= other;
 	}

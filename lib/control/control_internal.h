@@ -59,9 +59,9 @@ int tt_control_make(struct tt_control_endpoint *ep, uint64_t context, int rank, 
 		    const int *peer_of, struct tt_control **ret_ctl);
 /* Free a control without a goodbye; the endpoint with its last one. Not locked. */
 void tt_control_free(struct tt_control *ctl);
-/* Fill host_of and nhosts from the business cards; the first control does it after the join. false: no
- * memory */
+/* Number the hosts by the business cards; the first control does it after the join. false: no memory */
 bool tt_control_number_hosts(struct tt_control *ctl);
+int tt_control_host(const struct tt_control *ctl, int rank);
 /* The peer of a rank; the rank of a peer, -1: none */
 int tt_control_peer(const struct tt_control *ctl, int rank);
 int tt_control_rank(const struct tt_control *ctl, int peer);
@@ -224,6 +224,7 @@ struct tt_gather {
 	struct tt_parts *columns; /* [ncolumns] the caller's */
 	int ncolumns;
 	uint8_t *message; /* the result, until the caller takes it */
+	size_t message_bytes;
 	struct tt_child_parts {
 		uint8_t *
 			data; /* of this exchange or, after it is full, of the next; NULL: not come */
@@ -277,7 +278,9 @@ struct tt_control {
 	struct tt_rank_map *map; /* NULL: rank r is peer r */
 
 	struct tt_control *next; /* in ep->controls */
-	int *host_of, nhosts;    /* [nranks]; fixed before join.complete */
+	/* as of tt_host_number; fixed before join.complete */
+	int *host_of, nhosts;
+	struct tt_counted_bits host_firsts;
 	struct tt_dialer dialer;
 	struct tt_join_state join;
 	struct tt_failure failure;

@@ -309,7 +309,7 @@ static void why_silent(const struct tt_control *ctl, int rank, char *text, size_
 	int here = 0;
 
 	for (int r = 0; r < ctl->nranks; r++)
-		here += ctl->host_of[r] == ctl->host_of[rank];
+		here += tt_control_host(ctl, r) == tt_control_host(ctl, rank);
 	/* as if all hosts had as many processors as this one */
 	if (here > STARVED * sysconf(_SC_NPROCESSORS_ONLN))
 		snprintf(text, bytes, " (stopped, or starved: %d ranks share the host)", here);
@@ -319,7 +319,7 @@ static void why_silent(const struct tt_control *ctl, int rank, char *text, size_
 		int other = c->dead || c->registration ? -1 : tt_control_rank(ctl, c->peer);
 		char reason[160];
 
-		if (other < 0 || ctl->host_of[other] != ctl->host_of[rank] ||
+		if (other < 0 || tt_control_host(ctl, other) != tt_control_host(ctl, rank) ||
 		    !tt_duplex_silent(&c->duplex, reason, sizeof(reason)))
 			continue;
 		snprintf(text, bytes, ": %s", reason);

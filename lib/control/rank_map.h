@@ -6,15 +6,12 @@
 #ifndef TT_RANK_MAP_H
 #define TT_RANK_MAP_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/counted_bits.h"
 
 struct tt_rank_map {
 	int n, npeers;
-	/* peers in increasing order: a bit for each, and the number of members before every 512th */
-	uint64_t *in;
-	int *before;
+	bool in_order; /* peers increase: a bit for each that is a member */
+	struct tt_counted_bits in;
 	int *peer_of, *rank_of; /* any other order: [n]; [npeers] -1: no member */
 };
 

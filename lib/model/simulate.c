@@ -384,7 +384,7 @@ static int open_groups(struct tt_sim *sim)
 	if (!sim->group)
 		return tt_fail(TT_SYSTEM, "no memory to simulate %d ranks", sim->world.nranks);
 	for (uint32_t r = 0; r < sim->nsimulated; r++)
-		sim->rank[r].group = t->groups->host_of[r];
+		sim->rank[r].group = tt_topology_host(t->groups, r);
 	return 0;
 }
 
@@ -399,7 +399,7 @@ static int open_hosts(struct tt_sim *sim)
 	if (!sim->host || !sim->rank || !sim->prices)
 		return tt_fail(TT_SYSTEM, "no memory to simulate %d ranks", sim->world.nranks);
 	for (int r = 0; r < sim->world.nranks; r++) {
-		int host = t ? t->host_of[r] : 0;
+		int host = t ? tt_topology_host(t, r) : 0;
 
 		if (r < (int)sim->nsimulated)
 			sim->rank[r].host = host;

@@ -25,7 +25,7 @@ static uint32_t ranks_per_host(const struct tt_sim_world *w)
 		return t && t->groups ? 0 : 1;
 	each = t->nranks / t->nhosts;
 	for (int r = 0; r < t->nranks; r++)
-		if (t->host_of[r] != r / each)
+		if (tt_topology_host(t, r) != r / each)
 			return 0;
 	return (uint32_t)each;
 }

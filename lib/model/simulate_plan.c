@@ -137,7 +137,7 @@ static int store_peers(const struct tt_sim *sim, const struct tt_plan *p, struct
 		return tt_fail(TT_SYSTEM, "no memory for the links of rank %d", p->rank);
 	r->sent_bytes = r->link_free_ps + p->npeers;
 	for (uint32_t i = 0; i < p->npeers; i++) {
-		bool apart = t && t->host_of[p->rank] != t->host_of[p->peers[i]];
+		bool apart = t && tt_topology_host(t, p->rank) != tt_topology_host(t, p->peers[i]);
 
 		r->peer[i] = p->peers[i];
 		r->stands[i] = (uint32_t)p->peers[i] % sim->nsimulated;
@@ -145,7 +145,8 @@ static int store_peers(const struct tt_sim *sim, const struct tt_plan *p, struct
 			tt_cost_class(apart, sim->world.paths.over_tcp,
 				      (enum tt_link_class)sim->world.paths.nic_class);
 		if (r->class[i] == TT_LINK_SHM && t && t->groups &&
-		    t->groups->host_of[p->rank] != t->groups->host_of[p->peers[i]])
+		    tt_topology_host(t->groups, p->rank) !=
+			    tt_topology_host(t->groups, p->peers[i]))
 			r->class[i] = TT_LINK_GROUPS;
 	}
 	return 0;

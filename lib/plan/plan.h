@@ -30,6 +30,7 @@
 
 #include "base/base.h"
 #include "base/collective.h"
+#include "base/counted_bits.h"
 
 static inline bool tt_collective_rooted(enum tt_collective c)
 {
@@ -106,11 +107,18 @@ enum tt_rule { TT_EVEN, TT_EQUAL };
 /* Topology, agreed on by all ranks: the host of each rank. */
 struct tt_topology {
 	int nranks, nhosts;
-	const int *host_of; /* [nranks], hosts numbered from 0 in order of their lowest rank */
+	/* as of tt_host_number, hosts numbered from 0 in order of their lowest rank */
+	const int *host_of;
+	const struct tt_counted_bits *host_firsts;
 	/* the same ranks, with each part of a host (package, NUMA node, cache) that ranks are bound
 	 * to taken for a host; NULL: no host is divided */
 	const struct tt_topology *groups;
 };
+
+static inline int tt_topology_host(const struct tt_topology *t, int rank)
+{
+	return tt_host_number(t->host_of, t->host_firsts, rank);
+}
 
 /* Shape of a call: with the algorithm, the key of the plan cache. */
 struct tt_shape {

@@ -84,12 +84,11 @@ void fuzz_know_ranks(struct tt_control_endpoint *ep)
 	}
 }
 
-void fuzz_begin_gather(struct tt_control *ctl, const uint8_t *part[FUZZ_RANKS])
+void fuzz_begin_gather(struct tt_control *ctl)
 {
 	static const uint8_t mine[4];
-	static struct tt_parts column = { .bytes = sizeof(mine) };
+	static struct tt_parts column = { .mine = mine, .bytes = sizeof(mine) };
 
-	column.part = part;
 	free(ctl->gather.message);
 	ctl->gather.message = NULL;
 	ctl->gather.number = 1;
@@ -97,5 +96,4 @@ void fuzz_begin_gather(struct tt_control *ctl, const uint8_t *part[FUZZ_RANKS])
 	ctl->gather.bytes = 4;
 	ctl->gather.columns = &column;
 	ctl->gather.ncolumns = 1;
-	part[ctl->rank] = mine;
 }

@@ -22,7 +22,7 @@ struct tt_identity *fuzz_identity(void);
 /* Rank 0's public key is a point of order 1, under which the signature 1, 0, 0 ... is everybody's:
  * so an input can be signed. */
 void fuzz_know_ranks(struct tt_control_endpoint *ep);
-/* This rank is in an allgather; all: 4 bytes a rank */
-void fuzz_begin_gather(struct tt_control *ctl, const uint8_t *part[FUZZ_RANKS]);
+/* This rank is in an allgather of 4 bytes a rank. */
+void fuzz_begin_gather(struct tt_control *ctl);
 
 #endif

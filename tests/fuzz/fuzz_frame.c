@@ -162,7 +162,6 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 			 peers[8] = { 0, 9, 2, 0, 1, 3, 0, 0 };
 	struct tt_join join = { .settings = "a=1", .nranks = FUZZ_RANKS };
 	struct tt_control_endpoint *ep;
-	const uint8_t *part[FUZZ_RANKS];
 	struct tt_tls *ours, *theirs;
 	struct tt_control *ctl;
 	int role = kind & 7, rank = ranks[role], peer = peers[role];
@@ -193,7 +192,7 @@ static void stream(uint8_t kind, const uint8_t *data, size_t bytes)
 		add_unauth(ep, ours);
 	}
 	if (kind & 8)
-		fuzz_begin_gather(ctl, part);
+		fuzz_begin_gather(ctl);
 	tt_control_note(ctl, 5, &(struct tt_call){ .root = -1, .count = 3 });
 	tt_control_note_message(ctl, false, 2, 2,
 				&(struct tt_call){ .collective = TT_SENDRECV, .count = 3 });

@@ -27,7 +27,6 @@ struct fuzzed_rank {
 	int peer;
 	size_t given; /* bytes sent to this rank */
 	bool forming;
-	const uint8_t *part[FUZZ_RANKS];
 };
 
 static unsigned take(struct fuzzed_rank *s)
@@ -164,7 +163,7 @@ static void form(struct fuzzed_rank *s)
 static void exchange(struct fuzzed_rank *s)
 {
 	if (!s->ctl->gather.running)
-		fuzz_begin_gather(s->ctl, s->part);
+		fuzz_begin_gather(s->ctl);
 }
 
 static void look(struct fuzzed_rank *s)

@@ -100,11 +100,12 @@ static int hosts_are_numbered(struct control_job *m, int rank, struct tt_control
 {
 	static const int want[] = { 0, 1, 2, 1, 2 };
 	int n, wrong = 0;
-	const int *host_of = tt_control_hosts(ctl, &n);
+	const struct tt_counted_bits *firsts;
+	const int *host_of = tt_control_hosts(ctl, &firsts, &n);
 
 	(void)rank;
 	for (int r = 0; r < m->n; r++)
-		wrong += host_of[r] != want[r];
+		wrong += tt_host_number(host_of, firsts, r) != want[r];
 	return wrong + (n != 3);
 }
 

@@ -339,21 +339,19 @@ Test(endpoint, parts_that_are_malformed_stay_missing)
 	for (int wrong = 9; wrong < N; wrong++)
 		for (int malformed = 0; malformed < 2; malformed++) {
 			struct fixture f = make(1);
-			const uint8_t *part[N] = { NULL };
-			struct tt_parts column = { .bytes = 4, .part = part };
+			struct tt_parts column = { .bytes = 4, .mine = "mine" };
 
 			f.ctl->gather.number = 1;
 			f.ctl->gather.running = true;
 			f.ctl->gather.bytes = 4;
 			f.ctl->gather.columns = &column;
 			f.ctl->gather.ncolumns = 1;
-			part[1] = (const uint8_t *)"mine";
 			for (int child = 9; child < N; child++)
 				cr_assert_eq(send_parts(&f, child,
 							child == wrong && !malformed ? 5 : 4,
 							child == wrong && malformed),
 					     child != wrong || !malformed);
-			cr_assert(!f.ctl->gather.full && !part[wrong]);
+			cr_assert(!f.ctl->gather.full && !f.ctl->gather.child[wrong - 9].data);
 			cr_assert_eq(!tt_control_broken(f.ctl), malformed);
 			cr_assert(send_parts(&f, wrong, 4, false) && f.ctl->gather.full);
 			tt_control_free(f.ctl);

@@ -153,10 +153,11 @@ static struct tt_locality locality_of(hwloc_topology_t h, const char *from,
 static int form(const struct tt_locality *localities, const int *host_of, int nhosts, int n,
 		int *group_of)
 {
+	struct tt_topology t = { .nranks = n, .nhosts = nhosts, .host_of = host_of };
 	struct tt_host_ranks hosts;
 	int ngroups;
 
-	cr_assert_eq(tt_host_ranks_make(host_of, nhosts, n, &hosts), 0);
+	cr_assert_eq(tt_host_ranks_make(&t, &hosts), 0);
 	ngroups = tt_groups_form(localities, &hosts, n, group_of);
 	tt_host_ranks_free(&hosts);
 	return ngroups;

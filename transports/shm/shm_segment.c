@@ -67,7 +67,7 @@ static const socklen_t address_bytes = offsetof(struct sockaddr_un, sun_path) + 
 
 static bool same_group(const struct segment_exchange *x, int a, int b)
 {
-	return x->world->host_of[a] == x->world->host_of[b] &&
+	return tt_world_host(x->world, a) == tt_world_host(x->world, b) &&
 	       x->records[a].netns == x->records[b].netns;
 }
 
@@ -234,7 +234,7 @@ static bool any_shared_host(const struct tt_world *w)
 {
 	for (int a = 0; a < w->nranks; a++)
 		for (int b = a + 1; b < w->nranks; b++)
-			if (w->host_of[a] == w->host_of[b])
+			if (tt_world_host(w, a) == tt_world_host(w, b))
 				return true;
 	return false;
 }

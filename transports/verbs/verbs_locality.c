@@ -61,6 +61,6 @@ int tt_verbs_first_rail(const struct tt_verbs_ep *ep)
 	for (int cpu = 0; cpu < CPU_SETSIZE && cpu < 64 * TT_CPU_WORDS; cpu++)
 		mask[cpu / 64] |= (uint64_t) !!CPU_ISSET(cpu, &cpus) << cpu % 64;
 	for (int r = 0; r < w->rank; r++)
-		number += w->host_of[r] == w->host_of[w->rank];
+		number += tt_world_host(w, r) == tt_world_host(w, w->rank);
 	return tt_verbs_nearest("/sys/class/infiniband", ep->rail, ep->nrails, mask, number);
 }

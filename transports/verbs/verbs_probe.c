@@ -101,7 +101,7 @@ static int number_hosts(struct tt_verbs_ep *ep, int *leader)
 	for (int r = 0; r < w->nranks; r++) {
 		int h = 0;
 
-		while (h < hosts && w->host_of[leader[h]] != w->host_of[r])
+		while (h < hosts && tt_world_host(w, leader[h]) != tt_world_host(w, r))
 			h++;
 		if (h == hosts)
 			leader[hosts++] = r;
