@@ -1,7 +1,7 @@
 #!/bin/bash
 # check_simulation.sh - a seed of the simulation repeats its schedule; seeds of mended defects hold; every call that waits,
 # tells the time or uses the network is simulated; the hops of many ranks do not grow like their number, and the memory of a
-# rank grows by a few hundred bytes with each; wrong options are refused
+# rank grows by some bytes with each, in a large job by some bits; wrong options are refused
 # Called by make check in the build folder.
 run=tests/simulation/simulation
 n=0
@@ -61,6 +61,13 @@ claim $? "a rank keeps at most 75 bytes for each other rank after a join, and 10
 echo "# bytes in and out for each other rank: ${sent[0]} in the join, ${sent[1]} in the shrink"
 [ ${#sent[@]} = 2 ] && awk "BEGIN { exit !(${sent[0]} > 0 && ${sent[0]} <= 130 && ${sent[1]} <= 20) }"
 claim $? "a rank receives and sends its business card for each other rank in a join, and a few bits in a shrink"
+
+# Above 1,024 ranks only holders have the business cards.
+large=$($run --ranks 1100 --until join; $run --ranks 2200 --until join)
+large=($(awk '/^join/ { if (n++) print ($8 - bytes) / 1100; bytes = $8 } /^memory/ { if (m++) print ($5 - kept) / 1.1; kept = $5 }' <<<"$large"))
+echo "# of 2,200 ranks, for each other rank: ${large[0]} bytes in and out in the join, ${large[1]} kept"
+[ ${#large[@]} = 2 ] && awk "BEGIN { exit !(${large[0]} > 0 && ${large[0]} <= 2 && ${large[1]} > 0 && ${large[1]} <= 4) }"
+claim $? "in a large job a rank receives and keeps some bits for each other rank"
 
 # Linux keeps 4,096 connections that are not accepted yet.
 if [ "${TT_TIER:-default}" != default ]; then

@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "comm/comm.h"
 #include "control/endpoint.h"
@@ -31,6 +32,7 @@ struct crowd {
 	struct member *member;
 	tuttiUniqueId id;
 	bool has_id, splits;
+	enum phase last;
 };
 
 /* Of the ranks that have passed the phase */
@@ -87,6 +89,7 @@ static void print(enum phase phase)
 	       (double)c.sent / n, (unsigned long long)c.sent_most,
 	       (unsigned long long)c.received_most, (double)c.bytes / n,
 	       (unsigned long long)c.bytes_most, c.most);
+	fflush(stdout);
 }
 
 /* This rank has passed a phase. All wait for the last one of `expected`, which prints the costs. */
@@ -199,10 +202,14 @@ static void member_main(void *arg)
 	pass(m, JOIN, crowd->n);
 	if (crowd->splits && !exchange_and_split(m, comm))
 		return;
+	if (crowd->last == JOIN)
+		return;
 	if (m->process.number == 0 && !crowd->failed)
 		sim_at(sim->now_ns + SIM_SECOND, kill_one, &crowd->member[crowd->dying]);
 	await_death(m, comm);
 	pass(m, DEATH, crowd->n - 1);
+	if (crowd->last == DEATH)
+		return;
 	enter(SHRINK);
 	if (failed(m, "shrink", tuttiCommShrink(comm, NULL, 0, &next, NULL, TUTTI_SHRINK_ABORT)) ||
 	    failed(m, "count", tuttiCommCount(next, &n)))
@@ -212,16 +219,20 @@ static void member_main(void *arg)
 	pass(m, SHRINK, crowd->n - 1);
 }
 
-int sim_crowd(int n, uint64_t hop_ns, int above, bool split, bool trace)
+int sim_crowd(const struct sim_crowd_plan *plan)
 {
-	int64_t joined = 0, shrunk = 0, most = 0;
+	int64_t held[PHASES] = { 0 }, most = 0;
+	enum phase last = !strcmp(plan->until, "join")    ? JOIN
+			  : !strcmp(plan->until, "death") ? DEATH
+							  : SHRINK;
+	int n = plan->n;
 
-	tt_large.above = above;
-	sim_begin(1, trace, n);
-	sim->hop_ns = hop_ns;
+	tt_large.above = plan->above;
+	sim_begin(1, plan->trace, n);
+	sim->hop_ns = plan->hop_ns;
 	sim->algorithm = "auto";
 	crowd = sim_alloc(sizeof(*crowd));
-	*crowd = (struct crowd){ .n = n, .dying = n / 2, .splits = split };
+	*crowd = (struct crowd){ .n = n, .dying = n / 2, .splits = plan->split, .last = last };
 	crowd->member = sim_alloc((size_t)n * sizeof(*crowd->member));
 	for (int r = 0; r < n; r++) {
 		struct member *m = &crowd->member[r];
@@ -232,17 +243,19 @@ int sim_crowd(int n, uint64_t hop_ns, int above, bool split, bool trace)
 	printf("%d ranks, %.0f us a hop\n"
 	       "phase     ranks          ms     hops  messages of which     and  bytes of a       bytes\n"
 	       "                                       a rank      most received         rank        most\n",
-	       n, 1e-3 * (double)hop_ns);
+	       n, 1e-3 * (double)plan->hop_ns);
 	sim_memory_begin();
 	sim_run(END_NS);
 	for (int r = 0; r < n; r++) {
-		joined += crowd->member[r].held[JOIN];
-		shrunk += crowd->member[r].held[SHRINK];
+		for (int p = 0; p < PHASES; p++)
+			held[p] += crowd->member[r].held[p];
 		most = crowd->member[r].process.held_most > most
 			       ? crowd->member[r].process.held_most
 			       : most;
 	}
-	printf("memory of a rank: %.1f kB after the join, %.1f kB after the shrink; at most %.1f kB\n",
-	       1e-3 * (double)joined / n, 1e-3 * (double)shrunk / (n - 1), 1e-3 * (double)most);
-	return crowd->failed || crowd->arrived[SHRINK] != n - 1;
+	printf("memory of a rank: %.1f kB after the join, ", 1e-3 * (double)held[JOIN] / n);
+	if (last == SHRINK)
+		printf("%.1f kB after the shrink; ", 1e-3 * (double)held[SHRINK] / (n - 1));
+	printf("at most %.1f kB\n", 1e-3 * (double)most);
+	return crowd->failed || crowd->arrived[last] != n - (last != JOIN);
 }

@@ -54,14 +54,14 @@ static char *large_runs(void)
 	return all_runs() + RUNS_RANGE;
 }
 
-void sim_heap_begin(void)
+void sim_heap_begin(bool sparse)
 {
 	if (!heap) {
 		heap = __real_mmap(NULL, BLOCKS_RANGE + 2 * RUNS_RANGE, PROT_READ | PROT_WRITE,
 				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (heap == MAP_FAILED)
 			abort();
-		__real_madvise(heap, BLOCKS_RANGE, MADV_HUGEPAGE);
+		__real_madvise(heap, BLOCKS_RANGE, sparse ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
 		__real_madvise(large_runs(), RUNS_RANGE, MADV_HUGEPAGE);
 	} else {
 		size_t used = (size_t)(heap->next_block - (char *)heap);

@@ -61,21 +61,27 @@ int net_fail(int error)
 	return -1;
 }
 
+static uint64_t *word_of(int index)
+{
+	return &sim->network->used[index / 64];
+}
+
 int net_make(enum net_kind kind)
 {
 	struct net_descriptor *d;
 	struct sim_process *p = sim->process;
-	int fd = number(p);
+	int fd = number(p), at;
 	unsigned generation;
 
-	while (sim->network->lowest < sim->network->room &&
-	       sim->network->table[sim->network->lowest].kind != NET_FREE)
-		sim->network->lowest++;
-	if (sim->network->lowest == sim->network->room)
+	while (sim->network->lowest < sim->network->room && !~*word_of(sim->network->lowest))
+		sim->network->lowest += 64;
+	if (sim->network->lowest >= sim->network->room)
 		return net_fail(EMFILE);
-	d = &sim->network->table[sim->network->lowest];
-	if (sim->network->last <= sim->network->lowest)
-		sim->network->last = sim->network->lowest + 1;
+	at = sim->network->lowest + __builtin_ctzll(~*word_of(sim->network->lowest));
+	*word_of(at) |= 1ull << at % 64;
+	d = &sim->network->table[at];
+	if (sim->network->last <= at)
+		sim->network->last = at + 1;
 	generation = d->generation + 1;
 	*d = (struct net_descriptor){ .kind = kind,
 				      .process = p,
@@ -96,9 +102,12 @@ int net_make(enum net_kind kind)
 void sim_network_begin(int processes)
 {
 	struct sim_network *n = sim->network = sim_alloc(sizeof(*n));
+	size_t bytes;
 
 	n->room = processes * NET_DESCRIPTORS;
-	n->table = sim_alloc((size_t)n->room * sizeof(*n->table));
+	bytes = (size_t)n->room * sizeof(*n->table);
+	n->table = processes > SIM_PROCESSES ? sim_pages(bytes) : sim_alloc(bytes);
+	n->used = sim_alloc((size_t)n->room / 64 * sizeof(*n->used));
 	n->next_port = 33000;
 	memset(n->listeners, -1, sizeof(n->listeners));
 }
@@ -333,8 +342,9 @@ void net_close(struct net_descriptor *d)
 	d->process->descriptors[d->fd - SIM_FD] = -1;
 	d->kind = NET_FREE;
 	d->generation++;
-	if (d - sim->network->table < sim->network->lowest)
-		sim->network->lowest = (int)(d - sim->network->table);
+	*word_of(net_index(d)) &= ~(1ull << net_index(d) % 64);
+	if (net_index(d) < sim->network->lowest)
+		sim->network->lowest = net_index(d) / 64 * 64;
 }
 
 void sim_network_kill(struct sim_process *p)

@@ -75,8 +75,9 @@ struct net_descriptor {
 struct sim_network {
 	struct net_descriptor *table; /* [room] of all processes; an index is a place in it */
 	struct net_descriptor none;   /* what a number leads to that is not in use */
+	uint64_t *used;               /* bits of the table's entries */
 	int room;
-	int lowest;                 /* no free entry below */
+	int lowest;                 /* a multiple of 64; no free entry below */
 	int last;                   /* no used entry from here on */
 	int listeners[NET_BUCKETS]; /* by host, -1: none */
 	bool cuts[SIM_PROCESSES][SIM_PROCESSES];

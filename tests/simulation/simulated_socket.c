@@ -47,10 +47,12 @@ static int next_port(void)
 	return sim->network->next_port++;
 }
 
+/* A process has a host of its own. */
 static bool is_taken(const struct net_descriptor *d, int port)
 {
-	for (int i = 0; i < sim->network->last; i++) {
-		const struct net_descriptor *o = &sim->network->table[i];
+	for (int i = 0; i < d->process->descriptor_room; i++) {
+		int at = d->process->descriptors[i];
+		const struct net_descriptor *o = at < 0 ? &sim->network->none : net_at(at);
 
 		if (o->kind == NET_SOCKET && o != d && o->bound && o->host == d->host &&
 		    o->port == port && (o->listening || !o->reuse || !d->reuse))

@@ -133,7 +133,7 @@ void sim_begin(uint64_t seed, bool tracing, int processes)
 {
 	struct sim_threads *t;
 
-	sim_heap_begin();
+	sim_heap_begin(processes > SIM_PROCESSES);
 	sim = sim_alloc(sizeof(*sim));
 	t = sim_alloc(sizeof(*t));
 	sim->tracing = tracing;

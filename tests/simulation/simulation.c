@@ -30,6 +30,7 @@ struct options {
 	bool trace, until_failure, holders;
 	uint64_t ranks, hop_us, above; /* of a crowd; ranks 0: none */
 	bool split;
+	const char *until;
 };
 
 struct batch {
@@ -64,6 +65,7 @@ static void usage(FILE *to)
 		"  --ranks N        instead: N ranks join, one dies, the others shrink; print the costs\n"
 		"  --split          and, after the join, two exchanges among all ranks, and a split\n"
 		"  --hop US         time of a message then, in microseconds (50)\n"
+		"  --until PHASE    join or death: what follows is left out\n"
 		"  --above N        jobs of more ranks have holders of the business cards (1024)\n"
 		"  --help\n\n"
 		"A failure is printed with its seed, which repeats it. Exit status: 0 all hold, 1 not.\n");
@@ -94,6 +96,7 @@ static const struct option longs[] = {
 	{ "hop", required_argument, NULL, 'o' },
 	{ "split", no_argument, NULL, 'p' },
 	{ "above", required_argument, NULL, 'a' },
+	{ "until", required_argument, NULL, 'u' + 256 },
 	{ "until-failure", no_argument, NULL, 'u' },
 	{ "help", no_argument, NULL, 'h' },
 	{ NULL, 0, NULL, 0 },
@@ -101,7 +104,9 @@ static const struct option longs[] = {
 
 static struct options read_options(int argc, char **argv)
 {
-	struct options o = { .first = 1, .count = 2000, .jobs = 1, .hop_us = 50, .above = 1024 };
+	struct options o = {
+		.first = 1, .count = 2000, .jobs = 1, .hop_us = 50, .above = 1024, .until = "shrink"
+	};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) >= 0) {
@@ -127,6 +132,9 @@ static struct options read_options(int argc, char **argv)
 			break;
 		case 'a':
 			o.above = number(optarg);
+			break;
+		case 'u' + 256:
+			o.until = optarg;
 			break;
 		case 'p':
 			o.split = true;
@@ -256,6 +264,7 @@ static int run_all(const struct options *o)
 int main(int argc, char **argv)
 {
 	struct options o = read_options(argc, argv);
+	struct sim_crowd_plan crowd;
 
 	/* equal addresses in every run */
 	if (!(personality(0xffffffff) & ADDR_NO_RANDOMIZE) && personality(ADDR_NO_RANDOMIZE) >= 0)
@@ -270,6 +279,7 @@ int main(int argc, char **argv)
 	}
 	sigaction(SIGINT, &(struct sigaction){ .sa_handler = interrupt }, NULL);
 	sigaction(SIGTERM, &(struct sigaction){ .sa_handler = interrupt }, NULL);
-	return o.ranks ? sim_crowd((int)o.ranks, o.hop_us * 1000, (int)o.above, o.split, o.trace)
-		       : run_all(&o);
+	crowd = (struct sim_crowd_plan){ (int)o.ranks, o.hop_us * 1000, (int)o.above,
+					 o.until,      o.split,         o.trace };
+	return o.ranks ? sim_crowd(&crowd) : run_all(&o);
 }

@@ -136,8 +136,8 @@ int sim_network_null(void);
 
 /* ---- simulated_heap.c ------------------------------------------------------------------------ */
 
-/* A schedule begins: its memory is empty. */
-void sim_heap_begin(void);
+/* A schedule begins: its memory is empty. sparse: what is never written takes no memory (slower) */
+void sim_heap_begin(bool sparse);
 /* Memory of the simulation itself, which does not run out; zeros. resize: as realloc */
 void *sim_alloc(size_t bytes);
 void *sim_resize(void *old, size_t bytes);
@@ -179,10 +179,17 @@ int sim_job(const struct sim_plan *plan);
 
 /* ---- simulated_crowd.c ------------------------------------------------------------------------- */
 
-#define SIM_CROWD_MOST 65000
+#define SIM_CROWD_MOST 200000
 
+struct sim_crowd_plan {
+	int n;
+	uint64_t hop_ns;
+	int above;         /* jobs of more ranks have holders of the business cards */
+	const char *until; /* "join", "death" or "shrink": the last phase */
+	bool split, trace;
+};
 /* n ranks join, one dies, the others notice it and shrink; each message takes hop_ns. Prints what that
  * costs. 0 | 1, with a sentence on stderr */
-int sim_crowd(int n, uint64_t hop_ns, int above, bool split, bool trace);
+int sim_crowd(const struct sim_crowd_plan *plan);
 
 #endif
