@@ -34,7 +34,7 @@ def start():
     threading.Thread(target=listen, args=(reader, writer), name="tutti-signals", daemon=True).start()
 
 
-def listen(reader, _):
+def listen(reader, writer):   # a writer that nobody holds would be closed
     while True:
         if signal.SIGINT in reader.recv(64) and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             first = call_of_main()
