@@ -170,7 +170,8 @@ static void forget_parked(struct tt_control_endpoint *ep, struct tt_parked *p)
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;
-	tt_sock_close(p->fd);
+	if (p->fd >= 0)
+		tt_sock_close(p->fd);
 	OPENSSL_cleanse(p, sizeof(*p));
 	free(p);
 }
@@ -186,6 +187,21 @@ static void no_memory(struct tt_control_endpoint *ep, const struct tt_hello *h)
 	snprintf(text, sizeof(text), "rank %d: no memory for a connection of rank %d", ctl->rank,
 		 tt_control_rank(ctl, h->from));
 	tt_control_break(ctl, TT_SYSTEM, ctl->rank, 0, text, -1);
+}
+
+/* The peer has dialed again, so it has given up the connection that this rank has taken, and what this
+ * rank has sent on it is lost. */
+static void break_taken(struct tt_control *ctl, const struct tt_hello *h)
+{
+	int rank = ctl ? tt_control_rank(ctl, h->from) : -1;
+	char text[128];
+
+	if (rank < 0)
+		return;
+	snprintf(text, sizeof(text),
+		 "rank %d: the network has lost the connection to rank %d (channel %u)", ctl->rank,
+		 rank, (unsigned)h->channel);
+	tt_control_break(ctl, TT_REMOTE, rank, 0, text, -1);
 }
 
 /* A second tt_control_dial of the same (peer, channel) replaces the first one, which its dialer has
@@ -211,6 +227,8 @@ void tt_parked_add(struct tt_control_endpoint *ep, const struct tt_hello *h, str
 		p = p->next;
 	fresh->next = ep->listening.parked;
 	ep->listening.parked = fresh;
+	if (p && p->fd < 0)
+		break_taken(ctl, h);
 	if (p)
 		forget_parked(ep, p);
 	if (ctl)
@@ -232,21 +250,19 @@ void tt_parked_close(struct tt_control_endpoint *ep, uint64_t context)
 static int take_parked(struct tt_control *ctl, int peer, int channel, int *ret_fd,
 		       struct tt_data_keys *ret_keys)
 {
-	struct tt_parked **at = &ctl->ep->listening.parked, *p;
+	struct tt_parked *p = ctl->ep->listening.parked;
 	int from = tt_control_peer(ctl, peer);
 
-	while ((p = *at) &&
-	       (p->context != ctl->context || p->peer != from || p->channel != channel))
-		at = &p->next;
-	if (!p) {
+	while (p && (p->context != ctl->context || p->peer != from || p->channel != channel))
+		p = p->next;
+	if (!p || p->fd < 0) {
 		ctl->join.claim_ns = tt_now_ns();
 		return 0;
 	}
-	*at = p->next;
 	*ret_fd = p->fd;
 	*ret_keys = p->keys;
-	OPENSSL_cleanse(p, sizeof(*p));
-	free(p);
+	p->fd = -1; /* taken */
+	OPENSSL_cleanse(&p->keys, sizeof(p->keys));
 	return 1;
 }
 

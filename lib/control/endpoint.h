@@ -153,7 +153,7 @@ struct tt_unauth { /* an accepted connection before its proof */
 	bool reserve; /* has the reserve descriptor: receives TT_V_FULL after its proof */
 };
 
-struct tt_parked { /* accepted data socket, not yet claimed by tt_control_take */
+struct tt_parked { /* accepted data socket; fd -1: claimed by tt_control_take */
 	struct tt_parked *next;
 	uint64_t context;
 	int fd, peer, channel;
