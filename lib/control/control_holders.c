@@ -30,9 +30,19 @@
 #define ANSWER_MOST 16384
 #define HOLDERS_MOST (1 << 24)
 
-struct tt_large tt_large = { .above = 1024, .holders = { .first = 16, .every = 1024 } };
+struct tt_large tt_large = { .above = 1024, .holders = { .first = 16 } };
 
 /* ---- holders --------------------------------------------------------------------------------- */
+
+/* 64 to 128 ranks all over the job, so that few hosts that die together never have all holders */
+static int interval_among(int n)
+{
+	int every = TT_GROUP;
+
+	while (n / every > 128)
+		every *= 2;
+	return every;
+}
 
 static int next_holder(struct tt_holders h, int rank)
 {
@@ -74,6 +84,8 @@ void tt_holders_put(struct tt_control_endpoint *ep, struct tt_writer *w)
 	struct tt_business_card record;
 
 	d->holders = tt_large.holders;
+	if (!d->holders.every)
+		d->holders.every = interval_among(d->n);
 	tt_hosts_begin(ep, w);
 	tt_put(w, (uint32_t)d->holders.first, 4);
 	tt_put(w, (uint32_t)d->holders.every, 4);

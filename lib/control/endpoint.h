@@ -459,7 +459,7 @@ int tt_control_reach(struct tt_control *ctl, int rank, int me, int named, uint64
 /* Jobs of more ranks have holders: rank 0's values count. Tests change them. */
 extern struct tt_large {
 	int above;
-	struct tt_holders holders;
+	struct tt_holders holders; /* every: 0: by the number of ranks */
 } tt_large;
 
 /* Locked, rank 0: has the job holders? Append the statement of hosts and holders, or the records
