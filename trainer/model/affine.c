@@ -60,7 +60,7 @@ static void sum_shards(const struct shard_product *s, size_t first, size_t last,
 	struct train_model *m = s->pass->model;
 	struct train_device *d = m->device;
 	size_t middle = first + (last - first) / 2, most = m->leaf * s->pass->affine->vectors;
-	float *right = m->scratch + level * most * s->n;
+	float *right;
 
 	if (last - first == 1) {
 		struct train_node at = train_shard_range(&m->axis, s->pass->affine->whole, first);
@@ -71,6 +71,7 @@ static void sum_shards(const struct shard_product *s, size_t first, size_t last,
 		d->ops->gemm(d, s->rows, s->n, at.last - at.first, a, b, out, s->n);
 		return;
 	}
+	right = m->scratch + level * most * s->n; /* one shard has no scratch */
 	sum_shards(s, first, middle, level, out);
 	sum_shards(s, middle, last, level + 1, right);
 	d->ops->add(d, s->rows * s->n, right, out);
