@@ -147,8 +147,10 @@ static int take_step(struct train_rank *t, struct train_progress *p, uint64_t st
 	int rc = compute_step(t, p, step, train_leaves_rows(&t->leaves, t->sum.run), &batch,
 			      result);
 
-	if (rc)
+	if (rc) {
+		t->exposed_ns = exposed; /* the time of a step that failed does not count */
 		return rc;
+	}
 	train_read_tail(t, tail);
 	result->stopped = t->strategy->local_replicas ? t->stopping : tail[TRAIN_TAIL_STOP] > 0.0f;
 	/* more than one step in spare */

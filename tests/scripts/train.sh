@@ -133,6 +133,16 @@ status=$?
 claim "a killed rank ends the training; the other ranks name it" ended 1 'rank [02]: .*rank 1'
 claim "no process is left" gone "$launcher" "${ranks[@]}"
 
+TUTTI_TIMEOUT_MS=1500 start --np 2 --data synth --model linear --epochs 1000 --progress 0 --on-failure shrink
+kill -STOP "${ranks[1]-}"
+epochs=$(grep -c '^step' "$out/log")
+until [ "$(grep -c '^step' "$out/log")" -gt $((epochs + 1)) ] || [ ! -d "/proc/$launcher" ]; do sleep 0.1; done
+kill -INT "$launcher"
+kill -9 "${ranks[1]-}"
+wait $launcher
+share() { local s; s=$(field exposed_comm_share) && [ -n "$s" ] && awk -v s="$s" 'BEGIN { exit !(s <= 1) }'; }
+claim "the wait of a step that failed is no part of the training: exposed share $(field exposed_comm_share)" share
+
 start --np 2 --data synth --epochs 1000
 kill -INT "$launcher"
 wait $launcher
