@@ -83,7 +83,7 @@ void tt_service_keep_reserve(void)
 {
 	int none = -1, fd;
 
-	if (service.reserve >= 0 || (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0)
+	if (service.reserve >= 0 || (fd = fcntl(service.wake, F_DUPFD_CLOEXEC, 0)) < 0)
 		return;
 	if (!atomic_compare_exchange_strong(&service.reserve, &none, tt_sock_own(fd)))
 		tt_sock_close(fd);

@@ -210,15 +210,28 @@ static int by_cost(const void *a, const void *b)
 	return x->number != y->number ? x->number - y->number : x->nic_class - y->nic_class;
 }
 
+#define NAME 80
+
+/* The algorithm, and the NICs that it uses, if any. */
+static const char *name_of(const struct tt_candidate *c, char text[NAME])
+{
+	snprintf(text, NAME, "%s%s%s", c->name, c->nic_class ? " by " : "",
+		 c->nic_class ? tt_link_class_name[c->nic_class] : "");
+	return text;
+}
+
 static void print_why(const struct tt_candidate *best, const struct tt_candidate *next)
 {
+	char winner[NAME], second[NAME];
 	int most = 0;
 	int64_t gain = INT64_MIN;
 
 	if (!next) {
-		printf("%s is the only one.\n", best->name);
+		printf("%s is the only one.\n", name_of(best, winner));
 		return;
 	}
+	name_of(best, winner);
+	name_of(next, second);
 	for (int i = 0; i < TT_PARTS; i++)
 		if ((int64_t)(next->part_ps[i] - best->part_ps[i]) > gain) {
 			gain = (int64_t)(next->part_ps[i] - best->part_ps[i]);
@@ -226,18 +239,16 @@ static void print_why(const struct tt_candidate *best, const struct tt_candidate
 		}
 	if (best->in_place && best->predicted_ps >= next->predicted_ps)
 		printf("%s wins: %.2f us slower than %s, but peers read its buffers in place.\n",
-		       best->name, (double)(best->predicted_ps - next->predicted_ps) / 1e6,
-		       next->name);
+		       winner, (double)(best->predicted_ps - next->predicted_ps) / 1e6, second);
 	else if (next->predicted_ps < best->predicted_ps)
-		printf("%s wins: %.2f us slower than %s, but a rank makes fewer links.\n",
-		       best->name, (double)(best->predicted_ps - next->predicted_ps) / 1e6,
-		       next->name);
+		printf("%s wins: %.2f us slower than %s, but a rank makes fewer links.\n", winner,
+		       (double)(best->predicted_ps - next->predicted_ps) / 1e6, second);
 	else if (next->predicted_ps == best->predicted_ps)
 		printf("%s is predicted to be as quick as %s, and precedes it in the table.\n",
-		       best->name, next->name);
+		       winner, second);
 	else
-		printf("%s wins: %.2f us faster than %s, most of it in %s.\n", best->name,
-		       (double)(next->predicted_ps - best->predicted_ps) / 1e6, next->name,
+		printf("%s wins: %.2f us faster than %s, most of it in %s.\n", winner,
+		       (double)(next->predicted_ps - best->predicted_ps) / 1e6, second,
 		       tt_sim_part_name[most]);
 }
 

@@ -92,6 +92,9 @@ static int help(int argc, char **argv)
 	c = find(argv[1]);
 	if (!c)
 		return unknown(argv[1]);
+	if (argc > 2)
+		return tool_refuse("tutti help", "%s: unexpected argument; one command at most",
+				   argv[2]);
 	if (c->run == version || c->run == help) {
 		printf("usage: tutti %s\n%s\n", c->name, c->help);
 		return 0;

@@ -71,6 +71,7 @@ too_large() { refused "GB are free" perf/allreduce_perf -b 900T -e 900T; }
 point "a size that does not fit in memory is refused with an error" too_large
 unknown_command() { refused "did you mean plan" perf/tutti plam; }
 point "tutti suggests the command nearest to an unknown one" unknown_command
+point "tutti help refuses a second argument" refused "x: unexpected argument" perf/tutti help plan x
 
 # a failed write must be an error
 unwritten() {
@@ -612,6 +613,12 @@ if [ "$(nproc)" -eq 2 ] && unshare -rm true 2>/dev/null; then
 else
 	skip "ranks bound to two packages form two groups" "needs two processors and unshare -rm"
 fi
+no_devices() { run 0 unshare -rm sh -c 'mount -t tmpfs none /dev && exec perf/allreduce_perf --np 2 -b 8 -e 8 -n 1'; }
+if unshare -rm true 2>/dev/null; then
+	point "ranks need no file of /dev" no_devices
+else
+	skip "ranks need no file of /dev" "needs unshare -rm"
+fi
 wrong_variable() { TUTTI_TIMEOUT_MS=soon run 0 perf/tutti info && grep -q "wrong now: .*TUTTI_TIMEOUT_MS" "$tmp/out"; }
 point "tutti info names a variable with a wrong value" wrong_variable
 named_algorithm() {
@@ -629,7 +636,9 @@ explained() {
 		grep -q '^[* ] one-shot  *[0-9]' "$tmp/out" &&
 		grep -qE 'wins: |as quick as|the only one' "$tmp/out" &&
 		run 0 perf/tutti info --plan 8 --np 32 --cores 32 --collective allgather &&
-		grep -qE 'direct wins: [0-9]?\.[0-9]+ us slower than .* fewer links' "$tmp/out"
+		grep -qE 'direct wins: [0-9]?\.[0-9]+ us slower than .* fewer links' "$tmp/out" &&
+		run 0 perf/tutti info --plan 1K --np 4 --hosts 4 --nics soft &&
+		grep -q '^one-shot wins: .* us faster than one-shot by soft,' "$tmp/out"
 }
 point "tutti info --plan shows the candidates and the reason for the choice" explained
 plan_page() { python3 "${top_srcdir:-..}/tests/scripts/plan_page.py" "$@"; }
