@@ -122,6 +122,8 @@ same "README: 150 lines, 120 columns outside commands, 100 in a cell" none "$(aw
 if command -v groff >/dev/null; then
 	same "groff has nothing to say about the pages" none "$(for page in "$man"/*.[137]; do groff -Tutf8 -mandoc -ww -z "$page"; done 2>&1 |
 		grep -v "can't break line" | grep . || echo none)"
+	same "no cell of a table is wider than its column, so that groff sets the rest aside" none "$(for page in "$man"/*.[137]; do
+		groff -Tutf8 -P-cbou -mandoc "$page" 2>/dev/null | sed -n "s/^ \{75,\}/${page##*/}: /p"; done | grep . || echo none)"
 else
 	skip "groff -ww" "no groff"
 fi
