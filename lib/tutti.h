@@ -195,7 +195,7 @@ TUTTI_API tuttiResult_t tuttiGetUniqueId(tuttiUniqueId *uniqueId);
 /* tuttiCommInitRank - join a communicator of nranks ranks as rank `rank`
  *
  *   comm       set on success; free with tuttiCommDestroy or tuttiCommAbort
- *   nranks     1 or more
+ *   nranks     1 to 1048576
  *   commId     id of tuttiGetUniqueId, equal on all ranks
  *   rank       0..nranks-1, different on every rank
  *   Call       by nranks threads or processes; returns when all ranks have joined. Inside a group

@@ -83,13 +83,7 @@ TUTTI_API tuttiResult_t tuttiCommInitRankConfig(tuttiComm_t *comm, int nranks, t
 
 	if (!comm)
 		rc = tt_fail(TT_ARG, "tuttiCommInitRank: comm is NULL");
-	if (!rc && (nranks < 1 || rank < 0 || rank >= nranks))
-		rc = tt_fail(
-			TT_ARG,
-			"tuttiCommInitRank: rank %d of %d: nranks must be at least 1 and rank within "
-			"0..nranks-1",
-			rank, nranks);
-	if (rc)
+	if (rc || (rc = tt_comm_check_ranks("tuttiCommInitRank", rank, nranks)))
 		return tt_result(tt_group_fail(rc));
 	tt_config_copy(&j, config);
 	return tt_group_join(&j);
@@ -107,11 +101,11 @@ TUTTI_API tuttiResult_t tuttiCommInitAll(tuttiComm_t *comms, int ndev, const int
 	tuttiResult_t rc;
 
 	(void)devlist; /* ranks use host memory: no device to choose */
-	if (!comms || ndev < 1)
+	if (!comms || ndev < 1 || ndev > TT_RANKS_MOST)
 		return tt_result(
 			tt_fail(TT_ARG,
-				"tuttiCommInitAll: comms %p, ndev %d: want an array of at least 1",
-				(void *)comms, ndev));
+				"tuttiCommInitAll: comms %p, ndev %d: want an array of 1 to %d",
+				(void *)comms, ndev, TT_RANKS_MOST));
 	rc = tuttiGetUniqueId(&id);
 	if (rc)
 		return rc;

@@ -77,12 +77,7 @@ static int check_program(const char *call, int rank, int nranks)
 {
 	if (tt_group_open())
 		return tt_fail(TT_USAGE, "%s: not between tuttiGroupStart and tuttiGroupEnd", call);
-	if (nranks < 1 || rank < 0 || rank >= nranks)
-		return tt_fail(
-			TT_ARG,
-			"%s: rank %d of %d: nranks must be at least 1 and rank within 0..nranks-1",
-			call, rank, nranks);
-	return 0;
+	return tt_comm_check_ranks(call, rank, nranks);
 }
 
 static tuttiResult_t join_program(tuttiComm_t *comm, struct tt_job *job, tuttiConfig_t *config)

@@ -408,6 +408,15 @@ int tt_comm_setup(tuttiComm_t c, const struct tt_env *env)
 	return rc;
 }
 
+int tt_comm_check_ranks(const char *call, int rank, int nranks)
+{
+	if (nranks >= 1 && nranks <= TT_RANKS_MOST && rank >= 0 && rank < nranks)
+		return 0;
+	return tt_fail(TT_ARG,
+		       "%s: rank %d of %d: nranks must be 1 to %d, and rank 0 to nranks - 1", call,
+		       rank, nranks, TT_RANKS_MOST);
+}
+
 int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfig_t *config,
 		 tuttiComm_t *ret_comm)
 {
@@ -424,10 +433,8 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 	tuttiComm_t c;
 	int rc;
 
-	if (nranks < 1 || rank < 0 || rank >= nranks)
-		return tt_fail(TT_ARG,
-			       "rank %d of %d: nranks must be at least 1 and rank 0..nranks-1",
-			       rank, nranks);
+	if ((rc = tt_comm_check_ranks("tuttiCommInitRank", rank, nranks)))
+		return rc;
 	c = tt_comm_alloc(rank, nranks);
 	if (!c) {
 		tt_fail(TT_SYSTEM, "rank %d: no memory for a communicator of %d ranks", rank,

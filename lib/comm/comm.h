@@ -351,6 +351,10 @@ static inline struct tt_connectivity tt_comm_connectivity(const struct tuttiComm
 					 .cores = c->hosts.cores };
 }
 
+/* A bound against garbage: the memory of rank 0's join is linear in nranks. */
+#define TT_RANKS_MOST (1 << 20)
+/* 0 | TT_ARG. call: for the text */
+int tt_comm_check_ranks(const char *call, int rank, int nranks);
 /* Joins; config may be NULL. Returns as tuttiCommInitRankConfig. */
 int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfig_t *config,
 		 tuttiComm_t *ret_comm);

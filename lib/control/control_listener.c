@@ -128,8 +128,9 @@ static int fail_to_open(const struct tt_control_endpoint *ep, const struct tt_po
 	if (taken)
 		return tt_fail(
 			TT_SYSTEM,
-			"rank %d: port %d, where rank 0 must listen, is in use by another process, "
-			"or by another rank 0 with the same id; make a new id",
+			"rank %d: port %d, where rank 0 must listen, is in use by another process, by "
+			"another rank 0 with the same id, or by a rank whose TUTTI_PORT_RANGE has no other port; "
+			"make a new id, or widen the range",
 			ep->peer, ports->first);
 	return tt_fail(rc, "rank %d: %s", ep->peer, tt_error_text());
 }

@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -411,4 +412,16 @@ Test(wrong_joins, a_bad_variable_of_one_rank_ends_the_join_of_all, .timeout = 60
 	close(fd);
 	snprintf(root, sizeof(root), "127.0.0.1:%d", port);
 	cr_expect_eq(ranks_run(&r, join_with_a_bad_variable), 0);
+}
+
+/* Such a number would need all memory of the host. */
+Test(wrong_joins, an_impossible_number_of_ranks_is_refused, .timeout = 60)
+{
+	tuttiUniqueId id;
+	tuttiComm_t c;
+
+	cr_assert_eq(tuttiGetUniqueId(&id), tuttiSuccess);
+	cr_expect_eq(tuttiCommInitRank(&c, INT_MAX, id, 0), tuttiInvalidArgument);
+	cr_expect(strstr(tuttiGetLastError(NULL), "nranks must be 1 to 1048576"));
+	cr_expect_eq(tuttiCommInitAll(&c, INT_MAX, NULL), tuttiInvalidArgument);
 }
