@@ -224,8 +224,7 @@ static bool absorb(struct tt_control *ctl, int child)
 	uint64_t number = tt_get(&r, 8), each = tt_get(&r, 4);
 	bool now = !r.failed && number == ctl->gather.number, fits = each == ctl->gather.bytes;
 
-	if (now && fits &&
-	    check_parts(ctl, message->data, message->bytes, count_below(ctl, child)))
+	if (now && fits && check_parts(ctl, message->data, message->bytes, count_below(ctl, child)))
 		return true;
 	drop(message);
 	return now && !fits && fail_sizes(ctl, child, each);
