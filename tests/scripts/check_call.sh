@@ -49,7 +49,7 @@ execute() {
 functions() {
 	sed -n "s,$(cd "$top_srcdir" && pwd)/,,; s,\(fl\|fi\|fe\)=.*/\.\./,\1=,; /^\(fl\|fi\|fe\|fn\)=/p" "$@" |
 		awk '/^fn=/ { print file, substr($0, 4); next } { file = substr($0, 4) }' |
-		grep -E '^(lib|transports|algorithms)/' | sed "s/'[0-9]*$//" | sort -u | defined
+		grep -E '^(lib|transports|algorithms)/' | sed "s/'[0-9]*$//; s/\\.\\(isra\\|constprop\\|part\\)\\.[0-9]*$//" | sort -u | defined
 }
 
 # defined: replaces the file of a function on standard input that this header does not define. Callgrind names the file of the
