@@ -215,7 +215,7 @@ claim "--help prints the options" grep -q -- --global-batch "$out/log"
 run 300 --advise --np 2 --data synth --model mlp:8 --global-batch 4
 claim "--advise for a small model: one device" is advice 1
 layouts=(--advise --mesh any --canonical tree --shards 2 --data synth --model mlp:8)
-run 300 "${layouts[@]}" --np 4 --global-batch 64
+run 300 "${layouts[@]}" --np 4 --global-batch 4
 claim "--advise --mesh any for a small model: one device" is advice 1
 claim "... of layouts it lists those of up to 2 stages and 2 tensor ranks, since the model has 2 layers" \
 	[ "$(sed -n 's/^ *data=\([0-9]\),pipeline=\([0-9]\),tensor=\([0-9]\) .*/\1\2\3/p' "$out/log" | tr '\n' ' ')" = \
