@@ -8,7 +8,8 @@
  *   control.c               make, leave; frames in and out
  *   control_data.c          data sockets, and the dialer threads
  *   control_message.c       frames of active messages
- *   control_allgather.c     allgather, agreement
+ *   control_agree.c         one outcome for all ranks
+ *   control_allgather.c     allgather
  *   control_flood.c         broken, abort, goodbye, deaths
  *   control_observer.c      the observers of higher rooms
  *   control_split.c         a control of some ranks of an existing one

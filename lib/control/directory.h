@@ -15,7 +15,8 @@
 
 #define TT_GROUP 16 /* ranks of the table from one known offset to the next */
 
-/* The holders: the first ranks, and every so many. 0, 0: all ranks have the table */
+/* Holders of the table are the ranks below `first` and the multiples of `every`. 0, 0: a small job, in which each
+ * rank has the table */
 struct tt_holders {
 	int first, every;
 };
