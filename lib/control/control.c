@@ -365,7 +365,8 @@ void tt_control_send(struct tt_control *ctl, unsigned to, int except, enum tt_fr
 			tt_conn_send(ep, conn, ctl->context, kind, data, bytes);
 	}
 	for (struct tt_conn *c = ep->conns; c && to & TT_TO_CONNECTED; c = c->next)
-		if (tt_conn_to(ep, c->peer) == c && tt_control_rank(ctl, c->peer) >= 0)
+		if (tt_conn_to(ep, c->peer) == c && tt_control_rank(ctl, c->peer) >= 0 &&
+		    tt_control_rank(ctl, c->peer) != except)
 			tt_conn_send(ep, c, ctl->context, kind, data, bytes);
 	for (struct tt_conn *c = ep->conns; c && to & TT_TO_JOINING && !ctl->context; c = c->next)
 		if (c->registration && c->peer != except)

@@ -5,6 +5,7 @@
  * flood goes to every neighbor in the tree and the ring, and a rank forwards a flood once: the
  * first break of a rank, the first goodbye of an origin. So a flood reaches every rank to which a
  * chain of living neighbors leads. A rank that waits for a message of another one connects to it.
+ * Failures and deaths go to all other connected ranks, too, which may have lost their neighbors.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 
 #include "control/control_internal.h"
 
-#define TO_ALL (TT_TO_NEIGHBORS | TT_TO_JOINING)
+#define TO_ALL (TT_TO_CONNECTED | TT_TO_JOINING)
 
 /* ---- broken ---------------------------------------------------------------------------------- */
 
@@ -289,7 +290,7 @@ bool tt_flood_goodbye(struct tt_control *ctl, int from, const uint8_t *data, siz
 	tt_status_received(ctl, origin, after);
 	if (after < atomic_load(&ctl->log.gone_after))
 		atomic_store(&ctl->log.gone_after, after);
-	tt_control_send(ctl, TO_ALL, from, TT_F_GOODBYE, data, bytes);
+	tt_control_send(ctl, TT_TO_NEIGHBORS | TT_TO_JOINING, from, TT_F_GOODBYE, data, bytes);
 	tt_control_changed(ctl);
 	tt_flood_check_left(ctl);
 	tt_gather_gone(ctl, origin);
@@ -310,7 +311,7 @@ void tt_flood_leave(struct tt_control *ctl)
 
 	ctl->departed.leaving = true;
 	put_goodbye(&w, ctl);
-	tt_control_send(ctl, TT_TO_CONNECTED | TT_TO_JOINING, -1, TT_F_GOODBYE, w.data, w.have);
+	tt_control_send(ctl, TO_ALL, -1, TT_F_GOODBYE, w.data, w.have);
 }
 
 /* ---- from whom floods come ------------------------------------------------------------------- */
