@@ -17,7 +17,8 @@
 #define RETRY_NS 10000000ull
 #define NEVER UINT64_MAX
 
-/* what all ranks together may send ahead of their destination, and one rank */
+/* bytes that may arrive before their messages have a destination: of all ranks together, of one
+ * rank */
 #define AHEAD_BYTES (4u << 20)
 #define WINDOW_MOST (256u << 10)
 #define WINDOW_LEAST 1024u

@@ -10,8 +10,9 @@
 #include "am/am_internal.h"
 #include "control/frame.h"
 
-#define SEEK_NS 1000000000ull    /* between two rounds of questions to partitioned ranks */
-#define SEEK_MOST_NS 50000000ull /* a round, longer than a receive without patience waits */
+#define SEEK_NS 1000000000ull /* period of the questions to partitioned ranks */
+#define SEEK_MOST_NS \
+	50000000ull /* limit of one question; receives with a shorter deadline ask nobody */
 
 static int too_large(struct tt_am *am, const struct tt_am_header *h, size_t room)
 {
@@ -118,7 +119,7 @@ static bool move_to_unexpected(struct tt_am *am, struct tt_am_posted *w)
 	return true;
 }
 
-/* Asks rank whether it is still there: one that has left the communicator answers. */
+/* Asks whether a rank is still there: a rank that has left the communicator answers. */
 static void ask(struct tt_am *am, int rank, uint64_t deadline_ns)
 {
 	static const uint8_t no_credit[8];
@@ -130,8 +131,8 @@ static void ask(struct tt_am *am, int rank, uint64_t deadline_ns)
 					      { NULL, 0 } });
 }
 
-/* When a rank leaves or dies after all of its neighbors, no flood says so: it is asked, now and then.
- * Locked, except while connecting. false: it is not time */
+/* Asks the partitioned ranks, once in SEEK_NS: no flood reports a rank that leaves or dies after
+ * all of its neighbors. Locked, except while connecting. false: it is not time yet */
 static bool seek(struct tt_am *am, int source)
 {
 	bool *partitioned;
@@ -149,7 +150,7 @@ static bool seek(struct tt_am *am, int source)
 	return true;
 }
 
-/* Until a change, or the next round. false: the deadline has passed */
+/* Waits for a change, or until the next questions are due. false: the deadline has passed */
 static bool await_change(struct tt_am *am, const struct tt_am_posted *w, uint64_t deadline_ns)
 {
 	if (w->state != TT_POSTED_WAITING || am->seek_ns >= deadline_ns)

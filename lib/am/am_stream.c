@@ -381,7 +381,8 @@ void tt_stream_bytes(struct tt_am *am, int peer, const uint8_t *data, size_t byt
 		tt_control_frame_no_memory(am->ctl, peer);
 }
 
-/* The stream of a peer that is over: what cannot complete is lost, the rest waits for receives. */
+/* Ends the stream of a peer that is gone: a message that is not whole is lost, whole ones wait for
+ * receives. */
 static void settle(struct tt_am *am, struct tt_am_stream *s)
 {
 	size_t have = s->have + s->held_bytes - s->held_at;

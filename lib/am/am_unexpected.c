@@ -152,7 +152,7 @@ void tt_unexpected_resume(struct tt_am *am)
 		if (tt_unexpected_route(am, s))
 			tt_stream_resume(am, s);
 		else if (s->head.bytes <= TT_AM_UNEXPECTED_BYTES)
-			return; /* a smaller message of another rank must not overtake for ever */
+			return; /* else smaller messages of other ranks would overtake this one for ever */
 	}
 	/* sends of this rank to itself may wait for room, too */
 	pthread_cond_broadcast(&am->changed);
