@@ -23,7 +23,7 @@ static tuttiResult_t submit_full(struct tt_request *r, const char *call)
 	return tt_result(tt_comm_leave(r->comm, TT_ONE_CALL, rc));
 }
 
-/* A call like one that went before. <= 0 the result | 1 not such a call */
+/* Runs a call that the plan cache can repeat. <= 0 the result | 1 it cannot */
 static inline int repeat(tuttiComm_t comm, tuttiStream_t stream, struct tt_call_key key,
 			 const void *in, void *out)
 {
@@ -32,7 +32,8 @@ static inline int repeat(tuttiComm_t comm, tuttiStream_t stream, struct tt_call_
 		       : 1;
 }
 
-/* The request is only made for a call that is not repeated: a small allreduce notices it. */
+/* Makes the request only for a call that is not repeated, since making it would slow a small
+ * allreduce. */
 static inline __attribute__((always_inline)) tuttiResult_t submit(
 	const char *call, enum tt_collective collective, const void *in, void *out, size_t count,
 	tuttiDataType_t type, tuttiRedOp_t op, int root, tuttiComm_t comm, tuttiStream_t stream)

@@ -252,7 +252,7 @@ TUTTI_API tuttiResult_t tuttiCommFinalize(tuttiComm_t comm)
 	return tt_result(rc ? rc : tt_comm_leave(comm, TT_ONE_CALL, finalize(comm)));
 }
 
-/* Nothing runs on comm any more, and from here on nothing starts. */
+/* Closes comm, on which nothing runs any more and nothing starts. */
 static void end(tuttiComm_t comm)
 {
 	atomic_store(&comm->magic, 0);

@@ -213,7 +213,8 @@ static int run_joins(struct tt_joining *j, size_t n)
 static void find_parts(const struct tt_request *all, size_t n, size_t *part)
 {
 	for (size_t i = 0; i < n; i++) {
-		bool stream = false, comm = false; /* met on the way back */
+		bool stream = false,
+		     comm = false; /* an earlier request with the same one was found */
 
 		part[i] = i;
 		for (size_t j = i; j-- > 0 && !(stream && comm);) {

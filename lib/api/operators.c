@@ -74,7 +74,8 @@ static void free_in_stream(struct tt_stream_mark *mark, int rc, const char *text
 	free_fold((struct fold *)((char *)mark - offsetof(struct fold, frees)));
 }
 
-/* Elements [begin, end) of an allreduce or reduce that rank p folds: whole operands */
+/* The first element, and the number of elements, of an allreduce or reduce that rank p folds: whole
+ * operands */
 static void share(const struct tt_request *r, const struct fold *f, int p, size_t *ret_begin,
 		  size_t *ret_count)
 {

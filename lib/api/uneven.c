@@ -83,7 +83,7 @@ static int begin(tuttiComm_t c, const char *call, tuttiDataType_t type, int root
 static bool overlap(const struct parts *a, int na, const struct parts *b, int nb)
 {
 	if (!a->displs && !b->displs)
-		return true; /* there are no gaps */
+		return true; /* the parts have no gaps */
 	if (!b->displs)
 		return overlap(b, nb, a, na);
 	for (int i = 0; i < na; i++) {
@@ -310,7 +310,8 @@ TUTTI_API tuttiResult_t tuttiReduceScatterv(const void *sendbuff, void *recvbuff
 					 call, recvcounts);
 	tuttiGroupStart();
 	for (int r = 0; r < comm->nranks && !result; r++)
-		if (recvcounts[r] || (!bytes && !r)) /* one call that checks, at least */
+		if (recvcounts[r] ||
+		    (!bytes && !r)) /* also without bytes, one call, which checks the arguments */
 			result = tuttiReduce(part(&in, r), r == comm->rank ? recvbuff : NULL,
 					     recvcounts[r], datatype, op, r, comm, stream);
 	return end(result);

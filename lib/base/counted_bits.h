@@ -24,7 +24,7 @@ static inline void tt_counted_bits_add(struct tt_counted_bits *b, int i)
 {
 	b->word[i / 64] |= 1ull << i % 64;
 }
-/* All are set that will be: the rest needs this. */
+/* Counts the bits after the last tt_counted_bits_add. The functions below need the counts. */
 void tt_counted_bits_count(struct tt_counted_bits *b);
 static inline bool tt_counted_bits_has(const struct tt_counted_bits *b, int i)
 {

@@ -13,7 +13,8 @@
 #include "base/openssl_provider.h"
 
 #define FINISH_NS 1000000000ull /* limit of the wait for uses of OpenSSL, at exit */
-#define DELAY_NS 2000000000ull  /* of a thread that comes later, from the exit on */
+#define DELAY_NS \
+	2000000000ull /* delay of a use that begins after the exit, counted from the exit */
 
 /* Never freed: a thread that has used it still needs it when the thread ends. */
 static _Atomic(OSSL_LIB_CTX *) library;
@@ -24,8 +25,8 @@ static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 static struct {
 	pthread_once_t watched;
 	atomic_int running;
-	atomic_bool refused; /* further ones */
-	pthread_t exiting;   /* thread; set before `refused`, as the time is */
+	atomic_bool refused; /* no further use may begin */
+	pthread_t exiting;   /* thread that exits; set before `refused`, like refused_ns */
 	uint64_t refused_ns;
 } uses = { .watched = PTHREAD_ONCE_INIT };
 

@@ -20,7 +20,7 @@ struct tt_sparse {
 
 /* For the numbers 0 ... n - 1, none set. false: no memory */
 bool tt_sparse_make(struct tt_sparse *s, int n);
-/* What the pointers lead to stays; is freed, too. */
+/* Frees the set, but not the objects that its pointers lead to; frees these objects, too. */
 void tt_sparse_free(struct tt_sparse *s);
 void tt_sparse_free_all(struct tt_sparse *s);
 /* p NULL: not set. false: no memory; never for a number that was set before */
