@@ -140,7 +140,7 @@ static int form_groups(tuttiComm_t c, const struct tt_host_ranks *hosts, const s
 	return 0;
 }
 
-/* What the facts of all ranks say about the hosts */
+/* Derives cores, wait policy and locality groups from the facts of all ranks. */
 static int judge_hosts(tuttiComm_t c, const struct tt_parts *all, const char *wait)
 {
 	struct tt_host_ranks hosts;
@@ -168,8 +168,8 @@ static int compare_machines(const void *a, const void *b)
 	return x->machine != y->machine ? (x->machine < y->machine ? -1 : 1) : x->rank - y->rank;
 }
 
-/* Hosts are network namespaces. Two of one machine, as containers often are, share no memory. Once in a
- * process, and once more for ranks with GPUs */
+/* Warns, on rank 0, of two hosts on one machine: hosts are network namespaces, as containers often
+ * have, and share no memory. At most one warning a process, and one more for ranks with GPUs */
 static void warn_of_namespaces(tuttiComm_t c, const struct tt_parts *all, bool device)
 {
 	static atomic_bool warned[2];
@@ -225,8 +225,8 @@ int tt_comm_facts(tuttiComm_t c, const struct tt_env *env, struct tt_rank_facts 
 	return rc ? rc : tt_tuning_read(c, env->tuning, &mine->tuning_bytes);
 }
 
-/* Another rank broke the communicator, or has connected, while this rank may sleep in a transport.
- * Thread: control's, or a dialer's. */
+/* Wakes this rank, which may sleep in a transport: another rank broke the communicator, or has
+ * connected. Thread: control's, or a dialer's. */
 static void wake_all(void *ctx)
 {
 	tuttiComm_t c = ctx;
@@ -333,7 +333,7 @@ static int open_trace(tuttiComm_t c, const struct tt_env *env)
 	return tt_trace_open(env->trace, counts ? env->metrics : NULL, &facts, &c->trace);
 }
 
-/* Answer operators from now on, if the user asks for it. */
+/* Adds the communicator to the RAS service, if TUTTI_RAS is set. */
 static int enter_ras(tuttiComm_t c, const struct tt_env *env)
 {
 	struct tt_ras_member member = {
@@ -343,7 +343,8 @@ static int enter_ras(tuttiComm_t c, const struct tt_env *env)
 	return *env->ras ? tt_ras_enter(env->ras, &member, &c->ras) : 0;
 }
 
-/* Tells the other ranks, which may wait for this one. A wrong setting is wrong usage for all ranks. */
+/* Reports a failure to the other ranks, which may wait for this one. A wrong setting is wrong usage
+ * for all ranks. */
 static int raise_failure(tuttiComm_t c, int rc)
 {
 	if (rc)

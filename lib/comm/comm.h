@@ -120,13 +120,14 @@ struct tt_comm_paths {
 
 /* run/stores.c: the stores of this rank into shared memory, for the calls of one class */
 struct tt_stores {
-	bool nontemporal, prefers; /* now; between two trials */
-	bool due;                  /* a trial of the other kind */
-	bool strange;              /* the latest copy took much longer than those before */
-	uint16_t calls;            /* since this kind began */
-	uint32_t unseen;           /* bytes since a copy was timed */
-	uint64_t tried_ns;         /* the latest trial */
-	uint64_t ns[2]; /* the latest copies of 4 KiB by ordinary, non-temporal stores; 0: none */
+	bool nontemporal, prefers; /* kind of stores in use; kind preferred between two trials */
+	bool due;                  /* a trial of the other kind is due */
+	bool strange;              /* the latest timed copy took much longer than those before */
+	uint16_t calls;            /* calls since this kind is in use */
+	uint32_t unseen;           /* bytes copied since the latest timed copy */
+	uint64_t tried_ns;         /* time of the latest trial */
+	/* times of the latest copies of 4 KiB by ordinary, non-temporal stores; 0: none */
+	uint64_t ns[2];
 };
 #define TT_STORES_SIZES 6
 
@@ -137,7 +138,8 @@ struct tt_comm_rounds {
 	/* last round in which all ranks posted, and this rank has polled all: see tt_slots_settle */
 	uint64_t full;
 	uint64_t finished; /* all ranks have finished the rounds up to this one */
-	uint64_t released; /* the others know, or will, that this rank has finished up to here */
+	/* last round that this rank has released: the others know that it has finished the rounds so far */
+	uint64_t released;
 	/* pages of this rank: the last round in its lower, its upper half; the half of the last page, and
 	 * how much of it is used */
 	uint64_t half[2];
@@ -182,7 +184,7 @@ struct tt_comm_wait {
 	uint32_t spins;      /* spins of the path of the last wait */
 	uint32_t impatience; /* halvings of the spins */
 	bool all_spins;      /* the latest wait had all spins */
-	uint32_t waits;      /* so far, while impatient */
+	uint32_t waits;      /* number of waits while impatient */
 	uint32_t yield_ns;   /* mean duration of a yield */
 	uint32_t pause_ms;   /* length of the latest pause without yields */
 	uint64_t paused_until_ns;
@@ -237,10 +239,10 @@ struct tuttiComm {
 	struct tt_comm_fault fault;
 	struct tt_comm_failure failure;
 	struct tt_comm_quorum quorum;
-	uint64_t setup_deadline_ns; /* of its join, split or shrink */
-	uint64_t splits, shrinks;   /* begun */
-	uint64_t shrink_epoch;      /* newest that its shrinks know: it names one set of members */
-	struct tt_cost *cost;       /* cost table of rank 0; NULL: the built-in table */
+	uint64_t setup_deadline_ns; /* deadline of its join, split or shrink */
+	uint64_t splits, shrinks;   /* splits and shrinks begun */
+	uint64_t shrink_epoch; /* newest that its shrinks know; an epoch names one set of members */
+	struct tt_cost *cost;  /* cost table of rank 0; NULL: the built-in table */
 	struct tt_control *ctl;
 	struct tt_am *am;                   /* usable while collectives are broken (am/am.h) */
 	struct tt_gpu *gpu;                 /* state of the accelerator (accelerator.h), or NULL */
@@ -248,7 +250,7 @@ struct tuttiComm {
 	struct tt_single_copy *single_copy; /* local/single_copy.h; NULL: not used yet */
 	struct tt_trace *trace;   /* trace.h; NULL: no TUTTI_TRACE, _METRICS, _RAS or _TOP */
 	struct tt_ras_entry *ras; /* NULL: no TUTTI_RAS */
-	uint64_t mark;            /* equal on all ranks; no other communicator has it */
+	uint64_t mark;            /* number of this communicator, which no other has; agreed */
 };
 
 /* quorum_call.c: arguments and result of one tuttiAllReduceQuorum */

@@ -346,7 +346,7 @@ static int check_facts(tuttiComm_t c, int rank, const struct tt_path_facts *f)
 		c->rank, rank, f->nic_class, f->unreached);
 }
 
-/* What is known of the others' messages, before the first one can come. false: no memory */
+/* Allocates the record of the latest operation received from each rank. false: no memory */
 static bool make_received(tuttiComm_t c)
 {
 	if (!c->calls.last_received)
@@ -380,7 +380,7 @@ int tt_paths_unreached(tuttiComm_t c, int rank, const struct tt_path_facts *fact
  * ranks. */
 int tt_paths_agree(tuttiComm_t c, const struct tt_parts *all)
 {
-	/* whatever another rank says of this one */
+	/* this rank's own verdict counts, too: the parts come from other processes */
 	bool has_nics = nic_class_to_all(c) != TT_NO_NIC;
 	int rc = 0;
 

@@ -21,27 +21,28 @@
 
 #define MS 1000000ull
 #define CLIENTS 16
-#define IDLE_NS (10000 * MS) /* without progress */
+#define IDLE_NS (10000 * MS) /* longest time of a client without progress */
 #define LINGER_NS (1000 * MS)
-#define TICK_MS 5 /* between two looks at the answers of the ranks, or for a place */
-/* silence after which a client leaves for a new one: before its first line, and after it */
+#define TICK_MS 5 /* period of looks at the answers of the ranks, and for a free place */
+/* silence after which a client is dropped for a new one: before its first line, and after it */
 #define MUTE_NS (50 * MS)
 #define PAUSE_NS (1000 * MS)
 
 enum client_state {
 	FREE,
 	COMMANDS, /* lines come */
-	WAITS,    /* for the answers of the ranks */
-	REPORT,   /* the report leaves */
-	LINGERS, /* all is sent; until the client closes, since a close with unread bytes loses the report */
+	WAITS,    /* the ranks are asked */
+	REPORT,   /* the report is sent */
+	LINGERS, /* all is sent; the client closes first, since a close with unread bytes loses the report */
 };
 
 struct client {
 	enum client_state state;
 	int fd;
 	struct tt_ras_session session;
-	bool spoke;                /* a line has come */
-	uint64_t since_ns, due_ns; /* latest progress; the end, unless there is more */
+	bool spoke; /* sent a line */
+	uint64_t since_ns,
+		due_ns; /* latest progress; end of the connection, unless there is more progress */
 	uint64_t asked_ns;
 	char out[4096]; /* answers */
 	size_t have, sent;
@@ -52,7 +53,7 @@ struct client {
 static struct {
 	pthread_mutex_t lifecycle; /* held while a communicator enters or leaves; guards: */
 	bool running;
-	bool warned; /* that the address cannot be used: once per process */
+	bool warned; /* warned, once per process, that the address cannot be used */
 	pthread_t thread;
 	atomic_bool stop;
 	int listener, wake;

@@ -19,7 +19,7 @@
 #include "comm/shrink_internal.h"
 
 #define SLICE_NS 50000000ull
-/* for a connection of the coordinator with each rank, on a busy core */
+/* time that a coordinator on a busy core takes to connect with a rank */
 #define CONNECT_NS 2000000ull
 
 /* ---- connecting the members ------------------------------------------------------------------ */
