@@ -162,7 +162,8 @@ static int dial_root(struct tt_control *ctl, const struct tt_id *id, bool networ
 	return 0;
 }
 
-/* A join of thousands of ranks keeps rank 0 busy for longer than this. */
+/* Delays the registration of high ranks: rank 0 is busy with the others for longer than the delay.
+ * */
 static void await_turn(struct tt_control *ctl, uint64_t deadline_ns)
 {
 	uint64_t turn_ns = tt_now_ns() + tt_control_pace_ns(ctl->rank);

@@ -236,7 +236,7 @@ bool tt_control_has_room(const struct tt_control *ctl, int rank);
 bool tt_control_send_frame(struct tt_control *ctl, int rank, int kind, const struct iovec part[2]);
 /* The frame of rank is malformed: close the connection that brought it. Locked. */
 void tt_control_malformed(struct tt_control *ctl, int rank);
-/* There is no memory for a frame of rank: close the connection that brought it. Locked. */
+/* Closes the connection that brought a frame of rank for which there is no memory. Locked. */
 void tt_control_frame_no_memory(struct tt_control *ctl, int rank);
 /* Call `timers` of the observers soon. */
 void tt_control_wake(struct tt_control *ctl);

@@ -129,7 +129,7 @@ static void note_choice(struct tt_control *ctl, const struct tt_dial *dial,
 	       purposes[dial->purpose]);
 }
 
-/* What a target has brought; NULL: nothing, and another target leads to the same listener. */
+/* The result of a target; NULL: none, because another target leads to the same listener. */
 static const char *result_of(const struct tt_dial_attempt *a, const struct tt_sock_target *to)
 {
 	if (*to->why)

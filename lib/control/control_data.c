@@ -92,7 +92,7 @@ static int start_thread(struct tt_control *ctl, struct tt_dialer_thread *t)
 	return tt_fail(TT_SYSTEM, "rank %d: cannot start a thread: %s", ctl->rank, strerror(rc));
 }
 
-/* One more thread, up to TT_DIALERS. If it cannot start, the others do its work. */
+/* Starts one more dialer thread, up to TT_DIALERS. If it cannot start, the others do its work. */
 static int add_dialer(struct tt_control *ctl)
 {
 	struct tt_dialer_thread *idle = NULL;

@@ -314,7 +314,8 @@ static int ask_all(struct tt_control *ctl, struct tt_dial *dial, uint64_t each_n
 	return rc;
 }
 
-/* That no holder is left does not mean that the rank is dead. */
+/* Asks holders until one answers or the deadline passes; a rank without a living holder is not
+ * reported dead. */
 int tt_holders_ask(struct tt_control *ctl, struct tt_dial *dial)
 {
 	uint64_t each = ASK_NS;

@@ -96,7 +96,7 @@ struct tt_data_dial { /* from tt_control_dial to tt_control_take */
 	struct tt_data_dial *next;
 	int peer, channel;
 	uint64_t deadline_ns;
-	bool begun;      /* by a thread */
+	bool begun;      /* a thread has begun it */
 	int fd, code;    /* -1 and 0: not finished */
 	char text[1024]; /* the sentence of code */
 	struct tt_data_keys keys;
@@ -106,11 +106,11 @@ struct tt_data_dial { /* from tt_control_dial to tt_control_take */
 
 struct tt_dialer {
 	struct tt_data_dial *dials; /* in order */
-	uint64_t started_ns;        /* the latest thread */
+	uint64_t started_ns;        /* start of the latest thread */
 	struct tt_dialer_thread {
 		struct tt_control *ctl;
-		bool working; /* it will look at dials again */
-		bool started; /* it must be joined; calling thread */
+		bool working; /* the thread will look at dials again */
+		bool started; /* the thread must be joined; used by the calling thread */
 		pthread_t thread;
 	} thread[TT_DIALERS];
 };
@@ -124,9 +124,9 @@ void tt_parked_close(struct tt_control_endpoint *ep, uint64_t context);
 
 /* ---- control_flood.c, locked ----------------------------------------------------------------- */
 
-struct tt_failure {    /* of ctl->broken */
+struct tt_failure {    /* the failure that set ctl->broken */
 	int culprit;   /* -1: none */
-	uint64_t last; /* operation with a message received from culprit */
+	uint64_t last; /* last operation with a message received from culprit */
 	char text[1024];
 	size_t flooded; /* bytes of the text that other ranks receive */
 };
@@ -142,7 +142,7 @@ struct tt_departures {
 	uint8_t *dead;           /* death seen by any rank, at any time */
 	uint8_t *over;           /* goodbye or end on the connection to the rank itself */
 	struct tt_sparse parted; /* struct tt_goodbye of ranks that left */
-	bool leaving;            /* this rank's goodbye is sent */
+	bool leaving;            /* this rank has sent its goodbye */
 };
 
 /* Break the control; the first break wins. from: the neighbor that reported the failure, -1: this

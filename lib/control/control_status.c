@@ -461,7 +461,7 @@ static bool is_silent_there(const void *ctx, int r)
 		is_behind(a->ctl, a->blocked, r, a->since_ns));
 }
 
-/* One sentence for several silent ranks; returns the first. -1: there is one at most */
+/* Writes one sentence for several silent ranks; returns the first. -1: there are not several */
 static int describe_silent(const struct absence *a, char *text, size_t bytes)
 {
 	char ranks[160], said[400], name[160];

@@ -56,9 +56,9 @@ struct tt_status_queue {
 	uint64_t sent_ns, due_ns;            /* due: TT_NEVER: the queue is empty */
 };
 
-/* What stays of the statuses of a rank */
+/* The part of the statuses of a rank that is kept for ever */
 struct tt_rank_past {
-	uint32_t serial;   /* of the latest one */
+	uint32_t serial;   /* serial number of the latest status */
 	uint64_t received; /* last operation with a message received of the rank */
 };
 
@@ -121,8 +121,9 @@ uint64_t tt_status_at_ns(const struct tt_control *ctl, int rank);
 /* Keep a status that has come. NULL: it is no newer one, or there is no memory: it will be repeated */
 struct tt_rank_status *tt_status_keep(struct tt_control *ctl, const struct tt_status *status,
 				      uint64_t now);
-/* What stays of a rank's statuses; zeros: there was none. received: a message of the rank was received in
- * operation number seq; rank -1: of none. Without memory the latter is forgotten. */
+/* past: the kept part of a rank's statuses; zeros: there was none. received: notes that a message
+ * of the rank was received in operation number seq (rank -1: of no rank); forgotten without memory.
+ * */
 struct tt_rank_past tt_status_past(const struct tt_control *ctl, int rank);
 void tt_status_received(struct tt_control *ctl, int rank, uint64_t seq);
 /* Free statuses that are a minute old. */

@@ -106,7 +106,7 @@ struct tt_conn {
 	size_t in_have, in_room;
 	struct tt_frame_head message; /* the frame of messages that comes in now ... */
 	size_t message_left;          /* ... and its bytes still to come */
-	bool brings_messages; /* some have come: the peer sends them all on one connection */
+	bool brings_messages; /* messages have come here: the peer sends them all on one connection */
 	struct tt_writer out; /* bytes that the kernel has not taken yet, behind: */
 	size_t out_sent;      /* bytes that it has */
 	unsigned turn;        /* of the controls, to send messages */
@@ -141,8 +141,8 @@ struct tt_unauth { /* an accepted connection before its proof */
 	struct tt_watched watched;
 	struct tt_unauth *next;
 	struct tt_listener *listener;
-	struct tt_control_endpoint *ep; /* that the client has named, NULL: none yet */
-	/* the client's rank where its version of the protocol is another; -1: not so */
+	struct tt_control_endpoint *ep; /* endpoint that the client has named; NULL: none yet */
+	/* the rank of a client with another version of the protocol; -1: the version is this one */
 	int other_version;
 	int fd;
 	struct tt_tls *tls;       /* owns fd; NULL: not begun */
@@ -168,12 +168,12 @@ struct tt_listener { /* guarded by the lock of the listeners, with its connectio
 	bool watching;                         /* in epoll */
 	uint64_t netns;                        /* inode of the network namespace */
 	int users;                             /* endpoints that have opened it; 0: closed */
-	struct tt_control_endpoint *endpoints; /* that connections may be for, newest first */
+	struct tt_control_endpoint *endpoints; /* that a connection may name, newest first */
 	struct tt_unauth *unauth;
 	int nunauth;
 	uint64_t *in_vain;         /* control_admission.c, NULL: none */
 	uint64_t resume_ns;        /* pauses until then, TT_NEVER: accepts */
-	uint64_t crowded_since_ns; /* without room for more handshakes, 0: with */
+	uint64_t crowded_since_ns; /* since when handshakes have no room; 0: there is room */
 };
 
 struct tt_listening {                 /* of an endpoint */
