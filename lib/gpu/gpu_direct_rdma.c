@@ -21,7 +21,7 @@
 #include "mem/registered.h"
 #include "gpu/gpu_call.h"
 
-#define PINNED_BYTES (1u << 20) /* of a copy at once */
+#define PINNED_BYTES (1u << 20) /* bytes copied at once */
 
 /* ---- which calls ----------------------------------------------------------------------------- */
 

@@ -10,10 +10,11 @@
 
 #include "gpu/gpu_call.h"
 
-#define PER_THREAD 64 /* bytes for each thread of a kernel, at least */
-/* Two steps spare bytes of links and cost a wait for the peers, in which a link carries that much. */
+#define PER_THREAD 64 /* least bytes for each thread of a kernel */
+/* Least bytes of a call in two steps: these save bytes on the links, but wait for the peers once
+ * more, a time in which a link carries this much. */
 #define TWO_STEPS_BYTES (1u << 20)
-#define FIFO_BLOCK_BYTES 8192 /* that a block sends, at least */
+#define FIFO_BLOCK_BYTES 8192 /* least bytes that a block sends */
 
 static uint64_t bits_of(double x)
 {

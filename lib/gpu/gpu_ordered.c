@@ -21,9 +21,9 @@ struct ordered {
 	struct tt_gpu *d;
 	tt_custream stream;
 	struct tt_dev_job base; /* fields that are equal for all chunks */
-	uint64_t bytes;         /* of the call's count */
+	uint64_t bytes;         /* bytes of the call's count */
 	uint64_t at, chunk;     /* offset and bytes of the chunk in each part */
-	uint64_t unit;          /* of a rank's part of the chunk, in two steps */
+	uint64_t unit;          /* bytes of a rank's part of the chunk, in two steps */
 };
 
 static void add(struct tt_dev_job *job, uint32_t from, uint64_t from_at, uint64_t to_at,

@@ -18,13 +18,14 @@
 #include "gpu/gpu_call.h"
 #include "run/way.h"
 
-#define GROUP_BYTES (512u << 10) /* at least: starting a copy is costly */
-#define MAX_GROUPS 32            /* of a buffer */
-/* of the inputs, and of the outputs, of a batch, unless it has more calls: a stream that waits has room for a
- * limited number, behind which the driver holds up the thread (about 1024 are reported; not measured) */
+#define GROUP_BYTES (512u << 10) /* least bytes of a group: starting a copy is costly */
+#define MAX_GROUPS 32            /* most groups of a buffer */
+/* most copies of inputs, and most of outputs, of a batch (one each where the batch has more calls):
+ * a waiting stream has room for a limited number, after which the driver blocks the thread (about
+ * 1024 are reported; not measured) */
 #define MAX_OPERATIONS 256
 #define STEP_UNIT 4096
-#define FAILURE_POLLS 256 /* for a tile that is not in place, until the device is asked */
+#define FAILURE_POLLS 256 /* polls for a missing tile before the device is asked for a failure */
 
 static struct tt_pipeline *pipeline_of(const struct tt_op *op)
 {

@@ -10,7 +10,7 @@
  */
 #include "gpu/gpu_call.h"
 
-#define PER_THREAD 64                       /* bytes for each thread of a kernel, at least */
+#define PER_THREAD 64                       /* least bytes for each thread of a kernel */
 #define EITHER_HALF ((uint64_t)1 << 32 | 1) /* of a struct tt_dev_stream_word */
 
 int tt_gpu_launch(struct tt_gpu *d, tt_cufn fn, uint32_t blocks, struct tt_dev_job *job,

@@ -26,11 +26,11 @@
 
 #define POLL_MS 5
 #define POLL_GRAPHS_MS 20 /* the library does not see replays of graphs */
-#define ASK_MS 500        /* without progress, until the other ranks are asked */
+#define ASK_MS 500        /* time without progress before the other ranks are asked */
 
 struct watchdog {
 	struct tt_gpu *d;
-	uint64_t progress, since_ns; /* sum of the counters, unchanged since then */
+	uint64_t progress, since_ns; /* sum of the counters; time of its last change */
 };
 
 static uint32_t word(const uint32_t *at)

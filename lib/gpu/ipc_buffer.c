@@ -208,7 +208,7 @@ static void close_buffer(const struct tt_cuda *cu, const struct tt_ipc_mapping *
 		cu->ipc_close(map->at);
 }
 
-/* Of another process */
+/* Maps the buffer and the host words of a rank of another process. */
 static int open_peers(const struct tt_cuda *cu, int device, const struct tt_ipc_record *record,
 		      bool by_fd, struct tt_ipc_fds fds, struct tt_ipc_mapping *map)
 {
@@ -227,7 +227,7 @@ static int open_peers(const struct tt_cuda *cu, int device, const struct tt_ipc_
 	return rc;
 }
 
-/* Of this process */
+/* Makes the buffer and the host words of a rank of this process reachable. */
 static int reach(const struct tt_cuda *cu, int device, const struct tt_ipc_record *record,
 		 bool by_fd, struct tt_ipc_mapping *map)
 {

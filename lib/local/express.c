@@ -28,8 +28,8 @@ _Static_assert(TT_EXPRESS_RANKS <= TT_SLOT_RANKS && TT_EXPRESS_BYTES <= TT_SLOT_
 		       TT_EXPRESS_CROWDED_BYTES <= TT_SLOT_BYTES,
 	       "a slot holds every call that the plan binds to slots");
 
-/* Between two ranks, each of which gives and takes. Two ranks read as many bytes in one-shot as in two-shot, and
- * both give the same bits. */
+/* Is it a call between two ranks, each of which gives and takes? Two ranks read as many bytes in
+ * one-shot as in two-shot, with the same bits. */
 static bool fits_pair(const struct tt_op *op)
 {
 	const struct tt_need *need = &tt_needs[op->call.request->collective];
@@ -97,8 +97,8 @@ INLINE int poll(tuttiComm_t c, const struct tt_form *f, uint32_t stamp, const vo
 	return 1;
 }
 
-/* A post without gaps: lines are joined in room. All lines are copied whole: a copy of a constant size
- * is no call. */
+/* Returns the bytes of a post without gaps, joined in room if the post is in lines. Whole lines are
+ * copied, since the compiler inlines a copy of constant size. */
 INLINE const char *joined(char *room, const char *post, size_t bytes)
 {
 	if (bytes <= TT_SLOT_LINE || bytes > TT_SLOT_SMALL)
@@ -108,8 +108,8 @@ INLINE const char *joined(char *room, const char *post, size_t bytes)
 	return room;
 }
 
-/* More posts than a call of reduce takes: the first eight, then their sum and seven more, as the plans do. In parts
- * that stay in the cache, since out may be this rank's input. */
+/* Sums more posts than one call of reduce takes: the first eight, then their sum and seven more, as
+ * the plans do; in parts that stay in the cache, since out may be this rank's input. */
 static __attribute__((noinline)) void sum_many(const struct tt_form *f, tt_reduce_fn *reduce,
 					       char *out, const char *in, const void *const *posts,
 					       size_t count)
@@ -164,7 +164,7 @@ INLINE void sum(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, ch
 	reduce(out, NULL, posts, f->nranks, count);
 }
 
-/* The piece of a post. In lines, flags lie between its bytes. */
+/* Copies this rank's piece of a post. A post in lines has flags between its bytes. */
 INLINE void copy_post(const struct tt_form *f, char *out, const char *post)
 {
 	size_t bytes = tt_form_posted(f), at = tt_form_piece(f), left = f->block, some;
@@ -185,7 +185,7 @@ INLINE void copy_post(const struct tt_form *f, char *out, const char *post)
 	}
 }
 
-/* This rank's own piece comes first: those of others may overwrite its input. */
+/* Copies the pieces of all givers, this rank's own first: the others may overwrite its input. */
 INLINE void copy(const struct tt_form *f, char *out, const char *in, const void *const *posts)
 {
 	char *to = out + tt_form_to(f, f->rank);
@@ -197,7 +197,7 @@ INLINE void copy(const struct tt_form *f, char *out, const char *in, const void 
 			copy_post(f, out + tt_form_to(f, r), posts[r]);
 }
 
-/* The posts of all givers are there: take them, and end the round. */
+/* Sums or copies the posts of all givers, which have arrived, and ends the round. */
 INLINE void take(tuttiComm_t c, const struct tt_form *f, tt_reduce_fn *reduce, void *out,
 		 const void *in, const void **posts, size_t count)
 {
@@ -298,7 +298,8 @@ static __attribute__((noinline)) int go_on(tuttiComm_t c, const struct tt_plan_r
 	return tt_run(&op);
 }
 
-/* May a poll be tried again? *left: those left, or UNKNOWN_SPINS before the first */
+/* Spends one spin. false: none is left. *left: the remaining spins, UNKNOWN_SPINS before the first
+ * one */
 #define UNKNOWN_SPINS UINT32_MAX
 INLINE bool spins(tuttiComm_t c, uint32_t *left)
 {

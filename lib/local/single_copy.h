@@ -23,20 +23,21 @@ enum tt_smsc_phase {
 	TT_SMSC_COMPLETE /* this rank reads no peer any more; do peers read it? */
 };
 
-/* Messages, or a way after this one in tt_ways; reading peers' memory; the number of both */
+/* How a call moves its bytes: by messages (or a way after this one in tt_ways), or by reading
+ * peers' memory */
 enum tt_smsc_by { TT_BY_MESSAGES, TT_BY_READING, TT_BY_ALL };
 
 /* Measured calls of one collective and size, in place or not. Counters of calls are equal on all
  * ranks. */
 struct tt_smsc_trial {
 	uint32_t ns[TT_BY_ALL][2]; /* this rank's last two calls of each way */
-	bool windows;              /* agreed: the memory of the calls */
+	bool windows;              /* agreed: the calls are on windows, not on ordinary memory */
 	bool timed;                /* the current call is measured */
-	/* agreed: calls go this way now; the faster, as far as is known */
+	/* agreed: the way of calls now; the faster way, as far as is known */
 	uint8_t way, prefers;
 	bool judged; /* agreed: a trial is over */
 	bool won;    /* agreed: the other way has won its last trial */
-	/* calls until the next trial begins or ends; between two trials (0: none was yet) */
+	/* calls until the next trial begins or ends; calls between two trials (0: no trial yet) */
 	uint32_t left, gap;
 };
 #define TT_SMSC_SIZES 6
@@ -55,9 +56,9 @@ struct tt_smsc_addresses {
 
 #define TT_SMSC_BOUNCED (128u << 10) /* bytes of a slice in the bounce buffer, which stays in L2 */
 struct tt_single_copy {
-	/* ordinary memory of all ranks, by all ranks; agreed */
+	/* can all ranks read the ordinary memory of all ranks? agreed */
 	enum { TT_SMSC_UNTRIED, TT_SMSC_UNREADABLE, TT_SMSC_READABLE } memory;
-	bool maps; /* the same for windows; agreed */
+	bool maps; /* all ranks can map the windows of all ranks; agreed */
 	struct tt_smsc_history history[TT_SENDRECV][TT_SMSC_SIZES];
 	void *bounce; /* a slice per rank, for memory without a pointer; or NULL */
 	size_t bounce_bytes;
@@ -70,14 +71,14 @@ struct tt_single_copy {
 	uint8_t can;            /* this rank's answer to AGREE */
 	size_t part;            /* bytes of a rank's part of an allreduce */
 	size_t done;            /* bytes of the current piece that are summed or fetched */
-	unsigned fetched;       /* mask of peers */
+	unsigned fetched;       /* mask of the peers whose pieces are fetched */
 	int fetching;           /* the peer whose piece is half fetched, -1: none */
 	struct tt_smsc_addresses of[TT_SINGLE_COPY_RANKS];
 	const char *in_at[TT_SINGLE_COPY_RANKS],
 		*out_at[TT_SINGLE_COPY_RANKS]; /* NULL: by bounce buffer */
 	struct tt_smsc_trial *trial;           /* measures this call, or NULL */
-	uint64_t exchanged_ns;                 /* when the addresses of all ranks were there */
-	enum tt_smsc_by way;                   /* the trial's way for this call */
+	uint64_t exchanged_ns; /* time at which the addresses of all ranks had arrived */
+	enum tt_smsc_by way;   /* way of this call, as the trial chose it */
 };
 
 /* single_copy.c. Post data to the slots of this call, in its next phase. Poll the posts of all ranks

@@ -72,7 +72,7 @@ static inline bool tt_slots_takes_over(tuttiComm_t c, const char *mine)
 	       (r->page - mine) % TT_SLOT_HALF == 0;
 }
 
-/* The place of this rank's next post, a page; it writes there when tt_slots_ready */
+/* Where this rank writes its next post, a page, when tt_slots_ready */
 static inline char *tt_slots_room(tuttiComm_t c, size_t bytes)
 {
 	const struct tt_comm_rounds *r = &c->calls.rounds;
@@ -100,7 +100,7 @@ static inline const void *tt_slots_write(tuttiComm_t c, const void *data, size_t
 		tt_copy(room, data, bytes);
 	if (at < 2 * TT_SLOT_HALF)
 		r->upper = at >= TT_SLOT_HALF;
-	/* what was taken over has other posts around */
+	/* a page that was taken over is followed by another post */
 	r->used = tt_slots_takes_over(c, mine)
 			  ? TT_SLOT_HALF
 			  : (uint32_t)((at % TT_SLOT_HALF + bytes + TT_SLOT_PAGE - 1) /

@@ -24,8 +24,9 @@ struct host_stream {
 	struct stream_error {
 		int code;
 		char text[1024];
-	} error;                  /* since the last wait */
-	struct stream_error mark; /* since the last mark; the worker's own, without the lock */
+	} error; /* first error since the last wait */
+	/* first error since the last mark; the worker alone uses it, without the lock */
+	struct stream_error mark;
 };
 
 static void keep(struct stream_error *e, int rc)

@@ -51,7 +51,7 @@ struct tt_cursor {
 	uint32_t tile, step, sub;
 	uint32_t row; /* first step of the step's row (TT_STEP_INTERLEAVED) */
 	bool more;    /* a step of the row has messages after this round's */
-	/* prepost.c: first message that was not preposted yet */
+	/* prepost.c: first message whose receive is not preposted yet */
 	uint32_t preposted_tile, preposted_step, preposted_sub;
 	uint8_t lane, channel;
 	bool finished, computed; /* computed: dst is written, the post of `to` missing */
@@ -77,7 +77,7 @@ struct tt_op_posts {
 /* Ways that post to shared-memory slots: progress of the current post. */
 struct tt_op_slots {
 	bool posted;
-	int awaited; /* first rank whose post is missing */
+	int awaited; /* first rank whose post has not arrived */
 	/* slot_pair.c: this rank's half of the piece is summed; bytes of the pieces before */
 	bool summed;
 	size_t done;
@@ -92,13 +92,13 @@ struct tt_op_p2p {
 /* connect.c: links of channels [first, end); valid while way is tt_connecting_way */
 struct tt_op_connecting {
 	int first, end;
-	int *connected;          /* set to end when all are; may be NULL */
-	struct tt_link *missing; /* the first that is not; NULL: it could not be made */
+	int *connected;          /* set to `end` when all links are connected; may be NULL */
+	struct tt_link *missing; /* first link that is not connected; NULL: it could not be made */
 };
 
 struct tt_op {
-	struct tt_op *next; /* of the set that runs together */
-	struct tt_op *then; /* starts when this one is complete */
+	struct tt_op *next; /* next operation of the set that runs together */
+	struct tt_op *then; /* operation that starts when this one is complete */
 	tuttiComm_t comm;
 	const struct tt_way *way;
 	const struct tt_way *observer; /* a way that declined the call, but measures it; or NULL */
@@ -196,7 +196,7 @@ struct tt_wait {
 };
 /* Rounds to spin in the next wait of comm. */
 uint32_t tt_wait_spins(tuttiComm_t comm);
-/* That wait ended within its spins. */
+/* Notes that the wait that tt_wait_spins began ended within its spins. */
 static inline void tt_wait_spun(tuttiComm_t c)
 {
 	if (tt_unlikely(c->wait.impatience) && c->wait.all_spins)
@@ -216,7 +216,8 @@ int tt_op_error_symptom(struct tt_op *op, int code);
  * | < 0 */
 int tt_op_error_own(struct tt_op *set);
 void tt_op_error_spread(struct tt_op *set, int code);
-/* This rank waits long for the set that begins with op: ask the other ranks for their status. */
+/* Asks the other ranks for their status, since this rank waits long for the set that begins with
+ * op. */
 void tt_op_error_ask(struct tt_op *op);
 
 #endif

@@ -107,12 +107,12 @@ struct tt_plan_cache {
  * device: the call runs by GPU kernels. 0 | < 0 */
 int tt_plan_cache_find(const struct tt_request *request, bool device, struct tt_plan_row **ret_row);
 
-/* A call like one that went before: runs without a bound operation if its row was prepared. For a
- * NULL stream, outside groups; comm was checked by tt_comm_check. Nothing is checked or done unless
- * the row fits. 0 done | < 0 as tt_run_requests | 1 not such a call. Blocks: until the deadline. */
+/* Runs a call whose row was prepared, without a bound operation. For a NULL stream, outside groups;
+ * comm was checked by tt_comm_check. Nothing is checked or done unless the row fits. 0 done | < 0
+ * as tt_run_requests | 1 the call has no such row. Blocks: until the deadline. */
 int tt_run_cached(tuttiComm_t comm, struct tt_call_key key, const void *in, void *out);
 
-/* After a call that succeeded: prepare its row for tt_run_cached. */
+/* Prepares the row of a call that succeeded for tt_run_cached. */
 void tt_run_learn(const struct tt_request *request);
 
 /* Free the cache and the state of all ways; the communicator runs nothing any more. */
