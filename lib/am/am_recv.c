@@ -10,9 +10,8 @@
 #include "am/am_internal.h"
 #include "control/frame.h"
 
-#define SEEK_NS 1000000000ull /* period of the questions to partitioned ranks */
-#define SEEK_MOST_NS \
-	50000000ull /* limit of one question; receives with a shorter deadline ask nobody */
+#define SEEK_NS 1000000000ull    /* period of the questions to partitioned ranks */
+#define SEEK_MOST_NS 50000000ull /* limit of one question, which may delay a receive's deadline */
 
 static int too_large(struct tt_am *am, const struct tt_am_header *h, size_t room)
 {

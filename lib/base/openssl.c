@@ -13,8 +13,7 @@
 #include "base/openssl_provider.h"
 
 #define FINISH_NS 1000000000ull /* limit of the wait for uses of OpenSSL, at exit */
-#define DELAY_NS \
-	2000000000ull /* delay of a use that begins after the exit, counted from the exit */
+#define DELAY_NS 2000000000ull  /* time from the exit until a later use is refused */
 
 /* Never freed: a thread that has used it still needs it when the thread ends. */
 static _Atomic(OSSL_LIB_CTX *) library;

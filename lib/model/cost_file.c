@@ -155,6 +155,8 @@ struct text_position {
 static int read_names(const struct text_position *at, char **word, struct tt_factor *f)
 {
 	const struct tt_algorithm *a = NULL;
+	char names[16 * TT_LINK_CLASSES];
+	size_t known = 0;
 	int c = 0, link = 0;
 
 	while (c < TT_SENDRECV && strcmp(word[1], tt_collective_name((enum tt_collective)c)))
@@ -169,13 +171,12 @@ static int read_names(const struct text_position *at, char **word, struct tt_fac
 		return tt_fail(TT_ARG,
 			       "%s: line %d: %s has no algorithm \"%s\"; `tutti info` lists them",
 			       at->file, at->line, word[1], word[2]);
-	while (link < TT_LINK_CLASSES && strcmp(word[3], tt_link_class_name[link]))
-		link++;
+	for (; link < TT_LINK_CLASSES && strcmp(word[3], tt_link_class_name[link]); link++)
+		known += (size_t)snprintf(names + known, sizeof(names) - known, "%s%s",
+					  link ? ", " : "", tt_link_class_name[link]);
 	if (link == TT_LINK_CLASSES)
-		return tt_fail(
-			TT_ARG,
-			"%s: line %d: \"%s\" is not a link class; use shm, tcp, hosts, verbs or soft",
-			at->file, at->line, word[3]);
+		return tt_fail(TT_ARG, "%s: line %d: \"%s\" is not a link class; use one of %s",
+			       at->file, at->line, word[3], names);
 	f->algorithm = tt_algorithm_number(a);
 	f->link = (uint8_t)link;
 	return 0;
