@@ -15,14 +15,14 @@
 #include "base/collective.h"
 #include "control/control.h"
 
-#define TT_METRICS_BOUNDS 8                  /* of a duration: 1 us, 10 us, ... 10 s */
+#define TT_METRICS_BOUNDS 8                  /* bounds of a duration: 1 us, 10 us, ... 10 s */
 #define TT_METRICS_ROWS (TT_COLLECTIVES + 1) /* the last one: barriers */
 
 /* The calls of one collective that have ended. Thread: one at a time writes, any reads. */
 struct tt_metrics_row {
 	atomic_uint_fast64_t bytes, ticks; /* sums */
-	/* calls by duration: [i] those that took at most bound i and more than the one before;
-	 * the last: longer ones */
+	/* calls by duration: [i] took at most bound i, and more than the bound before; the last:
+	 * longer than all */
 	atomic_uint_fast64_t calls[TT_METRICS_BOUNDS + 1];
 };
 

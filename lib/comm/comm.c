@@ -418,6 +418,23 @@ int tt_comm_check_ranks(const char *call, int rank, int nranks)
 		       rank, nranks, TT_RANKS_MOST);
 }
 
+/* Completes a join by the settings of c. settings: memory for those that must agree, as text */
+static void describe_join(tuttiComm_t c, const struct tt_env *env, char settings[512],
+			  struct tt_join *join)
+{
+	snprintf(settings, 512,
+		 "version=%d transport=%s algo=%s tile_bytes=%lld shrink=%s encrypt=%s",
+		 TUTTI_VERSION_CODE, c->settings.transport, c->settings.algo,
+		 (long long)c->settings.tile_bytes, c->settings.majority ? "majority" : "any",
+		 env->encrypt);
+	join->settings = settings;
+	join->timeout_ms = c->settings.timeout_ms;
+	join->ifname = env->ifname;
+	join->host_id = env->host_id;
+	join->port_range = env->ports;
+	join->id_folder = env->top;
+}
+
 int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfig_t *config,
 		 tuttiComm_t *ret_comm)
 {
@@ -446,18 +463,8 @@ int tt_comm_join(const tuttiUniqueId *id, int nranks, int rank, const tuttiConfi
 		tt_control_decline(&join, rc);
 		goto free_comm;
 	}
-	snprintf(settings, sizeof(settings),
-		 "version=%d transport=%s algo=%s tile_bytes=%lld shrink=%s encrypt=%s",
-		 TUTTI_VERSION_CODE, c->settings.transport, c->settings.algo,
-		 (long long)c->settings.tile_bytes, c->settings.majority ? "majority" : "any",
-		 env.encrypt);
+	describe_join(c, &env, settings, &join);
 	c->setup_deadline_ns = tt_deadline_ns(c->settings.timeout_ms);
-	join.settings = settings;
-	join.timeout_ms = c->settings.timeout_ms;
-	join.ifname = env.ifname;
-	join.host_id = env.host_id;
-	join.port_range = env.ports;
-	join.id_folder = env.top;
 	if ((rc = tt_control_join(&join, &c->ctl)) || (rc = tt_comm_setup(c, &env)))
 		goto free_comm;
 	*ret_comm = c;

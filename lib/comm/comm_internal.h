@@ -35,7 +35,7 @@ int tt_comm_prepare(tuttiComm_t comm, const struct tt_env *env, const struct tt_
 int tt_comm_complete(tuttiComm_t comm, const struct tt_parts *all);
 /* All of these, with two exchanges. Collective. 0 | as tuttiCommInitRank; then all ranks fail. */
 int tt_comm_setup(tuttiComm_t comm, const struct tt_env *env);
-/* join_log.c: TUTTI_LOG=info */
+/* join_log.c: logs ranks, hosts, paths and algorithms, if TUTTI_LOG is info */
 void tt_join_log(tuttiComm_t comm);
 /* split.c: allocates a communicator with the settings of its parent. */
 int tt_comm_child(tuttiComm_t parent, const tuttiConfig_t *config, struct tt_env *ret_env,

@@ -289,24 +289,18 @@ static void summarize_paths(tuttiComm_t c)
 
 /* ---- open ------------------------------------------------------------------------------------ */
 
-int tt_paths_open(tuttiComm_t c)
+static struct tt_world world_of(tuttiComm_t c, const struct tt_connectivity *facts)
 {
-	struct tt_connectivity facts;
 	/* a tile must not split an element */
 	size_t tile_bytes = c->settings.tile_bytes - c->settings.tile_bytes % TT_LINE;
-	int rc = check_name(c);
 
-	if (rc)
-		return rc;
-	c->paths.over_tcp = is_requested(c, &tt_tcp) || is_requested(c, &tt_verbs);
-	facts = tt_comm_connectivity(c);
-	c->paths.world = (struct tt_world){
+	return (struct tt_world){
 		.rank = c->rank,
 		.nranks = c->nranks,
 		.host_of = c->hosts.topology.host_of,
 		.host_firsts = c->hosts.topology.host_firsts,
 		.nchannels = TT_P2P_CHANNEL + 1,
-		.message_bytes = tile_bytes ? tile_bytes : tt_connectivity_message_bytes(&facts),
+		.message_bytes = tile_bytes ? tile_bytes : tt_connectivity_message_bytes(facts),
 		.deadline_ns = c->setup_deadline_ns,
 		.cma = c->settings.cma,
 		.encrypt = c->settings.encrypt,
@@ -319,6 +313,18 @@ int tt_paths_open(tuttiComm_t c)
 		.fetch = fetch,
 		.ctx = c,
 	};
+}
+
+int tt_paths_open(tuttiComm_t c)
+{
+	struct tt_connectivity facts;
+	int rc = check_name(c);
+
+	if (rc)
+		return rc;
+	c->paths.over_tcp = is_requested(c, &tt_tcp) || is_requested(c, &tt_verbs);
+	facts = tt_comm_connectivity(c);
+	c->paths.world = world_of(c, &facts);
 	c->paths.eager_bytes = tt_connectivity_p2p_tile(&facts, c->paths.world.message_bytes, 1);
 	c->paths.nic_world = c->paths.world;
 	c->paths.nic_world.nchannels = TT_CHANNELS;

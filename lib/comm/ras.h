@@ -82,7 +82,7 @@ struct tt_ras_comm {
 struct tt_ras_report {
 	int ncomms;
 	struct tt_ras_comm *comms;
-	double seconds; /* since the client asked */
+	double seconds; /* time since the client asked */
 };
 void tt_ras_write_json(const struct tt_ras_report *report, FILE *to);
 void tt_ras_write_text(const struct tt_ras_report *report, bool verbose, FILE *to);

@@ -10,9 +10,9 @@
 
 /* The answers of a rank to a query */
 enum tt_shrink_phase {
-	TT_SHRINK_ABSENT,  /* it is not in this shrink */
-	TT_SHRINK_DECIDES, /* it follows a coordinator, or is one */
-	TT_SHRINK_FORMS,   /* it has a decision, and connects */
+	TT_SHRINK_ABSENT,  /* the rank is not in this shrink */
+	TT_SHRINK_DECIDES, /* the rank follows a coordinator, or is one */
+	TT_SHRINK_FORMS,   /* the rank has a decision, and connects */
 	TT_SHRINK_COMPLETED
 };
 
@@ -20,12 +20,12 @@ enum tt_shrink_phase {
 struct tt_shrink_peer {
 	bool barred;       /* on the caller's list, or no member of the latest decision */
 	bool left_before;  /* this call */
-	bool silent;       /* did not answer the latest query in time */
-	bool known;        /* has answered in this attempt, or is silent */
-	bool answered;     /* the latest query */
+	bool silent;       /* the rank did not answer the latest query in time */
+	bool known;        /* the rank has answered in this attempt, or is silent */
+	bool answered;     /* the rank has answered the latest query */
 	uint32_t query;    /* number of the latest query; 0: none yet */
 	uint32_t proposed; /* coordinator: the attempt that the rank has proposed; 0: none, with: */
-	uint64_t answered_ns;       /* when it answered first in this call, 0: not yet */
+	uint64_t answered_ns;       /* time of its first answer in this call, 0: none yet */
 	uint64_t completed;         /* the epoch that it knows to be complete, 0: none */
 	enum tt_shrink_phase phase; /* its latest answer, with: */
 	int coordinator;  /* the rank that it follows, itself if it coordinates, -1: none */
@@ -42,7 +42,7 @@ struct tt_shrink {
 	/* numbers of this rank's latest attempt and latest query, different from those of its
 	 * earlier calls */
 	uint32_t attempt, queries;
-	uint64_t known_epoch; /* newest before this call */
+	uint64_t known_epoch; /* newest epoch known before this call */
 	uint64_t epoch;       /* newest epoch known; then the decided epoch */
 	uint64_t without;     /* an epoch without this rank, 0: none known */
 	/* the communicator of the latest decision, which this rank failed to set up and others may

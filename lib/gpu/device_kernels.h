@@ -13,8 +13,8 @@ enum tt_block_kind { TT_LARGE_BLOCKS, TT_SMALL_BLOCKS, TT_BLOCK_KINDS };
 
 struct tt_kernels {
 	tt_cufn fn[tuttiNumTypes];
-	int blocks[TT_BLOCK_KINDS]; /* of any kernel that run on the device at once */
-	atomic_int *reserved;       /* [TT_BLOCK_KINDS], by communicators */
+	int blocks[TT_BLOCK_KINDS]; /* blocks of any kernel that can be on the device at once */
+	atomic_int *reserved;       /* [TT_BLOCK_KINDS] blocks that communicators have reserved */
 };
 
 /* The kernels of ctx, which must be current; loaded at the first call and never unloaded. 0 |

@@ -49,29 +49,19 @@ static void warn_of_one_connection(tuttiComm_t c)
 		       "CUDA_DEVICE_MAX_CONNECTIONS=1: all streams of a process share one connection to its device, in which a call that waits for other ranks holds up computing on other streams, unless the ranks are processes with a GPU each and name no algorithm; unset the variable unless the program needs it");
 }
 
-static int open_device(tuttiComm_t c, const struct tt_env *env, bool *ret_shareable)
+/* Makes the state of a device: its stream, the event of the newest call, the lock of the watchdog. */
+static int make_device(tuttiComm_t c, const struct tt_cuda *cu, tt_cuctx ctx, struct tt_gpu **ret_d)
 {
-	const struct tt_cuda *cu = tt_cuda_here();
+	struct tt_gpu *d = calloc(1, sizeof(*d));
 	pthread_condattr_t attr;
-	struct tt_gpu *d;
-	tt_cuctx ctx = NULL;
-	int rc = strcmp(env->gpu, "off") ? tt_cuda_context(&ctx) : 0;
+	int rc;
 
-	if (rc)
-		return tt_fail(rc, "rank %d: %s", c->rank, tt_error_text());
-	*ret_shareable = false;
-	if (!ctx)
-		return 0;
-	d = calloc(1, sizeof(*d));
 	if (!d)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for the state of its device",
 			       c->rank);
 	d->comm = c;
 	d->cu = cu;
 	d->ctx = ctx;
-	d->staged_only = !strcmp(env->gpu, "staged");
-	if (d->staged_only || !strcmp(env->gpudirect, "off"))
-		d->gdr = TT_GDR_NO;
 	if ((rc = cu->ctx_device(&d->device)) ||
 	    (rc = cu->stream_create(&d->own, TT_CU_STREAM_NON_BLOCKING)) ||
 	    (rc = cu->event_create(&d->last, TT_CU_EVENT_UNTIMED))) {
@@ -86,6 +76,27 @@ static int open_device(tuttiComm_t c, const struct tt_env *env, bool *ret_sharea
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&d->work, &attr);
 	pthread_condattr_destroy(&attr);
+	*ret_d = d;
+	return 0;
+}
+
+static int open_device(tuttiComm_t c, const struct tt_env *env, bool *ret_shareable)
+{
+	const struct tt_cuda *cu = tt_cuda_here();
+	struct tt_gpu *d = NULL;
+	tt_cuctx ctx = NULL;
+	int rc = strcmp(env->gpu, "off") ? tt_cuda_context(&ctx) : 0;
+
+	if (rc)
+		return tt_fail(rc, "rank %d: %s", c->rank, tt_error_text());
+	*ret_shareable = false;
+	if (!ctx)
+		return 0;
+	if ((rc = make_device(c, cu, ctx, &d)))
+		return rc;
+	d->staged_only = !strcmp(env->gpu, "staged");
+	if (d->staged_only || !strcmp(env->gpudirect, "off"))
+		d->gdr = TT_GDR_NO;
 	c->gpu = d;
 	warn_of_one_connection(c);
 	/* calls draw tickets, and the express paths, which read host memory, are off */
