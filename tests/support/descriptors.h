@@ -1,9 +1,9 @@
-/* descriptors.h - numbers of open descriptors, listeners and threads of this process; for tests of
- * leaks */
+/* descriptors.h - open descriptors, listeners, threads and memory of this process; for tests of leaks */
 #ifndef TESTS_DESCRIPTORS_H
 #define TESTS_DESCRIPTORS_H
 
 #include <dirent.h>
+#include <stdio.h>
 #include <sys/socket.h>
 
 static inline int count_entries(const char *folder)
@@ -40,6 +40,21 @@ static inline int count_listeners(void)
 static inline int count_threads(void)
 {
 	return count_entries("/proc/self/task");
+}
+
+/* kB of pages that only this process has written; 0: an old kernel */
+static inline long own_kilobytes(void)
+{
+	FILE *f = fopen("/proc/self/smaps_rollup", "re");
+	char line[256];
+	long kilobytes = 0;
+
+	while (f && fgets(line, sizeof(line), f) &&
+	       sscanf(line, "Private_Dirty: %ld", &kilobytes) != 1)
+		;
+	if (f)
+		fclose(f);
+	return kilobytes;
 }
 
 #endif

@@ -9,7 +9,6 @@
  * TUTTI_TRANSPORT and TUTTI_TIMEOUT_MS apply. For people: the program checks no time. Exit status:
  * 0, or 1 when a rank fails where it must not.
  */
-#include <dirent.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "tests/support/descriptors.h"
 #include "tutti.h"
 
 #define MOST 4096
@@ -53,33 +53,6 @@ static void note(enum many_step step, uint64_t began_ns)
 		;
 }
 
-static long count_entries(const char *folder)
-{
-	DIR *dir = opendir(folder);
-	long n = 0;
-
-	while (dir && readdir(dir))
-		n++;
-	if (dir)
-		closedir(dir);
-	return n;
-}
-
-/* Pages that only this process has written */
-static long own_kilobytes(void)
-{
-	FILE *f = fopen("/proc/self/smaps_rollup", "re");
-	char line[256];
-	long kilobytes = 0;
-
-	while (f && fgets(line, sizeof(line), f) &&
-	       sscanf(line, "Private_Dirty: %ld", &kilobytes) != 1)
-		;
-	if (f)
-		fclose(f);
-	return kilobytes;
-}
-
 static long processor_us(void)
 {
 	struct timespec used;
@@ -91,8 +64,8 @@ static long processor_us(void)
 static void count_costs(long cost[COSTS])
 {
 	cost[PROCESSOR] = processor_us();
-	cost[DESCRIPTORS] = count_entries("/proc/self/fd");
-	cost[THREADS] = count_entries("/proc/self/task");
+	cost[DESCRIPTORS] = count_descriptors();
+	cost[THREADS] = count_threads();
 	cost[MEMORY] = own_kilobytes();
 }
 

@@ -10,21 +10,14 @@
 
 #include "tests/support/ranks.h"
 
-#define MUST(call)                                                                    \
-	do {                                                                          \
-		tuttiResult_t must_rc = (call);                                       \
-		if (must_rc) {                                                        \
-			fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, \
-				tuttiGetLastError(NULL));                             \
-			return 1;                                                     \
-		}                                                                     \
-	} while (0)
-#define WANT(condition)                                                                        \
-	do {                                                                                   \
-		if (!(condition)) {                                                            \
-			fprintf(stderr, "%s:%d: false: %s\n", __FILE__, __LINE__, #condition); \
-			return 1;                                                              \
-		}                                                                              \
+#define MUST(call) WANT(!(call))
+#define WANT(condition)                                                                            \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "rank %d: %s:%d: false: %s; %s\n", ranks_rank(), __FILE__, \
+				__LINE__, #condition, tuttiGetLastError(NULL));                    \
+			return 1;                                                                  \
+		}                                                                                  \
 	} while (0)
 
 static inline void run_both(rank_fn *fn, int n)

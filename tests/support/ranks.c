@@ -20,12 +20,22 @@ struct ranks_thread {
 	int rank, result;
 };
 
+/* of a thread that is a rank, and of a process that is one */
+static __thread int thread_rank = -1;
+static int process_rank = -1;
+
+int ranks_rank(void)
+{
+	return thread_rank >= 0 ? thread_rank : process_rank;
+}
+
 static int run_rank(struct ranks *r, rank_fn *fn, int rank)
 {
 	tuttiConfig_t config = TUTTI_CONFIG_INITIALIZER;
 	tuttiComm_t comm = NULL;
 	int result;
 
+	thread_rank = rank;
 	config.transport = r->transport;
 	config.algo = r->algo;
 	config.timeout_ms = r->timeout_ms;
@@ -137,6 +147,7 @@ static int run_processes(struct ranks *r, rank_fn *fn)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (getppid() != parent)
 			_exit(1);
+		process_rank = i;
 		_exit(run_rank(r, fn, i) != 0);
 	}
 	return reap(pids, r->n, r->limit_s ? r->limit_s : 60);

@@ -30,6 +30,9 @@ struct ranks {
 /* Returns the number of ranks that failed (function's result, signal, join, time limit). */
 int ranks_run(struct ranks *r, rank_fn *fn);
 
+/* The rank of the calling thread; of another thread: of the process, -1: no rank */
+int ranks_rank(void);
+
 /* Sleeps for half a millisecond. Returns the seconds that passed, but at most 0.01: no limit expires while this
  * machine is busy or all processes are stopped. */
 double ranks_pause(void);

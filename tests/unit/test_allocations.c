@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "base/base.h"
+#include "tests/support/descriptors.h"
 #include "tests/support/harness_control.h"
 #include "tests/support/malloc_count.h"
 #include "tests/support/must.h"
@@ -134,21 +135,6 @@ Test(allocations, two_shot_of_twelve_ranks_keeps_one_block_of_scratch, .timeout 
 	cr_expect_eq(ranks_run(&r, one_block), 0);
 	r.transport = "shm";
 	cr_expect_eq(ranks_run(&r, one_block), 0);
-}
-
-/* Pages that only this process has written */
-static long own_kilobytes(void)
-{
-	FILE *f = fopen("/proc/self/smaps_rollup", "re");
-	char line[256];
-	long kilobytes = 0;
-
-	while (f && fgets(line, sizeof(line), f) &&
-	       sscanf(line, "Private_Dirty: %ld", &kilobytes) != 1)
-		;
-	if (f)
-		fclose(f);
-	return kilobytes;
 }
 
 static long kilobytes_before;

@@ -306,50 +306,21 @@ static int run(rank_fn *fn)
 	return run_on("tcp", fn);
 }
 
-Test(causes, a_local_fault_is_the_cause_though_a_peers_report_came_first, .timeout = 60)
-{
-	cr_assert_eq(run(report_first), 0);
-}
+#define RUN_TEST(name, fn)                \
+	Test(causes, name, .timeout = 60) \
+	{                                 \
+		cr_assert_eq(run(fn), 0); \
+	}
 
-Test(causes, a_local_fault_is_the_cause_though_a_peers_report_ends_the_wait, .timeout = 60)
-{
-	cr_assert_eq(run(report_during_call), 0);
-}
-
-Test(causes, a_symptom_waits_for_its_cause_and_peers_receive_the_cause, .timeout = 60)
-{
-	cr_assert_eq(run(symptom_first), 0);
-}
-
-Test(causes, a_symptom_gives_way_to_the_report_of_the_failed_rank, .timeout = 60)
-{
-	cr_assert_eq(run(symptom_replaced), 0);
-}
-
-Test(causes, a_symptom_without_a_cause_names_the_ranks_that_do_not_answer, .timeout = 60)
-{
-	cr_assert_eq(run(symptom_beside_silence), 0);
-}
-
-Test(causes, a_refused_connection_gives_way_to_the_report_of_the_failed_rank, .timeout = 60)
-{
-	cr_assert_eq(run(refusal_replaced), 0);
-}
-
-Test(causes, a_rank_that_waits_long_checks_its_own_network, .timeout = 60)
-{
-	cr_assert_eq(run(no_report), 0);
-}
-
-Test(causes, an_abort_does_not_report_a_failure_of_another_communicator, .timeout = 60)
-{
-	cr_assert_eq(run(other_communicator), 0);
-}
-
-Test(causes, an_abort_reports_an_earlier_failure_of_its_communicator, .timeout = 60)
-{
-	cr_assert_eq(run(failed_before_abort), 0);
-}
+RUN_TEST(a_local_fault_is_the_cause_though_a_peers_report_came_first, report_first)
+RUN_TEST(a_local_fault_is_the_cause_though_a_peers_report_ends_the_wait, report_during_call)
+RUN_TEST(a_symptom_waits_for_its_cause_and_peers_receive_the_cause, symptom_first)
+RUN_TEST(a_symptom_gives_way_to_the_report_of_the_failed_rank, symptom_replaced)
+RUN_TEST(a_symptom_without_a_cause_names_the_ranks_that_do_not_answer, symptom_beside_silence)
+RUN_TEST(a_refused_connection_gives_way_to_the_report_of_the_failed_rank, refusal_replaced)
+RUN_TEST(a_rank_that_waits_long_checks_its_own_network, no_report)
+RUN_TEST(an_abort_does_not_report_a_failure_of_another_communicator, other_communicator)
+RUN_TEST(an_abort_reports_an_earlier_failure_of_its_communicator, failed_before_abort)
 
 /* ---- events of the fake HCA ------------------------------------------------------------------ */
 

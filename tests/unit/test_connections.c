@@ -214,19 +214,25 @@ static int dial_a_stopped_rank(struct control_job *m, int rank, struct tt_contro
 	return rc == TT_REMOTE ? 0 : 1;
 }
 
+/* Stops rank 1 when all ranks have begun, and kills it when rank 0 has reported. */
+static void run_beside_a_stopped_rank(struct control_job *m)
+{
+	control_job_start(m);
+	cr_assert(control_job_all_reached(m, 1, HOLD_MS));
+	control_job_stop(m, 1);
+	atomic_store(&m->report[1].progress, 2);
+	for (int ms = 0; ms < HOLD_MS && !m->report[0].text[0]; ms++)
+		sleep_ms(1);
+	kill(m->report[1].pid, SIGKILL);
+	kill(m->report[1].pid, SIGCONT);
+	control_job_wait(m);
+}
+
 Test(connections, a_dial_ends_when_the_job_breaks, .timeout = 60)
 {
 	struct control_job m = { .n = 3, .body = dial_a_stopped_rank };
 
-	control_job_start(&m);
-	cr_assert(control_job_all_reached(&m, 1, HOLD_MS));
-	control_job_stop(&m, 1);
-	atomic_store(&m.report[1].progress, 2);
-	for (int ms = 0; ms < HOLD_MS && !m.report[0].text[0]; ms++)
-		sleep_ms(1);
-	kill(m.report[1].pid, SIGKILL);
-	kill(m.report[1].pid, SIGCONT);
-	control_job_wait(&m);
+	run_beside_a_stopped_rank(&m);
 	cr_assert_eq(m.report[0].rc, 0);
 	ASSERT_TEXT(0, "rank 2 breaks the job");
 	cr_assert_lt(m.report[0].took_ms, HOLD_MS / 2);
@@ -407,15 +413,7 @@ Test(connections, a_dial_that_fails_names_the_rank_and_its_addresses, .timeout =
 {
 	struct control_job m = { .n = 3, .body = dial_until_the_deadline };
 
-	control_job_start(&m);
-	cr_assert(control_job_all_reached(&m, 1, HOLD_MS));
-	control_job_stop(&m, 1);
-	atomic_store(&m.report[1].progress, 2);
-	for (int ms = 0; ms < HOLD_MS && !m.report[0].text[0]; ms++)
-		sleep_ms(1);
-	kill(m.report[1].pid, SIGKILL);
-	kill(m.report[1].pid, SIGCONT);
-	control_job_wait(&m);
+	run_beside_a_stopped_rank(&m);
 	cr_assert_eq(m.report[0].rc, 0, "%s", m.report[0].text);
 	cr_assert_eq(m.report[2].rc, 0);
 	ASSERT_TEXT(0, "cannot be reached; tried 127.0.0.1:");

@@ -339,13 +339,16 @@ Test(control, a_rank_of_another_version_is_named_by_rank_0_and_refused, .timeout
 
 /* ---- inconsistent joins ---------------------------------------------------------------------- */
 
-static void all_report(struct control_job *m_, int code, const char *a, const char *b)
+typedef void before_fn(struct control_job *m, int rank, struct tt_join *join);
+
+/* The join of n ranks, changed by `before`, fails on every rank with a text that has a and b. */
+static void all_refuse(int n, before_fn *before, const char *a, const char *b)
 {
-	struct control_job m = *m_;
+	struct control_job m = { .n = n, .before = before };
 
 	control_job_run(&m);
-	for (int r = 0; r < m.n; r++) {
-		cr_assert_eq(m.report[r].joined, code, "rank %d: %d %s", r, m.report[r].joined,
+	for (int r = 0; r < n; r++) {
+		cr_assert_eq(m.report[r].joined, TT_USAGE, "rank %d: %d %s", r, m.report[r].joined,
 			     m.report[r].text);
 		ASSERT_TEXT(r, a);
 		ASSERT_TEXT(r, b);
@@ -362,8 +365,7 @@ static void rank_3_joins_as_2(struct control_job *m, int rank, struct tt_join *j
 
 Test(control, a_rank_that_joins_twice_is_reported_to_every_rank, .timeout = 60)
 {
-	all_report(&(struct control_job){ .n = 4, .before = rank_3_joins_as_2 }, TT_USAGE,
-		   "two processes join as rank 2: pid ", " and pid ");
+	all_refuse(4, rank_3_joins_as_2, "two processes join as rank 2: pid ", " and pid ");
 }
 
 static void rank_11_has_nranks_13(struct control_job *m, int rank, struct tt_join *join)
@@ -375,8 +377,7 @@ static void rank_11_has_nranks_13(struct control_job *m, int rank, struct tt_joi
 
 Test(control, different_nranks_are_reported_to_every_rank, .timeout = 60)
 {
-	all_report(&(struct control_job){ .n = 12, .before = rank_11_has_nranks_13 }, TT_USAGE,
-		   "rank 11", "13 ranks, rank 0 as one of 12");
+	all_refuse(12, rank_11_has_nranks_13, "rank 11", "13 ranks, rank 0 as one of 12");
 }
 
 static void rank_2_has_algo_ring(struct control_job *m, int rank, struct tt_join *join)
@@ -388,8 +389,7 @@ static void rank_2_has_algo_ring(struct control_job *m, int rank, struct tt_join
 
 Test(control, different_settings_are_reported_to_every_rank_with_both_values, .timeout = 60)
 {
-	all_report(&(struct control_job){ .n = 10, .before = rank_2_has_algo_ring }, TT_USAGE,
-		   "rank 0 has algo=auto", "rank 2 has algo=ring");
+	all_refuse(10, rank_2_has_algo_ring, "rank 0 has algo=auto", "rank 2 has algo=ring");
 }
 
 static void rank_3_joins_as_7(struct control_job *m, int rank, struct tt_join *join)
@@ -418,8 +418,7 @@ Test(control, a_rank_beyond_nranks_is_reported_to_every_rank, .timeout = 60)
 	tuttiUniqueId id;
 	struct tt_control *ctl;
 
-	all_report(&(struct control_job){ .n = 4, .before = rank_3_joins_as_7 }, TT_USAGE, "rank 7",
-		   "rank 0 as one of 4");
+	all_refuse(4, rank_3_joins_as_7, "rank 7", "rank 0 as one of 4");
 	cr_assert_eq(tt_id_make("", "", &id), 0);
 	join.id = &id;
 	cr_assert_eq(tt_control_join(&join, &ctl), TT_ARG);

@@ -11,17 +11,8 @@
 #include <unistd.h>
 
 #include "tests/support/harness_traffic.h"
-#include "tests/support/ranks.h"
+#include "tests/support/must.h"
 #include "transports/tcp/tcp_sealed.h"
-
-#define want(condition)                                                               \
-	do {                                                                          \
-		if (!(condition)) {                                                   \
-			fprintf(stderr, "%d: false: %s (%s)\n", __LINE__, #condition, \
-				tuttiGetLastError(NULL));                             \
-			return 1;                                                     \
-		}                                                                     \
-	} while (0)
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
@@ -336,14 +327,14 @@ static int sums_are_right(tuttiComm_t *comm, int rank, int n, void *arg)
 	static float x[100000];
 	char text[128];
 
-	want(!tuttiCommDescribe(*comm, "allreduce", 100000, tuttiFloat, text, sizeof(text)));
-	want(!strstr(text, " encrypted") == !*(bool *)arg);
+	WANT(!tuttiCommDescribe(*comm, "allreduce", 100000, tuttiFloat, text, sizeof(text)));
+	WANT(!strstr(text, " encrypted") == !*(bool *)arg);
 	for (size_t count = 1; count <= 100000; count *= 10) {
 		for (size_t i = 0; i < count; i++)
 			x[i] = (float)(rank + 1);
-		want(!tuttiAllReduce(x, x, count, tuttiFloat, tuttiSum, *comm, NULL));
+		WANT(!tuttiAllReduce(x, x, count, tuttiFloat, tuttiSum, *comm, NULL));
 		for (size_t i = 0; i < count; i++)
-			want(x[i] == (float)(n * (n + 1) / 2));
+			WANT(x[i] == (float)(n * (n + 1) / 2));
 	}
 	return 0;
 }
@@ -369,8 +360,8 @@ static int join_with_another_setting(tuttiComm_t *comm, int rank, int nranks, vo
 	const struct ranks *r = arg;
 
 	setenv("TUTTI_ENCRYPT", rank == 1 ? "off" : "auto", 1);
-	want(tuttiCommInitRank(comm, nranks, r->id, rank) == tuttiInvalidUsage);
-	want(strstr(tuttiGetLastError(NULL), "rank 1 has encrypt=off"));
+	WANT(tuttiCommInitRank(comm, nranks, r->id, rank) == tuttiInvalidUsage);
+	WANT(strstr(tuttiGetLastError(NULL), "rank 1 has encrypt=off"));
 	return 0;
 }
 

@@ -24,9 +24,8 @@
 #include "base/base.h"
 #include "tests/support/descriptors.h"
 #include "tests/support/ranks.h"
+#include "tests/support/small_checkpoint.h"
 #include "tests/unit/failing_calls.h"
-#include "trainer/checkpoint.h"
-#include "trainer/strategy/strategy.h"
 
 #ifdef TT_ASAN
 #include <sanitizer/lsan_interface.h>
@@ -380,23 +379,6 @@ FAILING_TESTS(a_shrink_after_a_death, SHRINK)
 
 /* ---- a checkpoint ---------------------------------------------------------------------------- */
 
-static int save(const char *path, float first)
-{
-	static const struct train_strategy_ops strategy = { .name = "none" };
-	float parameters[3] = { first, 2, 3 }, velocity[3] = { 0 };
-	struct train_config config = { .save = path, .model = "mlp" };
-	struct train_data data = { .name = "synth" };
-	struct train_rank t = { .config = &config,
-				.data = &data,
-				.strategy = &strategy,
-				.device.ops = &train_device_cpu,
-				.parameters = parameters,
-				.state = velocity };
-
-	t.model.parameters = t.model.whole_parameters = 3;
-	return train_checkpoint_save(&t, path, 7);
-}
-
 /* The bytes of a small file into text[512]; returns their number */
 static size_t read_file(const char *path, char *text)
 {
@@ -414,10 +396,10 @@ static void save_failing(const char *folder, const char *path, int kind, long at
 	int descriptors = count_descriptors(), rc;
 	size_t bytes;
 
-	cr_assert_eq(save(path, 1), 0);
+	cr_assert_eq(save_small_checkpoint(path, 1), 0);
 	bytes = read_file(path, before);
 	failing_begin(kind, at, false);
-	rc = save(path, 2);
+	rc = save_small_checkpoint(path, 2);
 	failing_end();
 	cr_expect(!rc || strstr(train_error(), path), "%s: call %ld: %s", failing_name[kind], at,
 		  train_error());
@@ -437,7 +419,7 @@ Test(failing_calls, of_saving_a_checkpoint)
 	cr_assert(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/file", folder);
 	failing_begin(0, 0, false);
-	cr_assert_eq(save(path, 1), 0);
+	cr_assert_eq(save_small_checkpoint(path, 1), 0);
 	failing_end();
 	for (int i = 0; i < FAILING_KINDS; i++)
 		calls[i] = failing_calls(i);

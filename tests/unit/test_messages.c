@@ -12,18 +12,9 @@
 #include <unistd.h>
 
 #include "tests/support/descriptors.h"
-#include "tests/support/ranks.h"
+#include "tests/support/must.h"
 
 enum { PUSH = 1, PULL, STOP, OTHER };
-
-#define want(x)                                                                           \
-	do {                                                                              \
-		if (!(x)) {                                                               \
-			fprintf(stderr, "rank %d, line %d: %s: %s\n", rank, __LINE__, #x, \
-				tuttiGetLastError(NULL));                                 \
-			return 1;                                                         \
-		}                                                                         \
-	} while (0)
 
 static int failures(int n, bool threads, const char *transport, int timeout_ms, rank_fn *fn,
 		    void *arg)
@@ -54,18 +45,18 @@ static int all_to_all(tuttiComm_t *comm, int rank, int nranks, void *arg)
 			size_t bytes = (size_t)(i * i * 170);
 
 			memset(out, rank * 20 + i, bytes);
-			want(!tuttiMsgSend(out, bytes, p, PUSH, (uint64_t)i, *comm));
+			WANT(!tuttiMsgSend(out, bytes, p, PUSH, (uint64_t)i, *comm));
 		}
 	for (int i = 0; i < 20 * nranks; i++) {
-		want(!tuttiMsgRecv(in, sizeof(in), TUTTI_ANY, PUSH, -1, *comm, &m));
-		want((int)m.version == next[m.source] && m.tag == PUSH);
-		want(m.bytes == (size_t)(next[m.source] * next[m.source] * 170));
-		want(!m.bytes || (in[0] == (unsigned char)(m.source * 20 + next[m.source]) &&
+		WANT(!tuttiMsgRecv(in, sizeof(in), TUTTI_ANY, PUSH, -1, *comm, &m));
+		WANT((int)m.version == next[m.source] && m.tag == PUSH);
+		WANT(m.bytes == (size_t)(next[m.source] * next[m.source] * 170));
+		WANT(!m.bytes || (in[0] == (unsigned char)(m.source * 20 + next[m.source]) &&
 				  in[m.bytes - 1] == in[0]));
 		next[m.source]++;
 	}
-	want(tuttiMsgRecv(in, sizeof(in), TUTTI_ANY, TUTTI_ANY, 0, *comm, &m) == tuttiInProgress);
-	want(!tuttiBarrier(*comm, NULL));
+	WANT(tuttiMsgRecv(in, sizeof(in), TUTTI_ANY, TUTTI_ANY, 0, *comm, &m) == tuttiInProgress);
+	WANT(!tuttiBarrier(*comm, NULL));
 	return 0;
 }
 
@@ -89,24 +80,24 @@ static int match(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	(void)nranks, (void)arg;
 	if (rank == 0) {
 		for (int i = 0; i < 5; i++)
-			want(!tuttiMsgSend(&i, sizeof(i), 1, i % 2 ? PUSH : PULL, 10 + (uint64_t)i,
+			WANT(!tuttiMsgSend(&i, sizeof(i), 1, i % 2 ? PUSH : PULL, 10 + (uint64_t)i,
 					   *comm));
 		return 0;
 	}
-	want(!tuttiMsgProbe(0, PULL, -1, *comm, &m) && m.bytes == sizeof(x) && m.version == 10);
-	want(!tuttiMsgRecv(&x, sizeof(x), TUTTI_ANY, PUSH, -1, *comm, &m) && x == 1 &&
+	WANT(!tuttiMsgProbe(0, PULL, -1, *comm, &m) && m.bytes == sizeof(x) && m.version == 10);
+	WANT(!tuttiMsgRecv(&x, sizeof(x), TUTTI_ANY, PUSH, -1, *comm, &m) && x == 1 &&
 	     m.version == 11);
-	want(tuttiMsgRecv(&x, 2, 0, TUTTI_ANY, -1, *comm, &m) == tuttiInvalidArgument);
-	want(strstr(tuttiGetLastError(NULL), "rank 0") &&
+	WANT(tuttiMsgRecv(&x, 2, 0, TUTTI_ANY, -1, *comm, &m) == tuttiInvalidArgument);
+	WANT(strstr(tuttiGetLastError(NULL), "rank 0") &&
 	     strstr(tuttiGetLastError(NULL), "4 bytes"));
 	for (int i = 0; i < 5; i++)
 		if (i != 1)
-			want(!tuttiMsgRecv(&x, sizeof(x), 0, TUTTI_ANY, -1, *comm, &m) && x == i);
-	want(tuttiMsgSend(&x, sizeof(x), 7, PUSH, 0, *comm) == tuttiInvalidArgument);
-	want(tuttiMsgSend(&x, sizeof(x), 0, -1, 0, *comm) == tuttiInvalidArgument);
-	want(tuttiMsgSend(NULL, 4, 0, PUSH, 0, *comm) == tuttiInvalidArgument);
-	want(tuttiMsgRecv(&x, sizeof(x), -2, PUSH, 0, *comm, &m) == tuttiInvalidArgument);
-	want(tuttiMsgRecv(&x, sizeof(x), 0, PUSH, -7, *comm, &m) == tuttiInvalidArgument);
+			WANT(!tuttiMsgRecv(&x, sizeof(x), 0, TUTTI_ANY, -1, *comm, &m) && x == i);
+	WANT(tuttiMsgSend(&x, sizeof(x), 7, PUSH, 0, *comm) == tuttiInvalidArgument);
+	WANT(tuttiMsgSend(&x, sizeof(x), 0, -1, 0, *comm) == tuttiInvalidArgument);
+	WANT(tuttiMsgSend(NULL, 4, 0, PUSH, 0, *comm) == tuttiInvalidArgument);
+	WANT(tuttiMsgRecv(&x, sizeof(x), -2, PUSH, 0, *comm, &m) == tuttiInvalidArgument);
+	WANT(tuttiMsgRecv(&x, sizeof(x), 0, PUSH, -7, *comm, &m) == tuttiInvalidArgument);
 	return 0;
 }
 
@@ -120,7 +111,7 @@ Test(messages, are_matched_by_source_and_tag, .timeout = 60)
 #define STEPS 20
 #define VALUES 20000
 
-static int serve(tuttiComm_t comm, int rank, int workers)
+static int serve(tuttiComm_t comm, int workers)
 {
 	static float sum[VALUES], in[VALUES];
 	int before = count_descriptors();
@@ -128,7 +119,7 @@ static int serve(tuttiComm_t comm, int rank, int workers)
 	tuttiMsg_t m;
 
 	for (int stops = 0; stops < workers;) {
-		want(!tuttiMsgRecv(in, sizeof(in), TUTTI_ANY, TUTTI_ANY, -1, comm, &m));
+		WANT(!tuttiMsgRecv(in, sizeof(in), TUTTI_ANY, TUTTI_ANY, -1, comm, &m));
 		if (m.tag == STOP) {
 			stops++;
 			continue;
@@ -136,10 +127,10 @@ static int serve(tuttiComm_t comm, int rank, int workers)
 		for (int i = 0; i < VALUES; i++)
 			sum[i] += in[i];
 		version++;
-		want(!tuttiMsgSend(sum, sizeof(sum), m.source, PULL, version, comm));
+		WANT(!tuttiMsgSend(sum, sizeof(sum), m.source, PULL, version, comm));
 	}
-	want(count_descriptors() <= before + 2 * workers); /* two per pair */
-	want(version == (uint64_t)workers * STEPS && sum[0] == (float)version &&
+	WANT(count_descriptors() <= before + 2 * workers); /* two per pair */
+	WANT(version == (uint64_t)workers * STEPS && sum[0] == (float)version &&
 	     sum[VALUES - 1] == (float)version);
 	return 0;
 }
@@ -153,18 +144,18 @@ static int store(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 	(void)arg;
 	if (rank >= workers)
-		return serve(*comm, rank, workers);
+		return serve(*comm, workers);
 	for (int i = 0; i < VALUES; i++)
 		ones[i] = 1;
 	for (int step = 0; step < STEPS; step++) {
 		for (int s = workers; s < nranks; s++)
-			want(!tuttiMsgSend(ones, sizeof(ones), s, PUSH, (uint64_t)step, *comm));
+			WANT(!tuttiMsgSend(ones, sizeof(ones), s, PUSH, (uint64_t)step, *comm));
 		for (int s = workers; s < nranks; s++)
-			want(!tuttiMsgRecv(got, sizeof(got), s, PULL, -1, *comm, &m) &&
+			WANT(!tuttiMsgRecv(got, sizeof(got), s, PULL, -1, *comm, &m) &&
 			     got[7] == (float)m.version);
 	}
 	for (int s = workers; s < nranks; s++)
-		want(!tuttiMsgSend(NULL, 0, s, STOP, 0, *comm));
+		WANT(!tuttiMsgSend(NULL, 0, s, STOP, 0, *comm));
 	return 0;
 }
 
@@ -188,26 +179,26 @@ static int flood(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	memset(data, rank, large);
 	if (rank == 0) {
 		for (int i = 0; i < 20; i++)
-			want(!tuttiMsgSend(data, each, 1, PUSH, (uint64_t)i, *comm));
-		want(!tuttiMsgSend(data, large, 1, PUSH, 20, *comm));
+			WANT(!tuttiMsgSend(data, each, 1, PUSH, (uint64_t)i, *comm));
+		WANT(!tuttiMsgSend(data, large, 1, PUSH, 20, *comm));
 	} else {
 		/* memory grows to the limit, and no further */
 		for (int i = 0, full = 0; i < 10000 && full < 50; i++) {
-			want(!tuttiCommMemStats(*comm, tuttiMemControl, &used));
+			WANT(!tuttiCommMemStats(*comm, tuttiMemControl, &used));
 			most = used > most ? used : most;
 			full += most > (32u << 20);
 			usleep(2000);
 		}
-		want(most > (32u << 20) && most < (66u << 20));
+		WANT(most > (32u << 20) && most < (66u << 20));
 		for (int i = 0; i < 21; i++) {
-			want(!tuttiMsgRecv(data, large, 0, PUSH, -1, *comm, &m) &&
+			WANT(!tuttiMsgRecv(data, large, 0, PUSH, -1, *comm, &m) &&
 			     m.version == (uint64_t)i);
-			want(m.bytes == (i < 20 ? each : large) && data[m.bytes - 1] == 0);
+			WANT(m.bytes == (i < 20 ? each : large) && data[m.bytes - 1] == 0);
 		}
-		want(!tuttiCommMemStats(*comm, tuttiMemControl, &used) && used < (1u << 20));
+		WANT(!tuttiCommMemStats(*comm, tuttiMemControl, &used) && used < (1u << 20));
 	}
 	free(data);
-	want(!tuttiBarrier(*comm, NULL));
+	WANT(!tuttiBarrier(*comm, NULL));
 	return 0;
 }
 
@@ -227,20 +218,20 @@ static int give_up(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 	(void)nranks;
 	if (rank == 0) {
-		want(tuttiMsgSend(data, bytes, 1, PUSH, 1, *comm) == tuttiTimeout);
-		want(strstr(tuttiGetLastError(NULL), "rank 1"));
+		WANT(tuttiMsgSend(data, bytes, 1, PUSH, 1, *comm) == tuttiTimeout);
+		WANT(strstr(tuttiGetLastError(NULL), "rank 1"));
 		/* the buffer is reusable: the sent message does not change */
 		memset(data, 1, bytes);
 		*gave_up = 1;
 		while ((rc = tuttiMsgSend(&go, 1, 1, PULL, 2, *comm)) == tuttiTimeout)
 			;
-		want(!rc);
+		WANT(!rc);
 	} else {
-		want(!tuttiMsgProbe(0, PUSH, 20000, *comm, &m) && m.bytes == bytes);
+		WANT(!tuttiMsgProbe(0, PUSH, 20000, *comm, &m) && m.bytes == bytes);
 		for (int i = 0; i < 20000 && !*gave_up; i++)
 			usleep(1000);
-		want(!tuttiMsgRecv(data, bytes, 0, PUSH, 20000, *comm, &m) && data[bytes - 1] == 0);
-		want(!tuttiMsgRecv(&go, 1, 0, PULL, 20000, *comm, &m));
+		WANT(!tuttiMsgRecv(data, bytes, 0, PUSH, 20000, *comm, &m) && data[bytes - 1] == 0);
+		WANT(!tuttiMsgRecv(&go, 1, 0, PULL, 20000, *comm, &m));
 	}
 	free(data);
 	return 0;
@@ -277,18 +268,18 @@ static int cancel(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 	(void)nranks, (void)arg;
 	for (uint64_t v = 0; rank == 0 && v < 10; v++)
-		want(!tuttiMsgSend(&x, sizeof(x), 1, PUSH, v, *comm));
+		WANT(!tuttiMsgSend(&x, sizeof(x), 1, PUSH, v, *comm));
 	if (rank == 0) {
-		want(!tuttiMsgSend(&x, sizeof(x), 1, PULL, 0, *comm));
+		WANT(!tuttiMsgSend(&x, sizeof(x), 1, PULL, 0, *comm));
 		return tuttiMsgRecv(&x, sizeof(x), 1, STOP, -1, *comm, &m);
 	}
 	/* all earlier messages have arrived */
-	want(!tuttiMsgRecv(&x, sizeof(x), 0, PULL, -1, *comm, &m));
-	want(!tuttiMsgCancel(TUTTI_ANY, PUSH, 6, *comm, &dropped) && dropped == 6);
-	want(!tuttiMsgRecv(&x, sizeof(x), 0, PUSH, 0, *comm, &m) && m.version == 6);
-	want(!pthread_create(&thread, NULL, cancel_until_it_ends, *comm));
+	WANT(!tuttiMsgRecv(&x, sizeof(x), 0, PULL, -1, *comm, &m));
+	WANT(!tuttiMsgCancel(TUTTI_ANY, PUSH, 6, *comm, &dropped) && dropped == 6);
+	WANT(!tuttiMsgRecv(&x, sizeof(x), 0, PUSH, 0, *comm, &m) && m.version == 6);
+	WANT(!pthread_create(&thread, NULL, cancel_until_it_ends, *comm));
 	/* longer than the rank may live, because this timeout would return the same code */
-	want(tuttiMsgRecv(&x, sizeof(x), 0, OTHER, 100000, *comm, &m) == tuttiInProgress);
+	WANT(tuttiMsgRecv(&x, sizeof(x), 0, OTHER, 100000, *comm, &m) == tuttiInProgress);
 	cancelled = true;
 	pthread_join(thread, NULL);
 	return tuttiMsgSend(&x, sizeof(x), 0, STOP, 0, *comm);
@@ -313,24 +304,24 @@ static int death(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	(void)nranks, (void)arg;
 	if (rank == 2) {
 		for (int p = 0; p < 2; p++)
-			want(!tuttiMsgSend(&last, sizeof(last), p, PUSH, 9, *comm));
+			WANT(!tuttiMsgSend(&last, sizeof(last), p, PUSH, 9, *comm));
 		for (int p = 0; p < 2; p++)
-			want(!tuttiMsgRecv(&last, sizeof(last), p, PULL, -1, *comm, &m));
+			WANT(!tuttiMsgRecv(&last, sizeof(last), p, PULL, -1, *comm, &m));
 		_exit(0);
 	}
 	last = 0;
-	want(!tuttiMsgProbe(2, PUSH, -1, *comm, &m));
-	want(!tuttiMsgSend(&last, sizeof(last), 2, PULL, 0, *comm));
-	want(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, NULL) == tuttiRemoteError);
-	want(!tuttiMsgRecv(&last, sizeof(last), 2, PUSH, 0, *comm, &m) && last == 5);
-	want(tuttiMsgRecv(&last, sizeof(last), 2, PUSH, -1, *comm, &m) == tuttiRemoteError);
-	want(strstr(tuttiGetLastError(NULL), "rank 2 is dead"));
-	want(!tuttiCommRankState(*comm, 2, &state) && state == tuttiRankDead);
-	want(tuttiMsgSend(&last, sizeof(last), 2, PUSH, 0, *comm) == tuttiRemoteError);
-	want(!tuttiMsgSend(&rank, sizeof(rank), 1 - rank, PUSH, 1, *comm));
-	want(!tuttiMsgRecv(&last, sizeof(last), TUTTI_ANY, PUSH, -1, *comm, &m) &&
+	WANT(!tuttiMsgProbe(2, PUSH, -1, *comm, &m));
+	WANT(!tuttiMsgSend(&last, sizeof(last), 2, PULL, 0, *comm));
+	WANT(tuttiAllReduce(&x, &x, 1, tuttiFloat32, tuttiSum, *comm, NULL) == tuttiRemoteError);
+	WANT(!tuttiMsgRecv(&last, sizeof(last), 2, PUSH, 0, *comm, &m) && last == 5);
+	WANT(tuttiMsgRecv(&last, sizeof(last), 2, PUSH, -1, *comm, &m) == tuttiRemoteError);
+	WANT(strstr(tuttiGetLastError(NULL), "rank 2 is dead"));
+	WANT(!tuttiCommRankState(*comm, 2, &state) && state == tuttiRankDead);
+	WANT(tuttiMsgSend(&last, sizeof(last), 2, PUSH, 0, *comm) == tuttiRemoteError);
+	WANT(!tuttiMsgSend(&rank, sizeof(rank), 1 - rank, PUSH, 1, *comm));
+	WANT(!tuttiMsgRecv(&last, sizeof(last), TUTTI_ANY, PUSH, -1, *comm, &m) &&
 	     last == 1 - rank);
-	want(!tuttiCommRankState(*comm, 1 - rank, &state) && state != tuttiRankDead);
+	WANT(!tuttiCommRankState(*comm, 1 - rank, &state) && state != tuttiRankDead);
 	return 0;
 }
 
@@ -349,10 +340,10 @@ static int leave(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	if (rank)
 		return tuttiMsgSend(&x, sizeof(x), 0, PUSH, 0, *comm);
 	for (int i = 1; i < nranks; i++)
-		want(!tuttiMsgRecv(&x, sizeof(x), TUTTI_ANY, PUSH, -1, *comm, &m));
-	want(tuttiMsgRecv(&x, sizeof(x), TUTTI_ANY, PUSH, -1, *comm, &m) == tuttiRemoteError);
+		WANT(!tuttiMsgRecv(&x, sizeof(x), TUTTI_ANY, PUSH, -1, *comm, &m));
+	WANT(tuttiMsgRecv(&x, sizeof(x), TUTTI_ANY, PUSH, -1, *comm, &m) == tuttiRemoteError);
 	for (int i = 1; i < nranks; i++)
-		want(!tuttiCommRankState(*comm, i, &state) && state == tuttiRankLeft);
+		WANT(!tuttiCommRankState(*comm, i, &state) && state == tuttiRankLeft);
 	return 0;
 }
 
@@ -374,14 +365,14 @@ static int abort_it(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	pthread_t thread;
 	void *result;
 
-	(void)nranks, (void)arg;
-	want(!pthread_create(&thread, NULL, receive_until_abort, *comm));
+	(void)rank, (void)nranks, (void)arg;
+	WANT(!pthread_create(&thread, NULL, receive_until_abort, *comm));
 	usleep(100000);
-	want(!tuttiCommAbort(*comm));
+	WANT(!tuttiCommAbort(*comm));
 	*comm = NULL;
 	pthread_join(thread, &result);
 	/* or the receive began after the abort */
-	want((intptr_t)result == tuttiRemoteError || (intptr_t)result == tuttiInvalidArgument);
+	WANT((intptr_t)result == tuttiRemoteError || (intptr_t)result == tuttiInvalidArgument);
 	return 0;
 }
 
@@ -436,7 +427,7 @@ static int abort_a_send(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	time_t begin;
 
 	(void)nranks;
-	want(!tuttiBarrier(*comm, NULL));
+	WANT(!tuttiBarrier(*comm, NULL));
 	if (rank == 1) {
 		s->pid = getpid();
 		raise(SIGSTOP);
@@ -448,11 +439,11 @@ static int abort_a_send(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		return 0;
 	while (!s->pid || is_running(s->pid))
 		usleep(1000);
-	want(!pthread_create(&thread, NULL, send_to_rank_1, &send));
+	WANT(!pthread_create(&thread, NULL, send_to_rank_1, &send));
 	usleep(100000); /* mostly the send waits by now; else it is refused after the abort */
 	begin = time(NULL);
-	want(!tuttiCommAbort(*comm));
-	want(time(NULL) - begin < 20);
+	WANT(!tuttiCommAbort(*comm));
+	WANT(time(NULL) - begin < 20);
 	*comm = NULL;
 	pthread_join(thread, NULL);
 	kill(s->pid, SIGKILL);
@@ -492,16 +483,16 @@ static int abort_past_a_message(tuttiComm_t *comm, int rank, int nranks, void *a
 
 	(void)nranks, (void)arg;
 	if (rank == 1) {
-		want(!tuttiMsgProbe(0, PUSH, -1, *comm, &m) && m.bytes == send.bytes);
-		want(!tuttiMsgSend(NULL, 0, 0, PULL, 0, *comm));
-		want(tuttiBarrier(*comm, NULL) == tuttiRemoteError);
-		want(strstr(tuttiGetLastError(NULL), "abort"));
+		WANT(!tuttiMsgProbe(0, PUSH, -1, *comm, &m) && m.bytes == send.bytes);
+		WANT(!tuttiMsgSend(NULL, 0, 0, PULL, 0, *comm));
+		WANT(tuttiBarrier(*comm, NULL) == tuttiRemoteError);
+		WANT(strstr(tuttiGetLastError(NULL), "abort"));
 		return 0;
 	}
-	want(!pthread_create(&thread, NULL, send_to_rank_1, &send));
-	want(!tuttiMsgRecv(NULL, 0, 1, PULL, -1, *comm, &m));
-	want(!tuttiCommMemStats(*comm, tuttiMemControl, &used) && used < (1u << 20));
-	want(!tuttiCommAbort(*comm));
+	WANT(!pthread_create(&thread, NULL, send_to_rank_1, &send));
+	WANT(!tuttiMsgRecv(NULL, 0, 1, PULL, -1, *comm, &m));
+	WANT(!tuttiCommMemStats(*comm, tuttiMemControl, &used) && used < (1u << 20));
+	WANT(!tuttiCommAbort(*comm));
 	*comm = NULL;
 	pthread_join(thread, NULL);
 	return 0;
@@ -523,9 +514,9 @@ static int exchange(tuttiComm_t comm, int rank, int nranks)
 	int x;
 
 	for (int p = 0; p < nranks; p++)
-		want(!tuttiMsgSend(&rank, sizeof(rank), p, PUSH, 0, comm));
+		WANT(!tuttiMsgSend(&rank, sizeof(rank), p, PUSH, 0, comm));
 	for (int p = 0; p < nranks; p++)
-		want(!tuttiMsgRecv(&x, sizeof(x), p, PUSH, -1, comm, &m) && x == p);
+		WANT(!tuttiMsgRecv(&x, sizeof(x), p, PUSH, -1, comm, &m) && x == p);
 	return 0;
 }
 
@@ -536,7 +527,7 @@ static int splits(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 	(void)arg;
 	for (int i = 0; i < SPLITS; i++) {
-		want(!tuttiCommSplit(*comm, 0, rank, &split[i], NULL));
+		WANT(!tuttiCommSplit(*comm, 0, rank, &split[i], NULL));
 		if (exchange(split[i], rank, nranks))
 			return 1;
 		if (!i) {
@@ -547,9 +538,9 @@ static int splits(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	if (count_descriptors() > descriptors || count_threads() > threads)
 		fprintf(stderr, "rank %d: %d splits: %d more descriptors, %d more threads\n", rank,
 			SPLITS, count_descriptors() - descriptors, count_threads() - threads);
-	want(count_descriptors() <= descriptors && count_threads() <= threads);
+	WANT(count_descriptors() <= descriptors && count_threads() <= threads);
 	for (int i = 0; i < SPLITS; i++)
-		want(!tuttiCommDestroy(split[i]));
+		WANT(!tuttiCommDestroy(split[i]));
 	return 0;
 }
 

@@ -10,16 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "tests/support/ranks.h"
+#include "tests/support/must.h"
 
-#define want(x)                                                                           \
-	do {                                                                              \
-		if (!(x)) {                                                               \
-			fprintf(stderr, "rank %d of %d, line %d: %s: %s\n", rank, nranks, \
-				__LINE__, #x, tuttiGetLastError(NULL));                   \
-			return 1;                                                         \
-		}                                                                         \
-	} while (0)
 #define COUNT 300
 #define OPERATIONS 400
 
@@ -55,12 +47,6 @@ static int run(int n, const char *transport, const char *algo, int timeout_ms, i
 
 /* ---- bits ------------------------------------------------------------------------------------ */
 
-static void fill(unsigned char *x, size_t bytes, unsigned long long seed)
-{
-	for (size_t i = 0; i < bytes; i++)
-		x[i] = (unsigned char)random_of(seed, i);
-}
-
 /* Changes random bits to floats that are not NaN, and so small that no sum is NaN. */
 static void make_finite(unsigned char *x, size_t count, size_t element)
 {
@@ -92,23 +78,25 @@ static int same_bits(tuttiComm_t *comm, int rank, int nranks, void *arg)
 			for (size_t c = 0; c < 4; c++) {
 				size_t bytes = counts[c] * types[t].element;
 				tuttiQuorum_t q = TUTTI_QUORUM_INITIALIZER;
+				unsigned long long seed = (unsigned)rank * 1000ull + t * 100 +
+							  o * 10 + c;
 
-				fill(in, bytes,
-				     (unsigned long long)rank * 1000 + t * 100 + o * 10 + c);
+				for (size_t i = 0; i < bytes; i++)
+					in[i] = (unsigned char)random_of(seed, i);
 				if (types[t].type != tuttiInt32)
 					make_finite(in, counts[c], types[t].element);
-				want(!tuttiAllReduce(in, a, counts[c], types[t].type, ops[o], *comm,
+				WANT(!tuttiAllReduce(in, a, counts[c], types[t].type, ops[o], *comm,
 						     NULL));
 				memcpy(b, in, bytes); /* in place */
-				want(!tuttiAllReduceQuorum(b, b, counts[c], types[t].type, ops[o],
+				WANT(!tuttiAllReduceQuorum(b, b, counts[c], types[t].type, ops[o],
 							   nranks, 20000, *comm, NULL, &q));
 				if (memcmp(a, b, bytes))
 					fprintf(stderr, "type %d op %d count %zu\n", types[t].type,
 						ops[o], counts[c]);
-				want(!memcmp(a, b, bytes));
-				want(q.count == nranks && q.mine == tuttiQuorumIn &&
+				WANT(!memcmp(a, b, bytes));
+				WANT(q.count == nranks && q.mine == tuttiQuorumIn &&
 				     q.sequence == ++number);
-				want(q.mask[0] == (nranks == 64 ? ~0ull : (1ull << nranks) - 1));
+				WANT(q.mask[0] == (nranks == 64 ? ~0ull : (1ull << nranks) - 1));
 			}
 	return 0;
 }
@@ -159,14 +147,14 @@ static int check(const struct quorum_world *w, int rank, int nranks, const float
 					    : sum + value(r, q->sequence, i);
 				first = false;
 			}
-		want(sum == out[i]);
+		WANT(sum == out[i]);
 	}
 	for (int r = 0; r < nranks; r++)
 		used += (int)(q->mask[r / 64] >> r % 64 & 1);
-	want(used == q->count && used > 0 && q->sequence <= q->newest && q->sequence <= OPERATIONS);
-	want((q->mask[rank / 64] >> rank % 64 & 1) || q->mine != tuttiQuorumIn);
-	want(atomic_compare_exchange_strong(&shared->hash[q->sequence], &before, h) || before == h);
-	want(atomic_compare_exchange_strong(&shared->mask[q->sequence], &mask, q->mask[0]) ||
+	WANT(used == q->count && used > 0 && q->sequence <= q->newest && q->sequence <= OPERATIONS);
+	WANT((q->mask[rank / 64] >> rank % 64 & 1) || q->mine != tuttiQuorumIn);
+	WANT(atomic_compare_exchange_strong(&shared->hash[q->sequence], &before, h) || before == h);
+	WANT(atomic_compare_exchange_strong(&shared->mask[q->sequence], &mask, q->mask[0]) ||
 	     mask == q->mask[0]);
 	return 0;
 }
@@ -180,14 +168,14 @@ static int contribute(struct quorum_world *w, tuttiComm_t comm, int rank, int nr
 	q->every = w->every;
 	for (int i = 0; i < COUNT; i++)
 		in[i] = value(rank, *number + 1, i);
-	want(!tuttiAllReduceQuorum(in, out, COUNT, tuttiFloat32, tuttiSum, w->k, w->deadline_ms,
+	WANT(!tuttiAllReduceQuorum(in, out, COUNT, tuttiFloat32, tuttiSum, w->k, w->deadline_ms,
 				   comm, NULL, q));
-	want(q->sequence > *number &&
+	WANT(q->sequence > *number &&
 	     (!w->every || q->newest > *number + TUTTI_QUORUM_KEPT || q->sequence == *number + 1));
 	if (check(w, rank, nranks, out, q))
 		return 1;
 	if (q->mine == tuttiQuorumLate)
-		want(!memcmp(carry, in, sizeof(in)));
+		WANT(!memcmp(carry, in, sizeof(in)));
 	w->late[rank] += q->mine == tuttiQuorumLate;
 	w->in[rank] += q->mine == tuttiQuorumIn;
 	w->calls[rank]++;
@@ -212,7 +200,7 @@ static int straggle(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		if (contribute(w, *comm, rank, nranks, &number, &q))
 			return 1;
 		if (!slow && q.mine == tuttiQuorumIn)
-			want(q.count >= (w->k < nranks - w->slow ? w->k : nranks - w->slow));
+			WANT(q.count >= (w->k < nranks - w->slow ? w->k : nranks - w->slow));
 	}
 	w->done++;
 	/* rank 0 must live: its library computes the sum */
@@ -226,6 +214,7 @@ static void check_stragglers(int n, struct quorum_world world)
 	struct quorum_world *w = world_of(&world);
 	int late = 0, in = 0;
 
+	w->deadline_ms = 20000;
 	cr_expect_eq(run(n, NULL, NULL, 20000, 0, straggle, w), 0);
 	for (int r = 0; r < n; r++) {
 		late += w->late[r];
@@ -237,31 +226,25 @@ static void check_stragglers(int n, struct quorum_world world)
 
 Test(quorum, does_not_wait_for_stragglers, .timeout = 60)
 {
-	check_stragglers(5, (struct quorum_world){
-				    .k = 3, .slow = 2, .seed = 1, .deadline_ms = 20000 });
-	check_stragglers(6, (struct quorum_world){
-				    .k = 5, .slow = 1, .seed = 2, .deadline_ms = 20000 });
+	check_stragglers(5, (struct quorum_world){ .k = 3, .slow = 2, .seed = 1 });
+	check_stragglers(6, (struct quorum_world){ .k = 5, .slow = 1, .seed = 2 });
 }
 
 Test(quorum, returns_every_result_to_a_rank_that_sets_every, .timeout = 60)
 {
-	check_stragglers(5,
-			 (struct quorum_world){
-				 .k = 3, .slow = 2, .seed = 3, .every = 1, .deadline_ms = 20000 });
+	check_stragglers(5, (struct quorum_world){ .k = 3, .slow = 2, .seed = 3, .every = 1 });
 }
 
 Test(quorum, of_32_ranks_does_not_wait_for_stragglers, .timeout = 60)
 {
-	check_stragglers(32, (struct quorum_world){
-				     .k = 28, .slow = 4, .seed = 4, .deadline_ms = 20000 });
+	check_stragglers(32, (struct quorum_world){ .k = 28, .slow = 4, .seed = 4 });
 }
 
 Test(quorum, of_128_ranks_does_not_wait_for_stragglers, .timeout = 300)
 {
 	if (!getenv("TT_TIER") || strcmp(getenv("TT_TIER"), "soak"))
 		cr_skip_test("128 processes: only in tier soak");
-	check_stragglers(128, (struct quorum_world){
-				      .k = 120, .slow = 8, .seed = 5, .deadline_ms = 20000 });
+	check_stragglers(128, (struct quorum_world){ .k = 120, .slow = 8, .seed = 5 });
 }
 
 /* A rank after a long pause gets the newest result at once; with `every` the rank gets each stored
@@ -284,18 +267,18 @@ static int away(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	if (rank == 2) {
 		q.every = 1;
 		for (int i = 1; i <= 10; i++) {
-			want(!tuttiAllReduceQuorum(NULL, out, COUNT, tuttiFloat32, tuttiSum, 2, 0,
+			WANT(!tuttiAllReduceQuorum(NULL, out, COUNT, tuttiFloat32, tuttiSum, 2, 0,
 						   *comm, NULL, &q));
-			want(q.sequence == (uint64_t)i && q.newest == 10 &&
+			WANT(q.sequence == (uint64_t)i && q.newest == 10 &&
 			     q.mine == tuttiQuorumNone && q.count == 2);
-			want(!check(w, rank, nranks, out, &q));
+			WANT(!check(w, rank, nranks, out, &q));
 		}
 		w->done++;
 	}
 	if (rank == 3) { /* the newest result at once */
-		want(!tuttiAllReduceQuorum(in, out, COUNT, tuttiFloat32, tuttiSum, 2, 0, *comm,
+		WANT(!tuttiAllReduceQuorum(in, out, COUNT, tuttiFloat32, tuttiSum, 2, 0, *comm,
 					   NULL, &q));
-		want(q.sequence == 10 && q.newest == 10 && q.mine == tuttiQuorumLate &&
+		WANT(q.sequence == 10 && q.newest == 10 && q.mine == tuttiQuorumLate &&
 		     !check(w, rank, nranks, out, &q));
 		w->done++;
 	}
@@ -303,8 +286,8 @@ static int away(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		usleep(1000);
 	number = 10; /* all ranks continue from here */
 	w->k = 4;
-	want(!contribute(w, *comm, rank, nranks, &number, &q) && q.sequence == 11 && q.count == 4);
-	want(!tuttiBarrier(*comm, NULL));
+	WANT(!contribute(w, *comm, rank, nranks, &number, &q) && q.sequence == 11 && q.count == 4);
+	WANT(!tuttiBarrier(*comm, NULL));
 	return 0;
 }
 
@@ -325,7 +308,7 @@ static int deadline(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	uint64_t number = 0;
 
 	while (rank != 1 && q.mask[0] != 5)
-		want(!contribute(w, *comm, rank, nranks, &number, &q) && !(q.mask[0] & ~5ull) &&
+		WANT(!contribute(w, *comm, rank, nranks, &number, &q) && !(q.mask[0] & ~5ull) &&
 		     q.count == __builtin_popcountll(q.mask[0]));
 	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
 }
@@ -351,9 +334,9 @@ static int die(tuttiComm_t *comm, int rank, int nranks, void *arg)
 			raise(SIGKILL);
 		if (contribute(w, *comm, rank, nranks, &number, &q))
 			return 1;
-		want(q.mine == tuttiQuorumIn && q.count >= nranks - w->victims);
+		WANT(q.mine == tuttiQuorumIn && q.count >= nranks - w->victims);
 	}
-	want(q.count == nranks - w->victims);
+	WANT(q.count == nranks - w->victims);
 	w->done++;
 	while (w->done < nranks - w->victims)
 		usleep(1000);
@@ -378,21 +361,21 @@ static int lose_root(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	uint64_t number = 0;
 	tuttiComm_t left;
 
-	want(!contribute(w, *comm, rank, nranks, &number, &q));
+	WANT(!contribute(w, *comm, rank, nranks, &number, &q));
 	w->done++;
 	while (rank == 0 && w->done < nranks) /* until the others have their result */
 		usleep(1000);
 	if (rank == 0)
 		raise(SIGKILL);
-	want(tuttiAllReduceQuorum(x, x, COUNT, tuttiFloat32, tuttiSum, w->k, 0, *comm, NULL, &q) ==
+	WANT(tuttiAllReduceQuorum(x, x, COUNT, tuttiFloat32, tuttiSum, w->k, 0, *comm, NULL, &q) ==
 	     tuttiRemoteError);
-	want(strstr(tuttiGetLastError(NULL), "rank 0") &&
+	WANT(strstr(tuttiGetLastError(NULL), "rank 0") &&
 	     strstr(tuttiGetLastError(NULL), "quorum operation 2"));
-	want(!tuttiCommShrink(*comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT));
+	WANT(!tuttiCommShrink(*comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT));
 	x[0] = 1; /* a new rank 0 computes the sum from now on */
-	want(!tuttiAllReduceQuorum(x, x, COUNT, tuttiFloat32, tuttiSum, nranks - 1, 20000, left,
+	WANT(!tuttiAllReduceQuorum(x, x, COUNT, tuttiFloat32, tuttiSum, nranks - 1, 20000, left,
 				   NULL, &q));
-	want(q.mine == tuttiQuorumIn && q.sequence == 1 && q.count == nranks - 1 &&
+	WANT(q.mine == tuttiQuorumIn && q.sequence == 1 && q.count == nranks - 1 &&
 	     x[0] == (float)(nranks - 1));
 	tuttiCommDestroy(*comm);
 	*comm = left;
@@ -428,15 +411,15 @@ static int lose_each_root(tuttiComm_t *comm, int rank, int nranks, void *arg)
 			x[0] = x[COUNT - 1] = 1;
 			rc = tuttiAllReduceQuorum(x, x, COUNT, tuttiFloat32, tuttiSum, n, 20000,
 						  *comm, NULL, &q);
-			want(rc || (q.count == __builtin_popcountll(q.mask[0]) &&
+			WANT(rc || (q.count == __builtin_popcountll(q.mask[0]) &&
 				    x[0] == (float)q.count && x[COUNT - 1] == x[0]));
 		}
-		want(rc == tuttiRemoteError && strstr(tuttiGetLastError(NULL), "rank 0"));
-		want(!tuttiCommShrink(*comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT));
+		WANT(rc == tuttiRemoteError && strstr(tuttiGetLastError(NULL), "rank 0"));
+		WANT(!tuttiCommShrink(*comm, NULL, 0, &left, NULL, TUTTI_SHRINK_DEFAULT));
 		tuttiCommDestroy(*comm);
 		*comm = left;
-		want(!tuttiCommUserRank(left, &me) && !tuttiCommCount(left, &n));
-		want(me == rank - (nranks - n));
+		WANT(!tuttiCommUserRank(left, &me) && !tuttiCommCount(left, &n));
+		WANT(me == rank - (nranks - n));
 	}
 	return 0;
 }
@@ -459,7 +442,7 @@ static int stop(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	uint64_t number = 0;
 
 	w->pids[rank] = getpid();
-	want(!tuttiBarrier(*comm, NULL));
+	WANT(!tuttiBarrier(*comm, NULL));
 	if (rank == nranks - 1)
 		raise(SIGSTOP);
 	for (int i = 0; rank < nranks - 1 && i < 20; i++)
@@ -470,7 +453,7 @@ static int stop(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	while (w->done < nranks - 1)
 		usleep(1000);
 	if (rank == nranks - 1) {
-		want(!contribute(w, *comm, rank, nranks, &number, &q) &&
+		WANT(!contribute(w, *comm, rank, nranks, &number, &q) &&
 		     q.mine == tuttiQuorumLate && number == 20);
 		w->done++;
 	}
@@ -481,7 +464,7 @@ static int stop(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		usleep(1000);
 	}
 	w->k = nranks;
-	want(!contribute(w, *comm, rank, nranks, &number, &q) && q.mine == tuttiQuorumIn &&
+	WANT(!contribute(w, *comm, rank, nranks, &number, &q) && q.mine == tuttiQuorumIn &&
 	     q.count == nranks);
 	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
 }
@@ -496,19 +479,19 @@ Test(quorum, readmits_a_stopped_rank, .timeout = 60)
 /* ---- use ------------------------------------------------------------------------------------- */
 
 /* The memory of rank 0 grows when its contribution arrives; then rank 1 calls. */
-static int call_first(tuttiComm_t comm, int rank, int nranks, _Atomic int *first_called)
+static int call_first(tuttiComm_t comm, _Atomic int *first_called)
 {
 	float x[8] = { 1 }, y[8];
 	uint64_t before, memory;
 	tuttiStream_t stream;
 
-	want(!tuttiStreamCreate(&stream) && !tuttiCommMemStats(comm, tuttiMemControl, &before));
-	want(!tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 2, 0, comm, stream, NULL));
+	WANT(!tuttiStreamCreate(&stream) && !tuttiCommMemStats(comm, tuttiMemControl, &before));
+	WANT(!tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 2, 0, comm, stream, NULL));
 	do
-		want(!tuttiCommMemStats(comm, tuttiMemControl, &memory));
+		WANT(!tuttiCommMemStats(comm, tuttiMemControl, &memory));
 	while (memory <= before);
 	*first_called = 1;
-	want(!tuttiStreamSynchronize(stream) && !tuttiStreamDestroy(stream) && y[0] == 2);
+	WANT(!tuttiStreamSynchronize(stream) && !tuttiStreamDestroy(stream) && y[0] == 2);
 	return 0;
 }
 
@@ -518,35 +501,35 @@ static int misuse(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	float x[8] = { 1 }, y[8];
 	_Atomic int *first_called = arg;
 
-	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 0, 0, *comm, NULL, &q) ==
+	WANT(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 0, 0, *comm, NULL, &q) ==
 	     tuttiInvalidArgument);
-	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, nranks + 1, 0, *comm, NULL,
+	WANT(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, nranks + 1, 0, *comm, NULL,
 				  &q) == tuttiInvalidArgument);
-	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, -1, *comm, NULL, &q) ==
+	WANT(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, -1, *comm, NULL, &q) ==
 	     tuttiInvalidArgument);
-	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL,
+	WANT(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL,
 				  &uninitialized) == tuttiInvalidArgument);
-	want(tuttiAllReduceQuorum(x, NULL, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &q) ==
+	WANT(tuttiAllReduceQuorum(x, NULL, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &q) ==
 	     tuttiInvalidArgument);
-	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiBand, 1, 0, *comm, NULL, &q) ==
+	WANT(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiBand, 1, 0, *comm, NULL, &q) ==
 	     tuttiInvalidArgument);
 	tuttiGroupStart();
-	want(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &q) ==
+	WANT(tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 1, 0, *comm, NULL, &q) ==
 	     tuttiInvalidUsage);
-	want(tuttiGroupEnd() == tuttiInvalidUsage);
+	WANT(tuttiGroupEnd() == tuttiInvalidUsage);
 	/* a count other than that of rank 0, the first contributor */
 	if (rank == 1) {
 		while (!*first_called)
 			usleep(1000);
-		want(tuttiAllReduceQuorum(x, y, 4, tuttiFloat32, tuttiSum, 2, 0, *comm, NULL, &q) ==
+		WANT(tuttiAllReduceQuorum(x, y, 4, tuttiFloat32, tuttiSum, 2, 0, *comm, NULL, &q) ==
 		     tuttiInvalidUsage);
-		want(strstr(tuttiGetLastError(NULL), "rank 1 called") &&
+		WANT(strstr(tuttiGetLastError(NULL), "rank 1 called") &&
 		     strstr(tuttiGetLastError(NULL), "rank 0"));
 	}
 	if (rank == 0)
-		want(!call_first(*comm, rank, nranks, first_called));
+		WANT(!call_first(*comm, first_called));
 	else
-		want(!tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 2, 0, *comm, NULL,
+		WANT(!tuttiAllReduceQuorum(x, y, 8, tuttiFloat32, tuttiSum, 2, 0, *comm, NULL,
 					   NULL) &&
 		     y[0] == 2);
 	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
@@ -567,20 +550,20 @@ static int in_stream(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	tuttiStream_t stream;
 
 	(void)arg;
-	want(!tuttiStreamCreate(&stream));
+	WANT(!tuttiStreamCreate(&stream));
 	for (int i = 0; i < 10; i++) {
 		q[i] = (tuttiQuorum_t)TUTTI_QUORUM_INITIALIZER;
 		x[i][0] = (float)(rank + i);
-		want(!tuttiAllReduceQuorum(x[i], x[i], 4, tuttiFloat32, tuttiSum, nranks, 0, *comm,
+		WANT(!tuttiAllReduceQuorum(x[i], x[i], 4, tuttiFloat32, tuttiSum, nranks, 0, *comm,
 					   stream, &q[i]));
 	}
-	want(!tuttiStreamSynchronize(stream));
+	WANT(!tuttiStreamSynchronize(stream));
 	for (int i = 0; i < 10; i++, sum = 0) {
 		for (int r = 0; r < nranks; r++)
 			sum += (float)(r + i);
-		want(x[i][0] == sum && q[i].sequence == (uint64_t)i + 1 && q[i].count == nranks);
+		WANT(x[i][0] == sum && q[i].sequence == (uint64_t)i + 1 && q[i].count == nranks);
 	}
-	want(!tuttiStreamDestroy(stream));
+	WANT(!tuttiStreamDestroy(stream));
 	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
 }
 
@@ -598,14 +581,14 @@ static int bounded(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 	(void)arg;
 	for (int i = 0; i < 40; i++) {
-		want(!tuttiAllReduceQuorum(x, x, count, tuttiFloat32, tuttiSum, nranks, 0, *comm,
+		WANT(!tuttiAllReduceQuorum(x, x, count, tuttiFloat32, tuttiSum, nranks, 0, *comm,
 					   NULL, NULL));
-		want(!tuttiCommMemStats(*comm, tuttiMemControl, &memory));
-		want(memory < (size_t)(nranks + 2) * count * 4 + (66u << 20));
+		WANT(!tuttiCommMemStats(*comm, tuttiMemControl, &memory));
+		WANT(memory < (size_t)(nranks + 2) * count * 4 + (66u << 20));
 		after_ten = i == 18 ? memory : after_ten;
-		want(i < 19 || memory < after_ten + (5u << 20));
+		WANT(i < 19 || memory < after_ten + (5u << 20));
 	}
-	want(rank == 0 || memory < (6u << 20));
+	WANT(rank == 0 || memory < (6u << 20));
 	free(x);
 	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
 }

@@ -11,16 +11,8 @@
 #include <unistd.h>
 
 #include "tests/support/descriptors.h"
-#include "tests/support/ranks.h"
+#include "tests/support/must.h"
 
-#define want(x)                                                                           \
-	do {                                                                              \
-		if (!(x)) {                                                               \
-			fprintf(stderr, "rank %d of %d, line %d: %s: %s\n", rank, nranks, \
-				__LINE__, #x, tuttiGetLastError(NULL));                   \
-			return 1;                                                         \
-		}                                                                         \
-	} while (0)
 #define COUNT 1000
 
 struct shrink_case {
@@ -60,7 +52,7 @@ static bool is_victim(const struct shrink_case *p, int rank)
 
 /* An allreduce of mine, scaled by the index, gives expected, scaled likewise.
  * 0 | 1: wrong sum | the error of the call */
-static int check_sum(tuttiComm_t comm, int rank, int nranks, float mine, float expected)
+static int check_sum(tuttiComm_t comm, float mine, float expected)
 {
 	float in[COUNT], out[COUNT];
 	tuttiResult_t rc;
@@ -71,7 +63,7 @@ static int check_sum(tuttiComm_t comm, int rank, int nranks, float mine, float e
 	if (rc)
 		return rc;
 	for (int i = 0; i < COUNT; i++)
-		want(in[i] == mine * (float)(i + 1) && out[i] == expected * (float)(i + 1));
+		WANT(in[i] == mine * (float)(i + 1) && out[i] == expected * (float)(i + 1));
 	return 0;
 }
 
@@ -98,24 +90,24 @@ static int survive(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		signal(SIGALRM, SIG_DFL);
 	}
 	for (n = nranks; n > nranks - p->nvictims;) {
-		while (!(rc = (tuttiResult_t)check_sum(*comm, rank, nranks,
+		while (!(rc = (tuttiResult_t)check_sum(*comm,
 						       is_victim(p, rank) ? 0 : (float)(rank + 1),
 						       expected)))
 			; /* wait until the victims have died */
-		want(rc == tuttiRemoteError);
-		want(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
+		WANT(rc == tuttiRemoteError);
+		WANT(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
 		tuttiCommDestroy(before);
 		before = *comm;
 		*comm = next;
-		want(!tuttiCommCount(next, &n));
+		WANT(!tuttiCommCount(next, &n));
 	}
-	rc = (tuttiResult_t)check_sum(*comm, rank, nranks, (float)(rank + 1), expected);
+	rc = (tuttiResult_t)check_sum(*comm, (float)(rank + 1), expected);
 	tuttiCommDestroy(before);
-	want(!rc && !tuttiCommCount(next, &n) && n == nranks - p->nvictims);
+	WANT(!rc && !tuttiCommCount(next, &n) && n == nranks - p->nvictims);
 	expected_rank = 0;
 	for (int r = 0; r < rank; r++)
 		expected_rank += !is_victim(p, r);
-	want(!tuttiCommUserRank(next, &n) && n == expected_rank);
+	WANT(!tuttiCommUserRank(next, &n) && n == expected_rank);
 	p->survivors++;
 	return 0;
 }
@@ -170,18 +162,18 @@ static int hurry(tuttiComm_t *comm, int rank, int nranks, void *arg)
 		signal(SIGALRM, SIG_DFL);
 	}
 	for (int calls = 0; calls < 20 || n > nranks - p->nvictims; calls++) {
-		rc = (tuttiResult_t)check_sum(*comm, rank, n, 1, (float)n);
+		rc = (tuttiResult_t)check_sum(*comm, 1, (float)n);
 		if (!rc)
 			continue;
-		want(rc == tuttiRemoteError);
+		WANT(rc == tuttiRemoteError);
 		if (tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT)) {
-			want(strstr(tuttiGetLastError(NULL), "the others went on"));
+			WANT(strstr(tuttiGetLastError(NULL), "the others went on"));
 			p->resumed++;
 			return 0;
 		}
 		tuttiCommDestroy(*comm);
 		*comm = next;
-		want(!tuttiCommCount(next, &n));
+		WANT(!tuttiCommCount(next, &n));
 	}
 	p->survivors++;
 	return 0;
@@ -217,31 +209,31 @@ static int wake_up(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	tuttiResult_t rc;
 
 	p->pids[rank] = getpid();
-	want(!check_sum(*comm, rank, nranks, 1, (float)nranks));
+	WANT(!check_sum(*comm, 1, (float)nranks));
 	if (rank == 1) {
 		raise(SIGSTOP);
 		while (!(rc = tuttiBarrier(*comm, NULL)))
 			;
-		want(rc == tuttiRemoteError || rc == tuttiTimeout);
-		want(tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT) ==
+		WANT(rc == tuttiRemoteError || rc == tuttiTimeout);
+		WANT(tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT) ==
 			     tuttiRemoteError &&
 		     !next);
-		want(strstr(tuttiGetLastError(NULL), "went on without this rank"));
+		WANT(strstr(tuttiGetLastError(NULL), "went on without this rank"));
 		p->resumed = 1;
 		return 0;
 	}
-	want(tuttiBarrier(*comm, NULL) == tuttiTimeout);
-	want(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
-	want(!check_sum(next, rank, nranks, 1, (float)(nranks - 1)));
+	WANT(tuttiBarrier(*comm, NULL) == tuttiTimeout);
+	WANT(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
+	WANT(!check_sum(next, 1, (float)(nranks - 1)));
 	if (p->rounds) /* destroyed before rank 1 continues */
 		tuttiCommDestroy(*comm);
-	want(!tuttiBarrier(next, NULL));
+	WANT(!tuttiBarrier(next, NULL));
 	if (rank == 0)
 		kill(p->pids[1], SIGCONT);
 	for (int i = 0; i < 2000 && !p->resumed; i++)
 		usleep(10000);
-	want(p->resumed);
-	want(!check_sum(next, rank, nranks, 2, (float)(2 * (nranks - 1))));
+	WANT(p->resumed);
+	WANT(!check_sum(next, 2, (float)(2 * (nranks - 1))));
 	if (p->rounds)
 		*comm = next;
 	else
@@ -285,9 +277,9 @@ static int outlive_silent_ranks(tuttiComm_t *comm, int rank, int nranks, void *a
 	int n, size = 0, descriptors;
 
 	config.timeout_ms = p->silent_ms; /* the join may take longer */
-	want(!tuttiCommSplit(*comm, 0, 0, &old, &config));
+	WANT(!tuttiCommSplit(*comm, 0, 0, &old, &config));
 	p->pids[rank] = getpid();
-	want(!tuttiBarrier(old, NULL));
+	WANT(!tuttiBarrier(old, NULL));
 	if (stops && p->late)
 		continue_later((unsigned)p->silent_ms +
 			       random_of(p->seed, (unsigned)rank) % (unsigned)p->silent_ms);
@@ -299,15 +291,15 @@ static int outlive_silent_ranks(tuttiComm_t *comm, int rank, int nranks, void *a
 	rc = tuttiCommShrink(old, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT);
 	if (rank == nranks - 1)
 		p->opened = count_descriptors() - descriptors;
-	want(!rc || stops);
+	WANT(!rc || stops);
 	/* a rank that continues meanwhile may also have shared an attempt that failed */
-	want(!rc || p->late || strstr(tuttiGetLastError(NULL), "went on without this rank"));
+	WANT(!rc || p->late || strstr(tuttiGetLastError(NULL), "went on without this rank"));
 	if (!rc) {
-		want(!tuttiCommCount(next, &n));
-		want(p->late ? n >= nranks - p->nvictims : n == nranks - p->nvictims);
+		WANT(!tuttiCommCount(next, &n));
+		WANT(p->late ? n >= nranks - p->nvictims : n == nranks - p->nvictims);
 		atomic_compare_exchange_strong(&p->size, &size, n);
-		want(p->size == n);
-		want(!check_sum(next, rank, nranks, 1, (float)n));
+		WANT(p->size == n);
+		WANT(!check_sum(next, 1, (float)n));
 	}
 	p->survivors += !stops;
 	for (int r = 0; rank == nranks - 1 && !p->late && r < p->nvictims; r++) {
@@ -381,20 +373,20 @@ static int listed(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	tuttiComm_t next = NULL;
 
 	(void)arg;
-	want(tuttiCommShrink(*comm, wrong, 1, &next, NULL, TUTTI_SHRINK_DEFAULT) ==
+	WANT(tuttiCommShrink(*comm, wrong, 1, &next, NULL, TUTTI_SHRINK_DEFAULT) ==
 	     tuttiInvalidArgument);
-	want(tuttiCommShrink(*comm, self, 1, &next, NULL, TUTTI_SHRINK_DEFAULT) ==
+	WANT(tuttiCommShrink(*comm, self, 1, &next, NULL, TUTTI_SHRINK_DEFAULT) ==
 	     tuttiInvalidArgument);
-	want(tuttiCommShrink(*comm, out, 2, NULL, NULL, TUTTI_SHRINK_DEFAULT) ==
+	WANT(tuttiCommShrink(*comm, out, 2, NULL, NULL, TUTTI_SHRINK_DEFAULT) ==
 	     tuttiInvalidArgument);
-	want(!tuttiBarrier(*comm, NULL));
+	WANT(!tuttiBarrier(*comm, NULL));
 	if (rank != 1 && rank != 3) {
-		want(!tuttiCommShrink(*comm, out, 2, &next, NULL, TUTTI_SHRINK_DEFAULT));
-		want(!tuttiCommCount(next, &n) && n == nranks - 2);
-		want(!check_sum(next, rank, nranks, 1, (float)(nranks - 2)));
+		WANT(!tuttiCommShrink(*comm, out, 2, &next, NULL, TUTTI_SHRINK_DEFAULT));
+		WANT(!tuttiCommCount(next, &n) && n == nranks - 2);
+		WANT(!check_sum(next, 1, (float)(nranks - 2)));
 		tuttiCommDestroy(next);
 	}
-	want(!tuttiBarrier(*comm, NULL)); /* the old communicator still works */
+	WANT(!tuttiBarrier(*comm, NULL)); /* the old communicator still works */
 	return 0;
 }
 
@@ -410,11 +402,11 @@ static int differ(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	tuttiComm_t next;
 	tuttiResult_t rc;
 
-	(void)arg;
+	(void)nranks, (void)arg;
 	if (rank == 0 || rank == 1) {
 		rc = tuttiCommShrink(*comm, out, 1, &next, NULL, TUTTI_SHRINK_DEFAULT);
-		want(rc == tuttiInvalidUsage || rc == tuttiTimeout);
-		want(strstr(tuttiGetLastError(NULL), "list") ||
+		WANT(rc == tuttiInvalidUsage || rc == tuttiTimeout);
+		WANT(strstr(tuttiGetLastError(NULL), "list") ||
 		     strstr(tuttiGetLastError(NULL), "did not call"));
 	}
 	return tuttiBarrier(*comm, NULL) != tuttiSuccess;
@@ -432,13 +424,13 @@ static int abort_first(tuttiComm_t *comm, int rank, int nranks, void *arg)
 
 	(void)arg;
 	if (rank) /* rank 0 does not make the call */
-		want(tuttiAllReduce(x, x, 4, tuttiFloat32, tuttiSum, *comm, NULL) ==
+		WANT(tuttiAllReduce(x, x, 4, tuttiFloat32, tuttiSum, *comm, NULL) ==
 		     tuttiRemoteError);
 	else
 		usleep(50000);
-	want(!tuttiCommShrink(*comm, NULL, 0, &next, NULL,
+	WANT(!tuttiCommShrink(*comm, NULL, 0, &next, NULL,
 			      rank ? TUTTI_SHRINK_DEFAULT : TUTTI_SHRINK_ABORT));
-	want(!check_sum(next, rank, nranks, 1, (float)nranks));
+	WANT(!check_sum(next, 1, (float)nranks));
 	tuttiCommDestroy(*comm);
 	*comm = next;
 	return 0;
@@ -461,7 +453,7 @@ static int shrink_after_one_left(tuttiComm_t *comm, int rank, int nranks, void *
 	tuttiRankState_t state = tuttiRankAlive;
 	int n = nranks;
 
-	want(!tuttiBarrier(*comm, NULL));
+	WANT(!tuttiBarrier(*comm, NULL));
 	p->passed++;
 	while (p->passed <
 	       nranks) /* an error of one rank may overtake the end of another's barrier */
@@ -469,20 +461,20 @@ static int shrink_after_one_left(tuttiComm_t *comm, int rank, int nranks, void *
 	if (rank == nranks - 1)
 		return 0;
 	while (state == tuttiRankAlive)
-		want(!tuttiCommRankState(*comm, nranks - 1, &state));
+		WANT(!tuttiCommRankState(*comm, nranks - 1, &state));
 	if (rank == nranks - 2) {
 		signal(SIGALRM, SIG_DFL);
 		ualarm((unsigned)(1000 + random_of(p->seed, 1) % 30000), 0);
 	}
 	while (n > nranks - 2) {
-		want(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
-		want(!tuttiCommCount(next, &n));
+		WANT(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
+		WANT(!tuttiCommCount(next, &n));
 		while (n > nranks - 2 && !tuttiBarrier(next, NULL))
 			;
 		tuttiCommDestroy(*comm);
 		*comm = next;
 	}
-	want(!tuttiBarrier(*comm, NULL));
+	WANT(!tuttiBarrier(*comm, NULL));
 	return 0;
 }
 
@@ -506,18 +498,18 @@ static int shrink_by_majority(tuttiComm_t *comm, int rank, int nranks, void *arg
 	tuttiComm_t next = NULL;
 	tuttiResult_t rc;
 
-	want(!tuttiBarrier(*comm, NULL));
+	WANT(!tuttiBarrier(*comm, NULL));
 	if (is_victim(p, rank))
 		raise(SIGKILL);
 	while (!tuttiBarrier(*comm, NULL))
 		;
 	rc = tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT);
 	if (2 * (nranks - p->nvictims) > nranks) {
-		want(!rc);
-		want(!tuttiCommDestroy(next));
+		WANT(!rc);
+		WANT(!tuttiCommDestroy(next));
 	} else {
-		want(rc == tuttiRemoteError && !next);
-		want(strstr(tuttiGetLastError(NULL), "no majority"));
+		WANT(rc == tuttiRemoteError && !next);
+		WANT(strstr(tuttiGetLastError(NULL), "no majority"));
 	}
 	return 0;
 }
@@ -539,8 +531,8 @@ static int join_with_another_rule(tuttiComm_t *comm, int rank, int nranks, void 
 	const struct ranks *r = arg;
 
 	setenv("TUTTI_SHRINK", rank == 1 ? "majority" : "any", 1);
-	want(tuttiCommInitRank(comm, nranks, r->id, rank) == tuttiInvalidUsage);
-	want(strstr(tuttiGetLastError(NULL), "rank 1 has shrink=majority"));
+	WANT(tuttiCommInitRank(comm, nranks, r->id, rank) == tuttiInvalidUsage);
+	WANT(strstr(tuttiGetLastError(NULL), "rank 1 has shrink=majority"));
 	return 0;
 }
 
@@ -563,20 +555,20 @@ static int until_alone(tuttiComm_t *comm, int rank, int nranks, void *arg)
 	for (int round = 0; n > 1; round++) {
 		int dies = round % 2 ? first++ : last--;
 
-		want(!check_sum(*comm, rank, nranks, 1, (float)n));
+		WANT(!check_sum(*comm, 1, (float)n));
 		p->passed++;
 		for (sums += n; rank == dies && p->passed < sums;)
 			usleep(1000); /* rank dies after all ranks have the sum */
 		if (rank == dies)
 			raise(SIGKILL);
-		want(tuttiBarrier(*comm, NULL) == tuttiRemoteError);
-		want(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
+		WANT(tuttiBarrier(*comm, NULL) == tuttiRemoteError);
+		WANT(!tuttiCommShrink(*comm, NULL, 0, &next, NULL, TUTTI_SHRINK_DEFAULT));
 		tuttiCommDestroy(*comm);
 		*comm = next;
-		want(!tuttiCommUserRank(next, &me) && !tuttiCommCount(next, &n));
-		want(me == rank - first && n == last - first + 1);
+		WANT(!tuttiCommUserRank(next, &me) && !tuttiCommCount(next, &n));
+		WANT(me == rank - first && n == last - first + 1);
 	}
-	want(!check_sum(*comm, rank, nranks, 1, 1));
+	WANT(!check_sum(*comm, 1, 1));
 	return 0;
 }
 
