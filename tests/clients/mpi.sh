@@ -7,9 +7,8 @@
 set -u
 tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
-n=0
-claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; tail -n 15 "$tmp/out" | sed 's/^/# /'; fi; }
-skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+shown=out
+. "$(dirname "$0")/../scripts/tap.sh"
 dups=20 mib=20
 [ "${TT_TIER:-default}" = default ] || dups=1000 mib=2048   # more bytes than an int counts
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
@@ -152,4 +151,4 @@ if [ -d "${TUTTI_TEST_MPI:+$TUTTI_TEST_MPI/mpich}" ]; then
 else
 	skip "MPICH, Open MPI and Intel MPI of PyPI" "TUTTI_TEST_MPI names no folder of tests/clients/environment"
 fi
-echo "1..$n"
+done_testing

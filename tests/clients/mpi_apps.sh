@@ -8,9 +8,8 @@ library=$PWD/.libs/libtutti-mpi-ompi.so
 [ -e "$library" ] || { echo "no $library, since shared libraries were not made"; exit 77; }
 tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
-n=0
-claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; tail -n 15 "$tmp/log" | sed 's/^/# /'; fi; }
-skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+shown=log
+. "$(dirname "$0")/../scripts/tap.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMP_NUM_THREADS=1
 cd "$tmp" || exit 99
 
@@ -129,4 +128,4 @@ else
 		claim $? "Quantum ESPRESSO: energies, forces and pressure of 2 ranks are Open MPI's ($transport)"
 	done
 fi
-echo "1..$n"
+done_testing

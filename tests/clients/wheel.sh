@@ -2,11 +2,11 @@
 # wheel.sh - the wheel and the sdist of `make wheel`, looked at by twine and auditwheel and installed by pip, without a compiler
 # Called by make check in the build folder; PYTHON is of tests/clients/environment, which installs both tools.
 [ -e .libs/libtutti.so.0 ] || { echo "no shared library in this build"; exit 77; }
-python=${PYTHON:-python3} n=0
+python=${PYTHON:-python3} shown=log
 "$python" -c 'import twine, auditwheel' 2>/dev/null || { echo "$python has no twine or no auditwheel"; exit 77; }
 tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
-claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; tail -n 15 "$tmp/log" | sed 's/^/# /'; fi; }
+. "$(dirname "$0")/../scripts/tap.sh"
 dist=bindings/python/dist machine=$(uname -m)
 sum='import tutti, array
 a = array.array("d", [2, 3]); b = array.array("d", [0, 0])
@@ -36,4 +36,4 @@ for package in wheel sdist; do
 	(cd / && PATH=$tmp/$package/bin "$tmp/$package/bin/python" -c "$sum") >"$tmp/log" 2>&1 && grep -q "^sum \[2.0, 3.0\] $tmp/$package/" "$tmp/log"
 	claim $? "the installed $package sums"
 done
-echo 1..$n
+done_testing

@@ -10,8 +10,8 @@ done
 [ "$(id -u)" = 0 ] || { echo "not root"; exit 77; }
 tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
-n=0
-claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; tail -n 15 "$tmp/out" | sed 's/^/# /'; fi; }
+shown=out
+. "$(dirname "$0")/tap.sh"
 store() { buildah --root "$tmp/root" --runroot "$tmp/run" --storage-driver vfs "$@"; }
 inside() { store run --isolation chroot "$container" -- "$@" >"$tmp/out" 2>&1; }
 
@@ -31,4 +31,4 @@ inside $command && grep -q 'Out of bounds values : 0 OK' "$tmp/out"
 claim $? "the command of examples/kubernetes.yaml runs in it: $command"
 inside python3 -c 'import tutti; assert tutti.COMM_WORLD.size == 1'
 claim $? "so does the Python package"
-echo "1..$n"
+done_testing

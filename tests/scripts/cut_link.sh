@@ -8,12 +8,11 @@
 set -u
 perf=$PWD/perf/allreduce_perf
 . "${top_srcdir:-.}/perf/two_hosts.sh"
-out=$(mktemp -d)
-undo() { kill $a $b 2>/dev/null; rm -rf "$out"; }
+tmp=$(mktemp -d) shown='*'
+undo() { kill $a $b 2>/dev/null; rm -rf "$tmp"; }
 trap undo EXIT
-n=0
-claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; tail -n 2 "$out"/* | sed 's/^/# /'; fi; }
-two_hosts 10.78.0 || { echo "1..0 # SKIP $lacks"; exit 0; }
+. "$(dirname "$0")/tap.sh"
+two_hosts 10.78.0 || skip_all "$lacks"
 
 bytes() { inside "$a" ip -s link show va | awk '/TX:/ { getline; print $1 }'; }
 carries() { local from; from=$(bytes); for _ in {1..100}; do [ $(($(bytes) - from)) -gt 4000000 ] && return; sleep .05; done; return 1; }
@@ -24,7 +23,7 @@ cut() {
 	for r in 0 1 2 3; do
 		host=$a; [ $r -ge 2 ] && host=$b
 		TUTTI_RANK=$r TUTTI_NRANKS=4 TUTTI_ROOT=10.78.0.1:29778 TUTTI_SECRET=0f1e2d3c4b5a69788796a5b4c3d2e1f0 TUTTI_HOST_ID=$host \
-			inside "$host" timeout 30 "$perf" -b 1M -e 1M -n 1000000 -w 1 -c 0 -T "$2" >"$out/$r" 2>&1 </dev/null &
+			inside "$host" timeout 30 "$perf" -b 1M -e 1M -n 1000000 -w 1 -c 0 -T "$2" >"$tmp/$r" 2>&1 </dev/null &
 		pids+=($!)
 	done
 	carries
@@ -33,8 +32,8 @@ cut() {
 	"${@:4}"
 	for r in "${pids[@]}"; do wait "$r"; [ $? = 1 ] || bad=1; done
 	echo "# all ended $((($(date +%s%N) - since) / 1000000)) ms after the failure"
-	for r in 0 1; do grep -qE "^rank $r: .*rank [23]$3" "$out/$r" || bad=1; done
-	for r in 2 3; do grep -qE "^rank $r: .*rank [01]$3" "$out/$r" || bad=1; done
+	for r in 0 1; do grep -qE "^rank $r: .*rank [23]$3" "$tmp/$r" || bad=1; done
+	for r in 2 3; do grep -qE "^rank $r: .*rank [01]$3" "$tmp/$r" || bad=1; done
 	claim $bad "$1: every rank names a rank of the other host that does not answer, and the reason"
 }
 silence() {
@@ -46,20 +45,20 @@ cut "a silent failure" 2 '( is not answering)?: its host has acknowledged nothin
 mend
 # Ranks that are in no call: the limit of each is 90 s.
 pids=() bad=0
-rm -f "$out"/*
+rm -f "$tmp"/*
 for r in 0 1 2 3; do
 	host=$a; [ $r -ge 2 ] && host=$b
 	TUTTI_RANK=$r TUTTI_NRANKS=4 TUTTI_ROOT=10.78.0.1:29779 TUTTI_SECRET=0f1e2d3c4b5a69788796a5b4c3d2e1f0 TUTTI_HOST_ID=$host \
-		inside "$host" timeout 120 "$PWD/tests/support/idle" >"$out/$r" 2>&1 </dev/null &
+		inside "$host" timeout 120 "$PWD/tests/support/idle" >"$tmp/$r" 2>&1 </dev/null &
 	pids+=($!)
 done
-for _ in {1..600}; do [ "$(cat "$out"/* | grep -c joined)" = 4 ] && break; sleep .1; done
+for _ in {1..600}; do [ "$(cat "$tmp"/* | grep -c joined)" = 4 ] && break; sleep .1; done
 since=$(date +%s%N)
 silence
 for r in "${pids[@]}"; do wait "$r"; [ $? = 1 ] || bad=1; done
 echo "# all ended $((($(date +%s%N) - since) / 1000000)) ms after the failure"
-for r in 0 1; do grep -qE "rank [23] is cut off: .*Connection timed out" "$out/$r" || bad=1; done
-for r in 2 3; do grep -qE "rank [01] is cut off: .*Connection timed out" "$out/$r" || bad=1; done
+for r in 0 1; do grep -qE "rank [23] is cut off: .*Connection timed out" "$tmp/$r" || bad=1; done
+for r in 2 3; do grep -qE "rank [01] is cut off: .*Connection timed out" "$tmp/$r" || bad=1; done
 claim $bad "idle ranks: every rank names a rank of the host that vanished"
 if [ "${TT_TIER:-default}" != default ]; then
 	mend
@@ -70,4 +69,4 @@ if [ "${TT_TIER:-default}" != default ]; then
 	cut "an interface is set down" 1 '(( is not answering)?: interface v[ab], by which it is reached, is down| \(channel [0-9]+\): Network is unreachable)' \
 		inside "$b" ip link set vb down
 fi
-echo "1..$n"
+done_testing

@@ -8,8 +8,8 @@ for program in dpkg-buildpackage dh lintian unshare; do
 done
 tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
-n=0
-claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; tail -n 15 "$tmp/out" | sed 's/^/# /'; fi; }
+shown=out
+. "$(dirname "$0")/tap.sh"
 
 unset MAKEFLAGS MFLAGS MAKELEVEL   # of the make that runs the tests
 make deb >"$tmp/out" 2>&1
@@ -51,9 +51,8 @@ export tmp files example
 unshare -m bash -c in_copy >"$tmp/out" 2>&1
 status=$?
 if [ $status = 77 ]; then
-	n=$((n + 1))
-	echo "ok $n - the packages are installed, used and removed # SKIP no overlay of the system can be mounted: $(tail -n 1 "$tmp/out")"
+	skip "the packages are installed, used and removed" "no overlay of the system can be mounted: $(tail -n 1 "$tmp/out")"
 else
 	claim $status "the packages are installed, used and removed"
 fi
-echo "1..$n"
+done_testing

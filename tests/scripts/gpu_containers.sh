@@ -6,16 +6,10 @@
 # handles are refused; in the latter, ranks are on two hosts, and the log names the remedy. TAP; called by make check.
 set -u
 . "${top_srcdir:-.}/perf/two_hosts.sh"
-out=$(mktemp -d) n=0
-undo() { kill $a $b 2>/dev/null; rm -rf "$out"; }
+tmp=$(mktemp -d) shown='rank.*'
+undo() { kill $a $b 2>/dev/null; rm -rf "$tmp"; }
 trap undo EXIT
-skip_all() { echo "1..0 # SKIP $1"; exit 0; }
-claim() {
-	n=$((n + 1))
-	[ "$1" = 0 ] && echo "ok $n - $2" && return
-	echo "not ok $n - $2"
-	sed 's/^/# /' "$out"/rank.* | tail -n 30
-}
+. "$(dirname "$0")/tap.sh"
 [ -e tests/fakes/cuda/libcuda.so.1 ] || skip_all "no fake CUDA driver in this build"
 two_hosts 10.79.0 || skip_all "$lacks"
 contained=(unshare --pid --fork --kill-child --ipc --mount --mount-proc sh -c 'mount -t tmpfs none /dev/shm && exec "$@"' sh)
@@ -29,13 +23,13 @@ ranks() {
 		[ $r = 0 ] || host=$2
 		inside "$host" env TUTTI_RANK=$r TUTTI_NRANKS=2 TUTTI_ROOT=$root:29781 TUTTI_SECRET=0f1e2d3c4b5a69788796a5b4c3d2e1f0 \
 			TUTTI_LOG=info LD_LIBRARY_PATH="$PWD/tests/fakes/cuda" "${@:3}" "${contained[@]}" \
-			timeout 60 perf/allreduce_perf --device cuda -b 64 -e 64K -f 32 -n 2 -w 1 -c 1 >"$out/rank.$r" 2>&1 </dev/null &
+			timeout 60 perf/allreduce_perf --device cuda -b 64 -e 64K -f 32 -n 2 -w 1 -c 1 >"$tmp/rank.$r" 2>&1 </dev/null &
 		pids+=($!)
 	done
 	for r in "${pids[@]}"; do wait "$r" || status=1; done
-	[ $status = 0 ] && grep -q 'Out of bounds values : 0 OK' "$out/rank.0"
+	[ $status = 0 ] && grep -q 'Out of bounds values : 0 OK' "$tmp/rank.0"
 }
-says() { grep -qE -- "$1" "$out"/rank.*; }
+says() { grep -qE -- "$1" "$tmp"/rank.*; }
 
 root=127.0.0.1
 ranks $a $a
@@ -57,4 +51,4 @@ ranks $a $b TUTTI_HOST_ID=vm
 claim $? "the results are right with TUTTI_HOST_ID"
 ! says 'network namespaces'
 claim $? "with TUTTI_HOST_ID the log assumes different machines"
-echo "1..$n"
+done_testing

@@ -8,18 +8,11 @@ set -u
 top=$(cd "${top_srcdir:-.}" && pwd)
 perf=$PWD/perf/allreduce_perf
 tmp=$(mktemp -d)
-hosts=() n=0
+hosts=() shown='out*'
 of_all=0f1e2d3c4b5a69788796a5b4c3d2e1f0 of_another=1f1e2d3c4b5a69788796a5b4c3d2e1f0
 undo() { kill "${hosts[@]}" 2>/dev/null; rm -rf "$tmp"; }
 trap undo EXIT
-skip_all() { echo "1..0 # SKIP $1"; exit 0; }
-claim() {
-	n=$((n + 1))
-	[ "$1" = 0 ] && echo "ok $n - $2" && return
-	echo "not ok $n - $2"
-	sed 's/^/# /' "$tmp"/out* | tail -n 25
-}
-skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+. "$(dirname "$0")/tap.sh"
 
 [ "$(id -u)" = 0 ] || skip_all "network namespaces need root"
 command -v ip >/dev/null || skip_all "no ip command (package iproute2)"
@@ -214,4 +207,4 @@ fi
 for k in 1 2; do inside $k ip -4 addr flush dev eth0; inside $k ip link del docker0; inside $k ip link del apart; done
 master=fd88::1 env="TUTTI_SECRET=$of_all"
 ranks 4 2 "${few[@]}" && right && said 3 'root \[fd88::1\]:29601 via eth0'; claim $? "hosts with IPv6 only"
-echo "1..$n"
+done_testing

@@ -6,7 +6,7 @@
 set -u
 perf=$PWD/perf/allreduce_perf train=$PWD/trainer/tutti-train with_mpi=$PWD/tests/support/with_mpi
 tmp=$(mktemp -d) || exit 99
-n=0 daemons=()
+daemons=() shown=out
 undo() { [ ${#daemons[@]} = 0 ] || { kill "${daemons[@]}"; wait "${daemons[@]}"; } 2>/dev/null; rm -rf "$tmp"; }
 trap undo EXIT
 # A watcher in its own session outlives a killed script. The watcher kills the script's processes, found by TT_LAUNCHERS or
@@ -15,8 +15,7 @@ setsid sh -c 'while kill -0 "$1"; do sleep 1; done
 	for _ in 1 2; do grep -lzE "^(TT_LAUNCHERS=$2|SLURM_CONF=$2/slurm.conf)\$" /proc/[0-9]*/environ | cut -d/ -f3 | xargs -r kill -9; sleep .2; done
 	rm -rf "$2"' - $$ "$tmp" >/dev/null 2>&1 </dev/null &
 export TT_LAUNCHERS=$tmp
-claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; tail -n 15 "$tmp/out" | sed 's/^/# /'; fi; }
-skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+. "$(dirname "$0")/tap.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 TUTTI_LOG=debug
 few=(-b 4K -e 64K -f 16 -n 2 -w 1 -c 1)
 short=(--data synth --model linear --global-batch 64 --steps 8)
@@ -186,4 +185,4 @@ else
 	chmod +x "$tmp/torchrun"
 	launcher "torchrun's variables" torchrun "$tmp/torchrun"
 fi
-echo "1..$n"
+done_testing

@@ -23,7 +23,7 @@ files() { find "$1" -type f | wc -l; }
 running() {
 	local i
 	mkdir "$tmp/run" "$tmp/seen"
-	TUTTI_METRICS=$tmp/run timeout -k 5 60 perf/allreduce_perf --np 2 -b 1K -e 1K -c 0 -n 100000000 >/dev/null 2>&1 </dev/null &
+	TUTTI_METRICS=$tmp/run timeout -k 5 60 tests/support/steady 1024 processes 2 >/dev/null 2>&1 </dev/null &
 	jobs+=($!)
 	for ((i = 0; i < 150; i++)); do
 		sleep 0.2

@@ -9,13 +9,12 @@ prog=${NET_BYTES:-./tests/support/net_bytes}
 count=1048576 calls=8
 bytes=$((count * 4 * calls))
 . "${top_srcdir:-.}/perf/two_hosts.sh"
-out=$(mktemp -d)
-undo() { kill $a $b 2>/dev/null; rm -rf "$out"; }
+tmp=$(mktemp -d) shown='err.*'
+. "$(dirname "$0")/tap.sh"
+undo() { kill $a $b 2>/dev/null; rm -rf "$tmp"; }
 trap undo EXIT
 
-echo 1..6
-skip() { for i in 1 2 3 4 5 6; do echo "ok $i # SKIP $1"; done; exit 0; }
-two_hosts 10.77.0 || skip "$lacks"
+two_hosts 10.77.0 || skip_all "$lacks"
 
 interface_bytes() { inside "$a" ip -s link show va | awk '/[RT]X:/ { getline; s += $1 } END { printf "%.0f", s }'; }
 
@@ -26,20 +25,20 @@ run() {
 	for r in 0 1 2 3; do
 		host=$a; [ $r -ge 2 ] && host=$b
 		TUTTI_RANK=$r TUTTI_NRANKS=4 TUTTI_ROOT=10.77.0.1:29777 TUTTI_SECRET=0f1e2d3c4b5a69788796a5b4c3d2e1f0 \
-			inside "$host" timeout 60 "$prog" "$1" $count $calls >"$out/$r" 2>"$out/err.$r" &
+			inside "$host" timeout 60 "$prog" "$1" $count $calls >"$tmp/$r" 2>"$tmp/err.$r" &
 		pids+=($!)
 	done
-	for r in "${pids[@]}"; do wait "$r" || { sed 's/^/# /' "$out"/err.*; echo "0 0"; return; }; done
+	for r in "${pids[@]}"; do wait "$r" || { echo 0 0; return; }; done
 	after=$(interface_bytes)
-	echo "$(cat "$out"/[0-3] | awk '{ s += $2 } END { printf "%.0f", s }') $((after - before))"
+	echo "$(cat "$tmp"/[0-3] | awk '{ s += $2 } END { printf "%.0f", s }') $((after - before))"
 }
-
-n=0
-claim() { n=$((n + 1)); if [ "$1" = 1 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fi; }
 
 for algo in hierarchical:two-shot/ring ring hierarchical:ring/ring; do
 	want=$((2 * bytes)); [ "$algo" = ring ] && want=$((3 * bytes))
-	set -- $(run "$algo" | tail -n 1)
-	claim $(($1 == want)) "$algo: $1 payload bytes between the hosts, want $want"
-	claim $(($2 >= want && $2 * 100 <= want * 105)) "$algo: $2 bytes by the interface's counters, payload $want"
+	set -- $(run "$algo")
+	[ "$1" = "$want" ]
+	claim $? "$algo: $1 payload bytes between the hosts, want $want"
+	[ "$2" -ge "$want" ] && [ $(($2 * 100)) -le $((want * 105)) ]
+	claim $? "$algo: $2 bytes by the interface's counters, payload $want"
 done
+done_testing

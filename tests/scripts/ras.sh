@@ -12,12 +12,9 @@ command -v python3 >/dev/null || { echo "no python3"; exit 77; }
 
 address=localhost:$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 client() { timeout -k 5 120 python3 "$here/ras_client.py" "$address" "$@"; }
-# job RANKS ARGUMENTS...: allreduces of 1 KiB without end, in the background
+# job RANKS [TRANSPORT]: allreduces of 1 KiB without end, in the background
 job() {
-	local np=$1
-	shift
-	TUTTI_RAS=$address TUTTI_TIMEOUT_MS=100000 timeout -k 5 300 perf/allreduce_perf --np "$np" -b 1K -e 1K -c 0 -n 100000000 "$@" \
-		>"$tmp/job" 2>&1 </dev/null &
+	TUTTI_RAS=$address TUTTI_TIMEOUT_MS=100000 timeout -k 5 300 tests/support/steady 1024 processes "$@" >"$tmp/job" 2>&1 </dev/null &
 	jobs+=($!)
 }
 end_job() { kill "${jobs[-1]}" && { wait "${jobs[-1]}"; true; }; }
@@ -50,7 +47,7 @@ point "a stopped rank is named until it goes on" stop_one
 end_job
 
 bare() {
-	job 2 --transport tcp
+	job 2 tcp
 	client status ranks=2 || return 1
 	end_job
 	! client text

@@ -9,7 +9,7 @@ trap 'kill -CONT "${stopped[@]}" 2>/dev/null; kill "${jobs[@]}" 2>/dev/null; wai
 unset TUTTI_LOG TUTTI_ALGO TUTTI_TRANSPORT TUTTI_TRACE TUTTI_METRICS TUTTI_RAS TUTTI_ROOT TUTTI_SECRET TUTTI_SECRET_FILE
 command -v python3 >/dev/null || { echo "no python3"; exit 77; }
 mkdir "$tmp/ids"
-endless=(-b 64K -e 64K -c 0 -n 100000000)
+steady=(tests/support/steady 65536)
 
 # begin COMMAND...: in the background, until end_job; in the foreground of timeout, since mpirun leaves its ranks after two signals
 begin() { TUTTI_TIMEOUT_MS=100000 timeout --foreground -k 5 300 "$@" >"$tmp/job" 2>&1 </dev/null & jobs+=($!); }
@@ -39,7 +39,7 @@ counts='c["calls_per_s"] and c["bytes_per_s"] > 0 and c["busbw_gbps"] > 0'
 
 # ---- processes ----------------------------------------------------------------------------------------------------------
 
-begin env TUTTI_TOP="$tmp/ids" perf/allreduce_perf --np 4 "${endless[@]}"
+begin env TUTTI_TOP="$tmp/ids" "${steady[@]}" processes 4
 processes() { until_top "$tmp/ids" "$running and $counts and 'allreduce of 16384' in r[0]['call']" && top "$tmp"/ids/*.id >"$tmp/top"; }
 point "a job of processes reports its ranks, calls, bytes and busbw, by its folder or its file" processes
 private() { [ -n "$(find "$tmp/ids" -name '*.id' -perm 600)" ] && [ -z "$(find "$tmp/ids" -name '*.id' ! -perm 600)" ]; }
@@ -128,13 +128,13 @@ point "a job that ends removes its file; a folder that does not exist is an erro
 
 # ---- threads ------------------------------------------------------------------------------------------------------------
 
-begin env TUTTI_TOP="$tmp/ids" perf/allreduce_perf -t 4 "${endless[@]}"
+begin env TUTTI_TOP="$tmp/ids" "${steady[@]}" threads 4
 threads() { until_top "$tmp/ids" "$running and $counts and len({p['pid'] for p in r}) == 1"; }
 point "a job of threads reports the same" threads
 end_job
 ranks=64
 [ "${TT_TIER:-default}" = default ] || ranks=256
-begin env TUTTI_TOP="$tmp/ids" perf/allreduce_perf -t $ranks "${endless[@]}"
+begin env TUTTI_TOP="$tmp/ids" "${steady[@]}" threads $ranks
 crowd() {
 	until_top "$tmp/ids" "c['ranks'] == $ranks and len(r) == $ranks" && top "$tmp/ids" >"$tmp/top" && [ "$(wc -l <"$tmp/top")" -le 24 ] &&
 		has "^communicator [0-9a-f]{16}.*: $ranks ranks on 1 host, open" "$tmp/top" && has '^  ... and [0-9]+ more, ' "$tmp/top"
@@ -145,7 +145,7 @@ end_job
 # watched LAUNCHER...: while its job runs, with a stopped rank, and until a rank is killed
 watched() {
 	local rank
-	begin env TUTTI_TOP="$tmp/ids" "$@" perf/allreduce_perf "${endless[@]}"
+	begin env TUTTI_TOP="$tmp/ids" "$@" "${steady[@]}" launched
 	until_top "$tmp/ids" "$running and $counts" || return 1
 	rank=$(python3 -c 'import json, sys; print([p["pid"] for p in json.load(open(sys.argv[1]))[0]["lateness"] if p["rank"] == 3][0])' "$tmp/json")
 	stopped=("$rank")
@@ -180,7 +180,7 @@ lacking() {
 }
 if [ -n "$mpirun" ] && [ -n "$host" ]; then
 	begin env TUTTI_LOG=warn TUTTI_ROOT="$root" TUTTI_SECRET_FILE="$tmp/secret" "$mpirun" -np 4 -x TUTTI_ROOT -x TUTTI_SECRET_FILE -x TUTTI_LOG \
-		-x TUTTI_TIMEOUT_MS perf/allreduce_perf "${endless[@]}"
+		-x TUTTI_TIMEOUT_MS "${steady[@]}" launched
 	point "a job of mpirun reports its ranks to who has its secret; bytes are unknown, since nothing counts them" launched
 	point "a wrong secret is refused in one sentence with status 1, and the job goes on" wrong
 	point "a secret that is not set is named" lacking
@@ -224,7 +224,7 @@ by_both() {
 	secret=$(cat "$tmp/secret")
 	for rank in 0 1; do
 		TUTTI_RANK=$rank TUTTI_NRANKS=2 TUTTI_ROOT=127.0.0.1:$port TUTTI_SECRET=$secret TUTTI_TOP=$tmp/ids TUTTI_TIMEOUT_MS=100000 \
-			timeout --foreground -k 5 300 perf/allreduce_perf "${endless[@]}" >"$tmp/job" 2>&1 </dev/null &
+			timeout --foreground -k 5 300 "${steady[@]}" launched >"$tmp/job" 2>&1 </dev/null &
 		ranks+=($!)
 	done
 	jobs+=("${ranks[@]}")
@@ -237,7 +237,7 @@ point "a job with TUTTI_ROOT and TUTTI_TOP is found by its address and by its fi
 # Each rank has two communicators by TUTTI_ROOT; a split gives rank 0 one of its own, and another to ranks 1 to 3, of which
 # a further split leaves rank 1 out: so rank 0 is in neither of these two.
 cat >"$tmp/further.py" <<-'END'
-	import array, tutti
+	import array, time, tutti
 	first = tutti.Communicator.from_env(name="first")
 	second = tutti.Communicator.from_env(name="second")
 	rank, one = first.Get_rank(), array.array("f", [1])
@@ -248,6 +248,7 @@ cat >"$tmp/further.py" <<-'END'
 	while True:
 	    for comm in comms:
 	        comm.Allreduce(one, array.array("f", [0]))
+	    time.sleep(0.005)
 END
 every='sorted((c["name"], c["ranks"]) for c in comms)'
 further() {

@@ -8,9 +8,8 @@ tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 folder=$PWD/tests/fakes/verbs
 perf=perf/allreduce_perf
-n=0
-claim() { n=$((n + 1)); if [ "$1" = 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; sed 's/^/# /' "$tmp/out" | tail -n "${3:-12}"; fi; }
-skip() { n=$((n + 1)); echo "ok $n - $1 # SKIP $2"; }
+shown=out
+. "$(dirname "$0")/tap.sh"
 
 # COMMAND... with the fake before any other libibverbs
 with_fake() { LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} TUTTI_TEST_VERBS=$tmp/verbs "$@" >"$tmp/out" 2>&1 </dev/null; }
@@ -39,7 +38,7 @@ ranks() {  # N ARGUMENTS...
 }
 port=$((25000 + $$ % 1900))      # below the kernel's ephemeral ports, and outside the ranges of the other scripts
 
-[ -e "$folder/libibverbs.so.1" ] || { echo "1..0 # SKIP the fake libibverbs was not built"; exit 0; }
+[ -e "$folder/libibverbs.so.1" ] || skip_all "the fake libibverbs was not built"
 
 reordered='*/messages_*' calls=8 # an eighth of them; the longer tiers run all
 [ "${TT_TIER:-default}" = default ] || reordered='*' calls=1
@@ -238,4 +237,4 @@ with_fake timeout 60 perf/sendrecv_perf --np 3 --transport verbs -b 64K -e 64K -
 claim $? "3 ranks send to the next rank, all at once: the results are right"
 with_fake timeout 60 $perf --np 3 --transport verbs --algo all -R 1 -b 64K -e 4M -f 64 -n 1 -w 0 -c 1
 claim $? "3 ranks, all algorithms, registered buffers: the results are right"
-echo "1..$n"
+done_testing
