@@ -19,8 +19,8 @@
 #include "trainer/rank/optimizer.h"
 #include "trainer/strategy/gradient_sum.h"
 #include "trainer/strategy/strategy.h"
+#include "trainer/strategy/zero_parts.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -202,9 +202,7 @@ static void zero_report(const struct train_rank *t)
 {
 	const struct zero_state *z = t->strategy_state;
 
-	printf("\"zero\":1,\"parameter_floats\":%zu,\"gradient_floats\":%zu,", t->model.parameters,
-	       gradient_floats(t));
-	printf("\"optimizer_floats\":%zu,", z->arrays * z->part);
+	train_zero_report(t, t->model.parameters, gradient_floats(t), z->arrays * z->part);
 }
 
 const struct train_strategy_ops train_strategy_zero = {
@@ -213,8 +211,7 @@ const struct train_strategy_ops train_strategy_zero = {
 	.optimizer = TRAIN_OPTIMIZER_STORE,
 	.leaves = true,
 	.collectives_only = true,
-	.no_shrink = "with --zero a dead rank takes its part of the optimizer state with it; "
-		     "use --save-every, or omit --zero",
+	.no_shrink = TRAIN_ZERO_NO_SHRINK,
 	.open = zero_open,
 	.close = zero_close,
 	.step = zero_step,

@@ -24,7 +24,6 @@
 #include "trainer/strategy/strategy.h"
 #include "trainer/strategy/zero_parts.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -220,9 +219,7 @@ static void zero_report(const struct train_rank *t)
 {
 	const struct zero_layers *z = t->strategy_state;
 
-	printf("\"zero\":%d,\"parameter_floats\":%zu,\"gradient_floats\":%zu,",
-	       (int)t->config->zero, parameter_floats(t), gradient_floats(t));
-	printf("\"optimizer_floats\":%zu,", z->arrays * z->floats);
+	train_zero_report(t, parameter_floats(t), gradient_floats(t), z->arrays * z->floats);
 }
 
 const struct train_strategy_ops train_strategy_zero_layers = {
@@ -231,8 +228,7 @@ const struct train_strategy_ops train_strategy_zero_layers = {
 	.optimizer = TRAIN_OPTIMIZER_STORE,
 	.leaves = true,
 	.collectives_only = true,
-	.no_shrink = "with --zero a dead rank takes its part of the optimizer state with it; "
-		     "use --save-every, or omit --zero",
+	.no_shrink = TRAIN_ZERO_NO_SHRINK,
 	.open = zero_open,
 	.close = zero_close,
 	.step = zero_step,

@@ -3,8 +3,16 @@
 
 #include "trainer/rank/optimizer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+void train_zero_report(const struct train_rank *t, size_t parameters, size_t gradients,
+		       size_t optimizer)
+{
+	printf("\"zero\":%d,\"parameter_floats\":%zu,\"gradient_floats\":%zu,\"optimizer_floats\":%zu,",
+	       (int)t->config->zero, parameters, gradients, optimizer);
+}
 
 size_t train_zero_own_floats(const struct train_rank *t, const struct zero_layer *l)
 {

@@ -1,8 +1,8 @@
 /*
- * zero_parts.h - the parts of layers that a rank has under --zero 2 or 3
+ * zero_parts.h - the parts of layers that a rank has under --zero 2 or 3; the report of all --zero
  *
  * Each layer is cut into equal parts, one for each rank; a rank's arrays have its parts of all layers,
- * one after the other. Called by strategy_zero_layers.c; calls the library.
+ * one after the other. Called by strategy_zero_layers.c and strategy_zero.c; calls the library.
  */
 #ifndef TRAIN_ZERO_PARTS_H
 #define TRAIN_ZERO_PARTS_H
@@ -32,6 +32,15 @@ static inline bool train_zero_cuts_parameters(const struct train_rank *t)
 {
 	return t->config->zero == 3;
 }
+
+/* Why --zero 1, 2 and 3 cannot shrink */
+#define TRAIN_ZERO_NO_SHRINK                                                                        \
+	"with --zero a dead rank takes its part of the optimizer state with it; use --save-every, " \
+	"or omit --zero"
+
+/* Prints the members of the report that --zero 1, 2 and 3 have: the floats that the rank keeps. */
+void train_zero_report(const struct train_rank *t, size_t parameters, size_t gradients,
+		       size_t optimizer);
 
 /* The floats of a layer that this rank has, without padding. */
 size_t train_zero_own_floats(const struct train_rank *t, const struct zero_layer *l);
