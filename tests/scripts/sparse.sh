@@ -41,14 +41,39 @@ claim "a batch that may touch all rows: the whole is sent" is bytes_sent $((4 * 
 
 run 60 "${net[@]}" --np 3 --ps 2 --strategy ps-sync
 claim "ps-sync: the bits of reduce-to-one" is hash "$hash_off"
-claim "... and a push has the touched rows, and a number of them for each server" \
-	is server_bytes_in $((4 * 3 * 4 * (rows + 1 + rest)))
-for how in ps-async ps-strategy "downpour --n-push 1 --n-fetch 1"; do
+messages=$((4 * 3 * 4 * (rows + 1 + rest))) numbers=$((4 * 3 * 4 * 16))    # of 3 shares of 4 steps, to or from 2 servers
+claim "... and a push has the touched rows, a number of them for each server; a pull the numbers of rows" \
+	is server_bytes_in $((messages + numbers))
+claim "... which the answer has" is server_bytes_out $messages
+for how in ps-async ps-strategy; do
 	run 60 "${net[@]}" --np 3 --ps 2 --strategy $how
-	claim "$how pushes the touched rows" is server_bytes_in $((4 * 3 * 4 * (rows + 1 + rest)))
+	claim "$how pushes the touched rows" is server_bytes_in $((messages + numbers))
+	claim "... and pulls those that a share touches" is server_bytes_out $messages
 done
+run 60 "${net[@]}" --np 3 --ps 2 --strategy ps-async --model embed:20000x8
+claim "... as many bytes with a table of ten times the rows" is server_bytes_out $messages
+run 60 "${net[@]}" --np 3 --ps 2 --strategy ps-strategy --devices 3
+claim "three devices of a worker pull the rows of all" is server_bytes_out $((messages / 3))
+run 60 "${net[@]}" --np 1 --ps 2 --strategy downpour --n-push 1 --n-fetch 1
+claim "downpour pushes the touched rows" is server_bytes_in $((messages / 3))
+claim "... and fetches those that have changed: none before the first push" \
+	is server_bytes_out $((messages / 3 - 4 * 16 * (1 + 8)))
 run 60 "${net[@]}" --np 3 --ps 2 --strategy ps-sync --canonical tree
 claim "ps-sync over leaves: the hash of one device" is hash "$hash"
+# A text whose batches touch different rows: a row that no push touches moves by its momentum.
+seq 1 3 9000 | tr -d '\n' >"$out/text"
+varied() {   # TRAINING HASH-OF...: the first is on servers
+	run 60 "${net[@]}" "${@:2}"
+	hash=$(field hash)
+	run 60 "${net[@]}" $1
+	claim "$1: the hash of ${*:2}" is hash "$hash"
+}
+varied "--np 3 --ps 2 --strategy ps-sync --eval-every 3" --np 3 --strategy reduce-to-one
+varied "--np 3 --ps 2 --strategy ps-sync --canonical tree --device sim" --canonical tree
+varied "--ps 3 --strategy ps-async --np 1" --strategy one
+varied "--ps 3 --strategy ps-strategy --np 1 --momentum 0" --strategy one --momentum 0
+run 60 "${net[@]}" --np 2 --ps 1 --strategy ps-sync --canonical tree --steps 2 --save "$out/ck"
+varied "--np 3 --ps 2 --strategy ps-sync --canonical tree --resume $out/ck" --canonical tree
 run 60 "${net[@]}" --np 2 --model embed:3000
 claim "a shape that is none is refused" ended 2 'not ROWSxWIDTH'
 

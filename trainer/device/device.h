@@ -43,6 +43,17 @@ struct train_embedding {
 	bool places;        /* a second table has a row for each position */
 };
 
+/* A row is a hash of characters, the last one first; begins with 0. */
+static inline uint64_t train_embedding_hash(uint64_t hash, size_t character)
+{
+	return (hash + character + 1) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static inline size_t train_embedding_row(const struct train_embedding *e, uint64_t hash)
+{
+	return (hash >> 32) % e->rows;
+}
+
 /* LSTM cells of a position of `rows` sequences. */
 struct train_lstm {
 	size_t rows, width;

@@ -22,8 +22,8 @@ static size_t row_of(const struct train_embedding *e, const float *x, size_t i)
 	if (e->grams == 1)
 		return character_of(x[i]);
 	for (size_t back = 0; back < e->grams && back <= i % e->length; back++)
-		hash = (hash + character_of(x[i - back]) + 1) * UINT64_C(0x9e3779b97f4a7c15);
-	return (hash >> 32) % e->rows;
+		hash = train_embedding_hash(hash, character_of(x[i - back]));
+	return train_embedding_row(e, hash);
 }
 
 void train_host_embed(struct train_device *d, const struct train_embedding *e, size_t vectors,

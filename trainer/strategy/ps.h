@@ -14,18 +14,20 @@
 
 /* Message tags, each with its payload and the meaning of the message's `version`. */
 enum {
-	TRAIN_PS_INIT = 1,   /* worker 0: parameters, then optimizer state; version 0 */
-	TRAIN_PS_HELLO,      /* empty; answered by HELLO: each can then detect the other's death */
-	TRAIN_PS_PUSH,       /* gradients, node after node, of a sparse table its rows; version of
+	TRAIN_PS_INIT = 1, /* worker 0: parameters, then optimizer state; version 0 */
+	TRAIN_PS_HELLO,    /* empty; answered by HELLO: each can then detect the other's death */
+	TRAIN_PS_PUSH,     /* gradients, node after node, of a sparse table its rows; version of
 			      * their parameters */
-	TRAIN_PS_PULL,       /* empty; answered by PARAMETERS */
+	TRAIN_PS_PULL,     /* empty, or the numbers of rows; answered by PARAMETERS */
+	TRAIN_PS_FETCH, /* empty; the same, of a sparse table the rows that changed after `version` */
 	TRAIN_PS_SETTLE,     /* empty; answered by SETTLED once all workers have sent it */
 	TRAIN_PS_STATE,      /* empty; answered by STATE: optimizer state */
 	TRAIN_PS_STATS,      /* empty; answered by STATS */
 	TRAIN_PS_BYE,        /* empty; the worker's last message */
-	TRAIN_PS_PARAMETERS, /* the shard; its version */
-	TRAIN_PS_SETTLED,    /* the shard; number of live workers */
-	TRAIN_PS_ASK,        /* to server 0: empty; version 1: stop; answered by ASK: handout */
+	TRAIN_PS_PARAMETERS, /* the shard, of a sparse table some rows; its version */
+	TRAIN_PS_STEPPED, /* sync, after a step: the shard unless the table is sparse, the tail */
+	TRAIN_PS_SETTLED, /* the shard; number of live workers */
+	TRAIN_PS_ASK,     /* to server 0: empty; version 1: stop; answered by ASK: handout */
 };
 
 enum { TRAIN_PS_STALE_MAX = 64 };
@@ -51,7 +53,9 @@ struct train_ps_rule {
 struct train_ps {
 	struct train_ps_rule rule;
 	struct train_shards shards;
-	bool sparse;               /* the rows of a table are pushed one by one (sparse_rows.h) */
+	bool sparse;       /* the rows of a table are sent one by one (sparse_rows.h) */
+	uint32_t *touched; /* sparse: the rows of this worker's next gradient, ascending */
+	size_t ntouched;
 	float *message;            /* buffer for the largest message */
 	uint64_t *version;         /* [servers], of the parameters that this worker has */
 	struct train_ps_stats all; /* of all servers, after the last settle */
@@ -77,11 +81,20 @@ int train_ps_send(struct train_rank *t, struct train_ps *ps, const float *gradie
 uint64_t train_ps_push_bytes(struct train_rank *t, const struct train_ps *ps,
 			     const float *gradients, size_t nodes, size_t stride);
 
-/* Replaces this worker's parameters by the servers'; sync: by those after this step, with the tail.
- * Returns 0 | TRAIN_FAILED. */
+/* Sets ps->touched to the rows of a sparse table that a batch touches. */
+void train_ps_touch(struct train_rank *t, struct train_ps *ps, const struct train_batch *batch);
+
+/* Replaces this worker's parameters by the servers', of a sparse table the rows ps->touched. Returns
+ * 0 | TRAIN_FAILED. */
 int train_ps_pull(struct train_rank *t, struct train_ps *ps);
 
-/* The halves of a pull that is not sync, to other memory. Return 0 | TRAIN_FAILED. */
+/* sync, after a push: waits for the end of the step. The tail becomes the sum over all workers, and the
+ * parameters those after the step, unless the table is sparse: a pull precedes each gradient. Returns 0 |
+ * TRAIN_FAILED. */
+int train_ps_finish(struct train_rank *t, struct train_ps *ps);
+
+/* The halves of a fetch to other memory, which has the parameters of the last one, or the first; of a
+ * sparse table the rows that have changed travel. Return 0 | TRAIN_FAILED. */
 int train_ps_request(struct train_rank *t, struct train_ps *ps);
 int train_ps_receive(struct train_rank *t, struct train_ps *ps, float *to);
 

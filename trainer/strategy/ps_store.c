@@ -27,18 +27,20 @@ void train_ps_store_close(struct train_ps_store *s)
 	*s = (struct train_ps_store){ 0 };
 }
 
-void train_ps_store_descend(struct train_ps_store *s, const float *gradient, float scale,
-			    float rate)
+void train_ps_store_descend(struct train_ps_store *s, size_t at, size_t count,
+			    const float *gradient, float scale, float rate)
 {
+	float *state = s->state + at, *parameters = s->parameters + at;
+
 	if (!s->adagrad) {
-		train_host_descend(NULL, s->count, scale, rate, s->momentum, gradient, s->state,
-				   s->parameters);
+		train_host_descend(NULL, count, scale, rate, s->momentum, gradient, state,
+				   parameters);
 		return;
 	}
-	for (size_t i = 0; i < s->count; i++) {
+	for (size_t i = 0; i < count; i++) {
 		float g = scale * gradient[i];
 
-		s->state[i] += g * g;
-		s->parameters[i] -= rate * g / sqrtf(s->state[i] + ADAGRAD_START);
+		state[i] += g * g;
+		parameters[i] -= rate * g / sqrtf(state[i] + ADAGRAD_START);
 	}
 }

@@ -22,8 +22,9 @@ struct train_ps_store {
 int train_ps_store_open(struct train_ps_store *s, size_t count, float momentum, bool adagrad);
 void train_ps_store_close(struct train_ps_store *s);
 
-/* One step by scale * gradient; Adagrad divides each element by the root of its sum of squares. */
-void train_ps_store_descend(struct train_ps_store *s, const float *gradient, float scale,
-			    float rate);
+/* One step of the elements from `at` on, by scale * gradient[count]; Adagrad divides each element by the root
+ * of its sum of squares. */
+void train_ps_store_descend(struct train_ps_store *s, size_t at, size_t count,
+			    const float *gradient, float scale, float rate);
 
 #endif

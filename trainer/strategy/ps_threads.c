@@ -57,7 +57,7 @@ static int obey(struct train_ps_threads *x, enum ps_order order, bool stop)
 	case PUSH:
 		return train_ps_send(x->t, &x->push.ps, x->push.array, 1, 0);
 	case REQUEST:
-		return train_ps_request(x->t, &x->push.ps);
+		return train_ps_request(x->t, &x->fetched.ps); /* its thread is idle */
 	default:
 		return train_ps_question(x->t, stop);
 	}
@@ -134,6 +134,9 @@ static int open_side(struct train_ps_threads *x, struct ps_side *side, const cha
 	if (!side->ps.message || !side->ps.version || !side->array)
 		return train_fail(TRAIN_FAILED, "no memory for messages of %zu floats",
 				  x->t->floats);
+	/* what the servers have at version 0 */
+	memcpy(side->array, train_parameters_download(x->t),
+	       x->t->model.parameters * sizeof(float));
 	rc = tt_thread_start(&side->thread, name, body, x);
 	side->running = !rc;
 	return rc ? train_fail(TRAIN_FAILED, "cannot create the thread %s: %s", name, strerror(rc))

@@ -117,7 +117,9 @@ int train_ps_open(struct train_rank *t, struct train_ps *ps, struct train_ps_rul
 	ps->message = malloc((nodes * (largest(&ps->shards) + 1 + rows + TRAIN_TAIL)) *
 			     sizeof(float));
 	ps->version = calloc((size_t)t->servers, sizeof(*ps->version));
-	if (!ps->message || !ps->version)
+	if (rows) /* a character touches one */
+		ps->touched = calloc(t->leaves.batch * t->data->positions, sizeof(*ps->touched));
+	if (!ps->message || !ps->version || (rows && !ps->touched))
 		return train_fail(TRAIN_FAILED, "no memory for messages to %d servers", t->servers);
 	if (train_is_server(t))
 		return TRAIN_OK;
@@ -125,7 +127,11 @@ int train_ps_open(struct train_rank *t, struct train_ps *ps, struct train_ps_rul
 		rc = init_servers(t, ps);
 	if (!rc)
 		rc = hello(t);
-	return rc ? rc : train_parameters_bcast(t);
+	if (!rc)
+		rc = train_parameters_bcast(t);
+	if (!rc) /* rows that no batch has touched */
+		train_parameters_download(t);
+	return rc;
 }
 
 void train_ps_close(struct train_rank *t, struct train_ps *ps)
@@ -134,6 +140,7 @@ void train_ps_close(struct train_rank *t, struct train_ps *ps)
 		tuttiMsgSend(NULL, 0, server_rank(t, s), TRAIN_PS_BYE, 0, t->world);
 	free(ps->message);
 	free(ps->version);
+	free(ps->touched);
 	train_shards_close(&ps->shards);
 }
 
@@ -210,24 +217,61 @@ static float *host_parameters(struct train_rank *t)
 static int receive_shards(struct train_rank *t, struct train_ps *ps, int tag, float *to,
 			  uint64_t *ret_version)
 {
-	size_t tail = ps->rule.sync && tag == TRAIN_PS_PARAMETERS ? TRAIN_TAIL : 0;
 	int rc = TRAIN_OK;
 
 	for (int i = 0; i < ps->shards.servers && !rc; i++) {
 		int s = server_in_order(t, i);
-		size_t count = ps->shards.count[s];
 		tuttiMsg_t msg;
 
-		rc = receive_from(t, s, tag, ps->message, (count + tail) * sizeof(float), &msg);
+		rc = receive_from(t, s, tag, ps->message, ps->shards.count[s] * sizeof(float),
+				  &msg);
 		if (rc)
 			break;
 		train_shards_unpack(&ps->shards, s, ps->message, to);
-		memcpy(t->comm_buffer + t->model.parameters, ps->message + count,
-		       tail * sizeof(float));
-		if (ret_version)
-			*ret_version = msg.version;
-		else
-			ps->version[s] = msg.version;
+		*ret_version = msg.version;
+	}
+	return rc;
+}
+
+/* Puts the rows of a message, and what follows the table, to their places. Returns false: it has none. */
+static bool unpack_rows(const struct train_rank *t, const struct train_ps *ps, int server,
+			size_t words, float *to)
+{
+	const struct train_shards *s = &ps->shards;
+	size_t width = train_sparse_width(t), table = s->rows[server] * width;
+	struct train_row_list l;
+	size_t read = train_row_list_open(&l, (const uint32_t *)ps->message, words, s->rows[server],
+					  width);
+
+	if (!read || words - read != s->count[server] - table)
+		return false;
+	for (uint32_t i = 0; i < l.n; i++)
+		memcpy(to + train_shards_place(s, server, l.row[i] * width), l.value + i * width,
+		       width * sizeof(*to));
+	train_shards_unpack_from(s, server, table, ps->message + read, to);
+	return true;
+}
+
+int train_ps_receive(struct train_rank *t, struct train_ps *ps, float *to)
+{
+	int rc = TRAIN_OK;
+
+	for (int i = 0; i < ps->shards.servers && !rc; i++) {
+		int s = server_in_order(t, i);
+		size_t most = ps->shards.count[s] + (ps->sparse ? 1 + ps->shards.rows[s] : 0);
+		tuttiMsg_t msg;
+
+		rc = receive_from(t, s, TRAIN_PS_PARAMETERS, ps->message, most * sizeof(float),
+				  &msg);
+		if (rc)
+			break;
+		ps->version[s] = msg.version;
+		if (!ps->sparse)
+			train_shards_unpack(&ps->shards, s, ps->message, to);
+		else if (!unpack_rows(t, ps, s, msg.bytes / sizeof(float), to))
+			rc = train_fail(TRAIN_FAILED,
+					"server %d sent %zu bytes that are no rows of its table", s,
+					msg.bytes);
 	}
 	return rc;
 }
@@ -236,24 +280,72 @@ int train_ps_request(struct train_rank *t, struct train_ps *ps)
 {
 	int rc = TRAIN_OK;
 
-	for (int i = 0; i < ps->shards.servers && !rc; i++)
-		rc = send_to(t, server_in_order(t, i), TRAIN_PS_PULL, 0, NULL, 0);
+	for (int i = 0; i < ps->shards.servers && !rc; i++) {
+		int s = server_in_order(t, i);
+
+		rc = send_to(t, s, TRAIN_PS_FETCH, ps->version[s], NULL, 0);
+	}
 	return rc;
 }
 
-int train_ps_receive(struct train_rank *t, struct train_ps *ps, float *to)
+void train_ps_touch(struct train_rank *t, struct train_ps *ps, const struct train_batch *batch)
 {
-	return receive_shards(t, ps, TRAIN_PS_PARAMETERS, to, NULL);
+	if (ps->sparse)
+		ps->ntouched = train_touched_rows(t, batch, ps->touched);
+}
+
+/* Requests the rows ps->touched, or a shard. */
+static int request_rows(struct train_rank *t, struct train_ps *ps)
+{
+	size_t width = ps->sparse ? train_sparse_width(t) : 0, bytes = 0;
+	uint32_t *rows = (uint32_t *)ps->message;
+	int rc = TRAIN_OK;
+
+	for (int i = 0; i < ps->shards.servers && !rc; i++) {
+		int s = server_in_order(t, i);
+
+		if (ps->sparse)
+			bytes = train_shards_rows(&ps->shards, s, width, ps->touched, ps->ntouched,
+						  rows) *
+				sizeof(*rows);
+		t->message_bytes += bytes;
+		rc = send_to(t, s, TRAIN_PS_PULL, 0, rows, bytes);
+	}
+	return rc;
 }
 
 int train_ps_pull(struct train_rank *t, struct train_ps *ps)
 {
 	uint64_t wait_begin = train_time_ns();
-	int rc = ps->rule.sync ? TRAIN_OK : train_ps_request(t, ps);
+	int rc = request_rows(t, ps);
 
 	if (!rc)
 		rc = train_ps_receive(t, ps, host_parameters(t));
 	train_parameters_upload(t);
+	train_add_exposed(t, wait_begin);
+	return rc;
+}
+
+int train_ps_finish(struct train_rank *t, struct train_ps *ps)
+{
+	uint64_t wait_begin = train_time_ns();
+	int rc = TRAIN_OK;
+
+	for (int i = 0; i < ps->shards.servers && !rc; i++) {
+		int s = server_in_order(t, i);
+		size_t count = ps->sparse ? 0 : ps->shards.count[s];
+
+		rc = receive_from(t, s, TRAIN_PS_STEPPED, ps->message,
+				  (count + TRAIN_TAIL) * sizeof(float), NULL);
+		if (rc)
+			break;
+		if (count)
+			train_shards_unpack(&ps->shards, s, ps->message, host_parameters(t));
+		memcpy(t->comm_buffer + t->model.parameters, ps->message + count,
+		       TRAIN_TAIL * sizeof(float));
+	}
+	if (!ps->sparse)
+		train_parameters_upload(t);
 	train_add_exposed(t, wait_begin);
 	return rc;
 }

@@ -133,6 +133,31 @@ int train_shards_of_variables(struct train_shards *s, const struct train_model *
 	return TRAIN_OK;
 }
 
+size_t train_shards_rows(const struct train_shards *s, int server, size_t width,
+			 const uint32_t *row, size_t n, uint32_t *to)
+{
+	size_t found = 0, before = 0, k = 0; /* before: floats of the pieces before this one */
+
+	for (size_t i = 0; i < s->pieces; i++) {
+		const struct train_shard_piece *p = &s->piece[i];
+
+		for (; k < n && row[k] * width < p->at + p->count; k++)
+			if (p->server == server && row[k] * width >= p->at)
+				to[found++] = (uint32_t)((before + row[k] * width - p->at) / width);
+		before += p->server == server ? p->count : 0;
+	}
+	return found;
+}
+
+size_t train_shards_place(const struct train_shards *s, int server, size_t at)
+{
+	size_t i = 0;
+
+	for (; s->piece[i].server != server || at >= s->piece[i].count; i++)
+		at -= s->piece[i].server == server ? s->piece[i].count : 0;
+	return s->piece[i].at + at;
+}
+
 void train_shards_pack(const struct train_shards *s, int server, const float *array, float *shard)
 {
 	for (size_t i = 0; i < s->pieces; i++) {
@@ -145,10 +170,20 @@ void train_shards_pack(const struct train_shards *s, int server, const float *ar
 
 void train_shards_unpack(const struct train_shards *s, int server, const float *shard, float *array)
 {
+	train_shards_unpack_from(s, server, 0, shard, array);
+}
+
+void train_shards_unpack_from(const struct train_shards *s, int server, size_t from,
+			      const float *shard, float *array)
+{
 	for (size_t i = 0; i < s->pieces; i++) {
-		if (s->piece[i].server != server)
+		const struct train_shard_piece *p = &s->piece[i];
+		size_t skipped = from < p->count ? from : p->count, left = p->count - skipped;
+
+		if (p->server != server)
 			continue;
-		memcpy(array + s->piece[i].at, shard, s->piece[i].count * sizeof(*shard));
-		shard += s->piece[i].count;
+		memcpy(array + p->at + skipped, shard, left * sizeof(*shard));
+		shard += left;
+		from -= skipped;
 	}
 }

@@ -10,6 +10,8 @@
 
 #include "trainer/model/model.h"
 
+#include <stdint.h>
+
 struct train_shard_piece {
 	size_t at, count; /* in the parameter array */
 	int server;
@@ -32,9 +34,19 @@ int train_shards_of_ranges(struct train_shards *s, const struct train_model *m, 
 int train_shards_of_variables(struct train_shards *s, const struct train_model *m, int servers);
 void train_shards_close(struct train_shards *s);
 
+/* The rows of a sparse table that a server has: of row[n], ascending numbers of the table, those of the
+ * server as numbers of its shard, to[n] in place or not. Returns how many. */
+size_t train_shards_rows(const struct train_shards *s, int server, size_t width,
+			 const uint32_t *row, size_t n, uint32_t *to);
+/* The place in the array of a float of a server's shard. */
+size_t train_shards_place(const struct train_shards *s, int server, size_t at);
+
 /* Copy between the array and one server's shard. */
 void train_shards_pack(const struct train_shards *s, int server, const float *array, float *shard);
 void train_shards_unpack(const struct train_shards *s, int server, const float *shard,
 			 float *array);
+/* The floats of the shard from `from` on alone, which shard[0] begins with. */
+void train_shards_unpack_from(const struct train_shards *s, int server, size_t from,
+			      const float *shard, float *array);
 
 #endif

@@ -1,4 +1,4 @@
-/* sparse_rows.c - gradients of a table as the rows that a batch touches (sparse_rows.h) */
+/* sparse_rows.c - the rows of a table that a batch touches (sparse_rows.h) */
 #include "trainer/strategy/sparse_rows.h"
 
 #include <stdlib.h>
@@ -17,6 +17,49 @@ size_t train_sparse_rows(const struct train_rank *t)
 size_t train_sparse_width(const struct train_rank *t)
 {
 	return t->model.tensors[0].columns;
+}
+
+/* The characters of a sample choose rows as device_host_sequence.c says. */
+static size_t rows_of_sample(const struct train_embedding *e, const uint8_t *text, uint32_t *row)
+{
+	for (size_t i = 0; i < e->length; i++) {
+		uint64_t hash = 0;
+
+		for (size_t back = 0; back < e->grams && back <= i; back++)
+			hash = train_embedding_hash(hash, text[i - back]);
+		row[i] = e->grams == 1 ? text[i] : (uint32_t)train_embedding_row(e, hash);
+	}
+	return e->length;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+size_t train_rows_sort(uint32_t *row, size_t n)
+{
+	size_t kept = 0;
+
+	qsort(row, n, sizeof(*row), by_number);
+	for (size_t i = 0; i < n; i++)
+		if (!i || row[i] != row[i - 1])
+			row[kept++] = row[i];
+	return kept;
+}
+
+size_t train_touched_rows(const struct train_rank *t, const struct train_batch *batch,
+			  uint32_t *row)
+{
+	const struct train_embedding *e = &t->model.layer[0].embedding;
+	const uint8_t *text = train_training_set(t)->images;
+	size_t n = 0;
+
+	for (size_t i = 0; i < batch->rows; i++)
+		n += rows_of_sample(e, text + batch->samples[i] * t->data->pixels, row + n);
+	return train_rows_sort(row, n);
 }
 
 static bool is_zero(const float *row, size_t width)
@@ -47,41 +90,85 @@ size_t train_rows_pack(const float *table, size_t rows, size_t width, uint32_t *
 	return (size_t)(to - message);
 }
 
-/* A packed node while its rows are read. */
-struct train_row_list {
-	struct train_node node;
-	uint32_t n;
-	const uint32_t *row; /* numbers of the rows that follow */
-	const uint32_t *value;
-};
-
-/* Returns the words of the list; 0: they are not one of such a table. */
-static size_t open_list(struct train_row_list *l, const uint32_t *message, size_t words,
-			size_t rows, size_t width)
+size_t train_row_list_open(struct train_row_list *l, const uint32_t *message, size_t words,
+			   size_t rows, size_t width)
 {
 	uint32_t n = words ? message[0] : 0;
 
 	if (!words || n > rows || n * (1 + width) > words - 1)
 		return 0;
-	*l = (struct train_row_list){ .n = n, .row = message + 1, .value = message + 1 + n };
+	*l = (struct train_row_list){ .n = n,
+				      .row = message + 1,
+				      .value = (const float *)(message + 1 + n) };
 	for (uint32_t i = 0; i < n; i++)
 		if (l->row[i] >= rows || (i && l->row[i] <= l->row[i - 1]))
 			return 0;
 	return 1 + n * (1 + width);
 }
 
-size_t train_rows_unpack(const uint32_t *message, size_t words, size_t rows, size_t width,
-			 float *table)
-{
-	struct train_row_list l;
-	size_t read = open_list(&l, message, words, rows, width);
+/* ---- the sum over packed nodes ------------------------------------------------------------------ */
 
-	if (!read)
-		return 0;
-	memset(table, 0, rows * width * sizeof(*table));
-	for (uint32_t i = 0; i < l.n; i++)
-		memcpy(table + l.row[i] * width, l.value + i * width, width * sizeof(*table));
-	return read;
+int train_row_merge_open(struct train_row_merge *m, size_t capacity)
+{
+	m->list = calloc(capacity, sizeof(*m->list));
+	m->node = calloc(capacity, sizeof(*m->node));
+	m->sum = calloc(capacity, sizeof(*m->sum));
+	m->scratch = malloc(capacity * m->width * sizeof(*m->scratch));
+	if (m->list && m->node && m->sum && m->scratch)
+		return TRAIN_OK;
+	return train_fail(TRAIN_FAILED, "no memory for the rows of %zu gradients", capacity);
+}
+
+void train_row_merge_close(struct train_row_merge *m)
+{
+	free(m->list);
+	free(m->node);
+	free(m->sum);
+	free(m->scratch);
+	*m = (struct train_row_merge){ 0 };
+}
+
+/* The lowest row that a list has next; `rows`: none has one. */
+static size_t next_row(const struct train_row_merge *m)
+{
+	size_t least = m->rows;
+
+	for (size_t i = 0; i < m->n; i++)
+		if (m->list[i].n && *m->list[i].row < least)
+			least = *m->list[i].row;
+	return least;
+}
+
+/* Puts a row of all lists into scratch, 0 where a list has none. */
+static void take_row(struct train_row_merge *m, size_t row)
+{
+	for (size_t i = 0; i < m->n; i++) {
+		struct train_row_list *l = &m->list[i];
+		float *to = m->scratch + i * m->width;
+
+		m->node[i] = l->node;
+		m->sum[i] = to;
+		if (!l->n || *l->row != row) {
+			memset(to, 0, m->width * sizeof(*to));
+			continue;
+		}
+		memcpy(to, l->value, m->width * sizeof(*to));
+		l->value += m->width;
+		l->row++;
+		l->n--;
+	}
+}
+
+const float *train_row_merge_next(struct train_row_merge *m, size_t *ret_row)
+{
+	size_t nodes = m->n, row = next_row(m);
+
+	*ret_row = row;
+	if (row == m->rows)
+		return NULL;
+	take_row(m, row);
+	train_leaves_fold(m->leaves, m->on, m->node, m->sum, &nodes, m->width);
+	return m->sum[0];
 }
 
 /* ---- the sum over all workers ------------------------------------------------------------------ */
@@ -89,35 +176,32 @@ size_t train_rows_unpack(const uint32_t *message, size_t words, size_t rows, siz
 int train_row_sums_open(struct train_rank *t, struct train_row_sums *s)
 {
 	size_t vectors = t->leaves.batch * t->data->positions, nodes = t->leaves.count;
-	size_t ranks = (size_t)t->nranks;
+	size_t ranks = (size_t)t->nranks, rows = train_sparse_rows(t);
 
-	*s = (struct train_row_sums){ .rows = train_sparse_rows(t) };
-	if (!s->rows)
+	*s = (struct train_row_sums){ 0 };
+	if (!rows)
 		return TRAIN_OK;
-	s->rows -= s->rows % ranks; /* buckets are multiples of the ranks */
-	s->width = train_sparse_width(t);
-	s->capacity = nodes + vectors * (1 + s->width);
+	s->merge = (struct train_row_merge){
+		.leaves = &t->leaves,
+		.on = t->comm_device,
+		.rows = rows - rows % ranks, /* buckets are multiples of the ranks */
+		.width = train_sparse_width(t),
+	};
+	s->capacity = nodes + vectors * (1 + s->merge.width);
 	s->received = malloc(s->capacity * sizeof(*s->received));
 	s->words = calloc(2 * ranks, sizeof(*s->words));
-	s->list = calloc(nodes, sizeof(*s->list));
-	s->node = calloc(nodes, sizeof(*s->node));
-	s->sum = calloc(nodes, sizeof(*s->sum));
-	s->scratch = malloc(nodes * s->width * sizeof(*s->scratch));
-	if (!s->received || !s->words || !s->list || !s->node || !s->sum || !s->scratch)
+	if (!s->received || !s->words)
 		return train_fail(TRAIN_FAILED, "no memory for the rows of %zu characters",
 				  vectors);
 	s->at = s->words + ranks;
-	return TRAIN_OK;
+	return train_row_merge_open(&s->merge, nodes);
 }
 
 void train_row_sums_close(struct train_row_sums *s)
 {
 	free(s->received);
 	free(s->words);
-	free(s->list);
-	free(s->node);
-	free(s->sum);
-	free(s->scratch);
+	train_row_merge_close(&s->merge);
 	*s = (struct train_row_sums){ 0 };
 }
 
@@ -129,8 +213,8 @@ static int gather(struct train_rank *t, struct train_row_sums *s)
 	int rc;
 
 	for (size_t i = 0; i < t->sum.nodes; i++)
-		words += train_rows_pack(t->comm_buffer + i * t->sum.stride, s->rows, s->width,
-					 s->received + words);
+		words += train_rows_pack(t->comm_buffer + i * t->sum.stride, s->merge.rows,
+					 s->merge.width, s->received + words);
 	rc = train_check(tuttiAllGather(&words, s->words, 1, tuttiUint64, t->comm, NULL), t->comm);
 	for (int r = 0; r < t->nranks && !rc; r++) {
 		s->at[r] = all;
@@ -150,75 +234,37 @@ static int gather(struct train_rank *t, struct train_row_sums *s)
 }
 
 /* A list for each node of all workers. */
-static int read_lists(struct train_rank *t, struct train_row_sums *s, size_t *ret_nodes)
+static int read_lists(struct train_rank *t, struct train_row_sums *s)
 {
-	size_t nodes = 0;
+	struct train_row_merge *m = &s->merge;
 
+	m->n = 0;
 	for (int r = 0; r < t->nranks; r++) {
-		size_t first = nodes, at = s->at[r], end = at + s->words[r], read;
+		size_t first = m->n, at = s->at[r], end = at + s->words[r], read;
 
-		nodes += train_leaves_nodes(&t->leaves,
-					    train_leaves_share(&t->leaves, r, t->nranks),
-					    s->node + nodes);
-		for (size_t i = first; i < nodes; i++, at += read) {
-			read = open_list(&s->list[i], s->received + at, end - at, s->rows,
-					 s->width);
+		m->n += train_leaves_nodes(&t->leaves, train_leaves_share(&t->leaves, r, t->nranks),
+					   m->node + first);
+		for (size_t i = first; i < m->n; i++, at += read) {
+			read = train_row_list_open(&m->list[i], s->received + at, end - at, m->rows,
+						   m->width);
 			if (!read)
 				return train_fail(TRAIN_FAILED,
 						  "the touched rows of rank %d are damaged", r);
-			s->list[i].node = s->node[i];
+			m->list[i].node = m->node[i];
 		}
 	}
-	*ret_nodes = nodes;
 	return TRAIN_OK;
-}
-
-/* The lowest row that a list has next; `rows`: none has one. */
-static size_t next_row(const struct train_row_sums *s, size_t nodes)
-{
-	size_t least = s->rows;
-
-	for (size_t i = 0; i < nodes; i++)
-		if (s->list[i].n && *s->list[i].row < least)
-			least = *s->list[i].row;
-	return least;
-}
-
-/* Puts a row of all nodes into scratch, 0 where a node has none. */
-static void take_row(struct train_row_sums *s, size_t nodes, size_t row)
-{
-	for (size_t i = 0; i < nodes; i++) {
-		struct train_row_list *l = &s->list[i];
-		float *to = s->scratch + i * s->width;
-
-		s->node[i] = l->node;
-		s->sum[i] = to;
-		if (!l->n || *l->row != row) {
-			memset(to, 0, s->width * sizeof(*to));
-			continue;
-		}
-		memcpy(to, l->value, s->width * sizeof(*to));
-		l->value += s->width;
-		l->row++;
-		l->n--;
-	}
 }
 
 int train_row_sums_make(struct train_rank *t, struct train_row_sums *s)
 {
-	size_t nodes = 0, row;
+	size_t width = s->merge.width, row;
+	const float *sum;
 	int rc = gather(t, s);
 
 	if (!rc)
-		rc = read_lists(t, s, &nodes);
-	if (rc)
-		return rc;
-	while ((row = next_row(s, nodes)) < s->rows) {
-		size_t n = nodes;
-
-		take_row(s, nodes, row);
-		train_leaves_fold(&t->leaves, t->comm_device, s->node, s->sum, &n, s->width);
-		memcpy(t->comm_buffer + row * s->width, s->sum[0], s->width * sizeof(float));
-	}
-	return TRAIN_OK;
+		rc = read_lists(t, s);
+	while (!rc && (sum = train_row_merge_next(&s->merge, &row)))
+		memcpy(t->comm_buffer + row * width, sum, width * sizeof(*sum));
+	return rc;
 }

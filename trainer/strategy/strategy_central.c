@@ -81,7 +81,8 @@ static int descend_on_host(struct train_rank *t, struct central_state *c)
 					 c->store.count * sizeof(float));
 		total = c->total;
 	}
-	train_ps_store_descend(&c->store, total, train_mean_scale(t, t->leaves.batch), t->rate);
+	train_ps_store_descend(&c->store, 0, c->store.count, total,
+			       train_mean_scale(t, t->leaves.batch), t->rate);
 	c->steps = t->step;
 	return rc ? rc : publish(t, c);
 }

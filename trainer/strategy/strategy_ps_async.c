@@ -12,7 +12,8 @@
  *	worker, while there are shares:
  *		share = ask()
  *		parameters, v = pull()		--ssp N: delayed while this worker is more than N
- *						steps ahead of the slowest
+ *						steps ahead of the slowest; of a sparse
+ *						table the rows that the share touches
  *		push(gradient(parameters, share), v)
  *
  * The death of a worker does not stop the others. --record and --replay repeat a training with
@@ -47,8 +48,10 @@ static void async_close(struct train_rank *t)
 static int async_step(struct train_rank *t, const struct train_batch *batch)
 {
 	struct train_ps *ps = t->strategy_state;
-	int rc = train_ps_pull(t, ps);
+	int rc;
 
+	train_ps_touch(t, ps, batch);
+	rc = train_ps_pull(t, ps);
 	if (!rc)
 		rc = train_gradient(t, batch, NULL);
 	if (!rc)

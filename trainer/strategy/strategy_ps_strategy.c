@@ -17,6 +17,7 @@
  * Source: TensorFlow's ParameterServerStrategy.
  */
 #include "trainer/strategy/ps.h"
+#include "trainer/strategy/sparse_rows.h"
 #include "trainer/strategy/strategy.h"
 #include "trainer/strategy/survive.h"
 
@@ -30,6 +31,9 @@ struct ps_strategy_state {
 	int device, ndevices;
 	float *all; /* first device: the gradients of all devices */
 	bool stop;  /* first device: a device received a stop signal in the last step */
+	/* of a sparse table: the number of rows that a device touches, then the rows; first device: of
+	 * all devices */
+	uint32_t *rows, *all_rows;
 };
 
 /* Prints the placement of variables and the size of each shard. */
@@ -66,7 +70,13 @@ static int strategy_open(struct train_rank *t)
 	if (t->rank == 0)
 		print_placement(t, &s->ps.shards);
 	s->all = calloc((size_t)devices * t->floats, sizeof(*s->all));
-	if (!s->all)
+	if (s->ps.sparse) {
+		size_t each = 1 + t->leaves.batch * t->data->positions;
+
+		s->rows = calloc(((size_t)devices + 1) * each, sizeof(*s->rows));
+		s->all_rows = s->rows + each;
+	}
+	if (!s->all || (s->ps.sparse && !s->rows))
 		return train_fail(TRAIN_FAILED, "no memory for %d gradients", devices);
 	return train_check(tuttiCommSplit(t->comm, t->rank / devices, s->device, &s->devices, NULL),
 			   t->comm);
@@ -80,6 +90,7 @@ static void strategy_close(struct train_rank *t)
 	if (s->devices)
 		tuttiCommDestroy(s->devices);
 	free(s->all);
+	free(s->rows);
 	free(s);
 }
 
@@ -106,11 +117,40 @@ static int sum_gradients(struct train_rank *t, struct ps_strategy_state *s)
 	return rc;
 }
 
+/* First device: the rows of a sparse table that a batch of any device touches. */
+static int touch_all(struct train_rank *t, struct ps_strategy_state *s,
+		     const struct train_batch *batch)
+{
+	size_t most = t->leaves.batch * t->data->positions, each = 1 + most, n = 0;
+	struct train_ps *ps = &s->ps;
+	int rc;
+
+	train_ps_touch(t, ps, batch);
+	if (!ps->sparse || s->ndevices == 1)
+		return TRAIN_OK;
+	s->rows[0] = (uint32_t)ps->ntouched;
+	memcpy(s->rows + 1, ps->touched, ps->ntouched * sizeof(*s->rows));
+	rc = train_check(tuttiGather(s->rows, s->all_rows, each, tuttiUint32, 0, s->devices, NULL),
+			 s->devices);
+	for (int d = 0; d < s->ndevices && !rc && s->device == 0; d++) {
+		const uint32_t *of = s->all_rows + (size_t)d * each;
+
+		/* shares of one batch: all of them have a place */
+		memcpy(ps->touched + n, of + 1, of[0] * sizeof(*of));
+		n += of[0];
+	}
+	if (!rc && s->device == 0)
+		ps->ntouched = train_rows_sort(ps->touched, n);
+	return rc;
+}
+
 static int one_step(struct train_rank *t, struct ps_strategy_state *s,
 		    const struct train_batch *batch)
 {
-	int rc = s->device == 0 ? train_ps_pull(t, &s->ps) : TRAIN_OK;
+	int rc = touch_all(t, s, batch);
 
+	if (!rc && s->device == 0)
+		rc = train_ps_pull(t, &s->ps);
 	if (!rc)
 		rc = bcast_parameters(t, s);
 	if (!rc)

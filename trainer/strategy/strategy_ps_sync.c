@@ -8,7 +8,8 @@
  *		send the parameters to all workers
  *	worker, in each step:
  *		push(gradient(parameters, my share of the batch))
- *		parameters = pull()
+ *		parameters = those after the step	(of a sparse table: pull the rows that a
+ *							batch touches before its gradient)
  *
  * The sums are those of reduce-to-one in the same order, so the bits are equal. A step is as
  * slow as the slowest worker, and a server receives workers * shard bytes in each. Row of the
@@ -44,17 +45,25 @@ static void sync_close(struct train_rank *t)
 
 static int sync_step(struct train_rank *t, const struct train_batch *batch)
 {
-	int rc = train_gradient(t, batch, NULL);
+	struct train_ps *ps = t->strategy_state;
+	int rc = TRAIN_OK;
 
+	train_ps_touch(t, ps, batch);
+	if (ps->sparse)
+		rc = train_ps_pull(t, ps);
 	if (!rc)
-		rc = train_ps_push(t, t->strategy_state, t->comm_buffer, t->sum.nodes,
-				   t->sum.stride);
-	return rc ? rc : train_ps_pull(t, t->strategy_state);
+		rc = train_gradient(t, batch, NULL);
+	if (!rc)
+		rc = train_ps_push(t, ps, t->comm_buffer, t->sum.nodes, t->sum.stride);
+	return rc ? rc : train_ps_finish(t, ps);
 }
 
 static int sync_settle(struct train_rank *t, enum train_settle why)
 {
-	return why == TRAIN_SETTLE_END ? train_ps_settle(t, t->strategy_state, true) : TRAIN_OK;
+	struct train_ps *ps = t->strategy_state;
+	bool last = why == TRAIN_SETTLE_END;
+
+	return last || ps->sparse ? train_ps_settle(t, ps, last) : TRAIN_OK;
 }
 
 static int sync_serve(struct train_rank *t)
