@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/support/random_floats.h"
 #include "trainer/device/convolution.h"
@@ -108,6 +110,39 @@ Test(gemm, splitting_the_rows_changes_no_bit)
 	free(b);
 	free(whole);
 	free(parts);
+}
+
+/* Memory of count floats, at whose end a page is that cannot be read. */
+static float *before_a_wall(size_t count)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = count * sizeof(float);
+	size_t pages = (bytes + page - 1) / page;
+	char *at = mmap(NULL, (pages + 1) * page, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	cr_assert_neq(at, MAP_FAILED);
+	mprotect(at + pages * page, page, PROT_NONE);
+	return (float *)(at + pages * page - bytes);
+}
+
+Test(gemm, reads_nothing_behind_its_operands)
+{
+	static const size_t sizes[][3] = { { 13, 33, 17 }, { 4, 32, 8 },  { 16, 40, 5 },
+					   { 31, 10, 9 },  { 1, 16, 2 },  { 24, 16, 3 },
+					   { 2, 513, 4 },  { 5, 31, 385 } };
+	struct train_gemm *g = train_gemm_open(NULL);
+
+	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]) * 4; s++) {
+		size_t m = sizes[s / 4][0], n = sizes[s / 4][1], k = sizes[s / 4][2];
+		bool ta = s & 1, tb = s & 2;
+		struct train_matrix a = { before_a_wall(m * k), ta ? m : k, ta },
+				    b = { before_a_wall(k * n), tb ? k : n, tb };
+		float *c = before_a_wall(m * n);
+
+		train_gemm(g, m, n, k, a, b, c, n);
+		cr_expect_eq(c[m * n - 1], 0.0f);
+	}
+	train_gemm_close(g);
 }
 
 Test(gemm, writes_nothing_outside_the_result)

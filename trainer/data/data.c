@@ -5,6 +5,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#ifndef MADV_COLLAPSE /* Linux 6.1 */
+#define MADV_COLLAPSE 25
+#endif
+
+enum { HUGE_PAGE = 2 << 20 };
 
 const struct train_data_source *const train_data_sources[] = { &train_data_fashion,
 							       &train_data_synth, &train_data_text,
@@ -76,6 +83,19 @@ static int read_mean(struct train_data *data)
 
 /* ---- load --------------------------------------------------------------------------------------- */
 
+/* A batch is a random selection of samples: in small pages each would miss the TLB. Does nothing where the
+ * kernel has no such pages. */
+static void use_huge_pages(uint8_t *at, size_t bytes)
+{
+	uintptr_t first = ((uintptr_t)at + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1);
+	uintptr_t end = ((uintptr_t)at + bytes) & ~(uintptr_t)(HUGE_PAGE - 1);
+
+	if (end <= first)
+		return;
+	madvise((void *)first, end - first, MADV_HUGEPAGE);
+	madvise((void *)first, end - first, MADV_COLLAPSE);
+}
+
 int train_data_load(const char *name, const struct train_data_options *options,
 		    struct train_data *ret_data)
 {
@@ -108,6 +128,8 @@ int train_data_load(const char *name, const struct train_data_options *options,
 		rc = read_mean(&data);
 	else
 		data.mean = data.text || data.plays ? 0.0f : mean_of(&data.train, data.pixels);
+	if (data.train.images)
+		use_huge_pages(data.train.images, data.train.samples * data.pixels);
 	*ret_data = data;
 	return rc;
 }

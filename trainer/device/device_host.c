@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { AHEAD = 2 }; /* rows that gather prefetches */
+enum { AHEAD = 8 }; /* rows that gather prefetches */
 
 /* Memory of the library, so that transports can read it without a copy. */
 void *train_host_alloc(struct train_device *d, size_t bytes)
@@ -94,8 +94,7 @@ void train_host_loss(struct train_device *d, size_t rows, size_t classes, const 
 
 	(void)d;
 	for (size_t row = 0; row < rows; row++, logits += classes) {
-		total += train_cross_entropy(logits, classes, labels[row]);
-		train_softmax(logits, classes);
+		total += train_softmax_loss(logits, classes, labels[row]);
 		logits[labels[row]] -= 1.0f;
 	}
 	*loss = (float)total;

@@ -93,3 +93,17 @@ TRAIN_EXACT_FN void train_softmax(float *logits, size_t classes)
 	for (size_t i = 0; i < classes; i++)
 		logits[i] = (float)(train_exact_exp(logits[i] - high) / sum);
 }
+
+TRAIN_EXACT_FN double train_softmax_loss(float *logits, size_t classes, size_t label)
+{
+	double high = highest(logits, classes), sum = 0.0, loss, e[256];
+
+	for (size_t i = 0; i < classes; i++)
+		e[i] = train_exact_exp(logits[i] - high);
+	for (size_t i = 0; i < classes; i++)
+		sum += e[i];
+	loss = train_exact_log(sum) - (logits[label] - high);
+	for (size_t i = 0; i < classes; i++)
+		logits[i] = (float)(e[i] / sum);
+	return loss;
+}

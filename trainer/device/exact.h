@@ -27,4 +27,7 @@ TRAIN_EXACT_FN double train_cross_entropy(const float *logits, size_t classes, s
 /* logits = softmax(logits) */
 TRAIN_EXACT_FN void train_softmax(float *logits, size_t classes);
 
+/* Both, for at most 256 classes. Returns the cross-entropy. */
+TRAIN_EXACT_FN double train_softmax_loss(float *logits, size_t classes, size_t label);
+
 #endif

@@ -2,8 +2,9 @@
  * gemm.c - the product of two float matrices, bit-reproducible (gemm.h)
  *
  * The usual blocking (Goto and van de Geijn 2008, Anatomy of high-performance matrix
- * multiplication): both operands are packed into panels that the innermost tile reads
- * sequentially, sized so that b's panel stays in L1 and a's block in L2. Between blocks of k a
+ * multiplication): the innermost tile reads panels of both operands, sized so that b's panel stays in L1
+ * and a's block in L2. Panels of large operands are packed, so that reads are sequential; others are read
+ * in place, where their lines do not displace each other from the caches. Between blocks of k a
  * tile is stored to c and loaded again, which is exact: the chain of multiply-adds continues
  * unchanged.
  *
@@ -22,8 +23,10 @@
 
 enum { BLOCK_K = 384, BLOCK_M = 120, BLOCK_N = 512, ALIGN = 64 };
 enum { TILE_FLOATS_MAX = 12 * 32 };
+enum { SET_FLOATS = 512 };
 
-typedef void tile_fn(size_t k, const float *a, const float *b, float *c, size_t ldc, bool fresh);
+typedef void tile_fn(size_t k, const float *a, size_t a_step, const float *b, size_t b_step,
+		     float *c, size_t ldc, bool fresh);
 
 /* ---- the tiles ------------------------------------------------------------------------------ */
 
@@ -46,7 +49,6 @@ typedef void tile_fn(size_t k, const float *a, const float *b, float *c, size_t 
 #define VEC __m512
 #define LANES 16
 #define ROWS 4
-#define PANEL 12
 #define COLS 2
 #define LOAD _mm512_loadu_ps
 #define STORE _mm512_storeu_ps
@@ -105,8 +107,9 @@ typedef void tile_fn(size_t k, const float *a, const float *b, float *c, size_t 
 
 struct gemm_tile {
 	size_t rows, cols; /* in floats */
-	tile_fn *compute;
+	tile_fn *slices, *lines;
 };
+#define TILES(name) name, name##_lines
 
 /* best first; narrow: for a c that has at most as many columns; low: for the last rows of a's panels for
  * wide tiles, if it is there */
@@ -117,13 +120,13 @@ static const struct gemm_isa {
 } isas[] = {
 #if defined(__x86_64__)
 	{ "avx512",
-	  { 12, 32, tile_avx512 },
-	  { 24, 16, narrow_avx512 },
-	  { 4, 32, low_avx512 },
+	  { 12, 32, TILES(tile_avx512) },
+	  { 24, 16, TILES(narrow_avx512) },
+	  { 4, 32, TILES(low_avx512) },
 	  has_avx512 },
-	{ "avx2", { 6, 16, tile_avx2 }, { 12, 8, narrow_avx2 }, { 0 }, has_avx2 },
+	{ "avx2", { 6, 16, TILES(tile_avx2) }, { 12, 8, TILES(narrow_avx2) }, { 0 }, has_avx2 },
 #endif
-	{ "scalar", { 4, 4, tile_scalar }, { 4, 4, tile_scalar }, { 0 }, has_scalar },
+	{ "scalar", { 4, 4, TILES(tile_scalar) }, { 4, 4, TILES(tile_scalar) }, { 0 }, has_scalar },
 };
 
 struct train_gemm {
@@ -210,39 +213,105 @@ static void pack(struct train_matrix from, size_t line, size_t lines, size_t fir
 
 /* ---- the product ---------------------------------------------------------------------------- */
 
-/* A tile that exceeds c's edge: computed in a local buffer, its inner part copied. */
-static void edge_tile(const struct gemm_tile *kind, size_t k, const float *a, const float *b,
-		      float *c, size_t ldc, size_t rows, size_t cols, bool fresh)
+/* Lines as tiles read them, packed or in place: line i is at + i * next. A line is a row of a, or a column
+ * of b. */
+struct gemm_lines {
+	const float *at;
+	size_t next, step; /* step: of the tile's functions */
+	bool lines;        /* the tile's function, for a */
+};
+
+/* Whole panels, and the lines behind the last of them. */
+struct gemm_panels {
+	struct gemm_lines whole, last;
+};
+
+/* Panels of lines `line` to line + lines - 1 and slices `first` to first + k - 1; low: the size of a last
+ * panel that tiles read without a line behind it. memory: for what must be packed */
+static struct gemm_panels panels_of(struct train_matrix from, size_t line, size_t lines,
+				    size_t first, size_t k, size_t width, size_t low, bool in_place,
+				    float *memory)
 {
-	float tile[TILE_FLOATS_MAX] __attribute__((aligned(ALIGN))) = { 0 };
+	size_t rest = lines % width, whole = lines - rest;
+	struct gemm_lines packed = { memory, k, width, false }, place = packed;
+	struct gemm_panels p = { packed, packed };
+
+	if (from.transposed)
+		place = (struct gemm_lines){ from.at + first * from.stride + line, 1, from.stride,
+					     false };
+	else
+		place = (struct gemm_lines){ from.at + line * from.stride + first, from.stride,
+					     from.stride, true };
+	if (!in_place) {
+		pack(from, line, lines, first, k, width, memory);
+		p.last.at += whole * k;
+		return p;
+	}
+	p.whole = place;
+	if (rest == low) {
+		p.last = place;
+		p.last.at += whole * place.next;
+	} else if (rest) {
+		pack(from, line + whole, rest, first, k, width, memory);
+	}
+	return p;
+}
+
+/* A panel is read once for each panel of the other operand, so that packing costs more than it saves if
+ * those are few: `others` lines. Slices or lines whose distance is a multiple of some 2 KiB displace each
+ * other from L1; the tile's vectors are slices. */
+static bool stays_in_place(struct train_matrix from, size_t others, bool vectors)
+{
+	if (vectors)
+		return from.transposed && from.stride % (2 * SET_FLOATS);
+	return others <= BLOCK_N && (from.transposed || from.stride % SET_FLOATS);
+}
+
+/* The rows of a shorter tile, or 0. */
+static size_t low_rows(const struct train_gemm *g, const struct gemm_tile *kind)
+{
+	return kind == &g->kind->wide ? g->kind->low.rows : 0;
+}
+
+/* A tile that exceeds c's edge: computed in a local buffer, its inner part copied. */
+static void edge_tile(tile_fn *compute, const struct gemm_tile *tile, size_t k, const float *a,
+		      size_t a_step, const float *b, size_t b_step, float *c, size_t ldc,
+		      size_t rows, size_t cols, bool fresh)
+{
+	float inner[TILE_FLOATS_MAX] __attribute__((aligned(ALIGN))) = { 0 };
 
 	if (!fresh)
 		for (size_t i = 0; i < rows; i++)
-			memcpy(tile + i * kind->cols, c + i * ldc, cols * sizeof(*c));
-	kind->compute(k, a, b, tile, kind->cols, fresh);
+			memcpy(inner + i * tile->cols, c + i * ldc, cols * sizeof(*c));
+	compute(k, a, a_step, b, b_step, inner, tile->cols, fresh);
 	for (size_t i = 0; i < rows; i++)
-		memcpy(c + i * ldc, tile + i * kind->cols, cols * sizeof(*c));
+		memcpy(c + i * ldc, inner + i * tile->cols, cols * sizeof(*c));
 }
 
-/* c[m x n] (+)= packed a * packed b over k slices */
+/* c[m x n] (+)= a * b over k slices */
 static void block(const struct train_gemm *g, const struct gemm_tile *kind, size_t m, size_t n,
-		  size_t k, float *c, size_t ldc, bool fresh)
+		  size_t k, const struct gemm_panels *a, const struct gemm_panels *b, float *c,
+		  size_t ldc, bool fresh)
 {
 	for (size_t j = 0; j < n; j += kind->cols) {
+		size_t cols = n - j < kind->cols ? n - j : kind->cols;
+		struct gemm_lines bs = cols == kind->cols ? b->whole : b->last;
+		const float *b_at = bs.at + (cols == kind->cols ? j : 0) * bs.next;
+
 		for (size_t i = 0; i < m; i += kind->rows) {
 			size_t rows = m - i < kind->rows ? m - i : kind->rows;
-			size_t cols = n - j < kind->cols ? n - j : kind->cols;
+			struct gemm_lines as = rows == kind->rows ? a->whole : a->last;
+			const float *a_at = as.at + (rows == kind->rows ? i : 0) * as.next;
+			const struct gemm_tile *tile = rows == low_rows(g, kind) ? &g->kind->low
+										 : kind;
+			tile_fn *compute = as.lines ? tile->lines : tile->slices;
 
-			const struct gemm_tile *tile = kind;
-
-			if (kind == &g->kind->wide && rows == g->kind->low.rows)
-				tile = &g->kind->low;
 			if (rows == tile->rows && cols == tile->cols)
-				tile->compute(k, g->a + i * k, g->b + j * k, c + i * ldc + j, ldc,
-					      fresh);
+				compute(k, a_at, as.step, b_at, bs.step, c + i * ldc + j, ldc,
+					fresh);
 			else
-				edge_tile(kind, k, g->a + i * k, g->b + j * k, c + i * ldc + j, ldc,
-					  rows, cols, fresh);
+				edge_tile(compute, tile, k, a_at, as.step, b_at, bs.step,
+					  c + i * ldc + j, ldc, rows, cols, fresh);
 		}
 	}
 }
@@ -253,6 +322,7 @@ void train_gemm(struct train_gemm *g, size_t m, size_t n, size_t k, struct train
 	struct train_matrix b_lines = { b.at, b.stride, !b.transposed };
 	const struct gemm_tile *tile = n <= g->kind->narrow.cols ? &g->kind->narrow
 								 : &g->kind->wide;
+	bool a_stays = stays_in_place(a, n, false), b_stays = stays_in_place(b_lines, m, true);
 
 	/* equal blocks, so that the last is not a short one */
 	size_t blocks = (k + BLOCK_K - 1) / BLOCK_K,
@@ -266,13 +336,16 @@ void train_gemm(struct train_gemm *g, size_t m, size_t n, size_t k, struct train
 
 		for (size_t j = 0; j < n; j += BLOCK_N) {
 			size_t wide = n - j < BLOCK_N ? n - j : BLOCK_N;
+			struct gemm_panels bs = panels_of(b_lines, j, wide, p, deep, tile->cols, 0,
+							  b_stays, g->b);
 
-			pack(b_lines, j, wide, p, deep, tile->cols, g->b);
 			for (size_t i = 0; i < m; i += BLOCK_M) {
 				size_t high = m - i < BLOCK_M ? m - i : BLOCK_M;
+				struct gemm_panels as = panels_of(a, i, high, p, deep, tile->rows,
+								  low_rows(g, tile), a_stays, g->a);
 
-				pack(a, i, high, p, deep, tile->rows, g->a);
-				block(g, tile, high, wide, deep, c + i * ldc + j, ldc, p == 0);
+				block(g, tile, high, wide, deep, &as, &bs, c + i * ldc + j, ldc,
+				      p == 0);
 			}
 		}
 	}
