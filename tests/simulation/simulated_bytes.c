@@ -212,6 +212,7 @@ SIM_REPLACE(ssize_t, write, int fd, const void *data, size_t bytes)
 	sim_call();
 	memcpy(&add, data, sizeof(add));
 	net_of(fd)->count += add;
+	net_note_ready(net_of(fd));
 	sim_wake(net_of(fd)->process);
 	return (ssize_t)bytes;
 }

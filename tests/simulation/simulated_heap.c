@@ -5,7 +5,10 @@
  * reserved once; sim_heap_begin empties them, so a seed finds equal addresses and contents whatever
  * ran before in this program. Freed memory serves later requests of about its size.
  *
- *   | lists | blocks, each behind its head -> | runs of pages -> | large runs, for bytes of messages -> |
+ *   | lists | blocks, each behind its head -> | runs of pages -> | large runs -> | heads of runs |
+ *
+ * Large runs are for bytes of messages. Of many ranks, blocks of a page and more are runs, so that pages which
+ * nobody writes to take no memory, and the kernel gets the pages of most freed runs back.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,12 +21,15 @@
 #define PAGE ((size_t)4096)
 #define STEPS 64 /* of HEAD bytes; half as many for each doubling of the sizes above */
 #define DOUBLINGS 32
-#define RUNS 32                          /* sizes of runs: powers of two */
-#define BLOCK_MOST ((size_t)1 << 20)     /* a larger block is a run */
-#define LARGE_RUN ((size_t)16 << 20)     /* has the bytes of earlier schedules */
-#define REQUEST_MOST ((size_t)8 << 30)   /* a larger one fails */
-#define BLOCKS_RANGE ((size_t)64 << 30)  /* addresses */
-#define RUNS_RANGE ((size_t)1024 << 30)  /* addresses */
+#define RUNS 32                         /* sizes of runs: powers of two */
+#define BLOCK_MOST ((size_t)1 << 20)    /* a larger block is a run */
+#define SPARSE_MOST ((size_t)2 << 10)   /* the same, of many ranks */
+#define WARM 64                         /* freed runs of a size that keep their pages */
+#define LARGE_RUN ((size_t)16 << 20)    /* has the bytes of earlier schedules */
+#define REQUEST_MOST ((size_t)8 << 30)  /* a larger one fails */
+#define BLOCKS_RANGE ((size_t)64 << 30) /* addresses */
+#define RUNS_RANGE ((size_t)1024 << 30) /* addresses */
+#define HEADS_RANGE (2 * RUNS_RANGE / PAGE * sizeof(struct run_head))
 #define CLEARED_HERE ((size_t)256 << 20) /* the kernel clears what is above */
 
 struct block_head {
@@ -36,9 +42,18 @@ struct unused {
 	struct unused *next;
 };
 
+struct run_head {
+	struct block_head block; /* if the run is a block */
+	char *next;              /* if it is unused, with: */
+	bool clear;              /* has no pages */
+};
+
 static struct heap {
+	bool sparse;
 	char *next_block, *next_run, *next_large;
-	struct unused *blocks[STEPS * DOUBLINGS], *runs[RUNS];
+	struct unused *blocks[STEPS * DOUBLINGS];
+	char *runs[RUNS];
+	int nruns[RUNS]; /* unused */
 } * heap;
 
 int __real_madvise(void *pages, size_t bytes, int advice);
@@ -54,15 +69,26 @@ static char *large_runs(void)
 	return all_runs() + RUNS_RANGE;
 }
 
+static struct run_head *run_head(const void *pages)
+{
+	return (struct run_head *)(void *)(large_runs() + RUNS_RANGE) +
+	       (size_t)((const char *)pages - all_runs()) / PAGE;
+}
+
 void sim_heap_begin(bool sparse)
 {
 	if (!heap) {
-		heap = __real_mmap(NULL, BLOCKS_RANGE + 2 * RUNS_RANGE, PROT_READ | PROT_WRITE,
+		heap = __real_mmap(NULL, BLOCKS_RANGE + 2 * RUNS_RANGE + HEADS_RANGE,
+				   PROT_READ | PROT_WRITE,
 				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (heap == MAP_FAILED)
 			abort();
-		__real_madvise(heap, BLOCKS_RANGE, sparse ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
-		__real_madvise(large_runs(), RUNS_RANGE, MADV_HUGEPAGE);
+		if (sparse) {
+			__real_madvise(heap, BLOCKS_RANGE + 2 * RUNS_RANGE, MADV_NOHUGEPAGE);
+		} else {
+			__real_madvise(heap, BLOCKS_RANGE, MADV_HUGEPAGE);
+			__real_madvise(large_runs(), RUNS_RANGE, MADV_HUGEPAGE);
+		}
 	} else {
 		size_t used = (size_t)(heap->next_block - (char *)heap);
 
@@ -72,6 +98,7 @@ void sim_heap_begin(bool sparse)
 				       MADV_DONTNEED);
 		memset(heap, 0, used < CLEARED_HERE ? used : CLEARED_HERE);
 	}
+	heap->sparse = sparse;
 	heap->next_block = (char *)(heap + 1);
 	heap->next_run = all_runs();
 	heap->next_large = large_runs();
@@ -91,15 +118,16 @@ static int list_of_runs(size_t bytes)
 /* ret_clear: is it zero? */
 static char *take_run(int list, bool *ret_clear)
 {
-	struct unused *run = heap->runs[list];
+	char *run = heap->runs[list];
 	size_t room = PAGE << list;
 	bool large = room >= LARGE_RUN;
 	char **next = large ? &heap->next_large : &heap->next_run;
 
-	*ret_clear = !run && !large;
+	*ret_clear = run ? run_head(run)->clear : !large || heap->sparse;
 	if (run) {
-		heap->runs[list] = run->next;
-		return (char *)run;
+		heap->runs[list] = run_head(run)->next;
+		heap->nruns[list]--;
+		return run;
 	}
 	if (room > (size_t)((large ? large_runs() : all_runs()) + RUNS_RANGE - *next))
 		return NULL;
@@ -107,12 +135,16 @@ static char *take_run(int list, bool *ret_clear)
 	return *next - room;
 }
 
-static void free_run(void *pages, int list)
+static void free_run(char *run, int list)
 {
-	struct unused *run = pages;
+	bool clear = heap->sparse && heap->nruns[list] >= WARM;
 
-	run->next = heap->runs[list];
+	if (clear)
+		__real_madvise(run, PAGE << list, MADV_DONTNEED);
+	run_head(run)->next = heap->runs[list];
+	run_head(run)->clear = clear;
 	heap->runs[list] = run;
+	heap->nruns[list]++;
 }
 
 void *sim_pages(size_t bytes)
@@ -149,13 +181,16 @@ static size_t room_of(uint32_t list)
 	return (size_t)(list % STEPS) * HEAD << list / STEPS;
 }
 
+static bool is_run(const void *data)
+{
+	return (const char *)data >= all_runs();
+}
+
 static char *take_block(uint32_t list, bool *ret_clear)
 {
 	size_t room = room_of(list);
 	struct unused *block = heap->blocks[list];
 
-	if (room > BLOCK_MOST)
-		return take_run(list_of_runs(room), ret_clear);
 	*ret_clear = !block;
 	if (block) {
 		heap->blocks[list] = block->next;
@@ -167,21 +202,28 @@ static char *take_block(uint32_t list, bool *ret_clear)
 	return heap->next_block - room;
 }
 
+static struct block_head *head_of(const void *data)
+{
+	return is_run(data) ? &run_head(data)->block : (struct block_head *)(uintptr_t)data - 1;
+}
+
 static void *make(size_t alignment, size_t bytes, bool *ret_clear)
 {
 	size_t more = alignment > HEAD ? alignment : 0, before;
 	uint32_t list = bytes > REQUEST_MOST ? 0 : list_of(bytes + more);
-	char *start = list ? take_block(list, ret_clear) : NULL;
-	struct block_head *head;
+	bool run = room_of(list) > (heap->sparse ? SPARSE_MOST : BLOCK_MOST);
+	char *start = !list ? NULL
+		      : run ? take_run(list_of_runs(bytes), ret_clear)
+			    : take_block(list, ret_clear);
 
 	if (!start) {
 		errno = ENOMEM;
 		return NULL;
 	}
 	before = more ? -(uintptr_t)(start + HEAD) & (alignment - 1) : 0;
-	head = (struct block_head *)(void *)(start + before);
-	*head = (struct block_head){ bytes, list, (uint32_t)before };
-	return head + 1;
+	start += run ? 0 : before + HEAD;
+	*head_of(start) = (struct block_head){ bytes, list, (uint32_t)before };
+	return start;
 }
 
 void *sim_block(size_t alignment, size_t bytes)
@@ -196,7 +238,12 @@ void *sim_alloc(size_t bytes)
 	bool clear;
 	void *data = make(HEAD, bytes, &clear);
 
-	return !data || clear ? data : memset(data, 0, bytes);
+	if (!data || clear)
+		return data;
+	if (!heap->sparse || !is_run(data))
+		return memset(data, 0, bytes);
+	__real_madvise(data, PAGE << list_of_runs(bytes), MADV_DONTNEED);
+	return data;
 }
 
 bool sim_is_block(const void *data)
@@ -207,25 +254,24 @@ bool sim_is_block(const void *data)
 
 size_t sim_block_bytes(const void *data)
 {
-	return ((const struct block_head *)data - 1)->bytes;
+	return head_of(data)->bytes;
 }
 
 void sim_free(void *data)
 {
-	const struct block_head *head = (struct block_head *)data - 1;
-	uint32_t list;
+	const struct block_head *head;
 	struct unused *start;
 
 	if (!data)
 		return;
-	list = head->list;
-	start = (void *)((uintptr_t)head - head->before);
-	if (room_of(list) > BLOCK_MOST) {
-		free_run(start, list_of_runs(room_of(list)));
+	head = head_of(data);
+	if (is_run(data)) {
+		free_run(data, list_of_runs(head->bytes));
 		return;
 	}
-	start->next = heap->blocks[list];
-	heap->blocks[list] = start;
+	start = (void *)((uintptr_t)head - head->before);
+	start->next = heap->blocks[head->list];
+	heap->blocks[head->list] = start;
 }
 
 void *sim_resize(void *old, size_t bytes)

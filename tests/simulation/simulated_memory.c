@@ -2,8 +2,8 @@
  * simulated_memory.c - the variables of each simulated process; memory that runs out, or was freed
  *
  * All processes run in one program, so its variables are swapped when another process runs on. Only
- * pages that were ever written are copied: all are read-only at first, and the first write to a page
- * marks it.
+ * pages that were ever written are looked at: all are read-only at first, and the first write to a page
+ * marks it. Of these a process keeps the lines that differ from the program's beginning.
  */
 #include <errno.h>
 #include <signal.h>
@@ -23,11 +23,53 @@ extern char __data_start, _end;
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t n, size_t bytes);
 
+struct line {
+	uint32_t at;
+	char data[SIM_LINE];
+};
+
 struct sim_memory {                /* of a schedule */
 	struct sim_process *owner; /* whose variables are in place, NULL: nobody's */
 	void *freed[KEPT];         /* the latest ones, from nfreed on in turn */
 	unsigned nfreed;
 };
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static size_t line_bytes(size_t at, size_t end)
+{
+	return end - at < SIM_LINE ? end - at : SIM_LINE;
+}
+
+void sim_lines_add(struct sim_lines *l, const char *now, const char *pristine, size_t from,
+		   size_t end)
+{
+	for (size_t at = from; at < end; at += SIM_LINE) {
+		size_t bytes = line_bytes(at, end);
+
+		if (!memcmp(now + at, pristine + at, bytes))
+			continue;
+		if (l->n == l->room) {
+			l->room += l->room / 2 + 8;
+			l->line = sim_resize(l->line, l->room * sizeof(*l->line));
+		}
+		l->line[l->n].at = (uint32_t)at;
+		memcpy(l->line[l->n++].data, now + at, bytes);
+	}
+}
+
+void sim_lines_put(const struct sim_lines *l, char *now, size_t end)
+{
+	for (size_t i = 0; i < l->n; i++)
+		memcpy(now + l->line[i].at, l->line[i].data, line_bytes(l->line[i].at, end));
+}
+
+void sim_lines_undo(const struct sim_lines *l, char *now, const char *pristine, size_t end)
+{
+	for (size_t i = 0; i < l->n; i++)
+		memcpy(now + l->line[i].at, pristine + l->line[i].at,
+		       line_bytes(l->line[i].at, end));
+}
 
 /* ---- the variables --------------------------------------------------------------------------- */
 
@@ -81,33 +123,27 @@ void sim_memory_begin(void)
 	mprotect(variables->at, (size_t)variables->npages * PAGE, PROT_READ);
 }
 
-/* The written variables become p's copy. */
+/* The variables that p has written become p's copy; the program has those of its beginning. */
 static void save(struct sim_process *p)
 {
 	const struct variables *v = variables;
+	size_t end = (size_t)v->npages * PAGE;
 
-	if (p->npages < v->nwritten)
-		p->variables = sim_resize(p->variables, (size_t)v->nwritten * PAGE);
-	p->npages = v->nwritten;
+	p->variables.n = 0;
 	for (int i = 0; i < v->nwritten; i++)
-		memcpy(p->variables + (size_t)i * PAGE, v->at + (size_t)v->written[i] * PAGE, PAGE);
+		sim_lines_add(&p->variables, v->at, v->pristine, (size_t)v->written[i] * PAGE,
+			      ((size_t)v->written[i] + 1) * PAGE);
+	sim_lines_undo(&p->variables, v->at, v->pristine, end);
 }
 
 void sim_memory_switch(struct sim_process *p)
 {
-	const struct variables *v = variables;
-
 	if (p == sim->memory->owner)
 		return;
 	if (sim->memory->owner)
 		save(sim->memory->owner);
-	for (int i = 0; i < v->nwritten; i++) {
-		const char *from = v->pristine + (size_t)v->written[i] * PAGE;
-
-		if (p && i < p->npages)
-			from = p->variables + (size_t)i * PAGE;
-		memcpy(v->at + (size_t)v->written[i] * PAGE, from, PAGE);
-	}
+	if (p)
+		sim_lines_put(&p->variables, variables->at, (size_t)variables->npages * PAGE);
 	sim->memory->owner = p;
 }
 

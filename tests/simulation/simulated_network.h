@@ -37,6 +37,7 @@ struct net_segment {
 
 struct net_watch {
 	int fd;
+	const struct net_descriptor *of;
 	struct epoll_event event;
 };
 
@@ -56,9 +57,14 @@ struct net_descriptor {
 	int port, peer_port, host, peer_host; /* 0 and -1: none */
 	int peer;                             /* index of the other end, -1: closed, none */
 	int error;                            /* SO_ERROR */
-	int *queue, nqueue, backlog; /* listening: indices of connected ends, to be accepted */
-	int next_listener;           /* of the same bucket, -1: none */
-	int epoll;                   /* index of that which watches it, -1: none */
+	/* listening: indices of connected ends, to be accepted */
+	int *queue, nqueue, queue_room, backlog;
+	int next_listener; /* of the same bucket, -1: none */
+	int epoll;         /* index of that which watches it, -1: none, for: */
+	struct epoll_event watched;
+	/* of many ranks: in the list of those of the epoll that may be ready, or its ends */
+	bool candidate;
+	struct net_descriptor *before, *next;
 	struct net_segment *in, **in_last;
 	size_t in_bytes;       /* sent by the peer, not acknowledged to it as received */
 	size_t unacknowledged; /* of in_bytes: received, but a cut holds the acknowledgment */
@@ -122,8 +128,14 @@ struct net_descriptor *net_claim(struct net_due *due);
 /* The process has received bytes: they leave the window of the sender, unless a cut holds the
  * acknowledgment. */
 void net_acknowledge(struct net_descriptor *d, size_t bytes);
+/* Of many ranks: the descriptor may be ready from now on, so its epoll looks at it; it is so no more. */
+void net_note_ready(struct net_descriptor *d);
+void net_forget_ready(struct net_descriptor *d);
 /* Can the socket send; is there something to accept, receive or learn? */
 bool net_has_room(const struct net_descriptor *d);
-bool net_has_input(const struct net_descriptor *d);
+static inline bool net_has_input(const struct net_descriptor *d)
+{
+	return d->nqueue || d->ended || d->error || (d->in && d->in->arrival_ns <= sim->now_ns);
+}
 
 #endif

@@ -90,7 +90,6 @@ SIM_REPLACE(int, listen, int fd, int backlog)
 		return 0;
 	d->listening = true;
 	d->backlog = backlog;
-	d->queue = sim_alloc((size_t)backlog * sizeof(*d->queue));
 	d->next_listener = *first;
 	*first = net_index(d);
 	return 0;
@@ -110,6 +109,7 @@ static void finish_connect(struct net_descriptor *d, int error)
 	d->connecting = false;
 	d->connected = !error;
 	d->error = error;
+	net_note_ready(d);
 	sim_wake(d->process);
 }
 
@@ -151,7 +151,12 @@ static void syn(void *arg)
 	end->peer_port = d->port;
 	end->port = l->port;
 	d->peer = net_index(end);
+	if (l->nqueue == l->queue_room) {
+		l->queue_room = l->queue_room * 2 + 8;
+		l->queue = sim_resize(l->queue, (size_t)l->queue_room * sizeof(*l->queue));
+	}
 	l->queue[l->nqueue++] = d->peer;
+	net_note_ready(l);
 	sim_wake(l->process);
 }
 

@@ -1,7 +1,7 @@
 /*
  * simulated_threads.c - coroutines, the scheduler and the clock; pthread_*, sleeps
  *
- * A coroutine has a stack, and a copy of the program's thread-local variables, which is swapped in
+ * A coroutine has a stack, and its part of the program's thread-local variables, which is swapped in
  * while it runs. The scheduler takes a random one of those that can run, mostly one of the process
  * that ran last, whose variables are in place. The clock advances with every call, and jumps when all
  * coroutines sleep.
@@ -12,9 +12,11 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -22,6 +24,8 @@
 #include "tests/simulation/simulation.h"
 
 #define STACK (256u << 10)
+#define PAGE 4096u
+#define TRIM 4   /* of many ranks: sleeps until the unused part of a stack is given back */
 #define LOCKS 16 /* held by one coroutine at a time */
 #define BUCKETS 4096
 #define STAYS 16 /* 1 of this number of choices may leave the process */
@@ -30,7 +34,7 @@
 struct place {
 	jmp_buf at;
 	bool begun;
-	ucontext_t begin; /* until it has begun */
+	ucontext_t *begin; /* until it has begun */
 };
 
 struct coroutine {
@@ -42,7 +46,7 @@ struct coroutine {
 	int at; /* in runnable[], -1: it sleeps or is done */
 	struct coroutine *next_of_process;
 	int timed_at; /* in timed[], -1: it does not sleep, or for ever */
-	struct coroutine *next_sleeper;
+	struct coroutine *next_sleeper, *before_sleeper;
 	const void *key;         /* it sleeps until sim_wake(key) ... */
 	uint64_t until_ns;       /* ... or this time */
 	bool (*is_over)(void *); /* it runs on only then; NULL: always */
@@ -50,8 +54,10 @@ struct coroutine {
 	void *(*body)(void *);
 	void (*process_body)(void *);
 	void *arg, *result;
-	char *locals; /* its thread-local variables */
-	int error;    /* its errno */
+	char *stack;
+	int sleeps;              /* until its stack is trimmed */
+	struct sim_lines locals; /* its thread-local variables, while they are not in place */
+	int error;               /* its errno */
 	pthread_mutex_t *held[LOCKS];
 	int nheld;
 	char name[16];
@@ -67,13 +73,15 @@ struct timed_sleep { /* a sleep that ends by itself */
 struct sim_threads {
 	struct coroutine *all, **last, *running, **runnable;
 	int nrunnable, runnable_room;
-	struct timed_sleep *timed;
-	struct coroutine **due; /* scratch of end_sleeps */
+	struct timed_sleep *timed; /* heap by time */
 	int ntimed, timed_room;
+	struct coroutine **due; /* scratch: whose sleep ends now */
+	int due_room;
 	uint64_t made;
-	int living, reapable;                /* of all; done, and joined or main */
-	struct coroutine *sleepers[BUCKETS]; /* by key; in order of their numbers */
-	uint64_t wake_ns;                    /* no sleep ends before */
+	int living, reapable;        /* of all; done, and joined or main */
+	struct coroutine **sleepers; /* [nbuckets] by key */
+	size_t nbuckets;
+	uint64_t wake_ns; /* no sleep ends before */
 	const struct sim_process *latest;
 	struct place scheduler;
 	void *stacks; /* of threads that are done: each begins with the next one */
@@ -141,6 +149,8 @@ void sim_begin(uint64_t seed, bool tracing, int processes)
 	t->random = seed * 0x9e3779b97f4a7c15ull;
 	t->wake_ns = SIM_NEVER;
 	t->last = &t->all;
+	t->nbuckets = processes > SIM_PROCESSES ? BUCKETS + 4 * (size_t)processes : BUCKETS;
+	t->sleepers = sim_alloc(t->nbuckets * sizeof(struct coroutine *));
 	dl_iterate_phdr(find_locals, t);
 	t->pristine = sim_alloc(t->local_bytes + 1);
 	memcpy(t->pristine, t->locals, t->local_bytes);
@@ -150,7 +160,7 @@ void sim_begin(uint64_t seed, bool tracing, int processes)
 
 static struct coroutine **sleepers(const void *key)
 {
-	return &sim->threads->sleepers[(uintptr_t)key / 8 % BUCKETS];
+	return &sim->threads->sleepers[(uintptr_t)key / 8 % sim->threads->nbuckets];
 }
 
 static void let_run(struct coroutine *c)
@@ -177,6 +187,24 @@ static void let_rest(struct coroutine *c)
 	c->process->nrunnable--;
 }
 
+/* ---- sleeps that end by themselves ----------------------------------------------------------- */
+
+static void put_timed(int at, struct timed_sleep s)
+{
+	sim->threads->timed[at] = s;
+	s.sleeper->timed_at = at;
+}
+
+/* s is at a place of the heap, or nearer to its top. */
+static void rise(int at, struct timed_sleep s)
+{
+	const struct timed_sleep *timed = sim->threads->timed;
+
+	for (; at && timed[(at - 1) / 2].until_ns > s.until_ns; at = (at - 1) / 2)
+		put_timed(at, timed[(at - 1) / 2]);
+	put_timed(at, s);
+}
+
 static void begin_timed(struct coroutine *c)
 {
 	struct sim_threads *t = sim->threads;
@@ -184,33 +212,73 @@ static void begin_timed(struct coroutine *c)
 	if (t->ntimed == t->timed_room) {
 		t->timed_room = t->timed_room * 2 + 64;
 		t->timed = sim_resize(t->timed, (size_t)t->timed_room * sizeof(*t->timed));
-		t->due = sim_resize(t->due, (size_t)t->timed_room * sizeof(struct coroutine *));
 	}
-	c->timed_at = t->ntimed++;
-	t->timed[c->timed_at] = (struct timed_sleep){ c->until_ns, c };
+	rise(t->ntimed++, (struct timed_sleep){ c->until_ns, c });
 }
 
+/* The last one takes its place, and sinks or rises. */
 static void end_timed(struct coroutine *c)
 {
 	struct sim_threads *t = sim->threads;
+	struct timed_sleep last = t->timed[--t->ntimed];
+	int at = c->timed_at;
 
-	t->timed[c->timed_at] = t->timed[--t->ntimed];
-	t->timed[c->timed_at].sleeper->timed_at = c->timed_at;
 	c->timed_at = -1;
+	if (last.sleeper == c)
+		return;
+	for (int child; (child = 2 * at + 1) < t->ntimed; at = child) {
+		if (child + 1 < t->ntimed &&
+		    t->timed[child + 1].until_ns < t->timed[child].until_ns)
+			child++;
+		if (t->timed[child].until_ns >= last.until_ns)
+			break;
+		put_timed(at, t->timed[child]);
+	}
+	rise(at, last);
 }
 
 static void end_sleep(struct coroutine *c)
 {
-	struct coroutine **at = sleepers(c->key);
-
 	if (c->timed_at >= 0)
 		end_timed(c);
-
-	while (*at != c)
-		at = &(*at)->next_sleeper;
-	*at = c->next_sleeper;
+	*(c->before_sleeper ? &c->before_sleeper->next_sleeper
+			    : sleepers(c->key)) = c->next_sleeper;
+	if (c->next_sleeper)
+		c->next_sleeper->before_sleeper = c->before_sleeper;
 	let_run(c);
 }
+
+static void note_due(int n, struct coroutine *c)
+{
+	struct sim_threads *t = sim->threads;
+
+	if (n == t->due_room) {
+		t->due_room = t->due_room * 2 + 64;
+		t->due = sim_resize(t->due, (size_t)t->due_room * sizeof(struct coroutine *));
+	}
+	t->due[n] = c;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	const struct coroutine *x = *(struct coroutine *const *)a,
+			       *y = *(struct coroutine *const *)b;
+
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/* The sleeps of the first n of due[] end, in the order of the coroutines' numbers. */
+static void end_due(int n)
+{
+	struct sim_threads *t = sim->threads;
+
+	if (n > 1)
+		qsort(t->due, (size_t)n, sizeof(*t->due), by_number);
+	for (int i = 0; i < n; i++)
+		end_sleep(t->due[i]);
+}
+
+/* ---- switching ------------------------------------------------------------------------------- */
 
 static void jump(struct place *from, struct place *to)
 {
@@ -219,7 +287,7 @@ static void jump(struct place *from, struct place *to)
 		return;
 	if (to->begun)
 		_longjmp(to->at, 1);
-	setcontext(&to->begin);
+	setcontext(to->begin);
 }
 
 static void switch_out(void)
@@ -238,9 +306,13 @@ static void put_locals(struct coroutine *c)
 
 	if (c == t->present)
 		return;
-	if (t->present)
-		memcpy(t->present->locals, t->locals, t->local_bytes);
-	memcpy(t->locals, c ? c->locals : t->pristine, t->local_bytes);
+	if (t->present) {
+		t->present->locals.n = 0;
+		sim_lines_add(&t->present->locals, t->locals, t->pristine, 0, t->local_bytes);
+		sim_lines_undo(&t->present->locals, t->locals, t->pristine, t->local_bytes);
+	}
+	if (c)
+		sim_lines_put(&c->locals, t->locals, t->local_bytes);
 	t->present = c;
 }
 
@@ -274,6 +346,8 @@ static void enter(void)
 {
 	struct coroutine *c = sim->threads->running;
 
+	sim_free(c->place.begin);
+	c->place.begin = NULL;
 	if (c->process_body) {
 		c->process_body(c->arg);
 		c->process->ended = true;
@@ -300,16 +374,16 @@ static struct coroutine *begin(struct sim_process *p)
 	struct sim_threads *t = sim->threads;
 	struct coroutine *c = sim_alloc(sizeof(*c));
 
-	getcontext(&c->place.begin);
-	c->place.begin.uc_stack.ss_sp = take_stack();
-	c->place.begin.uc_stack.ss_size = STACK;
-	makecontext(&c->place.begin, enter, 0);
+	c->stack = take_stack();
+	c->place.begin = sim_alloc(sizeof(*c->place.begin));
+	getcontext(c->place.begin);
+	c->place.begin->uc_stack.ss_sp = c->stack;
+	c->place.begin->uc_stack.ss_size = STACK;
+	makecontext(c->place.begin, enter, 0);
 	c->process = p;
 	c->timed_at = -1;
 	c->next_of_process = p->threads;
 	p->threads = c;
-	c->locals = sim_alloc(t->local_bytes + 1);
-	memcpy(c->locals, t->pristine, t->local_bytes);
 	let_run(c);
 	p->nthreads++;
 	c->number = t->made++;
@@ -334,15 +408,28 @@ static void begin_sleep(struct coroutine *c)
 	struct coroutine **at = sleepers(c->key);
 
 	let_rest(c);
-	while (*at && (*at)->number < c->number)
-		at = &(*at)->next_sleeper;
+	c->before_sleeper = NULL;
 	c->next_sleeper = *at;
+	if (*at)
+		(*at)->before_sleeper = c;
 	*at = c;
 	c->woken = false;
 	if (c->until_ns != SIM_NEVER)
 		begin_timed(c);
 	if (c->until_ns < sim->threads->wake_ns)
 		sim->threads->wake_ns = c->until_ns;
+}
+
+/* Of many ranks' stacks only the parts in use take memory. */
+static void trim_stack(struct coroutine *c)
+{
+	char here, *unused = (char *)(((uintptr_t)&here / PAGE - 1) * PAGE);
+
+	if (!sim->hop_ns || --c->sleeps > 0)
+		return;
+	c->sleeps = c->process_body ? 1 : TRIM;
+	if (unused > c->stack)
+		madvise(c->stack, (size_t)(unused - c->stack), MADV_DONTNEED);
 }
 
 bool sim_sleep(const void *key, uint64_t until_ns)
@@ -352,6 +439,7 @@ bool sim_sleep(const void *key, uint64_t until_ns)
 	c->key = key;
 	c->until_ns = until_ns;
 	begin_sleep(c);
+	trim_stack(c);
 	switch_out();
 	return c->woken;
 }
@@ -367,15 +455,15 @@ void sim_await(const void *key, uint64_t until_ns, bool (*is_over)(void *), void
 
 void sim_wake(const void *key)
 {
-	struct coroutine *next;
+	int n = 0;
 
-	for (struct coroutine *c = *sleepers(key); c; c = next) {
-		next = c->next_sleeper;
-		if (c->key == key) {
-			c->woken = true;
-			end_sleep(c);
-		}
+	for (struct coroutine *c = *sleepers(key); c; c = c->next_sleeper) {
+		if (c->key != key)
+			continue;
+		c->woken = true;
+		note_due(n++, c);
 	}
+	end_due(n);
 }
 
 bool sim_is_main(void)
@@ -479,14 +567,6 @@ static bool goes_on(struct coroutine *c)
 	return over;
 }
 
-static int by_number(const void *a, const void *b)
-{
-	const struct coroutine *x = *(struct coroutine *const *)a,
-			       *y = *(struct coroutine *const *)b;
-
-	return x->number < y->number ? -1 : x->number > y->number;
-}
-
 /* The sleeps whose time has come end, in the order of the coroutines' numbers. */
 static void end_sleeps(void)
 {
@@ -495,16 +575,14 @@ static void end_sleeps(void)
 
 	if (sim->now_ns < t->wake_ns)
 		return;
-	t->wake_ns = SIM_NEVER;
-	for (int i = 0; i < t->ntimed; i++) {
-		if (t->timed[i].until_ns <= sim->now_ns)
-			t->due[n++] = t->timed[i].sleeper;
-		else if (t->timed[i].until_ns < t->wake_ns)
-			t->wake_ns = t->timed[i].until_ns;
+	while (t->ntimed && t->timed[0].until_ns <= sim->now_ns) {
+		struct coroutine *c = t->timed[0].sleeper;
+
+		end_timed(c);
+		note_due(n++, c);
 	}
-	qsort(t->due, (size_t)n, sizeof(*t->due), by_number);
-	for (int i = 0; i < n; i++)
-		end_sleep(t->due[i]);
+	t->wake_ns = t->ntimed ? t->timed[0].until_ns : SIM_NEVER;
+	end_due(n);
 }
 
 /* The earliest end of a sleep, or timer */
@@ -540,9 +618,10 @@ static void reap(void)
 		sim->threads->reapable--;
 		if (c == sim->threads->present)
 			put_locals(NULL);
-		*(void **)c->place.begin.uc_stack.ss_sp = sim->threads->stacks;
-		sim->threads->stacks = c->place.begin.uc_stack.ss_sp;
-		sim_free(c->locals);
+		*(void **)(void *)c->stack = sim->threads->stacks;
+		sim->threads->stacks = c->stack;
+		sim_free(c->place.begin);
+		sim_free(c->locals.line);
 		sim_free(c);
 	}
 }

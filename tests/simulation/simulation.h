@@ -31,12 +31,19 @@
 #define SIM_SECOND 1000000000ull
 #define SIM_NEVER UINT64_MAX
 #define SIM_PROCESSES 32
+#define SIM_LINE 64 /* bytes */
 
 /* A function that replaces one of the C library, and the original */
 #define SIM_REPLACE(type, name, ...)     \
 	type __wrap_##name(__VA_ARGS__); \
 	type __real_##name(__VA_ARGS__); \
 	type __wrap_##name(__VA_ARGS__)
+
+/* What of some memory differs from its beginning, in lines */
+struct sim_lines {
+	struct line *line;
+	size_t n, room;
+};
 
 struct sim_process {
 	int number, host;
@@ -48,8 +55,7 @@ struct sim_process {
 	struct coroutine *threads; /* simulated_threads.c: those that are not freed */
 	int *descriptors,
 		descriptor_room; /* simulated_network.c: the places of its descriptors, -1: free */
-	char *variables; /* simulated_memory.c: the first npages of those that were written */
-	int npages;
+	struct sim_lines variables; /* simulated_memory.c: while they are not in place */
 	uint64_t fail_at;       /* memory requests until one fails, 0: none fails; only those ... */
 	size_t fail_from_bytes; /* ... of this size, or larger, and ... */
 	bool fail_in_threads;   /* ... by other threads than main */
@@ -122,7 +128,7 @@ void sim_run_timers(void);
 
 void sim_network_begin(int processes);
 
-#define SIM_FD 512 /* the first simulated descriptor */
+#define SIM_FD 128 /* the first simulated descriptor */
 
 void sim_network_kill(struct sim_process *p);
 /* Nothing travels from host a to host b from now on, or everything travels again. */
@@ -151,6 +157,12 @@ void *sim_pages(size_t bytes);
 void sim_pages_free(void *pages, size_t bytes);
 
 /* ---- simulated_memory.c ---------------------------------------------------------------------- */
+
+/* Of memory [end]: add the lines from `from` on that differ; put them in place; put the beginning back. */
+void sim_lines_add(struct sim_lines *l, const char *now, const char *pristine, size_t from,
+		   size_t end);
+void sim_lines_put(const struct sim_lines *l, char *now, size_t end);
+void sim_lines_undo(const struct sim_lines *l, char *now, const char *pristine, size_t end);
 
 /* Watch the variables of the program from now on. */
 void sim_memory_begin(void);
