@@ -58,6 +58,17 @@ void tt_am_malformed(struct tt_am *am, int peer, const struct tt_am_header *h)
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
+/* The ranks with streams */
+static int first(const struct tt_am *am)
+{
+	return tt_sparse_next(&am->streams, 0);
+}
+
+static int next(const struct tt_am *am, int rank)
+{
+	return tt_sparse_next(&am->streams, rank + 1);
+}
+
 struct tt_am_stream *tt_stream_of(struct tt_am *am, int peer)
 {
 	struct tt_am_stream *s = tt_stream_at(am, peer);
@@ -207,12 +218,9 @@ void tt_stream_credit(struct tt_am *am, int peer, const uint8_t *data, size_t by
 
 bool tt_stream_all_sent(const struct tt_am *am)
 {
-	for (int r = 0; r < am->nranks; r++) {
-		const struct tt_am_stream *s = tt_stream_at(am, r);
-
-		if (s && s->sendq && tt_am_lives(am, r))
+	for (int r = first(am); r < am->nranks; r = next(am, r))
+		if (tt_stream_at(am, r)->sendq && tt_am_lives(am, r))
 			return false;
-	}
 	return true;
 }
 
@@ -437,11 +445,9 @@ void tt_stream_over(struct tt_am *am, int peer)
 void tt_stream_retry(struct tt_am *am)
 {
 	am->retries = false;
-	for (int r = 0; r < am->nranks; r++) {
+	for (int r = first(am); r < am->nranks; r = next(am, r)) {
 		struct tt_am_stream *s = tt_stream_at(am, r);
 
-		if (!s)
-			continue;
 		grant(am, s);
 		tt_stream_send(am, s);
 	}
@@ -449,11 +455,9 @@ void tt_stream_retry(struct tt_am *am)
 
 void tt_stream_free_all(struct tt_am *am)
 {
-	for (int r = 0; am->streams.block && r < am->nranks; r++) {
+	for (int r = first(am); r < am->nranks; r = next(am, r)) {
 		struct tt_am_stream *s = tt_stream_at(am, r);
 
-		if (!s)
-			continue;
 		free(s->unexpected);
 		free_stream(am, s);
 	}
@@ -463,10 +467,7 @@ size_t tt_stream_memory(const struct tt_am *am)
 {
 	size_t bytes = tt_sparse_memory(&am->streams);
 
-	for (int r = 0; r < am->nranks; r++) {
-		const struct tt_am_stream *s = tt_stream_at(am, r);
-
-		bytes += s ? sizeof(*s) + s->held_bytes : 0;
-	}
+	for (int r = first(am); r < am->nranks; r = next(am, r))
+		bytes += sizeof(struct tt_am_stream) + tt_stream_at(am, r)->held_bytes;
 	return bytes;
 }

@@ -30,6 +30,14 @@ void tt_counted_bits_free(struct tt_counted_bits *b)
 	free(b->before);
 }
 
+void tt_counted_bits_copy(struct tt_counted_bits *b, const uint8_t *set, int nbits)
+{
+	for (int i = 0; i < (nbits + 7) / 8; i++)
+		b->word[i / 8] |= (uint64_t)set[i] << 8 * (i % 8);
+	if (nbits % WORD)
+		b->word[nbits / WORD] &= (1ull << nbits % WORD) - 1;
+}
+
 void tt_counted_bits_count(struct tt_counted_bits *b)
 {
 	int n = 0;

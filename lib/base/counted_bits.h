@@ -24,7 +24,9 @@ static inline void tt_counted_bits_add(struct tt_counted_bits *b, int i)
 {
 	b->word[i / 64] |= 1ull << i % 64;
 }
-/* Counts the bits after the last tt_counted_bits_add. The functions below need the counts. */
+/* Copies the first nbits bits of a set (rank_set.h). */
+void tt_counted_bits_copy(struct tt_counted_bits *b, const uint8_t *set, int nbits);
+/* Counts the bits after the last change. The functions below need the counts. */
 void tt_counted_bits_count(struct tt_counted_bits *b);
 static inline bool tt_counted_bits_has(const struct tt_counted_bits *b, int i)
 {

@@ -2,7 +2,9 @@
  * sparse.h - pointers by number, of which few are set
  *
  * A communicator keeps several things for each rank that it exchanges messages with, and that is some
- * ranks of thousands. An unused pointer costs two bits. One thread at a time sets; any may get.
+ * ranks of thousands. Unused pointers cost a bit for each 16. One thread at a time sets; any may get.
+ *
+ *   branch[number / 1024] -> leaf[number / 32 % 32] -> at[number % 32]      NULL: none of these is set
  */
 #ifndef TT_SPARSE_H
 #define TT_SPARSE_H
@@ -11,11 +13,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define TT_SPARSE_BLOCK 32
+#define TT_SPARSE_WIDTH 32
+
+struct tt_sparse_leaf {
+	_Atomic(void *) at[TT_SPARSE_WIDTH];
+};
+
+struct tt_sparse_branch {
+	_Atomic(struct tt_sparse_leaf *) leaf[TT_SPARSE_WIDTH];
+};
 
 struct tt_sparse {
-	_Atomic(_Atomic(void *) *) *block; /* [nblocks] of TT_SPARSE_BLOCK; NULL: none is set */
-	size_t nblocks;
+	_Atomic(struct tt_sparse_branch *) *branch; /* [nbranches] */
+	size_t nbranches;
 };
 
 /* For the numbers 0 ... n - 1, none set. false: no memory */
@@ -25,17 +35,30 @@ void tt_sparse_free(struct tt_sparse *s);
 void tt_sparse_free_all(struct tt_sparse *s);
 /* p NULL: not set. false: no memory; never for a number that was set before */
 bool tt_sparse_set(struct tt_sparse *s, int number, void *p);
+/* The lowest number from `from` on that is set; INT_MAX: none */
+int tt_sparse_next(const struct tt_sparse *s, int from);
 size_t tt_sparse_memory(const struct tt_sparse *s);
+
+static inline struct tt_sparse_leaf *tt_sparse_leaf_of(const struct tt_sparse *s, int number)
+{
+	struct tt_sparse_branch *branch = atomic_load_explicit(
+		&s->branch[(unsigned)number / (TT_SPARSE_WIDTH * TT_SPARSE_WIDTH)],
+		memory_order_acquire);
+
+	return branch ? atomic_load_explicit(
+				&branch->leaf[(unsigned)number / TT_SPARSE_WIDTH % TT_SPARSE_WIDTH],
+				memory_order_acquire)
+		      : NULL;
+}
 
 /* NULL: not set */
 static inline void *tt_sparse_get(const struct tt_sparse *s, int number)
 {
-	_Atomic(void *) *block = atomic_load_explicit(&s->block[(unsigned)number / TT_SPARSE_BLOCK],
-						      memory_order_acquire);
+	struct tt_sparse_leaf *leaf = tt_sparse_leaf_of(s, number);
 
-	return block ? atomic_load_explicit(&block[(unsigned)number % TT_SPARSE_BLOCK],
-					    memory_order_acquire)
-		     : NULL;
+	return leaf ? atomic_load_explicit(&leaf->at[(unsigned)number % TT_SPARSE_WIDTH],
+					   memory_order_acquire)
+		    : NULL;
 }
 
 #endif

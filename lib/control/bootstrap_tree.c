@@ -14,12 +14,15 @@
 
 /* ---- the tree -------------------------------------------------------------------------------- */
 
+/* Rank `only`, or all that are attached (-1) */
 static void report(struct tt_control *ctl, int only)
 {
 	struct tt_writer w = { 0 };
 
-	for (int r = 0; r < ctl->nranks; r++)
-		if (tt_set_has(ctl->join.attached, r) && (only < 0 || r == only))
+	for (int r = only < 0 ? 0 : only; r < (only < 0 ? ctl->nranks : only + 1); r++)
+		if (!ctl->join.attached[r / 8]) /* of eight ranks none */
+			r |= 7;
+		else if (tt_set_has(ctl->join.attached, r))
 			tt_put(&w, (uint32_t)r, 4);
 	if (w.have || w.failed)
 		tt_control_post(ctl, TT_TO_PARENT, -1, TT_F_ATTACHED, &w);

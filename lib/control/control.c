@@ -46,7 +46,7 @@ static void release(struct tt_control *ctl)
 		tt_rank_map_free(ctl->map);
 	free(ctl->map);
 	free(ctl->host_of);
-	tt_counted_bits_free(&ctl->host_firsts);
+	tt_counted_bits_free(&ctl->own_firsts);
 	free(ctl->join.attached);
 	free(ctl->departed.left);
 	free(ctl->departed.dead);
@@ -106,7 +106,7 @@ void tt_control_free(struct tt_control *ctl)
 size_t tt_control_memory(struct tt_control *ctl)
 {
 	struct tt_control_endpoint *ep = ctl->ep;
-	size_t bytes = sizeof(*ctl) + tt_counted_bits_memory(&ctl->host_firsts) +
+	size_t bytes = sizeof(*ctl) + tt_counted_bits_memory(&ctl->own_firsts) +
 		       4 * TT_SET_BYTES(ctl->nranks);
 
 	bytes += ctl->host_of ? (size_t)ctl->nranks * sizeof(*ctl->host_of) : 0;
@@ -171,24 +171,23 @@ static bool number_hosts(struct tt_control *ctl, const uint64_t *host, int *lowe
 	return together;
 }
 
-/* Bits instead of numbers, of the numbers or of begins (NULL: none). Without memory the numbers stay. */
-static bool pack_hosts(struct tt_control *ctl, const uint8_t *begins)
+/* Bits instead of numbers. Without memory the numbers stay. */
+static void pack_hosts(struct tt_control *ctl)
 {
 	struct tt_counted_bits firsts;
 
 	if (!tt_counted_bits_make(&firsts, ctl->nranks + 1)) {
 		tt_counted_bits_free(&firsts);
-		return false;
+		return;
 	}
 	for (int r = 0; r < ctl->nranks; r++)
-		if (begins ? tt_set_has(begins, r) : !r || ctl->host_of[r] != ctl->host_of[r - 1])
+		if (!r || ctl->host_of[r] != ctl->host_of[r - 1])
 			tt_counted_bits_add(&firsts, r);
 	tt_counted_bits_count(&firsts);
-	ctl->host_firsts = firsts;
-	ctl->nhosts = tt_counted_bits_before(&firsts, ctl->nranks);
+	ctl->own_firsts = firsts;
+	ctl->host_firsts = &ctl->own_firsts;
 	free(ctl->host_of);
 	ctl->host_of = NULL;
-	return true;
 }
 
 bool tt_control_number_hosts(struct tt_control *ctl)
@@ -199,8 +198,11 @@ bool tt_control_number_hosts(struct tt_control *ctl)
 	int *lowest;
 	bool made;
 
-	if (!ctl->map && d->begins && !d->host)
-		return pack_hosts(ctl, d->begins);
+	if (!ctl->map && d->firsts.word && !d->host) {
+		ctl->host_firsts = &d->firsts;
+		ctl->nhosts = tt_counted_bits_before(&d->firsts, ctl->nranks);
+		return true;
+	}
 	host = malloc((size_t)ctl->ep->npeers * sizeof(*host));
 	while (room < 2 * n)
 		room *= 2;
@@ -210,7 +212,7 @@ bool tt_control_number_hosts(struct tt_control *ctl)
 	if (made)
 		tt_directory_hosts(d, host);
 	if (made && number_hosts(ctl, host, lowest, room))
-		pack_hosts(ctl, NULL);
+		pack_hosts(ctl);
 	free(lowest);
 	free(host);
 	return made;
@@ -218,13 +220,13 @@ bool tt_control_number_hosts(struct tt_control *ctl)
 
 int tt_control_host(const struct tt_control *ctl, int rank)
 {
-	return tt_host_number(ctl->host_of, &ctl->host_firsts, rank);
+	return tt_host_number(ctl->host_of, ctl->host_firsts, rank);
 }
 
 const int *tt_control_hosts(struct tt_control *ctl, const struct tt_counted_bits **ret_firsts,
 			    int *ret_nhosts)
 {
-	*ret_firsts = &ctl->host_firsts;
+	*ret_firsts = ctl->host_firsts;
 	*ret_nhosts = ctl->nhosts;
 	return ctl->host_of;
 }

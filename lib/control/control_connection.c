@@ -20,10 +20,12 @@
 /* ... and statuses are dropped */
 #define STATUS_ROOM (MESSAGE_ROOM + TT_FRAME_MESSAGE + (64u << 10))
 #define READ_TURN (128u << 10) /* bytes of one connection before the others have their turn */
-#define KEEP_ROOM 4096u        /* bytes of a buffer that is empty, and stays allocated */
-#define OUT_ROOM 4096u         /* from the beginning, so that an abort fits without memory */
-#define DIRECT 4096u           /* bytes of a frame that are copied on its way, at least */
-#define BURST (512u << 10)     /* bytes of messages that senders write under one hold of the lock */
+#define READ_AT_ONCE (8u << 10)
+#define KEEP_ROOM 4096u /* bytes of a buffer for input that is empty, and stays allocated */
+/* bytes of the queue from the beginning, so that an abort fits without memory */
+#define OUT_ROOM (TT_FRAME_HEAD + TT_ABORT_BYTES)
+#define DIRECT 4096u       /* bytes of a frame that are copied on its way, at least */
+#define BURST (512u << 10) /* bytes of messages that senders write under one hold of the lock */
 
 void tt_conn_free(struct tt_conn *conn)
 {
@@ -135,7 +137,7 @@ static void compact(struct tt_conn *conn)
 	memmove(out->data, out->data + conn->out_sent, queued(conn));
 	out->have = queued(conn);
 	conn->out_sent = 0;
-	if (!out->have && out->room > KEEP_ROOM)
+	if (!out->have && out->room > OUT_ROOM)
 		shrink(out);
 }
 
@@ -399,9 +401,10 @@ static bool handle(struct tt_control_endpoint *ep, struct tt_conn *conn, const u
 	return true;
 }
 
-/* Read the next bytes of a frame of messages to their destination, other bytes to the endpoint's
- * buffer; returns as recv. */
-static ssize_t read_some(struct tt_control_endpoint *ep, struct tt_conn *conn, uint8_t **ret_data)
+/* Read the next bytes of a frame of messages to their destination, other bytes to the buffer; returns as
+ * recv. */
+static ssize_t read_some(struct tt_control_endpoint *ep, struct tt_conn *conn,
+			 uint8_t buffer[READ_AT_ONCE], uint8_t **ret_data)
 {
 	struct tt_control *ctl = conn->message_left > DIRECT && !conn->in_have
 					 ? tt_endpoint_find(ep, conn->message.context)
@@ -413,14 +416,16 @@ static ssize_t read_some(struct tt_control_endpoint *ep, struct tt_conn *conn, u
 	if (room > conn->message_left)
 		room = conn->message_left;
 	if (room <= DIRECT) {
-		*ret_data = tt_service_buffer();
-		room = TT_READ_AT_ONCE;
+		*ret_data = buffer;
+		room = READ_AT_ONCE;
 	}
 	return tt_duplex_recv(&conn->duplex, *ret_data, room);
 }
 
 static void readable(struct tt_control_endpoint *ep, struct tt_conn *conn)
 {
+	uint8_t buffer[READ_AT_ONCE];
+
 	tt_duplex_read_ahead(&conn->duplex, true);
 	for (size_t done = 0;
 	     !conn->dead && (done < READ_TURN || tt_duplex_pending(&conn->duplex));) {
@@ -429,7 +434,7 @@ static void readable(struct tt_control_endpoint *ep, struct tt_conn *conn)
 
 		if (done >= READ_TURN) /* only what has been read ahead */
 			tt_duplex_read_ahead(&conn->duplex, false);
-		n = read_some(ep, conn, &data);
+		n = read_some(ep, conn, buffer, &data);
 		if (n < 0 && errno == EAGAIN)
 			return;
 		if (n <= 0) {

@@ -44,22 +44,6 @@ static int interval_among(int n)
 	return every;
 }
 
-static int next_holder(struct tt_holders h, int rank)
-{
-	if (rank + 1 < h.first)
-		return rank + 1;
-	return (rank / h.every + 1) * h.every;
-}
-
-static int count_holders(struct tt_holders h, int n)
-{
-	int count = 0;
-
-	for (int rank = 0; rank < n; rank = next_holder(h, rank))
-		count++;
-	return count;
-}
-
 /* Has the part of the tree from rank on downwards a holder? */
 static bool leads_to_holder(struct tt_holders h, int rank, int n)
 {
@@ -90,7 +74,7 @@ void tt_holders_put(struct tt_control_endpoint *ep, struct tt_writer *w)
 	tt_put(w, (uint32_t)d->holders.first, 4);
 	tt_put(w, (uint32_t)d->holders.every, 4);
 	w->failed |= !tt_directory_put_hosts(d, w);
-	for (int rank = 0; rank < d->n; rank = next_holder(d->holders, rank)) {
+	for (int rank = 0; rank < d->n; rank = tt_next_holder(d->holders, rank)) {
 		tt_directory_get(d, rank, &record);
 		tt_put_business_card(w, &record);
 	}
@@ -113,25 +97,10 @@ void tt_holders_pack(const struct tt_control_endpoint *ep, struct tt_writer *w)
 
 /* ---- the other ranks ------------------------------------------------------------------------- */
 
-static int get_holders(struct tt_control_endpoint *ep, struct tt_reader *r)
-{
-	struct tt_directory *d = &ep->peers.directory;
-	struct tt_business_card record;
-
-	for (int rank = 0; rank < d->n; rank = next_holder(d->holders, rank)) {
-		tt_get_business_card(r, &record);
-		if (r->failed || record.rank != rank || !record.port ||
-		    (!rank && !tt_public_key_is(ep->peers.root_key, record.public_key)))
-			return 0;
-		if (!tt_directory_put(d, &record))
-			return TT_SYSTEM;
-	}
-	return tt_get_end(r);
-}
-
 int tt_holders_get(struct tt_control_endpoint *ep, struct tt_reader r)
 {
 	struct tt_directory *d = &ep->peers.directory;
+	struct tt_business_card root;
 	int rc;
 
 	d->holders.first = (int)tt_get_upto(&r, 4, HOLDERS_MOST);
@@ -139,7 +108,12 @@ int tt_holders_get(struct tt_control_endpoint *ep, struct tt_reader r)
 	if (d->holders.first < 1 || d->holders.every < 1)
 		return 0;
 	rc = tt_directory_get_hosts(d, &r);
-	return rc <= 0 ? rc : get_holders(ep, &r);
+	if (rc > 0)
+		rc = tt_directory_get_holders(d, &r);
+	if (rc <= 0)
+		return rc;
+	tt_directory_get(d, 0, &root);
+	return tt_get_end(&r) && tt_public_key_is(ep->peers.root_key, root.public_key);
 }
 
 void tt_holders_pass(struct tt_control *ctl, const void *table, size_t bytes)
@@ -294,8 +268,8 @@ static int ask_all(struct tt_control *ctl, struct tt_dial *dial, uint64_t each_n
 	int n = ctl->ep->npeers, holder = 0, rc = 0;
 
 	*ret_any = false;
-	for (int skip = (ctl->ep->peer + dial->to.rank) % count_holders(h, n); skip; skip--)
-		holder = next_holder(h, holder);
+	for (int skip = (ctl->ep->peer + dial->to.rank) % tt_holders_below(h, n); skip; skip--)
+		holder = tt_next_holder(h, holder);
 	for (int first = holder, begun = 0; !rc && (!begun || holder != first); begun = 1) {
 		uint64_t until = tt_now_ns() + each_ns;
 		bool gone = true;
@@ -308,7 +282,7 @@ static int ask_all(struct tt_control *ctl, struct tt_dial *dial, uint64_t each_n
 		}
 		if (!rc && dial->deadline_ns <= tt_now_ns())
 			break;
-		holder = next_holder(h, holder) < n ? next_holder(h, holder) : 0;
+		holder = tt_next_holder(h, holder) < n ? tt_next_holder(h, holder) : 0;
 		rc = rc ? rc : check(ctl, dial);
 	}
 	return rc;
@@ -336,5 +310,6 @@ int tt_holders_ask(struct tt_control *ctl, struct tt_dial *dial)
 		"rank %d: rank %d cannot be reached: its address is not known here, and none of the %d "
 		"ranks that have the addresses of all %d answers",
 		dial->me, dial->rank,
-		count_holders(ctl->ep->peers.directory.holders, ctl->ep->npeers), ctl->ep->npeers);
+		tt_holders_below(ctl->ep->peers.directory.holders, ctl->ep->npeers),
+		ctl->ep->npeers);
 }

@@ -281,7 +281,8 @@ struct tt_control {
 	struct tt_control *next; /* in ep->controls */
 	/* as of tt_host_number; fixed before join.complete */
 	int *host_of, nhosts;
-	struct tt_counted_bits host_firsts;
+	const struct tt_counted_bits *host_firsts; /* own_firsts, or the directory's */
+	struct tt_counted_bits own_firsts;
 	struct tt_dialer dialer;
 	struct tt_join_state join;
 	struct tt_failure failure;

@@ -22,7 +22,9 @@ void tt_control_observe(struct tt_control *ctl, const struct tt_control_observer
 	o->slot[i].ctx = ctx;
 	o->slot[i].notified = false;
 	for (int r = 0; r < ctl->nranks && table->gone; r++)
-		if (tt_set_has(ctl->departed.left, r) || tt_set_has(ctl->departed.dead, r))
+		if (!(ctl->departed.left[r / 8] | ctl->departed.dead[r / 8])) /* of eight none */
+			r |= 7;
+		else if (tt_set_has(ctl->departed.left, r) || tt_set_has(ctl->departed.dead, r))
 			table->gone(ctx, r,
 				    tt_set_has(ctl->departed.left, r) ? tuttiRankLeft
 								      : tuttiRankDead);

@@ -105,11 +105,10 @@ void tt_status_expire(struct tt_control *ctl, uint64_t now)
 
 	if (now < table->expire_due_ns)
 		return;
-	for (int r = 0; r < ctl->nranks; r++) {
+	for (int r = tt_sparse_next(&table->of, 0); r < ctl->nranks;
+	     r = tt_sparse_next(&table->of, r + 1)) {
 		struct tt_rank_status *latest = tt_sparse_get(&table->of, r);
 
-		if (!latest)
-			continue;
 		if (latest->at_ns + KEPT_NS <= now && latest->from == TT_STATUS_UNQUEUED) {
 			free(latest);
 			tt_sparse_set(&table->of, r, NULL);
@@ -125,9 +124,11 @@ size_t tt_status_memory(const struct tt_control *ctl)
 	const struct tt_status_table *table = &ctl->status.table;
 	size_t bytes = tt_sparse_memory(&table->of) + tt_sparse_memory(&table->past);
 
-	for (int r = 0; r < ctl->nranks; r++) {
-		bytes += tt_sparse_get(&table->of, r) ? sizeof(struct tt_rank_status) : 0;
-		bytes += tt_sparse_get(&table->past, r) ? sizeof(struct tt_rank_past) : 0;
-	}
+	for (int r = tt_sparse_next(&table->of, 0); r < ctl->nranks;
+	     r = tt_sparse_next(&table->of, r + 1))
+		bytes += sizeof(struct tt_rank_status);
+	for (int r = tt_sparse_next(&table->past, 0); r < ctl->nranks;
+	     r = tt_sparse_next(&table->past, r + 1))
+		bytes += sizeof(struct tt_rank_past);
 	return bytes;
 }

@@ -24,7 +24,9 @@ void tt_directory_free(struct tt_directory *d)
 	tt_sparse_free_all(&d->record);
 	free(d->table);
 	free(d->at);
-	free(d->begins);
+	free(d->held);
+	free(d->held_at);
+	tt_counted_bits_free(&d->firsts);
 	free(d->host);
 }
 
@@ -180,6 +182,10 @@ int tt_directory_read(struct tt_directory *d, const uint8_t *table, size_t bytes
 	}
 	memcpy(copy, table, bytes);
 	tt_sparse_free_all(&d->record);
+	free(d->held);
+	free(d->held_at);
+	d->held = NULL;
+	d->held_at = NULL;
 	d->table = copy;
 	d->bytes = bytes;
 	d->at = at;
@@ -222,9 +228,52 @@ void tt_directory_get(const struct tt_directory *d, int rank, struct tt_business
 	if (record) {
 		r = (struct tt_reader){ .at = record->data, .left = record->bytes };
 		tt_get_business_card(&r, ret_record);
+	} else if (d->held && tt_is_holder(d->holders, rank)) {
+		size_t at = d->held_at[tt_holders_below(d->holders, rank)];
+
+		r = (struct tt_reader){ .at = d->held + at, .left = d->held_bytes - at };
+		tt_get_business_card(&r, ret_record);
 	} else if (d->table) {
 		tt_directory_of_group(group_of(d, rank), rank, ret_record);
 	}
+}
+
+/* ---- holders --------------------------------------------------------------------------------- */
+
+/* 1 | 0: malformed; ret_at [nheld] */
+static int find_holders(const struct tt_directory *d, struct tt_reader *r, uint32_t *ret_at)
+{
+	const uint8_t *start = r->at;
+	struct tt_business_card record;
+
+	for (int rank = 0; rank < d->n; rank = tt_next_holder(d->holders, rank)) {
+		*ret_at++ = (uint32_t)(r->at - start);
+		tt_get_business_card(r, &record);
+		if (r->failed || record.rank != rank || !record.port)
+			return 0;
+	}
+	return 1;
+}
+
+int tt_directory_get_holders(struct tt_directory *d, struct tt_reader *r)
+{
+	size_t n = (size_t)tt_holders_below(d->holders, d->n);
+	const uint8_t *records = r->at;
+	uint32_t *at = malloc(n * sizeof(*at));
+	uint8_t *copy = NULL;
+	int rc = at ? find_holders(d, r, at) : TT_SYSTEM;
+
+	if (rc > 0 && !(copy = malloc((size_t)(r->at - records))))
+		rc = TT_SYSTEM;
+	if (rc <= 0) {
+		free(at);
+		return rc;
+	}
+	d->held_bytes = (size_t)(r->at - records);
+	d->held = memcpy(copy, records, d->held_bytes);
+	d->held_at = at;
+	d->nheld = n;
+	return 1;
 }
 
 /* ---- hosts ----------------------------------------------------------------------------------- */
@@ -236,8 +285,8 @@ void tt_directory_hosts(const struct tt_directory *d, uint64_t *ret_host)
 	size_t run = 0;
 
 	for (int rank = 0; rank < d->n; rank++) {
-		if (d->begins) {
-			run += tt_set_has(d->begins, rank);
+		if (d->firsts.word) {
+			run += tt_counted_bits_has(&d->firsts, rank);
 			ret_host[rank] = d->host ? d->host[run - 1] : run;
 			continue;
 		}
@@ -299,26 +348,44 @@ bool tt_directory_put_hosts(const struct tt_directory *d, struct tt_writer *w)
 	return made;
 }
 
-int tt_directory_get_hosts(struct tt_directory *d, struct tt_reader *r)
+/* 1 | 0: malformed | TT_SYSTEM; *ret_firsts and *ret_host are to be freed in any case */
+static int get_hosts(int n, struct tt_reader *r, struct tt_counted_bits *ret_firsts,
+		     uint64_t **ret_host)
 {
-	size_t nbytes = TT_SET_BYTES(d->n), nruns = 0;
-	const uint8_t *begins = tt_get_bytes(r, nbytes);
+	size_t nruns;
+	const uint8_t *begins = tt_get_bytes(r, TT_SET_BYTES(n));
 	bool repeated = tt_get_upto(r, 1, 1);
 
 	if (r->failed || !tt_set_has(begins, 0))
 		return 0;
-	for (int rank = 0; rank < d->n; rank++)
-		nruns += tt_set_has(begins, rank);
+	if (!tt_counted_bits_make(ret_firsts, n + 1))
+		return TT_SYSTEM;
+	tt_counted_bits_copy(ret_firsts, begins, n);
+	tt_counted_bits_count(ret_firsts);
+	nruns = (size_t)tt_counted_bits_before(ret_firsts, n);
 	if (repeated && r->left < 8 * nruns)
 		return 0;
-	d->begins = malloc(nbytes);
-	d->host = repeated ? malloc(nruns * sizeof(*d->host)) : NULL;
-	if (!d->begins || (repeated && !d->host))
+	if (repeated && !(*ret_host = malloc(nruns * sizeof(**ret_host))))
 		return TT_SYSTEM;
-	memcpy(d->begins, begins, nbytes);
 	for (size_t i = 0; repeated && i < nruns; i++)
-		d->host[i] = tt_get(r, 8);
+		(*ret_host)[i] = tt_get(r, 8);
 	return 1;
+}
+
+int tt_directory_get_hosts(struct tt_directory *d, struct tt_reader *r)
+{
+	struct tt_counted_bits firsts = { 0 };
+	uint64_t *host = NULL;
+	int rc = get_hosts(d->n, r, &firsts, &host);
+
+	if (rc > 0) {
+		d->firsts = firsts;
+		d->host = host;
+		return rc;
+	}
+	tt_counted_bits_free(&firsts);
+	free(host);
+	return rc;
 }
 
 size_t tt_directory_memory(const struct tt_directory *d)
@@ -327,11 +394,13 @@ size_t tt_directory_memory(const struct tt_directory *d)
 					  ((size_t)d->n + TT_GROUP - 1) / TT_GROUP * sizeof(*d->at)
 				: tt_sparse_memory(&d->record);
 
-	bytes += d->begins ? TT_SET_BYTES(d->n) : 0;
-	for (int r = 0; r < d->n && !d->table; r++) {
+	bytes += tt_counted_bits_memory(&d->firsts);
+	bytes += d->held ? d->nheld * sizeof(*d->held_at) + d->held_bytes : 0;
+	for (int r = tt_sparse_next(&d->record, 0); r < d->n && !d->table;
+	     r = tt_sparse_next(&d->record, r + 1)) {
 		const struct single_record *record = tt_sparse_get(&d->record, r);
 
-		bytes += record ? sizeof(*record) + record->bytes : 0;
+		bytes += sizeof(*record) + record->bytes;
 	}
 	return bytes;
 }

@@ -10,6 +10,7 @@
 #ifndef TT_DIRECTORY_H
 #define TT_DIRECTORY_H
 
+#include "base/counted_bits.h"
 #include "base/sparse.h"
 #include "control/frame.h"
 
@@ -28,9 +29,13 @@ struct tt_directory {
 	size_t bytes;
 	uint32_t *at;              /* offset of every group of the table */
 	struct tt_holders holders; /* each group of their table has a signature behind it */
-	uint8_t *
-		begins; /* set of the ranks on another host than the rank before, NULL: not known; with: */
-	uint64_t *host; /* the host from each of them on, NULL: each is another one */
+	uint8_t *held;     /* the holders' records, of other ranks of a large job, or NULL */
+	uint32_t *held_at; /* offset of each; their number and bytes: */
+	size_t nheld, held_bytes;
+	/* ranks on another host than the rank before; word NULL: not known; with the host from each of
+	 * them on, NULL: each is another one */
+	struct tt_counted_bits firsts;
+	uint64_t *host;
 };
 
 /* false: no memory; free it in any case */
@@ -51,6 +56,8 @@ void tt_directory_get(const struct tt_directory *d, int rank, struct tt_business
  * a rank in the records of a group; false: they are malformed */
 const uint8_t *tt_directory_group(const struct tt_directory *d, int rank, size_t *ret_bytes);
 bool tt_directory_of_group(struct tt_reader records, int rank, struct tt_business_card *ret_record);
+/* Keep the records of all holders, which follow each other. 1 | 0: malformed | TT_SYSTEM */
+int tt_directory_get_holders(struct tt_directory *d, struct tt_reader *r);
 /* The hosts of all ranks, a bit for each where the ranks of a host follow each other: append them (false: no
  * memory), read them (1 | 0: malformed | TT_SYSTEM). */
 bool tt_directory_put_hosts(const struct tt_directory *d, struct tt_writer *w);
@@ -62,6 +69,15 @@ size_t tt_directory_memory(const struct tt_directory *d);
 static inline bool tt_is_holder(struct tt_holders h, int rank)
 {
 	return rank < h.first || (h.every && rank % h.every == 0);
+}
+static inline int tt_next_holder(struct tt_holders h, int rank)
+{
+	return rank + 1 < h.first ? rank + 1 : (rank / h.every + 1) * h.every;
+}
+/* The number of holders below a rank */
+static inline int tt_holders_below(struct tt_holders h, int rank)
+{
+	return rank <= h.first ? rank : h.first + (rank - 1) / h.every - (h.first - 1) / h.every;
 }
 
 #endif

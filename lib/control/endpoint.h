@@ -43,7 +43,6 @@
 
 #define TT_SECOND 1000000000ull
 #define TT_NEVER UINT64_MAX
-#define TT_READ_AT_ONCE (8u << 10)
 
 /* First member of every object that epoll points at */
 enum tt_source { TT_SRC_WAKE, TT_SRC_LISTENER, TT_SRC_UNAUTH, TT_SRC_CONN, TT_SRC_MONITOR };
@@ -271,8 +270,6 @@ void tt_service_wake(struct tt_control_endpoint *ep);
 /* As epoll_ctl; watched begins with a struct tt_watched. false: errno has the reason */
 bool tt_service_watch(int op, int fd, uint32_t events, void *watched);
 int tt_service_epoll(void);
-/* [TT_READ_AT_ONCE] for the bytes read last. Thread: service */
-uint8_t *tt_service_buffer(void);
 /* The reserve descriptor of the process: open it, unless it is; give it up. false: given up before */
 void tt_service_keep_reserve(void);
 bool tt_service_give_reserve(void);

@@ -36,7 +36,6 @@ static struct {
 	struct tt_control_endpoint *entering;
 	bool stop;
 	struct tt_control_endpoint *endpoints; /* thread: service */
-	uint8_t in[TT_READ_AT_ONCE];           /* thread: service */
 } service;
 
 /* All belongs to the parent, whose other threads may hold the locks while this one forks. */
@@ -72,11 +71,6 @@ bool tt_service_watch(int op, int fd, uint32_t events, void *watched)
 	struct epoll_event ev = { .events = events, .data.ptr = watched };
 
 	return !epoll_ctl(service.epoll, op, fd, &ev);
-}
-
-uint8_t *tt_service_buffer(void)
-{
-	return service.in;
 }
 
 void tt_service_keep_reserve(void)

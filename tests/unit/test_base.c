@@ -2,6 +2,7 @@
  * test_base.c - error texts, the log, the clock, sockets, the environment variables
  */
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -466,20 +467,21 @@ Test(clock, a_wait_polls_less_often_the_longer_it_lasts)
 
 /* ---- sparse.h -------------------------------------------------------------------------------- */
 
-Test(sparse, pointers_that_are_not_set_take_two_bits)
+Test(sparse, pointers_that_are_not_set_take_a_bit_for_sixteen)
 {
 	struct tt_sparse s = { 0 };
 	int n = 10000, number[] = { 0, 4711, n - 1 }, what[3];
 
 	cr_assert(tt_sparse_make(&s, n));
-	cr_assert_leq(tt_sparse_memory(&s), (size_t)n / 4 + sizeof(void *));
+	cr_assert_eq(tt_sparse_next(&s, 0), INT_MAX);
 	cr_assert(tt_sparse_set(&s, 7, NULL), "that needs no memory");
-	cr_assert_leq(tt_sparse_memory(&s), (size_t)n / 4 + sizeof(void *));
+	cr_assert_leq(tt_sparse_memory(&s), (size_t)n / 128 + sizeof(void *));
 	for (int i = 0; i < 3; i++)
 		cr_assert(tt_sparse_set(&s, number[i], &what[i]));
 	for (int i = 0, at = 0; i < n; i++) {
 		bool is_set = at < 3 && i == number[at];
 
+		cr_assert_eq(tt_sparse_next(&s, i), at < 3 ? number[at] : INT_MAX, "from %d", i);
 		cr_assert_eq(tt_sparse_get(&s, i), is_set ? &what[at++] : NULL, "number %d", i);
 	}
 	tt_sparse_set(&s, n - 1, NULL);
