@@ -55,6 +55,11 @@ static bool self_reaches(struct tt_endpoint *ep, int peer)
 	return peer == ep->world->rank;
 }
 
+static int self_alike(const struct tt_endpoint *ep, int peer)
+{
+	return tt_world_side(ep->world, peer);
+}
+
 static int self_connect(struct tt_endpoint *base, int peer, int channel, struct tt_link **ret_link)
 {
 	struct self_ep *ep = (struct self_ep *)base;
@@ -157,6 +162,7 @@ const struct tt_transport tt_self = {
 	.probe = self_probe,
 	.open = self_open,
 	.reaches = self_reaches,
+	.alike = self_alike,
 	.connect = self_connect,
 	.ready = self_ready,
 	.post = self_post,

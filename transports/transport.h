@@ -87,6 +87,12 @@ struct tt_endpoint {
 	uint64_t slot_bytes, read_bytes;
 };
 
+/* The end of the ranks that are, as peer is, below this rank, this rank, or above it */
+static inline int tt_world_side(const struct tt_world *w, int peer)
+{
+	return peer < w->rank ? w->rank : peer == w->rank ? peer + 1 : w->nranks;
+}
+
 /* One (peer, channel): ordered messages in each direction. Transports embed it first. */
 struct tt_link {
 	const struct tt_transport *t;
@@ -159,8 +165,11 @@ struct tt_transport {
 	 * Returns 0 | TT_SYSTEM, TT_TIMEOUT, TT_REMOTE. */
 	int (*open)(const struct tt_world *world, struct tt_endpoint **ret_ep);
 
-	/* Can this endpoint reach the peer? Both sides give the same answer. */
+	/* Can this endpoint reach the peer? Both sides give the same answer. Of a communicator of many
+	 * ranks the questions are few: alike is the first rank behind peer for which the answer, or
+	 * that of emulated, may be another one; NULL: peer + 1. */
 	bool (*reaches)(struct tt_endpoint *ep, int peer);
+	int (*alike)(const struct tt_endpoint *ep, int peer);
 
 	/* Optional: does a software-emulated NIC carry the pair, so that other transports may be
 	 * faster? Both sides give the same answer. */

@@ -93,15 +93,11 @@ static void find_fewest_cores(tuttiComm_t c, const struct tt_host_ranks *hosts,
 
 /* The wait policy depends on the ranks that share this rank's cores. All ranks of a host get the
  * same answer. */
-static void choose_wait_policy(tuttiComm_t c, const struct tt_host_ranks *hosts,
-			       const struct tt_parts *all, const char *wait)
+static void choose_wait_policy(tuttiComm_t c, int ranks, int cores, const char *wait)
 {
 	static const char *const names[] = {
 		[TT_WAIT_SPIN] = "spin", [TT_WAIT_YIELD] = "yield", [TT_WAIT_SLEEP] = "sleep"
 	};
-	int host = tt_topology_host(&c->hosts.topology, c->rank),
-	    ranks = hosts->first[host + 1] - hosts->first[host],
-	    cores = cores_of_host(hosts, host, all);
 
 	c->hosts.ranks_here = ranks;
 	c->hosts.crowded = ranks > cores;
@@ -140,17 +136,42 @@ static int form_groups(tuttiComm_t c, const struct tt_host_ranks *hosts, const s
 	return 0;
 }
 
+static int cores_of_rank(const struct tt_parts *all, int rank)
+{
+	struct tt_rank_facts facts = facts_of(all, rank);
+
+	return tt_cores_count(&facts.cores);
+}
+
+/* Each rank has a host of its own: its cores are those of its facts, which are few among many ranks. */
+static void judge_lone_ranks(tuttiComm_t c, const struct tt_parts *all, const char *wait)
+{
+	c->hosts.cores = cores_of_rank(all, 0);
+	for (int r = tt_part_end(all, 0); r < c->nranks; r = tt_part_end(all, r)) {
+		int cores = cores_of_rank(all, r);
+
+		c->hosts.cores = cores < c->hosts.cores ? cores : c->hosts.cores;
+	}
+	choose_wait_policy(c, 1, cores_of_rank(all, c->rank), wait);
+}
+
 /* Derives cores, wait policy and locality groups from the facts of all ranks. */
 static int judge_hosts(tuttiComm_t c, const struct tt_parts *all, const char *wait)
 {
+	int host = tt_topology_host(&c->hosts.topology, c->rank), rc;
 	struct tt_host_ranks hosts;
-	int rc = tt_host_ranks_make(&c->hosts.topology, &hosts);
 
+	if (c->hosts.topology.nhosts == c->nranks) {
+		judge_lone_ranks(c, all, wait);
+		return 0;
+	}
+	rc = tt_host_ranks_make(&c->hosts.topology, &hosts);
 	if (rc)
 		return tt_fail(rc, "rank %d: %s", c->rank, tt_error_text());
 	find_fewest_cores(c, &hosts, all);
-	choose_wait_policy(c, &hosts, all, wait);
-	if (c->nranks > 2 && c->nranks > hosts.nhosts)
+	choose_wait_policy(c, hosts.first[host + 1] - hosts.first[host],
+			   cores_of_host(&hosts, host, all), wait);
+	if (c->nranks > 2)
 		rc = form_groups(c, &hosts, all);
 	tt_host_ranks_free(&hosts);
 	return rc;
@@ -286,12 +307,10 @@ tuttiComm_t tt_comm_alloc(int rank, int nranks)
 	c->fork_count = tt_forks;
 	c->rank = rank;
 	c->nranks = nranks;
-	c->paths.npaths = tt_path_make(&c->paths.path[0], c->paths.ep, nranks) == 0;
+	c->paths.npaths = 1;
+	c->paths.path[0].ep = c->paths.ep;
 	pthread_mutex_init(&c->lock, NULL);
-	if (c->paths.npaths)
-		return c;
-	tt_comm_free(c);
-	return NULL;
+	return c;
 }
 
 void tt_comm_free(tuttiComm_t c)
@@ -311,8 +330,10 @@ void tt_comm_free(tuttiComm_t c)
 	tt_trace_close(c->trace);
 	free(c->memory.scratch);
 	free(c->memory.user_ops);
-	for (int i = 0; i < TT_PATHS; i++)
+	for (int i = 0; i < TT_PATHS; i++) {
 		tt_path_free(&c->paths.path[i]);
+		tt_path_free(&c->paths.nic_path[i]);
+	}
 	free(c->calls.p2p_sent);
 	free(c->calls.last_received);
 	free(c->hosts.group_of);

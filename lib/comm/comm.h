@@ -48,10 +48,18 @@ struct tt_user_op { /* op of tuttiRedOpCreatePreMulSum, or of tuttiRedOpCreate (
 
 enum tt_wait_policy { TT_WAIT_SPIN, TT_WAIT_YIELD, TT_WAIT_SLEEP };
 
+/* Ranks up to the next run, by one endpoint */
+struct tt_path_run {
+	int first;
+	unsigned via; /* 1 + index in ep; 0: none */
+};
+
 /* Path: one endpoint for each peer. A call takes one path, the same on all ranks. */
 struct tt_path {
 	struct tt_endpoint *const *ep; /* of the communicator */
-	uint8_t *via;                  /* [nranks] half a byte: 1 + index in ep; 0: none */
+	/* [nruns] mostly the ranks of this host, and those below and above; no run: none is reached */
+	struct tt_path_run *run;
+	int nruns, room;
 	/* [nranks] of a channel, NULL until connected; NULL before the channel's first connection */
 	struct tt_link **links[TT_CHANNELS];
 	/* some transport supports preposted receives (early RTR) */
@@ -60,10 +68,7 @@ struct tt_path {
 };
 
 /* 1 + index in ep, 0: none; the endpoint of a peer, NULL: none */
-static inline unsigned tt_path_number(const struct tt_path *path, int peer)
-{
-	return path->via[(unsigned)peer / 2] >> 4 * ((unsigned)peer % 2) & 15;
-}
+unsigned tt_path_number(const struct tt_path *path, int peer);
 static inline struct tt_endpoint *tt_path_via(const struct tt_path *path, int peer)
 {
 	unsigned via = tt_path_number(path, peer);
@@ -109,8 +114,9 @@ struct tt_comm_paths {
 	/* [0]: the first transport that reaches the peer. [1]: only if all hosts reach each other
 	 * by NICs: NICs between hosts, [0] within a host; then [0] has tcp between hosts. */
 	struct tt_path path[TT_PATHS];
-	int npaths, p2p_path; /* agreed */
-	size_t eager_bytes;   /* of the largest Send and Recv of one message, at least; agreed */
+	struct tt_path nic_path[TT_PATHS]; /* what path becomes if the NICs are used */
+	int npaths, p2p_path;              /* agreed */
+	size_t eager_bytes; /* of the largest Send and Recv of one message, at least; agreed */
 	/* link class (cost.h) of the NICs for all messages between hosts; 0: none; agreed */
 	uint8_t nic_class;
 	bool over_tcp; /* tcp or verbs was requested; agreed */

@@ -136,26 +136,52 @@ static bool is_soft_nic_faster(tuttiComm_t c)
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
-#define VIA_BYTES(nranks) (((size_t)(nranks) + 1) / 2)
-
-static void set_via(struct tt_path *path, int peer, unsigned via)
+/* The run of a peer, -1: there is no run */
+static int run_of(const struct tt_path *path, int peer)
 {
-	unsigned shift = 4 * ((unsigned)peer % 2);
-	uint8_t *at = &path->via[peer / 2];
+	int low = 0, high = path->nruns;
 
-	*at = (uint8_t)((*at & ~(15u << shift)) | via << shift);
+	while (high - low > 1) {
+		int middle = (low + high) / 2;
+
+		*(path->run[middle].first <= peer ? &low : &high) = middle;
+	}
+	return high - 1;
 }
 
-int tt_path_make(struct tt_path *path, struct tt_endpoint *const *ep, int nranks)
+unsigned tt_path_number(const struct tt_path *path, int peer)
 {
-	path->ep = ep;
-	path->via = calloc(VIA_BYTES(nranks), 1);
-	return path->via ? 0 : TT_SYSTEM;
+	int run = run_of(path, peer);
+
+	return run < 0 ? 0 : path->run[run].via;
+}
+
+static int end_of(const struct tt_path *path, int run, int nranks)
+{
+	return run + 1 < path->nruns ? path->run[run + 1].first : nranks;
+}
+
+/* The ranks from first on, behind those of earlier runs. false: no memory */
+static bool add_run(struct tt_path *path, int first, unsigned via)
+{
+	struct tt_path_run *larger;
+
+	if (path->nruns && path->run[path->nruns - 1].via == via)
+		return true;
+	if (path->nruns == path->room) {
+		larger = realloc(path->run, (2 * (size_t)path->room + 4) * sizeof(*larger));
+		if (!larger)
+			return false;
+		path->run = larger;
+		path->room = 2 * path->room + 4;
+	}
+	path->run[path->nruns++] = (struct tt_path_run){ first, via };
+	return true;
 }
 
 void tt_path_free(struct tt_path *path)
 {
-	free(path->via);
+	free(path->run);
 	for (int ch = 0; ch < TT_CHANNELS; ch++)
 		free(path->links[ch]);
 }
@@ -166,7 +192,12 @@ size_t tt_path_memory(const struct tt_path *path, int nranks)
 
 	for (int ch = 0; ch < TT_CHANNELS; ch++)
 		per_rank += path->links[ch] ? sizeof(*path->links[ch]) : 0;
-	return VIA_BYTES(nranks) + (size_t)nranks * per_rank;
+	return (size_t)path->room * sizeof(*path->run) + (size_t)nranks * per_rank;
+}
+
+static int no_memory(tuttiComm_t c)
+{
+	return tt_fail(TT_SYSTEM, "rank %d: no memory for links to %d ranks", c->rank, c->nranks);
 }
 
 /* 1 + index of a transport's endpoint; 0: none */
@@ -183,17 +214,34 @@ static bool is_emulated(const struct tt_endpoint *ep, int peer)
 	return ep->t->emulated && ep->t->emulated(ep, peer);
 }
 
-/* The first transport that reaches a peer carries the pair; NULL: none does. */
-static void choose_transports(tuttiComm_t c)
+static bool may_carry(tuttiComm_t c, struct tt_endpoint *ep, int peer)
 {
-	struct tt_path *path = &c->paths.path[0];
+	return ep->t->reaches(ep, peer) && (is_requested(c, ep->t) || !is_emulated(ep, peer));
+}
 
-	for (int peer = 0; peer < c->nranks; peer++)
-		for (int i = 0; i < c->paths.nep && !tt_path_via(path, peer); i++)
-			if (c->paths.ep[i]->t->reaches(c->paths.ep[i], peer) &&
-			    (is_requested(c, c->paths.ep[i]->t) ||
-			     !is_emulated(c->paths.ep[i], peer)))
-				set_via(path, peer, (unsigned)i + 1);
+/* The number of the first transport that reaches a peer and carries the pair, 0: none does; *ret_end: of
+ * the ranks for which the same holds */
+static unsigned choose_transport(tuttiComm_t c, int peer, int *ret_end)
+{
+	*ret_end = c->nranks;
+	for (int i = 0; i < c->paths.nep; i++) {
+		struct tt_endpoint *ep = c->paths.ep[i];
+		int end = ep->t->alike ? ep->t->alike(ep, peer) : peer + 1;
+
+		*ret_end = end < *ret_end ? end : *ret_end;
+		if (may_carry(c, ep, peer))
+			return (unsigned)i + 1;
+	}
+	return 0;
+}
+
+/* 0 | TT_SYSTEM */
+static int choose_transports(tuttiComm_t c)
+{
+	for (int peer = 0, end; peer < c->nranks; peer = end)
+		if (!add_run(&c->paths.path[0], peer, choose_transport(c, peer, &end)))
+			return no_memory(c);
+	return 0;
 }
 
 /* Link class of the NICs that reach every rank on other hosts (every rank, if the user named
@@ -220,22 +268,33 @@ static enum tt_link_class nic_class_to_all(tuttiComm_t c)
 	return class;
 }
 
-/* Adds the NIC path: all hosts reach each other by NICs, and by tcp. */
-static void add_nic_path(tuttiComm_t c)
+/* The paths with NICs: all hosts reach each other by NICs, and by tcp. 0 | TT_SYSTEM */
+static int make_nic_paths(tuttiComm_t c, struct tt_path path[2])
 {
-	const struct tt_cost *cost = c->cost ? c->cost : &tt_cost_builtin;
 	uint8_t tcp = number_of(c, &tt_tcp), verbs = number_of(c, &tt_verbs);
 
-	c->paths.npaths = 2;
 	for (int peer = 0; peer < c->nranks; peer++) {
 		bool same_host = tt_topology_host(&c->hosts.topology, peer) ==
 				 tt_topology_host(&c->hosts.topology, c->rank);
+		unsigned here = tt_path_number(&c->paths.path[0], peer);
 
-		if (!same_host)
-			set_via(&c->paths.path[0], peer, tcp);
-		set_via(&c->paths.path[1], peer,
-			same_host ? tt_path_number(&c->paths.path[0], peer) : verbs);
+		if (!add_run(&path[0], peer, same_host ? here : tcp) ||
+		    !add_run(&path[1], peer, same_host ? here : verbs))
+			return no_memory(c);
 	}
+	return 0;
+}
+
+static void use_nic_paths(tuttiComm_t c)
+{
+	const struct tt_cost *cost = c->cost ? c->cost : &tt_cost_builtin;
+
+	for (int i = 0; i < TT_PATHS; i++) {
+		tt_path_free(&c->paths.path[i]);
+		c->paths.path[i] = c->paths.nic_path[i];
+		c->paths.nic_path[i] = (struct tt_path){ 0 };
+	}
+	c->paths.npaths = TT_PATHS;
 	c->paths.p2p_path = tt_cost_message_ps(cost, (enum tt_link_class)c->paths.nic_class,
 					       P2P_BYTES) <
 			    tt_cost_message_ps(cost, TT_LINK_HOSTS, P2P_BYTES);
@@ -247,20 +306,24 @@ static struct tt_endpoint *find_slots(tuttiComm_t c)
 	const struct tt_path *path = &c->paths.path[0];
 	struct tt_endpoint *slots = c->nranks > 1 ? tt_path_via(path, c->rank ? 0 : 1) : NULL;
 
-	for (int peer = 0; slots && peer < c->nranks; peer++)
-		if (!slots->slot_ops || (peer != c->rank && tt_path_via(path, peer) != slots))
+	for (int i = 0; slots && i < path->nruns; i++) {
+		int first = path->run[i].first;
+		bool mine = first == c->rank && end_of(path, i, c->nranks) == first + 1;
+
+		if (!slots->slot_ops || (!mine && tt_path_via(path, first) != slots))
 			slots = NULL;
+	}
 	return slots;
 }
 
 /* Summarizes the transports of a path. */
-static void note_transports(tuttiComm_t c, struct tt_path *path)
+static void note_transports(struct tt_path *path)
 {
-	for (int peer = 0; peer < c->nranks; peer++) {
-		const struct tt_transport *t = tt_path_via(path, peer)->t;
+	for (int i = 0; i < path->nruns; i++) {
+		const struct tt_transport *t = tt_path_via(path, path->run[i].first)->t;
 
 		path->preposts |= t->zcopy_ops != NULL;
-		if (!peer || t->spins < path->spins)
+		if (!i || t->spins < path->spins)
 			path->spins = t->spins;
 	}
 }
@@ -275,7 +338,7 @@ static void summarize_paths(tuttiComm_t c)
 	const struct tt_path *path = c->paths.path;
 
 	for (int i = 0; i < c->paths.npaths; i++)
-		note_transports(c, &c->paths.path[i]);
+		note_transports(&c->paths.path[i]);
 	for (int peer = 0; tt_log_enabled(TT_LOG_DEBUG) && peer < c->nranks; peer++)
 		tt_log(TT_LOG_DEBUG, "rank %d: rank %d by %s%s%s", c->rank, peer,
 		       tt_path_via(&path[c->paths.npaths - 1], peer)->t->name,
@@ -334,8 +397,7 @@ int tt_paths_open(tuttiComm_t c)
 	for (const struct tt_transport *const *t = tt_transports; *t; t++)
 		if (allowed(c, *t) && (rc = open_one(c, *t)))
 			return rc;
-	choose_transports(c);
-	return 0;
+	return choose_transports(c);
 }
 
 static int check_facts(tuttiComm_t c, int rank, const struct tt_path_facts *f)
@@ -363,14 +425,16 @@ static bool make_received(tuttiComm_t c)
 int tt_paths_facts(tuttiComm_t c, struct tt_path_facts *ret_facts)
 {
 	*ret_facts = (struct tt_path_facts){ -1, (int32_t)nic_class_to_all(c) };
-	for (int peer = c->nranks - 1; peer >= 0; peer--)
-		if (!tt_path_via(&c->paths.path[0], peer))
-			ret_facts->unreached = peer;
-	if ((ret_facts->nic_class == TT_NO_NIC || is_requested(c, &tt_verbs) ||
-	     !tt_path_make(&c->paths.path[1], c->paths.ep, c->nranks)) &&
-	    (!find_slots(c) || make_received(c)))
-		return 0;
-	return tt_fail(TT_SYSTEM, "rank %d: no memory for links to %d ranks", c->rank, c->nranks);
+	for (int i = c->paths.path[0].nruns - 1; i >= 0; i--)
+		if (!c->paths.path[0].run[i].via)
+			ret_facts->unreached = c->paths.path[0].run[i].first;
+	for (int i = 0; i < TT_PATHS; i++)
+		c->paths.nic_path[i].ep = c->paths.ep;
+	if (find_slots(c) && !make_received(c))
+		return no_memory(c);
+	return ret_facts->nic_class == TT_NO_NIC || is_requested(c, &tt_verbs)
+		       ? 0
+		       : make_nic_paths(c, c->paths.nic_path);
 }
 
 int tt_paths_unreached(tuttiComm_t c, int rank, const struct tt_path_facts *facts)
@@ -404,7 +468,7 @@ int tt_paths_agree(tuttiComm_t c, const struct tt_parts *all)
 	if (!has_nics)
 		c->paths.nic_class = TT_NO_NIC;
 	if (!rc && c->paths.nic_class && !is_requested(c, &tt_verbs))
-		add_nic_path(c);
+		use_nic_paths(c);
 	if (!rc)
 		summarize_paths(c);
 	return rc;
@@ -438,8 +502,7 @@ int tt_comm_connect(tuttiComm_t c, const struct tt_path *path, int peer, int cha
 	int rc;
 
 	if (!links || !make_received(c))
-		return tt_fail(TT_SYSTEM, "rank %d: no memory for links to %d ranks", c->rank,
-			       c->nranks);
+		return no_memory(c);
 	rc = links[peer] ? 0 : ep->t->connect(ep, peer, channel, &links[peer]);
 	return rc ? rc : links[peer]->t->ready(links[peer]);
 }

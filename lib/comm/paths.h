@@ -8,8 +8,6 @@
 
 #include "comm/comm.h"
 
-/* Allocates an empty path; frees it. 0 | TT_SYSTEM */
-int tt_path_make(struct tt_path *path, struct tt_endpoint *const *ep, int nranks);
 void tt_path_free(struct tt_path *path);
 /* Bytes of memory of a path */
 size_t tt_path_memory(const struct tt_path *path, int nranks);

@@ -104,6 +104,11 @@ static bool tcp_reaches(struct tt_endpoint *ep, int peer)
 	return peer != ep->world->rank;
 }
 
+static int tcp_alike(const struct tt_endpoint *ep, int peer)
+{
+	return tt_world_side(ep->world, peer);
+}
+
 /* ---- links ----------------------------------------------------------------------------------- */
 
 /* false: no memory, and the list is as before */
@@ -387,6 +392,7 @@ const struct tt_transport tt_tcp = {
 	.probe = tcp_probe,
 	.open = tcp_open,
 	.reaches = tcp_reaches,
+	.alike = tcp_alike,
 	.connect = tcp_connect,
 	.ready = tcp_ready,
 	.post = tcp_post,
