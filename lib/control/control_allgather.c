@@ -76,6 +76,16 @@ static void next_part(struct parts_reader *p, size_t each)
 	p->nbits--;
 }
 
+/* Eight groups without a part that differs */
+static bool is_clear(const struct tt_reader *r)
+{
+	uint64_t bits = 1;
+
+	if (r->left >= sizeof(bits))
+		memcpy(&bits, r->at, sizeof(bits));
+	return !bits;
+}
+
 /* Parts that equal the one before, after the latest one: up to n are passed over. Returns their number */
 static int skip_equal(struct parts_reader *p, int n)
 {
@@ -86,6 +96,11 @@ static int skip_equal(struct parts_reader *p, int n)
 			break;
 		if (!p->nbits && (!p->r.left || *p->r.at & 1))
 			break;
+		if (!p->nbits && n - skipped >= 64 && is_clear(&p->r)) {
+			tt_get_bytes(&p->r, 8);
+			skipped += 64;
+			continue;
+		}
 		if (!p->nbits && n - skipped >= 8 && !*p->r.at) {
 			tt_get(&p->r, 1);
 			skipped += 8;
@@ -259,6 +274,21 @@ void tt_gather_gone(struct tt_control *ctl, int rank)
 	tt_control_break(ctl, TT_REMOTE, rank, 0, text, -1);
 }
 
+/* Does the message fit into a frame? Equal parts of neighbors take a bit, so only messages tell. */
+static bool fits(struct tt_control *ctl, const struct tt_writer *message)
+{
+	char text[160];
+
+	if (message->have <= TT_FRAME_MOST - 64)
+		return true;
+	snprintf(
+		text, sizeof(text),
+		"an exchange of %zu bytes among %d ranks is too large: %zu bytes in all, as the ranks' parts differ",
+		ctl->gather.bytes, ctl->nranks, message->have);
+	tt_control_break(ctl, TT_USAGE, -1, 0, text, -1);
+	return false;
+}
+
 /* The parts of this rank and of all below, once they have come, go up; rank 0's are the result. */
 static void forward(struct tt_control *ctl)
 {
@@ -272,6 +302,10 @@ static void forward(struct tt_control *ctl)
 	put_parts(ctl, &w);
 	drop_all(ctl);
 	ctl->gather.full = true;
+	if (!fits(ctl, &w)) {
+		free(w.data);
+		return;
+	}
 	if (ctl->rank) {
 		tt_control_post(ctl, TT_TO_PARENT, -1, TT_F_GATHER_UP, &w);
 		return;
@@ -463,7 +497,7 @@ int tt_control_allgather_columns(struct tt_control *ctl, struct tt_parts *column
 
 	for (int i = 0; i < ncolumns; i++)
 		bytes += columns[i].bytes;
-	if (bytes > (TT_FRAME_MOST - 64) / (size_t)ctl->nranks - 8)
+	if (bytes > TT_FRAME_MOST - 64)
 		return tt_fail(TT_ARG, "an exchange of %zu bytes among %d ranks is too large",
 			       bytes, ctl->nranks);
 	tt_control_lock(ctl);

@@ -92,6 +92,35 @@ Test(control, threads_of_one_process_join_and_allgather, .timeout = 120)
 		join_and_allgather(sizes[i], true);
 }
 
+/* Equal parts of 6 MiB, of which a message has one, and then other parts of each rank, of which a frame has
+ * no room for four */
+static int allgather_large(struct control_job *m, int rank, struct tt_control *ctl)
+{
+	size_t bytes = 6u << 20;
+	char *mine = calloc(1, bytes), *all = malloc(bytes * (size_t)m->n);
+	int wrong = tt_control_allgather(ctl, mine, bytes, all, deadline()) != 0;
+
+	for (int r = 0; r < m->n; r++)
+		wrong += memcmp(all + (size_t)r * bytes, mine, bytes) != 0;
+	mine[0] = (char)(rank + 1);
+	wrong += tt_control_allgather(ctl, mine, bytes, all, deadline()) != TT_USAGE;
+	snprintf(m->report[rank].text, sizeof(m->report[rank].text), "%s", tt_error_text());
+	free(mine);
+	free(all);
+	return wrong;
+}
+
+Test(control, an_exchange_is_too_large_by_its_parts_that_differ, .timeout = 120)
+{
+	struct control_job m = { .n = 4, .body = allgather_large };
+
+	control_job_run(&m);
+	for (int r = 0; r < m.n; r++) {
+		cr_assert_eq(m.report[r].rc, 0, "rank %d: %s", r, m.report[r].text);
+		ASSERT_TEXT(r, "an exchange of 6291456 bytes among 4 ranks is too large");
+	}
+}
+
 static void odd_hosts(struct control_job *m, int rank, struct tt_join *join)
 {
 	(void)m;
