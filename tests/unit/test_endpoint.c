@@ -129,7 +129,8 @@ Test(endpoint, a_status_is_freed_after_a_minute_and_its_late_copy_is_refused, .t
 {
 	struct fixture f = make(1);
 	/* the serial number stays, and what leads to it and to the status */
-	size_t stays = sizeof(struct tt_rank_past) + 2 * TT_SPARSE_BLOCK * sizeof(void *),
+	size_t stays = sizeof(struct tt_rank_past) + 2 * sizeof(struct tt_sparse_leaf) +
+		       2 * sizeof(struct tt_sparse_branch),
 	       without = tt_control_memory(f.ctl) + stays;
 	uint64_t now = tt_now_ns();
 
