@@ -49,6 +49,24 @@ static int broadcast(tuttiComm_t c, uint8_t *packed, uint64_t bytes)
 	return rc;
 }
 
+/* Checks the size of rank 0's table, which another rank may have changed on its way. */
+static int check_size(tuttiComm_t c, uint64_t bytes)
+{
+	uint64_t least = sizeof(struct tt_cost),
+		 most = least + TT_FACTORS_MOST * sizeof(struct tt_factor);
+
+	if (!c->rank)
+		least = most = c->cost ? tt_cost_pack(c->cost, NULL, 0) : 0;
+	if (bytes >= least && bytes <= most)
+		return 0;
+	return tt_fail(
+		TT_REMOTE,
+		"rank %d: the cost table of rank 0 has %llu bytes, of at least %llu and at most "
+		"%llu: another version of Tutti?",
+		c->rank, (unsigned long long)bytes, (unsigned long long)least,
+		(unsigned long long)most);
+}
+
 int tt_tuning_share(tuttiComm_t c, uint64_t bytes)
 {
 	uint8_t *packed;
@@ -56,6 +74,9 @@ int tt_tuning_share(tuttiComm_t c, uint64_t bytes)
 
 	if (!bytes)
 		return 0;
+	rc = check_size(c, bytes);
+	if (rc)
+		return rc;
 	packed = calloc(1, bytes);
 	if (!packed)
 		return tt_fail(TT_SYSTEM, "rank %d: no memory for the cost table", c->rank);

@@ -65,6 +65,8 @@ struct tt_factor {
 	uint64_t bytes;
 };
 
+#define TT_FACTORS_MOST 16384
+
 struct tt_cost {
 	struct tt_core_cost core;
 	struct tt_link_cost link[TT_LINK_CLASSES];

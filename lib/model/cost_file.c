@@ -18,7 +18,7 @@
 #include "algorithms/algorithms.h"
 #include "model/cost.h"
 
-enum { MOST_FACTORS = 16384, MOST_BYTES = 4 << 20 };
+enum { MOST_BYTES = 4 << 20 };
 
 #define CORE(field) offsetof(struct tt_cost, core.field)
 #define LINK(n, field)                                                        \
@@ -206,9 +206,9 @@ static int read_factor(const struct text_position *at, char **word, int nwords,
 			"%s: line %d: use 1 to 65535 ranks, bytes, and a factor from 0.001 to 1000, not %s %s "
 			"%s",
 			at->file, at->line, word[4], word[5], word[6]);
-	if (cost->nfactors == MOST_FACTORS)
+	if (cost->nfactors == TT_FACTORS_MOST)
 		return tt_fail(TT_ARG, "%s: line %d: more than %d factors", at->file, at->line,
-			       MOST_FACTORS);
+			       TT_FACTORS_MOST);
 	f.nranks = (uint16_t)n;
 	f.bytes = (uint64_t)bytes;
 	f.permille = (uint32_t)lround(factor * 1000);
@@ -400,8 +400,8 @@ int tt_cost_unpack(const void *from, size_t bytes, struct tt_cost **ret_cost)
 	}
 	memcpy(cost, from, sizeof(*cost));
 	factors = cost->nfactors * sizeof(*cost->factors);
-	cost->factors = malloc(factors + 1);
-	if (!cost->factors || bytes != sizeof(*cost) + factors) {
+	cost->factors = bytes == sizeof(*cost) + factors ? malloc(factors + 1) : NULL;
+	if (!cost->factors) {
 		tt_cost_free(cost);
 		return tt_fail(TT_SYSTEM,
 			       "no memory for a cost table, or rank 0's is from another build");

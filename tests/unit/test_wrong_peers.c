@@ -15,13 +15,14 @@
 struct lie {
 	char transport[16], algo[64];
 	int32_t unreached, nic_class;
-	const char *expected; /* in the error text of rank 0 */
+	uint64_t tuning_bytes; /* of rank 0 of the split, which rank 1 is then */
+	const char *expected;  /* in the error text of rank 0 */
 };
 
 static int split_with_a_liar(tuttiComm_t *comm, int rank, int n, void *arg)
 {
 	const struct lie *lie = arg;
-	struct tt_rank_facts facts = { .device = false };
+	struct tt_rank_facts facts = { .tuning_bytes = lie->tuning_bytes };
 	struct tt_path_facts path = { lie->unreached, lie->nic_class };
 	struct tt_parts all = { .mine = &facts, .bytes = sizeof(facts) },
 			paths = { .mine = &path, .bytes = sizeof(path) };
@@ -37,7 +38,8 @@ static int split_with_a_liar(tuttiComm_t *comm, int rank, int n, void *arg)
 	}
 	memcpy(facts.transport, lie->transport, sizeof(facts.transport));
 	memcpy(facts.algo, lie->algo, sizeof(facts.algo));
-	WANT(!tt_control_split((*comm)->ctl, 0, 1, 0, 10000, &all, &ctl, &rank, &n));
+	WANT(!tt_control_split((*comm)->ctl, 0, lie->tuning_bytes ? -1 : 1, 0, 10000, &all, &ctl,
+			       &rank, &n));
 	tt_parts_free(&all);
 	free(all.rank_of);
 	if (!tt_control_agree((*comm)->ctl, 0, "the split", &paths, tt_deadline_ns(20000)))
@@ -55,9 +57,15 @@ static void split(struct lie lie)
 
 Test(wrong_peers, a_link_class_that_does_not_exist_is_refused, .timeout = 60)
 {
-	split((struct lie){ "tcp", "auto", -1, 77, "rank 1 sent link class 77" });
-	split((struct lie){ "tcp", "auto", -1, -3, "rank 1 sent link class -3" });
-	split((struct lie){ "tcp", "auto", 9, 0, "unreached rank 9" });
+	split((struct lie){ "tcp", "auto", -1, 77, 0, "rank 1 sent link class 77" });
+	split((struct lie){ "tcp", "auto", -1, -3, 0, "rank 1 sent link class -3" });
+	split((struct lie){ "tcp", "auto", 9, 0, 0, "unreached rank 9" });
+}
+
+Test(wrong_peers, a_cost_table_of_a_size_that_none_has_is_refused, .timeout = 60)
+{
+	split((struct lie){ "tcp", "auto", -1, 0, 1ull << 60, "has 1152921504606846976 bytes" });
+	split((struct lie){ "tcp", "auto", -1, 0, 1, "has 1 bytes" });
 }
 
 Test(wrong_peers, names_without_an_end_are_cut, .timeout = 60)
