@@ -11,6 +11,7 @@
 
 #include "trainer/data/data.h"
 #include "trainer/base/fail.h"
+#include "trainer/base/rng.h"
 #include "trainer/data/idx.h"
 #include "trainer/data/sampler.h"
 #include "trainer/data/shard.h"
@@ -322,6 +323,23 @@ Test(data, without_files_auto_is_synth)
 	cr_expect_str_eq(data.name, "synth");
 	train_data_free(&data);
 	cr_expect_eq(load("cifar", "/nowhere", 1, &data), TRAIN_USAGE);
+}
+
+Test(data, numbers_of_many_parts_are_those_of_each_part)
+{
+	static uint32_t all[4 * 200], each[4];
+
+	for (uint32_t parts = 0; parts <= 200; parts += 3) {
+		uint32_t part = parts % 2 ? UINT32_MAX - 5 : 7; /* the number of a part wraps */
+		uint64_t seed = 0x9E3779B97F4A7C15u * (parts + 1), index = ~seed;
+
+		train_rng_parts(seed, TRAIN_RNG_TEST, part, parts, index, all);
+		for (uint32_t i = 0; i < parts; i++) {
+			train_rng(seed, TRAIN_RNG_TEST, part + i, index, each);
+			cr_assert_arr_eq(&all[4 * i], each, sizeof(each), "part %u of %u", i,
+					 parts);
+		}
+	}
 }
 
 Test(data, synth_depends_only_on_the_seed)

@@ -26,6 +26,9 @@ enum train_rng_use {
 /* Four 32-bit numbers of (seed, use, part, index); part is a tensor, an epoch, a class ... */
 void train_rng(uint64_t seed, enum train_rng_use use, uint32_t part, uint64_t index,
 	       uint32_t ret_four[4]);
+/* The same of the parts `part`, `part` + 1 ...: ret_numbers[4 * parts]; four times as fast where the processor has AVX2 */
+void train_rng_parts(uint64_t seed, enum train_rng_use use, uint32_t part, uint32_t parts,
+		     uint64_t index, uint32_t *ret_numbers);
 
 /* 0 <= number < bound; bound below 2^32. The bias, at most bound / 2^32, is accepted. */
 static inline uint32_t train_rng_below(uint32_t random, uint32_t bound)

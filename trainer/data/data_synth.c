@@ -78,8 +78,7 @@ static void make_sample(uint64_t seed, uint64_t index, const struct prototype *p
 	own = &prototypes[*label * PROTOTYPES + (random[1] & 1)];
 	other = &prototypes[train_rng_below(random[2], CLASSES * PROTOTYPES)];
 	share = (int)train_rng_below(random[3], 120);
-	for (uint32_t i = 0; i < PIXELS; i += 4)
-		train_rng(seed, TRAIN_RNG_SYNTH_SAMPLE, 1 + i / 4, index, random + i);
+	train_rng_parts(seed, TRAIN_RNG_SYNTH_SAMPLE, 1, PIXELS / 4, index, random);
 	blend(own->pixel, other->pixel, share, random, image);
 }
 
