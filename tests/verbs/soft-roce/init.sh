@@ -14,6 +14,7 @@ for folder in tmp run dev/shm; do mount -t tmpfs tmpfs /host/$folder; done
 top=$(sed -n 's,^\(/\(tmp\|run\)/[^/]*\).*,\1,p' /folder)      # a folder that the new /tmp would hide
 [ -z "$top" ] || { mkdir -p "/host$top" && mount --bind "/under$top" "/host$top"; }
 mkdir -p /host/tmp/machine && cp /command /adapters.sh /host/tmp/machine/
+echo      # ends the line that the BIOS has begun
 chroot /host /bin/sh -c '
 	export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp
 	ulimit -l unlimited
