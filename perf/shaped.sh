@@ -1,9 +1,9 @@
 #!/bin/bash
 # shaped.sh - allreduce over a rate-limited link: two network namespaces act as hosts, joined by a shaped veth pair
 #
-#   perf/shaped.sh [RANKS_PER_HOST...]        default: 1 2; run as root, after the build, in the build folder
+#   perf/shaped.sh [RANKS_PER_HOST...]        default: 1 2; as root, after the build, in the source or build folder
 #   RATE=1gbit SIZES="4M 16M 64M" ALGO=auto   arguments of `tc` and allreduce_perf
-#   TUTTI=./perf/tutti                        program for predictions; empty: no predictions
+#   TUTTI=build/perf/tutti                    program for predictions; empty: no predictions
 #   CC=                                       congestion control in both namespaces; empty: the system's default
 #
 # `tc tbf` shapes each direction of the link. For any number of ranks per host, the hosts exchange 2S bytes of payload for a
@@ -11,7 +11,8 @@
 # algorithm bandwidth, S divided by time, is comparable with the rate of one direction. Packet headers leave 0.956 of the
 # rate for payload.
 set -u
-perf=${PERF:-./perf/allreduce_perf} tutti=${TUTTI-./perf/tutti}
+built=.; [ -x perf/allreduce_perf ] || built=build
+perf=${PERF:-$built/perf/allreduce_perf} tutti=${TUTTI-$built/perf/tutti}
 rate=${RATE:-1gbit} sizes=${SIZES:-4M 16M 64M} algo=${ALGO:-auto}
 . "$(dirname "$0")/two_hosts.sh"
 out=$(mktemp -d)

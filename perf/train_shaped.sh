@@ -1,14 +1,15 @@
 #!/bin/bash
 # train_shaped.sh - training over a slow link: time to an accuracy, synchronous SGD (mirrored) and local SGD (average)
 #
-#   perf/train_shaped.sh [--svg FILE]         as root, after the build, in the build folder; FILE: plot of the accuracy
+#   perf/train_shaped.sh [--svg FILE]         as root, after the build, in the source or build folder; FILE: plot of the accuracy
 #   perf/train_shaped.sh --overlap            instead: share of communication hidden by overlap with computation
 #   RATE=100mbit H=16 REACH=0.80 STEPS=480
 #
 # Two ranks in two network namespaces, joined by a veth pair whose directions are shaped by `tc tbf`. Times cover the steps
 # only. Both strategies measure the accuracy every 32 steps, at steps that average anyway; this time is excluded.
 set -u
-train=${TRAIN:-./trainer/tutti-train}
+built=.; [ -x trainer/tutti-train ] || built=build
+train=${TRAIN:-$built/trainer/tutti-train}
 rate=${RATE:-100mbit} h=${H:-16} reach=${REACH:-0.80} steps=${STEPS:-480}
 svg= overlap=
 [ "${1-}" = --svg ] && svg=$2
